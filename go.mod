@@ -1,0 +1,3 @@
+module github.com/rds-go/rds
+
+go 1.26

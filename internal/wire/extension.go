@@ -1,0 +1,72 @@
+package wire
+
+import "encoding/binary"
+
+// Extension types (net/rds/rds.h, RDS_EXTHDR_*).
+const (
+	ExtNone        = 0
+	ExtVersion     = 1
+	ExtRDMA        = 2
+	ExtRDMADest    = 3 // never sent over TCP to Linux: its receivers die of it
+	ExtRDMABytes   = 4
+	ExtPaths       = 5 // NPATHS
+	ExtGeneration  = 6 // GEN_NUM
+	ExtCapBits     = 7
+	ExtSourceIndex = 8 // SPORT_IDX: the TCP source port modulo 8 is the path
+)
+
+// extLength is the implied body length of each type as net-next parses it.
+// Types absent here have none: the walk goes on at the next byte, as Linux's does.
+var extLength = [16]uint8{ExtVersion: 4, ExtRDMA: 4, ExtRDMADest: 8, ExtRDMABytes: 12, ExtPaths: 2, ExtGeneration: 4, ExtCapBits: 4, ExtSourceIndex: 1}
+
+// Handshake is what the extensions of a probe or its pong say.
+type Handshake struct {
+	HasPaths    bool
+	Paths       uint16
+	Generation  uint32 // 0: not stated
+	SourceIndex bool
+}
+
+// AppendTo writes the extensions into a 16-byte area: NPATHS, GEN_NUM, and
+// SPORT_IDX last, so that Linux 6.1, which does not know it, still reads the others.
+func (hs Handshake) Put(area *[ExtensionSize]byte) {
+	*area = [ExtensionSize]byte{}
+	b := area[:0]
+	if hs.HasPaths {
+		b = binary.BigEndian.AppendUint16(append(b, ExtPaths), hs.Paths)
+	}
+	if hs.Generation != 0 {
+		b = binary.BigEndian.AppendUint32(append(b, ExtGeneration), hs.Generation)
+	}
+	if hs.SourceIndex {
+		_ = append(b, ExtSourceIndex, 0)
+	}
+}
+
+// ParseHandshake walks an extension area (net/rds/message.c,
+// rds_message_next_extension) and collects what concerns the handshake.
+// Unknown types are skipped; an entry that would pass the end stops the walk.
+func ParseHandshake(area *[ExtensionSize]byte) Handshake {
+	var hs Handshake
+	for pos := 0; pos < ExtensionSize; {
+		typ := area[pos]
+		if typ == ExtNone || int(typ) >= len(extLength) {
+			break
+		}
+		n := int(extLength[typ])
+		if pos+1+n > ExtensionSize {
+			break
+		}
+		body := area[pos+1 : pos+1+n]
+		switch typ {
+		case ExtPaths:
+			hs.HasPaths, hs.Paths = true, binary.BigEndian.Uint16(body)
+		case ExtGeneration:
+			hs.Generation = binary.BigEndian.Uint32(body)
+		case ExtSourceIndex:
+			hs.SourceIndex = true
+		}
+		pos += 1 + n
+	}
+	return hs
+}

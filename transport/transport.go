@@ -1,0 +1,114 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// DefaultPort is the TCP port of RDS over TCP (net/rds/tcp.h, RDS_TCP_PORT).
+const DefaultPort = 16385
+
+// MaxSlices is the largest number of slices one Writev call may carry
+// (UIO_MAXIOV).
+const MaxSlices = 1024
+
+// Errors that links report.
+var (
+	// ErrClosed: the link is closed, or Close was called on it.
+	ErrClosed = errors.New("transport: link closed")
+	// ErrTooLong: the peer's header announces more payload than the bound
+	// allows, the one sign of a stream that lost its framing.
+	ErrTooLong = errors.New("transport: message longer than the bound")
+	// ErrBadHeader: a header no RDS speaker sends (padding not zero, reserved
+	// flags with a length that does not fit).
+	ErrBadHeader = errors.New("transport: implausible header")
+	// ErrDrainTimeout: the peer did not end its side in time after ours ended.
+	ErrDrainTimeout = errors.New("transport: peer did not close in time")
+)
+
+// CloseMode says how Close ends a link.
+type CloseMode uint8
+
+const (
+	// Drain ends our direction after what was written, goes on delivering what
+	// the peer sends until it ends its own, for a bounded time, then closes.
+	Drain CloseMode = iota
+	// Abort resets the connection at once; what was not delivered is lost.
+	Abort
+)
+
+// Link is one established connection to a peer.
+type Link interface {
+	// Start begins delivery to h. A link that was not started delivers
+	// nothing and must be closed or started once.
+	Start(h Handler) error
+	// Writev takes as many leading bytes of bufs as it can without blocking
+	// and returns their number. Less than all of them with a nil error means
+	// the link is full; the handler's Writable is then called once when it
+	// has room again. At most MaxSlices slices.
+	Writev(bufs [][]byte) (int, error)
+	// Acked returns how many of the bytes taken by Writev the peer's transport
+	// has acknowledged. It may lag behind but never runs ahead.
+	Acked() uint64
+	// Close ends the link. The handler of a started link hears Closed later;
+	// calling Close again only makes it harder (Drain, then Abort).
+	Close(mode CloseMode)
+	// LocalAddr and RemoteAddr are the two ends, IPv4 addresses unmapped.
+	LocalAddr() netip.AddrPort
+	RemoteAddr() netip.AddrPort
+	// Stats is a snapshot for reports.
+	Stats() LinkStats
+}
+
+// LinkStats is what a link reports about itself, as rds-info -T shows it.
+type LinkStats struct {
+	HeaderRemaining  uint64 // header bytes the message being received still lacks; wire.HeaderSize when idle
+	PayloadRemaining uint64 // payload bytes it still lacks
+	Written          uint64 // bytes taken by Writev so far
+	Acked            uint64 // of them acknowledged by the peer
+}
+
+// Handler receives what happens on a link.
+type Handler interface {
+	// Begin and End bracket the messages of one read.
+	Begin()
+	// Message hands over one whole message. Both h and payload are valid
+	// during the call only, unless owned is not nil: then payload is owned.B
+	// and the handler has its one reference.
+	Message(h *wire.Header, payload []byte, owned *buf.Buf)
+	End()
+	// Writable follows a Writev that took less than all.
+	Writable()
+	// Closed is the end: nothing more will be delivered. acked is the final
+	// Link.Acked.
+	Closed(cause error, acked uint64)
+}
+
+// Transport makes links.
+type Transport interface {
+	// Name is "tcp" or "loop".
+	Name() string
+	// Listen accepts links on a local address until the transport closes.
+	// Each is offered to accept on a goroutine of the transport; accept must
+	// start it or close it, at once or later, and must not block.
+	Listen(local netip.Addr, accept func(Link)) error
+	// Dial connects local to remote and returns the link unstarted. path is
+	// the index of the path it is meant for; a transport that can lets the
+	// peer see it (RDS over TCP: source port modulo 8).
+	Dial(ctx context.Context, local, remote netip.Addr, path int) (Link, error)
+	// Stats are the transport's counters, names as in Linux.
+	Stats() []Counter
+	// Close ends all listeners, aborts all links, and returns when every
+	// handler has heard Closed.
+	Close() error
+}
+
+// Counter is one named statistic.
+type Counter struct {
+	Name  string `json:"name"`
+	Value uint64 `json:"value"`
+}
