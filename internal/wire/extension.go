@@ -8,16 +8,27 @@ const (
 	ExtVersion     = 1
 	ExtRDMA        = 2
 	ExtRDMADest    = 3 // never sent over TCP to Linux: its receivers die of it
-	ExtRDMABytes   = 4
+	ExtRDMABytes   = 4 // byte count, direction (1 write, 2 read), 3 bytes of padding
 	ExtPaths       = 5 // NPATHS
 	ExtGeneration  = 6 // GEN_NUM
-	ExtCapBits     = 7
+	ExtCapBits     = 7 // Oracle's kernels only
 	ExtSourceIndex = 8 // SPORT_IDX: the TCP source port modulo 8 is the path
 )
 
-// extLength is the implied body length of each type as net-next parses it.
-// Types absent here have none: the walk goes on at the next byte, as Linux's does.
-var extLength = [16]uint8{ExtVersion: 4, ExtRDMA: 4, ExtRDMADest: 8, ExtRDMABytes: 12, ExtPaths: 2, ExtGeneration: 4, ExtCapBits: 4, ExtSourceIndex: 1}
+// extLength is the implied body length of each type (net/rds/message.c,
+// rds_exthdr_size, of the kernels that know the most types). Types absent here
+// have none: the walk goes on at the next byte, as Linux's does. Linux 6.1 has
+// no length for types 4, 7 and 8 either and walks into their bodies.
+var extLength = [16]uint8{
+	ExtVersion:     4,
+	ExtRDMA:        4,
+	ExtRDMADest:    8,
+	ExtRDMABytes:   8,
+	ExtPaths:       2,
+	ExtGeneration:  4,
+	ExtCapBits:     4,
+	ExtSourceIndex: 1,
+}
 
 // Handshake is what the extensions of a probe or its pong say.
 type Handshake struct {
@@ -27,8 +38,10 @@ type Handshake struct {
 	SourceIndex bool
 }
 
-// AppendTo writes the extensions into a 16-byte area: NPATHS, GEN_NUM, and
-// SPORT_IDX last, so that Linux 6.1, which does not know it, still reads the others.
+// Put overwrites the extension area with what hs states: NPATHS, GEN_NUM, and
+// SPORT_IDX last with a zero body, so that Linux 6.1, which has no length for
+// it and takes the body for the next type, has read the others by then and
+// stops there.
 func (hs Handshake) Put(area *[ExtensionSize]byte) {
 	*area = [ExtensionSize]byte{}
 	b := area[:0]
@@ -45,7 +58,9 @@ func (hs Handshake) Put(area *[ExtensionSize]byte) {
 
 // ParseHandshake walks an extension area (net/rds/message.c,
 // rds_message_next_extension) and collects what concerns the handshake.
-// Unknown types are skipped; an entry that would pass the end stops the walk.
+// Unknown types below 16 are skipped without a body; type 0, a type of 16 or
+// more and an entry that would pass the end stop the walk. Of several entries
+// of one type the last one counts.
 func ParseHandshake(area *[ExtensionSize]byte) Handshake {
 	var hs Handshake
 	for pos := 0; pos < ExtensionSize; {

@@ -14,7 +14,7 @@ const ExtensionSize = 16
 // MaxPayload is the largest payload Linux sends: RDS_MAX_MSG_SIZE, 1 MiB.
 const MaxPayload = 1 << 20
 
-// Reserved ports (spec of net/rds: port 0 is the host itself, port 1 probes).
+// Reserved ports, which no socket may bind (net/rds/bind.c).
 const (
 	PortHost  = 0 // pings go here, pongs come from here
 	PortProbe = 1 // path probes come from here, their pongs go here

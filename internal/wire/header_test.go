@@ -1,0 +1,136 @@
+package wire
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+func TestDecodeRefusesShortHeader(t *testing.T) {
+	t.Parallel()
+	for n := range HeaderSize {
+		h := Header{Sequence: 7}
+		if err := h.Decode(make([]byte, n)); !errors.Is(err, ErrShortHeader) {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+		if h != (Header{Sequence: 7}) {
+			t.Errorf("%d bytes: a refused header was written to", n)
+		}
+	}
+}
+
+// Each field is read from its own place and no other.
+func TestHeaderFieldsDoNotOverlap(t *testing.T) {
+	t.Parallel()
+	var b [HeaderSize]byte
+	for i := range b {
+		b[i] = byte(i + 1)
+	}
+	want := Header{
+		Sequence: 0x0102030405060708, Ack: 0x090a0b0c0d0e0f10, Length: 0x11121314,
+		Sport: 0x1516, Dport: 0x1718, Flags: 0x19, Credit: 0x1a, Padding: 0x1b1c1d1e, Checksum: 0x1f20,
+		Extensions: [ExtensionSize]byte(b[32:]),
+	}
+	var h Header
+	if err := h.Decode(b[:]); err != nil || h != want {
+		t.Fatalf("decoded %+v, %v\nwant    %+v", h, err, want)
+	}
+	if got := h.AppendTo(nil); !bytes.Equal(got, b[:]) {
+		t.Errorf("encoded % x", got)
+	}
+}
+
+// net/rds/tcp_recv.c compares the whole flags byte with CONG_BITMAP.
+func TestCongestionNeedsTheWholeFlagsByte(t *testing.T) {
+	t.Parallel()
+	for f := range 256 {
+		h := Header{Flags: uint8(f)}
+		if got := h.IsCongestion(); got != (f == 1) {
+			t.Errorf("flags %#02x: IsCongestion %v", f, got)
+		}
+		if got := h.Retransmitted(); got != (f&4 != 0) {
+			t.Errorf("flags %#02x: Retransmitted %v", f, got)
+		}
+	}
+}
+
+func TestSum(t *testing.T) {
+	t.Parallel()
+	ones := bytes.Repeat([]byte{0xff}, HeaderSize)
+	for _, c := range []struct {
+		name   string
+		header []byte
+		want   uint16
+	}{
+		{"all zero", make([]byte, HeaderSize), 0xffff},
+		{"all ones: 23 carries fold", ones, 0x0000},
+		{"E1", readGolden(t, "E1"), 0xdeff},
+		{"E2", readGolden(t, "E2"), 0xf2fd},
+		{"E6", readGolden(t, "E6"), 0xe07b},
+	} {
+		if got := Sum(c.header); got != c.want {
+			t.Errorf("%s: %#04x, want %#04x", c.name, got, c.want)
+		}
+		// The field itself counts as zero, whatever it holds.
+		b := bytes.Clone(c.header)
+		b[30], b[31] = 0x12, 0x34
+		if got := Sum(b); got != c.want {
+			t.Errorf("%s with a checksum in place: %#04x, want %#04x", c.name, got, c.want)
+		}
+	}
+}
+
+// The data path must not allocate for a header.
+func TestNoAllocations(t *testing.T) {
+	b := readGolden(t, "E10")
+	out := make([]byte, 0, HeaderSize)
+	var h Header
+	var m CongestionMap
+	for name, f := range map[string]func(){
+		"decode":       func() { _ = h.Decode(b) },
+		"decode short": func() { _ = h.Decode(b[:1]) },
+		"append":       func() { out = h.AppendTo(out[:0]) },
+		"put":          func() { h.Put(out[:HeaderSize]) },
+		"put data":     func() { PutData(out[:HeaderSize], 1, 2, 3, 4) },
+		"mark":         func() { MarkRetransmitted(out[:HeaderSize]) },
+		"sum":          func() { Sum(b) },
+		"handshake":    func() { hs := ParseHandshake(&h.Extensions); hs.Put(&h.Extensions) },
+		"map":          func() { m.Set(4000); m.Congested(4000); m.Clear(4000) },
+	} {
+		if n := testing.AllocsPerRun(100, f); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// Any 48 bytes are a header, and encoding it gives the same bytes again.
+func FuzzHeader(f *testing.F) {
+	for _, g := range goldens {
+		f.Add(readGolden(f, g.name)[:HeaderSize])
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var h, again Header
+		if err := h.Decode(b); err != nil {
+			if len(b) >= HeaderSize {
+				t.Fatalf("%d bytes refused: %v", len(b), err)
+			}
+			return
+		}
+		enc := h.AppendTo(nil)
+		if !bytes.Equal(enc, b[:HeaderSize]) {
+			t.Fatalf("decoded % x\nencoded % x", b[:HeaderSize], enc)
+		}
+		var put [HeaderSize]byte
+		if h.Put(put[:]); !bytes.Equal(put[:], enc) {
+			t.Fatalf("AppendTo % x\nPut      % x", enc, put)
+		}
+		if err := again.Decode(enc); err != nil || again != h {
+			t.Fatalf("%+v became %+v, %v", h, again, err)
+		}
+		// The sum does not depend on the field it goes into.
+		h.Checksum = Sum(enc)
+		if h.Put(put[:]); Sum(put[:]) != h.Checksum {
+			t.Fatalf("the sum depends on the checksum field: %#04x, %#04x", h.Checksum, Sum(put[:]))
+		}
+	})
+}
