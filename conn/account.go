@@ -1,0 +1,58 @@
+package conn
+
+import "sync/atomic"
+
+// Account is the send buffer of one socket: the payload bytes it has queued
+// or in flight, on all its connections, against its limit (net/rds/send.c,
+// rs_snd_bytes and rds_sk_sndbuf). It is safe for concurrent use.
+type Account struct {
+	// Owner is whose account it is. The core passes it through untouched.
+	Owner any
+
+	bytes    atomic.Int64
+	messages atomic.Int64
+	limit    atomic.Int64
+	watchers atomic.Int32
+}
+
+// Watch adds n, which may be negative, to the number of goroutines that want
+// to hear of room in the account: while it is not 0, every release puts the
+// account on the list of TakeFreed. Watch first, look second, wait third.
+func (a *Account) Watch(n int) { a.watchers.Add(int32(n)) }
+
+// SetLimit sets the send buffer size in payload bytes.
+func (a *Account) SetLimit(n int) { a.limit.Store(int64(n)) }
+
+// Limit is the send buffer size in payload bytes.
+func (a *Account) Limit() int { return int(a.limit.Load()) }
+
+// Bytes is the payload queued or unacknowledged.
+func (a *Account) Bytes() int { return int(a.bytes.Load()) }
+
+// Messages is the number of messages queued or unacknowledged.
+func (a *Account) Messages() int { return int(a.messages.Load()) }
+
+// Charge takes room for one message of n payload bytes. As in Linux it looks
+// at what was there before: the last message may pass the limit, and one of
+// 0 bytes is free but for this test.
+func (a *Account) Charge(n int) bool {
+	for {
+		old := a.bytes.Load()
+		if old >= a.limit.Load() {
+			return false
+		}
+		if n == 0 || a.bytes.CompareAndSwap(old, old+int64(n)) {
+			a.messages.Add(1)
+			return true
+		}
+	}
+}
+
+// HasRoom tells whether Charge would succeed: the condition of POLLOUT.
+func (a *Account) HasRoom() bool { return a.bytes.Load() < a.limit.Load() }
+
+// Refund gives back what Charge took for messages that were not accepted.
+func (a *Account) Refund(n int, messages int) {
+	a.bytes.Add(-int64(n))
+	a.messages.Add(-int64(messages))
+}

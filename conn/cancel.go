@@ -1,0 +1,49 @@
+package conn
+
+// Cancel settles the messages of account a that the peer has not acknowledged,
+// those to port only unless all is set (net/rds/send.c, rds_send_drop_to). A
+// message that is partly written is finished on the wire; one that was written
+// may have been delivered. It returns how many messages and payload bytes it
+// settled.
+func (c *Conn) Cancel(a *Account, port uint16, all bool) (messages, bytes int) {
+	for i := range c.paths {
+		p := &c.paths[i]
+		var m, b int
+		for pos := p.q.first; pos < p.q.tail; pos++ {
+			e := p.q.at(pos)
+			if e.acct != a || e.flags&entryCanceled != 0 || !all && e.dport != port {
+				continue
+			}
+			e.flags |= entryCanceled
+			m++
+			b += int(e.length)
+			if e.flags&entryNotify != 0 {
+				c.fates = append(c.fates, Fate{a, e.token, Canceled})
+			}
+		}
+		if m == 0 {
+			continue
+		}
+		c.credit(a, b, m)
+		messages, bytes = messages+m, bytes+b
+		if p.filling {
+			p.compact = true
+		} else {
+			c.dropCanceled(p)
+		}
+	}
+	return messages, bytes
+}
+
+// dropCanceled frees the canceled messages that the present link has not
+// begun; the others go when they are acknowledged or the link is lost.
+func (c *Conn) dropCanceled(p *path) {
+	from := p.q.next
+	if p.nextOff > 0 {
+		from++
+	}
+	if p.state == Down || p.state == Connecting {
+		from = p.q.first
+	}
+	c.settle(p, from, p.q.tail, func(e *entry) (Status, bool) { return Canceled, e.flags&entryCanceled != 0 })
+}

@@ -1,0 +1,101 @@
+package conn
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"time"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// MaxPaths is the number of paths a connection can have (net/rds/rds.h,
+// RDS_MPATH_WORKERS).
+const MaxPaths = 8
+
+// Role says which side's links are used (spec of net/rds/threads.c,
+// rds_addr_cmp): those from the smaller address to the larger one.
+type Role uint8
+
+// Roles. ByAddress, the zero value, is the rule; the others are for a
+// connection of an address to itself, which needs one of each.
+const (
+	ByAddress Role = iota
+	Connector
+	Acceptor
+)
+
+// Config is what a Conn is told once. Zero durations and sizes take the
+// defaults named.
+type Config struct {
+	Local, Remote netip.Addr
+	Role          Role
+
+	// Paths is 1 or MaxPaths: what we tell the peer. Linux strands messages
+	// with anything between.
+	Paths int
+	// Generation is our incarnation, constant for the life of the process, not 0.
+	Generation uint32
+	// FirstSequence is the number of the first message of each path. Derived
+	// from the time it is above everything an earlier incarnation used.
+	FirstSequence uint64
+	// IgnorePings turns off answers to pings and probes (sysctl ping_enable = 0).
+	IgnorePings bool
+
+	// ReconnectMin and ReconnectMax bound the back-off window: 4 ms and 1 s.
+	ReconnectMin, ReconnectMax time.Duration
+	// ProofTimeout is how long a link we dialed must live to count as accepted
+	// by the peer when the peer says nothing on it: 2 s.
+	ProofTimeout time.Duration
+	// HoldTimeout is how long an inbound link may wait for its path: 10 s.
+	HoldTimeout time.Duration
+
+	// Budget bounds the memory of queued and unacknowledged messages: 64 MiB.
+	Budget int
+	// MaxPongs bounds the answers to pings waiting on a path: 1,024.
+	MaxPongs int
+
+	// Pool supplies the memory of queued messages; nil means one of its own.
+	Pool *buf.Pool
+	// Rand spreads reconnects. It must not be nil.
+	Rand *rand.Rand
+	// LocalMap copies the congestion map of our address; nil means all clear.
+	LocalMap func(*wire.CongestionMap)
+}
+
+func (c *Config) setDefaults() {
+	if c.Paths != MaxPaths {
+		c.Paths = 1
+	}
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&c.ReconnectMin, 4*time.Millisecond)
+	def(&c.ReconnectMax, time.Second)
+	def(&c.ProofTimeout, 2*time.Second)
+	def(&c.HoldTimeout, 10*time.Second)
+	if c.Budget == 0 {
+		c.Budget = 64 << 20
+	}
+	if c.MaxPongs == 0 {
+		c.MaxPongs = 1024
+	}
+	if c.FirstSequence == 0 {
+		c.FirstSequence = 1
+	}
+	if c.Pool == nil {
+		c.Pool = new(buf.Pool)
+	}
+	if c.LocalMap == nil {
+		c.LocalMap = func(*wire.CongestionMap) {}
+	}
+	switch {
+	case c.Role != ByAddress:
+	case c.Local.Unmap().Compare(c.Remote.Unmap()) < 0:
+		c.Role = Connector
+	default:
+		c.Role = Acceptor
+	}
+}

@@ -1,0 +1,224 @@
+package conn
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// Conn is the state of everything between one local and one remote address.
+type Conn struct {
+	cfg   Config
+	paths [MaxPaths]path
+
+	npaths      int    // as the handshake settled it; 0: no handshake yet
+	sourceIndex bool   // the peer's source ports tell its path indexes
+	theirGen    uint32 // the peer's generation; 0: not stated
+	epoch       uint32 // grows when the peer's generation changes
+	barrier     uint64 // paths other than 0 wait until path 0 has acknowledged up to here
+
+	remote     wire.CongestionMap
+	mapPending bool // our map changed: the first path that can sends it
+
+	held    []heldLink
+	queued  int  // bytes of memory in queued and unacknowledged messages
+	short   bool // Enqueue has refused for the budget and nobody was told of room since
+	invited bool // the peer has knocked
+	closed  bool
+
+	actions []Action
+	freed   []*Account
+	fates   []Fate
+	stats   Counters
+}
+
+// Counters count what happened on a connection, names as in net/rds/rds.h
+// (struct rds_statistics).
+type Counters struct {
+	ConnReset          uint64 // links lost or ended
+	SendQueued         uint64 // messages accepted by Enqueue
+	SendPong           uint64 // pongs queued, and probe pings sent, as in Linux
+	RecvPing           uint64 // pings and probe pings received
+	CongUpdateReceived uint64 // congestion maps received
+	CongSendError      uint64 // pongs not sent because their port is congested
+	Retransmitted      uint64 // messages flagged RETRANSMITTED after a link was lost
+	DroppedFlush       uint64 // messages dropped because the peer began a new generation
+	PongsDropped       uint64 // pongs not queued because MaxPongs were waiting
+	LinksRefused       uint64 // inbound links refused
+	Generations        uint64 // changes of the peer's generation
+}
+
+// Errors of Enqueue.
+var (
+	// ErrBudget: the memory budget of the connection is used up.
+	ErrBudget = errors.New("conn: budget of queued messages used up")
+	// ErrCongested: the destination port is marked in the peer's congestion map.
+	ErrCongested = errors.New("conn: destination port congested")
+	// ErrClosed: the connection was closed.
+	ErrClosed = errors.New("conn: closed")
+)
+
+// New makes a connection with all paths down.
+func New(cfg Config) *Conn {
+	cfg.setDefaults()
+	c := &Conn{cfg: cfg}
+	for i := range c.paths {
+		c.paths[i] = path{index: i, sequence: cfg.FirstSequence, log: log{pool: cfg.Pool}}
+	}
+	return c
+}
+
+// Connector tells whether this side's links are the ones used.
+func (c *Conn) Connector() bool { return c.cfg.Role == Connector }
+
+// Epoch grows each time the peer begins a new generation; see Inbound.Sync.
+func (c *Conn) Epoch() uint32 { return c.epoch }
+
+// Paths is the number of paths in use, 0 while no handshake has settled it.
+func (c *Conn) Paths() int { return c.npaths }
+
+// PeerGeneration is the peer's last stated generation, 0 if it stated none.
+func (c *Conn) PeerGeneration() uint32 { return c.theirGen }
+
+// Counters returns a copy of the counters.
+func (c *Conn) Counters() Counters { return c.stats }
+
+// Queued is the memory that queued and unacknowledged messages take.
+func (c *Conn) Queued() int { return c.queued }
+
+// Congested tells whether the peer's last map marks the port.
+func (c *Conn) Congested(dport uint16) bool { return c.remote.Congested(dport) }
+
+// used is the number of paths that may have links.
+func (c *Conn) used() int { return max(1, c.npaths) }
+
+// PathFor is the path of messages from a socket bound to port: path 0 until
+// the handshake is done, then chosen by a hash (net/rds/send.c,
+// rds_send_mprds_hash), so that a socket keeps to one path.
+func (c *Conn) PathFor(port uint16) int {
+	if c.npaths <= 1 {
+		return 0
+	}
+	return int(hash(uint32(port))) & (c.npaths - 1)
+}
+
+// hash is Jenkins' hash of one word with seed 0, which Linux uses for all
+// sockets but the first (include/linux/jhash.h, jhash_1word).
+func hash(a uint32) uint32 {
+	const initial = 0xdeadbeef + 4
+	rol := func(x uint32, n uint) uint32 { return x<<n | x>>(32-n) }
+	a, b, c := a+initial, uint32(initial), uint32(initial)
+	c = (c ^ b) - rol(b, 14)
+	a = (a ^ c) - rol(c, 11)
+	b = (b ^ a) - rol(a, 25)
+	c = (c ^ b) - rol(b, 16)
+	a = (a ^ c) - rol(c, 4)
+	b = (b ^ a) - rol(a, 14)
+	return (c ^ b) - rol(b, 24)
+}
+
+// Message is one message to send.
+type Message struct {
+	Sport, Dport uint16
+	Payload      []byte   // copied, unless Body is set; at most InlineMax bytes
+	Body         *buf.Buf // the payload instead, one reference of which passes to the core on success
+	Account      *Account // already charged
+	Token        uint64   // for the fate
+	Notify       bool     // report the fate
+}
+
+// entryOverhead is what an entry is charged against the budget besides its
+// bytes, so that messages without payload are bounded too.
+const entryOverhead = 96
+
+// Enqueue queues m on path i and tells whether the path is ready to transmit.
+// It fails only with ErrBudget, ErrCongested or ErrClosed, having taken nothing.
+func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error) {
+	switch {
+	case c.closed:
+		return false, ErrClosed
+	case c.queued >= c.cfg.Budget:
+		c.short = true
+		return false, ErrBudget
+	case c.remote.Congested(m.Dport):
+		return false, ErrCongested
+	}
+	c.stats.SendQueued++
+	p := &c.paths[i]
+	c.push(p, m, 0)
+	if p.state == Up {
+		return !p.filling && p.ready(c), nil
+	}
+	c.wantLink(now, p)
+	return false, nil
+}
+
+func (c *Conn) push(p *path, m *Message, flags uint8) {
+	length := len(m.Payload)
+	head := wire.HeaderSize
+	if m.Body != nil {
+		length = len(m.Body.B)
+	} else {
+		head += length
+	}
+	if m.Notify {
+		flags |= entryNotify
+	}
+	ck, off := p.log.room(head)
+	b := ck.b.B[off : off+head]
+	wire.PutData(b, 0, uint32(length), m.Sport, m.Dport)
+	if m.Body == nil {
+		copy(b[wire.HeaderSize:], m.Payload)
+	}
+	*p.q.push() = entry{chunk: ck, off: uint32(off), head: uint32(head), body: m.Body, acct: m.Account, token: m.Token,
+		length: uint32(length), sport: m.Sport, dport: m.Dport, flags: flags}
+	c.queued += wire.HeaderSize + length + entryOverhead
+}
+
+// MapChanged says that the congestion map of our address has changed: the
+// next path that transmits sends it.
+func (c *Conn) MapChanged() {
+	c.mapPending = true
+	for i := range c.paths[:c.used()] {
+		if p := &c.paths[i]; p.state == Up {
+			c.act(Action{Kind: Transmit, Path: i})
+			return
+		}
+	}
+}
+
+// Close forgets everything: queued messages are canceled, links closed. The
+// Conn takes no more input but LinkClosed and the results of dials, and gives
+// no more actions after the ones that close its links.
+func (c *Conn) Close() {
+	if c.closed {
+		return
+	}
+	c.closed = true
+	for i := range c.paths {
+		p := &c.paths[i]
+		if p.dialing {
+			c.act(Action{Kind: CancelDial, Path: i})
+		}
+		if p.link != 0 {
+			c.act(Action{Kind: CloseLink, Link: p.link})
+		}
+		p.redialAt = time.Time{}
+		if !p.filling {
+			c.discard(p)
+		}
+	}
+	for _, h := range c.held {
+		c.act(Action{Kind: CloseLink, Link: h.link})
+	}
+	c.held = nil
+	c.act(Action{Kind: WakeAll})
+}
+
+// discard settles every message of a path as canceled.
+func (c *Conn) discard(p *path) {
+	c.settle(p, p.q.first, p.q.tail, func(*entry) (Status, bool) { return Canceled, true })
+	p.log.shrink()
+}

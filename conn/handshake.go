@@ -1,0 +1,173 @@
+package conn
+
+import (
+	"time"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// HandleControl takes a message for which IsControl is true, which arrived on
+// path i (net/rds/recv.c, rds_recv_incoming). The caller then calls
+// Inbound.Sync: a handshake may have begun a new epoch.
+func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byte) {
+	p := &c.paths[i]
+	switch {
+	case c.closed:
+	case h.IsCongestion():
+		if len(payload) == wire.CongestionMapSize {
+			copy(c.remote[:], payload)
+			c.stats.CongUpdateReceived++
+			c.act(Action{Kind: WakeAll})
+		}
+	case h.Dport == wire.PortProbe:
+		c.handshake(now, wire.ParseHandshake(&h.Extensions))
+	case h.Sport == wire.PortHost: // an acknowledgement frame of InfiniBand, meaningless here
+	default:
+		c.stats.RecvPing++
+		c.pong(now, p, h.Sport)
+		if h.Sport == wire.PortProbe {
+			c.handshake(now, wire.ParseHandshake(&h.Extensions))
+		}
+	}
+}
+
+// pong queues the answer to a ping from port on the path it came on
+// (net/rds/send.c, rds_send_pong).
+func (c *Conn) pong(now time.Time, p *path, port uint16) {
+	switch {
+	case c.remote.Congested(port):
+		c.stats.CongSendError++
+		return
+	case p.pongs >= c.cfg.MaxPongs:
+		c.stats.PongsDropped++
+		return
+	}
+	c.stats.SendPong++
+	p.pongs++
+	c.push(p, &Message{Sport: wire.PortHost, Dport: port}, entryPong)
+	if port == wire.PortProbe {
+		e := p.q.at(p.q.tail - 1)
+		area := e.chunk.b.B[int(e.off)+32:][:wire.ExtensionSize]
+		c.ourHandshake().Put((*[wire.ExtensionSize]byte)(area))
+	}
+	if p.state == Up {
+		c.act(Action{Kind: Transmit, Path: p.index})
+	} else {
+		c.wantLink(now, p)
+	}
+}
+
+func (c *Conn) ourHandshake() wire.Handshake {
+	return wire.Handshake{HasPaths: true, Paths: uint16(c.cfg.Paths), Generation: c.cfg.Generation, SourceIndex: c.cfg.Paths > 1}
+}
+
+// encodeProbe is a probe for path p. Every link carries one: it settles the
+// number of paths, tells the peer our generation, and its pong proves that the
+// peer's RDS took the link.
+func (c *Conn) encodeProbe(p *path) []byte {
+	h := wire.Header{Sequence: p.sequence, Sport: wire.PortProbe, Dport: wire.PortHost}
+	c.ourHandshake().Put(&h.Extensions)
+	p.sequence++
+	c.stats.SendPong++
+	return h.AppendTo(make([]byte, 0, wire.HeaderSize))
+}
+
+// encodeMap is our congestion map as a message.
+func (c *Conn) encodeMap(p *path) []byte {
+	if p.mapBuf == nil {
+		p.mapBuf = make([]byte, wire.HeaderSize+wire.CongestionMapSize)
+	}
+	h := wire.Header{Length: wire.CongestionMapSize, Flags: wire.FlagCongestion}
+	h.Put(p.mapBuf)
+	c.cfg.LocalMap((*wire.CongestionMap)(p.mapBuf[wire.HeaderSize:]))
+	return p.mapBuf
+}
+
+func markRetransmitted(e *entry) { wire.MarkRetransmitted(e.chunk.b.B[e.off:]) }
+
+// handshake takes what a probe or its pong says of the peer.
+func (c *Conn) handshake(now time.Time, hs wire.Handshake) {
+	if g := hs.Generation; g != 0 {
+		if c.theirGen != 0 && c.theirGen != g {
+			c.newGeneration()
+		}
+		c.theirGen = g
+	}
+	n := c.npaths
+	switch {
+	case hs.HasPaths:
+		n = max(1, min(int(hs.Paths), c.cfg.Paths))
+	case n == 0:
+		n = 1
+	}
+	c.sourceIndex = hs.SourceIndex
+	old := c.npaths
+	c.npaths = n
+	if n > max(1, old) && c.paths[0].q.len() > 0 {
+		c.barrier = c.paths[0].q.tail
+	}
+	for i := n; i < max(1, old); i++ {
+		if !c.paths[i].filling {
+			c.migrate(&c.paths[i])
+		}
+	}
+	c.dialNext(now)
+}
+
+// newGeneration is the peer's restart (net/rds/recv.c,
+// rds_recv_hs_exthdrs): what we had sent to the old incarnation and it did not
+// acknowledge is not repeated to the new one once the present link is lost,
+// and what the new one sends starts over. Our own numbers go on: they were
+// time-derived and are above all it can have seen.
+func (c *Conn) newGeneration() {
+	c.stats.Generations++
+	c.epoch++
+	for i := range c.paths {
+		q := &c.paths[i].q
+		for pos := q.first; pos < q.fresh; pos++ {
+			if e := q.at(pos); e.flags&entryWritten != 0 {
+				e.flags |= entryFlush
+			}
+		}
+	}
+}
+
+// migrate moves what a path that is no longer used has not begun on its link,
+// everything if it has no link, to path 0, as new messages.
+func (c *Conn) migrate(p *path) {
+	q := &p.q
+	from := q.first
+	if p.link != 0 {
+		from = q.next
+		if p.nextOff > 0 {
+			from++
+		}
+	}
+	if from == q.tail {
+		return
+	}
+	to := &c.paths[0]
+	if t := p.log.tail; t != nil && t.live == 0 {
+		t.b.Release()
+	}
+	p.log.tail = nil // its messages may now be path 0's
+	for pos := from; pos < q.tail; pos++ {
+		e := q.at(pos)
+		e.seq = 0
+		e.flags &^= entryWritten | entryRetrans | entrySkip
+		e.chunk.b.B[e.off+24] &^= wire.FlagRetransmitted
+		if e.flags&entryPong != 0 {
+			p.pongs--
+			to.pongs++
+		}
+		*to.q.push() = *e
+		*e = entry{}
+	}
+	q.tail = from
+	q.fresh, q.next = min(q.fresh, from), min(q.next, from)
+	if to.state == Up {
+		c.act(Action{Kind: Transmit, Path: 0})
+	} else {
+		c.wantLink(time.Time{}, to)
+	}
+}

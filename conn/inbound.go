@@ -1,0 +1,35 @@
+package conn
+
+import "github.com/rds-go/rds/internal/wire"
+
+// Inbound is the receive sequence of one path (net/rds/recv.c,
+// cp_next_rx_seq). It survives the path's links. It belongs to whoever
+// receives on the path, one goroutine at a time; the owner's lock is not needed.
+type Inbound struct {
+	next  uint64
+	epoch uint32
+}
+
+// Next is one more than the last sequence number accepted.
+func (in *Inbound) Next() uint64 { return in.next }
+
+// Sync forgets the sequence when the peer has begun a new generation; epoch is
+// Conn.Epoch. Call it before a burst of messages and after each handshake.
+func (in *Inbound) Sync(epoch uint32) {
+	if in.epoch != epoch {
+		in.epoch, in.next = epoch, 0
+	}
+}
+
+// Accept applies the sequence rule to a message that has wholly arrived: one
+// that is flagged RETRANSMITTED and numbered below the next expected was
+// delivered before and must be dropped. Any other is taken and sets what is
+// expected next: gaps are legal, and so is going back without the flag, which
+// is how a restarted Linux peer appears. Congestion maps do not pass here.
+func (in *Inbound) Accept(h *wire.Header) bool {
+	if h.Sequence < in.next && h.Retransmitted() {
+		return false
+	}
+	in.next = h.Sequence + 1
+	return true
+}

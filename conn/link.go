@@ -1,0 +1,313 @@
+package conn
+
+import "time"
+
+// heldLink is an inbound link that waits for its path's old link to end.
+type heldLink struct {
+	link  LinkID
+	path  int // -1: any
+	until time.Time
+}
+
+// maxHeld bounds the inbound links that wait.
+const maxHeld = 2 * MaxPaths
+
+// Dialed says that the dial of path i succeeded with link. A connector puts it
+// to use. An acceptor has only knocked: it ends the link without a byte, and
+// the peer, now knowing that it is wanted, connects (net/rds/tcp_connect.c,
+// rds_tcp_state_change).
+func (c *Conn) Dialed(now time.Time, i int, link LinkID) {
+	p := &c.paths[i]
+	p.dialing = false
+	if c.closed || p.state != Connecting {
+		c.act(Action{Kind: CloseLink, Link: link})
+		return
+	}
+	if c.Connector() {
+		c.install(now, p, link, true)
+		return
+	}
+	c.act(Action{Kind: CloseLink, Link: link})
+	p.must(Down)
+	c.schedule(now, p)
+}
+
+// DialFailed says that the dial of path i came to nothing.
+func (c *Conn) DialFailed(now time.Time, i int) {
+	p := &c.paths[i]
+	p.dialing = false
+	if c.closed || p.state != Connecting {
+		return
+	}
+	p.must(Down)
+	c.schedule(now, p)
+	c.dialNext(now)
+}
+
+// Accepted offers an inbound link whose source port is sport. The core starts
+// it, holds it until its path is free, or closes it.
+func (c *Conn) Accepted(now time.Time, link LinkID, sport uint16) {
+	switch {
+	case c.closed:
+		c.refuse(link)
+		return
+	case c.Connector():
+		c.knocked(now)
+		c.refuse(link)
+		return
+	}
+	n, want := c.used(), -1
+	if c.npaths == 0 {
+		n = MaxPaths // a peer that outlived us may still use all of them
+	}
+	if c.sourceIndex && c.npaths > 1 {
+		want = int(sport) % n
+	} else {
+		for i := range n {
+			if s := c.paths[i].state; s == Down || s == Connecting {
+				want = i
+				break
+			}
+		}
+		if want < 0 && n == 1 {
+			want = 0
+		}
+	}
+	if want < 0 {
+		c.hold(now, link, want)
+		return
+	}
+	switch p := &c.paths[want]; p.state {
+	case Down:
+		c.install(now, p, link, false)
+	case Connecting: // our own knock, no longer needed
+		c.act(Action{Kind: CancelDial, Path: want})
+		c.install(now, p, link, false)
+	case Up, Error, Disconnecting:
+		// The peer would not dial a path it has: its side of our link is gone.
+		p.must(Resetting)
+		c.act(Action{Kind: CloseLink, Link: p.link})
+		c.hold(now, link, want)
+	default:
+		c.hold(now, link, want)
+	}
+}
+
+func (c *Conn) refuse(link LinkID) {
+	c.stats.LinksRefused++
+	c.act(Action{Kind: CloseLink, Link: link})
+}
+
+// knocked is what the larger side's fresh and useless connection means to the
+// smaller one: connect. A path that is up sends its map again, so that a peer
+// that lost the connection without our noticing answers with a reset.
+func (c *Conn) knocked(now time.Time) {
+	p := &c.paths[0]
+	switch p.state {
+	case Down:
+		c.invited = true
+		p.redialAt = time.Time{}
+		c.dialNext(now)
+	case Up:
+		p.mapPending = true
+		c.act(Action{Kind: Transmit, Path: 0})
+	}
+}
+
+// hold keeps an inbound link until path want is free. A newer one for the same
+// path replaces it.
+func (c *Conn) hold(now time.Time, link LinkID, want int) {
+	for k, h := range c.held {
+		if want >= 0 && h.path == want {
+			c.refuse(h.link)
+			c.held = append(c.held[:k], c.held[k+1:]...)
+			break
+		}
+	}
+	if len(c.held) >= maxHeld {
+		c.refuse(link)
+		return
+	}
+	c.held = append(c.held, heldLink{link, want, now.Add(c.cfg.HoldTimeout)})
+}
+
+// install puts a link to use on a path that has none.
+func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool) {
+	p.must(Up)
+	p.link, p.outbound, p.proved = link, outbound, !outbound
+	p.written, p.acked, p.nextOff, p.control = 0, 0, 0, nil
+	p.mapPending, p.probe = true, true
+	p.redialAt, p.proveBy = time.Time{}, time.Time{}
+	if outbound {
+		p.proveBy = now.Add(c.cfg.ProofTimeout)
+	} else {
+		p.window = 0
+	}
+	c.act(Action{Kind: Start, Path: p.index, Link: link})
+	c.act(Action{Kind: Transmit, Path: p.index})
+}
+
+// Proved says that something arrived on path i's link: the peer's RDS has it.
+// Only then do acknowledgements count and does the back-off start over, so
+// that a peer that accepts and closes at once costs neither data nor a storm.
+func (c *Conn) Proved(now time.Time, i int) {
+	p := &c.paths[i]
+	if p.state != Up || p.proved {
+		return
+	}
+	p.proved, p.proveBy, p.window = true, time.Time{}, 0
+	c.dialNext(now)
+}
+
+// NeedsProof tells whether Proved would change something.
+func (c *Conn) NeedsProof(i int) bool { return !c.paths[i].proved }
+
+// LinkFailed says that writing to link failed: nothing more goes out on it.
+// What the peer sent before is still to be received; LinkClosed follows.
+func (c *Conn) LinkFailed(link LinkID) {
+	for i := range c.paths {
+		if p := &c.paths[i]; p.link == link && p.state == Up {
+			p.must(Error)
+			c.act(Action{Kind: CloseLink, Link: link})
+		}
+	}
+}
+
+// LinkClosed says that link has ended, everything it received was delivered,
+// and the peer acknowledged acked bytes of what it took. It must not come
+// between Fill and Wrote. What was written and is not acknowledged goes back
+// to the front of the queue (net/rds/send.c, rds_send_path_reset).
+func (c *Conn) LinkClosed(now time.Time, link LinkID, acked uint64) {
+	for k, h := range c.held {
+		if h.link == link {
+			c.held = append(c.held[:k], c.held[k+1:]...)
+			return
+		}
+	}
+	for i := range c.paths {
+		p := &c.paths[i]
+		if p.link != link {
+			continue
+		}
+		if p.proved {
+			c.Acked(i, acked)
+		}
+		p.link, p.proveBy = 0, time.Time{}
+		p.resets++
+		c.stats.ConnReset++
+		p.must(Down)
+		c.resetPath(p)
+		if c.closed {
+			c.discard(p)
+			return
+		}
+		c.afterLoss(now, p)
+		return
+	}
+}
+
+// afterLoss finds the path its next link.
+func (c *Conn) afterLoss(now time.Time, p *path) {
+	for k, h := range c.held {
+		if h.path == p.index || h.path < 0 && p.index < c.used() {
+			c.held = append(c.held[:k], c.held[k+1:]...)
+			c.install(now, p, h.link, false)
+			return
+		}
+	}
+	if p.index >= c.used() {
+		c.migrate(p)
+		return
+	}
+	if c.Connector() || p.index == 0 && c.waiting() {
+		c.schedule(now, p)
+	}
+	c.dialNext(now)
+}
+
+// resetPath prepares what the lost link left for the next one.
+func (c *Conn) resetPath(p *path) {
+	q := &p.q
+	p.control, p.nextOff, p.mapPending, p.probe = nil, 0, false, false
+	q.next = q.first
+	c.settle(p, q.first, q.fresh, func(e *entry) (Status, bool) {
+		switch {
+		case e.flags&entryCanceled != 0:
+			return Canceled, true
+		case e.flags&(entryFlush|entryWritten) == entryFlush|entryWritten:
+			c.stats.DroppedFlush++
+			return Dropped, true
+		case e.flags&entryWritten != 0:
+			if e.flags&entryRetrans == 0 {
+				e.flags |= entryRetrans
+				markRetransmitted(e)
+			}
+			c.stats.Retransmitted++
+		}
+		return 0, false
+	})
+	c.dropCanceled(p)
+}
+
+// waiting tells whether any path has something to send.
+func (c *Conn) waiting() bool {
+	for i := range c.paths {
+		if c.paths[i].q.len() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// Deadline is when Tick wants to be called next; zero means never.
+func (c *Conn) Deadline() time.Time {
+	var d time.Time
+	soonest := func(t time.Time) {
+		if !t.IsZero() && (d.IsZero() || t.Before(d)) {
+			d = t
+		}
+	}
+	if c.closed {
+		return d
+	}
+	for i := range c.paths {
+		p := &c.paths[i]
+		if p.state == Up {
+			soonest(p.proveBy)
+		}
+		if p.state == Down && !p.dialing {
+			soonest(p.redialAt)
+		}
+	}
+	for _, h := range c.held {
+		soonest(h.until)
+	}
+	return d
+}
+
+// Tick does what has become due.
+func (c *Conn) Tick(now time.Time) {
+	if c.closed {
+		return
+	}
+	for i := range c.paths {
+		if p := &c.paths[i]; p.state == Up && !p.proveBy.IsZero() && !p.proveBy.After(now) {
+			c.Proved(now, i)
+		}
+	}
+	for k := 0; k < len(c.held); {
+		if h := c.held[k]; !h.until.After(now) {
+			c.held = append(c.held[:k], c.held[k+1:]...)
+			c.refuse(h.link)
+		} else {
+			k++
+		}
+	}
+	if p := &c.paths[0]; !c.Connector() && p.state == Down && !p.dialing && !p.redialAt.IsZero() && !p.redialAt.After(now) {
+		p.redialAt = time.Time{}
+		if c.waiting() {
+			c.dial(p)
+		}
+	}
+	c.dialNext(now)
+}

@@ -1,0 +1,363 @@
+package conn
+
+import (
+	"encoding/binary"
+	"time"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// path is one of a connection's paths: a link or the want of one, a queue,
+// and the sequence numbers that outlive links.
+type path struct {
+	index int
+	state State
+	link  LinkID
+
+	sequence uint64 // of the next message picked for the first time
+	q        queue
+	log      log
+	nextOff  int // bytes of the message at q.next already written
+	written  uint64
+	acked    uint64
+	pongs    int
+
+	control    []byte // map or probe being written: encoded, what is left of it
+	mapBuf     []byte // its memory
+	mapPending bool   // this link has not carried our map yet
+	probe      bool   // this link has not carried our probe yet
+	filling    bool   // between Fill and Wrote
+	compact    bool   // canceled messages wait for Wrote
+
+	dialing  bool // a dial was asked for and has not been answered
+	outbound bool // the link was dialed by us
+	proved   bool // the peer's RDS has taken the link, not just its TCP
+	proveBy  time.Time
+	redialAt time.Time
+	window   time.Duration // back-off
+	resets   uint64
+}
+
+// ready tells whether there is something to write.
+func (p *path) ready(c *Conn) bool {
+	if len(p.control) > 0 || p.mapPending || p.probe || c.mapPending {
+		return true
+	}
+	return p.q.next < p.q.fresh || p.q.next < p.q.tail && !c.blocked(p)
+}
+
+// blocked tells whether new messages must wait for path 0: those sent before
+// the handshake chose more paths went there and must arrive first.
+func (c *Conn) blocked(p *path) bool {
+	return p.index > 0 && c.paths[0].q.first < c.barrier
+}
+
+// Batch is what one vectored write is to carry.
+type Batch struct {
+	Bufs  [][]byte
+	Bytes int
+
+	lastChunk *chunk
+	lastEnd   int
+}
+
+const (
+	batchBytes  = 1 << 20
+	batchSlices = 1024 // UIO_MAXIOV: more fails with EINVAL
+)
+
+func (b *Batch) reset() {
+	clear(b.Bufs)
+	b.Bufs, b.Bytes, b.lastChunk = b.Bufs[:0], 0, nil
+}
+
+// add appends n bytes of a chunk, to the last slice if they follow it.
+func (b *Batch) add(ck *chunk, off, n int) {
+	if b.lastChunk == ck && b.lastEnd == off {
+		last := &b.Bufs[len(b.Bufs)-1]
+		*last = (*last)[: len(*last)+n : cap(*last)]
+	} else {
+		b.Bufs = append(b.Bufs, ck.b.B[off:off+n])
+	}
+	b.lastChunk, b.lastEnd = ck, off+n
+	b.Bytes += n
+}
+
+func (b *Batch) addBody(s []byte) {
+	b.Bufs = append(b.Bufs, s)
+	b.lastChunk = nil
+	b.Bytes += len(s)
+}
+
+// Fill collects into b what path i is to write next and tells whether there is
+// anything. Its slices are valid until Wrote, which must follow before any
+// other Fill on the path; what may not change in between does not.
+//
+// A map goes before messages, a probe between those that are resent and those
+// that are new; both only where a message ends.
+func (c *Conn) Fill(i int, b *Batch) bool {
+	p := &c.paths[i]
+	b.reset()
+	if p.state != Up || p.filling || c.closed {
+		return false
+	}
+	q := &p.q
+	if p.nextOff == 0 && len(p.control) == 0 {
+		switch {
+		case p.mapPending || c.mapPending:
+			p.mapPending, c.mapPending = false, false
+			p.control = c.encodeMap(p)
+		case p.probe && q.next == q.fresh:
+			p.probe = false
+			p.control = c.encodeProbe(p)
+		}
+	}
+	if len(p.control) > 0 {
+		b.addBody(p.control)
+		p.filling = true
+		return true
+	}
+	end := q.tail
+	if c.mapPending && p.nextOff > 0 {
+		end = q.next + 1
+	}
+	if c.blocked(p) {
+		end = min(end, q.fresh)
+	}
+	for pos := q.next; pos < end && b.Bytes < batchBytes && len(b.Bufs) < batchSlices-1; pos++ {
+		e := q.at(pos)
+		skip := 0
+		if pos == q.next {
+			skip = p.nextOff
+		}
+		if e.flags&entryCanceled != 0 && skip == 0 {
+			e.flags |= entrySkip
+			q.fresh = max(q.fresh, pos+1)
+			continue
+		}
+		if pos == q.fresh {
+			if p.probe {
+				break
+			}
+			e.seq = p.sequence
+			p.sequence++
+			binary.BigEndian.PutUint64(e.chunk.b.B[e.off:], e.seq)
+			q.fresh++
+		}
+		if head := int(e.head); skip < head {
+			b.add(e.chunk, int(e.off)+skip, head-skip)
+			skip = 0
+		} else {
+			skip -= head
+		}
+		if e.body != nil && len(e.body.B) > skip {
+			b.addBody(e.body.B[skip:])
+		}
+	}
+	if len(b.Bufs) == 0 {
+		q.next, p.nextOff = c.passSkipped(p), 0
+		return false
+	}
+	p.filling = true
+	return true
+}
+
+// passSkipped is the position behind the canceled messages at the front of
+// what waits; they take no bytes.
+func (c *Conn) passSkipped(p *path) uint64 {
+	pos := p.q.next
+	for pos < p.q.fresh {
+		e := p.q.at(pos)
+		if e.flags&entrySkip == 0 {
+			break
+		}
+		e.end = p.written
+		pos++
+	}
+	return pos
+}
+
+// Wrote tells how many bytes of the last Fill the link of path i has taken,
+// and whether there is more to write.
+func (c *Conn) Wrote(i, n int) (more bool) {
+	p := &c.paths[i]
+	p.filling = false
+	if len(p.control) > 0 {
+		p.control = p.control[min(n, len(p.control)):]
+		p.written += uint64(n)
+	} else {
+		q := &p.q
+		for q.next < q.fresh {
+			e := q.at(q.next)
+			if e.flags&entrySkip == 0 {
+				left := e.size() - p.nextOff
+				if n > 0 || left == 0 {
+					e.flags |= entryWritten
+				}
+				if n < left {
+					p.nextOff += n
+					p.written += uint64(n)
+					break
+				}
+				n -= left
+				p.written += uint64(left)
+			}
+			e.end = p.written
+			p.nextOff = 0
+			q.next++
+		}
+	}
+	switch {
+	case c.closed:
+		c.discard(p)
+		return false
+	case p.compact:
+		p.compact = false
+		c.dropCanceled(p)
+	}
+	if p.index >= c.used() {
+		c.migrate(p)
+	}
+	return p.ready(c)
+}
+
+// Acked says that the peer has acknowledged total bytes of what path i's
+// present link has taken. It settles the messages they cover, once the peer's
+// RDS has shown that it took the link: what a peer's TCP acknowledged on a
+// link its RDS then refuses never reached it.
+func (c *Conn) Acked(i int, total uint64) {
+	p := &c.paths[i]
+	if total <= p.acked && p.q.first == p.q.next || total > p.written {
+		return
+	}
+	p.acked = total
+	if !p.proved {
+		return
+	}
+	q := &p.q
+	end := q.first
+	for end < q.next && q.at(end).end <= total {
+		end++
+	}
+	if end == q.first {
+		return
+	}
+	c.settle(p, q.first, end, func(*entry) (Status, bool) { return Success, true })
+	if q.len() == 0 {
+		p.log.shrink()
+		q.shrink()
+	}
+}
+
+// Unacked is the number of bytes path i's link has taken and the peer has not
+// been seen to acknowledge, counting only as long as messages wait for it.
+func (c *Conn) Unacked(i int) uint64 {
+	p := &c.paths[i]
+	if p.q.first == p.q.next {
+		return 0
+	}
+	return p.written - min(p.acked, p.written-1)
+}
+
+// settle ends the messages in [from,to) for which end says so: their memory is
+// freed, their accounts credited, their fates reported. The rest closes ranks,
+// order kept.
+func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool)) {
+	q := &p.q
+	var (
+		acct  *Account
+		bytes int
+		n     int
+		keep  = from
+		next  = q.next
+		fresh = q.fresh
+	)
+	for pos := from; pos < to; pos++ {
+		e := q.at(pos)
+		status, gone := end(e)
+		if !gone {
+			if keep != pos {
+				*q.at(keep) = *e
+			}
+			keep++
+			continue
+		}
+		if pos < next {
+			q.next--
+		}
+		if pos < fresh {
+			q.fresh--
+		}
+		if e.flags&entryCanceled == 0 {
+			if e.acct != acct {
+				c.credit(acct, bytes, n)
+				acct, bytes, n = e.acct, 0, 0
+			}
+			bytes += int(e.length)
+			n++
+			if e.flags&entryNotify != 0 {
+				c.fates = append(c.fates, Fate{e.acct, e.token, status})
+			}
+		}
+		if e.flags&entryPong != 0 {
+			p.pongs--
+		}
+		c.queued -= wire.HeaderSize + int(e.length) + entryOverhead
+		p.log.drop(e.chunk)
+		if e.body != nil {
+			e.body.Release()
+		}
+		e.chunk, e.body, e.acct = nil, nil, nil
+	}
+	c.credit(acct, bytes, n)
+	gone := to - keep
+	switch {
+	case gone == 0:
+	case keep == from && from == q.first: // the usual case: the oldest ones go
+		q.first += gone
+		q.next += gone
+		q.fresh += gone
+	default:
+		for pos := to; pos < q.tail; pos++ {
+			*q.at(pos - gone) = *q.at(pos)
+		}
+		for pos := q.tail - gone; pos < q.tail; pos++ {
+			*q.at(pos) = entry{}
+		}
+		q.tail -= gone
+	}
+	if p.index == 0 && c.barrier > 0 {
+		c.liftBarrier()
+	}
+	if c.short && c.queued < c.cfg.Budget-c.cfg.Budget/4 {
+		c.short = false
+		c.act(Action{Kind: WakeAll})
+	}
+}
+
+// liftBarrier lets the other paths go when path 0 has acknowledged what was
+// sent before the handshake.
+func (c *Conn) liftBarrier() {
+	q := &c.paths[0].q
+	c.barrier = min(c.barrier, q.tail)
+	if q.first < c.barrier {
+		return
+	}
+	c.barrier = 0
+	for i := 1; i < c.used(); i++ {
+		if p := &c.paths[i]; p.state == Up && p.ready(c) {
+			c.act(Action{Kind: Transmit, Path: i})
+		}
+	}
+}
+
+// credit returns room to an account and notes it if somebody waits for that.
+func (c *Conn) credit(a *Account, bytes, n int) {
+	if a == nil || n == 0 {
+		return
+	}
+	a.Refund(bytes, n)
+	if a.watchers.Load() != 0 && (len(c.freed) == 0 || c.freed[len(c.freed)-1] != a) {
+		c.freed = append(c.freed, a)
+	}
+}

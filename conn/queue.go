@@ -1,0 +1,77 @@
+package conn
+
+import "github.com/rds-go/rds/internal/buf"
+
+// entry is one queued message.
+type entry struct {
+	chunk  *chunk   // where its header, and an inline payload, are
+	body   *buf.Buf // the payload when it is not inline
+	acct   *Account // nil for the core's own messages
+	seq    uint64   // 0 until it is picked for its first transmission
+	end    uint64   // link offset just behind its last byte, once written
+	token  uint64
+	off    uint32 // of the header in chunk
+	head   uint32 // bytes in chunk: header and inline payload
+	length uint32 // payload bytes
+	sport  uint16
+	dport  uint16
+	flags  uint8
+}
+
+const (
+	entryNotify   = 1 << iota // its sender wants its fate
+	entryRetrans              // flagged RETRANSMITTED
+	entryFlush                // sent to an earlier generation of the peer: not to be repeated
+	entryCanceled             // settled; its bytes are skipped, or finished when already begun
+	entryPong                 // the core's own answer to a ping
+	entryWritten              // some byte of it was written on some link
+	entrySkip                 // was canceled when Fill came by: takes no bytes of the stream
+)
+
+// size is the number of bytes of the message on the wire.
+func (e *entry) size() int {
+	n := int(e.head)
+	if e.body != nil {
+		n += len(e.body.B)
+	}
+	return n
+}
+
+// queue is a ring of entries addressed by ever-growing positions:
+//
+//	first ≤ next ≤ tail   and   first ≤ fresh ≤ tail
+//
+// [first,next) has been written on the present link and is unacknowledged,
+// [next,tail) waits; [first,fresh) was picked before, [fresh,tail) never.
+type queue struct {
+	ring                     []entry // length is a power of two
+	first, next, fresh, tail uint64
+}
+
+func (q *queue) at(pos uint64) *entry { return &q.ring[pos&uint64(len(q.ring)-1)] }
+
+func (q *queue) len() int { return int(q.tail - q.first) }
+
+func (q *queue) push() *entry {
+	if q.len() == len(q.ring) {
+		q.grow(max(16, 2*len(q.ring)))
+	}
+	e := q.at(q.tail)
+	q.tail++
+	return e
+}
+
+func (q *queue) grow(n int) {
+	ring := make([]entry, n)
+	for pos := q.first; pos != q.tail; pos++ {
+		ring[pos&uint64(n-1)] = *q.at(pos)
+	}
+	q.ring = ring
+}
+
+// shrink gives an empty queue's memory back.
+func (q *queue) shrink() {
+	if q.len() == 0 && len(q.ring) > 64 {
+		q.ring = nil
+	}
+}
