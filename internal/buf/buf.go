@@ -1,6 +1,7 @@
 package buf
 
 import (
+	"math"
 	"math/bits"
 	"sync"
 	"sync/atomic"
@@ -17,13 +18,16 @@ const (
 	MaxPooled = 1 << maxShift
 )
 
-// Buf is a counted buffer. B is the holder's to use between Get and Release;
-// its capacity is the class size. A Buf must not be copied.
+// Buf is a counted buffer. B is the holders' to use between Get and the last
+// Release, which takes it away; they may reslice or replace it, the memory that
+// goes back to the pool is still all of what came out. A Buf must not be
+// copied.
 type Buf struct {
 	B    []byte
+	mem  []byte // everything B began with, its length the class size when pooled
 	refs atomic.Int32
-	pool *Pool
-	next *Buf // in a pool's free list
+	pool *Pool // nil: too large for one
+	next *Buf  // in a pool's free list
 }
 
 // Pool is a set of free lists. The zero Pool is ready and keeps nothing beyond
@@ -36,16 +40,21 @@ type Pool struct {
 // DefaultKeep is how many free bytes a class of a Pool keeps by default.
 const DefaultKeep = 8 << 20
 
+// scribble fills released memory when invariants are checked.
+const scribble = 0xdb
+
 type freeList struct {
-	mu   sync.Mutex
-	head *Buf
-	n    int
+	mu        sync.Mutex // guards all below
+	head      *Buf
+	n         int
+	discarded uint64
 }
 
 // Get returns a buffer of n bytes with one holder. Its content is arbitrary.
 func (p *Pool) Get(n int) *Buf {
 	if n > MaxPooled {
-		b := &Buf{B: make([]byte, n)}
+		b := &Buf{mem: make([]byte, n)}
+		b.B = b.mem
 		b.refs.Store(1)
 		return b
 	}
@@ -59,9 +68,9 @@ func (p *Pool) Get(n int) *Buf {
 	}
 	l.mu.Unlock()
 	if b == nil {
-		b = &Buf{B: make([]byte, 1<<(minShift+c)), pool: p}
+		b = &Buf{mem: make([]byte, 1<<(minShift+c)), pool: p}
 	}
-	b.B = b.B[:n]
+	b.B = b.mem[:n]
 	b.refs.Store(1)
 	return b
 }
@@ -73,8 +82,24 @@ func class(n int) int {
 	return bits.Len(uint(n-1)) - minShift
 }
 
-// Retain adds n holders.
+// Discarded returns how many released buffers the pool left to the garbage
+// collector because their class kept enough.
+func (p *Pool) Discarded() uint64 {
+	var n uint64
+	for c := range p.list {
+		l := &p.list[c]
+		l.mu.Lock()
+		n += l.discarded
+		l.mu.Unlock()
+	}
+	return n
+}
+
+// Retain adds n holders. Only a holder may call it.
 func (b *Buf) Retain(n int) {
+	if n < 0 || n > math.MaxInt32 {
+		panic("buf: retain count out of range")
+	}
 	if b.refs.Add(int32(n)) <= int32(n) {
 		panic("buf: retain of a released buffer")
 	}
@@ -84,33 +109,40 @@ func (b *Buf) Retain(n int) {
 // may touch it afterwards.
 func (b *Buf) Release() { b.ReleaseN(1) }
 
-// ReleaseN takes n holders away at once.
+// ReleaseN takes n holders away at once; 0 changes nothing.
 func (b *Buf) ReleaseN(n int) {
+	if n < 0 || n > math.MaxInt32 {
+		panic("buf: release count out of range")
+	}
 	switch r := b.refs.Add(int32(-n)); {
 	case r > 0:
 		return
-	case r < 0:
+	case r < 0 || n == 0:
 		panic("buf: released more often than retained")
 	}
-	if b.pool == nil {
-		return
-	}
-	b.B = b.B[:cap(b.B)]
+	b.B = nil
 	if invariants.Enabled {
-		for i := range b.B {
-			b.B[i] = 0xdb
+		for i := range b.mem {
+			b.mem[i] = scribble
 		}
 	}
-	c := class(len(b.B))
-	keep := b.pool.Keep
+	if b.pool != nil {
+		b.pool.put(b)
+	}
+}
+
+func (p *Pool) put(b *Buf) {
+	keep := p.Keep
 	if keep == 0 {
 		keep = DefaultKeep
 	}
-	l := &b.pool.list[c]
+	l := &p.list[class(len(b.mem))]
 	l.mu.Lock()
-	if (l.n+1)<<(minShift+c) <= keep {
+	if (l.n+1)*len(b.mem) <= keep {
 		b.next, l.head = l.head, b
 		l.n++
+	} else {
+		l.discarded++
 	}
 	l.mu.Unlock()
 }
