@@ -1,0 +1,144 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+const (
+	gnet = "github.com/panjf2000/gnet"
+	unix = "golang.org/x/sys/unix"
+)
+
+// ban forbids imports. Packages are directories; imports of this module begin
+// with "/". A name covers what is below it, one ending in "/" only that.
+type ban struct {
+	pkgs    []string // who; "" is everybody
+	except  []string // but not these packages
+	only    bool     // the packages themselves, not those below them
+	imports []string // what they must not import
+	allow   []string // but may import these
+	deep    bool     // nor through other packages of this module
+	why     string
+}
+
+// bans draw the layers:
+//
+//	cmd, examples > rds > internal/stack > conn > transport > internal/wire
+//
+// with mr and xrc beside conn. Packages that do not exist yet are in the table
+// all the same. Test files are free.
+var bans = []ban{
+	{pkgs: []string{"internal/wire", "internal/invariants"}, imports: []string{"/"},
+		why: "the bottom layer knows no other package"},
+	{pkgs: []string{"internal/wire"}, imports: []string{"reflect", "net", "os", "unsafe"}, allow: []string{"net/netip"},
+		why: "bytes to structs by encoding/binary, nothing else"},
+	{pkgs: []string{"internal/buf"}, imports: []string{"/"}, allow: []string{"/internal/invariants"},
+		why: "buffers know nothing of what they carry"},
+	{pkgs: []string{"transport"}, only: true, imports: []string{"/", "net", "os", gnet},
+		allow: []string{"/internal/wire", "/internal/buf", "/internal/invariants", "net/netip"}, deep: true,
+		why: "the interface stands above the wire format and below everything that uses or implements it"},
+	{pkgs: []string{"transport/"}, imports: []string{"/conn", "/rds", "/internal/stack"},
+		why: "a transport serves whoever implements its handler"},
+	{pkgs: []string{"transport/iwarp"}, imports: []string{"/xrc"},
+		why: "XRC runs on iWARP, not the other way round"},
+	{pkgs: []string{"conn"}, imports: []string{gnet, "net", "os", "syscall", "unsafe", "reflect", "context", unix}, allow: []string{"net/netip"}, deep: true,
+		why: "the core does no I/O: now and events in, actions out"},
+	{pkgs: []string{"conn"}, imports: []string{"/transport/", "/rds", "/internal/stack", "/xrc", "/mr"}, deep: true,
+		why: "the core knows the transport's interface, never an implementation, and nothing above itself"},
+	{pkgs: []string{"mr"}, imports: []string{"/conn", "/transport", "/rds", "/xrc", "/internal/stack", gnet}, deep: true,
+		why: "memory regions outlive connections and know none"},
+	{pkgs: []string{"xrc"}, imports: []string{"/conn", "/rds", "/internal/stack"}, deep: true,
+		why: "XRC does not know RDS"},
+	{pkgs: []string{"internal/stack"}, imports: []string{"/rds"},
+		why: "rds is the thin top of the stack"},
+	{pkgs: []string{"internal/afrds"}, imports: []string{"/conn", "/transport", "/rds", "/internal/stack"},
+		why: "the kernel's sockets owe nothing to our stack; tests compare the two"},
+	{pkgs: []string{""}, except: []string{"cmd", "examples", "rds", "internal", "test"}, imports: []string{"/rds"},
+		why: "the socket API is for programs"},
+	{pkgs: []string{""}, except: []string{"cmd"}, imports: []string{"/cmd"},
+		why: "commands are flag parsing and wiring, not a library"},
+	{pkgs: []string{""}, except: []string{"examples"}, imports: []string{"/examples"},
+		why: "examples are read, not imported"},
+	{pkgs: []string{""}, except: []string{"transport/tcp", "transport/iwarp", "internal/gnetloop"}, imports: []string{gnet},
+		why: "the event loop is a detail of the two socket transports"},
+	{pkgs: []string{""}, except: systemPackages, imports: []string{unix, "unsafe"},
+		why: "system calls stay in the packages listed for them"},
+}
+
+// systemPackages may use golang.org/x/sys/unix, unsafe and syscall.Syscall.
+// An addition is argued in its commit.
+var systemPackages = []string{
+	"transport/tcp",     // socket options, SIOCOUTQ, vectored writes
+	"transport/iwarp",   // the same
+	"internal/gnetloop", // what the two share
+	"internal/afrds",    // AF_RDS has no wrapper in package net
+	"internal/ipc",      // shared memory and descriptors between rdsd and applications
+	"internal/stack",
+	"rds",
+	"ebpf",
+	"cmd",
+	"test", // interop harness
+}
+
+func checkBans(t *tree, bans []ban) []string {
+	var out []string
+	for _, pkg := range t.names() {
+		for _, b := range bans {
+			if !b.concerns(pkg) {
+				continue
+			}
+			for _, chain := range b.reach(t, pkg) {
+				what := "imports " + chain[len(chain)-1]
+				if len(chain) > 1 {
+					what += " through " + strings.Join(chain[:len(chain)-1], ", ")
+				}
+				out = append(out, fmt.Sprintf("%s %s: %s", pkg, what, b.why))
+			}
+		}
+	}
+	return out
+}
+
+func (b ban) concerns(pkg string) bool {
+	if underAny(pkg, b.except) {
+		return false
+	}
+	if b.only {
+		return slices.Contains(b.pkgs, pkg)
+	}
+	return underAny(pkg, b.pkgs)
+}
+
+func (b ban) forbids(imported string) bool {
+	hit := slices.ContainsFunc(b.imports, func(p string) bool {
+		if p == "/" {
+			return strings.HasPrefix(imported, "/")
+		}
+		return under(imported, p)
+	})
+	return hit && !underAny(imported, b.allow)
+}
+
+// reach returns the ways from pkg to forbidden imports: one step, or for a
+// deep ban any number through packages of this module, each visited once.
+func (b ban) reach(t *tree, pkg string) (chains [][]string) {
+	seen := map[string]bool{pkg: true}
+	var walk func(pkg string, chain []string)
+	walk = func(pkg string, chain []string) {
+		for _, imp := range t.imports(pkg) {
+			next := append(slices.Clone(chain), imp)
+			if b.forbids(imp) {
+				chains = append(chains, next)
+				continue
+			}
+			if dir, ok := strings.CutPrefix(imp, "/"); ok && b.deep && !seen[dir] {
+				seen[dir] = true
+				walk(dir, next)
+			}
+		}
+	}
+	walk(pkg, nil)
+	return chains
+}
