@@ -1,0 +1,150 @@
+package frame
+
+import (
+	"sync/atomic"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+)
+
+// Sink receives what a Parser finds; a transport.Handler is one.
+type Sink interface {
+	Begin()
+	Message(h *wire.Header, payload []byte, owned *buf.Buf)
+	End()
+}
+
+// Parser turns a stream into messages. Init makes it ready.
+type Parser struct {
+	sink   Sink
+	pool   *buf.Pool
+	max    uint32
+	lax    bool
+	began  bool // Begin was called and End is due
+	inBody bool // hdr is whole, its payload is not
+
+	have int                   // bytes of raw in use
+	raw  [wire.HeaderSize]byte // a header that arrived in parts
+	hdr  wire.Header
+
+	need int      // payload bytes of hdr
+	got  int      // of them in body
+	body *buf.Buf // nil, or the first bytes of a partial payload
+	err  error    // what ended the stream
+
+	left atomic.Uint64 // what is missing: header bytes << 32 | payload bytes
+}
+
+// Init prepares p for a new stream to sink. Payloads longer than max end the
+// stream with transport.ErrTooLong; unless lax, so does a header with padding,
+// with transport.ErrBadHeader.
+func (p *Parser) Init(sink Sink, pool *buf.Pool, max uint32, lax bool) {
+	p.Reset()
+	p.sink, p.pool, p.max, p.lax = sink, pool, max, lax
+	p.began, p.inBody, p.have, p.need, p.got, p.err = false, false, 0, 0, 0, nil
+	p.left.Store(wire.HeaderSize << 32)
+}
+
+// Feed parses the next bytes of the stream, all of them. Messages found before
+// an error are delivered; an error is final. The sink is told Begin before the
+// first message; End comes with Flush.
+func (p *Parser) Feed(b []byte) error {
+	if p.err != nil {
+		return p.err
+	}
+	for len(b) > 0 {
+		if !p.inBody {
+			if b = p.header(b); !p.inBody {
+				return p.err
+			}
+		}
+		switch {
+		case p.got == 0 && p.need <= len(b):
+			// Whole and in one piece, the common case: no copy here. A stage
+			// made by Space and never filled is given back.
+			p.Reset()
+			payload := b[:p.need:p.need]
+			b = b[p.need:]
+			p.deliver(payload, nil)
+		case len(b) > 0:
+			n := min(len(b), p.need-p.got)
+			p.reserve(n)
+			copy(p.body.B[p.got:], b[:n])
+			b = b[n:]
+			p.Filled(n)
+		}
+	}
+	return nil
+}
+
+// header takes bytes of b into the header. Afterwards inBody tells that it is
+// whole and good.
+func (p *Parser) header(b []byte) []byte {
+	if p.have == 0 && len(b) >= wire.HeaderSize {
+		_ = p.hdr.Decode(b) // cannot be short
+		b = b[wire.HeaderSize:]
+	} else {
+		n := copy(p.raw[p.have:], b)
+		p.have += n
+		b = b[n:]
+		if p.have < wire.HeaderSize {
+			return nil
+		}
+		_ = p.hdr.Decode(p.raw[:])
+		p.have = 0
+	}
+	// TCP has no other way to notice a stream that lost its framing: there is
+	// no magic number and no checksum, and Linux, which checks neither field
+	// (net/rds/tcp_recv.c), would wait for the rest for ever.
+	switch {
+	case p.hdr.Length > p.max:
+		p.err = transport.ErrTooLong
+		return nil
+	case p.hdr.Padding != 0 && !p.lax:
+		p.err = transport.ErrBadHeader
+		return nil
+	}
+	p.need, p.got, p.inBody = int(p.hdr.Length), 0, true
+	return b
+}
+
+func (p *Parser) deliver(payload []byte, owned *buf.Buf) {
+	p.inBody, p.got = false, 0
+	if !p.began {
+		p.began = true
+		p.sink.Begin()
+	}
+	p.sink.Message(&p.hdr, payload, owned)
+}
+
+// Flush ends a batch: the sink is told End if it was told Begin, and Remaining
+// is brought up to date.
+func (p *Parser) Flush() {
+	header, payload := uint64(wire.HeaderSize-p.have), uint64(0)
+	if p.inBody {
+		header, payload = 0, uint64(p.need-p.got)
+	}
+	p.left.Store(header<<32 | payload)
+	if p.began {
+		p.began = false
+		p.sink.End()
+	}
+}
+
+// Remaining returns how many bytes of header and payload the message being
+// received lacked at the last Flush, as rds-info -T shows them
+// (net/rds/tcp.c, rds_tcp_tc_info). Any goroutine may call it.
+func (p *Parser) Remaining() (header, payload uint64) {
+	v := p.left.Load()
+	return v >> 32, v & 0xffffffff
+}
+
+// Reset gives a partial payload's buffer back. The stream cannot go on
+// afterwards, except with Init.
+func (p *Parser) Reset() {
+	if p.body != nil {
+		p.body.Release()
+		p.body = nil
+	}
+}

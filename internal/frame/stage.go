@@ -1,0 +1,70 @@
+package frame
+
+import (
+	"math/bits"
+
+	"github.com/rds-go/rds/internal/buf"
+)
+
+const (
+	// StageMin is how many bytes a partial payload may always take.
+	StageMin = 64 << 10
+	// StageFactor bounds what a longer one takes: so many times the bytes
+	// that have arrived. A full-size message is then collected in two steps,
+	// with one sixteenth of it copied twice.
+	StageFactor = 16
+	// DirectMin is the smallest remainder worth reading straight to its place:
+	// below it the extra system call costs more than the copy it saves.
+	DirectMin = 16 << 10
+)
+
+// Space returns where the next bytes of a partial payload belong, for a reader
+// that can put them there itself and then calls Filled. last tells that
+// nothing of this message remains behind it. It returns nil when less than
+// DirectMin bytes are missing.
+func (p *Parser) Space() (dst []byte, last bool) {
+	if !p.inBody || p.err != nil || p.need-p.got < DirectMin {
+		return nil, false
+	}
+	p.reserve(1)
+	return p.body.B[p.got:], len(p.body.B) == p.need
+}
+
+// Filled says that n bytes were put into Space. A message that is complete now
+// is delivered.
+func (p *Parser) Filled(n int) {
+	p.got += n
+	if p.got < p.need {
+		return
+	}
+	owned := p.body
+	p.body = nil
+	p.deliver(owned.B, owned)
+}
+
+// reserve makes room for n more payload bytes, which have arrived.
+func (p *Parser) reserve(n int) {
+	if p.body != nil && p.got+n <= len(p.body.B) {
+		return
+	}
+	b := p.pool.Get(stage(p.need, p.got+n))
+	if p.body != nil {
+		copy(b.B, p.body.B[:p.got])
+		p.body.Release()
+	}
+	p.body = b
+}
+
+// stage sizes the buffer of a payload of need bytes when here of them have
+// arrived. Pools round up to a power of two, and that counts too.
+func stage(need, here int) int {
+	allowed := max(StageMin, StageFactor*uint64(here))
+	if cost := uint64(need); need <= buf.MaxPooled {
+		if cost = 1 << bits.Len64(cost-1); cost <= allowed {
+			return need
+		}
+	} else if cost <= allowed {
+		return need
+	}
+	return min(need, 1<<(bits.Len64(allowed)-1))
+}

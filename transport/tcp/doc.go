@@ -1,0 +1,34 @@
+// Package tcp carries RDS messages over TCP the way Linux does
+// (net/rds/tcp*.c): one connection for each path, port 16385, messages back to
+// back with no framing but their headers.
+//
+// New makes a Transport from Options; its Listen and Dial make links. Reading
+// is driven by the event loops of one gnet engine per Transport. Writing does
+// not touch them: Writev goes to the socket from the caller's goroutine, and
+// one goroutine of the Transport waits for full sockets to drain.
+//
+// # Concurrency
+//
+// All methods are safe for concurrent use, except that Writev of one link may
+// be called by one goroutine at a time. Begin, Message and End of a link come
+// from its event loop; Writable comes from the goroutine that waits for room,
+// and may come before the Writev that asked for it has returned. Closed comes
+// last, from whichever goroutine was the last to use the link. Handlers may
+// call anything but Transport.Close.
+//
+// # Descriptors
+//
+// An open link holds two descriptors of its socket: gnet's, which is read and
+// closed by the event loop, and a duplicate, which writes, asks how much was
+// acknowledged, and is closed only after the last user has left. So a
+// descriptor number is never used after it may belong to somebody else.
+//
+// # Buffers
+//
+// A payload given to Message aliases the event loop's read buffer, valid
+// during the call, unless it comes with a counted buffer (see
+// internal/frame). Slices given to Writev are not kept.
+//
+// The package works on Linux; elsewhere New returns an error that is
+// errors.ErrUnsupported.
+package tcp

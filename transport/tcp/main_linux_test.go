@@ -1,0 +1,53 @@
+package tcp
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/rds-go/rds/transport/transporttest"
+)
+
+// gnet starts a worker pool when the program starts; only what comes later is ours.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
+
+var addresses atomic.Uint32
+
+// newAddr returns an address of 127.0.0.0/8 that no other test of this process
+// has and none of another process is likely to have.
+func newAddr() netip.Addr {
+	var a [4]byte
+	binary.BigEndian.PutUint32(a[:], 127<<24|uint32(base)<<8|addresses.Add(1)&0xff)
+	return netip.AddrFrom4(a)
+}
+
+var base = 256 + rand.IntN(60000)
+
+// testPort is below the ephemeral range and not the real one.
+var testPort = uint16(20000 + rand.IntN(10000))
+
+func newTransport(t testing.TB, o Options) *Transport {
+	t.Helper()
+	if o.Port == 0 {
+		o.Port = testPort
+	}
+	tr, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = tr.Close() })
+	return tr
+}
+
+func newEnv(t testing.TB, a, b Options) transporttest.Env {
+	t.Helper()
+	return transporttest.Env{A: newTransport(t, a), B: newTransport(t, b), AddrA: newAddr(), AddrB: newAddr(), Nobody: newAddr()}
+}
+
+func TestContract(t *testing.T) {
+	transporttest.Run(t, func(t *testing.T) transporttest.Env { return newEnv(t, Options{}, Options{}) })
+}

@@ -1,0 +1,370 @@
+package transporttest
+
+import (
+	"context"
+	"errors"
+	"io"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+)
+
+// sizes has the lengths at which something changes in one transport or other.
+var sizes = []int{
+	0, 1, 47, 48, 49, 511, 512, 513, 4096, 0, 8192, 16383, 16384, 65535, 65536, 65537,
+	100000, 262144, 300000, 1<<20 - 1, 0, 1 << 20, 3, 1 << 20, 1 << 20, 0,
+}
+
+// Run runs the contract. newEnv makes fresh transports for each part; closing
+// them is Run's work.
+func Run(t *testing.T, newEnv func(t *testing.T) Env) {
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T, Env)
+	}{
+		{"DeliversBothWays", deliversBothWays},
+		{"TakesManySlices", takesManySlices},
+		{"RepliesFromHandler", repliesFromHandler},
+		{"WritableFollowsPartialWrite", writableFollowsPartialWrite},
+		{"AckedReachesWritten", ackedReachesWritten},
+		{"DrainDeliversEverything", drainDeliversEverything},
+		{"DrainGoesOnReceiving", drainGoesOnReceiving},
+		{"AbortEndsBothSides", abortEndsBothSides},
+		{"AbortHardensDrain", abortHardensDrain},
+		{"CloseFromHandler", closeFromHandler},
+		{"CloseBeforeStart", closeBeforeStart},
+		{"StartsOnce", startsOnce},
+		{"DialRefused", dialRefused},
+		{"DialCanceled", dialCanceled},
+		{"CloseEndsTransport", closeEndsTransport},
+		{"ManyLinks", manyLinks},
+	} {
+		t.Run(part.name, func(t *testing.T) {
+			e := newEnv(t)
+			t.Cleanup(func() {
+				if err := errors.Join(e.A.Close(), e.B.Close()); err != nil {
+					t.Errorf("Close: %v", err)
+				}
+			})
+			part.run(t, e)
+		})
+	}
+}
+
+func deliversBothWays(t *testing.T, e Env) {
+	p := e.Connect(t)
+	var wg sync.WaitGroup
+	wg.Go(func() { p.A.Send(t, sizes...) })
+	wg.Go(func() {
+		back := slices.Clone(sizes)
+		slices.Reverse(back)
+		p.B.Send(t, back...)
+	})
+	wg.Wait()
+	p.RecA.WaitMessages(t, uint64(len(sizes)))
+	p.RecB.WaitMessages(t, uint64(len(sizes)))
+	if a, b := p.A.Link, p.B.Link; a.LocalAddr() != b.RemoteAddr() || a.RemoteAddr() != b.LocalAddr() ||
+		a.LocalAddr().Addr() != e.AddrA || b.LocalAddr().Addr() != e.AddrB {
+		t.Errorf("addresses: %v to %v, and %v to %v", a.LocalAddr(), a.RemoteAddr(), b.LocalAddr(), b.RemoteAddr())
+	}
+}
+
+func takesManySlices(t *testing.T, e Env) {
+	p := e.Connect(t)
+	var bufs [][]byte
+	const n = transport.MaxSlices / 2
+	for range n {
+		bufs = append(bufs, p.A.Next(100)...)
+	}
+	p.A.Write(t, bufs)
+	if n, err := p.A.Link.Writev(nil); n != 0 || err != nil {
+		t.Errorf("Writev of nothing: %d, %v", n, err)
+	}
+	p.RecB.WaitMessages(t, n)
+	if s := p.A.Link.Stats(); s.Written != n*(100+wire.HeaderSize) {
+		t.Errorf("Stats().Written = %d", s.Written)
+	}
+}
+
+// A handler may write to its own link, and the answer may provoke the next
+// write, without limit to the depth.
+func repliesFromHandler(t *testing.T, e Env) {
+	a, b := e.Dial(t, e.Accepted(t))
+	recA, recB := NewRecorder(t), NewRecorder(t)
+	sa, sb := &Sender{Link: a, Rec: recA}, &Sender{Link: b, Rec: recB}
+	const rounds = 2000
+	recB.OnMessage = func(h *wire.Header, _ []byte) { sb.Send(t, int(h.Length)) }
+	recA.OnEnd = func() {
+		if n, _ := recA.Received(); n < rounds {
+			sa.Send(t, int(n%300))
+		}
+	}
+	if err := errors.Join(a.Start(recA), b.Start(recB)); err != nil {
+		t.Fatal(err)
+	}
+	sa.Send(t, 10)
+	recA.WaitMessages(t, rounds)
+}
+
+func writableFollowsPartialWrite(t *testing.T, e Env) {
+	a, b := e.Dial(t, e.Accepted(t))
+	recA, recB := NewRecorder(t), NewRecorder(t)
+	sa := &Sender{Link: a, Rec: recA}
+	if err := a.Start(recA); err != nil {
+		t.Fatal(err)
+	}
+	// The other end takes nothing yet, so the link fills up.
+	const size = 100000
+	var rest [][]byte
+	for rest == nil {
+		msg := sa.Next(size)
+		n, err := a.Writev(msg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		rest = Skip(msg, n)
+	}
+	if recA.MoreWritable() {
+		t.Error("Writable before there was room")
+	}
+	if err := b.Start(recB); err != nil {
+		t.Fatal(err)
+	}
+	recA.WaitWritable(t)
+	sa.Write(t, rest)
+	recB.WaitMessages(t, sa.next)
+	sa.Send(t, 1)
+	recB.WaitMessages(t, sa.next)
+	if recA.MoreWritable() {
+		t.Error("Writable more often than asked for")
+	}
+}
+
+func ackedReachesWritten(t *testing.T, e Env) {
+	p := e.Connect(t)
+	last := uint64(0)
+	look := func() uint64 {
+		written := p.A.Sent()
+		n := p.A.Link.Acked()
+		if n < last {
+			t.Errorf("Acked went back from %d to %d", last, n)
+		}
+		if n > written {
+			t.Errorf("Acked = %d of %d written", n, written)
+		}
+		last = n
+		return n
+	}
+	for _, size := range sizes {
+		p.A.Send(t, size)
+		look()
+	}
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(Patience); look() != p.A.Sent(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("Acked stays at %d of %d", last, p.A.Sent())
+		}
+	}
+	p.A.Link.Close(transport.Drain)
+	if _, acked := p.RecA.WaitClosed(t); acked != p.A.Sent() || p.A.Link.Acked() != acked {
+		t.Errorf("Closed with %d acked, then Acked is %d, of %d", acked, p.A.Link.Acked(), p.A.Sent())
+	}
+}
+
+func drainDeliversEverything(t *testing.T, e Env) {
+	p := e.Connect(t)
+	p.A.Send(t, sizes...)
+	p.A.Link.Close(transport.Drain)
+	if n, err := p.A.Link.Writev(p.A.Next(1)); n != 0 || !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("Writev after Close: %d, %v", n, err)
+	}
+	if cause, _ := p.RecB.WaitClosed(t); !errors.Is(cause, io.EOF) {
+		t.Errorf("the peer heard %v", cause)
+	}
+	if n, _ := p.RecB.Received(); n != uint64(len(sizes)) {
+		t.Errorf("%d of %d messages arrived before Closed", n, len(sizes))
+	}
+	if cause, acked := p.RecA.WaitClosed(t); !errors.Is(cause, io.EOF) || acked != p.A.Sent() {
+		t.Errorf("Closed(%v, %d), expected EOF and %d", cause, acked, p.A.Sent())
+	}
+}
+
+func drainGoesOnReceiving(t *testing.T, e Env) {
+	a, b := e.Dial(t, e.Accepted(t))
+	// B answers a message that it reads when A has already ended its side, but
+	// before it can have seen that.
+	recA, recB := NewRecorder(t), NewRecorder(t)
+	if err := a.Start(recA); err != nil {
+		t.Fatal(err)
+	}
+	sa, sb := &Sender{Link: a, Rec: recA}, &Sender{Link: b, Rec: recB}
+	sa.Send(t, 5)
+	recB.OnMessage = func(*wire.Header, []byte) { a.Close(transport.Drain); sb.Send(t, 7, 70, 700) }
+	if err := b.Start(recB); err != nil {
+		t.Fatal(err)
+	}
+	recA.WaitMessages(t, 3)
+	recA.WaitClosed(t)
+	recB.WaitClosed(t)
+}
+
+func abortEndsBothSides(t *testing.T, e Env) {
+	p := e.Connect(t)
+	p.A.Send(t, 100)
+	p.RecB.WaitMessages(t, 1)
+	p.A.Link.Close(transport.Abort)
+	p.A.Link.Close(transport.Abort)
+	if cause, _ := p.RecA.WaitClosed(t); !errors.Is(cause, transport.ErrClosed) {
+		t.Errorf("Closed(%v) after Close", cause)
+	}
+	if cause, _ := p.RecB.WaitClosed(t); errors.Is(cause, transport.ErrClosed) {
+		t.Errorf("Closed(%v) on the side that did not close", cause)
+	}
+	if _, err := p.B.Link.Writev(p.B.Next(1)); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("Writev after Closed: %v", err)
+	}
+	p.B.Link.Close(transport.Drain)
+	p.B.Link.Close(transport.Abort)
+	p.B.Link.Stats()
+}
+
+func abortHardensDrain(t *testing.T, e Env) {
+	a, b := e.Dial(t, e.Accepted(t))
+	rec := NewRecorder(t)
+	if err := a.Start(rec); err != nil {
+		t.Fatal(err)
+	}
+	a.Close(transport.Drain) // b, not started, does not answer
+	if rec.IsClosed() {
+		t.Error("Closed before the peer ended its side")
+	}
+	a.Close(transport.Abort)
+	if cause, _ := rec.WaitClosed(t); !errors.Is(cause, transport.ErrClosed) {
+		t.Errorf("Closed(%v)", cause)
+	}
+	b.Close(transport.Drain)
+}
+
+func closeFromHandler(t *testing.T, e Env) {
+	accepted := e.Accepted(t)
+	for _, mode := range []transport.CloseMode{transport.Drain, transport.Abort} {
+		a, b := e.Dial(t, accepted)
+		recA, recB := NewRecorder(t), NewRecorder(t)
+		recB.OnMessage = func(*wire.Header, []byte) { b.Close(mode) }
+		if err := errors.Join(a.Start(recA), b.Start(recB)); err != nil {
+			t.Fatal(err)
+		}
+		(&Sender{Link: a, Rec: recA}).Send(t, 1)
+		recA.WaitClosed(t)
+		recB.WaitClosed(t)
+	}
+}
+
+func closeBeforeStart(t *testing.T, e Env) {
+	a, b := e.Dial(t, e.Accepted(t))
+	rec := NewRecorder(t)
+	if err := b.Start(rec); err != nil {
+		t.Fatal(err)
+	}
+	a.Close(transport.Drain)
+	a.Close(transport.Abort)
+	rec.WaitClosed(t)
+	if err := a.Start(NewRecorder(t)); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("Start after Close: %v", err)
+	}
+	if _, err := a.Writev([][]byte{{1}}); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("Writev after Close: %v", err)
+	}
+	if a.Acked() != 0 {
+		t.Errorf("Acked = %d", a.Acked())
+	}
+}
+
+func startsOnce(t *testing.T, e Env) {
+	p := e.Connect(t)
+	if p.A.Link.Start(NewRecorder(t)) == nil {
+		t.Error("a link started twice")
+	}
+	p.A.Send(t, 1)
+	p.RecB.WaitMessages(t, 1)
+}
+
+func dialRefused(t *testing.T, e Env) {
+	l, err := e.A.Dial(t.Context(), e.AddrA, e.Nobody, 0)
+	if !errors.Is(err, syscall.ECONNREFUSED) || l != nil {
+		t.Errorf("Dial where nobody listens: %v, %v", l, err)
+	}
+}
+
+func dialCanceled(t *testing.T, e Env) {
+	e.Accepted(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if l, err := e.A.Dial(ctx, e.AddrA, e.AddrB, 0); !errors.Is(err, context.Canceled) || l != nil {
+		t.Errorf("Dial with a canceled context: %v, %v", l, err)
+	}
+}
+
+func closeEndsTransport(t *testing.T, e Env) {
+	accepted := e.Accepted(t)
+	a, b := e.Dial(t, accepted)
+	p := Start(t, a, b)
+	p.A.Send(t, 10)
+	p.RecB.WaitMessages(t, 1)
+	_, unstarted := e.Dial(t, accepted)
+	if err := e.B.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if !p.RecB.IsClosed() {
+		t.Error("Close of the transport returned before Closed")
+	}
+	if unstarted.Start(NewRecorder(t)) == nil {
+		t.Error("a link started after its transport was closed")
+	}
+	p.RecA.WaitClosed(t)
+	if _, err := e.A.Dial(t.Context(), e.AddrA, e.AddrB, 0); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("Dial of a closed listener: %v", err)
+	}
+	if e.B.Listen(e.AddrB, func(transport.Link) {}) == nil {
+		t.Error("a closed transport listens")
+	}
+	if _, err := e.B.Dial(t.Context(), e.AddrB, e.AddrA, 0); err == nil {
+		t.Error("a closed transport dials")
+	}
+	if err := e.B.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+}
+
+func manyLinks(t *testing.T, e Env) {
+	accepted := e.Accepted(t)
+	var wg sync.WaitGroup
+	for i := range 40 {
+		a, b := e.Dial(t, accepted)
+		p := Start(t, a, b)
+		wg.Go(func() {
+			for j := range 50 {
+				p.A.Send(t, (i*j*37)%5000)
+			}
+		})
+		wg.Go(func() {
+			for j := range 50 {
+				p.B.Send(t, (i*j*41)%5000)
+			}
+			p.RecA.WaitMessages(t, 50)
+			p.RecB.WaitMessages(t, 50)
+			if i%2 == 0 {
+				p.A.Link.Close(transport.Drain)
+				p.RecA.WaitClosed(t)
+				p.RecB.WaitClosed(t)
+			}
+		})
+	}
+	wg.Wait()
+}
