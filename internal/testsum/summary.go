@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// event is a line of go test -json (go doc test2json).
+type event struct {
+	Action      string
+	Package     string
+	ImportPath  string // of build-output and build-fail
+	Test        string
+	Output      string
+	FailedBuild string // why a package failed: the ImportPath of a build-fail
+}
+
+// maxOutput is how much output of one test is kept; the middle of more is lost.
+const maxOutput = 256 << 10
+
+type key struct{ pkg, test string }
+
+// result is what is known of one test, or of a package where test is "".
+type result struct {
+	action   string // pass, fail, skip; "" while it runs
+	output   []string
+	size     int
+	children bool // has subtests
+	failures bool // its failure is counted elsewhere: a subtest, a test of the package, a build
+}
+
+func (r *result) add(s string) {
+	if r.size += len(s); r.size > maxOutput && len(r.output) > 100 {
+		r.output = slices.Delete(r.output, 50, 51)
+	}
+	r.output = append(r.output, s)
+}
+
+// summarize reads events until r ends and writes failures and skips to w.
+// Lines that are no events are passed on: they are the go command's own words.
+func summarize(r io.Reader, w io.Writer, verbose bool) (counts, error) {
+	results := map[key]*result{}
+	var order []key
+	get := func(k key) *result {
+		if results[k] == nil {
+			results[k] = &result{}
+			order = append(order, k)
+		}
+		return results[k]
+	}
+	in := bufio.NewReader(r)
+	for {
+		line, err := in.ReadString('\n')
+		if line != "" {
+			var e event
+			if json.Unmarshal([]byte(line), &e) != nil || e.Action == "" {
+				fmt.Fprint(w, line)
+			} else {
+				if verbose {
+					fmt.Fprint(w, e.Output)
+				}
+				take(get, e)
+			}
+		}
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return counts{}, err
+		}
+	}
+	return report(w, order, results), nil
+}
+
+func take(get func(key) *result, e event) {
+	switch e.Action {
+	case "build-output":
+		get(key{e.ImportPath, ""}).add(e.Output)
+		return
+	case "build-fail":
+		get(key{e.ImportPath, ""}).action = "fail"
+		return
+	}
+	if e.Package == "" {
+		return
+	}
+	res := get(key{e.Package, e.Test})
+	switch e.Action {
+	case "output":
+		res.add(e.Output)
+	case "pass", "skip", "fail":
+		res.action = e.Action
+		res.failures = res.failures || e.FailedBuild != ""
+	}
+	for k := (key{e.Package, e.Test}); k.test != ""; {
+		k = k.parent()
+		get(k).children = true
+	}
+}
+
+// parent is the test a subtest belongs to, for others the package.
+func (k key) parent() key {
+	return key{k.pkg, k.test[:max(0, strings.LastIndexByte(k.test, '/'))]}
+}
+
+func report(w io.Writer, order []key, results map[key]*result) (c counts) {
+	for _, k := range order {
+		// A test without a result hung or died with its process.
+		if res := results[k]; k.test != "" && (res.action == "fail" || res.action == "") {
+			for p := k; p.test != ""; {
+				p = p.parent()
+				results[p].failures = true
+			}
+		}
+	}
+	for _, k := range order {
+		res := results[k]
+		failed := res.action == "fail" || k.test != "" && res.action == ""
+		switch {
+		case failed && !res.failures:
+			c.failed++
+			show(w, k, res)
+		case failed && k.test != "":
+			show(w, k, res) // what a parent says beside its subtests
+		case k.test == "" || res.children:
+		case res.action == "pass":
+			c.passed++
+		case res.action == "skip":
+			c.skipped++
+			fmt.Fprintf(w, "SKIP %s: %s\n", k.name(), reason(res.output))
+		}
+	}
+	return c
+}
+
+func (k key) name() string {
+	if k.test == "" {
+		return k.pkg
+	}
+	return k.pkg + "." + k.test
+}
+
+func show(w io.Writer, k key, res *result) {
+	state := "FAIL"
+	if res.action == "" {
+		state = "FAIL (no result)"
+	}
+	fmt.Fprintf(w, "%s %s\n", state, k.name())
+	for _, line := range res.output {
+		if !noise(line) {
+			fmt.Fprint(w, "    ", line)
+		}
+	}
+}
+
+// noise are the lines by which the test binary marks its progress.
+func noise(line string) bool {
+	return strings.HasPrefix(line, "=== ")
+}
+
+// reason is what a skipped test said last, without the place it said it.
+func reason(output []string) string {
+	for _, line := range slices.Backward(output) {
+		line = strings.TrimSpace(line)
+		if line == "" || noise(line) || strings.HasPrefix(line, "--- SKIP") {
+			continue
+		}
+		if place, text, ok := strings.Cut(line, ": "); ok && strings.Contains(place, ".go:") {
+			return text
+		}
+		return line
+	}
+	return "no reason given"
+}

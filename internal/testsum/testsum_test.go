@@ -1,0 +1,105 @@
+package main
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the expected reports anew")
+
+// The streams in testdata come from real runs of small packages; each .txt is
+// the report we want of it.
+func TestSummaries(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		want counts
+	}{
+		{"mix", counts{passed: 3, failed: 2, skipped: 2}}, // tables, subtests, skips
+		{"crash", counts{passed: 1, failed: 1}},           // a panic; what came after did not run
+		{"nobuild", counts{failed: 1}},                    // does not compile
+		{"main", counts{passed: 1, failed: 1}},            // TestMain exits with 1
+		{"hang", counts{failed: 1}},                       // a subtest met the timeout
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			in, err := os.Open(filepath.Join("testdata", c.name+".json"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer in.Close()
+			var out strings.Builder
+			got, err := summarize(in, &out, false)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got != c.want {
+				t.Errorf("%v, want %v", got, c.want)
+			}
+			golden := filepath.Join("testdata", c.name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, []byte(out.String()), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if out.String() != string(want) {
+				t.Errorf("report:\n%s\nwant:\n%s", out.String(), want)
+			}
+		})
+	}
+}
+
+func TestOtherLinesPassThrough(t *testing.T) {
+	t.Parallel()
+	in := "go: downloading x\n" +
+		`{"Action":"pass","Package":"p","Test":"TestA"}` + "\n" +
+		`{"a number":1}` + "\n" + "cut off"
+	var out strings.Builder
+	got, err := summarize(strings.NewReader(in), &out, false)
+	if want := (counts{passed: 1}); err != nil || got != want {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if want := "go: downloading x\n{\"a number\":1}\ncut off"; out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+}
+
+func TestLongOutputLosesItsMiddle(t *testing.T) {
+	t.Parallel()
+	var res result
+	line := strings.Repeat("x", 1023) + "\n"
+	res.add("first\n")
+	for range 10 << 10 {
+		res.add(line)
+	}
+	res.add("last\n")
+	if n := len(res.output); n > maxOutput/len(line)+2 {
+		t.Errorf("%d lines kept", n)
+	}
+	if res.output[0] != "first\n" || res.output[len(res.output)-1] != "last\n" {
+		t.Error("the first or the last line is gone")
+	}
+}
+
+func TestTally(t *testing.T) {
+	t.Parallel()
+	got, err := addUp(strings.NewReader("vet 0 1 0\nunit 10 2 3\n\nfuzz 5 0 1\n"))
+	if want := (counts{15, 3, 4}); err != nil || got != want {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	if got.String() != "15 passed, 3 failed, 4 skipped" {
+		t.Errorf("printed as %q", got)
+	}
+	for _, bad := range []string{"unit", "unit 1 2", "unit a b c"} {
+		if _, err := addUp(strings.NewReader(bad)); err == nil {
+			t.Errorf("%q was taken", bad)
+		}
+	}
+}
