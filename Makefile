@@ -1,0 +1,33 @@
+# make build   the commands, into bin/
+# make test    every check; see CONTRIBUTING.md for its stages
+# make demo    build and show the commands on loopback
+# make bench   benchmarks of the packages
+# make fuzz    each fuzz target for FUZZTIME
+# make clean   remove what the others made
+
+GO       ?= go
+FUZZTIME ?= 30s
+BENCH    ?= .
+COUNT    ?= 1
+
+.PHONY: build test demo bench fuzz clean
+
+build:
+	mkdir -p bin
+	$(GO) build -o bin/ ./cmd/...
+
+test:
+	bash test/run.sh
+
+demo:
+	bash test/demo.sh
+
+bench:
+	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+
+fuzz:
+	STAGES=fuzz FUZZTIME=$(FUZZTIME) bash test/run.sh
+
+clean:
+	rm -rf bin benchmarks/bin
+	$(GO) clean -testcache

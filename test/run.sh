@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# Runs every check there is; see CONTRIBUTING.md. The last line is
+# "N passed, N failed, N skipped": tests of all runs, and each failed stage
+# that is no test (format, vet, build) as one failure.
+#
+#   FUZZTIME=30s   time for each fuzz target; default about 2 minutes for all
+#   STAGES="vet unit"   only these stages
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. test/lib.sh
+
+tmp=$(mktemp -d)
+trap 'rm -rf "$tmp"' EXIT
+tally=$tmp/tally
+: >"$tally"
+SECONDS=0
+
+# stage NAME COMMAND...: runs one stage, notes its failure and goes on.
+stage() {
+    local name=$1
+    shift
+    case " ${STAGES:-$name} " in *" $name "*) ;; *) return 0 ;; esac
+    printf '== %s (%d s)\n' "$name" "$SECONDS"
+    # In a subshell of its own with -e, which "if stage" would switch off.
+    set +e
+    (set -e; "$@")
+    local rc=$?
+    set -e
+    if [ $rc -ne 0 ]; then
+        echo "FAILED: $name"
+        awk -v s="$name" '$1 == s && $3 > 0 { found = 1 } END { exit !found }' "$tally" || echo "$name 0 1 0" >>"$tally"
+    fi
+}
+
+# skip NAME REASON: one visible line, counted.
+skip() {
+    echo "SKIP $1: $2"
+    echo "$1 0 0 1" >>"$tally"
+}
+
+# tests NAME ARGUMENTS...: go test, counted.
+tests() {
+    local name=$1
+    shift
+    go test -json "$@" | "$tmp/testsum" -stage "$name" -tally "$tally"
+}
+
+format() {
+    local out
+    out=$(gofmt -l .)
+    [ -z "$out" ] || { echo "not gofmt'ed:"; echo "$out"; return 1; }
+}
+
+vet() {
+    go vet ./...
+    if [ -d test/interop ]; then
+        go vet -tags interop ./test/interop/...
+    fi
+}
+
+# fuzz gives each target of the module its share of the time.
+fuzz() {
+    local targets n each pkg target failed=0
+    # go test -list prints names, then the package they belong to.
+    go test -list '^Fuzz' ./... >"$tmp/list" || failed=1
+    targets=$(awk '/^Fuzz/ { names[n++] = $1 } /^ok/ { for (i = 0; i < n; i++) print $2, names[i]; n = 0 }' "$tmp/list")
+    [ -n "$targets" ] || { echo 'no fuzz targets'; return 1; }
+    n=$(wc -l <<<"$targets")
+    each=$((120 / n))
+    each=$((each > 5 ? 5 : each < 1 ? 1 : each))s
+    each=${FUZZTIME:-$each}
+    echo "$n targets, $each each"
+    while read -r pkg target; do
+        fuzz_one "$pkg" "$target" "$each" || failed=1
+    done <<<"$targets"
+    return $failed
+}
+
+# fuzz_one runs a target again, once, when the end of the fuzzing time itself
+# was reported as the failure: on a busy machine a worker may still be inside
+# an input then. A real failure names the input it wrote, or another error.
+fuzz_one() {
+    local try
+    for try in 1 2; do
+        go test -json -run '^$' -fuzz "^$2\$" -fuzztime "$3" "$1" </dev/null >"$tmp/fuzz" 2>&1 || true
+        if [ $try = 1 ] && grep -q 'context deadline exceeded' "$tmp/fuzz" && ! grep -q 'Failing input' "$tmp/fuzz"; then
+            continue
+        fi
+        break
+    done
+    "$tmp/testsum" -stage "fuzz" -tally "$tally" <"$tmp/fuzz" >"$tmp/report" && return 0
+    echo "$1 $2"
+    cat "$tmp/report"
+    return 1
+}
+
+benchmarks() {
+    cd benchmarks
+    # Several commands at once are built and thrown away.
+    go build ./...
+    go vet ./...
+}
+
+cross() {
+    GOOS=darwin GOARCH=arm64 go build ./...
+    GOOS=linux GOARCH=arm64 go build ./...
+}
+
+interop() {
+    tests interop -tags interop ./test/interop/... -count=1 -v -timeout 20m
+}
+
+# interop_missing says why the interop tests cannot run here.
+interop_missing() {
+    [ "$(uname -s)" = Linux ] || { echo "needs Linux"; return 0; }
+    [ "$(id -u)" -eq 0 ] || { echo "needs root for network namespaces"; return 0; }
+    command -v qemu-system-x86_64 >/dev/null || { echo "no qemu-system-x86_64"; return 0; }
+}
+
+go build -o "$tmp/testsum" ./internal/testsum
+
+stage format format
+stage vet vet
+stage staticcheck go tool staticcheck ./...
+stage tidy go mod tidy -diff
+stage unit tests unit -race -shuffle=on ./...
+stage invariants tests invariants -tags invariants ./conn/... ./internal/...
+stage fuzz fuzz
+if [ -f benchmarks/go.mod ]; then
+    stage benchmarks benchmarks
+fi
+stage cross cross
+case " ${STAGES:-interop} " in
+*" interop "*)
+    if [ ! -d test/interop ]; then
+        skip interop 'no test/interop in this tree'
+    elif ! need linux-image-amd64 busybox-static cpio kmod qemu-system-x86 iproute2; then
+        skip interop "$need_why"
+    elif why=$(interop_missing) && [ -n "$why" ]; then
+        skip interop "$why"
+    else
+        stage interop interop
+    fi
+    ;;
+esac
+
+printf '== done (%d s)\n' "$SECONDS"
+failed=$(awk '{ n += $3 } END { print n + 0 }' "$tally")
+"$tmp/testsum" -total "$tally"
+[ "$failed" -eq 0 ]
