@@ -1,0 +1,30 @@
+// Package interop tests this project against the RDS of a real Linux kernel.
+//
+//	go test -tags interop ./test/interop/ -v -timeout 20m
+//
+// The tests boot Debian's kernel in a virtual machine with QEMU's software
+// emulation, make a network namespace with a bridge, and run our node in that
+// namespace as a process of its own:
+//
+//	      test process (go test)
+//	       │ pipe              │ virtio port: one JSON command a line
+//	┌──────┼───────────────────┼──────────────────────────┐
+//	│  ┌───┴────┐          ┌───┴──────────────────────┐   │
+//	│  │  node  │          │ QEMU: Linux 6.1, rds_tcp │   │
+//	│  │  rds   │          │ guest program on AF_RDS  │   │
+//	│  └───┬────┘          └───┬──────────────────────┘   │
+//	│    br0 ──────────────── tap1       network namespace│
+//	└─────────────────────────────────────────────────────┘
+//
+// Both programs execute the commands of package peer, and every case is written
+// over two peers, whichever they are; TestKernelToKernel runs cases between
+// two guests, to tell the harness's faults from ours.
+//
+// They need root, Linux and, of Debian, the packages linux-image-amd64,
+// qemu-system-x86 and iproute2, and skip with one line that names what is
+// missing. Nothing leaves the namespace, and nothing of it outlives the run.
+// A failure prints the end of the guest's console and of the node's log.
+//
+// An emulated machine is 10 to 50 times slower than its host: time limits are
+// tens of seconds, and speed is not judged here.
+package interop

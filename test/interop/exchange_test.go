@@ -1,0 +1,171 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/test/interop/peer"
+)
+
+// bufferSize is room for a message of the largest size and more, on both
+// sides; Linux refuses messages larger than the send buffer.
+const bufferSize = 4 << 20
+
+// socket is a bound socket of a process.
+type socket struct {
+	*process
+	id   int
+	addr netip.AddrPort
+}
+
+// bind makes a socket; port 0 lets the stack choose.
+func (p *process) bind(t *testing.T, port uint16, receiveBuffer int) socket {
+	t.Helper()
+	s, err := p.tryBind(t.Context(), p.addr, port, receiveBuffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), callTime)
+		defer cancel()
+		_ = s.Call(ctx, peer.OpClose, peer.SocketArgs{Socket: s.id}, nil) // its process may be gone
+	})
+	return s
+}
+
+func (p *process) tryBind(ctx context.Context, addr netip.Addr, port uint16, receiveBuffer int) (socket, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	var r peer.BindResult
+	args := peer.BindArgs{Local: netip.AddrPortFrom(addr, port), SendBuffer: bufferSize, ReceiveBuffer: receiveBuffer}
+	if err := p.Call(ctx, peer.OpBind, args, &r); err != nil {
+		return socket{}, fmt.Errorf("%s: %w", p.name, err)
+	}
+	return socket{p, r.Socket, r.Local}, nil
+}
+
+// ping has a socket ping a host and returns the round trip.
+func (s socket) ping(ctx context.Context, to netip.Addr) (time.Duration, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	var r peer.PingResult
+	if err := s.Call(ctx, peer.OpPing, peer.PingArgs{Socket: s.id, To: to}, &r); err != nil {
+		return 0, fmt.Errorf("%s pings %v: %w", s.name, to, err)
+	}
+	return time.Duration(r.Microseconds) * time.Microsecond, nil
+}
+
+// flow is a stream of messages from one socket to another.
+type flow struct {
+	from, to socket
+	stream   peer.Stream
+	try      bool // first send each message without waiting
+}
+
+// running is a flow under way.
+type running struct {
+	flow
+	send, recv *peer.Call
+}
+
+func (f flow) startRecv() (*peer.Call, error) {
+	return f.to.Start(peer.OpRecv, peer.RecvArgs{Socket: f.to.id, From: f.from.addr, Stream: f.stream})
+}
+
+func (f flow) startSend() (*peer.Call, error) {
+	return f.from.Start(peer.OpSend, peer.SendArgs{Socket: f.from.id, To: f.to.addr, Stream: f.stream, Try: f.try})
+}
+
+func (f flow) start() (r running, err error) {
+	r.flow = f
+	if r.recv, err = f.startRecv(); err != nil {
+		return r, err
+	}
+	r.send, err = f.startSend()
+	return r, err
+}
+
+// wait waits until everything was sent and received as it should.
+func (r running) wait(ctx context.Context) (peer.SendResult, error) {
+	var sent peer.SendResult
+	var got peer.RecvResult
+	sendErr := r.send.Wait(ctx, &sent)
+	if sendErr != nil {
+		_ = r.recv.Cancel(ctx)
+	}
+	if err := r.recv.Wait(ctx, &got); err != nil {
+		return sent, fmt.Errorf("%v to %v, seed %d: %w (sender: %d messages, %v)",
+			r.from.addr, r.to.addr, r.stream.Seed, err, sent.Messages, sendErr)
+	}
+	if sendErr != nil {
+		return sent, fmt.Errorf("%v to %v: %w", r.from.addr, r.to.addr, sendErr)
+	}
+	if got.Messages != sent.Messages || got.Bytes != sent.Bytes {
+		return sent, fmt.Errorf("%v to %v: sent %+v, received %+v", r.from.addr, r.to.addr, sent, got)
+	}
+	return sent, nil
+}
+
+// bothWays adds to each flow one in the other direction, with another seed.
+func bothWays(flows []flow) []flow {
+	var all []flow
+	for _, f := range flows {
+		back := flow{from: f.to, to: f.from, stream: f.stream, try: f.try}
+		back.stream.Seed++
+		all = append(all, f, back)
+	}
+	return all
+}
+
+// exchange runs flows side by side and waits for all.
+func exchange(ctx context.Context, flows []flow) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, runTime, fmt.Errorf("flows not done after %v", runTime))
+	defer cancel()
+	var wg sync.WaitGroup
+	errs := make([]error, len(flows))
+	for i, f := range flows {
+		r, err := f.start()
+		if err != nil {
+			cancel()
+			wg.Wait()
+			return err
+		}
+		wg.Go(func() { _, errs[i] = r.wait(ctx) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pairs binds n pairs of sockets and has each ping the other side, so that the
+// number of paths is agreed on: until then Linux may reorder what non-blocking
+// senders send (net/rds/send.c, rds_send_mprds_hash).
+func pairs(t *testing.T, a, b *process, n int, receiveBuffer int) []flow {
+	t.Helper()
+	var flows []flow
+	for range n {
+		f := flow{from: a.bind(t, 0, receiveBuffer), to: b.bind(t, 0, receiveBuffer)}
+		warm(t, f)
+		flows = append(flows, f)
+	}
+	return flows
+}
+
+func warm(t *testing.T, f flow) {
+	t.Helper()
+	for _, s := range [][2]socket{{f.from, f.to}, {f.to, f.from}} {
+		if _, err := s[0].ping(t.Context(), s[1].addr.Addr()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+// Guest is the first and only program of the virtual machine that
+// interoperability tests boot: it brings the machine up and then executes the
+// commands of package peer on the kernel's own RDS.
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/test/interop/peer"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Println("guest:", err)
+	}
+	// Process 1 must not return, the kernel would panic.
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func run() error {
+	if err := boot(); err != nil {
+		return err
+	}
+	port, err := openControl()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = port.Close() }()
+	stack, err := newStack()
+	if err != nil {
+		return err
+	}
+	defer stack.close()
+	fmt.Println("guest: ready", os.Getenv("guest_ip"))
+	return peer.Serve(port, stack)
+}

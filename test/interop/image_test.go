@@ -1,0 +1,203 @@
+//go:build interop
+
+package interop
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// guestModules are what the guest loads, with what they depend on.
+var guestModules = []string{"virtio_pci", "virtio_net", "virtio_console", "rds_tcp", "tcp_diag"}
+
+// kernel is a kernel installed on this machine.
+type kernel struct {
+	image   string // /boot/vmlinuz-RELEASE
+	modules string // /lib/modules/RELEASE
+}
+
+// findKernel returns the newest installed kernel that has RDS over TCP, or the
+// one that RDS_INTEROP_KERNEL names.
+func findKernel() (kernel, error) {
+	images, err := filepath.Glob("/boot/vmlinuz-*")
+	if err != nil {
+		return kernel{}, err
+	}
+	if name := os.Getenv("RDS_INTEROP_KERNEL"); name != "" {
+		images = []string{name}
+	}
+	slices.SortFunc(images, func(a, b string) int { return compareVersions(b, a) })
+	for _, image := range images {
+		k := kernel{image: image, modules: "/lib/modules/" + strings.TrimPrefix(filepath.Base(image), "vmlinuz-")}
+		if deps, err := readDeps(k); err == nil && deps["rds_tcp"] != nil {
+			return k, nil
+		}
+	}
+	return kernel{}, errors.New("no kernel in /boot has the module rds_tcp (Debian: linux-image-amd64)")
+}
+
+var digits = regexp.MustCompile(`\d+`)
+
+// compareVersions compares the numbers in two names, in order.
+func compareVersions(a, b string) int {
+	numbers := func(s string) (list []int) {
+		for _, d := range digits.FindAllString(s, -1) {
+			n, _ := strconv.Atoi(d)
+			list = append(list, n)
+		}
+		return list
+	}
+	return cmp.Or(slices.Compare(numbers(a), numbers(b)), strings.Compare(a, b))
+}
+
+// moduleName turns a path of modules.dep into the module's name.
+func moduleName(path string) string {
+	name, _, _ := strings.Cut(filepath.Base(path), ".ko")
+	return strings.ReplaceAll(name, "-", "_")
+}
+
+// readDeps returns for each module its path and those it depends on.
+func readDeps(k kernel) (map[string][]string, error) {
+	b, err := os.ReadFile(filepath.Join(k.modules, "modules.dep"))
+	if err != nil {
+		return nil, err
+	}
+	deps := make(map[string][]string)
+	for line := range strings.Lines(string(b)) {
+		path, rest, ok := strings.Cut(line, ":")
+		if ok {
+			deps[moduleName(path)] = append([]string{path}, strings.Fields(rest)...)
+		}
+	}
+	return deps, nil
+}
+
+// moduleOrder lists the files of the modules in the order of loading. Modules
+// that the kernel has built in are left out.
+func moduleOrder(k kernel, names []string) ([]string, error) {
+	deps, err := readDeps(k)
+	if err != nil {
+		return nil, err
+	}
+	builtin, err := os.ReadFile(filepath.Join(k.modules, "modules.builtin"))
+	if err != nil {
+		return nil, err
+	}
+	builtinNames := make(map[string]bool)
+	for path := range strings.FieldsSeq(string(builtin)) {
+		builtinNames[moduleName(path)] = true
+	}
+	var order []string
+	var add func(name string) error
+	add = func(name string) error {
+		paths := deps[name]
+		if paths == nil {
+			if builtinNames[name] {
+				return nil
+			}
+			return fmt.Errorf("kernel %s has no module %s", k.image, name)
+		}
+		for _, path := range paths[1:] {
+			if err := add(moduleName(path)); err != nil {
+				return err
+			}
+		}
+		if !slices.Contains(order, paths[0]) {
+			order = append(order, paths[0])
+		}
+		return nil
+	}
+	for _, name := range names {
+		if err := add(name); err != nil {
+			return nil, err
+		}
+	}
+	return order, nil
+}
+
+// readModule returns a module, decompressed.
+func readModule(path string) ([]byte, error) {
+	for suffix, tool := range map[string]string{".xz": "xz", ".zst": "zstd", ".gz": "gzip"} {
+		if strings.HasSuffix(path, suffix) {
+			return exec.Command(tool, "-dc", path).Output()
+		}
+	}
+	return os.ReadFile(path)
+}
+
+// buildImage writes an initial file system with the guest program as init.
+func buildImage(k kernel, guest, selfTest, out string) error {
+	var b bytes.Buffer
+	w := &cpioWriter{out: &b}
+	for _, dir := range []string{"proc", "sys", "dev", "tmp", "modules"} {
+		w.add(dir, modeDir|0o755, 0, 0, nil)
+	}
+	w.add("dev/console", modeChar|0o600, 5, 1, nil)
+	for name, file := range map[string]string{"init": guest, "afrds.test": selfTest} {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		w.add(name, modeFile|0o755, 0, 0, body)
+	}
+	order, err := moduleOrder(k, guestModules)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, path := range order {
+		body, err := readModule(filepath.Join(k.modules, path))
+		if err != nil {
+			return err
+		}
+		name := moduleName(path) + ".ko"
+		names = append(names, name)
+		w.add("modules/"+name, modeFile|0o644, 0, 0, body)
+	}
+	w.add("modules/order", modeFile|0o644, 0, 0, []byte(strings.Join(names, "\n")))
+	w.end()
+	return os.WriteFile(out, b.Bytes(), 0o600)
+}
+
+// File types of stat(2).
+const (
+	modeDir  = 0o040000
+	modeChar = 0o020000
+	modeFile = 0o100000
+)
+
+// cpioWriter writes the "newc" archive that Linux takes as an initial file
+// system (Documentation/driver-api/early-userspace/buffer-format.rst). It does
+// not compress: an emulated machine takes longer to unpack than to read.
+type cpioWriter struct {
+	out   *bytes.Buffer
+	inode int
+}
+
+func (w *cpioWriter) add(name string, mode, major, minor int, body []byte) {
+	w.inode++
+	_, _ = fmt.Fprintf(w.out, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
+		w.inode, mode, 0, 0, 1, 0, len(body), 0, 0, major, minor, len(name)+1, 0)
+	_, _ = io.WriteString(w.out, name+"\x00")
+	w.pad()
+	_, _ = w.out.Write(body)
+	w.pad()
+}
+
+func (w *cpioWriter) end() { w.add("TRAILER!!!", 0, 0, 0, nil) }
+
+func (w *cpioWriter) pad() {
+	for w.out.Len()%4 != 0 {
+		_ = w.out.WriteByte(0)
+	}
+}

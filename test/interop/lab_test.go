@@ -1,0 +1,165 @@
+//go:build interop
+
+package interop
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// Everything lives in one network. Our nodes take addresses below or above the
+// guest's, since the smaller address connects (net/rds/tcp_connect.c).
+var (
+	network    = netip.MustParsePrefix("10.77.0.0/24")
+	guestAddr  = netip.MustParseAddr("10.77.0.100")
+	otherGuest = netip.MustParseAddr("10.77.0.101")
+)
+
+const namespacePrefix = "rds-interop-"
+
+// built are the programs and the guest's image, made once for all tests.
+type built struct {
+	kernel kernel
+	image  string
+	node   string
+}
+
+var buildOnce = sync.OnceValues(build)
+
+// buildDir is removed by TestMain.
+var buildDir string
+
+func build() (built, error) {
+	k, err := findKernel()
+	if err != nil {
+		return built{}, err
+	}
+	b := built{kernel: k, image: filepath.Join(buildDir, "guest.cpio"), node: filepath.Join(buildDir, "node")}
+	guest, selfTest := filepath.Join(buildDir, "guest"), filepath.Join(buildDir, "afrds.test")
+	for _, args := range [][]string{
+		{"build", "-ldflags=-s -w", "-o", guest, "./guest"},
+		{"build", "-o", b.node, "./node"},
+		{"test", "-c", "-ldflags=-s -w", "-o", selfTest, "../../internal/afrds"},
+	} {
+		cmd := exec.Command("go", args...)
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return built{}, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+		}
+	}
+	return b, buildImage(k, guest, selfTest, b.image)
+}
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "rds-interop-")
+	if err != nil {
+		panic(err)
+	}
+	buildDir = dir
+	code := m.Run()
+	_ = os.RemoveAll(dir)
+	os.Exit(code)
+}
+
+// missing says what the tests lack on this machine, "" if nothing.
+func missing() string {
+	if os.Getuid() != 0 {
+		return "root"
+	}
+	for _, tool := range []string{"qemu-system-x86_64", "ip"} {
+		if _, err := exec.LookPath(tool); err != nil {
+			return "the program " + tool
+		}
+	}
+	if _, err := os.Stat("/dev/net/tun"); err != nil {
+		return "/dev/net/tun"
+	}
+	if _, err := findKernel(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// lab is a network namespace with a bridge and a tap device for each guest.
+type lab struct {
+	built
+	netns string
+	dir   string
+	taps  int
+}
+
+// newLab makes the network and has it removed when the test ends. It skips the
+// test where the machine cannot run it.
+func newLab(t *testing.T, taps int) *lab {
+	t.Helper()
+	if what := missing(); what != "" {
+		t.Skip("interop: needs " + what)
+	}
+	b, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sweep()
+	l := &lab{built: b, netns: namespacePrefix + strconv.Itoa(os.Getpid()), dir: t.TempDir()}
+	l.ip(t, "netns", "add", l.netns)
+	t.Cleanup(func() { l.ip(t, "netns", "del", l.netns) })
+	l.inside(t, "link", "set", "lo", "up")
+	l.inside(t, "link", "add", "br0", "type", "bridge")
+	l.inside(t, "link", "set", "br0", "up")
+	for i := range taps {
+		tap := "tap" + strconv.Itoa(i)
+		l.inside(t, "tuntap", "add", tap, "mode", "tap")
+		l.inside(t, "link", "set", tap, "master", "br0", "up")
+	}
+	return l
+}
+
+// addAddr gives our side of the bridge an address.
+func (l *lab) addAddr(t *testing.T, a netip.Addr) {
+	t.Helper()
+	l.inside(t, "addr", "add", netip.PrefixFrom(a, network.Bits()).String(), "dev", "br0")
+}
+
+func (l *lab) ip(t *testing.T, args ...string) {
+	t.Helper()
+	if out, err := exec.Command("ip", args...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %s: %v: %s", strings.Join(args, " "), err, out)
+	}
+}
+
+func (l *lab) inside(t *testing.T, args ...string) {
+	t.Helper()
+	l.ip(t, append([]string{"-n", l.netns}, args...)...)
+}
+
+// command is a program that will run in the namespace and die with the test
+// process.
+func (l *lab) command(name string, args ...string) *exec.Cmd {
+	cmd := exec.Command("ip", append([]string{"netns", "exec", l.netns, name}, args...)...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
+}
+
+// sweep removes namespaces that test processes killed half-way left behind.
+func sweep() {
+	names, err := filepath.Glob("/run/netns/" + namespacePrefix + "*")
+	if err != nil {
+		return
+	}
+	for _, name := range names {
+		name = filepath.Base(name)
+		pid, err := strconv.Atoi(strings.TrimPrefix(name, namespacePrefix))
+		if err == nil && errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) {
+			_ = exec.Command("ip", "netns", "del", name).Run()
+		}
+	}
+}

@@ -1,0 +1,4 @@
+// Node is our end of an interoperability test.
+package main
+
+func main() {}

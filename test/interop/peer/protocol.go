@@ -1,0 +1,135 @@
+package peer
+
+import (
+	"encoding/json"
+	"net/netip"
+	"syscall"
+)
+
+// Commands, with the types of their arguments and results.
+const (
+	OpBind        = "bind"        // BindArgs, BindResult
+	OpClose       = "close"       // SocketArgs
+	OpPing        = "ping"        // PingArgs, PingResult
+	OpSend        = "send"        // SendArgs, SendResult
+	OpRecv        = "recv"        // RecvArgs, RecvResult
+	OpProgress    = "progress"    // CallArgs, ProgressResult
+	OpCancel      = "cancel"      // CallArgs
+	OpCounters    = "counters"    // nothing, map[string]uint64
+	OpConnections = "connections" // nothing, []Connection
+	OpTCP         = "tcp"         // nothing, []TCPConn
+	OpDestroy     = "destroy"     // TCPConn
+	OpSysctl      = "sysctl"      // SysctlArgs
+)
+
+// BindArgs asks for a socket. Buffer sizes of 0 are the stack's defaults.
+type BindArgs struct {
+	Local         netip.AddrPort
+	SendBuffer    int
+	ReceiveBuffer int
+}
+
+// BindResult names the socket in later commands.
+type BindResult struct {
+	Socket int
+	Local  netip.AddrPort
+}
+
+// SocketArgs names a socket.
+type SocketArgs struct{ Socket int }
+
+// PingArgs asks for an empty message to port 0 of a host and its answer.
+type PingArgs struct {
+	Socket int
+	To     netip.Addr
+}
+
+// PingResult is the round trip.
+type PingResult struct{ Microseconds int64 }
+
+// SendArgs asks for a stream to be sent. With Try every message is first sent
+// without waiting, and what refused it is counted.
+type SendArgs struct {
+	Socket int
+	To     netip.AddrPort
+	Stream Stream
+	Try    bool
+}
+
+// SendResult counts what was sent, and with SendArgs.Try the refusals.
+type SendResult struct {
+	Messages  int
+	Bytes     int64
+	Congested int // ENOBUFS
+	Full      int // EAGAIN
+}
+
+// RecvArgs asks for a stream to be received and verified. Messages of other
+// senders are errors.
+type RecvArgs struct {
+	Socket int
+	From   netip.AddrPort
+	Stream Stream
+}
+
+// RecvResult counts what was received.
+type RecvResult struct {
+	Messages int
+	Bytes    int64
+}
+
+// CallArgs names a command under way.
+type CallArgs struct{ Call uint64 }
+
+// ProgressResult is how many messages the command has done and how often it
+// was refused. A command that ended is not Running.
+type ProgressResult struct {
+	Running   bool
+	Messages  int64
+	Congested int64
+}
+
+// Connection is one connection to a peer host as the stack reports it.
+type Connection struct {
+	Local, Remote netip.Addr
+	Up            bool
+}
+
+// TCPConn is one TCP connection of this host on the RDS port. Addresses are
+// unmapped.
+type TCPConn struct {
+	Local, Remote netip.AddrPort
+	Established   bool
+}
+
+// SysctlArgs sets a file below /proc/sys.
+type SysctlArgs struct{ Name, Value string }
+
+// request and response are the lines on the wire.
+type request struct {
+	ID   uint64
+	Op   string
+	Args json.RawMessage `json:",omitempty"`
+}
+
+type response struct {
+	ID     uint64
+	Result json.RawMessage `json:",omitempty"`
+	Error  *Error          `json:",omitempty"`
+}
+
+// Error is what a command failed with at the other end.
+type Error struct {
+	Text  string
+	Errno syscall.Errno `json:",omitempty"`
+}
+
+func (e *Error) Error() string { return e.Text }
+
+// Unwrap returns the errno, if the failure had one.
+func (e *Error) Unwrap() error {
+	if e.Errno == 0 {
+		return nil
+	}
+	return e.Errno
+}

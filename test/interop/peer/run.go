@@ -1,0 +1,94 @@
+package peer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// ping sends an empty message to port 0 and waits for the empty one that
+// comes back from there (net/rds/recv.c, rds_send_pong).
+func (s *Server) ping(ctx context.Context, a PingArgs) (any, error) {
+	socket, err := s.socket(a.Socket)
+	if err != nil {
+		return nil, err
+	}
+	host := netip.AddrPortFrom(a.To, 0)
+	start := time.Now()
+	if err := socket.Send(ctx, host, nil); err != nil {
+		return nil, err
+	}
+	var b [8]byte
+	n, from, err := socket.Recv(ctx, b[:])
+	if err != nil {
+		return nil, err
+	}
+	if n != 0 || from != host {
+		return nil, fmt.Errorf("pong of %d bytes from %v, want an empty one from %v", n, from, host)
+	}
+	return PingResult{Microseconds: time.Since(start).Microseconds()}, nil
+}
+
+func (s *Server) send(ctx context.Context, t *task, a SendArgs) (any, error) {
+	socket, err := s.socket(a.Socket)
+	if err != nil {
+		return nil, err
+	}
+	var r SendResult
+	g := newGenerator(a.Stream)
+	for r.Messages < a.Stream.Count {
+		b := g.next()
+		if err := sendOne(ctx, t, socket, a, b, &r); err != nil {
+			return nil, fmt.Errorf("message %d of %d (%d bytes) to %v: %w", r.Messages, a.Stream.Count, len(b), a.To, err)
+		}
+		r.Messages++
+		r.Bytes += int64(len(b))
+		t.messages.Store(int64(r.Messages))
+	}
+	return r, nil
+}
+
+func sendOne(ctx context.Context, t *task, socket Socket, a SendArgs, b []byte, r *SendResult) error {
+	if !a.Try {
+		return socket.Send(ctx, a.To, b)
+	}
+	switch err := socket.TrySend(a.To, b); {
+	case errors.Is(err, syscall.ENOBUFS):
+		r.Congested++
+		t.congested.Add(1)
+	case errors.Is(err, syscall.EAGAIN):
+		r.Full++
+	default:
+		return err
+	}
+	return socket.Send(ctx, a.To, b)
+}
+
+func (s *Server) recv(ctx context.Context, t *task, a RecvArgs) (any, error) {
+	socket, err := s.socket(a.Socket)
+	if err != nil {
+		return nil, err
+	}
+	var r RecvResult
+	g := newGenerator(a.Stream)
+	buf := make([]byte, MaxMessage+1) // a longer message shows
+	for r.Messages < a.Stream.Count {
+		n, from, err := socket.Recv(ctx, buf)
+		if err != nil {
+			return nil, fmt.Errorf("message %d of %d from %v: %w", r.Messages, a.Stream.Count, a.From, err)
+		}
+		if from != a.From {
+			return nil, fmt.Errorf("message %d: from %v, want %v", r.Messages, from, a.From)
+		}
+		if err := g.check(buf[:n]); err != nil {
+			return nil, err
+		}
+		r.Messages++
+		r.Bytes += int64(n)
+		t.messages.Store(int64(r.Messages))
+	}
+	return r, nil
+}

@@ -1,0 +1,30 @@
+package peer
+
+import (
+	"context"
+	"net/netip"
+)
+
+// Stack is an RDS implementation under test.
+type Stack interface {
+	// Bind makes a socket; buffer sizes of 0 are the stack's defaults.
+	Bind(local netip.AddrPort, sendBuffer, receiveBuffer int) (Socket, error)
+	// Counters are the stack's statistics under the names Linux uses.
+	Counters() (map[string]uint64, error)
+	// Connections lists the connections to peer hosts.
+	Connections() ([]Connection, error)
+}
+
+// Socket is a bound RDS socket. One goroutine at a time may send and one
+// receive.
+type Socket interface {
+	LocalAddrPort() netip.AddrPort
+	// Send waits until the message is accepted.
+	Send(ctx context.Context, to netip.AddrPort, b []byte) error
+	// TrySend returns EAGAIN for a full send buffer and ENOBUFS for a
+	// congested port.
+	TrySend(to netip.AddrPort, b []byte) error
+	// Recv waits for a message and copies it to b.
+	Recv(ctx context.Context, b []byte) (n int, from netip.AddrPort, err error)
+	Close() error
+}

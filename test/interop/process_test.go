@@ -1,0 +1,165 @@
+//go:build interop
+
+package interop
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/test/interop/peer"
+)
+
+// Time limits. The guest boots in about 5 s.
+const (
+	bootTime = 90 * time.Second
+	callTime = 30 * time.Second
+	runTime  = 150 * time.Second
+)
+
+// process is one end of a test: a guest or one of our nodes.
+type process struct {
+	*peer.Client
+	name string
+	addr netip.Addr
+	cmd  *exec.Cmd
+	log  string // file with its output
+}
+
+// stop kills the process and waits for it.
+func (p *process) stop() {
+	_ = p.cmd.Process.Kill()
+	_ = p.Close()
+	_ = p.cmd.Wait()
+}
+
+// stopWith stops the process when the test ends, and shows its output if the
+// test failed.
+func (p *process) stopWith(t *testing.T) {
+	t.Cleanup(func() {
+		p.stop()
+		if t.Failed() {
+			t.Logf("end of the output of %s:\n%s", p.name, tail(p.log, 8<<10))
+		}
+	})
+}
+
+// tail returns the last lines of a file, at most n bytes.
+func tail(file string, n int) []byte {
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return []byte(err.Error())
+	}
+	if len(b) > n {
+		b = b[len(b)-n:]
+		b = b[bytes.IndexByte(b, '\n')+1:]
+	}
+	return b
+}
+
+// boot starts a guest on a tap device and waits until it takes commands.
+func (l *lab) boot(t *testing.T, tap int, addr netip.Addr) *process {
+	t.Helper()
+	p := l.startGuest(t, tap, addr)
+	p.stopWith(t)
+	p.waitReady(t)
+	return p
+}
+
+func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr) *process {
+	t.Helper()
+	dir := t.TempDir()
+	control := filepath.Join(dir, "control")
+	listener, err := net.Listen("unix", control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = listener.Close() }()
+	p := &process{name: "guest " + addr.String(), addr: addr, log: filepath.Join(dir, "console")}
+	last := addr.As4()[3]
+	p.cmd = l.command("qemu-system-x86_64",
+		// Software emulation on purpose: it works everywhere, and with
+		// -accel kvm Debian's kernel hangs on some nested hosts.
+		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "512",
+		"-nodefaults", "-display", "none", "-no-reboot",
+		"-kernel", l.kernel.image, "-initrd", l.image,
+		"-append", "console=ttyS0 quiet panic=-1 guest_ip="+netip.PrefixFrom(addr, network.Bits()).String(),
+		"-serial", "file:"+p.log,
+		"-chardev", "socket,id=control,path="+control,
+		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=control,name=control",
+		"-netdev", "tap,id=net,ifname=tap"+strconv.Itoa(tap)+",script=no,downscript=no",
+		"-device", "virtio-net-pci,netdev=net,romfile=,mac=52:54:00:77:00:"+hexByte(last))
+	var stderr bytes.Buffer
+	p.cmd.Stderr = &stderr
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = listener.(*net.UnixListener).SetDeadline(time.Now().Add(callTime))
+	conn, err := listener.Accept()
+	if err != nil {
+		_ = p.cmd.Process.Kill()
+		_ = p.cmd.Wait()
+		t.Fatalf("QEMU did not start: %v\n%s", err, stderr.Bytes())
+	}
+	p.Client = peer.NewClient(conn)
+	return p
+}
+
+func hexByte(b byte) string {
+	const digits = "0123456789abcdef"
+	return string([]byte{digits[b>>4], digits[b&15]})
+}
+
+// waitReady waits for the answer to a first command.
+func (p *process) waitReady(t *testing.T) {
+	t.Helper()
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(t.Context(), bootTime)
+	defer cancel()
+	if err := p.Call(ctx, peer.OpCounters, nil, nil); err != nil {
+		t.Fatalf("%s does not answer: %v", p.name, err)
+	}
+	t.Logf("%s answers after %v", p.name, time.Since(start).Round(time.Millisecond))
+}
+
+// startNode starts one of our nodes.
+func (l *lab) startNode(t *testing.T, addr netip.Addr, paths int) *process {
+	t.Helper()
+	p := &process{name: "node " + addr.String(), addr: addr}
+	log, err := os.CreateTemp(l.dir, "node-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = log.Close() }()
+	p.log = log.Name()
+	p.cmd = l.command(l.node, "-addr", addr.String(), "-paths", strconv.Itoa(paths))
+	p.cmd.Stderr = log
+	in, err1 := p.cmd.StdinPipe()
+	out, err2 := p.cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	p.Client = peer.NewClient(&pipe{out, in})
+	p.stopWith(t)
+	p.waitReady(t)
+	return p
+}
+
+// pipe joins the two pipes of a child process.
+type pipe struct {
+	io.ReadCloser
+	in io.WriteCloser
+}
+
+func (p *pipe) Write(b []byte) (int, error) { return p.in.Write(b) }
+
+func (p *pipe) Close() error { return errors.Join(p.in.Close(), p.ReadCloser.Close()) }
