@@ -144,7 +144,23 @@ func exchange(ctx context.Context, flows []flow) error {
 			return err
 		}
 	}
+	for _, f := range flows {
+		if err := f.quiet(ctx); err != nil {
+			return err
+		}
+	}
 	return nil
+}
+
+// quiet checks that nothing follows the end of a stream, such as a message
+// doubled. The sender's pong says that all it sent before its ping was
+// received; then the receiver's own pong must be the next it gets.
+func (f flow) quiet(ctx context.Context) error {
+	if _, err := f.from.ping(ctx, f.to.addr.Addr()); err != nil {
+		return err
+	}
+	_, err := f.to.ping(ctx, f.from.addr.Addr())
+	return err
 }
 
 // pairs binds n pairs of sockets and has each ping the other side, so that the

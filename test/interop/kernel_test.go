@@ -18,7 +18,9 @@ func TestKernelToKernel(t *testing.T) {
 	b := l.boot(t, 1, otherGuest)
 	a.waitReady(t)
 	t.Run("ping", func(t *testing.T) { testPing(t, a, b) })
-	t.Run("messages", func(t *testing.T) { testMessages(t, a, b, 1) })
+	t.Run("messages", func(t *testing.T) { testMessages(t, a, b, 4) })
+	t.Run("congestion", func(t *testing.T) { testCongestion(t, a, b) })
+	t.Run("kills", func(t *testing.T) { testKills(t, a, b, 8) })
 }
 
 // testPing is case (a): pings in both directions.

@@ -1,0 +1,54 @@
+//go:build interop
+
+package interop
+
+import (
+	"context"
+	"testing"
+
+	"github.com/rds-go/rds/test/interop/peer"
+)
+
+// testCongestion is case (d), in both directions: a receiver that does not
+// read marks its port congested, the sender is refused with ENOBUFS and then
+// waits; when the receiver reads again, all arrives.
+func testCongestion(t *testing.T, a, b *process) {
+	for _, way := range [][2]*process{{a, b}, {b, a}} {
+		t.Run("from "+way[0].name, func(t *testing.T) { congest(t, way[0], way[1]) })
+	}
+}
+
+func congest(t *testing.T, from, to *process) {
+	ctx, cancel := context.WithTimeout(t.Context(), runTime)
+	defer cancel()
+	const receiveBuffer = 64 << 10
+	f := flow{from: from.bind(t, 0, 0), to: to.bind(t, 0, receiveBuffer), try: true}
+	warm(t, f)
+	// 4 MiB and some: more than both buffers hold.
+	f.stream = peer.Stream{Seed: 4, Count: 2500, Size: 2048}
+	send, err := f.startSend()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stuck peer.ProgressResult
+	err = poll(ctx, func() (bool, error) {
+		p, err := send.Progress(ctx)
+		stuck = p
+		return p.Congested > 0 || !p.Running, err
+	})
+	if err != nil || !stuck.Running {
+		t.Fatalf("not congested: %+v, %v", stuck, err)
+	}
+	recv, err := f.startRecv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, err := running{f, send, recv}.wait(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.quiet(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("congested after %d messages, %d refusals in all", stuck.Messages, sent.Congested)
+}
