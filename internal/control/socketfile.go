@@ -1,0 +1,116 @@
+package control
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// ErrInUse: a live server has the socket file (EADDRINUSE).
+var ErrInUse = fmt.Errorf("a running node answers there: %w", syscall.EADDRINUSE)
+
+// errNotSocket: what has the name is something else, and is left alone.
+var errNotSocket = errors.New("the file exists and is no socket")
+
+// maxPath keeps the name and its temporary suffix within sockaddr_un.
+const maxPath = 96
+
+// probeTimeout bounds the wait for a server that does not accept.
+const probeTimeout = time.Second
+
+// socketFile is the name of a listening socket, as this process created it.
+type socketFile struct {
+	path string
+	info fs.FileInfo
+}
+
+// listen returns a listener whose socket file is path, which may be that of a
+// socket without a server.
+//
+// The socket is bound and made to listen under a temporary name and then
+// renamed: whoever sees path sees a live socket with its final mode. Between
+// the look at what is there and the renaming nobody else may do the same, so
+// that happens under a lock of the directory.
+func listen(path string) (*net.UnixListener, *socketFile, error) {
+	fail := func(err error) (*net.UnixListener, *socketFile, error) {
+		return nil, nil, fmt.Errorf("control socket %s: %w", path, err)
+	}
+	if len(path) > maxPath {
+		return fail(fmt.Errorf("path longer than %d bytes: %w", maxPath, syscall.ENAMETOOLONG))
+	}
+	defer lockDir(filepath.Dir(path))()
+	if err := dead(path); err != nil {
+		return fail(err)
+	}
+	temp := path + "." + rand.Text()[:8]
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: temp, Net: "unix"})
+	if err != nil {
+		return fail(cause(err))
+	}
+	l.SetUnlinkOnClose(false)
+	info, err := install(temp, path)
+	if err != nil {
+		l.Close()
+		_ = os.Remove(temp)
+		return fail(cause(err))
+	}
+	return l, &socketFile{path, info}, nil
+}
+
+func install(temp, path string) (fs.FileInfo, error) {
+	if err := os.Chmod(temp, 0o660); err != nil {
+		return nil, err
+	}
+	info, err := os.Lstat(temp)
+	if err != nil {
+		return nil, err
+	}
+	return info, os.Rename(temp, path)
+}
+
+// dead returns nil if path is a socket that nobody listens on, or is gone.
+func dead(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return cause(err)
+	}
+	if info.Mode().Type() != fs.ModeSocket {
+		return errNotSocket
+	}
+	c, err := net.DialTimeout("unix", path, probeTimeout)
+	switch {
+	case err == nil:
+		c.Close()
+		return ErrInUse
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
+		return nil
+	case errors.Is(err, syscall.EAGAIN): // its listen queue is full
+		return ErrInUse
+	}
+	return cause(err)
+}
+
+// remove removes the file unless it is another's by now.
+func (f *socketFile) remove() {
+	if now, err := os.Lstat(f.path); err == nil && os.SameFile(now, f.info) {
+		_ = os.Remove(f.path) // what stays is found stale later
+	}
+}
+
+// cause strips the operation and the file names, temporary ones among them.
+func cause(err error) error {
+	var errno syscall.Errno
+	if errors.As(err, &errno) {
+		return errno
+	}
+	return err
+}
