@@ -1,0 +1,182 @@
+package loop
+
+import (
+	"io"
+	"math"
+	"sync"
+	"syscall"
+
+	"github.com/rds-go/rds/internal/frame"
+	"github.com/rds-go/rds/transport"
+)
+
+const (
+	// capacity bounds what one direction keeps for whoever delivers it.
+	capacity = 256 << 10
+	// inlineBudget bounds the bytes others appended that a writer delivers
+	// before a goroutine takes over, so that its Writev returns.
+	inlineBudget = 1 << 20
+)
+
+// pipe is one direction of a connection. Whoever finds it idle sets busy and
+// delivers until nothing is left; all others only append. So a handler that
+// writes, directly or through another's handler, never waits for itself.
+type pipe struct {
+	src, dst *link
+	in       frame.Parser // of whoever has set busy
+	one      [1][]byte    // same
+
+	mu      sync.Mutex
+	started bool   // guarded by mu; dst has a handler
+	busy    bool   // guarded by mu
+	ended   bool   // guarded by mu; src ends its side after what is pending
+	reset   bool   // guarded by mu; src ends it at once
+	dead    bool   // guarded by mu; dst is gone
+	starved bool   // guarded by mu; src is owed a Writable
+	pending []byte // guarded by mu; appended, not delivered
+	spare   []byte // guarded by mu; the other buffer, when not being delivered
+	flight  int    // guarded by mu; bytes of it being delivered
+}
+
+// write takes as much of bufs as it can.
+func (p *pipe) write(bufs [][]byte) (int, error) {
+	total := 0
+	for _, b := range bufs {
+		total += len(b)
+	}
+	p.mu.Lock()
+	if p.ended || p.reset || p.dead {
+		p.mu.Unlock()
+		return 0, transport.ErrClosed
+	}
+	if p.started && !p.busy && total > 0 {
+		p.busy = true // and idle, hence nothing is pending
+		p.src.written.Add(uint64(total))
+		p.mu.Unlock()
+		p.deliver(bufs)
+		p.pump(inlineBudget)
+		return total, nil
+	}
+	room := capacity - p.flight - len(p.pending)
+	n := 0
+	for _, b := range bufs {
+		k := min(len(b), room-n)
+		p.pending = append(p.pending, b[:k]...)
+		n += k
+	}
+	p.src.written.Add(uint64(n))
+	if n < total {
+		p.starved = true
+		p.src.t.sendFull.Add(1)
+	}
+	p.mu.Unlock()
+	return n, nil
+}
+
+// deliver parses bufs for dst. The caller has set busy.
+func (p *pipe) deliver(bufs [][]byte) {
+	if !p.dst.acquire() {
+		return
+	}
+	var n int
+	var err error
+	for _, b := range bufs {
+		if err = p.in.Feed(b); err != nil {
+			break
+		}
+		n += len(b)
+	}
+	p.in.Flush()
+	if p.src.acquire() {
+		p.src.acked.Add(uint64(n))
+		p.src.put()
+	}
+	p.dst.put()
+	if err != nil {
+		p.dst.end(err, true)
+	}
+}
+
+// pump delivers what was appended, and the end of the stream. The caller has
+// set busy, and has lost it afterwards.
+func (p *pipe) pump(budget int) {
+	for {
+		p.mu.Lock()
+		switch {
+		case p.reset:
+			p.pending, p.busy = nil, false
+			p.mu.Unlock()
+			p.dst.end(syscall.ECONNRESET, true)
+			return
+		case len(p.pending) == 0:
+			p.busy = false
+			ended := p.ended
+			p.mu.Unlock()
+			if ended {
+				p.dst.end(io.EOF, false)
+			}
+			return
+		}
+		if budget <= 0 && p.dst.acquire() {
+			p.mu.Unlock()
+			p.dst.t.wg.Go(func() { p.pump(math.MaxInt) })
+			p.dst.put()
+			return
+		}
+		chunk := p.pending
+		p.pending, p.spare, p.flight = p.spare[:0], nil, len(chunk)
+		p.mu.Unlock()
+
+		p.one[0] = chunk
+		p.deliver(p.one[:])
+		budget -= len(chunk)
+
+		p.mu.Lock()
+		p.spare, p.flight = chunk[:0], 0
+		starved := p.starved
+		p.starved = false
+		p.mu.Unlock()
+		if starved {
+			p.src.writable()
+		}
+	}
+}
+
+// start says that dst has a handler now. What came before it is delivered on a
+// goroutine, for the caller of Start may hold what the handler needs.
+func (p *pipe) start() {
+	p.mu.Lock()
+	p.started, p.busy = true, true
+	p.mu.Unlock()
+	p.dst.t.wg.Go(func() { p.pump(math.MaxInt) })
+}
+
+// end says that src will write no more; with reset, that what is pending is
+// lost. Nothing is delivered here but the news: an idle pipe has nothing else.
+func (p *pipe) end(reset bool) {
+	p.mu.Lock()
+	p.ended = true
+	p.reset = p.reset || reset
+	idle := p.started && !p.busy
+	if idle {
+		p.busy = true
+	}
+	p.mu.Unlock()
+	if idle {
+		p.pump(inlineBudget)
+	}
+}
+
+// kill says that dst is gone.
+func (p *pipe) kill() {
+	p.mu.Lock()
+	p.dead = true
+	p.pending = nil
+	p.mu.Unlock()
+}
+
+func (p *pipe) isStarted() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.started
+}
