@@ -3,10 +3,12 @@ package loop
 import (
 	"errors"
 	"fmt"
+	"runtime"
 	"testing"
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/transporttest"
 )
 
@@ -23,6 +25,18 @@ func (sink) End()                 {}
 func (sink) Writable()            {}
 func (sink) Closed(error, uint64) {}
 
+// settle waits until the goroutine of Start has left, so that Writev delivers.
+func settle(l transport.Link) {
+	for p := l.(*link).send; ; runtime.Gosched() {
+		p.mu.Lock()
+		idle := p.started && !p.busy
+		p.mu.Unlock()
+		if idle {
+			return
+		}
+	}
+}
+
 func BenchmarkWritev(b *testing.B) {
 	for _, size := range []int{64, 1 << 10, 64 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
@@ -31,6 +45,7 @@ func BenchmarkWritev(b *testing.B) {
 			if err := errors.Join(x.Start(sink{}), y.Start(sink{})); err != nil {
 				b.Fatal(err)
 			}
+			settle(x)
 			msg := (&transporttest.Sender{}).Next(size)
 			b.SetBytes(int64(size))
 			b.ReportAllocs()

@@ -106,6 +106,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	if err := errors.Join(a.Start(sink{}), b.Start(sink{})); err != nil {
 		t.Fatal(err)
 	}
+	settle(a)
 	msg := (&transporttest.Sender{}).Next(1000)
 	if n := testing.AllocsPerRun(1000, func() {
 		if _, err := a.Writev(msg); err != nil {
