@@ -129,6 +129,14 @@ type Message struct {
 	Notify       bool     // report the fate
 }
 
+// Size is the number of payload bytes.
+func (m *Message) Size() int {
+	if m.Body != nil {
+		return len(m.Body.B)
+	}
+	return len(m.Payload)
+}
+
 // entryOverhead is what an entry is charged against the budget besides its
 // bytes, so that messages without payload are bounded too.
 const entryOverhead = 96
@@ -153,6 +161,12 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	}
 	c.wantLink(now, p)
 	return false, nil
+}
+
+// Admits tells whether Enqueue would take a message to port dport, or fail
+// for good.
+func (c *Conn) Admits(dport uint16) bool {
+	return c.closed || c.queued < c.cfg.Budget && !c.remote.Congested(dport)
 }
 
 func (c *Conn) push(p *path, m *Message, flags uint8) {

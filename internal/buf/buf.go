@@ -105,6 +105,9 @@ func (b *Buf) Retain(n int) {
 	}
 }
 
+// Sole tells whether the caller is the only holder.
+func (b *Buf) Sole() bool { return b.refs.Load() == 1 }
+
 // Release takes one holder away. The last one gives the buffer back; nobody
 // may touch it afterwards.
 func (b *Buf) Release() { b.ReleaseN(1) }

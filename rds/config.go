@@ -1,0 +1,163 @@
+package rds
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+)
+
+// Defaults of a Config.
+const (
+	DefaultPort           = transport.DefaultPort
+	DefaultBuffer         = 4 << 20  // send and receive buffer of a socket, bytes of payload
+	DefaultReceiveOverrun = 32 << 20 // bytes
+	DefaultPeerBudget     = 64 << 20 // bytes
+	DefaultLinger         = 5 * time.Second
+	MaxMessage            = wire.MaxPayload // the largest message, 1 MiB
+)
+
+// Config is what a Node is told once. Its zero value works: no listener until
+// the first Bind, one path per peer, the standard port.
+type Config struct {
+	// Addresses are listened on from the start, so that peers can reach (and
+	// ping) the node before anything is bound. Bind adds others by itself.
+	Addresses []netip.Addr
+	// Port is the TCP port of RDS over TCP, on this node and on its peers.
+	// Default 16385, the only one Linux speaks.
+	Port uint16
+	// Paths is the number of TCP connections per peer: 1 (default) or 8. Linux
+	// handles nothing between, and the smaller of both sides' numbers is used.
+	Paths int
+
+	// SendBuffer and ReceiveBuffer are the defaults for new sockets, in bytes
+	// of payload; 0 means DefaultBuffer.
+	SendBuffer, ReceiveBuffer int
+	// ReceiveOverrun is how far past its receive buffer a socket may be filled
+	// by what was under way when its congestion became known. Beyond it
+	// messages are dropped and counted (recv_drop_overrun). 0 means
+	// DefaultReceiveOverrun.
+	ReceiveOverrun int
+	// PeerBudget bounds the memory of the messages queued for one peer, sent
+	// or parked while it cannot be reached. 0 means DefaultPeerBudget.
+	PeerBudget int
+	// MaxMessage is the largest message accepted from a peer; a longer one
+	// ends the connection. Default and upper bound 1 MiB, lower bound 8192
+	// (a congestion map).
+	MaxMessage int
+	// Linger is how long Close waits for unacknowledged messages: 0 means
+	// DefaultLinger, negative not at all.
+	Linger time.Duration
+
+	// ReconnectMin and ReconnectMax bound the back-off between attempts to
+	// connect: 4 ms and 1 s.
+	ReconnectMin, ReconnectMax time.Duration
+	// DisablePing leaves pings and path probes unanswered, as the Linux sysctl
+	// net.rds.ping_enable = 0 does.
+	DisablePing bool
+
+	// TCP tunes the connections to peers.
+	TCP TCPConfig
+
+	// Logger receives one line per change of state; nil means none.
+	Logger *zap.Logger
+	// Control is the path of a Unix socket on which the node answers rdsinfo;
+	// empty means none. See ServeControl.
+	Control string
+
+	// Transport carries the messages instead of TCP; the node closes it. It is
+	// for tests and simulations.
+	Transport transport.Transport
+}
+
+// TCPConfig tunes the TCP connections of a Node.
+type TCPConfig struct {
+	// SendBuffer and ReceiveBuffer set SO_SNDBUF and SO_RCVBUF, in bytes; 0
+	// leaves them to the kernel's autotuning.
+	SendBuffer, ReceiveBuffer int
+	// KeepAliveIdle, KeepAliveInterval and KeepAliveCount find dead peers:
+	// 5 s, 5 s and 5, as in Linux RDS.
+	KeepAliveIdle, KeepAliveInterval time.Duration
+	KeepAliveCount                   int
+	// UserTimeout is TCP_USER_TIMEOUT: how long written data may stay
+	// unacknowledged before the connection counts as lost. 0 leaves it to the kernel.
+	UserTimeout time.Duration
+	// Congestion is the TCP congestion control, such as "reno"; empty leaves
+	// the system's default.
+	Congestion string
+	// EventLoops is the number of goroutines that read from peers; 0 means
+	// one for each CPU, at most 4.
+	EventLoops int
+	// DrainTimeout is how long a connection that ends may go on delivering
+	// what the peer still sends: 5 s.
+	DrainTimeout time.Duration
+}
+
+// Validate returns nil or one error that names every field out of bounds.
+func (c *Config) Validate() error {
+	var errs []error
+	bad := func(field, why string, v any) {
+		errs = append(errs, fmt.Errorf("rds: Config.%s = %v: %s", field, v, why))
+	}
+	if c.Paths != 0 && c.Paths != 1 && c.Paths != 8 {
+		bad("Paths", "must be 1 or 8", c.Paths)
+	}
+	if c.MaxMessage != 0 && (c.MaxMessage < wire.CongestionMapSize || c.MaxMessage > MaxMessage) {
+		bad("MaxMessage", fmt.Sprintf("must be %d to %d", wire.CongestionMapSize, MaxMessage), c.MaxMessage)
+	}
+	for _, f := range []struct {
+		name string
+		v    int64
+	}{
+		{"SendBuffer", int64(c.SendBuffer)}, {"ReceiveBuffer", int64(c.ReceiveBuffer)},
+		{"ReceiveOverrun", int64(c.ReceiveOverrun)}, {"PeerBudget", int64(c.PeerBudget)},
+		{"ReconnectMin", int64(c.ReconnectMin)}, {"ReconnectMax", int64(c.ReconnectMax)},
+		{"TCP.SendBuffer", int64(c.TCP.SendBuffer)}, {"TCP.ReceiveBuffer", int64(c.TCP.ReceiveBuffer)},
+		{"TCP.KeepAliveIdle", int64(c.TCP.KeepAliveIdle)}, {"TCP.KeepAliveInterval", int64(c.TCP.KeepAliveInterval)},
+		{"TCP.KeepAliveCount", int64(c.TCP.KeepAliveCount)}, {"TCP.UserTimeout", int64(c.TCP.UserTimeout)},
+		{"TCP.EventLoops", int64(c.TCP.EventLoops)}, {"TCP.DrainTimeout", int64(c.TCP.DrainTimeout)},
+	} {
+		if f.v < 0 {
+			bad(f.name, "must not be negative", f.v)
+		}
+	}
+	for _, a := range c.Addresses {
+		if !unicast(a) {
+			bad("Addresses", "must be unicast addresses", a)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (c *Config) setDefaults() {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&c.Paths, 1)
+	def(&c.SendBuffer, DefaultBuffer)
+	def(&c.ReceiveBuffer, DefaultBuffer)
+	def(&c.ReceiveOverrun, DefaultReceiveOverrun)
+	def(&c.PeerBudget, DefaultPeerBudget)
+	def(&c.MaxMessage, MaxMessage)
+	if c.Port == 0 {
+		c.Port = DefaultPort
+	}
+	if c.Linger == 0 {
+		c.Linger = DefaultLinger
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+}
+
+func unicast(a netip.Addr) bool {
+	a = a.Unmap()
+	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
+}

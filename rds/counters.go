@@ -1,0 +1,104 @@
+package rds
+
+import (
+	"sync/atomic"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/transport"
+)
+
+// counters are a node's own; a connection's are in conn.Counters.
+type counters struct {
+	recvDropOld      atomic.Uint64 // duplicates of messages delivered before
+	recvDropNoSock   atomic.Uint64 // to a port nobody is bound to
+	recvDropDead     atomic.Uint64 // queued on a socket that closed
+	recvDropOverrun  atomic.Uint64 // beyond the hard bound of a receive buffer
+	recvDelivered    atomic.Uint64 // taken by the application
+	recvQueued       atomic.Uint64 // put on a socket's queue
+	sendQueueFull    atomic.Uint64 // sends that met a full send buffer or budget
+	congUpdateQueued atomic.Uint64 // changes of our map, times connections
+	congSendError    atomic.Uint64 // non-blocking sends refused for congestion
+	congSendBlocked  atomic.Uint64 // sends that waited for congestion to end
+}
+
+// list is the counter report: Linux's counters in Linux's order
+// (net/rds/stats.c), zero where the thing does not exist here, then ours, then
+// the transport's.
+func (n *Node) list() []transport.Counter {
+	var t conn.Counters
+	n.eachPeer(func(p *peer) {
+		p.mu.Lock()
+		c := p.core.Counters()
+		p.mu.Unlock()
+		t.ConnReset += c.ConnReset
+		t.SendQueued += c.SendQueued
+		t.SendPong += c.SendPong
+		t.RecvPing += c.RecvPing
+		t.CongUpdateReceived += c.CongUpdateReceived
+		t.CongSendError += c.CongSendError
+		t.Retransmitted += c.Retransmitted
+		t.DroppedFlush += c.DroppedFlush
+		t.PongsDropped += c.PongsDropped
+		t.LinksRefused += c.LinksRefused
+		t.Generations += c.Generations
+	})
+	c := &n.counters
+	out := []transport.Counter{
+		{Name: "conn_reset", Value: t.ConnReset},
+		{Name: "recv_drop_bad_checksum"},
+		{Name: "recv_drop_old_seq", Value: c.recvDropOld.Load()},
+		{Name: "recv_drop_no_sock", Value: c.recvDropNoSock.Load()},
+		{Name: "recv_drop_dead_sock", Value: c.recvDropDead.Load()},
+		{Name: "recv_deliver_raced"},
+		{Name: "recv_delivered", Value: c.recvDelivered.Load()},
+		{Name: "recv_queued", Value: c.recvQueued.Load()},
+		{Name: "recv_immediate_retry"},
+		{Name: "recv_delayed_retry"},
+		{Name: "recv_ack_required"},
+		{Name: "recv_rdma_bytes"},
+		{Name: "recv_ping", Value: t.RecvPing},
+		{Name: "send_queue_empty"},
+		{Name: "send_queue_full", Value: c.sendQueueFull.Load()},
+		{Name: "send_lock_contention"},
+		{Name: "send_lock_queue_raced"},
+		{Name: "send_immediate_retry"},
+		{Name: "send_delayed_retry"},
+		{Name: "send_drop_acked"},
+		{Name: "send_ack_required"},
+		{Name: "send_queued", Value: t.SendQueued},
+		{Name: "send_rdma"},
+		{Name: "send_rdma_bytes"},
+		{Name: "send_pong", Value: t.SendPong},
+		{Name: "page_remainder_hit"},
+		{Name: "page_remainder_miss"},
+		{Name: "copy_to_user"},
+		{Name: "copy_from_user"},
+		{Name: "cong_update_queued", Value: c.congUpdateQueued.Load()},
+		{Name: "cong_update_received", Value: t.CongUpdateReceived},
+		{Name: "cong_send_error", Value: t.CongSendError + c.congSendError.Load()},
+		{Name: "cong_send_blocked", Value: c.congSendBlocked.Load()},
+		{Name: "recv_bytes_added_to_sock"},
+		{Name: "recv_bytes_freed_fromsock"},
+		{Name: "send_stuck_rm"},
+		{Name: "send_retransmitted", Value: t.Retransmitted},
+		{Name: "send_drop_generation", Value: t.DroppedFlush},
+		{Name: "send_pong_dropped", Value: t.PongsDropped},
+		{Name: "recv_drop_overrun", Value: c.recvDropOverrun.Load()},
+		{Name: "conn_refused", Value: t.LinksRefused},
+		{Name: "peer_generations", Value: t.Generations},
+	}
+	return append(out, n.wire.Stats()...)
+}
+
+// mapNews tells sockets that a congestion map has arrived.
+func (n *Node) mapNews() {
+	n.mapGen.Add(1)
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if !n.monitored.Load() {
+		return
+	}
+	for s := range n.socks {
+		s.congestionNews()
+	}
+}

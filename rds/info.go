@@ -1,0 +1,122 @@
+package rds
+
+import (
+	"context"
+	"io"
+	"net/netip"
+	"sort"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/control"
+)
+
+// infoMessages bounds how many queued messages a report lists per connection
+// and per socket.
+const infoMessages = 1024
+
+// Info takes a snapshot. Queue reports list at most 1,024 messages of each
+// connection or socket.
+func (n *Node) Info() (Info, error) {
+	info := Info{Provider: ProviderNode, Counters: n.list()}
+	n.mu.RLock()
+	socks := make([]*nodeSocket, 0, len(n.socks))
+	for s := range n.socks {
+		socks = append(socks, s)
+	}
+	n.mu.RUnlock()
+	for _, s := range socks {
+		info.Sockets = append(info.Sockets, s.info())
+		info.Receive = append(info.Receive, s.received()...)
+	}
+	sort.Slice(info.Sockets, func(i, j int) bool { return info.Sockets[i].Bound.Compare(info.Sockets[j].Bound) < 0 })
+	n.eachPeer(func(p *peer) { p.info(&info) })
+	sort.Slice(info.Connections, func(i, j int) bool {
+		a, b := info.Connections[i], info.Connections[j]
+		if c := a.Local.Compare(b.Local); c != 0 {
+			return c < 0
+		}
+		return a.Remote.Less(b.Remote)
+	})
+	return info, nil
+}
+
+func (s *nodeSocket) info() SocketInfo {
+	q := &s.q
+	q.rmu.Lock()
+	bytes, count := q.bytes.Load()-int64(q.taken), q.count.Load()-int64(q.takenN)
+	q.rmu.Unlock()
+	return SocketInfo{
+		Bound: s.local(), Connected: s.remote(), SendBuffer: s.account.Limit(), ReceiveBuf: int(s.rcvbuf.Load()),
+		SendQueued: s.account.Bytes(), RecvQueued: int(bytes), RecvMessages: int(count), Congested: s.congested.Load(),
+	}
+}
+
+// received lists the messages nobody has taken yet.
+func (s *nodeSocket) received() []QueuedInfo {
+	q := &s.q
+	q.rmu.Lock()
+	defer q.rmu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var out []QueuedInfo
+	for _, items := range [][]recvItem{q.out[q.outPos:], q.in} {
+		for i := range items {
+			if it := &items[i]; it.kind == KindData && len(out) < infoMessages {
+				out = append(out, QueuedInfo{Local: s.local(), Remote: netip.AddrPortFrom(it.peer.remote, it.sport), Sequence: it.token, Bytes: int(it.length)})
+			}
+		}
+	}
+	return out
+}
+
+func (p *peer) info(info *Info) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := ConnectionInfo{
+		Local: p.local.addr, Remote: p.remote, Paths: p.core.Paths(), Generation: p.core.PeerGeneration(),
+		Queued: p.core.Queued(), Path: p.core.PathInfos(), NextRX: p.path[0].nextRX.Load(),
+	}
+	if len(c.Path) > 0 {
+		c.NextTX = c.Path[0].NextTX
+	}
+	c.Connected = p.core.State(0) == conn.Up
+	c.Connecting = p.core.State(0) == conn.Connecting
+	for _, pi := range c.Path {
+		c.Sending = c.Sending || pi.Transmitter
+		l := p.path[pi.Index].link
+		if l == nil {
+			continue
+		}
+		st := l.Stats()
+		info.TCP = append(info.TCP, TCPInfo{
+			Local: l.LocalAddr(), Remote: l.RemoteAddr(), Path: pi.Index,
+			HeaderRemaining: st.HeaderRemaining, PayloadRemaining: st.PayloadRemaining,
+			SentNext: pi.LastStart, ExpectedUna: pi.Written, SeenUna: st.Acked,
+		})
+	}
+	info.Connections = append(info.Connections, c)
+	list := func(unacked bool) (out []QueuedInfo) {
+		for _, m := range p.core.Messages(unacked, infoMessages) {
+			out = append(out, QueuedInfo{
+				Local: netip.AddrPortFrom(p.local.addr, m.Sport), Remote: netip.AddrPortFrom(p.remote, m.Dport),
+				Sequence: m.Sequence, Bytes: m.Length,
+			})
+		}
+		return out
+	}
+	info.SendQueue = append(info.SendQueue, list(false)...)
+	info.Retransmit = append(info.Retransmit, list(true)...)
+}
+
+func serveControl(path string, n *Node) (io.Closer, error) {
+	return control.Serve(path, func() (any, error) { return n.Info() })
+}
+
+// FetchInfo asks the node behind a control socket, such as rdsd's, for its Info.
+func FetchInfo(ctx context.Context, path string) (Info, error) {
+	var info Info
+	if err := control.Fetch(ctx, path, &info); err != nil {
+		return Info{}, &OpError{Op: "info", Err: err}
+	}
+	return info, nil
+}

@@ -1,0 +1,70 @@
+package rds
+
+import (
+	"net/netip"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/transport"
+)
+
+// Info is a snapshot of a node, what rds-info shows of a kernel.
+type Info struct {
+	Provider    string              `json:"provider"`
+	Counters    []transport.Counter `json:"counters"`
+	Sockets     []SocketInfo        `json:"sockets"`
+	Connections []ConnectionInfo    `json:"connections"`
+	SendQueue   []QueuedInfo        `json:"send_queue"`
+	Retransmit  []QueuedInfo        `json:"retransmit_queue"`
+	Receive     []QueuedInfo        `json:"receive_queue"`
+	TCP         []TCPInfo           `json:"tcp_connections"`
+}
+
+// SocketInfo is one line of rds-info -k.
+type SocketInfo struct {
+	Bound        netip.AddrPort `json:"bound"`
+	Connected    netip.AddrPort `json:"connected"`
+	SendBuffer   int            `json:"send_buffer"`
+	ReceiveBuf   int            `json:"receive_buffer"`
+	SendQueued   int            `json:"send_queued"`    // payload bytes queued or unacknowledged
+	RecvQueued   int            `json:"receive_queued"` // payload bytes waiting to be received
+	Congested    bool           `json:"congested"`
+	RecvMessages int            `json:"receive_messages"`
+	Inode        uint64         `json:"inode"`
+}
+
+// ConnectionInfo is one line of rds-info -n, with its paths.
+type ConnectionInfo struct {
+	Local      netip.Addr      `json:"local"`
+	Remote     netip.Addr      `json:"remote"`
+	TOS        uint8           `json:"tos"`
+	NextTX     uint64          `json:"next_tx"` // of path 0
+	NextRX     uint64          `json:"next_rx"` // of path 0
+	Sending    bool            `json:"sending"`
+	Connecting bool            `json:"connecting"`
+	Connected  bool            `json:"connected"`
+	Paths      int             `json:"paths"`      // agreed on; 0 before the handshake
+	Generation uint32          `json:"generation"` // the peer's
+	Queued     int             `json:"queued"`     // bytes of memory for queued messages
+	Path       []conn.PathInfo `json:"path"`
+}
+
+// QueuedInfo is one line of rds-info -s, -t or -r.
+type QueuedInfo struct {
+	Local    netip.AddrPort `json:"local"`
+	Remote   netip.AddrPort `json:"remote"`
+	TOS      uint8          `json:"tos"`
+	Sequence uint64         `json:"sequence"`
+	Bytes    int            `json:"bytes"`
+}
+
+// TCPInfo is one line of rds-info -T.
+type TCPInfo struct {
+	Local            netip.AddrPort `json:"local"`
+	Remote           netip.AddrPort `json:"remote"`
+	Path             int            `json:"path"`
+	HeaderRemaining  uint64         `json:"header_remaining"`
+	PayloadRemaining uint64         `json:"payload_remaining"`
+	SentNext         uint64         `json:"sent_next"`    // stream offset of the last message's first byte
+	ExpectedUna      uint64         `json:"expected_una"` // one past its last byte
+	SeenUna          uint64         `json:"seen_una"`     // acknowledged as last seen
+}

@@ -1,0 +1,115 @@
+package rds
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// localAddr is one of a node's addresses: the sockets bound to it and its
+// congestion map.
+type localAddr struct {
+	addr netip.Addr
+
+	// pages hold the bound sockets, port by port, so that the receive path
+	// finds one with two loads and no lock.
+	pages [256]atomic.Pointer[portPage]
+
+	mu    sync.Mutex // bind, unbind, map and peers
+	bound int
+	cong  wire.CongestionMap
+	peers []*peer // connections of this address, for map updates
+}
+
+type portPage [256]atomic.Pointer[nodeSocket]
+
+func (l *localAddr) lookup(port uint16) *nodeSocket {
+	pg := l.pages[port>>8].Load()
+	if pg == nil {
+		return nil
+	}
+	return pg[port&255].Load()
+}
+
+// bind gives s the port, or a free one for port 0: a random start, then
+// upward, skipping 0 and 1 (net/rds/bind.c, rds_add_bound).
+func (l *localAddr) bind(s *nodeSocket, port uint16) (uint16, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case port == wire.PortProbe:
+		return 0, ErrInvalid
+	case port != 0:
+		if l.lookup(port) != nil {
+			return 0, ErrAddressInUse
+		}
+	default:
+		start := uint16(2 + rand.IntN(65534))
+		for port = start; port < 2 || l.lookup(port) != nil; {
+			if port++; port == start {
+				return 0, ErrAddressInUse
+			}
+		}
+	}
+	pg := l.pages[port>>8].Load()
+	if pg == nil {
+		pg = new(portPage)
+		l.pages[port>>8].Store(pg)
+	}
+	pg[port&255].Store(s)
+	l.bound++
+	return port, nil
+}
+
+func (l *localAddr) unbind(port uint16) {
+	l.mu.Lock()
+	l.pages[port>>8].Load()[port&255].Store(nil)
+	l.bound--
+	l.mu.Unlock()
+}
+
+// mark sets or clears the congestion bit of a port and tells every peer that
+// the map has changed (net/rds/cong.c, rds_cong_queue_updates).
+func (l *localAddr) mark(n *Node, port uint16, congested bool) {
+	l.mu.Lock()
+	var changed bool
+	if congested {
+		changed = l.cong.Set(port)
+	} else {
+		changed = l.cong.Clear(port)
+	}
+	peers := l.peers
+	l.mu.Unlock()
+	if !changed {
+		return
+	}
+	n.counters.congUpdateQueued.Add(uint64(len(peers)))
+	for _, p := range peers {
+		p.mu.Lock()
+		p.core.MapChanged()
+		p.unlock(nil)
+	}
+}
+
+// copyMap is conn.Config.LocalMap.
+func (l *localAddr) copyMap(m *wire.CongestionMap) {
+	l.mu.Lock()
+	*m = l.cong
+	l.mu.Unlock()
+}
+
+// each calls f for every bound socket.
+func (l *localAddr) each(f func(*nodeSocket)) {
+	for i := range l.pages {
+		if pg := l.pages[i].Load(); pg != nil {
+			for j := range pg {
+				if s := pg[j].Load(); s != nil {
+					f(s)
+				}
+			}
+		}
+	}
+}

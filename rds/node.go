@@ -1,0 +1,317 @@
+package rds
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/loop"
+	"github.com/rds-go/rds/transport/tcp"
+)
+
+// Node is a whole RDS stack inside this process: its addresses, its sockets,
+// and one connection per peer host that all of them share.
+type Node struct {
+	cfg        Config
+	log        *zap.Logger
+	wire       transport.Transport // to other hosts
+	self       transport.Transport // between our own addresses
+	pool       *buf.Pool
+	generation uint32
+	control    io.Closer
+	counters   counters
+	mapGen     atomic.Uint64 // grows with each congestion map received
+	monitored  atomic.Bool   // some socket has had a congestion monitor
+
+	mu     sync.RWMutex
+	closed bool
+	locals map[netip.Addr]*localAddr
+	peers  map[peerKey]*peer
+	socks  map[*nodeSocket]struct{}
+	opened sync.Mutex // serialises listening on new addresses
+
+	work sync.WaitGroup // dials and flushers
+}
+
+// peerKey names a connection. passive marks the accepting half of an address's
+// connection to itself.
+type peerKey struct {
+	local, remote netip.Addr
+	passive       bool
+}
+
+var _ Provider = (*Node)(nil)
+
+// NewNode starts a node. Close must be called to end it.
+func NewNode(cfg Config) (*Node, error) {
+	fail := func(err error) (*Node, error) { return nil, &OpError{Op: "node", Err: err} }
+	if err := cfg.Validate(); err != nil {
+		return fail(err)
+	}
+	cfg.setDefaults()
+	n := &Node{
+		cfg: cfg, log: cfg.Logger, wire: cfg.Transport, pool: new(buf.Pool),
+		locals: make(map[netip.Addr]*localAddr), peers: make(map[peerKey]*peer), socks: make(map[*nodeSocket]struct{}),
+	}
+	for n.generation == 0 {
+		n.generation = rand.Uint32()
+	}
+	if n.wire == nil {
+		t, err := tcp.New(tcpOptions(&cfg))
+		if err != nil {
+			return fail(err)
+		}
+		n.wire = t
+	}
+	n.self = loop.NewNetwork().Transport()
+	for _, a := range cfg.Addresses {
+		if _, err := n.listen(a.Unmap()); err != nil {
+			_ = n.Close()
+			return fail(err)
+		}
+	}
+	if cfg.Control != "" {
+		c, err := serveControl(cfg.Control, n)
+		if err != nil {
+			_ = n.Close()
+			return fail(err)
+		}
+		n.control = c
+	}
+	return n, nil
+}
+
+// Bind makes a socket bound to addr: one unicast address of this host, and a
+// port, 0 for a free one. The first socket of an address makes the node listen
+// there; ErrAddressInUse may therefore also mean that another process owns the
+// address's RDS port.
+func (n *Node) Bind(addr netip.AddrPort) (*Socket, error) {
+	addr = unmap(addr)
+	s, err := n.bind(addr)
+	if err != nil {
+		return nil, &OpError{Op: "bind", Local: addr, Err: err}
+	}
+	return newSocket(s), nil
+}
+
+func (n *Node) bind(addr netip.AddrPort) (*nodeSocket, error) {
+	if !unicast(addr.Addr()) {
+		return nil, ErrInvalid
+	}
+	la, err := n.listen(addr.Addr())
+	if err != nil {
+		return nil, err
+	}
+	s := &nodeSocket{node: n, la: la}
+	s.account.Owner = s
+	s.account.SetLimit(n.cfg.SendBuffer)
+	s.rcvbuf.Store(int64(n.cfg.ReceiveBuffer))
+	s.linger.Store(int64(n.cfg.Linger))
+	s.news.Store(n.mapGen.Load())
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, net.ErrClosed
+	}
+	if s.port, err = la.bind(s, addr.Port()); err != nil {
+		return nil, err
+	}
+	n.socks[s] = struct{}{}
+	return s, nil
+}
+
+func (n *Node) forget(s *nodeSocket) {
+	n.mu.Lock()
+	delete(n.socks, s)
+	n.mu.Unlock()
+}
+
+// listen returns the state of a local address, listening on it if that is new.
+func (n *Node) listen(a netip.Addr) (*localAddr, error) {
+	n.mu.RLock()
+	la, closed := n.locals[a], n.closed
+	n.mu.RUnlock()
+	if la != nil && !closed {
+		return la, nil
+	}
+	n.opened.Lock()
+	defer n.opened.Unlock()
+	n.mu.RLock()
+	la, closed = n.locals[a], n.closed
+	n.mu.RUnlock()
+	switch {
+	case closed:
+		return nil, net.ErrClosed
+	case la != nil:
+		return la, nil
+	}
+	la = &localAddr{addr: a}
+	n.mu.Lock()
+	n.locals[a] = la // before the first link can arrive
+	n.mu.Unlock()
+	if err := n.wire.Listen(a, func(l transport.Link) { n.accept(la, l, false) }); err != nil {
+		n.mu.Lock()
+		delete(n.locals, a)
+		n.mu.Unlock()
+		return nil, listenError(err)
+	}
+	if err := n.self.Listen(a, func(l transport.Link) { n.accept(la, l, true) }); err != nil {
+		return nil, err
+	}
+	n.log.Info("listening", zap.Stringer("address", a), zap.Uint16("port", n.cfg.Port))
+	return la, nil
+}
+
+func (n *Node) local(a netip.Addr) *localAddr {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.locals[a]
+}
+
+// peer finds or makes the connection from la to a remote address.
+func (n *Node) peer(la *localAddr, remote netip.Addr) (*peer, error) {
+	return n.peerByKey(la, peerKey{local: la.addr, remote: remote})
+}
+
+func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
+	n.mu.RLock()
+	p, closed := n.peers[key], n.closed
+	n.mu.RUnlock()
+	switch {
+	case closed:
+		return nil, net.ErrClosed
+	case p != nil:
+		return p, nil
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
+		return nil, net.ErrClosed
+	}
+	if p := n.peers[key]; p != nil {
+		return p, nil
+	}
+	role := conn.ByAddress
+	via := n.wire
+	if n.locals[key.remote] != nil {
+		via = n.self
+	}
+	if key.local == key.remote {
+		role = conn.Connector
+		if key.passive {
+			role = conn.Acceptor
+		}
+	}
+	p = newPeer(n, la, key.remote, via, role)
+	n.peers[key] = p
+	la.mu.Lock()
+	la.peers = append(la.peers[:len(la.peers):len(la.peers)], p) // copied: mark reads it unlocked
+	la.mu.Unlock()
+	return p, nil
+}
+
+func (n *Node) eachPeer(f func(*peer)) {
+	n.mu.RLock()
+	peers := make([]*peer, 0, len(n.peers))
+	for _, p := range n.peers {
+		peers = append(peers, p)
+	}
+	n.mu.RUnlock()
+	for _, p := range peers {
+		f(p)
+	}
+}
+
+// pollAcks looks for acknowledgements on all connections of an address.
+func (n *Node) pollAcks(la *localAddr) {
+	la.mu.Lock()
+	peers := la.peers
+	la.mu.Unlock()
+	for _, p := range peers {
+		p.pollAcks()
+		p.pressed()
+	}
+}
+
+// accept gives an inbound link to the connection it belongs to.
+func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
+	remote := l.RemoteAddr()
+	a := remote.Addr()
+	if !own && n.local(a) != nil || own != (n.local(a) != nil) {
+		l.Close(transport.Abort) // our own address from outside: not ours to take (net/rds/tcp_listen.c)
+		return
+	}
+	p, err := n.peerByKey(la, peerKey{local: la.addr, remote: a, passive: la.addr == a})
+	if err != nil {
+		l.Close(transport.Abort)
+		return
+	}
+	p.accepted(l, remote.Port())
+}
+
+// Close closes all sockets, lingering for their unacknowledged messages, then
+// all connections.
+func (n *Node) Close() error {
+	n.mu.Lock()
+	if n.closed {
+		n.mu.Unlock()
+		return &OpError{Op: "close", Err: net.ErrClosed}
+	}
+	socks := make([]*nodeSocket, 0, len(n.socks))
+	for s := range n.socks {
+		socks = append(socks, s)
+	}
+	n.mu.Unlock()
+
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		total DroppedError
+	)
+	for _, s := range socks {
+		if s.account.Messages() == 0 {
+			_ = s.close()
+			continue
+		}
+		wg.Go(func() {
+			var d *DroppedError
+			if errors.As(s.close(), &d) {
+				mu.Lock()
+				total.Messages += d.Messages
+				total.Bytes += d.Bytes
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+
+	n.mu.Lock()
+	n.closed = true
+	n.mu.Unlock()
+	if n.control != nil {
+		_ = n.control.Close()
+	}
+	n.eachPeer((*peer).close)
+	err := errors.Join(n.wire.Close(), n.self.Close())
+	n.work.Wait()
+	if total.Messages > 0 {
+		err = errors.Join(&total, err)
+	}
+	if err != nil {
+		return &OpError{Op: "close", Err: err}
+	}
+	return nil
+}
+
+// now is the node's clock.
+func (n *Node) now() time.Time { return time.Now() }

@@ -1,0 +1,140 @@
+package rds
+
+import (
+	"context"
+	"net"
+)
+
+// recv takes the next message: a status or data in the order they came,
+// congestion news first (net/rds/recv.c, rds_recvmsg).
+func (s *nodeSocket) recv(ctx context.Context, block, peek bool) (m Message, err error) {
+	if ok, err := s.tryRecv(&m, peek); ok || err != nil {
+		return m, err
+	}
+	err = s.awaitRecv(ctx, block, func() (bool, error) { return s.tryRecv(&m, peek) })
+	return m, err
+}
+
+func (s *nodeSocket) recvBatch(ctx context.Context, ms []Message, block bool) (int, error) {
+	if len(ms) == 0 {
+		return 0, nil
+	}
+	n, err := s.tryRecvBatch(ms)
+	if n > 0 || err != nil {
+		return n, err
+	}
+	err = s.awaitRecv(ctx, block, func() (bool, error) {
+		n, err = s.tryRecvBatch(ms)
+		return n > 0, err
+	})
+	return n, err
+}
+
+// awaitRecv calls try until it has something, waiting in between.
+func (s *nodeSocket) awaitRecv(ctx context.Context, block bool, try func() (bool, error)) error {
+	if !block {
+		return ErrWouldBlock
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w := s.readers.add()
+		ok, err := try()
+		switch {
+		case ok || err != nil:
+		case s.rdl.expired.Load():
+			err = s.rdl.err()
+		default:
+			if err = w.wait(ctx); err == nil {
+				ok, err = try()
+			}
+		}
+		s.readers.done(w)
+		if ok || err != nil {
+			return err
+		}
+	}
+}
+
+func (s *nodeSocket) tryRecv(m *Message, peek bool) (bool, error) {
+	if s.closed.Load() {
+		return false, net.ErrClosed
+	}
+	if s.monitor.Load() != nil {
+		if bits := s.takeNews(peek); bits != 0 {
+			*m = Message{Kind: KindCongestion, Congestion: bits}
+			return true, nil
+		}
+	}
+	q := &s.q
+	q.rmu.Lock()
+	it := q.next()
+	if it == nil {
+		q.rmu.Unlock()
+		s.uncongest(q.bytes.Load())
+		return false, nil
+	}
+	m.fill(it)
+	if peek {
+		if m.buf != nil {
+			m.buf.Retain(1)
+		}
+		q.rmu.Unlock()
+		return true, nil
+	}
+	q.take(it)
+	left := s.settleTaken()
+	q.rmu.Unlock()
+	if left >= 0 {
+		s.uncongest(left)
+	}
+	s.node.counters.recvDelivered.Add(1)
+	return true, nil
+}
+
+func (s *nodeSocket) tryRecvBatch(ms []Message) (int, error) {
+	if s.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	if s.monitor.Load() != nil {
+		if bits := s.takeNews(false); bits != 0 {
+			ms[0] = Message{Kind: KindCongestion, Congestion: bits}
+			return 1, nil
+		}
+	}
+	q := &s.q
+	n := 0
+	q.rmu.Lock()
+	for n < len(ms) {
+		it := q.next()
+		if it == nil {
+			break
+		}
+		ms[n] = Message{}
+		ms[n].fill(it)
+		q.take(it)
+		n++
+	}
+	left := s.settleTaken()
+	q.rmu.Unlock()
+	if left >= 0 {
+		s.uncongest(left)
+	}
+	s.node.counters.recvDelivered.Add(uint64(n))
+	return n, nil
+}
+
+// settleTaken publishes what was taken when it has become much, and returns
+// the bytes left then, else -1: a shared counter is not touched per message.
+// The caller holds q.rmu.
+func (s *nodeSocket) settleTaken() int64 {
+	q := &s.q
+	if q.takenN == 0 {
+		return -1
+	}
+	if limit := int(s.rcvbuf.Load()); q.taken*8 >= limit || q.takenN*itemCost*8 >= limit || q.outPos == len(q.out) {
+		return q.publish()
+	}
+	return -1
+}

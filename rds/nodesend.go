@@ -1,0 +1,325 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/rds-go/rds/conn"
+)
+
+var errDestination error = &sentinel{"destination address required", syscall.EDESTADDRREQ}
+
+// check is sendmsg's argument check (net/rds/send.c, rds_sendmsg), in its order.
+func (s *nodeSocket) check(o *Outgoing) (to netip.AddrPort, err error) {
+	to = o.To
+	if !to.IsValid() {
+		p := s.toPort.Load()
+		if p == nil || to.Addr().IsValid() {
+			return to, ErrNotConnected
+		}
+		to = *p
+	}
+	a := to.Addr()
+	if a.Is4In6() {
+		a = a.Unmap()
+		to = netip.AddrPortFrom(a, to.Port())
+	}
+	if a != s.lastAddr() { // the last destination has been checked before
+		switch {
+		case !unicast(a):
+			return to, ErrInvalid
+		case a.Is4() != s.la.addr.Is4():
+			return to, ErrNotSupported
+		case a.Zone() != s.la.addr.Zone() && a.IsLinkLocalUnicast():
+			return to, ErrInvalid
+		}
+	}
+	if n := o.size(); n > MaxMessage || n > s.account.Limit() {
+		return to, ErrMessageTooLong
+	}
+	return to, nil
+}
+
+func (s *nodeSocket) lastAddr() netip.Addr {
+	if p := s.last.Load(); p != nil {
+		return p.remote
+	}
+	return netip.Addr{}
+}
+
+// peerFor is the connection to a destination.
+func (s *nodeSocket) peerFor(a netip.Addr) (*peer, error) {
+	if p := s.last.Load(); p != nil && p.remote == a {
+		return p, nil
+	}
+	p, err := s.node.peer(s.la, a)
+	if err == nil {
+		s.last.Store(p)
+	}
+	return p, err
+}
+
+func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
+	to, err := s.check(o)
+	if err != nil {
+		return err
+	}
+	p, err := s.peerFor(to.Addr())
+	if err != nil {
+		return err
+	}
+	if err := s.charge(ctx, p, o.size(), block); err != nil {
+		return err
+	}
+	var m conn.Message
+	copied := s.prepare(&m, o, to.Port())
+	for {
+		p.mu.Lock()
+		err := p.enqueueLocked(s, &m)
+		if err == nil {
+			p.kickLocked(int(m.Sport))
+			break
+		}
+		p.mu.Unlock()
+		if err = s.pause(ctx, p, &m, err, block); err != nil {
+			s.unprepare(&m, copied)
+			return err
+		}
+	}
+	accepted(o, m.Body != nil && !copied)
+	return nil
+}
+
+// prepare makes the core's message of o. Large payloads move to a counted
+// buffer outside any lock; copied says that it is a copy.
+func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, port uint16) (copied bool) {
+	*m = conn.Message{Sport: s.port, Dport: port, Account: &s.account, Token: o.Token, Notify: o.Notify || s.recvErrOn.Load()}
+	data := o.Data
+	if b := o.Buffer; b != nil {
+		if b.whole() {
+			m.Body = b.buf
+			m.Body.B = m.Body.B[:len(b.Data)]
+			return false
+		}
+		data = b.Data
+	}
+	if len(data) <= conn.InlineMax {
+		m.Payload = data
+		return false
+	}
+	m.Body = s.node.pool.Get(len(data))
+	copy(m.Body.B, data)
+	return true
+}
+
+func (s *nodeSocket) unprepare(m *conn.Message, copied bool) {
+	if copied {
+		m.Body.Release()
+	}
+	n := len(m.Payload)
+	if m.Body != nil {
+		n = len(m.Body.B)
+	}
+	s.account.Refund(n, 1)
+	s.writers.wake(1)
+}
+
+// whole tells whether the message's data starts at the start of a buffer that
+// nobody shares and is too large to be copied behind a header.
+func (m *Message) whole() bool {
+	return m.buf != nil && len(m.Data) > conn.InlineMax && m.buf.Sole() && &m.Data[0] == &m.buf.B[0]
+}
+
+// accepted ends the caller's hold on a buffer that was sent; moved says that
+// its reference has passed to the core.
+func accepted(o *Outgoing, moved bool) {
+	if b := o.Buffer; b != nil {
+		if !moved {
+			b.Release()
+		}
+		*b = Message{}
+	}
+}
+
+func (s *nodeSocket) alloc(n int) Message {
+	b := s.node.pool.Get(n)
+	return Message{Data: b.B, buf: b}
+}
+
+// charge takes room in the send buffer, waiting for it if block is set. It
+// asks for acknowledgements before it waits.
+func (s *nodeSocket) charge(ctx context.Context, p *peer, n int, block bool) error {
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
+	if s.account.Charge(n) {
+		return nil
+	}
+	s.node.counters.sendQueueFull.Add(1)
+	p.pollAcks()
+	if s.account.Charge(n) {
+		return nil
+	}
+	if !block {
+		return ErrWouldBlock
+	}
+	s.account.Watch(1)
+	defer s.account.Watch(-1)
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w := s.writers.add()
+		err := s.wdl.err()
+		switch {
+		case s.closed.Load():
+			err = net.ErrClosed
+		case err == nil && s.account.Charge(n):
+			s.writers.done(w)
+			if s.account.HasRoom() {
+				s.writers.wake(1)
+			}
+			return nil
+		case err == nil:
+			p.pressed()
+			err = w.wait(ctx)
+		}
+		s.writers.done(w)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for what refused a message to change: a congestion map, or the
+// peer's budget. It returns nil to try again.
+func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause error, block bool) error {
+	congested := errors.Is(cause, conn.ErrCongested)
+	switch {
+	case errors.Is(cause, conn.ErrClosed):
+		return net.ErrClosed
+	case congested && !block:
+		s.node.counters.congSendError.Add(1)
+		s.refused(m.Dport)
+		return ErrCongested
+	case !block:
+		s.node.counters.sendQueueFull.Add(1)
+		return ErrWouldBlock
+	case congested:
+		s.node.counters.congSendBlocked.Add(1)
+	}
+	w := p.waiters.add()
+	defer p.waiters.done(w)
+	p.mu.Lock()
+	changed := p.core.Admits(m.Dport)
+	p.mu.Unlock()
+	switch {
+	case changed:
+		return nil
+	case s.closed.Load() || p.gone.Load():
+		return net.ErrClosed
+	}
+	if err := s.wdl.err(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	p.pressed()
+	if err := w.wait(ctx); err != nil {
+		return err
+	}
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
+	return s.wdl.err()
+}
+
+// sendBatch takes the connection's lock once for a run of messages to one host.
+func (s *nodeSocket) sendBatch(ctx context.Context, out []Outgoing, block bool) (int, error) {
+	n := 0
+	for n < len(out) {
+		run, err := s.sendRun(out[n:])
+		n += run
+		switch {
+		case err == nil:
+			continue
+		case n == len(out):
+			return n, nil
+		}
+		if err := s.send(ctx, &out[n], block); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+var errRun = errors.New("rds: end of the run")
+
+// sendRun sends leading messages as long as that needs no waiting, then
+// returns how many and errRun, for send to judge the next one.
+func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
+	to, err := s.check(&out[0])
+	if err != nil || s.closed.Load() {
+		return 0, errRun
+	}
+	p, err := s.peerFor(to.Addr())
+	if err != nil {
+		return 0, errRun
+	}
+	limit := min(len(out), 1024)
+	var m conn.Message
+	n := 0
+	p.mu.Lock()
+	for ; n < limit; n++ {
+		o := &out[n]
+		size := o.size()
+		if n > 0 {
+			if to, err = s.check(o); err != nil || to.Addr() != p.remote {
+				break
+			}
+		}
+		if size > conn.InlineMax && (o.Buffer == nil || !o.Buffer.whole()) || !s.account.Charge(size) {
+			break
+		}
+		s.prepare(&m, o, to.Port())
+		if p.enqueueLocked(s, &m) != nil {
+			s.account.Refund(size, 1)
+			break
+		}
+		accepted(o, m.Body != nil)
+	}
+	if n > 0 {
+		p.kickLocked(int(s.port))
+	} else {
+		p.mu.Unlock()
+	}
+	if n == len(out) {
+		return n, nil
+	}
+	return n, errRun
+}
+
+// cancel is RDS_CANCEL_SENT_TO.
+func (s *nodeSocket) cancel(to netip.AddrPort) error {
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
+	if to.Addr().IsValid() && !unicast(to.Addr()) {
+		return ErrInvalid
+	}
+	all := !to.Addr().IsValid()
+	s.node.eachPeer(func(p *peer) {
+		if p.local == s.la && (all || p.remote == to.Addr()) {
+			p.mu.Lock()
+			p.core.Cancel(&s.account, to.Port(), all)
+			p.unlock(nil)
+		}
+	})
+	s.writers.wake(-1)
+	return nil
+}

@@ -1,0 +1,273 @@
+package rds
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rds-go/rds/conn"
+)
+
+// nodeSocket is a socket of a Node: the endpoint behind a Socket.
+type nodeSocket struct {
+	node *Node
+	la   *localAddr
+	port uint16
+
+	closed  atomic.Bool
+	account conn.Account // send buffer
+	writers waitQueue    // wait for room in account
+	wdl     deadline
+
+	q         recvQueue
+	readers   waitQueue
+	rdl       deadline
+	rcvbuf    atomic.Int64
+	congested atomic.Bool // our bit is set in la.cong
+	dropping  atomic.Bool // over the hard bound: one log line per episode
+
+	last   atomic.Pointer[peer] // of the last destination
+	toPort atomic.Pointer[netip.AddrPort]
+	linger atomic.Int64 // nanoseconds; 0 or less: none
+
+	recvErrOn atomic.Bool
+	tosValue  atomic.Uint32 // value + 1<<8 once set
+	sent      atomic.Bool   // a send has fixed the TOS
+	monitor   atomic.Pointer[monitor]
+	news      atomic.Uint64 // congestion generation last polled
+}
+
+// monitor is the state of RDS_CONG_MONITOR (net/rds/cong.c): bits of ports a
+// send was refused for, and of those that may be free again.
+type monitor struct {
+	mu     sync.Mutex
+	waited uint64
+	notify uint64
+}
+
+func (s *nodeSocket) local() netip.AddrPort { return netip.AddrPortFrom(s.la.addr, s.port) }
+
+func (s *nodeSocket) remote() netip.AddrPort {
+	if to := s.toPort.Load(); to != nil {
+		return *to
+	}
+	return netip.AddrPort{}
+}
+
+func (s *nodeSocket) connect(to netip.AddrPort) error {
+	switch a := to.Addr(); {
+	case s.closed.Load():
+		return net.ErrClosed
+	case !a.IsValid() || a.IsUnspecified():
+		return errDestination
+	case !unicast(a):
+		return ErrInvalid
+	case a.Is4() != s.la.addr.Is4():
+		return ErrNotSupported
+	}
+	s.toPort.Store(&to)
+	return nil
+}
+
+func (s *nodeSocket) buffers() (send, receive int) {
+	return s.account.Limit(), int(s.rcvbuf.Load())
+}
+
+func (s *nodeSocket) setBuffers(send, receive int) error {
+	if send > 0 {
+		s.account.SetLimit(send)
+		s.writers.wake(-1)
+	}
+	if receive > 0 {
+		s.rcvbuf.Store(int64(receive))
+		s.uncongest(s.q.bytes.Load())
+	}
+	return nil
+}
+
+func (s *nodeSocket) setDeadline(read, write bool, t time.Time) {
+	if read {
+		s.rdl.set(t, func() { s.readers.wake(-1) })
+	}
+	if write {
+		s.wdl.set(t, s.wakeWriters)
+	}
+}
+
+// wakeWriters wakes the senders of this socket wherever they wait.
+func (s *nodeSocket) wakeWriters() {
+	s.writers.wake(-1)
+	s.node.eachPeer(func(p *peer) { p.waiters.wake(-1) })
+}
+
+func (s *nodeSocket) setRecvErr(on bool) error  { s.recvErrOn.Store(on); return nil }
+func (s *nodeSocket) recvErr() bool             { return s.recvErrOn.Load() }
+func (s *nodeSocket) setLinger(d time.Duration) { s.linger.Store(int64(d)) }
+func (s *nodeSocket) tos() uint8                { return uint8(s.tosValue.Load()) }
+
+// setTOS accepts what Linux accepts: once, before anything was sent. TCP maps
+// every value to 0 (net/rds/tcp.c, rds_tcp_get_tos_map).
+func (s *nodeSocket) setTOS(tos uint8) error {
+	if s.sent.Load() || !s.tosValue.CompareAndSwap(0, uint32(tos)|1<<8) {
+		return ErrInvalid
+	}
+	return nil
+}
+
+func (s *nodeSocket) setMonitor(on bool) error {
+	if on {
+		s.node.monitored.Store(true)
+		s.monitor.CompareAndSwap(nil, new(monitor))
+		return nil
+	}
+	if s.monitor.Swap(nil) != nil && s.congested.Swap(false) {
+		s.la.mark(s.node, s.port, false) // as Linux does on the way
+	}
+	return nil
+}
+
+// congestionNews tells the socket that a congestion map has arrived: over TCP
+// any map counts as news for every port waited for (net/rds/tcp_recv.c,
+// rds_tcp_cong_recv).
+func (s *nodeSocket) congestionNews() {
+	m := s.monitor.Load()
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	m.notify |= m.waited
+	m.waited = 0
+	some := m.notify != 0
+	m.mu.Unlock()
+	if some {
+		s.readers.wake(1)
+	}
+}
+
+// takeNews returns and clears the bits to report.
+func (s *nodeSocket) takeNews(peek bool) uint64 {
+	m := s.monitor.Load()
+	if m == nil {
+		return 0
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	bits := m.notify
+	if !peek {
+		m.notify = 0
+	}
+	return bits
+}
+
+// refused notes a non-blocking send that met congestion.
+func (s *nodeSocket) refused(port uint16) {
+	if m := s.monitor.Load(); m != nil {
+		m.mu.Lock()
+		m.waited |= 1 << (port & 63)
+		m.mu.Unlock()
+	}
+}
+
+func (s *nodeSocket) poll() Events {
+	if s.closed.Load() {
+		return PollHup
+	}
+	var ev Events
+	if s.account.HasRoom() {
+		ev |= PollOut
+	}
+	if s.q.count.Load() > int64(s.q.unpublished()) {
+		ev |= PollIn
+	}
+	if m := s.monitor.Load(); m != nil {
+		m.mu.Lock()
+		if m.notify != 0 {
+			ev |= PollIn
+		}
+		m.mu.Unlock()
+	} else if gen := s.node.mapGen.Load(); s.news.Swap(gen) != gen {
+		ev |= PollIn | PollWrBand
+	}
+	return ev
+}
+
+// over tells whether what is queued passes a bound of n bytes. Besides the
+// payload, which alone Linux counts, it looks at the memory of small messages.
+func (s *nodeSocket) over(n int64) bool {
+	return s.q.bytes.Load() > n || s.q.count.Load()*itemCost > n
+}
+
+// congest marks the port when the queue has passed the receive buffer
+// (net/rds/recv.c, rds_recv_rcvbuf_delta). It runs on the event loop.
+func (s *nodeSocket) congest() {
+	if s.over(s.rcvbuf.Load()) && !s.congested.Swap(true) {
+		s.la.mark(s.node, s.port, true)
+		s.uncongest(s.q.bytes.Load()) // a taker may have emptied it in between
+	}
+}
+
+// uncongest clears the bit once less than half the receive buffer is queued.
+func (s *nodeSocket) uncongest(queued int64) {
+	half := s.rcvbuf.Load() / 2
+	if s.congested.Load() && (queued < half || half == 0) && s.q.count.Load()*itemCost <= max(half, itemCost) && s.congested.Swap(false) {
+		s.dropping.Store(false)
+		s.la.mark(s.node, s.port, false)
+	}
+}
+
+// close unbinds, drops what was received, and waits for what was sent.
+func (s *nodeSocket) close() error {
+	if s.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	s.la.unbind(s.port)
+	s.node.forget(s)
+	s.node.counters.recvDropDead.Add(uint64(s.q.drop()))
+	if s.congested.Swap(false) {
+		s.la.mark(s.node, s.port, false)
+	}
+	s.readers.wake(-1)
+	s.wakeWriters()
+	s.setDeadline(true, true, time.Time{})
+	if d := time.Duration(s.linger.Load()); d > 0 && s.account.Messages() > 0 {
+		s.awaitAcks(d)
+	}
+	var dropped DroppedError
+	if s.account.Messages() > 0 {
+		s.node.eachPeer(func(p *peer) {
+			if p.local != s.la {
+				return
+			}
+			p.mu.Lock()
+			m, b := p.core.Cancel(&s.account, 0, true)
+			p.unlock(nil)
+			dropped.Messages += m
+			dropped.Bytes += b
+		})
+	}
+	if dropped.Messages > 0 {
+		return &dropped
+	}
+	return nil
+}
+
+// awaitAcks waits until everything sent is acknowledged, at most d.
+func (s *nodeSocket) awaitAcks(d time.Duration) {
+	s.account.Watch(1)
+	defer s.account.Watch(-1)
+	var late atomic.Bool
+	timer := time.AfterFunc(d, func() { late.Store(true); s.writers.wake(-1) })
+	defer timer.Stop()
+	for {
+		w := s.writers.add()
+		s.node.pollAcks(s.la)
+		if s.account.Messages() == 0 || late.Load() {
+			s.writers.done(w)
+			return
+		}
+		<-w.c
+		s.writers.done(w)
+	}
+}

@@ -1,0 +1,28 @@
+package rds
+
+import (
+	"errors"
+	"syscall"
+
+	"github.com/rds-go/rds/transport/tcp"
+)
+
+func tcpOptions(c *Config) tcp.Options {
+	return tcp.Options{
+		Port: c.Port, MaxMessage: c.MaxMessage, Logger: c.Logger,
+		SendBuffer: c.TCP.SendBuffer, ReceiveBuffer: c.TCP.ReceiveBuffer,
+		KeepAliveIdle: c.TCP.KeepAliveIdle, KeepAliveInterval: c.TCP.KeepAliveInterval, KeepAliveCount: c.TCP.KeepAliveCount,
+		UserTimeout: c.TCP.UserTimeout, Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
+	}
+}
+
+// listenError makes our errors of the errnos that listen(2) gives.
+func listenError(err error) error {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return errors.Join(ErrAddressInUse, err)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return errors.Join(ErrAddressNotAvailable, err)
+	}
+	return err
+}

@@ -1,0 +1,81 @@
+package rds
+
+import (
+	"net/netip"
+	"time"
+)
+
+// SetDeadline sets both deadlines; see SetReadDeadline and SetWriteDeadline.
+func (s *Socket) SetDeadline(t time.Time) error { s.ep.setDeadline(true, true, t); return nil }
+
+// SetReadDeadline sets the time after which receiving calls fail with
+// os.ErrDeadlineExceeded; the zero time means never.
+func (s *Socket) SetReadDeadline(t time.Time) error { s.ep.setDeadline(true, false, t); return nil }
+
+// SetWriteDeadline sets the time after which blocked sends fail with
+// os.ErrDeadlineExceeded; the zero time means never.
+func (s *Socket) SetWriteDeadline(t time.Time) error { s.ep.setDeadline(false, true, t); return nil }
+
+// SetReadBuffer sets the receive buffer size in bytes of payload (SO_RCVBUF).
+// More than that queued marks the port congested; it is no hard limit.
+func (s *Socket) SetReadBuffer(bytes int) error {
+	if bytes <= 0 {
+		return s.fail("setsockopt", netip.AddrPort{}, ErrInvalid)
+	}
+	return s.fail("setsockopt", netip.AddrPort{}, s.ep.setBuffers(0, bytes))
+}
+
+// SetWriteBuffer sets the send buffer size in bytes of payload (SO_SNDBUF): a
+// send waits while that much is queued or unacknowledged, and a longer message
+// is refused.
+func (s *Socket) SetWriteBuffer(bytes int) error {
+	if bytes <= 0 {
+		return s.fail("setsockopt", netip.AddrPort{}, ErrInvalid)
+	}
+	return s.fail("setsockopt", netip.AddrPort{}, s.ep.setBuffers(bytes, 0))
+}
+
+// Buffers returns the sizes of the send and the receive buffer.
+func (s *Socket) Buffers() (send, receive int) { return s.ep.buffers() }
+
+// CancelSentTo drops the messages sent to exactly this address and port that
+// the peer has not acknowledged (RDS_CANCEL_SENT_TO); one of them may still be
+// delivered. The zero AddrPort means all destinations, which rds(7) promises
+// and Linux refuses with EINVAL.
+func (s *Socket) CancelSentTo(to netip.AddrPort) error {
+	return s.fail("cancel", to, s.ep.cancel(unmap(to)))
+}
+
+// SetCongestionMonitor turns RDS_CONG_MONITOR on or off. While it is on, each
+// non-blocking send refused with ErrCongested remembers bit port mod 64, and
+// once a congestion map arrives Recv returns the remembered bits in a Message
+// of KindCongestion. Over TCP every map counts for all of them: retry, and
+// expect ErrCongested again.
+func (s *Socket) SetCongestionMonitor(on bool) error {
+	return s.fail("setsockopt", netip.AddrPort{}, s.ep.setMonitor(on))
+}
+
+// SetRecvErr turns RDS_RECVERR on or off: with it, messages sent without
+// Notify report their fate too when it is not success.
+func (s *Socket) SetRecvErr(on bool) error {
+	return s.fail("setsockopt", netip.AddrPort{}, s.ep.setRecvErr(on))
+}
+
+// RecvErr tells whether RDS_RECVERR is on.
+func (s *Socket) RecvErr() bool { return s.ep.recvErr() }
+
+// SetTOS sets the type of service (SIOCRDSSETTOS): once, before the first send
+// and before any other TOS, else ErrInvalid. Over TCP it has no effect on the
+// wire, as in Linux.
+func (s *Socket) SetTOS(tos uint8) error {
+	return s.fail("setsockopt", netip.AddrPort{}, s.ep.setTOS(tos))
+}
+
+// TOS returns the type of service.
+func (s *Socket) TOS() uint8 { return s.ep.tos() }
+
+// SetLinger sets how long Close waits for unacknowledged messages; 0 or less
+// means not at all.
+func (s *Socket) SetLinger(d time.Duration) { s.ep.setLinger(d) }
+
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

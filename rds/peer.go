@@ -1,0 +1,317 @@
+package rds
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/transport"
+)
+
+// peer drives one connection: it owns the core's lock and does what the core
+// asks for.
+type peer struct {
+	node   *Node
+	local  *localAddr
+	remote netip.Addr
+	via    transport.Transport
+	log    *zap.Logger
+
+	waiters  waitQueue     // wait for a congestion map or the budget
+	arrivals atomic.Uint32 // grows with each burst received
+	epoch    atomic.Uint32 // core.Epoch, for receivers
+	gone     atomic.Bool
+
+	mu       sync.Mutex // guards what follows
+	core     *conn.Conn
+	path     [conn.MaxPaths]pathIO
+	links    map[conn.LinkID]transport.Link
+	nextLink conn.LinkID
+	timer    *time.Timer // for core.Deadline
+	timerAt  time.Time
+	acks     *time.Timer // looks for acknowledgements while messages wait for them
+	acksOn   bool
+	acksWait time.Duration
+	ackEager bool // somebody waits for room
+}
+
+// pathIO is what the driver keeps of a path.
+type pathIO struct {
+	in     conn.Inbound // receiver's
+	link   transport.Link
+	id     conn.LinkID
+	cancel context.CancelFunc // of the dial under way
+	tx     transmitter
+	ended  *linkEnd // the link's end, reported while a writer was at work
+	nextRX atomic.Uint64
+}
+
+type linkEnd struct {
+	cause error
+	acked uint64
+}
+
+func newPeer(n *Node, la *localAddr, remote netip.Addr, via transport.Transport, role conn.Role) *peer {
+	p := &peer{
+		node: n, local: la, remote: remote, via: via, links: make(map[conn.LinkID]transport.Link),
+		log: n.log.With(zap.Stringer("local", la.addr), zap.Stringer("peer", remote)),
+	}
+	p.core = conn.New(conn.Config{
+		Local: la.addr, Remote: remote, Role: role, Paths: n.cfg.Paths, Generation: n.generation,
+		FirstSequence: uint64(n.now().UnixNano()), IgnorePings: n.cfg.DisablePing,
+		ReconnectMin: n.cfg.ReconnectMin, ReconnectMax: n.cfg.ReconnectMax, Budget: n.cfg.PeerBudget,
+		Pool: n.pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap,
+	})
+	return p
+}
+
+// enqueueLocked hands a message to the core.
+func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
+	i := p.core.PathFor(m.Sport)
+	ready, err := p.core.Enqueue(time.Time{}, i, m)
+	if err != nil {
+		return err
+	}
+	t := &p.path[i].tx
+	t.since += m.Size()
+	if ready {
+		t.wanted = true
+	}
+	if !s.sent.Load() {
+		s.sent.Store(true)
+	}
+	return nil
+}
+
+// unlock releases p.mu and does what the core has asked for. On the event
+// loop kick collects the paths to transmit on, for the end of the burst.
+func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
+	if !p.core.HasOutput() {
+		p.mu.Unlock()
+		return
+	}
+	var (
+		acts  [16]conn.Action
+		freed [16]*conn.Account
+		fates [16]conn.Fate
+	)
+	as := p.core.TakeActions(acts[:0])
+	fs := p.core.TakeFreed(freed[:0])
+	ft := p.core.TakeFates(fates[:0])
+	p.armLocked()
+	p.mu.Unlock()
+	for _, a := range fs {
+		a.Owner.(*nodeSocket).writers.wake(1)
+	}
+	for _, f := range ft {
+		f.Account.Owner.(*nodeSocket).fate(f)
+	}
+	for _, a := range as {
+		if a.Kind == conn.Transmit && kick != nil {
+			kick[a.Path] = true
+			continue
+		}
+		p.perform(a)
+	}
+}
+
+func (p *peer) perform(a conn.Action) {
+	switch a.Kind {
+	case conn.Dial:
+		p.dial(a.Path)
+	case conn.CancelDial:
+		p.mu.Lock()
+		cancel := p.path[a.Path].cancel
+		p.mu.Unlock()
+		if cancel != nil {
+			cancel()
+		}
+	case conn.Start:
+		p.start(a.Path, a.Link)
+	case conn.CloseLink:
+		p.mu.Lock()
+		l := p.links[a.Link]
+		if !p.startedLocked(a.Link) {
+			delete(p.links, a.Link) // it will not report its end
+		}
+		p.mu.Unlock()
+		if l != nil {
+			l.Close(transport.Drain)
+		}
+	case conn.Transmit:
+		p.transmit(a.Path)
+	case conn.WakeAll:
+		p.waiters.wake(-1)
+	}
+}
+
+func (p *peer) startedLocked(id conn.LinkID) bool {
+	for i := range p.path {
+		if p.path[i].id == id {
+			return true
+		}
+	}
+	return false
+}
+
+func (p *peer) dial(i int) {
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	p.mu.Lock()
+	if p.gone.Load() {
+		p.core.DialFailed(p.node.now(), i)
+		p.unlock(nil)
+		cancel()
+		return
+	}
+	p.path[i].cancel = cancel
+	p.node.work.Add(1)
+	p.mu.Unlock()
+	go func() {
+		defer p.node.work.Done()
+		defer cancel()
+		l, err := p.via.Dial(ctx, p.local.addr, p.remote, i)
+		p.mu.Lock()
+		p.path[i].cancel = nil
+		if err != nil {
+			if ce := p.log.Check(zap.DebugLevel, "dial failed"); ce != nil {
+				ce.Write(zap.Int("path", i), zap.Error(err))
+			}
+			p.core.DialFailed(p.node.now(), i)
+		} else {
+			p.core.Dialed(p.node.now(), i, p.registerLocked(l))
+		}
+		p.armLocked()
+		p.unlock(nil)
+	}()
+}
+
+// dialTimeout bounds one attempt to connect; Linux leaves it to TCP's SYN
+// retries, some two minutes, which a restarted peer would have to wait out.
+const dialTimeout = 15 * time.Second
+
+func (p *peer) registerLocked(l transport.Link) conn.LinkID {
+	p.nextLink++
+	p.links[p.nextLink] = l
+	return p.nextLink
+}
+
+func (p *peer) accepted(l transport.Link, sport uint16) {
+	p.mu.Lock()
+	p.core.Accepted(p.node.now(), p.registerLocked(l), sport)
+	p.armLocked()
+	p.unlock(nil)
+}
+
+// start puts a link to use.
+func (p *peer) start(i int, id conn.LinkID) {
+	p.mu.Lock()
+	l := p.links[id]
+	io := &p.path[i]
+	if l == nil || p.core.Link(i) != id {
+		p.mu.Unlock()
+		return
+	}
+	io.link, io.id = l, id
+	io.tx.reset()
+	p.mu.Unlock()
+	p.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))
+	rx := &receiver{peer: p, path: i, id: id, io: io}
+	if err := l.Start(rx); err != nil {
+		l.Close(transport.Abort)
+		p.ended(i, id, err, 0)
+	}
+}
+
+// ended reports the end of a link to the core, once no writer is at work.
+func (p *peer) ended(i int, id conn.LinkID, cause error, acked uint64) {
+	p.mu.Lock()
+	io := &p.path[i]
+	if io.id == id && io.tx.busy {
+		io.ended = &linkEnd{cause, acked}
+		p.mu.Unlock()
+		return
+	}
+	p.endedLocked(i, id, cause, acked)
+}
+
+// endedLocked unlocks p.mu.
+func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
+	io := &p.path[i]
+	delete(p.links, id)
+	if io.id == id {
+		io.link, io.id = nil, 0
+		io.tx.reset()
+	}
+	p.core.LinkClosed(p.node.now(), id, acked)
+	p.armLocked()
+	p.log.Info("path down", zap.Int("path", i), zap.Error(cause))
+	p.unlock(nil)
+}
+
+// armLocked sets the timer for the core's next deadline.
+func (p *peer) armLocked() {
+	at := p.core.Deadline()
+	if at.Equal(p.timerAt) {
+		return
+	}
+	p.timerAt = at
+	switch {
+	case at.IsZero():
+		p.timer.Stop()
+	case p.timer == nil:
+		p.timer = time.AfterFunc(time.Until(at), p.tick)
+	default:
+		p.timer.Reset(time.Until(at))
+	}
+}
+
+func (p *peer) tick() {
+	p.mu.Lock()
+	p.timerAt = time.Time{}
+	if !p.gone.Load() {
+		p.core.Tick(p.node.now())
+	}
+	p.armLocked()
+	p.unlock(nil)
+}
+
+// close ends the connection. Its links report their ends later.
+func (p *peer) close() {
+	p.mu.Lock()
+	if p.gone.Swap(true) {
+		p.mu.Unlock()
+		return
+	}
+	p.core.Close()
+	for i := range p.path {
+		p.path[i].tx.stop()
+	}
+	if p.timer != nil {
+		p.timer.Stop()
+	}
+	if p.acks != nil {
+		p.acks.Stop()
+	}
+	p.unlock(nil)
+}
+
+// fate queues the end of a message for its sender to receive.
+func (s *nodeSocket) fate(f conn.Fate) {
+	if f.Status == conn.Success && s.recvErrOn.Load() && f.Token == 0 {
+		return // RDS_RECVERR alone reports failures only
+	}
+	q := &s.q
+	q.mu.Lock()
+	if !q.closed {
+		q.pushLocked(recvItem{kind: KindStatus, token: f.Token, status: int8(f.Status)})
+		q.count.Add(1)
+	}
+	q.mu.Unlock()
+	s.readers.wake(1)
+}

@@ -1,0 +1,193 @@
+package rds
+
+import (
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// receiver is the transport.Handler of one link: it applies the sequence rule,
+// gives control messages to the core, and puts datagrams on their sockets'
+// queues. It runs on the transport's event loop.
+type receiver struct {
+	peer   *peer
+	path   int
+	id     conn.LinkID
+	io     *pathIO
+	proved bool
+
+	cur      *nodeSocket // its q.mu is held: the run of messages at hand is for it
+	curBytes int
+	curCount int
+	touched  []*nodeSocket // of this burst, to be woken at its end
+	kick     [conn.MaxPaths]bool
+	kicked   bool
+
+	queued, noSock, old uint64 // counters of this burst
+}
+
+// Begin starts a burst.
+func (r *receiver) Begin() {
+	p := r.peer
+	p.arrivals.Add(1)
+	r.io.in.Sync(p.epoch.Load())
+	if !r.proved {
+		r.proved = true
+		p.mu.Lock()
+		p.core.Proved(p.node.now(), r.path)
+		p.armLocked()
+		p.unlock(nil)
+	}
+}
+
+// Message takes one message.
+func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
+	p := r.peer
+	if !h.IsCongestion() && !r.io.in.Accept(h) {
+		r.old++
+		if owned != nil {
+			owned.Release()
+		}
+		return
+	}
+	if p.core.IsControl(h) {
+		r.control(h, payload)
+		if owned != nil {
+			owned.Release()
+		}
+		return
+	}
+	s := r.cur
+	if s == nil || s.port != h.Dport || s.q.closed {
+		r.leave()
+		if s = r.enter(h.Dport); s == nil {
+			r.noSock++
+			if owned != nil {
+				owned.Release()
+			}
+			return
+		}
+	}
+	n := len(payload)
+	if hard := s.rcvbuf.Load() + int64(p.node.cfg.ReceiveOverrun); s.q.bytes.Load()+int64(r.curBytes+n) > hard || (s.q.count.Load()+int64(r.curCount))*itemCost > hard {
+		r.overrun(s)
+		if owned != nil {
+			owned.Release()
+		}
+		return
+	}
+	it := recvItem{peer: p, token: h.Sequence, length: uint32(n), sport: h.Sport, path: uint8(r.path)}
+	if owned != nil {
+		it.buf = owned
+	} else if n > 0 {
+		b, off := s.q.placeLocked(p.node.pool, payload)
+		it.buf, it.off = b, uint32(off)
+	}
+	s.q.pushLocked(it)
+	r.curBytes += n
+	r.curCount++
+}
+
+// enter makes the socket bound to port the one at hand, nil if there is none.
+func (r *receiver) enter(port uint16) *nodeSocket {
+	s := r.peer.local.lookup(port)
+	if s == nil {
+		return nil
+	}
+	s.q.mu.Lock()
+	if s.q.closed {
+		s.q.mu.Unlock()
+		return nil
+	}
+	r.cur = s
+	return s
+}
+
+// leave ends the run for the socket at hand.
+func (r *receiver) leave() {
+	s := r.cur
+	if s == nil {
+		return
+	}
+	r.cur = nil
+	if r.curCount > 0 {
+		s.q.bytes.Add(int64(r.curBytes))
+		if s.q.count.Add(int64(r.curCount)) == int64(r.curCount) || len(r.touched) == 0 || r.touched[len(r.touched)-1] != s {
+			r.touched = append(r.touched, s)
+		}
+		r.queued += uint64(r.curCount)
+		r.curBytes, r.curCount = 0, 0
+	}
+	s.q.mu.Unlock()
+}
+
+func (r *receiver) overrun(s *nodeSocket) {
+	r.peer.node.counters.recvDropOverrun.Add(1)
+	if !s.dropping.Swap(true) {
+		r.peer.log.Warn("receive buffer overrun, dropping", zap.Uint16("port", s.port), zap.Int64("queued", s.q.bytes.Load()))
+	}
+}
+
+// control gives a message to the core.
+func (r *receiver) control(h *wire.Header, payload []byte) {
+	r.leave()
+	p := r.peer
+	p.mu.Lock()
+	gen, paths := p.core.PeerGeneration(), p.core.Paths()
+	p.core.HandleControl(p.node.now(), r.path, h, payload)
+	p.epoch.Store(p.core.Epoch())
+	newGen, newPaths := p.core.PeerGeneration(), p.core.Paths()
+	p.armLocked()
+	p.unlock(&r.kick)
+	r.kicked = true
+	r.io.in.Sync(p.epoch.Load())
+	if gen != newGen || paths != newPaths {
+		p.log.Info("handshake", zap.Int("paths", newPaths), zap.Uint32("generation", newGen), zap.Bool("restarted", gen != 0 && gen != newGen))
+	}
+	if h.IsCongestion() {
+		p.node.mapNews()
+	}
+}
+
+// End wakes every socket that received something, once, and answers pings.
+func (r *receiver) End() {
+	r.leave()
+	for i, s := range r.touched {
+		s.congest()
+		if n := s.readers.n.Load(); n > 0 {
+			s.readers.wake(int(min(int64(n), max(1, s.q.count.Load()))))
+		}
+		r.touched[i] = nil
+	}
+	r.touched = r.touched[:0]
+	r.io.nextRX.Store(r.io.in.Next())
+	c := &r.peer.node.counters
+	add := func(a *atomic.Uint64, n *uint64) {
+		if *n > 0 {
+			a.Add(*n)
+			*n = 0
+		}
+	}
+	add(&c.recvQueued, &r.queued)
+	add(&c.recvDropNoSock, &r.noSock)
+	add(&c.recvDropOld, &r.old)
+	if r.kicked {
+		r.kicked = false
+		for i, k := range r.kick {
+			if k {
+				r.kick[i] = false
+				r.peer.transmit(i)
+			}
+		}
+	}
+}
+
+// Writable continues a write that found the link full.
+func (r *receiver) Writable() { r.peer.writable(r.path, r.id) }
+
+// Closed is the link's end.
+func (r *receiver) Closed(cause error, acked uint64) { r.peer.ended(r.path, r.id, cause, acked) }

@@ -1,0 +1,192 @@
+package rds
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/internal/buf"
+)
+
+// recvQueue holds what a socket has received and nobody has taken.
+//
+// Receivers of messages append to in under mu; takers empty out under rmu and
+// swap the two when out runs dry, so that neither side holds up the other for
+// more than a swap. Small payloads are copied into slabs of this socket's own:
+// a socket that is slow, or keeps its messages, holds only its own memory.
+type recvQueue struct {
+	rmu    sync.Mutex // before mu
+	out    []recvItem
+	outPos int
+	taken  int // bytes taken from out and not yet subtracted from bytes
+	takenN int
+
+	mu      sync.Mutex
+	in      []recvItem
+	slab    *buf.Buf
+	used    int // bytes of slab handed out
+	shares  int // messages in slab
+	nextLen int // size of the next slab
+	closed  bool
+
+	bytes atomic.Int64 // payload queued, in and out
+	count atomic.Int64 // messages queued
+}
+
+// recvItem is a queued message. Its payload is buf.B[off:off+length].
+type recvItem struct {
+	buf    *buf.Buf // nil for an empty payload
+	peer   *peer    // nil for kinds other than data
+	token  uint64   // sequence number, token or mask, by kind
+	off    uint32
+	length uint32
+	sport  uint16
+	kind   Kind
+	path   uint8
+	status int8
+}
+
+const (
+	minSlab    = 1 << 10
+	maxSlab    = 64 << 10
+	maxShares  = maxSlab // a slab is charged this many holders at first
+	slabInline = 8 << 10 // larger payloads get a buffer of their own
+
+	// itemCost is what a queued message counts for besides its payload when
+	// memory is judged, so that empty messages are bounded too.
+	itemCost = 64
+)
+
+// placeLocked copies payload into the slab.
+func (q *recvQueue) placeLocked(pool *buf.Pool, payload []byte) (*buf.Buf, int) {
+	n := len(payload)
+	if n > slabInline {
+		b := pool.Get(n)
+		copy(b.B, payload)
+		return b, 0
+	}
+	if q.slab == nil || q.used+n > len(q.slab.B) {
+		q.retireLocked()
+		q.nextLen = min(max(2*q.nextLen, minSlab, n), maxSlab)
+		q.slab = pool.Get(max(q.nextLen, n))
+		q.slab.B = q.slab.B[:cap(q.slab.B)]
+		q.slab.Retain(maxShares)
+	}
+	off := q.used
+	copy(q.slab.B[off:], payload)
+	q.used += n
+	q.shares++
+	return q.slab, off
+}
+
+// retireLocked gives the slab to the messages in it.
+func (q *recvQueue) retireLocked() {
+	if q.slab != nil {
+		q.slab.ReleaseN(1 + maxShares - q.shares)
+		q.slab, q.used, q.shares = nil, 0, 0
+	}
+}
+
+// pushLocked appends a message. The caller updates bytes and count.
+func (q *recvQueue) pushLocked(it recvItem) { q.in = append(q.in, it) }
+
+// next returns the oldest message without taking it, nil if there is none.
+// The caller holds rmu.
+func (q *recvQueue) next() *recvItem {
+	if q.outPos < len(q.out) {
+		return &q.out[q.outPos]
+	}
+	q.publish()
+	if q.count.Load() == 0 {
+		return nil
+	}
+	q.mu.Lock()
+	spent := q.out[:0]
+	if cap(spent) > 1024 && len(q.in) < cap(spent)/8 {
+		spent = nil // a burst has passed: let its memory go
+	}
+	q.out, q.in, q.outPos = q.in, spent, 0
+	if len(q.in) == 0 && q.shares > 0 && q.used > len(q.slabBytes())/2 {
+		q.retireLocked()
+	}
+	q.mu.Unlock()
+	if len(q.out) == 0 {
+		return nil
+	}
+	return &q.out[0]
+}
+
+func (q *recvQueue) slabBytes() []byte {
+	if q.slab == nil {
+		return nil
+	}
+	return q.slab.B
+}
+
+// take removes the message that next returned. The caller holds rmu.
+func (q *recvQueue) take(it *recvItem) {
+	q.taken += int(it.length)
+	q.takenN++
+	*it = recvItem{}
+	q.outPos++
+}
+
+// publish subtracts what was taken from the totals and returns the payload
+// bytes still queued. The caller holds rmu.
+func (q *recvQueue) publish() int64 {
+	if q.takenN == 0 {
+		return q.bytes.Load()
+	}
+	q.count.Add(-int64(q.takenN))
+	left := q.bytes.Add(-int64(q.taken))
+	q.taken, q.takenN = 0, 0
+	return left
+}
+
+// unpublished is the number of messages taken that count still includes.
+func (q *recvQueue) unpublished() int {
+	q.rmu.Lock()
+	defer q.rmu.Unlock()
+	return q.takenN
+}
+
+// drop empties the queue for good.
+func (q *recvQueue) drop() (messages int) {
+	q.rmu.Lock()
+	defer q.rmu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.closed = true
+	for _, items := range [][]recvItem{q.out[q.outPos:], q.in} {
+		for i := range items {
+			if b := items[i].buf; b != nil {
+				b.Release()
+			}
+			if items[i].kind == KindData {
+				messages++
+			}
+		}
+	}
+	q.retireLocked()
+	q.out, q.in, q.outPos = nil, nil, 0
+	q.bytes.Store(0)
+	q.count.Store(0)
+	q.taken, q.takenN = 0, 0
+	return messages
+}
+
+// fill makes a Message of an item; the item's reference passes to it.
+func (m *Message) fill(it *recvItem) {
+	m.Kind, m.Path, m.buf = it.kind, it.path, it.buf
+	switch it.kind {
+	case KindData:
+		m.From = netip.AddrPortFrom(it.peer.remote, it.sport)
+		if it.buf != nil {
+			m.Data = it.buf.B[it.off : it.off+it.length : it.off+it.length]
+		}
+	case KindStatus:
+		m.Token, m.Status = it.token, Status(it.status)
+	case KindCongestion:
+		m.Congestion = it.token
+	}
+}

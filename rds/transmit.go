@@ -1,0 +1,284 @@
+package rds
+
+import (
+	"runtime"
+	"time"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/transport"
+)
+
+// transmitter is the sending half of a path, guarded by peer.mu.
+//
+// One goroutine at a time writes (net/rds/send.c, RDS_IN_XMIT); the others
+// only append. Who finds the path idle writes at once, from its own goroutine:
+// that is the fast way for a single message. A sender that comes back without
+// anything having arrived in between, and soon, is streaming: its messages
+// are left to collect until flushBytes have, or until the flusher has had its
+// turn behind all goroutines that could run, and one write carries them all.
+type transmitter struct {
+	busy    bool // somebody writes
+	blocked bool // the link is full; Writable continues
+	wanted  bool // a message was appended
+	delayed bool // the flusher has been woken
+	batch   conn.Batch
+
+	seen  uint32 // peer.arrivals at the last write
+	last  time.Time
+	since int // bytes appended since the last write
+
+	flusher chan struct{} // wakes the flusher; nil before it is needed
+	stopped bool
+}
+
+const (
+	streamGap   = 50 * time.Microsecond // writes closer than this belong to a stream
+	flushBytes  = 64 << 10              // collected bytes that a sender writes itself
+	inlineBytes = 4 << 20               // written in one go before the flusher takes over
+	pollBytes   = 128 << 10             // unacknowledged bytes that make a writer look for acknowledgements
+)
+
+// reset is for a new link.
+func (t *transmitter) reset() { t.busy, t.blocked, t.wanted = false, false, false }
+
+// stop ends the flusher.
+func (t *transmitter) stop() {
+	t.stopped = true
+	if t.flusher != nil {
+		close(t.flusher)
+		t.flusher = nil
+	}
+}
+
+// kickLocked follows Enqueue: it writes, or sees to it that somebody will. It
+// unlocks p.mu.
+func (p *peer) kickLocked(port int) {
+	i := p.core.PathFor(uint16(port))
+	t := &p.path[i].tx
+	if !t.wanted || t.busy || t.blocked {
+		p.unlock(nil)
+		return
+	}
+	t.wanted = false
+	if t.delayed {
+		if t.since < flushBytes {
+			p.unlock(nil)
+			return
+		}
+	} else if a := p.arrivals.Load(); a == t.seen && time.Since(t.last) < streamGap {
+		p.delayLocked(i)
+		p.unlock(nil)
+		return
+	}
+	p.transmitLocked(i, inlineBytes)
+}
+
+// delayLocked leaves the writing to the flusher.
+func (p *peer) delayLocked(i int) {
+	t := &p.path[i].tx
+	if t.stopped {
+		return
+	}
+	t.delayed = true
+	if t.flusher == nil {
+		t.flusher = make(chan struct{}, 1)
+		p.node.work.Add(1)
+		go p.flush(i, t.flusher)
+	}
+	select {
+	case t.flusher <- struct{}{}:
+	default:
+	}
+}
+
+// flush is the flusher of path i.
+func (p *peer) flush(i int, wake <-chan struct{}) {
+	defer p.node.work.Done()
+	for range wake {
+		runtime.Gosched() // let those who can run add to the batch
+		p.mu.Lock()
+		t := &p.path[i].tx
+		if !t.delayed || t.busy || t.blocked {
+			t.delayed = false
+			p.unlock(nil)
+			continue
+		}
+		p.transmitLocked(i, 1<<62)
+	}
+}
+
+// transmit writes what path i has to write, unless somebody else does.
+func (p *peer) transmit(i int) {
+	p.mu.Lock()
+	if t := &p.path[i].tx; t.busy || t.blocked {
+		p.unlock(nil)
+		return
+	}
+	p.transmitLocked(i, inlineBytes)
+}
+
+// transmitLocked writes until nothing is left, the link is full, or limit
+// bytes are out, in which case the flusher goes on. It unlocks p.mu.
+func (p *peer) transmitLocked(i int, limit int) {
+	io := &p.path[i]
+	t := &io.tx
+	link, id := io.link, io.id
+	if link == nil {
+		p.unlock(nil)
+		return
+	}
+	t.busy, t.delayed, t.wanted, t.since = true, false, false, 0
+	for p.core.Fill(i, &t.batch) {
+		p.mu.Unlock()
+		n, err := link.Writev(t.batch.Bufs)
+		p.mu.Lock()
+		more := p.core.Wrote(i, n)
+		if err != nil {
+			p.core.LinkFailed(id)
+			break
+		}
+		if n < t.batch.Bytes {
+			t.blocked = io.ended == nil
+			break
+		}
+		limit -= n
+		if p.core.Unacked(i) >= pollBytes {
+			p.mu.Unlock()
+			acked := link.Acked()
+			p.mu.Lock()
+			p.core.Acked(i, acked)
+		}
+		if !more || io.ended != nil {
+			break
+		}
+		if limit <= 0 {
+			p.delayLocked(i)
+			break
+		}
+	}
+	t.busy = false
+	t.seen = p.arrivals.Load()
+	t.last = time.Now()
+	if p.core.Unacked(i) > 0 {
+		p.watchAcksLocked()
+	}
+	if e := io.ended; e != nil {
+		io.ended = nil
+		p.endedLocked(i, id, e.cause, e.acked)
+		return
+	}
+	p.unlock(nil)
+}
+
+// writable continues after the link was full.
+func (p *peer) writable(i int, id conn.LinkID) {
+	p.mu.Lock()
+	io := &p.path[i]
+	if io.id != id {
+		p.unlock(nil)
+		return
+	}
+	io.tx.blocked = false
+	if io.tx.busy {
+		p.unlock(nil) // its Fill comes after this, or its write told it so already
+		return
+	}
+	p.core.Acked(i, p.ackedUnlocked(io.link))
+	if io.id != id || io.tx.busy {
+		p.unlock(nil)
+		return
+	}
+	p.transmitLocked(i, 1<<62)
+}
+
+// ackedUnlocked asks a link for its acknowledgements with p.mu released.
+func (p *peer) ackedUnlocked(l transport.Link) uint64 {
+	p.mu.Unlock()
+	defer p.mu.Lock()
+	return l.Acked()
+}
+
+// Intervals at which acknowledgements are looked for: TCP tells of them
+// without being asked only when its buffer was full.
+const (
+	ackEagerly = 100 * time.Microsecond // somebody waits for room
+	ackFirst   = time.Millisecond
+	ackLast    = 16 * time.Millisecond
+)
+
+// watchAcksLocked sets the timer that looks for acknowledgements.
+func (p *peer) watchAcksLocked() {
+	if p.acksOn || p.gone.Load() {
+		return
+	}
+	p.acksOn, p.acksWait = true, ackFirst
+	p.setAcksLocked()
+}
+
+func (p *peer) setAcksLocked() {
+	d := p.acksWait
+	if p.ackEager {
+		d = min(d, ackEagerly)
+	}
+	if p.acks == nil {
+		p.acks = time.AfterFunc(d, p.lookForAcks)
+	} else {
+		p.acks.Reset(d)
+	}
+}
+
+// pressed says that somebody waits for room: look for acknowledgements soon.
+func (p *peer) pressed() {
+	p.mu.Lock()
+	if !p.ackEager && p.acksOn {
+		p.ackEager = true
+		p.acksWait = ackEagerly
+		p.setAcksLocked()
+	}
+	p.mu.Unlock()
+}
+
+func (p *peer) lookForAcks() {
+	if p.gone.Load() {
+		return
+	}
+	progress, waiting := p.pollAcks()
+	p.mu.Lock()
+	switch {
+	case !waiting:
+		p.acksOn = false
+		p.ackEager = false
+	case progress:
+		p.ackEager = false
+		p.acksWait = ackFirst
+		p.setAcksLocked()
+	default:
+		p.acksWait = min(2*p.acksWait, ackLast)
+		p.ackEager = false
+		p.setAcksLocked()
+	}
+	p.mu.Unlock()
+}
+
+// pollAcks looks for acknowledgements now. It tells whether there were new
+// ones and whether messages still wait.
+func (p *peer) pollAcks() (progress, waiting bool) {
+	p.mu.Lock()
+	for i := range p.path {
+		io := &p.path[i]
+		before := p.core.Unacked(i)
+		if io.link == nil || before == 0 {
+			continue
+		}
+		id := io.id
+		acked := p.ackedUnlocked(io.link)
+		if io.id == id {
+			p.core.Acked(i, acked)
+		}
+		after := p.core.Unacked(i)
+		progress = progress || after < before
+		waiting = waiting || after > 0
+	}
+	p.unlock(nil)
+	return progress, waiting
+}
