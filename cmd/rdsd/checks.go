@@ -1,0 +1,41 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+const maxInt = math.MaxInt
+
+// checks collects what is wrong with the settings, each with its key.
+type checks []error
+
+func (c *checks) add(key, format string, args ...any) {
+	*c = append(*c, fmt.Errorf("%s: %s", key, fmt.Sprintf(format, args...)))
+}
+
+func (c *checks) between(key string, v, low, high int) {
+	switch {
+	case v >= low && v <= high:
+	case high == maxInt:
+		c.add(key, "%d is less than %d", v, low)
+	default:
+		c.add(key, "%d is not between %d and %d", v, low, high)
+	}
+}
+
+func (c *checks) positive(key string, d duration) {
+	if d <= 0 {
+		c.add(key, "%s is not a positive duration", time.Duration(d))
+	}
+}
+
+func (c *checks) notNegative(key string, d duration) {
+	if d < 0 {
+		c.add(key, "%s is negative", time.Duration(d))
+	}
+}
+
+func (c *checks) err() error { return errors.Join(*c...) }
