@@ -46,6 +46,9 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 			return l, nil
 		case t.ctx.Err() != nil:
 			return nil, fmt.Errorf("tcp: dial %v: %w", to, transport.ErrClosed)
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			// Package net reports the same deadline either way, as it happens.
+			return nil, fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 		case port == 0 || !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.EADDRNOTAVAIL):
 			return nil, err
 		}

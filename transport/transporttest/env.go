@@ -65,9 +65,15 @@ func Start(t testing.TB, a, b transport.Link) Pair {
 	return p
 }
 
-// Connect makes a link and starts both ends.
+// Connect listens, makes a link and starts both ends.
 func (e Env) Connect(t testing.TB) Pair {
 	t.Helper()
-	a, b := e.Dial(t, e.Accepted(t))
+	return e.Again(t, e.Accepted(t))
+}
+
+// Again makes one more link and starts both ends.
+func (e Env) Again(t testing.TB, accepted <-chan transport.Link) Pair {
+	t.Helper()
+	a, b := e.Dial(t, accepted)
 	return Start(t, a, b)
 }

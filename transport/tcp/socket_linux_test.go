@@ -1,0 +1,267 @@
+package tcp
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/transporttest"
+)
+
+func TestSourcePortTellsPath(t *testing.T) {
+	e := newEnv(t, Options{Seed: 1}, Options{})
+	e.Accepted(t)
+	for path := range pathModulus {
+		for range 5 {
+			l, err := e.A.Dial(t.Context(), e.AddrA, e.AddrB, path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if p := l.LocalAddr().Port(); int(p)%pathModulus != path {
+				t.Errorf("path %d has source port %d", path, p)
+			}
+			l.Close(transport.Abort)
+		}
+	}
+}
+
+func TestSourcePortFallsBack(t *testing.T) {
+	a, b := newTransport(t, Options{}), newTransport(t, Options{})
+	local, remote := newAddr(), newAddr()
+	if err := b.Listen(remote, func(l transport.Link) { l.Close(transport.Drain) }); err != nil {
+		t.Fatal(err)
+	}
+	busy, err := net.Listen("tcp4", netip.AddrPortFrom(local, 0).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer busy.Close()
+	// The one port that may be chosen is taken.
+	port := int(busy.Addr().(*net.TCPAddr).Port)
+	a.lowPort, a.highPort = port, port
+	l, err := a.Dial(t.Context(), local, remote, port%pathModulus)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int(l.LocalAddr().Port()) == port {
+		t.Error("two sockets on one port")
+	}
+	l.Close(transport.Abort)
+	if p := a.sourcePort((port + 1) % pathModulus); p != 0 {
+		t.Errorf("port %d is outside the range", p)
+	}
+}
+
+func TestSocketOptionsAreSet(t *testing.T) {
+	o := Options{
+		KeepAliveIdle: 7 * time.Second, KeepAliveInterval: 3 * time.Second, KeepAliveCount: 4,
+		UserTimeout: 1500 * time.Millisecond, SendBuffer: 50000, ReceiveBuffer: 60000, Congestion: "reno",
+	}
+	for _, tt := range []struct {
+		name string
+		o    Options
+		want map[[2]int]int
+	}{
+		{"defaults", Options{}, map[[2]int]int{
+			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}: 5, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}: 5,
+			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT}: 5, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT}: 0,
+		}},
+		{"chosen", o, map[[2]int]int{
+			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}: 7, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}: 3,
+			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT}: 4, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT}: 1500,
+			{unix.SOL_SOCKET, unix.SO_SNDBUF}: 100000, {unix.SOL_SOCKET, unix.SO_RCVBUF}: 120000,
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			e := newEnv(t, tt.o, tt.o)
+			p := e.Connect(t)
+			tt.want[[2]int{unix.IPPROTO_TCP, unix.TCP_NODELAY}] = 1
+			tt.want[[2]int{unix.SOL_SOCKET, unix.SO_KEEPALIVE}] = 1
+			for _, l := range []*link{p.A.Link.(*link), p.B.Link.(*link)} {
+				for opt, want := range tt.want {
+					if got, err := unix.GetsockoptInt(l.fd, opt[0], opt[1]); err != nil || got != want {
+						t.Errorf("option %v is %d, expected %d (%v)", opt, got, want, err)
+					}
+				}
+				if name, err := unix.GetsockoptString(l.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); tt.o.Congestion != "" &&
+					(err != nil || strings.TrimRight(name, "\x00") != tt.o.Congestion) {
+					t.Errorf("congestion control %q, %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// watchLog returns a logger and what it logs.
+func watchLog() (*zap.Logger, <-chan zapcore.Entry) {
+	entries := make(chan zapcore.Entry, 100)
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(discard{}), zap.InfoLevel)
+	return zap.New(core, zap.Hooks(func(e zapcore.Entry) error { entries <- e; return nil })), entries
+}
+
+type discard struct{}
+
+func (discard) Write(b []byte) (int, error) { return len(b), nil }
+
+func TestUnknownCongestionControl(t *testing.T) {
+	log, entries := watchLog()
+	bad := Options{Congestion: "nosuch", Logger: log}
+	e := newEnv(t, bad, Options{})
+	e.Accepted(t)
+	if l, err := e.A.Dial(t.Context(), e.AddrA, e.AddrB, 0); !errors.Is(err, unix.ENOENT) || l != nil {
+		t.Errorf("Dial: %v, %v", l, err)
+	}
+	e = newEnv(t, Options{}, bad)
+	accepted := e.Accepted(t)
+	for range 3 {
+		p := e.Again(t, accepted)
+		p.A.Send(t, 10)
+		p.RecB.WaitMessages(t, 1)
+	}
+	receive(t, entries)
+	if len(entries) != 0 {
+		t.Errorf("logged again: %v", <-entries)
+	}
+}
+
+// A process out of descriptors goes on accepting when it has some again.
+func TestAcceptSurvivesDescriptorShortage(t *testing.T) {
+	log, entries := watchLog()
+	tr := newTransport(t, Options{Logger: log})
+	addr := newAddr()
+	accepted := make(chan transport.Link, 1)
+	if err := tr.Listen(addr, func(l transport.Link) { accepted <- l }); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	low := old
+	low.Cur = uint64(fd) + 20
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &old) }()
+	var files []*os.File
+	for {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			break
+		}
+		files = append(files, f)
+	}
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.As4(), Port: int(testPort)}); err != nil {
+		t.Fatal(err)
+	}
+	if e := receive(t, entries); e.Message != "cannot accept" {
+		t.Errorf("logged %q", e.Message)
+	}
+	eventually(t, "several attempts", func() bool { return tr.acceptErrors.Load() >= 3 })
+	if len(entries) != 0 || len(accepted) != 0 {
+		t.Error("logged again, or accepted")
+	}
+	for _, f := range files {
+		_ = f.Close()
+	}
+	l := receive(t, accepted)
+	if e := receive(t, entries); e.Message != "accepting again" {
+		t.Errorf("logged %q", e.Message)
+	}
+	l.Close(transport.Drain)
+}
+
+// Links that come and go leave no descriptor behind.
+func TestNoDescriptorLeak(t *testing.T) {
+	count := func() int {
+		d, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(d)
+	}
+	before := count()
+	e := newEnv(t, Options{}, Options{})
+	accepted := e.Accepted(t)
+	for i := range 100 {
+		a, b := e.Dial(t, accepted)
+		switch i % 4 {
+		case 0:
+			a.Close(transport.Abort)
+			b.Close(transport.Drain)
+			continue
+		case 1: // the transports close it
+			continue
+		}
+		p := transporttest.Start(t, a, b)
+		if i%4 == 2 {
+			p.A.Link.Close(transport.Abort)
+			p.B.Link.Close(transport.Abort)
+		} else {
+			p.A.Send(t, 200000)
+			p.A.Link.Close(transport.Drain)
+		}
+		p.RecA.WaitClosed(t)
+		p.RecB.WaitClosed(t)
+	}
+	if err := errors.Join(e.A.Close(), e.B.Close()); err != nil {
+		t.Fatal(err)
+	}
+	// Descriptors of package net are closed after their last goroutine has left.
+	eventually(t, "descriptors are closed", func() bool { return count() <= before })
+}
+
+func TestIPv6(t *testing.T) {
+	e := newEnv(t, Options{}, Options{})
+	e.AddrA, e.AddrB = netip.IPv6Loopback(), netip.IPv6Loopback()
+	if ln, err := net.Listen("tcp6", "[::1]:0"); err != nil {
+		t.Skip("no IPv6 here: ", err)
+	} else {
+		_ = ln.Close()
+	}
+	p := e.Connect(t)
+	p.A.Send(t, 10)
+	p.RecB.WaitMessages(t, 1)
+	if a := p.B.Link.RemoteAddr().Addr(); a != netip.IPv6Loopback() {
+		t.Errorf("remote address %v", a)
+	}
+}
+
+func TestOptionsValidate(t *testing.T) {
+	if err := (Options{}).Validate(); err != nil {
+		t.Errorf("the zero Options: %v", err)
+	}
+	bad := Options{
+		EventLoops: -1, ReadBuffer: 100, KeepAliveIdle: time.Millisecond, KeepAliveInterval: -time.Second,
+		KeepAliveCount: 128, UserTimeout: time.Microsecond, SendBuffer: -1, ReceiveBuffer: -1,
+		Congestion: "0123456789abcdef", DrainTimeout: -1, MaxMessage: 1<<30 + 1,
+	}
+	err := bad.Validate()
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, name := range strings.Fields("EventLoops ReadBuffer KeepAliveIdle KeepAliveInterval KeepAliveCount " +
+		"UserTimeout SendBuffer ReceiveBuffer Congestion DrainTimeout MaxMessage") {
+		if !strings.Contains(err.Error(), name+" ") {
+			t.Errorf("%s is not named in %q", name, err)
+		}
+	}
+	if tr, err := New(bad); err == nil || tr != nil {
+		t.Error("New accepted them")
+	}
+}
