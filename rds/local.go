@@ -71,22 +71,24 @@ func (l *localAddr) unbind(port uint16) {
 	l.mu.Unlock()
 }
 
-// mark sets or clears the congestion bit of a port and tells every peer that
-// the map has changed (net/rds/cong.c, rds_cong_queue_updates).
-func (l *localAddr) mark(n *Node, port uint16, congested bool) {
+// mark brings the congestion bit of a socket's port in line with
+// s.congested and tells every peer if the map has changed (net/rds/cong.c,
+// rds_cong_queue_updates). It looks at the flag under the lock: of two
+// changes at once the later one counts, in whatever order they get here.
+func (l *localAddr) mark(s *nodeSocket) {
 	l.mu.Lock()
 	var changed bool
-	if congested {
-		changed = l.cong.Set(port)
+	if s.congested.Load() {
+		changed = l.cong.Set(s.port)
 	} else {
-		changed = l.cong.Clear(port)
+		changed = l.cong.Clear(s.port)
 	}
 	peers := l.peers
 	l.mu.Unlock()
 	if !changed {
 		return
 	}
-	n.counters.congUpdateQueued.Add(uint64(len(peers)))
+	s.node.counters.congUpdateQueued.Add(uint64(len(peers)))
 	for _, p := range peers {
 		p.mu.Lock()
 		p.core.MapChanged()

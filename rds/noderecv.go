@@ -72,7 +72,7 @@ func (s *nodeSocket) tryRecv(m *Message, peek bool) (bool, error) {
 	it := q.next()
 	if it == nil {
 		q.rmu.Unlock()
-		s.uncongest(q.bytes.Load())
+		s.uncongest()
 		return false, nil
 	}
 	m.fill(it)
@@ -84,11 +84,9 @@ func (s *nodeSocket) tryRecv(m *Message, peek bool) (bool, error) {
 		return true, nil
 	}
 	q.take(it)
-	left := s.settleTaken()
+	s.settleTaken()
 	q.rmu.Unlock()
-	if left >= 0 {
-		s.uncongest(left)
-	}
+	s.uncongest()
 	s.node.counters.recvDelivered.Add(1)
 	return true, nil
 }
@@ -116,25 +114,18 @@ func (s *nodeSocket) tryRecvBatch(ms []Message) (int, error) {
 		q.take(it)
 		n++
 	}
-	left := s.settleTaken()
+	s.settleTaken()
 	q.rmu.Unlock()
-	if left >= 0 {
-		s.uncongest(left)
-	}
+	s.uncongest()
 	s.node.counters.recvDelivered.Add(uint64(n))
 	return n, nil
 }
 
-// settleTaken publishes what was taken when it has become much, and returns
-// the bytes left then, else -1: a shared counter is not touched per message.
-// The caller holds q.rmu.
-func (s *nodeSocket) settleTaken() int64 {
+// settleTaken publishes what was taken when it has become much: a shared
+// counter is not touched per message. The caller holds q.rmu.
+func (s *nodeSocket) settleTaken() {
 	q := &s.q
-	if q.takenN == 0 {
-		return -1
-	}
 	if limit := int(s.rcvbuf.Load()); q.taken*8 >= limit || q.takenN*itemCost*8 >= limit || q.outPos == len(q.out) {
-		return q.publish()
+		q.publish()
 	}
-	return -1
 }

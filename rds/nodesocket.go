@@ -82,7 +82,7 @@ func (s *nodeSocket) setBuffers(send, receive int) error {
 	}
 	if receive > 0 {
 		s.rcvbuf.Store(int64(receive))
-		s.uncongest(s.q.bytes.Load())
+		s.uncongest()
 	}
 	return nil
 }
@@ -123,7 +123,7 @@ func (s *nodeSocket) setMonitor(on bool) error {
 		return nil
 	}
 	if s.monitor.Swap(nil) != nil && s.congested.Swap(false) {
-		s.la.mark(s.node, s.port, false) // as Linux does on the way
+		s.la.mark(s) // as Linux does on the way
 	}
 	return nil
 }
@@ -203,17 +203,23 @@ func (s *nodeSocket) over(n int64) bool {
 // (net/rds/recv.c, rds_recv_rcvbuf_delta). It runs on the event loop.
 func (s *nodeSocket) congest() {
 	if s.over(s.rcvbuf.Load()) && !s.congested.Swap(true) {
-		s.la.mark(s.node, s.port, true)
-		s.uncongest(s.q.bytes.Load()) // a taker may have emptied it in between
+		s.la.mark(s)
+		s.uncongest() // a taker may have emptied it in between
 	}
 }
 
 // uncongest clears the bit once less than half the receive buffer is queued.
-func (s *nodeSocket) uncongest(queued int64) {
+func (s *nodeSocket) uncongest() {
+	if !s.congested.Load() {
+		return
+	}
 	half := s.rcvbuf.Load() / 2
-	if s.congested.Load() && (queued < half || half == 0) && s.q.count.Load()*itemCost <= max(half, itemCost) && s.congested.Swap(false) {
+	if bytes := s.q.bytes.Load(); bytes >= half && bytes > 0 || s.q.count.Load()*itemCost > max(half, itemCost) {
+		return
+	}
+	if s.congested.Swap(false) {
 		s.dropping.Store(false)
-		s.la.mark(s.node, s.port, false)
+		s.la.mark(s)
 	}
 }
 
@@ -226,7 +232,7 @@ func (s *nodeSocket) close() error {
 	s.node.forget(s)
 	s.node.counters.recvDropDead.Add(uint64(s.q.drop()))
 	if s.congested.Swap(false) {
-		s.la.mark(s.node, s.port, false)
+		s.la.mark(s)
 	}
 	s.readers.wake(-1)
 	s.wakeWriters()

@@ -131,16 +131,13 @@ func (q *recvQueue) take(it *recvItem) {
 	q.outPos++
 }
 
-// publish subtracts what was taken from the totals and returns the payload
-// bytes still queued. The caller holds rmu.
-func (q *recvQueue) publish() int64 {
-	if q.takenN == 0 {
-		return q.bytes.Load()
+// publish subtracts what was taken from the totals. The caller holds rmu.
+func (q *recvQueue) publish() {
+	if q.takenN > 0 {
+		q.count.Add(-int64(q.takenN))
+		q.bytes.Add(-int64(q.taken))
+		q.taken, q.takenN = 0, 0
 	}
-	q.count.Add(-int64(q.takenN))
-	left := q.bytes.Add(-int64(q.taken))
-	q.taken, q.takenN = 0, 0
-	return left
 }
 
 // unpublished is the number of messages taken that count still includes.
