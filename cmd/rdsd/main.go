@@ -42,16 +42,16 @@ func newCommand() *cobra.Command {
 		set  = defaults()
 	)
 	cmd := &cobra.Command{
-		Use: "rdsd --listen IP[,IP...]", Short: "RDS daemon", Long: long, Example: examples,
+		Use: "rdsd --listen IP[,IP...] [flags]", Short: "RDS daemon", Long: long, Example: examples,
 		Args: cli.Args(cobra.NoArgs),
 	}
 	f := cmd.Flags()
 	f.StringVar(&file, "config", "", "read settings from this TOML `file`")
-	f.StringSliceVar(&set.Listen, "listen", nil, "local addresses, separated by commas (`IP[,IP...]`)")
+	f.StringSliceVar(&set.Listen, "listen", nil, "local addresses")
 	f.IntVar(&set.Port, "port", set.Port, "TCP port of RDS, here and on peers; Linux knows only the default")
 	f.IntVar(&set.Paths, "npaths", set.Paths, "TCP connections per peer: 1 or 8")
 	f.StringVar(&set.Control, "control", set.Control, "Unix socket for rdsinfo; none for no socket")
-	f.TextVar(&set.Drain, "drain", set.Drain, "how long to wait for unacknowledged messages at the end")
+	f.Var(&set.Drain, "drain", "how long to wait for unacknowledged messages at the end")
 	f.StringVar(&set.Log.Level, "log-level", set.Log.Level, "debug, info, warn or error")
 	f.StringVar(&set.Log.Format, "log-format", set.Log.Format, "console or json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

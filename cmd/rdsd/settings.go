@@ -52,13 +52,17 @@ type tcpSettings struct {
 // duration is a time.Duration written as time.ParseDuration reads it.
 type duration time.Duration
 
-func (d duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+// UnmarshalText is for the file, the others for the flag.
+func (d *duration) UnmarshalText(b []byte) error { return d.Set(string(b)) }
 
-func (d *duration) UnmarshalText(b []byte) error {
-	v, err := time.ParseDuration(string(b))
+func (d *duration) Set(s string) error {
+	v, err := time.ParseDuration(s)
 	*d = duration(v)
 	return err
 }
+
+func (d *duration) String() string { return time.Duration(*d).String() }
+func (d *duration) Type() string   { return "duration" }
 
 func defaults() settings {
 	control := control.ServePath()

@@ -1,0 +1,132 @@
+package report
+
+import (
+	"io"
+	"net/netip"
+	"slices"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// Kind is one report, by its letter on the command line.
+type Kind byte
+
+// The reports, in the order in which rds-info prints them: by letter.
+const (
+	TCP         Kind = 'T'
+	Counters    Kind = 'c'
+	Sockets     Kind = 'k'
+	Connections Kind = 'n'
+	Receive     Kind = 'r'
+	Send        Kind = 's'
+	Retransmit  Kind = 't'
+)
+
+// Kinds returns all reports in order.
+func Kinds() []Kind { return []Kind{TCP, Counters, Sockets, Connections, Receive, Send, Retransmit} }
+
+// Write writes the reports in kinds, in the order of Kinds. verbose adds the
+// paths of connections.
+func Write(w io.Writer, info *rds.Info, kinds []Kind, verbose bool) error {
+	for _, k := range Kinds() {
+		if slices.Contains(kinds, k) {
+			t := tables[k](info, verbose)
+			if err := t.writeTo(w); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+var tables = map[Kind]func(info *rds.Info, verbose bool) table{
+	TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections,
+	Receive:    func(i *rds.Info, _ bool) table { return queue("Receive Message Queue", i.Receive) },
+	Send:       func(i *rds.Info, _ bool) table { return queue("Send Message Queue", i.SendQueue) },
+	Retransmit: func(i *rds.Info, _ bool) table { return queue("Retransmit Message Queue", i.Retransmit) },
+}
+
+func counters(info *rds.Info, _ bool) table {
+	t := table{title: "Counters", columns: []column{{"CounterName", 25}, {"Value", 16}}}
+	for _, c := range info.Counters {
+		t.add(c.Name, c.Value)
+	}
+	return t
+}
+
+func sockets(info *rds.Info, _ bool) table {
+	t := table{title: "RDS Sockets", columns: []column{
+		{"BoundAddr", 15}, {"BPort", 5}, {"ConnAddr", 15}, {"CPort", 5}, {"SndBuf", 10}, {"RcvBuf", 10}, {"Inode", 8}}}
+	for _, s := range info.Sockets {
+		t.add(addr(s.Bound.Addr(), s.Bound), s.Bound.Port(), addr(s.Connected.Addr(), s.Bound), s.Connected.Port(), s.SendBuffer, s.ReceiveBuf, s.Inode)
+	}
+	return t
+}
+
+func connections(info *rds.Info, verbose bool) table {
+	t := table{title: "RDS Connections", columns: []column{
+		{"LocalAddr", 15}, {"RemoteAddr", 15}, {"Tos", 4}, {"NextTX", 16}, {"NextRX", 16}, {"Flgs", 4}}}
+	for _, c := range info.Connections {
+		t.add(c.Local, c.Remote, c.TOS, c.NextTX, c.NextRX, flags(&c))
+		if !verbose {
+			continue
+		}
+		for _, p := range c.Path {
+			direction := "in"
+			if p.Outbound {
+				direction = "out"
+			}
+			t.note("    path %d %s %s: next tx %d, %d unsent, %d unacked, %d resets, %d bytes written, %d acked",
+				p.Index, p.State, direction, p.NextTX, p.Unsent, p.Unacked, p.Resets, p.Written, p.Acked)
+		}
+	}
+	return t
+}
+
+// flags are sending, connecting, connected and error; the last is only that of
+// Oracle's kernel.
+func flags(c *rds.ConnectionInfo) string {
+	b := []byte("----")
+	if c.Sending {
+		b[0] = 's'
+	}
+	if c.Connecting {
+		b[1] = 'c'
+	}
+	if c.Connected {
+		b[2] = 'C'
+	}
+	return string(b)
+}
+
+func queue(title string, messages []rds.QueuedInfo) table {
+	t := table{title: title, columns: []column{
+		{"LocalAddr", 15}, {"LPort", 5}, {"RemoteAddr", 15}, {"RPort", 5}, {"Tos", 4}, {"Seq", 16}, {"Bytes", 10}}}
+	for _, m := range messages {
+		t.add(addr(m.Local.Addr(), m.Remote), m.Local.Port(), addr(m.Remote.Addr(), m.Local), m.Remote.Port(), m.TOS, m.Sequence, m.Bytes)
+	}
+	return t
+}
+
+func tcp(info *rds.Info, _ bool) table {
+	t := table{title: "TCP Connections", columns: []column{
+		{"LocalAddr", 15}, {"LPort", 5}, {"RemoteAddr", 15}, {"RPort", 5},
+		{"HdrRemain", 10}, {"DataRemain", 10}, {"SentNxt", 10}, {"ExpectUna", 10}, {"SeenUna", 10}}}
+	for _, c := range info.TCP {
+		t.add(addr(c.Local.Addr(), c.Remote), c.Local.Port(), addr(c.Remote.Addr(), c.Local), c.Remote.Port(),
+			c.HeaderRemaining, c.PayloadRemaining, uint32(c.SentNext), uint32(c.ExpectedUna), uint32(c.SeenUna))
+	}
+	return t
+}
+
+// addr is the text of a, and where there is none the unspecified address of
+// the other end's family.
+func addr(a netip.Addr, other netip.AddrPort) string {
+	switch {
+	case a.IsValid():
+		return a.String()
+	case other.Addr().Is6():
+		return netip.IPv6Unspecified().String()
+	}
+	return netip.IPv4Unspecified().String()
+}

@@ -1,0 +1,130 @@
+package report
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"flag"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/rds"
+	"github.com/rds-go/rds/transport"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata")
+
+func at(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+
+// busy has something in every report.
+func busy() *rds.Info {
+	return &rds.Info{
+		Provider: "node",
+		Counters: []transport.Counter{{Name: "conn_reset", Value: 2}, {Name: "recv_bytes_freed_fromsock", Value: 1<<64 - 1}, {Name: "a_name_longer_than_the_column", Value: 7}},
+		Sockets: []rds.SocketInfo{
+			{Bound: at("10.9.0.2:4000"), SendBuffer: 4 << 20, ReceiveBuf: 4 << 20},
+			{Bound: at("192.168.100.200:65535"), Connected: at("10.9.0.3:4001"), SendBuffer: 212992, ReceiveBuf: 212992, Inode: 12345678},
+		},
+		Connections: []rds.ConnectionInfo{
+			{Local: netip.MustParseAddr("10.9.0.2"), Remote: netip.MustParseAddr("10.9.0.3"), NextTX: 12, NextRX: 1, Connected: true, Paths: 1,
+				Path: []conn.PathInfo{{Index: 0, State: "up", Outbound: true, NextTX: 12, Unsent: 1, Unacked: 2, Written: 9000, Acked: 8500}}},
+			{Local: netip.MustParseAddr("10.9.0.2"), Remote: netip.MustParseAddr("10.9.0.1"), TOS: 8, NextTX: 1795229339506784381, Sending: true, Connecting: true, Paths: 8,
+				Path: []conn.PathInfo{{Index: 0, State: "up"}, {Index: 1, State: "connecting", NextTX: 1, Resets: 3}}},
+		},
+		SendQueue:  []rds.QueuedInfo{{Local: at("10.9.0.2:4000"), Remote: at("10.9.0.3:4001"), Sequence: 11, Bytes: 1 << 20}},
+		Retransmit: []rds.QueuedInfo{{Sequence: 10, Bytes: 64, TOS: 3}},
+		Receive:    []rds.QueuedInfo{{Local: at("10.9.0.2:4000"), Remote: at("10.9.0.3:4001"), Sequence: 5}},
+		TCP: []rds.TCPInfo{{Local: at("10.9.0.2:36001"), Remote: at("10.9.0.3:16385"), HeaderRemaining: 48,
+			SentNext: 1<<32 + 5, ExpectedUna: 1<<32 + 53, SeenUna: 1<<32 + 53}},
+	}
+}
+
+func ipv6() *rds.Info {
+	return &rds.Info{
+		Provider:    "node",
+		Sockets:     []rds.SocketInfo{{Bound: at("[2001:db8:1234:5678:9abc:def0:1234:5678]:4000"), SendBuffer: 1, ReceiveBuf: 1}, {Bound: at("10.0.0.1:1"), SendBuffer: 1, ReceiveBuf: 1}},
+		Connections: []rds.ConnectionInfo{{Local: netip.MustParseAddr("::1"), Remote: netip.MustParseAddr("2001:db8:1234:5678:9abc:def0:1234:5678"), Connected: true}},
+	}
+}
+
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name    string
+		info    *rds.Info
+		kinds   []Kind
+		verbose bool
+		json    bool
+	}{
+		{"all", busy(), Kinds(), false, false},
+		{"verbose", busy(), []Kind{Connections}, true, false},
+		{"order", busy(), []Kind{Retransmit, Counters, TCP}, false, false},
+		{"empty", &rds.Info{Provider: "node"}, Kinds(), true, false},
+		{"ipv6", ipv6(), []Kind{Sockets, Connections}, false, false},
+		{"all_json", busy(), Kinds(), false, true},
+		{"empty_json", &rds.Info{Provider: "kernel"}, []Kind{Sockets, TCP}, false, true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var got bytes.Buffer
+			var err error
+			if c.json {
+				err = WriteJSON(&got, c.info, c.kinds)
+			} else {
+				err = Write(&got, c.info, c.kinds, c.verbose)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			golden := filepath.Join("testdata", c.name+".txt")
+			if *update {
+				if err := os.WriteFile(golden, got.Bytes(), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(golden)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got.Bytes(), want) {
+				t.Errorf("%s differs (-update rewrites it):\n%s\nwant:\n%s", golden, &got, want)
+			}
+		})
+	}
+}
+
+// What WriteJSON writes is an rds.Info again.
+func TestJSONReadsBack(t *testing.T) {
+	t.Parallel()
+	var b bytes.Buffer
+	if err := WriteJSON(&b, busy(), Kinds()); err != nil {
+		t.Fatal(err)
+	}
+	var got rds.Info
+	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := busy(); !reflect.DeepEqual(&got, want) {
+		t.Errorf("got %+v\nwant %+v", &got, want)
+	}
+}
+
+type full struct{}
+
+var errFull = errors.New("full")
+
+func (full) Write([]byte) (int, error) { return 0, errFull }
+
+func TestWriteErrors(t *testing.T) {
+	t.Parallel()
+	if err := Write(full{}, busy(), Kinds(), false); !errors.Is(err, errFull) {
+		t.Errorf("Write: %v", err)
+	}
+	if err := WriteJSON(full{}, busy(), Kinds()); !errors.Is(err, errFull) {
+		t.Errorf("WriteJSON: %v", err)
+	}
+}

@@ -1,0 +1,208 @@
+// Command rdsinfo shows what goes on in an RDS node: counters, sockets,
+// connections and queues, as rds-info shows them of Linux.
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rds-go/rds/cmd/rdsinfo/internal/report"
+	"github.com/rds-go/rds/internal/cli"
+	"github.com/rds-go/rds/internal/control"
+	"github.com/rds-go/rds/rds"
+)
+
+const long = `rdsinfo prints reports about a running node: rdsd, or any program whose node has
+a control socket. The reports look like those of rds-info; without a selection
+all are printed.
+
+Where --control is not given, the socket is $RDS_CONTROL, else /run/rdsd.sock
+if it exists, else $XDG_RUNTIME_DIR/rdsd.sock. With --provider kernel the
+reports are those of the RDS in Linux.
+
+Exit status: 0 if the reports were printed, 1 if they could not be had, 2 for
+wrong flags.`
+
+const examples = `  rdsinfo                          all reports of rdsd
+  rdsinfo -nv                      connections and their paths
+  rdsinfo -c --watch               counters, every second until Ctrl-C
+  rdsinfo -c --watch=200ms --json  the same for a script, five times a second
+  rdsinfo --control /tmp/a.sock    of another node
+  rdsinfo --provider kernel -k     the kernel's sockets`
+
+// fetchTimeout bounds the wait for a node that does not answer.
+const fetchTimeout = 5 * time.Second
+
+// Providers.
+const (
+	providerRDSD   = "rdsd"
+	providerKernel = rds.ProviderKernel
+)
+
+type options struct {
+	chosen   map[report.Kind]*bool
+	verbose  bool
+	control  string
+	json     bool
+	watch    cli.Interval // 0: once
+	provider string
+}
+
+func main() { os.Exit(cli.Main(newCommand())) }
+
+func newCommand() *cobra.Command {
+	o := options{chosen: make(map[report.Kind]*bool)}
+	cmd := &cobra.Command{
+		Use: "rdsinfo [-cknrstTv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
+		Args: cli.Args(cobra.MaximumNArgs(1)), // the interval behind --watch and a space
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.check(args); err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return run(ctx, &o, os.Stdout, os.Stderr)
+		},
+	}
+	f := cmd.Flags()
+	for _, k := range []struct {
+		kind       report.Kind
+		name, help string
+	}{
+		{report.Counters, "counters", "counters"},
+		{report.Sockets, "sockets", "sockets"},
+		{report.Connections, "connections", "connections"},
+		{report.Receive, "receive", "receive queues"},
+		{report.Send, "send", "send queues"},
+		{report.Retransmit, "retransmit", "retransmit queues"},
+		{report.TCP, "tcp", "TCP connections"},
+	} {
+		o.chosen[k.kind] = f.BoolP(k.name, string(rune(k.kind)), false, k.help)
+	}
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "print the paths of connections too")
+	f.StringVar(&o.control, "control", "", "control socket of the node: its `path`")
+	f.BoolVar(&o.json, "json", false, "print one JSON object, with the paths of connections")
+	f.Var(&o.watch, "watch", "print again every `interval` until Ctrl-C: seconds, or with ms or us")
+	f.Lookup("watch").NoOptDefVal = "1"
+	f.StringVar(&o.provider, "provider", providerRDSD, "rdsd: a node, by its control socket; kernel: Linux")
+	return cmd
+}
+
+func (o *options) check(args []string) error {
+	if len(args) == 1 {
+		if o.watch == 0 {
+			return cli.Usagef("unexpected argument %q", args[0])
+		}
+		if err := o.watch.Set(args[0]); err != nil {
+			return cli.Usagef("invalid argument %q for --watch: %w", args[0], err)
+		}
+	}
+	if o.provider != providerRDSD && o.provider != providerKernel {
+		return cli.Usagef("no provider %q (have %s, %s)", o.provider, providerRDSD, providerKernel)
+	}
+	if o.control == "" {
+		o.control = control.FindPath()
+	}
+	return nil
+}
+
+func (o *options) kinds() []report.Kind {
+	var kinds []report.Kind
+	for _, k := range report.Kinds() {
+		if *o.chosen[k] {
+			kinds = append(kinds, k)
+		}
+	}
+	if kinds == nil {
+		return report.Kinds()
+	}
+	return kinds
+}
+
+// fetch gets the reports. Some may be missing where there is an error.
+func (o *options) fetch(ctx context.Context) (rds.Info, error) {
+	if o.provider == providerKernel {
+		kernel, err := rds.OpenKernel()
+		if err != nil {
+			return rds.Info{}, err
+		}
+		defer kernel.Close()
+		return kernel.Info()
+	}
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
+	defer cancel()
+	info, err := rds.FetchInfo(ctx, o.control)
+	switch {
+	case err == nil:
+		return info, nil
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return info, fmt.Errorf("no node answers on %s: start rdsd, or give the socket of another node with --control", o.control)
+	case errors.Is(err, os.ErrPermission):
+		return info, fmt.Errorf("no permission for %s", o.control)
+	}
+	return info, err
+}
+
+// write prints the reports at once, so that a watched screen does not flicker.
+func (o *options) write(w io.Writer, info *rds.Info) error {
+	var b bytes.Buffer
+	if o.json {
+		if err := report.WriteJSON(&b, info, o.kinds()); err != nil {
+			return err
+		}
+	} else if err := report.Write(&b, info, o.kinds(), o.verbose); err != nil {
+		return err
+	}
+	_, err := w.Write(b.Bytes())
+	return err
+}
+
+// run prints the reports once, or again and again until ctx ends. Then a
+// failure is only told, because the node may come back, except for the first.
+func run(ctx context.Context, o *options, stdout *os.File, stderr io.Writer) error {
+	info, err := o.fetch(ctx)
+	if err != nil && info.Provider == "" {
+		return err
+	}
+	const clear = "\x1b[H\x1b[2J"
+	screen := !o.json && o.watch > 0 && cli.IsTerminal(stdout)
+	var tick <-chan time.Time
+	if o.watch > 0 {
+		t := time.NewTicker(time.Duration(o.watch))
+		defer t.Stop()
+		tick = t.C
+	}
+	for {
+		if screen {
+			fmt.Fprint(stdout, clear)
+		}
+		if err != nil {
+			fmt.Fprintf(stderr, "rdsinfo: %v\n", err)
+		}
+		if info.Provider != "" {
+			if err := o.write(stdout, &info); err != nil {
+				return err
+			}
+		}
+		if tick == nil {
+			return nil
+		}
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			return nil
+		}
+		if info, err = o.fetch(ctx); ctx.Err() != nil {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package clitest
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// limit bounds the life of a process. It is for tests that fail.
+const limit = 60 * time.Second
+
+// Process is a running command.
+type Process struct {
+	Stdout, Stderr *Output
+
+	t    *testing.T
+	ctx  context.Context
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+}
+
+// Start runs a binary. The process is killed when the test ends.
+func Start(t *testing.T, binary string, args ...string) *Process {
+	t.Helper()
+	return StartEnv(t, nil, binary, args...)
+}
+
+// StartEnv is Start with variables added to the environment.
+func StartEnv(t *testing.T, env []string, binary string, args ...string) *Process {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	p := &Process{Stdout: newOutput(), Stderr: newOutput(), t: t, ctx: ctx, done: make(chan struct{})}
+	p.cmd = exec.CommandContext(ctx, binary, args...)
+	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Stdout, p.cmd.Stderr = p.Stdout, p.Stderr
+	if err := p.cmd.Start(); err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	go func() {
+		_ = p.cmd.Wait() // ProcessState tells
+		p.Stdout.end()
+		p.Stderr.end()
+		close(p.done)
+	}()
+	t.Cleanup(func() { cancel(); <-p.done })
+	return p
+}
+
+// Run runs a binary to its end and returns its exit status.
+func Run(t *testing.T, binary string, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	p := Start(t, binary, args...)
+	status = p.Wait()
+	return status, p.Stdout.String(), p.Stderr.String()
+}
+
+// Wait waits for the end and returns the exit status, -1 after a signal.
+func (p *Process) Wait() int {
+	p.t.Helper()
+	<-p.done
+	if p.ctx.Err() != nil {
+		p.t.Fatalf("%v still runs after %v\nstdout:\n%s\nstderr:\n%s", p.cmd.Args, limit, p.Stdout, p.Stderr)
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// Signal sends a signal.
+func (p *Process) Signal(s os.Signal) {
+	p.t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.t.Fatalf("%v: %v", p.cmd.Args, err)
+	}
+}
+
+// Line waits until a line of output that no earlier call returned holds text,
+// and returns it. Lines before it are passed over.
+func (p *Process) Line(o *Output, text string) string {
+	p.t.Helper()
+	line, ok := o.next(text)
+	if !ok {
+		p.t.Fatalf("%v ended without %q\nstdout:\n%s\nstderr:\n%s", p.cmd.Args, text, p.Stdout, p.Stderr)
+	}
+	return line
+}
+
+// Output collects what a process writes.
+type Output struct {
+	mu    sync.Mutex // guards the fields below
+	more  *sync.Cond // they changed
+	data  []byte
+	read  int // what next has passed
+	ended bool
+}
+
+func newOutput() *Output {
+	o := new(Output)
+	o.more = sync.NewCond(&o.mu)
+	return o
+}
+
+// Write implements io.Writer for the process.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.data = append(o.data, b...)
+	o.more.Broadcast()
+	return len(b), nil
+}
+
+func (o *Output) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	o.more.Broadcast()
+}
+
+// String is everything so far.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.data)
+}
+
+func (o *Output) next(text string) (string, bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for {
+		for {
+			n := bytes.IndexByte(o.data[o.read:], '\n')
+			if n < 0 {
+				break
+			}
+			line := string(o.data[o.read : o.read+n])
+			o.read += n + 1
+			if strings.Contains(line, text) {
+				return line, true
+			}
+		}
+		if o.ended {
+			return "", false
+		}
+		o.more.Wait()
+	}
+}
