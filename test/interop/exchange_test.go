@@ -52,7 +52,7 @@ func (p *process) tryBind(ctx context.Context, addr netip.Addr, port uint16, rec
 
 // ping has a socket ping a host and returns the round trip.
 func (s socket) ping(ctx context.Context, to netip.Addr) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
 	var r peer.PingResult
 	if err := s.Call(ctx, peer.OpPing, peer.PingArgs{Socket: s.id, To: to}, &r); err != nil {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -91,10 +92,10 @@ func killOne(ctx context.Context, rng *rand.Rand, killer, other *process, paths 
 func waitConns(ctx context.Context, p, q *process, n int) ([]peer.TCPConn, error) {
 	var ofP, ofQ []peer.TCPConn
 	err := poll(ctx, func() (done bool, err error) {
-		if ofP, err = p.established(ctx, q); err != nil {
+		if ofP, err = p.up(ctx, q); err != nil {
 			return false, err
 		}
-		ofQ, err = q.established(ctx, p)
+		ofQ, err = q.up(ctx, p)
 		return len(ofP) == n && len(ofQ) == n && samePorts(ofP, ofQ), err
 	})
 	if err != nil {
@@ -117,14 +118,21 @@ func samePorts(a, b []peer.TCPConn) bool {
 	return len(a) == len(b)
 }
 
-// established lists a process's connections with another.
-func (p *process) established(ctx context.Context, other *process) ([]peer.TCPConn, error) {
-	var all, list []peer.TCPConn
-	if err := p.call(ctx, peer.OpTCP, nil, &all); err != nil {
+// up lists the established TCP connections under a process's paths to another.
+// TCP alone does not tell: Linux establishes and then turns down a connection
+// that finds no path free.
+func (p *process) up(ctx context.Context, other *process) ([]peer.TCPConn, error) {
+	var conns, list []peer.TCPConn
+	if err := p.call(ctx, peer.OpTCP, nil, &conns); err != nil {
 		return nil, err
 	}
-	for _, c := range all {
-		if c.Established && c.Local.Addr() == p.addr && c.Remote.Addr() == other.addr {
+	var links []peer.Link
+	if err := p.call(ctx, peer.OpLinks, nil, &links); err != nil {
+		return nil, err
+	}
+	for _, c := range conns {
+		if c.Established && c.Local.Addr() == p.addr && c.Remote.Addr() == other.addr &&
+			slices.Contains(links, peer.Link{Local: c.Local, Remote: c.Remote}) {
 			list = append(list, c)
 		}
 	}
@@ -140,7 +148,7 @@ func (p *process) call(ctx context.Context, op string, args, result any) error {
 
 // poll asks again and again until done, an error or the time limit.
 func poll(ctx context.Context, done func() (bool, error)) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, callTime, fmt.Errorf("not so after %v", callTime))
+	ctx, cancel := context.WithTimeoutCause(ctx, pollTime, fmt.Errorf("not so after %v", pollTime))
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

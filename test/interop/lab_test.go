@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,46 +18,56 @@ import (
 )
 
 // Everything lives in one network. Our nodes take addresses below or above the
-// guest's, since the smaller address connects (net/rds/tcp_connect.c).
+// guest's: the smaller address connects (net/rds/tcp_connect.c).
 var (
-	network    = netip.MustParsePrefix("10.77.0.0/24")
-	guestAddr  = netip.MustParseAddr("10.77.0.100")
-	otherGuest = netip.MustParseAddr("10.77.0.101")
+	network    = netip.MustParsePrefix("10.77.0.0/16")
+	guestAddr  = netip.MustParseAddr("10.77.100.1")
+	otherGuest = netip.MustParseAddr("10.77.100.2")
 )
 
 const namespacePrefix = "rds-interop-"
 
-// built are the programs and the guest's image, made once for all tests.
+// buildDir holds what the tests build, once each. TestMain removes it.
+var buildDir string
+
+var (
+	guestOnce = sync.OnceValues(buildGuest)
+	nodeOnce  = sync.OnceValues(func() (string, error) { return goTool("node", "build", "./node") })
+)
+
+// built is a kernel and the initial file system to boot it with.
 type built struct {
 	kernel kernel
 	image  string
-	node   string
 }
 
-var buildOnce = sync.OnceValues(build)
-
-// buildDir is removed by TestMain.
-var buildDir string
-
-func build() (built, error) {
+func buildGuest() (built, error) {
 	k, err := findKernel()
 	if err != nil {
 		return built{}, err
 	}
-	b := built{kernel: k, image: filepath.Join(buildDir, "guest.cpio"), node: filepath.Join(buildDir, "node")}
-	guest, selfTest := filepath.Join(buildDir, "guest"), filepath.Join(buildDir, "afrds.test")
-	for _, args := range [][]string{
-		{"build", "-ldflags=-s -w", "-o", guest, "./guest"},
-		{"build", "-o", b.node, "./node"},
-		{"test", "-c", "-ldflags=-s -w", "-o", selfTest, "../../internal/afrds"},
-	} {
-		cmd := exec.Command("go", args...)
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			return built{}, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
-		}
+	guest, err := goTool("guest", "build", "-ldflags=-s -w", "./guest")
+	if err != nil {
+		return built{}, err
 	}
+	selfTest, err := goTool("afrds.test", "test", "-c", "-ldflags=-s -w", "../../internal/afrds")
+	if err != nil {
+		return built{}, err
+	}
+	b := built{kernel: k, image: filepath.Join(buildDir, "guest.cpio")}
 	return b, buildImage(k, guest, selfTest, b.image)
+}
+
+// goTool has the go command build a static program and returns its path.
+func goTool(name string, args ...string) (string, error) {
+	out := filepath.Join(buildDir, name)
+	args = slices.Insert(args, len(args)-1, "-o", out)
+	cmd := exec.Command("go", args...)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, text)
+	}
+	return out, nil
 }
 
 func TestMain(m *testing.M) {
@@ -92,6 +103,7 @@ func missing() string {
 // lab is a network namespace with a bridge and a tap device for each guest.
 type lab struct {
 	built
+	owner *testing.T // when it ends, everything does
 	netns string
 	dir   string
 	taps  int
@@ -104,12 +116,12 @@ func newLab(t *testing.T, taps int) *lab {
 	if what := missing(); what != "" {
 		t.Skip("interop: needs " + what)
 	}
-	b, err := buildOnce()
+	b, err := guestOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
 	sweep()
-	l := &lab{built: b, netns: namespacePrefix + strconv.Itoa(os.Getpid()), dir: t.TempDir()}
+	l := &lab{built: b, owner: t, netns: namespacePrefix + strconv.Itoa(os.Getpid()), dir: t.TempDir()}
 	l.ip(t, "netns", "add", l.netns)
 	t.Cleanup(func() { l.ip(t, "netns", "del", l.netns) })
 	l.inside(t, "link", "set", "lo", "up")
@@ -123,7 +135,7 @@ func newLab(t *testing.T, taps int) *lab {
 	return l
 }
 
-// addAddr gives our side of the bridge an address.
+// addAddr gives our side of the bridge an address until the test ends.
 func (l *lab) addAddr(t *testing.T, a netip.Addr) {
 	t.Helper()
 	l.inside(t, "addr", "add", netip.PrefixFrom(a, network.Bits()).String(), "dev", "br0")

@@ -23,7 +23,13 @@ import (
 const (
 	bootTime = 90 * time.Second
 	callTime = 30 * time.Second
-	runTime  = 150 * time.Second
+	// A host that sends to one that was rebooted notices when TCP retransmits,
+	// at growing intervals, or by keepalive after 30 s.
+	pingTime = 75 * time.Second
+	pollTime = pingTime
+	// A ping that was lost is not answered after this.
+	retryTime = 4 * time.Second
+	runTime   = 150 * time.Second
 )
 
 // process is one end of a test: a guest or one of our nodes.
@@ -42,13 +48,13 @@ func (p *process) stop() {
 	_ = p.cmd.Wait()
 }
 
-// stopWith stops the process when the test ends, and shows its output if the
-// test failed.
-func (p *process) stopWith(t *testing.T) {
-	t.Cleanup(func() {
+// stopWith stops the process when the owner ends, and shows its output if the
+// owner failed.
+func (p *process) stopWith(owner *testing.T) {
+	owner.Cleanup(func() {
 		p.stop()
-		if t.Failed() {
-			t.Logf("end of the output of %s:\n%s", p.name, tail(p.log, 8<<10))
+		if owner.Failed() {
+			owner.Logf("end of the output of %s:\n%s", p.name, tail(p.log, 8<<10))
 		}
 	})
 }
@@ -70,14 +76,14 @@ func tail(file string, n int) []byte {
 func (l *lab) boot(t *testing.T, tap int, addr netip.Addr) *process {
 	t.Helper()
 	p := l.startGuest(t, tap, addr)
-	p.stopWith(t)
 	p.waitReady(t)
 	return p
 }
 
+// startGuest starts a guest, which runs until the lab's owner ends.
 func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr) *process {
 	t.Helper()
-	dir := t.TempDir()
+	dir := l.owner.TempDir()
 	control := filepath.Join(dir, "control")
 	listener, err := net.Listen("unix", control)
 	if err != nil {
@@ -85,7 +91,7 @@ func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr) *process {
 	}
 	defer func() { _ = listener.Close() }()
 	p := &process{name: "guest " + addr.String(), addr: addr, log: filepath.Join(dir, "console")}
-	last := addr.As4()[3]
+	ip := addr.As4()
 	p.cmd = l.command("qemu-system-x86_64",
 		// Software emulation on purpose: it works everywhere, and with
 		// -accel kvm Debian's kernel hangs on some nested hosts.
@@ -97,7 +103,7 @@ func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr) *process {
 		"-chardev", "socket,id=control,path="+control,
 		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=control,name=control",
 		"-netdev", "tap,id=net,ifname=tap"+strconv.Itoa(tap)+",script=no,downscript=no",
-		"-device", "virtio-net-pci,netdev=net,romfile=,mac=52:54:00:77:00:"+hexByte(last))
+		"-device", "virtio-net-pci,netdev=net,romfile=,mac=52:54:00:77:"+hexByte(ip[2])+":"+hexByte(ip[3]))
 	var stderr bytes.Buffer
 	p.cmd.Stderr = &stderr
 	if err := p.cmd.Start(); err != nil {
@@ -111,6 +117,7 @@ func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr) *process {
 		t.Fatalf("QEMU did not start: %v\n%s", err, stderr.Bytes())
 	}
 	p.Client = peer.NewClient(conn)
+	p.stopWith(l.owner)
 	return p
 }
 
@@ -131,9 +138,18 @@ func (p *process) waitReady(t *testing.T) {
 	t.Logf("%s answers after %v", p.name, time.Since(start).Round(time.Millisecond))
 }
 
-// startNode starts one of our nodes.
+// quit has a node end by itself, as when its application returns, and waits.
+func (p *process) quit() error {
+	return errors.Join(p.Close(), p.cmd.Wait())
+}
+
+// startNode starts one of our nodes, which runs until t ends.
 func (l *lab) startNode(t *testing.T, addr netip.Addr, paths int) *process {
 	t.Helper()
+	program, err := nodeOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
 	p := &process{name: "node " + addr.String(), addr: addr}
 	log, err := os.CreateTemp(l.dir, "node-")
 	if err != nil {
@@ -141,7 +157,7 @@ func (l *lab) startNode(t *testing.T, addr netip.Addr, paths int) *process {
 	}
 	defer func() { _ = log.Close() }()
 	p.log = log.Name()
-	p.cmd = l.command(l.node, "-addr", addr.String(), "-paths", strconv.Itoa(paths))
+	p.cmd = l.command(program, "-addr", addr.String(), "-paths", strconv.Itoa(paths))
 	p.cmd.Stderr = log
 	in, err1 := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()

@@ -68,13 +68,14 @@ func (s *stack) Counters() (map[string]uint64, error) {
 	return m, err
 }
 
-func (s *stack) Connections() ([]peer.Connection, error) {
-	list, err := s.info.Connections()
-	conns := make([]peer.Connection, 0, len(list))
+// Links lists the sockets that paths own: net/rds/tcp.c, rds_tcp_tc_info.
+func (s *stack) Links() ([]peer.Link, error) {
+	list, err := s.info.TCPSockets()
+	links := make([]peer.Link, 0, len(list))
 	for _, c := range list {
-		conns = append(conns, peer.Connection{Local: c.Local, Remote: c.Remote, Up: c.Flags&afrds.ConnectionConnected != 0})
+		links = append(links, peer.Link{Local: c.Local, Remote: c.Remote})
 	}
-	return conns, err
+	return links, err
 }
 
 // socket is a kernel socket whose calls end with their context.

@@ -1,4 +1,47 @@
-// Node is our end of an interoperability test.
+// Node is our end of an interoperability test: it executes the commands of
+// package peer, read from standard input, on a node of package rds.
 package main
 
-func main() {}
+import (
+	"errors"
+	"flag"
+	"io"
+	"log"
+	"net/netip"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/rds"
+	"github.com/rds-go/rds/test/interop/peer"
+	"github.com/rds-go/rds/test/interop/rdspeer"
+)
+
+func main() {
+	addr := flag.String("addr", "", "address to listen on from the start")
+	paths := flag.Int("paths", 1, "TCP connections per peer, 1 or 8")
+	flag.Parse()
+	if err := run(*addr, *paths); err != nil {
+		log.Fatal("node: ", err)
+	}
+}
+
+func run(addr string, paths int) (err error) {
+	a, err := netip.ParseAddr(addr)
+	if err != nil {
+		return err
+	}
+	logger, err := zap.NewDevelopment() // on standard error
+	if err != nil {
+		return err
+	}
+	node, err := rds.NewNode(rds.Config{Addresses: []netip.Addr{a}, Paths: paths, Logger: logger})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, node.Close()) }()
+	return peer.Serve(struct {
+		io.Reader
+		io.Writer
+	}{os.Stdin, os.Stdout}, rdspeer.New(node))
+}

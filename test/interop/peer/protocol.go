@@ -8,18 +8,18 @@ import (
 
 // Commands, with the types of their arguments and results.
 const (
-	OpBind        = "bind"        // BindArgs, BindResult
-	OpClose       = "close"       // SocketArgs
-	OpPing        = "ping"        // PingArgs, PingResult
-	OpSend        = "send"        // SendArgs, SendResult
-	OpRecv        = "recv"        // RecvArgs, RecvResult
-	OpProgress    = "progress"    // CallArgs, ProgressResult
-	OpCancel      = "cancel"      // CallArgs
-	OpCounters    = "counters"    // nothing, map[string]uint64
-	OpConnections = "connections" // nothing, []Connection
-	OpTCP         = "tcp"         // nothing, []TCPConn
-	OpDestroy     = "destroy"     // TCPConn
-	OpSysctl      = "sysctl"      // SysctlArgs
+	OpBind     = "bind"     // BindArgs, BindResult
+	OpClose    = "close"    // SocketArgs
+	OpPing     = "ping"     // PingArgs, PingResult
+	OpSend     = "send"     // SendArgs, SendResult
+	OpRecv     = "recv"     // RecvArgs, RecvResult
+	OpProgress = "progress" // CallArgs, ProgressResult
+	OpCancel   = "cancel"   // CallArgs
+	OpCounters = "counters" // nothing, map[string]uint64
+	OpLinks    = "links"    // nothing, []Link
+	OpTCP      = "tcp"      // nothing, []TCPConn
+	OpDestroy  = "destroy"  // TCPConn
+	OpSysctl   = "sysctl"   // SysctlArgs
 )
 
 // BindArgs asks for a socket. Buffer sizes of 0 are the stack's defaults.
@@ -89,11 +89,9 @@ type ProgressResult struct {
 	Congested int64
 }
 
-// Connection is one connection to a peer host as the stack reports it.
-type Connection struct {
-	Local, Remote netip.Addr
-	Up            bool
-}
+// Link is a TCP connection that the stack has put under a path, its ends
+// unmapped. One that TCP established and RDS turned down never becomes one.
+type Link struct{ Local, Remote netip.AddrPort }
 
 // TCPConn is one TCP connection of this host on the RDS port. Addresses are
 // unmapped.

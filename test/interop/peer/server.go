@@ -113,8 +113,8 @@ func (s *Server) run(ctx context.Context, t *task, r request) (any, error) {
 		return do(r, s.cancel)
 	case OpCounters:
 		return s.stack.Counters()
-	case OpConnections:
-		return s.stack.Connections()
+	case OpLinks:
+		return s.stack.Links()
 	case OpTCP:
 		return tcpConns()
 	case OpDestroy:

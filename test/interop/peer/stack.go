@@ -11,8 +11,8 @@ type Stack interface {
 	Bind(local netip.AddrPort, sendBuffer, receiveBuffer int) (Socket, error)
 	// Counters are the stack's statistics under the names Linux uses.
 	Counters() (map[string]uint64, error)
-	// Connections lists the connections to peer hosts.
-	Connections() ([]Connection, error)
+	// Links lists the TCP connections in use.
+	Links() ([]Link, error)
 }
 
 // Socket is a bound RDS socket. One goroutine at a time may send and one

@@ -1,0 +1,57 @@
+//go:build interop
+
+package interop
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+)
+
+// TestInterop runs every case between one of our nodes and a guest, with one
+// path and with eight, and with our address the smaller and the larger one.
+func TestInterop(t *testing.T) {
+	l := newLab(t, 1)
+	guest := l.boot(t, 0, guestAddr)
+	for _, c := range []struct {
+		order string
+		addr  string
+		paths int
+	}{
+		{"smaller", "10.77.1.1", 1},
+		{"smaller", "10.77.2.1", 8},
+		{"larger", "10.77.201.1", 1},
+		{"larger", "10.77.202.1", 8},
+	} {
+		t.Run(fmt.Sprintf("%s/%d", c.order, c.paths), func(t *testing.T) {
+			owner := t // of what outlives a case
+			addr := netip.MustParseAddr(c.addr)
+			l.addAddr(t, addr)
+			node := l.startNode(t, addr, c.paths)
+			run := func(name string, f func(t *testing.T)) { t.Run(name, f) }
+			run("ping", func(t *testing.T) { testPing(t, node, guest) })
+			run("messages", func(t *testing.T) { testMessages(t, node, guest, c.paths) })
+			run("kills", func(t *testing.T) { testKills(t, node, guest, c.paths) })
+			run("congestion", func(t *testing.T) { testCongestion(t, node, guest) })
+			run("crash", func(t *testing.T) {
+				testRestart(t, guest, node, c.paths, func() *process {
+					node.stop()
+					node = l.startNode(owner, addr, c.paths)
+					return node
+				})
+			})
+			run("contact", func(t *testing.T) { testFirstContact(t, l, node, guest) })
+			if c.paths == 1 {
+				run("together", func(t *testing.T) { testReconnectTogether(t, node, guest) })
+			}
+			// Last: it also leaves the next round a guest that knows nobody.
+			run("reboot", func(t *testing.T) {
+				testRestart(t, node, guest, c.paths, func() *process {
+					guest.stop()
+					guest = l.boot(t, 0, guestAddr)
+					return guest
+				})
+			})
+		})
+	}
+}
