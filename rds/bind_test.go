@@ -1,0 +1,148 @@
+package rds
+
+import (
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+)
+
+// Errors of bind(2) on an RDS socket (net/rds/bind.c, rds_bind).
+func TestBindRefusals(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	n := l.node(Config{})
+	taken := l.bind(n).LocalAddrPort()
+	for _, c := range []struct {
+		name, addr string
+		want       []error
+	}{
+		{"wildcard", "0.0.0.0:4000", []error{ErrInvalid, syscall.EINVAL}},
+		{"IPv6 wildcard", "[::]:4000", []error{ErrInvalid, syscall.EINVAL}},
+		{"multicast", "224.0.0.1:4000", []error{ErrInvalid, syscall.EINVAL}},
+		{"IPv6 multicast", "[ff02::1]:4000", []error{ErrInvalid, syscall.EINVAL}},
+		{"broadcast", "255.255.255.255:4000", []error{ErrInvalid, syscall.EINVAL}},
+		{"mapped wildcard", "[::ffff:0.0.0.0]:4000", []error{ErrInvalid, syscall.EINVAL}},
+		{"port of probes", netip.AddrPortFrom(taken.Addr(), 1).String(), []error{ErrInvalid, syscall.EINVAL}},
+		{"port of probes at a new address", netip.AddrPortFrom(newAddr(), 1).String(), []error{ErrInvalid, syscall.EINVAL}},
+		{"port taken", taken.String(), []error{ErrAddressInUse, syscall.EADDRINUSE}},
+		{"port taken, address mapped", "[::ffff:" + taken.Addr().String() + "]:4000", []error{ErrAddressInUse, syscall.EADDRINUSE}},
+		{"foreign address", "203.0.113.7:4000", []error{ErrAddressNotAvailable, syscall.EADDRNOTAVAIL}},
+		{"foreign IPv6 address", "[2001:db8::7]:4000", []error{ErrAddressNotAvailable, syscall.EADDRNOTAVAIL}},
+	} {
+		s, err := n.Bind(netip.MustParseAddrPort(c.addr))
+		if err == nil {
+			t.Errorf("%s: bound %v", c.name, s.LocalAddrPort())
+			continue
+		}
+		wantErr(t, c.name, err, c.want...)
+	}
+	if _, err := n.Bind(netip.AddrPort{}); err == nil {
+		t.Error("bound the zero address")
+	} else {
+		wantErr(t, "zero address", err, syscall.EINVAL)
+	}
+}
+
+func TestBindTellsAnotherProcessOwnsThePort(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	addr := newAddr()
+	ln, err := net.Listen("tcp4", netip.AddrPortFrom(addr, l.port).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := l.node(Config{})
+	at := netip.AddrPortFrom(addr, 4000)
+	_, err = n.Bind(at)
+	wantErr(t, "bind", err, ErrAddressInUse, syscall.EADDRINUSE)
+	_ = ln.Close()
+	s, err := n.Bind(at) // and nothing of the failure remains
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustSend(t, s, at, []byte("self"))
+	expect(t, s, "self")
+}
+
+func TestAddressesAreListenedOnAtStart(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	addr := newAddr()
+	l.node(Config{Addresses: []netip.Addr{addr}})
+	c, err := net.Dial("tcp4", netip.AddrPortFrom(addr, l.port).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+
+	_, err = NewNode(Config{Port: l.port, Addresses: []netip.Addr{newAddr(), addr}})
+	wantErr(t, "second node of an address", err, ErrAddressInUse, syscall.EADDRINUSE)
+}
+
+func TestBindPicksFreePorts(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	n := l.node(Config{})
+	addr := newAddr()
+	seen := make(map[uint16]bool)
+	for range 3000 {
+		p := l.bind(n, netip.AddrPortFrom(addr, 0)).LocalAddrPort().Port()
+		if p < 2 || seen[p] {
+			t.Fatalf("port %d, seen before: %v", p, seen[p])
+		}
+		seen[p] = true
+	}
+}
+
+// The search skips 0 and 1 and ends when nothing is free (net/rds/bind.c,
+// rds_add_bound).
+func TestBindRunsOutOfPorts(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	n := l.node(Config{})
+	addr := newAddr()
+	for port := 2; port < 1<<16; port++ {
+		if port != 777 {
+			l.bind(n, netip.AddrPortFrom(addr, uint16(port)))
+		}
+	}
+	last := l.bind(n, netip.AddrPortFrom(addr, 0))
+	_, err := n.Bind(netip.AddrPortFrom(addr, 0))
+	wantErr(t, "the 65,535th", err, ErrAddressInUse, syscall.EADDRINUSE)
+	port := last.LocalAddrPort()
+	if port.Port() != 777 {
+		t.Errorf("bound %v, port 777 was free", port)
+	}
+	if err := last.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.bind(n, netip.AddrPortFrom(addr, 0)).LocalAddrPort(); got != port {
+		t.Errorf("bound %v, the free one is %v", got, port)
+	}
+}
+
+func TestPortIsFreeAfterClose(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	n := l.node(Config{})
+	s := l.bind(n)
+	at := s.LocalAddrPort()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l.bind(n, at)
+}
+
+func TestAddressesAreReportedUnmapped(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	n := l.node(Config{})
+	s := l.bind(n, netip.MustParseAddrPort("[::ffff:127.9.8.7]:4000"))
+	if got := s.LocalAddrPort().String(); got != "127.9.8.7:4000" {
+		t.Error(got)
+	}
+	if a := s.LocalAddr(); a.Network() != "rds" || a.String() != "127.9.8.7:4000" {
+		t.Errorf("%s %s", a.Network(), a)
+	}
+}

@@ -1,0 +1,266 @@
+package rds
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rds-go/rds/transport/loop"
+)
+
+// patience is how long tests wait for what must happen.
+const patience = 20 * time.Second
+
+// gnet starts a worker pool when the program starts; only what comes later is ours.
+func TestMain(m *testing.M) {
+	if os.Getenv(exhaustEnv) != "" {
+		os.Exit(m.Run())
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+}
+
+// exhaustEnv marks the process that runs out of descriptors on purpose.
+const exhaustEnv = "RDS_TEST_EXHAUST"
+
+var (
+	addrs    atomic.Uint32
+	addrBase = 1<<16 + rand.Uint32N(1<<23)
+	ports    atomic.Uint32
+	portBase = 20000 + rand.Uint32N(6000)
+)
+
+// newAddr returns an address of 127.0.0.0/8 that no other test of this process
+// has, and none of another process is likely to have. Each is larger than the
+// one before.
+func newAddr() netip.Addr {
+	for {
+		n := addrBase + addrs.Add(1)
+		if b := n & 0xff; b != 0 && b != 0xff {
+			return netip.AddrFrom4([4]byte{127, byte(n >> 16), byte(n >> 8), byte(n)})
+		}
+	}
+}
+
+// newPort is below the ephemeral range and not the real one.
+func newPort() uint16 { return uint16(portBase + ports.Add(1)) }
+
+// lab makes nodes that reach each other, over TCP or in memory.
+type lab struct {
+	testing.TB
+	port uint16
+	net  *loop.Network
+}
+
+func newLab(t testing.TB) *lab { return &lab{TB: t, port: newPort()} }
+
+func newLoopLab(t testing.TB) *lab { return &lab{TB: t, net: loop.NewNetwork()} }
+
+// node starts a node that does not linger unless cfg says so.
+func (l *lab) node(cfg Config) *Node {
+	l.Helper()
+	cfg.Port = l.port
+	if cfg.Linger == 0 {
+		cfg.Linger = -1
+	}
+	if l.net != nil && cfg.Transport == nil {
+		cfg.Transport = l.net.Transport()
+	}
+	n, err := NewNode(cfg)
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+// bind makes a socket on a node, at a new address unless one is given.
+func (l *lab) bind(n *Node, addr ...netip.AddrPort) *Socket {
+	l.Helper()
+	at := netip.AddrPortFrom(newAddr(), 4000)
+	if len(addr) > 0 {
+		at = addr[0]
+	}
+	s, err := n.Bind(at)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return s
+}
+
+// pair is a socket on each of two nodes; a's address is the smaller one.
+func (l *lab) pair(cfg Config) (a, b *Socket) {
+	l.Helper()
+	return l.bind(l.node(cfg)), l.bind(l.node(cfg))
+}
+
+func nodeOf(s *Socket) *Node { return s.node.node }
+
+func background(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func mustSend(t testing.TB, s *Socket, to netip.AddrPort, data []byte) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.Send(ctx, to, data); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustRecv(t testing.TB, s *Socket) Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	m, err := s.Recv(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// expect receives a datagram and checks its payload.
+func expect(t testing.TB, s *Socket, want string) {
+	t.Helper()
+	m := mustRecv(t, s)
+	if m.Kind != KindData || string(m.Data) != want {
+		t.Errorf("received %v %.40q, want %.40q", &m, m.Data, want)
+	}
+	m.Release()
+}
+
+// eventually waits for something that announces itself to nobody.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	if !holds(patience, ok) {
+		t.Fatalf("not in time: %s", what)
+	}
+}
+
+func holds(d time.Duration, ok func() bool) bool {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	end := time.NewTimer(d)
+	defer end.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-end.C:
+			return ok()
+		}
+	}
+	return true
+}
+
+// counter reads one of a node's counters.
+func counter(t testing.TB, n *Node, name string) uint64 {
+	t.Helper()
+	for _, c := range n.list() {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	t.Fatalf("no counter %q", name)
+	return 0
+}
+
+func connections(t testing.TB, n *Node) []ConnectionInfo {
+	t.Helper()
+	info, err := n.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Connections
+}
+
+// wantErr checks that err is all of wants.
+func wantErr(t testing.TB, what string, err error, wants ...error) {
+	t.Helper()
+	var oe *OpError
+	if !errors.As(err, &oe) {
+		t.Errorf("%s: %v (%T) is no *OpError", what, err, err)
+		return
+	}
+	for _, w := range wants {
+		if !errors.Is(err, w) {
+			t.Errorf("%s: %v is not %v", what, err, w)
+		}
+	}
+}
+
+// payload is a message that names its number and can be verified.
+func payload(number uint64, size int) []byte {
+	b := make([]byte, max(8, size))
+	binary.BigEndian.PutUint64(b, number)
+	for i := 8; i < len(b); i++ {
+		b[i] = byte(number + uint64(i)*7)
+	}
+	return b
+}
+
+func verify(b []byte, number uint64) error {
+	if len(b) < 8 {
+		return fmt.Errorf("message of %d bytes instead of number %d", len(b), number)
+	}
+	if got := binary.BigEndian.Uint64(b); got != number {
+		return fmt.Errorf("message %d instead of %d", got, number)
+	}
+	for i := 8; i < len(b); i++ {
+		if b[i] != byte(number+uint64(i)*7) {
+			return fmt.Errorf("message %d: byte %d of %d differs", number, i, len(b))
+		}
+	}
+	return nil
+}
+
+// stream sends count verified messages from one socket to another and returns
+// what went wrong.
+func stream(ctx context.Context, from, to *Socket, count int, size func(i int) int) error {
+	sent := make(chan error, 1)
+	go func() {
+		for i := range count {
+			if err := from.Send(ctx, to.LocalAddrPort(), payload(uint64(i), size(i))); err != nil {
+				sent <- fmt.Errorf("message %d: %w", i, err)
+				return
+			}
+		}
+		sent <- nil
+	}()
+	for i := range count {
+		m, err := to.Recv(ctx)
+		if err == nil {
+			err = verify(m.Data, uint64(i))
+			m.Release()
+		}
+		if err != nil {
+			return errors.Join(err, firstOf(sent))
+		}
+	}
+	return <-sent
+}
+
+func firstOf(c <-chan error) error {
+	select {
+	case err := <-c:
+		return err
+	default:
+		return nil
+	}
+}
+
+func fixed(n int) func(int) int { return func(int) int { return n } }
+
+// closed tells whether err is what every call on a closed socket returns.
+func closed(err error) bool { return errors.Is(err, net.ErrClosed) }
