@@ -19,6 +19,7 @@ import (
 type transmitter struct {
 	busy    bool // somebody writes
 	blocked bool // the link is full; Writable continues
+	again   bool // the link has room again since the write under way began
 	wanted  bool // a message was appended
 	delayed bool // the flusher has been woken
 	batch   conn.Batch
@@ -129,6 +130,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 	}
 	t.busy, t.delayed, t.wanted, t.since = true, false, false, 0
 	for p.core.Fill(i, &t.batch) {
+		t.again = false
 		p.mu.Unlock()
 		n, err := link.Writev(t.batch.Bufs)
 		p.mu.Lock()
@@ -137,7 +139,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 			p.core.LinkFailed(id)
 			break
 		}
-		if n < t.batch.Bytes {
+		if n < t.batch.Bytes && !t.again {
 			t.blocked = io.ended == nil
 			break
 		}
@@ -148,7 +150,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 			p.mu.Lock()
 			p.core.Acked(i, acked)
 		}
-		if !more || io.ended != nil {
+		if !more && !t.again || io.ended != nil {
 			break
 		}
 		if limit <= 0 {
@@ -180,7 +182,8 @@ func (p *peer) writable(i int, id conn.LinkID) {
 	}
 	io.tx.blocked = false
 	if io.tx.busy {
-		p.unlock(nil) // its Fill comes after this, or its write told it so already
+		io.tx.again = true // the writer has not heard yet that the link was full
+		p.unlock(nil)
 		return
 	}
 	p.core.Acked(i, p.ackedUnlocked(io.link))
