@@ -1,0 +1,15 @@
+// Rdsbench measures RDS sockets against plain TCP doing the same work.
+//
+//	rdsbench                     the whole table, on loopback, in under a minute
+//	rdsbench latency             ping-pong
+//	rdsbench rate                small messages one way
+//	rdsbench bandwidth           large messages one way
+//	rdsbench mux                 n sockets to m sockets, request and reply
+//	rdsbench stress              the same with every payload and number verified
+//	rdsbench sockets             time and memory of binding many sockets
+//	rdsbench server              the passive side, on another host
+//
+// Sender and receiver are always two processes: without --server the client
+// starts the other itself. Flags and examples: rdsbench help MODE. It exits
+// with 0 after a good run, 1 after a failed one and 2 after wrong usage.
+package main

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/rds"
+)
+
+// flags are the flags of a client mode.
+type flags struct {
+	opts   bench.Options
+	sizes  string
+	listen string
+	json   bool
+	html   string
+	cpu    string
+	mem    string
+}
+
+func (f *flags) common(fs *pflag.FlagSet) {
+	o := &f.opts
+	fs.SortFlags = false
+	fs.StringVar(&o.Server, "server", "", "HOST[:PORT] of a running rdsbench server (default: start one)")
+	fs.StringVar(&f.listen, "listen", "", "our IP address (default: 127.0.0.1, or the one that reaches --server)")
+	fs.Uint16Var(&o.Port, "port", 0, "TCP port of RDS (default: 16385, or a free one if that is taken)")
+	fs.StringVar(&o.Provider, "provider", rds.ProviderNode, "where sockets come from: node, or kernel (AF_RDS)")
+	fs.IntVar(&o.Paths, "paths", 1, "TCP connections per peer: 1 or 8")
+	fs.StringVar(&o.Congestion, "congestion", "", "TCP congestion control, of RDS and of the baseline (default: the system's)")
+	fs.IntVar(&o.Loops, "event-loops", 0, "goroutines that read from peers (default: the node's, 1 when pinned)")
+	fs.DurationVar(&o.Duration, "duration", time.Second, "measured time of a run")
+	fs.DurationVar(&o.Warmup, "warmup", 200*time.Millisecond, "time before it")
+	fs.IntVar(&o.Repeat, "repeat", 1, "runs of each work, in turn with the baseline; the median counts")
+	fs.BoolVar(&f.json, "json", false, "print JSON")
+	fs.StringVar(&f.html, "html", "", "also write a page with plots to this `file`")
+	fs.StringVar(&f.cpu, "cpuprofile", "", "write a CPU profile of this process, the sender, to this `file`")
+	fs.StringVar(&f.mem, "memprofile", "", "write an allocation profile of this process to this `file`")
+	fs.StringVar(&o.ServerCPUProfile, "server-cpuprofile", "", "write a CPU profile of the server that is started to this `file`")
+	o.Pin, o.ZeroCopy = bench.PinNone, "auto"
+}
+
+func (f *flags) size(fs *pflag.FlagSet, def string) {
+	fs.StringVar(&f.sizes, "size", def, "message sizes in bytes, a list; k and m are powers of 1024")
+}
+
+func (f *flags) compare(fs *pflag.FlagSet, def bool) {
+	fs.BoolVar(&f.opts.Baseline, "baseline", def, "do the same over plain TCP, and tell the ratio")
+}
+
+func (f *flags) pinning(fs *pflag.FlagSet) {
+	fs.StringVar((*string)(&f.opts.Pin), "pin", string(bench.PinNone), "CPUs: same (both processes on one), split (one each), none")
+}
+
+func (f *flags) zeroCopy(fs *pflag.FlagSet) {
+	fs.StringVar(&f.opts.ZeroCopy, "zero-copy", "auto", "send buffers of the stack: on, off, auto (from 64k)")
+}
+
+func (f *flags) many(fs *pflag.FlagSet, sockets, peers, depth, reply int) {
+	o := &f.opts
+	fs.IntVar(&o.Sockets, "sockets", sockets, "sockets of the client")
+	fs.IntVar(&o.Peers, "peers", peers, "sockets of the server")
+	fs.IntVar(&o.Depth, "depth", depth, "outstanding requests of each client socket")
+	fs.IntVar(&o.Reply, "reply", reply, "bytes of a reply")
+	fs.IntVar(&o.Batch, "batch", 0, "messages of a SendBatch or RecvBatch (default: --depth)")
+}
+
+// check completes the options.
+func (f *flags) check(kind bench.Kind) error {
+	o := &f.opts
+	if f.sizes == "" {
+		f.sizes = "64"
+	}
+	var err error
+	if o.Sizes, err = bench.ParseSizes(f.sizes); err != nil {
+		return err
+	}
+	if f.listen != "" {
+		if o.Listen, err = netip.ParseAddr(f.listen); err != nil {
+			return fmt.Errorf("--listen: %q is no IP address", f.listen)
+		}
+	}
+	if o.Server != "" && o.ServerCPUProfile != "" {
+		return errors.New("--server-cpuprofile is of a server started here; give --cpuprofile to the other")
+	}
+	if kind == "" && o.ServerCPUProfile != "" {
+		return errors.New("--server-cpuprofile needs a mode")
+	}
+	return o.Validate(kind)
+}
+
+// run does a mode's works, or the demonstration, and reports.
+func (f *flags) run(ctx context.Context, kind bench.Kind) error {
+	if err := f.check(kind); err != nil {
+		return usageError{err}
+	}
+	works := f.opts.Demonstration()
+	if kind != "" {
+		works = f.opts.Plan(kind)
+	}
+	r := bench.Runner{Options: f.opts, Affinity: pin}
+	stopTicker := func() {}
+	if isTerminal(os.Stderr) {
+		t := bench.NewTicker(os.Stderr)
+		r.Progress, stopTicker = t.Show, t.Stop
+	}
+	endProfile, err := profile(f.cpu, f.mem)
+	if err != nil {
+		stopTicker()
+		return err
+	}
+	rep, err := r.Run(ctx, works)
+	stopTicker()
+	return errors.Join(err, endProfile(), f.report(rep))
+}
+
+func (f *flags) report(rep *bench.Report) error {
+	var err error
+	switch {
+	case f.json:
+		err = rep.WriteJSON(os.Stdout)
+	case len(rep.Rows) > 0:
+		err = rep.WriteText(os.Stdout)
+	}
+	if f.html == "" || len(rep.Rows) == 0 {
+		return err
+	}
+	return errors.Join(err, writeFile(f.html, rep.WriteHTML))
+}
+
+func writeFile(name string, write func(io.Writer) error) error {
+	w, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(write(w), w.Close())
+}

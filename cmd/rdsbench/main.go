@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rds-go/rds/internal/bench"
+)
+
+// usageError is what the command line, not the run, did wrong.
+type usageError struct{ error }
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process
+	err := rootCommand().ExecuteContext(ctx)
+	stop()
+	var usage usageError
+	switch {
+	case err == nil:
+	case errors.As(err, &usage):
+		fmt.Fprintf(os.Stderr, "rdsbench: %v (see rdsbench --help)\n", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "rdsbench:", err)
+		os.Exit(1)
+	}
+}
+
+func rootCommand() *cobra.Command {
+	var f flags
+	root := &cobra.Command{
+		Use:   "rdsbench",
+		Short: "Measure RDS sockets against plain TCP",
+		Long: `Rdsbench measures RDS sockets between two processes, and plain TCP doing the
+same work in turn.
+
+Without a mode it makes the whole table on loopback: ping-pong with both
+processes on one CPU, one way from 64 B to 1 MiB, 64 x 64 sockets with replies,
+and what 10,000 bound sockets cost.
+
+A time is taken after a warm-up; one way it ends when the receiver has confirmed
+the count. Receivers check length and number of every message. CPU is of both
+processes. "x TCP" is the ratio to the baseline: of the rate, or of the median
+latency. The baseline writes a 4-byte length and the message through 64 KiB of
+bufio, one way without a flush between messages: a thousand messages of 64 B
+leave in one system call.`,
+		Example: `  rdsbench
+  rdsbench --repeat 5 --duration 2s --html table.html
+  rdsbench --congestion reno`,
+		Args:          noArgs,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return f.run(cmd.Context(), "")
+		},
+	}
+	root.CompletionOptions.DisableDefaultCmd = true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	f.common(root.Flags())
+	f.compare(root.Flags(), true)
+	root.AddCommand(latencyCommand(), oneWayCommand("rate"), oneWayCommand("bandwidth"),
+		muxCommand(), stressCommand(), socketsCommand(), serverCommand())
+	return root
+}
+
+func noArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usageError{fmt.Errorf("unknown argument %q", args[0])}
+	}
+	return nil
+}
+
+func mode(kind bench.Kind, f *flags, cmd *cobra.Command) *cobra.Command {
+	cmd.Args = noArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), kind) }
+	f.common(cmd.Flags())
+	return cmd
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/rds-go/rds/internal/bench"
+)
+
+func latencyCommand() *cobra.Command {
+	f := &flags{}
+	cmd := mode(bench.Latency, f, &cobra.Command{
+		Use:   "latency",
+		Short: "Ping-pong: round trips with one message outstanding",
+		Long: `Whole round trips with one message outstanding.
+
+Pin the processes, or the scheduler decides the outcome: a round trip takes 8 us
+when both share a CPU and 65 us when each way has to wake an idle one.
+
+With --rate, each round trip is due at a time of its own, and the percentiles
+make up for those that a slow one delayed (corrected for coordinated omission).`,
+		Example: `  rdsbench latency --pin same --baseline
+  rdsbench latency --size 64,8k --pin split --json
+  rdsbench latency --rate 2000 --duration 10s`,
+	})
+	f.size(cmd.Flags(), "64")
+	f.compare(cmd.Flags(), false)
+	f.pinning(cmd.Flags())
+	f.zeroCopy(cmd.Flags())
+	cmd.Flags().Float64Var(&f.opts.Rate, "rate", 0, "offered round trips per second (0: one after the other)")
+	return cmd
+}
+
+func oneWayCommand(name string) *cobra.Command {
+	f := &flags{}
+	short, sizes := "Small messages one way, confirmed by count", "64,1k"
+	example := `  rdsbench rate --baseline
+  rdsbench rate --size 64 --batch 64 --baseline --repeat 5
+  rdsbench rate --server 192.0.2.7 --paths 8`
+	if name == "bandwidth" {
+		short, sizes = "Large messages one way, confirmed by count", "8k,64k,1m"
+		example = `  rdsbench bandwidth --baseline --congestion reno
+  rdsbench bandwidth --size 1m --zero-copy off
+  rdsbench bandwidth --size 64k --cpuprofile send.prof --server-cpuprofile receive.prof`
+	}
+	cmd := mode(bench.OneWay, f, &cobra.Command{
+		Use:   name,
+		Short: short,
+		Long: short + `: one socket to one socket, as fast as RDS takes it.
+
+The sender calls WriteToAddrPort for each message and the receiver Recv; with
+--batch N they call SendBatch and RecvBatch of up to N. With zero-copy the sender
+takes its buffers from AllocMessage, writes the message's number and sends them.`,
+		Example: example,
+	})
+	f.size(cmd.Flags(), sizes)
+	f.compare(cmd.Flags(), false)
+	f.pinning(cmd.Flags())
+	f.zeroCopy(cmd.Flags())
+	cmd.Flags().IntVar(&f.opts.Batch, "batch", 1, "messages of a SendBatch or RecvBatch (1: calls for single messages)")
+	return cmd
+}
+
+func muxCommand() *cobra.Command {
+	f := &flags{}
+	cmd := mode(bench.Mux, f, &cobra.Command{
+		Use:   "mux",
+		Short: "n sockets to m sockets, all to all, request and reply",
+		Long: `Each of the client's sockets goes round the server's, with --depth requests
+outstanding; the server answers each. A socket is one goroutine on either side.
+The rate is of requests answered, the latency from request to reply.
+
+The baseline has a TCP connection for each pair of sockets, as a program without
+multiplexing has: 4,096 for 64 x 64, which needs as many descriptors.`,
+		Example: `  rdsbench mux --baseline
+  rdsbench mux --sockets 8 --peers 1000 --depth 32 --size 1k --reply 1k
+  rdsbench mux --batch 1`,
+	})
+	f.size(cmd.Flags(), "256")
+	f.many(cmd.Flags(), 64, 64, 8, 64)
+	f.compare(cmd.Flags(), false)
+	f.pinning(cmd.Flags())
+	return cmd
+}
+
+func stressCommand() *cobra.Command {
+	f := &flags{}
+	cmd := mode(bench.Stress, f, &cobra.Command{
+		Use:   "stress",
+		Short: "Verify every payload and sequence number, as rds-stress does",
+		Long: `Like mux, with requests of the given sizes in turn, and with everything
+verified on both sides: length, each byte of the payload, and the number within
+the pair of sockets. A gap, a repetition, another order or a wrong byte ends the
+run at once with exit status 1.`,
+		Example: `  rdsbench stress --duration 1m
+  rdsbench stress --size 32,1k,1m --sockets 4 --peers 4 --depth 2 --paths 8
+  rdsbench stress --server 192.0.2.7 --provider kernel`,
+	})
+	f.size(cmd.Flags(), "64,1k,8k,64k")
+	f.many(cmd.Flags(), 8, 8, 8, 256)
+	f.pinning(cmd.Flags())
+	cmd.Flags().StringVar((*string)(&f.opts.Fault), "fault", "", "damage one message: corrupt or skip")
+	cmd.Flags().MarkHidden("fault")
+	return cmd
+}
+
+func socketsCommand() *cobra.Command {
+	f := &flags{}
+	cmd := mode(bench.Sockets, f, &cobra.Command{
+		Use:     "sockets",
+		Short:   "Time and memory of binding many sockets",
+		Long:    "Binds sockets on one node and looks at the time, the live heap and the\nphysical memory. It needs no server.",
+		Example: "  rdsbench sockets\n  rdsbench sockets --sockets 50000 --json",
+	})
+	cmd.Flags().IntVar(&f.opts.Sockets, "sockets", 10000, "sockets to bind")
+	return cmd
+}

@@ -1,0 +1,24 @@
+//go:build !linux
+
+package main
+
+import (
+	"errors"
+	"os"
+
+	"github.com/rds-go/rds/internal/bench"
+)
+
+// pin is known on Linux only.
+func pin(p bench.Pin, _ bool) error {
+	if p == bench.PinNone {
+		return nil
+	}
+	return errors.New("--pin is not supported on this system")
+}
+
+// isTerminal takes any character device for a terminal.
+func isTerminal(f *os.File) bool {
+	st, err := f.Stat()
+	return err == nil && st.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// cell is one run: a work over one transport.
+type cell struct {
+	work      *Work
+	opts      *Options
+	provider  rds.Provider
+	ip        netip.Addr       // ours
+	addrs     []netip.AddrPort // the server's
+	transport Transport
+	control   *controller
+
+	soft context.Context // ends when the user interrupts: stop measuring, keep the figures
+	hard context.Context // ends when the run is lost: sockets are closed
+}
+
+// meter takes the time and the CPU time of both processes.
+type meter struct {
+	start  time.Time
+	cpu    time.Duration
+	server snapshot
+}
+
+func (c *cell) begin() (meter, error) {
+	r, err := c.control.call(request{Op: opSnap})
+	return meter{start: time.Now(), cpu: cpuTime(), server: r.Snap}, err
+}
+
+// end makes the result of what happened since begin: n messages, and bytes of
+// payload for each.
+func (c *cell) end(m meter, n uint64, bytesEach int) (Result, error) {
+	elapsed, cpu := time.Since(m.start), cpuTime()-m.cpu
+	r, err := c.control.call(request{Op: opSnap})
+	if err != nil {
+		return Result{}, err
+	}
+	return m.result(elapsed, cpu, r.Snap, n, bytesEach), nil
+}
+
+func (m meter) result(elapsed, cpu time.Duration, server snapshot, n uint64, bytesEach int) Result {
+	each := func(d time.Duration) float64 { return float64(d) / 1e3 / float64(max(n, 1)) }
+	rate := float64(n) / elapsed.Seconds()
+	return Result{
+		Seconds: elapsed.Seconds(), Messages: n, Rate: rate, MBPerSecond: rate * float64(bytesEach) / 1e6,
+		ClientCPU: each(cpu), ServerCPU: each(server.CPU - m.server.CPU),
+	}
+}
+
+// run does the work once.
+func (c *cell) run() (Result, error) {
+	r, err := c.control.call(request{Op: opOpen, Work: c.work, Transport: c.transport})
+	if err != nil {
+		return Result{}, err
+	}
+	c.addrs = r.Addrs
+	var res Result
+	switch c.work.Kind {
+	case Latency:
+		res, err = c.latency()
+	case OneWay:
+		res, err = c.oneWay()
+	case Mux, Stress:
+		res, err = c.mux()
+	default:
+		err = fmt.Errorf("no work of kind %q", c.work.Kind)
+	}
+	if cause := context.Cause(c.hard); cause != nil && c.hard.Err() != nil {
+		return res, cause
+	}
+	if err != nil {
+		return res, err
+	}
+	_, err = c.control.call(request{Op: opClose})
+	return res, err
+}
+
+// dial makes a baseline connection that is closed when the run is lost.
+func (c *cell) dial() (*stream, func(), error) {
+	conn, err := dialTCP(c.hard, c.addrs[0], c.opts.Congestion)
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(c.hard, func() { conn.Close() })
+	return newStream(conn, bufferFor(c.work)), func() { stop(); conn.Close() }, nil
+}
+
+// bind makes an RDS socket that is closed when the run is lost.
+func (c *cell) bind() (*rds.Socket, func(), error) {
+	s, err := c.provider.Bind(netip.AddrPortFrom(c.ip, 0))
+	if err != nil {
+		return nil, nil, err
+	}
+	stop := context.AfterFunc(c.hard, func() { s.Close() })
+	return s, func() { stop(); s.Close() }, nil
+}
+
+// rdsConns counts the TCP connections under RDS.
+func (c *cell) rdsConns() int {
+	info, err := c.provider.Info()
+	if err != nil {
+		return 0
+	}
+	return len(info.TCP)
+}
+
+// sleep waits for d or an interruption.
+func (c *cell) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.soft.Done():
+	case <-c.hard.Done():
+	}
+}
+
+func (c *cell) interrupted() bool { return c.soft.Err() != nil || c.hard.Err() != nil }

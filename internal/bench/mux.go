@@ -1,0 +1,277 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// Phases of a mux run, in order.
+const (
+	phaseWarm int32 = iota
+	phaseMeasure
+	phaseStop // no more requests; outstanding ones are awaited
+)
+
+// drainLimit bounds the wait for outstanding replies at the end.
+const drainLimit = 10 * time.Second
+
+// muxRun is what the sockets of a run share.
+type muxRun struct {
+	c     *cell
+	phase atomic.Int32
+	wg    sync.WaitGroup
+
+	mu  sync.Mutex // guards err
+	err error      // the first
+}
+
+func (r *muxRun) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err == nil {
+		r.err = err
+	}
+}
+
+// muxSocket is a client socket: one goroutine that keeps Depth requests
+// outstanding and goes round the server's sockets.
+type muxSocket struct {
+	run   *muxRun
+	s     *rds.Socket
+	w     *Work
+	dests []netip.AddrPort
+	next  int // index of the next destination
+	turn  int // requests sent
+	ms    []rds.Message
+	out   []rds.Outgoing
+	bufs  [][]byte
+	v     *verifier // Stress
+	fault Fault     // damage yet to be done
+
+	hist  *hdrhistogram.Histogram // of the measured phase; read when the goroutine has ended
+	count atomic.Int64            // replies of the measured phase
+	_     [64]byte                // the next socket's counters are another CPU's
+}
+
+func newMuxSocket(r *muxRun, s *rds.Socket, i int) *muxSocket {
+	w := r.c.work
+	m := &muxSocket{run: r, s: s, w: w, dests: r.c.addrs, next: i % len(r.c.addrs), hist: newSmallHist(),
+		ms: make([]rds.Message, w.Batch), out: make([]rds.Outgoing, w.Batch), bufs: make([][]byte, w.Batch)}
+	for i := range m.bufs {
+		m.bufs[i] = make([]byte, w.maxSize())
+	}
+	if w.Kind == Stress {
+		m.v = newVerifier(s.LocalAddrPort(), kindReply)
+		if i == 0 {
+			m.fault = w.Fault
+		}
+	}
+	return m
+}
+
+// faultAfter is the request that is damaged: late enough to be in the middle.
+const faultAfter = 20
+
+// request prepares out[i].
+func (m *muxSocket) request(i int, now int64) {
+	to := m.dests[m.next]
+	if m.next++; m.next == len(m.dests) {
+		m.next = 0
+	}
+	b := m.bufs[i][:m.w.Size]
+	if m.v != nil {
+		b = m.bufs[i][:m.w.Sizes[m.turn%len(m.w.Sizes)]]
+		if m.fault == FaultSkip && m.turn >= faultAfter {
+			m.v.skip(to)
+			m.fault = FaultNone
+		}
+		m.v.fill(b, to, kindRequest)
+		if m.fault == FaultCorrupt && m.turn >= faultAfter && len(b) > stressHeader {
+			b[len(b)-1] ^= 1
+			m.fault = FaultNone
+		}
+	}
+	m.turn++
+	putStamp(b, now)
+	m.out[i].To, m.out[i].Data = to, b
+}
+
+func (m *muxSocket) send(n int, now int64) error {
+	for i := range n {
+		m.request(i, now)
+	}
+	_, err := m.s.SendBatch(context.Background(), m.out[:n])
+	return err
+}
+
+// work sends and receives until the run stops and all replies are in.
+func (m *muxSocket) work() error {
+	outstanding := 0
+	for outstanding < m.w.Depth {
+		n := min(m.w.Depth-outstanding, m.w.Batch)
+		if err := m.send(n, clock()); err != nil {
+			return err
+		}
+		outstanding += n
+	}
+	for outstanding > 0 {
+		n, err := m.s.RecvBatch(context.Background(), m.ms)
+		if err != nil {
+			return err
+		}
+		now, phase := clock(), m.run.phase.Load()
+		if err := m.take(m.ms[:n], now, phase == phaseMeasure); err != nil {
+			return err
+		}
+		outstanding -= n
+		if phase == phaseStop {
+			continue
+		}
+		if err := m.send(n, now); err != nil {
+			return err
+		}
+		outstanding += n
+	}
+	return nil
+}
+
+// take checks and releases replies.
+func (m *muxSocket) take(ms []rds.Message, now int64, measure bool) error {
+	var err error
+	for i := range ms {
+		b := ms[i].Data
+		switch {
+		case m.v != nil:
+			if e := m.v.check(ms[i].From, b); e != nil {
+				err = errors.Join(err, e)
+			}
+		case len(b) != m.w.Reply:
+			err = fmt.Errorf("reply of %d bytes, not %d", len(b), m.w.Reply)
+		}
+		if measure && err == nil {
+			m.hist.RecordValue(min(now-stampOf(b), maxLatency))
+		}
+		ms[i].Release()
+	}
+	if measure {
+		m.count.Add(int64(len(ms)))
+	}
+	return err
+}
+
+// mux runs all sockets to all over the cell's transport.
+func (c *cell) mux() (Result, error) {
+	r := &muxRun{c: c}
+	if c.transport == TCP {
+		return c.muxTCP(r)
+	}
+	socks := make([]*muxSocket, c.work.Sockets)
+	var ends []func()
+	closeAll := sync.OnceFunc(func() {
+		for _, end := range ends {
+			end()
+		}
+	})
+	defer closeAll()
+	for i := range socks {
+		s, end, err := c.bind()
+		if err != nil {
+			return Result{}, err
+		}
+		ends = append(ends, end)
+		socks[i] = newMuxSocket(r, s, i)
+	}
+	// One socket's error ends the run for all.
+	lost, lose := context.WithCancel(c.hard)
+	defer lose()
+	for _, m := range socks {
+		r.wg.Go(func() {
+			if err := m.work(); err != nil {
+				r.fail(err)
+				lose()
+			}
+		})
+	}
+	res, err := r.measure(lost, func() (n uint64, h *hdrhistogram.Histogram) {
+		h = newHist()
+		for _, m := range socks {
+			n += uint64(m.count.Load())
+			h.Merge(m.hist)
+		}
+		return n, h
+	}, closeAll)
+	return res, err
+}
+
+// measure lets the sockets work for the warm-up and the measured time, stops
+// them and makes the result. sum is called when they have ended. closeAll
+// unblocks them if they do not end by themselves.
+func (r *muxRun) measure(lost context.Context, sum func() (uint64, *hdrhistogram.Histogram), closeAll func()) (Result, error) {
+	c := r.c
+	run := *c
+	run.hard = lost
+	run.sleep(c.opts.Warmup)
+	m, err := c.begin()
+	var elapsed, cpu time.Duration
+	var server response
+	conns := 0
+	if err == nil {
+		r.phase.Store(phaseMeasure)
+		run.sleep(c.opts.Duration)
+		r.phase.Store(phaseStop)
+		elapsed, cpu = time.Since(m.start), cpuTime()-m.cpu
+		server, err = c.control.call(request{Op: opSnap})
+		conns = c.work.Sockets * c.work.Peers
+		if c.transport == RDS {
+			conns = c.rdsConns()
+		}
+	}
+	r.phase.Store(phaseStop)
+	ended := make(chan struct{})
+	go func() { r.wg.Wait(); close(ended) }()
+	if c.transport == RDS && lost.Err() == nil && err == nil {
+		limit := time.NewTimer(drainLimit)
+		defer limit.Stop()
+		select {
+		case <-ended:
+		case <-lost.Done():
+		case <-limit.C:
+			err = fmt.Errorf("replies are missing after %v", drainLimit)
+		}
+	}
+	r.mu.Lock()
+	if r.err != nil { // what closing makes of it below does not count
+		err = r.err
+	}
+	r.mu.Unlock()
+	closeAll()
+	<-ended
+	n, h := sum()
+	if err != nil {
+		return Result{}, err
+	}
+	res := m.result(elapsed, cpu, server.Snap, n, c.meanBytes())
+	res.hist, res.Latency, res.TCPConns = h, latencyOf(h), conns
+	return res, nil
+}
+
+// meanBytes is the payload of a request and its reply.
+func (c *cell) meanBytes() int {
+	if len(c.work.Sizes) == 0 {
+		return c.work.Size + c.work.Reply
+	}
+	sum := 0
+	for _, n := range c.work.Sizes {
+		sum += n
+	}
+	return sum/len(c.work.Sizes) + c.work.Reply
+}

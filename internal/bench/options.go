@@ -1,0 +1,147 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// Bounds of Options.
+const (
+	maxBatch = 1024
+	maxDepth = 1024
+	// smallZeroCopy is the size from which AllocMessage pays by default.
+	smallZeroCopy = 64 << 10
+)
+
+// Options are what the flags of rdsbench say, with the defaults of the mode.
+type Options struct {
+	Server     string        // control address of a running server; empty starts one
+	Listen     netip.Addr    // our RDS address; zero: 127.0.0.1, or the one that reaches Server
+	Port       uint16        // RDS TCP port; 0: 16385, or a free one if that is taken
+	Provider   string        // rds.ProviderNode or rds.ProviderKernel
+	Paths      int           // 1 or 8
+	Congestion string        // TCP congestion control of RDS and baseline; empty: the system's
+	Loops      int           // Config.TCP.EventLoops; 0: one when pinned, else the node's default
+	Sizes      []int         // message sizes; Stress takes them in turn, others make a Work of each
+	Reply      int           // bytes of a reply
+	Depth      int           // outstanding requests of each socket
+	Sockets    int           // sockets of the client
+	Peers      int           // sockets of the server
+	Batch      int           // messages of a batch call; 0: as the mode does by default
+	ZeroCopy   string        // auto, on, off
+	Rate       float64       // offered messages per second (Latency); 0: as fast as it goes
+	Duration   time.Duration // of one measured run
+	Warmup     time.Duration
+	Baseline   bool
+	Repeat     int // runs, of which the median counts
+	Pin        Pin
+	Fault      Fault
+
+	ServerCPUProfile string // file for the server that is started
+}
+
+// Validate returns an error that names each option out of bounds, in one line.
+func (o *Options) Validate(kind Kind) error {
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	check(o.Paths == 1 || o.Paths == 8, "--paths is 1 or 8, not %d", o.Paths)
+	check(o.Provider == rds.ProviderNode || o.Provider == rds.ProviderKernel, "--provider is node or kernel, not %q", o.Provider)
+	check(o.Pin == PinNone || o.Pin == PinSame || o.Pin == PinSplit, "--pin is none, same or split, not %q", o.Pin)
+	check(o.ZeroCopy == "auto" || o.ZeroCopy == "on" || o.ZeroCopy == "off", "--zero-copy is auto, on or off, not %q", o.ZeroCopy)
+	check(o.Duration > 0 && o.Duration <= time.Hour, "--duration is above 0 and at most 1h, not %v", o.Duration)
+	check(o.Warmup >= 0 && o.Warmup <= time.Minute, "--warmup is 0 to 1m, not %v", o.Warmup)
+	check(o.Repeat >= 1 && o.Repeat <= 1000, "--repeat is 1 to 1000, not %d", o.Repeat)
+	check(o.Batch >= 0 && o.Batch <= maxBatch, "--batch is at most %d, not %d", maxBatch, o.Batch)
+	check(o.Rate >= 0, "--rate is not negative")
+	check(o.Loops >= 0 && o.Loops <= 64, "--event-loops is 0 to 64, not %d", o.Loops)
+	switch kind {
+	case Mux, Stress:
+		least := stampEnd
+		if kind == Stress {
+			least = stressHeader
+		}
+		for _, n := range append([]int{o.Reply}, o.Sizes...) {
+			check(n >= least && n <= rds.MaxMessage, "%s messages have %d bytes to 1m, not %d", kind, least, n)
+		}
+		check(o.Depth >= 1 && o.Depth <= maxDepth, "--depth is 1 to %d, not %d", maxDepth, o.Depth)
+		check(o.Sockets >= 1 && o.Sockets <= maxSockets, "--sockets is 1 to %d, not %d", maxSockets, o.Sockets)
+		check(o.Peers >= 1 && o.Peers <= maxSockets, "--peers is 1 to %d, not %d", maxSockets, o.Peers)
+		check(o.Depth*o.Reply <= rds.DefaultBuffer, "--depth times --reply is at most %s, the receive buffer of a socket", FormatSize(rds.DefaultBuffer))
+	case Sockets:
+		check(o.Sockets >= 1 && o.Sockets <= 50000, "--sockets is 1 to 50000, not %d", o.Sockets)
+	}
+	check(kind == Sockets || len(o.Sizes) > 0, "--size is empty")
+	if len(errs) == 0 {
+		return nil
+	}
+	text := ""
+	for i, err := range errs {
+		if i > 0 {
+			text += "; "
+		}
+		text += err.Error()
+	}
+	return errors.New(text)
+}
+
+// Plan makes the works of a mode.
+func (o *Options) Plan(kind Kind) []Work {
+	base := Work{Kind: kind, Baseline: o.Baseline, Pin: o.Pin, Batch: max(o.Batch, 1)}
+	switch kind {
+	case Sockets:
+		base.Sockets, base.Baseline = o.Sockets, false
+		return []Work{base}
+	case Stress:
+		base.Sizes, base.Baseline, base.Fault = o.Sizes, false, o.Fault
+		base.Size = o.Sizes[0]
+		return []Work{o.many(base)}
+	}
+	var works []Work
+	for _, n := range o.Sizes {
+		w := base
+		w.Size = n
+		switch kind {
+		case Mux:
+			w = o.many(w)
+		case Latency:
+			w.Batch, w.Rate = 1, o.Rate
+		}
+		w.ZeroCopy = kind != Mux && o.zeroCopy(n)
+		works = append(works, w)
+	}
+	return works
+}
+
+func (o *Options) many(w Work) Work {
+	w.Reply, w.Depth, w.Sockets, w.Peers = o.Reply, o.Depth, o.Sockets, o.Peers
+	if o.Batch == 0 {
+		w.Batch = o.Depth
+	}
+	return w
+}
+
+func (o *Options) zeroCopy(size int) bool {
+	return o.ZeroCopy == "on" || o.ZeroCopy != "off" && size >= smallZeroCopy
+}
+
+// Demonstration is the table that rdsbench makes without arguments: latency on
+// one CPU, rates from 64 B to 1 MiB, many sockets, and what a socket costs.
+func (o *Options) Demonstration() []Work {
+	oneWay := func(size, batch int) Work {
+		return Work{Kind: OneWay, Size: size, Batch: batch, ZeroCopy: o.zeroCopy(size), Baseline: o.Baseline}
+	}
+	return []Work{
+		{Kind: Sockets, Sockets: 10000, Batch: 1}, // first, while this process is small
+		{Kind: Latency, Size: 64, Batch: 1, Pin: PinSame, Baseline: o.Baseline},
+		oneWay(64, 1), oneWay(64, 64), oneWay(1<<10, 64), oneWay(8<<10, 8), oneWay(64<<10, 1), oneWay(1<<20, 1),
+		{Kind: Mux, Size: 256, Reply: 64, Depth: 8, Batch: 8, Sockets: 64, Peers: 64, Baseline: o.Baseline},
+	}
+}

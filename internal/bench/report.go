@@ -1,0 +1,176 @@
+package bench
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+)
+
+// Report is the outcome of a Runner.
+type Report struct {
+	Time       time.Time `json:"time"`
+	System     string    `json:"system"` // OS/architecture, CPUs, Go
+	Version    string    `json:"version"`
+	Provider   string    `json:"provider"`
+	Paths      int       `json:"paths"`
+	Congestion string    `json:"congestion"` // TCP congestion control of both transports
+	Duration   string    `json:"duration"`   // of a run
+	Repeat     int       `json:"repeat"`
+	Rows       []Row     `json:"rows"`
+}
+
+func newReport(o *Options) *Report {
+	r := &Report{
+		Time:     time.Now().UTC().Truncate(time.Second),
+		System:   fmt.Sprintf("%s/%s, %d CPUs, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
+		Version:  "devel",
+		Provider: o.Provider, Paths: o.Paths, Congestion: o.Congestion,
+		Duration: o.Duration.String(), Repeat: o.Repeat,
+	}
+	if r.Congestion == "" {
+		r.Congestion = defaultCongestion()
+	}
+	if b, ok := debug.ReadBuildInfo(); ok && b.Main.Version != "" {
+		r.Version = b.Main.Version
+	}
+	return r
+}
+
+// Settings is one line on how the report was made.
+func (r *Report) Settings() string {
+	s := fmt.Sprintf("%s; provider %s, %d path", r.System, r.Provider, r.Paths)
+	if r.Paths != 1 {
+		s += "s"
+	}
+	if r.Congestion != "" {
+		s += ", TCP " + r.Congestion
+	}
+	s += fmt.Sprintf("; runs of %s", r.Duration)
+	if r.Repeat > 1 {
+		s += fmt.Sprintf(", medians of %d", r.Repeat)
+	}
+	return s
+}
+
+// WriteJSON writes the report as one JSON object.
+func (r *Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// Row numbers in words that both the text and the page use.
+
+// count writes a number with four digits or less before its unit.
+func count(v float64) string {
+	switch {
+	case v >= 1e7:
+		return fmt.Sprintf("%.1f M", v/1e6)
+	case v >= 1e6:
+		return fmt.Sprintf("%.2f M", v/1e6)
+	case v >= 1e4:
+		return fmt.Sprintf("%.0f k", v/1e3)
+	case v >= 1e3:
+		return fmt.Sprintf("%.1f k", v/1e3)
+	}
+	return fmt.Sprintf("%.0f", v)
+}
+
+func micros(v float64) string {
+	if v >= 1000 {
+		return fmt.Sprintf("%.0f", v)
+	}
+	return fmt.Sprintf("%.1f", v)
+}
+
+// cells are the columns of a result, after its title.
+func (r *Result) cells() []string {
+	out := []string{"", "", "", ""}
+	if l := r.Latency; l != nil {
+		out = []string{micros(l.P50), micros(l.P99), micros(l.P999), micros(l.Max)}
+	}
+	return append(out, count(r.Rate), fmt.Sprintf("%.0f", r.MBPerSecond), fmt.Sprintf("%.3f", r.CPU()))
+}
+
+var heads = []string{"work", "p50 us", "p99 us", "p99.9 us", "max us", "msg/s", "MB/s", "CPU us/msg", "x TCP", "TCP conns"}
+
+func (row *Row) ratio() string {
+	if row.RatioOf == "" {
+		return ""
+	}
+	return fmt.Sprintf("%.2f", row.Ratio)
+}
+
+// lines are the table's lines of a row: RDS, and the baseline.
+func (row *Row) lines() [][]string {
+	if row.RDS.Memory != nil {
+		return nil
+	}
+	title := row.Title
+	if !row.Finished {
+		title += " (cut short)"
+	}
+	conns := func(r *Result) string { return fmt.Sprint(r.TCPConns) }
+	out := [][]string{append(append([]string{title}, row.RDS.cells()...), row.ratio(), conns(&row.RDS))}
+	if row.TCP != nil {
+		out = append(out, append(append([]string{"  plain TCP"}, row.TCP.cells()...), "", conns(row.TCP)))
+	}
+	return out
+}
+
+// Sentence says what a row has to say besides its figures; empty if nothing.
+func (row *Row) Sentence() string {
+	if m := row.RDS.Memory; m != nil {
+		s := fmt.Sprintf("%s: %.1f ms in all, %.0f bytes of heap each", row.Title, m.BindMillis, m.HeapEach)
+		if m.ResidentEach > 0 {
+			s += fmt.Sprintf(" (%.0f bytes of physical memory)", m.ResidentEach)
+		}
+		return s
+	}
+	if row.Note != "" {
+		return row.Title + ": " + row.Note
+	}
+	if row.Work.Kind == Stress && row.Finished {
+		return fmt.Sprintf("%s: %d requests and replies, every payload and sequence number verified", row.Title, row.RDS.Messages)
+	}
+	return ""
+}
+
+// WriteText writes the report as a table for a terminal.
+func (r *Report) WriteText(w io.Writer) error {
+	table := [][]string{heads}
+	for i := range r.Rows {
+		table = append(table, r.Rows[i].lines()...)
+	}
+	width := make([]int, len(heads))
+	for _, line := range table {
+		for i, c := range line {
+			width[i] = max(width[i], len(c))
+		}
+	}
+	var b strings.Builder
+	if len(table) > 1 {
+		for _, line := range table {
+			for i, c := range line {
+				if i == 0 {
+					fmt.Fprintf(&b, "%-*s", width[0], c)
+				} else {
+					fmt.Fprintf(&b, "  %*s", width[i], c)
+				}
+			}
+			b.WriteByte('\n')
+		}
+	}
+	for i := range r.Rows {
+		if s := r.Rows[i].Sentence(); s != "" {
+			b.WriteString(s + "\n")
+		}
+	}
+	b.WriteString(r.Settings() + "\n")
+	_, err := io.WriteString(w, b.String())
+	return err
+}

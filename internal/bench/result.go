@@ -1,0 +1,179 @@
+package bench
+
+import (
+	"slices"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Result is one run of a work over one transport, or the medians of several.
+type Result struct {
+	Seconds     float64      `json:"seconds"`
+	Messages    uint64       `json:"messages"` // one-way messages, round trips, requests answered, sockets bound
+	Rate        float64      `json:"messages_per_second"`
+	MBPerSecond float64      `json:"mb_per_second"`     // payload of messages and replies, 10^6 bytes
+	ClientCPU   float64      `json:"client_cpu_us"`     // per message
+	ServerCPU   float64      `json:"server_cpu_us"`     // per message
+	Latency     *Percentiles `json:"latency,omitempty"` // Latency, Mux, Stress
+	TCPConns    int          `json:"tcp_connections"`   // between the two processes, seen by the client
+	Memory      *Memory      `json:"memory,omitempty"`  // Sockets
+	hist        *hdrhistogram.Histogram
+}
+
+// CPU is the CPU time of both processes, us per message.
+func (r *Result) CPU() float64 { return r.ClientCPU + r.ServerCPU }
+
+// Percentiles are of round trips, in microseconds.
+type Percentiles struct {
+	Mean  float64 `json:"mean_us"`
+	P50   float64 `json:"p50_us"`
+	P99   float64 `json:"p99_us"`
+	P999  float64 `json:"p99_9_us"`
+	Max   float64 `json:"max_us"`
+	Curve []Point `json:"curve,omitempty"`
+}
+
+// Point is a latency that Quantile of all samples do not exceed.
+type Point struct {
+	Quantile float64 `json:"quantile"`
+	US       float64 `json:"us"`
+}
+
+// Memory is what bound sockets cost.
+type Memory struct {
+	HeapEach     float64 `json:"heap_bytes_each"`     // live heap and stacks
+	ResidentEach float64 `json:"resident_bytes_each"` // physical memory of the process
+	BindMillis   float64 `json:"bind_ms"`             // for all of them
+}
+
+// Row is a line of a report: a work, its figures over RDS and, if measured,
+// over TCP.
+type Row struct {
+	Work     Work    `json:"work"`
+	Title    string  `json:"title"`
+	Runs     int     `json:"runs"`
+	RDS      Result  `json:"rds"`
+	TCP      *Result `json:"tcp,omitempty"`
+	Ratio    float64 `json:"ratio,omitempty"` // median over the runs; p50 for Latency, else the rate
+	RateMin  float64 `json:"rate_min"`        // of the runs over RDS
+	RateMax  float64 `json:"rate_max"`
+	Note     string  `json:"note,omitempty"`
+	RatioOf  string  `json:"ratio_of,omitempty"`
+	Finished bool    `json:"finished"` // false: interrupted, the figures are of what there was
+}
+
+// Histograms count nanoseconds up to a minute: those that several are merged
+// into with three digits, those of which there are thousands with two and in
+// steps of 100 ns (25 KB).
+const maxLatency = 60e9
+
+func newHist() *hdrhistogram.Histogram      { return hdrhistogram.New(1, maxLatency, 3) }
+func newSmallHist() *hdrhistogram.Histogram { return hdrhistogram.New(100, maxLatency, 2) }
+
+var curveQuantiles = []float64{0, 10, 25, 50, 75, 90, 95, 99, 99.5, 99.9, 99.95, 99.99, 99.995, 99.999, 100}
+
+func latencyOf(h *hdrhistogram.Histogram) *Percentiles {
+	if h.TotalCount() == 0 {
+		return nil
+	}
+	us := func(q float64) float64 { return float64(h.ValueAtQuantile(q)) / 1e3 }
+	l := &Percentiles{Mean: h.Mean() / 1e3, P50: us(50), P99: us(99), P999: us(99.9), Max: float64(h.Max()) / 1e3}
+	for _, q := range curveQuantiles {
+		// A percentile that fewer than one sample exceeds is the maximum.
+		if q < 100 && (1-q/100)*float64(h.TotalCount()) < 1 {
+			continue
+		}
+		l.Curve = append(l.Curve, Point{q / 100, us(q)})
+	}
+	return l
+}
+
+func median(v []float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	v = slices.Sorted(slices.Values(v))
+	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
+}
+
+// newRow takes the medians of the runs. rds[i] and tcp[i] were made one after
+// the other; tcp may be shorter.
+func newRow(w Work, rds, tcp []Result) Row {
+	row := Row{Work: w, Title: w.Title(), Runs: len(rds), RDS: combine(rds)}
+	row.RateMin, row.RateMax = row.RDS.Rate, row.RDS.Rate
+	for _, r := range rds {
+		row.RateMin, row.RateMax = min(row.RateMin, r.Rate), max(row.RateMax, r.Rate)
+	}
+	if len(tcp) == 0 {
+		return row
+	}
+	base := combine(tcp)
+	row.TCP = &base
+	var ratios []float64
+	for i := range min(len(rds), len(tcp)) {
+		a, b := &rds[i], &tcp[i]
+		switch {
+		case w.Kind == Latency && a.Latency != nil && b.Latency != nil && b.Latency.P50 > 0:
+			row.RatioOf = "p50"
+			ratios = append(ratios, a.Latency.P50/b.Latency.P50)
+		case w.Kind != Latency && b.Rate > 0:
+			row.RatioOf = "rate"
+			ratios = append(ratios, a.Rate/b.Rate)
+		}
+	}
+	row.Ratio = median(ratios)
+	return row
+}
+
+// combine takes the median of each figure; the latency curve is of all samples.
+func combine(runs []Result) Result {
+	if len(runs) == 1 {
+		return runs[0]
+	}
+	of := func(f func(*Result) float64) float64 {
+		var v []float64
+		for i := range runs {
+			v = append(v, f(&runs[i]))
+		}
+		return median(v)
+	}
+	out := Result{
+		Seconds:     of(func(r *Result) float64 { return r.Seconds }),
+		Messages:    uint64(of(func(r *Result) float64 { return float64(r.Messages) })),
+		Rate:        of(func(r *Result) float64 { return r.Rate }),
+		MBPerSecond: of(func(r *Result) float64 { return r.MBPerSecond }),
+		ClientCPU:   of(func(r *Result) float64 { return r.ClientCPU }),
+		ServerCPU:   of(func(r *Result) float64 { return r.ServerCPU }),
+		TCPConns:    runs[0].TCPConns,
+	}
+	lat := func(f func(*Percentiles) float64) float64 {
+		return of(func(r *Result) float64 {
+			if r.Latency == nil {
+				return 0
+			}
+			return f(r.Latency)
+		})
+	}
+	if runs[0].hist != nil {
+		out.hist = newHist()
+		for i := range runs {
+			out.hist.Merge(runs[i].hist)
+		}
+		out.Latency = latencyOf(out.hist)
+		if l := out.Latency; l != nil {
+			l.Mean = lat(func(l *Percentiles) float64 { return l.Mean })
+			l.P50 = lat(func(l *Percentiles) float64 { return l.P50 })
+			l.P99 = lat(func(l *Percentiles) float64 { return l.P99 })
+			l.P999 = lat(func(l *Percentiles) float64 { return l.P999 })
+		}
+	}
+	if runs[0].Memory != nil {
+		mem := func(f func(*Memory) float64) float64 { return of(func(r *Result) float64 { return f(r.Memory) }) }
+		out.Memory = &Memory{
+			HeapEach:     mem(func(m *Memory) float64 { return m.HeapEach }),
+			ResidentEach: mem(func(m *Memory) float64 { return m.ResidentEach }),
+			BindMillis:   mem(func(m *Memory) float64 { return m.BindMillis }),
+		}
+	}
+	return out
+}

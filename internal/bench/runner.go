@@ -1,0 +1,308 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// Addresses of the two processes on one host.
+var (
+	clientIP = netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	serverIP = netip.AddrFrom4([4]byte{127, 0, 0, 2})
+)
+
+// abortLimit is how long an interrupted run may go on before its sockets are
+// closed.
+const abortLimit = 5 * time.Second
+
+// Runner is the active process.
+type Runner struct {
+	Options Options
+	// Affinity pins this process to the client's or the server's CPU of a
+	// Pin, or with PinNone gives all CPUs back.
+	Affinity func(pin Pin, server bool) error
+	// Program is the executable that is also the server; empty means this one.
+	Program string
+	// Progress, if not nil, is told what runs now: the number of the run, how
+	// many there are, and its name.
+	Progress func(run, runs int, what string)
+	// Config is the base of the node's settings, for tests.
+	Config rds.Config
+
+	child *child
+	pin   Pin // of child and of this process
+	run   int
+	runs  int
+}
+
+// ErrInterrupted is returned with the report of what there is when ctx ended.
+var ErrInterrupted = errors.New("interrupted")
+
+// Run does the works one after the other. The report is not nil even with an
+// error. When ctx ends, the run under way is cut short, and counts.
+func (r *Runner) Run(ctx context.Context, works []Work) (*Report, error) {
+	rep := newReport(&r.Options)
+	for i := range works {
+		r.runs += r.Options.Repeat
+		if works[i].Baseline {
+			r.runs += r.Options.Repeat
+		}
+	}
+	var err error
+	for i := range works {
+		var row *Row
+		row, err = r.work(ctx, &works[i])
+		if row != nil {
+			rep.Rows = append(rep.Rows, *row)
+		}
+		if err != nil {
+			err = fmt.Errorf("%s: %w", works[i].Title(), err)
+			break
+		}
+		if ctx.Err() != nil {
+			err = ErrInterrupted
+			break
+		}
+	}
+	return rep, errors.Join(err, r.endServer())
+}
+
+func (r *Runner) endServer() error {
+	var err error
+	if r.pin != "" && r.pin != PinNone {
+		err = r.Affinity(PinNone, false)
+	}
+	r.pin = ""
+	if r.child != nil {
+		if e := r.child.end(); e != nil {
+			err = errors.Join(err, fmt.Errorf("server: %w", e))
+		}
+		r.child = nil
+	}
+	return err
+}
+
+// server makes sure that a server with this pin runs, pins this process too
+// and returns the server's control address.
+func (r *Runner) server(ctx context.Context, pin Pin) (netip.AddrPort, error) {
+	if pin == "" {
+		pin = PinNone
+	}
+	if r.pin != pin {
+		if err := r.endServer(); err != nil {
+			return netip.AddrPort{}, err
+		}
+		if pin != PinNone {
+			if err := r.Affinity(pin, false); err != nil {
+				return netip.AddrPort{}, err
+			}
+		}
+		r.pin = pin
+	}
+	if r.Options.Server != "" {
+		return resolve(ctx, r.Options.Server)
+	}
+	if r.child == nil {
+		program := r.Program
+		if program == "" {
+			var err error
+			if program, err = os.Executable(); err != nil {
+				return netip.AddrPort{}, err
+			}
+		}
+		flags := []string{"--pin", string(pin)}
+		if f := r.Options.ServerCPUProfile; f != "" {
+			flags = append(flags, "--cpuprofile", f)
+		}
+		var err error
+		if r.child, err = startChild(ctx, program, serverIP, flags...); err != nil {
+			return netip.AddrPort{}, err
+		}
+	}
+	return r.child.control, nil
+}
+
+// resolve makes an address of what --server says: a host, with a port or not.
+func resolve(ctx context.Context, server string) (netip.AddrPort, error) {
+	host, port := server, fmt.Sprint(DefaultControlPort)
+	if h, p, err := net.SplitHostPort(server); err == nil {
+		host, port = h, p
+	}
+	n, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	return netip.AddrPortFrom(ips[0].Unmap(), uint16(n)), nil
+}
+
+func (r *Runner) progress(w *Work, t Transport) {
+	r.run++
+	if r.Progress != nil {
+		r.Progress(r.run, r.runs, w.Title()+" over "+string(t))
+	}
+}
+
+func (r *Runner) loops(pin Pin) int {
+	if r.Options.Loops == 0 && (pin == PinSame || pin == PinSplit) {
+		return 1
+	}
+	return r.Options.Loops
+}
+
+// bind runs a Sockets work, for which there is no server.
+func (r *Runner) bind(w *Work) (*Row, error) {
+	ip := r.Options.Listen
+	if !ip.IsValid() {
+		ip = clientIP
+	}
+	port, err := freePort(r.Options.Port, ip)
+	if err != nil {
+		return nil, err
+	}
+	p, err := openProvider(r.Config, ip, &hello{Provider: r.Options.Provider, Port: port, Paths: r.Options.Paths})
+	if err != nil {
+		return nil, err
+	}
+	defer p.Close()
+	var results []Result
+	for range r.Options.Repeat {
+		r.progress(w, RDS)
+		res, err := bindSockets(p, ip, w.Sockets)
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, res)
+	}
+	row := newRow(*w, results, nil)
+	row.Finished = true
+	return &row, p.Close()
+}
+
+// work does one work as often as it is repeated, over both transports in turn.
+func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
+	if w.Kind == Sockets {
+		return r.bind(w)
+	}
+	control, err := r.server(ctx, w.Pin)
+	if err != nil {
+		return nil, err
+	}
+	hard, fail := context.WithCancelCause(context.Background())
+	defer fail(nil)
+	stopAbort := context.AfterFunc(ctx, func() {
+		t := time.NewTimer(abortLimit)
+		defer t.Stop()
+		select {
+		case <-t.C:
+			fail(fmt.Errorf("%w, and the run did not end within %v", ErrInterrupted, abortLimit))
+		case <-hard.Done():
+		}
+	})
+	defer stopAbort()
+	c, end, err := r.connect(ctx, control, w, fail)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	c.soft, c.hard, c.work, c.opts = ctx, hard, w, &r.Options
+	return r.repeat(ctx, c)
+}
+
+func (r *Runner) repeat(ctx context.Context, c *cell) (*Row, error) {
+	results := map[Transport][]Result{}
+	transports := []Transport{RDS}
+	if c.work.Baseline {
+		transports = append(transports, TCP)
+	}
+	note := ""
+	var err error
+loop:
+	for i := range r.Options.Repeat {
+		for _, t := range transports {
+			if t == TCP && note != "" || ctx.Err() != nil && len(results[RDS]) > 0 {
+				continue
+			}
+			r.progress(c.work, t)
+			c.transport = t
+			var res Result
+			res, err = c.run()
+			var few errDescriptors
+			if errors.As(err, &few) {
+				note, err = few.Error(), nil
+				if _, err = c.control.call(request{Op: opClose}); err == nil {
+					continue
+				}
+			}
+			if err != nil {
+				err = fmt.Errorf("run %d over %s: %w", i+1, t, err)
+				break loop
+			}
+			results[t] = append(results[t], res)
+		}
+	}
+	if len(results[RDS]) == 0 {
+		return nil, err
+	}
+	row := newRow(*c.work, results[RDS], results[TCP])
+	row.Note, row.Finished = note, ctx.Err() == nil && err == nil
+	return &row, err
+}
+
+// connect makes the control connection and a node on each side. The function
+// returned ends them.
+func (r *Runner) connect(ctx context.Context, control netip.AddrPort, w *Work, fail func(error)) (*cell, func() error, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", control.String())
+	if err != nil {
+		return nil, nil, err
+	}
+	c := &cell{ip: r.Options.Listen}
+	ips := []netip.Addr{}
+	if !c.ip.IsValid() {
+		c.ip = clientIP
+		if r.child == nil {
+			c.ip = conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+		}
+	}
+	ips = append(ips, c.ip)
+	if r.child != nil {
+		ips = append(ips, serverIP)
+	}
+	port := r.Options.Port
+	if r.child != nil || port == 0 {
+		if port, err = freePort(r.Options.Port, ips...); err != nil {
+			conn.Close()
+			return nil, nil, err
+		}
+	}
+	c.control = newController(conn, fail)
+	h := &hello{Version: controlVersion, Provider: r.Options.Provider, Port: port, Paths: r.Options.Paths,
+		Congestion: r.Options.Congestion, Loops: r.loops(w.Pin)}
+	if _, err = c.control.call(request{Op: opHello, Hello: h}); err == nil {
+		c.provider, err = openProvider(r.Config, c.ip, h)
+	}
+	if err != nil {
+		c.control.close()
+		return nil, nil, err
+	}
+	return c, func() error {
+		err := c.provider.Close()
+		if context.Cause(c.hard) == nil {
+			_, e := c.control.call(request{Op: opBye})
+			err = errors.Join(err, e)
+		}
+		c.control.close()
+		return err
+	}, nil
+}

@@ -1,0 +1,251 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"sync"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// service is what a server runs for one work over one transport.
+type service struct {
+	addrs []netip.AddrPort
+	tally *tally
+	fail  func(error) // the work cannot go on; from any goroutine
+
+	wg      sync.WaitGroup
+	mu      sync.Mutex // guards the rest
+	closers []io.Closer
+	closed  bool
+}
+
+// own has c closed with the service. It returns false, with c closed, when the
+// service ends already.
+func (v *service) own(c io.Closer) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.closed {
+		c.Close()
+		return false
+	}
+	v.closers = append(v.closers, c)
+	return true
+}
+
+// run has f serve in a goroutine. What it returns before the service ends is a
+// failure.
+func (v *service) run(f func() error) {
+	v.wg.Go(func() {
+		err := f()
+		v.mu.Lock()
+		closed := v.closed
+		v.mu.Unlock()
+		if err != nil && !closed {
+			v.fail(err)
+		}
+	})
+}
+
+// close ends the service and waits for its goroutines.
+func (v *service) close() {
+	v.mu.Lock()
+	v.closed = true
+	closers := v.closers
+	v.closers = nil
+	v.mu.Unlock()
+	for _, c := range closers {
+		c.Close()
+	}
+	v.wg.Wait()
+}
+
+// serveRDS binds what w needs and serves it.
+func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*service, error) {
+	v := &service{tally: newTally(), fail: fail}
+	n := 1
+	if w.Kind == Mux || w.Kind == Stress {
+		n = w.Peers
+	}
+	socks := make([]*rds.Socket, n)
+	for i := range socks {
+		s, err := p.Bind(netip.AddrPortFrom(ip, 0))
+		if err != nil {
+			v.close()
+			return nil, err
+		}
+		v.own(s)
+		socks[i] = s
+		v.addrs = append(v.addrs, s.LocalAddrPort())
+	}
+	for _, s := range socks {
+		v.run(func() error {
+			switch w.Kind {
+			case Latency:
+				return echoRDS(s, w)
+			case OneWay:
+				return sinkRDS(s, w, v.tally)
+			}
+			return replyRDS(s, w)
+		})
+	}
+	return v, nil
+}
+
+// echoRDS sends every message back, without a copy if the work says so.
+func echoRDS(s *rds.Socket, w *Work) error {
+	var m rds.Message
+	forward := rds.Outgoing{Buffer: &m}
+	for {
+		var err error
+		if m, err = s.Recv(context.Background()); err != nil {
+			return err
+		}
+		if w.ZeroCopy {
+			forward.To = m.From
+			err = s.SendMessage(context.Background(), &forward)
+		} else {
+			_, err = s.WriteToAddrPort(m.Data, m.From)
+		}
+		m.Release() // of what was not sent
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// sinkRDS counts messages and checks their numbers.
+func sinkRDS(s *rds.Socket, w *Work, t *tally) error {
+	var n uint64
+	if w.Batch <= 1 {
+		for {
+			m, err := s.Recv(context.Background())
+			if err != nil {
+				return err
+			}
+			err = checkMessage(m.Data, w.Size, n)
+			m.Release()
+			if err != nil {
+				return err
+			}
+			n++
+			t.add(1)
+		}
+	}
+	ms := make([]rds.Message, w.Batch)
+	for {
+		k, err := s.RecvBatch(context.Background(), ms)
+		if err != nil {
+			return err
+		}
+		for i := range ms[:k] {
+			if e := checkMessage(ms[i].Data, w.Size, n); e != nil {
+				err = e
+			}
+			ms[i].Release()
+			n++
+		}
+		if err != nil {
+			return err
+		}
+		t.add(k)
+	}
+}
+
+// replyRDS answers each request with w.Reply bytes that carry its stamp. In a
+// Stress it verifies requests and fills its replies.
+func replyRDS(s *rds.Socket, w *Work) error {
+	ms := make([]rds.Message, w.Batch)
+	out := make([]rds.Outgoing, w.Batch)
+	replies := make([]byte, w.Batch*w.Reply)
+	var v *verifier
+	if w.Kind == Stress {
+		v = newVerifier(s.LocalAddrPort(), kindRequest)
+	}
+	for {
+		k, err := s.RecvBatch(context.Background(), ms)
+		if err != nil {
+			return err
+		}
+		for i := range ms[:k] {
+			m, b := &ms[i], replies[i*w.Reply:(i+1)*w.Reply]
+			if v != nil {
+				if err := v.check(m.From, m.Data); err != nil {
+					return err
+				}
+				v.fill(b, m.From, kindReply)
+			}
+			copy(b[numberEnd:stampEnd], m.Data[numberEnd:stampEnd])
+			out[i].To, out[i].Data = m.From, b
+			m.Release()
+		}
+		if _, err := s.SendBatch(context.Background(), out[:k]); err != nil {
+			return err
+		}
+	}
+}
+
+// serveTCP listens on ip and serves the baseline of w on each connection.
+func serveTCP(ip netip.Addr, w *Work, congestion string, fail func(error)) (*service, error) {
+	l, err := listenTCP(ip, congestion)
+	if err != nil {
+		return nil, err
+	}
+	v := &service{tally: newTally(), fail: fail}
+	v.own(l)
+	v.addrs = []netip.AddrPort{l.Addr().(*net.TCPAddr).AddrPort()}
+	v.run(func() error {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return err
+			}
+			if v.own(c) {
+				v.run(func() error { return serveStream(newStream(c, bufferFor(w)), w, v.tally) })
+			}
+		}
+	})
+	return v, nil
+}
+
+// serveStream serves one connection until it ends.
+func serveStream(s *stream, w *Work, t *tally) error {
+	reply := make([]byte, w.Reply)
+	var n uint64
+	fresh := 0 // messages not yet in t
+	for {
+		m, err := s.recv()
+		if err != nil {
+			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			return err
+		}
+		switch w.Kind {
+		case Latency:
+			err = s.send(m)
+		case OneWay:
+			if err := checkMessage(m, w.Size, n); err != nil {
+				return err
+			}
+			n++
+			if fresh++; s.r.Buffered() == 0 {
+				t.add(fresh)
+				fresh = 0
+			}
+			continue
+		default:
+			copy(reply[numberEnd:stampEnd], m[numberEnd:stampEnd])
+			err = s.send(reply)
+		}
+		if err == nil {
+			err = s.flush()
+		}
+		if err != nil {
+			return nil // the client has gone
+		}
+	}
+}

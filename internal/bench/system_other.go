@@ -1,0 +1,20 @@
+//go:build !linux
+
+package bench
+
+import (
+	"errors"
+	"os/exec"
+	"syscall"
+)
+
+func setCongestion(syscall.RawConn, string) error {
+	return errors.New("choosing the TCP congestion control is not supported on this system")
+}
+
+// dieWithParent does nothing: the child ends when its standard input does.
+func dieWithParent(*exec.Cmd) {}
+
+func residentBytes() int64 { return 0 }
+
+func defaultCongestion() string { return "" }

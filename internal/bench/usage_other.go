@@ -1,0 +1,10 @@
+//go:build !unix
+
+package bench
+
+import "time"
+
+// cpuTime is not known here.
+func cpuTime() time.Duration { return 0 }
+
+func descriptorLimit() int { return 1 << 14 }

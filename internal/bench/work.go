@@ -1,0 +1,122 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Kind is what a Work does.
+type Kind string
+
+// Kinds of Work.
+const (
+	Latency Kind = "latency" // ping-pong, one message outstanding
+	OneWay  Kind = "one-way" // one socket to one socket, the receiver confirms the count
+	Mux     Kind = "mux"     // all sockets to all, request and reply
+	Stress  Kind = "stress"  // Mux with every payload and sequence number verified
+	Sockets Kind = "sockets" // bind many sockets: time and memory
+)
+
+// Transport is what carries the messages of a run.
+type Transport string
+
+// Transports.
+const (
+	RDS Transport = "rds"
+	TCP Transport = "tcp" // the baseline: net.TCPConn with a 4-byte length before each message
+)
+
+// Pin says on which CPUs the two processes run.
+type Pin string
+
+// Pins. Two processes that wait for each other take 8 us per round trip on one
+// CPU and 65 us on two (each way wakes an idle CPU), so latency that is not
+// pinned is left to chance.
+const (
+	PinNone  Pin = "none"
+	PinSame  Pin = "same"  // both on the first CPU, GOMAXPROCS 1
+	PinSplit Pin = "split" // server on the first, client on the second, GOMAXPROCS 1
+)
+
+// Work is one line of a report.
+type Work struct {
+	Kind     Kind    `json:"kind"`
+	Size     int     `json:"size"`            // bytes of a message, or of a request
+	Sizes    []int   `json:"sizes,omitempty"` // Stress: requests take these in turn
+	Reply    int     `json:"reply,omitempty"` // bytes of a reply (Mux, Stress)
+	Depth    int     `json:"depth,omitempty"` // outstanding requests of each client socket
+	Sockets  int     `json:"sockets,omitempty"`
+	Peers    int     `json:"peers,omitempty"` // sockets of the server
+	Batch    int     `json:"batch"`           // messages of a SendBatch or RecvBatch; 1: calls for single messages
+	ZeroCopy bool    `json:"zero_copy,omitempty"`
+	Rate     float64 `json:"offered_rate,omitempty"` // Latency: messages per second, 0 for as fast as it goes
+	Baseline bool    `json:"-"`
+	Pin      Pin     `json:"pin,omitempty"`
+	Fault    Fault   `json:"fault,omitempty"`
+}
+
+// Fault is damage that a Stress client does to one of its own messages, to
+// show that the checks find it.
+type Fault string
+
+// Faults.
+const (
+	FaultNone    Fault = ""
+	FaultCorrupt Fault = "corrupt" // one bit of a payload
+	FaultSkip    Fault = "skip"    // a sequence number is left out
+)
+
+// Title names the work in a table.
+func (w *Work) Title() string {
+	var s strings.Builder
+	switch w.Kind {
+	case Latency:
+		fmt.Fprintf(&s, "ping-pong %s", FormatSize(w.Size))
+		switch w.Pin {
+		case PinSame:
+			s.WriteString(", one CPU")
+		case PinSplit:
+			s.WriteString(", a CPU each")
+		}
+		if w.Rate > 0 {
+			fmt.Fprintf(&s, ", %g/s offered", w.Rate)
+		}
+	case OneWay:
+		fmt.Fprintf(&s, "one-way %s", FormatSize(w.Size))
+		if w.Batch > 1 {
+			fmt.Fprintf(&s, ", batch %d", w.Batch)
+		} else {
+			s.WriteString(", single")
+		}
+	case Mux, Stress:
+		fmt.Fprintf(&s, "%s %dx%d, ", w.Kind, w.Sockets, w.Peers)
+		for i, n := range w.Sizes {
+			if i > 0 {
+				s.WriteByte('/')
+			}
+			s.WriteString(FormatSize(n))
+		}
+		if len(w.Sizes) == 0 {
+			s.WriteString(FormatSize(w.Size))
+		}
+		fmt.Fprintf(&s, ", depth %d", w.Depth)
+	case Sockets:
+		fmt.Fprintf(&s, "bind %d sockets", w.Sockets)
+	}
+	if w.ZeroCopy {
+		s.WriteString(", zero-copy")
+	}
+	if w.Pin != PinNone && w.Pin != "" && w.Kind != Latency {
+		fmt.Fprintf(&s, ", pin %s", w.Pin)
+	}
+	return s.String()
+}
+
+// maxSize is the longest message of the work.
+func (w *Work) maxSize() int {
+	n := max(w.Size, w.Reply)
+	for _, s := range w.Sizes {
+		n = max(n, s)
+	}
+	return n
+}
