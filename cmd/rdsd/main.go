@@ -47,7 +47,7 @@ func newCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringVar(&file, "config", "", "read settings from this TOML `file`")
-	f.StringSliceVar(&set.Listen, "listen", nil, "local addresses")
+	f.StringSliceVar(&set.Listen, "listen", nil, "local `addresses` to listen on, separated by commas")
 	f.IntVar(&set.Port, "port", set.Port, "TCP port of RDS, here and on peers; Linux knows only the default")
 	f.IntVar(&set.Paths, "npaths", set.Paths, "TCP connections per peer: 1 or 8")
 	f.StringVar(&set.Control, "control", set.Control, "Unix socket for rdsinfo; none for no socket")

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-
-	"github.com/rds-go/rds/internal/cli"
 )
 
 // addresses returns the address of host and the local one to ping it from.
@@ -32,13 +30,14 @@ func resolve(ctx context.Context, host string, fits func(netip.Addr) bool) (neti
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("unknown host %s", host)
 	}
-	for _, a := range addrs {
+	for i, a := range addrs {
 		a = a.Unmap()
+		addrs[i] = a
 		if !a.IsUnspecified() && !a.IsMulticast() && fits(a) {
 			return a, nil
 		}
 	}
-	return netip.Addr{}, cli.Usagef("%s has no address to be used here (it has %v)", host, addrs)
+	return netip.Addr{}, fmt.Errorf("%s has no address to be used here, only %v", host, addrs)
 }
 
 // route returns the address the kernel would send from. Connecting a UDP
