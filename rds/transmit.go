@@ -119,7 +119,9 @@ func (p *peer) transmit(i int) {
 }
 
 // transmitLocked writes until nothing is left, the link is full, or limit
-// bytes are out, in which case the flusher goes on. It unlocks p.mu.
+// bytes are out, in which case the flusher goes on. Senders append without
+// writing while it is busy, so only a Fill under the same hold of the lock that
+// ends busy may say that nothing is left. It unlocks p.mu.
 func (p *peer) transmitLocked(i int, limit int) {
 	io := &p.path[i]
 	t := &io.tx
@@ -134,7 +136,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 		p.mu.Unlock()
 		n, err := link.Writev(t.batch.Bufs)
 		p.mu.Lock()
-		more := p.core.Wrote(i, n)
+		p.core.Wrote(i, n)
 		if err != nil {
 			p.core.LinkFailed(id)
 			break
@@ -150,7 +152,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 			p.mu.Lock()
 			p.core.Acked(i, acked)
 		}
-		if !more && !t.again || io.ended != nil {
+		if io.ended != nil {
 			break
 		}
 		if limit <= 0 {
