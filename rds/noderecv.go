@@ -12,6 +12,9 @@ func (s *nodeSocket) recv(ctx context.Context, block, peek bool) (m Message, err
 		return m, err
 	}
 	err = s.awaitRecv(ctx, block, func() (bool, error) { return s.tryRecv(&m, peek) })
+	if peek && err == nil {
+		s.readers.wake(1) // the message is still there for the next who waits
+	}
 	return m, err
 }
 

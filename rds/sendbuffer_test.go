@@ -1,0 +1,229 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// nowhere is a destination that nobody answers at, so that what is sent there
+// stays in the send buffer.
+func nowhere() netip.AddrPort { return netip.AddrPortFrom(newAddr(), 4000) }
+
+// The test looks at what was queued before: the last message may pass the
+// limit, and POLLOUT is up exactly as long as one more is taken
+// (net/rds/send.c, rds_send_queue_rm; net/rds/af_rds.c, rds_poll).
+func TestLastMessageMayPassTheSendBuffer(t *testing.T) {
+	t.Parallel()
+	s := newLoopLab(t).bindOne(Config{SendBuffer: 106496})
+	to := nowhere()
+	data := make([]byte, 60000)
+	for i := range 2 {
+		if s.Poll()&PollOut == 0 {
+			t.Errorf("no POLLOUT before message %d", i)
+		}
+		if err := s.TrySend(to, data); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+	}
+	if s.Poll()&PollOut != 0 {
+		t.Error("POLLOUT with 120000 of 106496 bytes queued")
+	}
+	wantErr(t, "third message", s.TrySend(to, data), ErrWouldBlock, syscall.EAGAIN)
+	wantErr(t, "a byte", s.TrySend(to, data[:1]), ErrWouldBlock, syscall.EAGAIN)
+	wantErr(t, "an empty message", s.TrySend(to, nil), ErrWouldBlock, syscall.EAGAIN)
+	if n := counter(t, nodeOf(s), "send_queue_full"); n != 3 {
+		t.Errorf("send_queue_full %d", n)
+	}
+	info, _ := nodeOf(s).Info()
+	if got := info.Sockets[0].SendQueued; got != 120000 {
+		t.Errorf("%d bytes queued", got)
+	}
+	if err := s.SetWriteBuffer(120001); err != nil {
+		t.Fatal(err)
+	}
+	if s.Poll()&PollOut == 0 || s.TrySend(to, data) != nil {
+		t.Error("a larger buffer has no room")
+	}
+}
+
+func TestEmptyMessagesAreFree(t *testing.T) {
+	t.Parallel()
+	s := newLoopLab(t).bindOne(Config{SendBuffer: 100})
+	to := nowhere()
+	for range 1000 {
+		if err := s.TrySend(to, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s.Poll()&PollOut == 0 {
+		t.Error("no POLLOUT")
+	}
+}
+
+// Messages for a peer that cannot be reached are bounded in memory whatever
+// their payload: 0-byte ones too.
+func TestPeerBudgetBoundsEmptyMessages(t *testing.T) {
+	t.Parallel()
+	s := newLoopLab(t).bindOne(Config{PeerBudget: 100_000})
+	to := nowhere()
+	n := 0
+	for ; n < 10000; n++ {
+		if err := s.TrySend(to, nil); err != nil {
+			wantErr(t, "budget", err, ErrWouldBlock)
+			break
+		}
+	}
+	if n < 100 || n > 3000 {
+		t.Errorf("%d messages in 100,000 bytes", n)
+	}
+	if err := s.TrySend(nowhere(), []byte("x")); err != nil {
+		t.Errorf("another peer: %v", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+	defer cancel()
+	wantErr(t, "blocking send", s.Send(ctx, to, nil), context.DeadlineExceeded)
+	if err := s.CancelSentTo(to); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.TrySend(to, nil); err != nil {
+		t.Errorf("after the cancel: %v", err)
+	}
+}
+
+func TestRoomReturns(t *testing.T) {
+	t.Parallel()
+	data := make([]byte, 1000)
+	for _, c := range []struct {
+		name string
+		how  func(t *testing.T, l *lab, s *Socket, to netip.AddrPort)
+	}{
+		{"when acknowledged", func(t *testing.T, l *lab, s *Socket, to netip.AddrPort) {
+			d := l.bind(l.node(Config{}), to)
+			t.Cleanup(func() { // in order, after the test
+				m := mustRecv(t, d)
+				m.Release()
+			})
+		}},
+		{"when canceled", func(t *testing.T, _ *lab, s *Socket, to netip.AddrPort) {
+			if err := s.CancelSentTo(to); err != nil {
+				t.Error(err)
+			}
+		}},
+		{"when the buffer grows", func(t *testing.T, _ *lab, s *Socket, to netip.AddrPort) {
+			if err := s.SetWriteBuffer(5000); err != nil {
+				t.Error(err)
+			}
+		}},
+	} {
+		for _, blocked := range []bool{false, true} {
+			name := c.name
+			if blocked {
+				name += ", to a blocked sender"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				l := newLoopLab(t)
+				s := l.bindOne(Config{SendBuffer: 1000, ReconnectMax: 10 * time.Millisecond})
+				to := nowhere()
+				mustSend(t, s, to, data)
+				sent := make(chan error, 1)
+				if blocked {
+					go func() { sent <- s.Send(background(t), to, data) }()
+					eventually(t, "the sender waits", func() bool { return s.node.writers.n.Load() == 1 })
+				}
+				c.how(t, l, s, to)
+				if blocked {
+					if err := <-sent; err != nil {
+						t.Error(err)
+					}
+				}
+				eventually(t, "room", func() bool { return s.Poll()&PollOut != 0 || blocked })
+			})
+		}
+	}
+}
+
+func TestSendBlocksUntil(t *testing.T) {
+	t.Parallel()
+	full := func(t *testing.T) (*Socket, netip.AddrPort) {
+		s := newLoopLab(t).bindOne(Config{SendBuffer: 10})
+		to := nowhere()
+		mustSend(t, s, to, make([]byte, 10))
+		return s, to
+	}
+	waits := func(t *testing.T, s *Socket) {
+		eventually(t, "the sender waits", func() bool { return s.node.writers.n.Load() > 0 })
+	}
+	t.Run("its context is canceled", func(t *testing.T) {
+		t.Parallel()
+		s, to := full(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		got := make(chan error)
+		go func() { got <- s.Send(ctx, to, []byte("x")) }()
+		waits(t, s)
+		cancel()
+		wantErr(t, "Send", <-got, context.Canceled)
+	})
+	t.Run("its context was canceled before", func(t *testing.T) {
+		t.Parallel()
+		s, to := full(t)
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		wantErr(t, "Send", s.Send(ctx, to, []byte("x")), context.Canceled)
+	})
+	t.Run("the socket is closed", func(t *testing.T) {
+		t.Parallel()
+		s, to := full(t)
+		got := make(chan error)
+		for range 5 {
+			go func() { got <- s.Send(context.Background(), to, []byte("x")) }()
+		}
+		eventually(t, "all wait", func() bool { return s.node.writers.n.Load() == 5 })
+		go func() { _ = s.Close() }()
+		for range 5 {
+			if err := <-got; !closed(err) {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("the node is closed", func(t *testing.T) {
+		t.Parallel()
+		s, to := full(t)
+		got := make(chan error)
+		go func() { got <- s.Send(context.Background(), to, []byte("x")) }()
+		waits(t, s)
+		_ = nodeOf(s).Close()
+		if err := <-got; !closed(err) {
+			t.Error(err)
+		}
+	})
+}
+
+// bindOne is a socket on a node of its own.
+func (l *lab) bindOne(cfg Config) *Socket { l.Helper(); return l.bind(l.node(cfg)) }
+
+func TestCloseReturnsRoomOfOtherSockets(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	n := l.node(Config{PeerBudget: 50_000})
+	a, b := l.bind(n), l.bind(n, netip.AddrPortFrom(newAddr(), 1000))
+	to := nowhere()
+	b2 := l.bind(n, netip.AddrPortFrom(a.LocalAddrPort().Addr(), 4001))
+	for a.TrySend(to, make([]byte, 1000)) == nil {
+	}
+	wantErr(t, "b2", b2.TrySend(to, nil), ErrWouldBlock)
+	if err := b.TrySend(to, nil); err != nil {
+		t.Errorf("another address is another connection: %v", err)
+	}
+	var d *DroppedError
+	if err := a.Close(); !errors.As(err, &d) || d.Messages == 0 || d.Bytes != 1000*d.Messages {
+		t.Errorf("Close: %v", err)
+	}
+	if err := b2.TrySend(to, nil); err != nil {
+		t.Errorf("after the close: %v", err)
+	}
+}
