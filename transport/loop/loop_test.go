@@ -39,7 +39,7 @@ func TestDrainTimesOutInBubble(t *testing.T) {
 		}
 		start := time.Now()
 		a.Close(transport.Drain) // b is not started and never answers
-		if cause, _ := rec.WaitClosed(t); !errors.Is(cause, transport.ErrDrainTimeout) {
+		if _, cause := rec.WaitClosed(t); !errors.Is(cause, transport.ErrDrainTimeout) {
 			t.Errorf("Closed(%v)", cause)
 		}
 		if d := time.Since(start); d != drainTimeout {
@@ -89,7 +89,7 @@ func TestGarbageEndsLink(t *testing.T) {
 	if _, err := p.A.Link.Writev([][]byte{garbage}); err != nil {
 		t.Fatal(err)
 	}
-	if cause, _ := p.RecB.WaitClosed(t); !errors.Is(cause, transport.ErrTooLong) {
+	if _, cause := p.RecB.WaitClosed(t); !errors.Is(cause, transport.ErrTooLong) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	p.RecA.WaitClosed(t)

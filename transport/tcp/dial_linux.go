@@ -19,9 +19,9 @@ const (
 )
 
 // Dial connects local to Options.Port of remote. The source port modulo 8 is
-// path, which tells a peer that looks (net/rds/tcp_connect.c of Linux 7.0,
-// rds_tcp_conn_path_connect) which path this is; only when all of several such
-// ports are busy does the kernel choose one.
+// path, which tells a peer that looks (net/rds/tcp_connect.c,
+// rds_tcp_conn_path_connect, since Linux commit a20a6992558f) which path this
+// is; only when all of several such ports are busy does the kernel choose one.
 func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -21,11 +21,11 @@ var addresses atomic.Uint32
 // has and none of another process is likely to have.
 func newAddr() netip.Addr {
 	var a [4]byte
-	binary.BigEndian.PutUint32(a[:], 127<<24|uint32(base)<<8|addresses.Add(1)&0xff)
+	binary.BigEndian.PutUint32(a[:], 127<<24|(base+addresses.Add(1))%0xfffffe+1)
 	return netip.AddrFrom4(a)
 }
 
-var base = 256 + rand.IntN(60000)
+var base = rand.Uint32N(1 << 24)
 
 // testPort is below the ephemeral range and not the real one.
 var testPort = uint16(20000 + rand.IntN(10000))

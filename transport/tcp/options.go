@@ -8,7 +8,6 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 )
@@ -115,9 +114,3 @@ func (o Options) withDefaults() Options {
 	}
 	return o
 }
-
-// scratchSize is the room for what follows a payload that is read to its place.
-const scratchSize = 64 << 10
-
-// The pool's classes must hold a scratch buffer.
-var _ [buf.MaxPooled - scratchSize]struct{}

@@ -1,8 +1,6 @@
 package tcp
 
 import (
-	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -91,7 +89,7 @@ func TestResetMidMessageDeliversWhatCameBefore(t *testing.T) {
 	eventually(t, "the fragment is parsed", func() bool { return l.Stats().PayloadRemaining == 500 })
 	_ = c.SetLinger(0)
 	_ = c.Close()
-	if cause, _ := rec.WaitClosed(t); !errors.Is(cause, unix.ECONNRESET) {
+	if _, cause := rec.WaitClosed(t); !errors.Is(cause, unix.ECONNRESET) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	if n, _ := rec.Received(); n != 3 {
@@ -131,7 +129,7 @@ func TestResetBehindDataLosesNothing(t *testing.T) {
 	if err := l.Start(rec); err != nil {
 		t.Fatal(err)
 	}
-	if cause, _ := rec.WaitClosed(t); !errors.Is(cause, unix.ECONNRESET) {
+	if _, cause := rec.WaitClosed(t); !errors.Is(cause, unix.ECONNRESET) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	if n, _ := rec.Received(); n != 10 {
@@ -165,7 +163,7 @@ func TestRefusesBadStreams(t *testing.T) {
 				b = append(b, messages(&s, 100)...)
 			}
 			write(t, c, append(b, tt.b...))
-			if cause, _ := rec.WaitClosed(t); !errors.Is(cause, tt.want) {
+			if _, cause := rec.WaitClosed(t); !errors.Is(cause, tt.want) {
 				t.Errorf("Closed(%v), expected %v", cause, tt.want)
 			}
 			if n, _ := rec.Received(); n != uint64(tt.good) {
@@ -186,7 +184,7 @@ func TestStalledMessageIsDropped(t *testing.T) {
 	write(t, c, make([]byte, 10))
 	eventually(t, "the fragment is parsed", func() bool { return l.Stats().PayloadRemaining == wire.MaxPayload-10 })
 	_ = c.Close()
-	if cause, _ := rec.WaitClosed(t); !errors.Is(cause, io.EOF) {
+	if _, cause := rec.WaitClosed(t); !errors.Is(cause, io.EOF) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	if n, _ := rec.Received(); n != 0 {
@@ -208,146 +206,10 @@ func TestDrainTimesOut(t *testing.T) {
 	c, l, rec := rawPeer(t, Options{DrainTimeout: 20 * time.Millisecond}, nil)
 	l.Close(transport.Drain)
 	l.Close(transport.Drain)
-	if cause, _ := rec.WaitClosed(t); !errors.Is(cause, transport.ErrDrainTimeout) {
+	if _, cause := rec.WaitClosed(t); !errors.Is(cause, transport.ErrDrainTimeout) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the peer read %v, expected the end of the stream first", err)
-	}
-}
-
-// Accept and close at once is how Linux refuses (net/rds/tcp_listen.c).
-func TestPeerThatClosesAtOnce(t *testing.T) {
-	for _, linger := range []bool{false, true} {
-		tr := newTransport(t, Options{})
-		addr := newAddr()
-		ln, err := net.Listen("tcp4", netip.AddrPortFrom(addr, testPort).String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		l, err := tr.Dial(t.Context(), newAddr(), addr, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := ln.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if linger {
-			_ = c.(*net.TCPConn).SetLinger(0)
-		}
-		_ = c.Close()
-		_ = ln.Close()
-		rec := transporttest.NewRecorder(t)
-		if err := l.Start(rec); err != nil {
-			t.Fatal(err)
-		}
-		msg := (&transporttest.Sender{}).Next(100)
-		for {
-			if _, err := l.Writev(msg); err != nil {
-				break // sooner or later, and no panic
-			}
-		}
-		rec.WaitClosed(t)
-	}
-}
-
-// When the write finds out first, its error is returned and Closed tells it too.
-func TestWriteErrorEndsLink(t *testing.T) {
-	// The loop is kept busy in the handler, so that it cannot notice the reset.
-	inside, gate := make(chan struct{}), make(chan struct{})
-	c, l, rec := rawPeer(t, Options{}, func(*wire.Header, []byte) { close(inside); <-gate })
-	var s transporttest.Sender
-	write(t, c, messages(&s, 1))
-	receive(t, inside)
-	_ = c.SetLinger(0)
-	_ = c.Close()
-	msg := (&transporttest.Sender{}).Next(100)
-	var err error
-	for err == nil {
-		_, err = l.Writev(msg)
-	}
-	if !errors.Is(err, unix.ECONNRESET) && !errors.Is(err, unix.EPIPE) {
-		t.Errorf("Writev: %v", err)
-	}
-	if _, again := l.Writev(msg); !errors.Is(again, transport.ErrClosed) {
-		t.Errorf("next Writev: %v", again)
-	}
-	close(gate)
-	if cause, _ := rec.WaitClosed(t); cause != err {
-		t.Errorf("Closed(%v), expected %v", cause, err)
-	}
-}
-
-// Acked counts what the peer's TCP has, whether or not anybody read it.
-func TestAckedIsTheKernels(t *testing.T) {
-	c, l, rec := rawPeer(t, Options{}, nil)
-	s := transporttest.Sender{Link: l, Rec: rec}
-	s.Send(t, 1000, 2000)
-	eventually(t, "all is acknowledged", func() bool { return l.Acked() == s.Sent() })
-	b := make([]byte, wire.HeaderSize)
-	if _, err := io.ReadFull(c, b); err != nil || binary.BigEndian.Uint32(b[16:]) != 1000 {
-		t.Errorf("the peer read % x, %v", b, err)
-	}
-	_ = c.SetLinger(0)
-	_ = c.Close()
-	if _, acked := rec.WaitClosed(t); acked != s.Sent() {
-		t.Errorf("Closed with %d acknowledged, of %d", acked, s.Sent())
-	}
-}
-
-// Starting from an event loop must not wait for that loop.
-func TestStartFromHandler(t *testing.T) {
-	e := newEnv(t, Options{EventLoops: 1}, Options{EventLoops: 1})
-	accepted := e.Accepted(t)
-	p := e.Again(t, accepted)
-	a, b := e.Dial(t, accepted)
-	recA, recB := transporttest.NewRecorder(t), transporttest.NewRecorder(t)
-	p.RecB.OnMessage = func(*wire.Header, []byte) {
-		if err := errors.Join(a.Start(recA), b.Start(recB)); err != nil {
-			t.Error(err)
-		}
-	}
-	p.A.Send(t, 1)
-	p.RecB.WaitMessages(t, 1)
-	(&transporttest.Sender{Link: a, Rec: recA}).Send(t, 1)
-	recB.WaitMessages(t, 1)
-}
-
-func TestDialEndsWithTransport(t *testing.T) {
-	// A listener whose queue is full answers no more connects.
-	addr := newAddr()
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: addr.As4(), Port: int(testPort)}), unix.Listen(fd, 0)); err != nil {
-		t.Fatal(err)
-	}
-	filler := newTransport(t, Options{})
-	for i := 0; ; i++ {
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		_, err := filler.Dial(ctx, newAddr(), addr, 0)
-		cancel()
-		if err != nil {
-			if !errors.Is(err, context.DeadlineExceeded) {
-				t.Fatal(err)
-			}
-			break
-		}
-		if i == 10 {
-			t.Skip("the listen queue does not fill up")
-		}
-	}
-	tr := newTransport(t, Options{})
-	failed := make(chan error, 1)
-	go func() {
-		_, err := tr.Dial(context.Background(), newAddr(), addr, 0)
-		failed <- err
-	}()
-	_ = tr.Close()
-	if err := receive(t, failed); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("Dial: %v", err)
 	}
 }

@@ -18,6 +18,9 @@ import (
 // level-triggered and calls again for the rest.
 const directBudget = 4 << 20
 
+// scratchSize is the room for what follows a payload that is read to its place.
+const scratchSize = 64 << 10
+
 var errRefused = errors.New("tcp: the event loop did not take the connection")
 
 // enroll gives the connection to an event loop and waits until it has it.

@@ -197,12 +197,12 @@ func (r *Recorder) WaitWritable(t testing.TB) {
 func (r *Recorder) MoreWritable() bool { return len(r.writable) > 0 }
 
 // WaitClosed waits for Closed and returns what came with it.
-func (r *Recorder) WaitClosed(t testing.TB) (cause error, acked uint64) {
+func (r *Recorder) WaitClosed(t testing.TB) (acked uint64, cause error) {
 	t.Helper()
 	wait(t, r.closed, "Closed")
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.cause, r.acked
+	return r.acked, r.cause
 }
 
 // IsClosed tells whether Closed has been called.
