@@ -11,11 +11,16 @@ import (
 // waitQueue is a set of goroutines that wait for something to change. The
 // pattern is: add, look once more, wait, look again.
 type waitQueue struct {
-	n    atomic.Int32 // waiters queued; readable without mu
-	mu   sync.Mutex
-	head *waiter // oldest first
-	tail *waiter
+	n      atomic.Int32 // waiters queued; readable without mu
+	mu     sync.Mutex
+	head   *waiter // oldest first
+	tail   *waiter
+	spare  *waiter // for add, linked by next
+	spares int
 }
+
+// maxSpares bounds the waiters that a queue keeps to use again.
+const maxSpares = 8
 
 type waiter struct {
 	c          chan struct{} // one token at most
@@ -23,11 +28,15 @@ type waiter struct {
 	queued     bool
 }
 
-var waiters = sync.Pool{New: func() any { return &waiter{c: make(chan struct{}, 1)} }}
-
 func (q *waitQueue) add() *waiter {
-	w := waiters.Get().(*waiter)
 	q.mu.Lock()
+	w := q.spare
+	if w != nil {
+		q.spare = w.next
+		q.spares--
+	} else {
+		w = &waiter{c: make(chan struct{}, 1)}
+	}
 	w.queued, w.prev, w.next = true, q.tail, nil
 	if q.tail == nil {
 		q.head = w
@@ -71,7 +80,12 @@ func (q *waitQueue) done(w *waiter) {
 		default:
 		}
 	}
-	waiters.Put(w)
+	q.mu.Lock()
+	if q.spares < maxSpares {
+		w.next, q.spare = q.spare, w
+		q.spares++
+	}
+	q.mu.Unlock()
 }
 
 // wake wakes up to n waiters, oldest first; all of them if n is negative.
