@@ -243,9 +243,16 @@ func (c *Conn) Acked(i int, total uint64) {
 		return
 	}
 	c.settle(p, q.first, end, func(*entry) (Status, bool) { return Success, true })
-	if q.len() == 0 {
-		p.log.shrink()
-		q.shrink()
+}
+
+// Trim gives back the memory that empty queues keep for the next burst. The
+// owner calls it when the connection has been idle for a moment.
+func (c *Conn) Trim() {
+	for i := range c.paths {
+		if p := &c.paths[i]; p.q.len() == 0 && !p.filling {
+			p.log.shrink()
+			p.q.shrink()
+		}
 	}
 }
 

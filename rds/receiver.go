@@ -20,12 +20,14 @@ type receiver struct {
 	io     *pathIO
 	proved bool
 
-	cur      *nodeSocket // its q.mu is held: the run of messages at hand is for it
-	curBytes int
-	curCount int
-	touched  []*nodeSocket // of this burst, to be woken at its end
-	kick     [conn.MaxPaths]bool
-	kicked   bool
+	cur       *nodeSocket // its q.mu is held: the run of messages at hand is for it
+	curBytes  int
+	curCount  int
+	roomBytes int // that fit below the hard bound of the socket at hand
+	roomCount int
+	touched   []*nodeSocket // of this burst, to be woken at its end
+	kick      [conn.MaxPaths]bool
+	kicked    bool
 
 	queued, noSock, old uint64 // counters of this burst
 }
@@ -73,7 +75,7 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		}
 	}
 	n := len(payload)
-	if hard := s.rcvbuf.Load() + int64(p.node.cfg.ReceiveOverrun); s.q.bytes.Load()+int64(r.curBytes+n) > hard || (s.q.count.Load()+int64(r.curCount))*itemCost > hard {
+	if r.curBytes+n > r.roomBytes || r.curCount >= r.roomCount {
 		r.overrun(s)
 		if owned != nil {
 			owned.Release()
@@ -104,6 +106,9 @@ func (r *receiver) enter(port uint16) *nodeSocket {
 		return nil
 	}
 	r.cur = s
+	hard := s.rcvbuf.Load() + int64(r.peer.node.cfg.ReceiveOverrun)
+	r.roomBytes = int(hard - s.q.bytes.Load())
+	r.roomCount = int(hard/itemCost - s.q.count.Load())
 	return s
 }
 

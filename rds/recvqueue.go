@@ -20,6 +20,7 @@ type recvQueue struct {
 	outPos int
 	taken  int // bytes taken from out and not yet subtracted from bytes
 	takenN int
+	small  int // swaps in a row that used little of the memory
 
 	mu      sync.Mutex
 	in      []recvItem
@@ -102,25 +103,17 @@ func (q *recvQueue) next() *recvItem {
 	}
 	q.mu.Lock()
 	spent := q.out[:0]
-	if cap(spent) > 1024 && len(q.in) < cap(spent)/8 {
-		spent = nil // a burst has passed: let its memory go
+	if len(q.in) >= cap(spent)/8 || cap(spent) <= 1024 {
+		q.small = 0
+	} else if q.small++; q.small == 64 {
+		spent, q.small = nil, 0 // a burst has long passed: let its memory go
 	}
 	q.out, q.in, q.outPos = q.in, spent, 0
-	if len(q.in) == 0 && q.shares > 0 && q.used > len(q.slabBytes())/2 {
-		q.retireLocked()
-	}
 	q.mu.Unlock()
 	if len(q.out) == 0 {
 		return nil
 	}
 	return &q.out[0]
-}
-
-func (q *recvQueue) slabBytes() []byte {
-	if q.slab == nil {
-		return nil
-	}
-	return q.slab.B
 }
 
 // take removes the message that next returned. The caller holds rmu.

@@ -253,6 +253,7 @@ func (p *peer) lookForAcks() {
 	case !waiting:
 		p.acksOn = false
 		p.ackEager = false
+		p.core.Trim()
 	case progress:
 		p.ackEager = false
 		p.acksWait = ackFirst
