@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 )
 
 const maxInt = math.MaxInt
@@ -27,15 +26,22 @@ func (c *checks) between(key string, v, low, high int) {
 }
 
 func (c *checks) positive(key string, d duration) {
-	if d <= 0 {
-		c.add(key, "%s is not a positive duration", time.Duration(d))
+	if c.parsed(key, d) && d.Duration <= 0 {
+		c.add(key, "%s is not a positive duration", d)
 	}
 }
 
 func (c *checks) notNegative(key string, d duration) {
-	if d < 0 {
-		c.add(key, "%s is negative", time.Duration(d))
+	if c.parsed(key, d) && d.Duration < 0 {
+		c.add(key, "%s is negative", d)
 	}
+}
+
+func (c *checks) parsed(key string, d duration) bool {
+	if d.bad != "" {
+		c.add(key, "%q is not a duration such as 1m30s", d.bad)
+	}
+	return d.bad == ""
 }
 
 func (c *checks) err() error { return errors.Join(*c...) }

@@ -106,13 +106,17 @@ func systemd(socket string) func(state string) error {
 
 // explain says what the failure to start is about.
 func explain(err error, set settings) error {
+	where := set.Listen[0]
+	if len(set.Listen) > 1 {
+		where = "one of " + strings.Join(set.Listen, ", ")
+	}
 	switch {
 	case errors.Is(err, control.ErrInUse):
 		return fmt.Errorf("another node has the control socket %s; choose another with --control", set.Control)
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s: port %d is in use, by another node or the kernel's RDS", strings.Join(set.Listen, ", "), set.Port)
+		return fmt.Errorf("%s: port %d is in use, by another node or the kernel's RDS", where, set.Port)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s: not all are addresses of this host", strings.Join(set.Listen, ", "))
+		return fmt.Errorf("%s is not an address of this host", where)
 	}
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -104,7 +103,7 @@ func start(set settings) error {
 	}
 	d := daemon{
 		node: node, log: log, signals: signals, notify: systemd(os.Getenv("NOTIFY_SOCKET")),
-		drain: time.Duration(set.Drain) + drainMargin,
+		drain: set.Drain.Duration + drainMargin,
 	}
 	return d.run(strings.Join(set.Listen, ","), cfg.Control)
 }

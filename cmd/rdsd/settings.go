@@ -49,20 +49,28 @@ type tcpSettings struct {
 	EventLoops        int      `toml:"event_loops"`
 }
 
-// duration is a time.Duration written as time.ParseDuration reads it.
-type duration time.Duration
+// duration is a time.Duration written as time.ParseDuration reads it. From a
+// file anything is taken, so that checks can name all that are wrong.
+type duration struct {
+	time.Duration
+	bad string // what the file has instead
+}
 
-// UnmarshalText is for the file, the others for the flag.
-func (d *duration) UnmarshalText(b []byte) error { return d.Set(string(b)) }
+// UnmarshalText is for the file, Set and Type are for the flag.
+func (d *duration) UnmarshalText(b []byte) error {
+	*d = duration{}
+	if err := d.Set(string(b)); err != nil {
+		d.bad = string(b)
+	}
+	return nil
+}
 
-func (d *duration) Set(s string) error {
-	v, err := time.ParseDuration(s)
-	*d = duration(v)
+func (d *duration) Set(s string) (err error) {
+	d.Duration, err = time.ParseDuration(s)
 	return err
 }
 
-func (d *duration) String() string { return time.Duration(*d).String() }
-func (d *duration) Type() string   { return "duration" }
+func (d *duration) Type() string { return "duration" }
 
 func defaults() settings {
 	control := control.ServePath()
@@ -70,13 +78,13 @@ func defaults() settings {
 		control = noControl
 	}
 	return settings{
-		Port: rds.DefaultPort, Paths: 1, Control: control, Drain: duration(rds.DefaultLinger), Ping: true,
+		Port: rds.DefaultPort, Paths: 1, Control: control, Drain: duration{Duration: rds.DefaultLinger}, Ping: true,
 		MaxMessage: rds.MaxMessage, SendBuffer: rds.DefaultBuffer, ReceiveBuffer: rds.DefaultBuffer,
 		ReceiveOverrun: rds.DefaultReceiveOverrun, PeerBudget: rds.DefaultPeerBudget,
-		ReconnectMin: duration(4 * time.Millisecond), ReconnectMax: duration(time.Second),
+		ReconnectMin: duration{Duration: 4 * time.Millisecond}, ReconnectMax: duration{Duration: time.Second},
 		TCP: tcpSettings{
-			KeepAliveIdle: duration(5 * time.Second), KeepAliveInterval: duration(5 * time.Second), KeepAliveCount: 5,
-			DrainTimeout: duration(5 * time.Second),
+			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,
+			DrainTimeout: duration{Duration: 5 * time.Second},
 		},
 		Log: logSettings{Level: "info", Format: "console"},
 	}
@@ -167,16 +175,16 @@ func (s *settings) config(addrs []netip.Addr) rds.Config {
 		Addresses: addrs, Port: uint16(s.Port), Paths: s.Paths,
 		SendBuffer: s.SendBuffer, ReceiveBuffer: s.ReceiveBuffer, ReceiveOverrun: s.ReceiveOverrun,
 		PeerBudget: s.PeerBudget, MaxMessage: s.MaxMessage,
-		Linger: time.Duration(s.Drain), ReconnectMin: time.Duration(s.ReconnectMin), ReconnectMax: time.Duration(s.ReconnectMax),
+		Linger: s.Drain.Duration, ReconnectMin: s.ReconnectMin.Duration, ReconnectMax: s.ReconnectMax.Duration,
 		DisablePing: !s.Ping,
 		TCP: rds.TCPConfig{
 			SendBuffer: s.TCP.SendBuffer, ReceiveBuffer: s.TCP.ReceiveBuffer,
-			KeepAliveIdle: time.Duration(s.TCP.KeepAliveIdle), KeepAliveInterval: time.Duration(s.TCP.KeepAliveInterval),
-			KeepAliveCount: s.TCP.KeepAliveCount, UserTimeout: time.Duration(s.TCP.UserTimeout), Congestion: s.TCP.Congestion,
-			EventLoops: s.TCP.EventLoops, DrainTimeout: time.Duration(s.TCP.DrainTimeout),
+			KeepAliveIdle: s.TCP.KeepAliveIdle.Duration, KeepAliveInterval: s.TCP.KeepAliveInterval.Duration,
+			KeepAliveCount: s.TCP.KeepAliveCount, UserTimeout: s.TCP.UserTimeout.Duration, Congestion: s.TCP.Congestion,
+			EventLoops: s.TCP.EventLoops, DrainTimeout: s.TCP.DrainTimeout.Duration,
 		},
 	}
-	if s.Drain == 0 {
+	if s.Drain.Duration == 0 {
 		cfg.Linger = -1
 	}
 	if s.Control != noControl {

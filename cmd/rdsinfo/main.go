@@ -53,7 +53,8 @@ type options struct {
 	verbose  bool
 	control  string
 	json     bool
-	watch    cli.Interval // 0: once
+	watching bool
+	watch    cli.Interval
 	provider string
 }
 
@@ -65,6 +66,7 @@ func newCommand() *cobra.Command {
 		Use: "rdsinfo [-cknrstTv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
 		Args: cli.Args(cobra.MaximumNArgs(1)), // the interval behind --watch and a space
 		RunE: func(cmd *cobra.Command, args []string) error {
+			o.watching = cmd.Flags().Changed("watch")
 			if err := o.check(args); err != nil {
 				return err
 			}
@@ -99,12 +101,15 @@ func newCommand() *cobra.Command {
 
 func (o *options) check(args []string) error {
 	if len(args) == 1 {
-		if o.watch == 0 {
+		if !o.watching {
 			return cli.Usagef("unexpected argument %q", args[0])
 		}
 		if err := o.watch.Set(args[0]); err != nil {
 			return cli.Usagef("invalid argument %q for --watch: %w", args[0], err)
 		}
+	}
+	if o.watching && o.watch == 0 {
+		return cli.Usagef("the interval of --watch must not be 0")
 	}
 	if o.provider != providerRDSD && o.provider != providerKernel {
 		return cli.Usagef("no provider %q (have %s, %s)", o.provider, providerRDSD, providerKernel)
@@ -174,9 +179,9 @@ func run(ctx context.Context, o *options, stdout *os.File, stderr io.Writer) err
 		return err
 	}
 	const clear = "\x1b[H\x1b[2J"
-	screen := !o.json && o.watch > 0 && cli.IsTerminal(stdout)
+	screen := !o.json && o.watching && cli.IsTerminal(stdout)
 	var tick <-chan time.Time
-	if o.watch > 0 {
+	if o.watching {
 		t := time.NewTicker(time.Duration(o.watch))
 		defer t.Stop()
 		tick = t.C

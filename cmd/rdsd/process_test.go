@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/rds"
+)
+
+// dir is a directory whose name is short enough for a Unix socket in it.
+func dir(t *testing.T) string {
+	t.Helper()
+	d, err := os.MkdirTemp("", "rdsd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(d) })
+	return d
+}
+
+func daemonAt(t *testing.T, args ...string) *clitest.Process {
+	t.Helper()
+	p := clitest.Start(t, bin.Path("rdsd"), args...)
+	p.Line(p.Stderr, "ready")
+	return p
+}
+
+func TestDaemonAnswersAndStops(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	ctl := filepath.Join(dir(t), "c.sock")
+	d := daemonAt(t, "--listen", "127.22.1.5,127.22.1.6", "--port", "17201", "--control", ctl)
+
+	for _, host := range []string{"127.22.1.5", "127.22.1.6"} {
+		status, stdout, stderr := clitest.Run(t, bin.Path("rdsping"), "--port", "17201", "-c", "2", "-i", "1ms", "-I", "127.22.1.4", host)
+		if status != 0 {
+			t.Fatalf("rdsping: status %d, %s%s", status, stdout, stderr)
+		}
+	}
+	info, err := rds.FetchInfo(context.Background(), ctl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Connections) != 2 {
+		t.Errorf("connections %+v, want 2", info.Connections)
+	}
+	pings := uint64(0)
+	for _, c := range info.Counters {
+		if c.Name == "recv_ping" {
+			pings = c.Value
+		}
+	}
+	if pings < 4 {
+		t.Errorf("recv_ping %d, want at least 4", pings)
+	}
+
+	d.Signal(syscall.SIGHUP)
+	d.Line(d.Stderr, "nothing to reload")
+	d.Signal(syscall.SIGTERM)
+	if status := d.Wait(); status != 0 || d.Stdout.String() != "" {
+		t.Errorf("status %d, stdout %q", status, d.Stdout)
+	}
+	if _, err := os.Lstat(ctl); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the control socket is still there: %v", err)
+	}
+}
+
+func TestDaemonReadsFile(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	file := write(t, "listen = [\"127.22.2.5\"]\nport = 1\ncontrol = \"none\"\nping = false\n[log]\nformat = \"json\"\n")
+	d := daemonAt(t, "--config", file, "--port", "17202")
+	status, stdout, _ := clitest.Run(t, bin.Path("rdsping"), "--port", "17202", "-c", "1", "-W", "300ms", "-I", "127.22.2.4", "127.22.2.5")
+	if status != 1 {
+		t.Errorf("pings are answered although the file says no: %s", stdout)
+	}
+	d.Signal(os.Interrupt)
+	if status := d.Wait(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+	for line := range strings.Lines(d.Stderr.String()) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %s", line)
+		}
+	}
+}
+
+func TestDaemonTellsSystemd(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	path := filepath.Join(dir(t), "n.sock")
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	d := clitest.StartEnv(t, []string{"NOTIFY_SOCKET=" + path}, bin.Path("rdsd"), "--listen", "127.22.3.5", "--port", "17203", "--control", "none")
+	b := make([]byte, 64)
+	for _, want := range []string{"READY=1", "STOPPING=1"} {
+		n, err := l.Read(b)
+		if err != nil || string(b[:n]) != want {
+			t.Fatalf("heard %q, %v; want %s", b[:n], err, want)
+		}
+		if want == "READY=1" {
+			d.Signal(syscall.SIGTERM)
+		}
+	}
+	if status := d.Wait(); status != 0 {
+		t.Errorf("status %d", status)
+	}
+}
+
+func TestDaemonCannotStart(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	tmp := dir(t)
+	ctl := filepath.Join(tmp, "c.sock")
+	daemonAt(t, "--listen", "127.22.4.5", "--port", "17204", "--control", ctl)
+	file := write(t, "lissten = []\n")
+	for _, c := range []struct {
+		name   string
+		args   []string
+		status int
+		want   string
+	}{
+		{"no address", nil, 2, "rdsd: listen: no address: give --listen IP[,IP...], or listen in the configuration file\n"},
+		{"bad settings", []string{"--listen", "x", "--npaths", "2"}, 2, `rdsd: listen: "x" is not the address of an interface; npaths: 2 is neither 1 nor 8` + "\n"},
+		{"unknown key", []string{"--config", file}, 2, "rdsd: " + file + ": unknown: lissten (line 1)\n"},
+		{"no file", []string{"--config", tmp + "/none"}, 2, "rdsd: open " + tmp + "/none: no such file or directory\n"},
+		{"bad flag", []string{"--drain", "5"}, 2, `rdsd: invalid argument "5" for "--drain" flag: time: missing unit in duration "5" (see rdsd --help)` + "\n"},
+		{"argument", []string{"127.22.4.6"}, 2, `rdsd: unknown command "127.22.4.6" for "rdsd" (see rdsd --help)` + "\n"},
+		{"address taken", []string{"--listen", "127.22.4.5"}, 1, "rdsd: 127.22.4.5: port 17204 is in use, by another node or the kernel's RDS\n"},
+		{"foreign address", []string{"--listen", "192.0.2.1"}, 1, "rdsd: 192.0.2.1 is not an address of this host\n"},
+		{"control socket taken", []string{"--listen", "127.22.4.6", "--control", ctl}, 1, "rdsd: another node has the control socket " + ctl + "; choose another with --control\n"},
+	} {
+		args := append([]string{"--port", "17204", "--log-level", "error", "--control", filepath.Join(tmp, "other.sock")}, c.args...)
+		status, stdout, stderr := clitest.Run(t, bin.Path("rdsd"), args...)
+		if status != c.status || stdout != "" || stderr != c.want {
+			t.Errorf("%s: status %d, %s%s\nwant %d, %s", c.name, status, stdout, stderr, c.status, c.want)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+// Echo server: sends every datagram back to where it came from.
+//
+//	$ go run ./examples/echo/server 127.0.0.2:4000
+//	echoing on 127.0.0.2:4000
+//	14 bytes from 127.0.0.1:49377
+//
+// One socket serves all clients, in order and without loss.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"net/netip"
+	"os"
+	"os/signal"
+
+	"github.com/rds-go/rds/rds"
+)
+
+func main() {
+	port := flag.Uint("port", rds.DefaultPort, "TCP port of RDS")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := serve(ctx, flag.Arg(0), uint16(*port)); ctx.Err() == nil {
+		log.Fatal(err)
+	}
+}
+
+func serve(ctx context.Context, address string, port uint16) error {
+	addr, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("usage: server IP:port: %w", err)
+	}
+	node, err := rds.NewNode(rds.Config{Port: port})
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	sock, err := node.Bind(addr)
+	if err != nil {
+		return err
+	}
+	fmt.Println("echoing on", sock.LocalAddr())
+	for {
+		m, err := sock.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println(len(m.Data), "bytes from", m.From)
+		// Accepted, the memory is the stack's again; refused, it stays ours.
+		if err := sock.SendMessage(ctx, &rds.Outgoing{To: m.From, Buffer: &m}); err != nil {
+			m.Release()
+			return err
+		}
+	}
+}
