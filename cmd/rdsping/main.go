@@ -33,7 +33,7 @@ Exit status: 0 if there was an answer, 1 if there was none, 2 if it could not be
 
 const examples = `  rdsping 10.0.0.2                 until Ctrl-C
   rdsping -c 5 -i 200ms node2      five pings, five a second
-  rdsping -s 64k -q -c 1k node2    a thousand pings of 64 KiB, only the summary
+  rdsping -s 64k -q -c 1k node2    1,024 pings of 64 KiB, only the summary
   rdsping -I 127.0.0.2 127.0.0.1   from another local address
   rdsping --provider kernel node2  through the kernel's RDS
   rdsping -c 3 --json node2        one JSON object per answer, one for the summary`
@@ -68,10 +68,10 @@ func newCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.VarP(&o.count, "count", "c", "stop after this many pings; 0 means never")
+	f.VarP(&o.count, "count", "c", "stop after this many pings (k, m, g: times 1024); 0 means never")
 	f.VarP(&o.interval, "interval", "i", "time between pings: seconds, or with ms or us; 0 sends as fast as answers come")
 	f.VarP(&o.size, "size", "s", "payload of a ping in bytes, which is not sent back")
-	f.StringVarP(&o.local, "interface", "I", "", "local address to ping from (default: the one the route to HOST has)")
+	f.StringVarP(&o.local, "interface", "I", "", "local `address` to ping from (default: the one the route to HOST has)")
 	f.VarP(&o.timeout, "timeout", "W", "how long to wait for an answer")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the header and the summary")
 	f.BoolVar(&o.json, "json", false, "print JSON, one object per line")
