@@ -137,7 +137,7 @@ func (m *Message) Size() int {
 	return len(m.Payload)
 }
 
-// entryOverhead is what an entry is charged against the budget besides its
+// entryOverhead is what a message is charged against the budget besides its
 // bytes, so that messages without payload are bounded too.
 const entryOverhead = 96
 
@@ -186,7 +186,7 @@ func (c *Conn) push(p *path, m *Message, flags uint8) {
 	if m.Body == nil {
 		copy(b[wire.HeaderSize:], m.Payload)
 	}
-	*p.q.push() = entry{chunk: ck, off: uint32(off), head: uint32(head), body: m.Body, acct: m.Account, token: m.Token,
+	*p.q.push() = entry{chunk: ck, off: uint32(off), body: m.Body, acct: m.Account, token: m.Token,
 		length: uint32(length), sport: m.Sport, dport: m.Dport, flags: flags}
 	c.queued += wire.HeaderSize + length + entryOverhead
 }

@@ -144,7 +144,7 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 			binary.BigEndian.PutUint64(e.chunk.b.B[e.off:], e.seq)
 			q.fresh++
 		}
-		if head := int(e.head); skip < head {
+		if head := e.head(); skip < head {
 			b.add(e.chunk, int(e.off)+skip, head-skip)
 			skip = 0
 		} else {

@@ -1,8 +1,12 @@
 package conn
 
-import "github.com/rds-go/rds/internal/buf"
+import (
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+)
 
-// entry is one queued message.
+// entry is one queued message. It fills a cache line: a stream of small
+// messages walks the ring once for each of Fill, Wrote and Acked.
 type entry struct {
 	chunk  *chunk   // where its header, and an inline payload, are
 	body   *buf.Buf // the payload when it is not inline
@@ -11,7 +15,6 @@ type entry struct {
 	end    uint64   // link offset just behind its last byte, once written
 	token  uint64
 	off    uint32 // of the header in chunk
-	head   uint32 // bytes in chunk: header and inline payload
 	length uint32 // payload bytes
 	sport  uint16
 	dport  uint16
@@ -28,14 +31,16 @@ const (
 	entrySkip                 // was canceled when Fill came by: takes no bytes of the stream
 )
 
-// size is the number of bytes of the message on the wire.
-func (e *entry) size() int {
-	n := int(e.head)
+// head is the number of bytes in chunk: the header and an inline payload.
+func (e *entry) head() int {
 	if e.body != nil {
-		n += len(e.body.B)
+		return wire.HeaderSize
 	}
-	return n
+	return wire.HeaderSize + int(e.length)
 }
+
+// size is the number of bytes of the message on the wire.
+func (e *entry) size() int { return wire.HeaderSize + int(e.length) }
 
 // queue is a ring of entries addressed by ever-growing positions:
 //

@@ -27,7 +27,7 @@ func (s *nodeSocket) check(o *Outgoing) (to netip.AddrPort, err error) {
 		a = a.Unmap()
 		to = netip.AddrPortFrom(a, to.Port())
 	}
-	if a != s.lastAddr() { // the last destination has been checked before
+	if p := s.last.Load(); p == nil || p.remote != a { // the last destination has been checked before
 		switch {
 		case !unicast(a):
 			return to, ErrInvalid
@@ -41,13 +41,6 @@ func (s *nodeSocket) check(o *Outgoing) (to netip.AddrPort, err error) {
 		return to, ErrMessageTooLong
 	}
 	return to, nil
-}
-
-func (s *nodeSocket) lastAddr() netip.Addr {
-	if p := s.last.Load(); p != nil {
-		return p.remote
-	}
-	return netip.Addr{}
 }
 
 // peerFor is the connection to a destination.
