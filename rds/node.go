@@ -172,6 +172,14 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 	return la, nil
 }
 
+// via is the transport to a remote address, which may be one of our own.
+func (n *Node) via(remote netip.Addr) transport.Transport {
+	if n.local(remote) != nil {
+		return n.self
+	}
+	return n.wire
+}
+
 func (n *Node) local(a netip.Addr) *localAddr {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -202,17 +210,13 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 		return p, nil
 	}
 	role := conn.ByAddress
-	via := n.wire
-	if n.locals[key.remote] != nil {
-		via = n.self
-	}
 	if key.local == key.remote {
 		role = conn.Connector
 		if key.passive {
 			role = conn.Acceptor
 		}
 	}
-	p = newPeer(n, la, key.remote, via, role)
+	p = newPeer(n, la, key.remote, role)
 	n.peers[key] = p
 	la.mu.Lock()
 	la.peers = append(la.peers[:len(la.peers):len(la.peers)], p) // copied: mark reads it unlocked

@@ -20,7 +20,6 @@ type peer struct {
 	node   *Node
 	local  *localAddr
 	remote netip.Addr
-	via    transport.Transport
 	log    *zap.Logger
 
 	waiters  waitQueue     // wait for a congestion map or the budget
@@ -57,9 +56,9 @@ type linkEnd struct {
 	acked uint64
 }
 
-func newPeer(n *Node, la *localAddr, remote netip.Addr, via transport.Transport, role conn.Role) *peer {
+func newPeer(n *Node, la *localAddr, remote netip.Addr, role conn.Role) *peer {
 	p := &peer{
-		node: n, local: la, remote: remote, via: via, links: make(map[conn.LinkID]transport.Link),
+		node: n, local: la, remote: remote, links: make(map[conn.LinkID]transport.Link),
 		log: n.log.With(zap.Stringer("local", la.addr), zap.Stringer("peer", remote)),
 	}
 	p.core = conn.New(conn.Config{
@@ -175,7 +174,7 @@ func (p *peer) dial(i int) {
 	go func() {
 		defer p.node.work.Done()
 		defer cancel()
-		l, err := p.via.Dial(ctx, p.local.addr, p.remote, i)
+		l, err := p.node.via(p.remote).Dial(ctx, p.local.addr, p.remote, i)
 		p.mu.Lock()
 		p.path[i].cancel = nil
 		if err != nil {
