@@ -67,7 +67,7 @@ type Config struct {
 	// Logger receives one line per change of state; nil means none.
 	Logger *zap.Logger
 	// Control is the path of a Unix socket on which the node answers rdsinfo;
-	// empty means none. See ServeControl.
+	// empty means none.
 	Control string
 
 	// Transport carries the messages instead of TCP; the node closes it. It is

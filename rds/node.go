@@ -77,7 +77,7 @@ func NewNode(cfg Config) (*Node, error) {
 	for _, a := range cfg.Addresses {
 		if _, err := n.listen(a.Unmap()); err != nil {
 			_ = n.Close()
-			return fail(err)
+			return nil, &OpError{Op: "listen", Local: netip.AddrPortFrom(a, 0), Err: err}
 		}
 	}
 	if cfg.Control != "" {
@@ -159,14 +159,15 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 	n.mu.Lock()
 	n.locals[a] = la // before the first link can arrive
 	n.mu.Unlock()
-	if err := n.wire.Listen(a, func(l transport.Link) { n.accept(la, l, false) }); err != nil {
+	err := n.wire.Listen(a, func(l transport.Link) { n.accept(la, l, false) })
+	if err == nil {
+		err = n.self.Listen(a, func(l transport.Link) { n.accept(la, l, true) })
+	}
+	if err != nil {
 		n.mu.Lock()
 		delete(n.locals, a)
 		n.mu.Unlock()
 		return nil, listenError(err)
-	}
-	if err := n.self.Listen(a, func(l transport.Link) { n.accept(la, l, true) }); err != nil {
-		return nil, err
 	}
 	n.log.Info("listening", zap.Stringer("address", a), zap.Uint16("port", n.cfg.Port))
 	return la, nil
