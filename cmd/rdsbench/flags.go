@@ -105,7 +105,7 @@ func (f *flags) run(ctx context.Context, kind bench.Kind) error {
 	if kind != "" {
 		works = f.opts.Plan(kind)
 	}
-	r := bench.Runner{Options: f.opts, Affinity: pin}
+	r := bench.Runner{Options: f.opts, Affinity: newPinner().pin}
 	stopTicker := func() {}
 	if isTerminal(os.Stderr) {
 		t := bench.NewTicker(os.Stderr)

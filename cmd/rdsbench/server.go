@@ -40,7 +40,7 @@ congestion control to use.`,
 				return usageError{errors.New("--listen: RDS needs an address of this host")}
 			}
 			if p := bench.Pin(onCPU); p != bench.PinNone {
-				if err := pin(p, true); err != nil {
+				if err := newPinner().pin(p, true); err != nil {
 					return err
 				}
 			}

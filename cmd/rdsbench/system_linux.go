@@ -12,35 +12,41 @@ import (
 	"github.com/rds-go/rds/internal/bench"
 )
 
-// allowed are the CPUs that this process was started on; procs its GOMAXPROCS.
-var (
-	allowed = func() (s unix.CPUSet) { unix.SchedGetaffinity(0, &s); return }()
-	procs   = runtime.GOMAXPROCS(0)
-)
+// pinner puts this process on CPUs.
+type pinner struct {
+	allowed unix.CPUSet // what this process was started on
+	procs   int         // GOMAXPROCS then
+}
+
+func newPinner() *pinner {
+	p := &pinner{procs: runtime.GOMAXPROCS(0)}
+	unix.SchedGetaffinity(0, &p.allowed) // fails only for a set that is too small
+	return p
+}
 
 // pin puts all threads of this process on its CPU of a pair, or on all.
-func pin(p bench.Pin, server bool) error {
-	if p == bench.PinNone {
-		runtime.GOMAXPROCS(procs)
-		return setAffinity(&allowed)
+func (p *pinner) pin(pin bench.Pin, server bool) error {
+	if pin == bench.PinNone {
+		runtime.GOMAXPROCS(p.procs)
+		return setAffinity(&p.allowed)
 	}
 	want := 0 // index among the allowed ones
-	if p == bench.PinSplit && !server {
+	if pin == bench.PinSplit && !server {
 		want = 1
 	}
-	var one unix.CPUSet
-	for cpu := range len(allowed) * 64 {
-		if !allowed.IsSet(cpu) {
+	for cpu := range len(p.allowed) * 64 {
+		if !p.allowed.IsSet(cpu) {
 			continue
 		}
 		if want == 0 {
+			var one unix.CPUSet
 			one.Set(cpu)
 			runtime.GOMAXPROCS(1)
 			return setAffinity(&one)
 		}
 		want--
 	}
-	return fmt.Errorf("--pin %s needs more CPUs than this process may use", p)
+	return fmt.Errorf("--pin %s needs more CPUs than this process may use", pin)
 }
 
 // setAffinity sets it for every thread. One that starts meanwhile may have

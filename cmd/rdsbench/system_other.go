@@ -9,8 +9,12 @@ import (
 	"github.com/rds-go/rds/internal/bench"
 )
 
+type pinner struct{}
+
+func newPinner() *pinner { return &pinner{} }
+
 // pin is known on Linux only.
-func pin(p bench.Pin, _ bool) error {
+func (*pinner) pin(p bench.Pin, _ bool) error {
 	if p == bench.PinNone {
 		return nil
 	}

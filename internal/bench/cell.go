@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/rds-go/rds/rds"
@@ -83,7 +84,8 @@ func (c *cell) run() (Result, error) {
 	return res, err
 }
 
-// dial makes a baseline connection that is closed when the run is lost.
+// dial makes a baseline connection that is closed when the run is lost. The
+// function returned closes it.
 func (c *cell) dial() (*stream, func(), error) {
 	conn, err := dialTCP(c.hard, c.addrs[0], c.opts.Congestion)
 	if err != nil {
@@ -93,7 +95,8 @@ func (c *cell) dial() (*stream, func(), error) {
 	return newStream(conn, bufferFor(c.work)), func() { stop(); conn.Close() }, nil
 }
 
-// bind makes an RDS socket that is closed when the run is lost.
+// bind makes an RDS socket that is closed when the run is lost. The function
+// returned closes it.
 func (c *cell) bind() (*rds.Socket, func(), error) {
 	s, err := c.provider.Bind(netip.AddrPortFrom(c.ip, 0))
 	if err != nil {
@@ -124,3 +127,23 @@ func (c *cell) sleep(d time.Duration) {
 }
 
 func (c *cell) interrupted() bool { return c.soft.Err() != nil || c.hard.Err() != nil }
+
+// ends closes what a run has opened.
+type ends struct {
+	all  []func()
+	once sync.Once
+}
+
+func (e *ends) add(end func()) { e.all = append(e.all, end) }
+
+// close calls all at the same time, since an RDS socket with unacknowledged
+// messages lingers. It may be called more than once.
+func (e *ends) close() {
+	e.once.Do(func() {
+		var wg sync.WaitGroup
+		for _, end := range e.all {
+			wg.Go(end)
+		}
+		wg.Wait()
+	})
+}

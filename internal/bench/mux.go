@@ -175,19 +175,14 @@ func (c *cell) mux() (Result, error) {
 		return c.muxTCP(r)
 	}
 	socks := make([]*muxSocket, c.work.Sockets)
-	var ends []func()
-	closeAll := sync.OnceFunc(func() {
-		for _, end := range ends {
-			end()
-		}
-	})
-	defer closeAll()
+	var open ends
+	defer open.close()
 	for i := range socks {
 		s, end, err := c.bind()
 		if err != nil {
 			return Result{}, err
 		}
-		ends = append(ends, end)
+		open.add(end)
 		socks[i] = newMuxSocket(r, s, i)
 	}
 	// One socket's error ends the run for all.
@@ -201,15 +196,14 @@ func (c *cell) mux() (Result, error) {
 			}
 		})
 	}
-	res, err := r.measure(lost, func() (n uint64, h *hdrhistogram.Histogram) {
+	return r.measure(lost, func() (n uint64, h *hdrhistogram.Histogram) {
 		h = newHist()
 		for _, m := range socks {
 			n += uint64(m.count.Load())
 			h.Merge(m.hist)
 		}
 		return n, h
-	}, closeAll)
-	return res, err
+	}, open.close)
 }
 
 // measure lets the sockets work for the warm-up and the measured time, stops

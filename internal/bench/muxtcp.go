@@ -3,7 +3,6 @@ package bench
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
@@ -31,23 +30,15 @@ func (c *cell) muxTCP(r *muxRun) (Result, error) {
 	if need, have := w.Sockets*w.Peers, descriptorLimit(); need+64 > have {
 		return Result{}, errDescriptors{need, have}
 	}
-	var mu sync.Mutex // guards ends
-	var ends []func()
-	closeAll := sync.OnceFunc(func() {
-		mu.Lock()
-		defer mu.Unlock()
-		for _, end := range ends {
-			end()
-		}
-	})
-	defer closeAll()
+	var open ends
+	defer open.close()
 	flows := make([]*tcpFlow, w.Sockets*w.Peers)
 	for i := range flows {
 		s, end, err := c.dial()
 		if err != nil {
 			return Result{}, err
 		}
-		ends = append(ends, end)
+		open.add(end)
 		flows[i] = &tcpFlow{s: s, hist: newSmallHist()}
 	}
 	lost, lose := context.WithCancel(c.hard)
@@ -71,7 +62,7 @@ func (c *cell) muxTCP(r *muxRun) (Result, error) {
 			h.Merge(f.hist)
 		}
 		return n, h
-	}, func() { close(quit); closeAll() })
+	}, func() { close(quit); open.close() })
 }
 
 func (r *muxRun) tcpReplies(f *tcpFlow, tokens chan struct{}, lose func()) {

@@ -4,18 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"time"
 
 	"github.com/rds-go/rds/rds"
-)
-
-// Addresses of the two processes on one host.
-var (
-	clientIP = netip.AddrFrom4([4]byte{127, 0, 0, 1})
-	serverIP = netip.AddrFrom4([4]byte{127, 0, 0, 2})
 )
 
 // abortLimit is how long an interrupted run may go on before its sockets are
@@ -129,35 +122,11 @@ func (r *Runner) server(ctx context.Context, pin Pin) (netip.AddrPort, error) {
 	return r.child.control, nil
 }
 
-// resolve makes an address of what --server says: a host, with a port or not.
-func resolve(ctx context.Context, server string) (netip.AddrPort, error) {
-	host, port := server, fmt.Sprint(DefaultControlPort)
-	if h, p, err := net.SplitHostPort(server); err == nil {
-		host, port = h, p
-	}
-	n, err := net.DefaultResolver.LookupPort(ctx, "tcp", port)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	return netip.AddrPortFrom(ips[0].Unmap(), uint16(n)), nil
-}
-
 func (r *Runner) progress(w *Work, t Transport) {
 	r.run++
 	if r.Progress != nil {
 		r.Progress(r.run, r.runs, w.Title()+" over "+string(t))
 	}
-}
-
-func (r *Runner) loops(pin Pin) int {
-	if r.Options.Loops == 0 && (pin == PinSame || pin == PinSplit) {
-		return 1
-	}
-	return r.Options.Loops
 }
 
 // bind runs a Sockets work, for which there is no server.
@@ -257,52 +226,4 @@ loop:
 	row := newRow(*c.work, results[RDS], results[TCP])
 	row.Note, row.Finished = note, ctx.Err() == nil && err == nil
 	return &row, err
-}
-
-// connect makes the control connection and a node on each side. The function
-// returned ends them.
-func (r *Runner) connect(ctx context.Context, control netip.AddrPort, w *Work, fail func(error)) (*cell, func() error, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", control.String())
-	if err != nil {
-		return nil, nil, err
-	}
-	c := &cell{ip: r.Options.Listen}
-	ips := []netip.Addr{}
-	if !c.ip.IsValid() {
-		c.ip = clientIP
-		if r.child == nil {
-			c.ip = conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
-		}
-	}
-	ips = append(ips, c.ip)
-	if r.child != nil {
-		ips = append(ips, serverIP)
-	}
-	port := r.Options.Port
-	if r.child != nil || port == 0 {
-		if port, err = freePort(r.Options.Port, ips...); err != nil {
-			conn.Close()
-			return nil, nil, err
-		}
-	}
-	c.control = newController(conn, fail)
-	h := &hello{Version: controlVersion, Provider: r.Options.Provider, Port: port, Paths: r.Options.Paths,
-		Congestion: r.Options.Congestion, Loops: r.loops(w.Pin)}
-	if _, err = c.control.call(request{Op: opHello, Hello: h}); err == nil {
-		c.provider, err = openProvider(r.Config, c.ip, h)
-	}
-	if err != nil {
-		c.control.close()
-		return nil, nil, err
-	}
-	return c, func() error {
-		err := c.provider.Close()
-		if context.Cause(c.hard) == nil {
-			_, e := c.control.call(request{Op: opBye})
-			err = errors.Join(err, e)
-		}
-		c.control.close()
-		return err
-	}, nil
 }

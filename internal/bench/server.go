@@ -23,7 +23,7 @@ type Server struct {
 	Once bool
 	// Log, if not nil, is called with a line for each client.
 	Log func(string)
-	// Transport replaces TCP below RDS, for tests.
+	// Config is the base of the nodes' settings, for tests.
 	Config rds.Config
 }
 
@@ -128,13 +128,6 @@ func (e *session) begin(h *hello) error {
 	}
 	e.provider, e.hello = p, *h
 	return nil
-}
-
-// openProvider makes a node, or opens the kernel, as both sides have agreed.
-func openProvider(cfg rds.Config, ip netip.Addr, h *hello) (rds.Provider, error) {
-	cfg.Addresses, cfg.Port, cfg.Paths = []netip.Addr{ip}, h.Port, h.Paths
-	cfg.TCP.Congestion, cfg.TCP.EventLoops = h.Congestion, h.Loops
-	return rds.Open(h.Provider, cfg)
 }
 
 func (e *session) open(w *Work, t Transport, r *response) error {

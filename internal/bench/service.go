@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 
 	"github.com/rds-go/rds/rds"
 )
@@ -17,10 +18,10 @@ type service struct {
 	tally *tally
 	fail  func(error) // the work cannot go on; from any goroutine
 
-	wg      sync.WaitGroup
-	mu      sync.Mutex // guards the rest
-	closers []io.Closer
-	closed  bool
+	wg     sync.WaitGroup
+	mu     sync.Mutex // guards the rest
+	open   ends
+	closed bool
 }
 
 // own has c closed with the service. It returns false, with c closed, when the
@@ -32,7 +33,7 @@ func (v *service) own(c io.Closer) bool {
 		c.Close()
 		return false
 	}
-	v.closers = append(v.closers, c)
+	v.open.add(func() { c.Close() })
 	return true
 }
 
@@ -54,12 +55,8 @@ func (v *service) run(f func() error) {
 func (v *service) close() {
 	v.mu.Lock()
 	v.closed = true
-	closers := v.closers
-	v.closers = nil
 	v.mu.Unlock()
-	for _, c := range closers {
-		c.Close()
-	}
+	v.open.close()
 	v.wg.Wait()
 }
 
@@ -219,8 +216,8 @@ func serveStream(s *stream, w *Work, t *tally) error {
 	for {
 		m, err := s.recv()
 		if err != nil {
-			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
-				return nil
+			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, syscall.ECONNRESET) {
+				return nil // the client has gone; if too early, it knows
 			}
 			return err
 		}

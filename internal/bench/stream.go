@@ -24,11 +24,14 @@ const (
 // after each message gets the batching its users would give it: one write for
 // 64 KiB.
 type stream struct {
-	c    net.Conn
-	r    *bufio.Reader
-	w    *bufio.Writer
-	head [4]byte
-	buf  []byte
+	c net.Conn
+
+	w   *bufio.Writer // these are the sending goroutine's
+	out [4]byte
+
+	r   *bufio.Reader // these the receiving one's
+	in  [4]byte
+	buf []byte
 }
 
 func newStream(c net.Conn, buffer int) *stream {
@@ -37,8 +40,8 @@ func newStream(c net.Conn, buffer int) *stream {
 
 // send buffers one message.
 func (s *stream) send(m []byte) error {
-	binary.BigEndian.PutUint32(s.head[:], uint32(len(m)))
-	if _, err := s.w.Write(s.head[:]); err != nil {
+	binary.BigEndian.PutUint32(s.out[:], uint32(len(m)))
+	if _, err := s.w.Write(s.out[:]); err != nil {
 		return err
 	}
 	_, err := s.w.Write(m)
@@ -49,10 +52,10 @@ func (s *stream) flush() error { return s.w.Flush() }
 
 // recv returns the next message, valid until the next recv.
 func (s *stream) recv() ([]byte, error) {
-	if _, err := io.ReadFull(s.r, s.head[:]); err != nil {
+	if _, err := io.ReadFull(s.r, s.in[:]); err != nil {
 		return nil, err
 	}
-	n := int(binary.BigEndian.Uint32(s.head[:]))
+	n := int(binary.BigEndian.Uint32(s.in[:]))
 	if n > rds.MaxMessage {
 		return nil, fmt.Errorf("frame of %d bytes", n)
 	}

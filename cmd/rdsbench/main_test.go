@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/bench"
+)
+
+// asCommand makes the test binary run as rdsbench itself, so that tests see
+// real processes and exit codes.
+const asCommand = "RDSBENCH_TEST_AS_COMMAND"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asCommand) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+type outcome struct {
+	stdout, stderr string
+	code           int
+}
+
+func rdsbench(t *testing.T, args ...string) outcome {
+	t.Helper()
+	cmd := command(t, args...)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return outcome{stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()}
+}
+
+func command(t *testing.T, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append(os.Environ(), asCommand+"=1")
+	cmd.WaitDelay = 10 * time.Second
+	return cmd
+}
+
+func onLinux(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("other systems have no 127.0.0.2")
+	}
+}
+
+func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{
+		"nonsense", "--nonsense", "latency more", "latency --size 2m", "rate --paths 3", "mux --depth 0",
+		"stress --size 8", "bandwidth --zero-copy maybe", "latency --pin everywhere", "rate --duration 0s",
+		"rate --listen here", "server --listen 0.0.0.0", "server --listen x", "--server-cpuprofile x",
+		"rate --server 192.0.2.1 --server-cpuprofile x", "latency --duration x",
+	} {
+		o := rdsbench(t, strings.Fields(args)...)
+		if o.code != 2 || strings.Count(o.stderr, "\n") != 1 || !strings.HasPrefix(o.stderr, "rdsbench: ") || o.stdout != "" {
+			t.Errorf("%s: exit %d, %q, %q", args, o.code, o.stdout, o.stderr)
+		}
+	}
+}
+
+func TestHelpHasExamples(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []string{"", "latency", "rate", "bandwidth", "mux", "stress", "sockets", "server"} {
+		o := rdsbench(t, append(strings.Fields(mode), "--help")...)
+		if o.code != 0 || !strings.Contains(o.stdout, "Examples:\n  rdsbench") {
+			t.Errorf("%s: exit %d, %s", mode, o.code, o.stdout)
+		}
+	}
+}
+
+func TestLatencyAsJSONAndPage(t *testing.T) {
+	onLinux(t)
+	page := filepath.Join(t.TempDir(), "page.html")
+	o := rdsbench(t, "latency", "--pin", "same", "--baseline", "--duration", "50ms", "--warmup", "0s", "--json", "--html", page)
+	var rep bench.Report
+	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
+		t.Fatalf("exit %d, %v: %s %s", o.code, err, o.stdout, o.stderr)
+	}
+	if len(rep.Rows) != 1 || rep.Rows[0].TCP == nil || rep.Rows[0].Ratio <= 0 || rep.Rows[0].RDS.TCPConns != 1 {
+		t.Errorf("%+v", rep)
+	}
+	if b, err := os.ReadFile(page); err != nil || !bytes.Contains(b, []byte("</html>")) {
+		t.Errorf("page: %v, %s", err, b)
+	}
+}
+
+func TestStressFailureExits1(t *testing.T) {
+	onLinux(t)
+	if o := rdsbench(t, "stress", "--duration", "100ms"); o.code != 0 || !strings.Contains(o.stdout, "verified") {
+		t.Errorf("exit %d: %s %s", o.code, o.stdout, o.stderr)
+	}
+	o := rdsbench(t, "stress", "--duration", "1m", "--fault", "corrupt")
+	if o.code != 1 || !strings.Contains(o.stderr, "payload at byte") || strings.Contains(o.stdout, "verified") {
+		t.Errorf("exit %d: %s %s", o.code, o.stdout, o.stderr)
+	}
+}
+
+func TestProfilesAreWritten(t *testing.T) {
+	onLinux(t)
+	dir := t.TempDir()
+	files := []string{filepath.Join(dir, "cpu"), filepath.Join(dir, "mem"), filepath.Join(dir, "server")}
+	o := rdsbench(t, "rate", "--size", "64", "--duration", "50ms",
+		"--cpuprofile", files[0], "--memprofile", files[1], "--server-cpuprofile", files[2])
+	if o.code != 0 {
+		t.Fatalf("exit %d: %s", o.code, o.stderr)
+	}
+	for _, f := range files {
+		if st, err := os.Stat(f); err != nil || st.Size() == 0 {
+			t.Errorf("%s: %v", f, err)
+		}
+	}
+}
+
+// An interrupt prints the figures there are; the server that was started ends.
+func TestInterruptPrintsWhatThereIs(t *testing.T) {
+	onLinux(t)
+	cmd := command(t, "rate", "--size", "64", "--duration", "1m", "--warmup", "0s")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	interrupt := time.AfterFunc(time.Second, func() { cmd.Process.Signal(os.Interrupt) })
+	defer interrupt.Stop()
+	cmd.Wait()
+	if cmd.ProcessState.ExitCode() != 1 || !strings.Contains(stderr.String(), "interrupted") || !strings.Contains(stdout.String(), "(cut short)") {
+		t.Errorf("%v: %s %s", cmd.ProcessState, stdout.String(), stderr.String())
+	}
+}
+
+// A server started by hand serves one client after the other and ends with an
+// interrupt.
+func TestServerOfItsOwn(t *testing.T) {
+	onLinux(t)
+	server := command(t, "server", "--listen", "127.0.0.2", "--control-port", "0")
+	pipe, err := server.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(pipe)
+	if !lines.Scan() {
+		t.Fatal("no line from the server")
+	}
+	address, ok := strings.CutPrefix(lines.Text(), "serving on ")
+	if !ok {
+		t.Fatalf("the server says %q", lines.Text())
+	}
+	for range 2 {
+		o := rdsbench(t, "mux", "--server", address, "--listen", "127.0.0.1", "--sockets", "2", "--peers", "2", "--duration", "50ms", "--baseline")
+		if o.code != 0 || !strings.Contains(o.stdout, "mux 2x2") {
+			t.Errorf("exit %d: %s %s", o.code, o.stdout, o.stderr)
+		}
+	}
+	server.Process.Signal(os.Interrupt)
+	rest, _ := io.ReadAll(pipe)
+	if err := server.Wait(); err != nil {
+		t.Errorf("%v: %s", err, rest)
+	}
+}

@@ -1,0 +1,78 @@
+package bench
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func goodOptions() Options {
+	return Options{Paths: 1, Provider: "node", Pin: PinNone, ZeroCopy: "auto", Duration: time.Second, Repeat: 1,
+		Sizes: []int{64}, Reply: 64, Depth: 8, Sockets: 4, Peers: 4}
+}
+
+func TestValidateNamesTheOption(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		kind Kind
+		set  func(*Options)
+		want string // "": valid
+	}{
+		{Latency, func(o *Options) {}, ""},
+		{Mux, func(o *Options) {}, ""},
+		{Stress, func(o *Options) {}, ""},
+		{Sockets, func(o *Options) { o.Sizes = nil }, ""},
+		{OneWay, func(o *Options) { o.Sizes = []int{0} }, ""},
+		{Mux, func(o *Options) { o.Sizes = []int{15} }, "16 bytes"},
+		{Stress, func(o *Options) { o.Reply = 31 }, "32 bytes"},
+		{Latency, func(o *Options) { o.Sizes = nil }, "--size"},
+		{Latency, func(o *Options) { o.Paths = 2 }, "--paths"},
+		{Latency, func(o *Options) { o.Provider = "x" }, "--provider"},
+		{Latency, func(o *Options) { o.Pin = "x" }, "--pin"},
+		{Latency, func(o *Options) { o.ZeroCopy = "x" }, "--zero-copy"},
+		{Latency, func(o *Options) { o.Duration = 0 }, "--duration"},
+		{Latency, func(o *Options) { o.Warmup = -1 }, "--warmup"},
+		{Latency, func(o *Options) { o.Repeat = 0 }, "--repeat"},
+		{Latency, func(o *Options) { o.Rate = -1 }, "--rate"},
+		{OneWay, func(o *Options) { o.Batch = 5000 }, "--batch"},
+		{Mux, func(o *Options) { o.Depth = 0 }, "--depth"},
+		{Mux, func(o *Options) { o.Sockets = 0 }, "--sockets"},
+		{Mux, func(o *Options) { o.Peers = 1 << 20 }, "--peers"},
+		{Mux, func(o *Options) { o.Depth, o.Reply = 100, 1<<20 }, "receive buffer"},
+		{Sockets, func(o *Options) { o.Sockets = 1 << 20 }, "--sockets"},
+		{Mux, func(o *Options) { o.Depth, o.Paths = 0, 3 }, "; "},
+	} {
+		o := goodOptions()
+		c.set(&o)
+		err := o.Validate(c.kind)
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n")) {
+			t.Errorf("%s: %v, want %q", c.kind, err, c.want)
+		}
+	}
+}
+
+func TestPlan(t *testing.T) {
+	t.Parallel()
+	o := goodOptions()
+	o.Sizes, o.Baseline = []int{64, 1 << 20}, true
+	if w := o.Plan(OneWay); len(w) != 2 || w[0].ZeroCopy || !w[1].ZeroCopy || !w[1].Baseline || w[1].Batch != 1 {
+		t.Errorf("%+v", w)
+	}
+	o.ZeroCopy = "off"
+	if w := o.Plan(OneWay); w[1].ZeroCopy {
+		t.Errorf("%+v", w)
+	}
+	if w := o.Plan(Mux); len(w) != 2 || w[0].Batch != o.Depth || w[0].Sockets != 4 {
+		t.Errorf("%+v", w)
+	}
+	if w := o.Plan(Stress); len(w) != 1 || len(w[0].Sizes) != 2 || w[0].Baseline {
+		t.Errorf("%+v", w)
+	}
+	titles := map[string]bool{}
+	for _, w := range o.Demonstration() {
+		if titles[w.Title()] {
+			t.Errorf("two works are called %q", w.Title())
+		}
+		titles[w.Title()] = true
+	}
+}

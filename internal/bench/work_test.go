@@ -1,0 +1,161 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// serve runs a server on 127.0.0.2, in this process, and returns options that
+// reach it. Tests on it do not run in parallel: works take ports as they come.
+func serve(t *testing.T) Options {
+	t.Helper()
+	l, err := net.Listen("tcp", netip.AddrPortFrom(serverIP, 0).String())
+	if err != nil {
+		t.Skipf("this system has no second loopback address: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		s := Server{IP: serverIP}
+		if err := s.Serve(ctx, l); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(func() { cancel(); wg.Wait() })
+	o := goodOptions()
+	o.Server, o.Listen = l.Addr().String(), clientIP
+	if o.Port, err = freePort(0, clientIP, serverIP); err != nil {
+		t.Fatal(err)
+	}
+	o.Duration, o.Warmup = 30*time.Millisecond, 10*time.Millisecond
+	return o
+}
+
+func TestWorks(t *testing.T) {
+	o := serve(t)
+	o.Repeat = 2
+	works := []Work{
+		{Kind: Sockets, Sockets: 100, Batch: 1},
+		{Kind: Latency, Size: 64, Batch: 1, Baseline: true},
+		{Kind: Latency, Size: 0, Batch: 1, Baseline: true},
+		{Kind: Latency, Size: 100000, Batch: 1, ZeroCopy: true},
+		{Kind: Latency, Size: 64, Batch: 1, Rate: 500},
+		{Kind: OneWay, Size: 64, Batch: 1, Baseline: true},
+		{Kind: OneWay, Size: 0, Batch: 1, Baseline: true},
+		{Kind: OneWay, Size: 64, Batch: 64},
+		{Kind: OneWay, Size: 100000, Batch: 4, ZeroCopy: true, Baseline: true},
+		{Kind: Mux, Size: 256, Reply: 64, Depth: 8, Batch: 8, Sockets: 4, Peers: 3, Baseline: true},
+		{Kind: Mux, Size: 256, Reply: 64, Depth: 3, Batch: 1, Sockets: 2, Peers: 5},
+		{Kind: Stress, Size: 64, Sizes: []int{32, 64, 100001}, Reply: 99, Depth: 4, Batch: 4, Sockets: 3, Peers: 2},
+	}
+	var runs []string
+	r := Runner{Options: o, Progress: func(_, _ int, what string) { runs = append(runs, what) }}
+	rep, err := r.Run(context.Background(), works)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Rows) != len(works) || len(runs) != 2*len(works)+2*6 {
+		t.Fatalf("%d rows, runs %q", len(rep.Rows), runs)
+	}
+	for _, row := range rep.Rows {
+		w := row.Work
+		if !row.Finished || row.Runs != 2 || row.RDS.Messages == 0 || row.RDS.Rate <= 0 || row.Note != "" {
+			t.Errorf("%s: %+v", row.Title, row)
+		}
+		if w.Kind != Sockets && row.RDS.TCPConns != 1 {
+			t.Errorf("%s: %d TCP connections", row.Title, row.RDS.TCPConns)
+		}
+		if round := w.Kind != OneWay && w.Kind != Sockets; round != (row.RDS.Latency != nil) {
+			t.Errorf("%s: latency %v", row.Title, row.RDS.Latency)
+		}
+		if (row.TCP != nil) != (row.RatioOf != "") {
+			t.Errorf("%s: ratio of %q", row.Title, row.RatioOf)
+		}
+	}
+}
+
+func TestStressFindsFaults(t *testing.T) {
+	for fault, want := range map[Fault]string{FaultCorrupt: "payload at byte", FaultSkip: "number is"} {
+		o := serve(t)
+		o.Duration = time.Minute // it ends by the fault
+		o.Fault = fault
+		o.Sizes = []int{64, 1000}
+		r := Runner{Options: o}
+		rep, err := r.Run(context.Background(), o.Plan(Stress))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", fault, err)
+		}
+		if len(rep.Rows) != 0 {
+			t.Errorf("%s: a result: %+v", fault, rep.Rows)
+		}
+	}
+}
+
+// An interrupt ends the run early and its figures remain.
+func TestInterruptKeepsWhatThereIs(t *testing.T) {
+	for _, kind := range []Kind{Latency, OneWay, Mux} {
+		o := serve(t)
+		o.Duration, o.Repeat = time.Minute, 3
+		ctx, cancel := context.WithCancel(context.Background())
+		r := Runner{Options: o, Progress: func(int, int, string) { time.AfterFunc(100*time.Millisecond, cancel) }}
+		rep, err := r.Run(ctx, append(o.Plan(kind), o.Plan(OneWay)...))
+		if !errors.Is(err, ErrInterrupted) {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		if len(rep.Rows) != 1 || rep.Rows[0].Finished || rep.Rows[0].Runs != 1 || rep.Rows[0].RDS.Messages == 0 {
+			t.Errorf("%s: %+v", kind, rep.Rows)
+		}
+	}
+}
+
+func TestServerRefusesNonsense(t *testing.T) {
+	o := serve(t)
+	c, err := net.Dial("tcp", o.Server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := newController(c, func(error) {})
+	defer k.close()
+	good := &hello{Version: controlVersion, Provider: "node", Port: o.Port, Paths: 1}
+	for _, q := range []struct {
+		request
+		want string
+	}{
+		{request{Op: "x"}, "unknown operation"},
+		{request{Op: opOpen, Work: &Work{Kind: OneWay, Batch: 1}}, "before hello"},
+		{request{Op: opConfirm}, "without a work"},
+		{request{Op: opHello}, "version"},
+		{request{Op: opHello, Hello: &hello{Version: controlVersion + 1}}, "version"},
+		{request{Op: opHello, Hello: &hello{Version: controlVersion, Paths: 3}}, "Paths"},
+		{request{Op: opHello, Hello: good}, ""},
+		{request{Op: opHello, Hello: good}, "second hello"},
+		{request{Op: opOpen, Work: &Work{Kind: OneWay, Batch: 1, Size: 2 << 20}}, "out of bounds"},
+		{request{Op: opOpen, Work: &Work{Kind: OneWay}}, "out of bounds"},
+		{request{Op: opOpen, Work: &Work{Kind: Mux, Batch: 1, Peers: 1 << 30}}, "out of bounds"},
+		{request{Op: opOpen, Work: &Work{Kind: OneWay, Batch: 1}}, ""},
+		{request{Op: opOpen, Work: &Work{Kind: OneWay, Batch: 1}}, "still open"},
+		{request{Op: opSnap}, ""},
+		{request{Op: opClose}, ""},
+		{request{Op: opBye}, ""},
+	} {
+		_, err := k.call(q.request)
+		if (err == nil) != (q.want == "") || err != nil && !strings.Contains(err.Error(), q.want) {
+			t.Errorf("%s: %v, want %q", q.Op, err, q.want)
+		}
+	}
+}
+
+func TestRunnerReportsAMissingServer(t *testing.T) {
+	o := serve(t)
+	o.Server = "127.0.0.2:1"
+	r := Runner{Options: o}
+	if _, err := r.Run(context.Background(), o.Plan(Latency)); err == nil {
+		t.Error("no error")
+	}
+}
