@@ -31,12 +31,16 @@ func (p *process) bind(t *testing.T, port uint16, receiveBuffer int) socket {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), callTime)
-		defer cancel()
-		_ = s.Call(ctx, peer.OpClose, peer.SocketArgs{Socket: s.id}, nil) // its process may be gone
-	})
+	t.Cleanup(func() { s.close(context.Background()) })
 	return s
+}
+
+// close closes the socket. Errors do not matter: the process may be gone, or
+// what was sent to a dead peer unacknowledged.
+func (s socket) close(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	_ = s.Call(ctx, peer.OpClose, peer.SocketArgs{Socket: s.id}, nil)
 }
 
 func (p *process) tryBind(ctx context.Context, addr netip.Addr, port uint16, receiveBuffer int) (socket, error) {

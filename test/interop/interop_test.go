@@ -28,7 +28,12 @@ func TestInterop(t *testing.T) {
 			addr := netip.MustParseAddr(c.addr)
 			l.addAddr(t, addr)
 			node := l.startNode(t, addr, c.paths)
-			run := func(name string, f func(t *testing.T)) { t.Run(name, f) }
+			run := func(name string, f func(t *testing.T)) {
+				t.Run(name, func(t *testing.T) {
+					defer func() { node.show(t); guest.show(t) }() // before the case's sockets close
+					f(t)
+				})
+			}
 			run("ping", func(t *testing.T) { testPing(t, node, guest) })
 			run("messages", func(t *testing.T) { testMessages(t, node, guest, c.paths) })
 			run("kills", func(t *testing.T) { testKills(t, node, guest, c.paths) })

@@ -5,6 +5,7 @@ package interop
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net"
@@ -136,6 +137,18 @@ func (p *process) waitReady(t *testing.T) {
 		t.Fatalf("%s does not answer: %v", p.name, err)
 	}
 	t.Logf("%s answers after %v", p.name, time.Since(start).Round(time.Millisecond))
+}
+
+// show logs what the process's stack reports about itself, if the test failed.
+func (p *process) show(t *testing.T) {
+	if !t.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), retryTime)
+	defer cancel()
+	var state json.RawMessage
+	err := p.Call(ctx, peer.OpState, nil, &state)
+	t.Logf("state of %s: %s, %v", p.name, state[:min(len(state), 16<<10)], err)
 }
 
 // quit has a node end by itself, as when its application returns, and waits.

@@ -93,5 +93,6 @@ func (p *process) reaches(ctx context.Context, other *process) (bool, error) {
 	short, cancel := context.WithTimeout(ctx, retryTime)
 	defer cancel()
 	_, err = s.ping(short, other.addr)
-	return err == nil, s.call(ctx, peer.OpClose, peer.SocketArgs{Socket: s.id}, nil)
+	s.close(ctx)
+	return err == nil, nil
 }

@@ -34,6 +34,7 @@ func testFirstContact(t *testing.T, l *lab, node, guest *process) {
 		}
 		f := flow{from: ours, to: guest.bind(t, 0, 0), stream: peer.Stream{Seed: uint64(i), Count: 1, Size: 100}}
 		meet(t, rng, f, i, seed)
+		ours.close(t.Context())
 	}
 	t.Logf("%d first contacts in %v", contacts, time.Since(start).Round(time.Millisecond))
 }

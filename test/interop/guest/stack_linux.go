@@ -68,6 +68,27 @@ func (s *stack) Counters() (map[string]uint64, error) {
 	return m, err
 }
 
+func (s *stack) State() (any, error) {
+	var st struct {
+		Connections               []afrds.Connection
+		TCP                       []afrds.TCPSocket
+		Sockets                   []afrds.SocketInfo
+		Send, Retransmit, Receive []afrds.Message
+	}
+	var errs [6]error
+	st.Connections, errs[0] = s.info.Connections()
+	st.TCP, errs[1] = s.info.TCPSockets()
+	st.Sockets, errs[2] = s.info.Sockets()
+	st.Send, errs[3] = s.info.SendQueue()
+	st.Retransmit, errs[4] = s.info.RetransmitQueue()
+	st.Receive, errs[5] = s.info.ReceiveQueue()
+	st.Send, st.Retransmit, st.Receive = first(st.Send), first(st.Retransmit), first(st.Receive)
+	return st, errors.Join(errs[:]...)
+}
+
+// first returns the head of a queue, enough to see what it waits for.
+func first(list []afrds.Message) []afrds.Message { return list[:min(len(list), 20)] }
+
 // Links lists the sockets that paths own: net/rds/tcp.c, rds_tcp_tc_info.
 func (s *stack) Links() ([]peer.Link, error) {
 	list, err := s.info.TCPSockets()

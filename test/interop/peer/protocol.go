@@ -17,6 +17,7 @@ const (
 	OpCancel   = "cancel"   // CallArgs
 	OpCounters = "counters" // nothing, map[string]uint64
 	OpLinks    = "links"    // nothing, []Link
+	OpState    = "state"    // nothing, whatever the stack shows of itself
 	OpTCP      = "tcp"      // nothing, []TCPConn
 	OpDestroy  = "destroy"  // TCPConn
 	OpSysctl   = "sysctl"   // SysctlArgs

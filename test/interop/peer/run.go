@@ -51,20 +51,32 @@ func (s *Server) send(ctx context.Context, t *task, a SendArgs) (any, error) {
 	return r, nil
 }
 
+// sendOne sends one message. With Try it asks again and again while the send
+// buffer is full, so that congestion is told from that.
 func sendOne(ctx context.Context, t *task, socket Socket, a SendArgs, b []byte, r *SendResult) error {
 	if !a.Try {
 		return socket.Send(ctx, a.To, b)
 	}
-	switch err := socket.TrySend(a.To, b); {
-	case errors.Is(err, syscall.ENOBUFS):
+	err := socket.TrySend(a.To, b)
+	if errors.Is(err, syscall.EAGAIN) {
+		r.Full++
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for errors.Is(err, syscall.EAGAIN) {
+			select {
+			case <-tick.C:
+				err = socket.TrySend(a.To, b)
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		}
+	}
+	if errors.Is(err, syscall.ENOBUFS) {
 		r.Congested++
 		t.congested.Add(1)
-	case errors.Is(err, syscall.EAGAIN):
-		r.Full++
-	default:
-		return err
+		return socket.Send(ctx, a.To, b)
 	}
-	return socket.Send(ctx, a.To, b)
+	return err
 }
 
 func (s *Server) recv(ctx context.Context, t *task, a RecvArgs) (any, error) {

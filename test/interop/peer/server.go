@@ -113,6 +113,8 @@ func (s *Server) run(ctx context.Context, t *task, r request) (any, error) {
 		return do(r, s.cancel)
 	case OpCounters:
 		return s.stack.Counters()
+	case OpState:
+		return s.stack.State()
 	case OpLinks:
 		return s.stack.Links()
 	case OpTCP:

@@ -11,6 +11,9 @@ type Stack interface {
 	Bind(local netip.AddrPort, sendBuffer, receiveBuffer int) (Socket, error)
 	// Counters are the stack's statistics under the names Linux uses.
 	Counters() (map[string]uint64, error)
+	// State is what the stack reports about its insides, for people to read
+	// after a failure.
+	State() (any, error)
 	// Links lists the TCP connections in use.
 	Links() ([]Link, error)
 }

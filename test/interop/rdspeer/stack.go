@@ -40,6 +40,15 @@ func (s stack) Counters() (map[string]uint64, error) {
 	return m, err
 }
 
+func (s stack) State() (any, error) {
+	info, err := s.provider.Info()
+	info.SendQueue, info.Retransmit, info.Receive = first(info.SendQueue), first(info.Retransmit), first(info.Receive)
+	return info, err
+}
+
+// first returns the head of a queue, enough to see what it waits for.
+func first(list []rds.QueuedInfo) []rds.QueuedInfo { return list[:min(len(list), 20)] }
+
 func (s stack) Links() ([]peer.Link, error) {
 	info, err := s.provider.Info()
 	links := make([]peer.Link, 0, len(info.TCP))
