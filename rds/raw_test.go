@@ -33,6 +33,9 @@ func (l *lab) raw() *rawPeer { return &rawPeer{lab: l, addr: newAddr()} }
 // dial connects to a node, for which this peer is the smaller address.
 func (p *rawPeer) dial(to netip.Addr) *raw {
 	p.Helper()
+	if !p.addr.Less(to) {
+		p.Fatalf("%v is not smaller than %v: make the raw peer first", p.addr, to)
+	}
 	r, err := p.tryDial(to)
 	if err != nil {
 		p.Fatal(err)

@@ -1,0 +1,245 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// flood sends until the destination is congested and returns how many messages
+// were accepted.
+func flood(t testing.TB, from, to *Socket, size int) int {
+	t.Helper()
+	n := 0
+	eventually(t, "congestion", func() bool {
+		for {
+			switch err := from.TrySend(to.LocalAddrPort(), payload(uint64(n), size)); {
+			case err == nil:
+				n++
+			case errors.Is(err, ErrCongested):
+				wantErr(t, "send", err, syscall.ENOBUFS)
+				return true
+			case errors.Is(err, ErrWouldBlock):
+				return false
+			default:
+				t.Fatal(err)
+			}
+		}
+	})
+	return n
+}
+
+// A receiver past its buffer marks its port, which refuses or blocks its
+// senders until less than half is left (net/rds/recv.c, rds_recv_rcvbuf_delta).
+// Others on the same connection go on meanwhile.
+func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
+	t.Parallel()
+	for _, l := range []*lab{newLab(t), newLoopLab(t)} {
+		a, b := l.pair(Config{SendBuffer: 1 << 20})
+		a2 := l.bind(nodeOf(a), addrOf(a.LocalAddrPort().Addr(), 4001))
+		b2 := l.bind(nodeOf(b), addrOf(b.LocalAddrPort().Addr(), 4001))
+		const buffer, size = 64 << 10, 4 << 10
+		if err := b.SetReadBuffer(buffer); err != nil {
+			t.Fatal(err)
+		}
+		n := flood(t, a, b, size)
+		if n < buffer/size {
+			t.Errorf("congested after %d messages", n)
+		}
+		if a.Poll()&PollOut == 0 && a.node.account.Bytes() < 1<<20 {
+			t.Error("POLLOUT has to do with congestion")
+		}
+		info, _ := nodeOf(b).Info()
+		for _, s := range info.Sockets {
+			if want := s.Bound == b.LocalAddrPort(); s.Congested != want {
+				t.Errorf("%v congested: %v", s.Bound, s.Congested)
+			}
+		}
+
+		blocked := make(chan error, 1)
+		go func() { blocked <- a.Send(context.Background(), b.LocalAddrPort(), payload(uint64(n), size)) }()
+		batched := make(chan error, 1)
+		go func() {
+			_, err := a2.SendBatch(context.Background(), []Outgoing{{To: b.LocalAddrPort(), Data: payload(0, size)}})
+			batched <- err
+		}()
+		ctx := background(t)
+		for _, c := range [][2]*Socket{{a2, b2}, {b2, a2}, {b, a}} {
+			if err := stream(ctx, c[0], c[1], 300, fixed(1000)); err != nil {
+				t.Errorf("%v to %v: %v", c[0].LocalAddr(), c[1].LocalAddr(), err)
+			}
+		}
+		if err := stream(ctx, a, b2, 300, fixed(1000)); err != nil {
+			t.Errorf("the refused sender, elsewhere: %v", err)
+		}
+		eventually(t, "both wait", func() bool { return counter(t, nodeOf(a), "cong_send_blocked") >= 2 })
+		if err := errors.Join(firstOf(blocked), firstOf(batched)); err != nil || len(blocked)+len(batched) > 0 {
+			t.Errorf("a blocked sender returned %v", err)
+		}
+
+		left := b.node.q.bytes.Load()
+		got := make(map[netip.AddrPort]int)
+		take := func() {
+			m := mustRecv(t, b)
+			if err := verify(m.Data, uint64(got[m.From])); err != nil {
+				t.Fatal(err)
+			}
+			got[m.From]++
+			m.Release()
+		}
+		for taken := int64(0); left-taken > buffer/2+buffer/4; taken += size {
+			take()
+		}
+		if !b.node.congested.Load() {
+			t.Error("uncongested with more than half of the buffer queued")
+		}
+		for got[a.LocalAddrPort()] < n+1 || got[a2.LocalAddrPort()] < 1 { // the blocked ones come too
+			take()
+		}
+		if err := errors.Join(<-blocked, <-batched); err != nil {
+			t.Error(err)
+		}
+		if err := stream(ctx, a, b, 300, fixed(100)); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+}
+
+func TestCongestedSendEnds(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	a, b := l.pair(Config{})
+	if err := b.SetReadBuffer(1000); err != nil {
+		t.Fatal(err)
+	}
+	flood(t, a, b, 500)
+	to := b.LocalAddrPort()
+	waits := func() bool { return waitersOf(a) > 0 }
+
+	ctx, cancel := context.WithCancel(context.Background())
+	got := make(chan error, 1)
+	go func() { got <- a.Send(ctx, to, nil) }()
+	eventually(t, "the sender waits", waits)
+	cancel()
+	wantErr(t, "cancel", <-got, context.Canceled)
+
+	_ = a.SetWriteDeadline(time.Now().Add(time.Hour))
+	go func() { got <- a.Send(context.Background(), to, nil) }()
+	eventually(t, "the sender waits", waits)
+	_ = a.SetWriteDeadline(time.Unix(1, 0)) // moved while it is blocked
+	err := <-got
+	var oe *OpError
+	if !errors.As(err, &oe) || !oe.Timeout() {
+		t.Errorf("deadline: %v", err)
+	}
+	_ = a.SetWriteDeadline(time.Time{})
+
+	other := l.bind(nodeOf(a), addrOf(a.LocalAddrPort().Addr(), 4001))
+	go func() { got <- other.Send(context.Background(), to, nil) }()
+	eventually(t, "the sender waits", waits)
+	_ = other.Close()
+	if err := <-got; !closed(err) {
+		t.Errorf("close: %v", err)
+	}
+
+	go func() { got <- a.Send(context.Background(), to, []byte("x")) }()
+	eventually(t, "the sender waits", waits)
+	_ = b.Close() // uncongests the port; the message is dropped without a word
+	if err := <-got; err != nil {
+		t.Errorf("receiver gone: %v", err)
+	}
+
+	c := l.bind(nodeOf(b), addrOf(to.Addr(), 4001))
+	if err := c.SetReadBuffer(1000); err != nil {
+		t.Fatal(err)
+	}
+	flood(t, a, c, 500)
+	go func() { got <- a.Send(context.Background(), c.LocalAddrPort(), nil) }()
+	eventually(t, "the sender waits", waits)
+	_ = nodeOf(a).Close()
+	if err := <-got; !closed(err) {
+		t.Errorf("node close: %v", err)
+	}
+}
+
+func waitersOf(s *Socket) (n int32) {
+	nodeOf(s).eachPeer(func(p *peer) { n += p.waiters.n.Load() })
+	return n
+}
+
+// On the wire: the bit of the port is set in a map sent at once, and cleared.
+func TestCongestionMapOnTheWire(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	peer := l.raw()
+	s := l.bindOne(Config{})
+	port := s.LocalAddrPort().Port()
+	if err := s.SetReadBuffer(10_000); err != nil {
+		t.Fatal(err)
+	}
+	r := peer.dial(s.LocalAddrPort().Addr())
+	if m := r.nextMap(); *m != (wire.CongestionMap{}) {
+		t.Error("the first map is not empty")
+	}
+	for range 10 { // equals the limit: not yet
+		r.write(r.data(1000, port, make([]byte, 1000)))
+	}
+	eventually(t, "arrival", func() bool { return counter(t, nodeOf(s), "recv_queued") == 10 })
+	if s.node.congested.Load() {
+		t.Error("congested at the limit, not above it")
+	}
+	r.write(r.data(1000, port, make([]byte, 1)))
+	if m := r.nextMap(); !m.Congested(port) || m[port/8] != 1<<(port%8) {
+		t.Errorf("map byte %#x", m[port/8])
+	}
+	for range 11 {
+		m := mustRecv(t, s)
+		m.Release()
+	}
+	if m := r.nextMap(); *m != (wire.CongestionMap{}) {
+		t.Error("not cleared")
+	}
+	if got := counter(t, nodeOf(s), "cong_update_queued"); got != 2 {
+		t.Errorf("cong_update_queued %d", got)
+	}
+}
+
+// Turning the monitor off clears the socket's own bit, as Linux does
+// (net/rds/af_rds.c, rds_cong_monitor).
+func TestMonitorOffClearsOwnBit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	peer := l.raw()
+	s := l.bindOne(Config{ReceiveBuffer: 1000})
+	port := s.LocalAddrPort().Port()
+	r := peer.dial(s.LocalAddrPort().Addr())
+	r.nextMap()
+	r.write(r.data(1000, port, make([]byte, 2000)))
+	if !r.nextMap().Congested(port) {
+		t.Fatal("not congested")
+	}
+	if err := errors.Join(s.SetCongestionMonitor(true), s.SetCongestionMonitor(false)); err != nil {
+		t.Fatal(err)
+	}
+	if r.nextMap().Congested(port) {
+		t.Error("still congested")
+	}
+}
+
+// A tiny buffer sets and clears its bit all the time. No change may be lost.
+func TestCongestionComesAndGoesQuickly(t *testing.T) {
+	t.Parallel()
+	for _, l := range []*lab{newLab(t), newLoopLab(t)} {
+		for _, buffer := range []int{1, 200, 3000} {
+			a, b := l.pair(Config{ReceiveBuffer: buffer})
+			if err := stream(background(t), a, b, 3000, func(i int) int { return 8 + i%5*40 }); err != nil {
+				t.Errorf("buffer of %d: %v", buffer, err)
+			}
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package rds
+
+import (
+	"bytes"
+	"net/netip"
+	"runtime"
+	"testing"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// Memory under peers that ignore every rule. These tests measure the heap and
+// so do not run beside others.
+
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what finalizers and pools held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// A sender that ignores the congestion map costs the receive buffer and the
+// overrun; the rest is dropped and counted, and others are not touched.
+func TestOverrunIsBounded(t *testing.T) {
+	const buffer, overrun = 256 << 10, 2 << 20
+	for _, c := range []struct {
+		name  string
+		size  int
+		total int // bytes sent, headers not counted unless there is nothing else
+		slack int64
+	}{
+		{"large", 100_000, 64 << 20, 2 << 20},
+		{"64 KiB and a byte", 64<<10 + 1, 64 << 20, 2 << 20},
+		{"medium", 9000, 32 << 20, 2 << 20},
+		{"small", 60, 8 << 20, 3 << 20},
+		{"a byte", 1, 200_000, 3 << 20},
+		{"empty", 0, 200_000, 3 << 20},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t)
+			peer := l.raw()
+			n := l.node(Config{ReceiveBuffer: buffer, ReceiveOverrun: overrun})
+			s := l.bind(n)
+			other := l.bind(n, addrOf(s.LocalAddrPort().Addr(), 5000))
+			r := peer.dial(s.LocalAddrPort().Addr())
+			go func() { _ = r.discard() }()
+			burst := make([]byte, 0, 1<<20)
+			before := heap()
+			count := uint64(c.total / max(1, c.size))
+			body := make([]byte, c.size)
+			for sent := uint64(0); sent < count; {
+				burst = burst[:0]
+				for ; sent < count && len(burst) < 256<<10; sent++ {
+					burst = append(burst, r.data(6000, s.LocalAddrPort().Port(), body)...)
+				}
+				r.write(burst)
+			}
+			r.write(r.data(6000, 5000, []byte("other")))
+			expect(t, other, "other") // in order, hence all before it has arrived
+			queued, dropped := counter(t, n, "recv_queued"), counter(t, n, "recv_drop_overrun")
+			if queued+dropped != count+1 || dropped == 0 {
+				t.Errorf("%d queued, %d dropped of %d", queued, dropped, count)
+			}
+			if got := s.node.q.bytes.Load(); got > buffer+overrun {
+				t.Errorf("%d bytes queued", got)
+			}
+			if grown, most := heap()-before, 2*int64(buffer+overrun)+c.slack; grown > most {
+				t.Errorf("heap grew by %d KiB, more than %d", grown>>10, most>>10)
+			}
+			// What was kept is whole, and then the port is open again.
+			for range queued - 1 {
+				m := mustRecv(t, s)
+				if len(m.Data) != c.size {
+					t.Fatalf("%d bytes", len(m.Data))
+				}
+				m.Release()
+			}
+			r.write(r.data(6000, s.LocalAddrPort().Port(), []byte("again")))
+			expect(t, s, "again")
+		})
+	}
+}
+
+// Messages to ports nobody has cost a counter.
+func TestUnboundPortFlood(t *testing.T) {
+	l := newLab(t)
+	peer := l.raw()
+	s := l.bindOne(Config{})
+	r := peer.dial(s.LocalAddrPort().Addr())
+	go func() { _ = r.discard() }()
+	before := heap()
+	const bursts, each = 100, 1000
+	for i := range bursts {
+		var b []byte
+		for j := range each {
+			b = append(b, r.data(1, uint16(5000+(i*each+j)%50_000), make([]byte, 100))...)
+		}
+		r.write(b)
+	}
+	r.write(r.data(9, s.LocalAddrPort().Port(), []byte("end")))
+	expect(t, s, "end")
+	if got := counter(t, nodeOf(s), "recv_drop_no_sock"); got != bursts*each {
+		t.Errorf("recv_drop_no_sock %d", got)
+	}
+	if grown := heap() - before; grown > 2<<20 {
+		t.Errorf("heap grew by %d KiB", grown>>10)
+	}
+}
+
+// Pings from a peer that reads no answers are answered up to a number.
+func TestPingFlood(t *testing.T) {
+	l := newLab(t)
+	peer := l.raw()
+	s := l.bindOne(Config{})
+	r := peer.dial(s.LocalAddrPort().Addr())
+	before := heap()
+	const bursts, each = 200, 1000
+	for range bursts {
+		var b []byte
+		for range each {
+			b = append(b, r.data(77, wire.PortHost, nil)...)
+		}
+		r.write(b)
+	}
+	r.write(r.data(9, s.LocalAddrPort().Port(), []byte("end")))
+	expect(t, s, "end")
+	if got := counter(t, nodeOf(s), "recv_ping"); got != bursts*each {
+		t.Errorf("recv_ping %d", got)
+	}
+	if pong, drop := counter(t, nodeOf(s), "send_pong"), counter(t, nodeOf(s), "send_pong_dropped"); pong+drop < bursts*each {
+		t.Errorf("%d answered, %d not", pong, drop)
+	}
+	if grown := heap() - before; grown > 4<<20 {
+		t.Errorf("heap grew by %d KiB", grown>>10)
+	}
+}
+
+// A peer that stalls in the middle of large messages, on as many connections
+// as it likes, holds little more than it has sent.
+func TestStalledMessagesAreBounded(t *testing.T) {
+	l := newLab(t)
+	var peers []*rawPeer
+	for range 100 {
+		peers = append(peers, l.raw())
+	}
+	s := l.bindOne(Config{Paths: 8})
+	before := heap()
+	head := message(wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: MaxMessage}, []byte("the start"))
+	var conns []*raw
+	for _, p := range peers {
+		r := p.dial(s.LocalAddrPort().Addr())
+		r.write(head)
+		conns = append(conns, r)
+	}
+	for _, r := range conns {
+		if _, _, err := r.next(); err != nil { // the map: it was accepted
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the starts", func() bool {
+		info, _ := nodeOf(s).Info()
+		n := 0
+		for _, c := range info.TCP {
+			if c.PayloadRemaining == MaxMessage-9 {
+				n++
+			}
+		}
+		return n == len(peers)
+	})
+	if grown := heap() - before; grown > 100*(160<<10) {
+		t.Errorf("heap grew by %d KiB", grown>>10)
+	}
+	rest := bytes.Repeat([]byte("r"), MaxMessage-9)
+	conns[7].write(rest) // it was only slow
+	m := mustRecv(t, s)
+	if len(m.Data) != MaxMessage || m.From != netip.AddrPortFrom(peers[7].addr, 1000) {
+		t.Errorf("%v", &m)
+	}
+	m.Release()
+}
