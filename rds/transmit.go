@@ -247,10 +247,10 @@ func (p *peer) lookForAcks() {
 	if p.gone.Load() {
 		return
 	}
-	progress, waiting := p.pollAcks()
+	progress := p.pollAcks()
 	p.mu.Lock()
 	switch {
-	case !waiting:
+	case !p.unackedLocked(): // asked under the lock that a writer holds when it looks at acksOn
 		p.acksOn = false
 		p.ackEager = false
 		p.core.Trim()
@@ -266,9 +266,18 @@ func (p *peer) lookForAcks() {
 	p.mu.Unlock()
 }
 
-// pollAcks looks for acknowledgements now. It tells whether there were new
-// ones and whether messages still wait.
-func (p *peer) pollAcks() (progress, waiting bool) {
+// unackedLocked tells whether messages wait for acknowledgement.
+func (p *peer) unackedLocked() bool {
+	for i := range p.path {
+		if p.core.Unacked(i) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// pollAcks looks for acknowledgements now and tells whether there were any.
+func (p *peer) pollAcks() (progress bool) {
 	p.mu.Lock()
 	for i := range p.path {
 		io := &p.path[i]
@@ -281,10 +290,8 @@ func (p *peer) pollAcks() (progress, waiting bool) {
 		if io.id == id {
 			p.core.Acked(i, acked)
 		}
-		after := p.core.Unacked(i)
-		progress = progress || after < before
-		waiting = waiting || after > 0
+		progress = progress || p.core.Unacked(i) < before
 	}
 	p.unlock(nil)
-	return progress, waiting
+	return progress
 }
