@@ -1,0 +1,253 @@
+package rds
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// victim is a node with a socket that is about to meet a bad peer, and with a
+// healthy peer whose verified streams must not notice.
+type victim struct {
+	*lab
+	node        *Node
+	s           *Socket
+	host        netip.Addr
+	small, high *rawPeer // on either side of the victim's address
+}
+
+func newVictim(t testing.TB, cfg Config) *victim {
+	t.Helper()
+	l := newLab(t)
+	v := &victim{lab: l, small: l.raw()}
+	if cfg.TCP.DrainTimeout == 0 {
+		cfg.TCP.DrainTimeout = 200 * time.Millisecond
+	}
+	v.node = l.node(cfg)
+	v.s = l.bind(v.node)
+	v.host = v.s.LocalAddrPort().Addr()
+	v.high = l.raw()
+	v.healthy()
+	return v
+}
+
+// healthy runs verified streams with another node until the test ends.
+func (v *victim) healthy() {
+	v.Helper()
+	mine := v.bind(v.node, addrOf(v.host, 30000))
+	good := v.bind(v.lab.node(Config{}), addrOf(newAddr(), 30000))
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var stop atomic.Bool
+	for _, d := range [][2]*Socket{{mine, good}, {good, mine}} {
+		from, to := d[0], d[1]
+		sent := make(chan int, 1)
+		wg.Go(func() {
+			i := 0
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for ; !stop.Load() || i < 200; i++ {
+				if err := from.Send(ctx, to.LocalAddrPort(), payload(uint64(i), 8+i%7*900)); err != nil {
+					v.Errorf("healthy peer: send %d: %v", i, err)
+					break
+				}
+				if i >= 200 {
+					<-tick.C
+				}
+			}
+			sent <- i
+		})
+		wg.Go(func() {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			total := -1
+			for i := 0; i != total; {
+				m, err := to.TryRecv()
+				if errors.Is(err, ErrWouldBlock) { // ask how many there are before waiting for another
+					select {
+					case total = <-sent:
+						continue
+					case <-ctx.Done():
+						err = ctx.Err()
+					case <-tick.C:
+						continue
+					}
+				}
+				if err == nil {
+					err = verify(m.Data, uint64(i))
+					m.Release()
+				}
+				if err != nil {
+					v.Errorf("healthy peer: message %d: %v", i, err)
+					return
+				}
+				i++
+			}
+		})
+	}
+	v.Cleanup(func() {
+		stop.Store(true)
+		end := time.AfterFunc(patience, cancel)
+		wg.Wait()
+		end.Stop()
+		cancel()
+	})
+}
+
+// from is where a raw peer's data come from in these tests.
+func (v *victim) data(r *raw, text string) []byte { return r.data(1000, 4000, []byte(text)) }
+
+// Bytes that no RDS speaker sends end the connection, and that one only; the
+// peer may come back and behave.
+func TestBrokenStreamsEnd(t *testing.T) {
+	t.Parallel()
+	huge := wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: MaxMessage + 1}
+	padded := wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: 1, Padding: 1}
+	good := message(wire.Header{Sequence: 1, Sport: 1, Dport: 2}, nil)
+	limit := wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: 1<<32 - 1}
+	for _, c := range []struct {
+		name  string
+		bytes []byte
+	}{
+		{"ones", bytes.Repeat([]byte{0xff}, 200)},
+		{"another protocol", []byte("GET /index.html HTTP/1.1\r\nHost: example.com\r\nUser-Agent: curl/8.0\r\n\r\n")},
+		{"a message over the bound", message(huge, nil)},
+		{"the largest length", message(limit, nil)},
+		{"padding", message(padded, []byte("x"))},
+		{"a good message before", append(bytes.Clone(good), bytes.Repeat([]byte{0x7f}, 48)...)},
+	} {
+		t.Run(c.name+" from the smaller address", func(t *testing.T) {
+			t.Parallel()
+			v := newVictim(t, Config{})
+			r := v.small.dial(v.host)
+			r.write(c.bytes)
+			r.waitEnd()
+			r = v.small.dial(v.host)
+			r.write(v.data(r, "better"))
+			expect(t, v.s, "better")
+		})
+		t.Run(c.name+" from the larger address", func(t *testing.T) {
+			t.Parallel()
+			v := newVictim(t, Config{})
+			v.high.listen()
+			mustSend(t, v.s, addrOf(v.high.addr, 1000), []byte("hello"))
+			r := v.high.accept()
+			r.write(c.bytes)
+			r.waitEnd()
+			_ = r.Conn.Close()
+			r = v.high.accept() // the victim connects again by itself
+			// A peer that has said nothing right has not taken anything either.
+			if !bytes.HasPrefix(c.bytes, good) {
+				if h, b := r.nextData(); string(b) != "hello" {
+					t.Errorf("%+v", h)
+				}
+			}
+			r.write(v.data(r, "better"))
+			expect(t, v.s, "better")
+		})
+	}
+}
+
+// What only looks odd is delivered, as Linux does (net/rds/recv.c,
+// rds_recv_incoming checks nothing).
+func TestOddMessagesAreDelivered(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t, Config{})
+	r := v.small.dial(v.host)
+	send := func(h wire.Header, text string) {
+		t.Helper()
+		h.Sport, h.Dport = 1000, 4000
+		if h.Sequence == 0 {
+			h.Sequence = r.seq
+			r.seq++
+		}
+		r.write(message(h, []byte(text)))
+		expect(t, v.s, text)
+	}
+	send(wire.Header{Flags: 0xf8}, "unknown flags")
+	send(wire.Header{Flags: 0xff}, "all flags") // with RETRANSMITTED, but new
+	send(wire.Header{Flags: 0x03}, "a map's flag and another")
+	send(wire.Header{Flags: wire.FlagAckRequired}, "acknowledgement wanted")
+	send(wire.Header{Ack: 1 << 60, Credit: 77, Checksum: 0x1234}, "fields of InfiniBand")
+	for _, ext := range [][wire.ExtensionSize]byte{
+		{15, 14, 13, 12, 11, 10, 9, 16}, {255, 255}, {wire.ExtPaths, 0, 3}, {3, 1, 2, 3, 4, 5, 6, 7, 8, 3}, {wire.ExtVersion, 9, 9, 9, 9, wire.ExtGeneration},
+		{1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 6},
+	} {
+		send(wire.Header{Extensions: ext}, "extensions")
+	}
+	send(wire.Header{Sequence: 1 << 63}, "a jump ahead")
+	send(wire.Header{Sequence: 1<<64 - 1}, "the last number")
+	send(wire.Header{Sequence: 5}, "back without a flag")
+	if c := connections(t, v.node); c[0].Remote == v.small.addr && c[0].Paths == 3 {
+		t.Error("extensions of a datagram were taken for a handshake")
+	}
+}
+
+// A congestion map of another length is read and thrown away
+// (net/rds/tcp_recv.c, rds_tcp_cong_recv).
+func TestOddMapsAreIgnored(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t, Config{})
+	r := v.small.dial(v.host)
+	r.write(congestion(1000))
+	to := addrOf(v.small.addr, 1000)
+	eventually(t, "the map", func() bool { return errors.Is(v.s.TrySend(to, nil), ErrCongested) })
+	for _, n := range []int{0, 1, 100, 8191, 8193, MaxMessage} {
+		r.write(message(wire.Header{Flags: wire.FlagCongestion}, make([]byte, n)))
+	}
+	r.write(v.data(r, "then"))
+	expect(t, v.s, "then")
+	wantErr(t, "send", v.s.TrySend(to, nil), ErrCongested)
+}
+
+// An acknowledgement frame of InfiniBand is ignored but for its sequence
+// number, as in Linux.
+func TestAckFrame(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t, Config{})
+	r := v.small.dial(v.host)
+	r.seq = 1000
+	r.write(v.data(r, "before"))
+	r.write(message(wire.Header{Ack: 99}, nil))
+	r.write(message(wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Flags: wire.FlagRetransmitted}, []byte("after the rewind")))
+	expect(t, v.s, "before")
+	expect(t, v.s, "after the rewind")
+	if got := counter(t, v.node, "recv_drop_no_sock"); got != 0 {
+		t.Errorf("recv_drop_no_sock %d", got)
+	}
+}
+
+// The sequence rule (net/rds/recv.c): flagged and below the next number means
+// delivered before; anything else is taken.
+func TestDuplicates(t *testing.T) {
+	t.Parallel()
+	v := newVictim(t, Config{})
+	r := v.small.dial(v.host)
+	send := func(seq uint64, flags uint8, text string) {
+		r.write(message(wire.Header{Sequence: seq, Sport: 1000, Dport: 4000, Flags: flags}, []byte(text)))
+	}
+	send(10, 0, "10")
+	send(10, wire.FlagRetransmitted, "10 again")
+	send(9, wire.FlagRetransmitted, "9 again")
+	send(9, 0x84, "9 again, with an unknown flag")
+	send(11, wire.FlagRetransmitted, "11")
+	expect(t, v.s, "10")
+	expect(t, v.s, "11")
+	r.reset() // the numbers outlive the link
+	r = v.small.dial(v.host)
+	send(11, wire.FlagRetransmitted, "11 again")
+	send(12, wire.FlagRetransmitted, "12")
+	send(3, 0, "3, a restart")
+	send(3, 0, "3, twice without a flag")
+	expect(t, v.s, "12")
+	expect(t, v.s, "3, a restart")
+	expect(t, v.s, "3, twice without a flag")
+	eventually(t, "the count", func() bool { return counter(t, v.node, "recv_drop_old_seq") == 4 })
+}
