@@ -208,7 +208,7 @@ func (p *peer) ackedUnlocked(l transport.Link) uint64 {
 const (
 	ackEagerly = 100 * time.Microsecond // somebody waits for room
 	ackFirst   = time.Millisecond
-	ackLast    = 16 * time.Millisecond
+	ackLast    = 4 * time.Millisecond
 )
 
 // watchAcksLocked sets the timer that looks for acknowledgements.
