@@ -56,7 +56,9 @@ func (sa *rawSockaddr) put(ap netip.AddrPort) (int, error) {
 	}
 }
 
-// parseSockaddr decodes what the kernel wrote. No bytes at all is no address.
+// parseSockaddr decodes what the kernel wrote. No bytes at all is no address,
+// and so is family 0, the name of a socket not bound (net/rds/af_rds.c,
+// rds_getname).
 func parseSockaddr(b []byte) (netip.AddrPort, error) {
 	if len(b) == 0 {
 		return netip.AddrPort{}, nil
@@ -66,6 +68,8 @@ func parseSockaddr(b []byte) (netip.AddrPort, error) {
 	}
 	port := binary.BigEndian.Uint16(b[2:])
 	switch binary.NativeEndian.Uint16(b) {
+	case 0:
+		return netip.AddrPort{}, nil
 	case afINET:
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(b[4:8])), port), nil
 	case afINET6:

@@ -11,18 +11,20 @@ import (
 
 // testCongestion is case (d), in both directions: a receiver that does not
 // read marks its port congested, the sender is refused with ENOBUFS and then
-// waits; when the receiver reads again, all arrives.
+// waits, in a blocking send or for word from its congestion monitor; when the
+// receiver reads again, all arrives.
 func testCongestion(t *testing.T, a, b *process) {
 	for _, way := range [][2]*process{{a, b}, {b, a}} {
-		t.Run("from "+way[0].name, func(t *testing.T) { congest(t, way[0], way[1]) })
+		t.Run("from "+way[0].name, func(t *testing.T) { congest(t, way[0], way[1], false) })
+		t.Run("monitored from "+way[0].name, func(t *testing.T) { congest(t, way[0], way[1], true) })
 	}
 }
 
-func congest(t *testing.T, from, to *process) {
+func congest(t *testing.T, from, to *process, monitor bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), runTime)
 	defer cancel()
 	const receiveBuffer = 64 << 10
-	f := flow{from: from.bind(t, 0, 0), to: to.bind(t, 0, receiveBuffer), try: true}
+	f := flow{from: from.bind(t, 0, 0), to: to.bind(t, 0, receiveBuffer), try: true, monitor: monitor}
 	warm(t, f)
 	// 4 MiB and some: more than both buffers hold.
 	f.stream = peer.Stream{Seed: 4, Count: 2500, Size: 2048}

@@ -70,6 +70,7 @@ type flow struct {
 	from, to socket
 	stream   peer.Stream
 	try      bool // first send each message without waiting
+	monitor  bool // and have the end of congestion told
 }
 
 // running is a flow under way.
@@ -83,7 +84,7 @@ func (f flow) startRecv() (*peer.Call, error) {
 }
 
 func (f flow) startSend() (*peer.Call, error) {
-	return f.from.Start(peer.OpSend, peer.SendArgs{Socket: f.from.id, To: f.to.addr, Stream: f.stream, Try: f.try})
+	return f.from.Start(peer.OpSend, peer.SendArgs{Socket: f.from.id, To: f.to.addr, Stream: f.stream, Try: f.try, Monitor: f.monitor})
 }
 
 func (f flow) start() (r running, err error) {
@@ -120,7 +121,7 @@ func (r running) wait(ctx context.Context) (peer.SendResult, error) {
 func bothWays(flows []flow) []flow {
 	var all []flow
 	for _, f := range flows {
-		back := flow{from: f.to, to: f.from, stream: f.stream, try: f.try}
+		back := flow{from: f.to, to: f.from, stream: f.stream, try: f.try, monitor: f.monitor}
 		back.stream.Seed++
 		all = append(all, f, back)
 	}

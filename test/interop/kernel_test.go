@@ -2,13 +2,18 @@
 
 package interop
 
-import "testing"
+import (
+	"strings"
+	"testing"
+
+	"github.com/rds-go/rds/test/interop/peer"
+)
 
 // TestKernelToKernel runs cases between two guests: what fails here is the
 // harness's fault or the kernel's, not ours.
 func TestKernelToKernel(t *testing.T) {
 	l := newLab(t, 2)
-	a := l.startGuest(t, 0, guestAddr)
+	a := l.startGuest(t, 0, guestAddr, "")
 	b := l.boot(t, 1, otherGuest)
 	a.waitReady(t)
 	t.Run("ping", func(t *testing.T) { testPing(t, a, b) })
@@ -23,4 +28,30 @@ func TestKernelToKernel(t *testing.T) {
 		})
 	})
 	t.Run("messages after it", func(t *testing.T) { testMessages(t, a, b, 8) })
+}
+
+// TestKernelProvider runs cases between a guest whose program uses this
+// project's kernel provider and one with bare system calls.
+func TestKernelProvider(t *testing.T) {
+	l := newLab(t, 2)
+	a := l.startGuest(t, 0, guestAddr, "provider")
+	b := l.boot(t, 1, otherGuest)
+	a.waitReady(t)
+	t.Run("ping", func(t *testing.T) { testPing(t, a, b) })
+	t.Run("messages", func(t *testing.T) { testMessages(t, a, b, 8) })
+	t.Run("congestion", func(t *testing.T) { testCongestion(t, a, b) })
+	t.Run("afrds", func(t *testing.T) { testSelf(t, b) })
+}
+
+// testSelf runs the tests of internal/afrds on the guest's kernel; here they
+// must find RDS.
+func testSelf(t *testing.T, guest *process) {
+	var r peer.SelfTestResult
+	if err := guest.call(t.Context(), peer.OpSelfTest, nil, &r); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("in the guest:\n%s", r.Output)
+	if !r.Passed || strings.Contains(r.Output, "--- SKIP: TestKernel") {
+		t.Fatal("failed, or skipped what needs RDS")
+	}
 }

@@ -105,8 +105,7 @@ type lab struct {
 	built
 	owner *testing.T // when it ends, everything does
 	netns string
-	dir   string
-	taps  int
+	logs  string // directory
 }
 
 // newLab makes the network and has it removed when the test ends. It skips the
@@ -121,7 +120,10 @@ func newLab(t *testing.T, taps int) *lab {
 		t.Fatal(err)
 	}
 	sweep()
-	l := &lab{built: b, owner: t, netns: namespacePrefix + strconv.Itoa(os.Getpid()), dir: t.TempDir()}
+	l := &lab{built: b, owner: t, netns: namespacePrefix + strconv.Itoa(os.Getpid()), logs: os.Getenv("RDS_INTEROP_LOGS")}
+	if l.logs == "" {
+		l.logs = t.TempDir()
+	}
 	l.ip(t, "netns", "add", l.netns)
 	t.Cleanup(func() { l.ip(t, "netns", "del", l.netns) })
 	l.inside(t, "link", "set", "lo", "up")
@@ -151,6 +153,17 @@ func (l *lab) ip(t *testing.T, args ...string) {
 func (l *lab) inside(t *testing.T, args ...string) {
 	t.Helper()
 	l.ip(t, append([]string{"-n", l.netns}, args...)...)
+}
+
+// logFile makes a file for the output of a process.
+func (l *lab) logFile(t *testing.T, prefix string) string {
+	t.Helper()
+	f, err := os.CreateTemp(l.logs, prefix)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = f.Close()
+	return f.Name()
 }
 
 // command is a program that will run in the namespace and die with the test

@@ -76,13 +76,14 @@ func tail(file string, n int) []byte {
 // boot starts a guest on a tap device and waits until it takes commands.
 func (l *lab) boot(t *testing.T, tap int, addr netip.Addr) *process {
 	t.Helper()
-	p := l.startGuest(t, tap, addr)
+	p := l.startGuest(t, tap, addr, "")
 	p.waitReady(t)
 	return p
 }
 
-// startGuest starts a guest, which runs until the lab's owner ends.
-func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr) *process {
+// startGuest starts a guest, which runs until the lab's owner ends. stack is
+// what its program runs on; see its newStack.
+func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr, stack string) *process {
 	t.Helper()
 	dir := l.owner.TempDir()
 	control := filepath.Join(dir, "control")
@@ -91,7 +92,7 @@ func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr) *process {
 		t.Fatal(err)
 	}
 	defer func() { _ = listener.Close() }()
-	p := &process{name: "guest " + addr.String(), addr: addr, log: filepath.Join(dir, "console")}
+	p := &process{name: "guest " + addr.String(), addr: addr, log: l.logFile(t, "guest-")}
 	ip := addr.As4()
 	p.cmd = l.command("qemu-system-x86_64",
 		// Software emulation on purpose: it works everywhere, and with
@@ -99,7 +100,7 @@ func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr) *process {
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "512",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", l.kernel.image, "-initrd", l.image,
-		"-append", "console=ttyS0 quiet panic=-1 guest_ip="+netip.PrefixFrom(addr, network.Bits()).String(),
+		"-append", "console=ttyS0 quiet panic=-1 guest_ip="+netip.PrefixFrom(addr, network.Bits()).String()+" guest_stack="+stack,
 		"-serial", "file:"+p.log,
 		"-chardev", "socket,id=control,path="+control,
 		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=control,name=control",
@@ -163,13 +164,12 @@ func (l *lab) startNode(t *testing.T, addr netip.Addr, paths int) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{name: "node " + addr.String(), addr: addr}
-	log, err := os.CreateTemp(l.dir, "node-")
+	p := &process{name: "node " + addr.String(), addr: addr, log: l.logFile(t, "node-")}
+	log, err := os.OpenFile(p.log, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	p.log = log.Name()
 	p.cmd = l.command(program, "-addr", addr.String(), "-paths", strconv.Itoa(paths))
 	p.cmd.Stderr = log
 	in, err1 := p.cmd.StdinPipe()

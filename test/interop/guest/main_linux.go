@@ -9,7 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rds-go/rds/internal/afrds"
+	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/test/interop/peer"
+	"github.com/rds-go/rds/test/interop/rdspeer"
 )
 
 func main() {
@@ -29,11 +32,21 @@ func run() error {
 		return err
 	}
 	defer func() { _ = port.Close() }()
-	stack, err := newStack()
+	stack, err := newStack(os.Getenv("guest_stack"))
 	if err != nil {
 		return err
 	}
-	defer stack.close()
 	fmt.Println("guest: ready", os.Getenv("guest_ip"))
 	return peer.Serve(port, stack)
+}
+
+// newStack returns the kernel's RDS, through this project's kernel provider or
+// with nothing but the system calls in between.
+func newStack(name string) (peer.Stack, error) {
+	if name == "provider" {
+		k, err := rds.OpenKernel()
+		return rdspeer.New(k), err
+	}
+	c, err := afrds.Open()
+	return &stack{info: c}, err
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"sync"
@@ -18,13 +19,6 @@ type stack struct {
 }
 
 var _ peer.Stack = (*stack)(nil)
-
-func newStack() (*stack, error) {
-	c, err := afrds.Open()
-	return &stack{info: c}, err
-}
-
-func (s *stack) close() { _ = s.info.Close() }
 
 func (s *stack) Bind(local netip.AddrPort, sendBuffer, receiveBuffer int) (peer.Socket, error) {
 	c, err := afrds.Listen(local)
@@ -133,6 +127,22 @@ func (s *socket) Recv(ctx context.Context, b []byte) (int, netip.AddrPort, error
 			return r.N, r.From, s.read.cause(err)
 		}
 	}
+}
+
+func (s *socket) SetMonitor(on bool) error { return s.conn.SetCongestionMonitor(on) }
+
+func (s *socket) RecvNews(ctx context.Context) (uint64, error) {
+	if err := s.read.bind(ctx); err != nil {
+		return 0, err
+	}
+	r, err := s.conn.RecvFrom(nil, 0)
+	switch {
+	case err != nil:
+		return 0, s.read.cause(err)
+	case !r.Control.HasCongestionUpdate:
+		return 0, fmt.Errorf("congestion news wanted, got %+v", r)
+	}
+	return r.Control.CongestionUpdate, nil
 }
 
 func (s *socket) Close() error { return s.conn.Close() }

@@ -20,6 +20,7 @@ const (
 	OpState    = "state"    // nothing, whatever the stack shows of itself
 	OpTCP      = "tcp"      // nothing, []TCPConn
 	OpDestroy  = "destroy"  // TCPConn
+	OpSelfTest = "selftest" // nothing, SelfTestResult
 	OpSysctl   = "sysctl"   // SysctlArgs
 )
 
@@ -49,12 +50,14 @@ type PingArgs struct {
 type PingResult struct{ Microseconds int64 }
 
 // SendArgs asks for a stream to be sent. With Try every message is first sent
-// without waiting, and what refused it is counted.
+// without waiting, and what refused it is counted. With Monitor, on top of it,
+// the end of congestion is learned from the congestion monitor.
 type SendArgs struct {
 	Socket int
 	To     netip.AddrPort
 	Stream Stream
-	Try    bool
+
+	Try, Monitor bool
 }
 
 // SendResult counts what was sent, and with SendArgs.Try the refusals.
@@ -99,6 +102,12 @@ type Link struct{ Local, Remote netip.AddrPort }
 type TCPConn struct {
 	Local, Remote netip.AddrPort
 	Established   bool
+}
+
+// SelfTestResult is what a test program in the guest printed.
+type SelfTestResult struct {
+	Output string
+	Passed bool
 }
 
 // SysctlArgs sets a file below /proc/sys.

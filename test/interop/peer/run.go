@@ -9,33 +9,64 @@ import (
 	"time"
 )
 
-// ping sends an empty message to port 0 and waits for the empty one that
-// comes back from there (net/rds/recv.c, rds_send_pong).
+// pongTime is how long a ping waits for its pong before it is sent again.
+const pongTime = 3 * time.Second
+
+// ping sends an empty message to port 0 and waits for the empty one that comes
+// back from there (net/rds/send.c, rds_send_pong). No pong comes when the
+// pinged host thinks the pinging port congested: news that it no longer is may
+// travel on another path and arrive after the ping. So it is sent again.
 func (s *Server) ping(ctx context.Context, a PingArgs) (any, error) {
 	socket, err := s.socket(a.Socket)
 	if err != nil {
 		return nil, err
 	}
 	host := netip.AddrPortFrom(a.To, 0)
-	start := time.Now()
-	if err := socket.Send(ctx, host, nil); err != nil {
-		return nil, err
+	for again := false; ; again = true {
+		start := time.Now()
+		if err := socket.Send(ctx, host, nil); err != nil {
+			return nil, err
+		}
+		err := s.pong(ctx, socket, host)
+		switch {
+		case err == nil && again: // the earlier ones may have been slow, not lost
+			for err == nil {
+				err = s.pong(ctx, socket, host)
+			}
+			if ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+				return nil, err
+			}
+			fallthrough
+		case err == nil:
+			return PingResult{Microseconds: time.Since(start).Microseconds()}, nil
+		case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
+			return nil, err
+		}
 	}
+}
+
+// pong receives one pong.
+func (s *Server) pong(ctx context.Context, socket Socket, host netip.AddrPort) error {
+	ctx, cancel := context.WithTimeout(ctx, pongTime)
+	defer cancel()
 	var b [8]byte
 	n, from, err := socket.Recv(ctx, b[:])
-	if err != nil {
-		return nil, err
+	if err == nil && (n != 0 || from != host) {
+		err = fmt.Errorf("pong of %d bytes from %v, want an empty one from %v", n, from, host)
 	}
-	if n != 0 || from != host {
-		return nil, fmt.Errorf("pong of %d bytes from %v, want an empty one from %v", n, from, host)
-	}
-	return PingResult{Microseconds: time.Since(start).Microseconds()}, nil
+	return err
 }
 
 func (s *Server) send(ctx context.Context, t *task, a SendArgs) (any, error) {
 	socket, err := s.socket(a.Socket)
 	if err != nil {
 		return nil, err
+	}
+	if a.Monitor {
+		if err := socket.SetMonitor(true); err != nil {
+			return nil, err
+		}
+		defer func() { _ = socket.SetMonitor(false) }()
 	}
 	var r SendResult
 	g := newGenerator(a.Stream)
@@ -71,12 +102,28 @@ func sendOne(ctx context.Context, t *task, socket Socket, a SendArgs, b []byte, 
 			}
 		}
 	}
-	if errors.Is(err, syscall.ENOBUFS) {
+	for errors.Is(err, syscall.ENOBUFS) {
 		r.Congested++
 		t.congested.Add(1)
-		return socket.Send(ctx, a.To, b)
+		if !a.Monitor {
+			return socket.Send(ctx, a.To, b)
+		}
+		if err := awaitNews(ctx, socket, a.To.Port()); err != nil {
+			return err
+		}
+		err = socket.TrySend(a.To, b) // any map counts as news: refusal is possible
 	}
 	return err
+}
+
+// awaitNews waits until the congestion monitor names a port.
+func awaitNews(ctx context.Context, socket Socket, port uint16) error {
+	for {
+		bits, err := socket.RecvNews(ctx)
+		if err != nil || bits&(1<<(port%64)) != 0 {
+			return err
+		}
+	}
 }
 
 func (s *Server) recv(ctx context.Context, t *task, a RecvArgs) (any, error) {

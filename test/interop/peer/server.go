@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -121,6 +122,8 @@ func (s *Server) run(ctx context.Context, t *task, r request) (any, error) {
 		return tcpConns()
 	case OpDestroy:
 		return do(r, func(a TCPConn) (any, error) { return nil, destroy(a) })
+	case OpSelfTest:
+		return selfTest(ctx)
 	case OpSysctl:
 		return do(r, setSysctl)
 	default:
@@ -193,4 +196,16 @@ func (s *Server) cancel(a CallArgs) (any, error) {
 func setSysctl(a SysctlArgs) (any, error) {
 	file := filepath.Join("/proc/sys", strings.ReplaceAll(a.Name, ".", "/"))
 	return nil, os.WriteFile(file, []byte(a.Value), 0)
+}
+
+// SelfTestProgram is where a guest has the tests of internal/afrds.
+const SelfTestProgram = "/afrds.test"
+
+func selfTest(ctx context.Context) (any, error) {
+	out, err := exec.CommandContext(ctx, SelfTestProgram, "-test.v").CombinedOutput()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		return nil, err
+	}
+	return SelfTestResult{Output: string(out), Passed: err == nil}, nil
 }

@@ -29,5 +29,9 @@ type Socket interface {
 	TrySend(to netip.AddrPort, b []byte) error
 	// Recv waits for a message and copies it to b.
 	Recv(ctx context.Context, b []byte) (n int, from netip.AddrPort, err error)
+	// SetMonitor turns RDS_CONG_MONITOR on or off, and RecvNews waits for what
+	// it brings: a bit, port modulo 64, for each port to try again.
+	SetMonitor(on bool) error
+	RecvNews(ctx context.Context) (uint64, error)
 	Close() error
 }

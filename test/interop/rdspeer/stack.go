@@ -2,6 +2,7 @@ package rdspeer
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 
 	"github.com/rds-go/rds/rds"
@@ -72,4 +73,18 @@ func (s socket) Recv(ctx context.Context, b []byte) (int, netip.AddrPort, error)
 			return n, from, nil
 		}
 	}
+}
+
+func (s socket) SetMonitor(on bool) error { return s.SetCongestionMonitor(on) }
+
+func (s socket) RecvNews(ctx context.Context) (uint64, error) {
+	m, err := s.Socket.Recv(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer m.Release()
+	if m.Kind != rds.KindCongestion {
+		return 0, fmt.Errorf("congestion news wanted, got %v", &m)
+	}
+	return m.Congestion, nil
 }
