@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -40,6 +41,8 @@ type process struct {
 	addr netip.Addr
 	cmd  *exec.Cmd
 	log  string // file with its output
+
+	goProgram bool // and not a virtual machine
 }
 
 // stop kills the process and waits for it.
@@ -55,7 +58,7 @@ func (p *process) stopWith(owner *testing.T) {
 	owner.Cleanup(func() {
 		p.stop()
 		if owner.Failed() {
-			owner.Logf("end of the output of %s:\n%s", p.name, tail(p.log, 8<<10))
+			owner.Logf("end of the output of %s:\n%s", p.name, tail(p.log, 32<<10))
 		}
 	})
 }
@@ -147,9 +150,18 @@ func (p *process) show(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), retryTime)
 	defer cancel()
+	quit, cancelQuit := context.WithTimeout(context.Background(), 2*retryTime)
+	defer cancelQuit()
 	var state json.RawMessage
 	err := p.Call(ctx, peer.OpState, nil, &state)
 	t.Logf("state of %s: %s, %v", p.name, state[:min(len(state), 16<<10)], err)
+	if err != nil && p.goProgram {
+		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // its log gets the stacks
+		select {
+		case <-p.Done():
+		case <-quit.Done():
+		}
+	}
 }
 
 // quit has a node end by itself, as when its application returns, and waits.
@@ -164,7 +176,7 @@ func (l *lab) startNode(t *testing.T, addr netip.Addr, paths int) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{name: "node " + addr.String(), addr: addr, log: l.logFile(t, "node-")}
+	p := &process{name: "node " + addr.String(), addr: addr, log: l.logFile(t, "node-"), goProgram: true}
 	log, err := os.OpenFile(p.log, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
