@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -200,13 +201,22 @@ func wantErr(t testing.TB, what string, err error, wants ...error) {
 	}
 }
 
+// pattern is the bytes of all payloads: they start somewhere in it.
+var pattern = func() []byte {
+	b := make([]byte, MaxMessage+256)
+	for i := range b {
+		b[i] = byte(i * 7)
+	}
+	return b
+}()
+
+func patternOf(number uint64, size int) []byte { return pattern[number&0xff:][8:size] }
+
 // payload is a message that names its number and can be verified.
 func payload(number uint64, size int) []byte {
 	b := make([]byte, max(8, size))
 	binary.BigEndian.PutUint64(b, number)
-	for i := 8; i < len(b); i++ {
-		b[i] = byte(number + uint64(i)*7)
-	}
+	copy(b[8:], patternOf(number, len(b)))
 	return b
 }
 
@@ -217,10 +227,8 @@ func verify(b []byte, number uint64) error {
 	if got := binary.BigEndian.Uint64(b); got != number {
 		return fmt.Errorf("message %d instead of %d", got, number)
 	}
-	for i := 8; i < len(b); i++ {
-		if b[i] != byte(number+uint64(i)*7) {
-			return fmt.Errorf("message %d: byte %d of %d differs", number, i, len(b))
-		}
+	if !bytes.Equal(b[8:], patternOf(number, len(b))) {
+		return fmt.Errorf("message %d of %d bytes is damaged", number, len(b))
 	}
 	return nil
 }

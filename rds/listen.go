@@ -18,9 +18,9 @@ func Default() (*Node, error) {
 	defer shared.mu.Unlock()
 	if n := shared.node; n != nil {
 		n.mu.RLock()
-		closed := n.closed
+		ending := n.ending
 		n.mu.RUnlock()
-		if !closed {
+		if !ending {
 			return n, nil
 		}
 	}

@@ -34,7 +34,8 @@ type Node struct {
 	monitored  atomic.Bool   // some socket has had a congestion monitor
 
 	mu     sync.RWMutex
-	closed bool
+	ending bool // Close has begun: no new sockets
+	closed bool // no new connections either
 	locals map[netip.Addr]*localAddr
 	peers  map[peerKey]*peer
 	socks  map[*nodeSocket]struct{}
@@ -120,7 +121,7 @@ func (n *Node) bind(addr netip.AddrPort) (*nodeSocket, error) {
 	s.news.Store(n.mapGen.Load())
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.closed {
+	if n.ending {
 		return nil, net.ErrClosed
 	}
 	if s.port, err = la.bind(s, addr.Port()); err != nil {
@@ -139,7 +140,7 @@ func (n *Node) forget(s *nodeSocket) {
 // listen returns the state of a local address, listening on it if that is new.
 func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 	n.mu.RLock()
-	la, closed := n.locals[a], n.closed
+	la, closed := n.locals[a], n.ending
 	n.mu.RUnlock()
 	if la != nil && !closed {
 		return la, nil
@@ -147,7 +148,7 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 	n.opened.Lock()
 	defer n.opened.Unlock()
 	n.mu.RLock()
-	la, closed = n.locals[a], n.closed
+	la, closed = n.locals[a], n.ending
 	n.mu.RUnlock()
 	switch {
 	case closed:
@@ -268,10 +269,11 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 // all connections.
 func (n *Node) Close() error {
 	n.mu.Lock()
-	if n.closed {
+	if n.ending {
 		n.mu.Unlock()
 		return &OpError{Op: "close", Err: net.ErrClosed}
 	}
+	n.ending = true
 	socks := make([]*nodeSocket, 0, len(n.socks))
 	for s := range n.socks {
 		socks = append(socks, s)

@@ -1,0 +1,184 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Messages of every size arrive once, whole and in order, in both directions
+// at once.
+func TestStreams(t *testing.T) {
+	t.Parallel()
+	sizes := []int{0, 1, 64, 5000, 16 << 10, 16<<10 + 1, 20_000, 100_000, MaxMessage}
+	for _, paths := range []int{1, 8} {
+		for name, l := range map[string]*lab{"tcp": newLab(t), "loop": newLoopLab(t)} {
+			t.Run(fmt.Sprintf("%s, %d paths", name, paths), func(t *testing.T) {
+				t.Parallel()
+				a, b := l.pair(Config{Paths: paths})
+				var wg sync.WaitGroup
+				ctx := background(t)
+				for _, d := range [][2]*Socket{{a, b}, {b, a}} {
+					wg.Go(func() {
+						size := func(i int) int { return sizes[i%len(sizes)] / (1 + i/100) }
+						if err := stream(ctx, d[0], d[1], 400, size); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				wg.Wait()
+			})
+		}
+	}
+}
+
+// Both sides begin at the same moment, again and again.
+func TestBothSidesConnectAtOnce(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	for range 20 {
+		a, b := l.pair(Config{Paths: 1 + 7*rand.IntN(2)})
+		ctx := background(t)
+		var wg sync.WaitGroup
+		for _, d := range [][2]*Socket{{a, b}, {b, a}} {
+			wg.Go(func() {
+				if err := stream(ctx, d[0], d[1], 20, fixed(500)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		_ = nodeOf(a).Close()
+		_ = nodeOf(b).Close()
+	}
+}
+
+// Many goroutines use one socket, change its options and send to everybody,
+// until it is closed under their hands.
+func TestManyGoroutines(t *testing.T) {
+	t.Parallel()
+	for _, l := range []*lab{newLab(t), newLoopLab(t)} {
+		n := l.node(Config{SendBuffer: 100_000, ReceiveBuffer: 50_000})
+		socks := []*Socket{l.bind(n), l.bind(n), l.bind(l.node(Config{Paths: 8}))}
+		ctx, cancel := context.WithCancel(context.Background())
+		var wg sync.WaitGroup
+		run := func(f func(s *Socket, r *rand.Rand) error) {
+			for i, s := range socks {
+				r := rand.New(rand.NewPCG(uint64(i), 7))
+				wg.Go(func() {
+					for {
+						err := f(s, r)
+						switch {
+						case closed(err) || errors.Is(err, context.Canceled):
+							return
+						case err == nil || errors.Is(err, ErrWouldBlock) || errors.Is(err, ErrCongested):
+						default:
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+		}
+		to := func(r *rand.Rand) *Socket { return socks[r.IntN(len(socks))] }
+		for range 2 {
+			run(func(s *Socket, r *rand.Rand) error {
+				return s.Send(ctx, to(r).LocalAddrPort(), payload(1, r.IntN(30_000)))
+			})
+			run(func(s *Socket, r *rand.Rand) error {
+				m := s.AllocMessage(8 + r.IntN(30_000))
+				err := s.TrySendMessage(&Outgoing{To: to(r).LocalAddrPort(), Buffer: &m, Notify: r.IntN(4) == 0})
+				m.Release()
+				return err
+			})
+			run(func(s *Socket, r *rand.Rand) error {
+				m, err := s.Recv(ctx)
+				m.Release()
+				return err
+			})
+			run(func(s *Socket, r *rand.Rand) error {
+				ms := make([]Message, 5)
+				k, err := s.RecvBatch(ctx, ms)
+				for i := range ms[:k] {
+					ms[i].Release()
+				}
+				return err
+			})
+		}
+		run(func(s *Socket, r *rand.Rand) error {
+			switch r.IntN(8) {
+			case 0:
+				_ = s.SetCongestionMonitor(r.IntN(2) == 0)
+			case 1:
+				_ = s.SetReadBuffer(10_000 + r.IntN(100_000))
+			case 2:
+				_ = s.SetDeadline(time.Time{})
+			case 3:
+				_ = s.Connect(to(r).LocalAddrPort())
+			case 4:
+				_, _ = nodeOf(s).Info()
+			case 5:
+				return s.CancelSentTo(to(r).LocalAddrPort())
+			case 6:
+				_, _, err := s.ReadMessage(make([]byte, 10), Peek|DontWait)
+				return err
+			}
+			s.Poll()
+			return ctx.Err()
+		})
+		for _, s := range socks {
+			want := counter(t, nodeOf(s), "recv_delivered") + 100
+			eventually(t, "traffic", func() bool { return counter(t, nodeOf(s), "recv_delivered") > want })
+		}
+		var ends sync.WaitGroup
+		for _, s := range socks {
+			ends.Go(func() { _ = s.Close() })
+			ends.Go(func() { _ = s.Close() })
+			ends.Go(func() { _ = nodeOf(s).Close() })
+		}
+		ends.Wait()
+		cancel()
+		wg.Wait()
+	}
+}
+
+// Binding and closing the node race; nothing may hang or stay.
+func TestBindWhileClosing(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		l := newLoopLab(t)
+		n := l.node(Config{})
+		at := addrOf(newAddr(), 0)
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				for {
+					s, err := n.Bind(at)
+					if err != nil {
+						wantErr(t, "bind", err, net.ErrClosed)
+						return
+					}
+					wg.Go(func() { // ends when the node does
+						if _, err := s.Recv(context.Background()); !closed(err) {
+							t.Error(err)
+						}
+					})
+				}
+			})
+		}
+		eventually(t, "sockets", func() bool { info, _ := n.Info(); return len(info.Sockets) > 10 })
+		_ = n.Close()
+		done := make(chan struct{})
+		go func() { wg.Wait(); close(done) }()
+		select {
+		case <-done:
+		case <-background(t).Done():
+			t.Fatal("a socket of a closed node still waits")
+		}
+	}
+}
