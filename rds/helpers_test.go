@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,7 +28,21 @@ func TestMain(m *testing.M) {
 	if os.Getenv(exhaustEnv) != "" {
 		os.Exit(m.Run())
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+	goleak.VerifyTestMain(closing{m}, goleak.IgnoreCurrent())
+}
+
+// closing closes the process's shared node, which otherwise lives as long as
+// the process.
+type closing struct{ *testing.M }
+
+func (c closing) Run() int {
+	code := c.M.Run()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.node != nil {
+		_ = shared.node.Close()
+	}
+	return code
 }
 
 // exhaustEnv marks the process that runs out of descriptors on purpose.
@@ -193,6 +208,9 @@ func wantErr(t testing.TB, what string, err error, wants ...error) {
 	if !errors.As(err, &oe) {
 		t.Errorf("%s: %v (%T) is no *OpError", what, err, err)
 		return
+	}
+	if strings.Contains(err.Error(), "\n") {
+		t.Errorf("%s: more than one line: %q", what, err)
 	}
 	for _, w := range wants {
 		if !errors.Is(err, w) {

@@ -3,6 +3,7 @@ package rds
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -25,7 +26,7 @@ var _ Provider = (*Kernel)(nil)
 // the kernel has no RDS.
 func OpenKernel() (*Kernel, error) {
 	if err := afrds.Available(); err != nil {
-		return nil, &OpError{Op: "open", Err: errors.Join(ErrNoKernel, err)}
+		return nil, &OpError{Op: "open", Err: fmt.Errorf("%w: %w", ErrNoKernel, err)}
 	}
 	return &Kernel{pool: new(buf.Pool)}, nil
 }

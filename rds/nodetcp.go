@@ -2,6 +2,7 @@ package rds
 
 import (
 	"errors"
+	"fmt"
 	"syscall"
 
 	"github.com/rds-go/rds/transport/tcp"
@@ -20,9 +21,9 @@ func tcpOptions(c *Config) tcp.Options {
 func listenError(err error) error {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return errors.Join(ErrAddressInUse, err)
+		return fmt.Errorf("%w: %w", ErrAddressInUse, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return errors.Join(ErrAddressNotAvailable, err)
+		return fmt.Errorf("%w: %w", ErrAddressNotAvailable, err)
 	}
 	return err
 }
