@@ -23,10 +23,11 @@ func testCongestion(t *testing.T, a, b *process) {
 func congest(t *testing.T, from, to *process, monitor bool) {
 	ctx, cancel := context.WithTimeout(t.Context(), runTime)
 	defer cancel()
-	const receiveBuffer = 64 << 10
-	f := flow{from: from.bind(t, 0, 0), to: to.bind(t, 0, receiveBuffer), try: true, monitor: monitor}
+	// The send buffer bounds what is on its way when the map arrives.
+	const sendBuffer, receiveBuffer = 256 << 10, 64 << 10
+	f := flow{from: from.bind(t, sendBuffer, 0), to: to.bind(t, 0, receiveBuffer), try: true, monitor: monitor}
 	warm(t, f)
-	// 4 MiB and some: more than both buffers hold.
+	// 5 MB: far more than both buffers hold.
 	f.stream = peer.Stream{Seed: 4, Count: 2500, Size: 2048}
 	send, err := f.startSend()
 	if err != nil {

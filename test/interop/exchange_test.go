@@ -24,10 +24,11 @@ type socket struct {
 	addr netip.AddrPort
 }
 
-// bind makes a socket; port 0 lets the stack choose.
-func (p *process) bind(t *testing.T, port uint16, receiveBuffer int) socket {
+// bind makes a socket on a port that the stack chooses. A receive buffer of 0
+// is the stack's default.
+func (p *process) bind(t *testing.T, sendBuffer, receiveBuffer int) socket {
 	t.Helper()
-	s, err := p.tryBind(t.Context(), p.addr, port, receiveBuffer)
+	s, err := p.tryBind(t.Context(), p.addr, sendBuffer, receiveBuffer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,11 +44,11 @@ func (s socket) close(ctx context.Context) {
 	_ = s.Call(ctx, peer.OpClose, peer.SocketArgs{Socket: s.id}, nil)
 }
 
-func (p *process) tryBind(ctx context.Context, addr netip.Addr, port uint16, receiveBuffer int) (socket, error) {
+func (p *process) tryBind(ctx context.Context, addr netip.Addr, sendBuffer, receiveBuffer int) (socket, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	var r peer.BindResult
-	args := peer.BindArgs{Local: netip.AddrPortFrom(addr, port), SendBuffer: bufferSize, ReceiveBuffer: receiveBuffer}
+	args := peer.BindArgs{Local: netip.AddrPortFrom(addr, 0), SendBuffer: sendBuffer, ReceiveBuffer: receiveBuffer}
 	if err := p.Call(ctx, peer.OpBind, args, &r); err != nil {
 		return socket{}, fmt.Errorf("%s: %w", p.name, err)
 	}
@@ -175,7 +176,7 @@ func pairs(t *testing.T, a, b *process, n int, receiveBuffer int) []flow {
 	t.Helper()
 	var flows []flow
 	for range n {
-		f := flow{from: a.bind(t, 0, receiveBuffer), to: b.bind(t, 0, receiveBuffer)}
+		f := flow{from: a.bind(t, bufferSize, receiveBuffer), to: b.bind(t, bufferSize, receiveBuffer)}
 		warm(t, f)
 		flows = append(flows, f)
 	}

@@ -61,7 +61,7 @@ func testRestart(t *testing.T, survivor, victim *process, paths int, restart fun
 		t.Fatal(err)
 	}
 	back := time.Since(start)
-	flows := []flow{{from: survivor.bind(t, 0, bufferSize), to: victim.bind(t, 0, bufferSize)}}
+	flows := []flow{{from: survivor.bind(t, bufferSize, bufferSize), to: victim.bind(t, bufferSize, bufferSize)}}
 	warm(t, flows[0])
 	flows[0].stream = peer.Stream{Seed: 6, Count: 1000, Large: 4}
 	if err := exchange(ctx, bothWays(flows)); err != nil {
