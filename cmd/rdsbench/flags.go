@@ -17,13 +17,14 @@ import (
 
 // flags are the flags of a client mode.
 type flags struct {
-	opts   bench.Options
-	sizes  string
-	listen string
-	json   bool
-	html   string
-	cpu    string
-	mem    string
+	opts    bench.Options
+	sizes   string
+	listen  string
+	buffers string
+	json    bool
+	html    string
+	cpu     string
+	mem     string
 }
 
 func (f *flags) common(fs *pflag.FlagSet) {
@@ -35,6 +36,7 @@ func (f *flags) common(fs *pflag.FlagSet) {
 	fs.StringVar(&o.Provider, "provider", rds.ProviderNode, "where sockets come from: node, or kernel (AF_RDS)")
 	fs.IntVar(&o.Paths, "paths", 1, "TCP connections per peer: 1 or 8")
 	fs.StringVar(&o.Congestion, "congestion", "", "TCP congestion control, of RDS and of the baseline (default: the system's)")
+	fs.StringVar(&f.buffers, "tcp-buffers", "0", "SEND[,RECEIVE] buffers of TCP, of RDS and of the baseline; 0: the kernel's tuning")
 	fs.IntVar(&o.Loops, "event-loops", 0, "goroutines that read from peers (default: the node's, 1 when pinned)")
 	fs.DurationVar(&o.Duration, "duration", time.Second, "measured time of a run")
 	fs.DurationVar(&o.Warmup, "warmup", 200*time.Millisecond, "time before it")
@@ -81,6 +83,9 @@ func (f *flags) check(kind bench.Kind) error {
 	var err error
 	if o.Sizes, err = bench.ParseSizes(f.sizes); err != nil {
 		return err
+	}
+	if o.Buffers, err = bench.ParseBuffers(f.buffers); err != nil {
+		return fmt.Errorf("--tcp-buffers: %w", err)
 	}
 	if f.listen != "" {
 		if o.Listen, err = netip.ParseAddr(f.listen); err != nil {

@@ -20,8 +20,9 @@ type cell struct {
 	transport Transport
 	control   *controller
 
-	soft context.Context // ends when the user interrupts: stop measuring, keep the figures
-	hard context.Context // ends when the run is lost: sockets are closed
+	soft context.Context         // ends when the user interrupts: stop measuring, keep the figures
+	hard context.Context         // ends when the run is lost: sockets are closed
+	lose context.CancelCauseFunc // ends hard
 }
 
 // meter takes the time and the CPU time of both processes.
@@ -87,7 +88,7 @@ func (c *cell) run() (Result, error) {
 // dial makes a baseline connection that is closed when the run is lost. The
 // function returned closes it.
 func (c *cell) dial() (*stream, func(), error) {
-	conn, err := dialTCP(c.hard, c.addrs[0], c.opts.Congestion)
+	conn, err := tcpSettings{c.opts.Congestion, c.opts.Buffers}.dial(c.hard, c.addrs[0])
 	if err != nil {
 		return nil, nil, err
 	}

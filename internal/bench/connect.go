@@ -25,6 +25,16 @@ const closeLimit = time.Second
 func openProvider(cfg rds.Config, ip netip.Addr, h *hello) (rds.Provider, error) {
 	cfg.Addresses, cfg.Port, cfg.Paths, cfg.Linger = []netip.Addr{ip}, h.Port, h.Paths, closeLimit
 	cfg.TCP.Congestion, cfg.TCP.EventLoops = h.Congestion, h.Loops
+	cfg.TCP.SendBuffer, cfg.TCP.ReceiveBuffer = h.Buffers.Send, h.Buffers.Receive
+	if h.Congestion != "" || h.Buffers != (Buffers{}) {
+		// A node that cannot set them would never connect, and say so only in
+		// its log.
+		l, err := tcpSettings{h.Congestion, h.Buffers}.listen(ip)
+		if err != nil {
+			return nil, err
+		}
+		l.Close()
+	}
 	return rds.Open(h.Provider, cfg)
 }
 
@@ -81,7 +91,7 @@ func (r *Runner) connect(ctx context.Context, control netip.AddrPort, w *Work, f
 	}
 	c.control = newController(conn, fail)
 	h := &hello{Version: controlVersion, Provider: r.Options.Provider, Port: port, Paths: r.Options.Paths,
-		Congestion: r.Options.Congestion, Loops: r.loops(w.Pin)}
+		Congestion: r.Options.Congestion, Buffers: r.Options.Buffers, Loops: r.loops(w.Pin)}
 	if _, err = c.control.call(request{Op: opHello, Hello: h}); err == nil {
 		c.provider, err = openProvider(r.Config, c.ip, h)
 	}

@@ -33,12 +33,13 @@ const (
 )
 
 type hello struct {
-	Version    int    `json:"version"`
-	Provider   string `json:"provider"`
-	Port       uint16 `json:"port"`
-	Paths      int    `json:"paths"`
-	Congestion string `json:"congestion,omitempty"`
-	Loops      int    `json:"loops,omitempty"`
+	Version    int     `json:"version"`
+	Provider   string  `json:"provider"`
+	Port       uint16  `json:"port"`
+	Paths      int     `json:"paths"`
+	Congestion string  `json:"congestion,omitempty"`
+	Buffers    Buffers `json:"buffers"`
+	Loops      int     `json:"loops,omitempty"`
 }
 
 type request struct {

@@ -25,6 +25,7 @@ type Options struct {
 	Provider   string        // rds.ProviderNode or rds.ProviderKernel
 	Paths      int           // 1 or 8
 	Congestion string        // TCP congestion control of RDS and baseline; empty: the system's
+	Buffers    Buffers       // of the TCP connections of RDS and baseline
 	Loops      int           // Config.TCP.EventLoops; 0: one when pinned, else the node's default
 	Sizes      []int         // message sizes; Stress takes them in turn, others make a Work of each
 	Reply      int           // bytes of a reply
@@ -42,6 +43,13 @@ type Options struct {
 	Fault      Fault
 
 	ServerCPUProfile string // file for the server that is started
+}
+
+// Buffers are SO_SNDBUF and SO_RCVBUF of TCP connections, in bytes; 0 leaves
+// one to the kernel's autotuning.
+type Buffers struct {
+	Send    int `json:"send,omitempty"`
+	Receive int `json:"receive,omitempty"`
 }
 
 // Validate returns an error that names each option out of bounds, in one line.

@@ -18,7 +18,8 @@ type Report struct {
 	Provider   string    `json:"provider"`
 	Paths      int       `json:"paths"`
 	Congestion string    `json:"congestion"` // TCP congestion control of both transports
-	Duration   string    `json:"duration"`   // of a run
+	Buffers    Buffers   `json:"tcp_buffers"`
+	Duration   string    `json:"duration"` // of a run
 	Repeat     int       `json:"repeat"`
 	Rows       []Row     `json:"rows"`
 }
@@ -28,7 +29,7 @@ func newReport(o *Options) *Report {
 		Time:     time.Now().UTC().Truncate(time.Second),
 		System:   fmt.Sprintf("%s/%s, %d CPUs, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
 		Version:  "devel",
-		Provider: o.Provider, Paths: o.Paths, Congestion: o.Congestion,
+		Provider: o.Provider, Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers,
 		Duration: o.Duration.String(), Repeat: o.Repeat,
 	}
 	if r.Congestion == "" {
@@ -48,6 +49,9 @@ func (r *Report) Settings() string {
 	}
 	if r.Congestion != "" {
 		s += ", TCP " + r.Congestion
+	}
+	if b := r.Buffers; b != (Buffers{}) {
+		s += fmt.Sprintf(", TCP buffers %d/%d", b.Send, b.Receive)
 	}
 	s += fmt.Sprintf("; runs of %s", r.Duration)
 	if r.Repeat > 1 {

@@ -15,6 +15,10 @@ import (
 // closed.
 const abortLimit = 5 * time.Second
 
+// stallLimit is how much longer than its warm-up and measured time a run may
+// take before it counts as lost.
+const stallLimit = 20 * time.Second
+
 // Runner is the active process.
 type Runner struct {
 	Options Options
@@ -184,7 +188,7 @@ func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, end()) }()
-	c.soft, c.hard, c.work, c.opts = ctx, hard, w, &r.Options
+	c.soft, c.hard, c.lose, c.work, c.opts = ctx, hard, fail, w, &r.Options
 	return r.repeat(ctx, c)
 }
 
@@ -205,7 +209,10 @@ loop:
 			r.progress(c.work, t)
 			c.transport = t
 			var res Result
+			limit := r.Options.Warmup + r.Options.Duration + stallLimit
+			stalled := time.AfterFunc(limit, func() { c.lose(fmt.Errorf("the run has not ended after %v", limit)) })
 			res, err = c.run()
+			stalled.Stop()
 			var few errDescriptors
 			if errors.As(err, &few) {
 				note, err = few.Error(), nil

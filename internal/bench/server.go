@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 
 	"github.com/rds-go/rds/rds"
@@ -141,11 +142,11 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 	}
 	var once sync.Once
 	fail := func(err error) {
-		once.Do(func() { e.lines.write(response{Lost: true, Err: err.Error()}) })
+		once.Do(func() { e.lines.write(response{Lost: true, Err: err.Error() + drops(e.provider)}) })
 	}
 	var err error
 	if t == TCP {
-		e.service, err = serveTCP(e.server.IP, w, e.hello.Congestion, fail)
+		e.service, err = serveTCP(e.server.IP, w, tcpSettings{e.hello.Congestion, e.hello.Buffers}, fail)
 	} else {
 		e.service, err = serveRDS(e.provider, e.server.IP, w, fail)
 	}
@@ -155,6 +156,22 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 	}
 	r.Addrs = e.service.addrs
 	return nil
+}
+
+// drops names the counters of messages that the node has dropped, which may
+// explain why one is missing.
+func drops(p rds.Provider) string {
+	info, err := p.Info()
+	if err != nil {
+		return ""
+	}
+	var text strings.Builder
+	for _, c := range info.Counters {
+		if c.Value > 0 && strings.Contains(c.Name, "drop") {
+			fmt.Fprintf(&text, " (%s %d)", c.Name, c.Value)
+		}
+	}
+	return text.String()
 }
 
 func (e *session) snap() snapshot {

@@ -186,8 +186,8 @@ func replyRDS(s *rds.Socket, w *Work) error {
 }
 
 // serveTCP listens on ip and serves the baseline of w on each connection.
-func serveTCP(ip netip.Addr, w *Work, congestion string, fail func(error)) (*service, error) {
-	l, err := listenTCP(ip, congestion)
+func serveTCP(ip netip.Addr, w *Work, o tcpSettings, fail func(error)) (*service, error) {
+	l, err := o.listen(ip)
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,26 @@ import (
 // ParseSizes reads a list of message sizes in bytes such as "64,1k,1m"; k and
 // m are the powers of 1024.
 func ParseSizes(list string) ([]int, error) {
+	return parseBytes(list, rds.MaxMessage, "the longest RDS message")
+}
+
+// ParseBuffers reads "SEND" or "SEND,RECEIVE", the buffers of a TCP connection
+// in bytes; 0 leaves one to the kernel.
+func ParseBuffers(list string) (Buffers, error) {
+	n, err := parseBytes(list, 1<<30, "the largest TCP buffer")
+	if err != nil {
+		return Buffers{}, err
+	}
+	switch len(n) {
+	case 1:
+		return Buffers{Send: n[0]}, nil
+	case 2:
+		return Buffers{Send: n[0], Receive: n[1]}, nil
+	}
+	return Buffers{}, fmt.Errorf("%q is more than a send and a receive buffer", list)
+}
+
+func parseBytes(list string, most int, what string) ([]int, error) {
 	var sizes []int
 	for f := range strings.SplitSeq(list, ",") {
 		digits, unit := strings.TrimSpace(strings.ToLower(f)), 1
@@ -24,8 +44,8 @@ func ParseSizes(list string) ([]int, error) {
 		if err != nil || n < 0 {
 			return nil, fmt.Errorf("size %q is no number of bytes", f)
 		}
-		if n > rds.MaxMessage/unit {
-			return nil, fmt.Errorf("size %s is more than %s, the longest RDS message", f, FormatSize(rds.MaxMessage))
+		if n > most/unit {
+			return nil, fmt.Errorf("size %s is more than %s, %s", f, FormatSize(most), what)
 		}
 		sizes = append(sizes, n*unit)
 	}

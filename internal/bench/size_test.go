@@ -39,3 +39,17 @@ func TestFormatSize(t *testing.T) {
 		}
 	}
 }
+
+func TestParseBuffers(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]Buffers{"256k": {Send: 256 << 10}, "0,4m": {Receive: 4 << 20}} {
+		if got, err := ParseBuffers(in); err != nil || got != want {
+			t.Errorf("%q: %v, %v", in, got, err)
+		}
+	}
+	for _, in := range []string{"", "1,2,3", "x", "2048m"} {
+		if got, err := ParseBuffers(in); err == nil {
+			t.Errorf("%q: %v", in, got)
+		}
+	}
+}

@@ -66,20 +66,30 @@ func (s *stream) recv() ([]byte, error) {
 	return s.buf[:n], err
 }
 
-func control(congestion string) func(network, address string, c syscall.RawConn) error {
-	if congestion == "" {
-		return nil
-	}
-	return func(_, _ string, c syscall.RawConn) error { return setCongestion(c, congestion) }
+// tcpSettings are what RDS's connections get too.
+type tcpSettings struct {
+	congestion string
+	buffers    Buffers
 }
 
-func listenTCP(ip netip.Addr, congestion string) (net.Listener, error) {
-	lc := net.ListenConfig{Control: control(congestion)}
+// control is a net.Dialer's and a net.ListenConfig's; accepted connections have
+// what their listener has.
+func (o tcpSettings) control(_, _ string, c syscall.RawConn) error {
+	if o.congestion != "" {
+		if err := setCongestion(c, o.congestion); err != nil {
+			return err
+		}
+	}
+	return setBuffers(c, o.buffers)
+}
+
+func (o tcpSettings) listen(ip netip.Addr) (net.Listener, error) {
+	lc := net.ListenConfig{Control: o.control}
 	return lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(ip, 0).String())
 }
 
-func dialTCP(ctx context.Context, to netip.AddrPort, congestion string) (net.Conn, error) {
-	d := net.Dialer{Control: control(congestion)}
+func (o tcpSettings) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+	d := net.Dialer{Control: o.control}
 	return d.DialContext(ctx, "tcp", to.String())
 }
 

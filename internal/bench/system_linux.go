@@ -24,6 +24,23 @@ func setCongestion(c syscall.RawConn, name string) error {
 	return nil
 }
 
+// setBuffers fixes the buffers of a socket that were asked for.
+func setBuffers(c syscall.RawConn, b Buffers) error {
+	var err error
+	set := func(fd uintptr, opt, n int) {
+		if n > 0 && err == nil {
+			err = os.NewSyscallError("setsockopt", syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, opt, n))
+		}
+	}
+	if e := c.Control(func(fd uintptr) {
+		set(fd, syscall.SO_SNDBUF, b.Send)
+		set(fd, syscall.SO_RCVBUF, b.Receive)
+	}); e != nil {
+		return e
+	}
+	return err
+}
+
 // dieWithParent has the kernel kill the child when this process ends in
 // whatever way.
 func dieWithParent(c *exec.Cmd) {

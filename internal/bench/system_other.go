@@ -12,6 +12,13 @@ func setCongestion(syscall.RawConn, string) error {
 	return errors.New("choosing the TCP congestion control is not supported on this system")
 }
 
+func setBuffers(_ syscall.RawConn, b Buffers) error {
+	if b != (Buffers{}) {
+		return errors.New("choosing TCP buffers is not supported on this system")
+	}
+	return nil
+}
+
 // dieWithParent does nothing: the child ends when its standard input does.
 func dieWithParent(*exec.Cmd) {}
 

@@ -80,6 +80,22 @@ func TestWorks(t *testing.T) {
 	}
 }
 
+// What is set for TCP is set for both transports.
+func TestTCPSettings(t *testing.T) {
+	o := serve(t)
+	o.Congestion, o.Buffers = defaultCongestion(), Buffers{Send: 128 << 10, Receive: 128 << 10}
+	o.Baseline, o.Sizes = true, []int{8 << 10}
+	r := Runner{Options: o}
+	rep, err := r.Run(context.Background(), o.Plan(OneWay))
+	if err != nil || rep.Rows[0].TCP == nil {
+		t.Errorf("%v, %+v", err, rep)
+	}
+	o.Congestion = "nonsense"
+	if _, err := (&Runner{Options: o}).Run(context.Background(), o.Plan(OneWay)); err == nil {
+		t.Error("a congestion control of no name was taken")
+	}
+}
+
 func TestStressFindsFaults(t *testing.T) {
 	for fault, want := range map[Fault]string{FaultCorrupt: "payload at byte", FaultSkip: "number is"} {
 		o := serve(t)
