@@ -14,14 +14,18 @@ import (
 // only append. Who finds the path idle writes at once, from its own goroutine:
 // that is the fast way for a single message. A sender that comes back without
 // anything having arrived in between, and soon, is streaming: its messages
-// are left to collect until flushBytes have, or until the flusher has had its
-// turn behind all goroutines that could run, and one write carries them all.
+// are left to collect until flushBytes have, and it writes them itself, or
+// until the flusher has had its turn behind all goroutines that could run. A
+// flusher that finds more when it has written does not compete with a sender
+// that is quick enough to fill a write by itself: it pauses, and then writes
+// only what a sender has left behind.
 type transmitter struct {
 	busy    bool // somebody writes
 	blocked bool // the link is full; Writable continues
 	again   bool // the link has room again since the write under way began
 	wanted  bool // a message was appended
 	delayed bool // the flusher has been woken
+	paused  bool // and it is waiting for a stream to fill a write
 	batch   conn.Batch
 
 	seen  uint32 // peer.arrivals at the last write
@@ -34,6 +38,7 @@ type transmitter struct {
 
 const (
 	streamGap   = 50 * time.Microsecond // writes closer than this belong to a stream
+	flushPause  = 30 * time.Microsecond // of the flusher; a timer makes it some more
 	flushBytes  = 64 << 10              // collected bytes that a sender writes itself
 	inlineBytes = 4 << 20               // written in one go before the flusher takes over
 	pollBytes   = 128 << 10             // unacknowledged bytes that make a writer look for acknowledgements
@@ -61,12 +66,13 @@ func (p *peer) kickLocked(port int) {
 		return
 	}
 	t.wanted = false
-	if t.delayed {
-		if t.since < flushBytes {
-			p.unlock(nil)
-			return
-		}
-	} else if a := p.arrivals.Load(); a == t.seen && time.Since(t.last) < streamGap {
+	fresh := p.arrivals.Load() != t.seen
+	switch {
+	case t.delayed && (t.since >= flushBytes || t.paused && fresh):
+	case t.delayed:
+		p.unlock(nil)
+		return
+	case !fresh && time.Since(t.last) < streamGap:
 		p.delayLocked(i)
 		p.unlock(nil)
 		return
@@ -95,16 +101,25 @@ func (p *peer) delayLocked(i int) {
 // flush is the flusher of path i.
 func (p *peer) flush(i int, wake <-chan struct{}) {
 	defer p.node.work.Done()
+	t := &p.path[i].tx
 	for range wake {
 		runtime.Gosched() // let those who can run add to the batch
 		p.mu.Lock()
-		t := &p.path[i].tx
-		if !t.delayed || t.busy || t.blocked {
-			t.delayed = false
-			p.unlock(nil)
-			continue
+		for t.delayed && !t.busy && !t.blocked {
+			p.transmitLocked(i, 1)
+			p.mu.Lock()
+			if !t.delayed {
+				break
+			}
+			for t.paused = true; t.paused; { // as long as a sender writes for itself
+				p.mu.Unlock()
+				time.Sleep(flushPause)
+				p.mu.Lock()
+				t.paused = t.delayed && time.Since(t.last) < flushPause && !t.stopped
+			}
 		}
-		p.transmitLocked(i, 1<<62)
+		t.delayed = false
+		p.unlock(nil)
 	}
 }
 
@@ -131,6 +146,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 		return
 	}
 	t.busy, t.delayed, t.wanted, t.since = true, false, false, 0
+	t.seen = p.arrivals.Load() // before the write: its answer may come before it returns
 	for p.core.Fill(i, &t.batch) {
 		t.again = false
 		p.mu.Unlock()
@@ -161,7 +177,6 @@ func (p *peer) transmitLocked(i int, limit int) {
 		}
 	}
 	t.busy = false
-	t.seen = p.arrivals.Load()
 	t.last = time.Now()
 	if p.core.Unacked(i) > 0 {
 		p.watchAcksLocked()
