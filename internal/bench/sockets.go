@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"runtime"
+	"runtime/debug"
 	"time"
 
 	"github.com/rds-go/rds/rds"
@@ -51,8 +52,8 @@ func bindSockets(p rds.Provider, ip netip.Addr, n int) (Result, error) {
 // memoryInUse collects garbage and returns the bytes in live objects and
 // stacks, and the physical memory of the process.
 func memoryInUse() (heap, resident int64) {
-	runtime.GC()
-	runtime.GC() // what finalizers and pools let go in the first
+	debug.FreeOSMemory() // or what an earlier run has freed hides what this one takes
+	debug.FreeOSMemory() // what pools let go in the first
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse), residentBytes()
