@@ -51,6 +51,14 @@ func (a *Account) Charge(n int) bool {
 // HasRoom tells whether Charge would succeed: the condition of POLLOUT.
 func (a *Account) HasRoom() bool { return a.bytes.Load() < a.limit.Load() }
 
+// roomy tells whether there is room enough to wake a sender for: a quarter of
+// the limit, or all there is to come. Waking it for each message acknowledged
+// would make it send, and the transmitter write, one message at a time.
+func (a *Account) roomy() bool {
+	limit := a.limit.Load()
+	return a.bytes.Load() <= limit-limit/4 || a.messages.Load() == 0
+}
+
 // Refund gives back what Charge took for messages that were not accepted.
 func (a *Account) Refund(n int, messages int) {
 	a.bytes.Add(-int64(n))

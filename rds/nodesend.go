@@ -152,6 +152,7 @@ func (s *nodeSocket) charge(ctx context.Context, p *peer, n int, block bool) err
 		return nil
 	}
 	s.node.counters.sendQueueFull.Add(1)
+	p.push()
 	p.pollAcks()
 	if s.account.Charge(n) {
 		return nil
@@ -204,6 +205,7 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 	case congested:
 		s.node.counters.congSendBlocked.Add(1)
 	}
+	p.push()
 	w := p.waiters.add()
 	defer p.waiters.done(w)
 	p.mu.Lock()

@@ -39,7 +39,7 @@ type transmitter struct {
 const (
 	streamGap   = 50 * time.Microsecond // writes closer than this belong to a stream
 	flushPause  = 30 * time.Microsecond // of the flusher; a timer makes it some more
-	flushBytes  = 64 << 10              // collected bytes that a sender writes itself
+	flushBytes  = 256 << 10              // collected bytes that a sender writes itself
 	inlineBytes = 4 << 20               // written in one go before the flusher takes over
 	pollBytes   = 128 << 10             // unacknowledged bytes that make a writer look for acknowledgements
 )
@@ -120,6 +120,19 @@ func (p *peer) flush(i int, wake <-chan struct{}) {
 		}
 		t.delayed = false
 		p.unlock(nil)
+	}
+}
+
+// push writes what has been left to collect: a sender calls it before it waits
+// for room, which those messages may be what it needs.
+func (p *peer) push() {
+	for i := range p.path {
+		p.mu.Lock()
+		if t := &p.path[i].tx; t.delayed && !t.busy && !t.blocked {
+			p.transmitLocked(i, inlineBytes)
+		} else {
+			p.mu.Unlock()
+		}
 	}
 }
 
