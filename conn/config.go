@@ -44,8 +44,9 @@ type Config struct {
 
 	// ReconnectMin and ReconnectMax bound the back-off window: 4 ms and 1 s.
 	ReconnectMin, ReconnectMax time.Duration
-	// ProofTimeout is how long a link we dialed must live to count as accepted
-	// by the peer when the peer says nothing on it: 2 s.
+	// ProofTimeout is how long a link must live to count as taken by the peer's
+	// RDS when the peer says nothing on it: 15 s. It must be longer than the
+	// peer's HoldTimeout, for a link that was held may still be refused.
 	ProofTimeout time.Duration
 	// HoldTimeout is how long an inbound link may wait for its path: 10 s.
 	HoldTimeout time.Duration
@@ -74,7 +75,7 @@ func (c *Config) setDefaults() {
 	}
 	def(&c.ReconnectMin, 4*time.Millisecond)
 	def(&c.ReconnectMax, time.Second)
-	def(&c.ProofTimeout, 2*time.Second)
+	def(&c.ProofTimeout, 15*time.Second)
 	def(&c.HoldTimeout, 10*time.Second)
 	if c.Budget == 0 {
 		c.Budget = 64 << 20

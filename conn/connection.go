@@ -14,14 +14,21 @@ type Conn struct {
 	paths [MaxPaths]path
 
 	npaths      int    // as the handshake settled it; 0: no handshake yet
+	multipath   bool   // the peer states more than one path
 	sourceIndex bool   // the peer's source ports tell its path indexes
 	theirGen    uint32 // the peer's generation; 0: not stated
 	epoch       uint32 // grows when the peer's generation changes
-	barrier     uint64 // paths other than 0 wait until path 0 has acknowledged up to here
+	early       bool   // messages took path 0 for want of a handshake
 
-	remote     wire.CongestionMap
-	mapPending bool // our map changed: the first path that can sends it
+	barrier uint64    // not 0: paths other than 0 wait until the peer has path 0's messages up to here
+	fence   uint32    // the probe of path 0's link whose answer says so; 0: not sent
+	fenceBy time.Time // when to go by acknowledgements instead
 
+	verify   uint32    // the probe of path 0's link to be answered before other paths are dialed
+	verifyBy time.Time // when to go on without
+
+	remote  wire.CongestionMap
+	mapped  bool // remote was set
 	held    []heldLink
 	queued  int  // bytes of memory in queued and unacknowledged messages
 	short   bool // Enqueue has refused for the budget and nobody was told of room since
@@ -156,6 +163,9 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	c.stats.SendQueued++
 	p := &c.paths[i]
 	c.push(p, m, 0)
+	if c.npaths == 0 {
+		c.early = true
+	}
 	if p.state == Up {
 		return !p.filling && p.ready(c), nil
 	}
@@ -191,14 +201,15 @@ func (c *Conn) push(p *path, m *Message, flags uint8) {
 	c.queued += wire.HeaderSize + length + entryOverhead
 }
 
-// MapChanged says that the congestion map of our address has changed: the
-// next path that transmits sends it.
+// MapChanged says that the congestion map of our address has changed. The
+// lowest path that is up sends it, and so does every other whose last map may
+// still be under way: that one would undo the change if it came later.
 func (c *Conn) MapChanged() {
-	c.mapPending = true
-	for i := range c.paths[:c.used()] {
-		if p := &c.paths[i]; p.state == Up {
+	sent := false
+	for i := range c.paths {
+		if p := &c.paths[i]; p.state == Up && (!sent || p.answers <= p.mapAt) {
+			p.mapPending, sent = true, true
 			c.act(Action{Kind: Transmit, Path: i})
-			return
 		}
 	}
 }

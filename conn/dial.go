@@ -17,26 +17,53 @@ func (c *Conn) wantLink(now time.Time, p *path) {
 	}
 }
 
-// dialNext dials the lowest path that is down and due. One at a time, and the
-// next only when the peer's RDS has shown that it took the last: Linux 6.1
-// gives inbound links to its paths in the order of their arrival, and a
-// permutation would compare retransmissions with the wrong receive sequence.
-func (c *Conn) dialNext(now time.Time) {
+// candidate is the path to dial next and when, nil if there is none or if that
+// depends on more than the time. One dial at a time, and the next only when the
+// peer's RDS has shown that it took the last: Linux 6.1 gives inbound links to
+// its paths in the order of their arrival, and a permutation would compare
+// retransmissions with the wrong receive sequence. Hence the lowest path goes
+// first, unless source ports tell which is which, and none but path 0 goes
+// before the peer has answered a probe there: a peer that has just restarted
+// does not yet know of other paths, nor of source ports.
+func (c *Conn) candidate() (*path, time.Time) {
 	if !c.Connector() || c.closed {
-		return
+		return nil, time.Time{}
 	}
 	var next *path
 	for i := range c.paths[:c.used()] {
 		p := &c.paths[i]
 		switch {
 		case p.dialing || p.state == Connecting, p.state == Up && !p.proved:
-			return
-		case next == nil && p.state == Down && !p.redialAt.After(now) && c.wanted(p):
+			return nil, time.Time{}
+		case i > 0 && c.paths[0].state != Up:
+		case p.state != Down || !c.wanted(p):
+		case next == nil, c.sourceIndex && p.redialAt.Before(next.redialAt):
 			next = p
 		}
 	}
-	if next != nil {
-		c.dial(next)
+	switch {
+	case next == nil:
+		return nil, time.Time{}
+	case next.index > 0 && c.paths[0].answers < c.verify && c.verifyBy.After(next.redialAt):
+		return next, c.verifyBy
+	}
+	return next, next.redialAt
+}
+
+// dialNext dials the path whose turn it is, if it is due.
+func (c *Conn) dialNext(now time.Time) {
+	if p, at := c.candidate(); p != nil && !at.After(now) {
+		c.dial(p)
+	}
+}
+
+// verifyPeer asks on path 0 whether the peer that lost another path is still
+// the one we know.
+func (c *Conn) verifyPeer(now time.Time) {
+	if p := &c.paths[0]; p.state == Up {
+		c.verify, c.verifyBy = p.probes+1, now.Add(c.cfg.ProofTimeout)
+		p.probe = true
+		c.act(Action{Kind: Transmit, Path: 0})
 	}
 }
 
@@ -50,6 +77,13 @@ func (c *Conn) dial(p *path) {
 	p.must(Connecting)
 	p.dialing, p.redialAt = true, time.Time{}
 	c.act(Action{Kind: Dial, Path: p.index})
+}
+
+// scheduleKnock is for an acceptor whose links are gone while messages wait.
+func (c *Conn) scheduleKnock(now time.Time) {
+	if p := &c.paths[0]; !c.closed && !c.Connector() && p.state == Down && p.redialAt.IsZero() && c.waiting() {
+		c.schedule(now, p)
+	}
 }
 
 // schedule sets the next attempt of a path: after the minimum plus a random

@@ -16,10 +16,14 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 	case h.IsCongestion():
 		if len(payload) == wire.CongestionMapSize {
 			copy(c.remote[:], payload)
+			c.mapped = true
 			c.stats.CongUpdateReceived++
 			c.act(Action{Kind: WakeAll})
 		}
 	case h.Dport == wire.PortProbe:
+		if !h.Retransmitted() {
+			c.answered(p) // before the handshake, which may dial
+		}
 		c.handshake(now, wire.ParseHandshake(&h.Extensions))
 	case h.Sport == wire.PortHost: // an acknowledgement frame of InfiniBand, meaningless here
 	default:
@@ -68,6 +72,10 @@ func (c *Conn) encodeProbe(p *path) []byte {
 	h := wire.Header{Sequence: p.sequence, Sport: wire.PortProbe, Dport: wire.PortHost}
 	c.ourHandshake().Put(&h.Extensions)
 	p.sequence++
+	p.probes++
+	if p.index == 0 && c.barrier > 0 && p.q.next >= c.barrier {
+		c.fence = p.probes
+	}
 	c.stats.SendPong++
 	return h.AppendTo(make([]byte, 0, wire.HeaderSize))
 }
@@ -96,6 +104,7 @@ func (c *Conn) handshake(now time.Time, hs wire.Handshake) {
 	n := c.npaths
 	switch {
 	case hs.HasPaths:
+		c.multipath = hs.Paths > 1
 		n = max(1, min(int(hs.Paths), c.cfg.Paths))
 	case n == 0:
 		n = 1
@@ -103,8 +112,14 @@ func (c *Conn) handshake(now time.Time, hs wire.Handshake) {
 	c.sourceIndex = hs.SourceIndex
 	old := c.npaths
 	c.npaths = n
-	if n > max(1, old) && c.paths[0].q.len() > 0 {
-		c.barrier = c.paths[0].q.tail
+	switch {
+	case n > max(1, old) && (c.early || old > 0):
+		c.setBarrier(now)
+	case n == 1:
+		c.barrier = 0
+	}
+	if old == 0 {
+		c.placeHeld(now)
 	}
 	for i := n; i < max(1, old); i++ {
 		if !c.paths[i].filling {

@@ -7,17 +7,23 @@ import "github.com/rds-go/rds/internal/wire"
 // receives on the path, one goroutine at a time; the owner's lock is not needed.
 type Inbound struct {
 	next  uint64
+	link  uint64 // one more than the last number seen on the present link, 0 before the first
 	epoch uint32
 }
 
 // Next is one more than the last sequence number accepted.
 func (in *Inbound) Next() uint64 { return in.next }
 
+// Begin says that what follows comes on a new link.
+func (in *Inbound) Begin() { in.link = 0 }
+
 // Sync forgets the sequence when the peer has begun a new generation; epoch is
-// Conn.Epoch. Call it before a burst of messages and after each handshake.
+// Conn.Epoch. Call it before a burst of messages and after each handshake. What
+// the present link has brought was the new generation's already, resent
+// messages that came before its probe for example, and stays remembered.
 func (in *Inbound) Sync(epoch uint32) {
 	if in.epoch != epoch {
-		in.epoch, in.next = epoch, 0
+		in.epoch, in.next = epoch, in.link
 	}
 }
 
@@ -27,6 +33,7 @@ func (in *Inbound) Sync(epoch uint32) {
 // expected next: gaps are legal, and so is going back without the flag, which
 // is how a restarted Linux peer appears. Congestion maps do not pass here.
 func (in *Inbound) Accept(h *wire.Header) bool {
+	in.link = h.Sequence + 1
 	if h.Sequence < in.next && h.Retransmitted() {
 		return false
 	}

@@ -6,6 +6,7 @@ import "time"
 type heldLink struct {
 	link  LinkID
 	path  int // -1: any
+	sport uint16
 	until time.Time
 }
 
@@ -21,6 +22,7 @@ func (c *Conn) Dialed(now time.Time, i int, link LinkID) {
 	p.dialing = false
 	if c.closed || p.state != Connecting {
 		c.act(Action{Kind: CloseLink, Link: link})
+		c.scheduleKnock(now)
 		return
 	}
 	if c.Connector() {
@@ -37,6 +39,7 @@ func (c *Conn) DialFailed(now time.Time, i int) {
 	p := &c.paths[i]
 	p.dialing = false
 	if c.closed || p.state != Connecting {
+		c.scheduleKnock(now)
 		return
 	}
 	p.must(Down)
@@ -56,11 +59,19 @@ func (c *Conn) Accepted(now time.Time, link LinkID, sport uint16) {
 		c.refuse(link)
 		return
 	}
-	n, want := c.used(), -1
-	if c.npaths == 0 {
-		n = MaxPaths // a peer that outlived us may still use all of them
+	if s := c.paths[0].state; c.npaths == 0 && s != Down && s != Connecting {
+		// It is path 0 again, whose old link may still hold messages, or a
+		// further path of a peer that outlived us: the handshake will tell.
+		c.hold(now, link, -1, sport)
+		return
 	}
-	if c.sourceIndex && c.npaths > 1 {
+	c.place(now, link, sport, c.used())
+}
+
+// place gives an inbound link to one of the first n paths.
+func (c *Conn) place(now time.Time, link LinkID, sport uint16, n int) {
+	want := -1
+	if c.sourceIndex && n > 1 {
 		want = int(sport) % n
 	} else {
 		for i := range n {
@@ -74,7 +85,7 @@ func (c *Conn) Accepted(now time.Time, link LinkID, sport uint16) {
 		}
 	}
 	if want < 0 {
-		c.hold(now, link, want)
+		c.hold(now, link, want, sport)
 		return
 	}
 	switch p := &c.paths[want]; p.state {
@@ -87,10 +98,50 @@ func (c *Conn) Accepted(now time.Time, link LinkID, sport uint16) {
 		// The peer would not dial a path it has: its side of our link is gone.
 		p.must(Resetting)
 		c.act(Action{Kind: CloseLink, Link: p.link})
-		c.hold(now, link, want)
+		c.hold(now, link, want, sport)
 	default:
-		c.hold(now, link, want)
+		c.hold(now, link, want, sport)
 	}
+}
+
+// placeHeld gives the links that waited for the handshake to their paths. They
+// may be more than we use, when the peer knew us with more before. A peer that
+// may have several paths and does not tell by source ports which link is for
+// which gets a moment for the end of the old link to show.
+func (c *Conn) placeHeld(now time.Time) {
+	held := c.held
+	c.held = nil
+	for _, h := range held {
+		switch {
+		case h.path >= 0:
+		case c.sourceIndex:
+			c.place(now, h.link, h.sport, MaxPaths)
+			continue
+		case c.npaths == 1 && !c.multipath:
+			c.place(now, h.link, h.sport, 1)
+			continue
+		default:
+			h.until = now.Add(min(h.until.Sub(now), ambiguousTime))
+		}
+		c.held = append(c.held, h)
+	}
+}
+
+// ambiguousTime is how long a link waits to see whether it replaces another.
+const ambiguousTime = time.Second
+
+// expire ends the wait of a held link: it gets any path that is free, if we
+// know that the peer has several.
+func (c *Conn) expire(now time.Time, h heldLink) {
+	if h.path < 0 && c.npaths > 0 && c.multipath {
+		for i := range c.paths {
+			if p := &c.paths[i]; p.state == Down && !p.dialing {
+				c.install(now, p, h.link, false)
+				return
+			}
+		}
+	}
+	c.refuse(h.link)
 }
 
 func (c *Conn) refuse(link LinkID) {
@@ -116,7 +167,7 @@ func (c *Conn) knocked(now time.Time) {
 
 // hold keeps an inbound link until path want is free. A newer one for the same
 // path replaces it.
-func (c *Conn) hold(now time.Time, link LinkID, want int) {
+func (c *Conn) hold(now time.Time, link LinkID, want int, sport uint16) {
 	for k, h := range c.held {
 		if want >= 0 && h.path == want {
 			c.refuse(h.link)
@@ -128,28 +179,29 @@ func (c *Conn) hold(now time.Time, link LinkID, want int) {
 		c.refuse(link)
 		return
 	}
-	c.held = append(c.held, heldLink{link, want, now.Add(c.cfg.HoldTimeout)})
+	c.held = append(c.held, heldLink{link, want, sport, now.Add(c.cfg.HoldTimeout)})
 }
 
 // install puts a link to use on a path that has none.
 func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool) {
 	p.must(Up)
-	p.link, p.outbound, p.proved = link, outbound, !outbound
+	p.link, p.outbound, p.proved = link, outbound, false
 	p.written, p.acked, p.nextOff, p.control = 0, 0, 0, nil
 	p.mapPending, p.probe = true, true
-	p.redialAt, p.proveBy = time.Time{}, time.Time{}
-	if outbound {
-		p.proveBy = now.Add(c.cfg.ProofTimeout)
-	} else {
-		p.window = 0
+	p.probes, p.answers, p.mapAt = 0, 0, 0
+	if p.index == 0 {
+		c.fence = 0
+		c.verify, c.verifyBy = 1, now.Add(c.cfg.ProofTimeout)
 	}
+	p.redialAt, p.proveBy = time.Time{}, now.Add(c.cfg.ProofTimeout)
 	c.act(Action{Kind: Start, Path: p.index, Link: link})
 	c.act(Action{Kind: Transmit, Path: p.index})
 }
 
 // Proved says that something arrived on path i's link: the peer's RDS has it.
 // Only then do acknowledgements count and does the back-off start over, so
-// that a peer that accepts and closes at once costs neither data nor a storm.
+// that a peer that accepts and closes at once costs neither data nor a storm,
+// nor does one whose dial timed out just when we accepted it.
 func (c *Conn) Proved(now time.Time, i int) {
 	p := &c.paths[i]
 	if p.state != Up || p.proved {
@@ -189,6 +241,7 @@ func (c *Conn) LinkClosed(now time.Time, link LinkID, acked uint64) {
 		if p.link != link {
 			continue
 		}
+		defer c.forgetMap()
 		if p.proved {
 			c.Acked(i, acked)
 		}
@@ -206,6 +259,22 @@ func (c *Conn) LinkClosed(now time.Time, link LinkID, acked uint64) {
 	}
 }
 
+// forgetMap forgets the peer's congestion map when the last link is gone: the
+// next one begins with a new map, and whoever waits for a port to be free would
+// not ask for that link.
+func (c *Conn) forgetMap() {
+	for i := range c.paths {
+		if c.paths[i].state == Up {
+			return
+		}
+	}
+	if c.mapped && !c.closed {
+		c.mapped = false
+		clear(c.remote[:])
+		c.act(Action{Kind: WakeAll})
+	}
+}
+
 // afterLoss finds the path its next link.
 func (c *Conn) afterLoss(now time.Time, p *path) {
 	for k, h := range c.held {
@@ -219,10 +288,30 @@ func (c *Conn) afterLoss(now time.Time, p *path) {
 		c.migrate(p)
 		return
 	}
-	if c.Connector() || p.index == 0 && c.waiting() {
+	switch {
+	case c.Connector():
 		c.schedule(now, p)
+		if p.index > 0 {
+			c.verifyPeer(now)
+		}
+	case p.index == 0:
+		c.closeSurplus()
+		fallthrough
+	default:
+		c.scheduleKnock(now)
 	}
 	c.dialNext(now)
+}
+
+// closeSurplus closes the links of paths that are not in use: one of them may
+// be what the peer has for path 0, which then connects again.
+func (c *Conn) closeSurplus() {
+	for i := c.used(); i < MaxPaths; i++ {
+		if p := &c.paths[i]; p.state == Up {
+			p.must(Disconnecting)
+			c.act(Action{Kind: CloseLink, Link: p.link})
+		}
+	}
 }
 
 // resetPath prepares what the lost link left for the next one.
@@ -275,12 +364,18 @@ func (c *Conn) Deadline() time.Time {
 		if p.state == Up {
 			soonest(p.proveBy)
 		}
-		if p.state == Down && !p.dialing {
-			soonest(p.redialAt)
-		}
+	}
+	if p, at := c.candidate(); p != nil {
+		soonest(at)
+	}
+	if p := &c.paths[0]; !c.Connector() && p.state == Down && !p.dialing {
+		soonest(p.redialAt) // of a knock
 	}
 	for _, h := range c.held {
 		soonest(h.until)
+	}
+	if c.barrier > 0 {
+		soonest(c.fenceBy)
 	}
 	return d
 }
@@ -298,7 +393,7 @@ func (c *Conn) Tick(now time.Time) {
 	for k := 0; k < len(c.held); {
 		if h := c.held[k]; !h.until.After(now) {
 			c.held = append(c.held[:k], c.held[k+1:]...)
-			c.refuse(h.link)
+			c.expire(now, h)
 		} else {
 			k++
 		}
@@ -309,5 +404,6 @@ func (c *Conn) Tick(now time.Time) {
 			c.dial(p)
 		}
 	}
+	c.fenceTimeout(now)
 	c.dialNext(now)
 }

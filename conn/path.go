@@ -25,7 +25,10 @@ type path struct {
 	control    []byte // map or probe being written: encoded, what is left of it
 	mapBuf     []byte // its memory
 	mapPending bool   // this link has not carried our map yet
-	probe      bool   // this link has not carried our probe yet
+	probe      bool   // a probe is due on this link
+	probes     uint32 // sent on this link
+	answers    uint32 // of them answered
+	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
 	filling    bool   // between Fill and Wrote
 	compact    bool   // canceled messages wait for Wrote
 
@@ -40,17 +43,14 @@ type path struct {
 
 // ready tells whether there is something to write.
 func (p *path) ready(c *Conn) bool {
-	if len(p.control) > 0 || p.mapPending || p.probe || c.mapPending {
+	if len(p.control) > 0 || p.mapPending || p.probe {
 		return true
 	}
 	return p.q.next < p.q.fresh || p.q.next < p.q.tail && !c.blocked(p)
 }
 
-// blocked tells whether new messages must wait for path 0: those sent before
-// the handshake chose more paths went there and must arrive first.
-func (c *Conn) blocked(p *path) bool {
-	return p.index > 0 && c.paths[0].q.first < c.barrier
-}
+// blocked tells whether new messages must wait for path 0; see barrier.go.
+func (c *Conn) blocked(p *path) bool { return p.index > 0 && c.barrier > 0 }
 
 // Batch is what one vectored write is to carry.
 type Batch struct {
@@ -104,8 +104,8 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 	q := &p.q
 	if p.nextOff == 0 && len(p.control) == 0 {
 		switch {
-		case p.mapPending || c.mapPending:
-			p.mapPending, c.mapPending = false, false
+		case p.mapPending:
+			p.mapPending, p.mapAt = false, p.probes
 			p.control = c.encodeMap(p)
 		case p.probe && q.next == q.fresh:
 			p.probe = false
@@ -118,7 +118,7 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 		return true
 	}
 	end := q.tail
-	if c.mapPending && p.nextOff > 0 {
+	if p.mapPending && p.nextOff > 0 {
 		end = q.next + 1
 	}
 	if c.blocked(p) {
@@ -215,6 +215,7 @@ func (c *Conn) Wrote(i, n int) (more bool) {
 		p.compact = false
 		c.dropCanceled(p)
 	}
+	c.fencePath(p)
 	if p.index >= c.used() {
 		c.migrate(p)
 	}
@@ -278,6 +279,7 @@ func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool))
 		keep  = from
 		next  = q.next
 		fresh = q.fresh
+		early = uint64(0) // of those that go, how many the barrier is behind
 	)
 	for pos := from; pos < to; pos++ {
 		e := q.at(pos)
@@ -294,6 +296,9 @@ func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool))
 		}
 		if pos < fresh {
 			q.fresh--
+		}
+		if pos < c.barrier {
+			early++
 		}
 		if e.flags&entryCanceled == 0 {
 			if e.acct != acct {
@@ -332,29 +337,13 @@ func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool))
 			*q.at(pos) = entry{}
 		}
 		q.tail -= gone
-	}
-	if p.index == 0 && c.barrier > 0 {
-		c.liftBarrier()
+		if p.index == 0 && c.barrier > 0 {
+			c.barrier = max(1, c.barrier-early)
+		}
 	}
 	if c.short && c.queued < c.cfg.Budget-c.cfg.Budget/4 {
 		c.short = false
 		c.act(Action{Kind: WakeAll})
-	}
-}
-
-// liftBarrier lets the other paths go when path 0 has acknowledged what was
-// sent before the handshake.
-func (c *Conn) liftBarrier() {
-	q := &c.paths[0].q
-	c.barrier = min(c.barrier, q.tail)
-	if q.first < c.barrier {
-		return
-	}
-	c.barrier = 0
-	for i := 1; i < c.used(); i++ {
-		if p := &c.paths[i]; p.state == Up && p.ready(c) {
-			c.act(Action{Kind: Transmit, Path: i})
-		}
 	}
 }
 
@@ -364,7 +353,7 @@ func (c *Conn) credit(a *Account, bytes, n int) {
 		return
 	}
 	a.Refund(bytes, n)
-	if a.watchers.Load() != 0 && (len(c.freed) == 0 || c.freed[len(c.freed)-1] != a) {
+	if a.watchers.Load() != 0 && a.roomy() && (len(c.freed) == 0 || c.freed[len(c.freed)-1] != a) {
 		c.freed = append(c.freed, a)
 	}
 }

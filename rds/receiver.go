@@ -36,14 +36,15 @@ type receiver struct {
 func (r *receiver) Begin() {
 	p := r.peer
 	p.arrivals.Add(1)
-	r.io.in.Sync(p.epoch.Load())
 	if !r.proved {
 		r.proved = true
+		r.io.in.Begin()
 		p.mu.Lock()
 		p.core.Proved(p.node.now(), r.path)
 		p.armLocked()
 		p.unlock(nil)
 	}
+	r.io.in.Sync(p.epoch.Load())
 }
 
 // Message takes one message.
