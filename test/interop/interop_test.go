@@ -45,6 +45,13 @@ func TestInterop(t *testing.T) {
 					return node
 				})
 			})
+			run("stop", func(t *testing.T) {
+				testRestart(t, guest, node, c.paths, func() *process {
+					node.quit(t)
+					node = l.startNode(owner, addr, c.paths)
+					return node
+				})
+			})
 			run("contact", func(t *testing.T) { testFirstContact(t, l, node, guest) })
 			if c.paths == 1 {
 				run("together", func(t *testing.T) { testReconnectTogether(t, node, guest) })

@@ -42,7 +42,7 @@ type process struct {
 	cmd  *exec.Cmd
 	log  string // file with its output
 
-	goProgram bool // and not a virtual machine
+	input io.Closer // of a node: its end is the end of its commands; nil for a guest
 }
 
 // stop kills the process and waits for it.
@@ -155,7 +155,7 @@ func (p *process) show(t *testing.T) {
 	var state json.RawMessage
 	err := p.Call(ctx, peer.OpState, nil, &state)
 	t.Logf("state of %s: %s, %v", p.name, state[:min(len(state), 16<<10)], err)
-	if err != nil && p.goProgram {
+	if err != nil && p.input != nil {
 		_ = p.cmd.Process.Signal(syscall.SIGQUIT) // its log gets the stacks
 		select {
 		case <-p.Done():
@@ -165,8 +165,15 @@ func (p *process) show(t *testing.T) {
 }
 
 // quit has a node end by itself, as when its application returns, and waits.
-func (p *process) quit() error {
-	return errors.Join(p.Close(), p.cmd.Wait())
+func (p *process) quit(t *testing.T) {
+	t.Helper()
+	stuck := time.AfterFunc(callTime, func() { _ = p.cmd.Process.Signal(syscall.SIGQUIT) })
+	defer stuck.Stop()
+	err := p.input.Close()
+	<-p.Done()
+	if err := errors.Join(err, p.cmd.Wait()); err != nil {
+		t.Errorf("%s: %v", p.name, err)
+	}
 }
 
 // startNode starts one of our nodes, which runs until t ends.
@@ -176,7 +183,7 @@ func (l *lab) startNode(t *testing.T, addr netip.Addr, paths int) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{name: "node " + addr.String(), addr: addr, log: l.logFile(t, "node-"), goProgram: true}
+	p := &process{name: "node " + addr.String(), addr: addr, log: l.logFile(t, "node-")}
 	log, err := os.OpenFile(p.log, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -189,6 +196,7 @@ func (l *lab) startNode(t *testing.T, addr netip.Addr, paths int) *process {
 	if err := errors.Join(err1, err2, p.cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
+	p.input = in
 	p.Client = peer.NewClient(&pipe{out, in})
 	p.stopWith(t)
 	p.waitReady(t)

@@ -21,7 +21,12 @@ func main() {
 	addr := flag.String("addr", "", "address to listen on from the start")
 	paths := flag.Int("paths", 1, "TCP connections per peer, 1 or 8")
 	flag.Parse()
-	if err := run(*addr, *paths); err != nil {
+	err := run(*addr, *paths)
+	var dropped *rds.DroppedError // what a peer was not there to take
+	switch {
+	case errors.As(err, &dropped):
+		log.Print("node: ", err)
+	case err != nil:
 		log.Fatal("node: ", err)
 	}
 }
