@@ -1,0 +1,27 @@
+// Package simnet runs RDS over links that fail, in virtual time.
+//
+// There are two tools. Sim is a deterministic discrete-event simulator: several
+// hosts of bare conn.Conn cores on one goroutine, joined by models of TCP
+// connections. Run makes a whole random schedule out of a seed: hosts that
+// send, cancel, congest, freeze and restart, links that are cut at any byte,
+// stall, fall silent or are half closed. While it runs and at its end it checks
+// what the protocol promises and reports every breach as a Violation. The same
+// seed gives the same run.
+//
+// Network is a transport.Transport for whole nodes, to be used inside a
+// testing/synctest bubble: its links lose, delay and stall as a seed says.
+//
+// # What a simulated link does
+//
+// Bytes that were written reach the other side's TCP after the latency and are
+// acknowledged there, before and whether or not its RDS has read them. What
+// arrived is read in random pieces, some time later. A link that breaks loses
+// what is under way; what had arrived is still read before the end is reported,
+// as our transports do. A host that is marked as Linux instead discards unread
+// bytes when it closes, rejects inbound links when no path is down, begins its
+// sequence numbers at 1, states no generation and uses arbitrary source ports.
+//
+// # Concurrency
+//
+// A Sim belongs to one goroutine. A Network may be used by many.
+package simnet

@@ -1,0 +1,87 @@
+package simnet
+
+import "github.com/rds-go/rds/conn"
+
+// finish checks what must hold when nothing happens any more.
+func (c *checker) finish() {
+	for _, m := range c.messages {
+		c.message(m)
+	}
+	for _, k := range c.socks {
+		if k.h.socks[k.port] != k {
+			continue
+		}
+		if k.pending != nil {
+			c.failf("%v still cannot send %v", k, k.pending)
+		}
+		if k.acct.Bytes() != 0 || k.acct.Messages() != 0 {
+			c.failf("%v: %d bytes, %d messages left in the account", k, k.acct.Bytes(), k.acct.Messages())
+		}
+	}
+	for _, h := range c.s.hosts {
+		for _, p := range h.peers {
+			if p != nil {
+				c.peer(p)
+			}
+		}
+	}
+}
+
+// message is invariant 1.
+func (c *checker) message(m *message) {
+	if m.body != nil && len(m.got) >= 0 && m.toInc > 0 && m.from.alive && !m.body.Sole() {
+		c.failf("%v: its buffer was not given back", m)
+	}
+	if m.toInc == 0 || !m.from.alive {
+		return
+	}
+	if m.notify && !m.fated {
+		c.failf("%v: its sender was never told", m)
+	}
+	k := m.target
+	switch {
+	case k == nil || !k.alive || m.cancels || c.excused(m):
+	case m.fated && m.fate == conn.Dropped:
+	case !m.notify && m.route.to.incarnation > 1:
+	case len(m.got) == 0:
+		c.failf("%v was never delivered (told %v %d)", m, m.fated, m.fate)
+	}
+}
+
+// peer is invariants 4 and 5, and that nothing leaks.
+func (c *checker) peer(p *peer) {
+	if q := p.core.Queued(); q != 0 {
+		c.failf("%v->%v: %d bytes still queued", p.h, p.remote, q)
+	}
+	if len(p.links) > conn.MaxPaths {
+		c.failf("%v->%v: %d links", p.h, p.remote, len(p.links))
+	}
+	q := p.remote.peers[p.h.index]
+	if p.remote.bad || p.h.bad {
+		return
+	}
+	for i := range conn.MaxPaths {
+		e := p.path[i].end
+		if e == nil {
+			if st := p.core.State(i); st == conn.Up {
+				c.failf("%v->%v: path %d is %v without a link", p.h, p.remote, i, st)
+			}
+			continue
+		}
+		if e.t.ends[0].h.addr.Compare(e.t.ends[1].h.addr) > 0 {
+			c.failf("%v->%v: path %d uses tcp%d, from the larger address", p.h, p.remote, i, e.t.id)
+		}
+		if q == nil || e.other.p != q || q.path[e.other.path].end != e.other {
+			c.failf("%v->%v: path %d uses tcp%d, and the other side does not", p.h, p.remote, i, e.t.id)
+		} else if e.other.path != i && !p.h.linux && !p.remote.linux {
+			c.failf("%v->%v: path %d is the other side's path %d", p.h, p.remote, i, e.other.path)
+		}
+	}
+	if p.core.State(0) == conn.Up {
+		for _, k := range p.remote.sockets() {
+			if got, want := p.core.Congested(k.port), p.remote.cmap.Congested(k.port); got != want {
+				c.failf("%v believes congested=%v of %v", p.h, got, k)
+			}
+		}
+	}
+}

@@ -1,0 +1,51 @@
+package simnet
+
+import "github.com/rds-go/rds/internal/wire"
+
+// Sabotage is a way to break the rules in the harness. A checker that does not
+// notice is worth nothing.
+type Sabotage uint8
+
+// Ways to break the rules.
+const (
+	None             Sabotage = iota
+	ForgetFlag                // the RETRANSMITTED flag is lost in transit
+	FlagNew                   // new messages arrive flagged and with an old number
+	DeliverOld                // what the sequence rule drops is delivered
+	LoseMessages              // messages vanish between link and socket
+	AckAhead                  // a link says acknowledged of what was only written
+	IgnoreMaps                // congestion maps are not taken
+	LeakLinks                 // the end of a link is not reported
+	RedialAtOnce              // time runs 1,000 times faster for the back-off
+	Corrupt                   // a byte of a payload changes
+	Misroute                  // messages arrive at another port
+	ForgetMessages            // the account of a socket is charged twice
+	ForgetGeneration          // probes do not state the generation
+	ScribbleBatch             // what Fill showed is changed before it is written
+	sabotages
+)
+
+var sabotageNames = [...]string{"None", "ForgetFlag", "FlagNew", "DeliverOld", "LoseMessages", "AckAhead", "IgnoreMaps",
+	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch"}
+
+func (s Sabotage) String() string { return sabotageNames[s] }
+
+// rigged tells whether to break the rule in question now.
+func (s *Sim) rigged(what Sabotage, p float64) bool {
+	return s.cfg.Sabotage == what && s.chance(p)
+}
+
+// rigHeader changes a header that arrives.
+func (s *Sim) rigHeader(h *wire.Header) {
+	switch {
+	case s.cfg.Sabotage == None || h.IsCongestion():
+	case s.rigged(ForgetFlag, 1):
+		h.Flags &^= wire.FlagRetransmitted
+	case h.Sport > wire.PortProbe && s.rigged(FlagNew, 0.05):
+		h.Flags, h.Sequence = wire.FlagRetransmitted, h.Sequence-1
+	case h.Dport > wire.PortProbe && s.rigged(Misroute, 0.05):
+		h.Dport ^= 1
+	case s.rigged(ForgetGeneration, 1):
+		clear(h.Extensions[3:])
+	}
+}

@@ -1,0 +1,80 @@
+package simnet
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/rds-go/rds/internal/invariants"
+)
+
+var (
+	seedFlag  = flag.Uint64("simnet.seed", 0, "run this one seed")
+	traceFlag = flag.Bool("simnet.trace", false, "with simnet.seed: print what happens")
+	seedsFlag = flag.Int("simnet.seeds", 0, "number of seeds of each test; 0: a few seconds' worth")
+)
+
+// seeds runs many schedules of one scenario.
+func seeds(t *testing.T, n int, sc Scenario) {
+	t.Helper()
+	t.Parallel()
+	if invariants.Enabled {
+		n /= 6
+	}
+	if testing.Short() {
+		n /= 2
+	}
+	if *seedsFlag > 0 {
+		n = *seedsFlag
+	}
+	first, last := uint64(1), uint64(n)
+	cfg := Config{Scenario: sc}
+	if *seedFlag > 0 {
+		first, last = *seedFlag, *seedFlag
+		if *traceFlag {
+			cfg.Trace = os.Stdout
+		}
+	}
+	var sum Counts
+	bad := 0
+	for seed := first; seed <= last; seed++ {
+		cfg.Seed = seed
+		c, err := Run(cfg)
+		sum.add(c)
+		var v *Violation
+		if errors.As(err, &v) {
+			t.Errorf("%v\n\treplay: go test ./internal/simnet -run '%s$' -simnet.seed=%d -simnet.trace", v, t.Name(), seed)
+			if bad++; bad == 5 {
+				break
+			}
+		}
+	}
+	t.Logf("%+v", sum)
+	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0)) {
+		t.Error("nothing has happened")
+	}
+}
+
+func (c *Counts) add(o Counts) {
+	c.Sent += o.Sent
+	c.Delivered += o.Delivered
+	c.Canceled += o.Canceled
+	c.Dropped += o.Dropped
+	c.Dials += o.Dials
+	c.Links += o.Links
+	c.Cuts += o.Cuts
+	c.Restarts += o.Restarts
+	c.Retransmitted += o.Retransmitted
+	c.Old += o.Old
+	c.Events += o.Events
+	c.Elapsed += o.Elapsed
+}
+
+func TestCalm(t *testing.T)       { seeds(t, 200, Scenario{Calm: true}) }
+func TestOnePath(t *testing.T)    { seeds(t, 1000, Scenario{Paths: []int{1}}) }
+func TestEightPaths(t *testing.T) { seeds(t, 400, Scenario{Paths: []int{8}}) }
+func TestMixedPaths(t *testing.T) { seeds(t, 300, Scenario{Paths: []int{1, 8}}) }
+func TestAnything(t *testing.T)   { seeds(t, 600, Scenario{}) }
+func TestLinux(t *testing.T)      { seeds(t, 400, Scenario{Linux: true}) }
+func TestBadPeer(t *testing.T)    { seeds(t, 100, Scenario{Bad: true}) }

@@ -1,0 +1,282 @@
+package simnet
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/frame"
+	"github.com/rds-go/rds/internal/wire"
+)
+
+const (
+	drainTime = 5 * time.Second // how long a closed link waits for the other side
+	never     = ^uint64(0)
+)
+
+var errLink = errors.New("simnet: link lost")
+
+// tcp is one TCP connection.
+type tcp struct {
+	s      *Sim
+	id     int
+	path   int
+	sport  uint16
+	ends   [2]*end // of the dialer, of the acceptor
+	broken bool    // nothing gets through any more
+}
+
+// end is one side of a connection: its socket and its outgoing stream.
+type end struct {
+	t     *tcp
+	h     *host
+	inc   int // incarnation of h
+	other *end
+
+	// The outgoing stream.
+	latency  time.Duration
+	capacity int
+	written  uint64
+	arrived  uint64        // at the other side's TCP
+	acked    uint64        // as far as this side knows
+	cutAt    uint64        // breaks the connection when this byte would arrive
+	last     time.Duration // of the last arrival under way: no overtaking
+	stalled  time.Duration // nothing arrives before
+	finSent  bool
+	starved  bool // owes its writer a Writable
+
+	// The incoming stream.
+	buf     []byte // arrived, not read
+	read    uint64
+	eof     bool
+	rst     bool
+	reading bool
+	in      frame.Parser
+
+	p       *peer
+	id      conn.LinkID
+	path    int
+	started bool
+	closing bool // closed by us, draining
+	gone    bool // the socket is closed: what arrives is answered with a reset
+	ended   bool // reported
+	track   writeTrack
+}
+
+func (s *Sim) newTCP(from, to *host, path int) *tcp {
+	s.lastTCP++
+	s.counts.Links++
+	t := &tcp{s: s, id: s.lastTCP, path: path}
+	group := uint16(4096 + s.rng.IntN(3000))
+	t.sport = group*8 + uint16(path)
+	if from.linux {
+		t.sport = uint16(32768 + s.rng.IntN(28000))
+	}
+	for i, h := range []*host{from, to} {
+		lat := s.cfg.Scenario.latency
+		t.ends[i] = &end{t: t, h: h, inc: h.incarnation, latency: lat/2 + s.upTo(lat), capacity: 1 << (s.cfg.Scenario.minBuffer + s.rng.IntN(9)), cutAt: never}
+	}
+	a, b := t.ends[0], t.ends[1]
+	a.other, b.other = b, a
+	if !s.calm && s.chance(s.cfg.Scenario.cut) {
+		e := t.ends[s.rng.IntN(2)]
+		e.cutAt = uint64(s.rng.IntN(1 << (4 + s.rng.IntN(14))))
+	}
+	s.links = append(s.links, t)
+	return t
+}
+
+// write takes what fits.
+func (e *end) write(b []byte) (int, error) {
+	if e.rst || e.gone || e.closing || e.finSent {
+		return 0, errLink
+	}
+	room := e.capacity - int(e.written-e.other.read)
+	n := max(0, min(len(b), room))
+	if n < len(b) {
+		e.starved = true
+	}
+	if n > 0 {
+		data := append([]byte(nil), b[:n]...)
+		e.written += uint64(n)
+		e.later(func() { e.arrive(data) })
+	}
+	return n, nil
+}
+
+// later runs fn at the other side, in order.
+func (e *end) later(fn func()) {
+	s := e.t.s
+	at := max(s.now+e.latency+s.upTo(e.latency/4), e.last, e.stalled)
+	e.last = at
+	s.after(at-s.now, fn)
+}
+
+func (e *end) arrive(data []byte) {
+	t, o := e.t, e.other
+	switch {
+	case t.broken:
+		return
+	case o.gone:
+		t.s.after(e.latency, e.reset)
+		return
+	}
+	whole := true
+	if e.arrived+uint64(len(data)) > e.cutAt {
+		data, whole = data[:e.cutAt-e.arrived], false
+	}
+	o.buf = append(o.buf, data...)
+	e.arrived += uint64(len(data))
+	total := e.arrived
+	t.s.after(o.latency, func() {
+		if !t.broken || t.s.chance(0.5) {
+			e.acked = max(e.acked, total)
+		}
+	})
+	o.scheduleRead()
+	if !whole {
+		t.s.tracef("tcp%d cut at byte %d from %v", t.id, e.cutAt, e.h)
+		t.cut(50*time.Millisecond, 50*time.Millisecond)
+	}
+}
+
+// cut breaks the connection; each side learns of it within its own time.
+func (t *tcp) cut(a, b time.Duration) {
+	if t.broken {
+		return
+	}
+	t.broken = true
+	t.s.counts.Cuts++
+	t.s.after(t.s.upTo(a), t.ends[0].reset)
+	t.s.after(t.s.upTo(b), t.ends[1].reset)
+}
+
+// reset is an RST that arrives, or a timeout.
+func (e *end) reset() {
+	if e.gone || e.rst {
+		return
+	}
+	e.rst = true
+	e.scheduleRead()
+}
+
+// fin ends our direction behind what was written.
+func (e *end) fin() {
+	if e.finSent {
+		return
+	}
+	e.finSent = true
+	e.later(func() {
+		if o := e.other; !e.t.broken && !o.gone {
+			o.eof = true
+			o.scheduleRead()
+		}
+	})
+}
+
+// close is transport.Link.Close(Drain).
+func (e *end) close() {
+	switch {
+	case e.gone || e.closing:
+	case !e.started || e.h.linux:
+		if len(e.buf) > 0 {
+			e.t.s.check.discarded(e)
+			e.t.s.after(e.latency, e.other.reset)
+		}
+		e.finish()
+	default:
+		e.closing = true
+		e.fin()
+		e.t.s.after(drainTime, e.finish)
+	}
+}
+
+// finish closes the socket and reports the end.
+func (e *end) finish() {
+	if e.gone {
+		return
+	}
+	e.fin()
+	e.gone = true
+	e.in.Reset()
+	if e.started && !e.ended {
+		e.ended = true
+		e.p.ended(e, e.acked)
+	}
+}
+
+// vanish is the end of the process that owns the socket.
+func (e *end) vanish(silent bool) {
+	if !e.gone {
+		e.gone = true
+		e.in.Reset()
+		if silent { // what arrives finds nobody, until the host answers again
+			e.t.broken = true
+			e.t.s.after(e.t.s.upTo(8*time.Second), e.other.reset)
+		} else {
+			e.t.s.after(e.latency+e.t.s.upTo(5*time.Millisecond), e.other.reset)
+		}
+	}
+}
+
+func (e *end) start(p *peer, path int) {
+	e.p, e.path, e.started = p, path, true
+	e.in.Init(&receiver{peer: p, path: path, end: e}, &e.t.s.pool, wire.MaxPayload, false)
+	e.scheduleRead()
+}
+
+func (e *end) scheduleRead() {
+	if !e.started || e.reading || e.gone || len(e.buf) == 0 && !e.eof && !e.rst {
+		return
+	}
+	e.reading = true
+	s := e.t.s
+	var d time.Duration
+	if s.chance(0.3) {
+		d = s.upTo(s.cfg.Scenario.processing)
+	}
+	s.after(d, e.readSome)
+}
+
+func (e *end) readSome() {
+	s := e.t.s
+	if e.gone {
+		return
+	}
+	if d := e.h.frozen - s.now; d > 0 {
+		s.after(d, e.readSome)
+		return
+	}
+	e.reading = false
+	n := len(e.buf)
+	if n > 1 && s.chance(0.4) {
+		n = 1 + s.rng.IntN(n)
+	}
+	if n > 0 {
+		data := e.buf[:n]
+		e.buf = e.buf[n:]
+		e.read += uint64(n)
+		err := e.in.Feed(data)
+		e.in.Flush()
+		if err != nil {
+			s.check.failf("tcp%d: %v cannot parse: %v", e.t.id, e.h, err)
+			e.finish()
+			return
+		}
+		if o := e.other; o.starved && !o.gone {
+			o.starved = false
+			s.after(e.latency, o.writable)
+		}
+	}
+	if len(e.buf) == 0 && (e.eof || e.rst) {
+		e.finish()
+		return
+	}
+	e.scheduleRead()
+}
+
+func (e *end) writable() {
+	if e.p != nil && !e.gone {
+		e.p.writable(e)
+	}
+}
