@@ -1,0 +1,60 @@
+package conn
+
+import "time"
+
+// Before the handshake all messages take path 0, after it most take others,
+// and nothing orders two links: that a peer's TCP has acknowledged path 0's
+// messages does not mean that its RDS has delivered them. So new messages on
+// the other paths wait behind a barrier until a probe that followed the early
+// messages on path 0 is answered. (Linux since a1f53d5fb6b2 waits for the
+// acknowledgements; older ones do not wait.)
+
+// setBarrier makes other paths wait for what path 0 has been given so far.
+func (c *Conn) setBarrier(now time.Time) {
+	p := &c.paths[0]
+	c.barrier, c.fence = max(1, p.q.tail), 0
+	c.fenceBy = now.Add(c.cfg.ProofTimeout)
+	c.fencePath(p)
+	if p.state == Up && p.probe {
+		c.act(Action{Kind: Transmit, Path: 0})
+	}
+}
+
+// fencePath asks for the probe that lifts the barrier, once what it is to
+// follow has been written on the present link.
+func (c *Conn) fencePath(p *path) {
+	if p.index == 0 && c.barrier > 0 && c.fence == 0 && p.q.next >= c.barrier {
+		p.probe = true
+	}
+}
+
+// answered takes the answer to a probe on p. One that is repeated may belong
+// to a probe of an earlier link.
+func (c *Conn) answered(p *path) {
+	p.answers = min(p.answers+1, p.probes)
+	if p.index == 0 && c.fence > 0 && p.answers >= c.fence {
+		c.liftBarrier()
+	}
+}
+
+// fenceTimeout gives up on a peer that does not answer probes.
+func (c *Conn) fenceTimeout(now time.Time) {
+	if c.barrier == 0 || c.fenceBy.After(now) {
+		return
+	}
+	if c.paths[0].q.first >= c.barrier {
+		c.liftBarrier()
+		return
+	}
+	c.fenceBy = now.Add(c.cfg.ProofTimeout)
+}
+
+// liftBarrier lets the other paths go.
+func (c *Conn) liftBarrier() {
+	c.barrier, c.fence = 0, 0
+	for i := 1; i < c.used(); i++ {
+		if p := &c.paths[i]; p.state == Up && p.ready(c) {
+			c.act(Action{Kind: Transmit, Path: i})
+		}
+	}
+}
