@@ -36,21 +36,21 @@ func (l *localAddr) lookup(port uint16) *nodeSocket {
 
 // bind gives s the port, or a free one for port 0: a random start, then
 // upward, skipping 0 and 1 (net/rds/bind.c, rds_add_bound).
-func (l *localAddr) bind(s *nodeSocket, port uint16) (uint16, error) {
+func (l *localAddr) bind(s *nodeSocket, port uint16) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case port == wire.PortProbe:
-		return 0, ErrInvalid
+		return ErrInvalid
 	case port != 0:
 		if l.lookup(port) != nil {
-			return 0, ErrAddressInUse
+			return ErrAddressInUse
 		}
 	default:
 		start := uint16(2 + rand.IntN(65534))
 		for port = start; port < 2 || l.lookup(port) != nil; {
 			if port++; port == start {
-				return 0, ErrAddressInUse
+				return ErrAddressInUse
 			}
 		}
 	}
@@ -59,9 +59,10 @@ func (l *localAddr) bind(s *nodeSocket, port uint16) (uint16, error) {
 		pg = new(portPage)
 		l.pages[port>>8].Store(pg)
 	}
+	s.port = port // before receivers can find s
 	pg[port&255].Store(s)
 	l.bound++
-	return port, nil
+	return nil
 }
 
 func (l *localAddr) unbind(port uint16) {

@@ -124,7 +124,7 @@ func (n *Node) bind(addr netip.AddrPort) (*nodeSocket, error) {
 	if n.ending {
 		return nil, net.ErrClosed
 	}
-	if s.port, err = la.bind(s, addr.Port()); err != nil {
+	if err := la.bind(s, addr.Port()); err != nil {
 		return nil, err
 	}
 	n.socks[s] = struct{}{}

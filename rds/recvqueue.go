@@ -103,9 +103,9 @@ func (q *recvQueue) next() *recvItem {
 	}
 	q.mu.Lock()
 	spent := q.out[:0]
-	if len(q.in) >= cap(spent)/8 || cap(spent) <= 1024 {
+	if len(q.in) >= cap(spent)/8 || cap(spent) <= 4096 {
 		q.small = 0
-	} else if q.small++; q.small == 64 {
+	} else if q.small++; q.small == 4096 {
 		spent, q.small = nil, 0 // a burst has long passed: let its memory go
 	}
 	q.out, q.in, q.outPos = q.in, spent, 0

@@ -105,7 +105,7 @@ func (p *peer) flush(i int, wake <-chan struct{}) {
 	for range wake {
 		runtime.Gosched() // let those who can run add to the batch
 		p.mu.Lock()
-		for t.delayed && !t.busy && !t.blocked {
+		for t.delayed && !t.busy && !t.blocked && !t.stopped && p.path[i].link != nil {
 			p.transmitLocked(i, 1)
 			p.mu.Lock()
 			if !t.delayed {
@@ -237,7 +237,19 @@ const (
 	ackEagerly = 100 * time.Microsecond // somebody waits for room
 	ackFirst   = time.Millisecond
 	ackLast    = 4 * time.Millisecond
+
+	trimAfter = time.Second // of silence a connection gives memory back
 )
+
+// idleLocked tells whether nothing was written for a while.
+func (p *peer) idleLocked() bool {
+	for i := range p.path {
+		if time.Since(p.path[i].tx.last) < trimAfter {
+			return false
+		}
+	}
+	return true
+}
 
 // watchAcksLocked sets the timer that looks for acknowledgements.
 func (p *peer) watchAcksLocked() {
@@ -281,7 +293,11 @@ func (p *peer) lookForAcks() {
 	case !p.unackedLocked(): // asked under the lock that a writer holds when it looks at acksOn
 		p.acksOn = false
 		p.ackEager = false
-		p.core.Trim()
+		if p.idleLocked() {
+			p.core.Trim()
+		} else {
+			p.acks.Reset(trimAfter) // to come back; a writer sets it anew
+		}
 	case progress:
 		p.ackEager = false
 		p.acksWait = ackFirst

@@ -91,7 +91,11 @@ func (l *link) prepare(tc *net.TCPConn, dialed bool) error {
 	if err != nil {
 		return err
 	}
-	if err = setOptions(l.fd, &l.t.opts); err == nil {
+	err = setOptions(l.fd, &l.t.opts)
+	if err == nil {
+		err = limitUnsent(l.fd, &l.t.opts, onThisHost(l.local.Addr(), l.remote.Addr()))
+	}
+	if err == nil {
 		err = setCongestion(l.fd, l.t.opts.Congestion)
 		if err != nil && !dialed {
 			// A peer that connects is served with the system's algorithm.

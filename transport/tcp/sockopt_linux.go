@@ -44,6 +44,19 @@ func setOptions(fd int, o *Options) error {
 	return setBuffers(fd, o)
 }
 
+// checkCongestion tells whether the system has the algorithm and lets us use it.
+func checkCongestion(name string) error {
+	if name == "" {
+		return nil
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socket", err)
+	}
+	defer unix.Close(fd)
+	return setCongestion(fd, name)
+}
+
 func setCongestion(fd int, name string) error {
 	if name == "" {
 		return nil

@@ -55,6 +55,9 @@ func New(opts Options) (*Transport, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
+	if err := checkCongestion(opts.Congestion); err != nil {
+		return nil, fmt.Errorf("tcp: congestion control %q: %w", opts.Congestion, err)
+	}
 	seed := opts.Seed
 	if seed == 0 {
 		seed = rand.Uint64()
