@@ -16,7 +16,7 @@ import (
 const (
 	DefaultPort           = transport.DefaultPort
 	DefaultBuffer         = 4 << 20  // send and receive buffer of a socket, bytes of payload
-	DefaultReceiveOverrun = 32 << 20 // bytes
+	DefaultReceiveOverrun = 64 << 20 // bytes
 	DefaultPeerBudget     = 64 << 20 // bytes
 	DefaultLinger         = 5 * time.Second
 	MaxMessage            = wire.MaxPayload // the largest message, 1 MiB
