@@ -243,3 +243,24 @@ func TestCongestionComesAndGoesQuickly(t *testing.T) {
 		}
 	}
 }
+
+// What a refused message was charged is returned, whatever its size.
+func TestRefusalCostsNoRoom(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	peer := l.raw()
+	s := l.bindOne(Config{})
+	r := peer.dial(s.LocalAddrPort().Addr())
+	r.write(congestion(9))
+	to := addrOf(peer.addr, 9)
+	eventually(t, "the map", func() bool { return errors.Is(s.TrySend(to, nil), ErrCongested) })
+	for _, size := range []int{0, 100, 16 << 10, 16<<10 + 1, 100_000} {
+		wantErr(t, "send", s.TrySend(to, make([]byte, size)), ErrCongested)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		wantErr(t, "blocked send", s.Send(ctx, to, make([]byte, size)), context.DeadlineExceeded)
+		cancel()
+		if b, m := s.node.account.Bytes(), s.node.account.Messages(); b != 0 || m != 0 {
+			t.Fatalf("%d bytes of %d messages stay charged after one of %d was refused", b, m, size)
+		}
+	}
+}

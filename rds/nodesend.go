@@ -109,14 +109,10 @@ func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, port uint16) (copied 
 }
 
 func (s *nodeSocket) unprepare(m *conn.Message, copied bool) {
+	s.account.Refund(m.Size(), 1) // before the release, which takes the size away
 	if copied {
 		m.Body.Release()
 	}
-	n := len(m.Payload)
-	if m.Body != nil {
-		n = len(m.Body.B)
-	}
-	s.account.Refund(n, 1)
 	s.writers.wake(1)
 }
 
