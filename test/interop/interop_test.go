@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 )
 
 // TestInterop runs every case between one of our nodes and a guest, with one
@@ -60,7 +61,14 @@ func TestInterop(t *testing.T) {
 			run("reboot", func(t *testing.T) {
 				testRestart(t, node, guest, c.paths, func() *process {
 					guest.stop()
+					idle, start := node.busy(t), time.Now()
 					guest = l.boot(t, 0, guestAddr)
+					// A node whose peer is away has next to nothing to do.
+					work, wall := node.busy(t)-idle, time.Since(start)
+					t.Logf("the node worked %v of %v", work, wall.Round(time.Millisecond))
+					if work > wall/4 {
+						t.Error("the node is busy without its peer")
+					}
 					return guest
 				})
 			})

@@ -164,6 +164,24 @@ func (p *process) show(t *testing.T) {
 	}
 }
 
+// busy returns how much processor time the process has used.
+func (p *process) busy(t *testing.T) time.Duration {
+	t.Helper()
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Fields 14 and 15, counted behind the name in brackets, are user and
+	// system time in ticks of 10 ms.
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	user, err1 := strconv.Atoi(string(fields[11]))
+	system, err2 := strconv.Atoi(string(fields[12]))
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
 // quit has a node end by itself, as when its application returns, and waits.
 func (p *process) quit(t *testing.T) {
 	t.Helper()
