@@ -253,7 +253,7 @@ func TestRefusalCostsNoRoom(t *testing.T) {
 	r := peer.dial(s.LocalAddrPort().Addr())
 	r.write(congestion(9))
 	to := addrOf(peer.addr, 9)
-	eventually(t, "the map", func() bool { return errors.Is(s.TrySend(to, nil), ErrCongested) })
+	eventually(t, "the map", func() bool { return counter(t, nodeOf(s), "cong_update_received") == 1 })
 	for _, size := range []int{0, 100, 16 << 10, 16<<10 + 1, 100_000} {
 		wantErr(t, "send", s.TrySend(to, make([]byte, size)), ErrCongested)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
