@@ -41,6 +41,12 @@ type path struct {
 	resets   uint64
 }
 
+// Ready tells whether path i has something to write.
+func (c *Conn) Ready(i int) bool {
+	p := &c.paths[i]
+	return p.state == Up && p.ready(c)
+}
+
 // ready tells whether there is something to write.
 func (p *path) ready(c *Conn) bool {
 	if len(p.control) > 0 || p.mapPending || p.probe {

@@ -79,6 +79,7 @@ func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 	}
 	t := &p.path[i].tx
 	t.since += m.Size()
+	t.count++
 	if ready {
 		t.wanted = true
 	}

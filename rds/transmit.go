@@ -31,17 +31,19 @@ type transmitter struct {
 	seen  uint32 // peer.arrivals at the last write
 	last  time.Time
 	since int // bytes appended since the last write
+	count int // messages appended since the last write
 
 	flusher chan struct{} // wakes the flusher; nil before it is needed
 	stopped bool
 }
 
 const (
-	streamGap   = 50 * time.Microsecond // writes closer than this belong to a stream
-	flushPause  = 30 * time.Microsecond // of the flusher; a timer makes it some more
+	streamGap   = 50 * time.Microsecond  // writes closer than this belong to a stream
+	flushPause  = 30 * time.Microsecond  // of the flusher; up to 1 ms where all processors are idle
+	streamDelay = 100 * time.Microsecond // a sender writes itself when its stream has waited so long
 	flushBytes  = 256 << 10              // collected bytes that a sender writes itself
-	inlineBytes = 4 << 20               // written in one go before the flusher takes over
-	pollBytes   = 128 << 10             // unacknowledged bytes that make a writer look for acknowledgements
+	inlineBytes = 4 << 20                // written in one go before the flusher takes over
+	pollBytes   = 128 << 10              // unacknowledged bytes that make a writer look for acknowledgements
 )
 
 // reset is for a new link.
@@ -68,7 +70,7 @@ func (p *peer) kickLocked(port int) {
 	t.wanted = false
 	fresh := p.arrivals.Load() != t.seen
 	switch {
-	case t.delayed && (t.since >= flushBytes || t.paused && fresh):
+	case t.delayed && (t.since >= flushBytes || t.paused && (fresh || t.count&7 == 0 && time.Since(t.last) >= streamDelay)):
 	case t.delayed:
 		p.unlock(nil)
 		return
@@ -158,7 +160,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 		p.unlock(nil)
 		return
 	}
-	t.busy, t.delayed, t.wanted, t.since = true, false, false, 0
+	t.busy, t.delayed, t.wanted, t.since, t.count = true, false, false, 0, 0
 	t.seen = p.arrivals.Load() // before the write: its answer may come before it returns
 	for p.core.Fill(i, &t.batch) {
 		t.again = false
@@ -185,7 +187,9 @@ func (p *peer) transmitLocked(i int, limit int) {
 			break
 		}
 		if limit <= 0 {
-			p.delayLocked(i)
+			if p.core.Ready(i) {
+				p.delayLocked(i)
+			}
 			break
 		}
 	}
