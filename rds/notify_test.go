@@ -153,7 +153,7 @@ func TestNewGenerationDrops(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	peer := l.raw()
-	s := l.bindOne(Config{TCP: TCPConfig{SendBuffer: 64 << 10}})
+	s := l.bindOne(Config{TCP: TCPConfig{SendBuffer: 256 << 10}})
 	dial := func(generation uint32) *raw {
 		r := peer.dial(s.LocalAddrPort().Addr())
 		_ = r.Conn.(*net.TCPConn).SetReadBuffer(4096) // so that most of it cannot be acknowledged
@@ -182,6 +182,7 @@ func TestNewGenerationDrops(t *testing.T) {
 	r.reset()
 	wantStatus(t, s, 1, StatusDropped)
 	r = peer.dial(s.LocalAddrPort().Addr())
+	r.write(congestion()) // or nobody knows that it took the link
 	for token := uint64(2); token <= 3; token++ {
 		h, b := r.nextData()
 		if h.Retransmitted() || len(b) != MaxMessage {
