@@ -1,0 +1,280 @@
+package conn
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// duo is two cores back to back. Nothing happens by itself: its methods are
+// what a fuzzer's bytes call.
+type duo struct {
+	t     testing.TB
+	now   time.Time
+	side  [2]*duoSide
+	links []*duoLink
+}
+
+type duoSide struct {
+	c     *Conn
+	in    [MaxPaths]Inbound
+	batch [MaxPaths]Batch
+	write [MaxPaths][]byte // under way, as Fill showed it
+	end   [MaxPaths]*duoEnd
+	ends  map[LinkID]*duoEnd
+	last  LinkID
+	dials []int // asked for
+	accts [2]Account
+	sent  [2]uint64
+	got   [2]uint64 // number of the last message from each of the peer's sockets
+}
+
+// duoLink is a connection: what one end writes the other can read.
+type duoLink struct {
+	ends  [2]*duoEnd // of side 0 and 1
+	sport uint16
+	cut   bool
+}
+
+type duoEnd struct {
+	l        *duoLink
+	id       LinkID
+	path     int
+	started  bool
+	over     bool   // reported, or closed without a start
+	buf      []byte // to be read
+	written  uint64
+	accepted bool // offered to the core, or dialed by it
+}
+
+func newDuo(t testing.TB, paths [2]int) *duo {
+	d := &duo{t: t, now: epochTime}
+	for i := range d.side {
+		s := &duoSide{ends: map[LinkID]*duoEnd{}}
+		s.c = New(Config{
+			Local: netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)}), Remote: netip.AddrFrom4([4]byte{10, 0, 0, byte(2 - i)}),
+			Paths: paths[i], Generation: uint32(1 + i), Rand: rand.New(rand.NewPCG(1, uint64(i))), Budget: 64 << 10, MaxPongs: 8,
+		})
+		for k := range s.accts {
+			s.accts[k].SetLimit(16 << 10)
+		}
+		d.side[i] = s
+	}
+	return d
+}
+
+// do carries out what side i asks for, except for its dials.
+func (d *duo) do(i int) {
+	s := d.side[i]
+	for _, a := range s.c.TakeActions(nil) {
+		switch a.Kind {
+		case Dial:
+			s.dials = append(s.dials, a.Path)
+		case Start:
+			e := s.ends[a.Link]
+			e.started, e.path = true, a.Path
+			s.end[a.Path] = e
+			s.in[a.Path].Begin()
+		case CloseLink:
+			if e := s.ends[a.Link]; e != nil {
+				e.l.cut = true
+				if !e.started {
+					e.over = true
+					delete(s.ends, a.Link)
+				}
+			}
+		}
+	}
+	s.c.TakeFates(nil)
+	s.c.TakeFreed(nil)
+	checkConn(d.t, s.c)
+}
+
+func (d *duo) send(i, k, size int) {
+	s := d.side[i]
+	size = 8 + size%2000
+	a := &s.accts[k]
+	if !a.Charge(size) {
+		return
+	}
+	m := Message{Sport: uint16(4000 + k), Dport: uint16(5000 + k), Account: a, Payload: make([]byte, size)}
+	binary.BigEndian.PutUint64(m.Payload, s.sent[k]+1)
+	if _, err := s.c.Enqueue(d.now, s.c.PathFor(m.Sport), &m); err != nil {
+		a.Refund(size, 1)
+	} else {
+		s.sent[k]++
+	}
+	d.do(i)
+}
+
+// answer ends the oldest dial of side i.
+func (d *duo) answer(i int, ok bool) {
+	s, peer := d.side[i], d.side[1-i]
+	if len(s.dials) == 0 {
+		return
+	}
+	path := s.dials[0]
+	s.dials = s.dials[1:]
+	if !ok {
+		s.c.DialFailed(d.now, path)
+		d.do(i)
+		return
+	}
+	l := &duoLink{sport: uint16(32768 + path)}
+	d.links = append(d.links, l)
+	for k, x := range []*duoSide{s, peer} {
+		x.last++
+		e := &duoEnd{l: l, id: x.last}
+		x.ends[x.last] = e
+		l.ends[i^k] = e
+	}
+	peer.c.Accepted(d.now, peer.last, l.sport)
+	d.do(1 - i)
+	s.c.Dialed(d.now, path, s.last)
+	d.do(i)
+}
+
+func (d *duo) fill(i, path int) {
+	s := d.side[i]
+	if s.write[path] == nil && s.end[path] != nil && s.c.Fill(path, &s.batch[path]) {
+		for _, b := range s.batch[path].Bufs {
+			s.write[path] = append(s.write[path], b...)
+		}
+	}
+	checkConn(d.t, s.c)
+}
+
+func (d *duo) wrote(i, path, n int) {
+	s := d.side[i]
+	w := s.write[path]
+	if w == nil {
+		return
+	}
+	k := 0
+	for _, b := range s.batch[path].Bufs {
+		if string(b) != string(w[k:k+len(b)]) {
+			d.t.Fatal("what Fill showed has changed")
+		}
+		k += len(b)
+	}
+	e := s.end[path]
+	n = min(n, len(w))
+	failed := e.l.cut
+	if failed {
+		n = 0
+	}
+	if o := e.l.ends[1-i]; !failed {
+		e.written += uint64(n)
+		if !o.over {
+			o.buf = append(o.buf, w[:n]...)
+		}
+	}
+	s.write[path] = nil
+	s.c.Wrote(path, n)
+	if failed {
+		s.c.LinkFailed(e.id)
+	}
+	d.do(i)
+}
+
+// read takes at most n messages from path of side i.
+func (d *duo) read(i, path, n int) {
+	s := d.side[i]
+	e := s.end[path]
+	for ; n > 0 && e != nil && len(e.buf) >= wire.HeaderSize; n-- {
+		var h wire.Header
+		_ = h.Decode(e.buf)
+		size := wire.HeaderSize + int(h.Length)
+		if len(e.buf) < size {
+			return
+		}
+		payload := e.buf[wire.HeaderSize:size]
+		e.buf = e.buf[size:]
+		in := &s.in[path]
+		in.Sync(s.c.Epoch())
+		s.c.Proved(d.now, path)
+		d.do(i)
+		switch {
+		case !h.IsCongestion() && !in.Accept(&h):
+		case s.c.IsControl(&h):
+			s.c.HandleControl(d.now, path, &h, payload)
+			in.Sync(s.c.Epoch())
+			d.do(i)
+		case h.Dport == 5000 || h.Dport == 5001:
+			k := h.Dport - 5000
+			if n := binary.BigEndian.Uint64(payload); n <= s.got[k] {
+				d.t.Fatalf("message %d of socket %d arrived after %d", n, k, s.got[k])
+			} else {
+				s.got[k] = n
+			}
+		}
+	}
+}
+
+// acked tells side i what the other side's TCP has of path.
+func (d *duo) acked(i, path int) {
+	if s := d.side[i]; s.end[path] != nil {
+		s.c.Acked(path, s.end[path].written)
+		d.do(i)
+	}
+}
+
+// finish reads what path of side i still has to read and reports its end, if
+// its link is lost and nobody writes.
+func (d *duo) finish(i, path int) {
+	s := d.side[i]
+	e := s.end[path]
+	if e == nil || !e.l.cut || s.write[path] != nil {
+		return
+	}
+	d.read(i, path, 1<<30)
+	if s.end[path] != e || e.over {
+		return
+	}
+	e.over = true
+	s.end[path] = nil
+	delete(s.ends, e.id)
+	acked := e.written
+	if o := e.l.ends[1-i]; !o.started && o.over {
+		acked = e.written // acknowledged by a TCP whose RDS never looked
+	}
+	s.c.LinkClosed(d.now, e.id, acked)
+	d.do(i)
+}
+
+func (d *duo) tick(by time.Duration) {
+	d.now = d.now.Add(by)
+	for i, s := range d.side {
+		s.c.Tick(d.now)
+		d.do(i)
+	}
+}
+
+// settle lets everything happen until nothing is left to do.
+func (d *duo) settle() {
+	for round := range 400 {
+		rest := true
+		for i, s := range d.side {
+			d.answer(i, true)
+			for path := range MaxPaths {
+				d.fill(i, path)
+				d.wrote(i, path, 1<<30)
+				d.read(i, path, 1<<30)
+				d.acked(i, path)
+				d.finish(i, path)
+			}
+			rest = rest && s.c.Queued() == 0 && len(s.dials) == 0
+		}
+		if rest && round > 20 {
+			return
+		}
+		d.tick(200 * time.Millisecond)
+	}
+	for i, s := range d.side {
+		d.t.Errorf("side %d is not at rest: %d bytes queued, %+v", i, s.c.Queued(), s.c.PathInfos())
+	}
+}

@@ -1,0 +1,162 @@
+package conn
+
+import (
+	"slices"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// model is the queue of one path as one would write it first: a slice of
+// messages, no positions, nothing shared.
+type model struct {
+	q        []*modelMessage
+	sequence uint64
+	up       bool
+	control  []byte // being written
+	needMap  bool
+	probe    bool
+	written  uint64
+	filling  bool
+	fates    []Fate
+}
+
+type modelMessage struct {
+	m        Message
+	payload  []byte
+	seq      uint64
+	off      int // bytes written on this link
+	end      uint64
+	begun    bool // on some link
+	retrans  bool
+	canceled bool
+}
+
+func (m *modelMessage) bytes() []byte {
+	h := wire.Header{Sequence: m.seq, Length: uint32(len(m.payload)), Sport: m.m.Sport, Dport: m.m.Dport}
+	if m.retrans {
+		h.Flags = wire.FlagRetransmitted
+	}
+	return append(h.AppendTo(nil), m.payload...)
+}
+
+func (m *modelMessage) done() bool { return m.off == wire.HeaderSize+len(m.payload) }
+
+func (m *model) connect() {
+	m.up, m.written, m.needMap, m.probe, m.control = true, 0, true, true, nil
+}
+
+// fill returns what the path must write next.
+func (m *model) fill() (out []byte) {
+	if !m.up {
+		return nil
+	}
+	var waiting []*modelMessage
+	for _, e := range m.q {
+		if !e.done() {
+			waiting = append(waiting, e)
+		}
+	}
+	begun := len(waiting) > 0 && waiting[0].off > 0
+	picked := len(waiting) > 0 && waiting[0].seq > 0
+	if len(m.control) == 0 && !begun {
+		switch {
+		case m.needMap:
+			m.needMap = false
+			h := wire.Header{Length: wire.CongestionMapSize, Flags: wire.FlagCongestion}
+			m.control = append(h.AppendTo(nil), make([]byte, wire.CongestionMapSize)...)
+		case m.probe && !picked:
+			m.probe = false
+			h := wire.Header{Sequence: m.sequence, Sport: wire.PortProbe}
+			wire.Handshake{HasPaths: true, Paths: 1, Generation: 1}.Put(&h.Extensions)
+			m.sequence++
+			m.control = h.AppendTo(nil)
+		}
+	}
+	if len(m.control) > 0 {
+		m.filling = true
+		return m.control
+	}
+	for _, e := range waiting {
+		if e.seq == 0 {
+			if m.probe {
+				break
+			}
+			e.seq = m.sequence
+			m.sequence++
+		}
+		out = append(out, e.bytes()[e.off:]...)
+		if m.needMap {
+			break
+		}
+	}
+	m.filling = len(out) > 0
+	return out
+}
+
+func (m *model) wrote(n int) {
+	m.filling = false
+	m.written += uint64(n)
+	if len(m.control) > 0 {
+		m.control = m.control[n:]
+		n = 0
+	}
+	end := m.written - uint64(n)
+	for _, e := range m.q {
+		k := min(n, wire.HeaderSize+len(e.payload)-e.off)
+		if k > 0 {
+			e.begun = true
+			e.off += k
+			end += uint64(k)
+			e.end = end
+			n -= k
+		}
+	}
+	m.sweep()
+}
+
+func (m *model) acked(total uint64) {
+	for len(m.q) > 0 && m.q[0].done() && m.q[0].end <= total {
+		m.end(m.q[0], Success)
+		m.q = m.q[1:]
+	}
+}
+
+// end settles a message, unless it was canceled before.
+func (m *model) end(e *modelMessage, s Status) {
+	if !e.canceled {
+		e.m.Account.Refund(len(e.payload), 1)
+		if e.m.Notify {
+			m.fates = append(m.fates, Fate{e.m.Account, e.m.Token, s})
+		}
+	}
+}
+
+func (m *model) cancel(a *Account, port uint16, all bool) (messages, bytes int) {
+	for _, e := range m.q {
+		if e.m.Account == a && !e.canceled && (all || e.m.Dport == port) {
+			m.end(e, Canceled)
+			e.canceled = true
+			messages++
+			bytes += len(e.payload)
+		}
+	}
+	if !m.filling {
+		m.sweep()
+	}
+	return messages, bytes
+}
+
+// sweep drops the canceled messages of which this link has nothing.
+func (m *model) sweep() {
+	m.q = slices.DeleteFunc(m.q, func(e *modelMessage) bool { return e.canceled && e.off == 0 })
+}
+
+func (m *model) closed(acked uint64) {
+	m.acked(acked)
+	m.up, m.control, m.needMap, m.probe = false, nil, false, false
+	for _, e := range m.q {
+		e.off = 0
+		e.retrans = e.retrans || e.begun
+	}
+	m.sweep()
+}

@@ -1,0 +1,187 @@
+package conn
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/invariants"
+)
+
+var seedFlag = flag.Uint64("conn.seed", 0, "run the queue test with this seed only")
+
+// The queue and its log against a model that has none of their cleverness:
+// after each of many random calls both must show the same.
+func TestQueueMatchesModel(t *testing.T) {
+	t.Parallel()
+	n := uint64(400)
+	if invariants.Enabled {
+		n = 100
+	}
+	if *seedFlag != 0 {
+		queueRun(t, *seedFlag)
+		return
+	}
+	for seed := uint64(1); seed <= n && !t.Failed(); seed++ {
+		queueRun(t, seed)
+	}
+}
+
+func queueRun(t *testing.T, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	pool := new(buf.Pool)
+	c := newConn(t, Config{Pool: pool, Rand: rng})
+	m := &model{sequence: 1}
+	accounts, twins := make([]Account, 3), make([]Account, 3)
+	for i := range accounts {
+		accounts[i].SetLimit(1 << 30)
+		twins[i].SetLimit(1 << 30)
+	}
+	link, now := LinkID(0), epochTime
+	var batch Batch
+	var expect []byte // of the write under way
+	var bodies []*buf.Buf
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Fatalf("seed %d: %s", seed, fmt.Sprintf(format, args...))
+	}
+	for op := range 600 {
+		switch x := rng.IntN(20); {
+		case x < 7:
+			size := rng.IntN(300)
+			k := rng.IntN(len(accounts))
+			msg := Message{Sport: uint16(4000 + k), Dport: uint16(5000 + rng.IntN(2)), Token: uint64(op), Notify: rng.IntN(2) == 0, Account: &accounts[k]}
+			if rng.IntN(15) == 0 {
+				size = InlineMax + 1 + rng.IntN(1000)
+				msg.Body = pool.Get(size)
+				msg.Body.Retain(1)
+				bodies = append(bodies, msg.Body)
+			} else {
+				msg.Payload = make([]byte, size)
+			}
+			payload := msg.Payload
+			if msg.Body != nil {
+				payload = msg.Body.B
+			}
+			for i := range payload {
+				payload[i] = byte(op)
+			}
+			e := &modelMessage{m: msg, payload: bytes.Clone(payload)}
+			e.m.Account = &twins[k]
+			accounts[k].Charge(size)
+			twins[k].Charge(size)
+			if _, err := c.Enqueue(now, 0, &msg); err != nil {
+				fail("%v", err)
+			}
+			m.q = append(m.q, e)
+		case x < 12 && expect == nil:
+			want := m.fill()
+			if ok := c.Fill(0, &batch); ok != (len(want) > 0) {
+				fail("op %d: Fill is %v with %d bytes to write", op, ok, len(want))
+			}
+			if got := bytes.Join(batch.Bufs, nil); !bytes.Equal(got, want) || batch.Bytes != len(got) {
+				fail("op %d: Fill shows %d bytes, not %d", op, len(got), len(want))
+			}
+			if len(want) > 0 {
+				expect = bytes.Clone(want)
+			}
+		case x < 16 && expect != nil:
+			if !bytes.Equal(bytes.Join(batch.Bufs, nil), expect) {
+				fail("op %d: what Fill showed has changed", op)
+			}
+			n := len(expect)
+			if rng.IntN(2) == 0 {
+				n = rng.IntN(n + 1)
+			}
+			c.Wrote(0, n)
+			m.wrote(n)
+			expect = nil
+		case x == 16:
+			total := uint64(rng.Int64N(int64(m.written) + 1))
+			c.Acked(0, total)
+			m.acked(total)
+		case x == 17:
+			k, port, all := rng.IntN(len(accounts)), uint16(5000+rng.IntN(2)), rng.IntN(3) == 0
+			m1, b1 := c.Cancel(&accounts[k], port, all)
+			if m2, b2 := m.cancel(&twins[k], port, all); m1 != m2 || b1 != b2 {
+				fail("op %d: Cancel of %d messages, %d bytes, not %d, %d", op, m1, b1, m2, b2)
+			}
+		case x == 18 && m.up && expect == nil && rng.IntN(3) == 0:
+			total := uint64(rng.Int64N(int64(m.written) + 1))
+			c.LinkClosed(now, link, total)
+			m.closed(total)
+		case x == 19 && !m.up:
+			c.invited = true // there may be nothing to send
+			now = now.Add(time.Minute)
+			c.Tick(now)
+			link++
+			c.Dialed(now, 0, link)
+			c.Proved(now, 0)
+			m.connect()
+		case x == 19 && m.up:
+			c.MapChanged()
+			m.needMap = true
+		}
+		checkConn(t, c)
+		compareQueues(t, fail, c, m)
+		for i := range accounts {
+			if accounts[i].Bytes() != twins[i].Bytes() || accounts[i].Messages() != twins[i].Messages() {
+				fail("op %d: account %d has %d bytes, not %d", op, i, accounts[i].Bytes(), twins[i].Bytes())
+			}
+		}
+		got := c.TakeFates(nil)
+		for i := range got {
+			for k := range accounts {
+				if got[i].Account == &accounts[k] {
+					got[i].Account = &twins[k]
+				}
+			}
+		}
+		if !slices.Equal(got, m.fates) {
+			fail("op %d: fates %v, not %v", op, got, m.fates)
+		}
+		m.fates = nil
+		c.TakeFreed(nil)
+		c.TakeActions(nil)
+	}
+	c.Close()
+	if expect != nil {
+		c.Wrote(0, len(expect))
+	}
+	if m.up {
+		c.LinkClosed(now, link, 0)
+	}
+	if c.Queued() != 0 || c.paths[0].log.tail != nil || c.paths[0].pongs != 0 {
+		fail("%d bytes, log %v after Close", c.Queued(), c.paths[0].log.tail)
+	}
+	for i := range accounts {
+		if accounts[i].Bytes() != 0 || accounts[i].Messages() != 0 {
+			fail("account %d keeps %d bytes", i, accounts[i].Bytes())
+		}
+	}
+	for i, b := range bodies {
+		if !b.Sole() {
+			fail("body %d was not given back", i)
+		}
+	}
+}
+
+func compareQueues(t *testing.T, fail func(string, ...any), c *Conn, m *model) {
+	t.Helper()
+	q := &c.paths[0].q
+	if q.len() != len(m.q) {
+		fail("%d messages queued, not %d", q.len(), len(m.q))
+	}
+	for k, e := range m.q {
+		g := q.at(q.first + uint64(k))
+		if g.token != e.m.Token || g.seq != e.seq || int(g.length) != len(e.payload) || (g.flags&entryCanceled != 0) != e.canceled ||
+			(g.flags&entryRetrans != 0) != e.retrans || (q.first+uint64(k) < q.next) != e.done() {
+			fail("message %d of %d is %+v, not %+v", k, len(m.q), *g, *e)
+		}
+	}
+}
