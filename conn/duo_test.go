@@ -41,14 +41,14 @@ type duoLink struct {
 }
 
 type duoEnd struct {
-	l        *duoLink
-	id       LinkID
-	path     int
-	started  bool
-	over     bool   // reported, or closed without a start
-	buf      []byte // to be read
-	written  uint64
-	accepted bool // offered to the core, or dialed by it
+	l       *duoLink
+	id      LinkID
+	path    int
+	started bool
+	over    bool   // reported, or closed without a start
+	flight  []byte // written, not yet at the other side
+	arrived uint64 // there, hence acknowledged
+	buf     []byte // arrived here, to be read
 }
 
 func newDuo(t testing.TB, paths [2]int) *duo {
@@ -167,18 +167,26 @@ func (d *duo) wrote(i, path, n int) {
 	if failed {
 		n = 0
 	}
-	if o := e.l.ends[1-i]; !failed {
-		e.written += uint64(n)
-		if !o.over {
-			o.buf = append(o.buf, w[:n]...)
-		}
-	}
+	e.flight = append(e.flight, w[:n]...)
 	s.write[path] = nil
 	s.c.Wrote(path, n)
 	if failed {
 		s.c.LinkFailed(e.id)
 	}
 	d.do(i)
+}
+
+// arrive brings at most n bytes to path of side i.
+func (d *duo) arrive(i, path, n int) {
+	e := d.side[i].end[path]
+	if e == nil || e.l.cut {
+		return
+	}
+	from := e.l.ends[1-i]
+	n = min(n, len(from.flight))
+	e.buf = append(e.buf, from.flight[:n]...)
+	from.flight = from.flight[n:]
+	from.arrived += uint64(n)
 }
 
 // read takes at most n messages from path of side i.
@@ -218,7 +226,7 @@ func (d *duo) read(i, path, n int) {
 // acked tells side i what the other side's TCP has of path.
 func (d *duo) acked(i, path int) {
 	if s := d.side[i]; s.end[path] != nil {
-		s.c.Acked(path, s.end[path].written)
+		s.c.Acked(path, s.end[path].arrived)
 		d.do(i)
 	}
 }
@@ -238,11 +246,7 @@ func (d *duo) finish(i, path int) {
 	e.over = true
 	s.end[path] = nil
 	delete(s.ends, e.id)
-	acked := e.written
-	if o := e.l.ends[1-i]; !o.started && o.over {
-		acked = e.written // acknowledged by a TCP whose RDS never looked
-	}
-	s.c.LinkClosed(d.now, e.id, acked)
+	s.c.LinkClosed(d.now, e.id, e.arrived)
 	d.do(i)
 }
 
@@ -263,6 +267,7 @@ func (d *duo) settle() {
 			for path := range MaxPaths {
 				d.fill(i, path)
 				d.wrote(i, path, 1<<30)
+				d.arrive(i, path, 1<<30)
 				d.read(i, path, 1<<30)
 				d.acked(i, path)
 				d.finish(i, path)

@@ -31,7 +31,10 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 			d.wrote(i, path, arg)
 		case 7:
 			d.wrote(i, path, 1<<20)
-		case 8, 9:
+		case 8:
+			d.arrive(i, path, arg*arg)
+		case 9:
+			d.arrive(i, path, arg*arg)
 			d.read(i, path, arg)
 		case 10:
 			d.acked(i, path)
@@ -125,8 +128,11 @@ func TestTwoCores(t *testing.T) {
 			if ops[k]%18 == 17 {
 				ops[k] = 4 // honest peers only: those must come to rest
 			}
-			if i%4 == 0 {
-				ops[k+1] &= 1 // one path: do not act on the others
+			if i%4 == 0 || rng.IntN(2) == 0 {
+				ops[k+1] &= 1 // path 0, where most is to be done
+			}
+			if ops[k]%18 == 11 && rng.IntN(4) > 0 {
+				ops[k] = 7 // links that live for a while
 			}
 		}
 		d := fuzzDuo(t, ops)
