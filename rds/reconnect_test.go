@@ -56,6 +56,7 @@ func TestReconnectResendsUnacked(t *testing.T) {
 			r.reset()
 
 			r = next()
+			r.write(congestion())
 			h, b := r.nextData()
 			if h.Sequence != first.Sequence || h.Flags != wire.FlagRetransmitted || !bytes.Equal(b, big) {
 				t.Errorf("again: %+v", h)
