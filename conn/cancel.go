@@ -17,7 +17,7 @@ func (c *Conn) Cancel(a *Account, port uint16, all bool) (messages, bytes int) {
 			e.flags |= entryCanceled
 			m++
 			b += int(e.length)
-			if e.flags&entryNotify != 0 {
+			if e.flags&(entryNotify|entryFailure) != 0 {
 				c.fates = append(c.fates, Fate{a, e.token, Canceled})
 			}
 		}

@@ -134,6 +134,7 @@ type Message struct {
 	Account      *Account // already charged
 	Token        uint64   // for the fate
 	Notify       bool     // report the fate
+	Failure      bool     // report the fate unless it is success
 }
 
 // Size is the number of payload bytes.
@@ -189,6 +190,9 @@ func (c *Conn) push(p *path, m *Message, flags uint8) {
 	}
 	if m.Notify {
 		flags |= entryNotify
+	}
+	if m.Failure {
+		flags |= entryFailure
 	}
 	ck, off := p.log.room(head)
 	b := ck.b.B[off : off+head]

@@ -313,7 +313,7 @@ func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool))
 			}
 			bytes += int(e.length)
 			n++
-			if e.flags&entryNotify != 0 {
+			if e.flags&entryNotify != 0 || e.flags&entryFailure != 0 && status != Success {
 				c.fates = append(c.fates, Fate{e.acct, e.token, status})
 			}
 		}

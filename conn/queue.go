@@ -23,6 +23,7 @@ type entry struct {
 
 const (
 	entryNotify   = 1 << iota // its sender wants its fate
+	entryFailure              // its sender wants its fate unless that is success
 	entryRetrans              // flagged RETRANSMITTED
 	entryFlush                // sent to an earlier generation of the peer: not to be repeated
 	entryCanceled             // settled; its bytes are skipped, or finished when already begun

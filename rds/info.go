@@ -61,8 +61,8 @@ func (s *nodeSocket) received() []QueuedInfo {
 	var out []QueuedInfo
 	for _, items := range [][]recvItem{q.out[q.outPos:], q.in} {
 		for i := range items {
-			if it := &items[i]; it.kind == KindData && len(out) < infoMessages {
-				out = append(out, QueuedInfo{Local: s.local(), Remote: netip.AddrPortFrom(it.peer.remote, it.sport), Sequence: it.token, Bytes: int(it.length)})
+			if it := &items[i]; len(out) < infoMessages {
+				out = append(out, QueuedInfo{Local: s.local(), Remote: netip.AddrPortFrom(it.peer.remote, it.sport), Sequence: it.seq, Bytes: int(it.length)})
 			}
 		}
 	}

@@ -86,7 +86,8 @@ type Outgoing struct {
 	// and *Buffer becomes zero; otherwise it remains the caller's.
 	Buffer *Message
 	// Notify asks for the fate: a Message of KindStatus with this Token,
-	// received on the sending socket.
+	// received on the sending socket before anything else that waits there.
+	// While 65,536 fates are unread such a send fails with ErrWouldBlock.
 	Notify bool
 	Token  uint64
 }

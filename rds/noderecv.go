@@ -5,8 +5,8 @@ import (
 	"net"
 )
 
-// recv takes the next message: a status or data in the order they came,
-// congestion news first (net/rds/recv.c, rds_recvmsg).
+// recv takes the next message: fates first, then congestion news, then data
+// (net/rds/recv.c, rds_recvmsg).
 func (s *nodeSocket) recv(ctx context.Context, block, peek bool) (m Message, err error) {
 	if ok, err := s.tryRecv(&m, peek); ok || err != nil {
 		return m, err
@@ -64,6 +64,9 @@ func (s *nodeSocket) tryRecv(m *Message, peek bool) (bool, error) {
 	if s.closed.Load() {
 		return false, net.ErrClosed
 	}
+	if s.fates.next(m, peek) {
+		return true, nil
+	}
 	if s.monitor.Load() != nil {
 		if bits := s.takeNews(peek); bits != 0 {
 			*m = Message{Kind: KindCongestion, Congestion: bits}
@@ -98,14 +101,21 @@ func (s *nodeSocket) tryRecvBatch(ms []Message) (int, error) {
 	if s.closed.Load() {
 		return 0, net.ErrClosed
 	}
+	n := 0
+	for n < len(ms) && s.fates.next(&ms[n], false) {
+		n++
+	}
+	if n == len(ms) {
+		return n, nil
+	}
 	if s.monitor.Load() != nil {
 		if bits := s.takeNews(false); bits != 0 {
-			ms[0] = Message{Kind: KindCongestion, Congestion: bits}
-			return 1, nil
+			ms[n] = Message{Kind: KindCongestion, Congestion: bits}
+			return n + 1, nil
 		}
 	}
 	q := &s.q
-	n := 0
+	first := n
 	q.rmu.Lock()
 	for n < len(ms) {
 		it := q.next()
@@ -120,7 +130,7 @@ func (s *nodeSocket) tryRecvBatch(ms []Message) (int, error) {
 	s.settleTaken()
 	q.rmu.Unlock()
 	s.uncongest()
-	s.node.counters.recvDelivered.Add(uint64(n))
+	s.node.counters.recvDelivered.Add(uint64(n - first))
 	return n, nil
 }
 

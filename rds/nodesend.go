@@ -37,6 +37,9 @@ func (s *nodeSocket) check(o *Outgoing) (to netip.AddrPort, err error) {
 			return to, ErrInvalid
 		}
 	}
+	if o.Notify && s.fates.full() {
+		return to, ErrWouldBlock
+	}
 	if n := o.size(); n > MaxMessage || n > s.account.Limit() {
 		return to, ErrMessageTooLong
 	}
@@ -89,7 +92,10 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 // prepare makes the core's message of o. Large payloads move to a counted
 // buffer outside any lock; copied says that it is a copy.
 func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, port uint16) (copied bool) {
-	*m = conn.Message{Sport: s.port, Dport: port, Account: &s.account, Token: o.Token, Notify: o.Notify || s.recvErrOn.Load()}
+	*m = conn.Message{Sport: s.port, Dport: port, Account: &s.account, Notify: o.Notify, Failure: s.recvErrOn.Load()}
+	if o.Notify {
+		m.Token = o.Token
+	}
 	data := o.Data
 	if b := o.Buffer; b != nil {
 		if b.whole() {

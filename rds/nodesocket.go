@@ -22,6 +22,7 @@ type nodeSocket struct {
 	wdl     deadline
 
 	q         recvQueue
+	fates     fateQueue
 	readers   waitQueue
 	rdl       deadline
 	rcvbuf    atomic.Int64
@@ -178,7 +179,7 @@ func (s *nodeSocket) poll() Events {
 	if s.account.HasRoom() {
 		ev |= PollOut
 	}
-	if s.q.count.Load() > int64(s.q.unpublished()) {
+	if s.fates.n.Load() > 0 || s.q.count.Load() > int64(s.q.unpublished()) {
 		ev |= PollIn
 	}
 	if m := s.monitor.Load(); m != nil {

@@ -197,3 +197,59 @@ func TestNewGenerationDrops(t *testing.T) {
 		t.Errorf("peer_generations %d", got)
 	}
 }
+
+// RDS_RECVERR adds the failures of messages that did not ask, and changes
+// nothing for those that did, whatever their token.
+func TestRecvErrAndNotifyAreIndependent(t *testing.T) {
+	t.Parallel()
+	a, b := newLoopLab(t).pair(Config{})
+	if err := a.SetRecvErr(true); err != nil {
+		t.Fatal(err)
+	}
+	ctx := background(t)
+	for _, o := range []Outgoing{
+		{To: b.LocalAddrPort(), Data: []byte("x"), Token: 7},
+		{To: b.LocalAddrPort(), Data: []byte("x"), Notify: true},
+	} {
+		if err := a.SendMessage(ctx, &o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m, err := a.Recv(ctx)
+	if err != nil || m.Kind != KindStatus || m.Token != 0 || m.Status != StatusSuccess {
+		t.Fatalf("%v, %v", &m, err)
+	}
+	if m, err := a.TryRecv(); err == nil {
+		t.Errorf("one more: %v", &m)
+	}
+}
+
+// Fates come before data that was there first, and a socket that does not
+// read them is refused more.
+func TestFatesComeFirstAndAreBounded(t *testing.T) {
+	t.Parallel()
+	a, b := newLoopLab(t).pair(Config{})
+	ctx := background(t)
+	mustSend(t, b, a.LocalAddrPort(), []byte("data"))
+	eventually(t, "data", func() bool { return counter(t, nodeOf(a), "recv_queued") == 1 })
+	o := Outgoing{To: b.LocalAddrPort(), Notify: true, Token: 1}
+	if err := a.SendMessage(ctx, &o); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "fate", func() bool { return a.node.fates.n.Load() == 1 })
+	for i, want := range []Kind{KindStatus, KindData} {
+		m, err := a.Recv(ctx)
+		if err != nil || m.Kind != want {
+			t.Fatalf("message %d: %v, %v", i, &m, err)
+		}
+		m.Release()
+	}
+	for range maxFates + 10000 {
+		if err := a.SendMessage(ctx, &o); err != nil {
+			wantErr(t, "unread fates", err, ErrWouldBlock)
+			return
+		}
+	}
+	eventually(t, "all fates", func() bool { return a.node.fates.full() })
+	wantErr(t, "unread fates", a.SendMessage(ctx, &o), ErrWouldBlock)
+}

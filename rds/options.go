@@ -56,7 +56,7 @@ func (s *Socket) SetCongestionMonitor(on bool) error {
 }
 
 // SetRecvErr turns RDS_RECVERR on or off: with it, messages sent without
-// Notify report their fate too when it is not success.
+// Notify report their fate too, with token 0, when it is not success.
 func (s *Socket) SetRecvErr(on bool) error {
 	return s.fail("setsockopt", netip.AddrPort{}, s.ep.setRecvErr(on))
 }

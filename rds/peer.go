@@ -300,18 +300,3 @@ func (p *peer) close() {
 	}
 	p.unlock(nil)
 }
-
-// fate queues the end of a message for its sender to receive.
-func (s *nodeSocket) fate(f conn.Fate) {
-	if f.Status == conn.Success && s.recvErrOn.Load() && f.Token == 0 {
-		return // RDS_RECVERR alone reports failures only
-	}
-	q := &s.q
-	q.mu.Lock()
-	if !q.closed {
-		q.pushLocked(recvItem{kind: KindStatus, token: f.Token, status: int8(f.Status)})
-		q.count.Add(1)
-	}
-	q.mu.Unlock()
-	s.readers.wake(1)
-}

@@ -37,14 +37,12 @@ type recvQueue struct {
 // recvItem is a queued message. Its payload is buf.B[off:off+length].
 type recvItem struct {
 	buf    *buf.Buf // nil for an empty payload
-	peer   *peer    // nil for kinds other than data
-	token  uint64   // sequence number, token or mask, by kind
+	peer   *peer
+	seq    uint64
 	off    uint32
 	length uint32
 	sport  uint16
-	kind   Kind
 	path   uint8
-	status int8
 }
 
 const (
@@ -152,9 +150,7 @@ func (q *recvQueue) drop() (messages int) {
 			if b := items[i].buf; b != nil {
 				b.Release()
 			}
-			if items[i].kind == KindData {
-				messages++
-			}
+			messages++
 		}
 	}
 	q.retireLocked()
@@ -167,16 +163,9 @@ func (q *recvQueue) drop() (messages int) {
 
 // fill makes a Message of an item; the item's reference passes to it.
 func (m *Message) fill(it *recvItem) {
-	m.Kind, m.Path, m.buf = it.kind, it.path, it.buf
-	switch it.kind {
-	case KindData:
-		m.From = netip.AddrPortFrom(it.peer.remote, it.sport)
-		if it.buf != nil {
-			m.Data = it.buf.B[it.off : it.off+it.length : it.off+it.length]
-		}
-	case KindStatus:
-		m.Token, m.Status = it.token, Status(it.status)
-	case KindCongestion:
-		m.Congestion = it.token
+	m.Path, m.buf = it.path, it.buf
+	m.From = netip.AddrPortFrom(it.peer.remote, it.sport)
+	if it.buf != nil {
+		m.Data = it.buf.B[it.off : it.off+it.length : it.off+it.length]
 	}
 }

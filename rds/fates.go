@@ -1,0 +1,61 @@
+package rds
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/conn"
+)
+
+// maxFates bounds the fates a socket keeps for its application to receive. A
+// send that asks for its fate is refused while so many are unread; those of
+// messages already accepted may pass the bound, as far as the send buffer goes.
+const maxFates = 64 << 10
+
+// fateQueue holds the fates of sent messages until they are received.
+type fateQueue struct {
+	n     atomic.Int64 // in list, readable without mu
+	mu    sync.Mutex
+	list  []conn.Fate
+	taken int
+}
+
+func (q *fateQueue) full() bool { return q.n.Load() >= maxFates }
+
+// fate queues the end of a message for its sender to receive.
+func (s *nodeSocket) fate(f conn.Fate) {
+	if s.closed.Load() {
+		return
+	}
+	q := &s.fates
+	q.mu.Lock()
+	q.list = append(q.list, f)
+	q.mu.Unlock()
+	q.n.Add(1)
+	s.readers.wake(1)
+}
+
+// next makes m the oldest fate, taking it unless peek is set.
+func (q *fateQueue) next(m *Message, peek bool) bool {
+	if q.n.Load() == 0 {
+		return false
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.taken == len(q.list) {
+		return false
+	}
+	f := q.list[q.taken]
+	*m = Message{Kind: KindStatus, Token: f.Token, Status: f.Status}
+	if peek {
+		return true
+	}
+	q.n.Add(-1)
+	if q.taken++; q.taken == len(q.list) {
+		q.list, q.taken = q.list[:0], 0
+		if cap(q.list) > 1024 {
+			q.list = nil
+		}
+	}
+	return true
+}
