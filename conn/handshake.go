@@ -172,6 +172,7 @@ func (c *Conn) migrate(p *path) {
 		e.flags &^= entryWritten | entryRetrans | entrySkip
 		e.chunk.b.B[e.off+24] &^= wire.FlagRetransmitted
 		if e.flags&entryPong != 0 {
+			markRetransmitted(e) // not the answer to what path 0 has asked
 			p.pongs--
 			to.pongs++
 		}

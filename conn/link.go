@@ -336,6 +336,11 @@ func (c *Conn) resetPath(p *path) {
 		return 0, false
 	})
 	c.dropCanceled(p)
+	for pos := q.first; pos < q.tail; pos++ {
+		if e := q.at(pos); e.flags&entryPong != 0 {
+			markRetransmitted(e) // not the answer to what the next link will ask
+		}
+	}
 }
 
 // waiting tells whether any path has something to send.
