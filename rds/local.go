@@ -103,16 +103,3 @@ func (l *localAddr) copyMap(m *wire.CongestionMap) {
 	*m = l.cong
 	l.mu.Unlock()
 }
-
-// each calls f for every bound socket.
-func (l *localAddr) each(f func(*nodeSocket)) {
-	for i := range l.pages {
-		if pg := l.pages[i].Load(); pg != nil {
-			for j := range pg {
-				if s := pg[j].Load(); s != nil {
-					f(s)
-				}
-			}
-		}
-	}
-}

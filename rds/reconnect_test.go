@@ -300,7 +300,13 @@ func TestPathsThatAreNotOpened(t *testing.T) {
 		serve(v.small.dial(v.host))
 	}
 	for range count - len(seen) {
-		if !take() && !take() && !take() {
+		found := false
+		for range 3 { // an inbox may hold something else first
+			if found = take(); found {
+				break
+			}
+		}
+		if !found {
 			t.Fatalf("%d of %d messages on all paths", len(seen), count)
 		}
 	}

@@ -110,24 +110,40 @@ type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
+// A congestion control that the system does not have is refused at once: later
+// it would fail every dial, and a node would wait for peers for ever.
 func TestUnknownCongestionControl(t *testing.T) {
-	log, entries := watchLog()
-	bad := Options{Congestion: "nosuch", Logger: log}
-	e := newEnv(t, bad, Options{})
-	e.Accepted(t)
-	if l, err := e.A.Dial(t.Context(), e.AddrA, e.AddrB, 0); !errors.Is(err, unix.ENOENT) || l != nil {
-		t.Errorf("Dial: %v, %v", l, err)
+	if tr, err := New(Options{Congestion: "nosuch"}); !errors.Is(err, unix.ENOENT) || tr != nil {
+		t.Errorf("New: %v, %v", tr, err)
 	}
-	e = newEnv(t, Options{}, bad)
-	accepted := e.Accepted(t)
-	for range 3 {
-		p := e.Again(t, accepted)
-		p.A.Send(t, 10)
-		p.RecB.WaitMessages(t, 1)
+}
+
+// What a socket holds unsent is bounded, towards this host its buffers are
+// small; what the options fix stays as they say.
+func TestUnsentIsBounded(t *testing.T) {
+	for _, c := range []struct {
+		opts     Options
+		snd, rcv int
+	}{
+		{Options{}, 2 * hereSendBuffer, 2 * hereReceiveBuffer},
+		{Options{SendBuffer: 300000, ReceiveBuffer: 200000}, 600000, 400000},
+	} {
+		p := newEnv(t, c.opts, c.opts).Connect(t)
+		for _, tl := range []transport.Link{p.A.Link, p.B.Link} {
+			l := tl.(*link)
+			for _, o := range []struct{ level, opt, want int }{
+				{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentMost},
+				{unix.SOL_SOCKET, unix.SO_SNDBUF, c.snd},
+				{unix.SOL_SOCKET, unix.SO_RCVBUF, c.rcv},
+			} {
+				if got, err := unix.GetsockoptInt(l.fd, o.level, o.opt); err != nil || got != o.want {
+					t.Errorf("option %d: %d, want %d, %v", o.opt, got, o.want, err)
+				}
+			}
+		}
 	}
-	receive(t, entries)
-	if len(entries) != 0 {
-		t.Errorf("logged again: %v", <-entries)
+	if onThisHost(netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("203.0.113.7")) {
+		t.Error("203.0.113.7 is not of this host")
 	}
 }
 
