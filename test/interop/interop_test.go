@@ -24,7 +24,7 @@ func TestInterop(t *testing.T) {
 		{"larger", "10.77.201.1", 1},
 		{"larger", "10.77.202.1", 8},
 	} {
-		t.Run(fmt.Sprintf("%s/%d", c.order, c.paths), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s-%d", c.order, c.paths), func(t *testing.T) {
 			owner := t // of what outlives a case
 			addr := netip.MustParseAddr(c.addr)
 			l.addAddr(t, addr)

@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -10,8 +11,13 @@ import (
 )
 
 // TestKernelToKernel runs cases between two guests: what fails here is the
-// harness's fault or the kernel's, not ours.
+// harness's fault or the kernel's, not ours. It runs on demand, to judge the
+// harness: two Linux 6.1 kernels with eight paths lose maps that take another
+// path than what they are about, and messages after a reboot.
 func TestKernelToKernel(t *testing.T) {
+	if os.Getenv("RDS_INTEROP_KERNELS") == "" {
+		t.Skip("Linux against Linux, which fails now and then by itself: RDS_INTEROP_KERNELS=1 runs it")
+	}
 	l := newLab(t, 2)
 	a := l.startGuest(t, 0, guestAddr, "")
 	b := l.boot(t, 1, otherGuest)
