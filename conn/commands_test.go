@@ -40,7 +40,7 @@ func init() { // not a literal: the commands refer to the table
 			}
 			for i := range s.paths {
 				if s.Link(i) == id {
-					s.in[i].Begin() // the next link's, in truth
+					s.in[i].Begin(s.Epoch()) // the next link's, in truth
 				}
 			}
 			s.LinkClosed(r.now, id, uint64(acked))

@@ -17,6 +17,8 @@ type Conn struct {
 	multipath   bool   // the peer states more than one path
 	sourceIndex bool   // the peer's source ports tell its path indexes
 	theirGen    uint32 // the peer's generation; 0: not stated
+	genBorn     uint64 // birth of the link that told it: what older links say is out of date
+	births      uint64 // links put to use so far
 	epoch       uint32 // grows when the peer's generation changes
 	early       bool   // messages took path 0 for want of a handshake
 

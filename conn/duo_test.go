@@ -78,7 +78,7 @@ func (d *duo) do(i int) {
 			e := s.ends[a.Link]
 			e.started, e.path = true, a.Path
 			s.end[a.Path] = e
-			s.in[a.Path].Begin()
+			s.in[a.Path].Begin(s.c.Epoch())
 		case CloseLink:
 			if e := s.ends[a.Link]; e != nil {
 				e.l.cut = true

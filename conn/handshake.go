@@ -24,13 +24,13 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 		if !h.Retransmitted() {
 			c.answered(p) // before the handshake, which may dial
 		}
-		c.handshake(now, wire.ParseHandshake(&h.Extensions))
+		c.handshake(now, p, wire.ParseHandshake(&h.Extensions))
 	case h.Sport == wire.PortHost: // an acknowledgement frame of InfiniBand, meaningless here
 	default:
 		c.stats.RecvPing++
 		c.pong(now, p, h.Sport)
 		if h.Sport == wire.PortProbe {
-			c.handshake(now, wire.ParseHandshake(&h.Extensions))
+			c.handshake(now, p, wire.ParseHandshake(&h.Extensions))
 		}
 	}
 }
@@ -93,13 +93,16 @@ func (c *Conn) encodeMap(p *path) []byte {
 
 func markRetransmitted(e *entry) { wire.MarkRetransmitted(e.chunk.b.B[e.off:]) }
 
-// handshake takes what a probe or its pong says of the peer.
-func (c *Conn) handshake(now time.Time, hs wire.Handshake) {
-	if g := hs.Generation; g != 0 {
-		if c.theirGen != 0 && c.theirGen != g {
+// handshake takes what a probe or its pong on p says of the peer.
+func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
+	if g := hs.Generation; g != 0 && g != c.theirGen {
+		if p.born < c.genBorn {
+			return // the process before this one, on a link that it has left
+		}
+		if c.theirGen != 0 {
 			c.newGeneration()
 		}
-		c.theirGen = g
+		c.theirGen, c.genBorn = g, p.born
 	}
 	n := c.npaths
 	switch {
@@ -122,9 +125,7 @@ func (c *Conn) handshake(now time.Time, hs wire.Handshake) {
 		c.placeHeld(now)
 	}
 	for i := n; i < max(1, old); i++ {
-		if !c.paths[i].filling {
-			c.migrate(&c.paths[i])
-		}
+		c.migrate(&c.paths[i])
 	}
 	c.dialNext(now)
 }
@@ -148,7 +149,8 @@ func (c *Conn) newGeneration() {
 }
 
 // migrate moves what a path that is no longer used has not begun on its link,
-// everything if it has no link, to path 0, as new messages.
+// everything if it has no link, to path 0, as new messages. What a write under
+// way may carry follows after Wrote.
 func (c *Conn) migrate(p *path) {
 	q := &p.q
 	from := q.first
@@ -158,6 +160,10 @@ func (c *Conn) migrate(p *path) {
 			from++
 		}
 	}
+	if p.filling {
+		from = max(from, q.fresh)
+	}
+	c.settle(p, from, q.tail, func(e *entry) (Status, bool) { return Canceled, e.flags&entryCanceled != 0 })
 	if from == q.tail {
 		return
 	}

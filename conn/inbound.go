@@ -7,19 +7,22 @@ import "github.com/rds-go/rds/internal/wire"
 // receives on the path, one goroutine at a time; the owner's lock is not needed.
 type Inbound struct {
 	next  uint64
-	link  uint64 // one more than the last number seen on the present link, 0 before the first
+	link  uint64 // one more than the last number seen on the link, 0 before the first
 	epoch uint32
 }
 
 // Next is one more than the last sequence number accepted.
 func (in *Inbound) Next() uint64 { return in.next }
 
-// Begin says that what follows comes on a new link.
-func (in *Inbound) Begin() { in.link = 0 }
+// Begin says that what follows comes on a new link. It is Sync too.
+func (in *Inbound) Begin(epoch uint32) {
+	in.Sync(epoch)
+	in.link = 0
+}
 
 // Sync forgets the sequence when the peer has begun a new generation; epoch is
 // Conn.Epoch. Call it before a burst of messages and after each handshake. What
-// the present link has brought was the new generation's already, resent
+// the last link has brought may have been the new generation's already, resent
 // messages that came before its probe for example, and stays remembered.
 func (in *Inbound) Sync(epoch uint32) {
 	if in.epoch != epoch {

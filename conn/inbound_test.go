@@ -53,27 +53,31 @@ func TestInboundGeneration(t *testing.T) {
 		}
 	}
 	const again = wire.FlagRetransmitted
-	in.Begin()
+	in.Begin(0)
 	take(1000, 0, true)
 
-	in.Begin() // a restarted Linux: small numbers
-	in.Sync(1)
-	if in.Next() != 0 {
-		t.Errorf("next is %d", in.Next())
-	}
-	take(1, again, true)
+	in.Begin(0) // a restarted peer with small numbers
+	take(1, 0, true)
+	take(900, again, true)
+	in.Sync(1) // its probe
+	take(900, again, false)
+	take(901, again, true)
 
-	in.Begin() // another restart: resent messages, then the probe
-	in.Sync(1)
-	take(50, again, true)
-	take(51, again, true)
+	in.Begin(1) // another restart: resent messages, then the probe
+	take(950, again, true)
+	take(951, again, true)
 	in.Sync(2)
-	take(51, again, false)
-	in.Begin() // its next link repeats them
-	in.Sync(2)
-	take(50, again, false)
-	take(51, again, false)
-	in.Sync(3) // even if the probe is only now heard of
-	take(51, again, false)
-	take(52, again, true)
+	take(951, again, false)
+	in.Begin(2) // its next link repeats them
+	take(950, again, false)
+	take(951, again, false)
+	in.Begin(3) // the same if the probe that told of it came on another path
+	take(951, again, false)
+	in.Sync(4)
+	take(951, again, false)
+	take(952, again, true)
+
+	in.Begin(4) // a restart with small numbers that was heard of elsewhere
+	in.Sync(5)
+	take(3, again, true)
 }

@@ -7,6 +7,7 @@ type heldLink struct {
 	link  LinkID
 	path  int // -1: any
 	sport uint16
+	ask   uint32 // not 0: the probe of path 0 whose answer says that this is another path's link
 	until time.Time
 }
 
@@ -14,7 +15,8 @@ type heldLink struct {
 const maxHeld = 2 * MaxPaths
 
 // Dialed says that the dial of path i succeeded with link. A connector puts it
-// to use. An acceptor has only knocked: it ends the link without a byte, and
+// to use, unless path 0 was lost meanwhile: a peer that has restarted would take
+// it for path 0. An acceptor has only knocked: it ends the link without a byte, and
 // the peer, now knowing that it is wanted, connects (net/rds/tcp_connect.c,
 // rds_tcp_state_change).
 func (c *Conn) Dialed(now time.Time, i int, link LinkID) {
@@ -25,13 +27,14 @@ func (c *Conn) Dialed(now time.Time, i int, link LinkID) {
 		c.scheduleKnock(now)
 		return
 	}
-	if c.Connector() {
+	if c.Connector() && (i == 0 || c.paths[0].state == Up) {
 		c.install(now, p, link, true)
 		return
 	}
 	c.act(Action{Kind: CloseLink, Link: link})
 	p.must(Down)
 	c.schedule(now, p)
+	c.dialNext(now)
 }
 
 // DialFailed says that the dial of path i came to nothing.
@@ -105,9 +108,9 @@ func (c *Conn) place(now time.Time, link LinkID, sport uint16, n int) {
 }
 
 // placeHeld gives the links that waited for the handshake to their paths. They
-// may be more than we use, when the peer knew us with more before. A peer that
-// may have several paths and does not tell by source ports which link is for
-// which gets a moment for the end of the old link to show.
+// may be more than we use, when the peer knew us with more before. If it may
+// have several paths and source ports do not tell them apart, it is asked on
+// path 0: the answer says that path 0 is alive, and they are others.
 func (c *Conn) placeHeld(now time.Time) {
 	held := c.held
 	c.held = nil
@@ -121,24 +124,34 @@ func (c *Conn) placeHeld(now time.Time) {
 			c.place(now, h.link, h.sport, 1)
 			continue
 		default:
-			h.until = now.Add(min(h.until.Sub(now), ambiguousTime))
+			p := &c.paths[0]
+			p.probe = true
+			h.ask, h.until = p.probes+1, now.Add(min(h.until.Sub(now), askTime))
+			if p.state == Up {
+				c.act(Action{Kind: Transmit, Path: 0})
+			}
 		}
 		c.held = append(c.held, h)
 	}
 }
 
-// ambiguousTime is how long a link waits to see whether it replaces another.
-const ambiguousTime = time.Second
+// askTime is how long the answer may take.
+const askTime = time.Second
 
-// expire ends the wait of a held link: it gets any path that is free, if we
-// know that the peer has several.
+// expire ends the wait of a held link.
 func (c *Conn) expire(now time.Time, h heldLink) {
-	if h.path < 0 && c.npaths > 0 && c.multipath {
-		for i := range c.paths {
-			if p := &c.paths[i]; p.state == Down && !p.dialing {
-				c.install(now, p, h.link, false)
-				return
-			}
+	if h.ask == 0 {
+		c.refuse(h.link)
+		return
+	}
+	if p := &c.paths[0]; p.state != Up || p.answers < h.ask {
+		c.place(now, h.link, h.sport, c.used())
+		return
+	}
+	for i := range c.paths {
+		if p := &c.paths[i]; p.state == Down && !p.dialing {
+			c.install(now, p, h.link, false)
+			return
 		}
 	}
 	c.refuse(h.link)
@@ -179,7 +192,7 @@ func (c *Conn) hold(now time.Time, link LinkID, want int, sport uint16) {
 		c.refuse(link)
 		return
 	}
-	c.held = append(c.held, heldLink{link, want, sport, now.Add(c.cfg.HoldTimeout)})
+	c.held = append(c.held, heldLink{link: link, path: want, sport: sport, until: now.Add(c.cfg.HoldTimeout)})
 }
 
 // install puts a link to use on a path that has none.
@@ -188,6 +201,8 @@ func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool) {
 	p.link, p.outbound, p.proved = link, outbound, false
 	p.written, p.acked, p.nextOff, p.control = 0, 0, 0, nil
 	p.mapPending, p.probe = true, true
+	c.births++
+	p.born = c.births
 	p.probes, p.answers, p.mapAt = 0, 0, 0
 	if p.index == 0 {
 		c.fence = 0

@@ -36,15 +36,16 @@ type receiver struct {
 func (r *receiver) Begin() {
 	p := r.peer
 	p.arrivals.Add(1)
-	if !r.proved {
-		r.proved = true
-		r.io.in.Begin()
-		p.mu.Lock()
-		p.core.Proved(p.node.now(), r.path)
-		p.armLocked()
-		p.unlock(nil)
+	if r.proved {
+		r.io.in.Sync(p.epoch.Load())
+		return
 	}
-	r.io.in.Sync(p.epoch.Load())
+	r.proved = true
+	r.io.in.Begin(p.epoch.Load())
+	p.mu.Lock()
+	p.core.Proved(p.node.now(), r.path)
+	p.armLocked()
+	p.unlock(nil)
 }
 
 // Message takes one message.

@@ -19,6 +19,7 @@ const firstPort = 4000
 type sock struct {
 	h      *host
 	port   uint16
+	inc    int // incarnation of h
 	alive  bool
 	acct   conn.Account
 	rcvbuf int
@@ -92,7 +93,7 @@ func (h *host) sockets() []*sock {
 // bind makes a socket that will send n messages.
 func (h *host) bind(port uint16, n int) *sock {
 	s := h.s
-	k := &sock{h: h, port: port, alive: true, left: n, slow: s.chance(0.2), rcvbuf: 1 << (10 + s.rng.IntN(8)),
+	k := &sock{h: h, port: port, inc: h.incarnation, alive: true, left: n, slow: s.chance(0.2), rcvbuf: 1 << (10 + s.rng.IntN(8)),
 		count: map[route]uint64{}, last: map[*sock]uint64{}}
 	k.acct.Owner = k
 	k.acct.SetLimit(1 << (10 + s.rng.IntN(11)))

@@ -20,13 +20,14 @@ type receiver struct {
 func (r *receiver) Begin() {
 	p := r.peer
 	in := &p.path[r.path].in
-	if !r.proved {
-		r.proved = true
-		in.Begin()
-		p.core.Proved(p.h.s.clock(), r.path)
-		p.do()
+	if r.proved {
+		in.Sync(p.core.Epoch())
+		return
 	}
-	in.Sync(p.core.Epoch())
+	r.proved = true
+	in.Begin(p.core.Epoch())
+	p.core.Proved(p.h.s.clock(), r.path)
+	p.do()
 }
 
 // Message takes one message.
