@@ -18,7 +18,7 @@ type Conn struct {
 	sourceIndex bool   // the peer's source ports tell its path indexes
 	theirGen    uint32 // the peer's generation; 0: not stated
 	genBorn     uint64 // birth of the link that told it: what older links say is out of date
-	births      uint64 // links put to use so far
+	births      uint64 // links dialed and accepted so far
 	epoch       uint32 // grows when the peer's generation changes
 	early       bool   // messages took path 0 for want of a handshake
 

@@ -7,6 +7,7 @@ type heldLink struct {
 	link  LinkID
 	path  int // -1: any
 	sport uint16
+	born  uint64 // as path.born
 	ask   uint32 // not 0: the probe of path 0 whose answer says that this is another path's link
 	until time.Time
 }
@@ -28,7 +29,8 @@ func (c *Conn) Dialed(now time.Time, i int, link LinkID) {
 		return
 	}
 	if c.Connector() && (i == 0 || c.paths[0].state == Up) {
-		c.install(now, p, link, true)
+		c.births++
+		c.install(now, p, link, true, c.births)
 		return
 	}
 	c.act(Action{Kind: CloseLink, Link: link})
@@ -62,20 +64,22 @@ func (c *Conn) Accepted(now time.Time, link LinkID, sport uint16) {
 		c.refuse(link)
 		return
 	}
+	c.births++
+	h := heldLink{link: link, sport: sport, born: c.births}
 	if s := c.paths[0].state; c.npaths == 0 && s != Down && s != Connecting {
 		// It is path 0 again, whose old link may still hold messages, or a
 		// further path of a peer that outlived us: the handshake will tell.
-		c.hold(now, link, -1, sport)
+		c.hold(now, h, -1)
 		return
 	}
-	c.place(now, link, sport, c.used())
+	c.place(now, h, c.used())
 }
 
 // place gives an inbound link to one of the first n paths.
-func (c *Conn) place(now time.Time, link LinkID, sport uint16, n int) {
+func (c *Conn) place(now time.Time, h heldLink, n int) {
 	want := -1
 	if c.sourceIndex && n > 1 {
-		want = int(sport) % n
+		want = int(h.sport) % n
 	} else {
 		for i := range n {
 			if s := c.paths[i].state; s == Down || s == Connecting {
@@ -88,22 +92,22 @@ func (c *Conn) place(now time.Time, link LinkID, sport uint16, n int) {
 		}
 	}
 	if want < 0 {
-		c.hold(now, link, want, sport)
+		c.hold(now, h, want)
 		return
 	}
 	switch p := &c.paths[want]; p.state {
 	case Down:
-		c.install(now, p, link, false)
+		c.install(now, p, h.link, false, h.born)
 	case Connecting: // our own knock, no longer needed
 		c.act(Action{Kind: CancelDial, Path: want})
-		c.install(now, p, link, false)
+		c.install(now, p, h.link, false, h.born)
 	case Up, Error, Disconnecting:
 		// The peer would not dial a path it has: its side of our link is gone.
 		p.must(Resetting)
 		c.act(Action{Kind: CloseLink, Link: p.link})
-		c.hold(now, link, want, sport)
+		c.hold(now, h, want)
 	default:
-		c.hold(now, link, want, sport)
+		c.hold(now, h, want)
 	}
 }
 
@@ -118,10 +122,10 @@ func (c *Conn) placeHeld(now time.Time) {
 		switch {
 		case h.path >= 0:
 		case c.sourceIndex:
-			c.place(now, h.link, h.sport, MaxPaths)
+			c.place(now, h, MaxPaths)
 			continue
 		case c.npaths == 1 && !c.multipath:
-			c.place(now, h.link, h.sport, 1)
+			c.place(now, h, 1)
 			continue
 		default:
 			p := &c.paths[0]
@@ -145,12 +149,12 @@ func (c *Conn) expire(now time.Time, h heldLink) {
 		return
 	}
 	if p := &c.paths[0]; p.state != Up || p.answers < h.ask {
-		c.place(now, h.link, h.sport, c.used())
+		c.place(now, h, c.used())
 		return
 	}
 	for i := range c.paths {
 		if p := &c.paths[i]; p.state == Down && !p.dialing {
-			c.install(now, p, h.link, false)
+			c.install(now, p, h.link, false, h.born)
 			return
 		}
 	}
@@ -180,29 +184,29 @@ func (c *Conn) knocked(now time.Time) {
 
 // hold keeps an inbound link until path want is free. A newer one for the same
 // path replaces it.
-func (c *Conn) hold(now time.Time, link LinkID, want int, sport uint16) {
-	for k, h := range c.held {
-		if want >= 0 && h.path == want {
-			c.refuse(h.link)
+func (c *Conn) hold(now time.Time, h heldLink, want int) {
+	for k, old := range c.held {
+		if want >= 0 && old.path == want {
+			c.refuse(old.link)
 			c.held = append(c.held[:k], c.held[k+1:]...)
 			break
 		}
 	}
 	if len(c.held) >= maxHeld {
-		c.refuse(link)
+		c.refuse(h.link)
 		return
 	}
-	c.held = append(c.held, heldLink{link: link, path: want, sport: sport, until: now.Add(c.cfg.HoldTimeout)})
+	h.path, h.ask, h.until = want, 0, now.Add(c.cfg.HoldTimeout)
+	c.held = append(c.held, h)
 }
 
 // install puts a link to use on a path that has none.
-func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool) {
+func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born uint64) {
 	p.must(Up)
 	p.link, p.outbound, p.proved = link, outbound, false
 	p.written, p.acked, p.nextOff, p.control = 0, 0, 0, nil
 	p.mapPending, p.probe = true, true
-	c.births++
-	p.born = c.births
+	p.born = born
 	p.probes, p.answers, p.mapAt = 0, 0, 0
 	if p.index == 0 {
 		c.fence = 0
@@ -295,7 +299,7 @@ func (c *Conn) afterLoss(now time.Time, p *path) {
 	for k, h := range c.held {
 		if h.path == p.index || h.path < 0 && p.index < c.used() {
 			c.held = append(c.held[:k], c.held[k+1:]...)
-			c.install(now, p, h.link, false)
+			c.install(now, p, h.link, false, h.born)
 			return
 		}
 	}

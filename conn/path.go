@@ -13,7 +13,7 @@ type path struct {
 	index int
 	state State
 	link  LinkID
-	born  uint64 // which of the connection's links it is, in order
+	born  uint64 // which of the connection's links it is, in the order they came
 
 	sequence uint64 // of the next message picked for the first time
 	q        queue

@@ -12,6 +12,7 @@ import (
 var (
 	seedFlag  = flag.Uint64("simnet.seed", 0, "run this one seed")
 	traceFlag = flag.Bool("simnet.trace", false, "with simnet.seed: print what happens")
+	firstFlag = flag.Uint64("simnet.first", 1, "the first seed of each test")
 	seedsFlag = flag.Int("simnet.seeds", 0, "number of seeds of each test; 0: a few seconds' worth")
 )
 
@@ -28,7 +29,7 @@ func seeds(t *testing.T, n int, sc Scenario) {
 	if *seedsFlag > 0 {
 		n = *seedsFlag
 	}
-	first, last := uint64(1), uint64(n)
+	first, last := *firstFlag, *firstFlag+uint64(n)-1
 	cfg := Config{Scenario: sc}
 	if *seedFlag > 0 {
 		first, last = *seedFlag, *seedFlag
