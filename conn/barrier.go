@@ -32,6 +32,7 @@ func (c *Conn) fencePath(p *path) {
 // to a probe of an earlier link.
 func (c *Conn) answered(p *path) {
 	p.answers = min(p.answers+1, p.probes)
+	p.probeAt = time.Time{}
 	if p.index == 0 && c.fence > 0 && p.answers >= c.fence {
 		c.liftBarrier()
 	}

@@ -193,3 +193,28 @@ func (c *Conn) migrate(p *path) {
 		c.wantLink(time.Time{}, to)
 	}
 }
+
+// A link on which no probe was ever answered is probed again, a few times, at
+// growing intervals. Seen with Linux 6.1 when both sides connect at once: its
+// path is up with a pong and messages queued, and its send worker asleep, for
+// good. The next ping that arrives wakes it.
+const (
+	probeFirst = time.Second
+	probeLast  = 16 * time.Second
+)
+
+func (c *Conn) probeAgain(now time.Time) {
+	for i := range c.paths {
+		p := &c.paths[i]
+		if p.state != Up || p.probeAt.IsZero() || p.probeAt.After(now) {
+			continue
+		}
+		if p.probeWait *= 2; p.probeWait > probeLast {
+			p.probeAt = time.Time{}
+			continue
+		}
+		p.probeAt = now.Add(p.probeWait)
+		p.probe = true
+		c.act(Action{Kind: Transmit, Path: i})
+	}
+}

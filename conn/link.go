@@ -208,6 +208,7 @@ func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born 
 	p.mapPending, p.probe = true, true
 	p.born = born
 	p.probes, p.answers, p.mapAt = 0, 0, 0
+	p.probeAt, p.probeWait = now.Add(probeFirst), probeFirst
 	if p.index == 0 {
 		c.fence = 0
 		c.verify, c.verifyBy = 1, now.Add(c.cfg.ProofTimeout)
@@ -387,6 +388,7 @@ func (c *Conn) Deadline() time.Time {
 		p := &c.paths[i]
 		if p.state == Up {
 			soonest(p.proveBy)
+			soonest(p.probeAt)
 		}
 	}
 	if p, at := c.candidate(); p != nil {
@@ -414,6 +416,7 @@ func (c *Conn) Tick(now time.Time) {
 			c.Proved(now, i)
 		}
 	}
+	c.probeAgain(now)
 	for k := 0; k < len(c.held); {
 		if h := c.held[k]; !h.until.After(now) {
 			c.held = append(c.held[:k], c.held[k+1:]...)

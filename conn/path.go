@@ -23,11 +23,13 @@ type path struct {
 	acked    uint64
 	pongs    int
 
-	control    []byte // map or probe being written: encoded, what is left of it
-	mapBuf     []byte // its memory
-	mapPending bool   // this link has not carried our map yet
-	probe      bool   // a probe is due on this link
-	probes     uint32 // sent on this link
+	control    []byte    // map or probe being written: encoded, what is left of it
+	mapBuf     []byte    // its memory
+	mapPending bool      // this link has not carried our map yet
+	probe      bool      // a probe is due on this link
+	probes     uint32    // sent on this link
+	probeAt    time.Time // when an unanswered one is repeated; zero: not any more
+	probeWait  time.Duration
 	answers    uint32 // of them answered
 	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
 	filling    bool   // between Fill and Wrote
