@@ -57,8 +57,8 @@ func (c *Conn) dialNext(now time.Time) {
 	}
 }
 
-// verifyPeer asks on path 0 whether the peer that lost another path is still
-// the one we know.
+// verifyPeer asks on path 0 whether the peer is still the one we know, after
+// another path was lost or could not be dialed.
 func (c *Conn) verifyPeer(now time.Time) {
 	if p := &c.paths[0]; p.state == Up {
 		c.verify, c.verifyBy = p.probes+1, now.Add(c.cfg.ProofTimeout)

@@ -73,7 +73,7 @@ func (c *Conn) encodeProbe(p *path) []byte {
 	c.ourHandshake().Put(&h.Extensions)
 	p.sequence++
 	p.probes++
-	if p.index == 0 && c.barrier > 0 && p.q.next >= c.barrier {
+	if p.index == 0 && c.barrier > 0 && c.fence == 0 && p.q.next >= c.barrier {
 		c.fence = p.probes
 	}
 	c.stats.SendPong++

@@ -49,6 +49,9 @@ func (c *Conn) DialFailed(now time.Time, i int) {
 	}
 	p.must(Down)
 	c.schedule(now, p)
+	if c.Connector() && i > 0 {
+		c.verifyPeer(now)
+	}
 	c.dialNext(now)
 }
 
