@@ -126,12 +126,7 @@ func TestFetchEndsWithContext(t *testing.T) {
 func TestRefusesOtherRequests(t *testing.T) {
 	path := socket(t)
 	serve(t, path, constant)
-	client := http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		},
-	}}
+	client := client(path)
 	for _, c := range []struct {
 		method, target string
 		status         int

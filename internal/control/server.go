@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -16,7 +17,8 @@ const (
 	maxClients   = 32
 	readTimeout  = 5 * time.Second
 	writeTimeout = 30 * time.Second
-	maxHeader    = 4 << 10 // bytes; net/http adds 4 KiB of slack
+	extraTimeout = 10 * time.Minute // for Config.Extra, such as a long profile
+	maxHeader    = 4 << 10          // bytes; net/http adds 4 KiB of slack
 )
 
 // infoPath is where the snapshot is; its first element is the version.
@@ -31,31 +33,38 @@ var errClosed = errors.New("control: closing")
 
 type server struct {
 	snapshot func() (any, error)
-	file     *socketFile
+	extra    map[string]http.Handler
+	file     *socketFile // nil if the listener is another's
 	http     http.Server
 	served   chan struct{} // closed by the goroutine that accepts
 
 	mu     sync.Mutex // guards the fields below
 	closed bool
-	active sync.WaitGroup // running snapshots; Add under mu while not closed
+	active sync.WaitGroup // running snapshots and handlers; Add under mu while not closed
 }
 
-// Serve creates the socket file path and answers on it with what snapshot
-// returns, until the closer is closed. It fails with ErrInUse if a server
-// answers there already; a socket file that a dead one left is replaced.
+// Serve is Config.Serve on a path, with the defaults of a Config.
+func Serve(path string, snapshot func() (any, error)) (io.Closer, error) {
+	return Config{Path: path}.Serve(snapshot)
+}
+
+// Serve answers on the socket with what snapshot returns, until the closer is
+// closed. It fails with ErrInUse if a server answers on the path already; a
+// socket file that a dead one left is replaced.
 //
 // Close removes the file, cuts the clients off and returns once no snapshot
-// call is running any more.
-func Serve(path string, snapshot func() (any, error)) (io.Closer, error) {
-	l, file, err := listen(path)
+// call and no extra handler is running any more.
+func (c Config) Serve(snapshot func() (any, error)) (io.Closer, error) {
+	l, file, err := c.listener()
 	if err != nil {
 		return nil, err
 	}
-	s := &server{snapshot: snapshot, file: file, served: make(chan struct{})}
+	s := &server{snapshot: snapshot, extra: c.Extra, file: file, served: make(chan struct{})}
 	s.http = http.Server{
-		Handler:        http.HandlerFunc(s.handle),
-		ReadTimeout:    readTimeout,
-		WriteTimeout:   writeTimeout,
+		Handler:     http.HandlerFunc(s.handle),
+		ReadTimeout: readTimeout,
+		// handle bounds the writing, which takes longer for some requests.
+		// net/http/pprof would refuse what lasts longer than WriteTimeout.
 		MaxHeaderBytes: maxHeader,
 		// What a client does wrong is told to that client only.
 		ErrorLog: log.New(io.Discard, "", 0),
@@ -76,27 +85,51 @@ func (s *server) Close() error {
 	if again {
 		return net.ErrClosed
 	}
-	s.file.remove()
+	if s.file != nil {
+		s.file.remove()
+	}
 	err := s.http.Close()
 	<-s.served
 	s.active.Wait()
 	return err
 }
 
+// begin tells whether a request may be served. The caller calls s.active.Done
+// at its end.
+func (s *server) begin() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.closed {
+		s.active.Add(1)
+	}
+	return !s.closed
+}
+
 // info calls snapshot unless the server is closing.
 func (s *server) info() (any, error) {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
+	if !s.begin() {
 		return nil, errClosed
 	}
-	s.active.Add(1)
-	s.mu.Unlock()
 	defer s.active.Done()
 	return s.snapshot()
 }
 
 func (s *server) handle(w http.ResponseWriter, r *http.Request) {
+	deadline := http.NewResponseController(w)
+	_ = deadline.SetWriteDeadline(time.Now().Add(writeTimeout))
+	if h := s.extraFor(r.URL.Path); h != nil {
+		if !s.begin() {
+			answer(w, http.StatusServiceUnavailable, failure{errClosed.Error()})
+			return
+		}
+		defer s.active.Done()
+		// The deadline for reading too: once it passes, net/http cancels the
+		// request's context although the client is still there.
+		_ = deadline.SetReadDeadline(time.Now().Add(extraTimeout))
+		_ = deadline.SetWriteDeadline(time.Now().Add(extraTimeout))
+		h.ServeHTTP(w, r)
+		return
+	}
 	switch {
 	case r.URL.Path != infoPath:
 		answer(w, http.StatusNotFound, failure{"no such report; there is " + infoPath})
@@ -112,6 +145,16 @@ func (s *server) handle(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	answer(w, http.StatusOK, v)
+}
+
+// extraFor returns the handler of a path, nil if there is none.
+func (s *server) extraFor(path string) http.Handler {
+	for prefix, h := range s.extra {
+		if strings.HasPrefix(path, prefix) {
+			return h
+		}
+	}
+	return nil
 }
 
 // answer writes v as JSON. It is encoded first, so that a snapshot which

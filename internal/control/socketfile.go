@@ -31,13 +31,14 @@ type socketFile struct {
 }
 
 // listen returns a listener whose socket file is path, which may be that of a
-// socket without a server.
+// socket without a server. Mode and group are the file's; a group of 0 is left
+// as it comes.
 //
 // The socket is bound and made to listen under a temporary name and then
 // renamed: whoever sees path sees a live socket with its final mode. Between
 // the look at what is there and the renaming nobody else may do the same, so
 // that happens under a lock of the directory.
-func listen(path string) (*net.UnixListener, *socketFile, error) {
+func listen(path string, mode fs.FileMode, group int) (*net.UnixListener, *socketFile, error) {
 	fail := func(err error) (*net.UnixListener, *socketFile, error) {
 		return nil, nil, fmt.Errorf("control socket %s: %w", path, err)
 	}
@@ -54,24 +55,34 @@ func listen(path string) (*net.UnixListener, *socketFile, error) {
 		return fail(cause(err))
 	}
 	l.SetUnlinkOnClose(false)
-	info, err := install(temp, path)
+	info, err := install(temp, path, mode, group)
 	if err != nil {
 		l.Close()
 		_ = os.Remove(temp)
-		return fail(cause(err))
+		return fail(err)
 	}
 	return l, &socketFile{path, info}, nil
 }
 
-func install(temp, path string) (fs.FileInfo, error) {
-	if err := os.Chmod(temp, 0o660); err != nil {
-		return nil, err
+// install gives the socket temp its group, then its mode, so that no group gets
+// the permissions of another, and last its name.
+func install(temp, path string, mode fs.FileMode, group int) (fs.FileInfo, error) {
+	if group != 0 {
+		if err := os.Chown(temp, -1, group); err != nil {
+			return nil, fmt.Errorf("group %d: %w", group, cause(err))
+		}
+	}
+	if err := os.Chmod(temp, mode); err != nil {
+		return nil, cause(err)
 	}
 	info, err := os.Lstat(temp)
 	if err != nil {
-		return nil, err
+		return nil, cause(err)
 	}
-	return info, os.Rename(temp, path)
+	if err := os.Rename(temp, path); err != nil {
+		return nil, cause(err)
+	}
+	return info, nil
 }
 
 // dead returns nil if path is a socket that nobody listens on, or is gone.

@@ -1,0 +1,42 @@
+package control
+
+import (
+	"io/fs"
+	"net"
+	"net/http"
+)
+
+// DefaultMode is the socket file's: its owner and group may look.
+const DefaultMode fs.FileMode = 0o660
+
+// Config says where to serve, for whom, and what besides the snapshot.
+type Config struct {
+	// Path is the socket file, which Serve creates and Close removes.
+	Path string
+	// Mode and Group are the socket file's permissions. A mode of 0 means
+	// DefaultMode, a group of 0 that of the process.
+	Mode  fs.FileMode
+	Group int
+	// Listener, if not nil, is served on instead of Path. Close closes it and
+	// leaves its socket file alone, which belongs to whoever made it.
+	Listener net.Listener
+	// Extra handlers by the prefix of their paths, such as "/debug/pprof/".
+	// They must end when their request's context does.
+	Extra map[string]http.Handler
+}
+
+// listener is what to accept on; the file is nil if it is not ours.
+func (c Config) listener() (net.Listener, *socketFile, error) {
+	if c.Listener != nil {
+		return c.Listener, nil, nil
+	}
+	mode := c.Mode
+	if mode == 0 {
+		mode = DefaultMode
+	}
+	l, file, err := listen(c.Path, mode, c.Group)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, file, nil
+}
