@@ -2,6 +2,7 @@ package rds
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/transport"
@@ -17,6 +18,28 @@ type Info struct {
 	Retransmit  []QueuedInfo        `json:"retransmit_queue"`
 	Receive     []QueuedInfo        `json:"receive_queue"`
 	TCP         []TCPInfo           `json:"tcp_connections"`
+	Sessions    []SessionInfo       `json:"sessions,omitempty"` // of a Service
+}
+
+// SessionInfo describes an application attached to a Service.
+type SessionInfo struct {
+	ID           uint64    `json:"id"`
+	PID          int       `json:"pid"`
+	UID          uint32    `json:"uid"`
+	GID          uint32    `json:"gid"`
+	Command      string    `json:"command"`
+	Since        time.Time `json:"since"`
+	Sockets      int       `json:"sockets"`
+	SendQueued   int       `json:"send_queued"`   // bytes of memory queued or unacknowledged
+	SendBudget   int       `json:"send_budget"`   // their bound
+	ReceiveArena int       `json:"receive_arena"` // bytes of shared memory for what is received
+	ReceiveLent  int       `json:"receive_lent"`  // of them in use
+	Waiting      int       `json:"waiting"`       // messages received that wait for room there
+	SentMessages uint64    `json:"sent_messages"` // accepted from the application
+	SentBytes    uint64    `json:"sent_bytes"`    // their payload
+	RecvMessages uint64    `json:"recv_messages"` // handed to the application
+	RecvBytes    uint64    `json:"recv_bytes"`    // their payload
+	Stalled      uint64    `json:"stalled"`       // times it had to wait for its turn on a connection
 }
 
 // SocketInfo is one line of rds-info -k.
@@ -30,6 +53,9 @@ type SocketInfo struct {
 	Congested    bool           `json:"congested"`
 	RecvMessages int            `json:"receive_messages"`
 	Inode        uint64         `json:"inode"`
+	PID          int            `json:"pid,omitempty"`     // of the application that attached, and its
+	UID          uint32         `json:"uid,omitempty"`     // user
+	Command      string         `json:"command,omitempty"` // and name
 }
 
 // ConnectionInfo is one line of rds-info -n, with its paths.

@@ -1,0 +1,90 @@
+package ipc
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Hello is the application's first message. The daemon answers with Welcome.
+type Hello struct {
+	Protocol string   `json:"protocol"` // "rds"
+	Version  int      `json:"version"`
+	Features []string `json:"features,omitempty"`
+}
+
+// Protocol is what a Hello must name.
+const Protocol = "rds"
+
+// Welcome answers a Hello: either with the reason of a refusal, or with four
+// descriptors: the segment, the table, the daemon's bell and the application's
+// ear.
+type Welcome struct {
+	Version  int      `json:"version"`
+	Features []string `json:"features,omitempty"` // that both sides have
+	Error    string   `json:"error,omitempty"`
+	Errno    int      `json:"errno,omitempty"`
+	Session  uint64   `json:"session,omitempty"`
+
+	// Defaults of new sockets.
+	SendBuffer    int           `json:"send_buffer,omitempty"`
+	ReceiveBuffer int           `json:"receive_buffer,omitempty"`
+	Linger        time.Duration `json:"linger,omitempty"`
+}
+
+// WelcomeFiles is the number of descriptors that come with a Welcome.
+const WelcomeFiles = 4
+
+// Calls of an application. Each is answered by a Reply with its ID, not
+// necessarily in order.
+const (
+	CallBind    = "bind"    // Addr: a socket; Reply.Socket and Reply.Addr
+	CallClose   = "close"   // Socket, Linger: ends it; Reply.Messages and Reply.Bytes were dropped
+	CallConnect = "connect" // Socket, Addr: for reports
+	CallOption  = "option"  // Socket, Option, Value
+	CallCancel  = "cancel"  // Socket, Addr
+	CallResolve = "resolve" // Local, Remote: the slot of a peer; Reply.Peer
+	CallInfo    = "info"    // a report, in parts
+)
+
+// Options of CallOption.
+const (
+	OptionSendBuffer    = "send_buffer"
+	OptionReceiveBuffer = "receive_buffer"
+	OptionRecvErr       = "recverr"
+	OptionTOS           = "tos"
+	OptionMonitor       = "cong_monitor"
+)
+
+// Request is a call.
+type Request struct {
+	ID     uint64         `json:"id"`
+	Op     string         `json:"op"`
+	Socket uint32         `json:"socket,omitempty"`
+	Addr   netip.AddrPort `json:"addr,omitzero"`
+	Local  netip.Addr     `json:"local,omitzero"`
+	Remote netip.Addr     `json:"remote,omitzero"`
+	Option string         `json:"option,omitempty"`
+	Value  int64          `json:"value,omitempty"`
+	Linger time.Duration  `json:"linger,omitempty"`
+}
+
+// Reply answers a Request. Errno 0 with an Error is an error without number.
+type Reply struct {
+	ID       uint64         `json:"id"`
+	Error    string         `json:"error,omitempty"`
+	Errno    int            `json:"errno,omitempty"`
+	Socket   uint32         `json:"socket,omitempty"`
+	Addr     netip.AddrPort `json:"addr,omitzero"`
+	Peer     uint32         `json:"peer,omitempty"`
+	Messages int            `json:"messages,omitempty"`
+	Bytes    int            `json:"bytes,omitempty"`
+	Data     []byte         `json:"data,omitempty"`
+	More     bool           `json:"more,omitempty"` // another Reply with this ID follows
+}
+
+// MaxFrame is the largest message on the socket, in bytes; DataPart how much of
+// Reply.Data goes into one.
+const (
+	MaxFrame = 64 << 10
+	DataPart = 32 << 10
+)

@@ -1,0 +1,18 @@
+// Package ipc is what rdsd and an application that attached to it share: a
+// Unix socket for calls, and one segment of shared memory for messages.
+//
+// The segment holds two rings of 32-byte entries: submissions, from the
+// application to the daemon, and completions, back. Payloads lie beside them in
+// three areas: a ring of small ones to send, an arena of large ones to send,
+// which the application manages, and an arena of received ones, which the
+// daemon manages. A second, read-only segment, the Table, is the same for all
+// applications: the daemon's peers and their congestion maps.
+//
+// Each ring has one producer and one consumer; each end is used by one
+// goroutine at a time. The daemon keeps the authoritative copy of every index,
+// size and count in memory of its own: what it reads from the segment it copies
+// out once and checks. An application may trust the daemon.
+//
+// docs/IPC.md describes the layout, the memory ordering and the sleep and
+// wake-up protocol like a wire format; the tests hold this package to it.
+package ipc

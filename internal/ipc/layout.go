@@ -1,0 +1,92 @@
+package ipc
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Version of the layout and of the calls. Both sides must have the same.
+const Version = 1
+
+// magic begins a segment: "RDSIPC" and the version.
+const magic = 0x52445349504300<<8 | Version
+
+// Offsets in the first page of a segment. Fields written by different sides,
+// or at different rates, are 128 bytes apart: two cache lines, which adjacent
+// line prefetchers fetch together.
+const (
+	offMagic   = 0x000
+	offLayout  = 0x008 // the fields of Layout, in order, 8 bytes each
+	offSQTail  = 0x100 // application
+	offSQHead  = 0x180 // daemon
+	offSQSleep = 0x200 // daemon sets, application clears
+	offCQTail  = 0x280 // daemon
+	offCQHead  = 0x300 // application
+	offCQSleep = 0x380 // application sets, daemon clears
+	offWantSQ  = 0x400 // application: wants CompletionSpace once submissions were consumed
+	offWantMap = 0x480 // application: wants CompletionMaps when a congestion map has arrived
+	offWantCQ  = 0x500 // daemon: wants the bell once completions were consumed
+	offWantRet = 0x580 // daemon: wants the bell when memory is returned
+
+	pageSize = 4096
+)
+
+// Sizes of entries and cells.
+const (
+	EntrySize = 32
+	CellSize  = 256
+)
+
+// Offsets in a socket's cell.
+const (
+	offFreedBytes = 0x00 // daemon, with offFreedMessages
+	offFreedMsgs  = 0x08
+	offTell       = 0x40 // daemon: wants the bell when more was taken
+	offTakenBytes = 0x80 // application, with offTakenMessages
+	offTakenMsgs  = 0x88
+	offWantRoom   = 0xc0 // application: wants CompletionRoom when messages were settled
+)
+
+// Layout is where things are in a segment: counts, and areas in bytes.
+type Layout struct {
+	Submissions int // entries, a power of two
+	Completions int // entries, a power of two
+	Sockets     int // cells
+	Data        int // bytes of the ring of small payloads to send
+	Send        int // bytes of the arena of large payloads to send
+	Receive     int // bytes of the arena of received payloads
+}
+
+var errLayout = errors.New("ipc: bad segment layout")
+
+func powerOfTwo(n int) bool { return n > 0 && n&(n-1) == 0 }
+
+// Validate checks the bounds that the arithmetic of offsets relies on.
+func (l *Layout) Validate() error {
+	switch {
+	case !powerOfTwo(l.Submissions) || l.Submissions > 1<<20,
+		!powerOfTwo(l.Completions) || l.Completions > 1<<20,
+		l.Sockets < 1 || l.Sockets > 1<<20,
+		!powerOfTwo(l.Data) || l.Data < 64<<10 || l.Data > 1<<30,
+		!powerOfTwo(l.Send) || l.Send < ChunkSize || l.Send > 1<<30,
+		!powerOfTwo(l.Receive) || l.Receive < ChunkSize || l.Receive > 1<<30:
+		return fmt.Errorf("%w: %+v", errLayout, *l)
+	}
+	return nil
+}
+
+func pages(n int) int { return (n + pageSize - 1) &^ (pageSize - 1) }
+
+func (l *Layout) sqOff() int      { return pageSize }
+func (l *Layout) cqOff() int      { return l.sqOff() + pages(l.Submissions*EntrySize) }
+func (l *Layout) cellsOff() int   { return l.cqOff() + pages(l.Completions*EntrySize) }
+func (l *Layout) dataOff() int    { return l.cellsOff() + pages(l.Sockets*CellSize) }
+func (l *Layout) sendOff() int    { return l.dataOff() + l.Data }
+func (l *Layout) receiveOff() int { return l.sendOff() + l.Send }
+
+// Size is the length of the segment.
+func (l *Layout) Size() int { return l.receiveOff() + l.Receive }
+
+func (l *Layout) fields() []*int {
+	return []*int{&l.Submissions, &l.Completions, &l.Sockets, &l.Data, &l.Send, &l.Receive}
+}

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package ipc
+
+import (
+	"errors"
+	"os"
+)
+
+// errSystem: sealed shared memory exists on Linux only.
+var errSystem = errors.ErrUnsupported
+
+func memfd(string, int) (*os.File, error)      { return nil, errSystem }
+func sealWrites(*os.File) error                { return errSystem }
+func mmap(*os.File, int, bool) ([]byte, error) { return nil, errSystem }
+func munmap([]byte) error                      { return errSystem }

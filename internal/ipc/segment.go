@@ -1,0 +1,180 @@
+package ipc
+
+import (
+	"fmt"
+	"os"
+	"sync/atomic"
+)
+
+// Segment is the shared memory of one session as one side has it mapped. A
+// segment that was closed must not be used, nor anything it gave out.
+type Segment struct {
+	Layout
+	mem []byte
+}
+
+// NewSegment makes a segment and the file to hand to the application. Its size
+// is sealed: nobody can make an access to it fail by shrinking the file.
+func NewSegment(l Layout) (*Segment, *os.File, error) {
+	if err := l.Validate(); err != nil {
+		return nil, nil, err
+	}
+	f, err := memfd("rds-session", l.Size())
+	if err != nil {
+		return nil, nil, err
+	}
+	s := &Segment{Layout: l}
+	if s.mem, err = mmap(f, l.Size(), true); err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	s.format()
+	return s, f, nil
+}
+
+// format writes the first page.
+func (s *Segment) format() {
+	for i, v := range s.fields() {
+		s.word(offLayout + 8*i).Store(uint64(*v))
+	}
+	s.word(offMagic).Store(magic)
+}
+
+// OpenSegment maps the segment in f, whose first page says what its layout is.
+func OpenSegment(f *os.File) (*Segment, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() < pageSize {
+		return nil, errLayout
+	}
+	s := new(Segment)
+	if s.mem, err = mmap(f, int(info.Size()), true); err != nil {
+		return nil, err
+	}
+	if err := s.parse(); err != nil {
+		_ = s.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// parse reads the first page and checks it against the segment's length.
+func (s *Segment) parse() error {
+	if got := s.word(offMagic).Load(); got != magic {
+		return fmt.Errorf("%w: magic %#x", errLayout, got)
+	}
+	for i, v := range s.fields() {
+		w := s.word(offLayout + 8*i).Load()
+		if w > 1<<30 {
+			return errLayout
+		}
+		*v = int(w)
+	}
+	if err := s.Validate(); err != nil {
+		return err
+	}
+	if s.Size() != len(s.mem) {
+		return fmt.Errorf("%w: %d bytes, want %d", errLayout, len(s.mem), s.Size())
+	}
+	return nil
+}
+
+// Close unmaps the segment.
+func (s *Segment) Close() error {
+	mem := s.mem
+	s.mem = nil
+	if mem == nil {
+		return nil
+	}
+	return munmap(mem)
+}
+
+func (s *Segment) word(off int) *atomic.Uint64 { return atomic64(s.mem[off:]) }
+func (s *Segment) flag(off int) Flag           { return Flag{atomic32(s.mem[off:])} }
+
+func (s *Segment) sq() []Entry {
+	return entries(s.mem[s.sqOff() : s.sqOff()+s.Submissions*EntrySize])
+}
+
+func (s *Segment) cq() []Entry {
+	return entries(s.mem[s.cqOff() : s.cqOff()+s.Completions*EntrySize])
+}
+
+// Submit and Submitted are the ends of the submission ring.
+func (s *Segment) Submit() Producer {
+	return NewProducer(s.sq(), s.word(offSQTail), s.word(offSQHead))
+}
+
+// Submitted is the daemon's end of the submission ring.
+func (s *Segment) Submitted() Consumer {
+	return NewConsumer(s.sq(), s.word(offSQTail), s.word(offSQHead))
+}
+
+// Complete is the daemon's end of the completion ring.
+func (s *Segment) Complete() Producer {
+	return NewProducer(s.cq(), s.word(offCQTail), s.word(offCQHead))
+}
+
+// Completed is the application's end of the completion ring.
+func (s *Segment) Completed() Consumer {
+	return NewConsumer(s.cq(), s.word(offCQTail), s.word(offCQHead))
+}
+
+// DaemonSleeps and ApplicationSleeps are the flags of the two doorbells.
+func (s *Segment) DaemonSleeps() Flag { return s.flag(offSQSleep) }
+
+// ApplicationSleeps is raised before the application waits for its bell.
+func (s *Segment) ApplicationSleeps() Flag { return s.flag(offCQSleep) }
+
+// WantSpace asks the daemon for OpSpace once it has consumed submissions.
+func (s *Segment) WantSpace() Flag { return s.flag(offWantSQ) }
+
+// WantMaps asks the daemon for OpMaps when a congestion map arrives.
+func (s *Segment) WantMaps() Flag { return s.flag(offWantMap) }
+
+// WantCompletions asks the application to ring once it has consumed
+// completions.
+func (s *Segment) WantCompletions() Flag { return s.flag(offWantCQ) }
+
+// WantReturns asks the application to ring when it returns memory.
+func (s *Segment) WantReturns() Flag { return s.flag(offWantRet) }
+
+// DataArea is the ring of small payloads to send.
+func (s *Segment) DataArea() []byte { return s.area(s.dataOff(), s.Data) }
+
+// SendArea is the arena of large payloads to send.
+func (s *Segment) SendArea() []byte { return s.area(s.sendOff(), s.Send) }
+
+// ReceiveArea is the arena of received payloads.
+func (s *Segment) ReceiveArea() []byte { return s.area(s.receiveOff(), s.Receive) }
+
+func (s *Segment) area(off, n int) []byte { return s.mem[off : off+n : off+n] }
+
+// Cell is what the two sides tell each other about one socket, without a
+// message: sums that only grow, each written by one of them.
+type Cell struct {
+	FreedBytes, FreedMessages *atomic.Uint64 // daemon: settled of what was submitted
+	Tell                      Flag           // daemon: wants the bell when more is taken
+	TakenBytes, TakenMessages *atomic.Uint64 // application: received by it of what was delivered
+	WantRoom                  Flag           // application: wants OpRoom when more is settled
+}
+
+// Cell returns the cell of a socket.
+func (s *Segment) Cell(socket int) Cell {
+	off := s.cellsOff() + socket*CellSize
+	return Cell{
+		FreedBytes: s.word(off + offFreedBytes), FreedMessages: s.word(off + offFreedMsgs), Tell: s.flag(off + offTell),
+		TakenBytes: s.word(off + offTakenBytes), TakenMessages: s.word(off + offTakenMsgs), WantRoom: s.flag(off + offWantRoom),
+	}
+}
+
+// Reset makes the cell as new, for another socket.
+func (c *Cell) Reset() {
+	for _, w := range []*atomic.Uint64{c.FreedBytes, c.FreedMessages, c.TakenBytes, c.TakenMessages} {
+		w.Store(0)
+	}
+	c.Tell.Clear()
+	c.WantRoom.Clear()
+}

@@ -1,0 +1,162 @@
+package ipc
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"os"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// MaxPeers is the number of slots of a Table: of connections a daemon can show
+// to applications. Slots are not used again.
+const MaxPeers = 16384
+
+const (
+	tableMagic = 0x52445354424c00<<8 | Version // "RDSTBL"
+
+	offTableMaps  = 0x40 // grows with each congestion map received
+	offTableGen   = 0x80 // the daemon's generation
+	tableHead     = pageSize
+	tablePeer     = 64 // local and remote address, and what they are
+	offTablePeers = tableHead
+	offTableBits  = tableHead + MaxPeers*tablePeer
+	tableSize     = offTableBits + MaxPeers*wire.CongestionMapSize
+
+	offPeerUsed  = 0  // 1 once the rest is written
+	offPeerKind  = 4  // address family: 4 or 6
+	offPeerZone  = 5  // length of the zone, at most zoneMax
+	offLocal     = 8  // 16 bytes
+	offRemote    = 24 // 16 bytes
+	offZone      = 40
+	zoneMax      = 16 // IFNAMSIZ
+	familyV4     = 4
+	familyV6     = 6
+	mapWordBytes = 8
+)
+
+// Table is the segment that all applications share, read-only for them: the
+// peers of the daemon and their congestion maps.
+type Table struct {
+	mem []byte
+}
+
+// NewTable makes a table and the file to hand to applications, which is sealed
+// against any writing but through this mapping.
+func NewTable(generation uint32) (*Table, *os.File, error) {
+	f, err := memfd("rds-peers", tableSize)
+	if err != nil {
+		return nil, nil, err
+	}
+	t := new(Table)
+	if t.mem, err = mmap(f, tableSize, true); err == nil {
+		err = sealWrites(f)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	t.word(offTableGen).Store(uint64(generation))
+	t.word(0).Store(tableMagic)
+	return t, f, nil
+}
+
+// OpenTable maps the table in f for reading.
+func OpenTable(f *os.File) (*Table, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() != tableSize {
+		return nil, errLayout
+	}
+	t := new(Table)
+	if t.mem, err = mmap(f, tableSize, false); err != nil {
+		return nil, err
+	}
+	if t.word(0).Load() != tableMagic {
+		_ = t.Close()
+		return nil, errLayout
+	}
+	return t, nil
+}
+
+// Close unmaps the table.
+func (t *Table) Close() error {
+	mem := t.mem
+	t.mem = nil
+	if mem == nil {
+		return nil
+	}
+	return munmap(mem)
+}
+
+func (t *Table) word(off int) *atomic.Uint64 { return atomic64(t.mem[off:]) }
+
+var errZone = errors.New("ipc: zone longer than an interface name")
+
+// SetPeer writes slot i, once.
+func (t *Table) SetPeer(i int, local, remote netip.Addr) error {
+	zone := remote.Zone()
+	if len(zone) > zoneMax {
+		return errZone
+	}
+	b := t.mem[offTablePeers+i*tablePeer:][:tablePeer]
+	b[offPeerKind] = familyV6
+	if remote.Is4() {
+		b[offPeerKind] = familyV4
+	}
+	b[offPeerZone] = uint8(copy(b[offZone:offZone+zoneMax], zone))
+	l, r := local.As16(), remote.As16()
+	copy(b[offLocal:], l[:])
+	copy(b[offRemote:], r[:])
+	atomic32(b[offPeerUsed:]).Store(1)
+	return nil
+}
+
+// Peer reads slot i.
+func (t *Table) Peer(i int) (local, remote netip.Addr, ok bool) {
+	if i < 0 || i >= MaxPeers {
+		return local, remote, false
+	}
+	b := t.mem[offTablePeers+i*tablePeer:][:tablePeer]
+	if atomic32(b[offPeerUsed:]).Load() == 0 {
+		return local, remote, false
+	}
+	local = netip.AddrFrom16([16]byte(b[offLocal:]))
+	remote = netip.AddrFrom16([16]byte(b[offRemote:]))
+	if b[offPeerKind] == familyV4 {
+		return local.Unmap(), remote.Unmap(), true
+	}
+	if n := min(b[offPeerZone], zoneMax); n > 0 {
+		zone := string(b[offZone : offZone+int(n)])
+		local, remote = local.WithZone(zone), remote.WithZone(zone)
+	}
+	return local, remote, true
+}
+
+// SetMap writes the congestion map of slot i and counts it.
+func (t *Table) SetMap(i int, m *wire.CongestionMap) {
+	off := offTableBits + i*wire.CongestionMapSize
+	for n := 0; n < wire.CongestionMapSize; n += mapWordBytes {
+		w := t.word(off + n)
+		if v := binary.LittleEndian.Uint64(m[n:]); w.Load() != v { // untouched pages stay untouched
+			w.Store(v)
+		}
+	}
+	t.word(offTableMaps).Add(1)
+}
+
+// Congested tells whether slot i's last map marks the port.
+func (t *Table) Congested(i int, port uint16) bool {
+	w := t.word(offTableBits + i*wire.CongestionMapSize + int(port)/64*mapWordBytes).Load()
+	return w>>(port%64)&1 != 0
+}
+
+// Maps counts the congestion maps received from all peers.
+func (t *Table) Maps() uint64 { return t.word(offTableMaps).Load() }
+
+// Generation is the daemon's.
+func (t *Table) Generation() uint32 { return uint32(t.word(offTableGen).Load()) }

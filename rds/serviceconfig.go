@@ -1,0 +1,143 @@
+package rds
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+
+	"go.uber.org/zap"
+)
+
+// Defaults of a ServiceConfig.
+const (
+	DefaultMaxSessions   = 4096
+	DefaultSessionsOfUID = 1024
+	DefaultMaxSockets    = 1024
+	DefaultSendBudget    = 32 << 20 // bytes
+	DefaultSendArena     = 32 << 20 // bytes
+	DefaultReceiveArena  = 32 << 20 // bytes
+	DefaultSocketMode    = 0o666    // of the socket file
+)
+
+// ServiceConfig is what a Service is told once; see Service.Reload for what may
+// change later. The zero value works, but for Path or Listener.
+type ServiceConfig struct {
+	// Path is the Unix socket applications attach to. It is made, with Mode,
+	// unless Listener is given.
+	Path string
+	// Listener is a listening Unix socket of type SOCK_SEQPACKET, such as one
+	// inherited from a service manager. The Service closes it.
+	Listener *net.UnixListener
+	// Mode is the socket file's: who may attach. 0 means DefaultSocketMode.
+	Mode os.FileMode
+
+	// MaxSessions and MaxSessionsPerUID bound the attached applications, in all
+	// and of one user. 0 means the defaults.
+	MaxSessions, MaxSessionsPerUID int
+	// MaxSockets bounds the sockets of one session.
+	MaxSockets int
+	// SendBudget bounds what one session has queued or unacknowledged, in bytes
+	// of memory over all its sockets and peers.
+	SendBudget int
+	// SendArena and ReceiveArena size the shared memory of one session, in
+	// bytes: powers of two from 1 MiB to 1 GiB. Pages never touched cost nothing.
+	SendArena, ReceiveArena int
+	// Ports says who may bind which ports; a port that no rule names is
+	// anybody's.
+	Ports []PortRule
+
+	// Logger receives one line per change of state; nil means the node's.
+	Logger *zap.Logger
+}
+
+// PortRule reserves the ports First to Last for some users and groups.
+type PortRule struct {
+	First, Last uint16
+	UIDs, GIDs  []uint32
+}
+
+// Validate returns nil or one error that names every field out of bounds.
+func (c *ServiceConfig) Validate() error {
+	var errs []error
+	bad := func(field, why string, v any) {
+		errs = append(errs, fmt.Errorf("rds: ServiceConfig.%s = %v: %s", field, v, why))
+	}
+	if c.Path == "" && c.Listener == nil {
+		bad("Path", "a path or a listener is needed", c.Path)
+	}
+	for _, f := range []struct {
+		name string
+		v    int
+	}{
+		{"MaxSessions", c.MaxSessions}, {"MaxSessionsPerUID", c.MaxSessionsPerUID}, {"MaxSockets", c.MaxSockets}, {"SendBudget", c.SendBudget},
+	} {
+		if f.v < 0 {
+			bad(f.name, "must not be negative", f.v)
+		}
+	}
+	if c.MaxSockets > maxSessionSockets {
+		bad("MaxSockets", fmt.Sprintf("must be at most %d", maxSessionSockets), c.MaxSockets)
+	}
+	for _, f := range []struct {
+		name string
+		v    int
+	}{{"SendArena", c.SendArena}, {"ReceiveArena", c.ReceiveArena}} {
+		if v := f.v; v != 0 && (v < 1<<20 || v > 1<<30 || v&(v-1) != 0) {
+			bad(f.name, "must be a power of two from 1 MiB to 1 GiB", v)
+		}
+	}
+	for i, r := range c.Ports {
+		if r.First > r.Last {
+			bad(fmt.Sprintf("Ports[%d]", i), "first port after the last", fmt.Sprintf("%d-%d", r.First, r.Last))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+const maxSessionSockets = 16384
+
+func (c *ServiceConfig) setDefaults(n *Node) {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&c.MaxSessions, DefaultMaxSessions)
+	def(&c.MaxSessionsPerUID, DefaultSessionsOfUID)
+	def(&c.MaxSockets, DefaultMaxSockets)
+	def(&c.SendBudget, DefaultSendBudget)
+	def(&c.SendArena, DefaultSendArena)
+	def(&c.ReceiveArena, DefaultReceiveArena)
+	if c.Mode == 0 {
+		c.Mode = DefaultSocketMode
+	}
+	if c.Logger == nil {
+		c.Logger = n.log
+	}
+}
+
+// permits tells whether a user in groups may bind port.
+func permits(rules []PortRule, port uint16, uid uint32, gids []uint32) bool {
+	named := false
+	for i := range rules {
+		r := &rules[i]
+		if port < r.First || port > r.Last {
+			continue
+		}
+		named = true
+		for _, u := range r.UIDs {
+			if u == uid {
+				return true
+			}
+		}
+		for _, g := range r.GIDs {
+			for _, have := range gids {
+				if g == have {
+					return true
+				}
+			}
+		}
+	}
+	return !named
+}
