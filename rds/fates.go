@@ -23,7 +23,7 @@ type fateQueue struct {
 func (q *fateQueue) full() bool { return q.n.Load() >= maxFates }
 
 // fate queues the end of a message for its sender to receive.
-func (s *nodeSocket) fate(f conn.Fate) {
+func (s *inbox) fate(f conn.Fate) {
 	if s.closed.Load() {
 		return
 	}

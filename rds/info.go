@@ -62,7 +62,7 @@ func (s *nodeSocket) received() []QueuedInfo {
 	for _, items := range [][]recvItem{q.out[q.outPos:], q.in} {
 		for i := range items {
 			if it := &items[i]; len(out) < infoMessages {
-				out = append(out, QueuedInfo{Local: s.local(), Remote: netip.AddrPortFrom(it.peer.remote, it.sport), Sequence: it.seq, Bytes: int(it.length)})
+				out = append(out, QueuedInfo{Local: s.local(), Remote: netip.AddrPortFrom(*it.from, it.sport), Sequence: it.seq, Bytes: int(it.length)})
 			}
 		}
 	}

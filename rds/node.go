@@ -114,6 +114,7 @@ func (n *Node) bind(addr netip.AddrPort) (*nodeSocket, error) {
 		return nil, err
 	}
 	s := &nodeSocket{node: n, la: la}
+	s.inbox.owner = s
 	s.account.Owner = s
 	s.account.SetLimit(n.cfg.SendBuffer)
 	s.rcvbuf.Store(int64(n.cfg.ReceiveBuffer))

@@ -3,7 +3,6 @@ package rds
 import (
 	"net"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -16,16 +15,11 @@ type nodeSocket struct {
 	la   *localAddr
 	port uint16
 
-	closed  atomic.Bool
+	inbox
 	account conn.Account // send buffer
 	writers waitQueue    // wait for room in account
 	wdl     deadline
 
-	q         recvQueue
-	fates     fateQueue
-	readers   waitQueue
-	rdl       deadline
-	rcvbuf    atomic.Int64
 	congested atomic.Bool // our bit is set in la.cong
 	dropping  atomic.Bool // over the hard bound: one log line per episode
 
@@ -36,17 +30,18 @@ type nodeSocket struct {
 	recvErrOn atomic.Bool
 	tosValue  atomic.Uint32 // value + 1<<8 once set
 	sent      atomic.Bool   // a send has fixed the TOS
-	monitor   atomic.Pointer[monitor]
 	news      atomic.Uint64 // congestion generation last polled
 }
 
-// monitor is the state of RDS_CONG_MONITOR (net/rds/cong.c): bits of ports a
-// send was refused for, and of those that may be free again.
-type monitor struct {
-	mu     sync.Mutex
-	waited uint64
-	notify uint64
+// drained and cause are for the inbox.
+func (s *nodeSocket) drained(n int) {
+	s.uncongest()
+	if n > 0 {
+		s.node.counters.recvDelivered.Add(uint64(n))
+	}
 }
+
+func (s *nodeSocket) cause() error { return net.ErrClosed }
 
 func (s *nodeSocket) local() netip.AddrPort { return netip.AddrPortFrom(s.la.addr, s.port) }
 
@@ -127,48 +122,6 @@ func (s *nodeSocket) setMonitor(on bool) error {
 		s.la.mark(s) // as Linux does on the way
 	}
 	return nil
-}
-
-// congestionNews tells the socket that a congestion map has arrived: over TCP
-// any map counts as news for every port waited for (net/rds/tcp_recv.c,
-// rds_tcp_cong_recv).
-func (s *nodeSocket) congestionNews() {
-	m := s.monitor.Load()
-	if m == nil {
-		return
-	}
-	m.mu.Lock()
-	m.notify |= m.waited
-	m.waited = 0
-	some := m.notify != 0
-	m.mu.Unlock()
-	if some {
-		s.readers.wake(1)
-	}
-}
-
-// takeNews returns and clears the bits to report.
-func (s *nodeSocket) takeNews(peek bool) uint64 {
-	m := s.monitor.Load()
-	if m == nil {
-		return 0
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	bits := m.notify
-	if !peek {
-		m.notify = 0
-	}
-	return bits
-}
-
-// refused notes a non-blocking send that met congestion.
-func (s *nodeSocket) refused(port uint16) {
-	if m := s.monitor.Load(); m != nil {
-		m.mu.Lock()
-		m.waited |= 1 << (port & 63)
-		m.mu.Unlock()
-	}
 }
 
 func (s *nodeSocket) poll() Events {

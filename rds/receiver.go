@@ -84,7 +84,7 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		}
 		return
 	}
-	it := recvItem{peer: p, seq: h.Sequence, length: uint32(n), sport: h.Sport, path: uint8(r.path)}
+	it := recvItem{from: &p.remote, seq: h.Sequence, length: uint32(n), sport: h.Sport, path: uint8(r.path)}
 	if owned != nil {
 		it.buf = owned
 	} else if n > 0 {

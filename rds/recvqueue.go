@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/ipc"
 )
 
 // recvQueue holds what a socket has received and nobody has taken.
@@ -32,12 +33,18 @@ type recvQueue struct {
 
 	bytes atomic.Int64 // payload queued, in and out
 	count atomic.Int64 // messages queued
+
+	source memory    // of slabs; nil: the node's pool
+	gone   *ipc.Cell // where to tell what was taken; nil: nowhere
 }
+
+// memory is where buffers come from.
+type memory interface{ Get(n int) *buf.Buf }
 
 // recvItem is a queued message. Its payload is buf.B[off:off+length].
 type recvItem struct {
-	buf    *buf.Buf // nil for an empty payload
-	peer   *peer
+	buf    *buf.Buf    // nil for an empty payload
+	from   *netip.Addr // the sender's host
 	seq    uint64
 	off    uint32
 	length uint32
@@ -57,7 +64,10 @@ const (
 )
 
 // placeLocked copies payload into the slab.
-func (q *recvQueue) placeLocked(pool *buf.Pool, payload []byte) (*buf.Buf, int) {
+func (q *recvQueue) placeLocked(pool memory, payload []byte) (*buf.Buf, int) {
+	if q.source != nil {
+		pool = q.source
+	}
 	n := len(payload)
 	if n > slabInline {
 		b := pool.Get(n)
@@ -127,6 +137,10 @@ func (q *recvQueue) publish() {
 	if q.takenN > 0 {
 		q.count.Add(-int64(q.takenN))
 		q.bytes.Add(-int64(q.taken))
+		if c := q.gone; c != nil {
+			c.TakenBytes.Add(uint64(q.taken))
+			c.TakenMessages.Add(uint64(q.takenN))
+		}
 		q.taken, q.takenN = 0, 0
 	}
 }
@@ -164,7 +178,7 @@ func (q *recvQueue) drop() (messages int) {
 // fill makes a Message of an item; the item's reference passes to it.
 func (m *Message) fill(it *recvItem) {
 	m.Path, m.buf = it.path, it.buf
-	m.From = netip.AddrPortFrom(it.peer.remote, it.sport)
+	m.From = netip.AddrPortFrom(*it.from, it.sport)
 	if it.buf != nil {
 		m.Data = it.buf.B[it.off : it.off+it.length : it.off+it.length]
 	}

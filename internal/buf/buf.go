@@ -28,6 +28,37 @@ type Buf struct {
 	refs atomic.Int32
 	pool *Pool // nil: too large for one
 	next *Buf  // in a pool's free list
+	own  Owner // of memory that is not a pool's
+}
+
+// Owner takes back memory that it lent out as a Buf.
+type Owner interface {
+	// Put is called by whoever releases the last hold. b has no holder then:
+	// the owner may Lend it again.
+	Put(b *Buf)
+}
+
+// Lend makes b, which may be a zero Buf, a buffer of the owner's memory with
+// one holder.
+func (b *Buf) Lend(mem []byte, o Owner) {
+	b.B, b.mem, b.own = mem, mem, o
+	b.refs.Store(1)
+}
+
+// Owner returns who lent the memory, nil for a pool's.
+func (b *Buf) Owner() Owner { return b.own }
+
+// TryRetain adds a holder unless there is none any more.
+func (b *Buf) TryRetain(n int) bool {
+	for {
+		r := b.refs.Load()
+		if r <= 0 {
+			return false
+		}
+		if b.refs.CompareAndSwap(r, r+int32(n)) {
+			return true
+		}
+	}
 }
 
 // Pool is a set of free lists. The zero Pool is ready and keeps nothing beyond
@@ -124,6 +155,10 @@ func (b *Buf) ReleaseN(n int) {
 		panic("buf: released more often than retained")
 	}
 	b.B = nil
+	if b.own != nil {
+		b.own.Put(b)
+		return
+	}
 	if invariants.Enabled {
 		b.mem[0] = scribble
 		for n := 1; n < len(b.mem); n *= 2 { // by doubling: a byte loop is slow under race

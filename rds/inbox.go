@@ -2,12 +2,35 @@ package rds
 
 import (
 	"context"
-	"net"
+	"sync/atomic"
 )
+
+// inbox is the receiving half of a socket: what has come for it, and who waits.
+type inbox struct {
+	closed  atomic.Bool
+	q       recvQueue
+	fates   fateQueue
+	readers waitQueue
+	rdl     deadline
+	rcvbuf  atomic.Int64
+	monitor atomic.Pointer[monitor]
+	owner   inboxOwner
+}
+
+// inboxOwner is the socket around an inbox.
+type inboxOwner interface {
+	// drained follows each attempt to take data, of which n messages came.
+	drained(n int)
+	// cause is the error of a closed socket.
+	cause() error
+}
+
+func (s *inbox) drained(n int) { s.owner.drained(n) }
+func (s *inbox) cause() error  { return s.owner.cause() }
 
 // recv takes the next message: fates first, then congestion news, then data
 // (net/rds/recv.c, rds_recvmsg).
-func (s *nodeSocket) recv(ctx context.Context, block, peek bool) (m Message, err error) {
+func (s *inbox) recv(ctx context.Context, block, peek bool) (m Message, err error) {
 	if ok, err := s.tryRecv(&m, peek); ok || err != nil {
 		return m, err
 	}
@@ -18,7 +41,7 @@ func (s *nodeSocket) recv(ctx context.Context, block, peek bool) (m Message, err
 	return m, err
 }
 
-func (s *nodeSocket) recvBatch(ctx context.Context, ms []Message, block bool) (int, error) {
+func (s *inbox) recvBatch(ctx context.Context, ms []Message, block bool) (int, error) {
 	if len(ms) == 0 {
 		return 0, nil
 	}
@@ -34,7 +57,7 @@ func (s *nodeSocket) recvBatch(ctx context.Context, ms []Message, block bool) (i
 }
 
 // awaitRecv calls try until it has something, waiting in between.
-func (s *nodeSocket) awaitRecv(ctx context.Context, block bool, try func() (bool, error)) error {
+func (s *inbox) awaitRecv(ctx context.Context, block bool, try func() (bool, error)) error {
 	if !block {
 		return ErrWouldBlock
 	}
@@ -60,9 +83,9 @@ func (s *nodeSocket) awaitRecv(ctx context.Context, block bool, try func() (bool
 	}
 }
 
-func (s *nodeSocket) tryRecv(m *Message, peek bool) (bool, error) {
+func (s *inbox) tryRecv(m *Message, peek bool) (bool, error) {
 	if s.closed.Load() {
-		return false, net.ErrClosed
+		return false, s.cause()
 	}
 	if s.fates.next(m, peek) {
 		return true, nil
@@ -78,7 +101,7 @@ func (s *nodeSocket) tryRecv(m *Message, peek bool) (bool, error) {
 	it := q.next()
 	if it == nil {
 		q.rmu.Unlock()
-		s.uncongest()
+		s.drained(0)
 		return false, nil
 	}
 	m.fill(it)
@@ -92,14 +115,13 @@ func (s *nodeSocket) tryRecv(m *Message, peek bool) (bool, error) {
 	q.take(it)
 	s.settleTaken()
 	q.rmu.Unlock()
-	s.uncongest()
-	s.node.counters.recvDelivered.Add(1)
+	s.drained(1)
 	return true, nil
 }
 
-func (s *nodeSocket) tryRecvBatch(ms []Message) (int, error) {
+func (s *inbox) tryRecvBatch(ms []Message) (int, error) {
 	if s.closed.Load() {
-		return 0, net.ErrClosed
+		return 0, s.cause()
 	}
 	n := 0
 	for n < len(ms) && s.fates.next(&ms[n], false) {
@@ -129,14 +151,13 @@ func (s *nodeSocket) tryRecvBatch(ms []Message) (int, error) {
 	}
 	s.settleTaken()
 	q.rmu.Unlock()
-	s.uncongest()
-	s.node.counters.recvDelivered.Add(uint64(n - first))
+	s.drained(n - first)
 	return n, nil
 }
 
 // settleTaken publishes what was taken when it has become much: a shared
 // counter is not touched per message. The caller holds q.rmu.
-func (s *nodeSocket) settleTaken() {
+func (s *inbox) settleTaken() {
 	q := &s.q
 	if limit := int(s.rcvbuf.Load()); q.taken*8 >= limit || q.takenN*itemCost*8 >= limit || q.outPos == len(q.out) {
 		q.publish()
