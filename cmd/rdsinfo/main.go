@@ -1,5 +1,5 @@
 // Command rdsinfo shows what goes on in an RDS node: counters, sockets,
-// connections and queues, as rds-info shows them of Linux.
+// connections and queues, as rds-info shows them of Linux, and applications.
 package main
 
 import (
@@ -23,7 +23,7 @@ import (
 
 const long = `rdsinfo prints reports about a running node: rdsd, or any program whose node has
 a control socket. The reports look like those of rds-info; without a selection
-all are printed.
+all are printed. Sizes are in bytes.
 
 Where --control is not given, the socket is $RDS_CONTROL, else /run/rdsd.sock
 if it exists, else $XDG_RUNTIME_DIR/rdsd.sock. With --provider kernel the
@@ -34,6 +34,7 @@ wrong flags.`
 
 const examples = `  rdsinfo                          all reports of rdsd
   rdsinfo -nv                      connections and their paths
+  rdsinfo -ak                      applications and their sockets
   rdsinfo -c --watch               counters, every second until Ctrl-C
   rdsinfo -c --watch=200ms --json  the same for a script, five times a second
   rdsinfo --control /tmp/a.sock    of another node
@@ -63,7 +64,7 @@ func main() { os.Exit(cli.Main(newCommand())) }
 func newCommand() *cobra.Command {
 	o := options{chosen: make(map[report.Kind]*bool)}
 	cmd := &cobra.Command{
-		Use: "rdsinfo [-cknrstTv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
+		Use: "rdsinfo [-acknrstTv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
 		Args: cli.Args(cobra.MaximumNArgs(1)), // the interval behind --watch and a space
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.watching = cmd.Flags().Changed("watch")
@@ -80,6 +81,7 @@ func newCommand() *cobra.Command {
 		kind       report.Kind
 		name, help string
 	}{
+		{report.Applications, "applications", "applications attached to rdsd"},
 		{report.Counters, "counters", "counters"},
 		{report.Sockets, "sockets", "sockets"},
 		{report.Connections, "connections", "connections"},
@@ -127,10 +129,13 @@ func (o *options) kinds() []report.Kind {
 			kinds = append(kinds, k)
 		}
 	}
-	if kinds == nil {
-		return report.Kinds()
+	switch {
+	case kinds != nil:
+		return kinds
+	case o.provider == providerKernel:
+		return report.LinuxKinds()
 	}
-	return kinds
+	return report.Kinds()
 }
 
 // fetch gets the reports. Some may be missing where there is an error.

@@ -6,9 +6,11 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rds-go/rds/cmd/rdsinfo/internal/report"
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/rds"
 )
@@ -61,7 +63,7 @@ func TestReportsOfNode(t *testing.T) {
 		t.Fatalf("status %d, %s", status, stderr)
 	}
 	rest := stdout
-	for _, title := range []string{"TCP Connections", "Counters", "RDS Sockets", "RDS Connections", "Receive Message Queue", "Send Message Queue", "Retransmit Message Queue"} {
+	for _, title := range []string{"TCP Connections", "Counters", "RDS Sockets", "RDS Connections", "Receive Message Queue", "Send Message Queue", "Retransmit Message Queue", "Applications"} {
 		_, after, ok := strings.Cut(rest, "\n"+title+":\n")
 		if !ok {
 			t.Errorf("no %s, or not in its place:\n%s", title, stdout)
@@ -151,6 +153,27 @@ func TestErrors(t *testing.T) {
 		status, stdout, stderr := info(t, c.args...)
 		if status != c.status || stdout != "" || stderr != c.want {
 			t.Errorf("%q: status %d, %s%s\nwant %d, %s", c.args, status, stdout, stderr, c.status, c.want)
+		}
+	}
+}
+
+// Linux has no applications to report; who asks for them gets an empty list.
+func TestKindsOfKernel(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		provider string
+		want     []report.Kind
+	}{{providerKernel, report.LinuxKinds()}, {providerRDSD, report.Kinds()}} {
+		o := options{chosen: make(map[report.Kind]*bool), provider: c.provider}
+		for _, k := range report.Kinds() {
+			o.chosen[k] = new(bool)
+		}
+		if got := o.kinds(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: reports %q, want %q", c.provider, got, c.want)
+		}
+		*o.chosen[report.Applications] = true
+		if got := o.kinds(); !slices.Equal(got, []report.Kind{report.Applications}) {
+			t.Errorf("%s: reports %q of -a", c.provider, got)
 		}
 	}
 }

@@ -20,6 +20,7 @@ type chosen struct {
 	Retransmit  []rds.QueuedInfo     `json:"retransmit_queue,omitzero"`
 	Receive     []rds.QueuedInfo     `json:"receive_queue,omitzero"`
 	TCP         []rds.TCPInfo        `json:"tcp_connections,omitzero"`
+	Sessions    []rds.SessionInfo    `json:"sessions,omitzero"`
 }
 
 // WriteJSON writes the reports in kinds as one JSON object on one line, with
@@ -33,6 +34,7 @@ func WriteJSON(w io.Writer, info *rds.Info, kinds []Kind) error {
 	choose(&out.Retransmit, info.Retransmit, kinds, Retransmit)
 	choose(&out.Receive, info.Receive, kinds, Receive)
 	choose(&out.TCP, info.TCP, kinds, TCP)
+	choose(&out.Sessions, info.Sessions, kinds, Applications)
 	return json.NewEncoder(w).Encode(out)
 }
 

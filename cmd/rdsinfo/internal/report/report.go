@@ -11,19 +11,26 @@ import (
 // Kind is one report, by its letter on the command line.
 type Kind byte
 
-// The reports, in the order in which rds-info prints them: by letter.
+// The reports, in the order in which rds-info prints them, by letter, and then
+// what only a node has.
 const (
-	TCP         Kind = 'T'
-	Counters    Kind = 'c'
-	Sockets     Kind = 'k'
-	Connections Kind = 'n'
-	Receive     Kind = 'r'
-	Send        Kind = 's'
-	Retransmit  Kind = 't'
+	TCP          Kind = 'T'
+	Counters     Kind = 'c'
+	Sockets      Kind = 'k'
+	Connections  Kind = 'n'
+	Receive      Kind = 'r'
+	Send         Kind = 's'
+	Retransmit   Kind = 't'
+	Applications Kind = 'a'
 )
 
 // Kinds returns all reports in order.
-func Kinds() []Kind { return []Kind{TCP, Counters, Sockets, Connections, Receive, Send, Retransmit} }
+func Kinds() []Kind { return append(LinuxKinds(), Applications) }
+
+// LinuxKinds returns the reports that Linux has too.
+func LinuxKinds() []Kind {
+	return []Kind{TCP, Counters, Sockets, Connections, Receive, Send, Retransmit}
+}
 
 // Write writes the reports in kinds, in the order of Kinds. verbose adds the
 // paths of connections.
@@ -40,7 +47,7 @@ func Write(w io.Writer, info *rds.Info, kinds []Kind, verbose bool) error {
 }
 
 var tables = map[Kind]func(info *rds.Info, verbose bool) table{
-	TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections,
+	TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections, Applications: applications,
 	Receive:    func(i *rds.Info, _ bool) table { return queue("Receive Message Queue", i.Receive) },
 	Send:       func(i *rds.Info, _ bool) table { return queue("Send Message Queue", i.SendQueue) },
 	Retransmit: func(i *rds.Info, _ bool) table { return queue("Retransmit Message Queue", i.Retransmit) },
@@ -57,8 +64,18 @@ func counters(info *rds.Info, _ bool) table {
 func sockets(info *rds.Info, _ bool) table {
 	t := table{title: "RDS Sockets", columns: []column{
 		{"BoundAddr", 15}, {"BPort", 5}, {"ConnAddr", 15}, {"CPort", 5}, {"SndBuf", 10}, {"RcvBuf", 10}, {"Inode", 8}}}
+	// Who reads the columns of rds-info finds them as they are; ours come
+	// behind, where an application is attached.
+	attached := slices.ContainsFunc(info.Sockets, func(s rds.SocketInfo) bool { return s.PID != 0 })
+	if attached {
+		t.columns = append(t.columns, column{"PID", 7}, column{"Command", 15})
+	}
 	for _, s := range info.Sockets {
-		t.add(addr(s.Bound.Addr(), s.Bound), s.Bound.Port(), addr(s.Connected.Addr(), s.Bound), s.Connected.Port(), s.SendBuffer, s.ReceiveBuf, s.Inode)
+		row := []any{addr(s.Bound.Addr(), s.Bound), s.Bound.Port(), addr(s.Connected.Addr(), s.Bound), s.Connected.Port(), s.SendBuffer, s.ReceiveBuf, s.Inode}
+		if attached {
+			row = append(row, pid(s.PID), name(s.Command))
+		}
+		t.add(row...)
 	}
 	return t
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // column is one column: its name and least width.
@@ -42,7 +43,7 @@ func (t *table) writeTo(w io.Writer) error {
 	for _, row := range t.rows {
 		if len(row) > 1 {
 			for i, cell := range row {
-				widths[i] = max(widths[i], len(cell))
+				widths[i] = max(widths[i], utf8.RuneCountInString(cell))
 			}
 		}
 	}

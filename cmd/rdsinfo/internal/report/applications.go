@@ -1,0 +1,49 @@
+package report
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// applications shows who is attached, what of its bounds it uses, and what it
+// has done.
+func applications(info *rds.Info, _ bool) table {
+	t := table{title: "Applications", columns: []column{
+		{"PID", 7}, {"UID", 5}, {"Command", 15}, {"Socks", 5},
+		{"SndQueued", 10}, {"SndBudget", 10}, {"RcvLent", 10}, {"RcvArena", 10}, {"Waiting", 7},
+		{"SentMsgs", 12}, {"SentBytes", 14}, {"RecvMsgs", 12}, {"RecvBytes", 14}, {"Stalls", 8}}}
+	for _, s := range info.Sessions {
+		t.add(s.PID, s.UID, name(s.Command), s.Sockets,
+			s.SendQueued, s.SendBudget, s.ReceiveLent, s.ReceiveArena, s.Waiting,
+			s.SentMessages, s.SentBytes, s.RecvMessages, s.RecvBytes, s.Stalled)
+	}
+	return t
+}
+
+// pid is that of an application; the sockets of the daemon's own have none.
+func pid(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+// name is a command, which its process may call what it likes: as one word
+// that does nothing to a terminal.
+func name(command string) string {
+	if command == "" {
+		return "-"
+	}
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == ' ':
+			return '_'
+		case !unicode.IsPrint(r), r == unicode.ReplacementChar:
+			return '?'
+		}
+		return r
+	}, command)
+}
