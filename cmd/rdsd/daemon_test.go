@@ -1,12 +1,9 @@
 package main
 
 import (
-	"errors"
-	"fmt"
-	"net"
 	"os"
-	"path/filepath"
 	"reflect"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -14,126 +11,135 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/rds"
 )
 
-// closer is a node whose Close takes until release is closed.
-type closer struct {
-	entered, release chan struct{}
-	err              error
+// part is a node and a service that write down what is called. Close and Drain
+// take until their channel is closed, if they have one.
+type part struct {
+	name    string
+	calls   *calls
+	closing chan struct{} // Close returns when it is closed
+	drain   chan struct{} // Drain does, or when Close was called
+	closed  chan struct{} // closed by Close
+	err     error         // of Close
+	drained error         // of Drain
+	refused error         // of Reload
+	config  rds.ServiceConfig
+	present []rds.SessionInfo
 }
 
-func newCloser(err error) *closer {
-	return &closer{make(chan struct{}), make(chan struct{}), err}
+type calls struct {
+	mu   sync.Mutex // guards list
+	list []string
 }
 
-func (c *closer) Close() error {
-	close(c.entered)
-	<-c.release
-	return c.err
+func (c *calls) add(s string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, s)
 }
 
-func testDaemon(c *closer) (*daemon, chan os.Signal, *observer.ObservedLogs, *[]string) {
+func (p *part) Info() (rds.Info, error)     { return rds.Info{Provider: "node"}, nil }
+func (p *part) Sessions() []rds.SessionInfo { return p.present }
+
+func (p *part) Reload(c rds.ServiceConfig) error {
+	if p.refused == nil {
+		p.config = c
+	}
+	return p.refused
+}
+
+func (p *part) Drain() error {
+	p.calls.add("drain " + p.name)
+	if p.drain != nil {
+		select {
+		case <-p.drain:
+		case <-p.closed:
+		}
+	}
+	return p.drained
+}
+
+func (p *part) Close() error {
+	p.calls.add("close " + p.name)
+	if p.closed != nil {
+		close(p.closed)
+	}
+	if p.closing != nil {
+		<-p.closing
+	}
+	return p.err
+}
+
+// rig is a daemon made of parts.
+type rig struct {
+	*daemon
+	node, service, watcher *part
+	calls                  *calls
+	signals                chan os.Signal
+	logs                   *observer.ObservedLogs
+	told                   []string
+}
+
+func newRig() *rig {
+	c := new(calls)
+	r := &rig{calls: c, signals: make(chan os.Signal, 4)}
+	r.node = &part{name: "node", calls: c}
+	r.service = &part{name: "service", calls: c, closed: make(chan struct{})}
+	r.watcher = &part{name: "control", calls: c}
 	core, logs := observer.New(zap.DebugLevel)
-	signals := make(chan os.Signal, 4)
-	var told []string
-	return &daemon{
-		node: c, log: zap.New(core), signals: signals, drain: time.Minute,
-		notify: func(s string) error { told = append(told, s); return nil },
-	}, signals, logs, &told
+	r.logs = logs
+	set := defaults()
+	set.Listen, set.Socket, set.Control = []string{"10.0.0.1"}, "/run/a.sock", "none"
+	r.daemon = &daemon{
+		node: r.node, service: r.service, log: zap.New(core), level: zap.NewAtomicLevel(), signals: r.signals,
+		notify: func(s string) error { r.told = append(r.told, s); return nil },
+		set:    set, linger: set.Drain.Duration, grace: time.Second,
+	}
+	r.watch = append(r.watch, r.watcher)
+	return r
 }
 
-func messages(logs *observer.ObservedLogs) (out []string) {
-	for _, e := range logs.All() {
+func (r *rig) messages() (out []string) {
+	for _, e := range r.logs.All() {
 		out = append(out, e.Message)
 	}
 	return out
 }
 
-func TestSignalDrains(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name string
-		err  error
-		last string
-		want error
-	}{
-		{"clean", nil, "stopped", nil},
-		{"dropped", fmt.Errorf("close: %w", &rds.DroppedError{Messages: 3, Bytes: 100}), "stopped with unacknowledged messages", nil},
-		{"failed", errors.New("no"), "stopped", cli.Exit(1)},
-	} {
-		node := newCloser(c.err)
-		close(node.release)
-		d, signals, logs, told := testDaemon(node)
-		signals <- syscall.SIGHUP
-		signals <- syscall.SIGTERM
-		if err := d.run("10.0.0.1", ""); err != c.want {
-			t.Errorf("%s: %v, want %v", c.name, err, c.want)
-		}
-		if got, want := messages(logs), []string{"ready", "nothing to reload", "stopping", c.last}; !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: log %q, want %q", c.name, got, want)
-		}
-		if want := []string{"READY=1", "STOPPING=1"}; !reflect.DeepEqual(*told, want) {
-			t.Errorf("%s: told %q, want %q", c.name, *told, want)
-		}
+func (r *rig) wantLog(t *testing.T, want ...string) {
+	t.Helper()
+	if got := r.messages(); !reflect.DeepEqual(got, want) {
+		t.Errorf("log %q, want %q", got, want)
 	}
 }
 
-func TestSecondSignalEndsTheDrain(t *testing.T) {
+// What shows a node without a service lacks no session, what shows one with a
+// service has them.
+func TestInfoHasSessions(t *testing.T) {
 	t.Parallel()
-	node := newCloser(nil)
-	d, signals, logs, _ := testDaemon(node)
-	defer close(node.release)
-	signals <- syscall.SIGTERM
-	go func() { <-node.entered; signals <- syscall.SIGHUP; signals <- syscall.SIGINT }()
-	if err := d.run("", ""); err != cli.Exit(1) {
-		t.Errorf("error %v, want status 1", err)
+	r := newRig()
+	r.service.present = []rds.SessionInfo{{ID: 1, PID: 42}}
+	if info, err := r.info(); err != nil || !reflect.DeepEqual(info.Sessions, r.service.present) {
+		t.Errorf("sessions %v, %v", info.Sessions, err)
 	}
-	if got := messages(logs); got[len(got)-1] != "stopped before the drain was over" {
-		t.Errorf("log %q", got)
+	r.daemon.service = nil
+	if info, err := r.info(); err != nil || info.Sessions != nil {
+		t.Errorf("sessions %v, %v", info.Sessions, err)
 	}
 }
 
-func TestDrainIsBounded(t *testing.T) {
+// Without a service the daemon runs and stops all the same.
+func TestDaemonWithoutService(t *testing.T) {
 	t.Parallel()
-	node := newCloser(nil)
-	d, signals, logs, _ := testDaemon(node)
-	defer close(node.release)
-	d.drain = time.Millisecond
-	signals <- syscall.SIGTERM
-	if err := d.run("", ""); err != cli.Exit(1) {
-		t.Errorf("error %v, want status 1", err)
+	r := newRig()
+	r.daemon.service = nil
+	r.signals <- syscall.SIGTERM
+	if err := r.run(); err != nil {
+		t.Error(err)
 	}
-	if got := messages(logs); got[len(got)-1] != "stopped because the drain takes too long" {
-		t.Errorf("log %q", got)
-	}
-}
-
-func TestSystemd(t *testing.T) {
-	t.Parallel()
-	if err := systemd("")("READY=1"); err != nil {
-		t.Errorf("without a service manager: %v", err)
-	}
-	dir, err := os.MkdirTemp("", "sd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "notify")
-	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := systemd(path)("READY=1"); err != nil {
-		t.Fatal(err)
-	}
-	b := make([]byte, 64)
-	if n, err := l.Read(b); err != nil || string(b[:n]) != "READY=1" {
-		t.Errorf("heard %q, %v", b[:n], err)
-	}
-	if err := systemd(filepath.Join(dir, "nobody"))("READY=1"); err == nil {
-		t.Error("no error without a listener")
+	if want := []string{"close node", "close control"}; !reflect.DeepEqual(r.calls.list, want) {
+		t.Errorf("calls %q, want %q", r.calls.list, want)
 	}
 }

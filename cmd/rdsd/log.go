@@ -23,11 +23,11 @@ func (l *logSettings) check(c *checks) {
 }
 
 // logger returns a logger that writes to w, without sampling: there is a line
-// per change of state, not per message.
-func (l *logSettings) logger(w io.Writer) (*zap.Logger, error) {
-	level, err := zapcore.ParseLevel(l.Level)
+// per change of state, not per message. Its level may be changed.
+func (l *logSettings) logger(w io.Writer) (*zap.Logger, zap.AtomicLevel, error) {
+	level, err := zap.ParseAtomicLevel(l.Level)
 	if err != nil {
-		return nil, err
+		return nil, level, err
 	}
 	cfg := zap.NewProductionEncoderConfig()
 	cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -40,5 +40,5 @@ func (l *logSettings) logger(w io.Writer) (*zap.Logger, error) {
 		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000Z07:00")
 		enc = zapcore.NewConsoleEncoder(cfg)
 	}
-	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), level)), nil
+	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), level)), level, nil
 }

@@ -1,29 +1,30 @@
-// Command rdsd is a long-running RDS node: it answers pings on its addresses
-// and shows what goes on in it to rdsinfo.
+// Command rdsd is the RDS of a host: applications attach to its socket and
+// share its connections to other hosts. It answers pings on its addresses and
+// shows what goes on in it to rdsinfo and Prometheus.
 package main
 
 import (
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/cli"
-	"github.com/rds-go/rds/rds"
 )
 
-const long = `rdsd runs an RDS node on the given addresses until it is told to stop. It
-answers pings, keeps its log on standard error, one line per change of state,
-and shows its counters, sockets, connections and queues to rdsinfo.
+const long = `rdsd runs an RDS node on the given addresses until it is told to stop.
+Applications attach to --socket and share its connections. It answers pings,
+keeps its log on standard error, one line per change of state, and shows its
+counters, sockets, connections, queues and applications to rdsinfo.
 
-SIGTERM and SIGINT end it: unacknowledged messages get the time of --drain,
-then it exits. A second signal ends it at once, with status 1. SIGHUP is
-logged, nothing more.
+SIGTERM and SIGINT end it: what applications have sent gets the time of --drain
+to be acknowledged, then it exits. A second signal ends it at once, with status
+1. SIGHUP reads the file of --config again: limits of sessions, rules for ports,
+the log level and a shorter drain time take effect, other changes are named in
+the log as needing a restart.
 
 Settings come from the flags, then the file given by --config, then the
-defaults. cmd/rdsd/rdsd.toml in the sources describes them all.
+defaults. docs/OPERATIONS.md in the sources describes them all, and
+cmd/rdsd/rdsd.toml has them at their defaults. Sockets may come from systemd.
 
 Exit status: 0 after a signal, 1 if it failed or was ended twice, 2 if its
 flags or settings are wrong.`
@@ -49,19 +50,29 @@ func newCommand() *cobra.Command {
 	f.StringSliceVar(&set.Listen, "listen", nil, "local `addresses` to listen on, separated by commas")
 	f.IntVar(&set.Port, "port", set.Port, "TCP port of RDS, here and on peers; Linux knows only the default")
 	f.IntVar(&set.Paths, "npaths", set.Paths, "TCP connections per peer: 1 or 8")
+	f.StringVar(&set.Socket, "socket", set.Socket, "Unix socket that applications attach to; none for no socket")
 	f.StringVar(&set.Control, "control", set.Control, "Unix socket for rdsinfo; none for no socket")
+	f.StringVar(&set.Metrics, "metrics", set.Metrics, "`address` and port for Prometheus, such as 127.0.0.1:9385")
+	f.BoolVar(&set.Pprof, "pprof", set.Pprof, "show profiles on the control socket")
 	f.Var(&set.Drain, "drain", "how long to wait for unacknowledged messages at the end")
 	f.StringVar(&set.Log.Level, "log-level", set.Log.Level, "debug, info, warn or error")
 	f.StringVar(&set.Log.Format, "log-format", set.Log.Format, "console or json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if file != "" {
+		if file == "" {
+			return start(set, nil)
+		}
+		load := func() (settings, error) {
 			fromFile := defaults()
 			if err := fromFile.load(file); err != nil {
-				return cli.WithStatus(cli.StatusUsage, err)
+				return settings{}, err
 			}
-			set = overlay(fromFile, set, f.Changed)
+			return overlay(fromFile, set, f.Changed), nil
 		}
-		return start(set)
+		loaded, err := load()
+		if err != nil {
+			return cli.WithStatus(cli.StatusUsage, err)
+		}
+		return start(loaded, load)
 	}
 	return cmd
 }
@@ -72,7 +83,10 @@ func overlay(file, flags settings, given func(flag string) bool) settings {
 		"listen":     func() { file.Listen = flags.Listen },
 		"port":       func() { file.Port = flags.Port },
 		"npaths":     func() { file.Paths = flags.Paths },
+		"socket":     func() { file.Socket = flags.Socket },
 		"control":    func() { file.Control = flags.Control },
+		"metrics":    func() { file.Metrics = flags.Metrics },
+		"pprof":      func() { file.Pprof = flags.Pprof },
 		"drain":      func() { file.Drain = flags.Drain },
 		"log-level":  func() { file.Log.Level = flags.Log.Level },
 		"log-format": func() { file.Log.Format = flags.Log.Format },
@@ -82,28 +96,4 @@ func overlay(file, flags settings, given func(flag string) bool) settings {
 		}
 	}
 	return file
-}
-
-// start runs the daemon from its settings to the end.
-func start(set settings) error {
-	cfg, err := set.node()
-	if err != nil {
-		return cli.WithStatus(cli.StatusUsage, err)
-	}
-	log, err := set.Log.logger(os.Stderr)
-	if err != nil {
-		return cli.WithStatus(cli.StatusUsage, err)
-	}
-	cfg.Logger = log
-	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	node, err := rds.NewNode(cfg)
-	if err != nil {
-		return explain(err, set)
-	}
-	d := daemon{
-		node: node, log: log, signals: signals, notify: systemd(os.Getenv("NOTIFY_SOCKET")),
-		drain: set.Drain.Duration + drainMargin,
-	}
-	return d.run(strings.Join(set.Listen, ","), cfg.Control)
 }

@@ -27,9 +27,11 @@ func dir(t *testing.T) string {
 	return d
 }
 
+// daemonAt starts a daemon that is alone on this host unless args say more:
+// those that share the sockets of the system would meet.
 func daemonAt(t *testing.T, args ...string) *clitest.Process {
 	t.Helper()
-	p := clitest.Start(t, bin.Path("rdsd"), args...)
+	p := clitest.StartEnv(t, []string{"RDS_SOCKET=none", "RDS_CONTROL=none"}, bin.Path("rdsd"), args...)
 	p.Line(p.Stderr, "ready")
 	return p
 }
@@ -65,6 +67,9 @@ func TestDaemonAnswersAndStops(t *testing.T) {
 
 	d.Signal(syscall.SIGHUP)
 	d.Line(d.Stderr, "nothing to reload")
+	if !strings.Contains(d.Stderr.String(), `"socket": ""`) {
+		t.Errorf("applications can attach:\n%s", d.Stderr)
+	}
 	d.Signal(syscall.SIGTERM)
 	if status := d.Wait(); status != 0 || d.Stdout.String() != "" {
 		t.Errorf("status %d, stdout %q", status, d.Stdout)
@@ -103,17 +108,21 @@ func TestDaemonTellsSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	d := clitest.StartEnv(t, []string{"NOTIFY_SOCKET=" + path}, bin.Path("rdsd"), "--listen", "127.22.3.5", "--port", "17203", "--control", "none")
-	b := make([]byte, 64)
-	for _, want := range []string{"READY=1", "STOPPING=1"} {
+	d := clitest.StartEnv(t, []string{"NOTIFY_SOCKET=" + path}, bin.Path("rdsd"), "--listen", "127.22.3.5", "--port", "17203", "--socket", "none", "--control", "none")
+	b := make([]byte, 256)
+	hear := func(want string) {
+		t.Helper()
 		n, err := l.Read(b)
-		if err != nil || string(b[:n]) != want {
+		if err != nil || !strings.HasPrefix(string(b[:n]), want) {
 			t.Fatalf("heard %q, %v; want %s", b[:n], err, want)
 		}
-		if want == "READY=1" {
-			d.Signal(syscall.SIGTERM)
-		}
 	}
+	hear("READY=1")
+	d.Signal(syscall.SIGHUP)
+	hear("RELOADING=1\nMONOTONIC_USEC=")
+	hear("READY=1")
+	d.Signal(syscall.SIGTERM)
+	hear("STOPPING=1")
 	if status := d.Wait(); status != 0 {
 		t.Errorf("status %d", status)
 	}
@@ -126,6 +135,12 @@ func TestDaemonCannotStart(t *testing.T) {
 	ctl := filepath.Join(tmp, "c.sock")
 	daemonAt(t, "--listen", "127.22.4.5", "--port", "17204", "--control", ctl)
 	file := write(t, "lissten = []\n")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	group := write(t, "listen = ['127.22.4.6']\ncontrol_group = 'no-such-group'\n")
 	for _, c := range []struct {
 		name   string
 		args   []string
@@ -140,10 +155,15 @@ func TestDaemonCannotStart(t *testing.T) {
 		{"argument", []string{"127.22.4.6"}, 2, `rdsd: unknown command "127.22.4.6" for "rdsd" (see rdsd --help)` + "\n"},
 		{"address taken", []string{"--listen", "127.22.4.5"}, 1, "rdsd: 127.22.4.5: port 17204 is in use, by another node or the kernel's RDS\n"},
 		{"foreign address", []string{"--listen", "192.0.2.1"}, 1, "rdsd: 192.0.2.1 is not an address of this host\n"},
+		{"group of the control socket", []string{"--config", group}, 2, `rdsd: control_group: no group "no-such-group" on this host` + "\n"},
+		{"metrics taken", []string{"--listen", "127.22.4.6", "--metrics", taken.Addr().String()}, 1, "rdsd: metrics: listen tcp " + taken.Addr().String() + ": bind: address already in use\n"},
 		{"control socket taken", []string{"--listen", "127.22.4.6", "--control", ctl}, 1, "rdsd: another node has the control socket " + ctl + "; choose another with --control\n"},
 	} {
-		args := append([]string{"--port", "17204", "--log-level", "error", "--control", filepath.Join(tmp, "other.sock")}, c.args...)
+		args := append([]string{"--port", "17204", "--log-level", "error", "--socket", "none", "--control", filepath.Join(tmp, "other.sock")}, c.args...)
 		status, stdout, stderr := clitest.Run(t, bin.Path("rdsd"), args...)
+		if _, err := os.Lstat(filepath.Join(tmp, "other.sock")); err == nil {
+			t.Errorf("%s: the control socket was left", c.name)
+		}
 		if status != c.status || stdout != "" || stderr != c.want {
 			t.Errorf("%s: status %d, %s%s\nwant %d, %s", c.name, status, stdout, stderr, c.status, c.want)
 		}

@@ -11,12 +11,14 @@ import (
 
 	"github.com/pelletier/go-toml/v2"
 
+	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/rds"
 )
 
 // The example file parses, has every key, and each at its default.
 func TestExampleIsTheDefaults(t *testing.T) {
 	t.Setenv("RDS_CONTROL", "/run/rdsd.sock") // depends on who runs this
+	t.Setenv("RDS_SOCKET", "/run/rds.sock")
 	var got settings
 	if err := got.load("rdsd.toml"); err != nil {
 		t.Fatal(err)
@@ -34,7 +36,30 @@ func TestExampleIsTheDefaults(t *testing.T) {
 	if err := toml.Unmarshal(text, &keys); err != nil {
 		t.Fatal(err)
 	}
+	keys["ports"] = nil // there are none by default; the comment has them
 	missing(t, reflect.TypeFor[settings](), keys, "")
+}
+
+// The rules for ports that the example has in a comment are valid.
+func TestExampleOfPorts(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("rdsd.toml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "#   [[ports]]\n")
+	if !ok {
+		t.Fatal("no rules for ports in the example")
+	}
+	rule, _, _ := strings.Cut(rest, "\n\n")
+	var got settings
+	if err := got.load(write(t, "[[ports]]\n"+strings.ReplaceAll(rule, "#   ", ""))); err != nil {
+		t.Fatal(err)
+	}
+	want := []portsSettings{{Range: "4000-4999", Users: []word{"oracle", "1001"}, Groups: []word{"dba"}}}
+	if !reflect.DeepEqual(got.Ports, want) {
+		t.Errorf("got %+v, want %+v", got.Ports, want)
+	}
 }
 
 func missing(t *testing.T, in reflect.Type, keys map[string]any, prefix string) {
@@ -51,24 +76,54 @@ func missing(t *testing.T, in reflect.Type, keys map[string]any, prefix string) 
 	}
 }
 
-// A node without settings and one with the defaults spelled out are the same:
-// what defaults says is what package rds does.
+// A node and a service without settings and those with the defaults spelled
+// out are the same: what defaults says is what package rds does.
 func TestDefaultsAreValid(t *testing.T) {
+	t.Setenv("RDS_CONTROL", "/run/rdsd.sock")
+	t.Setenv("RDS_SOCKET", "/run/rds.sock")
 	s := defaults()
 	s.Listen = []string{"10.0.0.1", "2001:db8::1"}
-	s.Control = noControl
-	cfg, err := s.node()
+	got, err := s.plan()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := rds.Config{
-		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")},
-		Port:      16385, Paths: 1, SendBuffer: 4 << 20, ReceiveBuffer: 4 << 20, ReceiveOverrun: 64 << 20, PeerBudget: 64 << 20,
-		MaxMessage: 1 << 20, Linger: 5 * time.Second, ReconnectMin: 4 * time.Millisecond, ReconnectMax: time.Second,
-		TCP: rds.TCPConfig{KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, DrainTimeout: 5 * time.Second},
+	want := plan{
+		node: rds.Config{
+			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")},
+			Port:      16385, Paths: 1, SendBuffer: 4 << 20, ReceiveBuffer: 4 << 20, ReceiveOverrun: 64 << 20, PeerBudget: 64 << 20,
+			MaxMessage: 1 << 20, Linger: 5 * time.Second, ReconnectMin: 4 * time.Millisecond, ReconnectMax: time.Second,
+			TCP: rds.TCPConfig{KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, DrainTimeout: 5 * time.Second},
+		},
+		service: rds.ServiceConfig{
+			Path: "/run/rds.sock", Mode: 0o666, MaxSessions: 4096, MaxSessionsPerUID: 1024, MaxSockets: 1024,
+			SendBudget: 32 << 20, SendArena: 32 << 20, ReceiveArena: 32 << 20,
+		},
+		control: control.Config{Path: "/run/rdsd.sock", Mode: 0o660},
 	}
-	if !reflect.DeepEqual(cfg, want) {
-		t.Errorf("got  %+v\nwant %+v", cfg, want)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// Bounds that the checks repeat are those of package rds.
+func TestBoundsAreThoseOfTheService(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		what string
+		cfg  rds.ServiceConfig
+		ok   bool
+	}{
+		{"most sockets", rds.ServiceConfig{MaxSockets: maxSessionSockets}, true},
+		{"more sockets", rds.ServiceConfig{MaxSockets: maxSessionSockets + 1}, false},
+		{"smallest arena", rds.ServiceConfig{SendArena: minArena, ReceiveArena: minArena}, true},
+		{"smaller arena", rds.ServiceConfig{SendArena: minArena / 2}, false},
+		{"largest arena", rds.ServiceConfig{SendArena: maxArena, ReceiveArena: maxArena}, true},
+		{"larger arena", rds.ServiceConfig{ReceiveArena: maxArena * 2}, false},
+	} {
+		c.cfg.Path = "/run/rds.sock"
+		if err := c.cfg.Validate(); (err == nil) != c.ok {
+			t.Errorf("%s: %v", c.what, err)
+		}
 	}
 }
 
@@ -103,15 +158,22 @@ func TestLoadErrors(t *testing.T) {
 }
 
 // One error names every bad setting by its key.
-func TestNodeNamesAllThatIsWrong(t *testing.T) {
+func TestPlanNamesAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := settings{
-		Listen: []string{"0.0.0.0", "host", "224.0.0.1"}, Port: 65536, Paths: 3, Control: noControl, Drain: duration{Duration: -1},
+		Listen: []string{"0.0.0.0", "host", "224.0.0.1"}, Port: 65536, Paths: 3, Control: none, SocketMode: "888", ControlMode: "01000", ControlGroup: "no-such-group",
+		Metrics: "9385", Pprof: true, Drain: duration{Duration: -1},
 		MaxMessage: 8191, SendBuffer: -1, ReceiveBuffer: 0, ReceiveOverrun: 0, PeerBudget: -5, ReconnectMax: duration{Duration: -1},
-		TCP: tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, EventLoops: -1},
+		TCP:      tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, EventLoops: -1},
+		Sessions: sessionsSettings{Max: 0, MaxPerUser: -1, MaxSockets: 16385, SendBudget: 0, SendArena: 1 << 19, ReceiveArena: 3 << 20},
+		Ports: []portsSettings{
+			{Range: "4000-3999", Users: []word{"0"}},
+			{Range: "0"},
+			{Range: "1-65536", Users: []word{"no-such-user", "4294967295"}, Groups: []word{"-1"}},
+		},
 		Log: logSettings{Level: "loud", Format: "xml"},
 	}
-	_, err := s.node()
+	_, err := s.plan()
 	if err == nil {
 		t.Fatal("no error")
 	}
@@ -125,6 +187,16 @@ func TestNodeNamesAllThatIsWrong(t *testing.T) {
 		"reconnect_min: 0s is not a positive duration", "reconnect_max: -1ns is not a positive duration",
 		"tcp.keepalive_idle: -1ns is not a positive duration", "tcp.keepalive_interval: 0s is not a positive duration", "tcp.drain_timeout: 0s is not a positive duration",
 		`log.level: "loud" is none of debug, info, warn and error`, `log.format: "xml" is neither console nor json`,
+		"sessions.max: 0 is less than 1", "sessions.max_per_user: -1 is less than 1", "sessions.max_sockets: 16385 is not between 1 and 16384",
+		"sessions.send_budget: 0 is less than 1", "sessions.send_arena: 524288 is not a power of two from 1048576 to 1073741824",
+		"sessions.receive_arena: 3145728 is not a power of two from 1048576 to 1073741824",
+		`socket_mode: "888" is not a mode such as 0660`, "socket: neither a path nor none",
+		`ports[0].range: "4000-3999" is neither a port nor a range such as 4000-4999`,
+		`ports[1].range: "0" is neither a port nor a range such as 4000-4999`, "ports[1]: neither users nor groups: nobody could bind there",
+		`ports[2].range: "1-65536" is neither a port nor a range such as 4000-4999`,
+		`ports[2].users: no user "no-such-user" on this host`, `ports[2].users: "4294967295" is not the number of a user`, `ports[2].groups: no group "-1" on this host`,
+		`control_mode: "01000" is not a mode such as 0660`, `control_group: no group "no-such-group" on this host`,
+		"pprof: needs the control socket, and control is none", `metrics: "9385" is not an address and port such as 127.0.0.1:9385`,
 	} {
 		if len(lines) == 0 || lines[0] != want {
 			t.Errorf("error %q, want %q", lines[:min(1, len(lines))], want)
@@ -143,7 +215,7 @@ func TestBadDurations(t *testing.T) {
 	if err := s.load(write(t, "listen = ['10.0.0.1']\ndrain = 5\nreconnect_max = 'soon'\nnpaths = 2\n")); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.node()
+	_, err := s.plan()
 	const want = "npaths: 2 is neither 1 nor 8\ndrain: \"5\" is not a duration such as 1m30s\nreconnect_max: \"soon\" is not a duration such as 1m30s"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
@@ -152,8 +224,8 @@ func TestBadDurations(t *testing.T) {
 
 func TestFlagsOverrideFile(t *testing.T) {
 	t.Parallel()
-	file := settings{Listen: []string{"10.0.0.1"}, Port: 1, Paths: 1, Control: "a", Drain: duration{Duration: 1}, Ping: true, Log: logSettings{"info", "json"}}
-	flags := settings{Listen: []string{"10.0.0.2"}, Port: 2, Paths: 8, Control: "b", Drain: duration{Duration: 2}, Log: logSettings{"warn", "console"}}
+	file := settings{Listen: []string{"10.0.0.1"}, Port: 1, Paths: 1, Socket: "x", Control: "a", Metrics: "m", Drain: duration{Duration: 1}, Ping: true, Log: logSettings{"info", "json"}}
+	flags := settings{Listen: []string{"10.0.0.2"}, Port: 2, Paths: 8, Socket: "y", Control: "b", Metrics: "n", Pprof: true, Drain: duration{Duration: 2}, Log: logSettings{"warn", "console"}}
 	if got := overlay(file, flags, func(string) bool { return false }); !reflect.DeepEqual(got, file) {
 		t.Errorf("no flag given: %+v", got)
 	}
@@ -163,7 +235,7 @@ func TestFlagsOverrideFile(t *testing.T) {
 		t.Errorf("all flags given: %+v, want %+v", got, want)
 	}
 	cmd := newCommand()
-	for _, name := range []string{"listen", "port", "npaths", "control", "drain", "log-level", "log-format"} {
+	for _, name := range []string{"listen", "port", "npaths", "socket", "control", "metrics", "pprof", "drain", "log-level", "log-format"} {
 		if cmd.Flags().Lookup(name) == nil {
 			t.Errorf("overlay knows --%s, the command does not", name)
 		}

@@ -1,0 +1,271 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/rds"
+	"github.com/rds-go/rds/transport"
+)
+
+// busy has something in every metric.
+func busy() rds.Info {
+	host := netip.MustParseAddr
+	return rds.Info{
+		Provider: "node",
+		Counters: []transport.Counter{{Name: "send_queued", Value: 12}, {Name: "recv_rdma_bytes", Value: 0}},
+		Sockets: []rds.SocketInfo{
+			{SendQueued: 100, RecvQueued: 20, RecvMessages: 2, Congested: true},
+			{SendQueued: 1, RecvQueued: 3, RecvMessages: 1},
+		},
+		Connections: []rds.ConnectionInfo{
+			{Local: host("10.0.0.1"), Remote: host("10.0.0.2"), Connected: true, Queued: 4096, Path: []conn.PathInfo{{State: "up"}, {State: "up"}}},
+			{Local: host("10.0.0.1"), Remote: host("10.0.0.3"), Connecting: true, Queued: 4, Path: []conn.PathInfo{{State: "connecting"}}},
+			{Local: host("10.0.0.1"), Remote: host("10.0.0.4"), Path: []conn.PathInfo{{State: "down"}}},
+		},
+		Sessions: []rds.SessionInfo{
+			{ID: 1, PID: 10, UID: 1001, Command: "oracle", Sockets: 2, SendQueued: 100, SendBudget: 1000, ReceiveArena: 2000, ReceiveLent: 30,
+				Waiting: 1, SentMessages: 5, SentBytes: 500, RecvMessages: 6, RecvBytes: 600, Stalled: 7},
+			{ID: 2, PID: 11, UID: 1001, Command: "oracle", Sockets: 1, SendQueued: 1, SendBudget: 1000, ReceiveArena: 2000, ReceiveLent: 3,
+				Waiting: 2, SentMessages: 10, SentBytes: 20, RecvMessages: 30, RecvBytes: 40, Stalled: 50},
+			{ID: 3, PID: 12, UID: 0, Command: "bad\xffname", SentMessages: 1},
+		},
+	}
+}
+
+func constant(info rds.Info) func() (rds.Info, error) {
+	return func() (rds.Info, error) { return info, nil }
+}
+
+const busyMetrics = `
+# HELP rds_application_received_bytes_total Payload handed to the application.
+# TYPE rds_application_received_bytes_total counter
+rds_application_received_bytes_total{command="bad?name",uid="0"} 0
+rds_application_received_bytes_total{command="oracle",uid="1001"} 640
+# HELP rds_application_send_budget_bytes Bound of the memory queued or unacknowledged.
+# TYPE rds_application_send_budget_bytes gauge
+rds_application_send_budget_bytes{command="bad?name",uid="0"} 0
+rds_application_send_budget_bytes{command="oracle",uid="1001"} 2000
+# HELP rds_application_sent_messages_total Messages accepted from the application.
+# TYPE rds_application_sent_messages_total counter
+rds_application_sent_messages_total{command="bad?name",uid="0"} 1
+rds_application_sent_messages_total{command="oracle",uid="1001"} 15
+# HELP rds_application_sessions Processes attached.
+# TYPE rds_application_sessions gauge
+rds_application_sessions{command="bad?name",uid="0"} 1
+rds_application_sessions{command="oracle",uid="1001"} 2
+# HELP rds_application_stalls_total Times it had to wait for its turn on a connection.
+# TYPE rds_application_stalls_total counter
+rds_application_stalls_total{command="bad?name",uid="0"} 0
+rds_application_stalls_total{command="oracle",uid="1001"} 57
+# HELP rds_application_waiting_messages Messages received that wait for room in the shared memory.
+# TYPE rds_application_waiting_messages gauge
+rds_application_waiting_messages{command="bad?name",uid="0"} 0
+rds_application_waiting_messages{command="oracle",uid="1001"} 3
+# HELP rds_connections Connections to other hosts, by their state.
+# TYPE rds_connections gauge
+rds_connections{state="connecting"} 1
+rds_connections{state="down"} 1
+rds_connections{state="up"} 1
+# HELP rds_paths Paths of all connections.
+# TYPE rds_paths gauge
+rds_paths 4
+# HELP rds_paths_up Paths that carry messages.
+# TYPE rds_paths_up gauge
+rds_paths_up 2
+# HELP rds_peer_queued_bytes Memory of the messages queued for peers or unacknowledged by them.
+# TYPE rds_peer_queued_bytes gauge
+rds_peer_queued_bytes 4100
+# HELP rds_receive_arena_lent_bytes Of that memory, what holds messages.
+# TYPE rds_receive_arena_lent_bytes gauge
+rds_receive_arena_lent_bytes 33
+# HELP rds_send_queued_total Counter send_queued of the node, as in rdsinfo -c.
+# TYPE rds_send_queued_total counter
+rds_send_queued_total 12
+# HELP rds_sessions Applications attached.
+# TYPE rds_sessions gauge
+rds_sessions 3
+# HELP rds_socket_receive_queued_bytes Payload that waits for applications to receive it.
+# TYPE rds_socket_receive_queued_bytes gauge
+rds_socket_receive_queued_bytes 23
+# HELP rds_socket_receive_queued_messages Messages that wait for applications to receive them.
+# TYPE rds_socket_receive_queued_messages gauge
+rds_socket_receive_queued_messages 3
+# HELP rds_socket_send_queued_bytes Payload that sockets have queued or unacknowledged.
+# TYPE rds_socket_send_queued_bytes gauge
+rds_socket_send_queued_bytes 101
+# HELP rds_sockets Sockets bound.
+# TYPE rds_sockets gauge
+rds_sockets 2
+# HELP rds_sockets_congested Sockets whose receive buffer is full, so that peers must not send to them.
+# TYPE rds_sockets_congested gauge
+rds_sockets_congested 1
+`
+
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	c := newCollector(constant(busy()))
+	names := []string{}
+	for line := range strings.Lines(busyMetrics) {
+		if name, ok := strings.CutPrefix(line, "# TYPE "); ok {
+			names = append(names, strings.Fields(name)[0])
+		}
+	}
+	if err := testutil.CollectAndCompare(c, strings.NewReader(busyMetrics), names...); err != nil {
+		t.Error(err)
+	}
+}
+
+// The names follow the conventions of Prometheus, those of all counters of a
+// node among them, and no two metrics have the same.
+func TestMetricsLint(t *testing.T) {
+	t.Parallel()
+	n, err := rds.NewNode(rds.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer n.Close()
+	r := prometheus.NewPedanticRegistry()
+	if err := r.Register(newCollector(func() (rds.Info, error) {
+		info, err := n.Info()
+		info.Sessions = busy().Sessions
+		return info, err
+	})); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := testutil.GatherAndLint(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		t.Errorf("%s: %s", p.Metric, p.Text)
+	}
+}
+
+// What applications have done stays when they end, so that the sums only grow.
+func TestApplicationsThatEnd(t *testing.T) {
+	t.Parallel()
+	info := busy()
+	c := newCollector(func() (rds.Info, error) { return info, nil })
+	sent := func(messages, sessions int) {
+		t.Helper()
+		want := fmt.Sprintf(`
+# HELP rds_application_sent_messages_total Messages accepted from the application.
+# TYPE rds_application_sent_messages_total counter
+rds_application_sent_messages_total{command="oracle",uid="1001"} %d
+# HELP rds_application_sessions Processes attached.
+# TYPE rds_application_sessions gauge
+rds_application_sessions{command="oracle",uid="1001"} %d
+`, messages, sessions)
+		if err := testutil.CollectAndCompare(c, strings.NewReader(want), "rds_application_sent_messages_total", "rds_application_sessions"); err != nil {
+			t.Error(err)
+		}
+	}
+	info.Sessions = info.Sessions[:2]
+	sent(15, 2)
+	info.Sessions = info.Sessions[1:]
+	sent(15, 1)
+	info.Sessions = nil
+	sent(15, 0)
+	info.Sessions = []rds.SessionInfo{{ID: 9, UID: 1001, Command: "oracle", SentMessages: 4}}
+	sent(19, 1)
+}
+
+// Applications choose their names, so that the number of names is bounded.
+func TestApplicationsAreBounded(t *testing.T) {
+	t.Parallel()
+	var a applications
+	id := uint64(0)
+	for round := range 3 {
+		var sessions []rds.SessionInfo
+		for range maxApplications {
+			id++
+			sessions = append(sessions, rds.SessionInfo{ID: id, Command: fmt.Sprint("c", id), SentMessages: 1})
+		}
+		a.update(sessions)
+		if len(a.usage) > maxApplications+1 || len(a.last) != maxApplications {
+			t.Fatalf("round %d: %d applications, %d sessions remembered", round, len(a.usage), len(a.last))
+		}
+	}
+	a.update(nil)
+	var all uint64
+	for _, u := range a.usage {
+		all += u.sentMessages
+	}
+	if all != id || a.usage[others].sentMessages != id-maxApplications {
+		t.Errorf("%d messages in all, %d of others, want %d and %d", all, a.usage[others].sentMessages, id, id-maxApplications)
+	}
+}
+
+func TestMetricsOfFailure(t *testing.T) {
+	t.Parallel()
+	c := newCollector(func() (rds.Info, error) { return rds.Info{}, errors.New("no snapshot today") })
+	r := prometheus.NewRegistry()
+	r.MustRegister(c)
+	if _, err := r.Gather(); err == nil || !strings.Contains(err.Error(), "no snapshot today") {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestMetricsHandler(t *testing.T) {
+	t.Parallel()
+	h, err := metricsHandler(constant(busy()), zaptest.NewLogger(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest(http.MethodGet, metricsPath, nil))
+	for _, want := range []string{"\nrds_sessions 3\n", "\ngo_goroutines ", "rds_send_queued_total 12\n"} {
+		if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("status %d, no %q", w.Code, want)
+		}
+	}
+}
+
+func TestMetricsServer(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	addr := taken.Addr().String()
+	if _, err := serveMetrics(addr, constant(busy()), zap.NewNop()); err == nil {
+		t.Fatal("no error although the address is taken")
+	}
+	taken.Close()
+	m, err := serveMetrics(addr, constant(busy()), zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, status := range map[string]int{"/metrics": 200, "/": 404, "/debug/pprof/": 404} {
+		res, err := http.Get("http://" + addr + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		if res.StatusCode != status || (status == 200) != strings.Contains(string(body), "rds_sessions 3") {
+			t.Errorf("%s: status %d, want %d", path, res.StatusCode, status)
+		}
+	}
+	if err := m.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := net.Dial("tcp", addr); err == nil {
+		t.Error("still listening after Close")
+	}
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// Bounds on what a client can make the metrics cost.
+const (
+	metricsPath    = "/metrics"
+	metricsTimeout = 10 * time.Second // for a request, and again for its answer
+	metricsScrapes = 4                // at a time
+)
+
+// metricsServer answers Prometheus.
+type metricsServer struct {
+	http   http.Server
+	served chan struct{} // closed by the goroutine that accepts
+}
+
+// serveMetrics shows what info returns on an address, until Close.
+func serveMetrics(addr string, info func() (rds.Info, error), log *zap.Logger) (*metricsServer, error) {
+	h, err := metricsHandler(info, log)
+	if err != nil {
+		return nil, err
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET "+metricsPath, h)
+	m := &metricsServer{served: make(chan struct{})}
+	m.http = http.Server{
+		Handler: mux, ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
+		ErrorLog: zap.NewStdLog(zap.NewNop()), // what a client does wrong is told to that client only
+	}
+	go func() {
+		defer close(m.served)
+		_ = m.http.Serve(l) // ends when Close closes the listener
+	}()
+	log.Info("metrics", zap.Stringer("address", l.Addr()))
+	return m, nil
+}
+
+// metricsHandler shows the daemon, its process and the Go runtime.
+func metricsHandler(info func() (rds.Info, error), log *zap.Logger) (http.Handler, error) {
+	r := prometheus.NewRegistry()
+	for _, c := range []prometheus.Collector{
+		newCollector(info), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	} {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	errorLog, err := zap.NewStdLogAt(log, zap.WarnLevel)
+	if err != nil {
+		return nil, err
+	}
+	return promhttp.HandlerFor(r, promhttp.HandlerOpts{
+		ErrorLog: errorLog, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: metricsScrapes,
+	}), nil
+}
+
+// Close cuts the clients off.
+func (m *metricsServer) Close() error {
+	err := m.http.Close()
+	<-m.served
+	return err
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+
+	"github.com/rds-go/rds/internal/control"
+	"github.com/rds-go/rds/rds"
+)
+
+// plan is the settings as the parts of the daemon take them.
+type plan struct {
+	node    rds.Config
+	service rds.ServiceConfig // without a path there is no service
+	control control.Config    // without a path there is no control socket
+}
+
+// plan checks the settings. The error names all that are wrong.
+func (s *settings) plan() (plan, error) {
+	var c checks
+	if len(s.Listen) == 0 {
+		c.add("listen", "no address: give --listen IP[,IP...], or listen in the configuration file")
+	}
+	var addrs []netip.Addr
+	for _, l := range s.Listen {
+		a, err := netip.ParseAddr(strings.TrimSpace(l))
+		if err != nil || a.IsUnspecified() || a.IsMulticast() {
+			c.add("listen", "%q is not the address of an interface", l)
+		}
+		addrs = append(addrs, a)
+	}
+	c.between("port", s.Port, 1, 65535)
+	if s.Paths != 1 && s.Paths != 8 {
+		c.add("npaths", "%d is neither 1 nor 8", s.Paths)
+	}
+	c.between("max_message", s.MaxMessage, 8192, rds.MaxMessage)
+	for _, f := range []struct {
+		key string
+		v   int
+	}{
+		{"send_buffer", s.SendBuffer}, {"receive_buffer", s.ReceiveBuffer},
+		{"receive_overrun", s.ReceiveOverrun}, {"peer_budget", s.PeerBudget}, {"tcp.keepalive_count", s.TCP.KeepAliveCount},
+	} {
+		c.between(f.key, f.v, 1, maxInt)
+	}
+	for _, f := range []struct {
+		key string
+		v   int
+	}{{"tcp.send_buffer", s.TCP.SendBuffer}, {"tcp.receive_buffer", s.TCP.ReceiveBuffer}, {"tcp.event_loops", s.TCP.EventLoops}} {
+		c.between(f.key, f.v, 0, maxInt)
+	}
+	c.notNegative("drain", s.Drain)
+	c.notNegative("tcp.user_timeout", s.TCP.UserTimeout)
+	c.positive("reconnect_min", s.ReconnectMin)
+	c.positive("reconnect_max", s.ReconnectMax)
+	c.positive("tcp.keepalive_idle", s.TCP.KeepAliveIdle)
+	c.positive("tcp.keepalive_interval", s.TCP.KeepAliveInterval)
+	c.positive("tcp.drain_timeout", s.TCP.DrainTimeout)
+	s.Log.check(&c)
+	s.Sessions.check(&c)
+	var p plan
+	p.service = s.service(&c)
+	p.control = s.controls(&c)
+	s.checkMetrics(&c)
+	if err := c.err(); err != nil {
+		return plan{}, err
+	}
+	p.node = s.node(addrs)
+	return p, p.validate(s)
+}
+
+// validate asks package rds, whose word is the last.
+func (p *plan) validate(s *settings) error {
+	err := p.node.Validate()
+	if s.Socket != none {
+		err = errors.Join(err, p.service.Validate())
+	}
+	return err
+}
+
+// node writes the settings as a node reads them, where 0 means the default.
+func (s *settings) node(addrs []netip.Addr) rds.Config {
+	cfg := rds.Config{
+		Addresses: addrs, Port: uint16(s.Port), Paths: s.Paths,
+		SendBuffer: s.SendBuffer, ReceiveBuffer: s.ReceiveBuffer, ReceiveOverrun: s.ReceiveOverrun,
+		PeerBudget: s.PeerBudget, MaxMessage: s.MaxMessage,
+		Linger: s.Drain.Duration, ReconnectMin: s.ReconnectMin.Duration, ReconnectMax: s.ReconnectMax.Duration,
+		DisablePing: !s.Ping,
+		TCP: rds.TCPConfig{
+			SendBuffer: s.TCP.SendBuffer, ReceiveBuffer: s.TCP.ReceiveBuffer,
+			KeepAliveIdle: s.TCP.KeepAliveIdle.Duration, KeepAliveInterval: s.TCP.KeepAliveInterval.Duration,
+			KeepAliveCount: s.TCP.KeepAliveCount, UserTimeout: s.TCP.UserTimeout.Duration, Congestion: s.TCP.Congestion,
+			EventLoops: s.TCP.EventLoops, DrainTimeout: s.TCP.DrainTimeout.Duration,
+		},
+	}
+	if s.Drain.Duration == 0 {
+		cfg.Linger = -1
+	}
+	return cfg
+}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/cli"
+	"github.com/rds-go/rds/internal/control"
+	"github.com/rds-go/rds/rds"
+)
+
+// start runs the daemon from its settings to the end. load reads them again;
+// it is nil without a file.
+func start(set settings, load func() (settings, error)) error {
+	p, err := set.plan()
+	if err != nil {
+		return cli.WithStatus(cli.StatusUsage, err)
+	}
+	log, level, err := set.Log.logger(os.Stderr)
+	if err != nil {
+		return cli.WithStatus(cli.StatusUsage, err)
+	}
+	in, err := inherit()
+	if err == nil {
+		err = in.into(&p)
+	}
+	if err != nil {
+		in.close()
+		return cli.WithStatus(cli.StatusUsage, err)
+	}
+	signals := make(chan os.Signal, 4)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	d := &daemon{
+		log: log, level: level, signals: signals, notify: notify,
+		set: set, load: load, linger: set.Drain.Duration, grace: grace,
+	}
+	if err := d.open(p); err != nil {
+		in.close() // those that no part has closed
+		return err
+	}
+	d.log.Info("ready", zap.String("listen", strings.Join(set.Listen, ",")), zap.String("socket", where(p.service.Path, in.attach)),
+		zap.String("control", where(p.control.Path, in.control)), zap.String("metrics", set.Metrics), zap.Int("pid", os.Getpid()))
+	return d.run()
+}
+
+// where is a socket for the log: its path, or that of an inherited one.
+func where(path string, l *net.UnixListener) string {
+	if l != nil {
+		return l.Addr().String()
+	}
+	return path
+}
+
+// open starts the parts in the order in which they need each other. After an
+// error none is left.
+func (d *daemon) open(p plan) (err error) {
+	var opened []io.Closer
+	defer func() {
+		for i := len(opened) - 1; err != nil && i >= 0; i-- {
+			_ = opened[i].Close() // the first error is the one to tell
+		}
+	}()
+	p.node.Logger = d.log
+	n, err := rds.NewNode(p.node)
+	if err != nil {
+		return d.set.explainNode(err)
+	}
+	d.node, opened = n, append(opened, n)
+
+	if p.service.Path != "" || p.service.Listener != nil {
+		p.service.Logger = d.log
+		s, err := rds.NewService(n, p.service)
+		if err != nil {
+			return d.set.explainSocket(err)
+		}
+		d.service, d.serving, opened = s, p.service, append(opened, s)
+	}
+	if p.control.Path != "" || p.control.Listener != nil {
+		c, err := p.control.Serve(func() (any, error) { return d.info() })
+		if err != nil {
+			return d.set.explainControl(err)
+		}
+		d.watch, opened = append(d.watch, c), append(opened, c)
+	}
+	if d.set.Metrics != "" {
+		m, err := serveMetrics(d.set.Metrics, d.info, d.log)
+		if err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+		d.watch = append(d.watch, m)
+	}
+	return nil
+}
+
+// explainNode says what the failure to start the node is about.
+func (s *settings) explainNode(err error) error {
+	at := s.Listen[0]
+	if len(s.Listen) > 1 {
+		at = "one of " + strings.Join(s.Listen, ", ")
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s: port %d is in use, by another node or the kernel's RDS", at, s.Port)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%s is not an address of this host", at)
+	}
+	return err
+}
+
+func (s *settings) explainSocket(err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("another daemon has the socket %s; choose another with --socket", s.Socket)
+	}
+	return err
+}
+
+func (s *settings) explainControl(err error) error {
+	if errors.Is(err, control.ErrInUse) {
+		return fmt.Errorf("another node has the control socket %s; choose another with --control", s.Control)
+	}
+	return err
+}

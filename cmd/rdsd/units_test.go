@@ -1,0 +1,122 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/unit"
+
+	"github.com/rds-go/rds/rds"
+)
+
+const unitDir = "../../dist/systemd"
+
+// options are a unit file's, by section and name. An empty assignment counts.
+func options(t *testing.T, name string) map[string][]string {
+	t.Helper()
+	f, err := os.Open(filepath.Join(unitDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	opts, err := unit.DeserializeOptions(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := make(map[string][]string)
+	for _, o := range opts {
+		key := o.Section + "." + o.Name
+		m[key] = append(m[key], o.Value)
+	}
+	return m
+}
+
+// The socket unit makes what rdsd would make by itself, and by a name it knows.
+func TestSocketUnit(t *testing.T) {
+	t.Setenv("RDS_SOCKET", "")
+	const path = "/run/rds.sock"
+	if os.Geteuid() == 0 && defaults().Socket != path {
+		t.Errorf("root's default is %s, the unit's %s", defaults().Socket, path)
+	}
+	o := options(t, "rdsd.socket")
+	for key, want := range map[string]string{
+		"Socket.ListenSequentialPacket": path,
+		"Socket.FileDescriptorName":     attachName,
+		"Socket.SocketMode":             string(octal(rds.DefaultSocketMode)),
+		"Install.WantedBy":              "sockets.target",
+	} {
+		if got := strings.Join(o[key], " "); got != want {
+			t.Errorf("%s=%s, want %s", key, got, want)
+		}
+	}
+}
+
+func TestServiceUnit(t *testing.T) {
+	t.Parallel()
+	o := options(t, "rdsd.service")
+	for key, want := range map[string]string{
+		"Service.Type":                     "notify",
+		"Service.ExecReload":               "/bin/kill -HUP $MAINPID",
+		"Service.RestartPreventExitStatus": "2",
+		"Service.NoNewPrivileges":          "yes",
+		"Service.MemoryDenyWriteExecute":   "yes",
+		"Service.CapabilityBoundingSet":    "CAP_CHOWN", // control_group
+		"Service.RestrictAddressFamilies":  "AF_INET AF_INET6 AF_UNIX AF_NETLINK",
+	} {
+		if got := strings.Join(o[key], " "); got != want {
+			t.Errorf("%s=%s, want %s", key, got, want)
+		}
+	}
+	if _, private := o["Service.PrivateUsers"]; private {
+		t.Error("PrivateUsers: the users of applications would be unknown")
+	}
+	stop, err := strconv.Atoi(strings.Join(o["Service.TimeoutStopSec"], ""))
+	d := daemon{set: defaults(), grace: grace}
+	if err != nil || time.Duration(stop)*time.Second <= d.limit() {
+		t.Errorf("TimeoutStopSec=%d, %v: stopping may take %v", stop, err, d.limit())
+	}
+}
+
+// systemd itself finds nothing wrong with the units.
+func TestSystemdVerifiesUnits(t *testing.T) {
+	t.Parallel()
+	tool, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skipf("the units are not verified: %v", err)
+	}
+	tmp := t.TempDir()
+	var files []string
+	for _, name := range []string{"rdsd.service", "rdsd.socket"} {
+		text, err := os.ReadFile(filepath.Join(unitDir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		// The binary is where this test has built it.
+		at := strings.ReplaceAll(string(text), "/usr/local/bin/rdsd", bin.Path("rdsd"))
+		file := filepath.Join(tmp, name)
+		if err := os.WriteFile(file, []byte(at), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, file)
+	}
+	verify := func(files ...string) (string, error) {
+		out, err := exec.Command(tool, append([]string{"verify", "--man=no"}, files...)...).CombinedOutput()
+		return string(out), err
+	}
+	if out, err := verify(files...); err != nil || out != "" {
+		t.Errorf("%v: %s", err, out)
+	}
+	// And would find something.
+	bad := filepath.Join(tmp, "bad.service")
+	if err := os.WriteFile(bad, []byte("[Service]\nType=notfy\nExecStart="+bin.Path("rdsd")+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := verify(bad); err == nil && out == "" {
+		t.Error("a unit with a mistake passes")
+	}
+}
