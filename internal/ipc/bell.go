@@ -7,7 +7,7 @@ import "sync/atomic"
 // and, if it is set, clears it and rings. Go's atomics are sequentially
 // consistent, so of the store of the flag and the store of the index one comes
 // first, and its reader sees it: either the sleeper finds the work, or the
-// ringer finds the sleeper. internal/ipc's tests walk through all interleavings.
+// ringer finds the sleeper. TestNoWakeUpIsLost walks through all interleavings.
 
 // Flag is a request of one side to the other, in shared memory: tell me.
 type Flag struct{ v *atomic.Uint32 }

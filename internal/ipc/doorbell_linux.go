@@ -1,0 +1,117 @@
+package ipc
+
+import (
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bell is the end of a doorbell that is rung, Ear the one that is waited at.
+//
+// It is a pair of stream sockets, one end of which only writes. Of the cheaper
+// means none lets a daemon ring for an application it does not trust without
+// the danger of standing still in a system call:
+//
+//   - An eventfd is one open file that both sides share. The application can
+//     clear its O_NONBLOCK and fill the counter; the daemon's write then waits.
+//     So it is with a pipe's writing end, where both sides ring the same bell.
+//   - The ends of a pipe are separate files, but reading holds the pipe's mutex
+//     while it copies to memory of the reader's choice. If that lies on a FUSE
+//     file, or is served by userfaultfd, the daemon's write waits for the
+//     application to serve the fault, and not even a signal ends that.
+//   - A futex in the shared memory cannot be waited for by Go's poller.
+//
+// A socket's sender copies and queues under locks that no reader's fault is
+// taken under, and each call says that it does not wait.
+type Bell struct {
+	f  *os.File
+	rc syscall.RawConn
+}
+
+// Ear is the waiting end of a Bell.
+type Ear struct {
+	f *os.File
+	b [64]byte // what is read, for one Wait at a time
+}
+
+// bellBuffer is the send buffer of a bell: the kernel raises it to its minimum,
+// a handful of rings that nobody has answered. Who does not answer holds no
+// more of the daemon's memory.
+const bellBuffer = 1
+
+// NewBell makes a doorbell.
+func NewBell() (*Bell, *Ear, error) {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, nil, os.NewSyscallError("socketpair", err)
+	}
+	if err := setupBell(p[0], p[1]); err != nil {
+		unix.Close(p[0])
+		unix.Close(p[1])
+		return nil, nil, err
+	}
+	ear := OpenEar(os.NewFile(uintptr(p[0]), "ear"))
+	bell, err := OpenBell(os.NewFile(uintptr(p[1]), "bell"))
+	if err != nil {
+		ear.Close()
+		return nil, nil, err
+	}
+	return bell, ear, nil
+}
+
+func setupBell(ear, bell int) error {
+	// Only the ear is non-blocking, which has Go's poller watch it. The poller
+	// would be woken at the bell with every byte the other side reads.
+	if err := unix.SetNonblock(ear, true); err != nil {
+		return os.NewSyscallError("fcntl O_NONBLOCK", err)
+	}
+	if err := unix.SetsockoptInt(bell, unix.SOL_SOCKET, unix.SO_SNDBUF, bellBuffer); err != nil {
+		return os.NewSyscallError("setsockopt SO_SNDBUF", err)
+	}
+	// Nothing, and no descriptor, can be sent to the end that nobody reads.
+	return os.NewSyscallError("shutdown", unix.Shutdown(bell, unix.SHUT_RD))
+}
+
+// OpenBell makes a bell of a descriptor that was received, and owns it.
+func OpenBell(f *os.File) (*Bell, error) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return &Bell{f, rc}, nil
+}
+
+// OpenEar is OpenBell for the other end.
+func OpenEar(f *os.File) *Ear { return &Ear{f: f} }
+
+// Ring wakes whoever waits, or the next who will. It never waits: a bell that
+// has no room for another ring has been rung often enough.
+func (b *Bell) Ring() {
+	_ = b.rc.Control(ring) // fails when it was closed: nobody waits
+}
+
+var one = [1]byte{1}
+
+func ring(fd uintptr) { _ = unix.Send(int(fd), one[:], unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
+
+// Wait waits until the bell has been rung since the last Wait. It may return
+// though it was not: the caller looks for work either way. It fails when the
+// ear is closed, or no bell is left. One goroutine waits at a time.
+func (e *Ear) Wait() error {
+	_, err := e.f.Read(e.b[:])
+	return err
+}
+
+// File returns the descriptor to hand over.
+func (b *Bell) File() *os.File { return b.f }
+
+// File returns the descriptor to hand over.
+func (e *Ear) File() *os.File { return e.f }
+
+// Close gives the end back.
+func (b *Bell) Close() error { return b.f.Close() }
+
+// Close gives the end back and ends a Wait.
+func (e *Ear) Close() error { return e.f.Close() }

@@ -1,0 +1,38 @@
+//go:build !linux
+
+package ipc
+
+import "os"
+
+// Bell and Ear are the ends of a doorbell; see doorbell_linux.go.
+type (
+	Bell struct{ f *os.File }
+	Ear  struct{ f *os.File }
+)
+
+// NewBell fails: there is nothing to ring for without shared memory.
+func NewBell() (*Bell, *Ear, error) { return nil, nil, errSystem }
+
+// OpenBell closes f and fails.
+func OpenBell(f *os.File) (*Bell, error) { _ = f.Close(); return nil, errSystem }
+
+// OpenEar makes an ear that hears nothing.
+func OpenEar(f *os.File) *Ear { return &Ear{f} }
+
+// Ring does nothing.
+func (b *Bell) Ring() {}
+
+// File returns the descriptor.
+func (b *Bell) File() *os.File { return b.f }
+
+// Close closes it.
+func (b *Bell) Close() error { return b.f.Close() }
+
+// Wait fails.
+func (e *Ear) Wait() error { return errSystem }
+
+// File returns the descriptor.
+func (e *Ear) File() *os.File { return e.f }
+
+// Close closes it.
+func (e *Ear) Close() error { return e.f.Close() }
