@@ -77,8 +77,9 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 	return err
 }
 
-// Receive reads a message into v. Descriptors that come with it are closed by
-// the kernel.
+// Receive reads a message into v; at the end of the connection, and after an
+// empty message, it returns io.EOF. Descriptors that come with it are closed by
+// the kernel, for there is no room for them.
 func (c *Conn) Receive(v any) error {
 	if c.in == nil {
 		c.in = make([]byte, MaxFrame+1)
@@ -103,37 +104,40 @@ func decode(b []byte, v any) error {
 	return nil
 }
 
-// ReceiveFiles reads a message into v with the files that come with it, want of
-// them unless v says otherwise through none.
+// ReceiveFiles reads a message into v with the files that come with it: want
+// of them, or none, with which a refusal comes. Any other number is an error.
+// The caller owns the files.
 func (c *Conn) ReceiveFiles(v any, want int) ([]*os.File, error) {
 	b := make([]byte, MaxFrame+1)
 	oob := make([]byte, syscall.CmsgSpace(4*want))
-	n, oobn, _, _, err := c.c.ReadMsgUnix(b, oob)
+	n, oobn, flags, _, err := c.c.ReadMsgUnix(b, oob)
+	files := openRights(oob[:oobn]) // an empty message may bring some, too
+	switch {
+	case err != nil:
+	case flags&syscall.MSG_CTRUNC != 0 || len(files) != 0 && len(files) != want:
+		err = fmt.Errorf("%w: not %d descriptors", ErrFrame, want)
+	default:
+		err = decode(b[:n], v)
+	}
 	if err != nil {
-		return nil, err
-	}
-	var files []*os.File
-	if oobn > 0 {
-		cmsgs, err := syscall.ParseSocketControlMessage(oob[:oobn])
-		if err != nil {
-			return nil, fmt.Errorf("%w: %v", ErrFrame, err)
-		}
-		for i := range cmsgs {
-			fds, err := syscall.ParseUnixRights(&cmsgs[i])
-			if err != nil {
-				continue
-			}
-			for _, fd := range fds {
-				syscall.CloseOnExec(fd)
-				files = append(files, os.NewFile(uintptr(fd), "rds"))
-			}
-		}
-	}
-	if err := decode(b[:n], v); err != nil {
 		CloseFiles(files)
 		return nil, err
 	}
 	return files, nil
+}
+
+// openRights makes files of all descriptors in a control message. Package net
+// has received them close-on-exec.
+func openRights(oob []byte) []*os.File {
+	var files []*os.File
+	cmsgs, _ := syscall.ParseSocketControlMessage(oob) // the kernel wrote it
+	for i := range cmsgs {
+		fds, _ := syscall.ParseUnixRights(&cmsgs[i]) // fails for other kinds
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "rds"))
+		}
+	}
+	return files
 }
 
 // CloseFiles closes all of them.
