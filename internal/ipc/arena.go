@@ -23,13 +23,17 @@ type Arena struct {
 }
 
 // chunk is a complete binary tree: node i has the children 2i and 2i+1, and
-// holds one more than the largest order that is free below it, 0 for none.
+// holds one more than the largest order that is free below it, 0 for none. What
+// lies below an allocated node keeps the values of free ones.
 type chunk struct {
 	tree [2 * leaves]uint8
 }
 
 // NewArena manages an area of n bytes, a multiple of ChunkSize.
 func NewArena(n int) *Arena {
+	if n <= 0 || n%ChunkSize != 0 {
+		panic("ipc: an arena is a number of whole chunks")
+	}
 	return &Arena{chunks: make([]*chunk, n/ChunkSize), free: n}
 }
 
@@ -116,14 +120,19 @@ func (c *chunk) up(i int) {
 // blockSize is that of node i.
 func blockSize(i int) int { return ChunkSize >> (bits.Len(uint(i)) - 1) }
 
-// Release frees the block at off, which Alloc returned.
+// Release frees the block at off, which Alloc returned. It panics if no
+// allocated block begins there.
 func (a *Arena) Release(off int) {
+	const unknown = "ipc: release of a block that is not allocated"
 	n := off / ChunkSize
+	if off < 0 || off%MinBlock != 0 || n >= len(a.chunks) || a.chunks[n] == nil {
+		panic(unknown)
+	}
 	c := a.chunks[n]
 	i := leaves + off%ChunkSize/MinBlock
 	for c.tree[i] != 0 { // the smallest node there that is not free is the block
 		if i&1 != 0 || i == 1 {
-			panic("ipc: release of a block that is not allocated")
+			panic(unknown)
 		}
 		i /= 2
 	}

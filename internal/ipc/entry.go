@@ -1,7 +1,7 @@
 package ipc
 
-// Entry is one slot of a ring, little-endian words on every machine we run on;
-// both sides are on the same one.
+// Entry is one slot of a ring: four words in the machine's byte order, both
+// sides being on one machine.
 //
 //	 63            32 31       16 15      8 7       0
 //	+----------------+-----------+---------+---------+

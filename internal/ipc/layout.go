@@ -12,8 +12,9 @@ const Version = 1
 const magic = 0x52445349504300<<8 | Version
 
 // Offsets in the first page of a segment. Fields written by different sides,
-// or at different rates, are 128 bytes apart: two cache lines, which adjacent
-// line prefetchers fetch together.
+// or at different rates, are in different blocks of 128 bytes: two cache lines,
+// which adjacent line prefetchers fetch together. A flag is with the side that
+// sets it; the other writes to it only to answer.
 const (
 	offMagic   = 0x000
 	offLayout  = 0x008 // the fields of Layout, in order, 8 bytes each
@@ -23,10 +24,10 @@ const (
 	offCQTail  = 0x280 // daemon
 	offCQHead  = 0x300 // application
 	offCQSleep = 0x380 // application sets, daemon clears
-	offWantSQ  = 0x400 // application: wants CompletionSpace once submissions were consumed
-	offWantMap = 0x480 // application: wants CompletionMaps when a congestion map has arrived
-	offWantCQ  = 0x500 // daemon: wants the bell once completions were consumed
-	offWantRet = 0x580 // daemon: wants the bell when memory is returned
+	offWantSQ  = 0x400 // application sets, daemon clears: wants OpSpace once submissions were consumed
+	offWantMap = 0x480 // application sets, daemon clears: wants OpMaps when a congestion map has arrived
+	offWantCQ  = 0x500 // daemon sets, application clears: wants the bell once completions were consumed
+	offWantRet = 0x580 // daemon sets, application clears: wants the bell when memory is returned
 
 	pageSize = 4096
 )
@@ -39,12 +40,12 @@ const (
 
 // Offsets in a socket's cell.
 const (
-	offFreedBytes = 0x00 // daemon, with offFreedMessages
+	offFreedBytes = 0x00 // daemon, with offFreedMsgs
 	offFreedMsgs  = 0x08
-	offTell       = 0x40 // daemon: wants the bell when more was taken
-	offTakenBytes = 0x80 // application, with offTakenMessages
+	offTell       = 0x40 // daemon sets, application clears: wants the bell when more was taken
+	offTakenBytes = 0x80 // application, with offTakenMsgs
 	offTakenMsgs  = 0x88
-	offWantRoom   = 0xc0 // application: wants CompletionRoom when messages were settled
+	offWantRoom   = 0xc0 // application sets, daemon clears: wants OpRoom when messages were settled
 )
 
 // Layout is where things are in a segment: counts, and areas in bytes.
@@ -71,6 +72,8 @@ func (l *Layout) Validate() error {
 		!powerOfTwo(l.Send) || l.Send < ChunkSize || l.Send > 1<<30,
 		!powerOfTwo(l.Receive) || l.Receive < ChunkSize || l.Receive > 1<<30:
 		return fmt.Errorf("%w: %+v", errLayout, *l)
+	case l.Size() < 0: // it is below 4 GiB: with an int of 32 bits it wraps once at most
+		return fmt.Errorf("%w: too large for this machine", errLayout)
 	}
 	return nil
 }
@@ -86,6 +89,9 @@ func (l *Layout) receiveOff() int { return l.sendOff() + l.Send }
 
 // Size is the length of the segment.
 func (l *Layout) Size() int { return l.receiveOff() + l.Receive }
+
+// maxSegment is the size of the largest segment Validate lets pass.
+const maxSegment = pageSize + 2*(1<<20*EntrySize) + 1<<20*CellSize + 3<<30
 
 func (l *Layout) fields() []*int {
 	return []*int{&l.Submissions, &l.Completions, &l.Sockets, &l.Data, &l.Send, &l.Receive}

@@ -8,27 +8,36 @@ import (
 
 // memfd makes a file of anonymous memory whose size is final.
 func memfd(name string, size int) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL) // what vm.memfd_noexec=2 insists on
+	if err == unix.EINVAL {                                       // before Linux 6.3
+		fd, err = unix.MemfdCreate(name, flags)
+	}
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	f := os.NewFile(uintptr(fd), name)
-	if err := f.Truncate(int64(size)); err != nil {
-		f.Close()
-		return nil, err
+	if err = f.Truncate(int64(size)); err == nil {
+		err = seal(f, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW)
 	}
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW); err != nil {
-		f.Close()
-		return nil, os.NewSyscallError("fcntl F_ADD_SEALS", err)
+	if err != nil {
+		_ = f.Close()
+		return nil, err
 	}
 	return f, nil
 }
 
-// sealWrites forbids all writing but through mappings that exist (Linux 5.1).
-func sealWrites(f *os.File) error {
-	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL)
+func seal(f *os.File, seals int) error {
+	_, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, seals)
 	return os.NewSyscallError("fcntl F_ADD_SEALS", err)
 }
+
+// sealWrites forbids all writing but through mappings that exist (Linux 5.1),
+// and further seals.
+func sealWrites(f *os.File) error { return seal(f, unix.F_SEAL_FUTURE_WRITE|unix.F_SEAL_SEAL) }
+
+// sealSeals forbids further seals.
+func sealSeals(f *os.File) error { return seal(f, unix.F_SEAL_SEAL) }
 
 func mmap(f *os.File, size int, write bool) ([]byte, error) {
 	prot := unix.PROT_READ
@@ -43,3 +52,5 @@ func mmap(f *os.File, size int, write bool) ([]byte, error) {
 }
 
 func munmap(mem []byte) error { return os.NewSyscallError("munmap", unix.Munmap(mem)) }
+
+func discard(mem []byte) { _ = unix.Madvise(mem, unix.MADV_REMOVE) }

@@ -12,5 +12,7 @@ var errSystem = errors.ErrUnsupported
 
 func memfd(string, int) (*os.File, error)      { return nil, errSystem }
 func sealWrites(*os.File) error                { return errSystem }
+func sealSeals(*os.File) error                 { return errSystem }
 func mmap(*os.File, int, bool) ([]byte, error) { return nil, errSystem }
 func munmap([]byte) error                      { return errSystem }
+func discard([]byte)                           {}

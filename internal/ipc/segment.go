@@ -24,8 +24,13 @@ func NewSegment(l Layout) (*Segment, *os.File, error) {
 		return nil, nil, err
 	}
 	s := &Segment{Layout: l}
-	if s.mem, err = mmap(f, l.Size(), true); err != nil {
-		f.Close()
+	// Were more seals possible, the application could forbid with
+	// F_SEAL_FUTURE_WRITE that Discard frees the pages.
+	if err = sealSeals(f); err == nil {
+		s.mem, err = mmap(f, l.Size(), true)
+	}
+	if err != nil {
+		_ = f.Close()
 		return nil, nil, err
 	}
 	s.format()
@@ -46,8 +51,8 @@ func OpenSegment(f *os.File) (*Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() < pageSize {
-		return nil, errLayout
+	if info.Size() < pageSize || info.Size() > maxSegment {
+		return nil, fmt.Errorf("%w: %d bytes", errLayout, info.Size())
 	}
 	s := new(Segment)
 	if s.mem, err = mmap(f, int(info.Size()), true); err != nil {
@@ -68,7 +73,7 @@ func (s *Segment) parse() error {
 	for i, v := range s.fields() {
 		w := s.word(offLayout + 8*i).Load()
 		if w > 1<<30 {
-			return errLayout
+			return fmt.Errorf("%w: %d in field %d", errLayout, w, i)
 		}
 		*v = int(w)
 	}
@@ -161,12 +166,12 @@ type Cell struct {
 	WantRoom                  Flag           // application: wants OpRoom when more is settled
 }
 
-// Cell returns the cell of a socket.
+// Cell returns the cell of a socket, an index below Sockets.
 func (s *Segment) Cell(socket int) Cell {
-	off := s.cellsOff() + socket*CellSize
+	b := s.area(s.cellsOff(), s.Sockets*CellSize)[socket*CellSize:][:CellSize] // panics outside the cells
 	return Cell{
-		FreedBytes: s.word(off + offFreedBytes), FreedMessages: s.word(off + offFreedMsgs), Tell: s.flag(off + offTell),
-		TakenBytes: s.word(off + offTakenBytes), TakenMessages: s.word(off + offTakenMsgs), WantRoom: s.flag(off + offWantRoom),
+		FreedBytes: atomic64(b[offFreedBytes:]), FreedMessages: atomic64(b[offFreedMsgs:]), Tell: Flag{atomic32(b[offTell:])},
+		TakenBytes: atomic64(b[offTakenBytes:]), TakenMessages: atomic64(b[offTakenMsgs:]), WantRoom: Flag{atomic32(b[offWantRoom:])},
 	}
 }
 
@@ -178,3 +183,7 @@ func (c *Cell) Reset() {
 	c.Tell.Clear()
 	c.WantRoom.Clear()
 }
+
+// Discard gives the memory back to the system. The segment stays mapped and
+// reads as zeros.
+func (s *Segment) Discard() { discard(s.mem) }

@@ -3,6 +3,7 @@ package ipc
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"sync/atomic"
@@ -28,12 +29,15 @@ const (
 	offPeerUsed  = 0  // 1 once the rest is written
 	offPeerKind  = 4  // address family: 4 or 6
 	offPeerZone  = 5  // length of the zone, at most zoneMax
+	offPeerScope = 6  // whose zone it is: bit 0 local's, bit 1 remote's
 	offLocal     = 8  // 16 bytes
 	offRemote    = 24 // 16 bytes
 	offZone      = 40
 	zoneMax      = 16 // IFNAMSIZ
 	familyV4     = 4
 	familyV6     = 6
+	scopeLocal   = 1
+	scopeRemote  = 2
 	mapWordBytes = 8
 )
 
@@ -55,7 +59,8 @@ func NewTable(generation uint32) (*Table, *os.File, error) {
 		err = sealWrites(f)
 	}
 	if err != nil {
-		f.Close()
+		_ = t.Close()
+		_ = f.Close()
 		return nil, nil, err
 	}
 	t.word(offTableGen).Store(uint64(generation))
@@ -70,15 +75,15 @@ func OpenTable(f *os.File) (*Table, error) {
 		return nil, err
 	}
 	if info.Size() != tableSize {
-		return nil, errLayout
+		return nil, fmt.Errorf("%w: a table of %d bytes", errLayout, info.Size())
 	}
 	t := new(Table)
 	if t.mem, err = mmap(f, tableSize, false); err != nil {
 		return nil, err
 	}
-	if t.word(0).Load() != tableMagic {
+	if got := t.word(0).Load(); got != tableMagic {
 		_ = t.Close()
-		return nil, errLayout
+		return nil, fmt.Errorf("%w: magic %#x of the table", errLayout, got)
 	}
 	return t, nil
 }
@@ -95,19 +100,29 @@ func (t *Table) Close() error {
 
 func (t *Table) word(off int) *atomic.Uint64 { return atomic64(t.mem[off:]) }
 
-var errZone = errors.New("ipc: zone longer than an interface name")
+var errZone = errors.New("ipc: zones differ, or are longer than an interface name")
 
-// SetPeer writes slot i, once.
+// SetPeer writes slot i, below MaxPeers, once.
 func (t *Table) SetPeer(i int, local, remote netip.Addr) error {
-	zone := remote.Zone()
+	zone, scope := remote.Zone(), uint8(0)
+	if zone != "" {
+		scope = scopeRemote
+	}
+	if z := local.Zone(); z != "" {
+		if zone != "" && z != zone {
+			return errZone
+		}
+		zone, scope = z, scope|scopeLocal
+	}
 	if len(zone) > zoneMax {
 		return errZone
 	}
-	b := t.mem[offTablePeers+i*tablePeer:][:tablePeer]
+	b := t.peer(i)
 	b[offPeerKind] = familyV6
 	if remote.Is4() {
 		b[offPeerKind] = familyV4
 	}
+	b[offPeerScope] = scope
 	b[offPeerZone] = uint8(copy(b[offZone:offZone+zoneMax], zone))
 	l, r := local.As16(), remote.As16()
 	copy(b[offLocal:], l[:])
@@ -121,7 +136,7 @@ func (t *Table) Peer(i int) (local, remote netip.Addr, ok bool) {
 	if i < 0 || i >= MaxPeers {
 		return local, remote, false
 	}
-	b := t.mem[offTablePeers+i*tablePeer:][:tablePeer]
+	b := t.peer(i)
 	if atomic32(b[offPeerUsed:]).Load() == 0 {
 		return local, remote, false
 	}
@@ -132,9 +147,19 @@ func (t *Table) Peer(i int) (local, remote netip.Addr, ok bool) {
 	}
 	if n := min(b[offPeerZone], zoneMax); n > 0 {
 		zone := string(b[offZone : offZone+int(n)])
-		local, remote = local.WithZone(zone), remote.WithZone(zone)
+		if b[offPeerScope]&scopeLocal != 0 {
+			local = local.WithZone(zone)
+		}
+		if b[offPeerScope]&scopeRemote != 0 {
+			remote = remote.WithZone(zone)
+		}
 	}
 	return local, remote, true
+}
+
+// peer is slot i; it panics where there is none.
+func (t *Table) peer(i int) []byte {
+	return t.mem[offTablePeers:offTableBits][i*tablePeer:][:tablePeer]
 }
 
 // SetMap writes the congestion map of slot i and counts it.
