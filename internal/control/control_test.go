@@ -110,17 +110,22 @@ func TestFetchEndsWithContext(t *testing.T) {
 	}
 	defer l.Close()
 	ctx, cancel := context.WithCancel(context.Background())
+	fetched, left := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(left)
 		c, err := l.Accept()
-		if err == nil {
-			defer c.Close()
-		}
 		cancel()
-		<-ctx.Done()
+		if err == nil {
+			<-fetched // the end of the connection must not come before that of ctx
+			c.Close()
+		}
 	}()
 	if err := Fetch(ctx, path, new(report)); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v, want context.Canceled", err)
 	}
+	close(fetched)
+	l.Close()
+	<-left
 }
 
 func TestRefusesOtherRequests(t *testing.T) {
