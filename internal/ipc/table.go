@@ -44,7 +44,8 @@ const (
 // Table is the segment that all applications share, read-only for them: the
 // peers of the daemon and their congestion maps.
 type Table struct {
-	mem []byte
+	mem     []byte
+	written []bool // by slot: its map is not all zeros, or was not once
 }
 
 // NewTable makes a table and the file to hand to applications, which is sealed
@@ -54,7 +55,7 @@ func NewTable(generation uint32) (*Table, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := new(Table)
+	t := &Table{written: make([]bool, MaxPeers)}
 	if t.mem, err = mmap(f, tableSize, true); err == nil {
 		err = sealWrites(f)
 	}
@@ -159,16 +160,21 @@ func (t *Table) Peer(i int) (local, remote netip.Addr, ok bool) {
 
 // peer is slot i; it panics where there is none.
 func (t *Table) peer(i int) []byte {
-	return t.mem[offTablePeers:offTableBits][i*tablePeer:][:tablePeer]
+	return t.mem[offTablePeers:offTableBits:offTableBits][i*tablePeer:][:tablePeer]
 }
 
-// SetMap writes the congestion map of slot i and counts it.
+// SetMap writes the congestion map of slot i and counts it. One call at a time
+// may be for a slot. Most peers never send a bit: their maps get no memory, not
+// even by being looked at, which is enough to give a shared page memory.
 func (t *Table) SetMap(i int, m *wire.CongestionMap) {
-	off := offTableBits + i*wire.CongestionMapSize
-	for n := 0; n < wire.CongestionMapSize; n += mapWordBytes {
-		w := t.word(off + n)
-		if v := binary.LittleEndian.Uint64(m[n:]); w.Load() != v { // untouched pages stay untouched
-			w.Store(v)
+	if t.written[i] || *m != (wire.CongestionMap{}) {
+		t.written[i] = true
+		off := offTableBits + i*wire.CongestionMapSize
+		for n := 0; n < wire.CongestionMapSize; n += mapWordBytes {
+			w := t.word(off + n)
+			if v := binary.LittleEndian.Uint64(m[n:]); w.Load() != v { // lines that do not change stay in readers' caches
+				w.Store(v)
+			}
 		}
 	}
 	t.word(offTableMaps).Add(1)

@@ -1,0 +1,283 @@
+package ipc
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func newBell(t testing.TB) (*Bell, *Ear) {
+	t.Helper()
+	bell, ear, err := NewBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = bell.Close(); _ = ear.Close() })
+	return bell, ear
+}
+
+// sleeper is one side of a ring as sessions and clients write it: it works,
+// sleeps when it cannot, and wakes the other.
+type sleeper struct {
+	mine, theirs Flag
+	ear          *Ear
+	bell         *Bell
+	sleeps       int
+}
+
+// published follows the store of an index.
+func (s *sleeper) published() {
+	if s.theirs.Take() {
+		s.bell.Ring()
+	}
+}
+
+// wait sleeps until again finds something to do.
+func (s *sleeper) wait(again func() (int, error)) error {
+	for {
+		s.mine.Set()
+		n, err := again()
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			s.mine.Clear()
+			return nil
+		}
+		s.sleeps++
+		if err := s.ear.Wait(); err != nil {
+			return err
+		}
+	}
+}
+
+// TestTwoSidesSleepAndWake runs a real ring with real bells. The ring is so
+// small, and the sides so uneven, that both sleep all the time; when a wake-up
+// is lost, they stand still until the watchdog closes their ears.
+func TestTwoSidesSleepAndWake(t *testing.T) {
+	t.Parallel()
+	n := uint64(2_000_000)
+	if testing.Short() {
+		n = 200_000
+	}
+	const size = 64
+	r := newHeapRing(size)
+	toConsumer, consumerEar := newBell(t)
+	toProducer, producerEar := newBell(t)
+	flags := [2]Flag{{new(atomic.Uint32)}, {new(atomic.Uint32)}}
+	var produced, consumed atomic.Uint64
+	var lost atomic.Bool
+	watchdog := time.AfterFunc(time.Minute, func() {
+		lost.Store(true)
+		_ = consumerEar.Close()
+		_ = producerEar.Close()
+	})
+	defer watchdog.Stop()
+	var wg sync.WaitGroup
+	defer func() {
+		wg.Wait()
+		if lost.Load() {
+			t.Errorf("stood still after %d entries put and %d taken", produced.Load(), consumed.Load())
+		}
+	}()
+
+	prod := sleeper{mine: flags[0], theirs: flags[1], ear: producerEar, bell: toConsumer}
+	wg.Go(func() {
+		p := r.producer()
+		rng := rand.New(rand.NewPCG(1, 1))
+		for seq := uint64(0); seq < n; {
+			free, err := p.Free(1)
+			if err == nil && free == 0 {
+				err = prod.wait(func() (int, error) { return p.Free(1) })
+				free, _ = p.Free(1)
+			}
+			if err != nil {
+				t.Error("producer:", err)
+				_ = consumerEar.Close()
+				return
+			}
+			for range min(uint64(rng.IntN(free)+1), n-seq) {
+				p.Put(Entry{3: mix(seq)})
+				seq++
+			}
+			p.Publish()
+			produced.Store(seq)
+			prod.published()
+			if rng.IntN(64) == 0 {
+				runtime.Gosched()
+			}
+		}
+	})
+	cons := sleeper{mine: flags[1], theirs: flags[0], ear: consumerEar, bell: toProducer}
+	c := r.consumer()
+	rng := rand.New(rand.NewPCG(2, 2))
+	for seq := uint64(0); seq < n; {
+		ready, err := c.Ready()
+		if err == nil && ready == 0 {
+			err = cons.wait(c.Refresh)
+			ready, _ = c.Ready()
+		}
+		if err != nil {
+			t.Error("consumer:", err)
+			_ = producerEar.Close()
+			return
+		}
+		ready = rng.IntN(ready) + 1
+		for i := range ready {
+			if e := c.Peek(i); e.Token() != mix(seq) {
+				t.Errorf("entry %d is %#x", seq, e)
+				_ = producerEar.Close()
+				return
+			}
+			seq++
+		}
+		c.Next(ready)
+		c.Publish()
+		consumed.Store(seq)
+		cons.published()
+	}
+	wg.Wait()
+	t.Logf("%d entries, the producer slept %d times, the consumer %d times", n, prod.sleeps, cons.sleeps)
+	if prod.sleeps+cons.sleeps < int(n/10_000) {
+		t.Errorf("they slept %d and %d times only: nothing was tested", prod.sleeps, cons.sleeps)
+	}
+}
+
+func TestRingsBeforeTheWaitEndIt(t *testing.T) {
+	t.Parallel()
+	bell, ear := newBell(t)
+	for range 3 {
+		bell.Ring()
+	}
+	if err := ear.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	var none [1]byte // all three are answered
+	if _, err := unix.Read(int(ear.f.Fd()), none[:]); err != unix.EAGAIN {
+		t.Errorf("the bell still rings: %v", err)
+	}
+}
+
+func TestWaitEndsWithTheEarOrTheBell(t *testing.T) {
+	t.Parallel()
+	bell, ear := newBell(t)
+	end := make(chan error)
+	go func() { end <- ear.Wait() }()
+	_ = bell.Close()
+	if err := <-end; err != io.EOF {
+		t.Errorf("no bell is left: %v", err)
+	}
+	bell.Ring() // of a closed bell, and for nobody
+
+	bell, ear = newBell(t)
+	go func() { end <- ear.Wait() }()
+	_ = ear.Close()
+	if err := <-end; !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the ear was closed: %v", err)
+	}
+	bell.Ring() // no SIGPIPE, no error
+}
+
+// The other side owns the file behind its ear: it may set what it likes on it,
+// and not listen. Ringing must go on without waiting.
+func TestRingNeverWaits(t *testing.T) {
+	t.Parallel()
+	bell, ear := newBell(t)
+	file := ear.File()
+	if err := unix.SetNonblock(int(file.Fd()), false); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.SetsockoptInt(int(file.Fd()), unix.SOL_SOCKET, unix.SO_RCVBUF, 1); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 100_000 {
+			bell.Ring()
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		_ = ear.Close()
+		<-done
+		t.Fatal("ringing waited")
+	}
+	if n, err := unix.IoctlGetInt(int(file.Fd()), unix.TIOCINQ); err != nil || n < 1 || n > 64 {
+		t.Errorf("%d rings are kept (%v), want a handful", n, err)
+	}
+	if err := unix.Send(int(file.Fd()), []byte("x"), unix.MSG_NOSIGNAL|unix.MSG_DONTWAIT); err != unix.EPIPE {
+		t.Errorf("something can be sent to the bell: %v", err)
+	}
+}
+
+// An application rings a bell that the daemon rings as well, to wake itself.
+// They share one open file then, and its flags.
+func TestASharedBellNeverWaits(t *testing.T) {
+	t.Parallel()
+	bell, ear := newBell(t)
+	fd, err := unix.Dup(int(bell.File().Fd())) // as the application has it
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := unix.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
+	}
+	for unix.Send(fd, make([]byte, 1024), unix.MSG_DONTWAIT) == nil {
+	}
+	bell.Ring()
+	if err := ear.Wait(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestBellsAreHandedOver(t *testing.T) {
+	t.Parallel()
+	bell, ear := newBell(t)
+	dup := func(f *os.File) *os.File {
+		fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return os.NewFile(uintptr(fd), "rds")
+	}
+	theirs, err := OpenBell(dup(bell.File()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := OpenEar(dup(ear.File()))
+	_ = bell.Close()
+	_ = ear.Close()
+	theirs.Ring()
+	if err := listener.Wait(); err != nil {
+		t.Error(err)
+	}
+	_ = theirs.Close()
+	if err := listener.Wait(); err != io.EOF {
+		t.Error(err)
+	}
+	_ = listener.Close()
+}
+
+func TestBellDoesNotAllocate(t *testing.T) {
+	bell, ear := newBell(t)
+	if n := testing.AllocsPerRun(1000, func() {
+		bell.Ring()
+		if err := ear.Wait(); err != nil {
+			panic(fmt.Sprint(err))
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations for a ring and a wait", n)
+	}
+}

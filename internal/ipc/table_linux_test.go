@@ -1,0 +1,203 @@
+package ipc
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+func newTable(t *testing.T) (*Table, *os.File) {
+	t.Helper()
+	w, f, err := NewTable(7)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = w.Close(); _ = f.Close() })
+	return w, f
+}
+
+func openTable(t *testing.T, f *os.File) *Table {
+	t.Helper()
+	r, err := OpenTable(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = r.Close() })
+	return r
+}
+
+func TestApplicationsReadWhatTheDaemonWrites(t *testing.T) {
+	t.Parallel()
+	w, f := newTable(t)
+	r := openTable(t, f)
+	if r.Generation() != 7 {
+		t.Errorf("generation %d", r.Generation())
+	}
+	ip := netip.MustParseAddr
+	for i, c := range []struct{ local, remote netip.Addr }{
+		{ip("192.0.2.1"), ip("192.0.2.2")},
+		{ip("2001:db8::1"), ip("2001:db8::2")},
+		{ip("fe80::1%eth0"), ip("fe80::2%eth0")},
+		{ip("2001:db8::1"), ip("fe80::2%eth0")},
+		{ip("fe80::1%eth0"), ip("2001:db8::2")},
+		{ip("fe80::1%interface-name16"), ip("fe80::2%interface-name16")},
+		{ip("::ffff:192.0.2.1"), ip("::ffff:192.0.2.2")},
+	} {
+		slot := []int{0, 1, 2, 1000, MaxPeers - 3, MaxPeers - 2, MaxPeers - 1}[i]
+		if _, _, ok := r.Peer(slot); ok {
+			t.Errorf("slot %d is used before it is", slot)
+		}
+		if err := w.SetPeer(slot, c.local, c.remote); err != nil {
+			t.Fatal(err)
+		}
+		if l, m, ok := r.Peer(slot); l != c.local || m != c.remote || !ok {
+			t.Errorf("slot %d: %v and %v, want %v and %v", slot, l, m, c.local, c.remote)
+		}
+	}
+	for _, slot := range []int{-1, MaxPeers, 1 << 40} {
+		if _, _, ok := r.Peer(slot); ok {
+			t.Errorf("slot %d exists", slot)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("slot %d can be written", slot)
+				}
+			}()
+			_ = w.SetPeer(slot, ip("192.0.2.1"), ip("192.0.2.2"))
+		}()
+	}
+	for _, c := range []struct{ local, remote netip.Addr }{
+		{ip("fe80::1"), ip("fe80::2").WithZone(strings.Repeat("z", zoneMax+1))},
+		{ip("fe80::1%eth0"), ip("fe80::2%eth1")},
+	} {
+		if err := w.SetPeer(5, c.local, c.remote); !errors.Is(err, errZone) {
+			t.Errorf("%v and %v: %v", c.local, c.remote, err)
+		}
+	}
+}
+
+func TestCongestionMapsAreReadBitByBit(t *testing.T) {
+	t.Parallel()
+	w, f := newTable(t)
+	r := openTable(t, f)
+	ports := []uint16{0, 1, 7, 8, 63, 64, 4000, 65534, 65535}
+	for _, slot := range []int{0, 1, MaxPeers - 1} {
+		before := r.Maps()
+		var m wire.CongestionMap
+		for _, p := range ports {
+			m.Set(p)
+		}
+		w.SetMap(slot, &m)
+		n := 0
+		for p := range 1 << 16 {
+			got, want := r.Congested(slot, uint16(p)), m.Congested(uint16(p))
+			if got != want {
+				t.Errorf("slot %d, port %d: %v, want %v", slot, p, got, want)
+			}
+			if got {
+				n++
+			}
+		}
+		if n != len(ports) {
+			t.Errorf("%d ports are congested", n)
+		}
+		w.SetMap(slot, new(wire.CongestionMap))
+		for _, p := range ports {
+			if r.Congested(slot, p) {
+				t.Errorf("slot %d, port %d: still congested", slot, p)
+			}
+		}
+		if r.Maps() != before+2 {
+			t.Errorf("%d maps, want %d", r.Maps(), before+2)
+		}
+	}
+}
+
+// The table is the one thing that applications share. None must be able to
+// write to it, whatever it does with the descriptor.
+func TestTheTableCannotBeWritten(t *testing.T) {
+	t.Parallel()
+	w, f := newTable(t)
+	for name, f := range map[string]*os.File{"the file": f, "another opening": reopen(t, f)} {
+		fd := int(f.Fd())
+		if _, err := unix.Mmap(fd, 0, tableSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != unix.EPERM {
+			t.Errorf("%s: mapped for writing: %v", name, err)
+		}
+		if _, err := unix.Pwrite(fd, []byte{1}, 0); err != unix.EPERM {
+			t.Errorf("%s: written: %v", name, err)
+		}
+		if err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, pageSize); err != unix.EPERM {
+			t.Errorf("%s: a hole: %v", name, err)
+		}
+		for _, n := range []int64{0, tableSize + pageSize} {
+			if err := unix.Ftruncate(fd, n); err != unix.EPERM {
+				t.Errorf("%s: truncated to %d: %v", name, n, err)
+			}
+		}
+		if _, err := unix.FcntlInt(f.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE); err != unix.EPERM {
+			t.Errorf("%s: another seal: %v", name, err)
+		}
+		mem, err := unix.Mmap(fd, 0, pageSize, unix.PROT_READ, unix.MAP_SHARED)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mprotect(mem, unix.PROT_READ|unix.PROT_WRITE); err != unix.EACCES {
+			t.Errorf("%s: made writable: %v", name, err)
+		}
+		if err := unix.Madvise(mem, unix.MADV_REMOVE); err == nil {
+			t.Errorf("%s: pages removed", name)
+		}
+		if err := unix.Munmap(mem); err != nil {
+			t.Error(err)
+		}
+	}
+	w.SetMap(0, &wire.CongestionMap{1}) // the daemon still can
+	if !w.Congested(0, 0) || w.Generation() != 7 {
+		t.Error("the daemon's own mapping is changed")
+	}
+}
+
+func TestTablesThatAreNoneAreRefused(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, pageSize, tableSize - pageSize, tableSize, tableSize + pageSize} {
+		f, err := memfd("rds-test", size)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := OpenTable(f); !errors.Is(err, errLayout) {
+			t.Errorf("%d zeros: %v", size, err)
+		}
+		_ = f.Close()
+	}
+}
+
+func TestAnUntouchedTableCostsNothing(t *testing.T) {
+	t.Parallel()
+	w, f := newTable(t)
+	used := func() int64 {
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Sys().(*syscall.Stat_t).Blocks * 512
+	}
+	before := used()
+	for slot := range 100 { // maps without a bit are what most peers have
+		w.SetMap(slot, new(wire.CongestionMap))
+	}
+	if n := used() - before; n != 0 || w.Maps() != 100 {
+		t.Errorf("%d maps of zeros take %d bytes", w.Maps(), n)
+	}
+	w.SetMap(0, &wire.CongestionMap{1})
+	if used() == before {
+		t.Error("a map with a bit takes no memory: nothing was measured")
+	}
+}
