@@ -25,9 +25,8 @@ var (
 // Conn is a connection between application and daemon. One goroutine may send
 // and one receive at a time.
 type Conn struct {
-	c   *net.UnixConn
-	in  []byte
-	oob []byte
+	c  *net.UnixConn
+	in []byte // of Receive
 }
 
 // NewConn makes a Conn of c and owns it.
@@ -47,6 +46,7 @@ func Dial(path string) (*Conn, error) {
 type Credentials struct {
 	PID      int
 	UID, GID uint32
+	Groups   []uint32 // supplementary (SO_PEERGROUPS)
 }
 
 // Send sends v as JSON, with files.
@@ -113,6 +113,8 @@ func (c *Conn) ReceiveFiles(v any, want int) ([]*os.File, error) {
 	n, oobn, flags, _, err := c.c.ReadMsgUnix(b, oob)
 	files := openRights(oob[:oobn]) // an empty message may bring some, too
 	switch {
+	case errors.Is(err, io.EOF): // package net wraps it here, and does not in Read
+		err = io.EOF
 	case err != nil:
 	case flags&syscall.MSG_CTRUNC != 0 || len(files) != 0 && len(files) != want:
 		err = fmt.Errorf("%w: not %d descriptors", ErrFrame, want)
@@ -149,6 +151,9 @@ func CloseFiles(files []*os.File) {
 
 // SetDeadline bounds Send and Receive.
 func (c *Conn) SetDeadline(t time.Time) error { return c.c.SetDeadline(t) }
+
+// SetWriteDeadline bounds Send.
+func (c *Conn) SetWriteDeadline(t time.Time) error { return c.c.SetWriteDeadline(t) }
 
 // Close ends the connection, and calls that wait on it.
 func (c *Conn) Close() error { return c.c.Close() }
