@@ -26,8 +26,8 @@ const (
 	// OpSendBlock: the same with bytes of the send arena, which are the
 	// daemon's until it answers with OpFreed and the same offset.
 	OpSendBlock
-	// OpReturn: token messages in the receive arena's block are not used any
-	// more.
+	// OpReturn: token messages in the receive arena's block at offset are not
+	// used any more.
 	OpReturn
 )
 
