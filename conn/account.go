@@ -13,6 +13,32 @@ type Account struct {
 	messages atomic.Int64
 	limit    atomic.Int64
 	watchers atomic.Int32
+
+	// Every puts the account on the list of TakeFreed at each release, not only
+	// at those worth waking a sender for. It is set before the first message.
+	Every bool
+	// Settled counts what the core has released: it only grows.
+	settledBytes, settledMessages atomic.Uint64
+}
+
+// Settled returns the payload and the messages the core has released so far.
+func (a *Account) Settled() (bytes, messages uint64) {
+	return a.settledBytes.Load(), a.settledMessages.Load()
+}
+
+// Admit takes room for a message whether there is any or not: whoever sent it
+// was charged elsewhere.
+func (a *Account) Admit(n int) {
+	a.bytes.Add(int64(n))
+	a.messages.Add(1)
+}
+
+// Release gives back what was charged for messages that end without having
+// been in the core's queue.
+func (a *Account) Release(n, messages int) {
+	a.Refund(n, messages)
+	a.settledBytes.Add(uint64(n))
+	a.settledMessages.Add(uint64(messages))
 }
 
 // Watch adds n, which may be negative, to the number of goroutines that want

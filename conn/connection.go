@@ -30,7 +30,8 @@ type Conn struct {
 	verifyBy time.Time // when to go on without
 
 	remote  wire.CongestionMap
-	mapped  bool // remote was set
+	mapped  bool   // remote was set
+	maps    uint32 // changes of remote
 	held    []heldLink
 	queued  int  // bytes of memory in queued and unacknowledged messages
 	short   bool // Enqueue has refused for the budget and nobody was told of room since
@@ -100,6 +101,12 @@ func (c *Conn) Queued() int { return c.queued }
 // Congested tells whether the peer's last map marks the port.
 func (c *Conn) Congested(dport uint16) bool { return c.remote.Congested(dport) }
 
+// RemoteMap is the peer's congestion map, and MapVersion changes with it.
+func (c *Conn) RemoteMap() *wire.CongestionMap { return &c.remote }
+
+// MapVersion grows whenever RemoteMap may have changed.
+func (c *Conn) MapVersion() uint32 { return c.maps }
+
 // used is the number of paths that may have links.
 func (c *Conn) used() int { return max(1, c.npaths) }
 
@@ -137,6 +144,7 @@ type Message struct {
 	Token        uint64   // for the fate
 	Notify       bool     // report the fate
 	Failure      bool     // report the fate unless it is success
+	Admitted     bool     // congestion was judged when it was accepted, elsewhere
 }
 
 // Size is the number of payload bytes.
@@ -160,7 +168,7 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	case c.queued >= c.cfg.Budget:
 		c.short = true
 		return false, ErrBudget
-	case c.remote.Congested(m.Dport):
+	case c.remote.Congested(m.Dport) && !m.Admitted:
 		return false, ErrCongested
 	}
 	c.stats.SendQueued++

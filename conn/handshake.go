@@ -17,6 +17,7 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 		if len(payload) == wire.CongestionMapSize {
 			copy(c.remote[:], payload)
 			c.mapped = true
+			c.maps++
 			c.stats.CongUpdateReceived++
 			c.act(Action{Kind: WakeAll})
 		}

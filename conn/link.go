@@ -293,6 +293,7 @@ func (c *Conn) forgetMap() {
 	}
 	if c.mapped && !c.closed {
 		c.mapped = false
+		c.maps++
 		clear(c.remote[:])
 		c.act(Action{Kind: WakeAll})
 	}

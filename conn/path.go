@@ -361,8 +361,8 @@ func (c *Conn) credit(a *Account, bytes, n int) {
 	if a == nil || n == 0 {
 		return
 	}
-	a.Refund(bytes, n)
-	if a.watchers.Load() != 0 && a.roomy() && (len(c.freed) == 0 || c.freed[len(c.freed)-1] != a) {
+	a.Release(bytes, n)
+	if (a.Every || a.watchers.Load() != 0 && a.roomy()) && (len(c.freed) == 0 || c.freed[len(c.freed)-1] != a) {
 		c.freed = append(c.freed, a)
 	}
 }
