@@ -88,6 +88,15 @@ type Handler interface {
 	Closed(cause error, acked uint64)
 }
 
+// Placer is a Handler that has memory of its own for some payloads. A link asks
+// it for the payload of a message that does not arrive in one piece; the bytes
+// are then received there, and nil means that the link shall use its own. The
+// buffer's B is of h.Length bytes. It comes back as owned of Message, or is
+// released when the link ends first.
+type Placer interface {
+	Place(h *wire.Header) *buf.Buf
+}
+
 // Transport makes links.
 type Transport interface {
 	// Name is "tcp" or "loop".

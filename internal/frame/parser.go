@@ -18,6 +18,7 @@ type Sink interface {
 // Parser turns a stream into messages. Init makes it ready.
 type Parser struct {
 	sink   Sink
+	place  transport.Placer // nil: none
 	pool   *buf.Pool
 	max    uint32
 	lax    bool
@@ -42,6 +43,7 @@ type Parser struct {
 func (p *Parser) Init(sink Sink, pool *buf.Pool, max uint32, lax bool) {
 	p.Reset()
 	p.sink, p.pool, p.max, p.lax = sink, pool, max, lax
+	p.place, _ = sink.(transport.Placer)
 	p.began, p.inBody, p.have, p.need, p.got, p.err = false, false, 0, 0, 0, nil
 	p.left.Store(wire.HeaderSize << 32)
 }

@@ -47,6 +47,11 @@ func (p *Parser) reserve(n int) {
 	if p.body != nil && p.got+n <= len(p.body.B) {
 		return
 	}
+	if p.body == nil && p.place != nil {
+		if p.body = p.place.Place(&p.hdr); p.body != nil {
+			return
+		}
+	}
 	b := p.pool.Get(stage(p.need, p.got+n))
 	if p.body != nil {
 		copy(b.B, p.body.B[:p.got])
