@@ -93,6 +93,9 @@ func (n *Node) list() []transport.Counter {
 // mapNews tells sockets that a congestion map has arrived.
 func (n *Node) mapNews() {
 	n.mapGen.Add(1)
+	if svc := n.service.Load(); svc != nil {
+		svc.mapNews()
+	}
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if !n.monitored.Load() {

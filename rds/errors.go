@@ -29,6 +29,15 @@ var (
 	ErrInvalid error = &sentinel{"invalid argument", syscall.EINVAL}
 	// ErrNotSupported: not possible on this socket or transport (EOPNOTSUPP).
 	ErrNotSupported error = &sentinel{"operation not supported", syscall.EOPNOTSUPP}
+	// ErrPermission: the port is reserved for other users (EACCES).
+	ErrPermission error = &sentinel{"permission denied", syscall.EACCES}
+	// ErrTooMany: a limit of the daemon is reached (EMFILE).
+	ErrTooMany error = &sentinel{"limit reached", syscall.EMFILE}
+	// ErrDaemonLost: rdsd has ended, or has ended the session (ECONNRESET).
+	// What was not acknowledged by then may or may not be delivered.
+	ErrDaemonLost error = &sentinel{"rdsd has gone", syscall.ECONNRESET}
+	// ErrNoDaemon: no rdsd answers at the path (ECONNREFUSED).
+	ErrNoDaemon error = &sentinel{"no rdsd", syscall.ECONNREFUSED}
 	// ErrNoKernel: the kernel has no RDS, or not for us (EAFNOSUPPORT).
 	ErrNoKernel error = &sentinel{"the kernel has no RDS (AF_RDS)", syscall.EAFNOSUPPORT}
 )

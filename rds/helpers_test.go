@@ -39,8 +39,8 @@ func (c closing) Run() int {
 	code := c.M.Run()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if shared.node != nil {
-		_ = shared.node.Close()
+	if shared.p != nil {
+		_ = shared.p.Close()
 	}
 	return code
 }

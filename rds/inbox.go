@@ -23,6 +23,9 @@ type inboxOwner interface {
 	drained(n int)
 	// cause is the error of a closed socket.
 	cause() error
+	// trouble is asked when there is nothing to receive: an error ends the
+	// call that would wait.
+	trouble() error
 }
 
 func (s *inbox) drained(n int) { s.owner.drained(n) }
@@ -102,7 +105,7 @@ func (s *inbox) tryRecv(m *Message, peek bool) (bool, error) {
 	if it == nil {
 		q.rmu.Unlock()
 		s.drained(0)
-		return false, nil
+		return false, s.owner.trouble()
 	}
 	m.fill(it)
 	if peek {
@@ -152,6 +155,9 @@ func (s *inbox) tryRecvBatch(ms []Message) (int, error) {
 	s.settleTaken()
 	q.rmu.Unlock()
 	s.drained(n - first)
+	if n == 0 {
+		return 0, s.owner.trouble()
+	}
 	return n, nil
 }
 

@@ -30,6 +30,9 @@ func (n *Node) Info() (Info, error) {
 	}
 	sort.Slice(info.Sockets, func(i, j int) bool { return info.Sockets[i].Bound.Compare(info.Sockets[j].Bound) < 0 })
 	n.eachPeer(func(p *peer) { p.info(&info) })
+	if svc := n.service.Load(); svc != nil {
+		info.Sessions = svc.Sessions()
+	}
 	sort.Slice(info.Connections, func(i, j int) bool {
 		a, b := info.Connections[i], info.Connections[j]
 		if c := a.Local.Compare(b.Local); c != 0 {
@@ -45,10 +48,19 @@ func (s *nodeSocket) info() SocketInfo {
 	q.rmu.Lock()
 	bytes, count := q.bytes.Load()-int64(q.taken), q.count.Load()-int64(q.takenN)
 	q.rmu.Unlock()
-	return SocketInfo{
+	if s.app != nil {
+		b, n := s.app.outstanding()
+		bytes, count = bytes+b, count+n
+	}
+	info := SocketInfo{
 		Bound: s.local(), Connected: s.remote(), SendBuffer: s.account.Limit(), ReceiveBuf: int(s.rcvbuf.Load()),
 		SendQueued: s.account.Bytes(), RecvQueued: int(bytes), RecvMessages: int(count), Congested: s.congested.Load(),
 	}
+	if s.app != nil {
+		x := s.app.sess
+		info.PID, info.UID, info.Command = x.cred.PID, x.cred.UID, x.command
+	}
+	return info
 }
 
 // received lists the messages nobody has taken yet.

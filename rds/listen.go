@@ -6,42 +6,52 @@ import (
 )
 
 var shared struct {
-	mu   sync.Mutex
-	node *Node
+	mu sync.Mutex
+	p  Provider
 }
 
-// Default returns the process's shared node, made with the zero Config on the
-// first call. It lives as long as the process; closing it makes the next call
-// start another.
-func Default() (*Node, error) {
+// Default returns the process's shared provider, made by Open("", Config{}) on
+// the first call. It lives as long as the process; closing it makes the next
+// call open another.
+func Default() (Provider, error) {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
-	if n := shared.node; n != nil {
-		n.mu.RLock()
-		ending := n.ending
-		n.mu.RUnlock()
-		if !ending {
-			return n, nil
-		}
+	if p := shared.p; p != nil && !ended(p) {
+		return p, nil
 	}
-	n, err := NewNode(Config{})
+	p, err := Open("", Config{})
 	if err != nil {
 		return nil, err
 	}
-	shared.node = n
-	return n, nil
+	shared.p = p
+	return p, nil
 }
 
-// Listen binds a socket to address, an "IP:port", on the process's shared node.
-// Port 0 picks a free one.
+// ended tells whether a provider was closed.
+func ended(p Provider) bool {
+	switch p := p.(type) {
+	case *Node:
+		p.mu.RLock()
+		defer p.mu.RUnlock()
+		return p.ending
+	case *Client:
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.closed || p.att == nil && !p.cfg.Reconnect
+	}
+	return false
+}
+
+// Listen binds a socket to address, an "IP:port", on the process's shared
+// provider. Port 0 picks a free one.
 func Listen(address string) (*Socket, error) {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return nil, &OpError{Op: "listen", Err: ErrInvalid}
 	}
-	n, err := Default()
+	p, err := Default()
 	if err != nil {
 		return nil, err
 	}
-	return n.Bind(ap)
+	return p.Bind(ap)
 }

@@ -30,8 +30,10 @@ type Node struct {
 	generation uint32
 	control    io.Closer
 	counters   counters
-	mapGen     atomic.Uint64 // grows with each congestion map received
-	monitored  atomic.Bool   // some socket has had a congestion monitor
+	service    atomic.Pointer[Service]
+	index      atomic.Pointer[[]*peer] // connections by number; grows under mu
+	mapGen     atomic.Uint64           // grows with each congestion map received
+	monitored  atomic.Bool             // some socket has had a congestion monitor
 
 	mu     sync.RWMutex
 	ending bool // Close has begun: no new sockets
@@ -98,14 +100,15 @@ func NewNode(cfg Config) (*Node, error) {
 // address's RDS port.
 func (n *Node) Bind(addr netip.AddrPort) (*Socket, error) {
 	addr = unmap(addr)
-	s, err := n.bind(addr)
+	s, err := n.bind(addr, nil)
 	if err != nil {
 		return nil, &OpError{Op: "bind", Local: addr, Err: err}
 	}
 	return newSocket(s), nil
 }
 
-func (n *Node) bind(addr netip.AddrPort) (*nodeSocket, error) {
+// bind makes a socket; prepare, if any, sees it before anybody else does.
+func (n *Node) bind(addr netip.AddrPort, prepare func(*nodeSocket)) (*nodeSocket, error) {
 	if !unicast(addr.Addr()) {
 		return nil, ErrInvalid
 	}
@@ -120,6 +123,9 @@ func (n *Node) bind(addr netip.AddrPort) (*nodeSocket, error) {
 	s.rcvbuf.Store(int64(n.cfg.ReceiveBuffer))
 	s.linger.Store(int64(n.cfg.Linger))
 	s.news.Store(n.mapGen.Load())
+	if prepare != nil {
+		prepare(s)
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.ending {
@@ -221,10 +227,41 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 	}
 	p = newPeer(n, la, key.remote, role)
 	n.peers[key] = p
+	n.indexLocked(p)
 	la.mu.Lock()
 	la.peers = append(la.peers[:len(la.peers):len(la.peers)], p) // copied: mark reads it unlocked
 	la.mu.Unlock()
 	return p, nil
+}
+
+// indexLocked numbers a connection, and shows it to applications.
+func (n *Node) indexLocked(p *peer) {
+	var all []*peer
+	if old := n.index.Load(); old != nil {
+		all = *old
+	}
+	p.index = uint32(len(all))
+	all = append(all, p) // readers do not look beyond the length they have
+	n.index.Store(&all)
+	if svc := n.service.Load(); svc != nil {
+		svc.show(p)
+	}
+}
+
+// peerAt is the connection with a number, nil if there is none.
+func (n *Node) peerAt(i uint32) *peer {
+	if all := n.index.Load(); all != nil && i < uint32(len(*all)) {
+		return (*all)[i]
+	}
+	return nil
+}
+
+// showMap shows a connection's congestion map, which the caller has locked, to
+// applications.
+func (n *Node) showMap(p *peer) {
+	if svc := n.service.Load(); svc != nil {
+		svc.showMap(p)
+	}
 }
 
 func (n *Node) eachPeer(f func(*peer)) {

@@ -12,38 +12,56 @@ import (
 
 var errDestination error = &sentinel{"destination address required", syscall.EDESTADDRREQ}
 
-// check is sendmsg's argument check (net/rds/send.c, rds_sendmsg), in its order.
+// check is checkSend with what this socket knows.
 func (s *nodeSocket) check(o *Outgoing) (to netip.AddrPort, err error) {
 	to = o.To
 	if !to.IsValid() {
-		p := s.toPort.Load()
-		if p == nil || to.Addr().IsValid() {
-			return to, ErrNotConnected
-		}
-		to = *p
-	}
-	a := to.Addr()
-	if a.Is4In6() {
-		a = a.Unmap()
-		to = netip.AddrPortFrom(a, to.Port())
-	}
-	if p := s.last.Load(); p == nil || p.remote != a { // the last destination has been checked before
-		switch {
-		case !unicast(a):
-			return to, ErrInvalid
-		case a.Is4() != s.la.addr.Is4():
-			return to, ErrNotSupported
-		case a.Zone() != s.la.addr.Zone() && a.IsLinkLocalUnicast():
-			return to, ErrInvalid
+		if to, err = defaultDestination(to, s.toPort.Load()); err != nil {
+			return to, err
 		}
 	}
-	if o.Notify && s.fates.full() {
-		return to, ErrWouldBlock
+	if a := to.Addr(); a.Is4In6() {
+		to = netip.AddrPortFrom(a.Unmap(), to.Port())
 	}
-	if n := o.size(); n > MaxMessage || n > s.account.Limit() {
-		return to, ErrMessageTooLong
+	if p := s.last.Load(); p == nil || p.remote != to.Addr() { // the last destination has been checked before
+		if err := checkDestination(s.la.addr, to.Addr()); err != nil {
+			return to, err
+		}
 	}
-	return to, nil
+	return to, checkMessage(o, &s.fates, s.account.Limit())
+}
+
+// The checks of an outgoing message are those of sendmsg, in its order
+// (net/rds/send.c, rds_sendmsg).
+
+// defaultDestination is where a message without a destination goes.
+func defaultDestination(to netip.AddrPort, p *netip.AddrPort) (netip.AddrPort, error) {
+	if p == nil || to.Addr().IsValid() {
+		return to, ErrNotConnected
+	}
+	return *p, nil
+}
+
+func checkDestination(local, to netip.Addr) error {
+	switch {
+	case !unicast(to):
+		return ErrInvalid
+	case to.Is4() != local.Is4():
+		return ErrNotSupported
+	case to.Zone() != local.Zone() && to.IsLinkLocalUnicast():
+		return ErrInvalid
+	}
+	return nil
+}
+
+func checkMessage(o *Outgoing, fates *fateQueue, limit int) error {
+	if o.Notify && fates.full() {
+		return ErrWouldBlock
+	}
+	if n := o.size(); n > MaxMessage || n > limit {
+		return ErrMessageTooLong
+	}
+	return nil
 }
 
 // peerFor is the connection to a destination.
@@ -312,9 +330,7 @@ func (s *nodeSocket) cancel(to netip.AddrPort) error {
 	all := !to.Addr().IsValid()
 	s.node.eachPeer(func(p *peer) {
 		if p.local == s.la && (all || p.remote == to.Addr()) {
-			p.mu.Lock()
-			p.core.Cancel(&s.account, to.Port(), all)
-			p.unlock(nil)
+			p.cancel(s, to.Port(), all)
 		}
 	})
 	s.writers.wake(-1)

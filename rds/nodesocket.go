@@ -12,6 +12,7 @@ import (
 // nodeSocket is a socket of a Node: the endpoint behind a Socket.
 type nodeSocket struct {
 	node *Node
+	app  *appSocket // of an attached application; nil: this process's
 	la   *localAddr
 	port uint16
 
@@ -41,7 +42,8 @@ func (s *nodeSocket) drained(n int) {
 	}
 }
 
-func (s *nodeSocket) cause() error { return net.ErrClosed }
+func (s *nodeSocket) cause() error   { return net.ErrClosed }
+func (s *nodeSocket) trouble() error { return nil }
 
 func (s *nodeSocket) local() netip.AddrPort { return netip.AddrPortFrom(s.la.addr, s.port) }
 
@@ -53,17 +55,25 @@ func (s *nodeSocket) remote() netip.AddrPort {
 }
 
 func (s *nodeSocket) connect(to netip.AddrPort) error {
-	switch a := to.Addr(); {
-	case s.closed.Load():
+	if s.closed.Load() {
 		return net.ErrClosed
+	}
+	if err := checkConnect(s.la.addr, to.Addr()); err != nil {
+		return err
+	}
+	s.toPort.Store(&to)
+	return nil
+}
+
+func checkConnect(local, a netip.Addr) error {
+	switch {
 	case !a.IsValid() || a.IsUnspecified():
 		return errDestination
 	case !unicast(a):
 		return ErrInvalid
-	case a.Is4() != s.la.addr.Is4():
+	case a.Is4() != local.Is4():
 		return ErrNotSupported
 	}
-	s.toPort.Store(&to)
 	return nil
 }
 
@@ -150,7 +160,18 @@ func (s *nodeSocket) poll() Events {
 // over tells whether what is queued passes a bound of n bytes. Besides the
 // payload, which alone Linux counts, it looks at the memory of small messages.
 func (s *nodeSocket) over(n int64) bool {
-	return s.q.bytes.Load() > n || s.q.count.Load()*itemCost > n
+	bytes, count := s.waiting()
+	return bytes > n || count*itemCost > n
+}
+
+// waiting is what has come and the application has not taken.
+func (s *nodeSocket) waiting() (bytes, count int64) {
+	bytes, count = s.q.bytes.Load(), s.q.count.Load()
+	if s.app != nil {
+		b, n := s.app.outstanding()
+		bytes, count = bytes+b, count+n
+	}
+	return bytes, count
 }
 
 // congest marks the port when the queue has passed the receive buffer
@@ -158,6 +179,9 @@ func (s *nodeSocket) over(n int64) bool {
 func (s *nodeSocket) congest() {
 	if s.over(s.rcvbuf.Load()) && !s.congested.Swap(true) {
 		s.la.mark(s)
+		if s.app != nil {
+			s.app.watchTaken()
+		}
 		s.uncongest() // a taker may have emptied it in between
 	}
 }
@@ -168,10 +192,20 @@ func (s *nodeSocket) uncongest() {
 		return
 	}
 	half := s.rcvbuf.Load() / 2
-	if bytes := s.q.bytes.Load(); bytes >= half && bytes > 0 || s.q.count.Load()*itemCost > max(half, itemCost) {
-		return
+	if bytes, count := s.waiting(); bytes >= half && bytes > 0 || count*itemCost > max(half, itemCost) {
+		if s.app != nil {
+			s.app.cell.Tell.Set() // it was taken back by whoever rang
+			if bytes, count = s.waiting(); bytes >= half && bytes > 0 || count*itemCost > max(half, itemCost) {
+				return
+			}
+		} else {
+			return
+		}
 	}
 	if s.congested.Swap(false) {
+		if s.app != nil {
+			s.app.unwatchTaken()
+		}
 		s.dropping.Store(false)
 		s.la.mark(s)
 	}
@@ -179,8 +213,17 @@ func (s *nodeSocket) uncongest() {
 
 // close unbinds, drops what was received, and waits for what was sent.
 func (s *nodeSocket) close() error {
-	if s.closed.Swap(true) {
+	if !s.shut() {
 		return net.ErrClosed
+	}
+	return s.finish()
+}
+
+// shut is the part of close that does not wait: the port is free again. It
+// tells whether the socket was open.
+func (s *nodeSocket) shut() bool {
+	if s.closed.Swap(true) {
+		return false
 	}
 	s.la.unbind(s.port)
 	s.node.forget(s)
@@ -191,20 +234,22 @@ func (s *nodeSocket) close() error {
 	s.readers.wake(-1)
 	s.wakeWriters()
 	s.setDeadline(true, true, time.Time{})
+	return true
+}
+
+// finish waits for what was sent and cancels the rest.
+func (s *nodeSocket) finish() error {
 	if d := time.Duration(s.linger.Load()); d > 0 && s.account.Messages() > 0 {
 		s.awaitAcks(d)
 	}
 	var dropped DroppedError
 	if s.account.Messages() > 0 {
 		s.node.eachPeer(func(p *peer) {
-			if p.local != s.la {
-				return
+			if p.local == s.la {
+				m, b := p.cancel(s, 0, true)
+				dropped.Messages += m
+				dropped.Bytes += b
 			}
-			p.mu.Lock()
-			m, b := p.core.Cancel(&s.account, 0, true)
-			p.unlock(nil)
-			dropped.Messages += m
-			dropped.Bytes += b
 		})
 	}
 	if dropped.Messages > 0 {

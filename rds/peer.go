@@ -20,6 +20,7 @@ type peer struct {
 	node   *Node
 	local  *localAddr
 	remote netip.Addr
+	index  uint32 // in Node.index
 	log    *zap.Logger
 
 	waiters  waitQueue     // wait for a congestion map or the budget
@@ -37,7 +38,9 @@ type peer struct {
 	acks     *time.Timer // looks for acknowledgements while messages wait for them
 	acksOn   bool
 	acksWait time.Duration
-	ackEager bool // somebody waits for room
+	ackEager bool    // somebody waits for room
+	flows    []*flow // of sessions with messages that wait, in turn
+	mapsSeen uint32  // core.MapVersion as shown to applications
 }
 
 // pathIO is what the driver keeps of a path.
@@ -92,6 +95,10 @@ func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 // unlock releases p.mu and does what the core has asked for. On the event
 // loop kick collects the paths to transmit on, for the end of the burst.
 func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
+	if v := p.core.MapVersion(); v != p.mapsSeen {
+		p.mapsSeen = v
+		p.node.showMap(p)
+	}
 	if !p.core.HasOutput() {
 		p.mu.Unlock()
 		return
@@ -107,10 +114,18 @@ func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 	p.armLocked()
 	p.mu.Unlock()
 	for _, a := range fs {
-		a.Owner.(*nodeSocket).writers.wake(1)
+		s := a.Owner.(*nodeSocket)
+		if s.app != nil {
+			s.app.settled()
+		}
+		s.writers.wake(1)
 	}
-	for _, f := range ft {
-		f.Account.Owner.(*nodeSocket).fate(f)
+	for i, f := range ft {
+		s := f.Account.Owner.(*nodeSocket)
+		s.fate(f)
+		if s.app != nil && (i == len(ft)-1 || ft[i+1].Account != f.Account) {
+			s.app.deliver()
+		}
 	}
 	for _, a := range as {
 		if a.Kind == conn.Transmit && kick != nil {
@@ -147,6 +162,7 @@ func (p *peer) perform(a conn.Action) {
 	case conn.Transmit:
 		p.transmit(a.Path)
 	case conn.WakeAll:
+		p.serve()
 		p.waiters.wake(-1)
 	}
 }
@@ -249,9 +265,19 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 		io.tx.reset()
 	}
 	p.core.LinkClosed(p.node.now(), id, acked)
+	p.serveLocked() // into the log: what waits there is sent when a link is up again
 	p.armLocked()
 	p.log.Info("path down", zap.Int("path", i), zap.Error(cause))
 	p.unlock(nil)
+}
+
+// cancel drops s's messages, to one port or to all.
+func (p *peer) cancel(s *nodeSocket, port uint16, all bool) (messages, bytes int) {
+	m, b := p.cancelParked(s, port, all) // first: what is in the log came before
+	p.mu.Lock()
+	messages, bytes = p.core.Cancel(&s.account, port, all)
+	p.unlock(nil)
+	return messages + m, bytes + b
 }
 
 // armLocked sets the timer for the core's next deadline.

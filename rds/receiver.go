@@ -84,7 +84,7 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		}
 		return
 	}
-	it := recvItem{from: &p.remote, seq: h.Sequence, length: uint32(n), sport: h.Sport, path: uint8(r.path)}
+	it := recvItem{from: &p.remote, peer: p.index, seq: h.Sequence, length: uint32(n), sport: h.Sport, path: uint8(r.path)}
 	if owned != nil {
 		it.buf = owned
 	} else if n > 0 {
@@ -92,8 +92,21 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		it.buf, it.off = b, uint32(off)
 	}
 	s.q.pushLocked(it)
+	if s.app != nil {
+		s.app.placedLocked(it.buf)
+	}
 	r.curBytes += n
 	r.curCount++
+}
+
+// Place is for transport.Placer: a large payload for an attached application is
+// received straight into its memory.
+func (r *receiver) Place(h *wire.Header) *buf.Buf {
+	s := r.peer.local.lookup(h.Dport)
+	if s == nil || s.app == nil || h.Length <= slabInline {
+		return nil
+	}
+	return s.app.place(int(h.Length))
 }
 
 // enter makes the socket bound to port the one at hand, nil if there is none.
@@ -164,6 +177,9 @@ func (r *receiver) control(h *wire.Header, payload []byte) {
 func (r *receiver) End() {
 	r.leave()
 	for i, s := range r.touched {
+		if s.app != nil {
+			s.app.deliver()
+		}
 		s.congest()
 		if n := s.readers.n.Load(); n > 0 {
 			s.readers.wake(int(min(int64(n), max(1, s.q.count.Load()))))

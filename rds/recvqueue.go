@@ -36,6 +36,7 @@ type recvQueue struct {
 
 	source memory    // of slabs; nil: the node's pool
 	gone   *ipc.Cell // where to tell what was taken; nil: nowhere
+	keep   [2]int    // bytes and messages to be taken before that is told: an earlier daemon's
 }
 
 // memory is where buffers come from.
@@ -48,6 +49,7 @@ type recvItem struct {
 	seq    uint64
 	off    uint32
 	length uint32
+	peer   uint32 // its number, for applications
 	sport  uint16
 	path   uint8
 }
@@ -137,12 +139,20 @@ func (q *recvQueue) publish() {
 	if q.takenN > 0 {
 		q.count.Add(-int64(q.takenN))
 		q.bytes.Add(-int64(q.taken))
-		if c := q.gone; c != nil {
-			c.TakenBytes.Add(uint64(q.taken))
-			c.TakenMessages.Add(uint64(q.takenN))
+		if q.gone != nil {
+			q.tell()
 		}
 		q.taken, q.takenN = 0, 0
 	}
+}
+
+// tell says in the cell what was taken.
+func (q *recvQueue) tell() {
+	bytes, n := min(q.taken, q.keep[0]), min(q.takenN, q.keep[1])
+	q.keep[0] -= bytes
+	q.keep[1] -= n
+	q.gone.TakenBytes.Add(uint64(q.taken - bytes))
+	q.gone.TakenMessages.Add(uint64(q.takenN - n))
 }
 
 // unpublished is the number of messages taken that count still includes.

@@ -56,23 +56,31 @@ type endpoint interface {
 // concurrent use. It is a net.PacketConn whose datagrams arrive, once and in
 // order.
 type Socket struct {
-	ep   endpoint
-	node *nodeSocket // ep, if it is one: calls without the interface keep arguments off the heap
+	ep endpoint
+	// ep, if it is one of these: calls without the interface keep arguments off
+	// the heap.
+	node   *nodeSocket
+	client *clientSocket
 }
 
 func newSocket(ep endpoint) *Socket {
 	s := &Socket{ep: ep}
 	s.node, _ = ep.(*nodeSocket)
+	s.client, _ = ep.(*clientSocket)
 	return s
 }
 
 // send and recv are the two calls of the data path.
 func (s *Socket) send(ctx context.Context, to netip.AddrPort, data []byte, block bool) error {
 	var err error
-	if s.node != nil {
+	switch {
+	case s.node != nil:
 		o := Outgoing{To: to, Data: data}
 		err = s.node.send(ctx, &o, block)
-	} else {
+	case s.client != nil:
+		o := Outgoing{To: to, Data: data}
+		err = s.client.send(ctx, &o, block)
+	default:
 		err = s.ep.send(ctx, &Outgoing{To: to, Data: data}, block)
 	}
 	if err != nil {
@@ -82,9 +90,12 @@ func (s *Socket) send(ctx context.Context, to netip.AddrPort, data []byte, block
 }
 
 func (s *Socket) recv(ctx context.Context, block, peek bool) (m Message, err error) {
-	if s.node != nil {
+	switch {
+	case s.node != nil:
 		m, err = s.node.recv(ctx, block, peek)
-	} else {
+	case s.client != nil:
+		m, err = s.client.recv(ctx, block, peek)
+	default:
 		m, err = s.ep.recv(ctx, block, peek)
 	}
 	if err != nil {

@@ -162,6 +162,9 @@ func (p *peer) transmitLocked(i int, limit int) {
 	}
 	t.busy, t.delayed, t.wanted, t.since, t.count = true, false, false, 0, 0
 	t.seen = p.arrivals.Load() // before the write: its answer may come before it returns
+	if len(p.flows) > 0 {
+		p.serveLocked()
+	}
 	for p.core.Fill(i, &t.batch) {
 		t.again = false
 		p.mu.Unlock()
@@ -177,6 +180,10 @@ func (p *peer) transmitLocked(i int, limit int) {
 			break
 		}
 		limit -= n
+		t.since = 0
+		if len(p.flows) > 0 {
+			p.serveLocked()
+		}
 		if p.core.Unacked(i) >= pollBytes {
 			p.mu.Unlock()
 			acked := link.Acked()

@@ -39,18 +39,22 @@ type socketFile struct {
 // the look at what is there and the renaming nobody else may do the same, so
 // that happens under a lock of the directory.
 func listen(path string, mode fs.FileMode, group int) (*net.UnixListener, *socketFile, error) {
+	return listenOn("unix", path, mode, group)
+}
+
+func listenOn(network, path string, mode fs.FileMode, group int) (*net.UnixListener, *socketFile, error) {
 	fail := func(err error) (*net.UnixListener, *socketFile, error) {
-		return nil, nil, fmt.Errorf("control socket %s: %w", path, err)
+		return nil, nil, fmt.Errorf("socket %s: %w", path, err)
 	}
 	if len(path) > maxPath {
 		return fail(fmt.Errorf("path longer than %d bytes: %w", maxPath, syscall.ENAMETOOLONG))
 	}
 	defer lockDir(filepath.Dir(path))()
-	if err := dead(path); err != nil {
+	if err := dead(network, path); err != nil {
 		return fail(err)
 	}
 	temp := path + "." + rand.Text()[:8]
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: temp, Net: "unix"})
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: temp, Net: network})
 	if err != nil {
 		return fail(cause(err))
 	}
@@ -86,7 +90,7 @@ func install(temp, path string, mode fs.FileMode, group int) (fs.FileInfo, error
 }
 
 // dead returns nil if path is a socket that nobody listens on, or is gone.
-func dead(path string) error {
+func dead(network, path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		if errors.Is(err, fs.ErrNotExist) {
@@ -97,7 +101,7 @@ func dead(path string) error {
 	if info.Mode().Type() != fs.ModeSocket {
 		return errNotSocket
 	}
-	c, err := net.DialTimeout("unix", path, probeTimeout)
+	c, err := net.DialTimeout(network, path, probeTimeout)
 	switch {
 	case err == nil:
 		c.Close()
@@ -108,6 +112,22 @@ func dead(path string) error {
 		return ErrInUse
 	}
 	return cause(err)
+}
+
+// SocketFile is the name of a socket made by Listen.
+type SocketFile struct{ f *socketFile }
+
+// Remove removes the file unless it is another's by now.
+func (f *SocketFile) Remove() { f.f.remove() }
+
+// Listen makes a Unix socket of another kind, "unixpacket", in the way Serve
+// makes its own.
+func Listen(network, path string, mode fs.FileMode) (*net.UnixListener, *SocketFile, error) {
+	l, f, err := listenOn(network, path, mode, 0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return l, &SocketFile{f}, nil
 }
 
 // remove removes the file unless it is another's by now.

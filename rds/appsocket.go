@@ -1,0 +1,250 @@
+package rds
+
+import (
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// appSocket is what a socket of an attached application has besides a socket
+// of the node.
+//
+// Its receive queue continues in the application: what has been put on the
+// completion ring counts as queued until the application says, in the cell,
+// that it has taken it.
+type appSocket struct {
+	sess *session
+	s    *nodeSocket
+	id   uint32
+	cell ipc.Cell
+
+	arena     atomic.Int64 // bytes of the receive arena
+	heap      atomic.Int64 // messages in the receive queue that are in the node's memory
+	gaveBytes atomic.Int64 // put on the ring
+	gaveCount atomic.Int64
+
+	// Guarded by completions.mu.
+	queued bool   // on completions.waiting
+	pack   *block // slab for messages that came in the node's memory
+	packed int    // bytes of it used
+
+	mu              sync.Mutex // what follows; a leaf
+	bytes, messages uint64     // settled, as told in the cell
+}
+
+// Get is the memory of the socket's slabs: the session's, or the node's when
+// that is scarce.
+func (a *appSocket) Get(n int) *buf.Buf {
+	if b := a.place(n); b != nil {
+		return b
+	}
+	return a.sess.node.pool.Get(n)
+}
+
+// place returns memory of the session, nil if the socket shall have none. What
+// follows a message in the node's memory goes there too: otherwise messages in
+// the arena could wait behind one that waits for room in the arena.
+func (a *appSocket) place(n int) *buf.Buf {
+	if a.heap.Load() > 0 {
+		return nil
+	}
+	if k := a.sess.mem.get(a, n, true); k != nil {
+		return &k.Buf
+	}
+	return nil
+}
+
+// placedLocked follows the queueing of a message. The caller holds q.mu.
+func (a *appSocket) placedLocked(b *buf.Buf) {
+	if b == nil || b.Owner() != nil {
+		return
+	}
+	if a.heap.Add(1) == 1 && a.s.q.slab != nil && a.s.q.slab.Owner() != nil {
+		a.s.q.retireLocked()
+	}
+}
+
+// outstanding is what the application has not taken yet of what it was given.
+// It believes the application as far as that is possible: one that claims to
+// have taken all is never congested, and its arena bounds what it gets.
+func (a *appSocket) outstanding() (bytes, count int64) {
+	bytes = a.gaveBytes.Load() - int64(a.cell.TakenBytes.Load())
+	count = a.gaveCount.Load() - int64(a.cell.TakenMessages.Load())
+	runtime.KeepAlive(a)
+	return min(max(bytes, 0), a.gaveBytes.Load()), min(max(count, 0), a.gaveCount.Load())
+}
+
+// deliver moves what has come for the socket to the completion ring.
+func (a *appSocket) deliver() {
+	c := &a.sess.out
+	c.mu.Lock()
+	if !a.queued {
+		a.deliverLocked()
+	}
+	c.publish()
+	c.mu.Unlock()
+}
+
+// deliverLocked puts fates and messages on the ring. When it cannot put all,
+// the socket waits its turn.
+func (a *appSocket) deliverLocked() {
+	c := &a.sess.out
+	if c.closed {
+		return
+	}
+	if !a.fatesLocked() || !a.dataLocked() {
+		a.queued = true
+		c.waiting = append(c.waiting, a)
+	}
+}
+
+func (a *appSocket) fatesLocked() bool {
+	c := &a.sess.out
+	var m Message
+	for a.s.fates.n.Load() > 0 {
+		if !c.has() {
+			return false
+		}
+		if a.s.fates.next(&m, false) {
+			c.add(ipc.MakeEntry(ipc.OpFate, 0, 0, a.id, 0, uint32(m.Status), 0, 0, m.Token))
+		}
+	}
+	return true
+}
+
+func (a *appSocket) dataLocked() (all bool) {
+	var (
+		c     = &a.sess.out
+		q     = &a.s.q
+		run   *block // its messages of this call are not lent yet
+		n     int64
+		bytes int64
+		count int64
+	)
+	lend := func() {
+		if run != nil {
+			run.lent.Add(n)
+		}
+		run, n = nil, 0
+	}
+	q.rmu.Lock()
+	defer q.rmu.Unlock()
+	for {
+		it := q.next()
+		if it == nil {
+			all = true
+			break
+		}
+		if c.room == 0 {
+			lend() // before has, which may publish
+		}
+		if !c.has() {
+			break
+		}
+		var k *block
+		if it.buf != nil {
+			if k, _ = it.buf.Owner().(*block); k == nil || k.mem != a.sess.mem {
+				if k = a.copyIn(it); k == nil {
+					break
+				}
+			}
+		}
+		if k != run {
+			lend()
+			run = k
+		}
+		off, block := uint32(0), uint32(ipc.NoBlock)
+		if k != nil {
+			off, block = k.off+it.off, k.off
+			n++
+		}
+		bytes += int64(it.length)
+		count++
+		c.add(ipc.MakeEntry(ipc.OpMessage, it.path, it.sport, a.id, it.peer, it.length, off, block, it.seq))
+		q.take(it)
+	}
+	lend()
+	a.gaveBytes.Add(bytes)
+	a.gaveCount.Add(count)
+	q.publish()
+	a.sess.recvMessages.Add(uint64(count))
+	a.sess.recvBytes.Add(uint64(bytes))
+	a.sess.node.counters.recvDelivered.Add(uint64(count))
+	return all
+}
+
+// copyIn moves an item into the session's memory. If there is none it asks for
+// the bell when memory is returned.
+func (a *appSocket) copyIn(it *recvItem) *block {
+	n := int(it.length)
+	k, off := a.pack, a.packed
+	switch {
+	case n > slabInline:
+		if k, off = a.sess.memoryFor(a, n), 0; k == nil {
+			return nil
+		}
+	case k == nil || off+n > k.size:
+		if k, off = a.sess.memoryFor(a, maxSlab), 0; k == nil {
+			return nil
+		}
+		a.unpack()
+		k.B = k.B[:k.size]
+		a.pack = k
+		fallthrough
+	default:
+		k.Retain(1)
+		a.packed = off + n
+	}
+	copy(k.B[off:], it.buf.B[it.off:it.off+it.length])
+	if it.buf.Owner() == nil {
+		a.heap.Add(-1)
+	}
+	it.buf.Release()
+	it.buf, it.off = &k.Buf, uint32(off)
+	return k
+}
+
+// unpack gives the slab of copyIn up.
+func (a *appSocket) unpack() {
+	if a.pack != nil {
+		a.pack.Release()
+		a.pack, a.packed = nil, 0
+	}
+}
+
+// watchTaken asks the application to ring when it takes messages, because the
+// port is congested.
+func (a *appSocket) watchTaken() {
+	x := a.sess
+	x.congestedMu.Lock()
+	x.congested[a] = struct{}{}
+	x.congestedMu.Unlock()
+	a.cell.Tell.Set()
+}
+
+func (a *appSocket) unwatchTaken() {
+	x := a.sess
+	x.congestedMu.Lock()
+	delete(x.congested, a)
+	x.congestedMu.Unlock()
+	a.cell.Tell.Clear()
+}
+
+// settled tells the application what has become of its messages.
+func (a *appSocket) settled() {
+	a.mu.Lock()
+	b, m := a.s.account.Settled()
+	db, dm := b-a.bytes, m-a.messages
+	a.bytes, a.messages = b, m
+	a.cell.FreedBytes.Store(b)
+	a.cell.FreedMessages.Store(m)
+	want := a.cell.WantRoom.Take()
+	a.mu.Unlock()
+	a.sess.credit(int64(db + dm*itemCost))
+	if want {
+		a.sess.out.event(ipc.OpRoom, a.id)
+	}
+}

@@ -1,0 +1,322 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// attachment is a session as the application has it: one with one daemon. Its
+// two goroutines take completions and answers to calls.
+type attachment struct {
+	c       *Client
+	conn    *ipc.Conn
+	seg     *ipc.Segment
+	table   *ipc.Table
+	bell    *ipc.Bell // the daemon's
+	ear     *ipc.Ear
+	welcome ipc.Welcome
+	submission
+	memory clientMemory
+	maps   waitQueue // senders that wait for a congestion map
+
+	endOnce sync.Once
+	dead    chan struct{}
+	cause   error // set before dead is closed
+
+	sendMu sync.Mutex // one call at a time on the socket
+	callMu sync.Mutex // what follows
+	lastID uint64
+	calls  map[uint64]chan *ipc.Reply
+
+	peerMu   sync.RWMutex // what follows
+	resolved map[[2]netip.Addr]uint32
+	origins  map[uint32]*netip.Addr
+
+	sockMu sync.Mutex
+	socks  [maxSessionSockets]atomic.Pointer[clientSocket] // by index; written under sockMu
+	closed map[uint32]uint16                               // index: number of the last socket there that was closed
+	early  map[uint32][]recvItem                           // of sockets whose number is still on its way here
+}
+
+func newAttachment(c *Client, conn *ipc.Conn) (*attachment, error) {
+	if err := conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version}); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
+	}
+	t := &attachment{
+		c: c, conn: conn, dead: make(chan struct{}), calls: make(map[uint64]chan *ipc.Reply),
+		resolved: make(map[[2]netip.Addr]uint32), origins: make(map[uint32]*netip.Addr),
+		closed: make(map[uint32]uint16), early: make(map[uint32][]recvItem),
+	}
+	files, err := conn.ReceiveFiles(&t.welcome, ipc.WelcomeFiles)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
+	}
+	w := &t.welcome
+	if w.Error != "" || w.Version != ipc.Version || len(files) != ipc.WelcomeFiles {
+		ipc.CloseFiles(files)
+		if w.Error == "" {
+			return nil, fmt.Errorf("%w: the daemon speaks version %d", ErrNotSupported, w.Version)
+		}
+		return nil, remoteError(w.Errno, w.Error)
+	}
+	if t.seg, err = ipc.OpenSegment(files[0]); err == nil {
+		t.table, err = ipc.OpenTable(files[1])
+	}
+	ipc.CloseFiles(files[:2]) // the mappings stay
+	if err == nil {
+		t.bell, err = ipc.OpenBell(files[2])
+	}
+	if err != nil {
+		ipc.CloseFiles(files[2:])
+		return nil, err
+	}
+	t.ear = ipc.OpenEar(files[3])
+	t.submission.init(t.seg, t.bell)
+	t.memory.init(t)
+	return t, nil
+}
+
+// remoteErrors are the errors of calls by errno.
+var remoteErrors = func() map[syscall.Errno]error {
+	m := make(map[syscall.Errno]error)
+	for _, e := range []error{
+		ErrWouldBlock, ErrCongested, ErrMessageTooLong, ErrNotConnected, ErrAddressInUse, ErrAddressNotAvailable,
+		ErrInvalid, ErrNotSupported, ErrPermission, ErrTooMany, errDestination,
+	} {
+		m[e.(*sentinel).errno] = e
+	}
+	m[syscall.EBADF] = net.ErrClosed
+	return m
+}()
+
+// remoteError is the error of a call that the daemon refused.
+func remoteError(errno int, text string) error {
+	e, ok := remoteErrors[syscall.Errno(errno)]
+	if !ok {
+		return fmt.Errorf("%s: %w", text, syscall.Errno(errno))
+	}
+	if e.Error() == text {
+		return e
+	}
+	return &toldError{text, e}
+}
+
+// toldError is one of our errors with the daemon's words.
+type toldError struct {
+	text string
+	err  error
+}
+
+func (e *toldError) Error() string { return e.text }
+func (e *toldError) Unwrap() error { return e.err }
+
+// call asks the daemon and waits for its answer.
+func (t *attachment) call(ctx context.Context, q ipc.Request) (*ipc.Reply, error) {
+	c, id, err := t.ask(&q)
+	if err != nil {
+		return nil, err
+	}
+	defer t.forgetCall(id)
+	return t.answer(ctx, c)
+}
+
+func (t *attachment) ask(q *ipc.Request) (chan *ipc.Reply, uint64, error) {
+	c := make(chan *ipc.Reply, 1)
+	t.callMu.Lock()
+	t.lastID++
+	q.ID = t.lastID
+	t.calls[q.ID] = c
+	t.callMu.Unlock()
+	t.sendMu.Lock()
+	err := t.conn.Send(q)
+	t.sendMu.Unlock()
+	if err != nil {
+		t.forgetCall(q.ID)
+		t.end(err)
+		return nil, 0, t.lossError()
+	}
+	return c, q.ID, nil
+}
+
+func (t *attachment) forgetCall(id uint64) {
+	t.callMu.Lock()
+	delete(t.calls, id)
+	t.callMu.Unlock()
+}
+
+func (t *attachment) answer(ctx context.Context, c chan *ipc.Reply) (*ipc.Reply, error) {
+	select {
+	case r := <-c:
+		if r.Error != "" {
+			return nil, remoteError(r.Errno, r.Error)
+		}
+		return r, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-t.dead:
+		return nil, t.lossError()
+	}
+}
+
+// report fetches the daemon's Info as JSON.
+func (t *attachment) report(ctx context.Context) ([]byte, error) {
+	c, id, err := t.ask(&ipc.Request{Op: ipc.CallInfo})
+	if err != nil {
+		return nil, err
+	}
+	defer t.forgetCall(id)
+	var b []byte
+	for {
+		r, err := t.answer(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		b = append(b, r.Data...)
+		if !r.More {
+			return b, nil
+		}
+	}
+}
+
+// replies takes the answers to calls, until the daemon has gone.
+func (t *attachment) replies() {
+	for {
+		r := new(ipc.Reply)
+		if err := t.conn.Receive(r); err != nil {
+			t.end(err)
+			return
+		}
+		t.callMu.Lock()
+		c := t.calls[r.ID]
+		t.callMu.Unlock()
+		if c == nil {
+			continue // its caller has given up
+		}
+		select {
+		case c <- r:
+		case <-t.dead:
+		}
+	}
+}
+
+// lossError is what calls on a dead attachment fail with.
+func (t *attachment) lossError() error {
+	<-t.dead
+	if errors.Is(t.cause, net.ErrClosed) {
+		return net.ErrClosed
+	}
+	return ErrDaemonLost
+}
+
+// end ends the attachment and wakes everybody who waits for something of it.
+// Messages received stay readable.
+func (t *attachment) end(cause error) {
+	t.endOnce.Do(func() {
+		t.cause = cause
+		close(t.dead)
+		_ = t.conn.Close()
+		_ = t.ear.Close()
+		t.submission.end()
+		t.maps.wake(-1)
+		t.c.lost(t)
+	})
+}
+
+// resolve finds the number of the connection between two addresses.
+func (t *attachment) resolve(ctx context.Context, local, remote netip.Addr) (uint32, error) {
+	key := [2]netip.Addr{local, remote}
+	t.peerMu.RLock()
+	i, ok := t.resolved[key]
+	t.peerMu.RUnlock()
+	if ok {
+		return i, nil
+	}
+	r, err := t.call(ctx, ipc.Request{Op: ipc.CallResolve, Local: local, Remote: remote})
+	if err != nil {
+		return 0, err
+	}
+	t.peerMu.Lock()
+	t.resolved[key] = r.Peer
+	t.peerMu.Unlock()
+	return r.Peer, nil
+}
+
+var noAddr netip.Addr
+
+// origin is the remote address of a connection. It is looked up once.
+func (t *attachment) origin(i uint32) *netip.Addr {
+	t.peerMu.RLock()
+	a := t.origins[i]
+	t.peerMu.RUnlock()
+	if a != nil {
+		return a
+	}
+	_, remote, ok := t.table.Peer(int(i))
+	if !ok {
+		return &noAddr
+	}
+	t.peerMu.Lock()
+	defer t.peerMu.Unlock()
+	t.origins[i] = &remote
+	return &remote
+}
+
+// register makes a socket known to the dispatcher, and gives it what has
+// arrived before.
+func (t *attachment) register(s *clientSocket, id uint32) {
+	t.sockMu.Lock()
+	defer t.sockMu.Unlock()
+	early := t.early[id]
+	delete(t.early, id)
+	s.q.mu.Lock()
+	for _, it := range early {
+		s.q.pushLocked(it)
+		s.q.bytes.Add(int64(it.length))
+	}
+	s.q.count.Add(int64(len(early)))
+	s.q.mu.Unlock()
+	t.socks[id&0xffff].Store(s)
+}
+
+// unregister makes a socket unknown.
+func (t *attachment) unregister(s *clientSocket, id uint32) {
+	t.sockMu.Lock()
+	defer t.sockMu.Unlock()
+	t.socks[id&0xffff].CompareAndSwap(s, nil)
+	t.closed[id&0xffff] = uint16(id >> 16)
+}
+
+// socket finds a socket by its number.
+func (t *attachment) socket(id uint32) *clientSocket {
+	if i := id & 0xffff; i < maxSessionSockets {
+		if s := t.socks[i].Load(); s != nil {
+			if h := s.half.Load(); h != nil && h.id == id && h.t == t {
+				return s
+			}
+		}
+	}
+	return nil
+}
+
+// keepEarly keeps a message for a socket that is not registered yet. It returns
+// false if the socket was closed, or true with s if it has just come.
+func (t *attachment) keepEarly(id uint32, it recvItem) (s *clientSocket, kept bool) {
+	t.sockMu.Lock()
+	defer t.sockMu.Unlock()
+	if s := t.socket(id); s != nil {
+		return s, false
+	}
+	if last, ok := t.closed[id&0xffff]; ok && int16(uint16(id>>16)-last) <= 0 {
+		return nil, false
+	}
+	t.early[id] = append(t.early[id], it)
+	return nil, true
+}

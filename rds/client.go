@@ -1,0 +1,272 @@
+package rds
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// Client is the provider whose sockets are those of a running rdsd: the
+// process attaches to the daemon and shares its connections with all other
+// applications of the host. Messages pass through shared memory.
+//
+// When the daemon ends, every blocked call fails with ErrDaemonLost, and so do
+// all later ones, unless ClientConfig.Reconnect is set. What was sent and not
+// acknowledged by then may or may not be delivered.
+type Client struct {
+	cfg ClientConfig
+
+	mu       sync.Mutex
+	att      *attachment // the present one; nil while there is none
+	socks    map[*clientSocket]struct{}
+	closed   bool
+	stop     chan struct{} // closed with the Client
+	attached waitQueue     // wait for att
+	work     sync.WaitGroup
+}
+
+// ClientConfig is what a Client is told once.
+type ClientConfig struct {
+	// Path is the daemon's socket: "" means $RDS_SOCKET, else /run/rds.sock if
+	// that exists, else rds.sock in $XDG_RUNTIME_DIR.
+	Path string
+	// Reconnect makes the Client attach to the next daemon when the one it has
+	// ends, and bind its sockets there again. Each socket reports the loss
+	// once, to a receiving or to a sending call: what is blocked then fails
+	// with ErrDaemonLost. Later calls wait for the new daemon.
+	Reconnect bool
+	// ReconnectMin and ReconnectMax bound the back-off between attempts: 10 ms
+	// and 1 s.
+	ReconnectMin, ReconnectMax time.Duration
+}
+
+var _ Provider = (*Client)(nil)
+
+// Dial attaches to the rdsd that listens on path; "" means the default path of
+// ClientConfig.
+func Dial(path string) (*Client, error) { return NewClient(ClientConfig{Path: path}) }
+
+// NewClient attaches to an rdsd. Its error is ErrNoDaemon if none is there.
+func NewClient(cfg ClientConfig) (*Client, error) {
+	if cfg.Path == "" {
+		cfg.Path = ipc.FindPath()
+	}
+	if cfg.ReconnectMin <= 0 {
+		cfg.ReconnectMin = 10 * time.Millisecond
+	}
+	if cfg.ReconnectMax <= 0 {
+		cfg.ReconnectMax = time.Second
+	}
+	c := &Client{cfg: cfg, socks: make(map[*clientSocket]struct{}), stop: make(chan struct{})}
+	t, err := c.attach()
+	if err != nil {
+		return nil, &OpError{Op: "dial", Err: err}
+	}
+	c.att = t
+	c.start(t)
+	return c, nil
+}
+
+// attachTimeout bounds the handshake.
+const attachTimeout = 5 * time.Second
+
+// attach connects and shakes hands.
+func (c *Client) attach() (*attachment, error) {
+	conn, err := ipc.Dial(c.cfg.Path)
+	if err != nil {
+		if errors.Is(err, os.ErrPermission) {
+			return nil, fmt.Errorf("%w: %w", ErrPermission, err)
+		}
+		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
+	}
+	_ = conn.SetDeadline(time.Now().Add(attachTimeout))
+	t, err := newAttachment(c, conn)
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	_ = conn.SetDeadline(time.Time{})
+	return t, nil
+}
+
+// start runs an attachment's goroutines.
+func (c *Client) start(t *attachment) {
+	c.work.Go(t.dispatch)
+	c.work.Go(t.replies)
+}
+
+// current is the present attachment, or the error of not having one.
+func (c *Client) current() (*attachment, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return nil, net.ErrClosed
+	case c.att == nil:
+		return nil, ErrDaemonLost
+	}
+	return c.att, nil
+}
+
+// Bind makes a socket bound to addr, one of the daemon's addresses.
+func (c *Client) Bind(addr netip.AddrPort) (*Socket, error) {
+	addr = unmap(addr)
+	fail := func(err error) (*Socket, error) { return nil, &OpError{Op: "bind", Local: addr, Err: err} }
+	t, err := c.current()
+	if err != nil {
+		return fail(err)
+	}
+	s := newClientSocket(c, t)
+	if err := s.bind(context.Background(), t, addr); err != nil {
+		return fail(err)
+	}
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		_ = s.close()
+		return fail(net.ErrClosed)
+	}
+	c.socks[s] = struct{}{}
+	lost := c.att != t
+	c.mu.Unlock()
+	if lost {
+		s.lost()
+	}
+	return newSocket(s), nil
+}
+
+// Info is the daemon's.
+func (c *Client) Info() (Info, error) {
+	t, err := c.current()
+	var info Info
+	if err == nil {
+		var b []byte
+		if b, err = t.report(context.Background()); err == nil {
+			err = json.Unmarshal(b, &info)
+		}
+	}
+	if err != nil {
+		return Info{}, &OpError{Op: "info", Err: err}
+	}
+	return info, nil
+}
+
+// Close closes the sockets, each lingering for what it has sent, and leaves the
+// daemon.
+func (c *Client) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return &OpError{Op: "close", Err: net.ErrClosed}
+	}
+	c.closed = true
+	close(c.stop)
+	socks := make([]*clientSocket, 0, len(c.socks))
+	for s := range c.socks {
+		socks = append(socks, s)
+	}
+	t := c.att
+	c.mu.Unlock()
+	var (
+		wg    sync.WaitGroup
+		mu    sync.Mutex
+		total DroppedError
+	)
+	for _, s := range socks {
+		wg.Go(func() {
+			var d *DroppedError
+			if errors.As(s.close(), &d) {
+				mu.Lock()
+				total.Messages += d.Messages
+				total.Bytes += d.Bytes
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if t != nil {
+		t.end(net.ErrClosed)
+	}
+	c.attached.wake(-1)
+	c.work.Wait()
+	if total.Messages > 0 {
+		return &OpError{Op: "close", Err: &total}
+	}
+	return nil
+}
+
+// forget takes a closed socket out.
+func (c *Client) forget(s *clientSocket) {
+	c.mu.Lock()
+	delete(c.socks, s)
+	c.mu.Unlock()
+}
+
+// lost follows the end of an attachment: the sockets hear of it, and a new one
+// is looked for if that was asked for.
+func (c *Client) lost(t *attachment) {
+	c.mu.Lock()
+	if c.att == t {
+		c.att = nil
+	}
+	socks := make([]*clientSocket, 0, len(c.socks))
+	for s := range c.socks {
+		socks = append(socks, s)
+	}
+	again := c.cfg.Reconnect && !c.closed
+	if again {
+		c.work.Add(1)
+	}
+	c.mu.Unlock()
+	for _, s := range socks {
+		s.lost()
+	}
+	if again {
+		go c.reattach()
+	}
+}
+
+// reattach looks for a daemon until there is one, and binds the sockets there.
+func (c *Client) reattach() {
+	defer c.work.Done()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for wait := c.cfg.ReconnectMin; ; wait = min(2*wait, c.cfg.ReconnectMax) {
+		select {
+		case <-c.stop:
+			return
+		case <-timer.C:
+		}
+		t, err := c.attach()
+		if err != nil {
+			timer.Reset(wait)
+			continue
+		}
+		c.start(t)
+		c.mu.Lock()
+		if c.closed {
+			c.mu.Unlock()
+			t.end(net.ErrClosed)
+			return
+		}
+		c.att = t
+		socks := make([]*clientSocket, 0, len(c.socks))
+		for s := range c.socks {
+			socks = append(socks, s)
+		}
+		c.mu.Unlock()
+		for _, s := range socks {
+			s.rebind(t)
+		}
+		c.attached.wake(-1)
+		return
+	}
+}

@@ -1,0 +1,345 @@
+package rds
+
+import (
+	"context"
+	"net"
+	"net/netip"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// hasRoom tells whether the send buffer has room, counting what the daemon has
+// settled.
+func (s *clientSocket) hasRoom(h *half) bool {
+	if s.account.HasRoom() {
+		return true
+	}
+	s.collect(h)
+	return s.account.HasRoom()
+}
+
+// collect takes back what the daemon has settled.
+func (s *clientSocket) collect(h *half) {
+	s.freedMu.Lock()
+	defer s.freedMu.Unlock()
+	if s.half.Load() != h {
+		return
+	}
+	b, m := h.cell.FreedBytes.Load(), h.cell.FreedMessages.Load()
+	if b == s.freed[0] && m == s.freed[1] {
+		return
+	}
+	s.account.Refund(int(b-s.freed[0]), int(m-s.freed[1]))
+	s.freed = [2]uint64{b, m}
+}
+
+// check checks a message and finds its destination.
+func (s *clientSocket) check(ctx context.Context, t *attachment, o *Outgoing) (to netip.AddrPort, d *destination, err error) {
+	to = o.To
+	if !to.IsValid() {
+		if to, err = defaultDestination(to, s.toPort.Load()); err != nil {
+			return to, nil, err
+		}
+	}
+	if a := to.Addr(); a.Is4In6() {
+		to = netip.AddrPortFrom(a.Unmap(), to.Port())
+	}
+	a := to.Addr()
+	if d = s.last.Load(); d == nil || d.addr != a || d.t != t {
+		d = nil
+		if err = checkDestination(s.addr.Addr(), a); err != nil {
+			return to, nil, err
+		}
+	}
+	if err = checkMessage(o, &s.fates, s.account.Limit()); err != nil || d != nil {
+		return to, d, err
+	}
+	peer, err := t.resolve(ctx, s.addr.Addr(), a)
+	if err != nil {
+		return to, nil, err
+	}
+	d = &destination{t, a, peer}
+	s.last.Store(d)
+	return to, d, nil
+}
+
+func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error {
+	h, err := s.session(ctx, block)
+	if err != nil {
+		return err
+	}
+	to, d, err := s.check(ctx, h.t, o)
+	if err != nil {
+		return err
+	}
+	n := o.size()
+	if err := s.charge(ctx, h, n, block); err != nil {
+		return err
+	}
+	for {
+		err := s.submit(h, d, to.Port(), o)
+		switch {
+		case err == nil:
+			return nil
+		case err == conn.ErrCongested:
+			err = s.awaitMap(ctx, h, d, to.Port(), block)
+		case err == errFull && block:
+			var done bool
+			if done, err = s.awaitSpace(ctx, h, d, to.Port(), o); done {
+				return nil
+			}
+		case err == errFull:
+			err = ErrWouldBlock
+		default:
+			s.loss.Store(false)
+			err = h.t.lossError()
+		}
+		if err != nil {
+			s.account.Refund(n, 1)
+			s.writers.wake(1)
+			return err
+		}
+	}
+}
+
+// entry is the submission of a message.
+func (h *half) entry(op ipc.Op, d *destination, port uint16, o *Outgoing, n int) ipc.Entry {
+	var (
+		flags uint8
+		token uint64
+	)
+	if o.Notify {
+		flags, token = ipc.FlagNotify, o.Token
+	}
+	return ipc.MakeEntry(op, flags, port, h.id, d.peer, uint32(n), 0, 0, token)
+}
+
+// submit puts a message that has been charged on the ring.
+func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing) error {
+	t := h.t
+	if t.table.Congested(int(d.peer), port) {
+		return conn.ErrCongested
+	}
+	if !s.sent.Load() {
+		s.sent.Store(true)
+	}
+	data := o.Data
+	if b := o.Buffer; b != nil {
+		if own, ok := b.arena(t); ok {
+			if err := t.putBuffer(h.entry(ipc.OpSendBlock, d, port, o, len(b.Data)), own); err != nil {
+				return err
+			}
+			*b = Message{}
+			return nil
+		}
+		data = b.Data
+	}
+	if len(data) > conn.InlineMax {
+		own := t.alloc(len(data))
+		if own == nil {
+			return errFull
+		}
+		copy(own.B, data)
+		if err := t.putBuffer(h.entry(ipc.OpSendBlock, d, port, o, len(data)), own); err != nil {
+			own.Release()
+			return err
+		}
+	} else if err := t.put(h.entry(ipc.OpSend, d, port, o, len(data)), data); err != nil {
+		return err
+	}
+	accepted(o, false)
+	return nil
+}
+
+// arena returns the block of the send arena that holds all the message's data,
+// and that nobody shares.
+func (m *Message) arena(t *attachment) (*sendBuffer, bool) {
+	if m.buf == nil || len(m.Data) == 0 {
+		return nil, false
+	}
+	b, ok := m.buf.Owner().(*sendBuffer)
+	return b, ok && b.t == t && b.Sole() && &m.Data[0] == &b.B[0]
+}
+
+// charge takes room in the send buffer, waiting for it if block is set.
+func (s *clientSocket) charge(ctx context.Context, h *half, n int, block bool) error {
+	if s.account.Charge(n) {
+		return nil
+	}
+	s.collect(h)
+	if s.account.Charge(n) {
+		return nil
+	}
+	if !block {
+		return ErrWouldBlock
+	}
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w := s.writers.add()
+		h.cell.WantRoom.Set()
+		s.collect(h)
+		err := s.wdl.err()
+		switch {
+		case s.closed.Load():
+			err = net.ErrClosed
+		case s.half.Load() != h:
+			s.loss.Store(false)
+			err = h.t.lossError()
+		case err == nil && s.account.Charge(n):
+			s.writers.done(w)
+			if s.account.HasRoom() {
+				s.writers.wake(1)
+			}
+			return nil
+		case err == nil:
+			err = w.wait(ctx)
+		}
+		s.writers.done(w)
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// awaitMap waits until the destination port may be free again. It returns nil
+// to try again.
+func (s *clientSocket) awaitMap(ctx context.Context, h *half, d *destination, port uint16, block bool) error {
+	t := h.t
+	if !block {
+		s.refused(port)
+		if s.monitor.Load() != nil {
+			t.seg.WantMaps().Set()
+			if !t.table.Congested(int(d.peer), port) {
+				s.congestionNews()
+			}
+		}
+		return ErrCongested
+	}
+	w := t.maps.add()
+	defer t.maps.done(w)
+	t.seg.WantMaps().Set()
+	if !t.table.Congested(int(d.peer), port) {
+		return nil
+	}
+	return s.sleep(ctx, h, w)
+}
+
+// awaitSpace waits for room on the ring or in the area that the payload needs.
+// It returns nil to try again, and done if it has tried with success.
+func (s *clientSocket) awaitSpace(ctx context.Context, h *half, d *destination, port uint16, o *Outgoing) (done bool, err error) {
+	t := h.t
+	w := t.space.add()
+	defer t.space.done(w)
+	t.want.Set()
+	switch err := s.submit(h, d, port, o); err {
+	case nil:
+		return true, nil
+	case errFull:
+		return false, s.sleep(ctx, h, w)
+	default:
+		return false, nil // for send to judge
+	}
+}
+
+// sleep waits to be woken unless there is a reason not to.
+func (s *clientSocket) sleep(ctx context.Context, h *half, w *waiter) error {
+	if err := s.stop(ctx, h); err != nil {
+		return err
+	}
+	if err := w.wait(ctx); err != nil {
+		return err
+	}
+	return s.stop(ctx, h)
+}
+
+// stop is the error that ends a wait.
+func (s *clientSocket) stop(ctx context.Context, h *half) error {
+	switch {
+	case s.closed.Load():
+		return net.ErrClosed
+	case s.half.Load() != h:
+		s.loss.Store(false)
+		return h.t.lossError()
+	}
+	if err := s.wdl.err(); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// sendBatch submits runs of small messages under one lock.
+func (s *clientSocket) sendBatch(ctx context.Context, out []Outgoing, block bool) (int, error) {
+	n := 0
+	for n < len(out) {
+		n += s.sendRun(ctx, out[n:])
+		if n == len(out) {
+			break
+		}
+		if err := s.send(ctx, &out[n], block); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, nil
+}
+
+// sendRun submits leading small messages as long as that needs no waiting.
+func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
+	h, err := s.session(ctx, false)
+	if err != nil {
+		return 0
+	}
+	t := h.t
+	to, d, err := s.check(ctx, t, &out[0])
+	if err != nil {
+		return 0
+	}
+	u := &t.submission
+	n := 0
+	u.mu.Lock()
+	for ; n < len(out); n++ {
+		o := &out[n]
+		if n > 0 {
+			var e *destination
+			if o.To.Addr() != d.addr && o.To.IsValid() {
+				break
+			}
+			if to, e, err = s.check(ctx, t, o); err != nil || e != d {
+				break
+			}
+		}
+		data := o.Data
+		if o.Buffer != nil {
+			if _, ok := o.Buffer.arena(t); ok {
+				break
+			}
+			data = o.Buffer.Data
+		}
+		if len(data) > conn.InlineMax || t.table.Congested(int(d.peer), to.Port()) || !s.account.Charge(len(data)) {
+			break
+		}
+		if u.putLocked(h.entry(ipc.OpSend, d, to.Port(), o, len(data)), data) != nil {
+			s.account.Refund(len(data), 1)
+			break
+		}
+		if o.Buffer != nil {
+			u.mu.Unlock() // releasing may give memory back, on the same ring
+			accepted(o, false)
+			u.mu.Lock()
+		}
+	}
+	if n > 0 {
+		u.publishLocked()
+	}
+	u.mu.Unlock()
+	if n > 0 {
+		if !s.sent.Load() {
+			s.sent.Store(true)
+		}
+		u.wake()
+	}
+	return n
+}

@@ -1,0 +1,356 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// clientSocket is a socket of a Client: the endpoint behind a Socket.
+type clientSocket struct {
+	inbox
+	c    *Client
+	addr netip.AddrPort
+
+	half atomic.Pointer[half] // nil while there is no daemon
+
+	account conn.Account // send buffer
+	freedMu sync.Mutex
+	freed   [2]uint64 // bytes and messages of the cell that account has back
+	writers waitQueue // wait for room in account
+	wdl     deadline
+
+	last   atomic.Pointer[destination]
+	toPort atomic.Pointer[netip.AddrPort]
+	linger atomic.Int64
+
+	recvErrOn atomic.Bool
+	tosValue  atomic.Uint32 // value + 1<<8 once set
+	sent      atomic.Bool
+	news      atomic.Uint64 // Table.Maps last polled
+
+	loss   atomic.Bool           // lost a daemon and nobody was told
+	failed atomic.Pointer[error] // it cannot be bound at the new one
+}
+
+// half is the daemon's half of a socket.
+type half struct {
+	t    *attachment
+	id   uint32
+	cell ipc.Cell
+}
+
+// destination is a host a socket has sent to, on one attachment.
+type destination struct {
+	t    *attachment
+	addr netip.Addr
+	peer uint32
+}
+
+func newClientSocket(c *Client, t *attachment) *clientSocket {
+	s := &clientSocket{c: c}
+	s.inbox.owner = s
+	s.account.SetLimit(t.welcome.SendBuffer)
+	s.rcvbuf.Store(int64(t.welcome.ReceiveBuffer))
+	s.linger.Store(int64(t.welcome.Linger))
+	s.news.Store(t.table.Maps())
+	return s
+}
+
+// bind makes the daemon's half of the socket.
+func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrPort) error {
+	r, err := t.call(ctx, ipc.Request{Op: ipc.CallBind, Addr: addr})
+	if err != nil {
+		return err
+	}
+	h := &half{t, r.Socket, t.seg.Cell(int(r.Socket & 0xffff))}
+	s.addr = r.Addr
+	s.q.rmu.Lock()
+	s.q.gone = &h.cell
+	s.q.rmu.Unlock()
+	s.half.Store(h)
+	t.register(s, r.Socket)
+	return nil
+}
+
+// lost is the end of the attachment.
+func (s *clientSocket) lost() {
+	s.half.Store(nil)
+	s.loss.Store(true)
+	s.q.rmu.Lock()
+	s.q.publish()
+	s.q.keep = [2]int{int(s.q.bytes.Load()), int(s.q.count.Load())}
+	s.q.gone = nil
+	s.q.rmu.Unlock()
+	s.readers.wake(-1)
+	s.writers.wake(-1)
+}
+
+// rebind continues the socket on another daemon.
+func (s *clientSocket) rebind(t *attachment) {
+	ctx, cancel := context.WithTimeout(context.Background(), attachTimeout)
+	defer cancel()
+	s.freedMu.Lock()
+	s.account.Refund(s.account.Bytes(), s.account.Messages())
+	s.freed = [2]uint64{}
+	s.freedMu.Unlock()
+	err := s.bind(ctx, t, s.addr)
+	options := map[string]int64{ipc.OptionSendBuffer: int64(s.account.Limit()), ipc.OptionReceiveBuffer: s.rcvbuf.Load()}
+	if s.recvErrOn.Load() {
+		options[ipc.OptionRecvErr] = 1
+	}
+	for name, v := range options {
+		if err == nil {
+			_, err = s.half.Load().tell(ipc.Request{Op: ipc.CallOption, Option: name, Value: v})
+		}
+	}
+	if err != nil && !errors.Is(err, ErrDaemonLost) {
+		s.failed.Store(&err)
+	}
+	s.readers.wake(-1)
+	s.writers.wake(-1)
+}
+
+// drained, cause and trouble are for the inbox.
+func (s *clientSocket) drained(int) {
+	if h := s.half.Load(); h != nil && h.cell.Tell.Take() {
+		h.t.bell.Ring()
+	}
+}
+
+func (s *clientSocket) cause() error { return net.ErrClosed }
+
+// trouble is the error of a socket whose daemon has gone.
+func (s *clientSocket) trouble() error {
+	if s.half.Load() != nil && !s.loss.Load() {
+		return nil
+	}
+	if e := s.failed.Load(); e != nil {
+		return *e
+	}
+	if !s.c.cfg.Reconnect {
+		return ErrDaemonLost
+	}
+	if s.loss.Swap(false) {
+		return ErrDaemonLost
+	}
+	return nil
+}
+
+// session is the half to send on, waiting for one if block is set.
+func (s *clientSocket) session(ctx context.Context, block bool) (*half, error) {
+	for {
+		if s.closed.Load() {
+			return nil, net.ErrClosed
+		}
+		if h := s.half.Load(); h != nil && !s.loss.Load() {
+			return h, nil
+		}
+		if err := s.trouble(); err != nil {
+			return nil, err
+		}
+		if h := s.half.Load(); h != nil {
+			return h, nil
+		}
+		if !block {
+			return nil, ErrWouldBlock
+		}
+		w := s.writers.add()
+		err := s.wdl.err()
+		if err == nil && s.half.Load() == nil && !s.closed.Load() && s.failed.Load() == nil {
+			err = w.wait(ctx)
+		}
+		s.writers.done(w)
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (s *clientSocket) local() netip.AddrPort { return s.addr }
+
+func (s *clientSocket) remote() netip.AddrPort {
+	if to := s.toPort.Load(); to != nil {
+		return *to
+	}
+	return netip.AddrPort{}
+}
+
+// tell makes a call about this socket.
+func (h *half) tell(q ipc.Request) (*ipc.Reply, error) {
+	q.Socket = h.id
+	return h.t.call(context.Background(), q)
+}
+
+// set makes a call about this socket on the present attachment.
+func (s *clientSocket) set(q ipc.Request) error {
+	h, err := s.session(context.Background(), false)
+	if err == nil {
+		_, err = h.tell(q)
+	}
+	return err
+}
+
+func (s *clientSocket) connect(to netip.AddrPort) error {
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
+	if err := checkConnect(s.addr.Addr(), to.Addr()); err != nil {
+		return err
+	}
+	if err := s.set(ipc.Request{Op: ipc.CallConnect, Addr: to}); err != nil {
+		return err
+	}
+	s.toPort.Store(&to)
+	return nil
+}
+
+func (s *clientSocket) cancel(to netip.AddrPort) error {
+	switch {
+	case s.closed.Load():
+		return net.ErrClosed
+	case to.Addr().IsValid() && !unicast(to.Addr()):
+		return ErrInvalid
+	}
+	return s.set(ipc.Request{Op: ipc.CallCancel, Addr: to})
+}
+
+func (s *clientSocket) buffers() (send, receive int) {
+	return s.account.Limit(), int(s.rcvbuf.Load())
+}
+
+func (s *clientSocket) setBuffers(send, receive int) error {
+	if send > 0 {
+		if err := s.set(ipc.Request{Op: ipc.CallOption, Option: ipc.OptionSendBuffer, Value: int64(send)}); err != nil {
+			return err
+		}
+		s.account.SetLimit(send)
+		s.writers.wake(-1)
+	}
+	if receive > 0 {
+		if err := s.set(ipc.Request{Op: ipc.CallOption, Option: ipc.OptionReceiveBuffer, Value: int64(receive)}); err != nil {
+			return err
+		}
+		s.rcvbuf.Store(int64(receive))
+	}
+	return nil
+}
+
+func (s *clientSocket) setDeadline(read, write bool, t time.Time) {
+	if read {
+		s.rdl.set(t, func() { s.readers.wake(-1) })
+	}
+	if write {
+		s.wdl.set(t, s.wakeWriters)
+	}
+}
+
+// wakeWriters wakes the senders of this socket wherever they wait.
+func (s *clientSocket) wakeWriters() {
+	s.writers.wake(-1)
+	if h := s.half.Load(); h != nil {
+		h.t.maps.wake(-1)
+		h.t.space.wake(-1)
+	}
+}
+
+func (s *clientSocket) setMonitor(on bool) error {
+	if on {
+		s.monitor.CompareAndSwap(nil, new(monitor))
+	} else {
+		s.monitor.Store(nil)
+	}
+	return nil
+}
+
+func (s *clientSocket) setRecvErr(on bool) error {
+	v := int64(0)
+	if on {
+		v = 1
+	}
+	if err := s.set(ipc.Request{Op: ipc.CallOption, Option: ipc.OptionRecvErr, Value: v}); err != nil {
+		return err
+	}
+	s.recvErrOn.Store(on)
+	return nil
+}
+
+func (s *clientSocket) recvErr() bool             { return s.recvErrOn.Load() }
+func (s *clientSocket) setLinger(d time.Duration) { s.linger.Store(int64(d)) }
+func (s *clientSocket) tos() uint8                { return uint8(s.tosValue.Load()) }
+
+func (s *clientSocket) setTOS(tos uint8) error {
+	if s.sent.Load() || !s.tosValue.CompareAndSwap(0, uint32(tos)|1<<8) {
+		return ErrInvalid
+	}
+	return nil
+}
+
+func (s *clientSocket) poll() Events {
+	if s.closed.Load() {
+		return PollHup
+	}
+	h := s.half.Load()
+	var ev Events
+	if h != nil && s.hasRoom(h) {
+		ev |= PollOut
+	}
+	if s.fates.n.Load() > 0 || s.q.count.Load() > int64(s.q.unpublished()) || s.loss.Load() {
+		ev |= PollIn
+	}
+	if m := s.monitor.Load(); m != nil {
+		m.mu.Lock()
+		if m.notify != 0 {
+			ev |= PollIn
+		}
+		m.mu.Unlock()
+	} else if h != nil {
+		if gen := h.t.table.Maps(); s.news.Swap(gen) != gen {
+			ev |= PollIn | PollWrBand
+		}
+	}
+	return ev
+}
+
+// alloc returns memory of the send arena, or ordinary memory if that is used
+// up, which is copied when it is sent.
+func (s *clientSocket) alloc(n int) Message {
+	if h := s.half.Load(); h != nil && n > 0 {
+		if b := h.t.alloc(n); b != nil {
+			return Message{Data: b.B, buf: &b.Buf}
+		}
+	}
+	return Message{Data: make([]byte, n)}
+}
+
+// close ends the socket. The daemon waits for what was sent.
+func (s *clientSocket) close() error {
+	if s.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	s.c.forget(s)
+	s.readers.wake(-1)
+	s.wakeWriters()
+	s.setDeadline(true, true, time.Time{})
+	defer s.q.drop()
+	h := s.half.Load()
+	if h == nil {
+		return nil
+	}
+	r, err := h.tell(ipc.Request{Op: ipc.CallClose, Linger: time.Duration(s.linger.Load())})
+	h.t.unregister(s, h.id)
+	switch {
+	case err != nil:
+		return err
+	case r.Messages > 0:
+		return &DroppedError{Messages: r.Messages, Bytes: r.Bytes}
+	}
+	return nil
+}

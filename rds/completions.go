@@ -1,0 +1,135 @@
+package rds
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// completions is the daemon's end of a session's completion ring. What finds
+// the ring full stays where it is, and the ring's consumer is asked to ring.
+type completions struct {
+	bell   *ipc.Bell
+	sleeps ipc.Flag
+	want   ipc.Flag // WantCompletions
+
+	mu      sync.Mutex // before recvQueue.rmu
+	ring    ipc.Producer
+	put     int          // entries since the last publish
+	room    int          // entries known to be free
+	frees   []uint32     // offsets of the send arena to give back
+	events  []ipc.Entry  // at most one of each kind and socket: their flags are one-shot
+	waiting []*appSocket // with messages or fates, in order
+	closed  bool
+	broken  atomic.Bool // the application's index is impossible
+}
+
+// has tells whether an entry fits.
+func (c *completions) has() bool {
+	if c.room > 0 {
+		return true
+	}
+	if c.closed {
+		return false
+	}
+	for range 2 {
+		n, err := c.ring.Free(1)
+		if err != nil {
+			c.broken.Store(true)
+			c.closed = true
+			return false
+		}
+		if c.room = n; n > 0 {
+			return true
+		}
+		c.publish() // let the application see what fills it
+		c.want.Set()
+	}
+	return false
+}
+
+// add appends an entry, for which there is room.
+func (c *completions) add(e ipc.Entry) {
+	c.ring.Put(e)
+	c.room--
+	c.put++
+}
+
+// publish shows what was added and wakes the application if it sleeps.
+func (c *completions) publish() {
+	if c.put == 0 {
+		return
+	}
+	c.put = 0
+	c.ring.Publish()
+	if c.sleeps.Take() {
+		c.bell.Ring()
+	}
+}
+
+// freed reports that memory of the send arena is not used any more.
+func (c *completions) freed(off uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	if len(c.frees) > 0 || !c.has() {
+		c.frees = append(c.frees, off)
+		return
+	}
+	c.add(ipc.MakeEntry(ipc.OpFreed, 0, 0, 0, 0, 0, off, 0, 0))
+	c.publish()
+}
+
+// event reports something the application has asked for.
+func (c *completions) event(op ipc.Op, socket uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
+	e := ipc.MakeEntry(op, 0, 0, socket, 0, 0, 0, 0, 0)
+	if len(c.events) > 0 || !c.has() {
+		c.events = append(c.events, e)
+		return
+	}
+	c.add(e)
+	c.publish()
+}
+
+// flush goes on with everything that found the ring full, or no memory, and
+// tells whether there was any.
+func (c *completions) flush() (some bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	some = len(c.frees)+len(c.events)+len(c.waiting) > 0
+	for len(c.frees) > 0 && c.has() {
+		c.add(ipc.MakeEntry(ipc.OpFreed, 0, 0, 0, 0, 0, c.frees[0], 0, 0))
+		c.frees = c.frees[1:]
+	}
+	for len(c.events) > 0 && c.has() {
+		c.add(c.events[0])
+		c.events = c.events[1:]
+	}
+	for n := len(c.waiting); n > 0; n-- {
+		a := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		a.queued = false
+		a.deliverLocked()
+	}
+	c.publish()
+	return some
+}
+
+// end lets nothing through any more.
+func (c *completions) end() {
+	c.mu.Lock()
+	c.closed, c.room = true, 0
+	c.frees, c.events, c.waiting = nil, nil, nil
+	c.mu.Unlock()
+}

@@ -1,0 +1,197 @@
+package rds
+
+import (
+	"net/netip"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// dispatch takes completions until the daemon has gone: it sorts messages into
+// the sockets' queues and wakes those who wait, each once for each turn.
+func (t *attachment) dispatch() {
+	var (
+		cq     = t.seg.Completed()
+		sleeps = t.seg.ApplicationSleeps()
+		full   = t.seg.WantCompletions()
+		d      = delivery{t: t}
+	)
+	for {
+		n, err := cq.Refresh()
+		if n == 0 && err == nil {
+			sleeps.Set()
+			if n, err = cq.Refresh(); n == 0 && err == nil {
+				if err = t.ear.Wait(); err == nil {
+					sleeps.Clear()
+					continue
+				}
+			}
+			sleeps.Clear()
+		}
+		if err != nil {
+			t.end(err)
+			return
+		}
+		for i := range n {
+			e := cq.Peek(i)
+			d.take(&e)
+		}
+		cq.Next(n)
+		cq.Publish()
+		d.finish()
+		if full.Take() {
+			t.bell.Ring()
+		}
+	}
+}
+
+// delivery is one turn of dispatch.
+type delivery struct {
+	t       *attachment
+	sock    *clientSocket // its q.mu is held
+	id      uint32        // of sock
+	bytes   int
+	count   int
+	block   *clientBlock // of the last message
+	off     uint32
+	more    int // messages in block besides the one it was granted for
+	from    *netip.Addr
+	peer    uint32
+	touched []*clientSocket
+	space   bool
+	maps    bool
+}
+
+func (d *delivery) take(e *ipc.Entry) {
+	switch e.Op() {
+	case ipc.OpMessage:
+		d.message(e)
+	case ipc.OpFreed:
+		d.t.submission.freed(e.Offset())
+	case ipc.OpFate:
+		if s := d.t.socket(e.Socket()); s != nil {
+			s.fate(conn.Fate{Token: e.Token(), Status: conn.Status(int32(e.Length()))})
+		}
+	case ipc.OpRoom:
+		if s := d.t.socket(e.Socket()); s != nil {
+			s.writers.wake(1)
+		}
+	case ipc.OpSpace:
+		d.space = true
+	case ipc.OpMaps:
+		d.maps = true
+	}
+}
+
+func (d *delivery) message(e *ipc.Entry) {
+	t := d.t
+	if d.from == nil || d.peer != e.Peer() {
+		d.from, d.peer = t.origin(e.Peer()), e.Peer()
+	}
+	it := recvItem{from: d.from, peer: e.Peer(), seq: e.Token(), length: e.Length(), sport: e.Port(), path: e.Flags()}
+	if e.Block() != ipc.NoBlock {
+		if d.block == nil || d.off != e.Block() {
+			d.settle()
+			d.block, d.off = t.memory.grant(e.Block(), 1), e.Block()
+		} else {
+			d.more++
+		}
+		it.buf, it.off = &d.block.Buf, e.Offset()-e.Block()
+	}
+	s := d.sock
+	if s == nil || d.id != e.Socket() {
+		d.leave()
+		if s = t.socket(e.Socket()); s == nil {
+			var kept bool
+			if s, kept = t.keepEarly(e.Socket(), it); kept {
+				d.block = nil // it may be taken from now on
+				return
+			}
+		}
+		if s == nil { // closed
+			if it.buf != nil {
+				d.settle()
+				it.buf.Release()
+				d.block = nil
+			}
+			return
+		}
+		s.q.mu.Lock()
+		d.sock, d.id = s, e.Socket()
+	}
+	if s.q.closed {
+		d.leave()
+		if it.buf != nil {
+			d.settle()
+			it.buf.Release()
+			d.block = nil
+		}
+		return
+	}
+	s.q.pushLocked(it)
+	d.bytes += int(e.Length())
+	d.count++
+}
+
+// settle counts the messages of the block at hand. The block is held by its
+// first message of this turn until the queue is unlocked, at least.
+func (d *delivery) settle() {
+	if d.more > 0 {
+		d.t.memory.grant(d.off, d.more)
+		d.more = 0
+	}
+}
+
+// leave ends the run of messages for the socket at hand.
+func (d *delivery) leave() {
+	s := d.sock
+	if s == nil {
+		return
+	}
+	d.settle()
+	d.block = nil // what was queued may be taken and released from now on
+	d.sock = nil
+	if d.count > 0 {
+		s.q.bytes.Add(int64(d.bytes))
+		s.q.count.Add(int64(d.count))
+		d.bytes, d.count = 0, 0
+		d.touched = append(d.touched, s)
+	}
+	s.q.mu.Unlock()
+}
+
+// finish wakes who waits for what came.
+func (d *delivery) finish() {
+	d.leave()
+	d.settle()
+	d.block = nil
+	for i, s := range d.touched {
+		if n := s.readers.n.Load(); n > 0 {
+			s.readers.wake(int(min(int64(n), max(1, s.q.count.Load()))))
+		}
+		d.touched[i] = nil
+	}
+	d.touched = d.touched[:0]
+	if d.space {
+		d.space = false
+		d.t.space.wake(-1)
+	}
+	if d.maps {
+		d.maps = false
+		d.t.mapNews()
+	}
+}
+
+// mapNews tells senders and monitors that a congestion map has arrived.
+func (t *attachment) mapNews() {
+	t.maps.wake(-1)
+	t.c.mu.Lock()
+	socks := make([]*clientSocket, 0, len(t.c.socks))
+	for s := range t.c.socks {
+		socks = append(socks, s)
+	}
+	t.c.mu.Unlock()
+	for _, s := range socks {
+		s.congestionNews()
+	}
+}

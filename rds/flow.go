@@ -1,0 +1,221 @@
+package rds
+
+import (
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/buf"
+)
+
+// Sessions share a connection by deficit round robin. As long as the link takes
+// what is written, their messages go straight to the connection's log; when it
+// does not, or much is waiting there already, each session's messages wait in a
+// flow of its own, and the transmitter takes from the flows in turn, a quantum
+// of bytes from each. What a session finds before its own messages is bounded
+// by flowGate and one quantum for each other session, whatever those send.
+const (
+	flowGate    = 512 << 10 // bytes appended during a write after which messages wait in flows
+	flowQuantum = 64 << 10
+)
+
+// flow holds the messages of one session that wait for a connection. It is
+// guarded by peer.mu.
+type flow struct {
+	sess    *session
+	list    []parked
+	taken   int // of list
+	deficit int
+	active  bool // in peer.flows
+
+	slab *buf.Buf // of small payloads
+	used int
+}
+
+// parked is a message in a flow. The payload of a small one is in a slab, of
+// which it has a hold.
+type parked struct {
+	m    conn.Message
+	s    *nodeSocket
+	slab *buf.Buf
+}
+
+func (f *flow) empty() bool { return f.taken == len(f.list) }
+
+// park appends a message, copying a payload that is not in a buffer.
+func (f *flow) park(pool *buf.Pool, s *nodeSocket, m *conn.Message) {
+	it := parked{m: *m, s: s}
+	if n := len(m.Payload); m.Body == nil && n > 0 {
+		if f.slab == nil || f.used+n > len(f.slab.B) {
+			f.drop()
+			f.slab = pool.Get(max(maxSlab, n))
+			f.slab.B = f.slab.B[:cap(f.slab.B)]
+		}
+		it.m.Payload = f.slab.B[f.used : f.used+n]
+		copy(it.m.Payload, m.Payload)
+		f.used += n
+		f.slab.Retain(1)
+		it.slab = f.slab
+	}
+	f.list = append(f.list, it)
+}
+
+// drop gives up the slab.
+func (f *flow) drop() {
+	if f.slab != nil {
+		f.slab.Release()
+		f.slab, f.used = nil, 0
+	}
+}
+
+// pop removes the oldest message.
+func (f *flow) pop() {
+	it := &f.list[f.taken]
+	if it.slab != nil {
+		it.slab.Release()
+	}
+	*it = parked{}
+	if f.taken++; f.taken == len(f.list) {
+		f.list, f.taken = f.list[:0], 0
+		f.drop()
+		if cap(f.list) > 1024 {
+			f.list = nil
+		}
+	}
+}
+
+// gateClosed tells whether a message from port has to wait in a flow.
+func (p *peer) gateClosed(port uint16) bool {
+	t := &p.path[p.core.PathFor(port)].tx
+	return t.blocked || t.busy && t.since >= flowGate
+}
+
+// acceptLocked takes a session's message: into the log, or into its flow.
+func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) error {
+	f := x.flows[p]
+	if (f == nil || f.empty()) && !p.gateClosed(m.Sport) {
+		err := p.enqueueLocked(s, m)
+		if err != conn.ErrBudget {
+			return err
+		}
+	}
+	if f == nil {
+		f = &flow{sess: x}
+		x.flows[p] = f
+	}
+	f.park(p.node.pool, s, m)
+	x.stalls.Add(1)
+	if !f.active {
+		f.active = true
+		p.flows = append(p.flows, f)
+	}
+	return nil
+}
+
+// serveLocked moves messages from the flows to the log, in turn, as long as
+// their gates are open, and tells whether it moved any.
+func (p *peer) serveLocked() (some bool) {
+	for shut := 0; len(p.flows) > shut; { // as long as one of them may go on
+		f := p.flows[0]
+		p.flows = p.flows[1:]
+		f.deficit += flowQuantum
+		moved, closed := false, false
+		for !f.empty() && f.deficit > 0 {
+			it := &f.list[f.taken]
+			if closed = p.gateClosed(it.m.Sport); closed {
+				break
+			}
+			if err := p.enqueueLocked(it.s, &it.m); err != nil {
+				if closed = err == conn.ErrBudget; closed {
+					break
+				}
+				it.s.account.Release(it.m.Size(), 1) // closed
+				if it.m.Body != nil {
+					it.m.Body.Release()
+				}
+			}
+			f.deficit -= it.m.Size() + itemCost
+			f.pop()
+			moved = true
+		}
+		if f.empty() {
+			f.active, f.deficit = false, 0
+		} else {
+			p.flows = append(p.flows, f)
+		}
+		if closed {
+			f.deficit = min(f.deficit, flowQuantum)
+			shut++
+		}
+		if moved {
+			some = true
+			if !closed {
+				shut = 0
+			}
+		}
+	}
+	return some
+}
+
+// serve is serveLocked when something other than the transmitter has opened
+// the gates.
+func (p *peer) serve() {
+	p.mu.Lock()
+	if len(p.flows) == 0 || !p.serveLocked() {
+		p.mu.Unlock()
+		return
+	}
+	p.unlock(nil)
+	for i := range p.path {
+		p.mu.Lock()
+		ready := p.core.Ready(i)
+		p.mu.Unlock()
+		if ready {
+			p.transmit(i)
+		}
+	}
+}
+
+// cancelParked drops what waits in s's session's flow, to one port or to all.
+func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool) (messages, bytes int) {
+	if s.app == nil {
+		return 0, 0
+	}
+	p.mu.Lock()
+	var f *flow
+	for _, g := range p.flows {
+		if g.sess == s.app.sess {
+			f = g
+		}
+	}
+	if f == nil {
+		p.mu.Unlock()
+		return 0, 0
+	}
+	var fates []conn.Fate
+	keep := f.list[:f.taken]
+	for _, it := range f.list[f.taken:] {
+		if it.s != s || !all && it.m.Dport != port {
+			keep = append(keep, it)
+			continue
+		}
+		messages++
+		bytes += it.m.Size()
+		s.account.Release(it.m.Size(), 1)
+		if it.m.Notify || it.m.Failure {
+			fates = append(fates, conn.Fate{Account: &s.account, Token: it.m.Token, Status: conn.Canceled})
+		}
+		if it.m.Body != nil {
+			it.m.Body.Release()
+		}
+		if it.slab != nil {
+			it.slab.Release()
+		}
+	}
+	clear(f.list[len(keep):])
+	f.list = keep
+	p.mu.Unlock()
+	for _, x := range fates {
+		s.fate(x)
+	}
+	s.app.settled()
+	s.app.deliver()
+	return messages, bytes
+}

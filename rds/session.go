@@ -1,0 +1,374 @@
+package rds
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// session is one attached application.
+//
+// Its goroutine sleeps at the doorbell and takes submissions; calls come on
+// the Unix socket to another. Both work under mu. What arrives for its sockets
+// is put on the completion ring by the event loop that received it.
+type session struct {
+	svc     *Service
+	node    *Node
+	id      uint64
+	cred    ipc.Credentials
+	gids    []uint32
+	command string
+	since   time.Time
+	log     *zap.Logger
+	conn    *ipc.Conn
+	seg     *sharedSegment
+	mem     *receiveMemory
+	ear     *ipc.Ear  // rung by the application
+	self    *ipc.Bell // the same, rung by us
+	sleeps  ipc.Flag  // we sleep
+	space   ipc.Flag  // the application wants OpSpace
+	maps    ipc.Flag  // the application wants OpMaps
+	out     completions
+
+	queued     atomic.Int64 // bytes of memory accepted and not settled
+	budget     int64
+	overBudget atomic.Bool // submissions wait for queued to fall
+	starving   atomic.Bool // messages wait for returned memory
+	stalls     atomic.Uint64
+
+	sentMessages, sentBytes atomic.Uint64
+	recvMessages, recvBytes atomic.Uint64
+
+	congestedMu sync.Mutex // a leaf
+	congested   map[*appSocket]struct{}
+
+	mu      sync.Mutex // before all locks of the node
+	sq      ipc.Consumer
+	data    []byte
+	bodies  []byte
+	sockets []*appSocket // by index; nil: free
+	gens    []uint16     // of the index
+	bound   atomic.Int32
+	flows   map[*peer]*flow // entries are guarded by the peer's mu
+	last    bool            // it is ending: what was submitted is taken whatever the budget
+	ended   bool
+	endOnce sync.Once
+	done    chan struct{}
+}
+
+// Bounds of one turn of a session's goroutine.
+const (
+	pumpEntries = 512     // submissions taken before others get a turn
+	pumpBytes   = 1 << 20 // their payload
+
+	maxIdleRings = 1 << 20                // rings for nothing, in a row, that end a session
+	idleRings    = 64                     // after which each is answered late
+	idlePenalty  = 500 * time.Microsecond // by so much
+)
+
+// run is the session's goroutine.
+func (x *session) run() {
+	idle := 0
+	for {
+		x.mu.Lock()
+		n, more, err := x.pump(pumpEntries)
+		x.mu.Unlock()
+		useful := n > 0
+		if err != nil {
+			x.end(err)
+			return
+		}
+		useful = x.tell() || useful
+		if x.out.broken.Load() {
+			x.end(errViolation)
+			return
+		}
+		if useful {
+			idle = 0
+		}
+		if more {
+			runtime.Gosched()
+			continue
+		}
+		if !x.overBudget.Load() { // else credit wakes us, and the bell would be for nothing
+			x.sleeps.Set()
+			x.mu.Lock()
+			var ready int
+			ready, err = x.sq.Refresh()
+			x.mu.Unlock()
+			if err == nil && ready > 0 {
+				x.sleeps.Clear()
+				continue
+			}
+		}
+		if err == nil {
+			err = x.ear.Wait()
+		}
+		if err != nil {
+			x.end(err)
+			return
+		}
+		if idle++; idle > idleRings {
+			if idle > maxIdleRings {
+				x.end(errViolation)
+				return
+			}
+			time.Sleep(idlePenalty) // a storm costs the application's time, not the daemon's
+		}
+	}
+}
+
+// tell follows a turn: it answers what the application, or memory it has
+// returned, has made possible. It tells whether there was
+// anything the application may have rung for.
+func (x *session) tell() (some bool) {
+	some = x.out.flush()
+	x.congestedMu.Lock()
+	socks := make([]*appSocket, 0, 8)
+	for a := range x.congested {
+		socks = append(socks, a)
+	}
+	x.congestedMu.Unlock()
+	for _, a := range socks {
+		a.s.uncongest()
+	}
+	return some || len(socks) > 0
+}
+
+// poke wakes the session's goroutine.
+func (x *session) poke() { x.self.Ring() }
+
+// pump takes up to limit submissions, and tells whether there may be more. The
+// caller holds mu.
+func (x *session) pump(limit int) (taken int, more bool, err error) {
+	if x.ended {
+		return 0, false, nil
+	}
+	ready, err := x.sq.Ready()
+	if err != nil {
+		return 0, false, err
+	}
+	var (
+		p      *peer // locked
+		port   uint16
+		bytes  int
+		n      int
+		sent   uint64
+		amount uint64
+	)
+	unlock := func() {
+		if p != nil {
+			p.kickLocked(int(port))
+			p = nil
+		}
+	}
+	limit = min(limit, ready)
+	for n < limit && bytes < pumpBytes {
+		e := x.sq.Peek(n) // a copy: the application may write on
+		switch e.Op() {
+		case ipc.OpSend, ipc.OpSendBlock:
+		case ipc.OpReturn:
+			n++
+			unlock() // Release may run code of ours that locks
+			if err = x.mem.returned(e.Offset(), e.Token()); err != nil {
+				return n, false, err
+			}
+			x.starving.Store(false)
+			continue
+		default:
+			unlock()
+			return n, false, errViolation
+		}
+		if x.queued.Load() >= x.budget && !x.last && x.stallLocked() {
+			break
+		}
+		n++
+		var (
+			m conn.Message
+			a *appSocket
+			q *peer
+		)
+		if a, q, err = x.admit(&e, &m); err != nil {
+			unlock()
+			return n, false, err
+		}
+		if a == nil {
+			continue // its socket was closed meanwhile
+		}
+		if q != p {
+			unlock()
+			p = q
+			p.mu.Lock()
+		}
+		size := m.Size()
+		if err := p.acceptLocked(x, a.s, &m); err != nil { // the node is closing, and will tell
+			a.s.account.Release(size, 1)
+			if m.Body != nil {
+				m.Body.Release()
+			}
+		}
+		port = m.Sport
+		bytes += size
+		sent++
+		amount += uint64(size)
+	}
+	unlock()
+	x.sq.Next(n)
+	x.sq.Publish()
+	if n > 0 && x.space.Take() {
+		x.out.event(ipc.OpSpace, 0)
+	}
+	x.sentMessages.Add(sent)
+	x.sentBytes.Add(amount)
+	return n, n < ready && !x.overBudget.Load() || n == limit && n > 0, nil
+}
+
+// stallLocked leaves the submissions where they are until enough is settled.
+func (x *session) stallLocked() bool {
+	x.overBudget.Store(true)
+	if x.queued.Load() < x.budget && x.overBudget.Swap(false) { // settled in between
+		return false
+	}
+	return true
+}
+
+// credit follows the settling of messages worth n bytes of memory.
+func (x *session) credit(n int64) {
+	if left := x.queued.Add(-n); left < x.budget-x.budget/4 && x.overBudget.Load() && x.overBudget.Swap(false) {
+		x.poke()
+	}
+}
+
+// admit makes the core's message of a submission, and charges it.
+func (x *session) admit(e *ipc.Entry, m *conn.Message) (*appSocket, *peer, error) {
+	a, ok := x.socket(e.Socket())
+	if !ok {
+		return nil, nil, errViolation
+	}
+	p := x.node.peerAt(e.Peer())
+	n := int(e.Length())
+	switch {
+	case p == nil || n > MaxMessage:
+		return nil, nil, errViolation
+	case e.Op() == ipc.OpSend:
+		if n > conn.InlineMax || int(e.Offset()) > len(x.data)-n {
+			return nil, nil, errViolation
+		}
+	case int(e.Offset()) > len(x.bodies)-n:
+		return nil, nil, errViolation
+	}
+	if a == nil {
+		if e.Op() == ipc.OpSendBlock {
+			x.out.freed(e.Offset())
+		}
+		return nil, nil, nil
+	}
+	if p.local != a.s.la {
+		return nil, nil, errViolation
+	}
+	*m = conn.Message{
+		Sport: a.s.port, Dport: e.Port(), Account: &a.s.account, Token: e.Token(),
+		Notify: e.Flags()&ipc.FlagNotify != 0, Failure: a.s.recvErrOn.Load(), Admitted: true,
+	}
+	off := int(e.Offset())
+	if e.Op() == ipc.OpSend {
+		m.Payload = x.data[off : off+n : off+n]
+	} else {
+		b := &sendBody{sess: x, off: e.Offset()}
+		x.seg.hold()
+		b.Lend(x.bodies[off:off+n:off+n], b)
+		m.Body = &b.Buf
+	}
+	a.s.account.Admit(n)
+	x.queued.Add(int64(n + itemCost))
+	return a, p, nil
+}
+
+// socket finds a socket by its number: an index and, above it, how many had
+// the index before. It is nil if that socket was closed; ok is false if there
+// never was one.
+func (x *session) socket(id uint32) (a *appSocket, ok bool) {
+	i := int(id & 0xffff)
+	if i >= len(x.sockets) {
+		return nil, false
+	}
+	if a := x.sockets[i]; a != nil && a.id == id {
+		return a, true
+	}
+	return nil, true
+}
+
+// memoryFor is receiveMemory.get that has the application ring when it returns
+// memory, if there is none.
+func (x *session) memoryFor(a *appSocket, n int) *block {
+	k := x.mem.get(a, n, false)
+	if k == nil && !x.starving.Swap(true) {
+		x.seg.WantReturns().Set()
+		x.poke() // what was returned before the flag was up has not been seen
+		k = x.mem.get(a, n, false)
+	}
+	return k
+}
+
+// mapNews tells the application that a congestion map has arrived.
+func (x *session) mapNews() {
+	if x.maps.Take() {
+		x.out.event(ipc.OpMaps, 0)
+	}
+}
+
+// end ends the session, whoever's idea it is: what was submitted is taken, the
+// sockets are unbound at once and linger for what they have sent.
+func (x *session) end(cause error) {
+	x.endOnce.Do(func() {
+		_ = x.conn.Close()
+		_ = x.ear.Close()
+		x.mu.Lock()
+		x.last = true
+		x.overBudget.Store(false)
+		for more := !errors.Is(cause, errViolation) && !errors.Is(cause, ipc.ErrCorrupt); more; {
+			var err error
+			if _, more, err = x.pump(1 << 30); err != nil {
+				break
+			}
+		}
+		x.ended = true
+		socks := x.sockets
+		x.sockets = nil
+		x.mu.Unlock()
+		x.out.end()
+		for _, a := range socks {
+			if a != nil {
+				a.s.shut()
+				x.node.work.Go(func() { a.finish() })
+			}
+		}
+		x.mem.end()
+		_ = x.self.Close()
+		_ = x.out.bell.Close()
+		x.svc.forget(x)
+		x.seg.drop()
+		x.logEnd(cause)
+		close(x.done)
+	})
+}
+
+// finish ends a socket that was shut: it lingers for its messages.
+func (a *appSocket) finish() (d *DroppedError) {
+	err := a.s.finish()
+	a.sess.out.mu.Lock()
+	a.unpack()
+	a.sess.out.mu.Unlock()
+	a.sess.congestedMu.Lock()
+	delete(a.sess.congested, a)
+	a.sess.congestedMu.Unlock()
+	errors.As(err, &d)
+	return d
+}

@@ -1,0 +1,165 @@
+package rds
+
+import (
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// sharedSegment is a session's memory in the daemon, and how many still need
+// what is in it: the session, bodies being sent from it, blocks of received
+// payloads. When nobody does, its pages are given back; the address space
+// follows when the garbage collector finds that nothing points to it any more,
+// so that no reader of a cell ever meets an unmapped page.
+type sharedSegment struct {
+	*ipc.Segment
+	holds atomic.Int64
+}
+
+func newSharedSegment(s *ipc.Segment) *sharedSegment {
+	g := &sharedSegment{Segment: s}
+	g.holds.Store(1)
+	return g
+}
+
+func (g *sharedSegment) hold() { g.holds.Add(1) }
+
+func (g *sharedSegment) drop() {
+	if g.holds.Add(-1) == 0 {
+		g.Discard()
+	}
+}
+
+// receiveMemory allocates the receive arena of a session.
+type receiveMemory struct {
+	seg  *sharedSegment
+	area []byte
+
+	mu     sync.Mutex // a leaf
+	arena  *ipc.Arena
+	blocks map[uint32]*block // allocated, by offset
+	spare  []*block
+	ended  bool
+}
+
+// block is an allocated piece of a receive arena: a slab of small messages, or
+// one large one.
+type block struct {
+	buf.Buf
+	mem  *receiveMemory
+	sock *appSocket
+	off  uint32
+	size int
+	lent atomic.Int64 // messages the application has and has not returned
+}
+
+func newReceiveMemory(seg *sharedSegment) *receiveMemory {
+	return &receiveMemory{seg: seg, area: seg.ReceiveArea(), arena: ipc.NewArena(seg.Receive), blocks: make(map[uint32]*block)}
+}
+
+// get returns a block of n bytes for a socket, nil if there is none for it. If
+// it is to be fair, a socket may have as much as is left free: however many are
+// slow, there is always some left for one that has little (the dynamic
+// threshold of shared packet buffers).
+func (r *receiveMemory) get(a *appSocket, n int, fair bool) *block {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended || fair && int(a.arena.Load()) >= r.arena.Free() {
+		return nil
+	}
+	off, size, ok := r.arena.Alloc(n)
+	if !ok {
+		return nil
+	}
+	var k *block
+	if i := len(r.spare) - 1; i >= 0 {
+		k, r.spare = r.spare[i], r.spare[:i]
+	} else {
+		k = &block{mem: r}
+	}
+	k.sock, k.off, k.size = a, uint32(off), size
+	a.arena.Add(int64(size))
+	r.blocks[k.off] = k
+	r.seg.hold()
+	k.Lend(r.area[off:off+n:off+size], k)
+	return k
+}
+
+// maxSpareBlocks bounds the records kept for new blocks.
+const maxSpareBlocks = 64
+
+// Put is for buf: the last hold of the block is gone.
+func (k *block) Put(*buf.Buf) {
+	r := k.mem
+	r.mu.Lock()
+	delete(r.blocks, k.off)
+	r.arena.Release(int(k.off))
+	k.sock.arena.Add(-int64(k.size))
+	k.sock = nil
+	if len(r.spare) < maxSpareBlocks {
+		r.spare = append(r.spare, k)
+	}
+	r.mu.Unlock()
+	r.seg.drop()
+}
+
+// errViolation ends the session of an application that does what no correct
+// one does.
+var errViolation = errors.New("rds: protocol violation")
+
+// returned takes back n messages in the block at off, whose number the
+// application says: it can only return what it has.
+func (r *receiveMemory) returned(off uint32, n uint64) error {
+	r.mu.Lock()
+	k := r.blocks[off]
+	if k == nil || n == 0 || n > uint64(k.lent.Load()) {
+		r.mu.Unlock()
+		return errViolation
+	}
+	k.lent.Add(-int64(n))
+	r.mu.Unlock()
+	k.ReleaseN(int(n))
+	return nil
+}
+
+// end takes everything back. Nothing is lent afterwards.
+func (r *receiveMemory) end() {
+	r.mu.Lock()
+	r.ended = true
+	var lent []*block
+	for _, k := range r.blocks {
+		if k.lent.Load() > 0 {
+			lent = append(lent, k)
+		}
+	}
+	r.mu.Unlock()
+	for _, k := range lent {
+		k.ReleaseN(int(k.lent.Swap(0)))
+	}
+}
+
+// used is the number of bytes allocated.
+func (r *receiveMemory) used() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.arena.Size() - r.arena.Free()
+}
+
+// sendBody is a payload that is sent from the application's arena.
+type sendBody struct {
+	buf.Buf
+	sess *session
+	off  uint32
+}
+
+// Put tells the application that the memory is its own again.
+func (b *sendBody) Put(*buf.Buf) {
+	x := b.sess
+	x.out.freed(b.off)
+	x.seg.drop()
+	runtime.KeepAlive(b)
+}

@@ -1,0 +1,248 @@
+package rds
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// submission is the application's end of the submission ring, with the two
+// areas of payloads to send.
+type submission struct {
+	seg    *ipc.Segment
+	bell   *ipc.Bell
+	sleeps ipc.Flag // the daemon sleeps
+	want   ipc.Flag // WantSpace
+	space  waitQueue
+
+	mu      sync.Mutex // what follows
+	ring    ipc.Producer
+	data    []byte
+	tail    uint64   // bytes of data ever used, gaps at its end included
+	head    uint64   // of them free again
+	ends    []uint64 // by slot: tail behind the payload of the submission there
+	bodies  []byte
+	arena   *ipc.Arena
+	returns []ipc.Entry // found the ring full
+	quiet   int         // returns since the daemon was last woken
+	dead    bool
+	spare   []*sendBuffer
+}
+
+// errFull: the ring, or the area a payload needs, has no room.
+var errFull = errors.New("rds: no room for a submission")
+
+// quietReturns is how many returns the daemon need not hear of at once.
+const quietReturns = 16
+
+func (u *submission) init(seg *ipc.Segment, bell *ipc.Bell) {
+	u.seg, u.bell = seg, bell
+	u.sleeps, u.want = seg.DaemonSleeps(), seg.WantSpace()
+	u.ring = seg.Submit()
+	u.data, u.ends = seg.DataArea(), make([]uint64, seg.Submissions)
+	u.bodies, u.arena = seg.SendArea(), ipc.NewArena(seg.Send)
+}
+
+// end makes all further submissions fail.
+func (u *submission) end() {
+	u.mu.Lock()
+	u.dead = true
+	u.mu.Unlock()
+	u.space.wake(-1)
+}
+
+// putLocked appends a message whose payload is small, copying it.
+func (u *submission) putLocked(e ipc.Entry, payload []byte) error {
+	if err := u.roomLocked(); err != nil {
+		return err
+	}
+	off, ok := u.placeLocked(len(payload))
+	if !ok {
+		return errFull
+	}
+	copy(u.data[off:], payload)
+	e[2] = uint64(off)
+	u.appendLocked(e)
+	return nil
+}
+
+// roomLocked checks that an entry fits.
+func (u *submission) roomLocked() error {
+	if u.dead {
+		return ErrDaemonLost
+	}
+	for len(u.returns) > 0 {
+		if n, _ := u.ring.Free(1); n == 0 {
+			return errFull
+		}
+		u.appendLocked(u.returns[0])
+		u.returns = u.returns[1:]
+	}
+	if n, _ := u.ring.Free(1); n == 0 {
+		return errFull
+	}
+	return nil
+}
+
+// placeLocked finds n bytes in one piece of the data ring.
+func (u *submission) placeLocked(n int) (off int, ok bool) {
+	size := uint64(len(u.data))
+	for range 2 {
+		start := u.tail
+		if at := start & (size - 1); at+uint64(n) > size {
+			start += size - at
+		}
+		if start+uint64(n)-u.head <= size {
+			u.tail = start + uint64(n)
+			return int(start & (size - 1)), true
+		}
+		_, _ = u.ring.Free(len(u.ends)) // look how far the daemon is
+		if h := u.ring.Head(); h > 0 {
+			u.head = u.ends[(h-1)&uint64(len(u.ends)-1)]
+		}
+		if u.head == u.tail { // empty: no gap is needed
+			u.tail = (u.tail + size - 1) &^ (size - 1)
+			u.head = u.tail
+		}
+	}
+	return 0, false
+}
+
+func (u *submission) appendLocked(e ipc.Entry) {
+	u.ends[u.ring.Tail()&uint64(len(u.ends)-1)] = u.tail
+	u.ring.Put(e)
+}
+
+// publishLocked shows the daemon what was appended.
+func (u *submission) publishLocked() {
+	u.ring.Publish()
+	u.quiet = 0
+}
+
+// wake follows publishLocked, with mu released.
+func (u *submission) wake() {
+	if u.sleeps.Take() {
+		u.bell.Ring()
+	}
+}
+
+// put submits one small message.
+func (u *submission) put(e ipc.Entry, payload []byte) error {
+	u.mu.Lock()
+	err := u.putLocked(e, payload)
+	if err == nil {
+		u.publishLocked()
+	}
+	u.mu.Unlock()
+	if err == nil {
+		u.wake()
+	}
+	return err
+}
+
+// putBuffer submits a message whose payload is the first n bytes of b, which
+// becomes the daemon's.
+func (u *submission) putBuffer(e ipc.Entry, b *sendBuffer) error {
+	u.mu.Lock()
+	err := u.roomLocked()
+	if err == nil {
+		e[2] = uint64(b.off)
+		u.appendLocked(e)
+		u.publishLocked()
+		u.keepLocked(b)
+	}
+	u.mu.Unlock()
+	if err == nil {
+		u.wake()
+	}
+	return err
+}
+
+// returned gives received memory back. The daemon hears of it when it needs
+// memory, or some time.
+func (u *submission) returned(block uint32, n uint64) {
+	e := ipc.MakeEntry(ipc.OpReturn, 0, 0, 0, 0, 0, block, 0, n)
+	u.mu.Lock()
+	if u.dead {
+		u.mu.Unlock()
+		return
+	}
+	if err := u.roomLocked(); err != nil {
+		u.returns = append(u.returns, e)
+	} else {
+		u.appendLocked(e)
+		u.ring.Publish()
+	}
+	u.quiet++
+	late := u.quiet >= quietReturns
+	if late {
+		u.quiet = 0
+	}
+	u.mu.Unlock()
+	if u.seg.WantReturns().Take() {
+		u.bell.Ring()
+	} else if late {
+		u.wake()
+	}
+}
+
+// sendBuffer is a block of the send arena.
+type sendBuffer struct {
+	buf.Buf
+	u   *submission
+	t   *attachment // keeps the memory mapped
+	off uint32
+}
+
+// maxSpareBuffers bounds the records kept for new buffers.
+const maxSpareBuffers = 64
+
+// alloc returns a buffer of n bytes of the send arena, nil if there is none.
+func (t *attachment) alloc(n int) *sendBuffer {
+	u := &t.submission
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.dead {
+		return nil
+	}
+	off, size, ok := u.arena.Alloc(n)
+	if !ok {
+		return nil
+	}
+	var b *sendBuffer
+	if i := len(u.spare) - 1; i >= 0 {
+		b, u.spare = u.spare[i], u.spare[:i]
+	} else {
+		b = &sendBuffer{u: u, t: t}
+	}
+	b.off = uint32(off)
+	b.Lend(u.bodies[off:off+n:off+size], b)
+	return b
+}
+
+// Put takes a buffer back that was not sent.
+func (b *sendBuffer) Put(*buf.Buf) {
+	u := b.u
+	u.mu.Lock()
+	u.arena.Release(int(b.off))
+	u.keepLocked(b)
+	u.mu.Unlock()
+	u.space.wake(-1)
+}
+
+// keepLocked keeps the record of a buffer that is gone.
+func (u *submission) keepLocked(b *sendBuffer) {
+	if len(u.spare) < maxSpareBuffers {
+		u.spare = append(u.spare, b)
+	}
+}
+
+// freed takes back a buffer that was sent.
+func (u *submission) freed(off uint32) {
+	u.mu.Lock()
+	u.arena.Release(int(off))
+	u.mu.Unlock()
+	u.space.wake(-1)
+}
