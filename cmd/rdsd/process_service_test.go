@@ -15,6 +15,7 @@ import (
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/rds"
 )
 
 // The file is read again on SIGHUP, under the flags of the command line.
@@ -145,6 +146,11 @@ func TestDaemonInheritsSockets(t *testing.T) {
 	if err := control.Fetch(context.Background(), ctl, &info); err != nil || info.Provider != "node" {
 		t.Errorf("control socket: %+v, %v", info, err)
 	}
+	c, err := rds.Dial(attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

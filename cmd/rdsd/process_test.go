@@ -133,7 +133,8 @@ func TestDaemonCannotStart(t *testing.T) {
 	clitest.NeedLoopback(t)
 	tmp := dir(t)
 	ctl := filepath.Join(tmp, "c.sock")
-	daemonAt(t, "--listen", "127.22.4.5", "--port", "17204", "--control", ctl)
+	attach := filepath.Join(tmp, "a.sock")
+	daemonAt(t, "--listen", "127.22.4.5", "--port", "17204", "--socket", attach, "--control", ctl)
 	file := write(t, "lissten = []\n")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -156,6 +157,7 @@ func TestDaemonCannotStart(t *testing.T) {
 		{"address taken", []string{"--listen", "127.22.4.5"}, 1, "rdsd: 127.22.4.5: port 17204 is in use, by another node or the kernel's RDS\n"},
 		{"foreign address", []string{"--listen", "192.0.2.1"}, 1, "rdsd: 192.0.2.1 is not an address of this host\n"},
 		{"group of the control socket", []string{"--config", group}, 2, `rdsd: control_group: no group "no-such-group" on this host` + "\n"},
+		{"socket taken", []string{"--listen", "127.22.4.6", "--socket", attach}, 1, "rdsd: another daemon has the socket " + attach + "; choose another with --socket\n"},
 		{"metrics taken", []string{"--listen", "127.22.4.6", "--metrics", taken.Addr().String()}, 1, "rdsd: metrics: listen tcp " + taken.Addr().String() + ": bind: address already in use\n"},
 		{"control socket taken", []string{"--listen", "127.22.4.6", "--control", ctl}, 1, "rdsd: another node has the control socket " + ctl + "; choose another with --control\n"},
 	} {
