@@ -235,6 +235,7 @@ func (s *Service) pause() { time.Sleep(50 * time.Millisecond) }
 // open shakes hands with an application.
 func (s *Service) open(c *ipc.Conn) (*session, error) {
 	_ = c.SetDeadline(time.Now().Add(openTimeout))
+	c.Bound()
 	var hello ipc.Hello
 	if err := c.Receive(&hello); err != nil {
 		return nil, err

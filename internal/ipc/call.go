@@ -82,9 +82,11 @@ type Reply struct {
 	More     bool           `json:"more,omitempty"` // another Reply with this ID follows
 }
 
-// MaxFrame is the largest message on the socket, in bytes; DataPart how much of
+// MaxCall is the largest message that an application sends, in bytes, MaxFrame
+// the largest that the daemon sends; DataPart is how much of
 // Reply.Data goes into one.
 const (
+	MaxCall  = 4 << 10
 	MaxFrame = 64 << 10
 	DataPart = 32 << 10
 )

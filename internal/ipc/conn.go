@@ -25,8 +25,9 @@ var (
 // Conn is a connection between application and daemon. One goroutine may send
 // and one receive at a time.
 type Conn struct {
-	c  *net.UnixConn
-	in []byte // of Receive
+	c   *net.UnixConn
+	in  []byte // of Receive
+	max int    // bytes it takes; 0: MaxFrame
 }
 
 // NewConn makes a Conn of c and owns it.
@@ -82,20 +83,27 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 // the kernel, for there is no room for them.
 func (c *Conn) Receive(v any) error {
 	if c.in == nil {
-		c.in = make([]byte, MaxFrame+1)
+		if c.max == 0 {
+			c.max = MaxFrame
+		}
+		c.in = make([]byte, c.max+1)
 	}
 	n, err := c.c.Read(c.in)
 	if err != nil {
 		return err
 	}
-	return decode(c.in[:n], v)
+	return decode(c.in[:n], c.max, v)
 }
 
-func decode(b []byte, v any) error {
+// Bound makes Receive refuse what is longer than a call, before its first call:
+// a daemon has a buffer for each of its applications.
+func (c *Conn) Bound() { c.max = MaxCall }
+
+func decode(b []byte, max int, v any) error {
 	if len(b) == 0 {
 		return io.EOF
 	}
-	if len(b) > MaxFrame {
+	if len(b) > max {
 		return ErrFrame
 	}
 	if err := json.Unmarshal(b, v); err != nil {
@@ -119,7 +127,7 @@ func (c *Conn) ReceiveFiles(v any, want int) ([]*os.File, error) {
 	case flags&syscall.MSG_CTRUNC != 0 || len(files) != 0 && len(files) != want:
 		err = fmt.Errorf("%w: not %d descriptors", ErrFrame, want)
 	default:
-		err = decode(b[:n], v)
+		err = decode(b[:n], MaxFrame, v)
 	}
 	if err != nil {
 		CloseFiles(files)

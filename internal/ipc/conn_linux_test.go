@@ -265,3 +265,21 @@ func TestASocketThatIsNotThereCannotBeDialed(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestBoundRefusesLongCalls(t *testing.T) {
+	t.Parallel()
+	app, daemon, _ := connect(t)
+	daemon.Bound()
+	for _, c := range []struct {
+		n    int
+		want error
+	}{{MaxCall - 2, nil}, {MaxCall - 1, ErrFrame}} { // two quotes
+		if err := app.Send(strings.Repeat("x", c.n)); err != nil {
+			t.Fatal(err)
+		}
+		var s string
+		if err := daemon.Receive(&s); !errors.Is(err, c.want) || err == nil && len(s) != c.n {
+			t.Errorf("%d bytes: %d, %v", c.n, len(s), err)
+		}
+	}
+}

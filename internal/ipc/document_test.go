@@ -188,7 +188,7 @@ func TestAreasLieAsDocumented(t *testing.T) {
 func TestLimitsAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	want := map[string]int{
-		"message on the socket": MaxFrame, "part of a report": DataPart, "entry": EntrySize, "cell": CellSize, "page": pageSize,
+		"message to the daemon": MaxCall, "message to the application": MaxFrame, "part of a report": DataPart, "entry": EntrySize, "cell": CellSize, "page": pageSize,
 		"smallest block of an arena": MinBlock, "largest block of an arena": ChunkSize, "peers in the table": MaxPeers,
 		"zone": zoneMax, "descriptors with a Welcome": WelcomeFiles, "table": tableSize,
 	}

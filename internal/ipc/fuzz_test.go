@@ -23,7 +23,7 @@ func fuzzMessage[T any](f *testing.F, seeds ...any) {
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var v, again T
-		if err := decode(b, &v); err != nil {
+		if err := decode(b, MaxFrame, &v); err != nil {
 			return
 		}
 		out, err := json.Marshal(v)
@@ -33,7 +33,7 @@ func fuzzMessage[T any](f *testing.F, seeds ...any) {
 		if len(out) > MaxFrame {
 			return // escapes
 		}
-		if err := decode(out, &again); err != nil {
+		if err := decode(out, MaxFrame, &again); err != nil {
 			t.Fatalf("%q became %q: %v", b, out, err)
 		}
 		if third, err := json.Marshal(again); err != nil || !bytes.Equal(out, third) {
