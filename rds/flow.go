@@ -89,6 +89,9 @@ func (p *peer) gateClosed(port uint16) bool {
 
 // acceptLocked takes a session's message: into the log, or into its flow.
 func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) error {
+	if s.account.Bytes() >= s.account.Limit()/2 { // the application waits for room, or soon will
+		p.pressedLocked()
+	}
 	f := x.flows[p]
 	if (f == nil || f.empty()) && !p.gateClosed(m.Sport) {
 		err := p.enqueueLocked(s, m)

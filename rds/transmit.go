@@ -286,12 +286,16 @@ func (p *peer) setAcksLocked() {
 // pressed says that somebody waits for room: look for acknowledgements soon.
 func (p *peer) pressed() {
 	p.mu.Lock()
+	p.pressedLocked()
+	p.mu.Unlock()
+}
+
+func (p *peer) pressedLocked() {
 	if !p.ackEager && p.acksOn {
 		p.ackEager = true
 		p.acksWait = ackEagerly
 		p.setAcksLocked()
 	}
-	p.mu.Unlock()
 }
 
 func (p *peer) lookForAcks() {
