@@ -25,9 +25,12 @@ Interrupted by Ctrl-C, or after -c pings, it prints a summary. RDS delivers
 reliably: a ping to a host that is down waits for it, at most -W seconds; then
 it counts as lost and is withdrawn.
 
-The node provider runs an RDS stack inside rdsping, which needs port 16385 of
-the local address for itself: the host with the smaller address connects, so
-the other one must be reachable. The kernel provider uses the RDS of Linux.
+The rdsd provider attaches to a running rdsd and pings from one of its
+addresses. The node provider runs an RDS stack inside rdsping, which needs port
+16385 of the local address for itself: the host with the smaller address
+connects, so the other one must be reachable. The kernel provider uses the RDS
+of Linux. The default is what $RDS_PROVIDER names, else a running rdsd that lets
+us attach, else node; with --socket it is rdsd, and with --port node.
 
 Exit status: 0 if there was an answer, 1 if there was none, 2 if it could not begin.`
 
@@ -35,6 +38,7 @@ const examples = `  rdsping 10.0.0.2                 until Ctrl-C
   rdsping -c 5 -i 200ms node2      five pings, five a second
   rdsping -s 64k -q -c 1k node2    1,024 pings of 64 KiB, only the summary
   rdsping -I 127.0.0.2 127.0.0.1   from another local address
+  rdsping --provider node node2    with a stack of its own, whether rdsd runs or not
   rdsping --provider kernel node2  through the kernel's RDS
   rdsping -c 3 --json node2        one JSON object per answer, one for the summary`
 
@@ -48,6 +52,7 @@ type options struct {
 	timeout  cli.Interval
 	port     uint16
 	provider string
+	socket   string
 	quiet    bool
 	json     bool
 }
@@ -61,6 +66,9 @@ func newCommand() *cobra.Command {
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.host = args[0]
+			if err := o.choose(cmd.Flags().Changed("port")); err != nil {
+				return err
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			context.AfterFunc(ctx, stop) // the second signal kills
@@ -71,12 +79,13 @@ func newCommand() *cobra.Command {
 	f.VarP(&o.count, "count", "c", "stop after this many pings (k, m, g: times 1024); 0 means never")
 	f.VarP(&o.interval, "interval", "i", "time between pings: seconds, or with ms or us; 0 sends as fast as answers come")
 	f.VarP(&o.size, "size", "s", "payload of a ping in bytes, which is not sent back")
-	f.StringVarP(&o.local, "interface", "I", "", "local `address` to ping from (default: the one the route to HOST has)")
+	f.StringVarP(&o.local, "interface", "I", "", "local `address` to ping from (default: the one the route to HOST has, else another of rdsd's)")
 	f.VarP(&o.timeout, "timeout", "W", "how long to wait for an answer")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the header and the summary")
 	f.BoolVar(&o.json, "json", false, "print JSON, one object per line")
 	f.Uint16Var(&o.port, "port", rds.DefaultPort, "TCP port of RDS, here and on HOST (node provider)")
-	f.StringVar(&o.provider, "provider", rds.ProviderNode, "node: a stack of its own, kernel: that of Linux")
+	f.StringVar(&o.provider, "provider", "", "node: a stack of its own, rdsd: the running daemon's, kernel: that of Linux (default: see above)")
+	f.StringVar(&o.socket, "socket", "", "Unix socket of rdsd (default: $RDS_SOCKET, else /run/rds.sock)")
 	return cmd
 }
 
@@ -99,7 +108,7 @@ func run(ctx context.Context, o *options) error {
 		return cli.WithStatus(cli.StatusUsage, err)
 	}
 	defer p.close()
-	out.start(header{Host: o.host, Address: remote, Local: local, Size: int(o.size)})
+	out.start(header{Host: o.host, Address: remote, Local: p.local, Size: int(o.size)})
 	err = p.run(ctx)
 	s := p.summary()
 	out.summary(s)

@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rds-go/rds/rds"
@@ -55,9 +53,15 @@ type pinger struct {
 }
 
 func newPinger(o *options, local, remote netip.Addr, out output) (*pinger, error) {
-	provider, err := rds.Open(o.provider, rds.Config{Port: o.port, Linger: -1})
+	provider, err := o.open()
 	if err != nil {
 		return nil, explain(err, local, o.port)
+	}
+	if c, ok := provider.(*rds.Client); ok && o.local == "" {
+		if local, err = daemonAddress(c, local, remote); err != nil {
+			_ = provider.Close()
+			return nil, err
+		}
 	}
 	p := &pinger{
 		provider: provider, local: local, remote: remote, out: out,
@@ -233,17 +237,6 @@ func (p *pinger) expire(now time.Time) error {
 
 func (p *pinger) summary() summary {
 	return p.stats.summary(p.ended.Sub(p.started))
-}
-
-// explain turns the errors a user can do something about into advice.
-func explain(err error, local netip.Addr, port uint16) error {
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s port %d is in use (by rdsd, another node or the kernel); choose another local address with -I, or use --provider kernel if the kernel has it", local, port)
-	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s is not an address of this host (-I)", local)
-	}
-	return err
 }
 
 // cause is the innermost error, such as an errno's text.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -168,8 +169,8 @@ func TestCannotBegin(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"address taken", []string{"-I", "127.20.9.4", "127.20.9.5"}, "rdsping: 127.20.9.4 port 17109 is in use (by rdsd, another node or the kernel); choose another local address with -I, or use --provider kernel if the kernel has it\n"},
-		{"foreign address", []string{"-I", "192.0.2.1", "127.20.9.5"}, "rdsping: 192.0.2.1 is not an address of this host (-I)\n"},
+		{"address taken", []string{"-I", "127.20.9.4", "127.20.9.5"}, "rdsping: 127.20.9.4 port 17109 is in use (by rdsd, another node or the kernel); choose another local address with -I, or use --provider rdsd or kernel\n"},
+		{"foreign address", []string{"-I", "192.0.2.1", "127.20.9.5"}, "rdsping: 192.0.2.1 is not an address of this host, or not one of rdsd's (-I)\n"},
 		{"two families", []string{"-I", "127.20.9.6", "::1"}, "rdsping: ::1 has no address to be used here, only [::1]\n"},
 		{"no unicast address", []string{"224.0.0.1"}, "rdsping: 224.0.0.1 has no address to be used here, only [224.0.0.1]\n"},
 		{"unknown host", []string{"no host of that name"}, "rdsping: unknown host no host of that name\n"},
@@ -196,6 +197,55 @@ func TestProviders(t *testing.T) {
 	}
 	status, _, stderr = ping(t, 17110, "--provider", "kernel", "127.0.0.1")
 	if status != 2 || !strings.Contains(stderr, "the kernel has no RDS") || strings.Count(stderr, "\n") != 1 {
+		t.Errorf("status %d, %s", status, stderr)
+	}
+}
+
+// Through a daemon the local address is one of the daemon's, found without -I
+// where it is an ordinary address of this host.
+func TestPingThroughDaemon(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	dir, err := os.MkdirTemp("", "ping") // short enough for a Unix socket in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for i, c := range []struct {
+		daemon, peer string
+		args         []string
+		env          string
+		status       int
+		want         string
+	}{
+		{"127.0.0.1", "127.20.11.1", []string{"--socket", "@"}, "", 0, "from 127.0.0.1: "},
+		{"127.0.0.1", "127.20.11.2", nil, "RDS_SOCKET=@", 0, "from 127.0.0.1: "},
+		{"127.20.11.3", "127.20.11.4", []string{"--socket", "@", "-I", "127.20.11.3"}, "", 0, "from 127.20.11.3: "},
+		{"127.20.11.5", "127.20.11.6", []string{"--provider", "rdsd", "--socket", "@"}, "", 2, "rdsping: rdsd does not have 127.0.0.1; choose one of its addresses with -I\n"},
+		{"127.20.11.7", "127.20.11.8", []string{"--socket", "@", "-I", "127.20.11.9"}, "", 2, "rdsping: 127.20.11.9 is not an address of this host, or not one of rdsd's (-I)\n"},
+		{"127.20.11.10", "127.20.11.11", []string{"--socket", "@", "--provider", "kernel"}, "", 2, "rdsping: --socket is of the rdsd provider, not of kernel (see rdsping --help)\n"},
+	} {
+		port := uint16(17120 + i)
+		socket := filepath.Join(dir, strconv.Itoa(i))
+		peer(t, c.peer, port)
+		d := clitest.Start(t, bin.Path("rdsd"), "--listen", c.daemon, "--port", strconv.Itoa(int(port)), "--socket", socket, "--control", "none")
+		d.Line(d.Stderr, "ready")
+		args := []string{"-c", "2", "-i", "1ms"}
+		for _, a := range append(c.args, c.peer) {
+			args = append(args, strings.Replace(a, "@", socket, 1))
+		}
+		p := clitest.StartEnv(t, []string{"RDS_PROVIDER=", strings.Replace(c.env, "@", socket, 1)}, bin.Path("rdsping"), args...)
+		if status := p.Wait(); status != c.status || !strings.Contains(p.Stdout.String()+p.Stderr.String(), c.want) {
+			t.Errorf("%q: status %d, %s%s%s", args, status, p.Stdout, p.Stderr, d.Stderr)
+		}
+	}
+}
+
+// A socket nobody listens on is an error, not a reason to take another provider.
+func TestPingWithoutDaemon(t *testing.T) {
+	t.Parallel()
+	status, _, stderr := clitest.Run(t, bin.Path("rdsping"), "--socket", filepath.Join(t.TempDir(), "s"), "127.0.0.1")
+	if status != 2 || !strings.Contains(stderr, "no rdsd") || strings.Count(stderr, "\n") != 1 {
 		t.Errorf("status %d, %s", status, stderr)
 	}
 }

@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -18,25 +17,26 @@ import (
 )
 
 func main() {
-	port := flag.Uint("port", rds.DefaultPort, "TCP port of RDS")
+	provider := flag.String("provider", "", "node, rdsd or kernel (default: a running rdsd, else node)")
+	port := flag.Uint("port", rds.DefaultPort, "TCP port of RDS (node)")
 	flag.Parse()
 	local, err1 := netip.ParseAddrPort(flag.Arg(0)) // port 0 picks a free one
 	server, err2 := netip.ParseAddrPort(flag.Arg(1))
-	if err := errors.Join(err1, err2); err != nil {
-		log.Fatal("usage: client LOCAL:0 SERVER:port WORDS...: ", err)
+	if err1 != nil || err2 != nil {
+		log.Fatal("usage: client [-provider NAME] LOCAL:0 SERVER:port WORDS...")
 	}
-	if err := talk(uint16(*port), local, server, flag.Args()[2:]); err != nil {
+	if err := talk(*provider, uint16(*port), local, server, flag.Args()[2:]); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func talk(port uint16, local, server netip.AddrPort, words []string) error {
-	node, err := rds.NewNode(rds.Config{Port: port})
+func talk(provider string, port uint16, local, server netip.AddrPort, words []string) error {
+	p, err := rds.Open(provider, rds.Config{Port: port})
 	if err != nil {
 		return err
 	}
-	defer node.Close()
-	sock, err := node.Bind(local)
+	defer p.Close()
+	sock, err := p.Bind(local)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,9 @@
-// Echo server: sends every datagram back to where it came from.
+// Echo server: sends every datagram back to where it came from. One socket
+// serves all clients, in order and without loss.
 //
 //	$ go run ./examples/echo/server 127.0.0.2:4000
 //	echoing on 127.0.0.2:4000
 //	14 bytes from 127.0.0.1:49377
-//
-// One socket serves all clients, in order and without loss.
 package main
 
 import (
@@ -20,26 +19,27 @@ import (
 )
 
 func main() {
-	port := flag.Uint("port", rds.DefaultPort, "TCP port of RDS")
+	provider := flag.String("provider", "", "node, rdsd or kernel (default: a running rdsd, else node)")
+	port := flag.Uint("port", rds.DefaultPort, "TCP port of RDS (node)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := serve(ctx, flag.Arg(0), uint16(*port)); ctx.Err() == nil {
+	if err := serve(ctx, flag.Arg(0), *provider, uint16(*port)); ctx.Err() == nil {
 		log.Fatal(err)
 	}
 }
 
-func serve(ctx context.Context, address string, port uint16) error {
+func serve(ctx context.Context, address, provider string, port uint16) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("usage: server IP:port: %w", err)
 	}
-	node, err := rds.NewNode(rds.Config{Port: port})
+	p, err := rds.Open(provider, rds.Config{Port: port})
 	if err != nil {
 		return err
 	}
-	defer node.Close()
-	sock, err := node.Bind(addr)
+	defer p.Close()
+	sock, err := p.Bind(addr)
 	if err != nil {
 		return err
 	}
