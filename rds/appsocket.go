@@ -1,9 +1,11 @@
 package rds
 
 import (
+	"errors"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/ipc"
@@ -31,7 +33,9 @@ type appSocket struct {
 	pack   *block // slab for messages that came in the node's memory
 	packed int    // bytes of it used
 
-	mu              sync.Mutex // what follows; a leaf
+	gone atomic.Bool // the cell is the next socket's; written under mu
+
+	mu              sync.Mutex // what follows, and who writes to the cell; a leaf
 	bytes, messages uint64     // settled, as told in the cell
 }
 
@@ -71,6 +75,9 @@ func (a *appSocket) placedLocked(b *buf.Buf) {
 // It believes the application as far as that is possible: one that claims to
 // have taken all is never congested, and its arena bounds what it gets.
 func (a *appSocket) outstanding() (bytes, count int64) {
+	if a.gone.Load() {
+		return 0, 0
+	}
 	bytes = a.gaveBytes.Load() - int64(a.cell.TakenBytes.Load())
 	count = a.gaveCount.Load() - int64(a.cell.TakenMessages.Load())
 	runtime.KeepAlive(a)
@@ -92,10 +99,10 @@ func (a *appSocket) deliver() {
 // the socket waits its turn.
 func (a *appSocket) deliverLocked() {
 	c := &a.sess.out
-	if c.closed {
+	if c.closed || a.gone.Load() {
 		return
 	}
-	if !a.fatesLocked() || !a.dataLocked() {
+	if (!a.fatesLocked() || !a.dataLocked()) && !c.closed {
 		a.queued = true
 		c.waiting = append(c.waiting, a)
 	}
@@ -220,9 +227,11 @@ func (a *appSocket) unpack() {
 func (a *appSocket) watchTaken() {
 	x := a.sess
 	x.congestedMu.Lock()
-	x.congested[a] = struct{}{}
+	if !a.gone.Load() { // else finish has taken it out
+		x.congested[a] = struct{}{}
+	}
 	x.congestedMu.Unlock()
-	a.cell.Tell.Set()
+	a.tell(true)
 }
 
 func (a *appSocket) unwatchTaken() {
@@ -230,7 +239,80 @@ func (a *appSocket) unwatchTaken() {
 	x.congestedMu.Lock()
 	delete(x.congested, a)
 	x.congestedMu.Unlock()
-	a.cell.Tell.Clear()
+	a.tell(false)
+}
+
+// tell sets or clears the flag in the cell.
+func (a *appSocket) tell(on bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.gone.Load():
+	case on:
+		a.cell.Tell.Set()
+	default:
+		a.cell.Tell.Clear()
+	}
+}
+
+// leave is the socket's end but for what it has sent: its port, and its cell,
+// are free.
+func (a *appSocket) leave() {
+	a.sess.svc.linger(a)
+	a.sess.lingering.Add(1)
+	a.mu.Lock()
+	a.gone.Store(true)
+	a.mu.Unlock()
+	a.s.shut()
+}
+
+// finish ends a socket that has left: it lingers for its messages.
+func (a *appSocket) finish() (d *DroppedError) {
+	x := a.sess
+	a.await(time.Duration(a.s.linger.Swap(0)))
+	errors.As(a.s.finish(), &d)
+	x.out.forget(a)
+	x.congestedMu.Lock()
+	delete(x.congested, a)
+	x.congestedMu.Unlock()
+	x.lingering.Add(-1)
+	x.svc.lingered(a, d)
+	return d
+}
+
+// await waits until everything the socket has sent is acknowledged: at most d,
+// once the session has ended at most the node's linger time, and not at all
+// when the service cuts off what lingers.
+func (a *appSocket) await(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	s, svc, ended := a.s, a.sess.svc, a.sess.done
+	until := time.Now().Add(d)
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	s.account.Watch(1)
+	defer s.account.Watch(-1)
+	for late := false; !late; {
+		w := s.writers.add()
+		s.node.pollAcks(s.la)
+		if s.account.Messages() == 0 {
+			s.writers.done(w)
+			s.writers.wake(-1) // others may wait for the same
+			return
+		}
+		select {
+		case <-w.c:
+		case <-timer.C:
+			late = true
+		case <-svc.cut:
+			late = true
+		case <-ended:
+			ended = nil
+			timer.Reset(min(time.Until(until), max(0, s.node.cfg.Linger)))
+		}
+		s.writers.done(w)
+	}
 }
 
 // settled tells the application what has become of its messages.
@@ -239,9 +321,12 @@ func (a *appSocket) settled() {
 	b, m := a.s.account.Settled()
 	db, dm := b-a.bytes, m-a.messages
 	a.bytes, a.messages = b, m
-	a.cell.FreedBytes.Store(b)
-	a.cell.FreedMessages.Store(m)
-	want := a.cell.WantRoom.Take()
+	want := false
+	if !a.gone.Load() {
+		a.cell.FreedBytes.Store(b)
+		a.cell.FreedMessages.Store(m)
+		want = a.cell.WantRoom.Take()
+	}
 	a.mu.Unlock()
 	a.sess.credit(int64(db + dm*itemCost))
 	if want {

@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -21,8 +22,25 @@ type completions struct {
 	frees   []uint32     // offsets of the send arena to give back
 	events  []ipc.Entry  // at most one of each kind and socket: their flags are one-shot
 	waiting []*appSocket // with messages or fates, in order
+	limit   int          // of frees: the blocks of the send arena
 	closed  bool
-	broken  atomic.Bool // the application's index is impossible
+	broken  atomic.Bool // the application does what no correct one does
+
+	self *ipc.Bell // the session's goroutine, which ends it then
+}
+
+func (c *completions) init(seg *ipc.Segment, bell, self *ipc.Bell) {
+	c.bell, c.self, c.ring = bell, self, seg.Complete()
+	c.sleeps, c.want = seg.ApplicationSleeps(), seg.WantCompletions()
+	c.limit = seg.Send / ipc.MinBlock
+}
+
+// violated ends the session. The caller holds mu.
+func (c *completions) violated() {
+	c.broken.Store(true)
+	c.closed, c.room = true, 0
+	c.frees, c.events, c.waiting = nil, nil, nil
+	c.self.Ring()
 }
 
 // has tells whether an entry fits.
@@ -36,8 +54,7 @@ func (c *completions) has() bool {
 	for range 2 {
 		n, err := c.ring.Free(1)
 		if err != nil {
-			c.broken.Store(true)
-			c.closed = true
+			c.violated()
 			return false
 		}
 		if c.room = n; n > 0 {
@@ -76,7 +93,12 @@ func (c *completions) freed(off uint32) {
 		return
 	}
 	if len(c.frees) > 0 || !c.has() {
-		c.frees = append(c.frees, off)
+		if len(c.frees) == c.limit { // it has lent some memory twice
+			c.violated()
+		}
+		if !c.closed {
+			c.frees = append(c.frees, off)
+		}
 		return
 	}
 	c.add(ipc.MakeEntry(ipc.OpFreed, 0, 0, 0, 0, 0, off, 0, 0))
@@ -92,7 +114,9 @@ func (c *completions) event(op ipc.Op, socket uint32) {
 	}
 	e := ipc.MakeEntry(op, 0, 0, socket, 0, 0, 0, 0, 0)
 	if len(c.events) > 0 || !c.has() {
-		c.events = append(c.events, e)
+		if !c.closed && !slices.Contains(c.events, e) { // a flag can be raised again meanwhile
+			c.events = append(c.events, e)
+		}
 		return
 	}
 	c.add(e)
@@ -116,7 +140,7 @@ func (c *completions) flush() (some bool) {
 		c.add(c.events[0])
 		c.events = c.events[1:]
 	}
-	for n := len(c.waiting); n > 0; n-- {
+	for n := len(c.waiting); n > 0 && !c.closed; n-- {
 		a := c.waiting[0]
 		c.waiting = c.waiting[1:]
 		a.queued = false
@@ -124,6 +148,16 @@ func (c *completions) flush() (some bool) {
 	}
 	c.publish()
 	return some
+}
+
+// forget drops what concerns a socket that has ended.
+func (c *completions) forget(a *appSocket) {
+	c.mu.Lock()
+	c.events = slices.DeleteFunc(c.events, func(e ipc.Entry) bool { return e.Socket() == a.id && e.Op() == ipc.OpRoom })
+	c.waiting = slices.DeleteFunc(c.waiting, func(b *appSocket) bool { return b == a })
+	a.queued = false
+	a.unpack()
+	c.mu.Unlock()
 }
 
 // end lets nothing through any more.

@@ -1,6 +1,8 @@
 package rds
 
 import (
+	"slices"
+
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
 )
@@ -147,11 +149,9 @@ func (p *peer) serveLocked() (some bool) {
 			f.deficit = min(f.deficit, flowQuantum)
 			shut++
 		}
-		if moved {
-			some = true
-			if !closed {
-				shut = 0
-			}
+		some = some || moved
+		if !closed && !f.empty() {
+			shut = 0 // its debt of large messages is paid off in further rounds
 		}
 	}
 	return some
@@ -213,7 +213,11 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool) (messages, byt
 		}
 	}
 	clear(f.list[len(keep):])
-	f.list = keep
+	if f.list = keep; f.empty() { // or what a session leaves behind would stay as long as a peer is away
+		f.list, f.taken, f.active, f.deficit = nil, 0, false, 0
+		f.drop()
+		p.flows = slices.DeleteFunc(p.flows, func(g *flow) bool { return g == f })
+	}
 	p.mu.Unlock()
 	for _, x := range fates {
 		s.fate(x)

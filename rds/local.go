@@ -75,11 +75,12 @@ func (l *localAddr) unbind(port uint16) {
 // mark brings the congestion bit of a socket's port in line with
 // s.congested and tells every peer if the map has changed (net/rds/cong.c,
 // rds_cong_queue_updates). It looks at the flag under the lock: of two
-// changes at once the later one counts, in whatever order they get here.
+// changes at once the later one counts, in whatever order they get here. The
+// bit is that of the socket which has the port now: s may have been closed.
 func (l *localAddr) mark(s *nodeSocket) {
 	l.mu.Lock()
 	var changed bool
-	if s.congested.Load() {
+	if now := l.lookup(s.port); now != nil && now.congested.Load() {
 		changed = l.cong.Set(s.port)
 	} else {
 		changed = l.cong.Clear(s.port)

@@ -194,7 +194,7 @@ func (s *nodeSocket) uncongest() {
 	half := s.rcvbuf.Load() / 2
 	if bytes, count := s.waiting(); bytes >= half && bytes > 0 || count*itemCost > max(half, itemCost) {
 		if s.app != nil {
-			s.app.cell.Tell.Set() // it was taken back by whoever rang
+			s.app.tell(true) // it was taken back by whoever rang
 			if bytes, count = s.waiting(); bytes >= half && bytes > 0 || count*itemCost > max(half, itemCost) {
 				return
 			}

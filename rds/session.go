@@ -49,6 +49,9 @@ type session struct {
 	congestedMu sync.Mutex // a leaf
 	congested   map[*appSocket]struct{}
 
+	holds     int          // of the limits on sessions: Service.mu guards it
+	lingering atomic.Int32 // sockets that were closed and wait for what they have sent
+
 	mu      sync.Mutex // before all locks of the node
 	sq      ipc.Consumer
 	data    []byte
@@ -57,6 +60,8 @@ type session struct {
 	gens    []uint16     // of the index
 	bound   atomic.Int32
 	flows   map[*peer]*flow // entries are guarded by the peer's mu
+	unread  *appSocket      // fates of it must be read before more is taken
+	bad     error           // what the application did wrong: nothing more is taken
 	last    bool            // it is ending: what was submitted is taken whatever the budget
 	ended   bool
 	endOnce sync.Once
@@ -93,7 +98,7 @@ func (x *session) run() {
 		if useful {
 			idle = 0
 		}
-		if more {
+		if more || x.goesOn() {
 			runtime.Gosched()
 			continue
 		}
@@ -146,11 +151,13 @@ func (x *session) tell() (some bool) {
 func (x *session) poke() { x.self.Ring() }
 
 // pump takes up to limit submissions, and tells whether there may be more. The
-// caller holds mu.
+// caller holds mu. What it returns as an error it returns again: the session's
+// goroutine ends the session.
 func (x *session) pump(limit int) (taken int, more bool, err error) {
-	if x.ended {
-		return 0, false, nil
+	if x.ended || x.bad != nil {
+		return 0, false, x.bad
 	}
+	defer func() { x.bad = err }()
 	ready, err := x.sq.Ready()
 	if err != nil {
 		return 0, false, err
@@ -186,7 +193,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 			unlock()
 			return n, false, errViolation
 		}
-		if x.queued.Load() >= x.budget && !x.last && x.stallLocked() {
+		if !x.last && (x.queued.Load() >= x.budget && x.stallLocked() || x.fatesUnread(&e)) {
 			break
 		}
 		n++
@@ -236,6 +243,34 @@ func (x *session) stallLocked() bool {
 	if x.queued.Load() < x.budget && x.overBudget.Swap(false) { // settled in between
 		return false
 	}
+	return true
+}
+
+// fatesUnread tells whether a submission asks for a fate while the application
+// has left too many unread: the ring is full of them, and more wait behind it.
+// Then submissions stay where they are. The caller holds mu.
+func (x *session) fatesUnread(e *ipc.Entry) bool {
+	if e.Flags()&ipc.FlagNotify == 0 {
+		return false
+	}
+	a, _ := x.socket(e.Socket())
+	if a == nil || !a.s.fates.full() {
+		return false
+	}
+	x.unread = a
+	x.overBudget.Store(true)
+	return true
+}
+
+// goesOn tells whether the fates that submissions waited for have been read.
+func (x *session) goesOn() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.unread == nil || x.unread.s.fates.full() && !x.unread.s.closed.Load() {
+		return false
+	}
+	x.unread = nil
+	x.overBudget.Store(false)
 	return true
 }
 
@@ -309,9 +344,11 @@ func (x *session) socket(id uint32) (a *appSocket, ok bool) {
 // memory, if there is none.
 func (x *session) memoryFor(a *appSocket, n int) *block {
 	k := x.mem.get(a, n, false)
-	if k == nil && !x.starving.Swap(true) {
-		x.seg.WantReturns().Set()
-		x.poke() // what was returned before the flag was up has not been seen
+	if k == nil {
+		x.seg.WantReturns().Set() // also if it was: a ring may have come before the return it was for
+		if !x.starving.Swap(true) {
+			x.poke() // what was returned before the flag was up has not been seen
+		}
 		k = x.mem.get(a, n, false)
 	}
 	return k
@@ -322,6 +359,7 @@ func (x *session) mapNews() {
 	if x.maps.Take() {
 		x.out.event(ipc.OpMaps, 0)
 	}
+	runtime.KeepAlive(x)
 }
 
 // end ends the session, whoever's idea it is: what was submitted is taken, the
@@ -333,11 +371,8 @@ func (x *session) end(cause error) {
 		x.mu.Lock()
 		x.last = true
 		x.overBudget.Store(false)
-		for more := !errors.Is(cause, errViolation) && !errors.Is(cause, ipc.ErrCorrupt); more; {
-			var err error
-			if _, more, err = x.pump(1 << 30); err != nil {
-				break
-			}
+		if !errors.Is(cause, errViolation) && !errors.Is(cause, ipc.ErrCorrupt) {
+			_ = x.takeAll()
 		}
 		x.ended = true
 		socks := x.sockets
@@ -346,29 +381,43 @@ func (x *session) end(cause error) {
 		x.out.end()
 		for _, a := range socks {
 			if a != nil {
-				a.s.shut()
-				x.node.work.Go(func() { a.finish() })
+				a.leave()
+				x.svc.work.Go(func() { a.finish() })
 			}
 		}
 		x.mem.end()
 		_ = x.self.Close()
 		_ = x.out.bell.Close()
-		x.svc.forget(x)
+		x.svc.release(x)
 		x.seg.drop()
 		x.logEnd(cause)
 		close(x.done)
 	})
 }
 
-// finish ends a socket that was shut: it lingers for its messages.
-func (a *appSocket) finish() (d *DroppedError) {
-	err := a.s.finish()
-	a.sess.out.mu.Lock()
-	a.unpack()
-	a.sess.out.mu.Unlock()
-	a.sess.congestedMu.Lock()
-	delete(a.sess.congested, a)
-	a.sess.congestedMu.Unlock()
-	errors.As(err, &d)
-	return d
+// takeAll takes what the application had submitted when it was called, the way
+// its limits allow. More may come all the time: that is for the next turn. The
+// caller holds mu.
+func (x *session) takeAll() error {
+	if x.ended || x.bad != nil {
+		return x.bad
+	}
+	ready, err := x.sq.Refresh()
+	if err != nil {
+		x.bad = err
+	}
+	for n, more := 0, true; ready > 0 && more && err == nil; ready -= n {
+		if x.last && x.queued.Load() >= x.most() {
+			break
+		}
+		n, more, err = x.pump(min(ready, pumpEntries))
+		more = more || x.last
+	}
+	return err
+}
+
+// most is what an application can have queued that lends each byte of its
+// memory once: what a session may pass its budget by at its end.
+func (x *session) most() int64 {
+	return x.budget + int64(x.seg.Send+x.seg.Data+x.seg.Submissions*itemCost)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
@@ -21,10 +22,7 @@ const callTimeout = 5 * time.Second
 
 // calls answers the application's calls until it has gone.
 func (x *session) calls() {
-	var (
-		mu sync.Mutex // one answer at a time
-		wg sync.WaitGroup
-	)
+	var mu sync.Mutex // one answer at a time
 	reply := func(r *ipc.Reply) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -37,7 +35,7 @@ func (x *session) calls() {
 		var q ipc.Request
 		if err := x.conn.Receive(&q); err != nil {
 			x.end(err)
-			break
+			return
 		}
 		switch q.Op {
 		case ipc.CallClose: // lingers
@@ -46,9 +44,9 @@ func (x *session) calls() {
 				reply(failed(q.ID, err))
 				continue
 			}
-			wg.Go(func() {
-				a.s.linger.Store(int64(q.Linger))
-				a.s.shut()
+			a.s.linger.Store(int64(q.Linger))
+			a.leave()
+			x.svc.work.Go(func() {
 				r := &ipc.Reply{ID: q.ID}
 				if d := a.finish(); d != nil {
 					r.Messages, r.Bytes = d.Messages, d.Bytes
@@ -66,7 +64,6 @@ func (x *session) calls() {
 			reply(r)
 		}
 	}
-	wg.Wait()
 }
 
 // failed is the reply that carries an error.
@@ -113,14 +110,11 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 
 // catchUp takes the submissions that came before a call.
 func (x *session) catchUp() error {
-	for more := true; more; {
-		var err error
-		if _, more, err = x.pump(pumpEntries); err != nil {
-			go x.end(err) // it needs mu
-			return err
-		}
+	err := x.takeAll()
+	if err != nil {
+		x.poke() // its goroutine finds the same and ends the session
 	}
-	return nil
+	return err
 }
 
 func (a *appSocket) option(name string, v int64) error {
@@ -128,7 +122,8 @@ func (a *appSocket) option(name string, v int64) error {
 	case ipc.OptionSendBuffer:
 		return a.s.setBuffers(int(v), 0)
 	case ipc.OptionReceiveBuffer:
-		return a.s.setBuffers(0, int(v))
+		// More would be the daemon's memory, not the application's.
+		return a.s.setBuffers(0, int(min(v, int64(max(a.sess.seg.Receive, a.s.node.cfg.ReceiveBuffer)))))
 	case ipc.OptionRecvErr:
 		return a.s.setRecvErr(v != 0)
 	case ipc.OptionTOS:
@@ -154,8 +149,10 @@ func (x *session) bind(addr netip.AddrPort) (*ipc.Reply, error) {
 		return nil, ErrInvalid
 	case !x.node.serves(addr.Addr()):
 		return nil, ErrAddressNotAvailable
-	case i >= min(cfg.MaxSockets, x.seg.Sockets):
-		return nil, fmt.Errorf("%d sockets are this session's limit: %w", i, ErrTooMany)
+	case i >= x.seg.Sockets || int(x.bound.Load()+x.lingering.Load()) >= cfg.MaxSockets:
+		return nil, fmt.Errorf("%d sockets are this session's limit: %w", min(cfg.MaxSockets, x.seg.Sockets), ErrTooMany)
+	case x.node.local(addr.Addr()) == nil && x.node.addresses() >= maxAddresses:
+		return nil, fmt.Errorf("%d addresses are the limit: %w", maxAddresses, ErrTooMany)
 	case addr.Port() != 0 && !permits(cfg.Ports, addr.Port(), x.cred.UID, x.gids):
 		return nil, ErrPermission
 	}
@@ -166,29 +163,41 @@ func (x *session) bind(addr netip.AddrPort) (*ipc.Reply, error) {
 	x.gens[i]++
 	a := &appSocket{sess: x, id: uint32(x.gens[i])<<16 | uint32(i), cell: x.seg.Cell(i)}
 	a.cell.Reset()
-	var held []*nodeSocket // ports of others, kept from being chosen again
-	defer func() {
-		for _, s := range held {
-			_ = s.close()
-		}
-	}()
-	for {
-		s, err := x.node.bind(addr, func(s *nodeSocket) {
-			s.app, a.s = a, s
-			s.q.source = a
-			s.account.Every = true
-		})
-		if err != nil {
-			return nil, err
-		}
-		if addr.Port() == 0 && !permits(cfg.Ports, s.port, x.cred.UID, x.gids) {
-			held = append(held, s)
+	s, err := x.choose(addr, cfg.Ports, func(s *nodeSocket) {
+		s.app, a.s = a, s
+		s.q.source = a
+		s.account.Every = true
+	})
+	if err != nil {
+		return nil, err
+	}
+	x.sockets[i] = a
+	x.bound.Add(1)
+	return &ipc.Reply{Socket: a.id, Addr: s.local()}, nil
+}
+
+// maxAddresses bounds the addresses that a node without a list of them listens
+// on at the wish of applications: each is a descriptor for good.
+const maxAddresses = 256
+
+// choose binds a socket. For port 0 it takes none that is reserved for others,
+// not for a moment either.
+func (x *session) choose(addr netip.AddrPort, rules []PortRule, prepare func(*nodeSocket)) (*nodeSocket, error) {
+	if addr.Port() != 0 || len(rules) == 0 {
+		return x.node.bind(addr, prepare)
+	}
+	start := rand.IntN(1 << 16)
+	for i := range 1 << 16 {
+		port := uint16(start + i)
+		if port < 2 || !permits(rules, port, x.cred.UID, x.gids) {
 			continue
 		}
-		x.sockets[i] = a
-		x.bound.Add(1)
-		return &ipc.Reply{Socket: a.id, Addr: s.local()}, nil
+		s, err := x.node.bind(netip.AddrPortFrom(addr.Addr(), port), prepare)
+		if !errors.Is(err, ErrAddressInUse) {
+			return s, err
+		}
 	}
+	return nil, ErrAddressInUse
 }
 
 // take removes a socket from the session, for its end.
@@ -210,8 +219,17 @@ func (x *session) take(id uint32) (*appSocket, error) {
 // resolve finds or makes the connection between two addresses.
 func (x *session) resolve(local, remote netip.Addr) (*ipc.Reply, error) {
 	la := x.node.local(local)
-	if la == nil || !unicast(remote) {
+	if la == nil {
 		return nil, ErrInvalid
+	}
+	remote = remote.Unmap()
+	if err := checkDestination(la.addr, remote); err != nil {
+		return nil, err
+	}
+	if x.node.known(la, remote) == nil {
+		if err := x.svc.mayMeet(x.cred.UID); err != nil {
+			return nil, err
+		}
 	}
 	p, err := x.node.peer(la, remote)
 	if err != nil {
@@ -221,6 +239,35 @@ func (x *session) resolve(local, remote netip.Addr) (*ipc.Reply, error) {
 		return nil, fmt.Errorf("%d peers are the limit: %w", ipc.MaxPeers, ErrTooMany)
 	}
 	return &ipc.Reply{Peer: p.index}, nil
+}
+
+// maxPeersPerUID bounds the connections made at the wish of one user, who could
+// else fill the table: they stay as long as the node.
+const maxPeersPerUID = ipc.MaxPeers / 2
+
+// mayMeet counts a connection that a user wants to be made.
+func (s *Service) mayMeet(uid uint32) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peersOf[uid] >= maxPeersPerUID {
+		return fmt.Errorf("%d peers are the limit for user %d: %w", maxPeersPerUID, uid, ErrTooMany)
+	}
+	s.peersOf[uid]++
+	return nil
+}
+
+// known is the connection from la to a remote address, nil if there is none.
+func (n *Node) known(la *localAddr, remote netip.Addr) *peer {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.peers[peerKey{local: la.addr, remote: remote}]
+}
+
+// addresses is the number of addresses listened on.
+func (n *Node) addresses() int {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return len(n.locals)
 }
 
 // report answers CallInfo, in parts.

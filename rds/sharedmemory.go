@@ -23,6 +23,7 @@ type sharedSegment struct {
 func newSharedSegment(s *ipc.Segment) *sharedSegment {
 	g := &sharedSegment{Segment: s}
 	g.holds.Store(1)
+	runtime.AddCleanup(g, func(s *ipc.Segment) { _ = s.Close() }, s)
 	return g
 }
 
@@ -32,6 +33,7 @@ func (g *sharedSegment) drop() {
 	if g.holds.Add(-1) == 0 {
 		g.Discard()
 	}
+	runtime.KeepAlive(g) // the range of addresses is given away afterwards
 }
 
 // receiveMemory allocates the receive arena of a session.

@@ -1,0 +1,268 @@
+package rds
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// Bounds of the handshake.
+const (
+	maxOpening  = 256 // that have not said Hello
+	openTimeout = time.Second
+)
+
+// opening is a connection whose Hello has not come. When there are too many,
+// the oldest of the user who has most of them has to go: whoever only connects
+// keeps nobody out who has something to say.
+type opening struct {
+	c   *ipc.Conn
+	uid uint32
+}
+
+// accept takes in applications.
+func (s *Service) accept() {
+	for {
+		c, err := s.listener.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil { // such as EMFILE: those who knock wait in the queue
+			s.log.Warn("cannot accept applications", zap.Error(err))
+			s.pause()
+			continue
+		}
+		o := &opening{c: ipc.NewConn(c)}
+		cred, err := o.c.Peer()
+		if o.uid = cred.UID; err != nil || !s.enter(o) {
+			_ = o.c.Close()
+			continue
+		}
+		s.work.Go(func() {
+			x, err := s.open(o, cred)
+			if err != nil {
+				_ = o.c.Close()
+				if ce := s.log.Check(zap.InfoLevel, "application refused"); ce != nil && !errors.Is(err, errSilent) {
+					ce.Write(zap.Int("pid", cred.PID), zap.Uint32("uid", cred.UID), zap.Error(err))
+				}
+				return
+			}
+			s.work.Go(x.run)
+			x.calls()
+		})
+	}
+}
+
+// pause waits before accept tries again.
+func (s *Service) pause() { time.Sleep(50 * time.Millisecond) }
+
+// enter lists a connection that has to say Hello. It is false when the service
+// is closed.
+func (s *Service) enter(o *opening) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return false
+	}
+	if len(s.opening) >= maxOpening {
+		count := make(map[uint32]int)
+		most := s.opening[0].uid
+		for _, e := range s.opening {
+			if count[e.uid]++; count[e.uid] > count[most] {
+				most = e.uid
+			}
+		}
+		i := slices.IndexFunc(s.opening, func(e *opening) bool { return e.uid == most })
+		_ = s.opening[i].c.Close()
+		s.opening = slices.Delete(s.opening, i, i+1)
+	}
+	s.opening = append(s.opening, o)
+	return true
+}
+
+func (s *Service) entered(o *opening) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if i := slices.Index(s.opening, o); i >= 0 {
+		s.opening = slices.Delete(s.opening, i, i+1)
+	}
+}
+
+// errSilent: somebody connected and did not say Hello.
+var errSilent = errors.New("rds: no Hello")
+
+// open shakes hands with an application.
+func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
+	c := o.c
+	_ = c.SetDeadline(time.Now().Add(openTimeout))
+	c.Bound()
+	var hello ipc.Hello
+	err := c.Receive(&hello)
+	s.entered(o)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errSilent, err)
+	}
+	refuse := func(err error) (*session, error) {
+		r := failed(0, err)
+		_ = c.Send(&ipc.Welcome{Version: ipc.Version, Error: r.Error, Errno: r.Errno})
+		return nil, err
+	}
+	if hello.Protocol != ipc.Protocol || hello.Version != ipc.Version {
+		return refuse(fmt.Errorf("version %d of %q, want %d: %w", hello.Version, hello.Protocol, ipc.Version, ErrNotSupported))
+	}
+	cfg := s.config()
+	x := &session{
+		svc: s, node: s.node, cred: cred, gids: append(cred.Groups, cred.GID), command: command(cred.PID), since: time.Now(), conn: c,
+		budget: int64(cfg.SendBudget), flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
+	}
+	if err := s.reserve(x); err != nil {
+		return refuse(err)
+	}
+	files, err := x.share(ipc.Layout{
+		Submissions: ringEntries, Completions: ringEntries, Sockets: cfg.MaxSockets,
+		Data: dataRing, Send: cfg.SendArena, Receive: cfg.ReceiveArena,
+	})
+	if err != nil {
+		s.release(x)
+		return refuse(err)
+	}
+	x.log = s.log.With(zap.Uint64("session", x.id), zap.Int("pid", cred.PID), zap.Uint32("uid", cred.UID), zap.String("command", x.command))
+	err = c.Send(&ipc.Welcome{
+		Version: ipc.Version, Session: x.id, SendBuffer: s.node.cfg.SendBuffer, ReceiveBuffer: s.node.cfg.ReceiveBuffer, Linger: s.node.cfg.Linger,
+	}, files...)
+	ipc.CloseFiles(files[:1]) // the segment's; and our copy of its ear, below
+	ipc.CloseFiles(files[3:])
+	_ = c.SetDeadline(time.Time{})
+	if err == nil {
+		err = s.enlist(x)
+	}
+	if err != nil {
+		s.release(x)
+		_ = x.ear.Close()
+		_ = x.self.Close()
+		_ = x.out.bell.Close()
+		x.seg.drop()
+		return nil, err
+	}
+	x.log.Info("application attached")
+	return x, nil
+}
+
+// share makes the session's memory and doorbells. The files are those of a
+// Welcome.
+func (x *session) share(l ipc.Layout) ([]*os.File, error) {
+	seg, f, err := ipc.NewSegment(l)
+	if err != nil {
+		return nil, err
+	}
+	self, ear, err := ipc.NewBell()
+	if err != nil {
+		f.Close()
+		_ = seg.Close()
+		return nil, err
+	}
+	bell, theirs, err := ipc.NewBell()
+	if err != nil {
+		f.Close()
+		_ = self.Close()
+		_ = ear.Close()
+		_ = seg.Close()
+		return nil, err
+	}
+	x.seg = newSharedSegment(seg)
+	x.mem = newReceiveMemory(x.seg)
+	x.self, x.ear = self, ear
+	x.sleeps, x.space, x.maps = seg.DaemonSleeps(), seg.WantSpace(), seg.WantMaps()
+	x.out.init(seg, bell, self)
+	x.sq, x.data, x.bodies = seg.Submitted(), seg.DataArea(), seg.SendArea()
+	return []*os.File{f, x.svc.tableFD, self.File(), theirs.File()}, nil
+}
+
+// reserve counts a session in, if the limits allow it. Nobody sees it before
+// enlist.
+func (s *Service) reserve(x *session) error {
+	cfg := s.config()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch uid := x.cred.UID; {
+	case s.closed || s.draining.Load():
+		return net.ErrClosed
+	case s.live >= cfg.MaxSessions:
+		return fmt.Errorf("%d sessions are the limit: %w", cfg.MaxSessions, ErrTooMany)
+	case s.ofUID[uid] >= cfg.MaxSessionsPerUID:
+		return fmt.Errorf("%d sessions are the limit for user %d: %w", cfg.MaxSessionsPerUID, uid, ErrTooMany)
+	}
+	s.next++
+	x.id = s.next
+	s.live++
+	s.ofUID[x.cred.UID]++
+	x.holds = 1
+	return nil
+}
+
+// enlist shows a session that is complete.
+func (s *Service) enlist(x *session) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return net.ErrClosed
+	}
+	s.sessions[x.id] = x
+	return nil
+}
+
+// release is reserve's other half.
+func (s *Service) release(x *session) {
+	s.mu.Lock()
+	delete(s.sessions, x.id)
+	s.releaseLocked(x)
+	s.mu.Unlock()
+}
+
+func (s *Service) releaseLocked(x *session) {
+	if x.holds--; x.holds > 0 {
+		return
+	}
+	s.live--
+	if s.ofUID[x.cred.UID]--; s.ofUID[x.cred.UID] == 0 {
+		delete(s.ofUID, x.cred.UID)
+	}
+}
+
+// linger lists a socket that is going to end. The session counts against the
+// limits until it has: what it has queued is memory all the same.
+func (s *Service) linger(a *appSocket) {
+	s.mu.Lock()
+	s.lingering[a] = struct{}{}
+	a.sess.holds++
+	s.mu.Unlock()
+}
+
+// lingered is the socket's end; d is what was dropped.
+func (s *Service) lingered(a *appSocket, d *DroppedError) {
+	s.mu.Lock()
+	delete(s.lingering, a)
+	if d != nil && s.closed {
+		s.left.Messages += d.Messages
+		s.left.Bytes += d.Bytes
+	}
+	s.releaseLocked(a.sess)
+	s.mu.Unlock()
+}
+
+// command is the name of a process.
+func command(pid int) string {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(b))
+}
