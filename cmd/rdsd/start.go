@@ -36,6 +36,7 @@ func start(set settings, load func() (settings, error)) error {
 		in.close()
 		return cli.WithStatus(cli.StatusUsage, err)
 	}
+	cli.SpareProcessor()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	d := &daemon{
