@@ -6,10 +6,12 @@
 //	rdsbench bandwidth           large messages one way
 //	rdsbench mux                 n sockets to m sockets, request and reply
 //	rdsbench stress              the same with every payload and number verified
+//	rdsbench fair                latency beside an application that floods
+//	rdsbench attach              time and memory of attaching to a daemon
 //	rdsbench sockets             time and memory of binding many sockets
 //	rdsbench server              the passive side, on another host
 //
 // Sender and receiver are always two processes: without --server the client
-// starts the other itself. Flags and examples: rdsbench help MODE. It exits
+// starts the other itself, and with --provider rdsd a daemon for each. Flags and examples: rdsbench help MODE. It exits
 // with 0 after a good run, 1 after a failed one and 2 after wrong usage.
 package main

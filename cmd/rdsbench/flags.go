@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rds-go/rds/internal/bench"
-	"github.com/rds-go/rds/rds"
 )
 
 // flags are the flags of a client mode.
@@ -27,13 +26,14 @@ type flags struct {
 	mem     string
 }
 
-func (f *flags) common(fs *pflag.FlagSet) {
+func (f *flags) common(fs *pflag.FlagSet, provider string) {
 	o := &f.opts
 	fs.SortFlags = false
 	fs.StringVar(&o.Server, "server", "", "HOST[:PORT] of a running rdsbench server (default: start one)")
 	fs.StringVar(&f.listen, "listen", "", "our IP address (default: 127.0.0.1, or the one that reaches --server)")
 	fs.Uint16Var(&o.Port, "port", 0, "TCP port of RDS (default: 16385, or a free one if that is taken)")
-	fs.StringVar(&o.Provider, "provider", rds.ProviderNode, "where sockets come from: node, or kernel (AF_RDS)")
+	fs.StringVar(&o.Provider, "provider", provider, "where sockets come from: node, rdsd (a daemon on each side), or kernel (AF_RDS)")
+	fs.StringVar(&o.Socket, "socket", "", "Unix socket of the running rdsd, with --server (default: $RDS_SOCKET, else /run/rds.sock)")
 	fs.IntVar(&o.Paths, "paths", 1, "TCP connections per peer: 1 or 8")
 	fs.StringVar(&o.Congestion, "congestion", "", "TCP congestion control, of RDS and of the baseline (default: the system's)")
 	fs.StringVar(&f.buffers, "tcp-buffers", "0", "SEND[,RECEIVE] buffers of TCP, of RDS and of the baseline; 0: the kernel's tuning")
@@ -54,11 +54,11 @@ func (f *flags) size(fs *pflag.FlagSet, def string) {
 }
 
 func (f *flags) compare(fs *pflag.FlagSet, def bool) {
-	fs.BoolVar(&f.opts.Baseline, "baseline", def, "do the same over plain TCP, and tell the ratio")
+	fs.BoolVar(&f.opts.Baseline, "baseline", def, "do the same over plain TCP, with rdsd in embedded nodes too, and tell the ratio")
 }
 
 func (f *flags) pinning(fs *pflag.FlagSet) {
-	fs.StringVar((*string)(&f.opts.Pin), "pin", string(bench.PinNone), "CPUs: same (both processes on one), split (one each), none")
+	fs.StringVar((*string)(&f.opts.Pin), "pin", string(bench.PinNone), "CPUs: same (all processes on one), split (one for each side), none")
 }
 
 func (f *flags) zeroCopy(fs *pflag.FlagSet) {

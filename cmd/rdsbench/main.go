@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/rds"
 )
 
 // usageError is what the command line, not the run, did wrong.
@@ -45,15 +46,22 @@ Without a mode it makes the whole table on loopback: ping-pong with both
 processes on one CPU, one way from 64 B to 1 MiB, 64 x 64 sockets with replies,
 and what 10,000 bound sockets cost.
 
+With --provider rdsd the two processes are applications, each attached to a
+daemon of its side. Without --server the daemons are processes of rdsbench too,
+with the same options, and the baseline is also the same work by two processes
+with embedded nodes ("x node"). The table then is of what a daemon makes
+different, with 32 x 32 processes that share one connection.
+
 A time is taken after a warm-up; one way it ends when the receiver has confirmed
 the count. Receivers check length and number of every message. CPU is of both
-processes. "x TCP" is the ratio to the baseline: of the rate, or of the median
+sides, daemons included. "x TCP" is the ratio to the baseline: of the rate, or of the median
 latency. The baseline writes a 4-byte length and the message through 64 KiB of
 bufio, one way without a flush between messages: a thousand messages of 64 B
 leave in one system call.`,
 		Example: `  rdsbench
   rdsbench --repeat 5 --duration 2s --html table.html
-  rdsbench --congestion reno`,
+  rdsbench --congestion reno
+  rdsbench --provider rdsd`,
 		Args:          noArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -63,10 +71,10 @@ leave in one system call.`,
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	f.common(root.Flags())
+	f.common(root.Flags(), rds.ProviderNode)
 	f.compare(root.Flags(), true)
 	root.AddCommand(latencyCommand(), oneWayCommand("rate"), oneWayCommand("bandwidth"),
-		muxCommand(), stressCommand(), socketsCommand(), serverCommand())
+		muxCommand(), stressCommand(), fairCommand(), attachCommand(), socketsCommand(), serverCommand(), childCommand())
 	return root
 }
 
@@ -80,6 +88,10 @@ func noArgs(cmd *cobra.Command, args []string) error {
 func mode(kind bench.Kind, f *flags, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = noArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), kind) }
-	f.common(cmd.Flags())
+	provider := rds.ProviderNode
+	if kind == bench.Fair || kind == bench.Attach {
+		provider = rds.ProviderDaemon
+	}
+	f.common(cmd.Flags(), provider)
 	return cmd
 }

@@ -68,7 +68,7 @@ func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
 		"nonsense", "--nonsense", "latency more", "latency --size 2m", "rate --paths 3", "mux --depth 0",
 		"stress --size 8", "bandwidth --zero-copy maybe", "latency --pin everywhere", "rate --duration 0s",
 		"rate --listen here", "server --listen 0.0.0.0", "server --listen x", "--server-cpuprofile x",
-		"rate --server 192.0.2.1 --server-cpuprofile x", "latency --duration x",
+		"rate --server 192.0.2.1 --server-cpuprofile x", "mux --processes 4", "fair --provider node", "rate --socket x", "latency --duration x",
 	} {
 		o := rdsbench(t, strings.Fields(args)...)
 		if o.code != 2 || strings.Count(o.stderr, "\n") != 1 || !strings.HasPrefix(o.stderr, "rdsbench: ") || o.stdout != "" {
@@ -79,7 +79,7 @@ func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
 
 func TestHelpHasExamples(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"", "latency", "rate", "bandwidth", "mux", "stress", "sockets", "server"} {
+	for _, mode := range []string{"", "latency", "rate", "bandwidth", "mux", "stress", "fair", "attach", "sockets", "server"} {
 		o := rdsbench(t, append(strings.Fields(mode), "--help")...)
 		if o.code != 0 || !strings.Contains(o.stdout, "Examples:\n  rdsbench") {
 			t.Errorf("%s: exit %d, %s", mode, o.code, o.stdout)
@@ -100,6 +100,61 @@ func TestLatencyAsJSONAndPage(t *testing.T) {
 	}
 	if b, err := os.ReadFile(page); err != nil || !bytes.Contains(b, []byte("</html>")) {
 		t.Errorf("page: %v, %s", err, b)
+	}
+}
+
+// daemonRun runs a mode with daemons of its own and returns its report.
+func daemonRun(t *testing.T, args ...string) []bench.Row {
+	t.Helper()
+	onLinux(t)
+	args = append(args, "--provider", "rdsd", "--duration", "50ms", "--warmup", "10ms", "--json")
+	o := rdsbench(t, args...)
+	var rep bench.Report
+	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
+		t.Fatalf("%q: exit %d, %v: %s %s", args, o.code, err, o.stdout, o.stderr)
+	}
+	for _, row := range rep.Rows {
+		if !row.Finished || row.RDS.Messages == 0 {
+			t.Errorf("%q: %+v", args, row)
+		}
+	}
+	return rep.Rows
+}
+
+// Each mode works through daemons, beside embedded nodes and plain TCP.
+func TestModesWithDaemons(t *testing.T) {
+	for _, args := range []string{
+		"latency --baseline --pin same", "rate --baseline --size 64 --batch 16", "bandwidth --baseline --size 64k",
+		"mux --baseline --sockets 3 --peers 2", "stress",
+	} {
+		rows := daemonRun(t, strings.Fields(args)...)
+		if len(rows) != 1 || rows[0].RDS.TCPConns != 1 {
+			t.Fatalf("%s: %+v", args, rows)
+		}
+		if row := rows[0]; strings.Contains(args, "--baseline") && (row.Node == nil || row.OfNode <= 0 || row.TCP == nil || row.Ratio <= 0) {
+			t.Errorf("%s: %+v", args, row)
+		}
+	}
+}
+
+func TestProcessesShareOneConnection(t *testing.T) {
+	rows := daemonRun(t, "mux", "--processes", "3")
+	if len(rows) != 1 || rows[0].RDS.TCPConns != 1 || rows[0].RDS.Latency == nil || !strings.HasPrefix(rows[0].Title, "mux 3x3 processes, 256 B") {
+		t.Errorf("%+v", rows)
+	}
+}
+
+func TestFair(t *testing.T) {
+	rows := daemonRun(t, "fair")
+	if row := rows[0]; len(rows) != 1 || row.Alone == nil || row.RDS.Flood <= 0 || row.RDS.TCPConns != 1 || !strings.Contains(row.Sentence(), "against alone") {
+		t.Errorf("%+v", rows)
+	}
+}
+
+func TestAttach(t *testing.T) {
+	rows := daemonRun(t, "attach", "--attaches", "5", "--sessions", "20")
+	if len(rows) != 2 || rows[0].RDS.Memory == nil || rows[1].RDS.Messages != 5 || rows[1].RDS.Latency == nil {
+		t.Errorf("%+v", rows)
 	}
 }
 

@@ -70,11 +70,24 @@ outstanding; the server answers each. A socket is one goroutine on either side.
 The rate is of requests answered, the latency from request to reply.
 
 The baseline has a TCP connection for each pair of sockets, as a program without
-multiplexing has: 4,096 for 64 x 64, which needs as many descriptors.`,
+multiplexing has: 4,096 for 64 x 64, which needs as many descriptors.
+
+With --processes N there are N processes on each side, of one socket each or
+what --sockets and --peers say, attached to their side's one daemon. "TCP conns"
+is what they all share.`,
 		Example: `  rdsbench mux --baseline
   rdsbench mux --sockets 8 --peers 1000 --depth 32 --size 1k --reply 1k
-  rdsbench mux --batch 1`,
+  rdsbench mux --batch 1
+  rdsbench mux --provider rdsd --processes 32`,
 	})
+	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
+		for name, n := range map[string]*int{"sockets": &f.opts.Sockets, "peers": &f.opts.Peers} {
+			if f.opts.Processes > 0 && !cmd.Flags().Changed(name) {
+				*n = 1
+			}
+		}
+	}
+	cmd.Flags().IntVar(&f.opts.Processes, "processes", 0, "processes on each side, which share its rdsd")
 	f.size(cmd.Flags(), "256")
 	f.many(cmd.Flags(), 64, 64, 8, 64)
 	f.compare(cmd.Flags(), false)
@@ -100,6 +113,35 @@ run at once with exit status 1.`,
 	f.pinning(cmd.Flags())
 	cmd.Flags().StringVar((*string)(&f.opts.Fault), "fault", "", "damage one message: corrupt or skip")
 	cmd.Flags().MarkHidden("fault")
+	return cmd
+}
+
+func fairCommand() *cobra.Command {
+	f := &flags{}
+	return mode(bench.Fair, f, &cobra.Command{
+		Use:   "fair",
+		Short: "Latency of one application while another floods",
+		Long: `One application sends 64 B a thousand times a second to another on the other
+side, which sends them back: alone, and while a second application of the same
+daemon sends 64 KiB as fast as it can to a sink on the other side.`,
+		Example: "  rdsbench fair\n  rdsbench fair --duration 5s --repeat 3 --json",
+	})
+}
+
+func attachCommand() *cobra.Command {
+	f := &flags{}
+	cmd := mode(bench.Attach, f, &cobra.Command{
+		Use:   "attach",
+		Short: "Time and memory of attaching to a daemon",
+		Long: `The latency is of the whole way from nothing to the first answer: attach to the
+daemon, bind, send 64 B to an application on the other side, receive its reply.
+
+The memory is what attached applications cost the daemon, shared memory
+included.`,
+		Example: "  rdsbench attach\n  rdsbench attach --attaches 1000 --sessions 100",
+	})
+	cmd.Flags().IntVar(&f.opts.Attaches, "attaches", 200, "how often to attach for the latency")
+	cmd.Flags().IntVar(&f.opts.Sessions, "sessions", 1000, "attached applications for the memory")
 	return cmd
 }
 

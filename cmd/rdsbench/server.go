@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -17,17 +16,16 @@ import (
 
 func serverCommand() *cobra.Command {
 	var (
-		listen, cpu, mem string
-		port             uint16
-		child            bool
-		onCPU            = string(bench.PinNone)
+		listen, socket, cpu, mem string
+		port                     uint16
 	)
 	cmd := &cobra.Command{
 		Use:   "server",
 		Short: "The passive side, for clients on other hosts",
 		Long: `Serves rdsbench clients, one after the other, until it is interrupted. The
 client says over the control connection which RDS port, how many paths and which
-congestion control to use.`,
+congestion control to use. For clients of --provider rdsd it attaches to the
+rdsd of this host.`,
 		Example: `  rdsbench server --listen 192.0.2.7
   rdsbench mux --server 192.0.2.7 --baseline    # on the other host`,
 		Args: noArgs,
@@ -39,49 +37,66 @@ congestion control to use.`,
 			if ip.IsUnspecified() {
 				return usageError{errors.New("--listen: RDS needs an address of this host")}
 			}
-			if p := bench.Pin(onCPU); p != bench.PinNone {
-				if err := newPinner().pin(p, true); err != nil {
-					return err
-				}
-			}
 			end, err := profile(cpu, mem)
 			if err != nil {
 				return err
 			}
-			return errors.Join(serve(cmd.Context(), ip, port, child), end())
+			s := bench.Server{IP: ip, Socket: socket, Log: func(line string) { fmt.Fprintln(os.Stderr, line) }}
+			return errors.Join(serve(cmd.Context(), &s, port), end())
 		},
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.StringVar(&listen, "listen", "127.0.0.1", "our IP address, for RDS and the control connection")
 	fs.Uint16Var(&port, "control-port", bench.DefaultControlPort, "TCP port of the control connection")
+	fs.StringVar(&socket, "socket", "", "Unix socket of the rdsd to attach to (default: $RDS_SOCKET, else /run/rds.sock)")
 	fs.StringVar(&cpu, "cpuprofile", "", "write a CPU profile to this `file`")
 	fs.StringVar(&mem, "memprofile", "", "write an allocation profile to this `file`")
-	fs.StringVar(&onCPU, "pin", onCPU, "CPU of the server in a pair: same, split, none")
-	fs.BoolVar(&child, "child", false, "end with standard input, and say on standard output where the control connection is")
-	fs.MarkHidden("child")
 	return cmd
 }
 
-func serve(ctx context.Context, ip netip.Addr, port uint16, child bool) error {
-	l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), strconv.Itoa(int(port))))
+func serve(ctx context.Context, s *bench.Server, port uint16) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(s.IP.String(), strconv.Itoa(int(port))))
 	if err != nil {
 		return err
 	}
-	s := bench.Server{IP: ip}
-	if child {
-		// The parent ends us; an interrupt on the terminal is for it to handle.
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(context.WithoutCancel(ctx))
-		defer cancel()
-		bench.WhenStdinEnds(cancel)
-		err = json.NewEncoder(os.Stdout).Encode(bench.Ready{Control: l.Addr().(*net.TCPAddr).AddrPort()})
-	} else {
-		s.Log = func(line string) { fmt.Fprintln(os.Stderr, line) }
-		s.Log("serving on " + l.Addr().String())
-	}
-	if err != nil {
-		return errors.Join(err, l.Close())
-	}
+	s.Log("serving on " + l.Addr().String())
 	return s.Serve(ctx, l)
+}
+
+// childCommand is what rdsbench starts itself as: a server, an rdsd or an
+// application. The parent says which over standard input, and ends it; an
+// interrupt on the terminal is for the parent to handle.
+func childCommand() *cobra.Command {
+	var (
+		listen, pin, cpu string
+		client           bool
+	)
+	cmd := &cobra.Command{
+		Use:    "child",
+		Hidden: true,
+		Args:   noArgs,
+		RunE: func(*cobra.Command, []string) error {
+			ip, err := netip.ParseAddr(listen)
+			if err != nil {
+				return usageError{err}
+			}
+			if p := bench.Pin(pin); p != bench.PinNone {
+				if err := newPinner().pin(p, !client); err != nil {
+					return err
+				}
+			}
+			end, err := profile(cpu, "")
+			if err != nil {
+				return err
+			}
+			s := bench.Server{IP: ip}
+			return errors.Join(s.ServeParent(), end())
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", "", "")
+	cmd.Flags().StringVar(&pin, "pin", string(bench.PinNone), "")
+	cmd.Flags().BoolVar(&client, "client", false, "")
+	cmd.Flags().StringVar(&cpu, "cpuprofile", "", "")
+	return cmd
 }

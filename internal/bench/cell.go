@@ -14,18 +14,20 @@ import (
 type cell struct {
 	work      *Work
 	opts      *Options
-	provider  rds.Provider
+	providers providers
 	ip        netip.Addr       // ours
 	addrs     []netip.AddrPort // the server's
 	transport Transport
 	control   *controller
+	runner    *Runner
+	daemons   *daemons // nil if we have none
 
 	soft context.Context         // ends when the user interrupts: stop measuring, keep the figures
 	hard context.Context         // ends when the run is lost: sockets are closed
 	lose context.CancelCauseFunc // ends hard
 }
 
-// meter takes the time and the CPU time of both processes.
+// meter takes the time and the CPU time of both sides.
 type meter struct {
 	start  time.Time
 	cpu    time.Duration
@@ -33,19 +35,43 @@ type meter struct {
 }
 
 func (c *cell) begin() (meter, error) {
-	r, err := c.control.call(request{Op: opSnap})
-	return meter{start: time.Now(), cpu: cpuTime(), server: r.Snap}, err
+	snap, err := c.ask(request{Op: opSnap})
+	return c.beginAt(snap), err
+}
+
+// beginAt begins with what the server has just told.
+func (c *cell) beginAt(server snapshot) meter {
+	cpu := c.cpu()
+	return meter{start: time.Now(), cpu: cpu, server: server}
+}
+
+// cpu is the CPU time of our side so far: this process and its daemon.
+func (c *cell) cpu() time.Duration { return cpuTime() + c.daemonCPU(clientSide) }
+
+func (c *cell) daemonCPU(s side) time.Duration {
+	if c.transport != RDS && c.transport != Alone {
+		return 0
+	}
+	return c.daemons.cpu(s)
+}
+
+// ask has the server answer with a snapshot of its side.
+func (c *cell) ask(q request) (snapshot, error) {
+	r, err := c.control.call(q)
+	r.Snap.CPU += c.daemonCPU(serverSide)
+	return r.Snap, err
 }
 
 // end makes the result of what happened since begin: n messages, and bytes of
 // payload for each.
 func (c *cell) end(m meter, n uint64, bytesEach int) (Result, error) {
-	elapsed, cpu := time.Since(m.start), cpuTime()-m.cpu
-	r, err := c.control.call(request{Op: opSnap})
+	elapsed := time.Since(m.start)
+	cpu := c.cpu() - m.cpu
+	server, err := c.ask(request{Op: opSnap})
 	if err != nil {
 		return Result{}, err
 	}
-	return m.result(elapsed, cpu, r.Snap, n, bytesEach), nil
+	return m.result(elapsed, cpu, server, n, bytesEach), nil
 }
 
 func (m meter) result(elapsed, cpu time.Duration, server snapshot, n uint64, bytesEach int) Result {
@@ -59,6 +85,12 @@ func (m meter) result(elapsed, cpu time.Duration, server snapshot, n uint64, byt
 
 // run does the work once.
 func (c *cell) run() (Result, error) {
+	switch {
+	case c.work.Kind == Sessions:
+		return c.lost(c.sessions())
+	case c.work.Processes > 0:
+		return c.lost(c.processes())
+	}
 	r, err := c.control.call(request{Op: opOpen, Work: c.work, Transport: c.transport})
 	if err != nil {
 		return Result{}, err
@@ -68,6 +100,10 @@ func (c *cell) run() (Result, error) {
 	switch c.work.Kind {
 	case Latency:
 		res, err = c.latency()
+	case Fair:
+		res, err = c.fair()
+	case Attach:
+		res, err = c.attach()
 	case OneWay:
 		res, err = c.oneWay()
 	case Mux, Stress:
@@ -75,14 +111,27 @@ func (c *cell) run() (Result, error) {
 	default:
 		err = fmt.Errorf("no work of kind %q", c.work.Kind)
 	}
-	if cause := context.Cause(c.hard); cause != nil && c.hard.Err() != nil {
-		return res, cause
-	}
-	if err != nil {
+	if res, err = c.lost(res, err); err != nil {
 		return res, err
 	}
 	_, err = c.control.call(request{Op: opClose})
 	return res, err
+}
+
+// lost puts the reason of a lost run in the place of what came of it.
+func (c *cell) lost(res Result, err error) (Result, error) {
+	if c.hard.Err() != nil {
+		return res, context.Cause(c.hard)
+	}
+	return res, err
+}
+
+// provider is where the sockets of this run come from.
+func (c *cell) provider() rds.Provider {
+	if c.transport == Node {
+		return c.providers[Node]
+	}
+	return c.providers[RDS]
 }
 
 // dial makes a baseline connection that is closed when the run is lost. The
@@ -99,7 +148,7 @@ func (c *cell) dial() (*stream, func(), error) {
 // bind makes an RDS socket that is closed when the run is lost. The function
 // returned closes it.
 func (c *cell) bind() (*rds.Socket, func(), error) {
-	s, err := c.provider.Bind(netip.AddrPortFrom(c.ip, 0))
+	s, err := c.provider().Bind(netip.AddrPortFrom(c.ip, 0))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,7 +158,7 @@ func (c *cell) bind() (*rds.Socket, func(), error) {
 
 // rdsConns counts the TCP connections under RDS.
 func (c *cell) rdsConns() int {
-	info, err := c.provider.Info()
+	info, err := c.provider().Info()
 	if err != nil {
 		return 0
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/rds-go/rds/rds"
 )
 
-// Addresses of the two processes on one host.
+// Addresses of the two sides on one host.
 var (
 	clientIP = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	serverIP = netip.AddrFrom4([4]byte{127, 0, 0, 2})
@@ -21,9 +21,33 @@ var (
 // closed: after a good run there is nothing to wait for.
 const closeLimit = time.Second
 
-// openProvider makes a node, or opens the kernel, as both sides have agreed.
-func openProvider(cfg rds.Config, ip netip.Addr, h *hello) (rds.Provider, error) {
-	cfg.Addresses, cfg.Port, cfg.Paths, cfg.Linger = []netip.Addr{ip}, h.Port, h.Paths, closeLimit
+// providers are what a process has its sockets from: under RDS the provider
+// that is measured, under Node one to compare it with, if there is to be one.
+type providers map[Transport]rds.Provider
+
+// openProviders opens them as both sides have agreed.
+func openProviders(cfg rds.Config, ip netip.Addr, h *hello) (providers, error) {
+	p := providers{}
+	measured, err := openProvider(cfg, ip, h.Provider, h.Port, h)
+	if err != nil {
+		return nil, err
+	}
+	p[RDS] = measured
+	if h.Node != 0 {
+		n, err := openProvider(cfg, ip, rds.ProviderNode, h.Node, h)
+		if err != nil {
+			return nil, errors.Join(err, p.close())
+		}
+		p[Node] = n
+	}
+	return p, nil
+}
+
+func openProvider(cfg rds.Config, ip netip.Addr, name string, port uint16, h *hello) (rds.Provider, error) {
+	if name == rds.ProviderDaemon {
+		return rds.Dial(h.Socket)
+	}
+	cfg.Addresses, cfg.Port, cfg.Paths, cfg.Linger = []netip.Addr{ip}, port, h.Paths, closeLimit
 	cfg.TCP.Congestion, cfg.TCP.EventLoops = h.Congestion, h.Loops
 	cfg.TCP.SendBuffer, cfg.TCP.ReceiveBuffer = h.Buffers.Send, h.Buffers.Receive
 	if h.Congestion != "" || h.Buffers != (Buffers{}) {
@@ -35,7 +59,15 @@ func openProvider(cfg rds.Config, ip netip.Addr, h *hello) (rds.Provider, error)
 		}
 		l.Close()
 	}
-	return rds.Open(h.Provider, cfg)
+	return rds.Open(name, cfg)
+}
+
+func (p providers) close() error {
+	var errs []error
+	for _, q := range p {
+		errs = append(errs, q.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // resolve makes an address of what --server says: a host, with a port or not.
@@ -55,57 +87,94 @@ func resolve(ctx context.Context, server string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ips[0].Unmap(), uint16(n)), nil
 }
 
-func (r *Runner) loops(pin Pin) int {
-	if r.Options.Loops == 0 && (pin == PinSame || pin == PinSplit) {
-		return 1
+// hello is what both sides are told.
+func (r *Runner) hello(port uint16) *hello {
+	o := &r.Options
+	h := &hello{Version: controlVersion, Provider: o.Provider, Port: port, Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers, Loops: o.Loops}
+	if o.Loops == 0 && (r.pin == PinSame || r.pin == PinSplit) {
+		h.Loops = 1
 	}
-	return r.Options.Loops
+	return h
 }
 
-// connect makes the control connection and a node on each side. The function
-// returned ends them.
-func (r *Runner) connect(ctx context.Context, control netip.AddrPort, w *Work, fail func(error)) (*cell, func() error, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", control.String())
+// connect opens the providers on each side. The function returned closes them.
+func (r *Runner) connect(ctx context.Context, w *Work, fail func(error)) (*cell, func() error, error) {
+	c := &cell{ip: r.Options.Listen, runner: r, daemons: r.daemons}
+	theirs, ours := r.hello(r.Options.Port), r.hello(r.Options.Port)
+	var err error
+	if r.child != nil {
+		c.control, c.ip = r.child.controller, r.ip(clientSide)
+		err = r.agree(w, ours, theirs)
+	} else {
+		c.control, err = r.reach(ctx, c)
+		if theirs.Port == 0 && err == nil {
+			theirs.Port, err = freePort(0, c.ip)
+			ours.Port = theirs.Port
+		}
+		ours.Socket = r.Options.Socket
+	}
 	if err != nil {
+		if r.child == nil && c.control != nil {
+			c.control.close()
+		}
 		return nil, nil, err
 	}
-	c := &cell{ip: r.Options.Listen}
-	ips := []netip.Addr{}
-	if !c.ip.IsValid() {
-		c.ip = clientIP
+	c.control.watch(fail)
+	r.daemons.watch(fail)
+	release := func() {
+		c.control.watch(nil)
+		r.daemons.watch(nil)
 		if r.child == nil {
-			c.ip = conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+			c.control.close()
 		}
 	}
-	ips = append(ips, c.ip)
-	if r.child != nil {
-		ips = append(ips, serverIP)
-	}
-	port := r.Options.Port
-	if r.child != nil || port == 0 {
-		if port, err = freePort(r.Options.Port, ips...); err != nil {
-			conn.Close()
-			return nil, nil, err
-		}
-	}
-	c.control = newController(conn, fail)
-	h := &hello{Version: controlVersion, Provider: r.Options.Provider, Port: port, Paths: r.Options.Paths,
-		Congestion: r.Options.Congestion, Buffers: r.Options.Buffers, Loops: r.loops(w.Pin)}
-	if _, err = c.control.call(request{Op: opHello, Hello: h}); err == nil {
-		c.provider, err = openProvider(r.Config, c.ip, h)
+	if _, err = c.control.call(request{Op: opHello, Hello: theirs}); err == nil {
+		c.providers, err = openProviders(r.Config, c.ip, ours)
 	}
 	if err != nil {
-		c.control.close()
+		release()
 		return nil, nil, err
 	}
 	return c, func() error {
-		err := c.provider.Close()
+		defer release()
+		err := c.providers.close()
 		if context.Cause(c.hard) == nil {
 			_, e := c.control.call(request{Op: opBye})
 			err = errors.Join(err, e)
 		}
-		c.control.close()
 		return err
 	}, nil
+}
+
+// agree completes what both sides are told when both are on this host.
+func (r *Runner) agree(w *Work, ours, theirs *hello) error {
+	var err error
+	if r.daemons == nil {
+		ours.Port, err = freePort(r.Options.Port, r.ip(clientSide), r.ip(serverSide))
+		theirs.Port = ours.Port
+		return err
+	}
+	ours.Socket, theirs.Socket = r.daemons.socket(clientSide), r.daemons.socket(serverSide)
+	if w.Baseline { // the daemons have the port that was asked for
+		ours.Node, err = freePort(0, r.ip(clientSide), r.ip(serverSide))
+		theirs.Node = ours.Node
+	}
+	return err
+}
+
+// reach connects to a running server and tells c our address.
+func (r *Runner) reach(ctx context.Context, c *cell) (*controller, error) {
+	at, err := resolve(ctx, r.Options.Server)
+	if err != nil {
+		return nil, err
+	}
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "tcp", at.String())
+	if err != nil {
+		return nil, err
+	}
+	if !c.ip.IsValid() {
+		c.ip = conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+	}
+	return newController("server", conn), nil
 }

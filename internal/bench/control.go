@@ -24,17 +24,29 @@ const (
 
 // Operations of the control connection, in the order of their use.
 const (
-	opHello   = "hello"   // make a node with these settings
+	opHello   = "hello"   // open a provider with these settings
 	opOpen    = "open"    // open what a work needs; the response has addresses
 	opSnap    = "snap"    // tell CPU time
 	opConfirm = "confirm" // wait until this many messages came, then as snap
 	opClose   = "close"   // end the work
-	opBye     = "bye"     // end the node
+	opBye     = "bye"     // end the provider
+)
+
+// Operations for processes that were started for them only. All but opServe
+// come after hello.
+const (
+	opServe   = "serve"   // be an rdsd with these settings
+	opMemory  = "memory"  // tell memory in use, after a collection
+	opSend    = "send"    // be a sender of a work
+	opMeasure = "measure" // the sender's figures count from now
+	opStop    = "stop"    // end the sender; the response has its figures
 )
 
 type hello struct {
 	Version    int     `json:"version"`
 	Provider   string  `json:"provider"`
+	Socket     string  `json:"socket,omitempty"` // of rdsd
+	Node       uint16  `json:"node,omitempty"`   // port of a node to compare the provider with; 0: none
 	Port       uint16  `json:"port"`
 	Paths      int     `json:"paths"`
 	Congestion string  `json:"congestion,omitempty"`
@@ -48,6 +60,9 @@ type request struct {
 	Work      *Work     `json:"work,omitempty"`
 	Transport Transport `json:"transport,omitempty"`
 	Count     uint64    `json:"count,omitempty"`
+
+	Addrs []netip.AddrPort `json:"addrs,omitempty"` // a sender's destinations
+	First int              `json:"first,omitempty"` // where it begins among them
 }
 
 type response struct {
@@ -55,24 +70,28 @@ type response struct {
 	Lost  bool             `json:"lost,omitempty"` // not a response: the work under way has failed
 	Addrs []netip.AddrPort `json:"addrs,omitempty"`
 	Snap  snapshot         `json:"snap"`
+	Sent  *sent            `json:"sent,omitempty"`
 }
 
 // snapshot is a process as it is now.
 type snapshot struct {
 	CPU   time.Duration `json:"cpu"`   // since it started
 	Count uint64        `json:"count"` // messages of the work under way
+
+	Heap     int64 `json:"heap,omitempty"` // bytes, with opMemory
+	Resident int64 `json:"resident,omitempty"`
 }
 
 // lines sends and receives JSON values, one on a line.
 type lines struct {
-	conn net.Conn
-	in   *bufio.Scanner
+	in *bufio.Scanner
 
-	mu sync.Mutex // guards writing
+	mu  sync.Mutex // guards writing
+	out io.Writer
 }
 
-func newLines(c net.Conn) *lines {
-	l := &lines{conn: c, in: bufio.NewScanner(c)}
+func newLines(c io.ReadWriter) *lines {
+	l := &lines{out: c, in: bufio.NewScanner(c)}
 	l.in.Buffer(make([]byte, 0, 4096), maxControlLine)
 	return l
 }
@@ -84,7 +103,7 @@ func (l *lines) write(v any) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, err = l.conn.Write(append(b, '\n'))
+	_, err = l.out.Write(append(b, '\n'))
 	return err
 }
 
@@ -98,19 +117,40 @@ func (l *lines) read(v any) error {
 	return json.Unmarshal(l.in.Bytes(), v)
 }
 
-// controller is the client's end of the control connection. One goroutine
-// reads it, so that a failure at the server is known at once.
+// controller is the client's end of a control connection. One goroutine reads
+// it, so that a failure at the other end is known at once.
 type controller struct {
+	peer      string // who the other end is, for errors
+	conn      io.ReadWriteCloser
 	lines     *lines
 	responses chan response // closed when the connection ends
-	failed    func(error)   // called at most a few times, from the reader
 	done      chan struct{}
+
+	mu     sync.Mutex  // guards failed
+	failed func(error) // called at most a few times, from the reader; nil: nobody cares
 }
 
-func newController(c net.Conn, failed func(error)) *controller {
-	k := &controller{lines: newLines(c), responses: make(chan response, 1), failed: failed, done: make(chan struct{})}
+func newController(peer string, c io.ReadWriteCloser) *controller {
+	k := &controller{peer: peer, conn: c, lines: newLines(c), responses: make(chan response, 1), done: make(chan struct{})}
 	go k.read()
 	return k
+}
+
+// watch has failed called when the other end fails, in place of the function
+// before; nil for nobody.
+func (k *controller) watch(failed func(error)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.failed = failed
+}
+
+func (k *controller) fail(err error) {
+	k.mu.Lock()
+	failed := k.failed
+	k.mu.Unlock()
+	if failed != nil {
+		failed(fmt.Errorf("%s: %w", k.peer, err))
+	}
 }
 
 func (k *controller) read() {
@@ -120,12 +160,12 @@ func (k *controller) read() {
 		var r response
 		if err := k.lines.read(&r); err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				k.failed(fmt.Errorf("control connection: %w", err))
+				k.fail(fmt.Errorf("control connection: %w", err))
 			}
 			return
 		}
 		if r.Lost {
-			k.failed(fmt.Errorf("server: %s", r.Err))
+			k.fail(errors.New(r.Err))
 			continue
 		}
 		k.responses <- r
@@ -135,20 +175,21 @@ func (k *controller) read() {
 // call sends a request and waits for its response.
 func (k *controller) call(q request) (response, error) {
 	if err := k.lines.write(q); err != nil {
-		return response{}, fmt.Errorf("control connection: %w", err)
+		return response{}, fmt.Errorf("%s: control connection: %w", k.peer, err)
 	}
 	r, ok := <-k.responses
 	switch {
 	case !ok:
-		return r, errors.New("the server ended the control connection")
+		return r, fmt.Errorf("the %s has ended", k.peer)
 	case r.Err != "":
-		return r, fmt.Errorf("server: %s", r.Err)
+		return r, fmt.Errorf("%s: %s", k.peer, r.Err)
 	}
 	return r, nil
 }
 
 // close ends the connection and waits for the reader.
 func (k *controller) close() {
-	k.lines.conn.Close()
+	k.watch(nil)
+	k.conn.Close()
 	<-k.done
 }

@@ -2,27 +2,40 @@
 // rdsbench.
 //
 // A Work says what to do: ping-pong (Latency), one way (OneWay), many sockets
-// to many (Mux), the same with everything verified (Stress), or binding
-// sockets (Sockets). A Runner is the active process: it starts a Server in
-// another process or reaches a running one, does each work over RDS and, if
-// asked, over TCP in turn, and makes a Report, which writes itself as text,
-// JSON or an HTML page.
+// to many (Mux), the same with everything verified (Stress), binding sockets
+// (Sockets), and what concerns a daemon (Fair, Attach, Sessions). A Runner is
+// the active process: it starts a Server in another process or reaches a running
+// one, does each work over RDS and, if asked, over what it is compared with in
+// turn, and makes a Report, which writes itself as text, JSON or an HTML page.
 //
-// # The two processes
+// # The processes
 //
-// They agree over a control connection, JSON lines over TCP (control.go): the
-// client has the server open what a work needs, asks for its CPU time, and has
-// it confirm how many messages came. All data goes over the transport that is
-// measured, none over the control connection. Every control line is one
-// request or one response of at most 1 MiB.
+//	 client side                            server side
+//	Runner ──────────────────────────────▶ server      the work
+//	 [applications ─────────────────────▶ applications]
+//	   │                                      │
+//	[rdsd ───────────────────────────────▶ rdsd]       the one connection
+//
+// What is in brackets is there with the provider rdsd; further applications in
+// Mux with Processes and in Fair. All but the Runner are the same program, which
+// it has started and which becomes what it is told (Server.ServeParent), or a
+// server started by hand (Server.Serve).
+//
+// They agree over control connections, JSON lines over TCP or standard input and
+// output (control.go): the Runner has the others open what a work needs, asks
+// for their CPU time, and has them confirm how many messages came. All data goes
+// over the transport that is measured, none over the control connection. Every
+// control line is one request or one response of at most 1 MiB. A process that
+// was started ends with its standard input.
 //
 // # What a figure means
 //
 // A measured time starts after a warm-up and, one way, ends when the receiver
 // has confirmed the last message. Receivers check the length and the number of
 // each message, so a message lost, doubled or out of order fails the run. CPU
-// time is getrusage of both processes, user and system. A ratio is of two runs
-// that follow one another, and of several the median is shown.
+// time is getrusage of the processes of both sides, daemons included, user and
+// system. A ratio is of two runs that follow one another, and of several the
+// median is shown.
 //
 // # Concurrency
 //

@@ -9,11 +9,6 @@ import (
 //go:embed page.html.tmpl
 var pageSource string
 
-type pageLine struct {
-	Class string
-	Cells []string
-}
-
 type pagePlot struct {
 	Title string
 	Plot  template.HTML
@@ -28,16 +23,14 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	page := struct {
 		Report    *Report
 		Heads     []string
-		Lines     []pageLine
+		Lines     []line
 		Sentences []string
 		Rates     template.HTML
 		Latencies []pagePlot
-	}{Report: r, Heads: heads, Rates: ratePlot(r.Rows)}
+	}{Report: r, Rates: ratePlot(r.Rows)}
+	page.Heads, page.Lines = r.table()
 	for i := range r.Rows {
 		row := &r.Rows[i]
-		for k, cells := range row.lines() {
-			page.Lines = append(page.Lines, pageLine{[]string{"rds", "tcp"}[k], cells})
-		}
 		if s := row.Sentence(); s != "" {
 			page.Sentences = append(page.Sentences, s)
 		}

@@ -174,36 +174,50 @@ func (c *cell) mux() (Result, error) {
 	if c.transport == TCP {
 		return c.muxTCP(r)
 	}
-	socks := make([]*muxSocket, c.work.Sockets)
 	var open ends
 	defer open.close()
-	for i := range socks {
-		s, end, err := c.bind()
-		if err != nil {
-			return Result{}, err
-		}
-		open.add(end)
-		socks[i] = newMuxSocket(r, s, i)
-	}
 	// One socket's error ends the run for all.
 	lost, lose := context.WithCancel(c.hard)
 	defer lose()
+	socks, err := r.start(&open, 0, func(err error) { r.fail(err); lose() })
+	if err != nil {
+		return Result{}, err
+	}
+	return r.measure(lost, func() (uint64, *hdrhistogram.Histogram) {
+		h := newHist()
+		return sum(socks, h), h
+	}, open.close)
+}
+
+// start has the client's sockets work, the first of them beginning with
+// destination first. What ends one too early goes to fail.
+func (r *muxRun) start(open *ends, first int, fail func(error)) ([]*muxSocket, error) {
+	socks := make([]*muxSocket, r.c.work.Sockets)
+	for i := range socks {
+		s, end, err := r.c.bind()
+		if err != nil {
+			return nil, err
+		}
+		open.add(end)
+		socks[i] = newMuxSocket(r, s, first+i)
+	}
 	for _, m := range socks {
 		r.wg.Go(func() {
 			if err := m.work(); err != nil {
-				r.fail(err)
-				lose()
+				fail(err)
 			}
 		})
 	}
-	return r.measure(lost, func() (n uint64, h *hdrhistogram.Histogram) {
-		h = newHist()
-		for _, m := range socks {
-			n += uint64(m.count.Load())
-			h.Merge(m.hist)
-		}
-		return n, h
-	}, open.close)
+	return socks, nil
+}
+
+// sum adds up what sockets have counted that have ended.
+func sum(socks []*muxSocket, h *hdrhistogram.Histogram) (n uint64) {
+	for _, m := range socks {
+		n += uint64(m.count.Load())
+		h.Merge(m.hist)
+	}
+	return n
 }
 
 // measure lets the sockets work for the warm-up and the measured time, stops
@@ -216,23 +230,24 @@ func (r *muxRun) measure(lost context.Context, sum func() (uint64, *hdrhistogram
 	run.sleep(c.opts.Warmup)
 	m, err := c.begin()
 	var elapsed, cpu time.Duration
-	var server response
+	var server snapshot
 	conns := 0
 	if err == nil {
 		r.phase.Store(phaseMeasure)
 		run.sleep(c.opts.Duration)
 		r.phase.Store(phaseStop)
-		elapsed, cpu = time.Since(m.start), cpuTime()-m.cpu
-		server, err = c.control.call(request{Op: opSnap})
+		elapsed = time.Since(m.start)
+		cpu = c.cpu() - m.cpu
+		server, err = c.ask(request{Op: opSnap})
 		conns = c.work.Sockets * c.work.Peers
-		if c.transport == RDS {
+		if c.transport != TCP {
 			conns = c.rdsConns()
 		}
 	}
 	r.phase.Store(phaseStop)
 	ended := make(chan struct{})
 	go func() { r.wg.Wait(); close(ended) }()
-	if c.transport == RDS && lost.Err() == nil && err == nil {
+	if c.transport != TCP && lost.Err() == nil && err == nil {
 		limit := time.NewTimer(drainLimit)
 		defer limit.Stop()
 		select {
@@ -253,7 +268,7 @@ func (r *muxRun) measure(lost context.Context, sum func() (uint64, *hdrhistogram
 	if err != nil {
 		return Result{}, err
 	}
-	res := m.result(elapsed, cpu, server.Snap, n, c.meanBytes())
+	res := m.result(elapsed, cpu, server, n, c.meanBytes())
 	res.hist, res.Latency, res.TCPConns = h, latencyOf(h), conns
 	return res, nil
 }

@@ -132,12 +132,13 @@ func (c *cell) oneWay() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	m := meter{start: time.Now(), cpu: cpuTime(), server: first}
+	m := c.beginAt(first)
 	all, last, err := c.bursts(b, sent, c.opts.Duration)
 	if err != nil {
 		return Result{}, err
 	}
-	res := m.result(time.Since(m.start), cpuTime()-m.cpu, last, all-sent, c.work.Size)
+	elapsed := time.Since(m.start)
+	res := m.result(elapsed, c.cpu()-m.cpu, last, all-sent, c.work.Size)
 	res.TCPConns = conns()
 	return res, nil
 }
@@ -156,6 +157,6 @@ func (c *cell) bursts(b burster, n uint64, d time.Duration) (uint64, snapshot, e
 	if err := b.flush(); err != nil {
 		return n, snapshot{}, err
 	}
-	r, err := c.control.call(request{Op: opConfirm, Count: n})
-	return n, r.Snap, err
+	snap, err := c.ask(request{Op: opConfirm, Count: n})
+	return n, snap, err
 }

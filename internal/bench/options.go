@@ -22,7 +22,8 @@ type Options struct {
 	Server     string        // control address of a running server; empty starts one
 	Listen     netip.Addr    // our RDS address; zero: 127.0.0.1, or the one that reaches Server
 	Port       uint16        // RDS TCP port; 0: 16385, or a free one if that is taken
-	Provider   string        // rds.ProviderNode or rds.ProviderKernel
+	Provider   string        // rds.ProviderNode, rds.ProviderDaemon or rds.ProviderKernel
+	Socket     string        // of the running rdsd, with Server; empty: the default
 	Paths      int           // 1 or 8
 	Congestion string        // TCP congestion control of RDS and baseline; empty: the system's
 	Buffers    Buffers       // of the TCP connections of RDS and baseline
@@ -32,6 +33,9 @@ type Options struct {
 	Depth      int           // outstanding requests of each socket
 	Sockets    int           // sockets of the client
 	Peers      int           // sockets of the server
+	Processes  int           // Mux: on each side, each with Sockets or Peers sockets; 0: this one and the server
+	Attaches   int           // Attach: how often
+	Sessions   int           // Sessions: how many
 	Batch      int           // messages of a batch call; 0: as the mode does by default
 	ZeroCopy   string        // auto, on, off
 	Rate       float64       // offered messages per second (Latency); 0: as fast as it goes
@@ -61,7 +65,7 @@ func (o *Options) Validate(kind Kind) error {
 		}
 	}
 	check(o.Paths == 1 || o.Paths == 8, "--paths is 1 or 8, not %d", o.Paths)
-	check(o.Provider == rds.ProviderNode || o.Provider == rds.ProviderKernel, "--provider is node or kernel, not %q", o.Provider)
+	o.validateProvider(kind, check)
 	check(o.Pin == PinNone || o.Pin == PinSame || o.Pin == PinSplit, "--pin is none, same or split, not %q", o.Pin)
 	check(o.ZeroCopy == "auto" || o.ZeroCopy == "on" || o.ZeroCopy == "off", "--zero-copy is auto, on or off, not %q", o.ZeroCopy)
 	check(o.Duration > 0 && o.Duration <= time.Hour, "--duration is above 0 and at most 1h, not %v", o.Duration)
@@ -85,8 +89,11 @@ func (o *Options) Validate(kind Kind) error {
 		check(o.Depth*o.Reply <= rds.DefaultBuffer, "--depth times --reply is at most %s, the receive buffer of a socket", FormatSize(rds.DefaultBuffer))
 	case Sockets:
 		check(o.Sockets >= 1 && o.Sockets <= 50000, "--sockets is 1 to 50000, not %d", o.Sockets)
+	case Attach:
+		check(o.Attaches >= 1 && o.Attaches <= 100000, "--attaches is 1 to 100000, not %d", o.Attaches)
+		check(o.Sessions >= 1 && o.Sessions < rds.DefaultSessionsOfUID, "--sessions is 1 to %d, not %d", rds.DefaultSessionsOfUID-1, o.Sessions)
 	}
-	check(kind == Sockets || len(o.Sizes) > 0, "--size is empty")
+	check(kind == Sockets || kind == Fair || kind == Attach || len(o.Sizes) > 0, "--size is empty")
 	if len(errs) == 0 {
 		return nil
 	}
@@ -100,10 +107,49 @@ func (o *Options) Validate(kind Kind) error {
 	return errors.New(text)
 }
 
+// validateProvider checks what goes with which provider.
+func (o *Options) validateProvider(kind Kind, check func(ok bool, format string, args ...any)) {
+	daemon := o.Provider == rds.ProviderDaemon
+	check(daemon || o.Provider == rds.ProviderNode || o.Provider == rds.ProviderKernel, "--provider is node, rdsd or kernel, not %q", o.Provider)
+	check(o.Socket == "" || daemon && o.Server != "", "--socket is of a running rdsd: it needs --provider rdsd and --server")
+	ours := daemon && o.Server == "" // the daemons are started here
+	switch kind {
+	case "":
+		check(!daemon || ours, "--provider rdsd with --server needs a mode")
+	case Sockets:
+		check(!daemon, "sockets are counted in a node: --provider node or kernel")
+	case Fair, Attach:
+		check(ours, "%s starts daemons of its own: --provider rdsd, without --server", kind)
+	case Mux:
+		check(o.Processes >= 0 && o.Processes <= 256, "--processes is at most 256, not %d", o.Processes)
+		check(o.Processes == 0 || ours, "--processes needs --provider rdsd, without --server: it is by a daemon that processes share a connection")
+		check(o.Processes == 0 || !o.Baseline, "--processes has no --baseline")
+		check(o.Processes == 0 || o.Pin != PinSplit, "--processes goes with --pin none or same")
+	}
+}
+
+// transports are those a work is done over, one after the other.
+func (o *Options) transports(w *Work) []Transport {
+	switch {
+	case w.Kind == Fair:
+		return []Transport{RDS, Alone}
+	case !w.Baseline:
+		return []Transport{RDS}
+	case o.Provider == rds.ProviderDaemon && o.Server == "":
+		return []Transport{RDS, Node, TCP}
+	}
+	return []Transport{RDS, TCP}
+}
+
 // Plan makes the works of a mode.
 func (o *Options) Plan(kind Kind) []Work {
 	base := Work{Kind: kind, Baseline: o.Baseline, Pin: o.Pin, Batch: max(o.Batch, 1)}
 	switch kind {
+	case Attach:
+		attach := Work{Kind: Attach, Size: 64, Batch: 1, Sockets: o.Attaches}
+		return []Work{{Kind: Sessions, Batch: 1, Sockets: o.Sessions}, attach} // first, while the daemon is small
+	case Fair:
+		return []Work{{Kind: Fair, Size: 64, Batch: 1, Rate: 1000}}
 	case Sockets:
 		base.Sockets, base.Baseline = o.Sockets, false
 		return []Work{base}
@@ -119,6 +165,7 @@ func (o *Options) Plan(kind Kind) []Work {
 		switch kind {
 		case Mux:
 			w = o.many(w)
+			w.Processes = o.Processes
 		case Latency:
 			w.Batch, w.Rate = 1, o.Rate
 		}
@@ -142,13 +189,22 @@ func (o *Options) zeroCopy(size int) bool {
 
 // Demonstration is the table that rdsbench makes without arguments: latency on
 // one CPU, rates from 64 B to 1 MiB, many sockets, and what a socket costs.
+// With rdsd it is what differs from a node: how messages get to the daemon,
+// and that many processes share it.
 func (o *Options) Demonstration() []Work {
 	oneWay := func(size, batch int) Work {
 		return Work{Kind: OneWay, Size: size, Batch: batch, ZeroCopy: o.zeroCopy(size), Baseline: o.Baseline}
 	}
+	pingPong := Work{Kind: Latency, Size: 64, Batch: 1, Pin: PinSame, Baseline: o.Baseline}
+	if o.Provider == rds.ProviderDaemon {
+		return []Work{
+			pingPong, oneWay(64, 1), oneWay(64, 64), oneWay(64<<10, 1),
+			{Kind: Mux, Size: 256, Reply: 64, Depth: 8, Batch: 8, Sockets: 1, Peers: 1, Processes: 32},
+		}
+	}
 	return []Work{
 		{Kind: Sockets, Sockets: 10000, Batch: 1}, // first, while this process is small
-		{Kind: Latency, Size: 64, Batch: 1, Pin: PinSame, Baseline: o.Baseline},
+		pingPong,
 		oneWay(64, 1), oneWay(64, 64), oneWay(1<<10, 64), oneWay(8<<10, 8), oneWay(64<<10, 1), oneWay(1<<20, 1),
 		{Kind: Mux, Size: 256, Reply: 64, Depth: 8, Batch: 8, Sockets: 64, Peers: 64, Baseline: o.Baseline},
 	}

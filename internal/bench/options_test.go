@@ -41,6 +41,23 @@ func TestValidateNamesTheOption(t *testing.T) {
 		{Mux, func(o *Options) { o.Depth, o.Reply = 100, 1<<20 }, "receive buffer"},
 		{Sockets, func(o *Options) { o.Sockets = 1 << 20 }, "--sockets"},
 		{Mux, func(o *Options) { o.Depth, o.Paths = 0, 3 }, "; "},
+		{OneWay, func(o *Options) { o.Provider = "rdsd" }, ""},
+		{OneWay, func(o *Options) { o.Provider, o.Server, o.Socket = "rdsd", "host", "/s" }, ""},
+		{OneWay, func(o *Options) { o.Provider, o.Socket = "rdsd", "/s" }, "--server"},
+		{OneWay, func(o *Options) { o.Server, o.Socket = "host", "/s" }, "--provider rdsd"},
+		{"", func(o *Options) { o.Provider, o.Server = "rdsd", "host" }, "needs a mode"},
+		{Sockets, func(o *Options) { o.Provider = "rdsd" }, "--provider node"},
+		{Mux, func(o *Options) { o.Provider, o.Processes = "rdsd", 4 }, ""},
+		{Mux, func(o *Options) { o.Processes = 4 }, "--provider rdsd"},
+		{Mux, func(o *Options) { o.Provider, o.Processes, o.Server = "rdsd", 4, "host" }, "without --server"},
+		{Mux, func(o *Options) { o.Provider, o.Processes, o.Baseline = "rdsd", 4, true }, "--baseline"},
+		{Mux, func(o *Options) { o.Provider, o.Processes, o.Pin = "rdsd", 4, PinSplit }, "--pin"},
+		{Mux, func(o *Options) { o.Provider, o.Processes = "rdsd", 1000 }, "256"},
+		{Fair, func(o *Options) { o.Provider = "rdsd" }, ""},
+		{Fair, func(o *Options) {}, "--provider rdsd"},
+		{Attach, func(o *Options) { o.Provider, o.Attaches, o.Sessions = "rdsd", 10, 10 }, ""},
+		{Attach, func(o *Options) { o.Provider, o.Attaches = "rdsd", 0 }, "--attaches"},
+		{Attach, func(o *Options) { o.Provider, o.Attaches, o.Sessions = "rdsd", 10, 1<<20 }, "--sessions"},
 	} {
 		o := goodOptions()
 		c.set(&o)
@@ -68,11 +85,13 @@ func TestPlan(t *testing.T) {
 	if w := o.Plan(Stress); len(w) != 1 || len(w[0].Sizes) != 2 || w[0].Baseline {
 		t.Errorf("%+v", w)
 	}
-	titles := map[string]bool{}
-	for _, w := range o.Demonstration() {
-		if titles[w.Title()] {
-			t.Errorf("two works are called %q", w.Title())
+	for _, o.Provider = range []string{"node", "rdsd"} {
+		titles := map[string]bool{}
+		for _, w := range o.Demonstration() {
+			if titles[w.Title()] {
+				t.Errorf("two works are called %q", w.Title())
+			}
+			titles[w.Title()] = true
 		}
-		titles[w.Title()] = true
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 )
@@ -100,17 +101,16 @@ func (r *Result) cells() []string {
 	return append(out, count(r.Rate), fmt.Sprintf("%.0f", r.MBPerSecond), fmt.Sprintf("%.3f", r.CPU()))
 }
 
-var heads = []string{"work", "p50 us", "p99 us", "p99.9 us", "max us", "msg/s", "MB/s", "CPU us/msg", "x TCP", "TCP conns"}
+var heads = []string{"work", "p50 us", "p99 us", "p99.9 us", "max us", "msg/s", "MB/s", "CPU us/msg", "x node", "x TCP", "TCP conns"}
 
-func (row *Row) ratio() string {
-	if row.RatioOf == "" {
-		return ""
-	}
-	return fmt.Sprintf("%.2f", row.Ratio)
+// line is one of the table. Class names what it is of, for the page.
+type line struct {
+	Class string
+	Cells []string
 }
 
-// lines are the table's lines of a row: RDS, and the baseline.
-func (row *Row) lines() [][]string {
+// lines are the table's lines of a row: RDS, and what it is compared with.
+func (row *Row) lines() []line {
 	if row.RDS.Memory != nil {
 		return nil
 	}
@@ -118,18 +118,55 @@ func (row *Row) lines() [][]string {
 	if !row.Finished {
 		title += " (cut short)"
 	}
-	conns := func(r *Result) string { return fmt.Sprint(r.TCPConns) }
-	out := [][]string{append(append([]string{title}, row.RDS.cells()...), row.ratio(), conns(&row.RDS))}
-	if row.TCP != nil {
-		out = append(out, append(append([]string{"  plain TCP"}, row.TCP.cells()...), "", conns(row.TCP)))
+	make := func(class, title string, r *Result, node, tcp string) line {
+		return line{class, append(append([]string{title}, r.cells()...), node, tcp, fmt.Sprint(r.TCPConns))}
+	}
+	node, tcp := "", ""
+	if row.Node != nil {
+		node = fmt.Sprintf("%.2f", row.OfNode)
+	}
+	if row.RatioOf != "" {
+		tcp = fmt.Sprintf("%.2f", row.Ratio)
+	}
+	out := []line{make("rds", title, &row.RDS, node, tcp)}
+	for _, other := range []struct {
+		title string
+		*Result
+	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}} {
+		if other.Result != nil {
+			out = append(out, make("tcp", other.title, other.Result, "", ""))
+		}
 	}
 	return out
+}
+
+// table is the heads and lines of a report, without the columns in which
+// nothing stands.
+func (r *Report) table() (columns []string, lines []line) {
+	for i := range r.Rows {
+		lines = append(lines, r.Rows[i].lines()...)
+	}
+	columns = slices.Clone(heads)
+	for i := len(heads) - 1; i >= 0; i-- {
+		if slices.ContainsFunc(lines, func(l line) bool { return l.Cells[i] != "" }) {
+			continue
+		}
+		columns = slices.Delete(columns, i, i+1)
+		for k := range lines {
+			lines[k].Cells = slices.Delete(lines[k].Cells, i, i+1)
+		}
+	}
+	return columns, lines
 }
 
 // Sentence says what a row has to say besides its figures; empty if nothing.
 func (row *Row) Sentence() string {
 	if m := row.RDS.Memory; m != nil {
-		s := fmt.Sprintf("%s: %.1f ms in all, %.0f bytes of heap each", row.Title, m.BindMillis, m.HeapEach)
+		heap := "heap"
+		if row.Work.Kind == Sessions {
+			heap = "the daemon's heap"
+		}
+		s := fmt.Sprintf("%s: %.1f ms in all, %.0f bytes of %s each", row.Title, m.BindMillis, m.HeapEach, heap)
 		if m.ResidentEach > 0 {
 			s += fmt.Sprintf(" (%.0f bytes of physical memory)", m.ResidentEach)
 		}
@@ -137,6 +174,10 @@ func (row *Row) Sentence() string {
 	}
 	if row.Note != "" {
 		return row.Title + ": " + row.Note
+	}
+	if a, b := row.RDS.Latency, row.Alone; a != nil && b != nil && b.Latency != nil {
+		return fmt.Sprintf("%s of %s, %.0f MB/s: p50 %+.0f us, p99 %+.0f us, p99.9 %+.0f us against alone", row.Title, FormatSize(floodSize), row.RDS.Flood,
+			a.P50-b.Latency.P50, a.P99-b.Latency.P99, a.P999-b.Latency.P999)
 	}
 	if row.Work.Kind == Stress && row.Finished {
 		return fmt.Sprintf("%s: %d requests and replies, every payload and sequence number verified", row.Title, row.RDS.Messages)
@@ -146,28 +187,26 @@ func (row *Row) Sentence() string {
 
 // WriteText writes the report as a table for a terminal.
 func (r *Report) WriteText(w io.Writer) error {
-	table := [][]string{heads}
-	for i := range r.Rows {
-		table = append(table, r.Rows[i].lines()...)
-	}
-	width := make([]int, len(heads))
-	for _, line := range table {
-		for i, c := range line {
+	columns, lines := r.table()
+	width := make([]int, len(columns))
+	for _, l := range append(lines, line{Cells: columns}) {
+		for i, c := range l.Cells {
 			width[i] = max(width[i], len(c))
 		}
 	}
 	var b strings.Builder
-	if len(table) > 1 {
-		for _, line := range table {
-			for i, c := range line {
-				if i == 0 {
-					fmt.Fprintf(&b, "%-*s", width[0], c)
-				} else {
-					fmt.Fprintf(&b, "  %*s", width[i], c)
-				}
-			}
-			b.WriteByte('\n')
+	write := func(cells []string) {
+		fmt.Fprintf(&b, "%-*s", width[0], cells[0])
+		for i, c := range cells[1:] {
+			fmt.Fprintf(&b, "  %*s", width[i+1], c)
 		}
+		b.WriteByte('\n')
+	}
+	if len(lines) > 0 {
+		write(columns)
+	}
+	for _, l := range lines {
+		write(l.Cells)
 	}
 	for i := range r.Rows {
 		if s := r.Rows[i].Sentence(); s != "" {

@@ -122,6 +122,25 @@ func TestHTMLReport(t *testing.T) {
 	golden(t, "report.html", b.Bytes())
 }
 
+// Columns and lines that only rdsd has.
+func TestReportOfDaemons(t *testing.T) {
+	t.Parallel()
+	lat := func(us float64) *Percentiles { return &Percentiles{P50: us, P99: 2 * us, P999: 3 * us, Max: 4 * us} }
+	r := sampleReport()
+	r.Provider, r.Rows = "rdsd", []Row{
+		{Title: "one-way 64 B, single", Work: Work{Kind: OneWay}, Finished: true, RatioOf: "rate", Ratio: .25, OfNode: .5,
+			RDS: Result{Rate: 1e6, TCPConns: 1}, Node: &Result{Rate: 2e6, TCPConns: 1}, TCP: &Result{Rate: 4e6, TCPConns: 1}},
+		{Title: "ping-pong beside a flood", Work: Work{Kind: Fair}, Finished: true,
+			RDS: Result{Rate: 999, TCPConns: 1, Flood: 2500, Latency: lat(900)}, Alone: &Result{Rate: 1000, TCPConns: 1, Latency: lat(200)}},
+		{Title: "attach 1000 applications", Work: Work{Kind: Sessions}, Finished: true, RDS: Result{Memory: &Memory{HeapEach: 15000, ResidentEach: 20000, BindMillis: 500}}},
+	}
+	var b bytes.Buffer
+	if err := r.WriteText(&b); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "daemons.txt", b.Bytes())
+}
+
 func TestReportOfNothing(t *testing.T) {
 	t.Parallel()
 	r := sampleReport()

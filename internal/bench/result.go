@@ -11,16 +11,17 @@ type Result struct {
 	Seconds     float64      `json:"seconds"`
 	Messages    uint64       `json:"messages"` // one-way messages, round trips, requests answered, sockets bound
 	Rate        float64      `json:"messages_per_second"`
-	MBPerSecond float64      `json:"mb_per_second"`     // payload of messages and replies, 10^6 bytes
-	ClientCPU   float64      `json:"client_cpu_us"`     // per message
-	ServerCPU   float64      `json:"server_cpu_us"`     // per message
-	Latency     *Percentiles `json:"latency,omitempty"` // Latency, Mux, Stress
-	TCPConns    int          `json:"tcp_connections"`   // between the two processes, seen by the client
-	Memory      *Memory      `json:"memory,omitempty"`  // Sockets
+	MBPerSecond float64      `json:"mb_per_second"`                 // payload of messages and replies, 10^6 bytes
+	ClientCPU   float64      `json:"client_cpu_us"`                 // per message
+	ServerCPU   float64      `json:"server_cpu_us"`                 // per message
+	Latency     *Percentiles `json:"latency,omitempty"`             // Latency, Mux, Stress
+	TCPConns    int          `json:"tcp_connections"`               // between the two sides, seen by the client's
+	Memory      *Memory      `json:"memory,omitempty"`              // Sockets, Sessions
+	Flood       float64      `json:"flood_mb_per_second,omitempty"` // of the other application, in Fair
 	hist        *hdrhistogram.Histogram
 }
 
-// CPU is the CPU time of both processes, us per message.
+// CPU is the CPU time of both sides, us per message.
 func (r *Result) CPU() float64 { return r.ClientCPU + r.ServerCPU }
 
 // Percentiles are of round trips, in microseconds.
@@ -39,23 +40,27 @@ type Point struct {
 	US       float64 `json:"us"`
 }
 
-// Memory is what bound sockets cost.
+// Memory is what bound sockets cost their process, or attached applications
+// the daemon.
 type Memory struct {
 	HeapEach     float64 `json:"heap_bytes_each"`     // live heap and stacks
 	ResidentEach float64 `json:"resident_bytes_each"` // physical memory of the process
-	BindMillis   float64 `json:"bind_ms"`             // for all of them
+	BindMillis   float64 `json:"bind_ms"`             // for all of them; of Sessions: to attach
 }
 
 // Row is a line of a report: a work, its figures over RDS and, if measured,
-// over TCP.
+// over what it is compared with.
 type Row struct {
 	Work     Work    `json:"work"`
 	Title    string  `json:"title"`
 	Runs     int     `json:"runs"`
 	RDS      Result  `json:"rds"`
+	Node     *Result `json:"node,omitempty"` // an embedded node
 	TCP      *Result `json:"tcp,omitempty"`
-	Ratio    float64 `json:"ratio,omitempty"` // median over the runs; p50 for Latency, else the rate
-	RateMin  float64 `json:"rate_min"`        // of the runs over RDS
+	Alone    *Result `json:"alone,omitempty"`      // Fair without the flood
+	Ratio    float64 `json:"ratio,omitempty"`      // to TCP, median over the runs; p50 for Latency, else the rate
+	OfNode   float64 `json:"node_ratio,omitempty"` // the same, to an embedded node
+	RateMin  float64 `json:"rate_min"`             // of the runs over RDS
 	RateMax  float64 `json:"rate_max"`
 	Note     string  `json:"note,omitempty"`
 	RatioOf  string  `json:"ratio_of,omitempty"`
@@ -96,33 +101,41 @@ func median(v []float64) float64 {
 	return (v[(len(v)-1)/2] + v[len(v)/2]) / 2
 }
 
-// newRow takes the medians of the runs. rds[i] and tcp[i] were made one after
-// the other; tcp may be shorter.
-func newRow(w Work, rds, tcp []Result) Row {
-	row := Row{Work: w, Title: w.Title(), Runs: len(rds), RDS: combine(rds)}
+// newRow takes the medians of the runs. Those with one index were made one
+// after the other; there may be fewer over other transports than over RDS.
+func newRow(w Work, runs map[Transport][]Result) Row {
+	row := Row{Work: w, Title: w.Title(), Runs: len(runs[RDS]), RDS: combine(runs[RDS])}
 	row.RateMin, row.RateMax = row.RDS.Rate, row.RDS.Rate
-	for _, r := range rds {
+	for _, r := range runs[RDS] {
 		row.RateMin, row.RateMax = min(row.RateMin, r.Rate), max(row.RateMax, r.Rate)
 	}
-	if len(tcp) == 0 {
-		return row
+	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone} {
+		if len(runs[t]) > 0 {
+			r := combine(runs[t])
+			*to = &r
+		}
 	}
-	base := combine(tcp)
-	row.TCP = &base
+	row.Ratio, row.RatioOf = ratio(&w, runs[RDS], runs[TCP])
+	row.OfNode, _ = ratio(&w, runs[RDS], runs[Node])
+	return row
+}
+
+// ratio is the median of the ratios of neighbouring runs, and tells of what.
+func ratio(w *Work, rds, base []Result) (float64, string) {
 	var ratios []float64
-	for i := range min(len(rds), len(tcp)) {
-		a, b := &rds[i], &tcp[i]
+	of := ""
+	for i := range min(len(rds), len(base)) {
+		a, b := &rds[i], &base[i]
 		switch {
 		case w.Kind == Latency && a.Latency != nil && b.Latency != nil && b.Latency.P50 > 0:
-			row.RatioOf = "p50"
+			of = "p50"
 			ratios = append(ratios, a.Latency.P50/b.Latency.P50)
 		case w.Kind != Latency && b.Rate > 0:
-			row.RatioOf = "rate"
+			of = "rate"
 			ratios = append(ratios, a.Rate/b.Rate)
 		}
 	}
-	row.Ratio = median(ratios)
-	return row
+	return median(ratios), of
 }
 
 // combine takes the median of each figure; the latency curve is of all samples.
@@ -145,6 +158,7 @@ func combine(runs []Result) Result {
 		ClientCPU:   of(func(r *Result) float64 { return r.ClientCPU }),
 		ServerCPU:   of(func(r *Result) float64 { return r.ServerCPU }),
 		TCPConns:    runs[0].TCPConns,
+		Flood:       of(func(r *Result) float64 { return r.Flood }),
 	}
 	lat := func(f func(*Percentiles) float64) float64 {
 		return of(func(r *Result) float64 {

@@ -27,16 +27,16 @@ func TestRowComparesNeighbouringRuns(t *testing.T) {
 		}
 		return out
 	}
-	row := newRow(Work{Kind: OneWay}, runs(10, 100, 1000), runs(5, 200, 500))
-	if row.Ratio != 2 || row.RatioOf != "rate" || row.RDS.Rate != 100 || row.TCP.Rate != 200 || row.RateMin != 10 || row.RateMax != 1000 {
+	row := newRow(Work{Kind: OneWay}, map[Transport][]Result{RDS: runs(10, 100, 1000), TCP: runs(5, 200, 500), Node: runs(10, 50)})
+	if row.Ratio != 2 || row.RatioOf != "rate" || row.RDS.Rate != 100 || row.TCP.Rate != 200 || row.OfNode != 1.5 || row.RateMin != 10 || row.RateMax != 1000 {
 		t.Errorf("%+v", row)
 	}
 	lat := func(us float64) Result { return Result{Latency: &Percentiles{P50: us}} }
-	row = newRow(Work{Kind: Latency}, []Result{lat(12)}, []Result{lat(10)})
+	row = newRow(Work{Kind: Latency}, map[Transport][]Result{RDS: {lat(12)}, TCP: {lat(10)}})
 	if row.RatioOf != "p50" || math.Abs(row.Ratio-1.2) > 1e-9 {
 		t.Errorf("%+v", row)
 	}
-	if row := newRow(Work{Kind: Latency}, []Result{lat(12)}, nil); row.RatioOf != "" || row.TCP != nil {
+	if row := newRow(Work{Kind: Latency}, map[Transport][]Result{RDS: {lat(12)}}); row.RatioOf != "" || row.TCP != nil {
 		t.Errorf("without a baseline: %+v", row)
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"os"
 	"time"
 
 	"github.com/rds-go/rds/rds"
@@ -33,10 +31,12 @@ type Runner struct {
 	// Config is the base of the node's settings, for tests.
 	Config rds.Config
 
-	child *child
-	pin   Pin // of child and of this process
-	run   int
-	runs  int
+	child   *child   // the server; nil if it is one of --server
+	daemons *daemons // of provider rdsd, unless of --server
+	pin     Pin      // of these and of this process
+	pinned  bool     // this process is
+	run     int
+	runs    int
 }
 
 // ErrInterrupted is returned with the report of what there is when ctx ended.
@@ -47,10 +47,7 @@ var ErrInterrupted = errors.New("interrupted")
 func (r *Runner) Run(ctx context.Context, works []Work) (*Report, error) {
 	rep := newReport(&r.Options)
 	for i := range works {
-		r.runs += r.Options.Repeat
-		if works[i].Baseline {
-			r.runs += r.Options.Repeat
-		}
+		r.runs += r.Options.Repeat * len(r.Options.transports(&works[i]))
 	}
 	var err error
 	for i := range works {
@@ -68,62 +65,59 @@ func (r *Runner) Run(ctx context.Context, works []Work) (*Report, error) {
 			break
 		}
 	}
-	return rep, errors.Join(err, r.endServer())
+	return rep, errors.Join(err, r.endProcesses())
 }
 
-func (r *Runner) endServer() error {
+// endProcesses ends what was started and gives this process its CPUs back.
+func (r *Runner) endProcesses() error {
 	var err error
-	if r.pin != "" && r.pin != PinNone {
+	if r.pinned {
 		err = r.Affinity(PinNone, false)
+		r.pinned = false
 	}
-	r.pin = ""
 	if r.child != nil {
-		if e := r.child.end(); e != nil {
-			err = errors.Join(err, fmt.Errorf("server: %w", e))
-		}
+		err = errors.Join(err, r.child.end())
 		r.child = nil
+	}
+	if r.daemons != nil {
+		err = errors.Join(err, r.daemons.end())
+		r.daemons = nil
 	}
 	return err
 }
 
-// server makes sure that a server with this pin runs, pins this process too
-// and returns the server's control address.
-func (r *Runner) server(ctx context.Context, pin Pin) (netip.AddrPort, error) {
+// prepare makes sure that a server with this pin runs, and the daemons if
+// there are to be any, and pins this process too.
+func (r *Runner) prepare(pin Pin) error {
 	if pin == "" {
 		pin = PinNone
 	}
 	if r.pin != pin {
-		if err := r.endServer(); err != nil {
-			return netip.AddrPort{}, err
-		}
-		if pin != PinNone {
-			if err := r.Affinity(pin, false); err != nil {
-				return netip.AddrPort{}, err
-			}
+		if err := r.endProcesses(); err != nil {
+			return err
 		}
 		r.pin = pin
 	}
-	if r.Options.Server != "" {
-		return resolve(ctx, r.Options.Server)
-	}
-	if r.child == nil {
-		program := r.Program
-		if program == "" {
-			var err error
-			if program, err = os.Executable(); err != nil {
-				return netip.AddrPort{}, err
+	if r.Options.Server == "" && r.child == nil {
+		var err error
+		if r.Options.Provider == rds.ProviderDaemon {
+			if r.daemons, err = r.startDaemons(); err != nil {
+				return err
 			}
 		}
-		flags := []string{"--pin", string(pin)}
+		var flags []string
 		if f := r.Options.ServerCPUProfile; f != "" {
 			flags = append(flags, "--cpuprofile", f)
 		}
-		var err error
-		if r.child, err = startChild(ctx, program, serverIP, flags...); err != nil {
-			return netip.AddrPort{}, err
+		if r.child, err = r.start("server", serverSide, flags...); err != nil {
+			return err
 		}
 	}
-	return r.child.control, nil
+	if pin == PinNone || r.pinned {
+		return nil
+	}
+	r.pinned = true // last: a process that is started has the CPUs of the one that starts it
+	return r.Affinity(pin, false)
 }
 
 func (r *Runner) progress(w *Work, t Transport) {
@@ -143,7 +137,7 @@ func (r *Runner) bind(w *Work) (*Row, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := openProvider(r.Config, ip, &hello{Provider: r.Options.Provider, Port: port, Paths: r.Options.Paths})
+	p, err := openProvider(r.Config, ip, r.Options.Provider, port, &hello{Paths: r.Options.Paths})
 	if err != nil {
 		return nil, err
 	}
@@ -157,18 +151,17 @@ func (r *Runner) bind(w *Work) (*Row, error) {
 		}
 		results = append(results, res)
 	}
-	row := newRow(*w, results, nil)
+	row := newRow(*w, map[Transport][]Result{RDS: results})
 	row.Finished = true
 	return &row, p.Close()
 }
 
-// work does one work as often as it is repeated, over both transports in turn.
+// work does one work as often as it is repeated, over its transports in turn.
 func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 	if w.Kind == Sockets {
 		return r.bind(w)
 	}
-	control, err := r.server(ctx, w.Pin)
-	if err != nil {
+	if err := r.prepare(w.Pin); err != nil {
 		return nil, err
 	}
 	hard, fail := context.WithCancelCause(context.Background())
@@ -183,7 +176,7 @@ func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 		}
 	})
 	defer stopAbort()
-	c, end, err := r.connect(ctx, control, w, fail)
+	c, end, err := r.connect(ctx, w, fail)
 	if err != nil {
 		return nil, err
 	}
@@ -194,15 +187,11 @@ func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 
 func (r *Runner) repeat(ctx context.Context, c *cell) (*Row, error) {
 	results := map[Transport][]Result{}
-	transports := []Transport{RDS}
-	if c.work.Baseline {
-		transports = append(transports, TCP)
-	}
 	note := ""
 	var err error
 loop:
 	for i := range r.Options.Repeat {
-		for _, t := range transports {
+		for _, t := range r.Options.transports(c.work) {
 			if t == TCP && note != "" || ctx.Err() != nil && len(results[RDS]) > 0 {
 				continue
 			}
@@ -230,7 +219,7 @@ loop:
 	if len(results[RDS]) == 0 {
 		return nil, err
 	}
-	row := newRow(*c.work, results[RDS], results[TCP])
+	row := newRow(*c.work, results)
 	row.Note, row.Finished = note, ctx.Err() == nil && err == nil
 	return &row, err
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"strings"
 	"sync"
 
@@ -24,6 +25,9 @@ type Server struct {
 	Once bool
 	// Log, if not nil, is called with a line for each client.
 	Log func(string)
+	// Socket is that of the rdsd to attach to if a client wants it; empty means
+	// the default.
+	Socket string
 	// Config is the base of the nodes' settings, for tests.
 	Config rds.Config
 }
@@ -42,7 +46,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return err
 		}
 		s.log("client " + c.RemoteAddr().String())
-		if err := s.client(ctx, c); err != nil {
+		if err := s.client(ctx, c, false); err != nil {
 			s.log("client " + c.RemoteAddr().String() + ": " + err.Error())
 		}
 		if s.Once {
@@ -57,12 +61,18 @@ func (s *Server) log(line string) {
 	}
 }
 
-// client serves one control connection.
-func (s *Server) client(ctx context.Context, c net.Conn) error {
+// ServeParent serves the process that has started this one, over its standard
+// input and output, until the former ends.
+func (s *Server) ServeParent() error {
+	return s.client(context.Background(), pipes{os.Stdin, os.Stdout}, true)
+}
+
+// client serves one control connection; that of our parent may do more.
+func (s *Server) client(ctx context.Context, c io.ReadWriteCloser, parent bool) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	defer c.Close()
-	e := &session{server: s, lines: newLines(c)}
+	e := &session{server: s, lines: newLines(c), parent: parent}
 	defer e.end()
 	for {
 		var q request
@@ -84,11 +94,14 @@ func (s *Server) client(ctx context.Context, c net.Conn) error {
 
 // session is a server's side of one control connection.
 type session struct {
-	server   *Server
-	lines    *lines
-	provider rds.Provider // nil before hello
-	hello    hello
-	service  *service // nil between works
+	server    *Server
+	lines     *lines
+	parent    bool      // the client has started this process for itself alone
+	providers providers // nil before hello
+	hello     hello
+	service   *service // nil between works
+	sender    *sender  // nil but while this process is one
+	rdsd      *rdsd    // nil but in one that is a daemon
 }
 
 func (e *session) do(q *request, r *response) error {
@@ -113,42 +126,70 @@ func (e *session) do(q *request, r *response) error {
 	case opBye:
 		return e.end()
 	}
+	if e.parent {
+		return e.serveParent(q, r)
+	}
 	return fmt.Errorf("unknown operation %q", q.Op)
+}
+
+// serveParent does what nobody but our parent may ask for.
+func (e *session) serveParent(q *request, r *response) (err error) {
+	switch q.Op {
+	case opServe:
+		e.rdsd, err = startRDSD(e.server.Config, e.server.IP, q.Hello)
+	case opMemory:
+		r.Snap = e.snap()
+		r.Snap.Heap, r.Snap.Resident = memoryInUse()
+	case opSend:
+		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, transport: RDS, hard: context.Background()}
+		e.sender, err = startSender(c, q.First, e.failOnce())
+	case opMeasure:
+		e.sender.measure()
+		r.Snap = e.snap()
+	case opStop:
+		r.Snap = e.snap()
+		r.Sent, err = e.sender.stop()
+	default:
+		err = fmt.Errorf("unknown operation %q", q.Op)
+	}
+	return err
 }
 
 func (e *session) begin(h *hello) error {
 	switch {
 	case h == nil || h.Version != controlVersion:
 		return fmt.Errorf("this server speaks version %d of the control protocol", controlVersion)
-	case e.provider != nil:
+	case e.providers != nil:
 		return errors.New("second hello")
 	}
-	p, err := openProvider(e.server.Config, e.server.IP, h)
+	if !e.parent { // what is on this host is not for others to say
+		h.Socket = e.server.Socket
+	}
+	p, err := openProviders(e.server.Config, e.server.IP, h)
 	if err != nil {
 		return err
 	}
-	e.provider, e.hello = p, *h
+	e.providers, e.hello = p, *h
 	return nil
 }
 
 func (e *session) open(w *Work, t Transport, r *response) error {
 	switch {
-	case e.provider == nil:
+	case e.providers == nil || t == Node && e.providers[Node] == nil:
 		return errors.New("work before hello")
 	case e.service != nil:
 		return errors.New("the work before is still open")
 	case w == nil || w.Batch < 1 || w.Batch > maxBatch || w.Peers > maxSockets || w.maxSize() > rds.MaxMessage:
 		return errors.New("work out of bounds")
 	}
-	var once sync.Once
-	fail := func(err error) {
-		once.Do(func() { e.lines.write(response{Lost: true, Err: err.Error() + drops(e.provider)}) })
-	}
 	var err error
-	if t == TCP {
-		e.service, err = serveTCP(e.server.IP, w, tcpSettings{e.hello.Congestion, e.hello.Buffers}, fail)
-	} else {
-		e.service, err = serveRDS(e.provider, e.server.IP, w, fail)
+	switch t {
+	case TCP:
+		e.service, err = serveTCP(e.server.IP, w, tcpSettings{e.hello.Congestion, e.hello.Buffers}, e.failOnce())
+	case Node:
+		e.service, err = serveRDS(e.providers[Node], e.server.IP, w, e.failOnce())
+	default:
+		e.service, err = serveRDS(e.providers[RDS], e.server.IP, w, e.failOnce())
 	}
 	if err != nil {
 		e.service = nil
@@ -156,6 +197,14 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 	}
 	r.Addrs = e.service.addrs
 	return nil
+}
+
+// failOnce returns a function that tells the client of the first failure.
+func (e *session) failOnce() func(error) {
+	var once sync.Once
+	return func(err error) {
+		once.Do(func() { e.lines.write(response{Lost: true, Err: err.Error() + drops(e.providers[RDS])}) })
+	}
 }
 
 // drops names the counters of messages that the node has dropped, which may
@@ -191,10 +240,7 @@ func (e *session) closeWork() {
 
 func (e *session) end() error {
 	e.closeWork()
-	if e.provider == nil {
-		return nil
-	}
-	err := e.provider.Close()
-	e.provider = nil
+	err := errors.Join(e.providers.close(), e.rdsd.close())
+	e.providers, e.rdsd = nil, nil
 	return err
 }

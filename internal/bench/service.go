@@ -81,7 +81,7 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 	for _, s := range socks {
 		v.run(func() error {
 			switch w.Kind {
-			case Latency:
+			case Latency, Fair, Attach:
 				return echoRDS(s, w)
 			case OneWay:
 				return sinkRDS(s, w, v.tally)

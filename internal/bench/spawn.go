@@ -1,9 +1,6 @@
 package bench
 
 import (
-	"bufio"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,31 +9,48 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/rds-go/rds/rds"
 )
 
-// Ready is the line that a server started by a Runner prints when its control
-// connection can be made.
-type Ready struct {
-	Control netip.AddrPort `json:"control"`
-}
+// side is one of the two hosts of a run.
+type side int
 
-// endLimit is how long a server that was started may take to end by itself.
+const (
+	clientSide side = iota
+	serverSide
+)
+
+// endLimit is how long a process that was started may take to end by itself.
 const endLimit = 3 * time.Second
 
-// child is a server process that this one has started.
+// child is a process that this one has started: a server, an rdsd or a further
+// application. The control connection is its standard input and output.
 type child struct {
-	cmd     *exec.Cmd
-	stdin   io.Closer // the child ends when this does
-	control netip.AddrPort
+	*controller
+	cmd *exec.Cmd
 }
 
-// startChild runs `rdsbench server` on ip with more flags.
-func startChild(ctx context.Context, program string, ip netip.Addr, flags ...string) (*child, error) {
-	args := append([]string{"server", "--child", "--listen", ip.String(), "--control-port", "0"}, flags...)
-	cmd := exec.Command(program, args...)
+// pipes are a child's standard output and input. The child ends when the
+// latter does.
+type pipes struct {
+	io.Reader
+	io.WriteCloser
+}
+
+// start runs `rdsbench child` on a side, with more flags. name is for errors.
+func (r *Runner) start(name string, s side, flags ...string) (*child, error) {
+	program := r.Program
+	if program == "" {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			return nil, err
+		}
+	}
+	args := []string{"child", "--listen", r.ip(s).String(), "--pin", string(r.pin), fmt.Sprintf("--client=%t", s == clientSide)}
+	cmd := exec.Command(program, append(args, flags...)...)
 	cmd.Stderr = os.Stderr
 	dieWithParent(cmd)
 	stdin, err := cmd.StdinPipe()
@@ -48,39 +62,63 @@ func startChild(ctx context.Context, program string, ip netip.Addr, flags ...str
 		return nil, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the server: %w", err)
+		return nil, fmt.Errorf("start the %s: %w", name, err)
 	}
-	c := &child{cmd: cmd, stdin: stdin}
-	stop := context.AfterFunc(ctx, func() { cmd.Process.Kill() })
-	defer stop()
-	line, err := bufio.NewReader(stdout).ReadBytes('\n')
-	var ready Ready
-	if err == nil {
-		err = json.Unmarshal(line, &ready)
-	}
-	if err != nil {
-		c.end()
-		return nil, fmt.Errorf("the server did not start: %w", err)
-	}
-	c.control = ready.Control
-	return c, nil
+	return &child{newController(name, pipes{stdout, stdin}), cmd}, nil
 }
+
+// ip is the address of a side, if both are on this host.
+func (r *Runner) ip(s side) netip.Addr {
+	switch {
+	case s == serverSide:
+		return serverIP
+	case r.Options.Listen.IsValid():
+		return r.Options.Listen
+	}
+	return clientIP
+}
+
+func (c *child) kill() { c.cmd.Process.Kill() }
 
 // end has the child end, by force if it takes too long, and waits for it.
 func (c *child) end() error {
-	c.stdin.Close()
-	kill := time.AfterFunc(endLimit, func() { c.cmd.Process.Kill() })
+	kill := time.AfterFunc(endLimit, c.kill)
 	defer kill.Stop()
-	return c.cmd.Wait()
+	c.close()
+	if err := c.cmd.Wait(); err != nil {
+		return fmt.Errorf("%s: %w", c.peer, err)
+	}
+	return nil
 }
 
-// WhenStdinEnds calls end when standard input does: the server's parent has
-// gone.
-func WhenStdinEnds(end func()) {
-	go func() {
-		io.Copy(io.Discard, os.Stdin)
-		end()
-	}()
+// children are processes that do the same.
+type children []*child
+
+// call makes a request to all at the same time; q makes that of each.
+func (cs children) call(q func(i int) request) ([]response, error) {
+	responses, errs := make([]response, len(cs)), make([]error, len(cs))
+	var wg sync.WaitGroup
+	for i, c := range cs {
+		wg.Go(func() { responses[i], errs[i] = c.call(q(i)) })
+	}
+	wg.Wait()
+	for _, err := range errs { // one is enough where all fail in the same way
+		if err != nil {
+			return nil, err
+		}
+	}
+	return responses, nil
+}
+
+// end ends all.
+func (cs children) end() error {
+	errs := make([]error, len(cs))
+	var wg sync.WaitGroup
+	for i, c := range cs {
+		wg.Go(func() { errs[i] = c.end() })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
 }
 
 // freePort returns an RDS port that can be listened on at all of ips: want,

@@ -15,6 +15,11 @@ const (
 	Mux     Kind = "mux"     // all sockets to all, request and reply
 	Stress  Kind = "stress"  // Mux with every payload and sequence number verified
 	Sockets Kind = "sockets" // bind many sockets: time and memory
+
+	// These need an rdsd.
+	Fair     Kind = "fair"     // Latency beside an application that floods
+	Attach   Kind = "attach"   // attach, bind, send and get an answer
+	Sessions Kind = "sessions" // attach many applications: time and memory
 )
 
 // Transport is what carries the messages of a run.
@@ -24,6 +29,9 @@ type Transport string
 const (
 	RDS Transport = "rds"
 	TCP Transport = "tcp" // the baseline: net.TCPConn with a 4-byte length before each message
+
+	Node  Transport = "embedded node" // RDS by nodes in the two processes, to compare rdsd with
+	Alone Transport = "rds, alone"    // Fair without the flood
 )
 
 // Pin says on which CPUs the two processes run.
@@ -40,19 +48,20 @@ const (
 
 // Work is one line of a report.
 type Work struct {
-	Kind     Kind    `json:"kind"`
-	Size     int     `json:"size"`            // bytes of a message, or of a request
-	Sizes    []int   `json:"sizes,omitempty"` // Stress: requests take these in turn
-	Reply    int     `json:"reply,omitempty"` // bytes of a reply (Mux, Stress)
-	Depth    int     `json:"depth,omitempty"` // outstanding requests of each client socket
-	Sockets  int     `json:"sockets,omitempty"`
-	Peers    int     `json:"peers,omitempty"` // sockets of the server
-	Batch    int     `json:"batch"`           // messages of a SendBatch or RecvBatch; 1: calls for single messages
-	ZeroCopy bool    `json:"zero_copy,omitempty"`
-	Rate     float64 `json:"offered_rate,omitempty"` // Latency: messages per second, 0 for as fast as it goes
-	Baseline bool    `json:"-"`
-	Pin      Pin     `json:"pin,omitempty"`
-	Fault    Fault   `json:"fault,omitempty"`
+	Kind      Kind    `json:"kind"`
+	Size      int     `json:"size"`            // bytes of a message, or of a request
+	Sizes     []int   `json:"sizes,omitempty"` // Stress: requests take these in turn
+	Reply     int     `json:"reply,omitempty"` // bytes of a reply (Mux, Stress)
+	Depth     int     `json:"depth,omitempty"` // outstanding requests of each client socket
+	Sockets   int     `json:"sockets,omitempty"`
+	Peers     int     `json:"peers,omitempty"`     // sockets of the server
+	Processes int     `json:"processes,omitempty"` // Mux: processes on each side, of which each has Sockets or Peers sockets; 0: one
+	Batch     int     `json:"batch"`               // messages of a SendBatch or RecvBatch; 1: calls for single messages
+	ZeroCopy  bool    `json:"zero_copy,omitempty"`
+	Rate      float64 `json:"offered_rate,omitempty"` // Latency: messages per second, 0 for as fast as it goes
+	Baseline  bool    `json:"-"`
+	Pin       Pin     `json:"pin,omitempty"`
+	Fault     Fault   `json:"fault,omitempty"`
 }
 
 // Fault is damage that a Stress client does to one of its own messages, to
@@ -89,7 +98,7 @@ func (w *Work) Title() string {
 			s.WriteString(", single")
 		}
 	case Mux, Stress:
-		fmt.Fprintf(&s, "%s %dx%d, ", w.Kind, w.Sockets, w.Peers)
+		fmt.Fprintf(&s, "%s %s, ", w.Kind, w.crowd())
 		for i, n := range w.Sizes {
 			if i > 0 {
 				s.WriteByte('/')
@@ -102,6 +111,12 @@ func (w *Work) Title() string {
 		fmt.Fprintf(&s, ", depth %d", w.Depth)
 	case Sockets:
 		fmt.Fprintf(&s, "bind %d sockets", w.Sockets)
+	case Fair:
+		fmt.Fprintf(&s, "ping-pong %s, %g/s offered, beside a flood", FormatSize(w.Size), w.Rate)
+	case Attach:
+		s.WriteString("attach, bind, first answer")
+	case Sessions:
+		fmt.Fprintf(&s, "attach %d applications", w.Sockets)
 	}
 	if w.ZeroCopy {
 		s.WriteString(", zero-copy")
@@ -110,6 +125,18 @@ func (w *Work) Title() string {
 		fmt.Fprintf(&s, ", pin %s", w.Pin)
 	}
 	return s.String()
+}
+
+// crowd is how many ask how many.
+func (w *Work) crowd() string {
+	if w.Processes == 0 {
+		return fmt.Sprintf("%dx%d", w.Sockets, w.Peers)
+	}
+	s := fmt.Sprintf("%dx%d processes", w.Processes, w.Processes)
+	if w.Sockets != 1 || w.Peers != 1 {
+		s += fmt.Sprintf(" of %d and %d sockets", w.Sockets, w.Peers)
+	}
+	return s
 }
 
 // maxSize is the longest message of the work.

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/rds"
 )
 
 // serve runs a server on 127.0.0.2, in this process, and returns options that
@@ -60,8 +64,17 @@ func TestWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(rep.Rows) != len(works) || len(runs) != 2*len(works)+2*6 {
-		t.Fatalf("%d rows, runs %q", len(rep.Rows), runs)
+	if len(runs) != 2*len(works)+2*6 {
+		t.Errorf("runs %q", runs)
+	}
+	checkRows(t, rep, works)
+}
+
+// checkRows checks a report of works, each done twice.
+func checkRows(t *testing.T, rep *Report, works []Work) {
+	t.Helper()
+	if len(rep.Rows) != len(works) {
+		t.Fatalf("%d rows", len(rep.Rows))
 	}
 	for _, row := range rep.Rows {
 		w := row.Work
@@ -78,6 +91,40 @@ func TestWorks(t *testing.T) {
 			t.Errorf("%s: ratio of %q", row.Title, row.RatioOf)
 		}
 	}
+}
+
+// With --server both sides attach to the daemons that run on their hosts.
+func TestWorksOfRunningDaemons(t *testing.T) {
+	o := serve(t)
+	o.Repeat, o.Provider = 2, rds.ProviderDaemon
+	dir, err := os.MkdirTemp("", "bench") // short enough for a Unix socket in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	o.Socket = filepath.Join(dir, "client")
+	t.Setenv("RDS_SOCKET", filepath.Join(dir, "server")) // where the server looks
+	for ip, path := range map[netip.Addr]string{clientIP: o.Socket, serverIP: os.Getenv("RDS_SOCKET")} {
+		d, err := startRDSD(rds.Config{}, ip, &hello{Port: o.Port, Paths: 1, Socket: path})
+		if errors.Is(err, errors.ErrUnsupported) {
+			t.Skip(err)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { d.close() })
+	}
+	works := []Work{
+		{Kind: Latency, Size: 64, Batch: 1, Baseline: true},
+		{Kind: OneWay, Size: 100000, Batch: 4, ZeroCopy: true},
+		{Kind: Mux, Size: 256, Reply: 64, Depth: 8, Batch: 8, Sockets: 4, Peers: 3},
+		{Kind: Stress, Size: 64, Sizes: []int{32, 64, 100001}, Reply: 99, Depth: 4, Batch: 4, Sockets: 3, Peers: 2},
+	}
+	rep, err := (&Runner{Options: o}).Run(context.Background(), works)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkRows(t, rep, works)
 }
 
 // What is set for TCP is set for both transports.
@@ -136,7 +183,7 @@ func TestServerRefusesNonsense(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k := newController(c, func(error) {})
+	k := newController("server", c)
 	defer k.close()
 	good := &hello{Version: controlVersion, Provider: "node", Port: o.Port, Paths: 1}
 	for _, q := range []struct {
@@ -144,6 +191,7 @@ func TestServerRefusesNonsense(t *testing.T) {
 		want string
 	}{
 		{request{Op: "x"}, "unknown operation"},
+		{request{Op: opServe, Hello: good}, "unknown operation"}, // that is for a parent only
 		{request{Op: opOpen, Work: &Work{Kind: OneWay, Batch: 1}}, "before hello"},
 		{request{Op: opConfirm}, "without a work"},
 		{request{Op: opHello}, "version"},

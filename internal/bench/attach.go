@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"time"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// attach takes the time from nothing to the first answer: attach, bind, send a
+// message to the other daemon's application and receive its reply.
+func (c *cell) attach() (Result, error) {
+	m, err := c.begin()
+	if err != nil {
+		return Result{}, err
+	}
+	h := newHist()
+	n := 0
+	for ; n < c.work.Sockets && !c.interrupted(); n++ {
+		start := time.Now()
+		p, err := rds.Dial(c.daemons.socket(clientSide))
+		if err != nil {
+			return Result{}, err
+		}
+		stop := context.AfterFunc(c.hard, func() { p.Close() })
+		err = c.firstAnswer(p, uint64(n))
+		h.RecordValue(min(int64(time.Since(start)), maxLatency))
+		stop()
+		if err := errors.Join(err, p.Close()); err != nil {
+			return Result{}, err
+		}
+	}
+	res, err := c.end(m, uint64(n), 2*c.work.Size)
+	res.hist, res.Latency, res.TCPConns = h, latencyOf(h), c.rdsConns()
+	return res, err
+}
+
+func (c *cell) firstAnswer(p rds.Provider, n uint64) error {
+	s, err := p.Bind(netip.AddrPortFrom(c.ip, 0))
+	if err != nil {
+		return err
+	}
+	r := rdsPinger{s: s, w: c.work, buf: make([]byte, c.work.Size)}
+	r.out.To = c.addrs[0]
+	return r.ping(n)
+}
+
+// sessions measures what attached applications take: time, and memory of the
+// daemon, shared memory included.
+func (c *cell) sessions() (Result, error) {
+	n := c.work.Sockets
+	daemon := c.daemons.side[clientSide]
+	before, err := daemon.call(request{Op: opMemory})
+	if err != nil {
+		return Result{}, err
+	}
+	var open ends
+	defer open.close()
+	cpu, start := c.cpu(), time.Now()
+	for range n {
+		p, err := rds.Dial(c.daemons.socket(clientSide))
+		if err != nil {
+			return Result{}, err
+		}
+		open.add(func() { p.Close() })
+	}
+	elapsed := time.Since(start)
+	cpu = c.cpu() - cpu
+	after, err := daemon.call(request{Op: opMemory})
+	if err != nil {
+		return Result{}, err
+	}
+	each := func(a, b int64) float64 { return float64(max(a-b, 0)) / float64(n) }
+	return Result{
+		Seconds: elapsed.Seconds(), Messages: uint64(n), Rate: float64(n) / elapsed.Seconds(), ClientCPU: float64(cpu) / 1e3 / float64(n),
+		Memory: &Memory{
+			HeapEach: each(after.Snap.Heap, before.Snap.Heap), ResidentEach: each(after.Snap.Resident, before.Snap.Resident),
+			BindMillis: elapsed.Seconds() * 1e3,
+		},
+	}, nil
+}

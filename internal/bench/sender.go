@@ -1,0 +1,83 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// sender is the sending side of a work in a process of its own: the sockets of
+// a Mux, or a flood of one-way messages.
+type sender struct {
+	run   *muxRun
+	open  ends
+	socks []*muxSocket
+	start time.Time // of the measured phase
+}
+
+// sent is what a sender has to tell.
+type sent struct {
+	Seconds float64                `json:"seconds"`
+	Count   uint64                 `json:"count"` // requests answered
+	Hist    *hdrhistogram.Snapshot `json:"hist"`
+}
+
+// startSender starts the work of c. What ends it too early goes to fail.
+func startSender(c *cell, first int, fail func(error)) (*sender, error) {
+	s := &sender{run: &muxRun{c: c}}
+	var err error
+	if c.work.Kind == OneWay {
+		err = s.flood(fail)
+	} else {
+		s.socks, err = s.run.start(&s.open, first, fail)
+	}
+	if err != nil {
+		s.open.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+// flood sends until the sender stops.
+func (s *sender) flood(fail func(error)) error {
+	sock, end, err := s.run.c.bind()
+	if err != nil {
+		return err
+	}
+	s.open.add(end)
+	b := newBatchSender(sock, s.run.c.work, s.run.c)
+	s.run.wg.Go(func() {
+		for n := uint64(0); s.run.phase.Load() != phaseStop; n++ {
+			if err := b.burst(n, 1); err != nil {
+				fail(err)
+				return
+			}
+		}
+	})
+	return nil
+}
+
+func (s *sender) measure() {
+	s.start = time.Now()
+	s.run.phase.Store(phaseMeasure)
+}
+
+// stop ends the sender, after the replies that are outstanding.
+func (s *sender) stop() (*sent, error) {
+	out := &sent{Seconds: time.Since(s.start).Seconds()}
+	s.run.phase.Store(phaseStop)
+	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
+	defer cancel()
+	late := context.AfterFunc(ctx, s.open.close)
+	s.run.wg.Wait()
+	if !late() {
+		return nil, fmt.Errorf("replies are missing after %v", drainLimit)
+	}
+	s.open.close()
+	h := newSmallHist()
+	out.Count = sum(s.socks, h)
+	out.Hist = h.Export()
+	return out, nil
+}
