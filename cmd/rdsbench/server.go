@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/internal/cli"
 )
 
 func serverCommand() *cobra.Command {
@@ -90,7 +91,7 @@ func childCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s := bench.Server{IP: ip}
+			s := bench.Server{IP: ip, Daemon: cli.SpareProcessor}
 			return errors.Join(s.ServeParent(), end())
 		},
 	}
