@@ -1,25 +1,27 @@
 #!/usr/bin/env bash
-# Builds the commands and shows them: the demonstration of rdsbench, then an
-# rdsd on 127.0.0.2, pinged from 127.0.0.1 and asked for its connections.
-# Everything is bounded and ends with the script. Linux only: other systems
-# have no 127.0.0.2.
+# Builds the commands and shows them: an rdsd on 127.0.0.1 that rdsping attaches
+# to, and one on 127.0.0.2 that answers; then what rdsbench measures, of nodes
+# and of daemons. Everything is bounded, stays in a temporary directory and ends
+# with the script. Linux only: other systems have no 127.0.0.2.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 make --no-print-directory build
 
 tmp=$(mktemp -d)
-daemon=
+daemons=()
 finish() {
-    if [ -n "$daemon" ]; then
-        kill "$daemon" 2>/dev/null || true
+    for pid in "${daemons[@]}"; do
+        kill "$pid" 2>/dev/null || true
+    done
+    for pid in "${daemons[@]}"; do
         for _ in $(seq 50); do
-            kill -0 "$daemon" 2>/dev/null || break
+            kill -0 "$pid" 2>/dev/null || break
             sleep 0.1
         done
-        kill -KILL "$daemon" 2>/dev/null || true
-        wait "$daemon" 2>/dev/null || true
-    fi
+        kill -KILL "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
     rm -rf "$tmp"
 }
 trap finish EXIT
@@ -32,22 +34,27 @@ show() {
     timeout --kill-after=5 180 "$@"
 }
 
-show bin/rdsbench
-
-echo
-echo "\$ bin/rdsd --listen 127.0.0.2 --control $tmp/rdsd.sock &"
-bin/rdsd --listen 127.0.0.2 --control "$tmp/rdsd.sock" >"$tmp/rdsd.log" 2>&1 &
-daemon=$!
-for _ in $(seq 100); do
-    [ -S "$tmp/rdsd.sock" ] && break
-    kill -0 "$daemon" 2>/dev/null || break
-    sleep 0.1
-done
-if ! [ -S "$tmp/rdsd.sock" ]; then
+# daemon ADDRESS NAME: starts an rdsd and waits until applications can attach.
+daemon() {
+    local args=(--listen "$1" --socket "$tmp/$2.sock" --control "$tmp/$2.info" --log-level warn)
+    echo
+    echo "\$ bin/rdsd ${args[*]} &"
+    bin/rdsd "${args[@]}" >"$tmp/$2.log" 2>&1 &
+    daemons+=($!)
+    for _ in $(seq 100); do
+        [ -S "$tmp/$2.info" ] && return # made after the other
+        kill -0 $! 2>/dev/null || break
+        sleep 0.1
+    done
     echo "rdsd did not come up:"
-    cat "$tmp/rdsd.log"
+    cat "$tmp/$2.log"
     exit 1
-fi
+}
 
-show bin/rdsping -c 5 -I 127.0.0.1 127.0.0.2
-show bin/rdsinfo --control "$tmp/rdsd.sock" -c -n
+daemon 127.0.0.1 here
+daemon 127.0.0.2 there
+show bin/rdsping --socket "$tmp/here.sock" -c 5 -i 200ms 127.0.0.2
+show bin/rdsinfo --control "$tmp/here.info" -c -n
+
+show bin/rdsbench
+show bin/rdsbench --provider rdsd --duration 500ms
