@@ -103,10 +103,13 @@ func TestLatencyAsJSONAndPage(t *testing.T) {
 	}
 }
 
-// daemonRun runs a mode with daemons of its own and returns its report.
+// daemonRun runs a mode with daemons of its own and returns its report. Nothing
+// is left of the daemons.
 func daemonRun(t *testing.T, args ...string) []bench.Row {
 	t.Helper()
 	onLinux(t)
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
 	args = append(args, "--provider", "rdsd", "--duration", "50ms", "--warmup", "10ms", "--json")
 	o := rdsbench(t, args...)
 	var rep bench.Report
@@ -117,6 +120,9 @@ func daemonRun(t *testing.T, args ...string) []bench.Row {
 		if !row.Finished || row.RDS.Messages == 0 {
 			t.Errorf("%q: %+v", args, row)
 		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
 	}
 	return rep.Rows
 }

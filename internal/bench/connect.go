@@ -108,7 +108,9 @@ func (r *Runner) connect(ctx context.Context, w *Work, fail func(error)) (*cell,
 	} else {
 		c.control, err = r.reach(ctx, c)
 		if theirs.Port == 0 && err == nil {
-			theirs.Port, err = freePort(0, c.ip)
+			if theirs.Port, err = freePort(rds.DefaultPort, c.ip); err != nil {
+				theirs.Port, err = freePort(0, c.ip)
+			}
 			ours.Port = theirs.Port
 		}
 		ours.Socket = r.Options.Socket

@@ -159,7 +159,10 @@ func (k *controller) read() {
 	for {
 		var r response
 		if err := k.lines.read(&r); err != nil {
-			if !errors.Is(err, net.ErrClosed) {
+			switch {
+			case errors.Is(err, io.EOF):
+				k.fail(errors.New("it has ended"))
+			case !errors.Is(err, net.ErrClosed):
 				k.fail(fmt.Errorf("control connection: %w", err))
 			}
 			return
@@ -180,7 +183,7 @@ func (k *controller) call(q request) (response, error) {
 	r, ok := <-k.responses
 	switch {
 	case !ok:
-		return r, fmt.Errorf("the %s has ended", k.peer)
+		return r, fmt.Errorf("%s: it has ended", k.peer)
 	case r.Err != "":
 		return r, fmt.Errorf("%s: %s", k.peer, r.Err)
 	}

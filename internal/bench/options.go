@@ -21,7 +21,7 @@ const (
 type Options struct {
 	Server     string        // control address of a running server; empty starts one
 	Listen     netip.Addr    // our RDS address; zero: 127.0.0.1, or the one that reaches Server
-	Port       uint16        // RDS TCP port; 0: 16385, or a free one if that is taken
+	Port       uint16        // RDS TCP port; 0: any that is free, with Server 16385 if it is
 	Provider   string        // rds.ProviderNode, rds.ProviderDaemon or rds.ProviderKernel
 	Socket     string        // of the running rdsd, with Server; empty: the default
 	Paths      int           // 1 or 8

@@ -13,9 +13,12 @@ import (
 // closed.
 const abortLimit = 5 * time.Second
 
-// stallLimit is how much longer than its warm-up and measured time a run may
-// take before it counts as lost.
-const stallLimit = 20 * time.Second
+// Limits of how much longer than its warm-up and measured time a run may take
+// before it counts as lost: in all, and for each socket or application.
+const (
+	stallLimit = 20 * time.Second
+	socketTime = 10 * time.Millisecond
+)
 
 // Runner is the active process.
 type Runner struct {
@@ -198,7 +201,7 @@ loop:
 			r.progress(c.work, t)
 			c.transport = t
 			var res Result
-			limit := r.Options.Warmup + r.Options.Duration + stallLimit
+			limit := r.Options.Warmup + r.Options.Duration + stallLimit + time.Duration(c.work.Sockets)*socketTime
 			stalled := time.AfterFunc(limit, func() { c.lose(fmt.Errorf("the run has not ended after %v", limit)) })
 			res, err = c.run()
 			stalled.Stop()

@@ -11,8 +11,6 @@ import (
 	"strconv"
 	"sync"
 	"time"
-
-	"github.com/rds-go/rds/rds"
 )
 
 // side is one of the two hosts of a run.
@@ -121,39 +119,37 @@ func (cs children) end() error {
 	return errors.Join(errs...)
 }
 
-// freePort returns an RDS port that can be listened on at all of ips: want,
-// or the standard one if want is 0, or then any other that is free.
+// freePort returns a port that can be listened on at all of ips: want, or any
+// if want is 0.
 func freePort(want uint16, ips ...netip.Addr) (uint16, error) {
-	try := func(port uint16) (uint16, error) {
-		var ls []net.Listener
-		defer func() {
-			for _, l := range ls {
-				l.Close()
-			}
-		}()
-		for _, ip := range ips {
-			l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), strconv.Itoa(int(port))))
-			if err != nil {
-				return 0, err
-			}
-			ls = append(ls, l)
-			port = l.Addr().(*net.TCPAddr).AddrPort().Port()
-		}
-		return port, nil
-	}
 	if want != 0 {
-		return try(want)
-	}
-	if port, err := try(rds.DefaultPort); err == nil {
-		return port, nil
+		return tryPort(want, ips)
 	}
 	var errs error
 	for range 10 { // a port free on one address may be taken on another
-		port, err := try(0)
+		port, err := tryPort(0, ips)
 		if err == nil {
 			return port, nil
 		}
 		errs = errors.Join(errs, err)
 	}
 	return 0, errs
+}
+
+func tryPort(port uint16, ips []netip.Addr) (uint16, error) {
+	var ls []net.Listener
+	defer func() {
+		for _, l := range ls {
+			l.Close()
+		}
+	}()
+	for _, ip := range ips {
+		l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), strconv.Itoa(int(port))))
+		if err != nil {
+			return 0, err
+		}
+		ls = append(ls, l)
+		port = l.Addr().(*net.TCPAddr).AddrPort().Port()
+	}
+	return port, nil
 }
