@@ -50,7 +50,8 @@ func rdsbench(t *testing.T, args ...string) outcome {
 func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
-	cmd.Env = append(os.Environ(), asCommand+"=1")
+	// Under the race detector each process would wait for a second at its end.
+	cmd.Env = append(os.Environ(), asCommand+"=1", "GORACE=atexit_sleep_ms=0")
 	cmd.WaitDelay = 10 * time.Second
 	return cmd
 }
