@@ -9,6 +9,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/rds-go/rds/conn"
@@ -39,7 +40,7 @@ func (k *Kernel) Bind(addr netip.AddrPort) (*Socket, error) {
 		addr, err = c.LocalAddrPort()
 	}
 	if err != nil {
-		return nil, &OpError{Op: "bind", Local: addr, Err: err}
+		return nil, &OpError{Op: "bind", Local: addr, Err: kernelError(err)}
 	}
 	s := &kernelSocket{k: k, c: c, addr: addr}
 	s.linger.Store(int64(DefaultLinger))
@@ -100,6 +101,21 @@ func (k *Kernel) Info() (Info, error) {
 	return info, nil
 }
 
+// kernelError makes an error of a system call one of ours too.
+func kernelError(err error) error {
+	var (
+		errno syscall.Errno
+		ours  *sentinel
+	)
+	if errors.As(err, &ours) || !errors.As(err, &errno) {
+		return err
+	}
+	if e := remoteErrors[errno]; e != nil {
+		return &toldError{err.Error(), e}
+	}
+	return err
+}
+
 // kernelSocket is the endpoint over one kernel socket.
 type kernelSocket struct {
 	k    *Kernel
@@ -126,6 +142,9 @@ func (s *kernelSocket) remote() netip.AddrPort {
 }
 
 func (s *kernelSocket) connect(to netip.AddrPort) error {
+	if !to.Addr().IsValid() {
+		return errDestination
+	}
 	if err := s.c.Connect(to); err != nil {
 		return err
 	}
@@ -294,7 +313,12 @@ func (s *kernelSocket) recvBatch(ctx context.Context, ms []Message, block bool) 
 	return n, nil
 }
 
-func (s *kernelSocket) cancel(to netip.AddrPort) error { return s.c.CancelSentTo(to) }
+func (s *kernelSocket) cancel(to netip.AddrPort) error {
+	if !to.Addr().IsValid() {
+		return ErrInvalid // there is no "all" (net/rds/af_rds.c, rds_cancel_sent_to)
+	}
+	return s.c.CancelSentTo(to)
+}
 
 func (s *kernelSocket) poll() Events {
 	ev, err := s.c.Poll(afrds.PollIn | afrds.PollOut | afrds.PollWriteBand)

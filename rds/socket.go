@@ -114,6 +114,9 @@ func (s *Socket) fail(op string, to netip.AddrPort, err error) error {
 	if errors.As(err, &oe) {
 		return err
 	}
+	if s.node == nil && s.client == nil {
+		err = kernelError(err)
+	}
 	return &OpError{Op: op, Local: s.ep.local(), Peer: to, Err: err}
 }
 
