@@ -55,6 +55,9 @@ func (s *clientSocket) check(ctx context.Context, t *attachment, o *Outgoing) (t
 	if err = checkMessage(o, &s.fates, s.account.Limit()); err != nil || d != nil {
 		return to, d, err
 	}
+	if ctx.Err() != nil { // it bounds waiting for room, and there may be some
+		ctx = context.Background()
+	}
 	peer, err := t.resolve(ctx, s.addr.Addr(), a)
 	if err != nil {
 		return to, nil, err

@@ -262,6 +262,9 @@ func (s *clientSocket) wakeWriters() {
 }
 
 func (s *clientSocket) setMonitor(on bool) error {
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
 	if on {
 		s.monitor.CompareAndSwap(nil, new(monitor))
 	} else {
@@ -287,6 +290,9 @@ func (s *clientSocket) setLinger(d time.Duration) { s.linger.Store(int64(d)) }
 func (s *clientSocket) tos() uint8                { return uint8(s.tosValue.Load()) }
 
 func (s *clientSocket) setTOS(tos uint8) error {
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
 	if s.sent.Load() || !s.tosValue.CompareAndSwap(0, uint32(tos)|1<<8) {
 		return ErrInvalid
 	}

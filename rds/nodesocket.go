@@ -82,6 +82,9 @@ func (s *nodeSocket) buffers() (send, receive int) {
 }
 
 func (s *nodeSocket) setBuffers(send, receive int) error {
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
 	if send > 0 {
 		s.account.SetLimit(send)
 		s.writers.wake(-1)
@@ -108,7 +111,14 @@ func (s *nodeSocket) wakeWriters() {
 	s.node.eachPeer(func(p *peer) { p.waiters.wake(-1) })
 }
 
-func (s *nodeSocket) setRecvErr(on bool) error  { s.recvErrOn.Store(on); return nil }
+func (s *nodeSocket) setRecvErr(on bool) error {
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
+	s.recvErrOn.Store(on)
+	return nil
+}
+
 func (s *nodeSocket) recvErr() bool             { return s.recvErrOn.Load() }
 func (s *nodeSocket) setLinger(d time.Duration) { s.linger.Store(int64(d)) }
 func (s *nodeSocket) tos() uint8                { return uint8(s.tosValue.Load()) }
@@ -116,6 +126,9 @@ func (s *nodeSocket) tos() uint8                { return uint8(s.tosValue.Load()
 // setTOS accepts what Linux accepts: once, before anything was sent. TCP maps
 // every value to 0 (net/rds/tcp.c, rds_tcp_get_tos_map).
 func (s *nodeSocket) setTOS(tos uint8) error {
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
 	if s.sent.Load() || !s.tosValue.CompareAndSwap(0, uint32(tos)|1<<8) {
 		return ErrInvalid
 	}
@@ -123,6 +136,9 @@ func (s *nodeSocket) setTOS(tos uint8) error {
 }
 
 func (s *nodeSocket) setMonitor(on bool) error {
+	if s.closed.Load() {
+		return net.ErrClosed
+	}
 	if on {
 		s.node.monitored.Store(true)
 		s.monitor.CompareAndSwap(nil, new(monitor))
