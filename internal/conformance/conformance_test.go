@@ -1,0 +1,108 @@
+package conformance
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// envAddrs names the addresses of the machine that TestKernel uses, and after
+// them one that does not answer, separated by commas.
+const envAddrs = "RDS_CONFORMANCE_ADDRS"
+
+// TestKernel is the suite on the kernel's sockets. test/interop runs it in a
+// virtual machine.
+func TestKernel(t *testing.T) {
+	k, err := rds.OpenKernel()
+	if errors.Is(err, rds.ErrNoKernel) {
+		t.Skip("the kernel has no RDS")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var addrs []netip.Addr
+	for a := range strings.SplitSeq(os.Getenv(envAddrs), ",") {
+		x, err := netip.ParseAddr(a)
+		if err != nil {
+			t.Skipf("%s names no addresses of this machine: %v", envAddrs, err)
+		}
+		addrs = append(addrs, x)
+	}
+	if len(addrs) != 3 {
+		t.Fatalf("%s has %d addresses, want 3", envAddrs, len(addrs))
+	}
+	// One address for both ends: between two addresses of its own Linux 6.1
+	// marks congestion in the map of the wrong one.
+	Run(t, rds.ProviderKernel, func(*testing.T) Setup {
+		return Setup{Near: k, Far: k, NearAddr: addrs[0], FarAddr: addrs[0], Other: addrs[1], Nowhere: addrs[2], Foreign: netip.MustParseAddr("192.0.2.1"), Slow: true}
+	})
+}
+
+// The table names cases that exist, each once for a provider.
+func TestDifferencesAreAboutCases(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, d := range Differences() {
+		if !slices.Contains(Names(), d.Case) {
+			t.Errorf("no case %q", d.Case)
+		}
+		if key := d.Case + " " + d.Provider; seen[key] {
+			t.Errorf("%s twice", key)
+		} else {
+			seen[key] = true
+		}
+		if d.What == "" {
+			t.Errorf("%s: no words", d.Case)
+		}
+	}
+}
+
+// Cases have names of their own.
+func TestNamesDiffer(t *testing.T) {
+	seen := make(map[string]bool)
+	for _, n := range Names() {
+		if seen[n] {
+			t.Errorf("two cases %q", n)
+		}
+		seen[n] = true
+	}
+}
+
+// docs/PROTOCOL.md has the same table.
+func TestDifferencesAreDocumented(t *testing.T) {
+	b, err := os.ReadFile("../../docs/PROTOCOL.md")
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("the documents are not here: the program was taken elsewhere")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, ok := strings.Cut(string(b), "\n## Differences between providers\n")
+	if !ok {
+		t.Fatal("docs/PROTOCOL.md has no such section")
+	}
+	section, _, _ = strings.Cut(section, "\n## ")
+	var got []string
+	for line := range strings.Lines(section) {
+		if strings.HasPrefix(line, "| ") && strings.Contains(line, "/") {
+			got = append(got, strings.TrimSpace(line))
+		}
+	}
+	var want []string
+	for _, d := range Differences() {
+		want = append(want, d.Row())
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("docs/PROTOCOL.md has\n%s\nthe table is\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Row is the difference's line in docs/PROTOCOL.md.
+func (d *Difference) Row() string {
+	return fmt.Sprintf("| %s | %s | %s |", d.Case, d.Provider, d.What)
+}

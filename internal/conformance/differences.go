@@ -1,0 +1,47 @@
+package conformance
+
+import "github.com/rds-go/rds/rds"
+
+// Difference is something a provider does differently.
+type Difference struct {
+	Case     string
+	Provider string
+	What     string // as in docs/PROTOCOL.md
+	Skip     bool   // the case cannot be run
+}
+
+// Differences is the table "Differences between providers" of
+// docs/PROTOCOL.md, in its order.
+func Differences() []Difference { return differences }
+
+var differences = []Difference{
+	{"bind/after the provider's close", rds.ProviderKernel, "Close of the provider does nothing: sockets are closed one by one", true},
+	{"connect/other family", rds.ProviderKernel, "IPv6 from IPv4 is accepted; the send is refused", false},
+	{"send/ping", rds.ProviderKernel, "a ping of an own address is not answered, of other hosts it is", true},
+	{"send/type of service", rds.ProviderKernel, "over TCP the value becomes 0, which may be set again", false},
+	{"buffer/a larger one wakes a blocked send", rds.ProviderKernel, "nobody is woken; the next event does it", true},
+	{"cancel/multicast", rds.ProviderKernel, "accepted, and nothing happens", false},
+	{"cancel/everywhere", rds.ProviderKernel, "all is EINVAL", false},
+	{"wait/past deadlines do not matter to what need not wait", rds.ProviderKernel, "a past deadline fails every call", false},
+	{"wait/ended contexts do not matter to what need not wait", rds.ProviderKernel, "an ended context fails every call", false},
+	{"congestion/a larger buffer ends it", rds.ProviderKernel, "only reading ends congestion", false},
+	{"congestion/empty messages count too", rds.ProviderKernel, "only payload counts: empty messages are not bounded", true},
+	{"congestion/polled", rds.ProviderKernel, "Go's own poller gets the news before Poll does: use the congestion monitor", true},
+	{"fate/delivered", rds.ProviderKernel, "no fates: send with Notify is EOPNOTSUPP", true},
+	{"fate/canceled", rds.ProviderKernel, "no fates", true},
+	{"fate/comes before data", rds.ProviderKernel, "no fates", true},
+	{"fate/of all that fail", rds.ProviderKernel, "RDS_RECVERR is about RDMA only", false},
+	{"fate/too many unread", rds.ProviderKernel, "no fates", true},
+	{"close/reports what it dropped", rds.ProviderKernel, "without linger nothing is reported", false},
+	{"close/frees the port while it lingers", rds.ProviderKernel, "the port is taken until the linger ends", true},
+	{"close/by the provider", rds.ProviderKernel, "Close of the provider does nothing", true},
+}
+
+func difference(name, provider string) *Difference {
+	for i := range differences {
+		if d := &differences[i]; d.Case == name && d.Provider == provider {
+			return d
+		}
+	}
+	return nil
+}
