@@ -135,15 +135,16 @@ func readModule(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// buildImage writes an initial file system with the guest program as init.
-func buildImage(k kernel, guest, selfTest, out string) error {
+// buildImage writes an initial file system with programs, by name there; init is
+// the guest program.
+func buildImage(k kernel, files map[string]string, out string) error {
 	var b bytes.Buffer
 	w := &cpioWriter{out: &b}
 	for _, dir := range []string{"proc", "sys", "dev", "tmp", "modules"} {
 		w.add(dir, modeDir|0o755, 0, 0, nil)
 	}
 	w.add("dev/console", modeChar|0o600, 5, 1, nil)
-	for name, file := range map[string]string{"init": guest, "afrds.test": selfTest} {
+	for name, file := range files {
 		body, err := os.ReadFile(file)
 		if err != nil {
 			return err

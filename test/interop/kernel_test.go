@@ -3,10 +3,14 @@
 package interop
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
 
+	"github.com/rds-go/rds/internal/conformance"
+	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/test/interop/peer"
 )
 
@@ -48,19 +52,62 @@ func TestKernelProvider(t *testing.T) {
 		testCongestion(t, a, b)
 	})
 	t.Run("afrds", func(t *testing.T) { testSelf(t, b) })
+	t.Run("conformance", func(t *testing.T) { testConformance(t, b) })
 }
 
 // testSelf runs the tests of internal/afrds on the guest's kernel; here they
 // must find RDS.
 func testSelf(t *testing.T, guest *process) {
+	out := runTests(t, guest, peer.SelfTestArgs{Program: peer.TestAFRDS})
+	if strings.Contains(out, "--- SKIP: TestKernel") {
+		t.Fatal("skipped what needs RDS")
+	}
+}
+
+// testConformance runs the conformance suite on the guest's kernel: each case
+// passes, or is one that the table says the kernel does not have.
+func testConformance(t *testing.T, guest *process) {
+	out := runTests(t, guest, peer.SelfTestArgs{
+		Program: peer.TestConformance,
+		Env:     []string{fmt.Sprintf("RDS_CONFORMANCE_ADDRS=%v,%v,%v", guest.addr, peer.SecondAddr(guest.addr), nobodyAddr)},
+	})
+	skip := make(map[string]bool)
+	for _, d := range conformance.Differences() {
+		if d.Provider == rds.ProviderKernel && d.Skip {
+			skip[d.Case] = true
+		}
+	}
+	passed := 0
+	for _, name := range conformance.Names() {
+		want := "--- PASS: "
+		if skip[name] {
+			want = "--- SKIP: "
+		} else {
+			passed++
+		}
+		if want += "TestKernel/" + strings.ReplaceAll(name, " ", "_") + " ("; !strings.Contains(out, want) {
+			t.Errorf("no %q", want)
+		}
+	}
+	t.Logf("%d cases passed, %d skipped", passed, len(skip))
+}
+
+// runTests runs a test program in a guest and returns its output.
+func runTests(t *testing.T, guest *process, a peer.SelfTestArgs) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), runTime)
+	defer cancel()
 	var r peer.SelfTestResult
-	if err := guest.call(t.Context(), peer.OpSelfTest, nil, &r); err != nil {
+	if err := guest.Call(ctx, peer.OpSelfTest, a, &r); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("in the guest:\n%s", r.Output)
-	if !r.Passed || strings.Contains(r.Output, "--- SKIP: TestKernel") {
-		t.Fatal("failed, or skipped what needs RDS")
+	if !r.Passed || testing.Verbose() {
+		t.Logf("%s in the guest:\n%s", a.Program, r.Output)
 	}
+	if !r.Passed {
+		t.Fatalf("%s failed", a.Program)
+	}
+	return r.Output
 }
 
 // needKernels skips what two kernels do not manage reliably between them.

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/rds-go/rds/test/interop/peer"
 )
 
 // Everything lives in one network. Our nodes take addresses below or above the
@@ -23,6 +25,7 @@ var (
 	network    = netip.MustParsePrefix("10.77.0.0/16")
 	guestAddr  = netip.MustParseAddr("10.77.100.1")
 	otherGuest = netip.MustParseAddr("10.77.100.2")
+	nobodyAddr = netip.MustParseAddr("10.77.250.1") // nobody's, nor is the next one
 )
 
 const namespacePrefix = "rds-interop-"
@@ -50,12 +53,14 @@ func buildGuest() (built, error) {
 	if err != nil {
 		return built{}, err
 	}
-	selfTest, err := goTool("afrds.test", "test", "-c", "-ldflags=-s -w", "../../internal/afrds")
-	if err != nil {
-		return built{}, err
+	files := map[string]string{"init": guest}
+	for name, pkg := range map[string]string{peer.TestAFRDS: "../../internal/afrds", peer.TestConformance: "../../internal/conformance"} {
+		if files[name], err = goTool(name, "test", "-c", "-ldflags=-s -w", pkg); err != nil {
+			return built{}, err
+		}
 	}
 	b := built{kernel: k, image: filepath.Join(buildDir, "guest.cpio")}
-	return b, buildImage(k, guest, selfTest, b.image)
+	return b, buildImage(k, files, b.image)
 }
 
 // goTool has the go command build a static program and returns its path.

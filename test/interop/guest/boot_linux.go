@@ -11,6 +11,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/test/interop/peer"
 )
 
 // Places the image builder fills.
@@ -54,7 +56,11 @@ func boot() error {
 	if err := linkUp("lo", netip.Prefix{}); err != nil {
 		return err
 	}
-	return linkUp("eth0", prefix)
+	if err := linkUp("eth0", prefix); err != nil {
+		return err
+	}
+	// A second address, for what needs two hosts in one machine.
+	return linkUp("eth0:1", netip.PrefixFrom(peer.SecondAddr(prefix.Addr()), prefix.Bits()))
 }
 
 func loadModule(path string) error {

@@ -6,6 +6,13 @@ import (
 	"syscall"
 )
 
+// SecondAddr is the address a guest has besides its own.
+func SecondAddr(a netip.Addr) netip.Addr {
+	b := a.As4()
+	b[3] += 100
+	return netip.AddrFrom4(b)
+}
+
 // Commands, with the types of their arguments and results.
 const (
 	OpBind     = "bind"     // BindArgs, BindResult
@@ -20,7 +27,7 @@ const (
 	OpState    = "state"    // nothing, whatever the stack shows of itself
 	OpTCP      = "tcp"      // nothing, []TCPConn
 	OpDestroy  = "destroy"  // TCPConn
-	OpSelfTest = "selftest" // nothing, SelfTestResult
+	OpSelfTest = "selftest" // SelfTestArgs, SelfTestResult
 	OpSysctl   = "sysctl"   // SysctlArgs
 )
 
@@ -102,6 +109,18 @@ type Link struct{ Local, Remote netip.AddrPort }
 type TCPConn struct {
 	Local, Remote netip.AddrPort
 	Established   bool
+}
+
+// Test programs that a guest has in its root directory.
+const (
+	TestAFRDS       = "afrds.test"       // of internal/afrds
+	TestConformance = "conformance.test" // of internal/conformance
+)
+
+// SelfTestArgs names a test program and what to add to its environment.
+type SelfTestArgs struct {
+	Program string
+	Env     []string
 }
 
 // SelfTestResult is what a test program in the guest printed.

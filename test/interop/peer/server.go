@@ -123,7 +123,7 @@ func (s *Server) run(ctx context.Context, t *task, r request) (any, error) {
 	case OpDestroy:
 		return do(r, func(a TCPConn) (any, error) { return nil, destroy(a) })
 	case OpSelfTest:
-		return selfTest(ctx)
+		return do(r, func(a SelfTestArgs) (any, error) { return selfTest(ctx, a) })
 	case OpSysctl:
 		return do(r, setSysctl)
 	default:
@@ -198,11 +198,11 @@ func setSysctl(a SysctlArgs) (any, error) {
 	return nil, os.WriteFile(file, []byte(a.Value), 0)
 }
 
-// SelfTestProgram is where a guest has the tests of internal/afrds.
-const SelfTestProgram = "/afrds.test"
-
-func selfTest(ctx context.Context) (any, error) {
-	out, err := exec.CommandContext(ctx, SelfTestProgram, "-test.v").CombinedOutput()
+// selfTest runs a test program of the machine.
+func selfTest(ctx context.Context, a SelfTestArgs) (any, error) {
+	cmd := exec.CommandContext(ctx, "/"+a.Program, "-test.v")
+	cmd.Env = append(os.Environ(), a.Env...)
+	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		return nil, err
