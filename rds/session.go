@@ -2,6 +2,7 @@ package rds
 
 import (
 	"errors"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -154,8 +155,8 @@ func (x *session) poke() { x.self.Ring() }
 // caller holds mu. What it returns as an error it returns again: the session's
 // goroutine ends the session.
 func (x *session) pump(limit int) (taken int, more bool, err error) {
-	if x.ended || x.bad != nil {
-		return 0, false, x.bad
+	if err := x.overLocked(); err != nil {
+		return 0, false, err
 	}
 	defer func() { x.bad = err }()
 	ready, err := x.sq.Ready()
@@ -235,6 +236,14 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 	x.sentMessages.Add(sent)
 	x.sentBytes.Add(amount)
 	return n, n < ready && !x.overBudget.Load() || n == limit && n > 0, nil
+}
+
+// overLocked is why nothing is taken any more, nil if it is.
+func (x *session) overLocked() error {
+	if x.ended {
+		return net.ErrClosed
+	}
+	return x.bad
 }
 
 // stallLocked leaves the submissions where they are until enough is settled.
@@ -399,8 +408,8 @@ func (x *session) end(cause error) {
 // its limits allow. More may come all the time: that is for the next turn. The
 // caller holds mu.
 func (x *session) takeAll() error {
-	if x.ended || x.bad != nil {
-		return x.bad
+	if err := x.overLocked(); err != nil {
+		return err
 	}
 	ready, err := x.sq.Refresh()
 	if err != nil {

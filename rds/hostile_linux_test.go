@@ -1,0 +1,387 @@
+package rds
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"time"
+	"unsafe"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// evil is an attached application that keeps no rule: it has shaken hands, and
+// writes to the shared memory what it likes.
+type evil struct {
+	testing.TB
+	sock *net.UnixConn // the same as conn
+	conn *ipc.Conn
+	w    ipc.Welcome
+	seg  *ipc.Segment
+	raw  []byte // all of it, once more
+	bell *os.File
+	ear  *os.File
+	sq   ipc.Producer
+	id   uint64 // of the last call
+}
+
+// Offsets in the first page, as in docs/IPC.md.
+const (
+	rawSQTail   = 0x100
+	rawCQTail   = 0x280
+	rawCQHead   = 0x300
+	rawWantSQ   = 0x400
+	rawWantMaps = 0x480
+	rawCells    = 4096 + 2*32*ringEntries
+)
+
+// intrude shakes hands by hand.
+func intrude(t testing.TB, path string) *evil {
+	t.Helper()
+	c, err := net.DialUnix(ipc.Network, nil, &net.UnixAddr{Name: path, Net: ipc.Network})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &evil{TB: t, sock: c, conn: ipc.NewConn(c)}
+	_ = c.SetDeadline(time.Now().Add(patience))
+	if err := e.conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version}); err != nil {
+		t.Fatal(err)
+	}
+	files, err := e.conn.ReceiveFiles(&e.w, ipc.WelcomeFiles)
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%+v, %v", e.w, err)
+	}
+	if e.seg, err = ipc.OpenSegment(files[0]); err == nil {
+		e.raw, err = unix.Mmap(int(files[0].Fd()), 0, e.seg.Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ipc.CloseFiles(files[:2])
+	e.bell, e.ear, e.sq = files[2], files[3], e.seg.Submit()
+	return e
+}
+
+// leave gives everything back.
+func (e *evil) leave() {
+	_ = e.sock.Close()
+	ipc.CloseFiles([]*os.File{e.bell, e.ear})
+	_ = unix.Munmap(e.raw)
+	_ = e.seg.Close()
+}
+
+// word and flag are fields of the shared memory.
+func (e *evil) word(off int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&e.raw[off])) }
+func (e *evil) flag(off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&e.raw[off])) }
+
+func (e *evil) ring() {
+	_ = unix.Send(int(e.bell.Fd()), []byte{1}, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL)
+}
+
+// submit puts entries on the ring as they are, as many as there is room for,
+// and rings.
+func (e *evil) submit(entries ...ipc.Entry) (n int) {
+	for ; n < len(entries); n++ {
+		if free, _ := e.sq.Free(1); free == 0 {
+			break
+		}
+		e.sq.Put(entries[n])
+	}
+	e.sq.Publish()
+	e.ring()
+	return n
+}
+
+// ask makes a call and waits for its answer.
+func (e *evil) ask(q ipc.Request) (r ipc.Reply) {
+	e.Helper()
+	e.id++
+	q.ID = e.id
+	if err := e.conn.Send(&q); err != nil {
+		e.Fatal(err)
+	}
+	for {
+		r = ipc.Reply{}
+		if err := e.conn.Receive(&r); err != nil {
+			e.Fatalf("%+v: %v", q, err)
+		}
+		if r.ID == q.ID {
+			return r
+		}
+	}
+}
+
+// bind and resolve are calls that succeed.
+func (e *evil) bind(a netip.AddrPort) (id uint32, port uint16) {
+	e.Helper()
+	r := e.ask(ipc.Request{Op: ipc.CallBind, Addr: a})
+	if r.Error != "" {
+		e.Fatal(r.Error)
+	}
+	return r.Socket, r.Addr.Port()
+}
+
+func (e *evil) resolve(local, remote netip.Addr) uint32 {
+	e.Helper()
+	r := e.ask(ipc.Request{Op: ipc.CallResolve, Local: local, Remote: remote})
+	if r.Error != "" {
+		e.Fatal(r.Error)
+	}
+	return r.Peer
+}
+
+// thrownOut waits for the daemon to end the session.
+func (e *evil) thrownOut() bool {
+	_ = e.sock.SetReadDeadline(time.Now().Add(patience))
+	b := make([]byte, ipc.MaxFrame)
+	for {
+		n, err := e.sock.Read(b)
+		if ne, ok := err.(net.Error); ok && ne.Timeout() {
+			return false
+		}
+		if n == 0 || err != nil {
+			return true
+		}
+	}
+}
+
+// siege is a daemon with a good application, which exchanges verified messages
+// with one at another daemon as long as the test lasts.
+type siege struct {
+	*testing.T
+	node   *Node
+	svc    *Service
+	path   string
+	logs   *observer.ObservedLogs
+	here   netip.Addr // the daemon's address
+	away   netip.Addr // where another node is
+	sink   *Socket    // there: it takes what comes
+	rounds atomic.Uint64
+	failed atomic.Pointer[error]
+
+	fds, goroutines int
+}
+
+const (
+	siegeSockets = 64
+	flushers     = 6 // of connections that stay: they begin when they are first needed
+)
+
+func newSiege(t *testing.T) *siege {
+	l := newLoopLab(t)
+	core, logs := observer.New(zap.InfoLevel)
+	scfg := ServiceConfig{
+		MaxSockets: siegeSockets, MaxSessionsPerUID: 12, SendArena: 1 << 20, ReceiveArena: 1 << 20, SendBudget: 4 << 20, Logger: zap.New(core),
+	}
+	s := &siege{T: t, logs: logs}
+	var far string
+	s.node, s.svc, s.path = served(t, l, Config{ReceiveBuffer: 64 << 10, ReconnectMax: 20 * time.Millisecond}, scfg)
+	_, _, far = served(t, l, Config{}, ServiceConfig{})
+	a, b := bound(t, dialed(t, s.path), addrOf(newAddr(), 100)), bound(t, dialed(t, far), addrOf(newAddr(), 200))
+	s.here, s.away = a.LocalAddrPort().Addr(), b.LocalAddrPort().Addr()
+	s.sink = bound(t, l.node(Config{}), addrOf(newAddr(), 300))
+	stop := make(chan struct{})
+	done := make(chan struct{}, 2)
+	run := func(f func(n uint64) error) {
+		defer func() { done <- struct{}{} }()
+		for n := uint64(0); ; n++ {
+			if err := f(n); err != nil {
+				select {
+				case <-stop:
+				default:
+					s.failed.CompareAndSwap(nil, &err)
+				}
+				return
+			}
+		}
+	}
+	ctx := t.Context()
+	size := func(n uint64) int { return []int{8, 700, 9000, 40000}[n%4] }
+	go run(func(n uint64) error { // there and back
+		if err := a.Send(ctx, b.LocalAddrPort(), payload(n, size(n))); err != nil {
+			return err
+		}
+		m, err := a.Recv(ctx)
+		if err == nil {
+			err = verify(m.Data, n)
+			m.Release()
+		}
+		s.rounds.Add(1)
+		return err
+	})
+	go run(func(n uint64) error {
+		m, err := b.Recv(ctx)
+		if err != nil {
+			return err
+		}
+		if err := verify(m.Data, n); err != nil {
+			return err
+		}
+		m.Release()
+		return b.Send(ctx, m.From, payload(n, size(n+1)))
+	})
+	go func() {
+		for {
+			m, err := s.sink.Recv(ctx)
+			if err != nil {
+				return
+			}
+			m.Release()
+		}
+	}()
+	t.Cleanup(func() {
+		close(stop)
+		_, _, _ = a.Close(), b.Close(), s.sink.Close()
+		<-done
+		<-done
+	})
+	return s
+}
+
+// goes waits until the good application has exchanged n more messages.
+func (s *siege) goes(n uint64) {
+	s.Helper()
+	from := s.rounds.Load()
+	eventually(s, "the good application's next messages", func() bool {
+		return s.failed.Load() != nil || s.rounds.Load() >= from+n
+	})
+	if err := s.failed.Load(); err != nil {
+		s.Fatalf("the good application: %v", *err)
+	}
+}
+
+func fds(t testing.TB) int {
+	t.Helper()
+	names, err := filepath.Glob("/proc/self/fd/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(names)
+}
+
+// counts is what a former session must not leave behind.
+func (s *siege) counts() (sessions, lingering, sockets int) {
+	s.svc.mu.Lock()
+	sessions, lingering = s.svc.live, len(s.svc.lingering)
+	s.svc.mu.Unlock()
+	s.node.mu.RLock()
+	sockets = len(s.node.socks)
+	s.node.mu.RUnlock()
+	return sessions, lingering, sockets
+}
+
+// over waits until nothing is left of the attack.
+func (s *siege) over() {
+	s.Helper()
+	s.goes(50)
+	var now string
+	if !holds(patience/4, func() bool {
+		sessions, lingering, sockets := s.counts()
+		f, g := fds(s), runtime.NumGoroutine()
+		now = fmt.Sprintf("%d sessions, %d lingering and %d other sockets, %d descriptors (%d before), %d goroutines (%d before)",
+			sessions, lingering, sockets, f, s.fds, g, s.goroutines)
+		return sessions == 1 && lingering == 0 && sockets == 1 && f <= s.fds && g <= s.goroutines
+	}) {
+		buf := make([]byte, 1<<20)
+		s.Fatalf("left over: %s\n%s", now, buf[:runtime.Stack(buf, true)])
+	}
+}
+
+// Whatever an application does, it ends at most its own session, and nothing of
+// it stays. A good application beside it does not notice.
+func TestHostileApplications(t *testing.T) { // not in parallel: it counts descriptors and goroutines
+	s := newSiege(t)
+	warm := intrude(t, s.path) // makes the connections that stay
+	id, port := warm.bind(addrOf(s.here, 0))
+	for _, to := range []netip.Addr{s.here, s.away, s.sink.LocalAddrPort().Addr()} {
+		warm.submit(ipc.MakeEntry(ipc.OpSend, 0, port, id, warm.resolve(s.here, to), 8, 0, 0, 0))
+	}
+	s.goes(50)
+	warm.leave()
+	eventually(t, "the end of the first session", func() bool { n, _, k := s.counts(); return n == 1 && k == 1 })
+	s.fds, s.goroutines = fds(t), runtime.NumGoroutine()+flushers
+	for _, a := range attacks {
+		t.Run(a.name, func(t *testing.T) {
+			outer := s.T
+			s.T = t
+			defer func() { s.T = outer }()
+			forced := s.logs.FilterMessage("application detached by force").Len()
+			e := intrude(t, s.path)
+			a.run(s, e)
+			s.goes(50)
+			if a.ends {
+				if !e.thrownOut() {
+					t.Error("the session goes on")
+				}
+			} else if r := e.ask(ipc.Request{Op: ipc.CallResolve, Local: s.here, Remote: s.away}); r.Error != "" {
+				t.Errorf("the session does not answer: %+v", r)
+			}
+			e.leave()
+			s.over()
+			want := 0
+			if a.ends {
+				want = 1
+			}
+			if got := s.logs.FilterMessage("application detached by force").Len() - forced; got != want {
+				t.Errorf("%d sessions ended by force, want %d", got, want)
+			}
+		})
+	}
+}
+
+// knock connects and says nothing.
+func knock(t testing.TB, path string) (*net.UnixConn, *ipc.Conn) {
+	t.Helper()
+	c, err := net.DialUnix(ipc.Network, nil, &net.UnixAddr{Name: path, Net: ipc.Network})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.SetDeadline(time.Now().Add(patience))
+	return c, ipc.NewConn(c)
+}
+
+// session is the daemon's side of an intruder.
+func (s *siege) session(e *evil) *session {
+	s.Helper()
+	s.svc.mu.Lock()
+	defer s.svc.mu.Unlock()
+	return s.svc.sessions[e.w.Session]
+}
+
+// drain waits until all that was submitted is settled.
+func (e *evil) drain(s *siege) {
+	e.Helper()
+	x := s.session(e)
+	eventually(e, "submissions to be settled", func() bool {
+		f, _ := e.sq.Free(ringEntries)
+		e.word(rawCQHead).Store(e.word(rawCQTail).Load())
+		return f == ringEntries && x.queued.Load() == 0
+	})
+}
+
+// giveBack receives a message and returns its block with the wrong counts.
+func (e *evil) giveBack(s *siege, counts ...uint64) {
+	e.Helper()
+	e.submit(e.self(s, ipc.OpSend, 0, 100))
+	e.arrived(1)
+	cq := e.seg.Completed()
+	if n, err := cq.Refresh(); n == 0 || err != nil {
+		e.Fatal(n, err)
+	}
+	m := cq.Peek(0)
+	if m.Op() != ipc.OpMessage || m.Block() == ipc.NoBlock {
+		e.Fatalf("%+v", m)
+	}
+	for _, n := range counts {
+		e.submit(ipc.MakeEntry(ipc.OpReturn, 0, 0, 0, 0, 0, m.Block(), 0, n))
+	}
+}
