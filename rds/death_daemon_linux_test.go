@@ -1,0 +1,179 @@
+package rds
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// Environment of the processes that the tests of death start: this program,
+// with the test that it is to be a part of.
+const (
+	roleEnv = "RDS_TEST_ROLE"
+	argEnv  = "RDS_TEST_ARG"
+)
+
+// process makes this program again, as a part of test, in a role.
+func process(test, role string, args ...string) *exec.Cmd {
+	cmd := exec.Command(os.Args[0], "-test.run=^"+test+"$", "-test.count=1")
+	cmd.Env = append(os.Environ(), exhaustEnv+"=1", roleEnv+"="+role, argEnv+"="+strings.Join(args, " "))
+	return cmd
+}
+
+// TestDaemonIsKilled: every blocked call of an application fails at once when
+// its daemon is killed, and the peers of a new one see that it is another.
+func TestDaemonIsKilled(t *testing.T) {
+	if os.Getenv(roleEnv) == "daemon" {
+		beDaemon(strings.Fields(os.Getenv(argEnv)))
+	}
+	l := newLab(t)
+	dir, err := os.MkdirTemp("", "rds")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	path := filepath.Join(dir, "s")
+	here := newAddr()
+	peer := l.bind(l.node(Config{ReconnectMax: 20 * time.Millisecond}))
+	start := func() *exec.Cmd {
+		d := process("TestDaemonIsKilled", "daemon", path, here.String(), strconv.Itoa(int(l.port)))
+		d.Stderr = os.Stderr
+		out, err := d.StdoutPipe()
+		if err == nil {
+			err = d.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.Read(make([]byte, 8)); err != nil {
+			t.Fatalf("the daemon does not start: %v", err)
+		}
+		return d
+	}
+	d := start()
+	defer func() { _ = d.Process.Kill(); _ = d.Wait() }()
+
+	c := dialed(t, path)
+	sock := func() *Socket { return bound(t, c, addrOf(here, 0)) }
+	nobody := addrOf(newAddr(), 9) // nothing listens there
+	full := func() *Socket {
+		s := sock()
+		_ = s.SetWriteBuffer(64 << 10)
+		for s.TrySend(nobody, make([]byte, 8<<10)) == nil {
+		}
+		return s
+	}
+	first := sock()
+	mustSend(t, first, peer.LocalAddrPort(), []byte("first"))
+	expect(t, peer, "first")
+	full1, full2, full3, linger, reader := full(), full(), full(), sock(), sock()
+	linger.SetLinger(time.Hour)
+	mustSend(t, linger, nobody, []byte("never acknowledged"))
+	ctx := background(t)
+	bg := context.WithoutCancel(ctx)
+	calls := map[string]func() error{
+		"send":           func() error { return full1.Send(ctx, nobody, make([]byte, 8<<10)) },
+		"send, for ever": func() error { return full3.Send(bg, nobody, make([]byte, 8<<10)) },
+		"batch": func() error {
+			_, err := full2.SendBatch(ctx, []Outgoing{{To: nobody, Data: make([]byte, 100)}, {To: nobody, Data: make([]byte, 100)}})
+			return err
+		},
+		"recv":       func() error { _, err := sock().Recv(ctx); return err },
+		"recv batch": func() error { _, err := reader.RecvBatch(bg, make([]Message, 4)); return err },
+		"read":       func() error { _, _, err := reader.ReadFromAddrPort(make([]byte, 9)); return err },
+		"close":      func() error { return linger.Close() },
+	}
+	stopped := map[string]func() error{ // these wait for an answer
+		"bind":    func() error { _, err := c.Bind(addrOf(here, 0)); return err },
+		"info":    func() error { _, err := c.Info(); return err },
+		"resolve": func() error { return first.Send(ctx, addrOf(newAddr(), 9), nil) },
+		"option":  func() error { return first.SetRecvErr(true) },
+	}
+	type result struct {
+		name string
+		err  error
+		at   time.Time
+	}
+	results := make(chan result, len(calls)+len(stopped))
+	blocked := func(calls map[string]func() error) {
+		for name, f := range calls {
+			begun := make(chan struct{})
+			go func() {
+				close(begun)
+				err := f()
+				results <- result{name, err, time.Now()}
+			}()
+			<-begun
+		}
+		if holds(50*time.Millisecond, func() bool { return len(results) > 0 }) {
+			t.Fatalf("not blocked: %+v", <-results)
+		}
+	}
+	blocked(calls)
+	if err := d.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the daemon to stand still", func() bool {
+		b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", d.Process.Pid))
+		return bytes.Contains(b, []byte(") T "))
+	})
+	blocked(stopped)
+	killed := time.Now()
+	if err := d.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	var after []time.Duration
+	for range len(calls) + len(stopped) {
+		select {
+		case r := <-results:
+			if !errors.Is(r.err, ErrDaemonLost) {
+				t.Errorf("%s: %v", r.name, r.err)
+			}
+			after = append(after, r.at.Sub(killed))
+		case <-ctx.Done():
+			t.Fatalf("%d calls still wait", len(calls)+len(stopped)-len(after))
+		}
+	}
+	slices.Sort(after)
+	t.Logf("calls failed after %v", after)
+	if m := after[len(after)/2]; m > 100*time.Millisecond || after[len(after)-1] > time.Second {
+		t.Errorf("calls failed after %v: want 100 ms", after) // the machine is shared: the median, and a second for all
+	}
+	if err := first.TrySend(peer.LocalAddrPort(), nil); !errors.Is(err, ErrDaemonLost) {
+		t.Errorf("a later call: %v", err)
+	}
+	_ = d.Wait()
+
+	before := counter(t, nodeOf(peer), "peer_generations")
+	d = start()
+	again := bound(t, dialed(t, path), first.LocalAddrPort())
+	mustSend(t, again, peer.LocalAddrPort(), []byte("again"))
+	expect(t, peer, "again")
+	eventually(t, "a new generation", func() bool { return counter(t, nodeOf(peer), "peer_generations") == before+1 })
+}
+
+// beDaemon serves until it is killed.
+func beDaemon(args []string) {
+	port, _ := strconv.Atoi(args[2])
+	n, err := NewNode(Config{Addresses: []netip.Addr{netip.MustParseAddr(args[1])}, Port: uint16(port), ReconnectMax: 20 * time.Millisecond})
+	if err == nil {
+		_, err = NewService(n, ServiceConfig{Path: args[0]})
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println("ready")
+	select {}
+}
