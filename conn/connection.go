@@ -95,6 +95,10 @@ func (c *Conn) PeerGeneration() uint32 { return c.theirGen }
 // Counters returns a copy of the counters.
 func (c *Conn) Counters() Counters { return c.stats }
 
+// Unsent is the number of bytes of the messages that wait on path i to be
+// written, including all of the one that has been begun.
+func (c *Conn) Unsent(i int) int { return c.paths[i].q.unsent }
+
 // Queued is the memory that queued and unacknowledged messages take.
 func (c *Conn) Queued() int { return c.queued }
 
@@ -213,6 +217,7 @@ func (c *Conn) push(p *path, m *Message, flags uint8) {
 	*p.q.push() = entry{chunk: ck, off: uint32(off), body: m.Body, acct: m.Account, token: m.Token,
 		length: uint32(length), sport: m.Sport, dport: m.Dport, flags: flags}
 	c.queued += wire.HeaderSize + length + entryOverhead
+	p.q.unsent += wire.HeaderSize + length
 }
 
 // MapChanged says that the congestion map of our address has changed. The

@@ -183,6 +183,8 @@ func (c *Conn) migrate(p *path) {
 			p.pongs--
 			to.pongs++
 		}
+		q.unsent -= e.size()
+		to.q.unsent += e.size()
 		*to.q.push() = *e
 		*e = entry{}
 	}

@@ -342,6 +342,9 @@ func (c *Conn) closeSurplus() {
 func (c *Conn) resetPath(p *path) {
 	q := &p.q
 	p.control, p.nextOff, p.mapPending, p.probe = nil, 0, false, false
+	for pos := q.first; pos < q.next; pos++ {
+		q.unsent += q.at(pos).size()
+	}
 	q.next = q.first
 	c.settle(p, q.first, q.fresh, func(e *entry) (Status, bool) {
 		switch {

@@ -181,6 +181,7 @@ func (c *Conn) passSkipped(p *path) uint64 {
 			break
 		}
 		e.end = p.written
+		p.q.unsent -= e.size()
 		pos++
 	}
 	return pos
@@ -213,6 +214,7 @@ func (c *Conn) Wrote(i, n int) (more bool) {
 			}
 			e.end = p.written
 			p.nextOff = 0
+			q.unsent -= e.size()
 			q.next++
 		}
 	}
@@ -302,6 +304,8 @@ func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool))
 		}
 		if pos < next {
 			q.next--
+		} else {
+			q.unsent -= e.size()
 		}
 		if pos < fresh {
 			q.fresh--
@@ -350,6 +354,7 @@ func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool))
 			c.barrier = max(1, c.barrier-early)
 		}
 	}
+	q.verify()
 	if c.short && c.queued < c.cfg.Budget-c.cfg.Budget/4 {
 		c.short = false
 		c.act(Action{Kind: WakeAll})

@@ -2,6 +2,7 @@ package conn
 
 import (
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/invariants"
 	"github.com/rds-go/rds/internal/wire"
 )
 
@@ -52,6 +53,22 @@ func (e *entry) size() int { return wire.HeaderSize + int(e.length) }
 type queue struct {
 	ring                     []entry // length is a power of two
 	first, next, fresh, tail uint64
+
+	unsent int // bytes on the wire of [next,tail), whole messages
+}
+
+// verify checks unsent in short queues, where invariants are checked.
+func (q *queue) verify() {
+	if !invariants.Enabled || q.tail-q.next > 256 {
+		return
+	}
+	n := 0
+	for pos := q.next; pos < q.tail; pos++ {
+		n += q.at(pos).size()
+	}
+	if n != q.unsent {
+		panic("conn: unsent bytes miscounted")
+	}
 }
 
 func (q *queue) at(pos uint64) *entry { return &q.ring[pos&uint64(len(q.ring)-1)] }

@@ -7,14 +7,14 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 )
 
-// Sessions share a connection by deficit round robin. As long as the link takes
-// what is written, their messages go straight to the connection's log; when it
-// does not, or much is waiting there already, each session's messages wait in a
-// flow of its own, and the transmitter takes from the flows in turn, a quantum
-// of bytes from each. What a session finds before its own messages is bounded
-// by flowGate and one quantum for each other session, whatever those send.
+// Sessions share a connection by deficit round robin. As long as little waits
+// in the connection's log to be written, their messages go straight there; when
+// more does, each session's messages wait in a flow of its own, and the
+// transmitter takes from the flows in turn, a quantum of bytes from each. What
+// a session finds before its own messages is bounded by flowGate, what the TCP
+// sockets hold, and one quantum for each other session, whatever those send.
 const (
-	flowGate    = 512 << 10 // bytes appended during a write after which messages wait in flows
+	flowGate    = 256 << 10 // unwritten bytes in a path's log with which messages wait in flows
 	flowQuantum = 64 << 10
 )
 
@@ -83,10 +83,12 @@ func (f *flow) pop() {
 	}
 }
 
-// gateClosed tells whether a message from port has to wait in a flow.
+// gateClosed tells whether a message from port has to wait in a flow. Without a
+// link it has not: what is parked for a peer is bounded by budgets, and whoever
+// closes the gate has something to write, and opens it again.
 func (p *peer) gateClosed(port uint16) bool {
-	t := &p.path[p.core.PathFor(port)].tx
-	return t.blocked || t.busy && t.since >= flowGate
+	i := p.core.PathFor(port)
+	return p.path[i].link != nil && p.core.Unsent(i) >= flowGate
 }
 
 // acceptLocked takes a session's message: into the log, or into its flow.

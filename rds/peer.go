@@ -276,7 +276,11 @@ func (p *peer) cancel(s *nodeSocket, port uint16, all bool) (messages, bytes int
 	m, b := p.cancelParked(s, port, all) // first: what is in the log came before
 	p.mu.Lock()
 	messages, bytes = p.core.Cancel(&s.account, port, all)
+	waits := len(p.flows) > 0
 	p.unlock(nil)
+	if waits {
+		p.serve() // there may be nothing left to write that would
+	}
 	return messages + m, bytes + b
 }
 
