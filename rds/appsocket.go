@@ -33,6 +33,8 @@ type appSocket struct {
 	pack   *block // slab for messages that came in the node's memory
 	packed int    // bytes of it used
 
+	closing bool // no more calls, but submissions are taken; guarded by sess.mu
+
 	gone atomic.Bool // the cell is the next socket's; written under mu
 
 	mu              sync.Mutex // what follows, and who writes to the cell; a leaf

@@ -45,12 +45,14 @@ func (x *session) calls() {
 				continue
 			}
 			a.s.linger.Store(int64(q.Linger))
-			a.leave()
+			if a.closing {
+				a.s.shut()
+			} else {
+				a.leave()
+			}
 			x.svc.work.Go(func() {
 				r := &ipc.Reply{ID: q.ID}
-				if d := a.finish(); d != nil {
-					r.Messages, r.Bytes = d.Messages, d.Bytes
-				}
+				r.Messages, r.Bytes = x.finish(a)
 				reply(r)
 			})
 		case ipc.CallInfo:
@@ -93,7 +95,7 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 		return x.resolve(q.Local, q.Remote)
 	}
 	a, ok := x.socket(q.Socket)
-	if !ok || a == nil {
+	if !ok || a == nil || a.closing {
 		return nil, net.ErrClosed
 	}
 	r := new(ipc.Reply)
@@ -101,7 +103,7 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 	case ipc.CallConnect:
 		return r, a.s.connect(q.Addr)
 	case ipc.CallCancel:
-		return r, a.s.cancel(q.Addr)
+		return r, x.cancel(a, q.Addr)
 	case ipc.CallOption:
 		return r, a.option(q.Option, q.Value)
 	}
@@ -200,7 +202,8 @@ func (x *session) choose(addr netip.AddrPort, rules []PortRule, prepare func(*no
 	return nil, ErrAddressInUse
 }
 
-// take removes a socket from the session, for its end.
+// take begins the end of a socket: what was submitted before is still sent. The
+// socket is closing if some of that is on the ring yet.
 func (x *session) take(id uint32) (*appSocket, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -208,12 +211,111 @@ func (x *session) take(id uint32) (*appSocket, error) {
 		return nil, err
 	}
 	a, ok := x.socket(id)
-	if !ok || a == nil {
+	if !ok || a == nil || a.closing {
 		return nil, net.ErrClosed
 	}
-	x.sockets[id&0xffff] = nil
-	x.bound.Add(-1)
+	if left, _ := x.pending(a); left > 0 {
+		a.closing = true
+	} else {
+		x.removeLocked(a)
+	}
 	return a, nil
+}
+
+// removeLocked frees a socket's index.
+func (x *session) removeLocked(a *appSocket) {
+	x.sockets[a.id&0xffff] = nil
+	x.bound.Add(-1)
+}
+
+// finish lingers for a socket that was taken, and counts what was dropped.
+func (x *session) finish(a *appSocket) (messages, bytes int) {
+	if a.closing {
+		linger, start := time.Duration(a.s.linger.Load()), time.Now()
+		messages, bytes = x.awaitTaken(a, linger)
+		x.mu.Lock()
+		ended := x.ended
+		if !ended {
+			x.removeLocked(a)
+		}
+		x.mu.Unlock()
+		if ended { // and whoever ended it ends its sockets
+			return messages, bytes
+		}
+		a.s.linger.Store(int64(linger - time.Since(start)))
+		a.leave()
+	}
+	if d := a.finish(); d != nil {
+		messages += d.Messages
+		bytes += d.Bytes
+	}
+	return messages, bytes
+}
+
+// awaitTaken waits until what a socket has submitted was taken: submissions stay
+// on the ring while the session is over its budget. What is there still after
+// the linger time is lost, and counted.
+func (x *session) awaitTaken(a *appSocket, linger time.Duration) (messages, bytes int) {
+	x.mu.Lock()
+	messages, bytes = x.pending(a)
+	x.mu.Unlock()
+	if messages == 0 || linger <= 0 {
+		return messages, bytes
+	}
+	late := time.NewTimer(linger)
+	defer late.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for over := false; messages > 0 && !over; {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			over = true
+		case <-x.svc.cut:
+			over = true
+		case <-x.done:
+			over = true
+		}
+		x.mu.Lock()
+		messages, bytes = x.pending(a)
+		x.mu.Unlock()
+	}
+	return messages, bytes
+}
+
+// pending counts what a socket has submitted and nobody has taken. The caller
+// holds mu.
+func (x *session) pending(a *appSocket) (messages, bytes int) {
+	ready, err := x.sq.Ready()
+	if err != nil || x.ended {
+		return 0, 0
+	}
+	for i := range ready {
+		e := x.sq.Peek(i)
+		if op := e.Op(); e.Socket() == a.id && (op == ipc.OpSend || op == ipc.OpSendBlock) {
+			messages++
+			bytes += int(e.Length())
+		}
+	}
+	return messages, bytes
+}
+
+// cancel is RDS_CANCEL_SENT_TO. What waits on the ring for the session's budget
+// was sent too: it is canceled as soon as the cancel makes room for it. The
+// caller holds mu.
+func (x *session) cancel(a *appSocket, to netip.AddrPort) error {
+	for {
+		before, _ := x.pending(a)
+		if err := a.s.cancel(to); err != nil || before == 0 {
+			return err
+		}
+		if err := x.catchUp(); err != nil {
+			return err
+		}
+		if now, _ := x.pending(a); now >= before {
+			return nil // the budget is used up by other messages
+		}
+	}
 }
 
 // resolve finds or makes the connection between two addresses.

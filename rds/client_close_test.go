@@ -1,0 +1,100 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+// filled sends messages to nobody until the send buffer is full.
+func filled(t testing.TB, s *Socket, size int) (n int) {
+	t.Helper()
+	data := make([]byte, size)
+	for {
+		err := s.TrySend(nowhere(), data)
+		if errors.Is(err, ErrWouldBlock) {
+			return n
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n++
+	}
+}
+
+// A socket that lingers was still settled in its cell of the shared memory when
+// that was the next socket's, whose send buffer then counted both's messages.
+func TestLingeringSocketLeavesItsCell(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	_, _, path := served(t, l, Config{}, ServiceConfig{})
+	c := dialed(t, path)
+	first := bound(t, c, addrOf(newAddr(), 100))
+	for range 50 {
+		mustSend(t, first, nowhere(), make([]byte, 1000))
+	}
+	first.SetLinger(50 * time.Millisecond)
+	done := make(chan error, 1)
+	go func() { done <- first.Close() }()
+	var next *Socket // it may get the cell of the one that lingers
+	eventually(t, "the port is free", func() bool {
+		var err error
+		next, err = c.Bind(first.LocalAddrPort())
+		return err == nil
+	})
+	if err := next.SetWriteBuffer(10_000); err != nil {
+		t.Fatal(err)
+	}
+	filled(t, next, 1000)
+	var d *DroppedError
+	if err := <-done; !errors.As(err, &d) || d.Messages != 50 {
+		t.Errorf("Close: %v", err)
+	}
+	wantErr(t, "TrySend to a full buffer", next.TrySend(nowhere(), nil), ErrWouldBlock)
+	if err := next.CancelSentTo(addrOf(noAddr, 0)); err != nil {
+		t.Fatal(err)
+	}
+	h := next.client.half.Load()
+	if h.hasRoom(); h.account.Bytes() != 0 || h.account.Messages() != 0 {
+		t.Errorf("%d messages, %d bytes in an empty buffer", h.account.Messages(), h.account.Bytes())
+	}
+}
+
+// What waits on the ring because its session is over its budget was accepted: a
+// close reports it, a cancel cancels it.
+func TestMessagesOverBudgetAreAccountedFor(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	_, svc, path := served(t, l, Config{}, ServiceConfig{SendBudget: 64 << 10})
+	c := dialed(t, path)
+	to := nowhere()
+	const count, size = 300, 1000
+	for _, linger := range []time.Duration{0, 30 * time.Millisecond} {
+		s := bound(t, c, addrOf(newAddr(), 100))
+		for range count {
+			mustSend(t, s, to, make([]byte, size))
+		}
+		s.SetLinger(linger)
+		err := s.Close()
+		var d *DroppedError
+		if !errors.As(err, &d) || d.Messages != count || d.Bytes != count*size {
+			t.Errorf("linger %v: %v", linger, err)
+		}
+	}
+	s := bound(t, c, addrOf(newAddr(), 100))
+	for i := range count {
+		if err := s.SendMessage(context.Background(), &Outgoing{To: to, Data: make([]byte, size), Notify: true, Token: uint64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.CancelSentTo(to); err != nil {
+		t.Fatal(err)
+	}
+	for i := range count {
+		if m := mustRecv(t, s); m.Kind != KindStatus || m.Status != StatusCanceled || m.Token != uint64(i) {
+			t.Fatalf("%v, want the cancel of %d", &m, i)
+		}
+	}
+	eventually(t, "all is settled", func() bool { return svc.Sessions()[0].SendQueued == 0 })
+}
