@@ -135,10 +135,13 @@ func (c *Client) Bind(addr netip.AddrPort) (*Socket, error) {
 		return fail(net.ErrClosed)
 	}
 	c.socks[s] = struct{}{}
-	lost := c.att != t
+	now := c.att
 	c.mu.Unlock()
-	if lost {
-		s.lost()
+	if now != t {
+		s.lost(t)
+		if now != nil { // whoever attached again did not know this socket yet
+			s.rebind(now)
+		}
 	}
 	return newSocket(s), nil
 }
@@ -227,7 +230,7 @@ func (c *Client) lost(t *attachment) {
 	}
 	c.mu.Unlock()
 	for _, s := range socks {
-		s.lost()
+		s.lost(t)
 	}
 	if again {
 		go c.reattach()

@@ -11,27 +11,24 @@ import (
 
 // hasRoom tells whether the send buffer has room, counting what the daemon has
 // settled.
-func (s *clientSocket) hasRoom(h *half) bool {
-	if s.account.HasRoom() {
+func (h *half) hasRoom() bool {
+	if h.account.HasRoom() {
 		return true
 	}
-	s.collect(h)
-	return s.account.HasRoom()
+	h.collect()
+	return h.account.HasRoom()
 }
 
 // collect takes back what the daemon has settled.
-func (s *clientSocket) collect(h *half) {
-	s.freedMu.Lock()
-	defer s.freedMu.Unlock()
-	if s.half.Load() != h {
-		return
-	}
+func (h *half) collect() {
+	h.freedMu.Lock()
+	defer h.freedMu.Unlock()
 	b, m := h.cell.FreedBytes.Load(), h.cell.FreedMessages.Load()
-	if b == s.freed[0] && m == s.freed[1] {
+	if b == h.freed[0] && m == h.freed[1] {
 		return
 	}
-	s.account.Refund(int(b-s.freed[0]), int(m-s.freed[1]))
-	s.freed = [2]uint64{b, m}
+	h.account.Refund(int(b-h.freed[0]), int(m-h.freed[1]))
+	h.freed = [2]uint64{b, m}
 }
 
 // check checks a message and finds its destination.
@@ -52,7 +49,7 @@ func (s *clientSocket) check(ctx context.Context, t *attachment, o *Outgoing) (t
 			return to, nil, err
 		}
 	}
-	if err = checkMessage(o, &s.fates, s.account.Limit()); err != nil || d != nil {
+	if err = checkMessage(o, &s.fates, int(s.sndbuf.Load())); err != nil || d != nil {
 		return to, d, err
 	}
 	if ctx.Err() != nil { // it bounds waiting for room, and there may be some
@@ -95,11 +92,10 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 		case err == errFull:
 			err = ErrWouldBlock
 		default:
-			s.loss.Store(false)
-			err = h.t.lossError()
+			err = s.lossOf(h.t)
 		}
 		if err != nil {
-			s.account.Refund(n, 1)
+			h.account.Refund(n, 1)
 			s.writers.wake(1)
 			return err
 		}
@@ -167,11 +163,11 @@ func (m *Message) arena(t *attachment) (*sendBuffer, bool) {
 
 // charge takes room in the send buffer, waiting for it if block is set.
 func (s *clientSocket) charge(ctx context.Context, h *half, n int, block bool) error {
-	if s.account.Charge(n) {
+	if h.account.Charge(n) {
 		return nil
 	}
-	s.collect(h)
-	if s.account.Charge(n) {
+	h.collect()
+	if h.account.Charge(n) {
 		return nil
 	}
 	if !block {
@@ -183,17 +179,16 @@ func (s *clientSocket) charge(ctx context.Context, h *half, n int, block bool) e
 		}
 		w := s.writers.add()
 		h.cell.WantRoom.Set()
-		s.collect(h)
+		h.collect()
 		err := s.wdl.err()
 		switch {
 		case s.closed.Load():
 			err = net.ErrClosed
 		case s.half.Load() != h:
-			s.loss.Store(false)
-			err = h.t.lossError()
-		case err == nil && s.account.Charge(n):
+			err = s.lossOf(h.t)
+		case err == nil && h.account.Charge(n):
 			s.writers.done(w)
-			if s.account.HasRoom() {
+			if h.account.HasRoom() {
 				s.writers.wake(1)
 			}
 			return nil
@@ -264,8 +259,7 @@ func (s *clientSocket) stop(ctx context.Context, h *half) error {
 	case s.closed.Load():
 		return net.ErrClosed
 	case s.half.Load() != h:
-		s.loss.Store(false)
-		return h.t.lossError()
+		return s.lossOf(h.t)
 	}
 	if err := s.wdl.err(); err != nil {
 		return err
@@ -321,11 +315,11 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 			}
 			data = o.Buffer.Data
 		}
-		if len(data) > conn.InlineMax || t.table.Congested(int(d.peer), to.Port()) || !s.account.Charge(len(data)) {
+		if len(data) > conn.InlineMax || t.table.Congested(int(d.peer), to.Port()) || !h.account.Charge(len(data)) {
 			break
 		}
 		if u.putLocked(h.entry(ipc.OpSend, d, to.Port(), o, len(data)), data) != nil {
-			s.account.Refund(len(data), 1)
+			h.account.Refund(len(data), 1)
 			break
 		}
 		if o.Buffer != nil {

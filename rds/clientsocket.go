@@ -21,10 +21,8 @@ type clientSocket struct {
 
 	half atomic.Pointer[half] // nil while there is no daemon
 
-	account conn.Account // send buffer
-	freedMu sync.Mutex
-	freed   [2]uint64 // bytes and messages of the cell that account has back
-	writers waitQueue // wait for room in account
+	sndbuf  atomic.Int64
+	writers waitQueue // wait for room in the half's account, or for a half
 	wdl     deadline
 
 	last   atomic.Pointer[destination]
@@ -36,15 +34,22 @@ type clientSocket struct {
 	sent      atomic.Bool
 	news      atomic.Uint64 // Table.Maps last polled
 
-	loss   atomic.Bool           // lost a daemon and nobody was told
-	failed atomic.Pointer[error] // it cannot be bound at the new one
+	losses atomic.Uint64              // daemons lost
+	loss   atomic.Bool                // lost one and nobody was told
+	told   atomic.Pointer[attachment] // whose loss a call has reported
+	failed atomic.Pointer[error]      // it cannot be bound at the new one
 }
 
-// half is the daemon's half of a socket.
+// half is the daemon's half of a socket. The send buffer belongs to it: what was
+// charged for one daemon is never given back to the account of another.
 type half struct {
-	t    *attachment
-	id   uint32
-	cell ipc.Cell
+	t       *attachment
+	id      uint32
+	cell    ipc.Cell
+	account conn.Account
+
+	freedMu sync.Mutex
+	freed   [2]uint64 // bytes and messages of the cell that account has back
 }
 
 // destination is a host a socket has sent to, on one attachment.
@@ -57,7 +62,7 @@ type destination struct {
 func newClientSocket(c *Client, t *attachment) *clientSocket {
 	s := &clientSocket{c: c}
 	s.inbox.owner = s
-	s.account.SetLimit(t.welcome.SendBuffer)
+	s.sndbuf.Store(int64(t.welcome.SendBuffer))
 	s.rcvbuf.Store(int64(t.welcome.ReceiveBuffer))
 	s.linger.Store(int64(t.welcome.Linger))
 	s.news.Store(t.table.Maps())
@@ -70,7 +75,8 @@ func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrP
 	if err != nil {
 		return err
 	}
-	h := &half{t, r.Socket, t.seg.Cell(int(r.Socket & 0xffff))}
+	h := &half{t: t, id: r.Socket, cell: t.seg.Cell(int(r.Socket & 0xffff))}
+	h.account.SetLimit(int(s.sndbuf.Load()))
 	s.addr = r.Addr
 	s.q.rmu.Lock()
 	s.q.gone = &h.cell
@@ -81,9 +87,13 @@ func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrP
 }
 
 // lost is the end of the attachment.
-func (s *clientSocket) lost() {
-	s.half.Store(nil)
+func (s *clientSocket) lost(t *attachment) {
 	s.loss.Store(true)
+	if s.told.Load() == t {
+		s.loss.Store(false)
+	}
+	s.losses.Add(1)
+	s.half.Store(nil)
 	s.q.rmu.Lock()
 	s.q.publish()
 	s.q.keep = [2]int{int(s.q.bytes.Load()), int(s.q.count.Load())}
@@ -93,23 +103,33 @@ func (s *clientSocket) lost() {
 	s.writers.wake(-1)
 }
 
+// lossOf is the error of a call that was under way on an attachment that has
+// ended. The next call need not hear of it.
+func (s *clientSocket) lossOf(t *attachment) error {
+	err := t.lossError()
+	s.told.Store(t) // before loss is cleared, as lost does it the other way round
+	s.loss.Store(false)
+	return err
+}
+
 // rebind continues the socket on another daemon.
 func (s *clientSocket) rebind(t *attachment) {
 	ctx, cancel := context.WithTimeout(context.Background(), attachTimeout)
 	defer cancel()
-	s.freedMu.Lock()
-	s.account.Refund(s.account.Bytes(), s.account.Messages())
-	s.freed = [2]uint64{}
-	s.freedMu.Unlock()
+	s.failed.Store(nil)
 	err := s.bind(ctx, t, s.addr)
-	options := map[string]int64{ipc.OptionSendBuffer: int64(s.account.Limit()), ipc.OptionReceiveBuffer: s.rcvbuf.Load()}
+	options := map[string]int64{ipc.OptionSendBuffer: s.sndbuf.Load(), ipc.OptionReceiveBuffer: s.rcvbuf.Load()}
 	if s.recvErrOn.Load() {
 		options[ipc.OptionRecvErr] = 1
 	}
+	h := s.half.Load()
 	for name, v := range options {
-		if err == nil {
-			_, err = s.half.Load().tell(ipc.Request{Op: ipc.CallOption, Option: name, Value: v})
+		if err == nil && h != nil {
+			_, err = h.tell(ipc.Request{Op: ipc.CallOption, Option: name, Value: v})
 		}
+	}
+	if to := s.toPort.Load(); to != nil && err == nil && h != nil {
+		_, err = h.tell(ipc.Request{Op: ipc.CallConnect, Addr: *to})
 	}
 	if err != nil && !errors.Is(err, ErrDaemonLost) {
 		s.failed.Store(&err)
@@ -126,6 +146,18 @@ func (s *clientSocket) drained(int) {
 }
 
 func (s *clientSocket) cause() error { return net.ErrClosed }
+
+// begun and missed: every call that waits when the daemon goes fails, not only
+// the first to notice.
+func (s *clientSocket) begun() uint64 { return s.losses.Load() }
+
+func (s *clientSocket) missed(since uint64) error {
+	if s.losses.Load() == since {
+		return nil
+	}
+	s.loss.Store(false)
+	return ErrDaemonLost
+}
 
 // trouble is the error of a socket whose daemon has gone.
 func (s *clientSocket) trouble() error {
@@ -223,7 +255,7 @@ func (s *clientSocket) cancel(to netip.AddrPort) error {
 }
 
 func (s *clientSocket) buffers() (send, receive int) {
-	return s.account.Limit(), int(s.rcvbuf.Load())
+	return int(s.sndbuf.Load()), int(s.rcvbuf.Load())
 }
 
 func (s *clientSocket) setBuffers(send, receive int) error {
@@ -231,7 +263,10 @@ func (s *clientSocket) setBuffers(send, receive int) error {
 		if err := s.set(ipc.Request{Op: ipc.CallOption, Option: ipc.OptionSendBuffer, Value: int64(send)}); err != nil {
 			return err
 		}
-		s.account.SetLimit(send)
+		s.sndbuf.Store(int64(send))
+		if h := s.half.Load(); h != nil {
+			h.account.SetLimit(send)
+		}
 		s.writers.wake(-1)
 	}
 	if receive > 0 {
@@ -305,7 +340,7 @@ func (s *clientSocket) poll() Events {
 	}
 	h := s.half.Load()
 	var ev Events
-	if h != nil && s.hasRoom(h) {
+	if h != nil && h.hasRoom() {
 		ev |= PollOut
 	}
 	if s.fates.n.Load() > 0 || s.q.count.Load() > int64(s.q.unpublished()) || s.loss.Load() {
@@ -345,7 +380,7 @@ func (s *clientSocket) close() error {
 	s.readers.wake(-1)
 	s.wakeWriters()
 	s.setDeadline(true, true, time.Time{})
-	defer s.q.drop()
+	s.q.drop() // before the call: afterwards the cell may be another socket's
 	h := s.half.Load()
 	if h == nil {
 		return nil

@@ -26,6 +26,10 @@ type inboxOwner interface {
 	// trouble is asked when there is nothing to receive: an error ends the
 	// call that would wait.
 	trouble() error
+	// begun is asked when a call begins to wait, and missed each time it was
+	// woken for nothing, with that answer: an error ends the call.
+	begun() uint64
+	missed(since uint64) error
 }
 
 func (s *inbox) drained(n int) { s.owner.drained(n) }
@@ -64,6 +68,7 @@ func (s *inbox) awaitRecv(ctx context.Context, block bool, try func() (bool, err
 	if !block {
 		return ErrWouldBlock
 	}
+	since := s.owner.begun()
 	for {
 		if err := ctx.Err(); err != nil {
 			return err
@@ -81,6 +86,9 @@ func (s *inbox) awaitRecv(ctx context.Context, block bool, try func() (bool, err
 		}
 		s.readers.done(w)
 		if ok || err != nil {
+			return err
+		}
+		if err := s.owner.missed(since); err != nil {
 			return err
 		}
 	}

@@ -45,6 +45,9 @@ func (s *nodeSocket) drained(n int) {
 func (s *nodeSocket) cause() error   { return net.ErrClosed }
 func (s *nodeSocket) trouble() error { return nil }
 
+func (s *nodeSocket) begun() uint64       { return 0 }
+func (s *nodeSocket) missed(uint64) error { return nil }
+
 func (s *nodeSocket) local() netip.AddrPort { return netip.AddrPortFrom(s.la.addr, s.port) }
 
 func (s *nodeSocket) remote() netip.AddrPort {
