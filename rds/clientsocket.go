@@ -340,8 +340,11 @@ func (s *clientSocket) poll() Events {
 	}
 	h := s.half.Load()
 	var ev Events
-	if h != nil && h.hasRoom() {
+	switch {
+	case h != nil && h.hasRoom():
 		ev |= PollOut
+	case h == nil && (!s.c.cfg.Reconnect || s.failed.Load() != nil):
+		ev |= PollIn | PollOut // no call would wait: all fail
 	}
 	if s.fates.n.Load() > 0 || s.q.count.Load() > int64(s.q.unpublished()) || s.loss.Load() {
 		ev |= PollIn

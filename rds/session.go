@@ -394,6 +394,7 @@ func (x *session) end(cause error) {
 				x.svc.work.Go(func() { a.finish() })
 			}
 		}
+		x.seg.spare.Store(errors.Is(cause, net.ErrClosed))
 		x.mem.end()
 		_ = x.self.Close()
 		_ = x.out.bell.Close()

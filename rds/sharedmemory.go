@@ -18,6 +18,9 @@ import (
 type sharedSegment struct {
 	*ipc.Segment
 	holds atomic.Int64
+	// spare leaves the pages to the application: the service ends, not the
+	// application, which may go on reading what it was given.
+	spare atomic.Bool
 }
 
 func newSharedSegment(s *ipc.Segment) *sharedSegment {
@@ -30,7 +33,7 @@ func newSharedSegment(s *ipc.Segment) *sharedSegment {
 func (g *sharedSegment) hold() { g.holds.Add(1) }
 
 func (g *sharedSegment) drop() {
-	if g.holds.Add(-1) == 0 {
+	if g.holds.Add(-1) == 0 && !g.spare.Load() {
 		g.Discard()
 	}
 	runtime.KeepAlive(g) // the range of addresses is given away afterwards

@@ -1,0 +1,219 @@
+package rds
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// dials waits until the daemon lets one more in, or returns why it does not. The
+// daemon hears of the end of a session a moment after it.
+func dials(t testing.TB, path string) *Client {
+	t.Helper()
+	var c *Client
+	eventually(t, "room for a session", func() bool {
+		var err error
+		c, err = Dial(path)
+		return err == nil
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestSessionLimits(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]ServiceConfig{"all": {MaxSessions: 2}, "of a user": {MaxSessionsPerUID: 2}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, svc, path := served(t, newLoopLab(t), Config{}, cfg)
+			a, b := dialed(t, path), dialed(t, path)
+			_, err := Dial(path)
+			wantErr(t, "the third", err, ErrTooMany, syscall.EMFILE)
+			if err := a.Close(); err != nil {
+				t.Fatal(err)
+			}
+			c := dials(t, path)
+			_, err = Dial(path)
+			wantErr(t, "after one has gone", err, ErrTooMany)
+			if err := svc.Reload(ServiceConfig{}); err != nil {
+				t.Fatal(err)
+			}
+			dialed(t, path)
+			for _, x := range []*Client{b, c} { // they still work
+				if _, err := x.Info(); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+}
+
+func TestSocketLimit(t *testing.T) {
+	t.Parallel()
+	_, _, path := served(t, newLoopLab(t), Config{}, ServiceConfig{MaxSockets: 2})
+	a, b := dialed(t, path), dialed(t, path)
+	at := newAddr()
+	s := bound(t, a, addrOf(at, 0))
+	bound(t, a, addrOf(at, 0))
+	_, err := a.Bind(addrOf(at, 0))
+	wantErr(t, "the third", err, ErrTooMany, syscall.EMFILE)
+	bound(t, b, addrOf(at, 0)) // another application has its own
+	s.SetLinger(0)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	bound(t, a, addrOf(at, 0))
+}
+
+func TestPortRules(t *testing.T) {
+	t.Parallel()
+	uid := uint32(os.Getuid())
+	_, svc, path := served(t, newLoopLab(t), Config{}, ServiceConfig{Ports: []PortRule{
+		{First: 100, Last: 199, UIDs: []uint32{uid + 1}},
+		{First: 150, Last: 150, UIDs: []uint32{uid}},
+		{First: 200, Last: 200, GIDs: []uint32{uint32(os.Getgid())}},
+		{First: 1000, Last: 65000, UIDs: []uint32{uid + 1}},
+	}})
+	c := dialed(t, path)
+	at := newAddr()
+	for port, want := range map[uint16]error{
+		99: nil, 100: ErrPermission, 149: ErrPermission, 150: nil, 151: ErrPermission, 199: ErrPermission, 200: nil, 65001: nil,
+	} {
+		s, err := c.Bind(addrOf(at, port))
+		if !errors.Is(err, want) {
+			t.Errorf("port %d: %v", port, err)
+		}
+		if want != nil {
+			wantErr(t, "bind", err, want, syscall.EACCES)
+		} else if err == nil && s.LocalAddrPort().Port() != port {
+			t.Error(s.LocalAddrPort())
+		}
+	}
+	for range 20 { // a port of the daemon's choice is one the user may have
+		if port := bound(t, c, addrOf(at, 0)).LocalAddrPort().Port(); port >= 1000 && port <= 65000 || port >= 100 && port < 200 && port != 150 {
+			t.Errorf("port %d is reserved for others", port)
+		}
+	}
+	if err := svc.Reload(ServiceConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	bound(t, c, addrOf(at, 100))
+}
+
+// A daemon with Addresses serves them and no other.
+func TestAddressRule(t *testing.T) {
+	t.Parallel()
+	at := newAddr()
+	cfg := Config{}
+	cfg.Addresses = append(cfg.Addresses, at)
+	_, _, path := served(t, newLoopLab(t), cfg, ServiceConfig{})
+	c := dialed(t, path)
+	bound(t, c, addrOf(at, 100))
+	_, err := c.Bind(addrOf(newAddr(), 100))
+	wantErr(t, "another address", err, ErrAddressNotAvailable, syscall.EADDRNOTAVAIL)
+}
+
+// A daemon that drains takes nobody and nothing new; what is attached goes on.
+func TestDraining(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	_, svc, path := served(t, l, Config{Linger: 20 * time.Millisecond}, ServiceConfig{})
+	c := dialed(t, path)
+	s := bound(t, c, addrOf(newAddr(), 100))
+	mustSend(t, s, nowhere(), []byte("12345"))
+	var d *DroppedError
+	if err := svc.Drain(); !errors.As(err, &d) || d.Messages != 1 || d.Bytes != 5 {
+		t.Errorf("Drain: %v", err)
+	}
+	_, err := Dial(path)
+	wantErr(t, "Dial", err)
+	_, err = c.Bind(addrOf(newAddr(), 100))
+	wantErr(t, "Bind", err)
+	mustSend(t, s, s.LocalAddrPort(), []byte("still"))
+	expect(t, s, "still")
+}
+
+// Info through a Client is the daemon's, sessions and all, however long.
+func TestClientInfo(t *testing.T) {
+	t.Parallel()
+	n, _, path := served(t, newLoopLab(t), Config{}, ServiceConfig{})
+	c := dialed(t, path)
+	at := newAddr()
+	const count = 400 // more than one part of a report
+	for range count {
+		bound(t, c, addrOf(at, 0))
+	}
+	info, err := c.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := n.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Provider != ProviderDaemon || len(info.Sockets) != count || len(info.Counters) != len(own.Counters) || len(info.Sessions) != 1 {
+		t.Fatalf("%s: %d sockets, %d counters, %d sessions", info.Provider, len(info.Sockets), len(info.Counters), len(info.Sessions))
+	}
+	if x := info.Sessions[0]; x.PID != os.Getpid() || x.Sockets != count {
+		t.Errorf("%+v", x)
+	}
+}
+
+// Open looks at RDS_PROVIDER, then for a daemon, then makes a Node.
+func TestOpenChooses(t *testing.T) {
+	l := newLoopLab(t)
+	_, _, path := served(t, l, Config{}, ServiceConfig{MaxSessions: 3})
+	kind := func(name string) string {
+		t.Helper()
+		p, err := Open(name, Config{Port: newPort()})
+		if err != nil {
+			return err.Error()
+		}
+		defer p.Close()
+		switch p.(type) {
+		case *Node:
+			return ProviderNode
+		case *Client:
+			return ProviderDaemon
+		}
+		return "?"
+	}
+	want := func(what, name, provider string) {
+		t.Helper()
+		if got := kind(name); got != provider {
+			t.Errorf("%s: %s", what, got)
+		}
+	}
+	t.Setenv(EnvProvider, "")
+	t.Setenv(ipc.EnvPath, path)
+	want("a daemon is there", "", ProviderDaemon)
+	want("a node by name", ProviderNode, ProviderNode)
+	t.Setenv(EnvProvider, ProviderNode)
+	want("a node by the environment", "", ProviderNode)
+	want("the name counts before the environment", ProviderDaemon, ProviderDaemon)
+	t.Setenv(EnvProvider, "nonsense")
+	_, err := Open("", Config{})
+	wantErr(t, "nonsense", err, ErrInvalid)
+
+	t.Setenv(EnvProvider, "")
+	empty := filepath.Join(t.TempDir(), "none")
+	t.Setenv(ipc.EnvPath, empty)
+	want("no daemon is there", "", ProviderNode)
+	_, err = Open(ProviderDaemon, Config{})
+	wantErr(t, "a daemon by name", err, ErrNoDaemon, syscall.ECONNREFUSED)
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	want("a file that is no socket", "", ProviderNode)
+	t.Setenv(ipc.EnvPath, path)
+	for range 3 {
+		dials(t, path)
+	}
+	_, err = Open("", Config{})
+	wantErr(t, "a daemon that is full", err, ErrTooMany) // a Node could not have its port either
+}

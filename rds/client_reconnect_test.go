@@ -1,0 +1,291 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/invariants"
+)
+
+// restarted is a daemon that can be ended and started again at its path.
+type restarted struct {
+	testing.TB
+	node *Node
+	svc  *Service
+	path string
+}
+
+func newRestarted(t testing.TB, l *lab) *restarted {
+	t.Helper()
+	n, svc, path := served(t, l, Config{}, ServiceConfig{})
+	r := &restarted{t, n, svc, path}
+	t.Cleanup(func() { _ = r.svc.Close() })
+	return r
+}
+
+func (r *restarted) stop() {
+	r.Helper()
+	var d *DroppedError
+	if err := r.svc.Close(); err != nil && !errors.As(err, &d) {
+		r.Fatal(err)
+	}
+}
+
+func (r *restarted) start() {
+	r.Helper()
+	svc, err := NewService(r.node, ServiceConfig{Path: r.path})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.svc = svc
+}
+
+// client attaches, and again and again if that is asked for.
+func (r *restarted) client(again bool) *Client {
+	r.Helper()
+	c, err := NewClient(ClientConfig{Path: r.path, Reconnect: again, ReconnectMin: time.Millisecond, ReconnectMax: 10 * time.Millisecond})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// blocked are calls that wait: to receive, for room in the send buffer, and for
+// a congested port.
+type blocked struct {
+	recv, full, congested *Socket
+	calls                 map[string]chan error
+}
+
+func newBlocked(t testing.TB, c *Client, congested *Socket) *blocked {
+	t.Helper()
+	b := &blocked{calls: make(map[string]chan error)}
+	for _, s := range []**Socket{&b.recv, &b.full, &b.congested} {
+		*s = bound(t, c, addrOf(newAddr(), 100))
+		(*s).SetLinger(0)
+	}
+	if err := b.full.SetWriteBuffer(10_000); err != nil {
+		t.Fatal(err)
+	}
+	filled(t, b.full, 1000)
+	eventually(t, "congestion", func() bool {
+		return errors.Is(b.congested.TrySend(congested.LocalAddrPort(), make([]byte, 1000)), ErrCongested)
+	})
+	ctx := context.Background()
+	run := func(name string, f func() error) {
+		c := make(chan error, 1)
+		b.calls[name] = c
+		go func() { c <- f() }()
+	}
+	run("Recv", func() error { _, err := b.recv.Recv(ctx); return err })
+	run("second Recv", func() error { _, err := b.recv.RecvBatch(ctx, make([]Message, 1)); return err })
+	run("Recv of a sender", func() error { _, err := b.full.Recv(ctx); return err })
+	run("Send", func() error { return b.full.Send(ctx, nowhere(), nil) })
+	run("second Send", func() error { return b.full.Send(ctx, nowhere(), nil) })
+	run("congested Send", func() error { return b.congested.Send(ctx, congested.LocalAddrPort(), nil) })
+	h := b.congested.client.half.Load()
+	eventually(t, "all wait", func() bool {
+		return b.recv.client.readers.n.Load() == 2 && b.full.client.readers.n.Load() == 1 && b.full.client.writers.n.Load() == 2 && h.t.maps.n.Load() == 1
+	})
+	return b
+}
+
+// fail checks that all calls fail, in time.
+func (b *blocked) fail(t testing.TB, in time.Duration, want error) {
+	t.Helper()
+	late := time.After(in)
+	for name, c := range b.calls {
+		select {
+		case err := <-c:
+			wantErr(t, name, err, want)
+		case <-late:
+			t.Fatalf("%s is still blocked", name)
+		}
+	}
+}
+
+// With Reconnect what is blocked fails, once; then sockets go on at the next
+// daemon, with their addresses and options.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := newRestarted(t, l)
+	far := l.bindOne(Config{})
+	full := l.bindOne(Config{ReceiveBuffer: 1000})
+	c := d.client(true)
+	b := newBlocked(t, c, full)
+	if err := errors.Join(b.recv.SetReadBuffer(123_456), b.recv.SetWriteBuffer(65_432), b.recv.SetRecvErr(true), b.recv.Connect(far.LocalAddrPort())); err != nil {
+		t.Fatal(err)
+	}
+	mustSend(t, far, b.congested.LocalAddrPort(), []byte("before"))
+	eventually(t, "arrival", func() bool { return b.congested.Poll()&PollIn != 0 && b.congested.client.q.count.Load() > 0 })
+
+	for round := range 3 {
+		d.stop()
+		if round == 0 {
+			b.fail(t, patience, ErrDaemonLost)
+			expect(t, b.congested, "before") // what had come stays
+		}
+		if _, err := c.Info(); !errors.Is(err, ErrDaemonLost) {
+			t.Errorf("Info: %v", err)
+		}
+		if _, err := c.Bind(addrOf(newAddr(), 1000)); !errors.Is(err, ErrDaemonLost) {
+			t.Errorf("Bind: %v", err)
+		}
+		wait := make(chan error, 1)
+		if round == 0 { // the loss was reported: this waits for the next daemon
+			go func() { wait <- b.recv.Send(background(t), far.LocalAddrPort(), []byte("waited")) }()
+			eventually(t, "it waits", func() bool { return b.recv.client.writers.n.Load() == 1 })
+			wantErr(t, "TrySend", b.full.TrySend(far.LocalAddrPort(), nil), ErrWouldBlock)
+		}
+		d.start()
+		if round == 0 {
+			if err := <-wait; err != nil {
+				t.Fatal(err)
+			}
+			expect(t, far, "waited")
+		} else {
+			_, err := b.recv.Recv(background(t)) // nobody waited: the next call tells
+			wantErr(t, "Recv", err, ErrDaemonLost)
+		}
+		// Both ways, from and to the same address.
+		mustSend(t, b.recv, far.LocalAddrPort(), []byte("there"))
+		m := mustRecv(t, far)
+		if m.From != b.recv.LocalAddrPort() {
+			t.Errorf("from %v instead of %v", m.From, b.recv.LocalAddrPort())
+		}
+		m.Release()
+		mustSend(t, far, b.recv.LocalAddrPort(), []byte("back"))
+		expect(t, b.recv, "back")
+	}
+	if send, receive := b.recv.Buffers(); send != 65_432 || receive != 123_456 {
+		t.Errorf("buffers of %d and %d", send, receive)
+	}
+	info, err := c.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range info.Sockets {
+		if x.Bound == b.recv.LocalAddrPort() && (x.Connected != far.LocalAddrPort() || x.SendBuffer != 65_432 || x.ReceiveBuf != 123_456) {
+			t.Errorf("%+v", x)
+		}
+	}
+	if err := b.recv.TrySend(nowhere(), []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.recv.CancelSentTo(addrOf(noAddr, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if m := mustRecv(t, b.recv); m.Kind != KindStatus || m.Status != StatusCanceled {
+		t.Errorf("%v: RECVERR is lost", &m)
+	}
+	// The send buffer is empty, and as large as before.
+	if err := b.full.TrySend(far.LocalAddrPort(), nil); errors.Is(err, ErrDaemonLost) {
+		err = b.full.TrySend(far.LocalAddrPort(), nil)
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	if n := filled(t, b.full, 1000); n != 10 {
+		t.Errorf("%d messages of 1,000 bytes in 10,000", n)
+	}
+}
+
+// Without Reconnect every later call fails, but what has been received stays.
+// What is blocked fails within 100 ms: not in parallel.
+func TestDaemonLost(t *testing.T) {
+	soon := 100 * time.Millisecond
+	if invariants.Enabled { // they take their time
+		soon = time.Second
+	}
+	l := newLab(t)
+	d := newRestarted(t, l)
+	far := l.bindOne(Config{})
+	c := d.client(false)
+	b := newBlocked(t, c, l.bindOne(Config{ReceiveBuffer: 1000}))
+	mustSend(t, far, b.congested.LocalAddrPort(), []byte("before"))
+	eventually(t, "arrival", func() bool { return b.congested.client.q.count.Load() > 0 })
+	d.stop()
+	b.fail(t, soon, ErrDaemonLost)
+	expect(t, b.congested, "before")
+	d.start()
+	ctx := background(t)
+	for range 2 {
+		for name, s := range map[string]*Socket{"recv": b.recv, "full": b.full, "congested": b.congested} {
+			wantErr(t, name+": Send", s.Send(ctx, far.LocalAddrPort(), nil), ErrDaemonLost)
+			wantErr(t, name+": TrySend", s.TrySend(far.LocalAddrPort(), nil), ErrDaemonLost)
+			_, err := s.SendBatch(ctx, []Outgoing{{To: far.LocalAddrPort()}})
+			wantErr(t, name+": SendBatch", err, ErrDaemonLost)
+			_, err = s.Recv(ctx)
+			wantErr(t, name+": Recv", err, ErrDaemonLost)
+			_, err = s.TryRecv()
+			wantErr(t, name+": TryRecv", err, ErrDaemonLost)
+			wantErr(t, name+": Connect", s.Connect(far.LocalAddrPort()), ErrDaemonLost)
+			wantErr(t, name+": CancelSentTo", s.CancelSentTo(far.LocalAddrPort()), ErrDaemonLost)
+			wantErr(t, name+": SetReadBuffer", s.SetReadBuffer(1000), ErrDaemonLost)
+			if ev := s.Poll(); ev != PollIn|PollOut {
+				t.Errorf("%s: Poll %#x", name, ev)
+			}
+		}
+		_, err := c.Bind(addrOf(newAddr(), 0))
+		wantErr(t, "Bind", err, ErrDaemonLost)
+		_, err = c.Info()
+		wantErr(t, "Info", err, ErrDaemonLost)
+	}
+	m := b.full.AllocMessage(1000) // still there, and of no use
+	m.Release()
+	if err := b.recv.Close(); err != nil {
+		t.Error(err)
+	}
+	_, err := b.recv.Recv(ctx)
+	wantErr(t, "Recv after Close", err, net.ErrClosed)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	wantErr(t, "Send after the Client's Close", b.full.Send(ctx, far.LocalAddrPort(), nil), net.ErrClosed)
+}
+
+// A Client that looks for a daemon can be closed, and wakes who waits for one.
+func TestCloseWhileReconnecting(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	d := newRestarted(t, l)
+	c := d.client(true)
+	s := bound(t, c, addrOf(newAddr(), 100))
+	d.stop()
+	_, err := s.Recv(background(t))
+	wantErr(t, "Recv", err, ErrDaemonLost)
+	calls := make(chan error, 2)
+	go func() { calls <- s.Send(context.Background(), nowhere(), nil) }()
+	go func() { _, err := s.Recv(context.Background()); calls <- err }()
+	eventually(t, "they wait", func() bool { return s.client.writers.n.Load() == 1 && s.client.readers.n.Load() == 1 })
+	_ = s.SetWriteDeadline(time.Unix(1, 0))
+	wantErr(t, "Send after its deadline", <-calls, os.ErrDeadlineExceeded)
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "Recv after Close", <-calls, net.ErrClosed)
+}
+
+// An address that another program has taken meanwhile is lost for good.
+func TestReconnectFindsItsAddressTaken(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	d := newRestarted(t, l)
+	s := bound(t, d.client(true), addrOf(newAddr(), 100))
+	d.stop()
+	other := l.bind(d.node, s.LocalAddrPort())
+	d.start()
+	_, err := s.Recv(background(t))
+	wantErr(t, "Recv", err, ErrDaemonLost)
+	for range 2 {
+		_, err = s.Recv(background(t))
+		wantErr(t, "Recv", err, ErrAddressInUse)
+		wantErr(t, "Send", s.Send(background(t), other.LocalAddrPort(), nil), ErrAddressInUse)
+	}
+}
