@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/netip"
+	"slices"
 	"sort"
 
 	"github.com/rds-go/rds/conn"
@@ -19,6 +20,9 @@ const infoMessages = 1024
 func (n *Node) Info() (Info, error) {
 	info := Info{Provider: ProviderNode, Counters: n.list()}
 	n.mu.RLock()
+	for a := range n.locals {
+		info.Addresses = append(info.Addresses, a)
+	}
 	socks := make([]*nodeSocket, 0, len(n.socks))
 	for s := range n.socks {
 		socks = append(socks, s)
@@ -28,6 +32,7 @@ func (n *Node) Info() (Info, error) {
 		info.Sockets = append(info.Sockets, s.info())
 		info.Receive = append(info.Receive, s.received()...)
 	}
+	slices.SortFunc(info.Addresses, netip.Addr.Compare)
 	sort.Slice(info.Sockets, func(i, j int) bool { return info.Sockets[i].Bound.Compare(info.Sockets[j].Bound) < 0 })
 	n.eachPeer(func(p *peer) { p.info(&info) })
 	if svc := n.service.Load(); svc != nil {

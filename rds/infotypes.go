@@ -11,6 +11,7 @@ import (
 // Info is a snapshot of a node, what rds-info shows of a kernel.
 type Info struct {
 	Provider    string              `json:"provider"`
+	Addresses   []netip.Addr        `json:"addresses,omitempty"` // that a node listens on
 	Counters    []transport.Counter `json:"counters"`
 	Sockets     []SocketInfo        `json:"sockets"`
 	Connections []ConnectionInfo    `json:"connections"`

@@ -221,7 +221,8 @@ func TestPingThroughDaemon(t *testing.T) {
 		{"127.0.0.1", "127.20.11.1", []string{"--socket", "@"}, "", 0, "from 127.0.0.1: "},
 		{"127.0.0.1", "127.20.11.2", nil, "RDS_SOCKET=@", 0, "from 127.0.0.1: "},
 		{"127.20.11.3", "127.20.11.4", []string{"--socket", "@", "-I", "127.20.11.3"}, "", 0, "from 127.20.11.3: "},
-		{"127.20.11.5", "127.20.11.6", []string{"--provider", "rdsd", "--socket", "@"}, "", 2, "rdsping: rdsd does not have 127.0.0.1; choose one of its addresses with -I\n"},
+		{"127.20.11.5", "127.20.11.6", []string{"--provider", "rdsd", "--socket", "@"}, "", 0, "from 127.20.11.5: "},
+		{"127.20.11.12", "::1", []string{"--socket", "@"}, "", 2, "rdsping: rdsd has no address to reach ::1 from\n"},
 		{"127.20.11.7", "127.20.11.8", []string{"--socket", "@", "-I", "127.20.11.9"}, "", 2, "rdsping: 127.20.11.9 is not an address of this host, or not one of rdsd's (-I)\n"},
 		{"127.20.11.10", "127.20.11.11", []string{"--socket", "@", "--provider", "kernel"}, "", 2, "rdsping: --socket is of the rdsd provider, not of kernel (see rdsping --help)\n"},
 	} {

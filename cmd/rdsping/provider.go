@@ -3,8 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/rds-go/rds/internal/cli"
@@ -34,43 +34,24 @@ func (o *options) open() (rds.Provider, error) {
 // daemonAddress returns an address of the daemon to ping remote from: that of
 // the route if it has that, else one with a connection to remote, else any.
 func daemonAddress(c *rds.Client, route, remote netip.Addr) (netip.Addr, error) {
-	candidates := []netip.Addr{route}
 	info, err := c.Info()
 	if err != nil {
 		return netip.Addr{}, err
 	}
+	if slices.Contains(info.Addresses, route) {
+		return route, nil
+	}
 	for _, i := range info.Connections {
 		if i.Remote == remote {
-			candidates = append(candidates, i.Local)
+			return i.Local, nil
 		}
 	}
-	for _, i := range info.Connections {
-		candidates = append(candidates, i.Local)
-	}
-	for _, i := range info.Sockets {
-		candidates = append(candidates, i.Bound.Addr())
-	}
-	// A report does not tell the addresses that nobody uses yet; the daemon
-	// refuses those that are not its own.
-	ours, _ := net.InterfaceAddrs()
-	for _, a := range ours {
-		if p, err := netip.ParsePrefix(a.String()); err == nil {
-			candidates = append(candidates, p.Addr())
+	for _, a := range info.Addresses {
+		if a.Is4() == remote.Is4() {
+			return a, nil
 		}
 	}
-	for _, a := range candidates {
-		if a.Is4() != remote.Is4() {
-			continue
-		}
-		s, err := c.Bind(netip.AddrPortFrom(a, 0))
-		if err == nil {
-			return a, s.Close()
-		}
-		if !errors.Is(err, rds.ErrAddressNotAvailable) {
-			return netip.Addr{}, err
-		}
-	}
-	return netip.Addr{}, fmt.Errorf("rdsd does not have %s; choose one of its addresses with -I", route)
+	return netip.Addr{}, fmt.Errorf("rdsd has no address to reach %s from", remote)
 }
 
 // explain turns the errors a user can do something about into advice.
