@@ -46,10 +46,6 @@ const (
 	OpSpace
 	// OpMaps: a congestion map has arrived, and the application wanted to know.
 	OpMaps
-	// OpDropped: length bytes from socket to port at peer were refused: the
-	// submission was accepted by nobody. token is as submitted, flags too, and
-	// block is the errno.
-	OpDropped
 )
 
 // FlagNotify on a submission asks for its OpFate.
