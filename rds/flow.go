@@ -122,7 +122,7 @@ func (p *peer) serveLocked() (some bool) {
 	for shut := 0; len(p.flows) > shut; { // as long as one of them may go on
 		f := p.flows[0]
 		p.flows = p.flows[1:]
-		f.deficit += flowQuantum
+		f.deficit = min(f.deficit+flowQuantum, flowQuantum) // a turn it could not use is not saved up
 		moved, closed := false, false
 		for !f.empty() && f.deficit > 0 {
 			it := &f.list[f.taken]
@@ -148,7 +148,6 @@ func (p *peer) serveLocked() (some bool) {
 			p.flows = append(p.flows, f)
 		}
 		if closed {
-			f.deficit = min(f.deficit, flowQuantum)
 			shut++
 		}
 		some = some || moved
