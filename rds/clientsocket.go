@@ -77,7 +77,9 @@ func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrP
 	}
 	h := &half{t: t, id: r.Socket, cell: t.seg.Cell(int(r.Socket & 0xffff))}
 	h.account.SetLimit(int(s.sndbuf.Load()))
-	s.addr = r.Addr
+	if !s.addr.IsValid() { // else it is bound again, to the same
+		s.addr = r.Addr
+	}
 	s.q.rmu.Lock()
 	s.q.gone = &h.cell
 	s.q.rmu.Unlock()

@@ -135,21 +135,20 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		return refuse(err)
 	}
 	x.log = s.log.With(zap.Uint64("session", x.id), zap.Int("pid", cred.PID), zap.Uint32("uid", cred.UID), zap.String("command", x.command))
+	if err := s.enlist(x); err != nil { // before the application knows: what it does next may depend on it
+		ipc.CloseFiles(files[:1])
+		ipc.CloseFiles(files[3:])
+		x.end(err)
+		return nil, err
+	}
 	err = c.Send(&ipc.Welcome{
 		Version: ipc.Version, Session: x.id, SendBuffer: s.node.cfg.SendBuffer, ReceiveBuffer: s.node.cfg.ReceiveBuffer, Linger: s.node.cfg.Linger,
 	}, files...)
 	ipc.CloseFiles(files[:1]) // the segment's; and our copy of its ear, below
 	ipc.CloseFiles(files[3:])
 	_ = c.SetDeadline(time.Time{})
-	if err == nil {
-		err = s.enlist(x)
-	}
 	if err != nil {
-		s.release(x)
-		_ = x.ear.Close()
-		_ = x.self.Close()
-		_ = x.out.bell.Close()
-		x.seg.drop()
+		x.end(err)
 		return nil, err
 	}
 	x.log.Info("application attached")
