@@ -31,10 +31,12 @@ func doomedMessage(number uint64, incarnation int) []byte {
 	return b
 }
 
-// progress is where the messages from one port are.
-type progress struct {
+// doomedOrigin is one sender's process. What it had queued when it was killed and
+// what its successor sends on the same port may come mixed: they are different
+// sockets of different sessions. Each is a stream without gaps.
+type doomedOrigin struct {
+	from        netip.AddrPort
 	incarnation int
-	next        uint64
 }
 
 // beApplication is what a process does: path role address incarnation targets...
@@ -107,27 +109,28 @@ func sendUntilTold(s *Socket, incarnation int, targets []netip.AddrPort) error {
 // start: it misses nothing from anybody. It ends when it has all that the
 // standard input names.
 func receiveAndVerify(s *Socket, survivor bool) error {
-	want := make(chan map[netip.AddrPort]progress, 1)
+	want := make(chan map[doomedOrigin]uint64, 1)
 	ctx, wake := context.WithCancel(context.Background())
 	go func() {
-		all := make(map[netip.AddrPort]progress)
+		all := make(map[doomedOrigin]uint64)
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
 			var from string
-			var p progress
-			if _, err := fmt.Sscan(in.Text(), &from, &p.incarnation, &p.next); err == nil {
-				all[netip.MustParseAddrPort(from)] = p
+			var incarnation int
+			var next uint64
+			if _, err := fmt.Sscan(in.Text(), &from, &incarnation, &next); err == nil {
+				all[doomedOrigin{netip.MustParseAddrPort(from), incarnation}] = next
 			}
 		}
 		want <- all
 		wake()
 	}()
-	seen := make(map[netip.AddrPort]progress)
-	var final map[netip.AddrPort]progress
+	seen := make(map[doomedOrigin]uint64)
+	var final map[doomedOrigin]uint64
 	for {
 		if final != nil {
 			missing := false
-			for from, p := range final {
-				missing = missing || seen[from] != p
+			for from, next := range final {
+				missing = missing || seen[from] != next
 			}
 			if !missing || !survivor {
 				return nil
@@ -150,26 +153,23 @@ func receiveAndVerify(s *Socket, survivor bool) error {
 	}
 }
 
-// judge checks one message against what came before from the same port.
-func judge(seen map[netip.AddrPort]progress, m *Message, survivor bool) error {
+// judge checks one message against what came before from the same process.
+func judge(seen map[doomedOrigin]uint64, m *Message, survivor bool) error {
 	if len(m.Data) < doomedHeader {
 		return fmt.Errorf("from %v: %d bytes", m.From, len(m.Data))
 	}
 	number, incarnation := binary.BigEndian.Uint64(m.Data), int(binary.BigEndian.Uint64(m.Data[8:]))
-	p, known := seen[m.From]
-	switch {
-	case !known && !survivor: // it may have come later than the sender
-		p = progress{incarnation, number}
-	case !known || incarnation > p.incarnation:
-		p = progress{incarnation, 0} // the one before was killed: what came of it is a prefix without gaps
+	from := doomedOrigin{m.From, incarnation}
+	next, known := seen[from]
+	if !known && !survivor { // it may have come later than the sender
+		next = number
 	}
-	if incarnation != p.incarnation || number != p.next {
-		return fmt.Errorf("from %v: message %d of incarnation %d, want %d of %d", m.From, number, incarnation, p.next, p.incarnation)
+	if number != next {
+		return fmt.Errorf("from %v: message %d, want %d", from, number, next)
 	}
 	if !bytes.Equal(m.Data, doomedMessage(number, incarnation)) {
-		return fmt.Errorf("from %v: message %d is damaged", m.From, number)
+		return fmt.Errorf("from %v: message %d is damaged", from, number)
 	}
-	p.next++
-	seen[m.From] = p
+	seen[from] = next + 1
 	return nil
 }

@@ -1,0 +1,46 @@
+package rds
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// A user who wants too many connections gets those that exist.
+func TestConnectionsOfAUser(t *testing.T) {
+	t.Parallel()
+	_, svc, path := served(t, newLoopLab(t), Config{}, ServiceConfig{})
+	e := intrude(t, path)
+	defer e.leave()
+	here, there, other := newAddr(), newAddr(), newAddr()
+	e.bind(addrOf(here, 5))
+	first := e.resolve(here, there)
+	svc.mu.Lock()
+	svc.peersOf[uint32(os.Getuid())] = maxPeersPerUID
+	svc.mu.Unlock()
+	if r := e.ask(ipc.Request{Op: ipc.CallResolve, Local: here, Remote: other}); r.Error == "" {
+		t.Error("one more than allowed")
+	}
+	if got := e.resolve(here, there); got != first {
+		t.Errorf("peer %d, was %d", got, first)
+	}
+}
+
+// A port that is chosen is none that others have reserved.
+func TestChosenPortIsPermitted(t *testing.T) {
+	t.Parallel()
+	rules := []PortRule{{First: 0, Last: 4999, UIDs: []uint32{1 << 30}}, {First: 5003, Last: 65535, UIDs: []uint32{1 << 30}}}
+	_, _, path := served(t, newLoopLab(t), Config{}, ServiceConfig{Ports: rules})
+	e := intrude(t, path)
+	defer e.leave()
+	here := newAddr()
+	for range 3 {
+		if _, port := e.bind(addrOf(here, 0)); port < 5000 || port > 5002 {
+			t.Errorf("port %d is reserved", port)
+		}
+	}
+	if r := e.ask(ipc.Request{Op: ipc.CallBind, Addr: addrOf(here, 0)}); r.Error == "" {
+		t.Error("a fourth port")
+	}
+}
