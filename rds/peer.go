@@ -39,6 +39,7 @@ type peer struct {
 	acksOn   bool
 	acksWait time.Duration
 	ackEager bool    // somebody waits for room
+	wants    uint8   // paths with messages appended that nobody has been seen to write
 	flows    []*flow // of sessions with messages that wait, in turn
 	mapsSeen uint32  // core.MapVersion as shown to applications
 }
@@ -85,6 +86,7 @@ func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 	t.count++
 	if ready {
 		t.wanted = true
+		p.wants |= 1 << i
 	}
 	if !s.sent.Load() {
 		s.sent.Store(true)

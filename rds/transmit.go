@@ -63,6 +63,7 @@ func (t *transmitter) stop() {
 func (p *peer) kickLocked(port int) {
 	i := p.core.PathFor(uint16(port))
 	t := &p.path[i].tx
+	p.othersLocked(i)
 	if !t.wanted || t.busy || t.blocked {
 		p.unlock(nil)
 		return
@@ -80,6 +81,22 @@ func (p *peer) kickLocked(port int) {
 		return
 	}
 	p.transmitLocked(i, inlineBytes)
+}
+
+// othersLocked sees to it that somebody writes the paths other than i that were
+// appended to: an application's messages, taken from its ring or from its flow in
+// one go, are of any path.
+func (p *peer) othersLocked(i int) {
+	wants := p.wants &^ (1 << i)
+	p.wants = 0
+	if wants == 0 {
+		return
+	}
+	for j := range p.path {
+		if t := &p.path[j].tx; j != i && wants&(1<<j) != 0 && !t.busy && !t.blocked && p.path[j].link != nil && p.core.Ready(j) {
+			p.delayLocked(j)
+		}
+	}
 }
 
 // delayLocked leaves the writing to the flusher.
@@ -202,6 +219,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 	}
 	t.busy = false
 	t.last = time.Now()
+	p.othersLocked(i)
 	if p.core.Unacked(i) > 0 {
 		p.watchAcksLocked()
 	}

@@ -1,0 +1,63 @@
+package rds
+
+import (
+	"context"
+	"testing"
+
+	"github.com/rds-go/rds/conn"
+)
+
+// Through rdsd the data path allocates nothing per message either: what is
+// counted is both applications and both daemons together, all in this process.
+func TestApplicationsAllocateNothing(t *testing.T) {
+	skipUnlessExact(t)
+	for name, l := range map[string]*lab{"tcp": newLab(t), "loop": newLoopLab(t)} {
+		_, _, p1 := served(t, l, Config{}, ServiceConfig{})
+		_, _, p2 := served(t, l, Config{}, ServiceConfig{})
+		c1, c2 := dialed(t, p1), dialed(t, p2)
+		a, b := bound(t, c1, addrOf(newAddr(), 100)), bound(t, c2, addrOf(newAddr(), 100))
+		ctx := context.Background()
+		to, back := b.LocalAddrPort(), a.LocalAddrPort()
+		check := func(err error) {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, size := range []int{0, 64, 1 << 10, 8 << 10, 16 << 10, 16<<10 + 1, 64 << 10, 256 << 10} {
+			data := make([]byte, size)
+			room := make([]byte, size)
+			for _, c := range []struct {
+				name     string
+				messages int
+				call     func()
+			}{
+				{"Send, Recv", 1, func() {
+					check(a.Send(ctx, to, data))
+					m, err := b.Recv(ctx)
+					check(err)
+					m.Release()
+				}},
+				{"there and back", 2, func() {
+					_, err := a.WriteToAddrPort(data, to)
+					check(err)
+					_, _, err = b.ReadFromAddrPort(room)
+					check(err)
+					_, err = b.WriteToAddrPort(data, back)
+					check(err)
+					_, _, err = a.ReadFromAddrPort(room)
+					check(err)
+				}},
+			} {
+				limit := 1.0
+				if size > conn.InlineMax {
+					// The daemon's record of a payload that is sent from where it
+					// lies: one for each message.
+					limit += float64(c.messages)
+				}
+				if n := allocations(size, c.call); n >= limit {
+					t.Errorf("%s, %d bytes, %s: %v allocations per message", name, size, c.name, n)
+				}
+			}
+		}
+	}
+}

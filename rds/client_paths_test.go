@@ -1,0 +1,97 @@
+package rds
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// Sockets of one application use several paths. Whoever moved their messages to
+// the log wrote, or woke the writer of, one of these paths only: messages of the
+// others lay there until something else was sent on their path. The Linux guest
+// of test/interop stood still for minutes.
+func TestEveryPathOfAnApplicationIsWritten(t *testing.T) {
+	t.Parallel()
+	for _, paths := range []int{1, 8} {
+		t.Run(fmt.Sprint(paths), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			_, _, path := served(t, l, Config{Paths: paths}, ServiceConfig{})
+			c := dialed(t, path)
+			at := newAddr()
+			n := l.node(Config{Paths: paths})
+			far := newAddr()
+			ctx := background(t)
+			const pairs = 8
+			var froms, tos []*Socket
+			for i := range pairs {
+				froms = append(froms, bound(t, c, addrOf(at, uint16(1000+i))))
+				tos = append(tos, l.bind(n, addrOf(far, uint16(1000+i))))
+				ping(t, froms[i], far) // all paths are up
+			}
+			// A turn of the daemon takes messages of all sockets.
+			done := make(chan error, pairs)
+			for i := range pairs {
+				go func() {
+					for round := range 30 {
+						size := 100
+						if round%3 == 0 {
+							size = MaxMessage - i
+						}
+						if err := froms[i].Send(ctx, tos[i].LocalAddrPort(), payload(uint64(round), size)); err != nil {
+							done <- fmt.Errorf("sender %d, round %d: %w", i, round, err)
+							return
+						}
+					}
+					done <- nil
+				}()
+			}
+			for i := range pairs {
+				go func() {
+					for round := range 30 {
+						m, err := tos[i].Recv(ctx)
+						if err == nil {
+							err = verify(m.Data, uint64(round))
+							m.Release()
+						}
+						if err != nil {
+							done <- fmt.Errorf("receiver %d, round %d: %w", i, round, err)
+							return
+						}
+					}
+					done <- nil
+				}()
+			}
+			for range 2 * pairs {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			// And one message for each path, in one turn: the doorbell is rung
+			// when all are there.
+			for range 20 {
+				u := &c.att.submission
+				u.mu.Lock()
+				for i := range pairs {
+					h := froms[i].client.half.Load()
+					d := froms[i].client.last.Load()
+					if !h.account.Charge(8) {
+						t.Error("no room")
+					}
+					o := Outgoing{Data: payload(7, 8)}
+					if err := u.putLocked(h.entry(ipc.OpSend, d, uint16(1000+i), &o, 8), o.Data); err != nil {
+						t.Error(err)
+					}
+				}
+				u.publishLocked()
+				u.mu.Unlock()
+				u.wake()
+				for i := range pairs {
+					m := mustRecv(t, tos[i])
+					m.Release()
+				}
+			}
+		})
+	}
+}
