@@ -61,6 +61,7 @@ type session struct {
 	gens    []uint16     // of the index
 	bound   atomic.Int32
 	flows   map[*peer]*flow // entries are guarded by the peer's mu
+	ahead   uint64          // the returns below this index have been taken
 	unread  *appSocket      // fates of it must be read before more is taken
 	bad     error           // what the application did wrong: nothing more is taken
 	last    bool            // it is ending: what was submitted is taken whatever the budget
@@ -184,6 +185,9 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 		case ipc.OpSend, ipc.OpSendBlock:
 		case ipc.OpReturn:
 			n++
+			if x.sq.Head()+uint64(n) <= x.ahead {
+				continue
+			}
 			unlock() // Release may run code of ours that locks
 			if err = x.mem.returned(e.Offset(), e.Token()); err != nil {
 				return n, false, err
@@ -195,6 +199,10 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 			return n, false, errViolation
 		}
 		if !x.last && (x.queued.Load() >= x.budget && x.stallLocked() || x.fatesUnread(&e)) {
+			unlock()
+			if err = x.takeReturns(n); err != nil {
+				return n, false, err
+			}
 			break
 		}
 		n++
@@ -236,6 +244,32 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 	x.sentMessages.Add(sent)
 	x.sentBytes.Add(amount)
 	return n, n < ready && !x.overBudget.Load() || n == limit && n > 0, nil
+}
+
+// takeReturns takes back the memory that is returned behind the n-th entry,
+// which has to wait: what the application sends to one peer shall not keep it
+// from receiving from others.
+func (x *session) takeReturns(n int) error {
+	ready, err := x.sq.Refresh()
+	if err != nil {
+		return err
+	}
+	head := x.sq.Head()
+	if done := int(x.ahead - min(x.ahead, head)); done > n {
+		n = done
+	}
+	for ; n < ready; n++ {
+		e := x.sq.Peek(n)
+		if e.Op() != ipc.OpReturn {
+			continue
+		}
+		if err := x.mem.returned(e.Offset(), e.Token()); err != nil {
+			return err
+		}
+		x.starving.Store(false)
+	}
+	x.ahead = max(x.ahead, head+uint64(ready))
+	return nil
 }
 
 // overLocked is why nothing is taken any more, nil if it is.

@@ -55,7 +55,7 @@ func (u *submission) end() {
 
 // putLocked appends a message whose payload is small, copying it.
 func (u *submission) putLocked(e ipc.Entry, payload []byte) error {
-	if err := u.roomLocked(); err != nil {
+	if err := u.roomLocked(len(u.ends) / returnShare); err != nil {
 		return err
 	}
 	off, ok := u.placeLocked(len(payload))
@@ -68,8 +68,8 @@ func (u *submission) putLocked(e ipc.Entry, payload []byte) error {
 	return nil
 }
 
-// roomLocked checks that an entry fits.
-func (u *submission) roomLocked() error {
+// roomLocked checks that an entry fits and keep entries are left.
+func (u *submission) roomLocked(keep int) error {
 	if u.dead {
 		return ErrDaemonLost
 	}
@@ -80,11 +80,15 @@ func (u *submission) roomLocked() error {
 		u.appendLocked(u.returns[0])
 		u.returns = u.returns[1:]
 	}
-	if n, _ := u.ring.Free(1); n == 0 {
+	if n, _ := u.ring.Free(keep + 1); n <= keep {
 		return errFull
 	}
 	return nil
 }
+
+// returnShare is the part of the ring that messages leave to returns: when the
+// daemon does not take what is sent, it still takes what is returned.
+const returnShare = 8
 
 // placeLocked finds n bytes in one piece of the data ring.
 func (u *submission) placeLocked(n int) (off int, ok bool) {
@@ -146,7 +150,7 @@ func (u *submission) put(e ipc.Entry, payload []byte) error {
 // becomes the daemon's.
 func (u *submission) putBuffer(e ipc.Entry, b *sendBuffer) error {
 	u.mu.Lock()
-	err := u.roomLocked()
+	err := u.roomLocked(len(u.ends) / returnShare)
 	if err == nil {
 		e[2] = uint64(b.off)
 		u.appendLocked(e)
@@ -169,7 +173,7 @@ func (u *submission) returned(block uint32, n uint64) {
 		u.mu.Unlock()
 		return
 	}
-	if err := u.roomLocked(); err != nil {
+	if err := u.roomLocked(0); err != nil {
 		u.returns = append(u.returns, e)
 	} else {
 		u.appendLocked(e)

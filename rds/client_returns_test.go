@@ -1,0 +1,44 @@
+package rds
+
+import (
+	"net/netip"
+	"testing"
+)
+
+// An application whose sends to one peer are stuck, up to its budget and its
+// ring, goes on receiving from others: the memory it returns is taken all the
+// same.
+func TestStuckSendsDoNotStopReceiving(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	n, _, path := served(t, l, Config{}, ServiceConfig{SendBudget: 1 << 20, ReceiveArena: 1 << 20})
+	c := dialed(t, path)
+	a := bound(t, c, addrOf(newAddr(), 100))
+	b := l.bind(l.node(Config{}))
+	ctx := background(t)
+	nobody := netip.AddrPortFrom(newAddr(), 9)
+	for { // until the ring is full
+		if err := a.TrySend(nobody, make([]byte, 100)); err != nil {
+			wantErr(t, "stuck", err, ErrWouldBlock)
+			if info, _ := n.Info(); info.Sessions[0].SendQueued >= 1<<20 {
+				break
+			}
+		}
+	}
+	const count, size = 400, 64 << 10 // 25 times the arena
+	go func() {
+		for range count {
+			if err := b.Send(ctx, a.LocalAddrPort(), make([]byte, size)); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	}()
+	for i := range count {
+		m, err := a.Recv(ctx)
+		if err != nil || len(m.Data) != size {
+			t.Fatalf("message %d: %v, %v", i, &m, err)
+		}
+		m.Release()
+	}
+}
