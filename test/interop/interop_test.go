@@ -10,7 +10,9 @@ import (
 )
 
 // TestInterop runs every case between one of our nodes and a guest, with one
-// path and with eight, and with our address the smaller and the larger one.
+// path and with eight, and with our address the smaller and the larger one; and
+// twice with a program that is attached to an rdsd, whose daemon ends while the
+// program lives on.
 func TestInterop(t *testing.T) {
 	l := newLab(t, 1)
 	guest := l.boot(t, 0, guestAddr)
@@ -18,17 +20,24 @@ func TestInterop(t *testing.T) {
 		order string
 		addr  string
 		paths int
+		rdsd  bool
 	}{
-		{"smaller", "10.77.1.1", 1},
-		{"smaller", "10.77.2.1", 8},
-		{"larger", "10.77.201.1", 1},
-		{"larger", "10.77.202.1", 8},
+		{"smaller", "10.77.1.1", 1, false},
+		{"smaller", "10.77.2.1", 8, false},
+		{"larger", "10.77.201.1", 1, false},
+		{"larger", "10.77.202.1", 8, false},
+		{"rdsd-smaller", "10.77.3.1", 1, true},
+		{"rdsd-larger", "10.77.203.1", 8, true},
 	} {
 		t.Run(fmt.Sprintf("%s-%d", c.order, c.paths), func(t *testing.T) {
 			owner := t // of what outlives a case
 			addr := netip.MustParseAddr(c.addr)
 			l.addAddr(t, addr)
-			node := l.startNode(t, addr, c.paths)
+			begin := l.startNode
+			if c.rdsd {
+				begin = l.startApplication
+			}
+			node := begin(t, addr, c.paths)
 			run := func(name string, f func(t *testing.T)) {
 				t.Run(name, func(t *testing.T) {
 					defer func() { node.show(t); guest.show(t) }() // before the case's sockets close
@@ -41,6 +50,10 @@ func TestInterop(t *testing.T) {
 			run("congestion", func(t *testing.T) { testCongestion(t, node, guest) })
 			run("crash", func(t *testing.T) {
 				testRestart(t, guest, node, c.paths, func() *process {
+					if c.rdsd {
+						node.restartDaemon(t, true)
+						return node
+					}
 					node.stop()
 					node = l.startNode(owner, addr, c.paths)
 					return node
@@ -48,13 +61,17 @@ func TestInterop(t *testing.T) {
 			})
 			run("stop", func(t *testing.T) {
 				testRestart(t, guest, node, c.paths, func() *process {
+					if c.rdsd {
+						node.restartDaemon(t, false)
+						return node
+					}
 					node.quit(t)
 					node = l.startNode(owner, addr, c.paths)
 					return node
 				})
 			})
 			run("contact", func(t *testing.T) { testFirstContact(t, l, node, guest) })
-			if c.paths == 1 {
+			if c.paths == 1 && !c.rdsd { // it is about connections, which are a node's all the same
 				run("together", func(t *testing.T) { testReconnectTogether(t, node, guest) })
 			}
 			// Last: it also leaves the next round a guest that knows nobody.

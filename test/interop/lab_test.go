@@ -36,6 +36,8 @@ var buildDir string
 var (
 	guestOnce = sync.OnceValues(buildGuest)
 	nodeOnce  = sync.OnceValues(func() (string, error) { return goTool("node", "build", "./node") })
+
+	daemonOnce = sync.OnceValues(func() (string, error) { return goTool("rdsd", "build", "../../cmd/rdsd") })
 )
 
 // built is a kernel and the initial file system to boot it with.
@@ -142,10 +144,10 @@ func newLab(t *testing.T, taps int) *lab {
 	return l
 }
 
-// addAddr gives our side of the bridge an address until the test ends.
+// addAddr gives our side of the bridge an address, if it has not got it.
 func (l *lab) addAddr(t *testing.T, a netip.Addr) {
 	t.Helper()
-	l.inside(t, "addr", "add", netip.PrefixFrom(a, network.Bits()).String(), "dev", "br0")
+	l.inside(t, "addr", "replace", netip.PrefixFrom(a, network.Bits()).String(), "dev", "br0")
 }
 
 func (l *lab) ip(t *testing.T, args ...string) {

@@ -42,7 +42,8 @@ type process struct {
 	cmd  *exec.Cmd
 	log  string // file with its output
 
-	input io.Closer // of a node: its end is the end of its commands; nil for a guest
+	input  io.Closer // of a node: its end is the end of its commands; nil for a guest
+	daemon *daemon   // that a node is attached to, if it is
 }
 
 // stop kills the process and waits for it.
@@ -167,7 +168,11 @@ func (p *process) show(t *testing.T) {
 // busy returns how much processor time the process has used.
 func (p *process) busy(t *testing.T) time.Duration {
 	t.Helper()
-	stat, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/stat")
+	pid := p.cmd.Process.Pid
+	if p.daemon != nil { // whose peer it is about
+		pid = p.daemon.cmd.Process.Pid
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -197,17 +202,23 @@ func (p *process) quit(t *testing.T) {
 // startNode starts one of our nodes, which runs until t ends.
 func (l *lab) startNode(t *testing.T, addr netip.Addr, paths int) *process {
 	t.Helper()
+	return l.startProgram(t, "node", addr, "-addr", addr.String(), "-paths", strconv.Itoa(paths))
+}
+
+// startProgram starts the node program.
+func (l *lab) startProgram(t *testing.T, name string, addr netip.Addr, args ...string) *process {
+	t.Helper()
 	program, err := nodeOnce()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{name: "node " + addr.String(), addr: addr, log: l.logFile(t, "node-")}
+	p := &process{name: name + " " + addr.String(), addr: addr, log: l.logFile(t, "node-")}
 	log, err := os.OpenFile(p.log, os.O_WRONLY, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = log.Close() }()
-	p.cmd = l.command(program, "-addr", addr.String(), "-paths", strconv.Itoa(paths))
+	p.cmd = l.command(program, args...)
 	p.cmd.Stderr = log
 	in, err1 := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()

@@ -25,7 +25,11 @@ func testFirstContact(t *testing.T, l *lab, node, guest *process) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	start := time.Now()
 	addr := node.addr
-	for i := range contacts {
+	rounds := contacts
+	if node.daemon != nil { // which meets hosts as any node does
+		rounds = 20
+	}
+	for i := range rounds {
 		addr = addr.Next()
 		l.addAddr(t, addr)
 		ours, err := node.tryBind(t.Context(), addr, 0, 0)
@@ -36,7 +40,7 @@ func testFirstContact(t *testing.T, l *lab, node, guest *process) {
 		meet(t, rng, f, i, seed)
 		ours.close(t.Context())
 	}
-	t.Logf("%d first contacts in %v", contacts, time.Since(start).Round(time.Millisecond))
+	t.Logf("%d first contacts in %v", rounds, time.Since(start).Round(time.Millisecond))
 }
 
 // testReconnectTogether is case (g) for peers whose connection broke: one side,

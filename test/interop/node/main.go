@@ -1,5 +1,6 @@
 // Node is our end of an interoperability test: it executes the commands of
-// package peer, read from standard input, on a node of package rds.
+// package peer, read from standard input, on a node of package rds, or as an
+// application of an rdsd.
 package main
 
 import (
@@ -20,8 +21,9 @@ import (
 func main() {
 	addr := flag.String("addr", "", "address to listen on from the start")
 	paths := flag.Int("paths", 1, "TCP connections per peer, 1 or 8")
+	socket := flag.String("socket", "", "attach to the rdsd there instead")
 	flag.Parse()
-	err := run(*addr, *paths)
+	err := run(*addr, *paths, *socket)
 	var dropped *rds.DroppedError // what a peer was not there to take
 	switch {
 	case errors.As(err, &dropped):
@@ -31,22 +33,29 @@ func main() {
 	}
 }
 
-func run(addr string, paths int) (err error) {
-	a, err := netip.ParseAddr(addr)
+func run(addr string, paths int, socket string) (err error) {
+	p, err := open(addr, paths, socket)
 	if err != nil {
 		return err
 	}
-	logger, err := zap.NewDevelopment() // on standard error
-	if err != nil {
-		return err
-	}
-	node, err := rds.NewNode(rds.Config{Addresses: []netip.Addr{a}, Paths: paths, Logger: logger})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, node.Close()) }()
+	defer func() { err = errors.Join(err, p.Close()) }()
 	return peer.Serve(struct {
 		io.Reader
 		io.Writer
-	}{os.Stdin, os.Stdout}, rdspeer.New(node))
+	}{os.Stdin, os.Stdout}, rdspeer.New(p))
+}
+
+func open(addr string, paths int, socket string) (rds.Provider, error) {
+	if socket != "" {
+		return rds.NewClient(rds.ClientConfig{Path: socket, Reconnect: true})
+	}
+	a, err := netip.ParseAddr(addr)
+	if err != nil {
+		return nil, err
+	}
+	logger, err := zap.NewDevelopment() // on standard error
+	if err != nil {
+		return nil, err
+	}
+	return rds.NewNode(rds.Config{Addresses: []netip.Addr{a}, Paths: paths, Logger: logger})
 }
