@@ -16,6 +16,10 @@
 //	│    br0 ──────────────── tap1       network namespace│
 //	└─────────────────────────────────────────────────────┘
 //
+// In two variants the node program is attached to a real rdsd in the namespace,
+// and what ends and starts again is the daemon. The conformance suite of
+// internal/conformance runs in the guest, on the kernel's sockets.
+//
 // Both programs execute the commands of package peer, and every case is written
 // over two peers, whichever they are; TestKernelToKernel runs cases between
 // two guests, to tell the harness's faults from ours.
