@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -72,6 +73,7 @@ func childCommand() *cobra.Command {
 	var (
 		listen, pin, cpu string
 		client           bool
+		procs            int
 	)
 	cmd := &cobra.Command{
 		Use:    "child",
@@ -87,6 +89,9 @@ func childCommand() *cobra.Command {
 					return err
 				}
 			}
+			if procs > 0 && os.Getenv("GOMAXPROCS") == "" {
+				runtime.GOMAXPROCS(procs)
+			}
 			end, err := profile(cpu, "")
 			if err != nil {
 				return err
@@ -98,6 +103,7 @@ func childCommand() *cobra.Command {
 	cmd.Flags().StringVar(&listen, "listen", "", "")
 	cmd.Flags().StringVar(&pin, "pin", string(bench.PinNone), "")
 	cmd.Flags().BoolVar(&client, "client", false, "")
+	cmd.Flags().IntVar(&procs, "procs", 0, "")
 	cmd.Flags().StringVar(&cpu, "cpuprofile", "", "")
 	return cmd
 }

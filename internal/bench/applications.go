@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"net/netip"
+	"runtime"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
@@ -12,10 +13,16 @@ import (
 // applications starts n processes on a side that attach to its daemon. The
 // function returned ends them.
 func (c *cell) applications(s side, n int) (children, func(), error) {
-	var apps children
+	var (
+		apps  children
+		flags []string
+	)
+	if n > runtime.NumCPU() { // several processors for each would only look for work
+		flags = []string{"--procs", "1"}
+	}
 	end := func() { apps.end() }
 	for range n {
-		a, err := c.runner.start("application", s)
+		a, err := c.runner.start("application", s, flags...)
 		if err != nil {
 			end()
 			return nil, nil, err

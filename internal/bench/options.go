@@ -200,6 +200,7 @@ func (o *Options) Demonstration() []Work {
 		return []Work{
 			pingPong, oneWay(64, 1), oneWay(64, 64), oneWay(64<<10, 1),
 			{Kind: Mux, Size: 256, Reply: 64, Depth: 8, Batch: 8, Sockets: 1, Peers: 1, Processes: 32},
+			{Kind: Mux, Size: 256, Reply: 64, Depth: 128, Batch: 128, Sockets: 1, Peers: 1, Processes: 32},
 		}
 	}
 	return []Work{
