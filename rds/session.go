@@ -359,7 +359,8 @@ func (x *session) admit(e *ipc.Entry, m *conn.Message) (*appSocket, *peer, error
 	if e.Op() == ipc.OpSend {
 		m.Payload = x.data[off : off+n : off+n]
 	} else {
-		b := &sendBody{sess: x, off: e.Offset()}
+		b := sendBodies.Get().(*sendBody)
+		b.sess, b.off = x, e.Offset()
 		x.seg.hold()
 		b.Lend(x.bodies[off:off+n:off+n], b)
 		m.Body = &b.Buf

@@ -166,5 +166,9 @@ func (b *sendBody) Put(*buf.Buf) {
 	x := b.sess
 	x.out.freed(b.off)
 	x.seg.drop()
-	runtime.KeepAlive(b)
+	b.sess = nil
+	sendBodies.Put(b)
 }
+
+// sendBodies are those not in use.
+var sendBodies = sync.Pool{New: func() any { return new(sendBody) }}
