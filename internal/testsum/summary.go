@@ -26,6 +26,7 @@ type key struct{ pkg, test string }
 
 // result is what is known of one test, or of a package where test is "".
 type result struct {
+	ran      bool   // it is a test, not only the part of a name before a slash
 	action   string // pass, fail, skip; "" while it runs
 	output   []string
 	size     int
@@ -89,6 +90,7 @@ func take(get func(key) *result, e event) {
 		return
 	}
 	res := get(key{e.Package, e.Test})
+	res.ran = true
 	switch e.Action {
 	case "output":
 		res.add(e.Output)
@@ -102,6 +104,11 @@ func take(get func(key) *result, e event) {
 	}
 }
 
+// failed tells whether a test failed, or has no result.
+func (r *result) failed(k key) bool {
+	return k.test != "" && r.ran && (r.action == "fail" || r.action == "")
+}
+
 // parent is the test a subtest belongs to, for others the package.
 func (k key) parent() key {
 	return key{k.pkg, k.test[:max(0, strings.LastIndexByte(k.test, '/'))]}
@@ -110,7 +117,7 @@ func (k key) parent() key {
 func report(w io.Writer, order []key, results map[key]*result) (c counts) {
 	for _, k := range order {
 		// A test without a result hung or died with its process.
-		if res := results[k]; k.test != "" && (res.action == "fail" || res.action == "") {
+		if res := results[k]; res.failed(k) {
 			for p := k; p.test != ""; {
 				p = p.parent()
 				results[p].failures = true
@@ -119,7 +126,7 @@ func report(w io.Writer, order []key, results map[key]*result) (c counts) {
 	}
 	for _, k := range order {
 		res := results[k]
-		failed := res.action == "fail" || k.test != "" && res.action == ""
+		failed := res.failed(k) || res.action == "fail"
 		switch {
 		case failed && !res.failures:
 			c.failed++
