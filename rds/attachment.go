@@ -225,8 +225,8 @@ func (t *attachment) end(cause error) {
 		_ = t.conn.Close()
 		_ = t.ear.Close()
 		t.submission.end()
-		t.maps.wake(-1)
 		t.c.lost(t)
+		t.maps.wake(-1) // now that their sockets know: who is woken before would wait again
 	})
 }
 
