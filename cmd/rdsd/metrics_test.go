@@ -17,6 +17,7 @@ import (
 	"go.uber.org/zap/zaptest"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
 )
@@ -237,7 +238,10 @@ func TestMetricsHandler(t *testing.T) {
 
 func TestMetricsServer(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	clitest.NeedLoopback(t)
+	// Not a port that the system gives away: somebody else might have it after
+	// Close, or Dial connect to itself there.
+	taken, err := net.Listen("tcp", "127.22.12.1:9464")
 	if err != nil {
 		t.Fatal(err)
 	}
