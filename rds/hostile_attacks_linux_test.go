@@ -390,7 +390,11 @@ var attacks = []attack{
 		for _, v := range []int64{math.MaxInt64, math.MinInt64, -1, 0, 1} {
 			e.ask(ipc.Request{Op: ipc.CallOption, Socket: x.Socket(), Option: ipc.OptionReceiveBuffer, Value: v})
 			e.ask(ipc.Request{Op: ipc.CallOption, Socket: x.Socket(), Option: ipc.OptionSendBuffer, Value: v})
-			if _, got := s.session(e).sockets[0].s.buffers(); got <= 0 || got > 1<<20 {
+			sess := s.session(e)
+			sess.mu.Lock()
+			_, got := sess.sockets[0].s.buffers()
+			sess.mu.Unlock()
+			if got <= 0 || got > 1<<20 {
 				s.Errorf("a receive buffer of %d for %d", got, v)
 			}
 		}
