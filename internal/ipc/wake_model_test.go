@@ -51,8 +51,8 @@ type modelState struct {
 	knows [2]bool  // only in variants: the flag was set when looked at
 }
 
-// todo is how much side i can do, as far as it knows.
-func (s *modelState) todo(i int) uint8 {
+// due is how many entries side i can put or take, as far as it knows.
+func (s *modelState) due(i int) uint8 {
 	if i == 0 {
 		return min(modelSlots-(s.own[0]-s.seen[0]), modelEntries-s.own[0])
 	}
@@ -81,7 +81,7 @@ func (v *variant) next(s modelState, i int) []modelState {
 		switch {
 		case s.own[i] == modelEntries:
 			return at(pcDone)
-		case s.todo(i) > 0:
+		case s.due(i) > 0:
 			return at(pcWork)
 		case v.setAfter:
 			return at(pcRecheck)
@@ -89,7 +89,7 @@ func (v *variant) next(s modelState, i int) []modelState {
 		return at(pcSet)
 	case pcWork:
 		var out []modelState
-		n := s.todo(i)
+		n := s.due(i)
 		for range n {
 			s.own[i]++
 			out = append(out, at(pcPublish)...)
@@ -144,9 +144,9 @@ func (v *variant) next(s modelState, i int) []modelState {
 	case pcRecheck:
 		s.seen[i] = s.index[o]
 		switch {
-		case s.todo(i) > 0 && (v.skipClearing || v.setAfter):
+		case s.due(i) > 0 && (v.skipClearing || v.setAfter):
 			return at(pcWork)
-		case s.todo(i) > 0:
+		case s.due(i) > 0:
 			return at(pcClear)
 		case v.setAfter:
 			return at(pcSet)
