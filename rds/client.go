@@ -178,23 +178,7 @@ func (c *Client) Close() error {
 	}
 	t := c.att
 	c.mu.Unlock()
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		total DroppedError
-	)
-	for _, s := range socks {
-		wg.Go(func() {
-			var d *DroppedError
-			if errors.As(s.close(), &d) {
-				mu.Lock()
-				total.Messages += d.Messages
-				total.Bytes += d.Bytes
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
+	total := closeAll(socks)
 	if t != nil {
 		t.end(net.ErrClosed)
 	}

@@ -318,27 +318,15 @@ func (n *Node) Close() error {
 	}
 	n.mu.Unlock()
 
-	var (
-		wg    sync.WaitGroup
-		mu    sync.Mutex
-		total DroppedError
-	)
+	var linger []*nodeSocket // the others have nothing to wait for
 	for _, s := range socks {
 		if s.account.Messages() == 0 {
 			_ = s.close()
-			continue
+		} else {
+			linger = append(linger, s)
 		}
-		wg.Go(func() {
-			var d *DroppedError
-			if errors.As(s.close(), &d) {
-				mu.Lock()
-				total.Messages += d.Messages
-				total.Bytes += d.Bytes
-				mu.Unlock()
-			}
-		})
 	}
-	wg.Wait()
+	total := closeAll(linger)
 
 	n.mu.Lock()
 	n.closed = true
@@ -356,6 +344,28 @@ func (n *Node) Close() error {
 		return &OpError{Op: "close", Err: err}
 	}
 	return nil
+}
+
+// closeAll closes sockets, which linger at the same time, and returns what they
+// dropped.
+func closeAll[S interface{ close() error }](socks []S) (total DroppedError) {
+	var (
+		wg sync.WaitGroup
+		mu sync.Mutex
+	)
+	for _, s := range socks {
+		wg.Go(func() {
+			var d *DroppedError
+			if errors.As(s.close(), &d) {
+				mu.Lock()
+				total.Messages += d.Messages
+				total.Bytes += d.Bytes
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return total
 }
 
 // now is the node's clock.
