@@ -1,0 +1,149 @@
+package gnetloop
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/panjf2000/gnet/v2"
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/transport"
+)
+
+// Engine makes and drives connections. New makes it, Close ends it.
+type Engine struct {
+	opts   Options
+	log    *zap.Logger
+	client *gnet.Client
+	poll   *poller
+	pool   buf.Pool // what is read beyond a Space
+
+	ctx    context.Context // ends dials and waits when the engine closes
+	cancel context.CancelFunc
+	wg     sync.WaitGroup // accept loops, poller, and every connection until it is finished
+	once   sync.Once
+	err    error // of Close, after once
+
+	mu        sync.Mutex
+	closed    bool                   // guarded by mu
+	listeners map[*Listener]struct{} // guarded by mu; from Listen until it accepts no more
+	conns     map[*Conn]struct{}     // guarded by mu; from newConn to finish
+
+	congestionOnce sync.Once // the failure to set it on an accepted connection is logged once
+
+	reads, writables, full, acceptErrors atomic.Uint64
+}
+
+// New starts an engine with its event loops. It holds two descriptors for each
+// of them and two more, until Close.
+func New(opts Options) (*Engine, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	if err := checkCongestion(opts.Congestion); err != nil {
+		return nil, fmt.Errorf("%s: congestion control %q: %w", opts.Name, opts.Congestion, err)
+	}
+	e := &Engine{
+		opts:      opts,
+		log:       opts.Logger,
+		listeners: make(map[*Listener]struct{}),
+		conns:     make(map[*Conn]struct{}),
+	}
+	poll, err := newPoller()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", opts.Name, err)
+	}
+	e.poll = poll
+	e.client, err = gnet.NewClient(&events{e: e},
+		gnet.WithNumEventLoop(opts.EventLoops),
+		gnet.WithReadBufferCap(opts.ReadBuffer),
+		gnet.WithLogger(engineLog{opts.Logger}))
+	if err == nil {
+		err = e.client.Start()
+	}
+	if err != nil {
+		e.poll.close()
+		return nil, fmt.Errorf("%s: event loops: %w", opts.Name, err)
+	}
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.wg.Go(func() { e.poll.run(e) })
+	return e, nil
+}
+
+// Stats returns the counters.
+func (e *Engine) Stats() Stats {
+	return Stats{
+		Reads:        e.reads.Load(),
+		Writables:    e.writables.Load(),
+		Full:         e.full.Load(),
+		AcceptErrors: e.acceptErrors.Load(),
+	}
+}
+
+// Close ends listening and dialing, aborts all connections and returns when
+// every handler has heard Closed. It must not be called from a handler.
+func (e *Engine) Close() error {
+	e.once.Do(func() {
+		e.mu.Lock()
+		e.closed = true
+		listeners := keys(e.listeners)
+		conns := keys(e.conns)
+		e.mu.Unlock()
+
+		e.cancel()
+		for _, ln := range listeners {
+			ln.Close()
+		}
+		for _, c := range conns {
+			c.Close(transport.Abort)
+		}
+		e.poll.stop()
+		e.wg.Wait()
+		// Only now: a connection that is being enrolled waits for its loop.
+		e.err = e.client.Stop()
+		e.poll.close()
+	})
+	return e.err
+}
+
+// register takes a new connection into the engine's care, unless it is closed.
+func (e *Engine) register(c *Conn) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.conns[c] = struct{}{}
+	e.wg.Add(1)
+	return true
+}
+
+func (e *Engine) unregister(c *Conn) {
+	e.mu.Lock()
+	delete(e.conns, c)
+	e.mu.Unlock()
+	e.wg.Done()
+}
+
+// keys is a copy to walk through without the lock that guards m.
+func keys[K comparable](m map[K]struct{}) []K {
+	s := make([]K, 0, len(m))
+	for k := range m {
+		s = append(s, k)
+	}
+	return s
+}
+
+// addrPort is the netip form of a TCP address, with IPv4 unmapped and the zone
+// of a link-local address kept.
+func addrPort(a net.Addr) netip.AddrPort {
+	return unmap(a.(*net.TCPAddr).AddrPort())
+}
+
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -1,0 +1,135 @@
+package gnetloop
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
+)
+
+// Waits between attempts to accept while the system has no room for more.
+const (
+	acceptDelayMin = 5 * time.Millisecond
+	acceptDelayMax = time.Second
+)
+
+// Listener accepts connections until it or its engine is closed. It is ours
+// and not gnet's, because gnet's event loops end on an accept error, EMFILE
+// included.
+type Listener struct {
+	e      *Engine
+	ln     *net.TCPListener
+	ctx    context.Context // ends with the listener and with the engine
+	cancel context.CancelFunc
+}
+
+// Listen accepts connections on local; the kernel chooses a port that is 0.
+// Each is offered to accept on a goroutine of the engine; accept must start it
+// or close it, at once or later, and must not block.
+func (e *Engine) Listen(local netip.AddrPort, accept func(*Conn)) (*Listener, error) {
+	lc := net.ListenConfig{KeepAlive: -1, Control: e.control}
+	lc.SetMultipathTCP(false) // on by default; its sockets answer SIOCOUTQ differently
+	local = unmap(local)
+	l, err := lc.Listen(e.ctx, network(local.Addr()), local.String())
+	if err != nil {
+		return nil, err
+	}
+	ln := &Listener{e: e, ln: l.(*net.TCPListener)}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		_ = l.Close()
+		return nil, net.ErrClosed
+	}
+	ln.ctx, ln.cancel = context.WithCancel(e.ctx)
+	e.listeners[ln] = struct{}{}
+	e.wg.Go(func() { ln.run(accept) })
+	return ln, nil
+}
+
+// Addr is what is listened on, with the port the kernel chose.
+func (ln *Listener) Addr() netip.AddrPort { return addrPort(ln.ln.Addr()) }
+
+// Close ends listening. One more connection may be offered while it runs.
+func (ln *Listener) Close() {
+	ln.cancel()
+	_ = ln.ln.Close()
+}
+
+func network(a netip.Addr) string {
+	if a.Is4() {
+		return "tcp4"
+	}
+	return "tcp6"
+}
+
+// control sets what must be set before the socket listens or connects, when
+// the window scale is still open (net/rds/tcp.c, rds_tcp_tune).
+func (e *Engine) control(_, _ string, c syscall.RawConn) error {
+	var err error
+	if e := c.Control(func(fd uintptr) { err = setBuffers(int(fd), &e.opts) }); e != nil {
+		return e
+	}
+	return err
+}
+
+// run accepts until the listener is closed. No error ends it: a host out of
+// descriptors must accept again as soon as some are free.
+func (ln *Listener) run(accept func(*Conn)) {
+	defer func() {
+		ln.cancel()
+		ln.e.mu.Lock()
+		delete(ln.e.listeners, ln)
+		ln.e.mu.Unlock()
+	}()
+	var delay time.Duration
+	for {
+		tc, err := ln.ln.AcceptTCP()
+		var c *Conn
+		if err == nil {
+			c, err = ln.e.newConn(tc, false)
+		}
+		switch {
+		case err == nil:
+			if delay != 0 {
+				delay = 0
+				ln.e.log.Info("accepting again", zap.Stringer("local", ln.ln.Addr()))
+			}
+			accept(c)
+			continue
+		case ln.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
+			return
+		}
+		ln.e.acceptErrors.Add(1)
+		if !scarce(err) {
+			continue // the fault of that one connection
+		}
+		if delay == 0 {
+			ln.e.log.Warn("cannot accept", zap.Stringer("local", ln.ln.Addr()), zap.Error(err))
+		}
+		delay = min(max(2*delay, acceptDelayMin), acceptDelayMax)
+		wait := time.NewTimer(delay)
+		select {
+		case <-wait.C:
+		case <-ln.ctx.Done():
+			wait.Stop()
+			return
+		}
+	}
+}
+
+// scarce tells whether err means that the system is out of something, so that
+// trying again at once is futile.
+func scarce(err error) bool {
+	for _, e := range []unix.Errno{unix.ECONNABORTED, unix.ECONNRESET, unix.EPROTO, unix.EINVAL, unix.ENOTCONN} {
+		if errors.Is(err, e) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,141 @@
+package gnetloop
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"github.com/panjf2000/gnet/v2"
+	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/transport"
+)
+
+// directBudget bounds what one event reads past gnet's buffer, so that a fast
+// sender does not starve the other connections of its event loop. The poller
+// is level-triggered and calls again for the rest.
+const directBudget = 4 << 20
+
+var errRefused = errors.New("the event loop did not take the connection")
+
+// enroll gives the connection to an event loop and waits until it has it.
+func (c *Conn) enroll(tc *net.TCPConn) {
+	// gnet returns the zone strings of its connections' addresses to a pool of
+	// byte slices, although these came from package net, which shares them.
+	// The addresses of this connection are ours alone and not used any more.
+	for _, a := range []net.Addr{tc.LocalAddr(), tc.RemoteAddr()} {
+		a.(*net.TCPAddr).Zone = ""
+	}
+	_, err := c.e.client.EnrollContext(tc, c)
+	c.mu.Lock()
+	lost := c.phase == starting
+	c.mu.Unlock()
+	if !lost {
+		return // OnOpen has run: the connection ends with OnClose
+	}
+	if err == nil {
+		err = errRefused
+	}
+	c.end(fmt.Errorf("%s: %w", c.e.opts.Name, err))
+}
+
+// events receives what gnet's event loops have for us. Its methods run on the
+// loop of the connection.
+type events struct {
+	gnet.BuiltinEventEngine
+	e *Engine
+}
+
+// OnOpen comes before the first OnTraffic and before EnrollContext returns.
+func (ev *events) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
+	c := gc.Context().(*Conn)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.phase, c.loop = open, gc
+	if c.aborting {
+		return nil, gnet.Close
+	}
+	if c.woken.Load() {
+		c.ringLocked()
+	}
+	return nil, gnet.None
+}
+
+// OnTraffic feeds what the loop has read, and reads on what has its place.
+func (ev *events) OnTraffic(gc gnet.Conn) gnet.Action {
+	c := gc.Context().(*Conn)
+	ev.e.reads.Add(1)
+	b, _ := gc.Next(-1) // all of it, always: gnet would keep a copy of the rest
+	err := c.h.Feed(b)
+	if err == nil {
+		err = c.readDirect()
+	}
+	c.h.Flush()
+	if err != nil {
+		c.refuse(err)
+		return gnet.Close
+	}
+	return gnet.None
+}
+
+// OnClose is the end of the connection, whatever the reason.
+func (ev *events) OnClose(gc gnet.Conn, err error) gnet.Action {
+	switch {
+	case err == nil:
+		err = transport.ErrClosed
+	case errors.Is(err, io.EOF):
+		err = io.EOF
+	}
+	gc.Context().(*Conn).end(err)
+	return gnet.None
+}
+
+// refuse prepares for the reset of a connection whose handler returned err.
+func (c *Conn) refuse(err error) {
+	c.note(err)
+	setLinger(c.fd) // safe: the connection's own use of fd ends with OnClose
+}
+
+// readDirect reads on while the handler has a place for what comes next: to
+// that place, and what may follow it to a scratch buffer. The end of the stream
+// is left for gnet to find.
+func (c *Conn) readDirect() error {
+	var scratch *buf.Buf
+	defer func() {
+		if scratch != nil {
+			scratch.Release()
+		}
+	}()
+	for budget := directBudget; budget > 0; {
+		dst, beyond := c.h.Space()
+		if dst == nil {
+			return nil
+		}
+		var rest []byte
+		if beyond > 0 {
+			if scratch == nil {
+				scratch = c.e.pool.Get(MaxBeyond)
+			}
+			rest = scratch.B[:min(beyond, MaxBeyond)]
+		}
+		n, errno := c.io.readv(c.fd, dst, rest)
+		c.h.Filled(min(n, len(dst)))
+		if errno != 0 && errno != unix.EAGAIN {
+			// The socket reports an error once; gnet will see only an end.
+			c.note(os.NewSyscallError("readv", errno))
+		}
+		if n > len(dst) {
+			if err := c.h.Feed(rest[:n-len(dst)]); err != nil {
+				return err
+			}
+		}
+		if n == 0 || n < len(dst)+len(rest) {
+			return nil // that was all there is
+		}
+		budget -= n
+	}
+	return nil
+}
