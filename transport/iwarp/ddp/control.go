@@ -26,6 +26,9 @@ var (
 	ErrShort = errors.New("ddp: segment is shorter than its header")
 	// ErrModel is returned for a header of the other buffer model.
 	ErrModel = errors.New("ddp: segment of the other buffer model")
+	// ErrMixed is returned for a segment in the middle of a message whose
+	// first segment had another RsvdULP.
+	ErrMixed = errors.New("ddp: segment of another message before the end of the first")
 )
 
 // IsTagged reports whether a segment with this control octet is a tagged one.

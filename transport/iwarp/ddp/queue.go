@@ -6,6 +6,7 @@ package ddp
 type Queue struct {
 	done uint32 // MSN of the last whole message; the next is one more, and 0 follows 2^32-1
 	mo   uint64 // where the open message goes on; beyond 32 bits nothing can
+	ulp  uint8  // of the open message's segments
 	open bool
 }
 
@@ -35,13 +36,22 @@ func (q *Queue) CheckMO(h *Untagged) error {
 	return nil
 }
 
-// Check is CheckMSN and then CheckMO. RFC 5041 section 7.1 asks for a buffer
-// between the two; a caller who wants exactly that order calls them one by one.
+// Check is CheckMSN, CheckMO, and then ErrMixed for a segment that says it is
+// of another kind of message. A receiver that also wants to know of a missing
+// buffer before a wrong offset calls CheckMSN first.
+//
+// The upper 32 bits of RsvdULP are not compared: those of the last segment count.
 func (q *Queue) Check(h *Untagged) error {
 	if err := q.CheckMSN(h); err != nil {
 		return err
 	}
-	return q.CheckMO(h)
+	if err := q.CheckMO(h); err != nil {
+		return err
+	}
+	if q.open && h.ULP != q.ulp {
+		return ErrMixed
+	}
+	return nil
 }
 
 // Advance notes the arrival of a checked segment with n octets of payload.
@@ -52,5 +62,5 @@ func (q *Queue) Advance(h *Untagged, n int) {
 		return
 	}
 	q.mo += uint64(n)
-	q.open = true
+	q.ulp, q.open = h.ULP, true
 }

@@ -7,6 +7,7 @@ package ddp
 type Run struct {
 	stag uint32
 	to   uint64 // where the open message goes on
+	ulp  uint8  // of the open message's segments
 	open bool
 }
 
@@ -19,18 +20,20 @@ func (r *Run) STag() uint32 { return r.stag }
 // TO is where the open message goes on.
 func (r *Run) TO() uint64 { return r.to }
 
-// Check returns ErrInvalidSTag or ErrBounds for a segment with n octets of
-// payload that does not continue the open message. STag and TO of an empty
+// Check returns ErrInvalidSTag, ErrBounds or ErrMixed for a segment with n octets
+// of payload that does not continue the open message. STag and TO of an empty
 // segment mean nothing and are not looked at (RFC 5041 section 5.2). Where a
 // message may begin, and that it does not wrap, is for the owner of the memory.
 func (r *Run) Check(h *Tagged, n int) error {
 	switch {
-	case n == 0 || !r.open:
+	case !r.open:
 		return nil
-	case h.STag != r.stag:
+	case n > 0 && h.STag != r.stag:
 		return ErrInvalidSTag
-	case h.TO != r.to:
+	case n > 0 && h.TO != r.to:
 		return ErrBounds
+	case h.ULP != r.ulp:
+		return ErrMixed
 	}
 	return nil
 }
@@ -42,6 +45,6 @@ func (r *Run) Advance(h *Tagged, n int) {
 		return
 	}
 	if n > 0 {
-		r.stag, r.to, r.open = h.STag, h.TO+uint64(n), true
+		r.stag, r.to, r.ulp, r.open = h.STag, h.TO+uint64(n), h.ULP, true
 	}
 }

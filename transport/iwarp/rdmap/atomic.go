@@ -65,7 +65,7 @@ func (r AtomicRequest) AppendTo(b []byte) []byte {
 }
 
 // Decode reads b, which is the whole payload of an Atomic Request's segment. It
-// returns ddp.ErrShort if that is too short, CauseStream if it is too long and
+// returns ddp.ErrShort if that is too short, CauseStreamCatastrophic if it is too long and
 // CauseOpcode for a reserved operation.
 func (r *AtomicRequest) Decode(b []byte) error {
 	if err := exactly(b, AtomicRequestLen); err != nil {
@@ -104,7 +104,7 @@ func (r AtomicResponse) AppendTo(b []byte) []byte {
 }
 
 // Decode reads b, which is the whole payload of an Atomic Response's segment. It
-// returns ddp.ErrShort if that is too short and CauseStream if it is too long.
+// returns ddp.ErrShort if that is too short and CauseStreamCatastrophic if it is too long.
 func (r *AtomicResponse) Decode(b []byte) error {
 	if err := exactly(b, AtomicResponseLen); err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
 )
 
 // Cause is why a stream ends, as a Terminate tells it: the layer in bits 15..12,
@@ -24,7 +25,7 @@ const (
 	CauseCatastrophic Cause = 0x0000 // local failure
 
 	// Remote protection: what a Read, an Atomic or an invalidation asked for.
-	CauseSTag          Cause = 0x0100
+	CauseInvalidSTag   Cause = 0x0100
 	CauseBounds        Cause = 0x0101
 	CauseAccess        Cause = 0x0102
 	CauseNotAssociated Cause = 0x0103
@@ -33,26 +34,26 @@ const (
 	CauseProtection    Cause = 0x01ff // unspecified
 
 	// Remote operation.
-	CauseVersion      Cause = 0x0205
-	CauseOpcode       Cause = 0x0206 // unexpected
-	CauseStream       Cause = 0x0207 // catastrophic, this stream only
-	CauseGlobal       Cause = 0x0208 // catastrophic, all streams
-	CauseInvalidation Cause = 0x0209 // STag cannot be invalidated
-	CauseOperation    Cause = 0x02ff // unspecified
+	CauseVersion            Cause = 0x0205
+	CauseOpcode             Cause = 0x0206 // unexpected
+	CauseStreamCatastrophic Cause = 0x0207 // catastrophic, this stream only
+	CauseGlobalCatastrophic Cause = 0x0208 // catastrophic, all streams
+	CauseInvalidation       Cause = 0x0209 // STag cannot be invalidated
+	CauseOperation          Cause = 0x02ff // unspecified
 )
 
 // Causes of DDP, RFC 5041 section 7.2. Each is LayerDDP with a ddp.Error.
 const (
 	CauseDDPCatastrophic    = ddpCause | Cause(ddp.ErrCatastrophic)
-	CauseDDPSTag            = ddpCause | Cause(ddp.ErrInvalidSTag)
+	CauseDDPInvalidSTag     = ddpCause | Cause(ddp.ErrInvalidSTag)
 	CauseDDPBounds          = ddpCause | Cause(ddp.ErrBounds)
 	CauseDDPNotAssociated   = ddpCause | Cause(ddp.ErrNotAssociated)
 	CauseDDPTOWrap          = ddpCause | Cause(ddp.ErrTOWrap)
 	CauseDDPTaggedVersion   = ddpCause | Cause(ddp.ErrTaggedVersion)
-	CauseDDPQN              = ddpCause | Cause(ddp.ErrInvalidQN)
+	CauseDDPInvalidQN       = ddpCause | Cause(ddp.ErrInvalidQN)
 	CauseDDPNoBuffer        = ddpCause | Cause(ddp.ErrNoBuffer)
-	CauseDDPMSN             = ddpCause | Cause(ddp.ErrMSNRange)
-	CauseDDPMO              = ddpCause | Cause(ddp.ErrInvalidMO)
+	CauseDDPMSNRange        = ddpCause | Cause(ddp.ErrMSNRange)
+	CauseDDPInvalidMO       = ddpCause | Cause(ddp.ErrInvalidMO)
 	CauseDDPTooLong         = ddpCause | Cause(ddp.ErrTooLong)
 	CauseDDPUntaggedVersion = ddpCause | Cause(ddp.ErrUntaggedVersion)
 
@@ -89,52 +90,54 @@ func (c Cause) Is(target error) bool {
 }
 
 // CauseOf is the cause that tells err to the peer: err itself or what it wraps
-// if that is a Cause, a ddp.Error, or an error with an MPA error code (a method
-// MPACode() uint8). Whatever else goes wrong is a failure of this side.
+// if that is a Cause, a ddp.Error, or an mpa.Error with a code. Whatever else goes
+// wrong is a failure of this side.
 func CauseOf(err error) Cause {
 	var c Cause
 	var d ddp.Error
-	var m interface{ MPACode() uint8 }
+	var m *mpa.Error
 	switch {
 	case errors.As(err, &c):
 		return c
 	case errors.As(err, &d):
 		return ddpCause | Cause(d)
-	case errors.As(err, &m):
-		return LayerMPA<<12 | Cause(m.MPACode())
+	case errors.As(err, &m) && m.Code != 0:
+		return LayerMPA<<12 | Cause(m.Code)
 	case errors.Is(err, ddp.ErrShort):
 		return CauseMPAFraming
 	case errors.Is(err, ddp.ErrModel):
 		return CauseOpcode
+	case errors.Is(err, ddp.ErrMixed):
+		return CauseStreamCatastrophic
 	}
 	return CauseCatastrophic
 }
 
 var causeNames = map[Cause]string{
-	CauseSTag:          "invalid STag",
-	CauseBounds:        "base or bounds violation",
-	CauseAccess:        "access rights violation",
-	CauseNotAssociated: "STag not associated with the stream",
-	CauseTOWrap:        "TO wrap",
-	CauseNotOurs:       "STag of another stream cannot be invalidated",
-	CauseProtection:    "unspecified protection error",
-	CauseVersion:       "invalid RDMAP version",
-	CauseOpcode:        "unexpected opcode",
-	CauseStream:        "catastrophic error of the stream",
-	CauseGlobal:        "catastrophic error of all streams",
-	CauseInvalidation:  "STag cannot be invalidated",
-	CauseOperation:     "unspecified operation error",
-	CauseMPALost:       "TCP connection lost",
-	CauseMPACRC:        "CRC error",
-	CauseMPAFraming:    "marker and length disagree",
-	CauseMPAStart:      "bad Request or Reply frame",
-	CauseMPALocal:      "local catastrophic error",
-	CauseMPAIRD:        "insufficient IRD",
-	CauseMPARTR:        "no matching RTR",
+	CauseInvalidSTag:        "invalid STag",
+	CauseBounds:             "base or bounds violation",
+	CauseAccess:             "access rights violation",
+	CauseNotAssociated:      "STag not associated with the stream",
+	CauseTOWrap:             "TO wrap",
+	CauseNotOurs:            "STag of another stream cannot be invalidated",
+	CauseProtection:         "unspecified protection error",
+	CauseVersion:            "invalid RDMAP version",
+	CauseOpcode:             "unexpected opcode",
+	CauseStreamCatastrophic: "catastrophic error of the stream",
+	CauseGlobalCatastrophic: "catastrophic error of all streams",
+	CauseInvalidation:       "STag cannot be invalidated",
+	CauseOperation:          "unspecified operation error",
+	CauseMPALost:            "TCP connection lost",
+	CauseMPACRC:             "CRC error",
+	CauseMPAFraming:         "marker and length disagree",
+	CauseMPAStart:           "bad Request or Reply frame",
+	CauseMPALocal:           "local catastrophic error",
+	CauseMPAIRD:             "insufficient IRD",
+	CauseMPARTR:             "no matching RTR",
 }
 
-// Registered reports whether the registry has a name for c.
-func (c Cause) Registered() bool { return c.name() != "" }
+// registered reports whether the registry has a name for c.
+func (c Cause) registered() bool { return c.name() != "" }
 
 func (c Cause) name() string {
 	switch {

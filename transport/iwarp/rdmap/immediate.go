@@ -16,7 +16,7 @@ func (d Immediate) AppendTo(b []byte) []byte {
 }
 
 // Decode reads b, which is the whole payload of the segment. It returns
-// ddp.ErrShort if that is too short and CauseStream if it is too long.
+// ddp.ErrShort if that is too short and CauseStreamCatastrophic if it is too long.
 func (d *Immediate) Decode(b []byte) error {
 	if err := exactly(b, ImmediateLen); err != nil {
 		return err

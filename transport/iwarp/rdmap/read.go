@@ -35,7 +35,7 @@ func (r ReadRequest) AppendTo(b []byte) []byte {
 }
 
 // Decode reads b, which is the whole payload of a Read Request's segment. It
-// returns ddp.ErrShort if that is too short and CauseStream if it is too long.
+// returns ddp.ErrShort if that is too short and CauseStreamCatastrophic if it is too long.
 func (r *ReadRequest) Decode(b []byte) error {
 	if err := exactly(b, ReadRequestLen); err != nil {
 		return err
@@ -63,7 +63,7 @@ func exactly(b []byte, n int) error {
 	case len(b) < n:
 		return ddp.ErrShort
 	case len(b) > n:
-		return CauseStream
+		return CauseStreamCatastrophic
 	}
 	return nil
 }

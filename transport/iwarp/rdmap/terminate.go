@@ -44,6 +44,51 @@ func TerminateHeader() ddp.Untagged {
 	return ddp.Untagged{Last: true, ULP: OpTerminate.Control(), QN: QueueTerminate, MSN: 1}
 }
 
+// NewTerminate returns the Terminate that tells cause, with as much of segment as
+// RFC 5040 section 4.8, figure 10, asks for:
+//
+//	RDMAP  local catastrophic   nothing
+//	       remote protection    DDP header; Read header of a Read Request
+//	       remote operation     DDP header
+//	DDP    all                  DDP header
+//	MPA    all                  nothing
+//
+// segment is the ULPDU that has the fault, header and payload, or nil where there
+// is none; the Terminate aliases it. If part of a Read was answered already,
+// Read.After is due on the result.
+func NewTerminate(cause Cause, segment []byte) Terminate {
+	t := Terminate{Cause: cause}
+	if cause.Layer() == LayerMPA || cause.Layer() == LayerRDMAP && cause.Type() == typeCatastrophic {
+		return t
+	}
+	if len(segment) == 0 || len(segment) > maxSegment {
+		return t
+	}
+	n := ddp.HeaderLen(segment[0])
+	if len(segment) < n {
+		return t
+	}
+	t.HasLen, t.SegmentLen = true, uint16(len(segment))
+	t.HasDDP, t.DDP = true, segment[:n:n]
+	if cause.Layer() == LayerRDMAP && cause.Type() == typeProtection && isReadRequest(segment) {
+		t.HasRead = t.Read.Decode(segment[n:]) == nil
+	}
+	return t
+}
+
+// Error types of RDMAP.
+const (
+	typeCatastrophic = 0
+	typeProtection   = 1
+)
+
+const maxSegment = 0xffff // what ULPDU_Length can say
+
+func isReadRequest(segment []byte) bool {
+	var s Segment
+	return s.Parse(segment, OpsRFC5040) == nil && s.Op == OpReadRequest
+}
+
 // AppendTo appends the body to b, in the RFC's layout whatever SIW says: siw
 // closes on any Terminate without a look at it.
 func (t *Terminate) AppendTo(b []byte) []byte {
@@ -67,13 +112,6 @@ func (t *Terminate) AppendTo(b []byte) []byte {
 		b = t.Read.AppendTo(b)
 	}
 	return b
-}
-
-// Hints is what a receiver knows that helps to tell siw's layout from the RFC's
-// in a Terminate without headers.
-type Hints struct {
-	Sent  bool // we have sent an FPDU
-	First bool // it is the first FPDU of a peer that is the initiator
 }
 
 // Decode reads b, the whole payload of a Terminate's segment, in either layout.
@@ -113,35 +151,4 @@ func (t *Terminate) Decode(b []byte, hints Hints) error {
 	}
 	t.HasRead = true
 	return t.Read.Decode(b[n : n+ReadRequestLen])
-}
-
-// siwLayout reports whether a Terminate that begins with the octets of c and has
-// comes from Linux's siw on a little-endian host. That driver declares the
-// control word as bit fields in the wrong order (struct iwarp_terminate in
-// drivers/infiniband/sw/siw/iwarp.h): the two nibbles of the first octet are
-// swapped, and M, D and R are bits 0 to 2 of the third.
-func siwLayout(c Cause, has byte, hints Hints) bool {
-	switch {
-	case has&0x07 != 0:
-		return true
-	case has&(terminateLen|terminateDDP|terminateRead) != 0:
-		return false
-	}
-	other := swapped(c)
-	if c.Registered() != other.Registered() {
-		return other.Registered()
-	}
-	// Both readings make sense.
-	switch other {
-	case CauseVersion, CauseOpcode:
-		return hints.Sent // the other reading is of connection set-up
-	case CauseMPAIRD, CauseMPARTR:
-		return hints.First
-	}
-	return false
-}
-
-// swapped is c with layer and error type exchanged.
-func swapped(c Cause) Cause {
-	return c&0x00ff | c>>4&0x0f00 | c<<4&0xf000
 }
