@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -82,8 +83,8 @@ func readDeps(k kernel) (map[string][]string, error) {
 	return deps, nil
 }
 
-// moduleOrder lists the files of the modules in the order of loading. Modules
-// that the kernel has built in are left out.
+// moduleOrder lists the files of the modules and of those they depend on, in the
+// order of loading. Modules that the kernel has built in are left out.
 func moduleOrder(k kernel, names []string) ([]string, error) {
 	deps, err := readDeps(k)
 	if err != nil {
@@ -112,8 +113,8 @@ func moduleOrder(k kernel, names []string) ([]string, error) {
 				return err
 			}
 		}
-		if !slices.Contains(order, paths[0]) {
-			order = append(order, paths[0])
+		if file := filepath.Join(k.modules, paths[0]); !slices.Contains(order, file) {
+			order = append(order, file)
 		}
 		return nil
 	}
@@ -135,37 +136,35 @@ func readModule(path string) ([]byte, error) {
 	return os.ReadFile(path)
 }
 
-// buildImage writes an initial file system with programs, by name there; init is
-// the guest program.
-func buildImage(k kernel, files map[string]string, out string) error {
+// buildImage writes an initial file system: modules in the order of loading, and
+// the files of this machine whose places there are the keys of a map. The guest
+// program is /init.
+func buildImage(modules []string, files map[string]string, out string) error {
 	var b bytes.Buffer
-	w := &cpioWriter{out: &b}
-	for _, dir := range []string{"proc", "sys", "dev", "tmp", "modules"} {
-		w.add(dir, modeDir|0o755, 0, 0, nil)
+	w := &cpioWriter{out: &b, dirs: make(map[string]bool)}
+	for _, dir := range []string{"/proc", "/sys", "/dev", "/tmp", "/modules"} {
+		w.addDir(dir)
 	}
-	w.add("dev/console", modeChar|0o600, 5, 1, nil)
-	for name, file := range files {
-		body, err := os.ReadFile(file)
+	w.add("/dev/console", modeChar|0o600, 5, 1, nil)
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		body, err := os.ReadFile(files[name])
 		if err != nil {
 			return err
 		}
+		w.addDir(filepath.Dir(name))
 		w.add(name, modeFile|0o755, 0, 0, body)
 	}
-	order, err := moduleOrder(k, guestModules)
-	if err != nil {
-		return err
-	}
 	var names []string
-	for _, path := range order {
-		body, err := readModule(filepath.Join(k.modules, path))
+	for _, path := range modules {
+		body, err := readModule(path)
 		if err != nil {
 			return err
 		}
 		name := moduleName(path) + ".ko"
 		names = append(names, name)
-		w.add("modules/"+name, modeFile|0o644, 0, 0, body)
+		w.add("/modules/"+name, modeFile|0o644, 0, 0, body)
 	}
-	w.add("modules/order", modeFile|0o644, 0, 0, []byte(strings.Join(names, "\n")))
+	w.add("/modules/order", modeFile|0o644, 0, 0, []byte(strings.Join(names, "\n")))
 	w.end()
 	return os.WriteFile(out, b.Bytes(), 0o600)
 }
@@ -183,9 +182,21 @@ const (
 type cpioWriter struct {
 	out   *bytes.Buffer
 	inode int
+	dirs  map[string]bool // that are there
+}
+
+// addDir adds a directory and those it is in, unless they are there.
+func (w *cpioWriter) addDir(name string) {
+	if name == "/" || w.dirs[name] {
+		return
+	}
+	w.addDir(filepath.Dir(name))
+	w.dirs[name] = true
+	w.add(name, modeDir|0o755, 0, 0, nil)
 }
 
 func (w *cpioWriter) add(name string, mode, major, minor int, body []byte) {
+	name = strings.TrimPrefix(name, "/")
 	w.inode++
 	_, _ = fmt.Fprintf(w.out, "070701%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x%08x",
 		w.inode, mode, 0, 0, 1, 0, len(body), 0, 0, major, minor, len(name)+1, 0)

@@ -58,7 +58,7 @@ func TestKernelProvider(t *testing.T) {
 // testSelf runs the tests of internal/afrds on the guest's kernel; here they
 // must find RDS.
 func testSelf(t *testing.T, guest *process) {
-	out := runTests(t, guest, peer.SelfTestArgs{Program: peer.TestAFRDS})
+	out := runTests(t, guest, peer.TestAFRDS)
 	if strings.Contains(out, "--- SKIP: TestKernel") {
 		t.Fatal("skipped what needs RDS")
 	}
@@ -67,10 +67,8 @@ func testSelf(t *testing.T, guest *process) {
 // testConformance runs the conformance suite on the guest's kernel: each case
 // passes, or is one that the table says the kernel does not have.
 func testConformance(t *testing.T, guest *process) {
-	out := runTests(t, guest, peer.SelfTestArgs{
-		Program: peer.TestConformance,
-		Env:     []string{fmt.Sprintf("RDS_CONFORMANCE_ADDRS=%v,%v,%v", guest.addr, peer.SecondAddr(guest.addr), nobodyAddr)},
-	})
+	out := runTests(t, guest, peer.TestConformance,
+		fmt.Sprintf("RDS_CONFORMANCE_ADDRS=%v,%v,%v", guest.addr, peer.SecondAddr(guest.addr), nobodyAddr))
 	skip := make(map[string]bool)
 	for _, d := range conformance.Differences() {
 		if d.Provider == rds.ProviderKernel && d.Skip {
@@ -93,19 +91,19 @@ func testConformance(t *testing.T, guest *process) {
 }
 
 // runTests runs a test program in a guest and returns its output.
-func runTests(t *testing.T, guest *process, a peer.SelfTestArgs) string {
+func runTests(t *testing.T, guest *process, program string, env ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), runTime)
 	defer cancel()
-	var r peer.SelfTestResult
-	if err := guest.Call(ctx, peer.OpSelfTest, a, &r); err != nil {
+	var r peer.ExecResult
+	if err := guest.Call(ctx, peer.OpExec, peer.ExecArgs{Argv: []string{program, "-test.v"}, Env: env}, &r); err != nil {
 		t.Fatal(err)
 	}
-	if !r.Passed || testing.Verbose() {
-		t.Logf("%s in the guest:\n%s", a.Program, r.Output)
+	if r.Status != 0 || testing.Verbose() {
+		t.Logf("%s in the guest:\n%s", program, r.Output)
 	}
-	if !r.Passed {
-		t.Fatalf("%s failed", a.Program)
+	if r.Status != 0 {
+		t.Fatalf("%s: %s", program, r.State)
 	}
 	return r.Output
 }

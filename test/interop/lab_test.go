@@ -40,10 +40,12 @@ var (
 	daemonOnce = sync.OnceValues(func() (string, error) { return goTool("rdsd", "build", "../../cmd/rdsd") })
 )
 
-// built is a kernel and the initial file system to boot it with.
+// built is a kernel, the initial file system to boot it with and options for
+// its command line.
 type built struct {
-	kernel kernel
-	image  string
+	kernel  kernel
+	image   string
+	options string
 }
 
 func buildGuest() (built, error) {
@@ -55,14 +57,18 @@ func buildGuest() (built, error) {
 	if err != nil {
 		return built{}, err
 	}
-	files := map[string]string{"init": guest}
+	files := map[string]string{"/init": guest}
 	for name, pkg := range map[string]string{peer.TestAFRDS: "../../internal/afrds", peer.TestConformance: "../../internal/conformance"} {
-		if files[name], err = goTool(name, "test", "-c", "-ldflags=-s -w", pkg); err != nil {
+		if files[name], err = goTool(filepath.Base(name), "test", "-c", "-ldflags=-s -w", pkg); err != nil {
 			return built{}, err
 		}
 	}
-	b := built{kernel: k, image: filepath.Join(buildDir, "guest.cpio")}
-	return b, buildImage(k, files, b.image)
+	b := built{kernel: k, image: filepath.Join(buildDir, "guest.cpio"), options: "quiet"}
+	modules, err := moduleOrder(k, guestModules)
+	if err != nil {
+		return built{}, err
+	}
+	return b, buildImage(modules, files, b.image)
 }
 
 // goTool has the go command build a static program and returns its path.

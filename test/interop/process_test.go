@@ -104,7 +104,7 @@ func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr, stack string) *
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "512",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", l.kernel.image, "-initrd", l.image,
-		"-append", "console=ttyS0 quiet panic=-1 guest_ip="+netip.PrefixFrom(addr, network.Bits()).String()+" guest_stack="+stack,
+		"-append", "console=ttyS0 "+l.options+" panic=-1 guest_ip="+netip.PrefixFrom(addr, network.Bits()).String()+" guest_stack="+stack,
 		"-serial", "file:"+p.log,
 		"-chardev", "socket,id=control,path="+control,
 		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=control,name=control",

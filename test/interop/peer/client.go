@@ -111,6 +111,18 @@ func (c *Call) Progress(ctx context.Context) (p ProgressResult, err error) {
 	return p, err
 }
 
+// Output asks a running program what it printed after the first from bytes, and
+// waits for there to be something.
+func (c *Call) Output(ctx context.Context, from int) (r OutputResult, err error) {
+	err = c.client.Call(ctx, OpOutput, OutputArgs{c.id, from}, &r)
+	return r, err
+}
+
+// Input gives a running program input.
+func (c *Call) Input(ctx context.Context, text string) error {
+	return c.client.Call(ctx, OpInput, InputArgs{c.id, text}, nil)
+}
+
 // Cancel ends the command early; Wait then returns its error.
 func (c *Call) Cancel(ctx context.Context) error {
 	return c.client.Call(ctx, OpCancel, CallArgs{c.id}, nil)

@@ -2,6 +2,8 @@
 //
 // A Server executes commands on an RDS stack: bind a socket, send a stream of
 // messages, receive one and verify it, ping, list and destroy TCP connections.
+// It also runs programs of its machine, with their output and input carried to
+// and fro; where nothing else is wanted its stack is NoStack.
 // The stack is behind the Stack interface: the guest program implements it on
 // the kernel's sockets, the node program on this project's. A Client gives the
 // commands, one line of JSON each, over whatever carries bytes: a virtio port

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -12,7 +13,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if name := os.Getenv(programEnv); name != "" {
+		os.Exit(runAsProgram(name))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // memory is a stack whose sockets reach each other by channels.
 type memory struct{ socks map[netip.AddrPort]*memSocket }

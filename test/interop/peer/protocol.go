@@ -27,7 +27,9 @@ const (
 	OpState    = "state"    // nothing, whatever the stack shows of itself
 	OpTCP      = "tcp"      // nothing, []TCPConn
 	OpDestroy  = "destroy"  // TCPConn
-	OpSelfTest = "selftest" // SelfTestArgs, SelfTestResult
+	OpExec     = "exec"     // ExecArgs, ExecResult
+	OpOutput   = "output"   // OutputArgs, OutputResult
+	OpInput    = "input"    // InputArgs
 	OpSysctl   = "sysctl"   // SysctlArgs
 )
 
@@ -111,22 +113,46 @@ type TCPConn struct {
 	Established   bool
 }
 
-// Test programs that a guest has in its root directory.
+// Test programs that a guest has.
 const (
-	TestAFRDS       = "afrds.test"       // of internal/afrds
-	TestConformance = "conformance.test" // of internal/conformance
+	TestAFRDS       = "/afrds.test"       // of internal/afrds
+	TestConformance = "/conformance.test" // of internal/conformance
 )
 
-// SelfTestArgs names a test program and what to add to its environment.
-type SelfTestArgs struct {
-	Program string
-	Env     []string
+// ExecArgs asks for a program to be run to its end: its name and arguments, and
+// what to add to its environment. Cancelling the command kills it.
+type ExecArgs struct {
+	Argv []string
+	Env  []string
 }
 
-// SelfTestResult is what a test program in the guest printed.
-type SelfTestResult struct {
-	Output string
-	Passed bool
+// ExecResult is how a program ended. Cut counts the bytes of output beyond what
+// is kept.
+type ExecResult struct {
+	Output string // standard output and error
+	Cut    int
+	Status int    // exit status, -1 if a signal ended it
+	State  string // the same in words
+}
+
+// OutputArgs asks what a program under way printed after the first From bytes,
+// and waits for there to be something.
+type OutputArgs struct {
+	Call uint64
+	From int
+}
+
+// OutputResult is the next piece of a program's output. A program that ended is
+// not Running: its result has all of it.
+type OutputResult struct {
+	Running bool
+	Output  string
+}
+
+// InputArgs is text for a program's standard input.
+type InputArgs struct {
+	Call uint64
+	Text string
 }
 
 // SysctlArgs sets a file below /proc/sys.

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -33,6 +32,7 @@ type task struct {
 	cancel    context.CancelFunc
 	messages  atomic.Int64
 	congested atomic.Int64
+	program   *program // of an OpExec, nil else
 }
 
 // Serve executes the commands read from conn until it ends, then cancels what
@@ -58,6 +58,9 @@ func Serve(conn io.ReadWriter, stack Stack) error {
 func (s *Server) start(ctx context.Context, r request) {
 	ctx, cancel := context.WithCancel(ctx)
 	t := &task{cancel: cancel}
+	if r.Op == OpExec {
+		t.program = newProgram()
+	}
 	s.mu.Lock()
 	s.tasks[r.ID] = t
 	s.mu.Unlock()
@@ -122,8 +125,13 @@ func (s *Server) run(ctx context.Context, t *task, r request) (any, error) {
 		return tcpConns()
 	case OpDestroy:
 		return do(r, func(a TCPConn) (any, error) { return nil, destroy(a) })
-	case OpSelfTest:
-		return do(r, func(a SelfTestArgs) (any, error) { return selfTest(ctx, a) })
+	case OpExec:
+		defer t.program.end()
+		return do(r, func(a ExecArgs) (any, error) { return t.program.run(ctx, a) })
+	case OpOutput:
+		return do(r, func(a OutputArgs) (any, error) { return s.output(ctx, a) })
+	case OpInput:
+		return do(r, func(a InputArgs) (any, error) { return s.input(ctx, a) })
 	case OpSysctl:
 		return do(r, setSysctl)
 	default:
@@ -196,16 +204,4 @@ func (s *Server) cancel(a CallArgs) (any, error) {
 func setSysctl(a SysctlArgs) (any, error) {
 	file := filepath.Join("/proc/sys", strings.ReplaceAll(a.Name, ".", "/"))
 	return nil, os.WriteFile(file, []byte(a.Value), 0)
-}
-
-// selfTest runs a test program of the machine.
-func selfTest(ctx context.Context, a SelfTestArgs) (any, error) {
-	cmd := exec.CommandContext(ctx, "/"+a.Program, "-test.v")
-	cmd.Env = append(os.Environ(), a.Env...)
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return nil, err
-	}
-	return SelfTestResult{Output: string(out), Passed: err == nil}, nil
 }

@@ -2,6 +2,7 @@ package peer
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 )
 
@@ -35,3 +36,20 @@ type Socket interface {
 	RecvNews(ctx context.Context) (uint64, error)
 	Close() error
 }
+
+// NoStack is the stack of a machine that only runs programs.
+type NoStack struct{}
+
+var _ Stack = NoStack{}
+
+// Bind fails.
+func (NoStack) Bind(netip.AddrPort, int, int) (Socket, error) { return nil, errors.ErrUnsupported }
+
+// Counters is empty.
+func (NoStack) Counters() (map[string]uint64, error) { return nil, nil }
+
+// State is empty.
+func (NoStack) State() (any, error) { return nil, nil }
+
+// Links is empty.
+func (NoStack) Links() ([]Link, error) { return nil, nil }
