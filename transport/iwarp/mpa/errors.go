@@ -46,10 +46,11 @@ var (
 	ErrPipelined = &Error{0, syscall.EPROTO, "the initiator sends before the Reply"}
 	ErrMarkers   = &Error{0, syscall.ECONNREFUSED, "the peer asks for markers"}
 	ErrTurn      = &Error{0, syscall.EINVAL, "called out of turn"}
-	// ErrIRD has a code for the initiator's Terminate; a responder says it in
-	// a rejecting Reply.
-	ErrIRD = &Error{CodeIRD, syscall.ENOBUFS, "more RDMA Reads are asked for than can be held"}
-	// ErrRTR is for the initiator alone.
+	ErrRange     = &Error{0, syscall.EINVAL, "parameter out of range"}
+	// ErrDepth is a responder's, which says it in a rejecting Reply.
+	ErrDepth = &Error{0, syscall.ENOBUFS, "the initiator wants more RDMA Reads than can be held"}
+	// ErrIRD and ErrRTR are an initiator's, which has had the last word.
+	ErrIRD = &Error{CodeIRD, syscall.ENOBUFS, "the responder wants more RDMA Reads than can be held"}
 	ErrRTR = &Error{CodeNoMatchRTR, syscall.EPROTO, "no kind of RTR in common"}
 	// ErrRejected is what errors.Is finds in a RejectedError.
 	ErrRejected = &Error{0, syscall.ECONNREFUSED, "rejected by the peer"}

@@ -1,0 +1,50 @@
+package mpa
+
+import "math/bits"
+
+// Settled is what the two sides of a connection have agreed on.
+type Settled struct {
+	Rev            uint8 // of the Reply
+	CRC            bool  // in both directions
+	SendMarkers    bool  // the peer asks for them
+	ReceiveMarkers bool  // this side has asked for them
+
+	// IRD and ORD are the RDMA Reads to hold, and those to have under way at
+	// most. What was not negotiated, by NotNegotiated or by revision 1, is as
+	// in Params.
+	IRD, ORD int
+
+	PeerToPeer bool
+	// RTR is the kind that the initiator must send before all else, and the
+	// kinds that the responder has offered, though it takes any FPDU for one.
+	// It is empty in the client-server model.
+	RTR RTR
+
+	Enhanced    bool   // Peer has been exchanged
+	Peer        Prefix // as it came
+	PeerPrivate []byte // the upper layer's part
+}
+
+// ReadSlots returns for how many RDMA Reads to be ready: siw rounds the IRD
+// that it is told up to a power of two and uses it to the full.
+func (s *Settled) ReadSlots() int {
+	if s.IRD == 0 {
+		return 0
+	}
+	return 1 << bits.Len(uint(s.IRD-1))
+}
+
+// RejectedError is the answer of a responder that refused. The connection is to
+// be closed. errors.Is finds ErrRejected and ECONNREFUSED in it.
+type RejectedError struct {
+	Rev      uint8
+	Enhanced bool
+	Peer     Prefix // if Enhanced: what the responder would have needed
+	Private  []byte // the upper layer's reason
+}
+
+// Error says that the peer has refused.
+func (e *RejectedError) Error() string { return ErrRejected.Error() }
+
+// Unwrap returns ErrRejected.
+func (e *RejectedError) Unwrap() error { return ErrRejected }
