@@ -78,6 +78,7 @@ var systemPackages = []string{
 	"internal/stack",
 	"rds",
 	"ebpf",
+	"mr", // atomic operations on words of the caller's memory
 	"cmd",
 	"test", // interop harness
 }

@@ -1,0 +1,131 @@
+package mr
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// The longest regions of the two pools.
+const (
+	SmallSize = 8 << 10
+	LargeSize = 1 << 20
+)
+
+// PoolConfig bounds one class of regions. A field of zero takes its default.
+type PoolConfig struct {
+	// Items is how many regions there may be, those that wait for their
+	// invalidation included: 1 to 1<<23. The default is 348,160 small ones,
+	// 4,096 large ones (the pools of net/rds/ib_rdma.c), 262,144 registrations.
+	Items int
+	// Pinned is how many bytes they may hold together. The default is as many
+	// as Items regions of the pool's size; registrations have no limit.
+	Pinned int64
+	// FlushItems and FlushPinned are the watermarks: as many freed regions or
+	// bytes of them start an invalidation in the background. The defaults are a
+	// fifth of Items and a quarter of Pinned.
+	FlushItems  int
+	FlushPinned int64
+}
+
+// Config describes a Device. The zero value is usable.
+type Config struct {
+	// Seed makes the keys that are given out predictable, for tests. 0 draws one.
+	Seed uint64
+	// Small, Large and Registered bound the pool of regions up to SmallSize, that
+	// of regions up to LargeSize, and what Register makes.
+	Small, Large, Registered PoolConfig
+	// Bases is how many bases the table may hold at once, 2 to 1<<24-1, each at
+	// 16 bytes. The default is 1<<22. It exceeds the sum of Items because a base
+	// whose versions are used up rests for a while.
+	Bases int
+	// Quarantine is how long a base rests after 255 mappings, before a version
+	// of its keys comes again: 0 to 24 h, default 1 min.
+	Quarantine time.Duration
+	// Linger is how long a region that was freed lazily may wait for its
+	// invalidation when nothing else starts one: 1 ms to 1 h, default 1 s;
+	// negative: for ever.
+	Linger time.Duration
+	// Stuck is how long an invalidation waits for a reader before it gives up:
+	// 1 ms to 10 min, default 5 s.
+	Stuck time.Duration
+	// MapWait is how long Map, Register and Remap wait for freed regions when a
+	// limit is reached: default 10 ms, at most Stuck; negative: not at all.
+	MapWait time.Duration
+	// LogInterval is the least time between two log lines about bad keys from
+	// one peer: 1 ms to 24 h, default 1 min.
+	LogInterval time.Duration
+	// Peers is how many peers with bad keys are told apart: 1 to 1<<16, default
+	// 1024. Those beyond it are counted together.
+	Peers int
+	// Logger takes stuck readers and bad keys; nil discards them.
+	Logger *zap.Logger
+	// OnStuck is told the name of each reader that holds up an invalidation
+	// longer than Stuck, once for each invalidation, from the goroutine that
+	// waits. It must not wait for the reader. May be nil.
+	OnStuck func(reader string)
+}
+
+func (c Config) withDefaults() Config {
+	set := func(p *PoolConfig, items int, size int64) {
+		def(&p.Items, items)
+		if size > 0 {
+			def(&p.Pinned, int64(p.Items)*size)
+		} else {
+			def(&p.Pinned, 1<<62)
+		}
+		def(&p.FlushItems, max(p.Items/5, 1))
+		def(&p.FlushPinned, max(p.Pinned/4, 1))
+	}
+	set(&c.Small, 348160, SmallSize)
+	set(&c.Large, 4096, LargeSize)
+	set(&c.Registered, 262144, 0)
+	def(&c.Bases, 1<<22)
+	def(&c.Quarantine, time.Minute)
+	def(&c.Linger, time.Second)
+	def(&c.Stuck, 5*time.Second)
+	def(&c.MapWait, min(10*time.Millisecond, c.Stuck))
+	def(&c.LogInterval, time.Minute)
+	def(&c.Peers, 1024)
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return c
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// Validate returns one error that names every field out of bounds.
+func (c Config) Validate() error {
+	c = c.withDefaults()
+	var errs []error
+	check := func(ok bool, field string, v any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("mr: Config.%s: %v is out of bounds", field, v))
+		}
+	}
+	for _, p := range []struct {
+		name string
+		*PoolConfig
+	}{{"Small", &c.Small}, {"Large", &c.Large}, {"Registered", &c.Registered}} {
+		check(p.Items >= 1 && p.Items <= 1<<23, p.name+".Items", p.Items)
+		check(p.Pinned >= 1, p.name+".Pinned", p.Pinned)
+		check(p.FlushItems >= 1, p.name+".FlushItems", p.FlushItems)
+		check(p.FlushPinned >= 1, p.name+".FlushPinned", p.FlushPinned)
+	}
+	check(c.Bases >= 2 && c.Bases <= maxIndex, "Bases", c.Bases)
+	check(c.Quarantine >= 0 && c.Quarantine <= 24*time.Hour, "Quarantine", c.Quarantine)
+	check(c.Linger < 0 || c.Linger >= time.Millisecond && c.Linger <= time.Hour, "Linger", c.Linger)
+	check(c.Stuck >= time.Millisecond && c.Stuck <= 10*time.Minute, "Stuck", c.Stuck)
+	check(c.MapWait <= c.Stuck, "MapWait", c.MapWait)
+	check(c.LogInterval >= time.Millisecond && c.LogInterval <= 24*time.Hour, "LogInterval", c.LogInterval)
+	check(c.Peers >= 1 && c.Peers <= 1<<16, "Peers", c.Peers)
+	return errors.Join(errs...)
+}

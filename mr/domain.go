@@ -1,0 +1,43 @@
+package mr
+
+import "sync/atomic"
+
+// Domain is a protection domain: a key is good only in the domain of its
+// region. Its methods may be called concurrently.
+type Domain struct {
+	dev *Device
+	// refs is the number of live regions, or closedDomain.
+	refs atomic.Int64
+}
+
+const closedDomain = -1
+
+// NewDomain makes a protection domain.
+func (d *Device) NewDomain() *Domain { return &Domain{dev: d} }
+
+// Close ends the domain. It returns ErrBusy while regions of it are live, and
+// ErrDomain if it is closed already.
+func (p *Domain) Close() error {
+	switch {
+	case p.refs.CompareAndSwap(0, closedDomain):
+		return nil
+	case p.refs.Load() == closedDomain:
+		return ErrDomain
+	}
+	return ErrBusy
+}
+
+// hold counts one more region, unless the domain is closed.
+func (p *Domain) hold() bool {
+	for {
+		n := p.refs.Load()
+		if n == closedDomain {
+			return false
+		}
+		if p.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (p *Domain) drop() { p.refs.Add(-1) }

@@ -1,0 +1,127 @@
+package mr
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// grace waits until every reader section that is open has ended. One
+// goroutine at a time does (the leader of an invalidation). It allocates
+// nothing and writes no line that readers write, except where it must wait.
+type grace struct {
+	_ [64]byte
+	// waiting is 1 while the leader sleeps. All readers read it in Leave, so it
+	// has a line of its own.
+	waiting atomic.Uint32
+	_       [64]byte
+
+	// left counts the awaited readers that have not reported. Who brings it to
+	// 0 lets the leader go on: a reader by the bell, the leader by itself.
+	left atomic.Int32
+	bell chan struct{} // holds one
+
+	pending []pendingReader // of the leader
+}
+
+type pendingReader struct {
+	*Reader
+	seq uint64
+}
+
+func (p pendingReader) passed() bool { return p.Reader.seq.Load() != p.seq }
+
+// spins is how often the leader looks again before it sleeps: about a
+// microsecond, the length of a section that copies a few KiB.
+const spins = 64
+
+// begin remembers the sections that are open. It is called after the slots
+// were cleared. It reports whether there are any that do not end at once.
+func (g *grace) begin(readers []*Reader) bool {
+	g.pending = g.pending[:0]
+	for _, r := range readers {
+		if seq := r.seq.Load(); seq&1 != 0 {
+			g.pending = append(g.pending, pendingReader{r, seq})
+		}
+	}
+	if len(g.pending) > 0 && runtime.GOMAXPROCS(0) > 1 {
+		for range spins {
+			if g.sweep() == 0 {
+				break
+			}
+		}
+	}
+	if len(g.pending) == 0 {
+		return false
+	}
+	return g.arm()
+}
+
+// sweep forgets the sections that have ended.
+func (g *grace) sweep() int {
+	n := 0
+	for _, p := range g.pending {
+		if !p.passed() {
+			g.pending[n] = p
+			n++
+		}
+	}
+	clear(g.pending[n:])
+	g.pending = g.pending[:n]
+	return n
+}
+
+// arm makes the readers report. It returns false if they all have passed already.
+func (g *grace) arm() bool {
+	g.left.Store(int32(len(g.pending)))
+	g.waiting.Store(1)
+	for _, p := range g.pending {
+		p.awaited.Store(1)
+		// Either we see that it has passed, or it sees that it is awaited;
+		// if both, the swap decides who counts.
+		if p.passed() && p.awaited.CompareAndSwap(1, 0) && g.left.Add(-1) == 0 {
+			g.end()
+			return false
+		}
+	}
+	return true
+}
+
+// passed is called by readers between two sections while the leader sleeps.
+func (g *grace) passed(r *Reader) {
+	if r.awaited.CompareAndSwap(1, 0) && g.left.Add(-1) == 0 {
+		g.bell <- struct{}{} // never blocks: once for each arm
+	}
+	runtime.Gosched()
+}
+
+// end is called when the last one has passed.
+func (g *grace) end() {
+	g.waiting.Store(0)
+	clear(g.pending)
+	g.pending = g.pending[:0]
+}
+
+// wait sleeps until all have passed, or stop or expired lets it give up; it
+// can then be called again.
+func (g *grace) wait(stop <-chan struct{}, expired <-chan time.Time) (over, late bool) {
+	select {
+	case <-g.bell:
+		g.end()
+		return true, false
+	case <-stop:
+		return false, false
+	case <-expired:
+		return false, true
+	}
+}
+
+// held are the names of the readers still awaited.
+func (g *grace) held() (names []string) {
+	for _, p := range g.pending {
+		if !p.passed() {
+			names = append(names, p.name)
+		}
+	}
+	return names
+}

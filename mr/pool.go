@@ -1,0 +1,288 @@
+package mr
+
+import (
+	"sync"
+	"time"
+)
+
+// class says which limits a region counts against.
+type class uint8
+
+const (
+	small class = iota
+	large
+	registered
+	classes
+)
+
+// pool holds the bases and mappings of one class. A base is clean (in the
+// queue), mapped, dropped (with its mapping, until the next grace period) or
+// resting.
+//
+//	         map              drop               collect              reclaim
+//	clean ────────▶ mapped ──────────▶ dropped ────────▶ invalidating ────────▶ clean
+//	  ▲                                                                  │ all versions used
+//	  └───────────────────────────── resting ◀───────────────────────────┘
+type pool struct {
+	class  class
+	size   int // longest region, 0: any
+	config PoolConfig
+	rest   time.Duration
+	table  *table
+
+	mu sync.Mutex
+	// Under mu. Bases are reused oldest first, so that a key stays dead as long
+	// as possible; mappings newest first, because they are in the cache.
+	clean   queue
+	resting []restingBase // ordered by due
+	bases   int           // that do not rest
+	free    *mapping      // never more than there are items
+	dirty   list          // dropped, not yet taken by an invalidation
+	live    int
+	used    int    // live and those whose grace period is not over
+	pinned  int64  // their bytes
+	full    uint64 // times a limit was reached
+}
+
+// queue is a queue of bases through their next fields; 0 is no base.
+type queue struct {
+	head, tail uint32
+	n          int
+}
+
+type restingBase struct {
+	index uint32
+	due   time.Time
+}
+
+// share is what one owner has of one pool; under the pool's lock.
+type share struct {
+	owner *Owner
+	pool  *pool
+	used  int
+	bytes int64
+	live  mapping // ring of live mappings, this one not among them
+}
+
+func (s *share) init(o *Owner, p *pool) {
+	s.owner, s.pool = o, p
+	s.live.next, s.live.prev = &s.live, &s.live
+}
+
+// fits says whether the owner may have n more bytes. Unless it has a limit of
+// its own, it may hold as much as it leaves free: then a hog leaves half of
+// the pool, and there is always something for one more.
+func (s *share) fits(n int64) bool {
+	p := s.pool
+	if p.used >= p.config.Items || n > p.config.Pinned-p.pinned {
+		return false
+	}
+	if limit := s.owner.config.Items; limit > 0 {
+		return s.used < limit
+	}
+	return s.used < p.config.Items-p.used && s.bytes+n <= p.config.Pinned-p.pinned
+}
+
+func (p *pool) pushLocked(index uint32, s *slot) {
+	s.next = 0
+	if p.clean.tail == 0 {
+		p.clean.head = index
+	} else {
+		p.table.slot(p.clean.tail).next = index
+	}
+	p.clean.tail = index
+	p.clean.n++
+}
+
+// baseLocked takes a base out of the queue. It prefers new ones until there
+// are as many as the pool has items, so that a base comes again only after all others.
+func (p *pool) baseLocked() (uint32, *slot) {
+	if p.bases < p.config.Items || p.clean.n == 0 {
+		if index, s := p.table.grow(p.class); s != nil {
+			p.bases++
+			return index, s
+		}
+		if p.clean.n == 0 && !p.wakeLocked(time.Now()) {
+			return 0, nil
+		}
+	}
+	index := p.clean.head
+	s := p.table.slot(index)
+	if p.clean.head = s.next; p.clean.head == 0 {
+		p.clean.tail = 0
+	}
+	p.clean.n--
+	s.next = 0
+	return index, s
+}
+
+// wakeLocked puts bases that rested long enough back into the queue.
+func (p *pool) wakeLocked(now time.Time) bool {
+	n := 0
+	for ; n < len(p.resting) && !p.resting[n].due.After(now); n++ {
+		index := p.resting[n].index
+		p.pushLocked(index, p.table.slot(index))
+	}
+	if n > 0 {
+		p.bases += n
+		p.resting = append(p.resting[:0], p.resting[n:]...)
+	}
+	return n > 0
+}
+
+func (p *pool) mappingLocked() *mapping {
+	m := p.free
+	if m == nil {
+		return new(mapping)
+	}
+	p.free = m.next
+	return m
+}
+
+// add maps memory under a clean base.
+func (p *pool) add(s *share, mem []byte, opt *Options) (Key, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.owner.closed.Load() {
+		return 0, ErrClosed
+	}
+	if err := p.admitLocked(s, int64(len(mem))); err != nil {
+		return 0, err
+	}
+	index, at := p.baseLocked()
+	if at == nil {
+		p.full++
+		return 0, ErrExhausted
+	}
+	if !opt.Domain.hold() {
+		p.pushLocked(index, at)
+		return 0, ErrDomain
+	}
+	return p.publishLocked(s, index, at, mem, opt), nil
+}
+
+// admitLocked checks the limits of the pool and of the owner.
+func (p *pool) admitLocked(s *share, n int64) error {
+	if !s.fits(n) {
+		p.full++
+		return ErrExhausted
+	}
+	if limit := s.owner.config.Pinned; limit > 0 && s.owner.pinned.Load() > limit-n {
+		s.owner.dev.counters.refused.Add(1)
+		return ErrPinned
+	}
+	return nil
+}
+
+// publishLocked gives the base its next version, with which it names mem.
+func (p *pool) publishLocked(s *share, index uint32, at *slot, mem []byte, opt *Options) Key {
+	m := p.mappingLocked()
+	m.fill(mem, opt)
+	m.key = makeKey(index, at.version()+1)
+	m.share = s
+	m.next, m.prev = s.live.next, &s.live
+	m.next.prev, m.prev.next = m, m
+	n := int64(len(mem))
+	p.live++
+	p.used++
+	p.pinned += n
+	s.used++
+	s.bytes += n
+	s.owner.pinned.Add(n)
+	at.note.Store(makeNote(m.key.Version(), at.uses()+1, p.class))
+	at.live.Store(m)
+	return m.key
+}
+
+// dropLocked makes the key of a mapping dead.
+func (p *pool) dropLocked(at *slot, m *mapping) (flush bool) {
+	at.live.Store(nil)
+	return p.retireLocked(m)
+}
+
+// retireLocked takes a mapping that no slot names any more to the dropped ones
+// and says whether that has reached a watermark.
+func (p *pool) retireLocked(m *mapping) (flush bool) {
+	m.prev.next, m.next.prev = m.next, m.prev
+	m.prev = nil
+	m.domain.drop()
+	p.live--
+	before := p.dirty.bytes
+	p.dirty.push(m)
+	return p.dirty.n == p.config.FlushItems ||
+		before < p.config.FlushPinned && p.dirty.bytes >= p.config.FlushPinned
+}
+
+// replaceLocked steps a base to its next version with other memory.
+func (p *pool) replaceLocked(s *share, at *slot, old *mapping, mem []byte, opt *Options) (k Key, flush bool, err error) {
+	if err := p.admitLocked(s, int64(len(mem))); err != nil {
+		return 0, false, err
+	}
+	index, next := old.key.Index(), at
+	if at.uses() == maxUses {
+		if index, next = p.baseLocked(); next == nil {
+			p.full++
+			return 0, false, ErrExhausted
+		}
+	}
+	if !opt.Domain.hold() {
+		if next != at {
+			p.pushLocked(index, next)
+		}
+		return 0, false, ErrDomain
+	}
+	k = p.publishLocked(s, index, next, mem, opt)
+	if next != at {
+		return k, p.dropLocked(at, old), nil
+	}
+	old.replaced = true
+	return k, p.retireLocked(old), nil
+}
+
+// reclaim returns what mappings count for, their grace period being over.
+func (p *pool) reclaim(l *list, now time.Time) {
+	m := l.head
+	for m != nil {
+		p.mu.Lock()
+		for range 256 { // others may want the lock
+			p.reclaimLocked(m, now)
+			if m = m.next; m == nil {
+				break
+			}
+		}
+		p.mu.Unlock()
+	}
+}
+
+func (p *pool) reclaimLocked(m *mapping, now time.Time) {
+	n := int64(len(m.mem))
+	p.used--
+	p.pinned -= n
+	m.share.used--
+	m.share.bytes -= n
+	m.share.owner.pinned.Add(-n)
+	if m.replaced {
+		return
+	}
+	index := m.key.Index()
+	at := p.table.slot(index)
+	if at.uses() < maxUses {
+		p.pushLocked(index, at)
+		return
+	}
+	at.note.Store(makeNote(at.version(), 0, p.class))
+	p.resting = append(p.resting, restingBase{index, now.Add(p.rest)})
+	p.bases--
+}
+
+// recycle keeps mappings for reuse that nobody knows any more.
+func (p *pool) recycle(l *list, now time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wakeLocked(now)
+	if l.n == 0 {
+		return
+	}
+	l.tail.next = p.free
+	p.free = l.head
+}

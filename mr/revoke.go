@@ -1,0 +1,62 @@
+package mr
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/rds-go/rds/internal/invariants"
+)
+
+// Revoke ends a region on behalf of a peer (Send with Invalidate, RFC 5040
+// section 5.3). The region must be of the domain, open to that peer and have a
+// remote right. At return of None the key is dead and its grace period over,
+// so the caller may deliver the message; Held means that the key is dead but a
+// reader stuck, so that the message must not say that the memory is free. The
+// owner cannot free the region any more.
+//
+// Revoke waits for the sections of others and is called outside of one.
+func (r *Reader) Revoke(k Key, dom *Domain, from netip.Addr) Fault {
+	if invariants.Enabled && r.n&1 != 0 {
+		panic("mr: Revoke inside a reader section")
+	}
+	req := Request{Key: k, Domain: dom, From: from}
+	f := r.dev.revoke(&req)
+	if f != None {
+		r.refuse(&req, f)
+		r.left()
+		return f
+	}
+	if r.dev.flush(context.Background(), r.dev.config.Stuck) != nil {
+		return Held
+	}
+	return None
+}
+
+func (d *Device) revoke(req *Request) Fault {
+	at := d.table.known(req.Key)
+	if at == nil {
+		return NoRegion
+	}
+	p := d.pools[at.class()]
+	p.mu.Lock()
+	m := at.live.Load()
+	var f Fault
+	switch {
+	case m == nil || m.key != req.Key:
+		f = d.table.absent(req.Key)
+	case m.domain != req.Domain:
+		f = WrongDomain
+	case m.elsewhere(req.From):
+		f = WrongPeer
+	case m.rights&remote == 0:
+		f = NoRight
+	}
+	if f != None {
+		p.mu.Unlock()
+		return f
+	}
+	flush := p.dropLocked(at, m)
+	p.mu.Unlock()
+	d.dropped(flush)
+	return None
+}

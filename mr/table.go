@@ -1,0 +1,115 @@
+package mr
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+)
+
+// slot is a base: the place of one index in the table. A base never changes
+// its class, and is never taken out of the table.
+type slot struct {
+	// live is the mapping that the base's newest key names, nil when that key
+	// is dead. Written under the lock of the base's pool; what it points to is
+	// recycled only after a grace period, so a reader section may follow it.
+	live atomic.Pointer[mapping]
+	// note holds, from the low bits: the version of the newest key (8), the
+	// mappings since the last quarantine (8), the class (2), whether the base
+	// ever had a mapping (1). Written under the lock of the pool.
+	note atomic.Uint32
+	// next is the base behind this one in its pool's queue, under its lock.
+	next uint32
+}
+
+const (
+	noteVersion = 0
+	noteUses    = 8
+	noteClass   = 16
+	noteKnown   = 1 << 18
+
+	// maxUses is how many mappings a base has before it rests: one less than
+	// there are versions.
+	maxUses = 255
+)
+
+func makeNote(version uint8, uses int, c class) uint32 {
+	return uint32(version)<<noteVersion | uint32(uses)<<noteUses | uint32(c)<<noteClass | noteKnown
+}
+
+func (s *slot) version() uint8 { return uint8(s.note.Load() >> noteVersion) }
+func (s *slot) uses() int      { return int(uint8(s.note.Load() >> noteUses)) }
+func (s *slot) class() class   { return class(s.note.Load() >> noteClass & 3) }
+
+const (
+	chunkBits = 12
+	chunkLen  = 1 << chunkBits
+)
+
+// table finds a base by its index in two steps. Chunks appear as bases are
+// needed and stay.
+type table struct {
+	chunks [1 << (indexBits - chunkBits)]atomic.Pointer[[chunkLen]slot]
+
+	mu sync.Mutex
+	// Under mu: the index that comes next, how many there are, the most there
+	// may be, and where first versions come from.
+	cursor, bases, limit uint32
+	rand                 *rand.Rand
+}
+
+func (t *table) init(limit int, rnd *rand.Rand) {
+	t.limit, t.rand = uint32(limit), rnd
+	t.cursor = 1 + rnd.Uint32N(maxIndex)
+}
+
+// slot is the base with an index, nil if that part of the table does not exist.
+func (t *table) slot(index uint32) *slot {
+	if c := t.chunks[index>>chunkBits].Load(); c != nil {
+		return &c[index%chunkLen]
+	}
+	return nil
+}
+
+// known is the base that a key names, nil if there is none. Its key may be dead.
+func (t *table) known(k Key) *slot {
+	if s := t.slot(k.Index()); s != nil && s.note.Load()&noteKnown != 0 {
+		return s
+	}
+	return nil
+}
+
+// grow adds a base of the class; its index follows that of the last one, from
+// a random start.
+func (t *table) grow(c class) (uint32, *slot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.bases == t.limit {
+		return 0, nil
+	}
+	index := t.cursor
+	if t.cursor++; t.cursor > maxIndex {
+		t.cursor = 1
+	}
+	t.bases++
+	at := &t.chunks[index>>chunkBits]
+	chunk := at.Load()
+	if chunk == nil {
+		chunk = new([chunkLen]slot)
+		at.Store(chunk)
+	}
+	s := &chunk[index%chunkLen]
+	s.note.Store(makeNote(uint8(t.rand.Uint32()), 0, c) &^ noteKnown) // until its first mapping
+	return index, s
+}
+
+// absent says why a key is dead that names no live mapping.
+func (t *table) absent(k Key) Fault {
+	s := t.known(k)
+	switch {
+	case s == nil:
+		return NoRegion
+	case s.version() != k.Version():
+		return StaleKey
+	}
+	return Revoked
+}
