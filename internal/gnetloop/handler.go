@@ -15,7 +15,8 @@ type Handler interface {
 	// Space returns where the next bytes of the stream belong, so that they
 	// can be read straight to their place, or nil if nowhere in particular.
 	// beyond is how many bytes after dst may come in the same read; they are
-	// given to Feed. It is 0 to MaxBeyond.
+	// given to Feed. It is 0 to MaxBeyond. It is an offer: what has come to the
+	// event loop's buffer already is given to Feed, wherever it belongs.
 	Space() (dst []byte, beyond int)
 	// Filled tells how many bytes were put into dst, 0 if there was nothing to
 	// read. It follows every Space whose dst is not nil, before any other call

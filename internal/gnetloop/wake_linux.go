@@ -7,9 +7,10 @@ import "context"
 // comes to it make one. A connection that is not open yet is woken when it is,
 // one that has ended never.
 //
-// It costs one small allocation, in gnet, unless one is due already. A handler
-// must not ask for the next Wake within Wake: an event loop works off what it
-// is asked for before it looks at its sockets again.
+// It costs two small allocations, in gnet's queue, unless one is due already:
+// it is for what is rare, not for every message. A handler must not ask for the
+// next Wake within Wake: an event loop works off what it is asked for before it
+// looks at its sockets again.
 func (c *Conn) Wake() {
 	if c.woken.Swap(true) || !c.acquire() {
 		return

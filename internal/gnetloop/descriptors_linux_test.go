@@ -1,0 +1,178 @@
+package gnetloop
+
+import (
+	"errors"
+	"io"
+	"os"
+	"sync"
+	"testing"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/transport"
+)
+
+// The tests here share the process's descriptors with no other: they are not
+// parallel.
+
+// exhaust leaves the process without a free descriptor until free is called.
+func exhaust(t *testing.T) (free func()) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	low := old
+	low.Cur = 100
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	var files []*os.File
+	for {
+		f, err := os.Open(os.DevNull)
+		if err != nil {
+			break
+		}
+		files = append(files, f)
+	}
+	free = sync.OnceFunc(func() {
+		for _, f := range files {
+			_ = f.Close()
+		}
+		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &old)
+	})
+	t.Cleanup(free)
+	return free
+}
+
+// watchLog returns a logger and what it logs.
+func watchLog() (*zap.Logger, <-chan zapcore.Entry) {
+	entries := make(chan zapcore.Entry, 100)
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.InfoLevel)
+	return zap.New(core, zap.Hooks(func(e zapcore.Entry) error { entries <- e; return nil })), entries
+}
+
+// A process out of descriptors goes on accepting when it has some again.
+func TestAcceptSurvivesDescriptorShortage(t *testing.T) {
+	log, entries := watchLog()
+	e := newEngine(t, Options{Logger: log})
+	addr, accepted := listen(t, e)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+
+	free := exhaust(t)
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}); err != nil {
+		t.Fatal(err)
+	}
+	if e := receive(t, entries); e.Message != "cannot accept" {
+		t.Errorf("logged %q", e.Message)
+	}
+	eventually(t, "several attempts", func() bool { return e.Stats().AcceptErrors >= 3 })
+	if len(entries) != 0 || len(accepted) != 0 {
+		t.Error("logged again, or accepted")
+	}
+	free()
+	c := receive(t, accepted)
+	if e := receive(t, entries); e.Message != "accepting again" {
+		t.Errorf("logged %q", e.Message)
+	}
+	c.Close(transport.Drain)
+}
+
+// A listener that waits for descriptors ends without them.
+func TestListenerClosesDuringShortage(t *testing.T) {
+	e := newEngine(t, Options{})
+	ln, err := e.Listen(newAddr(), func(c *Conn) { c.Close(transport.Abort) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	free := exhaust(t)
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: ln.Addr().Addr().As4(), Port: int(ln.Addr().Port())}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an attempt", func() bool { return e.Stats().AcceptErrors > 0 })
+	ln.Close()
+	eventually(t, "the engine forgets it", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.listeners) == 0 })
+	free()
+}
+
+// Connections that come and go leave no descriptor behind.
+func TestNoDescriptorLeak(t *testing.T) {
+	open := func() int {
+		d, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Skip(err)
+		}
+		return len(d)
+	}
+	before := open()
+	e := newEngine(t, Options{})
+	for i := range 100 {
+		a, b := connect(t, e)
+		switch i % 4 {
+		case 0:
+			a.Close(transport.Abort)
+			b.Close(transport.Drain)
+			continue
+		case 1: // the engine closes it
+			continue
+		}
+		ra, rb := newRecorder(t), newRecorder(t)
+		start(t, a, ra)
+		start(t, b, rb)
+		if i%4 == 2 {
+			a.Close(transport.Abort)
+			b.Close(transport.Abort)
+		} else {
+			if _, err := a.Writev([][]byte{make([]byte, 200000)}); err != nil {
+				t.Fatal(err)
+			}
+			a.Close(transport.Drain)
+			rb.wait(t, "some of it", func(s []byte, _ []string) bool { return len(s) > 0 })
+			b.Close(transport.Drain)
+		}
+		receive(t, ra.closed)
+		receive(t, rb.closed)
+	}
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Descriptors of package net are closed after their last goroutine has left.
+	eventually(t, "descriptors are closed", func() bool { return open() <= before })
+}
+
+// A connection that cannot be enrolled ends like any other.
+func TestStartWithoutDescriptors(t *testing.T) {
+	e := newEngine(t, Options{})
+	addr, accepted := listen(t, e)
+	a, err := e.Dial(t.Context(), newAddr(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := receive(t, accepted)
+	r := newRecorder(t)
+	free := exhaust(t)
+	if _, err := e.Dial(t.Context(), newAddr(), addr); !errors.Is(err, unix.EMFILE) {
+		t.Errorf("Dial: %v", err)
+	}
+	if e, err := New(Options{Name: "test"}); !errors.Is(err, unix.EMFILE) || e != nil {
+		t.Errorf("New: %v", err)
+	}
+	a.Wake() // is due, and never comes
+	start(t, a, r)
+	if cause := receive(t, r.closed); !errors.Is(cause, unix.EMFILE) {
+		t.Errorf("Closed(%v)", cause)
+	}
+	free()
+	b.Close(transport.Drain)
+}

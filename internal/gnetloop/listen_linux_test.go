@@ -1,0 +1,188 @@
+package gnetloop
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/transport"
+)
+
+// A listener tells the port it was given, and ends without the connections
+// that came from it, and without its engine.
+func TestListenerOfAnyPort(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, Options{})
+	accepted := make(chan *Conn, 1)
+	local := newAddr()
+	ln, err := e.Listen(local, func(c *Conn) { accepted <- c })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a := ln.Addr(); a.Addr() != local.Addr() || a.Port() == 0 {
+		t.Fatalf("listening on %v", a)
+	}
+	if _, err := e.Listen(ln.Addr(), nil); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("Listen: %v", err)
+	}
+	a, err := e.Dial(t.Context(), newAddr(), ln.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := receive(t, accepted)
+	if a.LocalAddr() != b.RemoteAddr() || a.RemoteAddr() != b.LocalAddr() || a.RemoteAddr() != ln.Addr() {
+		t.Errorf("%v-%v, %v-%v", a.LocalAddr(), a.RemoteAddr(), b.LocalAddr(), b.RemoteAddr())
+	}
+	ln.Close()
+	ln.Close()
+	eventually(t, "the engine forgets it", func() bool { e.mu.Lock(); defer e.mu.Unlock(); return len(e.listeners) == 0 })
+	if _, err := e.Dial(t.Context(), newAddr(), ln.Addr()); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("Dial: %v", err)
+	}
+	r := newRecorder(t)
+	start(t, a, newRecorder(t))
+	start(t, b, r)
+	if n, err := a.Writev([][]byte{{1}}); n != 1 || err != nil {
+		t.Errorf("Writev: %d, %v", n, err)
+	}
+	r.waitStream(t, []byte{1})
+}
+
+// The local port of a dial is ours to choose.
+func TestDialFromPort(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, Options{})
+	addr, accepted := listen(t, e)
+	free, err := net.Listen("tcp4", newAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := addrPort(free.Addr())
+	if _, err := e.Dial(t.Context(), local, addr); !errors.Is(err, unix.EADDRINUSE) {
+		t.Errorf("Dial: %v", err)
+	}
+	_ = free.Close()
+	c, err := e.Dial(t.Context(), netip.AddrPortFrom(netip.AddrFrom16(local.Addr().As16()), local.Port()), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.LocalAddr() != local {
+		t.Errorf("from %v, expected %v", c.LocalAddr(), local)
+	}
+	if b := receive(t, accepted); b.RemoteAddr() != local {
+		t.Errorf("from %v, expected %v", b.RemoteAddr(), local)
+	}
+}
+
+func TestDialCanceled(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, Options{})
+	addr, _ := listen(t, e)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := e.Dial(ctx, newAddr(), addr); !errors.Is(err, context.Canceled) {
+		t.Errorf("Dial: %v", err)
+	}
+	ctx, cancel = context.WithDeadline(t.Context(), time.Unix(1, 0))
+	defer cancel()
+	if _, err := e.Dial(ctx, newAddr(), addr); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("Dial: %v", err)
+	}
+}
+
+func TestDialEndsWithEngine(t *testing.T) {
+	t.Parallel()
+	// A listener whose queue is full answers no more connects.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	if err := errors.Join(unix.Bind(fd, &unix.SockaddrInet4{Addr: newAddr().Addr().As4()}), unix.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	sa, err := unix.Getsockname(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in4 := sa.(*unix.SockaddrInet4)
+	addr := netip.AddrPortFrom(netip.AddrFrom4(in4.Addr), uint16(in4.Port))
+	filler := newEngine(t, Options{})
+	for i := 0; ; i++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		_, err := filler.Dial(ctx, newAddr(), addr)
+		cancel()
+		if err != nil {
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatal(err)
+			}
+			break
+		}
+		if i == 10 {
+			t.Skip("the listen queue does not fill up")
+		}
+	}
+	e := newEngine(t, Options{})
+	failed := make(chan error, 1)
+	go func() {
+		_, err := e.Dial(context.Background(), newAddr(), addr)
+		failed <- err
+	}()
+	_ = e.Close()
+	if err := receive(t, failed); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("Dial: %v", err)
+	}
+}
+
+// A closed engine makes nothing any more.
+func TestClosedEngine(t *testing.T) {
+	t.Parallel()
+	other, e := newEngine(t, Options{}), newEngine(t, Options{})
+	addr, _ := listen(t, other)
+	own, _ := listen(t, e)
+	_ = e.Close()
+	if _, err := e.Dial(t.Context(), newAddr(), addr); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("Dial: %v", err)
+	}
+	if ln, err := e.Listen(newAddr(), nil); err == nil || ln != nil {
+		t.Errorf("Listen: %v", err)
+	}
+	if _, err := other.Dial(t.Context(), newAddr(), own); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("Dial: %v", err)
+	}
+}
+
+func TestIPv6(t *testing.T) {
+	t.Parallel()
+	loopback := netip.AddrPortFrom(netip.IPv6Loopback(), 0)
+	if ln, err := net.Listen("tcp6", loopback.String()); err != nil {
+		t.Skip("no IPv6 here: ", err)
+	} else {
+		_ = ln.Close()
+	}
+	e := newEngine(t, Options{})
+	accepted := make(chan *Conn, 1)
+	ln, err := e.Listen(loopback, func(c *Conn) { accepted <- c })
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := e.Dial(t.Context(), loopback, ln.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, r := receive(t, accepted), newRecorder(t)
+	start(t, a, newRecorder(t))
+	start(t, b, r)
+	if n, err := a.Writev([][]byte{{1}}); n != 1 || err != nil {
+		t.Errorf("Writev: %d, %v", n, err)
+	}
+	r.waitStream(t, []byte{1})
+	if got := b.RemoteAddr().Addr(); got != loopback.Addr() {
+		t.Errorf("remote address %v", got)
+	}
+}

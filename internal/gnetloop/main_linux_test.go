@@ -1,0 +1,150 @@
+package gnetloop
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+// gnet starts a worker pool when the program starts; only what comes later is ours.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
+
+// patience is how long a test waits for what must come.
+const patience = 20 * time.Second
+
+var addresses atomic.Uint32
+
+// newAddr returns an address of 127.0.0.0/8, port 0, that no other test of
+// this process has and none of another process is likely to have.
+func newAddr() netip.AddrPort {
+	var a [4]byte
+	binary.BigEndian.PutUint32(a[:], 127<<24|(base+addresses.Add(1))%0xfffffe+1)
+	return netip.AddrPortFrom(netip.AddrFrom4(a), 0)
+}
+
+var base = rand.Uint32N(1 << 24)
+
+func newEngine(t testing.TB, o Options) *Engine {
+	t.Helper()
+	if o.Name == "" {
+		o.Name = "test"
+	}
+	e, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.Close() })
+	return e
+}
+
+// listen returns an address that e listens on, and what comes there.
+func listen(t testing.TB, e *Engine) (netip.AddrPort, <-chan *Conn) {
+	t.Helper()
+	accepted := make(chan *Conn, 100)
+	ln, err := e.Listen(newAddr(), func(c *Conn) { accepted <- c })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln.Addr(), accepted
+}
+
+// connect returns the two ends of a connection of e's, not started.
+func connect(t testing.TB, e *Engine) (a, b *Conn) {
+	t.Helper()
+	addr, accepted := listen(t, e)
+	a, err := e.Dial(t.Context(), newAddr(), addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, receive(t, accepted)
+}
+
+// rawPeer connects a plain socket to e and returns it with the connection that
+// was accepted, not started.
+func rawPeer(t testing.TB, e *Engine) (*net.TCPConn, *Conn) {
+	t.Helper()
+	addr, accepted := listen(t, e)
+	c, err := net.DialTCP("tcp4", nil, net.TCPAddrFromAddrPort(addr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c, receive(t, accepted)
+}
+
+func start(t testing.TB, c *Conn, r *recorder) {
+	t.Helper()
+	if err := c.Start(r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func receive[T any](t testing.TB, c <-chan T) (v T) {
+	t.Helper()
+	timeout := time.NewTimer(patience)
+	defer timeout.Stop()
+	select {
+	case v = <-c:
+	case <-timeout.C:
+		t.Fatal("nothing came in time")
+	}
+	return v
+}
+
+// eventually waits for what no event announces.
+func eventually(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in time: %s", what)
+		}
+	}
+}
+
+func write(t testing.TB, c net.Conn, b []byte) {
+	t.Helper()
+	if _, err := c.Write(b); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// settle waits until the peer's socket has all that was written to c, so that
+// it comes in as few reads as there can be.
+func settle(t testing.TB, c *net.TCPConn) {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all is acknowledged", func() (sent bool) {
+		_ = raw.Control(func(fd uintptr) { n, errno := outq(int(fd)); sent = errno == 0 && n == 0 })
+		return sent
+	})
+}
+
+// pattern returns n bytes of which no two pieces look alike.
+func pattern(n int) []byte {
+	b := make([]byte, 0, n+8)
+	for i := uint32(0); len(b) < n; i++ {
+		b = binary.BigEndian.AppendUint32(b, i*2654435761)
+	}
+	return b[:n]
+}
+
+func option(t testing.TB, c *Conn, level, opt int) int {
+	t.Helper()
+	v, err := unix.GetsockoptInt(c.fd, level, opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}

@@ -1,0 +1,128 @@
+package gnetloop
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/transport"
+)
+
+func TestSocketOptionsAreSet(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		o    Options
+		want map[[2]int]int
+	}{
+		{"defaults", Options{}, map[[2]int]int{
+			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}: 5, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}: 5,
+			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT}: 5, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT}: 0,
+		}},
+		{"chosen", Options{
+			KeepAliveIdle: 7 * time.Second, KeepAliveInterval: 3 * time.Second, KeepAliveCount: 4,
+			UserTimeout: 1500 * time.Millisecond, SendBuffer: 50000, ReceiveBuffer: 60000, Congestion: "reno",
+		}, map[[2]int]int{
+			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}: 7, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}: 3,
+			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT}: 4, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT}: 1500,
+			{unix.SOL_SOCKET, unix.SO_SNDBUF}: 100000, {unix.SOL_SOCKET, unix.SO_RCVBUF}: 120000,
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			a, b := connect(t, newEngine(t, tt.o))
+			tt.want[[2]int{unix.IPPROTO_TCP, unix.TCP_NODELAY}] = 1
+			tt.want[[2]int{unix.SOL_SOCKET, unix.SO_KEEPALIVE}] = 1
+			for _, c := range []*Conn{a, b} {
+				for opt, want := range tt.want {
+					if got := option(t, c, opt[0], opt[1]); got != want {
+						t.Errorf("option %v is %d, expected %d", opt, got, want)
+					}
+				}
+				if name, err := unix.GetsockoptString(c.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); tt.o.Congestion != "" &&
+					(err != nil || strings.TrimRight(name, "\x00") != tt.o.Congestion) {
+					t.Errorf("congestion control %q, %v", name, err)
+				}
+			}
+		})
+	}
+}
+
+// A congestion control that the system does not have is refused at once: later
+// it would fail every dial, and a node would wait for peers for ever.
+func TestUnknownCongestionControl(t *testing.T) {
+	t.Parallel()
+	if e, err := New(Options{Name: "test", Congestion: "nosuch"}); !errors.Is(err, unix.ENOENT) || e != nil {
+		t.Errorf("New: %v, %v", e, err)
+	}
+}
+
+// What a socket holds unsent is bounded, towards this host its buffers are
+// small; what the options fix stays as they say.
+func TestUnsentIsBounded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		o        Options
+		snd, rcv int
+	}{
+		{Options{}, 2 * hereSendBuffer, 2 * hereReceiveBuffer},
+		{Options{SendBuffer: 300000, ReceiveBuffer: 200000}, 600000, 400000},
+	} {
+		a, b := connect(t, newEngine(t, tt.o))
+		for _, c := range []*Conn{a, b} {
+			for _, o := range []struct{ level, opt, want int }{
+				{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentMost},
+				{unix.SOL_SOCKET, unix.SO_SNDBUF, tt.snd},
+				{unix.SOL_SOCKET, unix.SO_RCVBUF, tt.rcv},
+			} {
+				if got := option(t, c, o.level, o.opt); got != o.want {
+					t.Errorf("option %d: %d, want %d", o.opt, got, o.want)
+				}
+			}
+		}
+	}
+	if onThisHost(netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("203.0.113.7")) {
+		t.Error("203.0.113.7 is not of this host")
+	}
+}
+
+func TestMSSIsTheSockets(t *testing.T) {
+	t.Parallel()
+	a, _ := connect(t, newEngine(t, Options{}))
+	if got, want := a.MSS(), option(t, a, unix.IPPROTO_TCP, unix.TCP_MAXSEG); got != want || got < 536 {
+		t.Errorf("segments of %d bytes, the socket says %d", got, want)
+	}
+	a.Close(transport.Abort)
+	if got := a.MSS(); got != 0 {
+		t.Errorf("segments of %d bytes after the end", got)
+	}
+}
+
+func TestOptionsValidate(t *testing.T) {
+	t.Parallel()
+	if err := (Options{}).Validate(); err != nil {
+		t.Errorf("the zero Options: %v", err)
+	}
+	bad := Options{
+		Name: "test", EventLoops: -1, ReadBuffer: 100, KeepAliveIdle: time.Millisecond, KeepAliveInterval: -time.Second,
+		KeepAliveCount: 128, UserTimeout: time.Microsecond, SendBuffer: -1, ReceiveBuffer: -1,
+		Congestion: "0123456789abcdef", DrainTimeout: -1,
+	}
+	err := bad.Validate()
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, name := range strings.Fields("EventLoops ReadBuffer KeepAliveIdle KeepAliveInterval KeepAliveCount " +
+		"UserTimeout SendBuffer ReceiveBuffer Congestion DrainTimeout") {
+		if !strings.Contains(err.Error(), "test: "+name+" ") {
+			t.Errorf("%s is not named in %q", name, err)
+		}
+	}
+	if e, err := New(bad); err == nil || e != nil {
+		t.Error("New accepted them")
+	}
+}
