@@ -2,10 +2,10 @@
 // (net/rds/tcp*.c): one connection for each path, port 16385, messages back to
 // back with no framing but their headers.
 //
-// New makes a Transport from Options; its Listen and Dial make links. Reading
-// is driven by the event loops of one gnet engine per Transport. Writing does
-// not touch them: Writev goes to the socket from the caller's goroutine, and
-// one goroutine of the Transport waits for full sockets to drain.
+// New makes a Transport from Options; its Listen and Dial make links. What is
+// below the messages (event loops, sockets, descriptors, writing) is
+// internal/gnetloop's; the path in the source port and the cutting of the
+// stream, which internal/frame does, are this package's.
 //
 // # Concurrency
 //
@@ -15,13 +15,6 @@
 // and may come before the Writev that asked for it has returned. Closed comes
 // last, from whichever goroutine was the last to use the link. Handlers may
 // call anything but Transport.Close.
-//
-// # Descriptors
-//
-// An open link holds two descriptors of its socket: gnet's, which is read and
-// closed by the event loop, and a duplicate, which writes, asks how much was
-// acknowledged, and is closed only after the last user has left. So a
-// descriptor number is never used after it may belong to somebody else.
 //
 // # Buffers
 //

@@ -3,14 +3,16 @@ package tcp
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 )
+
+const name = "tcp"
 
 // Options sets up a Transport. The zero value is ready to use.
 type Options struct {
@@ -61,56 +63,38 @@ type Options struct {
 
 // Validate tells what is wrong with o, all of it in one error.
 func (o Options) Validate() error {
-	var errs []error
-	check := func(ok bool, format string, args ...any) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("tcp: "+format, args...))
-		}
+	err := o.engine().Validate()
+	if o.MaxMessage < 0 || o.MaxMessage > 1<<30 {
+		err = errors.Join(err, fmt.Errorf("tcp: MaxMessage %d is not in 0..1 GiB", o.MaxMessage))
 	}
-	check(o.EventLoops >= 0 && o.EventLoops <= 256, "EventLoops %d is not in 0..256", o.EventLoops)
-	check(o.ReadBuffer == 0 || o.ReadBuffer >= 4<<10 && o.ReadBuffer <= 16<<20,
-		"ReadBuffer %d is not 0 or in 4 KiB..16 MiB", o.ReadBuffer)
-	seconds := func(name string, d time.Duration) {
-		check(d == 0 || d >= time.Second && d <= 32767*time.Second && d%time.Second == 0,
-			"%s %v is not 0 or whole seconds in 1..32767", name, d)
-	}
-	seconds("KeepAliveIdle", o.KeepAliveIdle)
-	seconds("KeepAliveInterval", o.KeepAliveInterval)
-	check(o.KeepAliveCount >= 0 && o.KeepAliveCount <= 127, "KeepAliveCount %d is not in 0..127", o.KeepAliveCount)
-	check(o.UserTimeout >= 0 && o.UserTimeout <= 1<<31*time.Millisecond-1 && o.UserTimeout%time.Millisecond == 0,
-		"UserTimeout %v is not whole milliseconds from 0 to 2^31-1", o.UserTimeout)
-	check(o.SendBuffer >= 0 && o.SendBuffer <= 1<<30, "SendBuffer %d is not in 0..1 GiB", o.SendBuffer)
-	check(o.ReceiveBuffer >= 0 && o.ReceiveBuffer <= 1<<30, "ReceiveBuffer %d is not in 0..1 GiB", o.ReceiveBuffer)
-	check(len(o.Congestion) < 16, "Congestion %q is longer than 15 bytes", o.Congestion)
-	check(o.DrainTimeout >= 0, "DrainTimeout %v is negative", o.DrainTimeout)
-	check(o.MaxMessage >= 0 && o.MaxMessage <= 1<<30, "MaxMessage %d is not in 0..1 GiB", o.MaxMessage)
-	return errors.Join(errs...)
+	return err
 }
 
-// withDefaults fills in what was left zero.
+// withDefaults fills in what was left zero, except for the engine's.
 func (o Options) withDefaults() Options {
-	or := func(p *int, v int) {
-		if *p == 0 {
-			*p = v
-		}
-	}
-	orTime := func(p *time.Duration, v time.Duration) {
-		if *p == 0 {
-			*p = v
-		}
-	}
 	if o.Port == 0 {
 		o.Port = transport.DefaultPort
 	}
-	or(&o.EventLoops, min(runtime.GOMAXPROCS(0), 4))
-	or(&o.ReadBuffer, 256<<10)
-	orTime(&o.KeepAliveIdle, 5*time.Second)
-	orTime(&o.KeepAliveInterval, 5*time.Second)
-	or(&o.KeepAliveCount, 5)
-	orTime(&o.DrainTimeout, 5*time.Second)
-	or(&o.MaxMessage, wire.MaxPayload)
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
+	if o.MaxMessage == 0 {
+		o.MaxMessage = wire.MaxPayload
 	}
 	return o
+}
+
+// engine are the options of what is below the framing.
+func (o Options) engine() gnetloop.Options {
+	return gnetloop.Options{
+		Name:              name,
+		EventLoops:        o.EventLoops,
+		ReadBuffer:        o.ReadBuffer,
+		KeepAliveIdle:     o.KeepAliveIdle,
+		KeepAliveInterval: o.KeepAliveInterval,
+		KeepAliveCount:    o.KeepAliveCount,
+		UserTimeout:       o.UserTimeout,
+		SendBuffer:        o.SendBuffer,
+		ReceiveBuffer:     o.ReceiveBuffer,
+		Congestion:        o.Congestion,
+		DrainTimeout:      o.DrainTimeout,
+		Logger:            o.Logger,
+	}
 }

@@ -97,46 +97,6 @@ func TestResetMidMessageDeliversWhatCameBefore(t *testing.T) {
 	}
 }
 
-// A peer that resets after its data, as a kernel does that is shut down, does
-// not take the data back: Linux keeps the receive queue readable.
-func TestResetBehindDataLosesNothing(t *testing.T) {
-	tr := newTransport(t, Options{})
-	addr := newAddr()
-	accepted := make(chan transport.Link, 1)
-	if err := tr.Listen(addr, func(l transport.Link) { accepted <- l }); err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("tcp4", netip.AddrPortFrom(addr, testPort).String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := receive(t, accepted)
-	var s transporttest.Sender
-	for range 5 {
-		write(t, c, messages(&s, 5000, 1))
-	}
-	raw, err := c.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "all is sent, so that the reset overtakes nothing", func() (sent bool) {
-		_ = raw.Control(func(fd uintptr) { n, _ := outq(int(fd)); sent = n == 0 })
-		return sent
-	})
-	_ = c.(*net.TCPConn).SetLinger(0)
-	_ = c.Close()
-	rec := transporttest.NewRecorder(t)
-	if err := l.Start(rec); err != nil {
-		t.Fatal(err)
-	}
-	if _, cause := rec.WaitClosed(t); !errors.Is(cause, unix.ECONNRESET) {
-		t.Errorf("Closed(%v)", cause)
-	}
-	if n, _ := rec.Received(); n != 10 {
-		t.Errorf("%d messages arrived, expected 10", n)
-	}
-}
-
 func TestRefusesBadStreams(t *testing.T) {
 	long := wire.Header{Sequence: 2, Length: wire.MaxPayload + 1}
 	padded := wire.Header{Sequence: 2, Padding: 1}
@@ -200,16 +160,4 @@ func TestDribble(t *testing.T) {
 		write(t, c, []byte{b})
 	}
 	rec.WaitMessages(t, 3)
-}
-
-func TestDrainTimesOut(t *testing.T) {
-	c, l, rec := rawPeer(t, Options{DrainTimeout: 20 * time.Millisecond}, nil)
-	l.Close(transport.Drain)
-	l.Close(transport.Drain)
-	if _, cause := rec.WaitClosed(t); !errors.Is(cause, transport.ErrDrainTimeout) {
-		t.Errorf("Closed(%v)", cause)
-	}
-	if _, err := c.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the peer read %v, expected the end of the stream first", err)
-	}
 }

@@ -1,16 +1,14 @@
 package tcp
 
 import (
-	"errors"
 	"net"
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"golang.org/x/sys/unix"
 
 	"github.com/rds-go/rds/transport"
 )
@@ -59,94 +57,6 @@ func TestSourcePortFallsBack(t *testing.T) {
 	}
 }
 
-func TestSocketOptionsAreSet(t *testing.T) {
-	o := Options{
-		KeepAliveIdle: 7 * time.Second, KeepAliveInterval: 3 * time.Second, KeepAliveCount: 4,
-		UserTimeout: 1500 * time.Millisecond, SendBuffer: 50000, ReceiveBuffer: 60000, Congestion: "reno",
-	}
-	for _, tt := range []struct {
-		name string
-		o    Options
-		want map[[2]int]int
-	}{
-		{"defaults", Options{}, map[[2]int]int{
-			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}: 5, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}: 5,
-			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT}: 5, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT}: 0,
-		}},
-		{"chosen", o, map[[2]int]int{
-			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}: 7, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}: 3,
-			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT}: 4, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT}: 1500,
-			{unix.SOL_SOCKET, unix.SO_SNDBUF}: 100000, {unix.SOL_SOCKET, unix.SO_RCVBUF}: 120000,
-		}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			e := newEnv(t, tt.o, tt.o)
-			p := e.Connect(t)
-			tt.want[[2]int{unix.IPPROTO_TCP, unix.TCP_NODELAY}] = 1
-			tt.want[[2]int{unix.SOL_SOCKET, unix.SO_KEEPALIVE}] = 1
-			for _, l := range []*link{p.A.Link.(*link), p.B.Link.(*link)} {
-				for opt, want := range tt.want {
-					if got, err := unix.GetsockoptInt(l.fd, opt[0], opt[1]); err != nil || got != want {
-						t.Errorf("option %v is %d, expected %d (%v)", opt, got, want, err)
-					}
-				}
-				if name, err := unix.GetsockoptString(l.fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION); tt.o.Congestion != "" &&
-					(err != nil || strings.TrimRight(name, "\x00") != tt.o.Congestion) {
-					t.Errorf("congestion control %q, %v", name, err)
-				}
-			}
-		})
-	}
-}
-
-// watchLog returns a logger and what it logs.
-func watchLog() (*zap.Logger, <-chan zapcore.Entry) {
-	entries := make(chan zapcore.Entry, 100)
-	core := zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(discard{}), zap.InfoLevel)
-	return zap.New(core, zap.Hooks(func(e zapcore.Entry) error { entries <- e; return nil })), entries
-}
-
-type discard struct{}
-
-func (discard) Write(b []byte) (int, error) { return len(b), nil }
-
-// A congestion control that the system does not have is refused at once: later
-// it would fail every dial, and a node would wait for peers for ever.
-func TestUnknownCongestionControl(t *testing.T) {
-	if tr, err := New(Options{Congestion: "nosuch"}); !errors.Is(err, unix.ENOENT) || tr != nil {
-		t.Errorf("New: %v, %v", tr, err)
-	}
-}
-
-// What a socket holds unsent is bounded, towards this host its buffers are
-// small; what the options fix stays as they say.
-func TestUnsentIsBounded(t *testing.T) {
-	for _, c := range []struct {
-		opts     Options
-		snd, rcv int
-	}{
-		{Options{}, 2 * hereSendBuffer, 2 * hereReceiveBuffer},
-		{Options{SendBuffer: 300000, ReceiveBuffer: 200000}, 600000, 400000},
-	} {
-		p := newEnv(t, c.opts, c.opts).Connect(t)
-		for _, tl := range []transport.Link{p.A.Link, p.B.Link} {
-			l := tl.(*link)
-			for _, o := range []struct{ level, opt, want int }{
-				{unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsentMost},
-				{unix.SOL_SOCKET, unix.SO_SNDBUF, c.snd},
-				{unix.SOL_SOCKET, unix.SO_RCVBUF, c.rcv},
-			} {
-				if got, err := unix.GetsockoptInt(l.fd, o.level, o.opt); err != nil || got != o.want {
-					t.Errorf("option %d: %d, want %d, %v", o.opt, got, o.want, err)
-				}
-			}
-		}
-	}
-	if onThisHost(netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("203.0.113.7")) {
-		t.Error("203.0.113.7 is not of this host")
-	}
-}
-
 func TestIPv6(t *testing.T) {
 	e := newEnv(t, Options{}, Options{})
 	e.AddrA, e.AddrB = netip.IPv6Loopback(), netip.IPv6Loopback()
@@ -184,5 +94,23 @@ func TestOptionsValidate(t *testing.T) {
 	}
 	if tr, err := New(bad); err == nil || tr != nil {
 		t.Error("New accepted them")
+	}
+}
+
+// Whatever is set of the lower half reaches it.
+func TestOptionsReachTheEngine(t *testing.T) {
+	o := Options{
+		EventLoops: 1, ReadBuffer: 2, KeepAliveIdle: 3, KeepAliveInterval: 4, KeepAliveCount: 5, UserTimeout: 6,
+		SendBuffer: 7, ReceiveBuffer: 8, Congestion: "reno", DrainTimeout: 9, Logger: zap.NewNop(),
+	}
+	from, to := reflect.ValueOf(o), reflect.ValueOf(o.engine())
+	for i := range to.NumField() {
+		name := to.Type().Field(i).Name
+		if name == "Name" {
+			continue
+		}
+		if v := from.FieldByName(name); !v.IsValid() || v.IsZero() || !v.Equal(to.Field(i)) {
+			t.Errorf("%s is %v for the engine", name, to.Field(i))
+		}
 	}
 }

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 
 	"github.com/rds-go/rds/transport"
 )
@@ -23,33 +21,17 @@ const (
 // rds_tcp_conn_path_connect, since Linux commit a20a6992558f) which path this
 // is; only when all of several such ports are busy does the kernel choose one.
 func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(t.ctx, cancel)()
-
-	d := net.Dialer{KeepAlive: -1, Control: t.control}
-	d.SetMultipathTCP(false)
-	local, remote = local.Unmap(), remote.Unmap()
 	to := netip.AddrPortFrom(remote, t.opts.Port)
 	for i := 0; ; i++ {
 		port := uint16(0)
 		if i < portAttempts {
 			port = t.sourcePort(path)
 		}
-		tc, err := d.DialTCP(ctx, network(remote), netip.AddrPortFrom(local, port), to)
+		c, err := t.engine.Dial(ctx, netip.AddrPortFrom(local, port), to)
 		switch {
 		case err == nil:
-			l, err := t.newLink(tc, true)
-			if err != nil {
-				return nil, err // not l, a nil in an interface
-			}
-			return l, nil
-		case t.ctx.Err() != nil:
-			return nil, fmt.Errorf("tcp: dial %v: %w", to, transport.ErrClosed)
-		case errors.Is(err, os.ErrDeadlineExceeded):
-			// Package net reports the same deadline either way, as it happens.
-			return nil, fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
-		case port == 0 || !errors.Is(err, unix.EADDRINUSE) && !errors.Is(err, unix.EADDRNOTAVAIL):
+			return t.newLink(c), nil
+		case port == 0 || !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL):
 			return nil, err
 		}
 	}

@@ -1,0 +1,84 @@
+package tcp
+
+import (
+	"net/netip"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/internal/frame"
+	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/transport"
+)
+
+// link is a connection with messages on it.
+type link struct {
+	t       *Transport
+	conn    *gnetloop.Conn
+	started atomic.Bool
+	in      input // from Start
+}
+
+var _ transport.Link = (*link)(nil)
+
+// Start hands the connection to an event loop. It does not wait for it, so it
+// may be called from one.
+func (l *link) Start(h transport.Handler) error {
+	if l.started.Swap(true) {
+		return transport.ErrClosed
+	}
+	l.in.conn, l.in.h = l.conn, h
+	l.in.Init(h, &l.t.pool, uint32(l.t.opts.MaxMessage), l.t.opts.LaxHeaders)
+	return l.conn.Start(&l.in)
+}
+
+// Writev writes from the caller's goroutine straight to the socket.
+func (l *link) Writev(bufs [][]byte) (int, error) { return l.conn.Writev(bufs) }
+
+// Acked returns how much of what was written the peer's TCP has.
+func (l *link) Acked() uint64 { return l.conn.Acked() }
+
+// Close ends the link. A link that was never started is just closed.
+func (l *link) Close(mode transport.CloseMode) { l.conn.Close(mode) }
+
+// LocalAddr returns our end.
+func (l *link) LocalAddr() netip.AddrPort { return l.conn.LocalAddr() }
+
+// RemoteAddr returns the peer's end.
+func (l *link) RemoteAddr() netip.AddrPort { return l.conn.RemoteAddr() }
+
+// Stats returns what rds-info -T shows.
+func (l *link) Stats() transport.LinkStats {
+	s := transport.LinkStats{Acked: l.Acked(), Written: l.conn.Written()}
+	s.HeaderRemaining, s.PayloadRemaining = l.in.Remaining()
+	return s
+}
+
+// input is a link as its connection sees it: the stream goes into a parser,
+// and the parser's messages to the link's handler.
+type input struct {
+	frame.Parser // the event loop's
+	conn         *gnetloop.Conn
+	h            transport.Handler
+}
+
+var _ gnetloop.Handler = (*input)(nil)
+
+// Space reads the rest of a large payload to where it belongs. Only what
+// follows the whole of it may come in the same read.
+func (in *input) Space() ([]byte, int) {
+	dst, last := in.Parser.Space()
+	if last {
+		return dst, gnetloop.MaxBeyond
+	}
+	return dst, 0
+}
+
+// Wake has nothing to do: nothing waits in a parser but for its rest.
+func (in *input) Wake() error { return nil }
+
+func (in *input) Writable() { in.h.Writable() }
+
+// Closed gives a partial payload back first.
+func (in *input) Closed(cause error) {
+	in.Reset()
+	in.h.Closed(cause, in.conn.Acked())
+}
