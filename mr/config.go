@@ -25,7 +25,7 @@ type PoolConfig struct {
 	Pinned int64
 	// FlushItems and FlushPinned are the watermarks: as many freed regions or
 	// bytes of them start an invalidation in the background. The defaults are a
-	// fifth of Items and a quarter of Pinned.
+	// fifth of Items, and 64 MiB or a quarter of Pinned if that is less.
 	FlushItems  int
 	FlushPinned int64
 }
@@ -42,7 +42,7 @@ type Config struct {
 	// whose versions are used up rests for a while.
 	Bases int
 	// Quarantine is how long a base rests after 255 mappings, before a version
-	// of its keys comes again: 0 to 24 h, default 1 min.
+	// of its keys comes again: at most 24 h, default 1 min; negative: not at all.
 	Quarantine time.Duration
 	// Linger is how long a region that was freed lazily may wait for its
 	// invalidation when nothing else starts one: 1 ms to 1 h, default 1 s;
@@ -77,7 +77,7 @@ func (c Config) withDefaults() Config {
 			def(&p.Pinned, 1<<62)
 		}
 		def(&p.FlushItems, max(p.Items/5, 1))
-		def(&p.FlushPinned, max(p.Pinned/4, 1))
+		def(&p.FlushPinned, min(64<<20, max(p.Pinned/4, 1)))
 	}
 	set(&c.Small, 348160, SmallSize)
 	set(&c.Large, 4096, LargeSize)
@@ -121,7 +121,7 @@ func (c Config) Validate() error {
 		check(p.FlushPinned >= 1, p.name+".FlushPinned", p.FlushPinned)
 	}
 	check(c.Bases >= 2 && c.Bases <= maxIndex, "Bases", c.Bases)
-	check(c.Quarantine >= 0 && c.Quarantine <= 24*time.Hour, "Quarantine", c.Quarantine)
+	check(c.Quarantine <= 24*time.Hour, "Quarantine", c.Quarantine)
 	check(c.Linger < 0 || c.Linger >= time.Millisecond && c.Linger <= time.Hour, "Linger", c.Linger)
 	check(c.Stuck >= time.Millisecond && c.Stuck <= 10*time.Minute, "Stuck", c.Stuck)
 	check(c.MapWait <= c.Stuck, "MapWait", c.MapWait)

@@ -19,6 +19,7 @@ type flusher struct {
 	mu      sync.Mutex
 	current *batch // has a leader; nil: nobody invalidates
 	next    *batch // takes the place of current when that is done
+	spare   *batch // done, and never had waiters
 	closed  bool   // no keeper may start
 	keepers sync.WaitGroup
 	closing chan struct{} // closed when keepers must stop
@@ -26,10 +27,10 @@ type flusher struct {
 
 // batch is one grace period and all it covers.
 type batch struct {
-	done chan struct{} // closed when all is invalid and released
-	lead chan struct{} // holds one: whoever takes it is the leader
-
-	waiters int // under flusher.mu
+	// Under flusher.mu. The channels exist from the first waiter on.
+	waiters int
+	done    chan struct{} // closed when all is invalid and released
+	lead    chan struct{} // holds one: whoever takes it is the leader
 
 	// Of the leader.
 	lists [classes]list
@@ -38,8 +39,19 @@ type batch struct {
 	stuck bool // reported
 }
 
-func newBatch() *batch {
-	return &batch{done: make(chan struct{}), lead: make(chan struct{}, 1)}
+func (f *flusher) newBatchLocked() *batch {
+	b := f.spare
+	if b == nil {
+		return new(batch)
+	}
+	f.spare = nil
+	return b
+}
+
+func (b *batch) joinLocked() {
+	if b.waiters++; b.done == nil {
+		b.done, b.lead = make(chan struct{}), make(chan struct{}, 1)
+	}
 }
 
 // flush returns when everything dropped before the call is invalid, its grace
@@ -55,7 +67,7 @@ func (d *Device) flush(ctx context.Context, limit time.Duration) error {
 		f.mu.Unlock()
 		return nil
 	case f.current == nil:
-		b = newBatch()
+		b = f.newBatchLocked()
 		f.current = b
 		f.mu.Unlock()
 		return d.lead(ctx, b, limit)
@@ -63,11 +75,11 @@ func (d *Device) flush(ctx context.Context, limit time.Duration) error {
 		b = f.current
 	default:
 		if f.next == nil {
-			f.next = newBatch()
+			f.next = f.newBatchLocked()
 		}
 		b = f.next
 	}
-	b.waiters++
+	b.joinLocked()
 	f.mu.Unlock()
 	return d.await(ctx, b, limit)
 }
@@ -193,7 +205,12 @@ func (d *Device) finish(b *batch) {
 	if b.stuck {
 		d.counters.stale.Add(-int64(b.n))
 	}
-	close(b.done)
+	if b.done == nil { // nobody else knows the batch
+		*b = batch{}
+		f.spare = b
+	} else {
+		close(b.done)
+	}
 	switch next := f.current; {
 	case next == nil:
 	case next.waiters > 0:
@@ -211,10 +228,10 @@ func (d *Device) background() {
 	switch {
 	case f.closed:
 	case f.current == nil:
-		f.current = newBatch()
+		f.current = f.newBatchLocked()
 		d.keepLocked(f.current)
 	case f.next == nil:
-		f.next = newBatch()
+		f.next = f.newBatchLocked()
 	}
 }
 

@@ -12,9 +12,12 @@ import (
 // remote right. At return of None the key is dead and its grace period over,
 // so the caller may deliver the message; Held means that the key is dead but a
 // reader stuck, so that the message must not say that the memory is free. The
-// owner cannot free the region any more.
+// owner cannot free the region any more; Options.Released is called with the
+// next invalidation.
 //
-// Revoke waits for the sections of others and is called outside of one.
+// Revoke waits for the sections of others and is called outside of one. It is
+// meant for event loops: unless a section takes much longer than it should,
+// it neither sleeps nor does the work of other invalidations.
 func (r *Reader) Revoke(k Key, dom *Domain, from netip.Addr) Fault {
 	if invariants.Enabled && r.n&1 != 0 {
 		panic("mr: Revoke inside a reader section")
@@ -25,6 +28,9 @@ func (r *Reader) Revoke(k Key, dom *Domain, from netip.Addr) Fault {
 		r.refuse(&req, f)
 		r.left()
 		return f
+	}
+	if quick(*r.dev.readers.Load()) {
+		return None
 	}
 	if r.dev.flush(context.Background(), r.dev.config.Stuck) != nil {
 		return Held

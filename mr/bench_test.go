@@ -1,0 +1,190 @@
+package mr
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// benchDevice is a device with a domain and an owner that may use all of it.
+func benchDevice(tb testing.TB, c Config) (*Device, *Domain, *Owner) {
+	c.Seed = 1
+	d, err := New(c)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return d, d.NewDomain(), d.NewOwner(OwnerConfig{Items: 1 << 23})
+}
+
+// BenchmarkCheck enters a section, checks a key and leaves.
+func BenchmarkCheck(b *testing.B) {
+	for _, parallel := range []bool{false, true} {
+		b.Run(fmt.Sprintf("parallel=%v", parallel), func(b *testing.B) {
+			d, dom, o := benchDevice(b, Config{})
+			var keys [64]Key
+			for i := range keys {
+				keys[i], _ = o.Map(make([]byte, SmallSize), Options{Domain: dom, Rights: RemoteRead})
+			}
+			var n atomic.Int32
+			run := func(next func() bool) {
+				r := d.NewReader(fmt.Sprint(n.Add(1)))
+				defer r.Close()
+				req := Request{Domain: dom, Rights: RemoteRead, Addr: 4096, Len: 1024}
+				for i := 0; next(); i++ {
+					req.Key = keys[i%len(keys)]
+					r.Enter()
+					if _, f := r.Check(&req); f != None {
+						b.Error(f)
+					}
+					r.Leave()
+				}
+			}
+			b.ReportAllocs()
+			if parallel {
+				b.RunParallel(func(pb *testing.PB) { run(pb.Next) })
+			} else {
+				run(b.Loop)
+			}
+		})
+	}
+}
+
+// BenchmarkMapFree maps 8 KiB and frees it lazily; the watermark invalidates.
+func BenchmarkMapFree(b *testing.B) {
+	for _, parallel := range []bool{false, true} {
+		b.Run(fmt.Sprintf("parallel=%v", parallel), func(b *testing.B) {
+			_, dom, o := benchDevice(b, Config{})
+			run := func(next func() bool) {
+				mem := make([]byte, SmallSize)
+				opt := Options{Domain: dom, Rights: LocalWrite | RemoteWrite}
+				for next() {
+					k, err := o.Map(mem, opt)
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					if err := o.Free(k); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			}
+			b.ReportAllocs()
+			if parallel {
+				b.RunParallel(func(pb *testing.PB) { run(pb.Next) })
+			} else {
+				run(b.Loop)
+			}
+		})
+	}
+}
+
+// copiers run readers that check, copy n bytes, leave and look for work (a
+// yield, which is what an event loop does between two events), until stop.
+func copiers(tb testing.TB, d *Device, dom *Domain, o *Owner, readers, n int) (stop func()) {
+	k, err := o.Register(make([]byte, n), Options{Domain: dom, Rights: RemoteRead})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	var over atomic.Bool
+	for i := range readers {
+		wg.Go(func() {
+			r := d.NewReader(fmt.Sprint(i))
+			defer r.Close()
+			dst := make([]byte, n)
+			req := Request{Key: k, Domain: dom, Rights: RemoteRead, Len: uint64(n)}
+			for !over.Load() {
+				r.Enter()
+				src, f := r.Check(&req)
+				if f != None {
+					tb.Error(f)
+				}
+				copy(dst, src)
+				r.Leave()
+				runtime.Gosched()
+			}
+		})
+	}
+	return func() { over.Store(true); wg.Wait() }
+}
+
+// BenchmarkInvalidate1000 frees 1,000 regions, with one barrier for all or one
+// for each, while readers copy.
+func BenchmarkInvalidate1000(b *testing.B) {
+	const regions = 1000
+	for _, readers := range []int{0, 1, 4} {
+		for _, batched := range []bool{true, false} {
+			b.Run(fmt.Sprintf("readers=%d/batched=%v", readers, batched), func(b *testing.B) {
+				d, dom, o := benchDevice(b, Config{})
+				defer copiers(b, d, dom, o, readers, 16<<10)()
+				mem := make([]byte, SmallSize)
+				var keys [regions]Key
+				ctx := context.Background()
+				b.ReportAllocs()
+				for b.Loop() {
+					b.StopTimer()
+					for i := range keys {
+						keys[i], _ = o.Map(mem, Options{Domain: dom, Rights: RemoteRead})
+					}
+					b.StartTimer()
+					for _, k := range keys {
+						err := error(nil)
+						if batched {
+							err = o.Free(k)
+						} else {
+							err = o.FreeInvalidate(ctx, k)
+						}
+						if err != nil {
+							b.Fatal(err)
+						}
+					}
+					if err := o.Barrier(ctx); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkBarrier is the time of FreeInvalidate while 64 goroutines enter and
+// leave sections with copies in them.
+func BenchmarkBarrier(b *testing.B) {
+	for _, size := range []int{1 << 10, 64 << 10} {
+		b.Run(fmt.Sprintf("copy=%d", size), func(b *testing.B) {
+			d, dom, o := benchDevice(b, Config{})
+			defer copiers(b, d, dom, o, 64, size)()
+			mem := make([]byte, SmallSize)
+			var took []time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				k, err := o.Map(mem, Options{Domain: dom, Rights: RemoteRead})
+				if err != nil {
+					b.Fatal(err)
+				}
+				start := time.Now()
+				if err := o.FreeInvalidate(context.Background(), k); err != nil {
+					b.Fatal(err)
+				}
+				took = append(took, time.Since(start))
+				runtime.Gosched()
+			}
+			slices.Sort(took)
+			at := func(q int) float64 { return float64(took[(len(took)-1)*q/1000].Nanoseconds()) / 1e3 }
+			b.ReportMetric(at(500), "p50-µs")
+			b.ReportMetric(at(990), "p99-µs")
+			b.ReportMetric(at(1000), "max-µs")
+		})
+	}
+}
