@@ -41,6 +41,10 @@ var bans = []ban{
 		why: "the interface stands above the wire format and below everything that uses or implements it"},
 	{pkgs: []string{"transport/"}, imports: []string{"/conn", "/rds", "/internal/stack"},
 		why: "a transport serves whoever implements its handler"},
+	{pkgs: []string{"internal/gnetloop"}, imports: []string{"/"}, allow: []string{"/transport", "/internal/buf", "/internal/invariants"},
+		why: "moving bytes needs nobody who knows what they mean"},
+	{pkgs: []string{"internal/gnetloop"}, imports: []string{"/transport/"},
+		why: "the transports stand on it"},
 	{pkgs: []string{"transport/iwarp"}, imports: []string{"/xrc"},
 		why: "XRC runs on iWARP, not the other way round"},
 	{pkgs: []string{"conn"}, imports: []string{gnet, "net", "os", "syscall", "unsafe", "reflect", "context", unix}, allow: []string{"net/netip"}, deep: true,
@@ -61,8 +65,8 @@ var bans = []ban{
 		why: "commands are flag parsing and wiring, not a library"},
 	{pkgs: []string{""}, except: []string{"examples"}, imports: []string{"/examples"},
 		why: "examples are read, not imported"},
-	{pkgs: []string{""}, except: []string{"transport/tcp", "transport/iwarp", "internal/gnetloop"}, imports: []string{gnet},
-		why: "the event loop is a detail of the two socket transports"},
+	{pkgs: []string{""}, except: []string{"internal/gnetloop"}, imports: []string{gnet},
+		why: "the event loop is a detail of the package that drives it for the socket transports"},
 	{pkgs: []string{""}, except: systemPackages, imports: []string{unix, "unsafe"},
 		why: "system calls stay in the packages listed for them"},
 }
@@ -70,9 +74,7 @@ var bans = []ban{
 // systemPackages may use golang.org/x/sys/unix, unsafe and syscall.Syscall.
 // An addition is argued in its commit.
 var systemPackages = []string{
-	"transport/tcp",     // socket options, SIOCOUTQ, vectored writes
-	"transport/iwarp",   // the same
-	"internal/gnetloop", // what the two share
+	"internal/gnetloop", // socket options, SIOCOUTQ, vectored reads and writes
 	"internal/afrds",    // AF_RDS has no wrapper in package net
 	"internal/ipc",      // shared memory and descriptors between rdsd and applications
 	"internal/stack",
