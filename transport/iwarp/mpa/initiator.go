@@ -25,21 +25,13 @@ func (i *Initiator) enhanced() bool { return i.p.Rev >= 2 }
 func (i *Initiator) AppendRequest(dst []byte) []byte {
 	f := Frame{Markers: i.p.Markers, CRC: i.p.CRC, Enhanced: i.enhanced(), Rev: i.p.Rev, Private: i.p.Private}
 	if i.enhanced() {
-		prefix := Prefix{IRD: uint16(i.p.IRD), ORD: uint16(i.ord()), PeerToPeer: i.p.PeerToPeer}
+		prefix := Prefix{IRD: uint16(i.p.IRD), ORD: uint16(i.p.ORD), PeerToPeer: i.p.PeerToPeer}
 		if prefix.PeerToPeer {
 			prefix.RTR = i.p.RTR
 		}
 		f.Private = append(prefix.AppendTo(nil), i.p.Private...)
 	}
 	return f.AppendTo(dst)
-}
-
-// ord is the ORD to ask for: an RTR by RDMA Read needs one.
-func (i *Initiator) ord() int {
-	if i.p.PeerToPeer && i.p.RTR&RTRRead != 0 {
-		return max(i.p.ORD, 1)
-	}
-	return i.p.ORD
 }
 
 // Feed takes octets that the peer has sent, n of them; the rest belongs to the
@@ -104,7 +96,6 @@ func (i *Initiator) judge(f *Frame) (*Settled, error) {
 
 // settle applies the rules for an enhanced Reply (RFC 6581 sections 9.1, 9.2).
 func (i *Initiator) settle(s *Settled) error {
-	s.ORD = i.ord()
 	if s.Peer.IRD != NotNegotiated {
 		s.ORD = min(s.ORD, int(s.Peer.IRD))
 	}
@@ -118,12 +109,15 @@ func (i *Initiator) settle(s *Settled) error {
 		return nil
 	}
 	common := i.p.RTR & s.Peer.RTR
-	if s.ORD == 0 {
+	if s.Peer.IRD == 0 {
 		common &^= RTRRead
 	}
-	if s.RTR = common.choose(i.p.Prefer); !s.Peer.PeerToPeer || s.RTR == 0 {
+	if !s.Peer.PeerToPeer || common == 0 {
 		return ErrRTR
 	}
-	s.PeerToPeer = true
+	s.PeerToPeer, s.RTR = true, common.choose(i.p.Prefer)
+	if s.RTR == RTRRead {
+		s.ORD = max(s.ORD, 1)
+	}
 	return nil
 }

@@ -35,8 +35,8 @@ type Params struct {
 	// brings down.
 	PeerToPeer bool
 	// RTR is the set of kinds that an initiator can send, or a responder
-	// takes; zero is RTRRead and RTRWrite. An initiator that offers RTRRead
-	// asks for an ORD of 1 at least.
+	// takes; zero is RTRRead and RTRWrite. With RTRRead a responder raises its
+	// IRD to 1 if it may, and the initiator that sends it its ORD.
 	RTR RTR
 	// Prefer is the kind that an initiator sends if the responder takes it;
 	// else it is Read, Write or Send, in this order.
