@@ -14,11 +14,15 @@ type Segment struct {
 // in this order: length (ddp.ErrShort), DDP version, queue number
 // (ddp.ErrInvalidQN), RDMAP version (CauseVersion), opcode, which must be in ops
 // and of the segment's buffer model (CauseOpcode), and whether the opcode belongs
-// on that queue (ddp.ErrInvalidQN). After an error s means nothing.
+// on that queue (ddp.ErrInvalidQN).
+//
+// After an error only s.Op means anything, and that only if it is not 0: a
+// Terminate on a wrong queue is not answered with another.
 //
 // Where OpPrivate is in ops, queues beyond those of the RFCs are for the caller
 // to check: Sends, immediate data and private messages may name any.
 func (s *Segment) Parse(b []byte, ops Ops) error {
+	s.Op = 0
 	if len(b) == 0 {
 		return ddp.ErrShort
 	}
@@ -42,13 +46,13 @@ func (s *Segment) Parse(b []byte, ops Ops) error {
 	if err != nil {
 		return err
 	}
+	s.Op = op
 	if !ops.Has(op) || op.Tagged() != tagged {
 		return CauseOpcode
 	}
 	if !tagged && !op.on(s.Untagged.QN) {
 		return ddp.ErrInvalidQN
 	}
-	s.Op = op
 	return nil
 }
 
