@@ -122,16 +122,18 @@ type inbox struct {
 
 // take moves octets from the front of b into the inbox, no more than the frame
 // has, and returns how many, and whether the frame is whole. It fails as soon
-// as can be told: with ErrKey, with ErrRole if the frame is not a Reply though
-// it should be, or the other way round, with ErrRevision, with ErrPrivate.
+// as can be told: with ErrKey, with ErrRole behind the key of a frame that is
+// not a Reply though it should be, or the other way round, with ErrRevision,
+// with ErrPrivate.
 func (in *inbox) take(b []byte, reply bool, limit int) (f Frame, n int, whole bool, err error) {
 	for {
 		var need int
 		f, need, err = DecodeFrame(in.buf, limit)
 		switch {
-		case len(in.buf) > keyRole && f.Reply != reply && err != ErrKey:
+		case err == ErrKey:
+		case len(in.buf) >= len(requestKey) && f.Reply != reply:
 			err = ErrRole
-		case len(in.buf) >= FrameLen && (f.Rev < 1 || f.Rev > 2) && err != ErrKey:
+		case len(in.buf) >= FrameLen && (f.Rev < 1 || f.Rev > 2):
 			err = ErrRevision
 		}
 		if err != nil || need == 0 || n == len(b) {

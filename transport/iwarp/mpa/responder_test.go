@@ -152,7 +152,8 @@ func TestResponderIsSilentTowardsStrangers(t *testing.T) {
 	}{
 		{"HTTP", "GET / HTTP/1.1\r\n\r\n", 1, ErrKey},
 		{"the draft's third frame", "MPA ID RtR Frame", 9, ErrKey},
-		{"a Reply: both sides are initiators", replyKey, 10, ErrRole},
+		{"a Reply: both sides are initiators", replyKey, 16, ErrRole},
+		{"half a Reply", "MPA ID Rep F0", 13, ErrKey},
 	} {
 		r, err := NewResponder(Params{})
 		if err != nil {
