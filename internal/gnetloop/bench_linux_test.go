@@ -91,9 +91,9 @@ func TestWakeAllocatesLittle(t *testing.T) {
 	if err := a.Start(s); err != nil {
 		t.Fatal(err)
 	}
-	wake := func() { a.Wake(); <-s.woken }
-	wake()
-	if n := testing.AllocsPerRun(100, wake); n > 2.5 {
+	a.Wake()
+	receive(t, s.woken)
+	if n := testing.AllocsPerRun(100, func() { a.Wake(); <-s.woken }); n > 2.5 {
 		t.Errorf("%v allocations", n)
 	}
 }
