@@ -309,3 +309,21 @@ func TestAcceptChecksItsParameters(t *testing.T) {
 		t.Errorf("%+v, %v, Reply %x", s, err, r.Reply())
 	}
 }
+
+// The terms may depend on who asks: here markers are refused after all.
+func TestAcceptRefusesMarkers(t *testing.T) {
+	t.Parallel()
+	r, err := NewResponder(Params{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Feed(unhex(t, hexRequest+"80 01 0000")); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := r.Accept(Params{NoMarkers: true}); s != nil || err != ErrMarkers {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if want := unhex(t, hexReply+"20 01 0000"); !bytes.Equal(r.Reply(), want) {
+		t.Errorf("Reply %x, want %x", r.Reply(), want)
+	}
+}
