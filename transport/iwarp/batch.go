@@ -1,0 +1,280 @@
+package iwarp
+
+import (
+	"encoding/binary"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
+)
+
+// Bounds of one batch, which is what one vectored write takes.
+const (
+	batchBytes  = 256 << 10
+	batchPieces = transport.MaxSlices // so that a write is short only when the socket is full
+	// copyMost is the payload of a segment that is copied behind its header
+	// rather than written from where it lies: a piece more costs the system
+	// call more than so short a copy.
+	copyMost = 2 << 10
+	// stageLeast is the size of the buffer a batch starts with.
+	stageLeast = 16 << 10
+)
+
+// batch is what is being written: FPDUs, as pieces of a staging buffer and of
+// registered memory, and where in it segments, messages and answers end.
+//
+// With a CRC all payload is copied to the staging buffer first: the peer, or the
+// program, may change a region between the CRC's pass and the system call's,
+// and the peer would have to end the connection for it.
+type batch struct {
+	pool    *buf.Pool
+	crc     bool
+	markers *mpa.MarkerWriter // nil: none
+	scratch []byte            // an FPDU before its markers are put in
+
+	stage  *buf.Buf
+	pieces []piece
+	marks  []mark
+	lends  bool // some pieces are registered memory
+	undo   undo // how it was before the FPDU being built
+	ulpdu  int  // length of that FPDU's ULPDU
+	staged int  // how much of the staging buffer pieces cover
+	size   int  // bytes in all pieces
+	before mpa.MarkerWriter
+
+	written int // of them
+	piece   int // the first that is not written whole
+	off     int // how much of it is
+	mark    int // the first that is not reached
+	iov     [][]byte
+}
+
+// piece is a run of bytes: registered memory, or if key is 0 of the staging
+// buffer.
+type piece struct {
+	key  mr.Key
+	peer bool // it is sent because the peer asked for it, so the peer's rights count
+	n    int
+	addr uint64 // or the offset in the staging buffer
+}
+
+// mark is the end of an FPDU.
+type mark struct {
+	end      int              // bytes from the start of the batch
+	request  bool             // a work request ends here
+	response bool             // a response ends here
+	markers  mpa.MarkerWriter // its state after the FPDU
+}
+
+// undo is what begin changes.
+type undo struct {
+	stage, pieces, last, staged, size int
+}
+
+func (b *batch) empty() bool { return b.written == b.size }
+
+// full tells whether the batch has no room for one more segment.
+func (b *batch) full() bool {
+	return b.size >= batchBytes || len(b.pieces) > batchPieces-MaxSGE-3
+}
+
+func (b *batch) reset() {
+	b.pieces, b.marks = b.pieces[:0], b.marks[:0]
+	b.lends = false
+	b.staged, b.size, b.written, b.piece, b.off, b.mark = 0, 0, 0, 0, 0, 0
+	if b.markers != nil {
+		b.before = *b.markers
+	}
+	if b.stage != nil {
+		b.stage.B = b.stage.B[:0]
+	}
+}
+
+// release gives the staging buffer back while there is nothing to send.
+func (b *batch) release() {
+	if b.stage != nil {
+		b.stage.Release()
+		b.stage = nil
+	}
+}
+
+// grow makes room for n more bytes in the staging buffer.
+func (b *batch) grow(n int) {
+	if b.stage != nil && cap(b.stage.B)-len(b.stage.B) >= n {
+		return
+	}
+	have := 0
+	if b.stage != nil {
+		have = len(b.stage.B)
+	}
+	next := b.pool.Get(max(stageLeast, 2*(have+n)))
+	next.B = next.B[:0]
+	if b.stage != nil {
+		next.B = append(next.B, b.stage.B...)
+		b.stage.Release()
+	}
+	b.stage = next
+}
+
+// begin starts the FPDU of a ULPDU of n bytes. The ULPDU follows, by writes to
+// stage.B and lend, in this order; then end, or drop.
+func (b *batch) begin(n int) {
+	b.grow(mpa.FPDULen(n))
+	b.undo = undo{stage: len(b.stage.B), pieces: len(b.pieces), staged: b.staged, size: b.size}
+	if len(b.pieces) > 0 {
+		b.undo.last = b.pieces[len(b.pieces)-1].n
+	}
+	b.ulpdu = n
+	b.stage.B = binary.BigEndian.AppendUint16(b.stage.B, uint16(n))
+}
+
+// drop takes the FPDU that was begun out again.
+func (b *batch) drop() {
+	u := b.undo
+	b.stage.B = b.stage.B[:u.stage]
+	b.pieces = b.pieces[:u.pieces]
+	if u.pieces > 0 {
+		b.pieces[u.pieces-1].n = u.last
+	}
+	b.staged, b.size = u.staged, u.size
+}
+
+// copies tells whether a payload of n bytes belongs in the staging buffer.
+func (b *batch) copies(n int) bool { return b.crc || b.markers != nil || n <= copyMost }
+
+// lend adds registered memory, which is looked up again when it is written.
+func (b *batch) lend(p piece) {
+	b.cover()
+	b.pieces = append(b.pieces, p)
+	b.size += p.n
+	b.lends = true
+}
+
+// cover makes a piece of what was added to the staging buffer.
+func (b *batch) cover() {
+	n := len(b.stage.B) - b.staged
+	if n == 0 {
+		return
+	}
+	if last := len(b.pieces) - 1; last >= 0 && b.pieces[last].key == 0 {
+		b.pieces[last].n += n // adjacent, as everything staged is
+	} else {
+		b.pieces = append(b.pieces, piece{n: n, addr: uint64(b.staged)})
+	}
+	b.staged += n
+	b.size += n
+}
+
+// end adds padding and CRC to the FPDU.
+func (b *batch) end(m mark) {
+	var zero [mpa.CRCLen]byte
+	b.stage.B = append(b.stage.B, zero[:mpa.Pad(b.ulpdu)]...)
+	content := b.stage.B[b.undo.stage:]
+	switch {
+	case b.markers != nil:
+		b.scratch = append(b.scratch[:0], content...)
+		b.stage.B = b.stage.B[:b.undo.stage]
+		b.grow(len(b.scratch) + mpa.CRCLen + mpa.MarkerLen*mpa.MaxMarkers(len(b.scratch)))
+		b.stage.B = b.markers.Append(b.stage.B, b.scratch, b.crc)
+		m.markers = *b.markers
+	case b.crc:
+		sum := mpa.CRC(content)
+		b.stage.B = append(b.stage.B, zero[:]...)
+		mpa.PutCRC(b.stage.B[len(b.stage.B)-mpa.CRCLen:], sum)
+	default:
+		b.stage.B = append(b.stage.B, zero[:]...)
+	}
+	b.cover()
+	m.end = b.size
+	b.marks = append(b.marks, m)
+}
+
+// add puts in one whole ULPDU.
+func (b *batch) add(ulpdu []byte) {
+	b.begin(len(ulpdu))
+	b.stage.B = append(b.stage.B, ulpdu...)
+	b.end(mark{})
+}
+
+// slices lists what is left to write. look finds registered memory; without it
+// the result is not ok.
+func (b *batch) slices(look func(*piece) ([]byte, bool)) (iov [][]byte, ok bool) {
+	iov = b.iov[:0]
+	for i := b.piece; i < len(b.pieces); i++ {
+		p := &b.pieces[i]
+		var mem []byte
+		if p.key == 0 {
+			mem = b.stage.B[p.addr:][:p.n]
+		} else if mem, ok = look(p); !ok {
+			return nil, false
+		}
+		if i == b.piece {
+			mem = mem[b.off:]
+		}
+		iov = append(iov, mem)
+	}
+	b.iov = iov
+	return iov, true
+}
+
+// wrote notes that n more bytes are written and counts what ended in them.
+func (b *batch) wrote(n int) (requests, responses uint32) {
+	b.written += n
+	for n > 0 {
+		left := b.pieces[b.piece].n - b.off
+		if n < left {
+			b.off += n
+			break
+		}
+		n -= left
+		b.piece++
+		b.off = 0
+	}
+	for b.mark < len(b.marks) && b.marks[b.mark].end <= b.written {
+		m := &b.marks[b.mark]
+		if m.request {
+			requests++
+		}
+		if m.response {
+			responses++
+		}
+		b.mark++
+	}
+	return requests, responses
+}
+
+// cut ends the batch after the FPDU that is partly written, and returns the rest
+// of that one as a copy. It is not ok if its memory is gone.
+func (b *batch) cut(look func(*piece) ([]byte, bool)) (rest []byte, ok bool) {
+	defer b.reset()
+	if b.empty() || b.mark == len(b.marks) {
+		return nil, true
+	}
+	begun, markers := 0, b.before
+	if b.mark > 0 {
+		begun, markers = b.marks[b.mark-1].end, b.marks[b.mark-1].markers
+	}
+	partly := b.written > begun
+	if b.markers != nil {
+		*b.markers = markers
+		if partly {
+			*b.markers = b.marks[b.mark].markers
+		}
+	}
+	if !partly {
+		return nil, true
+	}
+	end := b.marks[b.mark].end
+	iov, ok := b.slices(look)
+	if !ok {
+		return nil, false
+	}
+	left := end - b.written
+	for _, p := range iov {
+		n := min(left, len(p))
+		rest = append(rest, p[:n]...)
+		left -= n
+	}
+	return rest, true
+}

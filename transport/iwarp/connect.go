@@ -1,0 +1,309 @@
+package iwarp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"syscall"
+	"time"
+
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
+)
+
+// ConnParams are one side's wishes for a connection. The zero value asks for
+// CRCs and 16 reads each way.
+type ConnParams struct {
+	// IRD is how many reads and atomics of the peer are held at a time, ORD
+	// how many of ours may be outstanding; powers of two are understood by
+	// everybody. 0 means 16, negative none.
+	IRD, ORD int
+	// NoCRC does without the CRC if the peer does not ask for it either.
+	NoCRC bool
+	// Markers asks the peer to put markers into what it sends. Linux's siw
+	// refuses.
+	Markers bool
+	// PeerToPeer lets the accepting side send first (RFC 6581 section 9.2). Only
+	// for Connect; not meant for Linux's siw, which a reset at the wrong moment
+	// brings down.
+	PeerToPeer bool
+	// RTR are the kinds of first message that may be used then, and Prefer the
+	// one to use if the peer takes it. 0: an empty Read, or else an empty Write.
+	RTR, Prefer mpa.RTR
+	// Rev is the MPA revision to begin with, 2 or 1. 0 means 2, and 1 if the
+	// peer seems not to know that.
+	Rev uint8
+	// Private is handed to the peer's program, up to 252 octets.
+	Private []byte
+	// Guard is how long the connecting side waits before its first message, for
+	// peers that need it (Linux's siw). 0 means 5 ms, negative none.
+	Guard time.Duration
+	// MaxULPDU overrides Config.MaxULPDU.
+	MaxULPDU int
+}
+
+func (p *ConnParams) mpa() mpa.Params {
+	reads := func(n int) int {
+		switch {
+		case n == 0:
+			return 16
+		case n < 0:
+			return 0
+		}
+		return n
+	}
+	return mpa.Params{
+		Rev: p.Rev, IRD: reads(p.IRD), MaxIRD: max(reads(p.IRD), maxIRD), ORD: reads(p.ORD), CRC: !p.NoCRC, Markers: p.Markers,
+		PeerToPeer: p.PeerToPeer, RTR: p.RTR, Prefer: p.Prefer, Private: p.Private, MaxPrivate: mpa.MaxReplyPrivate,
+	}
+}
+
+// maxIRD is how far a peer may raise our IRD.
+const maxIRD = 128
+
+func (p *ConnParams) validate() error {
+	if p.MaxULPDU != 0 && (p.MaxULPDU < minMaxULPDU || p.MaxULPDU > mpa.MaxULPDU) {
+		return fmt.Errorf("iwarp: MaxULPDU %d is not 0 or in %d..%d: %w", p.MaxULPDU, minMaxULPDU, mpa.MaxULPDU, syscall.EINVAL)
+	}
+	m := p.mpa()
+	return m.Validate()
+}
+
+// Established says what a connection is like.
+type Established struct {
+	Local, Remote netip.AddrPort
+	Rev           uint8
+	CRC           bool
+	PeerToPeer    bool
+	IRD, ORD      int        // in force
+	PeerPrefix    mpa.Prefix // the peer's raw IRD and ORD, if Rev is 2
+	Private       []byte     // from the peer's program
+}
+
+func (s *stream) established(set *mpa.Settled) *Established {
+	return &Established{Local: s.conn.LocalAddr(), Remote: s.conn.RemoteAddr(), Rev: set.Rev, CRC: set.CRC,
+		PeerToPeer: set.PeerToPeer, IRD: set.IRD, ORD: set.ORD, PeerPrefix: set.Peer, Private: set.PeerPrivate}
+}
+
+// Connect connects q, in StateInit, to a listener. Work requests may be posted
+// when it returns nil; q is in StateRTS then. After an error q is as before and
+// may be tried again; only if ctx ended in the last moment it may be in
+// StateError.
+//
+// A peer that rejects gives a *RejectedError.
+func (d *Device) Connect(ctx context.Context, q *QP, remote netip.AddrPort, p ConnParams) (*Established, error) {
+	return d.ConnectFrom(ctx, q, netip.AddrPort{}, remote, p)
+}
+
+// ConnectFrom is Connect with the local address given.
+func (d *Device) ConnectFrom(ctx context.Context, q *QP, local, remote netip.AddrPort, p ConnParams) (*Established, error) {
+	if err := p.validate(); err != nil {
+		return nil, err
+	}
+	if err := q.take(d); err != nil {
+		return nil, err
+	}
+	set, s, err := d.connect(ctx, q, local, remote, p)
+	if err != nil && p.Rev == 0 && ctx.Err() == nil && s != nil && s.mayRetry() {
+		p.Rev = 1
+		set, s, err = d.connect(ctx, q, local, remote, p)
+	}
+	if err != nil {
+		q.untake()
+		return nil, fmt.Errorf("iwarp: connect %v: %w", remote, err)
+	}
+	d.stats.connects.Add(1)
+	return s.established(set), nil
+}
+
+// take reserves q for one connection.
+func (q *QP) take(d *Device) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.dev != d {
+		return fmt.Errorf("iwarp: queue pair of another device: %w", syscall.EINVAL)
+	}
+	if q.state != StateInit || q.taken {
+		return fmt.Errorf("%w: connect in state %v", ErrState, q.state)
+	}
+	q.taken = true
+	return nil
+}
+
+func (q *QP) untake() {
+	q.mu.Lock()
+	q.taken = false
+	q.mu.Unlock()
+}
+
+func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPort, p ConnParams) (*mpa.Settled, *stream, error) {
+	ini, err := mpa.NewInitiator(p.mpa())
+	if err != nil {
+		return nil, nil, err
+	}
+	conn, err := d.engine.Dial(ctx, local, remote)
+	if err != nil {
+		return nil, nil, err
+	}
+	s := d.newStream(conn)
+	s.q, s.ini, s.params = q, ini, p
+	s.phase.Store(phaseReply)
+	s.mu.Lock()
+	err = conn.Start(s)
+	if err == nil {
+		s.startTimerLocked(d.cfg.ReplyTimeout, func() { s.abandon(fmt.Errorf("no answer: %w", syscall.ETIMEDOUT)) })
+	}
+	s.mu.Unlock()
+	if err != nil {
+		conn.Close(transport.Abort)
+		return nil, nil, err
+	}
+	if err := s.say(ini.AppendRequest(nil)); err != nil {
+		s.abandon(err)
+	}
+	select {
+	case e := <-s.up:
+		return e.set, s, e.err
+	case <-ctx.Done():
+		s.abandon(ctx.Err())
+		e := <-s.up // it may have come up in time all the same
+		if e.err != nil && s.attached() != nil {
+			q.fail(failure{err: e.err, status: Flushed, abort: true})
+		}
+		return e.set, s, e.err
+	}
+}
+
+// say writes a set-up frame, which always fits an empty socket.
+func (s *stream) say(frame []byte) error {
+	n, err := s.conn.Writev([][]byte{frame})
+	if err == nil && n < len(frame) {
+		err = syscall.ENOBUFS
+	}
+	return err
+}
+
+// abandon ends a set-up that has not succeeded.
+func (s *stream) abandon(err error) {
+	s.mu.Lock()
+	s.stopTimerLocked()
+	if s.phase.Load() != phaseOpen {
+		s.phase.Store(phaseEnded)
+	}
+	s.mu.Unlock()
+	s.settle(established{err: err})
+	if s.phase.Load() == phaseEnded {
+		s.conn.Close(transport.Abort)
+	}
+}
+
+// mayRetry tells whether a peer that only knows revision 1 would have behaved
+// as this one (RFC 6581 section 10).
+func (s *stream) mayRetry() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ini.RetryRev1()
+}
+
+// negotiate takes what comes before the stream is open.
+func (s *stream) negotiate(b []byte) error {
+	s.mu.Lock()
+	switch s.phase.Load() {
+	case phaseReply:
+		return s.takeReply(b) // unlocks
+	case phaseRequest, phaseDeciding:
+		req, err := s.res.Feed(b)
+		if err != nil {
+			s.refuseRequestLocked(err)
+		} else if req != nil && s.phase.Load() == phaseRequest {
+			s.phase.Store(phaseDeciding)
+			s.startTimerLocked(mpa.DecideTimeout, func() { s.abandon(syscall.ETIMEDOUT) })
+			s.mu.Unlock()
+			s.ln.offer(&Incoming{s: s, Request: *req})
+			return nil
+		}
+	case phaseOpen:
+		// Accept was faster than this call.
+		s.mu.Unlock()
+		s.rx.feed(b)
+		return nil
+	}
+	s.mu.Unlock()
+	return nil
+}
+
+// takeReply opens the stream if the peer accepts. It unlocks.
+func (s *stream) takeReply(b []byte) error {
+	n, set, err := s.ini.Feed(b)
+	if err != nil {
+		s.phase.Store(phaseEnded)
+		s.stopTimerLocked()
+		s.mu.Unlock()
+		if t := s.setupTerminate(set, err); t != nil {
+			_ = s.say(t)
+		}
+		s.settle(established{err: setupError(err)})
+		s.conn.Close(transport.Drain)
+		return nil
+	}
+	if set == nil {
+		s.mu.Unlock()
+		return nil
+	}
+	err = s.openLocked(set, StateRTS, &s.params)
+	s.mu.Unlock()
+	if err != nil {
+		s.abandon(err)
+		return nil
+	}
+	var first [][]byte
+	if set.PeerToPeer {
+		first = append(first, s.tx.rtr(set.RTR))
+	}
+	guard := s.params.Guard
+	if guard == 0 {
+		guard = mpa.GuardDelay
+	}
+	start := func() {
+		s.release(first...)
+		s.settle(established{set: set})
+	}
+	if guard > 0 {
+		s.mu.Lock()
+		s.startTimerLocked(guard, start)
+		s.mu.Unlock()
+	} else {
+		start()
+	}
+	if n < len(b) {
+		s.rx.feed(b[n:]) // a responder that does not wait for us
+	}
+	return nil
+}
+
+// RejectedError is the answer of a peer that refused.
+type RejectedError struct {
+	Prefix  mpa.Prefix // what it would have needed, if it said so
+	Private []byte     // its program's reason
+}
+
+func (e *RejectedError) Error() string { return ErrRejected.Error() }
+
+// Unwrap gives ErrRejected.
+func (e *RejectedError) Unwrap() error { return ErrRejected }
+
+// setupError is what the program hears of a set-up that has failed.
+func setupError(err error) error {
+	var r *mpa.RejectedError
+	switch {
+	case errors.As(err, &r):
+		return &RejectedError{Prefix: r.Peer, Private: r.Private}
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%w: %w", ErrPeerClosed, syscall.ECONNRESET)
+	case errors.Is(err, transport.ErrClosed):
+		return ErrClosed
+	}
+	return err
+}

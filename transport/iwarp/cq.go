@@ -1,0 +1,198 @@
+package iwarp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"syscall"
+)
+
+// ErrOverrun: a completion found its queue full. The queue is of no more use,
+// and its queue pairs are in error.
+var ErrOverrun = errors.New("iwarp: completion queue overrun")
+
+// ErrBusy: the object is still used by others (EBUSY).
+var ErrBusy = fmt.Errorf("iwarp: object in use: %w", syscall.EBUSY)
+
+// CQ is a completion queue: a bounded ring that queue pairs fill and the
+// program polls. Size it for all that can complete at once, the send and the
+// receive queues of all its queue pairs: a completion that finds it full ends
+// it and them (ErrOverrun).
+//
+// Its methods are safe for concurrent use; each completion goes to one caller.
+type CQ struct {
+	dev *Device
+
+	mu      sync.Mutex
+	ring    []Completion     // guarded by mu
+	head, n int              // guarded by mu
+	waiting [2]int           // guarded by mu; goroutines in wait: for anything, for solicited completions
+	overrun bool             // guarded by mu
+	closed  bool             // guarded by mu
+	users   map[*QP]struct{} // guarded by mu; once for each queue pair
+
+	wake chan struct{} // of one element: look again
+}
+
+const (
+	forAny       = iota
+	forSolicited // and errors
+)
+
+// CreateCQ makes a completion queue of n entries.
+func (d *Device) CreateCQ(n int) (*CQ, error) {
+	if n < 1 || n > maxQueue {
+		return nil, fmt.Errorf("iwarp: completion queue of %d entries: %w", n, syscall.EINVAL)
+	}
+	return &CQ{dev: d, ring: make([]Completion, n), users: make(map[*QP]struct{}), wake: make(chan struct{}, 1)}, nil
+}
+
+// Poll takes up to len(dst) completions and returns their number.
+func (c *CQ) Poll(dst []Completion) int {
+	c.mu.Lock()
+	n := min(len(dst), c.n)
+	k := copy(dst[:n], c.ring[c.head:])
+	copy(dst[k:n], c.ring)
+	c.head = (c.head + n) % len(c.ring)
+	c.n -= n
+	c.mu.Unlock()
+	return n
+}
+
+// Wait returns when there is something to Poll: nil, or the reason why nothing
+// will come any more, or ctx's error.
+func (c *CQ) Wait(ctx context.Context) error { return c.wait(ctx, forAny) }
+
+// WaitSolicited is like Wait, but is woken only by completions whose sender set
+// Solicited and by those that failed. It returns at once if anything is there.
+func (c *CQ) WaitSolicited(ctx context.Context) error { return c.wait(ctx, forSolicited) }
+
+func (c *CQ) wait(ctx context.Context, what int) error {
+	for {
+		c.mu.Lock()
+		if c.n > 0 || c.overrun || c.closed {
+			n, overrun := c.n, c.overrun
+			// The wake-up may have been for several of us.
+			again := c.waiting != [2]int{}
+			c.mu.Unlock()
+			if again {
+				c.signal()
+			}
+			switch {
+			case n > 0:
+				return nil
+			case overrun:
+				return ErrOverrun
+			}
+			return ErrClosed
+		}
+		c.waiting[what]++
+		c.mu.Unlock()
+		var err error
+		select {
+		case <-c.wake:
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
+		c.mu.Lock()
+		c.waiting[what]--
+		c.mu.Unlock()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func (c *CQ) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// push adds completions. If they do not fit, the queue is lost; the caller then
+// calls fail with no lock held.
+func (c *CQ) push(list []Completion) bool {
+	if len(list) == 0 {
+		return true
+	}
+	c.mu.Lock()
+	if c.overrun || len(list) > len(c.ring)-c.n {
+		c.overrun = true
+		c.mu.Unlock()
+		c.signal()
+		return false
+	}
+	wake := c.waiting[forAny] > 0
+	at := (c.head + c.n) % len(c.ring)
+	for i := range list {
+		wake = wake || c.waiting[forSolicited] > 0 && (list[i].Solicited || list[i].Status != Success)
+		c.ring[at] = list[i]
+		if at++; at == len(c.ring) {
+			at = 0
+		}
+	}
+	c.n += len(list)
+	c.mu.Unlock()
+	if wake {
+		c.signal()
+	}
+	return true
+}
+
+// fail moves all queue pairs of an overrun queue to error.
+func (c *CQ) fail() {
+	c.mu.Lock()
+	users := make([]*QP, 0, len(c.users))
+	for q := range c.users {
+		users = append(users, q)
+	}
+	c.mu.Unlock()
+	c.dev.event(Event{Kind: EventCQError, CQ: c})
+	for _, q := range users {
+		q.fail(failure{err: ErrOverrun, status: Flushed})
+	}
+}
+
+// use notes that q completes here.
+func (c *CQ) use(q *QP) {
+	c.mu.Lock()
+	c.users[q] = struct{}{}
+	c.mu.Unlock()
+}
+
+func (c *CQ) unuse(q *QP) {
+	c.mu.Lock()
+	delete(c.users, q)
+	c.mu.Unlock()
+}
+
+// purge removes what q has left in the queue, as destroying it does.
+func (c *CQ) purge(q *QP) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	kept := 0
+	for i := range c.n {
+		e := c.ring[(c.head+i)%len(c.ring)]
+		if e.QP == q {
+			continue
+		}
+		c.ring[(c.head+kept)%len(c.ring)] = e
+		kept++
+	}
+	c.n = kept
+}
+
+// Close destroys the queue; ErrBusy while queue pairs complete there.
+func (c *CQ) Close() error {
+	c.mu.Lock()
+	if len(c.users) > 0 {
+		c.mu.Unlock()
+		return ErrBusy
+	}
+	c.closed = true
+	c.mu.Unlock()
+	c.signal()
+	return nil
+}

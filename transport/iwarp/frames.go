@@ -1,0 +1,290 @@
+package iwarp
+
+import (
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+)
+
+// window is what the transmitter may look at, as it was under the lock.
+type window struct {
+	tail   uint32
+	frames [][]byte // whole ULPDUs that go first: an RTR, a kick
+	hold   bool     // no message may leave yet
+}
+
+// build fills the batch. A work request that cannot be sent is left for the next
+// call, which then has an empty batch and returns why: what was posted before it
+// goes out first.
+func (s *stream) build(w window) (failure, bool) {
+	t := &s.tx
+	t.batch.reset()
+	if t.doomed != nil {
+		return *t.doomed, false
+	}
+	for _, f := range w.frames {
+		t.batch.add(f)
+	}
+	for !w.hold && t.doomed == nil && !t.batch.full() && (t.open || s.pick(w.tail)) {
+		switch slot := s.slot(t.next - 1); {
+		case !t.work:
+			s.responseSegment()
+		case slot.answered():
+			s.requestSegment(slot)
+		default:
+			s.messageSegment(slot)
+		}
+	}
+	if t.doomed != nil && t.batch.size == 0 {
+		return *t.doomed, false
+	}
+	return failure{}, true
+}
+
+// doom ends the building with the segment that was begun.
+func (t *transmitter) doom(f failure) {
+	t.batch.drop()
+	t.open, t.doomed = false, &f
+}
+
+// pick opens the next message: work requests in order, and responses to the
+// peer's reads, in turn while there are both. A message is sent whole before
+// the next one: no receiver has to sort two of a kind (RFC 5041 section 5.3).
+func (s *stream) pick(tail uint32) bool {
+	t := &s.tx
+	response := t.serving < s.rx.asked.Load()
+	work := t.next != tail && s.mayStart(s.slot(t.next))
+	switch {
+	case response && (t.turn || !work):
+		t.work, t.turn = false, false
+	case work:
+		t.work, t.turn = true, true
+		t.next++
+	default:
+		return false
+	}
+	t.open, t.offset = true, 0
+	return true
+}
+
+func (s *stream) slot(i uint32) *sendSlot { return &s.q.slots[i&uint32(len(s.q.slots)-1)] }
+
+// mayStart tells whether the next work request can go now: a read or atomic
+// needs a place at the peer (ORD, RFC 5040 section 6.5), a fence that all
+// earlier ones were answered.
+func (s *stream) mayStart(w *sendSlot) bool {
+	out := s.tx.asked.Load() - s.rx.answered.Load()
+	if w.flags&Fence != 0 && out > 0 {
+		return false
+	}
+	return !w.answered() || out < uint64(len(s.tx.orq)) || len(s.tx.orq) == 0 // which cannot wait
+}
+
+// messageSegment appends the next segment of a Send, Write or Immediate Data.
+func (s *stream) messageSegment(w *sendSlot) {
+	t, b := &s.tx, &s.tx.batch
+	tagged := w.op == OpWrite
+	n := min(w.length-t.offset, t.most(tagged))
+	last := t.offset+n == w.length
+	if tagged {
+		b.begin(ddp.TaggedLen + int(n))
+		h := ddp.Tagged{Last: last, ULP: rdmap.OpWrite.Control(), STag: uint32(w.remoteKey), TO: w.remoteAddr + uint64(t.offset)}
+		b.stage.B = h.AppendTo(b.stage.B)
+	} else {
+		if t.offset == 0 {
+			t.sends++
+		}
+		h := ddp.Untagged{Last: last, ULP: w.opcode().Control(), QN: rdmap.QueueSend, MSN: t.sends, MO: t.offset}
+		if w.op == OpSendInvalidate {
+			h.ULPData = uint32(w.invalidate)
+		}
+		if w.op == OpImmediate {
+			b.begin(ddp.UntaggedLen + rdmap.ImmediateLen)
+			b.stage.B = rdmap.Immediate(w.args[0]).AppendTo(h.AppendTo(b.stage.B))
+		} else {
+			b.begin(ddp.UntaggedLen + int(n))
+			b.stage.B = h.AppendTo(b.stage.B)
+		}
+	}
+	if w.inline > 0 {
+		at := (t.next - 1) & uint32(len(s.q.slots)-1)
+		b.stage.B = append(b.stage.B, s.q.inlineOf(at)[t.offset:][:n]...)
+	} else if fault := s.gather(w, t.offset, n); fault != mr.None {
+		t.doom(failure{err: fault, status: LocalProtection, vendor: uint32(fault), slot: t.next - 1, culprit: true})
+		return
+	}
+	b.end(mark{request: last})
+	t.offset += n
+	t.open = !last
+}
+
+// gather appends n bytes of w's memory from offset on.
+func (s *stream) gather(w *sendSlot, offset, n uint32) mr.Fault {
+	if n == 0 {
+		return mr.None
+	}
+	r := s.tx.reader
+	r.Enter()
+	defer r.Leave()
+	copies := s.tx.batch.copies(int(n))
+	for i := 0; n > 0; i++ {
+		g := &w.sge[i]
+		if offset >= g.Len {
+			offset -= g.Len
+			continue
+		}
+		p := piece{key: g.Key, n: int(min(n, g.Len-offset)), addr: g.Addr + uint64(offset)}
+		if fault := s.payload(p, copies); fault != mr.None {
+			return fault
+		}
+		offset = 0
+		n -= uint32(p.n)
+	}
+	return mr.None
+}
+
+// payload appends registered memory, in a section.
+func (s *stream) payload(p piece, copies bool) mr.Fault {
+	req := s.lookup(&p)
+	mem, fault := s.tx.reader.Check(&req)
+	switch {
+	case fault != mr.None:
+	case copies:
+		s.tx.batch.stage.B = append(s.tx.batch.stage.B, mem...)
+	default:
+		s.tx.batch.lend(p)
+	}
+	return fault
+}
+
+// lookup is the request for the memory of a piece: the program's own, or what
+// the peer reads.
+func (s *stream) lookup(p *piece) mr.Request {
+	req := mr.Request{Key: p.key, Domain: s.q.pd.domain, Addr: p.addr, Len: uint64(p.n)}
+	if p.peer {
+		req.Rights, req.From = mr.RemoteRead, s.peer
+	}
+	return req
+}
+
+// requestSegment appends a Read Request or an Atomic Request. The receiver finds
+// the work request in orq.
+func (s *stream) requestSegment(w *sendSlot) {
+	t, b := &s.tx, &s.tx.batch
+	if len(t.orq) == 0 {
+		b.begin(0)
+		t.doom(failure{err: errNoORD, status: LocalQPError, slot: t.next - 1, culprit: true})
+		return
+	}
+	sent := t.asked.Load()
+	w.readIndex = sent
+	t.orq[sent%uint64(len(t.orq))] = t.next - 1
+	t.requests++
+	h := ddp.Untagged{Last: true, QN: rdmap.QueueRequest, MSN: t.requests}
+	if w.op == OpRead {
+		b.begin(ddp.UntaggedLen + rdmap.ReadRequestLen)
+		h.ULP = rdmap.OpReadRequest.Control()
+		r := rdmap.ReadRequest{Size: w.length, SourceSTag: uint32(w.remoteKey), SourceTO: w.remoteAddr}
+		if w.length > 0 {
+			r.SinkSTag, r.SinkTO = uint32(w.sge[0].Key), w.sge[0].Addr
+		}
+		b.stage.B = r.AppendTo(h.AppendTo(b.stage.B))
+	} else {
+		b.begin(ddp.UntaggedLen + rdmap.AtomicRequestLen)
+		h.ULP = rdmap.OpAtomicRequest.Control()
+		r := rdmap.AtomicRequest{Op: rdmap.FetchAdd, ID: uint32(sent), STag: uint32(w.remoteKey), TO: w.remoteAddr,
+			Add: w.args[0], AddMask: w.args[1], CompareMask: ^uint64(0)}
+		if w.op == OpCompareSwap {
+			r.Op, r.Compare, r.CompareMask, r.Add, r.AddMask = rdmap.CompareSwap, w.args[0], w.args[1], w.args[2], w.args[3]
+		}
+		b.stage.B = r.AppendTo(h.AppendTo(b.stage.B))
+	}
+	b.end(mark{request: true})
+	t.asked.Store(sent + 1) // before a byte of it is written
+	t.open = false
+}
+
+// responseSegment appends the next segment of the response to the peer's oldest
+// Read or Atomic Request.
+func (s *stream) responseSegment() {
+	t, b := &s.tx, &s.tx.batch
+	a := &s.rx.irq[t.serving%uint64(len(s.rx.irq))]
+	if a.atomic {
+		t.atomics++
+		b.begin(ddp.UntaggedLen + rdmap.AtomicResponseLen)
+		h := ddp.Untagged{Last: true, ULP: rdmap.OpAtomicResponse.Control(), QN: rdmap.QueueAtomicResponse, MSN: t.atomics}
+		b.stage.B = rdmap.AtomicResponse{ID: a.id, Value: a.value}.AppendTo(h.AppendTo(b.stage.B))
+		b.end(mark{response: true})
+		t.serving++
+		t.open = false
+		return
+	}
+	n := min(a.read.Size-t.offset, t.most(true))
+	last := t.offset+n == a.read.Size
+	b.begin(ddp.TaggedLen + int(n))
+	h := ddp.Tagged{Last: last, ULP: rdmap.OpReadResponse.Control(), STag: a.read.SinkSTag, TO: a.read.SinkTO + uint64(t.offset)}
+	b.stage.B = h.AppendTo(b.stage.B)
+	if n > 0 {
+		p := piece{key: mr.Key(a.read.SourceSTag), peer: true, n: int(n), addr: a.read.SourceTO + uint64(t.offset)}
+		t.reader.Enter()
+		fault := s.payload(p, b.copies(int(n)))
+		t.reader.Leave()
+		if fault != mr.None {
+			t.doom(s.refuseRead(a, t.offset, fault))
+			return
+		}
+	}
+	b.end(mark{response: last})
+	t.offset += n
+	if last {
+		t.serving++
+		t.open = false
+	}
+}
+
+// opcode is that of an untagged message.
+func (w *sendSlot) opcode() rdmap.Op {
+	solicited := w.flags&Solicited != 0
+	switch {
+	case w.op == OpSendInvalidate && solicited:
+		return rdmap.OpSendSolicitedInvalidate
+	case w.op == OpSendInvalidate:
+		return rdmap.OpSendInvalidate
+	case w.op == OpImmediate && solicited:
+		return rdmap.OpImmediateSolicited
+	case w.op == OpImmediate:
+		return rdmap.OpImmediate
+	case solicited:
+		return rdmap.OpSendSolicited
+	}
+	return rdmap.OpSend
+}
+
+// emptyWrite is a ULPDU that means nothing to whoever receives it. Linux's siw
+// does not use STag 0 here, so neither do we.
+func emptyWrite() []byte {
+	return ddp.Tagged{Last: true, ULP: rdmap.OpWrite.Control(), STag: 1}.AppendTo(nil)
+}
+
+// rtr makes the first ULPDU of a peer-to-peer connection (RFC 6581 section 9.2).
+// Nothing else has been sent yet.
+func (t *transmitter) rtr(kind mpa.RTR) []byte {
+	h := ddp.Untagged{Last: true, MSN: 1}
+	switch kind {
+	case mpa.RTRRead:
+		h.ULP, h.QN = rdmap.OpReadRequest.Control(), rdmap.QueueRequest
+		t.requests++
+		t.orq[0] = rtrSlot
+		t.asked.Store(1)
+		return rdmap.ReadRequest{SourceSTag: 1}.AppendTo(h.AppendTo(nil))
+	case mpa.RTRSend:
+		h.ULP = rdmap.OpSend.Control()
+		t.sends++
+		return h.AppendTo(nil)
+	}
+	return emptyWrite()
+}
+
+// rtrSlot in the orq is the Read that no program has posted.
+const rtrSlot = ^uint32(0)

@@ -1,0 +1,125 @@
+package iwarp
+
+import (
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+)
+
+// inquiry is a Read or Atomic Request that was received and not answered yet.
+type inquiry struct {
+	atomic bool
+	id     uint32 // of an atomic
+	value  uint64 // what it found
+	read   rdmap.ReadRequest
+	header [ddp.UntaggedLen]byte // for a Terminate
+}
+
+// turn checks that a request comes where one may, and that there is room for it
+// (RFC 5040 sections 5.1 and 6.5).
+func (r *receiver) turn(ulpdu []byte) bool {
+	h := &r.sink.untagged
+	err := r.requests.Check(h)
+	switch {
+	case err != nil:
+	case !h.Last, r.sends.Open():
+		err = rdmap.CauseStreamCatastrophic
+	}
+	if err != nil {
+		r.refuse(rdmap.CauseOf(err), ulpdu)
+		return false
+	}
+	return true
+}
+
+// room returns the place of the next inquiry, nil if the peer has asked for more
+// than it may (IRD).
+func (r *receiver) room() *inquiry {
+	n := r.asked.Load()
+	if n-r.s.tx.replied.Load() >= uint64(len(r.irq)) {
+		return nil
+	}
+	return &r.irq[n%uint64(len(r.irq))]
+}
+
+// admit hands the inquiry over to the transmitter.
+func (r *receiver) admit(payload int) {
+	r.requests.Advance(&r.sink.untagged, payload)
+	r.asked.Add(1)
+	r.kick = true
+}
+
+// readRequest takes an RDMA Read Request. Of an empty one neither key nor
+// address mean anything (RFC 5040 section 5.2.1).
+func (r *receiver) readRequest(payload, ulpdu []byte) {
+	var q rdmap.ReadRequest
+	if err := q.Decode(payload); err != nil {
+		r.refuse(rdmap.CauseOf(err), ulpdu)
+		return
+	}
+	if !r.turn(ulpdu) {
+		return
+	}
+	a := r.room()
+	if a == nil {
+		r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
+		return
+	}
+	r.reader.Enter()
+	_, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.SourceSTag), Domain: r.s.q.pd.domain, From: r.s.peer,
+		Rights: mr.RemoteRead, Addr: q.SourceTO, Len: uint64(q.Size)})
+	r.reader.Leave()
+	if fault != mr.None {
+		r.refuseAccess(protectionCause(fault), ulpdu, fault)
+		return
+	}
+	a.atomic, a.read = false, q
+	copy(a.header[:], ulpdu)
+	r.admit(len(payload))
+}
+
+// atomicRequest executes an Atomic Request; the answer goes out in its turn (RFC
+// 7306 section 5).
+func (r *receiver) atomicRequest(payload, ulpdu []byte) {
+	var q rdmap.AtomicRequest
+	if err := q.Decode(payload); err != nil {
+		r.refuse(rdmap.CauseOf(err), ulpdu)
+		return
+	}
+	if !r.turn(ulpdu) {
+		return
+	}
+	a := r.room()
+	if a == nil {
+		r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
+		return
+	}
+	r.reader.Enter()
+	word, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.STag), Domain: r.s.q.pd.domain, From: r.s.peer,
+		Rights: mr.RemoteAtomic, Addr: q.TO, Len: 8})
+	if fault == mr.None {
+		if q.Op == rdmap.FetchAdd {
+			a.value = mr.FetchAdd(word, q.Add, q.AddMask)
+		} else {
+			a.value = mr.CompareSwap(word, q.Compare, q.CompareMask, q.Add, q.AddMask)
+		}
+	}
+	r.reader.Leave()
+	if fault != mr.None {
+		r.refuseAccess(protectionCause(fault), ulpdu, fault)
+		return
+	}
+	a.atomic, a.id = true, q.ID
+	r.admit(len(payload))
+}
+
+// refuseRead is the failure of a read whose region went away while it was being
+// answered: offset bytes are sent.
+func (s *stream) refuseRead(a *inquiry, offset uint32, fault mr.Fault) failure {
+	segment := a.read.AppendTo(append([]byte(nil), a.header[:]...))
+	t := rdmap.NewTerminate(protectionCause(fault), segment)
+	if t.HasRead {
+		t.Read = t.Read.After(offset)
+	}
+	return s.refused(t, fault)
+}

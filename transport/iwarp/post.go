@@ -1,0 +1,201 @@
+package iwarp
+
+import (
+	"fmt"
+	"math"
+	"syscall"
+
+	"github.com/rds-go/rds/mr"
+)
+
+// maxMessage is the longest message (RFC 5041 section 5: MO has 32 bits).
+const maxMessage = math.MaxUint32
+
+// sendSlot is a posted WorkRequest. PostSend fills it; from then on until it
+// completes it is the transmitter's, which fills in readIndex. Of a read or an
+// atomic the receiver looks at what the transmitter has published by readsSent.
+type sendSlot struct {
+	id         uint64
+	op         Op
+	flags      Flags
+	nsge       uint8
+	inline     int16 // bytes in the slot's part of QP.inline, -1: SGE
+	sge        [MaxSGE]SGE
+	length     uint32
+	remoteKey  mr.Key
+	invalidate mr.Key
+	remoteAddr uint64
+	args       [4]uint64 // Immediate; or Add, AddMask; or Compare, CompareMask, Swap, SwapMask
+
+	readIndex uint64 // reads and atomics: how many were sent before it
+}
+
+// answered tells whether the operation completes with the peer's response.
+func (s *sendSlot) answered() bool {
+	return s.op == OpRead || s.op == OpFetchAdd || s.op == OpCompareSwap
+}
+
+// PostSend posts requests in order and returns how many it took; the error is
+// about the first that it did not take. A list goes out in one batch, so posting
+// many at once costs less. In StateError requests complete as flushed.
+func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
+	q.mu.Lock()
+	if q.state == StateInit || q.state == StateReset || q.state == StateSQD {
+		state := q.state
+		q.mu.Unlock()
+		return 0, fmt.Errorf("%w: post in state %v", ErrState, state)
+	}
+	for n = range reqs {
+		if err = q.postLocked(&reqs[n]); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		n = len(reqs)
+	}
+	run := false
+	switch {
+	case q.over:
+		q.flushSendLocked()
+	case n > 0:
+		run = q.stream.kickLocked()
+	}
+	s := q.stream
+	q.mu.Unlock()
+	if run {
+		s.transmit()
+	}
+	return n, err
+}
+
+func (q *QP) postLocked(w *WorkRequest) error {
+	if q.tail-q.head == uint32(len(q.slots)) {
+		return ErrQueueFull
+	}
+	total, err := q.checkRequest(w)
+	if err != nil {
+		return err
+	}
+	at := q.tail & uint32(len(q.slots)-1)
+	s := &q.slots[at]
+	s.id, s.op, s.flags = w.ID, w.Op, w.Flags
+	s.remoteKey, s.remoteAddr, s.invalidate, s.length = w.RemoteKey, w.RemoteAddr, w.Invalidate, total
+	s.nsge, s.inline = uint8(copy(s.sge[:], w.SGE)), -1
+	switch w.Op {
+	case OpImmediate:
+		s.args[0] = w.Immediate
+	case OpFetchAdd:
+		s.args[0], s.args[1] = w.Add, w.AddMask
+	case OpCompareSwap:
+		s.args = [4]uint64{w.Compare, w.CompareMask, w.Swap, w.SwapMask}
+	}
+	if len(w.Inline) > 0 {
+		if q.inline == nil {
+			q.inline = make([]byte, len(q.slots)*q.cfg.MaxInline)
+		}
+		s.inline = int16(copy(q.inlineOf(at), w.Inline))
+	}
+	q.tail++
+	return nil
+}
+
+func (q *QP) inlineOf(slot uint32) []byte {
+	return q.inline[int(slot)*q.cfg.MaxInline:][:q.cfg.MaxInline]
+}
+
+// checkRequest refuses what no connection could do and returns the length.
+func (q *QP) checkRequest(w *WorkRequest) (uint32, error) {
+	if len(w.SGE) > MaxSGE {
+		return 0, badRequest("%d pieces of memory, at most %d", len(w.SGE), MaxSGE)
+	}
+	total := uint64(len(w.Inline))
+	if total > 0 {
+		switch {
+		case w.Op > OpWrite:
+			return 0, badRequest("inline data with %v", w.Op)
+		case len(w.SGE) > 0:
+			return 0, badRequest("inline data and pieces of memory")
+		case len(w.Inline) > q.cfg.MaxInline:
+			return 0, badRequest("%d bytes inline, at most %d", len(w.Inline), q.cfg.MaxInline)
+		}
+	}
+	for i := range w.SGE {
+		total += uint64(w.SGE[i].Len)
+	}
+	switch w.Op {
+	case OpSend, OpSendInvalidate, OpWrite:
+	case OpRead:
+		if len(w.SGE) > 1 {
+			return 0, badRequest("a read has one sink")
+		}
+	case OpFetchAdd, OpCompareSwap:
+		if len(w.SGE) != 1 || total != 8 {
+			return 0, badRequest("an atomic returns 8 bytes to one place")
+		}
+		if w.RemoteAddr%8 != 0 {
+			return 0, badRequest("atomic of a misaligned address")
+		}
+	case OpImmediate:
+		if len(w.SGE) > 0 {
+			return 0, badRequest("immediate data takes no memory")
+		}
+	default:
+		return 0, badRequest("unknown operation %v", w.Op)
+	}
+	if total > maxMessage {
+		return 0, badRequest("message of %d bytes", total)
+	}
+	return uint32(total), nil
+}
+
+func badRequest(format string, args ...any) error {
+	return fmt.Errorf("iwarp: work request: "+format+": %w", append(args, syscall.EINVAL)...)
+}
+
+// completeLocked completes, in order, the work requests that are done: a send or
+// write when TCP has it, a read or atomic when its response is placed.
+func (q *QP) completeLocked() {
+	if q.over {
+		return
+	}
+	comps := q.comps[:0]
+	var answered uint64
+	if q.stream != nil {
+		answered = q.stream.rx.answered.Load()
+	}
+	for q.head != q.sent {
+		s := &q.slots[q.head&uint32(len(q.slots)-1)]
+		if s.answered() && s.readIndex >= answered {
+			break
+		}
+		if s.flags&Signaled != 0 || q.cfg.SignalAll {
+			comps = append(comps, Completion{ID: s.id, QP: q, Op: s.op, Len: s.length})
+		}
+		q.head++
+	}
+	q.comps = comps
+	q.pushSends(comps)
+}
+
+// flushSendLocked completes everything in the send queue: what is at fault with
+// its status, the rest as flushed.
+func (q *QP) flushSendLocked() {
+	comps := q.comps[:0]
+	for ; q.head != q.tail; q.head++ {
+		s := &q.slots[q.head&uint32(len(q.slots)-1)]
+		c := Completion{ID: s.id, QP: q, Op: s.op, Status: Flushed}
+		if q.failed.culprit && q.failed.slot == q.head {
+			c.Status, c.Vendor = q.failed.status, q.failed.vendor
+		}
+		comps = append(comps, c)
+	}
+	q.sent = q.tail
+	q.comps = nil
+	q.pushSends(comps)
+}
+
+func (q *QP) pushSends(comps []Completion) {
+	if !q.cfg.SendCQ.push(comps) {
+		q.dev.wg.Go(q.cfg.SendCQ.fail)
+	}
+}

@@ -1,0 +1,96 @@
+package iwarp
+
+import (
+	"fmt"
+	"sync"
+	"syscall"
+)
+
+// receiveQueue holds the memory that a program has posted for messages, first
+// in, first out. The poster is one side, the event loop the other.
+type receiveQueue struct {
+	mu      sync.Mutex
+	ring    []receiveSlot // guarded by mu
+	head, n int           // guarded by mu
+	flushed bool          // guarded by mu: the queue pair has ended
+}
+
+// receiveSlot is a posted ReceiveRequest.
+type receiveSlot struct {
+	id  uint64
+	n   int
+	sge [MaxSGE]SGE
+}
+
+// room is how long a message may be.
+func (s *receiveSlot) room() uint64 {
+	var n uint64
+	for i := range s.n {
+		n += uint64(s.sge[i].Len)
+	}
+	return n
+}
+
+// PostReceive posts requests in order and returns how many it took; the error is
+// about the first that it did not take. Keys are checked when a message comes.
+func (q *QP) PostReceive(reqs ...ReceiveRequest) (int, error) {
+	r := &q.rq
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range reqs {
+		req := &reqs[i]
+		switch {
+		case len(req.SGE) > MaxSGE:
+			return i, fmt.Errorf("iwarp: %d pieces of memory, at most %d: %w", len(req.SGE), MaxSGE, syscall.EINVAL)
+		case r.flushed:
+			q.flushReceives([]Completion{{ID: req.ID, QP: q, Op: OpReceive, Status: Flushed}})
+			continue
+		case r.n == len(r.ring):
+			return i, ErrQueueFull
+		}
+		at := r.head + r.n
+		if at >= len(r.ring) {
+			at -= len(r.ring)
+		}
+		s := &r.ring[at]
+		s.id, s.n = req.ID, copy(s.sge[:], req.SGE)
+		r.n++
+	}
+	return len(reqs), nil
+}
+
+// pop takes the oldest request.
+func (r *receiveQueue) pop(to *receiveSlot) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n == 0 {
+		return false
+	}
+	*to = r.ring[r.head]
+	if r.head++; r.head == len(r.ring) {
+		r.head = 0
+	}
+	r.n--
+	return true
+}
+
+// flush ends the queue; what was posted completes as flushed, first the request
+// whose message was coming, if there was one.
+func (q *QP) flushReceiveQueue(first []Completion) {
+	r := &q.rq
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	list := first
+	for ; r.n > 0; r.n-- {
+		list = append(list, Completion{ID: r.ring[r.head].id, QP: q, Op: OpReceive, Status: Flushed})
+		r.head = (r.head + 1) % len(r.ring)
+	}
+	r.flushed = true
+	q.flushReceives(list)
+}
+
+func (q *QP) flushReceives(list []Completion) {
+	if !q.cfg.RecvCQ.push(list) {
+		q.dev.wg.Go(q.cfg.RecvCQ.fail)
+	}
+}

@@ -1,0 +1,343 @@
+package iwarp
+
+import (
+	"errors"
+	"io"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
+)
+
+// Phases of a stream. Until phaseOpen it has no queue pair to speak of.
+//
+//	reply (initiator) ---------------------+--> open
+//	request (responder) --> deciding ------+      (ends with its queue pair)
+//	   any of them -----------> ended
+const (
+	phaseReply    uint32 = iota // our Request is out
+	phaseRequest                // the peer's Request is due
+	phaseDeciding               // the program has it
+	phaseOpen                   // FPDUs
+	phaseEnded                  // set-up has failed
+)
+
+// stream is one connection: the set-up frames, then two halves that work by
+// themselves, rx on the connection's event loop and tx wherever work comes from.
+type stream struct {
+	dev  *Device
+	conn *gnetloop.Conn
+	peer netip.Addr
+
+	phase atomic.Uint32
+	q     *QP // constant from before phaseOpen
+	rx    receiver
+	tx    transmitter
+
+	mu     sync.Mutex
+	ini    *mpa.Initiator   // guarded by mu; nil on the responder's side
+	res    *mpa.Responder   // guarded by mu
+	params ConnParams       // the initiator's
+	ln     *Listener        // the responder's
+	timer  *time.Timer      // guarded by mu; bounds what is being waited for
+	kick   *time.Timer      // guarded by mu; until the peer is heard
+	up     chan established // of one element: how set-up ended
+
+	heard atomic.Bool // an FPDU has come
+	spoke atomic.Bool // an FPDU has left
+
+	// What follows is guarded by q.mu.
+	sending  bool     // somebody is in tx
+	again    bool     // and has to look once more
+	blocked  bool     // the socket is full, Writable goes on
+	writable bool     // Writable came while somebody was in tx
+	resume   bool     // Wake goes on
+	hold     bool     // no message may leave yet
+	frames   [][]byte // ULPDUs that go before all messages
+	txEnded  bool     // nothing of the send queue is touched any more
+	rxEnded  bool     // nor of the receive queue, nor any region
+	last     []byte   // what is to be written still
+	reset    bool     // and then the connection is to be reset
+	kicks    int
+}
+
+// established is how the set-up ended.
+type established struct {
+	set *mpa.Settled
+	err error
+}
+
+func (d *Device) newStream(conn *gnetloop.Conn) *stream {
+	return &stream{dev: d, conn: conn, peer: conn.RemoteAddr().Addr(), up: make(chan established, 1)}
+}
+
+// attached is the queue pair once the stream is open, else nil.
+func (s *stream) attached() *QP {
+	if s.phase.Load() != phaseOpen {
+		return nil
+	}
+	return s.q
+}
+
+// openLocked gives the stream to its queue pair. The caller holds s.mu. The
+// receiver is ready when it returns; sending waits for release.
+func (s *stream) openLocked(set *mpa.Settled, to State, p *ConnParams) error {
+	q := s.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if err := q.moveLocked(to); err != nil {
+		return err
+	}
+	s.hold = true
+	s.rx.init(s, set)
+	s.tx.init(s, set, p)
+	q.stream = s
+	s.stopTimerLocked()
+	s.phase.Store(phaseOpen)
+	return nil
+}
+
+func (s *stream) stopTimerLocked() {
+	if s.timer != nil {
+		s.timer.Stop()
+		s.timer = nil
+	}
+	if s.kick != nil {
+		s.kick.Stop()
+	}
+}
+
+// startTimerLocked bounds what comes next.
+func (s *stream) startTimerLocked(d time.Duration, f func()) {
+	s.stopTimerLocked()
+	s.timer = time.AfterFunc(d, f)
+}
+
+// settle reports how the set-up ended, the first time.
+func (s *stream) settle(e established) {
+	select {
+	case s.up <- e:
+	default:
+	}
+}
+
+// release lets messages leave: the guard delay of an initiator is over, or a
+// responder has heard the first FPDU. frames go before them.
+func (s *stream) release(frames ...[]byte) {
+	q := s.q
+	q.mu.Lock()
+	if !s.hold {
+		q.mu.Unlock()
+		return
+	}
+	s.hold = false
+	s.frames = append(s.frames, frames...)
+	if q.state == StateRTR {
+		_ = q.moveLocked(StateRTS)
+	}
+	run := q.state != StateError && s.kickLocked()
+	q.mu.Unlock()
+	if run {
+		s.transmit()
+	}
+}
+
+// firstWrite watches for a peer that does not look at our first FPDU: Linux's
+// siw as a responder may miss one that comes before it is ready, and finds it
+// when more comes. An empty Write is more, and means nothing.
+func (s *stream) firstWrite() {
+	s.spoke.Store(true)
+	if s.ln != nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.heard.Load() {
+		s.kick = time.AfterFunc(mpa.KickDelay, s.kickPeer)
+	}
+}
+
+func (s *stream) kickPeer() {
+	q := s.q
+	q.mu.Lock()
+	s.kicks++
+	n := s.kicks
+	if s.heard.Load() || n > mpa.MaxKicks || q.state != StateRTS {
+		q.mu.Unlock()
+		return
+	}
+	s.frames = append(s.frames, emptyWrite())
+	run := s.kickLocked()
+	q.mu.Unlock()
+	s.dev.stats.kicks.Add(1)
+	if run {
+		s.transmit()
+	}
+	s.mu.Lock()
+	s.kick.Reset(mpa.KickDelay)
+	s.mu.Unlock()
+}
+
+// Feed is given what the peer sends.
+func (s *stream) Feed(b []byte) error {
+	if s.phase.Load() == phaseOpen {
+		s.rx.feed(b)
+		return nil
+	}
+	return s.negotiate(b)
+}
+
+// Space is where the next bytes belong.
+func (s *stream) Space() ([]byte, int) {
+	if s.phase.Load() != phaseOpen {
+		return nil, 0
+	}
+	return s.rx.space()
+}
+
+// Filled follows Space.
+func (s *stream) Filled(n int) { s.rx.filled(n) }
+
+// Wake comes when the queue pair wants something of the event loop.
+func (s *stream) Wake() error {
+	q := s.attached()
+	if q == nil {
+		return nil
+	}
+	q.mu.Lock()
+	ended := q.state == StateError && !s.rxEnded
+	run := s.resume && s.kickLocked()
+	s.resume = false
+	q.mu.Unlock()
+	if ended {
+		s.endReceiving()
+	}
+	if run {
+		s.transmit()
+	}
+	return nil
+}
+
+// Flush ends a burst of input.
+func (s *stream) Flush() {
+	if s.phase.Load() == phaseOpen {
+		s.rx.flush()
+	}
+}
+
+// endReceiving stops receiving for good. It is called on the event loop, or when
+// that has nothing to do with the stream any more.
+func (s *stream) endReceiving() {
+	s.rx.end()
+	q := s.q
+	q.mu.Lock()
+	if !s.rxEnded {
+		s.rxEnded = true
+		if s.txEnded {
+			q.flushLocked()
+		}
+	}
+	q.mu.Unlock()
+}
+
+// Closed is the end of the connection.
+func (s *stream) Closed(cause error) {
+	s.mu.Lock()
+	s.stopTimerLocked()
+	open := s.phase.Load() == phaseOpen
+	if !open {
+		s.phase.Store(phaseEnded)
+	}
+	s.mu.Unlock()
+	if !open {
+		s.settle(established{err: setupError(cause)})
+		return
+	}
+	q := s.q
+	q.mu.Lock()
+	if q.state == StateSQD || errors.Is(cause, transport.ErrClosed) {
+		cause = ErrClosed
+	} else if errors.Is(cause, io.EOF) {
+		cause = ErrPeerClosed
+	}
+	q.mu.Unlock()
+	s.rx.flush()
+	q.fail(failure{err: cause, status: Flushed, quiet: true, abort: true})
+	s.endReceiving()
+	s.settle(established{err: cause})
+	s.mu.Lock()
+	s.stopTimerLocked()
+	s.mu.Unlock()
+}
+
+// fail moves the queue pair to error, the first time. It must be called without
+// locks.
+func (q *QP) fail(f failure) {
+	q.mu.Lock()
+	if q.state == StateError {
+		q.mu.Unlock()
+		return
+	}
+	if q.state == StateInit {
+		_ = q.moveLocked(StateError)
+		q.failed = f
+		q.flushLocked()
+		q.mu.Unlock()
+		return
+	}
+	_ = q.moveLocked(StateError)
+	q.failed = f
+	s := q.stream
+	run, shut := false, false
+	switch {
+	case s.sending: // whoever it is ends the sending
+	case s.blocked:
+		s.endSendingLocked()
+		shut = s.reset || len(s.last) == 0
+	default:
+		s.sending, run = true, true
+	}
+	q.mu.Unlock()
+	if f.terminate != nil {
+		q.dev.stats.terminatesSent.Add(1)
+	}
+	if ce := q.dev.cfg.Logger.Check(zap.DebugLevel, "queue pair ended"); ce != nil {
+		ce.Write(zap.Uint32("qp", q.num), zap.Stringer("peer", s.conn.RemoteAddr()), zap.Error(f.err))
+	}
+	// The peer may never take the rest, or never end its side.
+	s.mu.Lock()
+	s.startTimerLocked(q.dev.cfg.CloseTimeout, func() { s.conn.Close(transport.Abort) })
+	s.mu.Unlock()
+	s.conn.Wake()
+	switch {
+	case run:
+		s.transmit()
+	case shut && s.reset:
+		s.conn.Close(transport.Abort)
+	case shut:
+		s.conn.Close(transport.Drain)
+	}
+}
+
+// flushLocked completes whatever is left: neither half touches anything now.
+func (q *QP) flushLocked() {
+	if q.over {
+		return
+	}
+	q.over = true
+	q.flushSendLocked()
+	var first []Completion
+	if s := q.stream; s != nil {
+		first = s.rx.flushed(q.failed)
+		s.rx.reader.Close()
+		s.tx.reader.Close()
+	}
+	q.flushReceiveQueue(first)
+	close(q.done)
+}

@@ -1,0 +1,272 @@
+package iwarp
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
+)
+
+// roundsInRow bounds what one caller of PostSend writes for all others before
+// the event loop goes on.
+const roundsInRow = 16
+
+// errLocalMemory: a region that is being sent from was invalidated in the middle
+// of a segment, which cannot be completed any more.
+var errLocalMemory = errors.New("iwarp: region invalidated while it was being sent")
+
+var errNoORD = errors.New("iwarp: read on a connection without reads (ORD 0)")
+
+// transmitter is the sending half of a stream. There is one goroutine in it at
+// a time, the one that set stream.sending; everybody else only adds work. The
+// fields are that goroutine's, but for the atomics.
+type transmitter struct {
+	reader *mr.Reader // for local memory, and for regions that the peer reads
+	ulpdu  int        // longest segment
+	batch  batch
+	doomed *failure // the segment that comes next cannot be sent
+
+	next     uint32 // the work request to start next
+	sends    uint32 // MSN of the last message of each queue
+	requests uint32
+	atomics  uint32
+	serving  uint64 // responses begun and built whole
+
+	// The message in the middle of which a batch may end.
+	open   bool
+	work   bool   // it is the work request next-1; else the response to serving
+	offset uint32 // of its next segment
+	turn   bool   // a response is due next, if there is one
+
+	orq     []uint32      // a ring: the work requests that await an answer, ORD of them
+	asked   atomic.Uint64 // reads and atomics sent, ever
+	replied atomic.Uint64 // responses handed to TCP whole, ever
+}
+
+// most is the longest payload of a segment.
+func (t *transmitter) most(tagged bool) uint32 {
+	if tagged {
+		return uint32(t.ulpdu - ddp.TaggedLen)
+	}
+	return uint32(t.ulpdu - ddp.UntaggedLen)
+}
+
+// kickLocked asks for work to be sent. If it returns true the caller has become
+// the transmitter and calls transmit when it has unlocked.
+func (s *stream) kickLocked() bool {
+	switch {
+	case s.sending:
+		s.again = true
+		return false
+	case s.blocked:
+		return false
+	}
+	s.sending = true
+	return true
+}
+
+// transmit writes until nothing is left, the socket is full, or others have to
+// have a turn. The caller has set sending.
+func (s *stream) transmit() {
+	q, b := s.q, &s.tx.batch
+	for round := 0; ; round++ {
+		q.mu.Lock()
+		s.again = false
+		if q.state == StateError && !s.txEnded {
+			s.endSendingLocked()
+		}
+		if s.txEnded {
+			s.flushRestLocked() // unlocks
+			return
+		}
+		w := window{tail: q.tail, hold: s.hold}
+		if b.empty() {
+			w.frames, s.frames = s.frames, nil
+		}
+		q.mu.Unlock()
+
+		if b.empty() {
+			if f, ok := s.build(w); !ok {
+				q.fail(f)
+				continue
+			}
+		}
+		if b.empty() {
+			q.mu.Lock()
+			if s.again || q.state == StateError {
+				q.mu.Unlock()
+				continue
+			}
+			s.sending = false
+			b.release()
+			finished := q.state == StateSQD && s.tx.next == q.tail && !s.hold
+			q.mu.Unlock()
+			if finished {
+				s.conn.Close(transport.Drain)
+			}
+			return
+		}
+
+		n, err := s.write()
+		q.mu.Lock()
+		s.wroteLocked(n)
+		switch {
+		case err != nil && q.state == StateError:
+		case err != nil:
+			if errors.Is(err, errLocalMemory) {
+				q.mu.Unlock()
+				q.fail(failure{err: err, status: Flushed, abort: true})
+				continue
+			}
+			// The connection is ending, and Closed follows.
+			s.blocked, s.sending = true, false
+			q.mu.Unlock()
+			return
+		case !b.empty() && !s.writable:
+			s.blocked, s.sending = true, false
+			q.mu.Unlock()
+			return
+		case round >= roundsInRow:
+			s.sending, s.resume, s.writable = false, true, false
+			q.mu.Unlock()
+			s.conn.Wake()
+			return
+		}
+		s.writable = false
+		q.mu.Unlock()
+	}
+}
+
+// write hands the socket what is left of the batch.
+func (s *stream) write() (int, error) {
+	b, r := &s.tx.batch, s.tx.reader
+	if b.lends {
+		// Registered memory stays valid within the section, and the socket has
+		// copied it when the call returns, without waiting for anything.
+		r.Enter()
+		defer r.Leave()
+	}
+	iov, ok := b.slices(s.look)
+	if !ok {
+		return 0, errLocalMemory
+	}
+	n, err := s.conn.Writev(iov)
+	clear(iov)
+	if n > 0 && !s.spoke.Load() {
+		s.firstWrite()
+	}
+	return n, err
+}
+
+// look finds the memory of a piece, in a section.
+func (s *stream) look(p *piece) ([]byte, bool) {
+	req := s.lookup(p)
+	mem, fault := s.tx.reader.Check(&req)
+	return mem, fault == mr.None
+}
+
+// wroteLocked completes what ended in the n bytes that the socket took.
+func (s *stream) wroteLocked(n int) {
+	requests, responses := s.tx.batch.wrote(n)
+	if responses > 0 {
+		s.tx.replied.Add(uint64(responses))
+	}
+	if requests > 0 && !s.q.over {
+		s.q.sent += requests
+		s.q.completeLocked()
+	}
+}
+
+// Writable goes on after the socket was full.
+func (s *stream) Writable() {
+	q := s.attached()
+	if q == nil {
+		return
+	}
+	q.mu.Lock()
+	if s.sending {
+		s.writable = true // that writer has not noticed yet that it is full
+		q.mu.Unlock()
+		return
+	}
+	s.blocked, s.sending = false, true
+	q.mu.Unlock()
+	s.transmit()
+}
+
+// endSendingLocked stops sending for good: nothing of the send queue is touched
+// any more. What is left to write is the rest of the segment that has begun, and
+// a Terminate. The caller is the transmitter, or there is none.
+func (s *stream) endSendingLocked() {
+	q, b := s.q, &s.tx.batch
+	s.txEnded = true
+	s.tx.reader.Enter()
+	rest, ok := b.cut(s.look)
+	s.tx.reader.Leave()
+	switch f := &q.failed; {
+	case !ok || f.abort:
+		s.last, s.reset = nil, true
+	case f.quiet:
+		s.last, s.reset = nil, len(rest) > 0
+	default:
+		s.last = rest
+		if f.terminate != nil {
+			b.add(f.terminate)
+			s.last = append(s.last, b.stage.B...)
+			b.reset()
+		}
+	}
+	b.release()
+	if s.rxEnded {
+		q.flushLocked()
+	}
+}
+
+// flushRestLocked writes what endSendingLocked has left and then ends the
+// connection. It unlocks.
+func (s *stream) flushRestLocked() {
+	q := s.q
+	for len(s.last) > 0 && !s.reset {
+		last := s.last
+		q.mu.Unlock()
+		n, err := s.conn.Writev([][]byte{last})
+		q.mu.Lock()
+		s.last = last[n:]
+		switch {
+		case err != nil:
+			s.last = nil
+		case len(s.last) > 0 && !s.writable:
+			s.blocked, s.sending = true, false
+			q.mu.Unlock()
+			return
+		}
+		s.writable = false
+	}
+	mode := transport.Drain
+	if s.reset {
+		mode = transport.Abort
+	}
+	s.blocked, s.sending = true, false
+	q.mu.Unlock()
+	s.conn.Close(mode)
+}
+
+// init readies the sending half. Nothing leaves before release.
+func (t *transmitter) init(s *stream, set *mpa.Settled, p *ConnParams) {
+	t.reader = s.dev.regions.NewReader("iwarp send")
+	t.ulpdu = p.MaxULPDU
+	if t.ulpdu == 0 {
+		t.ulpdu = s.dev.cfg.MaxULPDU
+	}
+	if t.ulpdu == 0 {
+		t.ulpdu = mpa.MULPDU(s.conn.MSS(), set.SendMarkers)
+	}
+	t.orq = make([]uint32, set.ORD)
+	t.batch.pool, t.batch.crc = &s.dev.pool, set.CRC
+	if set.SendMarkers {
+		t.batch.markers = new(mpa.MarkerWriter)
+	}
+}
