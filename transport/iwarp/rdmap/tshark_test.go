@@ -1,0 +1,268 @@
+package rdmap
+
+import (
+	"bytes"
+	"context"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+)
+
+// severityWarn is PI_WARN; what is below it are chats and notes on TCP.
+const severityWarn = 0x600000
+
+// field is one item of tshark's tree, in document order.
+type field struct {
+	name, show, text string
+}
+
+// dissect returns everything that tshark finds in a capture.
+func dissect(t *testing.T, path string, options ...string) (out []field) {
+	t.Helper()
+	tshark, err := exec.LookPath("tshark")
+	if err != nil {
+		t.Skip("tshark is not installed, nobody else reads the captures")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, tshark, append([]string{"-n", "-r", path, "-T", "pdml"}, options...)...)
+	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "LC_ALL=C.UTF-8") // no settings of a user's
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	text, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("tshark: %v\n%s", err, &stderr)
+	}
+	for d := xml.NewDecoder(bytes.NewReader(text)); ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return out
+		}
+		if err != nil {
+			t.Fatalf("tshark's output: %v", err)
+		}
+		if e, ok := token.(xml.StartElement); ok {
+			var f field
+			for _, a := range e.Attr {
+				switch a.Name.Local {
+				case "name":
+					f.name = a.Value
+				case "show":
+					f.show = a.Value
+				case "showname":
+					f.text = a.Value
+				}
+			}
+			out = append(out, f)
+		}
+	}
+}
+
+// TestTsharkReadsTheCaptures holds our encoders to an implementation of the RFCs
+// that is not ours: it finds every segment, with our values in every field, a
+// good CRC in every FPDU that has one, and nothing to warn of.
+func TestTsharkReadsTheCaptures(t *testing.T) {
+	t.Parallel()
+	for _, cp := range captures() {
+		t.Run(cp.name, func(t *testing.T) {
+			t.Parallel()
+			var options []string
+			if cp.empty {
+				// It guesses what the payload of a Send might be, and
+				// RPC's guess fails on an empty one.
+				options = []string{"--disable-protocol", "rpcordma"}
+			}
+			fields := dissect(t, cp.path(), options...)
+			for _, c := range complaints(t, fields) {
+				t.Error(c)
+			}
+			got := map[string][]string{}
+			for _, f := range fields {
+				got[f.name] = append(got[f.name], number(f.show))
+			}
+			want := cp.fields(t)
+			for name, values := range want {
+				if !slices.Equal(got[name], values) {
+					t.Errorf("%s: tshark has %v\nwe sent %v", name, got[name], values)
+				}
+			}
+			if n := len(want["iwarp_rdma.opcode"]); cp.crc != (len(got["iwarp_mpa.crc_check"]) == n) {
+				t.Errorf("%d CRCs of %d FPDUs", len(got["iwarp_mpa.crc_check"]), n)
+			}
+			if cp.markers == (len(got["iwarp_mpa.marker_fpduptr"]) == 0) {
+				t.Errorf("%d markers", len(got["iwarp_mpa.marker_fpduptr"]))
+			}
+		})
+	}
+}
+
+// complaints are what tshark does not like.
+func complaints(t *testing.T, fields []field) (out []string) {
+	t.Helper()
+	for i, f := range fields {
+		switch f.name {
+		case "_ws.malformed":
+			out = append(out, "malformed: "+f.text)
+		case "_ws.expert.severity":
+			severity, err := strconv.ParseUint(f.show, 0, 32)
+			if err != nil {
+				t.Fatalf("severity %q", f.show)
+			}
+			if severity >= severityWarn {
+				out = append(out, fields[i-1].text) // the message
+			}
+		case "iwarp_mpa.crc_check":
+			if !strings.Contains(f.text, "Good") {
+				out = append(out, f.text)
+			}
+		}
+	}
+	return out
+}
+
+// TestTsharkComplains shows that it would: of a CRC, and of a Terminate that
+// announces a header it does not have.
+func TestTsharkComplains(t *testing.T) {
+	t.Parallel()
+	cut := terminate(server, CauseDDPMSNRange, untagged(OpSend, 2).AppendTo(nil))
+	cut.payload = cut.payload[:10]
+	for name, cp := range map[string]*capture{
+		"CRC":       {rev: 1, crc: true, messages: []message{send(client, OpSend, 1, []byte("payload"))}},
+		"Malformed": {rev: 1, crc: true, messages: []message{send(client, OpSend, 1, []byte("payload")), cut}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			file := cp.build()
+			if name == "CRC" {
+				at := bytes.LastIndex(file, []byte("payload"))
+				file[at] ^= 1
+			}
+			path := filepath.Join(t.TempDir(), "bad.pcap")
+			if err := os.WriteFile(path, file, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(complaints(t, dissect(t, path)), "\n"); !strings.Contains(got, name) {
+				t.Errorf("tshark says %q", got)
+			}
+		})
+	}
+}
+
+// number gives the different forms of numbers one.
+func number(show string) string {
+	if n, err := strconv.ParseUint(show, 0, 64); err == nil {
+		return fmt.Sprint(n)
+	}
+	return show
+}
+
+// fields are the values tshark must find, by its names for them.
+func (cp *capture) fields(t *testing.T) map[string][]string {
+	t.Helper()
+	want := map[string][]string{}
+	add := func(name string, value uint64) { want[name] = append(want[name], fmt.Sprint(value)) }
+	for _, m := range cp.messages {
+		for _, ulpdu := range m.segments() {
+			var seg Segment
+			if err := seg.Parse(ulpdu, OpsRFC5040|OpsRFC7306); err != nil {
+				t.Fatal(err)
+			}
+			add("iwarp_mpa.ulpdulength", uint64(len(ulpdu)))
+			add("iwarp_ddp.dv", ddp.Version)
+			add("iwarp_rdma.version", Version)
+			add("iwarp_rdma.opcode", uint64(seg.Op))
+			if seg.Op.Tagged() {
+				add("iwarp_ddp.stag", uint64(seg.Tagged.STag))
+				add("iwarp_ddp.tagged_offset", seg.Tagged.TO)
+			} else {
+				add("iwarp_ddp.qn", uint64(seg.Untagged.QN))
+				add("iwarp_ddp.msn", uint64(seg.Untagged.MSN))
+				add("iwarp_ddp.mo", uint64(seg.Untagged.MO))
+			}
+			if seg.Op.Invalidates() {
+				add("iwarp_rdma.inval_stag", uint64(seg.Untagged.ULPData))
+			}
+			addBody(t, &seg, add)
+		}
+	}
+	return want
+}
+
+func addBody(t *testing.T, seg *Segment, add func(string, uint64)) {
+	t.Helper()
+	var err error
+	switch seg.Op {
+	case OpReadRequest:
+		var r ReadRequest
+		err = r.Decode(seg.Payload)
+		add("iwarp_rdma.sinkstag", uint64(r.SinkSTag))
+		add("iwarp_rdma.sinkto", r.SinkTO)
+		add("iwarp_rdma.rdmardsz", uint64(r.Size))
+		add("iwarp_rdma.srcstag", uint64(r.SourceSTag))
+		add("iwarp_rdma.srcto", r.SourceTO)
+	case OpAtomicRequest:
+		var r AtomicRequest
+		err = r.Decode(seg.Payload)
+		add("iwarp_rdma.atomic.opcode", uint64(r.Op))
+		add("iwarp_rdma.atomic.request_identifier", uint64(r.ID))
+		add("iwarp_rdma.atomic.remote_stag", uint64(r.STag))
+		add("iwarp_rdma.atomic.remote_tagged_offset", r.TO)
+		if r.Op == FetchAdd {
+			add("iwarp_rdma.atomic.add_data", r.Add)
+			add("iwarp_rdma.atomic.add_mask", r.AddMask)
+		} else {
+			add("iwarp_rdma.atomic.swap_data", r.Add)
+			add("iwarp_rdma.atomic.swap_mask", r.AddMask)
+		}
+		add("iwarp_rdma.atomic.compare_data", r.Compare)
+		add("iwarp_rdma.atomic.compare_mask", r.CompareMask)
+	case OpAtomicResponse:
+		var r AtomicResponse
+		err = r.Decode(seg.Payload)
+		add("iwarp_rdma.atomic.original_request_identifier", uint64(r.ID))
+		add("iwarp_rdma.atomic.original_remote_data_value", r.Value)
+	case OpTerminate:
+		var r Terminate
+		err = r.Decode(seg.Payload, Hints{})
+		addTerminate(&r, add)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func addTerminate(r *Terminate, add func(string, uint64)) {
+	flag := func(name string, set bool) {
+		if set {
+			add(name, 1)
+		} else {
+			add(name, 0)
+		}
+	}
+	add("iwarp_rdma.term_layer", uint64(r.Cause.Layer()))
+	etype, code := "iwarp_rdma.term_etype_rdma", "iwarp_rdma.term_errcode_rdma"
+	switch {
+	case r.Cause.Layer() == LayerMPA:
+		etype, code = "iwarp_rdma.term_etype_llp", "iwarp_rdma.term_errcode_llp"
+	case r.Cause.Layer() == LayerDDP && r.Cause.Type() == 1:
+		etype, code = "iwarp_rdma.term_etype_ddp", "iwarp_rdma.term_errcode_ddp_tagged"
+	case r.Cause.Layer() == LayerDDP:
+		etype, code = "iwarp_rdma.term_etype_ddp", "iwarp_rdma.term_errcode_ddp_untagged"
+	}
+	add(etype, uint64(r.Cause.Type()))
+	add(code, uint64(r.Cause.Code()))
+	flag("iwarp_rdma.term_hdrct_m", r.HasLen)
+	flag("iwarp_rdma.hdrct_d", r.HasDDP)
+	flag("iwarp_rdma.hdrct_r", r.HasRead)
+}
