@@ -89,9 +89,10 @@ func BenchmarkMapFree(b *testing.B) {
 	}
 }
 
-// copiers run readers that check, copy n bytes, leave and look for work (a
-// yield, which is what an event loop does between two events), until stop.
-func copiers(tb testing.TB, d *Device, dom *Domain, o *Owner, readers, n int) (stop func()) {
+// copiers run readers that check, copy n bytes and leave until stop. Those that
+// yield give up the processor between two sections, as an event loop does when it looks
+// for events; the others are as greedy as the scheduler lets them be.
+func copiers(tb testing.TB, d *Device, dom *Domain, o *Owner, readers, n int, yield bool) (stop func()) {
 	k, err := o.Register(make([]byte, n), Options{Domain: dom, Rights: RemoteRead})
 	if err != nil {
 		tb.Fatal(err)
@@ -112,7 +113,9 @@ func copiers(tb testing.TB, d *Device, dom *Domain, o *Owner, readers, n int) (s
 				}
 				copy(dst, src)
 				r.Leave()
-				runtime.Gosched()
+				if yield {
+					runtime.Gosched()
+				}
 			}
 		})
 	}
@@ -120,14 +123,16 @@ func copiers(tb testing.TB, d *Device, dom *Domain, o *Owner, readers, n int) (s
 }
 
 // BenchmarkInvalidate1000 frees 1,000 regions, with one barrier for all or one
-// for each, while readers copy.
+// for each, while two event loops place chunks.
 func BenchmarkInvalidate1000(b *testing.B) {
 	const regions = 1000
-	for _, readers := range []int{0, 1, 4} {
+	for _, chunk := range []int{0, 16 << 10, 64 << 10} {
 		for _, batched := range []bool{true, false} {
-			b.Run(fmt.Sprintf("readers=%d/batched=%v", readers, batched), func(b *testing.B) {
+			b.Run(fmt.Sprintf("chunk=%d/batched=%v", chunk, batched), func(b *testing.B) {
 				d, dom, o := benchDevice(b, Config{})
-				defer copiers(b, d, dom, o, readers, 16<<10)()
+				if chunk > 0 {
+					defer copiers(b, d, dom, o, 2, chunk, true)()
+				}
 				mem := make([]byte, SmallSize)
 				var keys [regions]Key
 				ctx := context.Background()
@@ -161,10 +166,13 @@ func BenchmarkInvalidate1000(b *testing.B) {
 // BenchmarkBarrier is the time of FreeInvalidate while 64 goroutines enter and
 // leave sections with copies in them.
 func BenchmarkBarrier(b *testing.B) {
-	for _, size := range []int{1 << 10, 64 << 10} {
-		b.Run(fmt.Sprintf("copy=%d", size), func(b *testing.B) {
+	for _, c := range []struct {
+		chunk int
+		yield bool
+	}{{1 << 10, true}, {64 << 10, true}, {1 << 10, false}, {64 << 10, false}} {
+		b.Run(fmt.Sprintf("chunk=%d/yield=%v", c.chunk, c.yield), func(b *testing.B) {
 			d, dom, o := benchDevice(b, Config{})
-			defer copiers(b, d, dom, o, 64, size)()
+			defer copiers(b, d, dom, o, 64, c.chunk, c.yield)()
 			mem := make([]byte, SmallSize)
 			var took []time.Duration
 			b.ReportAllocs()
@@ -181,7 +189,9 @@ func BenchmarkBarrier(b *testing.B) {
 				runtime.Gosched()
 			}
 			slices.Sort(took)
-			at := func(q int) float64 { return float64(took[(len(took)-1)*q/1000].Nanoseconds()) / 1e3 }
+			at := func(permille int) float64 {
+				return float64(took[(len(took)-1)*permille/1000].Nanoseconds()) / 1e3
+			}
 			b.ReportMetric(at(500), "p50-µs")
 			b.ReportMetric(at(990), "p99-µs")
 			b.ReportMetric(at(1000), "max-µs")

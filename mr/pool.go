@@ -3,6 +3,8 @@ package mr
 import (
 	"sync"
 	"time"
+
+	"github.com/rds-go/rds/internal/invariants"
 )
 
 // class says which limits a region counts against.
@@ -261,6 +263,9 @@ func (p *pool) reclaimLocked(m *mapping, now time.Time) {
 	m.share.used--
 	m.share.bytes -= n
 	m.share.owner.pinned.Add(-n)
+	if invariants.Enabled && (p.used < p.live || p.pinned < 0 || m.share.used < 0 || m.share.bytes < 0 || m.scribbled) {
+		panic("mr: region reclaimed twice")
+	}
 	if m.replaced {
 		return
 	}

@@ -1,0 +1,285 @@
+package mr
+
+import (
+	"bytes"
+	"context"
+	"hash/crc32"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+)
+
+// TestMRREQ20InvalidateWaitsBetweenCheckAndCopy stops a reader where it has
+// checked and not yet copied.
+func TestMRREQ20InvalidateWaitsBetweenCheckAndCopy(t *testing.T) {
+	t.Parallel()
+	calls := map[string]func(*rig, Key) error{
+		"free":   func(g *rig, k Key) error { return g.own.FreeInvalidate(context.Background(), k) },
+		"revoke": func(g *rig, k Key) error { return g.reader("loop").Revoke(k, g.dom, peerA).Err() },
+		"owner":  func(g *rig, k Key) error { return g.own.Close(context.Background()) },
+		"device": func(g *rig, k Key) error { return g.Close() },
+	}
+	for name, invalidate := range calls {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, Config{}, func(g *rig) {
+				r := g.reader("slow")
+				k, mem := g.region(64, 1, readWrite)
+				r.Enter()
+				b, f := r.Check(g.read(k, 64))
+				if f != None {
+					g.Fatal(f)
+				}
+				done := later(func() error { return invalidate(g, k) })
+				g.blocked(done, name)
+				copy(b, "placed")
+				r.Leave()
+				g.ok(<-done)
+				clear(mem) // ours again; the race detector sees whether it is
+				g.wantFault(r, g.read(k, 1), Revoked)
+			})
+		})
+	}
+}
+
+// TestMRREQ20FreedMemoryIsNeverTouched has readers copy out of and into regions that
+// are freed, scribbled over and mapped again all the time. The race detector
+// sees an access outside of the rules, the pattern one that it does not.
+func TestMRREQ20FreedMemoryIsNeverTouched(t *testing.T) {
+	t.Parallel()
+	const (
+		size   = 2048
+		mapped = 0x5a
+		ours   = 0xee
+	)
+	g := newRig(t, Config{Small: PoolConfig{Items: 64, FlushItems: 5}, Linger: time.Millisecond})
+	var keys [4]atomic.Uint32
+	var wg sync.WaitGroup
+	var over atomic.Bool
+	var copied atomic.Uint64
+	for i := range 4 {
+		r := g.reader("r")
+		wg.Go(func() {
+			buf := make([]byte, size)
+			for n := i; !over.Load(); n++ {
+				k := Key(keys[n%len(keys)].Load())
+				r.Enter()
+				// Each region is written by one of the readers, its own.
+				if b, f := r.Check(g.read(k, size)); f == None {
+					if n%len(keys) == i {
+						for j := range b[:64] {
+							b[j] = mapped
+						}
+						copied.Add(1)
+					} else if copy(buf, b[64:]); bytes.IndexByte(buf[:size-64], ours) >= 0 {
+						t.Error("a reader saw memory that its owner had got back")
+					}
+				}
+				r.Leave()
+			}
+		})
+	}
+	for i := range keys {
+		o := g.NewOwner(OwnerConfig{Items: 16})
+		wg.Go(func() {
+			for n := 0; !over.Load() || n < 10; n++ {
+				mem := bytes.Repeat([]byte{mapped}, size)
+				scribble := func() {
+					for j := range mem {
+						mem[j] = ours
+					}
+				}
+				opt := g.options(readWrite)
+				if n%2 == 0 {
+					opt.Released = scribble
+				}
+				k, err := o.Map(mem, opt)
+				if err != nil {
+					continue // dropped regions fill the pool for a moment
+				}
+				keys[i].Store(uint32(k))
+				if n%2 == 0 {
+					err = o.Free(k)
+				} else if err = o.FreeInvalidate(t.Context(), k); err == nil {
+					scribble()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+				if n == 500 {
+					over.Store(true)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	t.Logf("%d sections wrote", copied.Load())
+}
+
+func TestMRREQ22StuckReaderIsNeverReportedAsInvalidated(t *testing.T) {
+	t.Parallel()
+	var names []string
+	var mu sync.Mutex
+	core, logs := observer.New(zap.ErrorLevel)
+	c := Config{Stuck: 5 * time.Second, Linger: -1, Logger: zap.New(core)}
+	c.OnStuck = func(name string) {
+		mu.Lock()
+		defer mu.Unlock()
+		names = append(names, name)
+	}
+	inBubble(t, c, func(g *rig) {
+		g.reader("fine")
+		bad := g.reader("bad")
+		released := false
+		opt := g.options(RemoteRead)
+		opt.Released = func() { released = true }
+		k := g.mapped(g.own, make([]byte, 8), opt)
+		bad.Enter()
+		first := later(func() error { return g.own.FreeInvalidate(g.Context(), k) })
+		g.blocked(first, "FreeInvalidate")
+		second := later(func() error { return g.own.Barrier(g.Context()) })
+		start := time.Now()
+		for _, c := range []<-chan error{first, second} {
+			err := <-c
+			g.want(err, ErrStuck)
+			g.want(err, syscall.EBUSY)
+		}
+		if took := time.Since(start); took != 5*time.Second {
+			g.Errorf("gave up after %v", took)
+		}
+		if got := g.reader("loop").Revoke(g.mapped(g.own, make([]byte, 8), g.options(RemoteRead)), g.dom, peerA); got != Held {
+			g.Errorf("Revoke: %v", got)
+		}
+		mu.Lock()
+		if want := []string{"bad"}; !slices.Equal(names, want) {
+			g.Errorf("OnStuck was told of %q, want %q", names, want)
+		}
+		mu.Unlock()
+		s := g.Stats()
+		if released || g.own.Pinned() != 16 || s.Stale != 1 || s.StuckReaders != 1 || s.Small.Live != 0 {
+			g.Errorf("released %v, %d bytes pinned, %+v", released, g.own.Pinned(), s)
+		}
+		if logs.FilterMessage("reader stuck, memory stays pinned").Len() != 1 {
+			g.Errorf("log: %v", logs.All())
+		}
+		// The reader was slow after all.
+		bad.Leave()
+		g.ok(g.own.Barrier(g.Context()))
+		if s := g.Stats(); !released || g.own.Pinned() != 0 || s.Stale != 0 {
+			g.Errorf("released %v, %d bytes pinned, %+v", released, g.own.Pinned(), s)
+		}
+	})
+}
+
+func TestMRREQ22DeviceClosesBesideAStuckReader(t *testing.T) {
+	t.Parallel()
+	inBubble(t, Config{}, func(g *rig) {
+		d, err := New(Config{Seed: 1})
+		g.ok(err)
+		r := d.NewReader("bad")
+		o := d.NewOwner(OwnerConfig{})
+		_, err = o.Map(make([]byte, 8), Options{Domain: d.NewDomain(), Released: func() { g.Error("released") }})
+		g.ok(err)
+		r.Enter()
+		g.want(d.Close(), ErrStuck)
+		g.want(d.Close(), ErrStuck)
+		g.want(o.Barrier(g.Context()), ErrStuck)
+		r.Leave()
+	})
+}
+
+// TestMRREQ23LocalUseIsASection: the gather of a send and the landing of a read go
+// through the same sections, under the local key.
+func TestMRREQ23LocalUseIsASection(t *testing.T) {
+	t.Parallel()
+	inBubble(t, Config{}, func(g *rig) {
+		r := g.reader("r")
+		k, mem := g.region(64, 0, LocalWrite)
+		r.Enter()
+		b, f := r.Check(&Request{Key: k, Domain: g.dom, Rights: LocalWrite, Len: 64})
+		if f != None {
+			g.Fatal(f)
+		}
+		done := later(func() error { return g.own.FreeInvalidate(g.Context(), k) })
+		g.blocked(done, "FreeInvalidate during a read's landing")
+		b[63] = 9
+		r.Leave()
+		g.ok(<-done)
+		if mem[63] != 9 {
+			g.Error("the byte did not land")
+		}
+	})
+}
+
+// TestMRREQ24NothingIsPlacedAfterTheReturn takes a checksum when the
+// invalidation returns and another one when the writers have tried many times more.
+func TestMRREQ24NothingIsPlacedAfterTheReturn(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	mem := make([]byte, 4096)
+	k := g.mapped(g.own, mem, g.options(readWrite))
+	var wg sync.WaitGroup
+	var over atomic.Bool
+	var tries, placed [2]atomic.Uint64
+	for i := range tries {
+		r := g.reader("r")
+		wg.Go(func() {
+			// Each its own half, since peers that write to the same place race.
+			req := &Request{Key: k, Domain: g.dom, From: peerA, Rights: RemoteWrite, Addr: uint64(i) * 2048, Len: 2048}
+			for !over.Load() {
+				r.Enter()
+				if b, f := r.Check(req); f == None {
+					for j := range b {
+						b[j]++
+					}
+					placed[i].Add(1)
+				}
+				r.Leave()
+				tries[i].Add(1)
+			}
+		})
+	}
+	await := func(c *[2]atomic.Uint64, more uint64) {
+		for i := range c {
+			for n := c[i].Load(); c[i].Load() < n+more; {
+				runtime.Gosched()
+			}
+		}
+	}
+	await(&placed, 20)
+	g.ok(g.own.FreeInvalidate(t.Context(), k))
+	sum := crc32.ChecksumIEEE(mem)
+	for i := range placed {
+		if want := byte(placed[i].Load()); mem[i*2048] != want || mem[i*2048+2047] != want {
+			t.Errorf("half %d has %d and %d, %d writes were placed", i, mem[i*2048], mem[i*2048+2047], want)
+		}
+	}
+	await(&tries, 1000)
+	if crc32.ChecksumIEEE(mem) != sum {
+		t.Error("bytes were placed after FreeInvalidate returned")
+	}
+	over.Store(true)
+	wg.Wait()
+}
+
+func TestReaderThatClosesIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	r := g.NewReader("r")
+	r.Enter()
+	r.Leave()
+	r.Close()
+	r.Close()
+	k, _ := g.region(8, 0, 0)
+	g.ok(g.own.FreeInvalidate(t.Context(), k))
+	if n := len(*g.readers.Load()); n != 0 {
+		t.Errorf("%d readers left", n)
+	}
+}

@@ -1,0 +1,235 @@
+package mr
+
+import (
+	"bytes"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+func TestMRREQ1OnlyTheNewestKeyOfABaseWorks(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	r := g.reader("r")
+	k, _ := g.region(64, 0, RemoteRead)
+	keys := []Key{k}
+	for range 20 {
+		next, err := g.own.Remap(k, make([]byte, 64), g.options(RemoteRead))
+		g.ok(err)
+		if next.Index() != k.Index() || next.Version() != k.Version()+1 {
+			t.Fatalf("key %v follows %v", next, k)
+		}
+		k = next
+		keys = append(keys, k)
+	}
+	for _, old := range keys[:20] {
+		g.wantFault(r, g.read(old, 1), StaleKey)
+	}
+	g.wantFault(r, g.read(k, 1), None)
+}
+
+// TestMRREQ2RemapNeverShowsNewMemoryToOldKeys has readers hammer the first
+// key of a base that is remapped all the time.
+func TestMRREQ2RemapNeverShowsNewMemoryToOldKeys(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	const n = 64
+	var key atomic.Uint32
+	k, _ := g.region(n, byte(0), RemoteRead)
+	key.Store(uint32(k))
+	first := k.Version()
+	var wg sync.WaitGroup
+	var over atomic.Bool
+	for range 3 {
+		r := g.reader("r")
+		wg.Go(func() {
+			for !over.Load() {
+				req := g.read(Key(key.Load()), n)
+				r.Enter()
+				b, f := r.Check(req)
+				if f == None && b[0] != req.Key.Version()-first {
+					t.Errorf("key of mapping %d reads memory %d", req.Key.Version()-first, b[0])
+				}
+				r.Leave()
+			}
+		})
+	}
+	for i := range 200 {
+		next, err := g.own.Remap(k, bytes.Repeat([]byte{byte(i + 1)}, n), g.options(RemoteRead))
+		g.ok(err)
+		k = next
+		key.Store(uint32(k))
+	}
+	over.Store(true)
+	wg.Wait()
+}
+
+func TestMRREQ3RemapReleasesOldMemoryAfterItsReaders(t *testing.T) {
+	t.Parallel()
+	inBubble(t, Config{}, func(g *rig) {
+		r, r2 := g.reader("slow"), g.reader("other")
+		opt := g.options(RemoteRead)
+		released := false
+		opt.Released = func() { released = true }
+		k := g.mapped(g.own, make([]byte, 100), opt)
+		r.Enter()
+		if _, f := r.Check(g.read(k, 1)); f != None {
+			g.Fatal(f)
+		}
+		next, err := g.own.Remap(k, make([]byte, 10), g.options(RemoteRead))
+		g.ok(err)
+		g.wantFault(r2, g.read(next, 10), None) // the new memory does not wait for the old
+		done := later(func() error { return g.own.Barrier(g.Context()) })
+		g.blocked(done, "a barrier with a reader of the old memory")
+		if released || g.own.Pinned() != 110 {
+			g.Errorf("released %v, %d bytes pinned during the copy", released, g.own.Pinned())
+		}
+		r.Leave()
+		g.ok(<-done)
+		if !released || g.own.Pinned() != 10 {
+			g.Errorf("released %v, %d bytes pinned after the copy", released, g.own.Pinned())
+		}
+	})
+}
+
+func TestMRREQ4FirstKeyStaysDeadAfter257Maps(t *testing.T) {
+	t.Parallel()
+	for _, remap := range []bool{false, true} {
+		inBubble(t, Config{Small: PoolConfig{Items: 4}}, func(g *rig) {
+			r := g.reader("r")
+			opt := g.options(RemoteRead)
+			first := g.mapped(g.own, make([]byte, 8), opt)
+			seen := map[Key]bool{first: true}
+			for k := first; len(seen) < 4*256; {
+				next := Key(0)
+				var err error
+				if remap {
+					next, err = g.own.Remap(k, make([]byte, 8), opt)
+				} else {
+					g.ok(g.own.FreeInvalidate(g.Context(), k))
+					next, err = g.own.Map(make([]byte, 8), opt)
+				}
+				g.ok(err)
+				if seen[next] {
+					g.Fatalf("key %v came again after %d mappings", next, len(seen))
+				}
+				k = next
+				seen[k] = true
+				g.wantFault(r, g.read(k, 1), None)
+				if f := fault(r, g.read(first, 1)); f == None {
+					g.Fatalf("the first key works after %d mappings", len(seen))
+				}
+			}
+		})
+	}
+}
+
+func TestMRREQ4UsedUpBaseRestsAndComesBack(t *testing.T) {
+	t.Parallel()
+	c := Config{Small: PoolConfig{Items: 1}, Bases: 2, Quarantine: time.Minute, Linger: -1}
+	inBubble(t, c, func(g *rig) {
+		opt := g.options(RemoteRead)
+		use := func() (Key, error) {
+			k, err := g.own.Map(make([]byte, 8), opt)
+			if err == nil {
+				err = g.own.FreeInvalidate(g.Context(), k)
+			}
+			return k, err
+		}
+		uses := map[uint32]int{}
+		for range 2 * maxUses {
+			k, err := use()
+			g.ok(err)
+			uses[k.Index()]++
+		}
+		for index, n := range uses {
+			if n != maxUses {
+				g.Errorf("base %d was mapped %d times", index, n)
+			}
+		}
+		if s := g.Stats().Small; s.Resting != 2 || s.Clean != 0 {
+			g.Errorf("both bases should rest: %+v", s)
+		}
+		_, err := use()
+		g.want(err, ErrExhausted)
+		<-time.After(time.Minute) // of the bubble
+		_, err = use()
+		g.ok(err)
+	})
+}
+
+// TestMRREQ5BasesAreReusedOldestFirst counts the maps between the free of a
+// base and its next use.
+func TestMRREQ5BasesAreReusedOldestFirst(t *testing.T) {
+	t.Parallel()
+	const items, live = 32, 12
+	g := newRig(t, Config{Small: PoolConfig{Items: items}})
+	o := g.NewOwner(OwnerConfig{Items: items})
+	var held []Key
+	for range live {
+		held = append(held, g.mapped(o, make([]byte, 8), g.options(RemoteRead)))
+	}
+	freed := map[uint32]int{}
+	for n := range 1000 {
+		k := held[n*7%live]
+		g.ok(o.FreeInvalidate(t.Context(), k))
+		freed[k.Index()] = n
+		next := g.mapped(o, make([]byte, 8), g.options(RemoteRead))
+		if last, again := freed[next.Index()]; again && n-last < items-live {
+			t.Fatalf("base reused after %d maps, want at least %d", n-last, items-live)
+		}
+		held[n*7%live] = next
+	}
+	if len(freed) != items {
+		t.Errorf("%d bases in use, want all %d", len(freed), items)
+	}
+}
+
+func TestKeysAreNotGuessedFromOneAnother(t *testing.T) {
+	t.Parallel()
+	starts, versions := map[uint32]bool{}, map[uint8]bool{}
+	for seed := range uint64(64) {
+		g := newRig(t, Config{Seed: seed + 1})
+		for i := range 4 {
+			k, _ := g.region(8, 0, 0)
+			if k == 0 || k.Index() == 0 {
+				t.Fatalf("key %v", k)
+			}
+			versions[k.Version()] = true
+			if i == 0 {
+				starts[k.Index()] = true
+			}
+		}
+	}
+	if len(starts) < 60 || len(versions) < 100 {
+		t.Errorf("%d different first indices of 64, %d different first versions", len(starts), len(versions))
+	}
+	draw := func() Key {
+		d, err := New(Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer d.Close()
+		k, err := d.NewOwner(OwnerConfig{}).Map(make([]byte, 8), Options{Domain: d.NewDomain()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	if a, b, c := draw(), draw(), draw(); a == b && b == c {
+		t.Error("without a seed all devices begin with the same key")
+	}
+}
+
+// TestIndicesGoAround starts at the end of the table: index 0 is never used.
+func TestIndicesGoAround(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	g.table.cursor = maxIndex - 1
+	for _, want := range []uint32{maxIndex - 1, maxIndex, 1, 2} {
+		if k, _ := g.region(8, 0, 0); k.Index() != want {
+			t.Errorf("index %d, want %d", k.Index(), want)
+		}
+	}
+}
