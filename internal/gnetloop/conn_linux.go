@@ -43,8 +43,9 @@ type Conn struct {
 	life          atomic.Int32
 	quiet         atomic.Bool // nothing may be written: not started, or about to end
 	written       atomic.Uint64
-	acked         atomic.Uint64 // the highest reading so far
-	woken         atomic.Bool   // Handler.Wake is due
+	acked         atomic.Uint64            // the highest reading so far
+	woken         atomic.Bool              // Handler.Wake is due
+	bell          atomic.Pointer[doorbell] // the event loop's, once it is open
 
 	h     Handler // set by Start
 	io    vectors

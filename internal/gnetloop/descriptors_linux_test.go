@@ -17,8 +17,8 @@ import (
 // The tests here share the process's descriptors with no other: they are not
 // parallel.
 
-// exhaust leaves the process without a free descriptor until free is called.
-func exhaust(t *testing.T) (free func()) {
+// exhaust leaves the process with few free descriptors until free is called.
+func exhaust(t *testing.T, few int) (free func()) {
 	t.Helper()
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
@@ -36,6 +36,9 @@ func exhaust(t *testing.T) (free func()) {
 			break
 		}
 		files = append(files, f)
+	}
+	for _, f := range files[:few] {
+		_ = f.Close()
 	}
 	free = sync.OnceFunc(func() {
 		for _, f := range files {
@@ -65,7 +68,7 @@ func TestAcceptSurvivesDescriptorShortage(t *testing.T) {
 	}
 	defer unix.Close(fd)
 
-	free := exhaust(t)
+	free := exhaust(t, 0)
 	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}); err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +99,7 @@ func TestListenerClosesDuringShortage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	free := exhaust(t)
+	free := exhaust(t, 0)
 	if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: ln.Addr().Addr().As4(), Port: int(ln.Addr().Port())}); err != nil {
 		t.Fatal(err)
 	}
@@ -151,6 +154,47 @@ func TestNoDescriptorLeak(t *testing.T) {
 	eventually(t, "descriptors are closed", func() bool { return open() <= before })
 }
 
+// An engine that cannot have all its descriptors keeps none.
+func TestNewWithFewDescriptors(t *testing.T) {
+	for few := 0; ; few++ {
+		free := exhaust(t, few)
+		before := openDescriptors(t)
+		e, err := New(Options{Name: "test", EventLoops: 2, Congestion: "reno"})
+		if err == nil {
+			if used := openDescriptors(t) - before; used != 10 {
+				t.Errorf("an engine of two loops has %d descriptors", used)
+			}
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		} else if !errors.Is(err, unix.EMFILE) {
+			t.Errorf("with %d descriptors: %v", few, err)
+		}
+		if after := openDescriptors(t); after != before {
+			t.Errorf("with %d descriptors: %d before, %d after", few, before, after)
+		}
+		free()
+		if err == nil {
+			return
+		}
+		if few == 30 {
+			t.Fatal("30 descriptors are not enough")
+		}
+	}
+}
+
+// openDescriptors counts those below the limit that exhaust sets, without one
+// of its own.
+func openDescriptors(t *testing.T) (n int) {
+	t.Helper()
+	for fd := range 100 {
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+			n++
+		}
+	}
+	return n
+}
+
 // A connection that cannot be enrolled ends like any other.
 func TestStartWithoutDescriptors(t *testing.T) {
 	e := newEngine(t, Options{})
@@ -161,7 +205,7 @@ func TestStartWithoutDescriptors(t *testing.T) {
 	}
 	b := receive(t, accepted)
 	r := newRecorder(t)
-	free := exhaust(t)
+	free := exhaust(t, 0)
 	if _, err := e.Dial(t.Context(), newAddr(), addr); !errors.Is(err, unix.EMFILE) {
 		t.Errorf("Dial: %v", err)
 	}

@@ -7,7 +7,8 @@
 // engine per Engine: Feed gets what a loop has read, and while Space says where
 // the next bytes belong, they are read straight to there. Writing does not
 // touch the loops: Writev goes to the socket from the caller's goroutine, and
-// one goroutine of the Engine waits for full sockets to drain.
+// one goroutine of the Engine waits for full sockets to drain. Wake brings a
+// Handler's own work to its loop.
 //
 // # Concurrency
 //

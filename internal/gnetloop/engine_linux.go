@@ -20,6 +20,7 @@ type Engine struct {
 	opts   Options
 	log    *zap.Logger
 	client *gnet.Client
+	bells  map[gnet.EventLoop]*doorbell // New's
 	poll   *poller
 	pool   buf.Pool // what is read beyond a Space
 
@@ -39,7 +40,7 @@ type Engine struct {
 	reads, writables, full, acceptErrors atomic.Uint64
 }
 
-// New starts an engine with its event loops. It holds two descriptors for each
+// New starts an engine with its event loops. It holds four descriptors for each
 // of them and two more, until Close.
 func New(opts Options) (*Engine, error) {
 	if err := opts.Validate(); err != nil {
@@ -54,6 +55,7 @@ func New(opts Options) (*Engine, error) {
 		log:       opts.Logger,
 		listeners: make(map[*Listener]struct{}),
 		conns:     make(map[*Conn]struct{}),
+		bells:     make(map[gnet.EventLoop]*doorbell),
 	}
 	poll, err := newPoller()
 	if err != nil {
@@ -66,6 +68,14 @@ func New(opts Options) (*Engine, error) {
 		gnet.WithLogger(engineLog{opts.Logger}))
 	if err == nil {
 		err = e.client.Start()
+	}
+	if err == nil {
+		for i := 0; err == nil && i < opts.EventLoops; i++ {
+			err = e.hang()
+		}
+		if err != nil {
+			_ = e.stop()
+		}
 	}
 	if err != nil {
 		e.poll.close()
@@ -106,10 +116,19 @@ func (e *Engine) Close() error {
 		e.poll.stop()
 		e.wg.Wait()
 		// Only now: a connection that is being enrolled waits for its loop.
-		e.err = e.client.Stop()
+		e.err = e.stop()
 		e.poll.close()
 	})
 	return e.err
+}
+
+// stop ends the event loops. Nobody may ring any more.
+func (e *Engine) stop() error {
+	err := e.client.Stop()
+	for _, b := range e.bells {
+		b.close()
+	}
+	return err
 }
 
 // register takes a new connection into the engine's care, unless it is closed.

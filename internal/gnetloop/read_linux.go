@@ -51,24 +51,33 @@ type events struct {
 
 // OnOpen comes before the first OnTraffic and before EnrollContext returns.
 func (ev *events) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
-	c := gc.Context().(*Conn)
+	c, ok := gc.Context().(*Conn)
+	if !ok {
+		gc.Context().(*doorbell).loop = gc.EventLoop()
+		return nil, gnet.None
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.phase, c.loop = open, gc
 	if c.aborting {
 		return nil, gnet.Close
 	}
-	if c.woken.Load() {
-		c.ringLocked()
+	b := ev.e.bells[gc.EventLoop()]
+	if c.bell.Store(b); c.woken.Load() {
+		b.ring(c)
 	}
 	return nil, gnet.None
 }
 
 // OnTraffic feeds what the loop has read, and reads on what has its place.
 func (ev *events) OnTraffic(gc gnet.Conn) gnet.Action {
-	c := gc.Context().(*Conn)
-	ev.e.reads.Add(1)
 	b, _ := gc.Next(-1) // all of it, always: gnet would keep a copy of the rest
+	c, ok := gc.Context().(*Conn)
+	if !ok {
+		gc.Context().(*doorbell).answer()
+		return gnet.None
+	}
+	ev.e.reads.Add(1)
 	err := c.h.Feed(b)
 	if err == nil {
 		err = c.readDirect()
@@ -83,13 +92,17 @@ func (ev *events) OnTraffic(gc gnet.Conn) gnet.Action {
 
 // OnClose is the end of the connection, whatever the reason.
 func (ev *events) OnClose(gc gnet.Conn, err error) gnet.Action {
+	c, ok := gc.Context().(*Conn)
+	if !ok {
+		return gnet.None // a doorbell, when the loop ends
+	}
 	switch {
 	case err == nil:
 		err = transport.ErrClosed
 	case errors.Is(err, io.EOF):
 		err = io.EOF
 	}
-	gc.Context().(*Conn).end(err)
+	c.end(err)
 	return gnet.None
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rds-go/rds/transport"
@@ -74,6 +75,55 @@ func TestWakeFromEverywhere(t *testing.T) {
 	before := count(r.logged(), "Wake")
 	c.Wake()
 	r.waitCall(t, "Wake", before+1)
+}
+
+// A connection that wakes itself again and again leaves the event loop to the
+// others in between.
+func TestWakeWithinWake(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, Options{EventLoops: 1})
+	_, busy := rawPeer(t, e)
+	var enough atomic.Bool
+	r := newRecorder(t)
+	r.onWake = func() error {
+		if !enough.Load() {
+			busy.Wake()
+		}
+		return nil
+	}
+	start(t, busy, r)
+	busy.Wake()
+	r.waitCall(t, "Wake", 100)
+	peer, other := rawPeer(t, e)
+	r2 := newRecorder(t)
+	start(t, other, r2)
+	for i := range byte(10) {
+		write(t, peer, []byte{i})
+		r2.wait(t, "a byte", func(s []byte, _ []string) bool { return len(s) == int(i)+1 })
+	}
+	enough.Store(true)
+}
+
+// Two connections that are woken together are both.
+func TestWakeOfMany(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, Options{EventLoops: 2})
+	var conns []*Conn
+	var rs []*recorder
+	for range 10 {
+		_, c := rawPeer(t, e)
+		r := newRecorder(t)
+		start(t, c, r)
+		conns, rs = append(conns, c), append(rs, r)
+	}
+	for n := range 20 {
+		for _, c := range conns {
+			c.Wake()
+		}
+		for _, r := range rs {
+			r.waitCall(t, "Wake", n+1)
+		}
+	}
 }
 
 // An error of Wake is like one of Feed: nothing is fed any more.

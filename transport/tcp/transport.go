@@ -24,7 +24,7 @@ type Transport struct {
 
 var _ transport.Transport = (*Transport)(nil)
 
-// New starts a transport with its event loops. It holds two descriptors for
+// New starts a transport with its event loops. It holds four descriptors for
 // each of them and two more, until Close.
 func New(opts Options) (*Transport, error) {
 	if err := opts.Validate(); err != nil {

@@ -1,0 +1,77 @@
+package gnetloop
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"sync"
+
+	"github.com/panjf2000/gnet/v2"
+	"golang.org/x/sys/unix"
+)
+
+// doorbell wakes connections on one event loop. It is a pair of sockets with
+// one end in the loop, and not a task in gnet's queue, for two reasons: it
+// allocates nothing, and between two rings the loop looks at its sockets, while
+// gnet works off a queue that is filled meanwhile before it looks up.
+type doorbell struct {
+	fd   int            // our end: a byte in it rings
+	byte [1]byte        // which it is does not matter
+	loop gnet.EventLoop // set by OnOpen, before hang returns
+
+	mu      sync.Mutex
+	waiting []*Conn // guarded by mu; asked for since the last answer
+
+	serving []*Conn // the event loop's, and the next waiting
+}
+
+// hang puts a doorbell on one more event loop.
+func (e *Engine) hang() error {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("socketpair", err)
+	}
+	b := &doorbell{fd: fds[0]}
+	f := os.NewFile(uintptr(fds[1]), "doorbell")
+	c, err := net.FileConn(f)
+	_ = f.Close()
+	if err == nil {
+		_, err = e.client.EnrollContext(c, b) // closes c
+	}
+	if err == nil && (b.loop == nil || e.bells[b.loop] != nil) {
+		// gnet gives a connection to the loop that has the fewest.
+		err = fmt.Errorf("a doorbell: %w", errRefused)
+	}
+	if err != nil {
+		_ = unix.Close(b.fd)
+		return err
+	}
+	e.bells[b.loop] = b
+	return nil
+}
+
+// ring has c woken. It does not wait. The caller has acquired c or is on the
+// event loop, either of which keeps the engine from closing.
+func (b *doorbell) ring(c *Conn) {
+	b.mu.Lock()
+	first := len(b.waiting) == 0
+	b.waiting = append(b.waiting, c)
+	b.mu.Unlock()
+	if first {
+		_, _ = unix.Write(b.fd, b.byte[:]) // there is room: at most one is unread and one being answered
+	}
+}
+
+// answer wakes on the event loop whoever is waiting. Who rings before the list
+// is taken is in it; who rings later rings anew.
+func (b *doorbell) answer() {
+	b.mu.Lock()
+	b.waiting, b.serving = b.serving[:0], b.waiting
+	b.mu.Unlock()
+	for i, c := range b.serving {
+		b.serving[i] = nil
+		c.wake()
+	}
+}
+
+func (b *doorbell) close() { _ = unix.Close(b.fd) }
