@@ -227,8 +227,7 @@ func (s *stream) negotiate(b []byte) error {
 	case phaseOpen:
 		// Accept was faster than this call.
 		s.mu.Unlock()
-		s.rx.feed(b)
-		return nil
+		return s.Feed(b)
 	}
 	s.mu.Unlock()
 	return nil
@@ -258,16 +257,12 @@ func (s *stream) takeReply(b []byte) error {
 		s.abandon(err)
 		return nil
 	}
-	var first [][]byte
-	if set.PeerToPeer {
-		first = append(first, s.tx.rtr(set.RTR))
-	}
 	guard := s.params.Guard
 	if guard == 0 {
 		guard = mpa.GuardDelay
 	}
 	start := func() {
-		s.release(first...)
+		s.release()
 		s.settle(established{set: set})
 	}
 	if guard > 0 {

@@ -197,6 +197,7 @@ func (s *stream) accept(q *QP, p ConnParams) (*mpa.Settled, error) {
 	if err := s.say(s.res.Reply()); err != nil {
 		s.conn.Close(transport.Abort) // Closed ends the queue pair
 	}
+	s.ready.Store(true)
 	if set.PeerToPeer {
 		s.startTimerLocked(s.dev.cfg.RTRTimeout, func() {
 			q.fail(failure{err: syscall.ETIMEDOUT, status: Flushed, abort: true})

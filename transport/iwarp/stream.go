@@ -49,6 +49,8 @@ type stream struct {
 	kick   *time.Timer      // guarded by mu; until the peer is heard
 	up     chan established // of one element: how set-up ended
 
+	first []byte      // the RTR, constant from before phaseOpen
+	ready atomic.Bool // our set-up frame has left: the peer may send FPDUs
 	heard atomic.Bool // an FPDU has come
 	spoke atomic.Bool // an FPDU has left
 
@@ -97,6 +99,12 @@ func (s *stream) openLocked(set *mpa.Settled, to State, p *ConnParams) error {
 	s.hold = true
 	s.rx.init(s, set)
 	s.tx.init(s, set, p)
+	if s.ini != nil {
+		s.ready.Store(true)
+		if set.PeerToPeer {
+			s.first = s.tx.rtr(set.RTR)
+		}
+	}
 	q.stream = s
 	s.stopTimerLocked()
 	s.phase.Store(phaseOpen)
@@ -128,8 +136,8 @@ func (s *stream) settle(e established) {
 }
 
 // release lets messages leave: the guard delay of an initiator is over, or a
-// responder has heard the first FPDU. frames go before them.
-func (s *stream) release(frames ...[]byte) {
+// responder has heard the first FPDU.
+func (s *stream) release() {
 	q := s.q
 	q.mu.Lock()
 	if !s.hold {
@@ -137,7 +145,9 @@ func (s *stream) release(frames ...[]byte) {
 		return
 	}
 	s.hold = false
-	s.frames = append(s.frames, frames...)
+	if s.first != nil {
+		s.frames = append(s.frames, s.first)
+	}
 	if q.state == StateRTR {
 		_ = q.moveLocked(StateRTS)
 	}
@@ -186,11 +196,16 @@ func (s *stream) kickPeer() {
 
 // Feed is given what the peer sends.
 func (s *stream) Feed(b []byte) error {
-	if s.phase.Load() == phaseOpen {
-		s.rx.feed(b)
+	if s.phase.Load() != phaseOpen {
+		return s.negotiate(b)
+	}
+	if !s.ready.Load() {
+		// Nothing may be written beside the Reply, so there is no Terminate.
+		s.rx.stop(failure{err: mpa.ErrPipelined, status: Flushed, quiet: true, abort: true})
 		return nil
 	}
-	return s.negotiate(b)
+	s.rx.feed(b)
+	return nil
 }
 
 // Space is where the next bytes belong.
@@ -237,6 +252,7 @@ func (s *stream) endReceiving() {
 	s.rx.end()
 	q := s.q
 	q.mu.Lock()
+	q.completeLocked()
 	if !s.rxEnded {
 		s.rxEnded = true
 		if s.txEnded {
@@ -267,7 +283,6 @@ func (s *stream) Closed(cause error) {
 		cause = ErrPeerClosed
 	}
 	q.mu.Unlock()
-	s.rx.flush()
 	q.fail(failure{err: cause, status: Flushed, quiet: true, abort: true})
 	s.endReceiving()
 	s.settle(established{err: cause})

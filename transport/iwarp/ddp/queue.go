@@ -28,30 +28,26 @@ func (q *Queue) CheckMSN(h *Untagged) error {
 	return nil
 }
 
-// CheckMO returns ErrInvalidMO for a segment that leaves a gap or overlaps.
+// CheckMO returns ErrInvalidMO for a segment that leaves a gap or overlaps, and
+// ErrMixed for one that says it is of another kind of message than the open one.
+// The upper 32 bits of RsvdULP are not compared: those of the last segment count.
 func (q *Queue) CheckMO(h *Untagged) error {
 	if uint64(h.MO) != q.mo {
 		return ErrInvalidMO
-	}
-	return nil
-}
-
-// Check is CheckMSN, CheckMO, and then ErrMixed for a segment that says it is
-// of another kind of message. A receiver that also wants to know of a missing
-// buffer before a wrong offset calls CheckMSN first.
-//
-// The upper 32 bits of RsvdULP are not compared: those of the last segment count.
-func (q *Queue) Check(h *Untagged) error {
-	if err := q.CheckMSN(h); err != nil {
-		return err
-	}
-	if err := q.CheckMO(h); err != nil {
-		return err
 	}
 	if q.open && h.ULP != q.ulp {
 		return ErrMixed
 	}
 	return nil
+}
+
+// Check is CheckMSN and then CheckMO. RFC 5041 section 7.1 asks for a buffer
+// between the two; a caller who wants exactly that order calls them one by one.
+func (q *Queue) Check(h *Untagged) error {
+	if err := q.CheckMSN(h); err != nil {
+		return err
+	}
+	return q.CheckMO(h)
 }
 
 // Advance notes the arrival of a checked segment with n octets of payload.

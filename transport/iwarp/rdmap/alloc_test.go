@@ -25,13 +25,13 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 			if s.Parse(b, ops) != nil || decodeBody(&s) != nil {
 				t.Fatal(name)
 			}
-			var in Inbound
-			in.Queues[QueueSend] = ddp.QueueAt(s.Untagged.MSN)
-			in.Queues[QueueRequest] = ddp.QueueAt(s.Untagged.MSN)
-			if in.Check(&s) != nil {
+			var in inbound
+			in.queues[QueueSend] = ddp.QueueAt(s.Untagged.MSN)
+			in.queues[QueueRequest] = ddp.QueueAt(s.Untagged.MSN)
+			if in.check(&s) != nil {
 				t.Fatal(name)
 			}
-			in.Advance(&s)
+			in.advance(&s)
 			if s.Parse(b[:9], ops) == nil || s.Parse(b, 0) == nil {
 				t.Fatal(name)
 			}

@@ -13,20 +13,20 @@ func ExampleSegment() {
 	header := ddp.Untagged{Last: true, ULP: rdmap.OpReadRequest.Control(), QN: rdmap.OpReadRequest.Queue(), MSN: 1}
 	ulpdu := request.AppendTo(header.AppendTo(nil))
 
-	var stream rdmap.Inbound
+	var requests ddp.Queue
 	var s rdmap.Segment
 	if err := s.Parse(ulpdu, rdmap.OpsRFC5040); err != nil {
 		fmt.Println(err)
 	}
-	if err := stream.Check(&s); err != nil {
+	if err := requests.Check(&s.Untagged); err != nil {
 		fmt.Println(err)
 	}
-	stream.Advance(&s)
+	requests.Advance(&s.Untagged, len(s.Payload))
 
 	var got rdmap.ReadRequest
 	err := got.Decode(s.Payload)
 	fmt.Printf("%v %+v %v\n", s.Op, got, err)
-	fmt.Println(stream.Check(&s)) // the same again
+	fmt.Println(requests.Check(&s.Untagged)) // the same again
 	// Output:
 	// RDMA Read Request {SinkSTag:256 SinkTO:0 Size:8192 SourceSTag:512 SourceTO:4096} <nil>
 	// ddp: invalid MSN: not in range

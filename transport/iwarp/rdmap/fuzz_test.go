@@ -110,7 +110,7 @@ func FuzzSegment(f *testing.F) {
 	}
 	f.Add(all)
 	f.Fuzz(func(t *testing.T, stream []byte) {
-		var in Inbound
+		var in inbound
 		for len(stream) > 0 {
 			n := min(int(stream[0]), len(stream)-1)
 			before := in

@@ -20,19 +20,51 @@ type step struct {
 func taken(segment string) step                { return step{segment: segment} }
 func refused(cause Cause, segment string) step { return step{segment, true, cause} }
 
+// inbound is the receiving half of a stream as far as it is a matter of order.
+type inbound struct {
+	queues [Queues]ddp.Queue
+	run    ddp.Run
+}
+
+// check returns what is wrong with a segment at this moment.
+func (in *inbound) check(s *Segment) error {
+	if s.Op.Tagged() {
+		return in.run.Check(&s.Tagged, len(s.Payload))
+	}
+	h := &s.Untagged
+	if err := in.queues[h.QN].Check(h); err != nil {
+		return err
+	}
+	switch {
+	case s.Op.Single() && !h.Last,
+		// One message after another; a Terminate ends everything.
+		h.QN != QueueSend && s.Op != OpTerminate && in.queues[QueueSend].Open():
+		return CauseStreamCatastrophic
+	}
+	return nil
+}
+
+func (in *inbound) advance(s *Segment) {
+	if s.Op.Tagged() {
+		in.run.Advance(&s.Tagged, len(s.Payload))
+		return
+	}
+	in.queues[s.Untagged.QN].Advance(&s.Untagged, len(s.Payload))
+}
+
 // receive does with a segment what a receiver does before it looks at memory.
-func receive(in *Inbound, b []byte, ops Ops) error {
+func receive(in *inbound, b []byte, ops Ops) error {
 	var s Segment
 	if err := s.Parse(b, ops); err != nil {
 		return err
 	}
-	if err := in.Check(&s); err != nil {
+	if err := in.check(&s); err != nil {
 		return err
 	}
 	if err := decodeBody(&s); err != nil {
 		return err
 	}
-	in.Advance(&s)
+	in.advance(&s)
 	return nil
 }
 
@@ -146,7 +178,7 @@ func TestSegmentsOfAStream(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var in Inbound
+			var in inbound
 			for i, s := range c.steps {
 				b, err := hex.DecodeString(strings.ReplaceAll(s.segment, " ", ""))
 				if err != nil {
