@@ -11,13 +11,12 @@ import (
 
 // end is one side of a connection under test.
 type end struct {
-	t    testing.TB
-	dev  *Device
-	pd   *PD
-	cq   *CQ // both queues complete here
-	qp   *QP
-	est  *Established
-	recv map[uint64][]byte
+	t   testing.TB
+	dev *Device
+	pd  *PD
+	cq  *CQ // both queues complete here
+	qp  *QP
+	est *Established
 }
 
 var loopback = netip.MustParseAddr("127.0.0.1")

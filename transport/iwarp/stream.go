@@ -200,9 +200,11 @@ func (s *stream) Feed(b []byte) error {
 		return s.negotiate(b)
 	}
 	if !s.ready.Load() {
-		// Nothing may be written beside the Reply, so there is no Terminate.
-		s.rx.stop(failure{err: mpa.ErrPipelined, status: Flushed, quiet: true, abort: true})
-		return nil
+		// Accept is writing the Reply, or has just written it and the peer is
+		// quick. Nothing may be written beside it.
+		s.mu.Lock()
+		s.ready.Store(true)
+		s.mu.Unlock()
 	}
 	s.rx.feed(b)
 	return nil
