@@ -38,9 +38,13 @@ func TestFramesAreTheirOctets(t *testing.T) {
 			if got := c.frame.AppendTo([]byte("x")); !bytes.Equal(got[1:], b) || got[0] != 'x' {
 				t.Errorf("encoded\n%x, want\n%x", got[1:], b)
 			}
-			got, need, err := DecodeFrame(append(bytes.Clone(b), "FPDU"...), MaxPrivate)
+			octets := append(bytes.Clone(b), "FPDU"...)
+			got, need, err := DecodeFrame(octets, MaxPrivate)
 			if err != nil || need != 0 || !reflect.DeepEqual(got, c.frame) {
 				t.Errorf("decoded %+v, need %d, %v", got, need, err)
+			}
+			if _ = append(got.Private, "over"...); !bytes.HasSuffix(octets, []byte("FPDU")) {
+				t.Error("what follows the frame can be written to through its private data")
 			}
 		})
 	}

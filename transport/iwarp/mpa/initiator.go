@@ -47,17 +47,14 @@ func (i *Initiator) Feed(b []byte) (n int, s *Settled, err error) {
 	if len(i.in.buf) > 0 {
 		i.retry = false
 	}
-	switch {
-	case err != nil:
-		i.failure = err
-		return n, nil, err
-	case !whole:
+	if err == nil && !whole {
 		return n, nil, nil
 	}
-	s, err = i.judge(&f)
-	i.failure = ErrTurn
-	if err != nil {
-		i.failure = err
+	if err == nil {
+		s, err = i.judge(&f)
+	}
+	if i.failure = err; err == nil {
+		i.failure = ErrTurn
 	}
 	return n, s, err
 }
@@ -96,9 +93,7 @@ func (i *Initiator) judge(f *Frame) (*Settled, error) {
 
 // settle applies the rules for an enhanced Reply (RFC 6581 sections 9.1, 9.2).
 func (i *Initiator) settle(s *Settled) error {
-	if s.Peer.IRD != NotNegotiated {
-		s.ORD = min(s.ORD, int(s.Peer.IRD))
-	}
+	s.ORD = min(s.ORD, int(s.Peer.IRD)) // NotNegotiated is above all
 	if s.Peer.ORD != NotNegotiated {
 		s.IRD = max(s.IRD, int(s.Peer.ORD))
 	}

@@ -128,6 +128,19 @@ func TestMarkersPointToTheirFPDU(t *testing.T) {
 	}
 }
 
+// The marker in front of an FPDU is no part of the distance to its start.
+func TestMarkersBehindOneInFront(t *testing.T) {
+	t.Parallel()
+	ulpdus := [][]byte{send(1, 484), send(2, 1400), send(3, 0)} // the second starts at 512
+	stream, _ := marked(true, ulpdus...)
+	for pos, want := range map[int]uint32{512: 0, 1024: 1024 - 516, 1536: 1536 - 516} {
+		if got := binary.BigEndian.Uint32(stream[pos:]); got != want {
+			t.Errorf("marker at %d is %d, want %d", pos, got, want)
+		}
+	}
+	checkDelivery(t, &Parser{CRC: true, Markers: true}, [][]byte{stream}, ulpdus)
+}
+
 // MaxULPDU is the longest whose markers all reach its start.
 func TestMarkersReachOverTheLongestULPDU(t *testing.T) {
 	t.Parallel()
