@@ -14,9 +14,6 @@ type Run struct {
 // Open reports whether a message has begun and not ended.
 func (r *Run) Open() bool { return r.open }
 
-// STag is the steering tag of the open message.
-func (r *Run) STag() uint32 { return r.stag }
-
 // TO is where the open message goes on.
 func (r *Run) TO() uint64 { return r.to }
 

@@ -44,8 +44,8 @@ func TestRunTakesOnlyWhatContinues(t *testing.T) {
 				if r.Open() != a.open {
 					t.Fatalf("after segment %d, %+v: Open is %v", i, a.h, r.Open())
 				}
-				if a.want == nil && a.open && a.n > 0 && (r.STag() != a.h.STag || r.TO() != a.h.TO+uint64(a.n)) {
-					t.Fatalf("after segment %d, %+v: goes on at %#x:%d", i, a.h, r.STag(), r.TO())
+				if a.want == nil && a.open && a.n > 0 && (r.stag != a.h.STag || r.TO() != a.h.TO+uint64(a.n)) {
+					t.Fatalf("after segment %d, %+v: goes on at %#x:%d", i, a.h, r.stag, r.TO())
 				}
 			}
 		})

@@ -8,7 +8,7 @@ import (
 
 func TestMessagesDoNotAllocate(t *testing.T) {
 	const ops = OpsRFC5040 | OpsRFC7306
-	buf := make([]byte, 0, ddp.UntaggedLen+MaxTerminateLen)
+	buf := make([]byte, 0, ddp.UntaggedLen+maxTerminate)
 	segments := map[string][]byte{}
 	for _, name := range []string{"rping-send", "rping-read-request", "rping-write", "atomic-swap", "atomic-response", "immediate", "terminate-read"} {
 		segments[name] = readSegment(t, name)

@@ -77,7 +77,7 @@ func FuzzTerminate(f *testing.F) {
 			t.Fatalf("%+v", term)
 		}
 		wire := term.AppendTo(nil)
-		if len(wire) > MaxTerminateLen {
+		if len(wire) > maxTerminate {
 			t.Fatalf("%d octets", len(wire))
 		}
 		if err := again.Decode(wire, Hints{}); err != nil {

@@ -97,12 +97,6 @@ func (op Op) Solicited() bool {
 	return op == OpSendSolicited || op == OpSendSolicitedInvalidate || op == OpImmediateSolicited
 }
 
-// Single reports whether the message is always one segment: it has a header of
-// its own instead of a payload.
-func (op Op) Single() bool {
-	return !op.Tagged() && !op.Send() && op != OpPrivate
-}
-
 // String is the name of the message.
 func (op Op) String() string {
 	if op <= controlOp && opNames[op] != "" {

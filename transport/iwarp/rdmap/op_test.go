@@ -14,7 +14,6 @@ func TestOpcodes(t *testing.T) {
 		isImmediate
 		invalidates
 		solicited
-		single
 		in7306
 		nowhere
 	)
@@ -26,17 +25,17 @@ func TestOpcodes(t *testing.T) {
 		name    string
 	}{
 		{OpWrite, 0x40, 0, isTagged, "RDMA Write"},
-		{OpReadRequest, 0x41, 1, single, "RDMA Read Request"},
+		{OpReadRequest, 0x41, 1, 0, "RDMA Read Request"},
 		{OpReadResponse, 0x42, 0, isTagged, "RDMA Read Response"},
 		{OpSend, 0x43, 0, isSend, "Send"},
 		{OpSendInvalidate, 0x44, 0, isSend | invalidates, "Send with Invalidate"},
 		{OpSendSolicited, 0x45, 0, isSend | solicited, "Send with SE"},
 		{OpSendSolicitedInvalidate, 0x46, 0, isSend | solicited | invalidates, "Send with SE and Invalidate"},
-		{OpTerminate, 0x47, 2, single, "Terminate"},
-		{OpImmediate, 0x48, 0, isImmediate | single | in7306, "Immediate Data"},
-		{OpImmediateSolicited, 0x49, 0, isImmediate | single | solicited | in7306, "Immediate Data with SE"},
-		{OpAtomicRequest, 0x4a, 1, single | in7306, "Atomic Request"},
-		{OpAtomicResponse, 0x4b, 3, single | in7306, "Atomic Response"},
+		{OpTerminate, 0x47, 2, 0, "Terminate"},
+		{OpImmediate, 0x48, 0, isImmediate | in7306, "Immediate Data"},
+		{OpImmediateSolicited, 0x49, 0, isImmediate | solicited | in7306, "Immediate Data with SE"},
+		{OpAtomicRequest, 0x4a, 1, in7306, "Atomic Request"},
+		{OpAtomicResponse, 0x4b, 3, in7306, "Atomic Response"},
 		{OpPrivate, 0x4f, 0, nowhere, "private"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -44,7 +43,7 @@ func TestOpcodes(t *testing.T) {
 			is := 0
 			for flag, yes := range map[int]bool{
 				isTagged: c.op.Tagged(), isSend: c.op.Send(), isImmediate: c.op.Immediate(),
-				invalidates: c.op.Invalidates(), solicited: c.op.Solicited(), single: c.op.Single(),
+				invalidates: c.op.Invalidates(), solicited: c.op.Solicited(),
 				in7306: OpsRFC7306.Has(c.op), nowhere: !(OpsRFC5040 | OpsRFC7306).Has(c.op),
 			} {
 				if yes {

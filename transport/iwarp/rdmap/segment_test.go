@@ -36,7 +36,7 @@ func (in *inbound) check(s *Segment) error {
 		return err
 	}
 	switch {
-	case s.Op.Single() && !h.Last,
+	case !s.Op.Send() && !h.Last, // is always one segment
 		// One message after another; a Terminate ends everything.
 		h.QN != QueueSend && s.Op != OpTerminate && in.queues[QueueSend].Open():
 		return CauseStreamCatastrophic

@@ -15,9 +15,6 @@ const (
 
 const terminateControl = 4 // octets that every Terminate has
 
-// MaxTerminateLen is the length of the longest Terminate's body.
-const MaxTerminateLen = terminateControl + 2 + ddp.UntaggedLen + ReadRequestLen
-
 // Terminate is the body of a Terminate message, RFC 5040 section 4.8: the last
 // message of a direction, about the segment that ended the stream.
 //

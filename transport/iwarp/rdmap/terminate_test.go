@@ -8,6 +8,9 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 )
 
+// maxTerminate is the length of the longest body.
+const maxTerminate = 52
+
 var (
 	sentSegment = ddp.Untagged{Last: true, ULP: 0x44, ULPData: 9, MSN: 4}.AppendTo(nil)
 	writeHeader = ddp.Tagged{Last: true, ULP: 0x40, STag: 7, TO: 100}.AppendTo(nil)
@@ -95,7 +98,7 @@ func TestReadAfterItsFirstOctets(t *testing.T) {
 func TestTerminateCutShort(t *testing.T) {
 	t.Parallel()
 	whole := readSegment(t, "terminate-read")[ddp.UntaggedLen:]
-	if len(whole) != MaxTerminateLen {
+	if len(whole) != maxTerminate {
 		t.Fatalf("%d octets", len(whole))
 	}
 	for n := range whole {
