@@ -16,5 +16,6 @@
 //
 // Encoders append to the caller's slice. A decoded Segment's payload and a
 // decoded Terminate's DDP header alias the input and live as long as it does;
-// all else is copied out. Nothing allocates but what makes text.
+// all else is copied out. Nothing allocates but what makes text, and [CauseOf],
+// which looks through wrapped errors when a stream ends.
 package rdmap
