@@ -13,7 +13,7 @@ const maxLines = 500
 
 // purePackages take the time and random numbers as arguments and start no
 // goroutine: the same input gives the same output.
-var purePackages = []string{"conn", "internal/wire"}
+var purePackages = []string{"conn", "internal/wire", "transport/iwarp/mpa", "transport/iwarp/ddp", "transport/iwarp/rdmap"}
 
 // clock is what reads or waits for the time; durations and arithmetic are free.
 var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTicker", "NewTimer"}

@@ -199,7 +199,11 @@ func (r *receiver) ulpduOrEnd(u []byte) error {
 func (r *receiver) ulpdu(u []byte) {
 	var seg rdmap.Segment
 	if err := seg.Parse(u, r.ops); err != nil {
-		r.refuseULPDU(rdmap.CauseOf(err), u, len(u))
+		if seg.Op == rdmap.OpTerminate {
+			r.quit(err) // what it was about, nobody knows
+		} else {
+			r.refuseULPDU(rdmap.CauseOf(err), u, len(u))
+		}
 		return
 	}
 	if r.begin(&seg, u, len(seg.Payload)) && r.place(seg.Payload) {

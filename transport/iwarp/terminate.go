@@ -87,12 +87,18 @@ func (r *receiver) stop(f failure) {
 	r.s.endReceiving()
 }
 
+// quit ends the stream without a word: a Terminate is not answered by another,
+// even if it is no good.
+func (r *receiver) quit(err error) {
+	r.stop(failure{err: err, status: Flushed, quiet: true})
+}
+
 // terminated takes the peer's Terminate: the work request that it is about gets
 // the status, all others are flushed (RFC 5040 section 4.8).
 func (r *receiver) terminated(body []byte) {
 	k := &r.sink
-	if err := r.terminates.Check(&k.untagged); err != nil || !k.untagged.Last {
-		r.refuseSink(rdmap.CauseOf(err))
+	if err := r.terminates.Check(&k.untagged); err != nil {
+		r.quit(err)
 		return
 	}
 	s := r.s
