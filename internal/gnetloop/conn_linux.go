@@ -31,12 +31,12 @@ const (
 // ending in Conn.life says that no new user may come.
 const ending = 1 << 30
 
-// Conn is one TCP connection.
-//
-// fd is our own duplicate of the socket. life counts its users, the connection
-// itself being one of them until it has ended; whoever leaves last calls
-// finish, which tells the handler and closes fd.
+// Conn is one TCP connection. Dial and Listen make it; it does nothing before
+// Start, and nothing of it is left after Handler.Closed.
 type Conn struct {
+	// fd is our own duplicate of the socket. life counts its users, the
+	// connection itself being one of them until it has ended; whoever leaves
+	// last calls finish, which tells the handler and closes fd.
 	e             *Engine
 	fd            int
 	local, remote netip.AddrPort
