@@ -141,6 +141,9 @@ case " ${STAGES:-interop} " in
     elif why=$(interop_missing) && [ -n "$why" ]; then
         skip interop "$why"
     else
+        # Without these the cases with siw skip, and say why.
+        need linux-source-6.1 linux-headers-amd64 gcc libc6-dev make xz-utils binutils \
+            ibverbs-providers rdmacm-utils perftest libibverbs-dev librdmacm-dev || echo "$need_why"
         stage interop interop
     fi
     ;;

@@ -1,4 +1,5 @@
-// Package interop tests this project against the RDS of a real Linux kernel.
+// Package interop tests this project against a real Linux kernel: its RDS and
+// its software iWARP.
 //
 //	go test -tags interop ./test/interop/ -v -timeout 20m
 //
@@ -24,10 +25,23 @@
 // over two peers, whichever they are; TestKernelToKernel runs cases between
 // two guests, to tell the harness's faults from ours.
 //
-// They need root, Linux and, of Debian, the packages linux-image-amd64,
-// qemu-system-x86 and iproute2, and skip with one line that names what is
-// missing. Nothing leaves the namespace, and nothing of it outlives the run.
-// A failure prints the end of the guest's console and of the node's log.
+// # Verbs
+//
+// Other guests have Linux's software iWARP, siw, to test ours against. Debian's
+// kernels come without it, so it is built from Debian's kernel source, once, and
+// kept under the user's cache directory. These guests have Debian's rping and
+// perftest, and a program of our own, verbs/verbs.c, that does single operations,
+// wrong ones too, and serves memory that we do the same to. Commands of package
+// peer run them, on a guest as on our side. Everything such a kernel says is
+// watched: an oops, a BUG or a warning on its console fails the test.
+//
+// # What is needed
+//
+// The tests need root, Linux and, of Debian, the packages linux-image-amd64,
+// qemu-system-x86 and iproute2, those with verbs what test/run.sh lists, and
+// skip with one line that names what is missing. Nothing leaves the namespace,
+// and nothing of it outlives the run. A failure prints the end of the guest's
+// console, of the node's log and of what programs printed.
 //
 // An emulated machine is 10 to 50 times slower than its host: time limits are
 // tens of seconds, and speed is not judged here.

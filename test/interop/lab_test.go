@@ -40,12 +40,13 @@ var (
 	daemonOnce = sync.OnceValues(func() (string, error) { return goTool("rdsd", "build", "../../cmd/rdsd") })
 )
 
-// built is a kernel, the initial file system to boot it with and options for
-// its command line.
+// built is what a guest boots.
 type built struct {
 	kernel  kernel
-	image   string
-	options string
+	image   string // its initial file system
+	options string // on its command line
+	stack   string // what its program runs on, if a test does not say; see its newStack
+	watch   bool   // a complaint of the kernel on the console fails the test
 }
 
 func buildGuest() (built, error) {
@@ -121,14 +122,20 @@ type lab struct {
 	logs  string // directory
 }
 
-// newLab makes the network and has it removed when the test ends. It skips the
-// test where the machine cannot run it.
+// newLab makes the network for guests with RDS and has it removed when the test
+// ends. It skips the test where the machine cannot run it.
 func newLab(t *testing.T, taps int) *lab {
+	t.Helper()
+	return newLabWith(t, taps, missing, guestOnce)
+}
+
+// newLabWith is newLab for the guests that build makes.
+func newLabWith(t *testing.T, taps int, missing func() string, build func() (built, error)) *lab {
 	t.Helper()
 	if what := missing(); what != "" {
 		t.Skip("interop: needs " + what)
 	}
-	b, err := guestOnce()
+	b, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ package interop
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +41,8 @@ type process struct {
 	name string
 	addr netip.Addr
 	cmd  *exec.Cmd
-	log  string // file with its output
+	log  string   // file with its output
+	env  []string // that its programs get besides its own
 
 	input  io.Closer // of a node: its end is the end of its commands; nil for a guest
 	daemon *daemon   // that a node is attached to, if it is
@@ -86,7 +88,7 @@ func (l *lab) boot(t *testing.T, tap int, addr netip.Addr) *process {
 }
 
 // startGuest starts a guest, which runs until the lab's owner ends. stack is
-// what its program runs on; see its newStack.
+// what its program runs on, if that is not the lab's; see its newStack.
 func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr, stack string) *process {
 	t.Helper()
 	dir := l.owner.TempDir()
@@ -104,7 +106,7 @@ func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr, stack string) *
 		"-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "512",
 		"-nodefaults", "-display", "none", "-no-reboot",
 		"-kernel", l.kernel.image, "-initrd", l.image,
-		"-append", "console=ttyS0 "+l.options+" panic=-1 guest_ip="+netip.PrefixFrom(addr, network.Bits()).String()+" guest_stack="+stack,
+		"-append", "console=ttyS0 "+l.options+" panic=-1 guest_ip="+netip.PrefixFrom(addr, network.Bits()).String()+" guest_stack="+cmp.Or(stack, l.stack),
 		"-serial", "file:"+p.log,
 		"-chardev", "socket,id=control,path="+control,
 		"-device", "virtio-serial-pci", "-device", "virtserialport,chardev=control,name=control",
@@ -124,6 +126,9 @@ func (l *lab) startGuest(t *testing.T, tap int, addr netip.Addr, stack string) *
 	}
 	p.Client = peer.NewClient(conn)
 	p.stopWith(l.owner)
+	if l.watch {
+		l.owner.Cleanup(func() { p.checkKernel(l.owner) })
+	}
 	return p
 }
 

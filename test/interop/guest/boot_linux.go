@@ -35,6 +35,9 @@ func boot() error {
 			return fmt.Errorf("mount %s: %w", m.dir, err)
 		}
 	}
+	if err := os.Setenv("PATH", "/bin"); err != nil { // the kernel gives none
+		return err
+	}
 	order, err := os.ReadFile(moduleList)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 // Guest is the first and only program of the virtual machine that
 // interoperability tests boot: it brings the machine up and then executes the
-// commands of package peer on the kernel's own RDS.
+// commands of package peer, on the kernel's own RDS if the machine has it.
 package main
 
 import (
@@ -41,9 +41,13 @@ func run() error {
 }
 
 // newStack returns the kernel's RDS, through this project's kernel provider or
-// with nothing but the system calls in between.
+// with nothing but the system calls in between; or no stack, for a guest that
+// only runs programs.
 func newStack(name string) (peer.Stack, error) {
-	if name == "provider" {
+	switch name {
+	case "none":
+		return peer.NoStack{}, nil
+	case "provider":
 		k, err := rds.OpenKernel()
 		return rdspeer.New(k), err
 	}

@@ -10,9 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// RDSPort is the TCP port of RDS over TCP.
-const RDSPort = 16385
-
 // Sizes and numbers of include/uapi/linux/inet_diag.h and sock_diag.h.
 const (
 	sockDiagByFamily = 20 // SOCK_DIAG_BY_FAMILY
@@ -32,10 +29,10 @@ type diagConn struct {
 	id     [sizeofDiagID]byte
 }
 
-// tcpConns lists the TCP connections of this network namespace that have the
-// RDS port at one end, listeners left out.
-func tcpConns() ([]TCPConn, error) {
-	conns, err := dumpTCP()
+// tcpConns lists the TCP connections of this network namespace that have a port
+// at one end, listeners left out.
+func tcpConns(port uint16) ([]TCPConn, error) {
+	conns, err := dumpTCP(port)
 	list := make([]TCPConn, 0, len(conns))
 	for _, c := range conns {
 		list = append(list, c.TCPConn)
@@ -46,7 +43,7 @@ func tcpConns() ([]TCPConn, error) {
 // destroy aborts a connection as SOCK_DESTROY does: this side's socket fails
 // with ECONNABORTED, the other side gets a RST.
 func destroy(t TCPConn) error {
-	conns, err := dumpTCP()
+	conns, err := dumpTCP(t.Local.Port())
 	if err != nil {
 		return err
 	}
@@ -59,7 +56,7 @@ func destroy(t TCPConn) error {
 	return os.NewSyscallError("SOCK_DESTROY", unix.ENOENT)
 }
 
-func dumpTCP() ([]diagConn, error) {
+func dumpTCP(port uint16) ([]diagConn, error) {
 	var conns []diagConn
 	for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
 		req := diagRequest(sockDiagByFamily, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, family, make([]byte, sizeofDiagID))
@@ -68,7 +65,7 @@ func dumpTCP() ([]diagConn, error) {
 			if err != nil {
 				return err
 			}
-			if c.Remote.Port() != 0 && (c.Local.Port() == RDSPort || c.Remote.Port() == RDSPort) {
+			if c.Remote.Port() != 0 && (c.Local.Port() == port || c.Remote.Port() == port) {
 				conns = append(conns, c)
 			}
 			return nil

@@ -25,7 +25,7 @@ const (
 	OpCounters = "counters" // nothing, map[string]uint64
 	OpLinks    = "links"    // nothing, []Link
 	OpState    = "state"    // nothing, whatever the stack shows of itself
-	OpTCP      = "tcp"      // nothing, []TCPConn
+	OpTCP      = "tcp"      // TCPArgs, []TCPConn
 	OpDestroy  = "destroy"  // TCPConn
 	OpExec     = "exec"     // ExecArgs, ExecResult
 	OpOutput   = "output"   // OutputArgs, OutputResult
@@ -106,8 +106,13 @@ type ProgressResult struct {
 // unmapped. One that TCP established and RDS turned down never becomes one.
 type Link struct{ Local, Remote netip.AddrPort }
 
-// TCPConn is one TCP connection of this host on the RDS port. Addresses are
-// unmapped.
+// RDSPort is the TCP port of RDS over TCP.
+const RDSPort = 16385
+
+// TCPArgs names the port that connections have at one end; 0 is RDSPort.
+type TCPArgs struct{ Port uint16 }
+
+// TCPConn is one TCP connection of this host. Addresses are unmapped.
 type TCPConn struct {
 	Local, Remote netip.AddrPort
 	Established   bool

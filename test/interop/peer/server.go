@@ -2,6 +2,7 @@ package peer
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,7 +123,7 @@ func (s *Server) run(ctx context.Context, t *task, r request) (any, error) {
 	case OpLinks:
 		return s.stack.Links()
 	case OpTCP:
-		return tcpConns()
+		return do(r, func(a TCPArgs) (any, error) { return tcpConns(cmp.Or(a.Port, RDSPort)) })
 	case OpDestroy:
 		return do(r, func(a TCPConn) (any, error) { return nil, destroy(a) })
 	case OpExec:
