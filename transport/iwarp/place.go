@@ -39,7 +39,7 @@ func (r *receiver) begin(seg *rdmap.Segment, ulpdu []byte, n int) bool {
 	}
 	k := &r.sink
 	k.op, k.last, k.n, k.offset, k.drop = seg.Op, seg.Last(), n, 0, false
-	k.hlen = copy(k.header[:], ulpdu)
+	k.hlen = copy(k.header[:ddp.HeaderLen(ulpdu[0])], ulpdu)
 	switch {
 	case seg.Op == rdmap.OpWrite:
 		k.tagged = seg.Tagged

@@ -1,0 +1,370 @@
+package iwarp
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+)
+
+// raw is a peer that can do everything wrong: a TCP connection, and the frames
+// that a test says. It reads with a parser that is not the engine's.
+type raw struct {
+	t       testing.TB
+	conn    *net.TCPConn
+	crc     bool
+	slow    bool              // it sends octet by octet
+	markers *mpa.MarkerWriter // what it sends has them
+	parser  mpa.Parser
+	got     [][]byte // ULPDUs that were read and not taken
+	msn     [rdmap.Queues]uint32
+}
+
+func newRaw(t testing.TB, conn net.Conn) *raw {
+	t.Helper()
+	p := &raw{t: t, conn: conn.(*net.TCPConn)}
+	_ = p.conn.SetDeadline(time.Now().Add(30 * time.Second))
+	t.Cleanup(func() { _ = p.conn.Close() })
+	return p
+}
+
+func dialRaw(t testing.TB, to netip.AddrPort) *raw {
+	t.Helper()
+	c, err := net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(to))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newRaw(t, c)
+}
+
+// rawListener is where our side connects to a raw responder.
+type rawListener struct {
+	t  testing.TB
+	ln *net.TCPListener
+}
+
+func listenRaw(t testing.TB) *rawListener {
+	t.Helper()
+	ln, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = ln.SetDeadline(time.Now().Add(30 * time.Second))
+	t.Cleanup(func() { _ = ln.Close() })
+	return &rawListener{t, ln}
+}
+
+func (l *rawListener) addr() netip.AddrPort { return l.ln.Addr().(*net.TCPAddr).AddrPort() }
+
+func (l *rawListener) accept() *raw {
+	l.t.Helper()
+	c, err := l.ln.Accept()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return newRaw(l.t, c)
+}
+
+// write sends octets as they are. A peer that has hung up is for what is read
+// later to tell.
+func (p *raw) write(b []byte) {
+	p.t.Helper()
+	if p.slow {
+		for len(b) > 1 && len(b) < 512 {
+			if _, err := p.conn.Write(b[:1]); err != nil {
+				break // and so does the last
+			}
+			b = b[1:]
+		}
+	}
+	if _, err := p.conn.Write(b); err != nil && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+		p.t.Fatal(err)
+	}
+}
+
+// frame makes the FPDU of a ULPDU.
+func (p *raw) frame(ulpdu []byte) []byte {
+	if p.markers != nil {
+		return p.markers.Append(nil, mpa.AppendContent(nil, ulpdu), p.crc)
+	}
+	return mpa.AppendFPDU(nil, ulpdu, p.crc)
+}
+
+func (p *raw) send(ulpdus ...[]byte) {
+	p.t.Helper()
+	for _, u := range ulpdus {
+		p.write(p.frame(u))
+	}
+}
+
+// setup reads the set-up frame of the other side.
+func (p *raw) setup() mpa.Frame {
+	p.t.Helper()
+	b := make([]byte, mpa.FrameLen)
+	if _, err := io.ReadFull(p.conn, b); err != nil {
+		p.t.Fatalf("no set-up frame: %v", err)
+	}
+	b = append(b, make([]byte, binary.BigEndian.Uint16(b[18:]))...)
+	if _, err := io.ReadFull(p.conn, b[mpa.FrameLen:]); err != nil {
+		p.t.Fatalf("no private data: %v", err)
+	}
+	f, _, err := mpa.DecodeFrame(b, mpa.MaxPrivate)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	if b[16]&0x0f != 0 {
+		p.t.Fatalf("reserved bits of the flags %02x are set", b[16])
+	}
+	return f
+}
+
+// next is the next ULPDU, or how the connection ended.
+func (p *raw) next() ([]byte, error) {
+	b := make([]byte, 64<<10)
+	for len(p.got) == 0 {
+		n, err := p.conn.Read(b)
+		if e := p.parser.Feed(b[:n], func(u []byte) error {
+			p.got = append(p.got, append([]byte(nil), u...))
+			return nil
+		}); e != nil {
+			p.t.Fatalf("a bad FPDU came: %v", e)
+		}
+		if err == io.EOF && p.parser.Partial() {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil && len(p.got) == 0 {
+			return nil, err
+		}
+	}
+	u := p.got[0]
+	p.got = p.got[1:]
+	return u, nil
+}
+
+// segment is the next segment, which must be of this kind.
+func (p *raw) segment(op rdmap.Op) rdmap.Segment {
+	p.t.Helper()
+	u, err := p.next()
+	if err != nil {
+		p.t.Fatalf("no %v but %v", op, err)
+	}
+	var s rdmap.Segment
+	if err := s.Parse(u, rdmap.OpsRFC5040|rdmap.OpsRFC7306); err != nil {
+		p.t.Fatal(err)
+	}
+	if s.Op != op {
+		p.t.Fatalf("%v instead of %v (payload %x)", s.Op, op, s.Payload)
+	}
+	return s
+}
+
+// terminate reads up to the Terminate, which must have this cause and be the
+// last that comes.
+func (p *raw) terminate(cause rdmap.Cause) rdmap.Terminate {
+	p.t.Helper()
+	for {
+		u, err := p.next()
+		if err != nil {
+			p.t.Fatalf("no Terminate but %v", err)
+		}
+		var s rdmap.Segment
+		if err := s.Parse(u, rdmap.OpsRFC5040|rdmap.OpsRFC7306); err != nil {
+			p.t.Fatal(err)
+		}
+		if s.Op != rdmap.OpTerminate {
+			continue
+		}
+		if s.Untagged != rdmap.TerminateHeader() {
+			p.t.Fatalf("header of the Terminate: %+v", s.Untagged)
+		}
+		var d rdmap.Terminate
+		if err := d.Decode(s.Payload, rdmap.Hints{}); err != nil || d.SIW {
+			p.t.Fatalf("Terminate %x: %v", s.Payload, err)
+		}
+		if d.Cause != cause {
+			p.t.Fatalf("Terminate says %v, want %v", d.Cause, cause)
+		}
+		p.closed()
+		return d
+	}
+}
+
+// closed expects the end of the stream and nothing before.
+func (p *raw) closed() {
+	p.t.Helper()
+	if u, err := p.next(); err == nil {
+		p.t.Fatalf("% x came instead of the end", u)
+	} else if err != io.EOF {
+		p.t.Fatalf("ended by %v", err)
+	}
+}
+
+// gone expects the end of the connection, gently or by a reset.
+func (p *raw) gone() {
+	p.t.Helper()
+	for {
+		_, err := p.next()
+		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) {
+			return
+		}
+		if err != nil {
+			p.t.Fatal(err)
+		}
+	}
+}
+
+// abort resets the connection.
+func (p *raw) abort() {
+	_ = p.conn.SetLinger(0)
+	_ = p.conn.Close()
+}
+
+// The segments a peer sends, right unless a test changes them.
+
+func (p *raw) nextMSN(qn uint32) uint32 {
+	p.msn[qn]++
+	return p.msn[qn]
+}
+
+func untagged(op rdmap.Op, qn, msn, mo uint32, last bool, payload []byte) []byte {
+	h := ddp.Untagged{Last: last, ULP: op.Control(), QN: qn, MSN: msn, MO: mo}
+	return append(h.AppendTo(nil), payload...)
+}
+
+func tagged(op rdmap.Op, stag uint32, to uint64, last bool, payload []byte) []byte {
+	h := ddp.Tagged{Last: last, ULP: op.Control(), STag: stag, TO: to}
+	return append(h.AppendTo(nil), payload...)
+}
+
+func write(stag uint32, to uint64, payload []byte) []byte {
+	return tagged(rdmap.OpWrite, stag, to, true, payload)
+}
+
+// sendMessage is a whole Send.
+func (p *raw) sendMessage(payload []byte) []byte {
+	return untagged(rdmap.OpSend, rdmap.QueueSend, p.nextMSN(rdmap.QueueSend), 0, true, payload)
+}
+
+func (p *raw) read(r rdmap.ReadRequest) []byte {
+	return untagged(rdmap.OpReadRequest, rdmap.QueueRequest, p.nextMSN(rdmap.QueueRequest), 0, true, r.AppendTo(nil))
+}
+
+// answer makes the whole response to a Read Request.
+func answer(s rdmap.Segment, payload []byte) []byte {
+	var r rdmap.ReadRequest
+	if r.Decode(s.Payload) != nil {
+		panic("not a Read Request")
+	}
+	return tagged(rdmap.OpReadResponse, r.SinkSTag, r.SinkTO, true, payload)
+}
+
+// request is what a raw initiator asks for by default.
+func request(crc bool) *mpa.Frame {
+	prefix := mpa.Prefix{IRD: 16, ORD: 16}
+	return &mpa.Frame{CRC: crc, Enhanced: true, Rev: 2, Private: prefix.AppendTo(nil)}
+}
+
+// reply is what a raw responder answers by default.
+func reply(crc bool) *mpa.Frame {
+	f := request(crc)
+	f.Reply = true
+	return f
+}
+
+// rawInitiator makes a connection whose accepting side is e.
+func rawInitiator(t testing.TB, e *end, f *mpa.Frame, sp ConnParams) *raw {
+	t.Helper()
+	ctx := within(t)
+	ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	p := dialRaw(t, ln.Addr())
+	p.write(f.AppendTo(nil))
+	in, err := ln.Accept(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e.est, err = in.Accept(ctx, e.qp, sp); err != nil {
+		t.Fatal(err)
+	}
+	p.opened(p.setup(), f)
+	return p
+}
+
+// opened settles what the frames of both sides have said.
+func (p *raw) opened(theirs mpa.Frame, ours *mpa.Frame) {
+	p.crc = theirs.CRC || ours.CRC
+	p.parser.CRC = p.crc
+	p.parser.Markers = ours.Markers
+	if theirs.Markers {
+		p.markers = new(mpa.MarkerWriter)
+	}
+}
+
+// rawResponder makes a connection whose connecting side is e.
+func rawResponder(t testing.TB, e *end, f *mpa.Frame, cp ConnParams) *raw {
+	t.Helper()
+	l := listenRaw(t)
+	done := connecting(t, e, l.addr(), cp)
+	p := l.accept()
+	req := p.setup()
+	p.write(f.AppendTo(nil))
+	p.opened(req, f)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// connecting has e connect.
+func connecting(t testing.TB, e *end, to netip.AddrPort, cp ConnParams) <-chan error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	t.Cleanup(cancel)
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		e.est, err = e.dev.Connect(ctx, e.qp, to, cp)
+		done <- err
+	}()
+	return done
+}
+
+// openRaw opens a stream between e and a raw peer in both roles alike.
+func openRaw(t testing.TB, e *end, initiator, crc bool) *raw {
+	t.Helper()
+	terms := ConnParams{NoCRC: !crc, Guard: -1}
+	if initiator {
+		return rawInitiator(t, e, request(crc), terms)
+	}
+	return rawResponder(t, e, reply(crc), terms)
+}
+
+// ended waits for the end of the queue pair.
+func (e *end) ended() error {
+	e.t.Helper()
+	ctx := within(e.t)
+	select {
+	case <-e.qp.Done():
+	case <-ctx.Done():
+		e.t.Fatalf("the queue pair has not ended (%v)", e.qp.State())
+	}
+	return e.qp.Err()
+}
+
+// rest is everything that is left in the completion queue of a queue pair that
+// has ended.
+func (e *end) rest() []Completion {
+	list := make([]Completion, 4096)
+	return list[:e.cq.Poll(list)]
+}
