@@ -1,6 +1,6 @@
 // Node is our end of an interoperability test: it executes the commands of
 // package peer, read from standard input, on a node of package rds, or as an
-// application of an rdsd.
+// application of an rdsd; or on no RDS at all, for what other programs do.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	addr := flag.String("addr", "", "address to listen on from the start")
+	addr := flag.String("addr", "", "address to listen on from the start; none is no RDS, without -socket")
 	paths := flag.Int("paths", 1, "TCP connections per peer, 1 or 8")
 	socket := flag.String("socket", "", "attach to the rdsd there instead")
 	flag.Parse()
@@ -34,15 +34,19 @@ func main() {
 }
 
 func run(addr string, paths int, socket string) (err error) {
+	commands := struct {
+		io.Reader
+		io.Writer
+	}{os.Stdin, os.Stdout}
+	if addr == "" && socket == "" {
+		return peer.Serve(commands, peer.NoStack{})
+	}
 	p, err := open(addr, paths, socket)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	return peer.Serve(struct {
-		io.Reader
-		io.Writer
-	}{os.Stdin, os.Stdout}, rdspeer.New(p))
+	return peer.Serve(commands, rdspeer.New(p))
 }
 
 func open(addr string, paths int, socket string) (rds.Provider, error) {
