@@ -38,11 +38,13 @@ type Config struct {
 	// of regions up to LargeSize, and what Register makes.
 	Small, Large, Registered PoolConfig
 	// Bases is how many bases the table may hold at once, 2 to 1<<24-1, each at
-	// 16 bytes. The default is 1<<22. It exceeds the sum of Items because a base
-	// whose versions are used up rests for a while.
+	// 16 bytes. The default is 1<<23. It exceeds the sum of Items because a base
+	// whose versions are used up rests for a while: with the defaults there is
+	// always one left for up to 17 million mappings a second.
 	Bases int
-	// Quarantine is how long a base rests after 255 mappings, before a version
-	// of its keys comes again: at most 24 h, default 1 min; negative: not at all.
+	// Quarantine is how long a base rests at least, and at most twice as long when
+	// there is work, after 255 mappings, before a version of its keys comes again:
+	// at most 24 h, default 1 min; negative: not at all.
 	Quarantine time.Duration
 	// Linger is how long a region that was freed lazily may wait for its
 	// invalidation when nothing else starts one: 1 ms to 1 h, default 1 s;
@@ -82,7 +84,7 @@ func (c Config) withDefaults() Config {
 	set(&c.Small, 348160, SmallSize)
 	set(&c.Large, 4096, LargeSize)
 	set(&c.Registered, 262144, 0)
-	def(&c.Bases, 1<<22)
+	def(&c.Bases, 1<<23)
 	def(&c.Quarantine, time.Minute)
 	def(&c.Linger, time.Second)
 	def(&c.Stuck, 5*time.Second)

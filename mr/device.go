@@ -5,6 +5,7 @@ import (
 	crand "crypto/rand"
 	"encoding/binary"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -40,6 +41,7 @@ func New(c Config) (*Device, error) {
 	d := &Device{config: c, owners: make(map[*Owner]struct{})}
 	d.readers.Store(new([]*Reader))
 	d.grace.bell = make(chan struct{}, 1)
+	d.grace.alone = runtime.GOMAXPROCS(0) == 1
 	d.flusher.closing = make(chan struct{})
 	seed := c.Seed
 	if seed == 0 {

@@ -241,6 +241,7 @@ func (d *Device) stuck(b *batch) {
 		return
 	}
 	b.stuck = true
+	d.grace.waiting.Store(patient)
 	d.counters.stale.Add(int64(b.n))
 	d.counters.stuck.Add(1)
 	for _, name := range d.grace.held() {

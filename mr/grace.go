@@ -11,10 +11,12 @@ import (
 // nothing and writes no line that readers write, except where it must wait.
 type grace struct {
 	_ [64]byte
-	// waiting is 1 while the leader sleeps. All readers read it in Leave, so it
-	// has a line of its own.
+	// waiting is calling or patient while the leader sleeps. All readers read it
+	// in Leave, so it has a line of its own.
 	waiting atomic.Uint32
 	_       [64]byte
+
+	alone bool // one processor: nobody ends a section while we look
 
 	// left counts the awaited readers that have not reported. Who brings it to
 	// 0 lets the leader go on: a reader by the bell, the leader by itself.
@@ -23,6 +25,11 @@ type grace struct {
 
 	pending []pendingReader // of the leader
 }
+
+const (
+	calling = 1 + iota // readers that leave a section yield
+	patient            // a reader is stuck, it would not help
+)
 
 type pendingReader struct {
 	*Reader
@@ -44,7 +51,7 @@ func (g *grace) begin(readers []*Reader) bool {
 			g.pending = append(g.pending, pendingReader{r, seq})
 		}
 	}
-	if len(g.pending) > 0 && runtime.GOMAXPROCS(0) > 1 {
+	if len(g.pending) > 0 && !g.alone {
 		for range spins {
 			if g.sweep() == 0 {
 				break
@@ -57,17 +64,18 @@ func (g *grace) begin(readers []*Reader) bool {
 	return g.arm()
 }
 
-// patience is how often quick looks: some tens of microseconds.
-const patience = 1 << 15
+// quickLooks is how often quick looks: some tens of microseconds.
+const quickLooks = 1 << 15
 
 // quick waits, without the leader's state and without sleeping, until every
 // section that is open has ended. It returns false if one takes longer than a
 // section should.
-func quick(readers []*Reader) bool {
-	if runtime.GOMAXPROCS(0) == 1 {
+func (g *grace) quick(readers []*Reader) bool {
+	left := quickLooks
+	if g.alone {
+		left = 0
 		runtime.Gosched()
 	}
-	left := patience
 	for _, r := range readers {
 		p := pendingReader{r, r.seq.Load()}
 		for p.seq&1 != 0 && !p.passed() {
@@ -96,7 +104,7 @@ func (g *grace) sweep() int {
 // arm makes the readers report. It returns false if they all have passed already.
 func (g *grace) arm() bool {
 	g.left.Store(int32(len(g.pending)))
-	g.waiting.Store(1)
+	g.waiting.Store(calling)
 	for _, p := range g.pending {
 		p.awaited.Store(1)
 		// Either we see that it has passed, or it sees that it is awaited;
@@ -114,7 +122,9 @@ func (g *grace) passed(r *Reader) {
 	if r.awaited.CompareAndSwap(1, 0) && g.left.Add(-1) == 0 {
 		g.bell <- struct{}{} // never blocks: once for each arm
 	}
-	runtime.Gosched()
+	if g.waiting.Load() == calling {
+		runtime.Gosched()
+	}
 }
 
 // end is called when the last one has passed.

@@ -60,11 +60,16 @@ func (o *Owner) revokeAll() {
 	for i := range o.shares {
 		s := &o.shares[i]
 		p := s.pool
-		p.mu.Lock()
-		for m := s.live.next; m != &s.live; m = s.live.next {
-			p.dropLocked(p.table.slot(m.key.Index()), m)
+		for more := true; more; {
+			p.mu.Lock()
+			for n := 0; more && n < stride; n++ {
+				m := s.live.next
+				if more = m != &s.live; more {
+					p.dropLocked(p.table.slot(m.key.Index()), m)
+				}
+			}
+			p.mu.Unlock()
 		}
-		p.mu.Unlock()
 	}
 }
 

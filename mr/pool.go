@@ -36,25 +36,25 @@ type pool struct {
 	// Under mu. Bases are reused oldest first, so that a key stays dead as long
 	// as possible; mappings newest first, because they are in the cache.
 	clean   queue
-	resting []restingBase // ordered by due
-	bases   int           // that do not rest
-	free    *mapping      // never more than there are items
-	dirty   list          // dropped, not yet taken by an invalidation
+	resting [2]queue // bases that began to rest until turned, and later
+	turned  time.Time
+	rested  time.Time // when the last one began
+	bases   int       // that do not rest
+	free    *mapping  // never more than there are items
+	dirty   list      // dropped, not yet taken by an invalidation
 	live    int
 	used    int    // live and those whose grace period is not over
 	pinned  int64  // their bytes
 	full    uint64 // times a limit was reached
 }
 
+// stride is how many mappings are worked on before others may have the lock.
+const stride = 256
+
 // queue is a queue of bases through their next fields; 0 is no base.
 type queue struct {
 	head, tail uint32
 	n          int
-}
-
-type restingBase struct {
-	index uint32
-	due   time.Time
 }
 
 // share is what one owner has of one pool; under the pool's lock.
@@ -85,15 +85,23 @@ func (s *share) fits(n int64) bool {
 	return s.used < p.config.Items-p.used && s.bytes+n <= p.config.Pinned-p.pinned
 }
 
-func (p *pool) pushLocked(index uint32, s *slot) {
+// pushLocked puts a base at the end of one of the pool's queues.
+func (p *pool) pushLocked(q *queue, index uint32, s *slot) {
 	s.next = 0
-	if p.clean.tail == 0 {
-		p.clean.head = index
-	} else {
-		p.table.slot(p.clean.tail).next = index
+	p.appendLocked(q, queue{index, index, 1})
+}
+
+func (p *pool) appendLocked(q *queue, more queue) {
+	switch {
+	case more.n == 0:
+		return
+	case q.n == 0:
+		*q = more
+		return
 	}
-	p.clean.tail = index
-	p.clean.n++
+	p.table.slot(q.tail).next = more.head
+	q.tail = more.tail
+	q.n += more.n
 }
 
 // baseLocked takes a base out of the queue. It prefers new ones until there
@@ -118,18 +126,20 @@ func (p *pool) baseLocked() (uint32, *slot) {
 	return index, s
 }
 
-// wakeLocked puts bases that rested long enough back into the queue.
+// wakeLocked puts bases that rested long enough back into the queue of clean
+// ones. Two queues stand for a time of each base: it rests for one to two periods.
 func (p *pool) wakeLocked(now time.Time) bool {
-	n := 0
-	for ; n < len(p.resting) && !p.resting[n].due.After(now); n++ {
-		index := p.resting[n].index
-		p.pushLocked(index, p.table.slot(index))
+	before := p.bases
+	for range p.resting {
+		if now.Sub(p.turned) < p.rest {
+			break
+		}
+		p.bases += p.resting[0].n
+		p.appendLocked(&p.clean, p.resting[0])
+		p.resting = [2]queue{p.resting[1], {}}
+		p.turned = p.rested
 	}
-	if n > 0 {
-		p.bases += n
-		p.resting = append(p.resting[:0], p.resting[n:]...)
-	}
-	return n > 0
+	return p.bases > before
 }
 
 func (p *pool) mappingLocked() *mapping {
@@ -157,7 +167,7 @@ func (p *pool) add(s *share, mem []byte, opt *Options) (Key, error) {
 		return 0, ErrExhausted
 	}
 	if !opt.Domain.hold() {
-		p.pushLocked(index, at)
+		p.pushLocked(&p.clean, index, at)
 		return 0, ErrDomain
 	}
 	return p.publishLocked(s, index, at, mem, opt), nil
@@ -229,7 +239,7 @@ func (p *pool) replaceLocked(s *share, at *slot, old *mapping, mem []byte, opt *
 	}
 	if !opt.Domain.hold() {
 		if next != at {
-			p.pushLocked(index, next)
+			p.pushLocked(&p.clean, index, next)
 		}
 		return 0, false, ErrDomain
 	}
@@ -246,7 +256,7 @@ func (p *pool) reclaim(l *list, now time.Time) {
 	m := l.head
 	for m != nil {
 		p.mu.Lock()
-		for range 256 { // others may want the lock
+		for range stride {
 			p.reclaimLocked(m, now)
 			if m = m.next; m == nil {
 				break
@@ -272,11 +282,12 @@ func (p *pool) reclaimLocked(m *mapping, now time.Time) {
 	index := m.key.Index()
 	at := p.table.slot(index)
 	if at.uses() < maxUses {
-		p.pushLocked(index, at)
+		p.pushLocked(&p.clean, index, at)
 		return
 	}
 	at.note.Store(makeNote(at.version(), 0, p.class))
-	p.resting = append(p.resting, restingBase{index, now.Add(p.rest)})
+	p.pushLocked(&p.resting[1], index, at)
+	p.rested = now
 	p.bases--
 }
 

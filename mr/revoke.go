@@ -29,7 +29,7 @@ func (r *Reader) Revoke(k Key, dom *Domain, from netip.Addr) Fault {
 		r.left()
 		return f
 	}
-	if quick(*r.dev.readers.Load()) {
+	if r.grace.quick(*r.dev.readers.Load()) {
 		return None
 	}
 	if r.dev.flush(context.Background(), r.dev.config.Stuck) != nil {

@@ -86,5 +86,5 @@ func (d *Device) Stats() Stats {
 func (p *pool) stats() PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return PoolStats{Live: p.live, Dirty: p.used - p.live, Clean: p.clean.n, Resting: len(p.resting), Pinned: p.pinned, Full: p.full}
+	return PoolStats{Live: p.live, Dirty: p.used - p.live, Clean: p.clean.n, Resting: p.resting[0].n + p.resting[1].n, Pinned: p.pinned, Full: p.full}
 }
