@@ -106,7 +106,7 @@ func (d *Device) ConnectFrom(ctx context.Context, q *QP, local, remote netip.Add
 		return nil, err
 	}
 	set, s, err := d.connect(ctx, q, local, remote, p)
-	if err != nil && p.Rev == 0 && ctx.Err() == nil && s != nil && s.mayRetry() {
+	if err != nil && p.Rev == 0 && ctx.Err() == nil && !errors.Is(err, syscall.ETIMEDOUT) && s != nil && s.mayRetry() {
 		p.Rev = 1
 		set, s, err = d.connect(ctx, q, local, remote, p)
 	}
@@ -167,9 +167,9 @@ func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPor
 	case e := <-s.up:
 		return e.set, s, e.err
 	case <-ctx.Done():
-		s.abandon(ctx.Err())
+		s.settle(established{err: ctx.Err()})
 		e := <-s.up // it may have come up in time all the same
-		if e.err != nil && s.attached() != nil {
+		if e.err != nil && !s.abandon(e.err) {
 			q.fail(failure{err: e.err, status: Flushed, abort: true})
 		}
 		return e.set, s, e.err
@@ -185,18 +185,21 @@ func (s *stream) say(frame []byte) error {
 	return err
 }
 
-// abandon ends a set-up that has not succeeded.
-func (s *stream) abandon(err error) {
+// abandon ends a set-up that has not succeeded. If it has, nothing happens, and
+// it returns false: the timer that calls it may have run out in that moment.
+func (s *stream) abandon(err error) bool {
 	s.mu.Lock()
-	s.stopTimerLocked()
-	if s.phase.Load() != phaseOpen {
+	open := s.phase.Load() == phaseOpen
+	if !open {
+		s.stopTimerLocked()
 		s.phase.Store(phaseEnded)
 	}
 	s.mu.Unlock()
-	s.settle(established{err: err})
-	if s.phase.Load() == phaseEnded {
+	if !open {
+		s.settle(established{err: err})
 		s.conn.Close(transport.Abort)
 	}
+	return !open
 }
 
 // mayRetry tells whether a peer that only knows revision 1 would have behaved

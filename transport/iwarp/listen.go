@@ -213,7 +213,10 @@ func (s *stream) awaitRTR(ctx context.Context) error {
 		s.mu.Lock()
 		s.stopTimerLocked()
 		s.mu.Unlock()
-		return e.err
+		if e.err != nil {
+			return s.q.Err() // why, not just that it is closed
+		}
+		return nil
 	case <-ctx.Done():
 		s.q.fail(failure{err: ctx.Err(), status: Flushed, abort: true})
 		return ctx.Err()

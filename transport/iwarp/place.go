@@ -102,7 +102,7 @@ func (r *receiver) beginSend() bool {
 		r.refuseSink(rdmap.CauseOf(err))
 		return false
 	}
-	if r.rtr {
+	if r.rtr && r.opening {
 		r.rtr = false
 		if k.n == 0 && k.last && h.MO == 0 && k.op == rdmap.OpSend {
 			r.sends.Advance(h, 0) // the RTR, which is not the program's
