@@ -97,7 +97,7 @@ func (c *cell) run() (Result, error) {
 	}
 	c.addrs = r.Addrs
 	var res Result
-	switch c.work.Kind {
+	switch c.work.shape() {
 	case Latency:
 		res, err = c.latency()
 	case Fair:
@@ -108,6 +108,8 @@ func (c *cell) run() (Result, error) {
 		res, err = c.oneWay()
 	case Mux, Stress:
 		res, err = c.mux()
+	case RDMA:
+		res, err = c.reads()
 	default:
 		err = fmt.Errorf("no work of kind %q", c.work.Kind)
 	}

@@ -25,9 +25,15 @@ const closeLimit = time.Second
 // that is measured, under Node one to compare it with, if there is to be one.
 type providers map[Transport]rds.Provider
 
+// providerNone is for works that have no sockets.
+const providerNone = "none"
+
 // openProviders opens them as both sides have agreed.
 func openProviders(cfg rds.Config, ip netip.Addr, h *hello) (providers, error) {
 	p := providers{}
+	if h.Provider == providerNone {
+		return p, nil
+	}
 	measured, err := openProvider(cfg, ip, h.Provider, h.Port, h)
 	if err != nil {
 		return nil, err
@@ -101,6 +107,9 @@ func (r *Runner) hello(port uint16) *hello {
 func (r *Runner) connect(ctx context.Context, w *Work, fail func(error)) (*cell, func() error, error) {
 	c := &cell{ip: r.Options.Listen, runner: r, daemons: r.daemons}
 	theirs, ours := r.hello(r.Options.Port), r.hello(r.Options.Port)
+	if w.Kind == RDMA {
+		ours.Provider, theirs.Provider = providerNone, providerNone
+	}
 	var err error
 	if r.child != nil {
 		c.control, c.ip = r.child.controller, r.ip(clientSide)

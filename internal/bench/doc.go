@@ -3,7 +3,8 @@
 //
 // A Work says what to do: ping-pong (Latency), one way (OneWay), many sockets
 // to many (Mux), the same with everything verified (Stress), binding sockets
-// (Sockets), and what concerns a daemon (Fair, Attach, Sessions). A Runner is
+// (Sockets), what concerns a daemon (Fair, Attach, Sessions), and what is below
+// the sockets: verbs over iWARP (RDMA) and memory regions (Regions). A Runner is
 // the active process: it starts a Server in another process or reaches a running
 // one, does each work over RDS and, if asked, over what it is compared with in
 // turn, and makes a Report, which writes itself as text, JSON or an HTML page.
@@ -31,7 +32,8 @@
 // # What a figure means
 //
 // A measured time starts after a warm-up and, one way, ends when the receiver
-// has confirmed the last message. Receivers check the length and the number of
+// has confirmed the last message; of RDMA Writes, when Reads have brought back
+// what was written last, which a peer answers after placing it. Receivers check the length and the number of
 // each message, so a message lost, doubled or out of order fails the run. CPU
 // time is getrusage of the processes of both sides, daemons included, user and
 // system. A ratio is of two runs that follow one another, and of several the

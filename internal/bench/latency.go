@@ -73,6 +73,13 @@ func (c *cell) latency() (Result, error) {
 		}
 		defer end()
 		p = &tcpPinger{s, make([]byte, c.work.Size)}
+	} else if c.transport == IWARP {
+		v, end, err := c.newVerbsPinger()
+		if err != nil {
+			return Result{}, err
+		}
+		defer end()
+		p = v
 	} else {
 		s, end, err := c.bind()
 		if err != nil {

@@ -115,6 +115,13 @@ func (c *cell) oneWay() (Result, error) {
 		}
 		defer end()
 		b = &streamSender{s, make([]byte, c.work.Size)}
+	} else if c.transport == IWARP {
+		v, end, err := c.newVerbsBurster()
+		if err != nil {
+			return Result{}, err
+		}
+		defer end()
+		b = v
 	} else {
 		s, end, err := c.bind()
 		if err != nil {
@@ -157,6 +164,10 @@ func (c *cell) bursts(b burster, n uint64, d time.Duration) (uint64, snapshot, e
 	if err := b.flush(); err != nil {
 		return n, snapshot{}, err
 	}
-	snap, err := c.ask(request{Op: opConfirm, Count: n})
+	q := request{Op: opConfirm, Count: n}
+	if c.transport == IWARP && c.work.Op == OpWrite { // which the server's program does not hear of
+		q = request{Op: opSnap}
+	}
+	snap, err := c.ask(q)
 	return n, snap, err
 }

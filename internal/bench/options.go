@@ -46,6 +46,12 @@ type Options struct {
 	Pin        Pin
 	Fault      Fault
 
+	Op       Op   // RDMA; empty: the table
+	CRC      CRCs // RDMA
+	PingPong bool // RDMA
+	Busy     bool // RDMA: poll completion queues
+	ULPDU    int  // RDMA: longest segment; 0: what fits a TCP segment
+
 	ServerCPUProfile string // file for the server that is started
 }
 
@@ -89,11 +95,13 @@ func (o *Options) Validate(kind Kind) error {
 		check(o.Depth*o.Reply <= rds.DefaultBuffer, "--depth times --reply is at most %s, the receive buffer of a socket", FormatSize(rds.DefaultBuffer))
 	case Sockets:
 		check(o.Sockets >= 1 && o.Sockets <= 50000, "--sockets is 1 to 50000, not %d", o.Sockets)
+	case RDMA:
+		o.validateRDMA(check)
 	case Attach:
 		check(o.Attaches >= 1 && o.Attaches <= 100000, "--attaches is 1 to 100000, not %d", o.Attaches)
 		check(o.Sessions >= 1 && o.Sessions < rds.DefaultSessionsOfUID, "--sessions is 1 to %d, not %d", rds.DefaultSessionsOfUID-1, o.Sessions)
 	}
-	check(kind == Sockets || kind == Fair || kind == Attach || len(o.Sizes) > 0, "--size is empty")
+	check(kind == Sockets || kind == Fair || kind == Attach || kind == Regions || len(o.Sizes) > 0, "--size is empty")
 	if len(errs) == 0 {
 		return nil
 	}
@@ -109,6 +117,10 @@ func (o *Options) Validate(kind Kind) error {
 
 // validateProvider checks what goes with which provider.
 func (o *Options) validateProvider(kind Kind, check func(ok bool, format string, args ...any)) {
+	if kind == RDMA || kind == Regions { // which have no sockets
+		check(o.Provider == "", "%s takes no --provider", kind)
+		return
+	}
 	daemon := o.Provider == rds.ProviderDaemon
 	check(daemon || o.Provider == rds.ProviderNode || o.Provider == rds.ProviderKernel, "--provider is node, rdsd or kernel, not %q", o.Provider)
 	check(o.Socket == "" || daemon && o.Server != "", "--socket is of a running rdsd: it needs --provider rdsd and --server")
@@ -133,8 +145,12 @@ func (o *Options) transports(w *Work) []Transport {
 	switch {
 	case w.Kind == Fair:
 		return []Transport{RDS, Alone}
-	case !w.Baseline:
-		return []Transport{RDS}
+	case w.Kind == Regions && w.Op == OpInvalidate:
+		return []Transport{Device, Singles}
+	case !w.Baseline || w.Kind == Regions:
+		return []Transport{w.subject()}
+	case w.Kind == RDMA:
+		return []Transport{IWARP, TCP}
 	case o.Provider == rds.ProviderDaemon && o.Server == "":
 		return []Transport{RDS, Node, TCP}
 	}
@@ -153,6 +169,10 @@ func (o *Options) Plan(kind Kind) []Work {
 	case Sockets:
 		base.Sockets, base.Baseline = o.Sockets, false
 		return []Work{base}
+	case RDMA:
+		return o.rdmaWorks()
+	case Regions:
+		return o.regionsWorks()
 	case Stress:
 		base.Sizes, base.Baseline, base.Fault = o.Sizes, false, o.Fault
 		base.Size = o.Sizes[0]

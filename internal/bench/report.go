@@ -44,9 +44,12 @@ func newReport(o *Options) *Report {
 
 // Settings is one line on how the report was made.
 func (r *Report) Settings() string {
-	s := fmt.Sprintf("%s; provider %s, %d path", r.System, r.Provider, r.Paths)
-	if r.Paths != 1 {
-		s += "s"
+	s := r.System
+	if r.Provider != "" {
+		s += fmt.Sprintf("; provider %s, %d path", r.Provider, r.Paths)
+		if r.Paths != 1 {
+			s += "s"
+		}
 	}
 	if r.Congestion != "" {
 		s += ", TCP " + r.Congestion
@@ -132,7 +135,7 @@ func (row *Row) lines() []line {
 	for _, other := range []struct {
 		title string
 		*Result
-	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}} {
+	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}, {"  a barrier each", row.Singles}} {
 		if other.Result != nil {
 			out = append(out, make("tcp", other.title, other.Result, "", ""))
 		}
@@ -178,6 +181,9 @@ func (row *Row) Sentence() string {
 	if a, b := row.RDS.Latency, row.Alone; a != nil && b != nil && b.Latency != nil {
 		return fmt.Sprintf("%s of %s, %.0f MB/s: p50 %+.0f us, p99 %+.0f us, p99.9 %+.0f us against alone", row.Title, FormatSize(floodSize), row.RDS.Flood,
 			a.P50-b.Latency.P50, a.P99-b.Latency.P99, a.P999-b.Latency.P999)
+	}
+	if row.Work.Kind == Regions {
+		return row.regionsSentence()
 	}
 	if row.Work.Kind == Stress && row.Finished {
 		return fmt.Sprintf("%s: %d requests and replies, every payload and sequence number verified", row.Title, row.RDS.Messages)

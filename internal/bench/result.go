@@ -48,23 +48,25 @@ type Memory struct {
 	BindMillis   float64 `json:"bind_ms"`             // for all of them; of Sessions: to attach
 }
 
-// Row is a line of a report: a work, its figures over RDS and, if measured,
-// over what it is compared with.
+// Row is a line of a report: a work, its figures over RDS (or over iWARP, if
+// its kind is RDMA) and, if measured, over what it is compared with.
 type Row struct {
-	Work     Work    `json:"work"`
-	Title    string  `json:"title"`
-	Runs     int     `json:"runs"`
-	RDS      Result  `json:"rds"`
-	Node     *Result `json:"node,omitempty"` // an embedded node
-	TCP      *Result `json:"tcp,omitempty"`
-	Alone    *Result `json:"alone,omitempty"`      // Fair without the flood
-	Ratio    float64 `json:"ratio,omitempty"`      // to TCP, median over the runs; p50 for Latency, else the rate
-	OfNode   float64 `json:"node_ratio,omitempty"` // the same, to an embedded node
-	RateMin  float64 `json:"rate_min"`             // of the runs over RDS
-	RateMax  float64 `json:"rate_max"`
-	Note     string  `json:"note,omitempty"`
-	RatioOf  string  `json:"ratio_of,omitempty"`
-	Finished bool    `json:"finished"` // false: interrupted, the figures are of what there was
+	Work      Work    `json:"work"`
+	Title     string  `json:"title"`
+	Runs      int     `json:"runs"`
+	RDS       Result  `json:"rds"`
+	Node      *Result `json:"node,omitempty"` // an embedded node
+	TCP       *Result `json:"tcp,omitempty"`
+	Alone     *Result `json:"alone,omitempty"`      // Fair without the flood
+	Singles   *Result `json:"singles,omitempty"`    // a barrier for each region
+	Ratio     float64 `json:"ratio,omitempty"`      // to TCP, median over the runs; p50 for Latency, else the rate
+	OfNode    float64 `json:"node_ratio,omitempty"` // the same, to an embedded node
+	OfSingles float64 `json:"singles_ratio,omitempty"`
+	RateMin   float64 `json:"rate_min"` // of the runs over RDS
+	RateMax   float64 `json:"rate_max"`
+	Note      string  `json:"note,omitempty"`
+	RatioOf   string  `json:"ratio_of,omitempty"`
+	Finished  bool    `json:"finished"` // false: interrupted, the figures are of what there was
 }
 
 // Histograms count nanoseconds up to a minute: those that several are merged
@@ -104,19 +106,21 @@ func median(v []float64) float64 {
 // newRow takes the medians of the runs. Those with one index were made one
 // after the other; there may be fewer over other transports than over RDS.
 func newRow(w Work, runs map[Transport][]Result) Row {
-	row := Row{Work: w, Title: w.Title(), Runs: len(runs[RDS]), RDS: combine(runs[RDS])}
+	measured := runs[w.subject()]
+	row := Row{Work: w, Title: w.Title(), Runs: len(measured), RDS: combine(measured)}
 	row.RateMin, row.RateMax = row.RDS.Rate, row.RDS.Rate
-	for _, r := range runs[RDS] {
+	for _, r := range measured {
 		row.RateMin, row.RateMax = min(row.RateMin, r.Rate), max(row.RateMax, r.Rate)
 	}
-	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone} {
+	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone, Singles: &row.Singles} {
 		if len(runs[t]) > 0 {
 			r := combine(runs[t])
 			*to = &r
 		}
 	}
-	row.Ratio, row.RatioOf = ratio(&w, runs[RDS], runs[TCP])
-	row.OfNode, _ = ratio(&w, runs[RDS], runs[Node])
+	row.Ratio, row.RatioOf = ratio(&w, measured, runs[TCP])
+	row.OfNode, _ = ratio(&w, measured, runs[Node])
+	row.OfSingles, _ = ratio(&w, measured, runs[Singles])
 	return row
 }
 
@@ -127,10 +131,10 @@ func ratio(w *Work, rds, base []Result) (float64, string) {
 	for i := range min(len(rds), len(base)) {
 		a, b := &rds[i], &base[i]
 		switch {
-		case w.Kind == Latency && a.Latency != nil && b.Latency != nil && b.Latency.P50 > 0:
+		case w.shape() == Latency && a.Latency != nil && b.Latency != nil && b.Latency.P50 > 0:
 			of = "p50"
 			ratios = append(ratios, a.Latency.P50/b.Latency.P50)
-		case w.Kind != Latency && b.Rate > 0:
+		case w.shape() != Latency && b.Rate > 0:
 			of = "rate"
 			ratios = append(ratios, a.Rate/b.Rate)
 		}

@@ -161,8 +161,11 @@ func (r *Runner) bind(w *Work) (*Row, error) {
 
 // work does one work as often as it is repeated, over its transports in turn.
 func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
-	if w.Kind == Sockets {
+	switch w.Kind {
+	case Sockets:
 		return r.bind(w)
+	case Regions:
+		return r.regions(ctx, w)
 	}
 	if err := r.prepare(w.Pin); err != nil {
 		return nil, err
@@ -190,12 +193,13 @@ func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 
 func (r *Runner) repeat(ctx context.Context, c *cell) (*Row, error) {
 	results := map[Transport][]Result{}
+	subject := c.work.subject()
 	note := ""
 	var err error
 loop:
 	for i := range r.Options.Repeat {
 		for _, t := range r.Options.transports(c.work) {
-			if t == TCP && note != "" || ctx.Err() != nil && len(results[RDS]) > 0 {
+			if t == TCP && note != "" || ctx.Err() != nil && len(results[subject]) > 0 {
 				continue
 			}
 			r.progress(c.work, t)
@@ -219,7 +223,7 @@ loop:
 			results[t] = append(results[t], res)
 		}
 	}
-	if len(results[RDS]) == 0 {
+	if len(results[subject]) == 0 {
 		return nil, err
 	}
 	row := newRow(*c.work, results)

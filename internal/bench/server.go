@@ -186,11 +186,17 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 		return errors.New("the work before is still open")
 	case w == nil || w.Batch < 1 || w.Batch > maxBatch || w.Peers > maxSockets || w.maxSize() > rds.MaxMessage:
 		return errors.New("work out of bounds")
+	case (w.Kind == RDMA) != (e.hello.Provider == providerNone), w.Kind != RDMA && t == IWARP,
+		w.Kind == RDMA && (t != IWARP && t != TCP || !w.checkRDMA()):
+		return errors.New("work out of bounds")
 	}
+	settings := tcpSettings{e.hello.Congestion, e.hello.Buffers}
 	var err error
 	switch t {
 	case TCP:
-		e.service, err = serveTCP(e.server.IP, w, tcpSettings{e.hello.Congestion, e.hello.Buffers}, e.failOnce())
+		e.service, err = serveTCP(e.server.IP, w, settings, e.failOnce())
+	case IWARP:
+		e.service, err = serveVerbs(e.server.IP, w, verbsSettings{settings, e.hello.Loops}, e.failOnce())
 	case Node:
 		e.service, err = serveRDS(e.providers[Node], e.server.IP, w, e.failOnce())
 	default:
@@ -215,6 +221,9 @@ func (e *session) failOnce() func(error) {
 // drops names the counters of messages that the node has dropped, which may
 // explain why one is missing.
 func drops(p rds.Provider) string {
+	if p == nil { // an RDMA work
+		return ""
+	}
 	info, err := p.Info()
 	if err != nil {
 		return ""

@@ -210,6 +210,12 @@ func serveTCP(ip netip.Addr, w *Work, o tcpSettings, fail func(error)) (*service
 
 // serveStream serves one connection until it ends.
 func serveStream(s *stream, w *Work, t *tally) error {
+	if w.shape() == RDMA {
+		if err := serveBlocks(s, w); !gone(err) && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	}
 	reply := make([]byte, w.Reply)
 	var n uint64
 	fresh := 0 // messages not yet in t
@@ -221,7 +227,7 @@ func serveStream(s *stream, w *Work, t *tally) error {
 			}
 			return err
 		}
-		switch w.Kind {
+		switch w.shape() {
 		case Latency:
 			err = s.send(m)
 		case OneWay:

@@ -70,6 +70,13 @@ func putNumber(b []byte, n uint64) {
 	}
 }
 
+func numberOf(b []byte) uint64 {
+	if len(b) < numberEnd {
+		return 0
+	}
+	return binary.LittleEndian.Uint64(b)
+}
+
 // checkMessage tells whether a one-way or ping-pong message is the one awaited.
 func checkMessage(b []byte, size int, n uint64) error {
 	if len(b) != size {

@@ -16,6 +16,10 @@ const (
 	Stress  Kind = "stress"  // Mux with every payload and sequence number verified
 	Sockets Kind = "sockets" // bind many sockets: time and memory
 
+	// These are below the sockets.
+	RDMA    Kind = "rdma"    // verbs over iWARP
+	Regions Kind = "regions" // memory regions by themselves, in one process
+
 	// These need an rdsd.
 	Fair     Kind = "fair"     // Latency beside an application that floods
 	Attach   Kind = "attach"   // attach, bind, send and get an answer
@@ -32,6 +36,10 @@ const (
 
 	Node  Transport = "embedded node" // RDS by nodes in the two processes, to compare rdsd with
 	Alone Transport = "rds, alone"    // Fair without the flood
+
+	IWARP   Transport = "iwarp"          // RDMA works
+	Device  Transport = "regions"        // Regions works
+	Singles Transport = "a barrier each" // what batched invalidation is compared with
 )
 
 // Pin says on which CPUs the two processes run.
@@ -62,6 +70,13 @@ type Work struct {
 	Baseline  bool    `json:"-"`
 	Pin       Pin     `json:"pin,omitempty"`
 	Fault     Fault   `json:"fault,omitempty"`
+
+	Op       Op   `json:"op,omitempty"`        // RDMA, Regions
+	CRC      bool `json:"crc,omitempty"`       // RDMA: on the connection
+	PingPong bool `json:"ping_pong,omitempty"` // RDMA: round trips
+	Busy     bool `json:"busy,omitempty"`      // RDMA: poll completion queues rather than wait
+	ULPDU    int  `json:"ulpdu,omitempty"`     // RDMA: longest segment, 0: what fits a TCP segment
+	Workers  int  `json:"workers,omitempty"`   // Regions: goroutines
 }
 
 // Fault is damage that a Stress client does to one of its own messages, to
@@ -117,6 +132,10 @@ func (w *Work) Title() string {
 		s.WriteString("attach, bind, first answer")
 	case Sessions:
 		fmt.Fprintf(&s, "attach %d applications", w.Sockets)
+	case RDMA:
+		return w.rdmaTitle()
+	case Regions:
+		return w.regionsTitle()
 	}
 	if w.ZeroCopy {
 		s.WriteString(", zero-copy")

@@ -1,0 +1,197 @@
+package bench
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Op is what an RDMA or Regions work does.
+type Op string
+
+// The operations of an RDMA work.
+const (
+	OpWrite Op = "write" // one way: into the server's memory
+	OpRead  Op = "read"  // out of the server's memory, with Depth outstanding
+	OpSend  Op = "send"  // one way: into receive requests of the server
+)
+
+// RDMAOps are the operations of an RDMA work, in the order of the table.
+var RDMAOps = []Op{OpWrite, OpRead, OpSend}
+
+// Bounds of an RDMA work.
+const (
+	maxReads       = 128     // outstanding ones: what a responder of iwarp holds
+	maxOutstanding = 1 << 14 // other work requests
+	inlineMost     = 256     // Sends up to this size are inline
+	windowBytes    = 4 << 20 // of default depths
+	blocksBytes    = 8 << 20 // of the memory that is read from, at least maxReads blocks
+)
+
+// CRCs are what --crc says.
+type CRCs string
+
+// Values of CRCs.
+const (
+	CRCOn   CRCs = "on"
+	CRCOff  CRCs = "off"
+	CRCBoth CRCs = "both"
+)
+
+// shape is the kind of work over sockets whose TCP baseline and figures it
+// shares: OneWay, Latency, or its own.
+func (w *Work) shape() Kind {
+	switch {
+	case w.Kind != RDMA:
+		return w.Kind
+	case w.PingPong:
+		return Latency
+	case w.Op == OpRead:
+		return RDMA
+	}
+	return OneWay
+}
+
+// subject is the transport that is measured.
+func (w *Work) subject() Transport {
+	switch w.Kind {
+	case RDMA:
+		return IWARP
+	case Regions:
+		return Device
+	}
+	return RDS
+}
+
+func (w *Work) rdmaTitle() string {
+	var s strings.Builder
+	what := string(w.Op)
+	if w.PingPong {
+		what = "ping-pong " + what
+	}
+	fmt.Fprintf(&s, "%s %s", what, FormatSize(w.Size))
+	if !w.PingPong {
+		fmt.Fprintf(&s, ", depth %d", w.Depth)
+		if w.Batch > 1 {
+			fmt.Fprintf(&s, ", lists of %d", w.Batch)
+		} else {
+			s.WriteString(", single")
+		}
+	}
+	if w.CRC {
+		s.WriteString(", CRC")
+	}
+	if w.ULPDU > 0 {
+		fmt.Fprintf(&s, ", segments of %d", w.ULPDU)
+	}
+	if w.Busy {
+		s.WriteString(", polling")
+	}
+	switch {
+	case w.Pin == PinSame:
+		s.WriteString(", one CPU")
+	case w.Pin == PinSplit:
+		s.WriteString(", a CPU each")
+	}
+	return s.String()
+}
+
+// receives is how many receive requests of w.Size the server keeps posted.
+func (w *Work) receives() int {
+	return max(2*w.Batch, 16, min(4096, windowBytes/max(w.Size, 1)))
+}
+
+// blocks is how many blocks of w.Size there are to read.
+func (w *Work) blocks() int { return max(maxReads, blocksBytes/max(w.Size, 1)) }
+
+// validateRDMA checks what is of RDMA works alone.
+func (o *Options) validateRDMA(check func(ok bool, format string, args ...any)) {
+	check(o.Op == "" || o.Op == OpWrite || o.Op == OpRead || o.Op == OpSend, "--op is write, read or send, not %q", o.Op)
+	check(o.CRC == CRCOn || o.CRC == CRCOff || o.CRC == CRCBoth, "--crc is on, off or both, not %q", o.CRC)
+	check(o.Depth >= 0 && o.Depth <= maxOutstanding, "--depth is at most %d, not %d", maxOutstanding, o.Depth)
+	check(o.Op != OpRead || o.Depth <= maxReads, "--depth of reads is at most %d, not %d", maxReads, o.Depth)
+	check(o.ULPDU == 0 || o.ULPDU >= 128 && o.ULPDU <= 64768, "--ulpdu is 0 or 128 to 64768, not %d", o.ULPDU)
+	check(!o.PingPong || o.Op != "", "--ping-pong needs --op")
+	check(o.Op != "" || o.Depth == 0 && o.Batch == 0, "--depth and --batch need --op")
+	for _, n := range o.Sizes {
+		check(n > 0, "--size is above 0")
+	}
+}
+
+// rdmaWorks are those of --op, or the table.
+func (o *Options) rdmaWorks() []Work {
+	if o.Op == "" {
+		return o.rdmaTable()
+	}
+	var works []Work
+	for _, size := range o.Sizes {
+		works = append(works, o.rdmaCRC(Work{Op: o.Op, Size: size, Depth: o.Depth, Batch: o.Batch, PingPong: o.PingPong, Pin: o.Pin})...)
+	}
+	return works
+}
+
+// rdmaCRC completes a work, for each value of --crc.
+func (o *Options) rdmaCRC(w Work) []Work {
+	w.Kind, w.Baseline, w.Busy, w.ULPDU = RDMA, o.Baseline, o.Busy, o.ULPDU
+	switch {
+	case w.PingPong:
+		w.Depth, w.Batch = 1, 1
+	case w.Op == OpSend:
+		w.Batch = orElse(w.Batch, 64)
+		w.Depth = orElse(w.Depth, max(w.Batch, min(2048, windowBytes/w.Size)))
+	default:
+		w.Depth = orElse(w.Depth, max(2, min(32, windowBytes/w.Size)))
+		w.Batch = orElse(w.Batch, max(1, w.Depth/4))
+	}
+	w.Batch = min(w.Batch, w.Depth)
+	var works []Work
+	for _, crc := range []CRCs{CRCOff, CRCOn} {
+		if o.CRC == crc || o.CRC == CRCBoth {
+			w.CRC = crc == CRCOn
+			works = append(works, w)
+		}
+	}
+	return works
+}
+
+func orElse(n, def int) int {
+	if n == 0 {
+		return def
+	}
+	return n
+}
+
+// rdmaTable is what rdsbench rdma does without --op: large writes with and
+// without CRC, blocks, small messages, and latency. What is not about the CRC
+// is without, unless --crc says on.
+func (o *Options) rdmaTable() []Work {
+	once := *o
+	if o.CRC == CRCBoth {
+		once.CRC = CRCOff
+	}
+	works := o.rdmaCRC(Work{Op: OpWrite, Size: 1 << 20, Pin: o.Pin})
+	for _, w := range []Work{
+		{Op: OpWrite, Size: 8 << 10, Depth: 32, Pin: o.Pin},
+		{Op: OpRead, Size: 8 << 10, Depth: 32, Pin: o.Pin},
+		{Op: OpSend, Size: 64, Batch: 64, Pin: o.Pin},
+		{Op: OpSend, Size: 64, Batch: 1, Pin: o.Pin},
+		{Op: OpSend, Size: 64, PingPong: true, Pin: PinSame},
+		{Op: OpWrite, Size: 64, PingPong: true, Pin: PinSame},
+		{Op: OpRead, Size: 64, PingPong: true, Pin: PinSame},
+		{Op: OpSend, Size: 64, PingPong: true, Pin: PinSplit},
+		{Op: OpWrite, Size: 64, PingPong: true, Pin: PinSplit},
+		{Op: OpRead, Size: 64, PingPong: true, Pin: PinSplit},
+	} {
+		works = append(works, once.rdmaCRC(w)...)
+	}
+	return works
+}
+
+// checkRDMA refuses works that a server would take too much memory for.
+func (w *Work) checkRDMA() bool {
+	depth := maxOutstanding
+	if w.Op == OpRead {
+		depth = maxReads
+	}
+	return w.Size > 0 && w.Depth >= 1 && w.Depth <= depth && w.Batch <= w.Depth && w.Depth*w.Size <= 1<<28 &&
+		(w.Op == OpWrite || w.Op == OpRead || w.Op == OpSend)
+}

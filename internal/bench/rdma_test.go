@@ -1,0 +1,171 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func rdmaOptions(t *testing.T) Options {
+	o := serve(t)
+	o.Provider, o.CRC, o.Baseline = "", CRCBoth, true
+	o.Depth, o.Batch, o.Sizes = 0, 0, nil
+	return o
+}
+
+// Each operation works with and without CRC, in lists and alone, inline and
+// from a region, with lists that do not divide what is outstanding.
+func TestRDMAWorks(t *testing.T) {
+	o := rdmaOptions(t)
+	o.Repeat = 2
+	var works []Work
+	for _, w := range []Work{
+		{Op: OpWrite, Size: 1 << 20},
+		{Op: OpWrite, Size: 4, Depth: 7, Batch: 3},
+		{Op: OpRead, Size: 8 << 10},
+		{Op: OpRead, Size: 100, Depth: 5, Batch: 2},
+		{Op: OpSend, Size: 64},
+		{Op: OpSend, Size: 3000, Depth: 1, Batch: 1},
+		{Op: OpSend, Size: 64, PingPong: true},
+		{Op: OpWrite, Size: 5000, PingPong: true},
+		{Op: OpRead, Size: 64, PingPong: true},
+	} {
+		works = append(works, o.rdmaCRC(w)...)
+	}
+	works[4].Busy, works[4].ULPDU = true, 1000
+	rep, err := (&Runner{Options: o}).Run(context.Background(), works)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Rows) != len(works) {
+		t.Fatalf("%d rows", len(rep.Rows))
+	}
+	for _, row := range rep.Rows {
+		if !row.Finished || row.Runs != 2 || row.RDS.Messages == 0 || row.RDS.Rate <= 0 || row.TCP == nil || row.Ratio <= 0 {
+			t.Errorf("%s: %+v", row.Title, row)
+		}
+		if trips := row.Work.PingPong || row.Work.Op == OpRead; trips != (row.RDS.Latency != nil) || trips != (row.TCP.Latency != nil) {
+			t.Errorf("%s: latency %v, %v", row.Title, row.RDS.Latency, row.TCP.Latency)
+		}
+	}
+}
+
+func TestInterruptedRDMAKeepsWhatThereIs(t *testing.T) {
+	for _, op := range RDMAOps {
+		o := rdmaOptions(t)
+		o.Duration, o.Op, o.Sizes, o.CRC = time.Minute, op, []int{4096}, CRCOn
+		ctx, cancel := context.WithCancel(context.Background())
+		r := Runner{Options: o, Progress: func(int, int, string) { time.AfterFunc(100*time.Millisecond, cancel) }}
+		rep, err := r.Run(ctx, o.Plan(RDMA))
+		if !errors.Is(err, ErrInterrupted) {
+			t.Fatalf("%s: %v", op, err)
+		}
+		if len(rep.Rows) != 1 || rep.Rows[0].Finished || rep.Rows[0].RDS.Messages == 0 {
+			t.Errorf("%s: %+v", op, rep.Rows)
+		}
+	}
+}
+
+func TestRDMAPlan(t *testing.T) {
+	t.Parallel()
+	o := goodOptions()
+	o.Provider, o.CRC, o.Depth, o.Reply = "", CRCBoth, 0, 0
+	titles := func() (list []string) {
+		for _, w := range o.Plan(RDMA) {
+			list = append(list, w.Title())
+			if !w.checkRDMA() {
+				t.Errorf("a server refuses %s", w.Title())
+			}
+		}
+		return list
+	}
+	for _, c := range []struct {
+		set  func()
+		want []string
+	}{
+		{func() { o.Op, o.Sizes = OpWrite, []int{8192, 1 << 20} }, []string{
+			"write 8 KiB, depth 32, lists of 8", "write 8 KiB, depth 32, lists of 8, CRC",
+			"write 1 MiB, depth 4, single", "write 1 MiB, depth 4, single, CRC"}},
+		{func() { o.Op, o.Sizes, o.CRC, o.Batch = OpSend, []int{64}, CRCOff, 100 }, []string{"send 64 B, depth 2048, lists of 100"}},
+		{func() { o.Op, o.Depth, o.ULPDU = OpRead, 64, 1024 }, []string{"read 64 B, depth 64, lists of 64, segments of 1024"}},
+		{func() { o.PingPong, o.Busy, o.Pin = true, true, PinSame }, []string{"ping-pong read 64 B, segments of 1024, polling, one CPU"}},
+	} {
+		c.set()
+		if got := titles(); !slices.Equal(got, c.want) {
+			t.Errorf("%q, want %q", got, c.want)
+		}
+	}
+	o = goodOptions()
+	o.CRC, o.Depth = CRCBoth, 0
+	if list := titles(); len(list) < 8 || !strings.Contains(list[1], "1 MiB") || !strings.Contains(list[1], "CRC") {
+		t.Errorf("the table: %q", list)
+	}
+}
+
+// A server refuses RDMA works that it has not agreed on, or cannot hold.
+func TestServerRefusesRDMANonsense(t *testing.T) {
+	o := rdmaOptions(t)
+	for _, first := range []struct {
+		provider string
+		requests []request
+	}{
+		{providerNone, []request{
+			{Op: opOpen, Work: &Work{Kind: OneWay, Batch: 1, Size: 64}, Transport: RDS},
+			{Op: opOpen, Work: &Work{Kind: RDMA, Op: OpSend, Batch: 1, Depth: 1, Size: 64}, Transport: RDS},
+			{Op: opOpen, Work: &Work{Kind: RDMA, Op: OpSend, Batch: 1, Depth: 1}, Transport: IWARP},
+			{Op: opOpen, Work: &Work{Kind: RDMA, Op: "x", Batch: 1, Depth: 1, Size: 64}, Transport: IWARP},
+			{Op: opOpen, Work: &Work{Kind: RDMA, Op: OpRead, Batch: 1, Depth: maxReads + 1, Size: 64}, Transport: IWARP},
+			{Op: opOpen, Work: &Work{Kind: RDMA, Op: OpWrite, Batch: 1, Depth: maxOutstanding, Size: 1 << 20}, Transport: IWARP},
+		}},
+		{"node", []request{
+			{Op: opOpen, Work: &Work{Kind: RDMA, Op: OpSend, Batch: 1, Depth: 1, Size: 64}, Transport: IWARP},
+			{Op: opOpen, Work: &Work{Kind: OneWay, Batch: 1, Size: 64}, Transport: IWARP},
+		}},
+	} {
+		c, err := net.Dial("tcp", o.Server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := newController("server", c)
+		if _, err := k.call(request{Op: opHello, Hello: &hello{Version: controlVersion, Provider: first.provider, Port: o.Port, Paths: 1}}); err != nil {
+			t.Fatal(err)
+		}
+		for _, q := range first.requests {
+			if _, err := k.call(q); err == nil || !strings.Contains(err.Error(), "out of bounds") {
+				t.Errorf("%+v over %s: %v", q.Work, q.Transport, err)
+			}
+		}
+		k.close()
+	}
+}
+
+func TestRegionsWorks(t *testing.T) {
+	o := goodOptions()
+	o.Provider, o.Duration, o.Warmup, o.Repeat = "", 20*time.Millisecond, time.Millisecond, 2
+	works := o.Plan(Regions)
+	rep, err := (&Runner{Options: o}).Run(context.Background(), works)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	if err := rep.WriteText(&text); err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range rep.Rows {
+		if !row.Finished || row.Runs != 2 || row.RDS.Rate <= 0 {
+			t.Errorf("%s: %+v", row.Title, row)
+		}
+		if timed := works[i].Op == OpBarrier || works[i].Op == OpTraffic; timed != (row.RDS.Latency != nil) {
+			t.Errorf("%s: latency %v", row.Title, row.RDS.Latency)
+		}
+	}
+	for _, want := range []string{"key check: ", "times as fast", "MB/s meanwhile", "  a barrier each"} {
+		if !strings.Contains(text.String(), want) {
+			t.Errorf("no %q in\n%s", want, text.String())
+		}
+	}
+}

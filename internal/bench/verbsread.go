@@ -1,0 +1,216 @@
+package bench
+
+import (
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// block is which block the n-th read fetches: all in turn, in leaps.
+func block(w *Work, n uint64) uint64 { return n * 7919 % uint64(w.blocks()) }
+
+// fetcher keeps block fetches outstanding.
+type fetcher interface {
+	// ask posts up to n more fetches and returns how many.
+	ask(n int) (int, error)
+	// answers waits for fetches to end, checks what came and returns their
+	// number.
+	answers() (int, error)
+}
+
+// fetches are the fetches under way, first in, first out.
+type fetches struct {
+	w       *Work
+	asked   uint64
+	ended   uint64
+	stamps  []int64 // a ring
+	hist    *hdrhistogram.Histogram
+	measure bool
+}
+
+func newFetches(w *Work) fetches { return fetches{w: w, stamps: make([]int64, w.Depth)} }
+
+func (f *fetches) start(now int64) (n uint64) {
+	n = f.asked
+	f.stamps[n%uint64(len(f.stamps))] = now
+	f.asked++
+	return n
+}
+
+// end checks the answer to the oldest.
+func (f *fetches) end(b []byte, now int64) error {
+	n := f.ended
+	f.ended++
+	if f.measure {
+		f.hist.RecordValue(min(now-f.stamps[n%uint64(len(f.stamps))], maxLatency))
+	}
+	return checkMessage(b, f.w.Size, block(f.w, n))
+}
+
+// verbsFetcher fetches by RDMA Read.
+type verbsFetcher struct {
+	*fetches
+	v     *verbs
+	reqs  []iwarp.WorkRequest // a ring: the n-th fetch has the n-th modulo its length
+	comps []iwarp.Completion
+}
+
+func (c *cell) newVerbsFetcher(f *fetches) (*verbsFetcher, func(), error) {
+	size := c.work.Size
+	v, end, err := c.dialVerbs(c.work.Depth*size, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	vf := &verbsFetcher{fetches: f, v: v, reqs: make([]iwarp.WorkRequest, c.work.Depth), comps: make([]iwarp.Completion, c.work.Depth)}
+	for i := range vf.reqs {
+		vf.reqs[i] = iwarp.WorkRequest{
+			Op: iwarp.OpRead, Flags: iwarp.Signaled, RemoteKey: v.remote.key,
+			SGE: []iwarp.SGE{v.region.SGE(i*size, size)},
+		}
+	}
+	return vf, end, nil
+}
+
+func (f *verbsFetcher) ask(n int) (int, error) {
+	at := int(f.asked % uint64(len(f.reqs)))
+	n = min(n, len(f.reqs)-at)
+	now := clock()
+	for i := at; i < at+n; i++ {
+		k := f.start(now)
+		f.reqs[i].ID = k
+		f.reqs[i].RemoteAddr = f.v.remote.addr + block(f.w, k)*uint64(f.w.Size)
+	}
+	_, err := f.v.qp.PostSend(f.reqs[at : at+n]...)
+	return n, err
+}
+
+func (f *verbsFetcher) answers() (int, error) {
+	k, err := f.v.take(f.v.send, f.comps)
+	now := clock()
+	for i := range f.comps[:k] {
+		c := &f.comps[i]
+		at := int(c.ID%uint64(len(f.reqs))) * f.w.Size
+		if e := f.end(f.v.mem[at:at+int(c.Len)], now); e != nil {
+			err = e
+		}
+	}
+	return k, err
+}
+
+// streamFetcher is the baseline: the number of a block goes out, the block comes
+// back. Requests leave when there is no answer to look at.
+type streamFetcher struct {
+	*fetches
+	s   *stream
+	req [stampEnd]byte
+}
+
+func (f *streamFetcher) ask(n int) (int, error) {
+	now := clock()
+	for range n {
+		putNumber(f.req[:], block(f.w, f.start(now)))
+		if err := f.s.send(f.req[:]); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+func (f *streamFetcher) answers() (int, error) {
+	if f.s.r.Buffered() < len(f.s.in)+f.w.Size {
+		if err := f.s.flush(); err != nil {
+			return 0, err
+		}
+	}
+	b, err := f.s.recv()
+	if err != nil {
+		return 0, err
+	}
+	return 1, f.end(b, clock())
+}
+
+// serveBlocks is its server: it writes its answers when there is no further
+// request to read.
+func serveBlocks(s *stream, w *Work) error {
+	blocks := make([]byte, w.blocks()*w.Size)
+	fillBlocks(blocks, w.Size)
+	for {
+		m, err := s.recv()
+		if err != nil {
+			return err
+		}
+		n := numberOf(m) % uint64(w.blocks())
+		if err := s.send(blocks[n*uint64(w.Size):][:w.Size]); err != nil {
+			return err
+		}
+		if s.r.Buffered() < len(s.in)+stampEnd {
+			if err := s.flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// reads fetches blocks with Depth outstanding.
+func (c *cell) reads() (Result, error) {
+	fs := newFetches(c.work)
+	var f fetcher
+	if c.transport == TCP {
+		s, end, err := c.dial()
+		if err != nil {
+			return Result{}, err
+		}
+		defer end()
+		f = &streamFetcher{fetches: &fs, s: s}
+	} else {
+		v, end, err := c.newVerbsFetcher(&fs)
+		if err != nil {
+			return Result{}, err
+		}
+		defer end()
+		f = v
+	}
+	if err := c.fetch(f, c.opts.Warmup); err != nil {
+		return Result{}, err
+	}
+	fs.hist, fs.measure = newHist(), true
+	before := fs.ended
+	m, err := c.begin()
+	if err != nil {
+		return Result{}, err
+	}
+	if err := c.fetch(f, c.opts.Duration); err != nil {
+		return Result{}, err
+	}
+	res, err := c.end(m, fs.ended-before, c.work.Size)
+	res.hist, res.Latency, res.TCPConns = fs.hist, latencyOf(fs.hist), 1
+	return res, err
+}
+
+// fetch keeps the work's number of fetches under way for d, and waits for all.
+// As many as have ended are asked for again, in lists of up to the work's batch.
+func (c *cell) fetch(f fetcher, d time.Duration) error {
+	free, out := c.work.Depth, 0
+	for start := time.Now(); ; {
+		more := time.Since(start) < d && !c.interrupted()
+		for more && free > 0 {
+			k, err := f.ask(min(free, c.work.Batch))
+			if err != nil {
+				return err
+			}
+			free -= k
+			out += k
+		}
+		if out == 0 {
+			return nil
+		}
+		k, err := f.answers()
+		if err != nil {
+			return err
+		}
+		free += k
+		out -= k
+	}
+}

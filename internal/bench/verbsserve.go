@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// serveVerbs listens on ip and serves an RDMA work on one connection.
+func serveVerbs(ip netip.Addr, w *Work, o verbsSettings, fail func(error)) (*service, error) {
+	n := w.Depth * w.Size
+	switch {
+	case w.PingPong && w.Op != OpRead:
+		n = pingRegion(w.Size)
+	case w.Op == OpSend:
+		n = w.receives() * w.Size
+	case w.Op == OpRead:
+		n = w.blocks() * w.Size
+	}
+	v, err := openVerbs(w, o, n)
+	if err != nil {
+		return nil, err
+	}
+	l, err := v.dev.Listen(netip.AddrPortFrom(ip, 0))
+	if err != nil {
+		v.close()
+		return nil, err
+	}
+	s := &service{tally: newTally(), fail: fail, addrs: []netip.AddrPort{l.Addr()}}
+	s.own(closer(v.close))
+	s.run(func() error {
+		if err := v.serve(l, s.tally); err != nil && !gone(err) {
+			return err
+		}
+		return nil
+	})
+	return s, nil
+}
+
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
+
+func (v *verbs) serve(l *iwarp.Listener, t *tally) error {
+	switch {
+	case v.w.Op == OpRead:
+		fillBlocks(v.mem, v.w.Size)
+	case v.w.PingPong:
+		return v.echo(l)
+	case v.w.Op == OpSend:
+		return v.sink(l, t)
+	}
+	if err := v.accept(l); err != nil {
+		return err
+	}
+	return v.qp.Wait(v.ctx)
+}
+
+// fillBlocks writes into each block its number.
+func fillBlocks(mem []byte, size int) {
+	for i := 0; (i+1)*size <= len(mem); i++ {
+		putNumber(mem[i*size:], uint64(i))
+	}
+}
+
+// receiver keeps receive requests posted, of one size, and in order.
+type receiver struct {
+	v    *verbs
+	reqs []iwarp.ReceiveRequest
+	at   int // byte of the region where their memory begins
+	size int
+	next int // the request that completes next
+}
+
+// newReceiver posts n requests for memory of the region from byte at on.
+func newReceiver(v *verbs, at, size, n int) (*receiver, error) {
+	r := &receiver{v: v, reqs: make([]iwarp.ReceiveRequest, n), at: at, size: size}
+	for i := range r.reqs {
+		r.reqs[i] = iwarp.ReceiveRequest{ID: uint64(i), SGE: []iwarp.SGE{v.region.SGE(at+i*size, size)}}
+	}
+	_, err := v.qp.PostReceive(r.reqs...)
+	return r, err
+}
+
+// memory is what the message of a completion was placed in.
+func (r *receiver) memory(c *iwarp.Completion) []byte {
+	return r.v.mem[r.at+int(c.ID)*r.size:][:c.Len]
+}
+
+// repost posts the n requests that completed first again, as a list.
+func (r *receiver) repost(n int) error {
+	for n > 0 {
+		k := min(n, len(r.reqs)-r.next)
+		if _, err := r.v.qp.PostReceive(r.reqs[r.next : r.next+k]...); err != nil {
+			return err
+		}
+		r.next = (r.next + k) % len(r.reqs)
+		n -= k
+	}
+	return nil
+}
+
+// sink counts messages, checks their numbers, and tells the client each time a
+// quarter of the receive requests has been posted again: iWARP has no flow
+// control of messages, one that finds no request ends the connection.
+func (v *verbs) sink(l *iwarp.Listener, t *tally) error {
+	r, err := newReceiver(v, 0, v.w.Size, v.w.receives())
+	if err != nil {
+		return err
+	}
+	if err := v.accept(l); err != nil {
+		return err
+	}
+	var n, told uint64
+	comps := make([]iwarp.Completion, max(v.w.Batch, 1))
+	var credit [numberEnd]byte
+	grant := []iwarp.WorkRequest{{Op: iwarp.OpSend, Flags: iwarp.Signaled, Inline: credit[:]}}
+	for {
+		k, err := v.take(v.recv, comps)
+		if err != nil {
+			return err
+		}
+		for i := range comps[:k] {
+			if err := checkMessage(r.memory(&comps[i]), v.w.Size, n); err != nil {
+				return err
+			}
+			n++
+		}
+		if err := r.repost(k); err != nil {
+			return err
+		}
+		t.add(k)
+		if n-told >= uint64(len(r.reqs)/4) {
+			told = n
+			binary.LittleEndian.PutUint64(credit[:], n)
+			v.send.Poll(comps) // of earlier grants
+			if _, err := v.qp.PostSend(grant...); err != nil {
+				return err
+			}
+		}
+	}
+}
