@@ -9,6 +9,8 @@
 //	rdsbench fair                latency beside an application that floods
 //	rdsbench attach              time and memory of attaching to a daemon
 //	rdsbench sockets             time and memory of binding many sockets
+//	rdsbench rdma                verbs over software iWARP
+//	rdsbench mr                  keys, invalidation and barriers of memory regions
 //	rdsbench server              the passive side, on another host
 //
 // Sender and receiver are always two processes: without --server the client

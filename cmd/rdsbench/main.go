@@ -74,7 +74,8 @@ leave in one system call.`,
 	f.common(root.Flags(), rds.ProviderNode)
 	f.compare(root.Flags(), true)
 	root.AddCommand(latencyCommand(), oneWayCommand("rate"), oneWayCommand("bandwidth"),
-		muxCommand(), stressCommand(), fairCommand(), attachCommand(), socketsCommand(), serverCommand(), childCommand())
+		muxCommand(), stressCommand(), fairCommand(), attachCommand(), socketsCommand(),
+		rdmaCommand(), regionsCommand(), serverCommand(), childCommand())
 	return root
 }
 

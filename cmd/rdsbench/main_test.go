@@ -69,7 +69,8 @@ func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
 		"nonsense", "--nonsense", "latency more", "latency --size 2m", "rate --paths 3", "mux --depth 0",
 		"stress --size 8", "bandwidth --zero-copy maybe", "latency --pin everywhere", "rate --duration 0s",
 		"rate --listen here", "server --listen 0.0.0.0", "server --listen x", "--server-cpuprofile x",
-		"rate --server 192.0.2.1 --server-cpuprofile x", "mux --processes 4", "fair --provider node", "rate --socket x", "latency --duration x",
+		"rate --server 192.0.2.1 --server-cpuprofile x", "mux --processes 4", "fair --provider node", "rate --socket x",
+		"rdma --crc maybe", "rdma --op atomic", "rdma --depth 3", "rdma --op read --depth 200", "mr --size 64", "latency --duration x",
 	} {
 		o := rdsbench(t, strings.Fields(args)...)
 		if o.code != 2 || strings.Count(o.stderr, "\n") != 1 || !strings.HasPrefix(o.stderr, "rdsbench: ") || o.stdout != "" {
@@ -80,7 +81,7 @@ func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
 
 func TestHelpHasExamples(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"", "latency", "rate", "bandwidth", "mux", "stress", "fair", "attach", "sockets", "server"} {
+	for _, mode := range []string{"", "latency", "rate", "bandwidth", "mux", "stress", "fair", "attach", "sockets", "rdma", "mr", "server"} {
 		o := rdsbench(t, append(strings.Fields(mode), "--help")...)
 		if o.code != 0 || !strings.Contains(o.stdout, "Examples:\n  rdsbench") {
 			t.Errorf("%s: exit %d, %s", mode, o.code, o.stdout)
@@ -162,6 +163,22 @@ func TestAttach(t *testing.T) {
 	rows := daemonRun(t, "attach", "--attaches", "5", "--sessions", "20")
 	if len(rows) != 2 || rows[0].RDS.Memory == nil || rows[1].RDS.Messages != 5 || rows[1].RDS.Latency == nil {
 		t.Errorf("%+v", rows)
+	}
+}
+
+func TestRDMAProcesses(t *testing.T) {
+	onLinux(t)
+	for _, args := range []string{"rdma --op write --size 64k", "rdma --op read --size 8k --crc off", "rdma --op send --pin split --crc on", "mr"} {
+		o := rdsbench(t, append(strings.Fields(args), "--duration", "30ms", "--warmup", "10ms", "--json")...)
+		var rep bench.Report
+		if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
+			t.Fatalf("%s: exit %d, %v: %s %s", args, o.code, err, o.stdout, o.stderr)
+		}
+		for _, row := range rep.Rows {
+			if !row.Finished || row.RDS.Messages == 0 || (row.TCP != nil) != (row.Work.Kind == bench.RDMA) {
+				t.Errorf("%s: %+v", args, row)
+			}
+		}
 	}
 }
 
