@@ -11,6 +11,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/transport/iwarp"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
 )
 
 // onOff is a pflag.Value.
@@ -59,15 +60,14 @@ func (t *terms) flags(f *pflag.FlagSet, host string, reads int, timeout time.Dur
 	f.Uint16VarP(&t.port, "port", "p", rpingPort, "its TCP port, which is the RDMA port too; 0 takes any to listen on")
 	f.Var(&t.crc, "crc", "on asks for CRCs, off does without if the peer does too")
 	f.BoolVar(&t.markers, "markers", false, "ask the peer for markers in its stream; Linux's siw refuses")
-	f.IntVar(&t.ird, "ird", reads, "reads and atomics of the peer held at a time, 0 to 128, a power of two for Linux's siw")
-	f.IntVar(&t.ord, "ord", reads, "reads and atomics of ours that may be outstanding, 0 to 128")
-	f.IntVar(&t.maxULPDU, "max-ulpdu", 0, "longest segment to send; 0 fits TCP's segments")
+	f.IntVar(&t.ird, "ird", reads, "reads and atomics of the peer held at a time; Linux's siw wants a power of two, at most 128")
+	f.IntVar(&t.ord, "ord", reads, "reads and atomics of ours that may be outstanding")
+	f.IntVar(&t.maxULPDU, "max-ulpdu", 0, "octets of the longest segment to send; 0 makes each fit one of TCP")
 	f.VarP(&t.timeout, "timeout", "W", "how long to wait for the peer in each step; 0 is without end")
 }
 
 // params are the terms as the library has them, where 0 stands for a default.
 func (t *terms) params() (iwarp.ConnParams, error) {
-	const most = 128
 	reads := func(n int) int {
 		if n == 0 {
 			return -1
@@ -75,8 +75,8 @@ func (t *terms) params() (iwarp.ConnParams, error) {
 		return n
 	}
 	for name, n := range map[string]int{"ird": t.ird, "ord": t.ord} {
-		if n < 0 || n > most {
-			return iwarp.ConnParams{}, cli.Usagef("--%s %d is not in 0..%d", name, n, most)
+		if n < 0 || n > mpa.MaxReads {
+			return iwarp.ConnParams{}, cli.Usagef("--%s %d is not in 0..%d", name, n, mpa.MaxReads)
 		}
 	}
 	return iwarp.ConnParams{IRD: reads(t.ird), ORD: reads(t.ord), NoCRC: !bool(t.crc), Markers: t.markers, MaxULPDU: t.maxULPDU}, nil
