@@ -30,7 +30,7 @@ func main() { os.Exit(cli.Main(newCommand())) }
 func newCommand() *cobra.Command {
 	root := group(&cobra.Command{Use: "rdsverbs", Short: "RDMA verbs over software iWARP", Long: long})
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(rpingCommand(), serveCommand(), opCommand())
+	root.AddCommand(rpingCommand(), serveCommand(), opCommand(), devinfoCommand())
 	return root
 }
 
