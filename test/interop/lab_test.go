@@ -120,6 +120,7 @@ type lab struct {
 	owner *testing.T // when it ends, everything does
 	netns string
 	logs  string // directory
+	ports uint16 // how many servers have had one of their own; see newServer
 }
 
 // newLab makes the network for guests with RDS and has it removed when the test

@@ -113,7 +113,7 @@ func testFaults(t *testing.T, attacker, target verbs) {
 }
 
 // test does the operation and checks what both ends say.
-func (f fault) test(t *testing.T, attacker verbs, s *verbsServer) {
+func (f fault) test(t *testing.T, attacker verbs, s *regionServer) {
 	want := f.want
 	if f.siw != nil && !s.verbs.ours {
 		want = *f.siw
@@ -154,7 +154,7 @@ func (f fault) test(t *testing.T, attacker verbs, s *verbsServer) {
 }
 
 // testKeysStayValid does with a new connection what is right.
-func testKeysStayValid(t *testing.T, attacker verbs, s *verbsServer) {
+func testKeysStayValid(t *testing.T, attacker verbs, s *regionServer) {
 	t.Helper()
 	r := s.regions[regionRead]
 	out, _ := attacker.attack(t, s, r.on("read", 0, r.length), "send:0:0:100")

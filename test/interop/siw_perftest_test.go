@@ -5,7 +5,6 @@ package interop
 import (
 	"regexp"
 	"strconv"
-	"strings"
 	"testing"
 )
 
@@ -15,34 +14,15 @@ type perftest struct {
 	size, count int
 }
 
-func (p perftest) argv(program string, to ...string) []string {
-	return append([]string{
-		program, "-R", "-F", "-p", verbsPort, "-s", strconv.Itoa(p.size), "-n", strconv.Itoa(p.count),
-	}, to...)
-}
-
 // testPerftest runs the program between two guests and checks that the client
-// reports what it was to do.
+// reports what it was to do. How the server ends says nothing: its last message
+// may cross the client's disconnect, which it takes for a failure.
 func testPerftest(t *testing.T, client, server verbs, p perftest) {
 	t.Helper()
-	server.exec(t, p.argv(p.program)...)
-	server.awaitListener(t)
-	p.check(t, client.run(t, p.argv(p.program, server.addr.String())...))
-	// How the server ends says nothing: its last message may cross the client's
-	// disconnect, which it takes for a failure.
-}
-
-// awaitListener waits until a program of a guest takes connections on the port
-// of these tests.
-func (v verbs) awaitListener(t *testing.T) {
-	t.Helper()
-	err := poll(t.Context(), func() (bool, error) {
-		out := v.run(t, "rdma", "resource", "show", "cm_id")
-		return strings.Contains(out, "state LISTEN") && strings.Contains(out, ":"+verbsPort+" "), nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := server.newServer()
+	argv := []string{p.program, "-R", "-F", "-p", s.port(), "-s", strconv.Itoa(p.size), "-n", strconv.Itoa(p.count)}
+	s.start(t, argv...)
+	p.check(t, client.run(t, append(argv, s.at.Addr().String())...))
 }
 
 // perftestRow is the line of results: size, iterations and then what the

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os/exec"
 	"regexp"
-	"strconv"
 	"testing"
 
 	"github.com/rds-go/rds/test/interop/peer"
@@ -16,21 +15,21 @@ import (
 // testResets breaks connections that are full of data, in all the ways there
 // are. Both sides flush what was posted, regions stay registered, and a new
 // connection uses them by the same keys.
-func testResets(t *testing.T, l *lab, attacker, target verbs) {
+func testResets(t *testing.T, attacker, target verbs) {
 	s := target.serve(t, append([]string{"recv:4:8192"}, faultRegions...)...)
 	for _, op := range []string{"write", "read"} {
 		for _, how := range []struct {
 			name string
 			do   func(t *testing.T, attack *program)
 		}{
-			{"reset by the initiator", func(t *testing.T, _ *program) { attacker.reset(t) }},
-			{"reset by the responder", func(t *testing.T, _ *program) { target.reset(t) }},
+			{"reset by the initiator", func(t *testing.T, _ *program) { attacker.reset(t, s.at.Port()) }},
+			{"reset by the responder", func(t *testing.T, _ *program) { target.reset(t, s.at.Port()) }},
 			{"killed", func(t *testing.T, attack *program) { attack.kill(t) }},
 		} {
 			t.Run(op+"/"+how.name, func(t *testing.T) {
 				attack := attacker.startAttack(t, s, s.regions[regionAll].on(op, 0, 65536)+":1000000")
 				s.expect(t, fmt.Sprintf(`(?m)^connected %d\n`, s.conns))
-				l.awaitTraffic(t)
+				attacker.l.awaitTraffic(t)
 				how.do(t, attack)
 				end := attack.wait(t)
 				if end.Status >= 0 && !regexp.MustCompile(`status [25] |unanswered`).MatchString(end.Output) {
@@ -73,24 +72,10 @@ func (l *lab) awaitTraffic(t *testing.T) {
 	}
 }
 
-// conns lists the TCP connections of an end, up or not, that are under those of
-// these tests.
-func (v verbs) conns(t *testing.T) (list []peer.TCPConn) {
+// reset aborts the TCP connection that an end has with a port.
+func (v verbs) reset(t *testing.T, port uint16) {
 	t.Helper()
-	port, err := strconv.ParseUint(verbsPort, 10, 16)
-	if err == nil {
-		err = v.call(t.Context(), peer.OpTCP, peer.TCPArgs{Port: uint16(port)}, &list)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return list
-}
-
-// reset aborts the TCP connection under the one that is up.
-func (v verbs) reset(t *testing.T) {
-	t.Helper()
-	for _, c := range v.conns(t) {
+	for _, c := range v.tcp(t, port, false) {
 		if c.Established {
 			if err := v.call(t.Context(), peer.OpDestroy, c, nil); err != nil {
 				t.Fatal(err)

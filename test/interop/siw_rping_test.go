@@ -3,46 +3,92 @@
 package interop
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
 )
 
+// maxRping is the largest size that Debian's rping takes.
+const maxRping = 65535
+
 // rpingRun is one run of rping: the server reads what the client says it has,
 // writes it back, and the client compares.
 type rpingRun struct {
 	count, size int
-	extra       []string // further arguments of ours, which Linux's are not given
+	crc         bool // that we want; siw takes what we say, and does without left alone
 }
 
-func (r rpingRun) argv(v verbs, mode string, server verbs) []string {
-	argv := append(v.rping[:len(v.rping):len(v.rping)], mode,
-		"-a", server.addr.String(), "-p", verbsPort,
-		"-C", strconv.Itoa(r.count), "-S", strconv.Itoa(r.size))
-	if v.ours {
-		argv = append(argv, r.extra...)
+// argv is the command line of one end.
+func (r rpingRun) argv(v verbs, client bool, s *verbsServer) []string {
+	argv := []string{"rping", "-s"}
+	switch {
+	case v.ours && client:
+		argv = []string{v.rdsverbs, "rping", "client", "--crc", onOff(r.crc)}
+	case v.ours:
+		argv = []string{v.rdsverbs, "rping", "server", "--crc", onOff(r.crc)}
+	case client:
+		argv = []string{"rping", "-c"}
 	}
-	return argv
+	if client && r.shown() {
+		argv = append(argv, "-v")
+	}
+	return append(argv, "-a", s.at.Addr().String(), "-p", s.port(),
+		"-C", strconv.Itoa(r.count), "-S", strconv.Itoa(r.size), "-V")
+}
+
+// shown tells whether the client prints what came back, which takes too long if
+// it is much.
+func (r rpingRun) shown() bool { return r.count*r.size <= 100_000 }
+
+func onOff(on bool) string {
+	if on {
+		return "on"
+	}
+	return "off"
 }
 
 // startRpingServer starts an rping server and waits until it listens.
-func (v verbs) startRpingServer(t *testing.T, r rpingRun) *program {
+func (v verbs) startRpingServer(t *testing.T, r rpingRun) *verbsServer {
 	t.Helper()
-	// With -d it says when it listens, and each operation.
-	s := v.exec(t, append(r.argv(v, "-s", v), "-d")...)
-	s.expect(t, `rdma_listen`)
+	s := v.newServer()
+	s.start(t, r.argv(v, false, s)...)
 	return s
 }
 
+// runRpingClient runs an rping client to its end and returns its output.
+func (v verbs) runRpingClient(t *testing.T, s *verbsServer, r rpingRun) string {
+	t.Helper()
+	return v.run(t, r.argv(v, true, s)...)
+}
+
 // testRping has a client ping a server: both end well, and the client has found
-// in its memory, each time, what it sent.
+// in its memory, each time, what it sent. Each compares what it gets with what
+// must come, and fails if it differs.
 func testRping(t *testing.T, client, server verbs, r rpingRun) {
 	t.Helper()
 	s := server.startRpingServer(t, r)
-	// With -v it prints each answer and with -V it verifies it.
-	out := client.run(t, append(r.argv(client, "-c", server), "-v", "-V")...)
-	if n := strings.Count(out, "ping data: rdma-ping-"); n != r.count {
-		t.Errorf("%d answers, want %d", n, r.count)
+	outputs := map[bool]string{client.ours: client.runRpingClient(t, s, r)}
+	if got := strings.Count(outputs[client.ours], "ping data: rdma-ping-"); r.shown() && got != r.count {
+		t.Errorf("%d answers, want %d", got, r.count)
 	}
-	s.succeed(t)
+	outputs[server.ours] = s.succeed(t)
+	for _, want := range []string{fmt.Sprintf(" CRC %s,", onOff(r.crc)), fmt.Sprintf(": %d pings of %d bytes", r.count, r.size)} {
+		if out, ok := outputs[true]; ok && !strings.Contains(out, want) {
+			t.Errorf("%q is missing in\n%s", want, out)
+		}
+	}
+}
+
+// testRpings runs the sizes, with and without CRC, with us on either side.
+func testRpings(t *testing.T, ours, siw verbs) {
+	for name, ends := range map[string][2]verbs{"our client": {ours, siw}, "our server": {siw, ours}} {
+		for _, crc := range []bool{false, true} {
+			for _, size := range []int{64, 1000, 4096, maxRping} {
+				t.Run(fmt.Sprintf("%s/crc %s/%d", name, onOff(crc), size), func(t *testing.T) {
+					testRping(t, ends[0], ends[1], rpingRun{count: 100, size: size, crc: crc})
+				})
+			}
+		}
+	}
 }

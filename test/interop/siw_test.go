@@ -4,15 +4,25 @@ package interop
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 )
 
+// TestSIW runs our iWARP against Linux's.
+func TestSIW(t *testing.T) {
+	l, guests := newSIWLab(t, guestAddr)
+	ours, siw := l.ourVerbs(t, netip.MustParseAddr("10.77.1.1")), l.siwVerbs(guests[0])
+	t.Run("rping", func(t *testing.T) { testRpings(t, ours, siw) })
+}
+
 // TestSIWToSIW runs cases on a guest alone and between two: what fails here is
-// the harness's fault or the kernel's. What siw answers to faults is the
-// reference for what we do.
+// the harness's fault or the kernel's, and what siw answers to faults is the
+// reference for what we do. It runs on demand, to judge the harness: siw, as the
+// side that accepts, may overlook what comes early until something follows.
 func TestSIWToSIW(t *testing.T) {
+	needKernels(t)
 	l, guests := newSIWLab(t, guestAddr, otherGuest)
-	a, b := siwVerbs(guests[0]), siwVerbs(guests[1])
+	a, b := l.siwVerbs(guests[0]), l.siwVerbs(guests[1])
 	for _, client := range []verbs{a, b} {
 		for _, size := range []int{64, 4096} {
 			t.Run(fmt.Sprintf("rping/%v/%d", client.addr, size), func(t *testing.T) {
@@ -21,10 +31,11 @@ func TestSIWToSIW(t *testing.T) {
 		}
 	}
 	for _, p := range []perftest{
-		{"ib_send_bw", 4096, 100}, {"ib_write_bw", 65536, 100}, {"ib_read_bw", 65536, 100}, {"ib_read_lat", 8, 100}, {"ib_write_lat", 8, 100},
+		{"ib_send_bw", 4096, 100}, {"ib_write_bw", 65536, 100}, {"ib_write_lat", 8, 100},
+		{"ib_read_bw", 65536, 100}, {"ib_read_lat", 8, 100},
 	} {
 		t.Run(p.program, func(t *testing.T) { testPerftest(t, b, a, p) })
 	}
 	t.Run("faults", func(t *testing.T) { testFaults(t, b, a) })
-	t.Run("resets", func(t *testing.T) { testResets(t, l, b, a) })
+	t.Run("resets", func(t *testing.T) { testResets(t, b, a) })
 }

@@ -15,6 +15,9 @@ const (
 	sockDiagByFamily = 20 // SOCK_DIAG_BY_FAMILY
 	sockDestroy      = 21 // SOCK_DESTROY
 
+	tcpEstablished = 1 // of include/net/tcp_states.h
+	tcpListen      = 10
+
 	sizeofDiagID  = 48 // struct inet_diag_sockid
 	sizeofDiagReq = 8 + sizeofDiagID
 	sizeofDiagMsg = 4 + sizeofDiagID + 20
@@ -25,17 +28,20 @@ var errBadNetlink = errors.New("peer: malformed netlink message")
 // diagConn is a TCPConn with what the kernel knows it by.
 type diagConn struct {
 	TCPConn
-	family uint8
-	id     [sizeofDiagID]byte
+	listener bool
+	family   uint8
+	id       [sizeofDiagID]byte
 }
 
 // tcpConns lists the TCP connections of this network namespace that have a port
-// at one end, listeners left out.
-func tcpConns(port uint16) ([]TCPConn, error) {
+// at one end, or what listens there.
+func tcpConns(port uint16, listeners bool) ([]TCPConn, error) {
 	conns, err := dumpTCP(port)
 	list := make([]TCPConn, 0, len(conns))
 	for _, c := range conns {
-		list = append(list, c.TCPConn)
+		if c.listener == listeners {
+			list = append(list, c.TCPConn)
+		}
 	}
 	return list, err
 }
@@ -65,7 +71,7 @@ func dumpTCP(port uint16) ([]diagConn, error) {
 			if err != nil {
 				return err
 			}
-			if c.Remote.Port() != 0 && (c.Local.Port() == port || c.Remote.Port() == port) {
+			if c.Local.Port() == port || c.Remote.Port() == port {
 				conns = append(conns, c)
 			}
 			return nil
@@ -97,7 +103,8 @@ func parseDiag(b []byte) (c diagConn, err error) {
 		return c, errBadNetlink
 	}
 	c.family = b[0]
-	c.Established = b[1] == 1 // TCP_ESTABLISHED
+	c.Established = b[1] == tcpEstablished
+	c.listener = b[1] == tcpListen
 	copy(c.id[:], b[4:])
 	addr := func(b []byte) netip.Addr {
 		if c.family == unix.AF_INET {

@@ -4,6 +4,6 @@ package peer
 
 import "errors"
 
-func tcpConns(uint16) ([]TCPConn, error) { return nil, errors.ErrUnsupported }
+func tcpConns(uint16, bool) ([]TCPConn, error) { return nil, errors.ErrUnsupported }
 
 func destroy(TCPConn) error { return errors.ErrUnsupported }

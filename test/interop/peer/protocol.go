@@ -109,8 +109,12 @@ type Link struct{ Local, Remote netip.AddrPort }
 // RDSPort is the TCP port of RDS over TCP.
 const RDSPort = 16385
 
-// TCPArgs names the port that connections have at one end; 0 is RDSPort.
-type TCPArgs struct{ Port uint16 }
+// TCPArgs names the port that connections have at one end, 0 is RDSPort, or asks
+// for what listens on it.
+type TCPArgs struct {
+	Port      uint16
+	Listeners bool
+}
 
 // TCPConn is one TCP connection of this host. Addresses are unmapped.
 type TCPConn struct {

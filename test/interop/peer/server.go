@@ -123,7 +123,7 @@ func (s *Server) run(ctx context.Context, t *task, r request) (any, error) {
 	case OpLinks:
 		return s.stack.Links()
 	case OpTCP:
-		return do(r, func(a TCPArgs) (any, error) { return tcpConns(cmp.Or(a.Port, RDSPort)) })
+		return do(r, func(a TCPArgs) (any, error) { return tcpConns(cmp.Or(a.Port, RDSPort), a.Listeners) })
 	case OpDestroy:
 		return do(r, func(a TCPConn) (any, error) { return nil, destroy(a) })
 	case OpExec:
