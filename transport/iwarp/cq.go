@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -33,6 +34,7 @@ type CQ struct {
 	users   map[*QP]struct{} // guarded by mu; once for each queue pair
 
 	wake chan struct{} // of one element: look again
+	held atomic.Int32  // queue pairs that hold requests back, see streak
 }
 
 const (
@@ -57,6 +59,9 @@ func (c *CQ) Poll(dst []Completion) int {
 	c.head = (c.head + n) % len(c.ring)
 	c.n -= n
 	c.mu.Unlock()
+	if n == 0 {
+		c.letGo()
+	}
 	return n
 }
 
@@ -89,6 +94,7 @@ func (c *CQ) wait(ctx context.Context, what int) error {
 		}
 		c.waiting[what]++
 		c.mu.Unlock()
+		c.letGo()
 		var err error
 		select {
 		case <-c.wake:

@@ -45,10 +45,12 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 		q.mu.Unlock()
 		return 0, fmt.Errorf("%w: post in state %v", ErrState, state)
 	}
+	var bytes uint32
 	for n = range reqs {
 		if err = q.postLocked(&reqs[n]); err != nil {
 			break
 		}
+		bytes += min(q.slots[(q.tail-1)&uint32(len(q.slots)-1)].length, streakBytes)
 	}
 	if err == nil {
 		n = len(reqs)
@@ -57,7 +59,7 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 	switch {
 	case q.over:
 		q.flushSendLocked()
-	case n > 0:
+	case n > 0 && !q.holdLocked(n, bytes):
 		run = q.stream.kickLocked()
 	}
 	s := q.stream

@@ -72,6 +72,7 @@ type QP struct {
 	failed failure      // guarded by mu; why the state is StateError
 	over   bool         // guarded by mu: everything is flushed
 	comps  []Completion // guarded by mu; scratch of completeLocked
+	streak streak
 
 	done   chan struct{} // closed when over
 	closed sync.Once

@@ -265,14 +265,15 @@ func (r *receiver) filled(n int) {
 // something made work for it.
 func (r *receiver) flush() {
 	r.push()
-	if !r.kick {
-		return
-	}
-	r.kick = false
 	s, q := r.s, r.s.q
 	q.mu.Lock()
-	q.completeLocked()
-	run := !q.over && s.kickLocked()
+	q.streak.heard = true
+	run := false
+	if r.kick {
+		r.kick = false
+		q.completeLocked()
+		run = !q.over && s.kickLocked()
+	}
 	q.mu.Unlock()
 	if run {
 		s.transmit()

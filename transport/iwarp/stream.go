@@ -264,6 +264,17 @@ func (s *stream) endReceiving() {
 	q.mu.Unlock()
 }
 
+// endSending stops sending for good if the transmitter has left it to an event
+// that will not come any more.
+func (s *stream) endSending() {
+	q := s.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !s.sending && !s.txEnded {
+		s.endSendingLocked()
+	}
+}
+
 // Closed is the end of the connection.
 func (s *stream) Closed(cause error) {
 	s.mu.Lock()
@@ -286,6 +297,7 @@ func (s *stream) Closed(cause error) {
 	}
 	q.mu.Unlock()
 	q.fail(failure{err: cause, status: Flushed, quiet: true, abort: true})
+	s.endSending()
 	s.endReceiving()
 	s.settle(established{err: cause})
 	s.mu.Lock()

@@ -114,7 +114,8 @@ func (s *stream) transmit() {
 		q.mu.Lock()
 		s.wroteLocked(n)
 		switch {
-		case err != nil && q.state == StateError:
+		case q.state == StateError:
+			// Whoever has failed it relies on this goroutine to end the sending.
 		case err != nil:
 			if errors.Is(err, errLocalMemory) {
 				q.mu.Unlock()
