@@ -75,21 +75,6 @@ type badSegment struct {
 	onlyCRC bool
 }
 
-// streams are the ways in which a receiver takes a stream apart.
-var streams = []struct {
-	name               string
-	initiator          bool // the raw peer is
-	crc, markers, slow bool
-}{
-	{name: "crc", initiator: true, crc: true},
-	{name: "crc, our side connects", crc: true},
-	{name: "no crc", initiator: true},
-	{name: "no crc, our side connects"},
-	{name: "markers", initiator: true, crc: true, markers: true},
-	{name: "markers, no crc", initiator: true, markers: true},
-	{name: "octet by octet", initiator: true, crc: true, slow: true},
-}
-
 // Each bad segment ends the connection by the Terminate that the RFCs ask for,
 // with the headers they ask for, and changes no byte of memory.
 func TestBadSegmentIsTerminated(t *testing.T) {
@@ -103,18 +88,10 @@ func TestBadSegmentIsTerminated(t *testing.T) {
 			t.Run(s.name+"/"+b.name, func(t *testing.T) {
 				t.Parallel()
 				v := newVictim(t, Config{NoExtensions: b.noExtensions, EventLoops: 1})
-				terms := ConnParams{NoCRC: !s.crc, Guard: -1, Markers: s.markers}
 				for i := range b.receives {
 					v.post(uint64(100+i), v.recv.SGE(0, 4096))
 				}
-				var p *raw
-				if s.initiator {
-					p = rawInitiator(t, v.end, request(s.crc), terms)
-				} else {
-					p = rawResponder(t, v.end, reply(s.crc), terms)
-				}
-				p.slow = s.slow
-				b.run(t, v, p)
+				b.run(t, v, openStream(t, v.end, s))
 			})
 		}
 	}

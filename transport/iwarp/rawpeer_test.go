@@ -350,6 +350,37 @@ func openRaw(t testing.TB, e *end, initiator, crc bool) *raw {
 	return rawResponder(t, e, reply(crc), terms)
 }
 
+// rawStream is how the stream of a raw peer is framed.
+type rawStream struct {
+	name               string
+	initiator          bool // the raw peer is
+	crc, markers, slow bool
+}
+
+// streams are the ways in which a receiver takes a stream apart.
+var streams = []rawStream{
+	{name: "crc", initiator: true, crc: true},
+	{name: "crc, our side connects", crc: true},
+	{name: "no crc", initiator: true},
+	{name: "no crc, our side connects"},
+	{name: "markers", initiator: true, crc: true, markers: true},
+	{name: "markers, no crc", initiator: true, markers: true},
+	{name: "octet by octet", initiator: true, crc: true, slow: true},
+}
+
+func openStream(t testing.TB, e *end, s rawStream) *raw {
+	t.Helper()
+	terms := ConnParams{NoCRC: !s.crc, Guard: -1, Markers: s.markers}
+	var p *raw
+	if s.initiator {
+		p = rawInitiator(t, e, request(s.crc), terms)
+	} else {
+		p = rawResponder(t, e, reply(s.crc), terms)
+	}
+	p.slow = s.slow
+	return p
+}
+
 // ended waits for the end of the queue pair.
 func (e *end) ended() error {
 	e.t.Helper()
