@@ -101,7 +101,7 @@ var badUntagged = []badSegment{
 		send: func(_ *victim, p *raw, _ []rdmap.Segment) { p.send(p.read(rdmap.ReadRequest{})[:20]) }},
 	{name: "44 Read Request of an octet less", cause: rdmap.CauseMPAFraming,
 		send: func(_ *victim, p *raw, _ []rdmap.Segment) { p.send(p.read(rdmap.ReadRequest{})[:45]) }},
-	{name: "44 Read Request of 8 KiB", cause: rdmap.CauseStreamCatastrophic, ddp: true,
+	{name: "44 Read Request of 8 KiB", cause: rdmap.CauseStreamCatastrophic, ddp: true, segmentLen: 18 + 28 + 8192,
 		send: func(_ *victim, p *raw, _ []rdmap.Segment) {
 			p.send(append(p.read(rdmap.ReadRequest{}), make([]byte, 8192)...))
 		}},

@@ -54,7 +54,7 @@ func (r *receiver) begin(seg *rdmap.Segment, ulpdu []byte, n int) bool {
 	k.untagged = seg.Untagged
 	if n != len(seg.Payload) {
 		// Longer than any message that is one segment.
-		r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
+		r.refuseParsed(seg.Op, rdmap.CauseStreamCatastrophic, ulpdu, k.hlen+n)
 		return false
 	}
 	switch {

@@ -156,7 +156,7 @@ func (r *receiver) stream() {
 	var seg rdmap.Segment
 	ulpdu := r.head[mpa.HeaderLen : mpa.HeaderLen+h]
 	if err := seg.Parse(ulpdu, r.ops); err != nil {
-		r.refuseULPDU(rdmap.CauseOf(err), ulpdu, n)
+		r.refuseParsed(seg.Op, err, ulpdu, n)
 		return
 	}
 	r.left, r.skip = n-h, r.want-mpa.HeaderLen-n
@@ -199,11 +199,7 @@ func (r *receiver) ulpduOrEnd(u []byte) error {
 func (r *receiver) ulpdu(u []byte) {
 	var seg rdmap.Segment
 	if err := seg.Parse(u, r.ops); err != nil {
-		if seg.Op == rdmap.OpTerminate {
-			r.quit(err) // what it was about, nobody knows
-		} else {
-			r.refuseULPDU(rdmap.CauseOf(err), u, len(u))
-		}
+		r.refuseParsed(seg.Op, err, u, len(u))
 		return
 	}
 	if r.begin(&seg, u, len(seg.Payload)) && r.place(seg.Payload) {

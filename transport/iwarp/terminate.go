@@ -87,6 +87,16 @@ func (r *receiver) stop(f failure) {
 	r.s.endReceiving()
 }
 
+// refuseParsed ends the stream because of a segment whose header is wrong; op is
+// its operation as far as that is known.
+func (r *receiver) refuseParsed(op rdmap.Op, err error, segment []byte, length int) {
+	if op == rdmap.OpTerminate {
+		r.quit(err) // what it was about, nobody knows
+		return
+	}
+	r.refuseULPDU(rdmap.CauseOf(err), segment, length)
+}
+
 // quit ends the stream without a word: a Terminate is not answered by another,
 // even if it is no good.
 func (r *receiver) quit(err error) {
