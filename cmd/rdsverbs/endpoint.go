@@ -11,6 +11,9 @@ import (
 // errTimeout: the peer did not do its part within --timeout.
 var errTimeout = errors.New("the peer takes too long (--timeout)")
 
+// errInterrupted: a signal has ended the command.
+var errInterrupted = errors.New("interrupted")
+
 // endpoint is a queue pair with the one completion queue of its both queues.
 // One goroutine uses it.
 type endpoint struct {
@@ -76,10 +79,13 @@ func (e *endpoint) disconnect(ctx context.Context) error {
 	return nil
 }
 
-// reason replaces the error of a context by its cause.
+// reason says what the end of a context meant.
 func reason(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return context.Cause(ctx)
+	switch {
+	case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
+		return err
+	case errors.Is(context.Cause(ctx), errTimeout):
+		return errTimeout
 	}
-	return err
+	return errInterrupted
 }

@@ -35,7 +35,7 @@ func completionLine(id int, op iwarp.Op, c *iwarp.Completion) completion {
 		switch {
 		case c.Vendor == 0:
 		case c.Status == iwarp.LocalProtection:
-			l.Vendor, l.Cause = hex(c.Vendor), mr.Fault(c.Vendor).Error()
+			l.Vendor, l.Cause = hexOf(c.Vendor), mr.Fault(c.Vendor).Error()
 		default:
 			cause := rdmap.Cause(c.Vendor)
 			l.Vendor, l.Cause = causeHex(cause), cause.String()
@@ -44,7 +44,7 @@ func completionLine(id int, op iwarp.Op, c *iwarp.Completion) completion {
 	}
 	l.Length, l.Solicited = c.Len, c.Solicited
 	if c.Invalidated != 0 {
-		l.Invalidated = hex(c.Invalidated)
+		l.Invalidated = hexOf(c.Invalidated)
 	}
 	return l
 }

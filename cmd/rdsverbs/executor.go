@@ -74,7 +74,7 @@ func (e *executor) ended(ctx context.Context) error {
 	case <-e.qp.Done():
 		return nil
 	case <-step.Done():
-		return context.Cause(step)
+		return reason(step, step.Err())
 	}
 }
 
@@ -122,7 +122,7 @@ func (e *executor) operate(ctx context.Context, index int, o *operation) error {
 		case o.op == iwarp.OpRead:
 			last.Hash = sum(mem[:last.Length])
 		case o.answersWord():
-			last.Value = hex(binary.NativeEndian.Uint64(mem))
+			last.Value = hexOf(binary.NativeEndian.Uint64(mem))
 		}
 	}
 	return nil

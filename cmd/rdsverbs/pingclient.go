@@ -67,17 +67,15 @@ func (c *pingClient) run(ctx context.Context, from, to netip.AddrPort, params iw
 	c.out.print(connected(0, est))
 	start := time.Now()
 	n := 0
-	for ; err == nil && (c.o.count == 0 || n < int(c.o.count)) && ctx.Err() == nil; n++ {
+	for ; c.o.count == 0 || n < int(c.o.count); n++ {
 		if err = c.once(ctx, n); err != nil {
 			break
 		}
 	}
 	took := time.Since(start)
-	switch {
-	case err == nil, ctx.Err() != nil && errors.Is(err, context.Cause(ctx)):
-		err = nil
-		if n < int(c.o.count) {
-			err = errors.New("interrupted")
+	if err == nil || errors.Is(err, errInterrupted) {
+		if c.o.count == 0 {
+			err = nil
 		}
 		// The connection is ended properly all the same.
 		step, cancel = c.step(context.WithoutCancel(ctx))

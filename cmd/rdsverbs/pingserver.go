@@ -27,6 +27,8 @@ type pingServer struct {
 	params iwarp.ConnParams
 	out    *printer
 
+	endless bool // an interrupt is its normal end
+
 	wg     sync.WaitGroup // the connections
 	active atomic.Int32
 	failed atomic.Int32
@@ -53,6 +55,7 @@ func (s *pingServer) close() {
 
 // run serves that many connections, 0: until ctx ends, and waits for their end.
 func (s *pingServer) run(ctx context.Context, connections int) error {
+	s.endless = connections == 0
 	var err error
 	for n := 1; connections == 0 || n <= connections; n++ {
 		var in *iwarp.Incoming
@@ -73,10 +76,10 @@ func (s *pingServer) run(ctx context.Context, connections int) error {
 	switch {
 	case s.failed.Load() > 0:
 		return cli.Exit(cli.StatusFailed) // the lines of the connections tell
-	case err != nil && ctx.Err() != nil && connections == 0:
+	case s.endless && ctx.Err() != nil:
 		return nil
 	}
-	return err
+	return reason(ctx, err)
 }
 
 // connection serves one client to its end.
@@ -103,7 +106,7 @@ func (s *pingServer) connection(ctx context.Context, id int, in *iwarp.Incoming)
 			err = fmt.Errorf("%d pings, %d were expected", n, want)
 		}
 	}
-	if err != nil {
+	if err != nil && !(s.endless && errors.Is(err, errInterrupted)) {
 		s.failed.Add(1)
 	}
 	s.out.print(pingsEnd(id, "server", est, n, size, time.Since(start), err))

@@ -108,9 +108,9 @@ func sum(b []byte) string {
 	return fmt.Sprintf("%016x", h.Sum64())
 }
 
-// hex is how keys and addresses are printed: they are no numbers to a reader of
+// hexOf is how keys and addresses are printed: they are no numbers to a reader of
 // JSON whose numbers have 53 bits.
-func hex[T ~uint16 | ~uint32 | ~uint64](v T) string { return fmt.Sprintf("%#x", uint64(v)) }
+func hexOf[T ~uint16 | ~uint32 | ~uint64](v T) string { return fmt.Sprintf("%#x", uint64(v)) }
 
 // region is the line about a region of serve.
 type region struct {
@@ -124,5 +124,5 @@ type region struct {
 }
 
 func regionLine(r *regionSpec, m *iwarp.MR) region {
-	return region{Type: "region", Name: r.name, Key: hex(m.Key()), Address: hex(m.Base()), Length: r.size, Rights: r.rights.String(), Other: r.other}
+	return region{Type: "region", Name: r.name, Key: hexOf(m.Key()), Address: hexOf(m.Base()), Length: r.size, Rights: r.rights.String(), Other: r.other}
 }

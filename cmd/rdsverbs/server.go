@@ -138,7 +138,7 @@ func (s *regionServer) received(id int, c *receiving, got *iwarp.Completion) {
 	line := completionLine(id, got.Op, got)
 	if got.Status == iwarp.Success {
 		if got.Op == iwarp.OpImmediate {
-			line.Immediate = hex(got.Immediate)
+			line.Immediate = hexOf(got.Immediate)
 		} else {
 			line.Hash = sum(c.slot(int(got.ID))[:got.Len])
 		}
