@@ -23,6 +23,7 @@ var siwPrograms = map[string]string{
 	"rdma":         "iproute2",
 	"rping":        "rdmacm-utils",
 	"ib_send_bw":   "perftest",
+	"ib_send_lat":  "perftest",
 	"ib_write_bw":  "perftest",
 	"ib_write_lat": "perftest",
 	"ib_read_bw":   "perftest",

@@ -13,6 +13,11 @@ func TestSIW(t *testing.T) {
 	l, guests := newSIWLab(t, guestAddr)
 	ours, siw := l.ourVerbs(t, netip.MustParseAddr("10.77.1.1")), l.siwVerbs(guests[0])
 	t.Run("rping", func(t *testing.T) { testRpings(t, ours, siw) })
+	t.Run("perftest", func(t *testing.T) {
+		for i, p := range perftests {
+			t.Run(p.program, func(t *testing.T) { testPerfserver(t, siw, ours, p, i%2 == 0) })
+		}
+	})
 }
 
 // TestSIWToSIW runs cases on a guest alone and between two: what fails here is
@@ -30,10 +35,7 @@ func TestSIWToSIW(t *testing.T) {
 			})
 		}
 	}
-	for _, p := range []perftest{
-		{"ib_send_bw", 4096, 100}, {"ib_write_bw", 65536, 100}, {"ib_write_lat", 8, 100},
-		{"ib_read_bw", 65536, 100}, {"ib_read_lat", 8, 100},
-	} {
+	for _, p := range perftests {
 		t.Run(p.program, func(t *testing.T) { testPerftest(t, b, a, p) })
 	}
 	t.Run("faults", func(t *testing.T) { testFaults(t, b, a) })
