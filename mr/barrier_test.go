@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -278,72 +277,11 @@ func TestMRREQ16FullPoolInvalidatesAndRetries(t *testing.T) {
 		if _, err := use(); !errors.Is(err, ErrExhausted) || time.Since(start) != 10*time.Millisecond {
 			g.Errorf("map beside an open section: %v after %v", err, time.Since(start))
 		}
+		if s := g.Stats(); s.StuckReaders != 0 || s.Stale != 0 {
+			g.Errorf("a short wait made a reader stuck: %+v", s)
+		}
 		r.Leave()
 		_, err = use()
 		g.ok(err)
 	})
-}
-
-func TestMRREQ17InterruptedFreeGoesOn(t *testing.T) {
-	t.Parallel()
-	for _, leader := range []bool{true, false} {
-		inBubble(t, Config{Linger: -1}, func(g *rig) {
-			r := g.reader("r")
-			released := false
-			opt := g.options(RemoteRead)
-			opt.Released = func() { released = true }
-			k := g.mapped(g.own, make([]byte, 8), opt)
-			r.Enter()
-			other := make(<-chan error)
-			if !leader { // somebody else leads the batch before
-				k2, _ := g.region(8, 0, 0)
-				other = later(func() error { return g.own.FreeInvalidate(context.Background(), k2) })
-				g.blocked(other, "the leader")
-			}
-			ctx, cancel := context.WithCancel(g.Context())
-			done := later(func() error { return g.own.FreeInvalidate(ctx, k) })
-			g.blocked(done, "FreeInvalidate")
-			cancel()
-			err := <-done
-			g.want(err, syscall.EINTR)
-			g.want(err, context.Canceled)
-			if released {
-				g.Error("EINTR is not a guarantee, but released is")
-			}
-			barrier := later(func() error { return g.own.Barrier(context.Background()) })
-			g.blocked(barrier, "a barrier with the section still open")
-			r.Leave()
-			g.ok(<-barrier)
-			if !released {
-				g.Error("a later barrier did not cover the interrupted free")
-			}
-			if !leader {
-				g.ok(<-other)
-			}
-		})
-	}
-}
-
-// TestInterruptedLeaderTokenIsNotLost ends the only waiter of a batch in the
-// moment it is made leader: the batch must be done all the same.
-func TestInterruptedLeaderTokenIsNotLost(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{Linger: -1})
-	r := g.reader("r")
-	for range 200 {
-		var wg sync.WaitGroup
-		ctx, cancel := context.WithCancel(t.Context())
-		r.Enter()
-		for range 4 {
-			k, _ := g.region(8, 0, 0)
-			wg.Go(func() { _ = g.own.FreeInvalidate(ctx, k) })
-		}
-		wg.Go(cancel)
-		r.Leave()
-		wg.Wait()
-		g.ok(g.own.Barrier(context.Background()))
-		if n := g.Stats().Small.Dirty; n != 0 {
-			t.Fatalf("%d regions dirty after a barrier", n)
-		}
-	}
 }

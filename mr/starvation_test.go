@@ -135,3 +135,27 @@ func TestLeaveReportsOnlyOnce(t *testing.T) {
 		}
 	})
 }
+
+// TestArmSeesReadersThatPassedMeanwhile: a reader may leave for good between
+// the look at it and the request to report.
+func TestArmSeesReadersThatPassedMeanwhile(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	a, b := g.reader("a"), g.reader("b")
+	a.Enter()
+	b.Enter()
+	both := []pendingReader{{a, a.seq.Load()}, {b, b.seq.Load()}}
+	a.Leave()
+	g.grace.pending = append(g.grace.pending, both...)
+	if !g.grace.arm() || g.grace.left.Load() != 1 {
+		t.Fatalf("%d readers left, want b", g.grace.left.Load())
+	}
+	b.Leave()
+	if over, _ := g.grace.wait(nil, nil); !over {
+		t.Error("the bell did not ring")
+	}
+	g.grace.pending = append(g.grace.pending, both...)
+	if g.grace.arm() {
+		t.Error("waits for readers that have passed")
+	}
+}
