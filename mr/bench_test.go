@@ -124,45 +124,52 @@ func copiers(tb testing.TB, d *Device, dom *Domain, o *Owner, readers, n int, yi
 	return func() { over.Store(true); wg.Wait() }
 }
 
-// BenchmarkInvalidate1000 frees 1,000 regions, with one barrier for all or one
-// for each, while two event loops place chunks.
+// BenchmarkInvalidate1000 frees 1,000 regions, in turn with one barrier for
+// all and with one for each, while two event loops copy chunks. It reports the
+// medians in microseconds and their ratio.
 func BenchmarkInvalidate1000(b *testing.B) {
-	const regions = 1000
 	for _, chunk := range []int{0, 16 << 10, 64 << 10} {
-		for _, batched := range []bool{true, false} {
-			b.Run(fmt.Sprintf("chunk=%d/batched=%v", chunk, batched), func(b *testing.B) {
-				d, dom, o := benchDevice(b, Config{})
-				if chunk > 0 {
-					defer copiers(b, d, dom, o, 2, chunk, true)()
-				}
-				mem := make([]byte, SmallSize)
-				var keys [regions]Key
-				ctx := context.Background()
-				b.ReportAllocs()
-				for b.Loop() {
-					b.StopTimer()
-					for i := range keys {
-						keys[i], _ = o.Map(mem, Options{Domain: dom, Rights: RemoteRead})
+		b.Run(fmt.Sprintf("chunk=%d", chunk), func(b *testing.B) {
+			d, dom, o := benchDevice(b, Config{})
+			if chunk > 0 {
+				defer copiers(b, d, dom, o, 2, chunk, true)()
+			}
+			mem := make([]byte, SmallSize)
+			var keys [1000]Key
+			var took [2][]time.Duration
+			b.ReportAllocs()
+			for b.Loop() {
+				for i, free := range []func(Key) error{
+					o.Free,
+					func(k Key) error { return o.FreeInvalidate(context.Background(), k) },
+				} {
+					for j := range keys {
+						keys[j], _ = o.Map(mem, Options{Domain: dom, Rights: RemoteRead})
 					}
-					b.StartTimer()
+					start := time.Now()
 					for _, k := range keys {
-						err := error(nil)
-						if batched {
-							err = o.Free(k)
-						} else {
-							err = o.FreeInvalidate(ctx, k)
-						}
-						if err != nil {
+						if err := free(k); err != nil {
 							b.Fatal(err)
 						}
 					}
-					if err := o.Barrier(ctx); err != nil {
+					if err := o.Barrier(context.Background()); err != nil {
 						b.Fatal(err)
 					}
+					took[i] = append(took[i], time.Since(start))
 				}
-			})
-		}
+			}
+			batch, single := quantile(took[0], 500), quantile(took[1], 500)
+			b.ReportMetric(batch, "batch-µs")
+			b.ReportMetric(single, "singles-µs")
+			b.ReportMetric(single/batch, "ratio")
+		})
 	}
+}
+
+// quantile is the value in microseconds that so many of 1,000 do not exceed.
+func quantile(took []time.Duration, permille int) float64 {
+	slices.Sort(took)
+	return float64(took[(len(took)-1)*permille/1000].Nanoseconds()) / 1e3
 }
 
 // BenchmarkBarrier is the time of FreeInvalidate while 64 goroutines enter and
@@ -198,13 +205,9 @@ func BenchmarkBarrier(b *testing.B) {
 					runtime.Gosched()
 				}
 			}
-			slices.Sort(took)
-			at := func(permille int) float64 {
-				return float64(took[(len(took)-1)*permille/1000].Nanoseconds()) / 1e3
-			}
-			b.ReportMetric(at(500), "p50-µs")
-			b.ReportMetric(at(990), "p99-µs")
-			b.ReportMetric(at(1000), "max-µs")
+			b.ReportMetric(quantile(took, 500), "p50-µs")
+			b.ReportMetric(quantile(took, 990), "p99-µs")
+			b.ReportMetric(quantile(took, 1000), "max-µs")
 		})
 	}
 }
