@@ -13,6 +13,10 @@ func TestSIW(t *testing.T) {
 	l, guests := newSIWLab(t, guestAddr)
 	ours, siw := l.ourVerbs(t, netip.MustParseAddr("10.77.1.1")), l.siwVerbs(guests[0])
 	t.Run("rping", func(t *testing.T) { testRpings(t, ours, siw) })
+	t.Run("faults to siw", func(t *testing.T) { testFaults(t, ours, siw) })
+	t.Run("faults to us", func(t *testing.T) { testFaults(t, siw, ours) })
+	t.Run("resets to siw", func(t *testing.T) { testResets(t, ours, siw) })
+	t.Run("resets to us", func(t *testing.T) { testResets(t, siw, ours) })
 	t.Run("perftest", func(t *testing.T) {
 		for i, p := range perftests {
 			t.Run(p.program, func(t *testing.T) { testPerfserver(t, siw, ours, p, i%2 == 0) })
