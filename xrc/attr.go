@@ -1,0 +1,169 @@
+package xrc
+
+import (
+	"net/netip"
+
+	"github.com/rds-go/rds/mr"
+)
+
+// Mask says which attributes a call changes; the values are those of
+// ibv_qp_attr_mask.
+type Mask uint32
+
+// The attributes. Type, QKey and Cap are accepted by no transition of these
+// types of queue pairs.
+const (
+	MaskState           Mask = 1 << 0
+	MaskCurState        Mask = 1 << 1
+	MaskSQDNotify       Mask = 1 << 2
+	MaskAccess          Mask = 1 << 3
+	MaskPKeyIndex       Mask = 1 << 4
+	MaskPort            Mask = 1 << 5
+	MaskQKey            Mask = 1 << 6
+	MaskAV              Mask = 1 << 7
+	MaskPathMTU         Mask = 1 << 8
+	MaskTimeout         Mask = 1 << 9
+	MaskRetryCount      Mask = 1 << 10
+	MaskRNRRetry        Mask = 1 << 11
+	MaskRQPSN           Mask = 1 << 12
+	MaskMaxRdAtomic     Mask = 1 << 13
+	MaskAltPath         Mask = 1 << 14
+	MaskMinRNRTimer     Mask = 1 << 15
+	MaskSQPSN           Mask = 1 << 16
+	MaskMaxDestRdAtomic Mask = 1 << 17
+	MaskPathMigState    Mask = 1 << 18
+	MaskCap             Mask = 1 << 19
+	MaskDestQPN         Mask = 1 << 20
+	MaskRateLimit       Mask = 1 << 25
+
+	allMask = MaskRateLimit | (MaskDestQPN<<1 - 1)
+)
+
+// AddressVector is the way to the peer.
+type AddressVector struct {
+	Host netip.Addr
+	Port uint8 // of ours
+}
+
+// MigState is that of the alternate path, with the values of ibv_mig_state.
+type MigState uint8
+
+// The states of the alternate path.
+const (
+	Migrated MigState = iota
+	Rearm
+	Armed
+)
+
+// Caps are what a queue pair can hold, as ibv_qp_cap. Of a target all are 0.
+type Caps struct{ MaxSend, MaxReceive, MaxSendSGE, MaxReceiveSGE, MaxInline int }
+
+// Attr are the attributes of a queue pair, as ibv_qp_attr has them.
+type Attr struct {
+	State       State
+	CurState    State // what the caller takes the state for
+	PathMTU     int   // octets
+	DestQPN     uint32
+	RQPSN       uint32 // 24 bits, as SQPSN
+	SQPSN       uint32
+	Access      mr.Rights // what requests of the peer may do; the upper bound for the regions' rights
+	AV, AltAV   AddressVector
+	PathMig     MigState
+	PKeyIndex   uint16
+	AltPKey     uint16
+	Port        uint8
+	MaxRdAtomic int // reads and atomics of ours at a time
+	// MaxDestRdAtomic is that of the peer, over all receive queues behind a
+	// target together. 0 forbids reads and atomics, not sends and writes.
+	MaxDestRdAtomic int
+	MinRNRTimer     uint8 // code 0 to 31; 0 is the longest, 655.36 ms
+	Timeout         uint8 // 4.096 us << Timeout; 0: none
+	AltTimeout      uint8
+	RetryCount      uint8 // 0 to 7; 7 is seven
+	RNRRetry        uint8 // 0 to 7; 7 is for ever
+	SQDNotify       bool
+}
+
+// check is about the values of what m names.
+func (a *Attr) check(m Mask, old *Attr, c *Config) error {
+	port := old.Port
+	if m&MaskPort != 0 {
+		port = a.Port
+	}
+	for _, bad := range [...]bool{
+		m&MaskPort != 0 && (a.Port == 0 || int(a.Port) > c.Ports),
+		m&MaskAV != 0 && a.AV.Port != port,
+		m&MaskAltPath != 0 && (a.AltAV.Port == 0 || int(a.AltAV.Port) > c.Ports || a.AltTimeout > 31),
+		m&MaskPathMTU != 0 && (a.PathMTU < 256 || a.PathMTU > c.MTU),
+		m&MaskTimeout != 0 && a.Timeout > 31,
+		m&MaskMinRNRTimer != 0 && a.MinRNRTimer > 31,
+		m&MaskRetryCount != 0 && a.RetryCount > 7,
+		m&MaskRNRRetry != 0 && a.RNRRetry > 7,
+		m&MaskMaxRdAtomic != 0 && (a.MaxRdAtomic < 0 || a.MaxRdAtomic > c.RdAtomic),
+		m&MaskMaxDestRdAtomic != 0 && (a.MaxDestRdAtomic < 0 || a.MaxDestRdAtomic > c.RdAtomic),
+		m&MaskPathMigState != 0 && a.PathMig > Armed,
+		m&MaskAccess != 0 && a.Access&^accessRights != 0,
+	} {
+		if bad {
+			return ErrAttribute
+		}
+	}
+	return nil
+}
+
+const accessRights = mr.LocalWrite | mr.RemoteWrite | mr.RemoteRead | mr.RemoteAtomic
+
+// set takes over what m names, numbers cut to 24 bits.
+func (a *Attr) set(m Mask, from *Attr) {
+	if m&MaskAccess != 0 {
+		a.Access = from.Access
+	}
+	if m&MaskPKeyIndex != 0 {
+		a.PKeyIndex = from.PKeyIndex
+	}
+	if m&MaskPort != 0 {
+		a.Port = from.Port
+	}
+	if m&MaskAV != 0 {
+		a.AV = from.AV
+	}
+	if m&MaskAltPath != 0 {
+		a.AltAV, a.AltPKey, a.AltTimeout = from.AltAV, from.AltPKey, from.AltTimeout
+	}
+	if m&MaskPathMTU != 0 {
+		a.PathMTU = from.PathMTU
+	}
+	if m&MaskDestQPN != 0 {
+		a.DestQPN = from.DestQPN & maxNumber
+	}
+	if m&MaskRQPSN != 0 {
+		a.RQPSN = from.RQPSN & maxNumber
+	}
+	if m&MaskSQPSN != 0 {
+		a.SQPSN = from.SQPSN & maxNumber
+	}
+	if m&MaskTimeout != 0 {
+		a.Timeout = from.Timeout
+	}
+	if m&MaskRetryCount != 0 {
+		a.RetryCount = from.RetryCount
+	}
+	if m&MaskRNRRetry != 0 {
+		a.RNRRetry = from.RNRRetry
+	}
+	if m&MaskMaxRdAtomic != 0 {
+		a.MaxRdAtomic = from.MaxRdAtomic
+	}
+	if m&MaskMaxDestRdAtomic != 0 {
+		a.MaxDestRdAtomic = from.MaxDestRdAtomic
+	}
+	if m&MaskMinRNRTimer != 0 {
+		a.MinRNRTimer = from.MinRNRTimer
+	}
+	if m&MaskPathMigState != 0 {
+		a.PathMig = from.PathMig
+	}
+	if m&MaskSQDNotify != 0 {
+		a.SQDNotify = from.SQDNotify
+	}
+}

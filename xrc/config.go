@@ -1,0 +1,143 @@
+package xrc
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Limits bound what one session may hold. A field of zero takes its default.
+// Reaching one is ErrLimit, and nothing is left of what was being made.
+type Limits struct {
+	Domains       int // open handles of domains. Default 64
+	Initiators    int // initiator queue pairs. Default 4096
+	Targets       int // target queue pairs it created that still exist. Default 4096
+	Registrations int // of the session with targets, of either flavour. Default 16384
+	SRQs          int // shared receive queues. Default 256
+	Receives      int // room of all its shared receive queues, in receive requests. Default 1<<18
+	CQs           int // completion queues. Default 256
+	PDs           int // protection domains. Default 256
+	Services      int // service ids. Default 64
+	Events        int // events queued or not acknowledged; 2 at least. Default 256
+}
+
+// Config describes a Device. Now is required, all else has a default.
+type Config struct {
+	// Now is the clock. It is asked in control calls only.
+	Now func() time.Time
+	// Seed makes the incarnation, generations and sequence numbers predictable,
+	// for tests. 0 draws one.
+	Seed uint64
+	// Incarnation tells peers one life of the daemon from the next; 0 draws one.
+	Incarnation uint64
+	// Sessions is how many there may be at once: 1 to 1<<20, default 4096.
+	Sessions int
+	// Limits are those of a session that names none of its own.
+	Limits Limits
+	// Grace is how long a queue pair that lost its connection waits to be
+	// resumed: 1 ms to 1 h, default 30 s, which is twice as long as a
+	// connection is tried again.
+	Grace time.Duration
+	// Reap is how long a target may stay in StateError before only its number
+	// is kept: 1 ms to 24 h, default 60 s.
+	Reap time.Duration
+	// Rest is how long a number is not given out again, unless RestCount other
+	// numbers of its kind were given out in the meantime. The defaults are the
+	// larger of 60 s and twice Grace, and 1<<16.
+	Rest      time.Duration
+	RestCount int
+	// Ports is how many ports the device has: 1 to 255, default 1.
+	Ports int
+	// MTU is the largest path MTU in octets: 256 to 65535, default 65535.
+	MTU int
+	// RdAtomic is the largest depth of reads and atomics: 1 to 255, default 128.
+	RdAtomic int
+	// MaxWR and MaxSGE bound a shared receive queue. Defaults 1<<16 and 16.
+	MaxWR, MaxSGE int
+	// Logger takes state changes of shared objects and leaks; nil discards them.
+	Logger *zap.Logger
+}
+
+func (l Limits) withDefaults(d Limits) Limits {
+	def(&l.Domains, d.Domains)
+	def(&l.Initiators, d.Initiators)
+	def(&l.Targets, d.Targets)
+	def(&l.Registrations, d.Registrations)
+	def(&l.SRQs, d.SRQs)
+	def(&l.Receives, d.Receives)
+	def(&l.CQs, d.CQs)
+	def(&l.PDs, d.PDs)
+	def(&l.Services, d.Services)
+	def(&l.Events, d.Events)
+	return l
+}
+
+var defaultLimits = Limits{Domains: 64, Initiators: 4096, Targets: 4096, Registrations: 16384,
+	SRQs: 256, Receives: 1 << 18, CQs: 256, PDs: 256, Services: 64, Events: 256}
+
+func (c Config) withDefaults() Config {
+	def(&c.Sessions, 4096)
+	c.Limits = c.Limits.withDefaults(defaultLimits)
+	def(&c.Grace, 30*time.Second)
+	def(&c.Reap, time.Minute)
+	def(&c.Rest, max(time.Minute, 2*c.Grace))
+	def(&c.RestCount, 1<<16)
+	def(&c.Ports, 1)
+	def(&c.MTU, 65535)
+	def(&c.RdAtomic, 128)
+	def(&c.MaxWR, 1<<16)
+	def(&c.MaxSGE, 16)
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	return c
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+// Validate returns one error that names every field out of bounds.
+func (c Config) Validate() error {
+	var errs []error
+	if c.Now == nil {
+		errs = append(errs, errors.New("xrc: Config.Now: there is no clock"))
+	}
+	c = c.withDefaults()
+	check := func(ok bool, field string, v any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("xrc: Config.%s: %v is out of bounds", field, v))
+		}
+	}
+	check(c.Sessions >= 1 && c.Sessions <= 1<<20, "Sessions", c.Sessions)
+	errs = append(errs, c.Limits.validate()...)
+	check(c.Grace >= time.Millisecond && c.Grace <= time.Hour, "Grace", c.Grace)
+	check(c.Reap >= time.Millisecond && c.Reap <= 24*time.Hour, "Reap", c.Reap)
+	check(c.Rest >= 0 && c.Rest <= 24*time.Hour, "Rest", c.Rest)
+	check(c.RestCount >= 1 && c.RestCount <= 1<<20, "RestCount", c.RestCount)
+	check(c.Ports >= 1 && c.Ports <= 255, "Ports", c.Ports)
+	check(c.MTU >= 256 && c.MTU <= 65535, "MTU", c.MTU)
+	check(c.RdAtomic >= 1 && c.RdAtomic <= 255, "RdAtomic", c.RdAtomic)
+	check(c.MaxWR >= 1 && c.MaxWR <= 1<<20, "MaxWR", c.MaxWR)
+	check(c.MaxSGE >= 1 && c.MaxSGE <= 64, "MaxSGE", c.MaxSGE)
+	return errors.Join(errs...)
+}
+
+func (l Limits) validate() (errs []error) {
+	for _, f := range []struct {
+		name   string
+		n, min int
+	}{{"Domains", l.Domains, 1}, {"Initiators", l.Initiators, 1}, {"Targets", l.Targets, 1},
+		{"Registrations", l.Registrations, 1}, {"SRQs", l.SRQs, 1}, {"Receives", l.Receives, 1},
+		{"CQs", l.CQs, 1}, {"PDs", l.PDs, 1}, {"Services", l.Services, 1}, {"Events", l.Events, 2}} {
+		if f.n < f.min || f.n > 1<<24 {
+			errs = append(errs, fmt.Errorf("xrc: Limits.%s: %d is out of bounds", f.name, f.n))
+		}
+	}
+	return errs
+}

@@ -1,0 +1,66 @@
+package xrc
+
+import (
+	"net"
+	"syscall"
+)
+
+// Errors of the calls. errors.Is finds each of them and the errno that the
+// comment names.
+var (
+	ErrAttribute     error = &sentinel{"xrc: attribute missing, surplus or out of bounds", syscall.EINVAL}       // EINVAL
+	ErrState         error = &sentinel{"xrc: the state does not allow it", syscall.EINVAL}                       // EINVAL
+	ErrNumber        error = &sentinel{"xrc: number of no live object of this domain", syscall.EINVAL}           // EINVAL
+	ErrNotRegistered error = &sentinel{"xrc: the session is not registered with the target", syscall.EINVAL}     // EINVAL
+	ErrForeign       error = &sentinel{"xrc: object of another session or device, or destroyed", syscall.EINVAL} // EINVAL
+	ErrExists        error = &sentinel{"xrc: the file has a domain already", syscall.EINVAL}                     // EINVAL, as Linux has it
+	ErrNoDomain      error = &sentinel{"xrc: the file has no domain", syscall.EAGAIN}                            // EAGAIN
+	ErrFile          error = &sentinel{"xrc: not an open file", syscall.EBADF}                                   // EBADF
+	ErrMask          error = &sentinel{"xrc: unknown mask bit", syscall.EOPNOTSUPP}                              // EOPNOTSUPP
+	ErrNotXRC        error = &sentinel{"xrc: a basic shared receive queue has no number", syscall.EOPNOTSUPP}    // EOPNOTSUPP
+	ErrUnsupported   error = &sentinel{"xrc: not supported on this system", syscall.EOPNOTSUPP}                  // EOPNOTSUPP
+	ErrBusy          error = &sentinel{"xrc: object in use", syscall.EBUSY}                                      // EBUSY
+	ErrStuck         error = &sentinel{"xrc: a message still uses the queue's memory", syscall.EBUSY}            // EBUSY
+	ErrLimit         error = &sentinel{"xrc: limit of the session, or numbers used up", syscall.ENOMEM}          // ENOMEM
+	ErrSessions      error = &sentinel{"xrc: too many sessions", syscall.EMFILE}                                 // EMFILE
+	ErrFull          error = &sentinel{"xrc: receive queue full", syscall.ENOMEM}                                // ENOMEM
+	ErrServiceInUse  error = &sentinel{"xrc: service id in use", syscall.EADDRINUSE}                             // EADDRINUSE
+	ErrStale         error = &sentinel{"xrc: generation of an object that is gone", syscall.ESTALE}              // ESTALE
+	ErrUnacked       error = &sentinel{"xrc: an event of the object is not acknowledged", syscall.EBUSY}         // EBUSY
+	ErrAcked         error = &sentinel{"xrc: no such event is waiting to be acknowledged", syscall.EINVAL}       // EINVAL
+	ErrClosed        error = &closedError{}                                                                      // net.ErrClosed
+)
+
+// Outcomes of the data path's questions. They are no errno of a call: the
+// transport turns them into what the peer is told.
+var (
+	ErrUnknownSRQ error = &sentinel{"xrc: number of no shared receive queue of the target's domain", syscall.EINVAL} // NAK 0x64, or a soft failure of the message
+	ErrNotReady   error = &sentinel{"xrc: the target takes no requests", syscall.ENOTCONN}                           // dropped
+	ErrEmpty      error = &sentinel{"xrc: shared receive queue empty", syscall.EAGAIN}                               // RNR
+)
+
+// Causes that a Connection is closed with and that are found in a queue pair in
+// StateError.
+var (
+	ErrDestroyed   error = &sentinel{"xrc: queue pair destroyed", syscall.ECONNRESET}
+	ErrModified    error = &sentinel{"xrc: queue pair moved to error by a session", syscall.ECONNABORTED}
+	ErrReset       error = &sentinel{"xrc: queue pair reset", syscall.ECONNABORTED}
+	ErrPeerGone    error = &sentinel{"xrc: the peer's queue pair is gone", syscall.ECONNRESET}
+	ErrIncarnation error = &sentinel{"xrc: the peer's daemon was restarted", syscall.ECONNRESET}
+	ErrGrace       error = &sentinel{"xrc: the connection was lost and not resumed in time", syscall.ETIMEDOUT}
+	ErrMissing     error = &sentinel{"xrc: messages were lost with the connection", syscall.ECONNRESET}
+	ErrOverrun     error = &sentinel{"xrc: completion queue overrun", syscall.EOVERFLOW}
+)
+
+type sentinel struct {
+	text  string
+	errno syscall.Errno
+}
+
+func (s *sentinel) Error() string { return s.text }
+func (s *sentinel) Unwrap() error { return s.errno }
+
+type closedError struct{}
+
+func (*closedError) Error() string { return "xrc: closed" }
+func (*closedError) Unwrap() error { return net.ErrClosed }

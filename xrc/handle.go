@@ -1,0 +1,140 @@
+package xrc
+
+import (
+	"context"
+	"slices"
+)
+
+// HandleMask says which fields of HandleAttr are set; the values are those of
+// ibv_qp_open_attr.
+type HandleMask uint32
+
+// The fields. All three are required.
+const (
+	HandleNumber HandleMask = 1 << 0
+	HandleDomain HandleMask = 1 << 1
+	HandleType   HandleMask = 1 << 3
+
+	allHandle = HandleNumber | HandleDomain | HandleType
+)
+
+// HandleAttr says which target to open.
+type HandleAttr struct {
+	Mask   HandleMask
+	Domain *Domain
+	Number uint32
+	Type   Type // TypeTarget
+}
+
+// OpenTarget opens one more handle of a target, as ibv_open_qp does.
+func (s *Session) OpenTarget(a HandleAttr) (*Handle, error) {
+	s.dev.mu.Lock()
+	defer s.dev.unlock()
+	switch {
+	case a.Mask&^allHandle != 0:
+		return nil, ErrMask
+	case a.Mask != allHandle, a.Type != TypeTarget:
+		return nil, ErrAttribute
+	}
+	t, err := s.liveTargetLocked(a.Domain, a.Number)
+	if err != nil {
+		return nil, err
+	}
+	if s.used.Registrations >= s.limits.Registrations {
+		return nil, ErrLimit
+	}
+	return s.holdLocked(a.Domain, t), nil
+}
+
+// Number is the target's number.
+func (h *Handle) Number() uint32 { return h.target.ref.Number }
+
+// Query and Modify are QueryTarget and ModifyTarget of the target.
+func (h *Handle) Query() (Info, error) {
+	h.session.dev.mu.Lock()
+	defer h.session.dev.unlock()
+	if h.closed {
+		return Info{}, ErrForeign
+	}
+	return h.target.infoLocked(), nil
+}
+
+// Modify changes the target for all.
+func (h *Handle) Modify(a Attr, m Mask) error {
+	h.session.dev.mu.Lock()
+	defer h.session.dev.unlock()
+	if h.closed {
+		return ErrForeign
+	}
+	return h.target.modifyByLocked(h.session, &a, m)
+}
+
+// Destroy gives the handle up; the target goes with the last one of all, be it
+// a handle or a registration by number. ErrForeign the second time.
+func (h *Handle) Destroy(ctx context.Context) error { return h.end(ctx) }
+
+// Handle is a session's hold of a target, as ibv_open_qp gives one. Each counts
+// on its own.
+type Handle struct {
+	session  *Session
+	domain   *Domain
+	target   *Target
+	byNumber bool
+	service  *Service // whose session got it by a peer's request
+
+	closed bool // under Device.mu
+}
+
+// holdLocked makes a handle. The caller has looked at the limit.
+func (s *Session) holdLocked(dom *Domain, t *Target) *Handle {
+	h := &Handle{session: s, domain: dom, target: t}
+	dom.refs++
+	s.used.Registrations++
+	s.addLocked(h)
+	e := t.holderLocked(s)
+	if e == nil {
+		t.holders = append(t.holders, holder{session: s})
+		e = &t.holders[len(t.holders)-1]
+	}
+	e.refs++
+	return h
+}
+
+func (h *Handle) String() string { return "registration with " + h.target.ref.String() }
+
+// abandonLocked drops the hold; the target goes with the last one of all.
+func (h *Handle) abandonLocked() {
+	s, t := h.session, h.target
+	h.closed = true
+	h.domain.refs--
+	s.used.Registrations--
+	delete(s.objects, h)
+	if h.service != nil {
+		delete(h.service.targets, t)
+	}
+	e := t.holderLocked(s)
+	if e.byNumber == h {
+		e.byNumber = nil
+	}
+	if e.refs--; e.refs > 0 {
+		return
+	}
+	t.holders = slices.DeleteFunc(t.holders, func(x holder) bool { return x.session == s })
+	if len(t.holders) == 0 {
+		t.destroyLocked(ErrDestroyed)
+	}
+}
+
+// end drops the hold once no event is waiting to be acknowledged, if it is the
+// session's last of this target.
+func (h *Handle) end(ctx context.Context) error {
+	return h.session.destroy(ctx, func() (Ref, error) {
+		if h.closed {
+			return Ref{}, ErrForeign
+		}
+		if h.target.holderLocked(h.session).refs > 1 {
+			return Ref{}, nil
+		}
+		return h.target.ref, nil
+	}, h.abandonLocked)
+}

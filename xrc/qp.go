@@ -1,0 +1,209 @@
+package xrc
+
+import (
+	"container/list"
+	"net/netip"
+	"sync/atomic"
+	"time"
+)
+
+// Connection is what carries a queue pair's requests. Close ends it for the
+// cause given; it is called once at most for each time it was attached, with no
+// lock held, and must not wait for the device.
+type Connection interface {
+	Close(cause error)
+}
+
+// Peer names the queue pair at the other end.
+type Peer struct {
+	Host        netip.Addr
+	Incarnation uint64
+	QP          Ref
+}
+
+// qp is what initiators and targets have in common. A queue pair in the daemon
+// costs well below 2 KiB: this, and for targets those registered.
+type qp struct {
+	dev   *Device
+	kind  Type
+	owner failer
+
+	state atomic.Uint32 // a State; written under Device.mu, read by the data path
+
+	// Under Device.mu.
+	ref      Ref
+	dead     bool  // destroyed; the number is given back
+	attr     *Attr // nil of a tombstone
+	conn     Connection
+	peer     Peer
+	cause    error // why it is in StateError
+	draining bool  // in StateSQD, requests that were started are not done
+	psn      uint32
+	waits    *list.Element // in Device.suspended or Device.errored
+}
+
+// failer is the Target or Initiator that a qp is part of. failLocked moves it to
+// StateError and raises the event; both do nothing if it is there already.
+type failer interface {
+	failLocked(kind EventKind, cause error)
+}
+
+func (q *qp) current() State { return State(q.state.Load()) }
+
+func (q *qp) setLocked(s State) {
+	if q.kind == TypeTarget {
+		q.dev.counters.targets[q.current()]--
+		q.dev.counters.targets[s]++
+	}
+	q.state.Store(uint32(s))
+}
+
+// modifyLocked is ibv_modify_qp for both types: either everything that mask
+// names is changed, or nothing. It reports the state it was in.
+func (q *qp) modifyLocked(a *Attr, m Mask) (from State, err error) {
+	from = q.current()
+	if q.dead || q.attr == nil {
+		return from, ErrNumber
+	}
+	if m&^allMask != 0 {
+		return from, ErrMask
+	}
+	m = strip(q.kind, m)
+	to := from
+	if m&MaskState != 0 {
+		to = a.State
+	}
+	if m&MaskCurState != 0 && (a.CurState != from || a.CurState < StateRTR || a.CurState > StateSQE) {
+		return from, ErrAttribute
+	}
+	if from == StateSQD && q.draining && to < StateError && to != StateReset {
+		return from, ErrState
+	}
+	if err := transition(q.kind, from, to, m); err != nil {
+		return from, err
+	}
+	if err := a.check(m, q.attr, &q.dev.config); err != nil {
+		return from, err
+	}
+	if to == StateReset {
+		q.resetLocked()
+		return from, nil
+	}
+	q.attr.set(m, a)
+	if from == StateInit && to == StateRTR {
+		q.psn = q.attr.RQPSN
+		q.meetLocked(Peer{Host: q.attr.AV.Host, QP: Ref{Number: q.attr.DestQPN}})
+	}
+	if to != from && to != StateError {
+		q.setLocked(to)
+	}
+	return from, nil
+}
+
+// resetLocked makes the queue pair new under its number: whoever knows it by
+// its old generation does not reach it any more.
+func (q *qp) resetLocked() {
+	q.dev.forgetLocked(q)
+	q.disconnectLocked(ErrReset)
+	q.attr = new(Attr)
+	q.causeLocked(nil)
+	q.peer, q.draining, q.psn = Peer{}, false, 0
+	q.ref.Generation = q.dev.nextGeneration()
+	q.setLocked(StateReset)
+}
+
+// errorLocked is the one way into StateError: nothing but the table entry is
+// left. It reports false if the queue pair is there, or cannot get there.
+func (q *qp) errorLocked(cause error) bool {
+	if s := q.current(); q.dead || s == StateError || s == StateReset {
+		return false
+	}
+	q.dev.forgetLocked(q)
+	q.setLocked(StateError)
+	q.causeLocked(cause)
+	q.draining = false
+	q.disconnectLocked(cause)
+	return true
+}
+
+// causeLocked notes why a queue pair is in StateError, nil when it leaves it.
+func (q *qp) causeLocked(cause error) {
+	if q.kind == TypeTarget {
+		if peerIsGone(q.cause) {
+			q.dev.counters.peerGone--
+		}
+		if peerIsGone(cause) {
+			q.dev.counters.peerGone++
+		}
+	}
+	q.cause = cause
+}
+
+func peerIsGone(cause error) bool {
+	return cause == ErrPeerGone || cause == ErrIncarnation || cause == ErrGrace
+}
+
+func (q *qp) disconnectLocked(cause error) {
+	q.partLocked()
+	if c := q.conn; c != nil {
+		q.conn = nil
+		q.dev.later(func() { c.Close(cause) })
+	}
+}
+
+// goneLocked ends it for good.
+func (q *qp) goneLocked(cause error) {
+	q.dev.forgetLocked(q)
+	q.disconnectLocked(cause)
+	q.causeLocked(nil)
+	q.dead, q.cause = true, cause
+	if q.kind == TypeTarget {
+		q.dev.counters.targets[q.current()]--
+		if q.attr == nil {
+			q.dev.counters.tombstones--
+		}
+	}
+	q.state.Store(uint32(StateError))
+	q.attr = nil
+	q.dev.freeLocked(q.ref)
+}
+
+// attachLocked makes c carry the queue pair.
+func (q *qp) attachLocked(c Connection) error {
+	switch s := q.current(); {
+	case q.dead || q.attr == nil:
+		return ErrNumber
+	case q.conn != nil || q.waits != nil || s == StateReset || s == StateInit || s == StateError:
+		return ErrState
+	}
+	q.conn = c
+	return nil
+}
+
+// Info is what a query returns.
+type Info struct {
+	Ref        Ref
+	Attr       Attr // of a tombstone only the state
+	Peer       Peer
+	Caps       Caps
+	Connected  bool
+	Suspended  bool      // the connection is lost, and waited for until Deadline
+	Deadline   time.Time // of a target in StateError: when it becomes a tombstone
+	Tombstone  bool      // nothing but the number is left
+	Cause      error     // of StateError
+	Registered int       // sessions registered with a target
+}
+
+func (q *qp) infoLocked() Info {
+	i := Info{Ref: q.ref, Peer: q.peer, Connected: q.conn != nil, Cause: q.cause, Tombstone: q.attr == nil}
+	if q.attr != nil {
+		i.Attr = *q.attr
+	}
+	i.Attr.State = q.current()
+	i.Attr.CurState = i.Attr.State
+	if q.waits != nil && !i.Tombstone {
+		i.Deadline = q.waits.Value.(waiting).deadline
+		i.Suspended = i.Attr.State != StateError
+	}
+	return i
+}

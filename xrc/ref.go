@@ -1,0 +1,65 @@
+package xrc
+
+import "fmt"
+
+// Kind says what a number names.
+type Kind uint8
+
+// The kinds of objects that events and peers name by number.
+const (
+	KindNone Kind = iota
+	KindDevice
+	KindInitiator
+	KindTarget
+	KindSRQ
+	KindCQ
+)
+
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return "unknown"
+}
+
+var kindNames = [...]string{"none", "device", "initiator", "target", "srq", "cq"}
+
+// The 24 bits of queue pair and shared receive queue numbers are divided, so
+// that a number that got mixed up never names anything:
+//
+//	000001..0000FF  reserved
+//	000100..3FFFFF  shared receive queues (SRQN)
+//	400000..7FFFFF  initiators
+//	800000..FFFFFE  targets, FFFFFF is the control queue of the wire
+//
+// Completion queues are never named by a peer and have numbers of their own.
+const (
+	maxNumber      = 0xFFFFFF
+	firstSRQ       = 0x000100
+	firstInitiator = 0x400000
+	firstTarget    = 0x800000
+)
+
+// KindOf is the kind of object that a queue pair or shared receive queue number
+// could name.
+func KindOf(number uint32) Kind {
+	switch {
+	case number < firstSRQ, number >= maxNumber:
+		return KindNone
+	case number < firstInitiator:
+		return KindSRQ
+	case number < firstTarget:
+		return KindInitiator
+	}
+	return KindTarget
+}
+
+// Ref names an object for good: numbers are used again, generations are not.
+// A queue pair that is reset goes on under its number with a new generation.
+type Ref struct {
+	Kind       Kind
+	Number     uint32
+	Generation uint32
+}
+
+func (r Ref) String() string { return fmt.Sprintf("%v %06x.%d", r.Kind, r.Number, r.Generation) }

@@ -1,0 +1,186 @@
+package xrc
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"go.uber.org/zap"
+)
+
+// Session is a process, or whoever else owns objects: the daemon has one, too,
+// for what it does in its own name. Its methods may be called concurrently.
+type Session struct {
+	dev    *Device
+	name   string
+	limits Limits
+	events eventQueue
+
+	// Under Device.mu.
+	ending  bool
+	used    Limits            // how much of limits
+	objects map[object]uint64 // with the order they were made in
+	serial  uint64
+}
+
+// object is what a session owns and its end destroys.
+type object interface {
+	// end destroys it as its owner would.
+	end(ctx context.Context) error
+	// abandonLocked forgets it though something still uses it.
+	abandonLocked()
+	String() string
+}
+
+// SessionConfig describes a session. The zero value is usable.
+type SessionConfig struct {
+	Name   string // for logs
+	Limits Limits // fields of zero are those of Config.Limits
+}
+
+// NewSession makes a session without objects. ErrSessions if there are too many.
+func (d *Device) NewSession(c SessionConfig) (*Session, error) {
+	c.Limits = c.Limits.withDefaults(d.config.Limits)
+	if err := errors.Join(c.Limits.validate()...); err != nil {
+		return nil, err
+	}
+	s := &Session{dev: d, name: c.Name, limits: c.Limits, objects: make(map[object]uint64)}
+	s.events.limit = c.Limits.Events
+	d.mu.Lock()
+	defer d.unlock()
+	switch {
+	case d.closed:
+		return nil, ErrClosed
+	case len(d.sessions) >= d.config.Sessions:
+		return nil, ErrSessions
+	}
+	d.sessions[s] = struct{}{}
+	return s, nil
+}
+
+// Close is the end of the session, by its own will or by the death of its
+// process: what it has is destroyed, newest first, as often as that makes
+// progress, and events it has not acknowledged are discarded. Targets that
+// other sessions are registered with live on.
+//
+// Messages that fill memory of the session are waited for as long as ctx lets;
+// then the error is ErrStuck, and that memory stays in use until they are done.
+// Whatever else could not be destroyed is forgotten, logged as a leak, and
+// reported. Further calls return ErrClosed.
+func (s *Session) Close(ctx context.Context) error {
+	d := s.dev
+	d.mu.Lock()
+	if s.ending {
+		d.unlock()
+		return ErrClosed
+	}
+	s.ending = true
+	d.unlock()
+	s.events.close()
+
+	var left []object
+	var errs []error
+	for progress := true; progress; {
+		progress = false
+		left, errs = nil, nil
+		for _, o := range s.newestFirst() {
+			if err := o.end(ctx); err != nil {
+				left, errs = append(left, o), append(errs, err)
+			} else {
+				progress = true
+			}
+		}
+		progress = progress && len(left) > 0
+	}
+	d.mu.Lock()
+	defer d.unlock()
+	for i, o := range left {
+		o.abandonLocked()
+		delete(s.objects, o)
+		d.counters.leaks++
+		name, err := o.String(), errs[i]
+		d.later(func() {
+			d.log.Error("object of an ended session left behind", zap.String("session", s.name), zap.String("object", name), zap.Error(err))
+		})
+	}
+	d.counters.eventsLost += s.events.lostCount()
+	delete(d.sessions, s)
+	return errors.Join(errs...)
+}
+
+func (s *Session) newestFirst() []object {
+	s.dev.mu.Lock()
+	defer s.dev.mu.Unlock()
+	list := make([]object, 0, len(s.objects))
+	for o := range s.objects {
+		list = append(list, o)
+	}
+	slices.SortFunc(list, func(a, b object) int { return cmp.Compare(s.objects[b], s.objects[a]) })
+	return list
+}
+
+// liveLocked tells whether the session may make something.
+func (s *Session) liveLocked() error {
+	if s.ending || s.dev.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+func (s *Session) addLocked(o object) {
+	s.serial++
+	s.objects[o] = s.serial
+}
+
+// Used tells how much of its limits the session holds. Events is not counted here.
+func (s *Session) Used() Limits {
+	s.dev.mu.Lock()
+	defer s.dev.mu.Unlock()
+	return s.used
+}
+
+// Resource is something of a session that is none of this package's: the memory
+// regions of a process, its rings. An error for which errors.Is finds EBUSY, or
+// any other, is retried after other objects are gone.
+type Resource interface {
+	Close(ctx context.Context) error
+}
+
+// Attach makes the end of the session close r in its turn, newest first. The
+// name is for logs. The function returned takes it out again.
+func (s *Session) Attach(name string, r Resource) (detach func(), err error) {
+	d := s.dev
+	d.mu.Lock()
+	defer d.unlock()
+	if err := s.liveLocked(); err != nil {
+		return nil, err
+	}
+	a := &attached{session: s, name: name, resource: r}
+	s.addLocked(a)
+	return a.abandon, nil
+}
+
+type attached struct {
+	session  *Session
+	name     string
+	resource Resource
+}
+
+func (a *attached) end(ctx context.Context) error {
+	if err := a.resource.Close(ctx); err != nil {
+		return err
+	}
+	a.abandon()
+	return nil
+}
+
+func (a *attached) abandon() {
+	a.session.dev.mu.Lock()
+	defer a.session.dev.mu.Unlock()
+	a.abandonLocked()
+}
+
+func (a *attached) abandonLocked() { delete(a.session.objects, a) }
+
+func (a *attached) String() string { return a.name }

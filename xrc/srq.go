@@ -1,0 +1,267 @@
+package xrc
+
+import (
+	"sync/atomic"
+
+	"github.com/rds-go/rds/mr"
+)
+
+// SRQType is that of a shared receive queue, with the values of ibv_srq_type.
+type SRQType uint8
+
+// The types.
+const (
+	SRQBasic SRQType = 0 // for queue pairs of one session; has no number
+	SRQXRC   SRQType = 1
+)
+
+// SRQAttr describes a shared receive queue.
+type SRQAttr struct {
+	Type   SRQType
+	Domain *Domain // required by SRQXRC, refused by SRQBasic
+	CQ     *CQ     // as Domain
+	PD     *PD     // required
+	MaxWR  int     // receives: 1 to Config.MaxWR
+	MaxSGE int     // pieces of memory of each: 1 to Config.MaxSGE
+	Limit  int     // see SRQ.Modify; at most MaxWR
+	Queue  Queue   // with room for MaxWR; nil makes a NewRing
+}
+
+// SRQ is a shared receive queue of a session. Peers name it by number in what
+// they send to any target of its domain.
+type SRQ struct {
+	session *Session
+	ref     Ref
+	kind    SRQType
+	domain  *Domain
+	xrcd    *xrcd // compared by Resolve
+	pd      *PD
+	cq      *CQ
+	maxSGE  int
+	queue   Queue
+
+	limit  atomic.Int32 // 0: not armed
+	failed atomic.Bool
+	// holds counts messages that are filling memory of the queue; closing is
+	// added when it is destroyed.
+	holds  atomic.Int64
+	idle   chan struct{} // of one element: closing, and no holds
+	orphan atomic.Bool   // its session is gone; the last Done finishes it
+
+	// Under Device.mu.
+	maxWR   int
+	users   int  // queue pairs, of a basic queue
+	closing bool // no message gets here any more
+	gone    bool
+}
+
+const closing = 1 << 62
+
+// CreateSRQ makes a shared receive queue and publishes its number.
+func (s *Session) CreateSRQ(a SRQAttr) (*SRQ, error) {
+	d := s.dev
+	d.mu.Lock()
+	defer d.unlock()
+	if err := s.liveLocked(); err != nil {
+		return nil, err
+	}
+	c := &d.config
+	switch {
+	case a.Type > SRQXRC, a.MaxWR < 1, a.MaxWR > c.MaxWR, a.MaxSGE < 1, a.MaxSGE > c.MaxSGE, a.Limit < 0, a.Limit > a.MaxWR:
+		return nil, ErrAttribute
+	case a.Type == SRQXRC && (a.Domain == nil || a.CQ == nil), a.Type == SRQBasic && (a.Domain != nil || a.CQ != nil):
+		return nil, ErrAttribute
+	case !a.PD.usableLocked(s), a.CQ != nil && !a.CQ.usableLocked(s):
+		return nil, ErrForeign
+	}
+	q := &SRQ{session: s, kind: a.Type, domain: a.Domain, pd: a.PD, cq: a.CQ, maxSGE: a.MaxSGE, maxWR: a.MaxWR, queue: a.Queue, idle: make(chan struct{}, 1)}
+	if a.Domain != nil {
+		x, err := s.domainLocked(a.Domain)
+		if err != nil {
+			return nil, err
+		}
+		q.xrcd = x
+	}
+	if s.used.SRQs >= s.limits.SRQs || a.MaxWR > s.limits.Receives-s.used.Receives {
+		return nil, ErrLimit
+	}
+	var err error
+	if q.ref, err = d.numberLocked(KindSRQ); err != nil {
+		return nil, err
+	}
+	if q.queue == nil {
+		q.queue = NewRing(a.MaxWR, a.MaxSGE)
+	}
+	q.limit.Store(int32(a.Limit))
+	s.used.SRQs++
+	s.used.Receives += a.MaxWR
+	s.addLocked(q)
+	q.pd.refs++
+	d.counters.srqs++
+	if q.kind == SRQXRC {
+		q.domain.refs++
+		q.xrcd.refs++
+		q.cq.useLocked(q)
+		d.srqs.set(q.ref.Number, q)
+	}
+	return q, nil
+}
+
+// Number is what peers name the queue by (ibv_get_srq_num); ErrNotXRC of a basic
+// queue.
+func (q *SRQ) Number() (uint32, error) {
+	if q.kind != SRQXRC {
+		return 0, ErrNotXRC
+	}
+	return q.ref.Number, nil
+}
+
+// Ref names the queue in events.
+func (q *SRQ) Ref() Ref { return q.ref }
+
+// CQ is where receives complete.
+func (q *SRQ) CQ() *CQ { return q.cq }
+
+// Protection is the domain that keys in requests to this queue are checked
+// against.
+func (q *SRQ) Protection() *mr.Domain { return q.pd.memory }
+
+// Queue is the queue that it was made with.
+func (q *SRQ) Queue() Queue { return q.queue }
+
+// PostReceive posts receives in order and returns how many it took; the error is
+// about the first that it did not take. Keys are checked when they are used.
+func (q *SRQ) PostReceive(list ...Receive) (int, error) {
+	for i := range list {
+		if len(list[i].SGE) > q.maxSGE {
+			n, err := q.queue.PostReceive(list[:i])
+			if err == nil {
+				err = ErrAttribute
+			}
+			return n, err
+		}
+	}
+	return q.queue.PostReceive(list)
+}
+
+// Take gives a message the oldest receive: ErrEmpty if there is none,
+// ErrUnknownSRQ if the queue is destroyed. Done follows when nothing touches the
+// receive's memory any more and its completion is in the CQ; the queue is not
+// destroyed before. It allocates nothing if into.SGE has room.
+func (q *SRQ) Take(into *Receive) error {
+	if q.holds.Add(1) > closing {
+		q.Done()
+		return ErrUnknownSRQ
+	}
+	if q.failed.Load() {
+		q.Done()
+		return ErrEmpty
+	}
+	left, ok := q.queue.Pop(into)
+	if !ok {
+		q.Done()
+		return ErrEmpty
+	}
+	if l := q.limit.Load(); l > 0 && left < int(l) && q.limit.CompareAndSwap(l, 0) {
+		q.session.events.push(Event{Kind: EventSRQLimit, Object: q.ref})
+	}
+	return nil
+}
+
+// Done ends what Take began.
+func (q *SRQ) Done() {
+	if q.holds.Add(-1) != closing {
+		return
+	}
+	q.wakeCloser()
+	if q.orphan.Load() {
+		d := q.session.dev
+		d.mu.Lock()
+		q.finishLocked()
+		d.unlock()
+	}
+}
+
+func (q *SRQ) wakeCloser() {
+	select {
+	case q.idle <- struct{}{}:
+	default:
+	}
+}
+
+// SRQMask says which fields Modify changes; the values are those of
+// ibv_srq_attr_mask.
+type SRQMask uint32
+
+// The fields.
+const (
+	SRQMaxWR SRQMask = 1 << 0
+	SRQLimit SRQMask = 1 << 1
+)
+
+// Modify resizes the queue, if its Queue is a Resizer, or arms the limit: once,
+// when a message leaves fewer receives than limit, the session hears
+// EventSRQLimit. Armed when there are fewer already, that is at the next message.
+func (q *SRQ) Modify(m SRQMask, maxWR, limit int) error {
+	d, s := q.session.dev, q.session
+	d.mu.Lock()
+	defer d.unlock()
+	if q.closing {
+		return ErrForeign
+	}
+	if m&^(SRQMaxWR|SRQLimit) != 0 {
+		return ErrMask
+	}
+	if m&SRQMaxWR == 0 {
+		maxWR = q.maxWR
+	}
+	if m&SRQLimit == 0 {
+		limit = int(q.limit.Load())
+	}
+	if maxWR < 1 || maxWR > d.config.MaxWR || limit < 0 || limit > maxWR {
+		return ErrAttribute
+	}
+	if maxWR-q.maxWR > s.limits.Receives-s.used.Receives {
+		return ErrLimit
+	}
+	if m&SRQMaxWR != 0 {
+		r, ok := q.queue.(Resizer)
+		if !ok {
+			return ErrUnsupported
+		}
+		if err := r.Resize(maxWR); err != nil {
+			return err
+		}
+		s.used.Receives += maxWR - q.maxWR
+		q.maxWR = maxWR
+	}
+	if m&SRQLimit != 0 {
+		q.limit.Store(int32(limit))
+	}
+	return nil
+}
+
+// SRQInfo is what a query of a shared receive queue returns.
+type SRQInfo struct {
+	MaxWR, MaxSGE int
+	Limit         int // 0 once it was reached
+	Posted        int
+}
+
+// Query tells the queue's sizes and what is in it.
+func (q *SRQ) Query() SRQInfo {
+	q.session.dev.mu.Lock()
+	defer q.session.dev.unlock()
+	return SRQInfo{MaxWR: q.maxWR, MaxSGE: q.maxSGE, Limit: int(q.limit.Load()), Posted: q.queue.Len()}
+}
+
+// Fail is how the transport reports that the queue's memory is of no use, or
+// what it completes in is lost. The queue then gives nothing, as if it were
+// empty; the session hears EventSRQError.
+func (q *SRQ) Fail() {
+	if !q.failed.Swap(true) {
+		q.session.events.push(Event{Kind: EventSRQError, Object: q.ref})
+	}
+}
+
+func (q *SRQ) overrunLocked() { q.Fail() }
