@@ -155,12 +155,16 @@ func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPor
 	if err == nil {
 		s.startTimerLocked(d.cfg.ReplyTimeout, func() { s.abandon(fmt.Errorf("no answer: %w", syscall.ETIMEDOUT)) })
 	}
-	s.mu.Unlock()
 	if err != nil {
+		s.mu.Unlock()
 		conn.Close(transport.Abort)
 		return nil, nil, err
 	}
-	if err := s.say(ini.AppendRequest(nil)); err != nil {
+	// Under the lock, because what the Reply lets go may only be written when
+	// this call has returned.
+	err = s.say(ini.AppendRequest(nil))
+	s.mu.Unlock()
+	if err != nil {
 		s.abandon(err)
 	}
 	select {
