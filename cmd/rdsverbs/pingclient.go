@@ -67,8 +67,13 @@ func (c *pingClient) run(ctx context.Context, from, to netip.AddrPort, params iw
 	c.out.print(connected(0, est))
 	start := time.Now()
 	n := 0
+	whole := context.WithoutCancel(ctx) // an interrupt comes between two pings
 	for ; c.o.count == 0 || n < int(c.o.count); n++ {
-		if err = c.once(ctx, n); err != nil {
+		if ctx.Err() != nil {
+			err = errInterrupted
+			break
+		}
+		if err = c.once(whole, n); err != nil {
 			break
 		}
 	}
@@ -77,8 +82,7 @@ func (c *pingClient) run(ctx context.Context, from, to netip.AddrPort, params iw
 		if c.o.count == 0 {
 			err = nil
 		}
-		// The connection is ended properly all the same.
-		step, cancel = c.step(context.WithoutCancel(ctx))
+		step, cancel = c.step(whole)
 		err = errors.Join(err, c.disconnect(step))
 		cancel()
 	}

@@ -107,10 +107,10 @@ func (s *regionServer) connection(ctx context.Context, id int, in *iwarp.Incomin
 		return
 	}
 	defer c.close()
-	s.out.print(connected(id, c.est))
 	s.mu.Lock()
 	s.qps[c.qp] = struct{}{}
 	s.mu.Unlock()
+	s.out.print(connected(id, c.est))
 	defer context.AfterFunc(ctx, func() { _ = c.qp.Disconnect() })()
 
 	over, cancel := context.WithCancel(context.Background())
