@@ -1,0 +1,80 @@
+package xctl
+
+// Backlog is what one side of a connection has to say on Control and has not
+// sent. The zero Backlog is empty.
+//
+// Its order is not that of the calls. Errors go before acknowledgements, which
+// are cumulative and would otherwise cover what has failed: WRERR, RDERR and NAK,
+// each in the order of the calls; then RESUME, PONG, PING and SRQ; then CREDIT and
+// WRACK. Of a CREDIT or SRQ record only the latest of each queue is kept, of PING,
+// PONG and WRACK the latest of all.
+//
+// It is bounded by the queues of the connection, by Limit, and by the errors that
+// the [ErrorRate] of the connection lets through.
+type Backlog struct {
+	writeErrors fifo[WriteError]
+	readErrors  fifo[ReadError]
+	naks        fifo[NAK]
+	resumes     fifo[Resume]
+	srqs        perQueue[SRQ]
+	credits     perQueue[Credit]
+	ping        lone[Ping]
+	pong        lone[Pong]
+	ack         lone[WriteAck]
+}
+
+// Limit is how many errors of one type wait at most. A peer that provokes more
+// and does not read is not worth its connection.
+const Limit = 8192
+
+// NAK adds a refusal. It is false at Limit.
+func (b *Backlog) NAK(n NAK) bool { return b.naks.push(n) }
+
+// ReadError adds a failed response. It is false at Limit.
+func (b *Backlog) ReadError(e ReadError) bool { return b.readErrors.push(e) }
+
+// WriteError adds a failed Write. It is false at Limit.
+func (b *Backlog) WriteError(e WriteError) bool { return b.writeErrors.push(e) }
+
+// Resume adds a RESUME, which must leave before the first message that it speaks
+// of. It is false at Limit.
+func (b *Backlog) Resume(r Resume) bool { return b.resumes.push(r) }
+
+// Credit sets the CREDIT of a queue.
+func (b *Backlog) Credit(c Credit) { b.credits.set(c) }
+
+// SRQ sets the announced state of a queue.
+func (b *Backlog) SRQ(s SRQ) { b.srqs.set(s) }
+
+// Ping sets the PING.
+func (b *Backlog) Ping(p Ping) { b.ping = lone[Ping]{p, true} }
+
+// Pong sets the PONG.
+func (b *Backlog) Pong(p Pong) { b.pong = lone[Pong]{p, true} }
+
+// WriteAck sets the WRACK.
+func (b *Backlog) WriteAck(a WriteAck) { b.ack = lone[WriteAck]{a, true} }
+
+// Empty reports whether there is nothing to say.
+func (b *Backlog) Empty() bool {
+	return b.writeErrors.empty() && b.readErrors.empty() && b.naks.empty() && b.resumes.empty() &&
+		b.srqs.empty() && b.credits.empty() && !b.ping.set && !b.pong.set && !b.ack.set
+}
+
+// AppendTo appends one control message of at most limit octets, or MaxMessage if
+// that is less, to dst and takes its records out of the backlog. limit is what a
+// segment holds behind its header, at least 24. Nothing is appended if the
+// backlog is empty.
+func (b *Backlog) AppendTo(dst []byte, limit int) []byte {
+	end := len(dst) + min(limit, MaxMessage)
+	for _, s := range [...]pending{
+		&b.writeErrors, &b.readErrors, &b.naks, &b.resumes, &b.pong, &b.ping, &b.srqs, &b.credits, &b.ack,
+	} {
+		// What does not fit stops what comes after it: the order matters.
+		var all bool
+		if dst, all = s.appendTo(dst, end); !all {
+			break
+		}
+	}
+	return dst
+}

@@ -1,0 +1,52 @@
+package xctl
+
+import "time"
+
+// CreditDelay is how long a CREDIT waits for company.
+const CreditDelay = time.Millisecond
+
+// Grant lets the sender use a window of further messages. What was granted stays
+// so; granting one buffer to several connections is meant, the message that meets
+// an empty queue is offered again. Grant is called when buffers are posted and
+// when messages have come.
+func (r *Receiver) Grant(window uint32) {
+	r.window = min(window, r.cfg.Window)
+	if r.window == 0 {
+		return
+	}
+	r.raise(r.queue.MSN() - 1 + r.window)
+	if r.discard {
+		r.raise(r.stopAt + 1) // whatever the sender knew, this is more
+	}
+}
+
+// Credit returns the CREDIT that is due, if one is: the sender has used half of
+// its window, half a window of messages is to be acknowledged, a stopped sender
+// has to hear of buffers, or CreditDelay has passed since there was something to
+// say. It is called after each burst of segments and at Deadline.
+func (r *Receiver) Credit(now time.Time) (c Credit, due bool) {
+	c = Credit{r.srq, r.acked, r.limit}
+	if c == r.told {
+		return c, false
+	}
+	if r.since.IsZero() {
+		r.since = now
+	}
+	half := r.window / 2
+	more := c.Limit != r.told.Limit
+	switch {
+	case r.discard && more && after(c.Limit, r.stopAt):
+	case more && !after(r.told.Limit, r.queue.MSN()-1+half):
+	case c.Delivered-r.told.Delivered > half:
+	case now.Sub(r.since) >= CreditDelay:
+	default:
+		return c, false
+	}
+	r.told, r.since = c, time.Time{}
+	return c, true
+}
+
+// Deadline is when a CREDIT is due that is not yet.
+func (r *Receiver) Deadline() (at time.Time, ok bool) {
+	return r.since.Add(CreditDelay), !r.since.IsZero()
+}

@@ -1,0 +1,170 @@
+package xctl
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"syscall"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+)
+
+// InboundConfig says how this side takes messages for shared receive queues.
+// Zero values are the defaults.
+type InboundConfig struct {
+	// MaxSRQ is this side's Block.MaxSRQ; the default is DefaultMaxSRQ.
+	MaxSRQ uint32
+	// Credit is this side's Block.Credit; the default is DefaultCredit.
+	Credit uint8
+	// Window is the most that a Grant grants, at least Credit; the default is 1024.
+	Window uint32
+	// RNR is whether CapRNR was agreed.
+	RNR bool
+	// Backoff is how long a sender first waits for a queue that is not ready, 1 ms
+	// to MaxBackoff; the default is 1 ms. It doubles each time.
+	Backoff time.Duration
+	// MaxBackoff is the longest, at most 65535 ms; the default is 64 ms.
+	MaxBackoff time.Duration
+}
+
+// ErrConfig is what errors.Is finds in what NewInbound returns (EINVAL).
+var ErrConfig = fmt.Errorf("xctl: bad configuration: %w", syscall.EINVAL)
+
+func (c InboundConfig) filled() InboundConfig {
+	if c.MaxSRQ == 0 {
+		c.MaxSRQ = DefaultMaxSRQ
+	}
+	if c.Credit == 0 {
+		c.Credit = DefaultCredit
+	}
+	if c.Window == 0 {
+		c.Window = 1024
+	}
+	if c.Backoff == 0 {
+		c.Backoff = time.Millisecond
+	}
+	if c.MaxBackoff == 0 {
+		c.MaxBackoff = 64 * time.Millisecond
+	}
+	return c
+}
+
+func (c InboundConfig) validate() error {
+	var errs []error
+	if c.Window < uint32(c.Credit) || c.Window > math.MaxInt32/2 {
+		errs = append(errs, fmt.Errorf("%w: Window is %d, not %d to %d", ErrConfig, c.Window, c.Credit, math.MaxInt32/2))
+	}
+	if c.Backoff < time.Millisecond || c.Backoff > c.MaxBackoff {
+		errs = append(errs, fmt.Errorf("%w: Backoff is %v, not 1ms to %v", ErrConfig, c.Backoff, c.MaxBackoff))
+	}
+	if c.MaxBackoff > math.MaxUint16*time.Millisecond {
+		errs = append(errs, fmt.Errorf("%w: MaxBackoff is %v, not up to %v", ErrConfig, c.MaxBackoff, math.MaxUint16*time.Millisecond))
+	}
+	return errors.Join(errs...)
+}
+
+// Inbound is the shared receive queues that a connection has brought messages
+// for. A queue that does not exist has no entry, so a peer that makes numbers up
+// costs nothing: its messages are dropped as they come, and refused when their
+// last segment does.
+type Inbound struct {
+	cfg     InboundConfig
+	queues  map[SRQN]*Receiver
+	removed bool // some queue was, once
+}
+
+// NewInbound fails with ErrConfig, which names the fields.
+func NewInbound(cfg InboundConfig) (*Inbound, error) {
+	cfg = cfg.filled()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	return &Inbound{cfg: cfg, queues: make(map[SRQN]*Receiver)}, nil
+}
+
+// Find returns the entry of a queue, nil if there is none.
+func (t *Inbound) Find(n SRQN) *Receiver {
+	r := t.queues[n]
+	if r != nil && r.over() {
+		delete(t.queues, n)
+		return nil
+	}
+	return r
+}
+
+// Adopt makes an entry for a queue that exists and has none, if the segment is
+// the first of a message; its number is then the one that counts on. It returns
+// nil for another segment, whose message was refused from its start, and where
+// there are MaxSRQ entries.
+func (t *Inbound) Adopt(n SRQN, h *ddp.Untagged) *Receiver {
+	if h.MO != 0 || uint64(len(t.queues)) >= uint64(t.cfg.MaxSRQ) {
+		return nil
+	}
+	start := h.MSN - 1
+	r := &Receiver{
+		srq: n, cfg: &t.cfg, queue: ddp.QueueAt(h.MSN),
+		acked: start, limit: start + uint32(t.cfg.Credit), window: uint32(t.cfg.Credit),
+	}
+	r.told = Credit{n, r.acked, r.limit}
+	r.allow = r.limit
+	if t.removed {
+		// The sender may have been granted more by an entry that is gone.
+		r.allow = start + t.cfg.Window + 1
+	}
+	t.queues[n] = r
+	return r
+}
+
+// Unknown refuses the message of a segment without an entry, once: with its last
+// segment.
+func Unknown(n SRQN, h *ddp.Untagged) (nak NAK, last bool) {
+	return NAK{SRQ: n, MSN: h.MSN, Code: NAKUnknown}, h.Last
+}
+
+// Remove takes out the entry of a queue that exists no more, after a Drop of each
+// message that is held. What is on its way is refused, or is the first of a queue
+// that has the same number again: either way the sender learns of each. The
+// returned CREDIT, the last of the entry, lets a sender without credit find out.
+//
+// An entry stays while the rest of a message is due that was refused already, or
+// it would be refused twice. That of a queue that discards stays until the sender
+// resumes: without it a message that will be replayed could be delivered to the
+// next queue of that number before.
+func (t *Inbound) Remove(n SRQN) (last Credit, ok bool) {
+	r := t.queues[n]
+	if r == nil || r.gone {
+		return Credit{}, false
+	}
+	if r.held > 0 {
+		panic("xctl: Remove of a queue with messages held")
+	}
+	t.removed = true
+	r.raise(r.queue.MSN() - 1 + uint32(t.cfg.Credit))
+	if r.discard {
+		r.raise(r.stopAt + 1)
+	}
+	if r.gone = true; r.over() {
+		delete(t.queues, n)
+	}
+	return Credit{n, r.acked, r.limit}, true
+}
+
+// Resume takes a RESUME. An error ends the connection: there was nothing to
+// resume, or not at that number.
+func (t *Inbound) Resume(rec Resume) error {
+	r := t.queues[rec.SRQ]
+	if r == nil {
+		return ddp.ErrMSNRange
+	}
+	if err := r.resume(rec.MSN); err != nil {
+		return err
+	}
+	if r.over() {
+		delete(t.queues, rec.SRQ)
+	}
+	return nil
+}
+
+// Len is how many entries there are.
+func (t *Inbound) Len() int { return len(t.queues) }

@@ -1,0 +1,219 @@
+package xctl
+
+import (
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+)
+
+// Arrival is what a segment is to its queue.
+type Arrival uint8
+
+// The arrivals.
+const (
+	ArrivalFirst Arrival = iota // begins a message: Take, Hold, Refuse or NotReady
+	ArrivalMore                 // goes where the message's first segment went
+	ArrivalDrop                 // of a message that is refused: goes nowhere
+)
+
+// fate is what becomes of the message that is arriving.
+type fate uint8
+
+const (
+	fateOpen    fate = iota // not decided
+	fateTaken               // a receive buffer has it
+	fateHeld                // the owner's memory has it
+	fateRefused             // the sender was told, or knows without
+)
+
+// Receiver is the receiving end of one shared receive queue on one connection.
+// Each segment of the queue goes through
+//
+//	a, err := r.Arrive(&h)                  // what is it
+//	r.Take() or r.Hold() or r.Refuse(...)   // of a first segment: where does it go
+//	done := r.Advance(&h, len(payload))     // when the payload is in its place
+//
+// and the owner delivers the message when done is true. Every message takes one
+// number, whatever becomes of it, so both ends agree on the next one without a
+// word. Receivers are made by [Inbound].
+//
+//	┌──────┐  NotReady   ┌─────────┐
+//	│ open │ ──────────▶ │ discard │ all that arrives is dropped in silence
+//	│      │ ◀────────── │         │
+//	└──────┘   RESUME    └─────────┘
+type Receiver struct {
+	srq   SRQN
+	cfg   *InboundConfig
+	queue ddp.Queue
+	fate  fate
+	held  int // whole messages that Release or Drop has not been called for
+
+	discard bool
+	stop    uint32 // the message that began it
+	stopAt  uint32 // limit at that time
+	gone    bool   // the queue was removed meanwhile
+
+	acked  uint32 // Credit.Delivered
+	limit  uint32 // Credit.Limit
+	allow  uint32 // beyond this a sender that knows no RNR is wrong
+	window uint32 // of the last Grant
+	told   Credit // the last one
+	since  time.Time
+	wait   time.Duration // backoff of the next NotReady
+}
+
+// SRQ is the queue.
+func (r *Receiver) SRQ() SRQN { return r.srq }
+
+// Discarding reports whether everything is dropped until a RESUME comes.
+func (r *Receiver) Discarding() bool { return r.discard }
+
+// Held is how many whole messages the owner keeps for the queue.
+func (r *Receiver) Held() int { return r.held }
+
+// Arrive checks a segment. An error is a ddp.Error and ends the connection:
+// wrong number, wrong offset, kinds mixed, or (ddp.ErrNoBuffer) a message beyond
+// the limit from a sender that cannot be told to wait.
+func (r *Receiver) Arrive(h *ddp.Untagged) (Arrival, error) {
+	if err := r.queue.Check(h); err != nil {
+		return ArrivalDrop, err
+	}
+	if r.queue.Open() {
+		if r.fate == fateRefused {
+			return ArrivalDrop, nil
+		}
+		return ArrivalMore, nil
+	}
+	if r.discard {
+		r.fate = fateRefused
+		return ArrivalDrop, nil
+	}
+	if !r.cfg.RNR && after(h.MSN, r.allow) {
+		return ArrivalDrop, ddp.ErrNoBuffer
+	}
+	r.fate = fateOpen
+	return ArrivalFirst, nil
+}
+
+// Take says that a receive buffer of the queue takes the message. It must not be
+// while messages are held, for it would overtake them.
+func (r *Receiver) Take() {
+	if r.fate != fateOpen || r.held > 0 {
+		panic("xctl: Take out of turn")
+	}
+	r.fate = fateTaken
+}
+
+// Hold says that the owner keeps the message until the queue has a buffer. It is
+// not acknowledged before Release.
+func (r *Receiver) Hold() {
+	if r.fate != fateOpen {
+		panic("xctl: Hold out of turn")
+	}
+	r.fate = fateHeld
+}
+
+// Refuse says that the message is not delivered, and returns what tells the
+// sender. It may come as late as before the Advance of the last segment.
+func (r *Receiver) Refuse(code NAKCode, info uint32) NAK {
+	if r.fate == fateRefused {
+		panic("xctl: refused twice")
+	}
+	r.fate = fateRefused
+	msn := r.queue.MSN()
+	if code == NAKUnknown {
+		r.raise(msn + uint32(r.cfg.Credit)) // as the sender does by itself
+	}
+	return NAK{SRQ: r.srq, MSN: msn, Code: code, Info: info}
+}
+
+// NotReady says that neither the queue nor the owner has room for the message.
+// This one and all that follow are dropped until the sender resumes. Without
+// CapRNR a limit was granted that cannot be kept, which ends the connection.
+func (r *Receiver) NotReady() (NAK, error) {
+	if r.fate != fateOpen {
+		panic("xctl: NotReady out of turn")
+	}
+	if !r.cfg.RNR {
+		return NAK{}, ddp.ErrNoBuffer
+	}
+	r.fate = fateRefused
+	r.discard, r.stop, r.stopAt = true, r.queue.MSN(), r.limit
+	if r.wait == 0 {
+		r.wait = r.cfg.Backoff
+	}
+	n := NAK{SRQ: r.srq, MSN: r.stop, Code: NAKNotReady, Backoff: uint16(r.wait / time.Millisecond), Info: r.limit}
+	r.wait = min(2*r.wait, r.cfg.MaxBackoff)
+	return n, nil
+}
+
+// Advance notes that a segment with n octets of payload has been dealt with. It
+// returns true when a message that was taken or is held is whole.
+func (r *Receiver) Advance(h *ddp.Untagged, n int) (done bool) {
+	if r.fate == fateOpen {
+		panic("xctl: Advance without a decision")
+	}
+	r.queue.Advance(h, n)
+	if !h.Last {
+		return false
+	}
+	switch r.fate {
+	case fateHeld:
+		r.held++
+		fallthrough
+	case fateTaken:
+		r.wait = 0
+		done = true
+	}
+	r.recount()
+	return done
+}
+
+// Release notes that the oldest held message, of this number, is delivered.
+func (r *Receiver) Release(msn uint32) {
+	if r.held == 0 {
+		panic("xctl: Release of nothing")
+	}
+	r.held--
+	r.acked = msn
+	r.recount()
+}
+
+// Drop gives up the oldest held message, of this number, because its queue is
+// gone. It returns what tells the sender.
+func (r *Receiver) Drop(msn uint32) NAK {
+	r.Release(msn)
+	return NAK{SRQ: r.srq, MSN: msn, Code: NAKUnknown}
+}
+
+// recount works out how far messages are answered.
+func (r *Receiver) recount() {
+	switch {
+	case r.held > 0: // up to before the oldest of them, or later
+	case r.discard:
+		r.acked = r.stop - 1
+	default:
+		r.acked = r.queue.MSN() - 1
+	}
+}
+
+// resume ends a discard.
+func (r *Receiver) resume(msn uint32) error {
+	if !r.discard || r.queue.Open() || msn != r.queue.MSN() {
+		return ddp.ErrMSNRange
+	}
+	r.discard = false
+	r.raise(msn)
+	r.recount()
+	return nil
+}
+
+func (r *Receiver) raise(limit uint32) {
+	r.limit = latest(r.limit, limit)
+	r.allow = latest(r.allow, limit)
+}
+
+// over reports whether a removed entry is of no more use.
+func (r *Receiver) over() bool {
+	return r.gone && !r.discard && !(r.queue.Open() && r.fate == fateRefused)
+}

@@ -1,0 +1,288 @@
+package xctl
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+)
+
+// Type is the type of a record of a control message.
+type Type uint8
+
+// The types. What has another one is skipped.
+const (
+	TypeCredit     Type = 1
+	TypeNAK        Type = 2
+	TypeResume     Type = 3
+	TypeReadError  Type = 4
+	TypeWriteError Type = 5
+	TypeWriteAck   Type = 6
+	TypePing       Type = 7
+	TypePong       Type = 8
+	TypeSRQ        Type = 9
+)
+
+var types = [...]struct {
+	name string
+	len  uint8
+	srq  bool // begins with the number of a queue
+}{
+	TypeCredit:     {"CREDIT", 16, true},
+	TypeNAK:        {"NAK", 20, true},
+	TypeResume:     {"RESUME", 12, true},
+	TypeReadError:  {"RDERR", 16, false},
+	TypeWriteError: {"WRERR", 24, false},
+	TypeWriteAck:   {"WRACK", 8, false},
+	TypePing:       {"PING", 12, false},
+	TypePong:       {"PONG", 12, false},
+	TypeSRQ:        {"SRQ", 12, true},
+}
+
+// Known reports whether the type is one of this package's.
+func (t Type) Known() bool { return t > 0 && int(t) < len(types) }
+
+// Len is the length of a record of a known type.
+func (t Type) Len() int { return int(types[t].len) }
+
+// String is the name of the type.
+func (t Type) String() string {
+	if t.Known() {
+		return types[t].name
+	}
+	return fmt.Sprintf("record type %d", uint8(t))
+}
+
+const recordHeader = 4
+
+// header appends the four octets that every record begins with:
+//
+//	0   1 type
+//	1   1 flags, 0
+//	2   2 length, these four included, a multiple of 4
+func (t Type) header(b []byte) []byte {
+	return append(b, byte(t), 0, 0, byte(t.Len()))
+}
+
+// Credit acknowledges the messages of a queue and says how far the sender may go.
+//
+//	4   4 QN
+//	8   4 delivered: every message up to here is, but for those of earlier NAKs
+//	12  4 limit: the last message that may be sent
+type Credit struct {
+	SRQ       SRQN
+	Delivered uint32
+	Limit     uint32
+}
+
+// Type is TypeCredit.
+func (Credit) Type() Type { return TypeCredit }
+
+func (c Credit) queue() SRQN { return c.SRQ }
+
+// AppendTo appends the record to b.
+func (c Credit) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(c.Type().header(b), c.SRQ.QN())
+	b = binary.BigEndian.AppendUint32(b, c.Delivered)
+	return binary.BigEndian.AppendUint32(b, c.Limit)
+}
+
+// NAKCode is why a message was refused.
+type NAKCode uint8
+
+// The codes. All but NAKNotReady are the end of the message; that one is the end
+// of nothing, the sender comes back with the message.
+const (
+	NAKUnknown    NAKCode = 1 // there is no such queue, or there are too many
+	NAKNotReady   NAKCode = 2 // the queue has no buffer, Info is the limit
+	NAKTooLong    NAKCode = 3 // Info is the size of the buffer
+	NAKForbidden  NAKCode = 4
+	NAKDependency NAKCode = 5 // a Write that the message builds on has failed
+	NAKDraining   NAKCode = 6
+	NAKInvalidate NAKCode = 7 // the STag to invalidate cannot be
+)
+
+var nakNames = [...]string{
+	NAKUnknown: "unknown SRQ", NAKNotReady: "not ready", NAKTooLong: "too long", NAKForbidden: "not permitted",
+	NAKDependency: "dependency failed", NAKDraining: "draining", NAKInvalidate: "cannot invalidate",
+}
+
+// String describes the code.
+func (c NAKCode) String() string {
+	if c > 0 && int(c) < len(nakNames) {
+		return nakNames[c]
+	}
+	return fmt.Sprintf("NAK code %d", uint8(c))
+}
+
+// NAK refuses one message.
+//
+//	4   4 QN
+//	8   4 MSN
+//	12  1 code
+//	13  1 0
+//	14  2 backoff in milliseconds
+//	16  4 info
+type NAK struct {
+	SRQ     SRQN
+	MSN     uint32
+	Code    NAKCode
+	Backoff uint16 // milliseconds
+	Info    uint32 // see the codes
+}
+
+// Type is TypeNAK.
+func (NAK) Type() Type { return TypeNAK }
+
+// AppendTo appends the record to b.
+func (n NAK) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(n.Type().header(b), n.SRQ.QN())
+	b = binary.BigEndian.AppendUint32(b, n.MSN)
+	b = append(b, byte(n.Code), 0)
+	b = binary.BigEndian.AppendUint16(b, n.Backoff)
+	return binary.BigEndian.AppendUint32(b, n.Info)
+}
+
+// Wait is how long the sender leaves a queue that is not ready alone.
+func (n NAK) Wait() time.Duration { return time.Duration(n.Backoff) * time.Millisecond }
+
+// Resume ends the refusal of a queue's messages: from MSN on they count again.
+//
+//	4   4 QN
+//	8   4 MSN of the next message
+type Resume struct {
+	SRQ SRQN
+	MSN uint32
+}
+
+// Type is TypeResume.
+func (Resume) Type() Type { return TypeResume }
+
+// AppendTo appends the record to b.
+func (r Resume) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(r.Type().header(b), r.SRQ.QN())
+	return binary.BigEndian.AppendUint32(b, r.MSN)
+}
+
+// ReadError stands for the response, or what is left of it, to a Read or Atomic
+// Request that failed.
+//
+//	4   4 MSN of the request on queue 1
+//	8   2 cause: layer and error type, error code
+//	10  2 0
+//	12  4 octets answered before; what the requester finds there is undefined
+type ReadError struct {
+	MSN    uint32
+	Cause  rdmap.Cause
+	Placed uint32
+}
+
+// Type is TypeReadError.
+func (ReadError) Type() Type { return TypeReadError }
+
+// AppendTo appends the record to b.
+func (e ReadError) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(e.Type().header(b), e.MSN)
+	b = binary.BigEndian.AppendUint16(b, uint16(e.Cause))
+	b = append(b, 0, 0)
+	return binary.BigEndian.AppendUint32(b, e.Placed)
+}
+
+// WriteError tells of a Write that failed. Its octets were dropped.
+//
+//	4   4 ordinal of the Write
+//	8   4 STag
+//	12  8 TO
+//	20  2 cause: layer and error type, error code
+//	22  2 0
+type WriteError struct {
+	Ordinal uint32
+	STag    uint32
+	TO      uint64
+	Cause   rdmap.Cause
+}
+
+// Type is TypeWriteError.
+func (WriteError) Type() Type { return TypeWriteError }
+
+// AppendTo appends the record to b.
+func (e WriteError) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(e.Type().header(b), e.Ordinal)
+	b = binary.BigEndian.AppendUint32(b, e.STag)
+	b = binary.BigEndian.AppendUint64(b, e.TO)
+	b = binary.BigEndian.AppendUint16(b, uint16(e.Cause))
+	return append(b, 0, 0)
+}
+
+// WriteAck says that all Writes up to an ordinal are placed, but for those of
+// earlier WRERRs.
+//
+//	4   4 ordinal
+type WriteAck struct{ Ordinal uint32 }
+
+// Type is TypeWriteAck.
+func (WriteAck) Type() Type { return TypeWriteAck }
+
+// AppendTo appends the record to b.
+func (a WriteAck) AppendTo(b []byte) []byte {
+	return binary.BigEndian.AppendUint32(a.Type().header(b), a.Ordinal)
+}
+
+// Ping asks for a Pong with the same nonce.
+//
+//	4   8 nonce
+type Ping struct{ Nonce uint64 }
+
+// Type is TypePing.
+func (Ping) Type() Type { return TypePing }
+
+// AppendTo appends the record to b.
+func (p Ping) AppendTo(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(p.Type().header(b), p.Nonce)
+}
+
+// Pong answers a Ping.
+//
+//	4   8 nonce
+type Pong struct{ Nonce uint64 }
+
+// Type is TypePong.
+func (Pong) Type() Type { return TypePong }
+
+// AppendTo appends the record to b.
+func (p Pong) AppendTo(b []byte) []byte {
+	return binary.BigEndian.AppendUint64(p.Type().header(b), p.Nonce)
+}
+
+// SRQState is what a queue's owner tells of it.
+type SRQState uint8
+
+// The states.
+const (
+	SRQUp       SRQState = 1
+	SRQDraining SRQState = 2
+	SRQGone     SRQState = 3
+)
+
+// SRQ announces the state of a shared receive queue. It saves the peer messages
+// that would be refused; nothing depends on it.
+//
+//	4   4 QN
+//	8   1 state
+//	9   3 0
+type SRQ struct {
+	SRQ   SRQN
+	State SRQState
+}
+
+// Type is TypeSRQ.
+func (SRQ) Type() Type { return TypeSRQ }
+
+func (s SRQ) queue() SRQN { return s.SRQ }
+
+// AppendTo appends the record to b.
+func (s SRQ) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(s.Type().header(b), s.SRQ.QN())
+	return append(b, byte(s.State), 0, 0, 0)
+}

@@ -1,0 +1,171 @@
+package xctl
+
+import (
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+)
+
+// Writes have no numbers on the wire. Both ends count them, from 1 and as their
+// last segments pass, so that a failed one can be named and a message that
+// builds on it refused. 0 is left out: it says that a message builds on none.
+
+func nextOrdinal(n uint32) uint32 {
+	if n++; n == 0 {
+		n++
+	}
+	return n
+}
+
+// WriteOutcome is what became of a Write.
+type WriteOutcome struct {
+	ID    uint64
+	Cause rdmap.Cause
+	OK    bool // then there is no cause
+}
+
+// WriteSender is the sending end of the Writes of a connection. Like a Sender it
+// holds IDs of the owner's, until Pop.
+//
+// A message that follows Writes and belongs to them carries the ordinal of the
+// first one in the upper 32 bits of RsvdULP (ddp.Untagged.ULPData). It is refused
+// if any Write from there on failed, so Writes of others had better not go
+// between the first of a unit and its message.
+type WriteSender struct {
+	last  uint32 // ordinal
+	acked uint32
+
+	// ring holds the Writes from head to tail; these two count up and wrap.
+	ring       []write
+	head, tail uint32
+}
+
+type write struct {
+	id      uint64
+	ordinal uint32
+	failed  bool
+	cause   rdmap.Cause
+}
+
+// Outstanding is how many Writes Pop has not returned.
+func (w *WriteSender) Outstanding() int { return int(w.tail - w.head) }
+
+// Begin takes a Write and returns its ordinal. Writes go out in the order of
+// Begin.
+func (w *WriteSender) Begin(id uint64) (ordinal uint32) {
+	if w.tail-w.head == uint32(len(w.ring)) {
+		w.grow()
+	}
+	w.last = nextOrdinal(w.last)
+	*w.at(w.tail) = write{id: id, ordinal: w.last}
+	w.tail++
+	return w.last
+}
+
+// Ack takes a WRACK. An error ends the connection: the Write was not begun.
+func (w *WriteSender) Ack(a WriteAck) error {
+	if after(a.Ordinal, w.last) {
+		return rdmap.CauseStreamCatastrophic
+	}
+	w.acked = latest(w.acked, a.Ordinal)
+	return nil
+}
+
+// Error takes a WRERR. An error ends the connection: the Write was not begun, or
+// it was answered before.
+func (w *WriteSender) Error(e WriteError) error {
+	// A search among ascending ordinals.
+	at, end := w.head, w.tail
+	for at != end {
+		mid := at + (end-at)/2
+		if after(e.Ordinal, w.at(mid).ordinal) {
+			at = mid + 1
+		} else {
+			end = mid
+		}
+	}
+	if at == w.tail || w.at(at).ordinal != e.Ordinal || w.at(at).failed || !after(e.Ordinal, w.acked) {
+		return rdmap.CauseStreamCatastrophic
+	}
+	w.at(at).failed, w.at(at).cause = true, e.Cause
+	return nil
+}
+
+// Pop returns the next Write whose fate is known, in the order of Begin.
+func (w *WriteSender) Pop() (o WriteOutcome, ok bool) {
+	if w.head == w.tail {
+		return WriteOutcome{}, false
+	}
+	m := w.at(w.head)
+	if !m.failed && after(m.ordinal, w.acked) {
+		return WriteOutcome{}, false
+	}
+	w.head++
+	return WriteOutcome{m.id, m.cause, !m.failed}, true
+}
+
+// Lost returns, one by one, the Writes whose fate is not known when the
+// connection is gone. Pop comes first.
+func (w *WriteSender) Lost() (id uint64, ok bool) {
+	if w.head == w.tail {
+		return 0, false
+	}
+	id = w.at(w.head).id
+	w.head++
+	return id, true
+}
+
+func (w *WriteSender) at(i uint32) *write { return &w.ring[i&uint32(len(w.ring)-1)] }
+
+func (w *WriteSender) grow() {
+	ring := make([]write, max(8, 2*len(w.ring)))
+	for i := w.head; i != w.tail; i++ {
+		ring[i&uint32(len(ring)-1)] = *w.at(i)
+	}
+	w.ring = ring
+}
+
+// WriteReceiver is the receiving end of the Writes of a connection. The zero
+// WriteReceiver has seen none.
+type WriteReceiver struct {
+	last   uint32 // ordinal of the last one that is whole
+	told   uint32 // of the last WRACK
+	bad    uint32 // the last one that failed
+	failed bool   // there is such a one, less than half the numbers ago
+}
+
+// Next is the ordinal of the Write that is arriving.
+func (w *WriteReceiver) Next() uint32 { return nextOrdinal(w.last) }
+
+// Done counts a Write whose last segment is placed, or dropped after an error.
+func (w *WriteReceiver) Done(ok bool) {
+	w.last = w.Next()
+	if !ok {
+		w.bad, w.failed = w.last, true
+	}
+	if w.failed && w.last-w.bad >= 1<<31-1 {
+		w.failed = false // its number will mean another Write
+	}
+}
+
+// Check tells whether a message that names dep may be delivered: with 0 always,
+// else if no Write from dep to the last one has failed. It is enough to know the
+// last failure: there is one in that range just if the last one is. An error ends
+// the connection: dep is yet to come.
+func (w *WriteReceiver) Check(dep uint32) (ok bool, err error) {
+	if dep == 0 {
+		return true, nil
+	}
+	if after(dep, w.last) {
+		return false, rdmap.CauseStreamCatastrophic
+	}
+	return !w.failed || after(dep, w.bad), nil
+}
+
+// Ack returns the WRACK that is due: Writes are whole that the last one does not
+// tell of.
+func (w *WriteReceiver) Ack() (a WriteAck, due bool) {
+	if w.last == w.told {
+		return WriteAck{}, false
+	}
+	w.told = w.last
+	return WriteAck{w.last}, true
+}
