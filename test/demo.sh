@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the commands and shows them: an rdsd on 127.0.0.1 that rdsping attaches
-# to, and one on 127.0.0.2 that answers; then what rdsbench measures, of nodes
-# and of daemons. Everything is bounded, stays in a temporary directory and ends
-# with the script. Linux only: other systems have no 127.0.0.2.
+# to, and one on 127.0.0.2 that answers; pings by RDMA; then what rdsbench
+# measures, of nodes and of daemons. Everything is bounded, stays in a temporary
+# directory and ends with the script. Linux only: other systems have no 127.0.0.2.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -55,6 +55,16 @@ daemon 127.0.0.1 here
 daemon 127.0.0.2 there
 show bin/rdsping --socket "$tmp/here.sock" -c 5 -i 200ms 127.0.0.2
 show bin/rdsinfo --control "$tmp/here.info" -c -n
+
+echo
+echo "\$ bin/rdsverbs rping server -a 127.0.0.2 -v &"
+bin/rdsverbs rping server -a 127.0.0.2 -v >"$tmp/rping.log" 2>&1 &
+daemons+=($!)
+for _ in $(seq 100); do
+    grep -q listening "$tmp/rping.log" && break
+    sleep 0.1
+done
+show bin/rdsverbs rping client -a 127.0.0.2 -C 3 -v -V
 
 show bin/rdsbench
 show bin/rdsbench --provider rdsd --duration 500ms

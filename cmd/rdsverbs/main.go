@@ -1,7 +1,7 @@
 // Command rdsverbs uses the verbs of transport/iwarp from the command line: the
 // two sides of rping, a server of memory regions with single operations against
 // it, and the limits of the device. Its peers are other rdsverbs, programs over
-// Linux's siw such as rping, and RNICs that speak iWARP.
+// Linux's siw such as rping, and whatever else follows the RFCs of iWARP.
 package main
 
 import (
@@ -16,7 +16,8 @@ import (
 )
 
 const long = `rdsverbs does RDMA over TCP (iWARP) in user space, without an RNIC and without
-privilege, with other rdsverbs, with Linux's soft iWARP (siw), and with RNICs.
+privilege: with other rdsverbs, with Linux's soft iWARP (siw), and with whatever
+else follows RFC 5040 to 5044.
 
   rping     ping-pong through RDMA Read and Write, with another rping
   serve     memory regions for others, and what happens to them

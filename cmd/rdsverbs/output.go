@@ -99,7 +99,11 @@ func pingsEnd(id int, role string, e *iwarp.Established, n, size int, took time.
 }
 
 func (p pings) String() string {
-	s := fmt.Sprintf("%v: %d pings of %d bytes in %.1f ms", p.Remote, p.Pings, p.Size, p.Time)
+	plural := "s"
+	if p.Pings == 1 {
+		plural = ""
+	}
+	s := fmt.Sprintf("%v: %d ping%s of %d bytes in %.1f ms", p.Remote, p.Pings, plural, p.Size, p.Time)
 	if p.Error != "" {
 		s += ", then " + p.Error
 	}
