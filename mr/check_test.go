@@ -151,6 +151,7 @@ func TestMisuseOfReadersPanicsUnderInvariants(t *testing.T) {
 		"left twice":            func(r *Reader) { r.Enter(); r.Leave(); r.Leave() },
 		"check outside":         func(r *Reader) { r.Check(&Request{}) },
 		"check outside, length": func(r *Reader) { r.Check(&Request{Len: 1}) },
+		"closed inside":         func(r *Reader) { r.Enter(); r.Close() },
 		"revoke inside":         func(r *Reader) { r.Enter(); r.Revoke(0, g.dom, peerA) },
 	} {
 		func() {

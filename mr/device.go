@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rds-go/rds/internal/invariants"
 )
 
 // Device is the table of one host device: a key is good on every connection of
@@ -94,9 +96,16 @@ func (d *Device) NewReader(name string) *Reader {
 	return r
 }
 
-// Close ends the reader, which must be outside of a section and not be used again.
+// Close ends the reader, which must be outside of a section and not be used
+// again. One that is inside stays and is stuck: that is safe, and gets noticed.
 func (r *Reader) Close() {
 	d := r.dev
+	if r.seq.Load()&1 != 0 {
+		if invariants.Enabled {
+			panic("mr: Close inside a reader section")
+		}
+		return
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := slices.Clone(*d.readers.Load())
