@@ -32,18 +32,26 @@ type requirement struct {
 func (r requirement) String() string { return fmt.Sprintf("%s-%d", r.family, r.number) }
 
 var (
-	familyLine      = regexp.MustCompile(`^## .*: ([A-Z]+-REQ)-1 to ([A-Z]+-REQ)-([0-9]+)$`)
+	familyLine      = regexp.MustCompile(`^## .*: ([A-Z]+-REQ)-1 to ([A-Z]+-REQ)-([0-9]+)(, in part)?$`)
 	requirementLine = regexp.MustCompile(`^### ([A-Z]+-REQ)-([0-9]+)$`)
 	requirementTest = regexp.MustCompile(`^Test([A-Z]+)REQ([0-9]+)[A-Z_]`)
 	quoted          = regexp.MustCompile("`([^`]+)`")
 )
 
-// parseRequirements reads the page and says how many each family has.
-func parseRequirements(page string) (all []requirement, families map[string]int) {
-	families = map[string]int{}
+// family is how many requirements there are of one kind. One that is met in part
+// may have requirements that no code and no test belong to yet.
+type family struct {
+	limit  int
+	inPart bool
+}
+
+// parseRequirements reads the page.
+func parseRequirements(page string) (all []requirement, families map[string]family) {
+	families = map[string]family{}
 	for i, line := range strings.Split(page, "\n") {
 		if m := familyLine.FindStringSubmatch(line); m != nil && m[1] == m[2] {
-			families[m[1]], _ = strconv.Atoi(m[3])
+			n, _ := strconv.Atoi(m[3])
+			families[m[1]] = family{n, m[4] != ""}
 		} else if m := requirementLine.FindStringSubmatch(line); m != nil {
 			n, _ := strconv.Atoi(m[2])
 			all = append(all, requirement{family: m[1], number: n})
@@ -93,7 +101,8 @@ func requirementTests(t *tree) map[string][]string {
 
 // checkRequirements wants every requirement of a family on the page once, with
 // words, with code that exists, and with exactly the tests that carry its
-// number, of which there must be one at least.
+// number, of which there must be one at least. In a family that is met in part
+// a requirement may have neither code nor tests.
 func checkRequirements(page string, t *tree, fsys fs.FS) (out []string) {
 	complain := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	all, families := parseRequirements(page)
@@ -101,12 +110,14 @@ func checkRequirements(page string, t *tree, fsys fs.FS) (out []string) {
 	seen := map[string]bool{}
 	for _, r := range all {
 		name := r.String()
-		switch limit, ok := families[r.family]; {
+		of, ok := families[r.family]
+		switch {
 		case !ok:
 			complain("%s: its family has no heading", name)
-		case r.number < 1 || r.number > limit:
-			complain("%s: its family has 1 to %d", name, limit)
+		case r.number < 1 || r.number > of.limit:
+			complain("%s: its family has 1 to %d", name, of.limit)
 		}
+		missing := of.inPart && len(r.code) == 0 && len(tests[name]) == 0
 		if seen[name] {
 			complain("%s: twice", name)
 		}
@@ -114,7 +125,7 @@ func checkRequirements(page string, t *tree, fsys fs.FS) (out []string) {
 		if r.text < 20 {
 			complain("%s: says nothing", name)
 		}
-		if len(r.code) == 0 {
+		if len(r.code) == 0 && !missing {
 			complain("%s: no code", name)
 		}
 		for _, c := range r.code {
@@ -122,7 +133,7 @@ func checkRequirements(page string, t *tree, fsys fs.FS) (out []string) {
 				complain("%s: no file %s", name, c)
 			}
 		}
-		if len(tests[name]) == 0 {
+		if len(tests[name]) == 0 && !missing {
 			complain("%s: no test carries its number", name)
 		}
 		for _, n := range r.tests {
@@ -136,15 +147,16 @@ func checkRequirements(page string, t *tree, fsys fs.FS) (out []string) {
 			}
 		}
 	}
-	for family, limit := range families {
-		for n := 1; n <= limit; n++ {
-			if name := fmt.Sprintf("%s-%d", family, n); !seen[name] {
+	for kind, of := range families {
+		for n := 1; n <= of.limit; n++ {
+			if name := fmt.Sprintf("%s-%d", kind, n); !seen[name] {
 				complain("%s: not on the page", name)
 			}
 		}
 	}
 	for name, of := range tests {
-		if !seen[name] {
+		family := name[:strings.LastIndexByte(name, '-')]
+		if _, ok := families[family]; ok && !seen[name] {
 			complain("%s: tested by %s, not on the page", name, of[0])
 		}
 	}
@@ -208,7 +220,7 @@ func TestRequirementsCatchViolations(t *testing.T) {
 	good := "## As: A-REQ-1 to A-REQ-2\n" + section("A-REQ-1", "`a.TestAREQ1Holds`, `b.TestAREQ1HoldsToo`") + section("A-REQ-2", "`a.TestAREQ2_x`")
 	files := fstest.MapFS{
 		"a/a.go":      {Data: []byte("package a\n")},
-		"a/a_test.go": {Data: []byte(source("a", `import "testing"`, "func TestAREQ1Holds(t *testing.T) {}", "func TestAREQ2_x(t *testing.T) {}"))},
+		"a/a_test.go": {Data: []byte(source("a", `import "testing"`, "func TestAREQ1Holds(t *testing.T) {}", "func TestAREQ2_x(t *testing.T) {}", "func TestLATERREQ1Comes(t *testing.T) {}"))},
 		"b/b_test.go": {Data: []byte(source("b", `import "testing"`, "func TestAREQ1HoldsToo(t *testing.T) {}"))},
 	}
 	src, err := load(files)
@@ -220,12 +232,16 @@ func TestRequirementsCatchViolations(t *testing.T) {
 		{"a number too high", "to A-REQ-2", "to A-REQ-1", "A-REQ-2: its family has 1 to 1"},
 		{"the same", "### A-REQ-2\n", "\n", "A-REQ-2: not on the page"},
 		{"twice", "### A-REQ-2", "### A-REQ-1", "A-REQ-1: twice"},
+		{"a test of no number", "### A-REQ-2\n", "\n", "A-REQ-2: tested by a.TestAREQ2_x, not on the page"},
 		{"no heading", "## As", "# As", "A-REQ-1: its family has no heading"},
 		{"no words", "### A-REQ-1\n\nWhat must hold, in so many words.\n", "### A-REQ-1\n", "A-REQ-1: says nothing"},
 		{"no code", "- Code: `a/a.go`\n- Tests: `a.TestAREQ2", "- Tests: `a.TestAREQ2", "A-REQ-2: no code"},
 		{"code that is gone", "a/a.go", "a/old.go", "A-REQ-1: no file a/old.go"},
 		{"a test that is gone", "TestAREQ2_x", "TestAREQ2_y", "A-REQ-2: no test a.TestAREQ2_y"},
 		{"a test not listed", ", `b.TestAREQ1HoldsToo`", "", "A-REQ-1: b.TestAREQ1HoldsToo is not listed"},
+		{"met in part", "A-REQ-1 to A-REQ-2\n", "A-REQ-1 to A-REQ-3, in part\n### A-REQ-3\n\nWhat will hold, in so many words.\n\n- Tests:\n", ""},
+		{"tests but no code, in part", "A-REQ-1 to A-REQ-2\n" + section("A-REQ-1", "`a.TestAREQ1Holds`, `b.TestAREQ1HoldsToo`"),
+			"A-REQ-1 to A-REQ-2, in part\n" + strings.Replace(section("A-REQ-1", "`a.TestAREQ1Holds`, `b.TestAREQ1HoldsToo`"), "- Code: `a/a.go`\n", "", 1), "A-REQ-1: no code"},
 		{"no test at all", "A-REQ-1 to A-REQ-2\n", "A-REQ-1 to A-REQ-3\n" + section("A-REQ-3", ""), "A-REQ-3: no test carries its number"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
