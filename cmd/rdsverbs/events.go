@@ -57,6 +57,7 @@ type ending struct {
 	Error      string     `json:"error"`
 	Terminate  *terminate `json:"terminate,omitempty"`
 	Events     []event    `json:"events,omitempty"`
+	Flushed    int        `json:"flushed,omitzero"` // receive requests that came back unused
 }
 
 // terminate is the Terminate message of either side.

@@ -123,6 +123,7 @@ type record struct {
 	Size       int
 	CRC        bool
 	Clean      bool
+	Flushed    int
 	Error      string
 	Solicited  bool
 	Terminate  *terminate

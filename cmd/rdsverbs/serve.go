@@ -24,7 +24,8 @@ changing the keys. Output is JSON, one object per line, of these types:
   listening   connections are taken now
   connected   a connection, by number
   completion  of a receive request (--recv), which is posted again
-  end         of a connection: why, whose Terminate if there was one, events
+  end         of a connection: why, whose Terminate if there was one, events, and how
+              many receive requests came back
   hash, deregistered, unknown   answers to commands
 
 Byte i of region n (from 0) is (n + i % 251) % 256 at first. Hashes are FNV-1a of

@@ -178,8 +178,8 @@ func TestForbiddenOperationsEndOneConnection(t *testing.T) {
 			if (len(e.Events) == 1) != (c.event != "") || c.event != "" && (e.Events[0].Kind != c.event || e.Events[0].Cause != c.cause) {
 				t.Errorf("the server's events: %+v", e.Events)
 			}
-			if n := len(d.out.of(t, "completion")); (n == 1) != (c.event == "") {
-				t.Errorf("%d completions at the server", n)
+			if n := len(d.out.of(t, "completion")); (n == 1) != (c.event == "") || n+e.Flushed != o.receive.count {
+				t.Errorf("%d completions at the server, %d receives flushed of %d", n, e.Flushed, o.receive.count)
 			}
 			if out, ok := d.op("read:$ro,len=4096"); !ok || out.last(t, "completion").Hash != patternSum(4096, 2) {
 				t.Errorf("the next connection:\n%s", out)

@@ -126,13 +126,16 @@ func (s *regionServer) connection(ctx context.Context, id int, in *iwarp.Incomin
 	s.mu.Lock()
 	delete(s.qps, c.qp)
 	s.mu.Unlock()
-	s.out.print(endLine(id, c.qp.Err(), s.watch.take(c.qp)))
+	line := endLine(id, c.qp.Err(), s.watch.take(c.qp))
+	line.Flushed = c.flushed
+	s.out.print(line)
 }
 
 // received prints a completion and posts the request again. What is flushed at
-// the end is of no interest.
+// the end is only counted.
 func (s *regionServer) received(id int, c *receiving, got *iwarp.Completion) {
 	if got.Status == iwarp.Flushed {
+		c.flushed++
 		return
 	}
 	line := completionLine(id, got.Op, got)
@@ -150,9 +153,10 @@ func (s *regionServer) received(id int, c *receiving, got *iwarp.Completion) {
 // receiving is a connection with receive requests.
 type receiving struct {
 	*endpoint
-	est    *iwarp.Established
-	buf    *iwarp.MR // nil without requests
-	length int
+	est     *iwarp.Established
+	buf     *iwarp.MR // nil without requests
+	length  int
+	flushed int
 }
 
 func (s *regionServer) accept(ctx context.Context, in *iwarp.Incoming) (*receiving, error) {
