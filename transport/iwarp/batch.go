@@ -197,26 +197,32 @@ func (b *batch) add(ulpdu []byte) {
 	b.end(mark{})
 }
 
-// slices lists what is left to write. look finds registered memory; without it
-// the result is not ok.
-func (b *batch) slices(look func(*piece) ([]byte, bool)) (iov [][]byte, ok bool) {
+// slices lists what is left to write, up to registered memory that look does not
+// find any more, and how much it is.
+func (b *batch) slices(look func(*piece) ([]byte, bool)) (iov [][]byte, size int) {
 	iov = b.iov[:0]
 	for i := b.piece; i < len(b.pieces); i++ {
 		p := &b.pieces[i]
 		var mem []byte
 		if p.key == 0 {
 			mem = b.stage.B[p.addr:][:p.n]
-		} else if mem, ok = look(p); !ok {
-			return nil, false
+		} else if m, ok := look(p); ok {
+			mem = m
+		} else {
+			break
 		}
 		if i == b.piece {
 			mem = mem[b.off:]
 		}
 		iov = append(iov, mem)
+		size += len(mem)
 	}
 	b.iov = iov
-	return iov, true
+	return iov, size
 }
+
+// next is the first piece that is not written whole.
+func (b *batch) next() *piece { return &b.pieces[b.piece] }
 
 // wrote notes that n more bytes are written and counts what ended in them.
 func (b *batch) wrote(n int) (requests, responses uint32) {
@@ -266,11 +272,11 @@ func (b *batch) cut(look func(*piece) ([]byte, bool)) (rest []byte, ok bool) {
 		return nil, true
 	}
 	end := b.marks[b.mark].end
-	iov, ok := b.slices(look)
-	if !ok {
+	iov, size := b.slices(look)
+	left := end - b.written
+	if size < left {
 		return nil, false
 	}
-	left := end - b.written
 	for _, p := range iov {
 		n := min(left, len(p))
 		rest = append(rest, p[:n]...)

@@ -60,7 +60,7 @@ func (e *end) flood(m *MR, n int) {
 // A peer that does not read holds up its own queue pair and no other, costs no
 // memory beyond what was posted, and gets a Terminate behind the segment that it
 // has begun to take (MR-REQ-19).
-func TestPeerThatDoesNotReadHoldsUpNobodyElse(t *testing.T) {
+func TestMRREQ19TerminateReachesAPeerThatHasNotRead(t *testing.T) {
 	t.Parallel()
 	for _, crc := range []bool{true, false} {
 		d := openDevice(t, Config{EventLoops: 1, SendBuffer: 64 << 10})

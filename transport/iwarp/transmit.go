@@ -118,8 +118,13 @@ func (s *stream) transmit() {
 			// Whoever has failed it relies on this goroutine to end the sending.
 		case err != nil:
 			if errors.Is(err, errLocalMemory) {
+				f := failure{err: err, status: Flushed, abort: true}
+				if p := s.tx.batch.next(); !p.peer {
+					// All before it is written whole.
+					f.status, f.vendor, f.slot, f.culprit = LocalProtection, uint32(mr.Revoked), q.sent, true
+				}
 				q.mu.Unlock()
-				q.fail(failure{err: err, status: Flushed, abort: true})
+				q.fail(f)
 				continue
 			}
 			// The connection is ending, and Closed follows.
@@ -150,14 +155,17 @@ func (s *stream) write() (int, error) {
 		r.Enter()
 		defer r.Leave()
 	}
-	iov, ok := b.slices(s.look)
-	if !ok {
+	iov, size := b.slices(s.look)
+	if size == 0 {
 		return 0, errLocalMemory
 	}
 	n, err := s.conn.Writev(iov)
 	clear(iov)
 	if n > 0 && !s.spoke.Load() {
 		s.firstWrite()
+	}
+	if err == nil && n == size && n < b.size-b.written {
+		err = errLocalMemory
 	}
 	return n, err
 }
