@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -180,7 +181,10 @@ func (m *MR) SGE(off, n int) SGE { return SGE{Key: m.key, Addr: m.base + uint64(
 func (m *MR) Dereg(ctx context.Context) error {
 	err := fmt.Errorf("iwarp: region already deregistered: %w", syscall.EINVAL)
 	m.once.Do(func() {
-		err = m.pd.owner.FreeInvalidate(ctx, m.key)
+		if err = m.pd.owner.FreeInvalidate(ctx, m.key); errors.Is(err, mr.ErrKey) {
+			// The peer has invalidated it (Send with Invalidate).
+			err = m.pd.owner.Barrier(ctx)
+		}
 		m.pd.users.Add(-1)
 	})
 	return err

@@ -189,6 +189,9 @@ func TestInlineImmediateAndInvalidate(t *testing.T) {
 		}
 		client.send(WorkRequest{ID: 4, Op: OpRead, SGE: []SGE{tmp.SGE(0, 8)}, RemoteKey: victim.Key(), RemoteAddr: victim.Base()})
 		client.want(4, RemoteAccess, OpRead)
+		if err := victim.Dereg(within(t)); err != nil {
+			t.Fatalf("an invalidated region cannot be deregistered: %v", err)
+		}
 	})
 }
 
