@@ -132,10 +132,11 @@ func (b *Block) decode(private []byte) (version uint8, n int, ok bool) {
 // tolerant returns the block of a peer with what makes no sense in it replaced
 // by what is safest to assume.
 func (b Block) tolerant() Block {
-	b.Caps = (b.Caps & capAll).consistent()
+	b.Caps &= capAll
 	if b.MaxSRQ == 0 {
 		b.Caps &^= CapTarget
 	}
+	b.Caps = b.Caps.consistent()
 	if b.MaxULPDU < minULPDU {
 		b.MaxULPDU = 0
 	}

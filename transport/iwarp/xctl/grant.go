@@ -14,7 +14,7 @@ func (r *Receiver) Grant(window uint32) {
 	if r.window == 0 {
 		return
 	}
-	r.raise(r.queue.MSN() - 1 + r.window)
+	r.raise(r.consumed() + r.window)
 	if r.discard {
 		r.raise(r.stopAt + 1) // whatever the sender knew, this is more
 	}
@@ -36,7 +36,7 @@ func (r *Receiver) Credit(now time.Time) (c Credit, due bool) {
 	more := c.Limit != r.told.Limit
 	switch {
 	case r.discard && more && after(c.Limit, r.stopAt):
-	case more && !after(r.told.Limit, r.queue.MSN()-1+half):
+	case more && !after(r.told.Limit, r.consumed()+half):
 	case c.Delivered-r.told.Delivered > half:
 	case now.Sub(r.since) >= CreditDelay:
 	default:

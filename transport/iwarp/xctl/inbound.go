@@ -140,7 +140,7 @@ func (t *Inbound) Remove(n SRQN) (last Credit, ok bool) {
 		panic("xctl: Remove of a queue with messages held")
 	}
 	t.removed = true
-	r.raise(r.queue.MSN() - 1 + uint32(t.cfg.Credit))
+	r.raise(r.consumed() + uint32(t.cfg.Credit))
 	if r.discard {
 		r.raise(r.stopAt + 1)
 	}

@@ -186,6 +186,14 @@ func (r *Receiver) Drop(msn uint32) NAK {
 	return NAK{SRQ: r.srq, MSN: msn, Code: NAKUnknown}
 }
 
+// consumed is the last number that is in use, that of an open message included.
+func (r *Receiver) consumed() uint32 {
+	if r.queue.Open() {
+		return r.queue.MSN()
+	}
+	return r.queue.MSN() - 1
+}
+
 // recount works out how far messages are answered.
 func (r *Receiver) recount() {
 	switch {

@@ -100,7 +100,7 @@ func newWorld(seed uint64, sab sabotage, queues, messages int, retries uint8) *w
 		rng: rand.New(rand.NewPCG(seed, 5)), sabotage: sab, now: time.Unix(1000, 0),
 		msgs: map[uint64]*worldMsg{}, pool: 3,
 	}
-	credit := uint8(1 + w.rng.IntN(8))
+	credit := uint8(1 + w.rng.IntN(4)*w.rng.IntN(3))
 	in, err := NewInbound(InboundConfig{MaxSRQ: uint32(queues), Credit: credit, Window: 16, RNR: true, MaxBackoff: 4 * time.Millisecond})
 	if err != nil {
 		panic(err)

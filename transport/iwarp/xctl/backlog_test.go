@@ -1,0 +1,158 @@
+package xctl
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+)
+
+// flush writes all there is in messages of at most limit octets.
+func flush(t *testing.T, b *Backlog, limit int) (messages int, list []record) {
+	t.Helper()
+	for !b.Empty() {
+		m := b.AppendTo([]byte("header"), limit)[len("header"):]
+		if len(m) == 0 || len(m) > min(limit, MaxMessage) {
+			t.Fatalf("a message of %d octets", len(m))
+		}
+		l, err := collect(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		messages++
+		list = append(list, l...)
+	}
+	if m := b.AppendTo(nil, limit); len(m) != 0 {
+		t.Fatalf("an empty backlog says %x", m)
+	}
+	return messages, list
+}
+
+func TestLatestRecordsReplaceOlder(t *testing.T) {
+	t.Parallel()
+	var b Backlog
+	for i := range uint32(100) {
+		b.Credit(Credit{1, i, i + 16})
+		b.Credit(Credit{2, 2 * i, 2*i + 16})
+		b.WriteAck(WriteAck{i})
+		b.Ping(Ping{uint64(i)})
+		b.Pong(Pong{uint64(i) + 7})
+		b.SRQ(SRQ{3, SRQUp})
+		b.SRQ(SRQ{3, SRQGone})
+	}
+	_, got := flush(t, &b, MaxMessage)
+	want := []record{Pong{106}, Ping{99}, SRQ{3, SRQGone}, Credit{1, 99, 115}, Credit{2, 198, 214}, WriteAck{99}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+}
+
+// Acknowledgements are cumulative: one that leaves before an error that it goes
+// beyond would tell the sender that a refused message was delivered. So none does,
+// however the messages are cut.
+func TestErrorsLeaveBeforeAcknowledgements(t *testing.T) {
+	t.Parallel()
+	for limit := 24; limit <= MaxMessage; limit += 4 {
+		var b Backlog
+		for i := range uint32(60) {
+			b.Credit(Credit{SRQN(i%7 + 1), i, i})
+			b.WriteAck(WriteAck{i})
+			b.NAK(NAK{SRQ: SRQN(i%7 + 1), MSN: i, Code: NAKUnknown})
+			b.WriteError(WriteError{Ordinal: i})
+			b.ReadError(ReadError{MSN: i, Cause: rdmap.CauseBounds})
+			b.Resume(Resume{1, i})
+		}
+		_, got := flush(t, &b, limit)
+		rank := func(r record) int {
+			return slices.Index([]Type{TypeWriteError, TypeReadError, TypeNAK, TypeResume, TypeCredit, TypeWriteAck}, r.Type())
+		}
+		if !slices.IsSortedFunc(got, func(a, b record) int { return rank(a) - rank(b) }) || len(got) != 4*60+7+1 {
+			t.Fatalf("limit %d: %v", limit, got)
+		}
+		for i := range uint32(60) {
+			if got[i].(WriteError).Ordinal != i || got[60+i].(ReadError).MSN != i || got[120+i].(NAK).MSN != i || got[180+i].(Resume).MSN != i {
+				t.Fatalf("limit %d: not in the order of the calls", limit)
+			}
+		}
+	}
+}
+
+func TestMessagesAreFilled(t *testing.T) {
+	t.Parallel()
+	var b Backlog
+	for i := range uint32(250) {
+		b.NAK(NAK{SRQ: 1, MSN: i, Code: NAKUnknown})
+	}
+	if n, list := flush(t, &b, 4096); n != 10 || len(list) != 250 { // 25 of 20 octets
+		t.Errorf("%d messages, %d records", n, len(list))
+	}
+}
+
+func TestBacklogIsBounded(t *testing.T) {
+	t.Parallel()
+	var b Backlog
+	for i := range uint32(Limit) {
+		if !b.NAK(NAK{SRQ: 1, MSN: i}) || !b.Resume(Resume{1, i}) || !b.ReadError(ReadError{}) || !b.WriteError(WriteError{}) {
+			t.Fatalf("refused after %d", i)
+		}
+	}
+	if b.NAK(NAK{SRQ: 1}) || b.Resume(Resume{1, 1}) || b.ReadError(ReadError{}) || b.WriteError(WriteError{}) {
+		t.Error("no limit")
+	}
+	if _, list := flush(t, &b, MaxMessage); len(list) != 4*Limit {
+		t.Errorf("%d records", len(list))
+	}
+	if !b.NAK(NAK{SRQ: 1}) {
+		t.Error("still full")
+	}
+}
+
+// Records that come while others leave keep their order, and the latest CREDIT
+// of a queue is found wherever it has moved to.
+func TestBacklogWhileItDrains(t *testing.T) {
+	t.Parallel()
+	var b Backlog
+	next, seen := uint32(0), uint32(0)
+	latest := map[SRQN]uint32{}
+	sent := map[SRQN]uint32{}
+	for round := range uint32(500) {
+		for range round % 5 {
+			b.NAK(NAK{SRQ: 1, MSN: next, Code: NAKUnknown})
+			next++
+		}
+		for i := range round % 9 {
+			n := SRQN((round*i)%31 + 1)
+			latest[n] = round
+			b.Credit(Credit{n, round, round})
+		}
+		list, err := collect(b.AppendTo(nil, 60))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range list {
+			switch r := r.(type) {
+			case NAK:
+				if r.MSN != seen {
+					t.Fatalf("NAK %d, not %d", r.MSN, seen)
+				}
+				seen++
+			case Credit:
+				sent[r.SRQ] = r.Limit
+			}
+		}
+	}
+	_, list := flush(t, &b, MaxMessage)
+	for _, r := range list {
+		if c, ok := r.(Credit); ok {
+			sent[c.SRQ] = c.Limit
+		}
+	}
+	for n, limit := range latest {
+		if sent[n] != limit {
+			t.Errorf("queue %d has heard %d, not %d", n, sent[n], limit)
+		}
+	}
+	if len(b.credits.at) != 0 {
+		t.Errorf("%d queues left", len(b.credits.at))
+	}
+}

@@ -1,0 +1,148 @@
+package xctl
+
+import (
+	"bytes"
+	"encoding/hex"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+)
+
+// readGolden returns the octets of a commented hex file. Each line is
+//
+//	offset  hex  # field
+//
+// and offsets are checked, so that a comment cannot drift away from its octets.
+func readGolden(t testing.TB, name string) []byte {
+	t.Helper()
+	path := filepath.Join("testdata", name+".hex")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []byte
+	for i, line := range strings.Split(string(text), "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		words := strings.Fields(line)
+		if len(words) == 0 {
+			continue
+		}
+		if off, err := strconv.Atoi(words[0]); err != nil || off != len(out) || len(words) != 2 {
+			t.Fatalf("%s:%d: %q, but %d octets so far", path, i+1, line, len(out))
+		}
+		b, err := hex.DecodeString(words[1])
+		if err != nil {
+			t.Fatalf("%s:%d: %v", path, i+1, err)
+		}
+		out = append(out, b...)
+	}
+	return out
+}
+
+func aBlock() Block {
+	return Block{
+		Caps:   CapTarget | CapInitiator | CapCredit | CapRNR | CapSoftRead | CapSoftWrite | CapPing | CapInterleave | CapBigFPDU,
+		MaxSRQ: DefaultMaxSRQ, MaxULPDU: 64768, Credit: DefaultCredit, Incarnation: 0x0123456789abcdef,
+	}
+}
+
+// smallBlock is of a side that only takes messages.
+func smallBlock() Block {
+	return Block{Caps: CapTarget | CapCredit | CapRNR, Domain: 0xaa, MaxSRQ: 64, Credit: 4, Incarnation: 0xfedcba9876543210}
+}
+
+func TestGoldenBlocks(t *testing.T) {
+	t.Parallel()
+	own, other := aBlock(), smallBlock()
+	offer, err := own.Offer(nil, []byte("hi"))
+	if want := readGolden(t, "offer"); err != nil || !bytes.Equal(offer, want) {
+		t.Errorf("%v, offer is\n%x, want\n%x", err, offer, want)
+	}
+	a, _, err := other.Negotiate(offer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := a.AppendTo(nil, nil)
+	if want := readGolden(t, "answer"); err != nil || !bytes.Equal(answer, want) {
+		t.Errorf("%v, answer is\n%x, want\n%x", err, answer, want)
+	}
+}
+
+// everything is a backlog with a record of each type, those of control.hex.
+func everything() *Backlog {
+	var b Backlog
+	b.WriteAck(WriteAck{4})
+	b.Credit(Credit{5, 10, 32})
+	b.SRQ(SRQ{7, SRQGone})
+	b.Ping(Ping{0x1112131415161718})
+	b.Pong(Pong{0x0102030405060708})
+	b.Resume(Resume{6, 17})
+	b.NAK(NAK{SRQ: 5, MSN: 11, Code: NAKNotReady, Backoff: 4, Info: 16})
+	b.ReadError(ReadError{MSN: 9, Cause: rdmap.CauseAccess, Placed: 4096})
+	b.WriteError(WriteError{Ordinal: 3, STag: 0x1234, TO: 0x2000, Cause: rdmap.CauseDDPBounds})
+	return &b
+}
+
+// collect decodes a message into what a Backlog would hold.
+func collect(message []byte) (list []record, err error) {
+	it := Iterate(message)
+	for it.Next() {
+		switch it.Type() {
+		case TypeCredit:
+			list = append(list, it.Credit())
+		case TypeNAK:
+			list = append(list, it.NAK())
+		case TypeResume:
+			list = append(list, it.Resume())
+		case TypeReadError:
+			list = append(list, it.ReadError())
+		case TypeWriteError:
+			list = append(list, it.WriteError())
+		case TypeWriteAck:
+			list = append(list, it.WriteAck())
+		case TypePing:
+			list = append(list, it.Ping())
+		case TypePong:
+			list = append(list, it.Pong())
+		case TypeSRQ:
+			list = append(list, it.SRQ())
+		}
+	}
+	return list, it.Err()
+}
+
+func TestGoldenControlMessage(t *testing.T) {
+	t.Parallel()
+	want := readGolden(t, "control")
+	got := everything().AppendTo(Header(7).AppendTo(nil), MaxMessage)
+	if !bytes.Equal(got, want) {
+		t.Errorf("the message is\n%x, want\n%x", got, want)
+	}
+	var s rdmap.Segment
+	if err := s.Parse(want, worldOps); err != nil {
+		t.Fatal(err)
+	}
+	q := ddp.QueueAt(7)
+	if route, err := RouteOf(s.Op, s.Untagged.QN); route != RouteControl || err != nil {
+		t.Errorf("goes to %v, %v", route, err)
+	}
+	if err := CheckHeader(&s, &q); err != nil {
+		t.Error(err)
+	}
+	list, err := collect(s.Payload)
+	var again []byte
+	for i, r := range list {
+		again = r.AppendTo(again)
+		if r.Type() != Type(s.Payload[len(again)-r.Type().Len()]) {
+			t.Errorf("record %d is %v", i, r.Type())
+		}
+	}
+	if err != nil || len(list) != len(types)-1 || !bytes.Equal(again, s.Payload) {
+		t.Errorf("%v, %d records: %+v", err, len(list), list)
+	}
+}

@@ -1,0 +1,377 @@
+package xctl
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+)
+
+func newInbound(t *testing.T, cfg InboundConfig) *Inbound {
+	t.Helper()
+	in, err := NewInbound(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return in
+}
+
+func head(n SRQN, msn, mo uint32, last bool) *ddp.Untagged {
+	return &ddp.Untagged{Last: last, ULP: rdmap.OpSend.Control(), QN: n.QN(), MSN: msn, MO: mo}
+}
+
+// arrive expects an arrival.
+func arrive(t *testing.T, r *Receiver, h *ddp.Untagged, want Arrival) {
+	t.Helper()
+	if a, err := r.Arrive(h); a != want || err != nil {
+		t.Fatalf("MSN %d, MO %d: arrival %d, %v", h.MSN, h.MO, a, err)
+	}
+}
+
+// take delivers one message of one segment.
+func take(t *testing.T, r *Receiver, msn uint32) {
+	t.Helper()
+	h := head(r.SRQ(), msn, 0, true)
+	arrive(t, r, h, ArrivalFirst)
+	r.Take()
+	if !r.Advance(h, 10) {
+		t.Fatalf("message %d is not whole", msn)
+	}
+}
+
+// A message of several segments for a queue that does not exist is refused once,
+// with its last segment, and leaves nothing behind; a queue that does exist is
+// served meanwhile.
+func TestUnknownQueueIsRefusedPerMessage(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{})
+	for i, h := range []*ddp.Untagged{head(9, 5, 0, false), head(9, 5, 10, false), head(9, 5, 20, true), head(9, 6, 0, true)} {
+		if in.Find(9) != nil {
+			t.Fatal("an entry")
+		}
+		n, last := Unknown(9, h)
+		if last != h.Last || n != (NAK{SRQ: 9, MSN: h.MSN, Code: NAKUnknown}) {
+			t.Errorf("segment %d: %+v, %v", i, n, last)
+		}
+	}
+	r := in.Adopt(7, head(7, 1, 0, true))
+	take(t, r, 1)
+	if in.Len() != 1 {
+		t.Errorf("%d entries", in.Len())
+	}
+}
+
+// A queue that comes into being amid a message does not get the rest of it.
+func TestEntryBeginsWithAMessage(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{MaxSRQ: 1})
+	if in.Adopt(7, head(7, 3, 10, true)) != nil {
+		t.Error("adopted the middle of a message")
+	}
+	r := in.Adopt(7, head(7, 4, 0, true))
+	take(t, r, 4)
+	if in.Adopt(8, head(8, 1, 0, true)) != nil {
+		t.Error("more entries than MaxSRQ")
+	}
+	if _, err := r.Arrive(head(7, 4, 0, true)); err != ddp.ErrMSNRange {
+		t.Errorf("the same again: %v", err)
+	}
+	if _, err := r.Arrive(head(7, 6, 0, true)); err != ddp.ErrMSNRange {
+		t.Errorf("a gap: %v", err)
+	}
+	if _, err := r.Arrive(head(7, 5, 8, true)); err != ddp.ErrInvalidMO {
+		t.Errorf("a wrong offset: %v", err)
+	}
+}
+
+// TestEmptyQueueStopsAloneAndReplays is the story of ten messages in flight when
+// a queue runs dry: one NAK, nine silent drops, and a replay in order.
+func TestEmptyQueueStopsAloneAndReplays(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{RNR: true, Credit: 10})
+	r := in.Adopt(3, head(3, 1, 0, true))
+	h := head(3, 1, 0, false)
+	arrive(t, r, h, ArrivalFirst)
+	nak, err := r.NotReady()
+	if err != nil || nak != (NAK{SRQ: 3, MSN: 1, Code: NAKNotReady, Backoff: 1, Info: 10}) {
+		t.Fatalf("%+v, %v", nak, err)
+	}
+	r.Advance(h, 10)
+	h = head(3, 1, 10, true)
+	arrive(t, r, h, ArrivalDrop)
+	r.Advance(h, 10)
+	for msn := uint32(2); msn <= 10; msn++ {
+		arrive(t, r, head(3, msn, 0, true), ArrivalDrop)
+		if r.Advance(head(3, msn, 0, true), 10) {
+			t.Fatal("a dropped message is whole")
+		}
+	}
+	other := in.Adopt(4, head(4, 1, 0, true))
+	take(t, other, 1) // another queue does not notice
+
+	for _, wrong := range []uint32{1, 10, 12} {
+		if err := in.Resume(Resume{3, wrong}); err != ddp.ErrMSNRange {
+			t.Errorf("RESUME at %d: %v", wrong, err)
+		}
+	}
+	if err := in.Resume(Resume{3, 11}); err != nil || r.Discarding() {
+		t.Errorf("RESUME: %v", err)
+	}
+	for msn := uint32(11); msn <= 20; msn++ {
+		take(t, r, msn)
+	}
+	if err := in.Resume(Resume{3, 21}); err != ddp.ErrMSNRange {
+		t.Errorf("RESUME without a stop: %v", err)
+	}
+	if err := in.Resume(Resume{5, 1}); err != ddp.ErrMSNRange {
+		t.Errorf("RESUME of an unknown queue: %v", err)
+	}
+}
+
+func TestBackoffDoublesUntilADelivery(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{RNR: true, MaxBackoff: 5 * time.Millisecond})
+	r := in.Adopt(3, head(3, 1, 0, true))
+	msn := uint32(1)
+	for _, want := range []uint16{1, 2, 4, 5, 5, 0, 1, 2} {
+		if want == 0 {
+			take(t, r, msn)
+			msn++
+			continue
+		}
+		h := head(3, msn, 0, true)
+		arrive(t, r, h, ArrivalFirst)
+		if n, _ := r.NotReady(); n.Backoff != want {
+			t.Errorf("message %d: %d ms, not %d", msn, n.Backoff, want)
+		}
+		r.Advance(h, 0)
+		msn++
+		if err := in.Resume(Resume{3, msn}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A sender that cannot be told to wait must keep to its limit; one that can is
+// told.
+func TestBeyondTheLimit(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{Credit: 2})
+	r := in.Adopt(3, head(3, 1, 0, true))
+	take(t, r, 1)
+	take(t, r, 2)
+	if _, err := r.Arrive(head(3, 3, 0, true)); err != ddp.ErrNoBuffer {
+		t.Errorf("beyond the limit: %v", err)
+	}
+	r.Grant(1)
+	arrive(t, r, head(3, 3, 0, true), ArrivalFirst)
+	if _, err := r.NotReady(); err != ddp.ErrNoBuffer {
+		t.Errorf("a promise that is not kept: %v", err)
+	}
+
+	in = newInbound(t, InboundConfig{Credit: 2, RNR: true})
+	r = in.Adopt(3, head(3, 1, 0, true))
+	for msn := range uint32(5) {
+		take(t, r, msn+1)
+	}
+}
+
+// What an entry that is gone had granted is not held against the sender.
+func TestLimitOfAnEarlierEntryCounts(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{Credit: 2, Window: 50})
+	r := in.Adopt(3, head(3, 1, 0, true))
+	r.Grant(50)
+	take(t, r, 1)
+	if c, ok := in.Remove(3); !ok || c != (Credit{3, 1, 50}) {
+		t.Errorf("%+v, %v", c, ok)
+	}
+	r = in.Adopt(3, head(3, 2, 0, true))
+	for msn := uint32(2); msn <= 50; msn++ {
+		take(t, r, msn)
+	}
+	if _, err := r.Arrive(head(3, 100, 0, true)); err == nil {
+		t.Error("anything goes")
+	}
+}
+
+// A sender that has used up its credit when the queue ends gets some more, to
+// find out; that of a stopped one is more than it knows of.
+func TestLastCreditOfAQueue(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{Credit: 1, RNR: true})
+	r := in.Adopt(3, head(3, 1, 0, true))
+	take(t, r, 1)
+	if c, ok := in.Remove(3); !ok || c != (Credit{3, 1, 2}) || in.Find(3) != nil {
+		t.Errorf("%+v, %v", c, ok)
+	}
+	if _, ok := in.Remove(3); ok {
+		t.Error("removed twice")
+	}
+	// Amid a message that was refused: the entry stays for the rest of it, and
+	// the credit is beyond it.
+	r = in.Adopt(3, head(3, 2, 0, false))
+	h := head(3, 2, 0, false)
+	arrive(t, r, h, ArrivalFirst)
+	r.Refuse(NAKTooLong, 5)
+	r.Advance(h, 10)
+	if c, ok := in.Remove(3); !ok || c != (Credit{3, 1, 3}) || in.Find(3) != r {
+		t.Errorf("%+v, %v", c, ok)
+	}
+	h = head(3, 2, 10, true)
+	arrive(t, r, h, ArrivalDrop)
+	r.Advance(h, 10)
+	if in.Find(3) != nil || in.Len() != 0 {
+		t.Error("the entry stays")
+	}
+	// While it discards: until the RESUME.
+	r = in.Adopt(3, head(3, 3, 0, true))
+	arrive(t, r, head(3, 3, 0, true), ArrivalFirst)
+	nak, _ := r.NotReady()
+	r.Advance(head(3, 3, 0, true), 10)
+	if c, ok := in.Remove(3); !ok || c.Delivered != 2 || c.Limit <= nak.Info || in.Find(3) != r {
+		t.Errorf("%+v, %v", c, ok)
+	}
+	arrive(t, r, head(3, 4, 0, true), ArrivalDrop)
+	r.Advance(head(3, 4, 0, true), 10)
+	if err := in.Resume(Resume{3, 5}); err != nil || in.Len() != 0 {
+		t.Errorf("%v, %d entries", err, in.Len())
+	}
+}
+
+// Messages that the owner holds are acknowledged when the queue has them.
+func TestHeldMessagesAreAcknowledgedLate(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{RNR: true})
+	r := in.Adopt(3, head(3, 1, 0, true))
+	take(t, r, 1)
+	for msn := uint32(2); msn <= 4; msn++ {
+		h := head(3, msn, 0, true)
+		arrive(t, r, h, ArrivalFirst)
+		if msn == 3 {
+			r.Refuse(NAKForbidden, 0)
+		} else {
+			r.Hold()
+		}
+		r.Advance(h, 10)
+	}
+	h := head(3, 5, 0, true)
+	arrive(t, r, h, ArrivalFirst)
+	if _, err := r.NotReady(); err != nil {
+		t.Fatal(err)
+	}
+	r.Advance(h, 10)
+	if r.Held() != 2 || r.acked != 1 {
+		t.Errorf("%d held, acknowledged up to %d", r.Held(), r.acked)
+	}
+	r.Release(2)
+	if r.acked != 2 {
+		t.Errorf("acknowledged up to %d", r.acked)
+	}
+	if n := r.Drop(4); n != (NAK{SRQ: 3, MSN: 4, Code: NAKUnknown}) || r.acked != 4 {
+		t.Errorf("%+v, acknowledged up to %d", n, r.acked)
+	}
+	if err := in.Resume(Resume{3, 6}); err != nil || r.acked != 5 {
+		t.Errorf("%v, acknowledged up to %d", err, r.acked)
+	}
+}
+
+func TestCreditsAreBatched(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{Credit: 16, RNR: true})
+	r := in.Adopt(3, head(3, 1, 0, true))
+	now := epoch
+	if _, due := r.Credit(now); due {
+		t.Error("a CREDIT that says what the peer knows")
+	}
+	var told []uint32
+	for msn := uint32(1); msn <= 64; msn++ {
+		take(t, r, msn)
+		r.Grant(16)
+		if c, due := r.Credit(now); due {
+			told = append(told, c.Limit)
+		}
+	}
+	if len(told) > 8 || len(told) < 7 || told[0] != 24 {
+		t.Errorf("limits %v", told)
+	}
+	take(t, r, 65)
+	if _, due := r.Credit(now); due {
+		t.Error("a CREDIT for one message")
+	}
+	at, ok := r.Deadline()
+	if !ok || at != now.Add(CreditDelay) {
+		t.Errorf("%v, %v", at, ok)
+	}
+	if c, due := r.Credit(at); !due || c.Delivered != 65 {
+		t.Errorf("%+v, %v", c, due)
+	}
+	if _, ok := r.Deadline(); ok {
+		t.Error("more to say")
+	}
+	// A sender without credit, or one that was stopped, hears of a buffer at once.
+	r.Grant(0)
+	for msn := uint32(66); msn <= 80; msn++ {
+		take(t, r, msn)
+	}
+	r.Credit(now)
+	arrive(t, r, head(3, 81, 0, true), ArrivalFirst)
+	n, _ := r.NotReady()
+	r.Advance(head(3, 81, 0, true), 0)
+	r.Grant(0)
+	if c, due := r.Credit(now); due && c.Limit > n.Info {
+		t.Errorf("%+v without a buffer", c)
+	}
+	r.Grant(1)
+	if c, due := r.Credit(now); !due || c.Limit <= n.Info || c.Delivered != 80 {
+		t.Errorf("%+v, %v", c, due)
+	}
+}
+
+func TestBadInboundConfigIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, cfg := range map[string]InboundConfig{
+		"Window":     {Window: 15},
+		"Backoff":    {Backoff: time.Microsecond},
+		"MaxBackoff": {MaxBackoff: 65536 * time.Millisecond},
+	} {
+		if _, err := NewInbound(cfg); !errors.Is(err, ErrConfig) || !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestErrorRate: ten thousand messages for queues that do not exist are answered
+// until the connection has had enough.
+func TestErrorRate(t *testing.T) {
+	t.Parallel()
+	count := func(every time.Duration) (n int) {
+		e := ErrorRate{PerSecond: ErrorsPerSecond, InAll: ErrorsInAll}
+		for now := epoch; n < 10_000 && e.Add(now); now = now.Add(every) {
+			n++
+		}
+		return n
+	}
+	for _, c := range []struct {
+		every time.Duration
+		want  int
+	}{
+		{0, 64},
+		{time.Millisecond, 64},
+		{time.Second / 64, 4096},
+		{time.Minute, 4096},
+	} {
+		if got := count(c.every); got != c.want {
+			t.Errorf("one every %v: %d", c.every, got)
+		}
+	}
+	var none ErrorRate
+	for range 10_000 {
+		if !none.Add(epoch) {
+			t.Fatal("the zero ErrorRate has a limit")
+		}
+	}
+}

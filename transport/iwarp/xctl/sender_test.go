@@ -1,0 +1,270 @@
+package xctl
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+)
+
+var epoch = time.Unix(1000, 0)
+
+// send begins and ends n messages, with IDs that are their numbers.
+func send(t *testing.T, s *Sender, n int) {
+	t.Helper()
+	for range n {
+		if step := s.Next(epoch); step != StepNew {
+			t.Fatalf("the next step is %v", step)
+		}
+		s.Begin(uint64(s.next))
+		s.End()
+	}
+}
+
+func outcomes(s *Sender) (list []Outcome) {
+	for {
+		o, ok := s.Pop()
+		if !ok {
+			return list
+		}
+		list = append(list, o)
+	}
+}
+
+func mustCredit(t *testing.T, s *Sender, delivered, limit uint32) {
+	t.Helper()
+	if err := s.Credit(Credit{s.srq, delivered, limit}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustNAK(t *testing.T, s *Sender, now time.Time, n NAK) {
+	t.Helper()
+	if err := s.NAK(n, now); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestSenderStopsAtTheLimit(t *testing.T) {
+	t.Parallel()
+	s := NewSender(1, 3, 0)
+	send(t, s, 3)
+	if s.Next(epoch) != StepCredit {
+		t.Error("goes beyond its credit")
+	}
+	mustCredit(t, s, 2, 4)
+	if got := outcomes(s); len(got) != 2 || got[1] != (Outcome{ID: 2}) {
+		t.Errorf("%v", got)
+	}
+	send(t, s, 1)
+	mustCredit(t, s, 1, 3) // older: changes nothing
+	if s.Next(epoch) != StepCredit || s.Outstanding() != 2 {
+		t.Error("an old CREDIT counts")
+	}
+}
+
+// A message that is refused while it is being sent is cut short, and given back
+// only when its memory is no longer looked at.
+func TestRefusedMessageIsCutShort(t *testing.T) {
+	t.Parallel()
+	s := NewSender(1, 8, 0)
+	s.Begin(7)
+	if s.Cut() || s.Next(epoch) != StepFinish {
+		t.Error("cut without a reason")
+	}
+	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: 1, Code: NAKTooLong, Info: 4096})
+	if _, ok := s.Pop(); ok || !s.Cut() || s.Next(epoch) != StepFinish {
+		t.Error("not cut, or given back")
+	}
+	s.End()
+	if o, ok := s.Pop(); !ok || o != (Outcome{7, NAKTooLong, 4096}) {
+		t.Errorf("%v", o)
+	}
+	// One that will be replayed is cut too, and begun again.
+	s.Begin(8)
+	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: 2, Code: NAKNotReady, Info: 8})
+	if !s.Cut() || s.Next(epoch) != StepFinish {
+		t.Error("not cut")
+	}
+	s.End()
+	if s.Next(epoch) != StepResume || s.Resume() != (Resume{1, 3}) || s.Next(epoch) != StepReplay {
+		t.Error("not replayed")
+	}
+	if id, msn := s.Replay(); id != 8 || msn != 3 || s.Cut() {
+		t.Errorf("replays %d as %d", id, msn)
+	}
+}
+
+func TestOutcomesKeepTheOrder(t *testing.T) {
+	t.Parallel()
+	s := NewSender(1, 8, 0)
+	send(t, s, 4)
+	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: 3, Code: NAKForbidden})
+	if got := outcomes(s); got != nil {
+		t.Errorf("%v before those of messages before", got)
+	}
+	mustCredit(t, s, 2, 8)
+	if got := outcomes(s); len(got) != 3 || got[2] != (Outcome{ID: 3, Code: NAKForbidden}) {
+		t.Errorf("%v", got)
+	}
+	if id, ok := s.Lost(); !ok || id != 4 || s.Outstanding() != 0 {
+		t.Errorf("lost %d, %v", id, ok)
+	}
+	if _, ok := s.Lost(); ok {
+		t.Error("lost more")
+	}
+}
+
+func TestSenderWaitsForTheTimeOrACredit(t *testing.T) {
+	t.Parallel()
+	for _, early := range []bool{false, true} {
+		s := NewSender(1, 4, 0)
+		send(t, s, 4)
+		mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: 2, Code: NAKNotReady, Backoff: 5, Info: 6})
+		if at, ok := s.Deadline(); !ok || at != epoch.Add(5*time.Millisecond) || s.Next(at.Add(-1)) != StepWait {
+			t.Errorf("deadline %v, %v", at, ok)
+		}
+		mustCredit(t, s, 1, 6) // is of before: the NAK has that limit already
+		if s.Next(epoch) != StepWait {
+			t.Error("woken by an old CREDIT")
+		}
+		now := epoch.Add(5 * time.Millisecond)
+		if early {
+			mustCredit(t, s, 1, 7)
+			now = epoch
+		}
+		if s.Next(now) != StepResume || s.Resume() != (Resume{1, 5}) {
+			t.Errorf("does not resume")
+		}
+		// 2 to 4 once more, then 5, within the limit.
+		for _, want := range []uint64{2, 3, 4} {
+			if s.Next(now) == StepCredit {
+				mustCredit(t, s, s.next-1, s.next+1)
+			}
+			if id, _ := s.Replay(); id != want {
+				t.Errorf("replays %d, not %d", id, want)
+			}
+			s.End()
+		}
+		if got := s.Next(now); got == StepReplay {
+			t.Error("replays something new")
+		}
+	}
+}
+
+// Without any credit one message goes out after a RESUME, to find out.
+func TestResumedQueueMayBeProbed(t *testing.T) {
+	t.Parallel()
+	s := NewSender(1, 2, 0)
+	send(t, s, 2)
+	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: 1, Code: NAKNotReady, Info: 2})
+	s.Resume()
+	s.Replay()
+	s.End()
+	if s.Next(epoch) != StepCredit {
+		t.Error("more than one")
+	}
+}
+
+// TestRetriesRunOut has a queue that is never ready: after seven retries its
+// messages fail, and the queue takes new ones.
+func TestRetriesRunOut(t *testing.T) {
+	t.Parallel()
+	s := NewSender(1, 2, DefaultRetries)
+	send(t, s, 2)
+	first := uint32(1)
+	for try := range DefaultRetries {
+		mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: first, Code: NAKNotReady, Info: 2})
+		if s.Outstanding() != 2 || outcomes(s) != nil {
+			t.Fatalf("fails after %d retries", try)
+		}
+		s.Resume()
+		_, first = s.Replay()
+		s.End()
+	}
+	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: first, Code: NAKNotReady, Info: 2})
+	if got := outcomes(s); len(got) != 2 || got[0] != (Outcome{1, NAKNotReady, 2}) || got[1].ID != 2 {
+		t.Errorf("%v", got)
+	}
+	if s.Next(epoch) != StepResume {
+		t.Error("does not resume at once")
+	}
+	s.Resume()
+	if s.Next(epoch) != StepNew || s.tries != 0 {
+		t.Errorf("%v, %d tries", s.Next(epoch), s.tries)
+	}
+	// A delivery starts the count again; 0 never ends.
+	s = NewSender(1, 1, 0)
+	send(t, s, 1)
+	for msn := range uint32(1000) {
+		mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: msn + 1, Code: NAKNotReady})
+		s.Resume()
+		s.Replay()
+		s.End()
+	}
+	if s.Outstanding() != 1 {
+		t.Error("gave up")
+	}
+}
+
+// Messages for a queue that is gone cost no credit: there may be nobody to
+// give it back.
+func TestUnknownQueueCostsNoCredit(t *testing.T) {
+	t.Parallel()
+	s := NewSender(1, 4, 0)
+	for msn := uint32(1); msn <= 100; msn++ {
+		send(t, s, 1)
+		mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: msn, Code: NAKUnknown})
+	}
+	if got := outcomes(s); len(got) != 100 || got[99] != (Outcome{ID: 100, Code: NAKUnknown}) {
+		t.Errorf("%d outcomes", len(got))
+	}
+	send(t, s, 4)
+	if s.Next(epoch) != StepCredit {
+		t.Error("no limit at all")
+	}
+}
+
+func TestPeersThatAnswerNonsenseAreFound(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]func(s *Sender) error{
+		"delivered before it was sent": func(s *Sender) error { return s.Credit(Credit{1, 5, 9}) },
+		"NAK of the future":            func(s *Sender) error { return s.NAK(NAK{SRQ: 1, MSN: 5, Code: NAKUnknown}, epoch) },
+		"NAK of what is delivered":     func(s *Sender) error { return s.NAK(NAK{SRQ: 1, MSN: 1, Code: NAKUnknown}, epoch) },
+		"NAK twice": func(s *Sender) error {
+			return errors.Join(s.NAK(NAK{SRQ: 1, MSN: 3, Code: NAKUnknown}, epoch), s.NAK(NAK{SRQ: 1, MSN: 3, Code: NAKUnknown}, epoch))
+		},
+		"delivered while it is being sent": func(s *Sender) error {
+			s.Begin(5)
+			return s.Credit(Credit{1, 5, 9})
+		},
+		"delivered after a stop": func(s *Sender) error {
+			return errors.Join(s.NAK(NAK{SRQ: 1, MSN: 3, Code: NAKNotReady}, epoch), s.Credit(Credit{1, 3, 9}))
+		},
+		"stopped twice": func(s *Sender) error {
+			return errors.Join(s.NAK(NAK{SRQ: 1, MSN: 3, Code: NAKNotReady}, epoch), s.NAK(NAK{SRQ: 1, MSN: 2, Code: NAKNotReady}, epoch))
+		},
+		"refused out of turn": func(s *Sender) error {
+			return errors.Join(s.NAK(NAK{SRQ: 1, MSN: 4, Code: NAKForbidden}, epoch), s.NAK(NAK{SRQ: 1, MSN: 3, Code: NAKNotReady}, epoch))
+		},
+	} {
+		s := NewSender(1, 8, 0)
+		send(t, s, 4)
+		mustCredit(t, s, 1, 8)
+		if err := f(s); !errors.Is(err, rdmap.CauseStreamCatastrophic) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s := NewSender(1, 8, 0)
+	send(t, s, 1)
+	if err := s.NAK(NAK{SRQ: 1, MSN: 1}, epoch); !errors.Is(err, rdmap.CauseOpcode) {
+		t.Errorf("NAK code 0: %v", err)
+	}
+	if err := s.NAK(NAK{SRQ: 1, MSN: 1, Code: 200}, epoch); err != nil {
+		t.Errorf("a code of the future: %v", err)
+	}
+	if o, ok := s.Pop(); !ok || o.Code != 200 {
+		t.Errorf("%v", o)
+	}
+}
