@@ -13,6 +13,13 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
 
+// of is the same end for another test.
+func (e *end) of(t testing.TB) *end {
+	h := *e
+	h.t = t
+	return &h
+}
+
 // with makes one more queue pair in the domain of e.
 func (e *end) with(cfg QPConfig) *end {
 	e.t.Helper()
