@@ -6,6 +6,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -18,6 +19,8 @@ import (
 // parallel.
 
 // exhaust leaves the process with few free descriptors until free is called.
+// With none, it takes those as well that others give back meanwhile: what
+// earlier tests have left to the garbage collector closes at any time.
 func exhaust(t *testing.T, few int) (free func()) {
 	t.Helper()
 	var old unix.Rlimit
@@ -30,17 +33,36 @@ func exhaust(t *testing.T, few int) (free func()) {
 		t.Fatal(err)
 	}
 	var files []*os.File
-	for {
-		f, err := os.Open(os.DevNull)
-		if err != nil {
-			break
+	take := func() {
+		for {
+			f, err := os.Open(os.DevNull)
+			if err != nil {
+				return
+			}
+			files = append(files, f)
 		}
-		files = append(files, f)
 	}
+	take()
 	for _, f := range files[:few] {
 		_ = f.Close()
 	}
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for few == 0 {
+			select {
+			case <-tick.C:
+				take()
+			case <-stop:
+				return
+			}
+		}
+	}()
 	free = sync.OnceFunc(func() {
+		close(stop)
+		<-stopped
 		for _, f := range files {
 			_ = f.Close()
 		}
