@@ -31,8 +31,8 @@
 // kernels come without it, so it is built from Debian's kernel source, once, and
 // kept under the user's cache directory. These guests have Debian's rping and
 // perftest, and a program of our own, verbs/verbs.c, that does single operations,
-// wrong ones too, and serves memory that we do the same to. Commands of package
-// peer run them, on a guest as on our side. Everything such a kernel says is
+// wrong ones too, and serves memory that we do the same to; on our side rdsverbs
+// and perfserver do so. Commands of package peer run them all. Everything such a kernel says is
 // watched: an oops, a BUG or a warning on its console fails the test.
 //
 // # What is needed

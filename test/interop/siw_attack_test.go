@@ -15,7 +15,7 @@ import (
 // operation is what an attacker does to a region, or a wait for the end of the
 // connection.
 type operation struct {
-	op      string // read, write, send, wait
+	op      string // read, write, send, se (solicited), inv (it invalidates the key), wait
 	key     uint32
 	address uint64
 	length  int
@@ -40,6 +40,10 @@ func (o operation) word(ours bool) string {
 		return fmt.Sprintf("%s:%#x:%#x:%d:%d", o.op, o.key, o.address, o.length, count)
 	case o.op == "send":
 		return fmt.Sprintf("send:len=%d,count=%d", o.length, count)
+	case o.op == "se":
+		return fmt.Sprintf("send:len=%d,count=%d,solicited", o.length, count)
+	case o.op == "inv":
+		return fmt.Sprintf("send-invalidate:key=%#x,len=%d,count=%d", o.key, o.length, count)
 	}
 	return fmt.Sprintf("%s:key=%#x,addr=%#x,len=%d,count=%d", o.op, o.key, o.address, o.length, count)
 }
@@ -146,6 +150,9 @@ func parseCompletions(out string) (list []completed) {
 			Code              int `json:"status_code"`
 		}
 		if json.Unmarshal([]byte(line), &c) == nil && c.Type == "completion" {
+			if c.Op == "send-invalidate" {
+				c.Op = "inv"
+			}
 			list = append(list, completed{c.Connection, c.Op, c.Code, c.Count, c.Hash})
 		}
 	}

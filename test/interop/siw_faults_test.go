@@ -77,6 +77,10 @@ var faults = []fault{
 	{name: "write/read only", op: "write", region: regionRead, length: 64, want: refusal{1, 1, 0}},
 	{name: "write/another domain", op: "write", region: regionOther, length: 64, want: refusal{1, 1, 2}},
 	{name: "send/too long", op: "send", length: receiveLength + 1, want: refusal{1, 2, 5}, siw: &refusal{1, 2, 2}},
+	// A region of all connections is not for one peer to invalidate (RFC 5042
+	// section 6.4.5). siw lets none invalidate what programs have registered, and
+	// tells only the receiver.
+	{name: "send/invalidates what is shared", op: "inv", length: 64, want: refusal{0, 2, 9}, siw: &served},
 }
 
 // testFaults has one end do to the other what it must refuse. Each time the
@@ -138,22 +142,29 @@ func (f fault) test(t *testing.T, attacker verbs, s *regionServer) {
 	}
 }
 
+// Statuses of ibv_wc_status.
+const (
+	statusSuccess      = 0
+	statusLocalError   = 2 // IBV_WC_LOC_QP_OP_ERR
+	statusFlushed      = 5
+	statusRemoteAccess = 10
+)
+
 // statuses are how the operation may complete.
 func (f fault) statuses(ours bool, want refusal) []int {
-	const success, localError, flushed, remoteAccess = 0, 2, 5, 10 // of ibv_wc_status
 	switch {
 	case want == served:
-		return []int{success}
+		return []int{statusSuccess}
 	case f.op != "read":
 		// It has left, which is all that completion means, or else the answer
 		// was quicker, and it is flushed or siw cannot send it.
-		return []int{success, localError, flushed}
+		return []int{statusSuccess, statusLocalError, statusFlushed}
 	case !ours: // siw does not look at what a Terminate says
-		return []int{localError, flushed}
+		return []int{statusLocalError, statusFlushed}
 	case want == none:
-		return []int{flushed}
+		return []int{statusFlushed}
 	}
-	return []int{remoteAccess}
+	return []int{statusRemoteAccess}
 }
 
 // testKeysStayValid does with a new connection what is right.

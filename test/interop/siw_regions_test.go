@@ -3,6 +3,7 @@
 package interop
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/fnv"
 	"strconv"
@@ -109,25 +110,55 @@ func (s *regionServer) awaitConn(t *testing.T) {
 // ours.
 func (s *regionServer) awaitEnd(t *testing.T) refusal {
 	t.Helper()
-	from := s.seen
 	line := s.expect(t, fmt.Sprintf(lines[s.verbs.ours].ended, s.conns))[0]
 	if s.verbs.ours { // it does not tell of what was flushed
 		return parseEnd(t, line, "us")
 	}
 	// A message frees its receive, which is posted again, and siw may not take
-	// that back if the connection is already gone. One that fails takes its own.
-	text := s.out[from:s.seen]
-	back, messages := 0, strings.Count(text, fmt.Sprintf("received %d ", s.conns))
+	// that back if the connection is already gone.
+	text := s.out[:s.seen]
+	flushed, freed := 0, strings.Count(text, fmt.Sprintf("\nreceived %d ", s.conns))
 	for _, c := range parseCompleted(text) {
-		if c.conn == s.conns && c.op == "recv" {
-			back += c.count
+		switch {
+		case c.conn != s.conns || c.op != "recv":
+		case c.status == statusFlushed:
+			flushed += c.count
+		default:
+			freed += c.count
 		}
 	}
-	if back > s.receives || back < s.receives-messages {
-		t.Errorf("%d of %d receives came back:\n%s", back, s.receives, text)
+	if flushed > s.receives || flushed < s.receives-freed {
+		t.Errorf("%d of %d receives were flushed, %d used", flushed, s.receives, freed)
 	}
 	return none
 }
+
+// awaitMessage waits for a message of attackers and returns what a server of ours
+// tells of it besides, or an empty record.
+func (s *regionServer) awaitMessage(t *testing.T, length int) (m message) {
+	t.Helper()
+	hash := hashPattern(attackSeed, length)
+	if !s.verbs.ours {
+		s.expect(t, fmt.Sprintf(`(?m)^received %d length %d hash %s\n`, s.conns, length, hash))
+		return m
+	}
+	line := s.expect(t, fmt.Sprintf(`(?m)^{"type":"completion","connection":%d,"op":"receive",.*\n`, s.conns))[0]
+	if err := json.Unmarshal([]byte(line), &m); err != nil || m.Code != 0 || m.Length != length || m.Hash != hash {
+		t.Errorf("%v: %swant %d octets with hash %s", err, line, length, hash)
+	}
+	return m
+}
+
+// message is a received one as rdsverbs prints it.
+type message struct {
+	Length    int
+	Code      int `json:"status_code"`
+	Hash      string
+	Solicited bool
+}
+
+// attackSeed is s of hashPattern for what attackers send.
+const attackSeed = 200
 
 // quit ends the server.
 func (s *regionServer) quit(t *testing.T) {

@@ -13,6 +13,8 @@ func TestSIW(t *testing.T) {
 	l, guests := newSIWLab(t, guestAddr)
 	ours, siw := l.ourVerbs(t, netip.MustParseAddr("10.77.1.1")), l.siwVerbs(guests[0])
 	t.Run("rping", func(t *testing.T) { testRpings(t, ours, siw) })
+	t.Run("messages to siw", func(t *testing.T) { testVerbMessages(t, ours, siw) })
+	t.Run("messages to us", func(t *testing.T) { testVerbMessages(t, siw, ours) })
 	t.Run("faults to siw", func(t *testing.T) { testFaults(t, ours, siw) })
 	t.Run("faults to us", func(t *testing.T) { testFaults(t, siw, ours) })
 	t.Run("resets to siw", func(t *testing.T) { testResets(t, ours, siw) })
@@ -42,6 +44,7 @@ func TestSIWToSIW(t *testing.T) {
 	for _, p := range perftests {
 		t.Run(p.program, func(t *testing.T) { testPerftest(t, b, a, p) })
 	}
+	t.Run("messages", func(t *testing.T) { testVerbMessages(t, b, a) })
 	t.Run("faults", func(t *testing.T) { testFaults(t, b, a) })
 	t.Run("resets", func(t *testing.T) { testResets(t, b, a) })
 }

@@ -204,6 +204,9 @@ void end_conn(struct conn *c)
 	struct conn **p = &conns;
 
 	rdma_disconnect(c->id); /* the peer may have been first */
+	/* siw may tell of the end before it has flushed; this waits for that. */
+	if (c->over && ibv_modify_qp(c->id->qp, &(struct ibv_qp_attr){.qp_state = IBV_QPS_ERR}, IBV_QP_STATE))
+		die("ibv_modify_qp");
 	on_async();
 	on_completions();
 	drain(c);
