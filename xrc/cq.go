@@ -7,7 +7,8 @@ import "context"
 type Completions interface {
 	// Purge removes what a queue pair that is destroyed has left there.
 	Purge(qp Ref)
-	// Close is called when the queue is destroyed.
+	// Close is called when the queue is destroyed. Of a session whose process
+	// died, a message may still complete there after that, for nobody.
 	Close()
 }
 

@@ -109,10 +109,11 @@ func (h *Handle) abandonLocked() {
 	h.domain.refs--
 	s.used.Registrations--
 	delete(s.objects, h)
+	e := t.holderLocked(s)
 	if h.service != nil {
 		delete(h.service.targets, t)
+		e.byService = slices.DeleteFunc(e.byService, func(x *Handle) bool { return x == h })
 	}
-	e := t.holderLocked(s)
 	if e.byNumber == h {
 		e.byNumber = nil
 	}

@@ -34,17 +34,20 @@ func (s *Session) liveTargetLocked(dom *Domain, number uint32) (*Target, error) 
 	return t, err
 }
 
-// Unregister drops the registration by number; with the last one of all
-// sessions the target is destroyed before the call returns. ErrNotRegistered if
-// the session has none. It waits for the session's events of the target to be
-// acknowledged, if nothing else of the session holds the target.
+// Unregister drops the registration by number, or if there is none one that a
+// peer had made by a service of the session; with the last of all sessions the
+// target is destroyed before the call returns. ErrNotRegistered if the session
+// has neither. It waits for the session's events of the target to be acknowledged,
+// if nothing else of the session holds the target.
 func (s *Session) Unregister(ctx context.Context, dom *Domain, number uint32) error {
 	s.dev.mu.Lock()
 	t, err := s.targetLocked(dom, number)
 	var h *Handle
 	if err == nil {
 		if e := t.holderLocked(s); e != nil {
-			h = e.byNumber
+			if h = e.byNumber; h == nil && len(e.byService) > 0 {
+				h = e.byService[0]
+			}
 		}
 		if h == nil {
 			err = ErrNotRegistered
@@ -57,5 +60,11 @@ func (s *Session) Unregister(ctx context.Context, dom *Domain, number uint32) er
 	if err := h.end(ctx); err != ErrForeign {
 		return err
 	}
-	return ErrNotRegistered // somebody was quicker
+	// Somebody was quicker.
+	s.dev.mu.Lock()
+	defer s.dev.unlock()
+	if s.ending {
+		return ErrClosed
+	}
+	return ErrNotRegistered
 }

@@ -38,7 +38,7 @@ type Stats struct {
 }
 
 // TotalTargets is how many targets there are.
-func (s *Stats) TotalTargets() int {
+func (s Stats) TotalTargets() int {
 	n := 0
 	for _, x := range s.Targets {
 		n += x

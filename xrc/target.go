@@ -20,9 +20,10 @@ type Target struct {
 
 // holder is a session registered with a target, by whatever means.
 type holder struct {
-	session  *Session
-	refs     int     // its handles
-	byNumber *Handle // the one of them that stands for registration by number
+	session   *Session
+	refs      int       // its handles
+	byNumber  *Handle   // the one of them that stands for registration by number
+	byService []*Handle // those that peers had made by a service of the session
 }
 
 // TargetAttr describes a target to be made. All but the domain must be zero: a

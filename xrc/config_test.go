@@ -1,0 +1,58 @@
+package xrc
+
+import (
+	"errors"
+	"net"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestConfigNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	now := time.Now
+	if err := (Config{Now: now}).Validate(); err != nil {
+		t.Error(err)
+	}
+	for field, c := range map[string]Config{
+		"Now":           {},
+		"Sessions":      {Now: now, Sessions: -1},
+		"Grace":         {Now: now, Grace: 2 * time.Hour},
+		"Reap":          {Now: now, Reap: 1},
+		"Rest":          {Now: now, Rest: -1},
+		"RestCount":     {Now: now, RestCount: 1<<20 + 1},
+		"Ports":         {Now: now, Ports: 256},
+		"MTU":           {Now: now, MTU: 255},
+		"RdAtomic":      {Now: now, RdAtomic: 256},
+		"MaxWR":         {Now: now, MaxWR: -1},
+		"MaxSGE":        {Now: now, MaxSGE: 65},
+		"Limits.SRQs":   {Now: now, Limits: Limits{SRQs: -1}},
+		"Limits.Events": {Now: now, Limits: Limits{Events: 1}},
+	} {
+		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), field) || strings.Count(err.Error(), "\n") != 0 {
+			t.Errorf("%s: %v", field, err)
+		}
+		if _, err := New(c); err == nil {
+			t.Errorf("%s: a device was made", field)
+		}
+	}
+	if c := (Config{Grace: 40 * time.Second}).withDefaults(); c.Rest != 80*time.Second {
+		t.Errorf("numbers rest for %v", c.Rest)
+	}
+}
+
+func TestErrorsReachTheErrno(t *testing.T) {
+	t.Parallel()
+	for err, want := range map[error]error{
+		ErrAttribute: syscall.EINVAL, ErrState: syscall.EINVAL, ErrNumber: syscall.EINVAL, ErrNotRegistered: syscall.EINVAL,
+		ErrForeign: syscall.EINVAL, ErrExists: syscall.EINVAL, ErrNoDomain: syscall.EAGAIN, ErrFile: syscall.EBADF,
+		ErrMask: syscall.EOPNOTSUPP, ErrNotXRC: syscall.EOPNOTSUPP, ErrBusy: syscall.EBUSY, ErrLimit: syscall.ENOMEM,
+		ErrSessions: syscall.EMFILE, ErrFull: syscall.ENOMEM, ErrServiceInUse: syscall.EADDRINUSE, ErrClosed: net.ErrClosed,
+		ErrGrace: syscall.ETIMEDOUT, &waitError{ErrStuck, ErrClosed}: syscall.EBUSY,
+	} {
+		if !errors.Is(err, want) || err.Error() == "" {
+			t.Errorf("%v is no %v", err, want)
+		}
+	}
+}

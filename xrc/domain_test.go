@@ -1,0 +1,186 @@
+package xrc
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+func TestOpenDomain(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	s := g.session("s")
+	fresh, shared := g.file("fresh"), g.process("owner", g.file("shared"))
+	old := int(shared.dom.xrcd.file.Fd())
+	gone, err := os.Create(g.TempDir() + "/gone")
+	g.ok(err)
+	badFD := int(gone.Fd())
+	g.ok(gone.Close())
+	const cr, ex = os.O_CREATE, os.O_EXCL
+	for _, c := range []struct {
+		name  string
+		mask  DomainMask
+		fd    int
+		flags int
+		want  syscall.Errno
+	}{
+		{"no such descriptor", allDomain, badFD, cr, syscall.EBADF},
+		{"no such descriptor, nothing to make", allDomain, badFD, 0, syscall.EBADF},
+		{"private", allDomain, -1, cr, 0},
+		{"private, exclusive", allDomain, -1, cr | ex, 0},
+		{"private without O_CREATE", allDomain, -1, 0, syscall.EINVAL},
+		{"exists", allDomain, old, 0, 0},
+		{"exists, O_CREATE", allDomain, old, cr, 0},
+		{"exists, O_EXCL", allDomain, old, ex, syscall.EINVAL},
+		{"exists, both", allDomain, old, cr | ex, syscall.EINVAL},
+		{"absent", allDomain, int(fresh.Fd()), 0, syscall.EAGAIN},
+		{"absent, O_EXCL", allDomain, int(fresh.Fd()), ex, syscall.EAGAIN},
+		{"absent, O_CREATE", allDomain, int(fresh.Fd()), cr, 0},
+		{"absent, both", allDomain, int(fresh.Fd()), cr | ex, 0},
+		{"only the descriptor", DomainFD, int(fresh.Fd()), cr, syscall.EINVAL},
+		{"only the flags", DomainFlags, int(fresh.Fd()), cr, syscall.EINVAL},
+		{"an unknown bit", allDomain | 4, int(fresh.Fd()), cr, syscall.EOPNOTSUPP},
+	} {
+		dom, err := s.OpenDomain(DomainAttr{Mask: c.mask, FD: c.fd, Flags: c.flags})
+		if c.want == 0 && err == nil {
+			g.ok(dom.Close())
+		} else if !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", c.name, err, c.want)
+		}
+	}
+	if n := g.Stats().Domains; n != 1 {
+		t.Errorf("%d domains", n)
+	}
+}
+
+// The file is what counts, not its name, the descriptor or how it is open.
+func TestDomainGoesByTheInode(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	f := g.file("job")
+	a := g.process("a", f)
+	ro, err := os.Open(f.Name())
+	g.ok(err)
+	g.ok(f.Close())
+	g.ok(os.Remove(f.Name()))
+	b := g.process("b", ro)
+	g.ok(ro.Close())
+	if a.dom.Tag() != b.dom.Tag() {
+		t.Error("two domains for one file")
+	}
+	again, err := os.Create(f.Name())
+	g.ok(err)
+	defer again.Close()
+	if c := g.process("c", again); c.dom.Tag() == a.dom.Tag() {
+		t.Error("a file of the same name has the same domain")
+	}
+	private := func() *Domain {
+		d, err := a.OpenDomain(DomainAttr{Mask: allDomain, FD: -1, Flags: os.O_CREATE})
+		g.ok(err)
+		return d
+	}
+	if one, two := private(), private(); one.Tag() == two.Tag() {
+		t.Error("a private domain is shared")
+	}
+}
+
+func TestOneOfManyExclusiveOpenersWins(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	f := g.file("job")
+	var won atomic.Int32
+	var wg sync.WaitGroup
+	for range 8 {
+		s := g.session("s")
+		wg.Go(func() {
+			if _, err := s.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd()), Flags: os.O_CREATE | os.O_EXCL}); err == nil {
+				won.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if won.Load() != 1 {
+		t.Errorf("%d won", won.Load())
+	}
+}
+
+// The table of what happens in the wrong order, and what is left then.
+func TestXRCREQ40DestructionOrder(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	f := g.file("job")
+	a, b := g.process("a", f), g.process("b", f)
+	q := a.srq(2)
+	g.want(a.dom.Close(), ErrBusy)
+	g.ok(q.Close(ctx))
+	r := a.target()
+	g.want(a.dom.Close(), ErrBusy)
+	_, err := b.Register(b.dom, r.Number)
+	g.ok(err)
+	g.ok(a.Unregister(ctx, a.dom, r.Number))
+	if i, err := b.QueryTarget(b.dom, r.Number); err != nil || i.Registered != 1 {
+		t.Errorf("%+v, %v", i, err)
+	}
+	spare, err := a.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd())})
+	g.ok(err)
+	g.ok(a.dom.Close()) // only b has something in it
+	g.want(a.dom.Close(), ErrForeign)
+	g.ok(spare.Close())
+	if g.Stats().Domains != 1 {
+		t.Error("the domain went while b had it")
+	}
+	// What a queue and a queue pair complete in, and are protected by.
+	q = b.srq(2)
+	g.want(b.cq.Close(ctx), ErrBusy)
+	g.want(b.pd.Close(), ErrBusy)
+	tgt, c := b.connect(r, peer(1))
+	posted(t, q, 1)
+	n := q.num(t)
+	g.ok(q.Close(ctx)) // with a target connected
+	g.want(g.send(tgt, n), ErrUnknownSRQ)
+	i := b.initiator()
+	g.want(b.cq.Close(ctx), ErrBusy)
+	g.want(b.pd.Close(), ErrBusy)
+	ref := i.Ref()
+	g.ok(i.Destroy(ctx))
+	g.want(i.Destroy(ctx), ErrForeign)
+	if p := b.cqs.purged; len(p) != 1 || p[0] != ref {
+		t.Errorf("completions of %v purged", p)
+	}
+	g.ok(b.cq.Close(ctx))
+	g.want(b.cq.Close(ctx), ErrForeign)
+	g.ok(b.pd.Close())
+	g.want(b.pd.Close(), ErrForeign)
+	g.want(b.dom.Close(), ErrBusy)
+	h, err := b.OpenTarget(HandleAttr{Mask: allHandle, Domain: b.dom, Number: r.Number, Type: TypeTarget})
+	g.ok(err)
+	g.ok(b.Unregister(ctx, b.dom, r.Number))
+	g.alive(c)
+	g.want(b.dom.Close(), ErrBusy)
+	g.ok(h.Destroy(ctx))
+	g.ended(c, ErrDestroyed)
+	g.ok(b.dom.Close())
+	if g.Stats().Domains != 0 || len(g.domains) != 0 {
+		t.Error("the domain is left")
+	}
+}
+
+func TestXRCREQ43ANewDomainOfTheSameFileKnowsNoOldNumbers(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	f := g.file("job")
+	a := g.process("a", f)
+	old, srqn, tag := a.target(), a.srq(1).num(t), a.dom.Tag()
+	g.ok(a.Session.Close(ctx))
+	b := g.process("b", f)
+	if b.dom.Tag() == tag {
+		t.Error("the same domain")
+	}
+	_, err := b.Register(b.dom, old.Number)
+	g.want(err, ErrNumber)
+	tgt, _ := b.up(peer(1))
+	g.want(g.send(tgt, srqn), ErrUnknownSRQ)
+}

@@ -1,0 +1,291 @@
+package xrc
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/rds-go/rds/mr"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+var (
+	hostA = netip.MustParseAddr("192.0.2.1")
+	hostB = netip.MustParseAddr("2001:db8::2")
+	ctx   = context.Background()
+)
+
+const incarnationA = 0xA
+
+// clock is a time that only tests move.
+type clock struct{ passed atomic.Int64 }
+
+func (c *clock) now() time.Time          { return time.Unix(1e9, c.passed.Load()) }
+func (c *clock) advance(d time.Duration) { c.passed.Add(int64(d)) }
+
+// rig is a device with a clock, whose tables must be empty at the end of the
+// test.
+type rig struct {
+	testing.TB
+	*Device
+	clk     clock
+	regions *mr.Device
+}
+
+func newRig(t testing.TB, c Config) *rig {
+	t.Helper()
+	g := &rig{TB: t}
+	c.Now = g.clk.now
+	if c.Seed == 0 {
+		c.Seed = 5
+	}
+	var err error
+	if g.Device, err = New(c); err != nil {
+		t.Fatal(err)
+	}
+	pool := mr.PoolConfig{Items: 16}
+	if g.regions, err = mr.New(mr.Config{Bases: 64, Small: pool, Large: pool, Registered: pool}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		g.Device.mu.Lock()
+		var sessions []*Session
+		for s := range g.sessions {
+			sessions = append(sessions, s)
+		}
+		g.Device.mu.Unlock()
+		for _, s := range sessions {
+			g.ok(s.Close(ctx))
+		}
+		g.empty()
+		g.ok(g.regions.Close())
+	})
+	return g
+}
+
+// empty fails unless the tables are as those of a new device.
+func (g *rig) empty() {
+	g.Helper()
+	s := g.Stats()
+	if s.Sessions+s.Domains+s.SRQs+s.Initiators+s.Services+s.TotalTargets()+s.Suspended+s.Tombstones+s.PeerGone != 0 || s.Leaks != 0 {
+		g.Errorf("objects are left: %+v", s)
+	}
+}
+
+func (g *rig) ok(err error) {
+	g.Helper()
+	if err != nil {
+		g.Fatal(err)
+	}
+}
+
+func (g *rig) want(err, want error) {
+	g.Helper()
+	if !errors.Is(err, want) {
+		g.Errorf("error %v, want %v", err, want)
+	}
+}
+
+// process is a session with what most need.
+type process struct {
+	*Session
+	g   *rig
+	dom *Domain
+	pd  *PD
+	cq  *CQ
+	cqs *completions
+}
+
+// completions is a completion queue of a transport.
+type completions struct {
+	mu     sync.Mutex
+	purged []Ref
+	closed int
+}
+
+func (c *completions) Purge(r Ref) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.purged = append(c.purged, r)
+}
+
+func (c *completions) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closed++
+}
+
+func (g *rig) session(name string) *Session {
+	g.Helper()
+	s, err := g.NewSession(SessionConfig{Name: name})
+	g.ok(err)
+	return s
+}
+
+// process makes a session that has the domain of a file open.
+func (g *rig) process(name string, file *os.File) *process {
+	g.Helper()
+	p := &process{Session: g.session(name), g: g, cqs: &completions{}}
+	var err error
+	p.dom, err = p.OpenDomain(DomainAttr{Mask: allDomain, FD: int(file.Fd()), Flags: os.O_CREATE})
+	g.ok(err)
+	p.pd, err = p.AllocPD(g.regions.NewDomain())
+	g.ok(err)
+	p.cq, err = p.CreateCQ(p.cqs)
+	g.ok(err)
+	return p
+}
+
+// file makes a file for domains to go by.
+func (g *rig) file(name string) *os.File {
+	g.Helper()
+	f, err := os.Create(filepath.Join(g.TempDir(), name))
+	g.ok(err)
+	g.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func (p *process) srq(n int) *SRQ {
+	p.g.Helper()
+	q, err := p.CreateSRQ(SRQAttr{Type: SRQXRC, Domain: p.dom, CQ: p.cq, PD: p.pd, MaxWR: n, MaxSGE: 2})
+	p.g.ok(err)
+	return q
+}
+
+func (p *process) target() Ref {
+	p.g.Helper()
+	r, err := p.CreateTarget(TargetAttr{Domain: p.dom})
+	p.g.ok(err)
+	return r
+}
+
+func (p *process) initiator() *Initiator {
+	p.g.Helper()
+	i, err := p.CreateInitiator(InitiatorAttr{PD: p.pd, SendCQ: p.cq, Caps: Caps{MaxSend: 16}})
+	p.g.ok(err)
+	return i
+}
+
+// peer is an initiator at the other end.
+func peer(n uint32) Peer {
+	return Peer{Host: hostA, Incarnation: incarnationA, QP: Ref{KindInitiator, firstInitiator + n, 7}}
+}
+
+// upAttr brings a target up to StateRTR for a peer.
+func upAttr(p Peer) Attr {
+	return Attr{Port: 1, AV: AddressVector{Host: p.Host, Port: 1}, PathMTU: 4096, DestQPN: p.QP.Number,
+		RQPSN: 100, MaxDestRdAtomic: 4, MinRNRTimer: 12, Access: accessRights}
+}
+
+// up makes a target that is connected with a peer.
+func (p *process) up(from Peer) (*Target, *conn) {
+	p.g.Helper()
+	return p.connect(p.target(), from)
+}
+
+func (p *process) connect(r Ref, from Peer) (*Target, *conn) {
+	p.g.Helper()
+	_, err := p.EnsureConnected(p.dom, r.Number, upAttr(from))
+	p.g.ok(err)
+	t, err := p.g.Target(r)
+	p.g.ok(err)
+	p.g.ok(t.Identify(from))
+	c := &conn{}
+	p.g.ok(t.Attach(c))
+	return t, c
+}
+
+// conn counts what happens to it.
+type conn struct {
+	mu    sync.Mutex
+	n     int
+	cause error
+}
+
+func (c *conn) Close(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n++
+	c.cause = cause
+}
+
+// ended fails unless the connection was closed once, for this cause.
+func (g *rig) ended(c *conn, cause error) {
+	g.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n != 1 || c.cause != cause {
+		g.Errorf("closed %d times for %v, want once for %v", c.n, c.cause, cause)
+	}
+}
+
+func (g *rig) alive(c *conn) {
+	g.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.n != 0 {
+		g.Errorf("closed for %v", c.cause)
+	}
+}
+
+// events takes what waits, and acknowledges it.
+func (g *rig) events(s *Session, want ...EventKind) []Event {
+	g.Helper()
+	var got []Event
+	for e, ok := s.PollEvent(); ok; e, ok = s.PollEvent() {
+		got = append(got, e)
+		g.ok(s.Ack(e))
+	}
+	if len(got) != len(want) {
+		g.Errorf("%s: events %v, want %v", s.name, got, want)
+		return got
+	}
+	for i := range want {
+		if got[i].Kind != want[i] {
+			g.Errorf("%s: events %v, want %v", s.name, got, want)
+			break
+		}
+	}
+	return got
+}
+
+// send is a message of a peer that takes a receive.
+func (g *rig) send(t *Target, srqn uint32) error {
+	q, err := g.Resolve(srqn, t)
+	if err != nil {
+		return err
+	}
+	var r Receive
+	if err := q.Take(&r); err != nil {
+		return err
+	}
+	q.Done()
+	return nil
+}
+
+func (q *SRQ) num(t testing.TB) uint32 {
+	t.Helper()
+	n, err := q.Number()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func posted(t testing.TB, q *SRQ, n int) {
+	t.Helper()
+	for i := range n {
+		if _, err := q.PostReceive(Receive{ID: uint64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
