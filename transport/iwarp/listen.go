@@ -213,10 +213,7 @@ func (s *stream) awaitRTR(ctx context.Context) error {
 		s.mu.Lock()
 		s.stopTimerLocked()
 		s.mu.Unlock()
-		if e.err != nil {
-			return s.q.Err() // why, not just that it is closed
-		}
-		return nil
+		return e.err
 	case <-ctx.Done():
 		s.q.fail(failure{err: ctx.Err(), status: Flushed, abort: true})
 		return ctx.Err()

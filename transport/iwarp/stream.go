@@ -299,7 +299,7 @@ func (s *stream) Closed(cause error) {
 	q.fail(failure{err: cause, status: Flushed, quiet: true, abort: true})
 	s.endSending()
 	s.endReceiving()
-	s.settle(established{err: cause})
+	s.settle(established{err: q.Err()}) // the first reason, which may be another
 	s.mu.Lock()
 	s.stopTimerLocked()
 	s.mu.Unlock()
