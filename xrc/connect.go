@@ -33,7 +33,8 @@ const connectRNRTimer = 10
 // twice is answered twice in the same way; one for another domain has a target
 // of its own. A generation of the initiator later than known ends the targets of
 // the earlier one; StatusNotReady is the answer to an earlier one, and to an
-// incarnation of the host that is not the one that is connected.
+// incarnation of the host that is not the one that is connected, which HostUp
+// tells first.
 func (d *Device) Connect(r ConnectRequest) (ConnectReply, Status) {
 	d.mu.Lock()
 	defer d.unlock()
@@ -76,6 +77,8 @@ func (d *Device) existingLocked(v *Service, r *ConnectRequest) (*Target, Status)
 	if h := d.hosts[r.From.Host]; h != nil {
 		for _, t := range h.targets[r.From.QP.Number] {
 			switch age := int32(r.From.QP.Generation - t.peer.QP.Generation); {
+			case t.peer.Incarnation != r.From.Incarnation:
+				outlived = append(outlived, t)
 			case age < 0:
 				return nil, StatusNotReady
 			case age > 0:

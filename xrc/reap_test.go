@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
+// Not parallel: it measures the heap.
 func TestXRCREQ28TargetsInErrorHoldNothing(t *testing.T) {
-	t.Parallel()
 	const n = 10000
 	g := newRig(t, Config{Limits: Limits{Targets: n, Events: 2}})
 	p := g.process("p", g.file("job"))
@@ -22,13 +22,13 @@ func TestXRCREQ28TargetsInErrorHoldNothing(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	errored := heap() - baseline
-	if errored > n*2048 {
+	if errored > n*1024 {
 		t.Errorf("%d bytes for each target in error", errored/n)
 	}
 	g.clk.advance(time.Minute)
 	g.Expire(g.clk.now())
 	tombs := heap() - baseline
-	if s := g.Stats(); s.Tombstones != n || tombs > errored*3/4 {
+	if s := g.Stats(); s.Tombstones != n || tombs > errored-n*int64(unsafe.Sizeof(Attr{}))/2 {
 		t.Errorf("%+v, %d bytes for each tombstone, %d before", s, tombs/n, errored/n)
 	}
 	t.Logf("%d bytes for each target in error, %d for each tombstone, with their maps", errored/n, tombs/n)

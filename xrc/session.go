@@ -95,9 +95,14 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	d.mu.Lock()
 	defer d.unlock()
+	var leaks []error
 	for i, o := range left {
+		if _, ok := s.objects[o]; !ok {
+			continue // another call has destroyed it meanwhile
+		}
 		o.abandonLocked()
 		delete(s.objects, o)
+		leaks = append(leaks, errs[i])
 		d.counters.leaks++
 		name, err := o.String(), errs[i]
 		d.later(func() {
@@ -106,7 +111,7 @@ func (s *Session) Close(ctx context.Context) error {
 	}
 	d.counters.eventsLost += s.events.lostCount()
 	delete(d.sessions, s)
-	return errors.Join(errs...)
+	return errors.Join(leaks...)
 }
 
 func (s *Session) newestFirst() []object {

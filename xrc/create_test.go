@@ -1,0 +1,152 @@
+package xrc
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+
+	"github.com/rds-go/rds/mr"
+)
+
+func TestCreateInitiator(t *testing.T) {
+	t.Parallel()
+	g, h := newRig(t, Config{}), newRig(t, Config{})
+	f := g.file("job")
+	p, other, far := g.process("p", f), g.process("other", f), h.process("far", f)
+	good := InitiatorAttr{PD: p.pd, SendCQ: p.cq, Caps: Caps{MaxSend: 4, MaxSendSGE: 2, MaxInline: 64, MaxReceive: 9, MaxReceiveSGE: 9}}
+	closed, err := p.CreateCQ(&completions{})
+	g.ok(err)
+	g.ok(closed.Close(ctx))
+	for _, c := range []struct {
+		name   string
+		change func(*InitiatorAttr)
+	}{
+		{"with a shared receive queue", func(a *InitiatorAttr) { a.SRQ = p.srq(1) }},
+		{"with a domain", func(a *InitiatorAttr) { a.Domain = p.dom }},
+		{"no protection domain", func(a *InitiatorAttr) { a.PD = nil }},
+		{"no completion queue", func(a *InitiatorAttr) { a.SendCQ = nil }},
+		{"a closed completion queue", func(a *InitiatorAttr) { a.SendCQ = closed }},
+		{"protection domain of another session", func(a *InitiatorAttr) { a.PD = other.pd }},
+		{"completion queue of another device", func(a *InitiatorAttr) { a.SendCQ = far.cq }},
+		{"nothing to send", func(a *InitiatorAttr) { a.Caps.MaxSend = 0 }},
+		{"pieces below 0", func(a *InitiatorAttr) { a.Caps.MaxSendSGE = -1 }},
+		{"inline below 0", func(a *InitiatorAttr) { a.Caps.MaxInline = -1 }},
+	} {
+		a := good
+		c.change(&a)
+		if _, err := p.CreateInitiator(a); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if n := p.Used().Initiators; n != 0 {
+		t.Errorf("%d initiators", n)
+	}
+	i, err := p.CreateInitiator(good)
+	g.ok(err)
+	info, err := i.Query()
+	g.ok(err)
+	if want := (Caps{MaxSend: 4, MaxSendSGE: 2, MaxInline: 64}); info.Caps != want || info.Attr.State != StateReset || KindOf(info.Ref.Number) != KindInitiator {
+		t.Errorf("%+v", info)
+	}
+	g.ok(i.Destroy(ctx))
+	_, err = i.Query()
+	g.want(err, ErrForeign)
+	g.want(i.Modify(Attr{State: StateInit, Port: 1}, MaskState|initMask), ErrNumber)
+}
+
+func TestCreateTarget(t *testing.T) {
+	t.Parallel()
+	g, h := newRig(t, Config{}), newRig(t, Config{})
+	f := g.file("job")
+	p, other, far := g.process("p", f), g.process("other", f), h.process("far", f)
+	for _, c := range []struct {
+		name string
+		a    TargetAttr
+	}{
+		{"no domain", TargetAttr{}},
+		{"domain of another session", TargetAttr{Domain: other.dom}},
+		{"domain of another device", TargetAttr{Domain: far.dom}},
+		{"with a protection domain", TargetAttr{Domain: p.dom, PD: p.pd}},
+		{"with a send completion queue", TargetAttr{Domain: p.dom, SendCQ: p.cq}},
+		{"with a receive completion queue", TargetAttr{Domain: p.dom, RecvCQ: p.cq}},
+		{"with a shared receive queue", TargetAttr{Domain: p.dom, SRQ: p.srq(1)}},
+	} {
+		if _, err := p.CreateTarget(c.a); !errors.Is(err, syscall.EINVAL) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	if n := g.Stats().TotalTargets(); n != 0 {
+		t.Errorf("%d targets", n)
+	}
+	_, err := p.CreateTarget(TargetAttr{Domain: p.dom, Caps: Caps{MaxSend: 1 << 30}}) // ignored
+	g.ok(err)
+}
+
+func TestOpenTarget(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	f := g.file("job")
+	p, foreign := g.process("p", f), g.process("foreign", g.file("other"))
+	r, dead := p.target(), p.target()
+	g.ok(p.Unregister(ctx, p.dom, dead.Number))
+	good := HandleAttr{Mask: allHandle, Domain: p.dom, Number: r.Number, Type: TypeTarget}
+	for _, c := range []struct {
+		name   string
+		change func(*HandleAttr)
+		want   syscall.Errno
+	}{
+		{"type RC", func(a *HandleAttr) { a.Type = TypeRC }, syscall.EINVAL},
+		{"type initiator", func(a *HandleAttr) { a.Type = TypeInitiator }, syscall.EINVAL},
+		{"number of an initiator", func(a *HandleAttr) { a.Number = p.initiator().Ref().Number }, syscall.EINVAL},
+		{"number of the dead", func(a *HandleAttr) { a.Number = dead.Number }, syscall.EINVAL},
+		{"target of another domain", func(a *HandleAttr) { a.Number = foreign.target().Number }, syscall.EINVAL},
+		{"without the number", func(a *HandleAttr) { a.Mask &^= HandleNumber }, syscall.EINVAL},
+		{"without the domain", func(a *HandleAttr) { a.Mask &^= HandleDomain }, syscall.EINVAL},
+		{"without the type", func(a *HandleAttr) { a.Mask &^= HandleType }, syscall.EINVAL},
+		{"an unknown bit", func(a *HandleAttr) { a.Mask |= 1 << 2 }, syscall.EOPNOTSUPP},
+		{"no domain", func(a *HandleAttr) { a.Domain = nil }, syscall.EINVAL},
+	} {
+		a := good
+		c.change(&a)
+		if _, err := p.OpenTarget(a); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+	h, err := p.OpenTarget(good)
+	g.ok(err)
+	g.ok(h.Modify(Attr{State: StateInit, Port: 1}, MaskState|initMask))
+	g.ok(h.Destroy(ctx))
+	_, err = h.Query()
+	g.want(err, ErrForeign)
+	g.want(h.Modify(Attr{State: StateError}, MaskState), ErrForeign)
+}
+
+// A protection domain stays while regions are mapped in it.
+func TestProtectionDomainWithRegions(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	p := g.process("p", g.file("job"))
+	owner := g.regions.NewOwner(mr.OwnerConfig{})
+	_, err := owner.Map(make([]byte, 64), mr.Options{Domain: p.pd.Memory(), Rights: mr.RemoteRead})
+	g.ok(err)
+	g.want(p.pd.Close(), syscall.EBUSY)
+	_, err = p.AllocPD(nil)
+	g.want(err, ErrAttribute)
+	// At the end of the session the regions go first, whenever they were made.
+	_, err = p.Attach("regions", owner)
+	g.ok(err)
+	g.ok(p.Session.Close(ctx))
+}
+
+func TestCreateCQ(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	p := g.process("p", g.file("job"))
+	_, err := p.CreateCQ(nil)
+	g.want(err, ErrAttribute)
+	g.ok(p.cq.Close(ctx))
+	if p.cqs.closed != 1 {
+		t.Errorf("closed %d times", p.cqs.closed)
+	}
+	g.want(p.cq.Close(ctx), ErrForeign)
+}

@@ -1,0 +1,85 @@
+package xrc_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/xrc"
+)
+
+// completions stands for the transport's completion queue.
+type completions struct{}
+
+func (completions) Purge(xrc.Ref) {}
+func (completions) Close()        {}
+
+// connection stands for what the transport carries a queue pair on.
+type connection struct{}
+
+func (connection) Close(cause error) { fmt.Println("connection closed:", cause) }
+
+// A process advertises a queue; a peer connects and sends to it; the process
+// dies, and with it what only it was registered with.
+func Example() {
+	ctx := context.Background()
+	regions, _ := mr.New(mr.Config{})
+	defer regions.Close()
+	dev, err := xrc.New(xrc.Config{Now: time.Now})
+	if err != nil {
+		panic(err)
+	}
+
+	// Processes of one job share a domain by having a file open.
+	path := filepath.Join(os.TempDir(), "xrc-example")
+	job, err := os.Create(path)
+	if err != nil {
+		panic(err)
+	}
+	defer os.Remove(path)
+	app, _ := dev.NewSession(xrc.SessionConfig{Name: "app"})
+	dom, err := app.OpenDomain(xrc.DomainAttr{Mask: xrc.DomainFD | xrc.DomainFlags, FD: int(job.Fd()), Flags: os.O_CREATE})
+	if err != nil {
+		panic(err)
+	}
+	_ = job.Close() // the domain keeps the inode
+
+	pd, _ := app.AllocPD(regions.NewDomain())
+	cq, _ := app.CreateCQ(completions{})
+	srq, _ := app.CreateSRQ(xrc.SRQAttr{Type: xrc.SRQXRC, Domain: dom, PD: pd, CQ: cq, MaxWR: 16, MaxSGE: 1})
+	_, _ = srq.PostReceive(xrc.Receive{ID: 42})
+	_, _ = app.Advertise(xrc.ServiceAttr{ID: 7, Domain: dom, SRQ: srq})
+
+	// The daemon gets a peer's request to connect.
+	reply, status := dev.Connect(xrc.ConnectRequest{
+		From:    xrc.Peer{Host: netip.MustParseAddr("192.0.2.1"), Incarnation: 1, QP: xrc.Ref{Kind: xrc.KindInitiator, Number: 0x400000, Generation: 1}},
+		Service: 7, PSN: 100, MTU: 4096,
+	})
+	fmt.Println("connect:", status)
+	target, _ := dev.Target(reply.Target)
+	_ = target.Attach(connection{})
+
+	// A message comes for a number.
+	queue, err := dev.Resolve(reply.Answer.SRQN, target)
+	if err != nil {
+		panic(err)
+	}
+	var r xrc.Receive
+	if queue.Take(&r) == nil {
+		fmt.Println("message lands in receive", r.ID)
+		queue.Done()
+	}
+
+	_ = app.Close(ctx)
+	_, err = dev.Resolve(reply.Answer.SRQN, target)
+	fmt.Println("after the process:", err)
+	// Output:
+	// connect: found
+	// message lands in receive 42
+	// connection closed: xrc: queue pair destroyed
+	// after the process: xrc: the target takes no requests
+}
