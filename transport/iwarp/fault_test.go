@@ -222,16 +222,12 @@ func TestMRREQ21PeerThatStopsInMidWrite(t *testing.T) {
 					if took := time.Since(begin); took > time.Second {
 						t.Errorf("invalidation took %v", took)
 					}
-					for i := range v.open.Bytes() {
-						v.open.Bytes()[i] = untouched
-					}
+					copy(v.open.Bytes(), pristine)
 					p.write(second[sent:])
 					p.terminate(rdmap.CauseDDPInvalidSTag)
 					v.ended()
-					for i, b := range v.open.Bytes() {
-						if b != untouched {
-							t.Fatalf("byte %d was placed after the invalidation", i)
-						}
+					if !bytes.Equal(v.open.Bytes(), pristine) {
+						t.Fatal("bytes were placed after the invalidation")
 					}
 				})
 			}

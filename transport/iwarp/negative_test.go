@@ -24,6 +24,9 @@ type victim struct {
 // Bytes that must stay as they are have this value.
 const untouched = 0xa5
 
+// pristine is a region of them. It is only read.
+var pristine = bytes.Repeat([]byte{untouched}, 1<<20)
+
 func newVictim(t testing.TB, cfg Config) *victim {
 	v := &victim{end: newEnd(t, openDevice(t, cfg), QPConfig{})}
 	other, err := v.dev.AllocPD()
@@ -31,7 +34,7 @@ func newVictim(t testing.TB, cfg Config) *victim {
 		t.Fatal(err)
 	}
 	region := func(pd *PD, n int, rights mr.Rights) *MR {
-		m, err := pd.RegMR(bytes.Repeat([]byte{untouched}, n), rights, 0x10000)
+		m, err := pd.RegMR(bytes.Clone(pristine[:n]), rights, 0x10000)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -137,10 +140,8 @@ func (b *badSegment) run(t *testing.T, v *victim, p *raw) {
 		if b.placed && (m == v.recv || m == v.open || m == v.sink) {
 			continue
 		}
-		for at, c := range m.Bytes() {
-			if c != untouched {
-				t.Fatalf("byte %d of region %d was changed to %#x", at, i, c)
-			}
+		if !bytes.Equal(m.Bytes(), pristine[:len(m.Bytes())]) {
+			t.Fatalf("region %d was changed", i)
 		}
 	}
 	// All keys still work: the fault was that of one connection.
