@@ -61,10 +61,9 @@ type piece struct {
 
 // mark is the end of an FPDU.
 type mark struct {
-	end      int              // bytes from the start of the batch
-	request  bool             // a work request ends here
-	response bool             // a response ends here
-	markers  mpa.MarkerWriter // its state after the FPDU
+	end     int              // bytes from the start of the batch
+	request bool             // a work request ends here
+	markers mpa.MarkerWriter // its state after the FPDU
 }
 
 // undo is what begin changes.
@@ -225,7 +224,7 @@ func (b *batch) slices(look func(*piece) ([]byte, bool)) (iov [][]byte, size int
 func (b *batch) next() *piece { return &b.pieces[b.piece] }
 
 // wrote notes that n more bytes are written and counts what ended in them.
-func (b *batch) wrote(n int) (requests, responses uint32) {
+func (b *batch) wrote(n int) (requests uint32) {
 	b.written += n
 	for n > 0 {
 		left := b.pieces[b.piece].n - b.off
@@ -242,12 +241,9 @@ func (b *batch) wrote(n int) (requests, responses uint32) {
 		if m.request {
 			requests++
 		}
-		if m.response {
-			responses++
-		}
 		b.mark++
 	}
-	return requests, responses
+	return requests
 }
 
 // cut ends the batch after the FPDU that is partly written, and returns the rest

@@ -215,9 +215,8 @@ func (s *stream) responseSegment() {
 		b.begin(ddp.UntaggedLen + rdmap.AtomicResponseLen)
 		h := ddp.Untagged{Last: true, ULP: rdmap.OpAtomicResponse.Control(), QN: rdmap.QueueAtomicResponse, MSN: t.atomics}
 		b.stage.B = rdmap.AtomicResponse{ID: a.id, Value: a.value}.AppendTo(h.AppendTo(b.stage.B))
-		b.end(mark{response: true})
-		t.serving++
-		t.open = false
+		b.end(mark{})
+		t.served()
 		return
 	}
 	n := min(a.read.Size-t.offset, t.most(true))
@@ -235,12 +234,20 @@ func (s *stream) responseSegment() {
 			return
 		}
 	}
-	b.end(mark{response: last})
+	b.end(mark{})
 	t.offset += n
 	if last {
-		t.serving++
-		t.open = false
+		t.served()
 	}
+}
+
+// served ends the response that is built whole, before a byte of its end is
+// written: as soon as the peer has it all it may ask for more, and that may come
+// before the system call returns.
+func (t *transmitter) served() {
+	t.serving++
+	t.replied.Store(t.serving)
+	t.open = false
 }
 
 // opcode is that of an untagged message.

@@ -43,7 +43,7 @@ type transmitter struct {
 
 	orq     []uint32      // a ring: the work requests that await an answer, ORD of them
 	asked   atomic.Uint64 // reads and atomics sent, ever
-	replied atomic.Uint64 // responses handed to TCP whole, ever
+	replied atomic.Uint64 // serving, for the receiver: places of the irq that are free again
 }
 
 // most is the longest payload of a segment.
@@ -179,10 +179,7 @@ func (s *stream) look(p *piece) ([]byte, bool) {
 
 // wroteLocked completes what ended in the n bytes that the socket took.
 func (s *stream) wroteLocked(n int) {
-	requests, responses := s.tx.batch.wrote(n)
-	if responses > 0 {
-		s.tx.replied.Add(uint64(responses))
-	}
+	requests := s.tx.batch.wrote(n)
 	if requests > 0 && !s.q.over {
 		s.q.sent += requests
 		s.q.completeLocked()
