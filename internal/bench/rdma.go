@@ -171,6 +171,7 @@ func (o *Options) rdmaTable() []Work {
 	works := o.rdmaCRC(Work{Op: OpWrite, Size: 1 << 20, Pin: o.Pin})
 	for _, w := range []Work{
 		{Op: OpWrite, Size: 8 << 10, Depth: 32, Pin: o.Pin},
+		{Op: OpWrite, Size: 8 << 10, Depth: 32, Batch: 1, Pin: o.Pin},
 		{Op: OpRead, Size: 8 << 10, Depth: 32, Pin: o.Pin},
 		{Op: OpSend, Size: 64, Batch: 64, Pin: o.Pin},
 		{Op: OpSend, Size: 64, Batch: 1, Pin: o.Pin},
