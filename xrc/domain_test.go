@@ -184,3 +184,32 @@ func TestXRCREQ43ANewDomainOfTheSameFileKnowsNoOldNumbers(t *testing.T) {
 	tgt, _ := b.up(peer(1))
 	g.want(g.send(tgt, srqn), ErrUnknownSRQ)
 }
+
+// Not parallel: it counts the descriptors of the process.
+func TestDomainsKeepOneDescriptor(t *testing.T) {
+	g := newRig(t, Config{})
+	f := g.file("job")
+	p := g.process("p", f)
+	open := func() int {
+		list, err := os.ReadDir("/dev/fd")
+		if err != nil {
+			t.Skip("no list of descriptors: ", err)
+		}
+		return len(list)
+	}
+	before := open()
+	for range 100 {
+		d, err := p.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd())})
+		g.ok(err)
+		g.ok(d.Close())
+		_, err = p.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd()), Flags: os.O_EXCL})
+		g.want(err, ErrExists)
+	}
+	if n := open(); n > before+10 {
+		t.Errorf("%d descriptors more", n-before)
+	}
+	g.ok(p.Session.Close(ctx))
+	if n := open(); n > before+10 {
+		t.Errorf("%d descriptors more", n-before)
+	}
+}

@@ -73,7 +73,7 @@ func (q *qp) modifyLocked(a *Attr, m Mask) (from State, err error) {
 	if m&MaskState != 0 {
 		to = a.State
 	}
-	if m&MaskCurState != 0 && (a.CurState != from || a.CurState < StateRTR || a.CurState > StateSQE) {
+	if m&MaskCurState != 0 && a.CurState != from { // which states take it at all is in the rules
 		return from, ErrAttribute
 	}
 	if from == StateSQD && q.draining && to < StateError && to != StateReset {
@@ -121,7 +121,6 @@ func (q *qp) errorLocked(cause error) bool {
 	q.dev.forgetLocked(q)
 	q.setLocked(StateError)
 	q.causeLocked(cause)
-	q.draining = false
 	q.disconnectLocked(cause)
 	return true
 }
