@@ -86,6 +86,9 @@ func (r *receiver) first() {
 // beginWrite checks an RDMA Write segment (RFC 5041 section 7.1).
 func (r *receiver) beginWrite() bool {
 	k := &r.sink
+	// A peer that has the response to a read may overwrite what was read. To the
+	// memory model too that comes after: the transmitter has counted it.
+	_ = r.s.tx.replied.Load()
 	if err := r.writes.Check(&k.tagged, k.n); err != nil {
 		r.refuseSink(rdmap.CauseOf(err))
 		return false

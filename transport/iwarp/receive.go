@@ -237,7 +237,7 @@ func (r *receiver) next() int {
 	if r.sink.last {
 		return 32 << 10
 	}
-	return mpa.HeaderLen + ddp.TaggedLen
+	return headMost
 }
 
 // filled tells how much was read.

@@ -6,8 +6,8 @@ import "time"
 const (
 	streakGap   = 50 * time.Microsecond  // between two posts of a streak
 	streakTime  = 100 * time.Microsecond // a request waits no longer than about this
-	streakMost  = 64                     // requests
-	streakBytes = 16 << 10
+	streakMost  = 512                    // requests
+	streakBytes = batchBytes
 )
 
 // streak holds back single small requests of a program that posts one after the

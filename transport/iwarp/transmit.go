@@ -10,6 +10,11 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 )
 
+// growAfter is when the segment of TCP has the size that the path allows: at
+// first it is bounded by half of the peer's first window, which matters where the
+// path has large ones, as within a host.
+const growAfter = 64 << 10
+
 // roundsInRow bounds what one caller of PostSend writes for all others before
 // the event loop goes on.
 const roundsInRow = 16
@@ -26,6 +31,7 @@ var errNoORD = errors.New("iwarp: read on a connection without reads (ORD 0)")
 type transmitter struct {
 	reader *mr.Reader // for local memory, and for regions that the peer reads
 	ulpdu  int        // longest segment
+	grows  int        // bytes after which the path's segment is looked at again, 0: never
 	batch  batch
 	doomed *failure // the segment that comes next cannot be sent
 
@@ -149,6 +155,10 @@ func (s *stream) transmit() {
 // write hands the socket what is left of the batch.
 func (s *stream) write() (int, error) {
 	b, r := &s.tx.batch, s.tx.reader
+	if t := &s.tx; t.grows > 0 && s.conn.Written() > uint64(t.grows) {
+		t.grows = 0
+		t.ulpdu = max(t.ulpdu, mpa.MULPDU(s.conn.MSS(), b.markers != nil))
+	}
 	if b.lends {
 		// Registered memory stays valid within the section, and the socket has
 		// copied it when the call returns, without waiting for anything.
@@ -269,6 +279,7 @@ func (t *transmitter) init(s *stream, set *mpa.Settled, p *ConnParams) {
 	}
 	if t.ulpdu == 0 {
 		t.ulpdu = mpa.MULPDU(s.conn.MSS(), set.SendMarkers)
+		t.grows = growAfter
 	}
 	t.orq = make([]uint32, set.ORD)
 	t.batch.pool, t.batch.crc = &s.dev.pool, set.CRC
