@@ -139,6 +139,10 @@ var badMessages = []badSegment{
 		send: then(badSend(func(h *ddp.Untagged) { h.Last = false }), func(_ *victim, p *raw, _ []rdmap.Segment) {
 			p.send(untagged(rdmap.OpImmediate, 0, 1, 17, true, make([]byte, 8)))
 		})},
+	{name: "Immediate Data inside a Send, at its beginning", receives: 2, placed: true, cause: rdmap.CauseStreamCatastrophic, ddp: true, recv: flushedStatus(2),
+		send: then(badSend(func(h *ddp.Untagged) { h.Last = false }), func(_ *victim, p *raw, _ []rdmap.Segment) {
+			p.send(untagged(rdmap.OpImmediate, 0, 1, 0, true, make([]byte, 8)))
+		})},
 	{name: "Immediate Data and no receive request", cause: rdmap.CauseDDPNoBuffer, ddp: true,
 		send: func(_ *victim, p *raw, _ []rdmap.Segment) {
 			p.send(untagged(rdmap.OpImmediate, 0, 1, 0, true, make([]byte, 8)))
