@@ -117,6 +117,9 @@ func (s *stream) transmit() {
 		}
 
 		n, err := s.write()
+		if n > 0 && !s.spoke.Load() {
+			s.firstWrite()
+		}
 		q.mu.Lock()
 		s.wroteLocked(n)
 		switch {
@@ -171,9 +174,6 @@ func (s *stream) write() (int, error) {
 	}
 	n, err := s.conn.Writev(iov)
 	clear(iov)
-	if n > 0 && !s.spoke.Load() {
-		s.firstWrite()
-	}
 	if err == nil && n == size && n < b.size-b.written {
 		err = errLocalMemory
 	}
