@@ -191,6 +191,7 @@ type Info struct {
 	Tombstone  bool      // nothing but the number is left
 	Cause      error     // of StateError
 	Registered int       // sessions registered with a target
+	Traffic    Traffic   // of a target
 }
 
 func (q *qp) infoLocked() Info {

@@ -3,6 +3,7 @@ package xrc
 import (
 	"sync/atomic"
 
+	"github.com/rds-go/rds/internal/invariants"
 	"github.com/rds-go/rds/mr"
 )
 
@@ -170,7 +171,10 @@ func (q *SRQ) Take(into *Receive) error {
 
 // Done ends what Take began.
 func (q *SRQ) Done() {
-	if q.holds.Add(-1) != closing {
+	switch n := q.holds.Add(-1); {
+	case invariants.Enabled && (n < 0 || n == closing-1):
+		panic("xrc: SRQ.Done without Take")
+	case n != closing:
 		return
 	}
 	q.wakeCloser()
@@ -210,7 +214,7 @@ func (q *SRQ) Modify(m SRQMask, maxWR, limit int) error {
 		return ErrForeign
 	}
 	if m&^(SRQMaxWR|SRQLimit) != 0 {
-		return ErrMask
+		return ErrAttribute // not ErrMask: ibv_modify_srq has one errno for both
 	}
 	if m&SRQMaxWR == 0 {
 		maxWR = q.maxWR
@@ -227,7 +231,7 @@ func (q *SRQ) Modify(m SRQMask, maxWR, limit int) error {
 	if m&SRQMaxWR != 0 {
 		r, ok := q.queue.(Resizer)
 		if !ok {
-			return ErrUnsupported
+			return ErrAttribute
 		}
 		if err := r.Resize(maxWR); err != nil {
 			return err

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rds-go/rds/internal/invariants"
 )
 
 func TestCreateSRQ(t *testing.T) {
@@ -149,7 +151,7 @@ func TestResizeSRQ(t *testing.T) {
 		{"none", SRQMaxWR, 0, 0, syscall.EINVAL},
 		{"more than the device has", SRQMaxWR, 33, 0, syscall.EINVAL},
 		{"limit above the room", SRQLimit, 0, 9, syscall.EINVAL},
-		{"an unknown bit", 4, 0, 0, syscall.EOPNOTSUPP},
+		{"an unknown bit", 4, 0, 0, syscall.EINVAL},
 	} {
 		if err := q.Modify(c.m, c.maxWR, c.limit); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)
@@ -171,7 +173,7 @@ func TestResizeSRQ(t *testing.T) {
 	}
 	fixed, err := p.CreateSRQ(SRQAttr{PD: p.pd, MaxWR: 2, MaxSGE: 1, Queue: struct{ Queue }{NewRing(2, 1)}})
 	g.ok(err)
-	g.want(fixed.Modify(SRQMaxWR, 4, 0), ErrUnsupported)
+	g.want(fixed.Modify(SRQMaxWR, 4, 0), ErrAttribute)
 }
 
 // A queue whose completions have nowhere to go gives no more receives, and its
@@ -297,4 +299,20 @@ func TestXRCREQ45TheLastMessageOfADeadSession(t *testing.T) {
 	again, err := g.session("again").OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd()), Flags: os.O_CREATE | os.O_EXCL})
 	g.ok(err)
 	g.ok(again.Close())
+}
+
+func TestDoneWithoutTake(t *testing.T) {
+	t.Parallel()
+	if !invariants.Enabled {
+		t.Skip("not checked in this build")
+	}
+	g := newRig(t, Config{})
+	q := g.process("p", g.file("job")).srq(1)
+	defer func() {
+		if recover() == nil {
+			t.Error("no panic")
+		}
+		q.holds.Store(0)
+	}()
+	q.Done()
 }

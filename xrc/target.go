@@ -10,7 +10,8 @@ import "go.uber.org/zap"
 // it by number, in calls of Session, or have a Handle.
 type Target struct {
 	qp
-	xrcd *xrcd // never changes
+	xrcd    *xrcd // never changes
+	traffic traffic
 
 	// Under Device.mu.
 	creator     *Session // whose limit it counts against
@@ -164,6 +165,7 @@ func (s *Session) QueryTarget(dom *Domain, number uint32) (Info, error) {
 func (t *Target) infoLocked() Info {
 	i := t.qp.infoLocked()
 	i.Registered = len(t.holders)
+	i.Traffic = t.traffic.snapshot()
 	return i
 }
 

@@ -225,16 +225,20 @@ func TestXRCREQ9AllWhoAreRegisteredSeeTheSame(t *testing.T) {
 	g.ok(err)
 	h, err := c.OpenTarget(HandleAttr{Mask: allHandle, Domain: c.dom, Number: tgt.ref.Number, Type: TypeTarget})
 	g.ok(err)
+	tgt.Count(3, 4096)
+	tgt.Count(1, 1)
+	g.want(g.send(tgt, 0x123), ErrUnknownSRQ)
 	mine, err := a.QueryTarget(a.dom, tgt.ref.Number)
 	g.ok(err)
 	theirs, err := b.QueryTarget(b.dom, tgt.ref.Number)
 	g.ok(err)
 	opened, err := h.Query()
 	g.ok(err)
-	if mine != theirs || mine != opened || mine.Peer != peer(3) || !mine.Connected || mine.Registered != 3 || mine.Attr.RQPSN != 100 {
+	if mine != theirs || mine != opened || mine.Peer != peer(3) || !mine.Connected || mine.Registered != 3 || mine.Attr.RQPSN != 100 ||
+		mine.Traffic != (Traffic{4, 4097, 1}) {
 		t.Errorf("%+v\n%+v\n%+v", mine, theirs, opened)
 	}
-	if registered.Registered = 3; registered != mine {
+	if registered.Registered, registered.Traffic = 3, mine.Traffic; registered != mine {
 		t.Errorf("registering told %+v", registered)
 	}
 	g.ok(b.ModifyTarget(b.dom, tgt.ref.Number, Attr{MinRNRTimer: 3, State: StateRTS, Timeout: 14}, MaskState|MaskTimeout|MaskSQPSN|MaskMinRNRTimer))
