@@ -48,6 +48,11 @@ type Config struct {
 	// larger of 60 s and twice Grace, and 1<<16.
 	Rest      time.Duration
 	RestCount int
+	// Restarts is how often in a row an initiator may begin anew to set up its
+	// connection: 1 to 1000, default 8. RestartWait is how long it waits before
+	// the first time, at most: 1 ms to 1 min, default 10 ms.
+	Restarts    int
+	RestartWait time.Duration
 	// Ports is how many ports the device has: 1 to 255, default 1.
 	Ports int
 	// MTU is the largest path MTU in octets: 256 to 65535, default 65535.
@@ -84,6 +89,8 @@ func (c Config) withDefaults() Config {
 	def(&c.Reap, time.Minute)
 	def(&c.Rest, max(time.Minute, 2*c.Grace))
 	def(&c.RestCount, 1<<16)
+	def(&c.Restarts, 8)
+	def(&c.RestartWait, 10*time.Millisecond)
 	def(&c.Ports, 1)
 	def(&c.MTU, 65535)
 	def(&c.RdAtomic, 128)
@@ -120,6 +127,8 @@ func (c Config) Validate() error {
 	check(c.Reap >= time.Millisecond && c.Reap <= 24*time.Hour, "Reap", c.Reap)
 	check(c.Rest >= 0 && c.Rest <= 24*time.Hour, "Rest", c.Rest)
 	check(c.RestCount >= 1 && c.RestCount <= 1<<20, "RestCount", c.RestCount)
+	check(c.Restarts >= 1 && c.Restarts <= 1000, "Restarts", c.Restarts)
+	check(c.RestartWait >= time.Millisecond && c.RestartWait <= time.Minute, "RestartWait", c.RestartWait)
 	check(c.Ports >= 1 && c.Ports <= 255, "Ports", c.Ports)
 	check(c.MTU >= 256 && c.MTU <= 65535, "MTU", c.MTU)
 	check(c.RdAtomic >= 1 && c.RdAtomic <= 255, "RdAtomic", c.RdAtomic)

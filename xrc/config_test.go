@@ -22,6 +22,8 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		"Reap":          {Now: now, Reap: 1},
 		"Rest":          {Now: now, Rest: -1},
 		"RestCount":     {Now: now, RestCount: 1<<20 + 1},
+		"Restarts":      {Now: now, Restarts: -1},
+		"RestartWait":   {Now: now, RestartWait: 1},
 		"Ports":         {Now: now, Ports: 256},
 		"MTU":           {Now: now, MTU: 255},
 		"RdAtomic":      {Now: now, RdAtomic: 256},

@@ -250,3 +250,49 @@ func TestRestingNumbersAreFew(t *testing.T) {
 		t.Errorf("%d at rest in a list of %d, %d numbers were used", n.atRest(), len(n.resting), n.next-1)
 	}
 }
+
+func TestXRCREQ19RestartsAreFewAndWaitLonger(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{RestartWait: 8 * time.Millisecond, Restarts: 10})
+	p := g.process("p", g.file("job"))
+	i := p.initiator()
+	seen := map[Ref]bool{i.Ref(): true}
+	up := func() {
+		for _, s := range []State{StateInit, StateRTR} {
+			a := upAttr(peer(1))
+			a.State = s
+			g.ok(i.Modify(a, stepMask[s]))
+		}
+	}
+	for range 2 {
+		for n := range 10 {
+			g.ok(i.Modify(Attr{State: StateInit, Port: 1}, MaskState|initMask))
+			wait, err := i.Restart()
+			g.ok(err)
+			if most := 8 * time.Millisecond << min(n, 6); wait < most/2 || wait > most {
+				t.Errorf("restart %d waits %v", n, wait)
+			}
+			if r := i.Ref(); seen[r] || i.State() != StateReset {
+				t.Errorf("%v, %v", r, i.State())
+			}
+			seen[i.Ref()] = true
+		}
+		up()
+		_, err := i.Restart()
+		g.want(err, ErrRestarts)
+		if i.State() != StateRTR {
+			t.Errorf("state %v", i.State())
+		}
+		c := &conn{}
+		g.ok(i.Attach(c))
+		_, err = i.Restart() // it was connected: the first of another series
+		g.ok(err)
+		g.ended(c, ErrReset)
+		up()
+		g.ok(i.Attach(&conn{}))
+		g.ok(i.Modify(Attr{State: StateReset}, MaskState))
+	}
+	g.ok(i.Destroy(ctx))
+	_, err := i.Restart()
+	g.want(err, ErrForeign)
+}

@@ -27,6 +27,7 @@ var (
 	ErrServiceInUse  error = &sentinel{"xrc: service id in use", syscall.EADDRINUSE}                             // EADDRINUSE
 	ErrStale         error = &sentinel{"xrc: generation of an object that is gone", syscall.ESTALE}              // ESTALE
 	ErrUnacked       error = &sentinel{"xrc: an event of the object is not acknowledged", syscall.EBUSY}         // EBUSY
+	ErrRestarts      error = &sentinel{"xrc: set-up was begun anew too often", syscall.ECONNREFUSED}             // ECONNREFUSED
 	ErrAcked         error = &sentinel{"xrc: no such event is waiting to be acknowledged", syscall.EINVAL}       // EINVAL
 	ErrClosed        error = &closedError{}                                                                      // net.ErrClosed
 )

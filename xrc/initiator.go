@@ -11,7 +11,9 @@ type Initiator struct {
 	cq      *CQ
 	caps    Caps
 
-	una uint32 // under Device.mu, while suspended: the oldest request not acknowledged; psn is the next
+	// Under Device.mu.
+	una      uint32 // while suspended: the oldest request not acknowledged; psn is the next
+	restarts int    // since it was connected last
 }
 
 // InitiatorAttr describes an initiator to be made.
@@ -126,7 +128,11 @@ func (i *Initiator) CheckPost() error {
 func (i *Initiator) Attach(c Connection) error {
 	i.dev.mu.Lock()
 	defer i.dev.unlock()
-	return i.attachLocked(c)
+	err := i.attachLocked(c)
+	if err == nil {
+		i.restarts = 0
+	}
+	return err
 }
 
 // Fail is how the transport moves the initiator to StateError. There is no event
