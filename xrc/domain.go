@@ -38,9 +38,7 @@ type xrcd struct {
 	key  inode
 	file *os.File // keeps the inode from being used again; nil if private
 
-	// Under Device.mu.
-	refs    int // handles, XRC shared receive queues, targets
-	targets int
+	refs int // handles, XRC shared receive queues, targets; under Device.mu
 }
 
 // Domain is a session's handle of an XRC domain. Sessions that open the same

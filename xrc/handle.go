@@ -5,6 +5,17 @@ import (
 	"slices"
 )
 
+// Handle is a session's hold of a target, as ibv_open_qp gives one. Each counts
+// on its own.
+type Handle struct {
+	session *Session
+	domain  *Domain
+	target  *Target
+	service *Service // if a peer's request to it made the handle
+
+	closed bool // under Device.mu
+}
+
 // HandleMask says which fields of HandleAttr are set; the values are those of
 // ibv_qp_open_attr.
 type HandleMask uint32
@@ -49,7 +60,7 @@ func (s *Session) OpenTarget(a HandleAttr) (*Handle, error) {
 // Number is the target's number.
 func (h *Handle) Number() uint32 { return h.target.ref.Number }
 
-// Query and Modify are QueryTarget and ModifyTarget of the target.
+// Query is Session.QueryTarget of the target.
 func (h *Handle) Query() (Info, error) {
 	h.session.dev.mu.Lock()
 	defer h.session.dev.unlock()
@@ -59,7 +70,7 @@ func (h *Handle) Query() (Info, error) {
 	return h.target.infoLocked(), nil
 }
 
-// Modify changes the target for all.
+// Modify is Session.ModifyTarget of the target.
 func (h *Handle) Modify(a Attr, m Mask) error {
 	h.session.dev.mu.Lock()
 	defer h.session.dev.unlock()
@@ -72,18 +83,6 @@ func (h *Handle) Modify(a Attr, m Mask) error {
 // Destroy gives the handle up; the target goes with the last one of all, be it
 // a handle or a registration by number. ErrForeign the second time.
 func (h *Handle) Destroy(ctx context.Context) error { return h.end(ctx) }
-
-// Handle is a session's hold of a target, as ibv_open_qp gives one. Each counts
-// on its own.
-type Handle struct {
-	session  *Session
-	domain   *Domain
-	target   *Target
-	byNumber bool
-	service  *Service // whose session got it by a peer's request
-
-	closed bool // under Device.mu
-}
 
 // holdLocked makes a handle. The caller has looked at the limit.
 func (s *Session) holdLocked(dom *Domain, t *Target) *Handle {

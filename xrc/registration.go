@@ -20,7 +20,6 @@ func (s *Session) Register(dom *Domain, number uint32) (Info, error) {
 		return Info{}, ErrLimit
 	}
 	h := s.holdLocked(dom, t)
-	h.byNumber = true
 	t.holderLocked(s).byNumber = h
 	return t.infoLocked(), nil
 }

@@ -14,7 +14,7 @@ const (
 	rcRTS = MaskState | rtsMask | initiating
 )
 
-// at brings a new queue pair of the type to a state.
+// modifiable is a queue pair of either type.
 type modifiable struct {
 	modify func(Attr, Mask) error
 	info   func() Info

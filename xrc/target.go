@@ -54,7 +54,6 @@ func (s *Session) CreateTarget(a TargetAttr) (Ref, error) {
 		return Ref{}, err
 	}
 	t.holders[0].byNumber = h
-	h.byNumber = true
 	return t.ref, nil
 }
 
@@ -73,7 +72,6 @@ func (s *Session) newTargetLocked(dom *Domain) (*Target, *Handle, error) {
 	d.counters.targets[StateReset]++
 	d.targets[ref.Number] = t
 	x.refs++
-	x.targets++
 	s.used.Targets++
 	return t, s.holdLocked(dom, t), nil
 }
@@ -88,7 +86,6 @@ func (t *Target) destroyLocked(cause error) {
 	delete(t.dev.targets, t.ref.Number)
 	t.creator.used.Targets--
 	t.creator = nil
-	t.xrcd.targets--
 	t.xrcd.dropLocked()
 }
 
