@@ -51,7 +51,7 @@
 // All methods may be called concurrently. Device.mu guards everything but the
 // data path; eventQueue.mu and ring.mu are leaves below it. Connections,
 // Completions, Resources, files and the log are touched with no lock held, before
-// the call that caused it returns. The clock and Resizer.Resize are called under
+// the call that caused it returns. The clock, Queue.Len and Resizer.Resize are called under
 // Device.mu. Resolve, Take, Done and the State methods take no lock of the device,
 // except that the last message of a queue whose session is gone finishes it.
 //
