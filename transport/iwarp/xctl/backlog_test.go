@@ -88,6 +88,46 @@ func TestMessagesAreFilled(t *testing.T) {
 	}
 }
 
+// A record goes into the message that has just enough room for it.
+func TestRecordsFitExactly(t *testing.T) {
+	t.Parallel()
+	b := everything()
+	all := len(b.AppendTo(nil, MaxMessage))
+	for n := range all + 1 {
+		b := everything()
+		list, err := collect(b.AppendTo(nil, n))
+		fits := 0
+		for sum, i := 0, 0; i < len(list); i++ {
+			sum += list[i].Type().Len()
+			fits = sum
+		}
+		next := all
+		if len(list) < 9 {
+			rest, _ := collect(b.AppendTo(nil, MaxMessage))
+			next = fits + rest[0].Type().Len()
+		}
+		if err != nil || fits > n || next <= n && len(list) < 9 {
+			t.Errorf("%d octets: %d records, %d octets, %v", n, len(list), fits, err)
+		}
+	}
+}
+
+// The memory of a backlog that is never empty does not grow.
+func TestBusyBacklogStaysSmall(t *testing.T) {
+	t.Parallel()
+	var b Backlog
+	b.Credit(Credit{SRQ: 1})
+	b.NAK(NAK{SRQ: 1})
+	for i := range uint32(10_000) {
+		b.Credit(Credit{SRQ: SRQN(i%100 + 2)})
+		b.NAK(NAK{SRQ: 1, MSN: i})
+		b.AppendTo(nil, 36)
+	}
+	if b.Empty() || cap(b.credits.list) > 256 || cap(b.naks.list) > 256 {
+		t.Errorf("empty %v, room for %d and %d", b.Empty(), cap(b.credits.list), cap(b.naks.list))
+	}
+}
+
 func TestBacklogIsBounded(t *testing.T) {
 	t.Parallel()
 	var b Backlog

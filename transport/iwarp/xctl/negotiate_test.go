@@ -150,6 +150,10 @@ func TestBadBlocksAreRefused(t *testing.T) {
 		}
 	}
 	b := aBlock()
+	b.MaxULPDU = 128
+	if err := b.Validate(); err != nil {
+		t.Error(err)
+	}
 	offer := mustOffer(t, b, string(make([]byte, MaxPrivate)))
 	if len(offer)+4 != 256 {
 		t.Errorf("%d octets beside the prefix", len(offer))

@@ -179,6 +179,54 @@ func TestBeyondTheLimit(t *testing.T) {
 	}
 }
 
+// A refusal for want of a queue gives the credit back, at both ends.
+func TestRefusedMessagesRaiseTheLimit(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{Credit: 2})
+	r := in.Adopt(3, head(3, 1, 0, true))
+	for msn := uint32(1); msn <= 10; msn++ {
+		h := head(3, msn, 0, true)
+		arrive(t, r, h, ArrivalFirst)
+		r.Refuse(NAKUnknown, 0)
+		r.Advance(h, 1)
+	}
+	if r.limit != 12 {
+		t.Errorf("limit %d", r.limit)
+	}
+	for msn := uint32(11); msn <= 12; msn++ {
+		h := head(3, msn, 0, true)
+		arrive(t, r, h, ArrivalFirst)
+		r.Refuse(NAKForbidden, 0)
+		r.Advance(h, 1)
+	}
+	if _, err := r.Arrive(head(3, 13, 0, true)); err != ddp.ErrNoBuffer {
+		t.Errorf("other refusals give credit: %v", err)
+	}
+}
+
+// The CREDIT that wakes a stopped sender has a limit that the sender has not
+// heard of, however few buffers there are; that after a RESUME covers the probe.
+func TestStoppedSenderHearsOfANewLimit(t *testing.T) {
+	t.Parallel()
+	in := newInbound(t, InboundConfig{Credit: 16, RNR: true})
+	r := in.Adopt(3, head(3, 1, 0, true))
+	h := head(3, 1, 0, true)
+	arrive(t, r, h, ArrivalFirst)
+	n, _ := r.NotReady()
+	r.Advance(h, 1)
+	r.Grant(1)
+	if c, due := r.Credit(epoch); !due || c.Limit != n.Info+1 || c.Delivered != 0 {
+		t.Errorf("%+v, %v", c, due)
+	}
+	for msn := uint32(2); msn <= 40; msn++ {
+		arrive(t, r, head(3, msn, 0, true), ArrivalDrop)
+		r.Advance(head(3, msn, 0, true), 1)
+	}
+	if err := in.Resume(Resume{3, 41}); err != nil || r.limit != 41 {
+		t.Errorf("%v, limit %d", err, r.limit)
+	}
+}
+
 // What an entry that is gone had granted is not held against the sender.
 func TestLimitOfAnEarlierEntryCounts(t *testing.T) {
 	t.Parallel()

@@ -194,7 +194,27 @@ func TestRetriesRunOut(t *testing.T) {
 	if s.Next(epoch) != StepNew || s.tries != 0 {
 		t.Errorf("%v, %d tries", s.Next(epoch), s.tries)
 	}
-	// A delivery starts the count again; 0 never ends.
+	// A delivery starts the count again.
+	s = NewSender(1, 9, 1)
+	send(t, s, 2)
+	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: 1, Code: NAKNotReady, Info: 9})
+	s.Resume()
+	s.Replay()
+	s.End()
+	s.Replay()
+	s.End()
+	mustCredit(t, s, 3, 9)
+	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: 4, Code: NAKNotReady, Info: 9})
+	if got := outcomes(s); len(got) != 1 || got[0] != (Outcome{ID: 1}) || s.Outstanding() != 1 {
+		t.Errorf("%v", got)
+	}
+	if id, ok := s.Lost(); !ok || id != 2 {
+		t.Errorf("lost %d, %v", id, ok)
+	}
+	if o, ok := s.Pop(); ok {
+		t.Errorf("%v of what is lost", o)
+	}
+	// 0 never ends.
 	s = NewSender(1, 1, 0)
 	send(t, s, 1)
 	for msn := range uint32(1000) {
