@@ -61,9 +61,9 @@ type piece struct {
 
 // mark is the end of an FPDU.
 type mark struct {
-	end     int              // bytes from the start of the batch
-	request bool             // a work request ends here
-	markers mpa.MarkerWriter // its state after the FPDU
+	end      int              // bytes from the start of the batch
+	requests uint32           // work requests that end here
+	markers  mpa.MarkerWriter // its state after the FPDU
 }
 
 // undo is what begin changes.
@@ -237,10 +237,7 @@ func (b *batch) wrote(n int) (requests uint32) {
 		b.off = 0
 	}
 	for b.mark < len(b.marks) && b.marks[b.mark].end <= b.written {
-		m := &b.marks[b.mark]
-		if m.request {
-			requests++
-		}
+		requests += b.marks[b.mark].requests
 		b.mark++
 	}
 	return requests

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
 // ConnParams are one side's wishes for a connection. The zero value asks for
@@ -42,6 +43,8 @@ type ConnParams struct {
 	Guard time.Duration
 	// MaxULPDU overrides Config.MaxULPDU.
 	MaxULPDU int
+	// Shared asks for shared receive queues; nil does without.
+	Shared *SharedParams
 }
 
 func (p *ConnParams) mpa() mpa.Params {
@@ -80,11 +83,17 @@ type Established struct {
 	IRD, ORD      int        // in force
 	PeerPrefix    mpa.Prefix // the peer's raw IRD and ORD, if Rev is 2
 	Private       []byte     // from the peer's program
+	Shared        bool       // both sides have shared receive queues: messages may name them
+	Peer          xctl.Block // then: what the peer said of its own
 }
 
 func (s *stream) established(set *mpa.Settled) *Established {
-	return &Established{Local: s.conn.LocalAddr(), Remote: s.conn.RemoteAddr(), Rev: set.Rev, CRC: set.CRC,
+	e := &Established{Local: s.conn.LocalAddr(), Remote: s.conn.RemoteAddr(), Rev: set.Rev, CRC: set.CRC,
 		PeerToPeer: set.PeerToPeer, IRD: set.IRD, ORD: set.ORD, PeerPrefix: set.Peer, Private: set.PeerPrivate}
+	if s.shared != nil {
+		e.Shared, e.Peer = true, s.shared.agreed.Peer
+	}
+	return e
 }
 
 // Connect connects q, in StateInit, to a listener. Work requests may be posted
@@ -139,7 +148,15 @@ func (q *QP) untake() {
 }
 
 func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPort, p ConnParams) (*mpa.Settled, *stream, error) {
-	ini, err := mpa.NewInitiator(p.mpa())
+	m := p.mpa()
+	if p.Shared != nil {
+		block := p.Shared.block()
+		var err error
+		if m.Private, err = block.Offer(nil, p.Private); err != nil {
+			return nil, nil, err
+		}
+	}
+	ini, err := mpa.NewInitiator(m)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -226,6 +243,7 @@ func (s *stream) negotiate(b []byte) error {
 			s.refuseRequestLocked(err)
 		} else if req != nil && s.phase.Load() == phaseRequest {
 			s.phase.Store(phaseDeciding)
+			s.asked = req.Private
 			s.startTimerLocked(mpa.DecideTimeout, func() { s.abandon(syscall.ETIMEDOUT) })
 			s.mu.Unlock()
 			s.ln.offer(&Incoming{s: s, Request: *req})
@@ -258,7 +276,16 @@ func (s *stream) takeReply(b []byte) error {
 		s.mu.Unlock()
 		return nil
 	}
-	err = s.openLocked(set, StateRTS, &s.params)
+	if p := s.params.Shared; p != nil {
+		var agreed xctl.Agreed
+		block := p.block()
+		if agreed, set.PeerPrivate, err = block.Settle(set.PeerPrivate); err == nil {
+			err = s.share(p, agreed)
+		}
+	}
+	if err == nil {
+		err = s.openLocked(set, StateRTS, &s.params)
+	}
 	s.mu.Unlock()
 	if err != nil {
 		s.abandon(err)

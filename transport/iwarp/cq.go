@@ -32,6 +32,7 @@ type CQ struct {
 	overrun bool             // guarded by mu
 	closed  bool             // guarded by mu
 	users   map[*QP]struct{} // guarded by mu; once for each queue pair
+	srqs    int              // guarded by mu; shared receive queues
 
 	wake chan struct{} // of one element: look again
 	held atomic.Int32  // queue pairs that hold requests back, see streak
@@ -190,10 +191,18 @@ func (c *CQ) purge(q *QP) {
 	c.n = kept
 }
 
-// Close destroys the queue; ErrBusy while queue pairs complete there.
+// useSRQ counts the shared receive queues that complete here.
+func (c *CQ) useSRQ(n int) {
+	c.mu.Lock()
+	c.srqs += n
+	c.mu.Unlock()
+}
+
+// Close destroys the queue; ErrBusy while queue pairs, or shared receive queues,
+// complete there.
 func (c *CQ) Close() error {
 	c.mu.Lock()
-	if len(c.users) > 0 {
+	if len(c.users)+c.srqs > 0 {
 		c.mu.Unlock()
 		return ErrBusy
 	}

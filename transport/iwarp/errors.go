@@ -20,6 +20,8 @@ var (
 	ErrQueueFull = fmt.Errorf("iwarp: work queue full: %w", syscall.ENOMEM)
 	// ErrState: the queue pair's state does not allow it (EINVAL).
 	ErrState = fmt.Errorf("iwarp: wrong state of the queue pair: %w", syscall.EINVAL)
+	// ErrNotShared: the peer does not know shared receive queues (EOPNOTSUPP).
+	ErrNotShared = fmt.Errorf("iwarp: the peer has no shared receive queues: %w", syscall.EOPNOTSUPP)
 	// ErrPeerClosed: the peer ended the connection without saying why.
 	ErrPeerClosed = errors.New("iwarp: connection closed by the peer")
 )

@@ -1,6 +1,8 @@
 package iwarp
 
 import (
+	"time"
+
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
@@ -12,6 +14,7 @@ type window struct {
 	tail   uint32
 	frames [][]byte // whole ULPDUs that go first: an RTR, a kick
 	hold   bool     // no message may leave yet
+	now    time.Time
 }
 
 // build fills the batch. A work request that cannot be sent is left for the next
@@ -26,9 +29,11 @@ func (s *stream) build(w window) (failure, bool) {
 	for _, f := range w.frames {
 		t.batch.add(f)
 	}
-	for !w.hold && t.doomed == nil && !t.batch.full() && (t.open || s.pick(w.tail)) {
+	for !w.hold && t.doomed == nil && !t.batch.full() && (t.open || s.pick(&w)) {
 		switch slot := s.slot(t.next - 1); {
-		case !t.work:
+		case t.from == fromShared:
+			s.sharedSegment()
+		case t.from == fromResponse:
 			s.responseSegment()
 		case slot.answered():
 			s.requestSegment(slot)
@@ -42,30 +47,55 @@ func (s *stream) build(w window) (failure, bool) {
 	return failure{}, true
 }
 
+// mark is that of a segment of the work request at hand. With its end those that
+// were passed before it are out of the way too.
+func (t *transmitter) mark(last bool) mark {
+	if !last {
+		return mark{}
+	}
+	m := mark{requests: 1 + t.passed}
+	t.passed = 0
+	return m
+}
+
 // doom ends the building with the segment that was begun.
 func (t *transmitter) doom(f failure) {
 	t.batch.drop()
 	t.open, t.doomed = false, &f
 }
 
-// pick opens the next message: work requests in order, and responses to the
-// peer's reads, in turn while there are both. A message is sent whole before
-// the next one: no receiver has to sort two of a kind (RFC 5041 section 5.3).
-func (s *stream) pick(tail uint32) bool {
+// pick opens the next message: work requests in order, responses to the peer's
+// reads, and messages to shared queues, in turn while there are several. A
+// message is sent whole before the next one: no receiver has to sort two of a
+// kind (RFC 5041 section 5.3).
+func (s *stream) pick(w *window) bool {
 	t := &s.tx
-	response := t.serving < s.rx.asked.Load()
-	work := t.next != tail && s.mayStart(s.slot(t.next))
-	switch {
-	case response && (t.turn || !work):
-		t.work, t.turn = false, false
-	case work:
-		t.work, t.turn = true, true
+	for s.shared != nil && t.next != w.tail && s.slot(t.next).queue != 0 && s.mayStart(s.slot(t.next)) {
+		s.shared.detach(s.q, t.next&uint32(len(s.q.slots)-1))
 		t.next++
-	default:
-		return false
+		t.passed++
 	}
-	t.open, t.offset = true, 0
-	return true
+	for i := range origins {
+		from := (t.turn + i) % origins
+		switch from {
+		case fromWork:
+			if t.next == w.tail || s.slot(t.next).queue != 0 || !s.mayStart(s.slot(t.next)) {
+				continue
+			}
+			t.next++
+		case fromResponse:
+			if t.serving == s.rx.asked.Load() {
+				continue
+			}
+		case fromShared:
+			if s.shared == nil || !s.pickShared(w.now) {
+				continue
+			}
+		}
+		t.open, t.offset, t.from, t.turn = true, 0, from, (from+1)%origins
+		return true
+	}
+	return false
 }
 
 func (s *stream) slot(i uint32) *sendSlot { return &s.q.slots[i&uint32(len(s.q.slots)-1)] }
@@ -114,7 +144,7 @@ func (s *stream) messageSegment(w *sendSlot) {
 		t.doom(failure{err: fault, status: LocalProtection, vendor: uint32(fault), slot: t.next - 1, culprit: true})
 		return
 	}
-	b.end(mark{request: last})
+	b.end(t.mark(last))
 	t.offset += n
 	t.open = !last
 }
@@ -200,7 +230,7 @@ func (s *stream) requestSegment(w *sendSlot) {
 		}
 		b.stage.B = r.AppendTo(h.AppendTo(b.stage.B))
 	}
-	b.end(mark{request: true})
+	b.end(t.mark(true))
 	t.asked.Store(sent + 1) // before a byte of it is written
 	t.open = false
 }

@@ -144,3 +144,5 @@ func (e *end) want(id uint64, status Status, op Op) Completion {
 	}
 	return c
 }
+
+func addrOf(port uint16) netip.AddrPort { return netip.AddrPortFrom(loopback, port) }

@@ -181,14 +181,22 @@ func (s *stream) accept(q *QP, p ConnParams) (*mpa.Settled, error) {
 	if s.phase.Load() != phaseDeciding {
 		return nil, ErrClosed
 	}
-	set, err := s.res.Accept(p.mpa())
+	m := p.mpa()
+	if err := s.answerLocked(&p, &m); err != nil {
+		return nil, err
+	}
+	set, err := s.res.Accept(m)
 	if err != nil {
+		s.shared = nil
 		if s.res.Reply() != nil {
 			s.refuseRequestLocked(err)
 		}
 		return nil, err
 	}
 	s.q = q
+	if p.Shared != nil {
+		set.PeerPrivate = s.upper
+	}
 	// The receiver must be ready before the Reply leaves.
 	if err := s.openLocked(set, StateRTR, &p); err != nil {
 		s.refuseRequestLocked(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
 var errEnded = errors.New("iwarp: the stream has ended")
@@ -20,7 +21,12 @@ type sink struct {
 	offset uint64 // of the next byte: in the posted memory, or from addr
 	key    mr.Key // region of a Write or a Read Response
 	addr   uint64
-	drop   bool // what a peer sends for an empty read is nobody's
+	drop   bool // it is nobody's: the answer to an empty read, a message that is refused
+
+	to        *xctl.Receiver // of a message to a shared queue
+	srq       *SRQ           // that takes it
+	shared    bool
+	immediate uint64
 
 	tagged   ddp.Tagged
 	untagged ddp.Untagged
@@ -39,6 +45,7 @@ func (r *receiver) begin(seg *rdmap.Segment, ulpdu []byte, n int) bool {
 	}
 	k := &r.sink
 	k.op, k.last, k.n, k.offset, k.drop = seg.Op, seg.Last(), n, 0, false
+	k.to, k.srq, k.shared = nil, nil, false
 	k.hlen = copy(k.header[:ddp.HeaderLen(ulpdu[0])], ulpdu)
 	switch {
 	case seg.Op == rdmap.OpWrite:
@@ -47,6 +54,9 @@ func (r *receiver) begin(seg *rdmap.Segment, ulpdu []byte, n int) bool {
 	case seg.Op == rdmap.OpReadResponse:
 		k.tagged = seg.Tagged
 		return r.beginResponse()
+	case r.s.shared != nil && seg.Untagged.QN >= rdmap.Queues:
+		k.untagged = seg.Untagged
+		return r.route(seg, ulpdu)
 	case seg.Op.Send():
 		k.untagged = seg.Untagged
 		return r.beginSend()
@@ -217,20 +227,40 @@ func (r *receiver) place(p []byte) bool {
 	if r.sink.drop {
 		return true
 	}
-	r.reader.Enter()
+	if !r.enter() {
+		return !r.dead
+	}
 	for len(p) > 0 {
 		mem, fault := r.find(len(p))
 		if fault != mr.None {
-			r.reader.Leave()
-			r.fault(fault)
-			return false
+			r.leave()
+			return r.fault(fault)
 		}
 		n := copy(mem, p)
 		r.sink.moved(n)
 		p = p[n:]
 	}
-	r.reader.Leave()
+	r.leave()
 	return true
+}
+
+// enter begins a section in which the sink's memory may be touched. If that is of
+// a shared queue that was closed meanwhile its message is refused, and what comes
+// of it dropped.
+func (r *receiver) enter() bool {
+	if srq := r.sink.srq; srq != nil && !srq.enter() {
+		r.refuseMessage(xctl.NAKUnknown, 0)
+		return false
+	}
+	r.reader.Enter()
+	return true
+}
+
+func (r *receiver) leave() {
+	r.reader.Leave()
+	if srq := r.sink.srq; srq != nil {
+		srq.leave()
+	}
 }
 
 // find returns memory for up to n bytes at the sink's offset, in a section.
@@ -238,9 +268,13 @@ func (r *receiver) find(n int) ([]byte, mr.Fault) {
 	k := &r.sink
 	req := mr.Request{Domain: r.s.q.pd.domain, Rights: mr.LocalWrite}
 	if k.op.Send() {
+		recv := &r.recv
+		if k.srq != nil {
+			recv, req.Domain = &r.s.shared.recv, k.srq.pd.domain
+		}
 		off := k.offset
-		for i := range r.recv.n {
-			g := &r.recv.sge[i]
+		for i := range recv.n {
+			g := &recv.sge[i]
 			if off < uint64(g.Len) {
 				req.Key, req.Addr, req.Len = g.Key, g.Addr+off, min(uint64(n), uint64(g.Len)-off)
 				break
@@ -258,6 +292,8 @@ func (r *receiver) find(n int) ([]byte, mr.Fault) {
 func (r *receiver) finish() {
 	k := &r.sink
 	switch {
+	case k.shared:
+		r.finishShared()
 	case k.op == rdmap.OpWrite:
 		r.writes.Advance(&k.tagged, k.n)
 	case k.op == rdmap.OpReadResponse:

@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
 // maxMessage is the longest message (RFC 5041 section 5: MO has 32 bits).
@@ -18,6 +19,7 @@ type sendSlot struct {
 	id         uint64
 	op         Op
 	flags      Flags
+	queue      xctl.SRQN
 	nsge       uint8
 	inline     int16 // bytes in the slot's part of QP.inline, -1: SGE
 	sge        [MaxSGE]SGE
@@ -71,7 +73,7 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 }
 
 func (q *QP) postLocked(w *WorkRequest) error {
-	if q.tail-q.head == uint32(len(q.slots)) {
+	if int(q.tail-q.head) == len(q.slots) || q.stream.detached() >= len(q.slots) {
 		return ErrQueueFull
 	}
 	total, err := q.checkRequest(w)
@@ -80,7 +82,7 @@ func (q *QP) postLocked(w *WorkRequest) error {
 	}
 	at := q.tail & uint32(len(q.slots)-1)
 	s := &q.slots[at]
-	s.id, s.op, s.flags = w.ID, w.Op, w.Flags
+	s.id, s.op, s.flags, s.queue = w.ID, w.Op, w.Flags, xctl.SRQN(w.Queue)
 	s.remoteKey, s.remoteAddr, s.invalidate, s.length = w.RemoteKey, w.RemoteAddr, w.Invalidate, total
 	s.nsge, s.inline = uint8(copy(s.sge[:], w.SGE)), -1
 	switch w.Op {
@@ -109,6 +111,16 @@ func (q *QP) inlineOf(slot uint32) []byte {
 func (q *QP) checkRequest(w *WorkRequest) (uint32, error) {
 	if len(w.SGE) > MaxSGE {
 		return 0, badRequest("%d pieces of memory, at most %d", len(w.SGE), MaxSGE)
+	}
+	if w.Queue != 0 {
+		switch {
+		case w.Op != OpSend && w.Op != OpSendInvalidate && w.Op != OpImmediate:
+			return 0, badRequest("%v to a shared queue", w.Op)
+		case !xctl.SRQN(w.Queue).Valid():
+			return 0, badRequest("shared queue %#x", w.Queue)
+		case q.stream == nil || q.stream.shared == nil || !q.stream.shared.agreed.Caps.Has(xctl.CapInitiator):
+			return 0, badRequest("a connection that does not send to shared queues")
+		}
 	}
 	total := uint64(len(w.Inline))
 	if total > 0 {
@@ -170,7 +182,7 @@ func (q *QP) completeLocked() {
 		if s.answered() && s.readIndex >= answered {
 			break
 		}
-		if s.flags&Signaled != 0 || q.cfg.SignalAll {
+		if s.queue == 0 && (s.flags&Signaled != 0 || q.cfg.SignalAll) {
 			comps = append(comps, Completion{ID: s.id, QP: q, Op: s.op, Len: s.length})
 		}
 		q.head++
@@ -183,8 +195,16 @@ func (q *QP) completeLocked() {
 // its status, the rest as flushed.
 func (q *QP) flushSendLocked() {
 	comps := q.comps[:0]
+	begun := q.head
+	if q.stream != nil && q.stream.shared != nil {
+		begun = q.stream.tx.next
+		comps = q.stream.shared.flushLocked(q, comps)
+	}
 	for ; q.head != q.tail; q.head++ {
 		s := &q.slots[q.head&uint32(len(q.slots)-1)]
+		if s.queue != 0 && int32(q.head-begun) < 0 {
+			continue // it had its turn, and was among those
+		}
 		c := Completion{ID: s.id, QP: q, Op: s.op, Status: Flushed}
 		if q.failed.culprit && q.failed.slot == q.head {
 			c.Status, c.Vendor = q.failed.status, q.failed.vendor

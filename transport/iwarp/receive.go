@@ -214,10 +214,12 @@ func (r *receiver) space() (dst []byte, beyond int) {
 	case r.dead:
 	case r.left > 0 && r.sink.drop:
 	case r.left > 0:
-		r.reader.Enter() // until filled
+		if !r.enter() { // until filled
+			return nil, 0
+		}
 		mem, fault := r.find(r.left)
 		if fault != mr.None {
-			r.reader.Leave()
+			r.leave()
 			r.fault(fault)
 			return nil, 0
 		}
@@ -247,7 +249,7 @@ func (r *receiver) filled(n int) {
 		r.staged()
 		return
 	}
-	r.reader.Leave()
+	r.leave()
 	if n == 0 {
 		return
 	}
@@ -261,6 +263,7 @@ func (r *receiver) filled(n int) {
 // something made work for it.
 func (r *receiver) flush() {
 	r.push()
+	r.acknowledge()
 	s, q := r.s, r.s.q
 	q.mu.Lock()
 	q.streak.heard = true
@@ -296,6 +299,11 @@ func (r *receiver) push() {
 func (r *receiver) end() {
 	r.push()
 	r.dead = true
+	if x := r.s.shared; x != nil {
+		for _, srq := range x.hungry {
+			srq.forget(r.s)
+		}
+	}
 	r.left, r.skip = 0, 0
 	r.unstage()
 }

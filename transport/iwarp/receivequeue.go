@@ -34,7 +34,13 @@ func (s *receiveSlot) room() uint64 {
 // PostReceive posts requests in order and returns how many it took; the error is
 // about the first that it did not take. Keys are checked when a message comes.
 func (q *QP) PostReceive(reqs ...ReceiveRequest) (int, error) {
-	r := &q.rq
+	return q.rq.post(reqs, func(req *ReceiveRequest) {
+		q.flushReceives([]Completion{{ID: req.ID, QP: q, Op: OpReceive, Status: Flushed}})
+	})
+}
+
+// post adds requests; over is given those that come after flush.
+func (r *receiveQueue) post(reqs []ReceiveRequest, over func(*ReceiveRequest)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range reqs {
@@ -43,7 +49,7 @@ func (q *QP) PostReceive(reqs ...ReceiveRequest) (int, error) {
 		case len(req.SGE) > MaxSGE:
 			return i, fmt.Errorf("iwarp: %d pieces of memory, at most %d: %w", len(req.SGE), MaxSGE, syscall.EINVAL)
 		case r.flushed:
-			q.flushReceives([]Completion{{ID: req.ID, QP: q, Op: OpReceive, Status: Flushed}})
+			over(req)
 			continue
 		case r.n == len(r.ring):
 			return i, ErrQueueFull
@@ -57,6 +63,36 @@ func (q *QP) PostReceive(reqs ...ReceiveRequest) (int, error) {
 		r.n++
 	}
 	return len(reqs), nil
+}
+
+// drop forgets what is posted.
+func (r *receiveQueue) drop() {
+	r.mu.Lock()
+	r.n = 0
+	r.mu.Unlock()
+}
+
+// posted is how many requests there are.
+func (r *receiveQueue) posted() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.n
+}
+
+// unpop puts a request back in front: its message is not delivered. A queue that
+// was filled up meanwhile loses it, as a longer queue would have kept it waiting.
+func (r *receiveQueue) unpop(s *receiveSlot) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.n == len(r.ring) {
+		return false
+	}
+	if r.head--; r.head < 0 {
+		r.head = len(r.ring) - 1
+	}
+	r.ring[r.head] = *s
+	r.n++
+	return true
 }
 
 // pop takes the oldest request.

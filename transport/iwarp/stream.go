@@ -13,6 +13,7 @@ import (
 	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
 
 // Phases of a stream. Until phaseOpen it has no queue pair to speak of.
@@ -39,12 +40,17 @@ type stream struct {
 	q     *QP // constant from before phaseOpen
 	rx    receiver
 	tx    transmitter
+	// shared is not nil if both sides have agreed on shared receive queues;
+	// constant from before phaseOpen.
+	shared *shared
 
 	mu     sync.Mutex
 	ini    *mpa.Initiator   // guarded by mu; nil on the responder's side
 	res    *mpa.Responder   // guarded by mu
 	params ConnParams       // the initiator's
 	ln     *Listener        // the responder's
+	upper  []byte           // the program's part of the Request's private data
+	asked  []byte           // all of it
 	timer  *time.Timer      // guarded by mu; bounds what is being waited for
 	kick   *time.Timer      // guarded by mu; until the peer is heard
 	up     chan established // of one element: how set-up ended
@@ -99,6 +105,12 @@ func (s *stream) openLocked(set *mpa.Settled, to State, p *ConnParams) error {
 	s.hold = true
 	s.rx.init(s, set)
 	s.tx.init(s, set, p)
+	if s.shared != nil {
+		s.rx.ops |= 1 << rdmap.OpPrivate
+		if n := s.shared.agreed.MaxULPDU(); n > 0 && p.MaxULPDU == 0 && s.dev.cfg.MaxULPDU == 0 {
+			s.tx.ulpdu = min(n, mpa.MaxULPDU)
+		}
+	}
 	if s.ini != nil {
 		s.ready.Store(true)
 		if set.PeerToPeer {
@@ -232,6 +244,9 @@ func (s *stream) Wake() error {
 	run := s.resume && s.kickLocked()
 	s.resume = false
 	q.mu.Unlock()
+	if s.shared != nil {
+		s.rx.kick = true // for Flush: a time has come, or a queue has memory again
+	}
 	if ended {
 		s.endReceiving()
 	}

@@ -52,14 +52,18 @@ func (r *receiver) refuseAccess(cause rdmap.Cause, segment []byte, fault mr.Faul
 }
 
 // fault ends the stream because memory of the sink is not there: the peer's
-// mistake if it named it, else the program's.
-func (r *receiver) fault(fault mr.Fault) {
+// mistake if it named it, else the program's. In a message to a shared queue it
+// costs that message alone, and the connection goes on: it returns true.
+func (r *receiver) fault(fault mr.Fault) bool {
 	k := &r.sink
+	if k.srq != nil {
+		return r.faultShared(fault)
+	}
 	if k.op == rdmap.OpWrite {
 		t := rdmap.NewTerminate(taggedCause(fault), k.header[:k.hlen])
 		t.SegmentLen = uint16(k.hlen + k.n)
 		r.stop(r.s.refused(t, fault))
-		return
+		return false
 	}
 	f := r.refusal(rdmap.CauseCatastrophic, nil, 0)
 	f.err, f.status, f.vendor = fault, LocalProtection, uint32(fault)
@@ -70,6 +74,7 @@ func (r *receiver) fault(fault mr.Fault) {
 		f.receive = true
 	}
 	r.stop(f)
+	return false
 }
 
 // badResponse ends the stream because a Read Response does not fit the read.

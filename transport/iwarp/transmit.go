@@ -3,6 +3,7 @@ package iwarp
 import (
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
@@ -43,14 +44,25 @@ type transmitter struct {
 
 	// The message in the middle of which a batch may end.
 	open   bool
-	work   bool   // it is the work request next-1; else the response to serving
+	from   origin // what it is
 	offset uint32 // of its next segment
-	turn   bool   // a response is due next, if there is one
+	turn   origin // what is due next, if there is one
+	passed uint32 // work requests that have gone to queues of their own
 
 	orq     []uint32      // a ring: the work requests that await an answer, ORD of them
 	asked   atomic.Uint64 // reads and atomics sent, ever
 	replied atomic.Uint64 // serving, for the receiver: places of the irq that are free again
 }
+
+// origin is where messages come from.
+type origin uint8
+
+const (
+	fromWork     origin = iota // the send queue: the work request next-1
+	fromResponse               // the peer's requests: the one numbered serving
+	fromShared                 // a queue of messages to one of the peer's shared queues
+	origins
+)
 
 // most is the longest payload of a segment.
 func (t *transmitter) most(tagged bool) uint32 {
@@ -91,6 +103,10 @@ func (s *stream) transmit() {
 		w := window{tail: q.tail, hold: s.hold}
 		if b.empty() {
 			w.frames, s.frames = s.frames, nil
+			if s.shared != nil && !s.hold {
+				w.now = time.Now()
+				w.frames = append(w.frames, s.shared.stepLocked(s, w.now)...)
+			}
 		}
 		q.mu.Unlock()
 
@@ -102,6 +118,7 @@ func (s *stream) transmit() {
 		}
 		if b.empty() {
 			q.mu.Lock()
+			s.wroteLocked(0)
 			if s.again || q.state == StateError {
 				q.mu.Unlock()
 				continue
@@ -190,6 +207,10 @@ func (s *stream) look(p *piece) ([]byte, bool) {
 // wroteLocked completes what ended in the n bytes that the socket took.
 func (s *stream) wroteLocked(n int) {
 	requests := s.tx.batch.wrote(n)
+	if s.tx.batch.empty() {
+		requests += s.tx.passed // nothing before them is left
+		s.tx.passed = 0
+	}
 	if requests > 0 && !s.q.over {
 		s.q.sent += requests
 		s.q.completeLocked()

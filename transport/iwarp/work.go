@@ -61,6 +61,13 @@ type WorkRequest struct {
 	SGE    []SGE  // memory sent (Send, Write), or written to (Read, atomics: one, of 8 bytes)
 	Inline []byte // instead of SGE for Send and Write: copied by PostSend, at most QPConfig.MaxInline
 
+	// Queue, for Send, SendInvalidate and Immediate, is the peer's shared receive
+	// queue that the message is for; 0 is its queue pair's own. The connection
+	// must have SharedParams on both sides. Such a message completes when it is
+	// delivered, independently of those to other queues; if it is refused only
+	// this request fails.
+	Queue uint32
+
 	RemoteKey  mr.Key // Write, Read, atomics
 	RemoteAddr uint64
 	Invalidate mr.Key // SendInvalidate: the peer's key
@@ -95,6 +102,7 @@ const (
 	RemoteAccess        Status = 10 // a remote key, its domain, bounds or rights
 	RemoteOperation     Status = 11 // the peer could not finish it
 	ReceiverNotReady    Status = 13 // the peer had no receive request
+	RemoteInvalidRD     Status = 15 // the peer has no such shared receive queue
 	GeneralError        Status = 21
 	maxStatus                  = 24
 	statusUnset         Status = 255
@@ -105,7 +113,7 @@ var statusNames = [maxStatus]string{
 	Success: "success", LocalLengthError: "local length error", LocalQPError: "local QP operation error",
 	LocalProtection: "local protection error", Flushed: "work request flushed", BadResponse: "bad response",
 	RemoteInvalid: "remote invalid request", RemoteAccess: "remote access error",
-	RemoteOperation: "remote operation error", ReceiverNotReady: "receiver not ready", GeneralError: "general error",
+	RemoteOperation: "remote operation error", ReceiverNotReady: "receiver not ready", RemoteInvalidRD: "no such receive queue", GeneralError: "general error",
 }
 
 func (s Status) String() string {
@@ -123,6 +131,7 @@ type Completion struct {
 	Status      Status
 	Op          Op     // what completed; OpReceive for a message, OpImmediate for immediate data
 	Solicited   bool   // receive: the sender asked for attention
+	Queue       uint32 // the shared receive queue that a message went to, 0 if none
 	Len         uint32 // bytes received or read
 	Vendor      uint32 // more about an error: an rdmap.Cause from the peer, or an mr.Fault
 	Invalidated mr.Key // receive: the key that the message invalidated, 0 if none

@@ -1,0 +1,175 @@
+package iwarp
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
+)
+
+// SharedParams ask for shared receive queues on a connection, in one direction
+// or both. Both sides have to; with a peer that does not know them the
+// connection is a plain one, see Established.Shared.
+type SharedParams struct {
+	// Queues takes the messages of the peer; nil takes none.
+	Queues Queues
+	// Send is whether this side sends to the peer's queues.
+	Send bool
+	// Domain is the scope of the numbers, for the peer to compare.
+	Domain uint64
+	// Incarnation tells the peer whether what it knew of numbers still holds.
+	Incarnation uint64
+	// Credit is how many messages each queue takes before its first
+	// acknowledgement, 1 to 255. 0 means 16.
+	Credit uint8
+	// MaxQueues is how many queues a peer may send to. 0 means 4096.
+	MaxQueues uint32
+	// Retries is how often a message is offered again to a queue that has no
+	// memory posted, before it fails with ReceiverNotReady. 0 means without end.
+	Retries uint8
+	// Require fails the connection if the peer does not agree.
+	Require bool
+}
+
+func (p *SharedParams) block() xctl.Block {
+	b := xctl.Block{
+		Caps:   xctl.CapCredit | xctl.CapRNR | xctl.CapPing | xctl.CapBigFPDU | xctl.CapImmediate | xctl.CapAtomics,
+		Domain: p.Domain, MaxSRQ: p.MaxQueues, MaxULPDU: 65535, Credit: p.Credit, Incarnation: p.Incarnation,
+	}
+	if p.Queues != nil {
+		b.Caps |= xctl.CapTarget
+	}
+	if p.Send {
+		b.Caps |= xctl.CapInitiator
+	}
+	if b.MaxSRQ == 0 {
+		b.MaxSRQ = xctl.DefaultMaxSRQ
+	}
+	if b.Credit == 0 {
+		b.Credit = xctl.DefaultCredit
+	}
+	return b
+}
+
+// shared is what a connection has beside a plain one. The first group is the
+// transmitter's, the second the event loop's, the third guarded by QP.mu.
+type shared struct {
+	params SharedParams
+	agreed xctl.Agreed
+
+	out       map[xctl.SRQN]*outQueue
+	active    []*outQueue // with messages that may be sendable, in turn
+	msgs      []outMessage
+	free      []uint32
+	undecided atomic.Int32 // messages that have left the send queue and not completed
+	current   *outQueue    // whose message is being sent,
+	id, msn   uint32       // and which
+	control   uint32       // MSN of the last control message
+
+	in      *xctl.Inbound
+	inbox   ddp.Queue // of control messages
+	rate    xctl.ErrorRate
+	touched []*xctl.Receiver        // since the last flush
+	hungry  map[*xctl.Receiver]*SRQ // whose queues have none posted
+	open    *SRQ                    // whose message is being received
+	recv    receiveSlot             // into this
+
+	backlog xctl.Backlog
+	arrived []arrivedRecord
+	pings   map[uint64]chan struct{}
+	nonce   uint64
+	timer   *time.Timer
+}
+
+// sharedStatus is what a NAK of the peer is called in a completion.
+func sharedStatus(code xctl.NAKCode) Status {
+	switch code {
+	case 0:
+		return Success
+	case xctl.NAKNotReady:
+		return ReceiverNotReady
+	case xctl.NAKTooLong:
+		return RemoteInvalid
+	case xctl.NAKForbidden, xctl.NAKInvalidate, xctl.NAKDependency:
+		return RemoteAccess
+	}
+	return RemoteInvalidRD
+}
+
+// share readies a connection whose peer has agreed to shared queues, or has not.
+func (s *stream) share(p *SharedParams, agreed xctl.Agreed) error {
+	if !agreed.Extended {
+		if p.Require {
+			return ErrNotShared
+		}
+		return nil
+	}
+	in, err := xctl.NewInbound(xctl.InboundConfig{MaxSRQ: p.MaxQueues, Credit: p.Credit, RNR: agreed.Caps.Has(xctl.CapRNR)})
+	if err != nil {
+		return err
+	}
+	s.shared = &shared{
+		params: *p,
+		agreed: agreed,
+		out:    make(map[xctl.SRQN]*outQueue),
+		in:     in,
+		rate:   xctl.ErrorRate{PerSecond: xctl.ErrorsPerSecond, InAll: xctl.ErrorsInAll},
+		hungry: make(map[*xctl.Receiver]*SRQ),
+		pings:  make(map[uint64]chan struct{}),
+	}
+	return nil
+}
+
+// answerLocked is the responder's side of the negotiation: it makes the private
+// data of the Reply.
+func (s *stream) answerLocked(p *ConnParams, m *mpa.Params) error {
+	if p.Shared == nil {
+		return nil
+	}
+	block := p.Shared.block()
+	answer, upper, err := block.Negotiate(s.asked)
+	if err != nil {
+		return err
+	}
+	if err := s.share(p.Shared, answer.Agreed); err != nil {
+		return err
+	}
+	s.upper = upper
+	m.Private, err = answer.AppendTo(nil, p.Private)
+	return err
+}
+
+// Ping asks the peer for a sign of life of its iWARP, which takes nothing of
+// anybody's queues or keys; only on connections with shared receive queues.
+func (q *QP) Ping(ctx context.Context) error {
+	q.mu.Lock()
+	s := q.stream
+	if q.state != StateRTS || s.shared == nil {
+		state := q.state
+		q.mu.Unlock()
+		return fmt.Errorf("%w: ping in state %v", ErrState, state)
+	}
+	x := s.shared
+	x.nonce++
+	nonce, done := x.nonce, make(chan struct{})
+	x.pings[nonce] = done
+	x.backlog.Ping(xctl.Ping{Nonce: nonce})
+	run := s.kickLocked()
+	q.mu.Unlock()
+	if run {
+		s.transmit()
+	}
+	select {
+	case <-done:
+		return q.Err()
+	case <-ctx.Done():
+		q.mu.Lock()
+		delete(x.pings, nonce)
+		q.mu.Unlock()
+		return ctx.Err()
+	}
+}

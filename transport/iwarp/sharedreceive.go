@@ -1,0 +1,286 @@
+package iwarp
+
+import (
+	"time"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
+)
+
+// arrivedRecord is a CREDIT or NAK on its way to the transmitter.
+type arrivedRecord struct {
+	kind   xctl.Type
+	credit xctl.Credit
+	nak    xctl.NAK
+}
+
+func (r *arrivedRecord) queue() xctl.SRQN {
+	if r.kind == xctl.TypeCredit {
+		return r.credit.SRQ
+	}
+	return r.nak.SRQ
+}
+
+// route takes a segment of a queue that is not the RFCs'.
+func (r *receiver) route(seg *rdmap.Segment, ulpdu []byte) bool {
+	to, err := xctl.RouteOf(seg.Op, seg.Untagged.QN)
+	whole := r.sink.n == len(seg.Payload)
+	switch {
+	case err != nil:
+	case to == xctl.RouteControl && whole:
+		r.controlMessage(seg, ulpdu)
+		return false
+	case to == xctl.RouteControl:
+		err = rdmap.CauseOpcode // longer than a control message is
+	default:
+		if seg.Op.Immediate() {
+			var d rdmap.Immediate
+			if err = d.Decode(seg.Payload); err != nil {
+				break
+			}
+			r.sink.immediate = uint64(d)
+		}
+		n, _ := xctl.SRQOf(seg.Untagged.QN)
+		return r.beginShared(n)
+	}
+	r.refuseSink(rdmap.CauseOf(err))
+	return false
+}
+
+// beginShared checks a segment of a message to one of our shared queues. A
+// message that cannot be delivered is dropped and its sender told; the connection
+// goes on.
+func (r *receiver) beginShared(n xctl.SRQN) bool {
+	x, k, h := r.s.shared, &r.sink, &r.sink.untagged
+	k.shared, k.drop = true, true
+	rcv := x.in.Find(n)
+	var srq *SRQ
+	if first := h.MO == 0; first && x.params.Queues != nil {
+		srq = x.params.Queues.Find(uint32(n))
+		if srq == nil && rcv != nil && !rcv.Discarding() {
+			if last, ok := x.in.Remove(n); ok {
+				r.say(func(b *xctl.Backlog) { b.Credit(last) })
+			}
+			rcv = x.in.Find(n)
+		}
+		if srq != nil && rcv == nil {
+			rcv = x.in.Adopt(n, h)
+		}
+	}
+	if rcv == nil {
+		if nak, last := xctl.Unknown(n, h); last {
+			return r.softError(func(b *xctl.Backlog) { b.NAK(nak) })
+		}
+		return true
+	}
+	arrival, err := rcv.Arrive(h)
+	if err != nil {
+		r.refuseSink(rdmap.CauseOf(err))
+		return false
+	}
+	k.to = rcv
+	r.touch(rcv)
+	switch arrival {
+	case xctl.ArrivalDrop:
+		return true
+	case xctl.ArrivalMore:
+		k.srq = x.open
+	case xctl.ArrivalFirst:
+		if x.open != nil {
+			r.refuseSink(rdmap.CauseStreamCatastrophic) // messages do not interleave
+			return false
+		}
+		if srq == nil {
+			return r.refuseMessage(xctl.NAKUnknown, 0)
+		}
+		if !srq.pop(r.s, &x.recv) {
+			nak, err := rcv.NotReady()
+			if err != nil {
+				r.refuseSink(rdmap.CauseOf(err))
+				return false
+			}
+			x.hungry[rcv] = srq
+			r.say(func(b *xctl.Backlog) { b.NAK(nak) })
+			return true
+		}
+		rcv.Take()
+		x.open, k.srq = srq, srq
+	}
+	if room := x.recv.room(); uint64(h.MO)+uint64(k.n) > room && !k.op.Immediate() {
+		return r.refuseMessage(xctl.NAKTooLong, uint32(min(room, 1<<32-1)))
+	}
+	k.drop, k.offset = k.op.Immediate(), uint64(h.MO)
+	return true
+}
+
+// refuseMessage drops the message at hand; the memory that it had is the next
+// one's.
+func (r *receiver) refuseMessage(code xctl.NAKCode, info uint32) bool {
+	x, k := r.s.shared, &r.sink
+	if x.open != nil && k.srq == x.open {
+		x.open.rq.unpop(&x.recv)
+		x.open = nil
+	}
+	nak := k.to.Refuse(code, info)
+	k.drop, k.srq = true, nil
+	return r.softError(func(b *xctl.Backlog) { b.NAK(nak) })
+}
+
+// faultShared ends a message because the memory posted for it is no good.
+func (r *receiver) faultShared(fault mr.Fault) bool {
+	x, srq := r.s.shared, r.sink.srq
+	x.open, r.sink.srq = nil, nil
+	c := Completion{ID: x.recv.id, QP: r.s.q, Op: OpReceive, Status: LocalProtection, Vendor: uint32(fault), Queue: uint32(srq.num)}
+	if !srq.cq.push([]Completion{c}) {
+		r.s.dev.wg.Go(srq.cq.fail)
+	}
+	return r.refuseMessage(xctl.NAKForbidden, 0)
+}
+
+// softError says what costs a message and not the connection, unless there are
+// too many of them.
+func (r *receiver) softError(say func(*xctl.Backlog)) bool {
+	r.say(say)
+	if !r.s.shared.rate.Add(time.Now()) {
+		r.refuseSink(rdmap.CauseStreamCatastrophic)
+		return false
+	}
+	return true
+}
+
+// say adds to what the transmitter tells the peer.
+func (r *receiver) say(add func(*xctl.Backlog)) {
+	q := r.s.q
+	q.mu.Lock()
+	add(&r.s.shared.backlog)
+	q.mu.Unlock()
+	r.kick = true
+}
+
+func (r *receiver) touch(rcv *xctl.Receiver) {
+	x := r.s.shared
+	for _, t := range x.touched {
+		if t == rcv {
+			return
+		}
+	}
+	x.touched = append(x.touched, rcv)
+}
+
+// finishShared ends a segment of a shared queue.
+func (r *receiver) finishShared() {
+	x, k := r.s.shared, &r.sink
+	if k.to == nil {
+		return // of a queue that there is not
+	}
+	c := Completion{ID: x.recv.id, Op: OpReceive, Len: k.untagged.MO + uint32(k.n), Solicited: k.op.Solicited(), QP: r.s.q}
+	if k.srq != nil && k.last && k.op.Invalidates() {
+		c.Invalidated = mr.Key(k.untagged.ULPData)
+		if r.reader.Revoke(c.Invalidated, k.srq.pd.domain, r.s.peer) != mr.None && !r.refuseMessage(xctl.NAKInvalidate, 0) {
+			return
+		}
+	}
+	srq := k.srq
+	if !k.to.Advance(&k.untagged, k.n) || srq == nil {
+		return
+	}
+	x.open = nil
+	c.Queue = uint32(srq.num)
+	if k.op.Immediate() {
+		c.Op, c.Immediate = OpImmediate, k.immediate
+	}
+	if !srq.cq.push([]Completion{c}) {
+		r.s.dev.wg.Go(srq.cq.fail)
+	}
+}
+
+// controlMessage takes what the peer says beside messages.
+func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
+	x, q := r.s.shared, r.s.q
+	if err := xctl.CheckHeader(seg, &x.inbox); err != nil {
+		r.refuse(rdmap.CauseOf(err), ulpdu)
+		return
+	}
+	x.inbox.Advance(&seg.Untagged, len(seg.Payload))
+	it := xctl.Iterate(seg.Payload)
+	for it.Next() {
+		switch it.Type() {
+		case xctl.TypeCredit, xctl.TypeNAK:
+			a := arrivedRecord{kind: it.Type()}
+			if a.kind == xctl.TypeCredit {
+				a.credit = it.Credit()
+			} else {
+				a.nak = it.NAK()
+			}
+			q.mu.Lock()
+			x.arrived = append(x.arrived, a)
+			q.mu.Unlock()
+			r.kick = true
+		case xctl.TypeResume:
+			if err := x.in.Resume(it.Resume()); err != nil {
+				r.refuse(rdmap.CauseOf(err), ulpdu)
+				return
+			}
+		case xctl.TypePing:
+			p := it.Ping()
+			r.say(func(b *xctl.Backlog) { b.Pong(xctl.Pong(p)) })
+		case xctl.TypePong:
+			q.mu.Lock()
+			if done := x.pings[it.Pong().Nonce]; done != nil {
+				delete(x.pings, it.Pong().Nonce)
+				close(done)
+			}
+			q.mu.Unlock()
+		}
+	}
+	if err := it.Err(); err != nil {
+		r.refuse(rdmap.CauseOf(err), ulpdu)
+	}
+}
+
+// acknowledge makes the CREDITs that are due for the queues touched by the burst
+// at hand, and for those that were empty.
+func (r *receiver) acknowledge() {
+	x := r.s.shared
+	if x == nil || len(x.touched)+len(x.hungry) == 0 {
+		return
+	}
+	now := time.Now()
+	q := r.s.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var wait time.Duration
+	later := x.touched[:0]
+	look := x.touched
+	for rcv := range x.hungry {
+		look = append(look, rcv)
+	}
+	clear(x.hungry)
+	for _, rcv := range look {
+		if srq := x.params.Queues.Find(uint32(rcv.SRQ())); srq != nil {
+			n := srq.stock(r.s)
+			if n == 0 {
+				x.hungry[rcv] = srq // PostReceive wakes us
+				if rcv.Discarding() {
+					continue
+				}
+			} else {
+				rcv.Grant(uint32(n))
+			}
+		}
+		if c, due := rcv.Credit(now); due {
+			x.backlog.Credit(c)
+			r.kick = true
+		} else if at, ok := rcv.Deadline(); ok {
+			later = append(later, rcv)
+			if d := at.Sub(now); wait == 0 || d < wait {
+				wait = max(d, 1)
+			}
+		}
+	}
+	x.touched = later
+	if wait > 0 {
+		x.wakeAtLocked(r.s, wait)
+	}
+}

@@ -1,0 +1,250 @@
+package iwarp
+
+import (
+	"time"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
+)
+
+// outQueue is the sending end of one of the peer's queues.
+type outQueue struct {
+	*xctl.Sender
+	waiting []uint32 // messages that have not begun, oldest first
+	listed  bool     // in shared.active
+}
+
+// outMessage is a message to a shared queue, from its turn in the send queue to
+// its fate. Its memory is the queue pair's so long: it may have to be sent again.
+type outMessage struct {
+	slot   sendSlot
+	inline []byte
+}
+
+// stepLocked takes what the peer has said, completes what is decided, and makes
+// the control messages that go out next. The caller is the transmitter.
+func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
+	for _, r := range x.arrived {
+		q := x.out[r.queue()]
+		if q == nil {
+			s.brokenLocked(ddp.ErrMSNRange) // of a queue that nothing was sent to
+			break
+		}
+		var err error
+		if r.kind == xctl.TypeCredit {
+			err = q.Credit(r.credit)
+		} else {
+			err = q.NAK(r.nak, now)
+		}
+		if err != nil {
+			s.brokenLocked(err)
+			break
+		}
+		x.settleLocked(s.q, q)
+		x.list(q)
+	}
+	x.arrived = x.arrived[:0]
+	var next time.Time
+	for _, q := range x.active {
+		if q.Next(now) == xctl.StepResume {
+			x.backlog.Resume(q.Resume())
+		}
+		if at, ok := q.Deadline(); ok && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	if !next.IsZero() {
+		x.wakeAtLocked(s, next.Sub(now))
+	}
+	for len(frames) < maxControl && !x.backlog.Empty() {
+		x.control++
+		u := xctl.Header(x.control).AppendTo(nil)
+		frames = append(frames, x.backlog.AppendTo(u, s.tx.ulpdu-ddp.UntaggedLen))
+	}
+	return frames
+}
+
+// maxControl is how many control messages go before data at a time.
+const maxControl = 16
+
+// settleLocked completes the messages to q whose fate is known.
+func (x *shared) settleLocked(qp *QP, q *outQueue) {
+	comps := qp.comps[:0]
+	for o, ok := q.Pop(); ok; o, ok = q.Pop() {
+		comps = x.doneLocked(qp, comps, uint32(o.ID), sharedStatus(o.Code), uint32(o.Code))
+	}
+	qp.comps = comps
+	qp.pushSends(comps)
+}
+
+// doneLocked frees a message.
+func (x *shared) doneLocked(qp *QP, comps []Completion, id uint32, status Status, vendor uint32) []Completion {
+	w := &x.msgs[id].slot
+	if status != Success || w.flags&Signaled != 0 || qp.cfg.SignalAll {
+		c := Completion{ID: w.id, QP: qp, Op: w.op, Status: status, Queue: uint32(w.queue)}
+		if status == Success {
+			c.Len = w.length
+		} else {
+			c.Vendor = vendor
+		}
+		comps = append(comps, c)
+	}
+	x.free = append(x.free, id)
+	x.undecided.Add(-1)
+	return comps
+}
+
+// wakeAtLocked has the event loop look again after d.
+func (x *shared) wakeAtLocked(s *stream, d time.Duration) {
+	d = max(d, 0)
+	if x.timer == nil {
+		x.timer = time.AfterFunc(d, s.conn.Wake)
+		return
+	}
+	x.timer.Reset(d)
+}
+
+// detach moves a message from the send queue, where it has had its turn, to its
+// queue's own: from here on it holds up nobody else.
+func (x *shared) detach(qp *QP, index uint32) {
+	w := &qp.slots[index]
+	var id uint32
+	if n := len(x.free); n > 0 {
+		id, x.free = x.free[n-1], x.free[:n-1]
+	} else {
+		id = uint32(len(x.msgs))
+		x.msgs = append(x.msgs, outMessage{})
+	}
+	m := &x.msgs[id]
+	m.slot = *w
+	if w.inline > 0 {
+		m.inline = append(m.inline[:0], qp.inlineOf(index)[:w.inline]...)
+	}
+	q := x.out[w.queue]
+	if q == nil {
+		q = &outQueue{Sender: xctl.NewSender(w.queue, x.agreed.Peer.Credit, x.params.Retries)}
+		x.out[w.queue] = q
+	}
+	q.waiting = append(q.waiting, id)
+	x.undecided.Add(1)
+	x.list(q)
+}
+
+func (x *shared) list(q *outQueue) {
+	if !q.listed {
+		q.listed = true
+		x.active = append(x.active, q)
+	}
+}
+
+// pickShared opens the next message to a shared queue, each queue in its turn.
+func (s *stream) pickShared(now time.Time) bool {
+	x := s.shared
+	for range len(x.active) {
+		q := x.active[0]
+		copy(x.active, x.active[1:])
+		x.active = x.active[:len(x.active)-1]
+		q.listed = false
+		switch step := q.Next(now); {
+		case step == xctl.StepReplay:
+			id, msn := q.Replay()
+			x.list(q)
+			x.current, x.id, x.msn = q, uint32(id), msn
+		case step == xctl.StepNew && len(q.waiting) > 0:
+			id := q.waiting[0]
+			q.waiting = q.waiting[1:]
+			x.list(q)
+			x.current, x.id, x.msn = q, id, q.Begin(uint64(id))
+		case step == xctl.StepWait, step == xctl.StepResume:
+			x.list(q) // its time comes
+			continue
+		default:
+			continue // a CREDIT or a new message brings it back
+		}
+		return true
+	}
+	return false
+}
+
+// sharedSegment appends the next segment of a message to a shared queue.
+func (s *stream) sharedSegment() {
+	x, t, b := s.shared, &s.tx, &s.tx.batch
+	m, q := &x.msgs[x.id], x.current
+	w := &m.slot
+	n := min(w.length-t.offset, t.most(false))
+	last := t.offset+n == w.length
+	if t.offset > 0 && q.Cut() {
+		n, last = 0, true // the peer drops it
+	}
+	h := ddp.Untagged{Last: last, ULP: w.opcode().Control(), QN: w.queue.QN(), MSN: x.msn, MO: t.offset}
+	if w.op == OpSendInvalidate {
+		h.ULPData = uint32(w.invalidate)
+	}
+	switch {
+	case w.op == OpImmediate:
+		b.begin(ddp.UntaggedLen + rdmap.ImmediateLen)
+		b.stage.B = rdmap.Immediate(w.args[0]).AppendTo(h.AppendTo(b.stage.B))
+	case n > 0 && w.inline > 0:
+		b.begin(ddp.UntaggedLen + int(n))
+		b.stage.B = append(h.AppendTo(b.stage.B), m.inline[t.offset:][:n]...)
+	default:
+		b.begin(ddp.UntaggedLen + int(n))
+		b.stage.B = h.AppendTo(b.stage.B)
+		if fault := s.gather(w, t.offset, n); fault != mr.None {
+			// The number is taken, and the peer must not get half a message.
+			t.doom(failure{err: fault, status: Flushed, vendor: uint32(fault)})
+			return
+		}
+	}
+	b.end(mark{})
+	t.offset += n
+	if last {
+		q.End()
+		t.open = false
+	}
+}
+
+// brokenLocked ends the connection because of what the peer has said; the
+// transmitter, who has found it, does so with its next segment.
+func (s *stream) brokenLocked(err error) {
+	f := s.refused(rdmap.NewTerminate(rdmap.CauseOf(err), nil), mr.None)
+	s.tx.doomed = &f
+}
+
+// detached is how many messages have left the send queue for their own and are
+// not decided.
+func (s *stream) detached() int {
+	if s == nil || s.shared == nil {
+		return 0
+	}
+	return int(s.shared.undecided.Load())
+}
+
+// flushLocked completes all messages to shared queues, in the order in which they
+// began in each; nothing is sent or received any more.
+func (x *shared) flushLocked(qp *QP, comps []Completion) []Completion {
+	for _, q := range x.out {
+		for o, ok := q.Pop(); ok; o, ok = q.Pop() {
+			comps = x.doneLocked(qp, comps, uint32(o.ID), sharedStatus(o.Code), uint32(o.Code))
+		}
+		for id, ok := q.Lost(); ok; id, ok = q.Lost() {
+			comps = x.doneLocked(qp, comps, uint32(id), Flushed, 0)
+		}
+		for _, id := range q.waiting {
+			comps = x.doneLocked(qp, comps, id, Flushed, 0)
+		}
+		q.waiting = nil
+	}
+	clear(x.out)
+	x.active = nil
+	for nonce, done := range x.pings {
+		delete(x.pings, nonce)
+		close(done)
+	}
+	if x.timer != nil {
+		x.timer.Stop()
+	}
+	return comps
+}
