@@ -1,6 +1,7 @@
 package xctl
 
 import (
+	"bytes"
 	"slices"
 	"testing"
 
@@ -92,10 +93,15 @@ func TestMessagesAreFilled(t *testing.T) {
 func TestRecordsFitExactly(t *testing.T) {
 	t.Parallel()
 	b := everything()
-	all := len(b.AppendTo(nil, MaxMessage))
+	message := b.AppendTo(nil, MaxMessage)
+	all := len(message)
 	for n := range all + 1 {
 		b := everything()
-		list, err := collect(b.AppendTo(nil, n))
+		part := b.AppendTo(nil, n)
+		if !bytes.HasPrefix(message, part) {
+			t.Errorf("%d octets: a record overtakes one that does not fit: %x", n, part)
+		}
+		list, err := collect(part)
 		fits := 0
 		for sum, i := 0, 0; i < len(list); i++ {
 			sum += list[i].Type().Len()

@@ -253,7 +253,7 @@ func TestLastCreditOfAQueue(t *testing.T) {
 	in := newInbound(t, InboundConfig{Credit: 1, RNR: true})
 	r := in.Adopt(3, head(3, 1, 0, true))
 	take(t, r, 1)
-	if c, ok := in.Remove(3); !ok || c != (Credit{3, 1, 2}) || in.Find(3) != nil {
+	if c, ok := in.Remove(3); !ok || c != (Credit{3, 1, 2}) || in.Len() != 0 || in.Find(3) != nil {
 		t.Errorf("%+v, %v", c, ok)
 	}
 	if _, ok := in.Remove(3); ok {
@@ -324,6 +324,35 @@ func TestHeldMessagesAreAcknowledgedLate(t *testing.T) {
 	}
 	if err := in.Resume(Resume{3, 6}); err != nil || r.acked != 5 {
 		t.Errorf("%v, acknowledged up to %d", err, r.acked)
+	}
+}
+
+// What was refused behind a held message counts as answered when that is
+// delivered, whether more arrives or not.
+func TestReleaseCoversWhatWasRefusedBehind(t *testing.T) {
+	t.Parallel()
+	for _, stop := range []bool{false, true} {
+		in := newInbound(t, InboundConfig{RNR: true})
+		r := in.Adopt(3, head(3, 1, 0, true))
+		for msn := uint32(1); msn <= 3; msn++ {
+			h := head(3, msn, 0, true)
+			arrive(t, r, h, ArrivalFirst)
+			switch {
+			case msn == 1:
+				r.Hold()
+			case msn == 3 && stop:
+				if _, err := r.NotReady(); err != nil {
+					t.Fatal(err)
+				}
+			default:
+				r.Refuse(NAKForbidden, 0)
+			}
+			r.Advance(h, 1)
+		}
+		r.Release(1)
+		if want := uint32(3); r.acked != want && !stop || stop && r.acked != want-1 {
+			t.Errorf("stopped %v: acknowledged up to %d", stop, r.acked)
+		}
 	}
 }
 

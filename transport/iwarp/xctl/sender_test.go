@@ -59,7 +59,7 @@ func TestSenderStopsAtTheLimit(t *testing.T) {
 	}
 	send(t, s, 1)
 	mustCredit(t, s, 1, 3) // older: changes nothing
-	if s.Next(epoch) != StepCredit || s.Outstanding() != 2 {
+	if s.Next(epoch) != StepCredit || s.Outstanding() != 2 || s.acked != 2 || s.limit != 4 {
 		t.Error("an old CREDIT counts")
 	}
 }
