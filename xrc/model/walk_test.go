@@ -77,11 +77,11 @@ func (m *model) walk() (r result) {
 		fill[e.to]++
 	}
 	good := make([]bool, len(list))
-	var todo []int32
+	var next []int32
 	mark := func(at int32) {
 		if !good[at] {
 			good[at] = true
-			todo = append(todo, at)
+			next = append(next, at)
 		}
 	}
 	for at := range list {
@@ -89,9 +89,9 @@ func (m *model) walk() (r result) {
 			mark(int32(at))
 		}
 	}
-	for len(todo) > 0 {
-		at := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	for len(next) > 0 {
+		at := next[len(next)-1]
+		next = next[:len(next)-1]
 		for _, from := range back[start[at]:start[at+1]] {
 			mark(from)
 		}
