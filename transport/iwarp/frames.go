@@ -115,6 +115,9 @@ func (s *stream) mayStart(w *sendSlot) bool {
 func (s *stream) messageSegment(w *sendSlot) {
 	t, b := &s.tx, &s.tx.batch
 	tagged := w.op == OpWrite
+	if tagged && t.offset == 0 && s.softWrites() {
+		s.shared.beginWrite(w, t.next-1)
+	}
 	n := min(w.length-t.offset, t.most(tagged))
 	last := t.offset+n == w.length
 	if tagged {
@@ -208,7 +211,7 @@ func (s *stream) requestSegment(w *sendSlot) {
 		return
 	}
 	sent := t.asked.Load()
-	w.readIndex = sent
+	w.index = sent
 	t.orq[sent%uint64(len(t.orq))] = t.next - 1
 	t.requests++
 	h := ddp.Untagged{Last: true, QN: rdmap.QueueRequest, MSN: t.requests}
@@ -240,6 +243,10 @@ func (s *stream) requestSegment(w *sendSlot) {
 func (s *stream) responseSegment() {
 	t, b := &s.tx, &s.tx.batch
 	a := &s.rx.irq[t.serving%uint64(len(s.rx.irq))]
+	if a.cause != 0 {
+		s.readError(a, 0, a.cause)
+		return
+	}
 	if a.atomic {
 		t.atomics++
 		b.begin(ddp.UntaggedLen + rdmap.AtomicResponseLen)
@@ -257,9 +264,16 @@ func (s *stream) responseSegment() {
 	if n > 0 {
 		p := piece{key: mr.Key(a.read.SourceSTag), peer: true, n: int(n), addr: a.read.SourceTO + uint64(t.offset)}
 		t.reader.Enter()
-		fault := s.payload(p, b.copies(int(n)))
+		// On a connection that many share a region that goes away must not leave
+		// half a segment behind.
+		fault := s.payload(p, s.shared != nil || b.copies(int(n)))
 		t.reader.Leave()
-		if fault != mr.None {
+		switch {
+		case fault != mr.None && s.softReads():
+			b.drop()
+			s.readError(a, t.offset, protectionCause(fault))
+			return
+		case fault != mr.None:
 			t.doom(s.refuseRead(a, t.offset, fault))
 			return
 		}

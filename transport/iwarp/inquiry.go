@@ -9,8 +9,10 @@ import (
 // inquiry is a Read or Atomic Request that was received and not answered yet.
 type inquiry struct {
 	atomic bool
-	id     uint32 // of an atomic
-	value  uint64 // what it found
+	id     uint32      // of an atomic
+	value  uint64      // what it found
+	cause  rdmap.Cause // it is refused, and the connection goes on
+	msn    uint32
 	read   rdmap.ReadRequest
 	header [ddp.UntaggedLen]byte // for a Terminate
 }
@@ -39,7 +41,9 @@ func (r *receiver) room() *inquiry {
 	if n-r.s.tx.replied.Load() >= uint64(len(r.irq)) {
 		return nil
 	}
-	return &r.irq[n%uint64(len(r.irq))]
+	a := &r.irq[n%uint64(len(r.irq))]
+	a.cause, a.msn = 0, r.sink.untagged.MSN
+	return a
 }
 
 // admit hands the inquiry over to the transmitter.
@@ -69,8 +73,7 @@ func (r *receiver) readRequest(payload, ulpdu []byte) {
 	_, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.SourceSTag), Domain: r.s.q.pd.domain, From: r.s.peer,
 		Rights: mr.RemoteRead, Addr: q.SourceTO, Len: uint64(q.Size)})
 	r.reader.Leave()
-	if fault != mr.None {
-		r.refuseAccess(protectionCause(fault), ulpdu, fault)
+	if fault != mr.None && !r.refuseInquiry(a, fault, ulpdu) {
 		return
 	}
 	a.atomic, a.read = false, q
@@ -105,8 +108,7 @@ func (r *receiver) atomicRequest(payload, ulpdu []byte) {
 		}
 	}
 	r.reader.Leave()
-	if fault != mr.None {
-		r.refuseAccess(protectionCause(fault), ulpdu, fault)
+	if fault != mr.None && !r.refuseInquiry(a, fault, ulpdu) {
 		return
 	}
 	a.atomic, a.id = true, q.ID

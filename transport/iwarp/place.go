@@ -104,6 +104,7 @@ func (r *receiver) beginWrite() bool {
 		return false
 	}
 	k.key, k.addr = mr.Key(k.tagged.STag), k.tagged.TO
+	k.drop = r.s.shared != nil && r.s.shared.badWrite
 	return true
 }
 
@@ -197,11 +198,7 @@ func (r *receiver) reserve() bool {
 	r.reader.Enter()
 	_, fault := r.reader.Check(&mr.Request{Key: k.key, Domain: r.s.q.pd.domain, From: r.from(), Rights: r.rights(), Addr: k.addr, Len: uint64(k.n)})
 	r.reader.Leave()
-	if fault != mr.None {
-		r.fault(fault)
-		return false
-	}
-	return true
+	return fault == mr.None || r.fault(fault)
 }
 
 // from is the peer for its own accesses, nobody for ours.
@@ -296,6 +293,9 @@ func (r *receiver) finish() {
 		r.finishShared()
 	case k.op == rdmap.OpWrite:
 		r.writes.Advance(&k.tagged, k.n)
+		if k.last && r.s.softWrites() {
+			r.s.shared.endWrite()
+		}
 	case k.op == rdmap.OpReadResponse:
 		r.responses.Advance(&k.tagged, k.n)
 		if k.last {

@@ -20,6 +20,7 @@ type sendSlot struct {
 	op         Op
 	flags      Flags
 	queue      xctl.SRQN
+	deps       uint32 // Writes that a message builds on; later the ordinal of the first
 	nsge       uint8
 	inline     int16 // bytes in the slot's part of QP.inline, -1: SGE
 	sge        [MaxSGE]SGE
@@ -29,7 +30,9 @@ type sendSlot struct {
 	remoteAddr uint64
 	args       [4]uint64 // Immediate; or Add, AddMask; or Compare, CompareMask, Swap, SwapMask
 
-	readIndex uint64 // reads and atomics: how many were sent before it
+	index  uint64 // reads and atomics: how many were sent before it; Writes likewise
+	status Status // of a request that the peer has refused, by itself
+	vendor uint32
 }
 
 // answered tells whether the operation completes with the peer's response.
@@ -82,7 +85,7 @@ func (q *QP) postLocked(w *WorkRequest) error {
 	}
 	at := q.tail & uint32(len(q.slots)-1)
 	s := &q.slots[at]
-	s.id, s.op, s.flags, s.queue = w.ID, w.Op, w.Flags, xctl.SRQN(w.Queue)
+	s.id, s.op, s.flags, s.queue, s.deps, s.status = w.ID, w.Op, w.Flags, xctl.SRQN(w.Queue), w.Writes, Success
 	s.remoteKey, s.remoteAddr, s.invalidate, s.length = w.RemoteKey, w.RemoteAddr, w.Invalidate, total
 	s.nsge, s.inline = uint8(copy(s.sge[:], w.SGE)), -1
 	switch w.Op {
@@ -111,6 +114,9 @@ func (q *QP) inlineOf(slot uint32) []byte {
 func (q *QP) checkRequest(w *WorkRequest) (uint32, error) {
 	if len(w.SGE) > MaxSGE {
 		return 0, badRequest("%d pieces of memory, at most %d", len(w.SGE), MaxSGE)
+	}
+	if w.Writes > 0 && (w.Queue == 0 || w.Op != OpSend) {
+		return 0, badRequest("%v that builds on writes", w.Op)
 	}
 	if w.Queue != 0 {
 		switch {
@@ -173,16 +179,24 @@ func (q *QP) completeLocked() {
 		return
 	}
 	comps := q.comps[:0]
-	var answered uint64
+	var answered, written uint64
+	soft := false
 	if q.stream != nil {
 		answered = q.stream.rx.answered.Load()
+		if x := q.stream.shared; x != nil && x.agreed.Caps.Has(xctl.CapSoftWrite) {
+			soft, written = true, x.written
+		}
 	}
 	for q.head != q.sent {
 		s := &q.slots[q.head&uint32(len(q.slots)-1)]
-		if s.answered() && s.readIndex >= answered {
+		if s.answered() && s.index >= answered || soft && s.op == OpWrite && s.index >= written {
 			break
 		}
-		if s.queue == 0 && (s.flags&Signaled != 0 || q.cfg.SignalAll) {
+		switch {
+		case s.queue != 0:
+		case s.status != Success:
+			comps = append(comps, Completion{ID: s.id, QP: q, Op: s.op, Status: s.status, Vendor: s.vendor})
+		case s.flags&Signaled != 0 || q.cfg.SignalAll:
 			comps = append(comps, Completion{ID: s.id, QP: q, Op: s.op, Len: s.length})
 		}
 		q.head++

@@ -31,13 +31,17 @@ type SharedParams struct {
 	// Retries is how often a message is offered again to a queue that has no
 	// memory posted, before it fails with ReceiverNotReady. 0 means without end.
 	Retries uint8
+	// Errors is how many requests of the peer may be refused in a second before the
+	// connection ends for it (RFC 5042 section 6.4.4). 0 means 64, negative any
+	// number, for a peer that sees to it itself.
+	Errors int
 	// Require fails the connection if the peer does not agree.
 	Require bool
 }
 
 func (p *SharedParams) block() xctl.Block {
 	b := xctl.Block{
-		Caps:   xctl.CapCredit | xctl.CapRNR | xctl.CapPing | xctl.CapBigFPDU | xctl.CapImmediate | xctl.CapAtomics,
+		Caps:   xctl.CapCredit | xctl.CapRNR | xctl.CapSoftRead | xctl.CapSoftWrite | xctl.CapPing | xctl.CapBigFPDU | xctl.CapImmediate | xctl.CapAtomics,
 		Domain: p.Domain, MaxSRQ: p.MaxQueues, MaxULPDU: 65535, Credit: p.Credit, Incarnation: p.Incarnation,
 	}
 	if p.Queues != nil {
@@ -55,34 +59,54 @@ func (p *SharedParams) block() xctl.Block {
 	return b
 }
 
-// shared is what a connection has beside a plain one. The first group is the
-// transmitter's, the second the event loop's, the third guarded by QP.mu.
+func (p *SharedParams) rate() xctl.ErrorRate {
+	switch {
+	case p.Errors < 0:
+		return xctl.ErrorRate{}
+	case p.Errors > 0:
+		return xctl.ErrorRate{PerSecond: p.Errors}
+	}
+	return xctl.ErrorRate{PerSecond: xctl.ErrorsPerSecond, InAll: xctl.ErrorsInAll}
+}
+
+// shared is what a connection has beside a plain one.
 type shared struct {
 	params SharedParams
 	agreed xctl.Agreed
 
+	// The transmitter's.
 	out       map[xctl.SRQN]*outQueue
 	active    []*outQueue // with messages that may be sendable, in turn
 	msgs      []outMessage
 	free      []uint32
-	undecided atomic.Int32 // messages that have left the send queue and not completed
-	current   *outQueue    // whose message is being sent,
-	id, msn   uint32       // and which
-	control   uint32       // MSN of the last control message
+	current   *outQueue // whose message is being sent,
+	id, msn   uint32    // and which
+	control   uint32    // MSN of the last control message
+	writes    xctl.WriteSender
+	begun     uint64 // Writes begun
+	lastWrite uint32 // ordinal of the last one
 
-	in      *xctl.Inbound
-	inbox   ddp.Queue // of control messages
-	rate    xctl.ErrorRate
-	touched []*xctl.Receiver        // since the last flush
-	hungry  map[*xctl.Receiver]*SRQ // whose queues have none posted
-	open    *SRQ                    // whose message is being received
-	recv    receiveSlot             // into this
+	// The event loop's.
+	in       *xctl.Inbound
+	inbox    ddp.Queue // of control messages
+	rate     xctl.ErrorRate
+	touched  []*xctl.Receiver        // since the last flush
+	hungry   map[*xctl.Receiver]*SRQ // whose queues have none posted
+	open     *SRQ                    // whose message is being received
+	recv     receiveSlot             // into this
+	placed   xctl.WriteReceiver
+	badWrite bool // the rest of the Write at hand is dropped
+	wrote    bool // Writes have come since the last flush
 
+	// Guarded by QP.mu.
 	backlog xctl.Backlog
-	arrived []arrivedRecord
+	arrived []arrivedRecord // for the transmitter
+	written uint64          // Writes whose fate is known
 	pings   map[uint64]chan struct{}
 	nonce   uint64
 	timer   *time.Timer
+
+	undecided atomic.Int32 // messages that have left the send queue and not completed
 }
 
 // sharedStatus is what a NAK of the peer is called in a completion.
@@ -117,7 +141,7 @@ func (s *stream) share(p *SharedParams, agreed xctl.Agreed) error {
 		agreed: agreed,
 		out:    make(map[xctl.SRQN]*outQueue),
 		in:     in,
-		rate:   xctl.ErrorRate{PerSecond: xctl.ErrorsPerSecond, InAll: xctl.ErrorsInAll},
+		rate:   p.rate(),
 		hungry: make(map[*xctl.Receiver]*SRQ),
 		pings:  make(map[uint64]chan struct{}),
 	}

@@ -10,9 +10,11 @@ import (
 
 // arrivedRecord is a CREDIT or NAK on its way to the transmitter.
 type arrivedRecord struct {
-	kind   xctl.Type
-	credit xctl.Credit
-	nak    xctl.NAK
+	kind     xctl.Type
+	credit   xctl.Credit
+	nak      xctl.NAK
+	writeAck xctl.WriteAck
+	writeErr xctl.WriteError
 }
 
 func (r *arrivedRecord) queue() xctl.SRQN {
@@ -93,6 +95,16 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 		}
 		if srq == nil {
 			return r.refuseMessage(xctl.NAKUnknown, 0)
+		}
+		if dep := h.ULPData; dep != 0 && !k.op.Invalidates() {
+			ok, err := x.placed.Check(dep)
+			if err != nil {
+				r.refuseSink(rdmap.CauseOf(err))
+				return false
+			}
+			if !ok {
+				return r.refuseMessage(xctl.NAKDependency, 0)
+			}
 		}
 		if !srq.pop(r.s, &x.recv) {
 			nak, err := rcv.NotReady()
@@ -206,12 +218,17 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 	it := xctl.Iterate(seg.Payload)
 	for it.Next() {
 		switch it.Type() {
-		case xctl.TypeCredit, xctl.TypeNAK:
+		case xctl.TypeCredit, xctl.TypeNAK, xctl.TypeWriteAck, xctl.TypeWriteError:
 			a := arrivedRecord{kind: it.Type()}
-			if a.kind == xctl.TypeCredit {
+			switch a.kind {
+			case xctl.TypeCredit:
 				a.credit = it.Credit()
-			} else {
+			case xctl.TypeNAK:
 				a.nak = it.NAK()
+			case xctl.TypeWriteAck:
+				a.writeAck = it.WriteAck()
+			case xctl.TypeWriteError:
+				a.writeErr = it.WriteError()
 			}
 			q.mu.Lock()
 			x.arrived = append(x.arrived, a)
@@ -220,6 +237,11 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 		case xctl.TypeResume:
 			if err := x.in.Resume(it.Resume()); err != nil {
 				r.refuse(rdmap.CauseOf(err), ulpdu)
+				return
+			}
+		case xctl.TypeReadError:
+			if !r.readFailed(it.ReadError()) {
+				r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
 				return
 			}
 		case xctl.TypePing:
@@ -243,13 +265,20 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 // at hand, and for those that were empty.
 func (r *receiver) acknowledge() {
 	x := r.s.shared
-	if x == nil || len(x.touched)+len(x.hungry) == 0 {
+	if x == nil || len(x.touched)+len(x.hungry) == 0 && !x.wrote {
 		return
 	}
 	now := time.Now()
 	q := r.s.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if x.wrote {
+		x.wrote = false
+		if a, due := x.placed.Ack(); due {
+			x.backlog.WriteAck(a)
+			r.kick = true
+		}
+	}
 	var wait time.Duration
 	later := x.touched[:0]
 	look := x.touched

@@ -27,6 +27,13 @@ type outMessage struct {
 // the control messages that go out next. The caller is the transmitter.
 func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 	for _, r := range x.arrived {
+		if r.kind == xctl.TypeWriteAck || r.kind == xctl.TypeWriteError {
+			if err := x.wroteLocked(s, &r); err != nil {
+				s.brokenLocked(err)
+				break
+			}
+			continue
+		}
 		q := x.out[r.queue()]
 		if q == nil {
 			s.brokenLocked(ddp.ErrMSNRange) // of a queue that nothing was sent to
@@ -119,6 +126,9 @@ func (x *shared) detach(qp *QP, index uint32) {
 	}
 	m := &x.msgs[id]
 	m.slot = *w
+	if w.deps > 0 {
+		m.slot.deps = x.firstOf(w.deps)
+	}
 	if w.inline > 0 {
 		m.inline = append(m.inline[:0], qp.inlineOf(index)[:w.inline]...)
 	}
@@ -179,7 +189,7 @@ func (s *stream) sharedSegment() {
 		n, last = 0, true // the peer drops it
 	}
 	h := ddp.Untagged{Last: last, ULP: w.opcode().Control(), QN: w.queue.QN(), MSN: x.msn, MO: t.offset}
-	if w.op == OpSendInvalidate {
+	if h.ULPData = w.deps; w.op == OpSendInvalidate {
 		h.ULPData = uint32(w.invalidate)
 	}
 	switch {

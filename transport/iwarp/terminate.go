@@ -59,6 +59,9 @@ func (r *receiver) fault(fault mr.Fault) bool {
 	if k.srq != nil {
 		return r.faultShared(fault)
 	}
+	if k.op == rdmap.OpWrite && r.s.softWrites() {
+		return r.refuseWrite(fault)
+	}
 	if k.op == rdmap.OpWrite {
 		t := rdmap.NewTerminate(taggedCause(fault), k.header[:k.hlen])
 		t.SegmentLen = uint16(k.hlen + k.n)

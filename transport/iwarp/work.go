@@ -67,6 +67,9 @@ type WorkRequest struct {
 	// delivered, independently of those to other queues; if it is refused only
 	// this request fails.
 	Queue uint32
+	// Writes, for a Send with Queue, says that the message builds on so many Writes
+	// posted right before it: it is refused (RemoteAccess) if one of them failed.
+	Writes uint32
 
 	RemoteKey  mr.Key // Write, Read, atomics
 	RemoteAddr uint64
