@@ -175,9 +175,10 @@ func (q *QP) Err() error {
 // work requests complete as flushed, and the connection ends.
 func (q *QP) Fail() { q.fail(failure{err: ErrClosed, status: Flushed}) }
 
-// Disconnect sends what was posted, then ends our direction of the connection;
-// when the peer has ended its own, or after Config.CloseTimeout, the queue pair
-// is in StateError. It returns at once; Done tells the end.
+// Disconnect sends what was posted, and waits until messages to shared queues are
+// delivered, then ends our direction of the connection; when the peer has ended
+// its own, or after Config.CloseTimeout, the queue pair is in StateError. It
+// returns at once; Done tells the end. Reads that were not answered are flushed.
 func (q *QP) Disconnect() error {
 	q.mu.Lock()
 	if q.state == StateRTR {

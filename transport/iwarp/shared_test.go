@@ -257,6 +257,30 @@ func TestPlainPeerHasNoSharedQueues(t *testing.T) {
 	}
 }
 
+// Disconnect has messages to shared queues delivered first, also those that wait
+// for memory.
+func TestDisconnectDeliversSharedMessages(t *testing.T) {
+	t.Parallel()
+	client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
+	src, dst := client.reg(5000, 0), server.reg(5000, mr.LocalWrite)
+	s := queues.srq(server, 1, SRQConfig{})
+	for i := range 30 {
+		client.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, 5000)}})
+	}
+	if err := client.qp.Disconnect(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 30 {
+		server.give(s, uint64(i), dst.SGE(0, 5000))
+		server.want(uint64(i), Success, OpReceive)
+	}
+	for i := range 30 {
+		client.want(uint64(i), Success, OpSend)
+	}
+	<-client.qp.Done()
+	<-server.qp.Done()
+}
+
 // When the connection is lost every message to a shared queue completes, once.
 func TestSharedMessagesAreFlushed(t *testing.T) {
 	t.Parallel()
