@@ -22,6 +22,7 @@ type flags struct {
 	buffers string
 	json    bool
 	html    string
+	svg     string
 	cpu     string
 	mem     string
 }
@@ -134,10 +135,16 @@ func (f *flags) report(rep *bench.Report) error {
 	case len(rep.Rows) > 0:
 		err = rep.WriteText(os.Stdout)
 	}
-	if f.html == "" || len(rep.Rows) == 0 {
+	if len(rep.Rows) == 0 {
 		return err
 	}
-	return errors.Join(err, writeFile(f.html, rep.WriteHTML))
+	if f.html != "" {
+		err = errors.Join(err, writeFile(f.html, rep.WriteHTML))
+	}
+	if f.svg != "" {
+		err = errors.Join(err, writeFile(f.svg, rep.WriteSVG))
+	}
+	return err
 }
 
 func writeFile(name string, write func(io.Writer) error) error {

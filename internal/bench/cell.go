@@ -110,6 +110,8 @@ func (c *cell) run() (Result, error) {
 		res, err = c.mux()
 	case RDMA:
 		res, err = c.reads()
+	case Chernobyl:
+		res, err = c.chernobyl()
 	default:
 		err = fmt.Errorf("no work of kind %q", c.work.Kind)
 	}

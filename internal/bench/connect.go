@@ -107,7 +107,7 @@ func (r *Runner) hello(port uint16) *hello {
 func (r *Runner) connect(ctx context.Context, w *Work, fail func(error)) (*cell, func() error, error) {
 	c := &cell{ip: r.Options.Listen, runner: r, daemons: r.daemons}
 	theirs, ours := r.hello(r.Options.Port), r.hello(r.Options.Port)
-	if w.Kind == RDMA {
+	if w.Kind == RDMA || w.Kind == Chernobyl {
 		ours.Provider, theirs.Provider = providerNone, providerNone
 	}
 	var err error

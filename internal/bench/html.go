@@ -27,6 +27,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		Sentences []string
 		Rates     template.HTML
 		Latencies []pagePlot
+		Series    []pagePlot
 	}{Report: r, Rates: ratePlot(r.Rows)}
 	page.Heads, page.Lines = r.table()
 	for i := range r.Rows {
@@ -36,6 +37,9 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		}
 		if p := latencyPlot(row); p != "" {
 			page.Latencies = append(page.Latencies, pagePlot{row.Title, p})
+		}
+		if s := chernobylPlot(row, ""); s != nil {
+			page.Series = append(page.Series, pagePlot{row.Title, s.html()})
 		}
 	}
 	return t.Execute(w, page)

@@ -51,6 +51,7 @@ type Options struct {
 	PingPong bool // RDMA
 	Busy     bool // RDMA: poll completion queues
 	ULPDU    int  // RDMA: longest segment; 0: what fits a TCP segment
+	Workers  int  // Chernobyl: those with good keys
 
 	ServerCPUProfile string // file for the server that is started
 }
@@ -97,6 +98,8 @@ func (o *Options) Validate(kind Kind) error {
 		check(o.Sockets >= 1 && o.Sockets <= 50000, "--sockets is 1 to 50000, not %d", o.Sockets)
 	case RDMA:
 		o.validateRDMA(check)
+	case Chernobyl:
+		o.validateChernobyl(check)
 	case Attach:
 		check(o.Attaches >= 1 && o.Attaches <= 100000, "--attaches is 1 to 100000, not %d", o.Attaches)
 		check(o.Sessions >= 1 && o.Sessions < rds.DefaultSessionsOfUID, "--sessions is 1 to %d, not %d", rds.DefaultSessionsOfUID-1, o.Sessions)
@@ -117,7 +120,7 @@ func (o *Options) Validate(kind Kind) error {
 
 // validateProvider checks what goes with which provider.
 func (o *Options) validateProvider(kind Kind, check func(ok bool, format string, args ...any)) {
-	if kind == RDMA || kind == Regions { // which have no sockets
+	if kind == RDMA || kind == Regions || kind == Chernobyl { // which have no sockets
 		check(o.Provider == "", "%s takes no --provider", kind)
 		return
 	}
@@ -145,6 +148,8 @@ func (o *Options) transports(w *Work) []Transport {
 	switch {
 	case w.Kind == Fair:
 		return []Transport{RDS, Alone}
+	case w.Kind == Chernobyl && w.Baseline:
+		return []Transport{IWARP, Plain}
 	case w.Kind == Regions && w.Op == OpInvalidate:
 		return []Transport{Device, Singles}
 	case !w.Baseline || w.Kind == Regions:
@@ -173,6 +178,8 @@ func (o *Options) Plan(kind Kind) []Work {
 		return o.rdmaWorks()
 	case Regions:
 		return o.regionsWorks()
+	case Chernobyl:
+		return o.chernobylWorks()
 	case Stress:
 		base.Sizes, base.Baseline, base.Fault = o.Sizes, false, o.Fault
 		base.Size = o.Sizes[0]

@@ -54,7 +54,7 @@ func (w *Work) shape() Kind {
 // subject is the transport that is measured.
 func (w *Work) subject() Transport {
 	switch w.Kind {
-	case RDMA:
+	case RDMA, Chernobyl:
 		return IWARP
 	case Regions:
 		return Device
@@ -95,8 +95,19 @@ func (w *Work) rdmaTitle() string {
 	return s.String()
 }
 
+// sends is how many work requests the client has outstanding.
+func (w *Work) sends() int {
+	if w.Kind == Chernobyl { // each a Write, a message, and its answer on a plain connection
+		return 4 * (w.Workers + 1)
+	}
+	return w.Depth
+}
+
 // receives is how many receive requests of w.Size the server keeps posted.
 func (w *Work) receives() int {
+	if w.Kind == Chernobyl {
+		return w.Workers + 1
+	}
 	return max(2*w.Batch, 16, min(4096, windowBytes/max(w.Size, 1)))
 }
 

@@ -135,7 +135,7 @@ func (row *Row) lines() []line {
 	for _, other := range []struct {
 		title string
 		*Result
-	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}, {"  a barrier each", row.Singles}} {
+	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}, {"  a barrier each", row.Singles}, {"  plain connection", row.Plain}} {
 		if other.Result != nil {
 			out = append(out, make("tcp", other.title, other.Result, "", ""))
 		}
@@ -182,8 +182,11 @@ func (row *Row) Sentence() string {
 		return fmt.Sprintf("%s of %s, %.0f MB/s: p50 %+.0f us, p99 %+.0f us, p99.9 %+.0f us against alone", row.Title, FormatSize(floodSize), row.RDS.Flood,
 			a.P50-b.Latency.P50, a.P99-b.Latency.P99, a.P999-b.Latency.P999)
 	}
-	if row.Work.Kind == Regions {
+	switch row.Work.Kind {
+	case Regions:
 		return row.regionsSentence()
+	case Chernobyl:
+		return row.chernobylSentence()
 	}
 	if row.Work.Kind == Stress && row.Finished {
 		return fmt.Sprintf("%s: %d requests and replies, every payload and sequence number verified", row.Title, row.RDS.Messages)

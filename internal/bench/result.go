@@ -18,6 +18,7 @@ type Result struct {
 	TCPConns    int          `json:"tcp_connections"`               // between the two sides, seen by the client's
 	Memory      *Memory      `json:"memory,omitempty"`              // Sockets, Sessions
 	Flood       float64      `json:"flood_mb_per_second,omitempty"` // of the other application, in Fair
+	Thirds      *Thirds      `json:"thirds,omitempty"`              // Chernobyl
 	hist        *hdrhistogram.Histogram
 }
 
@@ -59,6 +60,7 @@ type Row struct {
 	TCP       *Result `json:"tcp,omitempty"`
 	Alone     *Result `json:"alone,omitempty"`      // Fair without the flood
 	Singles   *Result `json:"singles,omitempty"`    // a barrier for each region
+	Plain     *Result `json:"plain,omitempty"`      // Chernobyl without shared queues
 	Ratio     float64 `json:"ratio,omitempty"`      // to TCP, median over the runs; p50 for Latency, else the rate
 	OfNode    float64 `json:"node_ratio,omitempty"` // the same, to an embedded node
 	OfSingles float64 `json:"singles_ratio,omitempty"`
@@ -112,7 +114,7 @@ func newRow(w Work, runs map[Transport][]Result) Row {
 	for _, r := range measured {
 		row.RateMin, row.RateMax = min(row.RateMin, r.Rate), max(row.RateMax, r.Rate)
 	}
-	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone, Singles: &row.Singles} {
+	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone, Singles: &row.Singles, Plain: &row.Plain} {
 		if len(runs[t]) > 0 {
 			r := combine(runs[t])
 			*to = &r
@@ -163,6 +165,7 @@ func combine(runs []Result) Result {
 		ServerCPU:   of(func(r *Result) float64 { return r.ServerCPU }),
 		TCPConns:    runs[0].TCPConns,
 		Flood:       of(func(r *Result) float64 { return r.Flood }),
+		Thirds:      middle(runs),
 	}
 	lat := func(f func(*Percentiles) float64) float64 {
 		return of(func(r *Result) float64 {

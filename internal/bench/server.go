@@ -186,8 +186,7 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 		return errors.New("the work before is still open")
 	case w == nil || w.Batch < 1 || w.Batch > maxBatch || w.Peers > maxSockets || w.maxSize() > rds.MaxMessage:
 		return errors.New("work out of bounds")
-	case (w.Kind == RDMA) != (e.hello.Provider == providerNone), w.Kind != RDMA && t == IWARP,
-		w.Kind == RDMA && (t != IWARP && t != TCP || !w.checkRDMA()):
+	case !w.fits(t, e.hello.Provider == providerNone):
 		return errors.New("work out of bounds")
 	}
 	settings := tcpSettings{e.hello.Congestion, e.hello.Buffers}
@@ -195,8 +194,13 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 	switch t {
 	case TCP:
 		e.service, err = serveTCP(e.server.IP, w, settings, e.failOnce())
-	case IWARP:
-		e.service, err = serveVerbs(e.server.IP, w, verbsSettings{settings, e.hello.Loops}, e.failOnce())
+	case IWARP, Plain:
+		o := verbsSettings{settings, e.hello.Loops}
+		if w.Kind == Chernobyl {
+			e.service, err = serveChernobyl(e.server.IP, w, t == Plain, o, e.failOnce())
+		} else {
+			e.service, err = serveVerbs(e.server.IP, w, o, e.failOnce())
+		}
 	case Node:
 		e.service, err = serveRDS(e.providers[Node], e.server.IP, w, e.failOnce())
 	default:
@@ -208,6 +212,17 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 	}
 	r.Addrs = e.service.addrs
 	return nil
+}
+
+// fits tells whether a server without sockets, or with, does a work over t.
+func (w *Work) fits(t Transport, none bool) bool {
+	switch w.Kind {
+	case RDMA:
+		return none && (t == IWARP || t == TCP) && w.checkRDMA()
+	case Chernobyl:
+		return none && (t == IWARP || t == Plain) && w.checkChernobyl()
+	}
+	return !none && t != IWARP && t != Plain
 }
 
 // failOnce returns a function that tells the client of the first failure.

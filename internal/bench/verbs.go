@@ -28,12 +28,14 @@ const (
 type verbs struct {
 	w      *Work
 	dev    *iwarp.Device
+	pd     *iwarp.PD
 	qp     *iwarp.QP
 	send   *iwarp.CQ
 	recv   *iwarp.CQ
 	region *iwarp.MR
 	mem    []byte // the region's
 	remote remoteRegion
+	shared *iwarp.SharedParams // nil for a plain connection
 
 	ctx   context.Context
 	close func() // ends everything; what waits in take returns
@@ -89,7 +91,8 @@ func (v *verbs) create() error {
 	if err != nil {
 		return err
 	}
-	sends := v.w.Depth + 2*credits
+	v.pd = pd
+	sends := v.w.sends() + 2*credits
 	receives := v.w.receives() + credits
 	if v.send, err = v.dev.CreateCQ(sends); err != nil {
 		return err
@@ -112,7 +115,7 @@ func (v *verbs) params() iwarp.ConnParams {
 		reads *= 2
 	}
 	own := remoteRegion{v.region.Key(), v.region.Base()}
-	return iwarp.ConnParams{NoCRC: !v.w.CRC, IRD: reads, ORD: reads, Private: own.private()}
+	return iwarp.ConnParams{NoCRC: !v.w.CRC, IRD: reads, ORD: reads, Private: own.private(), Shared: v.shared}
 }
 
 // connect is the client's side of setting up the connection.

@@ -67,6 +67,7 @@ func fillBlocks(mem []byte, size int) {
 // receiver keeps receive requests posted, of one size, and in order.
 type receiver struct {
 	v    *verbs
+	post func(...iwarp.ReceiveRequest) (int, error)
 	reqs []iwarp.ReceiveRequest
 	at   int // byte of the region where their memory begins
 	size int
@@ -75,11 +76,16 @@ type receiver struct {
 
 // newReceiver posts n requests for memory of the region from byte at on.
 func newReceiver(v *verbs, at, size, n int) (*receiver, error) {
-	r := &receiver{v: v, reqs: make([]iwarp.ReceiveRequest, n), at: at, size: size}
+	return newReceiverBy(v, v.qp.PostReceive, at, size, n)
+}
+
+// newReceiverBy is newReceiver for another queue than the queue pair's.
+func newReceiverBy(v *verbs, post func(...iwarp.ReceiveRequest) (int, error), at, size, n int) (*receiver, error) {
+	r := &receiver{v: v, post: post, reqs: make([]iwarp.ReceiveRequest, n), at: at, size: size}
 	for i := range r.reqs {
 		r.reqs[i] = iwarp.ReceiveRequest{ID: uint64(i), SGE: []iwarp.SGE{v.region.SGE(at+i*size, size)}}
 	}
-	_, err := v.qp.PostReceive(r.reqs...)
+	_, err := post(r.reqs...)
 	return r, err
 }
 
@@ -92,7 +98,7 @@ func (r *receiver) memory(c *iwarp.Completion) []byte {
 func (r *receiver) repost(n int) error {
 	for n > 0 {
 		k := min(n, len(r.reqs)-r.next)
-		if _, err := r.v.qp.PostReceive(r.reqs[r.next : r.next+k]...); err != nil {
+		if _, err := r.post(r.reqs[r.next : r.next+k]...); err != nil {
 			return err
 		}
 		r.next = (r.next + k) % len(r.reqs)

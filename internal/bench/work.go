@@ -20,6 +20,8 @@ const (
 	RDMA    Kind = "rdma"    // verbs over iWARP
 	Regions Kind = "regions" // memory regions by themselves, in one process
 
+	Chernobyl Kind = "chernobyl" // many workers on one connection, one of them with bad keys
+
 	// These need an rdsd.
 	Fair     Kind = "fair"     // Latency beside an application that floods
 	Attach   Kind = "attach"   // attach, bind, send and get an answer
@@ -37,7 +39,8 @@ const (
 	Node  Transport = "embedded node" // RDS by nodes in the two processes, to compare rdsd with
 	Alone Transport = "rds, alone"    // Fair without the flood
 
-	IWARP   Transport = "iwarp"          // RDMA works
+	IWARP   Transport = "iwarp"          // RDMA and Chernobyl works
+	Plain   Transport = "plain iwarp"    // Chernobyl without shared queues
 	Device  Transport = "regions"        // Regions works
 	Singles Transport = "a barrier each" // what batched invalidation is compared with
 )
@@ -76,7 +79,7 @@ type Work struct {
 	PingPong bool `json:"ping_pong,omitempty"` // RDMA: round trips
 	Busy     bool `json:"busy,omitempty"`      // RDMA: poll completion queues rather than wait
 	ULPDU    int  `json:"ulpdu,omitempty"`     // RDMA: longest segment, 0: what fits a TCP segment
-	Workers  int  `json:"workers,omitempty"`   // Regions: goroutines
+	Workers  int  `json:"workers,omitempty"`   // Regions, Chernobyl: goroutines
 }
 
 // Fault is damage that a Stress client does to one of its own messages, to
@@ -136,6 +139,8 @@ func (w *Work) Title() string {
 		return w.rdmaTitle()
 	case Regions:
 		return w.regionsTitle()
+	case Chernobyl:
+		fmt.Fprintf(&s, "%d workers write %s", w.Workers, FormatSize(w.Size))
 	}
 	if w.ZeroCopy {
 		s.WriteString(", zero-copy")

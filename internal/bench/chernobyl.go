@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/rds-go/rds/mr"
+)
+
+// Bounds of a Chernobyl work.
+const (
+	maxWorkers   = 4000    // with the rogue they fit the queues of one peer
+	maxWritten   = 1 << 20 // bytes of a Write
+	maxPlaces    = 1 << 29 // bytes of memory written to
+	places       = 4       // of each worker's memory, written to in turn
+	messageSize  = 16      // number of the worker, number of the operation
+	directoryLen = 16      // key, 4 bytes of nothing, address
+	thirds       = 3       // before, with and after the rogue
+)
+
+// Thirds is what a Chernobyl run is about: the workers before, while and after
+// one of them uses bad keys.
+type Thirds struct {
+	Rates      [thirds]float64 `json:"rates"`      // operations of the others, per second
+	Errors     uint64          `json:"errors"`     // operations of the others that failed
+	Refused    uint64          `json:"refused"`    // requests of the rogue
+	Unanswered uint64          `json:"unanswered"` // messages that came, and whose sender does not know
+	Series     []Sample        `json:"series"`
+}
+
+// Sample is a piece of a time series: rates between the end of the one before
+// and At.
+type Sample struct {
+	At      float64 `json:"at"`      // seconds
+	Others  float64 `json:"others"`  // operations per second
+	Refused float64 `json:"refused"` // requests per second
+}
+
+// kept is the others' rate beside the rogue, as a part of that without it.
+func (t *Thirds) kept() float64 {
+	if without := (t.Rates[0] + t.Rates[2]) / 2; without > 0 {
+		return t.Rates[1] / without
+	}
+	return 0
+}
+
+// middle is the run of which as many kept more as kept less.
+func middle(runs []Result) *Thirds {
+	var all []*Thirds
+	for i := range runs {
+		if t := runs[i].Thirds; t != nil {
+			all = append(all, t)
+		}
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.SortFunc(all, func(a, b *Thirds) int {
+		switch d := a.kept() - b.kept(); {
+		case d < 0:
+			return -1
+		case d > 0:
+			return 1
+		}
+		return 0
+	})
+	return all[len(all)/2]
+}
+
+// validateChernobyl checks what is of this mode alone.
+func (o *Options) validateChernobyl(check func(ok bool, format string, args ...any)) {
+	check(o.Workers >= 1 && o.Workers <= maxWorkers, "--workers is 1 to %d, not %d", maxWorkers, o.Workers)
+	for _, n := range o.Sizes {
+		check(n >= 1 && n <= maxWritten && n*o.Workers*places <= maxPlaces, "--size is 1 to 1m, with %d workers at most %s, not %d",
+			o.Workers, FormatSize(maxPlaces/places/max(o.Workers, 1)), n)
+	}
+}
+
+// checkChernobyl refuses works that a server would take too much memory for.
+func (w *Work) checkChernobyl() bool {
+	return w.Workers >= 1 && w.Workers <= maxWorkers && w.Size >= 1 && w.Size <= maxWritten && w.Size*w.Workers*places <= maxPlaces
+}
+
+func (o *Options) chernobylWorks() []Work {
+	var works []Work
+	for _, n := range o.Sizes {
+		works = append(works, Work{Kind: Chernobyl, Op: OpWrite, Size: n, Workers: o.Workers, Depth: 1, Batch: 1, Baseline: o.Baseline, Pin: o.Pin})
+	}
+	return works
+}
+
+// chernobylSentence says what became of both connections.
+func (row *Row) chernobylSentence() string {
+	t := row.RDS.Thirds
+	if t == nil {
+		return ""
+	}
+	rates := func(t *Thirds) string {
+		return fmt.Sprintf("%s/s before, %s/s beside the rogue, %s/s after", count(t.Rates[0]), count(t.Rates[1]), count(t.Rates[2]))
+	}
+	s := fmt.Sprintf("%s: %s (x %.3f); %d errors of the others, %d requests of the rogue refused; %d connection, nothing lost, doubled or changed",
+		row.Title, rates(t), t.kept(), t.Errors, t.Refused, row.RDS.TCPConns)
+	if row.Plain != nil && row.Plain.Thirds != nil {
+		p := row.Plain.Thirds
+		s += fmt.Sprintf(". On a plain connection: %s; %d errors of the others, %d messages of unknown fate", rates(p), p.Errors, p.Unanswered)
+	}
+	return s
+}
+
+// fillPlace makes b what a worker writes in its n-th operation.
+func fillPlace(b []byte, worker int, n uint64) {
+	x := placeSeed(worker, n)
+	for ; len(b) >= 8; b = b[8:] {
+		binary.LittleEndian.PutUint64(b, x)
+		x += placeStep
+	}
+	for i := range b {
+		b[i] = byte(x >> (8 * i))
+	}
+}
+
+// checkPlace tells whether b is what fillPlace made.
+func checkPlace(b []byte, worker int, n uint64) error {
+	x := placeSeed(worker, n)
+	all := len(b)
+	for ; len(b) >= 8; b = b[8:] {
+		if got := binary.LittleEndian.Uint64(b); got != x {
+			return fmt.Errorf("worker %d, operation %d: %#x at byte %d, not %#x", worker, n, got, all-len(b), x)
+		}
+		x += placeStep
+	}
+	for i := range b {
+		if b[i] != byte(x>>(8*i)) {
+			return fmt.Errorf("worker %d, operation %d: %#x at byte %d, not %#x", worker, n, b[i], all-len(b)+i, byte(x>>(8*i)))
+		}
+	}
+	return nil
+}
+
+const placeStep = 0x9e3779b97f4a7c15 // odd: words of one pattern differ
+
+func placeSeed(worker int, n uint64) uint64 { return uint64(worker)<<40 ^ n*0xd1342543de82ef95 }
+
+func putMessage(b []byte, worker int, n uint64) {
+	binary.LittleEndian.PutUint64(b, uint64(worker))
+	binary.LittleEndian.PutUint64(b[8:], n)
+}
+
+func parseMessage(b []byte) (worker, n uint64, err error) {
+	if len(b) != messageSize {
+		return 0, 0, fmt.Errorf("a message of %d bytes, not %d", len(b), messageSize)
+	}
+	return binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), nil
+}
+
+// The directory tells the client each worker's region.
+
+func putEntry(directory []byte, worker int, r remoteRegion) {
+	e := directory[worker*directoryLen:]
+	binary.BigEndian.PutUint32(e, uint32(r.key))
+	binary.BigEndian.PutUint64(e[8:], r.addr)
+}
+
+func entry(directory []byte, worker int) remoteRegion {
+	e := directory[worker*directoryLen:]
+	return remoteRegion{mr.Key(binary.BigEndian.Uint32(e)), binary.BigEndian.Uint64(e[8:])}
+}
