@@ -24,9 +24,11 @@ const (
 // batch is what is being written: FPDUs, as pieces of a staging buffer and of
 // registered memory, and where in it segments, messages and answers end.
 //
-// With a CRC all payload is copied to the staging buffer first: the peer, or the
-// program, may change a region between the CRC's pass and the system call's,
-// and the peer would have to end the connection for it.
+// With a CRC, payload that others may change is copied to the staging buffer
+// first: what the peer reads, and everything on a connection that programs share.
+// Memory that changed between the CRC's pass and the system call's would cost the
+// connection. The memory of a Send or Write of a program's own connection must not
+// change until it completes, so it is trusted.
 type batch struct {
 	pool    *buf.Pool
 	crc     bool
@@ -36,11 +38,13 @@ type batch struct {
 	stage  *buf.Buf
 	pieces []piece
 	marks  []mark
-	lends  bool // some pieces are registered memory
-	undo   undo // how it was before the FPDU being built
-	ulpdu  int  // length of that FPDU's ULPDU
-	staged int  // how much of the staging buffer pieces cover
-	size   int  // bytes in all pieces
+	lends  bool   // some pieces are registered memory
+	undo   undo   // how it was before the FPDU being built
+	ulpdu  int    // length of that FPDU's ULPDU
+	sum    uint32 // CRC of its content up to
+	summed int    // this place in the staging buffer, and of what was lent behind it
+	staged int    // how much of the staging buffer pieces cover
+	size   int    // bytes in all pieces
 	before mpa.MarkerWriter
 
 	written int // of them
@@ -124,7 +128,7 @@ func (b *batch) begin(n int) {
 	if len(b.pieces) > 0 {
 		b.undo.last = b.pieces[len(b.pieces)-1].n
 	}
-	b.ulpdu = n
+	b.ulpdu, b.sum, b.summed = n, 0, len(b.stage.B)
 	b.stage.B = binary.BigEndian.AppendUint16(b.stage.B, uint16(n))
 }
 
@@ -139,11 +143,19 @@ func (b *batch) drop() {
 	b.staged, b.size = u.staged, u.size
 }
 
-// copies tells whether a payload of n bytes belongs in the staging buffer.
-func (b *batch) copies(n int) bool { return b.crc || b.markers != nil || n <= copyMost }
+// copies tells whether a payload of n bytes belongs in the staging buffer. trusted
+// is whether it stays as it is.
+func (b *batch) copies(n int, trusted bool) bool {
+	return b.crc && !trusted || b.markers != nil || n <= copyMost
+}
 
 // lend adds registered memory, which is looked up again when it is written.
-func (b *batch) lend(p piece) {
+func (b *batch) lend(p piece, mem []byte) {
+	if b.crc {
+		b.sum = mpa.UpdateCRC(b.sum, b.stage.B[b.summed:])
+		b.sum = mpa.UpdateCRC(b.sum, mem)
+		b.summed = len(b.stage.B)
+	}
 	b.cover()
 	b.pieces = append(b.pieces, p)
 	b.size += p.n
@@ -178,7 +190,7 @@ func (b *batch) end(m mark) {
 		b.stage.B = b.markers.Append(b.stage.B, b.scratch, b.crc)
 		m.markers = *b.markers
 	case b.crc:
-		sum := mpa.CRC(content)
+		sum := mpa.UpdateCRC(b.sum, b.stage.B[b.summed:])
 		b.stage.B = append(b.stage.B, zero[:]...)
 		mpa.PutCRC(b.stage.B[len(b.stage.B)-mpa.CRCLen:], sum)
 	default:

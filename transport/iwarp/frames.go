@@ -160,7 +160,7 @@ func (s *stream) gather(w *sendSlot, offset, n uint32) mr.Fault {
 	r := s.tx.reader
 	r.Enter()
 	defer r.Leave()
-	copies := s.tx.batch.copies(int(n))
+	copies := s.tx.batch.copies(int(n), s.shared == nil)
 	for i := 0; n > 0; i++ {
 		g := &w.sge[i]
 		if offset >= g.Len {
@@ -186,7 +186,7 @@ func (s *stream) payload(p piece, copies bool) mr.Fault {
 	case copies:
 		s.tx.batch.stage.B = append(s.tx.batch.stage.B, mem...)
 	default:
-		s.tx.batch.lend(p)
+		s.tx.batch.lend(p, mem)
 	}
 	return fault
 }
@@ -266,7 +266,7 @@ func (s *stream) responseSegment() {
 		t.reader.Enter()
 		// On a connection that many share a region that goes away must not leave
 		// half a segment behind.
-		fault := s.payload(p, s.shared != nil || b.copies(int(n)))
+		fault := s.payload(p, s.shared != nil || b.copies(int(n), false))
 		t.reader.Leave()
 		switch {
 		case fault != mr.None && s.softReads():
