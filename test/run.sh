@@ -3,7 +3,7 @@
 # "N passed, N failed, N skipped": tests of all runs, and each failed stage
 # that is no test (format, vet, build) as one failure.
 #
-#   FUZZTIME=30s   time for each fuzz target; default about 3 minutes for all, of which half is building
+#   FUZZTIME=30s   time for each fuzz target; default about 2 minutes for all, of which half is building
 #   STAGES="vet unit"   only these stages
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -66,7 +66,7 @@ fuzz() {
     targets=$(awk '/^Fuzz/ { names[n++] = $1 } /^ok/ { for (i = 0; i < n; i++) print $2, names[i]; n = 0 }' "$tmp/list")
     [ -n "$targets" ] || { echo 'no fuzz targets'; return 1; }
     n=$(wc -l <<<"$targets")
-    each=$((90 / n))
+    each=$((60 / n))
     each=$((each > 5 ? 5 : each < 1 ? 1 : each))s
     each=${FUZZTIME:-$each}
     echo "$n targets, $each each"
