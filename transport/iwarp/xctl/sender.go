@@ -187,9 +187,9 @@ func (s *Sender) Credit(c Credit) error {
 	if !after(end, c.Delivered) {
 		return rdmap.CauseStreamCatastrophic
 	}
-	if c.Delivered != s.acked {
-		s.acked = c.Delivered
-		s.tries = 0
+	s.acked = c.Delivered
+	if s.head != s.sent && !after(s.at(s.head).msn, s.acked) {
+		s.tries = 0 // and not for the numbers of messages that were dropped
 	}
 	s.limit = latest(s.limit, c.Limit)
 	if s.stopped && after(c.Limit, s.wake) {

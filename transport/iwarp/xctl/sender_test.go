@@ -288,3 +288,29 @@ func TestPeersThatAnswerNonsenseAreFound(t *testing.T) {
 		t.Errorf("%v", o)
 	}
 }
+
+// Acknowledging numbers that were dropped is no progress: retries end all the same.
+func TestRetriesEndThoughDroppedNumbersAreAcknowledged(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1, 0)
+	s := NewSender(1, 16, 2)
+	msn := s.Begin(7)
+	s.End()
+	for range 2 {
+		if err := s.NAK(NAK{SRQ: 1, MSN: msn, Code: NAKNotReady, Info: 16}, now); err != nil {
+			t.Fatal(err)
+		}
+		s.Resume()
+		_, msn = s.Replay()
+		s.End()
+		if err := s.Credit(Credit{1, msn - 1, 16}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.NAK(NAK{SRQ: 1, MSN: msn, Code: NAKNotReady, Info: 16}, now); err != nil {
+		t.Fatal(err)
+	}
+	if o, ok := s.Pop(); !ok || o.ID != 7 || o.Code != NAKNotReady {
+		t.Fatalf("%+v, %v", o, ok)
+	}
+}
