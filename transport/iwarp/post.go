@@ -76,7 +76,7 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 }
 
 func (q *QP) postLocked(w *WorkRequest) error {
-	if int(q.tail-q.head) == len(q.slots) || q.stream.detached() >= len(q.slots) {
+	if n := int(q.tail - q.head); n == len(q.slots) || n+q.stream.detached() >= len(q.slots) {
 		return ErrQueueFull
 	}
 	total, err := q.checkRequest(w)
@@ -194,6 +194,7 @@ func (q *QP) completeLocked() {
 		}
 		switch {
 		case s.queue != 0:
+			q.stream.shared.undecided.Add(1)
 		case s.status != Success:
 			comps = append(comps, Completion{ID: s.id, QP: q, Op: s.op, Status: s.status, Vendor: s.vendor})
 		case s.flags&Signaled != 0 || q.cfg.SignalAll:

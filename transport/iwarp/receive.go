@@ -299,10 +299,8 @@ func (r *receiver) push() {
 func (r *receiver) end() {
 	r.push()
 	r.dead = true
-	if x := r.s.shared; x != nil {
-		for _, srq := range x.hungry {
-			srq.forget(r.s)
-		}
+	if r.s.shared != nil {
+		r.endShared()
 	}
 	r.left, r.skip = 0, 0
 	r.unstage()

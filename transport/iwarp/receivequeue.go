@@ -12,6 +12,7 @@ type receiveQueue struct {
 	mu      sync.Mutex
 	ring    []receiveSlot // guarded by mu
 	head, n int           // guarded by mu
+	lent    int           // guarded by mu: taken for messages that have not come whole, and may come back
 	flushed bool          // guarded by mu: the queue pair has ended
 }
 
@@ -51,7 +52,7 @@ func (r *receiveQueue) post(reqs []ReceiveRequest, over func(*ReceiveRequest)) (
 		case r.flushed:
 			over(req)
 			continue
-		case r.n == len(r.ring):
+		case r.n+r.lent == len(r.ring):
 			return i, ErrQueueFull
 		}
 		at := r.head + r.n
@@ -79,26 +80,45 @@ func (r *receiveQueue) posted() int {
 	return r.n
 }
 
-// unpop puts a request back in front: its message is not delivered. A queue that
-// was filled up meanwhile loses it, as a longer queue would have kept it waiting.
-func (r *receiveQueue) unpop(s *receiveSlot) bool {
+// lend takes the oldest request for a message that may yet be refused. Its place
+// is kept until settle or unpop.
+func (r *receiveQueue) lend(to *receiveSlot) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.n == len(r.ring) {
+	if !r.popLocked(to) {
 		return false
 	}
+	r.lent++
+	return true
+}
+
+// settle is for a request that was lent and completes.
+func (r *receiveQueue) settle() {
+	r.mu.Lock()
+	r.lent--
+	r.mu.Unlock()
+}
+
+// unpop puts a request that was lent back in front: its message is not delivered.
+func (r *receiveQueue) unpop(s *receiveSlot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.head--; r.head < 0 {
 		r.head = len(r.ring) - 1
 	}
 	r.ring[r.head] = *s
 	r.n++
-	return true
+	r.lent--
 }
 
 // pop takes the oldest request.
 func (r *receiveQueue) pop(to *receiveSlot) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.popLocked(to)
+}
+
+func (r *receiveQueue) popLocked(to *receiveSlot) bool {
 	if r.n == 0 {
 		return false
 	}

@@ -3,6 +3,7 @@ package iwarp
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -91,6 +92,7 @@ type shared struct {
 	inbox    ddp.Queue // of control messages
 	rate     xctl.ErrorRate
 	touched  []*xctl.Receiver        // since the last flush
+	due      []xctl.Credit           // scratch of acknowledge
 	hungry   map[*xctl.Receiver]*SRQ // whose queues have none posted
 	open     *SRQ                    // whose message is being received
 	recv     receiveSlot             // into this
@@ -105,8 +107,19 @@ type shared struct {
 	pings   map[uint64]chan struct{}
 	nonce   uint64
 	timer   *time.Timer
+	wakeAt  time.Time // when the timer goes off, or did
 
-	undecided atomic.Int32 // messages that have left the send queue and not completed
+	undecided atomic.Int32 // see detached
+
+	fedMu sync.Mutex
+	fed   []xctl.SRQN // guarded by fedMu; queues that were empty and are not
+}
+
+// feed has the event loop look at a queue of ours.
+func (x *shared) feed(n xctl.SRQN) {
+	x.fedMu.Lock()
+	x.fed = append(x.fed, n)
+	x.fedMu.Unlock()
 }
 
 // sharedStatus is what a NAK of the peer is called in a completion.
@@ -195,5 +208,18 @@ func (q *QP) Ping(ctx context.Context) error {
 		delete(x.pings, nonce)
 		q.mu.Unlock()
 		return ctx.Err()
+	}
+}
+
+// ponged ends the Pings up to a nonce: of several that wait to be sent only the
+// last one is, and its answer is a sign of life to all.
+func (x *shared) ponged(q *QP, nonce uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for n, done := range x.pings {
+		if n <= nonce {
+			delete(x.pings, n)
+			close(done)
+		}
 	}
 }

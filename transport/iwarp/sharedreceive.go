@@ -8,6 +8,10 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
+// maxArrived is how many records wait while the transmitter does, for a socket
+// that is full. A peer that grants and acknowledges also reads.
+const maxArrived = 1 << 16
+
 // arrivedRecord is a CREDIT or NAK on its way to the transmitter.
 type arrivedRecord struct {
 	kind     xctl.Type
@@ -41,6 +45,10 @@ func (r *receiver) route(seg *rdmap.Segment, ulpdu []byte) bool {
 			if err = d.Decode(seg.Payload); err != nil {
 				break
 			}
+			if h := &seg.Untagged; h.MO != 0 || !h.Last {
+				err = rdmap.CauseStreamCatastrophic // it is a message of its own
+				break
+			}
 			r.sink.immediate = uint64(d)
 		}
 		n, _ := xctl.SRQOf(seg.Untagged.QN)
@@ -58,21 +66,25 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 	k.shared, k.drop = true, true
 	rcv := x.in.Find(n)
 	var srq *SRQ
-	if first := h.MO == 0; first && x.params.Queues != nil {
+	begins := h.MO == 0 && (x.open == nil || x.open.num != n)
+	if begins && x.params.Queues != nil {
 		srq = x.params.Queues.Find(uint32(n))
 		if srq == nil && rcv != nil && !rcv.Discarding() {
 			if last, ok := x.in.Remove(n); ok {
-				r.say(func(b *xctl.Backlog) { b.Credit(last) })
+				r.say(func(b *xctl.Backlog) bool { b.Credit(last); return true })
 			}
 			rcv = x.in.Find(n)
 		}
 		if srq != nil && rcv == nil {
-			rcv = x.in.Adopt(n, h)
+			if rcv = x.in.Adopt(n, h); rcv == nil {
+				r.prune()
+				rcv = x.in.Adopt(n, h)
+			}
 		}
 	}
 	if rcv == nil {
 		if nak, last := xctl.Unknown(n, h); last {
-			return r.softError(func(b *xctl.Backlog) { b.NAK(nak) })
+			return r.softError(func(b *xctl.Backlog) bool { return b.NAK(nak) })
 		}
 		return true
 	}
@@ -113,7 +125,10 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 				return false
 			}
 			x.hungry[rcv] = srq
-			r.say(func(b *xctl.Backlog) { b.NAK(nak) })
+			if !r.say(func(b *xctl.Backlog) bool { return b.NAK(nak) }) {
+				r.refuseSink(rdmap.CauseStreamCatastrophic)
+				return false
+			}
 			return true
 		}
 		rcv.Take()
@@ -126,23 +141,32 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 	return true
 }
 
+// prune forgets queues that there are no more.
+func (r *receiver) prune() {
+	x := r.s.shared
+	x.in.Prune(func(n xctl.SRQN) bool { return x.params.Queues.Find(uint32(n)) != nil }, func(last xctl.Credit) {
+		r.say(func(b *xctl.Backlog) bool { b.Credit(last); return true })
+	})
+}
+
 // refuseMessage drops the message at hand; the memory that it had is the next
 // one's.
 func (r *receiver) refuseMessage(code xctl.NAKCode, info uint32) bool {
 	x, k := r.s.shared, &r.sink
 	if x.open != nil && k.srq == x.open {
-		x.open.rq.unpop(&x.recv)
+		x.open.putBack(&x.recv)
 		x.open = nil
 	}
 	nak := k.to.Refuse(code, info)
 	k.drop, k.srq = true, nil
-	return r.softError(func(b *xctl.Backlog) { b.NAK(nak) })
+	return r.softError(func(b *xctl.Backlog) bool { return b.NAK(nak) })
 }
 
 // faultShared ends a message because the memory posted for it is no good.
 func (r *receiver) faultShared(fault mr.Fault) bool {
 	x, srq := r.s.shared, r.sink.srq
 	x.open, r.sink.srq = nil, nil
+	srq.rq.settle()
 	c := Completion{ID: x.recv.id, QP: r.s.q, Op: OpReceive, Status: LocalProtection, Vendor: uint32(fault), Queue: uint32(srq.num)}
 	if !srq.cq.push([]Completion{c}) {
 		r.s.dev.wg.Go(srq.cq.fail)
@@ -151,23 +175,24 @@ func (r *receiver) faultShared(fault mr.Fault) bool {
 }
 
 // softError says what costs a message and not the connection, unless there are
-// too many of them.
-func (r *receiver) softError(say func(*xctl.Backlog)) bool {
-	r.say(say)
-	if !r.s.shared.rate.Add(time.Now()) {
+// too many of them, or too many that the peer has not read.
+func (r *receiver) softError(say func(*xctl.Backlog) bool) bool {
+	if !r.say(say) || !r.s.shared.rate.Add(time.Now()) {
 		r.refuseSink(rdmap.CauseStreamCatastrophic)
 		return false
 	}
 	return true
 }
 
-// say adds to what the transmitter tells the peer.
-func (r *receiver) say(add func(*xctl.Backlog)) {
+// say adds to what the transmitter tells the peer. It is false if the peer has let
+// too much of that pile up.
+func (r *receiver) say(add func(*xctl.Backlog) bool) bool {
 	q := r.s.q
 	q.mu.Lock()
-	add(&r.s.shared.backlog)
+	ok := add(&r.s.shared.backlog)
 	q.mu.Unlock()
 	r.kick = true
+	return ok
 }
 
 func (r *receiver) touch(rcv *xctl.Receiver) {
@@ -194,6 +219,11 @@ func (r *receiver) finishShared() {
 		}
 	}
 	srq := k.srq
+	if srq != nil && k.last && !srq.enter() {
+		if srq = nil; !r.refuseMessage(xctl.NAKUnknown, 0) {
+			return
+		}
+	}
 	if !k.to.Advance(&k.untagged, k.n) || srq == nil {
 		return
 	}
@@ -202,7 +232,10 @@ func (r *receiver) finishShared() {
 	if k.op.Immediate() {
 		c.Op, c.Immediate = OpImmediate, k.immediate
 	}
-	if !srq.cq.push([]Completion{c}) {
+	srq.rq.settle()
+	pushed := srq.cq.push([]Completion{c})
+	srq.leave() // Close returns after the last completion
+	if !pushed {
 		r.s.dev.wg.Go(srq.cq.fail)
 	}
 }
@@ -231,8 +264,15 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 				a.writeErr = it.WriteError()
 			}
 			q.mu.Lock()
-			x.arrived = append(x.arrived, a)
+			tooMany := len(x.arrived) == maxArrived
+			if !tooMany {
+				x.arrived = append(x.arrived, a)
+			}
 			q.mu.Unlock()
+			if tooMany {
+				r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
+				return
+			}
 			r.kick = true
 		case xctl.TypeResume:
 			if err := x.in.Resume(it.Resume()); err != nil {
@@ -246,14 +286,9 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 			}
 		case xctl.TypePing:
 			p := it.Ping()
-			r.say(func(b *xctl.Backlog) { b.Pong(xctl.Pong(p)) })
+			r.say(func(b *xctl.Backlog) bool { b.Pong(xctl.Pong(p)); return true })
 		case xctl.TypePong:
-			q.mu.Lock()
-			if done := x.pings[it.Pong().Nonce]; done != nil {
-				delete(x.pings, it.Pong().Nonce)
-				close(done)
-			}
-			q.mu.Unlock()
+			x.ponged(q, it.Pong().Nonce)
 		}
 	}
 	if err := it.Err(); err != nil {
@@ -261,55 +296,86 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 	}
 }
 
+// touchFed touches the queues that have got memory since they were hungry.
+func (r *receiver) touchFed() {
+	x := r.s.shared
+	if len(x.hungry) == 0 {
+		return
+	}
+	x.fedMu.Lock()
+	for _, n := range x.fed {
+		if rcv := x.in.Find(n); rcv != nil {
+			r.touch(rcv)
+		}
+	}
+	x.fed = x.fed[:0]
+	x.fedMu.Unlock()
+}
+
 // acknowledge makes the CREDITs that are due for the queues touched by the burst
-// at hand, and for those that were empty.
+// at hand, and for those that were empty and are not.
 func (r *receiver) acknowledge() {
 	x := r.s.shared
-	if x == nil || len(x.touched)+len(x.hungry) == 0 && !x.wrote {
+	if x == nil || r.dead {
+		return
+	}
+	r.touchFed()
+	if len(x.touched) == 0 && !x.wrote {
 		return
 	}
 	now := time.Now()
-	q := r.s.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if x.wrote {
-		x.wrote = false
-		if a, due := x.placed.Ack(); due {
-			x.backlog.WriteAck(a)
-			r.kick = true
-		}
-	}
-	var wait time.Duration
-	later := x.touched[:0]
-	look := x.touched
-	for rcv := range x.hungry {
-		look = append(look, rcv)
-	}
-	clear(x.hungry)
-	for _, rcv := range look {
+	var wake time.Time
+	later, due := x.touched[:0], x.due[:0]
+	for _, rcv := range x.touched {
+		delete(x.hungry, rcv)
 		if srq := x.params.Queues.Find(uint32(rcv.SRQ())); srq != nil {
 			n := srq.stock(r.s)
 			if n == 0 {
 				x.hungry[rcv] = srq // PostReceive wakes us
-				if rcv.Discarding() {
-					continue
-				}
 			} else {
 				rcv.Grant(uint32(n))
 			}
 		}
-		if c, due := rcv.Credit(now); due {
-			x.backlog.Credit(c)
-			r.kick = true
+		if c, ok := rcv.Credit(now); ok {
+			due = append(due, c)
 		} else if at, ok := rcv.Deadline(); ok {
 			later = append(later, rcv)
-			if d := at.Sub(now); wait == 0 || d < wait {
-				wait = max(d, 1)
+			if wake.IsZero() || at.Before(wake) {
+				wake = at
 			}
 		}
 	}
-	x.touched = later
-	if wait > 0 {
-		x.wakeAtLocked(r.s, wait)
+	x.touched, x.due = later, due
+	a, wrote := xctl.WriteAck{}, false
+	if x.wrote {
+		x.wrote = false
+		a, wrote = x.placed.Ack()
 	}
+	q := r.s.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range due {
+		x.backlog.Credit(c)
+	}
+	if wrote {
+		x.backlog.WriteAck(a)
+	}
+	r.kick = r.kick || wrote || len(due) > 0
+	if !wake.IsZero() {
+		x.wakeAtLocked(r.s, now, wake)
+	}
+}
+
+// endShared gives back what the connection has of shared queues.
+func (r *receiver) endShared() {
+	x := r.s.shared
+	if x.open != nil {
+		x.open.putBack(&x.recv)
+		x.open = nil
+	}
+	for _, srq := range x.hungry {
+		srq.forget(r.s)
+	}
+	clear(x.hungry)
+	x.touched = nil
 }

@@ -12,8 +12,18 @@ import (
 // outQueue is the sending end of one of the peer's queues.
 type outQueue struct {
 	*xctl.Sender
-	waiting []uint32 // messages that have not begun, oldest first
-	listed  bool     // in shared.active
+	waiting []uint32 // messages that have not begun, from first on, oldest first
+	first   int
+	listed  bool // in shared.active
+}
+
+// pop takes the oldest message that has not begun.
+func (q *outQueue) pop() (id uint32) {
+	id = q.waiting[q.first]
+	if q.first++; q.first == len(q.waiting) {
+		q.waiting, q.first = q.waiting[:0], 0
+	}
+	return id
 }
 
 // outMessage is a message to a shared queue, from its turn in the send queue to
@@ -54,23 +64,43 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 	}
 	x.arrived = x.arrived[:0]
 	var next time.Time
+	frames = x.resume(s, now)
 	for _, q := range x.active {
-		if q.Next(now) == xctl.StepResume {
-			x.backlog.Resume(q.Resume())
-		}
 		if at, ok := q.Deadline(); ok && (next.IsZero() || at.Before(next)) {
 			next = at
 		}
 	}
 	if !next.IsZero() {
-		x.wakeAtLocked(s, next.Sub(now))
+		x.wakeAtLocked(s, now, next)
 	}
-	for len(frames) < maxControl && !x.backlog.Empty() {
-		x.control++
-		u := xctl.Header(x.control).AppendTo(nil)
-		frames = append(frames, x.backlog.AppendTo(u, s.tx.ulpdu-ddp.UntaggedLen))
+	for n := 0; n < maxControl && !x.backlog.Empty(); n++ {
+		frames = append(frames, x.backlog.AppendTo(x.controlHeader(), s.tx.ulpdu-ddp.UntaggedLen))
 	}
 	return frames
+}
+
+// resume makes the RESUMEs of the queues whose time has come. They go at once and
+// not by the backlog, for the messages that they speak of may follow in the batch.
+func (x *shared) resume(s *stream, now time.Time) (frames [][]byte) {
+	most := min(s.tx.ulpdu, ddp.UntaggedLen+xctl.MaxMessage)
+	for _, q := range x.active {
+		if q.Next(now) != xctl.StepResume {
+			continue
+		}
+		n := len(frames) - 1
+		if n < 0 || len(frames[n])+xctl.TypeResume.Len() > most {
+			frames = append(frames, x.controlHeader())
+			n++
+		}
+		frames[n] = q.Resume().AppendTo(frames[n])
+	}
+	return frames
+}
+
+// controlHeader begins the next control message.
+func (x *shared) controlHeader() []byte {
+	x.control++
+	return xctl.Header(x.control).AppendTo(nil)
 }
 
 // maxControl is how many control messages go before data at a time.
@@ -103,9 +133,14 @@ func (x *shared) doneLocked(qp *QP, comps []Completion, id uint32, status Status
 	return comps
 }
 
-// wakeAtLocked has the event loop look again after d.
-func (x *shared) wakeAtLocked(s *stream, d time.Duration) {
-	d = max(d, 0)
+// wakeAtLocked has the event loop look again at a time, or before. Both halves
+// ask for it, and the earlier one counts: who is woken too early asks again.
+func (x *shared) wakeAtLocked(s *stream, now, at time.Time) {
+	if x.wakeAt.After(now) && !at.Before(x.wakeAt) {
+		return
+	}
+	x.wakeAt = at
+	d := max(at.Sub(now), 0)
 	if x.timer == nil {
 		x.timer = time.AfterFunc(d, s.conn.Wake)
 		return
@@ -137,8 +172,10 @@ func (x *shared) detach(qp *QP, index uint32) {
 		q = &outQueue{Sender: xctl.NewSender(w.queue, x.agreed.Peer.Credit, x.params.Retries)}
 		x.out[w.queue] = q
 	}
+	if q.first > 0 && len(q.waiting) == cap(q.waiting) {
+		q.waiting, q.first = q.waiting[:copy(q.waiting, q.waiting[q.first:])], 0
+	}
 	q.waiting = append(q.waiting, id)
-	x.undecided.Add(1)
 	x.list(q)
 }
 
@@ -162,9 +199,8 @@ func (s *stream) pickShared(now time.Time) bool {
 			id, msn := q.Replay()
 			x.list(q)
 			x.current, x.id, x.msn = q, uint32(id), msn
-		case step == xctl.StepNew && len(q.waiting) > 0:
-			id := q.waiting[0]
-			q.waiting = q.waiting[1:]
+		case step == xctl.StepNew && q.first < len(q.waiting):
+			id := q.pop()
 			x.list(q)
 			x.current, x.id, x.msn = q, id, q.Begin(uint64(id))
 		case step == xctl.StepWait, step == xctl.StepResume:
@@ -223,13 +259,20 @@ func (s *stream) brokenLocked(err error) {
 	s.tx.doomed = &f
 }
 
-// detached is how many messages have left the send queue for their own and are
-// not decided.
+// detached is how many outstanding messages are not in the send queue's ring any
+// more, less those that are decided and still there, behind a read.
 func (s *stream) detached() int {
 	if s == nil || s.shared == nil {
 		return 0
 	}
 	return int(s.shared.undecided.Load())
+}
+
+// undecided tells whether the peer has something to say yet of what was sent. The
+// caller is the transmitter.
+func (s *stream) undecided() bool {
+	x := s.shared
+	return x != nil && (len(x.free) < len(x.msgs) || x.writes.Outstanding() > 0)
 }
 
 // flushLocked completes all messages to shared queues, in the order in which they
@@ -242,10 +285,9 @@ func (x *shared) flushLocked(qp *QP, comps []Completion) []Completion {
 		for id, ok := q.Lost(); ok; id, ok = q.Lost() {
 			comps = x.doneLocked(qp, comps, uint32(id), Flushed, 0)
 		}
-		for _, id := range q.waiting {
-			comps = x.doneLocked(qp, comps, id, Flushed, 0)
+		for q.first < len(q.waiting) {
+			comps = x.doneLocked(qp, comps, q.pop(), Flushed, 0)
 		}
-		q.waiting = nil
 	}
 	clear(x.out)
 	x.active = nil

@@ -28,11 +28,11 @@ func (r *receiver) refuseInquiry(a *inquiry, fault mr.Fault, ulpdu []byte) bool 
 		r.refuseAccess(a.cause, ulpdu, fault)
 		return false
 	}
-	return r.denied(a.cause, func(*xctl.Backlog) {})
+	return r.denied(a.cause, func(*xctl.Backlog) bool { return true })
 }
 
 // denied counts an access that is refused, and says so.
-func (r *receiver) denied(cause rdmap.Cause, say func(*xctl.Backlog)) bool {
+func (r *receiver) denied(cause rdmap.Cause, say func(*xctl.Backlog) bool) bool {
 	r.s.dev.stats.badKeys.Add(1)
 	r.s.dev.event(Event{Kind: EventQPAccess, QP: r.s.q, Cause: cause})
 	return r.softError(say)
@@ -42,9 +42,7 @@ func (r *receiver) denied(cause rdmap.Cause, say func(*xctl.Backlog)) bool {
 // response have gone before. It goes out here and now, because responses are told
 // apart by their order.
 func (s *stream) readError(a *inquiry, placed uint32, cause rdmap.Cause) {
-	x := s.shared
-	x.control++
-	u := xctl.Header(x.control).AppendTo(nil)
+	u := s.shared.controlHeader()
 	s.tx.batch.add(xctl.ReadError{MSN: a.msn, Cause: cause, Placed: placed}.AppendTo(u))
 	s.tx.served()
 }
@@ -66,7 +64,7 @@ func (r *receiver) refuseWrite(fault mr.Fault) bool {
 	x, k := r.s.shared, &r.sink
 	k.drop, x.badWrite = true, true
 	e := xctl.WriteError{Ordinal: x.placed.Next(), STag: k.tagged.STag, TO: k.tagged.TO, Cause: taggedCause(fault)}
-	return r.denied(e.Cause, func(b *xctl.Backlog) { b.WriteError(e) })
+	return r.denied(e.Cause, func(b *xctl.Backlog) bool { return b.WriteError(e) })
 }
 
 // endWrite counts a Write whose end has come.
@@ -78,6 +76,10 @@ func (x *shared) endWrite() {
 // beginWrite counts a Write of ours.
 func (x *shared) beginWrite(w *sendSlot, index uint32) {
 	w.index = x.begun
+	x.countWrite(index)
+}
+
+func (x *shared) countWrite(index uint32) {
 	x.begun++
 	x.lastWrite = x.writes.Begin(uint64(index))
 }
@@ -103,7 +105,7 @@ func (x *shared) wroteLocked(s *stream, r *arrivedRecord) error {
 		return err
 	}
 	for o, ok := x.writes.Pop(); ok; o, ok = x.writes.Pop() {
-		if !o.OK {
+		if !o.OK && uint32(o.ID) != rtrSlot {
 			w := s.slot(uint32(o.ID))
 			w.status, w.vendor = RemoteAccess, uint32(o.Cause)
 		}

@@ -84,6 +84,7 @@ func (s *SRQ) feed() {
 	clear(s.starved)
 	s.mu.Unlock()
 	for _, st := range hungry {
+		st.shared.feed(s.num)
 		st.conn.Wake()
 	}
 }
@@ -98,14 +99,25 @@ func (s *SRQ) Arm(limit int) {
 // pop takes the oldest request for a message of st. If there is none, st hears of
 // the next one.
 func (s *SRQ) pop(st *stream, to *receiveSlot) bool {
-	if s.rq.pop(to) {
-		s.checkLimit()
-		return true
+	ok := s.rq.lend(to)
+	if !ok {
+		s.mu.Lock()
+		s.starved[st] = struct{}{}
+		s.mu.Unlock()
+		if ok = s.rq.lend(to); ok { // posted meanwhile
+			s.forget(st)
+		}
 	}
-	s.mu.Lock()
-	s.starved[st] = struct{}{}
-	s.mu.Unlock()
-	return s.rq.pop(to) // posted meanwhile
+	if ok {
+		s.checkLimit()
+	}
+	return ok
+}
+
+// putBack returns the request of a message that is not delivered.
+func (s *SRQ) putBack(slot *receiveSlot) {
+	s.rq.unpop(slot)
+	s.feed()
 }
 
 // stock is how many requests are posted. If there are none, st hears of the next
@@ -117,10 +129,14 @@ func (s *SRQ) stock(st *stream) int {
 	s.mu.Lock()
 	s.starved[st] = struct{}{}
 	s.mu.Unlock()
-	return s.rq.posted()
+	n := s.rq.posted()
+	if n > 0 {
+		s.forget(st)
+	}
+	return n
 }
 
-// forget is for a connection that has ended.
+// forget is for a connection that has ended, or is not starved after all.
 func (s *SRQ) forget(st *stream) {
 	s.mu.Lock()
 	delete(s.starved, st)

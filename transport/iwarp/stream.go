@@ -115,6 +115,9 @@ func (s *stream) openLocked(set *mpa.Settled, to State, p *ConnParams) error {
 		s.ready.Store(true)
 		if set.PeerToPeer {
 			s.first = s.tx.rtr(set.RTR)
+			if set.RTR&mpa.RTRWrite != 0 && s.softWrites() {
+				s.shared.countWrite(rtrSlot)
+			}
 		}
 	}
 	q.stream = s
@@ -175,8 +178,8 @@ func (s *stream) release() {
 // when more comes. An empty Write is more, and means nothing.
 func (s *stream) firstWrite() {
 	s.spoke.Store(true)
-	if s.ln != nil {
-		return
+	if s.ln != nil || s.shared != nil {
+		return // a peer with shared queues is not siw, and counts Writes
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

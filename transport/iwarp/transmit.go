@@ -125,7 +125,7 @@ func (s *stream) transmit() {
 			}
 			s.sending = false
 			b.release()
-			finished := q.state == StateSQD && s.tx.next == q.tail && !s.hold && s.detached() == 0
+			finished := q.state == StateSQD && s.tx.next == q.tail && !s.hold && !s.undecided()
 			q.mu.Unlock()
 			if finished {
 				s.conn.Close(transport.Drain)

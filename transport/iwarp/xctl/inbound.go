@@ -150,6 +150,20 @@ func (t *Inbound) Remove(n SRQN) (last Credit, ok bool) {
 	return Credit{n, r.acked, r.limit}, true
 }
 
+// Prune removes the entries of queues that exist no more, and gives last what
+// Remove returns. The numbers of queues that came and went would otherwise use
+// MaxSRQ up; a message in the middle keeps its entry.
+func (t *Inbound) Prune(exists func(SRQN) bool, last func(Credit)) {
+	for n, r := range t.queues {
+		if r.held > 0 || r.queue.Open() || exists(n) {
+			continue
+		}
+		if c, ok := t.Remove(n); ok {
+			last(c)
+		}
+	}
+}
+
 // Resume takes a RESUME. An error ends the connection: there was nothing to
 // resume, or not at that number.
 func (t *Inbound) Resume(rec Resume) error {
