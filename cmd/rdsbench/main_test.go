@@ -70,7 +70,7 @@ func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
 		"stress --size 8", "bandwidth --zero-copy maybe", "latency --pin everywhere", "rate --duration 0s",
 		"rate --listen here", "server --listen 0.0.0.0", "server --listen x", "--server-cpuprofile x",
 		"rate --server 192.0.2.1 --server-cpuprofile x", "mux --processes 4", "fair --provider node", "rate --socket x",
-		"rdma --crc maybe", "rdma --op atomic", "rdma --depth 3", "rdma --op read --depth 200", "chernobyl --workers 0", "chernobyl --provider node", "mr --size 64", "latency --duration x",
+		"rdma --crc maybe", "rdma --op atomic", "rdma --depth 3", "rdma --op read --depth 200", "rdma --op read --queues 4", "rdma --op send --queues 4 --stopped 4", "chernobyl --workers 0", "chernobyl --provider node", "mr --size 64", "latency --duration x",
 	} {
 		o := rdsbench(t, strings.Fields(args)...)
 		if o.code != 2 || strings.Count(o.stderr, "\n") != 1 || !strings.HasPrefix(o.stderr, "rdsbench: ") || o.stdout != "" {

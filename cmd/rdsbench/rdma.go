@@ -35,6 +35,11 @@ Send     one way into receive requests; up to 256 bytes are inline. The server
          posts receives again as messages complete, and says so for each quarter
          of them. The baseline is messages one way.
 
+With --queues Sends go to shared receive queues of the one connection, a list to
+each in its turn, and a goroutine of its own drains each. --stopped of them never
+get memory, and the client has as much outstanding to them as to the others; the
+same is done without that, and both rates are of the other queues.
+
 Requests are posted, and completions polled, in lists of up to --batch. Programs
 sleep until there is a completion, unless --busy has them poll.
 
@@ -45,6 +50,7 @@ of it; a Read.`,
   rdsbench rdma --op write --size 8k,1m --crc both --repeat 5
   rdsbench rdma --op read --size 8k --depth 32
   rdsbench rdma --op send --size 64 --batch 64
+  rdsbench rdma --op send --queues 32 --stopped 1 --repeat 5
   rdsbench rdma --op send --ping-pong --pin same`,
 	})
 	fs := cmd.Flags()
@@ -53,6 +59,8 @@ of it; a Read.`,
 	fs.IntVar(&f.opts.Depth, "depth", 0, "outstanding requests (default: 32, at most 4m of bytes; send: 2048)")
 	fs.IntVar(&f.opts.Batch, "batch", 0, "requests of a list (default: a quarter of --depth; send: 64)")
 	fs.StringVar((*string)(&f.opts.CRC), "crc", string(bench.CRCBoth), "CRC of the connection: on, off, both one after the other")
+	fs.IntVar(&f.opts.Queues, "queues", 0, "shared receive queues to spread Sends over (0: the queue pair's own)")
+	fs.IntVar(&f.opts.Stopped, "stopped", 0, "of them, those that never have memory posted")
 	fs.BoolVar(&f.opts.PingPong, "ping-pong", false, "round trips")
 	fs.BoolVar(&f.opts.Busy, "busy", false, "poll completion queues rather than sleep")
 	fs.IntVar(&f.opts.ULPDU, "ulpdu", 0, "longest DDP segment in bytes (default: what fits a TCP segment)")

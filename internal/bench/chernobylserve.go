@@ -72,7 +72,7 @@ func serveChernobyl(ip netip.Addr, w *Work, plain bool, o verbsSettings, fail fu
 		queues := make(queueTable, len(all))
 		for i := range all {
 			var q *sharedQueue
-			if queues[i], q, err = v.openQueue(i+1, directory+i*posted*messageSize, messageSize, posted); err != nil {
+			if queues[i], q, err = v.openQueue(i+1, directory+i*posted*messageSize, messageSize, posted, posted); err != nil {
 				s.close()
 				return nil, err
 			}

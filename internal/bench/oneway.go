@@ -115,7 +115,7 @@ func (c *cell) oneWay() (Result, error) {
 		}
 		defer end()
 		b = &streamSender{s, make([]byte, c.work.Size)}
-	} else if c.transport == IWARP {
+	} else if c.work.Kind == RDMA {
 		v, end, err := c.newVerbsBurster()
 		if err != nil {
 			return Result{}, err
@@ -165,7 +165,7 @@ func (c *cell) bursts(b burster, n uint64, d time.Duration) (uint64, snapshot, e
 		return n, snapshot{}, err
 	}
 	q := request{Op: opConfirm, Count: n}
-	if c.transport == IWARP && c.work.Op == OpWrite { // which the server's program does not hear of
+	if c.transport != TCP && c.work.Op == OpWrite { // which the server's program does not hear of
 		q = request{Op: opSnap}
 	}
 	snap, err := c.ask(q)

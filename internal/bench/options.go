@@ -51,6 +51,8 @@ type Options struct {
 	PingPong bool // RDMA
 	Busy     bool // RDMA: poll completion queues
 	ULPDU    int  // RDMA: longest segment; 0: what fits a TCP segment
+	Queues   int  // RDMA: shared receive queues to send to; 0: none
+	Stopped  int  // RDMA: of them, those that take nothing
 	Workers  int  // Chernobyl: those with good keys
 
 	ServerCPUProfile string // file for the server that is started
@@ -152,14 +154,24 @@ func (o *Options) transports(w *Work) []Transport {
 		return []Transport{IWARP, Plain}
 	case w.Kind == Regions && w.Op == OpInvalidate:
 		return []Transport{Device, Singles}
+	case w.Kind == RDMA && !w.Baseline:
+		return o.stopped(w)
 	case !w.Baseline || w.Kind == Regions:
 		return []Transport{w.subject()}
 	case w.Kind == RDMA:
-		return []Transport{IWARP, TCP}
+		return append(o.stopped(w), TCP)
 	case o.Provider == rds.ProviderDaemon && o.Server == "":
 		return []Transport{RDS, Node, TCP}
 	}
 	return []Transport{RDS, TCP}
+}
+
+// stopped are the transports of an RDMA work, without the baseline.
+func (o *Options) stopped(w *Work) []Transport {
+	if w.Stopped > 0 {
+		return []Transport{IWARP, Running}
+	}
+	return []Transport{IWARP}
 }
 
 // Plan makes the works of a mode.

@@ -77,6 +77,12 @@ func (w *Work) rdmaTitle() string {
 			s.WriteString(", single")
 		}
 	}
+	if w.Queues > 0 {
+		fmt.Fprintf(&s, ", %d queues", w.Queues)
+	}
+	if w.Stopped > 0 {
+		fmt.Fprintf(&s, ", %d stopped", w.Stopped)
+	}
 	if w.CRC {
 		s.WriteString(", CRC")
 	}
@@ -123,6 +129,10 @@ func (o *Options) validateRDMA(check func(ok bool, format string, args ...any)) 
 	check(o.ULPDU == 0 || o.ULPDU >= 128 && o.ULPDU <= 64768, "--ulpdu is 0 or 128 to 64768, not %d", o.ULPDU)
 	check(!o.PingPong || o.Op != "", "--ping-pong needs --op")
 	check(o.Op != "" || o.Depth == 0 && o.Batch == 0, "--depth and --batch need --op")
+	check(o.Queues == 0 || o.Op == OpSend && !o.PingPong, "--queues goes with --op send")
+	check(o.Queues >= 0 && o.Queues <= maxQueues, "--queues is at most %d, not %d", maxQueues, o.Queues)
+	check(o.Stopped == 0 || o.Stopped > 0 && o.Stopped < o.Queues, "--stopped is less than --queues, not %d", o.Stopped)
+	check(o.Depth == 0 || o.Depth >= o.Queues, "--depth is at least --queues, not %d", o.Depth)
 	for _, n := range o.Sizes {
 		check(n > 0, "--size is above 0")
 	}
@@ -149,6 +159,7 @@ func (o *Options) rdmaCRC(w Work) []Work {
 	case w.Op == OpSend:
 		w.Batch = orElse(w.Batch, 64)
 		w.Depth = orElse(w.Depth, max(w.Batch, min(2048, windowBytes/w.Size)))
+		w.queueDepth(o)
 	default:
 		w.Depth = orElse(w.Depth, max(2, min(32, windowBytes/w.Size)))
 		w.Batch = orElse(w.Batch, max(1, w.Depth/4))
@@ -204,6 +215,6 @@ func (w *Work) checkRDMA() bool {
 	if w.Op == OpRead {
 		depth = maxReads
 	}
-	return w.Size > 0 && w.Depth >= 1 && w.Depth <= depth && w.Batch <= w.Depth && w.Depth*w.Size <= 1<<28 &&
+	return w.Size > 0 && w.Depth >= 1 && w.Depth <= depth && w.Batch <= w.Depth && w.Depth*w.Size <= 1<<28 && w.checkQueues() &&
 		(w.Op == OpWrite || w.Op == OpRead || w.Op == OpSend)
 }

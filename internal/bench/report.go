@@ -135,7 +135,7 @@ func (row *Row) lines() []line {
 	for _, other := range []struct {
 		title string
 		*Result
-	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}, {"  a barrier each", row.Singles}, {"  plain connection", row.Plain}} {
+	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}, {"  a barrier each", row.Singles}, {"  plain connection", row.Plain}, {"  none stopped", row.Running}} {
 		if other.Result != nil {
 			out = append(out, make("tcp", other.title, other.Result, "", ""))
 		}
@@ -187,6 +187,8 @@ func (row *Row) Sentence() string {
 		return row.regionsSentence()
 	case Chernobyl:
 		return row.chernobylSentence()
+	case RDMA:
+		return row.queuesSentence()
 	}
 	if row.Work.Kind == Stress && row.Finished {
 		return fmt.Sprintf("%s: %d requests and replies, every payload and sequence number verified", row.Title, row.RDS.Messages)

@@ -60,10 +60,12 @@ type Row struct {
 	TCP       *Result `json:"tcp,omitempty"`
 	Alone     *Result `json:"alone,omitempty"`      // Fair without the flood
 	Singles   *Result `json:"singles,omitempty"`    // a barrier for each region
+	Running   *Result `json:"running,omitempty"`    // RDMA without what is sent to stopped queues
 	Plain     *Result `json:"plain,omitempty"`      // Chernobyl without shared queues
 	Ratio     float64 `json:"ratio,omitempty"`      // to TCP, median over the runs; p50 for Latency, else the rate
 	OfNode    float64 `json:"node_ratio,omitempty"` // the same, to an embedded node
 	OfSingles float64 `json:"singles_ratio,omitempty"`
+	OfRunning float64 `json:"running_ratio,omitempty"`
 	RateMin   float64 `json:"rate_min"` // of the runs over RDS
 	RateMax   float64 `json:"rate_max"`
 	Note      string  `json:"note,omitempty"`
@@ -114,7 +116,7 @@ func newRow(w Work, runs map[Transport][]Result) Row {
 	for _, r := range measured {
 		row.RateMin, row.RateMax = min(row.RateMin, r.Rate), max(row.RateMax, r.Rate)
 	}
-	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone, Singles: &row.Singles, Plain: &row.Plain} {
+	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone, Singles: &row.Singles, Plain: &row.Plain, Running: &row.Running} {
 		if len(runs[t]) > 0 {
 			r := combine(runs[t])
 			*to = &r
@@ -123,6 +125,7 @@ func newRow(w Work, runs map[Transport][]Result) Row {
 	row.Ratio, row.RatioOf = ratio(&w, measured, runs[TCP])
 	row.OfNode, _ = ratio(&w, measured, runs[Node])
 	row.OfSingles, _ = ratio(&w, measured, runs[Singles])
+	row.OfRunning, _ = ratio(&w, measured, runs[Running])
 	return row
 }
 

@@ -194,7 +194,7 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 	switch t {
 	case TCP:
 		e.service, err = serveTCP(e.server.IP, w, settings, e.failOnce())
-	case IWARP, Plain:
+	case IWARP, Plain, Running:
 		o := verbsSettings{settings, e.hello.Loops}
 		if w.Kind == Chernobyl {
 			e.service, err = serveChernobyl(e.server.IP, w, t == Plain, o, e.failOnce())
@@ -218,11 +218,11 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 func (w *Work) fits(t Transport, none bool) bool {
 	switch w.Kind {
 	case RDMA:
-		return none && (t == IWARP || t == TCP) && w.checkRDMA()
+		return none && (t == IWARP || t == TCP || t == Running && w.Stopped > 0) && w.checkRDMA()
 	case Chernobyl:
 		return none && (t == IWARP || t == Plain) && w.checkChernobyl()
 	}
-	return !none && t != IWARP && t != Plain
+	return !none && t != IWARP && t != Plain && t != Running
 }
 
 // failOnce returns a function that tells the client of the first failure.

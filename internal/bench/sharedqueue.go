@@ -9,9 +9,9 @@ type sharedQueue struct {
 	cq *iwarp.CQ
 }
 
-// openQueue makes the queue of this number, with n requests of size bytes
-// posted, whose memory is the region's from byte at on.
-func (v *verbs) openQueue(number, at, size, n int) (*iwarp.SRQ, *sharedQueue, error) {
+// openQueue makes the queue of this number for n requests, and posts some of size
+// bytes, whose memory is the region's from byte at on.
+func (v *verbs) openQueue(number, at, size, n, posted int) (*iwarp.SRQ, *sharedQueue, error) {
 	cq, err := v.dev.CreateCQ(n)
 	if err != nil {
 		return nil, nil, err
@@ -20,7 +20,7 @@ func (v *verbs) openQueue(number, at, size, n int) (*iwarp.SRQ, *sharedQueue, er
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := newReceiverBy(v, srq.PostReceive, at, size, n)
+	r, err := newReceiverBy(v, srq.PostReceive, at, size, posted)
 	return srq, &sharedQueue{r, cq}, err
 }
 

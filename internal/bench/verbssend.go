@@ -64,8 +64,11 @@ func (w *window) post(list []iwarp.WorkRequest) error {
 
 // newVerbsBurster opens what sends one way.
 func (c *cell) newVerbsBurster() (burster, func(), error) {
-	if c.work.Op == OpWrite {
+	switch {
+	case c.work.Op == OpWrite:
 		return c.newVerbsWriter()
+	case c.work.Queues > 0:
+		return c.newSpreader()
 	}
 	return c.newVerbsSender()
 }

@@ -13,6 +13,8 @@ func serveVerbs(ip netip.Addr, w *Work, o verbsSettings, fail func(error)) (*ser
 	switch {
 	case w.PingPong && w.Op != OpRead:
 		n = pingRegion(w.Size)
+	case w.Queues > 0:
+		n = w.Queues * w.queueReceives() * w.Size
 	case w.Op == OpSend:
 		n = w.receives() * w.Size
 	case w.Op == OpRead:
@@ -29,6 +31,12 @@ func serveVerbs(ip netip.Addr, w *Work, o verbsSettings, fail func(error)) (*ser
 	}
 	s := &service{tally: newTally(), fail: fail, addrs: []netip.AddrPort{l.Addr()}}
 	s.own(closer(v.close))
+	if w.Queues > 0 {
+		if err := v.sinkQueues(s); err != nil {
+			s.close()
+			return nil, err
+		}
+	}
 	s.run(func() error {
 		if err := v.serve(l, s.tally); err != nil && !gone(err) {
 			return err
@@ -48,7 +56,7 @@ func (v *verbs) serve(l *iwarp.Listener, t *tally) error {
 		fillBlocks(v.mem, v.w.Size)
 	case v.w.PingPong:
 		return v.echo(l)
-	case v.w.Op == OpSend:
+	case v.w.Op == OpSend && v.w.Queues == 0:
 		return v.sink(l, t)
 	}
 	if err := v.accept(l); err != nil {

@@ -39,10 +39,11 @@ const (
 	Node  Transport = "embedded node" // RDS by nodes in the two processes, to compare rdsd with
 	Alone Transport = "rds, alone"    // Fair without the flood
 
-	IWARP   Transport = "iwarp"          // RDMA and Chernobyl works
-	Plain   Transport = "plain iwarp"    // Chernobyl without shared queues
-	Device  Transport = "regions"        // Regions works
-	Singles Transport = "a barrier each" // what batched invalidation is compared with
+	IWARP   Transport = "iwarp"               // RDMA and Chernobyl works
+	Plain   Transport = "plain iwarp"         // Chernobyl without shared queues
+	Running Transport = "iwarp, none stopped" // RDMA without what is sent to stopped queues
+	Device  Transport = "regions"             // Regions works
+	Singles Transport = "a barrier each"      // what batched invalidation is compared with
 )
 
 // Pin says on which CPUs the two processes run.
@@ -79,6 +80,8 @@ type Work struct {
 	PingPong bool `json:"ping_pong,omitempty"` // RDMA: round trips
 	Busy     bool `json:"busy,omitempty"`      // RDMA: poll completion queues rather than wait
 	ULPDU    int  `json:"ulpdu,omitempty"`     // RDMA: longest segment, 0: what fits a TCP segment
+	Queues   int  `json:"queues,omitempty"`    // RDMA: shared receive queues that Sends are spread over; 0: the queue pair's own
+	Stopped  int  `json:"stopped,omitempty"`   // RDMA: of them, those that never have memory posted
 	Workers  int  `json:"workers,omitempty"`   // Regions, Chernobyl: goroutines
 }
 
