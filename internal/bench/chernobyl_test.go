@@ -25,9 +25,6 @@ func TestChernobylIsConfinedToTheRogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	rep, err := (&Runner{Options: o}).Run(context.Background(), o.Plan(Chernobyl))
-	if errors.Is(err, errNotConfined) {
-		t.Skipf("known defect of transport/iwarp, see its TestMessageBuildsOnItsOwnWritesOnly: %v", err)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}

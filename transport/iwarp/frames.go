@@ -71,7 +71,11 @@ func (t *transmitter) doom(f failure) {
 func (s *stream) pick(w *window) bool {
 	t := &s.tx
 	for s.shared != nil && t.next != w.tail && s.slot(t.next).queue != 0 && s.mayStart(s.slot(t.next)) {
-		s.shared.detach(s.q, t.next&uint32(len(s.q.slots)-1))
+		if q, builds := s.shared.detach(s.q, t.next&uint32(len(s.q.slots)-1)); builds {
+			// Before any other Write: the peer takes all that follow the first.
+			s.shared.ahead(q)
+			t.turn = fromShared
+		}
 		t.next++
 		t.passed++
 	}

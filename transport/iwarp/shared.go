@@ -84,8 +84,10 @@ type shared struct {
 	id, msn   uint32    // and which
 	control   uint32    // MSN of the last control message
 	writes    xctl.WriteSender
-	begun     uint64 // Writes begun
-	lastWrite uint32 // ordinal of the last one
+	begun     uint64   // Writes begun
+	lastWrite uint32   // ordinal of the last one
+	dep       uint32   // of the message that is being sent
+	failed    []uint64 // Writes that were refused and that messages may build on
 
 	// The event loop's.
 	in       *xctl.Inbound

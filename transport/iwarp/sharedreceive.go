@@ -224,6 +224,7 @@ func (r *receiver) finishShared() {
 			return
 		}
 	}
+	r.touch(k.to) // the segment may have begun in an earlier burst
 	if !k.to.Advance(&k.untagged, k.n) || srq == nil {
 		return
 	}
@@ -323,7 +324,16 @@ func (r *receiver) acknowledge() {
 	if len(x.touched) == 0 && !x.wrote {
 		return
 	}
+	a, wrote := xctl.WriteAck{}, false
+	if x.wrote {
+		x.wrote = false
+		a, wrote = x.placed.Ack()
+	}
 	now := time.Now()
+	patience := now
+	if wrote {
+		patience = now.Add(xctl.CreditDelay) // there is company
+	}
 	var wake time.Time
 	later, due := x.touched[:0], x.due[:0]
 	for _, rcv := range x.touched {
@@ -336,7 +346,7 @@ func (r *receiver) acknowledge() {
 				rcv.Grant(uint32(n))
 			}
 		}
-		if c, ok := rcv.Credit(now); ok {
+		if c, ok := rcv.Credit(patience); ok {
 			due = append(due, c)
 		} else if at, ok := rcv.Deadline(); ok {
 			later = append(later, rcv)
@@ -346,11 +356,6 @@ func (r *receiver) acknowledge() {
 		}
 	}
 	x.touched, x.due = later, due
-	a, wrote := xctl.WriteAck{}, false
-	if x.wrote {
-		x.wrote = false
-		a, wrote = x.placed.Ack()
-	}
 	q := r.s.q
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rds-go/rds/mr"
@@ -14,7 +15,8 @@ type outQueue struct {
 	*xctl.Sender
 	waiting []uint32 // messages that have not begun, from first on, oldest first
 	first   int
-	listed  bool // in shared.active
+	listed  bool   // in shared.active
+	to      uint64 // up to this one, Writes that messages under way build on
 }
 
 // pop takes the oldest message that has not begun.
@@ -29,8 +31,9 @@ func (q *outQueue) pop() (id uint32) {
 // outMessage is a message to a shared queue, from its turn in the send queue to
 // its fate. Its memory is the queue pair's so long: it may have to be sent again.
 type outMessage struct {
-	slot   sendSlot
-	inline []byte
+	slot     sendSlot
+	inline   []byte
+	from, to uint64 // the Writes it builds on, counted as in shared.begun; slot.deps is the first one's ordinal
 }
 
 // stepLocked takes what the peer has said, completes what is decided, and makes
@@ -128,6 +131,7 @@ func (x *shared) doneLocked(qp *QP, comps []Completion, id uint32, status Status
 		}
 		comps = append(comps, c)
 	}
+	x.msgs[id].slot.deps = 0
 	x.free = append(x.free, id)
 	x.undecided.Add(-1)
 	return comps
@@ -150,7 +154,8 @@ func (x *shared) wakeAtLocked(s *stream, now, at time.Time) {
 
 // detach moves a message from the send queue, where it has had its turn, to its
 // queue's own: from here on it holds up nobody else.
-func (x *shared) detach(qp *QP, index uint32) {
+// It tells whether the message builds on Writes.
+func (x *shared) detach(qp *QP, index uint32) (q *outQueue, builds bool) {
 	w := &qp.slots[index]
 	var id uint32
 	if n := len(x.free); n > 0 {
@@ -161,14 +166,15 @@ func (x *shared) detach(qp *QP, index uint32) {
 	}
 	m := &x.msgs[id]
 	m.slot = *w
-	if w.deps > 0 {
-		m.slot.deps = x.firstOf(w.deps)
+	m.to = x.begun
+	m.from = m.to - min(m.to, uint64(w.deps))
+	if m.slot.deps = 0; m.from < m.to {
+		m.slot.deps = x.firstOf(uint32(m.to - m.from))
 	}
 	if w.inline > 0 {
 		m.inline = append(m.inline[:0], qp.inlineOf(index)[:w.inline]...)
 	}
-	q := x.out[w.queue]
-	if q == nil {
+	if q = x.out[w.queue]; q == nil {
 		q = &outQueue{Sender: xctl.NewSender(w.queue, x.agreed.Peer.Credit, x.params.Retries)}
 		x.out[w.queue] = q
 	}
@@ -177,6 +183,14 @@ func (x *shared) detach(qp *QP, index uint32) {
 	}
 	q.waiting = append(q.waiting, id)
 	x.list(q)
+	return q, m.slot.deps != 0
+}
+
+// ahead gives a queue the next turn.
+func (x *shared) ahead(q *outQueue) {
+	i := slices.Index(x.active, q)
+	copy(x.active[1:i+1], x.active[:i])
+	x.active[0] = q
 }
 
 func (x *shared) list(q *outQueue) {
@@ -195,13 +209,25 @@ func (s *stream) pickShared(now time.Time) bool {
 		x.active = x.active[:len(x.active)-1]
 		q.listed = false
 		switch step := q.Next(now); {
+		case step == xctl.StepReplay && x.written < q.to:
+			x.list(q) // until the fate of those Writes is known
+			continue
 		case step == xctl.StepReplay:
 			id, msn := q.Replay()
 			x.list(q)
+			x.dep, _ = x.dependency(&x.msgs[id])
 			x.current, x.id, x.msn = q, uint32(id), msn
 		case step == xctl.StepNew && q.first < len(q.waiting):
-			id := q.pop()
+			m := &x.msgs[q.waiting[q.first]]
 			x.list(q)
+			var ok bool
+			if x.dep, ok = x.dependency(m); !ok {
+				continue
+			}
+			if m.slot.deps != 0 {
+				q.to = max(q.to, m.to)
+			}
+			id := q.pop()
 			x.current, x.id, x.msn = q, id, q.Begin(uint64(id))
 		case step == xctl.StepWait, step == xctl.StepResume:
 			x.list(q) // its time comes
@@ -225,7 +251,7 @@ func (s *stream) sharedSegment() {
 		n, last = 0, true // the peer drops it
 	}
 	h := ddp.Untagged{Last: last, ULP: w.opcode().Control(), QN: w.queue.QN(), MSN: x.msn, MO: t.offset}
-	if h.ULPData = w.deps; w.op == OpSendInvalidate {
+	if h.ULPData = x.dep; w.op == OpSendInvalidate {
 		h.ULPData = uint32(w.invalidate)
 	}
 	switch {

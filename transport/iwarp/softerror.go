@@ -1,6 +1,8 @@
 package iwarp
 
 import (
+	"slices"
+
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
@@ -93,6 +95,43 @@ func (x *shared) firstOf(n uint32) uint32 {
 	return first
 }
 
+// dependency is the ordinal that a message names when it begins now: that of the
+// first Write it builds on. The peer then refuses the message if that one or any
+// later one has failed, so it is named only while no others have followed, or if
+// one of the message's own has failed. Where others have, the message waits until
+// the fate of its own is known (not ok).
+func (x *shared) dependency(m *outMessage) (dep uint32, ok bool) {
+	switch {
+	case m.slot.deps == 0:
+		return 0, true
+	case x.begun == m.to:
+		return m.slot.deps, true
+	case x.written < m.to:
+		return 0, false
+	}
+	for _, n := range x.failed {
+		if n >= m.from && n < m.to {
+			return m.slot.deps, true
+		}
+	}
+	return 0, true
+}
+
+// noteFailed remembers that the Write numbered written has failed, as long as a
+// message builds on it or an earlier one.
+func (x *shared) noteFailed() {
+	if len(x.failed) == cap(x.failed) {
+		oldest := x.begun
+		for i := range x.msgs {
+			if m := &x.msgs[i]; m.slot.deps != 0 {
+				oldest = min(oldest, m.from)
+			}
+		}
+		x.failed = slices.DeleteFunc(x.failed, func(n uint64) bool { return n < oldest })
+	}
+	x.failed = append(x.failed, x.written)
+}
+
 // wroteLocked takes what the peer says of our Writes, and completes them.
 func (x *shared) wroteLocked(s *stream, r *arrivedRecord) error {
 	var err error
@@ -108,6 +147,7 @@ func (x *shared) wroteLocked(s *stream, r *arrivedRecord) error {
 		if !o.OK && uint32(o.ID) != rtrSlot {
 			w := s.slot(uint32(o.ID))
 			w.status, w.vendor = RemoteAccess, uint32(o.Cause)
+			x.noteFailed()
 		}
 		x.written++
 	}

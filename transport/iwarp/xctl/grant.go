@@ -3,7 +3,7 @@ package xctl
 import "time"
 
 // CreditDelay is how long a CREDIT waits for company.
-const CreditDelay = time.Millisecond
+const CreditDelay = 100 * time.Microsecond
 
 // Grant lets the sender use a window of further messages. What was granted stays
 // so; granting one buffer to several connections is meant, the message that meets
