@@ -68,3 +68,4 @@ show bin/rdsverbs rping client -a 127.0.0.2 -C 3 -v -V
 
 show bin/rdsbench
 show bin/rdsbench --provider rdsd --duration 500ms
+show bin/rdsbench rdma --duration 200ms
