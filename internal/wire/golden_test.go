@@ -2,54 +2,10 @@ package wire
 
 import (
 	"bytes"
-	"encoding/hex"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
-)
 
-// readGolden returns the bytes of a commented hex file. Each line is
-//
-//	offset  hex...  # field
-//
-// where a hex word may be repeated as word*count. Offsets are decimal and are
-// checked, so that a comment cannot drift away from its bytes.
-func readGolden(t testing.TB, name string) []byte {
-	t.Helper()
-	path := filepath.Join("testdata", name+".golden")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []byte
-	for i, line := range strings.Split(string(text), "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		words := strings.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
-		if off, err := strconv.Atoi(words[0]); err != nil || off != len(out) {
-			t.Fatalf("%s:%d: offset %s, but %d bytes so far", path, i+1, words[0], len(out))
-		}
-		for _, w := range words[1:] {
-			w, count, repeated := strings.Cut(w, "*")
-			n := 1
-			if repeated {
-				if n, err = strconv.Atoi(count); err != nil {
-					t.Fatalf("%s:%d: %v", path, i+1, err)
-				}
-			}
-			b, err := hex.DecodeString(w)
-			if err != nil {
-				t.Fatalf("%s:%d: %v", path, i+1, err)
-			}
-			out = append(out, bytes.Repeat(b, n)...)
-		}
-	}
-	return out
-}
+	"github.com/rds-go/rds/internal/hexfile"
+)
 
 var (
 	pathsOnly  = [ExtensionSize]byte{ExtPaths, 0, 8}
@@ -84,7 +40,7 @@ func TestGoldenMessages(t *testing.T) {
 	for _, g := range goldens {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
-			msg := readGolden(t, g.name)
+			msg := hexfile.Read(t, g.name)
 			var h Header
 			if err := h.Decode(msg); err != nil {
 				t.Fatal(err)
@@ -139,7 +95,7 @@ func checkMap(t *testing.T, m *CongestionMap, want []uint16) {
 
 func TestPutDataWritesPlainHeader(t *testing.T) {
 	t.Parallel()
-	want := readGolden(t, "E6")[:HeaderSize]
+	want := hexfile.Read(t, "E6")[:HeaderSize]
 	b := bytes.Repeat([]byte{0xee}, HeaderSize)
 	PutData(b, 2, 64, 4001, 4001)
 	if !bytes.Equal(b, want) {
@@ -149,7 +105,7 @@ func TestPutDataWritesPlainHeader(t *testing.T) {
 
 func TestMarkRetransmittedKeepsTheRest(t *testing.T) {
 	t.Parallel()
-	want := readGolden(t, "E9")
+	want := hexfile.Read(t, "E9")
 	b := bytes.Clone(want)
 	b[24] = 0
 	MarkRetransmitted(b)

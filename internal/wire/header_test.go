@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"testing"
+
+	"github.com/rds-go/rds/internal/hexfile"
 )
 
 func TestDecodeRefusesShortHeader(t *testing.T) {
@@ -64,9 +66,9 @@ func TestSum(t *testing.T) {
 	}{
 		{"all zero", make([]byte, HeaderSize), 0xffff},
 		{"all ones: 23 carries fold", ones, 0x0000},
-		{"E1", readGolden(t, "E1"), 0xdeff},
-		{"E2", readGolden(t, "E2"), 0xf2fd},
-		{"E6", readGolden(t, "E6"), 0xe07b},
+		{"E1", hexfile.Read(t, "E1"), 0xdeff},
+		{"E2", hexfile.Read(t, "E2"), 0xf2fd},
+		{"E6", hexfile.Read(t, "E6"), 0xe07b},
 	} {
 		if got := Sum(c.header); got != c.want {
 			t.Errorf("%s: %#04x, want %#04x", c.name, got, c.want)
@@ -82,7 +84,7 @@ func TestSum(t *testing.T) {
 
 // The data path must not allocate for a header.
 func TestNoAllocations(t *testing.T) {
-	b := readGolden(t, "E10")
+	b := hexfile.Read(t, "E10")
 	out := make([]byte, 0, HeaderSize)
 	var h Header
 	var m CongestionMap
@@ -106,7 +108,7 @@ func TestNoAllocations(t *testing.T) {
 // Any 48 bytes are a header, and encoding it gives the same bytes again.
 func FuzzHeader(f *testing.F) {
 	for _, g := range goldens {
-		f.Add(readGolden(f, g.name)[:HeaderSize])
+		f.Add(hexfile.Read(f, g.name)[:HeaderSize])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var h, again Header

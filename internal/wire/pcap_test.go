@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/rds-go/rds/internal/hexfile"
 )
 
 var update = flag.Bool("update", false, "write testdata/rds-tcp.pcap anew")
@@ -154,7 +156,7 @@ func buildCapture(t *testing.T) []byte {
 	for _, step := range conversation {
 		var b []byte
 		for _, name := range step.messages {
-			b = append(b, readGolden(t, name)...)
+			b = append(b, hexfile.Read(t, name)...)
 		}
 		c.send(step.from, b)
 	}
@@ -194,7 +196,7 @@ func TestCapture(t *testing.T) {
 				t.Fatalf("end %d, %s: %v", end, name, err)
 			}
 			n := HeaderSize + int(h.Length)
-			if golden := readGolden(t, name); len(stream) < n || !bytes.Equal(stream[:n], golden) {
+			if golden := hexfile.Read(t, name); len(stream) < n || !bytes.Equal(stream[:n], golden) {
 				t.Fatalf("end %d: %+v is not %s", end, h, name)
 			}
 			stream = stream[n:]

@@ -3,51 +3,17 @@ package setup
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"reflect"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 
+	"github.com/rds-go/rds/internal/hexfile"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 	"github.com/rds-go/rds/xrc"
 )
-
-// readGolden returns the octets of a commented hex file. Each line is
-//
-//	offset  hex  # field
-//
-// and offsets are checked, so that a comment cannot drift away from its octets.
-func readGolden(t testing.TB, name string) []byte {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []byte
-	for i, line := range strings.Split(string(text), "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		words := strings.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
-		if off, err := strconv.Atoi(words[0]); err != nil || off != len(out) || len(words) != 2 {
-			t.Fatalf("%s:%d: %q, but %d octets so far", path, i+1, line, len(out))
-		}
-		b, err := hex.DecodeString(words[1])
-		if err != nil {
-			t.Fatalf("%s:%d: %v", path, i+1, err)
-		}
-		out = append(out, b...)
-	}
-	return out
-}
 
 func aConnect() *Connect {
 	return &Connect{
@@ -84,7 +50,7 @@ func goldens() map[string]Message {
 func TestXRCREQ16GoldenMessages(t *testing.T) {
 	t.Parallel()
 	for name, m := range goldens() {
-		want := readGolden(t, name)
+		want := hexfile.Read(t, name)
 		if err := m.Validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -143,7 +109,7 @@ func TestXRCREQ17StatusesAreDistinct(t *testing.T) {
 
 func TestBadMessagesAreRefused(t *testing.T) {
 	t.Parallel()
-	connect := readGolden(t, "connect")
+	connect := hexfile.Read(t, "connect")
 	edit := func(f func(b []byte)) []byte { b := bytes.Clone(connect); f(b); return b }
 	for name, c := range map[string]struct {
 		b    []byte
@@ -202,7 +168,7 @@ func TestBadMessagesAreRefused(t *testing.T) {
 
 func TestLongerMessagesAreUnderstood(t *testing.T) {
 	t.Parallel()
-	b := append(readGolden(t, "connected"), 1, 2, 3, 4, 5, 6, 7, 8)
+	b := append(hexfile.Read(t, "connected"), 1, 2, 3, 4, 5, 6, 7, 8)
 	b[7] += 8
 	m, rest, err := Decode(append(b, 'x'))
 	if err != nil || !reflect.DeepEqual(m, aConnected()) || string(rest) != "x" {
@@ -233,7 +199,7 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	for name := range goldens() {
-		f.Add(readGolden(f, name))
+		f.Add(hexfile.Read(f, name))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m, rest, err := Decode(b)

@@ -2,44 +2,10 @@ package mpa
 
 import (
 	"bytes"
-	"encoding/hex"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
-)
 
-// readGolden returns the octets of a commented hex file. Each line is
-//
-//	offset  hex  # field
-//
-// and offsets are checked, so that a comment cannot drift away from its octets.
-func readGolden(t testing.TB, name string) []byte {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []byte
-	for i, line := range strings.Split(string(text), "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		words := strings.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
-		if off, err := strconv.Atoi(words[0]); err != nil || off != len(out) || len(words) != 2 {
-			t.Fatalf("%s:%d: %q, but %d octets so far", path, i+1, line, len(out))
-		}
-		b, err := hex.DecodeString(words[1])
-		if err != nil {
-			t.Fatalf("%s:%d: %v", path, i+1, err)
-		}
-		out = append(out, b...)
-	}
-	return out
-}
+	"github.com/rds-go/rds/internal/hexfile"
+)
 
 // The goldens are what the machines and the framing make, octet for octet.
 func TestGoldens(t *testing.T) {
@@ -56,7 +22,7 @@ func TestGoldens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.Feed(readGolden(t, golden)); err != nil {
+		if _, err := r.Feed(hexfile.Read(t, golden)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := r.Accept(p); err != nil && err != ErrDepth {
@@ -76,7 +42,7 @@ func TestGoldens(t *testing.T) {
 		"fpdu-padded":          AppendFPDU(nil, padded, true),
 		"fpdu-marker":          w.Append(nil, AppendContent(nil, send(2, 24)), true),
 	} {
-		if want := readGolden(t, name); !bytes.Equal(got, want) {
+		if want := hexfile.Read(t, name); !bytes.Equal(got, want) {
 			t.Errorf("%s is\n%x, want\n%x", name, got, want)
 		}
 	}

@@ -3,53 +3,20 @@ package rdmap
 import (
 	"bytes"
 	"encoding/binary"
-	"encoding/hex"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/rds-go/rds/internal/hexfile"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 )
 
-// readGolden returns the FPDU of a commented hex file. Each line is
-//
-//	offset  hex  # field
-//
-// and offsets are checked, so that a comment cannot drift away from its octets.
-func readGolden(t testing.TB, name string) []byte {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []byte
-	for i, line := range strings.Split(string(text), "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		words := strings.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
-		if off, err := strconv.Atoi(words[0]); err != nil || off != len(out) || len(words) != 2 {
-			t.Fatalf("%s:%d: %q, but %d octets so far", path, i+1, line, len(out))
-		}
-		b, err := hex.DecodeString(words[1])
-		if err != nil {
-			t.Fatalf("%s:%d: %v", path, i+1, err)
-		}
-		out = append(out, b...)
-	}
-	return out
-}
-
 // readSegment is the ULPDU of a golden FPDU.
 func readSegment(t testing.TB, name string) []byte {
 	t.Helper()
-	b := readGolden(t, name)
+	b := hexfile.Read(t, name)
 	n := int(binary.BigEndian.Uint16(b))
 	return b[mpa.HeaderLen : mpa.HeaderLen+n]
 }
@@ -124,7 +91,7 @@ func TestGoldenFPDUs(t *testing.T) {
 	for _, g := range goldens() {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
-			file := readGolden(t, g.name)
+			file := hexfile.Read(t, g.name)
 			var s Segment
 			if err := s.Parse(readSegment(t, g.name), OpsRFC5040|OpsRFC7306); err != nil {
 				t.Fatal(err)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/rds-go/rds/internal/hexfile"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
@@ -11,8 +12,8 @@ import (
 // FuzzBlock feeds a Request's private data to a responder and its answer to the
 // initiator. Both come to the same result.
 func FuzzBlock(f *testing.F) {
-	f.Add(readGolden(f, "offer"))
-	f.Add(readGolden(f, "answer"))
+	f.Add(hexfile.Read(f, "offer"))
+	f.Add(hexfile.Read(f, "answer"))
 	f.Add([]byte("iXRC"))
 	f.Fuzz(func(t *testing.T, private []byte) {
 		own := aBlock()
@@ -45,7 +46,7 @@ func FuzzBlock(f *testing.F) {
 
 // FuzzRecords decodes a message, encodes what it found, and decodes that.
 func FuzzRecords(f *testing.F) {
-	f.Add(readGolden(f, "control")[ddp.UntaggedLen:])
+	f.Add(hexfile.Read(f, "control")[ddp.UntaggedLen:])
 	f.Add([]byte{0, 0, 0, 4, 200, 1, 0, 8, 1, 2, 3, 4})
 	f.Add([]byte{7, 0, 0, 2})
 	f.Fuzz(func(t *testing.T, message []byte) {

@@ -2,47 +2,12 @@ package xctl
 
 import (
 	"bytes"
-	"encoding/hex"
-	"os"
-	"path/filepath"
-	"strconv"
-	"strings"
 	"testing"
 
+	"github.com/rds-go/rds/internal/hexfile"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
-
-// readGolden returns the octets of a commented hex file. Each line is
-//
-//	offset  hex  # field
-//
-// and offsets are checked, so that a comment cannot drift away from its octets.
-func readGolden(t testing.TB, name string) []byte {
-	t.Helper()
-	path := filepath.Join("testdata", name+".hex")
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out []byte
-	for i, line := range strings.Split(string(text), "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		words := strings.Fields(line)
-		if len(words) == 0 {
-			continue
-		}
-		if off, err := strconv.Atoi(words[0]); err != nil || off != len(out) || len(words) != 2 {
-			t.Fatalf("%s:%d: %q, but %d octets so far", path, i+1, line, len(out))
-		}
-		b, err := hex.DecodeString(words[1])
-		if err != nil {
-			t.Fatalf("%s:%d: %v", path, i+1, err)
-		}
-		out = append(out, b...)
-	}
-	return out
-}
 
 func aBlock() Block {
 	return Block{
@@ -60,7 +25,7 @@ func TestGoldenBlocks(t *testing.T) {
 	t.Parallel()
 	own, other := aBlock(), smallBlock()
 	offer, err := own.Offer(nil, []byte("hi"))
-	if want := readGolden(t, "offer"); err != nil || !bytes.Equal(offer, want) {
+	if want := hexfile.Read(t, "offer"); err != nil || !bytes.Equal(offer, want) {
 		t.Errorf("%v, offer is\n%x, want\n%x", err, offer, want)
 	}
 	a, _, err := other.Negotiate(offer)
@@ -68,7 +33,7 @@ func TestGoldenBlocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer, err := a.AppendTo(nil, nil)
-	if want := readGolden(t, "answer"); err != nil || !bytes.Equal(answer, want) {
+	if want := hexfile.Read(t, "answer"); err != nil || !bytes.Equal(answer, want) {
 		t.Errorf("%v, answer is\n%x, want\n%x", err, answer, want)
 	}
 }
@@ -118,7 +83,7 @@ func collect(message []byte) (list []record, err error) {
 
 func TestGoldenControlMessage(t *testing.T) {
 	t.Parallel()
-	want := readGolden(t, "control")
+	want := hexfile.Read(t, "control")
 	got := everything().AppendTo(Header(7).AppendTo(nil), MaxMessage)
 	if !bytes.Equal(got, want) {
 		t.Errorf("the message is\n%x, want\n%x", got, want)

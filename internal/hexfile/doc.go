@@ -1,0 +1,3 @@
+// Package hexfile reads the commented hex files by which tests know the octets of
+// a wire format.
+package hexfile
