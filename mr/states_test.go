@@ -112,16 +112,16 @@ func (s proto) violation() error {
 func explore(early bool) (states int, bad error) {
 	start := proto{fresh: 1, sections: [2]int8{2, 2}}
 	seen := map[proto]bool{start: true}
-	for todo := []proto{start}; len(todo) > 0; {
-		s := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
+	for ahead := []proto{start}; len(ahead) > 0; {
+		s := ahead[len(ahead)-1]
+		ahead = ahead[:len(ahead)-1]
 		if err := s.violation(); err != nil {
 			return len(seen), err
 		}
 		for _, n := range s.steps(early) {
 			if !seen[n] {
 				seen[n] = true
-				todo = append(todo, n)
+				ahead = append(ahead, n)
 			}
 		}
 	}

@@ -115,10 +115,10 @@ func (d *Device) later(f func()) { d.pending = append(d.pending, f) }
 // unlock ends a critical section and does what it left behind, before the call
 // that was served returns.
 func (d *Device) unlock() {
-	todo := d.pending
+	late := d.pending
 	d.pending = nil
 	d.mu.Unlock()
-	for _, f := range todo {
+	for _, f := range late {
 		f()
 	}
 }

@@ -129,7 +129,7 @@ func TestXRCREQ30NewestFirstAndAgainWhileItHelps(t *testing.T) {
 			t.Fatalf("%v, want %v", log, want)
 		}
 	}
-	s = g.session("stubborn")
+	s = g.session("insistent")
 	log = nil
 	_, err := s.Attach("never", &busy{name: "never", fails: 1000, log: &log})
 	g.ok(err)
