@@ -5,18 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 )
-
-// maxConnections is how many connections a server has at a time. More are
-// rejected.
-const maxConnections = 1024
 
 // pingServer echoes the pings of many clients, each on a goroutine.
 type pingServer struct {
@@ -29,9 +23,7 @@ type pingServer struct {
 
 	endless bool // an interrupt is its normal end
 
-	wg     sync.WaitGroup // the connections
-	active atomic.Int32
-	failed atomic.Int32
+	connections
 }
 
 func newPingServer(dev *iwarp.Device, o *pingOptions, params iwarp.ConnParams, at netip.AddrPort, out *printer) (*pingServer, error) {
@@ -56,23 +48,7 @@ func (s *pingServer) close() {
 // run serves that many connections, 0: until ctx ends, and waits for their end.
 func (s *pingServer) run(ctx context.Context, connections int) error {
 	s.endless = connections == 0
-	var err error
-	for n := 1; connections == 0 || n <= connections; n++ {
-		var in *iwarp.Incoming
-		if in, err = s.ln.Accept(ctx); err != nil {
-			break
-		}
-		if s.active.Add(1) > maxConnections {
-			s.active.Add(-1)
-			_ = in.Reject(nil)
-			continue
-		}
-		s.wg.Go(func() {
-			defer s.active.Add(-1)
-			s.connection(ctx, n, in)
-		})
-	}
-	s.wg.Wait()
+	err := s.serve(ctx, s.ln, connections, s.connection)
 	switch {
 	case s.failed.Load() > 0:
 		return cli.Exit(cli.StatusFailed) // the lines of the connections tell

@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/internal/cli"
@@ -27,9 +26,7 @@ type regionServer struct {
 	watch   *watcher
 	out     *printer
 
-	wg     sync.WaitGroup // the connections
-	active atomic.Int32
-	failed atomic.Int32 // could not be accepted
+	connections // those that failed could not be accepted
 
 	mu  sync.Mutex
 	qps map[*iwarp.QP]struct{} // guarded by mu; connected
@@ -72,23 +69,7 @@ func (s *regionServer) close() { _ = s.ln.Close() }
 
 // run serves until ctx ends or that many connections, if not 0, have ended.
 func (s *regionServer) run(ctx context.Context, connections int) error {
-	var err error
-	for n := 1; connections == 0 || n <= connections; n++ {
-		var in *iwarp.Incoming
-		if in, err = s.ln.Accept(ctx); err != nil {
-			break
-		}
-		if s.active.Add(1) > maxConnections {
-			s.active.Add(-1)
-			_ = in.Reject(nil)
-			continue
-		}
-		s.wg.Go(func() {
-			defer s.active.Add(-1)
-			s.connection(ctx, n, in)
-		})
-	}
-	s.wg.Wait()
+	err := s.serve(ctx, s.ln, connections, s.connection)
 	switch {
 	case ctx.Err() != nil:
 		return nil
