@@ -17,32 +17,24 @@ type inquiry struct {
 	header [ddp.UntaggedLen]byte // for a Terminate
 }
 
-// turn checks that a request comes where one may, and that there is room for it
-// (RFC 5040 sections 5.1 and 6.5).
-func (r *receiver) turn(ulpdu []byte) bool {
+// inquire checks that a request comes where one may, and that there is room for it:
+// the peer asks for no more at a time than it may (IRD; RFC 5040 sections 5.1 and
+// 6.5). It returns its place, or nil if the stream has ended.
+func (r *receiver) inquire(ulpdu []byte) *inquiry {
 	h := &r.sink.untagged
 	err := r.requests.Check(h)
+	n := r.asked.Load()
 	switch {
 	case err != nil:
-	case !h.Last, r.sends.Open():
+	case !h.Last, r.sends.Open(), n-r.s.tx.replied.Load() >= uint64(len(r.irq)):
 		err = rdmap.CauseStreamCatastrophic
 	}
 	if err != nil {
 		r.refuse(rdmap.CauseOf(err), ulpdu)
-		return false
-	}
-	return true
-}
-
-// room returns the place of the next inquiry, nil if the peer has asked for more
-// than it may (IRD).
-func (r *receiver) room() *inquiry {
-	n := r.asked.Load()
-	if n-r.s.tx.replied.Load() >= uint64(len(r.irq)) {
 		return nil
 	}
 	a := &r.irq[n%uint64(len(r.irq))]
-	a.cause, a.msn = 0, r.sink.untagged.MSN
+	a.cause, a.msn = 0, h.MSN
 	return a
 }
 
@@ -61,12 +53,8 @@ func (r *receiver) readRequest(payload, ulpdu []byte) {
 		r.refuse(rdmap.CauseOf(err), ulpdu)
 		return
 	}
-	if !r.turn(ulpdu) {
-		return
-	}
-	a := r.room()
+	a := r.inquire(ulpdu)
 	if a == nil {
-		r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
 		return
 	}
 	r.reader.Enter()
@@ -89,12 +77,8 @@ func (r *receiver) atomicRequest(payload, ulpdu []byte) {
 		r.refuse(rdmap.CauseOf(err), ulpdu)
 		return
 	}
-	if !r.turn(ulpdu) {
-		return
-	}
-	a := r.room()
+	a := r.inquire(ulpdu)
 	if a == nil {
-		r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
 		return
 	}
 	r.reader.Enter()
