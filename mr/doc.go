@@ -29,7 +29,8 @@
 // Enter and Leave each write one word that no other goroutine writes; Check
 // reads a slot and a mapping that does not change while it is published. The
 // three take about 8 ns together, allocate nothing and do not slow each other down.
-// Sections are short: no lock, no system call, at most one chunk copied.
+// Sections are short: no lock and nothing that waits; at most one chunk copied, or
+// one system call that does not block.
 // Whoever has more to copy makes several and checks again in each, so that an invalidation
 // cuts a long transfer short instead of waiting for it.
 //

@@ -26,8 +26,8 @@ type Request struct {
 
 // Reader makes reader sections: between Enter and Leave, memory that Check
 // returned is neither released nor reused. One goroutine uses a Reader at a
-// time. Sections are short and never block: no lock, no system call, no
-// network, at most one chunk of 64 KiB copied.
+// time. Sections are short and never wait: no lock, no network, at most one chunk
+// copied or one system call that does not block.
 type Reader struct {
 	// seq is odd inside a section. Only the Reader's goroutine writes it, so the
 	// line stays in its cache; those that wait for the end of a section read it.

@@ -36,7 +36,7 @@ type ConnParams struct {
 	// Rev is the MPA revision to begin with, 2 or 1. 0 means 2, and 1 if the
 	// peer seems not to know that.
 	Rev uint8
-	// Private is handed to the peer's program, up to 252 octets.
+	// Private is handed to the peer's program, up to 252 octets, 220 with Shared.
 	Private []byte
 	// Guard is how long the connecting side waits before its first message, for
 	// peers that need it (Linux's siw). 0 means 5 ms, negative none.

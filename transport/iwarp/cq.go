@@ -151,10 +151,7 @@ func (c *CQ) push(list []Completion) bool {
 // fail moves all queue pairs of an overrun queue to error.
 func (c *CQ) fail() {
 	c.mu.Lock()
-	users := make([]*QP, 0, len(c.users))
-	for q := range c.users {
-		users = append(users, q)
-	}
+	users := keys(c.users)
 	c.mu.Unlock()
 	c.dev.event(Event{Kind: EventCQError, CQ: c})
 	for _, q := range users {

@@ -19,9 +19,13 @@
 // written before it. What comes after a Read may be executed before it unless
 // it has the Fence flag (RFC 5040 section 5.5).
 //
+// On a connection with shared receive queues ([SharedParams]) a Write or message
+// completes when the peer has placed or refused it, and a bad key or queue costs its
+// own request only.
+//
 // # Errors
 //
-// Any error ends the connection: the queue pair goes to StateError, the request
+// Any other error ends the connection: the queue pair goes to StateError, the request
 // at fault completes with its status and everything else as Flushed. If the
 // error is in what the peer sent, it gets a Terminate that says so. Regions and
 // other queue pairs are not touched.

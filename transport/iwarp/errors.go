@@ -14,7 +14,7 @@ var (
 	// ErrClosed: the object was closed, or its device.
 	ErrClosed = errors.New("iwarp: closed")
 	// ErrRejected: the peer's program refused the connection (ECONNREFUSED).
-	// Established then has what it said.
+	// RejectedError has what it said.
 	ErrRejected = fmt.Errorf("iwarp: connection rejected by the peer: %w", syscall.ECONNREFUSED)
 	// ErrQueueFull: no room for one more work request (ENOMEM).
 	ErrQueueFull = fmt.Errorf("iwarp: work queue full: %w", syscall.ENOMEM)

@@ -116,7 +116,7 @@ type Incoming struct {
 	mpa.Request
 }
 
-// Remote is who asks, Local where.
+// Remote is who asks.
 func (in *Incoming) Remote() netip.AddrPort { return in.s.conn.RemoteAddr() }
 
 // Local is the address that the peer connected to.

@@ -117,7 +117,6 @@ func (r *receiver) beginSend() bool {
 		return false
 	}
 	if r.rtr && r.opening {
-		r.rtr = false
 		if k.n == 0 && k.last && h.MO == 0 && k.op == rdmap.OpSend {
 			r.sends.Advance(h, 0) // the RTR, which is not the program's
 			return false

@@ -13,16 +13,15 @@ import (
 const maxMessage = math.MaxUint32
 
 // sendSlot is a posted WorkRequest. PostSend fills it; from then on until it
-// completes it is the transmitter's, which fills in readIndex. Of a read or an
-// atomic the receiver looks at what the transmitter has published by readsSent.
+// completes it is the transmitter's, which fills in index. Of a read or an
+// atomic the receiver looks at what the transmitter has published by transmitter.asked.
 type sendSlot struct {
 	id         uint64
 	op         Op
 	flags      Flags
 	queue      xctl.SRQN
 	deps       uint32 // Writes that a message builds on; later the ordinal of the first
-	nsge       uint8
-	inline     int16 // bytes in the slot's part of QP.inline, -1: SGE
+	inline     int16  // bytes in the slot's part of QP.inline, 0: SGE
 	sge        [MaxSGE]SGE
 	length     uint32
 	remoteKey  mr.Key
@@ -45,7 +44,7 @@ func (s *sendSlot) answered() bool {
 // many at once costs less. In StateError requests complete as flushed.
 func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 	q.mu.Lock()
-	if q.state == StateInit || q.state == StateReset || q.state == StateSQD {
+	if q.state == StateInit || q.state == StateSQD {
 		state := q.state
 		q.mu.Unlock()
 		return 0, fmt.Errorf("%w: post in state %v", ErrState, state)
@@ -87,7 +86,8 @@ func (q *QP) postLocked(w *WorkRequest) error {
 	s := &q.slots[at]
 	s.id, s.op, s.flags, s.queue, s.deps, s.status = w.ID, w.Op, w.Flags, xctl.SRQN(w.Queue), w.Writes, Success
 	s.remoteKey, s.remoteAddr, s.invalidate, s.length = w.RemoteKey, w.RemoteAddr, w.Invalidate, total
-	s.nsge, s.inline = uint8(copy(s.sge[:], w.SGE)), -1
+	copy(s.sge[:], w.SGE)
+	s.inline = 0
 	switch w.Op {
 	case OpImmediate:
 		s.args[0] = w.Immediate
@@ -173,7 +173,9 @@ func badRequest(format string, args ...any) error {
 }
 
 // completeLocked completes, in order, the work requests that are done: a send or
-// write when TCP has it, a read or atomic when its response is placed.
+// write when TCP has it, a read or atomic when its response is placed. Where the
+// peer tells the fate of Writes they complete by that; messages to shared queues
+// complete elsewhere.
 func (q *QP) completeLocked() {
 	if q.over {
 		return

@@ -108,7 +108,7 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if cfg.SendCQ == nil || cfg.RecvCQ == nil || cfg.SendCQ.dev != p.dev || cfg.RecvCQ.dev != p.dev {
 		return nil, fmt.Errorf("iwarp: completion queues missing or of another device: %w", syscall.EINVAL)
 	}
-	if cfg.MaxSend < 1 || cfg.MaxSend > maxQueue || cfg.MaxReceive < 1 || cfg.MaxReceive > maxQueue || cfg.MaxInline < 0 || cfg.MaxInline > 4096 {
+	if cfg.MaxSend < 1 || cfg.MaxSend > maxQueue || cfg.MaxReceive < 1 || cfg.MaxReceive > maxQueue || cfg.MaxInline < 0 || cfg.MaxInline > maxInline {
 		return nil, fmt.Errorf("iwarp: queue sizes %d, %d, inline %d: %w", cfg.MaxSend, cfg.MaxReceive, cfg.MaxInline, syscall.EINVAL)
 	}
 	q := &QP{

@@ -43,7 +43,7 @@ type SharedParams struct {
 func (p *SharedParams) block() xctl.Block {
 	b := xctl.Block{
 		Caps:   xctl.CapCredit | xctl.CapRNR | xctl.CapSoftRead | xctl.CapSoftWrite | xctl.CapPing | xctl.CapBigFPDU | xctl.CapImmediate | xctl.CapAtomics,
-		Domain: p.Domain, MaxSRQ: p.MaxQueues, MaxULPDU: 65535, Credit: p.Credit, Incarnation: p.Incarnation,
+		Domain: p.Domain, MaxSRQ: p.MaxQueues, MaxULPDU: mpa.MaxReceiveULPDU, Credit: p.Credit, Incarnation: p.Incarnation,
 	}
 	if p.Queues != nil {
 		b.Caps |= xctl.CapTarget

@@ -12,7 +12,7 @@ import (
 // that is full. A peer that grants and acknowledges also reads.
 const maxArrived = 1 << 16
 
-// arrivedRecord is a CREDIT or NAK on its way to the transmitter.
+// arrivedRecord is a CREDIT, NAK, WRACK or WRERR on its way to the transmitter.
 type arrivedRecord struct {
 	kind     xctl.Type
 	credit   xctl.Credit
@@ -197,6 +197,9 @@ func (r *receiver) say(add func(*xctl.Backlog) bool) bool {
 
 func (r *receiver) touch(rcv *xctl.Receiver) {
 	x := r.s.shared
+	if n := len(x.touched); n > 0 && x.touched[n-1] == rcv {
+		return // as it mostly is
+	}
 	for _, t := range x.touched {
 		if t == rcv {
 			return

@@ -81,10 +81,7 @@ func (c *CQ) letGo() {
 		return
 	}
 	c.mu.Lock()
-	users := make([]*QP, 0, 8)
-	for q := range c.users {
-		users = append(users, q)
-	}
+	users := keys(c.users)
 	c.mu.Unlock()
 	for _, q := range users {
 		q.letGo()

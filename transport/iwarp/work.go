@@ -93,23 +93,22 @@ type ReceiveRequest struct {
 // Status says how a work request ended; the values are those of ibv_wc_status.
 type Status uint8
 
-// The statuses. Every one but Success means that the queue pair is in StateError.
+// The statuses. Every one but Success means that the queue pair is in StateError,
+// except with shared receive queues, where most cost their own request only.
 const (
-	Success             Status = 0
-	LocalLengthError    Status = 1  // a message was longer than the receive request
-	LocalQPError        Status = 2  // the request makes no sense here (a read with ORD 0)
-	LocalProtection     Status = 4  // a local key, its domain, bounds or rights
-	Flushed             Status = 5  // outstanding or posted when the queue pair was in error
-	BadResponse         Status = 7  // the peer's response does not fit the request
-	RemoteInvalid       Status = 9  // the peer does not do that, or the message was too long for it
-	RemoteAccess        Status = 10 // a remote key, its domain, bounds or rights
-	RemoteOperation     Status = 11 // the peer could not finish it
-	ReceiverNotReady    Status = 13 // the peer had no receive request
-	RemoteInvalidRD     Status = 15 // the peer has no such shared receive queue
-	GeneralError        Status = 21
-	maxStatus                  = 24
-	statusUnset         Status = 255
-	remoteUninterpreted        = GeneralError
+	Success          Status = 0
+	LocalLengthError Status = 1  // a message was longer than the receive request
+	LocalQPError     Status = 2  // the request makes no sense here (a read with ORD 0)
+	LocalProtection  Status = 4  // a local key, its domain, bounds or rights
+	Flushed          Status = 5  // outstanding or posted when the queue pair was in error
+	BadResponse      Status = 7  // the peer's response does not fit the request
+	RemoteInvalid    Status = 9  // the peer does not do that, or the message was too long for it
+	RemoteAccess     Status = 10 // a remote key, its domain, bounds or rights
+	RemoteOperation  Status = 11 // the peer could not finish it
+	ReceiverNotReady Status = 13 // the peer had no receive request
+	RemoteInvalidRD  Status = 15 // the peer has no such shared receive queue
+	GeneralError     Status = 21
+	maxStatus               = 24
 )
 
 var statusNames = [maxStatus]string{
