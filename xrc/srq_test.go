@@ -304,7 +304,7 @@ func TestXRCREQ45TheLastMessageOfADeadSession(t *testing.T) {
 func TestDoneWithoutTake(t *testing.T) {
 	t.Parallel()
 	if !invariants.Enabled {
-		t.Skip("not checked in this build")
+		t.Skip("needs -tags invariants or -race")
 	}
 	g := newRig(t, Config{})
 	q := g.process("p", g.file("job")).srq(1)

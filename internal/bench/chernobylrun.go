@@ -206,9 +206,6 @@ func (r *chernobylRun) failures() string {
 	return strings.Join(list, ", ")
 }
 
-// errNotConfined: the rogue has done harm to others.
-var errNotConfined = errors.New("operations with good keys failed")
-
 // confirm completes the result when the workers have ended. Without errors the
 // server has as many messages as operations have ended well.
 func (r *chernobylRun) confirm(res *Result) error {
@@ -225,7 +222,7 @@ func (r *chernobylRun) confirm(res *Result) error {
 		t.Unanswered = max(snap.Count, done) - done
 		return err
 	case t.Errors > 0:
-		return errors.Join(fmt.Errorf("%w: %d failed: %s", errNotConfined, t.Errors, r.failures()), r.v.qp.Err())
+		return errors.Join(fmt.Errorf("%d operations with good keys failed: %s", t.Errors, r.failures()), r.v.qp.Err())
 	}
 	_, err := r.c.ask(request{Op: opConfirm, Count: done})
 	return err

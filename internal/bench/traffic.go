@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"sync/atomic"
+	"time"
 
 	"github.com/rds-go/rds/transport/iwarp"
 )
@@ -42,14 +43,15 @@ func (b *regionsRun) traffic() (Result, error) {
 	for _, v := range ends {
 		b.wg.Go(func() { b.fail(v.move(&b.stop, &moved)) })
 	}
-	before := moved.Load()
+	before, start := moved.Load(), time.Now()
 	var bytes float64
+	var took time.Duration
 	res, err := b.barriers(func() {
-		bytes = float64(moved.Load()-before) * float64(b.w.Size)
+		bytes, took = float64(moved.Load()-before)*float64(b.w.Size), time.Since(start)
 		b.stop.Store(true)
 		b.wg.Wait()
 	})
-	res.Flood = bytes / (b.opts.Warmup + b.opts.Duration).Seconds() / 1e6
+	res.Flood = bytes / took.Seconds() / 1e6
 	return res, err
 }
 

@@ -97,7 +97,7 @@ func FuzzStream(f *testing.F) {
 	runtime.ReadMemStats(&before)
 	f.Fuzz(func(t *testing.T, flags byte, seed uint64, data []byte) {
 		if len(data) > 1<<17 {
-			t.Skip("long")
+			t.Skip("longer than one stream is tried with")
 		}
 		r := rand.New(rand.NewPCG(seed, 0))
 		e := host.of(t).with(QPConfig{})

@@ -118,7 +118,7 @@ func FuzzSharedStream(f *testing.F) {
 	open, fixed := host.reg(4096, allRights), host.reg(4096, mr.RemoteRead)
 	f.Fuzz(func(t *testing.T, crc bool, seed uint64, data []byte) {
 		if len(data) > 1<<16 {
-			t.Skip("long")
+			t.Skip("longer than one stream is tried with")
 		}
 		e := host.of(t).with(QPConfig{})
 		defer e.qp.Close()
