@@ -1,0 +1,63 @@
+package transport
+
+import "context"
+
+// OpKind says what an Operation does.
+type OpKind uint8
+
+// The kinds.
+const (
+	OpWrite       OpKind = iota // local memory into the peer's region
+	OpRead                      // the peer's region into local memory
+	OpFetchAdd                  // atomic add to 8 bytes of the peer's region
+	OpCompareSwap               // atomic compare and swap of them
+)
+
+// OpStatus says how an Operation ended.
+type OpStatus uint8
+
+// The ends of an Operation.
+const (
+	OpSuccess OpStatus = iota
+	OpRefused          // by the peer: key, bounds, rights; it alone has failed
+	OpLost             // with the link: it may have happened, in part, or not at all
+	OpFailed           // here: it did not happen
+)
+
+// Operation is one access to memory of the peer. It is the link's from Operate to
+// Done, and so is Local.
+type Operation struct {
+	Kind  OpKind
+	Local [][]byte // what is written, or read into; atomics: 8 bytes for the old value, in host order
+	Key   uint32   // of the peer's region
+	Addr  uint64   // of the first byte within the region's addresses
+
+	// FetchAdd adds Add in fields that end below the bits set in AddMask.
+	// CompareSwap compares the bits of CompareMask, replaces those of SwapMask.
+	Add, AddMask         uint64
+	Compare, CompareMask uint64
+	Swap, SwapMask       uint64
+
+	// Done is called once for every Operation that was begun, from any goroutine,
+	// with none of the link's locks held; never before Operate has returned. Local
+	// is the caller's again.
+	Done func(*Operation, OpStatus)
+}
+
+// Operator is a Link that also carries operations on the peer's memory.
+type Operator interface {
+	Link
+	// Operate begins all of ops, in order, behind everything written before, or none
+	// of them and returns false: the link is full, and the handler's Writable follows
+	// once. It is called by who calls Writev. What the next Writev begins with, one
+	// message, is delivered only when the data of ops that write is in place, and not
+	// at all if one of these is refused.
+	Operate(ops []*Operation) (bool, error)
+}
+
+// Regions is what an Operator's transport offers besides links: the memory that
+// peers reach by key.
+type Regions interface {
+	// Barrier returns when all that was freed before is out of use.
+	Barrier(ctx context.Context) error
+}
