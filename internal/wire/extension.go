@@ -56,24 +56,36 @@ func (hs Handshake) Put(area *[ExtensionSize]byte) {
 	}
 }
 
-// ParseHandshake walks an extension area (net/rds/message.c,
-// rds_message_next_extension) and collects what concerns the handshake.
-// Unknown types below 16 are skipped without a body; type 0, a type of 16 or
-// more and an entry that would pass the end stop the walk. Of several entries
-// of one type the last one counts.
+// extension returns the type and the body of the extension at pos and moves pos
+// behind it (net/rds/message.c, rds_message_next_extension). Unknown types below
+// 16 have no body; type 0, a type of 16 or more and an entry that would pass the
+// end stop the walk, as ExtNone.
+func extension(area *[ExtensionSize]byte, pos *int) (typ uint8, body []byte) {
+	at := *pos
+	if at >= ExtensionSize {
+		return ExtNone, nil
+	}
+	typ = area[at]
+	if typ == ExtNone || int(typ) >= len(extLength) {
+		return ExtNone, nil
+	}
+	end := at + 1 + int(extLength[typ])
+	if end > ExtensionSize {
+		return ExtNone, nil
+	}
+	*pos = end
+	return typ, area[at+1 : end]
+}
+
+// ParseHandshake walks an extension area and collects what concerns the
+// handshake. Of several entries of one type the last one counts.
 func ParseHandshake(area *[ExtensionSize]byte) Handshake {
 	var hs Handshake
-	for pos := 0; pos < ExtensionSize; {
-		typ := area[pos]
-		if typ == ExtNone || int(typ) >= len(extLength) {
-			break
-		}
-		n := int(extLength[typ])
-		if pos+1+n > ExtensionSize {
-			break
-		}
-		body := area[pos+1 : pos+1+n]
+	for pos := 0; ; {
+		typ, body := extension(area, &pos)
 		switch typ {
+		case ExtNone:
+			return hs
 		case ExtPaths:
 			hs.HasPaths, hs.Paths = true, binary.BigEndian.Uint16(body)
 		case ExtGeneration:
@@ -81,7 +93,5 @@ func ParseHandshake(area *[ExtensionSize]byte) Handshake {
 		case ExtSourceIndex:
 			hs.SourceIndex = true
 		}
-		pos += 1 + n
 	}
-	return hs
 }
