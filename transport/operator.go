@@ -49,10 +49,13 @@ type Operator interface {
 	Link
 	// Operate begins all of ops, in order, behind everything written before, or none
 	// of them and returns false: the link is full, and the handler's Writable follows
-	// once. It is called by who calls Writev. What the next Writev begins with, one
-	// message, is delivered only when the data of ops that write is in place, and not
-	// at all if one of these is refused.
+	// once. It is called by who calls Writev. An error is about ops, none of which was
+	// begun, and not about the link.
 	Operate(ops []*Operation) (bool, error)
+	// WriteBehind is Writev for the bytes of the one message that belongs to the last
+	// ops begun: it is delivered only when the data of those that write is in place,
+	// and not at all if one of these is refused; it then counts as acknowledged.
+	WriteBehind(bufs [][]byte) (int, error)
 }
 
 // Regions is what an Operator's transport offers besides links: the memory that

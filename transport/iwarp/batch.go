@@ -34,6 +34,7 @@ type batch struct {
 	crc     bool
 	markers *mpa.MarkerWriter // nil: none
 	scratch []byte            // an FPDU before its markers are put in
+	own     [][]byte          // memory of the caller of SendDirect, until keep
 
 	stage  *buf.Buf
 	pieces []piece
@@ -55,12 +56,13 @@ type batch struct {
 }
 
 // piece is a run of bytes: registered memory, or if key is 0 of the staging
-// buffer.
+// buffer, or if own is set one of batch.own.
 type piece struct {
 	key  mr.Key
 	peer bool // it is sent because the peer asked for it, so the peer's rights count
+	own  bool
 	n    int
-	addr uint64 // or the offset in the staging buffer
+	addr uint64 // or the offset in the staging buffer, or the index in own
 }
 
 // mark is the end of an FPDU.
@@ -85,6 +87,8 @@ func (b *batch) full() bool {
 func (b *batch) reset() {
 	b.pieces, b.marks = b.pieces[:0], b.marks[:0]
 	b.lends = false
+	clear(b.own)
+	b.own = b.own[:0]
 	b.staged, b.size, b.written, b.piece, b.off, b.mark = 0, 0, 0, 0, 0, 0
 	if b.markers != nil {
 		b.before = *b.markers
@@ -162,13 +166,50 @@ func (b *batch) lend(p piece, mem []byte) {
 	b.lends = true
 }
 
+// lendOwn adds memory that stays where it is until keep.
+func (b *batch) lendOwn(mem []byte) {
+	if b.crc {
+		b.sum = mpa.UpdateCRC(b.sum, b.stage.B[b.summed:])
+		b.sum = mpa.UpdateCRC(b.sum, mem)
+		b.summed = len(b.stage.B)
+	}
+	b.cover()
+	b.pieces = append(b.pieces, piece{own: true, n: len(mem), addr: uint64(len(b.own))})
+	b.own = append(b.own, mem)
+	b.size += len(mem)
+}
+
+// keep ends the batch at end, of which written bytes are written; what is left up
+// to there is copied. Nothing but staged and own pieces may be in it.
+func (b *batch) keep(written, end int) {
+	if written >= end {
+		b.reset()
+		return
+	}
+	var rest []byte
+	iov, _ := b.slices(nil)
+	pos := 0
+	for _, p := range iov {
+		if from, to := max(written-pos, 0), min(end-pos, len(p)); from < to {
+			rest = append(rest, p[from:to]...)
+		}
+		pos += len(p)
+	}
+	clear(iov)
+	b.reset()
+	b.grow(len(rest))
+	b.stage.B = append(b.stage.B, rest...)
+	b.cover()
+	b.marks = append(b.marks, mark{end: b.size})
+}
+
 // cover makes a piece of what was added to the staging buffer.
 func (b *batch) cover() {
 	n := len(b.stage.B) - b.staged
 	if n == 0 {
 		return
 	}
-	if last := len(b.pieces) - 1; last >= 0 && b.pieces[last].key == 0 {
+	if last := len(b.pieces) - 1; last >= 0 && b.pieces[last].key == 0 && !b.pieces[last].own {
 		b.pieces[last].n += n // adjacent, as everything staged is
 	} else {
 		b.pieces = append(b.pieces, piece{n: n, addr: uint64(b.staged)})
@@ -215,7 +256,9 @@ func (b *batch) slices(look func(*piece) ([]byte, bool)) (iov [][]byte, size int
 	for i := b.piece; i < len(b.pieces); i++ {
 		p := &b.pieces[i]
 		var mem []byte
-		if p.key == 0 {
+		if p.own {
+			mem = b.own[p.addr]
+		} else if p.key == 0 {
 			mem = b.stage.B[p.addr:][:p.n]
 		} else if m, ok := look(p); ok {
 			mem = m

@@ -34,6 +34,14 @@ type sink struct {
 	hlen     int
 }
 
+// direct takes the payload of a message to a direct queue, nil for others.
+func (k *sink) direct() Sink {
+	if k.srq == nil {
+		return nil
+	}
+	return k.srq.sink
+}
+
 func (k *sink) moved(n int) { k.offset += uint64(n) }
 
 // begin checks a segment and opens its sink. n is the length of its payload,
@@ -221,6 +229,16 @@ func (r *receiver) place(p []byte) bool {
 		return true
 	}
 	if r.sink.drop {
+		return true
+	}
+	if d := r.sink.direct(); d != nil {
+		if err := d.Feed(p); err != nil {
+			f := r.refusal(rdmap.CauseStreamCatastrophic, nil, 0)
+			f.err = err
+			r.stop(f)
+			return false
+		}
+		r.sink.moved(len(p))
 		return true
 	}
 	if !r.enter() {

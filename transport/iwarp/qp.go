@@ -197,6 +197,18 @@ func (q *QP) Disconnect() error {
 	return err
 }
 
+// Reset moves the queue pair to StateError and resets its connection. Completions
+// can still be polled, which Close does away with.
+func (q *QP) Reset() {
+	q.fail(failure{err: ErrClosed, status: Flushed, abort: true})
+	q.mu.Lock()
+	s := q.stream
+	q.mu.Unlock()
+	if s != nil {
+		s.conn.Close(transport.Abort) // also when it was ending more gently
+	}
+}
+
 // Close destroys the queue pair: the connection is reset if there still is one,
 // and completions that were not polled are gone. When it returns no memory of
 // its work requests is touched any more.
@@ -204,13 +216,7 @@ func (q *QP) Close() error {
 	err := ErrClosed
 	q.closed.Do(func() {
 		err = nil
-		q.fail(failure{err: ErrClosed, status: Flushed, abort: true})
-		q.mu.Lock()
-		s := q.stream
-		q.mu.Unlock()
-		if s != nil {
-			s.conn.Close(transport.Abort) // also when it was ending more gently
-		}
+		q.Reset()
 		<-q.done
 		q.cfg.SendCQ.purge(q)
 		q.cfg.RecvCQ.purge(q)

@@ -213,6 +213,18 @@ func (r *receiver) space() (dst []byte, beyond int) {
 	switch {
 	case r.dead:
 	case r.left > 0 && r.sink.drop:
+	case r.left > 0 && r.sink.direct() != nil:
+		mem, last := r.sink.direct().Space()
+		if len(mem) == 0 {
+			return nil, 0
+		}
+		if len(mem) > r.left {
+			mem, last = mem[:r.left], true
+		}
+		if last && len(mem) == r.left {
+			beyond = r.skip + r.next()
+		}
+		return mem, beyond
 	case r.left > 0:
 		if !r.enter() { // until filled
 			return nil, 0
@@ -249,7 +261,11 @@ func (r *receiver) filled(n int) {
 		r.staged()
 		return
 	}
-	r.leave()
+	if d := r.sink.direct(); d != nil {
+		d.Filled(n)
+	} else {
+		r.leave()
+	}
 	if n == 0 {
 		return
 	}
@@ -263,6 +279,9 @@ func (r *receiver) filled(n int) {
 // something made work for it.
 func (r *receiver) flush() {
 	r.push()
+	if x := r.s.shared; x != nil && x.direct.queue != nil && !r.dead {
+		x.direct.queue.sink.Flush()
+	}
 	r.acknowledge()
 	s, q := r.s, r.s.q
 	q.mu.Lock()

@@ -18,6 +18,8 @@ import (
 type SharedParams struct {
 	// Queues takes the messages of the peer; nil takes none.
 	Queues Queues
+	// Direct is a queue of this connection alone; nil: there is none.
+	Direct *DirectParams
 	// Send is whether this side sends to the peer's queues.
 	Send bool
 	// Domain is the scope of the numbers, for the peer to compare.
@@ -45,10 +47,10 @@ func (p *SharedParams) block() xctl.Block {
 		Caps:   xctl.CapCredit | xctl.CapRNR | xctl.CapSoftRead | xctl.CapSoftWrite | xctl.CapPing | xctl.CapBigFPDU | xctl.CapImmediate | xctl.CapAtomics,
 		Domain: p.Domain, MaxSRQ: p.MaxQueues, MaxULPDU: mpa.MaxReceiveULPDU, Credit: p.Credit, Incarnation: p.Incarnation,
 	}
-	if p.Queues != nil {
+	if p.Queues != nil || p.Direct != nil {
 		b.Caps |= xctl.CapTarget
 	}
-	if p.Send {
+	if p.Send || p.Direct != nil {
 		b.Caps |= xctl.CapInitiator
 	}
 	if b.MaxSRQ == 0 {
@@ -74,6 +76,7 @@ func (p *SharedParams) rate() xctl.ErrorRate {
 type shared struct {
 	params SharedParams
 	agreed xctl.Agreed
+	direct direct
 
 	// The transmitter's.
 	out       map[xctl.SRQN]*outQueue
@@ -151,9 +154,16 @@ func (s *stream) share(p *SharedParams, agreed xctl.Agreed) error {
 	if err != nil {
 		return err
 	}
+	var own direct
+	if p.Direct != nil {
+		if own, err = newDirect(p.Direct); err != nil {
+			return err
+		}
+	}
 	s.shared = &shared{
 		params: *p,
 		agreed: agreed,
+		direct: own,
 		out:    make(map[xctl.SRQN]*outQueue),
 		in:     in,
 		rate:   p.rate(),

@@ -67,8 +67,8 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 	rcv := x.in.Find(n)
 	var srq *SRQ
 	begins := h.MO == 0 && (x.open == nil || x.open.num != n)
-	if begins && x.params.Queues != nil {
-		srq = x.params.Queues.Find(uint32(n))
+	if begins {
+		srq = x.find(n)
 		if srq == nil && rcv != nil && !rcv.Discarding() {
 			if last, ok := x.in.Remove(n); ok {
 				r.say(func(b *xctl.Backlog) bool { b.Credit(last); return true })
@@ -95,13 +95,16 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 	}
 	k.to = rcv
 	r.touch(rcv)
+	own := x.direct.is(n)
 	switch arrival {
 	case xctl.ArrivalDrop:
 		return true
 	case xctl.ArrivalMore:
-		k.srq = x.open
+		if k.srq = x.open; own {
+			k.srq = x.direct.queue
+		}
 	case xctl.ArrivalFirst:
-		if x.open != nil {
+		if x.open != nil && !own {
 			r.refuseSink(rdmap.CauseStreamCatastrophic) // messages do not interleave
 			return false
 		}
@@ -117,6 +120,14 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 			if !ok {
 				return r.refuseMessage(xctl.NAKDependency, 0)
 			}
+		}
+		if own {
+			if k.op.Immediate() || k.op.Invalidates() {
+				return r.refuseMessage(xctl.NAKForbidden, 0)
+			}
+			rcv.Take()
+			k.srq = srq
+			break
 		}
 		if !srq.pop(r.s, &x.recv) {
 			nak, err := rcv.NotReady()
@@ -134,6 +145,10 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 		rcv.Take()
 		x.open, k.srq = srq, srq
 	}
+	if own {
+		k.drop = false
+		return true
+	}
 	if room := x.recv.room(); uint64(h.MO)+uint64(k.n) > room && !k.op.Immediate() {
 		return r.refuseMessage(xctl.NAKTooLong, uint32(min(room, 1<<32-1)))
 	}
@@ -144,7 +159,7 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 // prune forgets queues that there are no more.
 func (r *receiver) prune() {
 	x := r.s.shared
-	x.in.Prune(func(n xctl.SRQN) bool { return x.params.Queues.Find(uint32(n)) != nil }, func(last xctl.Credit) {
+	x.in.Prune(func(n xctl.SRQN) bool { return x.find(n) != nil }, func(last xctl.Credit) {
 		r.say(func(b *xctl.Backlog) bool { b.Credit(last); return true })
 	})
 }
@@ -231,8 +246,12 @@ func (r *receiver) finishShared() {
 	if !k.to.Advance(&k.untagged, k.n) || srq == nil {
 		return
 	}
+	if srq.sink != nil {
+		srq.leave()
+		return
+	}
 	x.open = nil
-	c.Queue = uint32(srq.num)
+	c.Queue, c.Serial = uint32(srq.num), k.untagged.MSN
 	if k.op.Immediate() {
 		c.Op, c.Immediate = OpImmediate, k.immediate
 	}
@@ -341,7 +360,7 @@ func (r *receiver) acknowledge() {
 	later, due := x.touched[:0], x.due[:0]
 	for _, rcv := range x.touched {
 		delete(x.hungry, rcv)
-		if srq := x.params.Queues.Find(uint32(rcv.SRQ())); srq != nil {
+		if srq := x.find(rcv.SRQ()); srq != nil {
 			n := srq.stock(r.s)
 			if n == 0 {
 				x.hungry[rcv] = srq // PostReceive wakes us

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"fmt"
+	"math"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -30,6 +31,8 @@ type SRQ struct {
 	num     xctl.SRQN
 	rq      receiveQueue
 	onLimit func(*SRQ)
+	sink    Sink        // of a direct queue; then of the above there is only num
+	ready   atomic.Bool // the sink of a direct queue takes more than a first message
 	closed  atomic.Bool
 	// using is held for reading while a byte of the queue's memory is written,
 	// so that Close waits for that and not for the rest of a message.
@@ -89,6 +92,9 @@ func (s *SRQ) feed() {
 	}
 }
 
+// Posted is how many receive requests wait for messages.
+func (s *SRQ) Posted() int { return s.rq.posted() }
+
 // Arm has OnLimit called once more when fewer than limit requests are posted.
 func (s *SRQ) Arm(limit int) {
 	s.mu.Lock()
@@ -123,6 +129,13 @@ func (s *SRQ) putBack(slot *receiveSlot) {
 // stock is how many requests are posted. If there are none, st hears of the next
 // one.
 func (s *SRQ) stock(st *stream) int {
+	switch {
+	case s.sink == nil:
+	case s.ready.Load():
+		return math.MaxInt32
+	default:
+		return 0
+	}
 	if n := s.rq.posted(); n > 0 {
 		return n
 	}

@@ -387,4 +387,8 @@ func (q *QP) flushLocked() {
 	}
 	q.flushReceiveQueue(first)
 	close(q.done)
+	if s := q.stream; s != nil && s.shared != nil && s.shared.direct.queue != nil {
+		sink, err := s.shared.direct.queue.sink, q.failed.err
+		q.dev.wg.Go(func() { sink.Closed(err) })
+	}
 }

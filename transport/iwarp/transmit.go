@@ -126,9 +126,13 @@ func (s *stream) transmit() {
 			s.sending = false
 			b.release()
 			finished := q.state == StateSQD && s.tx.next == q.tail && !s.hold && !s.undecided()
+			writable := s.wantLocked()
 			q.mu.Unlock()
 			if finished {
 				s.conn.Close(transport.Drain)
+			}
+			if writable {
+				s.shared.params.Direct.Sink.Writable()
 			}
 			return
 		}

@@ -1,0 +1,377 @@
+package iwarp
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
+)
+
+// DirectParams describe a shared receive queue that belongs to one connection and
+// has no memory posted: what arrives for it goes to the program as it comes. It is
+// for a program that keeps what it sends until the peer has it, and would only copy
+// it twice if the queue pair kept it too.
+//
+// Both sides have such a queue, under the same number. It takes one message before
+// QP.DirectReady, and everything after.
+type DirectParams struct {
+	// Number is how messages name the queue, 1 to 0xFFFFFE. It must not be one of
+	// SharedParams.Queues.
+	Number uint32
+	// Sink takes the bytes of the messages, one after the other.
+	Sink Sink
+}
+
+// Sink takes what arrives for the direct queue of a connection. All methods but
+// Writable and Closed are called on the connection's event loop, without locks, and
+// must not block.
+type Sink interface {
+	// Feed is given the next bytes of the messages and takes all of them. They are
+	// valid during the call. An error ends the connection.
+	Feed(b []byte) error
+	// Space returns where the next bytes belong, nil if nowhere in particular; last
+	// tells that what follows it belongs elsewhere. Filled tells how many were put
+	// there, and follows each Space that was not nil.
+	Space() (dst []byte, last bool)
+	Filled(n int)
+	// Flush is the end of a burst.
+	Flush()
+	// Writable follows a SendDirect that took less than all. It may come from inside
+	// any call that posts or sends, and before that SendDirect has returned.
+	Writable()
+	// Closed is the end of the queue pair: nothing of the above but a Writable that
+	// has begun comes after it. It has a goroutine of its own.
+	Closed(err error)
+}
+
+// Cut tells how much of the bytes from position pos of a SendDirect on, which take n
+// when they are all that is left, one segment of at most room bytes carries, and
+// whether a message ends with it. Positions ascend.
+type Cut func(pos, room int) (n int, last bool)
+
+// direct is the sending end of the peer's direct queue.
+type direct struct {
+	queue *SRQ // the receiving end: ours
+
+	// Guarded by QP.mu.
+	want  bool   // a SendDirect took less than all
+	after bool   // and waits until what was posted has been sent
+	acked uint64 // bytes of messages that the peer has taken or refused
+	ends  []directEnd
+	first int    // in ends, the oldest that is not acknowledged
+	limit uint32 // the last number that may be used
+
+	// The transmitter's.
+	next   uint32 // number of the message to begin, or that is open
+	offset uint32 // of its next segment; 0: not begun
+	bytes  uint64 // in all segments begun
+	cuts   []directCut
+}
+
+// directEnd is the end of a message in the bytes sent.
+type directEnd struct {
+	msn   uint32
+	bytes uint64
+}
+
+// directCut is a segment of the batch at hand.
+type directCut struct {
+	start, n int // where its FPDU begins in the batch, and its payload
+	last     bool
+}
+
+func newDirect(p *DirectParams) (direct, error) {
+	if !xctl.SRQN(p.Number).Valid() {
+		return direct{}, fmt.Errorf("iwarp: direct queue %#x: %w", p.Number, syscall.EINVAL)
+	}
+	return direct{queue: &SRQ{num: xctl.SRQN(p.Number), sink: p.Sink}, next: 1, limit: 1}, nil
+}
+
+// DirectReady says that the sink takes more than the first message. Sink.Flush
+// follows on the event loop.
+func (q *QP) DirectReady() {
+	q.mu.Lock()
+	s := q.stream
+	q.mu.Unlock()
+	if s == nil || s.shared == nil || s.shared.direct.queue == nil {
+		return
+	}
+	s.shared.direct.queue.ready.Store(true)
+	s.shared.feed(s.shared.direct.queue.num)
+	s.conn.Wake()
+}
+
+// is tells whether a number is that of the direct queue.
+func (d *direct) is(n xctl.SRQN) bool { return d.queue != nil && d.queue.num == n }
+
+// find is the shared receive queue of a number, nil if there is none.
+func (x *shared) find(n xctl.SRQN) *SRQ {
+	if x.direct.is(n) {
+		return x.direct.queue
+	}
+	if x.params.Queues == nil {
+		return nil
+	}
+	return x.params.Queues.Find(uint32(n))
+}
+
+// SendDirect sends leading bytes of bufs, as many as there is room for, to the peer's
+// direct queue, and returns their number; the memory is the caller's again. Less than
+// all with a nil error means that Sink.Writable follows once. cut says where segments
+// and messages end. One goroutine at a time calls it.
+//
+// after has the bytes follow all that was posted before. With builds, the message
+// that they begin with builds on so many Writes posted right before, and is all there
+// is in this call: it is refused if one of them was.
+func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (taken int, err error) {
+	total := 0
+	for _, b := range bufs {
+		total += len(b)
+	}
+	for {
+		q.mu.Lock()
+		s := q.stream
+		switch {
+		case q.state == StateError || q.state == StateSQD:
+			err = q.failed.err
+			if err == nil {
+				err = ErrClosed
+			}
+			q.mu.Unlock()
+			return taken, err
+		case s == nil || s.shared == nil || s.shared.direct.queue == nil || s.tx.batch.markers != nil:
+			q.mu.Unlock()
+			return taken, badRequest("a connection without direct queues")
+		}
+		d := &s.shared.direct
+		if taken == total {
+			q.mu.Unlock()
+			return taken, nil
+		}
+		d.after = after
+		q.letGoLocked()
+		if s.hold || s.sending || s.blocked || !d.roomLocked() {
+			d.want = true
+			q.mu.Unlock()
+			return taken, nil
+		}
+		s.sending = true
+		if d.after && s.tx.next != q.tail {
+			q.mu.Unlock()
+			s.transmit()
+			q.mu.Lock()
+			if s.tx.next != q.tail || s.blocked {
+				d.want = true
+				q.mu.Unlock()
+				return taken, nil
+			}
+			q.mu.Unlock()
+			continue
+		}
+		// What there is to say goes first: it may be what the peer waits for.
+		var frames [][]byte
+		if s.tx.batch.empty() {
+			frames, s.frames = s.frames, nil
+			frames = append(frames, s.shared.stepLocked(s, time.Now())...)
+		}
+		limit := d.limit
+		q.mu.Unlock()
+		if s.tx.doomed == nil && s.tx.batch.empty() && !s.tx.open {
+			n, err := s.directBatch(frames, bufs, taken, total, limit, cut, builds)
+			taken += n
+			if err != nil {
+				return taken, err
+			}
+		}
+		s.transmit() // the rest of that, and what others have added
+		q.mu.Lock()
+		wait := taken < total && (s.blocked || s.sending)
+		if wait {
+			d.want = true
+		}
+		q.mu.Unlock()
+		if wait {
+			return taken, nil
+		}
+	}
+}
+
+// roomLocked tells whether a message may begin.
+func (d *direct) roomLocked() bool { return d.offset > 0 || int32(d.limit-d.next) >= 0 }
+
+// wantLocked tells, once, that a SendDirect which took less than all can go on.
+func (s *stream) wantLocked() bool {
+	x := s.shared
+	if x == nil || !x.direct.want || s.hold || !x.direct.roomLocked() || x.direct.after && s.tx.next != s.q.tail {
+		return false
+	}
+	x.direct.want = false
+	return true
+}
+
+// directBatch writes frames and segments of bufs, from position pos on, as far as
+// the socket takes them. Of a segment that it takes a part of the rest stays in the
+// batch. The caller is the transmitter; after an error it is not any more.
+func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, limit uint32, cut Cut, builds uint32) (taken int, err error) {
+	t, b, d := &s.tx, &s.tx.batch, &s.shared.direct
+	b.reset()
+	for _, f := range frames {
+		b.add(f)
+	}
+	d.cuts = d.cuts[:0]
+	dep := uint32(0)
+	if builds > 0 {
+		dep = s.shared.firstOf(builds)
+	}
+	msn, mo := d.next, d.offset
+	room := int(t.most(false))
+	left := slicesFrom(bufs, pos)
+	for !b.full() && pos < total && (mo > 0 || int32(limit-msn) >= 0) {
+		n, last := cut(pos, room)
+		h := ddp.Untagged{Last: last, ULP: rdmap.OpSend.Control(), QN: d.queue.num.QN(), MSN: msn, MO: mo, ULPData: dep}
+		d.cuts = append(d.cuts, directCut{start: b.size, n: n, last: last})
+		b.begin(ddp.UntaggedLen + n)
+		b.stage.B = h.AppendTo(b.stage.B)
+		left.take(n, b)
+		b.end(mark{})
+		pos += n
+		if mo += uint32(n); last {
+			msn, mo = msn+1, 0
+		}
+	}
+	if b.empty() {
+		return 0, nil
+	}
+	n, err := s.write()
+	if n > 0 && !s.spoke.Load() {
+		s.firstWrite()
+	}
+	keep := 0 // batch bytes of frames, and of segments that have begun
+	if len(d.cuts) == 0 {
+		keep = b.size
+	} else {
+		keep = d.cuts[0].start
+	}
+	s.q.mu.Lock()
+	for i := range d.cuts {
+		c := &d.cuts[i]
+		if c.start >= n {
+			break
+		}
+		if keep = b.size; i+1 < len(d.cuts) {
+			keep = d.cuts[i+1].start
+		}
+		d.begunLocked(c)
+		taken += c.n
+	}
+	if err != nil {
+		// The connection is ending, and Closed follows.
+		s.blocked, s.sending = true, false
+		s.q.mu.Unlock()
+		b.reset()
+		return taken, err
+	}
+	s.q.mu.Unlock()
+	b.keep(n, keep)
+	return taken, nil
+}
+
+// begunLocked notes that a segment is on its way.
+func (d *direct) begunLocked(c *directCut) {
+	d.bytes += uint64(c.n)
+	if d.offset += uint32(c.n); !c.last {
+		return
+	}
+	if d.first > 0 && len(d.ends) == cap(d.ends) {
+		d.ends, d.first = d.ends[:copy(d.ends, d.ends[d.first:])], 0
+	}
+	d.ends = append(d.ends, directEnd{d.next, d.bytes})
+	d.next, d.offset = d.next+1, 0
+}
+
+// heardLocked takes what the peer says of its direct queue.
+func (d *direct) heardLocked(r *arrivedRecord) error {
+	if r.kind == xctl.TypeCredit {
+		return d.creditLocked(r.credit)
+	}
+	return d.nakLocked(r.nak)
+}
+
+// creditLocked takes a CREDIT of the peer's direct queue.
+func (d *direct) creditLocked(c xctl.Credit) error {
+	if int32(c.Delivered-d.next) >= 0 {
+		return ddp.ErrMSNRange
+	}
+	for d.first < len(d.ends) && int32(c.Delivered-d.ends[d.first].msn) >= 0 {
+		d.acked = d.ends[d.first].bytes
+		d.first++
+	}
+	if d.first == len(d.ends) {
+		d.ends, d.first = d.ends[:0], 0
+	}
+	if int32(c.Limit-d.limit) > 0 {
+		d.limit = c.Limit
+	}
+	return nil
+}
+
+// nakLocked takes a NAK of the peer's direct queue. A message that builds on a Write
+// that was refused is as good as delivered: nothing will become of it. Any other
+// refusal ends the connection, for the queue takes everything as long as that lives.
+func (d *direct) nakLocked(n xctl.NAK) error {
+	if n.Code != xctl.NAKDependency {
+		return ddp.ErrNoBuffer
+	}
+	return nil
+}
+
+// DirectAcked returns how many of the bytes that SendDirect took the peer has taken
+// from its direct queue.
+func (q *QP) DirectAcked() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stream == nil || q.stream.shared == nil {
+		return 0
+	}
+	return q.stream.shared.direct.acked
+}
+
+// remains are slices of which leading bytes are taken off.
+type remains struct {
+	bufs [][]byte
+	off  int
+}
+
+func slicesFrom(bufs [][]byte, pos int) remains {
+	for len(bufs) > 0 && pos >= len(bufs[0]) {
+		pos -= len(bufs[0])
+		bufs = bufs[1:]
+	}
+	return remains{bufs, pos}
+}
+
+// take puts the next n bytes into the FPDU that b has begun.
+func (r *remains) take(n int, b *batch) {
+	for n > 0 {
+		p := r.bufs[0][r.off:]
+		if len(p) > n {
+			p = p[:n]
+		}
+		if len(p) <= copyLeast {
+			b.stage.B = append(b.stage.B, p...)
+		} else {
+			b.lendOwn(p)
+		}
+		n -= len(p)
+		if r.off += len(p); r.off == len(r.bufs[0]) {
+			r.bufs, r.off = r.bufs[1:], 0
+		}
+	}
+}
+
+// copyLeast is how short a piece must be for its copy to cost less than an element
+// more of the system call's vector.
+const copyLeast = 256

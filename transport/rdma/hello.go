@@ -1,0 +1,40 @@
+package rdma
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// hello is the private data of both sides' set-up frames, behind the block of
+// shared receive queues:
+//
+//	 0        4         5      6             8
+//	+--------+---------+------+-------------+
+//	| "RDSx" | version | path | 0           |
+//	+--------+---------+------+-------------+
+type hello struct {
+	path uint8 // index of the path that the link is meant for
+}
+
+const (
+	helloMagic   = 0x52445378 // "RDSx"
+	helloVersion = 1
+	helloSize    = 8
+)
+
+// errHello: who is there speaks iWARP with shared queues, but not RDS.
+var errHello = errors.New("rdma: the peer does not speak RDS")
+
+func (h hello) bytes() []byte {
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, helloSize), helloMagic)
+	return append(b, helloVersion, h.path, 0, 0)
+}
+
+// parseHello takes what a peer of this version or a later one says: more octets
+// may follow.
+func parseHello(b []byte) (hello, error) {
+	if len(b) < helloSize || binary.BigEndian.Uint32(b) != helloMagic || b[4] < helloVersion {
+		return hello{}, errHello
+	}
+	return hello{path: b[5]}, nil
+}

@@ -1,0 +1,82 @@
+package rdma
+
+import (
+	"sync/atomic"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/frame"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// input is a link as its queue pair sees it: what arrives goes into a parser, and
+// the parser's messages to the link's handler.
+type input struct {
+	frame.Parser // the event loop's, from started
+	link         *link
+	started      atomic.Bool
+	early        []byte // the event loop's: what came before
+}
+
+var _ iwarp.Sink = (*input)(nil)
+
+func (in *input) start(h transport.Handler, pool *buf.Pool, max uint32) {
+	in.Init(h, pool, max, false)
+	in.started.Store(true)
+}
+
+// Feed takes bytes of messages. Before Start there is one Send at most, which is
+// kept.
+func (in *input) Feed(b []byte) error {
+	if in.started.Load() {
+		return in.begin(b)
+	}
+	if len(in.early)+len(b) > wire.HeaderSize+in.link.t.opts.MaxMessage+earlyMost {
+		return transport.ErrTooLong
+	}
+	in.early = append(in.early, b...)
+	return nil
+}
+
+// earlyMost is what a Send may have besides the longest message.
+const earlyMost = 64 << 10
+
+func (in *input) begin(b []byte) error {
+	if in.early == nil {
+		return in.Parser.Feed(b)
+	}
+	early := in.early
+	in.early = nil
+	if err := in.Parser.Feed(early); err != nil {
+		return err
+	}
+	return in.Parser.Feed(b)
+}
+
+// Space reads the rest of a large payload to where it belongs.
+func (in *input) Space() ([]byte, bool) {
+	if !in.started.Load() || in.early != nil {
+		return nil, false
+	}
+	return in.Parser.Space()
+}
+
+// Flush ends a burst.
+func (in *input) Flush() {
+	if !in.started.Load() {
+		return
+	}
+	if in.early != nil {
+		if err := in.begin(nil); err != nil {
+			in.link.Close(transport.Abort)
+			return
+		}
+	}
+	in.Parser.Flush()
+}
+
+func (in *input) Writable() { in.link.writable() }
+
+// Closed is the end of the queue pair.
+func (in *input) Closed(cause error) { in.link.ended(cause) }

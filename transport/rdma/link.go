@@ -1,0 +1,186 @@
+package rdma
+
+import (
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// link is a queue pair with RDS messages on it.
+type link struct {
+	t             *Transport
+	qp            *iwarp.QP
+	cq            *iwarp.CQ // of operations
+	local, remote netip.AddrPort
+	in            input
+	written       atomic.Uint64
+
+	// The writer's.
+	cutter cutter
+	after  bool   // the message of the last operations waits until these are sent
+	builds uint32 // so many writes are among them
+	ops    operations
+
+	mu      sync.Mutex
+	h       transport.Handler // guarded by mu; nil before Start
+	hears   int               // guarded by mu: calls of Writable under way
+	over    bool              // guarded by mu: the queue pair has ended
+	closing bool              // guarded by mu: Close was called
+	aborted bool              // guarded by mu: with Abort
+	drain   *time.Timer       // guarded by mu
+	cause   error             // guarded by mu; set with over
+	once    sync.Once
+}
+
+var _ transport.Operator = (*link)(nil)
+
+func (l *link) params(path int) iwarp.ConnParams {
+	return iwarp.ConnParams{
+		IRD: maxReads, ORD: maxReads, NoCRC: !l.t.opts.CRC, PeerToPeer: true, Guard: -1,
+		Private: hello{path: uint8(path)}.bytes(),
+		Shared: &iwarp.SharedParams{
+			Direct: &iwarp.DirectParams{Number: directQueue, Sink: &l.in},
+			Errors: -1, Require: true,
+		},
+	}
+}
+
+// maxReads is how many reads and atomics one side may have outstanding.
+const maxReads = 64
+
+// Start begins delivery to h.
+func (l *link) Start(h transport.Handler) error {
+	l.mu.Lock()
+	if l.h != nil || l.closing {
+		l.mu.Unlock()
+		return transport.ErrClosed
+	}
+	l.h = h
+	l.in.start(h, &l.t.pool, uint32(l.t.opts.MaxMessage))
+	over := l.over
+	l.mu.Unlock()
+	if over { // it has ended before, and nobody was told
+		l.t.work.Go(l.finish)
+		return nil
+	}
+	l.qp.DirectReady()
+	return nil
+}
+
+// Writev writes from the caller's goroutine straight to the socket.
+func (l *link) Writev(bufs [][]byte) (int, error) { return l.write(bufs, false, 0) }
+
+// WriteBehind writes a message that follows operations.
+func (l *link) WriteBehind(bufs [][]byte) (int, error) {
+	n, err := l.write(bufs, l.after, l.builds)
+	if n > 0 {
+		l.after, l.builds = false, 0
+	}
+	return n, err
+}
+
+func (l *link) write(bufs [][]byte, after bool, builds uint32) (int, error) {
+	l.cutter.begin(bufs)
+	n, err := l.qp.SendDirect(bufs, l.cutter.cut, after, builds)
+	l.cutter.end(n)
+	l.written.Add(uint64(n))
+	if err != nil {
+		return n, transport.ErrClosed
+	}
+	return n, nil
+}
+
+// Acked returns how much of what was written the peer's RDS has taken.
+func (l *link) Acked() uint64 { return l.qp.DirectAcked() }
+
+// Close ends the link.
+func (l *link) Close(mode transport.CloseMode) {
+	l.mu.Lock()
+	started, first := l.h != nil, !l.closing
+	if !started && l.over && first {
+		l.closing = true
+		l.mu.Unlock()
+		l.t.work.Go(l.finish)
+		return
+	}
+	l.closing = true
+	abort := (mode == transport.Abort || !started) && !l.aborted
+	l.aborted = l.aborted || abort
+	if !abort && first && !l.over {
+		l.drain = time.AfterFunc(l.t.opts.DrainTimeout, func() { l.Close(transport.Abort) })
+	}
+	l.mu.Unlock()
+	switch {
+	case abort:
+		l.qp.Reset()
+	case first && l.qp.Disconnect() != nil:
+		l.Close(transport.Abort)
+	}
+}
+
+// LocalAddr returns our end.
+func (l *link) LocalAddr() netip.AddrPort { return l.local }
+
+// RemoteAddr returns the peer's end.
+func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
+
+// Stats returns what rds-info -T shows.
+func (l *link) Stats() transport.LinkStats {
+	s := transport.LinkStats{Acked: l.Acked(), Written: l.written.Load()}
+	s.HeaderRemaining, s.PayloadRemaining = l.in.Remaining()
+	return s
+}
+
+// writable tells the handler, unless it has heard the end.
+func (l *link) writable() {
+	l.mu.Lock()
+	if l.h == nil || l.over {
+		l.mu.Unlock()
+		return
+	}
+	l.hears++
+	l.mu.Unlock()
+	l.h.Writable()
+	l.mu.Lock()
+	l.hears--
+	last := l.over && l.hears == 0
+	l.mu.Unlock()
+	if last {
+		l.t.work.Go(l.finish)
+	}
+}
+
+// ended follows the last call of the queue pair.
+func (l *link) ended(cause error) {
+	l.mu.Lock()
+	l.over, l.cause = true, cause
+	if l.drain != nil {
+		l.drain.Stop()
+	}
+	now := l.hears == 0 && (l.h != nil || l.closing)
+	l.mu.Unlock()
+	if now {
+		l.finish()
+	}
+}
+
+// finish reports the end and gives back what the link has. It is called when nobody
+// is in a handler, and does it once.
+func (l *link) finish() {
+	l.once.Do(func() {
+		l.qp.Reset() // in case it was never connected
+		<-l.qp.Done()
+		acked := l.Acked()
+		l.endOperations()
+		_ = l.qp.Close()
+		if l.h != nil {
+			l.in.Reset()
+			l.h.Closed(l.cause, acked)
+		}
+		l.t.ended(l)
+	})
+}

@@ -1,0 +1,88 @@
+package rdma
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// Name is the transport's name.
+const Name = "xrc"
+
+// DefaultPort is the TCP port of RDS on XRC.
+const DefaultPort = 18634
+
+// Options sets up a Transport. The zero value is ready to use.
+type Options struct {
+	// Port is the TCP port listened on and dialed. 0 means 18634.
+	Port uint16
+	// Regions is the table of memory regions; nil makes one, which the transport
+	// closes.
+	Regions *mr.Device
+	// EventLoops is the number of goroutines that receive, 1 to 256. 0 means
+	// GOMAXPROCS, at most 4.
+	EventLoops int
+	// SendBuffer and ReceiveBuffer fix SO_SNDBUF and SO_RCVBUF in bytes. 0 leaves
+	// them to the kernel.
+	SendBuffer, ReceiveBuffer int
+	// Congestion names the TCP congestion control. Empty: the system's.
+	Congestion string
+	// UserTimeout ends a connection whose data stays unacknowledged for so long.
+	// 0 means 20 s.
+	UserTimeout time.Duration
+	// DrainTimeout is how long Close(transport.Drain) waits for the peer. 0 means 5 s.
+	DrainTimeout time.Duration
+	// CRC asks for a CRC of every segment (MPA, RFC 5044 section 4.4). It costs
+	// about a quarter of the throughput; TCP's own checksum is there in any case.
+	CRC bool
+	// MaxMessage is the longest payload accepted, in bytes, up to 1 GiB. 0 means
+	// 1 MiB.
+	MaxMessage int
+	// Operations is how many reads, writes and atomics may be under way on a link,
+	// 1 to 4096. 0 means 64. Beyond it they wait.
+	Operations int
+	// Logger hears about changes of state. nil logs nothing.
+	Logger *zap.Logger
+}
+
+// Validate tells what is wrong with o, all of it in one error.
+func (o Options) Validate() error {
+	var errs []error
+	if o.MaxMessage < 0 || o.MaxMessage > 1<<30 {
+		errs = append(errs, fmt.Errorf("rdma: MaxMessage %d is not in 0..1 GiB", o.MaxMessage))
+	}
+	if o.Operations < 0 || o.Operations > 4096 {
+		errs = append(errs, fmt.Errorf("rdma: Operations %d is not in 0..4096", o.Operations))
+	}
+	return errors.Join(append(errs, o.device().Validate())...)
+}
+
+func (o Options) withDefaults() Options {
+	if o.Port == 0 {
+		o.Port = DefaultPort
+	}
+	if o.MaxMessage == 0 {
+		o.MaxMessage = wire.MaxPayload
+	}
+	if o.Operations == 0 {
+		o.Operations = 64
+	}
+	if o.DrainTimeout == 0 {
+		o.DrainTimeout = 5 * time.Second
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return o
+}
+
+func (o Options) device() iwarp.Config {
+	return iwarp.Config{Regions: o.Regions, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, ReceiveBuffer: o.ReceiveBuffer,
+		Congestion: o.Congestion, UserTimeout: o.UserTimeout, CloseTimeout: o.DrainTimeout, Logger: o.Logger}
+}

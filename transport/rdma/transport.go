@@ -1,0 +1,227 @@
+package rdma
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// Transport makes RDS links on XRC over software iWARP.
+type Transport struct {
+	opts   Options
+	dev    *iwarp.Device
+	pd     *iwarp.PD
+	domain *mr.Domain
+	owner  *mr.Owner // of local memory of operations
+	pool   buf.Pool
+
+	mu     sync.Mutex
+	closed bool               // guarded by mu
+	lns    []*iwarp.Listener  // guarded by mu
+	links  map[*link]struct{} // guarded by mu: not ended
+
+	ctx  context.Context // ends with the transport
+	stop context.CancelFunc
+	work sync.WaitGroup // accepting, and links until they have ended
+}
+
+var (
+	_ transport.Transport = (*Transport)(nil)
+	_ transport.Regions   = (*Transport)(nil)
+)
+
+// New starts a transport with its event loops.
+func New(opts Options) (*Transport, error) {
+	if err := opts.Validate(); err != nil {
+		return nil, err
+	}
+	opts = opts.withDefaults()
+	dev, err := iwarp.Open(opts.device())
+	if err != nil {
+		return nil, err
+	}
+	pd, err := dev.AllocPD()
+	if err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	t := &Transport{opts: opts, dev: dev, pd: pd, domain: pd.Domain(), links: make(map[*link]struct{})}
+	t.owner = dev.Regions().NewOwner(mr.OwnerConfig{Name: "local memory of operations"})
+	t.ctx, t.stop = context.WithCancel(context.Background())
+	return t, nil
+}
+
+// Name returns "xrc".
+func (t *Transport) Name() string { return Name }
+
+// Regions is the table of memory regions.
+func (t *Transport) Regions() *mr.Device { return t.dev.Regions() }
+
+// Domain is the protection domain of regions that peers reach by links.
+func (t *Transport) Domain() *mr.Domain { return t.domain }
+
+// Barrier returns when all regions that were freed before are out of use.
+func (t *Transport) Barrier(ctx context.Context) error { return t.owner.Barrier(ctx) }
+
+// Listen accepts links on local and Options.Port.
+func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error {
+	ln, err := t.dev.Listen(netip.AddrPortFrom(local, t.opts.Port))
+	if err != nil {
+		return err
+	}
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		_ = ln.Close()
+		return net.ErrClosed
+	}
+	t.lns = append(t.lns, ln)
+	t.work.Add(1)
+	t.mu.Unlock()
+	go func() {
+		defer t.work.Done()
+		for {
+			in, err := ln.Accept(t.ctx)
+			if err != nil {
+				return
+			}
+			t.work.Go(func() { t.incoming(in, accept) })
+		}
+	}()
+	return nil
+}
+
+// setupTimeout bounds the set-up of a link behind TCP's.
+const setupTimeout = 10 * time.Second
+
+// incoming answers a peer that wants a link.
+func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
+	ctx, cancel := context.WithTimeout(t.ctx, setupTimeout)
+	defer cancel()
+	l, err := t.newLink()
+	if err != nil {
+		_ = in.Reject(nil)
+		return
+	}
+	est, err := in.Accept(ctx, l.qp, l.params(0))
+	if err == nil {
+		_, err = parseHello(est.Private)
+	}
+	if err != nil {
+		t.opts.Logger.Debug("link refused", zap.Stringer("peer", in.Remote()), zap.Error(err))
+		l.finish()
+		return
+	}
+	l.local, l.remote = est.Local, est.Remote
+	accept(l)
+}
+
+// Dial connects local to remote. A peer that is there and does not do RDS on XRC
+// refuses the connection (ECONNREFUSED) or its set-up (iwarp.RejectedError,
+// iwarp.ErrNotShared).
+func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	l, err := t.newLink()
+	if err != nil {
+		return nil, err
+	}
+	est, err := t.dev.ConnectFrom(ctx, l.qp, netip.AddrPortFrom(local, 0), netip.AddrPortFrom(remote, t.opts.Port), l.params(path))
+	if err == nil {
+		_, err = parseHello(est.Private)
+	}
+	if err != nil {
+		l.finish()
+		if t.ctx.Err() != nil {
+			err = net.ErrClosed
+		}
+		return nil, err
+	}
+	l.local, l.remote = est.Local, est.Remote
+	return l, nil
+}
+
+// directQueue is the number of a link's own queue.
+const directQueue = 1
+
+func (t *Transport) newLink() (*link, error) {
+	cq, err := t.dev.CreateCQ(t.opts.Operations)
+	if err != nil {
+		return nil, err
+	}
+	qp, err := t.pd.CreateQP(iwarp.QPConfig{SendCQ: cq, RecvCQ: cq, MaxSend: t.opts.Operations, MaxReceive: 1, SignalAll: true})
+	if err != nil {
+		return nil, err
+	}
+	l := &link{t: t, qp: qp, cq: cq}
+	l.in.link = l
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		_ = qp.Close()
+		return nil, net.ErrClosed
+	}
+	t.links[l] = struct{}{}
+	t.work.Add(1)
+	return l, nil
+}
+
+// ended forgets a link whose handler, if any, has heard Closed.
+func (t *Transport) ended(l *link) {
+	_ = l.cq.Close()
+	t.mu.Lock()
+	delete(t.links, l)
+	t.mu.Unlock()
+	t.work.Done()
+}
+
+// Stats returns the counters of the iWARP device.
+func (t *Transport) Stats() []transport.Counter {
+	s := t.dev.Stats()
+	return []transport.Counter{
+		{Name: "xrc_connected", Value: s.Connected},
+		{Name: "xrc_accepted", Value: s.Accepted},
+		{Name: "xrc_rejected", Value: s.Rejected},
+		{Name: "xrc_access_errors", Value: s.AccessErrors},
+		{Name: "xrc_terminates_sent", Value: s.TerminatesSent},
+		{Name: "xrc_terminates_received", Value: s.TerminatesReceived},
+	}
+}
+
+// Close ends listening and dialing, aborts all links and returns when every
+// handler has heard Closed. It must not be called from a handler.
+func (t *Transport) Close() error {
+	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return net.ErrClosed
+	}
+	t.closed = true
+	lns := t.lns
+	links := make([]*link, 0, len(t.links))
+	for l := range t.links {
+		links = append(links, l)
+	}
+	t.mu.Unlock()
+	t.stop()
+	var errs []error
+	for _, ln := range lns {
+		errs = append(errs, ln.Close())
+	}
+	for _, l := range links {
+		l.Close(transport.Abort)
+	}
+	t.work.Wait()
+	errs = append(errs, t.owner.Close(context.Background()), t.pd.Close(), t.dev.Close())
+	return errors.Join(errs...)
+}
