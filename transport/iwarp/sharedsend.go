@@ -308,8 +308,15 @@ func (x *shared) flushLocked(qp *QP, comps []Completion) []Completion {
 		for o, ok := q.Pop(); ok; o, ok = q.Pop() {
 			comps = x.doneLocked(qp, comps, uint32(o.ID), sharedStatus(o.Code), uint32(o.Code))
 		}
-		for id, ok := q.Lost(); ok; id, ok = q.Lost() {
+		for {
+			msn, sent := q.Number()
+			id, ok := q.Lost()
+			if !ok {
+				break
+			}
 			comps = x.doneLocked(qp, comps, uint32(id), Flushed, 0)
+			last := &comps[len(comps)-1]
+			last.Serial, last.Sent = msn, sent
 		}
 		for q.first < len(q.waiting) {
 			comps = x.doneLocked(qp, comps, q.pop(), Flushed, 0)

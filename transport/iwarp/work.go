@@ -137,5 +137,10 @@ type Completion struct {
 	Len         uint32 // bytes received or read
 	Vendor      uint32 // more about an error: an rdmap.Cause from the peer, or an mr.Fault
 	Invalidated mr.Key // receive: the key that the message invalidated, 0 if none
-	Immediate   uint64
+	// Serial numbers the messages of one connection to one shared queue. A receive
+	// has its message's; a send that was Flushed has it if Sent, which says that the
+	// peer may have got the message: under this number, if at all.
+	Serial    uint32
+	Sent      bool
+	Immediate uint64
 }

@@ -263,6 +263,15 @@ func (s *Sender) Pop() (o Outcome, ok bool) {
 	return Outcome{m.id, m.code, m.info}, true
 }
 
+// Number is the number of the message that Lost returns next. ok is false if the
+// peer has not got it: it waits to be replayed.
+func (s *Sender) Number() (msn uint32, ok bool) {
+	if s.head == s.sent {
+		return 0, false
+	}
+	return s.at(s.head).msn, true
+}
+
 // Lost returns, one by one in the order of Begin, the messages whose fate is not
 // known when the connection is gone. Pop comes first.
 func (s *Sender) Lost() (id uint64, ok bool) {
