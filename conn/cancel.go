@@ -2,9 +2,9 @@ package conn
 
 // Cancel settles the messages of account a that the peer has not acknowledged,
 // those to port only unless all is set (net/rds/send.c, rds_send_drop_to). A
-// message that is partly written is finished on the wire; one that was written
-// may have been delivered. It returns how many messages and payload bytes it
-// settled.
+// message that is partly written, or whose operation was begun, is finished on
+// the wire; one that was written may have been delivered. It returns how many
+// messages and payload bytes it settled.
 func (c *Conn) Cancel(a *Account, port uint16, all bool) (messages, bytes int) {
 	for i := range c.paths {
 		p := &c.paths[i]
@@ -18,7 +18,8 @@ func (c *Conn) Cancel(a *Account, port uint16, all bool) (messages, bytes int) {
 			m++
 			b += int(e.length)
 			if e.flags&(entryNotify|entryFailure) != 0 {
-				c.fates = append(c.fates, Fate{a, e.token, Canceled})
+				token, status := c.fate(e, Canceled)
+				c.fates = append(c.fates, Fate{a, token, status})
 			}
 		}
 		if m == 0 {
@@ -35,11 +36,12 @@ func (c *Conn) Cancel(a *Account, port uint16, all bool) (messages, bytes int) {
 	return messages, bytes
 }
 
-// dropCanceled frees the canceled messages that the present link has not
-// begun; the others go when they are acknowledged or the link is lost.
+// dropCanceled frees the canceled messages of which the present link has begun
+// neither the bytes nor the operation; the others go when they are acknowledged
+// or the link is lost.
 func (c *Conn) dropCanceled(p *path) {
 	from := p.q.next
-	if p.nextOff > 0 {
+	if p.nextOff > 0 || p.bound {
 		from++
 	}
 	if p.state == Down || p.state == Connecting {

@@ -36,7 +36,13 @@ type Conn struct {
 	queued  int  // bytes of memory in queued and unacknowledged messages
 	short   bool // Enqueue has refused for the budget and nobody was told of room since
 	invited bool // the peer has knocked
+	asked   bool // Connect has asked for a link and none has come since
 	closed  bool
+
+	extended bool // some message had extensions
+
+	ops  map[uint64]*Operation // of the messages queued and unacknowledged, by id
+	opID uint64                // the last one given
 
 	actions []Action
 	freed   []*Account
@@ -96,7 +102,8 @@ func (c *Conn) PeerGeneration() uint32 { return c.theirGen }
 func (c *Conn) Counters() Counters { return c.stats }
 
 // Unsent is the number of bytes of the messages that wait on path i to be
-// written, including all of the one that has been begun.
+// written, including all of the one that has been begun, and a header's for an
+// operation without a message.
 func (c *Conn) Unsent(i int) int { return c.paths[i].q.unsent }
 
 // Queued is the memory that queued and unacknowledged messages take.
@@ -149,6 +156,9 @@ type Message struct {
 	Notify       bool     // report the fate
 	Failure      bool     // report the fate unless it is success
 	Admitted     bool     // congestion was judged when it was accepted, elsewhere
+
+	Extensions *[wire.ExtensionSize]byte // copied into the header; nil: none
+	Op         *Operation                // what to do with the peer's memory first; nil: nothing
 }
 
 // Size is the number of payload bytes.
@@ -194,7 +204,7 @@ func (c *Conn) Admits(dport uint16) bool {
 	return c.closed || c.queued < c.cfg.Budget && !c.remote.Congested(dport)
 }
 
-func (c *Conn) push(p *path, m *Message, flags uint8) {
+func (c *Conn) push(p *path, m *Message, flags uint16) {
 	length := len(m.Payload)
 	head := wire.HeaderSize
 	if m.Body != nil {
@@ -214,7 +224,17 @@ func (c *Conn) push(p *path, m *Message, flags uint8) {
 	if m.Body == nil {
 		copy(b[wire.HeaderSize:], m.Payload)
 	}
-	*p.q.push() = entry{chunk: ck, off: uint32(off), body: m.Body, acct: m.Account, token: m.Token,
+	if m.Extensions != nil {
+		copy(b[wire.HeaderSize-wire.ExtensionSize:], m.Extensions[:])
+		flags |= entryExtended
+		c.extended = true
+	}
+	token := m.Token
+	if m.Op != nil {
+		token = c.addOp(p, m)
+		flags |= m.Op.flags()
+	}
+	*p.q.push() = entry{chunk: ck, off: uint32(off), body: m.Body, acct: m.Account, token: token,
 		length: uint32(length), sport: m.Sport, dport: m.Dport, flags: flags}
 	c.queued += wire.HeaderSize + length + entryOverhead
 	p.q.unsent += wire.HeaderSize + length
@@ -263,6 +283,8 @@ func (c *Conn) Close() {
 
 // discard settles every message of a path as canceled.
 func (c *Conn) discard(p *path) {
+	c.closeRanks(p)
+	p.bound, p.hold = false, false
 	c.settle(p, p.q.first, p.q.tail, func(*entry) (Status, bool) { return Canceled, true })
 	p.log.shrink()
 }

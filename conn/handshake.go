@@ -157,7 +157,7 @@ func (c *Conn) migrate(p *path) {
 	from := q.first
 	if p.link != 0 {
 		from = q.next
-		if p.nextOff > 0 {
+		if p.nextOff > 0 || p.bound {
 			from++
 		}
 	}
@@ -186,6 +186,10 @@ func (c *Conn) migrate(p *path) {
 		q.unsent -= e.size()
 		to.q.unsent += e.size()
 		*to.q.push() = *e
+		if e.flags&entryOp != 0 {
+			op := c.ops[e.token]
+			op.path, op.pos = to.index, to.q.tail-1
+		}
 		*e = entry{}
 	}
 	q.tail = from

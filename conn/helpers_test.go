@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/wire"
 )
 
 // epochTime is when tests begin.
@@ -59,16 +61,19 @@ func checkConn(t testing.TB, c *Conn) {
 		var last, end uint64
 		for pos := q.first; pos < q.tail; pos++ {
 			e := q.at(pos)
+			if e.flags&entryHole != 0 {
+				continue // see checkOps
+			}
 			if e.chunk == nil || e.chunk.b == nil {
 				t.Fatalf("path %d: the message at %d has no memory", i, pos)
 			}
 			live[e.chunk]++
-			queued += e.size() + entryOverhead
+			queued += wire.HeaderSize + int(e.length) + entryOverhead
 			if e.flags&entryPong != 0 {
 				pongs++
 			}
 			switch {
-			case pos < q.fresh && e.seq <= last:
+			case pos < q.fresh && e.seq <= last && e.flags&entrySilent == 0:
 				t.Fatalf("path %d: number %d after %d", i, e.seq, last)
 			case pos >= q.fresh && e.flags&(entryWritten|entryRetrans) != 0:
 				t.Fatalf("path %d: the message at %d was never picked and has flags %b", i, pos, e.flags)
@@ -77,13 +82,14 @@ func checkConn(t testing.TB, c *Conn) {
 			case e.flags&entrySkip != 0:
 				t.Fatalf("path %d: a canceled message was met by Fill", i)
 			}
-			if pos < q.fresh {
+			if pos < q.fresh && e.flags&entrySilent == 0 {
 				last = e.seq
 			}
 			if pos < q.next {
 				end = e.end
 			}
 		}
+		checkOps(t, c, p)
 		if pongs != p.pongs {
 			t.Fatalf("path %d: %d pongs, counted %d", i, pongs, p.pongs)
 		}
@@ -104,5 +110,56 @@ func checkConn(t testing.TB, c *Conn) {
 	}
 	if queued != c.queued {
 		t.Fatalf("%d bytes queued, counted %d", queued, c.queued)
+	}
+}
+
+// checkOps checks what a path keeps of operations and of what was acknowledged
+// out of order.
+func checkOps(t testing.TB, c *Conn, p *path) {
+	t.Helper()
+	q := &p.q
+	var holes, quiet, pending int
+	for pos := q.first; pos < q.tail; pos++ {
+		e := q.at(pos)
+		if e.flags&entryHole != 0 {
+			holes++
+			if pos == q.first || pos >= q.next || e.chunk != nil || e.acct != nil || e.body != nil {
+				t.Fatalf("path %d: a hole at %d of %d to %d is %+v", p.index, pos, q.first, q.next, *e)
+			}
+			continue
+		}
+		if e.flags&entryQuiet != 0 {
+			quiet++
+		}
+		if e.flags&entryOp == 0 {
+			if e.flags&(entrySilent|entryQuiet) != 0 {
+				t.Fatalf("path %d: the message at %d has no operation and flags %b", p.index, pos, e.flags)
+			}
+			continue
+		}
+		op := c.ops[e.token]
+		if op == nil || op.pos != pos || op.path != p.index {
+			t.Fatalf("path %d: the message at %d has operation %+v", p.index, pos, op)
+		}
+		if op.begun && !op.done {
+			pending++
+		}
+		switch {
+		case pos < q.next && !op.begun, pos > q.next && op.begun, op.begun && p.link == 0:
+			t.Fatalf("path %d: the operation at %d, where %d is next, was begun: %v", p.index, pos, q.next, op.begun)
+		case e.flags&entryQuiet != 0 && (pos >= q.next || op.done):
+			t.Fatalf("path %d: the message at %d waits for an operation that is done: %v", p.index, pos, op.done)
+		}
+	}
+	if holes != p.holes || quiet != p.quiet || pending != p.pending || 2*holes > max(1, int(q.next-q.first)) {
+		t.Fatalf("path %d: %d holes, %d quiet, %d pending in %d; counted %d, %d, %d", p.index, holes, quiet, pending, q.next-q.first, p.holes, p.quiet, p.pending)
+	}
+	if p.hold && !p.bound {
+		t.Fatalf("path %d: held and not bound", p.index)
+	}
+	if p.bound {
+		if e := q.at(q.next); q.next == q.tail || e.flags&entryOp == 0 || !c.ops[e.token].begun {
+			t.Fatalf("path %d: bound to a message without an operation", p.index)
+		}
 	}
 }

@@ -207,7 +207,8 @@ func (c *Conn) hold(now time.Time, h heldLink, want int) {
 func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born uint64) {
 	p.must(Up)
 	p.link, p.outbound, p.proved = link, outbound, false
-	p.written, p.acked, p.nextOff, p.control = 0, 0, 0, nil
+	p.written, p.acked, p.settled, p.nextOff, p.control = 0, 0, 0, 0, nil
+	p.ahead.reset()
 	p.mapPending, p.probe = true, true
 	p.born = born
 	p.probes, p.answers, p.mapAt = 0, 0, 0
@@ -217,6 +218,7 @@ func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born 
 		c.verify, c.verifyBy = 1, now.Add(c.cfg.ProofTimeout)
 	}
 	p.redialAt, p.proveBy = time.Time{}, now.Add(c.cfg.ProofTimeout)
+	c.asked = false
 	c.act(Action{Kind: Start, Path: p.index, Link: link})
 	c.act(Action{Kind: Transmit, Path: p.index})
 }
@@ -231,6 +233,7 @@ func (c *Conn) Proved(now time.Time, i int) {
 		return
 	}
 	p.proved, p.proveBy, p.window = true, time.Time{}, 0
+	c.applyAhead(p)
 	c.dialNext(now)
 }
 
@@ -341,7 +344,8 @@ func (c *Conn) closeSurplus() {
 // resetPath prepares what the lost link left for the next one.
 func (c *Conn) resetPath(p *path) {
 	q := &p.q
-	p.control, p.nextOff, p.mapPending, p.probe = nil, 0, false, false
+	p.control, p.nextOff, p.bound, p.hold, p.mapPending, p.probe = nil, 0, false, false, false, false
+	c.closeRanks(p)
 	for pos := q.first; pos < q.next; pos++ {
 		q.unsent += q.at(pos).size()
 	}
@@ -350,6 +354,8 @@ func (c *Conn) resetPath(p *path) {
 		switch {
 		case e.flags&entryCanceled != 0:
 			return Canceled, true
+		case e.flags&entryOp != 0 && c.ops[e.token].begun:
+			return Dropped, true
 		case e.flags&(entryFlush|entryWritten) == entryFlush|entryWritten:
 			c.stats.DroppedFlush++
 			return Dropped, true
@@ -370,8 +376,12 @@ func (c *Conn) resetPath(p *path) {
 	}
 }
 
-// waiting tells whether any path has something to send.
+// waiting tells whether any path has something to send, or should have a link
+// nevertheless.
 func (c *Conn) waiting() bool {
+	if c.asked {
+		return true
+	}
 	for i := range c.paths {
 		if c.paths[i].q.len() > 0 {
 			return true

@@ -3,8 +3,6 @@ package conn
 import (
 	"encoding/binary"
 	"time"
-
-	"github.com/rds-go/rds/internal/wire"
 )
 
 // path is one of a connection's paths: a link or the want of one, a queue,
@@ -18,10 +16,18 @@ type path struct {
 	sequence uint64 // of the next message picked for the first time
 	q        queue
 	log      log
-	nextOff  int // bytes of the message at q.next already written
+	nextOff  int  // bytes of the message at q.next already written
+	bound    bool // the link takes what is written next for the message of an operation it has begun
+	hold     bool // nothing is written before that operation is done
 	written  uint64
 	acked    uint64
 	pongs    int
+
+	pending int    // operations begun and not done
+	quiet   int    // messages in [first,next) that wait for their operation only
+	holes   int    // settled ones in [first,next)
+	settled uint64 // up to where acked was applied while there were any of these
+	ahead   spans  // what is acknowledged beyond acked
 
 	control    []byte    // map or probe being written: encoded, what is left of it
 	mapBuf     []byte    // its memory
@@ -52,6 +58,9 @@ func (c *Conn) Ready(i int) bool {
 
 // ready tells whether there is something to write.
 func (p *path) ready(c *Conn) bool {
+	if p.hold {
+		return false
+	}
 	if len(p.control) > 0 || p.mapPending || p.probe {
 		return true
 	}
@@ -65,6 +74,7 @@ func (c *Conn) blocked(p *path) bool { return p.index > 0 && c.barrier > 0 }
 type Batch struct {
 	Bufs  [][]byte
 	Bytes int
+	Op    *Operation // not nil: to be begun before anything is written
 
 	lastChunk *chunk
 	lastEnd   int
@@ -77,7 +87,7 @@ const (
 
 func (b *Batch) reset() {
 	clear(b.Bufs)
-	b.Bufs, b.Bytes, b.lastChunk = b.Bufs[:0], 0, nil
+	b.Bufs, b.Bytes, b.Op, b.lastChunk = b.Bufs[:0], 0, nil, nil
 }
 
 // add appends n bytes of a chunk, to the last slice if they follow it.
@@ -103,15 +113,16 @@ func (b *Batch) addBody(s []byte) {
 // other Fill on the path; what may not change in between does not.
 //
 // A map goes before messages, a probe between those that are resent and those
-// that are new; both only where a message ends.
+// that are new; both only where a message ends. A message with an operation is
+// alone in its batch; see Operation.
 func (c *Conn) Fill(i int, b *Batch) bool {
 	p := &c.paths[i]
 	b.reset()
-	if p.state != Up || p.filling || c.closed {
+	if p.state != Up || p.filling || p.hold || c.closed {
 		return false
 	}
 	q := &p.q
-	if p.nextOff == 0 && len(p.control) == 0 {
+	if p.nextOff == 0 && !p.bound && len(p.control) == 0 {
 		switch {
 		case p.mapPending:
 			p.mapPending, p.mapAt = false, p.probes
@@ -133,13 +144,23 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 	if c.blocked(p) {
 		end = min(end, q.fresh)
 	}
+	alone := q.next < end && q.at(q.next).flags&entryOp != 0
+	if alone {
+		if end = q.next + 1; c.showOp(p, b) {
+			p.filling = true
+			return true
+		}
+	}
 	for pos := q.next; pos < end && b.Bytes < batchBytes && len(b.Bufs) < batchSlices-1; pos++ {
 		e := q.at(pos)
 		skip := 0
 		if pos == q.next {
 			skip = p.nextOff
 		}
-		if e.flags&entryCanceled != 0 && skip == 0 {
+		if e.flags&(entryCanceled|entryOp) != 0 && skip == 0 && !alone {
+			if e.flags&entryOp != 0 {
+				break
+			}
 			e.flags |= entrySkip
 			q.fresh = max(q.fresh, pos+1)
 			continue
@@ -148,10 +169,7 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 			if p.probe {
 				break
 			}
-			e.seq = p.sequence
-			p.sequence++
-			binary.BigEndian.PutUint64(e.chunk.b.B[e.off:], e.seq)
-			q.fresh++
+			p.number(e)
 		}
 		if head := e.head(); skip < head {
 			b.add(e.chunk, int(e.off)+skip, head-skip)
@@ -169,6 +187,14 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 	}
 	p.filling = true
 	return true
+}
+
+// number gives the first message that was never picked its sequence number.
+func (p *path) number(e *entry) {
+	e.seq = p.sequence
+	p.sequence++
+	p.q.fresh++
+	binary.BigEndian.PutUint64(e.chunk.b.B[e.off:], e.seq)
 }
 
 // passSkipped is the position behind the canceled messages at the front of
@@ -197,8 +223,12 @@ func (c *Conn) Wrote(i, n int) (more bool) {
 		p.written += uint64(n)
 	} else {
 		q := &p.q
+		was := q.next
 		for q.next < q.fresh {
 			e := q.at(q.next)
+			if e.flags&entrySilent != 0 {
+				break // Began passes it
+			}
 			if e.flags&entrySkip == 0 {
 				left := e.size() - p.nextOff
 				if n > 0 || left == 0 {
@@ -217,6 +247,7 @@ func (c *Conn) Wrote(i, n int) (more bool) {
 			q.unsent -= e.size()
 			q.next++
 		}
+		p.bound = p.bound && q.next == was
 	}
 	switch {
 	case c.closed:
@@ -233,30 +264,6 @@ func (c *Conn) Wrote(i, n int) (more bool) {
 	return p.ready(c)
 }
 
-// Acked says that the peer has acknowledged total bytes of what path i's
-// present link has taken. It settles the messages they cover, once the peer's
-// RDS has shown that it took the link: what a peer's TCP acknowledged on a
-// link its RDS then refuses never reached it.
-func (c *Conn) Acked(i int, total uint64) {
-	p := &c.paths[i]
-	if total <= p.acked && p.q.first == p.q.next || total > p.written {
-		return
-	}
-	p.acked = total
-	if !p.proved {
-		return
-	}
-	q := &p.q
-	end := q.first
-	for end < q.next && q.at(end).end <= total {
-		end++
-	}
-	if end == q.first {
-		return
-	}
-	c.settle(p, q.first, end, func(*entry) (Status, bool) { return Success, true })
-}
-
 // Trim gives back the memory that empty queues keep for the next burst. The
 // owner calls it when the connection has been idle for a moment.
 func (c *Conn) Trim() {
@@ -264,110 +271,7 @@ func (c *Conn) Trim() {
 		if p := &c.paths[i]; p.q.len() == 0 && !p.filling {
 			p.log.shrink()
 			p.q.shrink()
+			p.ahead.shrink()
 		}
-	}
-}
-
-// Unacked is the number of bytes path i's link has taken and the peer has not
-// been seen to acknowledge, counting only as long as messages wait for it.
-func (c *Conn) Unacked(i int) uint64 {
-	p := &c.paths[i]
-	if p.q.first == p.q.next {
-		return 0
-	}
-	return p.written - min(p.acked, p.written-1)
-}
-
-// settle ends the messages in [from,to) for which end says so: their memory is
-// freed, their accounts credited, their fates reported. The rest closes ranks,
-// order kept.
-func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool)) {
-	q := &p.q
-	var (
-		acct  *Account
-		bytes int
-		n     int
-		keep  = from
-		next  = q.next
-		fresh = q.fresh
-		early = uint64(0) // of those that go, how many the barrier is behind
-	)
-	for pos := from; pos < to; pos++ {
-		e := q.at(pos)
-		status, gone := end(e)
-		if !gone {
-			if keep != pos {
-				*q.at(keep) = *e
-			}
-			keep++
-			continue
-		}
-		if pos < next {
-			q.next--
-		} else {
-			q.unsent -= e.size()
-		}
-		if pos < fresh {
-			q.fresh--
-		}
-		if pos < c.barrier {
-			early++
-		}
-		if e.flags&entryCanceled == 0 {
-			if e.acct != acct {
-				c.credit(acct, bytes, n)
-				acct, bytes, n = e.acct, 0, 0
-			}
-			bytes += int(e.length)
-			n++
-			if e.flags&entryNotify != 0 || e.flags&entryFailure != 0 && status != Success {
-				c.fates = append(c.fates, Fate{e.acct, e.token, status})
-			}
-		}
-		if e.flags&entryPong != 0 {
-			p.pongs--
-		}
-		c.queued -= wire.HeaderSize + int(e.length) + entryOverhead
-		p.log.drop(e.chunk)
-		if e.body != nil {
-			e.body.Release()
-		}
-		e.chunk, e.body, e.acct = nil, nil, nil
-	}
-	c.credit(acct, bytes, n)
-	gone := to - keep
-	switch {
-	case gone == 0:
-	case keep == from && from == q.first: // the usual case: the oldest ones go
-		q.first += gone
-		q.next += gone
-		q.fresh += gone
-	default:
-		for pos := to; pos < q.tail; pos++ {
-			*q.at(pos - gone) = *q.at(pos)
-		}
-		for pos := q.tail - gone; pos < q.tail; pos++ {
-			*q.at(pos) = entry{}
-		}
-		q.tail -= gone
-		if p.index == 0 && c.barrier > 0 {
-			c.barrier = max(1, c.barrier-early)
-		}
-	}
-	q.verify()
-	if c.short && c.queued < c.cfg.Budget-c.cfg.Budget/4 {
-		c.short = false
-		c.act(Action{Kind: WakeAll})
-	}
-}
-
-// credit returns room to an account and notes it if somebody waits for that.
-func (c *Conn) credit(a *Account, bytes, n int) {
-	if a == nil || n == 0 {
-		return
-	}
-	a.Release(bytes, n)
-	if (a.Every || a.watchers.Load() != 0 && a.roomy()) && (len(c.freed) == 0 || c.freed[len(c.freed)-1] != a) {
-		c.freed = append(c.freed, a)
 	}
 }

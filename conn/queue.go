@@ -14,12 +14,12 @@ type entry struct {
 	acct   *Account // nil for the core's own messages
 	seq    uint64   // 0 until it is picked for its first transmission
 	end    uint64   // link offset just behind its last byte, once written
-	token  uint64
-	off    uint32 // of the header in chunk
-	length uint32 // payload bytes
+	token  uint64   // with an operation: its id
+	off    uint32   // of the header in chunk
+	length uint32   // payload bytes
 	sport  uint16
 	dport  uint16
-	flags  uint8
+	flags  uint16
 }
 
 const (
@@ -31,6 +31,11 @@ const (
 	entryPong                 // the core's own answer to a ping
 	entryWritten              // some byte of it was written on some link
 	entrySkip                 // was canceled when Fill came by: takes no bytes of the stream
+	entryOp                   // has an operation
+	entrySilent               // the operation is all there is: takes no bytes of the stream
+	entryQuiet                // nothing but its operation is waited for
+	entryHole                 // settled before those in front of it: end and length are left
+	entryExtended             // its header has extensions
 )
 
 // head is the number of bytes in chunk: the header and an inline payload.
@@ -41,7 +46,8 @@ func (e *entry) head() int {
 	return wire.HeaderSize + int(e.length)
 }
 
-// size is the number of bytes of the message on the wire.
+// size is the number of bytes of the message on the wire; that of a silent
+// operation is a header's, though it is not written.
 func (e *entry) size() int { return wire.HeaderSize + int(e.length) }
 
 // queue is a ring of entries addressed by ever-growing positions:

@@ -35,12 +35,15 @@ func (c *Conn) PathInfos() []PathInfo {
 		}
 		info := PathInfo{
 			Index: i, State: p.state.String(), Outbound: p.outbound, NextTX: p.sequence,
-			Unsent: int(p.q.tail - p.q.next), Unacked: int(p.q.next - p.q.first),
+			Unsent: int(p.q.tail - p.q.next), Unacked: int(p.q.next-p.q.first) - p.holes,
 			Resets: p.resets, Written: p.written, Acked: p.acked, LastStart: p.written, Transmitter: p.filling,
 		}
 		if p.q.next > p.q.first {
 			e := p.q.at(p.q.next - 1)
-			info.LastStart = e.end - min(e.end, uint64(e.size()))
+			info.LastStart = e.end
+			if e.flags&entrySilent == 0 {
+				info.LastStart -= min(e.end, uint64(e.size()))
+			}
 		}
 		out = append(out, info)
 	}
@@ -64,7 +67,7 @@ func (c *Conn) Messages(unacked bool, limit int) []MessageInfo {
 		}
 		for pos := from; pos < to && len(out) < limit; pos++ {
 			e := q.at(pos)
-			if e.flags&entryCanceled == 0 {
+			if e.flags&(entryCanceled|entryHole) == 0 {
 				out = append(out, MessageInfo{i, e.seq, int(e.length), e.sport, e.dport, e.chunk.b.B[e.off+24]})
 			}
 		}

@@ -1,0 +1,139 @@
+package conn
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// opBench is a core whose path 0 is up, and what its owner has.
+type opBench struct {
+	*Conn
+	t    testing.TB
+	acct Account
+	b    Batch
+	last uint64 // token
+	link LinkID
+}
+
+func newOpBench(t testing.TB) *opBench {
+	o := &opBench{Conn: newConn(t, Config{}), t: t, link: 1}
+	o.acct.SetLimit(1 << 30)
+	up(t, o.Conn, 1)
+	o.Acked(0, o.paths[0].written)
+	return o
+}
+
+// send queues a message of 10 bytes, or a silent operation, and returns its
+// token.
+func (o *opBench) send(op *Operation) uint64 {
+	o.t.Helper()
+	o.last++
+	m := Message{Sport: 4000, Dport: 5000, Account: &o.acct, Token: o.last, Notify: true, Op: op, Payload: make([]byte, 10)}
+	if op != nil && op.Silent {
+		m.Payload = nil
+	}
+	o.acct.Charge(m.Size())
+	if _, err := o.Enqueue(epochTime, 0, &m); err != nil {
+		o.t.Fatal(err)
+	}
+	o.check()
+	return o.last
+}
+
+func (o *opBench) check() {
+	o.t.Helper()
+	checkConn(o.t, o.Conn)
+}
+
+// fill expects a batch of n bytes with op.
+func (o *opBench) fill(n int, op *Operation) {
+	o.t.Helper()
+	if !o.Fill(0, &o.b) {
+		o.t.Fatal("nothing to write")
+	}
+	if o.b.Bytes != n || o.b.Op != op {
+		o.t.Fatalf("%d bytes with operation %p, not %d with %p", o.b.Bytes, o.b.Op, n, op)
+	}
+}
+
+// idle expects that there is nothing to write.
+func (o *opBench) idle() {
+	o.t.Helper()
+	if o.Ready(0) || o.Fill(0, &o.b) {
+		o.t.Fatalf("%d bytes to write, operation %p", o.b.Bytes, o.b.Op)
+	}
+}
+
+func (o *opBench) wrote(n int) {
+	o.t.Helper()
+	o.Wrote(0, n)
+	o.check()
+}
+
+// begin has the link take op, and with it what the batch holds.
+func (o *opBench) begin(op *Operation) {
+	o.t.Helper()
+	if !o.Fill(0, &o.b) || o.b.Op != op {
+		o.t.Fatalf("operation %p is not shown", op)
+	}
+	o.Began(0)
+	o.wrote(o.b.Bytes)
+}
+
+func (o *opBench) done(op *Operation, s Status) {
+	o.t.Helper()
+	o.OpDone(0, op, s)
+	o.check()
+}
+
+// ack acknowledges all that was written.
+func (o *opBench) ack() {
+	o.t.Helper()
+	o.Acked(0, o.paths[0].written)
+	o.check()
+}
+
+// lose ends the link and makes the next one, whose map it writes.
+func (o *opBench) lose() {
+	o.t.Helper()
+	o.LinkClosed(epochTime, o.link, 0)
+	o.check()
+	o.link++
+	o.invited = true
+	o.Tick(epochTime.Add(2 * o.cfg.ReconnectMax))
+	o.Dialed(epochTime, 0, o.link)
+	o.Proved(epochTime, 0)
+	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.wrote(o.b.Bytes)
+}
+
+// probe writes the probe of a new link, which comes behind what is resent.
+func (o *opBench) probe() {
+	o.t.Helper()
+	o.fill(wire.HeaderSize, nil)
+	o.wrote(o.b.Bytes)
+}
+
+// fates expects the ends of messages since the last call.
+func (o *opBench) fates(want ...Fate) {
+	o.t.Helper()
+	for i := range want {
+		want[i].Account = &o.acct
+	}
+	if got := o.TakeFates(nil); !slices.Equal(got, want) {
+		o.t.Fatalf("fates %v, not %v", got, want)
+	}
+}
+
+// rest expects that nothing is left.
+func (o *opBench) rest() {
+	o.t.Helper()
+	o.fates()
+	if o.Queued() != 0 || o.acct.Messages() != 0 || o.acct.Bytes() != 0 || len(o.ops) != 0 || o.Unacked(0) != 0 {
+		o.t.Fatalf("%d bytes queued, %d messages and %d bytes in the account, %d operations", o.Queued(), o.acct.Messages(), o.acct.Bytes(), len(o.ops))
+	}
+}
+
+const opSize = wire.HeaderSize + 10

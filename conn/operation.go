@@ -1,0 +1,195 @@
+package conn
+
+// Operation is an access to the peer's memory that precedes a message, or comes
+// alone: in Linux's words, RDMA arguments or an atomic (net/rds/rdma.c,
+// rds_message.rdma and .atomic). It belongs to one Message, and to the core
+// from Enqueue to the message's end.
+//
+// When the message's turn has come Fill shows the operation, in a batch of its
+// own. If the link takes it the owner calls Began before Wrote, and then writes
+// the batch's bytes, of which there are none when the message must wait (Fence)
+// or there is no message (Silent). If the link has no room for it the owner
+// calls Wrote with 0, and Fill shows it again; if the link cannot do such
+// things at all, OpRefused and then Wrote with 0. OpDone tells its end.
+//
+//	       Fill, Began            bytes acknowledged and OpDone
+//	queued ───────────▶ begun ───────────────────────────────────▶ settled
+//	   ▲                  │ link lost
+//	   └─ Fill, Wrote(0)  ▼
+//	                   Dropped: never begun again, message and all
+type Operation struct {
+	Work   any  // what the owner begins; the core passes it through
+	Fence  bool // the message is not written before the operation is done
+	Silent bool // there is no message: the payload is empty, nothing is written
+
+	token  uint64 // of the message
+	id     uint64 // in Conn.ops
+	path   int    // where the message is queued
+	pos    uint64 // and its position there
+	begun  bool   // the present link has taken it
+	done   bool
+	status Status // once it is done
+}
+
+// flags are those of its message's entry.
+func (op *Operation) flags() uint16 {
+	if op.Silent {
+		return entryOp | entrySilent
+	}
+	return entryOp
+}
+
+// fate is the end of a message that but for its operation ends with status.
+func (op *Operation) fate(status Status) Status {
+	if op.done && op.status != Success {
+		return op.status
+	}
+	return status
+}
+
+// addOp notes the operation of a message about to be pushed and returns its id.
+func (c *Conn) addOp(p *path, m *Message) uint64 {
+	if c.ops == nil {
+		c.ops = map[uint64]*Operation{}
+	}
+	c.opID++
+	op := m.Op
+	op.token, op.id, op.path, op.pos = m.Token, c.opID, p.index, p.q.tail
+	op.begun, op.done, op.status = false, false, Success
+	c.ops[op.id] = op
+	return op.id
+}
+
+// fate is what to report of a message that ends with status: with its own
+// token, and the operation's status if that has failed.
+func (c *Conn) fate(e *entry, status Status) (token uint64, _ Status) {
+	if e.flags&entryOp == 0 {
+		return e.token, status
+	}
+	op := c.ops[e.token]
+	return op.token, op.fate(status)
+}
+
+// forgetOp takes the operation of a message that ends out of the books.
+func (c *Conn) forgetOp(p *path, e *entry) {
+	op := c.ops[e.token]
+	delete(c.ops, op.id)
+	if op.begun && !op.done {
+		p.pending--
+	}
+	if e.flags&entryQuiet != 0 {
+		p.quiet--
+	}
+}
+
+// shownOp is the operation that path p's last Fill has shown, nil if it has
+// shown none.
+func (c *Conn) shownOp(p *path) *Operation {
+	if !p.filling || len(p.control) > 0 || p.q.next == p.q.tail {
+		return nil
+	}
+	e := p.q.at(p.q.next)
+	if e.flags&entryOp == 0 {
+		return nil
+	}
+	if op := c.ops[e.token]; !op.begun {
+		return op
+	}
+	return nil
+}
+
+// showOp shows the operation of the message that is next in b, unless it was
+// begun, and tells whether that is all there is to show.
+func (c *Conn) showOp(p *path, b *Batch) bool {
+	q := &p.q
+	e := q.at(q.next)
+	op := c.ops[e.token]
+	if op.begun {
+		return false
+	}
+	b.Op = op
+	switch {
+	case q.next < q.fresh: // it was shown before
+	case op.Silent:
+		q.fresh++
+	default:
+		p.number(e)
+	}
+	return op.Silent || op.Fence
+}
+
+// Began says that path i's link has taken the operation that Fill has shown.
+// It comes between Fill and Wrote. OpDone must follow sooner or later, unless
+// the link is lost; it may even have been called already.
+func (c *Conn) Began(i int) {
+	p := &c.paths[i]
+	op := c.shownOp(p)
+	if op == nil {
+		return
+	}
+	op.begun = true
+	if !op.done {
+		p.pending++
+	}
+	q := &p.q
+	if e := q.at(q.next); op.Silent {
+		e.end = p.written
+		e.flags |= entryQuiet
+		p.quiet++
+		q.unsent -= e.size()
+		q.next++
+	} else {
+		p.bound = true
+		p.hold = op.Fence
+	}
+	if op.done {
+		c.opEnded(p, op)
+	}
+}
+
+// OpRefused says that path i's link cannot carry the operation that Fill has
+// shown. It comes between Fill and Wrote(i, 0). The message ends with OtherError.
+func (c *Conn) OpRefused(i int) {
+	p := &c.paths[i]
+	if op := c.shownOp(p); op != nil {
+		c.remove(p, op.pos, OtherError)
+	}
+}
+
+// OpDone says how an operation that path i's link has begun has ended: with
+// Success, RemoteError if the peer refused it, Dropped if it was lost with the
+// link, OtherError. An operation whose message has ended is ignored.
+func (c *Conn) OpDone(i int, op *Operation, status Status) {
+	p := &c.paths[i]
+	if c.closed || c.ops[op.id] != op || op.path != i || op.done || !op.begun && c.shownOp(p) != op {
+		return
+	}
+	op.done, op.status = true, status
+	if op.begun {
+		p.pending--
+		c.opEnded(p, op)
+	}
+}
+
+// opEnded goes on after an operation that was begun and is done.
+func (c *Conn) opEnded(p *path, op *Operation) {
+	q := &p.q
+	e := q.at(op.pos)
+	switch {
+	case e.flags&entryQuiet != 0:
+		c.retire(p, op.pos, op.pos+1)
+	case op.pos == q.next && p.hold:
+		p.hold, p.bound = false, false
+		if op.status != Success || e.flags&entryCanceled != 0 {
+			c.remove(p, op.pos, op.status)
+		}
+		if p.state == Up && p.ready(c) {
+			c.act(Action{Kind: Transmit, Path: p.index})
+		}
+	}
+}
+
+// remove settles the message at pos, which is not written.
+func (c *Conn) remove(p *path, pos uint64, status Status) {
+	c.settle(p, pos, pos+1, func(*entry) (Status, bool) { return status, true })
+}

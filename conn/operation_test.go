@@ -1,0 +1,275 @@
+package conn
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// A message with an operation ends the batch before it, comes alone, and
+// nothing follows in its batch, until it is wholly written.
+func TestOperationIsAloneInItsBatch(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	op := &Operation{Work: "work"}
+	o.send(nil)
+	o.send(nil)
+	o.send(op)
+	o.send(nil)
+	o.fill(2*opSize, nil)
+	o.wrote(2 * opSize)
+	o.fill(opSize, op)
+	o.wrote(0) // the link was full
+	o.fill(opSize, op)
+	o.Began(0)
+	o.wrote(5)
+	o.fill(opSize-5, nil)
+	o.wrote(opSize - 5)
+	o.fill(opSize, nil)
+	o.wrote(opSize)
+	o.ack()
+	o.fates(Fate{Token: 1}, Fate{Token: 2}, Fate{Token: 4})
+	o.done(op, Success)
+	o.fates(Fate{Token: 3})
+	o.rest()
+}
+
+// The link takes what is written next for the operation's message: neither a
+// map nor a probe goes before it.
+func TestOperationAndItsMessageStayTogether(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	op := &Operation{}
+	o.send(op)
+	o.fill(opSize, op)
+	o.Began(0)
+	o.wrote(0)
+	o.MapChanged()
+	o.paths[0].probe = true
+	o.fill(opSize, nil)
+	o.wrote(opSize)
+	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.wrote(o.b.Bytes)
+	o.fill(wire.HeaderSize, nil)
+	o.wrote(o.b.Bytes)
+	o.done(op, Success)
+	o.fates()
+	o.ack()
+	o.fates(Fate{Token: 1})
+	o.rest()
+}
+
+// An operation that was done before its message was acknowledged, and one done
+// after: the message ends with the later of both, with the operation's status.
+func TestOperationStatusIsTheFate(t *testing.T) {
+	t.Parallel()
+	for _, s := range []Status{Success, RemoteError, Dropped, OtherError} {
+		o := newOpBench(t)
+		a, b := &Operation{}, &Operation{}
+		o.send(a)
+		o.send(b)
+		o.begin(a)
+		o.begin(b)
+		o.done(a, s)
+		o.fates()
+		o.ack()
+		o.fates(Fate{Token: 1, Status: s})
+		if o.Unacked(0) != 0 {
+			t.Error("bytes are waited for where only an operation is")
+		}
+		o.done(b, s)
+		o.fates(Fate{Token: 2, Status: s})
+		o.rest()
+	}
+}
+
+// Of a sender that wants to hear of failures only.
+func TestOperationFailureIsReported(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	for _, s := range []Status{Success, RemoteError} {
+		op := &Operation{}
+		o.acct.Charge(0)
+		if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Token: 7, Failure: true, Op: op}); err != nil {
+			t.Fatal(err)
+		}
+		o.begin(op)
+		o.ack()
+		o.done(op, s)
+	}
+	o.fates(Fate{Token: 7, Status: RemoteError})
+	o.rest()
+}
+
+// With Fence nothing is written between the operation's begin and its end.
+func TestFenceHoldsThePath(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	op := &Operation{Fence: true}
+	o.send(op)
+	o.send(nil)
+	o.fill(0, op)
+	o.Began(0)
+	o.wrote(0)
+	o.MapChanged()
+	o.idle()
+	o.TakeActions(nil)
+	o.done(op, Success)
+	if acts := o.TakeActions(nil); !slices.Equal(acts, []Action{{Kind: Transmit}}) {
+		t.Fatalf("actions %v", acts)
+	}
+	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.wrote(o.b.Bytes)
+	o.fill(opSize, nil)
+	o.wrote(opSize)
+	o.fill(opSize, nil)
+	o.wrote(opSize)
+	o.ack()
+	o.fates(Fate{Token: 1}, Fate{Token: 2})
+	o.rest()
+}
+
+// A fenced message whose operation has failed is never written.
+func TestFencedMessageOfAFailedOperation(t *testing.T) {
+	t.Parallel()
+	for _, early := range []bool{false, true} {
+		o := newOpBench(t)
+		op := &Operation{Fence: true}
+		o.send(op)
+		o.send(nil)
+		o.fill(0, op)
+		if early { // the link was quicker than the owner
+			o.done(op, RemoteError)
+			o.fates()
+			o.Began(0)
+		} else {
+			o.Began(0)
+			o.done(op, RemoteError)
+		}
+		o.fates(Fate{Token: 1, Status: RemoteError})
+		o.wrote(0)
+		o.fill(opSize, nil)
+		o.wrote(opSize)
+		o.ack()
+		o.fates(Fate{Token: 2})
+		o.rest()
+	}
+}
+
+// An operation may be done before its owner has come to say that it was begun.
+func TestOperationDoneBeforeBegan(t *testing.T) {
+	t.Parallel()
+	for _, op := range []*Operation{{}, {Fence: true}, {Silent: true}, {Silent: true, Fence: true}} {
+		o := newOpBench(t)
+		o.send(op)
+		o.send(nil)
+		if !o.Fill(0, &o.b) || o.b.Op != op {
+			t.Fatal("the operation is not shown")
+		}
+		o.done(op, Success)
+		o.Began(0)
+		o.wrote(o.b.Bytes)
+		for o.Fill(0, &o.b) {
+			o.wrote(o.b.Bytes)
+		}
+		if op.Silent {
+			o.fates(Fate{Token: 1})
+			o.ack()
+			o.fates(Fate{Token: 2})
+		} else {
+			o.ack()
+			o.fates(Fate{Token: 1}, Fate{Token: 2})
+		}
+		o.rest()
+	}
+}
+
+// A silent operation takes no bytes and no sequence number, and ends when it is
+// done, acknowledged or not.
+func TestSilentOperation(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	a, b := &Operation{Silent: true}, &Operation{Silent: true}
+	o.send(nil)
+	o.send(a)
+	o.send(b)
+	o.send(nil)
+	o.fill(opSize, nil)
+	o.wrote(opSize)
+	next := o.PathInfos()[0].NextTX
+	o.fill(0, a)
+	o.wrote(0)
+	o.begin(a)
+	o.begin(b)
+	o.fill(opSize, nil)
+	o.wrote(opSize)
+	info := o.PathInfos()[0]
+	if info.NextTX != next+1 || info.LastStart != info.Written-opSize {
+		t.Fatalf("%+v, number %d was next", info, next)
+	}
+	o.done(b, Success)
+	o.fates(Fate{Token: 3})
+	o.ack()
+	o.fates(Fate{Token: 1}, Fate{Token: 4})
+	if o.Unacked(0) != 0 {
+		t.Error("bytes are waited for where only an operation is")
+	}
+	o.done(a, RemoteError)
+	o.fates(Fate{Token: 2, Status: RemoteError})
+	o.rest()
+}
+
+// Messages whose operation is under way do not hold up those behind them, nor
+// does it cost more the more of them there are.
+func TestOutstandingOperationsHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	var ops []*Operation
+	for range 50 {
+		op := &Operation{}
+		ops = append(ops, op)
+		o.send(op)
+		o.begin(op)
+		for range 20 {
+			o.send(nil)
+		}
+		o.fill(20*opSize, nil)
+		o.wrote(20 * opSize)
+		o.ack()
+		if got := len(o.TakeFates(nil)); got != 20 {
+			t.Fatalf("%d fates of 20 plain messages", got)
+		}
+	}
+	if q := &o.paths[0].q; q.len() > 2*len(ops) {
+		t.Errorf("%d places for %d operations", q.len(), len(ops))
+	}
+	for i := range ops {
+		k := i * 7 % len(ops)
+		o.done(ops[k], Success)
+		o.fates(Fate{Token: uint64(1 + 21*k)})
+	}
+	o.rest()
+}
+
+// What Extensions holds is the header's last 16 bytes.
+func TestExtensionsAreCopied(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	area := [wire.ExtensionSize]byte{wire.ExtRDMADest, 1, 2, 3, 4, 5, 6, 7, 8}
+	want := area
+	o.acct.Charge(3)
+	if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Payload: []byte("abc"), Extensions: &area}); err != nil {
+		t.Fatal(err)
+	}
+	clear(area[:])
+	o.fill(wire.HeaderSize+3, nil)
+	var h wire.Header
+	if err := h.Decode(o.b.Bufs[0]); err != nil || h.Extensions != want {
+		t.Fatalf("%v, %v", h.Extensions, err)
+	}
+	if string(o.b.Bufs[0][wire.HeaderSize:]) != "abc" {
+		t.Error("the payload is not behind the header")
+	}
+	o.wrote(o.b.Bytes)
+}

@@ -1,0 +1,215 @@
+package conn
+
+import (
+	"testing"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// With its link a message is lost whose operation was begun there, in whatever
+// state: it is never repeated. One that was not begun waits for the next link.
+func TestBegunOperationIsDroppedWithItsLink(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	acked, written, ready, failed, silent := &Operation{}, &Operation{}, &Operation{}, &Operation{}, &Operation{Silent: true}
+	held, queued := &Operation{Fence: true}, &Operation{}
+	o.send(acked)
+	o.begin(acked)
+	o.ack()
+	for _, op := range []*Operation{written, ready, failed, silent} {
+		o.send(op)
+		o.begin(op)
+	}
+	o.done(ready, Success)
+	o.done(failed, RemoteError)
+	plain := o.send(nil)
+	o.fill(opSize, nil)
+	o.wrote(opSize)
+	o.send(held)
+	o.begin(held)
+	last := o.send(queued)
+	o.lose()
+	o.fates(Fate{Token: 1, Status: Dropped}, Fate{Token: 2, Status: Dropped}, Fate{Token: 3, Status: Dropped},
+		Fate{Token: 4, Status: RemoteError}, Fate{Token: 5, Status: Dropped}, Fate{Token: 7, Status: Dropped})
+	for _, op := range []*Operation{acked, written, held, silent} {
+		o.done(op, Dropped) // the link says so too, late
+	}
+	o.fill(opSize, nil) // the plain one
+	o.wrote(opSize)
+	o.probe()
+	o.begin(queued)
+	o.done(queued, Success)
+	o.ack()
+	o.fates(Fate{Token: plain}, Fate{Token: last})
+	o.idle()
+	o.rest()
+}
+
+// An operation that was shown and not taken is still to be done on the next
+// link, its message with the number it has got.
+func TestOperationNotBegunGoesToTheNextLink(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	op, silent := &Operation{}, &Operation{Silent: true}
+	o.send(op)
+	o.send(silent)
+	o.fill(opSize, op)
+	o.wrote(0)
+	number := o.paths[0].q.at(o.paths[0].q.first).seq
+	o.lose()
+	o.fill(opSize, op)
+	var h wire.Header
+	if err := h.Decode(o.b.Bufs[0]); err != nil || h.Sequence != number || h.Retransmitted() {
+		t.Fatalf("%+v, %v; the number was %d", h, err, number)
+	}
+	o.Began(0)
+	o.wrote(opSize)
+	o.probe()
+	o.begin(silent)
+	o.done(op, Success)
+	o.done(silent, Success)
+	o.fates(Fate{Token: 2})
+	o.ack()
+	o.fates(Fate{Token: 1})
+	o.rest()
+}
+
+// A link that cannot carry operations fails the message and keeps its place.
+func TestOperationRefused(t *testing.T) {
+	t.Parallel()
+	for _, op := range []*Operation{{}, {Fence: true}, {Silent: true}} {
+		o := newOpBench(t)
+		o.send(op)
+		o.send(&Operation{Silent: true})
+		if !o.Fill(0, &o.b) || o.b.Op != op {
+			t.Fatal("the operation is not shown")
+		}
+		o.OpRefused(0)
+		o.wrote(0)
+		o.fates(Fate{Token: 1, Status: OtherError})
+		if !o.Fill(0, &o.b) || o.b.Op == nil {
+			t.Fatal("the next operation is not shown")
+		}
+		o.OpRefused(0)
+		o.wrote(0)
+		o.fates(Fate{Token: 2, Status: OtherError})
+		o.rest()
+	}
+}
+
+// Cancel of a message with an operation, in each of its states.
+func TestCancelOfAnOperation(t *testing.T) {
+	t.Parallel()
+	cancel := func(o *opBench) {
+		t.Helper()
+		if n, _ := o.Cancel(&o.acct, 0, true); n != 1 {
+			t.Fatalf("%d messages canceled", n)
+		}
+		o.check()
+		o.fates(Fate{Token: 1, Status: Canceled})
+	}
+	t.Run("queued", func(t *testing.T) {
+		o := newOpBench(t)
+		o.send(&Operation{})
+		cancel(o)
+		o.idle()
+		o.rest()
+	})
+	t.Run("shown, not taken", func(t *testing.T) {
+		o := newOpBench(t)
+		op := &Operation{}
+		o.send(op)
+		o.fill(opSize, op)
+		cancel(o)
+		o.wrote(0)
+		o.idle()
+		o.rest()
+	})
+	t.Run("shown, taken, message not begun", func(t *testing.T) {
+		o := newOpBench(t)
+		op := &Operation{}
+		o.send(op)
+		o.fill(opSize, op)
+		cancel(o)
+		o.Began(0)
+		o.wrote(0)
+		o.fill(opSize, nil) // the link expects its message
+		o.wrote(opSize)
+		o.ack()
+		o.done(op, RemoteError)
+		o.rest()
+	})
+	t.Run("held", func(t *testing.T) {
+		o := newOpBench(t)
+		op := &Operation{Fence: true}
+		o.send(op)
+		o.begin(op)
+		cancel(o)
+		o.idle()
+		o.done(op, Success)
+		o.idle()
+		o.rest()
+	})
+	t.Run("fence over", func(t *testing.T) {
+		o := newOpBench(t)
+		op := &Operation{Fence: true}
+		o.send(op)
+		o.begin(op)
+		o.done(op, Success)
+		cancel(o)
+		o.idle()
+		o.rest()
+	})
+	t.Run("silent, begun", func(t *testing.T) {
+		o := newOpBench(t)
+		op := &Operation{Silent: true}
+		o.send(op)
+		o.begin(op)
+		cancel(o)
+		o.done(op, Success)
+		o.rest()
+	})
+	t.Run("acknowledged, not done", func(t *testing.T) {
+		o := newOpBench(t)
+		op := &Operation{}
+		o.send(op)
+		o.begin(op)
+		o.ack()
+		cancel(o)
+		o.done(op, Success)
+		o.rest()
+	})
+	t.Run("written, then the link lost", func(t *testing.T) {
+		o := newOpBench(t)
+		op := &Operation{}
+		o.send(op)
+		o.begin(op)
+		cancel(o)
+		o.lose()
+		o.done(op, Dropped)
+		o.probe()
+		o.idle()
+		o.rest()
+	})
+}
+
+// After Close nothing of an operation is left, and its end is ignored.
+func TestCloseForgetsOperations(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	quiet, held, queued := &Operation{}, &Operation{Fence: true}, &Operation{}
+	o.send(quiet)
+	o.begin(quiet)
+	o.ack()
+	o.send(held)
+	o.send(queued)
+	o.fill(0, held)
+	o.Conn.Close()
+	o.Began(0)
+	o.wrote(0)
+	o.fates(Fate{Token: 1, Status: Canceled}, Fate{Token: 2, Status: Canceled}, Fate{Token: 3, Status: Canceled})
+	for _, op := range []*Operation{quiet, held, queued} {
+		o.done(op, Success)
+	}
+	o.rest()
+}

@@ -1,0 +1,125 @@
+package conn
+
+import "github.com/rds-go/rds/internal/wire"
+
+// settle ends the messages in [from,to) for which end says so: their memory is
+// freed, their accounts credited, their fates reported. The rest closes ranks,
+// order kept. There are no holes among them.
+func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool)) {
+	q := &p.q
+	var (
+		acct  *Account
+		bytes int
+		n     int
+		keep  = from
+		next  = q.next
+		fresh = q.fresh
+		early = uint64(0) // of those that go, how many the barrier is behind
+	)
+	for pos := from; pos < to; pos++ {
+		e := q.at(pos)
+		status, gone := end(e)
+		if !gone {
+			if keep != pos {
+				*q.at(keep) = *e
+			}
+			keep++
+			continue
+		}
+		if pos < next {
+			q.next--
+		} else {
+			q.unsent -= e.size()
+		}
+		if pos < fresh {
+			q.fresh--
+		}
+		if pos < c.barrier {
+			early++
+		}
+		token := e.token
+		if e.flags&entryOp != 0 {
+			token, status = c.fate(e, status)
+			c.forgetOp(p, e)
+		}
+		if e.flags&entryCanceled == 0 {
+			if e.acct != acct {
+				c.credit(acct, bytes, n)
+				acct, bytes, n = e.acct, 0, 0
+			}
+			bytes += int(e.length)
+			n++
+			if e.flags&entryNotify != 0 || e.flags&entryFailure != 0 && status != Success {
+				c.fates = append(c.fates, Fate{e.acct, token, status})
+			}
+		}
+		c.free(p, e)
+	}
+	c.credit(acct, bytes, n)
+	gone := to - keep
+	switch {
+	case gone == 0:
+	case keep == from && from == q.first: // the usual case: the oldest ones go
+		q.first += gone
+		q.next += gone
+		q.fresh += gone
+	default:
+		for pos := to; pos < q.tail; pos++ {
+			*q.at(pos - gone) = *q.at(pos)
+		}
+		for pos := q.tail - gone; pos < q.tail; pos++ {
+			*q.at(pos) = entry{}
+		}
+		q.tail -= gone
+		c.moved(p, from, q.tail)
+		if p.index == 0 && c.barrier > 0 {
+			c.barrier = max(1, c.barrier-early)
+		}
+	}
+	q.verify()
+	c.wakeShort()
+}
+
+// free gives back what a message that ends has held, but its room in accounts.
+func (c *Conn) free(p *path, e *entry) {
+	if e.flags&entryPong != 0 {
+		p.pongs--
+	}
+	c.queued -= wire.HeaderSize + int(e.length) + entryOverhead
+	p.log.drop(e.chunk)
+	if e.body != nil {
+		e.body.Release()
+	}
+	e.chunk, e.body, e.acct = nil, nil, nil
+}
+
+// moved tells the operations of the messages in [from,to) where these are now.
+func (c *Conn) moved(p *path, from, to uint64) {
+	if len(c.ops) == 0 {
+		return
+	}
+	for pos := from; pos < to; pos++ {
+		if e := p.q.at(pos); e.flags&entryOp != 0 {
+			c.ops[e.token].pos = pos
+		}
+	}
+}
+
+// wakeShort wakes whom Enqueue has refused for the budget, once there is room.
+func (c *Conn) wakeShort() {
+	if c.short && c.queued < c.cfg.Budget-c.cfg.Budget/4 {
+		c.short = false
+		c.act(Action{Kind: WakeAll})
+	}
+}
+
+// credit returns room to an account and notes it if somebody waits for that.
+func (c *Conn) credit(a *Account, bytes, n int) {
+	if a == nil || n == 0 {
+		return
+	}
+	a.Release(bytes, n)
+	if (a.Every || a.watchers.Load() != 0 && a.roomy()) && (len(c.freed) == 0 || c.freed[len(c.freed)-1] != a) {
+		c.freed = append(c.freed, a)
+	}
+}
