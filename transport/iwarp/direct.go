@@ -15,8 +15,8 @@ import (
 // for a program that keeps what it sends until the peer has it, and would only copy
 // it twice if the queue pair kept it too.
 //
-// Both sides have such a queue, under the same number. It takes one message before
-// QP.DirectReady, and everything after.
+// Both sides have such a queue, under the same number. It takes DirectEarly bytes
+// before QP.DirectReady, and everything after.
 type DirectParams struct {
 	// Number is how messages name the queue, 1 to 0xFFFFFE. It must not be one of
 	// SharedParams.Queues.
@@ -63,6 +63,7 @@ type direct struct {
 	ends  []directEnd
 	first int    // in ends, the oldest that is not acknowledged
 	limit uint32 // the last number that may be used
+	heard bool   // the peer's program takes messages
 
 	// The transmitter's.
 	next   uint32 // number of the message to begin, or that is open
@@ -83,15 +84,15 @@ type directCut struct {
 	last     bool
 }
 
-func newDirect(p *DirectParams) (direct, error) {
+func newDirect(p *DirectParams, credit uint8) (direct, error) {
 	if !xctl.SRQN(p.Number).Valid() {
 		return direct{}, fmt.Errorf("iwarp: direct queue %#x: %w", p.Number, syscall.EINVAL)
 	}
-	return direct{queue: &SRQ{num: xctl.SRQN(p.Number), sink: p.Sink}, next: 1, limit: 1}, nil
+	return direct{queue: &SRQ{num: xctl.SRQN(p.Number), sink: p.Sink}, next: 1, limit: uint32(credit)}, nil
 }
 
-// DirectReady says that the sink takes more than the first message. Sink.Flush
-// follows on the event loop.
+// DirectReady says that the sink takes all messages. Sink.Flush follows on the event
+// loop.
 func (q *QP) DirectReady() {
 	q.mu.Lock()
 	s := q.stream
@@ -132,6 +133,9 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 		total += len(b)
 	}
 	for {
+		if taken == total && taken > 0 {
+			return taken, nil // whatever has become of the connection
+		}
 		q.mu.Lock()
 		s := q.stream
 		switch {
@@ -177,10 +181,10 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 			frames, s.frames = s.frames, nil
 			frames = append(frames, s.shared.stepLocked(s, time.Now())...)
 		}
-		limit := d.limit
+		may := direct{limit: d.limit, heard: d.heard}
 		q.mu.Unlock()
 		if s.tx.doomed == nil && s.tx.batch.empty() && !s.tx.open {
-			n, err := s.directBatch(frames, bufs, taken, total, limit, cut, builds)
+			n, err := s.directBatch(frames, bufs, taken, total, &may, cut, builds)
 			taken += n
 			if err != nil {
 				return taken, err
@@ -200,7 +204,17 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 }
 
 // roomLocked tells whether a message may begin.
-func (d *direct) roomLocked() bool { return d.offset > 0 || int32(d.limit-d.next) >= 0 }
+func (d *direct) roomLocked() bool { return d.offset > 0 || d.mayBegin(d.next, d.bytes) }
+
+// mayBegin tells whether a message of this number may follow so many bytes. Of the
+// fields it looks at, limit and heard only ever allow more.
+func (d *direct) mayBegin(msn uint32, bytes uint64) bool {
+	return int32(d.limit-msn) >= 0 && (d.heard || bytes < DirectEarly)
+}
+
+// DirectEarly is how many bytes of messages a direct queue is sent before
+// DirectReady, and the rest of a message that has begun.
+const DirectEarly = 64 << 10
 
 // wantLocked tells, once, that a SendDirect which took less than all can go on.
 func (s *stream) wantLocked() bool {
@@ -215,7 +229,7 @@ func (s *stream) wantLocked() bool {
 // directBatch writes frames and segments of bufs, from position pos on, as far as
 // the socket takes them. Of a segment that it takes a part of the rest stays in the
 // batch. The caller is the transmitter; after an error it is not any more.
-func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, limit uint32, cut Cut, builds uint32) (taken int, err error) {
+func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct, cut Cut, builds uint32) (taken int, err error) {
 	t, b, d := &s.tx, &s.tx.batch, &s.shared.direct
 	b.reset()
 	for _, f := range frames {
@@ -226,10 +240,10 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, limit uint32
 	if builds > 0 {
 		dep = s.shared.firstOf(builds)
 	}
-	msn, mo := d.next, d.offset
+	msn, mo, from := d.next, d.offset, pos
 	room := int(t.most(false))
 	left := slicesFrom(bufs, pos)
-	for !b.full() && pos < total && (mo > 0 || int32(limit-msn) >= 0) {
+	for !b.full() && pos < total && (mo > 0 || may.mayBegin(msn, d.bytes+uint64(pos-from))) {
 		n, last := cut(pos, room)
 		h := ddp.Untagged{Last: last, ULP: rdmap.OpSend.Control(), QN: d.queue.num.QN(), MSN: msn, MO: mo, ULPData: dep}
 		d.cuts = append(d.cuts, directCut{start: b.size, n: n, last: last})
@@ -313,7 +327,7 @@ func (d *direct) creditLocked(c xctl.Credit) error {
 		d.ends, d.first = d.ends[:0], 0
 	}
 	if int32(c.Limit-d.limit) > 0 {
-		d.limit = c.Limit
+		d.limit, d.heard = c.Limit, true
 	}
 	return nil
 }

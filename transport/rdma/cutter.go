@@ -10,22 +10,22 @@ import (
 // follows what was taken.
 type cutter struct {
 	at    cutState // where the stream stands
-	bufs  [][]byte // from the position cut has come to
-	off   int
-	pos   int
-	walk  cutState
-	marks []cutMark // the segments offered in this Writev
+	walk  cutPlace // where cut has come to
+	marks []cutPlace
 }
 
-// cutState is a place in the stream of messages.
+// cutState is what is known at a place of the stream.
 type cutState struct {
 	left int // bytes of the message at hand to come, if its header is known
 	have int // else bytes of its header that have gone by
 	raw  [lengthEnd]byte
 }
 
-type cutMark struct {
-	end   int
+// cutPlace is a place in the slices at hand.
+type cutPlace struct {
+	pos   int
+	bufs  [][]byte
+	off   int // in bufs[0]
 	state cutState
 }
 
@@ -37,74 +37,75 @@ const (
 func (s *cutState) boundary() bool { return s.left == 0 && s.have == 0 }
 
 func (c *cutter) begin(bufs [][]byte) {
-	c.bufs, c.off, c.pos, c.walk, c.marks = bufs, 0, 0, c.at, c.marks[:0]
+	c.walk = cutPlace{bufs: bufs, state: c.at}
+	c.marks = append(c.marks[:0], c.walk)
 }
 
 // end says that n bytes were taken, which is where a segment ends.
 func (c *cutter) end(n int) {
-	c.bufs = nil
-	for i := range c.marks {
-		if c.marks[i].end == n {
-			c.at = c.marks[i].state
-		}
+	c.back(n)
+	c.at = c.walk.state
+	c.walk.bufs = nil
+	clear(c.marks)
+}
+
+// back returns to a place where a segment was cut: what followed was not taken.
+func (c *cutter) back(pos int) {
+	for i := len(c.marks) - 1; c.walk.pos != pos; i-- {
+		c.walk = c.marks[i]
+		c.marks = c.marks[:i+1]
 	}
 }
 
 // cut is an iwarp.Cut: as many whole messages as fit, or as much as fits of one.
 func (c *cutter) cut(pos, room int) (n int, last bool) {
+	c.back(pos)
 	var (
-		s     = c.walk
-		bufs  = c.bufs
-		off   = c.off
-		end   = pos
+		p     = c.walk
+		s     = &p.state
 		limit = pos + room
-		best  = cutMark{end: -1}
-		bestB [][]byte
-		bestO int
+		best  = cutPlace{pos: -1}
 	)
-	for end < limit && len(bufs) > 0 {
-		b := bufs[0][off:]
+	for p.pos < limit && len(p.bufs) > 0 {
+		b := p.bufs[0][p.off:]
 		if len(b) == 0 {
-			bufs, off = bufs[1:], 0
+			p.bufs, p.off = p.bufs[1:], 0
 			continue
 		}
 		step := 0
 		switch {
 		case s.left > 0:
-			step = min(s.left, len(b), limit-end)
+			step = min(s.left, len(b), limit-p.pos)
 			s.left -= step
 		case s.have == 0 && len(b) >= wire.HeaderSize:
 			total := wire.HeaderSize + int(binary.BigEndian.Uint32(b[lengthOff:]))
-			if end+total > limit && best.end >= 0 {
-				c.take(best, bestB, bestO)
-				return best.end - pos, true
+			if p.pos+total > limit && best.pos >= 0 {
+				return c.take(best, pos), true
 			}
-			step = min(total, len(b), limit-end)
+			step = min(total, len(b), limit-p.pos)
 			s.left = total - step
 		default: // a header in parts
-			step = min(lengthEnd-s.have, len(b), limit-end)
+			step = min(lengthEnd-s.have, len(b), limit-p.pos)
 			copy(s.raw[s.have:], b[:step])
 			if s.have += step; s.have == lengthEnd {
 				s.left = wire.HeaderSize - lengthEnd + int(binary.BigEndian.Uint32(s.raw[lengthOff:]))
 				s.have = 0
 			}
 		}
-		end += step
-		off += step
+		p.pos += step
+		p.off += step
 		if s.boundary() {
-			best, bestB, bestO = cutMark{end, s}, bufs, off
+			best = p
 		}
 	}
-	if best.end >= 0 {
-		// A message that does not fit begins a Send of its own.
-		c.take(best, bestB, bestO)
-		return best.end - pos, true
+	if best.pos >= 0 { // what does not fit begins a Send of its own
+		return c.take(best, pos), true
 	}
-	c.take(cutMark{end, s}, bufs, off)
-	return end - pos, false
+	return c.take(p, pos), false
 }
 
-func (c *cutter) take(m cutMark, bufs [][]byte, off int) {
-	c.walk, c.bufs, c.off = m.state, bufs, off
-	c.marks = append(c.marks, m)
+func (c *cutter) take(p cutPlace, from int) int {
+	c.walk = p
+	c.marks = append(c.marks, p)
+	return p.pos - from
 }

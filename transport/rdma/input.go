@@ -8,6 +8,7 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
 )
 
 // input is a link as its queue pair sees it: what arrives goes into a parser, and
@@ -26,21 +27,17 @@ func (in *input) start(h transport.Handler, pool *buf.Pool, max uint32) {
 	in.started.Store(true)
 }
 
-// Feed takes bytes of messages. Before Start there is one Send at most, which is
-// kept.
+// Feed takes bytes of messages. Before Start they are kept.
 func (in *input) Feed(b []byte) error {
 	if in.started.Load() {
 		return in.begin(b)
 	}
-	if len(in.early)+len(b) > wire.HeaderSize+in.link.t.opts.MaxMessage+earlyMost {
+	if len(in.early)+len(b) > iwarp.DirectEarly+mpa.MaxULPDU+wire.HeaderSize+in.link.t.opts.MaxMessage {
 		return transport.ErrTooLong
 	}
 	in.early = append(in.early, b...)
 	return nil
 }
-
-// earlyMost is what a Send may have besides the longest message.
-const earlyMost = 64 << 10
 
 func (in *input) begin(b []byte) error {
 	if in.early == nil {

@@ -1,6 +1,8 @@
 package rdma
 
 import (
+	"errors"
+	"io"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -31,6 +33,7 @@ type link struct {
 	over    bool              // guarded by mu: the queue pair has ended
 	closing bool              // guarded by mu: Close was called
 	aborted bool              // guarded by mu: with Abort
+	late    bool              // guarded by mu: because the peer did not end in time
 	drain   *time.Timer       // guarded by mu
 	cause   error             // guarded by mu; set with over
 	once    sync.Once
@@ -111,7 +114,7 @@ func (l *link) Close(mode transport.CloseMode) {
 	abort := (mode == transport.Abort || !started) && !l.aborted
 	l.aborted = l.aborted || abort
 	if !abort && first && !l.over {
-		l.drain = time.AfterFunc(l.t.opts.DrainTimeout, func() { l.Close(transport.Abort) })
+		l.drain = time.AfterFunc(l.t.opts.DrainTimeout, l.drainTimeout)
 	}
 	l.mu.Unlock()
 	switch {
@@ -120,6 +123,13 @@ func (l *link) Close(mode transport.CloseMode) {
 	case first && l.qp.Disconnect() != nil:
 		l.Close(transport.Abort)
 	}
+}
+
+func (l *link) drainTimeout() {
+	l.mu.Lock()
+	l.late = !l.aborted
+	l.mu.Unlock()
+	l.Close(transport.Abort)
 }
 
 // LocalAddr returns our end.
@@ -158,6 +168,14 @@ func (l *link) writable() {
 func (l *link) ended(cause error) {
 	l.mu.Lock()
 	l.over, l.cause = true, cause
+	switch {
+	case l.late:
+		l.cause = transport.ErrDrainTimeout
+	case errors.Is(cause, iwarp.ErrPeerClosed), errors.Is(cause, iwarp.ErrClosed) && l.closing && !l.aborted:
+		l.cause = io.EOF // either side has ended after the other
+	case errors.Is(cause, iwarp.ErrClosed):
+		l.cause = transport.ErrClosed
+	}
 	if l.drain != nil {
 		l.drain.Stop()
 	}

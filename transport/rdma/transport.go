@@ -204,7 +204,7 @@ func (t *Transport) Close() error {
 	t.mu.Lock()
 	if t.closed {
 		t.mu.Unlock()
-		return net.ErrClosed
+		return nil
 	}
 	t.closed = true
 	lns := t.lns

@@ -1,0 +1,309 @@
+package fabric
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/rds-go/rds/transport/iwarp"
+	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/setup"
+)
+
+const (
+	controlQueue    = 1    // of the numbers that package xrc reserves
+	controlLen      = 4096 // octets of a message
+	controlSends    = 8    // messages under way
+	controlReceives = 32
+	maxCalls        = 32         // questions without an answer, of each side
+	maxAnswers      = 4 * maxCalls // answers that wait to be sent
+	controlIndex    = 1<<32 - 1  // in the ids of work requests, where others have a channel's
+)
+
+// control is the part of a link by which the two fabrics talk: messages of their
+// own to a queue of their own. No answer is waited for by who reads, so that two
+// sides that ask each other much never wait for each other.
+type control struct {
+	l      *link
+	cq     *iwarp.CQ
+	srq    *iwarp.SRQ
+	memory *iwarp.MR // receives, then sends
+	slots  chan uint32 // of sends that are free
+	window chan struct{} // taken by questions without an answer
+	wake   chan struct{} // of one element
+	said   chan struct{} // closed when the peer has our bye
+
+	mu      sync.Mutex
+	nextID  uint32                  // guarded by mu
+	calls   map[uint32]chan message // guarded by mu
+	out     [][]byte                // guarded by mu: questions and answers, in turn
+	answers int                     // guarded by mu: of them
+	closed  []uint32                // guarded by mu: queues to be announced
+	asked   bool                    // guarded by mu: the peer owes a recordMissing
+	leaving bool                    // guarded by mu: say bye
+	byeSlot uint32                  // guarded by mu: 1 more than where it is
+}
+
+// message is what an answer may be: either.
+type message struct {
+	setup  setup.Message
+	record *record
+}
+
+func (c *control) init(l *link) (err error) {
+	*c = control{l: l, slots: make(chan uint32, controlSends), window: make(chan struct{}, maxCalls), wake: make(chan struct{}, 1),
+		said: make(chan struct{}), calls: make(map[uint32]chan message)}
+	if c.cq, err = l.f.dev.CreateCQ(controlReceives); err != nil {
+		return err
+	}
+	if c.srq, err = l.f.pd.CreateSRQ(iwarp.SRQConfig{Number: controlQueue, CQ: c.cq, MaxReceive: controlReceives}); err != nil {
+		return err
+	}
+	if c.memory, err = l.f.memory((controlReceives + controlSends) * controlLen); err != nil {
+		return err
+	}
+	for i := range uint32(controlReceives) {
+		if err := c.receive(i); err != nil {
+			return err
+		}
+	}
+	for i := range uint32(controlSends) {
+		c.slots <- i
+	}
+	return nil
+}
+
+func (c *control) release() {
+	if c.srq != nil {
+		_ = c.srq.Close()
+	}
+	if c.cq != nil {
+		_ = c.cq.Close()
+	}
+	deregister(c.memory)
+}
+
+// receive posts the memory of one message.
+func (c *control) receive(i uint32) error {
+	_, err := c.srq.PostReceive(iwarp.ReceiveRequest{ID: uint64(i), SGE: []iwarp.SGE{c.memory.SGE(int(i)*controlLen, controlLen)}})
+	return err
+}
+
+// listen takes the peer's messages until the connection ends.
+func (c *control) listen() {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c.l.wg.Go(func() { <-c.l.qp.Done(); cancel() })
+	var list [controlReceives]iwarp.Completion
+	for c.cq.Wait(ctx) == nil {
+		n := c.cq.Poll(list[:])
+		for _, e := range list[:n] {
+			if e.Status != iwarp.Success {
+				continue
+			}
+			b := c.memory.Bytes()[int(e.ID)*controlLen:][:e.Len]
+			if err := c.hear(b); err != nil {
+				c.l.end(err)
+				return
+			}
+			if c.receive(uint32(e.ID)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// talk sends what there is to say.
+func (c *control) talk() {
+	for {
+		b := c.next()
+		if b == nil {
+			select {
+			case <-c.wake:
+				continue
+			case <-c.l.qp.Done():
+				return
+			}
+		}
+		select {
+		case i := <-c.slots:
+			c.noteBye(b, i)
+			off := (controlReceives + int(i)) * controlLen
+			copy(c.memory.Bytes()[off:off+controlLen], b)
+			if _, err := c.l.qp.PostSend(iwarp.WorkRequest{ID: controlIndex<<32 | uint64(i), Queue: controlQueue, SGE: []iwarp.SGE{c.memory.SGE(off, len(b))}}); err != nil {
+				c.l.end(fmt.Errorf("fabric: control: %w", err))
+				return
+			}
+			c.l.f.stats.controlSent.Add(1)
+		case <-c.l.qp.Done():
+			return
+		}
+	}
+}
+
+// sent gives the memory of a message back.
+func (c *control) sent(slot uint32) {
+	c.mu.Lock()
+	if c.byeSlot == slot+1 {
+		c.byeSlot = 0
+		close(c.said)
+	}
+	c.mu.Unlock()
+	c.slots <- slot
+}
+
+// next is the message to send next, nil if there is none.
+func (c *control) next() []byte {
+	gone := c.l.p.takeGone()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case len(gone) > 0:
+		return (&record{kind: recordGone, refs: gone}).appendTo(nil)
+	case len(c.closed) > 0:
+		n := min(len(c.closed), maxItems)
+		r := record{kind: recordClosed, numbers: c.closed[:n]}
+		b := r.appendTo(nil)
+		c.closed = append(c.closed[:0], c.closed[n:]...)
+		return b
+	case len(c.out) > 0:
+		b := c.out[0]
+		c.out = append(c.out[:0], c.out[1:]...)
+		if len(c.out) == 0 {
+			c.answers = 0
+		}
+		return b
+	case c.leaving:
+		c.leaving = false
+		return (&record{kind: recordBye}).appendTo(nil)
+	}
+	return nil
+}
+
+func (c *control) noteBye(b []byte, slot uint32) {
+	if isRecord(b) && recordKind(b[5]) == recordBye {
+		c.mu.Lock()
+		c.byeSlot = slot + 1
+		c.mu.Unlock()
+	}
+}
+
+func (l *link) speak() { l.control.signal() }
+
+func (c *control) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *control) bye() {
+	c.mu.Lock()
+	c.leaving = true
+	c.mu.Unlock()
+	c.signal()
+}
+
+// close announces that a shared receive queue is no more.
+func (c *control) close(srqn uint32) {
+	c.mu.Lock()
+	c.closed = append(c.closed, srqn)
+	c.mu.Unlock()
+	c.signal()
+}
+
+// answer queues an answer. It is false if the peer has asked more than it may.
+func (c *control) answer(b []byte) bool {
+	c.mu.Lock()
+	ok := c.answers < maxAnswers
+	if ok {
+		c.answers++
+		c.out = append(c.out, b)
+	}
+	c.mu.Unlock()
+	c.signal()
+	return ok
+}
+
+// ask sends a question made with an id and waits for the answer. errLost if the
+// connection ends first.
+func (c *control) ask(ctx context.Context, question func(id uint32) []byte) (message, error) {
+	select {
+	case c.window <- struct{}{}:
+		defer func() { <-c.window }()
+	case <-c.l.ended:
+		return message{}, errLost
+	case <-ctx.Done():
+		return message{}, ctx.Err()
+	}
+	done := make(chan message, 1)
+	c.mu.Lock()
+	c.nextID++
+	id := c.nextID
+	c.calls[id] = done
+	c.out = append(c.out, question(id))
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.calls, id)
+		c.mu.Unlock()
+	}()
+	c.signal()
+	select {
+	case m := <-done:
+		return m, nil
+	case <-c.l.ended:
+		return message{}, errLost
+	case <-ctx.Done():
+		return message{}, ctx.Err()
+	}
+}
+
+// answered takes an answer to its question; who asked may be gone.
+func (c *control) answered(id uint32, m message) {
+	c.mu.Lock()
+	done := c.calls[id]
+	delete(c.calls, id)
+	c.mu.Unlock()
+	if done != nil {
+		done <- m
+	}
+}
+
+// call asks for a queue or a target.
+func (l *link) call(ctx context.Context, m setup.Message) (setup.Message, error) {
+	answer, err := l.control.ask(ctx, func(id uint32) []byte { return withID(m, id).AppendTo(nil) })
+	if err == nil && answer.setup == nil {
+		err = errRecord
+	}
+	return answer.setup, err
+}
+
+// withID is a request with an id of its own; callers may ask again.
+func withID(m setup.Message, id uint32) setup.Message {
+	switch m := m.(type) {
+	case *setup.Resolve:
+		r := *m
+		r.ID = id
+		return &r
+	case *setup.Connect:
+		r := *m
+		r.ID = id
+		return &r
+	}
+	return m
+}
+
+// takeGone is what to announce next.
+func (p *peer) takeGone() (list []xrc.Ref) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r := range p.gone {
+		if len(list) == maxItems {
+			break
+		}
+		list = append(list, r)
+		delete(p.gone, r)
+	}
+	return list
+}

@@ -1,0 +1,223 @@
+package fabric
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// link is one connection between two hosts, from the attempt to its end. It carries
+// the channels of both sides.
+type link struct {
+	f      *Fabric
+	p      *peer
+	id     uint64 // the dialing side names it
+	dialed bool   // we are that side
+
+	qp      *iwarp.QP
+	sendCQ  *iwarp.CQ
+	recvCQ  *iwarp.CQ // of the queue pair's own receive queue, which nobody uses
+	control control
+	ledger  ledger
+
+	incarnation uint64 // the peer's; constant from before up
+	scanned     int    // of the pairs that were asked for; maintain's
+
+	ended    chan struct{} // closed when nothing leaves or comes any more
+	finished chan struct{} // closed when nothing is left
+	wg       sync.WaitGroup
+	room     atomic.Int64 // work requests that may be posted
+
+	mu      sync.Mutex
+	why     error      // guarded by mu
+	starved []*Channel // guarded by mu; that found no room, in turn
+}
+
+// newLink makes a connection to be, with everything that the peer may use as soon
+// as there is one.
+func (f *Fabric) newLink(p *peer, id uint64, dialed bool) (*link, error) {
+	l := &link{f: f, p: p, id: id, dialed: dialed, ended: make(chan struct{}), finished: make(chan struct{})}
+	l.room.Store(int64(f.cfg.MaxSend))
+	var err error
+	total := f.cfg.MaxSend + controlSends
+	if l.sendCQ, err = f.dev.CreateCQ(2 * total); err != nil {
+		return nil, err
+	}
+	if l.recvCQ, err = f.dev.CreateCQ(1); err != nil {
+		_ = l.sendCQ.Close()
+		return nil, err
+	}
+	l.qp, err = f.pd.CreateQP(iwarp.QPConfig{SendCQ: l.sendCQ, RecvCQ: l.recvCQ, MaxSend: total, MaxReceive: 1, MaxInline: max(f.cfg.MaxInline, 1), SignalAll: true})
+	if err == nil {
+		err = l.control.init(l)
+	}
+	if err != nil {
+		l.release()
+		return nil, err
+	}
+	f.linksMu.Lock()
+	f.links[l.qp] = l
+	f.linksMu.Unlock()
+	return l, nil
+}
+
+// params are those of the connection, with what is said in its private data.
+func (l *link) params(private []byte) iwarp.ConnParams {
+	p := l.p.params(private)
+	p.Shared = &iwarp.SharedParams{Queues: (*finder)(l), Send: true, Incarnation: l.f.xrc.Incarnation(), Errors: errorsPerSecond, Require: true}
+	return p
+}
+
+// errorsPerSecond is how many requests of a peer may be refused: more than on a
+// connection of one program, for it is that of many.
+const errorsPerSecond = 4096
+
+// run serves the connection; up says whether it has become its peer's.
+func (l *link) run(up bool) {
+	l.wg.Go(l.control.listen)
+	l.wg.Go(l.control.talk)
+	l.f.wg.Go(func() { l.pump(up) })
+}
+
+// pump takes completions to their channels until the connection has ended, and then
+// passes on what it leaves.
+func (l *link) pump(up bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	l.wg.Go(func() { <-l.qp.Done(); cancel() })
+	var list [64]iwarp.Completion
+	for {
+		n := l.sendCQ.Poll(list[:])
+		for i := range list[:n] {
+			l.complete(&list[i])
+		}
+		if n > 0 {
+			l.feed(n)
+			continue
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		_ = l.sendCQ.Wait(ctx)
+	}
+	l.end(nil)
+	close(l.ended)
+	l.wg.Wait()
+	l.p.lost(l, up)
+	l.f.linksMu.Lock()
+	delete(l.f.links, l.qp)
+	l.f.linksMu.Unlock()
+	l.release()
+	close(l.finished)
+}
+
+// complete is the end of a work request.
+func (l *link) complete(c *iwarp.Completion) {
+	index, slot := uint32(c.ID>>32), uint32(c.ID)
+	if index == controlIndex {
+		l.control.sent(slot)
+		return
+	}
+	l.room.Add(1)
+	if ch := l.p.channel(index); ch != nil {
+		ch.complete(l, slot, c)
+	}
+}
+
+// take reserves places for n work requests. If there are none, ch is told of the
+// next ones.
+func (l *link) take(n int, ch *Channel) bool {
+	if l.room.Add(-int64(n)) >= 0 {
+		return true
+	}
+	l.room.Add(int64(n))
+	l.mu.Lock()
+	l.starved = append(l.starved, ch)
+	l.mu.Unlock()
+	if l.room.Load() >= int64(n) { // given back meanwhile, perhaps unseen
+		l.feed(n)
+	}
+	return false
+}
+
+// feed tells channels of n places.
+func (l *link) feed(n int) {
+	l.mu.Lock()
+	list := l.starved
+	l.starved = nil
+	l.mu.Unlock()
+	for _, ch := range list {
+		ch.start()
+	}
+}
+
+// end ends the connection, if it has not ended, for a cause.
+func (l *link) end(cause error) {
+	l.mu.Lock()
+	if l.why == nil {
+		l.why = cause
+	}
+	l.mu.Unlock()
+	l.qp.Fail()
+}
+
+// cause is why the connection has ended.
+func (l *link) cause() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.why != nil {
+		return l.why
+	}
+	return l.qp.Err()
+}
+
+// abandon ends a connection that has not come up.
+func (l *link) abandon(cause error) {
+	l.end(cause)
+	l.run(false)
+	<-l.finished
+}
+
+// release gives everything back.
+func (l *link) release() {
+	if l.qp != nil {
+		_ = l.qp.Close()
+	}
+	l.control.release()
+	_ = l.recvCQ.Close()
+	_ = l.sendCQ.Close()
+}
+
+// bye tells the peer that this incarnation ends, and ends the connection.
+func (l *link) bye(ctx context.Context) {
+	l.control.bye()
+	select {
+	case <-l.ended:
+	case <-l.control.said:
+		_ = l.qp.Disconnect()
+		select {
+		case <-l.ended:
+		case <-ctx.Done():
+		}
+	case <-ctx.Done():
+	}
+}
+
+// memory is registered for one connection and leaves with it.
+func (f *Fabric) memory(n int) (*iwarp.MR, error) {
+	return f.pd.RegMR(make([]byte, n), mr.LocalWrite, 0)
+}
+
+// deregister waits for what is being placed, which is not long.
+func deregister(m *iwarp.MR) {
+	if m == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	_ = m.Dereg(ctx)
+}
