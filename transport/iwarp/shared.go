@@ -156,7 +156,7 @@ func (s *stream) share(p *SharedParams, agreed xctl.Agreed) error {
 	}
 	var own direct
 	if p.Direct != nil {
-		if own, err = newDirect(p.Direct); err != nil {
+		if own, err = newDirect(p.Direct, agreed.Peer.Credit); err != nil {
 			return err
 		}
 	}

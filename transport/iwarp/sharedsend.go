@@ -47,6 +47,13 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 			}
 			continue
 		}
+		if x.direct.is(r.queue()) {
+			if err := x.direct.heardLocked(&r); err != nil {
+				s.brokenLocked(err)
+				break
+			}
+			continue
+		}
 		q := x.out[r.queue()]
 		if q == nil {
 			s.brokenLocked(ddp.ErrMSNRange) // of a queue that nothing was sent to
@@ -298,7 +305,7 @@ func (s *stream) detached() int {
 // caller is the transmitter.
 func (s *stream) undecided() bool {
 	x := s.shared
-	return x != nil && (len(x.free) < len(x.msgs) || x.writes.Outstanding() > 0)
+	return x != nil && (len(x.free) < len(x.msgs) || x.writes.Outstanding() > 0 || len(x.direct.ends) > 0 || x.direct.offset > 0)
 }
 
 // flushLocked completes all messages to shared queues, in the order in which they

@@ -32,7 +32,7 @@ type SRQ struct {
 	rq      receiveQueue
 	onLimit func(*SRQ)
 	sink    Sink        // of a direct queue; then of the above there is only num
-	ready   atomic.Bool // the sink of a direct queue takes more than a first message
+	ready   atomic.Bool // the sink of a direct queue takes all messages
 	closed  atomic.Bool
 	// using is held for reading while a byte of the queue's memory is written,
 	// so that Close waits for that and not for the rest of a message.
