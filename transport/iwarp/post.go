@@ -222,7 +222,7 @@ func (q *QP) flushSendLocked() {
 		if s.queue != 0 && int32(q.head-begun) < 0 {
 			continue // it had its turn, and was among those
 		}
-		c := Completion{ID: s.id, QP: q, Op: s.op, Status: Flushed}
+		c := Completion{ID: s.id, QP: q, Op: s.op, Status: Flushed, Queue: uint32(s.queue)}
 		if q.failed.culprit && q.failed.slot == q.head {
 			c.Status, c.Vendor = q.failed.status, q.failed.vendor
 		}
