@@ -80,7 +80,9 @@ type shared struct {
 
 	// The transmitter's.
 	out       map[xctl.SRQN]*outQueue
-	active    []*outQueue // with messages that may be sendable, in turn
+	turns     turns // those with messages that may be sendable,
+	stopped   later // those that wait for a time,
+	held      later // and those that wait for the fate of Writes
 	msgs      []outMessage
 	free      []uint32
 	current   *outQueue // whose message is being sent,
@@ -161,14 +163,16 @@ func (s *stream) share(p *SharedParams, agreed xctl.Agreed) error {
 		}
 	}
 	s.shared = &shared{
-		params: *p,
-		agreed: agreed,
-		direct: own,
-		out:    make(map[xctl.SRQN]*outQueue),
-		in:     in,
-		rate:   p.rate(),
-		hungry: make(map[*xctl.Receiver]*SRQ),
-		pings:  make(map[uint64]chan struct{}),
+		params:  *p,
+		agreed:  agreed,
+		direct:  own,
+		out:     make(map[xctl.SRQN]*outQueue),
+		stopped: later{before: soonerResumed},
+		held:    later{before: soonerKnown},
+		in:      in,
+		rate:    p.rate(),
+		hungry:  make(map[*xctl.Receiver]*SRQ),
+		pings:   make(map[uint64]chan struct{}),
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"slices"
 	"time"
 
 	"github.com/rds-go/rds/mr"
@@ -15,8 +14,14 @@ type outQueue struct {
 	*xctl.Sender
 	waiting []uint32 // messages that have not begun, from first on, oldest first
 	first   int
-	listed  bool   // in shared.active
 	to      uint64 // up to this one, Writes that messages under way build on
+
+	// It is in shared.turns, or in one of shared.stopped and shared.held, or in
+	// none if a CREDIT or a new message has to come first.
+	turn
+	later *later
+	at    int    // in later
+	needs uint64 // in shared.held: the Writes whose fate is to be known
 }
 
 // pop takes the oldest message that has not begun.
@@ -27,6 +32,15 @@ func (q *outQueue) pop() (id uint32) {
 	}
 	return id
 }
+
+// soonerResumed is the order of shared.stopped, soonerKnown that of shared.held.
+func soonerResumed(a, b *outQueue) bool {
+	at, _ := a.Deadline()
+	bt, _ := b.Deadline()
+	return at.Before(bt)
+}
+
+func soonerKnown(a, b *outQueue) bool { return a.needs < b.needs }
 
 // outMessage is a message to a shared queue, from its turn in the send queue to
 // its fate. Its memory is the queue pair's so long: it may have to be sent again.
@@ -70,18 +84,14 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 			break
 		}
 		x.settleLocked(s.q, q)
-		x.list(q)
+		x.list(q, now)
 	}
 	x.arrived = x.arrived[:0]
-	var next time.Time
+	x.letGo()
 	frames = x.resume(s, now)
-	for _, q := range x.active {
-		if at, ok := q.Deadline(); ok && (next.IsZero() || at.Before(next)) {
-			next = at
-		}
-	}
-	if !next.IsZero() {
-		x.wakeAtLocked(s, now, next)
+	if q := x.stopped.first(); q != nil {
+		at, _ := q.Deadline()
+		x.wakeAtLocked(s, now, at)
 	}
 	for n := 0; n < maxControl && !x.backlog.Empty(); n++ {
 		frames = append(frames, x.backlog.AppendTo(x.controlHeader(), s.tx.ulpdu-ddp.UntaggedLen))
@@ -93,18 +103,25 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 // not by the backlog, for the messages that they speak of may follow in the batch.
 func (x *shared) resume(s *stream, now time.Time) (frames [][]byte) {
 	most := min(s.tx.ulpdu, ddp.UntaggedLen+xctl.MaxMessage)
-	for _, q := range x.active {
-		if q.Next(now) != xctl.StepResume {
-			continue
-		}
+	for q := x.stopped.first(); q != nil && q.Next(now) == xctl.StepResume; q = x.stopped.first() {
 		n := len(frames) - 1
 		if n < 0 || len(frames[n])+xctl.TypeResume.Len() > most {
 			frames = append(frames, x.controlHeader())
 			n++
 		}
 		frames[n] = q.Resume().AppendTo(frames[n])
+		x.stopped.remove(q)
+		x.turns.add(q)
 	}
 	return frames
+}
+
+// letGo gives a turn to the queues that waited for Writes whose fate is known.
+func (x *shared) letGo() {
+	for q := x.held.first(); q != nil && q.needs <= x.written; q = x.held.first() {
+		x.held.remove(q)
+		x.turns.add(q)
+	}
 }
 
 // controlHeader begins the next control message.
@@ -189,46 +206,69 @@ func (x *shared) detach(qp *QP, index uint32) (q *outQueue, builds bool) {
 		q.waiting, q.first = q.waiting[:copy(q.waiting, q.waiting[q.first:])], 0
 	}
 	q.waiting = append(q.waiting, id)
-	x.list(q)
+	if q.later == nil {
+		x.turns.add(q)
+	}
 	return q, m.slot.deps != 0
 }
 
-// ahead gives a queue the next turn.
+// ahead gives a queue the next turn, unless it is stopped.
 func (x *shared) ahead(q *outQueue) {
-	i := slices.Index(x.active, q)
-	copy(x.active[1:i+1], x.active[:i])
-	x.active[0] = q
+	if q.later == &x.stopped {
+		return
+	}
+	if q.later != nil {
+		q.later.remove(q)
+	}
+	x.turns.ahead(q)
 }
 
-func (x *shared) list(q *outQueue) {
-	if !q.listed {
-		q.listed = true
-		x.active = append(x.active, q)
+// list puts a queue that the peer has said something of where it belongs now.
+func (x *shared) list(q *outQueue, now time.Time) {
+	switch q.Next(now) {
+	case xctl.StepWait, xctl.StepResume:
+		x.wait(q, &x.stopped)
+	default:
+		if q.later == nil {
+			x.turns.add(q)
+		}
 	}
+}
+
+// wait has a queue wait in l.
+func (x *shared) wait(q *outQueue, l *later) {
+	switch {
+	case q.inTurn():
+		x.turns.remove(q)
+	case q.later != nil && q.later != l:
+		q.later.remove(q)
+	}
+	l.add(q)
+}
+
+// hold has a queue wait until the fate of so many Writes is known.
+func (x *shared) hold(q *outQueue, writes uint64) {
+	q.needs = writes
+	x.wait(q, &x.held)
 }
 
 // pickShared opens the next message to a shared queue, each queue in its turn.
 func (s *stream) pickShared(now time.Time) bool {
 	x := s.shared
-	for range len(x.active) {
-		q := x.active[0]
-		copy(x.active, x.active[1:])
-		x.active = x.active[:len(x.active)-1]
-		q.listed = false
+	for q := x.turns.head(); q != nil; q = x.turns.head() {
 		switch step := q.Next(now); {
 		case step == xctl.StepReplay && x.written < q.to:
-			x.list(q) // until the fate of those Writes is known
+			x.hold(q, q.to)
 			continue
 		case step == xctl.StepReplay:
 			id, msn := q.Replay()
-			x.list(q)
 			x.dep, _ = x.dependency(&x.msgs[id])
 			x.current, x.id, x.msn = q, uint32(id), msn
 		case step == xctl.StepNew && q.first < len(q.waiting):
 			m := &x.msgs[q.waiting[q.first]]
-			x.list(q)
 			var ok bool
 			if x.dep, ok = x.dependency(m); !ok {
+				x.hold(q, m.to)
 				continue
 			}
 			if m.slot.deps != 0 {
@@ -237,10 +277,11 @@ func (s *stream) pickShared(now time.Time) bool {
 			id := q.pop()
 			x.current, x.id, x.msn = q, id, q.Begin(uint64(id))
 		case step == xctl.StepWait, step == xctl.StepResume:
-			x.list(q) // its time comes
+			x.wait(q, &x.stopped)
 			continue
 		default:
-			continue // a CREDIT or a new message brings it back
+			x.turns.remove(q) // a CREDIT or a new message brings it back
+			continue
 		}
 		return true
 	}
@@ -282,6 +323,7 @@ func (s *stream) sharedSegment() {
 	if last {
 		q.End()
 		t.open = false
+		x.turns.spend(q, t.offset)
 	}
 }
 
@@ -330,7 +372,7 @@ func (x *shared) flushLocked(qp *QP, comps []Completion) []Completion {
 		}
 	}
 	clear(x.out)
-	x.active = nil
+	x.turns, x.stopped.list, x.held.list = turns{}, nil, nil
 	for nonce, done := range x.pings {
 		delete(x.pings, nonce)
 		close(done)
