@@ -1,6 +1,6 @@
 package transport
 
-import "context"
+import "github.com/rds-go/rds/mr"
 
 // OpKind says what an Operation does.
 type OpKind uint8
@@ -58,9 +58,10 @@ type Operator interface {
 	WriteBehind(bufs [][]byte) (int, error)
 }
 
-// Regions is what an Operator's transport offers besides links: the memory that
-// peers reach by key.
+// Regions is what the transport of Operators offers besides links: the table of the
+// memory that peers reach by key, and the protection domain they reach it in. Both
+// are nil if there is none after all. They end with the transport, after its links.
 type Regions interface {
-	// Barrier returns when all that was freed before is out of use.
-	Barrier(ctx context.Context) error
+	Regions() *mr.Device
+	Domain() *mr.Domain
 }

@@ -66,6 +66,7 @@ type Link interface {
 
 // LinkStats is what a link reports about itself, as rds-info -T shows it.
 type LinkStats struct {
+	Transport        string // name of the link's transport
 	HeaderRemaining  uint64 // header bytes the message being received still lacks; wire.HeaderSize when idle
 	PayloadRemaining uint64 // payload bytes it still lacks
 	Written          uint64 // bytes taken by Writev so far
@@ -99,7 +100,7 @@ type Placer interface {
 
 // Transport makes links.
 type Transport interface {
-	// Name is "tcp" or "loop".
+	// Name is "tcp", "xrc" or "loop".
 	Name() string
 	// Listen accepts links on a local address until the transport closes.
 	// Each is offered to accept on a goroutine of the transport; accept must

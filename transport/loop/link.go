@@ -172,7 +172,7 @@ func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
 
 // Stats returns what rds-info -T shows.
 func (l *link) Stats() transport.LinkStats {
-	s := transport.LinkStats{Acked: l.acked.Load(), Written: l.written.Load(), HeaderRemaining: wire.HeaderSize}
+	s := transport.LinkStats{Transport: "loop", Acked: l.acked.Load(), Written: l.written.Load(), HeaderRemaining: wire.HeaderSize}
 	if l.recv.isStarted() {
 		s.HeaderRemaining, s.PayloadRemaining = l.recv.in.Remaining()
 	}

@@ -140,7 +140,7 @@ func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
 
 // Stats returns what rds-info -T shows.
 func (l *link) Stats() transport.LinkStats {
-	s := transport.LinkStats{Acked: l.Acked(), Written: l.written.Load()}
+	s := transport.LinkStats{Transport: Name, Acked: l.Acked(), Written: l.written.Load()}
 	s.HeaderRemaining, s.PayloadRemaining = l.in.Remaining()
 	return s
 }

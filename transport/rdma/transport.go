@@ -69,9 +69,6 @@ func (t *Transport) Regions() *mr.Device { return t.dev.Regions() }
 // Domain is the protection domain of regions that peers reach by links.
 func (t *Transport) Domain() *mr.Domain { return t.domain }
 
-// Barrier returns when all regions that were freed before are out of use.
-func (t *Transport) Barrier(ctx context.Context) error { return t.owner.Barrier(ctx) }
-
 // Listen accepts links on local and Options.Port.
 func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error {
 	ln, err := t.dev.Listen(netip.AddrPortFrom(local, t.opts.Port))

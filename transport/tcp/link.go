@@ -47,7 +47,7 @@ func (l *link) RemoteAddr() netip.AddrPort { return l.conn.RemoteAddr() }
 
 // Stats returns what rds-info -T shows.
 func (l *link) Stats() transport.LinkStats {
-	s := transport.LinkStats{Acked: l.Acked(), Written: l.conn.Written()}
+	s := transport.LinkStats{Transport: name, Acked: l.Acked(), Written: l.conn.Written()}
 	s.HeaderRemaining, s.PayloadRemaining = l.in.Remaining()
 	return s
 }

@@ -36,12 +36,17 @@ type control struct {
 	mu      sync.Mutex
 	nextID  uint32                  // guarded by mu
 	calls   map[uint32]chan message // guarded by mu
-	out     [][]byte                // guarded by mu: questions and answers, in turn
+	out     []outgoing              // guarded by mu: questions and answers, in turn
 	answers int                     // guarded by mu: of them
 	closed  []uint32                // guarded by mu: queues to be announced
 	asked   bool                    // guarded by mu: the peer owes a recordMissing
 	leaving bool                    // guarded by mu: say bye
 	byeSlot uint32                  // guarded by mu: 1 more than where it is
+}
+
+type outgoing struct {
+	b      []byte
+	answer bool
 }
 
 // message is what an answer may be: either.
@@ -167,12 +172,12 @@ func (c *control) next() []byte {
 		c.closed = append(c.closed[:0], c.closed[n:]...)
 		return b
 	case len(c.out) > 0:
-		b := c.out[0]
+		o := c.out[0]
 		c.out = append(c.out[:0], c.out[1:]...)
-		if len(c.out) == 0 {
-			c.answers = 0
+		if o.answer {
+			c.answers--
 		}
-		return b
+		return o.b
 	case c.leaving:
 		c.leaving = false
 		return (&record{kind: recordBye}).appendTo(nil)
@@ -218,7 +223,7 @@ func (c *control) answer(b []byte) bool {
 	ok := c.answers < maxAnswers
 	if ok {
 		c.answers++
-		c.out = append(c.out, b)
+		c.out = append(c.out, outgoing{b, true})
 	}
 	c.mu.Unlock()
 	c.signal()
@@ -241,7 +246,7 @@ func (c *control) ask(ctx context.Context, question func(id uint32) []byte) (mes
 	c.nextID++
 	id := c.nextID
 	c.calls[id] = done
-	c.out = append(c.out, question(id))
+	c.out = append(c.out, outgoing{b: question(id)})
 	c.mu.Unlock()
 	defer func() {
 		c.mu.Lock()

@@ -1,0 +1,254 @@
+package choice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
+)
+
+// ErrForced: the peer is served by another transport than the one asked for.
+var ErrForced = errors.New("choice: peer is served by another transport")
+
+// Options sets up a Transport.
+type Options struct {
+	// Preferred and Other are the two transports. Close closes both.
+	Preferred, Other transport.Transport
+	// Absent tells whether an error of a Dial means that somebody is there who does
+	// not speak the transport. Refused connections (ECONNREFUSED) always do.
+	Absent func(error) bool
+	// Patience is how long the preferred transport may take with a peer that nothing
+	// is known of, before the other one is tried. 0 means 1 s.
+	Patience time.Duration
+	// Logger hears which transport serves whom. nil logs nothing.
+	Logger *zap.Logger
+}
+
+// Transport chooses between two transports.
+type Transport struct {
+	opts Options
+
+	mu    sync.Mutex
+	peers map[netip.Addr]*peer     // guarded by mu
+	lns   map[netip.Addr]*listener // guarded by mu
+}
+
+// peer is what is known of a peer. Its fields are guarded by Transport.mu.
+type peer struct {
+	chosen transport.Transport // nil: not known yet
+	forced bool
+}
+
+var (
+	_ transport.Transport = (*Transport)(nil)
+	_ transport.Regions   = (*Transport)(nil)
+)
+
+// New makes a transport of two.
+func New(opts Options) *Transport {
+	if opts.Absent == nil {
+		opts.Absent = func(error) bool { return false }
+	}
+	if opts.Patience == 0 {
+		opts.Patience = time.Second
+	}
+	if opts.Logger == nil {
+		opts.Logger = zap.NewNop()
+	}
+	return &Transport{opts: opts, peers: make(map[netip.Addr]*peer), lns: make(map[netip.Addr]*listener)}
+}
+
+// Name is that of the preferred transport and the other one, as "xrc+tcp".
+func (t *Transport) Name() string { return t.opts.Preferred.Name() + "+" + t.opts.Other.Name() }
+
+// Chosen is the name of the transport that serves a peer, "" while it is not known.
+func (t *Transport) Chosen(remote netip.Addr) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.peers[remote]; p != nil && p.chosen != nil {
+		return p.chosen.Name()
+	}
+	return ""
+}
+
+// Force has the peer served by the transport of this name from its first connection
+// on, whatever it speaks. ErrForced if it is served by another one already.
+func (t *Transport) Force(remote netip.Addr, name string) error {
+	which := t.opts.Preferred
+	switch name {
+	case which.Name():
+	case t.opts.Other.Name():
+		which = t.opts.Other
+	default:
+		return fmt.Errorf("choice: no transport %q: %w", name, syscall.EINVAL)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peerLocked(remote)
+	if p.chosen != nil && p.chosen != which {
+		return ErrForced
+	}
+	p.chosen, p.forced = which, true
+	return nil
+}
+
+func (t *Transport) peerLocked(remote netip.Addr) *peer {
+	p := t.peers[remote]
+	if p == nil {
+		p = new(peer)
+		t.peers[remote] = p
+	}
+	return p
+}
+
+// choose notes that a peer is served by which.
+func (t *Transport) choose(remote netip.Addr, which transport.Transport) {
+	t.mu.Lock()
+	p := t.peerLocked(remote)
+	changed := p.chosen != which
+	p.chosen = which
+	t.mu.Unlock()
+	if changed {
+		t.opts.Logger.Info("transport chosen", zap.Stringer("peer", remote), zap.String("transport", which.Name()))
+	}
+}
+
+// listener is one local address.
+type listener struct {
+	opening sync.Mutex // serialises Listen
+	on      int        // transports that listen, guarded by opening
+
+	mu     sync.Mutex
+	accept func(transport.Link) // guarded by mu; nil: not (yet) wanted
+}
+
+func (ln *listener) want(accept func(transport.Link)) {
+	ln.mu.Lock()
+	ln.accept = accept
+	ln.mu.Unlock()
+}
+
+// Listen accepts links of both. A link of the transport that a peer was not forced
+// to is refused. After an error it may be called again.
+func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error {
+	t.mu.Lock()
+	ln := t.lns[local]
+	if ln == nil {
+		ln = new(listener)
+		t.lns[local] = ln
+	}
+	t.mu.Unlock()
+	ln.opening.Lock()
+	defer ln.opening.Unlock()
+	ln.want(accept)
+	// The preferred one first: who finds the other one there has not missed it.
+	for _, tr := range []transport.Transport{t.opts.Preferred, t.opts.Other}[ln.on:] {
+		if err := tr.Listen(local, func(l transport.Link) { t.accepted(tr, ln, l) }); err != nil {
+			ln.want(nil)
+			return err
+		}
+		ln.on++
+	}
+	return nil
+}
+
+// accepted takes an inbound link.
+func (t *Transport) accepted(tr transport.Transport, ln *listener, l transport.Link) {
+	remote := l.RemoteAddr().Addr()
+	ln.mu.Lock()
+	accept := ln.accept
+	ln.mu.Unlock()
+	t.mu.Lock()
+	p := t.peers[remote]
+	wrong := p != nil && p.forced && p.chosen != tr
+	t.mu.Unlock()
+	if wrong || accept == nil {
+		l.Close(transport.Abort)
+		return
+	}
+	t.choose(remote, tr)
+	accept(l)
+}
+
+// Dial connects by the transport that serves the peer, or finds out which one does.
+func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
+	t.mu.Lock()
+	var known peer
+	if p := t.peers[remote]; p != nil {
+		known = *p
+	}
+	t.mu.Unlock()
+	first, second := t.opts.Preferred, t.opts.Other
+	if known.chosen == second {
+		first, second = second, first
+	}
+	try := func(tr transport.Transport, ctx context.Context) (transport.Link, error) {
+		l, err := tr.Dial(ctx, local, remote, path)
+		if err == nil {
+			t.choose(remote, tr)
+		}
+		return l, err
+	}
+	if known.forced {
+		return try(first, ctx)
+	}
+	limited, cancel := ctx, context.CancelFunc(func() {})
+	if known.chosen == nil {
+		limited, cancel = context.WithTimeout(ctx, t.opts.Patience)
+	}
+	l, err := try(first, limited)
+	cancel()
+	absent := errors.Is(err, syscall.ECONNREFUSED) || t.opts.Absent(err)
+	if err == nil || ctx.Err() != nil || known.chosen != nil && !absent {
+		return l, err
+	}
+	l, other := try(second, ctx)
+	if other != nil {
+		return nil, errors.Join(err, other)
+	}
+	return l, nil
+}
+
+// Regions is the table of memory regions of whichever transport has one, nil if none
+// does.
+func (t *Transport) Regions() *mr.Device {
+	if r := t.operating(); r != nil {
+		return r.Regions()
+	}
+	return nil
+}
+
+// Domain is their protection domain.
+func (t *Transport) Domain() *mr.Domain {
+	if r := t.operating(); r != nil {
+		return r.Domain()
+	}
+	return nil
+}
+
+func (t *Transport) operating() transport.Regions {
+	for _, tr := range []transport.Transport{t.opts.Preferred, t.opts.Other} {
+		if r, ok := tr.(transport.Regions); ok {
+			return r
+		}
+	}
+	return nil
+}
+
+// Stats are the counters of both.
+func (t *Transport) Stats() []transport.Counter {
+	return append(t.opts.Preferred.Stats(), t.opts.Other.Stats()...)
+}
+
+// Close closes both.
+func (t *Transport) Close() error {
+	return errors.Join(t.opts.Preferred.Close(), t.opts.Other.Close())
+}
