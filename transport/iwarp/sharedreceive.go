@@ -229,38 +229,51 @@ func (r *receiver) finishShared() {
 	if k.to == nil {
 		return // of a queue that there is not
 	}
-	c := Completion{ID: x.recv.id, Op: OpReceive, Len: k.untagged.MO + uint32(k.n), Solicited: k.op.Solicited(), QP: r.s.q}
+	c := Completion{ID: x.recv.id, Op: OpReceive, Len: k.untagged.MO + uint32(k.n), Solicited: k.op.Solicited(), QP: r.s.q, Serial: k.untagged.MSN}
+	if k.op.Immediate() {
+		c.Op, c.Immediate = OpImmediate, k.immediate
+	}
 	if k.srq != nil && k.last && k.op.Invalidates() {
 		c.Invalidated = mr.Key(k.untagged.ULPData)
 		if r.reader.Revoke(c.Invalidated, k.srq.pd.domain, r.s.peer) != mr.None && !r.refuseMessage(xctl.NAKInvalidate, 0) {
 			return
 		}
 	}
-	srq := k.srq
-	if srq != nil && k.last && !srq.enter() {
-		if srq = nil; !r.refuseMessage(xctl.NAKUnknown, 0) {
-			return
-		}
+	if k.srq != nil && k.last && !r.deliver(c) {
+		return
 	}
 	r.touch(k.to) // the segment may have begun in an earlier burst
-	if !k.to.Advance(&k.untagged, k.n) || srq == nil {
-		return
+	k.to.Advance(&k.untagged, k.n)
+}
+
+// deliver completes the message at hand in its queue, or refuses it if there is no
+// such queue any more or its completion queue is lost. It returns false if the
+// connection ends.
+func (r *receiver) deliver(c Completion) bool {
+	x, srq := r.s.shared, r.sink.srq
+	if !srq.enter() {
+		return r.refuseMessage(xctl.NAKUnknown, 0)
 	}
 	if srq.sink != nil {
 		srq.leave()
-		return
+		return true
 	}
 	x.open = nil
-	c.Queue, c.Serial = uint32(srq.num), k.untagged.MSN
-	if k.op.Immediate() {
-		c.Op, c.Immediate = OpImmediate, k.immediate
-	}
-	srq.rq.settle()
+	c.Queue = uint32(srq.num)
+	srq.rq.settle() // before the program knows
 	pushed := srq.cq.push([]Completion{c})
 	srq.leave() // Close returns after the last completion
-	if !pushed {
-		r.s.dev.wg.Go(srq.cq.fail)
+	if pushed {
+		return true
 	}
+	r.s.dev.wg.Go(srq.cq.fail)
+	// The peer has done nothing wrong, so it is not counted as its error.
+	nak := r.sink.to.Refuse(xctl.NAKUnknown, 0)
+	if !r.say(func(b *xctl.Backlog) bool { return b.NAK(nak) }) {
+		r.refuseSink(rdmap.CauseStreamCatastrophic)
+		return false
+	}
+	return true
 }
 
 // controlMessage takes what the peer says beside messages.
