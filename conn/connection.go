@@ -204,7 +204,7 @@ func (c *Conn) Admits(dport uint16) bool {
 	return c.closed || c.queued < c.cfg.Budget && !c.remote.Congested(dport)
 }
 
-func (c *Conn) push(p *path, m *Message, flags uint16) {
+func (c *Conn) push(p *path, m *Message, flags uint32) {
 	length := len(m.Payload)
 	head := wire.HeaderSize
 	if m.Body != nil {

@@ -32,7 +32,7 @@ type Operation struct {
 }
 
 // flags are those of its message's entry.
-func (op *Operation) flags() uint16 {
+func (op *Operation) flags() uint32 {
 	if op.Silent {
 		return entryOp | entrySilent
 	}
@@ -98,16 +98,13 @@ func (c *Conn) shownOp(p *path) *Operation {
 	return nil
 }
 
-// showOp shows the operation of the message that is next in b, unless it was
-// begun, and tells whether that is all there is to show.
-func (c *Conn) showOp(p *path, b *Batch) bool {
+// fillOp shows the message that is next, which has an operation: first that,
+// with the message's bytes unless they must wait, then what is left of them.
+func (c *Conn) fillOp(p *path, b *Batch) {
+	p.filling, b.Behind = true, true
 	q := &p.q
 	e := q.at(q.next)
 	op := c.ops[e.token]
-	if op.begun {
-		return false
-	}
-	b.Op = op
 	switch {
 	case q.next < q.fresh: // it was shown before
 	case op.Silent:
@@ -115,7 +112,21 @@ func (c *Conn) showOp(p *path, b *Batch) bool {
 	default:
 		p.number(e)
 	}
-	return op.Silent || op.Fence
+	if !op.begun {
+		if b.Op = op; op.Silent || op.Fence {
+			return
+		}
+	}
+	skip := p.nextOff
+	if head := e.head(); skip < head {
+		b.add(e.chunk, int(e.off)+skip, head-skip)
+		skip = 0
+	} else {
+		skip -= head
+	}
+	if e.body != nil {
+		b.addBody(e.body.B[skip:])
+	}
 }
 
 // Began says that path i's link has taken the operation that Fill has shown.

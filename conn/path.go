@@ -74,10 +74,15 @@ func (c *Conn) blocked(p *path) bool { return p.index > 0 && c.barrier > 0 }
 type Batch struct {
 	Bufs  [][]byte
 	Bytes int
-	Op    *Operation // not nil: to be begun before anything is written
 
 	lastChunk *chunk
 	lastEnd   int
+
+	// Op, if not nil, is to be begun before anything is written.
+	Op *Operation
+	// Behind says that the bytes are of one message whose operation the link has
+	// begun, or begins first.
+	Behind bool
 }
 
 const (
@@ -87,7 +92,7 @@ const (
 
 func (b *Batch) reset() {
 	clear(b.Bufs)
-	b.Bufs, b.Bytes, b.Op, b.lastChunk = b.Bufs[:0], 0, nil, nil
+	b.Bufs, b.Bytes, b.Op, b.Behind, b.lastChunk = b.Bufs[:0], 0, nil, false, nil
 }
 
 // add appends n bytes of a chunk, to the last slice if they follow it.
@@ -144,12 +149,9 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 	if c.blocked(p) {
 		end = min(end, q.fresh)
 	}
-	alone := q.next < end && q.at(q.next).flags&entryOp != 0
-	if alone {
-		if end = q.next + 1; c.showOp(p, b) {
-			p.filling = true
-			return true
-		}
+	if q.next < end && q.at(q.next).flags&entryOp != 0 {
+		c.fillOp(p, b)
+		return true
 	}
 	for pos := q.next; pos < end && b.Bytes < batchBytes && len(b.Bufs) < batchSlices-1; pos++ {
 		e := q.at(pos)
@@ -157,7 +159,7 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 		if pos == q.next {
 			skip = p.nextOff
 		}
-		if e.flags&(entryCanceled|entryOp) != 0 && skip == 0 && !alone {
+		if e.flags&(entryCanceled|entryOp) != 0 && skip == 0 {
 			if e.flags&entryOp != 0 {
 				break
 			}

@@ -19,7 +19,7 @@ type entry struct {
 	length uint32   // payload bytes
 	sport  uint16
 	dport  uint16
-	flags  uint16
+	flags  uint32
 }
 
 const (
