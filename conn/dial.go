@@ -73,6 +73,15 @@ func (c *Conn) wanted(p *path) bool {
 	return p.resets > 0 || c.npaths > 0 || !p.redialAt.IsZero() || c.waiting() || c.invited
 }
 
+// Connect asks for a link on path 0, now or as soon as the peer can be reached,
+// as a message that waits would.
+func (c *Conn) Connect(now time.Time) {
+	if p := &c.paths[0]; !c.closed && p.state != Up {
+		c.asked = true
+		c.wantLink(now, p)
+	}
+}
+
 func (c *Conn) dial(p *path) {
 	p.must(Connecting)
 	p.dialing, p.redialAt = true, time.Time{}
