@@ -33,6 +33,9 @@ func (h *half) collect() {
 
 // check checks a message and finds its destination.
 func (s *clientSocket) check(ctx context.Context, t *attachment, o *Outgoing) (to netip.AddrPort, d *destination, err error) {
+	if o.special() {
+		return to, nil, ErrNotSupported
+	}
 	to = o.To
 	if !to.IsValid() {
 		if to, err = defaultDestination(to, s.toPort.Load()); err != nil {

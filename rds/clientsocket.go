@@ -16,6 +16,7 @@ import (
 // clientSocket is a socket of a Client: the endpoint behind a Socket.
 type clientSocket struct {
 	inbox
+	noRDMA
 	c    *Client
 	addr netip.AddrPort
 

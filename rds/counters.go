@@ -19,6 +19,26 @@ type counters struct {
 	congUpdateQueued atomic.Uint64 // changes of our map, times connections
 	congSendError    atomic.Uint64 // non-blocking sends refused for congestion
 	congSendBlocked  atomic.Uint64 // sends that waited for congestion to end
+	sendRDMA         atomic.Uint64 // operations begun
+	sendRDMABytes    atomic.Uint64 // of memory to be written
+	recvRDMABytes    atomic.Uint64 // of memory to be read
+}
+
+// operated counts an operation that was begun.
+func (c *counters) operated(op *operation) {
+	c.sendRDMA.Add(uint64(len(op.list)))
+	for _, t := range op.list {
+		n := 0
+		for _, b := range t.Local {
+			n += len(b)
+		}
+		switch t.Kind {
+		case transport.OpWrite:
+			c.sendRDMABytes.Add(uint64(n))
+		case transport.OpRead:
+			c.recvRDMABytes.Add(uint64(n))
+		}
+	}
 }
 
 // list is the counter report: Linux's counters in Linux's order
@@ -55,7 +75,7 @@ func (n *Node) list() []transport.Counter {
 		{Name: "recv_immediate_retry"},
 		{Name: "recv_delayed_retry"},
 		{Name: "recv_ack_required"},
-		{Name: "recv_rdma_bytes"},
+		{Name: "recv_rdma_bytes", Value: c.recvRDMABytes.Load()},
 		{Name: "recv_ping", Value: t.RecvPing},
 		{Name: "send_queue_empty"},
 		{Name: "send_queue_full", Value: c.sendQueueFull.Load()},
@@ -66,8 +86,8 @@ func (n *Node) list() []transport.Counter {
 		{Name: "send_drop_acked"},
 		{Name: "send_ack_required"},
 		{Name: "send_queued", Value: t.SendQueued},
-		{Name: "send_rdma"},
-		{Name: "send_rdma_bytes"},
+		{Name: "send_rdma", Value: c.sendRDMA.Load()},
+		{Name: "send_rdma_bytes", Value: c.sendRDMABytes.Load()},
 		{Name: "send_pong", Value: t.SendPong},
 		{Name: "page_remainder_hit"},
 		{Name: "page_remainder_miss"},

@@ -29,6 +29,8 @@ var (
 	ErrInvalid error = &sentinel{"invalid argument", syscall.EINVAL}
 	// ErrNotSupported: not possible on this socket or transport (EOPNOTSUPP).
 	ErrNotSupported error = &sentinel{"operation not supported", syscall.EOPNOTSUPP}
+	// ErrBusy: memory that was to be out of use may still be in use (EBUSY).
+	ErrBusy error = &sentinel{"memory may still be in use", syscall.EBUSY}
 	// ErrPermission: the port is reserved for other users (EACCES).
 	ErrPermission error = &sentinel{"permission denied", syscall.EACCES}
 	// ErrTooMany: a limit of the daemon is reached (EMFILE).

@@ -115,7 +115,7 @@ func (s *inbox) tryRecv(m *Message, peek bool) (bool, error) {
 		s.drained(0)
 		return false, s.owner.trouble()
 	}
-	m.fill(it)
+	q.fill(m, it)
 	if peek {
 		if m.buf != nil {
 			m.buf.Retain(1)
@@ -156,7 +156,7 @@ func (s *inbox) tryRecvBatch(ms []Message) (int, error) {
 			break
 		}
 		ms[n] = Message{}
-		ms[n].fill(it)
+		q.fill(&ms[n], it)
 		q.take(it)
 		n++
 	}

@@ -118,6 +118,7 @@ func kernelError(err error) error {
 
 // kernelSocket is the endpoint over one kernel socket.
 type kernelSocket struct {
+	noRDMA
 	k    *Kernel
 	c    *afrds.Conn
 	addr netip.AddrPort
@@ -203,8 +204,8 @@ func (s *kernelSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 	if o.Buffer != nil {
 		data = o.Buffer.Data
 	}
-	if o.Notify {
-		return ErrNotSupported // Linux reports the fate of RDMA operations only
+	if o.Notify || o.special() {
+		return ErrNotSupported // Linux reports the fate of RDMA operations only, and has none over TCP
 	}
 	to := unmap(o.To)
 	err := s.bounded(ctx, true, func() error {

@@ -15,7 +15,8 @@ type Kind uint8
 const (
 	// KindData is a datagram, or the 0-byte answer to a ping, which comes from port 0.
 	KindData Kind = iota
-	// KindStatus is the fate of a message sent with Notify (RDS_CMSG_RDMA_STATUS).
+	// KindStatus is the fate of a message sent with Notify, and of its operations
+	// (RDS_CMSG_RDMA_STATUS).
 	KindStatus
 	// KindCongestion says that ports may be uncongested again
 	// (RDS_CMSG_CONG_UPDATE); see SetCongestionMonitor.
@@ -25,13 +26,14 @@ const (
 // Status is the fate of a message, with the values of Linux.
 type Status = conn.Status
 
-// Fates of a message.
+// Fates of a message. One that has an operation succeeds when the message is
+// acknowledged and the operation done.
 const (
 	StatusSuccess     = conn.Success
-	StatusRemoteError = conn.RemoteError
+	StatusRemoteError = conn.RemoteError // the peer refused the operation: key, bounds, rights
 	StatusCanceled    = conn.Canceled
-	StatusDropped     = conn.Dropped
-	StatusOtherError  = conn.OtherError
+	StatusDropped     = conn.Dropped    // lost with a connection and not repeated; its operation may have happened, in part, or not
+	StatusOtherError  = conn.OtherError // the operation did not happen; the peer has come back without RDMA, for example
 )
 
 // Message is a received datagram, or a buffer for one to be sent.
@@ -45,6 +47,8 @@ type Message struct {
 
 	Kind       Kind
 	Truncated  bool   // ReadMessage: the buffer was shorter than the datagram
+	HasDest    bool   // the sender offers a region of its memory
+	Dest       Cookie // which one (RDS_CMSG_RDMA_DEST)
 	Path       uint8  // index of the path it came on
 	Token      uint64 // KindStatus: as given to the send
 	Status     Status // KindStatus
@@ -90,6 +94,26 @@ type Outgoing struct {
 	// While 65,536 fates are unread such a send fails with ErrWouldBlock.
 	Notify bool
 	Token  uint64
+
+	// RDMA and Atomic are done in this order before the message is delivered; the
+	// destination host must be reached by a transport with RDMA, else the send
+	// fails with ErrNotSupported. To learn that, a send that blocks waits for the
+	// first connection to the host; another one fails with ErrWouldBlock and makes
+	// it be connected. A message that is lost with its connection after its
+	// operation has begun is dropped, never repeated. Neither goes together with
+	// Dest or Map.
+	RDMA   *RDMA
+	Atomic *Atomic
+	// Dest offers a region of this socket to the receiver, if HasDest is set; Map
+	// exposes one for it. These need a host with RDMA, too.
+	HasDest bool
+	Dest    Cookie
+	Map     *Map
+}
+
+// special tells whether the message needs a transport with RDMA.
+func (o *Outgoing) special() bool {
+	return o.RDMA != nil || o.Atomic != nil || o.Map != nil || o.HasDest
 }
 
 func (o *Outgoing) size() int {

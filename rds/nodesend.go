@@ -81,6 +81,9 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 	if err != nil {
 		return err
 	}
+	if o.special() {
+		return s.sendSpecial(ctx, o, to, block)
+	}
 	p, err := s.peerFor(to.Addr())
 	if err != nil {
 		return err
@@ -90,16 +93,21 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 	}
 	var m conn.Message
 	copied := s.prepare(&m, o, to.Port())
+	return s.submit(ctx, p, &m, o, copied, block)
+}
+
+// submit queues a message that has been charged and prepared.
+func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Outgoing, copied, block bool) error {
 	for {
 		p.mu.Lock()
-		err := p.enqueueLocked(s, &m)
+		err := p.enqueueLocked(s, m)
 		if err == nil {
 			p.kickLocked(int(m.Sport))
 			break
 		}
 		p.mu.Unlock()
-		if err = s.pause(ctx, p, &m, err, block); err != nil {
-			s.unprepare(&m, copied)
+		if err = s.pause(ctx, p, m, err, block); err != nil {
+			s.unprepare(m, copied)
 			return err
 		}
 	}
@@ -215,6 +223,8 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 	switch {
 	case errors.Is(cause, conn.ErrClosed):
 		return net.ErrClosed
+	case errors.Is(cause, ErrNotSupported):
+		return ErrNotSupported
 	case congested && !block:
 		s.node.counters.congSendError.Add(1)
 		s.refused(m.Dport)
@@ -298,7 +308,7 @@ func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
 				break
 			}
 		}
-		if size > conn.InlineMax && (o.Buffer == nil || !o.Buffer.whole()) || !s.account.Charge(size) {
+		if o.special() || size > conn.InlineMax && (o.Buffer == nil || !o.Buffer.whole()) || !s.account.Charge(size) {
 			break
 		}
 		s.prepare(&m, o, to.Port())
@@ -334,5 +344,7 @@ func (s *nodeSocket) cancel(to netip.AddrPort) error {
 		}
 	})
 	s.writers.wake(-1)
-	return nil
+	return s.ops.wait(func(op *operation) bool {
+		return all || op.peer.remote == to.Addr() && op.dport == to.Port()
+	})
 }

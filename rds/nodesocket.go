@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"fmt"
 	"net"
 	"net/netip"
 	"sync/atomic"
@@ -20,6 +21,8 @@ type nodeSocket struct {
 	account conn.Account // send buffer
 	writers waitQueue    // wait for room in account
 	wdl     deadline
+	exposed socketRegions
+	ops     socketOps
 
 	congested atomic.Bool // our bit is set in la.cong
 	dropping  atomic.Bool // over the hard bound: one log line per episode
@@ -256,7 +259,8 @@ func (s *nodeSocket) shut() bool {
 	return true
 }
 
-// finish waits for what was sent and cancels the rest.
+// finish waits for what was sent, cancels the rest, and sees to it that nothing
+// touches the application's memory any more.
 func (s *nodeSocket) finish() error {
 	if d := time.Duration(s.linger.Load()); d > 0 && s.account.Messages() > 0 {
 		s.awaitAcks(d)
@@ -271,10 +275,17 @@ func (s *nodeSocket) finish() error {
 			}
 		})
 	}
-	if dropped.Messages > 0 {
+	err := s.ops.wait(func(*operation) bool { return true })
+	if e := s.unexpose(); e != nil {
+		err = e
+	}
+	switch {
+	case dropped.Messages == 0:
+		return err
+	case err == nil:
 		return &dropped
 	}
-	return nil
+	return fmt.Errorf("%w; %w", &dropped, err)
 }
 
 // awaitAcks waits until everything sent is acknowledged, at most d.

@@ -42,6 +42,7 @@ type peer struct {
 	wants    uint8   // paths with messages appended that nobody has been seen to write
 	flows    []*flow // of sessions with messages that wait, in turn
 	mapsSeen uint32  // core.MapVersion as shown to applications
+	carries  carriage
 }
 
 // pathIO is what the driver keeps of a path.
@@ -51,7 +52,8 @@ type pathIO struct {
 	id     conn.LinkID
 	cancel context.CancelFunc // of the dial under way
 	tx     transmitter
-	ended  *linkEnd // the link's end, reported while a writer was at work
+	ended  *linkEnd // the link's end, reported while a writer was at work or operations were under way
+	ops    int      // operations that the link has
 	nextRX atomic.Uint64
 }
 
@@ -77,6 +79,11 @@ func newPeer(n *Node, la *localAddr, remote netip.Addr, role conn.Role) *peer {
 // enqueueLocked hands a message to the core.
 func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 	i := p.core.PathFor(m.Sport)
+	if m.Extensions != nil || m.Op != nil {
+		if err := p.carriedLocked(i); err != nil {
+			return err
+		}
+	}
 	ready, err := p.core.Enqueue(time.Time{}, i, m)
 	if err != nil {
 		return err
@@ -237,22 +244,28 @@ func (p *peer) start(i int, id conn.LinkID) {
 	}
 	io.link, io.id = l, id
 	io.tx.reset()
-	p.mu.Unlock()
+	p.carriesLocked(i, l)
+	p.unlock(nil)
+	p.waiters.wake(-1) // for those that wait to know what the link carries
 	p.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))
-	rx := &receiver{peer: p, path: i, id: id, io: io}
+	rx := &receiver{peer: p, path: i, id: id, io: io, operator: carriageOf(l) == operators}
 	if err := l.Start(rx); err != nil {
 		l.Close(transport.Abort)
 		p.ended(i, id, err, 0)
 	}
 }
 
-// ended reports the end of a link to the core, once no writer is at work.
+// ended reports the end of a link to the core, once no writer is at work and
+// the link has given back all operations.
 func (p *peer) ended(i int, id conn.LinkID, cause error, acked uint64) {
 	p.mu.Lock()
 	io := &p.path[i]
-	if io.id == id && io.tx.busy {
+	if io.id == id && (io.tx.busy || io.ops > 0) {
 		io.ended = &linkEnd{cause, acked}
-		p.mu.Unlock()
+		if !io.tx.busy {
+			p.core.LinkFailed(id)
+		}
+		p.unlock(nil)
 		return
 	}
 	p.endedLocked(i, id, cause, acked)

@@ -8,6 +8,7 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/mr"
 )
 
 // receiver is the transport.Handler of one link: it applies the sequence rule,
@@ -19,6 +20,9 @@ type receiver struct {
 	id     conn.LinkID
 	io     *pathIO
 	proved bool
+
+	operator bool       // the link carries operations, and extensions about memory
+	reader   *mr.Reader // for regions to be retired; nil before there are any
 
 	cur       *nodeSocket // its q.mu is held: the run of messages at hand is for it
 	curBytes  int
@@ -65,6 +69,10 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		}
 		return
 	}
+	var about wire.Memory
+	if h.Extensions[0] != wire.ExtNone && r.operator {
+		about = r.memory(h)
+	}
 	s := r.cur
 	if s == nil || s.port != h.Dport || s.q.closed {
 		r.leave()
@@ -91,12 +99,35 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		b, off := s.q.placeLocked(p.node.pool, payload)
 		it.buf, it.off = b, uint32(off)
 	}
+	if about.HasDest {
+		it.dest = true
+		s.q.inDest = append(s.q.inDest, Cookie(about.Dest))
+	}
 	s.q.pushLocked(it)
 	if s.app != nil {
 		s.app.placedLocked(it.buf)
 	}
 	r.curBytes += n
 	r.curCount++
+}
+
+// memory reads what a message says about memory, and retires the region that
+// the operation before it has used, if it was for one use.
+func (r *receiver) memory(h *wire.Header) wire.Memory {
+	about := wire.ParseMemory(&h.Extensions)
+	if !about.HasUsed {
+		return about
+	}
+	s := r.peer.local.lookup(h.Dport)
+	if s == nil || !s.once(mr.Key(about.Used)) {
+		return about
+	}
+	r.leave() // nobody waits for an invalidation holding a queue
+	if r.reader == nil {
+		r.reader = s.reader("receiver of " + r.peer.remote.String())
+	}
+	s.retire(r.reader, mr.Key(about.Used), r.peer.remote)
+	return about
 }
 
 // Place is for transport.Placer: a large payload for an attached application is
@@ -213,4 +244,9 @@ func (r *receiver) End() {
 func (r *receiver) Writable() { r.peer.writable(r.path, r.id) }
 
 // Closed is the link's end.
-func (r *receiver) Closed(cause error, acked uint64) { r.peer.ended(r.path, r.id, cause, acked) }
+func (r *receiver) Closed(cause error, acked uint64) {
+	if r.reader != nil {
+		r.reader.Close()
+	}
+	r.peer.ended(r.path, r.id, cause, acked)
+}

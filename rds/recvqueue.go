@@ -16,15 +16,17 @@ import (
 // more than a swap. Small payloads are copied into slabs of this socket's own:
 // a socket that is slow, or keeps its messages, holds only its own memory.
 type recvQueue struct {
-	rmu    sync.Mutex // before mu
-	out    []recvItem
-	outPos int
-	taken  int // bytes taken from out and not yet subtracted from bytes
-	takenN int
-	small  int // swaps in a row that used little of the memory
+	rmu     sync.Mutex // before mu
+	out     []recvItem
+	outPos  int
+	taken   int // bytes taken from out and not yet subtracted from bytes
+	takenN  int
+	small   int      // swaps in a row that used little of the memory
+	outDest []Cookie // of the messages in out that offer a region, in their order
 
 	mu      sync.Mutex
 	in      []recvItem
+	inDest  []Cookie
 	slab    *buf.Buf
 	used    int // bytes of slab handed out
 	shares  int // messages in slab
@@ -52,6 +54,7 @@ type recvItem struct {
 	peer   uint32 // its number, for applications
 	sport  uint16
 	path   uint8
+	dest   bool // offers a region
 }
 
 const (
@@ -119,6 +122,7 @@ func (q *recvQueue) next() *recvItem {
 		spent, q.small = nil, 0 // a burst has long passed: let its memory go
 	}
 	q.out, q.in, q.outPos = q.in, spent, 0
+	q.outDest, q.inDest = q.inDest, nil
 	q.mu.Unlock()
 	if len(q.out) == 0 {
 		return nil
@@ -130,6 +134,9 @@ func (q *recvQueue) next() *recvItem {
 func (q *recvQueue) take(it *recvItem) {
 	q.taken += int(it.length)
 	q.takenN++
+	if it.dest {
+		q.outDest = q.outDest[1:]
+	}
 	*it = recvItem{}
 	q.outPos++
 }
@@ -179,15 +186,20 @@ func (q *recvQueue) drop() (messages int) {
 	}
 	q.retireLocked()
 	q.out, q.in, q.outPos = nil, nil, 0
+	q.outDest, q.inDest = nil, nil
 	q.bytes.Store(0)
 	q.count.Store(0)
 	q.taken, q.takenN = 0, 0
 	return messages
 }
 
-// fill makes a Message of an item; the item's reference passes to it.
-func (m *Message) fill(it *recvItem) {
+// fill makes a Message of the item that next returned; the item's reference
+// passes to it. The caller holds rmu.
+func (q *recvQueue) fill(m *Message, it *recvItem) {
 	m.Path, m.buf = it.path, it.buf
+	if it.dest {
+		m.HasDest, m.Dest = true, q.outDest[0]
+	}
 	m.From = netip.AddrPortFrom(*it.from, it.sport)
 	if it.buf != nil {
 		m.Data = it.buf.B[it.off : it.off+it.length : it.off+it.length]

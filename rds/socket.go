@@ -46,6 +46,9 @@ type endpoint interface {
 	setTOS(tos uint8) error
 	tos() uint8
 	alloc(n int) Message
+	allocMemory(n int) (*Memory, error)
+	getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, error)
+	freeMR(c Cookie, flags MRFlags) error
 	connect(to netip.AddrPort) error
 	remote() netip.AddrPort
 	setLinger(d time.Duration)

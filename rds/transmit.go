@@ -184,8 +184,21 @@ func (p *peer) transmitLocked(i int, limit int) {
 	}
 	for p.core.Fill(i, &t.batch) {
 		t.again = false
+		if t.batch.Op != nil {
+			limit -= t.batch.Op.Work.(*operation).bytes
+			write, more := p.beginLocked(i, link)
+			if !write && more && limit > 0 {
+				continue
+			}
+			if !write {
+				if more && p.core.Ready(i) {
+					p.delayLocked(i)
+				}
+				break
+			}
+		}
 		p.mu.Unlock()
-		n, err := link.Writev(t.batch.Bufs)
+		n, err := writeTo(link, &t.batch)
 		p.mu.Lock()
 		p.core.Wrote(i, n)
 		if err != nil {
@@ -223,7 +236,11 @@ func (p *peer) transmitLocked(i int, limit int) {
 	if p.core.Unacked(i) > 0 {
 		p.watchAcksLocked()
 	}
-	if e := io.ended; e != nil {
+	switch e := io.ended; {
+	case e == nil:
+	case io.ops > 0:
+		p.core.LinkFailed(id) // the last of them to be done goes on
+	default:
 		io.ended = nil
 		p.endedLocked(i, id, e.cause, e.acked)
 		return

@@ -1,0 +1,166 @@
+package rds
+
+import (
+	"net/netip"
+)
+
+// Cookie names a region of a socket's memory to peers, who need it, and nothing
+// else, to read and write there (RDMA cookie of rds-rdma(7)). It is the key in
+// the low 32 bits, and in the high ones where the region's first byte lies in
+// the region's addresses. 0 names no region.
+type Cookie uint64
+
+func makeCookie(key, offset uint32) Cookie { return Cookie(offset)<<32 | Cookie(key) }
+
+// Key is the region's key (R_Key, STag).
+func (c Cookie) Key() uint32 { return uint32(c) }
+
+// Offset is the address of the region's first byte.
+func (c Cookie) Offset() uint32 { return uint32(c >> 32) }
+
+// MRFlags say how memory is exposed, or how that ends; values as in Linux
+// (include/uapi/linux/rds.h, RDS_RDMA_*).
+type MRFlags uint32
+
+// Flags of GetMR, GetMRForDest, Map and FreeMR.
+const (
+	// MRReadWrite is what every region is unless it is MRReadOnly.
+	MRReadWrite MRFlags = 0x01
+	// MRInvalidate makes FreeMR return only when nothing can touch the memory
+	// any more. Given to GetMR, it counts for the region's FreeMR.
+	MRInvalidate MRFlags = 0x04
+	// MRUseOnce ends the region when a message arrives on its socket behind an
+	// operation that used it. The key is dead, and nothing touches the memory any
+	// more, before that message can be received.
+	MRUseOnce MRFlags = 0x08
+	// MRReadOnly lets peers read only. Linux has no such regions.
+	MRReadOnly MRFlags = 1 << 16
+
+	mrFlags = MRReadWrite | MRInvalidate | MRUseOnce | MRReadOnly
+)
+
+// Map is memory that a message exposes and offers to its receiver
+// (RDS_CMSG_RDMA_MAP).
+type Map struct {
+	Memory []byte
+	Flags  MRFlags
+	// Cookie is set when the message is accepted. The region lives until FreeMR,
+	// or as MRUseOnce says. A message that is not accepted leaves none.
+	Cookie Cookie
+}
+
+// RDMA copies between local memory and a region of the host that a message goes
+// to, before the message is delivered (RDS_CMSG_RDMA_ARGS).
+type RDMA struct {
+	// Cookie is the region, and Offset the distance from its first byte.
+	Cookie Cookie
+	Offset uint64
+	// Local is 1 to 1,024 pieces of memory, none of them empty, of 1 MiB in all.
+	// They are the stack's until the message's fate is received, or until
+	// CancelSentTo or Close has returned.
+	Local [][]byte
+	// Write copies Local into the region; else the region is read into Local.
+	Write bool
+	// Fence holds the message back until a read has ended, and drops it if the
+	// read fails. What is written is in place in any case when the message
+	// arrives.
+	Fence bool
+	// Silent makes the operation happen alone: the peer gets no message, if it
+	// has no payload and its Atomic, if any, is silent too.
+	Silent bool
+}
+
+// AtomicKind says what an Atomic does.
+type AtomicKind uint8
+
+// Kinds of Atomic (RDS_CMSG_ATOMIC_FADD, CSWP, and their masked forms).
+const (
+	// FetchAdd adds Add. Each bit set in AddMask stops the carry out of that bit.
+	FetchAdd AtomicKind = iota
+	// CompareSwap replaces the word with Swap if it is Compare.
+	CompareSwap
+	// MaskedCompareSwap replaces the bits of SwapMask with those of Swap if the
+	// bits of CompareMask are those of Compare.
+	MaskedCompareSwap
+)
+
+// Atomic changes 8 bytes of a region of the host that a message goes to, in one
+// step, before the message is delivered. The word is in the byte order of the
+// region's host, and its distance from the region's first byte such that it is
+// aligned there.
+type Atomic struct {
+	Cookie Cookie
+	Offset uint64
+	Kind   AtomicKind
+
+	Add, AddMask         uint64
+	Compare, CompareMask uint64
+	Swap, SwapMask       uint64
+
+	// Result receives what the word was before; nil if that does not matter. It
+	// is the stack's as RDMA.Local is.
+	Result *uint64
+	Silent bool // as of RDMA
+}
+
+// Memory is memory for regions and operations that any provider can use.
+type Memory struct{ B []byte }
+
+// Release gives the memory back. B must not be used afterwards, nor be in a
+// region or an operation that has not ended. Releasing it again does nothing.
+func (m *Memory) Release() { m.B = nil }
+
+// AllocMemory returns n bytes, aligned for atomic operations, that may be
+// exposed and be Local memory of operations. On a Node any other memory of this
+// process will do as well, as long as it is not the stack's own.
+func (s *Socket) AllocMemory(n int) (*Memory, error) {
+	m, err := s.ep.allocMemory(n)
+	if err != nil {
+		return nil, s.fail("alloc", netip.AddrPort{}, err)
+	}
+	return m, nil
+}
+
+// GetMR exposes 1 byte to 1 MiB of memory to the operations of all peers
+// (RDS_GET_MR). It needs no connection. The memory belongs to them and to the
+// caller, with no order but that of messages, until FreeMR with MRInvalidate or
+// Close returns; connections that end do not matter.
+//
+// ErrNotSupported means that this provider carries no operations, ErrWouldBlock
+// that as many regions, or as much memory, are exposed as can be.
+func (s *Socket) GetMR(mem []byte, flags MRFlags) (Cookie, error) {
+	c, err := s.ep.getMR(mem, netip.Addr{}, flags)
+	return c, s.fail("map", netip.AddrPort{}, err)
+}
+
+// GetMRForDest is GetMR for the operations of one host only, that of dest
+// (RDS_GET_MR_FOR_DEST; Linux lets in all of them).
+func (s *Socket) GetMRForDest(dest netip.AddrPort, mem []byte, flags MRFlags) (Cookie, error) {
+	dest = unmap(dest)
+	if !unicast(dest.Addr()) {
+		return 0, s.fail("map", dest, ErrInvalid)
+	}
+	c, err := s.ep.getMR(mem, dest.Addr(), flags)
+	return c, s.fail("map", dest, err)
+}
+
+// FreeMR ends a region (RDS_FREE_MR): its key is dead when the call returns.
+// Without MRInvalidate, then or at GetMR, an operation that had begun may touch
+// the memory for a moment longer. With it the memory of this region and of all
+// that were ended before is out of use at return; ErrBusy means that this could
+// not be had in time. A region that is not this socket's, or has ended, is
+// ErrInvalid.
+//
+// The cookie 0 ends nothing and waits as MRInvalidate does.
+func (s *Socket) FreeMR(c Cookie, flags MRFlags) error {
+	return s.fail("unmap", netip.AddrPort{}, s.ep.freeMR(c, flags))
+}
+
+// noRDMA is the part of an endpoint that carries no operations.
+type noRDMA struct{}
+
+func (noRDMA) allocMemory(int) (*Memory, error) { return nil, ErrNotSupported }
+
+func (noRDMA) getMR([]byte, netip.Addr, MRFlags) (Cookie, error) { return 0, ErrNotSupported }
+
+func (noRDMA) freeMR(Cookie, MRFlags) error { return ErrNotSupported }

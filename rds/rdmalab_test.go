@@ -1,0 +1,322 @@
+package rds
+
+import (
+	"context"
+	"encoding/binary"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/loop"
+)
+
+// An opNet is a network in memory whose links carry operations: they are done
+// on the regions of the node that the link leads to, before Operate returns, and
+// are reported from a goroutine of their own.
+type opNet struct {
+	net   *loop.Network
+	hosts sync.Map // netip.Addr to *opTransport
+
+	mu    sync.Mutex
+	links []*opLink
+	plain bool // new links carry no operations
+	hold  bool // operations are begun, and done and reported only by release
+	full  bool // links take none
+	late  bool // what a link loses is reported by lose, not at its end
+	fail  bool // what a link takes has failed here
+	held  []heldOp
+	begun []*transport.Operation
+}
+
+type heldOp struct {
+	l  *opLink
+	op *transport.Operation
+}
+
+// newOpLab makes a lab whose nodes have RDMA.
+func newOpLab(t testing.TB) (*lab, *opNet) {
+	n := &opNet{net: loop.NewNetwork()}
+	return &lab{TB: t, net: n.net}, n
+}
+
+// node starts a node with RDMA.
+func (n *opNet) node(l *lab, cfg Config) *Node {
+	t := &opTransport{Transport: n.net.Transport(), net: n}
+	cfg.Transport = t
+	t.node = l.node(cfg)
+	return t.node
+}
+
+// pair is a socket on each of two nodes with RDMA.
+func (n *opNet) pair(l *lab) (a, b *Socket) {
+	return l.bind(n.node(l, Config{})), l.bind(n.node(l, Config{}))
+}
+
+// set changes how links behave.
+func (n *opNet) set(change func()) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change()
+}
+
+// waitHeld waits until so many operations are held.
+func (n *opNet) waitHeld(t testing.TB, count int) {
+	t.Helper()
+	eventually(t, "operations at the link", func() bool {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return len(n.held) >= count
+	})
+}
+
+// release does and reports what was held, and holds nothing any more.
+func (n *opNet) release() {
+	n.mu.Lock()
+	n.hold = false
+	held := n.held
+	n.held = nil
+	n.mu.Unlock()
+	for _, h := range held {
+		h.op.Done(h.op, h.l.do(h.op))
+	}
+}
+
+// open lets links take operations again.
+func (n *opNet) open() {
+	n.mu.Lock()
+	n.full = false
+	links := n.links
+	n.mu.Unlock()
+	for _, l := range links {
+		l.mu.Lock()
+		h, refused := l.h, l.refused
+		l.refused = false
+		l.mu.Unlock()
+		if refused {
+			h.Writable()
+		}
+	}
+}
+
+// cut ends all links.
+func (n *opNet) cut() {
+	n.mu.Lock()
+	links := n.links
+	n.links = nil
+	n.mu.Unlock()
+	for _, l := range links {
+		l.Close(transport.Abort)
+	}
+}
+
+// opTransport is one node's.
+type opTransport struct {
+	transport.Transport
+	net  *opNet
+	node *Node
+}
+
+// Barrier is for transport.Regions.
+func (t *opTransport) Barrier(context.Context) error { return nil }
+
+func (t *opTransport) Listen(a netip.Addr, accept func(transport.Link)) error {
+	t.net.hosts.Store(a, t)
+	return t.Transport.Listen(a, func(l transport.Link) { accept(t.net.link(l)) })
+}
+
+func (t *opTransport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
+	l, err := t.Transport.Dial(ctx, local, remote, path)
+	if err != nil {
+		return nil, err
+	}
+	return t.net.link(l), nil
+}
+
+func (n *opNet) link(l transport.Link) transport.Link {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.plain {
+		return l
+	}
+	ol := &opLink{Link: l, net: n}
+	n.links = append(n.links, ol)
+	return ol
+}
+
+var _ transport.Operator = (*opLink)(nil)
+
+// opLink is a link that carries operations.
+type opLink struct {
+	transport.Link
+	net *opNet
+
+	mu      sync.Mutex
+	h       transport.Handler
+	refused bool   // Operate was, for want of room
+	skip    bool   // the message behind the operation is not delivered
+	written uint64 // by the link inside
+	skipped []skipped
+}
+
+// skipped is n bytes that the peer's node never sees, behind at of others.
+type skipped struct{ at, n uint64 }
+
+func (l *opLink) Start(h transport.Handler) error {
+	l.mu.Lock()
+	l.h = h
+	l.mu.Unlock()
+	return l.Link.Start(opHandler{h, l})
+}
+
+func (l *opLink) Writev(bufs [][]byte) (int, error) {
+	n, err := l.Link.Writev(bufs)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.written += uint64(n)
+	return n, err
+}
+
+func (l *opLink) WriteBehind(bufs [][]byte) (int, error) {
+	l.mu.Lock()
+	if !l.skip {
+		l.mu.Unlock()
+		return l.Writev(bufs)
+	}
+	defer l.mu.Unlock()
+	n := 0
+	for _, b := range bufs {
+		n += len(b)
+	}
+	l.skipped = append(l.skipped, skipped{l.written, uint64(n)})
+	return n, nil
+}
+
+func (l *opLink) Acked() uint64 { return l.acked(l.Link.Acked()) }
+
+func (l *opLink) acked(inside uint64) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	total := inside
+	for _, s := range l.skipped {
+		if s.at <= inside {
+			total += s.n
+		}
+	}
+	return total
+}
+
+func (l *opLink) Operate(ops []*transport.Operation) (bool, error) {
+	n := l.net
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.full {
+		l.mu.Lock()
+		l.refused = true
+		l.mu.Unlock()
+		return false, nil
+	}
+	l.mu.Lock()
+	l.skip = false
+	l.mu.Unlock()
+	for _, op := range ops {
+		n.begun = append(n.begun, op)
+		if n.hold {
+			n.held = append(n.held, heldOp{l, op})
+			continue
+		}
+		status := transport.OpFailed
+		if !n.fail {
+			status = l.do(op)
+		}
+		if op.Kind == transport.OpWrite && status != transport.OpSuccess {
+			l.mu.Lock()
+			l.skip = true
+			l.mu.Unlock()
+		}
+		go op.Done(op, status)
+	}
+	return true, nil
+}
+
+// do executes an operation on the regions of the host that the link leads to.
+func (l *opLink) do(op *transport.Operation) transport.OpStatus {
+	host, _ := l.net.hosts.Load(l.RemoteAddr().Addr())
+	dev, domain, err := host.(*opTransport).node.regions()
+	if err != nil {
+		return transport.OpLost
+	}
+	r := dev.NewReader("test")
+	defer r.Close()
+	req := mr.Request{Key: mr.Key(op.Key), Domain: domain, From: l.LocalAddr().Addr(), Addr: op.Addr}
+	for _, b := range op.Local {
+		req.Len += uint64(len(b))
+	}
+	req.Rights = map[transport.OpKind]mr.Rights{
+		transport.OpWrite: mr.RemoteWrite, transport.OpRead: mr.RemoteRead,
+		transport.OpFetchAdd: mr.RemoteAtomic, transport.OpCompareSwap: mr.RemoteAtomic,
+	}[op.Kind]
+	r.Enter()
+	defer r.Leave()
+	mem, fault := r.Check(&req)
+	if fault != mr.None {
+		return transport.OpRefused
+	}
+	switch op.Kind {
+	case transport.OpFetchAdd:
+		putWord(op.Local[0], mr.FetchAdd(mem, op.Add, op.AddMask))
+	case transport.OpCompareSwap:
+		putWord(op.Local[0], mr.CompareSwap(mem, op.Compare, op.CompareMask, op.Swap, op.SwapMask))
+	default:
+		for _, b := range op.Local {
+			if op.Kind == transport.OpWrite {
+				copy(mem, b)
+			} else {
+				copy(b, mem)
+			}
+			mem = mem[len(b):]
+		}
+	}
+	return transport.OpSuccess
+}
+
+// putWord stores what a word was.
+func putWord(b []byte, w uint64) { binary.NativeEndian.PutUint64(b, w) }
+
+// opHandler reports what a link loses before its end.
+type opHandler struct {
+	transport.Handler
+	l *opLink
+}
+
+func (h opHandler) Closed(cause error, acked uint64) {
+	if n := h.l.net; !n.isLate() {
+		n.lose(h.l)
+	}
+	h.Handler.Closed(cause, h.l.acked(acked))
+}
+
+func (n *opNet) isLate() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.late
+}
+
+// lose reports what is held of a link, or of all of them, as lost.
+func (n *opNet) lose(l *opLink) {
+	n.mu.Lock()
+	var lost, rest []heldOp
+	for _, h := range n.held {
+		if l == nil || h.l == l {
+			lost = append(lost, h)
+		} else {
+			rest = append(rest, h)
+		}
+	}
+	n.held = rest
+	n.mu.Unlock()
+	for _, h := range lost {
+		h.op.Done(h.op, transport.OpLost)
+	}
+}

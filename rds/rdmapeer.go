@@ -1,0 +1,155 @@
+package rds
+
+import (
+	"context"
+	"net"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/transport"
+)
+
+// carriage is what is known of a connection's transport.
+type carriage uint8
+
+const (
+	undecided carriage = iota // no link so far
+	plain
+	operators // links that are transport.Operator, now or when last seen
+)
+
+func carriageOf(l transport.Link) carriage {
+	if _, ok := l.(transport.Operator); ok {
+		return operators
+	}
+	return plain
+}
+
+// carriesLocked follows the start of a link on path i.
+func (p *peer) carriesLocked(i int, l transport.Link) {
+	c := carriageOf(l)
+	if c == plain {
+		p.core.Plain(i)
+	}
+	if i == 0 {
+		p.carries = c
+	}
+}
+
+// carriedLocked tells whether path i may be given a message that says something
+// about memory: ErrNotSupported if it may not.
+func (p *peer) carriedLocked(i int) error {
+	if l := p.path[i].link; p.carries != operators || l != nil && carriageOf(l) != operators {
+		return ErrNotSupported
+	}
+	return nil
+}
+
+// awaitOperators returns nil when the connection is one that carries
+// operations, having made it connect if that is not known.
+func (s *nodeSocket) awaitOperators(ctx context.Context, p *peer, block bool) error {
+	if !s.node.operates() {
+		return ErrNotSupported
+	}
+	for {
+		w := p.waiters.add()
+		err := s.lookOperators(p)
+		if err == ErrWouldBlock && block {
+			if err = s.wdl.err(); err == nil {
+				err = ctx.Err()
+			}
+			if err == nil {
+				if err = w.wait(ctx); err == nil {
+					err = ErrWouldBlock // look again
+				}
+			}
+		}
+		p.waiters.done(w)
+		if err != ErrWouldBlock || !block {
+			return err
+		}
+	}
+}
+
+// lookOperators looks once. What is not known is ErrWouldBlock.
+func (s *nodeSocket) lookOperators(p *peer) error {
+	if s.closed.Load() || p.gone.Load() {
+		return net.ErrClosed
+	}
+	p.mu.Lock()
+	switch p.carries {
+	case operators:
+		p.mu.Unlock()
+		return nil
+	case plain:
+		p.mu.Unlock()
+		return ErrNotSupported
+	}
+	p.core.Connect(p.node.now())
+	p.armLocked()
+	p.unlock(nil)
+	return ErrWouldBlock
+}
+
+// beginLocked gives the operation that Fill has shown to the link, and tells
+// whether to write what Fill has shown besides, and else whether to go on with
+// another Fill. It releases p.mu meanwhile.
+func (p *peer) beginLocked(i int, link transport.Link) (write, more bool) {
+	io := &p.path[i]
+	t := &io.tx
+	l, ok := link.(transport.Operator)
+	if !ok {
+		p.core.OpRefused(i)
+		p.core.Wrote(i, 0)
+		return false, true
+	}
+	op := t.batch.Op.Work.(*operation)
+	op.path = i
+	op.s.ops.add(op)
+	io.ops++
+	p.mu.Unlock()
+	taken, err := l.Operate(op.list)
+	p.mu.Lock()
+	if !taken || err != nil {
+		io.ops--
+		op.s.ops.remove(op)
+		if err != nil {
+			p.core.OpRefused(i)
+		}
+		p.core.Wrote(i, 0)
+		if err == nil && !t.again {
+			t.blocked = io.ended == nil
+			return false, false
+		}
+		return false, io.ended == nil
+	}
+	p.node.counters.operated(op)
+	p.core.Began(i)
+	if len(t.batch.Bufs) > 0 {
+		return true, true
+	}
+	p.core.Wrote(i, 0)
+	return false, io.ended == nil
+}
+
+// writeTo writes a batch to a link.
+func writeTo(link transport.Link, b *conn.Batch) (int, error) {
+	if b.Behind {
+		return link.(transport.Operator).WriteBehind(b.Bufs)
+	}
+	return link.Writev(b.Bufs)
+}
+
+// operated follows the end of an operation that was begun.
+func (p *peer) operated(op *operation) {
+	p.mu.Lock()
+	i := op.path
+	io := &p.path[i]
+	io.ops--
+	p.core.OpDone(i, &op.core, op.status())
+	if e := io.ended; e != nil && io.ops == 0 && !io.tx.busy {
+		io.ended = nil
+		p.endedLocked(i, io.id, e.cause, e.acked)
+		return
+	}
+	p.unlock(nil)
+}

@@ -1,0 +1,103 @@
+package rds
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/mr"
+)
+
+// maxPieces bounds RDMA.Local (UIO_MAXIOV).
+const maxPieces = 1024
+
+// checkSpecial checks what a message says about memory (net/rds/send.c,
+// rds_rm_size, and net/rds/rdma.c, rds_cmsg_rdma_args, rds_cmsg_atomic).
+func checkSpecial(o *Outgoing) error {
+	offers := o.HasDest || o.Map != nil
+	if (o.RDMA != nil || o.Atomic != nil) && offers || o.HasDest && o.Map != nil {
+		return ErrInvalid
+	}
+	if r := o.RDMA; r != nil {
+		switch {
+		case len(r.Local) == 0:
+			return ErrInvalid
+		case len(r.Local) > maxPieces:
+			return ErrMessageTooLong
+		}
+		total := 0
+		for _, b := range r.Local {
+			if len(b) == 0 {
+				return ErrInvalid
+			}
+			if total += len(b); total > MaxMessage {
+				return ErrMessageTooLong
+			}
+		}
+		if r.Offset+uint64(r.Cookie.Offset())+uint64(total) < r.Offset {
+			return ErrInvalid
+		}
+	}
+	if a := o.Atomic; a != nil && (a.Kind > MaskedCompareSwap || a.Offset+uint64(a.Cookie.Offset())+8 < a.Offset) {
+		return ErrInvalid
+	}
+	if m := o.Map; m != nil {
+		return checkMRFlags(m.Flags)
+	}
+	return nil
+}
+
+// sendSpecial is send for messages that say something about memory.
+func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.AddrPort, block bool) error {
+	if err := checkSpecial(o); err != nil {
+		return err
+	}
+	if o.HasDest && !s.exposed.has(mr.Key(o.Dest.Key())) {
+		return ErrInvalid
+	}
+	p, err := s.peerFor(to.Addr())
+	if err != nil {
+		return err
+	}
+	if err := s.awaitOperators(ctx, p, block); err != nil {
+		return err
+	}
+	about := wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)}
+	if m := o.Map; m != nil {
+		c, err := s.getMR(m.Memory, netip.Addr{}, m.Flags)
+		if err != nil {
+			return err
+		}
+		about.HasDest, about.Dest = true, uint64(c)
+	}
+	if err = s.sendAbout(ctx, o, p, to.Port(), about, block); err != nil {
+		if o.Map != nil {
+			_ = s.freeMR(Cookie(about.Dest), 0) // nobody has heard of it
+		}
+		return err
+	}
+	if o.Map != nil {
+		o.Map.Cookie = Cookie(about.Dest)
+	}
+	return nil
+}
+
+func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport uint16, about wire.Memory, block bool) error {
+	if err := s.charge(ctx, p, o.size(), block); err != nil {
+		return err
+	}
+	var m conn.Message
+	copied := s.prepare(&m, o, dport)
+	if op := newOperation(s, p, o, dport); op != nil {
+		m.Op = &op.core
+		if !op.core.Silent {
+			about.HasUsed, about.Used = true, uint32(op.used())
+		}
+	}
+	if about != (wire.Memory{}) {
+		m.Extensions = new([wire.ExtensionSize]byte)
+		about.Put(m.Extensions)
+	}
+	return s.submit(ctx, p, &m, o, copied, block)
+}

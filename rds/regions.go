@@ -1,0 +1,248 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"unsafe"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
+)
+
+// nodeRegions is the table of all regions of a node: one device, and one domain
+// for all sockets, since every connection of the host serves all of them.
+type nodeRegions struct {
+	mu     sync.Mutex
+	device *mr.Device
+	domain *mr.Domain
+	closed bool
+}
+
+// operates tells whether the node has a transport that carries operations.
+func (n *Node) operates() bool {
+	_, ok := n.wire.(transport.Regions)
+	return ok
+}
+
+// regions returns the node's table, making it when it is asked for first.
+func (n *Node) regions() (*mr.Device, *mr.Domain, error) {
+	t := &n.exposed
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch {
+	case t.closed:
+		return nil, nil, net.ErrClosed
+	case !n.operates():
+		return nil, nil, ErrNotSupported
+	case t.device == nil:
+		d, err := mr.New(mr.Config{Logger: n.log})
+		if err != nil {
+			return nil, nil, err
+		}
+		t.device, t.domain = d, d.NewDomain()
+	}
+	return t.device, t.domain, nil
+}
+
+// close ends the table, once nothing uses it any more.
+func (t *nodeRegions) close() error {
+	t.mu.Lock()
+	t.closed = true
+	d := t.device
+	t.mu.Unlock()
+	if d == nil {
+		return nil
+	}
+	return d.Close()
+}
+
+// socketRegions are the regions of one socket.
+type socketRegions struct {
+	mu     sync.Mutex
+	device *mr.Device
+	domain *mr.Domain
+	owner  *mr.Owner
+	keys   map[mr.Key]MRFlags // of the regions that have not ended
+	closed bool
+}
+
+// open returns who the socket's regions belong to.
+func (t *socketRegions) open(n *Node) (*mr.Owner, *mr.Domain, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		return nil, nil, net.ErrClosed
+	}
+	if t.owner == nil {
+		d, domain, err := n.regions()
+		if err != nil {
+			return nil, nil, err
+		}
+		t.device, t.domain, t.owner = d, domain, d.NewOwner(mr.OwnerConfig{})
+		t.keys = make(map[mr.Key]MRFlags)
+	}
+	return t.owner, t.domain, nil
+}
+
+func (s *nodeSocket) allocMemory(n int) (*Memory, error) {
+	switch {
+	case s.closed.Load():
+		return nil, net.ErrClosed
+	case !s.node.operates():
+		return nil, ErrNotSupported
+	case n <= 0:
+		return nil, ErrInvalid
+	}
+	return &Memory{B: make([]byte, (n+7)&^7)[:n:n]}, nil // whole words are aligned as words
+}
+
+// pageMask makes a region's offset of an address, as Linux does.
+const pageMask = 4095
+
+func (s *nodeSocket) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, error) {
+	if s.closed.Load() {
+		return 0, net.ErrClosed
+	}
+	t := &s.exposed
+	owner, domain, err := t.open(s.node)
+	if err != nil {
+		return 0, err
+	}
+	if err := checkMRFlags(flags); err != nil {
+		return 0, err
+	}
+	offset := uint32(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) & pageMask
+	opt := mr.Options{Domain: domain, Rights: mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic, Base: uint64(offset), Peer: dest}
+	if flags&MRReadOnly != 0 {
+		opt.Rights = mr.RemoteRead
+	}
+	k, err := owner.Map(mem, opt)
+	if err != nil {
+		return 0, regionError(err)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed { // and the region with it
+		return 0, net.ErrClosed
+	}
+	t.keys[k] = flags
+	return makeCookie(uint32(k), offset), nil
+}
+
+func checkMRFlags(f MRFlags) error {
+	if f&^mrFlags != 0 || f&(MRReadWrite|MRReadOnly) == MRReadWrite|MRReadOnly {
+		return ErrInvalid
+	}
+	return nil
+}
+
+func (s *nodeSocket) freeMR(c Cookie, flags MRFlags) error {
+	switch {
+	case s.closed.Load():
+		return net.ErrClosed
+	case !s.node.operates() || flags&^mrFlags != 0:
+		return ErrInvalid
+	}
+	t := &s.exposed
+	owner, _, err := t.open(s.node)
+	if err != nil {
+		return err
+	}
+	if c != 0 {
+		k := mr.Key(c.Key())
+		t.mu.Lock()
+		had, ok := t.keys[k]
+		delete(t.keys, k)
+		t.mu.Unlock()
+		if !ok {
+			return ErrInvalid
+		}
+		flags |= had
+		if err = owner.Free(k); err != nil {
+			return regionError(err)
+		}
+	}
+	if c == 0 || flags&MRInvalidate != 0 {
+		err = owner.Barrier(context.Background())
+	}
+	return regionError(err)
+}
+
+// has tells whether a key is that of a region of the socket.
+func (t *socketRegions) has(k mr.Key) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, ok := t.keys[k]
+	return ok
+}
+
+// once tells whether a key is that of a region of the socket for one use.
+func (s *nodeSocket) once(k mr.Key) bool {
+	t := &s.exposed
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.keys[k]&MRUseOnce != 0
+}
+
+// reader makes a reader for retire. The socket has regions.
+func (s *nodeSocket) reader(name string) *mr.Reader {
+	t := &s.exposed
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.device.NewReader(name)
+}
+
+// retire ends a region for one use, which a message from a peer says to have
+// used (net/rds/rdma.c, rds_rdma_unuse). It returns when nothing touches the
+// memory any more.
+func (s *nodeSocket) retire(r *mr.Reader, k mr.Key, from netip.Addr) {
+	t := &s.exposed
+	t.mu.Lock()
+	domain := t.domain
+	t.mu.Unlock()
+	if f := r.Revoke(k, domain, from); f != mr.None && f != mr.Held {
+		return // not a region for this peer, or just freed
+	}
+	t.mu.Lock()
+	delete(t.keys, k)
+	t.mu.Unlock()
+}
+
+// unexpose ends all regions of the socket, for good. Nothing touches their
+// memory any more when it returns nil.
+func (s *nodeSocket) unexpose() error {
+	t := &s.exposed
+	t.mu.Lock()
+	t.closed = true
+	owner := t.owner
+	t.keys = nil
+	t.mu.Unlock()
+	if owner == nil {
+		return nil
+	}
+	return regionError(owner.Close(context.Background()))
+}
+
+// regionError makes our errors of those of package mr.
+func regionError(err error) error {
+	var ours error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, mr.ErrTooLong):
+		ours = ErrMessageTooLong
+	case errors.Is(err, mr.ErrExhausted):
+		ours = ErrWouldBlock
+	case errors.Is(err, mr.ErrStuck):
+		ours = ErrBusy
+	case errors.Is(err, mr.ErrEmpty), errors.Is(err, mr.ErrBase), errors.Is(err, mr.ErrKey):
+		ours = ErrInvalid
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", ours, err)
+}
