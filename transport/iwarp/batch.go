@@ -186,19 +186,20 @@ func (b *batch) keep(written, end int) {
 		b.reset()
 		return
 	}
-	var rest []byte
+	rest := b.pool.Get(max(stageLeast, end-written))
+	rest.B = rest.B[:0]
 	iov, _ := b.slices(nil)
 	pos := 0
 	for _, p := range iov {
 		if from, to := max(written-pos, 0), min(end-pos, len(p)); from < to {
-			rest = append(rest, p[from:to]...)
+			rest.B = append(rest.B, p[from:to]...)
 		}
 		pos += len(p)
 	}
 	clear(iov)
+	b.release()
 	b.reset()
-	b.grow(len(rest))
-	b.stage.B = append(b.stage.B, rest...)
+	b.stage = rest
 	b.cover()
 	b.marks = append(b.marks, mark{end: b.size})
 }

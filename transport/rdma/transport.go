@@ -122,9 +122,7 @@ func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 	accept(l)
 }
 
-// Dial connects local to remote. A peer that is there and does not do RDS on XRC
-// refuses the connection (ECONNREFUSED) or its set-up (iwarp.RejectedError,
-// iwarp.ErrNotShared).
+// Dial connects local to remote.
 func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -146,6 +144,13 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 	}
 	l.local, l.remote = est.Local, est.Remote
 	return l, nil
+}
+
+// Absent tells whether an error of Dial means that somebody is there who does not
+// carry RDS on XRC. A refused connection means the same.
+func Absent(err error) bool {
+	var rejected *iwarp.RejectedError
+	return errors.As(err, &rejected) || errors.Is(err, iwarp.ErrNotShared) || errors.Is(err, errHello)
 }
 
 // directQueue is the number of a link's own queue.

@@ -1,0 +1,126 @@
+package transporttest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+)
+
+// pumpSink counts what it takes and says when there is room to write and when a
+// number of messages is there.
+type pumpSink struct {
+	room    chan struct{}
+	n, want atomic.Uint64
+	reached chan struct{}
+}
+
+func newPumpSink() *pumpSink {
+	s := &pumpSink{room: make(chan struct{}, 1), reached: make(chan struct{}, 1)}
+	s.want.Store(math.MaxUint64)
+	return s
+}
+
+func (s *pumpSink) Begin() {}
+func (s *pumpSink) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
+	if owned != nil {
+		owned.Release()
+	}
+	if s.n.Add(1) >= s.want.Load() {
+		select {
+		case s.reached <- struct{}{}:
+		default:
+		}
+	}
+}
+func (s *pumpSink) End()                 {}
+func (s *pumpSink) Writable()            { s.room <- struct{}{} }
+func (s *pumpSink) Closed(error, uint64) {}
+
+// Pump writes messages of one size from one link to another, for benchmarks.
+type Pump struct {
+	From         transport.Link
+	here, there  *pumpSink
+	msgs, scrap  [][]byte
+	perRun, sent uint64
+}
+
+// NewPump makes a link with batch messages of size bytes to write.
+func NewPump(t testing.TB, e Env, size, batch int) *Pump {
+	a, b := e.Dial(t, e.Accepted(t))
+	p := &Pump{From: a, here: newPumpSink(), there: newPumpSink(), perRun: uint64(batch)}
+	if err := errors.Join(a.Start(p.here), b.Start(p.there)); err != nil {
+		t.Fatal(err)
+	}
+	s := Sender{}
+	for range batch {
+		m := s.Next(size)
+		if size < 4096 { // as the stack does: small payloads lie behind their headers
+			m = [][]byte{append(m[0], m[1]...)}
+		}
+		p.msgs = append(p.msgs, m...)
+	}
+	p.scrap = make([][]byte, len(p.msgs))
+	return p
+}
+
+// Write writes the batch once.
+func (p *Pump) Write(t testing.TB) {
+	copy(p.scrap, p.msgs)
+	p.sent += p.perRun
+	for bufs := p.scrap; ; {
+		n, err := p.From.Writev(bufs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if bufs = Skip(bufs, n); bufs == nil {
+			return
+		}
+		<-p.here.room
+	}
+}
+
+// Settle waits until all has arrived.
+func (p *Pump) Settle() {
+	p.there.want.Store(p.sent)
+	for p.there.n.Load() < p.sent {
+		<-p.there.reached
+	}
+	p.there.want.Store(math.MaxUint64)
+}
+
+// Throughput measures batches of several sizes.
+func Throughput(b *testing.B, newEnv func(testing.TB) Env) {
+	for _, bb := range []struct{ size, batch int }{{64, 1000}, {1 << 10, 256}, {8 << 10, 64}, {64 << 10, 8}, {1 << 20, 1}} {
+		b.Run(fmt.Sprintf("%dx%d", bb.size, bb.batch), func(b *testing.B) {
+			p := NewPump(b, newEnv(b), bb.size, bb.batch)
+			b.SetBytes(int64(bb.size * bb.batch))
+			b.ReportAllocs()
+			for b.Loop() {
+				p.Write(b)
+			}
+			p.Settle()
+			b.ReportMetric(float64(bb.batch)*float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+		})
+	}
+}
+
+// Allocates checks how much both ends together allocate for two messages, whether
+// they come in one piece, in a staged buffer, or straight to their place.
+func Allocates(t *testing.T, newEnv func(testing.TB) Env, most float64) {
+	for _, size := range []int{64, 5000, 64 << 10, 1 << 20} {
+		p := NewPump(t, newEnv(t), size, 2)
+		for range 8 {
+			p.Write(t)
+			p.Settle()
+		}
+		if n := testing.AllocsPerRun(10, func() { p.Write(t); p.Settle() }); n > most {
+			t.Errorf("%d bytes: %v allocations for 2 messages", size, n)
+		}
+	}
+}
