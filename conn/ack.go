@@ -108,33 +108,23 @@ func (p *path) endsAfter(off uint64) uint64 {
 // for those that wait for their operation. What ends leaves a hole, so that
 // nothing has to move; holes go when they are in front, or more than the rest.
 func (c *Conn) retire(p *path, from, to uint64) {
-	q := &p.q
-	for pos := from; pos < to; pos++ {
-		e := q.at(pos)
+	c.settleIn(p, from, to, true, func(e *entry) (Status, bool) {
+		if e.flags&(entryHole|entryOp) == 0 {
+			return Success, true
+		}
 		if e.flags&entryHole != 0 {
-			continue
+			return 0, false
 		}
-		token, status := c.fate(e, Success)
-		if e.flags&entryOp != 0 {
-			if e.flags&entryCanceled == 0 && !c.ops[e.token].done {
-				if e.flags&entryQuiet == 0 {
-					e.flags |= entryQuiet
-					p.quiet++
-				}
-				continue
+		if e.flags&entryCanceled == 0 && !c.ops[e.token].done {
+			if e.flags&entryQuiet == 0 {
+				e.flags |= entryQuiet
+				p.quiet++
 			}
-			c.forgetOp(p, e)
+			return 0, false
 		}
-		if e.flags&entryCanceled == 0 {
-			if e.flags&entryNotify != 0 || e.flags&entryFailure != 0 && status != Success {
-				c.fates = append(c.fates, Fate{e.acct, token, status})
-			}
-			c.credit(e.acct, int(e.length), 1)
-		}
-		c.free(p, e)
-		e.flags = entryHole
-		p.holes++
-	}
+		return Success, true
+	})
+	q := &p.q
 	for q.first < q.next && q.at(q.first).flags&entryHole != 0 {
 		q.first++
 		p.holes--
@@ -142,7 +132,6 @@ func (c *Conn) retire(p *path, from, to uint64) {
 	if p.holes > int(q.next-q.first)/2 {
 		c.closeRanks(p)
 	}
-	c.wakeShort()
 }
 
 // closeRanks moves the messages in [first,next) together, to the end, so that

@@ -224,15 +224,11 @@ func (c *Conn) push(p *path, m *Message, flags uint32) {
 	if m.Body == nil {
 		copy(b[wire.HeaderSize:], m.Payload)
 	}
-	if m.Extensions != nil {
-		copy(b[wire.HeaderSize-wire.ExtensionSize:], m.Extensions[:])
-		flags |= entryExtended
-		c.extended = true
-	}
 	token := m.Token
-	if m.Op != nil {
-		token = c.addOp(p, m)
-		flags |= m.Op.flags()
+	if m.Extensions != nil || m.Op != nil {
+		var more uint32
+		token, more = c.extend(p, m, b)
+		flags |= more
 	}
 	*p.q.push() = entry{chunk: ck, off: uint32(off), body: m.Body, acct: m.Account, token: token,
 		length: uint32(length), sport: m.Sport, dport: m.Dport, flags: flags}

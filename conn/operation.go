@@ -1,5 +1,7 @@
 package conn
 
+import "github.com/rds-go/rds/internal/wire"
+
 // Operation is an access to the peer's memory that precedes a message, or comes
 // alone: in Linux's words, RDMA arguments or an atomic (net/rds/rdma.c,
 // rds_message.rdma and .atomic). It belongs to one Message, and to the core
@@ -31,14 +33,6 @@ type Operation struct {
 	status Status // once it is done
 }
 
-// flags are those of its message's entry.
-func (op *Operation) flags() uint32 {
-	if op.Silent {
-		return entryOp | entrySilent
-	}
-	return entryOp
-}
-
 // fate is the end of a message that but for its operation ends with status.
 func (op *Operation) fate(status Status) Status {
 	if op.done && op.status != Success {
@@ -47,17 +41,29 @@ func (op *Operation) fate(status Status) Status {
 	return status
 }
 
-// addOp notes the operation of a message about to be pushed and returns its id.
-func (c *Conn) addOp(p *path, m *Message) uint64 {
+// extend puts the extensions of a message about to be pushed into its header
+// and notes its operation. It returns the token and flags of the entry.
+func (c *Conn) extend(p *path, m *Message, header []byte) (token uint64, flags uint32) {
+	if m.Extensions != nil {
+		copy(header[wire.HeaderSize-wire.ExtensionSize:], m.Extensions[:])
+		flags = entryExtended
+		c.extended = true
+	}
+	op := m.Op
+	if op == nil {
+		return m.Token, flags
+	}
 	if c.ops == nil {
 		c.ops = map[uint64]*Operation{}
 	}
 	c.opID++
-	op := m.Op
 	op.token, op.id, op.path, op.pos = m.Token, c.opID, p.index, p.q.tail
 	op.begun, op.done, op.status = false, false, Success
 	c.ops[op.id] = op
-	return op.id
+	if op.Silent {
+		flags |= entrySilent
+	}
+	return op.id, flags | entryOp
 }
 
 // fate is what to report of a message that ends with status: with its own

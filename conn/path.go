@@ -16,18 +16,10 @@ type path struct {
 	sequence uint64 // of the next message picked for the first time
 	q        queue
 	log      log
-	nextOff  int  // bytes of the message at q.next already written
-	bound    bool // the link takes what is written next for the message of an operation it has begun
-	hold     bool // nothing is written before that operation is done
+	nextOff  int // bytes of the message at q.next already written
 	written  uint64
 	acked    uint64
 	pongs    int
-
-	pending int    // operations begun and not done
-	quiet   int    // messages in [first,next) that wait for their operation only
-	holes   int    // settled ones in [first,next)
-	settled uint64 // up to where acked was applied while there were any of these
-	ahead   spans  // what is acknowledged beyond acked
 
 	control    []byte    // map or probe being written: encoded, what is left of it
 	mapBuf     []byte    // its memory
@@ -39,6 +31,8 @@ type path struct {
 	answers    uint32 // of them answered
 	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
 	filling    bool   // between Fill and Wrote
+	bound      bool   // the link takes what is written next for the message of an operation it has begun
+	hold       bool   // nothing is written before that operation is done
 	compact    bool   // canceled messages wait for Wrote
 
 	dialing  bool // a dial was asked for and has not been answered
@@ -48,6 +42,12 @@ type path struct {
 	redialAt time.Time
 	window   time.Duration // back-off
 	resets   uint64
+
+	pending int    // operations begun and not done
+	quiet   int    // messages in [first,next) that wait for their operation only
+	holes   int    // settled ones in [first,next)
+	settled uint64 // up to where acked was applied while there were any of these
+	ahead   spans  // what is acknowledged beyond acked
 }
 
 // Ready tells whether path i has something to write.

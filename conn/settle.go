@@ -6,6 +6,13 @@ import "github.com/rds-go/rds/internal/wire"
 // freed, their accounts credited, their fates reported. The rest closes ranks,
 // order kept. There are no holes among them.
 func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool)) {
+	c.settleIn(p, from, to, false, end)
+}
+
+// settleIn is settle, or with leave set something that moves nothing: what ends
+// leaves a hole. Then [from,to) is within [first,next), holes may be in it, and
+// end does not have them gone.
+func (c *Conn) settleIn(p *path, from, to uint64, leave bool, end func(*entry) (Status, bool)) {
 	q := &p.q
 	var (
 		acct  *Account
@@ -20,7 +27,7 @@ func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool))
 		e := q.at(pos)
 		status, gone := end(e)
 		if !gone {
-			if keep != pos {
+			if keep != pos && !leave {
 				*q.at(keep) = *e
 			}
 			keep++
@@ -53,12 +60,26 @@ func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool))
 				c.fates = append(c.fates, Fate{e.acct, token, status})
 			}
 		}
-		c.free(p, e)
+		if e.flags&entryPong != 0 {
+			p.pongs--
+		}
+		c.queued -= wire.HeaderSize + int(e.length) + entryOverhead
+		p.log.drop(e.chunk)
+		if e.body != nil {
+			e.body.Release()
+		}
+		e.chunk, e.body, e.acct = nil, nil, nil
+		if leave {
+			e.flags = entryHole
+		}
 	}
 	c.credit(acct, bytes, n)
 	gone := to - keep
 	switch {
 	case gone == 0:
+	case leave:
+		q.next, q.fresh = next, fresh
+		p.holes += int(gone)
 	case keep == from && from == q.first: // the usual case: the oldest ones go
 		q.first += gone
 		q.next += gone
@@ -77,20 +98,10 @@ func (c *Conn) settle(p *path, from, to uint64, end func(*entry) (Status, bool))
 		}
 	}
 	q.verify()
-	c.wakeShort()
-}
-
-// free gives back what a message that ends has held, but its room in accounts.
-func (c *Conn) free(p *path, e *entry) {
-	if e.flags&entryPong != 0 {
-		p.pongs--
+	if c.short && c.queued < c.cfg.Budget-c.cfg.Budget/4 {
+		c.short = false
+		c.act(Action{Kind: WakeAll})
 	}
-	c.queued -= wire.HeaderSize + int(e.length) + entryOverhead
-	p.log.drop(e.chunk)
-	if e.body != nil {
-		e.body.Release()
-	}
-	e.chunk, e.body, e.acct = nil, nil, nil
 }
 
 // moved tells the operations of the messages in [from,to) where these are now.
@@ -102,14 +113,6 @@ func (c *Conn) moved(p *path, from, to uint64) {
 		if e := p.q.at(pos); e.flags&entryOp != 0 {
 			c.ops[e.token].pos = pos
 		}
-	}
-}
-
-// wakeShort wakes whom Enqueue has refused for the budget, once there is room.
-func (c *Conn) wakeShort() {
-	if c.short && c.queued < c.cfg.Budget-c.cfg.Budget/4 {
-		c.short = false
-		c.act(Action{Kind: WakeAll})
 	}
 }
 
