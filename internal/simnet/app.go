@@ -56,6 +56,7 @@ type message struct {
 	fated   bool
 	fate    conn.Status
 	begun   bool // some byte was written on some link
+	op      *operation
 }
 
 func (m *message) String() string {
@@ -64,6 +65,9 @@ func (m *message) String() string {
 
 // fill writes the payload that says which message it is.
 func (m *message) fill(b []byte) {
+	if len(b) == 0 {
+		return // a silent operation
+	}
 	binary.BigEndian.PutUint64(b, m.id)
 	for i := 8; i < len(b); i++ {
 		b[i] = byte(m.id) + byte(i>>8)
@@ -147,6 +151,7 @@ func (k *sock) compose() *message {
 		to = pick(s, s.hosts)
 	}
 	m := &message{from: k, route: route{to, uint16(firstPort + s.rng.IntN(s.cfg.Scenario.sockets))}, size: s.size(), notify: s.chance(0.8)}
+	s.operate(m)
 	m.id = uint64(len(s.check.messages)) + 1
 	s.check.messages = append(s.check.messages, m)
 	return m
@@ -173,6 +178,9 @@ func (k *sock) try(m *message) bool {
 	} else {
 		cm.Payload = make([]byte, m.size)
 		m.fill(cm.Payload)
+	}
+	if m.op != nil {
+		cm.Op = &m.op.Operation
 	}
 	k.count[m.route]++
 	m.n = k.count[m.route]

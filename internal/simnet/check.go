@@ -66,6 +66,8 @@ func (c *checker) fate(f conn.Fate) {
 		c.failf("%v: nobody asked for its fate", m)
 	case m.fated:
 		c.failf("%v: fate %d after fate %d", m, f.Status, m.fate)
+	case m.op != nil && f.Status != conn.Canceled:
+		c.operated(m.op, f.Status)
 	case f.Status == conn.Canceled && !m.cancels:
 		c.failf("%v: canceled by nobody", m)
 	case f.Status == conn.Dropped && m.route.to.incarnation == 1:
@@ -194,6 +196,9 @@ func (c *checker) began(e *end, h *wire.Header, payload []byte) {
 			c.failf("%s: %v begun after it was canceled", where, m)
 		}
 		m.begun = true
+		if m.op != nil {
+			c.behind(m.op, h.Retransmitted())
+		}
 	}
 	if h.Sequence <= e.track.last {
 		c.failf("%s: after number %d on the same link", where, e.track.last)

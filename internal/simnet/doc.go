@@ -21,6 +21,10 @@
 // bytes when it closes, rejects inbound links when no path is down, begins its
 // sequence numbers at 1, states no generation and uses arbitrary source ports.
 //
+// Links may also carry operations on the peer's memory, which are executed when
+// they arrive, or refused and their message with them, and may acknowledge out
+// of order. What a link had begun when it was lost is never executed again.
+//
 // # Concurrency
 //
 // A Sim belongs to one goroutine. A Network may be used by many.

@@ -42,6 +42,7 @@ func (c *checker) message(m *message) {
 	switch {
 	case k == nil || !k.alive || m.cancels || c.excused(m):
 	case m.fated && m.fate == conn.Dropped:
+	case m.op != nil && (m.op.Silent || !m.fated || m.fate != conn.Success):
 	case !m.notify && m.route.to.incarnation > 1:
 	case len(m.got) == 0:
 		c.failf("%v was never delivered (told %v %d)", m, m.fated, m.fate)

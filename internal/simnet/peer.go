@@ -196,7 +196,13 @@ func (p *peer) finishWrite(i int) {
 	if !bytes.Equal(bytes.Join(io.batch.Bufs, nil), io.shadow) {
 		s.check.failf("%v->%v path %d: what Fill showed changed before Wrote", p.h, p.remote, i)
 	}
-	n, err := e.write(io.shadow)
+	var n int
+	var err error
+	if op := io.batch.Op; op == nil || p.begin(i, e, op) {
+		n, err = e.write(io.shadow)
+	} else {
+		io.shadow = io.shadow[:0]
+	}
 	s.check.wrote(e, io.shadow, n)
 	io.busy = false
 	more := p.core.Wrote(i, n)

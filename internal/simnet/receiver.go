@@ -41,6 +41,9 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 	if p.remote.linux && (h.Sport == wire.PortProbe || h.Dport == wire.PortProbe) {
 		clear(h.Extensions[3:]) // Linux 6.1 states its number of paths only
 	}
+	if s.check.undelivered(payload) {
+		return
+	}
 	s.rigHeader(h)
 	if s.cfg.Trace != nil {
 		s.tracef("%v<-%v path %d tcp%d: seq %d %d>%d len %d flags %x", p.h, p.remote, r.path, r.end.t.id, h.Sequence, h.Sport, h.Dport, h.Length, h.Flags)

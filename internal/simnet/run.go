@@ -15,6 +15,9 @@ type Scenario struct {
 	Calm   bool  // no faults
 	Faults int
 
+	Operations bool // on the peer's memory, before some messages
+	Ranges     bool // acknowledgements come out of order
+
 	sockets    int
 	latency    time.Duration
 	processing time.Duration // of the reader, at most

@@ -22,11 +22,12 @@ const (
 	ForgetMessages            // the account of a socket is charged twice
 	ForgetGeneration          // probes do not state the generation
 	ScribbleBatch             // what Fill showed is changed before it is written
+	RepeatOperations          // an operation that was begun is shown again
 	sabotages
 )
 
 var sabotageNames = [...]string{"None", "ForgetFlag", "FlagNew", "DeliverOld", "LoseMessages", "AckAhead", "IgnoreMaps",
-	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch"}
+	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations"}
 
 func (s Sabotage) String() string { return sabotageNames[s] }
 

@@ -27,6 +27,7 @@ func TestChecksNoticeSabotage(t *testing.T) {
 		{ForgetMessages, Scenario{Calm: true}, "left in the account"},
 		{ForgetGeneration, Scenario{Faults: 20}, ""},
 		{ScribbleBatch, Scenario{Calm: true}, "changed before Wrote"},
+		{RepeatOperations, Scenario{Operations: true}, "begun twice"},
 	} {
 		t.Run(c.how.String(), func(t *testing.T) {
 			t.Parallel()

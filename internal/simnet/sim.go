@@ -45,6 +45,7 @@ type Counts struct {
 	Sent, Delivered, Canceled, Dropped int
 	Dials, Links, Cuts, Restarts       int
 	Retransmitted, Old                 int
+	Operations                         int
 	Events                             int
 	Elapsed                            time.Duration // virtual
 }

@@ -52,7 +52,7 @@ func seeds(t *testing.T, n int, sc Scenario) {
 		}
 	}
 	t.Logf("%+v", sum)
-	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0)) {
+	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0) {
 		t.Error("nothing has happened")
 	}
 }
@@ -68,6 +68,7 @@ func (c *Counts) add(o Counts) {
 	c.Restarts += o.Restarts
 	c.Retransmitted += o.Retransmitted
 	c.Old += o.Old
+	c.Operations += o.Operations
 	c.Events += o.Events
 	c.Elapsed += o.Elapsed
 }
@@ -79,3 +80,11 @@ func TestMixedPaths(t *testing.T) { seeds(t, 300, Scenario{Paths: []int{1, 8}}) 
 func TestAnything(t *testing.T)   { seeds(t, 600, Scenario{}) }
 func TestLinux(t *testing.T)      { seeds(t, 400, Scenario{Linux: true}) }
 func TestBadPeer(t *testing.T)    { seeds(t, 100, Scenario{Bad: true}) }
+
+// Operations on the peer's memory, before messages or alone: each is executed at
+// most once, comes before its message, and its sender knows what became of it.
+func TestOperations(t *testing.T)       { seeds(t, 200, Scenario{Operations: true}) }
+func TestOperationsRanges(t *testing.T) { seeds(t, 200, Scenario{Operations: true, Ranges: true}) }
+
+// Links that acknowledge out of order, as one with several receive queues does.
+func TestRanges(t *testing.T) { seeds(t, 200, Scenario{Ranges: true}) }
