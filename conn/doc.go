@@ -29,6 +29,10 @@
 // for its first transmission, so that a probe can go between what is resent
 // and what is new.
 //
+// A link with several receive queues acknowledges out of order: AckedRange.
+// A message may have an operation on the peer's memory, which the link begins
+// before it; Operation has that life.
+//
 //	          Enqueue              Fill, Wrote            Acked
 //	(sender) ─────────▶ never sent ──────────▶ unacknowledged ─────▶ released
 //	                        │  ▲                  │      │
