@@ -34,7 +34,6 @@ type Node struct {
 	index      atomic.Pointer[[]*peer] // connections by number; grows under mu
 	mapGen     atomic.Uint64           // grows with each congestion map received
 	monitored  atomic.Bool             // some socket has had a congestion monitor
-	exposed    nodeRegions             // of all sockets
 
 	mu     sync.RWMutex
 	ending bool // Close has begun: no new sockets
@@ -338,7 +337,6 @@ func (n *Node) Close() error {
 	n.eachPeer((*peer).close)
 	err := errors.Join(n.wire.Close(), n.self.Close())
 	n.work.Wait()
-	err = errors.Join(err, n.exposed.close())
 	if total.Messages > 0 {
 		err = errors.Join(&total, err)
 	}

@@ -3,6 +3,7 @@ package rds
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"net/netip"
 	"sync"
 	"testing"
@@ -43,10 +44,13 @@ func newOpLab(t testing.TB) (*lab, *opNet) {
 
 // node starts a node with RDMA.
 func (n *opNet) node(l *lab, cfg Config) *Node {
-	t := &opTransport{Transport: n.net.Transport(), net: n}
-	cfg.Transport = t
-	t.node = l.node(cfg)
-	return t.node
+	l.Helper()
+	dev, err := mr.New(mr.Config{})
+	if err != nil {
+		l.Fatal(err)
+	}
+	cfg.Transport = &opTransport{Transport: n.net.Transport(), net: n, dev: dev, domain: dev.NewDomain()}
+	return l.node(cfg)
 }
 
 // pair is a socket on each of two nodes with RDMA.
@@ -59,6 +63,13 @@ func (n *opNet) set(change func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	change()
+}
+
+// count is the number of operations begun.
+func (n *opNet) count() int {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.begun)
 }
 
 // waitHeld waits until so many operations are held.
@@ -114,12 +125,18 @@ func (n *opNet) cut() {
 // opTransport is one node's.
 type opTransport struct {
 	transport.Transport
-	net  *opNet
-	node *Node
+	net    *opNet
+	dev    *mr.Device
+	domain *mr.Domain
 }
 
-// Barrier is for transport.Regions.
-func (t *opTransport) Barrier(context.Context) error { return nil }
+var _ transport.Regions = (*opTransport)(nil)
+
+func (t *opTransport) Regions() *mr.Device { return t.dev }
+
+func (t *opTransport) Domain() *mr.Domain { return t.domain }
+
+func (t *opTransport) Close() error { return errors.Join(t.Transport.Close(), t.dev.Close()) }
 
 func (t *opTransport) Listen(a netip.Addr, accept func(transport.Link)) error {
 	t.net.hosts.Store(a, t)
@@ -242,14 +259,11 @@ func (l *opLink) Operate(ops []*transport.Operation) (bool, error) {
 
 // do executes an operation on the regions of the host that the link leads to.
 func (l *opLink) do(op *transport.Operation) transport.OpStatus {
-	host, _ := l.net.hosts.Load(l.RemoteAddr().Addr())
-	dev, domain, err := host.(*opTransport).node.regions()
-	if err != nil {
-		return transport.OpLost
-	}
-	r := dev.NewReader("test")
+	at, _ := l.net.hosts.Load(l.RemoteAddr().Addr())
+	host := at.(*opTransport)
+	r := host.dev.NewReader("test")
 	defer r.Close()
-	req := mr.Request{Key: mr.Key(op.Key), Domain: domain, From: l.LocalAddr().Addr(), Addr: op.Addr}
+	req := mr.Request{Key: mr.Key(op.Key), Domain: host.domain, From: l.LocalAddr().Addr(), Addr: op.Addr}
 	for _, b := range op.Local {
 		req.Len += uint64(len(b))
 	}

@@ -145,7 +145,11 @@ func (p *peer) operated(op *operation) {
 	i := op.path
 	io := &p.path[i]
 	io.ops--
-	p.core.OpDone(i, &op.core, op.status())
+	status := op.status()
+	if status == StatusDropped {
+		p.core.LinkFailed(io.id) // before its end is heard: what waits is for the next one
+	}
+	p.core.OpDone(i, &op.core, status)
 	if e := io.ended; e != nil && io.ops == 0 && !io.tx.busy {
 		io.ended = nil
 		p.endedLocked(i, io.id, e.cause, e.acked)

@@ -13,51 +13,22 @@ import (
 	"github.com/rds-go/rds/transport"
 )
 
-// nodeRegions is the table of all regions of a node: one device, and one domain
-// for all sockets, since every connection of the host serves all of them.
-type nodeRegions struct {
-	mu     sync.Mutex
-	device *mr.Device
-	domain *mr.Domain
-	closed bool
+// regions returns the table of all regions of a node, and the domain that all
+// its sockets expose theirs in: every connection of the host serves all of them.
+// They are the transport's; ErrNotSupported if it carries no operations.
+func (n *Node) regions() (*mr.Device, *mr.Domain, error) {
+	if t, ok := n.wire.(transport.Regions); ok {
+		if d := t.Regions(); d != nil {
+			return d, t.Domain(), nil
+		}
+	}
+	return nil, nil, ErrNotSupported
 }
 
 // operates tells whether the node has a transport that carries operations.
 func (n *Node) operates() bool {
-	_, ok := n.wire.(transport.Regions)
-	return ok
-}
-
-// regions returns the node's table, making it when it is asked for first.
-func (n *Node) regions() (*mr.Device, *mr.Domain, error) {
-	t := &n.exposed
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.closed:
-		return nil, nil, net.ErrClosed
-	case !n.operates():
-		return nil, nil, ErrNotSupported
-	case t.device == nil:
-		d, err := mr.New(mr.Config{Logger: n.log})
-		if err != nil {
-			return nil, nil, err
-		}
-		t.device, t.domain = d, d.NewDomain()
-	}
-	return t.device, t.domain, nil
-}
-
-// close ends the table, once nothing uses it any more.
-func (t *nodeRegions) close() error {
-	t.mu.Lock()
-	t.closed = true
-	d := t.device
-	t.mu.Unlock()
-	if d == nil {
-		return nil
-	}
-	return d.Close()
+	_, _, err := n.regions()
+	return err == nil
 }
 
 // socketRegions are the regions of one socket.
