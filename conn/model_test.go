@@ -16,6 +16,9 @@ type model struct {
 	needMap  bool
 	probe    bool
 	written  uint64
+	took     []byte // 1 for each byte of the link that is acknowledged
+	prefix   uint64 // of them without a gap
+	ones     uint64 // of them in all
 	filling  bool
 	fates    []Fate
 }
@@ -42,7 +45,8 @@ func (m *modelMessage) bytes() []byte {
 func (m *modelMessage) done() bool { return m.off == wire.HeaderSize+len(m.payload) }
 
 func (m *model) connect() {
-	m.up, m.written, m.needMap, m.probe, m.control = true, 0, true, true, nil
+	m.up, m.needMap, m.probe, m.control = true, true, true, nil
+	m.written, m.took, m.prefix, m.ones = 0, nil, 0, 0
 }
 
 // fill returns what the path must write next.
@@ -114,11 +118,49 @@ func (m *model) wrote(n int) {
 	m.sweep()
 }
 
-func (m *model) acked(total uint64) {
-	for len(m.q) > 0 && m.q[0].done() && m.q[0].end <= total {
-		m.end(m.q[0], Success)
-		m.q = m.q[1:]
+func (m *model) acked(total uint64) { m.ackedRange(0, total) }
+
+// ackedRange ends the messages inside (from,to] and those before the first byte
+// that is not acknowledged. What is not inside one range waits for that.
+func (m *model) ackedRange(from, to uint64) {
+	for uint64(len(m.took)) < m.written {
+		m.took = append(m.took, 0)
 	}
+	for i := max(from, m.prefix); i < to; i++ {
+		m.ones += uint64(1 - m.took[i])
+		m.took[i] = 1
+	}
+	for m.prefix < m.written && m.took[m.prefix] == 1 {
+		m.prefix++
+	}
+	m.q = slices.DeleteFunc(m.q, func(e *modelMessage) bool {
+		size := uint64(wire.HeaderSize + len(e.payload))
+		gone := e.done() && (e.end <= m.prefix || e.end <= to && e.end >= from+size)
+		if gone {
+			m.end(e, Success)
+		}
+		return gone
+	})
+}
+
+// unacked is what is written and not acknowledged, 0 if no message waits.
+func (m *model) unacked() uint64 {
+	if len(m.q) == 0 || !m.q[0].done() {
+		return 0
+	}
+	return m.written - m.ones
+}
+
+// untouched are the first bytes from off on that are not acknowledged.
+func (m *model) untouched(off uint64) (from, to uint64) {
+	took := func(i uint64) bool { return i < uint64(len(m.took)) && m.took[i] == 1 }
+	for off < m.written && took(off) {
+		off++
+	}
+	for to = off; to < m.written && !took(to); {
+		to++
+	}
+	return off, to
 }
 
 // end settles a message, unless it was canceled before.
