@@ -30,7 +30,9 @@ type duoSide struct {
 	dials []int // asked for
 	accts [2]Account
 	sent  [2]uint64
-	got   [2]uint64 // number of the last message from each of the peer's sockets
+	got   [2]uint64              // number of the last message from each of the peer's sockets
+	ops   [MaxPaths][]*Operation // begun and not done
+	begun int                    // in all
 }
 
 // duoLink is a connection: what one end writes the other can read.
@@ -97,12 +99,21 @@ func (d *duo) do(i int) {
 func (d *duo) send(i, k, size int) {
 	s := d.side[i]
 	size = 8 + size%2000
+	var op *Operation
+	if size%12 == 0 {
+		op = &Operation{Fence: size%24 == 0, Silent: size%5 == 0}
+		if op.Silent {
+			size = 0
+		}
+	}
 	a := &s.accts[k]
 	if !a.Charge(size) {
 		return
 	}
-	m := Message{Sport: uint16(4000 + k), Dport: uint16(5000 + k), Account: a, Payload: make([]byte, size)}
-	binary.BigEndian.PutUint64(m.Payload, s.sent[k]+1)
+	m := Message{Sport: uint16(4000 + k), Dport: uint16(5000 + k), Account: a, Payload: make([]byte, size), Op: op}
+	if size > 0 {
+		binary.BigEndian.PutUint64(m.Payload, s.sent[k]+1)
+	}
 	if _, err := s.c.Enqueue(d.now, s.c.PathFor(m.Sport), &m); err != nil {
 		a.Refund(size, 1)
 	} else {
@@ -141,6 +152,7 @@ func (d *duo) answer(i int, ok bool) {
 func (d *duo) fill(i, path int) {
 	s := d.side[i]
 	if s.write[path] == nil && s.end[path] != nil && s.c.Fill(path, &s.batch[path]) {
+		s.write[path] = []byte{}
 		for _, b := range s.batch[path].Bufs {
 			s.write[path] = append(s.write[path], b...)
 		}
@@ -164,7 +176,7 @@ func (d *duo) wrote(i, path, n int) {
 	e := s.end[path]
 	n = min(n, len(w))
 	failed := e.l.cut
-	if failed {
+	if failed || !d.begin(i, path, n) {
 		n = 0
 	}
 	e.flight = append(e.flight, w[:n]...)
@@ -174,6 +186,48 @@ func (d *duo) wrote(i, path, n int) {
 		s.c.LinkFailed(e.id)
 	}
 	d.do(i)
+}
+
+// begin has the link of path take the operation that is shown, if any, and tells
+// whether bytes may follow.
+func (d *duo) begin(i, path, n int) bool {
+	s := d.side[i]
+	op := s.batch[path].Op
+	switch {
+	case op == nil:
+		return true
+	case n%16 == 5: // no room
+		return false
+	case n%16 == 6:
+		s.c.OpRefused(path)
+		return false
+	case op.Work != nil:
+		d.t.Fatal("an operation is begun again")
+	case n%16 == 7:
+		s.c.OpDone(path, op, Success) // before Began
+	default:
+		s.ops[path] = append(s.ops[path], op)
+	}
+	op.Work = d
+	s.begun++
+	s.c.Began(path)
+	return true
+}
+
+// opDone ends one of the operations that path of side i has begun.
+func (d *duo) opDone(i, path, arg int) {
+	s := d.side[i]
+	if n := len(s.ops[path]); n > 0 {
+		k := arg % n
+		op := s.ops[path][k]
+		s.ops[path] = append(s.ops[path][:k], s.ops[path][k+1:]...)
+		status := Success
+		if arg%4 == 0 {
+			status = RemoteError
+		}
+		s.c.OpDone(path, op, status)
+		d.do(i)
+	}
 }
 
 // arrive brings at most n bytes to path of side i.
@@ -271,6 +325,9 @@ func (d *duo) settle() {
 				d.read(i, path, 1<<30)
 				d.acked(i, path)
 				d.finish(i, path)
+				for len(s.ops[path]) > 0 {
+					d.opDone(i, path, round)
+				}
 			}
 			rest = rest && s.c.Queued() == 0 && len(s.dials) == 0
 		}

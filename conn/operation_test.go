@@ -273,3 +273,35 @@ func TestExtensionsAreCopied(t *testing.T) {
 	}
 	o.wrote(o.b.Bytes)
 }
+
+// A large message behind its operation is written in whatever pieces the link
+// takes, and it alone.
+func TestOperationBeforeALargeMessage(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	op := &Operation{}
+	body := o.cfg.Pool.Get(InlineMax + 1)
+	o.acct.Charge(len(body.B))
+	if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Body: body, Token: 1, Notify: true, Op: op}); err != nil {
+		t.Fatal(err)
+	}
+	o.last = 1
+	o.send(nil)
+	left := wire.HeaderSize + InlineMax + 1
+	for i, n := range []int{20, 28, 1, InlineMax} {
+		if o.fill(left, map[bool]*Operation{true: op}[i == 0]); !o.b.Behind {
+			t.Fatal("the batch does not say that an operation precedes it")
+		}
+		o.Began(0) // of no effect but the first time
+		o.wrote(n)
+		left -= n
+	}
+	if o.fill(opSize, nil); o.b.Behind {
+		t.Fatal("the next message has no operation")
+	}
+	o.wrote(opSize)
+	o.done(op, Success)
+	o.ack()
+	o.fates(Fate{Token: 1}, Fate{Token: 2})
+	o.rest()
+}
