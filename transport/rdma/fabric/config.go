@@ -30,7 +30,7 @@ type Config struct {
 	// Now is the clock that XRC has, too. Default time.Now.
 	Now func() time.Time
 	// MaxSend is how many work requests a connection between two hosts carries at
-	// once, over all channels: 16 to 1<<16, default 1024. Each costs about 200
+	// once, over all channels: 32 to 1<<16, default 1024. Each costs about 200
 	// bytes and MaxInline.
 	MaxSend int
 	// MaxInline bounds WorkRequest.Inline: to 4096 bytes, default 128.
@@ -90,7 +90,7 @@ func (c Config) Validate() error {
 	check(c.Device != nil, "Device", c.Device)
 	check(c.XRC != nil, "XRC", c.XRC)
 	c = c.withDefaults()
-	check(c.MaxSend >= 16 && c.MaxSend <= 1<<16, "MaxSend", c.MaxSend)
+	check(c.MaxSend >= 32 && c.MaxSend <= 1<<16, "MaxSend", c.MaxSend)
 	check(c.MaxInline >= 0 && c.MaxInline <= 4096, "MaxInline", c.MaxInline)
 	check(c.Reads >= 1 && c.Reads <= 128, "Reads", c.Reads)
 	for name, d := range map[string]time.Duration{"Interval": c.Interval, "Idle": c.Idle, "RedialWait": c.RedialWait, "RedialMax": c.RedialMax} {

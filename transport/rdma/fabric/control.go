@@ -15,9 +15,9 @@ const (
 	controlLen      = 4096 // octets of a message
 	controlSends    = 8    // messages under way
 	controlReceives = 32
-	maxCalls        = 32         // questions without an answer, of each side
+	maxCalls        = 32           // questions without an answer, of each side
 	maxAnswers      = 4 * maxCalls // answers that wait to be sent
-	controlIndex    = 1<<32 - 1  // in the ids of work requests, where others have a channel's
+	controlIndex    = 1<<32 - 1    // in the ids of work requests, where others have a channel's
 )
 
 // control is the part of a link by which the two fabrics talk: messages of their
@@ -27,8 +27,8 @@ type control struct {
 	l      *link
 	cq     *iwarp.CQ
 	srq    *iwarp.SRQ
-	memory *iwarp.MR // receives, then sends
-	slots  chan uint32 // of sends that are free
+	memory *iwarp.MR     // receives, then sends
+	slots  chan uint32   // of sends that are free
 	window chan struct{} // taken by questions without an answer
 	wake   chan struct{} // of one element
 	said   chan struct{} // closed when the peer has our bye

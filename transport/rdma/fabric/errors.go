@@ -26,14 +26,13 @@ var (
 
 // Causes that connections between hosts end with.
 var (
-	errLost      = errors.New("fabric: connection lost")
-	errCrossed   = errors.New("fabric: the peer connects itself")
-	errReplaced  = errors.New("fabric: the peer has connected anew")
-	errSilent    = fmt.Errorf("fabric: the peer does not answer: %w", syscall.ETIMEDOUT)
-	errFlood     = fmt.Errorf("fabric: the peer asks more than it may: %w", syscall.EPROTO)
-	errIdle      = errors.New("fabric: connection without use")
-	errShutdown  = fmt.Errorf("fabric: the peer's fabric ends: %w", syscall.ECONNREFUSED)
-	errNotFabric = fmt.Errorf("fabric: the peer is no fabric: %w", syscall.EPROTO)
+	errLost     = errors.New("fabric: connection lost")
+	errCrossed  = errors.New("fabric: the peer connects itself")
+	errReplaced = errors.New("fabric: the peer has connected anew")
+	errSilent   = fmt.Errorf("fabric: the peer does not answer: %w", syscall.ETIMEDOUT)
+	errFlood    = fmt.Errorf("fabric: the peer asks more than it may: %w", syscall.EPROTO)
+	errIdle     = errors.New("fabric: connection without use")
+	errShutdown = fmt.Errorf("fabric: the peer's fabric ends: %w", syscall.ECONNREFUSED)
 )
 
 // StatusError is what a peer answered to a request for a service.

@@ -3,7 +3,6 @@ package fabric
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/mr"
@@ -22,7 +21,7 @@ type link struct {
 	sendCQ  *iwarp.CQ
 	recvCQ  *iwarp.CQ // of the queue pair's own receive queue, which nobody uses
 	control control
-	ledger  ledger
+	ledger  *ledger
 
 	incarnation uint64 // the peer's; constant from before up
 	scanned     int    // of the pairs that were asked for; maintain's
@@ -30,9 +29,11 @@ type link struct {
 	ended    chan struct{} // closed when nothing leaves or comes any more
 	finished chan struct{} // closed when nothing is left
 	wg       sync.WaitGroup
-	room     atomic.Int64 // work requests that may be posted
+	posting  sync.WaitGroup // channels between take and posted
 
 	mu      sync.Mutex
+	room    int        // guarded by mu; work requests that may be posted
+	over    bool       // guarded by mu; none may be any more
 	why     error      // guarded by mu
 	starved []*Channel // guarded by mu; that found no room, in turn
 }
@@ -40,8 +41,7 @@ type link struct {
 // newLink makes a connection to be, with everything that the peer may use as soon
 // as there is one.
 func (f *Fabric) newLink(p *peer, id uint64, dialed bool) (*link, error) {
-	l := &link{f: f, p: p, id: id, dialed: dialed, ended: make(chan struct{}), finished: make(chan struct{})}
-	l.room.Store(int64(f.cfg.MaxSend))
+	l := &link{f: f, p: p, id: id, dialed: dialed, ledger: new(ledger), ended: make(chan struct{}), finished: make(chan struct{}), room: f.cfg.MaxSend}
 	var err error
 	total := f.cfg.MaxSend + controlSends
 	if l.sendCQ, err = f.dev.CreateCQ(2 * total); err != nil {
@@ -96,7 +96,7 @@ func (l *link) pump(up bool) {
 			l.complete(&list[i])
 		}
 		if n > 0 {
-			l.feed(n)
+			l.feed()
 			continue
 		}
 		if ctx.Err() != nil {
@@ -104,7 +104,15 @@ func (l *link) pump(up bool) {
 		}
 		_ = l.sendCQ.Wait(ctx)
 	}
-	l.end(nil)
+	l.mu.Lock()
+	l.over = true
+	l.mu.Unlock()
+	l.posting.Wait()
+	for n := l.sendCQ.Poll(list[:]); n > 0; n = l.sendCQ.Poll(list[:]) {
+		for i := range list[:n] {
+			l.complete(&list[i])
+		}
+	}
 	close(l.ended)
 	l.wg.Wait()
 	l.p.lost(l, up)
@@ -122,30 +130,40 @@ func (l *link) complete(c *iwarp.Completion) {
 		l.control.sent(slot)
 		return
 	}
-	l.room.Add(1)
+	l.give(1)
 	if ch := l.p.channel(index); ch != nil {
 		ch.complete(l, slot, c)
 	}
 }
 
-// take reserves places for n work requests. If there are none, ch is told of the
-// next ones.
+// take reserves places for n work requests; posted follows when they are in the send
+// queue. If there are not so many, ch is told of the next ones.
 func (l *link) take(n int, ch *Channel) bool {
-	if l.room.Add(-int64(n)) >= 0 {
-		return true
-	}
-	l.room.Add(int64(n))
 	l.mu.Lock()
-	l.starved = append(l.starved, ch)
-	l.mu.Unlock()
-	if l.room.Load() >= int64(n) { // given back meanwhile, perhaps unseen
-		l.feed(n)
+	defer l.mu.Unlock()
+	if l.over {
+		return false
 	}
-	return false
+	if l.room < n {
+		l.starved = append(l.starved, ch)
+		return false
+	}
+	l.room -= n
+	l.posting.Add(1)
+	return true
 }
 
-// feed tells channels of n places.
-func (l *link) feed(n int) {
+func (l *link) posted() { l.posting.Done() }
+
+// give gives places back; feed, which follows with no lock held, tells those who
+// wait.
+func (l *link) give(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.room += n
+}
+
+func (l *link) feed() {
 	l.mu.Lock()
 	list := l.starved
 	l.starved = nil

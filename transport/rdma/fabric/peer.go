@@ -42,9 +42,15 @@ type peer struct {
 	lastChannel uint32
 	suspended   int // channels that wait for a connection
 	carriers    map[xrc.Ref]*carrier
-	ledgers     []*link              // that were lost, oldest first
+	ledgers     []pastLink           // oldest first
 	gone        map[xrc.Ref]struct{} // to be announced
 	idleSince   time.Time
+}
+
+// pastLink is what is left of a connection that was lost.
+type pastLink struct {
+	id     uint64
+	ledger *ledger
 }
 
 // maxLedgers is how many lost connections a peer may ask about, maxGone how many
@@ -158,16 +164,9 @@ func (p *peer) call(ctx context.Context, m setup.Message) (setup.Message, *link,
 	}
 }
 
-// answered gives a call its answer.
-func (p *peer) answered(c *firstCall, m setup.Message, l *link) {
-	if c == nil || m == nil {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	select {
-	case <-c.done:
-	default:
+// answeredLocked gives a call its answer.
+func (c *firstCall) answeredLocked(m setup.Message, l *link) {
+	if c != nil && m != nil && c.answer == nil {
 		c.answer, c.link = m, l
 		close(c.done)
 	}
@@ -188,8 +187,9 @@ func (p *peer) resolve(ctx context.Context, service uint64) (xrc.Answer, error) 
 	return xrc.Answer{SRQN: r.Queue.SRQN, Tag: r.Queue.Tag}, nil
 }
 
-// up makes l the connection. It is false if there is another one.
-func (p *peer) up(l *link) bool {
+// up makes l the connection, by which c has got its answer, if there are these two.
+// It is false if there is another connection.
+func (p *peer) up(l *link, c *firstCall, answer setup.Message) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.link != nil || p.f.ctx.Err() != nil {
@@ -202,6 +202,7 @@ func (p *peer) up(l *link) bool {
 	}
 	p.link, p.last, p.failure = l, l.id, nil
 	p.idleSince = time.Time{}
+	c.answeredLocked(answer, l)
 	p.changeLocked()
 	p.f.cfg.Logger.Info("hosts connected", zap.Stringer("local", p.local), zap.Stringer("peer", p.remote), zap.Bool("dialed", l.dialed))
 	return true
@@ -210,12 +211,15 @@ func (p *peer) up(l *link) bool {
 // lost keeps what a connection leaves behind for the next one. Nothing touches the
 // connection any more.
 func (p *peer) lost(l *link, was bool) {
+	if !was && l.dialed {
+		return // nobody has sent anything
+	}
 	for _, c := range p.f.allCQs() {
 		c.collect()
 	}
 	now := p.f.cfg.Now()
 	p.mu.Lock()
-	p.ledgers = append(p.ledgers, l)
+	p.ledgers = append(p.ledgers, pastLink{l.id, l.ledger})
 	if len(p.ledgers) > maxLedgers {
 		p.ledgers = append(p.ledgers[:0], p.ledgers[1:]...)
 	}

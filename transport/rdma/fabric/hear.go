@@ -1,0 +1,162 @@
+package fabric
+
+import (
+	"context"
+
+	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/setup"
+)
+
+// hear takes one control message. An error ends the connection.
+func (c *control) hear(b []byte) error {
+	if !isRecord(b) {
+		m, _, err := setup.Decode(b)
+		if err != nil {
+			return err
+		}
+		return c.hearSetup(m)
+	}
+	var r record
+	if _, err := r.decode(b); err != nil {
+		return err
+	}
+	l := c.l
+	x, remote := l.f.xrc, l.p.remote
+	switch r.kind {
+	case recordGone:
+		x.PeerGone(remote, r.refs...)
+	case recordAsk:
+		missing := l.p.unconnected(x.Missing(remote, r.pairs))
+		return c.reply((&record{kind: recordMissing, id: r.id, refs: missing}).appendTo(nil))
+	case recordMissing:
+		c.mu.Lock()
+		c.asked = false
+		c.mu.Unlock()
+		x.PeerGone(remote, r.refs...)
+	case recordInquire:
+		a := record{kind: recordDelivered, id: r.id, queue: r.queue, link: r.link}
+		known := false
+		if a.numbers, known = l.p.delivered(&r); !known {
+			a.numbers, a.reason = nil, reasonLost
+		}
+		return c.reply(a.appendTo(nil))
+	case recordDelivered:
+		c.answered(r.id, message{record: &r})
+	case recordClosed:
+		l.p.queuesGone(r.numbers)
+	case recordBye:
+		x.HostDown(remote)
+		return errShutdown
+	default:
+		return errRecord
+	}
+	return nil
+}
+
+func (c *control) hearSetup(m setup.Message) error {
+	switch m := m.(type) {
+	case *setup.Resolved:
+		c.answered(m.ID, message{setup: m})
+		return nil
+	case *setup.Connected:
+		c.answered(m.ID, message{setup: m})
+		return nil
+	}
+	answer, _ := c.l.p.answer(c.l, m)
+	return c.reply(answer.AppendTo(nil))
+}
+
+func (c *control) reply(b []byte) error {
+	if !c.answer(b) {
+		return errFlood
+	}
+	return nil
+}
+
+// unconnected leaves out initiators that are being connected: their targets are
+// there before they know of them.
+func (p *peer) unconnected(missing []xrc.Ref) (list []xrc.Ref) {
+	if len(missing) == 0 {
+		return nil
+	}
+	young := make(map[xrc.Ref]bool)
+	for _, ch := range p.allChannels() {
+		if ref, connecting := ch.connecting(); connecting {
+			young[ref] = true
+		}
+	}
+	for _, r := range missing {
+		if !young[r] {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// delivered tells which messages have come by a connection that was lost; false if
+// that is not known any more.
+func (p *peer) delivered(r *record) ([]uint32, bool) {
+	p.mu.Lock()
+	var past *ledger
+	for _, x := range p.ledgers {
+		if x.id == r.link {
+			past = x.ledger
+		}
+	}
+	p.mu.Unlock()
+	if past == nil {
+		return nil, false
+	}
+	return past.came(r.queue, r.numbers)
+}
+
+// ask asks the peer whether our queue pairs are connected as we think, in one
+// frame for as many as it holds; the others have their turn the next time. A peer
+// that owes the last answer is silent.
+func (l *link) ask(pairs []xrc.Pair) {
+	c := &l.control
+	c.mu.Lock()
+	asked := c.asked
+	c.asked = c.asked || len(pairs) > 0
+	c.mu.Unlock()
+	switch {
+	case asked:
+		l.end(errSilent)
+		return
+	case len(pairs) == 0:
+		return
+	}
+	sortPairs(pairs)
+	if l.scanned >= len(pairs) {
+		l.scanned = 0
+	}
+	turn := pairs[l.scanned:min(l.scanned+maxItems, len(pairs))]
+	l.scanned += len(turn)
+	l.f.stats.asks.Add(1)
+	c.mu.Lock()
+	c.out = append(c.out, outgoing{b: (&record{kind: recordAsk, pairs: turn}).appendTo(nil)})
+	c.mu.Unlock()
+	c.signal()
+}
+
+// inquire asks which of some messages have come by a connection that was lost.
+// known is false if the peer cannot tell any more.
+func (l *link) inquire(ctx context.Context, lost uint64, queue uint32, serials []uint32) (came []uint32, known bool, err error) {
+	for len(serials) > 0 {
+		n := min(len(serials), maxItems)
+		m, err := l.control.ask(ctx, func(id uint32) []byte {
+			return (&record{kind: recordInquire, id: id, link: lost, queue: queue, numbers: serials[:n]}).appendTo(nil)
+		})
+		switch {
+		case err != nil:
+			return nil, false, err
+		case m.record == nil:
+			return nil, false, errRecord
+		case m.record.reason == reasonLost:
+			return nil, false, nil
+		}
+		came = append(came, m.record.numbers...)
+		serials = serials[n:]
+	}
+	return came, true, nil
+}

@@ -1,0 +1,286 @@
+package fabric
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// work is a request from PostSend to its completion. It keeps what has to be sent
+// again after a connection was lost; the memory is the caller's all that time.
+type work struct {
+	wr     iwarp.WorkRequest
+	sge    [iwarp.MaxSGE]iwarp.SGE
+	inline []byte
+	order  uint64 // of posting
+	group  int    // of the first of Writes that a message builds on: how many there are, and the message
+
+	// doubtful: it was with a connection that was lost, and the peer knows whether
+	// it has come.
+	doubtful bool
+	lost     uint64 // that connection
+	serial   uint32 // its number there
+}
+
+// startAtOnce is how many requests go to the connection in one call.
+const startAtOnce = 64
+
+// PostSend posts requests in order and returns how many it took; the error is
+// about the first that it did not take. Sends name the peer's queue
+// (WorkRequest.Queue). A message that builds on Writes is posted in one call with
+// them, and right behind them.
+//
+// While the connection is lost requests are kept. Of those that were under way
+// then, messages complete as if nothing had happened, each delivered once; Writes,
+// reads, atomics and messages that build on Writes complete as Flushed: they may
+// have happened, in part, or not at all. When the channel is dead all do.
+func (ch *Channel) PostSend(list ...iwarp.WorkRequest) (n int, err error) {
+	ch.mu.Lock()
+	if ch.state == channelConnecting || ch.destroyed {
+		ch.mu.Unlock()
+		return 0, ErrClosed
+	}
+	var flushed []Completion
+	for n < len(list) {
+		var whole int // a group is taken as one
+		whole, err = ch.checkGroup(list[n:])
+		if err != nil {
+			break
+		}
+		if len(ch.free) < whole {
+			err = ErrFull
+			break
+		}
+		for i := range whole {
+			w := &list[n+i]
+			if ch.state == channelDead {
+				flushed = append(flushed, Completion{ID: w.ID, Op: w.Op, Status: iwarp.Flushed, QP: ch.ref})
+				continue
+			}
+			slot := ch.keep(w)
+			if i == 0 {
+				ch.works[slot].group = whole
+			}
+		}
+		n += whole
+	}
+	run := ch.state == channelReady && ch.kickLocked()
+	ch.mu.Unlock()
+	ch.attr.CQ.push(flushed)
+	if run {
+		ch.run()
+	}
+	return n, err
+}
+
+// keep copies a request into a free slot.
+func (ch *Channel) keep(wr *iwarp.WorkRequest) uint32 {
+	slot := ch.free[len(ch.free)-1]
+	ch.free = ch.free[:len(ch.free)-1]
+	w := &ch.works[slot]
+	w.wr = *wr
+	w.wr.SGE = append(w.sge[:0], wr.SGE...)
+	w.inline = append(w.inline[:0], wr.Inline...)
+	w.wr.Inline = w.inline
+	ch.posted++
+	w.order, w.group, w.doubtful = ch.posted, 1, false
+	ch.waiting.push(slot)
+	return slot
+}
+
+// checkGroup refuses what no channel could do. It returns how many requests at the
+// beginning of list belong together.
+func (ch *Channel) checkGroup(list []iwarp.WorkRequest) (n int, err error) {
+	n = 1
+	for i := range list {
+		w := &list[i]
+		if w.Writes > 0 {
+			if int(w.Writes) != i {
+				break
+			}
+			n = i + 1
+			break
+		}
+		if w.Op != iwarp.OpWrite || i >= maxGroup {
+			break
+		}
+	}
+	if list[0].Writes > 0 {
+		return 0, fmt.Errorf("%w: message without the Writes that it builds on", ErrRequest)
+	}
+	for i := range n {
+		if err := ch.check(&list[i]); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// maxGroup is how many Writes one message builds on at most.
+const maxGroup = 16
+
+func (ch *Channel) check(w *iwarp.WorkRequest) error {
+	message := w.Op == iwarp.OpSend || w.Op == iwarp.OpSendInvalidate || w.Op == iwarp.OpImmediate
+	var total uint64
+	for i := range w.SGE {
+		total += uint64(w.SGE[i].Len)
+		if !ch.attr.PD.owns(w.SGE[i].Key) {
+			return ErrForeign
+		}
+	}
+	atomic := w.Op == iwarp.OpFetchAdd || w.Op == iwarp.OpCompareSwap
+	for _, bad := range [...]bool{
+		w.Op > iwarp.OpImmediate,
+		message != (w.Queue != 0), // what else would tell where it goes
+		w.Queue == controlQueue || w.Queue > maxSRQN,
+		len(w.SGE) > iwarp.MaxSGE || w.Op == iwarp.OpRead && len(w.SGE) > 1,
+		len(w.Inline) > 0 && (len(w.SGE) > 0 || w.Op > iwarp.OpWrite || len(w.Inline) > ch.f.cfg.MaxInline),
+		atomic && (len(w.SGE) != 1 || total != 8 || w.RemoteAddr%8 != 0),
+		w.Op == iwarp.OpImmediate && len(w.SGE) > 0,
+		w.Writes > 0 && w.Op != iwarp.OpSend,
+		total >= 1<<32,
+	} {
+		if bad {
+			return ErrRequest
+		}
+	}
+	return nil
+}
+
+const maxSRQN = 0xFFFFFE
+
+// kickLocked asks for requests to be started. If it returns true the caller calls
+// run when it has unlocked.
+func (ch *Channel) kickLocked() bool {
+	if ch.starting {
+		ch.again = true
+		return false
+	}
+	ch.starting = ch.waiting.len() > 0
+	return ch.starting
+}
+
+// start is for a channel that may have found no room on the connection.
+func (ch *Channel) start() {
+	ch.mu.Lock()
+	run := ch.state == channelReady && ch.kickLocked()
+	ch.mu.Unlock()
+	if run {
+		ch.run()
+	}
+}
+
+// run gives waiting requests to the connection, one caller at a time, until none
+// is left, or none can start.
+func (ch *Channel) run() {
+	for {
+		var refused []Completion
+		ch.mu.Lock()
+		ch.again = false
+		l := ch.link
+		n := ch.pickLocked(&refused)
+		if n == 0 || !l.take(n, ch) {
+			stop := !ch.again
+			ch.starting = !stop
+			ch.mu.Unlock()
+			ch.attr.CQ.push(refused)
+			if stop {
+				return
+			}
+			continue
+		}
+		ch.takeLocked(n)
+		ch.mu.Unlock()
+		ch.attr.CQ.push(refused)
+		done, err := l.qp.PostSend(ch.batch...)
+		l.posted()
+		if done == len(ch.batch) {
+			continue
+		}
+		l.give(len(ch.batch) - done)
+		ending := errors.Is(err, iwarp.ErrState)
+		ch.mu.Lock()
+		list := ch.putBackLocked(ch.slots[done:], ending)
+		stop := ending && ch.link == l // until there is another one
+		ch.starting = !stop
+		ch.mu.Unlock()
+		ch.attr.CQ.push(list)
+		l.feed()
+		if stop {
+			return
+		}
+	}
+}
+
+// pickLocked tells how many of the requests that wait may start now. Reads that
+// the target does not allow are refused as the target would.
+func (ch *Channel) pickLocked(refused *[]Completion) (n int) {
+	if ch.state != channelReady {
+		return 0
+	}
+	reads := ch.reads
+	most := min(startAtOnce, ch.f.cfg.MaxSend)
+	for n < ch.waiting.len() && n < most {
+		w := &ch.works[ch.waiting.at(n)]
+		if !asks(w.wr.Op) {
+			group := max(w.group, 1)
+			if n > 0 && n+group > most {
+				break
+			}
+			n += group
+			continue
+		}
+		if ch.depth == 0 {
+			*refused = ch.finishLocked(*refused, ch.waiting.remove(n), iwarp.RemoteInvalid, 0)
+			continue
+		}
+		if reads == ch.depth {
+			break
+		}
+		reads++
+		n++
+	}
+	return n
+}
+
+// asks tells whether an operation has an answer.
+func asks(op iwarp.Op) bool {
+	return op == iwarp.OpRead || op == iwarp.OpFetchAdd || op == iwarp.OpCompareSwap
+}
+
+// takeLocked makes a batch of the first n requests that wait.
+func (ch *Channel) takeLocked(n int) {
+	ch.batch, ch.slots = ch.batch[:0], ch.waiting.take(ch.slots[:0], n)
+	for _, slot := range ch.slots {
+		w := &ch.works[slot]
+		if asks(w.wr.Op) {
+			ch.reads++
+		}
+		ch.started++
+		wr := w.wr
+		wr.ID = uint64(ch.index)<<32 | uint64(slot)
+		ch.batch = append(ch.batch, wr)
+	}
+}
+
+// putBackLocked has requests wait again that the connection did not take. If that
+// is not because it ends, the first one is at fault.
+func (ch *Channel) putBackLocked(slots []uint32, ending bool) (list []Completion) {
+	for i, slot := range slots {
+		ch.started--
+		if asks(ch.works[slot].wr.Op) {
+			ch.reads--
+		}
+		switch {
+		case i == 0 && !ending:
+			list = ch.finishLocked(list, slot, iwarp.LocalQPError, 0)
+		case ch.state == channelDead:
+			list = ch.finishLocked(list, slot, iwarp.Flushed, 0)
+		default:
+			ch.waiting.push(slot)
+		}
+	}
+	ch.sortLocked()
+	return list
+}
