@@ -107,7 +107,7 @@ func (c *Conn) shownOp(p *path) *Operation {
 // fillOp shows the message that is next, which has an operation: first that,
 // with the message's bytes unless they must wait, then what is left of them.
 func (c *Conn) fillOp(p *path, b *Batch) {
-	p.filling, b.Behind = true, true
+	p.filling = true
 	q := &p.q
 	e := q.at(q.next)
 	op := c.ops[e.token]
@@ -118,6 +118,7 @@ func (c *Conn) fillOp(p *path, b *Batch) {
 	default:
 		p.number(e)
 	}
+	b.Behind = p.bound || !op.begun // a fence that is over binds nothing: the operation is done
 	if !op.begun {
 		if b.Op = op; op.Silent || op.Fence {
 			return

@@ -121,10 +121,12 @@ func TestFenceHoldsThePath(t *testing.T) {
 	}
 	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
 	o.wrote(o.b.Bytes)
-	o.fill(opSize, nil)
-	o.wrote(opSize)
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	for range 2 {
+		if o.fill(opSize, nil); o.b.Behind {
+			t.Fatal("a message whose operation is done is bound to it")
+		}
+		o.wrote(opSize)
+	}
 	o.ack()
 	o.fates(Fate{Token: 1}, Fate{Token: 2})
 	o.rest()

@@ -81,7 +81,7 @@ type Batch struct {
 	// Op, if not nil, is to be begun before anything is written.
 	Op *Operation
 	// Behind says that the bytes are of one message whose operation the link has
-	// begun, or begins first.
+	// begun, or begins first, and which had not to wait for its end.
 	Behind bool
 }
 
