@@ -100,8 +100,12 @@ func (c *control) listen() {
 	defer cancel()
 	c.l.wg.Go(func() { <-c.l.qp.Done(); cancel() })
 	var list [controlReceives]iwarp.Completion
-	for c.cq.Wait(ctx) == nil {
-		n := c.cq.Poll(list[:])
+	for {
+		err := c.cq.Wait(ctx)
+		n := c.cq.Poll(list[:]) // what came before the end is heard
+		if n == 0 && err != nil {
+			return
+		}
 		for _, e := range list[:n] {
 			if e.Status != iwarp.Success {
 				continue

@@ -90,12 +90,19 @@ func (f *Fabric) Close() error {
 	defer cancel()
 	var wg sync.WaitGroup
 	for _, p := range peers {
-		if l := p.current(); l != nil {
-			wg.Go(func() { l.bye(ctx) })
-		}
+		wg.Go(func() { p.bye(ctx) })
 	}
-	wg.Wait()
+	told := make(chan struct{})
+	go func() {
+		wg.Wait()
+		close(told)
+	}()
+	select {
+	case <-told:
+	case <-ctx.Done():
+	}
 	f.stop()
+	<-told
 	for _, p := range peers {
 		p.mu.Lock() // whoever has not seen the end has begun, and is waited for
 		p.changeLocked()

@@ -73,6 +73,17 @@ func (p *peer) current() *link {
 	return p.link
 }
 
+// bye tells the peer that this incarnation ends, also if their connection is about
+// to come up.
+func (p *peer) bye(ctx context.Context) {
+	p.accepting.Lock()
+	l := p.current()
+	p.accepting.Unlock()
+	if l != nil {
+		l.bye(ctx)
+	}
+}
+
 func (p *peer) changeLocked() {
 	close(p.changed)
 	p.changed = make(chan struct{})

@@ -100,8 +100,8 @@ func TestXRCREQ37EveryMessageOnceAcrossLostConnectionsOnTheWire(t *testing.T) {
 	}
 	s := a.Stats()
 	t.Logf("%+v", s)
-	if s.Resumed == 0 || s.Repeated == 0 {
-		t.Errorf("nothing was resumed, or nothing sent again: %+v", s)
+	if s.Resumed == 0 {
+		t.Errorf("nothing was resumed: %+v", s)
 	}
 	if b.xrc.Stats().TotalTargets() != 1 || b.xrc.Stats().Targets[xrc.StateError] != 0 {
 		t.Errorf("%+v", b.xrc.Stats())

@@ -1,0 +1,284 @@
+package fabric
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp"
+	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/setup"
+)
+
+// Both sides connect at once, again and again: there is one connection in the end,
+// and every request has its answer.
+func TestBothSidesConnectAtOnce(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{fabric: Config{RedialWait: time.Millisecond}})
+	a, b := n.host(1), n.host(2)
+	a.app("").serve(7, 64, 100)
+	b.app("").serve(7, 64, 100)
+	ca, cb := a.app(""), b.app("")
+	for range 30 {
+		var wg sync.WaitGroup
+		for _, x := range []struct {
+			app *app
+			to  byte
+		}{{ca, 2}, {cb, 1}} {
+			wg.Go(func() {
+				ch, err := x.app.h.Connect(within(t), x.app.Session, ChannelAttr{PD: x.app.pd, CQ: x.app.cq, Remote: n.addr(x.to), Service: 7})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := ch.PostSend(hello(ch, 1)); err != nil {
+					t.Error(err)
+				}
+				x.app.want(1, iwarp.Success, iwarp.OpSend)
+				if err := ch.Close(within(t)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if s, r := a.Stats(), b.Stats(); s.Links != 1 || r.Links != 1 {
+			// An attempt that was refused may not be cleared away yet.
+			n.until("one connection", func() bool { return a.Stats().Links == 1 && b.Stats().Links == 1 })
+		}
+		a.cut()
+		b.cut()
+		n.until("the connection is lost", func() bool { return a.Stats().Links+b.Stats().Links == 0 })
+	}
+}
+
+// Asking whether queue pairs are alive takes one frame for each pair of hosts and
+// interval, however many there are, and changes nothing.
+func TestXRCREQ36OneFrameForEachPairOfHostsOnTheWire(t *testing.T) {
+	t.Parallel()
+	const interval = 50 * time.Millisecond
+	n := newNet(t, hostOptions{fabric: Config{Interval: interval}})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	srq, _ := server.serve(7, 4, 100)
+	client := a.app("")
+	for range 300 { // more than one frame lists
+		client.connect(2, 7)
+	}
+	start, from := time.Now(), a.Stats()
+	n.until("all were asked for", func() bool { return a.Stats().Asks >= from.Asks+6 })
+	rounds := uint64(time.Since(start)/interval) + 2
+	if got := a.Stats().Asks - from.Asks; got > rounds {
+		t.Errorf("%d frames in %d intervals", got, rounds)
+	}
+	if s := b.xrc.Stats(); s.Targets[xrc.StateRTR] != 300 || srq.Query().Posted != 4 {
+		t.Errorf("%+v, %+v", s, srq.Query())
+	}
+	for _, x := range []*app{client, server} {
+		if e, ok := x.PollEvent(); ok {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// What an announcement did not bring is found out by asking.
+func TestXRCREQ36WhatIsMissingIsFoundOutOnTheWire(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{fabric: Config{Interval: 20 * time.Millisecond}})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	server.serve(7, 4, 100)
+	client := a.app("")
+	ch := client.connect(2, 7)
+	// The target ends, and its fabric does not notice.
+	p := b.allPeers()[0]
+	p.mu.Lock()
+	c := p.carriers[ch.Target()]
+	p.carriers[ch.Target()] = nil
+	delete(p.carriers, ch.Target())
+	p.mu.Unlock()
+	if err := c.target.Suspend(time.Now(), c.psn); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.ModifyTarget(server.dom, ch.Target().Number, xrc.Attr{State: xrc.StateError}, xrc.MaskState); err != nil {
+		t.Fatal(err)
+	}
+	if e := client.event(); e.Kind != xrc.EventQPFatal || e.Object != ch.Ref() {
+		t.Errorf("%+v", e)
+	}
+}
+
+// A peer that does not answer any more, though its TCP does, has lost its connection.
+func TestSilentPeersLoseTheirConnection(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{fabric: Config{Interval: 20 * time.Millisecond}, xrc: xrc.Config{Grace: 300 * time.Millisecond}})
+	a, b := n.host(1), n.host(2)
+	b.app("").serve(7, 4, 100)
+	client := a.app("")
+	ch := client.connect(2, 7)
+	p := b.allPeers()[0]
+	p.mu.Lock() // its fabric hangs: it neither hears nor speaks
+	defer p.mu.Unlock()
+	<-ch.Done()
+	if !errors.Is(ch.Err(), xrc.ErrGrace) {
+		t.Error(ch.Err())
+	}
+}
+
+// raw is a peer that knows iWARP and says what a test wants.
+func rawPeer(t *testing.T, n *hostNet, i byte, to *host, private []byte) (*iwarp.QP, *iwarp.Established, error) {
+	t.Helper()
+	dev, err := iwarp.Open(iwarp.Config{EventLoops: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = dev.Close() })
+	pd, err := dev.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cq, err := dev.CreateCQ(64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	qp, err := pd.CreateQP(iwarp.QPConfig{SendCQ: cq, RecvCQ: cq, MaxInline: 4096})
+	if err != nil {
+		t.Fatal(err)
+	}
+	est, err := dev.ConnectFrom(within(t), qp, netip.AddrPortFrom(n.addr(i), 0), netip.AddrPortFrom(to.addr, DefaultPort),
+		iwarp.ConnParams{Rev: 2, Guard: -1, PeerToPeer: true, Private: private, Shared: &iwarp.SharedParams{Send: true, Queues: noQueues{}, Incarnation: 5}})
+	return qp, est, err
+}
+
+type noQueues struct{}
+
+func (noQueues) Find(uint32) *iwarp.SRQ { return nil }
+
+// Peers that lie, or talk nonsense, lose their connection and hurt nobody else.
+func TestLyingPeers(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	b := n.host(2)
+	server := b.app("")
+	srq, _ := server.serve(7, 4, 100)
+	good := n.host(1).app("")
+	ch := good.connect(2, 7)
+
+	greet := (&record{kind: recordHello, link: 1}).appendTo(nil)
+	connect := func(host netip.Addr, incarnation uint64) []byte {
+		return (&setup.Connect{Mode: setup.ModeNew, Host: host, Incarnation: incarnation, Initiator: setup.QP{Number: 0x400009, Generation: 1}, MTU: 4096, Service: 7}).AppendTo(nil)
+	}
+	for name, private := range map[string][]byte{
+		"nothing":             nil,
+		"no hello":            connect(n.addr(3), 5),
+		"another's name":      append(greet[:len(greet):len(greet)], connect(n.addr(1), 5)...),
+		"another incarnation": append(greet[:len(greet):len(greet)], connect(n.addr(3), 6)...),
+		"an answer":           append(greet[:len(greet):len(greet)], (&setup.Resolved{Status: setup.NotFound}).AppendTo(nil)...),
+		"half":                greet[:20],
+	} {
+		if _, _, err := rawPeer(t, n, 3, b, private); !errors.Is(err, iwarp.ErrRejected) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	number, _ := srq.Number()
+	for name, say := range map[string][]byte{
+		"nonsense":  []byte("nonsense that is no record"),
+		"hello":     greet,
+		"cut":       (&record{kind: recordGone, refs: []xrc.Ref{ch.Target()}}).appendTo(nil)[:40],
+		"no answer": nil,
+	} {
+		qp, _, err := rawPeer(t, n, 4, b, greet)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if say == nil {
+			// A host without targets reaches no queue, and what it says of others is
+			// not believed.
+			say = (&record{kind: recordGone, refs: []xrc.Ref{ch.Ref(), ch.Target()}}).appendTo(nil)
+			if _, err := qp.PostSend(iwarp.WorkRequest{Queue: number, Inline: []byte("x")}, iwarp.WorkRequest{Queue: controlQueue, Inline: say}); err != nil {
+				t.Fatal(err)
+			}
+			if err := qp.Ping(within(t)); err != nil {
+				t.Fatal(err)
+			}
+			_ = qp.Close()
+			continue
+		}
+		if _, err := qp.PostSend(iwarp.WorkRequest{Queue: controlQueue, Inline: say}); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := qp.Wait(within(t)); errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: the connection is still there", name)
+		}
+	}
+	good.send(ch, hello(ch, 1))
+	good.want(1, iwarp.Success, iwarp.OpSend)
+	server.want(0, iwarp.Success, iwarp.OpReceive)
+	if s := b.xrc.Stats(); s.TotalTargets() != 1 || srq.Query().Posted != 3 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A host that nobody answers at costs no more than the caller's time, and the
+// request succeeds when somebody comes.
+func TestConnectWaitsForThePeer(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a := n.host(1)
+	client := a.app("")
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err := a.Connect(ctx, client.Session, ChannelAttr{PD: client.pd, CQ: client.cq, Remote: n.addr(2), Service: 7})
+	if !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatal(err)
+	}
+	if s := a.xrc.Stats(); s.Initiators != 0 || a.Stats().Channels != 0 {
+		t.Errorf("%+v", s)
+	}
+	done := make(chan *Channel, 1)
+	go func() { done <- client.connect(2, 7) }()
+	// Somebody listens who is no fabric.
+	ln, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(n.addr(2), DefaultPort)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	_ = ln.Close()
+	server := n.host(2).app("")
+	server.serve(7, 4, 100)
+	ch := <-done
+	client.send(ch, hello(ch, 1))
+	client.want(1, iwarp.Success, iwarp.OpSend)
+}
+
+// The end of the session ends a Connect that waits.
+func TestSessionsEndWhileTheyConnect(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a := n.host(1)
+	client := a.app("")
+	done := make(chan error, 1)
+	go func() {
+		_, err := a.Connect(context.Background(), client.Session, ChannelAttr{PD: client.pd, CQ: client.cq, Remote: n.addr(2), Service: 7})
+		done <- err
+	}()
+	n.until("it dials", func() bool { return a.Stats().Dials > 0 })
+	if err := client.Session.Close(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-done:
+		if err == nil {
+			t.Error("connected to nobody")
+		}
+	case <-within(t).Done():
+		t.Fatal("still connecting")
+	}
+}
