@@ -31,6 +31,10 @@ type Config struct {
 	// Port is the TCP port of RDS over TCP, on this node and on its peers.
 	// Default 16385, the only one Linux speaks.
 	Port uint16
+	// Wire is the wire transport: WireAuto (the default), WireXRC or WireTCP.
+	Wire Wire
+	// XRC tunes the transport between two nodes of this service.
+	XRC XRCConfig
 	// Paths is the number of TCP connections per peer: 1 (default) or 8. Linux
 	// handles nothing between, and the smaller of both sides' numbers is used.
 	Paths int
@@ -61,7 +65,7 @@ type Config struct {
 	// net.rds.ping_enable = 0 does.
 	DisablePing bool
 
-	// TCP tunes the connections to peers.
+	// TCP tunes the connections to peers, of either wire transport.
 	TCP TCPConfig
 
 	// Logger receives one line per change of state; nil means none.
@@ -70,7 +74,7 @@ type Config struct {
 	// empty means none.
 	Control string
 
-	// Transport carries the messages instead of TCP; the node closes it. It is
+	// Transport carries the messages instead of Wire; the node closes it. It is
 	// for tests and simulations.
 	Transport transport.Transport
 }
@@ -125,6 +129,14 @@ func (c *Config) Validate() error {
 		if f.v < 0 {
 			bad(f.name, "must not be negative", f.v)
 		}
+	}
+	switch c.Wire {
+	case WireAuto, WireXRC, WireTCP:
+	default:
+		bad("Wire", `must be "xrc", "tcp" or empty`, c.Wire)
+	}
+	if c.XRC.Operations < 0 || c.XRC.Operations > maxOperations {
+		bad("XRC.Operations", fmt.Sprintf("must be 0 to %d", maxOperations), c.XRC.Operations)
 	}
 	for _, a := range c.Addresses {
 		if !unicast(a) {

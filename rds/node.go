@@ -16,7 +16,6 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/loop"
-	"github.com/rds-go/rds/transport/tcp"
 )
 
 // Node is a whole RDS stack inside this process: its addresses, its sockets,
@@ -63,18 +62,15 @@ func NewNode(cfg Config) (*Node, error) {
 	}
 	cfg.setDefaults()
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, wire: cfg.Transport, pool: new(buf.Pool),
+		cfg: cfg, log: cfg.Logger, pool: new(buf.Pool),
 		locals: make(map[netip.Addr]*localAddr), peers: make(map[peerKey]*peer), socks: make(map[*nodeSocket]struct{}),
 	}
 	for n.generation == 0 {
 		n.generation = rand.Uint32()
 	}
-	if n.wire == nil {
-		t, err := tcp.New(tcpOptions(&cfg))
-		if err != nil {
-			return fail(err)
-		}
-		n.wire = t
+	var err error
+	if n.wire, err = wireTransport(&cfg); err != nil {
+		return fail(err)
 	}
 	n.self = loop.NewNetwork().Transport()
 	for _, a := range cfg.Addresses {
@@ -300,7 +296,11 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 		l.Close(transport.Abort)
 		return
 	}
-	p.accepted(l, remote.Port())
+	sport := remote.Port()
+	if l, ok := l.(transport.Indexed); ok {
+		sport = uint16(l.Path())
+	}
+	p.accepted(l, sport)
 }
 
 // Close closes all sockets, lingering for their unacknowledged messages, then

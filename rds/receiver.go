@@ -240,6 +240,9 @@ func (r *receiver) End() {
 	}
 }
 
+// Acked settles what the peer has acknowledged.
+func (r *receiver) Acked() { r.peer.acked(r.path, r.id) }
+
 // Writable continues a write that found the link full.
 func (r *receiver) Writable() { r.peer.writable(r.path, r.id) }
 

@@ -270,6 +270,17 @@ func (p *peer) writable(i int, id conn.LinkID) {
 	p.transmitLocked(i, 1<<62)
 }
 
+// acked follows acknowledgements on path i's link.
+func (p *peer) acked(i int, id conn.LinkID) {
+	p.mu.Lock()
+	if l := p.path[i].link; l != nil && p.path[i].id == id {
+		if acked := p.ackedUnlocked(l); p.path[i].id == id {
+			p.core.Acked(i, acked)
+		}
+	}
+	p.unlock(nil)
+}
+
 // ackedUnlocked asks a link for its acknowledgements with p.mu released.
 func (p *peer) ackedUnlocked(l transport.Link) uint64 {
 	p.mu.Unlock()

@@ -64,6 +64,12 @@ type Link interface {
 	Stats() LinkStats
 }
 
+// Indexed is a Link that knows the index of the path it was dialed for, other than by
+// its source port.
+type Indexed interface {
+	Path() int
+}
+
 // LinkStats is what a link reports about itself, as rds-info -T shows it.
 type LinkStats struct {
 	Transport        string // name of the link's transport
@@ -96,6 +102,12 @@ type Handler interface {
 // released when the link ends first.
 type Placer interface {
 	Place(h *wire.Header) *buf.Buf
+}
+
+// AckListener is a Handler that wants to hear when Acked of its link has grown, from
+// links that learn of it by themselves. It is called as Begin is.
+type AckListener interface {
+	Acked()
 }
 
 // Transport makes links.

@@ -39,6 +39,8 @@ type Sink interface {
 	Filled(n int)
 	// Flush is the end of a burst.
 	Flush()
+	// Acked says that QP.DirectAcked has grown.
+	Acked()
 	// Writable follows a SendDirect that took less than all. It may come from inside
 	// any call that posts or sends, and before that SendDirect has returned.
 	Writable()
@@ -61,9 +63,12 @@ type direct struct {
 	after bool   // and waits until what was posted has been sent
 	acked uint64 // bytes of messages that the peer has taken or refused
 	ends  []directEnd
-	first int    // in ends, the oldest that is not acknowledged
-	limit uint32 // the last number that may be used
-	heard bool   // the peer's program takes messages
+	first int         // in ends, the oldest that is not acknowledged
+	limit uint32      // the last number that may be used
+	heard bool        // the peer's program takes messages
+	ahead xctl.Credit // of a message that the transmitter has not noted yet
+
+	unsaid uint32 // the event loop's: bytes of messages taken since the last CREDIT
 
 	// The transmitter's.
 	next   uint32 // number of the message to begin, or that is open
@@ -177,13 +182,18 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 		}
 		// What there is to say goes first: it may be what the peer waits for.
 		var frames [][]byte
-		if s.tx.batch.empty() {
+		free := s.tx.doomed == nil && s.tx.batch.empty() && !s.tx.open
+		if free {
 			frames, s.frames = s.frames, nil
-			frames = append(frames, s.shared.stepLocked(s, time.Now())...)
+			if step := s.shared.stepLocked(s, time.Now()); frames == nil {
+				frames = step
+			} else {
+				frames = append(frames, step...)
+			}
 		}
 		may := direct{limit: d.limit, heard: d.heard}
 		q.mu.Unlock()
-		if s.tx.doomed == nil && s.tx.batch.empty() && !s.tx.open {
+		if free {
 			n, err := s.directBatch(frames, bufs, taken, total, &may, cut, builds)
 			taken += n
 			if err != nil {
@@ -211,6 +221,13 @@ func (d *direct) roomLocked() bool { return d.offset > 0 || d.mayBegin(d.next, d
 func (d *direct) mayBegin(msn uint32, bytes uint64) bool {
 	return int32(d.limit-msn) >= 0 && (d.heard || bytes < DirectEarly)
 }
+
+// directAck is how many bytes are acknowledged without delay, where each message
+// counts as directCost more.
+const (
+	directAck  = 128 << 10
+	directCost = directAck / 16
+)
 
 // DirectEarly is how many bytes of messages a direct queue is sent before
 // DirectReady, and the rest of a message that has begun.
@@ -281,6 +298,13 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 		d.begunLocked(c)
 		taken += c.n
 	}
+	if d.ahead.SRQ != 0 {
+		ahead := d.ahead
+		d.ahead = xctl.Credit{}
+		if err := d.creditLocked(ahead, false); err != nil {
+			s.brokenLocked(err)
+		}
+	}
 	if err != nil {
 		// The connection is ending, and Closed follows.
 		s.blocked, s.sending = true, false
@@ -307,17 +331,22 @@ func (d *direct) begunLocked(c *directCut) {
 }
 
 // heardLocked takes what the peer says of its direct queue.
-func (d *direct) heardLocked(r *arrivedRecord) error {
+func (d *direct) heardLocked(r *arrivedRecord, sending bool) error {
 	if r.kind == xctl.TypeCredit {
-		return d.creditLocked(r.credit)
+		return d.creditLocked(r.credit, sending)
 	}
 	return d.nakLocked(r.nak)
 }
 
-// creditLocked takes a CREDIT of the peer's direct queue.
-func (d *direct) creditLocked(c xctl.Credit) error {
+// creditLocked takes a CREDIT of the peer's direct queue. The peer may be faster than
+// the transmitter, which notes what it has written when that is done.
+func (d *direct) creditLocked(c xctl.Credit, sending bool) error {
 	if int32(c.Delivered-d.next) >= 0 {
-		return ddp.ErrMSNRange
+		if !sending {
+			return ddp.ErrMSNRange
+		}
+		d.ahead = c
+		return nil
 	}
 	for d.first < len(d.ends) && int32(c.Delivered-d.ends[d.first].msn) >= 0 {
 		d.acked = d.ends[d.first].bytes

@@ -52,6 +52,7 @@ type receiver struct {
 	asked    atomic.Uint64 // requests received, ever
 	answered atomic.Uint64 // responses received, ever
 	kick     bool          // the transmitter has something to do
+	acked    bool          // the peer has acknowledged messages of the direct queue
 	comps    []Completion
 }
 
@@ -281,6 +282,10 @@ func (r *receiver) flush() {
 	r.push()
 	if x := r.s.shared; x != nil && x.direct.queue != nil && !r.dead {
 		x.direct.queue.sink.Flush()
+		if r.acked {
+			r.acked = false
+			x.direct.queue.sink.Acked()
+		}
 	}
 	r.acknowledge()
 	s, q := r.s, r.s.q

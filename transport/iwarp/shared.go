@@ -88,6 +88,9 @@ type shared struct {
 	current   *outQueue // whose message is being sent,
 	id, msn   uint32    // and which
 	control   uint32    // MSN of the last control message
+	scratch   [][]byte  // memory of control messages, the first lent of it in use
+	lent      int
+	frames    [][]byte // scratch of stepLocked
 	writes    xctl.WriteSender
 	begun     uint64   // Writes begun
 	lastWrite uint32   // ordinal of the last one

@@ -239,7 +239,11 @@ func (r *receiver) finishShared() {
 			return
 		}
 	}
-	if k.srq != nil && k.last && !r.deliver(c) {
+	switch {
+	case k.srq == nil || !k.last:
+	case k.srq.sink != nil: // which has it
+		x.direct.unsaid += c.Len + directCost
+	case !r.deliver(c):
 		return
 	}
 	r.touch(k.to) // the segment may have begun in an earlier burst
@@ -300,6 +304,16 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 				a.writeErr = it.WriteError()
 			}
 			q.mu.Lock()
+			if (a.kind == xctl.TypeCredit || a.kind == xctl.TypeNAK) && x.direct.is(a.queue()) {
+				err := x.direct.heardLocked(&a, r.s.sending)
+				q.mu.Unlock()
+				if err != nil {
+					r.refuse(rdmap.CauseOf(err), ulpdu)
+					return
+				}
+				r.kick, r.acked = true, true
+				continue
+			}
 			tooMany := len(x.arrived) == maxArrived
 			if !tooMany {
 				x.arrived = append(x.arrived, a)
@@ -381,7 +395,16 @@ func (r *receiver) acknowledge() {
 				rcv.Grant(uint32(n))
 			}
 		}
-		if c, ok := rcv.Credit(patience); ok {
+		when := patience
+		if d := &x.direct; d.is(rcv.SRQ()) {
+			if d.unsaid >= directAck {
+				when = now.Add(xctl.CreditDelay)
+			}
+		}
+		if c, ok := rcv.Credit(when); ok {
+			if x.direct.is(c.SRQ) {
+				x.direct.unsaid = 0
+			}
 			due = append(due, c)
 		} else if at, ok := rcv.Deadline(); ok {
 			later = append(later, rcv)

@@ -61,13 +61,6 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 			}
 			continue
 		}
-		if x.direct.is(r.queue()) {
-			if err := x.direct.heardLocked(&r); err != nil {
-				s.brokenLocked(err)
-				break
-			}
-			continue
-		}
 		q := x.out[r.queue()]
 		if q == nil {
 			s.brokenLocked(ddp.ErrMSNRange) // of a queue that nothing was sent to
@@ -88,7 +81,8 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 	}
 	x.arrived = x.arrived[:0]
 	x.letGo()
-	frames = x.resume(s, now)
+	x.lent = 0
+	frames = x.resume(s, now, x.frames[:0])
 	if q := x.stopped.first(); q != nil {
 		at, _ := q.Deadline()
 		x.wakeAtLocked(s, now, at)
@@ -96,12 +90,13 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 	for n := 0; n < maxControl && !x.backlog.Empty(); n++ {
 		frames = append(frames, x.backlog.AppendTo(x.controlHeader(), s.tx.ulpdu-ddp.UntaggedLen))
 	}
+	x.frames = frames
 	return frames
 }
 
 // resume makes the RESUMEs of the queues whose time has come. They go at once and
 // not by the backlog, for the messages that they speak of may follow in the batch.
-func (x *shared) resume(s *stream, now time.Time) (frames [][]byte) {
+func (x *shared) resume(s *stream, now time.Time, frames [][]byte) [][]byte {
 	most := min(s.tx.ulpdu, ddp.UntaggedLen+xctl.MaxMessage)
 	for q := x.stopped.first(); q != nil && q.Next(now) == xctl.StepResume; q = x.stopped.first() {
 		n := len(frames) - 1
@@ -124,10 +119,16 @@ func (x *shared) letGo() {
 	}
 }
 
-// controlHeader begins the next control message.
+// controlHeader begins the next control message, in memory that is used again after
+// the next step.
 func (x *shared) controlHeader() []byte {
 	x.control++
-	return xctl.Header(x.control).AppendTo(nil)
+	if x.lent == len(x.scratch) {
+		x.scratch = append(x.scratch, make([]byte, 0, 128))
+	}
+	b := xctl.Header(x.control).AppendTo(x.scratch[x.lent])
+	x.lent++
+	return b
 }
 
 // maxControl is how many control messages go before data at a time.

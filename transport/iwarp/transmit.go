@@ -105,7 +105,11 @@ func (s *stream) transmit() {
 			w.frames, s.frames = s.frames, nil
 			if s.shared != nil && !s.hold {
 				w.now = time.Now()
-				w.frames = append(w.frames, s.shared.stepLocked(s, w.now)...)
+				if step := s.shared.stepLocked(s, w.now); w.frames == nil {
+					w.frames = step
+				} else {
+					w.frames = append(w.frames, step...)
+				}
 			}
 		}
 		q.mu.Unlock()

@@ -16,6 +16,7 @@ import (
 type input struct {
 	frame.Parser // the event loop's, from started
 	link         *link
+	listener     transport.AckListener // from started; nil: none
 	started      atomic.Bool
 	early        []byte // the event loop's: what came before
 }
@@ -24,6 +25,7 @@ var _ iwarp.Sink = (*input)(nil)
 
 func (in *input) start(h transport.Handler, pool *buf.Pool, max uint32) {
 	in.Init(h, pool, max, false)
+	in.listener, _ = h.(transport.AckListener)
 	in.started.Store(true)
 }
 
@@ -71,6 +73,13 @@ func (in *input) Flush() {
 		}
 	}
 	in.Parser.Flush()
+}
+
+// Acked tells the handler if it wants to hear.
+func (in *input) Acked() {
+	if in.started.Load() && in.listener != nil {
+		in.listener.Acked()
+	}
 }
 
 func (in *input) Writable() { in.link.writable() }

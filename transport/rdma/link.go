@@ -18,6 +18,7 @@ type link struct {
 	qp            *iwarp.QP
 	cq            *iwarp.CQ // of operations
 	local, remote netip.AddrPort
+	hello         hello // of the side that dialed
 	in            input
 	written       atomic.Uint64
 
@@ -39,7 +40,10 @@ type link struct {
 	once    sync.Once
 }
 
-var _ transport.Operator = (*link)(nil)
+var (
+	_ transport.Operator = (*link)(nil)
+	_ transport.Indexed  = (*link)(nil)
+)
 
 func (l *link) params(path int) iwarp.ConnParams {
 	return iwarp.ConnParams{
@@ -137,6 +141,9 @@ func (l *link) LocalAddr() netip.AddrPort { return l.local }
 
 // RemoteAddr returns the peer's end.
 func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
+
+// Path is the index of the path that the link was dialed for.
+func (l *link) Path() int { return int(l.hello.path) }
 
 // Stats returns what rds-info -T shows.
 func (l *link) Stats() transport.LinkStats {

@@ -111,7 +111,7 @@ func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 	}
 	est, err := in.Accept(ctx, l.qp, l.params(0))
 	if err == nil {
-		_, err = parseHello(est.Private)
+		l.hello, err = parseHello(est.Private)
 	}
 	if err != nil {
 		t.opts.Logger.Debug("link refused", zap.Stringer("peer", in.Remote()), zap.Error(err))

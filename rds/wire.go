@@ -1,0 +1,78 @@
+package rds
+
+import (
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/choice"
+	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/tcp"
+)
+
+// Wire names a wire transport.
+type Wire string
+
+// The wire transports.
+const (
+	// WireAuto is XRC with every peer that has it, and TCP with the others. The
+	// first connection finds out, and that is remembered.
+	WireAuto Wire = ""
+	// WireXRC is RDS on XRC over software iWARP, which carries RDMA; only this
+	// service speaks it.
+	WireXRC Wire = "xrc"
+	// WireTCP is RDS over TCP, as Linux speaks it.
+	WireTCP Wire = "tcp"
+)
+
+// DefaultXRCPort is the TCP port of RDS on XRC.
+const DefaultXRCPort = rdma.DefaultPort
+
+// maxOperations bounds XRCConfig.Operations.
+const maxOperations = 4096
+
+// XRCConfig tunes RDS on XRC.
+type XRCConfig struct {
+	// Port is its TCP port, on this node and on its peers. 0 means 18634, or with
+	// a Config.Port that is not 16385 the port beside that.
+	Port uint16
+	// CRC protects every segment by a CRC besides TCP's checksum, if either side
+	// asks for it. It costs about a quarter of the throughput.
+	CRC bool
+	// Operations is how many RDMA operations may be under way with a peer; beyond
+	// it they wait. 0 means 64.
+	Operations int
+}
+
+// wireTransport makes the transport to other hosts.
+func wireTransport(c *Config) (transport.Transport, error) {
+	if c.Transport != nil {
+		return c.Transport, nil
+	}
+	var other, preferred transport.Transport
+	if c.Wire != WireXRC {
+		t, err := tcp.New(tcpOptions(c))
+		if err != nil || c.Wire == WireTCP {
+			return t, err
+		}
+		other = t
+	}
+	preferred, err := rdma.New(xrcOptions(c))
+	switch {
+	case err != nil && other != nil:
+		_ = other.Close()
+		return nil, err
+	case err != nil || other == nil:
+		return preferred, err
+	}
+	return choice.New(choice.Options{Preferred: preferred, Other: other, Absent: rdma.Absent, Logger: c.Logger}), nil
+}
+
+func xrcOptions(c *Config) rdma.Options {
+	port := c.XRC.Port
+	if port == 0 && c.Port != DefaultPort {
+		port = c.Port ^ 1
+	}
+	return rdma.Options{
+		Port: port, CRC: c.XRC.CRC, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
+		SendBuffer: c.TCP.SendBuffer, ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout,
+		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
+	}
+}
