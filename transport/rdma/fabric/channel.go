@@ -62,10 +62,12 @@ type Channel struct {
 	started   int          // guarded by mu; with the connection
 	reads     int          // guarded by mu; of them
 	posted    uint64       // guarded by mu; requests ever
-	starting  bool         // guarded by mu; somebody is in start
+	starting  bool         // guarded by mu; somebody is in run
 	again     bool         // guarded by mu; and has to look once more
 
-	batch []iwarp.WorkRequest // of who is in start
+	starvedBy *link // guarded by its mu; which has it on its list
+
+	batch []iwarp.WorkRequest // of who is in run
 	slots []uint32
 }
 

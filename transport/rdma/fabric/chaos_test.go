@@ -112,7 +112,7 @@ func TestManyChannelsAcrossLostConnections(t *testing.T) {
 	cutter.Go(func() {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
-		for i := 0; ; i++ {
+		for i := range 80 {
 			select {
 			case <-tick.C:
 				hosts[i%2].cut()
@@ -250,5 +250,36 @@ func TestChannelLimits(t *testing.T) {
 	for i := range 8 {
 		client.want(uint64(i), iwarp.RemoteInvalid, iwarp.OpSend) // too long for it
 		_ = i
+	}
+}
+
+// Queues that nobody gives memory to hold up neither messages to others on the same
+// channel nor other channels.
+func TestDryQueuesStopNobodyElse(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{fabric: Config{MaxSend: 64}})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	var dry []uint32
+	for i := range 5 {
+		srq, _ := server.serve(uint64(100+i), 0, 8)
+		num, _ := srq.Number()
+		dry = append(dry, num)
+	}
+	_, _ = server.serve(7, 300, 8)
+	first, second := a.app(""), a.app("")
+	ch := first.connect(2, 7)
+	for i := range 250 {
+		first.send(ch, iwarp.WorkRequest{ID: 1, Queue: dry[i%len(dry)]})
+	}
+	other := second.connect(2, 7)
+	for i := range 100 {
+		first.send(ch, iwarp.WorkRequest{ID: 2, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
+		second.send(other, iwarp.WorkRequest{ID: 3, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
+		first.want(2, iwarp.Success, iwarp.OpSend)
+		second.want(3, iwarp.Success, iwarp.OpSend)
+		if i == 50 {
+			a.cut()
+		}
 	}
 }

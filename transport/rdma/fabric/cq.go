@@ -117,6 +117,7 @@ func (c *CQ) collect() {
 		}
 	}
 	c.qp, c.link = nil, nil
+	c.wakeLocked() // they are not where Wait looks
 }
 
 // push adds completions of channels.

@@ -32,16 +32,17 @@ type link struct {
 	posting  sync.WaitGroup // channels between take and posted
 
 	mu      sync.Mutex
-	room    int        // guarded by mu; work requests that may be posted
-	over    bool       // guarded by mu; none may be any more
-	why     error      // guarded by mu
-	starved []*Channel // guarded by mu; that found no room, in turn
+	room    int            // guarded by mu; work requests that may be posted
+	queued  map[uint32]int // guarded by mu; messages that are, by their queue
+	over    bool           // guarded by mu; none may be any more
+	why     error          // guarded by mu
+	starved []*Channel     // guarded by mu; that found no room, in turn
 }
 
 // newLink makes a connection to be, with everything that the peer may use as soon
 // as there is one.
 func (f *Fabric) newLink(p *peer, id uint64, dialed bool) (*link, error) {
-	l := &link{f: f, p: p, id: id, dialed: dialed, ledger: new(ledger), ended: make(chan struct{}), finished: make(chan struct{}), room: f.cfg.MaxSend}
+	l := &link{f: f, p: p, id: id, dialed: dialed, ledger: new(ledger), ended: make(chan struct{}), finished: make(chan struct{}), room: f.cfg.MaxSend, queued: make(map[uint32]int)}
 	var err error
 	total := f.cfg.MaxSend + controlSends
 	if l.sendCQ, err = f.dev.CreateCQ(2 * total); err != nil {
@@ -130,43 +131,56 @@ func (l *link) complete(c *iwarp.Completion) {
 		l.control.sent(slot)
 		return
 	}
-	l.give(1)
 	if ch := l.p.channel(index); ch != nil {
 		ch.complete(l, slot, c)
 	}
 }
 
-// take reserves places for n work requests; posted follows when they are in the send
-// queue. If there are not so many, ch is told of the next ones.
-func (l *link) take(n int, ch *Channel) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over {
-		return false
-	}
-	if l.room < n {
-		l.starved = append(l.starved, ch)
-		return false
-	}
+// mayTakeLocked tells whether n work requests, one of them a message to queue, may
+// be posted. A queue that does not take its messages holds no more places than it
+// leaves for all others.
+func (l *link) mayTakeLocked(queue uint32, n int) bool {
+	return n <= l.room && (queue == 0 || l.queued[queue] < l.room)
+}
+
+func (l *link) takeLocked(queue uint32, n int) {
 	l.room -= n
-	l.posting.Add(1)
-	return true
+	if queue != 0 {
+		l.queued[queue]++
+	}
+}
+
+// starveLocked has ch told of the next places.
+func (l *link) starveLocked(ch *Channel) {
+	if ch.starvedBy != l {
+		ch.starvedBy = l
+		l.starved = append(l.starved, ch)
+	}
 }
 
 func (l *link) posted() { l.posting.Done() }
 
-// give gives places back; feed, which follows with no lock held, tells those who
-// wait.
-func (l *link) give(n int) {
+// give gives the place of a work request back; feed, which follows with no lock held,
+// tells those who wait. What was flushed must not be posted here again.
+func (l *link) give(queue uint32, flushed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.room += n
+	l.room++
+	l.over = l.over || flushed
+	if queue != 0 {
+		if l.queued[queue]--; l.queued[queue] == 0 {
+			delete(l.queued, queue)
+		}
+	}
 }
 
 func (l *link) feed() {
 	l.mu.Lock()
 	list := l.starved
 	l.starved = nil
+	for _, ch := range list {
+		ch.starvedBy = nil
+	}
 	l.mu.Unlock()
 	for _, ch := range list {
 		ch.start()

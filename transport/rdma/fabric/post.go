@@ -3,6 +3,7 @@ package fabric
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/rds-go/rds/transport/iwarp"
 )
@@ -157,7 +158,7 @@ func (ch *Channel) kickLocked() bool {
 		ch.again = true
 		return false
 	}
-	ch.starting = ch.waiting.len() > 0
+	ch.starting = len(ch.waiting.all()) > 0
 	return ch.starting
 }
 
@@ -179,30 +180,29 @@ func (ch *Channel) run() {
 		ch.mu.Lock()
 		ch.again = false
 		l := ch.link
-		n := ch.pickLocked(&refused)
-		if n == 0 || !l.take(n, ch) {
-			stop := !ch.again
-			ch.starting = !stop
-			ch.mu.Unlock()
-			ch.attr.CQ.push(refused)
-			if stop {
-				return
-			}
-			continue
+		ch.batch, ch.slots = ch.batch[:0], ch.slots[:0]
+		if ch.state == channelReady {
+			refused = ch.pickLocked(l)
 		}
-		ch.takeLocked(n)
+		stop := len(ch.batch) == 0 && !ch.again
+		ch.starting = !stop
 		ch.mu.Unlock()
 		ch.attr.CQ.push(refused)
+		if stop {
+			return
+		}
+		if len(ch.batch) == 0 {
+			continue
+		}
 		done, err := l.qp.PostSend(ch.batch...)
 		l.posted()
 		if done == len(ch.batch) {
 			continue
 		}
-		l.give(len(ch.batch) - done)
 		ending := errors.Is(err, iwarp.ErrState)
 		ch.mu.Lock()
-		list := ch.putBackLocked(ch.slots[done:], ending)
-		stop := ending && ch.link == l // until there is another one
+		list := ch.putBackLocked(l, ch.slots[done:], ending)
+		stop = ending && ch.link == l // until there is another one
 		ch.starting = !stop
 		ch.mu.Unlock()
 		ch.attr.CQ.push(list)
@@ -213,35 +213,67 @@ func (ch *Channel) run() {
 	}
 }
 
-// pickLocked tells how many of the requests that wait may start now. Reads that
-// the target does not allow are refused as the target would.
-func (ch *Channel) pickLocked(refused *[]Completion) (n int) {
-	if ch.state != channelReady {
-		return 0
+// pickLocked makes a batch of the requests that may start now. Those to a queue that
+// has its share of the connection wait, and let those to others pass. Reads that the
+// target does not allow are refused as the target would.
+func (ch *Channel) pickLocked(l *link) (refused []Completion) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return nil
 	}
-	reads := ch.reads
-	most := min(startAtOnce, ch.f.cfg.MaxSend)
-	for n < ch.waiting.len() && n < most {
-		w := &ch.works[ch.waiting.at(n)]
-		if !asks(w.wr.Op) {
-			group := max(w.group, 1)
-			if n > 0 && n+group > most {
-				break
+	all := ch.waiting.all()
+	kept, i := 0, 0
+	var full [8]uint32 // queues that were passed over
+	passed := 0
+	for i < len(all) && len(ch.batch) < startAtOnce {
+		w := &ch.works[all[i]]
+		n := max(w.group, 1)
+		queue := ch.works[all[i+n-1]].wr.Queue
+		reads := asks(w.wr.Op)
+		switch {
+		case reads && ch.depth == 0:
+			refused = ch.finishLocked(refused, all[i], iwarp.RemoteInvalid, 0)
+			i++
+			continue
+		case reads && ch.reads == ch.depth, n > l.room:
+			// What comes behind has to wait, too.
+		case queue != 0 && (slices.Contains(full[:passed], queue) || !l.mayTakeLocked(queue, n)):
+			if !slices.Contains(full[:passed], queue) {
+				if passed == len(full) {
+					break
+				}
+				full[passed] = queue
+				passed++
 			}
-			n += group
+			kept += copy(all[kept:], all[i:i+n])
+			i += n
+			continue
+		default:
+			l.takeLocked(queue, n)
+			for _, slot := range all[i : i+n] {
+				ch.batchLocked(slot)
+			}
+			i += n
 			continue
 		}
-		if ch.depth == 0 {
-			*refused = ch.finishLocked(*refused, ch.waiting.remove(n), iwarp.RemoteInvalid, 0)
-			continue
+		if n > l.room {
+			l.starveLocked(ch)
 		}
-		if reads == ch.depth {
-			break
-		}
-		reads++
-		n++
+		break
 	}
-	return n
+	if passed > 0 {
+		l.starveLocked(ch)
+	}
+	if kept == 0 {
+		ch.waiting.drop(i)
+	} else {
+		ch.waiting.keep(kept + copy(all[kept:], all[i:]))
+	}
+	if len(ch.batch) > 0 {
+		l.posting.Add(1)
+	}
+	return refused
 }
 
 // asks tells whether an operation has an answer.
@@ -249,25 +281,23 @@ func asks(op iwarp.Op) bool {
 	return op == iwarp.OpRead || op == iwarp.OpFetchAdd || op == iwarp.OpCompareSwap
 }
 
-// takeLocked makes a batch of the first n requests that wait.
-func (ch *Channel) takeLocked(n int) {
-	ch.batch, ch.slots = ch.batch[:0], ch.waiting.take(ch.slots[:0], n)
-	for _, slot := range ch.slots {
-		w := &ch.works[slot]
-		if asks(w.wr.Op) {
-			ch.reads++
-		}
-		ch.started++
-		wr := w.wr
-		wr.ID = uint64(ch.index)<<32 | uint64(slot)
-		ch.batch = append(ch.batch, wr)
+// batchLocked adds a request to the batch.
+func (ch *Channel) batchLocked(slot uint32) {
+	w := &ch.works[slot]
+	if asks(w.wr.Op) {
+		ch.reads++
 	}
+	ch.started++
+	wr := w.wr
+	wr.ID = uint64(ch.index)<<32 | uint64(slot)
+	ch.batch, ch.slots = append(ch.batch, wr), append(ch.slots, slot)
 }
 
 // putBackLocked has requests wait again that the connection did not take. If that
 // is not because it ends, the first one is at fault.
-func (ch *Channel) putBackLocked(slots []uint32, ending bool) (list []Completion) {
+func (ch *Channel) putBackLocked(l *link, slots []uint32, ending bool) (list []Completion) {
 	for i, slot := range slots {
+		l.give(ch.works[slot].wr.Queue, false)
 		ch.started--
 		if asks(ch.works[slot].wr.Op) {
 			ch.reads--

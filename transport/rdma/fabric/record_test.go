@@ -104,14 +104,22 @@ func TestLedger(t *testing.T) {
 
 func TestFIFO(t *testing.T) {
 	var q fifo
-	for i := range uint32(100) {
+	next := uint32(0)
+	for i := range uint32(1000) {
 		q.push(i)
+		if i%3 == 2 {
+			for _, got := range q.all()[:2] {
+				if got != next {
+					t.Fatalf("%d, want %d", got, next)
+				}
+				next++
+			}
+			q.drop(2)
+		}
 	}
-	got := q.take(nil, 30)
-	if got[29] != 29 || q.len() != 70 || q.at(0) != 30 || q.remove(5) != 35 || q.len() != 69 {
-		t.Errorf("%v, %d left", got, q.len())
-	}
-	if got = q.take(got[:0], 69); got[4] != 34 || got[5] != 36 || got[68] != 99 || q.len() != 0 {
-		t.Errorf("%v, %d left", got, q.len())
+	all := q.all()
+	q.keep(copy(all, all[10:]))
+	if q.all()[0] != next+10 || len(q.all()) != 1000-int(next)-10 {
+		t.Errorf("%d of %d are left", q.all()[0], len(q.all()))
 	}
 }

@@ -16,6 +16,7 @@ func (ch *Channel) complete(l *link, slot uint32, c *iwarp.Completion) {
 	var list []Completion
 	ch.mu.Lock()
 	w := &ch.works[slot]
+	l.give(w.wr.Queue, c.Status == iwarp.Flushed)
 	ch.started--
 	if asks(w.wr.Op) {
 		ch.reads--
@@ -30,7 +31,7 @@ func (ch *Channel) complete(l *link, slot uint32, c *iwarp.Completion) {
 	default:
 		list = ch.finishLocked(nil, slot, c.Status, c.Vendor)
 	}
-	run := ch.state == channelReady && ch.link == l && ch.waiting.len() > 0 && !again && ch.kickLocked()
+	run := ch.state == channelReady && ch.link == l && len(ch.waiting.all()) > 0 && !again && ch.kickLocked()
 	empty := ch.state == channelDead && ch.started == 0
 	ch.mu.Unlock()
 	ch.attr.CQ.push(list)
@@ -125,9 +126,10 @@ func (ch *Channel) die(cause error) {
 		}
 	}
 	ch.sortLocked()
-	for _, slot := range ch.waiting.take(nil, ch.waiting.len()) {
+	for _, slot := range ch.waiting.all() {
 		list = ch.finishLocked(list, slot, iwarp.Flushed, 0)
 	}
+	ch.waiting.keep(0)
 	empty := ch.started == 0
 	close(ch.dead)
 	ch.stop()
