@@ -86,8 +86,8 @@ const (
 
 // Atomic changes 8 bytes of a region of the host that a message goes to, in one
 // step, before the message is delivered. The word is in the byte order of the
-// region's host, and its distance from the region's first byte such that it is
-// aligned there.
+// region's host. Offset must be such that it is aligned there, else the send
+// fails with ErrInvalid.
 type Atomic struct {
 	Cookie Cookie
 	Offset uint64

@@ -36,7 +36,7 @@ func TestMRREQ25LostOperationsAreDroppedRegionsStay(t *testing.T) {
 		mustSend(t, a, b.LocalAddrPort(), []byte("plain"))
 		n.waitHeld(t, 1)
 		n.set(func() { n.hold = false })
-		n.cut()
+		cutLinks(nodeOf(a))
 		wantStatus(t, a, 2, StatusDropped)
 		expect(t, b, "waits")
 		expect(t, b, "plain")
@@ -63,7 +63,7 @@ func TestDroppedFateFollowsTheMemory(t *testing.T) {
 	operate(t, a, b, 1, Outgoing{Data: []byte("lost"), RDMA: &RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}, Fence: true}})
 	mustSend(t, a, b.LocalAddrPort(), []byte("repeated"))
 	n.waitHeld(t, 1)
-	n.cut()
+	cutLinks(nodeOf(a))
 	ended := func() bool {
 		p, err := a.node.peerFor(b.LocalAddrPort().Addr())
 		if err != nil {
@@ -102,7 +102,7 @@ func TestRecvErrOfOperations(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.waitHeld(t, 1)
-	n.cut()
+	cutLinks(nodeOf(a))
 	wantStatus(t, a, 0, StatusDropped)
 }
 
@@ -268,7 +268,7 @@ func TestOperationsNotSupported(t *testing.T) {
 	l, n := newOpLab(t)
 	n.plain = true
 	a, b := n.pair(l)
-	plainA, plainB := newLab(t).pair(Config{})
+	plainA, plainB := newLab(t).pair(Config{Wire: WireTCP})
 	loopA, loopB := newLoopLab(t).pair(Config{})
 	one := []byte{1}
 	for _, x := range []struct {
@@ -324,21 +324,14 @@ func TestPeerComesBackWithoutOperations(t *testing.T) {
 	operate(t, a, b, 2, Outgoing{HasDest: true, Dest: own, Data: []byte("lost")})
 	operate(t, a, b, 3, Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{{1}}, Silent: true}})
 	mustSend(t, a, b.LocalAddrPort(), []byte("plain"))
-	n.cut()
+	cutLinks(nodeOf(a))
 	for token := range uint64(3) {
 		wantStatus(t, a, token+1, StatusOtherError)
 	}
 	expect(t, b, "plain")
 	wantErr(t, "then", a.SendMessage(background(t), &Outgoing{To: b.LocalAddrPort(), RDMA: write(c, 1)}), ErrNotSupported)
 	n.set(func() { n.full, n.plain = false, false })
-	p, err := a.node.peerFor(b.LocalAddrPort().Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.mu.Lock()
-	link := p.path[0].link
-	p.mu.Unlock()
-	link.Close(transport.Abort)
+	cutLinks(nodeOf(a))
 	eventually(t, "operations again", func() bool {
 		return a.TrySendMessage(&Outgoing{To: b.LocalAddrPort(), RDMA: write(c, 1)}) == nil
 	})
@@ -349,8 +342,10 @@ func TestPeerComesBackWithoutOperations(t *testing.T) {
 // most once, each fate comes once, and messages keep their order.
 func TestOperationsUnderLinkLosses(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) { operateUnderLosses(t, l.bind(node()), l.bind(node())) })
+}
+
+func operateUnderLosses(t *testing.T, a, b *Socket) {
 	mem := make([]byte, 8)
 	c := mustGetMR(t, b, mem, 0)
 	const count = 2000
@@ -363,7 +358,7 @@ func TestOperationsUnderLinkLosses(t *testing.T) {
 			case <-stop:
 				return
 			case <-time.After(5 * time.Millisecond):
-				n.cut()
+				cutLinks(nodeOf(a))
 			}
 		}
 	}()
@@ -383,9 +378,11 @@ func TestOperationsUnderLinkLosses(t *testing.T) {
 	}()
 	succeeded := uint64(0)
 	fates := make([]int, count)
+	delivered := make([]bool, count) // must be: the fate was success
 	for range count {
 		m := mustRecv(t, a)
 		fates[m.Token]++
+		delivered[m.Token] = m.Status == StatusSuccess
 		switch {
 		case m.Status == StatusSuccess && m.Token%2 == 0:
 			succeeded++
@@ -401,10 +398,42 @@ func TestOperationsUnderLinkLosses(t *testing.T) {
 	if slices.ContainsFunc(fates, func(k int) bool { return k != 1 }) {
 		t.Error("not one fate for each message")
 	}
-	n.set(func() {
-		done := uint64(len(n.begun))
-		if word := binary.NativeEndian.Uint64(mem); word != done || done > count/2 || done < succeeded {
-			t.Errorf("%d operations begun, %d have succeeded, the counter is %d", done, succeeded, word)
+	for next := uint64(0); ; {
+		m, err := b.TryRecv()
+		if err != nil {
+			break
+		}
+		number := binary.BigEndian.Uint64(m.Data)
+		if err := verify(m.Data, number); err != nil || number < next {
+			t.Errorf("message %d where %d is due: %v", number, next, err)
+		}
+		next = number + 1
+		delivered[number] = false
+		m.Release()
+	}
+	if i := slices.Index(delivered, true); i >= 0 {
+		t.Errorf("message %d has not arrived", i)
+	}
+	if err := b.FreeMR(c, MRInvalidate); err != nil {
+		t.Fatal(err)
+	}
+	begun, word := counter(t, nodeOf(a), "send_rdma"), binary.NativeEndian.Uint64(mem)
+	if succeeded > word || word > begun || begun > count/2 {
+		t.Errorf("%d operations have succeeded, the counter is %d, %d were begun", succeeded, word, begun)
+	}
+	t.Logf("%d of %d operations succeeded, %d were done", succeeded, count/2, word)
+}
+
+// cutLinks ends all links of a node.
+func cutLinks(n *Node) {
+	n.eachPeer(func(p *peer) {
+		for i := range p.path {
+			p.mu.Lock()
+			l := p.path[i].link
+			p.mu.Unlock()
+			if l != nil {
+				l.Close(transport.Abort)
+			}
 		}
 	})
 }

@@ -10,43 +10,44 @@ import (
 
 func TestGetMRErrors(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	one := []byte{1}
-	for _, x := range []struct {
-		name string
-		call func() error
-		want error
-	}{
-		{"nothing", func() error { _, err := a.GetMR(nil, 0); return err }, syscall.EINVAL},
-		{"too much", func() error { _, err := a.GetMR(make([]byte, MaxMessage+1), 0); return err }, syscall.EMSGSIZE},
-		{"an unknown flag", func() error { _, err := a.GetMR(one, 0x20); return err }, syscall.EINVAL},
-		{"read-write and read-only", func() error { _, err := a.GetMR(one, MRReadWrite|MRReadOnly); return err }, syscall.EINVAL},
-		{"no destination", func() error { _, err := a.GetMRForDest(netip.AddrPort{}, one, 0); return err }, syscall.EINVAL},
-		{"no key", func() error { return a.FreeMR(1, 0) }, syscall.EINVAL},
-		{"unknown flag of FreeMR", func() error { return a.FreeMR(0, 0x20) }, syscall.EINVAL},
-		{"no memory", func() error { _, err := a.AllocMemory(0); return err }, syscall.EINVAL},
-	} {
-		wantErr(t, x.name, x.call(), x.want)
-	}
-	c := mustGetMR(t, b, one, 0)
-	wantErr(t, "another socket's", a.FreeMR(c, 0), ErrInvalid) // MR-REQ-30
-	if err := b.FreeMR(c, 0); err != nil {
-		t.Error(err)
-	}
-	wantErr(t, "twice", b.FreeMR(c, MRInvalidate), ErrInvalid)
-	if err := b.FreeMR(0, 0); err != nil {
-		t.Error(err)
-	}
-	if m, err := a.AllocMemory(9); err != nil || len(m.B) != 9 {
-		t.Errorf("%d bytes, %v", len(m.B), err)
-	} else {
-		m.Release()
-		m.Release()
-	}
-	if c.Key() == 0 || makeCookie(c.Key(), c.Offset()) != c {
-		t.Errorf("cookie %#x", c)
-	}
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		one := []byte{1}
+		for _, x := range []struct {
+			name string
+			call func() error
+			want error
+		}{
+			{"nothing", func() error { _, err := a.GetMR(nil, 0); return err }, syscall.EINVAL},
+			{"too much", func() error { _, err := a.GetMR(make([]byte, MaxMessage+1), 0); return err }, syscall.EMSGSIZE},
+			{"an unknown flag", func() error { _, err := a.GetMR(one, 0x20); return err }, syscall.EINVAL},
+			{"read-write and read-only", func() error { _, err := a.GetMR(one, MRReadWrite|MRReadOnly); return err }, syscall.EINVAL},
+			{"no destination", func() error { _, err := a.GetMRForDest(netip.AddrPort{}, one, 0); return err }, syscall.EINVAL},
+			{"no key", func() error { return a.FreeMR(1, 0) }, syscall.EINVAL},
+			{"unknown flag of FreeMR", func() error { return a.FreeMR(0, 0x20) }, syscall.EINVAL},
+			{"no memory", func() error { _, err := a.AllocMemory(0); return err }, syscall.EINVAL},
+		} {
+			wantErr(t, x.name, x.call(), x.want)
+		}
+		c := mustGetMR(t, b, one, 0)
+		wantErr(t, "another socket's", a.FreeMR(c, 0), ErrInvalid) // MR-REQ-30
+		if err := b.FreeMR(c, 0); err != nil {
+			t.Error(err)
+		}
+		wantErr(t, "twice", b.FreeMR(c, MRInvalidate), ErrInvalid)
+		if err := b.FreeMR(0, 0); err != nil {
+			t.Error(err)
+		}
+		if m, err := a.AllocMemory(9); err != nil || len(m.B) != 9 {
+			t.Errorf("%d bytes, %v", len(m.B), err)
+		} else {
+			m.Release()
+			m.Release()
+		}
+		if c.Key() == 0 || makeCookie(c.Key(), c.Offset()) != c {
+			t.Errorf("cookie %#x", c)
+		}
+	})
 }
 
 // No connection, and no peer, is needed to expose memory.
@@ -66,164 +67,168 @@ func TestMRREQ7GetMRNeedsNoConnection(t *testing.T) {
 // memory is unpinned, that of regions freed before included.
 func TestMRREQ11FreeMR(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	dev, _, err := nodeOf(b).regions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, x := range []struct {
-		name      string
-		get, free MRFlags
-		flushed   bool
-	}{
-		{"lazy", 0, 0, false},
-		{"invalidate", 0, MRInvalidate, true},
-		{"invalidate, as said before", MRInvalidate, 0, true},
-	} {
-		before := dev.Stats().Invalidations
-		lazy := mustGetMR(t, b, make([]byte, 100), 0)
-		c := mustGetMR(t, b, make([]byte, 100), x.get)
-		operate(t, a, b, 1, Outgoing{RDMA: write(c, 1)})
-		expect(t, b, "")
-		wantStatus(t, a, 1, StatusSuccess)
-		for _, err := range []error{b.FreeMR(lazy, 0), b.FreeMR(c, x.free)} {
-			if err != nil {
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		dev, _, err := nodeOf(b).regions()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range []struct {
+			name      string
+			get, free MRFlags
+			flushed   bool
+		}{
+			{"lazy", 0, 0, false},
+			{"invalidate", 0, MRInvalidate, true},
+			{"invalidate, as said before", MRInvalidate, 0, true},
+		} {
+			before := dev.Stats().Invalidations
+			lazy := mustGetMR(t, b, make([]byte, 100), 0)
+			c := mustGetMR(t, b, make([]byte, 100), x.get)
+			operate(t, a, b, 1, Outgoing{RDMA: write(c, 1)})
+			expect(t, b, "")
+			wantStatus(t, a, 1, StatusSuccess)
+			for _, err := range []error{b.FreeMR(lazy, 0), b.FreeMR(c, x.free)} {
+				if err != nil {
+					t.Error(err)
+				}
+			}
+			operate(t, a, b, 2, Outgoing{RDMA: write(c, 2)})
+			wantStatus(t, a, 2, StatusRemoteError)
+			if pinned := b.node.exposed.owner.Pinned(); (pinned == 0) != x.flushed {
+				t.Errorf("%s: %d bytes pinned, %d invalidations before, %d now", x.name, pinned, before, dev.Stats().Invalidations)
+			}
+			if err := b.FreeMR(0, MRInvalidate); err != nil {
 				t.Error(err)
 			}
+			if pinned := b.node.exposed.owner.Pinned(); pinned != 0 {
+				t.Errorf("%s: %d bytes pinned after a barrier", x.name, pinned)
+			}
 		}
-		operate(t, a, b, 2, Outgoing{RDMA: write(c, 2)})
-		wantStatus(t, a, 2, StatusRemoteError)
-		if pinned := b.node.exposed.owner.Pinned(); (pinned == 0) != x.flushed {
-			t.Errorf("%s: %d bytes pinned, %d invalidations before, %d now", x.name, pinned, before, dev.Stats().Invalidations)
-		}
-		if err := b.FreeMR(0, MRInvalidate); err != nil {
-			t.Error(err)
-		}
-		if pinned := b.node.exposed.owner.Pinned(); pinned != 0 {
-			t.Errorf("%s: %d bytes pinned after a barrier", x.name, pinned)
-		}
-	}
+	})
 }
 
 // A region for one host is no other's.
 func TestGetMRForDest(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	other := l.bind(n.node(l, Config{}))
-	c, err := b.GetMRForDest(a.LocalAddrPort(), make([]byte, 10), MRUseOnce)
-	if err != nil {
-		t.Fatal(err)
-	}
-	operate(t, other, b, 1, Outgoing{RDMA: write(c, 1)})
-	wantStatus(t, other, 1, StatusRemoteError)
-	// A read that fails has a message behind it, which names the key all the same.
-	operate(t, other, b, 2, Outgoing{Data: []byte("names it"), RDMA: &RDMA{Cookie: c, Local: [][]byte{{0}}}})
-	expect(t, b, "names it")
-	wantStatus(t, other, 2, StatusRemoteError)
-	operate(t, a, b, 3, Outgoing{Data: []byte("uses it"), RDMA: write(c, 3)})
-	expect(t, b, "uses it")
-	wantStatus(t, a, 3, StatusSuccess)
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		other := l.bind(node())
+		c, err := b.GetMRForDest(a.LocalAddrPort(), make([]byte, 10), MRUseOnce)
+		if err != nil {
+			t.Fatal(err)
+		}
+		operate(t, other, b, 1, Outgoing{RDMA: write(c, 1)})
+		wantStatus(t, other, 1, StatusRemoteError)
+		// A read that fails has a message behind it, which names the key all the same.
+		operate(t, other, b, 2, Outgoing{Data: []byte("names it"), RDMA: &RDMA{Cookie: c, Local: [][]byte{{0}}}})
+		expect(t, b, "names it")
+		wantStatus(t, other, 2, StatusRemoteError)
+		operate(t, a, b, 3, Outgoing{Data: []byte("uses it"), RDMA: write(c, 3)})
+		expect(t, b, "uses it")
+		wantStatus(t, a, 3, StatusSuccess)
+	})
 }
 
 // The message behind the operation that has used a region for one use ends it,
 // before it can be received; an operation that failed does not.
 func TestMRREQ33UseOnce(t *testing.T) {
 	t.Parallel()
-	for _, flags := range []MRFlags{MRUseOnce, MRUseOnce | MRInvalidate} {
-		l, n := newOpLab(t)
-		a, b := n.pair(l)
-		mem := make([]byte, 10)
-		c := mustGetMR(t, b, mem, flags)
-		beside := l.bind(nodeOf(b), addrOf(b.LocalAddrPort().Addr(), 4001))
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		for _, flags := range []MRFlags{MRUseOnce, MRUseOnce | MRInvalidate} {
+			a, b := l.bind(node()), l.bind(node())
+			mem := make([]byte, 10)
+			c := mustGetMR(t, b, mem, flags)
+			beside := l.bind(nodeOf(b), addrOf(b.LocalAddrPort().Addr(), 4001))
 
-		operate(t, a, b, 1, Outgoing{RDMA: &RDMA{Cookie: c, Offset: 5, Local: [][]byte{make([]byte, 6)}, Write: true}})
-		wantStatus(t, a, 1, StatusRemoteError)
-		operate(t, a, b, 2, Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{{2}}, Write: true, Silent: true}}) // no message
-		wantStatus(t, a, 2, StatusSuccess)
-		operate(t, a, beside, 3, Outgoing{RDMA: write(c, 3), Data: []byte("another socket's")})
-		expect(t, beside, "another socket's")
-		wantStatus(t, a, 3, StatusSuccess)
-		operate(t, a, b, 4, Outgoing{RDMA: write(c, 4), Data: []byte("once")})
-		expect(t, b, "once")
-		if mem[0] != 4 {
-			t.Errorf("the region holds %d", mem[0])
+			operate(t, a, b, 1, Outgoing{RDMA: &RDMA{Cookie: c, Offset: 5, Local: [][]byte{make([]byte, 6)}, Write: true}})
+			wantStatus(t, a, 1, StatusRemoteError)
+			operate(t, a, b, 2, Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{{2}}, Write: true, Silent: true}}) // no message
+			wantStatus(t, a, 2, StatusSuccess)
+			operate(t, a, beside, 3, Outgoing{RDMA: write(c, 3), Data: []byte("another socket's")})
+			expect(t, beside, "another socket's")
+			wantStatus(t, a, 3, StatusSuccess)
+			operate(t, a, b, 4, Outgoing{RDMA: write(c, 4), Data: []byte("once")})
+			expect(t, b, "once")
+			if mem[0] != 4 {
+				t.Errorf("the region holds %d", mem[0])
+			}
+			if pinned := b.node.exposed.owner.Pinned(); flags&MRInvalidate == 0 && pinned > 10 {
+				t.Errorf("%d bytes pinned", pinned)
+			}
+			wantErr(t, "FreeMR", b.FreeMR(c, 0), ErrInvalid)
+			wantStatus(t, a, 4, StatusSuccess)
+			operate(t, a, b, 5, Outgoing{RDMA: write(c, 5)})
+			wantStatus(t, a, 5, StatusRemoteError)
+			if mem[0] != 4 {
+				t.Errorf("the region holds %d after its end", mem[0])
+			}
+			many := mustGetMR(t, b, mem, 0) // a region for more than one use stays
+			for i := range byte(3) {
+				operate(t, a, b, 6, Outgoing{RDMA: write(many, i), Data: []byte("many")})
+				expect(t, b, "many")
+				wantStatus(t, a, 6, StatusSuccess)
+			}
 		}
-		if pinned := b.node.exposed.owner.Pinned(); flags&MRInvalidate == 0 && pinned > 10 {
-			t.Errorf("%d bytes pinned", pinned)
-		}
-		wantErr(t, "FreeMR", b.FreeMR(c, 0), ErrInvalid)
-		wantStatus(t, a, 4, StatusSuccess)
-		operate(t, a, b, 5, Outgoing{RDMA: write(c, 5)})
-		wantStatus(t, a, 5, StatusRemoteError)
-		if mem[0] != 4 {
-			t.Errorf("the region holds %d after its end", mem[0])
-		}
-		many := mustGetMR(t, b, mem, 0) // a region for more than one use stays
-		for i := range byte(3) {
-			operate(t, a, b, 6, Outgoing{RDMA: write(many, i), Data: []byte("many")})
-			expect(t, b, "many")
-			wantStatus(t, a, 6, StatusSuccess)
-		}
-	}
+	})
 }
 
 // A key that was offered arrives with the message, in every way to receive.
 func TestDestRoundTrip(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	mem := make([]byte, 100)
-	c := mustGetMR(t, a, mem[30:], 0)
-	send := func(text string, dest bool) {
-		t.Helper()
-		if err := a.SendMessage(background(t), &Outgoing{To: b.LocalAddrPort(), Data: []byte(text), HasDest: dest, Dest: c * Cookie(btoi(dest))}); err != nil {
-			t.Fatal(err)
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		mem := make([]byte, 100)
+		c := mustGetMR(t, a, mem[30:], 0)
+		send := func(text string, dest bool) {
+			t.Helper()
+			if err := a.SendMessage(background(t), &Outgoing{To: b.LocalAddrPort(), Data: []byte(text), HasDest: dest, Dest: c * Cookie(btoi(dest))}); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	want := func(m *Message, text string, dest bool) {
-		t.Helper()
-		if string(m.Data) != text || m.HasDest != dest || m.Dest != c*Cookie(btoi(dest)) {
-			t.Errorf("%q, %v %#x; want %q, %v", m.Data, m.HasDest, m.Dest, text, dest)
+		want := func(m *Message, text string, dest bool) {
+			t.Helper()
+			if string(m.Data) != text || m.HasDest != dest || m.Dest != c*Cookie(btoi(dest)) {
+				t.Errorf("%q, %v %#x; want %q, %v", m.Data, m.HasDest, m.Dest, text, dest)
+			}
+			m.Release()
 		}
-		m.Release()
-	}
-	send("plain", false)
-	send("dest", true)
-	send("dest again", true)
-	send("plain again", false)
-	m := mustRecv(t, b)
-	want(&m, "plain", false)
-	eventually(t, "all", func() bool { return b.node.q.count.Load()-int64(b.node.q.unpublished()) == 3 })
-	room := make([]byte, 100)
-	for range 2 { // a peek leaves it
-		k, m, err := b.ReadMessage(room, Peek)
-		if err != nil {
-			t.Fatal(err)
+		send("plain", false)
+		send("dest", true)
+		send("dest again", true)
+		send("plain again", false)
+		m := mustRecv(t, b)
+		want(&m, "plain", false)
+		eventually(t, "all", func() bool { return b.node.q.count.Load()-int64(b.node.q.unpublished()) == 3 })
+		room := make([]byte, 100)
+		for range 2 { // a peek leaves it
+			k, m, err := b.ReadMessage(room, Peek)
+			if err != nil {
+				t.Fatal(err)
+			}
+			m.Data = room[:k]
+			want(&m, "dest", true)
 		}
-		m.Data = room[:k]
-		want(&m, "dest", true)
-	}
-	ms := make([]Message, 8)
-	k, err := b.TryRecvBatch(ms)
-	if k != 3 || err != nil {
-		t.Fatal(k, err)
-	}
-	want(&ms[0], "dest", true)
-	want(&ms[1], "dest again", true)
-	want(&ms[2], "plain again", false)
+		ms := make([]Message, 8)
+		k, err := b.TryRecvBatch(ms)
+		if k != 3 || err != nil {
+			t.Fatal(k, err)
+		}
+		want(&ms[0], "dest", true)
+		want(&ms[1], "dest again", true)
+		want(&ms[2], "plain again", false)
 
-	// The receiver uses what it was offered.
-	operate(t, b, a, 1, Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{[]byte("answer")}, Write: true}, Data: []byte("done")})
-	expect(t, a, "done")
-	if string(mem[30:36]) != "answer" {
-		t.Errorf("%q", mem[30:36])
-	}
-	if err := a.FreeMR(c, 0); err != nil {
-		t.Fatal(err)
-	}
-	wantErr(t, "a cookie that has ended", a.SendMessage(background(t), &Outgoing{To: b.LocalAddrPort(), HasDest: true, Dest: c}), ErrInvalid)
+		// The receiver uses what it was offered.
+		operate(t, b, a, 1, Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{[]byte("answer")}, Write: true}, Data: []byte("done")})
+		expect(t, a, "done")
+		if string(mem[30:36]) != "answer" {
+			t.Errorf("%q", mem[30:36])
+		}
+		if err := a.FreeMR(c, 0); err != nil {
+			t.Fatal(err)
+		}
+		wantErr(t, "a cookie that has ended", a.SendMessage(background(t), &Outgoing{To: b.LocalAddrPort(), HasDest: true, Dest: c}), ErrInvalid)
+	})
 }
 
 func btoi(b bool) int {

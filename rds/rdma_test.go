@@ -40,100 +40,108 @@ func wantNothing(t testing.TB, s *Socket) {
 
 func TestWriteIsInPlaceWhenTheMessageArrives(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	mem := make([]byte, 100_000)
-	c := mustGetMR(t, b, mem, MRReadWrite)
-	for i := range uint64(20) {
-		data := payload(i, 90_000)
-		operate(t, a, b, i, Outgoing{Data: []byte("written"), RDMA: &RDMA{Cookie: c, Offset: 7, Local: [][]byte{data[:10], data[10:]}, Write: true}})
-		expect(t, b, "written")
-		if err := verify(mem[7:7+90_000], i); err != nil {
-			t.Fatal(err)
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		for i := range uint64(20) {
+			mem := make([]byte, 100_000)
+			c := mustGetMR(t, b, mem, MRReadWrite)
+			data := payload(i, 90_000)
+			operate(t, a, b, i, Outgoing{Data: []byte("written"), RDMA: &RDMA{Cookie: c, Offset: 7, Local: [][]byte{data[:10], data[10:]}, Write: true}})
+			expect(t, b, "written")
+			if err := verify(mem[7:7+90_000], i); err != nil {
+				t.Fatal(err)
+			}
+			wantStatus(t, a, i, StatusSuccess)
 		}
-		wantStatus(t, a, i, StatusSuccess)
-	}
-	if got := counter(t, nodeOf(a), "send_rdma_bytes"); got != 20*90_000 {
-		t.Errorf("send_rdma_bytes is %d", got)
-	}
+		if got := counter(t, nodeOf(a), "send_rdma_bytes"); got != 20*90_000 {
+			t.Errorf("send_rdma_bytes is %d", got)
+		}
+	})
 }
 
 func TestReadFillsLocalMemory(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	mem := payload(3, MaxMessage)
-	c := mustGetMR(t, b, mem, MRReadOnly)
-	first, second := make([]byte, 1000), make([]byte, MaxMessage-1000)
-	operate(t, a, b, 1, Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{first, second}}})
-	wantStatus(t, a, 1, StatusSuccess)
-	if !bytes.Equal(append(first, second...), mem) {
-		t.Error("what was read is not what is there")
-	}
-	if got := counter(t, nodeOf(a), "recv_rdma_bytes"); got != MaxMessage {
-		t.Errorf("recv_rdma_bytes is %d", got)
-	}
-	operate(t, a, b, 2, Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{first}, Write: true}})
-	wantStatus(t, a, 2, StatusRemoteError)
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		mem := payload(3, MaxMessage)
+		c := mustGetMR(t, b, mem, MRReadOnly)
+		first, second := make([]byte, 1000), make([]byte, MaxMessage-1000)
+		operate(t, a, b, 1, Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{first, second}}})
+		wantStatus(t, a, 1, StatusSuccess)
+		if !bytes.Equal(append(first, second...), mem) {
+			t.Error("what was read is not what is there")
+		}
+		if got := counter(t, nodeOf(a), "recv_rdma_bytes"); got != MaxMessage {
+			t.Errorf("recv_rdma_bytes is %d", got)
+		}
+		operate(t, a, b, 2, Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{first}, Write: true}})
+		wantStatus(t, a, 2, StatusRemoteError)
+	})
 }
 
 func TestAtomics(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	mem, err := b.AllocMemory(20)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer mem.Release()
-	word := mem.B[8:16]
-	c := mustGetMR(t, b, mem.B, 0)
-	for i, x := range []struct {
-		name      string
-		was, want uint64
-		op        Atomic
-	}{
-		{"add", 40, 42, Atomic{Add: 2}},
-		{"add wraps", ^uint64(0), 1, Atomic{Add: 2}},
-		{"no carry out of the low half", 0x1_ffffffff, 0x1_00000000, Atomic{Add: 1, AddMask: 1 << 31}},
-		{"swap", 5, 9, Atomic{Kind: CompareSwap, Compare: 5, Swap: 9}},
-		{"no swap", 6, 6, Atomic{Kind: CompareSwap, Compare: 5, Swap: 9}},
-		{"masks do not matter to CompareSwap", 6, 6, Atomic{Kind: CompareSwap, Compare: 5, Swap: 9, CompareMask: 4, SwapMask: 1}},
-		{"masked swap", 0xab, 0xcb, Atomic{Kind: MaskedCompareSwap, Compare: 0xfb, CompareMask: 0x0f, Swap: 0xcc, SwapMask: 0xf0}},
-		{"no masked swap", 0xab, 0xab, Atomic{Kind: MaskedCompareSwap, Compare: 0xfc, CompareMask: 0x0f, Swap: 0xcc, SwapMask: 0xf0}},
-	} {
-		putWord(word, x.was)
-		var old uint64
-		x.op.Cookie, x.op.Offset, x.op.Result = c, 8, &old
-		operate(t, a, b, uint64(i), Outgoing{Data: []byte("done"), Atomic: &x.op})
-		expect(t, b, "done")
-		wantStatus(t, a, uint64(i), StatusSuccess)
-		if got := binary.NativeEndian.Uint64(word); got != x.want || old != x.was {
-			t.Errorf("%s: %#x, and was %#x", x.name, got, old)
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		for i, x := range []struct {
+			name      string
+			was, want uint64
+			op        Atomic
+		}{
+			{"add", 40, 42, Atomic{Add: 2}},
+			{"add wraps", ^uint64(0), 1, Atomic{Add: 2}},
+			{"no carry out of the low half", 0x1_ffffffff, 0x1_00000000, Atomic{Add: 1, AddMask: 1 << 31}},
+			{"swap", 5, 9, Atomic{Kind: CompareSwap, Compare: 5, Swap: 9}},
+			{"no swap", 6, 6, Atomic{Kind: CompareSwap, Compare: 5, Swap: 9}},
+			{"masks do not matter to CompareSwap", 6, 6, Atomic{Kind: CompareSwap, Compare: 5, Swap: 9, CompareMask: 4, SwapMask: 1}},
+			{"masked swap", 0xab, 0xcb, Atomic{Kind: MaskedCompareSwap, Compare: 0xfb, CompareMask: 0x0f, Swap: 0xcc, SwapMask: 0xf0}},
+			{"no masked swap", 0xab, 0xab, Atomic{Kind: MaskedCompareSwap, Compare: 0xfc, CompareMask: 0x0f, Swap: 0xcc, SwapMask: 0xf0}},
+		} {
+			mem, err := b.AllocMemory(20)
+			if err != nil {
+				t.Fatal(err)
+			}
+			word := mem.B[8:16]
+			putWord(word, x.was)
+			c := mustGetMR(t, b, mem.B, 0)
+			var old uint64
+			x.op.Cookie, x.op.Offset, x.op.Result = c, 8, &old
+			operate(t, a, b, uint64(i), Outgoing{Data: []byte("done"), Atomic: &x.op})
+			expect(t, b, "done")
+			wantStatus(t, a, uint64(i), StatusSuccess)
+			if got := binary.NativeEndian.Uint64(word); got != x.want || old != x.was {
+				t.Errorf("%s: %#x, and was %#x", x.name, got, old)
+			}
+			if err := b.FreeMR(c, MRInvalidate); err != nil {
+				t.Error(err)
+			}
+			mem.Release()
 		}
-	}
-	operate(t, a, b, 1, Outgoing{Atomic: &Atomic{Cookie: c, Offset: 8, Add: 1}}) // nobody wants the result
-	wantStatus(t, a, 1, StatusSuccess)
-	operate(t, a, b, 2, Outgoing{Atomic: &Atomic{Cookie: c, Offset: 9, Add: 1}})
-	wantStatus(t, a, 2, StatusRemoteError)
+		c := mustGetMR(t, b, make([]byte, 8), 0)
+		operate(t, a, b, 1, Outgoing{Atomic: &Atomic{Cookie: c, Add: 1}}) // nobody wants the result
+		wantStatus(t, a, 1, StatusSuccess)
+	})
 }
 
 // One message may have both; its fate is the worse of the two.
 func TestWriteAndAtomicTogether(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	mem := make([]byte, 64)
-	c := mustGetMR(t, b, mem, 0)
-	o := Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{[]byte("payload!")}, Write: true}, Atomic: &Atomic{Cookie: c, Offset: 8, Add: 1}}
-	operate(t, a, b, 1, o)
-	wantStatus(t, a, 1, StatusSuccess)
-	if string(mem[:8]) != "payload!" || binary.NativeEndian.Uint64(mem[8:]) != 1 {
-		t.Errorf("% x", mem[:16])
-	}
-	o.Atomic = &Atomic{Cookie: c + 1, Offset: 8, Add: 1}
-	operate(t, a, b, 2, o)
-	wantStatus(t, a, 2, StatusRemoteError)
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		mem := make([]byte, 64)
+		c := mustGetMR(t, b, mem, 0)
+		o := Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{[]byte("payload!")}, Write: true}, Atomic: &Atomic{Cookie: c, Offset: 8, Add: 1}}
+		operate(t, a, b, 1, o)
+		wantStatus(t, a, 1, StatusSuccess)
+		if string(mem[:8]) != "payload!" || binary.NativeEndian.Uint64(mem[8:]) != 1 {
+			t.Errorf("% x", mem[:16])
+		}
+		c = mustGetMR(t, b, make([]byte, 64), 0)
+		o.RDMA.Cookie = c
+		o.Atomic = &Atomic{Cookie: c + 1, Offset: 8, Add: 1}
+		operate(t, a, b, 2, o)
+		wantStatus(t, a, 2, StatusRemoteError)
+	})
 }
 
 func TestFenceHoldsTheMessageBack(t *testing.T) {
@@ -169,61 +177,66 @@ func TestFenceHoldsTheMessageBack(t *testing.T) {
 
 func TestSilentOperations(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	mem := make([]byte, 64)
-	c := mustGetMR(t, b, mem, 0)
-	write := &RDMA{Cookie: c, Local: [][]byte{[]byte("silence")}, Write: true, Silent: true}
-	add := &Atomic{Cookie: c, Offset: 16, Add: 1, Silent: true}
-	operate(t, a, b, 1, Outgoing{RDMA: write})
-	operate(t, a, b, 2, Outgoing{RDMA: write, Atomic: add})
-	operate(t, a, b, 3, Outgoing{Atomic: add})
-	for token := range uint64(3) {
-		wantStatus(t, a, token+1, StatusSuccess)
-	}
-	if string(mem[:7]) != "silence" || binary.NativeEndian.Uint64(mem[16:]) != 2 {
-		t.Errorf("% x", mem[:24])
-	}
-	wantNothing(t, b)
-	// What is not silent in all its parts has a message.
-	loud := *add
-	loud.Silent = false
-	operate(t, a, b, 4, Outgoing{RDMA: write, Atomic: &loud})
-	expect(t, b, "")
-	operate(t, a, b, 5, Outgoing{RDMA: write, Data: []byte("payload")})
-	expect(t, b, "payload")
-	if got := a.node.account.Messages(); got > 2 {
-		t.Errorf("%d messages charged", got)
-	}
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		mem := make([]byte, 64)
+		c := mustGetMR(t, b, mem, 0)
+		write := &RDMA{Cookie: c, Local: [][]byte{[]byte("silence")}, Write: true, Silent: true}
+		add := &Atomic{Cookie: c, Offset: 16, Add: 1, Silent: true}
+		operate(t, a, b, 1, Outgoing{RDMA: write})
+		operate(t, a, b, 2, Outgoing{RDMA: write, Atomic: add})
+		operate(t, a, b, 3, Outgoing{Atomic: add})
+		for range 3 { // in any order
+			m := mustRecv(t, a)
+			if m.Kind != KindStatus || m.Status != StatusSuccess {
+				t.Errorf("%+v", &m)
+			}
+		}
+		wantNothing(t, b)
+		// What is not silent in all its parts has a message.
+		loud := *add
+		loud.Silent = false
+		operate(t, a, b, 4, Outgoing{RDMA: write, Atomic: &loud})
+		expect(t, b, "")
+		operate(t, a, b, 5, Outgoing{RDMA: write, Data: []byte("payload")})
+		expect(t, b, "payload")
+		if string(mem[:7]) != "silence" || binary.NativeEndian.Uint64(mem[16:]) != 3 {
+			t.Errorf("% x", mem[:24])
+		}
+		if got := a.node.account.Messages(); got > 2 {
+			t.Errorf("%d messages charged", got)
+		}
+	})
 }
 
 // A bad key fails its own operation; the message that would follow a write does
 // not arrive, and everything else goes on, on the same link.
 func TestMRREQ26BadKeyCostsItsOwnOperation(t *testing.T) {
 	t.Parallel()
-	l, n := newOpLab(t)
-	a, b := n.pair(l)
-	c := mustGetMR(t, b, make([]byte, 100), 0)
-	data := [][]byte{make([]byte, 50)}
-	for i, r := range []RDMA{
-		{Cookie: c ^ 1, Write: true},
-		{Cookie: 0, Write: true},
-		{Cookie: c, Offset: 51, Write: true},
-		{Cookie: c, Offset: 51},
-		{Cookie: c - 1<<32, Write: true}, // an offset before the first byte
-	} {
-		r.Local = data
-		operate(t, a, b, uint64(i), Outgoing{Data: []byte("bad"), RDMA: &r})
-		wantStatus(t, a, uint64(i), StatusRemoteError)
-		if !r.Write {
-			expect(t, b, "bad")
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		c := mustGetMR(t, b, make([]byte, 100), 0)
+		data := [][]byte{make([]byte, 50)}
+		for i, r := range []RDMA{
+			{Cookie: c ^ 1, Write: true},
+			{Cookie: 0, Write: true},
+			{Cookie: c, Offset: 51, Write: true},
+			{Cookie: c, Offset: 51},
+			{Cookie: c - 1<<32, Write: true}, // an offset before the first byte
+		} {
+			r.Local = data
+			operate(t, a, b, uint64(i), Outgoing{Data: []byte("bad"), RDMA: &r})
+			wantStatus(t, a, uint64(i), StatusRemoteError)
+			if !r.Write {
+				expect(t, b, "bad")
+			}
+			mustSend(t, a, b.LocalAddrPort(), []byte("good"))
+			expect(t, b, "good")
 		}
-		mustSend(t, a, b.LocalAddrPort(), []byte("good"))
-		expect(t, b, "good")
-	}
-	if got := counter(t, nodeOf(a), "conn_reset"); got != 0 {
-		t.Errorf("%d connections reset", got)
-	}
+		if got := counter(t, nodeOf(a), "conn_reset"); got != 0 {
+			t.Errorf("%d connections reset", got)
+		}
+	})
 }
 
 func TestOperationThatFailsHere(t *testing.T) {
@@ -286,7 +299,8 @@ func TestOperationErrors(t *testing.T) {
 		{"more than 1 MiB", Outgoing{RDMA: &RDMA{Local: [][]byte{half, half, {1}}}}, syscall.EMSGSIZE},
 		{"addresses that wrap", Outgoing{RDMA: &RDMA{Local: one, Offset: ^uint64(0)}}, syscall.EINVAL},
 		{"an atomic of no kind", Outgoing{Atomic: &Atomic{Kind: MaskedCompareSwap + 1}}, syscall.EINVAL},
-		{"an atomic that wraps", Outgoing{Atomic: &Atomic{Offset: ^uint64(7)}}, syscall.EINVAL},
+		{"an atomic that wraps", Outgoing{Atomic: &Atomic{Cookie: 8 << 32, Offset: ^uint64(7)}}, syscall.EINVAL},
+		{"an atomic on no word", Outgoing{Atomic: &Atomic{Cookie: 8 << 32, Offset: 4}}, syscall.EINVAL},
 		{"RDMA and Dest", Outgoing{RDMA: read, HasDest: true, Dest: c}, syscall.EINVAL},
 		{"RDMA and Map", Outgoing{RDMA: read, Map: &Map{Memory: one[0]}}, syscall.EINVAL},
 		{"Atomic and Dest", Outgoing{Atomic: add, HasDest: true, Dest: c}, syscall.EINVAL},

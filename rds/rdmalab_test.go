@@ -58,6 +58,20 @@ func (n *opNet) pair(l *lab) (a, b *Socket) {
 	return l.bind(n.node(l, Config{})), l.bind(n.node(l, Config{}))
 }
 
+// eachRDMA runs a test in memory and on XRC. node makes nodes of one lab.
+func eachRDMA(t *testing.T, test func(t *testing.T, l *lab, node func() *Node)) {
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		l, n := newOpLab(t)
+		test(t, l, func() *Node { return n.node(l, Config{}) })
+	})
+	t.Run("xrc", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		test(t, l, func() *Node { return l.node(Config{Wire: WireXRC}) })
+	})
+}
+
 // set changes how links behave.
 func (n *opNet) set(change func()) {
 	n.mu.Lock()
@@ -108,17 +122,6 @@ func (n *opNet) open() {
 		if refused {
 			h.Writable()
 		}
-	}
-}
-
-// cut ends all links.
-func (n *opNet) cut() {
-	n.mu.Lock()
-	links := n.links
-	n.links = nil
-	n.mu.Unlock()
-	for _, l := range links {
-		l.Close(transport.Abort)
 	}
 }
 

@@ -39,8 +39,11 @@ func checkSpecial(o *Outgoing) error {
 			return ErrInvalid
 		}
 	}
-	if a := o.Atomic; a != nil && (a.Kind > MaskedCompareSwap || a.Offset+uint64(a.Cookie.Offset())+8 < a.Offset) {
-		return ErrInvalid
+	if a := o.Atomic; a != nil {
+		at := a.Offset + uint64(a.Cookie.Offset())
+		if a.Kind > MaskedCompareSwap || at < a.Offset || at%8 != 0 {
+			return ErrInvalid
+		}
 	}
 	if m := o.Map; m != nil {
 		return checkMRFlags(m.Flags)
