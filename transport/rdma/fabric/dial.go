@@ -250,6 +250,7 @@ func (f *Fabric) decide(in *iwarp.Incoming) {
 	ctx, cancel := context.WithTimeout(f.ctx, acceptTime)
 	defer cancel()
 	if _, err := in.Accept(ctx, l.qp, l.params(reply)); err != nil {
+		refuse(reasonClosed, nil) // if the connection ended before it was decided
 		l.abandon(err)
 		return
 	}
