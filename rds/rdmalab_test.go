@@ -133,7 +133,7 @@ type opTransport struct {
 	domain *mr.Domain
 }
 
-var _ transport.Regions = (*opTransport)(nil)
+var _ exposing = (*opTransport)(nil)
 
 func (t *opTransport) Regions() *mr.Device { return t.dev }
 

@@ -10,14 +10,21 @@ import (
 	"unsafe"
 
 	"github.com/rds-go/rds/mr"
-	"github.com/rds-go/rds/transport"
 )
+
+// exposing is a transport of transport.Operators: it has the table of the memory that
+// peers reach by key, and the protection domain they reach it in. Both are nil if
+// there is none after all. They end with the transport, after its links.
+type exposing interface {
+	Regions() *mr.Device
+	Domain() *mr.Domain
+}
 
 // regions returns the table of all regions of a node, and the domain that all
 // its sockets expose theirs in: every connection of the host serves all of them.
 // They are the transport's; ErrNotSupported if it carries no operations.
 func (n *Node) regions() (*mr.Device, *mr.Domain, error) {
-	if t, ok := n.wire.(transport.Regions); ok {
+	if t, ok := n.wire.(exposing); ok {
 		if d := t.Regions(); d != nil {
 			return d, t.Domain(), nil
 		}

@@ -1,7 +1,5 @@
 package transport
 
-import "github.com/rds-go/rds/mr"
-
 // OpKind says what an Operation does.
 type OpKind uint8
 
@@ -56,12 +54,4 @@ type Operator interface {
 	// ops begun: it is delivered only when the data of those that write is in place,
 	// and not at all if one of these is refused; it then counts as acknowledged.
 	WriteBehind(bufs [][]byte) (int, error)
-}
-
-// Regions is what the transport of Operators offers besides links: the table of the
-// memory that peers reach by key, and the protection domain they reach it in. Both
-// are nil if there is none after all. They end with the transport, after its links.
-type Regions interface {
-	Regions() *mr.Device
-	Domain() *mr.Domain
 }

@@ -32,6 +32,12 @@ type Options struct {
 	Logger *zap.Logger
 }
 
+// exposing is a transport of transport.Operators.
+type exposing interface {
+	Regions() *mr.Device
+	Domain() *mr.Domain
+}
+
 // Transport chooses between two transports.
 type Transport struct {
 	opts Options
@@ -49,7 +55,7 @@ type peer struct {
 
 var (
 	_ transport.Transport = (*Transport)(nil)
-	_ transport.Regions   = (*Transport)(nil)
+	_ exposing            = (*Transport)(nil)
 )
 
 // New makes a transport of two.
@@ -234,9 +240,9 @@ func (t *Transport) Domain() *mr.Domain {
 	return nil
 }
 
-func (t *Transport) operating() transport.Regions {
+func (t *Transport) operating() exposing {
 	for _, tr := range []transport.Transport{t.opts.Preferred, t.opts.Other} {
-		if r, ok := tr.(transport.Regions); ok {
+		if r, ok := tr.(exposing); ok {
 			return r
 		}
 	}
