@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
@@ -435,5 +436,71 @@ func cutLinks(n *Node) {
 				l.Close(transport.Abort)
 			}
 		}
+	})
+}
+
+// Operations of all kinds, canceled, lost and done, with room and without:
+// each message has one fate, and memory that was taken back is left alone.
+func TestOperationsCanceledUnderLosses(t *testing.T) {
+	t.Parallel()
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		mem := make([]byte, 1<<16)
+		c := mustGetMR(t, b, mem, 0)
+		random := rand.New(rand.NewPCG(1, 2))
+		tokens := make(map[uint64]bool)
+		fates := func(n int) {
+			for range n {
+				m := mustRecv(t, a)
+				if m.Kind != KindStatus || !tokens[m.Token] {
+					t.Fatalf("%+v", m)
+				}
+				delete(tokens, m.Token)
+			}
+		}
+		token := uint64(0)
+		for round := range 60 {
+			local := make([]byte, 1<<12)
+			var result uint64
+			n := 1 + random.IntN(20)
+			for range n {
+				token++
+				tokens[token] = true
+				o := Outgoing{Data: make([]byte, random.IntN(100))}
+				kind := random.IntN(4)
+				if kind != 3 {
+					o.RDMA = &RDMA{Cookie: c, Offset: 8, Local: [][]byte{local[:100], local[100:]},
+						Write: kind == 0, Fence: random.IntN(2) == 0, Silent: random.IntN(2) == 0}
+				}
+				if kind > 1 {
+					o.Atomic = &Atomic{Cookie: c, Add: 1, Result: &result, Silent: random.IntN(2) == 0}
+				}
+				operate(t, a, b, token, o)
+			}
+			switch round % 3 {
+			case 0:
+				cutLinks(nodeOf(a))
+			case 1:
+				if err := a.CancelSentTo(b.LocalAddrPort()); err != nil {
+					t.Fatal(err)
+				}
+				local[0], result = 1, 1 // the race detector looks on
+			}
+			fates(n)
+			if round%3 == 0 {
+				local[0], result = 1, 1
+			}
+			for err := error(nil); err == nil; { // make room
+				var m Message
+				m, err = b.TryRecv()
+				m.Release()
+			}
+		}
+		wantNothing(t, a)
+		eventually(t, "an empty send buffer", func() bool {
+			return a.node.account.Messages() == 0 && a.node.account.Bytes() == 0 && a.node.ops.n.Load() == 0
+		})
+		operate(t, a, b, 1, Outgoing{RDMA: write(c, 1), Data: []byte("still well")})
+		wantStatus(t, a, 1, StatusSuccess)
 	})
 }
