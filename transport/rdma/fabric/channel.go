@@ -58,7 +58,7 @@ type Channel struct {
 	why       error        // guarded by mu; of channelDead
 	works     []work       // guarded by mu, but for those that start uses
 	free      []uint32     // guarded by mu
-	waiting   fifo         // guarded by mu; in the order of posting
+	waiting   fifo[uint32] // guarded by mu; in the order of posting
 	started   int          // guarded by mu; with the connection
 	reads     int          // guarded by mu; of them
 	posted    uint64       // guarded by mu; requests ever

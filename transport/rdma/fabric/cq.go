@@ -38,7 +38,7 @@ type CQ struct {
 
 	mu      sync.Mutex
 	limit   int                              // of ring
-	ring    []Completion                     // guarded by mu; what does not wait in dev
+	ring    fifo[Completion]                 // guarded by mu; what does not wait in dev
 	overrun bool                             // guarded by mu
 	closed  bool                             // guarded by mu
 	waiting map[*context.CancelFunc]struct{} // guarded by mu
@@ -75,8 +75,8 @@ func (c *CQ) Close(ctx context.Context) error { return c.xrc.Close(ctx) }
 func (c *CQ) Poll(dst []Completion) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := copy(dst, c.ring)
-	c.ring = append(c.ring[:0], c.ring[n:]...)
+	n := copy(dst, c.ring.all())
+	c.ring.drop(n)
 	for n < len(dst) {
 		k := c.dev.Poll(c.list[:min(len(c.list), len(dst)-n)])
 		if k == 0 {
@@ -113,7 +113,7 @@ func (c *CQ) collect() {
 	defer c.mu.Unlock()
 	for n := c.dev.Poll(c.list[:]); n > 0; n = c.dev.Poll(c.list[:]) {
 		for i := range c.list[:n] {
-			c.ring = append(c.ring, c.receivedLocked(&c.list[i]))
+			c.ring.push(c.receivedLocked(&c.list[i]))
 		}
 	}
 	c.qp, c.link = nil, nil
@@ -126,10 +126,10 @@ func (c *CQ) push(list []Completion) {
 		return
 	}
 	c.mu.Lock()
-	lost := !c.overrun && !c.closed && len(c.ring)+len(list) > 2*c.limit
+	lost := !c.overrun && !c.closed && c.ring.len()+len(list) > 2*c.limit
 	c.overrun = c.overrun || lost
 	if !c.overrun && !c.closed {
-		c.ring = append(c.ring, list...)
+		c.ring.push(list...)
 	}
 	c.wakeLocked()
 	c.mu.Unlock()
@@ -150,7 +150,7 @@ func (c *CQ) Wait(ctx context.Context) error {
 	for {
 		inner, cancel := context.WithCancel(ctx)
 		c.mu.Lock()
-		n, overrun, closed := len(c.ring), c.overrun, c.closed
+		n, overrun, closed := c.ring.len(), c.overrun, c.closed
 		if n == 0 && !overrun && !closed {
 			c.waiting[&cancel] = struct{}{}
 		}
@@ -195,7 +195,7 @@ func (x *completions) Purge(r xrc.Ref) {
 		ch.destroy()
 	}
 	c.mu.Lock()
-	c.ring = slices.DeleteFunc(c.ring, func(e Completion) bool { return e.QP == r })
+	c.ring.keep(len(slices.DeleteFunc(c.ring.all(), func(e Completion) bool { return e.QP == r })))
 	c.mu.Unlock()
 }
 
@@ -203,7 +203,7 @@ func (x *completions) Close() {
 	c := (*CQ)(x)
 	c.collect() // for those who ask what has come
 	c.mu.Lock()
-	c.closed, c.ring = true, nil
+	c.closed, c.ring = true, fifo[Completion]{}
 	c.wakeLocked()
 	c.mu.Unlock()
 	_ = c.dev.Close()

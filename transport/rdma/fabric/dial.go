@@ -175,6 +175,7 @@ func (f *Fabric) listen(ln *iwarp.Listener) {
 
 const (
 	acceptsAtOnce = 64
+	decidesAtOnce = 4 // of one peer
 	acceptTime    = 10 * time.Second
 )
 
@@ -204,6 +205,12 @@ func (f *Fabric) decide(in *iwarp.Incoming) {
 		return
 	}
 	defer f.leave(p)
+	if p.deciding.Add(1) > decidesAtOnce {
+		p.deciding.Add(-1)
+		refuse(reasonCrossed, nil)
+		return
+	}
+	defer p.deciding.Add(-1)
 	if q, ok := m.(*setup.Resolve); ok && hello.reason == reasonQuery {
 		answer, _ := p.answer(nil, q)
 		refuse(reasonNone, answer)

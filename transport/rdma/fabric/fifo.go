@@ -1,18 +1,20 @@
 package fabric
 
-// fifo is a queue of slots.
-type fifo struct {
-	list []uint32
+// fifo is a queue that reuses its memory.
+type fifo[T any] struct {
+	list []T
 	head int
 }
 
-func (q *fifo) push(slot uint32) { q.list = append(q.list, slot) }
+func (q *fifo[T]) push(v ...T) { q.list = append(q.list, v...) }
 
 // all is what is in the queue, oldest first, until the next change.
-func (q *fifo) all() []uint32 { return q.list[q.head:] }
+func (q *fifo[T]) all() []T { return q.list[q.head:] }
+
+func (q *fifo[T]) len() int { return len(q.list) - q.head }
 
 // drop takes the oldest n out.
-func (q *fifo) drop(n int) {
+func (q *fifo[T]) drop(n int) {
 	q.head += n
 	if q.head*2 >= len(q.list) { // each is moved once on the average
 		q.list, q.head = q.list[:copy(q.list, q.list[q.head:])], 0
@@ -20,4 +22,4 @@ func (q *fifo) drop(n int) {
 }
 
 // keep leaves the first n of all, which the caller may have changed.
-func (q *fifo) keep(n int) { q.list = q.list[:q.head+n] }
+func (q *fifo[T]) keep(n int) { q.list = q.list[:q.head+n] }

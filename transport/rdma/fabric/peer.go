@@ -23,8 +23,10 @@ type peer struct {
 	f     *Fabric
 	users int // guarded by Fabric.mu: calls that are about to change something
 
-	// accepting is held while a request of the peer is decided.
+	// accepting is held while a request of the peer is decided; deciding are those
+	// that wait for it, too.
 	accepting sync.Mutex
+	deciding  atomic.Int32
 
 	// scopes are the domains that the peer has targets in, for Find.
 	scopes atomic.Pointer[[]scope]

@@ -158,7 +158,7 @@ func (ch *Channel) kickLocked() bool {
 		ch.again = true
 		return false
 	}
-	ch.starting = len(ch.waiting.all()) > 0
+	ch.starting = ch.waiting.len() > 0
 	return ch.starting
 }
 

@@ -103,7 +103,7 @@ func TestLedger(t *testing.T) {
 }
 
 func TestFIFO(t *testing.T) {
-	var q fifo
+	var q fifo[uint32]
 	next := uint32(0)
 	for i := range uint32(1000) {
 		q.push(i)

@@ -13,7 +13,8 @@ import (
 
 // complete takes the end of a request from the connection l.
 func (ch *Channel) complete(l *link, slot uint32, c *iwarp.Completion) {
-	var list []Completion
+	var one [1]Completion
+	list := one[:0]
 	ch.mu.Lock()
 	w := &ch.works[slot]
 	l.give(w.wr.Queue, c.Status == iwarp.Flushed)
@@ -29,9 +30,9 @@ func (ch *Channel) complete(l *link, slot uint32, c *iwarp.Completion) {
 	case again:
 		ch.waiting.push(slot) // suspend brings it to its place
 	default:
-		list = ch.finishLocked(nil, slot, c.Status, c.Vendor)
+		list = ch.finishLocked(list, slot, c.Status, c.Vendor)
 	}
-	run := ch.state == channelReady && ch.link == l && len(ch.waiting.all()) > 0 && !again && ch.kickLocked()
+	run := ch.state == channelReady && ch.link == l && ch.waiting.len() > 0 && !again && ch.kickLocked()
 	empty := ch.state == channelDead && ch.started == 0
 	ch.mu.Unlock()
 	ch.attr.CQ.push(list)
