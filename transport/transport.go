@@ -70,13 +70,15 @@ type Indexed interface {
 	Path() int
 }
 
-// LinkStats is what a link reports about itself, as rds-info -T shows it.
+// LinkStats is what a link reports about itself, as rds-info -T and -I show it.
 type LinkStats struct {
 	Transport        string // name of the link's transport
 	HeaderRemaining  uint64 // header bytes the message being received still lacks; wire.HeaderSize when idle
 	PayloadRemaining uint64 // payload bytes it still lacks
 	Written          uint64 // bytes taken by Writev so far
 	Acked            uint64 // of them acknowledged by the peer
+	CRC              bool   // a CRC besides TCP's checksum protects what is sent
+	Operations       int    // requests for the peer's memory under way, of an Operator
 }
 
 // Handler receives what happens on a link.

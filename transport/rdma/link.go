@@ -19,6 +19,7 @@ type link struct {
 	cq            *iwarp.CQ // of operations
 	local, remote netip.AddrPort
 	hello         hello // of the side that dialed
+	crc           bool  // segments have a CRC
 	in            input
 	written       atomic.Uint64
 
@@ -145,9 +146,9 @@ func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
 // Path is the index of the path that the link was dialed for.
 func (l *link) Path() int { return int(l.hello.path) }
 
-// Stats returns what rds-info -T shows.
+// Stats returns what reports show of the link.
 func (l *link) Stats() transport.LinkStats {
-	s := transport.LinkStats{Transport: Name, Acked: l.Acked(), Written: l.written.Load()}
+	s := transport.LinkStats{Transport: Name, Acked: l.Acked(), Written: l.written.Load(), CRC: l.crc, Operations: l.ops.outstanding()}
 	s.HeaderRemaining, s.PayloadRemaining = l.in.Remaining()
 	return s
 }

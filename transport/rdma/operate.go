@@ -195,6 +195,13 @@ func (l *link) complete(ctx context.Context) {
 	}
 }
 
+// outstanding is the number of work requests that have not completed.
+func (o *operations) outstanding() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.posted
+}
+
 // endOperations follows the end of the queue pair: all that was posted has
 // completed.
 func (l *link) endOperations() {

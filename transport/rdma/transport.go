@@ -35,10 +35,7 @@ type Transport struct {
 	work sync.WaitGroup // accepting, and links until they have ended
 }
 
-var (
-	_ transport.Transport = (*Transport)(nil)
-	_ transport.Regions   = (*Transport)(nil)
-)
+var _ transport.Transport = (*Transport)(nil)
 
 // New starts a transport with its event loops.
 func New(opts Options) (*Transport, error) {
@@ -118,7 +115,7 @@ func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 		l.finish()
 		return
 	}
-	l.local, l.remote = est.Local, est.Remote
+	l.local, l.remote, l.crc = est.Local, est.Remote, est.CRC
 	accept(l)
 }
 
@@ -142,7 +139,7 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 		}
 		return nil, err
 	}
-	l.local, l.remote = est.Local, est.Remote
+	l.local, l.remote, l.crc = est.Local, est.Remote, est.CRC
 	return l, nil
 }
 
