@@ -41,6 +41,13 @@ type Resizer interface {
 	Resize(n int) error
 }
 
+// Limiter is a Queue whose receives are taken without SRQ.Take. Arm has it call
+// reached when a message leaves fewer receives than limit, once; 0 disarms it. Arm
+// is called under Device.mu and calls nothing back.
+type Limiter interface {
+	Arm(limit int, reached func())
+}
+
 // NewRing makes a Queue of n receives with up to sge pieces of memory each.
 func NewRing(n, sge int) Queue {
 	r := &ring{sge: sge}

@@ -93,7 +93,7 @@ func (s *Session) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	if q.queue == nil {
 		q.queue = NewRing(a.MaxWR, a.MaxSGE)
 	}
-	q.limit.Store(int32(a.Limit))
+	q.armLocked(a.Limit)
 	s.used.SRQs++
 	s.used.Receives += a.MaxWR
 	s.addLocked(q)
@@ -240,9 +240,23 @@ func (q *SRQ) Modify(m SRQMask, maxWR, limit int) error {
 		q.maxWR = maxWR
 	}
 	if m&SRQLimit != 0 {
-		q.limit.Store(int32(limit))
+		q.armLocked(limit)
 	}
 	return nil
+}
+
+func (q *SRQ) armLocked(limit int) {
+	q.limit.Store(int32(limit))
+	if l, ok := q.queue.(Limiter); ok {
+		l.Arm(limit, q.reached)
+	}
+}
+
+// reached is how a Limiter tells that it has fewer receives than the limit.
+func (q *SRQ) reached() {
+	if q.limit.Swap(0) > 0 {
+		q.session.events.push(Event{Kind: EventSRQLimit, Object: q.ref})
+	}
 }
 
 // SRQInfo is what a query of a shared receive queue returns.

@@ -18,6 +18,7 @@ type SRQAttr struct {
 	CQ     *CQ
 	MaxWR  int // receives
 	MaxSGE int // pieces of memory of each, to iwarp.MaxSGE
+	Limit  int // see xrc.SRQ.Modify
 }
 
 // CreateSRQ makes a shared receive queue that peers can send to. It is the
@@ -31,13 +32,13 @@ func (f *Fabric) CreateSRQ(s *xrc.Session, a SRQAttr) (*xrc.SRQ, error) {
 		return nil, ErrRequest
 	}
 	q := &queue{f: f, pd: a.PD}
-	x, err := s.CreateSRQ(xrc.SRQAttr{Type: xrc.SRQXRC, Domain: a.Domain, CQ: a.CQ.xrc, PD: a.PD.xrc, MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Queue: q})
+	x, err := s.CreateSRQ(xrc.SRQAttr{Type: xrc.SRQXRC, Domain: a.Domain, CQ: a.CQ.xrc, PD: a.PD.xrc, MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit, Queue: q})
 	if err != nil {
 		return nil, err
 	}
 	number, _ := x.Number()
 	q.number.Store(number)
-	srq, err := f.pd.CreateSRQ(iwarp.SRQConfig{Number: number, CQ: a.CQ.dev, MaxReceive: a.MaxWR})
+	srq, err := f.pd.CreateSRQ(iwarp.SRQConfig{Number: number, CQ: a.CQ.dev, MaxReceive: a.MaxWR, Limit: a.Limit, OnLimit: func(*iwarp.SRQ) { q.reached() }})
 	if err != nil {
 		_ = x.Close(context.Background())
 		return nil, err
@@ -53,6 +54,8 @@ type queue struct {
 	pd     *PD
 	number atomic.Uint32
 	srq    atomic.Pointer[iwarp.SRQ]
+	// reached reports that the limit is; constant from before the number is known.
+	reached func()
 
 	mu   sync.Mutex
 	reqs []iwarp.ReceiveRequest // guarded by mu; scratch
@@ -94,6 +97,15 @@ func (q *queue) PostReceive(list []xrc.Receive) (int, error) {
 
 // Pop is never right: messages take receives where they arrive.
 func (q *queue) Pop(*xrc.Receive) (int, bool) { return 0, false }
+
+// Arm makes the queue an xrc.Limiter.
+func (q *queue) Arm(limit int, reached func()) {
+	if srq := q.srq.Load(); srq != nil {
+		srq.Arm(limit)
+	} else {
+		q.reached = reached // the first time, and the limit is that of SRQAttr
+	}
+}
 
 // Len is how many receives are posted.
 func (q *queue) Len() int {
