@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync"
 	"syscall"
@@ -42,9 +43,10 @@ type exposing interface {
 type Transport struct {
 	opts Options
 
-	mu    sync.Mutex
-	peers map[netip.Addr]*peer     // guarded by mu
-	lns   map[netip.Addr]*listener // guarded by mu
+	mu     sync.Mutex
+	peers  map[netip.Addr]*peer     // guarded by mu
+	lns    map[netip.Addr]*listener // guarded by mu
+	closed bool                     // guarded by mu
 }
 
 // peer is what is known of a peer. Its fields are guarded by Transport.mu.
@@ -115,15 +117,39 @@ func (t *Transport) peerLocked(remote netip.Addr) *peer {
 	return p
 }
 
-// choose notes that a peer is served by which.
-func (t *Transport) choose(remote netip.Addr, which transport.Transport) {
+// choose notes that a peer is served by which, unless it was forced to be served by
+// the other one.
+func (t *Transport) choose(remote netip.Addr, which transport.Transport) bool {
 	t.mu.Lock()
 	p := t.peerLocked(remote)
-	changed := p.chosen != which
-	p.chosen = which
+	allowed, changed := !p.forced || p.chosen == which, p.chosen != which
+	if allowed {
+		p.chosen = which
+	}
 	t.mu.Unlock()
-	if changed {
+	if allowed && changed {
 		t.opts.Logger.Info("transport chosen", zap.Stringer("peer", remote), zap.String("transport", which.Name()))
+	}
+	return allowed
+}
+
+// look returns what is known of a peer.
+func (t *Transport) look(remote netip.Addr) peer {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.peers[remote]; p != nil {
+		return *p
+	}
+	return peer{}
+}
+
+// gone forgets that a peer is served by the other transport: whoever spoke it has
+// ended, and what comes instead may speak the preferred one.
+func (t *Transport) gone(remote netip.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if p := t.peers[remote]; p != nil && !p.forced && p.chosen == t.opts.Other {
+		p.chosen = nil
 	}
 }
 
@@ -146,6 +172,10 @@ func (ln *listener) want(accept func(transport.Link)) {
 // to is refused. After an error it may be called again.
 func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error {
 	t.mu.Lock()
+	if t.closed {
+		t.mu.Unlock()
+		return net.ErrClosed
+	}
 	ln := t.lns[local]
 	if ln == nil {
 		ln = new(listener)
@@ -154,6 +184,9 @@ func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error 
 	t.mu.Unlock()
 	ln.opening.Lock()
 	defer ln.opening.Unlock()
+	if ln.on == 2 {
+		return syscall.EADDRINUSE
+	}
 	ln.want(accept)
 	// The preferred one first: who finds the other one there has not missed it.
 	for _, tr := range []transport.Transport{t.opts.Preferred, t.opts.Other}[ln.on:] {
@@ -172,55 +205,58 @@ func (t *Transport) accepted(tr transport.Transport, ln *listener, l transport.L
 	ln.mu.Lock()
 	accept := ln.accept
 	ln.mu.Unlock()
-	t.mu.Lock()
-	p := t.peers[remote]
-	wrong := p != nil && p.forced && p.chosen != tr
-	t.mu.Unlock()
-	if wrong || accept == nil {
+	if accept == nil || !t.choose(remote, tr) {
 		l.Close(transport.Abort)
 		return
 	}
-	t.choose(remote, tr)
 	accept(l)
 }
 
 // Dial connects by the transport that serves the peer, or finds out which one does.
 func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
-	t.mu.Lock()
-	var known peer
-	if p := t.peers[remote]; p != nil {
-		known = *p
-	}
-	t.mu.Unlock()
+	known := t.look(remote)
 	first, second := t.opts.Preferred, t.opts.Other
 	if known.chosen == second {
 		first, second = second, first
 	}
-	try := func(tr transport.Transport, ctx context.Context) (transport.Link, error) {
+	try := func(ctx context.Context, tr transport.Transport) (transport.Link, error) {
 		l, err := tr.Dial(ctx, local, remote, path)
-		if err == nil {
-			t.choose(remote, tr)
+		if err == nil && !t.choose(remote, tr) {
+			l.Close(transport.Abort)
+			return nil, ErrForced
 		}
 		return l, err
-	}
-	if known.forced {
-		return try(first, ctx)
 	}
 	limited, cancel := ctx, context.CancelFunc(func() {})
 	if known.chosen == nil {
 		limited, cancel = context.WithTimeout(ctx, t.opts.Patience)
 	}
-	l, err := try(first, limited)
+	l, err := try(limited, first)
 	cancel()
-	absent := errors.Is(err, syscall.ECONNREFUSED) || t.opts.Absent(err)
-	if err == nil || ctx.Err() != nil || known.chosen != nil && !absent {
-		return l, err
+	if err == nil {
+		return l, nil
 	}
-	l, other := try(second, ctx)
-	if other != nil {
-		return nil, errors.Join(err, other)
+	if ended := ctx.Err(); ended != nil {
+		return nil, errors.Join(ended, err)
 	}
-	return l, nil
+	// Another dial, or the peer, may have found out meanwhile.
+	if known = t.look(remote); known.chosen == first && (known.forced || !t.absent(err)) {
+		return nil, err
+	}
+	l, other := try(ctx, second)
+	if other == nil {
+		return l, nil
+	}
+	if t.absent(err) && t.absent(other) {
+		t.gone(remote)
+	}
+	return nil, errors.Join(err, other)
+}
+
+// absent tells whether an error of a dial means that nobody there speaks its
+// transport.
+func (t *Transport) absent(err error) bool {
+	return errors.Is(err, syscall.ECONNREFUSED) || t.opts.Absent(err)
 }
 
 // Regions is the table of memory regions of whichever transport has one, nil if none
@@ -256,5 +292,8 @@ func (t *Transport) Stats() []transport.Counter {
 
 // Close closes both.
 func (t *Transport) Close() error {
+	t.mu.Lock()
+	t.closed = true
+	t.mu.Unlock()
 	return errors.Join(t.opts.Preferred.Close(), t.opts.Other.Close())
 }

@@ -2,15 +2,22 @@
 // peer speaks. Which of them serves a peer is found out by the first connection
 // and remembered.
 //
-//	            ┌── preferred is refused, other answers ──▶ other
-//	(unknown) ──┤
-//	            └── preferred answers ────────────────────▶ preferred
+//	         preferred answers
+//	unknown ───────────────────────────────────────────▶ preferred
+//	 ▲   │                                                │    ▲
+//	 │   │ preferred is refused, rejected,      refused,  │    │ refused,
+//	 │   │ or silent for Patience,              other     │    │ preferred
+//	 │   │ and other answers                    answers   ▼    │ answers
+//	 │   └──────────────────────────────────────────────▶ other
+//	 └───────────── both are refused ─────────────────────┘
 //
-// A peer that connects to us has chosen, too. The choice changes when a peer
-// refuses the transport it has spoken before and answers on the other: the process
-// that spoke it has gone. Silence changes nothing.
+// A peer that connects to us has chosen, too. Refusal means that the process that
+// spoke a transport has gone. Silence changes nothing once a transport is chosen:
+// the host may be down, or the network. Force settles what serves a peer for good.
 //
 // # Concurrency
 //
-// As package transport demands; all methods are safe for concurrent use.
+// As package transport demands; all methods are safe for concurrent use. Dials of
+// one peer may find out at the same time; one that heard nothing yields to one
+// that got an answer.
 package choice

@@ -1,0 +1,313 @@
+package choice
+
+import (
+	"context"
+	"errors"
+	"net"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rds-go/rds/transport"
+)
+
+// long is more than any dial of a test takes.
+const long = 30 * time.Second
+
+// The first dial finds out, and the next ones ask nobody else.
+func TestUnknownPeer(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		preferred, other answer
+		want             string
+		dials            [2]int // of each, to find out
+		next             [2]int // of each, afterwards
+	}{
+		{"preferred answers", answers, answers, "new", [2]int{1, 0}, [2]int{1, 0}},
+		{"preferred is refused", refuses, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
+		{"preferred is rejected", rejects, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
+		{"preferred fails", fails, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
+		{"preferred is silent", silent, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
+		{"both are refused", refuses, refuses, "", [2]int{1, 1}, [2]int{1, 1}},
+		{"both are silent", silent, silent, "", [2]int{1, 1}, [2]int{1, 1}},
+		{"other is silent", refuses, silent, "", [2]int{1, 1}, [2]int{1, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, time.Second)
+				r.preferred.set(c.preferred)
+				r.other.set(c.other)
+				r.wantChosen("before", "")
+				start := time.Now()
+				_ = r.wantDial("first", long, c.want)
+				r.wantDials("first", c.dials[0], c.dials[1])
+				if took := time.Since(start); c.preferred == silent && c.other == answers && took != time.Second {
+					t.Errorf("waited %v", took)
+				}
+				r.wantChosen("after", c.want)
+				_ = r.wantDial("second", long, c.want)
+				r.wantDials("second", c.next[0], c.next[1])
+			})
+		})
+	}
+}
+
+// Who is refused by both hears both reasons.
+func TestBothErrors(t *testing.T) {
+	r := newRig(t, time.Second)
+	r.preferred.set(rejects)
+	err := r.wantDial("dial", long, "")
+	if !errors.Is(err, errRejected) || !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("%v", err)
+	}
+}
+
+// The caller's time is over first: the other transport is not asked.
+func TestCallerGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Second)
+		r.preferred.set(silent)
+		r.other.set(answers)
+		if err := r.wantDial("dial", time.Second/2, ""); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%v", err)
+		}
+		r.wantDials("dial", 1, 0)
+		r.wantChosen("dial", "")
+	})
+}
+
+// What happens to a choice that was made.
+func TestKnownPeer(t *testing.T) {
+	for _, c := range []struct {
+		name             string
+		by               answer // of the preferred one when it is chosen: answers or refuses
+		preferred, other answer // then
+		want             string
+		chosen           string
+		dials            [2]int
+	}{
+		{"preferred goes on", answers, answers, answers, "new", "new", [2]int{1, 0}},
+		{"preferred silent", answers, silent, answers, "", "new", [2]int{1, 0}},
+		{"preferred fails", answers, fails, answers, "", "new", [2]int{1, 0}},
+		{"preferred refused, other answers", answers, refuses, answers, "old", "old", [2]int{1, 1}},
+		{"preferred rejected, other answers", answers, rejects, answers, "old", "old", [2]int{1, 1}},
+		{"preferred refused, other silent", answers, refuses, silent, "", "new", [2]int{1, 1}},
+		{"preferred and other refused", answers, refuses, refuses, "", "new", [2]int{1, 1}},
+		{"other goes on", refuses, answers, answers, "old", "old", [2]int{0, 1}},
+		{"other silent", refuses, answers, silent, "", "old", [2]int{0, 1}},
+		{"other fails", refuses, answers, fails, "", "old", [2]int{0, 1}},
+		{"other refused, preferred answers", refuses, answers, refuses, "new", "new", [2]int{1, 1}},
+		{"other refused, preferred silent", refuses, silent, refuses, "", "old", [2]int{1, 1}},
+		{"other and preferred refused", refuses, refuses, refuses, "", "", [2]int{1, 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRig(t, time.Second)
+				first := map[answer]string{answers: "new", refuses: "old"}[c.by]
+				r.preferred.set(c.by)
+				r.other.set(answers)
+				_ = r.wantDial("first", long, first)
+				r.preferred.dialed()
+				r.other.dialed()
+				r.preferred.set(c.preferred)
+				r.other.set(c.other)
+				_ = r.wantDial("then", long, c.want)
+				r.wantDials("then", c.dials[0], c.dials[1])
+				r.wantChosen("then", c.chosen)
+			})
+		})
+	}
+}
+
+// A peer that went away and comes back speaking the preferred transport, too, is
+// served by that.
+func TestPeerIsUpgraded(t *testing.T) {
+	r := newRig(t, time.Second)
+	r.other.set(answers)
+	_ = r.wantDial("old", long, "old")
+	r.other.set(refuses)
+	_ = r.wantDial("gone", long, "")
+	r.preferred.set(answers)
+	r.other.set(answers)
+	_ = r.wantDial("back", long, "new")
+}
+
+// A peer that connects has chosen, and may choose anew.
+func TestInboundDecides(t *testing.T) {
+	r := newRig(t, time.Second)
+	var got []transport.Link
+	if err := r.Listen(us, func(l transport.Link) { got = append(got, l) }); err != nil {
+		t.Fatal(err)
+	}
+	r.preferred.set(answers)
+	r.other.set(answers)
+	l := r.other.connect(them)
+	r.wantChosen("inbound", "old")
+	_ = r.wantDial("back", long, "old")
+	r.wantDials("back", 0, 1)
+	m := r.preferred.connect(them)
+	r.wantChosen("inbound again", "new")
+	if len(got) != 2 || got[0] != transport.Link(l) || got[1] != transport.Link(m) || l.wasAborted() || m.wasAborted() {
+		t.Errorf("accepted %v", got)
+	}
+}
+
+func TestForce(t *testing.T) {
+	r := newRig(t, time.Second)
+	accepted := 0
+	if err := r.Listen(us, func(transport.Link) { accepted++ }); err != nil {
+		t.Fatal(err)
+	}
+	r.preferred.set(answers)
+	r.other.set(refuses)
+	if err := r.Force(them, "newer"); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("no such transport: %v", err)
+	}
+	r.wantChosen("no such transport", "")
+	if err := r.Force(them, "old"); err != nil {
+		t.Fatal(err)
+	}
+	r.wantChosen("forced", "old")
+	_ = r.wantDial("not what it speaks", long, "")
+	r.wantDials("not what it speaks", 0, 1)
+	r.wantChosen("refused", "old")
+	if l := r.preferred.connect(them); !l.wasAborted() || accepted != 0 {
+		t.Error("an inbound link of the other transport was accepted")
+	}
+	if l := r.other.connect(them); l.wasAborted() || accepted != 1 {
+		t.Error("an inbound link of the right transport was not accepted")
+	}
+	if err := r.Force(them, "old"); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if err := r.Force(them, "new"); !errors.Is(err, ErrForced) {
+		t.Errorf("and the opposite: %v", err)
+	}
+	r.wantChosen("in the end", "old")
+}
+
+// A dial that is under way when its peer is forced ends as it must.
+func TestForcedWhileDialing(t *testing.T) {
+	r := newRig(t, long)
+	r.preferred.hold = make(chan struct{})
+	r.preferred.set(answers)
+	r.other.set(answers)
+	done := make(chan string, 1)
+	go func() {
+		name, _ := r.dial(context.Background())
+		done <- name
+	}()
+	<-r.preferred.dialing
+	if err := r.Force(them, "old"); err != nil {
+		t.Fatal(err)
+	}
+	close(r.preferred.hold)
+	if got := <-done; got != "old" {
+		t.Errorf("%q answered", got)
+	}
+	r.wantChosen("forced", "old")
+}
+
+// Dials at the same time, of which one hears nothing, end with one choice.
+func TestConcurrentDials(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t, time.Second)
+		r.preferred.set(silent)
+		r.other.set(answers)
+		done := make(chan string, 1)
+		go func() {
+			name, err := r.dial(t.Context())
+			if !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%v", err)
+			}
+			done <- name
+		}()
+		<-r.preferred.dialing
+		r.preferred.set(answers)
+		_ = r.wantDial("the second", long, "new")
+		if got := <-done; got != "" {
+			t.Errorf("%q answered", got)
+		}
+		r.wantDials("both", 2, 0)
+		r.wantChosen("both", "new")
+	})
+}
+
+// Many dials and inbound links at once; the race detector looks on.
+func TestMany(t *testing.T) {
+	r := newRig(t, long)
+	if err := r.Listen(us, func(transport.Link) {}); err != nil {
+		t.Fatal(err)
+	}
+	r.preferred.set(answers)
+	r.other.set(answers)
+	const n = 20
+	done := make(chan string, n)
+	for range n {
+		go func() {
+			name, err := r.dial(context.Background())
+			if err != nil {
+				t.Error(err)
+			}
+			done <- name
+		}()
+		go r.preferred.connect(them)
+	}
+	for range n {
+		if got := <-done; got != "new" {
+			t.Errorf("%q answered", got)
+		}
+	}
+	r.wantChosen("all", "new")
+}
+
+// An address on which one of the two cannot listen accepts nothing, until both can.
+func TestListenRetried(t *testing.T) {
+	r := newRig(t, time.Second)
+	accepted := 0
+	accept := func(transport.Link) { accepted++ }
+	r.other.deaf = syscall.EADDRINUSE
+	if err := r.Listen(us, accept); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Fatalf("%v", err)
+	}
+	if l := r.preferred.connect(them); !l.wasAborted() || accepted != 0 {
+		t.Error("a link was accepted although nobody listens")
+	}
+	r.wantChosen("not accepted", "")
+	r.other.deaf = nil
+	if err := r.Listen(us, accept); err != nil {
+		t.Fatal(err)
+	}
+	if r.preferred.listens != 1 || r.other.listens != 2 {
+		t.Errorf("listened %d and %d times", r.preferred.listens, r.other.listens)
+	}
+	if l := r.preferred.connect(them); l.wasAborted() || accepted != 1 {
+		t.Error("not accepted")
+	}
+	if l := r.other.connect(them); l.wasAborted() || accepted != 2 {
+		t.Error("not accepted")
+	}
+	if err := r.Listen(us, accept); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("again: %v", err)
+	}
+}
+
+func TestReports(t *testing.T) {
+	r := newRig(t, time.Second)
+	if got := r.Transport.Name(); got != "new+old" {
+		t.Errorf("name %q", got)
+	}
+	if s := r.Stats(); len(s) != 2 || s[0].Name != "new" || s[1].Name != "old" {
+		t.Errorf("counters %v", s)
+	}
+	if r.Regions() != nil || r.Domain() != nil {
+		t.Error("regions of transports that have none")
+	}
+	if err := r.Close(); err != nil || !r.preferred.closed || !r.other.closed {
+		t.Errorf("close: %v", err)
+	}
+	if err := r.Listen(us, nil); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("listen afterwards: %v", err)
+	}
+}

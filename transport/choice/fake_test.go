@@ -1,0 +1,202 @@
+package choice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/transport"
+)
+
+// answer is what a dial of a fake transport meets.
+type answer int
+
+const (
+	refuses answer = iota
+	rejects
+	fails // for a reason that says nothing of the peer
+	silent
+	answers
+)
+
+var (
+	errRejected = errors.New("rejected")
+	errFails    = errors.New("no route")
+)
+
+// fake is a transport whose dials end as the test says.
+type fake struct {
+	transport.Transport // nil: what is not here must not be called
+	name                string
+
+	mu      sync.Mutex
+	answer  answer
+	hold    chan struct{} // if not nil, dials wait for its end
+	dialing chan struct{} // gets a value when a dial begins
+	dials   int
+	listens int
+	deaf    error // of Listen
+	accept  func(transport.Link)
+	closed  bool
+}
+
+func newFake(name string) *fake { return &fake{name: name, dialing: make(chan struct{}, 100)} }
+
+func (f *fake) Name() string { return f.name }
+
+func (f *fake) set(a answer) {
+	f.mu.Lock()
+	f.answer = a
+	f.mu.Unlock()
+}
+
+// dialed returns the number of dials since the last call.
+func (f *fake) dialed() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.dials
+	f.dials = 0
+	return n
+}
+
+func (f *fake) Dial(ctx context.Context, _, remote netip.Addr, _ int) (transport.Link, error) {
+	f.mu.Lock()
+	f.dials++
+	hold, a := f.hold, f.answer
+	f.mu.Unlock()
+	f.dialing <- struct{}{}
+	if hold != nil {
+		select {
+		case <-hold:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	switch a {
+	case refuses:
+		return nil, fmt.Errorf("%s: %w", f.name, syscall.ECONNREFUSED)
+	case rejects:
+		return nil, fmt.Errorf("%s: %w", f.name, errRejected)
+	case fails:
+		return nil, fmt.Errorf("%s: %w", f.name, errFails)
+	case silent:
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &fakeLink{by: f, remote: remote}, nil
+}
+
+func (f *fake) Listen(_ netip.Addr, accept func(transport.Link)) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.listens++
+	if f.deaf == nil {
+		f.accept = accept
+	}
+	return f.deaf
+}
+
+// connect is a peer that connects to us. It returns the link.
+func (f *fake) connect(remote netip.Addr) *fakeLink {
+	f.mu.Lock()
+	accept := f.accept
+	f.mu.Unlock()
+	l := &fakeLink{by: f, remote: remote}
+	accept(l)
+	return l
+}
+
+func (f *fake) Stats() []transport.Counter { return []transport.Counter{{Name: f.name}} }
+
+func (f *fake) Close() error {
+	f.closed = true
+	return nil
+}
+
+// fakeLink is a link of a fake transport.
+type fakeLink struct {
+	transport.Link
+	by      *fake
+	remote  netip.Addr
+	mu      sync.Mutex
+	aborted bool
+}
+
+func (l *fakeLink) RemoteAddr() netip.AddrPort { return netip.AddrPortFrom(l.remote, 1) }
+
+func (l *fakeLink) Close(mode transport.CloseMode) {
+	l.mu.Lock()
+	l.aborted = mode == transport.Abort
+	l.mu.Unlock()
+}
+
+func (l *fakeLink) wasAborted() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.aborted
+}
+
+var (
+	us   = netip.MustParseAddr("10.0.0.1")
+	them = netip.MustParseAddr("10.0.0.2")
+)
+
+// rig is a choice between two fakes.
+type rig struct {
+	testing.TB
+	*Transport
+	preferred, other *fake
+}
+
+func newRig(t testing.TB, patience time.Duration) *rig {
+	r := &rig{TB: t, preferred: newFake("new"), other: newFake("old")}
+	r.Transport = New(Options{
+		Preferred: r.preferred, Other: r.other, Patience: patience,
+		Absent: func(err error) bool { return errors.Is(err, errRejected) },
+	})
+	return r
+}
+
+// dial dials and returns the name of the transport that answered, "" with the error.
+func (r *rig) dial(ctx context.Context) (string, error) {
+	l, err := r.Dial(ctx, us, them, 0)
+	if err != nil {
+		if l != nil {
+			r.Error("a link with an error")
+		}
+		return "", err
+	}
+	return l.(*fakeLink).by.name, nil
+}
+
+// wantDial dials within a time and says who is to answer, "" for nobody.
+func (r *rig) wantDial(what string, within time.Duration, want string) error {
+	r.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	got, err := r.dial(ctx)
+	if got != want {
+		r.Errorf("%s: %q answered (%v), want %q", what, got, err, want)
+	}
+	return err
+}
+
+func (r *rig) wantChosen(what, want string) {
+	r.Helper()
+	if got := r.Chosen(them); got != want {
+		r.Errorf("%s: chosen is %q, want %q", what, got, want)
+	}
+}
+
+// wantDials checks who was asked since the last check.
+func (r *rig) wantDials(what string, preferred, other int) {
+	r.Helper()
+	if p, o := r.preferred.dialed(), r.other.dialed(); p != preferred || o != other {
+		r.Errorf("%s: %d and %d dials, want %d and %d", what, p, o, preferred, other)
+	}
+}
