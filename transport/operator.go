@@ -37,8 +37,8 @@ type Operation struct {
 	Swap, SwapMask       uint64
 
 	// Done is called once for every Operation that was begun, from any goroutine,
-	// with none of the link's locks held; never before Operate has returned. Local
-	// is the caller's again.
+	// with none of the link's locks held; it may be before Operate has returned, and
+	// is always before the handler hears Closed. Local is the caller's again.
 	Done func(*Operation, OpStatus)
 }
 
@@ -47,7 +47,7 @@ type Operator interface {
 	Link
 	// Operate begins all of ops, in order, behind everything written before, or none
 	// of them and returns false: the link is full, and the handler's Writable follows
-	// once. It is called by who calls Writev. An error is about ops, none of which was
+	// once, or the link is ending, and Closed does. It is called by who calls Writev. An error is about ops, none of which was
 	// begun, and not about the link.
 	Operate(ops []*Operation) (bool, error)
 	// WriteBehind is Writev for the bytes of the one message that belongs to the last

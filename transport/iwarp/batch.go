@@ -35,6 +35,7 @@ type batch struct {
 	markers *mpa.MarkerWriter // nil: none
 	scratch []byte            // an FPDU before its markers are put in
 	own     [][]byte          // memory of the caller of SendDirect, until keep
+	begun   bool              // part of the first FPDU went with the batch before
 
 	stage  *buf.Buf
 	pieces []piece
@@ -88,7 +89,7 @@ func (b *batch) reset() {
 	b.pieces, b.marks = b.pieces[:0], b.marks[:0]
 	b.lends = false
 	clear(b.own)
-	b.own = b.own[:0]
+	b.own, b.begun = b.own[:0], false
 	b.staged, b.size, b.written, b.piece, b.off, b.mark = 0, 0, 0, 0, 0, 0
 	if b.markers != nil {
 		b.before = *b.markers
@@ -180,7 +181,8 @@ func (b *batch) lendOwn(mem []byte) {
 }
 
 // keep ends the batch at end, of which written bytes are written; what is left up
-// to there is copied. Nothing but staged and own pieces may be in it.
+// to there is copied, and counts as one FPDU. Nothing but staged and own pieces may
+// be in it.
 func (b *batch) keep(written, end int) {
 	if written >= end {
 		b.reset()
@@ -199,7 +201,7 @@ func (b *batch) keep(written, end int) {
 	clear(iov)
 	b.release()
 	b.reset()
-	b.stage = rest
+	b.stage, b.begun = rest, written > 0
 	b.cover()
 	b.marks = append(b.marks, mark{end: b.size})
 }
@@ -310,7 +312,7 @@ func (b *batch) cut(look func(*piece) ([]byte, bool)) (rest []byte, ok bool) {
 	if b.mark > 0 {
 		begun, markers = b.marks[b.mark-1].end, b.marks[b.mark-1].markers
 	}
-	partly := b.written > begun
+	partly := b.written > begun || b.begun && b.mark == 0
 	if b.markers != nil {
 		*b.markers = markers
 		if partly {

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"fmt"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -63,12 +64,24 @@ type direct struct {
 	after bool   // and waits until what was posted has been sent
 	acked uint64 // bytes of messages that the peer has taken or refused
 	ends  []directEnd
-	first int         // in ends, the oldest that is not acknowledged
-	limit uint32      // the last number that may be used
-	heard bool        // the peer's program takes messages
-	ahead xctl.Credit // of a message that the transmitter has not noted yet
+	first int    // in ends, the oldest that is not acknowledged
+	limit uint32 // the last number that may be used
+	heard bool   // the peer's program takes messages
 
-	unsaid uint32 // the event loop's: bytes of messages taken since the last CREDIT
+	// While a batch is being written the peer may already answer what the transmitter
+	// has not noted yet: it does when that is done.
+	writing bool
+	later   bool        // the timer runs
+	timer   *time.Timer // says what there is to say
+	ahead   uint32      // the last such message that the peer has taken
+	isAhead bool
+
+	late atomic.Bool // acked has grown by that, and the sink has not heard
+
+	// The event loop's.
+	taking bool   // the sink has been given all that came before DirectReady
+	fed    bool   // it has been given bytes since its last Flush
+	unsaid uint32 // bytes of messages taken since the last CREDIT
 
 	// The transmitter's.
 	next   uint32 // number of the message to begin, or that is open
@@ -89,11 +102,13 @@ type directCut struct {
 	last     bool
 }
 
-func newDirect(p *DirectParams, credit uint8) (direct, error) {
+func (d *direct) init(p *DirectParams, credit uint8) error {
 	if !xctl.SRQN(p.Number).Valid() {
-		return direct{}, fmt.Errorf("iwarp: direct queue %#x: %w", p.Number, syscall.EINVAL)
+		return fmt.Errorf("iwarp: direct queue %#x: %w", p.Number, syscall.EINVAL)
 	}
-	return direct{queue: &SRQ{num: xctl.SRQN(p.Number), sink: p.Sink}, next: 1, limit: uint32(credit)}, nil
+	d.queue = &SRQ{num: xctl.SRQN(p.Number), sink: p.Sink}
+	d.next, d.limit = 1, uint32(credit)
+	return nil
 }
 
 // DirectReady says that the sink takes all messages. Sink.Flush follows on the event
@@ -162,17 +177,22 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 		}
 		d.after = after
 		q.letGoLocked()
-		if s.hold || s.sending || s.blocked || !d.roomLocked() {
+		if !s.kickLocked() { // whoever is at it also sends what was held back
 			d.want = true
 			q.mu.Unlock()
 			return taken, nil
 		}
-		s.sending = true
+		if s.hold || !d.roomLocked() {
+			d.want = true
+			q.mu.Unlock()
+			s.transmit() // what was held back
+			return taken, nil
+		}
 		if d.after && s.tx.next != q.tail {
 			q.mu.Unlock()
 			s.transmit()
 			q.mu.Lock()
-			if s.tx.next != q.tail || s.blocked {
+			if s.sending || s.blocked || s.tx.next != q.tail {
 				d.want = true
 				q.mu.Unlock()
 				return taken, nil
@@ -190,13 +210,13 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 			} else {
 				frames = append(frames, step...)
 			}
+			d.writing = true
 		}
 		may := direct{limit: d.limit, heard: d.heard}
 		q.mu.Unlock()
 		if free {
-			n, err := s.directBatch(frames, bufs, taken, total, &may, cut, builds)
-			taken += n
-			if err != nil {
+			n, on, err := s.directBatch(frames, bufs, taken, total, &may, cut, builds)
+			if taken += n; !on {
 				return taken, err
 			}
 		}
@@ -245,8 +265,9 @@ func (s *stream) wantLocked() bool {
 
 // directBatch writes frames and segments of bufs, from position pos on, as far as
 // the socket takes them. Of a segment that it takes a part of the rest stays in the
-// batch. The caller is the transmitter; after an error it is not any more.
-func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct, cut Cut, builds uint32) (taken int, err error) {
+// batch. The caller is the transmitter; unless it may go on it is not any more: the
+// socket is full, or there was an error.
+func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct, cut Cut, builds uint32) (taken int, on bool, err error) {
 	t, b, d := &s.tx, &s.tx.batch, &s.shared.direct
 	b.reset()
 	for _, f := range frames {
@@ -273,48 +294,63 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 			msn, mo = msn+1, 0
 		}
 	}
-	if b.empty() {
-		return 0, nil
+	n, size := 0, b.size
+	if size > 0 {
+		n, err = s.write()
 	}
-	n, err := s.write()
 	if n > 0 && !s.spoke.Load() {
 		s.firstWrite()
 	}
 	keep := 0 // batch bytes of frames, and of segments that have begun
 	if len(d.cuts) == 0 {
-		keep = b.size
+		keep = size
 	} else {
 		keep = d.cuts[0].start
 	}
 	s.q.mu.Lock()
+	d.writing = false
 	for i := range d.cuts {
 		c := &d.cuts[i]
 		if c.start >= n {
 			break
 		}
-		if keep = b.size; i+1 < len(d.cuts) {
+		if keep = size; i+1 < len(d.cuts) {
 			keep = d.cuts[i+1].start
 		}
 		d.begunLocked(c)
 		taken += c.n
 	}
-	if d.ahead.SRQ != 0 {
-		ahead := d.ahead
-		d.ahead = xctl.Credit{}
-		if err := d.creditLocked(ahead, false); err != nil {
+	late := false
+	if d.isAhead {
+		d.isAhead = false
+		was := d.acked
+		if err := d.deliveredLocked(d.ahead); err != nil {
 			s.brokenLocked(err)
 		}
+		late = d.acked != was
 	}
-	if err != nil {
+	switch {
+	case err != nil:
 		// The connection is ending, and Closed follows.
-		s.blocked, s.sending = true, false
-		s.q.mu.Unlock()
 		b.reset()
-		return taken, err
+		s.blocked, s.sending = true, false
+	case n < size && n >= keep && !s.writable:
+		// It is full, though nothing is left of what has begun.
+		b.reset()
+		s.blocked, s.sending, d.want = true, false, true
+	default:
+		b.keep(n, keep)
+		on = true
+		if n < size && b.empty() {
+			s.writable = false
+		}
 	}
 	s.q.mu.Unlock()
-	b.keep(n, keep)
-	return taken, nil
+	if late {
+		d.late.Store(true)
+		s.conn.Wake()
+	}
+	return taken, on, err
 }
 
 // begunLocked notes that a segment is on its way.
@@ -331,42 +367,69 @@ func (d *direct) begunLocked(c *directCut) {
 }
 
 // heardLocked takes what the peer says of its direct queue.
-func (d *direct) heardLocked(r *arrivedRecord, sending bool) error {
-	if r.kind == xctl.TypeCredit {
-		return d.creditLocked(r.credit, sending)
+func (d *direct) heardLocked(r *arrivedRecord) error {
+	if r.kind == xctl.TypeNAK {
+		return d.nakLocked(r.nak)
 	}
-	return d.nakLocked(r.nak)
+	if c := &r.credit; int32(c.Limit-d.limit) > 0 {
+		d.limit, d.heard = c.Limit, true
+	}
+	return d.deliveredLocked(r.credit.Delivered)
 }
 
-// creditLocked takes a CREDIT of the peer's direct queue. The peer may be faster than
-// the transmitter, which notes what it has written when that is done.
-func (d *direct) creditLocked(c xctl.Credit, sending bool) error {
-	if int32(c.Delivered-d.next) >= 0 {
-		if !sending {
-			return ddp.ErrMSNRange
+// deliveredLocked notes that the peer has taken, or refused, all messages up to msn.
+func (d *direct) deliveredLocked(msn uint32) error {
+	if int32(msn-d.next) >= 0 {
+		if !d.writing {
+			return ddp.ErrMSNRange // never sent
 		}
-		d.ahead = c
+		if !d.isAhead || int32(msn-d.ahead) > 0 {
+			d.ahead, d.isAhead = msn, true
+		}
 		return nil
 	}
-	for d.first < len(d.ends) && int32(c.Delivered-d.ends[d.first].msn) >= 0 {
+	for d.first < len(d.ends) && int32(msn-d.ends[d.first].msn) >= 0 {
 		d.acked = d.ends[d.first].bytes
 		d.first++
 	}
 	if d.first == len(d.ends) {
 		d.ends, d.first = d.ends[:0], 0
 	}
-	if int32(c.Limit-d.limit) > 0 {
-		d.limit, d.heard = c.Limit, true
-	}
 	return nil
+}
+
+// sayLaterLocked has what there is to say said after a while, if nothing that is sent
+// takes it along before.
+func (x *shared) sayLaterLocked(s *stream) {
+	d := &x.direct
+	if d.later {
+		return
+	}
+	d.later = true
+	if d.timer == nil {
+		d.timer = time.AfterFunc(xctl.CreditDelay, func() {
+			s.q.mu.Lock()
+			d.later = false
+			run := !x.backlog.Empty() && !s.q.over && s.kickLocked()
+			s.q.mu.Unlock()
+			if run {
+				s.transmit()
+			}
+		})
+		return
+	}
+	d.timer.Reset(xctl.CreditDelay)
 }
 
 // nakLocked takes a NAK of the peer's direct queue. A message that builds on a Write
 // that was refused is as good as delivered: nothing will become of it. Any other
 // refusal ends the connection, for the queue takes everything as long as that lives.
 func (d *direct) nakLocked(n xctl.NAK) error {
-	if n.Code != xctl.NAKDependency {
+	switch {
+	case n.Code != xctl.NAKDependency:
 		return ddp.ErrNoBuffer
+	case int32(n.MSN-d.next) >= 0 && !d.writing:
+		return ddp.ErrMSNRange // never sent
 	}
 	return nil
 }
@@ -403,7 +466,9 @@ func (r *remains) take(n int, b *batch) {
 		if len(p) > n {
 			p = p[:n]
 		}
-		if len(p) <= copyLeast {
+		if len(p) <= copyLeast || b.crc {
+			// With a CRC also since a program may share the memory with others: what
+			// they change between the CRC and the write would cost the connection.
 			b.stage.B = append(b.stage.B, p...)
 		} else {
 			b.lendOwn(p)

@@ -232,6 +232,7 @@ func (r *receiver) place(p []byte) bool {
 		return true
 	}
 	if d := r.sink.direct(); d != nil {
+		r.s.shared.direct.fed = true
 		if err := d.Feed(p); err != nil {
 			f := r.refusal(rdmap.CauseStreamCatastrophic, nil, 0)
 			f.err = err

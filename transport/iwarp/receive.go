@@ -263,6 +263,7 @@ func (r *receiver) filled(n int) {
 		return
 	}
 	if d := r.sink.direct(); d != nil {
+		r.s.shared.direct.fed = true
 		d.Filled(n)
 	} else {
 		r.leave()
@@ -281,8 +282,11 @@ func (r *receiver) filled(n int) {
 func (r *receiver) flush() {
 	r.push()
 	if x := r.s.shared; x != nil && x.direct.queue != nil && !r.dead {
+		// In this order: what is acknowledged is what the sink has passed on.
+		x.direct.taking = x.direct.queue.ready.Load()
+		x.direct.fed = false
 		x.direct.queue.sink.Flush()
-		if r.acked {
+		if late := x.direct.late.Load() && x.direct.late.Swap(false); late || r.acked {
 			r.acked = false
 			x.direct.queue.sink.Acked()
 		}

@@ -159,16 +159,9 @@ func (s *stream) share(p *SharedParams, agreed xctl.Agreed) error {
 	if err != nil {
 		return err
 	}
-	var own direct
-	if p.Direct != nil {
-		if own, err = newDirect(p.Direct, agreed.Peer.Credit); err != nil {
-			return err
-		}
-	}
-	s.shared = &shared{
+	x := &shared{
 		params:  *p,
 		agreed:  agreed,
-		direct:  own,
 		out:     make(map[xctl.SRQN]*outQueue),
 		stopped: later{before: soonerResumed},
 		held:    later{before: soonerKnown},
@@ -177,6 +170,12 @@ func (s *stream) share(p *SharedParams, agreed xctl.Agreed) error {
 		hungry:  make(map[*xctl.Receiver]*SRQ),
 		pings:   make(map[uint64]chan struct{}),
 	}
+	if p.Direct != nil {
+		if err := x.direct.init(p.Direct, agreed.Peer.Credit); err != nil {
+			return err
+		}
+	}
+	s.shared = x
 	return nil
 }
 

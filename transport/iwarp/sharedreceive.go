@@ -258,10 +258,6 @@ func (r *receiver) deliver(c Completion) bool {
 	if !srq.enter() {
 		return r.refuseMessage(xctl.NAKUnknown, 0)
 	}
-	if srq.sink != nil {
-		srq.leave()
-		return true
-	}
 	x.open = nil
 	c.Queue = uint32(srq.num)
 	srq.rq.settle() // before the program knows
@@ -305,7 +301,7 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 			}
 			q.mu.Lock()
 			if (a.kind == xctl.TypeCredit || a.kind == xctl.TypeNAK) && x.direct.is(a.queue()) {
-				err := x.direct.heardLocked(&a, r.s.sending)
+				err := x.direct.heardLocked(&a)
 				q.mu.Unlock()
 				if err != nil {
 					r.refuse(rdmap.CauseOf(err), ulpdu)
@@ -384,9 +380,14 @@ func (r *receiver) acknowledge() {
 		patience = now.Add(xctl.CreditDelay) // there is company
 	}
 	var wake time.Time
+	var lazy xctl.Credit
 	later, due := x.touched[:0], x.due[:0]
 	for _, rcv := range x.touched {
 		delete(x.hungry, rcv)
+		if x.direct.is(rcv.SRQ()) && !x.direct.taking {
+			x.hungry[rcv] = x.direct.queue // DirectReady wakes us
+			continue                       // nobody has taken anything yet
+		}
 		if srq := x.find(rcv.SRQ()); srq != nil {
 			n := srq.stock(r.s)
 			if n == 0 {
@@ -395,17 +396,17 @@ func (r *receiver) acknowledge() {
 				rcv.Grant(uint32(n))
 			}
 		}
-		when := patience
-		if d := &x.direct; d.is(rcv.SRQ()) {
-			if d.unsaid >= directAck {
-				when = now.Add(xctl.CreditDelay)
-			}
+		when, own := patience, x.direct.is(rcv.SRQ())
+		if own && x.direct.unsaid >= directAck {
+			when = now.Add(xctl.CreditDelay)
 		}
 		if c, ok := rcv.Credit(when); ok {
-			if x.direct.is(c.SRQ) {
+			if own {
 				x.direct.unsaid = 0
 			}
 			due = append(due, c)
+		} else if own { // with the program's answer, if one comes soon
+			lazy, _ = rcv.Credit(now.Add(2 * xctl.CreditDelay)) // later than any time it was asked at
 		} else if at, ok := rcv.Deadline(); ok {
 			later = append(later, rcv)
 			if wake.IsZero() || at.Before(wake) {
@@ -424,6 +425,10 @@ func (r *receiver) acknowledge() {
 		x.backlog.WriteAck(a)
 	}
 	r.kick = r.kick || wrote || len(due) > 0
+	if lazy.SRQ != 0 {
+		x.backlog.Credit(lazy)
+		x.sayLaterLocked(r.s)
+	}
 	if !wake.IsZero() {
 		x.wakeAtLocked(r.s, now, wake)
 	}
@@ -441,4 +446,8 @@ func (r *receiver) endShared() {
 	}
 	clear(x.hungry)
 	x.touched = nil
+	if x.direct.fed {
+		x.direct.fed = false
+		x.direct.queue.sink.Flush() // what came before the end
+	}
 }

@@ -348,7 +348,7 @@ func (s *stream) detached() int {
 // caller is the transmitter.
 func (s *stream) undecided() bool {
 	x := s.shared
-	return x != nil && (len(x.free) < len(x.msgs) || x.writes.Outstanding() > 0 || len(x.direct.ends) > 0 || x.direct.offset > 0)
+	return x != nil && (len(x.free) < len(x.msgs) || x.writes.Outstanding() > 0 || len(x.direct.ends) > 0)
 }
 
 // flushLocked completes all messages to shared queues, in the order in which they

@@ -129,12 +129,8 @@ func (s *SRQ) putBack(slot *receiveSlot) {
 // stock is how many requests are posted. If there are none, st hears of the next
 // one.
 func (s *SRQ) stock(st *stream) int {
-	switch {
-	case s.sink == nil:
-	case s.ready.Load():
+	if s.sink != nil {
 		return math.MaxInt32
-	default:
-		return 0
 	}
 	if n := s.rq.posted(); n > 0 {
 		return n

@@ -46,7 +46,7 @@ func (c *cutter) end(n int) {
 	c.back(n)
 	c.at = c.walk.state
 	c.walk.bufs = nil
-	clear(c.marks)
+	clear(c.marks[:cap(c.marks)])
 }
 
 // back returns to a place where a segment was cut: what followed was not taken.
@@ -57,13 +57,16 @@ func (c *cutter) back(pos int) {
 	}
 }
 
-// cut is an iwarp.Cut: as many whole messages as fit, or as much as fits of one.
+// cut is an iwarp.Cut: as many whole messages as fit, or as much as fits of one. A
+// Send that carries one message in several segments carries no other, for the peer
+// may refuse it.
 func (c *cutter) cut(pos, room int) (n int, last bool) {
 	c.back(pos)
 	var (
 		p     = c.walk
 		s     = &p.state
 		limit = pos + room
+		rest  = !s.boundary()
 		best  = cutPlace{pos: -1}
 	)
 	for p.pos < limit && len(p.bufs) > 0 {
@@ -95,7 +98,9 @@ func (c *cutter) cut(pos, room int) (n int, last bool) {
 		p.pos += step
 		p.off += step
 		if s.boundary() {
-			best = p
+			if best = p; rest {
+				break
+			}
 		}
 	}
 	if best.pos >= 0 { // what does not fit begins a Send of its own

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 	"sync"
+	"syscall"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
@@ -18,6 +21,7 @@ type operations struct {
 	next    uint64              // guarded by mu
 	posted  int                 // guarded by mu: work requests that have not completed
 	want    bool                // guarded by mu: somebody waits for room
+	over    bool                // guarded by mu: the link has ended
 	cancel  context.CancelFunc  // guarded by mu: ends who takes completions, nil if nobody does
 	done    chan struct{}       // closed by it
 }
@@ -66,7 +70,7 @@ func (l *link) Operate(ops []*transport.Operation) (bool, error) {
 		return fail(errTooMuch)
 	}
 	o.mu.Lock()
-	if o.posted+len(reqs) > l.t.opts.Operations {
+	if o.over || o.posted+len(reqs) > l.t.opts.Operations {
 		o.want = true
 		o.mu.Unlock()
 		return fail(nil)
@@ -74,7 +78,7 @@ func (l *link) Operate(ops []*transport.Operation) (bool, error) {
 	if o.running == nil {
 		o.running = make(map[uint64]*running)
 	}
-	i := 0
+	i, first := 0, o.next
 	for _, r := range runs {
 		for range r.left {
 			reqs[i].ID = o.next
@@ -91,23 +95,57 @@ func (l *link) Operate(ops []*transport.Operation) (bool, error) {
 		go l.complete(ctx)
 	}
 	o.mu.Unlock()
-	// There is room for all, and a queue pair in error takes them too.
-	n, _ := l.qp.PostSend(reqs...)
-	if n < len(reqs) {
-		// The link is draining. Done may not be called from here.
-		l.t.work.Go(func() {
-			for _, w := range reqs[n:] {
-				l.completed(iwarp.Completion{ID: w.ID, Status: iwarp.Flushed})
-			}
-		})
+	// There is room for all, and they are good. A queue pair in error takes them too.
+	if n, _ := l.qp.PostSend(reqs...); n < len(reqs) && l.withdraw(first) {
+		return fail(nil) // the link is draining, and its end follows
 	}
 	l.after, l.builds = true, writes
 	return true, nil
 }
 
+// withdraw takes back the work requests from an ID on, none of which was posted. It
+// is false if they were given up already, with the link.
+func (l *link) withdraw(first uint64) bool {
+	o := &l.ops
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return false
+	}
+	for id := first; id != o.next; id++ {
+		delete(o.running, id)
+		o.posted--
+	}
+	return true
+}
+
+// check tells what is wrong with an operation in itself.
+func check(op *transport.Operation) error {
+	total := uint64(0)
+	for _, p := range op.Local {
+		total += uint64(len(p))
+	}
+	switch {
+	case op.Kind > transport.OpCompareSwap:
+		return fmt.Errorf("rdma: operation of kind %d: %w", op.Kind, syscall.EINVAL)
+	case op.Kind < transport.OpFetchAdd && total > math.MaxUint32:
+		return fmt.Errorf("rdma: operation on %d bytes: %w", total, syscall.EMSGSIZE)
+	case op.Kind < transport.OpFetchAdd:
+		return nil
+	case op.Addr%8 != 0:
+		return fmt.Errorf("rdma: atomic of a misaligned address: %w", syscall.EINVAL)
+	case len(op.Local) != 1 || total != 8:
+		return fmt.Errorf("rdma: an atomic takes 8 bytes of local memory: %w", syscall.EINVAL)
+	}
+	return nil
+}
+
 // requests makes the work requests of an operation.
 func (l *link) requests(r *running) ([]iwarp.WorkRequest, error) {
 	op := r.op
+	if err := check(op); err != nil {
+		return nil, err
+	}
 	w := iwarp.WorkRequest{RemoteKey: mr.Key(op.Key), RemoteAddr: op.Addr}
 	switch op.Kind {
 	case transport.OpWrite:
@@ -184,13 +222,17 @@ func (l *link) unmap(r *running) {
 func (l *link) complete(ctx context.Context) {
 	defer close(l.ops.done)
 	var list [32]iwarp.Completion
-	for {
+	for ended := false; ; {
 		n := l.cq.Poll(list[:])
 		for _, c := range list[:n] {
 			l.completed(c)
 		}
-		if n == 0 && l.cq.Wait(ctx) != nil {
+		switch {
+		case n > 0:
+		case ended:
 			return
+		default:
+			ended = l.cq.Wait(ctx) != nil // and something may have come with that
 		}
 	}
 }
@@ -203,10 +245,11 @@ func (o *operations) outstanding() int {
 }
 
 // endOperations follows the end of the queue pair: all that was posted has
-// completed.
+// completed. What is being posted at this moment is given up.
 func (l *link) endOperations() {
 	o := &l.ops
 	o.mu.Lock()
+	o.over = true
 	cancel := o.cancel
 	o.mu.Unlock()
 	if cancel == nil {
@@ -214,6 +257,16 @@ func (l *link) endOperations() {
 	}
 	cancel()
 	<-o.done
+	o.mu.Lock()
+	left := o.running
+	o.running = nil
+	o.mu.Unlock()
+	for _, r := range left {
+		if r.left--; r.left == 0 {
+			l.unmap(r)
+			r.op.Done(r.op, transport.OpLost)
+		}
+	}
 }
 
 // completed takes the end of one work request.
@@ -252,7 +305,7 @@ func (r *running) deliver() {
 		return
 	}
 	switch {
-	case r.word != nil && len(r.op.Local) > 0:
+	case r.word != nil:
 		binary.NativeEndian.PutUint64(r.op.Local[0], binary.NativeEndian.Uint64(r.word))
 	case r.bounce != nil && r.op.Kind == transport.OpRead:
 		b := r.bounce
