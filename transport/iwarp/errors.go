@@ -22,6 +22,9 @@ var (
 	ErrState = fmt.Errorf("iwarp: wrong state of the queue pair: %w", syscall.EINVAL)
 	// ErrNotShared: the peer does not know shared receive queues (EOPNOTSUPP).
 	ErrNotShared = fmt.Errorf("iwarp: the peer has no shared receive queues: %w", syscall.EOPNOTSUPP)
+	// ErrSilent: the peer has said nothing for too long, and has not answered a
+	// PING (SharedParams.Silence, ETIMEDOUT).
+	ErrSilent = fmt.Errorf("iwarp: the peer is silent: %w", syscall.ETIMEDOUT)
 	// ErrPeerClosed: the peer ended the connection without saying why.
 	ErrPeerClosed = errors.New("iwarp: connection closed by the peer")
 )

@@ -38,6 +38,11 @@ type SharedParams struct {
 	// connection ends for it (RFC 5042 section 6.4.4). 0 means 64, negative any
 	// number, for a peer that sees to it itself.
 	Errors int
+	// Silence is how long nothing may come from the peer before it is sent a PING.
+	// If nothing comes for as long again, to within a quarter, the connection ends
+	// with ErrSilent. Time in which the peer's TCP takes what is written before the
+	// PING does not count. 0 means 10 s, negative for ever.
+	Silence time.Duration
 	// Require fails the connection if the peer does not agree.
 	Require bool
 }
@@ -118,6 +123,7 @@ type shared struct {
 	nonce   uint64
 	timer   *time.Timer
 	wakeAt  time.Time // when the timer goes off, or did
+	watch   watch
 
 	undecided atomic.Int32 // see detached
 

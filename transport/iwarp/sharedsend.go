@@ -381,5 +381,6 @@ func (x *shared) flushLocked(qp *QP, comps []Completion) []Completion {
 	if x.timer != nil {
 		x.timer.Stop()
 	}
+	x.watch.stopLocked()
 	return comps
 }

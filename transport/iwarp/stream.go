@@ -121,6 +121,9 @@ func (s *stream) openLocked(set *mpa.Settled, to State, p *ConnParams) error {
 		}
 	}
 	q.stream = s
+	if s.shared != nil {
+		s.watchLocked()
+	}
 	s.stopTimerLocked()
 	s.phase.Store(phaseOpen)
 	return nil
@@ -221,6 +224,9 @@ func (s *stream) Feed(b []byte) error {
 		s.ready.Store(true)
 		s.mu.Unlock()
 	}
+	if s.shared != nil {
+		s.shared.watch.arrived()
+	}
 	s.rx.feed(b)
 	return nil
 }
@@ -234,7 +240,12 @@ func (s *stream) Space() ([]byte, int) {
 }
 
 // Filled follows Space.
-func (s *stream) Filled(n int) { s.rx.filled(n) }
+func (s *stream) Filled(n int) {
+	if n > 0 && s.shared != nil {
+		s.shared.watch.arrived()
+	}
+	s.rx.filled(n)
+}
 
 // Wake comes when the queue pair wants something of the event loop.
 func (s *stream) Wake() error {

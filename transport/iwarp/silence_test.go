@@ -1,0 +1,160 @@
+package iwarp
+
+import (
+	"errors"
+	"io"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
+)
+
+// A peer that says nothing gets one PING, and then the connection ends: one that
+// reads, and one that does not and whose PING never leaves.
+func TestSilentPeerIsGivenUp(t *testing.T) {
+	t.Parallel()
+	const silence = 100 * time.Millisecond
+	bothRoles(t, func(t *testing.T, initiator bool) {
+		for name, reads := range map[string]bool{"reads": true, "does not read": false} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				e, mem := sharedHost(t)
+				before := time.Now()
+				x := openExtended(t, e, initiator, allCaps, SharedParams{Silence: silence})
+				if reads {
+					await[xctl.Ping](x)
+				} else {
+					big := e.reg(32<<20, mr.RemoteRead)
+					x.raw.send(x.read(rdmap.ReadRequest{SinkSTag: 1, Size: 32 << 20, SourceSTag: uint32(big.Key()), SourceTO: big.Base()}))
+				}
+				e.send(WorkRequest{ID: 1, Queue: 5, Inline: []byte("x")}, WorkRequest{ID: 2, Op: OpRead, SGE: []SGE{mem.SGE(0, 8)}, RemoteKey: 1})
+				<-e.qp.Done()
+				if d := time.Since(before); d < 2*silence*3/4 {
+					t.Errorf("after %v already", d)
+				}
+				if err := e.qp.Err(); !errors.Is(err, ErrSilent) || !errors.Is(err, syscall.ETIMEDOUT) {
+					t.Fatal(err)
+				}
+				for range 2 {
+					if c := e.next(); c.Status != Flushed {
+						t.Fatalf("%+v", c)
+					}
+				}
+				if !reads {
+					return
+				}
+				for {
+					if _, _, err := x.take(); errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF) {
+						break
+					} else if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if n := len(has[xctl.Ping](x)); n != 0 {
+					t.Fatalf("%d more PINGs", n)
+				}
+			})
+		}
+	})
+}
+
+// A connection whose peer answers lives, however long nothing else is said, and
+// PINGs take no receive request.
+func TestIdleConnectionLives(t *testing.T) {
+	t.Parallel()
+	bothRoles(t, func(t *testing.T, initiator bool) {
+		e, mem := sharedHost(t)
+		x := openExtended(t, e, initiator, allCaps, SharedParams{Silence: 200 * time.Millisecond})
+		s := x.queues.srq(e, 1, SRQConfig{})
+		e.give(s, 1, mem.SGE(0, 8))
+		for nonce := uint64(1); nonce <= 8; nonce++ {
+			p := await[xctl.Ping](x)
+			if p.Nonce != nonce {
+				t.Fatalf("PING %d instead of %d", p.Nonce, nonce)
+			}
+			if nonce%2 == 0 {
+				x.raw.send(x.tell(xctl.Pong(p)))
+			} else {
+				x.raw.send(emptyWrite()) // as good as an answer
+			}
+		}
+		if e.qp.State() != StateRTS || s.Posted() != 1 {
+			t.Fatal(e.qp.Err(), s.Posted())
+		}
+	})
+}
+
+// Both sides watch each other, and neither ends it.
+func TestTwoThatWatchEachOther(t *testing.T) {
+	t.Parallel()
+	const silence = 100 * time.Millisecond
+	queues := &queueMap{}
+	client, server := pair(t, Config{}, ConnParams{Shared: &SharedParams{Send: true, Silence: silence}}, ConnParams{Shared: &SharedParams{Queues: queues, Silence: 2 * silence}})
+	idle := time.NewTimer(8 * silence)
+	defer idle.Stop()
+	select {
+	case <-idle.C:
+	case <-client.qp.Done():
+	case <-server.qp.Done():
+	}
+	if err := client.qp.Ping(within(t)); err != nil {
+		t.Fatal(err, server.qp.Err())
+	}
+}
+
+// A peer behind a slow path is not silent while its TCP takes what goes before the
+// PING: that one arrives.
+func TestSlowPathIsNoSilence(t *testing.T) {
+	t.Parallel()
+	const silence = 160 * time.Millisecond
+	e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10, MaxULPDU: 8 << 10}), QPConfig{})
+	x := openExtended(t, e, true, allCaps, SharedParams{Silence: silence})
+	if err := x.conn.SetReadBuffer(16 << 10); err != nil {
+		t.Fatal(err)
+	}
+	x.sync()
+	mem := e.reg(1<<20, 0)
+	before := time.Now()
+	e.send(WorkRequest{ID: 1, Queue: 5, Flags: Signaled, SGE: []SGE{mem.SGE(0, 1<<20)}})
+	pace := time.NewTicker(20 * time.Millisecond)
+	defer pace.Stop()
+	for len(has[xctl.Ping](x)) == 0 {
+		<-pace.C
+		if _, _, err := x.take(); err != nil {
+			t.Fatalf("%v after %v: %v", err, time.Since(before), e.qp.Err())
+		}
+	}
+	if d := time.Since(before); d < 5*silence/2 {
+		t.Fatalf("the PING came after %v already", d)
+	}
+}
+
+// The watch can be turned off, and there is none where the peer knows no PING.
+func TestNoWatch(t *testing.T) {
+	t.Parallel()
+	for name, f := range map[string]func(t *testing.T) *extended{
+		"off": func(t *testing.T) *extended {
+			e, _ := sharedHost(t)
+			return openExtended(t, e, true, allCaps, SharedParams{Silence: -1})
+		},
+		"a peer without PING": func(t *testing.T) *extended {
+			e, _ := sharedHost(t)
+			return openExtended(t, e, true, allCaps&^xctl.CapPing, SharedParams{Silence: time.Millisecond})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			x := f(t)
+			_ = x.conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+			for err := error(nil); err == nil; {
+				_, _, err = x.take()
+			}
+			if l := has[xctl.Ping](x); len(l) != 0 || x.e.qp.State() != StateRTS {
+				t.Fatalf("%d PINGs, or %v", len(l), x.e.qp.Err())
+			}
+		})
+	}
+}
