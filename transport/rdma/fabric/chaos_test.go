@@ -283,3 +283,88 @@ func TestDryQueuesStopNobodyElse(t *testing.T) {
 		}
 	}
 }
+
+// A process that sends to queues there are not hurts nobody else.
+func TestXRCREQ38WrongQueuesByTheThousandOnTheWire(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	server.serve(7, 200, 64)
+	rogue, good := a.app(""), a.app("")
+	bad, ch := rogue.connect(2, 7), good.connect(2, 7)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		open := 0
+		for i := range 10_000 {
+			for ; open == 400; open-- {
+				rogue.want(1, iwarp.RemoteInvalidRD, iwarp.OpSend)
+			}
+			rogue.send(bad, iwarp.WorkRequest{ID: 1, Queue: 0x1000 + uint32(i)})
+			open++
+		}
+		for ; open > 0; open-- {
+			rogue.want(1, iwarp.RemoteInvalidRD, iwarp.OpSend)
+		}
+	})
+	for range 200 {
+		good.send(ch, hello(ch, 2))
+		good.want(2, iwarp.Success, iwarp.OpSend)
+	}
+	wg.Wait()
+	if a.Stats().Dials != 1 {
+		t.Error("the connection was lost")
+	}
+}
+
+// A fabric ends while everything is going on: nothing hangs, and whoever waits
+// hears of it.
+func TestCloseInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		n := newNet(t, hostOptions{})
+		a, b := n.host(1), n.host(2)
+		server := b.app("")
+		server.serve(7, 500, 64)
+		var wg sync.WaitGroup
+		var ready sync.WaitGroup
+		for range 8 {
+			client := a.app("")
+			ready.Add(1)
+			wg.Go(func() {
+				var once sync.Once
+				for {
+					ch, err := a.Connect(within(t), client.Session, ChannelAttr{PD: client.pd, CQ: client.cq, Remote: b.addr, Service: 7})
+					once.Do(ready.Done)
+					if err != nil {
+						return
+					}
+					for range 20 {
+						if _, err := ch.PostSend(hello(ch, 1)); err != nil {
+							return
+						}
+					}
+					for range 20 {
+						if client.next().Status != iwarp.Success {
+							return
+						}
+					}
+					if err := ch.Close(within(t)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		ready.Wait()
+		if err := a.Fabric.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if err := a.Fabric.Close(); !errors.Is(err, ErrClosed) {
+			t.Error(err)
+		}
+		a.dead = true
+		_ = a.xrc.Close()
+		_ = a.dev.Close()
+	}
+}

@@ -100,7 +100,9 @@ func (p *peer) dial(c *firstCall, last uint64, query bool) error {
 	if c != nil {
 		private = withID(c.m, 0).AppendTo(private)
 	}
-	est, err := f.dev.ConnectFrom(f.ctx, l.qp, netip.AddrPortFrom(p.local, 0), netip.AddrPortFrom(p.remote, f.cfg.Port), l.params(private))
+	ctx, cancel := context.WithTimeout(f.ctx, setupTime)
+	defer cancel()
+	est, err := f.dev.ConnectFrom(ctx, l.qp, netip.AddrPortFrom(p.local, 0), netip.AddrPortFrom(p.remote, f.cfg.Port), l.params(private))
 	if err != nil {
 		l.abandon(err)
 		var refused *iwarp.RejectedError
@@ -176,7 +178,10 @@ func (f *Fabric) listen(ln *iwarp.Listener) {
 const (
 	acceptsAtOnce = 64
 	decidesAtOnce = 4 // of one peer
-	acceptTime    = 10 * time.Second
+
+	// setupTime bounds an attempt: so long the side with the smaller address refuses
+	// the other's.
+	setupTime = 10 * time.Second
 )
 
 // decide accepts or refuses a request.
@@ -254,7 +259,7 @@ func (f *Fabric) decide(in *iwarp.Incoming) {
 		}
 		reply = answer.AppendTo(reply)
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, acceptTime)
+	ctx, cancel := context.WithTimeout(f.ctx, setupTime)
 	defer cancel()
 	if _, err := in.Accept(ctx, l.qp, l.params(reply)); err != nil {
 		refuse(reasonClosed, nil) // if the connection ended before it was decided

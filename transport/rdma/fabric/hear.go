@@ -26,7 +26,7 @@ func (c *control) hear(b []byte) error {
 	case recordGone:
 		x.PeerGone(remote, r.refs...)
 	case recordAsk:
-		missing := l.p.unconnected(x.Missing(remote, r.pairs))
+		missing := l.p.missing(r.pairs)
 		return c.reply((&record{kind: recordMissing, id: r.id, refs: missing}).appendTo(nil))
 	case recordMissing:
 		c.mu.Lock()
@@ -73,19 +73,17 @@ func (c *control) reply(b []byte) error {
 	return nil
 }
 
-// unconnected leaves out initiators that are being connected: their targets are
-// there before they know of them.
-func (p *peer) unconnected(missing []xrc.Ref) (list []xrc.Ref) {
-	if len(missing) == 0 {
-		return nil
-	}
+// missing tells which of our queue pairs are not connected as the peer has them. It
+// leaves out initiators that are being connected: their targets are there before they
+// know of them. They are listed first, for they may get there at any moment.
+func (p *peer) missing(pairs []xrc.Pair) (list []xrc.Ref) {
 	young := make(map[xrc.Ref]bool)
 	for _, ch := range p.allChannels() {
 		if ref, connecting := ch.connecting(); connecting {
 			young[ref] = true
 		}
 	}
-	for _, r := range missing {
+	for _, r := range p.f.xrc.Missing(p.remote, pairs) {
 		if !young[r] {
 			list = append(list, r)
 		}
@@ -116,15 +114,15 @@ func (p *peer) delivered(r *record) ([]uint32, bool) {
 func (l *link) ask(pairs []xrc.Pair) {
 	c := &l.control
 	c.mu.Lock()
-	asked := c.asked
-	c.asked = c.asked || len(pairs) > 0
+	owed, quiet := c.asked, len(pairs)+len(c.calls) == 0
+	c.asked = !quiet
 	c.mu.Unlock()
 	switch {
-	case asked:
+	case owed:
 		l.end(errSilent)
 		return
-	case len(pairs) == 0:
-		return
+	case quiet:
+		return // nobody waits for anything
 	}
 	sortPairs(pairs)
 	if l.scanned >= len(pairs) {

@@ -66,16 +66,15 @@ func (f *Fabric) newLink(p *peer, id uint64, dialed bool) (*link, error) {
 	return l, nil
 }
 
-// params are those of the connection, with what is said in its private data.
+// params are those of the connection, with what is said in its private data. Any
+// number of requests may be refused: one process that tries wrong queues must not
+// cost all others of its host their connection, and a refusal costs us no more than a
+// message.
 func (l *link) params(private []byte) iwarp.ConnParams {
 	p := l.p.params(private)
-	p.Shared = &iwarp.SharedParams{Queues: (*finder)(l), Send: true, Incarnation: l.f.xrc.Incarnation(), Errors: errorsPerSecond, Require: true}
+	p.Shared = &iwarp.SharedParams{Queues: (*finder)(l), Send: true, Incarnation: l.f.xrc.Incarnation(), Errors: -1, Require: true}
 	return p
 }
-
-// errorsPerSecond is how many requests of a peer may be refused: more than on a
-// connection of one program, for it is that of many.
-const errorsPerSecond = 4096
 
 // run serves the connection; up says whether it has become its peer's.
 func (l *link) run(up bool) {
