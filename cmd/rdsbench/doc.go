@@ -9,6 +9,8 @@
 //	rdsbench fair                latency beside an application that floods
 //	rdsbench attach              time and memory of attaching to a daemon
 //	rdsbench sockets             time and memory of binding many sockets
+//	rdsbench fetch               blocks by RDMA write and a message
+//	rdsbench xrc                 what RDS on XRC is worth, beside RDS over TCP and plain TCP
 //	rdsbench rdma                verbs over software iWARP
 //	rdsbench mr                  keys, invalidation and barriers of memory regions
 //	rdsbench server              the passive side, on another host

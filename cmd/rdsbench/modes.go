@@ -72,6 +72,10 @@ The rate is of requests answered, the latency from request to reply.
 The baseline has a TCP connection for each pair of sockets, as a program without
 multiplexing has: 4,096 for 64 x 64, which needs as many descriptors.
 
+With --stopped N each of the client's sockets has one of the server's, and the
+last N of those receive nothing while their clients flood them. The same is done
+without that, and both rates are of the others.
+
 With --processes N there are N processes on each side, of one socket each or
 what --sockets and --peers say, attached to their side's one daemon. "TCP conns"
 is what they all share.`,
@@ -88,6 +92,7 @@ is what they all share.`,
 		}
 	}
 	cmd.Flags().IntVar(&f.opts.Processes, "processes", 0, "processes on each side, which share its rdsd")
+	cmd.Flags().IntVar(&f.opts.Stopped, "stopped", 0, "pairs instead of all to all, and so many of which the server's end receives nothing")
 	f.size(cmd.Flags(), "256")
 	f.many(cmd.Flags(), 64, 64, 8, 64)
 	f.compare(cmd.Flags(), false)

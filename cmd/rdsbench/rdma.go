@@ -10,7 +10,7 @@ import (
 func below(kind bench.Kind, f *flags, hide []string, cmd *cobra.Command) *cobra.Command {
 	cmd = mode(kind, f, cmd)
 	f.opts.Provider = ""
-	for _, name := range append(hide, "provider", "socket", "paths", "port") {
+	for _, name := range append(hide, "provider", "socket", "paths", "port", "wire") {
 		cmd.Flags().MarkHidden(name)
 	}
 	return cmd

@@ -59,11 +59,19 @@ func (c *cell) processes() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
+	if w.Stopped > 0 {
+		if senders, receivers, err = c.stopProcesses(senders, receivers, opened); err != nil {
+			return Result{}, err
+		}
+	}
 	var addrs []netip.AddrPort
 	for _, r := range opened {
 		addrs = append(addrs, r.Addrs...)
 	}
 	if _, err := senders.call(func(i int) request {
+		if w.Stopped > 0 { // pairs
+			return request{Op: opSend, Work: w, Addrs: opened[i].Addrs}
+		}
 		return request{Op: opSend, Work: w, Addrs: addrs, First: i * w.Sockets}
 	}); err != nil {
 		return Result{}, err
@@ -80,6 +88,23 @@ func (c *cell) processes() (Result, error) {
 		return Result{}, err
 	}
 	return after.since(before, c.meanBytes(), conns), nil
+}
+
+// stopProcesses stops the last of the receivers and has their senders flood them,
+// but over Active, where they are left alone. It returns the others.
+func (c *cell) stopProcesses(senders, receivers children, opened []response) (_, _ children, err error) {
+	n := len(receivers) - c.work.Stopped
+	if c.transport == Active {
+		return senders[:n], receivers[:n], nil
+	}
+	for _, r := range receivers[n:] {
+		if err := r.suspend(); err != nil {
+			return nil, nil, err
+		}
+	}
+	flood := &Work{Kind: OneWay, Size: floodSize, Batch: 1, ZeroCopy: true}
+	_, err = senders[n:].call(func(i int) request { return request{Op: opSend, Work: flood, Addrs: opened[n+i].Addrs} })
+	return senders[:n], receivers[:n], err
 }
 
 // crowd is what the processes of both sides have done so far.

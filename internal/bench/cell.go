@@ -108,7 +108,7 @@ func (c *cell) run() (Result, error) {
 		res, err = c.oneWay()
 	case Mux, Stress:
 		res, err = c.mux()
-	case RDMA:
+	case RDMA, Fetch:
 		res, err = c.reads()
 	case Chernobyl:
 		res, err = c.chernobyl()
@@ -132,10 +132,10 @@ func (c *cell) lost(res Result, err error) (Result, error) {
 
 // provider is where the sockets of this run come from.
 func (c *cell) provider() rds.Provider {
-	if c.transport == Node {
-		return c.providers[Node]
+	if p := c.providers[c.transport]; p != nil {
+		return p
 	}
-	return c.providers[RDS]
+	return c.providers[RDS] // which Alone is, too
 }
 
 // dial makes a baseline connection that is closed when the run is lost. The
@@ -166,7 +166,13 @@ func (c *cell) rdsConns() int {
 	if err != nil {
 		return 0
 	}
-	return len(info.TCP)
+	n := 0
+	for i := range info.Connections {
+		if p := &info.Connections[i]; p.Connected {
+			n += max(p.Paths, 1)
+		}
+	}
+	return n
 }
 
 // sleep waits for d or an interruption.

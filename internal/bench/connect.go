@@ -22,7 +22,8 @@ var (
 const closeLimit = time.Second
 
 // providers are what a process has its sockets from: under RDS the provider
-// that is measured, under Node one to compare it with, if there is to be one.
+// that is measured, under Node and OverTCP those to compare it with, if there are
+// to be any.
 type providers map[Transport]rds.Provider
 
 // providerNone is for works that have no sockets.
@@ -34,17 +35,23 @@ func openProviders(cfg rds.Config, ip netip.Addr, h *hello) (providers, error) {
 	if h.Provider == providerNone {
 		return p, nil
 	}
+	cfg.Wire = h.Wire
 	measured, err := openProvider(cfg, ip, h.Provider, h.Port, h)
 	if err != nil {
 		return nil, err
 	}
 	p[RDS] = measured
-	if h.Node != 0 {
-		n, err := openProvider(cfg, ip, rds.ProviderNode, h.Node, h)
-		if err != nil {
+	for t, port := range map[Transport]uint16{Node: h.Node, OverTCP: h.OverTCP} {
+		if port == 0 {
+			continue
+		}
+		if cfg.Wire = h.Wire; t == OverTCP {
+			cfg.Wire = rds.WireTCP
+		}
+		if p[t], err = openProvider(cfg, ip, rds.ProviderNode, port, h); err != nil {
+			delete(p, t)
 			return nil, errors.Join(err, p.close())
 		}
-		p[Node] = n
 	}
 	return p, nil
 }
@@ -96,7 +103,7 @@ func resolve(ctx context.Context, server string) (netip.AddrPort, error) {
 // hello is what both sides are told.
 func (r *Runner) hello(port uint16) *hello {
 	o := &r.Options
-	h := &hello{Version: controlVersion, Provider: o.Provider, Port: port, Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers, Loops: o.Loops}
+	h := &hello{Version: controlVersion, Provider: o.Provider, Port: port, Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers, Loops: o.Loops, Wire: o.wire()}
 	if o.Loops == 0 && (r.pin == PinSame || r.pin == PinSplit) {
 		h.Loops = 1
 	}
@@ -107,7 +114,7 @@ func (r *Runner) hello(port uint16) *hello {
 func (r *Runner) connect(ctx context.Context, w *Work, fail func(error)) (*cell, func() error, error) {
 	c := &cell{ip: r.Options.Listen, runner: r, daemons: r.daemons}
 	theirs, ours := r.hello(r.Options.Port), r.hello(r.Options.Port)
-	if w.Kind == RDMA || w.Kind == Chernobyl {
+	if w.belowSockets() {
 		ours.Provider, theirs.Provider = providerNone, providerNone
 	}
 	var err error
@@ -160,6 +167,12 @@ func (r *Runner) connect(ctx context.Context, w *Work, fail func(error)) (*cell,
 // agree completes what both sides are told when both are on this host.
 func (r *Runner) agree(w *Work, ours, theirs *hello) error {
 	var err error
+	if w.OverTCP {
+		if ours.OverTCP, err = freePort(0, r.ip(clientSide), r.ip(serverSide)); err != nil {
+			return err
+		}
+		theirs.OverTCP = ours.OverTCP
+	}
 	if r.daemons == nil {
 		ours.Port, err = freePort(r.Options.Port, r.ip(clientSide), r.ip(serverSide))
 		theirs.Port = ours.Port

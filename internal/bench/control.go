@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/rds-go/rds/rds"
 )
 
 // DefaultControlPort is the TCP port of the control connection to a server
@@ -17,7 +19,7 @@ import (
 const DefaultControlPort = 16386
 
 const (
-	controlVersion = 1
+	controlVersion = 2
 	maxControlLine = 1 << 20 // bytes; 4,096 addresses take about 100 KB
 	confirmLimit   = 10 * time.Second
 )
@@ -52,6 +54,9 @@ type hello struct {
 	Congestion string  `json:"congestion,omitempty"`
 	Buffers    Buffers `json:"buffers"`
 	Loops      int     `json:"loops,omitempty"`
+
+	Wire    rds.Wire `json:"wire,omitempty"`     // of nodes
+	OverTCP uint16   `json:"over_tcp,omitempty"` // port of a node with RDS over TCP to compare with; 0: none
 }
 
 type request struct {

@@ -30,6 +30,8 @@ type muxRun struct {
 	phase atomic.Int32
 	wg    sync.WaitGroup
 
+	floods sync.WaitGroup // of sockets whose peers have stopped; they end when their sockets are closed
+
 	mu  sync.Mutex // guards err
 	err error      // the first
 }
@@ -144,6 +146,14 @@ func (m *muxSocket) work() error {
 	return nil
 }
 
+// flood sends until the socket is closed, to a peer that receives nothing: soon
+// it is congested and each send waits.
+func (m *muxSocket) flood() {
+	out := rds.Outgoing{To: m.dests[0], Data: make([]byte, floodSize)}
+	for m.s.SendMessage(context.Background(), &out) == nil {
+	}
+}
+
 // take checks and releases replies.
 func (m *muxSocket) take(ms []rds.Message, now int64, measure bool) error {
 	var err error
@@ -193,6 +203,10 @@ func (c *cell) mux() (Result, error) {
 // destination first. What ends one too early goes to fail.
 func (r *muxRun) start(open *ends, first int, fail func(error)) ([]*muxSocket, error) {
 	socks := make([]*muxSocket, r.c.work.Sockets)
+	stopped := 0 // pairs of which one end receives nothing
+	if r.c.work.Processes == 0 {
+		stopped = r.c.work.Stopped
+	}
 	for i := range socks {
 		s, end, err := r.c.bind()
 		if err != nil {
@@ -200,6 +214,16 @@ func (r *muxRun) start(open *ends, first int, fail func(error)) ([]*muxSocket, e
 		}
 		open.add(end)
 		socks[i] = newMuxSocket(r, s, first+i)
+		if stopped > 0 {
+			socks[i].dests, socks[i].next = r.c.addrs[i:i+1], 0
+		}
+	}
+	floods := socks[len(socks)-stopped:]
+	socks = socks[:len(socks)-stopped]
+	for _, m := range floods {
+		if r.c.transport == RDS {
+			r.floods.Go(m.flood)
+		}
 	}
 	for _, m := range socks {
 		r.wg.Go(func() {
@@ -264,6 +288,7 @@ func (r *muxRun) measure(lost context.Context, sum func() (uint64, *hdrhistogram
 	r.mu.Unlock()
 	closeAll()
 	<-ended
+	r.floods.Wait()
 	n, h := sum()
 	if err != nil {
 		return Result{}, err

@@ -24,6 +24,7 @@ type Options struct {
 	Port       uint16        // RDS TCP port; 0: any that is free, with Server 16385 if it is
 	Provider   string        // rds.ProviderNode, rds.ProviderDaemon or rds.ProviderKernel
 	Socket     string        // of the running rdsd, with Server; empty: the default
+	Wire       string        // of nodes and daemons: auto, xrc or tcp
 	Paths      int           // 1 or 8
 	Congestion string        // TCP congestion control of RDS and baseline; empty: the system's
 	Buffers    Buffers       // of the TCP connections of RDS and baseline
@@ -52,7 +53,7 @@ type Options struct {
 	Busy     bool // RDMA: poll completion queues
 	ULPDU    int  // RDMA: longest segment; 0: what fits a TCP segment
 	Queues   int  // RDMA: shared receive queues to send to; 0: none
-	Stopped  int  // RDMA: of them, those that take nothing
+	Stopped  int  // RDMA: of them, those that take nothing; Mux: pairs of which one end takes nothing
 	Workers  int  // Chernobyl: those with good keys
 
 	ServerCPUProfile string // file for the server that is started
@@ -95,13 +96,23 @@ func (o *Options) Validate(kind Kind) error {
 		check(o.Depth >= 1 && o.Depth <= maxDepth, "--depth is 1 to %d, not %d", maxDepth, o.Depth)
 		check(o.Sockets >= 1 && o.Sockets <= maxSockets, "--sockets is 1 to %d, not %d", maxSockets, o.Sockets)
 		check(o.Peers >= 1 && o.Peers <= maxSockets, "--peers is 1 to %d, not %d", maxSockets, o.Peers)
+		check(o.Stopped == 0 || kind == Mux && o.Stopped > 0 && o.Stopped < max(o.Sockets, o.Processes) && o.Sockets == o.Peers && !o.Baseline,
+			"--stopped is less than the number of pairs, as many sockets as peers, without --baseline")
 		check(o.Depth*o.Reply <= rds.DefaultBuffer, "--depth times --reply is at most %s, the receive buffer of a socket", FormatSize(rds.DefaultBuffer))
+	case Fetch:
+		check(o.Depth >= 1 && o.Depth <= fetchDepth, "--depth is 1 to %d, not %d", fetchDepth, o.Depth)
+		for _, n := range o.Sizes {
+			check(n >= stampEnd && n <= fetchSize, "blocks have %d bytes to %s, not %d", stampEnd, FormatSize(fetchSize), n)
+		}
 	case Sockets:
 		check(o.Sockets >= 1 && o.Sockets <= 50000, "--sockets is 1 to 50000, not %d", o.Sockets)
 	case RDMA:
 		o.validateRDMA(check)
 	case Chernobyl:
 		o.validateChernobyl(check)
+	case Table:
+		check(o.Wire != "tcp", "--wire tcp is what the table compares with")
+		check(o.Provider != rds.ProviderKernel && o.Server == "", "the table is of nodes or daemons that are started here")
 	case Attach:
 		check(o.Attaches >= 1 && o.Attaches <= 100000, "--attaches is 1 to 100000, not %d", o.Attaches)
 		check(o.Sessions >= 1 && o.Sessions < rds.DefaultSessionsOfUID, "--sessions is 1 to %d, not %d", rds.DefaultSessionsOfUID-1, o.Sessions)
@@ -123,10 +134,12 @@ func (o *Options) Validate(kind Kind) error {
 // validateProvider checks what goes with which provider.
 func (o *Options) validateProvider(kind Kind, check func(ok bool, format string, args ...any)) {
 	if kind == RDMA || kind == Regions || kind == Chernobyl { // which have no sockets
-		check(o.Provider == "", "%s takes no --provider", kind)
+		check(o.Provider == "" && o.wire() == "", "%s takes no --provider and no --wire", kind)
 		return
 	}
 	daemon := o.Provider == rds.ProviderDaemon
+	check(o.Wire == "" || o.Wire == "auto" || o.Wire == "xrc" || o.Wire == "tcp", "--wire is auto, xrc or tcp, not %q", o.Wire)
+	check(o.wire() == "" || o.Provider == rds.ProviderNode || daemon && o.Server == "", "--wire is of nodes, or daemons, that are started here")
 	check(daemon || o.Provider == rds.ProviderNode || o.Provider == rds.ProviderKernel, "--provider is node, rdsd or kernel, not %q", o.Provider)
 	check(o.Socket == "" || daemon && o.Server != "", "--socket is of a running rdsd: it needs --provider rdsd and --server")
 	ours := daemon && o.Server == "" // the daemons are started here
@@ -148,6 +161,12 @@ func (o *Options) validateProvider(kind Kind, check func(ok bool, format string,
 // transports are those a work is done over, one after the other.
 func (o *Options) transports(w *Work) []Transport {
 	switch {
+	case w.Kind == Mux && w.Stopped > 0:
+		return []Transport{RDS, Active}
+	case w.OverTCP && w.Baseline:
+		return []Transport{RDS, OverTCP, TCP}
+	case w.OverTCP:
+		return []Transport{RDS, OverTCP}
 	case w.Kind == Fair:
 		return []Transport{RDS, Alone}
 	case w.Kind == Chernobyl && w.Baseline:
@@ -192,6 +211,8 @@ func (o *Options) Plan(kind Kind) []Work {
 		return o.regionsWorks()
 	case Chernobyl:
 		return o.chernobylWorks()
+	case Table:
+		return o.xrcTable()
 	case Stress:
 		base.Sizes, base.Baseline, base.Fault = o.Sizes, false, o.Fault
 		base.Size = o.Sizes[0]
@@ -204,11 +225,13 @@ func (o *Options) Plan(kind Kind) []Work {
 		switch kind {
 		case Mux:
 			w = o.many(w)
-			w.Processes = o.Processes
+			w.Processes, w.Stopped = o.Processes, o.Stopped
 		case Latency:
 			w.Batch, w.Rate = 1, o.Rate
+		case Fetch:
+			w.Depth, w.Batch = o.Depth, max(1, min(o.Depth/4, fetchBatch))
 		}
-		w.ZeroCopy = kind != Mux && o.zeroCopy(n)
+		w.ZeroCopy = kind != Mux && kind != Fetch && o.zeroCopy(n)
 		works = append(works, w)
 	}
 	return works

@@ -41,6 +41,8 @@ const (
 // shares: OneWay, Latency, or its own.
 func (w *Work) shape() Kind {
 	switch {
+	case w.Kind == Fetch:
+		return RDMA
 	case w.Kind != RDMA:
 		return w.Kind
 	case w.PingPong:
@@ -118,7 +120,12 @@ func (w *Work) receives() int {
 }
 
 // blocks is how many blocks of w.Size there are to read.
-func (w *Work) blocks() int { return max(maxReads, blocksBytes/max(w.Size, 1)) }
+func (w *Work) blocks() int {
+	if w.Kind == Fetch {
+		return fetchBlocks
+	}
+	return max(maxReads, blocksBytes/max(w.Size, 1))
+}
 
 // validateRDMA checks what is of RDMA works alone.
 func (o *Options) validateRDMA(check func(ok bool, format string, args ...any)) {

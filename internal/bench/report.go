@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rds-go/rds/rds"
 )
 
 // Report is the outcome of a Runner.
@@ -17,6 +19,7 @@ type Report struct {
 	System     string    `json:"system"` // OS/architecture, CPUs, Go
 	Version    string    `json:"version"`
 	Provider   string    `json:"provider"`
+	Wire       rds.Wire  `json:"wire,omitempty"` // of nodes and daemons; none: XRC with peers that have it
 	Paths      int       `json:"paths"`
 	Congestion string    `json:"congestion"` // TCP congestion control of both transports
 	Buffers    Buffers   `json:"tcp_buffers"`
@@ -30,7 +33,7 @@ func newReport(o *Options) *Report {
 		Time:     time.Now().UTC().Truncate(time.Second),
 		System:   fmt.Sprintf("%s/%s, %d CPUs, %s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version()),
 		Version:  "devel",
-		Provider: o.Provider, Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers,
+		Provider: o.Provider, Wire: o.wire(), Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers,
 		Duration: o.Duration.String(), Repeat: o.Repeat,
 	}
 	if r.Congestion == "" {
@@ -50,6 +53,9 @@ func (r *Report) Settings() string {
 		if r.Paths != 1 {
 			s += "s"
 		}
+	}
+	if r.Wire != "" {
+		s += ", wire " + string(r.Wire)
 	}
 	if r.Congestion != "" {
 		s += ", TCP " + r.Congestion
@@ -104,7 +110,7 @@ func (r *Result) cells() []string {
 	return append(out, count(r.Rate), fmt.Sprintf("%.0f", r.MBPerSecond), fmt.Sprintf("%.3f", r.CPU()))
 }
 
-var heads = []string{"work", "p50 us", "p99 us", "p99.9 us", "max us", "msg/s", "MB/s", "CPU us/msg", "x node", "x TCP", "TCP conns"}
+var heads = []string{"work", "p50 us", "p99 us", "p99.9 us", "max us", "msg/s", "MB/s", "CPU us/msg", "x node", "x wire", "x TCP", "TCP conns"}
 
 // line is one of the table. Class names what it is of, for the page.
 type line struct {
@@ -121,23 +127,26 @@ func (row *Row) lines() []line {
 	if !row.Finished {
 		title += " (cut short)"
 	}
-	make := func(class, title string, r *Result, node, tcp string) line {
-		return line{class, append(append([]string{title}, r.cells()...), node, tcp, fmt.Sprint(r.TCPConns))}
+	make := func(class, title string, r *Result, node, wire, tcp string) line {
+		return line{class, append(append([]string{title}, r.cells()...), node, wire, tcp, fmt.Sprint(r.TCPConns))}
 	}
-	node, tcp := "", ""
+	node, wire, tcp := "", "", ""
+	if row.OverTCP != nil {
+		wire = fmt.Sprintf("%.2f", row.OfOverTCP)
+	}
 	if row.Node != nil {
 		node = fmt.Sprintf("%.2f", row.OfNode)
 	}
 	if row.RatioOf != "" {
 		tcp = fmt.Sprintf("%.2f", row.Ratio)
 	}
-	out := []line{make("rds", title, &row.RDS, node, tcp)}
+	out := []line{make("rds", title, &row.RDS, node, wire, tcp)}
 	for _, other := range []struct {
 		title string
 		*Result
-	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}, {"  a barrier each", row.Singles}, {"  plain connection", row.Plain}, {"  none stopped", row.Running}} {
+	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}, {"  a barrier each", row.Singles}, {"  plain connection", row.Plain}, {"  none stopped", row.Running}, {"  RDS over TCP", row.OverTCP}, {"  none stopped", row.Active}} {
 		if other.Result != nil {
-			out = append(out, make("tcp", other.title, other.Result, "", ""))
+			out = append(out, make("tcp", other.title, other.Result, "", "", ""))
 		}
 	}
 	return out
@@ -183,6 +192,8 @@ func (row *Row) Sentence() string {
 			a.P50-b.Latency.P50, a.P99-b.Latency.P99, a.P999-b.Latency.P999)
 	}
 	switch row.Work.Kind {
+	case Mux:
+		return row.activeSentence()
 	case Regions:
 		return row.regionsSentence()
 	case Chernobyl:

@@ -62,10 +62,14 @@ type Row struct {
 	Singles   *Result `json:"singles,omitempty"`    // a barrier for each region
 	Running   *Result `json:"running,omitempty"`    // RDMA without what is sent to stopped queues
 	Plain     *Result `json:"plain,omitempty"`      // Chernobyl without shared queues
+	OverTCP   *Result `json:"over_tcp,omitempty"`   // RDS over TCP
+	Active    *Result `json:"active,omitempty"`     // Mux without what is sent to stopped sockets
 	Ratio     float64 `json:"ratio,omitempty"`      // to TCP, median over the runs; p50 for Latency, else the rate
 	OfNode    float64 `json:"node_ratio,omitempty"` // the same, to an embedded node
 	OfSingles float64 `json:"singles_ratio,omitempty"`
 	OfRunning float64 `json:"running_ratio,omitempty"`
+	OfOverTCP float64 `json:"over_tcp_ratio,omitempty"`
+	OfActive  float64 `json:"active_ratio,omitempty"`
 	RateMin   float64 `json:"rate_min"` // of the runs over RDS
 	RateMax   float64 `json:"rate_max"`
 	Note      string  `json:"note,omitempty"`
@@ -116,7 +120,8 @@ func newRow(w Work, runs map[Transport][]Result) Row {
 	for _, r := range measured {
 		row.RateMin, row.RateMax = min(row.RateMin, r.Rate), max(row.RateMax, r.Rate)
 	}
-	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone, Singles: &row.Singles, Plain: &row.Plain, Running: &row.Running} {
+	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone, Singles: &row.Singles, Plain: &row.Plain, Running: &row.Running,
+		OverTCP: &row.OverTCP, Active: &row.Active} {
 		if len(runs[t]) > 0 {
 			r := combine(runs[t])
 			*to = &r
@@ -126,6 +131,8 @@ func newRow(w Work, runs map[Transport][]Result) Row {
 	row.OfNode, _ = ratio(&w, measured, runs[Node])
 	row.OfSingles, _ = ratio(&w, measured, runs[Singles])
 	row.OfRunning, _ = ratio(&w, measured, runs[Running])
+	row.OfOverTCP, _ = ratio(&w, measured, runs[OverTCP])
+	row.OfActive, _ = ratio(&w, measured, runs[Active])
 	return row
 }
 

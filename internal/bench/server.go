@@ -180,7 +180,7 @@ func (e *session) begin(h *hello) error {
 
 func (e *session) open(w *Work, t Transport, r *response) error {
 	switch {
-	case e.providers == nil || t == Node && e.providers[Node] == nil:
+	case e.providers == nil || (t == Node || t == OverTCP) && e.providers[t] == nil:
 		return errors.New("work before hello")
 	case e.service != nil:
 		return errors.New("the work before is still open")
@@ -201,8 +201,8 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 		} else {
 			e.service, err = serveVerbs(e.server.IP, w, o, e.failOnce())
 		}
-	case Node:
-		e.service, err = serveRDS(e.providers[Node], e.server.IP, w, e.failOnce())
+	case Node, OverTCP:
+		e.service, err = serveRDS(e.providers[t], e.server.IP, w, e.failOnce())
 	default:
 		e.service, err = serveRDS(e.providers[RDS], e.server.IP, w, e.failOnce())
 	}

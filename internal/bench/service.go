@@ -78,6 +78,9 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 		socks[i] = s
 		v.addrs = append(v.addrs, s.LocalAddrPort())
 	}
+	if w.Kind == Mux && w.Stopped > 0 && w.Processes == 0 {
+		socks = socks[:n-w.Stopped] // the others receive nothing
+	}
 	for _, s := range socks {
 		v.run(func() error {
 			switch w.Kind {
@@ -85,6 +88,8 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 				return echoRDS(s, w)
 			case OneWay:
 				return sinkRDS(s, w, v.tally)
+			case Fetch:
+				return fetchedRDS(s, w)
 			}
 			return replyRDS(s, w)
 		})

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -28,7 +29,8 @@ const endLimit = 3 * time.Second
 // application. The control connection is its standard input and output.
 type child struct {
 	*controller
-	cmd *exec.Cmd
+	cmd       *exec.Cmd
+	suspended bool
 }
 
 // pipes are a child's standard output and input. The child ends when the
@@ -62,7 +64,7 @@ func (r *Runner) start(name string, s side, flags ...string) (*child, error) {
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start the %s: %w", name, err)
 	}
-	return &child{newController(name, pipes{stdout, stdin}), cmd}, nil
+	return &child{controller: newController(name, pipes{stdout, stdin}), cmd: cmd}, nil
 }
 
 // ip is the address of a side, if both are on this host.
@@ -78,10 +80,22 @@ func (r *Runner) ip(s side) netip.Addr {
 
 func (c *child) kill() { c.cmd.Process.Kill() }
 
+// suspend stops the process as SIGSTOP does, until it is ended.
+func (c *child) suspend() error {
+	c.suspended = true
+	return c.cmd.Process.Signal(syscall.SIGSTOP)
+}
+
 // end has the child end, by force if it takes too long, and waits for it.
 func (c *child) end() error {
 	kill := time.AfterFunc(endLimit, c.kill)
 	defer kill.Stop()
+	if c.suspended {
+		c.kill() // it cannot end by itself
+		c.close()
+		c.cmd.Wait()
+		return nil
+	}
 	c.close()
 	if err := c.cmd.Wait(); err != nil {
 		return fmt.Errorf("%s: %w", c.peer, err)
@@ -120,7 +134,7 @@ func (cs children) end() error {
 }
 
 // freePort returns a port that can be listened on at all of ips: want, or any
-// if want is 0.
+// if want is 0. Beside the latter there is one for RDS on XRC.
 func freePort(want uint16, ips ...netip.Addr) (uint16, error) {
 	if want != 0 {
 		return tryPort(want, ips)
@@ -129,7 +143,9 @@ func freePort(want uint16, ips ...netip.Addr) (uint16, error) {
 	for range 10 { // a port free on one address may be taken on another
 		port, err := tryPort(0, ips)
 		if err == nil {
-			return port, nil
+			if _, err = tryPort(port^1, ips); err == nil {
+				return port, nil
+			}
 		}
 		errs = errors.Join(errs, err)
 	}

@@ -164,6 +164,13 @@ func (c *cell) reads() (Result, error) {
 		}
 		defer end()
 		f = &streamFetcher{fetches: &fs, s: s}
+	} else if c.work.Kind == Fetch {
+		r, end, err := c.newRDSFetcher(&fs)
+		if err != nil {
+			return Result{}, err
+		}
+		defer end()
+		f = r
 	} else {
 		v, end, err := c.newVerbsFetcher(&fs)
 		if err != nil {

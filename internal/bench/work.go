@@ -14,6 +14,7 @@ const (
 	OneWay  Kind = "one-way" // one socket to one socket, the receiver confirms the count
 	Mux     Kind = "mux"     // all sockets to all, request and reply
 	Stress  Kind = "stress"  // Mux with every payload and sequence number verified
+	Fetch   Kind = "fetch"   // blocks: asked for by message, answered by an RDMA write and a message
 	Sockets Kind = "sockets" // bind many sockets: time and memory
 
 	// These are below the sockets.
@@ -38,6 +39,9 @@ const (
 
 	Node  Transport = "embedded node" // RDS by nodes in the two processes, to compare rdsd with
 	Alone Transport = "rds, alone"    // Fair without the flood
+
+	OverTCP Transport = "rds over tcp"      // RDS by nodes that do not speak XRC
+	Active  Transport = "rds, none stopped" // Mux without what is sent to stopped sockets
 
 	IWARP   Transport = "iwarp"               // RDMA and Chernobyl works
 	Plain   Transport = "plain iwarp"         // Chernobyl without shared queues
@@ -72,6 +76,7 @@ type Work struct {
 	ZeroCopy  bool    `json:"zero_copy,omitempty"`
 	Rate      float64 `json:"offered_rate,omitempty"` // Latency: messages per second, 0 for as fast as it goes
 	Baseline  bool    `json:"-"`
+	OverTCP   bool    `json:"-"` // compare with RDS over TCP
 	Pin       Pin     `json:"pin,omitempty"`
 	Fault     Fault   `json:"fault,omitempty"`
 
@@ -81,7 +86,7 @@ type Work struct {
 	Busy     bool `json:"busy,omitempty"`      // RDMA: poll completion queues rather than wait
 	ULPDU    int  `json:"ulpdu,omitempty"`     // RDMA: longest segment, 0: what fits a TCP segment
 	Queues   int  `json:"queues,omitempty"`    // RDMA: shared receive queues that Sends are spread over; 0: the queue pair's own
-	Stopped  int  `json:"stopped,omitempty"`   // RDMA: of them, those that never have memory posted
+	Stopped  int  `json:"stopped,omitempty"`   // RDMA: of them, those that never have memory posted; Mux: server sockets that receive nothing
 	Workers  int  `json:"workers,omitempty"`   // Regions, Chernobyl: goroutines
 }
 
@@ -118,6 +123,8 @@ func (w *Work) Title() string {
 		} else {
 			s.WriteString(", single")
 		}
+	case Fetch:
+		fmt.Fprintf(&s, "fetch %s, depth %d", FormatSize(w.Size), w.Depth)
 	case Mux, Stress:
 		fmt.Fprintf(&s, "%s %s, ", w.Kind, w.crowd())
 		for i, n := range w.Sizes {
@@ -130,6 +137,9 @@ func (w *Work) Title() string {
 			s.WriteString(FormatSize(w.Size))
 		}
 		fmt.Fprintf(&s, ", depth %d", w.Depth)
+		if w.Stopped > 0 {
+			fmt.Fprintf(&s, ", %d stopped", w.Stopped)
+		}
 	case Sockets:
 		fmt.Fprintf(&s, "bind %d sockets", w.Sockets)
 	case Fair:
@@ -156,7 +166,10 @@ func (w *Work) Title() string {
 
 // crowd is how many ask how many.
 func (w *Work) crowd() string {
-	if w.Processes == 0 {
+	switch {
+	case w.Stopped > 0:
+		return fmt.Sprintf("%d pairs of %s", max(w.Processes, w.Sockets), map[bool]string{true: "processes", false: "sockets"}[w.Processes > 0])
+	case w.Processes == 0:
 		return fmt.Sprintf("%dx%d", w.Sockets, w.Peers)
 	}
 	s := fmt.Sprintf("%dx%d processes", w.Processes, w.Processes)

@@ -60,6 +60,9 @@ func TestWorks(t *testing.T) {
 		{Kind: OneWay, Size: 100000, Batch: 4, ZeroCopy: true, Baseline: true},
 		{Kind: Mux, Size: 256, Reply: 64, Depth: 8, Batch: 8, Sockets: 4, Peers: 3, Baseline: true},
 		{Kind: Mux, Size: 256, Reply: 64, Depth: 3, Batch: 1, Sockets: 2, Peers: 5},
+		{Kind: Mux, Size: 256, Reply: 64, Depth: 8, Batch: 8, Sockets: 4, Peers: 4, Stopped: 1},
+		{Kind: Fetch, Size: 8192, Depth: 32, Batch: 8, Baseline: true},
+		{Kind: Fetch, Size: 100, Depth: 1, Batch: 1},
 		{Kind: Stress, Size: 64, Sizes: []int{32, 64, 100001}, Reply: 99, Depth: 4, Batch: 4, Sockets: 3, Peers: 2},
 	}
 	var runs []string
@@ -68,7 +71,7 @@ func TestWorks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(runs) != 2*len(works)+2*6 {
+	if len(runs) != 2*len(works)+2*8 {
 		t.Errorf("runs %q", runs)
 	}
 	checkRows(t, rep, works)

@@ -1,0 +1,44 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/rds-go/rds/internal/bench"
+)
+
+func xrcCommand() *cobra.Command {
+	f := &flags{}
+	return mode(bench.Table, f, &cobra.Command{
+		Use:   "xrc",
+		Short: "The table of RDS on XRC, beside RDS over TCP and plain TCP",
+		Long: `Each line is RDS on XRC; under it the same over RDS on TCP ("x wire") and by plain
+TCP ("x TCP"), in turn: ping-pong, one way from 64 B to 1 MiB, 64 x 64 sockets on
+one connection, blocks of 8 KiB by RDMA write, and 31 pairs of sockets beside one
+whose receiver has stopped while its sender floods, against the same 31 without.
+
+With --provider rdsd the applications are attached to daemons, and the comparison
+is with embedded nodes ("x node"); the pairs then are 64 processes.`,
+		Example: `  rdsbench xrc --repeat 5
+  rdsbench xrc --repeat 5 --congestion reno --provider rdsd`,
+	})
+}
+
+func fetchCommand() *cobra.Command {
+	f := &flags{}
+	cmd := mode(bench.Fetch, f, &cobra.Command{
+		Use:   "fetch",
+		Short: "Blocks by RDMA write and a message",
+		Long: `The client exposes a buffer for each outstanding request and asks for a block of
+the server's by a message that offers the buffer. The server writes the block
+there by RDMA and replies by the same message. The client verifies the number of
+each block. The baseline is requests of 16 bytes, answered with the block.`,
+		Example: `  rdsbench fetch --baseline --repeat 5
+  rdsbench fetch --size 4k --depth 128 --pin split
+  rdsbench fetch --provider rdsd --baseline`,
+	})
+	f.size(cmd.Flags(), "8k")
+	cmd.Flags().IntVar(&f.opts.Depth, "depth", 32, "outstanding requests")
+	f.compare(cmd.Flags(), false)
+	f.pinning(cmd.Flags())
+	return cmd
+}
