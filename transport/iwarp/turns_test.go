@@ -134,7 +134,8 @@ func TestMessageOnWriteIsNotMadeToWait(t *testing.T) {
 		x.raw.send(x.tell(xctl.Credit{SRQ: xctl.SRQN(n + 1), Delivered: 1, Limit: 1 << 20}))
 	}
 	x.sync()
-	e.send(WorkRequest{Queue: 1, SGE: []SGE{mem.SGE(0, 1<<20)}}) // more than the sockets hold unread
+	e.send(WorkRequest{Queue: 1, SGE: []SGE{mem.SGE(0, 1<<20)}})
+	x.incoming(rdmap.OpSend) // it has begun, and the rest of it goes before all else
 	for range 200 {
 		e.send(WorkRequest{Queue: 2, SGE: []SGE{mem.SGE(0, 8<<10)}})
 	}
