@@ -57,6 +57,7 @@ type Fate struct {
 	Account *Account
 	Token   uint64
 	Status  Status
+	Op      *Operation // of the message, if it had one
 }
 
 // TakeActions appends what is to be done to buf and forgets it.

@@ -18,8 +18,7 @@ func (c *Conn) Cancel(a *Account, port uint16, all bool) (messages, bytes int) {
 			m++
 			b += int(e.length)
 			if e.flags&(entryNotify|entryFailure) != 0 {
-				token, status := c.fate(e, Canceled)
-				c.fates = append(c.fates, Fate{a, token, status})
+				c.fates = append(c.fates, c.canceled(e))
 			}
 		}
 		if m == 0 {

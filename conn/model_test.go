@@ -168,7 +168,7 @@ func (m *model) end(e *modelMessage, s Status) {
 	if !e.canceled {
 		e.m.Account.Refund(len(e.payload), 1)
 		if e.m.Notify {
-			m.fates = append(m.fates, Fate{e.m.Account, e.m.Token, s})
+			m.fates = append(m.fates, Fate{e.m.Account, e.m.Token, s, e.m.Op})
 		}
 	}
 }

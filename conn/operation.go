@@ -66,14 +66,14 @@ func (c *Conn) extend(p *path, m *Message, header []byte) (token uint64, flags u
 	return op.id, flags | entryOp
 }
 
-// fate is what to report of a message that ends with status: with its own
-// token, and the operation's status if that has failed.
-func (c *Conn) fate(e *entry, status Status) (token uint64, _ Status) {
+// canceled is what to report of a message that is canceled: with its own token,
+// and the operation's status if that has failed.
+func (c *Conn) canceled(e *entry) Fate {
 	if e.flags&entryOp == 0 {
-		return e.token, status
+		return Fate{Account: e.acct, Token: e.token, Status: Canceled}
 	}
 	op := c.ops[e.token]
-	return op.token, op.fate(status)
+	return Fate{e.acct, op.token, op.fate(Canceled), op}
 }
 
 // forgetOp takes the operation of a message that ends out of the books.

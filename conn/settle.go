@@ -44,9 +44,10 @@ func (c *Conn) settleIn(p *path, from, to uint64, leave bool, end func(*entry) (
 		if pos < c.barrier {
 			early++
 		}
-		token := e.token
+		token, op := e.token, (*Operation)(nil)
 		if e.flags&entryOp != 0 {
-			token, status = c.fate(e, status)
+			op = c.ops[e.token]
+			token, status = op.token, op.fate(status)
 			c.forgetOp(p, e)
 		}
 		if e.flags&entryCanceled == 0 {
@@ -57,7 +58,7 @@ func (c *Conn) settleIn(p *path, from, to uint64, leave bool, end func(*entry) (
 			bytes += int(e.length)
 			n++
 			if e.flags&entryNotify != 0 || e.flags&entryFailure != 0 && status != Success {
-				c.fates = append(c.fates, Fate{e.acct, token, status})
+				c.fates = append(c.fates, Fate{e.acct, token, status, op})
 			}
 		}
 		if e.flags&entryPong != 0 {
