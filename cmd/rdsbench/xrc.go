@@ -42,3 +42,20 @@ each block. The baseline is requests of 16 bytes, answered with the block.`,
 	f.pinning(cmd.Flags())
 	return cmd
 }
+
+func connectionsCommand() *cobra.Command {
+	f := &flags{}
+	cmd := mode(bench.Connections, f, &cobra.Command{
+		Use:   "connections",
+		Short: "TCP connections and memory of many hosts, all to all",
+		Long: `Runs hosts, each a node on a loopback address of its own, in one process. Every
+socket sends a message to all sockets of all other hosts. Then the kernel's list
+of connections is counted: each host has to have one to each other host. Beside it
+stands what queue pairs of RC and of XRC would take, with a process for each
+socket. The memory is what is left when all have been idle for a few seconds.`,
+		Example: "  rdsbench connections\n  rdsbench connections --hosts 64 --sockets 8 --json",
+	})
+	cmd.Flags().IntVar(&f.opts.Hosts, "hosts", 16, "nodes, each on an address of its own")
+	cmd.Flags().IntVar(&f.opts.Sockets, "sockets", 16, "sockets of each")
+	return cmd
+}

@@ -32,7 +32,8 @@ type Options struct {
 	Sizes      []int         // message sizes; Stress takes them in turn, others make a Work of each
 	Reply      int           // bytes of a reply
 	Depth      int           // outstanding requests of each socket
-	Sockets    int           // sockets of the client
+	Sockets    int           // sockets of the client, or of each host
+	Hosts      int           // Connections
 	Peers      int           // sockets of the server
 	Processes  int           // Mux: on each side, each with Sockets or Peers sockets; 0: this one and the server
 	Attaches   int           // Attach: how often
@@ -113,11 +114,14 @@ func (o *Options) Validate(kind Kind) error {
 	case Table:
 		check(o.Wire != "tcp", "--wire tcp is what the table compares with")
 		check(o.Provider != rds.ProviderKernel && o.Server == "", "the table is of nodes or daemons that are started here")
+	case Connections:
+		check(o.Hosts >= 2 && o.Hosts <= maxHosts, "--hosts is 2 to %d, not %d", maxHosts, o.Hosts)
+		check(o.Sockets >= 1 && o.Hosts*o.Sockets <= 4096, "--sockets is 1 to 4096 in all, not %d on each of %d hosts", o.Sockets, o.Hosts)
 	case Attach:
 		check(o.Attaches >= 1 && o.Attaches <= 100000, "--attaches is 1 to 100000, not %d", o.Attaches)
 		check(o.Sessions >= 1 && o.Sessions < rds.DefaultSessionsOfUID, "--sessions is 1 to %d, not %d", rds.DefaultSessionsOfUID-1, o.Sessions)
 	}
-	check(kind == Sockets || kind == Fair || kind == Attach || kind == Regions || len(o.Sizes) > 0, "--size is empty")
+	check(kind == Sockets || kind == Connections || kind == Table || kind == Fair || kind == Attach || kind == Regions || len(o.Sizes) > 0, "--size is empty")
 	if len(errs) == 0 {
 		return nil
 	}
@@ -146,6 +150,8 @@ func (o *Options) validateProvider(kind Kind, check func(ok bool, format string,
 	switch kind {
 	case "":
 		check(!daemon || ours, "--provider rdsd with --server needs a mode")
+	case Connections:
+		check(o.Provider == rds.ProviderNode && o.Server == "" && o.Paths == 1, "the hosts are nodes of this process, with --paths 1")
 	case Sockets:
 		check(!daemon, "sockets are counted in a node: --provider node or kernel")
 	case Fair, Attach:
@@ -213,6 +219,8 @@ func (o *Options) Plan(kind Kind) []Work {
 		return o.chernobylWorks()
 	case Table:
 		return o.xrcTable()
+	case Connections:
+		return []Work{{Kind: Connections, Size: 64, Batch: 1, Hosts: o.Hosts, Sockets: o.Sockets}}
 	case Stress:
 		base.Sizes, base.Baseline, base.Fault = o.Sizes, false, o.Fault
 		base.Size = o.Sizes[0]

@@ -120,7 +120,7 @@ type line struct {
 
 // lines are the table's lines of a row: RDS, and what it is compared with.
 func (row *Row) lines() []line {
-	if row.RDS.Memory != nil {
+	if row.RDS.Memory != nil && row.RDS.Fabric == nil {
 		return nil
 	}
 	title := row.Title
@@ -173,6 +173,9 @@ func (r *Report) table() (columns []string, lines []line) {
 
 // Sentence says what a row has to say besides its figures; empty if nothing.
 func (row *Row) Sentence() string {
+	if row.RDS.Fabric != nil {
+		return row.fabricSentence()
+	}
 	if m := row.RDS.Memory; m != nil {
 		heap := "heap"
 		if row.Work.Kind == Sessions {

@@ -164,6 +164,8 @@ func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 	switch w.Kind {
 	case Sockets:
 		return r.bind(w)
+	case Connections:
+		return r.connections(ctx, w)
 	case Regions:
 		return r.regions(ctx, w)
 	}

@@ -25,3 +25,5 @@ func dieWithParent(*exec.Cmd) {}
 func residentBytes() int64 { return 0 }
 
 func defaultCongestion() string { return "" }
+
+func establishedTCP() ([][2]netip.AddrPort, error) { return nil, errors.ErrUnsupported }

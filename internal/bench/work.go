@@ -17,6 +17,8 @@ const (
 	Fetch   Kind = "fetch"   // blocks: asked for by message, answered by an RDMA write and a message
 	Sockets Kind = "sockets" // bind many sockets: time and memory
 
+	Connections Kind = "connections" // many hosts, all to all: TCP connections, memory of idle ones
+
 	// These are below the sockets.
 	RDMA    Kind = "rdma"    // verbs over iWARP
 	Regions Kind = "regions" // memory regions by themselves, in one process
@@ -71,6 +73,7 @@ type Work struct {
 	Depth     int     `json:"depth,omitempty"` // outstanding requests of each client socket
 	Sockets   int     `json:"sockets,omitempty"`
 	Peers     int     `json:"peers,omitempty"`     // sockets of the server
+	Hosts     int     `json:"hosts,omitempty"`     // Connections: of Sockets sockets each
 	Processes int     `json:"processes,omitempty"` // Mux: processes on each side, of which each has Sockets or Peers sockets; 0: one
 	Batch     int     `json:"batch"`               // messages of a SendBatch or RecvBatch; 1: calls for single messages
 	ZeroCopy  bool    `json:"zero_copy,omitempty"`
@@ -140,6 +143,8 @@ func (w *Work) Title() string {
 		if w.Stopped > 0 {
 			fmt.Fprintf(&s, ", %d stopped", w.Stopped)
 		}
+	case Connections:
+		fmt.Fprintf(&s, "%d hosts x %d sockets, all to all", w.Hosts, w.Sockets)
 	case Sockets:
 		fmt.Fprintf(&s, "bind %d sockets", w.Sockets)
 	case Fair:
