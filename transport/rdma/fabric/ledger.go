@@ -44,6 +44,16 @@ func (l *ledger) note(queue, serial uint32) {
 	r.list = append(r.list, run{serial, serial})
 }
 
+// size is how many runs there are.
+func (l *ledger) size() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.queues {
+		n += len(r.list)
+	}
+	return n
+}
+
 // came picks the messages that were delivered. It is false if one of them may
 // have been and is forgotten.
 func (l *ledger) came(queue uint32, serials []uint32) (came []uint32, known bool) {

@@ -55,12 +55,25 @@ type pastLink struct {
 	ledger *ledger
 }
 
-// maxLedgers is how many lost connections a peer may ask about, maxGone how many
-// announcements wait for the next one.
 const (
-	maxLedgers = 8
-	maxGone    = 1 << 16
+	maxLedgers = 256     // lost connections that a peer may ask about
+	maxPast    = 1 << 16 // runs in their ledgers together
+	maxGone    = 1 << 16 // announcements that wait for a connection
 )
+
+// rememberLocked keeps what l has delivered. One connection may be lost after the
+// other before the peer has asked.
+func (p *peer) rememberLocked(l *link) {
+	p.ledgers = append(p.ledgers, pastLink{l.id, l.ledger})
+	runs := 0
+	for i := len(p.ledgers) - 1; i >= 0; i-- {
+		runs += p.ledgers[i].ledger.size()
+		if keep := len(p.ledgers) - i; keep > maxLedgers || keep > 1 && runs > maxPast {
+			p.ledgers = append(p.ledgers[:0], p.ledgers[i+1:]...)
+			return
+		}
+	}
+}
 
 func newPeer(f *Fabric, h hosts) *peer {
 	return &peer{hosts: h, f: f, changed: make(chan struct{}), channels: make(map[uint32]*Channel), carriers: make(map[xrc.Ref]*carrier), gone: make(map[xrc.Ref]struct{})}
@@ -232,10 +245,7 @@ func (p *peer) lost(l *link, was bool) {
 	}
 	now := p.f.cfg.Now()
 	p.mu.Lock()
-	p.ledgers = append(p.ledgers, pastLink{l.id, l.ledger})
-	if len(p.ledgers) > maxLedgers {
-		p.ledgers = append(p.ledgers[:0], p.ledgers[1:]...)
-	}
+	p.rememberLocked(l)
 	var carriers []*carrier
 	for _, c := range p.carriers {
 		if c.link == l {
