@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc"
@@ -39,7 +40,7 @@ type control struct {
 	out     []outgoing              // guarded by mu: questions and answers, in turn
 	answers int                     // guarded by mu: of them
 	closed  []uint32                // guarded by mu: queues to be announced
-	asked   bool                    // guarded by mu: the peer owes a recordMissing
+	asked   time.Time               // guarded by mu: since when the peer owes a recordMissing; zero if it does not
 	leaving bool                    // guarded by mu: say bye
 	byeSlot uint32                  // guarded by mu: 1 more than where it is
 }

@@ -56,8 +56,9 @@
 // it was connected to with an event: EventQPFatal to an initiator's session, and to
 // every session registered with a target. Channels hear of queues that are no more
 // (ChannelAttr.OnQueueGone). In case an announcement is lost, each side asks every
-// Config.Interval by one frame whether the other still has what it is connected to.
-// A question that has no answer an interval later ends the connection.
+// Config.Interval, and when a connection is there again, by one frame whether the
+// other still has what it is connected to. A question that has no answer an interval
+// later ends the connection.
 //
 // # Concurrency
 //

@@ -252,7 +252,7 @@ func (f *Fabric) maintain() {
 		}
 		for _, p := range f.allPeers() {
 			p.sweep()
-			if ask {
+			if p.hurries() || ask {
 				p.look(now)
 			}
 		}

@@ -2,6 +2,7 @@ package fabric
 
 import (
 	"context"
+	"time"
 
 	"github.com/rds-go/rds/xrc"
 	"github.com/rds-go/rds/xrc/setup"
@@ -30,7 +31,7 @@ func (c *control) hear(b []byte) error {
 		return c.reply((&record{kind: recordMissing, id: r.id, refs: missing}).appendTo(nil))
 	case recordMissing:
 		c.mu.Lock()
-		c.asked = false
+		c.asked = time.Time{}
 		c.mu.Unlock()
 		x.PeerGone(remote, r.refs...)
 	case recordInquire:
@@ -111,18 +112,20 @@ func (p *peer) delivered(r *record) ([]uint32, bool) {
 // ask asks the peer whether our queue pairs are connected as we think, in one
 // frame for as many as it holds; the others have their turn the next time. A peer
 // that owes the last answer is silent.
-func (l *link) ask(pairs []xrc.Pair) {
+func (l *link) ask(pairs []xrc.Pair, now time.Time) {
 	c := &l.control
 	c.mu.Lock()
-	owed, quiet := c.asked, len(pairs)+len(c.calls) == 0
-	c.asked = !quiet
+	owed, since, quiet := !c.asked.IsZero(), now.Sub(c.asked), len(pairs)+len(c.calls) == 0
+	if !owed && !quiet {
+		c.asked = now
+	}
 	c.mu.Unlock()
 	switch {
-	case owed:
+	case owed && since >= l.f.cfg.Interval:
 		l.end(errSilent)
 		return
-	case quiet:
-		return // nobody waits for anything
+	case owed, quiet:
+		return // it was asked a moment ago, or nobody waits for anything
 	}
 	sortPairs(pairs)
 	if l.scanned >= len(pairs) {

@@ -46,6 +46,7 @@ type peer struct {
 	carriers    map[xrc.Ref]*carrier
 	ledgers     []pastLink           // oldest first
 	gone        map[xrc.Ref]struct{} // to be announced
+	hurry       bool                 // look soon
 	idleSince   time.Time
 }
 
@@ -228,6 +229,12 @@ func (p *peer) up(l *link, c *firstCall, answer setup.Message) bool {
 	}
 	p.link, p.last, p.failure = l, l.id, nil
 	p.idleSince = time.Time{}
+	for _, c := range p.carriers {
+		p.hurry = p.hurry || c.link == nil // its initiator may have ended meanwhile
+	}
+	if p.hurry {
+		p.f.wake()
+	}
 	c.answeredLocked(answer, l)
 	p.changeLocked()
 	p.f.cfg.Logger.Info("hosts connected", zap.Stringer("local", p.local), zap.Stringer("peer", p.remote), zap.Bool("dialed", l.dialed))
@@ -316,6 +323,14 @@ func (p *peer) sweep() {
 	p.mu.Unlock()
 }
 
+func (p *peer) hurries() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	h := p.hurry
+	p.hurry = false
+	return h
+}
+
 // look is the turn of a peer in a round of maintain.
 func (p *peer) look(now time.Time) {
 	p.mu.Lock()
@@ -334,7 +349,7 @@ func (p *peer) look(now time.Time) {
 	case over:
 		p.f.forget(p)
 	case l != nil:
-		l.ask(p.f.xrc.Pairs(p.remote))
+		l.ask(p.f.xrc.Pairs(p.remote), now)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
@@ -68,7 +67,7 @@ func TestXRCREQ37UnknownFatesAreNotRepeatedOnTheWire(t *testing.T) {
 // both sides.
 func TestEndsWithoutAConnectionAreFoundOut(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{fabric: Config{Interval: 20 * time.Millisecond}})
+	n := newNet(t, hostOptions{})
 	a, b := n.host(1), n.host(2)
 	server, doomed := b.app(""), b.app("")
 	server.serve(7, 4, 8)
