@@ -27,6 +27,7 @@ type operation struct {
 	left  atomic.Int32           // of list not done
 	worst atomic.Uint32          // transport.OpStatus of those done
 	local [1][]byte              // of the atomic one
+	late  *conn.Fate             // of its message, canceled meanwhile; guarded by socketOps.mu
 }
 
 // newOperation makes the operation of a checked message, nil if it has none.
@@ -97,8 +98,11 @@ func (op *operation) done(_ *transport.Operation, status transport.OpStatus) {
 	if op.left.Add(-1) > 0 {
 		return
 	}
-	op.s.ops.remove(op)
+	late := op.s.ops.remove(op)
 	op.peer.operated(op)
+	if late != nil {
+		op.s.fate(*late)
+	}
 }
 
 // status is the fate of the message as far as the operation decides it.
@@ -133,12 +137,29 @@ func (q *socketOps) add(op *operation) {
 	q.mu.Unlock()
 }
 
-func (q *socketOps) remove(op *operation) {
+// remove forgets an operation and returns the fate that has waited for it.
+func (q *socketOps) remove(op *operation) *conn.Fate {
 	q.mu.Lock()
 	delete(q.pending, op)
 	q.n.Store(int64(len(q.pending)))
+	late := op.late
+	op.late = nil
 	q.mu.Unlock()
 	q.ended.wake(-1)
+	return late
+}
+
+// defers keeps the fate of a message whose operation is under way until the
+// link has given back its memory, and tells whether it is.
+func (q *socketOps) defers(f conn.Fate) bool {
+	op := f.Op.Work.(*operation)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if _, ok := q.pending[op]; !ok {
+		return false
+	}
+	op.late = &f
+	return true
 }
 
 // memoryWait is how long Close and CancelSentTo wait for memory that a link has.

@@ -131,7 +131,9 @@ func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 	}
 	for i, f := range ft {
 		s := f.Account.Owner.(*nodeSocket)
-		s.fate(f)
+		if f.Op == nil || !s.ops.defers(f) {
+			s.fate(f)
+		}
 		if s.app != nil && (i == len(ft)-1 || ft[i+1].Account != f.Account) {
 			s.app.deliver()
 		}

@@ -56,7 +56,7 @@ type RDMA struct {
 	Cookie Cookie
 	Offset uint64
 	// Local is 1 to 1,024 pieces of memory, none of them empty, of 1 MiB in all.
-	// They are the stack's until the message's fate is received, or until
+	// They are the stack's until the message's fate can be received, or until
 	// CancelSentTo or Close has returned.
 	Local [][]byte
 	// Write copies Local into the region; else the region is read into Local.

@@ -140,7 +140,8 @@ func TestCancelOperations(t *testing.T) {
 	}
 	canceled := make(chan error, 1)
 	go func() { canceled <- a.CancelSentTo(b.LocalAddrPort()) }()
-	wantStatus(t, a, 3, StatusCanceled)
+	eventually(t, "a canceled message", func() bool { return a.node.account.Messages() == 0 })
+	wantNothing(t, a)
 	select {
 	case err := <-canceled:
 		t.Errorf("returned %v with the memory at the link", err)
@@ -150,6 +151,7 @@ func TestCancelOperations(t *testing.T) {
 	if err := <-canceled; err != nil {
 		t.Error(err)
 	}
+	wantStatus(t, a, 3, StatusCanceled)
 	wantNothing(t, a)
 	mustSend(t, a, b.LocalAddrPort(), []byte("last"))
 	expect(t, b, "last")

@@ -111,7 +111,9 @@ func (p *peer) beginLocked(i int, link transport.Link) (write, more bool) {
 	p.mu.Lock()
 	if !taken || err != nil {
 		io.ops--
-		op.s.ops.remove(op)
+		if late := op.s.ops.remove(op); late != nil {
+			op.s.fate(*late)
+		}
 		if err != nil {
 			p.core.OpRefused(i)
 		}
