@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 	"github.com/rds-go/rds/xrc/setup"
@@ -143,6 +145,7 @@ func (p *peer) open(l *link, incarnation uint64, c *firstCall, answer setup.Mess
 	if !p.up(l, c, answer) {
 		return false
 	}
+	p.f.cfg.Logger.Info("hosts connected", zap.Stringer("local", p.local), zap.Stringer("peer", p.remote), zap.Bool("dialed", l.dialed))
 	l.run(true)
 	return true
 }

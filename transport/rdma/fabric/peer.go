@@ -237,7 +237,6 @@ func (p *peer) up(l *link, c *firstCall, answer setup.Message) bool {
 	}
 	c.answeredLocked(answer, l)
 	p.changeLocked()
-	p.f.cfg.Logger.Info("hosts connected", zap.Stringer("local", p.local), zap.Stringer("peer", p.remote), zap.Bool("dialed", l.dialed))
 	return true
 }
 
