@@ -281,8 +281,13 @@ func (r *receiver) filled(n int) {
 // something made work for it.
 func (r *receiver) flush() {
 	r.push()
+	acknowledged := false
 	if x := r.s.shared; x != nil && x.direct.queue != nil && !r.dead {
-		// In this order: what is acknowledged is what the sink has passed on.
+		// First, so that what the sink answers takes it along; but only once the sink
+		// has passed on what came before it was ready.
+		if acknowledged = x.direct.taking; acknowledged {
+			r.acknowledge()
+		}
 		x.direct.taking = x.direct.queue.ready.Load()
 		x.direct.fed = false
 		x.direct.queue.sink.Flush()
@@ -291,7 +296,9 @@ func (r *receiver) flush() {
 			x.direct.queue.sink.Acked()
 		}
 	}
-	r.acknowledge()
+	if !acknowledged {
+		r.acknowledge()
+	}
 	s, q := r.s, r.s.q
 	q.mu.Lock()
 	q.streak.heard = true

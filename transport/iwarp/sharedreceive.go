@@ -302,12 +302,14 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 			q.mu.Lock()
 			if (a.kind == xctl.TypeCredit || a.kind == xctl.TypeNAK) && x.direct.is(a.queue()) {
 				err := x.direct.heardLocked(&a)
+				// What there is to say of our own does not leave because of this.
+				r.kick = r.kick || x.direct.want || q.state == StateSQD
 				q.mu.Unlock()
 				if err != nil {
 					r.refuse(rdmap.CauseOf(err), ulpdu)
 					return
 				}
-				r.kick, r.acked = true, true
+				r.acked = true
 				continue
 			}
 			tooMany := len(x.arrived) == maxArrived

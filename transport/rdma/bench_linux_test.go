@@ -19,5 +19,6 @@ func BenchmarkAcked(b *testing.B) {
 	}
 }
 
-// Only acknowledgements allocate.
+func BenchmarkPingPong(b *testing.B) { transporttest.PingPong(b, newBenchEnv) }
+
 func TestSteadyStateAllocatesLittle(t *testing.T) { transporttest.Allocates(t, newBenchEnv, 24) }

@@ -19,4 +19,6 @@ func BenchmarkAcked(b *testing.B) {
 	}
 }
 
+func BenchmarkPingPong(b *testing.B) { transporttest.PingPong(b, newBenchEnv) }
+
 func TestSteadyStateAllocatesNothing(t *testing.T) { transporttest.Allocates(t, newBenchEnv, 0.5) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -122,5 +123,77 @@ func Allocates(t *testing.T, newEnv func(testing.TB) Env, most float64) {
 		if n := testing.AllocsPerRun(10, func() { p.Write(t); p.Settle() }); n > most {
 			t.Errorf("%d bytes: %v allocations for 2 messages", size, n)
 		}
+	}
+}
+
+// writer writes messages of 64 bytes when there is room, and what could not be written
+// when there is again.
+type writer struct {
+	link transport.Link
+	t    testing.TB
+
+	mu   sync.Mutex
+	s    Sender
+	rest [][]byte // guarded by mu
+}
+
+func (w *writer) write(messages int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for range messages {
+		w.rest = append(w.rest, w.s.Next(64)...)
+	}
+	if w.rest == nil {
+		return
+	}
+	n, err := w.link.Writev(w.rest)
+	if err != nil {
+		w.t.Error(err)
+	}
+	w.rest = Skip(w.rest, n)
+}
+
+// echo is a handler that answers every message with one of the same length.
+type echo struct {
+	writer
+	n int
+}
+
+func (e *echo) Begin() {}
+func (e *echo) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
+	if owned != nil {
+		owned.Release()
+	}
+	e.n++
+}
+func (e *echo) End()                 { e.write(e.n); e.n = 0 }
+func (e *echo) Writable()            { go e.write(0) }
+func (e *echo) Closed(error, uint64) {}
+
+// asker is a handler that says when an answer is there.
+type asker struct {
+	writer
+	answered chan struct{}
+}
+
+func (a *asker) Begin()                                 {}
+func (a *asker) Message(*wire.Header, []byte, *buf.Buf) { a.answered <- struct{}{} }
+func (a *asker) End()                                   {}
+func (a *asker) Writable()                              { go a.write(0) }
+func (a *asker) Closed(error, uint64)                   {}
+
+// PingPong measures round trips with one message of 64 bytes outstanding, which the
+// other end answers from its event loop.
+func PingPong(b *testing.B, newEnv func(testing.TB) Env) {
+	env := newEnv(b)
+	near, far := env.Dial(b, env.Accepted(b))
+	a := &asker{writer: writer{link: near, t: b}, answered: make(chan struct{}, 1)}
+	if err := errors.Join(near.Start(a), far.Start(&echo{writer: writer{link: far, t: b}})); err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		a.write(1)
+		<-a.answered
 	}
 }
