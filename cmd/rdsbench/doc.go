@@ -10,6 +10,7 @@
 //	rdsbench attach              time and memory of attaching to a daemon
 //	rdsbench sockets             time and memory of binding many sockets
 //	rdsbench fetch               blocks by RDMA write and a message
+//	rdsbench atomic              words changed by many, their sum verified
 //	rdsbench connections         TCP connections and memory of many hosts, all to all
 //	rdsbench xrc                 what RDS on XRC is worth, beside RDS over TCP and plain TCP
 //	rdsbench rdma                verbs over software iWARP

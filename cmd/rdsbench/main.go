@@ -75,7 +75,7 @@ leave in one system call.`,
 	f.compare(root.Flags(), true)
 	root.AddCommand(latencyCommand(), oneWayCommand("rate"), oneWayCommand("bandwidth"),
 		muxCommand(), stressCommand(), fairCommand(), attachCommand(), socketsCommand(),
-		xrcCommand(), fetchCommand(), connectionsCommand(), rdmaCommand(), chernobylCommand(), regionsCommand(), serverCommand(), childCommand())
+		xrcCommand(), fetchCommand(), atomicCommand(), connectionsCommand(), rdmaCommand(), chernobylCommand(), regionsCommand(), serverCommand(), childCommand())
 	return root
 }
 

@@ -59,3 +59,26 @@ socket. The memory is what is left when all have been idle for a few seconds.`,
 	cmd.Flags().IntVar(&f.opts.Sockets, "sockets", 16, "sockets of each")
 	return cmd
 }
+
+func atomicCommand() *cobra.Command {
+	f := &flags{}
+	cmd := mode(bench.Atomic, f, &cobra.Command{
+		Use:   "atomic",
+		Short: "Fetch-and-add and compare-and-swap by many, verified",
+		Long: `Workers change words of the server's memory, all of them one word or many: by
+adding 1, or by replacing the number that a worker last knew by the next. In the
+end the words have to add up to the changes that all workers say they have made;
+a word may never be seen to go back. Below the sockets ("verbs") each worker has a
+connection; by sockets ("rds") all workers of a process share one. A process is
+a host of its own, or with --provider rdsd one of the client's daemon. The rate is
+of operations, those that found another number than they expected included.`,
+		Example: `  rdsbench atomic
+  rdsbench atomic --workers 16 --processes 8 --duration 10s`,
+	})
+	fs := cmd.Flags()
+	fs.IntVar(&f.opts.Workers, "workers", 4, "workers of each process")
+	fs.IntVar(&f.opts.Processes, "processes", 2, "processes, in the lines that have several (0: no such lines)")
+	fs.IntVar(&f.opts.Words, "words", 1024, "words, in the lines that have many")
+	fs.IntVar(&f.opts.Depth, "depth", 8, "outstanding operations of each worker")
+	return cmd
+}

@@ -54,3 +54,26 @@ func TestWireIsForced(t *testing.T) {
 		}
 	}
 }
+
+// Workers of this process and of several, verbs and sockets: the sums are verified
+// by the command itself, which fails otherwise.
+func TestAtomic(t *testing.T) {
+	onLinux(t)
+	o := rdsbench(t, "atomic", "--duration", "40ms", "--warmup", "10ms", "--words", "10", "--json")
+	var rep bench.Report
+	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
+		t.Fatalf("exit %d, %v: %s %s", o.code, err, o.stdout, o.stderr)
+	}
+	if len(rep.Rows) != 12 {
+		t.Errorf("%d rows", len(rep.Rows))
+	}
+	for _, row := range rep.Rows {
+		conns := max(row.Work.Processes, 1)
+		if row.Work.Verbs {
+			conns *= row.Work.Workers
+		}
+		if !row.Finished || row.RDS.Total == 0 || row.RDS.TCPConns != conns || !strings.Contains(row.Sentence(), "add up") {
+			t.Errorf("%s: %+v", row.Title, row)
+		}
+	}
+}

@@ -6,12 +6,10 @@ import (
 	"runtime"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/rds-go/rds/rds"
 )
 
-// applications starts n processes on a side that attach to its daemon. The
-// function returned ends them.
+// applications starts n processes on a side that attach to its daemon, if there is
+// one. The function returned ends them.
 func (c *cell) applications(s side, n int) (children, func(), error) {
 	var (
 		apps  children
@@ -21,8 +19,12 @@ func (c *cell) applications(s side, n int) (children, func(), error) {
 		flags = []string{"--procs", "1"}
 	}
 	end := func() { apps.end() }
-	for range n {
-		a, err := c.runner.start("application", s, flags...)
+	for i := range n {
+		ip := c.runner.ip(s)
+		if c.daemons == nil {
+			ip = appHost(i)
+		}
+		a, err := c.runner.startOn("application", s, ip, flags...)
 		if err != nil {
 			end()
 			return nil, nil, err
@@ -32,7 +34,7 @@ func (c *cell) applications(s side, n int) (children, func(), error) {
 		apps = append(apps, a)
 	}
 	_, err := apps.call(func(int) request {
-		return request{Op: opHello, Hello: &hello{Version: controlVersion, Provider: rds.ProviderDaemon, Socket: c.daemons.socket(s)}}
+		return request{Op: opHello, Hello: c.appHello(s)}
 	})
 	if err != nil {
 		end()

@@ -17,6 +17,8 @@ type cell struct {
 	providers providers
 	ip        netip.Addr       // ours
 	addrs     []netip.AddrPort // the server's
+	cookie    rds.Cookie       // of the server's words
+	hello     *hello           // what we were told ourselves
 	transport Transport
 	control   *controller
 	runner    *Runner
@@ -88,14 +90,14 @@ func (c *cell) run() (Result, error) {
 	switch {
 	case c.work.Kind == Sessions:
 		return c.lost(c.sessions())
-	case c.work.Processes > 0:
+	case c.work.Kind == Mux && c.work.Processes > 0:
 		return c.lost(c.processes())
 	}
 	r, err := c.control.call(request{Op: opOpen, Work: c.work, Transport: c.transport})
 	if err != nil {
 		return Result{}, err
 	}
-	c.addrs = r.Addrs
+	c.addrs, c.cookie = r.Addrs, rds.Cookie(r.Cookie)
 	var res Result
 	switch c.work.shape() {
 	case Latency:
@@ -108,6 +110,8 @@ func (c *cell) run() (Result, error) {
 		res, err = c.oneWay()
 	case Mux, Stress:
 		res, err = c.mux()
+	case Atomic:
+		res, err = c.atomic()
 	case RDMA, Fetch:
 		res, err = c.reads()
 	case Chernobyl:

@@ -146,6 +146,7 @@ func (r *Runner) connect(ctx context.Context, w *Work, fail func(error)) (*cell,
 			c.control.close()
 		}
 	}
+	c.hello = ours
 	if _, err = c.control.call(request{Op: opHello, Hello: theirs}); err == nil {
 		c.providers, err = openProviders(r.Config, c.ip, ours)
 	}

@@ -68,6 +68,8 @@ type request struct {
 
 	Addrs []netip.AddrPort `json:"addrs,omitempty"` // a sender's destinations
 	First int              `json:"first,omitempty"` // where it begins among them
+
+	Cookie uint64 `json:"cookie,omitempty"` // a sender's region
 }
 
 type response struct {
@@ -76,12 +78,15 @@ type response struct {
 	Addrs []netip.AddrPort `json:"addrs,omitempty"`
 	Snap  snapshot         `json:"snap"`
 	Sent  *sent            `json:"sent,omitempty"`
+
+	Cookie uint64 `json:"cookie,omitempty"` // of a region of the work's
 }
 
 // snapshot is a process as it is now.
 type snapshot struct {
-	CPU   time.Duration `json:"cpu"`   // since it started
-	Count uint64        `json:"count"` // messages of the work under way
+	CPU   time.Duration `json:"cpu"`           // since it started
+	Count uint64        `json:"count"`         // messages of the work under way
+	Sum   uint64        `json:"sum,omitempty"` // of the words of an Atomic work
 
 	Heap     int64 `json:"heap,omitempty"` // bytes, with opMemory
 	Resident int64 `json:"resident,omitempty"`

@@ -55,7 +55,8 @@ type Options struct {
 	ULPDU    int  // RDMA: longest segment; 0: what fits a TCP segment
 	Queues   int  // RDMA: shared receive queues to send to; 0: none
 	Stopped  int  // RDMA: of them, those that take nothing; Mux: pairs of which one end takes nothing
-	Workers  int  // Chernobyl: those with good keys
+	Workers  int  // Chernobyl: those with good keys; Atomic: of each process
+	Words    int  // Atomic
 
 	ServerCPUProfile string // file for the server that is started
 }
@@ -114,6 +115,10 @@ func (o *Options) Validate(kind Kind) error {
 	case Table:
 		check(o.Wire != "tcp", "--wire tcp is what the table compares with")
 		check(o.Provider != rds.ProviderKernel && o.Server == "", "the table is of nodes or daemons that are started here")
+	case Atomic:
+		check(o.Workers >= 1 && o.Workers <= 64, "--workers is 1 to 64, not %d", o.Workers)
+		check(o.Words >= 2 && o.Words <= maxWords, "--words is 2 to %d, not %d", maxWords, o.Words)
+		check(o.Depth >= 1 && o.Depth <= maxAtomicDepth, "--depth is 1 to %d, not %d", maxAtomicDepth, o.Depth)
 	case Connections:
 		check(o.Hosts >= 2 && o.Hosts <= maxHosts, "--hosts is 2 to %d, not %d", maxHosts, o.Hosts)
 		check(o.Sockets >= 1 && o.Hosts*o.Sockets <= 4096, "--sockets is 1 to 4096 in all, not %d on each of %d hosts", o.Sockets, o.Hosts)
@@ -121,7 +126,7 @@ func (o *Options) Validate(kind Kind) error {
 		check(o.Attaches >= 1 && o.Attaches <= 100000, "--attaches is 1 to 100000, not %d", o.Attaches)
 		check(o.Sessions >= 1 && o.Sessions < rds.DefaultSessionsOfUID, "--sessions is 1 to %d, not %d", rds.DefaultSessionsOfUID-1, o.Sessions)
 	}
-	check(kind == Sockets || kind == Connections || kind == Table || kind == Fair || kind == Attach || kind == Regions || len(o.Sizes) > 0, "--size is empty")
+	check(kind == Sockets || kind == Connections || kind == Table || kind == Atomic || kind == Fair || kind == Attach || kind == Regions || len(o.Sizes) > 0, "--size is empty")
 	if len(errs) == 0 {
 		return nil
 	}
@@ -150,6 +155,9 @@ func (o *Options) validateProvider(kind Kind, check func(ok bool, format string,
 	switch kind {
 	case "":
 		check(!daemon || ours, "--provider rdsd with --server needs a mode")
+	case Atomic:
+		check(o.Provider != rds.ProviderKernel && o.wire() != rds.WireTCP, "atomic operations need nodes or daemons that speak XRC")
+		check(o.Processes >= 0 && o.Processes <= 64 && (o.Processes == 0 || o.Server == ""), "--processes is at most 64, and none with --server")
 	case Connections:
 		check(o.Provider == rds.ProviderNode && o.Server == "" && o.Paths == 1, "the hosts are nodes of this process, with --paths 1")
 	case Sockets:
@@ -219,6 +227,8 @@ func (o *Options) Plan(kind Kind) []Work {
 		return o.chernobylWorks()
 	case Table:
 		return o.xrcTable()
+	case Atomic:
+		return o.atomicWorks()
 	case Connections:
 		return []Work{{Kind: Connections, Size: 64, Batch: 1, Hosts: o.Hosts, Sockets: o.Sockets}}
 	case Stress:

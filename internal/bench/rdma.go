@@ -55,10 +55,10 @@ func (w *Work) shape() Kind {
 
 // subject is the transport that is measured.
 func (w *Work) subject() Transport {
-	switch w.Kind {
-	case RDMA, Chernobyl:
+	switch {
+	case w.Kind == RDMA, w.Kind == Chernobyl, w.Verbs:
 		return IWARP
-	case Regions:
+	case w.Kind == Regions:
 		return Device
 	}
 	return RDS

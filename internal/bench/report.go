@@ -195,6 +195,8 @@ func (row *Row) Sentence() string {
 			a.P50-b.Latency.P50, a.P99-b.Latency.P99, a.P999-b.Latency.P999)
 	}
 	switch row.Work.Kind {
+	case Atomic:
+		return fmt.Sprintf("%s: %d changes in the first run, and the words add up to that", row.Title, row.RDS.Total)
 	case Mux:
 		return row.activeSentence()
 	case Regions:

@@ -19,6 +19,7 @@ type Result struct {
 	Memory      *Memory      `json:"memory,omitempty"`              // Sockets, Sessions
 	Flood       float64      `json:"flood_mb_per_second,omitempty"` // of the other application, in Fair
 	Thirds      *Thirds      `json:"thirds,omitempty"`              // Chernobyl
+	Total       uint64       `json:"total,omitempty"`               // Atomic: changes, those before the measured time included
 	Fabric      *Fabric      `json:"fabric,omitempty"`              // Connections
 	hist        *hdrhistogram.Histogram
 }
@@ -178,6 +179,7 @@ func combine(runs []Result) Result {
 		Flood:       of(func(r *Result) float64 { return r.Flood }),
 		Thirds:      middle(runs),
 		Fabric:      fabricOf(runs),
+		Total:       runs[0].Total,
 	}
 	lat := func(f func(*Percentiles) float64) float64 {
 		return of(func(r *Result) float64 {

@@ -14,13 +14,17 @@ type sender struct {
 	run   *muxRun
 	open  ends
 	socks []*muxSocket
+
+	workers []*atomicWorker // Atomic
+
 	start time.Time // of the measured phase
 }
 
 // sent is what a sender has to tell.
 type sent struct {
 	Seconds float64                `json:"seconds"`
-	Count   uint64                 `json:"count"` // requests answered
+	Count   uint64                 `json:"count"`           // requests answered, operations
+	Total   uint64                 `json:"total,omitempty"` // Atomic: changes, since the start
 	Hist    *hdrhistogram.Snapshot `json:"hist"`
 }
 
@@ -28,9 +32,12 @@ type sent struct {
 func startSender(c *cell, first int, fail func(error)) (*sender, error) {
 	s := &sender{run: &muxRun{c: c}}
 	var err error
-	if c.work.Kind == OneWay {
+	switch c.work.Kind {
+	case OneWay:
 		err = s.flood(fail)
-	} else {
+	case Atomic:
+		err = s.startAtomics(first, fail)
+	default:
 		s.socks, err = s.run.start(&s.open, first, fail)
 	}
 	if err != nil {
@@ -78,6 +85,10 @@ func (s *sender) stop() (*sent, error) {
 	s.open.close()
 	h := newSmallHist()
 	out.Count = sum(s.socks, h)
+	for _, k := range s.workers {
+		out.Count += k.count
+		out.Total += k.total
+	}
 	out.Hist = h.Export()
 	return out, nil
 }

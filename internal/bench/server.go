@@ -146,7 +146,11 @@ func (e *session) serveParent(q *request, r *response) (err error) {
 		r.Snap = e.snap()
 		r.Snap.Heap, r.Snap.Resident = memoryInUse()
 	case opSend:
-		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, transport: RDS, hard: context.Background()}
+		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, cookie: rds.Cookie(q.Cookie), transport: RDS, hard: context.Background()}
+		c.opts = &Options{Congestion: e.hello.Congestion, Buffers: e.hello.Buffers, Loops: e.hello.Loops}
+		if q.Transport != "" {
+			c.transport = q.Transport
+		}
 		e.sender, err = startSender(c, q.First, e.failOnce())
 	case opMeasure:
 		e.sender.measure()
@@ -196,7 +200,9 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 		e.service, err = serveTCP(e.server.IP, w, settings, e.failOnce())
 	case IWARP, Plain, Running:
 		o := verbsSettings{settings, e.hello.Loops}
-		if w.Kind == Chernobyl {
+		if w.Kind == Atomic {
+			e.service, err = serveVerbsAtomics(e.server.IP, w, o, e.failOnce())
+		} else if w.Kind == Chernobyl {
 			e.service, err = serveChernobyl(e.server.IP, w, t == Plain, o, e.failOnce())
 		} else {
 			e.service, err = serveVerbs(e.server.IP, w, o, e.failOnce())
@@ -210,13 +216,15 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 		e.service = nil
 		return err
 	}
-	r.Addrs = e.service.addrs
+	r.Addrs, r.Cookie = e.service.addrs, uint64(e.service.cookie)
 	return nil
 }
 
 // fits tells whether a server without sockets, or with, does a work over t.
 func (w *Work) fits(t Transport, none bool) bool {
 	switch w.Kind {
+	case Atomic:
+		return none == w.Verbs && (t == IWARP) == w.Verbs && t != TCP && w.checkAtomic()
 	case RDMA:
 		return none && (t == IWARP || t == TCP || t == Running && w.Stopped > 0) && w.checkRDMA()
 	case Chernobyl:
@@ -255,7 +263,7 @@ func drops(p rds.Provider) string {
 func (e *session) snap() snapshot {
 	s := snapshot{CPU: cpuTime()}
 	if e.service != nil {
-		s.Count = e.service.tally.n.Load()
+		s.Count, s.Sum = e.service.tally.n.Load(), e.service.sum()
 	}
 	return s
 }

@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -17,6 +18,9 @@ type service struct {
 	addrs []netip.AddrPort
 	tally *tally
 	fail  func(error) // the work cannot go on; from any goroutine
+
+	words  []byte     // Atomic: that are exposed
+	cookie rds.Cookie // theirs, of a socket
 
 	wg     sync.WaitGroup
 	mu     sync.Mutex // guards the rest
@@ -78,6 +82,13 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 		socks[i] = s
 		v.addrs = append(v.addrs, s.LocalAddrPort())
 	}
+	if w.Kind == Atomic {
+		if err := v.exposeWords(socks[0], w); err != nil {
+			v.close()
+			return nil, err
+		}
+		return v, nil
+	}
 	if w.Kind == Mux && w.Stopped > 0 && w.Processes == 0 {
 		socks = socks[:n-w.Stopped] // the others receive nothing
 	}
@@ -95,6 +106,25 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 		})
 	}
 	return v, nil
+}
+
+// exposeWords exposes what an Atomic work changes. Nothing is received.
+func (v *service) exposeWords(s *rds.Socket, w *Work) error {
+	m, err := s.AllocMemory(w.Words * wordSize)
+	if err != nil {
+		return err
+	}
+	v.words = m.B
+	v.cookie, err = s.GetMR(m.B, rds.MRReadWrite)
+	return err
+}
+
+// sum adds up the words.
+func (v *service) sum() (sum uint64) {
+	for b := v.words; len(b) > 0; b = b[wordSize:] {
+		sum += binary.NativeEndian.Uint64(b)
+	}
+	return sum
 }
 
 // echoRDS sends every message back, without a copy if the work says so.

@@ -42,6 +42,11 @@ type pipes struct {
 
 // start runs `rdsbench child` on a side, with more flags. name is for errors.
 func (r *Runner) start(name string, s side, flags ...string) (*child, error) {
+	return r.startOn(name, s, r.ip(s), flags...)
+}
+
+// startOn is start with another address.
+func (r *Runner) startOn(name string, s side, ip netip.Addr, flags ...string) (*child, error) {
 	program := r.Program
 	if program == "" {
 		var err error
@@ -49,7 +54,7 @@ func (r *Runner) start(name string, s side, flags ...string) (*child, error) {
 			return nil, err
 		}
 	}
-	args := []string{"child", "--listen", r.ip(s).String(), "--pin", string(r.pin), fmt.Sprintf("--client=%t", s == clientSide)}
+	args := []string{"child", "--listen", ip.String(), "--pin", string(r.pin), fmt.Sprintf("--client=%t", s == clientSide)}
 	cmd := exec.Command(program, append(args, flags...)...)
 	cmd.Stderr = os.Stderr
 	dieWithParent(cmd)

@@ -4,6 +4,7 @@ package bench
 
 import (
 	"errors"
+	"net/netip"
 	"os/exec"
 	"syscall"
 )

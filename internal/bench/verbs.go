@@ -104,7 +104,11 @@ func (v *verbs) create() error {
 	if err != nil {
 		return err
 	}
-	v.region, err = pd.RegMR(v.mem, mr.LocalWrite|mr.RemoteWrite|mr.RemoteRead, regionBase)
+	rights := mr.LocalWrite | mr.RemoteWrite | mr.RemoteRead
+	if v.w.Kind == Atomic {
+		rights |= mr.RemoteAtomic
+	}
+	v.region, err = pd.RegMR(v.mem, rights, regionBase)
 	return err
 }
 

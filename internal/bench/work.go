@@ -17,6 +17,8 @@ const (
 	Fetch   Kind = "fetch"   // blocks: asked for by message, answered by an RDMA write and a message
 	Sockets Kind = "sockets" // bind many sockets: time and memory
 
+	Atomic Kind = "atomic" // words of the server's memory, changed by many
+
 	Connections Kind = "connections" // many hosts, all to all: TCP connections, memory of idle ones
 
 	// These are below the sockets.
@@ -90,7 +92,9 @@ type Work struct {
 	ULPDU    int  `json:"ulpdu,omitempty"`     // RDMA: longest segment, 0: what fits a TCP segment
 	Queues   int  `json:"queues,omitempty"`    // RDMA: shared receive queues that Sends are spread over; 0: the queue pair's own
 	Stopped  int  `json:"stopped,omitempty"`   // RDMA: of them, those that never have memory posted; Mux: server sockets that receive nothing
-	Workers  int  `json:"workers,omitempty"`   // Regions, Chernobyl: goroutines
+	Workers  int  `json:"workers,omitempty"`   // Regions, Chernobyl, Atomic: goroutines
+	Words    int  `json:"words,omitempty"`     // Atomic: words of 8 bytes
+	Verbs    bool `json:"verbs,omitempty"`     // Atomic: below the sockets, a connection for each worker
 }
 
 // Fault is damage that a Stress client does to one of its own messages, to
@@ -153,6 +157,8 @@ func (w *Work) Title() string {
 		s.WriteString("attach, bind, first answer")
 	case Sessions:
 		fmt.Fprintf(&s, "attach %d applications", w.Sockets)
+	case Atomic:
+		return w.atomicTitle()
 	case RDMA:
 		return w.rdmaTitle()
 	case Regions:
