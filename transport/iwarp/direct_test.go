@@ -1,0 +1,521 @@
+package iwarp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/ddp"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
+)
+
+// directNum is the number of the direct queue in tests.
+const directNum = 9
+
+// directRecorder is a Sink that keeps what it is given and checks the order of its
+// calls.
+type directRecorder struct {
+	t        testing.TB
+	writable chan struct{}
+	acked    chan struct{}
+	closed   chan struct{}
+
+	mu      sync.Mutex
+	place   bool           // guarded by mu: some of it is read straight to a place
+	refuse  error          // guarded by mu
+	got     []byte         // guarded by mu
+	room    [16 << 10]byte // guarded by mu
+	dirty   bool           // guarded by mu: there was no Flush since the last byte
+	over    bool           // guarded by mu
+	err     error          // guarded by mu
+	flushed int            // guarded by mu: of got, at the last Flush
+}
+
+func newDirectRecorder(t testing.TB) *directRecorder {
+	return &directRecorder{t: t, writable: make(chan struct{}, 64), acked: make(chan struct{}, 1), closed: make(chan struct{})}
+}
+
+func (d *directRecorder) enter(what string) {
+	d.mu.Lock()
+	if d.over {
+		d.t.Errorf("%s after Closed", what)
+	}
+}
+
+func (d *directRecorder) Feed(b []byte) error {
+	d.enter("Feed")
+	defer d.mu.Unlock()
+	d.got, d.dirty = append(d.got, b...), true
+	return d.refuse
+}
+
+func (d *directRecorder) Space() ([]byte, bool) {
+	d.enter("Space")
+	defer d.mu.Unlock()
+	if !d.place {
+		return nil, false
+	}
+	return d.room[:], true
+}
+
+func (d *directRecorder) Filled(n int) {
+	d.enter("Filled")
+	d.got, d.dirty = append(d.got, d.room[:n]...), true
+	d.mu.Unlock()
+}
+
+func (d *directRecorder) Flush() {
+	d.enter("Flush")
+	d.dirty, d.flushed = false, len(d.got)
+	d.mu.Unlock()
+}
+
+func (d *directRecorder) Acked() {
+	d.enter("Acked")
+	d.mu.Unlock()
+	select {
+	case d.acked <- struct{}{}:
+	default:
+	}
+}
+
+func (d *directRecorder) Writable() { d.writable <- struct{}{} }
+
+func (d *directRecorder) Closed(err error) {
+	d.enter("Closed")
+	if d.dirty {
+		d.t.Error("Closed without a Flush of what came before")
+	}
+	d.over, d.err = true, err
+	d.mu.Unlock()
+	close(d.closed)
+}
+
+// taken is what has come.
+func (d *directRecorder) taken() []byte {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return bytes.Clone(d.got)
+}
+
+// ended waits for Closed.
+func (d *directRecorder) ended() error {
+	d.t.Helper()
+	wait(d.t, d.closed, "Closed")
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
+
+// wait waits for an event.
+func wait[T any](t testing.TB, c <-chan T, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-within(t).Done():
+		t.Fatalf("no %s", what)
+	}
+}
+
+// oneMessage cuts a SendDirect that is one message.
+func oneMessage(total int) Cut {
+	return func(pos, room int) (int, bool) {
+		n := min(room, total-pos)
+		return n, pos+n == total
+	}
+}
+
+// direct sends one message of b, when nobody else is sending.
+func (e *end) direct(b []byte) (int, error) {
+	e.t.Helper()
+	if !eventually(10*time.Second, func() bool {
+		e.qp.mu.Lock()
+		defer e.qp.mu.Unlock()
+		return !e.qp.stream.sending
+	}) {
+		e.t.Error("somebody sends without end")
+	}
+	return e.qp.SendDirect([][]byte{b}, oneMessage(len(b)), false, 0)
+}
+
+// openDirect makes a connection with a direct queue whose other end is raw.
+func openDirect(t testing.TB, cfg Config, initiator, crc bool) (*end, *extended, *directRecorder) {
+	t.Helper()
+	cfg.EventLoops = 1
+	e := newEnd(t, openDevice(t, cfg), QPConfig{})
+	d := newDirectRecorder(t)
+	x := openExtendedCRC(t, e, initiator, crc, allCaps, SharedParams{Direct: &DirectParams{Number: directNum, Sink: d}})
+	x.sync()
+	return e, x, d
+}
+
+func credit(delivered, limit uint32) xctl.Credit {
+	return xctl.Credit{SRQ: directNum, Delivered: delivered, Limit: limit}
+}
+
+func nak(msn uint32, code xctl.NAKCode) xctl.NAK {
+	return xctl.NAK{SRQ: directNum, MSN: msn, Code: code}
+}
+
+// badDirect are mistakes that end a connection on which our side has sent messages 1
+// to 3 to the direct queue, and the peer message 1.
+var badDirect = []struct {
+	name  string
+	send  func(x *extended) [][]byte
+	cause rdmap.Cause
+}{
+	{"CREDIT of a message not sent", records(credit(4, 9)), rdmap.CauseDDPMSNRange},
+	{"CREDIT of a message far ahead", records(credit(1<<30, 1<<30)), rdmap.CauseDDPMSNRange},
+	{"NAK unknown", records(nak(1, xctl.NAKUnknown)), rdmap.CauseDDPNoBuffer},
+	{"NAK not ready", records(nak(1, xctl.NAKNotReady)), rdmap.CauseDDPNoBuffer},
+	{"NAK too long", records(nak(1, xctl.NAKTooLong)), rdmap.CauseDDPNoBuffer},
+	{"NAK forbidden", records(nak(1, xctl.NAKForbidden)), rdmap.CauseDDPNoBuffer},
+	{"NAK draining", records(nak(1, xctl.NAKDraining)), rdmap.CauseDDPNoBuffer},
+	{"NAK invalidate", records(nak(1, xctl.NAKInvalidate)), rdmap.CauseDDPNoBuffer},
+	{"NAK of another code", records(nak(1, 99)), rdmap.CauseDDPNoBuffer},
+	{"NAK dependency of a message not sent", records(nak(4, xctl.NAKDependency)), rdmap.CauseDDPMSNRange},
+	{"RESUME", records(xctl.Resume{SRQ: directNum, MSN: 2}), rdmap.CauseDDPMSNRange},
+	{"message number again", directSegment(ddp.Untagged{Last: true, MSN: 1}), rdmap.CauseDDPMSNRange},
+	{"message number skipped", directSegment(ddp.Untagged{Last: true, MSN: 3}), rdmap.CauseDDPMSNRange},
+	{"message with MO 8 first", directSegment(ddp.Untagged{Last: true, MSN: 2, MO: 8}), rdmap.CauseDDPInvalidMO},
+	{"segment with a gap", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 2, MO: 9}), rdmap.CauseDDPInvalidMO},
+	{"segment twice", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 2}), rdmap.CauseDDPInvalidMO},
+	{"second message in the middle", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 3}), rdmap.CauseDDPMSNRange},
+	{"message that builds on Writes to come", directSegment(ddp.Untagged{Last: true, MSN: 2, ULPData: 7}), rdmap.CauseStreamCatastrophic},
+}
+
+// directSegment makes Sends of 8 octets to the direct queue.
+func directSegment(list ...ddp.Untagged) func(*extended) [][]byte {
+	return func(*extended) (out [][]byte) {
+		for _, h := range list {
+			h.QN, h.ULP = xctl.SRQN(directNum).QN(), rdmap.OpSend.Control()
+			out = append(out, append(h.AppendTo(nil), "12345678"...))
+		}
+		return out
+	}
+}
+
+// Each mistake ends the connection by its Terminate, behind whatever good came in the
+// same read; the sink hears of its end once, last, and nothing is acknowledged by it.
+func TestBadDirectIsTerminated(t *testing.T) {
+	t.Parallel()
+	for _, crc := range []bool{true, false} {
+		for _, b := range badDirect {
+			t.Run(fmt.Sprintf("crc %v/%s", crc, b.name), func(t *testing.T) {
+				t.Parallel()
+				bothRoles(t, func(t *testing.T, initiator bool) {
+					e, x, d := openDirect(t, Config{}, initiator, crc)
+					e.qp.DirectReady()
+					for range 3 {
+						if n, err := e.direct(make([]byte, 100)); n != 100 || err != nil {
+							t.Fatal(n, err)
+						}
+						x.incoming(rdmap.OpSend)
+					}
+					var all []byte
+					for _, u := range append([][]byte{x.message(directNum, 0, true, []byte("good"))}, b.send(x)...) {
+						all = append(all, x.frame(u)...)
+					}
+					x.write(all)
+					x.terminated(b.cause)
+					_ = d.ended()
+					if got := d.taken(); !bytes.HasPrefix(got, []byte("good")) {
+						t.Errorf("%q has come", got)
+					}
+					if n := e.qp.DirectAcked(); n != 0 {
+						t.Errorf("%d bytes count as acknowledged", n)
+					}
+					if n, err := e.direct(make([]byte, 8)); n != 0 || err == nil {
+						t.Errorf("sending afterwards: %d, %v", n, err)
+					}
+				})
+			})
+		}
+	}
+}
+
+// What the sink refuses ends the connection, with the sink's error.
+func TestDirectSinkRefuses(t *testing.T) {
+	t.Parallel()
+	e, x, d := openDirect(t, Config{}, true, false)
+	no := errors.New("no")
+	d.mu.Lock()
+	d.refuse = no
+	d.mu.Unlock()
+	x.raw.send(x.message(directNum, 0, true, []byte("message")))
+	x.terminated(rdmap.CauseStreamCatastrophic)
+	if err := d.ended(); !errors.Is(err, no) || !errors.Is(e.qp.Err(), no) {
+		t.Errorf("ended by %v", err)
+	}
+}
+
+// CREDITs that say nothing new, or less than before, change nothing, and a message
+// refused for its Writes counts as acknowledged with the next one.
+func TestDirectToleratesStaleCredits(t *testing.T) {
+	t.Parallel()
+	e, x, d := openDirect(t, Config{}, true, true)
+	for i := range 4 {
+		if n, err := e.direct(make([]byte, 10*(i+1))); n != 10*(i+1) || err != nil {
+			t.Fatal(n, err)
+		}
+		x.incoming(rdmap.OpSend)
+	}
+	for _, c := range []struct {
+		record any
+		acked  uint64
+	}{
+		{credit(0, 4), 0}, {credit(2, 4), 30}, {credit(2, 4), 30}, {credit(1, 3), 30}, {credit(0, 0), 30},
+		{nak(3, xctl.NAKDependency), 30}, {credit(3, 5), 60}, {credit(4, 5), 100}, {credit(4, 4), 100},
+	} {
+		x.raw.send(x.tell(c.record.(interface{ AppendTo([]byte) []byte })))
+		x.sync()
+		if n := e.qp.DirectAcked(); n != c.acked {
+			t.Errorf("after %+v: %d bytes acknowledged, not %d", c.record, n, c.acked)
+		}
+	}
+	wait(t, d.acked, "Acked")
+	// One message was granted, and one only.
+	if n, err := e.direct(make([]byte, 7)); n != 7 || err != nil {
+		t.Error(n, err)
+	}
+	if n, err := e.direct(make([]byte, 7)); n != 0 || err != nil {
+		t.Error(n, err)
+	}
+}
+
+// Immediate Data and Sends with Invalidate are refused, whatever is about them is not
+// disturbed, and messages to shared queues may come in the middle of direct ones.
+func TestDirectAmongOthers(t *testing.T) {
+	t.Parallel()
+	for _, crc := range []bool{true, false} {
+		e, x, d := openDirect(t, Config{}, true, crc)
+		d.mu.Lock()
+		d.place = true
+		d.mu.Unlock()
+		mem := e.reg(1<<16, allRights)
+		srq := x.queues.srq(e, 1, SRQConfig{})
+		e.give(srq, 1, mem.SGE(0, 1<<16))
+		e.qp.DirectReady()
+		want := bytes.Repeat([]byte("0123456789abcdef"), 2500)
+		x.raw.send(
+			x.message(directNum, 0, false, want[:10000]),
+			x.message(1, 0, false, want[:20000]),
+			x.message(directNum, 10000, false, want[10000:10003]),
+			x.message(1, 20000, true, want[20000:]),
+			x.message(directNum, 10003, true, want[10003:]),
+			x.messageOp(rdmap.OpImmediate, 0, directNum, 0, true, make([]byte, 8)),
+			x.messageOp(rdmap.OpSendInvalidate, uint32(mem.Key()), directNum, 0, true, []byte("lost")),
+			x.message(directNum, 0, true, nil),
+			x.message(directNum, 0, true, want[:5]),
+		)
+		e.want(1, Success, OpReceive)
+		x.sync()
+		if naks := has[xctl.NAK](x); len(naks) != 2 || naks[0] != nak(2, xctl.NAKForbidden) || naks[1] != nak(3, xctl.NAKForbidden) {
+			t.Errorf("%+v", naks)
+		}
+		if c := await[xctl.Credit](x); c.SRQ == directNum && c.Delivered > 5 {
+			t.Errorf("%+v", c)
+		}
+		if !bytes.Equal(d.taken(), append(bytes.Clone(want), want[:5]...)) || !bytes.Equal(mem.Bytes()[:len(want)], want) {
+			t.Error("not what was sent")
+		}
+	}
+}
+
+// Before DirectReady nothing is acknowledged, though it has come; after, all of it.
+func TestDirectAcknowledgesWhenReady(t *testing.T) {
+	t.Parallel()
+	e, x, d := openDirect(t, Config{}, true, false)
+	for range 3 {
+		x.raw.send(x.message(directNum, 0, true, []byte("early")))
+	}
+	x.sync()
+	timer := time.NewTimer(20 * xctl.CreditDelay) // in which a CREDIT would come
+	<-timer.C
+	x.sync()
+	if c := has[xctl.Credit](x); len(c) > 0 {
+		t.Errorf("%+v before the queue was ready", c)
+	}
+	e.qp.DirectReady()
+	for {
+		if c := await[xctl.Credit](x); c.Delivered == 3 && c.Limit > 1000 {
+			break
+		}
+	}
+	if string(d.taken()) != "earlyearlyearly" {
+		t.Errorf("%q", d.taken())
+	}
+}
+
+// A peer that grants nothing is sent what it has granted at first and not more, and
+// no more than DirectEarly without a sign of its program; Writable follows once.
+func TestDirectWaitsForCredit(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{100, DirectEarly - 1, DirectEarly, 200_000} {
+		e, x, d := openDirect(t, Config{}, true, false)
+		done := make(chan int)
+		msg := bytes.Repeat([]byte{7}, size)
+		go func() {
+			for sent := 0; ; {
+				rest := msg[sent%size:]
+				n, err := e.direct(rest)
+				if sent += n; n == 0 || err != nil {
+					done <- sent
+					return
+				}
+				if n < len(rest) { // the socket was full
+					wait(t, d.writable, "Writable")
+				}
+			}
+		}()
+		octets := 0
+		for want := min(4, (DirectEarly+size-1)/size) * size; octets < want; {
+			octets += len(x.incoming(rdmap.OpSend).Payload)
+		}
+		if sent := <-done; sent != octets {
+			t.Errorf("messages of %d: %d octets sent, %d came", size, sent, octets)
+		}
+		x.sync()
+		if len(d.writable) > 0 {
+			t.Errorf("messages of %d: Writable without credit", size)
+		}
+		if n, err := e.direct(msg); n != 0 || err != nil {
+			t.Errorf("messages of %d: sent %d, %v", size, n, err)
+		}
+		x.raw.send(x.tell(credit(0, 100)))
+		wait(t, d.writable, "Writable")
+		if n, err := e.direct(make([]byte, 10)); n != 10 || err != nil {
+			t.Errorf("with credit: %d, %v", n, err)
+		}
+		x.sync()
+		if len(d.writable) > 0 {
+			t.Errorf("messages of %d: Writable twice", size)
+		}
+	}
+}
+
+// Requests that are held back to leave together leave when a message is to be sent,
+// also if that finds no credit.
+func TestDirectLetsRequestsGo(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		e, x, _ := openDirect(t, Config{}, true, false)
+		for range 4 {
+			if n, err := e.direct(make([]byte, 1)); n != 1 || err != nil {
+				t.Fatal(n, err)
+			}
+			x.incoming(rdmap.OpSend)
+		}
+		const posts = 30
+		for i := range posts {
+			e.send(WorkRequest{ID: uint64(i), Op: OpWrite, Inline: []byte{1}})
+		}
+		if n, err := e.direct(make([]byte, 1)); n != 0 || err != nil {
+			t.Fatal(n, err)
+		}
+		for range posts {
+			x.incoming(rdmap.OpWrite)
+		}
+	}
+}
+
+// A peer that acknowledges as fast as it can, often before the sender has come back
+// from the system call: the sink hears of the last acknowledgement, and none is ahead
+// of what was sent.
+func TestDirectAcknowledgedAtOnce(t *testing.T) {
+	t.Parallel()
+	e, x, d := openDirect(t, Config{}, true, false)
+	x.raw.send(x.tell(credit(0, 1<<20)))
+	x.sync()
+	rounds := 3000
+	if testing.Short() {
+		rounds = 300
+	}
+	go func() {
+		for i := range uint32(rounds) {
+			s, ok, err := x.take()
+			if err != nil || !ok || s.Untagged.MSN != i+1 {
+				t.Errorf("message %d: %+v, %v", i+1, s, err)
+				return
+			}
+			x.raw.send(x.tell(credit(i+1, 1<<20)))
+		}
+	}()
+	msg := make([]byte, 3000)
+	for i := range rounds {
+		for {
+			n, err := e.qp.SendDirect([][]byte{msg}, oneMessage(len(msg)), false, 0)
+			if n == len(msg) {
+				break
+			}
+			if n != 0 || err != nil {
+				t.Fatal(n, err)
+			}
+			wait(t, d.writable, "Writable")
+		}
+		for e.qp.DirectAcked() < uint64(i+1)*uint64(len(msg)) {
+			wait(t, d.acked, "Acked")
+		}
+	}
+}
+
+// A conversation that ends after any octet, gently or not, ends the queue pair: what
+// came whole was handed over, what was acknowledged counts, and nothing else.
+func TestDirectEndsAtEveryOctet(t *testing.T) {
+	t.Parallel()
+	dev := openDevice(t, Config{EventLoops: 1})
+	for _, reset := range []bool{false, true} {
+		for cut := 0; ; cut++ {
+			e := newEnd(t, dev, QPConfig{})
+			d := newDirectRecorder(t)
+			x := openExtendedCRC(t, e, cut%2 == 0, cut%3 == 0, allCaps, SharedParams{Direct: &DirectParams{Number: directNum, Sink: d}})
+			x.sync()
+			e.qp.DirectReady()
+			for range 2 {
+				if n, err := e.direct([]byte("message")); n != 7 || err != nil {
+					t.Fatal(n, err)
+				}
+				x.incoming(rdmap.OpSend)
+			}
+			frames := [][]byte{
+				x.frame(x.tell(credit(1, 9))), x.frame(x.message(directNum, 0, true, []byte("whole"))),
+				x.frame(x.message(directNum, 0, false, []byte("first "))), x.frame(x.tell(credit(2, 9))),
+				x.frame(x.message(directNum, 6, true, []byte("second"))),
+			}
+			var all []byte
+			var acked uint64
+			got := ""
+			for i, f := range frames {
+				if all = append(all, f...); len(all) <= cut {
+					acked += []uint64{7, 0, 0, 7, 0}[i]
+					got += []string{"", "whole", "first ", "", "second"}[i]
+				}
+			}
+			if cut > len(all) {
+				_ = e.qp.Close()
+				break
+			}
+			x.write(all[:cut])
+			if reset {
+				x.abort()
+			} else {
+				_ = x.conn.CloseWrite()
+			}
+			_ = d.ended()
+			// What a reset overtakes is lost.
+			if g := string(d.taken()); g != got && !(reset && strings.HasPrefix(got, g)) {
+				t.Errorf("after %d octets, reset %v: %q came, not %q", cut, reset, g, got)
+			}
+			if n := e.qp.DirectAcked(); n != acked && !(reset && n < acked) {
+				t.Errorf("after %d octets, reset %v: %d bytes acknowledged, not %d", cut, reset, n, acked)
+			}
+			_ = x.conn.Close()
+			_ = e.qp.Close()
+		}
+	}
+}
