@@ -329,12 +329,13 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 		}
 		late = d.acked != was
 	}
+	failed := s.q.state == StateError // then whoever failed it relies on this goroutine to end the sending
 	switch {
-	case err != nil:
+	case err != nil && !failed:
 		// The connection is ending, and Closed follows.
 		b.reset()
 		s.blocked, s.sending = true, false
-	case n < size && n >= keep && !s.writable:
+	case n < size && n >= keep && !s.writable && !failed:
 		// It is full, though nothing is left of what has begun.
 		b.reset()
 		s.blocked, s.sending, d.want = true, false, true

@@ -1,0 +1,84 @@
+package rdma
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/transporttest"
+)
+
+// deaf is a handler that waits for nothing but the end.
+type deaf struct{ ended sync.WaitGroup }
+
+func (*deaf) Begin() {}
+func (*deaf) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
+	if owned != nil {
+		owned.Release()
+	}
+}
+func (*deaf) End()                   {}
+func (*deaf) Writable()              {}
+func (d *deaf) Closed(error, uint64) { d.ended.Done() }
+
+// The peer aborts at any moment while we write, and perhaps drain: the end is told in
+// any case. Once it was not when the queue pair failed during the write that met the
+// reset.
+func TestEndIsToldWhileWriting(t *testing.T) {
+	a, b := newTransport(t, Options{}), newTransport(t, Options{})
+	from, to := newAddr(), newAddr()
+	abort := func(l transport.Link) {
+		go func() {
+			time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
+			l.Close(transport.Abort)
+		}()
+	}
+	if err := b.Listen(to, abort); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), transporttest.Patience)
+	defer cancel()
+	var (
+		d       deaf
+		writers sync.WaitGroup
+	)
+	for range 1000 {
+		l, err := a.Dial(ctx, from, to, 0)
+		if err != nil {
+			continue // it was early
+		}
+		d.ended.Add(1)
+		if err := l.Start(&d); err != nil {
+			t.Fatal(err)
+		}
+		writers.Go(func() {
+			for range 5 {
+				if _, err := l.Writev((&transporttest.Sender{}).Next(8192)); err != nil {
+					break
+				}
+			}
+			if rand.IntN(2) == 0 {
+				l.Close(transport.Drain)
+			}
+		})
+	}
+	writers.Wait()
+	all := make(chan struct{})
+	go func() {
+		d.ended.Wait()
+		close(all)
+	}()
+	select {
+	case <-all:
+	case <-ctx.Done():
+		a.mu.Lock()
+		n := len(a.links)
+		a.mu.Unlock()
+		t.Fatalf("%d links have not ended", n)
+	}
+}
