@@ -110,13 +110,22 @@ func (f *Fabric) Connect(ctx context.Context, s *xrc.Session, a ChannelAttr) (*C
 	}
 	fail := func(err error) (*Channel, error) {
 		ch.die(err)
-		_ = ini.Destroy(context.Background())
+		ctx, cancel := context.WithTimeout(context.Background(), setupTime)
+		defer cancel()
+		_ = ini.Destroy(ctx) // or the end of the session does
+		f.mu.Lock()
+		if f.inis[ch.ref.Number] == ch {
+			delete(f.inis, ch.ref.Number)
+		}
+		f.mu.Unlock()
 		return nil, err
 	}
 	if ch.p, err = f.peer(f.between(a.Local, a.Remote)); err != nil {
 		return fail(err)
 	}
 	defer f.leave(ch.p)
+	ch.p.connects(1)
+	defer ch.p.connects(-1)
 	ch.p.mu.Lock()
 	ch.p.lastChannel++
 	if ch.p.lastChannel == controlIndex {
@@ -128,6 +137,9 @@ func (f *Fabric) Connect(ctx context.Context, s *xrc.Session, a ChannelAttr) (*C
 	f.mu.Lock()
 	f.inis[ch.ref.Number] = ch
 	f.mu.Unlock()
+	if ini.State() == xrc.StateError {
+		return fail(ErrClosed) // with its session, before we would have heard of it
+	}
 	for {
 		switch err := ch.connect(ctx); {
 		case err == nil:
@@ -191,6 +203,9 @@ func (ch *Channel) connect(ctx context.Context) error {
 		return err
 	}
 	ch.activate(l)
+	if ch.p.hasEnded(ch.target) {
+		ch.f.xrc.PeerGone(ch.p.remote, ch.target)
+	}
 	return nil
 }
 

@@ -162,28 +162,28 @@ func (c *control) sent(slot uint32) {
 	c.slots <- slot
 }
 
-// next is the message to send next, nil if there is none.
+// next is the message to send next, nil if there is none. Questions and answers go
+// before the news that whom they are about has ended.
 func (c *control) next() []byte {
-	gone := c.l.p.takeGone()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case len(gone) > 0:
-		return (&record{kind: recordGone, refs: gone}).appendTo(nil)
-	case len(c.closed) > 0:
-		n := min(len(c.closed), maxItems)
-		r := record{kind: recordClosed, numbers: c.closed[:n]}
-		b := r.appendTo(nil)
-		c.closed = append(c.closed[:0], c.closed[n:]...)
-		return b
-	case len(c.out) > 0:
+	if len(c.out) > 0 {
 		o := c.out[0]
 		c.out = append(c.out[:0], c.out[1:]...)
 		if o.answer {
 			c.answers--
 		}
 		return o.b
-	case c.leaving:
+	}
+	if gone := c.l.p.takeGone(); len(gone) > 0 {
+		return (&record{kind: recordGone, refs: gone}).appendTo(nil)
+	}
+	if n := min(len(c.closed), maxItems); n > 0 {
+		b := (&record{kind: recordClosed, numbers: c.closed[:n]}).appendTo(nil)
+		c.closed = append(c.closed[:0], c.closed[n:]...)
+		return b
+	}
+	if c.leaving {
 		c.leaving = false
 		return (&record{kind: recordBye}).appendTo(nil)
 	}

@@ -65,9 +65,6 @@ func (f *Fabric) CreateCQ(s *xrc.Session, n int) (*CQ, error) {
 	return c, nil
 }
 
-// XRC is the object that the session owns.
-func (c *CQ) XRC() *xrc.CQ { return c.xrc }
-
 // Close destroys the queue: xrc.ErrBusy while something completes there.
 func (c *CQ) Close(ctx context.Context) error { return c.xrc.Close(ctx) }
 

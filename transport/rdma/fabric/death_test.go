@@ -262,3 +262,44 @@ func TestXRCREQ38FaultsCostTheirRequestOnTheWire(t *testing.T) {
 		t.Errorf("%+v, %v", a.Stats(), ch.Err())
 	}
 }
+
+// Those who give up connecting, at whatever moment, leave nothing behind.
+func TestConnectsThatGiveUpLeaveNothing(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	server.serve(7, 1, 64)
+	client := a.app("")
+	keep := client.connect(2, 7)
+	gaveUp := 0
+	letGo := func() { // of targets that have ended, as a process does
+		for e, ok := server.PollEvent(); ok; e, ok = server.PollEvent() {
+			_ = server.Ack(e)
+			if e.Kind == xrc.EventLastWQE {
+				_ = server.Unregister(within(t), server.dom, e.Object.Number)
+			}
+		}
+	}
+	for i := range 300 {
+		letGo()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i)*2*time.Microsecond)
+		ch, err := a.Connect(ctx, client.Session, ChannelAttr{PD: client.pd, CQ: client.cq, Remote: b.addr, Service: 7})
+		cancel()
+		if err != nil {
+			gaveUp++
+			continue
+		}
+		if err := ch.Close(within(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d gave up", gaveUp)
+	n.until("nothing is left", func() bool {
+		letGo()
+		return b.xrc.Stats().TotalTargets() == 1 && a.xrc.Stats().Initiators == 1 && a.Stats().Channels == 1
+	})
+	if keep.Err() != nil {
+		t.Error(keep.Err())
+	}
+}

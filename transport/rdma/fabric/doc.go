@@ -63,8 +63,8 @@
 // # Concurrency
 //
 // All methods may be called concurrently. Locks are taken in the order Fabric.mu,
-// peer.mu, Channel.mu, link.mu; CQ.mu before ledger.mu and Fabric.linksMu;
-// control.mu, PD.mu and queue.mu are leaves. No method of xrc or iwarp that may call
+// control.mu, peer.mu, Channel.mu, link.mu; CQ.mu before ledger.mu and
+// Fabric.linksMu; PD.mu and queue.mu are leaves. No method of xrc or iwarp that may call
 // back or send is called with one of them held, but PostReceive of a queue and Poll.
 // A peer's requests are decided one at a time (peer.accepting), which waits for the
 // end of the connection there was.

@@ -13,6 +13,9 @@ import (
 	"github.com/rds-go/rds/xrc"
 )
 
+// port is the same on all hosts of a fabric; this one's is its own.
+var port = uint16(20000 + os.Getpid()%10000)
+
 // daemon is what one host has.
 func daemon(addr string) (*fabric.Fabric, *xrc.Device, func()) {
 	dev, err := iwarp.Open(iwarp.Config{EventLoops: 1})
@@ -23,7 +26,7 @@ func daemon(addr string) (*fabric.Fabric, *xrc.Device, func()) {
 	if err != nil {
 		panic(err)
 	}
-	f, err := fabric.New(fabric.Config{Device: dev, XRC: objects, Addresses: []netip.Addr{netip.MustParseAddr(addr)}, Port: 18635})
+	f, err := fabric.New(fabric.Config{Device: dev, XRC: objects, Addresses: []netip.Addr{netip.MustParseAddr(addr)}, Port: port})
 	if err != nil {
 		panic(err)
 	}

@@ -25,6 +25,7 @@ func (c *control) hear(b []byte) error {
 	x, remote := l.f.xrc, l.p.remote
 	switch r.kind {
 	case recordGone:
+		l.p.noteEnded(r.refs)
 		x.PeerGone(remote, r.refs...)
 	case recordAsk:
 		missing := l.p.missing(r.pairs)
@@ -72,6 +73,34 @@ func (c *control) reply(b []byte) error {
 		return errFlood
 	}
 	return nil
+}
+
+// noteEnded keeps what the peer says for channels that do not know their target yet.
+func (p *peer) noteEnded(refs []xrc.Ref) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, r := range refs {
+		if p.connecting > 0 && len(p.ended) < maxGone {
+			p.ended[r] = struct{}{}
+		}
+	}
+}
+
+// hasEnded tells whether a target has ended before its channel knew of it.
+func (p *peer) hasEnded(target xrc.Ref) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_, ended := p.ended[target]
+	return ended
+}
+
+// connects counts the channels that connect.
+func (p *peer) connects(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.connecting += n; p.connecting == 0 {
+		clear(p.ended)
+	}
 }
 
 // missing tells which of our queue pairs are not connected as the peer has them. It

@@ -46,6 +46,8 @@ type peer struct {
 	carriers    map[xrc.Ref]*carrier
 	ledgers     []pastLink           // oldest first
 	gone        map[xrc.Ref]struct{} // to be announced
+	ended       map[xrc.Ref]struct{} // targets of the peer that ended while channels are connecting
+	connecting  int                  // of these
 	hurry       bool                 // look soon
 	idleSince   time.Time
 }
@@ -77,7 +79,7 @@ func (p *peer) rememberLocked(l *link) {
 }
 
 func newPeer(f *Fabric, h hosts) *peer {
-	return &peer{hosts: h, f: f, changed: make(chan struct{}), channels: make(map[uint32]*Channel), carriers: make(map[xrc.Ref]*carrier), gone: make(map[xrc.Ref]struct{})}
+	return &peer{hosts: h, f: f, changed: make(chan struct{}), channels: make(map[uint32]*Channel), carriers: make(map[xrc.Ref]*carrier), gone: make(map[xrc.Ref]struct{}), ended: make(map[xrc.Ref]struct{})}
 }
 
 // smaller tells which side's request wins when both connect at once.
@@ -224,8 +226,10 @@ func (p *peer) up(l *link, c *firstCall, answer setup.Message) bool {
 	}
 	if p.incarnation != l.incarnation {
 		// Whatever was known is of another life.
+		if p.incarnation != 0 {
+			clear(p.gone)
+		}
 		p.incarnation, p.ledgers = l.incarnation, nil
-		clear(p.gone)
 	}
 	p.link, p.last, p.failure = l, l.id, nil
 	p.idleSince = time.Time{}

@@ -130,7 +130,7 @@ func TestSilentPeersLoseTheirConnection(t *testing.T) {
 	}
 }
 
-// raw is a peer that knows iWARP and says what a test wants.
+// rawPeer connects a peer that knows iWARP and says what a test wants.
 func rawPeer(t *testing.T, n *hostNet, i byte, to *host, private []byte) (*iwarp.QP, *iwarp.Established, error) {
 	t.Helper()
 	dev, err := iwarp.Open(iwarp.Config{EventLoops: 1})

@@ -20,7 +20,7 @@ func (h *host) cut() {
 	}
 }
 
-// echo takes n messages of a queue, each of which must be the next number of its
+// drain takes n messages of a queue, each of which must be the next number of its
 // sender, and posts their memory again. It reports the first that is not.
 func (a *app) drain(srq *xrc.SRQ, m *MR, size, n int) error {
 	next := map[uint32]uint32{}

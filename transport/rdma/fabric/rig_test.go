@@ -29,8 +29,8 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
-// port makes tests that run at once independent: each has a network of its own,
-// 127.n.0.x.
+// network makes tests that run at once independent, in this process and in others:
+// each has a network of its own, 127.p.n.x.
 var network atomic.Uint32
 
 // hostOptions are what tests set.
@@ -40,7 +40,7 @@ type hostOptions struct {
 	iwarp  iwarp.Config
 }
 
-// net is a test's hosts.
+// hostNet is a test's hosts.
 type hostNet struct {
 	testing.TB
 	n       byte
@@ -52,7 +52,7 @@ func newNet(t testing.TB, o hostOptions) *hostNet {
 	return &hostNet{TB: t, n: byte(network.Add(1)), options: o}
 }
 
-func (n *hostNet) addr(i byte) netip.Addr { return netip.AddrFrom4([4]byte{127, n.n, 0, i}) }
+func (n *hostNet) addr(i byte) netip.Addr { return netip.AddrFrom4([4]byte{127, byte(1 + os.Getpid()%250), n.n, i}) }
 
 // host is one life of a daemon.
 type host struct {
