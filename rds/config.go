@@ -33,6 +33,9 @@ type Config struct {
 	Port uint16
 	// Wire is the wire transport: WireAuto (the default), WireXRC or WireTCP.
 	Wire Wire
+	// PeerWires are peers that one transport serves, WireXRC or WireTCP, whatever
+	// they speak. It needs WireAuto.
+	PeerWires map[netip.Addr]Wire
 	// XRC tunes the transport between two nodes of this service.
 	XRC XRCConfig
 	// Paths is the number of TCP connections per peer: 1 (default) or 8. Linux
@@ -134,6 +137,14 @@ func (c *Config) Validate() error {
 	case WireAuto, WireXRC, WireTCP:
 	default:
 		bad("Wire", `must be "xrc", "tcp" or empty`, c.Wire)
+	}
+	for a, w := range c.PeerWires {
+		if !unicast(a) || w != WireXRC && w != WireTCP || c.Wire != WireAuto || c.Transport != nil {
+			bad("PeerWires", `must be unicast addresses with "xrc" or "tcp", and Wire empty`, fmt.Sprintf("%v: %s", a, w))
+		}
+	}
+	if port := c.XRC.Port; port != 0 && c.Wire == WireAuto && (port == c.Port || port == DefaultPort && c.Port == 0) {
+		bad("XRC.Port", "must not be the port of RDS over TCP", port)
 	}
 	if c.XRC.Operations < 0 || c.XRC.Operations > maxOperations {
 		bad("XRC.Operations", fmt.Sprintf("must be 0 to %d", maxOperations), c.XRC.Operations)

@@ -29,6 +29,9 @@ var (
 	ErrInvalid error = &sentinel{"invalid argument", syscall.EINVAL}
 	// ErrNotSupported: not possible on this socket or transport (EOPNOTSUPP).
 	ErrNotSupported error = &sentinel{"operation not supported", syscall.EOPNOTSUPP}
+	// ErrNoTransport: this provider does not have the transport asked for
+	// (ENOPROTOOPT).
+	ErrNoTransport error = &sentinel{"transport not available", syscall.ENOPROTOOPT}
 	// ErrBusy: memory that was to be out of use may still be in use (EBUSY).
 	ErrBusy error = &sentinel{"memory may still be in use", syscall.EBUSY}
 	// ErrPermission: the port is reserved for other users (EACCES).

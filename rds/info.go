@@ -87,11 +87,13 @@ func (s *nodeSocket) received() []QueuedInfo {
 }
 
 func (p *peer) info(info *Info) {
+	serving := p.node.serving(p.remote)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := ConnectionInfo{
 		Local: p.local.addr, Remote: p.remote, Paths: p.core.Paths(), Generation: p.core.PeerGeneration(),
 		Queued: p.core.Queued(), Path: p.core.PathInfos(), NextRX: p.path[0].nextRX.Load(),
+		Transport: serving, // unless there is a link, which knows
 	}
 	if len(c.Path) > 0 {
 		c.NextTX = c.Path[0].NextTX
@@ -105,11 +107,22 @@ func (p *peer) info(info *Info) {
 			continue
 		}
 		st := l.Stats()
-		info.TCP = append(info.TCP, TCPInfo{
-			Local: l.LocalAddr(), Remote: l.RemoteAddr(), Path: pi.Index,
-			HeaderRemaining: st.HeaderRemaining, PayloadRemaining: st.PayloadRemaining,
-			SentNext: pi.LastStart, ExpectedUna: pi.Written, SeenUna: st.Acked,
-		})
+		if pi.Index == 0 {
+			c.Transport = st.Transport
+		}
+		switch Wire(st.Transport) {
+		case WireTCP:
+			info.TCP = append(info.TCP, TCPInfo{
+				Local: l.LocalAddr(), Remote: l.RemoteAddr(), Path: pi.Index,
+				HeaderRemaining: st.HeaderRemaining, PayloadRemaining: st.PayloadRemaining,
+				SentNext: pi.LastStart, ExpectedUna: pi.Written, SeenUna: st.Acked,
+			})
+		case WireXRC:
+			info.XRC = append(info.XRC, XRCInfo{
+				Local: l.LocalAddr(), Remote: l.RemoteAddr(), Path: pi.Index,
+				CRC: st.CRC, Operations: st.Operations, Written: st.Written, Acked: st.Acked,
+			})
+		}
 	}
 	info.Connections = append(info.Connections, c)
 	list := func(unacked bool) (out []QueuedInfo) {

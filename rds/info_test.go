@@ -55,7 +55,7 @@ func TestCounterNames(t *testing.T) {
 func TestInfo(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	na, nb := l.node(Config{SendBuffer: 50_000, ReceiveBuffer: 60_000}), l.node(Config{})
+	na, nb := l.node(Config{SendBuffer: 50_000, ReceiveBuffer: 60_000}), l.node(Config{Wire: WireTCP})
 	a, b := l.bind(na), l.bind(nb)
 	if err := a.Connect(b.LocalAddrPort()); err != nil {
 		t.Fatal(err)
@@ -179,6 +179,15 @@ func TestConfigValidate(t *testing.T) {
 		{"negative times", Config{ReconnectMin: -1, ReconnectMax: -1}, []string{"ReconnectMin", "ReconnectMax"}},
 		{"TCP", Config{TCP: TCPConfig{-1, -1, -1, -1, -1, -1, "", -1, -1}},
 			[]string{"TCP.SendBuffer", "TCP.ReceiveBuffer", "TCP.KeepAliveIdle", "TCP.KeepAliveInterval", "TCP.KeepAliveCount", "TCP.UserTimeout", "TCP.EventLoops", "TCP.DrainTimeout"}},
+		{"wire", Config{Wire: "ib"}, []string{"Wire"}},
+		{"operations", Config{XRC: XRCConfig{Operations: 4097}}, []string{"XRC.Operations"}},
+		{"one port for two", Config{XRC: XRCConfig{Port: DefaultPort}}, []string{"XRC.Port"}},
+		{"one port for two, again", Config{Port: 17000, XRC: XRCConfig{Port: 17000}}, []string{"XRC.Port"}},
+		{"one port for one", Config{Wire: WireXRC, XRC: XRCConfig{Port: DefaultPort}}, nil},
+		{"peers", Config{PeerWires: map[netip.Addr]Wire{newAddr(): WireTCP, newAddr(): WireXRC}}, nil},
+		{"peers of any", Config{PeerWires: map[netip.Addr]Wire{newAddr(): WireAuto}}, []string{"PeerWires"}},
+		{"peers that are none", Config{PeerWires: map[netip.Addr]Wire{netip.IPv4Unspecified(): WireTCP}}, []string{"PeerWires"}},
+		{"peers and one wire", Config{Wire: WireTCP, PeerWires: map[netip.Addr]Wire{newAddr(): WireTCP}}, []string{"PeerWires"}},
 		{"addresses", Config{Addresses: []netip.Addr{{}, netip.IPv4Unspecified(), netip.MustParseAddr("ff02::1")}}, []string{"Addresses", "Addresses", "Addresses"}},
 	} {
 		err := c.cfg.Validate()

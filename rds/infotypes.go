@@ -19,6 +19,7 @@ type Info struct {
 	Retransmit  []QueuedInfo        `json:"retransmit_queue"`
 	Receive     []QueuedInfo        `json:"receive_queue"`
 	TCP         []TCPInfo           `json:"tcp_connections"`
+	XRC         []XRCInfo           `json:"xrc_connections"`
 	Sessions    []SessionInfo       `json:"sessions,omitempty"` // of a Service
 }
 
@@ -64,8 +65,9 @@ type ConnectionInfo struct {
 	Local      netip.Addr      `json:"local"`
 	Remote     netip.Addr      `json:"remote"`
 	TOS        uint8           `json:"tos"`
-	NextTX     uint64          `json:"next_tx"` // of path 0
-	NextRX     uint64          `json:"next_rx"` // of path 0
+	Transport  string          `json:"transport"` // "xrc", "tcp" or, within a node, "loop"; empty while that is not known
+	NextTX     uint64          `json:"next_tx"`   // of path 0
+	NextRX     uint64          `json:"next_rx"`   // of path 0
 	Sending    bool            `json:"sending"`
 	Connecting bool            `json:"connecting"`
 	Connected  bool            `json:"connected"`
@@ -84,7 +86,7 @@ type QueuedInfo struct {
 	Bytes    int            `json:"bytes"`
 }
 
-// TCPInfo is one line of rds-info -T.
+// TCPInfo is one line of rds-info -T: a connection of RDS over TCP.
 type TCPInfo struct {
 	Local            netip.AddrPort `json:"local"`
 	Remote           netip.AddrPort `json:"remote"`
@@ -94,4 +96,16 @@ type TCPInfo struct {
 	SentNext         uint64         `json:"sent_next"`    // stream offset of the last message's first byte
 	ExpectedUna      uint64         `json:"expected_una"` // one past its last byte
 	SeenUna          uint64         `json:"seen_una"`     // acknowledged as last seen
+}
+
+// XRCInfo is one connection of RDS on XRC, what rds-info -I shows of InfiniBand.
+type XRCInfo struct {
+	Local      netip.AddrPort `json:"local"`
+	Remote     netip.AddrPort `json:"remote"`
+	Path       int            `json:"path"`
+	TOS        uint8          `json:"tos"`
+	CRC        bool           `json:"crc"`        // segments have a CRC besides TCP's checksum
+	Operations int            `json:"operations"` // requests for the peer's memory under way
+	Written    uint64         `json:"written"`    // bytes of messages written
+	Acked      uint64         `json:"acked"`      // of them taken by the peer's RDS
 }

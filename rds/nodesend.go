@@ -70,10 +70,17 @@ func (s *nodeSocket) peerFor(a netip.Addr) (*peer, error) {
 		return p, nil
 	}
 	p, err := s.node.peer(s.la, a)
-	if err == nil {
-		s.last.Store(p)
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	if w := s.wanted(); w != WireAuto { // each time: what serves a peer may change
+		return p, s.admits(a, w)
+	}
+	s.last.Store(p)
+	if s.wanted() != WireAuto {
+		s.last.Store(nil) // it came in between: from the next message on
+	}
+	return p, nil
 }
 
 func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {

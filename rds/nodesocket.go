@@ -27,7 +27,8 @@ type nodeSocket struct {
 	congested atomic.Bool // our bit is set in la.cong
 	dropping  atomic.Bool // over the hard bound: one log line per episode
 
-	last   atomic.Pointer[peer] // of the last destination
+	last   atomic.Pointer[peer] // of the last destination; nil while only is a transport
+	only   atomic.Pointer[Wire] // to send by; nil or WireAuto: any
 	toPort atomic.Pointer[netip.AddrPort]
 	linger atomic.Int64 // nanoseconds; 0 or less: none
 

@@ -71,6 +71,28 @@ func (s *Socket) SetTOS(tos uint8) error {
 	return s.fail("setsockopt", netip.AddrPort{}, s.ep.setTOS(tos))
 }
 
+// SetTransport lets the socket send by one transport only, WireXRC or WireTCP
+// (SO_RDS_TRANSPORT); WireAuto, which every socket begins with, lets it send by
+// any. Receiving and a host's own addresses are not concerned.
+//
+// A peer to which such a socket sends before it is known what it speaks is served
+// by that transport from then on, for all sockets and as long as the node lives: if
+// it does not speak it, messages to it wait as for a host that is down. A send to a
+// peer that another transport serves fails with ErrNotSupported (EOPNOTSUPP).
+//
+// ErrNoTransport (ENOPROTOOPT) if the provider does not have the transport,
+// ErrInvalid (EINVAL) for what is none. Sockets of rdsd cannot choose, because they
+// share connections with other applications: ErrNotSupported, except for WireAuto.
+// Neither can those of the kernel, which have a transport from Bind on: over
+// TCP WireTCP succeeds.
+func (s *Socket) SetTransport(w Wire) error {
+	switch w {
+	case WireAuto, WireXRC, WireTCP:
+		return s.fail("setsockopt", netip.AddrPort{}, s.ep.setTransport(w))
+	}
+	return s.fail("setsockopt", netip.AddrPort{}, ErrInvalid)
+}
+
 // TOS returns the type of service.
 func (s *Socket) TOS() uint8 { return s.ep.tos() }
 

@@ -45,6 +45,7 @@ type endpoint interface {
 	recvErr() bool
 	setTOS(tos uint8) error
 	tos() uint8
+	setTransport(w Wire) error
 	alloc(n int) Message
 	allocMemory(n int) (*Memory, error)
 	getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, error)

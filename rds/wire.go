@@ -1,6 +1,8 @@
 package rds
 
 import (
+	"errors"
+
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/choice"
 	"github.com/rds-go/rds/transport/rdma"
@@ -13,7 +15,7 @@ type Wire string
 // The wire transports.
 const (
 	// WireAuto is XRC with every peer that has it, and TCP with the others. The
-	// first connection finds out, and that is remembered.
+	// first connection finds out, and that is remembered until the peer refuses it.
 	WireAuto Wire = ""
 	// WireXRC is RDS on XRC over software iWARP, which carries RDMA; only this
 	// service speaks it.
@@ -62,7 +64,13 @@ func wireTransport(c *Config) (transport.Transport, error) {
 	case err != nil || other == nil:
 		return preferred, err
 	}
-	return choice.New(choice.Options{Preferred: preferred, Other: other, Absent: rdma.Absent, Logger: c.Logger}), nil
+	both := choice.New(choice.Options{Preferred: preferred, Other: other, Absent: rdma.Absent, Logger: c.Logger})
+	for a, w := range c.PeerWires {
+		if err := both.Force(a.Unmap(), string(w)); err != nil {
+			return nil, errors.Join(err, both.Close())
+		}
+	}
+	return both, nil
 }
 
 func xrcOptions(c *Config) rdma.Options {

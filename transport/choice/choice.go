@@ -71,7 +71,25 @@ func New(opts Options) *Transport {
 	if opts.Logger == nil {
 		opts.Logger = zap.NewNop()
 	}
-	return &Transport{opts: opts, peers: make(map[netip.Addr]*peer), lns: make(map[netip.Addr]*listener)}
+	t := &Transport{opts: opts, peers: make(map[netip.Addr]*peer), lns: make(map[netip.Addr]*listener)}
+	for _, tr := range []transport.Transport{opts.Preferred, opts.Other} {
+		if r, ok := tr.(rejecting); ok {
+			r.Admit(func(remote netip.Addr) bool { return t.admits(tr, remote) })
+		}
+	}
+	return t
+}
+
+// rejecting is a transport that can tell a peer, before there is a link, to use
+// another one.
+type rejecting interface {
+	Admit(admit func(remote netip.Addr) bool)
+}
+
+// admits tells whether a peer may be served by tr.
+func (t *Transport) admits(tr transport.Transport, remote netip.Addr) bool {
+	p := t.look(remote)
+	return !p.forced || p.chosen == tr
 }
 
 // Name is that of the preferred transport and the other one, as "xrc+tcp".
@@ -169,7 +187,7 @@ func (ln *listener) want(accept func(transport.Link)) {
 }
 
 // Listen accepts links of both. A link of the transport that a peer was not forced
-// to is refused. After an error it may be called again.
+// to is rejected where that can be said, so that it tries the other one, else closed. After an error it may be called again.
 func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error {
 	t.mu.Lock()
 	if t.closed {

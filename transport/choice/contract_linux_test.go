@@ -107,3 +107,15 @@ func TestChosenBySpeech(t *testing.T) {
 		})
 	}
 }
+
+// Who was forced to use the one tells a peer that tries the other.
+func TestForcedPeerIsToldSo(t *testing.T) {
+	e := transporttest.Env{A: newBoth(t), B: newBoth(t), AddrA: newAddr(), AddrB: newAddr()}
+	if err := e.B.(*choice.Transport).Force(e.AddrA, "tcp"); err != nil {
+		t.Fatal(err)
+	}
+	p := e.Connect(t)
+	if got := p.A.Link.Stats().Transport; got != "tcp" {
+		t.Errorf("the link is of %q", got)
+	}
+}

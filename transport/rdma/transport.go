@@ -26,9 +26,10 @@ type Transport struct {
 	pool   buf.Pool
 
 	mu     sync.Mutex
-	closed bool               // guarded by mu
-	lns    []*iwarp.Listener  // guarded by mu
-	links  map[*link]struct{} // guarded by mu: not ended
+	closed bool                  // guarded by mu
+	admit  func(netip.Addr) bool // guarded by mu; nil: everybody
+	lns    []*iwarp.Listener     // guarded by mu
+	links  map[*link]struct{}    // guarded by mu: not ended
 
 	ctx  context.Context // ends with the transport
 	stop context.CancelFunc
@@ -66,6 +67,14 @@ func (t *Transport) Regions() *mr.Device { return t.dev.Regions() }
 // Domain is the protection domain of regions that peers reach by links.
 func (t *Transport) Domain() *mr.Domain { return t.domain }
 
+// Admit has set-ups of peers that admit returns false for rejected, so that they try
+// another transport. It must not block.
+func (t *Transport) Admit(admit func(remote netip.Addr) bool) {
+	t.mu.Lock()
+	t.admit = admit
+	t.mu.Unlock()
+}
+
 // Listen accepts links on local and Options.Port.
 func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error {
 	ln, err := t.dev.Listen(netip.AddrPortFrom(local, t.opts.Port))
@@ -101,6 +110,13 @@ const setupTimeout = 10 * time.Second
 func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 	ctx, cancel := context.WithTimeout(t.ctx, setupTimeout)
 	defer cancel()
+	t.mu.Lock()
+	admit := t.admit
+	t.mu.Unlock()
+	if admit != nil && !admit(in.Remote().Addr()) {
+		_ = in.Reject(nil)
+		return
+	}
 	l, err := t.newLink()
 	if err != nil {
 		_ = in.Reject(nil)

@@ -1,0 +1,262 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// infoOf is a node's report.
+func infoOf(t testing.TB, n *Node) Info {
+	t.Helper()
+	info, err := n.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// transportTo is what serves a peer, as a node reports it, and whether it does now.
+func transportTo(t testing.TB, n *Node, remote netip.Addr) (name string, connected bool) {
+	t.Helper()
+	for _, c := range infoOf(t, n).Connections {
+		if c.Remote == remote {
+			return c.Transport, c.Connected
+		}
+	}
+	return "", false
+}
+
+func wantTransport(t testing.TB, from, to *Socket, want string) {
+	t.Helper()
+	if got, up := transportTo(t, nodeOf(from), to.LocalAddrPort().Addr()); got != want || !up {
+		t.Errorf("%v is served by %q, up %v; want %q", to.LocalAddrPort().Addr(), got, up, want)
+	}
+}
+
+// exchange sends both ways, and checks what carries it.
+func exchange(t testing.TB, a, b *Socket, want string) {
+	t.Helper()
+	mustSend(t, a, b.LocalAddrPort(), []byte("there"))
+	expect(t, b, "there")
+	mustSend(t, b, a.LocalAddrPort(), []byte("and back"))
+	expect(t, a, "and back")
+	wantTransport(t, a, b, want)
+	wantTransport(t, b, a, want)
+}
+
+// Two nodes speak XRC with each other, on its own port, and say so.
+func TestTwoNodesSpeakXRC(t *testing.T) {
+	t.Parallel()
+	for _, crc := range []bool{false, true} {
+		l := newLab(t)
+		a, b := l.bind(l.node(Config{})), l.bind(l.node(Config{XRC: XRCConfig{CRC: crc}}))
+		exchange(t, a, b, "xrc")
+		eventually(t, "acknowledgement", func() bool { x := infoOf(t, nodeOf(a)).XRC; return x[0].Acked == x[0].Written })
+		ia, ib := infoOf(t, nodeOf(a)), infoOf(t, nodeOf(b))
+		if len(ia.TCP)+len(ib.TCP) != 0 || len(ia.XRC) != 1 || len(ib.XRC) != 1 {
+			t.Fatalf("%+v\n%+v", ia, ib)
+		}
+		x, y := ia.XRC[0], ib.XRC[0]
+		if x.Local != y.Remote || x.Remote != y.Local || x.Remote.Port() != l.port^1 || x.Path != 0 || x.Operations != 0 {
+			t.Errorf("%+v\n%+v", x, y)
+		}
+		if x.CRC != crc || y.CRC != crc {
+			t.Errorf("one side asks for a CRC: %v; they have %v and %v", crc, x.CRC, y.CRC)
+		}
+		if x.Written < uint64(len("there")) || y.Written < uint64(len("and back")) {
+			t.Errorf("%+v\n%+v", x, y)
+		}
+		if counter(t, nodeOf(a), "xrc_connected") == 0 || counter(t, nodeOf(b), "xrc_accepted") == 0 {
+			t.Error("no connection was counted")
+		}
+	}
+}
+
+// A node that speaks both and one that speaks one of them meet over that one,
+// whichever has the smaller address and so connects, and whoever sends first.
+func TestNodesMeet(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name   string
+		lo, hi Config
+		want   string
+	}{
+		{"to TCP", Config{}, Config{Wire: WireTCP}, "tcp"},
+		{"from TCP", Config{Wire: WireTCP}, Config{}, "tcp"},
+		{"to XRC", Config{}, Config{Wire: WireXRC}, "xrc"},
+		{"from XRC", Config{Wire: WireXRC}, Config{}, "xrc"},
+		{"TCP", Config{Wire: WireTCP}, Config{Wire: WireTCP}, "tcp"},
+		{"XRC", Config{Wire: WireXRC}, Config{Wire: WireXRC}, "xrc"},
+		{"eight paths", Config{Paths: 8}, Config{Paths: 8, Wire: WireTCP}, "tcp"},
+		{"eight paths of XRC", Config{Paths: 8}, Config{Paths: 8}, "xrc"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for _, first := range []string{"smaller", "larger"} {
+				l := newLab(t)
+				a, b := l.bind(l.node(c.lo)), l.bind(l.node(c.hi))
+				if first == "larger" {
+					a, b = b, a
+				}
+				exchange(t, a, b, c.want)
+			}
+		})
+	}
+}
+
+// A peer that has spoken XRC is restarted without it, and the other way round. What
+// is sent to it meanwhile arrives, once and in order.
+func TestPeerRestartsWithAnotherWire(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		before, after Wire
+		first, then   string
+		restarted     int // 0: that of the smaller address
+	}{
+		{"larger loses XRC", WireAuto, WireTCP, "xrc", "tcp", 1},
+		{"smaller loses XRC", WireAuto, WireTCP, "xrc", "tcp", 0},
+		{"larger loses TCP", WireTCP, WireXRC, "tcp", "xrc", 1},
+		{"smaller loses TCP", WireTCP, WireXRC, "tcp", "xrc", 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			at := []netip.AddrPort{addrOf(newAddr(), 4000), addrOf(newAddr(), 4000)}
+			mine, theirs := at[1-c.restarted], at[c.restarted]
+			a := l.bind(l.node(Config{ReconnectMax: 50 * time.Millisecond}), mine)
+			n := l.node(Config{Wire: c.before})
+			b := l.bind(n, theirs)
+			exchange(t, a, b, c.first)
+			eventually(t, "acknowledgement", func() bool { return a.node.account.Messages() == 0 })
+			_ = n.Close()
+			eventually(t, "the end", func() bool { _, up := transportTo(t, nodeOf(a), theirs.Addr()); return !up })
+			const count = 100
+			for i := range count {
+				mustSend(t, a, theirs, payload(uint64(i), 5000))
+			}
+			b = l.bind(l.node(Config{Wire: c.after}), theirs)
+			for i := range count {
+				m := mustRecv(t, b)
+				if err := verify(m.Data, uint64(i)); err != nil {
+					t.Fatal(err)
+				}
+				m.Release()
+			}
+			wantTransport(t, a, b, c.then)
+			mustSend(t, b, mine, []byte("back"))
+			expect(t, a, "back")
+			if m, err := b.TryRecv(); err == nil {
+				t.Errorf("one more: %v", &m)
+			}
+		})
+	}
+}
+
+// A socket that insists on a transport settles it for peers not decided yet, and
+// cannot send to others.
+func TestSetTransport(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.bind(l.node(Config{})), l.bind(l.node(Config{}))
+	other := l.bind(nodeOf(a))
+	if err := a.SetTransport(WireTCP); err != nil {
+		t.Fatal(err)
+	}
+	exchange(t, a, b, "tcp") // although both speak XRC
+	exchange(t, other, b, "tcp")
+	if err := other.SetTransport(WireXRC); err != nil {
+		t.Fatal(err)
+	}
+	to := b.LocalAddrPort()
+	wantErr(t, "send", other.Send(background(t), to, nil), ErrNotSupported, syscall.EOPNOTSUPP)
+	wantErr(t, "send again", other.TrySend(to, nil), ErrNotSupported)
+	n, err := other.SendBatch(background(t), []Outgoing{{To: to}, {To: to}})
+	if n != 0 {
+		t.Errorf("%d of a batch were sent", n)
+	}
+	wantErr(t, "batch", err, ErrNotSupported)
+	mustSend(t, other, other.LocalAddrPort(), []byte("myself")) // an own address is no peer
+	expect(t, other, "myself")
+	mustSend(t, b, other.LocalAddrPort(), []byte("inbound")) // receiving is not concerned
+	expect(t, other, "inbound")
+	if err := other.SetTransport(WireAuto); err != nil {
+		t.Fatal(err)
+	}
+	mustSend(t, other, to, []byte("any"))
+	expect(t, b, "any")
+
+	wantErr(t, "no transport", other.SetTransport("ib"), ErrInvalid, syscall.EINVAL)
+	tcp := l.bind(l.node(Config{Wire: WireTCP}))
+	wantErr(t, "not of this node", tcp.SetTransport(WireXRC), ErrNoTransport, syscall.ENOPROTOOPT)
+	if err := errors.Join(tcp.SetTransport(WireTCP), tcp.SetTransport(WireAuto)); err != nil {
+		t.Error(err)
+	}
+	_ = tcp.Close()
+	if err := tcp.SetTransport(WireTCP); !closed(err) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// Applications cannot settle what serves the peers of all.
+func TestSetTransportThroughDaemon(t *testing.T) {
+	t.Parallel()
+	_, _, path := served(t, newLab(t), Config{}, ServiceConfig{})
+	s := bound(t, dialed(t, path), addrOf(newAddr(), 100))
+	wantErr(t, "XRC", s.SetTransport(WireXRC), ErrNotSupported, syscall.EOPNOTSUPP)
+	wantErr(t, "TCP", s.SetTransport(WireTCP), ErrNotSupported)
+	if err := s.SetTransport(WireAuto); err != nil {
+		t.Error(err)
+	}
+	_ = s.Close()
+	if err := s.SetTransport(WireAuto); !closed(err) {
+		t.Errorf("closed: %v", err)
+	}
+}
+
+// A peer without XRC on which a socket insists is like a host that is down.
+func TestForcedTransportThatThePeerLacks(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.bind(l.node(Config{SendBuffer: 10_000, ReconnectMax: 20 * time.Millisecond})), l.bind(l.node(Config{Wire: WireTCP}))
+	if err := a.SetTransport(WireXRC); err != nil {
+		t.Fatal(err)
+	}
+	mustSend(t, a, b.LocalAddrPort(), make([]byte, 10_000))
+	mustSend(t, b, a.LocalAddrPort(), []byte("it connects, too"))
+	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
+	defer cancel()
+	wantErr(t, "full", a.Send(ctx, b.LocalAddrPort(), []byte("x")), context.DeadlineExceeded)
+	if name, up := transportTo(t, nodeOf(a), b.LocalAddrPort().Addr()); name != "xrc" || up {
+		t.Errorf("served by %q, up %v", name, up)
+	}
+	if m, err := b.TryRecv(); err == nil {
+		t.Errorf("received %v", &m)
+	}
+	if m, err := a.TryRecv(); err == nil {
+		t.Errorf("received %v", &m)
+	}
+	if q := infoOf(t, nodeOf(a)).SendQueue; len(q) != 1 || q[0].Bytes != 10_000 {
+		t.Errorf("send queue %+v", q)
+	}
+	if err := a.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "full", a.Send(context.Background(), b.LocalAddrPort(), []byte("x")), os.ErrDeadlineExceeded)
+}
+
+// What serves a peer may be configured.
+func TestPeerWires(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	b := l.bind(l.node(Config{}))
+	a := l.bind(l.node(Config{PeerWires: map[netip.Addr]Wire{b.LocalAddrPort().Addr(): WireTCP}}))
+	exchange(t, b, a, "tcp") // whoever begins
+	c := l.bind(l.node(Config{}))
+	exchange(t, a, c, "xrc")
+}
