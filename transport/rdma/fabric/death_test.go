@@ -266,7 +266,7 @@ func TestXRCREQ38FaultsCostTheirRequestOnTheWire(t *testing.T) {
 // Those who give up connecting, at whatever moment, leave nothing behind.
 func TestConnectsThatGiveUpLeaveNothing(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{})
+	n := newNet(t, hostOptions{xrc: xrc.Config{Limits: xrc.Limits{Events: 4096}}})
 	a, b := n.host(1), n.host(2)
 	server := b.app("")
 	server.serve(7, 1, 64)

@@ -52,7 +52,9 @@ func newNet(t testing.TB, o hostOptions) *hostNet {
 	return &hostNet{TB: t, n: byte(network.Add(1)), options: o}
 }
 
-func (n *hostNet) addr(i byte) netip.Addr { return netip.AddrFrom4([4]byte{127, byte(1 + os.Getpid()%250), n.n, i}) }
+func (n *hostNet) addr(i byte) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, byte(1 + os.Getpid()%250), n.n, i})
+}
 
 // host is one life of a daemon.
 type host struct {
