@@ -200,7 +200,7 @@ func (s *stream) payload(p piece, copies bool) mr.Fault {
 func (s *stream) lookup(p *piece) mr.Request {
 	req := mr.Request{Key: p.key, Domain: s.q.pd.domain, Addr: p.addr, Len: uint64(p.n)}
 	if p.peer {
-		req.Rights, req.From = mr.RemoteRead, s.peer
+		req.Rights, req.From, req.Claim = mr.RemoteRead, s.peer, s.claim
 	}
 	return req
 }

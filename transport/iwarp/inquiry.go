@@ -58,7 +58,7 @@ func (r *receiver) readRequest(payload, ulpdu []byte) {
 		return
 	}
 	r.reader.Enter()
-	_, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.SourceSTag), Domain: r.s.q.pd.domain, From: r.s.peer,
+	_, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.SourceSTag), Domain: r.s.q.pd.domain, From: r.s.peer, Claim: r.s.claim,
 		Rights: mr.RemoteRead, Addr: q.SourceTO, Len: uint64(q.Size)})
 	r.reader.Leave()
 	if fault != mr.None && !r.refuseInquiry(a, fault, ulpdu) {
@@ -82,7 +82,7 @@ func (r *receiver) atomicRequest(payload, ulpdu []byte) {
 		return
 	}
 	r.reader.Enter()
-	word, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.STag), Domain: r.s.q.pd.domain, From: r.s.peer,
+	word, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.STag), Domain: r.s.q.pd.domain, From: r.s.peer, Claim: r.s.claim,
 		Rights: mr.RemoteAtomic, Addr: q.TO, Len: 8})
 	if fault == mr.None {
 		if q.Op == rdmap.FetchAdd {

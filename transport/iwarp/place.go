@@ -203,7 +203,7 @@ func (r *receiver) reserve() bool {
 		return true // piece by piece: it is our own memory
 	}
 	r.reader.Enter()
-	_, fault := r.reader.Check(&mr.Request{Key: k.key, Domain: r.s.q.pd.domain, From: r.from(), Rights: r.rights(), Addr: k.addr, Len: uint64(k.n)})
+	_, fault := r.reader.Check(&mr.Request{Key: k.key, Domain: r.s.q.pd.domain, From: r.from(), Claim: r.s.claim, Rights: r.rights(), Addr: k.addr, Len: uint64(k.n)})
 	r.reader.Leave()
 	return fault == mr.None || r.fault(fault)
 }
@@ -298,7 +298,7 @@ func (r *receiver) find(n int) ([]byte, mr.Fault) {
 		}
 	} else {
 		req.Key, req.Addr, req.Len = k.key, k.addr+k.offset, uint64(n)
-		req.Rights, req.From = r.rights(), r.from()
+		req.Rights, req.From, req.Claim = r.rights(), r.from(), r.s.claim
 	}
 	return r.reader.Check(&req)
 }

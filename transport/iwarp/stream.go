@@ -1,6 +1,7 @@
 package iwarp
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 	"net/netip"
@@ -35,6 +36,9 @@ type stream struct {
 	dev  *Device
 	conn *gnetloop.Conn
 	peer netip.Addr
+	// claim is who uses a region for one use: the peer host, however often it
+	// connects. The program retires the region.
+	claim uint64
 
 	phase atomic.Uint32
 	q     *QP // constant from before phaseOpen
@@ -82,7 +86,10 @@ type established struct {
 }
 
 func (d *Device) newStream(conn *gnetloop.Conn) *stream {
-	return &stream{dev: d, conn: conn, peer: conn.RemoteAddr().Addr(), up: make(chan established, 1)}
+	s := &stream{dev: d, conn: conn, peer: conn.RemoteAddr().Addr(), up: make(chan established, 1)}
+	a := s.peer.As16()
+	s.claim = max(1, binary.BigEndian.Uint64(a[:])^binary.BigEndian.Uint64(a[8:]))
+	return s
 }
 
 // attached is the queue pair once the stream is open, else nil.
