@@ -266,7 +266,7 @@ func (l *opLink) do(op *transport.Operation) transport.OpStatus {
 	host := at.(*opTransport)
 	r := host.dev.NewReader("test")
 	defer r.Close()
-	req := mr.Request{Key: mr.Key(op.Key), Domain: host.domain, From: l.LocalAddr().Addr(), Addr: op.Addr}
+	req := mr.Request{Key: mr.Key(op.Key), Domain: host.domain, From: l.LocalAddr().Addr(), Claim: uint64(l.LocalAddr().Addr().As4()[3]) + 1, Addr: op.Addr}
 	for _, b := range op.Local {
 		req.Len += uint64(len(b))
 	}

@@ -94,7 +94,7 @@ func (s *nodeSocket) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, 
 		return 0, err
 	}
 	offset := uint32(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) & pageMask
-	opt := mr.Options{Domain: domain, Rights: mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic, Base: uint64(offset), Peer: dest}
+	opt := mr.Options{Domain: domain, Rights: mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic, Base: uint64(offset), Peer: dest, Once: flags&MRUseOnce != 0}
 	if flags&MRReadOnly != 0 {
 		opt.Rights = mr.RemoteRead
 	}
