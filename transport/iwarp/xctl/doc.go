@@ -40,6 +40,7 @@
 // # Buffers
 //
 // Encoders append to the caller's slice, decoders copy out. Nothing allocates
-// per message: the rings of Senders and the lists of a Backlog keep the size they
-// once had. [Records] aliases the message until the iteration is over.
+// per message: the rings of Senders and the lists of a Backlog keep their size,
+// large rings until they are empty. What has to be known of a queue that nothing is
+// sent to is a [Rest], of twelve octets. [Records] aliases the message until the iteration is over.
 package xctl

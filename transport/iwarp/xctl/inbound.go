@@ -72,7 +72,12 @@ type Inbound struct {
 	cfg     InboundConfig
 	queues  map[SRQN]*Receiver
 	removed bool // some queue was, once
+	gone    map[SRQN]span
 }
+
+// span is which messages to a queue that is gone a sender may have begun before it
+// could know.
+type span struct{ first, last uint32 }
 
 // NewInbound fails with ErrConfig, which names the fields.
 func NewInbound(cfg InboundConfig) (*Inbound, error) {
@@ -80,7 +85,7 @@ func NewInbound(cfg InboundConfig) (*Inbound, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	return &Inbound{cfg: cfg, queues: make(map[SRQN]*Receiver)}, nil
+	return &Inbound{cfg: cfg, queues: make(map[SRQN]*Receiver), gone: make(map[SRQN]span)}, nil
 }
 
 // Find returns the entry of a queue, nil if there is none.
@@ -113,6 +118,7 @@ func (t *Inbound) Adopt(n SRQN, h *ddp.Untagged) *Receiver {
 		r.allow = start + t.cfg.Window + 1
 	}
 	t.queues[n] = r
+	delete(t.gone, n)
 	return r
 }
 
@@ -120,6 +126,18 @@ func (t *Inbound) Adopt(n SRQN, h *ddp.Untagged) *Receiver {
 // segment.
 func Unknown(n SRQN, h *ddp.Untagged) (nak NAK, last bool) {
 	return NAK{SRQ: n, MSN: h.MSN, Code: NAKUnknown}, h.Last
+}
+
+// Blameless reports whether the sender of a message that Unknown refuses could not
+// know better: it was within what was granted when its queue went. That is an answer
+// for each such message, once, and for the queues that went last, MaxSRQ of them.
+func (t *Inbound) Blameless(nak NAK) bool {
+	g, ok := t.gone[nak.SRQ]
+	if !ok || after(g.first, nak.MSN) || after(nak.MSN, g.last) {
+		return false
+	}
+	t.gone[nak.SRQ] = span{nak.MSN + 1, g.last}
+	return true
 }
 
 // Remove takes out the entry of a queue that exists no more, after a Drop of each
@@ -147,6 +165,10 @@ func (t *Inbound) Remove(n SRQN) (last Credit, ok bool) {
 	if r.gone = true; r.over() {
 		delete(t.queues, n)
 	}
+	if uint64(len(t.gone)) >= uint64(t.cfg.MaxSRQ) {
+		clear(t.gone)
+	}
+	t.gone[n] = span{r.consumed() + 1, r.limit}
 	return Credit{n, r.acked, r.limit}, true
 }
 

@@ -52,6 +52,7 @@ func TestCallsOutOfTurnPanic(t *testing.T) {
 		"Replay while one is open":      func() { open().Replay() },
 		"Replay while stopped":          func() { stopped().Replay() },
 		"Replay of nothing":             func() { NewSender(1, 2, 0).Replay() },
+		"Withdraw of nothing":           func() { NewSender(1, 2, 0).Withdraw() },
 		"End of nothing":                func() { NewSender(1, 2, 0).End() },
 		"Resume without a stop":         func() { NewSender(1, 2, 0).Resume() },
 		"Take twice":                    func() { _, r := first(); r.Take(); r.Take() },

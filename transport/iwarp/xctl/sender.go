@@ -16,6 +16,8 @@ type Outcome struct {
 	ID   uint64
 	Code NAKCode // 0: delivered. NAKNotReady: all retries are used up
 	Info uint32  // that of the NAK
+	// Withdrawn: the owner took it back, and the peer has never heard of it.
+	Withdrawn bool
 }
 
 // Step is what a Sender lets its owner do.
@@ -41,9 +43,9 @@ func (s Step) String() string { return stepNames[s] }
 // again. It keeps no payload: messages are IDs of the owner's, who keeps each
 // until Pop returns it.
 //
-//	     Begin, Replay ┌──────┐ End
-//	      ┌──────────▶ │ open │ ───────┐
-//	      │            └──────┘        ▼
+//	     Begin, Replay ┌──────┐ End, Withdraw
+//	      ┌──────────▶ │ open │ ─────────┐
+//	      │            └──────┘          ▼
 //	┌─────────┐  NAK 2   ┌─────────┐  the time or a CREDIT  ┌────────┐
 //	│ running │ ───────▶ │ stopped │ ─────────────────────▶ │ Resume │ ──▶ running
 //	└─────────┘          └─────────┘                        └────────┘
@@ -80,6 +82,9 @@ type sent struct {
 	msn  uint32
 	info uint32
 	code NAKCode
+	// withdrawn: its number is that of a message before it, which keeps the
+	// numbers in order, and means nothing else.
+	withdrawn bool
 }
 
 // NewSender returns a Sender for a queue that nothing was sent to on this
@@ -158,6 +163,28 @@ func (s *Sender) End() {
 		panic("xctl: End out of turn")
 	}
 	s.open = false
+	s.pass()
+}
+
+// Withdraw takes back the message that was begun, of which nothing has left: its
+// number is the next one's again. Pop returns it in its turn.
+func (s *Sender) Withdraw() {
+	if !s.open {
+		panic("xctl: Withdraw out of turn")
+	}
+	s.open = false
+	s.next--
+	m := s.at(s.openAt)
+	m.withdrawn, m.msn = true, s.next-1
+	s.pass()
+}
+
+// pass skips messages that were withdrawn among those to be replayed.
+func (s *Sender) pass() {
+	for s.sent != s.tail && s.at(s.sent).withdrawn {
+		s.at(s.sent).msn = s.next - 1
+		s.sent++
+	}
 }
 
 // Resume ends a stop, after StepResume. The record must leave before the next
@@ -188,7 +215,7 @@ func (s *Sender) Credit(c Credit) error {
 		return rdmap.CauseStreamCatastrophic
 	}
 	s.acked = c.Delivered
-	if s.head != s.sent && !after(s.at(s.head).msn, s.acked) {
+	if m := s.oldest(); m != nil && !after(m.msn, s.acked) {
 		s.tries = 0 // and not for the numbers of messages that were dropped
 	}
 	s.limit = latest(s.limit, c.Limit)
@@ -242,7 +269,7 @@ func (s *Sender) notReady(n NAK, at uint32, now time.Time) error {
 	// next has retries of its own.
 	for i := at; i != s.tail; i++ {
 		m := s.at(i)
-		m.msn, m.code, m.info = n.MSN, NAKNotReady, n.Info
+		m.msn, m.code, m.info = n.MSN, NAKNotReady, n.Info // means nothing of those withdrawn
 	}
 	s.sent = s.tail
 	s.tries, s.until = 0, time.Time{}
@@ -256,17 +283,42 @@ func (s *Sender) Pop() (o Outcome, ok bool) {
 		return Outcome{}, false
 	}
 	m := s.at(s.head)
-	if m.code == 0 && after(m.msn, s.acked) {
+	if !m.withdrawn && m.code == 0 && after(m.msn, s.acked) {
 		return Outcome{}, false
 	}
+	o = Outcome{m.id, m.code, m.info, m.withdrawn}
+	s.advance()
+	return o, true
+}
+
+// ringKept is the longest ring that an idle Sender keeps, some 3 KiB.
+const ringKept = 128
+
+// advance drops the oldest message.
+func (s *Sender) advance() {
 	s.head++
-	return Outcome{m.id, m.code, m.info}, true
+	if before(s.sent, s.head) {
+		s.sent = s.head
+	}
+	if s.head == s.tail && len(s.ring) > ringKept {
+		s.ring = nil
+	}
+}
+
+// oldest is the oldest message that is with the peer, nil if there is none.
+func (s *Sender) oldest() *sent {
+	for i := s.head; i != s.sent; i++ {
+		if m := s.at(i); !m.withdrawn {
+			return m
+		}
+	}
+	return nil
 }
 
 // Number is the number of the message that Lost returns next. ok is false if the
 // peer has not got it: it waits to be replayed.
 func (s *Sender) Number() (msn uint32, ok bool) {
-	if s.head == s.sent {
+	if s.head == s.sent || s.at(s.head).withdrawn {
 		return 0, false
 	}
 	return s.at(s.head).msn, true
@@ -279,10 +331,7 @@ func (s *Sender) Lost() (id uint64, ok bool) {
 		return 0, false
 	}
 	id = s.at(s.head).id
-	s.head++
-	if before(s.sent, s.head) {
-		s.sent = s.head
-	}
+	s.advance()
 	return id, true
 }
 
@@ -296,7 +345,7 @@ func (s *Sender) find(msn uint32) (at uint32, ok bool) {
 	n := int(s.sent - s.head)
 	i := sort.Search(n, func(i int) bool { return !after(msn, s.at(s.head+uint32(i)).msn) })
 	at = s.head + uint32(i)
-	return at, i < n && s.at(at).msn == msn
+	return at, i < n && s.at(at).msn == msn && !s.at(at).withdrawn
 }
 
 func (s *Sender) grow() {

@@ -2,6 +2,7 @@ package xctl
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -78,7 +79,7 @@ func TestRefusedMessageIsCutShort(t *testing.T) {
 		t.Error("not cut, or given back")
 	}
 	s.End()
-	if o, ok := s.Pop(); !ok || o != (Outcome{7, NAKTooLong, 4096}) {
+	if o, ok := s.Pop(); !ok || o != (Outcome{ID: 7, Code: NAKTooLong, Info: 4096}) {
 		t.Errorf("%v", o)
 	}
 	// One that will be replayed is cut too, and begun again.
@@ -184,7 +185,7 @@ func TestRetriesRunOut(t *testing.T) {
 		s.End()
 	}
 	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: first, Code: NAKNotReady, Info: 2})
-	if got := outcomes(s); len(got) != 2 || got[0] != (Outcome{1, NAKNotReady, 2}) || got[1].ID != 2 {
+	if got := outcomes(s); len(got) != 2 || got[0] != (Outcome{ID: 1, Code: NAKNotReady, Info: 2}) || got[1].ID != 2 {
 		t.Errorf("%v", got)
 	}
 	if s.Next(epoch) != StepResume {
@@ -312,5 +313,119 @@ func TestRetriesEndThoughDroppedNumbersAreAcknowledged(t *testing.T) {
 	}
 	if o, ok := s.Pop(); !ok || o.ID != 7 || o.Code != NAKNotReady {
 		t.Fatalf("%+v, %v", o, ok)
+	}
+}
+
+// A message that is withdrawn leaves no gap in the numbers and keeps its place
+// among the outcomes. What the peer says of its number is of the next message.
+func TestWithdrawnMessageLeavesNoGap(t *testing.T) {
+	t.Parallel()
+	s := NewSender(1, 8, 0)
+	send(t, s, 1)
+	for id := uint64(10); id < 13; id++ {
+		if s.Begin(id) != 2 {
+			t.Error("a number is lost")
+		}
+		s.Withdraw()
+	}
+	if got := outcomes(s); got != nil {
+		t.Errorf("%v before that of the message before", got)
+	}
+	send(t, s, 2)
+	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: 2, Code: NAKForbidden})
+	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: 1, Code: NAKForbidden})
+	want := []Outcome{{ID: 1, Code: NAKForbidden}, {ID: 10, Withdrawn: true}, {ID: 11, Withdrawn: true}, {ID: 12, Withdrawn: true}, {ID: 2, Code: NAKForbidden}}
+	if got := outcomes(s); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	s.Begin(20)
+	s.Withdraw()
+	if err := s.NAK(NAK{SRQ: 1, MSN: 4, Code: NAKForbidden}, epoch); err == nil {
+		t.Error("refused what was never sent")
+	}
+	if err := s.NAK(NAK{SRQ: 1, MSN: 2, Code: NAKForbidden}, epoch); err == nil {
+		t.Error("refused twice")
+	}
+	mustCredit(t, s, 3, 8)
+	if got := outcomes(s); len(got) != 2 || got[1] != (Outcome{ID: 20, Withdrawn: true}) || s.Outstanding() != 0 {
+		t.Errorf("%v", got)
+	}
+}
+
+// Messages that are withdrawn while they are replayed, and before, are passed over
+// by a stop and not sent again; they wait for those before them.
+func TestWithdrawnMessageIsNotReplayed(t *testing.T) {
+	t.Parallel()
+	s := NewSender(1, 8, 0)
+	send(t, s, 2)
+	s.Begin(10)
+	s.Withdraw()
+	send(t, s, 1)
+	mustNAK(t, s, epoch, NAK{SRQ: 1, MSN: 2, Code: NAKNotReady, Info: 8})
+	s.Resume()
+	for i, want := range []uint64{2, 3} {
+		if s.Next(epoch) != StepReplay {
+			t.Fatalf("%v", s.Next(epoch))
+		}
+		if id, msn := s.Replay(); id != want || msn != 4 {
+			t.Errorf("replays %d as %d", id, msn)
+		}
+		if i == 0 {
+			s.Withdraw()
+		}
+	}
+	if _, ok := s.Number(); !ok {
+		t.Error("the first one has no number")
+	}
+	s.End()
+	mustCredit(t, s, 1, 8)
+	want := []Outcome{{ID: 1}, {ID: 2, Withdrawn: true}, {ID: 10, Withdrawn: true}}
+	if got := outcomes(s); !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	s.Begin(20)
+	s.Withdraw()
+	if id, ok := s.Lost(); !ok || id != 3 {
+		t.Errorf("lost %d, %v", id, ok)
+	}
+	if msn, sent := s.Number(); sent {
+		t.Errorf("the peer has got what was withdrawn, as %d", msn)
+	}
+}
+
+// What a burst took is given back when it is over; what is kept is little.
+func TestIdleSenderIsSmall(t *testing.T) {
+	t.Parallel()
+	s := NewSender(1, 8, 0)
+	const burst = 1 << 16
+	mustCredit(t, s, 0, burst+100)
+	send(t, s, burst)
+	if _, ok := s.Rest(); ok || len(s.ring) != burst {
+		t.Errorf("rests with %d outstanding, a ring of %d", s.Outstanding(), len(s.ring))
+	}
+	mustCredit(t, s, burst-1, burst+100)
+	outcomes(s)
+	if len(s.ring) != burst {
+		t.Error("the ring shrinks below what is outstanding")
+	}
+	mustCredit(t, s, burst, burst+100)
+	if outcomes(s); len(s.ring) > ringKept {
+		t.Errorf("a ring of %d is kept", len(s.ring))
+	}
+	r, ok := s.Rest()
+	if !ok {
+		t.Fatal("does not rest")
+	}
+	if err := r.Credit(Credit{1, burst + 1, burst + 200}); !errors.Is(err, rdmap.CauseStreamCatastrophic) {
+		t.Errorf("delivered before it was sent: %v", err)
+	}
+	for _, c := range []Credit{{1, burst, burst + 200}, {1, 3, 4}} {
+		if err := r.Credit(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s = r.Sender(1, 8, 0)
+	if s.Begin(7) != burst+1 || s.limit != burst+200 || s.acked != burst {
+		t.Errorf("%+v", s)
 	}
 }

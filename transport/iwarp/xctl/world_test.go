@@ -21,23 +21,27 @@ const worldOps = rdmap.OpsRFC5040 | 1<<rdmap.OpPrivate
 type sabotage uint8
 
 const (
-	honest          sabotage = iota
-	forgetsDiscard           // a removed queue is forgotten at once, though it discards
-	forgetsRefused           // a removed queue is forgotten amid a message that was refused
-	acksBeforeNAKs           // CREDIT overtakes NAK
-	noResume                 // the sender replays without a word
-	acksDiscarded            // dropped messages are acknowledged
-	noCreditForNAK           // a message for an unknown queue costs its credit for good
-	deliversOn               // after NotReady the receiver takes what comes next
-	newBeforeOld             // new messages go before those to be replayed
-	lastWordMissing          // Remove says nothing
-	acksHeld                 // held messages are acknowledged
+	honest           sabotage = iota
+	forgetsDiscard            // a removed queue is forgotten at once, though it discards
+	forgetsRefused            // a removed queue is forgotten amid a message that was refused
+	acksBeforeNAKs            // CREDIT overtakes NAK
+	noResume                  // the sender replays without a word
+	acksDiscarded             // dropped messages are acknowledged
+	noCreditForNAK            // a message for an unknown queue costs its credit for good
+	deliversOn                // after NotReady the receiver takes what comes next
+	newBeforeOld              // new messages go before those to be replayed
+	lastWordMissing           // Remove says nothing
+	acksHeld                  // held messages are acknowledged
+	keepsNumber               // a message that was withdrawn costs its number
+	forgetsWithdrawn          // one that was withdrawn counts as sent
+	forgetsNumbers            // an idle sender begins anew
 	sabotages
 )
 
 var sabotageNames = [...]string{
 	"honest", "a discarding queue is forgotten", "a refused rest is forgotten", "CREDIT overtakes NAK", "no RESUME", "dropped messages are acknowledged",
 	"NAK costs credit", "delivery goes on after NotReady", "new before old", "no last CREDIT", "held messages are acknowledged",
+	"a withdrawn number is lost", "a withdrawn message counts as sent", "numbers begin anew",
 }
 
 type worldMsg struct {
@@ -47,6 +51,7 @@ type worldMsg struct {
 	sizes []int
 
 	delivered int
+	withdrawn bool
 	outcome   *Outcome
 }
 
@@ -54,6 +59,7 @@ type worldQueue struct {
 	srqn SRQN
 	// The sender's side.
 	send    *Sender
+	rest    *Rest // in the place of send
 	pending []*worldMsg
 	cur     *worldMsg // being sent
 	msn, mo uint32
@@ -80,6 +86,7 @@ type worldHeld struct {
 type world struct {
 	rng      *rand.Rand
 	sabotage sabotage
+	retries  uint8
 	now      time.Time
 	queues   []*worldQueue
 	msgs     map[uint64]*worldMsg
@@ -92,12 +99,12 @@ type world struct {
 	in              *Inbound
 	pool            int // room for held messages
 
-	rnr, replays, refused, unknowns, holds, cuts, adopts int
+	rnr, replays, refused, unknowns, holds, cuts, adopts, withdrawn, rests int
 }
 
 func newWorld(seed uint64, sab sabotage, queues, messages int, retries uint8) *world {
 	w := &world{
-		rng: rand.New(rand.NewPCG(seed, 5)), sabotage: sab, now: time.Unix(1000, 0),
+		rng: rand.New(rand.NewPCG(seed, 5)), sabotage: sab, retries: retries, now: time.Unix(1000, 0),
 		msgs: map[uint64]*worldMsg{}, pool: 3,
 	}
 	credit := uint8(1 + w.rng.IntN(4)*w.rng.IntN(3))
@@ -158,8 +165,9 @@ func (w *world) run() (err error) {
 		w.step(true)
 	}
 	for _, m := range w.msgs {
-		if ok := m.outcome.Code == 0; m.delivered > 1 || ok != (m.delivered == 1) {
-			fail("message %d of queue %d: delivered %d times, outcome %v", m.id, m.queue, m.delivered, m.outcome)
+		ok := m.outcome.Code == 0 && !m.withdrawn
+		if m.delivered > 1 || ok != (m.delivered == 1) || m.withdrawn != m.outcome.Withdrawn {
+			fail("message %d of queue %d: delivered %d times, withdrawn %v, outcome %v", m.id, m.queue, m.delivered, m.withdrawn, m.outcome)
 		}
 	}
 	for _, q := range w.queues {
@@ -236,7 +244,21 @@ func (w *world) flushAnswer() {
 // transmit does what a transmitter does for one queue in its turn.
 func (w *world) transmit(q *worldQueue) {
 	w.flushTalk()
+	if q.rest != nil {
+		if len(q.pending) == 0 {
+			return
+		}
+		q.send, q.rest = q.rest.Sender(q.srqn, w.in.cfg.Credit, w.retries), nil
+	}
 	s := q.send
+	if r, ok := s.Rest(); ok && w.rng.IntN(4) == 0 {
+		w.rests++
+		if w.sabotage == forgetsNumbers {
+			r.next, r.acked = 1, 0
+		}
+		q.rest = &r
+		return
+	}
 	step := s.Next(w.now)
 	if w.sabotage == newBeforeOld && step == StepReplay && len(q.pending) > 0 {
 		old := s.ring
@@ -251,15 +273,19 @@ func (w *world) transmit(q *worldQueue) {
 		if len(q.pending) > 0 {
 			q.cur, q.pending = q.pending[0], q.pending[1:]
 			q.begin(s.Begin(q.cur.id))
-			w.segment(q)
+			w.first(q)
 		}
 	case StepReplay:
 		id, msn := s.Replay()
 		w.replays++
 		q.cur = w.msgs[id]
 		q.begin(msn)
-		w.segment(q)
+		w.first(q)
 	case StepFinish:
+		if q.mo == 0 {
+			w.first(q)
+			return
+		}
 		w.segment(q)
 	case StepResume:
 		r := s.Resume()
@@ -272,6 +298,28 @@ func (w *world) transmit(q *worldQueue) {
 
 func (q *worldQueue) begin(msn uint32) {
 	q.msn, q.mo, q.cur.left = msn, 0, q.cur.sizes
+}
+
+// first sends the first segment of a message, or finds that its memory is gone, or
+// looks after something else before.
+func (w *world) first(q *worldQueue) {
+	switch w.rng.IntN(30) {
+	case 0:
+		s := q.send
+		q.cur.withdrawn = true
+		w.withdrawn++
+		s.Withdraw()
+		switch w.sabotage {
+		case keepsNumber:
+			s.next++
+		case forgetsWithdrawn:
+			s.at(s.openAt).withdrawn = false
+		}
+		w.pop(q)
+	case 1:
+	default:
+		w.segment(q)
+	}
 }
 
 func (w *world) segment(q *worldQueue) {
@@ -309,11 +357,18 @@ func (w *world) hear(b []byte) {
 		case TypeCredit:
 			c := it.Credit()
 			q := w.queues[c.SRQ-1]
+			if q.rest != nil {
+				w.must(q.rest.Credit(c))
+				continue
+			}
 			w.must(q.send.Credit(c))
 			w.pop(q)
 		case TypeNAK:
 			n := it.NAK()
 			q := w.queues[n.SRQ-1]
+			if q.rest != nil {
+				fail("queue %d refuses message %d, and nothing is outstanding", n.SRQ, n.MSN)
+			}
 			was := q.send.limit
 			w.must(q.send.NAK(n, w.now))
 			if w.sabotage == noCreditForNAK {
