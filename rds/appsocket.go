@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/ipc"
 )
@@ -112,13 +113,17 @@ func (a *appSocket) deliverLocked() {
 
 func (a *appSocket) fatesLocked() bool {
 	c := &a.sess.out
-	var m Message
+	var f conn.Fate
 	for a.s.fates.n.Load() > 0 {
 		if !c.has() {
 			return false
 		}
-		if a.s.fates.next(&m, false) {
-			c.add(ipc.MakeEntry(ipc.OpFate, 0, 0, a.id, 0, uint32(m.Status), 0, 0, m.Token))
+		switch {
+		case !a.s.fates.take(&f, false):
+		case f.Op != nil:
+			c.add(f.Op.Work.(*operation).completion(a.id, f.Status))
+		default:
+			c.add(ipc.MakeEntry(ipc.OpFate, 0, 0, a.id, 0, uint32(f.Status), 0, 0, f.Token))
 		}
 	}
 	return true
@@ -172,7 +177,11 @@ func (a *appSocket) dataLocked() (all bool) {
 		}
 		bytes += int64(it.length)
 		count++
-		c.add(ipc.MakeEntry(ipc.OpMessage, it.path, it.sport, a.id, it.peer, it.length, off, block, it.seq))
+		flags, token := it.path, it.seq
+		if it.dest {
+			flags, token = flags|ipc.FlagDest, uint64(q.outDest[0])
+		}
+		c.add(ipc.MakeEntry(ipc.OpMessage, flags, it.sport, a.id, it.peer, it.length, off, block, token))
 		q.take(it)
 	}
 	lend()

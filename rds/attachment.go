@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,8 +25,10 @@ type attachment struct {
 	ear     *ipc.Ear
 	welcome ipc.Welcome
 	submission
-	memory clientMemory
-	maps   waitQueue // senders that wait for a congestion map
+	memory    clientMemory
+	exposable clientArena
+	operates  bool      // the daemon has a transport that carries operations
+	maps      waitQueue // senders that wait for a congestion map
 
 	endOnce sync.Once
 	dead    chan struct{}
@@ -47,7 +50,7 @@ type attachment struct {
 }
 
 func newAttachment(c *Client, conn *ipc.Conn) (*attachment, error) {
-	if err := conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version}); err != nil {
+	if err := conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: []string{ipc.FeatureRDMA}}); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
 	t := &attachment{
@@ -81,6 +84,8 @@ func newAttachment(c *Client, conn *ipc.Conn) (*attachment, error) {
 	t.ear = ipc.OpenEar(files[3])
 	t.submission.init(t.seg, t.bell)
 	t.memory.init(t)
+	t.exposable.init(t.seg)
+	t.operates = slices.Contains(w.Features, ipc.FeatureRDMA)
 	return t, nil
 }
 
@@ -89,7 +94,7 @@ var remoteErrors = func() map[syscall.Errno]error {
 	m := make(map[syscall.Errno]error)
 	for _, e := range []error{
 		ErrWouldBlock, ErrCongested, ErrMessageTooLong, ErrNotConnected, ErrAddressInUse, ErrAddressNotAvailable,
-		ErrInvalid, ErrNotSupported, ErrPermission, ErrTooMany, errDestination,
+		ErrInvalid, ErrNotSupported, ErrNoTransport, ErrPermission, ErrTooMany, ErrBusy, errDestination, errFault,
 	} {
 		m[e.(*sentinel).errno] = e
 	}
@@ -278,7 +283,7 @@ func (t *attachment) register(s *clientSocket, id uint32) {
 	delete(t.early, id)
 	s.q.mu.Lock()
 	for _, it := range early {
-		s.q.pushLocked(it)
+		s.q.pushClientLocked(it)
 		s.q.bytes.Add(int64(it.length))
 	}
 	s.q.count.Add(int64(len(early)))

@@ -6,6 +6,15 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 )
 
+// pushClientLocked is pushLocked in an application: a message that offers a region
+// has its cookie where others have the sequence number.
+func (q *recvQueue) pushClientLocked(it recvItem) {
+	if it.dest {
+		q.inDest = append(q.inDest, Cookie(it.seq))
+	}
+	q.pushLocked(it)
+}
+
 // clientMemory counts, for each block of the receive arena in which the
 // application has messages, how many: they go back to the daemon together.
 type clientMemory struct {

@@ -33,9 +33,6 @@ func (h *half) collect() {
 
 // check checks a message and finds its destination.
 func (s *clientSocket) check(ctx context.Context, t *attachment, o *Outgoing) (to netip.AddrPort, d *destination, err error) {
-	if o.special() {
-		return to, nil, ErrNotSupported
-	}
 	to = o.To
 	if !to.IsValid() {
 		if to, err = defaultDestination(to, s.toPort.Load()); err != nil {
@@ -76,20 +73,37 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 	if err != nil {
 		return err
 	}
+	if !o.special() {
+		return s.sendChecked(ctx, h, d, to.Port(), o, nil, block)
+	}
+	x, err := s.special(ctx, h, d, to, o, block)
+	if err != nil {
+		return err
+	}
+	if err = s.sendChecked(ctx, h, d, to.Port(), o, x, block); err != nil {
+		x.undo(h)
+		return err
+	}
+	x.accepted(s, h, o)
+	return nil
+}
+
+// sendChecked charges and submits a message. x is what it says about memory.
+func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination, port uint16, o *Outgoing, x *special, block bool) error {
 	n := o.size()
 	if err := s.charge(ctx, h, n, block); err != nil {
 		return err
 	}
 	for {
-		err := s.submit(h, d, to.Port(), o)
+		err := s.submit(h, d, port, o, x)
 		switch {
 		case err == nil:
 			return nil
 		case err == conn.ErrCongested:
-			err = s.awaitMap(ctx, h, d, to.Port(), block)
+			err = s.awaitMap(ctx, h, d, port, block)
 		case err == errFull && block:
 			var done bool
-			if done, err = s.awaitSpace(ctx, h, d, to.Port(), o); done {
+			if done, err = s.awaitSpace(ctx, h, d, port, o, x); done {
 				return nil
 			}
 		case err == errFull:
@@ -106,7 +120,7 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 }
 
 // entry is the submission of a message.
-func (h *half) entry(op ipc.Op, d *destination, port uint16, o *Outgoing, n int) ipc.Entry {
+func (h *half) entry(op ipc.Op, d *destination, port uint16, o *Outgoing, n int, x *special) ipc.Entry {
 	var (
 		flags uint8
 		token uint64
@@ -114,11 +128,14 @@ func (h *half) entry(op ipc.Op, d *destination, port uint16, o *Outgoing, n int)
 	if o.Notify {
 		flags, token = ipc.FlagNotify, o.Token
 	}
+	if x != nil {
+		flags |= ipc.FlagAbout
+	}
 	return ipc.MakeEntry(op, flags, port, h.id, d.peer, uint32(n), 0, 0, token)
 }
 
 // submit puts a message that has been charged on the ring.
-func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing) error {
+func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing, x *special) error {
 	t := h.t
 	if t.table.Congested(int(d.peer), port) {
 		return conn.ErrCongested
@@ -129,7 +146,7 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing)
 	data := o.Data
 	if b := o.Buffer; b != nil {
 		if own, ok := b.arena(t); ok {
-			if err := t.putBuffer(h.entry(ipc.OpSendBlock, d, port, o, len(b.Data)), own); err != nil {
+			if err := t.putBuffer(h.entry(ipc.OpSendBlock, d, port, o, len(b.Data), x), own, x.said()); err != nil {
 				return err
 			}
 			*b = Message{}
@@ -143,11 +160,11 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing)
 			return errFull
 		}
 		copy(own.B, data)
-		if err := t.putBuffer(h.entry(ipc.OpSendBlock, d, port, o, len(data)), own); err != nil {
+		if err := t.putBuffer(h.entry(ipc.OpSendBlock, d, port, o, len(data), x), own, x.said()); err != nil {
 			own.Release()
 			return err
 		}
-	} else if err := t.put(h.entry(ipc.OpSend, d, port, o, len(data)), data); err != nil {
+	} else if err := t.put(h.entry(ipc.OpSend, d, port, o, len(data), x), x.said(), data); err != nil {
 		return err
 	}
 	accepted(o, false)
@@ -230,12 +247,12 @@ func (s *clientSocket) awaitMap(ctx context.Context, h *half, d *destination, po
 
 // awaitSpace waits for room on the ring or in the area that the payload needs.
 // It returns nil to try again, and done if it has tried with success.
-func (s *clientSocket) awaitSpace(ctx context.Context, h *half, d *destination, port uint16, o *Outgoing) (done bool, err error) {
+func (s *clientSocket) awaitSpace(ctx context.Context, h *half, d *destination, port uint16, o *Outgoing, x *special) (done bool, err error) {
 	t := h.t
 	w := t.space.add()
 	defer t.space.done(w)
 	t.want.Set()
-	switch err := s.submit(h, d, port, o); err {
+	switch err := s.submit(h, d, port, o, x); err {
 	case nil:
 		return true, nil
 	case errFull:
@@ -318,10 +335,10 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 			}
 			data = o.Buffer.Data
 		}
-		if len(data) > conn.InlineMax || t.table.Congested(int(d.peer), to.Port()) || !h.account.Charge(len(data)) {
+		if o.special() || len(data) > conn.InlineMax || t.table.Congested(int(d.peer), to.Port()) || !h.account.Charge(len(data)) {
 			break
 		}
-		if u.putLocked(h.entry(ipc.OpSend, d, to.Port(), o, len(data)), data) != nil {
+		if u.putLocked(h.entry(ipc.OpSend, d, to.Port(), o, len(data), nil), nil, data) != nil {
 			h.account.Refund(len(data), 1)
 			break
 		}

@@ -16,7 +16,6 @@ import (
 // clientSocket is a socket of a Client: the endpoint behind a Socket.
 type clientSocket struct {
 	inbox
-	noRDMA
 	c    *Client
 	addr netip.AddrPort
 
@@ -49,6 +48,7 @@ type half struct {
 	cell    ipc.Cell
 	account conn.Account
 
+	memory  halfMemory
 	freedMu sync.Mutex
 	freed   [2]uint64 // bytes and messages of the cell that account has back
 }
@@ -96,7 +96,9 @@ func (s *clientSocket) lost(t *attachment) {
 		s.loss.Store(false)
 	}
 	s.losses.Add(1)
-	s.half.Store(nil)
+	if h := s.half.Swap(nil); h != nil {
+		s.loseOperations(h)
+	}
 	s.q.rmu.Lock()
 	s.q.publish()
 	s.q.keep = [2]int{int(s.q.bytes.Load()), int(s.q.count.Load())}
@@ -254,7 +256,14 @@ func (s *clientSocket) cancel(to netip.AddrPort) error {
 	case to.Addr().IsValid() && !unicast(to.Addr()):
 		return ErrInvalid
 	}
-	return s.set(ipc.Request{Op: ipc.CallCancel, Addr: to})
+	h, err := s.session(context.Background(), false)
+	if err == nil {
+		_, err = h.tell(ipc.Request{Op: ipc.CallCancel, Addr: to})
+	}
+	if err == nil {
+		h.memory.keepOff(to)
+	}
+	return err
 }
 
 func (s *clientSocket) buffers() (send, receive int) {
@@ -393,6 +402,7 @@ func (s *clientSocket) close() error {
 	}
 	r, err := h.tell(ipc.Request{Op: ipc.CallClose, Linger: time.Duration(s.linger.Load())})
 	h.t.unregister(s, h.id)
+	h.memory.keepOff(netip.AddrPort{})
 	switch {
 	case err != nil:
 		return err

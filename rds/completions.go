@@ -20,7 +20,8 @@ type completions struct {
 	put     int          // entries since the last publish
 	room    int          // entries known to be free
 	frees   []uint32     // offsets of the send arena to give back
-	events  []ipc.Entry  // at most one of each kind and socket: their flags are one-shot
+	events  []ipc.Entry  // at most one of each kind and socket: their flags are one-shot; and retired
+	retired int          // in events, OpRetired: beyond maxRetired nothing is exposed
 	waiting []*appSocket // with messages or fates, in order
 	limit   int          // of frees: the blocks of the send arena
 	closed  bool
@@ -107,20 +108,37 @@ func (c *completions) freed(off uint32) {
 
 // event reports something the application has asked for.
 func (c *completions) event(op ipc.Op, socket uint32) {
+	c.report(ipc.MakeEntry(op, 0, 0, socket, 0, 0, 0, 0, 0))
+}
+
+// report is event for what is not only about a socket.
+func (c *completions) report(e ipc.Entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return
 	}
-	e := ipc.MakeEntry(op, 0, 0, socket, 0, 0, 0, 0, 0)
 	if len(c.events) > 0 || !c.has() {
 		if !c.closed && !slices.Contains(c.events, e) { // a flag can be raised again meanwhile
 			c.events = append(c.events, e)
+			if e.Op() == ipc.OpRetired {
+				c.retired++
+			}
 		}
 		return
 	}
 	c.add(e)
 	c.publish()
+}
+
+// maxRetired bounds the keys whose end the application has not been told of.
+const maxRetired = 4096
+
+// crowded tells whether the application has left that many unread.
+func (c *completions) crowded() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.retired >= maxRetired
 }
 
 // flush goes on with everything that found the ring full, or no memory, and
@@ -137,6 +155,9 @@ func (c *completions) flush() (some bool) {
 		c.frees = c.frees[1:]
 	}
 	for len(c.events) > 0 && c.has() {
+		if c.events[0].Op() == ipc.OpRetired {
+			c.retired--
+		}
 		c.add(c.events[0])
 		c.events = c.events[1:]
 	}

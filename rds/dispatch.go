@@ -72,6 +72,14 @@ func (d *delivery) take(e *ipc.Entry) {
 		if s := d.t.socket(e.Socket()); s != nil {
 			s.fate(conn.Fate{Token: e.Token(), Status: conn.Status(int32(e.Length()))})
 		}
+	case ipc.OpDone:
+		if s := d.t.socket(e.Socket()); s != nil {
+			s.operated(d.t, e)
+		}
+	case ipc.OpRetired:
+		if s := d.t.socket(e.Socket()); s != nil {
+			s.retired(d.t, e.Offset())
+		}
 	case ipc.OpRoom:
 		if s := d.t.socket(e.Socket()); s != nil {
 			s.writers.wake(1)
@@ -88,7 +96,7 @@ func (d *delivery) message(e *ipc.Entry) {
 	if d.from == nil || d.peer != e.Peer() {
 		d.from, d.peer = t.origin(e.Peer()), e.Peer()
 	}
-	it := recvItem{from: d.from, peer: e.Peer(), seq: e.Token(), length: e.Length(), sport: e.Port(), path: e.Flags()}
+	it := recvItem{from: d.from, peer: e.Peer(), seq: e.Token(), length: e.Length(), sport: e.Port(), path: e.Flags() &^ ipc.FlagDest, dest: e.Flags()&ipc.FlagDest != 0}
 	if e.Block() != ipc.NoBlock {
 		if d.block == nil || d.off != e.Block() {
 			d.settle()
@@ -128,7 +136,7 @@ func (d *delivery) message(e *ipc.Entry) {
 		}
 		return
 	}
-	s.q.pushLocked(it)
+	s.q.pushClientLocked(it)
 	d.bytes += int(e.Length())
 	d.count++
 }

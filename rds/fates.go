@@ -37,6 +37,16 @@ func (s *inbox) fate(f conn.Fate) {
 
 // next makes m the oldest fate, taking it unless peek is set.
 func (q *fateQueue) next(m *Message, peek bool) bool {
+	var f conn.Fate
+	if !q.take(&f, peek) {
+		return false
+	}
+	*m = Message{Kind: KindStatus, Token: f.Token, Status: f.Status}
+	return true
+}
+
+// take is next for those who know what to do with operations.
+func (q *fateQueue) take(f *conn.Fate, peek bool) bool {
 	if q.n.Load() == 0 {
 		return false
 	}
@@ -45,11 +55,11 @@ func (q *fateQueue) next(m *Message, peek bool) bool {
 	if q.taken == len(q.list) {
 		return false
 	}
-	f := q.list[q.taken]
-	*m = Message{Kind: KindStatus, Token: f.Token, Status: f.Status}
+	*f = q.list[q.taken]
 	if peek {
 		return true
 	}
+	q.list[q.taken].Op = nil
 	q.n.Add(-1)
 	if q.taken++; q.taken == len(q.list) {
 		q.list, q.taken = q.list[:0], 0

@@ -99,6 +99,10 @@ func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) error {
 	f := x.flows[p]
 	if (f == nil || f.empty()) && !p.gateClosed(m.Sport) {
 		err := p.enqueueLocked(s, m)
+		if err == ErrNotSupported {
+			p.refused = append(p.refused, parked{m: *m, s: s})
+			return nil
+		}
 		if err != conn.ErrBudget {
 			return err
 		}
@@ -133,9 +137,13 @@ func (p *peer) serveLocked() (some bool) {
 				if closed = err == conn.ErrBudget; closed {
 					break
 				}
-				it.s.account.Release(it.m.Size(), 1) // closed
-				if it.m.Body != nil {
-					it.m.Body.Release()
+				if err == ErrNotSupported {
+					p.refused = append(p.refused, parked{m: it.m, s: it.s})
+				} else { // closed
+					it.s.account.Release(it.m.Size(), 1)
+					if it.m.Body != nil {
+						it.m.Body.Release()
+					}
 				}
 			}
 			f.deficit -= it.m.Size() + itemCost
@@ -204,7 +212,7 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool) (messages, byt
 		bytes += it.m.Size()
 		s.account.Release(it.m.Size(), 1)
 		if it.m.Notify || it.m.Failure {
-			fates = append(fates, conn.Fate{Account: &s.account, Token: it.m.Token, Status: conn.Canceled})
+			fates = append(fates, conn.Fate{Account: &s.account, Token: it.m.Token, Status: conn.Canceled, Op: it.m.Op})
 		}
 		if it.m.Body != nil {
 			it.m.Body.Release()
@@ -221,7 +229,7 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool) (messages, byt
 	}
 	p.mu.Unlock()
 	for _, x := range fates {
-		s.fate(x)
+		s.ended(x)
 	}
 	s.app.settled()
 	s.app.deliver()

@@ -128,7 +128,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	}
 	files, err := x.share(ipc.Layout{
 		Submissions: ringEntries, Completions: ringEntries, Sockets: cfg.MaxSockets,
-		Data: dataRing, Send: cfg.SendArena, Receive: cfg.ReceiveArena,
+		Data: dataRing, Send: cfg.SendArena, Receive: cfg.ReceiveArena, Memory: cfg.MemoryArena,
 	})
 	if err != nil {
 		s.release(x)
@@ -141,8 +141,12 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		x.end(err)
 		return nil, err
 	}
+	var features []string
+	if x.node.operates() && slices.Contains(hello.Features, ipc.FeatureRDMA) {
+		features = append(features, ipc.FeatureRDMA)
+	}
 	err = c.Send(&ipc.Welcome{
-		Version: ipc.Version, Session: x.id, SendBuffer: s.node.cfg.SendBuffer, ReceiveBuffer: s.node.cfg.ReceiveBuffer, Linger: s.node.cfg.Linger,
+		Version: ipc.Version, Features: features, Session: x.id, SendBuffer: s.node.cfg.SendBuffer, ReceiveBuffer: s.node.cfg.ReceiveBuffer, Linger: s.node.cfg.Linger,
 	}, files...)
 	ipc.CloseFiles(files[:1]) // the segment's; and our copy of its ear, below
 	ipc.CloseFiles(files[3:])
@@ -182,6 +186,7 @@ func (x *session) share(l ipc.Layout) ([]*os.File, error) {
 	x.sleeps, x.space, x.maps = seg.DaemonSleeps(), seg.WantSpace(), seg.WantMaps()
 	x.out.init(seg, bell, self)
 	x.sq, x.data, x.bodies = seg.Submitted(), seg.DataArea(), seg.SendArea()
+	x.memory, x.aside = seg.MemoryArea(), make(chan struct{}, maxBeside)
 	return []*os.File{f, x.svc.tableFD, self.File(), theirs.File()}, nil
 }
 

@@ -28,6 +28,7 @@ type operation struct {
 	worst atomic.Uint32          // transport.OpStatus of those done
 	local [1][]byte              // of the atomic one
 	late  *conn.Fate             // of its message, canceled meanwhile; guarded by socketOps.mu
+	lent  *lentOperation         // of an attached application; nil: this process's
 }
 
 // newOperation makes the operation of a checked message, nil if it has none.
@@ -101,7 +102,10 @@ func (op *operation) done(_ *transport.Operation, status transport.OpStatus) {
 	late := op.s.ops.remove(op)
 	op.peer.operated(op)
 	if late != nil {
-		op.s.fate(*late)
+		op.s.ended(*late)
+		if op.s.app != nil {
+			op.s.app.deliver()
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ type peer struct {
 	flows    []*flow // of sessions with messages that wait, in turn
 	mapsSeen uint32  // core.MapVersion as shown to applications
 	carries  carriage
+	refused  []parked // messages of sessions, which the link cannot carry
 }
 
 // pathIO is what the driver keeps of a path.
@@ -108,10 +109,12 @@ func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 		p.mapsSeen = v
 		p.node.showMap(p)
 	}
-	if !p.core.HasOutput() {
+	if !p.core.HasOutput() && len(p.refused) == 0 {
 		p.mu.Unlock()
 		return
 	}
+	refused := p.refused
+	p.refused = nil
 	var (
 		acts  [16]conn.Action
 		freed [16]*conn.Account
@@ -132,11 +135,14 @@ func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 	for i, f := range ft {
 		s := f.Account.Owner.(*nodeSocket)
 		if f.Op == nil || !s.ops.defers(f) {
-			s.fate(f)
+			s.ended(f)
 		}
 		if s.app != nil && (i == len(ft)-1 || ft[i+1].Account != f.Account) {
 			s.app.deliver()
 		}
+	}
+	for i := range refused {
+		refused[i].refuse()
 	}
 	for _, a := range as {
 		if a.Kind == conn.Transmit && kick != nil {

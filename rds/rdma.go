@@ -104,15 +104,30 @@ type Atomic struct {
 }
 
 // Memory is memory for regions and operations that any provider can use.
-type Memory struct{ B []byte }
+type Memory struct {
+	B []byte
+
+	release func() // nil: the garbage collector does
+}
 
 // Release gives the memory back. B must not be used afterwards, nor be in a
 // region or an operation that has not ended. Releasing it again does nothing.
-func (m *Memory) Release() { m.B = nil }
+func (m *Memory) Release() {
+	m.B = nil
+	if f := m.release; f != nil {
+		m.release = nil
+		f()
+	}
+}
 
-// AllocMemory returns n bytes, aligned for atomic operations, that may be
-// exposed and be Local memory of operations. On a Node any other memory of this
-// process will do as well, as long as it is not the stack's own.
+// AllocMemory returns n zero bytes, aligned for atomic operations, that may be
+// exposed and be Local memory of operations.
+//
+// On a Node any other memory of this process will do as well, as long as it is
+// not the stack's own. On a Client no other will: regions and operations of it
+// fail with EFAULT. There n is at most 1 MiB, and ErrWouldBlock means that the
+// session's memory for this (ServiceConfig.MemoryArena) is used up. When a
+// daemon has ended its memory is good for nothing but to be released.
 func (s *Socket) AllocMemory(n int) (*Memory, error) {
 	m, err := s.ep.allocMemory(n)
 	if err != nil {

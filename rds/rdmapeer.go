@@ -32,6 +32,9 @@ func (p *peer) carriesLocked(i int, l transport.Link) {
 	}
 	if i == 0 {
 		p.carries = c
+		if svc := p.node.service.Load(); svc != nil {
+			svc.showCarriage(p)
+		}
 	}
 }
 

@@ -92,7 +92,14 @@ func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport 
 	}
 	var m conn.Message
 	copied := s.prepare(&m, o, dport)
-	if op := newOperation(s, p, o, dport); op != nil {
+	extend(&m, newOperation(s, p, o, dport), about)
+	return s.submit(ctx, p, &m, o, copied, block)
+}
+
+// extend gives a message its operation, if it has one, and what it says about
+// memory.
+func extend(m *conn.Message, op *operation, about wire.Memory) {
+	if op != nil {
 		m.Op = &op.core
 		if !op.core.Silent {
 			about.HasUsed, about.Used = true, uint32(op.used())
@@ -102,5 +109,4 @@ func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport 
 		m.Extensions = new([wire.ExtensionSize]byte)
 		about.Put(m.Extensions)
 	}
-	return s.submit(ctx, p, &m, o, copied, block)
 }

@@ -46,6 +46,8 @@ type socketRegions struct {
 	owner  *mr.Owner
 	keys   map[mr.Key]MRFlags // of the regions that have not ended
 	closed bool
+
+	session *sessionRegions // whose owner they have; nil: one of their own
 }
 
 // open returns who the socket's regions belong to.
@@ -60,7 +62,11 @@ func (t *socketRegions) open(n *Node) (*mr.Owner, *mr.Domain, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		t.device, t.domain, t.owner = d, domain, d.NewOwner(mr.OwnerConfig{})
+		owner := t.session.open(d)
+		if owner == nil {
+			return nil, nil, net.ErrClosed
+		}
+		t.device, t.domain, t.owner = d, domain, owner
 		t.keys = make(map[mr.Key]MRFlags)
 	}
 	return t.owner, t.domain, nil
@@ -98,17 +104,27 @@ func (s *nodeSocket) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, 
 	if flags&MRReadOnly != 0 {
 		opt.Rights = mr.RemoteRead
 	}
+	if s.app != nil {
+		pages := s.app.sess.seg
+		pages.hold()
+		opt.Released = pages.drop
+	}
 	k, err := owner.Map(mem, opt)
 	if err != nil {
+		if opt.Released != nil {
+			opt.Released()
+		}
 		return 0, regionError(err)
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.closed { // and the region with it
-		return 0, net.ErrClosed
+	if !t.closed {
+		t.keys[k] = flags
+		t.mu.Unlock()
+		return makeCookie(uint32(k), offset), nil
 	}
-	t.keys[k] = flags
-	return makeCookie(uint32(k), offset), nil
+	t.mu.Unlock()
+	_ = owner.FreeInvalidate(context.Background(), k) // fails if the owner has ended, too, and the region with it
+	return 0, net.ErrClosed
 }
 
 func checkMRFlags(f MRFlags) error {
@@ -188,6 +204,9 @@ func (s *nodeSocket) retire(r *mr.Reader, k mr.Key, from netip.Addr) {
 	t.mu.Lock()
 	delete(t.keys, k)
 	t.mu.Unlock()
+	if s.app != nil {
+		s.app.retired(k)
+	}
 }
 
 // unexpose ends all regions of the socket, for good. Nothing touches their
@@ -196,13 +215,19 @@ func (s *nodeSocket) unexpose() error {
 	t := &s.exposed
 	t.mu.Lock()
 	t.closed = true
-	owner := t.owner
+	owner, keys := t.owner, t.keys
 	t.keys = nil
 	t.mu.Unlock()
-	if owner == nil {
+	switch {
+	case owner == nil:
 		return nil
+	case t.session == nil:
+		return regionError(owner.Close(context.Background()))
 	}
-	return regionError(owner.Close(context.Background()))
+	for k := range keys {
+		_ = owner.Free(k) // unless a message has just ended it
+	}
+	return regionError(owner.Barrier(context.Background()))
 }
 
 // regionError makes our errors of those of package mr.

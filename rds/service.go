@@ -88,6 +88,7 @@ func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
 			s.show(p)
 			p.mu.Lock()
 			s.showMap(p)
+			s.showCarriage(p)
 			p.mu.Unlock()
 		}
 	}
@@ -233,6 +234,14 @@ func (s *Service) show(p *peer) {
 func (s *Service) showMap(p *peer) {
 	if p.index < ipc.MaxPeers {
 		s.table.SetMap(int(p.index), p.core.RemoteMap())
+	}
+}
+
+// showCarriage puts what the links of a connection carry, which the caller has
+// locked, into the table.
+func (s *Service) showCarriage(p *peer) {
+	if p.index < ipc.MaxPeers {
+		s.table.SetCarriage(int(p.index), [...]ipc.Carriage{undecided: ipc.CarriesUnknown, plain: ipc.CarriesMessages, operators: ipc.CarriesOperations}[p.carries])
 	}
 }
 

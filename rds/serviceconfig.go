@@ -17,6 +17,7 @@ const (
 	DefaultSendBudget    = 32 << 20 // bytes
 	DefaultSendArena     = 32 << 20 // bytes
 	DefaultReceiveArena  = 32 << 20 // bytes
+	DefaultMemoryArena   = 32 << 20 // bytes
 	DefaultSocketMode    = 0o666    // of the socket file
 )
 
@@ -43,6 +44,10 @@ type ServiceConfig struct {
 	// SendArena and ReceiveArena size the shared memory of one session, in
 	// bytes: powers of two from 1 MiB to 1 GiB. Pages never touched cost nothing.
 	SendArena, ReceiveArena int
+	// MemoryArena is what one session may have for regions and operations, in
+	// bytes: a power of two from 1 MiB to 1 GiB. Each piece takes a power of two
+	// from 4 KiB.
+	MemoryArena int
 	// Ports says who may bind which ports; a port that no rule names is
 	// anybody's.
 	Ports []PortRule
@@ -82,7 +87,7 @@ func (c *ServiceConfig) Validate() error {
 	for _, f := range []struct {
 		name string
 		v    int
-	}{{"SendArena", c.SendArena}, {"ReceiveArena", c.ReceiveArena}} {
+	}{{"SendArena", c.SendArena}, {"ReceiveArena", c.ReceiveArena}, {"MemoryArena", c.MemoryArena}} {
 		if v := f.v; v != 0 && (v < 1<<20 || v > 1<<30 || v&(v-1) != 0) {
 			bad(f.name, "must be a power of two from 1 MiB to 1 GiB", v)
 		}
@@ -109,6 +114,7 @@ func (c *ServiceConfig) setDefaults(n *Node) {
 	def(&c.SendBudget, DefaultSendBudget)
 	def(&c.SendArena, DefaultSendArena)
 	def(&c.ReceiveArena, DefaultReceiveArena)
+	def(&c.MemoryArena, DefaultMemoryArena)
 	if c.Mode == 0 {
 		c.Mode = DefaultSocketMode
 	}

@@ -50,6 +50,9 @@ type session struct {
 	congestedMu sync.Mutex // a leaf
 	congested   map[*appSocket]struct{}
 
+	regions sessionRegions
+	aside   chan struct{} // one for each call that takes its time
+
 	holds     int          // of the limits on sessions: Service.mu guards it
 	lingering atomic.Int32 // sockets that were closed and wait for what they have sent
 
@@ -57,6 +60,9 @@ type session struct {
 	sq      ipc.Consumer
 	data    []byte
 	bodies  []byte
+	memory  []byte
+	about   ipc.About    // of the submission at hand
+	local   [][]byte     // its pieces
 	sockets []*appSocket // by index; nil: free
 	gens    []uint16     // of the index
 	bound   atomic.Int32
@@ -293,7 +299,7 @@ func (x *session) stallLocked() bool {
 // has left too many unread: the ring is full of them, and more wait behind it.
 // Then submissions stay where they are. The caller holds mu.
 func (x *session) fatesUnread(e *ipc.Entry) bool {
-	if e.Flags()&ipc.FlagNotify == 0 {
+	if e.Flags()&(ipc.FlagNotify|ipc.FlagAbout) == 0 {
 		return false
 	}
 	a, _ := x.socket(e.Socket())
@@ -365,6 +371,14 @@ func (x *session) admit(e *ipc.Entry, m *conn.Message) (*appSocket, *peer, error
 		b.Lend(x.bodies[off:off+n:off+n], b)
 		m.Body = &b.Buf
 	}
+	if e.Flags()&ipc.FlagAbout != 0 {
+		if err := x.special(e, a, p, m); err != nil {
+			if m.Body != nil {
+				m.Body.Release()
+			}
+			return nil, nil, err
+		}
+	}
 	a.s.account.Admit(n)
 	x.queued.Add(int64(n + itemCost))
 	return a, p, nil
@@ -423,6 +437,7 @@ func (x *session) end(cause error) {
 		x.sockets = nil
 		x.mu.Unlock()
 		x.out.end()
+		x.svc.work.Go(func() { x.regions.end(x.log) })
 		for _, a := range socks {
 			if a != nil {
 				a.leave()
@@ -464,5 +479,5 @@ func (x *session) takeAll() error {
 // most is what an application can have queued that lends each byte of its
 // memory once: what a session may pass its budget by at its end.
 func (x *session) most() int64 {
-	return x.budget + int64(x.seg.Send+x.seg.Data+x.seg.Submissions*itemCost)
+	return x.budget + int64(x.seg.Send+x.seg.Data*pieceCost/ipc.PieceSize+x.seg.Submissions*(itemCost+opCost))
 }

@@ -57,6 +57,15 @@ func (x *session) calls() {
 			})
 		case ipc.CallInfo:
 			x.report(q.ID, reply)
+		case ipc.CallReach, ipc.CallConceal:
+			x.beside(func() {
+				r, err := x.long(&q)
+				if err != nil {
+					r = failed(q.ID, err)
+				}
+				r.ID = q.ID
+				reply(r)
+			})
 		default:
 			r, err := x.call(&q)
 			if err != nil {
@@ -106,6 +115,8 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 		return r, x.cancel(a, q.Addr)
 	case ipc.CallOption:
 		return r, a.option(q.Option, q.Value)
+	case ipc.CallExpose:
+		return r, x.expose(a, q, r)
 	}
 	return nil, ErrInvalid
 }
@@ -168,6 +179,7 @@ func (x *session) bind(addr netip.AddrPort) (*ipc.Reply, error) {
 	s, err := x.choose(addr, cfg.Ports, func(s *nodeSocket) {
 		s.app, a.s = a, s
 		s.q.source = a
+		s.exposed.session = &x.regions
 		s.account.Every = true
 	})
 	if err != nil {

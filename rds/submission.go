@@ -53,17 +53,19 @@ func (u *submission) end() {
 	u.space.wake(-1)
 }
 
-// putLocked appends a message whose payload is small, copying it.
-func (u *submission) putLocked(e ipc.Entry, payload []byte) error {
+// putLocked appends a message whose payload is small, copying it and about,
+// what the message says about memory.
+func (u *submission) putLocked(e ipc.Entry, about, payload []byte) error {
 	if err := u.roomLocked(len(u.ends) / returnShare); err != nil {
 		return err
 	}
-	off, ok := u.placeLocked(len(payload))
+	off, ok := u.placeLocked(len(about) + len(payload))
 	if !ok {
 		return errFull
 	}
-	copy(u.data[off:], payload)
-	e[2] = uint64(off)
+	at := off + copy(u.data[off:], about)
+	copy(u.data[at:], payload)
+	e[2] = uint64(at) | uint64(off)<<32
 	u.appendLocked(e)
 	return nil
 }
@@ -133,9 +135,9 @@ func (u *submission) wake() {
 }
 
 // put submits one small message.
-func (u *submission) put(e ipc.Entry, payload []byte) error {
+func (u *submission) put(e ipc.Entry, about, payload []byte) error {
 	u.mu.Lock()
-	err := u.putLocked(e, payload)
+	err := u.putLocked(e, about, payload)
 	if err == nil {
 		u.publishLocked()
 	}
@@ -147,12 +149,20 @@ func (u *submission) put(e ipc.Entry, payload []byte) error {
 }
 
 // putBuffer submits a message whose payload is the first n bytes of b, which
-// becomes the daemon's.
-func (u *submission) putBuffer(e ipc.Entry, b *sendBuffer) error {
+// becomes the daemon's. about is as of putLocked.
+func (u *submission) putBuffer(e ipc.Entry, b *sendBuffer, about []byte) error {
 	u.mu.Lock()
 	err := u.roomLocked(len(u.ends) / returnShare)
+	off := 0
+	if err == nil && len(about) > 0 {
+		var ok bool
+		if off, ok = u.placeLocked(len(about)); !ok {
+			err = errFull
+		}
+	}
 	if err == nil {
-		e[2] = uint64(b.off)
+		copy(u.data[off:], about)
+		e[2] = uint64(b.off) | uint64(off)<<32
 		u.appendLocked(e)
 		u.publishLocked()
 		u.keepLocked(b)

@@ -15,6 +15,9 @@ type Hello struct {
 // Protocol is what a Hello must name.
 const Protocol = "rds"
 
+// FeatureRDMA: the daemon's connections may carry operations.
+const FeatureRDMA = "rdma"
+
 // Welcome answers a Hello: either with the reason of a refusal, or with four
 // descriptors: the segment, the table, the daemon's bell and the application's
 // ear.
@@ -44,6 +47,9 @@ const (
 	CallCancel  = "cancel"  // Socket, Addr
 	CallResolve = "resolve" // Local, Remote: the slot of a peer; Reply.Peer
 	CallInfo    = "info"    // a report, in parts
+	CallReach   = "reach"   // Socket, Peer, Wait: whether the connection carries operations
+	CallExpose  = "expose"  // Socket, Offset, Length, Flags, Remote: a region; Reply.Cookie
+	CallConceal = "conceal" // Socket, Cookie, Flags: ends it
 )
 
 // Options of CallOption.
@@ -66,6 +72,12 @@ type Request struct {
 	Option string         `json:"option,omitempty"`
 	Value  int64          `json:"value,omitempty"`
 	Linger time.Duration  `json:"linger,omitempty"`
+	Peer   uint32         `json:"peer,omitempty"`
+	Offset uint32         `json:"offset,omitempty"`
+	Length uint32         `json:"length,omitempty"`
+	Flags  uint32         `json:"flags,omitempty"`
+	Cookie uint64         `json:"cookie,omitempty"`
+	Wait   bool           `json:"wait,omitempty"`
 }
 
 // Reply answers a Request. Errno 0 with an Error is an error without number.
@@ -76,6 +88,7 @@ type Reply struct {
 	Socket   uint32         `json:"socket,omitempty"`
 	Addr     netip.AddrPort `json:"addr,omitzero"`
 	Peer     uint32         `json:"peer,omitempty"`
+	Cookie   uint64         `json:"cookie,omitempty"`
 	Messages int            `json:"messages,omitempty"`
 	Bytes    int            `json:"bytes,omitempty"`
 	Data     []byte         `json:"data,omitempty"`

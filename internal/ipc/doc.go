@@ -5,7 +5,8 @@
 // application to the daemon, and completions, back. Payloads lie beside them in
 // three areas: a ring of small ones to send, an arena of large ones to send,
 // which the application manages, and an arena of received ones, which the
-// daemon manages. A second, read-only segment, the Table, is the same for all
+// daemon manages. A fourth area is the application's for what it exposes to the
+// operations of peers, and for its own. A second, read-only segment, the Table, is the same for all
 // applications: the daemon's peers and their congestion maps.
 //
 // NewSegment and OpenSegment are the two ways to a Segment; its methods give the

@@ -90,7 +90,7 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 		{"The first page. ", []place{
 			{offMagic, 8, fmt.Sprintf("magic: %#x", uint64(magic)), ""},
 			{offLayout, 8, "submissions", ""}, {offLayout + 8, 8, "completions", ""}, {offLayout + 16, 8, "sockets", ""},
-			{offLayout + 24, 8, "data", ""}, {offLayout + 32, 8, "send", ""}, {offLayout + 40, 8, "receive", ""},
+			{offLayout + 24, 8, "data", ""}, {offLayout + 32, 8, "send", ""}, {offLayout + 40, 8, "receive", ""}, {offLayout + 48, 8, "memory", ""},
 			{offSQTail, 8, "submission tail", ""}, {offSQHead, 8, "submission head", ""}, {offSQSleep, 4, "flag: the daemon sleeps", ""},
 			{offCQTail, 8, "completion tail", ""}, {offCQHead, 8, "completion head", ""}, {offCQSleep, 4, "flag: the application sleeps", ""},
 			{offWantSQ, 4, "flag: wants OpSpace", ""}, {offWantMap, 4, "flag: wants OpMaps", ""},
@@ -106,8 +106,15 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 		}, tableSize},
 		{"A peer is a connection", []place{
 			{offPeerUsed, 4, "used", ""}, {offPeerKind, 1, "family", ""}, {offPeerZone, 1, "length of the zone", ""}, {offPeerScope, 1, "who has the zone", ""},
-			{offLocal, 16, "local address", ""}, {offRemote, 16, "remote address", ""}, {offZone, zoneMax, "zone", ""},
+			{offLocal, 16, "local address", ""}, {offRemote, 16, "remote address", ""}, {offZone, zoneMax, "zone", ""}, {offCarries, 4, "what its links carry", ""},
 		}, tablePeer},
+		{"An About: ", []place{
+			{offAboutFlags, 4, "flags", ""}, {offAboutPieces, 4, "pieces", ""}, {offAboutKind, 8, "kind", ""},
+			{offAboutWords, 8, "id", ""}, {offAboutWords + 8, 8, "dest", ""}, {offAboutWords + 16, 8, "cookie", ""}, {offAboutWords + 24, 8, "offset", ""},
+			{offAboutWords + 32, 8, "cookie of the word", ""}, {offAboutWords + 40, 8, "offset of the word", ""},
+			{offAboutWords + 48, 8, "add", ""}, {offAboutWords + 56, 8, "mask of add", ""}, {offAboutWords + 64, 8, "compare", ""},
+			{offAboutWords + 72, 8, "mask of compare", ""}, {offAboutWords + 80, 8, "swap", ""}, {offAboutWords + 88, 8, "mask of swap", ""},
+		}, AboutSize},
 	} {
 		got := places(t, c.after)
 		if len(got) != len(c.want) {
@@ -159,10 +166,10 @@ func TestFieldsOfDifferentWritersAreApart(t *testing.T) {
 
 func TestAreasLieAsDocumented(t *testing.T) {
 	t.Parallel()
-	l := Layout{Submissions: 1, Completions: 256, Sockets: 17, Data: 64 << 10, Send: 1 << 20, Receive: 2 << 20}
-	size := map[string]int{"submissions": l.Submissions, "completions": l.Completions, "sockets": l.Sockets, "data": l.Data, "send": l.Send, "receive": l.Receive}
+	l := Layout{Submissions: 1, Completions: 256, Sockets: 17, Data: 64 << 10, Send: 1 << 20, Receive: 2 << 20, Memory: 4 << 20}
+	size := map[string]int{"submissions": l.Submissions, "completions": l.Completions, "sockets": l.Sockets, "data": l.Data, "send": l.Send, "receive": l.Receive, "memory": l.Memory}
 	at := map[string]int{"first page": 0, "submission ring": l.sqOff(), "completion ring": l.cqOff(), "cells": l.cellsOff(),
-		"data ring": l.dataOff(), "send arena": l.sendOff(), "receive arena": l.receiveOff()}
+		"data ring": l.dataOff(), "send arena": l.sendOff(), "receive arena": l.receiveOff(), "memory": l.memoryOff()}
 	off := 0
 	rows := docTable(t, "A memfd, sealed with")
 	for _, r := range rows {
@@ -190,7 +197,7 @@ func TestLimitsAreThoseOfTheDocument(t *testing.T) {
 	want := map[string]int{
 		"message to the daemon": MaxCall, "message to the application": MaxFrame, "part of a report": DataPart, "entry": EntrySize, "cell": CellSize, "page": pageSize,
 		"smallest block of an arena": MinBlock, "largest block of an arena": ChunkSize, "peers in the table": MaxPeers,
-		"zone": zoneMax, "descriptors with a Welcome": WelcomeFiles, "table": tableSize,
+		"zone": zoneMax, "descriptors with a Welcome": WelcomeFiles, "table": tableSize, "About": AboutSize, "piece": PieceSize, "pieces": MaxPieces,
 	}
 	got := map[string]int{}
 	for _, r := range docTable(t, "## Limits") {
@@ -208,7 +215,7 @@ func TestOpsAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[string]map[string]Op{
 		"Submissions, from": {"OpSend": OpSend, "OpSendBlock": OpSendBlock, "OpReturn": OpReturn},
-		"Completions, from": {"OpMessage": OpMessage, "OpFreed": OpFreed, "OpFate": OpFate, "OpRoom": OpRoom, "OpSpace": OpSpace, "OpMaps": OpMaps},
+		"Completions, from": {"OpMessage": OpMessage, "OpFreed": OpFreed, "OpFate": OpFate, "OpRoom": OpRoom, "OpSpace": OpSpace, "OpMaps": OpMaps, "OpDone": OpDone, "OpRetired": OpRetired},
 	} {
 		got := map[string]Op{}
 		for _, r := range docTable(t, after) {
@@ -283,11 +290,11 @@ func TestFieldsOfCallsAreThoseOfTheDocument(t *testing.T) {
 	for _, r := range docTable(t, "## Calls") {
 		calls = append(calls, r[0])
 	}
-	if want := []string{CallBind, CallClose, CallConnect, CallOption, CallCancel, CallResolve, CallInfo}; !slices.Equal(calls, want) {
+	if want := []string{CallBind, CallClose, CallConnect, CallOption, CallCancel, CallResolve, CallInfo, CallReach, CallExpose, CallConceal}; !slices.Equal(calls, want) {
 		t.Errorf("calls %q, the code has %q", calls, want)
 	}
 	doc, _ := os.ReadFile("../../docs/IPC.md")
-	for _, o := range []string{OptionSendBuffer, OptionReceiveBuffer, OptionRecvErr, OptionTOS, OptionMonitor, EnvPath, Protocol, "Version " + strconv.Itoa(Version)} {
+	for _, o := range []string{OptionSendBuffer, OptionReceiveBuffer, OptionRecvErr, OptionTOS, OptionMonitor, EnvPath, Protocol, FeatureRDMA, "Version " + strconv.Itoa(Version)} {
 		if !strings.Contains(string(doc), o) {
 			t.Errorf("docs/IPC.md does not name %s", o)
 		}

@@ -46,10 +46,27 @@ const (
 	OpSpace
 	// OpMaps: a congestion map has arrived, and the application wanted to know.
 	OpMaps
+	// OpDone: socket's message with the operation token has ended with the status
+	// in length. Its memory is the application's, and the result, what the word of
+	// an atomic operation was, in block and offset.
+	OpDone
+	// OpRetired: a message has ended socket's region with the key in offset.
+	OpRetired
 )
 
 // FlagNotify on a submission asks for its OpFate.
 const FlagNotify = 1
+
+// FlagAbout on a submission: the data ring holds an About at block. If that has
+// an operation, OpDone and not OpFate tells its end, in any case.
+const FlagAbout = 2
+
+// FlagTold on OpDone: the application shall be told.
+const FlagTold = 1
+
+// FlagDest on OpMessage: the sender offers a region, whose cookie is the token.
+// The path is in the lower bits.
+const FlagDest = 0x80
 
 // NoBlock is the block of a message without payload.
 const NoBlock = 1<<32 - 1
@@ -74,3 +91,4 @@ func (e *Entry) Length() uint32 { return uint32(e[1] >> 32) }
 func (e *Entry) Offset() uint32 { return uint32(e[2]) }
 func (e *Entry) Block() uint32  { return uint32(e[2] >> 32) }
 func (e *Entry) Token() uint64  { return e[3] }
+func (e *Entry) Result() uint64 { return e[2] } // of OpDone: offset and block in one

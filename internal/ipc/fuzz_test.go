@@ -114,7 +114,7 @@ func fakeSegment(size int) *Segment {
 // FuzzFirstPage opens a segment whose first page says anything. What is let
 // through has the areas it speaks of.
 func FuzzFirstPage(f *testing.F) {
-	l := Layout{Submissions: 1, Completions: 1, Sockets: 1, Data: 64 << 10, Send: ChunkSize, Receive: ChunkSize}
+	l := Layout{Submissions: 1, Completions: 1, Sockets: 1, Data: 64 << 10, Send: ChunkSize, Receive: ChunkSize, Memory: ChunkSize}
 	size := l.Size()
 	s := fakeSegment(size)
 	s.Layout = l
@@ -139,7 +139,7 @@ func FuzzFirstPage(f *testing.F) {
 		if big.Validate() != nil || big.Size() != size {
 			t.Fatalf("%+v passes for %d bytes", big.Layout, size)
 		}
-		for _, area := range [][]byte{big.DataArea(), big.SendArea(), big.ReceiveArea()} {
+		for _, area := range [][]byte{big.DataArea(), big.SendArea(), big.ReceiveArea(), big.MemoryArea()} {
 			area[0]++
 			area[len(area)-1]++
 		}
@@ -152,8 +152,8 @@ func FuzzFirstPage(f *testing.F) {
 		again := fakeSegment(pageSize)
 		again.Layout = big.Layout
 		again.format()
-		if !reflect.DeepEqual(again.mem[:56], big.mem[:56]) {
-			t.Fatalf("%x became %x", big.mem[:56], again.mem[:56])
+		if !reflect.DeepEqual(again.mem[:64], big.mem[:64]) {
+			t.Fatalf("%x became %x", big.mem[:64], again.mem[:64])
 		}
 	})
 }

@@ -3,10 +3,11 @@ package ipc
 import (
 	"errors"
 	"fmt"
+	"math"
 )
 
 // Version of the layout and of the calls. Both sides must have the same.
-const Version = 1
+const Version = 2
 
 // magic begins a segment: "RDSIPC" and the version.
 const magic = 0x52445349504300<<8 | Version
@@ -56,6 +57,7 @@ type Layout struct {
 	Data        int // bytes of the ring of small payloads to send
 	Send        int // bytes of the arena of large payloads to send
 	Receive     int // bytes of the arena of received payloads
+	Memory      int // bytes of the memory for regions and operations
 }
 
 var errLayout = errors.New("ipc: bad segment layout")
@@ -70,9 +72,10 @@ func (l *Layout) Validate() error {
 		l.Sockets < 1 || l.Sockets > 1<<20,
 		!powerOfTwo(l.Data) || l.Data < 64<<10 || l.Data > 1<<30,
 		!powerOfTwo(l.Send) || l.Send < ChunkSize || l.Send > 1<<30,
-		!powerOfTwo(l.Receive) || l.Receive < ChunkSize || l.Receive > 1<<30:
+		!powerOfTwo(l.Receive) || l.Receive < ChunkSize || l.Receive > 1<<30,
+		!powerOfTwo(l.Memory) || l.Memory < ChunkSize || l.Memory > 1<<30:
 		return fmt.Errorf("%w: %+v", errLayout, *l)
-	case l.Size() < 0: // it is below 4 GiB: with an int of 32 bits it wraps once at most
+	case l.total() > math.MaxInt: // of 32 bits
 		return fmt.Errorf("%w: too large for this machine", errLayout)
 	}
 	return nil
@@ -87,12 +90,19 @@ func (l *Layout) dataOff() int    { return l.cellsOff() + pages(l.Sockets*CellSi
 func (l *Layout) sendOff() int    { return l.dataOff() + l.Data }
 func (l *Layout) receiveOff() int { return l.sendOff() + l.Send }
 
+func (l *Layout) memoryOff() int { return l.receiveOff() + l.Receive }
+
 // Size is the length of the segment.
-func (l *Layout) Size() int { return l.receiveOff() + l.Receive }
+func (l *Layout) Size() int { return l.memoryOff() + l.Memory }
+
+// total is Size where that may be more than an int holds.
+func (l *Layout) total() int64 {
+	return int64(l.dataOff()) + int64(l.Data) + int64(l.Send) + int64(l.Receive) + int64(l.Memory)
+}
 
 // maxSegment is the size of the largest segment Validate lets pass.
-const maxSegment = pageSize + 2*(1<<20*EntrySize) + 1<<20*CellSize + 3<<30
+const maxSegment = pageSize + 2*(1<<20*EntrySize) + 1<<20*CellSize + 4<<30
 
 func (l *Layout) fields() []*int {
-	return []*int{&l.Submissions, &l.Completions, &l.Sockets, &l.Data, &l.Send, &l.Receive}
+	return []*int{&l.Submissions, &l.Completions, &l.Sockets, &l.Data, &l.Send, &l.Receive, &l.Memory}
 }

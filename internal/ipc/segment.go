@@ -155,6 +155,9 @@ func (s *Segment) SendArea() []byte { return s.area(s.sendOff(), s.Send) }
 // ReceiveArea is the arena of received payloads.
 func (s *Segment) ReceiveArea() []byte { return s.area(s.receiveOff(), s.Receive) }
 
+// MemoryArea is the memory for regions and operations.
+func (s *Segment) MemoryArea() []byte { return s.area(s.memoryOff(), s.Memory) }
+
 func (s *Segment) area(off, n int) []byte { return s.mem[off : off+n : off+n] }
 
 // Cell is what the two sides tell each other about one socket, without a

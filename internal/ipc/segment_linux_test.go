@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var smallLayout = Layout{Submissions: 64, Completions: 128, Sockets: 16, Data: 64 << 10, Send: ChunkSize, Receive: 2 * ChunkSize}
+var smallLayout = Layout{Submissions: 64, Completions: 128, Sockets: 16, Data: 64 << 10, Send: ChunkSize, Receive: 2 * ChunkSize, Memory: 4 * ChunkSize}
 
 func newSegment(t *testing.T, l Layout) (*Segment, *os.File) {
 	t.Helper()
@@ -80,14 +80,14 @@ func TestBothSidesSeeTheSameSegment(t *testing.T) {
 		}
 	}
 
-	for i, area := range [][2][]byte{{d.DataArea(), a.DataArea()}, {d.SendArea(), a.SendArea()}, {d.ReceiveArea(), a.ReceiveArea()}} {
+	for i, area := range [][2][]byte{{d.DataArea(), a.DataArea()}, {d.SendArea(), a.SendArea()}, {d.ReceiveArea(), a.ReceiveArea()}, {d.MemoryArea(), a.MemoryArea()}} {
 		area[0][0], area[0][len(area[0])-1] = byte(i+1), byte(i+11)
 		if area[1][0] != byte(i+1) || area[1][len(area[1])-1] != byte(i+11) {
 			t.Errorf("area %d differs", i)
 		}
 	}
-	for i, n := range []int{len(d.DataArea()), len(d.SendArea()), len(d.ReceiveArea())} {
-		if want := []int{smallLayout.Data, smallLayout.Send, smallLayout.Receive}[i]; n != want {
+	for i, n := range []int{len(d.DataArea()), len(d.SendArea()), len(d.ReceiveArea()), len(d.MemoryArea())} {
+		if want := []int{smallLayout.Data, smallLayout.Send, smallLayout.Receive, smallLayout.Memory}[i]; n != want {
 			t.Errorf("area %d has %d bytes, want %d", i, n, want)
 		}
 	}
@@ -191,7 +191,7 @@ func TestImpossibleLayoutsAreRefused(t *testing.T) {
 
 func TestTheLargestSegmentIsWithinBounds(t *testing.T) {
 	t.Parallel()
-	l := Layout{Submissions: 1 << 20, Completions: 1 << 20, Sockets: 1 << 20, Data: 1 << 30, Send: 1 << 30, Receive: 1 << 30}
+	l := Layout{Submissions: 1 << 20, Completions: 1 << 20, Sockets: 1 << 20, Data: 1 << 30, Send: 1 << 30, Receive: 1 << 30, Memory: 1 << 30}
 	if err := l.Validate(); err != nil || l.Size() != maxSegment {
 		t.Errorf("%v, %d bytes, want %d", err, l.Size(), int64(maxSegment))
 	}

@@ -33,6 +33,7 @@ const (
 	offLocal     = 8  // 16 bytes
 	offRemote    = 24 // 16 bytes
 	offZone      = 40
+	offCarries   = 56 // Carriage
 	zoneMax      = 16 // IFNAMSIZ
 	familyV4     = 4
 	familyV6     = 6
@@ -162,6 +163,22 @@ func (t *Table) Peer(i int) (local, remote netip.Addr, ok bool) {
 func (t *Table) peer(i int) []byte {
 	return t.mem[offTablePeers:offTableBits:offTableBits][i*tablePeer:][:tablePeer]
 }
+
+// Carriage is what is known of a connection's links.
+type Carriage uint32
+
+// What links carry.
+const (
+	CarriesUnknown Carriage = iota // there was none so far
+	CarriesMessages
+	CarriesOperations // and messages
+)
+
+// SetCarriage says what the present or last link of slot i carries.
+func (t *Table) SetCarriage(i int, c Carriage) { atomic32(t.peer(i)[offCarries:]).Store(uint32(c)) }
+
+// Carries is what the present or last link of slot i carries.
+func (t *Table) Carries(i int) Carriage { return Carriage(atomic32(t.peer(i)[offCarries:]).Load()) }
 
 // SetMap writes the congestion map of slot i and counts it. One call at a time
 // may be for a slot. Most peers never send a bit: their maps get no memory, not

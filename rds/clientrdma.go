@@ -1,0 +1,375 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"syscall"
+	"unsafe"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// errFault: memory of regions or operations is not that of AllocMemory.
+var errFault error = &sentinel{"memory is not of AllocMemory", syscall.EFAULT}
+
+// clientArena is the memory of an attachment for regions and operations. It is
+// the application's to divide up.
+type clientArena struct {
+	area []byte
+
+	mu    sync.Mutex
+	arena *ipc.Arena
+}
+
+func (m *clientArena) init(seg *ipc.Segment) {
+	m.area, m.arena = seg.MemoryArea(), ipc.NewArena(seg.Memory)
+}
+
+// alloc returns n bytes.
+func (m *clientArena) alloc(n int) (*Memory, error) {
+	switch {
+	case n <= 0:
+		return nil, ErrInvalid
+	case n > MaxMessage:
+		return nil, ErrMessageTooLong
+	}
+	m.mu.Lock()
+	off, _, ok := m.arena.Alloc(n)
+	m.mu.Unlock()
+	if !ok {
+		return nil, ErrWouldBlock
+	}
+	b := m.area[off : off+n : off+n]
+	clear(b)
+	return &Memory{B: b, release: func() {
+		m.mu.Lock()
+		m.arena.Release(off)
+		m.mu.Unlock()
+	}}, nil
+}
+
+// locate is where memory lies that alloc has returned.
+func (m *clientArena) locate(b []byte) (ipc.Piece, error) {
+	off := uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(unsafe.Pointer(unsafe.SliceData(m.area)))
+	if off > uintptr(len(m.area)) || uintptr(len(b)) > uintptr(len(m.area))-off { // what is below wraps
+		return ipc.Piece{}, errFault
+	}
+	return ipc.Piece{Offset: uint32(off), Length: uint32(len(b))}, nil
+}
+
+// halfMemory is what a half of a socket has exposed, and its operations under
+// way.
+type halfMemory struct {
+	mu     sync.Mutex // a leaf
+	keys   map[uint32]struct{}
+	ops    map[uint64]*clientOperation
+	lastOp uint64
+	lost   bool
+}
+
+// clientOperation is an operation whose end has not been told.
+type clientOperation struct {
+	to        netip.AddrPort
+	notify    bool
+	token     uint64
+	result    *uint64
+	submitted bool
+}
+
+func (m *halfMemory) exposes(c Cookie) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, ok := m.keys[c.Key()]
+	return ok
+}
+
+func (m *halfMemory) retired(key uint32) {
+	m.mu.Lock()
+	delete(m.keys, key)
+	m.mu.Unlock()
+}
+
+// begin notes an operation and returns its number.
+func (m *halfMemory) begin(op *clientOperation) uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ops == nil {
+		m.ops = make(map[uint64]*clientOperation)
+	}
+	m.lastOp++
+	m.ops[m.lastOp] = op
+	return m.lastOp
+}
+
+func (s *clientSocket) allocMemory(n int) (*Memory, error) {
+	h, err := s.session(context.Background(), false)
+	switch {
+	case err != nil:
+		return nil, err
+	case !h.t.operates:
+		return nil, ErrNotSupported
+	}
+	return h.t.exposable.alloc(n)
+}
+
+func (s *clientSocket) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, error) {
+	h, err := s.session(context.Background(), false)
+	switch {
+	case err != nil:
+		return 0, err
+	case !h.t.operates:
+		return 0, ErrNotSupported
+	}
+	return h.getMR(mem, dest, flags)
+}
+
+func (h *half) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, error) {
+	switch err := checkMRFlags(flags); {
+	case err != nil:
+		return 0, err
+	case len(mem) == 0:
+		return 0, ErrInvalid
+	case len(mem) > MaxMessage:
+		return 0, ErrMessageTooLong
+	}
+	at, err := h.t.exposable.locate(mem)
+	if err != nil {
+		return 0, err
+	}
+	r, err := h.tell(ipc.Request{Op: ipc.CallExpose, Offset: at.Offset, Length: at.Length, Flags: uint32(flags), Remote: dest})
+	if err != nil {
+		return 0, err
+	}
+	c, m := Cookie(r.Cookie), &h.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.keys == nil {
+		m.keys = make(map[uint32]struct{})
+	}
+	m.keys[c.Key()] = struct{}{}
+	return c, nil
+}
+
+func (s *clientSocket) freeMR(c Cookie, flags MRFlags) error {
+	h, err := s.session(context.Background(), false)
+	switch {
+	case err != nil:
+		return err
+	case !h.t.operates || flags&^mrFlags != 0:
+		return ErrInvalid
+	}
+	return h.freeMR(c, flags)
+}
+
+func (h *half) freeMR(c Cookie, flags MRFlags) error {
+	h.memory.retired(c.Key())
+	_, err := h.tell(ipc.Request{Op: ipc.CallConceal, Cookie: uint64(c), Flags: uint32(flags)})
+	return err
+}
+
+func (s *clientSocket) retired(t *attachment, key uint32) {
+	if h := s.half.Load(); h != nil && h.t == t {
+		h.memory.retired(key)
+	}
+}
+
+// special is what a message says about memory, on its way to the ring.
+type special struct {
+	about  []byte
+	id     uint64 // of op
+	op     *clientOperation
+	mapped Cookie
+	room   [ipc.AboutSize + 4*ipc.PieceSize]byte // of about, most often
+}
+
+// said are the bytes that go before the payload.
+func (x *special) said() []byte {
+	if x == nil {
+		return nil
+	}
+	return x.about
+}
+
+// special prepares what a message says about memory.
+func (s *clientSocket) special(ctx context.Context, h *half, d *destination, to netip.AddrPort, o *Outgoing, block bool) (*special, error) {
+	if !h.t.operates {
+		return nil, ErrNotSupported
+	}
+	if err := checkSpecial(o); err != nil {
+		return nil, err
+	}
+	if o.HasDest && !h.memory.exposes(o.Dest) {
+		return nil, ErrInvalid
+	}
+	x := new(special)
+	var a ipc.About
+	if r := o.RDMA; r != nil {
+		a.Flags |= ipc.AboutRDMA | when(r.Write, ipc.AboutWrite) | when(r.Fence, ipc.AboutFence) | when(r.Silent, ipc.AboutSilent)
+		a.Cookie, a.Offset = uint64(r.Cookie), r.Offset
+		for _, b := range r.Local {
+			at, err := h.t.exposable.locate(b)
+			if err != nil {
+				return nil, err
+			}
+			a.Pieces = append(a.Pieces, at)
+		}
+	}
+	if t := o.Atomic; t != nil {
+		a.Flags |= ipc.AboutAtomic | when(t.Silent, ipc.AboutAtomicSilent)
+		a.Kind, a.AtomicCookie, a.AtomicOffset = uint32(t.Kind), uint64(t.Cookie), t.Offset
+		a.Add, a.AddMask = t.Add, t.AddMask
+		a.Compare, a.CompareMask, a.Swap, a.SwapMask = t.Compare, t.CompareMask, t.Swap, t.SwapMask
+	}
+	if err := s.reach(ctx, h, d, block); err != nil {
+		return nil, err
+	}
+	if o.HasDest {
+		a.Flags, a.Dest = a.Flags|ipc.AboutDest, uint64(o.Dest)
+	}
+	if m := o.Map; m != nil {
+		c, err := h.getMR(m.Memory, netip.Addr{}, m.Flags)
+		if err != nil {
+			return nil, err
+		}
+		a.Flags, a.Dest, x.mapped = a.Flags|ipc.AboutDest, uint64(c), c
+	}
+	if a.Flags&(ipc.AboutRDMA|ipc.AboutAtomic) != 0 {
+		x.op = &clientOperation{to: to, notify: o.Notify}
+		if o.Notify {
+			x.op.token = o.Token
+		}
+		if t := o.Atomic; t != nil {
+			x.op.result = t.Result
+		}
+		x.id = h.memory.begin(x.op)
+		a.ID = x.id
+	}
+	x.about = a.AppendTo(x.room[:0])
+	return x, nil
+}
+
+func when(b bool, flag uint32) uint32 {
+	if b {
+		return flag
+	}
+	return 0
+}
+
+// reach returns nil when the connection is one that carries operations, having
+// made it connect if that is not known.
+func (s *clientSocket) reach(ctx context.Context, h *half, d *destination, block bool) error {
+	for {
+		switch h.t.table.Carries(int(d.peer)) {
+		case ipc.CarriesOperations:
+			return nil
+		case ipc.CarriesMessages:
+			return ErrNotSupported
+		}
+		if block {
+			if err := s.stop(ctx, h); err != nil {
+				return err
+			}
+		} else {
+			ctx = context.Background() // it bounds waiting
+		}
+		_, err := h.t.call(ctx, ipc.Request{Op: ipc.CallReach, Socket: h.id, Peer: d.peer, Wait: block})
+		if err == nil || !block || !errors.Is(err, ErrWouldBlock) {
+			return err
+		}
+	}
+}
+
+// accepted follows the submission of a message.
+func (x *special) accepted(s *clientSocket, h *half, o *Outgoing) {
+	if o.Map != nil {
+		o.Map.Cookie = x.mapped
+	}
+	if x.op == nil {
+		return
+	}
+	m := &h.memory
+	m.mu.Lock()
+	x.op.submitted = true
+	_, pending := m.ops[x.id]
+	lost := m.lost && pending
+	if lost {
+		delete(m.ops, x.id)
+	}
+	m.mu.Unlock()
+	if lost {
+		s.dropped(x.op)
+	}
+}
+
+// undo follows the failure of a send.
+func (x *special) undo(h *half) {
+	if x.op != nil {
+		m := &h.memory
+		m.mu.Lock()
+		delete(m.ops, x.id)
+		m.mu.Unlock()
+	}
+	if x.mapped != 0 {
+		_ = h.freeMR(x.mapped, 0) // nobody has heard of it
+	}
+}
+
+// operated is the end of an operation, of which e tells.
+func (s *clientSocket) operated(t *attachment, e *ipc.Entry) {
+	h := s.half.Load()
+	if h == nil || h.t != t {
+		return
+	}
+	status := Status(int32(e.Length()))
+	m := &h.memory
+	m.mu.Lock()
+	op := m.ops[e.Token()]
+	delete(m.ops, e.Token())
+	if op != nil && op.result != nil && status == StatusSuccess {
+		*op.result = e.Result()
+	}
+	m.mu.Unlock()
+	if op != nil && e.Flags()&ipc.FlagTold != 0 {
+		s.fate(conn.Fate{Token: op.token, Status: status})
+	}
+}
+
+// loseOperations ends the operations under way with the daemon.
+func (s *clientSocket) loseOperations(h *half) {
+	m := &h.memory
+	var lost []*clientOperation
+	m.mu.Lock()
+	m.lost = true
+	for id, op := range m.ops {
+		if op.submitted {
+			delete(m.ops, id)
+			lost = append(lost, op)
+		}
+	}
+	m.mu.Unlock()
+	for _, op := range lost {
+		s.dropped(op)
+	}
+}
+
+// dropped tells of an operation that was lost with the daemon.
+func (s *clientSocket) dropped(op *clientOperation) {
+	if op.notify || s.recvErrOn.Load() {
+		s.fate(conn.Fate{Token: op.token, Status: StatusDropped})
+	}
+}
+
+// keepOff sees to it that no result is written any more of the operations to a
+// destination, or to any if it is not valid.
+func (m *halfMemory) keepOff(to netip.AddrPort) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, op := range m.ops {
+		if !to.IsValid() || op.to == to {
+			op.result = nil
+		}
+	}
+}

@@ -1,0 +1,236 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/mr"
+)
+
+// What an operation costs the daemon, in bytes of the session's budget, besides
+// its message: opCost, and pieceCost for each of its pieces.
+const (
+	opCost    = 1 << 10
+	pieceCost = 64
+)
+
+// sessionRegions is who all regions of a session belong to: a session may have as
+// many as it leaves free, however many sockets it has, and they end together.
+type sessionRegions struct {
+	mu    sync.Mutex // a leaf, but for those of mr
+	owner *mr.Owner
+	over  bool
+}
+
+// open returns the owner, nil if the session is over. Without a session it is a
+// new one.
+func (r *sessionRegions) open(d *mr.Device) *mr.Owner {
+	if r == nil {
+		return d.NewOwner(mr.OwnerConfig{})
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.owner == nil && !r.over {
+		r.owner = d.NewOwner(mr.OwnerConfig{})
+	}
+	if r.over {
+		return nil
+	}
+	return r.owner
+}
+
+// end ends all regions of the session. Each holds the session's memory until
+// nothing touches it any more.
+func (r *sessionRegions) end(log *zap.Logger) {
+	r.mu.Lock()
+	r.over = true
+	owner := r.owner
+	r.mu.Unlock()
+	if owner == nil {
+		return
+	}
+	if err := owner.Close(context.Background()); err != nil {
+		log.Warn("memory of an application may be in use", zap.Error(err))
+	}
+}
+
+// Bounds of calls that take their time.
+const (
+	maxBeside = 64                     // of a session at once; others wait for one of these
+	reachWait = 100 * time.Millisecond // then the application has to ask again
+)
+
+// beside makes a call that takes its time. Others that come meanwhile are
+// answered, unless there are too many.
+func (x *session) beside(call func()) {
+	select {
+	case x.aside <- struct{}{}:
+		x.svc.work.Go(func() {
+			call()
+			<-x.aside
+		})
+	default:
+		call()
+	}
+}
+
+// long does what a call asks for that takes its time, after all that was
+// submitted before it.
+func (x *session) long(q *ipc.Request) (*ipc.Reply, error) {
+	x.mu.Lock()
+	err := x.catchUp()
+	a, ok := x.socket(q.Socket)
+	x.mu.Unlock()
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok || a == nil:
+		return nil, net.ErrClosed
+	case q.Op == ipc.CallConceal:
+		return new(ipc.Reply), a.s.freeMR(Cookie(q.Cookie), MRFlags(q.Flags))
+	}
+	p := x.node.peerAt(q.Peer)
+	if p == nil || p.local != a.s.la {
+		return nil, ErrInvalid
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), reachWait)
+	defer cancel()
+	if err = a.s.awaitOperators(ctx, p, q.Wait); errors.Is(err, context.DeadlineExceeded) {
+		err = ErrWouldBlock
+	}
+	return new(ipc.Reply), err
+}
+
+// expose makes a region of the session's memory. The caller holds mu.
+func (x *session) expose(a *appSocket, q *ipc.Request, r *ipc.Reply) error {
+	mem := x.piece(q.Offset, q.Length)
+	switch {
+	case mem == nil:
+		return errFault
+	case x.out.crowded():
+		return ErrWouldBlock
+	}
+	c, err := a.s.getMR(mem, q.Remote.Unmap(), MRFlags(q.Flags))
+	r.Cookie = uint64(c)
+	return err
+}
+
+// piece is n bytes at off of the session's memory, nil if they are not in it.
+func (x *session) piece(off, n uint32) []byte {
+	if uint64(off)+uint64(n) > uint64(len(x.memory)) {
+		return nil
+	}
+	return x.memory[off : off+n : off+n]
+}
+
+// special gives a message what its submission says about memory. The caller
+// holds mu.
+func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) error {
+	q := &x.about
+	if !q.Load(x.data, e.Block()) {
+		return errViolation
+	}
+	has := func(flag uint32) bool { return q.Flags&flag != 0 }
+	o := Outgoing{Data: m.Payload, HasDest: has(ipc.AboutDest), Dest: Cookie(q.Dest)}
+	if m.Body != nil {
+		o.Data = m.Body.B
+	}
+	x.local = x.local[:0]
+	for _, k := range q.Pieces {
+		mem := x.piece(k.Offset, k.Length)
+		if mem == nil || !has(ipc.AboutRDMA) {
+			return errViolation
+		}
+		x.local = append(x.local, mem)
+	}
+	if has(ipc.AboutRDMA) {
+		o.RDMA = &RDMA{
+			Cookie: Cookie(q.Cookie), Offset: q.Offset, Local: x.local,
+			Write: has(ipc.AboutWrite), Fence: has(ipc.AboutFence), Silent: has(ipc.AboutSilent),
+		}
+	}
+	l := &lentOperation{sess: x, id: q.ID, notify: m.Notify, failure: m.Failure, cost: int64(opCost + pieceCost*len(q.Pieces))}
+	if has(ipc.AboutAtomic) {
+		if q.Kind > uint32(MaskedCompareSwap) {
+			return errViolation
+		}
+		o.Atomic = &Atomic{
+			Cookie: Cookie(q.AtomicCookie), Offset: q.AtomicOffset, Kind: AtomicKind(q.Kind), Add: q.Add, AddMask: q.AddMask,
+			Compare: q.Compare, CompareMask: q.CompareMask, Swap: q.Swap, SwapMask: q.SwapMask, Result: &l.result, Silent: has(ipc.AboutAtomicSilent),
+		}
+	}
+	if checkSpecial(&o) != nil {
+		return errViolation
+	}
+	op := newOperation(a.s, p, &o, m.Dport)
+	if op != nil {
+		op.lent = l
+		m.Notify = true // its end has to be known
+		x.queued.Add(l.cost)
+		x.seg.hold()
+	}
+	extend(m, op, wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
+	return nil
+}
+
+// lentOperation is what an operation of an attached application has besides one
+// of this process.
+type lentOperation struct {
+	sess    *session
+	id      uint64 // the application's
+	result  uint64
+	notify  bool // the application wants to be told of its end
+	failure bool // the same, if it is not success
+	cost    int64
+}
+
+// completion is the entry that tells the operation's end.
+func (op *operation) completion(socket uint32, status Status) ipc.Entry {
+	l := op.lent
+	flags := uint8(0)
+	if l.notify || l.failure && status != StatusSuccess {
+		flags = ipc.FlagTold
+	}
+	return ipc.MakeEntry(ipc.OpDone, flags, 0, socket, 0, uint32(status), uint32(l.result), uint32(l.result>>32), l.id)
+}
+
+// ended queues the end of a message for its sender to receive. Nothing has the
+// memory of its operation any more.
+func (s *nodeSocket) ended(f conn.Fate) {
+	if f.Op != nil {
+		if l := f.Op.Work.(*operation).lent; l != nil {
+			l.sess.credit(l.cost)
+			l.sess.seg.drop()
+		} else {
+			f.Op = nil
+		}
+	}
+	s.fate(f)
+}
+
+// refuse ends a message of a session that the link cannot carry.
+func (it *parked) refuse() {
+	s, m := it.s, &it.m
+	s.account.Release(m.Size(), 1)
+	if m.Notify || m.Failure {
+		s.ended(conn.Fate{Account: &s.account, Token: m.Token, Status: StatusOtherError, Op: m.Op})
+	}
+	if m.Body != nil {
+		m.Body.Release()
+	}
+	s.app.settled()
+	s.app.deliver()
+}
+
+// retired tells the application that a region for one use has ended.
+func (a *appSocket) retired(k mr.Key) {
+	a.sess.out.report(ipc.MakeEntry(ipc.OpRetired, 0, 0, a.id, 0, 0, uint32(k), 0, 0))
+}
