@@ -30,6 +30,7 @@ type CQ struct {
 	head, n int              // guarded by mu
 	waiting [2]int           // guarded by mu; goroutines in wait: for anything, for solicited completions
 	overrun bool             // guarded by mu
+	told    bool             // guarded by mu: the event of that
 	closed  bool             // guarded by mu
 	users   map[*QP]struct{} // guarded by mu; once for each queue pair
 	srqs    int              // guarded by mu; shared receive queues
@@ -148,12 +149,17 @@ func (c *CQ) push(list []Completion) bool {
 	return true
 }
 
-// fail moves all queue pairs of an overrun queue to error.
+// fail moves all queue pairs of an overrun queue to error. The first call also
+// raises the event; there are more as long as shared receive queues complete here.
 func (c *CQ) fail() {
 	c.mu.Lock()
 	users := keys(c.users)
+	first := !c.told
+	c.told = true
 	c.mu.Unlock()
-	c.dev.event(Event{Kind: EventCQError, CQ: c})
+	if first {
+		c.dev.event(Event{Kind: EventCQError, CQ: c})
+	}
 	for _, q := range users {
 		q.fail(failure{err: ErrOverrun, status: Flushed})
 	}
