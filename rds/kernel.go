@@ -73,7 +73,7 @@ func (k *Kernel) Info() (Info, error) {
 	errs[2] = err
 	for _, x := range conns {
 		info.Connections = append(info.Connections, ConnectionInfo{
-			Local: x.Local, Remote: x.Remote, TOS: x.TOS, NextTX: x.NextTx, NextRX: x.NextRx,
+			Local: x.Local, Remote: x.Remote, TOS: x.TOS, Transport: x.Transport, NextTX: x.NextTx, NextRX: x.NextRx,
 			Sending: x.Flags&afrds.ConnectionSending != 0, Connecting: x.Flags&afrds.ConnectionConnecting != 0, Connected: x.Flags&afrds.ConnectionConnected != 0,
 		})
 	}

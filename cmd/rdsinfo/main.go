@@ -34,6 +34,7 @@ wrong flags.`
 
 const examples = `  rdsinfo                          all reports of rdsd
   rdsinfo -nv                      connections and their paths
+  rdsinfo -IT                      what carries them: RDS on XRC, RDS over TCP
   rdsinfo -ak                      applications and their sockets
   rdsinfo -c --watch               counters, every second until Ctrl-C
   rdsinfo -c --watch=200ms --json  the same for a script, five times a second
@@ -64,7 +65,7 @@ func main() { os.Exit(cli.Main(newCommand())) }
 func newCommand() *cobra.Command {
 	o := options{chosen: make(map[report.Kind]*bool)}
 	cmd := &cobra.Command{
-		Use: "rdsinfo [-acknrstTv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
+		Use: "rdsinfo [-acIknrstTv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
 		Args: cli.Args(cobra.MaximumNArgs(1)), // the interval behind --watch and a space
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.watching = cmd.Flags().Changed("watch")
@@ -88,7 +89,8 @@ func newCommand() *cobra.Command {
 		{report.Receive, "receive", "receive queues"},
 		{report.Send, "send", "send queues"},
 		{report.Retransmit, "retransmit", "retransmit queues"},
-		{report.TCP, "tcp", "TCP connections"},
+		{report.TCP, "tcp", "connections of RDS over TCP"},
+		{report.XRC, "xrc", "connections of RDS on XRC"},
 	} {
 		o.chosen[k.kind] = f.BoolP(k.name, string(rune(k.kind)), false, k.help)
 	}

@@ -2,7 +2,8 @@
 // title, a row of column names and rows of right-aligned cells per report.
 //
 // The applications of a node are a report of its own; in that of the sockets
-// their columns stand behind those of rds-info.
+// their columns stand behind those of rds-info, as the transport does in that of
+// the connections. XRC takes the place of InfiniBand.
 //
 // Where all cells fit, columns are as wide as those of rds-info; a longer one,
 // such as an IPv6 address, widens its column. The last three columns of the

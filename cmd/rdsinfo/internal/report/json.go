@@ -20,6 +20,7 @@ type chosen struct {
 	Retransmit  []rds.QueuedInfo     `json:"retransmit_queue,omitzero"`
 	Receive     []rds.QueuedInfo     `json:"receive_queue,omitzero"`
 	TCP         []rds.TCPInfo        `json:"tcp_connections,omitzero"`
+	XRC         []rds.XRCInfo        `json:"xrc_connections,omitzero"`
 	Sessions    []rds.SessionInfo    `json:"sessions,omitzero"`
 }
 
@@ -34,6 +35,7 @@ func WriteJSON(w io.Writer, info *rds.Info, kinds []Kind) error {
 	choose(&out.Retransmit, info.Retransmit, kinds, Retransmit)
 	choose(&out.Receive, info.Receive, kinds, Receive)
 	choose(&out.TCP, info.TCP, kinds, TCP)
+	choose(&out.XRC, info.XRC, kinds, XRC)
 	choose(&out.Sessions, info.Sessions, kinds, Applications)
 	return json.NewEncoder(w).Encode(out)
 }

@@ -14,6 +14,7 @@ type Kind byte
 // The reports, in the order in which rds-info prints them, by letter, and then
 // what only a node has.
 const (
+	XRC          Kind = 'I' // of rds-info the InfiniBand connections
 	TCP          Kind = 'T'
 	Counters     Kind = 'c'
 	Sockets      Kind = 'k'
@@ -25,9 +26,9 @@ const (
 )
 
 // Kinds returns all reports in order.
-func Kinds() []Kind { return append(LinuxKinds(), Applications) }
+func Kinds() []Kind { return append(append([]Kind{XRC}, LinuxKinds()...), Applications) }
 
-// LinuxKinds returns the reports that Linux has too.
+// LinuxKinds returns the reports that Linux has too, over TCP.
 func LinuxKinds() []Kind {
 	return []Kind{TCP, Counters, Sockets, Connections, Receive, Send, Retransmit}
 }
@@ -47,7 +48,7 @@ func Write(w io.Writer, info *rds.Info, kinds []Kind, verbose bool) error {
 }
 
 var tables = map[Kind]func(info *rds.Info, verbose bool) table{
-	TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections, Applications: applications,
+	XRC: xrc, TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections, Applications: applications,
 	Receive:    func(i *rds.Info, _ bool) table { return queue("Receive Message Queue", i.Receive) },
 	Send:       func(i *rds.Info, _ bool) table { return queue("Send Message Queue", i.SendQueue) },
 	Retransmit: func(i *rds.Info, _ bool) table { return queue("Retransmit Message Queue", i.Retransmit) },
@@ -82,9 +83,9 @@ func sockets(info *rds.Info, _ bool) table {
 
 func connections(info *rds.Info, verbose bool) table {
 	t := table{title: "RDS Connections", columns: []column{
-		{"LocalAddr", 15}, {"RemoteAddr", 15}, {"Tos", 4}, {"NextTX", 16}, {"NextRX", 16}, {"Flgs", 4}}}
+		{"LocalAddr", 15}, {"RemoteAddr", 15}, {"Tos", 4}, {"NextTX", 16}, {"NextRX", 16}, {"Flgs", 4}, {"Trans", 5}}}
 	for _, c := range info.Connections {
-		t.add(c.Local, c.Remote, c.TOS, c.NextTX, c.NextRX, flags(&c))
+		t.add(c.Local, c.Remote, c.TOS, c.NextTX, c.NextRX, flags(&c), orNone(c.Transport))
 		if !verbose {
 			continue
 		}
@@ -123,6 +124,31 @@ func queue(title string, messages []rds.QueuedInfo) table {
 		t.add(addr(m.Local.Addr(), m.Remote), m.Local.Port(), addr(m.Remote.Addr(), m.Local), m.Remote.Port(), m.TOS, m.Sequence, m.Bytes)
 	}
 	return t
+}
+
+// xrc has the columns of rds-info -I, with the ends of the connection for its GIDs,
+// and ours behind.
+func xrc(info *rds.Info, _ bool) table {
+	t := table{title: "XRC Connections", columns: []column{
+		{"LocalAddr", 15}, {"RemoteAddr", 15}, {"Tos", 4}, {"LocalDev", 21}, {"RemoteDev", 21},
+		{"Path", 4}, {"CRC", 3}, {"Ops", 4}, {"Written", 14}, {"Acked", 14}}}
+	for _, c := range info.XRC {
+		crc := "off"
+		if c.CRC {
+			crc = "on"
+		}
+		t.add(addr(c.Local.Addr(), c.Remote), addr(c.Remote.Addr(), c.Local), c.TOS, c.Local, c.Remote,
+			c.Path, crc, c.Operations, c.Written, c.Acked)
+	}
+	return t
+}
+
+// orNone is a word, or what stands for none.
+func orNone(word string) string {
+	if word == "" {
+		return "-"
+	}
+	return word
 }
 
 func tcp(info *rds.Info, _ bool) table {

@@ -31,7 +31,7 @@ func busy() *rds.Info {
 			{Bound: at("192.168.100.200:65535"), Connected: at("10.9.0.3:4001"), SendBuffer: 212992, ReceiveBuf: 212992, Inode: 12345678},
 		},
 		Connections: []rds.ConnectionInfo{
-			{Local: netip.MustParseAddr("10.9.0.2"), Remote: netip.MustParseAddr("10.9.0.3"), NextTX: 12, NextRX: 1, Connected: true, Paths: 1,
+			{Local: netip.MustParseAddr("10.9.0.2"), Remote: netip.MustParseAddr("10.9.0.3"), Transport: "xrc", NextTX: 12, NextRX: 1, Connected: true, Paths: 1,
 				Path: []conn.PathInfo{{Index: 0, State: "up", Outbound: true, NextTX: 12, Unsent: 1, Unacked: 2, Written: 9000, Acked: 8500}}},
 			{Local: netip.MustParseAddr("10.9.0.2"), Remote: netip.MustParseAddr("10.9.0.1"), TOS: 8, NextTX: 1795229339506784381, Sending: true, Connecting: true, Paths: 8,
 				Path: []conn.PathInfo{{Index: 0, State: "up"}, {Index: 1, State: "connecting", NextTX: 1, Resets: 3}}},
@@ -41,6 +41,10 @@ func busy() *rds.Info {
 		Receive:    []rds.QueuedInfo{{Local: at("10.9.0.2:4000"), Remote: at("10.9.0.3:4001"), Sequence: 5}},
 		TCP: []rds.TCPInfo{{Local: at("10.9.0.2:36001"), Remote: at("10.9.0.3:16385"), HeaderRemaining: 48,
 			SentNext: 1<<32 + 5, ExpectedUna: 1<<32 + 53, SeenUna: 1<<32 + 53}},
+		XRC: []rds.XRCInfo{
+			{Local: at("10.9.0.2:36001"), Remote: at("10.9.0.3:18634"), Operations: 3, Written: 98765432101234, Acked: 98765432100000},
+			{Local: at("10.9.0.2:18634"), Remote: at("192.168.100.200:36002"), Path: 7, CRC: true},
+		},
 	}
 }
 
