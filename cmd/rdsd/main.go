@@ -31,6 +31,7 @@ flags or settings are wrong.`
 
 const examples = `  rdsd --listen 10.0.0.1
   rdsd --listen 10.0.0.1,10.0.1.1 --npaths 8
+  rdsd --listen 10.0.0.1 --peer 10.0.0.7=tcp --peer 10.0.0.8=tcp
   rdsd --listen 127.0.0.2 --port 17000 --control /tmp/rdsd.sock --log-level debug
   rdsd --config /etc/rdsd.toml`
 
@@ -48,7 +49,11 @@ func newCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&file, "config", "", "read settings from this TOML `file`")
 	f.StringSliceVar(&set.Listen, "listen", nil, "local `addresses` to listen on, separated by commas")
-	f.IntVar(&set.Port, "port", set.Port, "TCP port of RDS, here and on peers; Linux knows only the default")
+	f.IntVar(&set.Port, "port", set.Port, "TCP port of RDS over TCP, here and on peers; Linux knows only the default")
+	f.StringVar(&set.Wire, "wire", set.Wire, "transport to peers: xrc, tcp, or auto for xrc with those that have it")
+	f.StringSliceVar(&set.Peers, "peer", set.Peers, "what serves one peer, as `ADDR=tcp` or ADDR=xrc; may be repeated")
+	f.IntVar(&set.XRC.Port, "xrc-port", set.XRC.Port, "TCP port of RDS on XRC, here and on peers; 0 is 18634, or beside a --port")
+	f.BoolVar(&set.XRC.CRC, "xrc-crc", set.XRC.CRC, "protect RDS on XRC by a CRC besides TCP's checksum")
 	f.IntVar(&set.Paths, "npaths", set.Paths, "TCP connections per peer: 1 or 8")
 	f.StringVar(&set.Socket, "socket", set.Socket, "Unix socket that applications attach to; none for no socket")
 	f.StringVar(&set.Control, "control", set.Control, "Unix socket for rdsinfo; none for no socket")
@@ -82,6 +87,10 @@ func overlay(file, flags settings, given func(flag string) bool) settings {
 	for flag, take := range map[string]func(){
 		"listen":     func() { file.Listen = flags.Listen },
 		"port":       func() { file.Port = flags.Port },
+		"wire":       func() { file.Wire = flags.Wire },
+		"peer":       func() { file.Peers = flags.Peers },
+		"xrc-port":   func() { file.XRC.Port = flags.XRC.Port },
+		"xrc-crc":    func() { file.XRC.CRC = flags.XRC.CRC },
 		"npaths":     func() { file.Paths = flags.Paths },
 		"socket":     func() { file.Socket = flags.Socket },
 		"control":    func() { file.Control = flags.Control },

@@ -31,6 +31,7 @@ func (s *settings) plan() (plan, error) {
 		addrs = append(addrs, a)
 	}
 	c.between("port", s.Port, 1, 65535)
+	wire, peers := s.wires(&c)
 	if s.Paths != 1 && s.Paths != 8 {
 		c.add("npaths", "%d is neither 1 nor 8", s.Paths)
 	}
@@ -67,6 +68,7 @@ func (s *settings) plan() (plan, error) {
 		return plan{}, err
 	}
 	p.node = s.node(addrs)
+	p.node.Wire, p.node.PeerWires = wire, peers
 	return p, p.validate(s)
 }
 
@@ -87,6 +89,7 @@ func (s *settings) node(addrs []netip.Addr) rds.Config {
 		PeerBudget: s.PeerBudget, MaxMessage: s.MaxMessage,
 		Linger: s.Drain.Duration, ReconnectMin: s.ReconnectMin.Duration, ReconnectMax: s.ReconnectMax.Duration,
 		DisablePing: !s.Ping,
+		XRC:         rds.XRCConfig{Port: uint16(s.XRC.Port), CRC: s.XRC.CRC, Operations: s.XRC.Operations},
 		TCP: rds.TCPConfig{
 			SendBuffer: s.TCP.SendBuffer, ReceiveBuffer: s.TCP.ReceiveBuffer,
 			KeepAliveIdle: s.TCP.KeepAliveIdle.Duration, KeepAliveInterval: s.TCP.KeepAliveInterval.Duration,

@@ -23,6 +23,8 @@ const none = "none"
 type settings struct {
 	Listen         []string         `toml:"listen"`
 	Port           int              `toml:"port"`
+	Wire           string           `toml:"wire"`
+	Peers          []string         `toml:"peers"`
 	Paths          int              `toml:"npaths"`
 	Socket         string           `toml:"socket"`
 	SocketMode     word             `toml:"socket_mode"`
@@ -41,6 +43,7 @@ type settings struct {
 	ReconnectMin   duration         `toml:"reconnect_min"`
 	ReconnectMax   duration         `toml:"reconnect_max"`
 	TCP            tcpSettings      `toml:"tcp"`
+	XRC            xrcSettings      `toml:"xrc"`
 	Sessions       sessionsSettings `toml:"sessions"`
 	Ports          []portsSettings  `toml:"ports"`
 	Log            logSettings      `toml:"log"`
@@ -63,6 +66,12 @@ type portsSettings struct {
 	Groups []word `toml:"groups"`
 }
 
+type xrcSettings struct {
+	Port       int  `toml:"port"`
+	CRC        bool `toml:"crc"`
+	Operations int  `toml:"operations"`
+}
+
 type tcpSettings struct {
 	SendBuffer        int      `toml:"send_buffer"`
 	ReceiveBuffer     int      `toml:"receive_buffer"`
@@ -77,7 +86,7 @@ type tcpSettings struct {
 
 func defaults() settings {
 	return settings{
-		Port: rds.DefaultPort, Paths: 1,
+		Port: rds.DefaultPort, Wire: wireAuto, Peers: []string{}, Paths: 1,
 		Socket: orNone(ipc.ServePath()), SocketMode: octal(rds.DefaultSocketMode),
 		Control: orNone(control.ServePath()), ControlMode: octal(control.DefaultMode),
 		Drain: duration{Duration: rds.DefaultLinger}, Ping: true,
@@ -88,6 +97,7 @@ func defaults() settings {
 			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,
 			DrainTimeout: duration{Duration: 5 * time.Second},
 		},
+		XRC: xrcSettings{Operations: 64},
 		Sessions: sessionsSettings{
 			Max: rds.DefaultMaxSessions, MaxPerUser: rds.DefaultSessionsOfUID, MaxSockets: rds.DefaultMaxSockets,
 			SendBudget: rds.DefaultSendBudget, SendArena: rds.DefaultSendArena, ReceiveArena: rds.DefaultReceiveArena,

@@ -92,6 +92,7 @@ func TestDefaultsAreValid(t *testing.T) {
 			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")},
 			Port:      16385, Paths: 1, SendBuffer: 4 << 20, ReceiveBuffer: 4 << 20, ReceiveOverrun: 64 << 20, PeerBudget: 64 << 20,
 			MaxMessage: 1 << 20, Linger: 5 * time.Second, ReconnectMin: 4 * time.Millisecond, ReconnectMax: time.Second,
+			XRC: rds.XRCConfig{Operations: 64},
 			TCP: rds.TCPConfig{KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, DrainTimeout: 5 * time.Second},
 		},
 		service: rds.ServiceConfig{
@@ -161,10 +162,11 @@ func TestLoadErrors(t *testing.T) {
 func TestPlanNamesAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := settings{
-		Listen: []string{"0.0.0.0", "host", "224.0.0.1"}, Port: 65536, Paths: 3, Control: none, SocketMode: "888", ControlMode: "01000", ControlGroup: "no-such-group",
+		Listen: []string{"0.0.0.0", "host", "224.0.0.1"}, Port: 65536, Wire: "ib", Peers: []string{"10.0.0.7", "host=tcp", "10.0.0.7=ib", "10.0.0.7=tcp", "10.0.0.7=xrc"}, Paths: 3, Control: none, SocketMode: "888", ControlMode: "01000", ControlGroup: "no-such-group",
 		Metrics: "9385", Pprof: true, Drain: duration{Duration: -1},
 		MaxMessage: 8191, SendBuffer: -1, ReceiveBuffer: 0, ReceiveOverrun: 0, PeerBudget: -5, ReconnectMax: duration{Duration: -1},
 		TCP:      tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, EventLoops: -1},
+		XRC:      xrcSettings{Port: 65536},
 		Sessions: sessionsSettings{Max: 0, MaxPerUser: -1, MaxSockets: 16385, SendBudget: 0, SendArena: 1 << 19, ReceiveArena: 3 << 20},
 		Ports: []portsSettings{
 			{Range: "4000-3999", Users: []word{"0"}},
@@ -180,7 +182,11 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 	lines := strings.Split(err.Error(), "\n")
 	for _, want := range []string{
 		`listen: "0.0.0.0" is not the address of an interface`, `listen: "host" is not the address of an interface`, `listen: "224.0.0.1" is not the address of an interface`,
-		"port: 65536 is not between 1 and 65535", "npaths: 3 is neither 1 nor 8", "max_message: 8191 is not between 8192 and 1048576",
+		"port: 65536 is not between 1 and 65535", `wire: "ib" is none of auto, xrc and tcp`,
+		`peers: "10.0.0.7" is not an address with =tcp or =xrc`, `peers: "host=tcp" is not an address with =tcp or =xrc`,
+		`peers: "10.0.0.7=ib" is not an address with =tcp or =xrc`, "peers: 10.0.0.7 twice, and not the same",
+		"xrc.port: 65536 is not between 0 and 65535", "xrc.operations: 0 is not between 1 and 4096",
+		"npaths: 3 is neither 1 nor 8", "max_message: 8191 is not between 8192 and 1048576",
 		"send_buffer: -1 is less than 1", "receive_buffer: 0 is less than 1", "receive_overrun: 0 is less than 1", "peer_budget: -5 is less than 1",
 		"tcp.keepalive_count: 0 is less than 1", "tcp.send_buffer: -1 is less than 0", "tcp.receive_buffer: -1 is less than 0", "tcp.event_loops: -1 is less than 0",
 		"drain: -1ns is negative", "tcp.user_timeout: -1ns is negative",
@@ -224,8 +230,8 @@ func TestBadDurations(t *testing.T) {
 
 func TestFlagsOverrideFile(t *testing.T) {
 	t.Parallel()
-	file := settings{Listen: []string{"10.0.0.1"}, Port: 1, Paths: 1, Socket: "x", Control: "a", Metrics: "m", Drain: duration{Duration: 1}, Ping: true, Log: logSettings{"info", "json"}}
-	flags := settings{Listen: []string{"10.0.0.2"}, Port: 2, Paths: 8, Socket: "y", Control: "b", Metrics: "n", Pprof: true, Drain: duration{Duration: 2}, Log: logSettings{"warn", "console"}}
+	file := settings{Listen: []string{"10.0.0.1"}, Port: 1, Wire: "tcp", Peers: []string{"10.0.0.3=tcp"}, Paths: 1, Socket: "x", Control: "a", Metrics: "m", Drain: duration{Duration: 1}, Ping: true, Log: logSettings{"info", "json"}}
+	flags := settings{Listen: []string{"10.0.0.2"}, Port: 2, Wire: "auto", Peers: []string{"10.0.0.3=xrc"}, XRC: xrcSettings{Port: 3, CRC: true}, Paths: 8, Socket: "y", Control: "b", Metrics: "n", Pprof: true, Drain: duration{Duration: 2}, Log: logSettings{"warn", "console"}}
 	if got := overlay(file, flags, func(string) bool { return false }); !reflect.DeepEqual(got, file) {
 		t.Errorf("no flag given: %+v", got)
 	}
@@ -235,9 +241,30 @@ func TestFlagsOverrideFile(t *testing.T) {
 		t.Errorf("all flags given: %+v, want %+v", got, want)
 	}
 	cmd := newCommand()
-	for _, name := range []string{"listen", "port", "npaths", "socket", "control", "metrics", "pprof", "drain", "log-level", "log-format"} {
+	for _, name := range []string{"listen", "port", "wire", "peer", "xrc-port", "xrc-crc", "npaths", "socket", "control", "metrics", "pprof", "drain", "log-level", "log-format"} {
 		if cmd.Flags().Lookup(name) == nil {
 			t.Errorf("overlay knows --%s, the command does not", name)
 		}
+	}
+}
+
+func TestWires(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "wire = 'auto'\npeers = ['10.0.0.7=tcp', '2001:db8::1 = xrc']\n[xrc]\nport = 4\ncrc = true\noperations = 5\n")
+	want := map[netip.Addr]rds.Wire{netip.MustParseAddr("10.0.0.7"): rds.WireTCP, netip.MustParseAddr("2001:db8::1"): rds.WireXRC}
+	if p.node.Wire != rds.WireAuto || !reflect.DeepEqual(p.node.PeerWires, want) || p.node.XRC != (rds.XRCConfig{Port: 4, CRC: true, Operations: 5}) {
+		t.Errorf("%+v", p.node)
+	}
+	if p := serving(t, "wire = 'xrc'\n"); p.node.Wire != rds.WireXRC {
+		t.Errorf("wire %q", p.node.Wire)
+	}
+	s := defaults()
+	s.Listen, s.Wire, s.Peers = []string{"10.0.0.1"}, "tcp", []string{"10.0.0.7=tcp"}
+	if _, err := s.plan(); err == nil || err.Error() != `peers: needs wire = "auto"` {
+		t.Errorf("peers and one wire: %v", err)
+	}
+	s.Wire, s.Peers, s.XRC.Port = "auto", nil, s.Port
+	if _, err := s.plan(); err == nil {
+		t.Error("one port for two transports")
 	}
 }

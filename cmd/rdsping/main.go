@@ -26,11 +26,11 @@ reliably: a ping to a host that is down waits for it, at most -W seconds; then
 it counts as lost and is withdrawn.
 
 The rdsd provider attaches to a running rdsd and pings from one of its
-addresses. The node provider runs an RDS stack inside rdsping, which needs port
-16385 of the local address for itself: the host with the smaller address
+addresses. The node provider runs an RDS stack inside rdsping, which needs ports
+16385 and 18634 of the local address for itself: the host with the smaller address
 connects, so the other one must be reachable. The kernel provider uses the RDS
 of Linux. The default is what $RDS_PROVIDER names, else a running rdsd that lets
-us attach, else node; with --socket it is rdsd, and with --port node.
+us attach, else node; with --socket it is rdsd, and with --port or --wire node.
 
 Exit status: 0 if there was an answer, 1 if there was none, 2 if it could not begin.`
 
@@ -39,6 +39,7 @@ const examples = `  rdsping 10.0.0.2                 until Ctrl-C
   rdsping -s 64k -q -c 1k node2    1,024 pings of 64 KiB, only the summary
   rdsping -I 127.0.0.2 127.0.0.1   from another local address
   rdsping --provider node node2    with a stack of its own, whether rdsd runs or not
+  rdsping --wire tcp node2         the same over RDS over TCP, as Linux speaks it
   rdsping --provider kernel node2  through the kernel's RDS
   rdsping -c 3 --json node2        one JSON object per answer, one for the summary`
 
@@ -51,6 +52,7 @@ type options struct {
 	interval cli.Interval
 	timeout  cli.Interval
 	port     uint16
+	wire     string
 	provider string
 	socket   string
 	quiet    bool
@@ -66,7 +68,7 @@ func newCommand() *cobra.Command {
 		Args: cli.Args(cobra.ExactArgs(1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.host = args[0]
-			if err := o.choose(cmd.Flags().Changed("port")); err != nil {
+			if err := o.choose(cmd.Flags().Changed("port") || cmd.Flags().Changed("wire")); err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -84,6 +86,7 @@ func newCommand() *cobra.Command {
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the header and the summary")
 	f.BoolVar(&o.json, "json", false, "print JSON, one object per line")
 	f.Uint16Var(&o.port, "port", rds.DefaultPort, "TCP port of RDS, here and on HOST (node provider)")
+	f.StringVar(&o.wire, "wire", wireAuto, "transport: xrc, tcp, or auto for xrc if HOST has it (node provider)")
 	f.StringVar(&o.provider, "provider", "", "node: a stack of its own, rdsd: the running daemon's, kernel: that of Linux (default: see above)")
 	f.StringVar(&o.socket, "socket", "", "Unix socket of rdsd (default: $RDS_SOCKET, else /run/rds.sock)")
 	return cmd

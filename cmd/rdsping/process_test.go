@@ -226,7 +226,7 @@ func TestPingThroughDaemon(t *testing.T) {
 		{"127.20.11.7", "127.20.11.8", []string{"--socket", "@", "-I", "127.20.11.9"}, "", 2, "rdsping: 127.20.11.9 is not an address of this host, or not one of rdsd's (-I)\n"},
 		{"127.20.11.10", "127.20.11.11", []string{"--socket", "@", "--provider", "kernel"}, "", 2, "rdsping: --socket is of the rdsd provider, not of kernel (see rdsping --help)\n"},
 	} {
-		port := uint16(17120 + i)
+		port := uint16(17120 + 2*i) // XRC has the one beside it
 		socket := filepath.Join(dir, strconv.Itoa(i))
 		peer(t, c.peer, port)
 		d := clitest.Start(t, bin.Path("rdsd"), "--listen", c.daemon, "--port", strconv.Itoa(int(port)), "--socket", socket, "--control", "none")

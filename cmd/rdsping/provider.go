@@ -11,14 +11,20 @@ import (
 	"github.com/rds-go/rds/rds"
 )
 
-// choose completes the provider: a flag that is about one of them means it.
-func (o *options) choose(port bool) error {
+// wireAuto is the value of --wire that means rds.WireAuto.
+const wireAuto = "auto"
+
+// choose completes the provider: a flag that is about one of them means it. node says
+// that there is one about the node.
+func (o *options) choose(node bool) error {
 	switch {
+	case o.wire != wireAuto && o.wire != string(rds.WireXRC) && o.wire != string(rds.WireTCP):
+		return cli.Usagef("no transport %q (have auto, xrc, tcp)", o.wire)
 	case o.socket != "" && o.provider == "":
 		o.provider = rds.ProviderDaemon
 	case o.socket != "" && o.provider != rds.ProviderDaemon:
 		return cli.Usagef("--socket is of the rdsd provider, not of %s", o.provider)
-	case o.provider == "" && port:
+	case o.provider == "" && node:
 		o.provider = rds.ProviderNode
 	}
 	return nil
@@ -28,7 +34,11 @@ func (o *options) open() (rds.Provider, error) {
 	if o.socket != "" {
 		return rds.Dial(o.socket)
 	}
-	return rds.Open(o.provider, rds.Config{Port: o.port, Linger: -1})
+	cfg := rds.Config{Port: o.port, Linger: -1}
+	if o.wire != wireAuto {
+		cfg.Wire = rds.Wire(o.wire)
+	}
+	return rds.Open(o.provider, cfg)
 }
 
 // daemonAddress returns an address of the daemon to ping remote from: that of
