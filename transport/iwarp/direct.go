@@ -429,8 +429,8 @@ func (d *direct) nakLocked(n xctl.NAK) error {
 	switch {
 	case n.Code != xctl.NAKDependency:
 		return ddp.ErrNoBuffer
-	case int32(n.MSN-d.next) >= 0 && !d.writing:
-		return ddp.ErrMSNRange // never sent
+	case int32(n.MSN-d.next) >= 0 && !d.writing && !(n.MSN == d.next && d.offset > 0):
+		return ddp.ErrMSNRange // never begun
 	}
 	return nil
 }

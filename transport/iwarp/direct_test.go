@@ -279,6 +279,13 @@ func TestDirectToleratesStaleCredits(t *testing.T) {
 		}
 	}
 	wait(t, d.acked, "Acked")
+	// A message may be refused before its end.
+	if n, err := e.qp.SendDirect([][]byte{make([]byte, 8)}, func(int, int) (int, bool) { return 8, false }, false, 0); n != 8 || err != nil {
+		t.Fatal(n, err)
+	}
+	x.incoming(rdmap.OpSend)
+	x.raw.send(x.tell(nak(5, xctl.NAKDependency)))
+	x.sync()
 	// One message was granted, and one only.
 	if n, err := e.direct(make([]byte, 7)); n != 7 || err != nil {
 		t.Error(n, err)
