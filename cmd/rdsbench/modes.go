@@ -108,14 +108,26 @@ func stressCommand() *cobra.Command {
 		Long: `Like mux, with requests of the given sizes in turn, and with everything
 verified on both sides: length, each byte of the payload, and the number within
 the pair of sockets. A gap, a repetition, another order or a wrong byte ends the
-run at once with exit status 1.`,
+run at once with exit status 1.
+
+With --rdma, as rds-stress -D, messages of random length come with operations on
+memory of the server's: writes, which the server verifies when it has the message,
+reads, atomic operations, and some with a key, an address or a right that is not
+there, which have to be refused and must not arrive. Every fate, reply and
+operation is accounted for on both sides. With --faults connections are cut, and
+what is lost has to be reported, neither repeated nor delivered twice.`,
 		Example: `  rdsbench stress --duration 1m
+  rdsbench stress --rdma --faults --duration 10m --processes 4
   rdsbench stress --size 32,1k,1m --sockets 4 --peers 4 --depth 2 --paths 8
   rdsbench stress --server 192.0.2.7 --provider kernel`,
 	})
 	f.size(cmd.Flags(), "64,1k,8k,64k")
 	f.many(cmd.Flags(), 8, 8, 8, 256)
 	f.pinning(cmd.Flags())
+	cmd.Flags().BoolVar(&f.opts.Ops, "rdma", false, "operations on the server's memory, too")
+	cmd.Flags().BoolVar(&f.opts.Faults, "faults", false, "with --rdma: cut connections all the time")
+	cmd.Flags().IntVar(&f.opts.Processes, "processes", 0, "with --rdma: client processes of --sockets each (default: this one)")
+	cmd.Flags().Uint64Var(&f.opts.Seed, "seed", 1, "with --rdma: of what is random")
 	cmd.Flags().StringVar((*string)(&f.opts.Fault), "fault", "", "damage one message: corrupt or skip")
 	cmd.Flags().MarkHidden("fault")
 	return cmd

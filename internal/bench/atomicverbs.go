@@ -61,7 +61,7 @@ func serveVerbsAtomics(ip netip.Addr, w *Work, o verbsSettings, fail func(error)
 		first.close()
 		return nil, err
 	}
-	s := &service{tally: newTally(), fail: fail, addrs: []netip.AddrPort{l.Addr()}, words: first.mem}
+	s := &service{tally: newTally(), fail: fail, addrs: []netip.AddrPort{l.Addr()}, words: [][]byte{first.mem}}
 	s.own(closer(first.close))
 	s.run(func() error {
 		for v := first; ; {

@@ -18,6 +18,7 @@ type cell struct {
 	ip        netip.Addr       // ours
 	addrs     []netip.AddrPort // the server's
 	cookie    rds.Cookie       // of the server's words
+	keys      []turmoilKeys    // of the server's sockets
 	hello     *hello           // what we were told ourselves
 	transport Transport
 	control   *controller
@@ -98,6 +99,7 @@ func (c *cell) run() (Result, error) {
 		return Result{}, err
 	}
 	c.addrs, c.cookie = r.Addrs, rds.Cookie(r.Cookie)
+	c.keys = r.Keys
 	var res Result
 	switch c.work.shape() {
 	case Latency:
@@ -109,7 +111,11 @@ func (c *cell) run() (Result, error) {
 	case OneWay:
 		res, err = c.oneWay()
 	case Mux, Stress:
-		res, err = c.mux()
+		if c.work.Ops {
+			res, err = c.turmoil()
+		} else {
+			res, err = c.mux()
+		}
 	case Atomic:
 		res, err = c.atomic()
 	case RDMA, Fetch:

@@ -41,6 +41,7 @@ const (
 	opMemory  = "memory"  // tell memory in use, after a collection
 	opSend    = "send"    // be a sender of a work
 	opMeasure = "measure" // the sender's figures count from now
+	opCut     = "cut"     // cut connections; the response has their number as count
 	opStop    = "stop"    // end the sender; the response has its figures
 )
 
@@ -69,7 +70,8 @@ type request struct {
 	Addrs []netip.AddrPort `json:"addrs,omitempty"` // a sender's destinations
 	First int              `json:"first,omitempty"` // where it begins among them
 
-	Cookie uint64 `json:"cookie,omitempty"` // a sender's region
+	Cookie uint64        `json:"cookie,omitempty"` // a sender's region
+	Keys   []turmoilKeys `json:"keys,omitempty"`   // those of its destinations
 }
 
 type response struct {
@@ -79,7 +81,8 @@ type response struct {
 	Snap  snapshot         `json:"snap"`
 	Sent  *sent            `json:"sent,omitempty"`
 
-	Cookie uint64 `json:"cookie,omitempty"` // of a region of the work's
+	Cookie uint64        `json:"cookie,omitempty"` // of a region of the work's
+	Keys   []turmoilKeys `json:"keys,omitempty"`   // of each socket's
 }
 
 // snapshot is a process as it is now.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/rds-go/rds/rds"
 )
@@ -29,7 +30,7 @@ func (c *cell) crew() (*crew, func(), error) {
 		return nil, nil, err
 	}
 	_, err = apps.call(func(i int) request {
-		return request{Op: opSend, Work: c.work, Transport: c.transport, Addrs: c.addrs, Cookie: uint64(c.cookie), First: i * c.work.Workers}
+		return request{Op: opSend, Work: c.work, Transport: c.transport, Addrs: c.addrs, Cookie: uint64(c.cookie), First: i * max(c.work.Workers, c.work.Sockets), Keys: c.keys}
 	})
 	if err != nil {
 		end()
@@ -71,6 +72,18 @@ func (k *crew) ask(c *cell, op string, each func(response)) (snapshot, error) {
 	return snap, err
 }
 
+// result adds up what all have told.
+func (k *crew) result(all []*sent, client, server time.Duration) (res Result) {
+	for _, s := range all {
+		res.Messages += s.Count
+		res.Seconds = max(res.Seconds, s.Seconds)
+		res.Rate += float64(s.Count) / s.Seconds
+	}
+	each := 1e3 * float64(max(res.Messages, 1))
+	res.ClientCPU, res.ServerCPU = float64(client)/each, float64(server)/each
+	return res
+}
+
 // atomic has the crew change words and compares their sum with what all say that
 // they have changed.
 func (c *cell) atomic() (Result, error) {
@@ -97,21 +110,15 @@ func (c *cell) atomic() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	res := m.result(1, after.CPU-before.CPU, server, 0, 0)
-	var total, n uint64
-	res.Seconds, res.Rate = 0, 0
+	var total uint64
 	for _, s := range all {
-		n += s.Count
 		total += s.Total
-		res.Seconds = max(res.Seconds, s.Seconds)
-		res.Rate += float64(s.Count) / s.Seconds
 	}
 	if server.Sum != total {
 		return Result{}, fmt.Errorf("the words add up to %d, and %d changes were made", server.Sum, total)
 	}
-	each := 1e3 * float64(max(n, 1))
-	res.Messages, res.MBPerSecond = n, res.Rate*wordSize/1e6
-	res.ClientCPU, res.ServerCPU = float64(after.CPU-before.CPU)/each, float64(server.CPU-m.server.CPU)/each
+	res := k.result(all, after.CPU-before.CPU, server.CPU-m.server.CPU)
+	res.MBPerSecond = res.Rate * wordSize / 1e6
 	res.Total = total
 	res.TCPConns = c.work.Workers * max(c.work.Processes, 1)
 	if !c.work.Verbs {

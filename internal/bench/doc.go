@@ -2,8 +2,9 @@
 // rdsbench.
 //
 // A Work says what to do: ping-pong (Latency), one way (OneWay), many sockets
-// to many (Mux), the same with everything verified (Stress), blocks by RDMA write
-// (Fetch), binding sockets (Sockets), what concerns a daemon (Fair, Attach, Sessions), and what is below
+// to many (Mux), the same with everything verified (Stress), with operations on
+// memory and cut connections too, blocks by RDMA write (Fetch), words changed by
+// many (Atomic), hosts that all talk to each other (Connections), binding sockets (Sockets), what concerns a daemon (Fair, Attach, Sessions), and what is below
 // the sockets: verbs over iWARP (RDMA), many workers of which one uses bad keys
 // (Chernobyl), and memory regions (Regions). A Runner is the active process: it starts a Server in another process or reaches a running
 // one, does each work over RDS and, if asked, over what it is compared with in

@@ -47,6 +47,9 @@ type Options struct {
 	Repeat     int // runs, of which the median counts
 	Pin        Pin
 	Fault      Fault
+	Ops        bool   // Stress: RDMA and atomic operations
+	Faults     bool   // Stress with Ops: cut connections
+	Seed       uint64 // of Ops
 
 	Op       Op   // RDMA; empty: the table
 	CRC      CRCs // RDMA
@@ -98,6 +101,13 @@ func (o *Options) Validate(kind Kind) error {
 		check(o.Depth >= 1 && o.Depth <= maxDepth, "--depth is 1 to %d, not %d", maxDepth, o.Depth)
 		check(o.Sockets >= 1 && o.Sockets <= maxSockets, "--sockets is 1 to %d, not %d", maxSockets, o.Sockets)
 		check(o.Peers >= 1 && o.Peers <= maxSockets, "--peers is 1 to %d, not %d", maxSockets, o.Peers)
+		check(!o.Faults || o.Ops && o.Server == "", "--faults goes with --rdma, without --server")
+		if o.Ops {
+			w := o.many(Work{Sizes: o.Sizes, Processes: o.Processes})
+			check(w.checkTurmoil(), "--sockets times --depth leaves less than 64 bytes for each in 1m")
+			check(o.Fault == FaultNone && o.Provider != rds.ProviderKernel && o.wire() != rds.WireTCP, "--rdma needs nodes or daemons that speak XRC")
+			check(o.Processes == 0 || o.Server == "", "--processes goes without --server")
+		}
 		check(o.Stopped == 0 || kind == Mux && o.Stopped > 0 && o.Stopped < max(o.Sockets, o.Processes) && o.Sockets == o.Peers && !o.Baseline,
 			"--stopped is less than the number of pairs, as many sockets as peers, without --baseline")
 		check(o.Depth*o.Reply <= rds.DefaultBuffer, "--depth times --reply is at most %s, the receive buffer of a socket", FormatSize(rds.DefaultBuffer))
@@ -234,6 +244,7 @@ func (o *Options) Plan(kind Kind) []Work {
 	case Stress:
 		base.Sizes, base.Baseline, base.Fault = o.Sizes, false, o.Fault
 		base.Size = o.Sizes[0]
+		base.Ops, base.Faults, base.Seed, base.Processes = o.Ops, o.Faults, o.Seed, o.Processes
 		return []Work{o.many(base)}
 	}
 	var works []Work

@@ -206,6 +206,9 @@ func (row *Row) Sentence() string {
 	case RDMA:
 		return row.queuesSentence()
 	}
+	if row.RDS.Account != nil && row.Finished {
+		return row.turmoilSentence()
+	}
 	if row.Work.Kind == Stress && row.Finished {
 		return fmt.Sprintf("%s: %d requests and replies, every payload and sequence number verified", row.Title, row.RDS.Messages)
 	}

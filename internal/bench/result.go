@@ -20,6 +20,7 @@ type Result struct {
 	Flood       float64      `json:"flood_mb_per_second,omitempty"` // of the other application, in Fair
 	Thirds      *Thirds      `json:"thirds,omitempty"`              // Chernobyl
 	Total       uint64       `json:"total,omitempty"`               // Atomic: changes, those before the measured time included
+	Account     *account     `json:"account,omitempty"`             // Stress with operations
 	Fabric      *Fabric      `json:"fabric,omitempty"`              // Connections
 	hist        *hdrhistogram.Histogram
 }
@@ -180,6 +181,7 @@ func combine(runs []Result) Result {
 		Thirds:      middle(runs),
 		Fabric:      fabricOf(runs),
 		Total:       runs[0].Total,
+		Account:     runs[0].Account,
 	}
 	lat := func(f func(*Percentiles) float64) float64 {
 		return of(func(r *Result) float64 {

@@ -15,7 +15,8 @@ type sender struct {
 	open  ends
 	socks []*muxSocket
 
-	workers []*atomicWorker // Atomic
+	workers []*atomicWorker  // Atomic
+	turmoil []*turmoilSocket // Stress with operations
 
 	start time.Time // of the measured phase
 }
@@ -23,7 +24,8 @@ type sender struct {
 // sent is what a sender has to tell.
 type sent struct {
 	Seconds float64                `json:"seconds"`
-	Count   uint64                 `json:"count"`           // requests answered, operations
+	Count   uint64                 `json:"count"` // requests answered, operations
+	Account *account               `json:"account,omitempty"`
 	Total   uint64                 `json:"total,omitempty"` // Atomic: changes, since the start
 	Hist    *hdrhistogram.Snapshot `json:"hist"`
 }
@@ -37,6 +39,8 @@ func startSender(c *cell, first int, fail func(error)) (*sender, error) {
 		err = s.flood(fail)
 	case Atomic:
 		err = s.startAtomics(first, fail)
+	case Stress:
+		err = s.startTurmoil(first, fail)
 	default:
 		s.socks, err = s.run.start(&s.open, first, fail)
 	}
@@ -88,6 +92,13 @@ func (s *sender) stop() (*sent, error) {
 	for _, k := range s.workers {
 		out.Count += k.count
 		out.Total += k.total
+	}
+	if s.turmoil != nil {
+		out.Account = new(account)
+	}
+	for _, t := range s.turmoil {
+		out.Count += t.count
+		out.Account.add(&t.acct)
 	}
 	out.Hist = h.Export()
 	return out, nil

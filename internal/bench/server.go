@@ -146,7 +146,7 @@ func (e *session) serveParent(q *request, r *response) (err error) {
 		r.Snap = e.snap()
 		r.Snap.Heap, r.Snap.Resident = memoryInUse()
 	case opSend:
-		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, cookie: rds.Cookie(q.Cookie), transport: RDS, hard: context.Background()}
+		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, cookie: rds.Cookie(q.Cookie), keys: q.Keys, transport: RDS, hard: context.Background()}
 		c.opts = &Options{Congestion: e.hello.Congestion, Buffers: e.hello.Buffers, Loops: e.hello.Loops}
 		if q.Transport != "" {
 			c.transport = q.Transport
@@ -155,6 +155,10 @@ func (e *session) serveParent(q *request, r *response) (err error) {
 	case opMeasure:
 		e.sender.measure()
 		r.Snap = e.snap()
+	case opCut:
+		var n int
+		n, err = cutConnections()
+		r.Snap.Count = uint64(n)
 	case opStop:
 		r.Snap = e.snap()
 		r.Sent, err = e.sender.stop()
@@ -217,12 +221,15 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 		return err
 	}
 	r.Addrs, r.Cookie = e.service.addrs, uint64(e.service.cookie)
+	r.Keys = e.service.keys
 	return nil
 }
 
 // fits tells whether a server without sockets, or with, does a work over t.
 func (w *Work) fits(t Transport, none bool) bool {
 	switch w.Kind {
+	case Stress:
+		return !none && (t == RDS || t == Node) && (!w.Ops || w.checkTurmoil())
 	case Atomic:
 		return none == w.Verbs && (t == IWARP) == w.Verbs && t != TCP && w.checkAtomic()
 	case RDMA:

@@ -19,8 +19,9 @@ type service struct {
 	tally *tally
 	fail  func(error) // the work cannot go on; from any goroutine
 
-	words  []byte     // Atomic: that are exposed
-	cookie rds.Cookie // theirs, of a socket
+	words  [][]byte      // that are exposed and added to
+	cookie rds.Cookie    // theirs, of a socket (Atomic)
+	keys   []turmoilKeys // of each socket (Stress with operations)
 
 	wg     sync.WaitGroup
 	mu     sync.Mutex // guards the rest
@@ -93,7 +94,18 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 		socks = socks[:n-w.Stopped] // the others receive nothing
 	}
 	for _, s := range socks {
+		var places []byte
+		if w.Ops {
+			var err error
+			if places, err = v.exposePlaces(s, w); err != nil {
+				v.close()
+				return nil, err
+			}
+		}
 		v.run(func() error {
+			if w.Ops {
+				return turmoilRDS(s, w, places, v.tally)
+			}
 			switch w.Kind {
 			case Latency, Fair, Attach:
 				return echoRDS(s, w)
@@ -114,15 +126,17 @@ func (v *service) exposeWords(s *rds.Socket, w *Work) error {
 	if err != nil {
 		return err
 	}
-	v.words = m.B
+	v.words = [][]byte{m.B}
 	v.cookie, err = s.GetMR(m.B, rds.MRReadWrite)
 	return err
 }
 
 // sum adds up the words.
 func (v *service) sum() (sum uint64) {
-	for b := v.words; len(b) > 0; b = b[wordSize:] {
-		sum += binary.NativeEndian.Uint64(b)
+	for _, b := range v.words {
+		for ; len(b) > 0; b = b[wordSize:] {
+			sum += binary.NativeEndian.Uint64(b)
+		}
 	}
 	return sum
 }

@@ -28,3 +28,5 @@ func residentBytes() int64 { return 0 }
 func defaultCongestion() string { return "" }
 
 func establishedTCP() ([][2]netip.AddrPort, error) { return nil, errors.ErrUnsupported }
+
+func cutConnections() (int, error) { return 0, errors.ErrUnsupported }

@@ -25,10 +25,11 @@ type verifier struct {
 	awaits   uint32 // kind of what is received
 	sent     map[netip.AddrPort]uint64
 	received map[netip.AddrPort]uint64
+	gaps     bool // numbers may be left out: the sender is told of each
 }
 
 func newVerifier(local netip.AddrPort, awaits uint32) *verifier {
-	return &verifier{local, awaits, map[netip.AddrPort]uint64{}, map[netip.AddrPort]uint64{}}
+	return &verifier{local: local, awaits: awaits, sent: map[netip.AddrPort]uint64{}, received: map[netip.AddrPort]uint64{}}
 }
 
 // pattern is the first word of a message's pattern; the others follow by next.
@@ -76,7 +77,10 @@ func (v *verifier) check(from netip.AddrPort, b []byte) error {
 	}
 	le, want := binary.LittleEndian, v.received[from]
 	if n := le.Uint64(b); n != want {
-		return bad("number", n, want)
+		if !v.gaps || n < want {
+			return bad("number", n, want)
+		}
+		want = n
 	}
 	if n := le.Uint32(b[16:]); int(n) != len(b) {
 		return bad("length", len(b), n)

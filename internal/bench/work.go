@@ -85,16 +85,19 @@ type Work struct {
 	Pin       Pin     `json:"pin,omitempty"`
 	Fault     Fault   `json:"fault,omitempty"`
 
-	Op       Op   `json:"op,omitempty"`        // RDMA, Regions
-	CRC      bool `json:"crc,omitempty"`       // RDMA: on the connection
-	PingPong bool `json:"ping_pong,omitempty"` // RDMA: round trips
-	Busy     bool `json:"busy,omitempty"`      // RDMA: poll completion queues rather than wait
-	ULPDU    int  `json:"ulpdu,omitempty"`     // RDMA: longest segment, 0: what fits a TCP segment
-	Queues   int  `json:"queues,omitempty"`    // RDMA: shared receive queues that Sends are spread over; 0: the queue pair's own
-	Stopped  int  `json:"stopped,omitempty"`   // RDMA: of them, those that never have memory posted; Mux: server sockets that receive nothing
-	Workers  int  `json:"workers,omitempty"`   // Regions, Chernobyl, Atomic: goroutines
-	Words    int  `json:"words,omitempty"`     // Atomic: words of 8 bytes
-	Verbs    bool `json:"verbs,omitempty"`     // Atomic: below the sockets, a connection for each worker
+	Op       Op     `json:"op,omitempty"`        // RDMA, Regions
+	CRC      bool   `json:"crc,omitempty"`       // RDMA: on the connection
+	PingPong bool   `json:"ping_pong,omitempty"` // RDMA: round trips
+	Busy     bool   `json:"busy,omitempty"`      // RDMA: poll completion queues rather than wait
+	ULPDU    int    `json:"ulpdu,omitempty"`     // RDMA: longest segment, 0: what fits a TCP segment
+	Queues   int    `json:"queues,omitempty"`    // RDMA: shared receive queues that Sends are spread over; 0: the queue pair's own
+	Stopped  int    `json:"stopped,omitempty"`   // RDMA: of them, those that never have memory posted; Mux: server sockets that receive nothing
+	Workers  int    `json:"workers,omitempty"`   // Regions, Chernobyl, Atomic: goroutines
+	Words    int    `json:"words,omitempty"`     // Atomic: words of 8 bytes
+	Ops      bool   `json:"ops,omitempty"`       // Stress: operations on the server's memory, too
+	Faults   bool   `json:"faults,omitempty"`    // Stress with Ops: connections are cut
+	Seed     uint64 `json:"seed,omitempty"`      // Stress with Ops: of what is random
+	Verbs    bool   `json:"verbs,omitempty"`     // Atomic: below the sockets, a connection for each worker
 }
 
 // Fault is damage that a Stress client does to one of its own messages, to
@@ -147,6 +150,12 @@ func (w *Work) Title() string {
 		if w.Stopped > 0 {
 			fmt.Fprintf(&s, ", %d stopped", w.Stopped)
 		}
+		if w.Ops {
+			s.WriteString(", RDMA")
+		}
+		if w.Faults {
+			s.WriteString(", faults")
+		}
 	case Connections:
 		fmt.Fprintf(&s, "%d hosts x %d sockets, all to all", w.Hosts, w.Sockets)
 	case Sockets:
@@ -180,6 +189,8 @@ func (w *Work) crowd() string {
 	switch {
 	case w.Stopped > 0:
 		return fmt.Sprintf("%d pairs of %s", max(w.Processes, w.Sockets), map[bool]string{true: "processes", false: "sockets"}[w.Processes > 0])
+	case w.Ops && w.Processes > 0:
+		return fmt.Sprintf("%d processes of %dx%d", w.Processes, w.Sockets, w.Peers)
 	case w.Processes == 0:
 		return fmt.Sprintf("%dx%d", w.Sockets, w.Peers)
 	}

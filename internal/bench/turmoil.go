@@ -1,0 +1,252 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// Bounds and layout of a Turmoil.
+const (
+	maxPlace    = 64 << 10 // bytes of a place
+	maxTurmoil  = 4096     // of a region
+	sharedWords = 16       // behind the places
+	turmoilHead = stressHeader
+)
+
+// A Turmoil exchanges verified messages and operations on the server's memory.
+// Each server socket has one region: a place for each lane of each client socket,
+// and words that all add to. A lane does one exchange at a time, so it knows what
+// is in its places.
+
+// placeSize is the size of a place.
+func (w *Work) placeSize() int {
+	n := rds.MaxMessage - sharedWords*wordSize
+	return min(maxPlace, n/max(w.places(), 1)) &^ 63
+}
+
+func (w *Work) places() int      { return w.Sockets * max(w.Processes, 1) * w.Depth }
+func (w *Work) sharedAt() int    { return w.places() * w.placeSize() }
+func (w *Work) regionBytes() int { return w.sharedAt() + sharedWords*wordSize }
+
+// checkTurmoil refuses works out of bounds.
+func (w *Work) checkTurmoil() bool {
+	return w.Sockets >= 1 && w.Depth >= 1 && w.Peers >= 1 && w.places() <= maxTurmoil && w.placeSize() >= 64 &&
+		w.Reply >= turmoilHead && w.Reply <= rds.MaxMessage && w.maxSize() >= turmoilHead
+}
+
+// note is what a message says of itself, in the place of the stamp: what it did
+// to which place, and the exchange that it belongs to.
+type note struct {
+	kind  turn
+	gen   uint16 // of the lane, 14 bits
+	place int    // 12 bits
+	off   int    // 17 bits each
+	n     int
+}
+
+func (m note) pack() int64 {
+	return int64(uint64(m.kind)<<60 | uint64(m.gen&genMask)<<46 | uint64(m.place)<<34 | uint64(m.off)<<17 | uint64(m.n))
+}
+
+const genMask = 1<<14 - 1
+
+func unpackNote(v int64) note {
+	u := uint64(v)
+	return note{turn(u >> 60), uint16(u >> 46 & genMask), int(u >> 34 & 0xfff), int(u >> 17 & 0x1ffff), int(u & 0x1ffff)}
+}
+
+// turn is what an exchange does.
+type turn uint8
+
+const (
+	turnPlain  turn = iota // a message, no operation
+	turnWrite              // the server checks what was written, when it has the message
+	turnRead               // what is read has to be what is known
+	turnAdd                // to a word of the place
+	turnSwap               // a word of the place
+	turnShared             // to a word that all add to
+	turnBad                // a key, an address or a right that is not there: must be refused
+	turns
+)
+
+// kindWritten is the kind of pattern that is written by RDMA.
+const kindWritten uint32 = 0x57
+
+// fillPattern fills b with the pattern that begins with x.
+func fillPattern(b []byte, x uint64) {
+	var word [8]byte
+	for len(b) > 0 {
+		putNumber(word[:], x)
+		b = b[copy(b, word[:]):]
+		x = next(x)
+	}
+}
+
+// account is what became of everything that the sockets of a client sent.
+type account struct {
+	Messages  uint64 `json:"messages"` // sent, with an operation or without; those that had to be refused not counted
+	Replies   uint64 `json:"replies"`
+	Late      uint64 `json:"late"` // replies to messages that were reported dropped
+	Writes    uint64 `json:"writes"`
+	Reads     uint64 `json:"reads"`
+	Atomics   uint64 `json:"atomics"`
+	Bytes     uint64 `json:"bytes"` // written and read
+	Refused   uint64 `json:"refused"`
+	Dropped   uint64 `json:"dropped"` // exchanges lost with a connection
+	Unsure    uint64 `json:"unsure"`  // messages among them
+	Adds      uint64 `json:"adds"`    // to shared words
+	UnsureAdd uint64 `json:"unsure_adds"`
+	Cuts      uint64 `json:"cuts"` // of connections
+}
+
+func (a *account) add(b *account) {
+	for _, p := range []struct{ to, from *uint64 }{
+		{&a.Messages, &b.Messages}, {&a.Replies, &b.Replies}, {&a.Late, &b.Late}, {&a.Writes, &b.Writes}, {&a.Reads, &b.Reads},
+		{&a.Atomics, &b.Atomics}, {&a.Bytes, &b.Bytes}, {&a.Refused, &b.Refused}, {&a.Dropped, &b.Dropped}, {&a.Unsure, &b.Unsure},
+		{&a.Adds, &b.Adds}, {&a.UnsureAdd, &b.UnsureAdd}, {&a.Cuts, &b.Cuts},
+	} {
+		*p.to += *p.from
+	}
+}
+
+// lane does one exchange at a time, with one of the server's sockets.
+type lane struct {
+	place  int // of all regions
+	gen    uint16
+	peer   int
+	kind   turn
+	silent bool
+	number uint64 // of the message
+	off, n int
+	fated  bool
+	status rds.Status
+	reply  bool // has come
+	known  [][]byte
+	sure   []bool // whether known is what is there
+	local  []byte
+	result uint64
+	want   uint64 // of result
+}
+
+// turmoilSocket is a client socket: one goroutine.
+type turmoilSocket struct {
+	run   *muxRun
+	s     *rds.Socket
+	w     *Work
+	peers []netip.AddrPort
+	keys  []turmoilKeys
+	rng   *rand.Rand
+	v     *verifier
+	lanes []lane
+	buf   []byte
+	acct  account
+	count uint64 // exchanges of the measured phase
+}
+
+// turmoilKeys are those of a server socket.
+type turmoilKeys struct {
+	Region   rds.Cookie `json:"region"`
+	ReadOnly rds.Cookie `json:"read_only"`
+}
+
+func newTurmoilSocket(r *muxRun, s *rds.Socket, i int) *turmoilSocket {
+	w := r.c.work
+	t := &turmoilSocket{run: r, s: s, w: w, peers: r.c.addrs, keys: r.c.keys, rng: rand.New(rand.NewPCG(uint64(i), w.Seed)),
+		v: newVerifier(s.LocalAddrPort(), kindReply), lanes: make([]lane, w.Depth), buf: make([]byte, w.maxSize())}
+	for k := range t.lanes {
+		l := &t.lanes[k]
+		l.place, l.local = i*w.Depth+k, make([]byte, w.placeSize())
+		for range t.peers {
+			l.known, l.sure = append(l.known, make([]byte, w.placeSize())), append(l.sure, true)
+		}
+	}
+	return t
+}
+
+// work exchanges until the run stops and everything is accounted for.
+func (t *turmoilSocket) work() error {
+	for i := range t.lanes {
+		if err := t.begin(&t.lanes[i]); err != nil {
+			return err
+		}
+	}
+	for busy := len(t.lanes); busy > 0; {
+		m, err := t.s.Recv(context.Background())
+		if err != nil {
+			return err
+		}
+		l, err := t.take(&m)
+		m.Release()
+		if err != nil {
+			return err
+		}
+		if l == nil || !l.done() {
+			continue
+		}
+		if err := t.end(l); err != nil {
+			return err
+		}
+		switch t.run.phase.Load() {
+		case phaseStop:
+			busy--
+			continue
+		case phaseMeasure:
+			t.count++
+		}
+		if err := t.begin(l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// done tells whether nothing more is due to the exchange.
+func (l *lane) done() bool {
+	answered := l.reply || l.silent || l.fated && l.status != rds.StatusSuccess
+	return l.fated && answered
+}
+
+// take finds the lane that a fate or a reply is for.
+func (t *turmoilSocket) take(m *rds.Message) (*lane, error) {
+	if m.Kind == rds.KindStatus {
+		n := unpackNote(int64(m.Token))
+		l, err := t.lane(n.place)
+		if err != nil || l.gen != n.gen || l.fated {
+			return nil, fmt.Errorf("verify: fate %d of exchange %d in place %d, which has none to come: %v", m.Status, n.gen, n.place, err)
+		}
+		l.fated, l.status = true, m.Status
+		return l, nil
+	}
+	if m.Kind != rds.KindData || len(m.Data) != t.w.Reply {
+		return nil, fmt.Errorf("verify: %v is no reply", m)
+	}
+	if err := t.v.check(m.From, m.Data); err != nil {
+		return nil, err
+	}
+	n := unpackNote(stampOf(m.Data))
+	l, err := t.lane(n.place)
+	switch {
+	case err != nil:
+		return nil, err
+	case l.gen != n.gen || l.reply: // to a message whose fate was to be dropped
+		t.acct.Late++
+		return nil, nil
+	case t.peers[l.peer] != m.From || l.silent || l.kind == turnBad:
+		return nil, fmt.Errorf("verify: reply from %v to exchange %d in place %d, which awaits none", m.From, n.gen, n.place)
+	}
+	l.reply = true
+	t.acct.Replies++
+	return l, nil
+}
+
+func (t *turmoilSocket) lane(place int) (*lane, error) {
+	i := place - t.lanes[0].place
+	if i < 0 || i >= len(t.lanes) {
+		return nil, fmt.Errorf("verify: place %d is not ours", place)
+	}
+	return &t.lanes[i], nil
+}
