@@ -36,7 +36,8 @@ type SharedParams struct {
 	Retries uint8
 	// Errors is how many requests of the peer may be refused in a second before the
 	// connection ends for it (RFC 5042 section 6.4.4). 0 means 64, negative any
-	// number, for a peer that sees to it itself.
+	// number, for a peer that sees to it itself. Messages to a queue that is gone
+	// count once in a second, and not at all if they were sent within its credit.
 	Errors int
 	// Silence is how long nothing may come from the peer before it is sent a PING.
 	// If nothing comes for as long again, to within a quarter, the connection ends

@@ -84,7 +84,7 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 	}
 	if rcv == nil {
 		if nak, last := xctl.Unknown(n, h); last {
-			return r.softError(func(b *xctl.Backlog) bool { return b.NAK(nak) })
+			return r.refuseUnknown(nak)
 		}
 		return true
 	}
@@ -136,11 +136,7 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 				return false
 			}
 			x.hungry[rcv] = srq
-			if !r.say(func(b *xctl.Backlog) bool { return b.NAK(nak) }) {
-				r.refuseSink(rdmap.CauseStreamCatastrophic)
-				return false
-			}
-			return true
+			return r.mustSay(func(b *xctl.Backlog) bool { return b.NAK(nak) })
 		}
 		rcv.Take()
 		x.open, k.srq = srq, srq
@@ -174,7 +170,23 @@ func (r *receiver) refuseMessage(code xctl.NAKCode, info uint32) bool {
 	}
 	nak := k.to.Refuse(code, info)
 	k.drop, k.srq = true, nil
-	return r.softError(func(b *xctl.Backlog) bool { return b.NAK(nak) })
+	refusal := func(b *xctl.Backlog) bool { return b.NAK(nak) }
+	if code == xctl.NAKUnknown {
+		return r.mustSay(refusal) // the queue went while the message came
+	}
+	return r.softError(refusal)
+}
+
+// refuseUnknown refuses a message to a queue that there is not.
+func (r *receiver) refuseUnknown(nak xctl.NAK) bool {
+	if !r.mustSay(func(b *xctl.Backlog) bool { return b.NAK(nak) }) {
+		return false
+	}
+	if x := r.s.shared; !x.in.Blameless(nak) && !x.rate.AddQueue(nak.SRQ, time.Now()) {
+		r.refuseSink(rdmap.CauseStreamCatastrophic)
+		return false
+	}
+	return true
 }
 
 // faultShared ends a message because the memory posted for it is no good.
@@ -192,11 +204,24 @@ func (r *receiver) faultShared(fault mr.Fault) bool {
 // softError says what costs a message and not the connection, unless there are
 // too many of them, or too many that the peer has not read.
 func (r *receiver) softError(say func(*xctl.Backlog) bool) bool {
-	if !r.say(say) || !r.s.shared.rate.Add(time.Now()) {
+	if !r.mustSay(say) {
+		return false
+	}
+	if !r.s.shared.rate.Add(time.Now()) {
 		r.refuseSink(rdmap.CauseStreamCatastrophic)
 		return false
 	}
 	return true
+}
+
+// mustSay is say for what the peer has to hear: where that piles up the connection
+// ends.
+func (r *receiver) mustSay(add func(*xctl.Backlog) bool) bool {
+	if r.say(add) {
+		return true
+	}
+	r.refuseSink(rdmap.CauseStreamCatastrophic)
+	return false
 }
 
 // say adds to what the transmitter tells the peer. It is false if the peer has let
@@ -269,11 +294,7 @@ func (r *receiver) deliver(c Completion) bool {
 	r.s.dev.wg.Go(srq.cq.fail)
 	// The peer has done nothing wrong, so it is not counted as its error.
 	nak := r.sink.to.Refuse(xctl.NAKUnknown, 0)
-	if !r.say(func(b *xctl.Backlog) bool { return b.NAK(nak) }) {
-		r.refuseSink(rdmap.CauseStreamCatastrophic)
-		return false
-	}
-	return true
+	return r.mustSay(func(b *xctl.Backlog) bool { return b.NAK(nak) })
 }
 
 // controlMessage takes what the peer says beside messages.
