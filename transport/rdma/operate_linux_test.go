@@ -76,11 +76,16 @@ type operators struct {
 	s    transporttest.Sender // makes messages
 }
 
-func newOperators(t testing.TB, o Options, region int) *operators {
+// newOperators makes a link. message, if not nil, sees the messages as they come, and
+// the region.
+func newOperators(t testing.TB, o Options, region int, message func(mem []byte, seq uint64)) *operators {
 	t.Helper()
 	e := newEnv(t, o, o)
 	x := &operators{t: t, a: e.A.(*Transport), b: e.B.(*Transport), ha: newListener(), hb: newListener(), mem: make([]byte, region)}
 	x.key = expose(t, x.b, x.mem)
+	if message != nil {
+		x.hb.message = func(seq uint64) { message(x.mem, seq) }
+	}
 	a, b := e.Dial(t, e.Accepted(t))
 	x.from, x.to = a.(*link), b.(*link)
 	if err := errors.Join(a.Start(x.ha), b.Start(x.hb)); err != nil {
@@ -146,12 +151,11 @@ func TestMessagesFollowTheirOperations(t *testing.T) {
 		if testing.Short() {
 			rounds = 100
 		}
-		x := newOperators(t, o, 8*rounds)
-		x.hb.message = func(seq uint64) {
-			if seq%2 == 0 && binary.BigEndian.Uint64(x.mem[seq/2*8:]) != seq+1 {
+		x := newOperators(t, o, 8*rounds, func(mem []byte, seq uint64) {
+			if seq%2 == 0 && binary.BigEndian.Uint64(mem[seq/2*8:]) != seq+1 {
 				t.Errorf("message %d before its data", seq)
 			}
-		}
+		})
 		r := rand.New(rand.NewPCG(4, uint64(n)))
 		var (
 			want  []uint64
@@ -216,7 +220,7 @@ func (f *finished) set(t testing.TB) func(*transport.Operation, transport.OpStat
 // request takes, and no registration of them is left.
 func TestOperationsOnPieces(t *testing.T) {
 	t.Parallel()
-	x := newOperators(t, Options{}, 1<<20)
+	x := newOperators(t, Options{}, 1<<20, nil)
 	before := x.a.Regions().Stats().Registered
 	r := rand.New(rand.NewPCG(5, 0))
 	for round := range 60 {
@@ -252,7 +256,7 @@ func TestOperationsOnPieces(t *testing.T) {
 // left of it; more than the link ever takes, too.
 func TestOperateRefusesNonsense(t *testing.T) {
 	t.Parallel()
-	x := newOperators(t, Options{Operations: 4}, 4096)
+	x := newOperators(t, Options{Operations: 4}, 4096, nil)
 	before := x.a.Regions().Stats().Registered
 	never := func(*transport.Operation, transport.OpStatus) { t.Error("an operation that was not begun has ended") }
 	good := transport.Operation{Kind: transport.OpWrite, Local: [][]byte{{1}}, Key: x.key, Done: never}
@@ -311,6 +315,7 @@ func TestOperationsEndWithTheLink(t *testing.T) {
 				}
 				mem := make([]byte, 8+8*(begun.Load()%100))
 				op := &transport.Operation{Kind: transport.OpKind(begun.Load() % 3), Local: [][]byte{mem}, Key: key}
+				op.Addr = uint64(op.Kind) << 12 // places of their own, for the race detector
 				if op.Kind == transport.OpFetchAdd {
 					op.Local[0] = mem[:8]
 				}
