@@ -33,10 +33,7 @@ func TestEndIsToldWhileWriting(t *testing.T) {
 	a, b := newTransport(t, Options{}), newTransport(t, Options{})
 	from, to := newAddr(), newAddr()
 	abort := func(l transport.Link) {
-		go func() {
-			time.Sleep(time.Duration(rand.IntN(300)) * time.Microsecond)
-			l.Close(transport.Abort)
-		}()
+		time.AfterFunc(time.Duration(rand.IntN(300))*time.Microsecond, func() { l.Close(transport.Abort) })
 	}
 	if err := b.Listen(to, abort); err != nil {
 		t.Fatal(err)
