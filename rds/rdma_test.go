@@ -133,6 +133,7 @@ func TestWriteAndAtomicTogether(t *testing.T) {
 		o := Outgoing{RDMA: &RDMA{Cookie: c, Local: [][]byte{[]byte("payload!")}, Write: true}, Atomic: &Atomic{Cookie: c, Offset: 8, Add: 1}}
 		operate(t, a, b, 1, o)
 		wantStatus(t, a, 1, StatusSuccess)
+		expect(t, b, "")
 		if string(mem[:8]) != "payload!" || binary.NativeEndian.Uint64(mem[8:]) != 1 {
 			t.Errorf("% x", mem[:16])
 		}
