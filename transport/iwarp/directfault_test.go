@@ -69,3 +69,29 @@ func TestDirectCopiesWhatHasACRC(t *testing.T) {
 		b.release()
 	}
 }
+
+// What is kept of a batch is the rest of a segment whose beginning is on the wire, so
+// it is written also when the queue pair ends before another byte of it is; what has
+// not begun is not.
+func TestBatchKeepsWhatHasBegun(t *testing.T) {
+	t.Parallel()
+	for _, written := range []int{0, 1, 30, 500} {
+		b := batch{pool: new(buf.Pool)}
+		mem := bytes.Repeat([]byte{0x5a}, 1000)
+		left := slicesFrom([][]byte{mem}, 0)
+		b.begin(len(mem))
+		left.take(len(mem), &b)
+		b.end(mark{})
+		size := b.size
+		b.keep(written, size)
+		rest, ok := b.cut(nil)
+		want := size - written
+		if written == 0 {
+			want = 0
+		}
+		if !ok || len(rest) != want {
+			t.Errorf("%d of %d bytes written: %d are left, %v", written, size, len(rest), ok)
+		}
+		b.release()
+	}
+}
