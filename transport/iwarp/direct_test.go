@@ -2,14 +2,11 @@ package iwarp
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
@@ -160,98 +157,6 @@ func credit(delivered, limit uint32) xctl.Credit {
 
 func nak(msn uint32, code xctl.NAKCode) xctl.NAK {
 	return xctl.NAK{SRQ: directNum, MSN: msn, Code: code}
-}
-
-// badDirect are mistakes that end a connection on which our side has sent messages 1
-// to 3 to the direct queue, and the peer message 1.
-var badDirect = []struct {
-	name  string
-	send  func(x *extended) [][]byte
-	cause rdmap.Cause
-}{
-	{"CREDIT of a message not sent", records(credit(4, 9)), rdmap.CauseDDPMSNRange},
-	{"CREDIT of a message far ahead", records(credit(1<<30, 1<<30)), rdmap.CauseDDPMSNRange},
-	{"NAK unknown", records(nak(1, xctl.NAKUnknown)), rdmap.CauseDDPNoBuffer},
-	{"NAK not ready", records(nak(1, xctl.NAKNotReady)), rdmap.CauseDDPNoBuffer},
-	{"NAK too long", records(nak(1, xctl.NAKTooLong)), rdmap.CauseDDPNoBuffer},
-	{"NAK forbidden", records(nak(1, xctl.NAKForbidden)), rdmap.CauseDDPNoBuffer},
-	{"NAK draining", records(nak(1, xctl.NAKDraining)), rdmap.CauseDDPNoBuffer},
-	{"NAK invalidate", records(nak(1, xctl.NAKInvalidate)), rdmap.CauseDDPNoBuffer},
-	{"NAK of another code", records(nak(1, 99)), rdmap.CauseDDPNoBuffer},
-	{"NAK dependency of a message not sent", records(nak(4, xctl.NAKDependency)), rdmap.CauseDDPMSNRange},
-	{"RESUME", records(xctl.Resume{SRQ: directNum, MSN: 2}), rdmap.CauseDDPMSNRange},
-	{"message number again", directSegment(ddp.Untagged{Last: true, MSN: 1}), rdmap.CauseDDPMSNRange},
-	{"message number skipped", directSegment(ddp.Untagged{Last: true, MSN: 3}), rdmap.CauseDDPMSNRange},
-	{"message with MO 8 first", directSegment(ddp.Untagged{Last: true, MSN: 2, MO: 8}), rdmap.CauseDDPInvalidMO},
-	{"segment with a gap", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 2, MO: 9}), rdmap.CauseDDPInvalidMO},
-	{"segment twice", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 2}), rdmap.CauseDDPInvalidMO},
-	{"second message in the middle", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 3}), rdmap.CauseDDPMSNRange},
-	{"message that builds on Writes to come", directSegment(ddp.Untagged{Last: true, MSN: 2, ULPData: 7}), rdmap.CauseStreamCatastrophic},
-}
-
-// directSegment makes Sends of 8 octets to the direct queue.
-func directSegment(list ...ddp.Untagged) func(*extended) [][]byte {
-	return func(*extended) (out [][]byte) {
-		for _, h := range list {
-			h.QN, h.ULP = xctl.SRQN(directNum).QN(), rdmap.OpSend.Control()
-			out = append(out, append(h.AppendTo(nil), "12345678"...))
-		}
-		return out
-	}
-}
-
-// Each mistake ends the connection by its Terminate, behind whatever good came in the
-// same read; the sink hears of its end once, last, and nothing is acknowledged by it.
-func TestBadDirectIsTerminated(t *testing.T) {
-	t.Parallel()
-	for _, crc := range []bool{true, false} {
-		for _, b := range badDirect {
-			t.Run(fmt.Sprintf("crc %v/%s", crc, b.name), func(t *testing.T) {
-				t.Parallel()
-				bothRoles(t, func(t *testing.T, initiator bool) {
-					e, x, d := openDirect(t, Config{}, initiator, crc)
-					e.qp.DirectReady()
-					for range 3 {
-						if n, err := e.direct(make([]byte, 100)); n != 100 || err != nil {
-							t.Fatal(n, err)
-						}
-						x.incoming(rdmap.OpSend)
-					}
-					var all []byte
-					for _, u := range append([][]byte{x.message(directNum, 0, true, []byte("good"))}, b.send(x)...) {
-						all = append(all, x.frame(u)...)
-					}
-					x.write(all)
-					x.terminated(b.cause)
-					_ = d.ended()
-					if got := d.taken(); !bytes.HasPrefix(got, []byte("good")) {
-						t.Errorf("%q has come", got)
-					}
-					if n := e.qp.DirectAcked(); n != 0 {
-						t.Errorf("%d bytes count as acknowledged", n)
-					}
-					if n, err := e.direct(make([]byte, 8)); n != 0 || err == nil {
-						t.Errorf("sending afterwards: %d, %v", n, err)
-					}
-				})
-			})
-		}
-	}
-}
-
-// What the sink refuses ends the connection, with the sink's error.
-func TestDirectSinkRefuses(t *testing.T) {
-	t.Parallel()
-	e, x, d := openDirect(t, Config{}, true, false)
-	no := errors.New("no")
-	d.mu.Lock()
-	d.refuse = no
-	d.mu.Unlock()
-	x.raw.send(x.message(directNum, 0, true, []byte("message")))
-	x.terminated(rdmap.CauseStreamCatastrophic)
-	if err := d.ended(); !errors.Is(err, no) || !errors.Is(e.qp.Err(), no) {
-		t.Errorf("ended by %v", err)
-	}
 }
 
 // CREDITs that say nothing new, or less than before, change nothing, and a message
