@@ -19,7 +19,8 @@ func TestStressWithRDMA(t *testing.T) {
 		{"--seed", "1"},
 		{"--seed", "2", "--faults"},
 		{"--seed", "3", "--faults", "--processes", "2", "--sockets", "3", "--wire", "xrc"},
-		{"--seed", "4", "--faults", "--size", "1m", "--sockets", "2", "--peers", "2", "--depth", "4"},
+		{"--seed", "4", "--faults", "--provider", "rdsd", "--sockets", "4"},
+		{"--seed", "5", "--faults", "--size", "1m", "--sockets", "2", "--peers", "2", "--depth", "4"},
 	} {
 		o := rdsbench(t, append([]string{"stress", "--rdma", "--json", "--warmup", "100ms", "--duration", stressTime.String()}, args...)...)
 		var rep bench.Report

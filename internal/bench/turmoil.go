@@ -153,18 +153,23 @@ type turmoilKeys struct {
 	ReadOnly rds.Cookie `json:"read_only"`
 }
 
-func newTurmoilSocket(r *muxRun, s *rds.Socket, i int) *turmoilSocket {
+func newTurmoilSocket(r *muxRun, s *rds.Socket, i int) (*turmoilSocket, error) {
 	w := r.c.work
+	size := w.placeSize()
+	mem, err := s.AllocMemory(w.Depth * size) // until the socket is closed
+	if err != nil {
+		return nil, err
+	}
 	t := &turmoilSocket{run: r, s: s, w: w, peers: r.c.addrs, keys: r.c.keys, rng: rand.New(rand.NewPCG(uint64(i), w.Seed)),
 		v: newVerifier(s.LocalAddrPort(), kindReply), lanes: make([]lane, w.Depth), buf: make([]byte, w.maxSize())}
 	for k := range t.lanes {
 		l := &t.lanes[k]
-		l.place, l.local = i*w.Depth+k, make([]byte, w.placeSize())
+		l.place, l.local = i*w.Depth+k, mem.B[k*size:][:size:size]
 		for range t.peers {
-			l.known, l.sure = append(l.known, make([]byte, w.placeSize())), append(l.sure, true)
+			l.known, l.sure = append(l.known, make([]byte, size)), append(l.sure, true)
 		}
 	}
-	return t
+	return t, nil
 }
 
 // work exchanges until the run stops and everything is accounted for.

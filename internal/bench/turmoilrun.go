@@ -19,7 +19,11 @@ func (s *sender) startTurmoil(first int, fail func(error)) error {
 			return err
 		}
 		s.open.add(end)
-		s.turmoil = append(s.turmoil, newTurmoilSocket(s.run, sock, first+i))
+		t, err := newTurmoilSocket(s.run, sock, first+i)
+		if err != nil {
+			return err
+		}
+		s.turmoil = append(s.turmoil, t)
 	}
 	for _, t := range s.turmoil {
 		s.run.wg.Go(func() {
