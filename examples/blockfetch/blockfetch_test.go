@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 
 var bin clitest.Bin
 
-func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./examples/blockfetch")) }
+func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./examples/blockfetch", "./cmd/rdsd")) }
 
 // host is a node with a socket on an address of its own.
 func host(t *testing.T, ip string, port uint16) *rds.Socket {
@@ -75,6 +76,31 @@ func TestCommands(t *testing.T) {
 	}
 	if status, _, stderr := clitest.Run(t, bin.Path("blockfetch"), args...); status == 0 || !strings.Contains(stderr, "usage") {
 		t.Errorf("no flags: status %d, %q", status, stderr)
+	}
+}
+
+// Both are applications of a daemon, which they find by themselves.
+func TestThroughDaemon(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	dir, err := os.MkdirTemp("", "fetch") // short enough for a Unix socket in it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	for i, host := range []string{"127.23.7.1", "127.23.7.2"} {
+		env := []string{"RDS_PROVIDER=", "RDS_SOCKET=" + filepath.Join(dir, host)}
+		daemon := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", host, "--port", "17314", "--control", "none")
+		daemon.Line(daemon.Stderr, "ready")
+		if i == 0 {
+			server := clitest.StartEnv(t, env, bin.Path("blockfetch"), "--listen", host+":4000")
+			server.Line(server.Stdout, "serving 128 blocks of 8192 bytes on 127.23.7.1:4000")
+			continue
+		}
+		client := clitest.StartEnv(t, env, bin.Path("blockfetch"), "--connect", "127.23.7.1:4000", "--from", host, "--blocks", "2000")
+		if status := client.Wait(); status != 0 || !strings.Contains(client.Stdout.String(), "all verified") {
+			t.Errorf("client: status %d, %s%s", status, client.Stdout, client.Stderr)
+		}
 	}
 }
 
