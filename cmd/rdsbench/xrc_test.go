@@ -12,7 +12,7 @@ import (
 // The whole table in short: every line has its comparison.
 func TestXRCTable(t *testing.T) {
 	onLinux(t)
-	o := rdsbench(t, "xrc", "--duration", "40ms", "--warmup", "10ms", "--json")
+	o := rdsbench(t, "xrc", "--duration", "100ms", "--warmup", "200ms", "--json")
 	var rep bench.Report
 	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
 		t.Fatalf("exit %d, %v: %s %s", o.code, err, o.stdout, o.stderr)
