@@ -12,8 +12,9 @@ import (
 	"github.com/rds-go/rds/xrc"
 )
 
-// DefaultPort is where fabrics listen.
-const DefaultPort = 18634
+// DefaultPort is where fabrics listen. It is not that of RDS on XRC (18634), which
+// rdsd has on the same addresses.
+const DefaultPort = 18635
 
 // Config describes a Fabric. Device and XRC are required, all else has a default.
 type Config struct {
