@@ -53,7 +53,7 @@ func intrude(t testing.TB, path string) *evil {
 	}
 	e := &evil{TB: t, sock: c, conn: ipc.NewConn(c)}
 	_ = c.SetDeadline(time.Now().Add(patience))
-	if err := e.conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version}); err != nil {
+	if err := e.conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: []string{ipc.FeatureRDMA}}); err != nil {
 		t.Fatal(err)
 	}
 	files, err := e.conn.ReceiveFiles(&e.w, ipc.WelcomeFiles)
@@ -155,9 +155,10 @@ func (e *evil) thrownOut() bool {
 }
 
 // siege is a daemon with a good application, which exchanges verified messages
-// with one at another daemon as long as the test lasts.
+// with one at another daemon as long as the test lasts, and writes to its memory.
 type siege struct {
 	*testing.T
+	ops    *opNet
 	node   *Node
 	svc    *Service
 	path   string
@@ -177,18 +178,21 @@ const (
 )
 
 func newSiege(t *testing.T) *siege {
-	l := newLoopLab(t)
+	l, ops := newOpLab(t)
 	core, logs := observer.New(zap.InfoLevel)
 	scfg := ServiceConfig{
-		MaxSockets: siegeSockets, MaxSessionsPerUID: 12, SendArena: 1 << 20, ReceiveArena: 1 << 20, SendBudget: 4 << 20, Logger: zap.New(core),
+		MaxSockets: siegeSockets, MaxSessionsPerUID: 12, SendArena: 1 << 20, ReceiveArena: 1 << 20, MemoryArena: 2 << 20, SendBudget: 4 << 20, Logger: zap.New(core),
 	}
-	s := &siege{T: t, logs: logs}
-	var far string
-	s.node, s.svc, s.path = served(t, l, Config{ReceiveBuffer: 64 << 10, ReconnectMax: 20 * time.Millisecond}, scfg)
-	_, _, far = served(t, l, Config{}, ServiceConfig{})
+	s := &siege{T: t, ops: ops, logs: logs}
+	s.node = ops.node(l, Config{ReceiveBuffer: 64 << 10, ReconnectMax: 20 * time.Millisecond})
+	s.svc, s.path = serving(t, s.node, scfg)
+	_, far := serving(t, ops.node(l, Config{}), ServiceConfig{})
 	a, b := bound(t, dialed(t, s.path), addrOf(newAddr(), 100)), bound(t, dialed(t, far), addrOf(newAddr(), 200))
 	s.here, s.away = a.LocalAddrPort().Addr(), b.LocalAddrPort().Addr()
-	s.sink = bound(t, l.node(Config{}), addrOf(newAddr(), 300))
+	s.sink = bound(t, ops.node(l, Config{}), addrOf(newAddr(), 300))
+	const written = 9000
+	local, region := lent(t, a, written), lent(t, b, written)
+	cookie := mustGetMR(t, b, region, 0)
 	stop := make(chan struct{})
 	done := make(chan struct{}, 2)
 	run := func(f func(n uint64) error) {
@@ -207,7 +211,12 @@ func newSiege(t *testing.T) *siege {
 	ctx := t.Context()
 	size := func(n uint64) int { return []int{8, 700, 9000, 40000}[n%4] }
 	go run(func(n uint64) error { // there and back
-		if err := a.Send(ctx, b.LocalAddrPort(), payload(n, size(n))); err != nil {
+		o := Outgoing{To: b.LocalAddrPort(), Data: payload(n, size(n))}
+		if n%4 == 3 {
+			copy(local, payload(n, written))
+			o.RDMA = &RDMA{Cookie: cookie, Local: [][]byte{local}, Write: true}
+		}
+		if err := a.SendMessage(ctx, &o); err != nil {
 			return err
 		}
 		m, err := a.Recv(ctx)
@@ -225,6 +234,11 @@ func newSiege(t *testing.T) *siege {
 		}
 		if err := verify(m.Data, n); err != nil {
 			return err
+		}
+		if n%4 == 3 {
+			if err := verify(region, n); err != nil {
+				return fmt.Errorf("the region: %w", err)
+			}
 		}
 		m.Release()
 		return b.Send(ctx, m.From, payload(n, size(n+1)))
@@ -309,7 +323,7 @@ func TestHostileApplications(t *testing.T) { // not in parallel: it counts descr
 	warm.leave()
 	eventually(t, "the end of the first session", func() bool { n, _, k := s.counts(); return n == 1 && k == 1 })
 	s.fds, s.goroutines = fds(t), runtime.NumGoroutine()+flushers
-	for _, a := range attacks {
+	for _, a := range append(attacks, operationAttacks...) {
 		t.Run(a.name, func(t *testing.T) {
 			outer := s.T
 			s.T = t

@@ -142,8 +142,11 @@ func (t *opTransport) Domain() *mr.Domain { return t.domain }
 func (t *opTransport) Close() error { return errors.Join(t.Transport.Close(), t.dev.Close()) }
 
 func (t *opTransport) Listen(a netip.Addr, accept func(transport.Link)) error {
-	t.net.hosts.Store(a, t)
-	return t.Transport.Listen(a, func(l transport.Link) { accept(t.net.link(l)) })
+	err := t.Transport.Listen(a, func(l transport.Link) { accept(t.net.link(l)) })
+	if err == nil {
+		t.net.hosts.Store(a, t)
+	}
+	return err
 }
 
 func (t *opTransport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
