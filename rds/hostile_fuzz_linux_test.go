@@ -28,14 +28,19 @@ func FuzzSession(f *testing.F) {
 	f.Add(append(entry(ipc.OpReturn, 0, 0, 1), 4, 1, 0x10, 0xff, 0, 0, 0, 0, 0, 0, 0, 4))
 	f.Add([]byte{3, 0x30, 0, 0, 0, 1, 0, 0, 0, 0, 4, 2, 0x80, 1, 2, 3, 4, 5, 6, 7, 8, 4})
 	f.Add([]byte{7, 1, 7, 2, 7, 3, 7, 4, 7, 5, 7, 0, 8, '{', '}', 0, 4})
+	op := ipc.About{Flags: ipc.AboutRDMA | ipc.AboutWrite, Pieces: []ipc.Piece{{Offset: 0, Length: 8}}}
+	f.Add(append(append([]byte{9, 120}, op.AppendTo(nil)...), 10, 0, 8, 0, 5, 7, 6, 7, 7, 6))
 	f.Fuzz(func(t *testing.T, in []byte) {
-		l := newLoopLab(t)
-		n, svc, path := served(t, l, Config{}, ServiceConfig{MaxSockets: 8, SendArena: 1 << 20, ReceiveArena: 1 << 20, SendBudget: 1 << 20})
+		l, ops := newOpLab(t)
+		n, far := ops.node(l, Config{}), l.bind(ops.node(l, Config{}))
+		svc, path := serving(t, n, ServiceConfig{MaxSockets: 8, SendArena: 1 << 20, ReceiveArena: 1 << 20, MemoryArena: 1 << 20, SendBudget: 1 << 20})
 		e := intrude(t, path)
 		defer e.leave()
 		here := newAddr()
 		e.bind(addrOf(here, 77))
-		fuzzSteps(e, in, e.resolve(here, here))
+		peer := e.resolve(here, far.LocalAddrPort().Addr())
+		e.ask(ipc.Request{Op: ipc.CallReach, Socket: 1 << 16, Peer: peer, Wait: true})
+		fuzzSteps(e, in, e.resolve(here, here), peer)
 
 		// However it went, others are served.
 		c, err := Dial(path)
@@ -65,7 +70,7 @@ func FuzzSession(f *testing.F) {
 }
 
 // fuzzSteps does what the input says.
-func fuzzSteps(e *evil, in []byte, peer uint32) {
+func fuzzSteps(e *evil, in []byte, peer, operator uint32) {
 	take := func(n int) []byte {
 		b := make([]byte, n)
 		in = in[copy(b, in):]
@@ -73,7 +78,7 @@ func fuzzSteps(e *evil, in []byte, peer uint32) {
 	}
 	word := func() uint64 { return binary.LittleEndian.Uint64(take(8)) }
 	for steps := 0; len(in) > 0 && steps < 200; steps++ {
-		switch take(1)[0] % 9 {
+		switch take(1)[0] % 11 {
 		case 0: // a submission that is not far from possible: socket and peer exist
 			x := ipc.Entry{word(), word(), word(), word()}
 			if x[3]&1 == 0 {
@@ -96,12 +101,20 @@ func fuzzSteps(e *evil, in []byte, peer uint32) {
 			e.word(rawCQHead).Store(e.word(rawCQTail).Load())
 			e.ring()
 		case 7: // a call
-			ops := []string{ipc.CallBind, ipc.CallClose, ipc.CallOption, ipc.CallCancel, ipc.CallConnect, ipc.CallInfo}
+			ops := []string{ipc.CallBind, ipc.CallClose, ipc.CallOption, ipc.CallCancel, ipc.CallConnect, ipc.CallInfo, ipc.CallExpose, ipc.CallConceal, ipc.CallReach}
 			b := take(1)[0]
-			_ = e.conn.Send(&ipc.Request{Op: ops[int(b)%len(ops)], Socket: 1<<16 + uint32(b>>6), Linger: time.Duration(b), Option: ipc.OptionReceiveBuffer, Value: int64(b)})
+			_ = e.conn.Send(&ipc.Request{Op: ops[int(b)%len(ops)], Socket: 1<<16 + uint32(b>>6), Linger: time.Duration(b), Option: ipc.OptionReceiveBuffer, Value: int64(b),
+				Peer: operator, Length: uint32(b) << 4, Offset: uint32(b) << 13, Flags: uint32(b & 12), Cookie: uint64(b & 1)})
 		case 8: // a frame
 			n := min(int(take(1)[0]), len(in))
 			_, _ = e.sock.Write(take(n + 1))
+		case 9: // what a message says about memory
+			n := int(take(1)[0])
+			copy(e.seg.DataArea()[:ipc.AboutSize+8*ipc.PieceSize], take(n))
+		case 10: // and such a message
+			b := take(3)
+			x := ipc.MakeEntry(ipc.OpSend+ipc.Op(b[0]&1), ipc.FlagAbout|b[0]>>1&1, 9, 1<<16, operator, uint32(b[1]), uint32(b[2]), 0, 1)
+			e.submit(x)
 		}
 	}
 }

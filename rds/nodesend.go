@@ -338,6 +338,14 @@ func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
 
 // cancel is RDS_CANCEL_SENT_TO.
 func (s *nodeSocket) cancel(to netip.AddrPort) error {
+	if err := s.unsend(to); err != nil {
+		return err
+	}
+	return s.awaitMemory(to)
+}
+
+// unsend is the part of cancel that does not wait.
+func (s *nodeSocket) unsend(to netip.AddrPort) error {
 	if s.closed.Load() {
 		return net.ErrClosed
 	}
@@ -351,6 +359,13 @@ func (s *nodeSocket) cancel(to netip.AddrPort) error {
 		}
 	})
 	s.writers.wake(-1)
+	return nil
+}
+
+// awaitMemory is the rest of it: what operations to the destination had of the
+// application is its own again.
+func (s *nodeSocket) awaitMemory(to netip.AddrPort) error {
+	all := !to.Addr().IsValid()
 	return s.ops.wait(func(op *operation) bool {
 		return all || op.peer.remote == to.Addr() && op.dport == to.Port()
 	})

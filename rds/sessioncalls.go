@@ -57,7 +57,7 @@ func (x *session) calls() {
 			})
 		case ipc.CallInfo:
 			x.report(q.ID, reply)
-		case ipc.CallReach, ipc.CallConceal:
+		case ipc.CallCancel, ipc.CallReach, ipc.CallConceal:
 			x.beside(func() {
 				r, err := x.long(&q)
 				if err != nil {
@@ -111,8 +111,6 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 	switch q.Op {
 	case ipc.CallConnect:
 		return r, a.s.connect(q.Addr)
-	case ipc.CallCancel:
-		return r, x.cancel(a, q.Addr)
 	case ipc.CallOption:
 		return r, a.option(q.Option, q.Value)
 	case ipc.CallExpose:
@@ -318,7 +316,7 @@ func (x *session) pending(a *appSocket) (messages, bytes int) {
 func (x *session) cancel(a *appSocket, to netip.AddrPort) error {
 	for {
 		before, _ := x.pending(a)
-		if err := a.s.cancel(to); err != nil || before == 0 {
+		if err := a.s.unsend(to); err != nil || before == 0 {
 			return err
 		}
 		if err := x.catchUp(); err != nil {

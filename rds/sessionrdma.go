@@ -88,12 +88,18 @@ func (x *session) long(q *ipc.Request) (*ipc.Reply, error) {
 	x.mu.Lock()
 	err := x.catchUp()
 	a, ok := x.socket(q.Socket)
+	if err == nil && (!ok || a == nil || a.closing) {
+		err = net.ErrClosed
+	}
+	if err == nil && q.Op == ipc.CallCancel {
+		err = x.cancel(a, q.Addr)
+	}
 	x.mu.Unlock()
 	switch {
 	case err != nil:
 		return nil, err
-	case !ok || a == nil:
-		return nil, net.ErrClosed
+	case q.Op == ipc.CallCancel:
+		return new(ipc.Reply), a.s.awaitMemory(q.Addr)
 	case q.Op == ipc.CallConceal:
 		return new(ipc.Reply), a.s.freeMR(Cookie(q.Cookie), MRFlags(q.Flags))
 	}
