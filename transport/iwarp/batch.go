@@ -34,20 +34,23 @@ type batch struct {
 	crc     bool
 	markers *mpa.MarkerWriter // nil: none
 	scratch []byte            // an FPDU before its markers are put in
-	own     [][]byte          // memory of the caller of SendDirect, until keep
+	own     [][]byte          // memory of the caller of SendDirect until keep, or found in a section until unlend
 	begun   bool              // part of the first FPDU went with the batch before
 
 	stage  *buf.Buf
 	pieces []piece
 	marks  []mark
-	lends  bool   // some pieces are registered memory
-	undo   undo   // how it was before the FPDU being built
-	ulpdu  int    // length of that FPDU's ULPDU
-	sum    uint32 // CRC of its content up to
-	summed int    // this place in the staging buffer, and of what was lent behind it
-	staged int    // how much of the staging buffer pieces cover
-	size   int    // bytes in all pieces
-	before mpa.MarkerWriter
+	lends  bool // some pieces are registered memory
+	// borrows: some are memory that is valid in the section at hand, as own; unlend
+	// ends that.
+	borrows bool
+	undo    undo   // how it was before the FPDU being built
+	ulpdu   int    // length of that FPDU's ULPDU
+	sum     uint32 // CRC of its content up to
+	summed  int    // this place in the staging buffer, and of what was lent behind it
+	staged  int    // how much of the staging buffer pieces cover
+	size    int    // bytes in all pieces
+	before  mpa.MarkerWriter
 
 	written int // of them
 	piece   int // the first that is not written whole
@@ -87,7 +90,7 @@ func (b *batch) full() bool {
 
 func (b *batch) reset() {
 	b.pieces, b.marks = b.pieces[:0], b.marks[:0]
-	b.lends = false
+	b.lends, b.borrows = false, false
 	clear(b.own)
 	b.own, b.begun = b.own[:0], false
 	b.staged, b.size, b.written, b.piece, b.off, b.mark = 0, 0, 0, 0, 0, 0
@@ -167,7 +170,7 @@ func (b *batch) lend(p piece, mem []byte) {
 	b.lends = true
 }
 
-// lendOwn adds memory that stays where it is until keep.
+// lendOwn adds memory that stays where it is until keep or unlend.
 func (b *batch) lendOwn(mem []byte) {
 	if b.crc {
 		b.sum = mpa.UpdateCRC(b.sum, b.stage.B[b.summed:])
@@ -276,6 +279,29 @@ func (b *batch) slices(look func(*piece) ([]byte, bool)) (iov [][]byte, size int
 	}
 	b.iov = iov
 	return iov, size
+}
+
+// unlend copies what lendOwn has added and is not among the next n bytes, which are
+// written.
+func (b *batch) unlend(n int) {
+	n += b.off
+	rest := 0
+	for i, end := b.piece, 0; i < len(b.pieces); i++ {
+		if end += b.pieces[i].n; b.pieces[i].own && end > n {
+			rest += b.pieces[i].n
+		}
+	}
+	stage := b.pool.Get(len(b.stage.B) + rest)
+	stage.B = append(stage.B[:0], b.stage.B...)
+	for i, end := b.piece, 0; i < len(b.pieces); i++ {
+		p := &b.pieces[i]
+		if end += p.n; p.own && end > n {
+			stage.B = append(stage.B, b.own[p.addr]...)
+			*p = piece{n: p.n, addr: uint64(len(stage.B) - p.n)}
+		}
+	}
+	b.stage.Release()
+	b.stage, b.borrows = stage, false
 }
 
 // next is the first piece that is not written whole.

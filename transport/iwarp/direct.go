@@ -274,10 +274,7 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 		b.add(f)
 	}
 	d.cuts = d.cuts[:0]
-	dep := uint32(0)
-	if builds > 0 {
-		dep = s.shared.firstOf(builds)
-	}
+	dep := s.shared.directDependency(b, builds)
 	msn, mo, from := d.next, d.offset, pos
 	room := int(t.most(false))
 	left := slicesFrom(bufs, pos)

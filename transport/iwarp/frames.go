@@ -119,11 +119,13 @@ func (s *stream) mayStart(w *sendSlot) bool {
 func (s *stream) messageSegment(w *sendSlot) {
 	t, b := &s.tx, &s.tx.batch
 	tagged := w.op == OpWrite
-	if tagged && t.offset == 0 && s.softWrites() {
-		s.shared.beginWrite(w, t.next-1)
-	}
 	n := min(w.length-t.offset, t.most(tagged))
 	last := t.offset+n == w.length
+	counted := tagged && t.offset == 0 && s.softWrites()
+	if counted && !last && !s.whole(w) {
+		s.failWrite()
+		return
+	}
 	if tagged {
 		b.begin(ddp.TaggedLen + int(n))
 		h := ddp.Tagged{Last: last, ULP: rdmap.OpWrite.Control(), STag: uint32(w.remoteKey), TO: w.remoteAddr + uint64(t.offset)}
@@ -147,9 +149,17 @@ func (s *stream) messageSegment(w *sendSlot) {
 	if w.inline > 0 {
 		at := (t.next - 1) & uint32(len(s.q.slots)-1)
 		b.stage.B = append(b.stage.B, s.q.inlineOf(at)[t.offset:][:n]...)
-	} else if fault := s.gather(w, t.offset, n); fault != mr.None {
+	} else if fault := s.gather(w, t.offset, n); fault != mr.None && counted {
+		b.drop()
+		w.status, w.vendor = LocalProtection, uint32(fault)
+		s.failWrite()
+		return
+	} else if fault != mr.None {
 		t.doom(failure{err: fault, status: LocalProtection, vendor: uint32(fault), slot: t.next - 1, culprit: true})
 		return
+	}
+	if counted {
+		s.shared.beginWrite(w, t.next-1)
 	}
 	b.end(t.mark(last))
 	t.offset += n
@@ -161,9 +171,8 @@ func (s *stream) gather(w *sendSlot, offset, n uint32) mr.Fault {
 	if n == 0 {
 		return mr.None
 	}
-	r := s.tx.reader
-	r.Enter()
-	defer r.Leave()
+	s.tx.enter()
+	defer s.tx.leave()
 	copies := s.tx.batch.copies(int(n), s.shared == nil)
 	for i := 0; n > 0; i++ {
 		g := &w.sge[i]
@@ -189,6 +198,9 @@ func (s *stream) payload(p piece, copies bool) mr.Fault {
 	case fault != mr.None:
 	case copies:
 		s.tx.batch.stage.B = append(s.tx.batch.stage.B, mem...)
+	case s.firm():
+		s.tx.batch.lendOwn(mem)
+		s.tx.batch.borrows = true
 	default:
 		s.tx.batch.lend(p, mem)
 	}
@@ -267,11 +279,11 @@ func (s *stream) responseSegment() {
 	b.stage.B = h.AppendTo(b.stage.B)
 	if n > 0 {
 		p := piece{key: mr.Key(a.read.SourceSTag), peer: true, n: int(n), addr: a.read.SourceTO + uint64(t.offset)}
-		t.reader.Enter()
+		t.enter()
 		// On a connection that many share a region that goes away must not leave
 		// half a segment behind.
 		fault := s.payload(p, s.shared != nil || b.copies(int(n), false))
-		t.reader.Leave()
+		t.leave()
 		switch {
 		case fault != mr.None && s.softReads():
 			b.drop()

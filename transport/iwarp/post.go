@@ -191,7 +191,7 @@ func (q *QP) completeLocked() {
 	}
 	for q.head != q.sent {
 		s := &q.slots[q.head&uint32(len(q.slots)-1)]
-		if s.answered() && s.index >= answered || soft && s.op == OpWrite && s.index >= written {
+		if s.answered() && s.index >= answered || soft && s.op == OpWrite && s.status == Success && s.index >= written {
 			break
 		}
 		switch {

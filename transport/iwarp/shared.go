@@ -98,10 +98,13 @@ type shared struct {
 	lent      int
 	frames    [][]byte // scratch of stepLocked
 	writes    xctl.WriteSender
-	begun     uint64   // Writes begun
-	lastWrite uint32   // ordinal of the last one
-	dep       uint32   // of the message that is being sent
-	failed    []uint64 // Writes that were refused and that messages may build on
+	begun     uint64      // Writes begun
+	lastWrite uint32      // ordinal of the last one
+	dep       uint32      // of the message that is being sent
+	failed    []uint64    // Writes that were refused and that messages may build on
+	taken     uint64      // Writes that have had their turn, also those that failed here
+	spoilt    uint64      // the last of them that failed here, counted from 1
+	withdrawn []*outQueue // of which messages are to be completed
 
 	// The event loop's.
 	in       *xctl.Inbound

@@ -137,11 +137,21 @@ const maxControl = 16
 // settleLocked completes the messages to q whose fate is known.
 func (x *shared) settleLocked(qp *QP, q *outQueue) {
 	comps := qp.comps[:0]
-	for o, ok := q.Pop(); ok; o, ok = q.Pop() {
-		comps = x.doneLocked(qp, comps, uint32(o.ID), sharedStatus(o.Code), uint32(o.Code))
-	}
+	comps = x.decidedLocked(qp, comps, q)
 	qp.comps = comps
 	qp.pushSends(comps)
+}
+
+// decidedLocked frees the messages to q whose fate is known.
+func (x *shared) decidedLocked(qp *QP, comps []Completion, q *outQueue) []Completion {
+	for o, ok := q.Pop(); ok; o, ok = q.Pop() {
+		status, vendor := sharedStatus(o.Code), uint32(o.Code)
+		if o.Withdrawn {
+			status, vendor = x.msgs[o.ID].slot.status, x.msgs[o.ID].slot.vendor
+		}
+		comps = x.doneLocked(qp, comps, uint32(o.ID), status, vendor)
+	}
+	return comps
 }
 
 // doneLocked frees a message.
@@ -193,6 +203,10 @@ func (x *shared) detach(qp *QP, index uint32) (q *outQueue, builds bool) {
 	m.slot = *w
 	m.to = x.begun
 	m.from = m.to - min(m.to, uint64(w.deps))
+	if x.spoiled(w.deps) {
+		m.from = m.to
+		m.slot.status, m.slot.vendor = RemoteAccess, uint32(xctl.NAKDependency)
+	}
 	if m.slot.deps = 0; m.from < m.to {
 		m.slot.deps = x.firstOf(uint32(m.to - m.from))
 	}
@@ -296,6 +310,10 @@ func (s *stream) sharedSegment() {
 	w := &m.slot
 	n := min(w.length-t.offset, t.most(false))
 	last := t.offset+n == w.length
+	if t.offset == 0 && (w.status != Success || !last && !s.whole(w)) {
+		s.withdraw(q)
+		return
+	}
 	if t.offset > 0 && q.Cut() {
 		n, last = 0, true // the peer drops it
 	}
@@ -313,8 +331,14 @@ func (s *stream) sharedSegment() {
 	default:
 		b.begin(ddp.UntaggedLen + int(n))
 		b.stage.B = h.AppendTo(b.stage.B)
-		if fault := s.gather(w, t.offset, n); fault != mr.None {
-			// The number is taken, and the peer must not get half a message.
+		if fault := s.gather(w, t.offset, n); fault != mr.None && t.offset == 0 {
+			b.drop()
+			w.status, w.vendor = LocalProtection, uint32(fault)
+			s.withdraw(q)
+			return
+		} else if fault != mr.None {
+			// It has gone since the message began, of which the peer has got a part
+			// and must not take that for the whole.
 			t.doom(failure{err: fault, status: Flushed, vendor: uint32(fault)})
 			return
 		}
@@ -355,9 +379,7 @@ func (s *stream) undecided() bool {
 // began in each; nothing is sent or received any more.
 func (x *shared) flushLocked(qp *QP, comps []Completion) []Completion {
 	for _, q := range x.out {
-		for o, ok := q.Pop(); ok; o, ok = q.Pop() {
-			comps = x.doneLocked(qp, comps, uint32(o.ID), sharedStatus(o.Code), uint32(o.Code))
-		}
+		comps = x.decidedLocked(qp, comps, q)
 		for {
 			msn, sent := q.Number()
 			id, ok := q.Lost()

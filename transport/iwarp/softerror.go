@@ -78,6 +78,7 @@ func (x *shared) endWrite() {
 // beginWrite counts a Write of ours.
 func (x *shared) beginWrite(w *sendSlot, index uint32) {
 	w.index = x.begun
+	x.taken++
 	x.countWrite(index)
 }
 

@@ -31,6 +31,7 @@ var errNoORD = errors.New("iwarp: read on a connection without reads (ORD 0)")
 // fields are that goroutine's, but for the atomics.
 type transmitter struct {
 	reader *mr.Reader // for local memory, and for regions that the peer reads
+	inside int        // calls of enter without leave
 	ulpdu  int        // longest segment
 	grows  int        // bytes after which the path's segment is looked at again, 0: never
 	batch  batch
@@ -114,11 +115,10 @@ func (s *stream) transmit() {
 		}
 		q.mu.Unlock()
 
-		if b.empty() {
-			if f, ok := s.build(w); !ok {
-				q.fail(f)
-				continue
-			}
+		n, f, err := s.advance(w)
+		if f != nil {
+			q.fail(*f)
+			continue
 		}
 		if b.empty() {
 			q.mu.Lock()
@@ -141,7 +141,6 @@ func (s *stream) transmit() {
 			return
 		}
 
-		n, err := s.write()
 		if n > 0 && !s.spoke.Load() {
 			s.firstWrite()
 		}
@@ -180,9 +179,47 @@ func (s *stream) transmit() {
 	}
 }
 
+// advance builds a batch if there is none, and hands the socket what is left of it.
+// f tells why nothing more can be sent.
+func (s *stream) advance(w window) (n int, f *failure, err error) {
+	b := &s.tx.batch
+	if s.firm() {
+		s.tx.enter()
+		defer s.tx.leave()
+	}
+	if b.empty() {
+		if f, ok := s.build(w); !ok {
+			return 0, &f, nil
+		}
+	}
+	if !b.empty() {
+		n, err = s.write()
+	}
+	return n, nil, err
+}
+
+// firm tells whether a batch is built and written in one section, so that memory that
+// was found when a message was begun is there when it is written: a region that goes
+// in between costs its message and nobody else's. Without soft errors the program may
+// be called from in there, and with a CRC all is copied.
+func (s *stream) firm() bool { return s.softReads() && !s.tx.batch.crc }
+
+// enter begins a section, unless it has begun; leave ends the outermost.
+func (t *transmitter) enter() {
+	if t.inside++; t.inside == 1 {
+		t.reader.Enter()
+	}
+}
+
+func (t *transmitter) leave() {
+	if t.inside--; t.inside == 0 {
+		t.reader.Leave()
+	}
+}
+
 // write hands the socket what is left of the batch.
 func (s *stream) write() (int, error) {
-	b, r := &s.tx.batch, s.tx.reader
+	b := &s.tx.batch
 	if t := &s.tx; t.grows > 0 && s.conn.Written() > uint64(t.grows) {
 		t.grows = 0
 		t.ulpdu = max(t.ulpdu, mpa.MULPDU(s.conn.MSS(), b.markers != nil))
@@ -190,8 +227,8 @@ func (s *stream) write() (int, error) {
 	if b.lends {
 		// Registered memory stays valid within the section, and the socket has
 		// copied it when the call returns, without waiting for anything.
-		r.Enter()
-		defer r.Leave()
+		s.tx.enter()
+		defer s.tx.leave()
 	}
 	iov, size := b.slices(s.look)
 	if size == 0 {
@@ -201,6 +238,9 @@ func (s *stream) write() (int, error) {
 	clear(iov)
 	if err == nil && n == size && n < b.size-b.written {
 		err = errLocalMemory
+	}
+	if b.borrows && n < size {
+		b.unlend(n) // whoever frees its region now does no harm to others
 	}
 	return n, err
 }
@@ -222,6 +262,9 @@ func (s *stream) wroteLocked(n int) {
 	if requests > 0 && !s.q.over {
 		s.q.sent += requests
 		s.q.completeLocked()
+	}
+	if s.shared != nil && !s.q.over {
+		s.shared.settleWithdrawnLocked(s.q)
 	}
 }
 

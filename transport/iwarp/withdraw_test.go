@@ -1,0 +1,320 @@
+package iwarp
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
+)
+
+// A wrong local key costs its own message or Write: what stands around it in the
+// same queue and in others succeeds, in order, and the peer has heard nothing of it.
+func TestWrongLocalKeyCostsItsRequest(t *testing.T) {
+	t.Parallel()
+	for name, m := range modes {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, server, queues := sharedPair(t, m.cfg, m.cp, m.sp)
+			src, dst, remote := client.reg(1<<17, 0), server.reg(1<<17, mr.LocalWrite), server.reg(1<<17, allRights)
+			pd, err := client.dev.AllocPD()
+			if err != nil {
+				t.Fatal(err)
+			}
+			foreign, err := pd.RegMR(make([]byte, 1<<17), 0, 0x10000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fill(src.Bytes(), 3)
+			a, b := queues.srq(server, 1, SRQConfig{}), queues.srq(server, 2, SRQConfig{})
+			serial := map[uint32]uint32{}
+			for _, bad := range [][]SGE{
+				{{Key: src.Key() ^ 1, Addr: src.Base(), Len: 8}},
+				{src.SGE(1<<17-7, 8)},
+				{foreign.SGE(0, 8)},
+				{src.SGE(0, 8), foreign.SGE(0, 8)},
+				{src.SGE(0, 100_000), foreign.SGE(0, 20_000)},
+				{src.SGE(0, 5000), src.SGE(0, 5000), src.SGE(0, 1<<17), src.SGE(1, 1<<17)},
+			} {
+				for i := range 4 { // the last one is withdrawn in its turn, which takes credit
+					server.give(a, uint64(i), dst.SGE(0, 1<<17))
+				}
+				server.give(b, 9, dst.SGE(0, 1<<17))
+				good := WorkRequest{ID: 1, Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, 70_000)}}
+				write := WorkRequest{ID: 2, Op: OpWrite, Flags: Signaled, SGE: []SGE{src.SGE(0, 20_000)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
+				wrong, wrongWrite := good, write
+				wrong.ID, wrong.SGE = 101, bad
+				wrongWrite.ID, wrongWrite.SGE = 102, bad
+				built := good
+				built.ID, built.Writes = 3, 1
+				refused := built
+				refused.ID = 103
+				other := good
+				other.ID, other.Queue, other.SGE = 4, 2, []SGE{src.SGE(0, 10)}
+				client.send(wrong, good, wrong, write, built, wrongWrite, refused, good, wrong, other)
+				got := map[uint64][]Completion{}
+				for range 10 {
+					c := client.next()
+					got[c.ID] = append(got[c.ID], c)
+				}
+				for id, want := range map[uint64]struct {
+					n      int
+					status Status
+				}{1: {2, Success}, 2: {1, Success}, 3: {1, Success}, 4: {1, Success}, 101: {3, LocalProtection}, 102: {1, LocalProtection}, 103: {1, RemoteAccess}} {
+					if len(got[id]) != want.n {
+						t.Fatalf("%d completions of %d: %+v", len(got[id]), id, got)
+					}
+					for _, c := range got[id] {
+						if c.Status != want.status || want.status == LocalProtection && mr.Fault(c.Vendor) == mr.None {
+							t.Fatalf("%+v, want %v", c, want.status)
+						}
+					}
+				}
+				for range 4 {
+					c := server.next()
+					serial[c.Queue]++
+					if want := map[uint32]uint32{1: 70_000, 2: 10}[c.Queue]; c.Status != Success || c.Len != want || c.Serial != serial[c.Queue] {
+						t.Fatalf("%+v: want %d bytes, message %d of its queue", c, want, serial[c.Queue])
+					}
+				}
+				if !bytes.Equal(dst.Bytes()[:70_000], src.Bytes()[:70_000]) {
+					t.Fatal("not what was sent")
+				}
+			}
+			if n := server.dev.Stats().AccessErrors; n != 0 {
+				t.Errorf("the peer has counted %d errors", n)
+			}
+		})
+	}
+}
+
+// A region that is gone when its message is to be sent again costs that message; it
+// completes in its turn.
+func TestRegionGoesWhileItsQueueIsStopped(t *testing.T) {
+	t.Parallel()
+	client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
+	dst := server.reg(64, mr.LocalWrite)
+	s := queues.srq(server, 1, SRQConfig{})
+	victim := client.reg(64, 0)
+	const n = 20
+	for i := range uint64(n) {
+		w := WorkRequest{ID: i, Flags: Signaled, Queue: 1, Inline: []byte("x")}
+		if i%3 == 1 {
+			w.Inline, w.SGE = nil, []SGE{victim.SGE(0, 64)}
+		}
+		client.send(w)
+	}
+	if err := client.qp.Ping(within(t)); err != nil { // so they have been refused
+		t.Fatal(err)
+	}
+	if err := victim.Dereg(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(n) {
+		server.give(s, i, dst.SGE(0, 64))
+	}
+	for i := range uint64(n) {
+		want := Success
+		if i%3 == 1 {
+			want = LocalProtection
+		}
+		client.want(i, want, OpSend)
+	}
+	for range n - (n+1)/3 {
+		if c := server.next(); c.Status != Success || c.Len != 1 {
+			t.Fatalf("%+v", c)
+		}
+	}
+}
+
+// The socket is full in the middle of a message when its region goes, and the
+// program uses the memory for something else: the message is sent as it was.
+func TestRegionGoesWhileTheSocketIsFull(t *testing.T) {
+	t.Parallel()
+	e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10}), QPConfig{})
+	x := openExtendedCRC(t, e, true, false, allCaps, SharedParams{})
+	const size = 100_000 // of a message; two fit a batch
+	ctx := within(t)
+	stuck := func() bool {
+		e.qp.mu.Lock()
+		defer e.qp.mu.Unlock()
+		return e.qp.stream.blocked && !e.qp.stream.tx.batch.empty()
+	}
+	sent := 0
+	var last *MR
+	for ; !stuck(); sent++ { // until the kernel has enough
+		last = e.reg(size, 0)
+		fill(last.Bytes(), uint64(sent))
+		e.send(WorkRequest{ID: uint64(sent), Flags: Signaled, Queue: uint32(sent + 1), SGE: []SGE{last.SGE(0, size)}})
+		for held := true; held; runtime.Gosched() {
+			e.qp.mu.Lock()
+			held = e.qp.stream.sending || e.qp.streak.waiting
+			e.qp.mu.Unlock()
+		}
+		if ctx.Err() != nil || sent > 1000 {
+			t.Fatal("the socket is never full")
+		}
+	}
+	if err := last.Dereg(ctx); err != nil {
+		t.Fatal(err)
+	}
+	clear(last.Bytes())
+	for i := range sent {
+		got := make([]byte, 0, size)
+		for len(got) < size {
+			got = append(got, x.incoming(rdmap.OpSend).Payload...)
+		}
+		want := make([]byte, size)
+		if fill(want, uint64(i)); !bytes.Equal(got, want) {
+			t.Fatalf("message %d of %d is not what it was", i, sent)
+		}
+	}
+	for i := range sent {
+		x.raw.send(x.tell(xctl.Credit{SRQ: xctl.SRQN(i + 1), Delivered: 1, Limit: 4}))
+		e.want(uint64(i), Success, OpSend)
+	}
+}
+
+// Regions go at any moment while messages are sent from them by many, through a
+// socket that is full most of the time: nobody loses more than a message.
+func TestRegionsGoWhileMessagesAreSent(t *testing.T) {
+	t.Parallel()
+	client, server, queues := sharedPair(t, Config{SendBuffer: 32 << 10}, ConnParams{NoCRC: true}, ConnParams{NoCRC: true})
+	const size, depth, span = 40_000, 8, 500 * time.Millisecond
+	dst := server.reg(size, mr.LocalWrite)
+	var wg sync.WaitGroup
+	srq := queues.srq(server, 1, SRQConfig{})
+	for i := range 2 * depth {
+		server.give(srq, uint64(i), dst.SGE(0, size))
+	}
+	stop := make(chan struct{})
+	wg.Go(func() {
+		var c [16]Completion
+		for {
+			n := server.cq.Poll(c[:])
+			for i := range c[:n] {
+				if c[i].Status == Success && c[i].Len != size {
+					t.Errorf("%+v", c[i])
+				}
+				if _, err := srq.PostReceive(ReceiveRequest{ID: c[i].ID, SGE: []SGE{dst.SGE(0, size)}}); err != nil {
+					t.Error(err)
+				}
+			}
+			select {
+			case <-stop:
+				return
+			default:
+				runtime.Gosched()
+			}
+		}
+	})
+	var mu sync.Mutex
+	regions := make([]*MR, depth)
+	for i := range regions {
+		regions[i] = client.reg(size, 0)
+	}
+	wg.Go(func() {
+		rng := rand.New(rand.NewPCG(1, 2))
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			i := rng.IntN(depth)
+			fresh, err := client.pd.RegMR(make([]byte, size), 0, 0x10000)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mu.Lock()
+			old := regions[i]
+			regions[i] = fresh
+			mu.Unlock()
+			if err := old.Dereg(within(t)); err != nil {
+				t.Error(err)
+				return
+			}
+			clear(old.Bytes())
+		}
+	})
+	post := func(i uint64) {
+		mu.Lock()
+		sge := regions[i].SGE(0, size)
+		mu.Unlock()
+		client.send(WorkRequest{ID: i, Flags: Signaled, Queue: 1, SGE: []SGE{sge}})
+	}
+	for i := range uint64(depth) {
+		post(i)
+	}
+	count, ctx := map[Status]int{}, within(t)
+	end := time.Now().Add(span)
+	for left := depth; left > 0; {
+		c := client.next()
+		if count[c.Status]++; c.Status != Success && c.Status != LocalProtection {
+			t.Errorf("%+v: %v", c, client.qp.Err())
+			break
+		}
+		if time.Now().Before(end) || count[LocalProtection] == 0 && ctx.Err() == nil {
+			post(c.ID)
+		} else {
+			left--
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if count[Success] == 0 || count[LocalProtection] == 0 {
+		t.Errorf("too little of something: %v", count)
+	}
+}
+
+// A message to the direct queue that builds on a Write with a wrong local key is
+// refused by the peer, as if that Write had failed there; what comes before and
+// after is taken.
+func TestDirectMessageOnWriteThatFailsHere(t *testing.T) {
+	t.Parallel()
+	sinks := []*directRecorder{newDirectRecorder(t), newDirectRecorder(t)}
+	ends := []*end{newEnd(t, openDevice(t, Config{}), QPConfig{}), newEnd(t, openDevice(t, Config{}), QPConfig{})}
+	var terms [2]ConnParams
+	for i := range terms {
+		terms[i].Shared = &SharedParams{Direct: &DirectParams{Number: directNum, Sink: sinks[i]}, Require: true}
+	}
+	client, server := ends[0], ends[1]
+	connectEnds(t, client, server, terms[0], terms[1])
+	server.qp.DirectReady()
+	remote, local := server.reg(64, allRights), client.reg(64, 0)
+	write := WorkRequest{ID: 1, Op: OpWrite, Flags: Signaled, SGE: []SGE{local.SGE(0, 64)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
+	wrong := write
+	wrong.ID, wrong.SGE = 2, []SGE{local.SGE(1, 64)}
+	say := func(text string, writes ...WorkRequest) {
+		t.Helper()
+		client.send(writes...)
+		if n, err := client.qp.SendDirect([][]byte{[]byte(text)}, oneMessage(len(text)), true, uint32(len(writes))); n != len(text) || err != nil {
+			t.Fatal(n, err)
+		}
+		for _, w := range writes {
+			want := Success
+			if w.ID == 2 {
+				want = LocalProtection
+			}
+			client.want(w.ID, want, OpWrite)
+		}
+	}
+	say("one ", write)
+	say("lost ", wrong)
+	say("two ", write)
+	say("lost ", write, wrong)
+	say("lost ", wrong, write)
+	say("three")
+	if !eventually(10*time.Second, func() bool { return client.qp.DirectAcked() == uint64(len("one lost two lost lost three")) }) {
+		t.Fatalf("%d acknowledged; %v", client.qp.DirectAcked(), client.qp.Err())
+	}
+	if got := string(sinks[1].taken()); got != "one two three" {
+		t.Errorf("%q", got)
+	}
+}
