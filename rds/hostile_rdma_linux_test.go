@@ -4,6 +4,7 @@ import (
 	"math"
 	"sync/atomic"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/rds-go/rds/internal/ipc"
@@ -217,4 +218,55 @@ var operationAttacks = []attack{
 			s.Errorf("%d connections broke", got-resets)
 		}
 	}},
+}
+
+// An application that changes what the daemon sends for it, while a CRC is taken
+// of it, spoils its own data, and not the connection.
+func TestMemoryThatChangesCostsNoConnection(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	cfg := Config{Wire: WireXRC, XRC: XRCConfig{CRC: true}}
+	n := l.node(cfg)
+	_, path := serving(t, n, ServiceConfig{})
+	peer := l.bind(l.node(cfg))
+	c := dialed(t, path)
+	bad, good := bound(t, c, addrOf(newAddr(), 100)), bound(t, dialed(t, path), addrOf(newAddr(), 100))
+	const size = 256 << 10
+	mem, read := lent(t, bad, size), lent(t, peer, size)
+	target, source := mustGetMR(t, peer, lent(t, peer, size), 0), mustGetMR(t, bad, mem, MRReadOnly)
+	body := bad.client.half.Load().t.seg.SendArea()[:size]
+	var stop atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := byte(0); !stop.Load(); i++ {
+			for k := 0; k < size; k += 61 {
+				mem[k], body[k] = i, i
+			}
+		}
+	}()
+	mustSend(t, good, peer.LocalAddrPort(), []byte("connect"))
+	expect(t, peer, "connect")
+	for i := range uint64(50) {
+		operate(t, bad, peer, i, Outgoing{RDMA: &RDMA{Cookie: target, Local: [][]byte{mem}, Write: true, Silent: true}})
+		operate(t, peer, bad, i, Outgoing{RDMA: &RDMA{Cookie: source, Local: [][]byte{read}, Silent: true}})
+		mustSend(t, bad, peer.LocalAddrPort(), make([]byte, size))
+		wantStatus(t, bad, i, StatusSuccess)
+		wantStatus(t, peer, i, StatusSuccess)
+		m := mustRecv(t, peer)
+		m.Release()
+		mustSend(t, good, peer.LocalAddrPort(), payload(i, 1000))
+		m = mustRecv(t, peer)
+		if err := verify(m.Data, i); err != nil {
+			t.Error(err)
+		}
+		m.Release()
+	}
+	stop.Store(true)
+	<-done
+	for _, n := range []*Node{n, nodeOf(peer)} {
+		if got := counter(t, n, "conn_reset"); got != 0 {
+			t.Errorf("%d connections broke", got)
+		}
+	}
 }

@@ -25,6 +25,7 @@ func (l *sessionsSettings) check(c *checks) {
 	c.between("sessions.send_budget", l.SendBudget, 1, maxInt)
 	c.arena("sessions.send_arena", l.SendArena)
 	c.arena("sessions.receive_arena", l.ReceiveArena)
+	c.arena("sessions.memory_arena", l.MemoryArena)
 }
 
 // service is what the service is told, or may be told later.
@@ -32,7 +33,7 @@ func (s *settings) service(c *checks) rds.ServiceConfig {
 	cfg := rds.ServiceConfig{
 		Mode:        c.mode("socket_mode", s.SocketMode),
 		MaxSessions: s.Sessions.Max, MaxSessionsPerUID: s.Sessions.MaxPerUser, MaxSockets: s.Sessions.MaxSockets,
-		SendBudget: s.Sessions.SendBudget, SendArena: s.Sessions.SendArena, ReceiveArena: s.Sessions.ReceiveArena,
+		SendBudget: s.Sessions.SendBudget, SendArena: s.Sessions.SendArena, ReceiveArena: s.Sessions.ReceiveArena, MemoryArena: s.Sessions.MemoryArena,
 	}
 	c.path("socket", s.Socket)
 	if s.Socket != none {

@@ -57,6 +57,7 @@ type sessionsSettings struct {
 	SendBudget   int `toml:"send_budget"`
 	SendArena    int `toml:"send_arena"`
 	ReceiveArena int `toml:"receive_arena"`
+	MemoryArena  int `toml:"memory_arena"`
 }
 
 // portsSettings reserve ports for some users and groups.
@@ -100,7 +101,7 @@ func defaults() settings {
 		XRC: xrcSettings{Operations: 64},
 		Sessions: sessionsSettings{
 			Max: rds.DefaultMaxSessions, MaxPerUser: rds.DefaultSessionsOfUID, MaxSockets: rds.DefaultMaxSockets,
-			SendBudget: rds.DefaultSendBudget, SendArena: rds.DefaultSendArena, ReceiveArena: rds.DefaultReceiveArena,
+			SendBudget: rds.DefaultSendBudget, SendArena: rds.DefaultSendArena, ReceiveArena: rds.DefaultReceiveArena, MemoryArena: rds.DefaultMemoryArena,
 		},
 		Log: logSettings{Level: "info", Format: "console"},
 	}

@@ -97,7 +97,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		},
 		service: rds.ServiceConfig{
 			Path: "/run/rds.sock", Mode: 0o666, MaxSessions: 4096, MaxSessionsPerUID: 1024, MaxSockets: 1024,
-			SendBudget: 32 << 20, SendArena: 32 << 20, ReceiveArena: 32 << 20,
+			SendBudget: 32 << 20, SendArena: 32 << 20, ReceiveArena: 32 << 20, MemoryArena: 32 << 20,
 		},
 		control: control.Config{Path: "/run/rdsd.sock", Mode: 0o660},
 	}
@@ -116,10 +116,11 @@ func TestBoundsAreThoseOfTheService(t *testing.T) {
 	}{
 		{"most sockets", rds.ServiceConfig{MaxSockets: maxSessionSockets}, true},
 		{"more sockets", rds.ServiceConfig{MaxSockets: maxSessionSockets + 1}, false},
-		{"smallest arena", rds.ServiceConfig{SendArena: minArena, ReceiveArena: minArena}, true},
+		{"smallest arena", rds.ServiceConfig{SendArena: minArena, ReceiveArena: minArena, MemoryArena: minArena}, true},
 		{"smaller arena", rds.ServiceConfig{SendArena: minArena / 2}, false},
 		{"largest arena", rds.ServiceConfig{SendArena: maxArena, ReceiveArena: maxArena}, true},
 		{"larger arena", rds.ServiceConfig{ReceiveArena: maxArena * 2}, false},
+		{"larger memory", rds.ServiceConfig{MemoryArena: maxArena * 2}, false},
 	} {
 		c.cfg.Path = "/run/rds.sock"
 		if err := c.cfg.Validate(); (err == nil) != c.ok {
@@ -167,7 +168,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		MaxMessage: 8191, SendBuffer: -1, ReceiveBuffer: 0, ReceiveOverrun: 0, PeerBudget: -5, ReconnectMax: duration{Duration: -1},
 		TCP:      tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, EventLoops: -1},
 		XRC:      xrcSettings{Port: 65536},
-		Sessions: sessionsSettings{Max: 0, MaxPerUser: -1, MaxSockets: 16385, SendBudget: 0, SendArena: 1 << 19, ReceiveArena: 3 << 20},
+		Sessions: sessionsSettings{Max: 0, MaxPerUser: -1, MaxSockets: 16385, SendBudget: 0, SendArena: 1 << 19, ReceiveArena: 3 << 20, MemoryArena: 1 << 20},
 		Ports: []portsSettings{
 			{Range: "4000-3999", Users: []word{"0"}},
 			{Range: "0"},
