@@ -86,9 +86,10 @@ type shared struct {
 
 	// The transmitter's.
 	out       map[xctl.SRQN]*outQueue
-	turns     turns // those with messages that may be sendable,
-	stopped   later // those that wait for a time,
-	held      later // and those that wait for the fate of Writes
+	idle      idleQueues // the others that were sent to
+	turns     turns      // those with messages that may be sendable,
+	stopped   later      // those that wait for a time,
+	held      later      // and those that wait for the fate of Writes
 	msgs      []outMessage
 	free      []uint32
 	current   *outQueue // whose message is being sent,

@@ -29,9 +29,15 @@ func (q *outQueue) pop() (id uint32) {
 	id = q.waiting[q.first]
 	if q.first++; q.first == len(q.waiting) {
 		q.waiting, q.first = q.waiting[:0], 0
+		if cap(q.waiting) > waitingKept {
+			q.waiting = nil
+		}
 	}
 	return id
 }
+
+// waitingKept is the longest list that a queue keeps in which nothing waits.
+const waitingKept = 128
 
 // soonerResumed is the order of shared.stopped, soonerKnown that of shared.held.
 func soonerResumed(a, b *outQueue) bool {
@@ -61,12 +67,15 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 			}
 			continue
 		}
+		var err error
 		q := x.out[r.queue()]
 		if q == nil {
-			s.brokenLocked(ddp.ErrMSNRange) // of a queue that nothing was sent to
-			break
+			if err = x.idle.heard(&r); err != nil {
+				s.brokenLocked(err)
+				break
+			}
+			continue
 		}
-		var err error
 		if r.kind == xctl.TypeCredit {
 			err = q.Credit(r.credit)
 		} else {
@@ -213,10 +222,7 @@ func (x *shared) detach(qp *QP, index uint32) (q *outQueue, builds bool) {
 	if w.inline > 0 {
 		m.inline = append(m.inline[:0], qp.inlineOf(index)[:w.inline]...)
 	}
-	if q = x.out[w.queue]; q == nil {
-		q = &outQueue{Sender: xctl.NewSender(w.queue, x.agreed.Peer.Credit, x.params.Retries)}
-		x.out[w.queue] = q
-	}
+	q = x.queue(w.queue)
 	if q.first > 0 && len(q.waiting) == cap(q.waiting) {
 		q.waiting, q.first = q.waiting[:copy(q.waiting, q.waiting[q.first:])], 0
 	}
@@ -395,6 +401,7 @@ func (x *shared) flushLocked(qp *QP, comps []Completion) []Completion {
 		}
 	}
 	clear(x.out)
+	x.idle = idleQueues{}
 	x.turns, x.stopped.list, x.held.list = turns{}, nil, nil
 	for nonce, done := range x.pings {
 		delete(x.pings, nonce)
