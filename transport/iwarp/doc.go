@@ -21,7 +21,8 @@
 //
 // On a connection with shared receive queues ([SharedParams]) a Write or message
 // completes when the peer has placed or refused it, and a bad key or queue costs its
-// own request only.
+// own request only. So does a bad local key, unless the region goes away in the
+// middle of a message of which the peer has a part.
 //
 // # Errors
 //

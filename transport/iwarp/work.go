@@ -68,7 +68,8 @@ type WorkRequest struct {
 	// this request fails.
 	Queue uint32
 	// Writes, for a Send with Queue, says that the message builds on so many Writes
-	// posted right before it: it is refused (RemoteAccess) if one of them failed.
+	// posted right before it: it is refused (RemoteAccess) if one of them failed, at
+	// the peer or here.
 	Writes uint32
 
 	RemoteKey  mr.Key // Write, Read, atomics
