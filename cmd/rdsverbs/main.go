@@ -1,7 +1,8 @@
 // Command rdsverbs uses the verbs of transport/iwarp from the command line: the
 // two sides of rping, a server of memory regions with single operations against
 // it, and the limits of the device. Its peers are other rdsverbs, programs over
-// Linux's siw such as rping, and whatever else follows the RFCs of iWARP.
+// Linux's siw such as rping, and whatever else follows the RFCs of iWARP. With
+// transport/rdma/fabric it plays ping-pong by XRC, between two of its kind.
 package main
 
 import (
@@ -22,6 +23,7 @@ else follows RFC 5040 to 5044.
   rping     ping-pong through RDMA Read and Write, with another rping
   serve     memory regions for others, and what happens to them
   op        single operations against a region, right ones and wrong ones
+  xsrq      ping-pong of many processes with shared receive queues, over one connection
   devinfo   what the device can do
 
 Exit status: 0 if all went well, 1 if not, 2 if it could not begin.`
@@ -31,7 +33,7 @@ func main() { os.Exit(cli.Main(newCommand())) }
 func newCommand() *cobra.Command {
 	root := group(&cobra.Command{Use: "rdsverbs", Short: "RDMA verbs over software iWARP", Long: long})
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.AddCommand(rpingCommand(), serveCommand(), opCommand(), devinfoCommand())
+	root.AddCommand(rpingCommand(), serveCommand(), opCommand(), xsrqCommand(), devinfoCommand())
 	return root
 }
 

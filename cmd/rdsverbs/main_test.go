@@ -120,6 +120,8 @@ type record struct {
 	Number     int
 	Data       string
 	Pings      int
+	Messages   int
+	Dropped    int
 	Size       int
 	CRC        bool
 	Clean      bool

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"encoding/hex"
+	"testing"
+)
+
+func TestXsrqHeaderGolden(t *testing.T) {
+	t.Parallel()
+	h := xsrqHeader{kind: xsrqStop, service: 0x0102030405060708, answer: 0x100, queue: 3, number: 0x1122334455667788}
+	b := make([]byte, xsrqHeaderLen)
+	h.put(b)
+	const want = "58535251" + "00000002" + "0102030405060708" + "00000100" + "00000003" + "1122334455667788"
+	if got := hex.EncodeToString(b); got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+	if got, ok := parseXsrq(b); !ok || got != h {
+		t.Errorf("%+v, %v", got, ok)
+	}
+	for n := range b {
+		if _, ok := parseXsrq(b[:n]); ok {
+			t.Errorf("%d octets are a message", n)
+		}
+	}
+	b[0] ^= 1
+	if _, ok := parseXsrq(b); ok {
+		t.Error("another mark is a message")
+	}
+}
+
+func TestXsrqAnswerIsTheWholeMessage(t *testing.T) {
+	t.Parallel()
+	sent := make([]byte, xsrqHeaderLen+20)
+	pattern(sent, 5)
+	xsrqHeader{kind: xsrqPing, service: 1, answer: 2, queue: 3, number: 4}.put(sent)
+	if answers(sent, sent) {
+		t.Error("a ping is its own answer")
+	}
+	good := bytes.Clone(sent)
+	makeAnswer(good)
+	if !answers(good, sent) {
+		t.Error("the answer is none")
+	}
+	if answers(good[:len(good)-1], sent) || answers(append(good, 0), sent) {
+		t.Error("another length")
+	}
+	for i := range good {
+		b := bytes.Clone(good)
+		b[i] ^= 1
+		if answers(b, sent) {
+			t.Errorf("octet %d changed", i)
+		}
+	}
+}

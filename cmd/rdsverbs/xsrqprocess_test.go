@@ -1,0 +1,144 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+)
+
+// startXsrq runs a server and returns the flags that say where it is.
+func startXsrq(t *testing.T, args ...string) (server *clitest.Process, at []string) {
+	t.Helper()
+	here, from := xsrqAddresses(t)
+	o := testXsrq(1)
+	common := []string{"-a", here.String(), "-p", fmt.Sprint(o.port)}
+	server = clitest.Start(t, bin.Path("rdsverbs"), append(append([]string{"xsrq", "serve"}, args...), common...)...)
+	server.Line(server.Stdout, "listening")
+	return server, append(common, "-I", from.String())
+}
+
+// Two processes, each a host, with one connection whatever is in them.
+func TestXsrqProcessesShareAConnection(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		serve, ping string
+		want        []string
+	}{
+		{"-n 3", "-n 3 -m 5 -C 20", []string{
+			"3 queues, 5 initiators\n", "queue 2: 100 pings, ", "5 senders with 3 queues, 64 bytes: 300 pings, ",
+			"connections: 1 TCP; RC takes 15, XRC on cards 8\n"}},
+		{"-n 3 --own-domains --crc off --receives 1 -S 64k", "-n 3 -m 2 -C 20 -S 64k --crc off", []string{
+			"3 queues, 6 initiators\n", "2 senders with 3 queues, 65536 bytes: 120 pings, ",
+			"connections: 1 TCP; RC takes 6, XRC on cards 9\n"}},
+	} {
+		server, at := startXsrq(t, strings.Fields(c.serve)...)
+		for range 2 { // one life of the client after the other
+			status, stdout, stderr := verbs(t, at, append([]string{"xsrq", "ping"}, strings.Fields(c.ping)...)...)
+			if status != 0 || stderr != "" {
+				t.Errorf("status %d\n%s%s", status, stdout, stderr)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("no %q in\n%s", want, stdout)
+				}
+			}
+		}
+		server.Signal(os.Interrupt)
+		if status := server.Wait(); status != 0 || strings.Count(server.Stdout.String(), "0 dropped\n") != 3 {
+			t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
+		}
+	}
+}
+
+// A server that is killed costs its client no more than --timeout.
+func TestXsrqServerIsKilled(t *testing.T) {
+	t.Parallel()
+	server, at := startXsrq(t)
+	client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-C", "1g", "-W", "1"}, at...)...)
+	client.Line(client.Stdout, "connected")
+	server.Signal(os.Kill)
+	server.Wait()
+	if status := client.Wait(); status != 1 || !strings.Contains(client.Stderr.String(), errTimeout.Error()) {
+		t.Errorf("status %d\n%s%s", status, client.Stdout, client.Stderr)
+	}
+}
+
+// A client that is killed leaves nothing stopped.
+func TestXsrqClientIsKilled(t *testing.T) {
+	t.Parallel()
+	server, at := startXsrq(t, "-n", "2", "--receives", "2")
+	client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-n", "2", "--stop", "1", "-C", "1m"}, at...)...)
+	client.Line(client.Stdout, "connected")
+	client.Signal(os.Kill)
+	client.Wait()
+	if status, stdout, stderr := verbs(t, at, "xsrq", "ping", "-n", "2", "-C", "20"); status != 0 {
+		t.Errorf("status %d\n%s%s", status, stdout, stderr)
+	}
+	server.Signal(os.Interrupt)
+	if status := server.Wait(); status != 0 {
+		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
+	}
+}
+
+func TestXsrqFailures(t *testing.T) {
+	t.Parallel()
+	server, at := startXsrq(t, "-n", "2", "-S", "64")
+	here, _ := xsrqAddresses(t)
+	nobody := []string{"-p", at[3], "-I", here.String(), "-W", "100ms"}
+	for _, c := range []struct {
+		args   string
+		at     []string
+		status int
+		want   string
+	}{
+		{"ping -n 3", at, 1, "service 3: fabric: service: not found"},
+		{"ping -n 2 -S 65", at, 1, "ping to queue"},
+		{"ping -a " + here.Next().String(), nobody, 1, errTimeout.Error()},
+		{"ping -a 127.0.0.1 -I 127.0.0.1", nil, 2, "the server is this host"},
+		{"ping", nil, 2, "whose --connect address?"},
+		{"ping -a 127.0.0.1 -n 257", nil, 2, "257 queues are not in 1..256"},
+		{"ping -a 127.0.0.1 -m 0", nil, 2, "0 senders are not in 1..256"},
+		{"ping -a 127.0.0.1 -S 31", nil, 2, "size 31 is not in 32..65536"},
+		{"ping -a 127.0.0.1 -n 4 --stop 4", nil, 2, "--stop 4 leaves none of 4 queues"},
+		{"ping -a 127.0.0.1 --stop 1 -C 1", nil, 2, "--count 1 is too few"},
+		{"ping -a 127.0.0.1 -m 256 -n 256 -S 64k", nil, 2, "are more than"},
+		{"ping -a 127.0.0.1 -p 0", nil, 2, "which --port?"},
+		{"ping -a 127.0.0.1 -W 0", nil, 2, "--timeout is not positive"},
+		{"serve", nil, 2, "which address to --listen on?"},
+		{"serve -a 0.0.0.0", nil, 2, "Addresses"},
+		{"serve -a 127.0.0.1 --receives 0", nil, 2, "--receives 0 is not in"},
+		{"serve -a 127.0.0.1 --service 9223372036854775807", nil, 2, "service ids end at"},
+		{"now", nil, 2, "unknown command"},
+	} {
+		status, _, stderr := verbs(t, c.at, append([]string{"xsrq"}, strings.Fields(c.args)...)...)
+		if status != c.status || !strings.Contains(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
+			t.Errorf("%s: status %d: %s", c.args, status, stderr)
+		}
+	}
+	server.Signal(os.Interrupt)
+	if status := server.Wait(); status != 0 {
+		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
+	}
+}
+
+func TestXsrqAddressInUse(t *testing.T) {
+	t.Parallel()
+	at, _ := xsrqAddresses(t)
+	l, err := net.Listen("tcp4", netip.AddrPortFrom(at, 0).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
+	for _, args := range [][]string{{"xsrq", "serve", "-a", at.String()}, {"xsrq", "ping", "-I", at.String(), "-a", at.Next().String()}} {
+		status, _, stderr := verbs(t, []string{"-p", port}, args...)
+		if status != 2 || !strings.Contains(stderr, "address already in use") {
+			t.Errorf("%v: status %d: %s", args, status, stderr)
+		}
+	}
+}
