@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Builds the commands and shows them: an rdsd on 127.0.0.1 that rdsping attaches
-# to, and one on 127.0.0.2 that answers; pings by RDMA; then what rdsbench
-# measures, of nodes and of daemons. Everything is bounded, stays in a temporary
-# directory and ends with the script. Linux only: other systems have no 127.0.0.2.
+# to, and one on 127.0.0.2 that answers; pings by RDMA, and by XRC with a queue
+# that stops; then what rdsbench measures, of nodes and of daemons. Everything is
+# bounded, stays in a temporary directory and ends with the script. Linux only:
+# other systems have no 127.0.0.2.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -65,6 +66,16 @@ for _ in $(seq 100); do
     sleep 0.1
 done
 show bin/rdsverbs rping client -a 127.0.0.2 -C 3 -v -V
+
+echo
+echo "\$ bin/rdsverbs xsrq serve -a 127.0.0.2 -n 4 &"
+bin/rdsverbs xsrq serve -a 127.0.0.2 -n 4 >"$tmp/xsrq.log" 2>&1 &
+daemons+=($!)
+for _ in $(seq 100); do
+    grep -q listening "$tmp/xsrq.log" && break
+    sleep 0.1
+done
+show bin/rdsverbs xsrq ping -a 127.0.0.2 -n 4 -m 4 --stop 1
 
 show bin/rdsbench
 show bin/rdsbench --provider rdsd --duration 500ms
