@@ -277,18 +277,24 @@ func (a *appSocket) leave() {
 	a.s.shut()
 }
 
-// finish ends a socket that has left: it lingers for its messages.
-func (a *appSocket) finish() (d *DroppedError) {
+// finish ends a socket that has left: it lingers for its messages. Its error is
+// ErrBusy, or nil.
+func (a *appSocket) finish() (d *DroppedError, err error) {
 	x := a.sess
 	a.await(time.Duration(a.s.linger.Swap(0)))
-	errors.As(a.s.finish(), &d)
+	if err = a.s.finish(); err != nil {
+		errors.As(err, &d)
+		if !errors.Is(err, ErrBusy) {
+			err = nil
+		}
+	}
 	x.out.forget(a)
 	x.congestedMu.Lock()
 	delete(x.congested, a)
 	x.congestedMu.Unlock()
 	x.lingering.Add(-1)
 	x.svc.lingered(a, d)
-	return d
+	return d, err
 }
 
 // await waits until everything the socket has sent is acknowledged: at most d,

@@ -287,3 +287,28 @@ func TestClientIgnoresUnknownOperations(t *testing.T) {
 	a.client.operated(h.t, &e)
 	wantNothing(t, a)
 }
+
+// A link that does not give memory back makes Close fail, and keeps the pages.
+func TestClientCloseWithMemoryThatIsStuck(t *testing.T) {
+	t.Parallel()
+	l, n := newOpLab(t)
+	svc, c := opService(t, l, n, ServiceConfig{})
+	a := bound(t, c, addrOf(newAddr(), 100))
+	a.SetLinger(0)
+	b := l.bind(n.node(l, Config{}))
+	remote, local := mustGetMR(t, b, payload(1, 100), 0), lent(t, a, 100)
+	n.set(func() { n.hold = true })
+	operate(t, a, b, 1, Outgoing{RDMA: &RDMA{Cookie: remote, Local: [][]byte{local}, Silent: true}})
+	n.waitHeld(t, 1)
+	seg := lastSession(svc).seg
+	wantErr(t, "Close", a.Close(), ErrBusy)
+	if err := c.Close(); err != nil {
+		t.Error(err)
+	}
+	eventually(t, "the end of the session", func() bool { return len(svc.all()) == 0 })
+	n.release()
+	eventually(t, "the pages to be given back", func() bool { return seg.holds.Load() == 0 })
+	if err := verify(seg.MemoryArea()[:100], 1); err == nil {
+		t.Error("they are still there")
+	}
+}

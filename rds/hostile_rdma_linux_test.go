@@ -80,13 +80,9 @@ var operationAttacks = []attack{
 
 	{"keys that are not there", false, func(s *siege, e *evil) {
 		for key := range uint64(200) {
-			e.submit(e.say(s, &ipc.About{Flags: ipc.AboutRDMA | ipc.AboutWrite | ipc.AboutAtomic, Cookie: key << 8, AtomicCookie: key<<8 | 1, Pieces: manyPieces(1, 8)}))
-			e.ask(ipc.Request{Op: ipc.CallClose})
-			if key%50 == 0 {
-				s.goes(1)
-			}
-			id := uint32(key+1)<<16 | 0
-			e.ask(ipc.Request{Op: ipc.CallClose, Socket: id, Linger: time.Second})
+			x := e.say(s, &ipc.About{Flags: ipc.AboutRDMA | ipc.AboutWrite | ipc.AboutAtomic, Cookie: key << 8, AtomicCookie: key<<8 | 1, Pieces: manyPieces(1, 8)})
+			e.submit(x)
+			e.ask(ipc.Request{Op: ipc.CallClose, Socket: x.Socket(), Linger: time.Second})
 		}
 	}},
 	{"regions that are not its own", false, func(s *siege, e *evil) {

@@ -441,7 +441,7 @@ func (x *session) end(cause error) {
 		for _, a := range socks {
 			if a != nil {
 				a.leave()
-				x.svc.work.Go(func() { a.finish() })
+				x.svc.work.Go(func() { _, _ = a.finish() })
 			}
 		}
 		x.seg.spare.Store(errors.Is(cause, net.ErrClosed))

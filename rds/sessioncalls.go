@@ -52,7 +52,10 @@ func (x *session) calls() {
 			}
 			x.svc.work.Go(func() {
 				r := &ipc.Reply{ID: q.ID}
-				r.Messages, r.Bytes = x.finish(a)
+				var err error
+				if r.Messages, r.Bytes, err = x.finish(a); err != nil {
+					r = failed(q.ID, err)
+				}
 				reply(r)
 			})
 		case ipc.CallInfo:
@@ -238,8 +241,9 @@ func (x *session) removeLocked(a *appSocket) {
 	x.bound.Add(-1)
 }
 
-// finish lingers for a socket that was taken, and counts what was dropped.
-func (x *session) finish(a *appSocket) (messages, bytes int) {
+// finish lingers for a socket that was taken, and counts what was dropped. Its
+// error is that of appSocket.finish.
+func (x *session) finish(a *appSocket) (messages, bytes int, err error) {
 	if a.closing {
 		linger, start := time.Duration(a.s.linger.Load()), time.Now()
 		messages, bytes = x.awaitTaken(a, linger)
@@ -250,16 +254,17 @@ func (x *session) finish(a *appSocket) (messages, bytes int) {
 		}
 		x.mu.Unlock()
 		if ended { // and whoever ended it ends its sockets
-			return messages, bytes
+			return messages, bytes, nil
 		}
 		a.s.linger.Store(int64(linger - time.Since(start)))
 		a.leave()
 	}
-	if d := a.finish(); d != nil {
+	d, err := a.finish()
+	if d != nil {
 		messages += d.Messages
 		bytes += d.Bytes
 	}
-	return messages, bytes
+	return messages, bytes, err
 }
 
 // awaitTaken waits until what a socket has submitted was taken: submissions stay
