@@ -93,43 +93,39 @@ func TestWrongLocalKeyCostsItsRequest(t *testing.T) {
 	}
 }
 
-// A region that is gone when its message is to be sent again costs that message; it
-// completes in its turn.
+// A region that is gone when its message is to be sent again costs that message,
+// which takes no number and completes in its turn.
 func TestRegionGoesWhileItsQueueIsStopped(t *testing.T) {
 	t.Parallel()
-	client, server, queues := sharedPair(t, Config{}, ConnParams{}, ConnParams{})
-	dst := server.reg(64, mr.LocalWrite)
-	s := queues.srq(server, 1, SRQConfig{})
-	victim := client.reg(64, 0)
-	const n = 20
-	for i := range uint64(n) {
-		w := WorkRequest{ID: i, Flags: Signaled, Queue: 1, Inline: []byte("x")}
-		if i%3 == 1 {
-			w.Inline, w.SGE = nil, []SGE{victim.SGE(0, 64)}
+	e, mem := sharedHost(t)
+	x := openExtended(t, e, true, allCaps, SharedParams{})
+	victim := e.reg(64, 0)
+	for i, m := range []*MR{mem, victim, mem} {
+		e.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: 1, SGE: []SGE{m.SGE(0, i+1)}})
+	}
+	for msn := uint32(1); msn <= 3; msn++ {
+		if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != msn {
+			t.Fatalf("%+v", s.Untagged)
 		}
-		client.send(w)
 	}
-	if err := client.qp.Ping(within(t)); err != nil { // so they have been refused
-		t.Fatal(err)
-	}
+	x.raw.send(x.tell(xctl.NAK{SRQ: 1, MSN: 1, Code: xctl.NAKNotReady, Backoff: 60_000, Info: 4}))
+	x.sync()
 	if err := victim.Dereg(within(t)); err != nil {
 		t.Fatal(err)
 	}
-	for i := range uint64(n) {
-		server.give(s, i, dst.SGE(0, 64))
+	x.raw.send(x.tell(xctl.Credit{SRQ: 1, Delivered: 0, Limit: 8}))
+	if r := await[xctl.Resume](x); r != (xctl.Resume{SRQ: 1, MSN: 4}) {
+		t.Fatalf("%+v", r)
 	}
-	for i := range uint64(n) {
-		want := Success
-		if i%3 == 1 {
-			want = LocalProtection
-		}
-		client.want(i, want, OpSend)
-	}
-	for range n - (n+1)/3 {
-		if c := server.next(); c.Status != Success || c.Len != 1 {
-			t.Fatalf("%+v", c)
+	for i := range uint32(2) {
+		if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != 4+i || len(s.Payload) != int(1+2*i) {
+			t.Fatalf("%+v, %d bytes", s.Untagged, len(s.Payload))
 		}
 	}
+	x.raw.send(x.tell(xctl.Credit{SRQ: 1, Delivered: 5, Limit: 8}))
+	e.want(0, Success, OpSend)
+	e.want(1, LocalProtection, OpSend)
+	e.want(2, Success, OpSend)
 }
 
 // The socket is full in the middle of a message when its region goes, and the
@@ -140,30 +136,36 @@ func TestRegionGoesWhileTheSocketIsFull(t *testing.T) {
 	x := openExtendedCRC(t, e, true, false, allCaps, SharedParams{})
 	const size = 100_000 // of a message; two fit a batch
 	ctx := within(t)
-	stuck := func() bool {
+	var regions []*MR
+	// full tells whether the socket is, and the last message that the transmitter has
+	// built all of: there is something of it to write, as a rule.
+	full := func() (last int, ok bool) {
 		e.qp.mu.Lock()
 		defer e.qp.mu.Unlock()
-		return e.qp.stream.blocked && !e.qp.stream.tx.batch.empty()
-	}
-	sent := 0
-	var last *MR
-	for ; !stuck(); sent++ { // until the kernel has enough
-		last = e.reg(size, 0)
-		fill(last.Bytes(), uint64(sent))
-		e.send(WorkRequest{ID: uint64(sent), Flags: Signaled, Queue: uint32(sent + 1), SGE: []SGE{last.SGE(0, size)}})
-		for held := true; held; runtime.Gosched() {
-			e.qp.mu.Lock()
-			held = e.qp.stream.sending || e.qp.streak.waiting
-			e.qp.mu.Unlock()
+		s := e.qp.stream
+		if !s.blocked || s.tx.batch.empty() || s.shared.current == nil {
+			return 0, false
 		}
-		if ctx.Err() != nil || sent > 1000 {
+		if last = int(s.shared.current.SRQ()) - 1; s.tx.open {
+			last--
+		}
+		return last, last >= 0
+	}
+	last, ok := 0, false
+	for ; !ok; last, ok = full() {
+		m := e.reg(size, 0)
+		fill(m.Bytes(), uint64(len(regions)))
+		regions = append(regions, m)
+		e.send(WorkRequest{ID: uint64(len(regions) - 1), Flags: Signaled, Queue: uint32(len(regions)), SGE: []SGE{m.SGE(0, size)}})
+		if ctx.Err() != nil || len(regions) > 120 {
 			t.Fatal("the socket is never full")
 		}
 	}
-	if err := last.Dereg(ctx); err != nil {
+	if err := regions[last].Dereg(ctx); err != nil {
 		t.Fatal(err)
 	}
-	clear(last.Bytes())
+	clear(regions[last].Bytes())
+	sent := len(regions)
 	for i := range sent {
 		got := make([]byte, 0, size)
 		for len(got) < size {
@@ -171,7 +173,7 @@ func TestRegionGoesWhileTheSocketIsFull(t *testing.T) {
 		}
 		want := make([]byte, size)
 		if fill(want, uint64(i)); !bytes.Equal(got, want) {
-			t.Fatalf("message %d of %d is not what it was", i, sent)
+			t.Fatalf("message %d of %d is not what it was; the region of %d is gone", i, sent, last)
 		}
 	}
 	for i := range sent {
