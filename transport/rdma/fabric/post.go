@@ -3,7 +3,6 @@ package fabric
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/rds-go/rds/transport/iwarp"
 )
@@ -224,8 +223,7 @@ func (ch *Channel) pickLocked(l *link) (refused []Completion) {
 	}
 	all := ch.waiting.all()
 	kept, i := 0, 0
-	var full [8]uint32 // queues that were passed over
-	passed := 0
+	passed := false
 	for i < len(all) && len(ch.batch) < startAtOnce {
 		w := &ch.works[all[i]]
 		n := max(w.group, 1)
@@ -238,14 +236,8 @@ func (ch *Channel) pickLocked(l *link) (refused []Completion) {
 			continue
 		case reads && ch.reads == ch.depth, n > l.room:
 			// What comes behind has to wait, too.
-		case queue != 0 && (slices.Contains(full[:passed], queue) || !l.mayTakeLocked(queue, n)):
-			if !slices.Contains(full[:passed], queue) {
-				if passed == len(full) {
-					break
-				}
-				full[passed] = queue
-				passed++
-			}
+		case queue != 0 && !l.mayTakeLocked(queue, n): // nor what comes behind for it: there is only less room
+			passed = true
 			kept += copy(all[kept:], all[i:i+n])
 			i += n
 			continue
@@ -262,7 +254,7 @@ func (ch *Channel) pickLocked(l *link) (refused []Completion) {
 		}
 		break
 	}
-	if passed > 0 {
+	if passed {
 		l.starveLocked(ch)
 	}
 	if kept == 0 {
