@@ -53,10 +53,7 @@ func TestApplicationsWithRegionsAreKilled(t *testing.T) { // not in parallel: it
 		eventually(t, "writes", func() bool { return bytes.IndexByte(seg.MemoryArea()[:size], 0xee) >= 0 })
 		time.AfterFunc(time.Duration(round)*time.Millisecond, func() { _ = app.cmd.Process.Kill() })
 		_ = app.cmd.Wait()
-		eventually(t, "the pages to be given back", func() bool { return seg.holds.Load() == 0 })
-		if used := scribbled(seg.MemoryArea()); used >= 0 {
-			t.Errorf("byte %d was written behind the end", used)
-		}
+		eventually(t, "the pages to be given back", func() bool { return seg.holds.Load() == 0 && scribbled(seg.MemoryArea()) < 0 })
 		start := time.Now()
 		copied := make([]byte, 8)
 		for time.Since(start) < 20*time.Millisecond { // the peer goes on
@@ -97,16 +94,6 @@ func TestApplicationsWithRegionsAreKilled(t *testing.T) { // not in parallel: it
 // scribbled is the first byte that is not 0, -1 if there is none.
 func scribbled(b []byte) int {
 	return bytes.IndexFunc(b, func(r rune) bool { return r != 0 })
-}
-
-func lastSession(svc *Service) *session {
-	var last *session
-	for _, x := range svc.all() {
-		if last == nil || x.id > last.id {
-			last = x
-		}
-	}
-	return last
 }
 
 // exposed is a process that has a region.
