@@ -26,7 +26,7 @@ addresses, such as 127.0.0.1 and 127.0.0.2.`
 // Bounds of a host.
 const (
 	maxXsrqQueues  = 256
-	maxXsrqSenders = 256
+	maxXsrqSenders = 128
 )
 
 // xsrqOptions are the flags that both sides have.

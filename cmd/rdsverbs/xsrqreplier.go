@@ -10,8 +10,10 @@ import (
 )
 
 const (
-	maxRepliers = 16             // of one queue
-	maxAnswers  = maxXsrqSenders // under way to one host: each sender waits for one
+	maxRepliers = 8 // of one queue
+	// maxAnswers may be under way to one host. Each of its senders waits for one, but
+	// goes on when it has it, which may be before we have heard so: hence the factor.
+	maxAnswers = 4 * maxXsrqSenders
 )
 
 // replier is how one queue answers to a domain of another host: an initiator, which
