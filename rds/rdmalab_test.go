@@ -201,6 +201,10 @@ func (l *opLink) Writev(bufs [][]byte) (int, error) {
 	return n, err
 }
 
+func (l *opLink) Cork() {}
+
+func (l *opLink) Uncork() {}
+
 func (l *opLink) WriteBehind(bufs [][]byte) (int, error) {
 	l.mu.Lock()
 	if !l.skip {

@@ -25,6 +25,7 @@ type transmitter struct {
 	again   bool // the link has room again since the write under way began
 	wanted  bool // a message was appended
 	delayed bool // the flusher has been woken
+	told    bool // the link has acknowledged something since the write under way began
 	paused  bool // and it is waiting for a stream to fill a write
 	batch   conn.Batch
 
@@ -38,12 +39,13 @@ type transmitter struct {
 }
 
 const (
-	streamGap   = 50 * time.Microsecond  // writes closer than this belong to a stream
-	flushPause  = 30 * time.Microsecond  // of the flusher; up to 1 ms where all processors are idle
-	streamDelay = 100 * time.Microsecond // a sender writes itself when its stream has waited so long
-	flushBytes  = 256 << 10              // collected bytes that a sender writes itself
-	inlineBytes = 4 << 20                // written in one go before the flusher takes over
-	pollBytes   = 128 << 10              // unacknowledged bytes that make a writer look for acknowledgements
+	streamGap     = 50 * time.Microsecond  // writes closer than this belong to a stream
+	flushPause    = 30 * time.Microsecond  // of the flusher; up to 1 ms where all processors are idle
+	streamDelay   = 100 * time.Microsecond // a sender writes itself when its stream has waited so long
+	flushBytes    = 256 << 10              // collected bytes that a sender writes itself
+	inlineBytes   = 4 << 20                // written in one go before the flusher takes over
+	operationCost = 4 << 10                // of an operation besides its bytes, in a write
+	pollBytes     = 128 << 10              // unacknowledged bytes that make a writer look for acknowledgements
 )
 
 // reset is for a new link.
@@ -182,10 +184,20 @@ func (p *peer) transmitLocked(i int, limit int) {
 	if len(p.flows) > 0 {
 		p.serveLocked()
 	}
+	corked, stopped, operated := transport.Operator(nil), false, 0
+fill:
 	for p.core.Fill(i, &t.batch) {
 		t.again = false
 		if t.batch.Op != nil {
-			limit -= t.batch.Op.Work.(*operation).bytes
+			if l, ok := link.(transport.Operator); ok && corked == nil {
+				l.Cork() // several go out together
+				corked = l
+			}
+			operated += operationCost + t.batch.Op.Work.(*operation).bytes
+			if operated >= flushBytes { // until then they are one write
+				limit -= operated
+				operated = 0
+			}
 			write, more := p.beginLocked(i, link)
 			if !write && more && limit > 0 {
 				continue
@@ -194,6 +206,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 				if more && p.core.Ready(i) {
 					p.delayLocked(i)
 				}
+				stopped = true
 				break
 			}
 		}
@@ -203,13 +216,17 @@ func (p *peer) transmitLocked(i int, limit int) {
 		p.core.Wrote(i, n)
 		if err != nil {
 			p.core.LinkFailed(id)
+			stopped = true
 			break
 		}
 		if n < t.batch.Bytes && !t.again {
 			t.blocked = io.ended == nil
+			stopped = true
 			break
 		}
-		limit -= n
+		if !t.batch.Behind {
+			limit -= n
+		}
 		t.since = 0
 		if len(p.flows) > 0 {
 			p.serveLocked()
@@ -221,14 +238,35 @@ func (p *peer) transmitLocked(i int, limit int) {
 			p.core.Acked(i, acked)
 		}
 		if io.ended != nil {
+			stopped = true
 			break
 		}
 		if limit <= 0 {
 			if p.core.Ready(i) {
 				p.delayLocked(i)
 			}
+			stopped = true
 			break
 		}
+	}
+	if corked != nil {
+		t.again = false
+		p.mu.Unlock()
+		corked.Uncork()
+		p.mu.Lock()
+		corked = nil
+		switch { // others may have appended, or there is room
+		case io.ended != nil:
+		case !stopped || t.again:
+			stopped = false
+			goto fill
+		case !t.blocked && p.core.Ready(i):
+			p.delayLocked(i)
+		}
+	}
+	if t.told {
+		t.told = false
+		p.core.Acked(i, link.Acked()) // which is quick: the link has told us
 	}
 	t.busy = false
 	t.last = time.Now()
@@ -273,8 +311,11 @@ func (p *peer) writable(i int, id conn.LinkID) {
 // acked follows acknowledgements on path i's link.
 func (p *peer) acked(i int, id conn.LinkID) {
 	p.mu.Lock()
-	if l := p.path[i].link; l != nil && p.path[i].id == id {
-		if acked := p.ackedUnlocked(l); p.path[i].id == id {
+	io := &p.path[i]
+	if l := io.link; l != nil && io.id == id {
+		if io.tx.busy {
+			io.tx.told = true // when what is being written counts as written
+		} else if acked := p.ackedUnlocked(l); p.path[i].id == id {
 			p.core.Acked(i, acked)
 		}
 	}

@@ -54,4 +54,8 @@ type Operator interface {
 	// ops begun: it is delivered only when the data of those that write is in place,
 	// and not at all if one of these is refused; it then counts as acknowledged.
 	WriteBehind(bufs [][]byte) (int, error)
+	// Between Cork and Uncork, which follows soon, operations and messages behind
+	// them may wait for each other, to leave together. Both are for who calls Writev.
+	Cork()
+	Uncork()
 }

@@ -83,11 +83,15 @@ type direct struct {
 	fed    bool   // it has been given bytes since its last Flush
 	unsaid uint32 // bytes of messages taken since the last CREDIT
 
+	short []shortMessage // that are copied and not built
+
 	// The transmitter's.
-	next   uint32 // number of the message to begin, or that is open
-	offset uint32 // of its next segment; 0: not begun
-	bytes  uint64 // in all segments begun
+	built  []directCut // of short, in the batch at hand
+	next   uint32      // number of the message to begin, or that is open
+	offset uint32      // of its next segment; 0: not begun
+	bytes  uint64      // in all segments begun
 	cuts   []directCut
+	op     rdmap.Op // of the message that is open
 }
 
 // directEnd is the end of a message in the bytes sent.
@@ -100,6 +104,7 @@ type directEnd struct {
 type directCut struct {
 	start, n int // where its FPDU begins in the batch, and its payload
 	last     bool
+	op       rdmap.Op
 }
 
 func (d *direct) init(p *DirectParams, credit uint8) error {
@@ -176,6 +181,16 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 			return taken, nil
 		}
 		d.after = after
+		if taken == 0 && d.takesShortLocked(q, total, after) {
+			if n, last := cut(0, total); n == total && last {
+				run := d.addShortLocked(q, bufs, total, after, builds) && s.kickLocked()
+				q.mu.Unlock()
+				if run {
+					s.transmit()
+				}
+				return total, nil
+			}
+		}
 		q.letGoLocked()
 		if !s.kickLocked() { // whoever is at it also sends what was held back
 			d.want = true
@@ -188,11 +203,11 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 			s.transmit() // what was held back
 			return taken, nil
 		}
-		if d.after && s.tx.next != q.tail {
+		if d.behindLocked(s) {
 			q.mu.Unlock()
 			s.transmit()
 			q.mu.Lock()
-			if s.sending || s.blocked || s.tx.next != q.tail {
+			if s.sending || s.blocked || d.behindLocked(s) {
 				d.want = true
 				q.mu.Unlock()
 				return taken, nil
@@ -215,7 +230,7 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 		may := direct{limit: d.limit, heard: d.heard}
 		q.mu.Unlock()
 		if free {
-			n, on, err := s.directBatch(frames, bufs, taken, total, &may, cut, builds)
+			n, on, err := s.directBatch(frames, bufs, taken, total, &may, cut, after, builds)
 			if taken += n; !on {
 				return taken, err
 			}
@@ -256,7 +271,7 @@ const DirectEarly = 64 << 10
 // wantLocked tells, once, that a SendDirect which took less than all can go on.
 func (s *stream) wantLocked() bool {
 	x := s.shared
-	if x == nil || !x.direct.want || s.hold || !x.direct.roomLocked() || x.direct.after && s.tx.next != s.q.tail {
+	if x == nil || !x.direct.want || s.hold || !x.direct.roomLocked() || x.direct.behindLocked(s) {
 		return false
 	}
 	x.direct.want = false
@@ -267,7 +282,7 @@ func (s *stream) wantLocked() bool {
 // the socket takes them. Of a segment that it takes a part of the rest stays in the
 // batch. The caller is the transmitter; unless it may go on it is not any more: the
 // socket is full, or there was an error.
-func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct, cut Cut, builds uint32) (taken int, on bool, err error) {
+func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct, cut Cut, after bool, builds uint32) (taken int, on bool, err error) {
 	t, b, d := &s.tx, &s.tx.batch, &s.shared.direct
 	b.reset()
 	for _, f := range frames {
@@ -276,19 +291,23 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 	d.cuts = d.cuts[:0]
 	dep := s.shared.directDependency(b, builds)
 	msn, mo, from := d.next, d.offset, pos
+	op := d.op // all segments of a message have the same
+	if mo == 0 {
+		op = directOp(after)
+	}
 	room := int(t.most(false))
 	left := slicesFrom(bufs, pos)
 	for !b.full() && pos < total && (mo > 0 || may.mayBegin(msn, d.bytes+uint64(pos-from))) {
 		n, last := cut(pos, room)
-		h := ddp.Untagged{Last: last, ULP: rdmap.OpSend.Control(), QN: d.queue.num.QN(), MSN: msn, MO: mo, ULPData: dep}
-		d.cuts = append(d.cuts, directCut{start: b.size, n: n, last: last})
+		h := ddp.Untagged{Last: last, ULP: op.Control(), QN: d.queue.num.QN(), MSN: msn, MO: mo, ULPData: dep}
+		d.cuts = append(d.cuts, directCut{start: b.size, n: n, last: last, op: op})
 		b.begin(ddp.UntaggedLen + n)
 		b.stage.B = h.AppendTo(b.stage.B)
 		left.take(n, b)
 		b.end(mark{})
 		pos += n
 		if mo += uint32(n); last {
-			msn, mo = msn+1, 0
+			msn, mo, op = msn+1, 0, directOp(after)
 		}
 	}
 	n, size := 0, b.size
@@ -305,7 +324,6 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 		keep = d.cuts[0].start
 	}
 	s.q.mu.Lock()
-	d.writing = false
 	for i := range d.cuts {
 		c := &d.cuts[i]
 		if c.start >= n {
@@ -317,15 +335,7 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 		d.begunLocked(c)
 		taken += c.n
 	}
-	late := false
-	if d.isAhead {
-		d.isAhead = false
-		was := d.acked
-		if err := d.deliveredLocked(d.ahead); err != nil {
-			s.brokenLocked(err)
-		}
-		late = d.acked != was
-	}
+	d.writtenLocked(s)
 	failed := s.q.state == StateError // then whoever failed it relies on this goroutine to end the sending
 	switch {
 	case err != nil && !failed:
@@ -344,16 +354,31 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 		}
 	}
 	s.q.mu.Unlock()
-	if late {
+	return taken, on, err
+}
+
+// writtenLocked follows the write of messages: it takes a CREDIT that came before
+// they were noted.
+func (d *direct) writtenLocked(s *stream) {
+	d.writing = false
+	if !d.isAhead {
+		return
+	}
+	d.isAhead = false
+	was := d.acked
+	if err := d.deliveredLocked(d.ahead); err != nil {
+		s.brokenLocked(err)
+	}
+	if d.acked != was {
 		d.late.Store(true)
 		s.conn.Wake()
 	}
-	return taken, on, err
 }
 
 // begunLocked notes that a segment is on its way.
 func (d *direct) begunLocked(c *directCut) {
 	d.bytes += uint64(c.n)
+	d.op = c.op
 	if d.offset += uint32(c.n); !c.last {
 		return
 	}

@@ -15,6 +15,15 @@ type window struct {
 	frames [][]byte // whole ULPDUs that go first: an RTR, a kick
 	hold   bool     // no message may leave yet
 	now    time.Time
+	short  []shortMessage // to the direct queue, each in its place among the work requests
+}
+
+// end is the work request before which something else has to be sent.
+func (w *window) end() uint32 {
+	if len(w.short) > 0 {
+		return w.short[0].after
+	}
+	return w.tail
 }
 
 // build fills the batch. A work request that cannot be sent is left for the next
@@ -30,6 +39,10 @@ func (s *stream) build(w window) (failure, bool) {
 		t.batch.add(f)
 	}
 	for !w.hold && t.doomed == nil && !t.batch.full() && (t.open || s.pick(&w)) {
+		if t.from == fromDirect {
+			s.shortSegment(&w)
+			continue
+		}
 		switch slot := s.slot(t.next - 1); {
 		case t.from == fromShared:
 			s.sharedSegment()
@@ -70,7 +83,11 @@ func (t *transmitter) doom(f failure) {
 // kind (RFC 5041 section 5.3).
 func (s *stream) pick(w *window) bool {
 	t := &s.tx
-	for s.shared != nil && t.next != w.tail && s.slot(t.next).queue != 0 && s.mayStart(s.slot(t.next)) {
+	if len(w.short) > 0 && t.next == w.short[0].after {
+		t.open, t.from = true, fromDirect
+		return true
+	}
+	for s.shared != nil && t.next != w.end() && s.slot(t.next).queue != 0 && s.mayStart(s.slot(t.next)) {
 		if q, builds := s.shared.detach(s.q, t.next&uint32(len(s.q.slots)-1)); builds {
 			// Before any other Write: the peer takes all that follow the first.
 			s.shared.ahead(q)
@@ -83,7 +100,7 @@ func (s *stream) pick(w *window) bool {
 		from := (t.turn + i) % origins
 		switch from {
 		case fromWork:
-			if t.next == w.tail || s.slot(t.next).queue != 0 || !s.mayStart(s.slot(t.next)) {
+			if t.next == w.end() || s.slot(t.next).queue != 0 || !s.mayStart(s.slot(t.next)) {
 				continue
 			}
 			t.next++

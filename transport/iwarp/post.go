@@ -63,6 +63,7 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 	switch {
 	case q.over:
 		q.flushSendLocked()
+	case n > 0 && q.corked:
 	case n > 0 && !q.holdLocked(n, bytes):
 		run = q.stream.kickLocked()
 	}

@@ -73,6 +73,7 @@ type QP struct {
 	over   bool         // guarded by mu: everything is flushed
 	comps  []Completion // guarded by mu; scratch of completeLocked
 	streak streak
+	corked bool // guarded by mu: Uncork sends what is posted
 
 	done   chan struct{} // closed when over
 	closed sync.Once

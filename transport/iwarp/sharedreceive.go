@@ -266,6 +266,8 @@ func (r *receiver) finishShared() {
 	}
 	switch {
 	case k.srq == nil || !k.last:
+	case k.srq.sink != nil && c.Solicited: // its sender waits
+		x.direct.unsaid += directAck
 	case k.srq.sink != nil: // which has it
 		x.direct.unsaid += c.Len + directCost
 	case !r.deliver(c):

@@ -63,6 +63,8 @@ const (
 	fromResponse               // the peer's requests: the one numbered serving
 	fromShared                 // a queue of messages to one of the peer's shared queues
 	origins
+
+	fromDirect = origins // a short message to the peer's direct queue: whole, and in its place
 )
 
 // most is the longest payload of a segment.
@@ -106,6 +108,7 @@ func (s *stream) transmit() {
 			w.frames, s.frames = s.frames, nil
 			if s.shared != nil && !s.hold {
 				w.now = time.Now()
+				w.short = s.shared.direct.shortLocked()
 				if step := s.shared.stepLocked(s, w.now); w.frames == nil {
 					w.frames = step
 				} else {
@@ -254,6 +257,9 @@ func (s *stream) look(p *piece) ([]byte, bool) {
 
 // wroteLocked completes what ended in the n bytes that the socket took.
 func (s *stream) wroteLocked(n int) {
+	if s.shared != nil {
+		s.shared.direct.builtLocked(s)
+	}
 	requests := s.tx.batch.wrote(n)
 	if s.tx.batch.empty() {
 		requests += s.tx.passed // nothing before them is left

@@ -91,6 +91,12 @@ func (l *link) WriteBehind(bufs [][]byte) (int, error) {
 	return n, err
 }
 
+// Cork has operations wait for Uncork.
+func (l *link) Cork() { l.qp.Cork() }
+
+// Uncork sends what waits.
+func (l *link) Uncork() { l.qp.Uncork() }
+
 func (l *link) write(bufs [][]byte, after bool, builds uint32) (int, error) {
 	l.cutter.begin(bufs)
 	n, err := l.qp.SendDirect(bufs, l.cutter.cut, after, builds)
