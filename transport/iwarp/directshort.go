@@ -77,10 +77,7 @@ func (s *stream) shortSegment(w *window) {
 	d, b := &s.shared.direct, &s.tx.batch
 	m := &w.short[0]
 	w.short = w.short[1:]
-	dep := uint32(0)
-	if m.builds > 0 {
-		dep = s.shared.firstOf(m.builds)
-	}
+	dep := s.shared.directDependency(b, m.builds)
 	h := ddp.Untagged{Last: true, ULP: directOp(m.answer).Control(), QN: d.queue.num.QN(), MSN: d.next + uint32(len(d.built)), ULPData: dep}
 	d.built = append(d.built, directCut{n: len(m.data), last: true})
 	b.begin(ddp.UntaggedLen + len(m.data))

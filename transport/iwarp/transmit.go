@@ -192,7 +192,8 @@ func (s *stream) advance(w window) (n int, f *failure, err error) {
 	}
 	if b.empty() {
 		if f, ok := s.build(w); !ok {
-			return 0, &f, nil
+			failed := f // the usual case allocates nothing
+			return 0, &failed, nil
 		}
 	}
 	if !b.empty() {
