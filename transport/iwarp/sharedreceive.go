@@ -421,11 +421,12 @@ func (r *receiver) acknowledge() {
 				rcv.Grant(uint32(n))
 			}
 		}
-		when, own := patience, x.direct.is(rcv.SRQ())
-		if own && x.direct.unsaid >= directAck {
-			when = now.Add(xctl.CreditDelay)
+		own := x.direct.is(rcv.SRQ())
+		c, ok := rcv.Credit(patience)
+		if !ok && own && x.direct.unsaid >= directAck {
+			c, ok = rcv.Credit(now.Add(2 * xctl.CreditDelay)) // as if it had waited
 		}
-		if c, ok := rcv.Credit(when); ok {
+		if ok {
 			if own {
 				x.direct.unsaid = 0
 			}
