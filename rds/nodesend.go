@@ -89,7 +89,7 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 		return err
 	}
 	if o.special() {
-		return s.sendSpecial(ctx, o, to, block)
+		return s.sendSpecial(ctx, o, to, block, nil)
 	}
 	p, err := s.peerFor(to.Addr())
 	if err != nil {
@@ -100,16 +100,22 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 	}
 	var m conn.Message
 	copied := s.prepare(&m, o, to.Port())
-	return s.submit(ctx, p, &m, o, copied, block)
+	return s.submit(ctx, p, &m, o, copied, block, nil)
 }
 
-// submit queues a message that has been charged and prepared.
-func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Outgoing, copied, block bool) error {
+// submit queues a message that has been charged and prepared. If left is not nil
+// nobody is told to write it: that is left to the caller.
+func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Outgoing, copied, block bool, left **peer) error {
 	for {
 		p.mu.Lock()
 		err := p.enqueueLocked(s, m)
 		if err == nil {
-			p.kickLocked(int(m.Sport))
+			if left != nil {
+				*left = p
+				p.unlock(nil)
+			} else {
+				p.kickLocked(int(m.Sport))
+			}
 			break
 		}
 		p.mu.Unlock()
@@ -272,8 +278,33 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 
 // sendBatch takes the connection's lock once for a run of messages to one host.
 func (s *nodeSocket) sendBatch(ctx context.Context, out []Outgoing, block bool) (int, error) {
+	var left *peer // has messages with operations that nobody was told to write
+	write := func() {
+		if p := left; p != nil {
+			left = nil
+			p.mu.Lock()
+			p.kickLocked(int(s.port))
+		}
+	}
+	defer write()
 	n := 0
 	for n < len(out) {
+		if out[n].special() {
+			before := left
+			to, err := s.check(&out[n])
+			if err == nil {
+				err = s.sendSpecial(ctx, &out[n], to, false, &left)
+			}
+			if before != left && before != nil {
+				before.mu.Lock()
+				before.kickLocked(int(s.port))
+			}
+			if err == nil {
+				n++
+				continue
+			}
+		}
+		write() // what follows may wait for room
 		run, err := s.sendRun(out[n:])
 		n += run
 		switch {

@@ -52,7 +52,7 @@ func checkSpecial(o *Outgoing) error {
 }
 
 // sendSpecial is send for messages that say something about memory.
-func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.AddrPort, block bool) error {
+func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.AddrPort, block bool, left **peer) error {
 	if err := checkSpecial(o); err != nil {
 		return err
 	}
@@ -74,7 +74,7 @@ func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.Addr
 		}
 		about.HasDest, about.Dest = true, uint64(c)
 	}
-	if err = s.sendAbout(ctx, o, p, to.Port(), about, block); err != nil {
+	if err = s.sendAbout(ctx, o, p, to.Port(), about, block, left); err != nil {
 		if o.Map != nil {
 			_ = s.freeMR(Cookie(about.Dest), 0) // nobody has heard of it
 		}
@@ -86,14 +86,14 @@ func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.Addr
 	return nil
 }
 
-func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport uint16, about wire.Memory, block bool) error {
+func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport uint16, about wire.Memory, block bool, left **peer) error {
 	if err := s.charge(ctx, p, o.size(), block); err != nil {
 		return err
 	}
 	var m conn.Message
 	copied := s.prepare(&m, o, dport)
 	extend(&m, newOperation(s, p, o, dport), about)
-	return s.submit(ctx, p, &m, o, copied, block)
+	return s.submit(ctx, p, &m, o, copied, block, left)
 }
 
 // extend gives a message its operation, if it has one, and what it says about

@@ -99,6 +99,10 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 	for n := 0; n < maxControl && !x.backlog.Empty(); n++ {
 		frames = append(frames, x.backlog.AppendTo(x.controlHeader(), s.tx.ulpdu-ddp.UntaggedLen))
 	}
+	if x.direct.later && x.backlog.Empty() {
+		x.direct.later = false
+		x.direct.timer.Stop()
+	}
 	x.frames = frames
 	return frames
 }
