@@ -273,6 +273,9 @@ func (c *Conn) Trim() {
 		if p := &c.paths[i]; p.q.len() == 0 && !p.filling {
 			p.log.shrink()
 			p.q.shrink()
+			if len(p.control) == 0 {
+				p.mapBuf = nil
+			}
 			p.ahead.shrink()
 		}
 	}
