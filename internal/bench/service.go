@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"io"
 	"net"
@@ -10,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -135,7 +135,7 @@ func (v *service) exposeWords(s *rds.Socket, w *Work) error {
 func (v *service) sum() (sum uint64) {
 	for _, b := range v.words {
 		for ; len(b) > 0; b = b[wordSize:] {
-			sum += binary.NativeEndian.Uint64(b)
+			sum += mr.FetchAdd(b[:wordSize], 0, 0) // peers may still be adding
 		}
 	}
 	return sum
