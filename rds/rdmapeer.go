@@ -53,6 +53,9 @@ func (s *nodeSocket) awaitOperators(ctx context.Context, p *peer, block bool) er
 	if !s.node.operates() {
 		return ErrNotSupported
 	}
+	if err := s.lookOperators(p); err != ErrWouldBlock || !block {
+		return err
+	}
 	for {
 		w := p.waiters.add()
 		err := s.lookOperators(p)

@@ -25,8 +25,10 @@ type link struct {
 
 	// The writer's.
 	cutter cutter
-	after  bool   // the message of the last operations waits until these are sent
-	builds uint32 // so many writes are among them
+	after  bool                // the message of the last operations waits until these are sent
+	builds uint32              // so many writes are among them
+	reqs   []iwarp.WorkRequest // scratch of Operate
+	runs   []*running          // scratch of Operate
 	ops    operations
 
 	mu      sync.Mutex

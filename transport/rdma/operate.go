@@ -34,6 +34,9 @@ type running struct {
 	keys   []mr.Key
 	bounce []byte // instead of Local, where that has many pieces
 	word   []byte // what an atomic has found
+
+	sge     [iwarp.MaxSGE]iwarp.SGE // of the first work request, while it is posted
+	keyRoom [2]mr.Key               // of keys
 }
 
 // pieces is how many pieces of local memory an operation is done with; where there
@@ -45,8 +48,12 @@ var errTooMuch = errors.New("rdma: operations of one message exceed the queue")
 // Operate begins ops, all or none.
 func (l *link) Operate(ops []*transport.Operation) (bool, error) {
 	o := &l.ops
-	var reqs []iwarp.WorkRequest
-	runs := make([]*running, 0, len(ops))
+	reqs, runs := l.reqs[:0], l.runs[:0]
+	defer func() {
+		clear(reqs)
+		clear(runs)
+		l.reqs, l.runs = reqs, runs
+	}()
 	fail := func(err error) (bool, error) {
 		for _, r := range runs {
 			l.unmap(r)
@@ -57,14 +64,15 @@ func (l *link) Operate(ops []*transport.Operation) (bool, error) {
 	for _, op := range ops {
 		r := &running{op: op}
 		runs = append(runs, r)
-		list, err := l.requests(r)
-		if err != nil {
+		r.keys = r.keyRoom[:0]
+		before := len(reqs)
+		var err error
+		if reqs, err = l.requests(r, reqs); err != nil {
 			return fail(err)
 		}
-		if r.left = len(list); op.Kind == transport.OpWrite {
-			writes += uint32(len(list))
+		if r.left = len(reqs) - before; op.Kind == transport.OpWrite {
+			writes += uint32(r.left)
 		}
-		reqs = append(reqs, list...)
 	}
 	if len(reqs) > l.t.opts.Operations {
 		return fail(errTooMuch)
@@ -141,10 +149,10 @@ func check(op *transport.Operation) error {
 }
 
 // requests makes the work requests of an operation.
-func (l *link) requests(r *running) ([]iwarp.WorkRequest, error) {
+func (l *link) requests(r *running, list []iwarp.WorkRequest) ([]iwarp.WorkRequest, error) {
 	op := r.op
 	if err := check(op); err != nil {
-		return nil, err
+		return list, err
 	}
 	w := iwarp.WorkRequest{RemoteKey: mr.Key(op.Key), RemoteAddr: op.Addr}
 	switch op.Kind {
@@ -159,8 +167,9 @@ func (l *link) requests(r *running) ([]iwarp.WorkRequest, error) {
 		}
 		r.word = make([]byte, 8)
 		sge, err := l.lend(r, r.word)
-		w.SGE = []iwarp.SGE{sge}
-		return []iwarp.WorkRequest{w}, err
+		r.sge[0] = sge
+		w.SGE = r.sge[:1]
+		return append(list, w), err
 	}
 	local, total := op.Local, 0
 	for _, p := range local {
@@ -180,15 +189,18 @@ func (l *link) requests(r *running) ([]iwarp.WorkRequest, error) {
 	if op.Kind == transport.OpRead {
 		per = 1
 	}
-	var list []iwarp.WorkRequest
-	for len(local) > 0 || len(list) == 0 {
+	begun := len(list)
+	for len(local) > 0 || len(list) == begun {
 		w.SGE = nil
+		if len(list) == begun {
+			w.SGE = r.sge[:0]
+		}
 		n := uint64(0)
 		for len(local) > 0 && len(w.SGE) < per {
 			if p := local[0]; len(p) > 0 {
 				sge, err := l.lend(r, p)
 				if err != nil {
-					return nil, err
+					return list, err
 				}
 				w.SGE = append(w.SGE, sge)
 				n += uint64(len(p))
