@@ -1,10 +1,7 @@
 package rdma
 
 import (
-	"encoding/binary"
-	"math/rand/v2"
 	"net/netip"
-	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -15,20 +12,9 @@ import (
 // gnet starts a worker pool when the program starts; only what comes later is ours.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
 
-var addresses atomic.Uint32
+func newAddr() netip.Addr { return transporttest.NewAddr() }
 
-// newAddr returns an address of 127.0.0.0/8 that no other test of this process
-// has and none of another process is likely to have.
-func newAddr() netip.Addr {
-	var a [4]byte
-	binary.BigEndian.PutUint32(a[:], 127<<24|(base+addresses.Add(1))%0xfffffe+1)
-	return netip.AddrFrom4(a)
-}
-
-var base = rand.Uint32N(1 << 24)
-
-// testPort is below the ephemeral range and not the real one.
-var testPort = uint16(20000 + rand.IntN(10000))
+var testPort = transporttest.Port
 
 func newTransport(t testing.TB, o Options) *Transport {
 	t.Helper()
