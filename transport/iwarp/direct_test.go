@@ -130,14 +130,21 @@ func oneMessage(total int) Cut {
 // direct sends one message of b, when nobody else is sending.
 func (e *end) direct(b []byte) (int, error) {
 	e.t.Helper()
+	e.quiet()
+	return e.qp.SendDirect([][]byte{b}, oneMessage(len(b)), false, 0)
+}
+
+// quiet waits until nobody sends: a SendDirect that meets others takes nothing.
+func (e *end) quiet() {
+	e.t.Helper()
 	if !eventually(10*time.Second, func() bool {
 		e.qp.mu.Lock()
 		defer e.qp.mu.Unlock()
-		return !e.qp.stream.sending
+		s := e.qp.stream
+		return !s.sending && !s.shared.direct.later && s.shared.backlog.Empty() // nor is about to
 	}) {
 		e.t.Error("somebody sends without end")
 	}
-	return e.qp.SendDirect([][]byte{b}, oneMessage(len(b)), false, 0)
 }
 
 // openDirect makes a connection with a direct queue whose other end is raw.
@@ -185,6 +192,7 @@ func TestDirectToleratesStaleCredits(t *testing.T) {
 	}
 	wait(t, d.acked, "Acked")
 	// A message may be refused before its end.
+	e.quiet()
 	if n, err := e.qp.SendDirect([][]byte{make([]byte, 8)}, func(int, int) (int, bool) { return 8, false }, false, 0); n != 8 || err != nil {
 		t.Fatal(n, err)
 	}
