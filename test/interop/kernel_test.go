@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/internal/conformance"
 	"github.com/rds-go/rds/rds"
@@ -90,20 +91,25 @@ func testConformance(t *testing.T, guest *process) {
 	t.Logf("%d cases passed, %d skipped", passed, len(skip))
 }
 
-// runTests runs a test program in a guest and returns its output.
+// testsTime is how long a test program may run before it ends itself with the
+// stacks of its goroutines.
+const testsTime = runTime - 30*time.Second
+
+// runTests runs a test program in a guest and returns its output, which the
+// log has if it failed.
 func runTests(t *testing.T, guest *process, program string, env ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), runTime)
+	ctx, cancel := context.WithTimeoutCause(t.Context(), runTime, fmt.Errorf("still running after %v", runTime))
 	defer cancel()
-	var r peer.ExecResult
-	if err := guest.Call(ctx, peer.OpExec, peer.ExecArgs{Argv: []string{program, "-test.v"}, Env: env}, &r); err != nil {
-		t.Fatal(err)
-	}
-	if r.Status != 0 || testing.Verbose() {
-		t.Logf("%s in the guest:\n%s", program, r.Output)
-	}
-	if r.Status != 0 {
+	g := guest.execWith(t, env, program, "-test.v", fmt.Sprintf("-test.timeout=%v", testsTime))
+	r, err := g.result(ctx)
+	switch {
+	case err != nil:
+		t.Fatalf("%s: %v", program, err)
+	case r.Status != 0:
 		t.Fatalf("%s: %s", program, r.State)
+	case testing.Verbose():
+		t.Logf("%s in the guest:\n%s", program, r.Output)
 	}
 	return r.Output
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -33,7 +34,13 @@ type program struct {
 // shown if the test failed.
 func (p *process) exec(t *testing.T, argv ...string) *program {
 	t.Helper()
-	call, err := p.Start(peer.OpExec, peer.ExecArgs{Argv: argv, Env: p.env})
+	return p.execWith(t, nil, argv...)
+}
+
+// execWith is exec with more of an environment.
+func (p *process) execWith(t *testing.T, env []string, argv ...string) *program {
+	t.Helper()
+	call, err := p.Start(peer.OpExec, peer.ExecArgs{Argv: argv, Env: slices.Concat(p.env, env)})
 	if err != nil {
 		t.Fatalf("%s: %v", p.name, err)
 	}
