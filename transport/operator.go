@@ -1,5 +1,11 @@
 package transport
 
+import (
+	"fmt"
+	"math"
+	"syscall"
+)
+
 // OpKind says what an Operation does.
 type OpKind uint8
 
@@ -40,6 +46,33 @@ type Operation struct {
 	// with none of the link's locks held; it may be before Operate has returned, and
 	// is always before the handler hears Closed. Local is the caller's again.
 	Done func(*Operation, OpStatus)
+}
+
+// Size is how many bytes Local has.
+func (op *Operation) Size() uint64 {
+	n := uint64(0)
+	for _, p := range op.Local {
+		n += uint64(len(p))
+	}
+	return n
+}
+
+// Validate tells what is wrong with an operation in itself.
+func (op *Operation) Validate() error {
+	total := op.Size()
+	switch {
+	case op.Kind > OpCompareSwap:
+		return fmt.Errorf("transport: operation of kind %d: %w", op.Kind, syscall.EINVAL)
+	case op.Kind < OpFetchAdd && total > math.MaxUint32:
+		return fmt.Errorf("transport: operation on %d bytes: %w", total, syscall.EMSGSIZE)
+	case op.Kind < OpFetchAdd:
+		return nil
+	case op.Addr%8 != 0:
+		return fmt.Errorf("transport: atomic of a misaligned address: %w", syscall.EINVAL)
+	case len(op.Local) != 1 || total != 8:
+		return fmt.Errorf("transport: an atomic takes 8 bytes of local memory: %w", syscall.EINVAL)
+	}
+	return nil
 }
 
 // Operator is a Link that also carries operations on the peer's memory.

@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
-	"math"
 	"sync"
-	"syscall"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
@@ -127,31 +124,10 @@ func (l *link) withdraw(first uint64) bool {
 	return true
 }
 
-// check tells what is wrong with an operation in itself.
-func check(op *transport.Operation) error {
-	total := uint64(0)
-	for _, p := range op.Local {
-		total += uint64(len(p))
-	}
-	switch {
-	case op.Kind > transport.OpCompareSwap:
-		return fmt.Errorf("rdma: operation of kind %d: %w", op.Kind, syscall.EINVAL)
-	case op.Kind < transport.OpFetchAdd && total > math.MaxUint32:
-		return fmt.Errorf("rdma: operation on %d bytes: %w", total, syscall.EMSGSIZE)
-	case op.Kind < transport.OpFetchAdd:
-		return nil
-	case op.Addr%8 != 0:
-		return fmt.Errorf("rdma: atomic of a misaligned address: %w", syscall.EINVAL)
-	case len(op.Local) != 1 || total != 8:
-		return fmt.Errorf("rdma: an atomic takes 8 bytes of local memory: %w", syscall.EINVAL)
-	}
-	return nil
-}
-
 // requests makes the work requests of an operation.
 func (l *link) requests(r *running, list []iwarp.WorkRequest) ([]iwarp.WorkRequest, error) {
 	op := r.op
-	if err := check(op); err != nil {
+	if err := op.Validate(); err != nil {
 		return list, err
 	}
 	w := iwarp.WorkRequest{RemoteKey: mr.Key(op.Key), RemoteAddr: op.Addr}
