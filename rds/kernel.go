@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -126,10 +125,9 @@ type kernelSocket struct {
 
 	linger atomic.Int64
 
-	mu       sync.Mutex // guards the deadlines the user set
-	readDL   time.Time
-	writeDL  time.Time
-	recvMu   sync.Mutex     // one receiver at a time: the length is looked at first
+	reads, writes kernelCalls
+
+	recvMu   sync.Mutex     // one receiver at a time: the length is looked at first. Nobody waits with it
 	statuses []afrds.Status // read and not yet handed out; guarded by recvMu
 }
 
@@ -153,52 +151,6 @@ func (s *kernelSocket) connect(to netip.AddrPort) error {
 	return nil
 }
 
-// bounded runs a call that may wait so that the end of ctx ends it: the
-// descriptor's deadline is moved to the past for a moment, and calls that
-// suffer from that without being meant go on.
-func (s *kernelSocket) bounded(ctx context.Context, write bool, call func() error) error {
-	if ctx.Done() == nil {
-		return call()
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	set := s.c.SetReadDeadline
-	if write {
-		set = s.c.SetWriteDeadline
-	}
-	stop := context.AfterFunc(ctx, func() { _ = set(time.Unix(1, 0)) })
-	defer func() {
-		if !stop() {
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			if write {
-				_ = set(s.writeDL)
-			} else {
-				_ = set(s.readDL)
-			}
-		}
-	}()
-	for {
-		err := call()
-		if !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		s.mu.Lock()
-		user := s.readDL
-		if write {
-			user = s.writeDL
-		}
-		s.mu.Unlock()
-		if !user.IsZero() && !time.Now().Before(user) {
-			return err
-		}
-	}
-}
-
 func (s *kernelSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 	data := o.Data
 	if o.Buffer != nil {
@@ -208,7 +160,7 @@ func (s *kernelSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 		return ErrNotSupported // Linux reports the fate of RDMA operations only, and has none over TCP
 	}
 	to := unmap(o.To)
-	err := s.bounded(ctx, true, func() error {
+	err := s.writes.bounded(ctx, s.c.SetWriteDeadline, func() error {
 		flags := 0
 		if !block {
 			flags = afrds.MsgDontWait
@@ -233,29 +185,43 @@ func (s *kernelSocket) sendBatch(ctx context.Context, out []Outgoing, block bool
 }
 
 func (s *kernelSocket) recv(ctx context.Context, block, peek bool) (m Message, err error) {
-	s.recvMu.Lock()
-	defer s.recvMu.Unlock()
-	if len(s.statuses) > 0 {
-		return s.status(peek), nil
-	}
-	err = s.bounded(ctx, false, func() error {
-		flags := 0
-		if !block {
-			flags = afrds.MsgDontWait
-		}
-		m, err = s.receive(flags, peek)
+	err = s.reads.bounded(ctx, s.c.SetReadDeadline, func() error {
+		m, err = s.receive(block, peek)
 		return err
 	})
 	return m, err
 }
 
-// receive asks for the length of the next message, then takes it.
-func (s *kernelSocket) receive(flags int, peek bool) (Message, error) {
-	r, err := s.c.RecvFrom(nil, flags|afrds.MsgPeek|afrds.MsgTrunc)
+func (s *kernelSocket) receive(block, peek bool) (Message, error) {
+	for {
+		m, err := s.tryReceive(peek)
+		if !block || !errors.Is(err, syscall.EAGAIN) {
+			return m, err
+		}
+		r, err := s.c.RecvFrom(nil, afrds.MsgPeek|afrds.MsgTrunc)
+		if err != nil {
+			return Message{}, err
+		}
+		if !r.IsMessage() { // notifications are taken even by a peek
+			s.recvMu.Lock()
+			defer s.recvMu.Unlock()
+			return s.news(&r, peek), nil
+		}
+	}
+}
+
+// tryReceive asks for the length of the next message, then takes it.
+func (s *kernelSocket) tryReceive(peek bool) (Message, error) {
+	s.recvMu.Lock()
+	defer s.recvMu.Unlock()
+	if len(s.statuses) > 0 {
+		return s.status(peek), nil
+	}
+	r, err := s.c.RecvFrom(nil, afrds.MsgDontWait|afrds.MsgPeek|afrds.MsgTrunc)
 	if err != nil {
 		return Message{}, err
 	}
-	if !r.IsMessage() { // notifications are taken even by a peek
+	if !r.IsMessage() {
 		return s.news(&r, peek), nil
 	}
 	var b *buf.Buf
@@ -264,10 +230,11 @@ func (s *kernelSocket) receive(flags int, peek bool) (Message, error) {
 		b = s.k.pool.Get(r.N)
 		data = b.B
 	}
+	flags := afrds.MsgDontWait
 	if peek {
 		flags |= afrds.MsgPeek
 	}
-	if r, err = s.c.RecvFrom(data, flags|afrds.MsgDontWait); err != nil || !r.IsMessage() {
+	if r, err = s.c.RecvFrom(data, flags); err != nil || !r.IsMessage() {
 		if b != nil {
 			b.Release()
 		}
@@ -330,15 +297,11 @@ func (s *kernelSocket) poll() Events {
 }
 
 func (s *kernelSocket) setDeadline(read, write bool, t time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if read {
-		s.readDL = t
-		_ = s.c.SetReadDeadline(t)
+		s.reads.setDeadline(s.c.SetReadDeadline, t)
 	}
 	if write {
-		s.writeDL = t
-		_ = s.c.SetWriteDeadline(t)
+		s.writes.setDeadline(s.c.SetWriteDeadline, t)
 	}
 }
 
