@@ -29,22 +29,28 @@ func serving(t testing.TB, n *Node, scfg ServiceConfig) (*Service, string) {
 }
 
 // eachProvider runs a test between sockets of nodes and of applications, in
-// memory and on XRC.
+// memory, on XRC, and within one node.
 func eachProvider(t *testing.T, test func(t *testing.T, a, b *Socket)) {
 	t.Helper()
 	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
-		socket := func(t *testing.T, attached bool) *Socket {
+		socket := func(t *testing.T, paths map[*Node]string, attached bool) *Socket {
+			n := node()
 			if !attached {
-				return l.bind(node())
+				return l.bind(n)
 			}
-			_, path := serving(t, node(), ServiceConfig{})
-			return bound(t, dialed(t, path), addrOf(newAddr(), 4000))
+			if paths[n] == "" {
+				_, paths[n] = serving(t, n, ServiceConfig{})
+			}
+			return bound(t, dialed(t, paths[n]), addrOf(newAddr(), 4000))
 		}
 		for _, x := range []struct {
 			name string
 			a, b bool
 		}{{"nodes", false, false}, {"node to rdsd", false, true}, {"rdsd to node", true, false}, {"rdsd", true, true}} {
-			t.Run(x.name, func(t *testing.T) { test(t, socket(t, x.a), socket(t, x.b)) })
+			t.Run(x.name, func(t *testing.T) {
+				paths := make(map[*Node]string)
+				test(t, socket(t, paths, x.a), socket(t, paths, x.b))
+			})
 		}
 	})
 }

@@ -72,7 +72,11 @@ func NewNode(cfg Config) (*Node, error) {
 	if n.wire, err = wireTransport(&cfg); err != nil {
 		return fail(err)
 	}
-	n.self = loop.NewNetwork().Transport()
+	own := loop.NewNetwork().Transport()
+	if d, domain, err := n.regions(); err == nil {
+		own.Expose(d, domain)
+	}
+	n.self = own
 	for _, a := range cfg.Addresses {
 		if _, err := n.listen(a.Unmap()); err != nil {
 			_ = n.Close()
@@ -335,7 +339,7 @@ func (n *Node) Close() error {
 		_ = n.control.Close()
 	}
 	n.eachPeer((*peer).close)
-	err := errors.Join(n.wire.Close(), n.self.Close())
+	err := errors.Join(n.self.Close(), n.wire.Close()) // in this order: regions end with the wire
 	n.work.Wait()
 	if total.Messages > 0 {
 		err = errors.Join(&total, err)

@@ -58,7 +58,8 @@ func (n *opNet) pair(l *lab) (a, b *Socket) {
 	return l.bind(n.node(l, Config{})), l.bind(n.node(l, Config{}))
 }
 
-// eachRDMA runs a test in memory and on XRC. node makes nodes of one lab.
+// eachRDMA runs a test in memory, on XRC, and between addresses of one node. node
+// makes nodes of one lab, or returns that one.
 func eachRDMA(t *testing.T, test func(t *testing.T, l *lab, node func() *Node)) {
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
@@ -69,6 +70,12 @@ func eachRDMA(t *testing.T, test func(t *testing.T, l *lab, node func() *Node)) 
 		t.Parallel()
 		l := newLab(t)
 		test(t, l, func() *Node { return l.node(Config{Wire: WireXRC}) })
+	})
+	t.Run("own", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		n := l.node(Config{Wire: WireXRC})
+		test(t, l, func() *Node { return n })
 	})
 }
 

@@ -14,6 +14,13 @@
 // inside them, and the answers to its answers are appended, not nested. No lock
 // is held meanwhile. Accept functions and Closed have goroutines of their own.
 //
+// # Operations
+//
+// Links that lead to a transport which exposes memory (Expose) are
+// transport.Operators. An operation is done on the goroutine that calls Operate,
+// before it returns, in reader sections of its own for every 64 KiB; as long as
+// something written before is not delivered, the link is full.
+//
 // # Buffers
 //
 // A payload given to Message may alias the memory given to Writev, valid during

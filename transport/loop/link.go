@@ -27,6 +27,7 @@ type link struct {
 	life          atomic.Int32
 	written       atomic.Uint64
 	acked         atomic.Uint64 // not moved any more once life has ended
+	ops           *operator     // nil: the other end's transport exposes no memory
 
 	h transport.Handler // set by Start
 
@@ -49,6 +50,8 @@ func newLink(t *Transport, local, remote netip.AddrPort) *link {
 // join connects the dialed end a and the accepted end b.
 func join(a, b *link) {
 	b.accepted = true
+	a.operateOn(b.t.memory)
+	b.operateOn(a.t.memory)
 	a.send = &pipe{src: a, dst: b}
 	b.send = &pipe{src: b, dst: a}
 	a.recv, b.recv = b.send, a.send
@@ -154,6 +157,9 @@ func (l *link) end(cause error, reset bool) {
 
 // finish runs once, after the last use of the link.
 func (l *link) finish() {
+	if l.ops != nil {
+		l.ops.close()
+	}
 	if l.h != nil {
 		l.recv.in.Reset()
 		l.h.Closed(l.cause, l.acked.Load())

@@ -73,6 +73,42 @@ func (p *pipe) write(bufs [][]byte) (int, error) {
 	return n, nil
 }
 
+// idle tells whether all that was written is delivered, and there is an end to
+// deliver it to. If not, src hears Writable once it is, or the end of its link.
+func (p *pipe) idle() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.idleLocked()
+}
+
+func (p *pipe) idleLocked() bool {
+	if p.started && !p.busy && !p.ended && !p.reset && !p.dead { // hence nothing is pending
+		return true
+	}
+	p.starved = true
+	return false
+}
+
+// skip takes all of bufs as written and acknowledged, and delivers nothing. Where
+// something has to be delivered before it takes none of them.
+func (p *pipe) skip(bufs [][]byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.ended || p.reset || p.dead:
+		return 0, transport.ErrClosed
+	case !p.idleLocked():
+		return 0, nil
+	}
+	total := 0
+	for _, b := range bufs {
+		total += len(b)
+	}
+	p.src.written.Add(uint64(total))
+	p.src.acked.Add(uint64(total))
+	return total, nil
+}
+
 // deliver parses bufs for dst. The caller has set busy.
 func (p *pipe) deliver(bufs [][]byte) {
 	if !p.dst.acquire() {
@@ -110,10 +146,14 @@ func (p *pipe) pump(budget int) {
 			return
 		case len(p.pending) == 0:
 			p.busy = false
-			ended := p.ended
+			ended, starved := p.ended, p.starved
+			p.starved = false
 			p.mu.Unlock()
-			if ended {
+			switch {
+			case ended:
 				p.dst.end(io.EOF, false)
+			case starved:
+				p.src.writable()
 			}
 			return
 		}

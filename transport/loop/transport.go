@@ -6,16 +6,18 @@ import (
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 )
 
 // Transport makes links within its Network. Network.Transport makes it, Close
 // ends it.
 type Transport struct {
-	net  *Network
-	pool buf.Pool
-	wg   sync.WaitGroup // links until they are finished, and what runs for them
-	once sync.Once
+	net    *Network
+	memory *memory // nil: none is exposed
+	pool   buf.Pool
+	wg     sync.WaitGroup // links until they are finished, and what runs for them
+	once   sync.Once
 
 	mu     sync.Mutex
 	closed bool               // guarded by mu
@@ -26,6 +28,13 @@ type Transport struct {
 }
 
 var _ transport.Transport = (*Transport)(nil)
+
+// Expose has links that lead to t carry operations on the regions of domain, which
+// is of that device: they are transport.Operators. It is called before the first
+// link is made, and the device outlives t.
+func (t *Transport) Expose(regions *mr.Device, domain *mr.Domain) {
+	t.memory = &memory{regions, domain}
+}
 
 // Name returns "loop".
 func (t *Transport) Name() string { return "loop" }

@@ -1,0 +1,167 @@
+package loop
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
+)
+
+// chunk is how much one section copies: what an invalidation waits for.
+const chunk = 64 << 10
+
+// memory is what a transport exposes to those who have links to it.
+type memory struct {
+	regions *mr.Device
+	domain  *mr.Domain
+}
+
+// operating is a link to a transport that exposes memory.
+type operating struct{ *link }
+
+var _ transport.Operator = operating{}
+
+// operator does a link's operations. All but far is the writer's.
+type operator struct {
+	far     memory
+	claim   uint64     // the host's, of regions for one use
+	reader  *mr.Reader // nil before it is needed
+	refused bool       // a write of the last operations was: their message is not delivered
+}
+
+// handle is the link as its user gets it.
+func (l *link) handle() transport.Link {
+	if l.ops != nil {
+		return operating{l}
+	}
+	return l
+}
+
+// operateOn makes l carry operations on the memory of the transport it leads to.
+func (l *link) operateOn(far *memory) {
+	if far == nil {
+		return
+	}
+	a := l.local.Addr().As16()
+	claim := binary.BigEndian.Uint64(a[:]) ^ binary.BigEndian.Uint64(a[8:])
+	l.ops = &operator{far: *far, claim: max(1, claim)}
+}
+
+// Operate does ops at once, on the caller's goroutine, if all that was written
+// before is delivered.
+func (l operating) Operate(ops []*transport.Operation) (bool, error) {
+	for _, op := range ops {
+		if err := op.Validate(); err != nil {
+			return false, err
+		}
+	}
+	if !l.acquire() {
+		return false, nil
+	}
+	defer l.put()
+	if !l.send.idle() {
+		return false, nil
+	}
+	o := l.ops
+	if o.reader == nil {
+		o.reader = o.far.regions.NewReader("link from " + l.local.String())
+	}
+	o.refused = false
+	for _, op := range ops {
+		status := transport.OpSuccess
+		if o.execute(op, l.local.Addr()) != mr.None {
+			status = transport.OpRefused
+			o.refused = o.refused || op.Kind == transport.OpWrite
+		}
+		op.Done(op, status)
+	}
+	return true, nil
+}
+
+// WriteBehind is Writev, or passes over the message of a write that was refused.
+func (l operating) WriteBehind(bufs [][]byte) (int, error) {
+	if !l.ops.refused {
+		return l.Writev(bufs)
+	}
+	if !l.acquire() {
+		return 0, transport.ErrClosed
+	}
+	defer l.put()
+	n, err := l.send.skip(bufs)
+	if n > 0 {
+		l.ops.refused = false
+	}
+	return n, err
+}
+
+// Cork and Uncork do nothing: operations wait for nobody.
+func (operating) Cork()   {}
+func (operating) Uncork() {}
+
+// execute does one operation of the host from. What is wrong with any part of it is
+// found before a byte is copied, unless the region ends in the midst.
+func (o *operator) execute(op *transport.Operation, from netip.Addr) mr.Fault {
+	req := mr.Request{Key: mr.Key(op.Key), Domain: o.far.domain, From: from, Claim: o.claim, Addr: op.Addr, Len: op.Size()}
+	switch op.Kind {
+	case transport.OpWrite:
+		req.Rights = mr.RemoteWrite
+	case transport.OpRead:
+		req.Rights = mr.RemoteRead
+	default:
+		req.Rights = mr.RemoteAtomic
+		return o.atomic(op, &req)
+	}
+	o.reader.Enter()
+	_, fault := o.reader.Check(&req)
+	o.reader.Leave()
+	for _, p := range op.Local {
+		for len(p) > 0 && fault == mr.None {
+			part := p[:min(len(p), chunk)]
+			req.Len = uint64(len(part))
+			fault = o.copy(part, &req)
+			req.Addr += req.Len
+			p = p[len(part):]
+		}
+	}
+	return fault
+}
+
+// copy moves the bytes of one section.
+func (o *operator) copy(local []byte, req *mr.Request) mr.Fault {
+	o.reader.Enter()
+	defer o.reader.Leave()
+	mem, fault := o.reader.Check(req)
+	switch {
+	case fault != mr.None:
+	case req.Rights == mr.RemoteWrite:
+		copy(mem, local)
+	default:
+		copy(local, mem)
+	}
+	return fault
+}
+
+func (o *operator) atomic(op *transport.Operation, req *mr.Request) mr.Fault {
+	o.reader.Enter()
+	defer o.reader.Leave()
+	word, fault := o.reader.Check(req)
+	if fault != mr.None {
+		return fault
+	}
+	var old uint64
+	if op.Kind == transport.OpFetchAdd {
+		old = mr.FetchAdd(word, op.Add, op.AddMask)
+	} else {
+		old = mr.CompareSwap(word, op.Compare, op.CompareMask, op.Swap, op.SwapMask)
+	}
+	binary.NativeEndian.PutUint64(op.Local[0], old)
+	return fault
+}
+
+// close gives the reader back, when nobody uses the link any more.
+func (o *operator) close() {
+	if o.reader != nil {
+		o.reader.Close()
+	}
+}
