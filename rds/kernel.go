@@ -160,14 +160,13 @@ func (s *kernelSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 		return ErrNotSupported // Linux reports the fate of RDMA operations only, and has none over TCP
 	}
 	to := unmap(o.To)
-	err := s.writes.bounded(ctx, s.c.SetWriteDeadline, func() error {
-		flags := 0
-		if !block {
-			flags = afrds.MsgDontWait
-		}
-		_, err := s.c.SendTo(data, to, flags)
-		return err
-	})
+	_, err := s.c.SendTo(data, to, afrds.MsgDontWait)
+	if block && (errors.Is(err, syscall.EAGAIN) || errors.Is(err, syscall.ENOBUFS)) {
+		err = s.writes.bounded(ctx, s.c.SetWriteDeadline, func() error {
+			_, err := s.c.SendTo(data, to, 0)
+			return err
+		})
+	}
 	if err == nil && o.Buffer != nil {
 		o.Buffer.Release()
 		*o.Buffer = Message{}
@@ -185,19 +184,20 @@ func (s *kernelSocket) sendBatch(ctx context.Context, out []Outgoing, block bool
 }
 
 func (s *kernelSocket) recv(ctx context.Context, block, peek bool) (m Message, err error) {
+	m, err = s.tryReceive(peek)
+	if !block || !errors.Is(err, syscall.EAGAIN) {
+		return m, err
+	}
 	err = s.reads.bounded(ctx, s.c.SetReadDeadline, func() error {
-		m, err = s.receive(block, peek)
+		m, err = s.receive(peek)
 		return err
 	})
 	return m, err
 }
 
-func (s *kernelSocket) receive(block, peek bool) (Message, error) {
+// receive waits for the next message and takes it.
+func (s *kernelSocket) receive(peek bool) (Message, error) {
 	for {
-		m, err := s.tryReceive(peek)
-		if !block || !errors.Is(err, syscall.EAGAIN) {
-			return m, err
-		}
 		r, err := s.c.RecvFrom(nil, afrds.MsgPeek|afrds.MsgTrunc)
 		if err != nil {
 			return Message{}, err
@@ -206,6 +206,9 @@ func (s *kernelSocket) receive(block, peek bool) (Message, error) {
 			s.recvMu.Lock()
 			defer s.recvMu.Unlock()
 			return s.news(&r, peek), nil
+		}
+		if m, err := s.tryReceive(peek); !errors.Is(err, syscall.EAGAIN) {
+			return m, err
 		}
 	}
 }

@@ -208,11 +208,6 @@ var waitCases = []test{
 		l.arrived(s)
 		l.must(s.SetDeadline(time.Unix(1, 0)))
 		m, err := s.Recv(l.patient())
-		if l.differs() {
-			l.fails("Recv", err, os.ErrDeadlineExceeded)
-			l.fails("Send", s.Send(l.patient(), l.nowhere(), nil), os.ErrDeadlineExceeded)
-			return
-		}
 		l.must(err)
 		m.Release()
 		l.must(s.Send(l.patient(), l.nowhere(), nil))
@@ -224,11 +219,6 @@ var waitCases = []test{
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		m, err := s.Recv(ctx)
-		if l.differs() {
-			l.fails("Recv", err, context.Canceled)
-			l.fails("Send", s.Send(ctx, l.nowhere(), nil), context.Canceled)
-			return
-		}
 		l.must(err)
 		m.Release()
 		l.must(s.Send(ctx, l.nowhere(), nil))
@@ -246,8 +236,11 @@ var waitCases = []test{
 			"Send":      start(func() error { return s.Send(ctx, l.nowhere(), nil) }),
 			"SendBatch": start(func() error { _, err := s.SendBatch(ctx, []rds.Outgoing{{To: l.nowhere()}}); return err }),
 		}
-		_, err := s.Recv(l.brief())
-		l.fails("brief Recv", err, context.DeadlineExceeded)
+		for range 3 { // beside, and behind, others that wait
+			_, err := s.Recv(l.brief())
+			l.fails("brief Recv", err, context.DeadlineExceeded)
+			l.fails("brief Send", s.Send(l.brief(), l.nowhere(), nil), context.DeadlineExceeded)
+		}
 		cancel()
 		for name, r := range all {
 			l.fails(name, l.end(name, r), context.Canceled)

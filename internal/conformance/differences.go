@@ -22,8 +22,6 @@ var differences = []Difference{
 	{"buffer/a larger one wakes a blocked send", rds.ProviderKernel, "nobody is woken; the next event does it", true},
 	{"cancel/multicast", rds.ProviderKernel, "accepted, and nothing happens", false},
 	{"cancel/everywhere", rds.ProviderKernel, "all is EINVAL", false},
-	{"wait/past deadlines do not matter to what need not wait", rds.ProviderKernel, "a past deadline fails every call", false},
-	{"wait/ended contexts do not matter to what need not wait", rds.ProviderKernel, "an ended context fails every call", false},
 	{"congestion/a larger buffer ends it", rds.ProviderKernel, "only reading ends congestion", false},
 	{"congestion/empty messages count too", rds.ProviderKernel, "only payload counts: empty messages are not bounded", true},
 	{"congestion/polled", rds.ProviderKernel, "Go's own poller gets the news before Poll does: use the congestion monitor", true},
