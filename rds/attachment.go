@@ -50,7 +50,7 @@ type attachment struct {
 }
 
 func newAttachment(c *Client, conn *ipc.Conn) (*attachment, error) {
-	if err := conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: []string{ipc.FeatureRDMA}}); err != nil {
+	if err := conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP}}); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
 	t := &attachment{

@@ -70,6 +70,9 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 		return err
 	}
 	to, d, err := s.check(ctx, h.t, o)
+	if err == nil {
+		err = s.admits(ctx, h, d)
+	}
 	if err != nil {
 		return err
 	}
@@ -311,7 +314,7 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 	}
 	t := h.t
 	to, d, err := s.check(ctx, t, &out[0])
-	if err != nil {
+	if err != nil || s.admits(ctx, h, d) != nil {
 		return 0
 	}
 	u := &t.submission

@@ -26,6 +26,7 @@ type clientSocket struct {
 	wdl     deadline
 
 	last   atomic.Pointer[destination]
+	only   atomic.Pointer[Wire] // to send by; nil or WireAuto: any
 	toPort atomic.Pointer[netip.AddrPort]
 	linger atomic.Int64
 
@@ -222,8 +223,12 @@ func (s *clientSocket) remote() netip.AddrPort {
 
 // tell makes a call about this socket.
 func (h *half) tell(q ipc.Request) (*ipc.Reply, error) {
+	return h.tellWithin(context.Background(), q)
+}
+
+func (h *half) tellWithin(ctx context.Context, q ipc.Request) (*ipc.Reply, error) {
 	q.Socket = h.id
-	return h.t.call(context.Background(), q)
+	return h.t.call(ctx, q)
 }
 
 // set makes a call about this socket on the present attachment.

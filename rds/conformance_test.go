@@ -89,7 +89,7 @@ func TestConformance(t *testing.T) {
 		conformance.Run(t, rds.ProviderNode, func(t *testing.T) conformance.Setup {
 			s := placeSetup()
 			n := placeNode(t, nextPort())
-			s.Near, s.Far = n, n
+			s.Near, s.Far, s.OneHost = n, n, true
 			return s
 		})
 	})
@@ -103,7 +103,7 @@ func TestConformance(t *testing.T) {
 	t.Run("one rdsd", func(t *testing.T) {
 		conformance.Run(t, rds.ProviderDaemon, func(t *testing.T) conformance.Setup {
 			s, path := placeSetup(), placeDaemon(t, nextPort())
-			s.Near, s.Far = placeClient(t, path), placeClient(t, path)
+			s.Near, s.Far, s.OneHost = placeClient(t, path), placeClient(t, path), true
 			return s
 		})
 	})

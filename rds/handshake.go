@@ -141,10 +141,11 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		x.end(err)
 		return nil, err
 	}
-	var features []string
-	if x.node.operates() && slices.Contains(hello.Features, ipc.FeatureRDMA) {
+	features := x.node.transports()
+	if x.node.operates() {
 		features = append(features, ipc.FeatureRDMA)
 	}
+	features = slices.DeleteFunc(features, func(f string) bool { return !slices.Contains(hello.Features, f) })
 	err = c.Send(&ipc.Welcome{
 		Version: ipc.Version, Features: features, Session: x.id, SendBuffer: s.node.cfg.SendBuffer, ReceiveBuffer: s.node.cfg.ReceiveBuffer, Linger: s.node.cfg.Linger,
 	}, files...)

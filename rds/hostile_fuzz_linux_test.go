@@ -101,7 +101,7 @@ func fuzzSteps(e *evil, in []byte, peer, operator uint32) {
 			e.word(rawCQHead).Store(e.word(rawCQTail).Load())
 			e.ring()
 		case 7: // a call
-			ops := []string{ipc.CallBind, ipc.CallClose, ipc.CallOption, ipc.CallCancel, ipc.CallConnect, ipc.CallInfo, ipc.CallExpose, ipc.CallConceal, ipc.CallReach}
+			ops := []string{ipc.CallBind, ipc.CallClose, ipc.CallOption, ipc.CallCancel, ipc.CallConnect, ipc.CallInfo, ipc.CallExpose, ipc.CallConceal, ipc.CallReach, ipc.CallAdmit}
 			b := take(1)[0]
 			_ = e.conn.Send(&ipc.Request{Op: ops[int(b)%len(ops)], Socket: 1<<16 + uint32(b>>6), Linger: time.Duration(b), Option: ipc.OptionReceiveBuffer, Value: int64(b),
 				Peer: operator, Length: uint32(b) << 4, Offset: uint32(b) << 13, Flags: uint32(b & 12), Cookie: uint64(b & 1)})

@@ -95,6 +95,7 @@ var operationAttacks = []attack{
 			{Op: ipc.CallExpose, Offset: siegeMemory, Length: 1}, {Op: ipc.CallExpose, Offset: math.MaxUint32, Length: math.MaxUint32},
 			{Op: ipc.CallExpose, Length: siegeMemory}, {Op: ipc.CallExpose}, {Op: ipc.CallExpose, Length: 1, Flags: 1 << 20},
 			{Op: ipc.CallReach, Peer: 4000}, {Op: ipc.CallReach, Peer: math.MaxUint32},
+			{Op: ipc.CallAdmit, Peer: math.MaxUint32, Option: "xrc"}, {Op: ipc.CallAdmit, Option: "xrc"}, {Op: ipc.CallAdmit, Option: "ib"}, {Op: ipc.CallAdmit},
 		} {
 			q.Socket = id
 			if r := e.ask(q); r.Error == "" || r.Errno == 0 {

@@ -77,6 +77,9 @@ func NewNode(cfg Config) (*Node, error) {
 		own.Expose(d, domain)
 	}
 	n.self = own
+	if c, ok := n.wire.(chooser); ok {
+		c.Watch(n.chosen)
+	}
 	for _, a := range cfg.Addresses {
 		if _, err := n.listen(a.Unmap()); err != nil {
 			_ = n.Close()
@@ -177,6 +180,7 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 		n.mu.Unlock()
 		return nil, listenError(err)
 	}
+	n.chosen(a) // by nobody any more: it is our own
 	n.log.Info("listening", zap.Stringer("address", a), zap.Uint16("port", n.cfg.Port))
 	return la, nil
 }

@@ -81,10 +81,10 @@ func (s *Socket) SetTOS(tos uint8) error {
 // peer that another transport serves fails with ErrNotSupported (EOPNOTSUPP).
 //
 // ErrNoTransport (ENOPROTOOPT) if the provider does not have the transport,
-// ErrInvalid (EINVAL) for what is none. Sockets of rdsd cannot choose, because they
-// share connections with other applications: ErrNotSupported, except for WireAuto.
-// Neither can those of the kernel, which have a transport from Bind on: over
-// TCP WireTCP succeeds.
+// ErrInvalid (EINVAL) for what is none. What a socket of rdsd decides counts for all
+// applications of the daemon; with one that is too old to be asked the error is
+// ErrNotSupported. Sockets of the kernel cannot choose: they have a transport from
+// Bind on, and over TCP WireTCP succeeds.
 func (s *Socket) SetTransport(w Wire) error {
 	switch w {
 	case WireAuto, WireXRC, WireTCP:

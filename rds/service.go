@@ -30,6 +30,7 @@ type Service struct {
 	limits   atomic.Pointer[ServiceConfig]
 	draining atomic.Bool
 	cut      chan struct{} // closed when nothing may linger any more
+	serverMu sync.Mutex    // guards what table says of servers; before Node.mu
 
 	mu        sync.Mutex // what follows; a leaf
 	closed    bool

@@ -118,6 +118,8 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 		return r, a.option(q.Option, q.Value)
 	case ipc.CallExpose:
 		return r, x.expose(a, q, r)
+	case ipc.CallAdmit:
+		return r, x.decide(a, q.Peer, Wire(q.Option))
 	}
 	return nil, ErrInvalid
 }
@@ -355,6 +357,7 @@ func (x *session) resolve(local, remote netip.Addr) (*ipc.Reply, error) {
 	if p.index >= ipc.MaxPeers {
 		return nil, fmt.Errorf("%d peers are the limit: %w", ipc.MaxPeers, ErrTooMany)
 	}
+	x.svc.showServer(p)
 	return &ipc.Reply{Peer: p.index}, nil
 }
 

@@ -1,10 +1,13 @@
 package rds
 
 import (
+	"context"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/rds-go/rds/internal/afrds"
+	"github.com/rds-go/rds/internal/ipc"
 )
 
 // chooser is a transport made of several: each serves some peers.
@@ -14,6 +17,8 @@ type chooser interface {
 	// Force has the one of this name serve a peer that is not served yet. It fails
 	// if another one does.
 	Force(remote netip.Addr, name string) error
+	// Watch has f called after each change of what Chosen tells of a peer.
+	Watch(f func(remote netip.Addr))
 }
 
 // serving is the name of the transport that serves a remote address.
@@ -30,11 +35,19 @@ func (s *nodeSocket) setTransport(w Wire) error {
 	if s.closed.Load() {
 		return net.ErrClosed
 	}
-	if _, both := s.node.wire.(chooser); w != WireAuto && !both && s.node.wire.Name() != string(w) {
-		return ErrNoTransport
+	if err := s.has(w); err != nil {
+		return err
 	}
 	s.only.Store(&w)
 	s.last.Store(nil) // so that the next send looks
+	return nil
+}
+
+// has tells whether the node has a transport.
+func (s *nodeSocket) has(w Wire) error {
+	if _, both := s.node.wire.(chooser); w != WireAuto && !both && s.node.wire.Name() != string(w) {
+		return ErrNoTransport
+	}
 	return nil
 }
 
@@ -58,14 +71,117 @@ func (s *nodeSocket) admits(remote netip.Addr, w Wire) error {
 	return ErrNotSupported
 }
 
+// servers are the transports as the table of peers has them.
+var servers = map[Wire]ipc.Server{WireAuto: ipc.ServerUnknown, WireXRC: ipc.ServerXRC, WireTCP: ipc.ServerTCP}
+
+// transports are the features of the daemon's transports.
+func (n *Node) transports() []string {
+	names := []string{ipc.FeatureChoice}
+	_, both := n.wire.(chooser)
+	for _, w := range []Wire{WireXRC, WireTCP} {
+		if both || n.wire.Name() == string(w) {
+			names = append(names, string(w))
+		}
+	}
+	return names
+}
+
+// showServer puts what serves a peer into the table.
+func (s *Service) showServer(p *peer) {
+	if p.index >= ipc.MaxPeers {
+		return
+	}
+	s.serverMu.Lock() // of two changes at once the later one is shown last
+	defer s.serverMu.Unlock()
+	server := ipc.ServerAny
+	if c, ok := s.node.via(p.remote).(chooser); ok {
+		server = servers[Wire(c.Chosen(p.remote))]
+	}
+	s.table.SetServer(int(p.index), server)
+}
+
+// chosen follows a change of what serves a remote address.
+func (n *Node) chosen(remote netip.Addr) {
+	svc := n.service.Load()
+	if svc == nil {
+		return
+	}
+	var peers []*peer
+	n.mu.RLock()
+	for _, la := range n.locals {
+		if p := n.peers[peerKey{local: la.addr, remote: remote}]; p != nil {
+			peers = append(peers, p)
+		}
+	}
+	n.mu.RUnlock()
+	for _, p := range peers {
+		svc.showServer(p)
+	}
+}
+
+// decide tells whether a socket may send to a peer by a transport, which is decided
+// if it was not. The caller holds mu.
+func (x *session) decide(a *appSocket, peer uint32, w Wire) error {
+	p := x.node.peerAt(peer)
+	if p == nil || p.local != a.s.la || servers[w] == ipc.ServerUnknown {
+		return ErrInvalid
+	}
+	if err := a.s.has(w); err != nil {
+		return err
+	}
+	return a.s.admits(p.remote, w)
+}
+
+// setTransport notes the wish, which counts for this daemon and for what comes
+// after it.
 func (s *clientSocket) setTransport(w Wire) error {
-	switch {
-	case s.closed.Load():
+	if s.closed.Load() {
 		return net.ErrClosed
-	case w != WireAuto:
+	}
+	if w != WireAuto {
+		h, err := s.session(context.Background(), false)
+		if err == nil {
+			err = h.t.has(w)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	s.only.Store(&w)
+	return nil
+}
+
+// has tells whether the daemon has a transport, and lets applications choose it.
+func (t *attachment) has(w Wire) error {
+	switch {
+	case !slices.Contains(t.welcome.Features, ipc.FeatureChoice):
 		return ErrNotSupported
+	case !slices.Contains(t.welcome.Features, string(w)):
+		return ErrNoTransport
 	}
 	return nil
+}
+
+// admits tells whether this socket may send to a destination.
+func (s *clientSocket) admits(ctx context.Context, h *half, d *destination) error {
+	only := s.only.Load()
+	if only == nil || *only == WireAuto {
+		return nil
+	}
+	if err := h.t.has(*only); err != nil {
+		return err
+	}
+	switch h.t.table.Server(int(d.peer)) {
+	case servers[*only], ipc.ServerAny:
+		return nil
+	case ipc.ServerUnknown:
+		if ctx.Err() != nil { // it bounds waiting for room
+			ctx = context.Background()
+		}
+		_, err := h.tellWithin(ctx, ipc.Request{Op: ipc.CallAdmit, Peer: d.peer, Option: string(*only)})
+		return err
+	}
+	return ErrNotSupported
 }
 
 // setTransport asks the kernel, which refuses to change what Bind has chosen

@@ -203,22 +203,6 @@ func TestSetTransport(t *testing.T) {
 	}
 }
 
-// Applications cannot settle what serves the peers of all.
-func TestSetTransportThroughDaemon(t *testing.T) {
-	t.Parallel()
-	_, _, path := served(t, newLab(t), Config{}, ServiceConfig{})
-	s := bound(t, dialed(t, path), addrOf(newAddr(), 100))
-	wantErr(t, "XRC", s.SetTransport(WireXRC), ErrNotSupported, syscall.EOPNOTSUPP)
-	wantErr(t, "TCP", s.SetTransport(WireTCP), ErrNotSupported)
-	if err := s.SetTransport(WireAuto); err != nil {
-		t.Error(err)
-	}
-	_ = s.Close()
-	if err := s.SetTransport(WireAuto); !closed(err) {
-		t.Errorf("closed: %v", err)
-	}
-}
-
 // A peer without XRC on which a socket insists is like a host that is down.
 func TestForcedTransportThatThePeerLacks(t *testing.T) {
 	t.Parallel()

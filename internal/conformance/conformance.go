@@ -18,6 +18,8 @@ type Setup struct {
 	// Near and Far are two hosts, or one: then they are the same provider, or
 	// two programs at one daemon.
 	Near, Far rds.Provider
+	// OneHost says that they are one: no wire is between them.
+	OneHost bool
 	// NearAddr and FarAddr are addresses of them.
 	NearAddr, FarAddr netip.Addr
 	// Other is another address of Near.
@@ -70,7 +72,7 @@ func Names() []string {
 }
 
 func cases() []test {
-	return slices.Concat(bindCases, sendCases, bufferCases, waitCases, receiveCases, congestionCases, fateCases, memoryCases, closeCases)
+	return slices.Concat(bindCases, sendCases, bufferCases, waitCases, receiveCases, congestionCases, fateCases, memoryCases, transportCases, closeCases)
 }
 
 // lab is what a case works with.

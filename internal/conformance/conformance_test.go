@@ -40,7 +40,7 @@ func TestKernel(t *testing.T) {
 	// One address for both ends: between two addresses of its own Linux 6.1
 	// marks congestion in the map of the wrong one.
 	Run(t, rds.ProviderKernel, func(*testing.T) Setup {
-		return Setup{Near: k, Far: k, NearAddr: addrs[0], FarAddr: addrs[0], Other: addrs[1], Nowhere: addrs[2], Foreign: netip.MustParseAddr("192.0.2.1"), Slow: true}
+		return Setup{Near: k, Far: k, OneHost: true, NearAddr: addrs[0], FarAddr: addrs[0], Other: addrs[1], Nowhere: addrs[2], Foreign: netip.MustParseAddr("192.0.2.1"), Slow: true}
 	})
 }
 

@@ -30,6 +30,8 @@ var differences = []Difference{
 	{"fate/comes before data", rds.ProviderKernel, "no fates", true},
 	{"fate/of all that fail", rds.ProviderKernel, "RDS_RECVERR is about RDMA only", false},
 	{"fate/too many unread", rds.ProviderKernel, "no fates", true},
+	{"transport/decides for a host that is unknown", rds.ProviderKernel, "TCP is what every socket has; XRC is ENOPROTOOPT", false},
+	{"transport/of hosts that are known", rds.ProviderKernel, "all are served by TCP", false},
 	{"close/reports what it dropped", rds.ProviderKernel, "without linger nothing is reported", false},
 	{"close/frees the port while it lingers", rds.ProviderKernel, "the port is taken until the linger ends", true},
 	{"close/by the provider", rds.ProviderKernel, "Close of the provider does nothing", true},

@@ -15,8 +15,13 @@ type Hello struct {
 // Protocol is what a Hello must name.
 const Protocol = "rds"
 
-// FeatureRDMA: the daemon's connections may carry operations.
-const FeatureRDMA = "rdma"
+// Features of a Hello and its Welcome.
+const (
+	FeatureRDMA   = "rdma"   // the daemon's connections may carry operations
+	FeatureChoice = "choice" // CallAdmit, and what the table says of transports
+	FeatureXRC    = "xrc"    // with FeatureChoice: the daemon has this transport
+	FeatureTCP    = "tcp"    // the same
+)
 
 // Welcome answers a Hello: either with the reason of a refusal, or with four
 // descriptors: the segment, the table, the daemon's bell and the application's
@@ -50,6 +55,7 @@ const (
 	CallReach   = "reach"   // Socket, Peer, Wait: whether the connection carries operations
 	CallExpose  = "expose"  // Socket, Offset, Length, Flags, Remote: a region; Reply.Cookie
 	CallConceal = "conceal" // Socket, Cookie, Flags: ends it
+	CallAdmit   = "admit"   // Socket, Peer, Option: whether a transport serves the peer, which it decides if that is not known
 )
 
 // Options of CallOption.

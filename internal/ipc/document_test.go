@@ -107,6 +107,7 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 		{"A peer is a connection", []place{
 			{offPeerUsed, 4, "used", ""}, {offPeerKind, 1, "family", ""}, {offPeerZone, 1, "length of the zone", ""}, {offPeerScope, 1, "who has the zone", ""},
 			{offLocal, 16, "local address", ""}, {offRemote, 16, "remote address", ""}, {offZone, zoneMax, "zone", ""}, {offCarries, 4, "what its links carry", ""},
+			{offServes, 4, "which transport serves it", ""},
 		}, tablePeer},
 		{"An About: ", []place{
 			{offAboutFlags, 4, "flags", ""}, {offAboutPieces, 4, "pieces", ""}, {offAboutKind, 8, "kind", ""},
@@ -290,11 +291,11 @@ func TestFieldsOfCallsAreThoseOfTheDocument(t *testing.T) {
 	for _, r := range docTable(t, "## Calls") {
 		calls = append(calls, r[0])
 	}
-	if want := []string{CallBind, CallClose, CallConnect, CallOption, CallCancel, CallResolve, CallInfo, CallReach, CallExpose, CallConceal}; !slices.Equal(calls, want) {
+	if want := []string{CallBind, CallClose, CallConnect, CallOption, CallCancel, CallResolve, CallInfo, CallReach, CallExpose, CallConceal, CallAdmit}; !slices.Equal(calls, want) {
 		t.Errorf("calls %q, the code has %q", calls, want)
 	}
 	doc, _ := os.ReadFile("../../docs/IPC.md")
-	for _, o := range []string{OptionSendBuffer, OptionReceiveBuffer, OptionRecvErr, OptionTOS, OptionMonitor, EnvPath, Protocol, FeatureRDMA, "Version " + strconv.Itoa(Version)} {
+	for _, o := range []string{OptionSendBuffer, OptionReceiveBuffer, OptionRecvErr, OptionTOS, OptionMonitor, EnvPath, Protocol, FeatureRDMA, FeatureChoice, FeatureXRC, FeatureTCP, "Version " + strconv.Itoa(Version)} {
 		if !strings.Contains(string(doc), o) {
 			t.Errorf("docs/IPC.md does not name %s", o)
 		}

@@ -34,6 +34,7 @@ const (
 	offRemote    = 24 // 16 bytes
 	offZone      = 40
 	offCarries   = 56 // Carriage
+	offServes    = 60 // Server
 	zoneMax      = 16 // IFNAMSIZ
 	familyV4     = 4
 	familyV6     = 6
@@ -179,6 +180,23 @@ func (t *Table) SetCarriage(i int, c Carriage) { atomic32(t.peer(i)[offCarries:]
 
 // Carries is what the present or last link of slot i carries.
 func (t *Table) Carries(i int) Carriage { return Carriage(atomic32(t.peer(i)[offCarries:]).Load()) }
+
+// Server is which transport serves a peer.
+type Server uint32
+
+// Servers.
+const (
+	ServerUnknown Server = iota // it is not decided
+	ServerXRC
+	ServerTCP
+	ServerAny // there is nothing to choose from: an own address, or one transport alone
+)
+
+// SetServer says what serves the peer of slot i.
+func (t *Table) SetServer(i int, s Server) { atomic32(t.peer(i)[offServes:]).Store(uint32(s)) }
+
+// Server is what serves the peer of slot i.
+func (t *Table) Server(i int) Server { return Server(atomic32(t.peer(i)[offServes:]).Load()) }
 
 // SetMap writes the congestion map of slot i and counts it. One call at a time
 // may be for a slot. Most peers never send a bit: their maps get no memory, not

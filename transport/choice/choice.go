@@ -47,6 +47,7 @@ type Transport struct {
 	peers  map[netip.Addr]*peer     // guarded by mu
 	lns    map[netip.Addr]*listener // guarded by mu
 	closed bool                     // guarded by mu
+	watch  func(netip.Addr)         // guarded by mu; nil: nobody wants to know
 }
 
 // peer is what is known of a peer. Its fields are guarded by Transport.mu.
@@ -117,13 +118,27 @@ func (t *Transport) Force(remote netip.Addr, name string) error {
 		return fmt.Errorf("choice: no transport %q: %w", name, syscall.EINVAL)
 	}
 	t.mu.Lock()
-	defer t.mu.Unlock()
 	p := t.peerLocked(remote)
 	if p.chosen != nil && p.chosen != which {
+		t.mu.Unlock()
 		return ErrForced
 	}
+	changed := p.chosen == nil
 	p.chosen, p.forced = which, true
+	watch := t.watch
+	t.mu.Unlock()
+	if changed && watch != nil {
+		watch(remote)
+	}
 	return nil
+}
+
+// Watch has f called after every change of what serves a peer, which Chosen then
+// tells, from whatever goroutine made it. It must not block.
+func (t *Transport) Watch(f func(remote netip.Addr)) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.watch = f
 }
 
 func (t *Transport) peerLocked(remote netip.Addr) *peer {
@@ -144,9 +159,13 @@ func (t *Transport) choose(remote netip.Addr, which transport.Transport) bool {
 	if allowed {
 		p.chosen = which
 	}
+	watch := t.watch
 	t.mu.Unlock()
 	if allowed && changed {
 		t.opts.Logger.Info("transport chosen", zap.Stringer("peer", remote), zap.String("transport", which.Name()))
+		if watch != nil {
+			watch(remote)
+		}
 	}
 	return allowed
 }
@@ -165,9 +184,14 @@ func (t *Transport) look(remote netip.Addr) peer {
 // ended, and what comes instead may speak the preferred one.
 func (t *Transport) gone(remote netip.Addr) {
 	t.mu.Lock()
-	defer t.mu.Unlock()
-	if p := t.peers[remote]; p != nil && !p.forced && p.chosen == t.opts.Other {
+	p, watch := t.peers[remote], t.watch
+	changed := p != nil && !p.forced && p.chosen == t.opts.Other
+	if changed {
 		p.chosen = nil
+	}
+	t.mu.Unlock()
+	if changed && watch != nil {
+		watch(remote)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -151,6 +152,7 @@ type rig struct {
 	testing.TB
 	*Transport
 	preferred, other *fake
+	told             atomic.Value // what was chosen when the last change was told of
 }
 
 func newRig(t testing.TB, patience time.Duration) *rig {
@@ -159,6 +161,8 @@ func newRig(t testing.TB, patience time.Duration) *rig {
 		Preferred: r.preferred, Other: r.other, Patience: patience,
 		Absent: func(err error) bool { return errors.Is(err, errRejected) },
 	})
+	r.told.Store("")
+	r.Watch(func(remote netip.Addr) { r.told.Store(r.Chosen(remote)) })
 	return r
 }
 
@@ -190,6 +194,9 @@ func (r *rig) wantChosen(what, want string) {
 	r.Helper()
 	if got := r.Chosen(them); got != want {
 		r.Errorf("%s: chosen is %q, want %q", what, got, want)
+	}
+	if got := r.told.Load(); got != want {
+		r.Errorf("%s: told that %q is chosen, want %q", what, got, want)
 	}
 }
 
