@@ -12,7 +12,10 @@ import "time"
 // setBarrier makes other paths wait for what path 0 has been given so far.
 func (c *Conn) setBarrier(now time.Time) {
 	p := &c.paths[0]
-	c.barrier, c.fence = max(1, p.q.tail), 0
+	c.barrier, c.fence = p.q.tail, 0
+	if c.barrier == 0 {
+		return // nothing was queued there that is not held back
+	}
 	c.fenceBy = now.Add(c.cfg.ProofTimeout)
 	c.fencePath(p)
 	if p.state == Up && p.probe {

@@ -9,6 +9,9 @@ func (c *Conn) Cancel(a *Account, port uint16, all bool) (messages, bytes int) {
 	for i := range c.paths {
 		p := &c.paths[i]
 		var m, b int
+		if len(p.shelf.list) > 0 {
+			c.unshelve(p, func(e *entry) bool { return e.acct == a && (all || e.dport == port) })
+		}
 		for pos := p.q.first; pos < p.q.tail; pos++ {
 			e := p.q.at(pos)
 			if e.acct != a || e.flags&entryCanceled != 0 || !all && e.dport != port {

@@ -39,6 +39,9 @@ type Conn struct {
 	asked   bool // Connect has asked for a link and none has come since
 	closed  bool
 
+	holds   *wire.CongestionMap // ports that are held; nil: none
+	holding int                 // how many
+
 	extended bool // some message had extensions
 
 	ops  map[uint64]*Operation // of the messages queued and unacknowledged, by id
@@ -58,19 +61,21 @@ type Counters struct {
 	SendPong           uint64 // pongs queued, and probe pings sent, as in Linux
 	RecvPing           uint64 // pings and probe pings received
 	CongUpdateReceived uint64 // congestion maps received
-	CongSendError      uint64 // pongs not sent because their port is congested
+	CongSendError      uint64 // pongs not sent because their port is congested or held
 	Retransmitted      uint64 // messages flagged RETRANSMITTED after a link was lost
 	DroppedFlush       uint64 // messages dropped because the peer began a new generation
 	PongsDropped       uint64 // pongs not queued because MaxPongs were waiting
 	LinksRefused       uint64 // inbound links refused
 	Generations        uint64 // changes of the peer's generation
+	Held               uint64 // messages that were held back
 }
 
 // Errors of Enqueue.
 var (
 	// ErrBudget: the memory budget of the connection is used up.
 	ErrBudget = errors.New("conn: budget of queued messages used up")
-	// ErrCongested: the destination port is marked in the peer's congestion map.
+	// ErrCongested: the destination port is marked in the peer's congestion map,
+	// or held.
 	ErrCongested = errors.New("conn: destination port congested")
 	// ErrClosed: the connection was closed.
 	ErrClosed = errors.New("conn: closed")
@@ -102,9 +107,9 @@ func (c *Conn) PeerGeneration() uint32 { return c.theirGen }
 func (c *Conn) Counters() Counters { return c.stats }
 
 // Unsent is the number of bytes of the messages that wait on path i to be
-// written, including all of the one that has been begun, and a header's for an
-// operation without a message.
-func (c *Conn) Unsent(i int) int { return c.paths[i].q.unsent }
+// written, including all of the one that has been begun, a header's for an
+// operation without a message, and HeldBytes.
+func (c *Conn) Unsent(i int) int { return c.paths[i].q.unsent + c.paths[i].shelf.bytes }
 
 // Queued is the memory that queued and unacknowledged messages take.
 func (c *Conn) Queued() int { return c.queued }
@@ -182,12 +187,15 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	case c.queued >= c.cfg.Budget:
 		c.short = true
 		return false, ErrBudget
-	case c.remote.Congested(m.Dport) && !m.Admitted:
+	case (c.remote.Congested(m.Dport) || c.Held(m.Dport)) && !m.Admitted:
 		return false, ErrCongested
 	}
 	c.stats.SendQueued++
 	p := &c.paths[i]
 	c.push(p, m, 0)
+	if c.Held(m.Dport) {
+		c.shelveLast(p)
+	}
 	if c.npaths == 0 {
 		c.early = true
 	}
@@ -201,7 +209,7 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 // Admits tells whether Enqueue would take a message to port dport, or fail
 // for good.
 func (c *Conn) Admits(dport uint16) bool {
-	return c.closed || c.queued < c.cfg.Budget && !c.remote.Congested(dport)
+	return c.closed || c.queued < c.cfg.Budget && !c.remote.Congested(dport) && !c.Held(dport)
 }
 
 func (c *Conn) push(p *path, m *Message, flags uint32) {
@@ -280,6 +288,7 @@ func (c *Conn) Close() {
 // discard settles every message of a path as canceled.
 func (c *Conn) discard(p *path) {
 	c.closeRanks(p)
+	c.unshelveAll(p)
 	p.bound, p.hold = false, false
 	c.settle(p, p.q.first, p.q.tail, func(*entry) (Status, bool) { return Canceled, true })
 	p.log.shrink()

@@ -110,7 +110,7 @@ func (d *duo) send(i, k, size int) {
 	if !a.Charge(size) {
 		return
 	}
-	m := Message{Sport: uint16(4000 + k), Dport: uint16(5000 + k), Account: a, Payload: make([]byte, size), Op: op}
+	m := Message{Sport: uint16(4000 + k), Dport: uint16(5000 + k), Account: a, Payload: make([]byte, size), Op: op, Admitted: size%3 == 0}
 	if size > 0 {
 		binary.BigEndian.PutUint64(m.Payload, s.sent[k]+1)
 	}
@@ -314,6 +314,10 @@ func (d *duo) tick(by time.Duration) {
 
 // settle lets everything happen until nothing is left to do.
 func (d *duo) settle() {
+	for i, s := range d.side {
+		s.c.Hold([]uint16{5000, 5001}, false)
+		d.do(i)
+	}
 	for round := range 400 {
 		rest := true
 		for i, s := range d.side {

@@ -20,7 +20,7 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 	for ops = ops[1:]; len(ops) >= 3; ops = ops[3:] {
 		i, path, arg := int(ops[1]&1), int(ops[1]>>1)%MaxPaths, int(ops[2])
 		s := d.side[i]
-		switch ops[0] % 19 {
+		switch ops[0] % 20 {
 		case 0, 1:
 			d.send(i, path&1, arg*arg)
 		case 2, 3:
@@ -57,6 +57,9 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 			d.do(i)
 		case 18:
 			d.opDone(i, path, arg)
+		case 19:
+			s.c.Hold([]uint16{uint16(5000 + path&1)}, arg&3 == 0)
+			d.do(i)
 		case 17: // a peer that says anything
 			if arg < 200 || s.end[path] == nil {
 				continue
@@ -127,13 +130,13 @@ func TestTwoCores(t *testing.T) {
 	for i := range n {
 		ops := randomOps(rng, i, 600)
 		for k := 1; k < len(ops); k += 3 {
-			if ops[k]%19 == 17 {
+			if ops[k]%20 == 17 {
 				ops[k] = 4 // honest peers only: those must come to rest
 			}
 			if i%4 == 0 || rng.IntN(2) == 0 {
 				ops[k+1] &= 1 // path 0, where most is to be done
 			}
-			if ops[k]%19 == 11 && rng.IntN(4) > 0 {
+			if ops[k]%20 == 11 && rng.IntN(4) > 0 {
 				ops[k] = 7 // links that live for a while
 			}
 		}
@@ -146,13 +149,14 @@ func TestTwoCores(t *testing.T) {
 			sum.SendQueued += c.SendQueued
 			sum.ConnReset += c.ConnReset
 			sum.Retransmitted += c.Retransmitted
+			sum.Held += c.Held
 			received += int(s.got[0] + s.got[1])
 			begun += s.begun
 		}
 		links += len(d.links)
 	}
-	t.Logf("%d links, %d lost, %d messages, %d repeated, %d received, %d operations", links, sum.ConnReset, sum.SendQueued, sum.Retransmitted, received, begun)
-	if sum.Retransmitted == 0 || received == 0 || begun == 0 {
+	t.Logf("%d links, %d lost, %d messages, %d repeated, %d held back, %d received, %d operations", links, sum.ConnReset, sum.SendQueued, sum.Retransmitted, sum.Held, received, begun)
+	if sum.Retransmitted == 0 || sum.Held == 0 || received == 0 || begun == 0 {
 		t.Error("nothing has happened")
 	}
 }

@@ -40,7 +40,7 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 // (net/rds/send.c, rds_send_pong).
 func (c *Conn) pong(now time.Time, p *path, port uint16) {
 	switch {
-	case c.remote.Congested(port):
+	case c.remote.Congested(port) || c.Held(port):
 		c.stats.CongSendError++
 		return
 	case p.pongs >= c.cfg.MaxPongs:
@@ -119,8 +119,12 @@ func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
 	switch {
 	case n > max(1, old) && (c.early || old > 0):
 		c.setBarrier(now)
-	case n == 1:
+	case n == 1 && c.barrier > 0:
 		c.barrier = 0
+		c.reshelve()
+	}
+	if n > max(1, old) {
+		c.spread()
 	}
 	if old == 0 {
 		c.placeHeld(now)
@@ -164,15 +168,13 @@ func (c *Conn) migrate(p *path) {
 	if p.filling {
 		from = max(from, q.fresh)
 	}
+	c.unshelveAll(p)
 	c.settle(p, from, q.tail, func(e *entry) (Status, bool) { return Canceled, e.flags&entryCanceled != 0 })
 	if from == q.tail {
 		return
 	}
 	to := &c.paths[0]
-	if t := p.log.tail; t != nil && t.live == 0 {
-		t.b.Release()
-	}
-	p.log.tail = nil // its messages may now be path 0's
+	p.log.part()
 	for pos := from; pos < q.tail; pos++ {
 		e := q.at(pos)
 		e.seq = 0
@@ -184,11 +186,15 @@ func (c *Conn) migrate(p *path) {
 			to.pongs++
 		}
 		q.unsent -= e.size()
-		to.q.unsent += e.size()
-		*to.q.push() = *e
-		if e.flags&entryOp != 0 {
-			op := c.ops[e.token]
-			op.path, op.pos = to.index, to.q.tail-1
+		if c.Held(e.dport) {
+			c.aside(to, e)
+		} else {
+			to.q.unsent += e.size()
+			*to.q.push() = *e
+			if e.flags&entryOp != 0 {
+				op := c.ops[e.token]
+				op.path, op.pos = to.index, to.q.tail-1
+			}
 		}
 		*e = entry{}
 	}

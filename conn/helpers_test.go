@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"math/bits"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -81,6 +82,8 @@ func checkConn(t testing.TB, c *Conn) {
 				t.Fatalf("path %d: message ends at %d after %d of %d", i, e.end, end, p.written)
 			case e.flags&entrySkip != 0:
 				t.Fatalf("path %d: a canceled message was met by Fill", i)
+			case pos >= q.fresh && c.Held(e.dport) && e.flags&entryCanceled == 0 && (i > 0 || pos >= c.barrier):
+				t.Fatalf("path %d: the message at %d is to a held port", i, pos)
 			}
 			if pos < q.fresh && e.flags&entrySilent == 0 {
 				last = e.seq
@@ -90,6 +93,28 @@ func checkConn(t testing.TB, c *Conn) {
 			}
 		}
 		checkOps(t, c, p)
+		bytes := 0
+		for k := range p.shelf.list {
+			e := &p.shelf.list[k]
+			live[e.chunk]++
+			queued += wire.HeaderSize + int(e.length) + entryOverhead
+			bytes += e.size()
+			if e.flags&entryPong != 0 {
+				pongs++
+			}
+			if !c.Held(e.dport) || e.seq != 0 || e.flags&(entryCanceled|entryWritten|entryRetrans|entrySkip|entryQuiet|entryHole) != 0 {
+				t.Fatalf("path %d: held back is %+v", i, *e)
+			}
+			if e.flags&entryOp == 0 {
+				continue
+			}
+			if op := c.ops[e.token]; op == nil || op.pos != shelved || op.path != i || op.begun {
+				t.Fatalf("path %d: a message that is held back has operation %+v", i, op)
+			}
+		}
+		if bytes != p.shelf.bytes || p.shelf.list != nil && len(p.shelf.list) == 0 {
+			t.Fatalf("path %d: %d bytes held back, counted %d, list %v", i, bytes, p.shelf.bytes, p.shelf.list)
+		}
 		if pongs != p.pongs {
 			t.Fatalf("path %d: %d pongs, counted %d", i, pongs, p.pongs)
 		}
@@ -108,9 +133,22 @@ func checkConn(t testing.TB, c *Conn) {
 			t.Fatalf("a chunk counts %d messages and has %d", ck.live, n)
 		}
 	}
+	if ports := countPorts(c); ports != c.holding || (ports == 0) != (c.holds == nil) {
+		t.Fatalf("%d ports held, counted %d", ports, c.holding)
+	}
 	if queued != c.queued {
 		t.Fatalf("%d bytes queued, counted %d", queued, c.queued)
 	}
+}
+
+// countPorts counts the ports that are held.
+func countPorts(c *Conn) (n int) {
+	if c.holds != nil {
+		for _, b := range c.holds {
+			n += bits.OnesCount8(b)
+		}
+	}
+	return n
 }
 
 // checkOps checks what a path keeps of operations and of what was acknowledged

@@ -383,7 +383,7 @@ func (c *Conn) waiting() bool {
 		return true
 	}
 	for i := range c.paths {
-		if c.paths[i].q.len() > 0 {
+		if p := &c.paths[i]; p.q.len() > 0 || len(p.shelf.list) > 0 {
 			return true
 		}
 	}

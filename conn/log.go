@@ -61,6 +61,14 @@ func (l *log) drop(c *chunk) {
 	}
 }
 
+// part gives up the chunk at hand, in which another path may now have messages.
+func (l *log) part() {
+	if l.tail != nil && l.tail.live == 0 {
+		l.tail.b.Release()
+	}
+	l.tail = nil
+}
+
 // shrink gives an idle log's memory back.
 func (l *log) shrink() {
 	if l.tail != nil && l.tail.live == 0 {

@@ -10,6 +10,8 @@ import (
 // messages, no positions, nothing shared.
 type model struct {
 	q        []*modelMessage
+	held     map[uint16]bool // ports
+	aside    []*modelMessage // held back
 	sequence uint64
 	up       bool
 	control  []byte // being written
@@ -43,6 +45,41 @@ func (m *modelMessage) bytes() []byte {
 }
 
 func (m *modelMessage) done() bool { return m.off == wire.HeaderSize+len(m.payload) }
+
+// accept queues a message.
+func (m *model) accept(e *modelMessage) {
+	if m.held[e.m.Dport] {
+		m.aside = append(m.aside, e)
+	} else {
+		m.q = append(m.q, e)
+	}
+}
+
+// waiting is what is not wholly written, what is held back last.
+func (m *model) waiting() (out []*modelMessage) {
+	for _, e := range slices.Concat(m.q, m.aside) {
+		if !e.done() && !e.canceled {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// hold holds a port or lets it go.
+func (m *model) hold(port uint16, on bool) {
+	m.held[port] = on
+	from, to := &m.q, &m.aside
+	if !on {
+		from, to = to, from
+	}
+	*from = slices.DeleteFunc(*from, func(e *modelMessage) bool {
+		moves := e.m.Dport == port && e.seq == 0 && !e.canceled
+		if moves {
+			*to = append(*to, e)
+		}
+		return moves
+	})
+}
 
 func (m *model) connect() {
 	m.up, m.needMap, m.probe, m.control = true, true, true, nil
@@ -174,8 +211,16 @@ func (m *model) end(e *modelMessage, s Status) {
 }
 
 func (m *model) cancel(a *Account, port uint16, all bool) (messages, bytes int) {
+	meant := func(e *modelMessage) bool { return e.m.Account == a && !e.canceled && (all || e.m.Dport == port) }
+	m.aside = slices.DeleteFunc(m.aside, func(e *modelMessage) bool {
+		goes := meant(e)
+		if goes {
+			m.q = append(m.q, e)
+		}
+		return goes
+	})
 	for _, e := range m.q {
-		if e.m.Account == a && !e.canceled && (all || e.m.Dport == port) {
+		if meant(e) {
 			m.end(e, Canceled)
 			e.canceled = true
 			messages++

@@ -15,6 +15,7 @@ type path struct {
 
 	sequence uint64 // of the next message picked for the first time
 	q        queue
+	shelf    shelf // see hold.go
 	log      log
 	nextOff  int // bytes of the message at q.next already written
 	written  uint64

@@ -9,6 +9,7 @@ func (c *Conn) Plain(i int) {
 		return
 	}
 	p := &c.paths[i]
+	c.unshelve(p, func(e *entry) bool { return e.flags&(entryExtended|entryOp) != 0 })
 	c.settle(p, p.q.first, p.q.tail, func(e *entry) (Status, bool) {
 		return OtherError, e.flags&(entryExtended|entryOp) != 0
 	})

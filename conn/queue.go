@@ -36,6 +36,7 @@ const (
 	entryQuiet                // nothing but its operation is waited for
 	entryHole                 // settled before those in front of it: end and length are left
 	entryExtended             // its header has extensions
+	entryHeld                 // was held back: Counters.Held has it
 )
 
 // head is the number of bytes in chunk: the header and an inline payload.

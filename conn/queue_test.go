@@ -36,7 +36,7 @@ func queueRun(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pool := new(buf.Pool)
 	c := newConn(t, Config{Pool: pool, Rand: rng})
-	m := &model{sequence: 1}
+	m := &model{sequence: 1, held: map[uint16]bool{}}
 	accounts, twins := make([]Account, 3), make([]Account, 3)
 	for i := range accounts {
 		accounts[i].SetLimit(1 << 30)
@@ -51,11 +51,12 @@ func queueRun(t *testing.T, seed uint64) {
 		t.Fatalf("seed %d: %s", seed, fmt.Sprintf(format, args...))
 	}
 	for op := range 600 {
-		switch x := rng.IntN(23); {
+		switch x := rng.IntN(26); {
 		case x < 7:
 			size := rng.IntN(300)
 			k := rng.IntN(len(accounts))
-			msg := Message{Sport: uint16(4000 + k), Dport: uint16(5000 + rng.IntN(2)), Token: uint64(op), Notify: rng.IntN(2) == 0, Account: &accounts[k]}
+			msg := Message{Sport: uint16(4000 + k), Dport: uint16(5000 + rng.IntN(2)), Token: uint64(op), Notify: rng.IntN(2) == 0, Account: &accounts[k],
+				Admitted: true}
 			if rng.IntN(15) == 0 {
 				size = InlineMax + 1 + rng.IntN(1000)
 				msg.Body = pool.Get(size)
@@ -78,7 +79,7 @@ func queueRun(t *testing.T, seed uint64) {
 			if _, err := c.Enqueue(now, 0, &msg); err != nil {
 				fail("%v", err)
 			}
-			m.q = append(m.q, e)
+			m.accept(e)
 		case x < 12 && expect == nil:
 			want := m.fill()
 			if ok := c.Fill(0, &batch); ok != (len(want) > 0) {
@@ -105,6 +106,10 @@ func queueRun(t *testing.T, seed uint64) {
 			total := uint64(rng.Int64N(int64(m.written) + 1))
 			c.Acked(0, total)
 			m.acked(total)
+		case x >= 23:
+			port, on := uint16(5000+rng.IntN(2)), rng.IntN(2) == 0
+			c.Hold([]uint16{port}, on)
+			m.hold(port, on)
 		case x >= 20: // a part of what is not acknowledged yet
 			from, to := m.untouched(uint64(rng.Int64N(int64(m.written) + 1)))
 			if from < to {
@@ -137,6 +142,9 @@ func queueRun(t *testing.T, seed uint64) {
 		}
 		checkConn(t, c)
 		compareQueues(t, fail, c, m)
+		if got, want := c.Messages(false, 1<<20), m.waiting(); !slices.EqualFunc(got, want, sameMessage) {
+			fail("op %d: waiting are %v, not %d messages", op, got, len(want))
+		}
 		if got, want := c.Unacked(0), m.unacked(); got != want {
 			fail("op %d: %d bytes unacknowledged, not %d", op, got, want)
 		}
@@ -180,6 +188,10 @@ func queueRun(t *testing.T, seed uint64) {
 			fail("body %d was not given back", i)
 		}
 	}
+}
+
+func sameMessage(i MessageInfo, e *modelMessage) bool {
+	return i.Sequence == e.seq && i.Length == len(e.payload) && i.Sport == e.m.Sport && i.Dport == e.m.Dport
 }
 
 func compareQueues(t *testing.T, fail func(string, ...any), c *Conn, m *model) {

@@ -6,7 +6,7 @@ type PathInfo struct {
 	State       string `json:"state"`
 	Outbound    bool   `json:"outbound"`
 	NextTX      uint64 `json:"next_tx"`      // sequence number of the next new message
-	Unsent      int    `json:"unsent"`       // messages never written on the present link
+	Unsent      int    `json:"unsent"`       // messages never written on the present link, those held back included
 	Unacked     int    `json:"unacked"`      // messages written and not acknowledged
 	Resets      uint64 `json:"resets"`       // links lost
 	Written     uint64 `json:"written"`      // bytes the present link took
@@ -35,7 +35,7 @@ func (c *Conn) PathInfos() []PathInfo {
 		}
 		info := PathInfo{
 			Index: i, State: p.state.String(), Outbound: p.outbound, NextTX: p.sequence,
-			Unsent: int(p.q.tail - p.q.next), Unacked: int(p.q.next-p.q.first) - p.holes,
+			Unsent: int(p.q.tail-p.q.next) + len(p.shelf.list), Unacked: int(p.q.next-p.q.first) - p.holes,
 			Resets: p.resets, Written: p.written, Acked: p.acked, LastStart: p.written, Transmitter: p.filling,
 		}
 		if p.q.next > p.q.first {
@@ -66,11 +66,19 @@ func (c *Conn) Messages(unacked bool, limit int) []MessageInfo {
 			from, to = q.first, q.next
 		}
 		for pos := from; pos < to && len(out) < limit; pos++ {
-			e := q.at(pos)
-			if e.flags&(entryCanceled|entryHole) == 0 {
-				out = append(out, MessageInfo{i, e.seq, int(e.length), e.sport, e.dport, e.chunk.b.B[e.off+24]})
+			if e := q.at(pos); e.flags&(entryCanceled|entryHole) == 0 {
+				out = append(out, e.info(i))
+			}
+		}
+		for k := range c.paths[i].shelf.list {
+			if !unacked && len(out) < limit {
+				out = append(out, c.paths[i].shelf.list[k].info(i))
 			}
 		}
 	}
 	return out
+}
+
+func (e *entry) info(path int) MessageInfo {
+	return MessageInfo{path, e.seq, int(e.length), e.sport, e.dport, e.chunk.b.B[e.off+24]}
 }

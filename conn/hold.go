@@ -1,0 +1,197 @@
+package conn
+
+import "github.com/rds-go/rds/internal/wire"
+
+// An application of the peer may have no room for messages while others of its
+// host have. What is queued for its ports and was never picked then leaves the
+// queues for the paths' shelves, where it has no sequence number and keeps
+// nobody waiting, and comes back to the tail. So numbers still ascend on each
+// link, and order is kept wherever it is promised: the messages of a pair of
+// sockets are on one path, in its queue first, on its shelf second.
+
+// shelf is what a path holds back, the oldest first.
+type shelf struct {
+	list  []entry // nil when there is nothing
+	bytes int     // of them on the wire
+}
+
+// shelved is the position of an operation whose message is held back.
+const shelved = ^uint64(0)
+
+// Hold says that ports of the peer take no messages for now or, with on unset,
+// that they do again. What was picked for transmission before is still written,
+// and so is what other paths wait for on path 0; the rest waits, without delay
+// for messages to other ports. Enqueue and Admits treat a held port as congested;
+// what Enqueue takes all the same (Message.Admitted) is held back too. It is in
+// Queued, Unsent and reports as what waits in a queue is.
+//
+// Holding is O(what is queued) once for all ports of a call, letting go O(what
+// is held back). The loss of a link changes nothing by itself: who hears of held
+// ports on a link lets them go when it ends. Ports of the peer's host itself,
+// which belong to no application, are ignored.
+func (c *Conn) Hold(ports []uint16, on bool) {
+	if c.closed || !c.note(ports, on) {
+		return
+	}
+	for i := range c.paths {
+		p := &c.paths[i]
+		if on {
+			c.shelve(p)
+			continue
+		}
+		was := p.ready(c)
+		c.unshelve(p, func(e *entry) bool { return !c.Held(e.dport) })
+		if p.state == Up && !was && p.ready(c) {
+			c.act(Action{Kind: Transmit, Path: i})
+		}
+	}
+	if !on {
+		c.act(Action{Kind: WakeAll})
+	}
+}
+
+// Held tells whether Hold has said that port takes no messages.
+func (c *Conn) Held(port uint16) bool { return c.holds != nil && c.holds.Congested(port) }
+
+// HeldBytes is what of Unsent is held back on path i. No link waits for it to be
+// written.
+func (c *Conn) HeldBytes(i int) int { return c.paths[i].shelf.bytes }
+
+// note notes which ports are held and tells whether that has changed.
+func (c *Conn) note(ports []uint16, on bool) (changed bool) {
+	if c.holds == nil {
+		if !on {
+			return false
+		}
+		c.holds = new(wire.CongestionMap)
+	}
+	for _, port := range ports {
+		switch {
+		case port == wire.PortHost || port == wire.PortProbe:
+		case on && c.holds.Set(port):
+			c.holding++
+			changed = true
+		case !on && c.holds.Clear(port):
+			c.holding--
+			changed = true
+		}
+	}
+	if c.holding == 0 {
+		c.holds = nil
+	}
+	return changed
+}
+
+// shelve takes what is to be held back out of p's queue.
+func (c *Conn) shelve(p *path) {
+	q := &p.q
+	from := q.fresh
+	if p.index == 0 {
+		from = max(from, c.barrier) // other paths wait for what is in front
+	}
+	keep := from
+	for pos := from; pos < q.tail; pos++ {
+		e := q.at(pos)
+		if c.Held(e.dport) && e.flags&entryCanceled == 0 {
+			q.unsent -= e.size()
+			c.aside(p, e)
+			continue
+		}
+		if keep != pos {
+			*q.at(keep) = *e
+		}
+		keep++
+	}
+	if keep >= q.tail {
+		return
+	}
+	for pos := keep; pos < q.tail; pos++ {
+		*q.at(pos) = entry{}
+	}
+	q.tail = keep
+	c.moved(p, from, q.tail)
+	q.verify()
+}
+
+// shelveLast is shelve for the message that was queued last.
+func (c *Conn) shelveLast(p *path) {
+	q := &p.q
+	q.tail--
+	e := q.at(q.tail)
+	q.unsent -= e.size()
+	c.aside(p, e)
+	*e = entry{}
+}
+
+// aside puts a copy of e on p's shelf.
+func (c *Conn) aside(p *path, e *entry) {
+	if e.flags&entryHeld == 0 {
+		e.flags |= entryHeld
+		c.stats.Held++
+	}
+	if e.flags&entryOp != 0 {
+		op := c.ops[e.token]
+		op.path, op.pos = p.index, shelved
+	}
+	p.shelf.list = append(p.shelf.list, *e)
+	p.shelf.bytes += e.size()
+}
+
+// unshelve moves those of the messages held back on p for which back says so to
+// the tail of its queue, order kept. It is also how they end: in the queue, as
+// others do.
+func (c *Conn) unshelve(p *path, back func(*entry) bool) {
+	list, q := p.shelf.list, &p.q
+	keep := list[:0]
+	for i := range list {
+		e := &list[i]
+		if !back(e) {
+			keep = append(keep, *e)
+			continue
+		}
+		if e.flags&entryOp != 0 {
+			c.ops[e.token].pos = q.tail
+		}
+		p.shelf.bytes -= e.size()
+		q.unsent += e.size()
+		*q.push() = *e
+	}
+	clear(list[len(keep):])
+	if p.shelf.list = keep; len(keep) == 0 {
+		p.shelf.list = nil
+	}
+	q.verify()
+}
+
+// unshelveAll leaves nothing on p's shelf.
+func (c *Conn) unshelveAll(p *path) {
+	if len(p.shelf.list) > 0 {
+		c.unshelve(p, func(*entry) bool { return true })
+	}
+}
+
+// reshelve holds back what had to stay in path 0's queue while other paths
+// waited for it, in front of what came later.
+func (c *Conn) reshelve() {
+	if c.holds != nil {
+		p := &c.paths[0]
+		c.unshelveAll(p)
+		c.shelve(p)
+	}
+}
+
+// spread gives what path 0 holds back from before the handshake to the paths
+// that the messages after it take. What is in path 0's queue for the same
+// sockets those paths wait for; see barrier.go.
+func (c *Conn) spread() {
+	p := &c.paths[0]
+	list := p.shelf.list
+	if len(list) == 0 {
+		return
+	}
+	p.shelf = shelf{}
+	p.log.part()
+	for i := range list { // pongs, from port 0, stay
+		c.aside(&c.paths[c.PathFor(list[i].sport)], &list[i])
+	}
+}
