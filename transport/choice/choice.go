@@ -261,8 +261,23 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 	if known.chosen == second {
 		first, second = second, first
 	}
-	try := func(ctx context.Context, tr transport.Transport) (transport.Link, error) {
+	refused := false // the preferred one was, in this call
+	var try func(ctx context.Context, tr transport.Transport) (transport.Link, error)
+	try = func(ctx context.Context, tr transport.Transport) (transport.Link, error) {
 		l, err := tr.Dial(ctx, local, remote, path)
+		if tr == t.opts.Preferred {
+			refused = errors.Is(err, syscall.ECONNREFUSED)
+		} else if err == nil && refused {
+			// Who listens for the other one does for the preferred one, if at all (see
+			// Listen): a peer that has just come back was asked too early.
+			soon, cancel := context.WithTimeout(ctx, t.opts.Patience)
+			better, err := try(soon, t.opts.Preferred)
+			cancel()
+			if err == nil {
+				l.Close(transport.Abort)
+				return better, nil
+			}
+		}
 		if err == nil && !t.choose(remote, tr) {
 			l.Close(transport.Abort)
 			return nil, ErrForced
@@ -337,5 +352,6 @@ func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
 	t.mu.Unlock()
-	return errors.Join(t.opts.Preferred.Close(), t.opts.Other.Close())
+	other := t.opts.Other.Close() // first, as it listens last
+	return errors.Join(t.opts.Preferred.Close(), other)
 }

@@ -25,7 +25,7 @@ func TestUnknownPeer(t *testing.T) {
 		next             [2]int // of each, afterwards
 	}{
 		{"preferred answers", answers, answers, "new", [2]int{1, 0}, [2]int{1, 0}},
-		{"preferred is refused", refuses, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
+		{"preferred is refused", refuses, answers, "old", [2]int{2, 1}, [2]int{0, 1}},
 		{"preferred is rejected", rejects, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
 		{"preferred fails", fails, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
 		{"preferred is silent", silent, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
@@ -90,7 +90,7 @@ func TestKnownPeer(t *testing.T) {
 		{"preferred goes on", answers, answers, answers, "new", "new", [2]int{1, 0}},
 		{"preferred silent", answers, silent, answers, "", "new", [2]int{1, 0}},
 		{"preferred fails", answers, fails, answers, "", "new", [2]int{1, 0}},
-		{"preferred refused, other answers", answers, refuses, answers, "old", "old", [2]int{1, 1}},
+		{"preferred refused, other answers", answers, refuses, answers, "old", "old", [2]int{2, 1}},
 		{"preferred rejected, other answers", answers, rejects, answers, "old", "old", [2]int{1, 1}},
 		{"preferred refused, other silent", answers, refuses, silent, "", "new", [2]int{1, 1}},
 		{"preferred and other refused", answers, refuses, refuses, "", "new", [2]int{1, 1}},
@@ -131,6 +131,32 @@ func TestPeerIsUpgraded(t *testing.T) {
 	r.preferred.set(answers)
 	r.other.set(answers)
 	_ = r.wantDial("back", long, "new")
+}
+
+// A peer that was about to listen when it was asked is not taken for one that lacks the
+// preferred transport because it listens now, to both.
+func TestPeerComesUpWhileAsked(t *testing.T) {
+	for _, before := range []bool{false, true} {
+		r := newRig(t, time.Second)
+		if before { // and is known, and was away
+			r.preferred.set(answers)
+			_ = r.wantDial("before", long, "new")
+			r.preferred.set(refuses)
+			r.preferred.dialed()
+		}
+		var late *fakeLink
+		r.other.set(answers)
+		r.other.answered = func(l *fakeLink) { // it has answered: so it listens to the preferred one, too
+			late = l
+			r.preferred.set(answers)
+		}
+		_ = r.wantDial("back", long, "new")
+		r.wantDials("back", 2, 1)
+		r.wantChosen("back", "new")
+		if late == nil || !late.wasAborted() {
+			t.Error("the link of the other one is left open")
+		}
+	}
 }
 
 // A peer that connects has chosen, and may choose anew.

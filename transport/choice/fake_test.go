@@ -40,6 +40,9 @@ type fake struct {
 	hold    chan struct{} // if not nil, dials wait for its end
 	dialing chan struct{} // gets a value when a dial begins
 	dials   int
+
+	answered func(*fakeLink) // if not nil, a dial calls it with its link
+
 	listens int
 	deaf    error // of Listen
 	accept  func(transport.Link)
@@ -68,7 +71,7 @@ func (f *fake) dialed() int {
 func (f *fake) Dial(ctx context.Context, _, remote netip.Addr, _ int) (transport.Link, error) {
 	f.mu.Lock()
 	f.dials++
-	hold, a := f.hold, f.answer
+	hold, a, answered := f.hold, f.answer, f.answered
 	f.mu.Unlock()
 	f.dialing <- struct{}{}
 	if hold != nil {
@@ -89,7 +92,11 @@ func (f *fake) Dial(ctx context.Context, _, remote netip.Addr, _ int) (transport
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}
-	return &fakeLink{by: f, remote: remote}, nil
+	l := &fakeLink{by: f, remote: remote}
+	if answered != nil {
+		answered(l)
+	}
+	return l, nil
 }
 
 func (f *fake) Listen(_ netip.Addr, accept func(transport.Link)) error {
