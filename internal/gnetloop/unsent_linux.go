@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -22,8 +24,9 @@ const (
 	hereSendBuffer = 256 << 10
 	// hereReceiveBuffer is SO_RCVBUF there. It bounds what a sender gets rid of
 	// while our event loop is kept from the processor: news of congestion would
-	// come too late for it.
-	hereReceiveBuffer = 1 << 20
+	// come too late for it. With half as much, the two sides of a stream wait for
+	// each other more often: measured, a fifth to a third more CPU for each byte.
+	hereReceiveBuffer = 2 << 20
 )
 
 // limitUnsent applies the bounds, unless the options fix the buffer.
@@ -36,12 +39,27 @@ func limitUnsent(fd int, o *Options, here bool) error {
 			return os.NewSyscallError("setsockopt SO_SNDBUF", err)
 		}
 	}
-	if here && o.ReceiveBuffer == 0 {
+	if here && o.ReceiveBuffer == 0 && receiveBufferMost() >= hereReceiveBuffer {
 		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF, hereReceiveBuffer); err != nil {
 			return os.NewSyscallError("setsockopt SO_RCVBUF", err)
 		}
 	}
 	return nil
+}
+
+// receiveBufferMost is the largest SO_RCVBUF that the system grants, 0 if it does
+// not say. A smaller one than was asked for would be worse than the kernel's tuning,
+// which goes beyond this.
+func receiveBufferMost() int {
+	b, err := os.ReadFile("/proc/sys/net/core/rmem_max")
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // onThisHost tells whether remote is one of this host's addresses.
