@@ -44,8 +44,8 @@ type Conn struct {
 
 	extended bool // some message had extensions
 
-	ops  map[uint64]*Operation // of the messages queued and unacknowledged, by id
-	opID uint64                // the last one given
+	ops     []*Operation // of the messages queued and unacknowledged, by id; nil: free
+	freeOps []uint32     // ids that are free
 
 	actions []Action
 	freed   []*Account
@@ -162,9 +162,12 @@ type Message struct {
 	Failure      bool     // report the fate unless it is success
 	Admitted     bool     // congestion was judged when it was accepted, elsewhere
 
-	Extensions *[wire.ExtensionSize]byte // copied into the header; nil: none
-	Op         *Operation                // what to do with the peer's memory first; nil: nothing
+	Extensions [wire.ExtensionSize]byte // of the header
+	Op         *Operation               // what to do with the peer's memory first; nil: nothing
 }
+
+// Extended tells whether the message has extensions.
+func (m *Message) Extended() bool { return m.Extensions[0] != wire.ExtNone }
 
 // Size is the number of payload bytes.
 func (m *Message) Size() int {
@@ -233,7 +236,7 @@ func (c *Conn) push(p *path, m *Message, flags uint32) {
 		copy(b[wire.HeaderSize:], m.Payload)
 	}
 	token := m.Token
-	if m.Extensions != nil || m.Op != nil {
+	if m.Extended() || m.Op != nil {
 		var more uint32
 		token, more = c.extend(p, m, b)
 		flags |= more

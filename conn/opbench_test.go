@@ -138,8 +138,8 @@ func (o *opBench) fates(want ...Fate) {
 func (o *opBench) rest() {
 	o.t.Helper()
 	o.fates()
-	if o.Queued() != 0 || o.acct.Messages() != 0 || o.acct.Bytes() != 0 || len(o.ops) != 0 || o.Unacked(0) != 0 {
-		o.t.Fatalf("%d bytes queued, %d messages and %d bytes in the account, %d operations", o.Queued(), o.acct.Messages(), o.acct.Bytes(), len(o.ops))
+	if o.Queued() != 0 || o.acct.Messages() != 0 || o.acct.Bytes() != 0 || len(o.ops) != len(o.freeOps) || o.Unacked(0) != 0 {
+		o.t.Fatalf("%d bytes queued, %d messages and %d bytes in the account, %d operations", o.Queued(), o.acct.Messages(), o.acct.Bytes(), len(o.ops)-len(o.freeOps))
 	}
 }
 

@@ -25,7 +25,7 @@ type Operation struct {
 	Silent bool // there is no message: the payload is empty, nothing is written
 
 	token  uint64 // of the message
-	id     uint64 // in Conn.ops
+	id     uint32 // in Conn.ops
 	path   int    // where the message is queued
 	pos    uint64 // and its position there
 	begun  bool   // the present link has taken it
@@ -44,7 +44,7 @@ func (op *Operation) fate(status Status) Status {
 // extend puts the extensions of a message about to be pushed into its header
 // and notes its operation. It returns the token and flags of the entry.
 func (c *Conn) extend(p *path, m *Message, header []byte) (token uint64, flags uint32) {
-	if m.Extensions != nil {
+	if m.Extended() {
 		copy(header[wire.HeaderSize-wire.ExtensionSize:], m.Extensions[:])
 		flags = entryExtended
 		c.extended = true
@@ -53,17 +53,35 @@ func (c *Conn) extend(p *path, m *Message, header []byte) (token uint64, flags u
 	if op == nil {
 		return m.Token, flags
 	}
-	if c.ops == nil {
-		c.ops = map[uint64]*Operation{}
-	}
-	c.opID++
-	op.token, op.id, op.path, op.pos = m.Token, c.opID, p.index, p.q.tail
+	c.noteOp(op)
+	op.token, op.path, op.pos = m.Token, p.index, p.q.tail
 	op.begun, op.done, op.status = false, false, Success
-	c.ops[op.id] = op
 	if op.Silent {
 		flags |= entrySilent
 	}
-	return op.id, flags | entryOp
+	return uint64(op.id), flags | entryOp
+}
+
+// noteOp gives an operation its id, one that is free.
+func (c *Conn) noteOp(op *Operation) {
+	if n := len(c.freeOps); n > 0 {
+		op.id = c.freeOps[n-1]
+		c.freeOps = c.freeOps[:n-1]
+		c.ops[op.id] = op
+		return
+	}
+	op.id = uint32(len(c.ops))
+	c.ops = append(c.ops, op)
+}
+
+// hasOp tells whether the message of an operation has not ended.
+func (c *Conn) hasOp(op *Operation) bool { return int(op.id) < len(c.ops) && c.ops[op.id] == op }
+
+// shrinkOps gives back the memory of ids when none is in use.
+func (c *Conn) shrinkOps() {
+	if len(c.freeOps) == len(c.ops) {
+		c.ops, c.freeOps = nil, nil
+	}
 }
 
 // canceled is what to report of a message that is canceled: with its own token,
@@ -79,7 +97,8 @@ func (c *Conn) canceled(e *entry) Fate {
 // forgetOp takes the operation of a message that ends out of the books.
 func (c *Conn) forgetOp(p *path, e *entry) {
 	op := c.ops[e.token]
-	delete(c.ops, op.id)
+	c.ops[op.id] = nil
+	c.freeOps = append(c.freeOps, op.id)
 	if op.begun && !op.done {
 		p.pending--
 	}
@@ -179,7 +198,7 @@ func (c *Conn) OpRefused(i int) {
 // link, OtherError. An operation whose message has ended is ignored.
 func (c *Conn) OpDone(i int, op *Operation, status Status) {
 	p := &c.paths[i]
-	if c.closed || c.ops[op.id] != op || op.path != i || op.done || !op.begun && c.shownOp(p) != op {
+	if c.closed || !c.hasOp(op) || op.path != i || op.done || !op.begun && c.shownOp(p) != op {
 		return
 	}
 	op.done, op.status = true, status

@@ -280,4 +280,5 @@ func (c *Conn) Trim() {
 			p.ahead.shrink()
 		}
 	}
+	c.shrinkOps()
 }

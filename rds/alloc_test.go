@@ -152,6 +152,49 @@ func TestBatchesAllocateNothing(t *testing.T) {
 	}
 }
 
+// An operation is one piece of memory for the node, and the message behind it one
+// for the transport; those that ask for one are none.
+func TestOperationsAllocateLittle(t *testing.T) {
+	skipUnlessExact(t)
+	l := newLab(t)
+	asks, serves := l.pair(Config{Wire: WireXRC})
+	ctx := context.Background()
+	const each, size = 32, 8 << 10
+	c := mustGetMR(t, asks, make([]byte, each*size), 0)
+	blocks := make([]byte, each*size)
+	out, in, ops, local := make([]Outgoing, each), make([]Message, each), make([]RDMA, each), make([][1][]byte, each)
+	batch := func(from, to *Socket) {
+		if k, err := from.SendBatch(ctx, out); k != each || err != nil {
+			t.Fatal(k, err)
+		}
+		for got := 0; got < each; {
+			k, err := to.RecvBatch(ctx, in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range in[:k] {
+				in[i].Release()
+			}
+			got += k
+		}
+	}
+	n := allocations(each*size, func() {
+		for i := range out {
+			out[i] = Outgoing{To: serves.LocalAddrPort(), Data: pattern[:8], HasDest: true, Dest: c}
+		}
+		batch(asks, serves)
+		for i := range out {
+			local[i][0] = blocks[i*size:][:size]
+			ops[i] = RDMA{Cookie: c, Offset: uint64(i * size), Local: local[i][:], Write: true}
+			out[i] = Outgoing{To: asks.LocalAddrPort(), Data: pattern[:8], RDMA: &ops[i]}
+		}
+		batch(serves, asks)
+	})
+	if n > 2.25*each {
+		t.Errorf("%v allocations per batch of %d", n, each)
+	}
+}
+
 // Ten thousand sockets are map entries, not descriptors or goroutines.
 func TestTenThousandSockets(t *testing.T) {
 	const count = 10_000

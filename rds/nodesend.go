@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/wire"
 )
 
 var errDestination error = &sentinel{"destination address required", syscall.EDESTADDRREQ}
@@ -89,7 +90,7 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 		return err
 	}
 	if o.special() {
-		return s.sendSpecial(ctx, o, to, block, nil)
+		return s.sendSpecial(ctx, o, to, block)
 	}
 	p, err := s.peerFor(to.Addr())
 	if err != nil {
@@ -100,22 +101,16 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 	}
 	var m conn.Message
 	copied := s.prepare(&m, o, to.Port())
-	return s.submit(ctx, p, &m, o, copied, block, nil)
+	return s.submit(ctx, p, &m, o, copied, block)
 }
 
-// submit queues a message that has been charged and prepared. If left is not nil
-// nobody is told to write it: that is left to the caller.
-func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Outgoing, copied, block bool, left **peer) error {
+// submit queues a message that has been charged and prepared.
+func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Outgoing, copied, block bool) error {
 	for {
 		p.mu.Lock()
 		err := p.enqueueLocked(s, m)
 		if err == nil {
-			if left != nil {
-				*left = p
-				p.unlock(nil)
-			} else {
-				p.kickLocked(int(m.Sport))
-			}
+			p.kickLocked(int(m.Sport))
 			break
 		}
 		p.mu.Unlock()
@@ -278,33 +273,8 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 
 // sendBatch takes the connection's lock once for a run of messages to one host.
 func (s *nodeSocket) sendBatch(ctx context.Context, out []Outgoing, block bool) (int, error) {
-	var left *peer // has messages with operations that nobody was told to write
-	write := func() {
-		if p := left; p != nil {
-			left = nil
-			p.mu.Lock()
-			p.kickLocked(int(s.port))
-		}
-	}
-	defer write()
 	n := 0
 	for n < len(out) {
-		if out[n].special() {
-			before := left
-			to, err := s.check(&out[n])
-			if err == nil {
-				err = s.sendSpecial(ctx, &out[n], to, false, &left)
-			}
-			if before != left && before != nil {
-				before.mu.Lock()
-				before.kickLocked(int(s.port))
-			}
-			if err == nil {
-				n++
-				continue
-			}
-		}
-		write() // what follows may wait for room
 		run, err := s.sendRun(out[n:])
 		n += run
 		switch {
@@ -346,10 +316,14 @@ func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
 				break
 			}
 		}
-		if o.special() || size > conn.InlineMax && (o.Buffer == nil || !o.Buffer.whole()) || !s.account.Charge(size) {
+		special := o.special()
+		if special && !s.sendsLocked(p, o) || size > conn.InlineMax && (o.Buffer == nil || !o.Buffer.whole()) || !s.account.Charge(size) {
 			break
 		}
 		s.prepare(&m, o, to.Port())
+		if special {
+			extend(&m, newOperation(s, p, o, to.Port()), wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
+		}
 		if p.enqueueLocked(s, &m) != nil {
 			s.account.Refund(size, 1)
 			break

@@ -22,30 +22,50 @@ type operation struct {
 	path  int // that it was begun on, guarded by peer.mu
 	bytes int // of local memory
 
-	each  [2]transport.Operation
-	list  []*transport.Operation // each, as many as there are
-	left  atomic.Int32           // of list not done
-	worst atomic.Uint32          // transport.OpStatus of those done
-	local [1][]byte              // of the atomic one
-	late  *conn.Fate             // of its message, canceled meanwhile; guarded by socketOps.mu
-	lent  *lentOperation         // of an attached application; nil: this process's
+	first  transport.Operation
+	list   []*transport.Operation // first, and where there are two another
+	room   [2]*transport.Operation
+	pieces [2][1][]byte  // of their local memory, where it is in one piece
+	found  uint64        // the result of an atomic, unless the message says where it goes
+	left   atomic.Int32  // of list not done
+	worst  atomic.Uint32 // transport.OpStatus of those done
+
+	// Guarded by socketOps.mu.
+	prev, next *operation // in socketOps
+	pending    bool       // it is there
+	canceled   bool       // its message was, meanwhile, with the fate late
+	late       conn.Fate
+
+	lent *lentOperation // of an attached application; nil: this process's
 }
 
-// newOperation makes the operation of a checked message, nil if it has none.
+// newOperation makes the operation of a checked message, nil if it has none. It is
+// one piece of memory, as far as that goes: there are as many as messages.
 func newOperation(s *nodeSocket, p *peer, o *Outgoing, dport uint16) *operation {
 	if o.RDMA == nil && o.Atomic == nil {
 		return nil
 	}
-	op := &operation{s: s, peer: p, dport: dport}
+	op := new(operation)
+	op.init(s, p, o, dport)
+	return op
+}
+
+// init makes the operation of a message that has one.
+func (op *operation) init(s *nodeSocket, p *peer, o *Outgoing, dport uint16) {
+	op.s, op.peer, op.dport = s, p, dport
 	op.core = conn.Operation{Work: op, Silent: o.size() == 0}
-	op.list = make([]*transport.Operation, 0, len(op.each))
+	op.list = op.room[:0]
 	if r := o.RDMA; r != nil {
 		t := op.add()
 		t.Kind = transport.OpRead
 		if r.Write {
 			t.Kind = transport.OpWrite
 		}
-		t.Local = append([][]byte(nil), r.Local...) // the caller's slice of slices is not kept
+		if len(r.Local) == 1 { // the caller's slice of slices is not kept
+			t.Local = op.piece(r.Local[0])
+		} else {
+			t.Local = append([][]byte(nil), r.Local...)
+		}
 		t.Key, t.Addr = r.Cookie.Key(), uint64(r.Cookie.Offset())+r.Offset
 		for _, b := range r.Local {
 			op.bytes += len(b)
@@ -67,29 +87,38 @@ func newOperation(s *nodeSocket, p *peer, o *Outgoing, dport uint16) *operation 
 		}
 		result := a.Result
 		if result == nil {
-			result = new(uint64)
+			result = &op.found
 		}
-		op.local[0] = unsafe.Slice((*byte)(unsafe.Pointer(result)), 8)
-		t.Local = op.local[:]
+		t.Local = op.piece(unsafe.Slice((*byte)(unsafe.Pointer(result)), 8))
 		op.bytes += 8
 		op.core.Silent = op.core.Silent && a.Silent
 	}
 	op.left.Store(int32(len(op.list)))
-	return op
 }
 
 func (op *operation) add() *transport.Operation {
-	t := &op.each[len(op.list)]
-	t.Done = op.done
+	t := &op.first
+	if len(op.list) > 0 {
+		t = new(transport.Operation)
+	}
+	t.Owner, t.Done = op, operationDone
 	op.list = append(op.list, t)
 	return t
 }
 
-// used is the key that the message behind the operation names to its receiver.
-func (op *operation) used() mr.Key { return mr.Key(op.each[0].Key) }
+// piece is the local memory of what was added last, in one piece.
+func (op *operation) piece(b []byte) [][]byte {
+	p := &op.pieces[len(op.list)-1]
+	p[0] = b
+	return p[:]
+}
 
-// done is transport.Operation.Done.
-func (op *operation) done(_ *transport.Operation, status transport.OpStatus) {
+// used is the key that the message behind the operation names to its receiver.
+func (op *operation) used() mr.Key { return mr.Key(op.first.Key) }
+
+// operationDone is transport.Operation.Done.
+func operationDone(t *transport.Operation, status transport.OpStatus) {
+	op := t.Owner.(*operation)
 	for {
 		old := op.worst.Load()
 		if uint32(status) <= old || op.worst.CompareAndSwap(old, uint32(status)) {
@@ -99,10 +128,10 @@ func (op *operation) done(_ *transport.Operation, status transport.OpStatus) {
 	if op.left.Add(-1) > 0 {
 		return
 	}
-	late := op.s.ops.remove(op)
+	late, canceled := op.s.ops.remove(op)
 	op.peer.operated(op)
-	if late != nil {
-		op.s.ended(*late)
+	if canceled {
+		op.s.ended(late)
 		if op.s.app != nil {
 			op.s.app.deliver()
 		}
@@ -125,32 +154,41 @@ func (op *operation) status() Status {
 // socketOps are the operations of a socket that a link has, and with them
 // memory of the application.
 type socketOps struct {
-	n       atomic.Int64
-	ended   waitQueue
-	mu      sync.Mutex
-	pending map[*operation]struct{}
+	n     atomic.Int64
+	ended waitQueue
+	mu    sync.Mutex
+	head  *operation // guarded by mu
 }
 
 func (q *socketOps) add(op *operation) {
 	q.mu.Lock()
-	if q.pending == nil {
-		q.pending = make(map[*operation]struct{})
+	if q.head != nil {
+		q.head.prev = op
 	}
-	q.pending[op] = struct{}{}
-	q.n.Store(int64(len(q.pending)))
+	op.next, op.pending, q.head = q.head, true, op
+	q.n.Add(1)
 	q.mu.Unlock()
 }
 
-// remove forgets an operation and returns the fate that has waited for it.
-func (q *socketOps) remove(op *operation) *conn.Fate {
+// remove forgets an operation and returns the fate that has waited for it, if one
+// has.
+func (q *socketOps) remove(op *operation) (late conn.Fate, canceled bool) {
 	q.mu.Lock()
-	delete(q.pending, op)
-	q.n.Store(int64(len(q.pending)))
-	late := op.late
-	op.late = nil
+	if op.prev != nil {
+		op.prev.next = op.next
+	} else {
+		q.head = op.next
+	}
+	if op.next != nil {
+		op.next.prev = op.prev
+	}
+	op.prev, op.next, op.pending = nil, nil, false
+	q.n.Add(-1)
+	late, canceled = op.late, op.canceled
+	op.late, op.canceled = conn.Fate{}, false
 	q.mu.Unlock()
 	q.ended.wake(-1)
-	return late
+	return late, canceled
 }
 
 // defers keeps the fate of a message whose operation is under way until the
@@ -159,11 +197,10 @@ func (q *socketOps) defers(f conn.Fate) bool {
 	op := f.Op.Work.(*operation)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, ok := q.pending[op]; !ok {
-		return false
+	if op.pending {
+		op.late, op.canceled = f, true
 	}
-	op.late = &f
-	return true
+	return op.pending
 }
 
 // memoryWait is how long Close and CancelSentTo wait for memory that a link has.
@@ -178,7 +215,7 @@ func (q *socketOps) wait(concerned func(*operation) bool) error {
 	}
 	var ops []*operation
 	q.mu.Lock()
-	for op := range q.pending {
+	for op := q.head; op != nil; op = op.next {
 		if concerned(op) {
 			ops = append(ops, op)
 		}
@@ -208,7 +245,7 @@ func (q *socketOps) gone(ops []*operation) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, op := range ops {
-		if _, ok := q.pending[op]; ok {
+		if op.pending {
 			return false
 		}
 	}

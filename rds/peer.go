@@ -80,7 +80,7 @@ func newPeer(n *Node, la *localAddr, remote netip.Addr, role conn.Role) *peer {
 // enqueueLocked hands a message to the core.
 func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 	i := p.core.PathFor(m.Sport)
-	if m.Extensions != nil || m.Op != nil {
+	if m.Extended() || m.Op != nil {
 		if err := p.carriedLocked(i); err != nil {
 			return err
 		}

@@ -117,8 +117,8 @@ func (p *peer) beginLocked(i int, link transport.Link) (write, more bool) {
 	p.mu.Lock()
 	if !taken || err != nil {
 		io.ops--
-		if late := op.s.ops.remove(op); late != nil {
-			op.s.fate(*late)
+		if late, canceled := op.s.ops.remove(op); canceled {
+			op.s.fate(late)
 		}
 		if err != nil {
 			p.core.OpRefused(i)

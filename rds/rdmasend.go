@@ -51,8 +51,14 @@ func checkSpecial(o *Outgoing) error {
 	return nil
 }
 
+// sendsLocked tells whether a message that says something about memory can be
+// queued at once. If not, sendSpecial finds out why.
+func (s *nodeSocket) sendsLocked(p *peer, o *Outgoing) bool {
+	return p.carries == operators && o.Map == nil && checkSpecial(o) == nil && (!o.HasDest || s.exposed.has(mr.Key(o.Dest.Key())))
+}
+
 // sendSpecial is send for messages that say something about memory.
-func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.AddrPort, block bool, left **peer) error {
+func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.AddrPort, block bool) error {
 	if err := checkSpecial(o); err != nil {
 		return err
 	}
@@ -74,7 +80,7 @@ func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.Addr
 		}
 		about.HasDest, about.Dest = true, uint64(c)
 	}
-	if err = s.sendAbout(ctx, o, p, to.Port(), about, block, left); err != nil {
+	if err = s.sendAbout(ctx, o, p, to.Port(), about, block); err != nil {
 		if o.Map != nil {
 			_ = s.freeMR(Cookie(about.Dest), 0) // nobody has heard of it
 		}
@@ -86,14 +92,14 @@ func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.Addr
 	return nil
 }
 
-func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport uint16, about wire.Memory, block bool, left **peer) error {
+func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport uint16, about wire.Memory, block bool) error {
 	if err := s.charge(ctx, p, o.size(), block); err != nil {
 		return err
 	}
 	var m conn.Message
 	copied := s.prepare(&m, o, dport)
 	extend(&m, newOperation(s, p, o, dport), about)
-	return s.submit(ctx, p, &m, o, copied, block, left)
+	return s.submit(ctx, p, &m, o, copied, block)
 }
 
 // extend gives a message its operation, if it has one, and what it says about
@@ -106,7 +112,6 @@ func extend(m *conn.Message, op *operation, about wire.Memory) {
 		}
 	}
 	if about != (wire.Memory{}) {
-		m.Extensions = new([wire.ExtensionSize]byte)
-		about.Put(m.Extensions)
+		about.Put(&m.Extensions)
 	}
 }

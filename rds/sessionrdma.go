@@ -163,24 +163,30 @@ func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) 
 			Write: has(ipc.AboutWrite), Fence: has(ipc.AboutFence), Silent: has(ipc.AboutSilent),
 		}
 	}
-	l := &lentOperation{sess: x, id: q.ID, notify: m.Notify, failure: m.Failure, cost: int64(opCost + pieceCost*len(q.Pieces))}
 	if has(ipc.AboutAtomic) {
 		if q.Kind > uint32(MaskedCompareSwap) {
 			return errViolation
 		}
 		o.Atomic = &Atomic{
 			Cookie: Cookie(q.AtomicCookie), Offset: q.AtomicOffset, Kind: AtomicKind(q.Kind), Add: q.Add, AddMask: q.AddMask,
-			Compare: q.Compare, CompareMask: q.CompareMask, Swap: q.Swap, SwapMask: q.SwapMask, Result: &l.result, Silent: has(ipc.AboutAtomicSilent),
+			Compare: q.Compare, CompareMask: q.CompareMask, Swap: q.Swap, SwapMask: q.SwapMask, Silent: has(ipc.AboutAtomicSilent),
 		}
 	}
 	if checkSpecial(&o) != nil {
 		return errViolation
 	}
-	op := newOperation(a.s, p, &o, m.Dport)
-	if op != nil {
-		op.lent = l
+	var op *operation
+	if o.RDMA != nil || o.Atomic != nil {
+		both := new(struct {
+			op   operation
+			lent lentOperation
+		})
+		both.lent = lentOperation{sess: x, id: q.ID, notify: m.Notify, failure: m.Failure, cost: int64(opCost + pieceCost*len(q.Pieces))}
+		op = &both.op
+		op.init(a.s, p, &o, m.Dport)
+		op.lent = &both.lent
 		m.Notify = true // its end has to be known
-		x.queued.Add(l.cost)
+		x.queued.Add(op.lent.cost)
 		x.seg.hold()
 	}
 	extend(m, op, wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
@@ -192,9 +198,8 @@ func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) 
 type lentOperation struct {
 	sess    *session
 	id      uint64 // the application's
-	result  uint64
-	notify  bool // the application wants to be told of its end
-	failure bool // the same, if it is not success
+	notify  bool   // the application wants to be told of its end
+	failure bool   // the same, if it is not success
 	cost    int64
 }
 
@@ -205,7 +210,7 @@ func (op *operation) completion(socket uint32, status Status) ipc.Entry {
 	if l.notify || l.failure && status != StatusSuccess {
 		flags = ipc.FlagTold
 	}
-	return ipc.MakeEntry(ipc.OpDone, flags, 0, socket, 0, uint32(status), uint32(l.result), uint32(l.result>>32), l.id)
+	return ipc.MakeEntry(ipc.OpDone, flags, 0, socket, 0, uint32(status), uint32(op.found), uint32(op.found>>32), l.id)
 }
 
 // ended queues the end of a message for its sender to receive. Nothing has the

@@ -42,6 +42,8 @@ type Operation struct {
 	Compare, CompareMask uint64
 	Swap, SwapMask       uint64
 
+	Owner any // the caller's
+
 	// Done is called once for every Operation that was begun, from any goroutine,
 	// with none of the link's locks held; it may be before Operate has returned, and
 	// is always before the handler hears Closed. Local is the caller's again.
