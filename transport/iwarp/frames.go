@@ -139,7 +139,7 @@ func (s *stream) messageSegment(w *sendSlot) {
 	n := min(w.length-t.offset, t.most(tagged))
 	last := t.offset+n == w.length
 	counted := tagged && t.offset == 0 && s.softWrites()
-	if counted && !last && !s.whole(w) {
+	if counted && !last && w.local == nil && !s.whole(w) {
 		s.failWrite()
 		return
 	}
@@ -166,6 +166,8 @@ func (s *stream) messageSegment(w *sendSlot) {
 	if w.inline > 0 {
 		at := (t.next - 1) & uint32(len(s.q.slots)-1)
 		b.stage.B = append(b.stage.B, s.q.inlineOf(at)[t.offset:][:n]...)
+	} else if w.local != nil {
+		s.gatherLocal(w, t.offset, n)
 	} else if fault := s.gather(w, t.offset, n); fault != mr.None && counted {
 		b.drop()
 		w.status, w.vendor = LocalProtection, uint32(fault)
@@ -205,6 +207,29 @@ func (s *stream) gather(w *sendSlot, offset, n uint32) mr.Fault {
 		n -= uint32(p.n)
 	}
 	return mr.None
+}
+
+// gatherLocal is gather for memory that is not registered.
+func (s *stream) gatherLocal(w *sendSlot, offset, n uint32) {
+	b := &s.tx.batch
+	copies := b.copies(int(n), s.shared == nil)
+	for i := 0; n > 0; i++ {
+		p := w.local[i]
+		if offset >= uint32(len(p)) {
+			offset -= uint32(len(p))
+			continue
+		}
+		p = p[offset:]
+		p = p[:min(int(n), len(p))]
+		if copies {
+			b.stage.B = append(b.stage.B, p...)
+		} else {
+			b.lendOwn(p)
+			b.borrows = true // nothing looks for it again
+		}
+		offset = 0
+		n -= uint32(len(p))
+	}
 }
 
 // payload appends registered memory, in a section.

@@ -23,6 +23,7 @@ type sendSlot struct {
 	deps       uint32 // Writes that a message builds on; later the ordinal of the first
 	inline     int16  // bytes in the slot's part of QP.inline, 0: SGE
 	sge        [MaxSGE]SGE
+	local      [][]byte // instead of sge, if there is any
 	length     uint32
 	remoteKey  mr.Key
 	invalidate mr.Key
@@ -88,7 +89,7 @@ func (q *QP) postLocked(w *WorkRequest) error {
 	s.id, s.op, s.flags, s.queue, s.deps, s.status = w.ID, w.Op, w.Flags, xctl.SRQN(w.Queue), w.Writes, Success
 	s.remoteKey, s.remoteAddr, s.invalidate, s.length = w.RemoteKey, w.RemoteAddr, w.Invalidate, total
 	copy(s.sge[:], w.SGE)
-	s.inline = 0
+	s.inline, s.local = 0, w.Local
 	switch w.Op {
 	case OpImmediate:
 		s.args[0] = w.Immediate
@@ -130,7 +131,19 @@ func (q *QP) checkRequest(w *WorkRequest) (uint32, error) {
 		}
 	}
 	total := uint64(len(w.Inline))
-	if total > 0 {
+	if len(w.Local) > 0 {
+		switch {
+		case w.Op != OpWrite:
+			return 0, badRequest("unregistered memory with %v", w.Op)
+		case len(w.SGE)+len(w.Inline) > 0:
+			return 0, badRequest("registered and unregistered memory")
+		case len(w.Local) > MaxSGE:
+			return 0, badRequest("%d pieces of memory, at most %d", len(w.Local), MaxSGE)
+		}
+		for _, p := range w.Local {
+			total += uint64(len(p))
+		}
+	} else if total > 0 {
 		switch {
 		case w.Op > OpWrite:
 			return 0, badRequest("inline data with %v", w.Op)
@@ -203,6 +216,7 @@ func (q *QP) completeLocked() {
 		case s.flags&Signaled != 0 || q.cfg.SignalAll:
 			comps = append(comps, Completion{ID: s.id, QP: q, Op: s.op, Len: s.length})
 		}
+		s.local = nil
 		q.head++
 	}
 	q.comps = comps
@@ -220,6 +234,7 @@ func (q *QP) flushSendLocked() {
 	}
 	for ; q.head != q.tail; q.head++ {
 		s := &q.slots[q.head&uint32(len(q.slots)-1)]
+		s.local = nil
 		if s.queue != 0 && int32(q.head-begun) < 0 {
 			continue // it had its turn, and was among those
 		}

@@ -60,6 +60,10 @@ type WorkRequest struct {
 	Flags  Flags
 	SGE    []SGE  // memory sent (Send, Write), or written to (Read, atomics: one, of 8 bytes)
 	Inline []byte // instead of SGE for Send and Write: copied by PostSend, at most QPConfig.MaxInline
+	// Local, instead of SGE for Write, is memory that need not be registered, in at
+	// most MaxSGE pieces. It is the queue pair's until the request completes, and so is
+	// the slice.
+	Local [][]byte
 
 	// Queue, for Send, SendInvalidate and Immediate, is the peer's shared receive
 	// queue that the message is for; 0 is its queue pair's own. The connection

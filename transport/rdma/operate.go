@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math/bits"
 	"sync"
 
 	"github.com/rds-go/rds/mr"
@@ -13,27 +14,27 @@ import (
 
 // operations are those under way on a link.
 type operations struct {
+	sges []iwarp.SGE // scratch of Operate, for its caller
+
 	mu      sync.Mutex
-	running map[uint64]*running // guarded by mu; by the ID of their last work request
-	next    uint64              // guarded by mu
-	posted  int                 // guarded by mu: work requests that have not completed
-	want    bool                // guarded by mu: somebody waits for room
-	over    bool                // guarded by mu: the link has ended
-	cancel  context.CancelFunc  // guarded by mu: ends who takes completions, nil if nobody does
-	done    chan struct{}       // closed by it
+	running []*running         // guarded by mu; a ring, by the ID of each work request; as they are posted so they complete
+	next    uint64             // guarded by mu: the next ID
+	posted  int                // guarded by mu: work requests that have not completed
+	want    bool               // guarded by mu: somebody waits for room
+	over    bool               // guarded by mu: the link has ended
+	free    []*running         // guarded by mu: to use again
+	cancel  context.CancelFunc // guarded by mu: ends who takes completions, nil if nobody does
+	done    chan struct{}      // closed by it
 }
 
 // running is an operation that was begun.
 type running struct {
 	op     *transport.Operation
 	status transport.OpStatus
-	left   int // work requests that have not completed
-	keys   []mr.Key
-	bounce []byte // instead of Local, where that has many pieces
-	word   []byte // what an atomic has found
-
-	sge     [iwarp.MaxSGE]iwarp.SGE // of the first work request, while it is posted
-	keyRoom [2]mr.Key               // of keys
+	left   int       // work requests that have not completed
+	keys   []mr.Key  // of local memory
+	bounce [1][]byte // instead of Local, where that has many pieces
+	word   []byte    // what an atomic has found
 }
 
 // pieces is how many pieces of local memory an operation is done with; where there
@@ -42,10 +43,33 @@ const pieces = 16
 
 var errTooMuch = errors.New("rdma: operations of one message exceed the queue")
 
+// take returns a running operation for each of n.
+func (o *operations) take(runs []*running, n int) []*running {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for range n {
+		if k := len(o.free); k > 0 {
+			runs = append(runs, o.free[k-1])
+			o.free = o.free[:k-1]
+		} else {
+			runs = append(runs, new(running))
+		}
+	}
+	return runs
+}
+
+// putLocked takes them back.
+func (o *operations) putLocked(runs []*running) {
+	for _, r := range runs {
+		*r = running{keys: r.keys[:0]}
+	}
+	o.free = append(o.free, runs...)
+}
+
 // Operate begins ops, all or none.
 func (l *link) Operate(ops []*transport.Operation) (bool, error) {
 	o := &l.ops
-	reqs, runs := l.reqs[:0], l.runs[:0]
+	reqs, runs := l.reqs[:0], o.take(l.runs[:0], len(ops))
 	defer func() {
 		clear(reqs)
 		clear(runs)
@@ -55,13 +79,16 @@ func (l *link) Operate(ops []*transport.Operation) (bool, error) {
 		for _, r := range runs {
 			l.unmap(r)
 		}
+		o.mu.Lock()
+		o.putLocked(runs)
+		o.mu.Unlock()
 		return false, err
 	}
+	o.sges = o.sges[:0]
 	writes := uint32(0)
-	for _, op := range ops {
-		r := &running{op: op}
-		runs = append(runs, r)
-		r.keys = r.keyRoom[:0]
+	for i, op := range ops {
+		r := runs[i]
+		r.op = op
 		before := len(reqs)
 		var err error
 		if reqs, err = l.requests(r, reqs); err != nil {
@@ -81,13 +108,13 @@ func (l *link) Operate(ops []*transport.Operation) (bool, error) {
 		return fail(nil)
 	}
 	if o.running == nil {
-		o.running = make(map[uint64]*running)
+		o.running = make([]*running, 1<<bits.Len(uint(l.t.opts.Operations-1)))
 	}
 	i, first := 0, o.next
 	for _, r := range runs {
 		for range r.left {
 			reqs[i].ID = o.next
-			o.running[o.next] = r
+			*o.at(o.next) = r
 			o.next++
 			i++
 		}
@@ -117,12 +144,16 @@ func (l *link) withdraw(first uint64) bool {
 	if o.over {
 		return false
 	}
-	for id := first; id != o.next; id++ {
-		delete(o.running, id)
+	for o.next != first {
+		o.next--
+		*o.at(o.next) = nil
 		o.posted--
 	}
 	return true
 }
+
+// at is the place of a work request.
+func (o *operations) at(id uint64) **running { return &o.running[id&uint64(len(o.running)-1)] }
 
 // requests makes the work requests of an operation.
 func (l *link) requests(r *running, list []iwarp.WorkRequest) ([]iwarp.WorkRequest, error) {
@@ -142,44 +173,37 @@ func (l *link) requests(r *running, list []iwarp.WorkRequest) ([]iwarp.WorkReque
 			w.Op, w.Compare, w.CompareMask, w.Swap, w.SwapMask = iwarp.OpCompareSwap, op.Compare, op.CompareMask, op.Swap, op.SwapMask
 		}
 		r.word = make([]byte, 8)
-		sge, err := l.lend(r, r.word)
-		r.sge[0] = sge
-		w.SGE = r.sge[:1]
+		err := l.lend(r, r.word, &w)
 		return append(list, w), err
 	}
-	local, total := op.Local, 0
-	for _, p := range local {
-		total += len(p)
-	}
+	local := op.Local
 	if len(local) > pieces {
-		r.bounce = make([]byte, 0, total)
+		total := op.Size()
+		bounce := make([]byte, 0, total)
 		if op.Kind == transport.OpWrite {
 			for _, p := range local {
-				r.bounce = append(r.bounce, p...)
+				bounce = append(bounce, p...)
 			}
 		}
-		r.bounce = r.bounce[:total]
-		local = [][]byte{r.bounce}
+		r.bounce[0] = bounce[:total]
+		local = r.bounce[:]
 	}
-	per := iwarp.MaxSGE
-	if op.Kind == transport.OpRead {
-		per = 1
-	}
-	begun := len(list)
-	for len(local) > 0 || len(list) == begun {
-		w.SGE = nil
-		if len(list) == begun {
-			w.SGE = r.sge[:0]
-		}
+	for begun := len(list); len(local) > 0 || len(list) == begun; {
+		w.Local, w.SGE = nil, nil
 		n := uint64(0)
-		for len(local) > 0 && len(w.SGE) < per {
+		if op.Kind == transport.OpWrite {
+			k := min(iwarp.MaxSGE, len(local))
+			w.Local, local = local[:k], local[k:]
+			for _, p := range w.Local {
+				n += uint64(len(p))
+			}
+		}
+		for len(local) > 0 && op.Kind == transport.OpRead && w.SGE == nil {
 			if p := local[0]; len(p) > 0 {
-				sge, err := l.lend(r, p)
-				if err != nil {
+				if err := l.lend(r, p, &w); err != nil {
 					return list, err
 				}
-				w.SGE = append(w.SGE, sge)
-				n += uint64(len(p))
+				n = uint64(len(p))
 			}
 			local = local[1:]
 		}
@@ -189,38 +213,43 @@ func (l *link) requests(r *running, list []iwarp.WorkRequest) ([]iwarp.WorkReque
 	return list, nil
 }
 
-// lend gives local memory a key for the time of an operation.
-func (l *link) lend(r *running, p []byte) (iwarp.SGE, error) {
+// lend gives local memory, which the peer's answer names, a key for the time of an
+// operation.
+func (l *link) lend(r *running, p []byte, w *iwarp.WorkRequest) error {
 	key, err := l.t.owner.Register(p, mr.Options{Domain: l.t.domain, Rights: mr.LocalWrite})
 	if err != nil {
-		return iwarp.SGE{}, err
+		return err
 	}
 	r.keys = append(r.keys, key)
-	return iwarp.SGE{Key: key, Len: uint32(len(p))}, nil
+	o := &l.ops
+	o.sges = append(o.sges, iwarp.SGE{Key: key, Len: uint32(len(p))})
+	w.SGE = o.sges[len(o.sges)-1:]
+	return nil
 }
 
 func (l *link) unmap(r *running) {
 	for _, k := range r.keys {
 		_ = l.t.owner.Free(k)
 	}
-	r.keys = nil
+	r.keys = r.keys[:0]
 }
 
 // complete takes completions until ctx ends, and then what is there.
 func (l *link) complete(ctx context.Context) {
 	defer close(l.ops.done)
-	var list [32]iwarp.Completion
-	for ended := false; ; {
+	var (
+		list  [32]iwarp.Completion
+		ended []*running
+	)
+	for over := false; ; {
 		n := l.cq.Poll(list[:])
-		for _, c := range list[:n] {
-			l.completed(c)
-		}
 		switch {
 		case n > 0:
-		case ended:
+			ended = l.completed(list[:n], ended[:0])
+		case over:
 			return
 		default:
-			ended = l.cq.Wait(ctx) != nil // and something may have come with that
+			over = l.cq.Wait(ctx) != nil // and something may have come with that
 		}
 	}
 }
@@ -250,6 +279,9 @@ func (l *link) endOperations() {
 	o.running = nil
 	o.mu.Unlock()
 	for _, r := range left {
+		if r == nil {
+			continue
+		}
 		if r.left--; r.left == 0 {
 			l.unmap(r)
 			r.op.Done(r.op, transport.OpLost)
@@ -257,27 +289,29 @@ func (l *link) endOperations() {
 	}
 }
 
-// completed takes the end of one work request.
-func (l *link) completed(c iwarp.Completion) {
+// completed takes the ends of work requests. ended is scratch, and returned.
+func (l *link) completed(list []iwarp.Completion, ended []*running) []*running {
 	o := &l.ops
 	o.mu.Lock()
-	r := o.running[c.ID]
-	delete(o.running, c.ID)
-	o.posted--
-	wake := o.want
-	if wake {
-		o.want = false
-	}
-	done := false
-	if r != nil {
+	for i := range list {
+		c := &list[i]
+		at := o.at(c.ID)
+		r := *at
+		if *at = nil; r == nil {
+			continue
+		}
 		if s := opStatus(c.Status); s != transport.OpSuccess && (r.status == transport.OpSuccess || s == transport.OpRefused) {
 			r.status = s
 		}
-		r.left--
-		done = r.left == 0
+		if r.left--; r.left == 0 {
+			ended = append(ended, r)
+		}
 	}
+	o.posted -= len(list)
+	wake := o.want
+	o.want = false
 	o.mu.Unlock()
-	if done {
+	for _, r := range ended {
 		l.unmap(r)
 		r.deliver()
 		r.op.Done(r.op, r.status)
@@ -285,6 +319,11 @@ func (l *link) completed(c iwarp.Completion) {
 	if wake {
 		l.writable()
 	}
+	o.mu.Lock()
+	o.putLocked(ended)
+	o.mu.Unlock()
+	clear(ended)
+	return ended
 }
 
 // deliver puts what was read where it belongs.
@@ -295,8 +334,8 @@ func (r *running) deliver() {
 	switch {
 	case r.word != nil:
 		binary.NativeEndian.PutUint64(r.op.Local[0], binary.NativeEndian.Uint64(r.word))
-	case r.bounce != nil && r.op.Kind == transport.OpRead:
-		b := r.bounce
+	case r.bounce[0] != nil && r.op.Kind == transport.OpRead:
+		b := r.bounce[0]
 		for _, p := range r.op.Local {
 			b = b[copy(p, b):]
 		}
