@@ -258,7 +258,7 @@ func (o *Options) Plan(kind Kind) []Work {
 		case Latency:
 			w.Batch, w.Rate = 1, o.Rate
 		case Fetch:
-			w.Depth, w.Batch = o.Depth, max(1, min(o.Depth/4, fetchBatch))
+			w.Depth, w.Batch = o.Depth, min(o.Depth, fetchBatch)
 		}
 		w.ZeroCopy = kind != Mux && kind != Fetch && o.zeroCopy(n)
 		works = append(works, w)

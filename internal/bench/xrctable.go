@@ -29,7 +29,7 @@ func (o *Options) xrcTable() []Work {
 		oneWay(64, 1), oneWay(64, 64), oneWay(8<<10, 8), oneWay(1<<20, 1),
 		{Kind: Mux, Size: 256, Reply: 64, Depth: 8, Batch: 8, Sockets: 64, Peers: 64, OverTCP: true},
 		{Kind: Mux, Size: 256, Reply: 64, Depth: 64, Batch: 64, Sockets: 64, Peers: 64, OverTCP: true},
-		{Kind: Fetch, Size: 8 << 10, Depth: 32, Batch: 8, Baseline: true},
+		{Kind: Fetch, Size: 8 << 10, Depth: 32, Batch: fetchBatch, Baseline: true},
 		{Kind: Mux, Size: 256, Reply: 64, Depth: 32, Batch: 32, Sockets: 32, Peers: 32, Stopped: 1},
 	}
 	if o.Provider == rds.ProviderDaemon { // the comparison is with an embedded node
