@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/rds"
 )
 
 func chernobylCommand() *cobra.Command {
@@ -26,14 +27,27 @@ to notice.
 
 The baseline is a plain connection, where the first bad key is the end of it for
 everybody (RFC 5040 section 7): the "network chernobyl". There the server answers
-each message by another.`,
+each message by another.
+
+With --sockets it is the same one level above: the workers are RDS sockets of one
+node, which share its connection to the server's node. Each writes to the region of
+a socket of its own there and sends a message behind the write, which the server
+verifies and answers, and every fourth operation reads what was written last. The
+rogue is one more socket. There is no baseline.`,
 		Example: `  rdsbench chernobyl
   rdsbench chernobyl --workers 100 --size 64 --duration 30s --html page.html
-  rdsbench chernobyl --svg chernobyl.svg`,
+  rdsbench chernobyl --svg chernobyl.svg
+  rdsbench chernobyl --sockets --svg chernobyl-sockets.svg`,
 	})
+	cmd.PreRun = func(*cobra.Command, []string) {
+		if f.opts.RDS {
+			f.opts.Provider = rds.ProviderNode
+		}
+	}
 	fs := cmd.Flags()
 	f.opts.Duration = 6 * time.Second
 	fs.Lookup("duration").DefValue = f.opts.Duration.String()
+	fs.BoolVar(&f.opts.RDS, "sockets", false, "the workers are RDS sockets")
 	fs.IntVar(&f.opts.Workers, "workers", 1000, "workers with good keys")
 	f.size(fs, "8k")
 	fs.BoolVar(&f.opts.Baseline, "baseline", true, "do the same over a plain connection")

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/rds"
 )
 
 // Bounds of a Chernobyl work.
@@ -26,6 +27,7 @@ type Thirds struct {
 	Errors     uint64          `json:"errors"`     // operations of the others that failed
 	Refused    uint64          `json:"refused"`    // requests of the rogue
 	Unanswered uint64          `json:"unanswered"` // messages that came, and whose sender does not know
+	Cut        uint64          `json:"cut"`        // connections that ended, of sockets
 	Series     []Sample        `json:"series"`
 }
 
@@ -71,7 +73,9 @@ func middle(runs []Result) *Thirds {
 // validateChernobyl checks what is of this mode alone.
 func (o *Options) validateChernobyl(check func(ok bool, format string, args ...any)) {
 	check(o.Workers >= 1 && o.Workers <= maxWorkers, "--workers is 1 to %d, not %d", maxWorkers, o.Workers)
+	check(!o.RDS || o.wire() != rds.WireTCP, "--sockets needs nodes that speak XRC")
 	for _, n := range o.Sizes {
+		check(!o.RDS || n*places <= rds.MaxMessage, "--size is at most %s with --sockets, not %d", FormatSize(rds.MaxMessage/places), n)
 		check(n >= 1 && n <= maxWritten && n*o.Workers*places <= maxPlaces, "--size is 1 to 1m, with %d workers at most %s, not %d",
 			o.Workers, FormatSize(maxPlaces/places/max(o.Workers, 1)), n)
 	}
@@ -79,13 +83,26 @@ func (o *Options) validateChernobyl(check func(ok bool, format string, args ...a
 
 // checkChernobyl refuses works that a server would take too much memory for.
 func (w *Work) checkChernobyl() bool {
-	return w.Workers >= 1 && w.Workers <= maxWorkers && w.Size >= 1 && w.Size <= maxWritten && w.Size*w.Workers*places <= maxPlaces
+	return w.Workers >= 1 && w.Workers <= maxWorkers && w.Size >= 1 && w.Size <= maxWritten && w.Size*w.Workers*places <= maxPlaces &&
+		(w.Verbs || w.Size*places <= rds.MaxMessage)
+}
+
+// fitsChernobyl tells whether a server without sockets, or with, does the work over t.
+func (w *Work) fitsChernobyl(t Transport, none bool) bool {
+	if w.Verbs {
+		return none && (t == IWARP || t == Plain) && w.checkChernobyl()
+	}
+	return !none && t == RDS && w.checkChernobyl()
 }
 
 func (o *Options) chernobylWorks() []Work {
 	var works []Work
 	for _, n := range o.Sizes {
-		works = append(works, Work{Kind: Chernobyl, Op: OpWrite, Size: n, Workers: o.Workers, Depth: 1, Batch: 1, Baseline: o.Baseline, Pin: o.Pin})
+		w := Work{Kind: Chernobyl, Op: OpWrite, Size: n, Workers: o.Workers, Depth: 1, Batch: 1, Verbs: !o.RDS, Baseline: o.Baseline && !o.RDS, Pin: o.Pin}
+		if o.RDS {
+			w.Sockets = 2 * o.Workers // on both sides, which take their time to bind
+		}
+		works = append(works, w)
 	}
 	return works
 }
@@ -99,8 +116,8 @@ func (row *Row) chernobylSentence() string {
 	rates := func(t *Thirds) string {
 		return fmt.Sprintf("%s/s before, %s/s beside the rogue, %s/s after", count(t.Rates[0]), count(t.Rates[1]), count(t.Rates[2]))
 	}
-	s := fmt.Sprintf("%s: %s (x %.3f); %d errors of the others, %d requests of the rogue refused; %d connection, nothing lost, doubled or changed",
-		row.Title, rates(t), t.kept(), t.Errors, t.Refused, row.RDS.TCPConns)
+	s := fmt.Sprintf("%s: %s (x %.3f, %+.1f %%); %d errors of the others, %d requests of the rogue refused; %d connection, %d cut, nothing lost, doubled or changed",
+		row.Title, rates(t), t.kept(), 100*(t.kept()-1), t.Errors, t.Refused, row.RDS.TCPConns, t.Cut)
 	if row.Plain != nil && row.Plain.Thirds != nil {
 		p := row.Plain.Thirds
 		s += fmt.Sprintf(". On a plain connection: %s; %d errors of the others, %d messages of unknown fate", rates(p), p.Errors, p.Unanswered)

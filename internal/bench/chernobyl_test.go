@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/rds"
 )
 
 func chernobylOptions(t *testing.T) Options {
@@ -46,6 +48,37 @@ func TestChernobylIsConfinedToTheRogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, s := range map[string]string{"20 errors of the others": text.String(), "a worker with bad keys": page.String(), "rogue, refused": picture.String()} {
+		if !strings.Contains(s, what) {
+			t.Errorf("no %q in\n%s", what, s)
+		}
+	}
+}
+
+// The same with sockets, which share the connection of two nodes.
+func TestChernobylOfSockets(t *testing.T) {
+	o := chernobylOptions(t)
+	o.Provider, o.RDS, o.Sizes = rds.ProviderNode, true, []int{8 << 10, 1}
+	if err := o.Validate(Chernobyl); err != nil {
+		t.Fatal(err)
+	}
+	rep, err := (&Runner{Options: o}).Run(context.Background(), o.Plan(Chernobyl))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(rep.Rows) != 2 {
+		t.Fatalf("%d rows", len(rep.Rows))
+	}
+	for _, row := range rep.Rows {
+		s := row.RDS.Thirds
+		if !row.Finished || s.Errors != 0 || s.Refused == 0 || s.Cut != 0 || row.RDS.TCPConns != 1 || row.RDS.Latency == nil || len(s.Series) == 0 || row.Plain != nil {
+			t.Errorf("%s: %+v, %+v", row.Title, row.RDS, s)
+		}
+	}
+	var text, picture strings.Builder
+	if err := errors.Join(rep.WriteText(&text), rep.WriteSVG(&picture)); err != nil {
+		t.Fatal(err)
+	}
+	for what, s := range map[string]string{"20 sockets write 8 KiB": text.String(), "0 cut": text.String(), "operations of the sockets": picture.String()} {
 		if !strings.Contains(s, what) {
 			t.Errorf("no %q in\n%s", what, s)
 		}
@@ -114,6 +147,7 @@ func TestChernobylBounds(t *testing.T) {
 		"--workers": func(o *Options) { o.Workers = 0 },
 		"at most":   func(o *Options) { o.Workers = maxWorkers; o.Sizes = []int{1 << 20} },
 		"--size":    func(o *Options) { o.Sizes = []int{0} },
+		"--sockets": func(o *Options) { o.RDS, o.Provider, o.Sizes = true, rds.ProviderNode, []int{300 << 10} },
 	} {
 		o := goodOptions()
 		o.Provider, o.Workers, o.Sizes = "", 1000, []int{8192}
@@ -130,14 +164,18 @@ func TestChernobylBounds(t *testing.T) {
 			}
 		}
 	}
-	w := Work{Kind: Chernobyl, Size: 64, Workers: 1}
+	w := Work{Kind: Chernobyl, Size: 64, Workers: 1, Verbs: true}
 	for _, c := range []struct {
 		t    Transport
 		none bool
 		want bool
-	}{{IWARP, true, true}, {Plain, true, true}, {TCP, true, false}, {IWARP, false, false}, {RDS, false, false}} {
+	}{{IWARP, true, true}, {Plain, true, true}, {TCP, true, false}, {IWARP, false, false}, {RDS, false, false}, {RDS, true, false}} {
 		if got := w.fits(c.t, c.none); got != c.want {
 			t.Errorf("%+v: %t", c, got)
+		}
+		w := Work{Kind: Chernobyl, Size: 64, Workers: 1}
+		if got := w.fits(c.t, c.none); got != (c.t == RDS && !c.none) {
+			t.Errorf("with sockets, %+v: %t", c, got)
 		}
 	}
 }

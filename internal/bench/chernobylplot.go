@@ -26,8 +26,12 @@ func chernobylPlot(row *Row, style string) *svg {
 		of           func(*Sample) float64
 	}
 	others := func(s *Sample) float64 { return s.Others }
+	who := "sockets"
+	if row.Work.Verbs {
+		who = "workers"
+	}
 	curves := []curve{
-		{"workers", rdsColour, shared.Series, others},
+		{who, rdsColour, shared.Series, others},
 		{"rogue, refused", rogueColour, shared.Series, func(s *Sample) float64 { return s.Refused }},
 	}
 	if row.Plain != nil && row.Plain.Thirds != nil {
@@ -57,7 +61,7 @@ func chernobylPlot(row *Row, style string) *svg {
 	for sec, every := 0.0, math.Ceil(last/10); sec <= last+every/10; sec += every {
 		s.text(x(min(sec, last)), h-bottom+16, "middle", fmt.Sprintf("%g s", sec))
 	}
-	s.text(left, h-6, "start", "per second: operations of the workers, requests of the rogue")
+	s.text(left, h-6, "start", "per second: operations of the "+who+", requests of the rogue")
 	s.line(left, h-bottom, w-right, h-bottom, "axis")
 	at := left
 	for i := range curves {

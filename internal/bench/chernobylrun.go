@@ -1,35 +1,23 @@
 package bench
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
-// sampleEvery is the width of a Sample, if the run has twelve of them.
-const sampleEvery = 100 * time.Millisecond
-
 // chernobylRun is the client's side of a run. Its memory: the directory, what
 // each worker writes, the note each has for its messages, room for answers.
 type chernobylRun struct {
-	c       *cell
+	thirdsRun
 	plain   bool
 	v       *verbs
 	entries []remoteRegion
 	workers []*worker
 	rogue   *worker
-
-	stop    atomic.Bool   // the workers end
-	measure atomic.Bool   // latencies count
-	done    atomic.Uint64 // operations of the workers
-	errors  atomic.Uint64 // those that failed
-	refused atomic.Uint64 // requests of the rogue
 }
 
 func (r *chernobylRun) source(worker int) int {
@@ -43,7 +31,10 @@ func (r *chernobylRun) room() int { return r.note(r.c.work.Workers + 1) }
 // chernobyl has workers write and send over one connection, and in the second
 // third of the time one more whose keys are bad.
 func (c *cell) chernobyl() (Result, error) {
-	r := &chernobylRun{c: c, plain: c.transport == Plain}
+	if !c.work.Verbs {
+		return c.chernobylSockets()
+	}
+	r := &chernobylRun{thirdsRun: thirdsRun{c: c}, plain: c.transport == Plain}
 	answers := 0
 	if r.plain {
 		answers = c.work.Workers
@@ -93,11 +84,12 @@ func (c *cell) chernobyl() (Result, error) {
 		})
 	}
 	c.sleep(c.opts.Warmup)
-	res, err := r.measured()
+	res, err := r.measured(r.rogue.provoke)
 	r.stop.Store(true)
 	if err != nil {
 		return res, err
 	}
+	res.TCPConns = int(v.dev.Stats().Connected)
 	workers.Wait()
 	return res, r.confirm(&res)
 }
@@ -120,79 +112,6 @@ func (r *chernobylRun) directory() error {
 		r.entries = append(r.entries, entry(r.v.mem, i))
 	}
 	return nil
-}
-
-// measured is the three thirds.
-func (r *chernobylRun) measured() (Result, error) {
-	c := r.c
-	m, err := c.begin()
-	if err != nil {
-		return Result{}, err
-	}
-	t := &Thirds{}
-	r.measure.Store(true)
-	series := r.sample(m.start)
-	first := r.done.Load()
-	for third := range thirds {
-		var rogue func() error
-		if third == 1 {
-			rogue = r.provoke()
-		}
-		from, before := time.Now(), r.done.Load()
-		c.sleep(c.opts.Duration / thirds)
-		t.Rates[third] = float64(r.done.Load()-before) / time.Since(from).Seconds()
-		if rogue != nil {
-			if err := rogue(); err != nil {
-				series()
-				return Result{}, err
-			}
-		}
-	}
-	t.Series = series()
-	r.measure.Store(false)
-	res, err := c.end(m, r.done.Load()-first, c.work.Size)
-	t.Refused = r.refused.Load()
-	res.Thirds, res.TCPConns = t, int(r.v.dev.Stats().Connected)
-	return res, err
-}
-
-// provoke starts the rogue. The function returned ends it and waits for it.
-func (r *chernobylRun) provoke() func() error {
-	end, ended := make(chan struct{}), make(chan error, 1)
-	go func() { ended <- r.rogue.provoke(end) }()
-	return func() error {
-		close(end)
-		return <-ended
-	}
-}
-
-// sample looks at the counters again and again. The function returned ends
-// that, and returns what was seen.
-func (r *chernobylRun) sample(start time.Time) func() []Sample {
-	var series []Sample
-	ctx, cancel := context.WithCancel(r.c.hard)
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(max(time.Millisecond, min(sampleEvery, r.c.opts.Duration/12)))
-		defer tick.Stop()
-		at, done, refused := time.Now(), r.done.Load(), r.refused.Load()
-		for {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-			now, d, f := time.Now(), r.done.Load(), r.refused.Load()
-			s := now.Sub(at).Seconds()
-			series = append(series, Sample{now.Sub(start).Seconds(), float64(d-done) / s, float64(f-refused) / s})
-			at, done, refused = now, d, f
-		}
-	})
-	return func() []Sample {
-		cancel()
-		wg.Wait()
-		return series
-	}
 }
 
 // failures tells how the first workers have failed.

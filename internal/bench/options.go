@@ -59,6 +59,7 @@ type Options struct {
 	Queues   int  // RDMA: shared receive queues to send to; 0: none
 	Stopped  int  // RDMA: of them, those that take nothing; Mux: pairs of which one end takes nothing
 	Workers  int  // Chernobyl: those with good keys; Atomic: of each process
+	RDS      bool // Chernobyl: workers are sockets
 	Words    int  // Atomic
 
 	ServerCPUProfile string // file for the server that is started
@@ -152,7 +153,7 @@ func (o *Options) Validate(kind Kind) error {
 
 // validateProvider checks what goes with which provider.
 func (o *Options) validateProvider(kind Kind, check func(ok bool, format string, args ...any)) {
-	if kind == RDMA || kind == Regions || kind == Chernobyl { // which have no sockets
+	if kind == RDMA || kind == Regions || kind == Chernobyl && !o.RDS { // which have no sockets
 		check(o.Provider == "" && o.wire() == "", "%s takes no --provider and no --wire", kind)
 		return
 	}

@@ -56,7 +56,7 @@ func (w *Work) shape() Kind {
 // subject is the transport that is measured.
 func (w *Work) subject() Transport {
 	switch {
-	case w.Kind == RDMA, w.Kind == Chernobyl, w.Verbs:
+	case w.belowSockets():
 		return IWARP
 	case w.Kind == Regions:
 		return Device

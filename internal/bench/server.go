@@ -235,7 +235,7 @@ func (w *Work) fits(t Transport, none bool) bool {
 	case RDMA:
 		return none && (t == IWARP || t == TCP || t == Running && w.Stopped > 0) && w.checkRDMA()
 	case Chernobyl:
-		return none && (t == IWARP || t == Plain) && w.checkChernobyl()
+		return w.fitsChernobyl(t, none)
 	}
 	return !none && t != IWARP && t != Plain && t != Running
 }

@@ -67,6 +67,9 @@ func (v *service) close() {
 
 // serveRDS binds what w needs and serves it.
 func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*service, error) {
+	if w.Kind == Chernobyl {
+		return serveChernobylSockets(p, ip, w, fail)
+	}
 	v := &service{tally: newTally(), fail: fail}
 	n := 1
 	if w.Kind == Mux || w.Kind == Stress {

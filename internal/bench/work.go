@@ -97,7 +97,7 @@ type Work struct {
 	Ops      bool   `json:"ops,omitempty"`       // Stress: operations on the server's memory, too
 	Faults   bool   `json:"faults,omitempty"`    // Stress with Ops: connections are cut
 	Seed     uint64 `json:"seed,omitempty"`      // Stress with Ops: of what is random
-	Verbs    bool   `json:"verbs,omitempty"`     // Atomic: below the sockets, a connection for each worker
+	Verbs    bool   `json:"verbs,omitempty"`     // Atomic: below the sockets, a connection for each worker; Chernobyl: below them
 }
 
 // Fault is damage that a Stress client does to one of its own messages, to
@@ -173,7 +173,11 @@ func (w *Work) Title() string {
 	case Regions:
 		return w.regionsTitle()
 	case Chernobyl:
-		fmt.Fprintf(&s, "%d workers write %s", w.Workers, FormatSize(w.Size))
+		who := "sockets"
+		if w.Verbs {
+			who = "workers"
+		}
+		fmt.Fprintf(&s, "%d %s write %s", w.Workers, who, FormatSize(w.Size))
 	}
 	if w.ZeroCopy {
 		s.WriteString(", zero-copy")

@@ -43,7 +43,7 @@ func (o *Options) xrcTable() []Work {
 }
 
 // belowSockets tells whether the work needs no provider.
-func (w *Work) belowSockets() bool { return w.Kind == RDMA || w.Kind == Chernobyl || w.Verbs }
+func (w *Work) belowSockets() bool { return w.Kind == RDMA || w.Verbs }
 
 // activeSentence says what the others lose by those that have stopped.
 func (row *Row) activeSentence() string {
