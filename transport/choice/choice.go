@@ -261,15 +261,16 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 	if known.chosen == second {
 		first, second = second, first
 	}
-	refused := false // the preferred one was, in this call
+	unlucky := false // the preferred one, in this call: it may be there nevertheless
 	var try func(ctx context.Context, tr transport.Transport) (transport.Link, error)
 	try = func(ctx context.Context, tr transport.Transport) (transport.Link, error) {
 		l, err := tr.Dial(ctx, local, remote, path)
 		if tr == t.opts.Preferred {
-			refused = errors.Is(err, syscall.ECONNREFUSED)
-		} else if err == nil && refused {
+			unlucky = err != nil && !t.opts.Absent(err) && !errors.Is(err, context.DeadlineExceeded)
+		} else if err == nil && unlucky {
 			// Who listens for the other one does for the preferred one, if at all (see
-			// Listen): a peer that has just come back was asked too early.
+			// Listen): a peer that has just come back was asked too early, or the
+			// connection was cut.
 			soon, cancel := context.WithTimeout(ctx, t.opts.Patience)
 			better, err := try(soon, t.opts.Preferred)
 			cancel()

@@ -27,7 +27,7 @@ func TestUnknownPeer(t *testing.T) {
 		{"preferred answers", answers, answers, "new", [2]int{1, 0}, [2]int{1, 0}},
 		{"preferred is refused", refuses, answers, "old", [2]int{2, 1}, [2]int{0, 1}},
 		{"preferred is rejected", rejects, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
-		{"preferred fails", fails, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
+		{"preferred fails", fails, answers, "old", [2]int{2, 1}, [2]int{0, 1}},
 		{"preferred is silent", silent, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
 		{"both are refused", refuses, refuses, "", [2]int{1, 1}, [2]int{1, 1}},
 		{"both are silent", silent, silent, "", [2]int{1, 1}, [2]int{1, 1}},
