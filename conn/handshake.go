@@ -96,14 +96,8 @@ func markRetransmitted(e *entry) { wire.MarkRetransmitted(e.chunk.b.B[e.off:]) }
 
 // handshake takes what a probe or its pong on p says of the peer.
 func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
-	if g := hs.Generation; g != 0 && g != c.theirGen {
-		if p.born < c.genBorn {
-			return // the process before this one, on a link that it has left
-		}
-		if c.theirGen != 0 {
-			c.newGeneration()
-		}
-		c.theirGen, c.genBorn = g, p.born
+	if !c.generation(p, hs.Generation) {
+		return // the process before this one, on a link that it has left
 	}
 	n := c.npaths
 	switch {
@@ -133,6 +127,22 @@ func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
 		c.migrate(&c.paths[i])
 	}
 	c.dialNext(now)
+}
+
+// generation takes the peer's generation as told on p, 0 if it was not. It returns false
+// if a later one is known.
+func (c *Conn) generation(p *path, g uint32) bool {
+	if g == 0 || g == c.theirGen {
+		return true
+	}
+	if p.born < c.genBorn {
+		return false
+	}
+	if c.theirGen != 0 {
+		c.newGeneration()
+	}
+	c.theirGen, c.genBorn = g, p.born
+	return true
 }
 
 // newGeneration is the peer's restart (net/rds/recv.c,

@@ -69,7 +69,7 @@ func NewNode(cfg Config) (*Node, error) {
 		n.generation = rand.Uint32()
 	}
 	var err error
-	if n.wire, err = wireTransport(&cfg); err != nil {
+	if n.wire, err = wireTransport(&cfg, n.generation); err != nil {
 		return fail(err)
 	}
 	own := loop.NewNetwork().Transport()

@@ -252,7 +252,12 @@ func (p *peer) start(i int, id conn.LinkID) {
 	}
 	io.link, io.id = l, id
 	io.tx.reset()
+	io.tx.blocked = true // until it is started nobody would be told that there is room
 	p.carriesLocked(i, l)
+	if g, ok := l.(transport.Generational); ok {
+		p.core.Meets(i, g.Generation())
+		p.epoch.Store(p.core.Epoch())
+	}
 	p.unlock(nil)
 	p.waiters.wake(-1) // for those that wait to know what the link carries
 	p.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))
@@ -260,7 +265,9 @@ func (p *peer) start(i int, id conn.LinkID) {
 	if err := l.Start(rx); err != nil {
 		l.Close(transport.Abort)
 		p.ended(i, id, err, 0)
+		return
 	}
+	p.begin(i, id)
 }
 
 // ended reports the end of a link to the core, once no writer is at work and

@@ -43,8 +43,8 @@ type XRCConfig struct {
 	Operations int
 }
 
-// wireTransport makes the transport to other hosts.
-func wireTransport(c *Config) (transport.Transport, error) {
+// wireTransport makes the transport to other hosts, of a node in this incarnation.
+func wireTransport(c *Config, generation uint32) (transport.Transport, error) {
 	if c.Transport != nil {
 		return c.Transport, nil
 	}
@@ -56,7 +56,7 @@ func wireTransport(c *Config) (transport.Transport, error) {
 		}
 		other = t
 	}
-	preferred, err := rdma.New(xrcOptions(c))
+	preferred, err := rdma.New(xrcOptions(c, generation))
 	switch {
 	case err != nil && other != nil:
 		_ = other.Close()
@@ -73,13 +73,13 @@ func wireTransport(c *Config) (transport.Transport, error) {
 	return both, nil
 }
 
-func xrcOptions(c *Config) rdma.Options {
+func xrcOptions(c *Config, generation uint32) rdma.Options {
 	port := c.XRC.Port
 	if port == 0 && c.Port != DefaultPort {
 		port = c.Port ^ 1
 	}
 	return rdma.Options{
-		Port: port, CRC: c.XRC.CRC, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
+		Generation: generation, Port: port, CRC: c.XRC.CRC, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
 		SendBuffer: c.TCP.SendBuffer, ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout,
 		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
 	}

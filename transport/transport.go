@@ -70,6 +70,12 @@ type Indexed interface {
 	Path() int
 }
 
+// Generational is a Link that knows from its set-up which incarnation of the peer is at
+// the other end; 0 means that it was not told.
+type Generational interface {
+	Generation() uint32
+}
+
 // LinkStats is what a link reports about itself, as rds-info -T and -I show it.
 type LinkStats struct {
 	Transport        string // name of the link's transport

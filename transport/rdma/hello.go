@@ -8,26 +8,30 @@ import (
 // hello is the private data of both sides' set-up frames, behind the block of
 // shared receive queues:
 //
-//	 0        4         5      6             8
-//	+--------+---------+------+-------------+
-//	| "RDSx" | version | path | 0           |
-//	+--------+---------+------+-------------+
+//	 0        4         5      6   8            12
+//	+--------+---------+------+---+------------+
+//	| "RDSx" | version | path | 0 | generation |
+//	+--------+---------+------+---+------------+
+//
+// generation is left out by a side that does not tell it.
 type hello struct {
-	path uint8 // index of the path that the link is meant for
+	path       uint8  // index of the path that the link is meant for
+	generation uint32 // of the node that says this; 0: not told
 }
 
 const (
 	helloMagic   = 0x52445378 // "RDSx"
 	helloVersion = 1
 	helloSize    = 8
+	helloFull    = 12 // with the generation
 )
 
 // errHello: who is there speaks iWARP with shared queues, but not RDS.
 var errHello = errors.New("rdma: the peer does not speak RDS")
 
 func (h hello) bytes() []byte {
-	b := binary.BigEndian.AppendUint32(make([]byte, 0, helloSize), helloMagic)
-	return append(b, helloVersion, h.path, 0, 0)
+	b := binary.BigEndian.AppendUint32(make([]byte, 0, helloFull), helloMagic)
+	return binary.BigEndian.AppendUint32(append(b, helloVersion, h.path, 0, 0), h.generation)
 }
 
 // parseHello takes what a peer of this version or a later one says: more octets
@@ -36,5 +40,12 @@ func parseHello(b []byte) (hello, error) {
 	if len(b) < helloSize || binary.BigEndian.Uint32(b) != helloMagic || b[4] < helloVersion {
 		return hello{}, errHello
 	}
-	return hello{path: b[5]}, nil
+	h := hello{path: b[5]}
+	if len(b) >= helloFull {
+		h.generation = binary.BigEndian.Uint32(b[helloSize:])
+	}
+	return h, nil
 }
+
+// Generation is that of the node at the other end.
+func (l *link) Generation() uint32 { return l.generation }

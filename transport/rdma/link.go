@@ -18,8 +18,9 @@ type link struct {
 	qp            *iwarp.QP
 	cq            *iwarp.CQ // of operations
 	local, remote netip.AddrPort
-	hello         hello // of the side that dialed
-	crc           bool  // segments have a CRC
+	hello         hello  // of the side that dialed
+	generation    uint32 // of the peer
+	crc           bool   // segments have a CRC
 	in            input
 	written       atomic.Uint64
 
@@ -51,7 +52,7 @@ var (
 func (l *link) params(path int) iwarp.ConnParams {
 	return iwarp.ConnParams{
 		IRD: maxReads, ORD: maxReads, NoCRC: !l.t.opts.CRC, PeerToPeer: true, Guard: -1,
-		Private: hello{path: uint8(path)}.bytes(),
+		Private: hello{path: uint8(path), generation: l.t.opts.Generation}.bytes(),
 		Shared: &iwarp.SharedParams{
 			Direct: &iwarp.DirectParams{Number: directQueue, Sink: &l.in},
 			Errors: -1, Require: true,

@@ -47,6 +47,9 @@ type Options struct {
 	// Operations is how many reads, writes and atomics may be under way on a link,
 	// 1 to 4096. 0 means 64. Beyond it they wait.
 	Operations int
+	// Generation is the incarnation of the node, which the peer of each link is told;
+	// 0 tells nothing.
+	Generation uint32
 	// Logger hears about changes of state. nil logs nothing.
 	Logger *zap.Logger
 }

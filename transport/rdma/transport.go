@@ -125,6 +125,7 @@ func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 	est, err := in.Accept(ctx, l.qp, l.params(0))
 	if err == nil {
 		l.hello, err = parseHello(est.Private)
+		l.generation = l.hello.generation
 	}
 	if err != nil {
 		t.opts.Logger.Debug("link refused", zap.Stringer("peer", in.Remote()), zap.Error(err))
@@ -146,7 +147,9 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 	}
 	est, err := t.dev.ConnectFrom(ctx, l.qp, netip.AddrPortFrom(local, 0), netip.AddrPortFrom(remote, t.opts.Port), l.params(path))
 	if err == nil {
-		_, err = parseHello(est.Private)
+		var theirs hello
+		theirs, err = parseHello(est.Private)
+		l.generation = theirs.generation
 	}
 	if err != nil {
 		l.finish()

@@ -1,0 +1,19 @@
+package conn
+
+// Meets says which generation of the peer is at the other end of path i's new link, 0
+// if the link does not know. It comes before the first Fill for the link. What was sent
+// to an earlier one and not acknowledged is dropped here and now: other transports tell
+// it only behind what is resent, which the new one has by then received again.
+func (c *Conn) Meets(i int, generation uint32) {
+	p := &c.paths[i]
+	if c.closed || !c.generation(p, generation) {
+		return
+	}
+	c.settle(p, p.q.first, p.q.fresh, func(e *entry) (Status, bool) {
+		if e.flags&(entryFlush|entryWritten) != entryFlush|entryWritten {
+			return 0, false
+		}
+		c.stats.DroppedFlush++
+		return Dropped, true
+	})
+}

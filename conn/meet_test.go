@@ -1,0 +1,68 @@
+package conn
+
+import "testing"
+
+// What an earlier generation of the peer was sent and has not acknowledged is not sent to
+// the next one, though this is the first link to that: a message that both had delivered
+// would reach a program that outlives the peer's node twice.
+func TestMeetsNewGeneration(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		told, generation uint32
+		dropped          bool
+	}{{0, 1, false}, {1, 1, false}, {2, 2, true}} {
+		o := newOpBench(t)
+		o.theirGen = 1
+		op := &Operation{}
+		o.send(nil)
+		o.send(nil)
+		o.send(op) // not begun
+		o.fill(2*opSize, nil)
+		o.wrote(opSize + 1) // the second in part
+		epoch := o.Epoch()
+		o.lose()
+		o.Meets(0, c.told)
+		o.check()
+		if c.dropped {
+			o.fates(Fate{Token: 1, Status: Dropped}, Fate{Token: 2, Status: Dropped})
+		} else {
+			o.fates()
+			o.fill(2*opSize, nil)
+			o.wrote(2 * opSize)
+		}
+		if changed := o.Epoch() != epoch; o.PeerGeneration() != c.generation || changed != c.dropped || o.Counters().DroppedFlush > 0 != c.dropped {
+			t.Errorf("told %d: generation %d, epoch %d, %d dropped", c.told, o.PeerGeneration(), o.Epoch(), o.Counters().DroppedFlush)
+		}
+		o.probe()
+		o.begin(op)
+		o.done(op, Success)
+		o.ack()
+		if c.dropped {
+			o.fates(Fate{Token: 3})
+		} else {
+			o.fates(Fate{Token: 1}, Fate{Token: 2}, Fate{Token: 3})
+		}
+		o.rest()
+	}
+}
+
+// What waits for a generation goes to whichever is met, and is resent to that alone.
+func TestMeetsBeforeAnythingWasSent(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	o.theirGen = 1
+	o.send(nil)
+	o.lose()
+	o.Meets(0, 2)
+	o.probe()
+	o.fill(opSize, nil)
+	o.wrote(1)
+	o.lose()
+	o.Meets(0, 2)
+	o.fill(opSize, nil)
+	o.wrote(opSize)
+	o.probe()
+	o.ack()
+	o.fates(Fate{Token: 1})
+	o.rest()
+}

@@ -1,0 +1,35 @@
+package rdma
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+)
+
+func TestHello(t *testing.T) {
+	t.Parallel()
+	h := hello{path: 3, generation: 0x01020304}
+	b := h.bytes()
+	if want := []byte{'R', 'D', 'S', 'x', 1, 3, 0, 0, 1, 2, 3, 4}; !bytes.Equal(b, want) {
+		t.Errorf("% x, want % x", b, want)
+	}
+	for _, c := range []struct {
+		name string
+		b    []byte
+		want hello
+		err  error
+	}{
+		{"ours", b, h, nil},
+		{"longer", append(bytes.Clone(b), 9), h, nil},
+		{"without a generation", b[:8], hello{path: 3}, nil},
+		{"with a part of one", b[:11], hello{path: 3}, nil},
+		{"of a later version", append([]byte("RDSx\x02"), b[5:]...), h, nil},
+		{"too short", b[:7], hello{}, errHello},
+		{"somebody else's", append([]byte("RDSy"), b[4:]...), hello{}, errHello},
+		{"without a version", append([]byte("RDSx\x00"), b[5:]...), hello{}, errHello},
+	} {
+		if got, err := parseHello(c.b); got != c.want || !errors.Is(err, c.err) {
+			t.Errorf("%s: %+v, %v", c.name, got, err)
+		}
+	}
+}
