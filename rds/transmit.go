@@ -286,6 +286,18 @@ fill:
 	p.unlock(nil)
 }
 
+// begin lets writers at a link that has been started.
+func (p *peer) begin(i int, id conn.LinkID) {
+	p.mu.Lock()
+	io := &p.path[i]
+	if io.id != id || io.tx.busy {
+		p.unlock(nil)
+		return
+	}
+	io.tx.blocked = false
+	p.transmitLocked(i, inlineBytes)
+}
+
 // writable continues after the link was full.
 func (p *peer) writable(i int, id conn.LinkID) {
 	p.mu.Lock()
