@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"encoding/binary"
+	"runtime"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/buf"
@@ -281,8 +282,9 @@ func (r *receiver) filled(n int) {
 // something made work for it.
 func (r *receiver) flush() {
 	r.push()
-	acknowledged := false
+	acknowledged, answers := false, false
 	if x := r.s.shared; x != nil && x.direct.queue != nil && !r.dead {
+		answers = x.wrote && x.direct.fed
 		// First, so that what the sink answers takes it along; but only once the sink
 		// has passed on what came before it was ready.
 		if acknowledged = x.direct.taking; acknowledged {
@@ -300,13 +302,18 @@ func (r *receiver) flush() {
 		r.acknowledge()
 	}
 	s, q := r.s, r.s.q
+	if answers {
+		// The program has got messages behind Writes. If it answers in its turn, that
+		// takes along what there is to say of them.
+		runtime.Gosched()
+	}
 	q.mu.Lock()
 	q.streak.heard = true
 	run := false
 	if r.kick {
 		r.kick = false
 		q.completeLocked()
-		run = !q.over && s.kickLocked()
+		run = !q.over && !q.corked && s.kickLocked() // Uncork sends it
 	}
 	q.mu.Unlock()
 	if run {
