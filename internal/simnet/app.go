@@ -28,6 +28,7 @@ type sock struct {
 
 	left    int      // messages still to send
 	pending *message // refused, to be tried again
+	tries   int      // of it
 	count   map[route]uint64
 	last    map[*sock]uint64 // number of the last message received from each
 }
@@ -56,6 +57,9 @@ type message struct {
 	fated   bool
 	fate    conn.Status
 	begun   bool // some byte was written on some link
+	shown   bool // to a transmitter: it has its number
+	early   bool // accepted when its connection had one path
+	forced  bool // accepted even for a port that takes nothing
 	op      *operation
 }
 
@@ -134,11 +138,11 @@ func (k *sock) send() {
 		if k.pending = m; !k.try(m) {
 			break
 		}
-		k.pending = nil
+		k.pending, k.tries = nil, 0
 	}
 	switch {
 	case k.pending != nil:
-		s.after(time.Millisecond+s.upTo(20*time.Millisecond), func() { k.h.awake(k.send) })
+		k.retry()
 	case k.left > 0:
 		s.after(s.upTo(s.cfg.Scenario.spread/10), func() { k.h.awake(k.send) })
 	}
@@ -152,6 +156,7 @@ func (k *sock) compose() *message {
 	}
 	m := &message{from: k, route: route{to, uint16(firstPort + s.rng.IntN(s.cfg.Scenario.sockets))}, size: s.size(), notify: s.chance(0.8)}
 	s.operate(m)
+	m.forced = s.cfg.Scenario.Holds && s.chance(0.7)
 	m.id = uint64(len(s.check.messages)) + 1
 	s.check.messages = append(s.check.messages, m)
 	return m
@@ -167,7 +172,7 @@ func (k *sock) try(m *message) bool {
 		k.acct.Charge(m.size)
 	}
 	p := k.h.peer(m.route.to)
-	cm := conn.Message{Sport: k.port, Dport: m.route.port, Account: &k.acct, Token: m.id, Notify: m.notify}
+	cm := conn.Message{Sport: k.port, Dport: m.route.port, Account: &k.acct, Token: m.id, Notify: m.notify, Admitted: m.forced}
 	if m.size > conn.InlineMax {
 		if m.body == nil {
 			m.body = s.pool.Get(m.size)
@@ -186,6 +191,7 @@ func (k *sock) try(m *message) bool {
 	m.n = k.count[m.route]
 	i := p.core.PathFor(k.port)
 	ready, err := p.core.Enqueue(time.Time{}, i, &cm)
+	s.check.judged(p, m, err)
 	if err != nil {
 		k.count[m.route]--
 		k.acct.Refund(m.size, 1)
@@ -199,6 +205,7 @@ func (k *sock) try(m *message) bool {
 		return false
 	}
 	clear(cm.Payload) // the core must have copied it
+	m.early = p.core.Paths() <= 1
 	s.check.accepted(m)
 	s.tracef("%v accepted on path %d", m, i)
 	p.do()
@@ -231,6 +238,9 @@ func (k *sock) cancel(r route, all bool) {
 		}
 		s.counts.Canceled += n
 		p.do()
+	}
+	if n := k.acct.Messages(); all && n != 0 {
+		s.check.failf("%v: all was canceled, and %d messages are left", k, n)
 	}
 }
 

@@ -25,6 +25,11 @@
 // they arrive, or refused and their message with them, and may acknowledge out
 // of order. What a link had begun when it was lost is never executed again.
 //
+// Ports of a host may take nothing for a while, as a peer with a receive queue
+// for each application says. When all faults are over half of the ports of every
+// peer are held, and messages to the others must arrive all the same; then they
+// are let go.
+//
 // # Concurrency
 //
 // A Sim belongs to one goroutine. A Network may be used by many.

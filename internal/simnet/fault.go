@@ -100,7 +100,7 @@ func (h *host) restart() {
 	s := h.s
 	h.kill(s.chance(0.5), s.chance(0.3))
 	s.after(s.upTo(500*time.Millisecond), func() {
-		if s.chance(0.1) && !h.linux {
+		if s.chance(s.cfg.Scenario.repath) && !h.linux {
 			h.paths = 9 - h.paths
 		}
 		h.boot()

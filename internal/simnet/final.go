@@ -54,6 +54,11 @@ func (c *checker) peer(p *peer) {
 	if q := p.core.Queued(); q != 0 {
 		c.failf("%v->%v: %d bytes still queued", p.h, p.remote, q)
 	}
+	for i := range conn.MaxPaths {
+		if p.core.Unsent(i) != 0 || p.core.HeldBytes(i) != 0 {
+			c.failf("%v->%v: %d bytes unsent on path %d, %d held back", p.h, p.remote, p.core.Unsent(i), i, p.core.HeldBytes(i))
+		}
+	}
 	if len(p.links) > conn.MaxPaths {
 		c.failf("%v->%v: %d links", p.h, p.remote, len(p.links))
 	}

@@ -21,6 +21,9 @@ type peer struct {
 	polling   bool
 	pollWait  time.Duration
 
+	held    map[uint16]bool // ports that it was told are held
+	waiting []func()        // who waits for WakeAll
+
 	actions []conn.Action
 	freed   []*conn.Account
 	fates   []conn.Fate
@@ -77,6 +80,8 @@ func (p *peer) perform(a conn.Action) {
 		}
 	case conn.Transmit:
 		p.transmit(a.Path)
+	case conn.WakeAll:
+		p.wake()
 	}
 }
 
@@ -163,6 +168,7 @@ func (p *peer) closed(e *end, acked uint64) {
 	}
 	p.core.LinkClosed(s.clock(), e.id, acked)
 	p.do()
+	p.lostHolds()
 }
 
 // transmit writes, unless a write is under way.
@@ -177,6 +183,7 @@ func (p *peer) transmit(i int) {
 		io.shadow = append(io.shadow, b...)
 	}
 	s := p.h.s
+	s.check.shown(p, io)
 	var d time.Duration
 	if s.chance(0.3) {
 		d = s.upTo(time.Millisecond)

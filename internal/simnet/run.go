@@ -17,6 +17,7 @@ type Scenario struct {
 
 	Operations bool // on the peer's memory, before some messages
 	Ranges     bool // acknowledgements come out of order
+	Holds      bool // ports of a peer take nothing for a while
 
 	sockets    int
 	latency    time.Duration
@@ -26,8 +27,9 @@ type Scenario struct {
 	dialLost   float64
 	abandon    float64 // chance of a dial to time out as it succeeds
 	budget     int
-	minBuffer  int // logarithm of the smallest TCP buffer
-	messages   int // of each socket
+	minBuffer  int     // logarithm of the smallest TCP buffer
+	messages   int     // of each socket
+	repath     float64 // chance of a new process to use another number of paths
 }
 
 // settleTime bounds how long everything may take after the last fault.
@@ -41,6 +43,10 @@ func (s *Sim) draw() {
 	if len(c.Paths) == 0 {
 		all := [][]int{{1}, {1}, {8}, {1, 8}, {8, 1}}
 		c.Paths = pick(s, all)
+	}
+	c.repath = 0.1
+	if c.Holds {
+		c.repath = 0.5 // what is held back moves
 	}
 	c.sockets = 1 + s.rng.IntN(4)
 	c.latency = pick(s, []time.Duration{10 * time.Microsecond, 200 * time.Microsecond, 2 * time.Millisecond, 20 * time.Millisecond})
@@ -92,6 +98,7 @@ func Run(cfg Config) (Counts, error) {
 			s.after(s.upTo(calmAt), s.fault)
 		}
 	}
+	s.planHolds(calmAt)
 	for s.step(calmAt) {
 		s.sweep()
 	}
@@ -104,19 +111,30 @@ func Run(cfg Config) (Counts, error) {
 			s.forsake(h)
 		}
 	}
-	limit := s.now + settleTime
-	for s.step(limit) && len(s.check.broken) == 0 {
-		s.sweep()
+	if sc.Holds {
+		s.holdHalf()
+		s.settle()
+		s.check.half()
+		s.letGo()
 	}
+	s.settle()
 	s.counts.Elapsed = s.now
-	if len(s.events) > 0 && len(s.check.broken) == 0 && !sc.Bad {
-		s.check.failf("not at rest %v after the last fault", settleTime)
-	}
 	s.check.finish()
 	if len(s.check.broken) > 0 {
 		return s.counts, &Violation{Seed: cfg.Seed, Broken: s.check.broken}
 	}
 	return s.counts, nil
+}
+
+// settle runs until nothing happens any more.
+func (s *Sim) settle() {
+	limit := s.now + settleTime
+	for s.step(limit) && len(s.check.broken) == 0 {
+		s.sweep()
+	}
+	if len(s.events) > 0 && len(s.check.broken) == 0 && !s.cfg.Scenario.Bad {
+		s.check.failf("not at rest %v after the last fault", settleTime)
+	}
 }
 
 // forsake cancels everything for a host that never takes anything.

@@ -23,11 +23,12 @@ const (
 	ForgetGeneration          // probes do not state the generation
 	ScribbleBatch             // what Fill showed is changed before it is written
 	RepeatOperations          // an operation that was begun is shown again
+	IgnoreHolds               // the core is not told of held ports
 	sabotages
 )
 
 var sabotageNames = [...]string{"None", "ForgetFlag", "FlagNew", "DeliverOld", "LoseMessages", "AckAhead", "IgnoreMaps",
-	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations"}
+	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations", "IgnoreHolds"}
 
 func (s Sabotage) String() string { return sabotageNames[s] }
 

@@ -28,6 +28,7 @@ func TestChecksNoticeSabotage(t *testing.T) {
 		{ForgetGeneration, Scenario{Faults: 20}, ""},
 		{ScribbleBatch, Scenario{Calm: true}, "changed before Wrote"},
 		{RepeatOperations, Scenario{Operations: true}, "begun twice"},
+		{IgnoreHolds, Scenario{Holds: true}, "its port takes nothing"},
 	} {
 		t.Run(c.how.String(), func(t *testing.T) {
 			t.Parallel()

@@ -22,8 +22,10 @@ type Sim struct {
 	check  checker
 
 	hosts   []*host
-	links   []*tcp // that may still carry something
-	calm    bool   // faults are over
+	links   []*tcp   // that may still carry something
+	calm    bool     // faults are over
+	halved  bool     // half of the ports are held, and it is looked whether the rest goes on
+	tired   []func() // senders that wait for the end of that
 	lastTCP int
 	counts  Counts
 }
@@ -45,7 +47,7 @@ type Counts struct {
 	Sent, Delivered, Canceled, Dropped int
 	Dials, Links, Cuts, Restarts       int
 	Retransmitted, Old                 int
-	Operations                         int
+	Operations, Held                   int
 	Events                             int
 	Elapsed                            time.Duration // virtual
 }

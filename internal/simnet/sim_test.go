@@ -52,7 +52,7 @@ func seeds(t *testing.T, n int, sc Scenario) {
 		}
 	}
 	t.Logf("%+v", sum)
-	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0) {
+	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0) {
 		t.Error("nothing has happened")
 	}
 }
@@ -69,6 +69,7 @@ func (c *Counts) add(o Counts) {
 	c.Retransmitted += o.Retransmitted
 	c.Old += o.Old
 	c.Operations += o.Operations
+	c.Held += o.Held
 	c.Events += o.Events
 	c.Elapsed += o.Elapsed
 }
@@ -88,3 +89,10 @@ func TestOperationsRanges(t *testing.T) { seeds(t, 200, Scenario{Operations: tru
 
 // Links that acknowledge out of order, as one with several receive queues does.
 func TestRanges(t *testing.T) { seeds(t, 200, Scenario{Ranges: true}) }
+
+// Ports of peers that take nothing for a while hold up nobody else, and lose
+// nothing.
+func TestHolds(t *testing.T) { seeds(t, 300, Scenario{Holds: true}) }
+func TestHoldsOperations(t *testing.T) {
+	seeds(t, 200, Scenario{Holds: true, Operations: true, Ranges: true})
+}
