@@ -20,14 +20,27 @@ import (
 // same connection, and nothing touches the pages of the dead any more once they
 // are given back.
 func TestApplicationsWithRegionsAreKilled(t *testing.T) { // not in parallel: it measures the process
-	const size = 256 << 10
 	if os.Getenv(roleEnv) == "exposes" {
-		beExposed(strings.Fields(os.Getenv(argEnv)), size)
+		beExposed(strings.Fields(os.Getenv(argEnv)), exposedSize)
 	}
+	t.Run("peer", func(t *testing.T) {
+		killExposed(t, func(l *lab, _ *Node) *Node { return l.node(Config{Wire: WireXRC}) })
+	})
+	t.Run("own", func(t *testing.T) { // the daemon's goroutines copy
+		killExposed(t, func(_ *lab, n *Node) *Node { return n })
+	})
+}
+
+// exposedSize is that of a region.
+const exposedSize = 256 << 10
+
+// killExposed is the test with a peer on the node that other returns.
+func killExposed(t *testing.T, other func(*lab, *Node) *Node) {
+	const size = exposedSize
 	l := newLab(t)
 	n := l.node(Config{Wire: WireXRC, Linger: time.Second})
 	svc, path := serving(t, n, ServiceConfig{MemoryArena: 1 << 20})
-	peer := l.bind(l.node(Config{Wire: WireXRC}))
+	peer := l.bind(other(l, n))
 	blocks := mustGetMR(t, peer, make([]byte, size), MRReadOnly)
 	stays := bound(t, dialed(t, path), addrOf(newAddr(), 500))
 	region := lent(t, stays, size)
@@ -79,7 +92,7 @@ func TestApplicationsWithRegionsAreKilled(t *testing.T) { // not in parallel: it
 			t.Errorf("%d connections reset", got-before)
 		}
 	}
-	if err := stays.FreeMR(kept, MRInvalidate); err != nil {
+	if err := errors.Join(stays.FreeMR(kept, MRInvalidate), peer.FreeMR(blocks, MRInvalidate)); err != nil {
 		t.Error(err)
 	}
 	d, _, err := n.regions()
