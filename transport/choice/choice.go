@@ -27,7 +27,8 @@ type Options struct {
 	// not speak the transport. Refused connections (ECONNREFUSED) always do.
 	Absent func(error) bool
 	// Patience is how long the preferred transport may take with a peer that nothing
-	// is known of, before the other one is tried. 0 means 1 s.
+	// is known of, and be refused by one that has spoken it, before the other one is
+	// tried. 0 means 1 s.
 	Patience time.Duration
 	// Logger hears which transport serves whom. nil logs nothing.
 	Logger *zap.Logger
@@ -54,6 +55,7 @@ type Transport struct {
 type peer struct {
 	chosen transport.Transport // nil: not known yet
 	forced bool
+	away   time.Time // since when the preferred one is refused, which had been chosen; zero: it is not
 }
 
 var (
@@ -157,7 +159,7 @@ func (t *Transport) choose(remote netip.Addr, which transport.Transport) bool {
 	p := t.peerLocked(remote)
 	allowed, changed := !p.forced || p.chosen == which, p.chosen != which
 	if allowed {
-		p.chosen = which
+		p.chosen, p.away = which, time.Time{}
 	}
 	watch := t.watch
 	t.mu.Unlock()
@@ -178,6 +180,21 @@ func (t *Transport) look(remote netip.Addr) peer {
 		return *p
 	}
 	return peer{}
+}
+
+// returns tells whether a peer that has spoken the preferred transport, and refuses it, may
+// be one that is just starting again.
+func (t *Transport) returns(remote netip.Addr) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.peers[remote]
+	if p == nil || p.chosen != t.opts.Preferred || p.forced {
+		return false
+	}
+	if p.away.IsZero() {
+		p.away = time.Now()
+	}
+	return time.Since(p.away) < t.opts.Patience
 }
 
 // gone forgets that a peer is served by the other transport: whoever spoke it has
@@ -296,6 +313,9 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 	}
 	if ended := ctx.Err(); ended != nil {
 		return nil, errors.Join(ended, err)
+	}
+	if first == t.opts.Preferred && errors.Is(err, syscall.ECONNREFUSED) && t.returns(remote) {
+		return nil, err
 	}
 	// Another dial, or the peer, may have found out meanwhile.
 	if known = t.look(remote); known.chosen == first && (known.forced || !t.absent(err)) {

@@ -112,6 +112,12 @@ func TestKnownPeer(t *testing.T) {
 				r.other.dialed()
 				r.preferred.set(c.preferred)
 				r.other.set(c.other)
+				if c.by == answers && c.preferred == refuses { // it may be just starting again
+					_ = r.wantDial("at once", long, "")
+					r.wantDials("at once", 1, 0)
+					r.wantChosen("at once", "new")
+					<-time.After(time.Second)
+				}
 				_ = r.wantDial("then", long, c.want)
 				r.wantDials("then", c.dials[0], c.dials[1])
 				r.wantChosen("then", c.chosen)
@@ -137,13 +143,15 @@ func TestPeerIsUpgraded(t *testing.T) {
 // preferred transport because it listens now, to both.
 func TestPeerComesUpWhileAsked(t *testing.T) {
 	for _, before := range []bool{false, true} {
-		r := newRig(t, time.Second)
-		if before { // and is known, and was away
+		r := newRig(t, 50*time.Millisecond)
+		if before { // and is known, and has been away for long
 			r.preferred.set(answers)
 			_ = r.wantDial("before", long, "new")
 			r.preferred.set(refuses)
-			r.preferred.dialed()
+			_ = r.wantDial("away", long, "")
+			<-time.After(50 * time.Millisecond)
 		}
+		r.preferred.dialed()
 		var late *fakeLink
 		r.other.set(answers)
 		r.other.answered = func(l *fakeLink) { // it has answered: so it listens to the preferred one, too
