@@ -29,6 +29,7 @@ type Parser struct {
 	raw  [wire.HeaderSize]byte // a header that arrived in parts
 	hdr  wire.Header
 
+	seen uint64   // payload bytes of all messages before
 	need int      // payload bytes of hdr
 	got  int      // of them in body
 	body *buf.Buf // nil, or the first bytes of a partial payload
@@ -44,7 +45,7 @@ func (p *Parser) Init(sink Sink, pool *buf.Pool, max uint32, lax bool) {
 	p.Reset()
 	p.sink, p.pool, p.max, p.lax = sink, pool, max, lax
 	p.place, _ = sink.(transport.Placer)
-	p.began, p.inBody, p.have, p.need, p.got, p.err = false, false, 0, 0, 0, nil
+	p.began, p.inBody, p.have, p.seen, p.need, p.got, p.err = false, false, 0, 0, 0, 0, nil
 	p.left.Store(wire.HeaderSize << 32)
 }
 
@@ -112,6 +113,7 @@ func (p *Parser) header(b []byte) []byte {
 }
 
 func (p *Parser) deliver(payload []byte, owned *buf.Buf) {
+	p.seen += uint64(p.need)
 	p.inBody, p.got = false, 0
 	if !p.began {
 		p.began = true

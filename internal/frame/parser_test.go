@@ -84,8 +84,8 @@ func cut(t testing.TB, p *Parser, b []byte, r *rand.Rand, most int) error {
 		if p.inBody {
 			here = p.got
 		}
-		if p.body != nil && cap(p.body.B) > max(StageMin, StageFactor*(here+1)) {
-			t.Fatalf("%d bytes kept for %d that arrived", cap(p.body.B), here)
+		if p.body != nil && cap(p.body.B) > max(StageMin, StageFactor*(int(p.seen)+here+1)) {
+			t.Fatalf("%d bytes kept for %d that arrived, and %d before", cap(p.body.B), here, p.seen)
 		}
 		if r.IntN(3) == 0 {
 			p.Flush()
@@ -191,11 +191,44 @@ func TestStalledMessageCostsLittle(t *testing.T) {
 	}
 }
 
+// A stream that has brought a sixteenth of it is trusted with the longest payload:
+// in steps, a message that began in the midst of a read was copied up to twice.
+func TestStreamEarnsWholeBuffers(t *testing.T) {
+	const enough = wire.MaxPayload / StageFactor
+	h := wire.Header{Length: wire.MaxPayload}
+	for _, c := range []struct {
+		before []int
+		want   int
+	}{
+		{[]int{enough / 2, enough/2 - 2}, wire.MaxPayload / 2},
+		{[]int{enough / 2, enough/2 - 1}, wire.MaxPayload}, // one more byte of it counts
+		{[]int{1000, wire.MaxPayload}, wire.MaxPayload},
+	} {
+		var p Parser
+		p.Init(&collector{t: t}, new(buf.Pool), wire.MaxPayload, false)
+		if err := p.Feed(h.AppendTo(stream(c.before...))); err != nil {
+			t.Fatal(err)
+		}
+		if dst, last := p.Space(); len(dst) != c.want || last != (c.want == wire.MaxPayload) {
+			t.Errorf("after %d: room for %d, last %v, want %d", c.before, len(dst), last, c.want)
+		}
+		p.Reset()
+		p.Init(&collector{t: t}, new(buf.Pool), wire.MaxPayload, false)
+		if err := p.Feed(h.AppendTo(nil)); err != nil {
+			t.Fatal(err)
+		}
+		if dst, _ := p.Space(); len(dst) != StageMin {
+			t.Errorf("a new stream: room for %d", len(dst))
+		}
+		p.Reset()
+	}
+}
+
 // The growth of a staged payload must end at its length, whatever it is.
 func TestStage(t *testing.T) {
 	for _, need := range []int{1, 511, 64 << 10, 64<<10 + 1, 1<<20 - 5, 1 << 20, 3 << 20, 1 << 30} {
 		for here := 0; here < need; {
-			n := stage(need, here+1)
+			n := stage(need, uint64(here+1))
 			if n <= here || n > need {
 				t.Fatalf("stage(%d, %d) = %d", need, here+1, n)
 			}

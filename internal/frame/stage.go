@@ -9,9 +9,11 @@ import (
 const (
 	// StageMin is how many bytes a partial payload may always take.
 	StageMin = 64 << 10
-	// StageFactor bounds what a longer one takes: so many times the bytes
-	// that have arrived. A full-size message is then collected in two steps,
-	// with one sixteenth of it copied twice.
+	// StageFactor bounds what a longer one takes: so many times the bytes of
+	// payload that the stream has brought, ever. There is one partial payload at
+	// a time, so whoever has us hold memory has sent a sixteenth of it. Only the
+	// first large messages of a stream are collected in steps, each of which
+	// copies what has come.
 	StageFactor = 16
 	// DirectMin is the smallest remainder worth reading straight to its place:
 	// below it the extra system call costs more than the copy it saves.
@@ -52,7 +54,7 @@ func (p *Parser) reserve(n int) {
 			return
 		}
 	}
-	b := p.pool.Get(stage(p.need, p.got+n))
+	b := p.pool.Get(stage(p.need, p.seen+uint64(p.got+n)))
 	if p.body != nil {
 		copy(b.B, p.body.B[:p.got])
 		p.body.Release()
@@ -60,10 +62,10 @@ func (p *Parser) reserve(n int) {
 	p.body = b
 }
 
-// stage sizes the buffer of a payload of need bytes when here of them have
-// arrived. Pools round up to a power of two, and that counts too.
-func stage(need, here int) int {
-	allowed := max(StageMin, StageFactor*uint64(here))
+// stage sizes the buffer of a payload of need bytes when the stream has brought
+// seen, those of it included. Pools round up to a power of two, and that counts too.
+func stage(need int, seen uint64) int {
+	allowed := max(StageMin, StageFactor*seen)
 	if cost := uint64(need); need <= buf.MaxPooled {
 		if cost = 1 << bits.Len64(cost-1); cost <= allowed {
 			return need
