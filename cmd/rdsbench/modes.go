@@ -115,9 +115,29 @@ memory of the server's: writes, which the server verifies when it has the messag
 reads, atomic operations, and some with a key, an address or a right that is not
 there, which have to be refused and must not arrive. Every fate, reply and
 operation is accounted for on both sides. With --faults connections are cut, and
-what is lost has to be reported, neither repeated nor delivered twice.`,
+what is lost has to be reported, neither repeated nor delivered twice.
+
+With --kills and --restarts it is a soak: --processes on each side, of which one is
+killed (SIGKILL) every --kills, and daemons that are ended or killed every --restarts;
+others take their places, and applications attach again. What is verified then:
+
+- Between two that live nothing is lost, doubled, reordered or damaged.
+- What a killed process had sent arrives as far as it got, in order, each at most once,
+  also where it arrives at the receiver's successor.
+- A message is missing only if its sender was told DROPPED, which without an operation
+  may be only when the receiver's host has ended, or was killed itself, or if its
+  receiver's life ended behind it.
+- Operations on a region whose life has ended are refused or dropped; memory is not
+  written after the end of its region, whether its key is old, wrong or another's.
+- Each word holds as many additions as succeeded, and at most those more whose fate
+  nobody knows; no addition finds a word that more than these have made.
+
+What processes know of this they keep in files, in the directory for temporary ones,
+which their deaths do not take away.`,
 		Example: `  rdsbench stress --duration 1m
   rdsbench stress --rdma --faults --duration 10m --processes 4
+  rdsbench stress --rdma --faults --duration 10m --processes 3 --sockets 4 --peers 4 --kills 1s
+  rdsbench stress --rdma --faults --duration 10m --processes 3 --sockets 4 --peers 4 --kills 1s --restarts 5s --provider rdsd
   rdsbench stress --size 32,1k,1m --sockets 4 --peers 4 --depth 2 --paths 8
   rdsbench stress --server 192.0.2.7 --provider kernel`,
 	})
@@ -126,7 +146,9 @@ what is lost has to be reported, neither repeated nor delivered twice.`,
 	f.pinning(cmd.Flags())
 	cmd.Flags().BoolVar(&f.opts.Ops, "rdma", false, "operations on the server's memory, too")
 	cmd.Flags().BoolVar(&f.opts.Faults, "faults", false, "with --rdma: cut connections all the time")
-	cmd.Flags().IntVar(&f.opts.Processes, "processes", 0, "with --rdma: client processes of --sockets each (default: this one)")
+	cmd.Flags().IntVar(&f.opts.Processes, "processes", 0, "with --rdma: client processes of --sockets each (default: this one); with --kills or --restarts on each side")
+	cmd.Flags().DurationVar(&f.opts.Kills, "kills", 0, "with --rdma and --processes: kill one of the processes every so often, and start another")
+	cmd.Flags().DurationVar(&f.opts.Restarts, "restarts", 0, "with --rdma, --processes and --provider rdsd: end or kill a daemon every so often, and start another")
 	cmd.Flags().Uint64Var(&f.opts.Seed, "seed", 1, "with --rdma: of what is random")
 	cmd.Flags().StringVar((*string)(&f.opts.Fault), "fault", "", "damage one message: corrupt or skip")
 	cmd.Flags().MarkHidden("fault")

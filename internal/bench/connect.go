@@ -58,7 +58,7 @@ func openProviders(cfg rds.Config, ip netip.Addr, h *hello) (providers, error) {
 
 func openProvider(cfg rds.Config, ip netip.Addr, name string, port uint16, h *hello) (rds.Provider, error) {
 	if name == rds.ProviderDaemon {
-		return rds.Dial(h.Socket)
+		return rds.NewClient(rds.ClientConfig{Path: h.Socket, Reconnect: h.Reconnect})
 	}
 	cfg.Addresses, cfg.Port, cfg.Paths, cfg.Linger = []netip.Addr{ip}, port, h.Paths, closeLimit
 	cfg.TCP.Congestion, cfg.TCP.EventLoops = h.Congestion, h.Loops
@@ -72,7 +72,13 @@ func openProvider(cfg rds.Config, ip netip.Addr, name string, port uint16, h *he
 		}
 		l.Close()
 	}
-	return rds.Open(name, cfg)
+	for limit := time.Now().Add(h.Attach); ; {
+		p, err := rds.Open(name, cfg)
+		if err == nil || time.Now().After(limit) {
+			return p, err
+		}
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func (p providers) close() error {

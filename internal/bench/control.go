@@ -43,6 +43,8 @@ const (
 	opMeasure = "measure" // the sender's figures count from now
 	opCut     = "cut"     // cut connections; the response has their number as count
 	opStop    = "stop"    // end the sender; the response has its figures
+	opSoak    = "soak"    // be a process of a soak
+	opPeer    = "peer"    // news of a server socket of the soak; there is no response
 )
 
 type hello struct {
@@ -55,6 +57,9 @@ type hello struct {
 	Congestion string  `json:"congestion,omitempty"`
 	Buffers    Buffers `json:"buffers"`
 	Loops      int     `json:"loops,omitempty"`
+
+	Reconnect bool          `json:"reconnect,omitempty"` // attach to the next rdsd when one has ended
+	Attach    time.Duration `json:"attach,omitempty"`    // how long to try, where a process before this one is not quite gone
 
 	Wire    rds.Wire `json:"wire,omitempty"`     // of nodes
 	OverTCP uint16   `json:"over_tcp,omitempty"` // port of a node with RDS over TCP to compare with; 0: none
@@ -72,6 +77,9 @@ type request struct {
 
 	Cookie uint64        `json:"cookie,omitempty"` // a sender's region
 	Keys   []turmoilKeys `json:"keys,omitempty"`   // those of its destinations
+
+	Soak *soakSpec `json:"soak,omitempty"`
+	Peer *soakPeer `json:"peer,omitempty"`
 }
 
 type response struct {
@@ -83,6 +91,8 @@ type response struct {
 
 	Cookie uint64        `json:"cookie,omitempty"` // of a region of the work's
 	Keys   []turmoilKeys `json:"keys,omitempty"`   // of each socket's
+
+	Life *soakPeer `json:"life,omitempty"` // not a response: a server socket of a soak has begun a life
 }
 
 // snapshot is a process as it is now.
@@ -139,8 +149,9 @@ type controller struct {
 	responses chan response // closed when the connection ends
 	done      chan struct{}
 
-	mu     sync.Mutex  // guards failed
-	failed func(error) // called at most a few times, from the reader; nil: nobody cares
+	mu     sync.Mutex     // guards the rest
+	failed func(error)    // called at most a few times, from the reader; nil: nobody cares
+	told   func(soakPeer) // called from the reader; nil: nobody cares
 }
 
 func newController(peer string, c io.ReadWriteCloser) *controller {
@@ -155,6 +166,23 @@ func (k *controller) watch(failed func(error)) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.failed = failed
+}
+
+// listen has told called with what servers of a soak tell.
+func (k *controller) listen(told func(soakPeer)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.told = told
+}
+
+// tell tells of a life.
+func (k *controller) tell(p soakPeer) {
+	k.mu.Lock()
+	told := k.told
+	k.mu.Unlock()
+	if told != nil {
+		told(p)
+	}
 }
 
 func (k *controller) fail(err error) {
@@ -182,6 +210,10 @@ func (k *controller) read() {
 		}
 		if r.Lost {
 			k.fail(errors.New(r.Err))
+			continue
+		}
+		if r.Life != nil {
+			k.tell(*r.Life)
 			continue
 		}
 		k.responses <- r

@@ -13,6 +13,7 @@ import (
 // daemons are an rdsd for each side, processes that this one has started.
 type daemons struct {
 	dir  string // of their sockets
+	port uint16
 	side children
 }
 
@@ -23,24 +24,31 @@ func (r *Runner) startDaemons() (*daemons, error) {
 		return nil, err
 	}
 	d := &daemons{dir: dir}
-	port, err := freePort(r.Options.Port, r.ip(clientSide), r.ip(serverSide))
+	d.port, err = freePort(r.Options.Port, r.ip(clientSide), r.ip(serverSide))
 	for s := clientSide; s <= serverSide && err == nil; s++ {
 		var c *child
-		if c, err = r.start([]string{"rdsd of the client", "rdsd of the server"}[s], s); err == nil {
+		if c, err = r.startDaemon(d, s); err == nil {
 			d.side = append(d.side, c)
 		}
-	}
-	if err == nil {
-		_, err = d.side.call(func(i int) request {
-			h := r.hello(port)
-			h.Socket = d.socket(side(i))
-			return request{Op: opServe, Hello: h}
-		})
 	}
 	if err != nil {
 		return nil, errors.Join(err, d.end())
 	}
 	return d, nil
+}
+
+// startDaemon starts that of a side.
+func (r *Runner) startDaemon(d *daemons, s side) (*child, error) {
+	c, err := r.start([]string{"rdsd of the client", "rdsd of the server"}[s], s)
+	if err != nil {
+		return nil, err
+	}
+	h := r.hello(d.port)
+	h.Socket = d.socket(s)
+	if _, err := c.call(request{Op: opServe, Hello: h}); err != nil {
+		return nil, errors.Join(err, c.end())
+	}
+	return c, nil
 }
 
 // socket is where applications of a side attach.
@@ -75,6 +83,7 @@ type rdsd struct {
 }
 
 func startRDSD(cfg rds.Config, ip netip.Addr, h *hello) (*rdsd, error) {
+	cfg.Wire = h.Wire
 	p, err := openProvider(cfg, ip, rds.ProviderNode, h.Port, h)
 	if err != nil {
 		return nil, err

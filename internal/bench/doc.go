@@ -3,7 +3,7 @@
 //
 // A Work says what to do: ping-pong (Latency), one way (OneWay), many sockets
 // to many (Mux), the same with everything verified (Stress), with operations on
-// memory and cut connections too, blocks by RDMA write (Fetch), words changed by
+// memory, cut connections and killed processes too, blocks by RDMA write (Fetch), words changed by
 // many (Atomic), hosts that all talk to each other (Connections), binding sockets (Sockets), what concerns a daemon (Fair, Attach, Sessions), and what is below
 // the sockets: verbs over iWARP (RDMA), many workers of which one uses bad keys
 // (Chernobyl), and memory regions (Regions). A Runner is the active process: it starts a Server in another process or reaches a running

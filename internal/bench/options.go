@@ -51,6 +51,9 @@ type Options struct {
 	Faults     bool   // Stress with Ops: cut connections
 	Seed       uint64 // of Ops
 
+	Kills    time.Duration // Stress with Ops: mean time between kills of processes; 0: none
+	Restarts time.Duration // Stress with Ops: mean time between restarts of daemons; 0: none
+
 	Op       Op   // RDMA; empty: the table
 	CRC      CRCs // RDMA
 	PingPong bool // RDMA
@@ -104,11 +107,16 @@ func (o *Options) Validate(kind Kind) error {
 		check(o.Peers >= 1 && o.Peers <= maxSockets, "--peers is 1 to %d, not %d", maxSockets, o.Peers)
 		check(!o.Faults || o.Ops && o.Server == "", "--faults goes with --rdma, without --server")
 		if o.Ops {
-			w := o.many(Work{Sizes: o.Sizes, Processes: o.Processes})
-			check(w.checkTurmoil(), "--sockets times --depth leaves less than 64 bytes for each in 1m")
+			w := o.many(Work{Sizes: o.Sizes, Processes: o.Processes, Kills: o.Kills, Restarts: o.Restarts})
+			if w.soaks() {
+				o.validateSoak(&w, check)
+			} else {
+				check(w.checkTurmoil(), "--sockets times --depth leaves less than 64 bytes for each in 1m")
+			}
 			check(o.Fault == FaultNone && o.Provider != rds.ProviderKernel && o.wire() != rds.WireTCP, "--rdma needs nodes or daemons that speak XRC")
 			check(o.Processes == 0 || o.Server == "", "--processes goes without --server")
 		}
+		check(o.Kills == 0 && o.Restarts == 0 || o.Ops, "--kills and --restarts go with --rdma")
 		check(o.Stopped == 0 || kind == Mux && o.Stopped > 0 && o.Stopped < max(o.Sockets, o.Processes) && o.Sockets == o.Peers && !o.Baseline,
 			"--stopped is less than the number of pairs, as many sockets as peers, without --baseline")
 		check(o.Depth*o.Reply <= rds.DefaultBuffer, "--depth times --reply is at most %s, the receive buffer of a socket", FormatSize(rds.DefaultBuffer))
@@ -246,6 +254,7 @@ func (o *Options) Plan(kind Kind) []Work {
 		base.Sizes, base.Baseline, base.Fault = o.Sizes, false, o.Fault
 		base.Size = o.Sizes[0]
 		base.Ops, base.Faults, base.Seed, base.Processes = o.Ops, o.Faults, o.Seed, o.Processes
+		base.Kills, base.Restarts = o.Kills, o.Restarts
 		return []Work{o.many(base)}
 	}
 	var works []Work

@@ -168,6 +168,10 @@ func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 		return r.connections(ctx, w)
 	case Regions:
 		return r.regions(ctx, w)
+	case Stress:
+		if w.soaks() {
+			return r.soak(ctx, w)
+		}
 	}
 	if err := r.prepare(w.Pin); err != nil {
 		return nil, err

@@ -84,6 +84,10 @@ func (s *Server) client(ctx context.Context, c io.ReadWriteCloser, parent bool) 
 			}
 			return err
 		}
+		if q.Op == opPeer && e.soak != nil && q.Peer != nil {
+			e.soak.learn(*q.Peer)
+			continue
+		}
 		var r response
 		if err := e.do(&q, &r); err != nil {
 			r.Err = err.Error()
@@ -104,6 +108,7 @@ type session struct {
 	service   *service // nil between works
 	sender    *sender  // nil but while this process is one
 	rdsd      *rdsd    // nil but in one that is a daemon
+	soak      *soakProcess
 }
 
 func (e *session) do(q *request, r *response) error {
@@ -159,8 +164,14 @@ func (e *session) serveParent(q *request, r *response) (err error) {
 		var n int
 		n, err = cutConnections()
 		r.Snap.Count = uint64(n)
+	case opSoak:
+		tell := func(p soakPeer) { _ = e.lines.write(response{Life: &p}) } // the parent ends us, not the other way round
+		e.soak, err = startSoak(e.providers[RDS], e.server.IP, q.Soak, e.hello.Provider == rds.ProviderDaemon, tell, e.failOnce())
 	case opStop:
 		r.Snap = e.snap()
+		if e.soak != nil {
+			return e.soak.stop()
+		}
 		r.Sent, err = e.sender.stop()
 	default:
 		err = fmt.Errorf("unknown operation %q", q.Op)
@@ -284,6 +295,9 @@ func (e *session) closeWork() {
 
 func (e *session) end() error {
 	e.closeWork()
+	if e.soak != nil {
+		_ = e.soak.end() // for the second time, or in a run that is lost
+	}
 	err := errors.Join(e.providers.close(), e.rdsd.close())
 	e.providers, e.rdsd = nil, nil
 	return err

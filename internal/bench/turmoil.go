@@ -101,15 +101,29 @@ type account struct {
 	Adds      uint64 `json:"adds"`    // to shared words
 	UnsureAdd uint64 `json:"unsure_adds"`
 	Cuts      uint64 `json:"cuts"` // of connections
+
+	// Of a soak.
+	Exchanges uint64 `json:"exchanges,omitempty"`
+	Void      uint64 `json:"void,omitempty"`     // messages delivered to a life that has ended, without a reply
+	Ended     uint64 `json:"ended,omitempty"`    // operations refused because the region's life had ended
+	Regions   uint64 `json:"regions,omitempty"`  // that lanes have had
+	Released  uint64 `json:"released,omitempty"` // of them, those that were found untouched after their end
+	Lives     uint64 `json:"lives,omitempty"`    // of client sockets, that ended with their daemon
+	Kills     uint64 `json:"kills,omitempty"`    // of processes
+	Restarts  uint64 `json:"restarts,omitempty"` // of daemons
+}
+
+func (a *account) fields() []*uint64 {
+	return []*uint64{
+		&a.Messages, &a.Replies, &a.Late, &a.Writes, &a.Reads, &a.Atomics, &a.Bytes, &a.Refused, &a.Dropped, &a.Unsure, &a.Adds, &a.UnsureAdd, &a.Cuts,
+		&a.Exchanges, &a.Void, &a.Ended, &a.Regions, &a.Released, &a.Lives, &a.Kills, &a.Restarts,
+	}
 }
 
 func (a *account) add(b *account) {
-	for _, p := range []struct{ to, from *uint64 }{
-		{&a.Messages, &b.Messages}, {&a.Replies, &b.Replies}, {&a.Late, &b.Late}, {&a.Writes, &b.Writes}, {&a.Reads, &b.Reads},
-		{&a.Atomics, &b.Atomics}, {&a.Bytes, &b.Bytes}, {&a.Refused, &b.Refused}, {&a.Dropped, &b.Dropped}, {&a.Unsure, &b.Unsure},
-		{&a.Adds, &b.Adds}, {&a.UnsureAdd, &b.UnsureAdd}, {&a.Cuts, &b.Cuts},
-	} {
-		*p.to += *p.from
+	from := b.fields()
+	for i, to := range a.fields() {
+		*to += *from[i]
 	}
 }
 

@@ -130,6 +130,9 @@ func (row *Row) turmoilSentence() string {
 	a := row.RDS.Account
 	s := fmt.Sprintf("%s: %d messages and %d replies, %d writes, %d reads (%s in all), %d atomics, %d refused as they had to be",
 		row.Title, a.Messages, a.Replies+a.Late, a.Writes, a.Reads, FormatSize(int(a.Bytes)), a.Atomics, a.Refused)
+	if row.Work.soaks() {
+		return s + row.soakSentence()
+	}
 	if a.Cuts > 0 {
 		s += fmt.Sprintf("; %d connections cut, %d exchanges lost with them and reported", a.Cuts, a.Dropped)
 	}

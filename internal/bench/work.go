@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Kind is what a Work does.
@@ -97,7 +98,11 @@ type Work struct {
 	Ops      bool   `json:"ops,omitempty"`       // Stress: operations on the server's memory, too
 	Faults   bool   `json:"faults,omitempty"`    // Stress with Ops: connections are cut
 	Seed     uint64 `json:"seed,omitempty"`      // Stress with Ops: of what is random
-	Verbs    bool   `json:"verbs,omitempty"`     // Atomic: below the sockets, a connection for each worker; Chernobyl: below them
+
+	Kills    time.Duration `json:"kills,omitempty"`    // Stress with Ops: mean time between kills of processes
+	Restarts time.Duration `json:"restarts,omitempty"` // Stress with Ops: mean time between restarts of daemons
+
+	Verbs bool `json:"verbs,omitempty"` // Atomic: below the sockets, a connection for each worker; Chernobyl: below them
 }
 
 // Fault is damage that a Stress client does to one of its own messages, to
@@ -156,6 +161,12 @@ func (w *Work) Title() string {
 		if w.Faults {
 			s.WriteString(", faults")
 		}
+		if w.Kills > 0 {
+			fmt.Fprintf(&s, ", kills every %v", w.Kills)
+		}
+		if w.Restarts > 0 {
+			fmt.Fprintf(&s, ", restarts every %v", w.Restarts)
+		}
 	case Connections:
 		fmt.Fprintf(&s, "%d hosts x %d sockets, all to all", w.Hosts, w.Sockets)
 	case Sockets:
@@ -193,6 +204,8 @@ func (w *Work) crowd() string {
 	switch {
 	case w.Stopped > 0:
 		return fmt.Sprintf("%d pairs of %s", max(w.Processes, w.Sockets), map[bool]string{true: "processes", false: "sockets"}[w.Processes > 0])
+	case w.soaks():
+		return fmt.Sprintf("%dx%d processes of %d and %d sockets", w.Processes, w.Processes, w.Sockets, w.Peers)
 	case w.Ops && w.Processes > 0:
 		return fmt.Sprintf("%d processes of %dx%d", w.Processes, w.Sockets, w.Peers)
 	case w.Processes == 0:

@@ -1,0 +1,148 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// A soak is a Turmoil of several processes on each side, of which some are killed,
+// and whose daemons are restarted. Each socket has a number on its side, and lives:
+// one ends with its process, or with the daemon it is attached to, and the next one
+// begins, at the same address if it is a server's. What is exact in spite of that is
+// kept in files that survive a process, its journals; soakCheck reads them.
+//
+// A lane has regions of its own at every server socket. It asks for them (turnHello),
+// after the life of either end has begun and now and then besides: the server then
+// ends the region that the lane had and looks later whether anything was written there.
+
+// Bounds of a soak.
+const (
+	soakRDSPort  = 2000     // RDS port of the server's socket 0; the others follow
+	maxSoakPlace = 16 << 10 // bytes of a region
+	soakMemory   = 16 << 20 // of all regions of a process, those that have ended included
+	maxSoakLanes = 1 << 12  // of all clients
+)
+
+// soaks tells whether the work is a soak.
+func (w *Work) soaks() bool { return w.Kills > 0 || w.Restarts > 0 }
+
+// soakSockets are the client's sockets, of all processes.
+func (w *Work) soakSockets() int { return w.Processes * w.Sockets }
+
+// soakPlace is the size of a lane's region.
+func (w *Work) soakPlace() int {
+	n := 2 * max(w.Peers, 1) * max(w.soakSockets()*w.Depth, 1)
+	return min(maxSoakPlace, soakMemory/n) &^ 63
+}
+
+// checkSoak refuses works out of bounds.
+func (w *Work) checkSoak() bool {
+	return w.Processes >= 1 && w.Depth <= 128 && w.Processes <= 32 && w.soakSockets()*w.Depth <= maxSoakLanes && w.soakPlace() >= 256 &&
+		w.Reply >= soakHeader && w.Reply <= rds.MaxMessage && w.maxSize() >= soakHeader
+}
+
+// soakSpec is what a process of a soak is told.
+type soakSpec struct {
+	Work    *Work         `json:"work"`
+	Server  bool          `json:"server,omitempty"`
+	Index   int           `json:"index"`           // of the process on its side
+	Process uint64        `json:"process"`         // which one it is in its place, from 1
+	Journal string        `json:"journal"`         // directory
+	Peers   []soakPeer    `json:"peers,omitempty"` // the server's sockets, as they are now
+	Attach  time.Duration `json:"attach"`          // how long to try to get an address
+}
+
+// soakPeer is a server socket.
+type soakPeer struct {
+	Socket int            `json:"socket"`
+	Addr   netip.AddrPort `json:"addr"`
+	Life   uint64         `json:"life"` // the present one; those before are over
+	Host   uint64         `json:"host"` // which generation of its host serves it
+}
+
+// lifeBits is where the number of the process begins in that of a life.
+const lifeBits = 20
+
+// soakMessage begins every message. The rest is a pattern.
+type soakMessage struct {
+	Kind     uint32
+	Length   uint32 // of all
+	From, To uint32 // sockets
+	FromLife uint64
+	ToLife   uint64 // of a request: as far as the client knows
+	Number   uint64 // between the two sockets, in the life of the client (and of the server, of a reply)
+	Exchange uint64 // lane<<48 | number of the exchange
+	Turn     uint32
+	Off, N   uint32 // of the place
+	Epoch    uint32 // of the lane's region
+
+	Region, ReadOnly, Shared uint64 // keys, in the reply to a turnHello
+}
+
+const soakHeader = 88 // bytes: soakMessage, little-endian
+
+// fill makes b the message.
+func (m *soakMessage) fill(b []byte) error {
+	m.Length = uint32(len(b))
+	if _, err := binary.Encode(b, binary.LittleEndian, m); err != nil {
+		return err
+	}
+	fillPattern(b[soakHeader:], m.pattern(m.Kind))
+	return nil
+}
+
+// pattern is the first word of the pattern of a kind.
+func (m *soakMessage) pattern(kind uint32) uint64 {
+	x := uint64(kind)<<48 ^ uint64(m.From)<<24 ^ uint64(m.To) ^ m.FromLife*0x9e3779b97f4a7c15
+	return (x^m.Exchange*0xbf58476d1ce4e5b9^m.Number*0x94d049bb133111eb)&^(1<<63) | 1<<62
+}
+
+// parse takes a message apart and checks every byte of it. scratch is as long.
+func (m *soakMessage) parse(b, scratch []byte, kind uint32) error {
+	if len(b) < soakHeader {
+		return fmt.Errorf("verify: a message of %d bytes", len(b))
+	}
+	if _, err := binary.Decode(b, binary.LittleEndian, m); err != nil {
+		return err
+	}
+	if m.Kind != kind || int(m.Length) != len(b) {
+		return fmt.Errorf("verify: a message of kind %#x and %d bytes, not of kind %#x and %d", m.Kind, m.Length, kind, len(b))
+	}
+	want := scratch[:len(b)-soakHeader]
+	fillPattern(want, m.pattern(kind))
+	if !bytes.Equal(want, b[soakHeader:]) {
+		return fmt.Errorf("verify: message %d of socket %d, life %#x: the payload is damaged", m.Number, m.From, m.FromLife)
+	}
+	return nil
+}
+
+// Kinds of soakMessage, and of other patterns.
+const (
+	kindAsk      uint32 = 0x52
+	kindAnswer   uint32 = 0x42
+	kindPlaced   uint32 = 0x58 // written by RDMA
+	kindReleased uint32 = 0x59 // what a region holds that has ended
+)
+
+// More turns, of a soak alone.
+const (
+	turnHello turn = turns + iota // asks for a new region
+	turnBoth                      // a write, and an addition to the shared word
+	soakTurns
+)
+
+// validateSoak checks what goes with --kills and --restarts.
+func (o *Options) validateSoak(w *Work, check func(ok bool, format string, args ...any)) {
+	for name, d := range map[string]time.Duration{"--kills": o.Kills, "--restarts": o.Restarts} {
+		check(d == 0 || d >= 10*time.Millisecond && d <= time.Hour, "%s is 10ms to 1h, not %v", name, d)
+	}
+	check(o.Server == "" && o.Repeat == 1 && o.Paths == 1, "--kills and --restarts go without --server, with --repeat 1 and --paths 1")
+	check(o.Restarts == 0 || o.Provider == rds.ProviderDaemon, "--restarts is of daemons: it needs --provider rdsd")
+	check(o.Processes >= 1, "--kills and --restarts are of --processes")
+	check(w.checkSoak(), "--processes, --sockets, --peers and --depth leave less than 256 bytes for each region, or messages have less than %d", soakHeader)
+}

@@ -1,0 +1,277 @@
+package bench
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/rds-go/rds/rds"
+)
+
+func soakWork() *Work {
+	return &Work{Kind: Stress, Ops: true, Kills: 1, Sockets: 1, Peers: 1, Processes: 1, Depth: 1, Size: 128, Sizes: []int{128}, Reply: 128, Faults: true}
+}
+
+func newTestJournal() *journal {
+	return &journal{words: make(words, (journalHead+64*journalRecord)*wordSize), unmap: func() error { return nil }}
+}
+
+func TestSoakMessageIsChecked(t *testing.T) {
+	m := soakMessage{Kind: kindAsk, From: 1, To: 2, FromLife: 3, ToLife: 4, Number: 5, Exchange: 6 << laneShift, Turn: 7, Off: 8, N: 9, Epoch: 10}
+	b := make([]byte, soakHeader+21)
+	if err := m.fill(b); err != nil {
+		t.Fatal(err)
+	}
+	var got soakMessage
+	scratch := make([]byte, len(b))
+	if err := got.parse(b, scratch, kindAsk); err != nil || got != m {
+		t.Errorf("%+v, %v", got, err)
+	}
+	for i := range b {
+		b[i] ^= 0x10
+		if err := got.parse(b, scratch, kindAsk); err == nil && got == m {
+			t.Errorf("byte %d is not looked at", i)
+		}
+		b[i] ^= 0x10
+	}
+	for i := soakHeader; i < len(b); i++ {
+		b[i]++
+		if got.parse(b, scratch, kindAsk) == nil {
+			t.Errorf("byte %d is not checked", i)
+		}
+		b[i]--
+	}
+	for _, short := range [][]byte{nil, b[:soakHeader-1], b[:len(b)-1]} {
+		if got.parse(short, scratch, kindAsk) == nil {
+			t.Errorf("%d bytes are taken", len(short))
+		}
+	}
+	if got.parse(b, scratch, kindAnswer) == nil {
+		t.Error("a request is taken for a reply")
+	}
+}
+
+// What the journals may say, and what they may not.
+func TestSoakCheck(t *testing.T) {
+	const clientLife, life = 7, 9
+	lost := func(reason, number, to uint64) func(c, _ *journal) {
+		return func(c, _ *journal) { _, _ = c.add(recordLost, reason, 0, clientLife, number, to) }
+	}
+	gap := func(from, to, in uint64) func(_, s *journal) {
+		return func(_, s *journal) { _, _ = s.add(recordGap, 0, clientLife, from, to, in) }
+	}
+	adds := func(begun, done, top, refused uint64) func(c, _ *journal) {
+		return func(c, _ *journal) { _, _ = c.add(recordAdds, 0, life, begun, done, top, refused) }
+	}
+	word := func(value, ended uint64) func(_, s *journal) {
+		return func(_, s *journal) { _, _ = s.add(recordLife, life, value, ended) }
+	}
+	outstanding := func(c, _ *journal) {
+		for i, v := range []uint64{1, 5, clientLife} {
+			c.lane(0).set(i, v)
+		}
+	}
+	type steps []func(c, s *journal)
+	for _, c := range []struct {
+		name  string
+		do    steps
+		exact bool
+		want  string
+	}{
+		{"nothing", nil, true, ""},
+		{"a gap without a reason", steps{gap(5, 6, life)}, true, "is lost"},
+		{"a message dropped", steps{gap(5, 6, life), lost(lostDropped, 5, life)}, true, ""},
+		{"another message dropped", steps{gap(5, 6, life), lost(lostDropped, 6, life)}, true, "is lost"},
+		{"two of which one was dropped", steps{gap(5, 7, life), lost(lostDropped, 5, life)}, true, "message 6"},
+		{"a message refused", steps{gap(5, 6, life), lost(lostRefused, 5, life)}, true, ""},
+		{"success, to a life that has ended", steps{gap(5, 6, life), lost(lostVoid, 5, life-1)}, true, ""},
+		{"success, to the life that lacks it", steps{gap(5, 6, life), lost(lostVoid, 5, life)}, true, "with success"},
+		{"under way when its sender was killed", steps{gap(5, 6, life), outstanding}, true, ""},
+		{"another one was", steps{gap(4, 5, life), outstanding}, true, "is lost"},
+		{"additions", steps{adds(5, 4, 5, 0), word(5, 0)}, true, ""},
+		{"all of them", steps{adds(5, 4, 5, 0), word(4, 0)}, true, ""},
+		{"one is lost", steps{adds(5, 4, 4, 0), word(3, 0)}, true, "should be 4 to 5"},
+		{"one is lost, the word as it was once", steps{adds(5, 4, 4, 0), word(3, 0)}, false, ""},
+		{"one is lost, the word as it ended", steps{adds(5, 4, 4, 0), word(3, 1)}, false, "should be 4 to 5"},
+		{"one is doubled", steps{adds(5, 4, 5, 0), word(6, 0)}, false, "is 6"},
+		{"one is doubled, and was seen", steps{adds(5, 4, 6, 0), word(5, 0)}, false, "is 6"},
+		{"one is done though it was refused", steps{adds(5, 4, 5, 1), word(5, 0)}, true, "should be 4 to 4"},
+		{"two found the same word", steps{adds(5, 4, 3, 0), word(4, 0)}, true, "the largest word found"},
+		{"a life that was not", steps{adds(1, 0, 0, 0)}, false, "has not had a life"},
+	} {
+		client, server := newTestJournal(), newTestJournal()
+		for _, do := range c.do {
+			do(client, server)
+		}
+		k := newSoakCheck()
+		err := k.client(0, 1, client)
+		if err == nil {
+			err = k.server(0, server, c.exact)
+		}
+		if err == nil {
+			err = k.additions()
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+// A message that comes twice is an error, also when the life that had it first is over.
+func TestSoakFindsRepetitions(t *testing.T) {
+	j := newTestJournal()
+	serve := func() *soakServer {
+		s := newSoakServer(&soakProcess{spec: &soakSpec{Work: soakWork()}}, nil, 0, j)
+		s.life = 1
+		return s
+	}
+	s := serve()
+	for n := range uint64(3) {
+		if err := s.take(&soakMessage{Number: n, FromLife: 5}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range []*soakServer{s, serve()} {
+		if err := s.take(&soakMessage{Number: 2, FromLife: 5}); err == nil || !strings.Contains(err.Error(), "again") {
+			t.Errorf("message 2 again: %v", err)
+		}
+		if err := s.take(&soakMessage{Number: 0, FromLife: 6}); err != nil && s.flows[flowKey{0, 6}].record.at(3) != 1 {
+			t.Errorf("another life: %v", err)
+		}
+	}
+	if err := serve().take(&soakMessage{Turn: uint32(turnBad), Number: 3, FromLife: 5}); err == nil {
+		t.Error("what had to be refused is taken")
+	}
+}
+
+// Memory that is written after its region has ended is found.
+func TestSoakFindsWritesAfterFree(t *testing.T) {
+	s := newSoakServer(&soakProcess{spec: &soakSpec{Work: soakWork()}}, nil, 0, newTestJournal())
+	l := &placedLane{filled: true, released: &rds.Memory{B: make([]byte, len(s.want))}}
+	fillPattern(l.released.B, uint64(kindReleased))
+	if err := s.untouched(l); err != nil {
+		t.Error(err)
+	}
+	for _, i := range []int{0, len(s.want) / 2, len(s.want) - 1} {
+		l.released.B[i] ^= 1
+		if err := s.untouched(l); err == nil {
+			t.Errorf("byte %d is not looked at", i)
+		}
+		l.released.B[i] ^= 1
+	}
+}
+
+// idleSoak is a client with a region at its one peer, in life 4 on host 2.
+func idleSoak() *soakClient {
+	spec := &soakSpec{Work: soakWork(), Process: 1, Peers: []soakPeer{{Addr: netip.MustParseAddrPort("127.0.0.2:9"), Life: 4, Host: 2}}}
+	c := newSoakClient(&soakProcess{spec: spec}, nil, 0, newTestJournal())
+	c.rng = rand.New(rand.NewPCG(1, 1))
+	c.answers, c.late, c.adds = map[flowKey]uint64{}, map[uint64]bool{}, map[flowKey]record{}
+	size := c.w.soakPlace()
+	l := &c.lanes[0]
+	l.local = &rds.Memory{B: make([]byte, size)}
+	l.at[0] = soakRegion{life: 4, known: make([]byte, size)}
+	l.life, l.host, l.in, l.off, l.n = 4, 2, 4, 64, 100
+	return c
+}
+
+// Which ends of an exchange are right, at once or when the peer's life, or its host's, is
+// known to be over.
+func TestSoakExcuses(t *testing.T) {
+	process, host := soakPeer{Life: 5, Host: 2}, soakPeer{Life: 5, Host: 3}
+	for _, c := range []struct {
+		name   string
+		turn   turn
+		status rds.Status
+		news   *soakPeer
+		ok     bool
+	}{
+		{"dropped with an operation", turnWrite, rds.StatusDropped, nil, true},
+		{"dropped without", turnPlain, rds.StatusDropped, nil, false},
+		{"dropped without, and the process ended", turnPlain, rds.StatusDropped, &process, false},
+		{"dropped without, and the host ended", turnPlain, rds.StatusDropped, &host, true},
+		{"refused", turnRead, rds.StatusRemoteError, nil, false},
+		{"refused, and the life ended", turnRead, rds.StatusRemoteError, &process, true},
+		{"refused as it has to be", turnBad, rds.StatusRemoteError, nil, true},
+		{"canceled", turnRead, rds.StatusCanceled, &host, false},
+	} {
+		for _, first := range []bool{false, true} { // the news come before or after
+			s := idleSoak()
+			l := &s.lanes[0]
+			l.turn, l.status, l.fated = c.turn, c.status, true
+			if c.news != nil && first {
+				s.learn(*c.news)
+			}
+			if err := s.end(l); err != nil {
+				t.Errorf("%s: %v", c.name, err)
+			}
+			if c.news != nil && !first {
+				s.learn(*c.news)
+			}
+			if ok := len(s.excuses) == 0; ok != c.ok {
+				t.Errorf("%s: excused %t", c.name, ok)
+			}
+		}
+	}
+	s := idleSoak()
+	l := &s.lanes[0]
+	l.turn, l.fated = turnBad, true
+	if s.end(l) == nil {
+		t.Error("a success that had to be refused is taken")
+	}
+	for _, turn := range []turn{turnRead, turnAdd} {
+		s = idleSoak()
+		l = &s.lanes[0]
+		l.turn, l.reply, l.fated, l.result = turn, true, true, 1
+		l.local.B[0] = 1
+		if s.end(l) == nil {
+			t.Errorf("another result of kind %d is taken", turn)
+		}
+	}
+}
+
+// An exchange ends with its fate and its reply, or without the latter when the peer's
+// life is over, and not before.
+func TestSoakAwaitsReplies(t *testing.T) {
+	s := idleSoak()
+	l := &s.lanes[0]
+	if err := s.take(&rds.Message{Kind: rds.KindStatus, Token: l.number}); err != nil {
+		t.Fatal(err)
+	}
+	if l.done() {
+		t.Error("no reply is awaited")
+	}
+	if err := s.take(&rds.Message{Kind: rds.KindStatus, Token: l.number}); err == nil {
+		t.Error("a second fate is taken")
+	}
+	s.learn(soakPeer{Life: 4, Host: 2}) // nothing new
+	if l.done() {
+		t.Error("no reply is awaited of a life that goes on")
+	}
+	s.learn(soakPeer{Life: 5, Host: 2})
+	if !l.done() || l.at[0].life != 0 {
+		t.Error("a life that is over is expected to answer")
+	}
+	reply := func(number, exchange uint64) error {
+		m := soakMessage{Kind: kindAnswer, FromLife: 4, ToLife: s.life, Number: number, Exchange: exchange}
+		b := make([]byte, s.w.Reply)
+		if err := m.fill(b); err != nil {
+			t.Fatal(err)
+		}
+		return s.take(&rds.Message{From: s.peers[0].Addr, Data: b})
+	}
+	if reply(1, l.number) == nil {
+		t.Error("a reply is missing and nobody notices")
+	}
+	if err := s.end(l); err != nil {
+		t.Error(err)
+	}
+	l.number++
+	if err := reply(0, l.number-1); err != nil || s.acct.Late != 1 {
+		t.Errorf("a late reply: %v", err)
+	}
+	if reply(1, l.number-1) == nil {
+		t.Error("a second late reply is taken")
+	}
+}

@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"encoding/binary"
+	"errors"
+	"path/filepath"
+	"strconv"
+)
+
+// A journal is what a socket of a soak has to tell, in all its lives, in a file that
+// is mapped: what was stored is there when the process is killed at any point. It is
+// words: a head, of which each side has its use, and records behind it.
+type journal struct {
+	words
+	unmap func() error
+}
+
+const (
+	journalHead   = 1 << 10 // words
+	journalRecord = 8       // words
+	journalWords  = 1 << 20 // 8 MiB at most; a file takes what was written
+)
+
+var errJournal = errors.New("verify: the journal is full")
+
+// words are memory as words of 8 bytes.
+type words []byte
+
+func (w words) at(i int) uint64     { return binary.NativeEndian.Uint64(w[i*wordSize:]) }
+func (w words) set(i int, v uint64) { binary.NativeEndian.PutUint64(w[i*wordSize:], v) }
+func (w words) inc(i int)           { w.set(i, w.at(i)+1) }
+
+// slice is n words from the i-th on.
+func (w words) slice(i, n int) words { return w[i*wordSize:][: n*wordSize : n*wordSize] }
+
+// record is one of a journal. Its meaning follows from the kind, the first word.
+type record struct{ words }
+
+// Kinds of record, and what follows.
+const (
+	recordLost uint64 = iota + 1 // client: reason, server socket, our life, number, the server's life it was sent to
+	recordAdds                   // client: server socket, server life, begun, done, highest word found, refused
+	recordFlow                   // server: client socket, client life, next number
+	recordGap                    // server: client socket, client life, from, to, our life
+	recordLife                   // server: our life, the shared word, whether the life has ended by itself
+)
+
+// Reasons why a message may be missing.
+const (
+	lostDropped uint64 = iota + 1 // its fate was DROPPED
+	lostRefused                   // its operation was refused, by the key of a life that is over
+	lostVoid                      // its fate was success, and the life of its receiver is over
+	lostDied                      // its sender's life ended first
+)
+
+// journalName is the file of a socket.
+func journalName(dir string, server bool, socket int) string {
+	return filepath.Join(dir, map[bool]string{false: "c", true: "s"}[server]+strconv.Itoa(socket))
+}
+
+// add appends a record.
+func (j *journal) add(kind uint64, values ...uint64) (record, error) {
+	at := journalHead + int(j.at(0))*journalRecord
+	if (at+journalRecord)*wordSize > len(j.words) {
+		return record{}, errJournal
+	}
+	r := record{j.slice(at, journalRecord)}
+	for i, v := range values {
+		r.set(1+i, v)
+	}
+	r.set(0, kind)
+	j.inc(0) // last: a record that is half written does not count
+	return r, nil
+}
+
+// records calls f for all of a kind.
+func (j *journal) records(kind uint64, f func(r record)) {
+	for i := range int(j.at(0)) {
+		if r := (record{j.slice(journalHead+i*journalRecord, journalRecord)}); r.at(0) == kind {
+			f(r)
+		}
+	}
+}
+
+// Head of a journal: the number of records, then the account, then of a client what
+// each lane has under way.
+const (
+	headAccount = 8
+	headLanes   = 64
+	laneWords   = 4 // server socket + 1, number, life; 0: nothing
+)
+
+// account is the socket's account so far.
+func (j *journal) account() *account {
+	var a account
+	for i, p := range a.fields() {
+		*p = j.at(headAccount + i)
+	}
+	return &a
+}
+
+func (j *journal) setAccount(a *account) {
+	for i, p := range a.fields() {
+		j.set(headAccount+i, *p)
+	}
+}
+
+// lane is what a lane has under way.
+func (j *journal) lane(i int) words { return j.slice(headLanes+i*laneWords, laneWords) }
+
+// died notes what a life leaves behind that has ended.
+func (j *journal) died(lanes int) error {
+	for i := range lanes {
+		w := j.lane(i)
+		if w.at(0) == 0 {
+			continue
+		}
+		if _, err := j.add(recordLost, lostDied, w.at(0)-1, w.at(2), w.at(1)); err != nil {
+			return err
+		}
+		w.set(0, 0)
+	}
+	return nil
+}
