@@ -18,7 +18,7 @@ type Options struct {
 	// GOMAXPROCS, at most 4.
 	EventLoops int
 	// ReadBuffer is the size in bytes of each event loop's read buffer, 4 KiB
-	// to 16 MiB, rounded up to a power of two. 0 means 256 KiB.
+	// to 16 MiB, rounded up to a power of two. 0 means 512 KiB.
 	ReadBuffer int
 
 	// KeepAliveIdle is how long a connection is silent before it is probed,
@@ -88,7 +88,7 @@ func (o Options) withDefaults() Options {
 		}
 	}
 	or(&o.EventLoops, min(runtime.GOMAXPROCS(0), 4))
-	or(&o.ReadBuffer, 256<<10)
+	or(&o.ReadBuffer, 512<<10)
 	orTime(&o.KeepAliveIdle, 5*time.Second)
 	orTime(&o.KeepAliveInterval, 5*time.Second)
 	or(&o.KeepAliveCount, 5)

@@ -24,7 +24,7 @@ type Config struct {
 	// EventLoops is the number of goroutines that receive, 1 to 256. 0 means
 	// GOMAXPROCS, at most 4.
 	EventLoops int
-	// ReadBuffer is each event loop's buffer in bytes. 0 means 256 KiB.
+	// ReadBuffer is each event loop's buffer in bytes. 0 means 512 KiB.
 	ReadBuffer int
 	// SendBuffer and ReceiveBuffer fix SO_SNDBUF and SO_RCVBUF. 0 leaves them
 	// to the kernel.

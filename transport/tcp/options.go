@@ -23,7 +23,7 @@ type Options struct {
 	// GOMAXPROCS, at most 4.
 	EventLoops int
 	// ReadBuffer is the size in bytes of each event loop's read buffer, 4 KiB
-	// to 16 MiB, rounded up to a power of two. 0 means 256 KiB.
+	// to 16 MiB, rounded up to a power of two. 0 means 512 KiB.
 	ReadBuffer int
 
 	// KeepAliveIdle is how long a connection is silent before it is probed,
