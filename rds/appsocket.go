@@ -121,7 +121,11 @@ func (a *appSocket) fatesLocked() bool {
 		switch {
 		case !a.s.fates.take(&f, false):
 		case f.Op != nil:
-			c.add(f.Op.Work.(*operation).completion(a.id, f.Status))
+			if op := f.Op.Work.(*operation); op.hushed() {
+				c.hush(op.completion(a.id, f.Status))
+			} else {
+				c.add(op.completion(a.id, f.Status))
+			}
 		default:
 			c.add(ipc.MakeEntry(ipc.OpFate, 0, 0, a.id, 0, uint32(f.Status), 0, 0, f.Token))
 		}

@@ -77,6 +77,8 @@ type clientOperation struct {
 	token     uint64
 	result    *uint64
 	submitted bool
+	id        uint64
+	run       *clientOperation // the one submitted before it in the same run
 }
 
 func (m *halfMemory) exposes(c Cookie) bool {
@@ -92,16 +94,16 @@ func (m *halfMemory) retired(key uint32) {
 	m.mu.Unlock()
 }
 
-// begin notes an operation and returns its number.
-func (m *halfMemory) begin(op *clientOperation) uint64 {
+// begin notes an operation and numbers it.
+func (m *halfMemory) begin(op *clientOperation) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.ops == nil {
 		m.ops = make(map[uint64]*clientOperation)
 	}
 	m.lastOp++
-	m.ops[m.lastOp] = op
-	return m.lastOp
+	op.id = m.lastOp
+	m.ops[op.id] = op
 }
 
 func (s *clientSocket) allocMemory(n int) (*Memory, error) {
@@ -178,11 +180,12 @@ func (s *clientSocket) retired(t *attachment, key uint32) {
 
 // special is what a message says about memory, on its way to the ring.
 type special struct {
-	about  []byte
-	id     uint64 // of op
+	a      ipc.About
+	about  []byte // a, as it goes to the ring
 	op     *clientOperation
 	mapped Cookie
-	room   [ipc.AboutSize + 4*ipc.PieceSize]byte // of about, most often
+	pieces [4]ipc.Piece                          // of a, most often
+	room   [ipc.AboutSize + 4*ipc.PieceSize]byte // of about
 }
 
 // said are the bytes that go before the payload.
@@ -198,21 +201,42 @@ func (s *clientSocket) special(ctx context.Context, h *half, d *destination, to 
 	if !h.t.operates {
 		return nil, ErrNotSupported
 	}
-	if err := checkSpecial(o); err != nil {
+	x := new(special)
+	if err := x.describe(h, o); err != nil {
 		return nil, err
 	}
-	if o.HasDest && !h.memory.exposes(o.Dest) {
-		return nil, ErrInvalid
+	if err := s.reach(ctx, h, d, block); err != nil {
+		return nil, err
 	}
-	x := new(special)
-	var a ipc.About
+	if m := o.Map; m != nil {
+		c, err := h.getMR(m.Memory, netip.Addr{}, m.Flags)
+		if err != nil {
+			return nil, err
+		}
+		x.a.Flags, x.a.Dest, x.mapped = x.a.Flags|ipc.AboutDest, uint64(c), c
+	}
+	x.begin(h, to, o)
+	return x, nil
+}
+
+// describe checks a message and notes what it says, but for what it maps.
+func (x *special) describe(h *half, o *Outgoing) error {
+	if err := checkSpecial(o); err != nil {
+		return err
+	}
+	if o.HasDest && !h.memory.exposes(o.Dest) {
+		return ErrInvalid
+	}
+	*x = special{}
+	a := &x.a
+	a.Pieces = x.pieces[:0]
 	if r := o.RDMA; r != nil {
 		a.Flags |= ipc.AboutRDMA | when(r.Write, ipc.AboutWrite) | when(r.Fence, ipc.AboutFence) | when(r.Silent, ipc.AboutSilent)
 		a.Cookie, a.Offset = uint64(r.Cookie), r.Offset
 		for _, b := range r.Local {
 			at, err := h.t.exposable.locate(b)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			a.Pieces = append(a.Pieces, at)
 		}
@@ -223,20 +247,16 @@ func (s *clientSocket) special(ctx context.Context, h *half, d *destination, to 
 		a.Add, a.AddMask = t.Add, t.AddMask
 		a.Compare, a.CompareMask, a.Swap, a.SwapMask = t.Compare, t.CompareMask, t.Swap, t.SwapMask
 	}
-	if err := s.reach(ctx, h, d, block); err != nil {
-		return nil, err
-	}
 	if o.HasDest {
 		a.Flags, a.Dest = a.Flags|ipc.AboutDest, uint64(o.Dest)
 	}
-	if m := o.Map; m != nil {
-		c, err := h.getMR(m.Memory, netip.Addr{}, m.Flags)
-		if err != nil {
-			return nil, err
-		}
-		a.Flags, a.Dest, x.mapped = a.Flags|ipc.AboutDest, uint64(c), c
-	}
-	if a.Flags&(ipc.AboutRDMA|ipc.AboutAtomic) != 0 {
+	return nil
+}
+
+// begin notes the operation that was described, if there is one, and makes the
+// bytes for the ring.
+func (x *special) begin(h *half, to netip.AddrPort, o *Outgoing) {
+	if x.a.Flags&(ipc.AboutRDMA|ipc.AboutAtomic) != 0 {
 		x.op = &clientOperation{to: to, notify: o.Notify}
 		if o.Notify {
 			x.op.token = o.Token
@@ -244,11 +264,10 @@ func (s *clientSocket) special(ctx context.Context, h *half, d *destination, to 
 		if t := o.Atomic; t != nil {
 			x.op.result = t.Result
 		}
-		x.id = h.memory.begin(x.op)
-		a.ID = x.id
+		h.memory.begin(x.op)
+		x.a.ID = x.op.id
 	}
-	x.about = a.AppendTo(x.room[:0])
-	return x, nil
+	x.about = x.a.AppendTo(x.room[:0])
 }
 
 func when(b bool, flag uint32) uint32 {
@@ -287,20 +306,24 @@ func (x *special) accepted(s *clientSocket, h *half, o *Outgoing) {
 	if o.Map != nil {
 		o.Map.Cookie = x.mapped
 	}
-	if x.op == nil {
-		return
+	if x.op != nil {
+		s.submitted(h, x.op)
 	}
+}
+
+// submitted follows the submission of an operation.
+func (s *clientSocket) submitted(h *half, op *clientOperation) {
 	m := &h.memory
 	m.mu.Lock()
-	x.op.submitted = true
-	_, pending := m.ops[x.id]
+	op.submitted = true
+	_, pending := m.ops[op.id]
 	lost := m.lost && pending
 	if lost {
-		delete(m.ops, x.id)
+		delete(m.ops, op.id)
 	}
 	m.mu.Unlock()
 	if lost {
-		s.dropped(x.op)
+		s.dropped(op)
 	}
 }
 
@@ -309,7 +332,7 @@ func (x *special) undo(h *half) {
 	if x.op != nil {
 		m := &h.memory
 		m.mu.Lock()
-		delete(m.ops, x.id)
+		delete(m.ops, x.op.id)
 		m.mu.Unlock()
 	}
 	if x.mapped != 0 {

@@ -319,6 +319,7 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 	}
 	u := &t.submission
 	n := 0
+	var begun *clientOperation // operations submitted, linked by run
 	u.mu.Lock()
 	for ; n < len(out); n++ {
 		o := &out[n]
@@ -338,12 +339,27 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 			}
 			data = o.Buffer.Data
 		}
-		if o.special() || len(data) > conn.InlineMax || t.table.Congested(int(d.peer), to.Port()) || !h.account.Charge(len(data)) {
+		x := (*special)(nil)
+		if o.special() {
+			if x = &u.about; o.Map != nil || !t.operates || t.table.Carries(int(d.peer)) != ipc.CarriesOperations || x.describe(h, o) != nil {
+				break
+			}
+		}
+		if len(data) > conn.InlineMax || t.table.Congested(int(d.peer), to.Port()) || !h.account.Charge(len(data)) {
 			break
 		}
-		if u.putLocked(h.entry(ipc.OpSend, d, to.Port(), o, len(data), nil), nil, data) != nil {
+		if x != nil {
+			x.begin(h, to, o)
+		}
+		if u.putLocked(h.entry(ipc.OpSend, d, to.Port(), o, len(data), x), x.said(), data) != nil {
 			h.account.Refund(len(data), 1)
+			if x != nil {
+				x.undo(h)
+			}
 			break
+		}
+		if x != nil && x.op != nil {
+			x.op.run, begun = begun, x.op
 		}
 		if o.Buffer != nil {
 			u.mu.Unlock() // releasing may give memory back, on the same ring
@@ -360,6 +376,12 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 			s.sent.Store(true)
 		}
 		u.wake()
+	}
+	for op := begun; op != nil; {
+		next := op.run
+		op.run = nil
+		s.submitted(h, op)
+		op = next
 	}
 	return n
 }

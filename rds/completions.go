@@ -18,6 +18,8 @@ type completions struct {
 	mu      sync.Mutex // before recvQueue.rmu
 	ring    ipc.Producer
 	put     int          // entries since the last publish
+	hushed  int          // of them, those that the application need not hear of at once
+	quiet   int          // such entries since it was last woken
 	room    int          // entries known to be free
 	frees   []uint32     // offsets of the send arena to give back
 	events  []ipc.Entry  // at most one of each kind and socket: their flags are one-shot; and retired
@@ -63,6 +65,9 @@ func (c *completions) has() bool {
 		}
 		c.publish() // let the application see what fills it
 		c.want.Set()
+		if c.quiet > 0 {
+			c.wake()
+		}
 	}
 	return false
 }
@@ -74,13 +79,32 @@ func (c *completions) add(e ipc.Entry) {
 	c.put++
 }
 
+// hush adds an entry that the application need not hear of at once.
+func (c *completions) hush(e ipc.Entry) {
+	c.add(e)
+	c.hushed++
+}
+
+// quietEntries is how many of those the application is not woken for.
+const quietEntries = 64
+
 // publish shows what was added and wakes the application if it sleeps.
 func (c *completions) publish() {
 	if c.put == 0 {
 		return
 	}
-	c.put = 0
+	c.quiet += c.hushed
+	loud := c.put > c.hushed || c.quiet >= quietEntries
+	c.put, c.hushed = 0, 0
 	c.ring.Publish()
+	if loud {
+		c.wake()
+	}
+}
+
+// wake wakes the application if it sleeps.
+func (c *completions) wake() {
+	c.quiet = 0
 	if c.sleeps.Take() {
 		c.bell.Ring()
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
 )
 
 // What an operation costs the daemon, in bytes of the session's budget, besides
@@ -211,6 +212,12 @@ func (op *operation) completion(socket uint32, status Status) ipc.Entry {
 		flags = ipc.FlagTold
 	}
 	return ipc.MakeEntry(ipc.OpDone, flags, 0, socket, 0, uint32(status), uint32(op.found), uint32(op.found>>32), l.id)
+}
+
+// hushed tells whether the application need not hear of the end at once: what it
+// gets then is memory that it is free to write to.
+func (op *operation) hushed() bool {
+	return !op.lent.notify && !op.lent.failure && len(op.list) == 1 && op.first.Kind == transport.OpWrite
 }
 
 // ended queues the end of a message for its sender to receive. Nothing has the

@@ -29,6 +29,7 @@ type submission struct {
 	quiet   int         // returns since the daemon was last woken
 	dead    bool
 	spare   []*sendBuffer
+	about   special // of the message at hand, in a run
 }
 
 // errFull: the ring, or the area a payload needs, has no room.
