@@ -108,20 +108,15 @@ func TestThroughDaemon(t *testing.T) {
 func TestFetchVerifies(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	server, client := host(t, "127.23.4.2", 17308), host(t, "127.23.4.1", 17308)
+	s, client := host(t, "127.23.4.2", 17308), host(t, "127.23.4.1", 17308)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 	served := make(chan error, 1)
 	go func() {
-		store := make([]byte, storeBlocks*blockSize)
-		m, err := server.Recv(ctx)
-		if err == nil {
-			err = answer(ctx, server, &m, store)
-			m.Release()
-		}
-		served <- err
+		v := &server{s: s, store: make([]byte, storeBlocks*blockSize)}
+		served <- v.turn(ctx)
 	}()
-	if err := fetch(ctx, client, server.LocalAddrPort(), 1, 1); err == nil || !strings.Contains(err.Error(), "block 0 is not") {
+	if err := fetch(ctx, client, s.LocalAddrPort(), 1, 1); err == nil || !strings.Contains(err.Error(), "block 0 is not") {
 		t.Errorf("%v", err)
 	}
 	if err := <-served; err != nil {

@@ -22,7 +22,10 @@ type fetcher struct {
 	buffers []byte // exposed, one after the other
 	cookies []rds.Cookie
 	want    []byte // the store, to compare with
-	request [numberSize]byte
+
+	out     [batch]rds.Outgoing
+	numbers [batch][numberSize]byte // in out
+	in      [batch]rds.Message
 }
 
 // fetch reads so many blocks, with so many requests outstanding, and verifies
@@ -47,20 +50,19 @@ func fetch(ctx context.Context, s *rds.Socket, server netip.AddrPort, blocks, ou
 		defer s.FreeMR(c, rds.MRInvalidate)
 		f.cookies = append(f.cookies, c)
 	}
-	for i := range outstanding {
-		if err := f.ask(ctx, i); err != nil {
-			return err
-		}
-	}
-	for i := range blocks {
-		if err := f.take(ctx, i); err != nil {
-			return err
-		}
-		if next := i + outstanding; next < blocks {
-			if err := f.ask(ctx, next); err != nil {
+	for asked, taken := 0, 0; taken < blocks; {
+		for asked < min(blocks, taken+outstanding) {
+			n := min(blocks, taken+outstanding, asked+batch) - asked
+			if err := f.ask(ctx, asked, n); err != nil {
 				return err
 			}
+			asked += n
 		}
+		n, err := f.take(ctx, taken)
+		if err != nil {
+			return err
+		}
+		taken += n
 	}
 	return nil
 }
@@ -74,26 +76,40 @@ func (f *fetcher) buffer(i int) []byte {
 // same block twice in a row.
 func number(i, outstanding int) uint64 { return uint64(i+i/outstanding) % storeBlocks }
 
-// ask sends the i-th request.
-func (f *fetcher) ask(ctx context.Context, i int) error {
-	slot := i % len(f.cookies)
-	binary.LittleEndian.PutUint64(f.request[:], number(i, len(f.cookies)))
-	return f.s.SendMessage(ctx, &rds.Outgoing{To: f.server, Data: f.request[:], HasDest: true, Dest: f.cookies[slot]})
+// ask sends n requests, the i-th and those that follow it.
+func (f *fetcher) ask(ctx context.Context, i, n int) error {
+	for k := range n {
+		binary.LittleEndian.PutUint64(f.numbers[k][:], number(i+k, len(f.cookies)))
+		f.out[k] = rds.Outgoing{To: f.server, Data: f.numbers[k][:], HasDest: true, Dest: f.cookies[(i+k)%len(f.cookies)]}
+	}
+	_, err := f.s.SendBatch(ctx, f.out[:n])
+	return err
 }
 
-// take waits for the i-th reply and verifies its block.
-func (f *fetcher) take(ctx context.Context, i int) error {
+// take waits for the i-th reply, verifies its block and those of the replies that
+// have come behind it, and returns how many they are.
+func (f *fetcher) take(ctx context.Context, i int) (int, error) {
 	if err := f.s.SetReadDeadline(time.Now().Add(answerLimit)); err != nil {
-		return err
+		return 0, err
 	}
-	m, err := f.s.Recv(ctx)
+	n, err := f.s.RecvBatch(ctx, f.in[:])
 	if err != nil {
-		return err
+		return 0, err
 	}
-	defer m.Release()
+	for k := range f.in[:n] {
+		if e := f.verify(&f.in[k], i+k); e != nil && err == nil {
+			err = e
+		}
+		f.in[k].Release()
+	}
+	return n, err
+}
+
+// verify checks the i-th reply and its block.
+func (f *fetcher) verify(m *rds.Message, i int) error {
 	n := number(i, len(f.cookies))
 	if len(m.Data) != numberSize || binary.LittleEndian.Uint64(m.Data) != n {
-		return fmt.Errorf("reply %d is %v, not block %d", i, &m, n)
+		return fmt.Errorf("reply %d is %v, not block %d", i, m, n)
 	}
 	if !bytes.Equal(f.buffer(i%len(f.cookies)), f.want[n*blockSize:][:blockSize]) {
 		return fmt.Errorf("block %d is not what it should be", n)

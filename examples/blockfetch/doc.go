@@ -26,6 +26,9 @@
 // refused (a cookie that is not valid any more, say) costs that one reply and
 // nothing else: the connection and everybody on it go on.
 //
+// Both take what has come in one call and send what it leads to in one call
+// (RecvBatch, SendBatch): many writes and replies leave by one system call.
+//
 // The blocks never change, so the server does not care when a write has ended. One
 // that reuses its memory asks for the fate (Outgoing.Notify) and waits for it.
 //

@@ -8,6 +8,20 @@ import (
 	"github.com/rds-go/rds/rds"
 )
 
+// batch is how many requests, or answers, are taken and sent at a time, if so many
+// are there.
+const batch = 64
+
+// server answers requests, as many at a time as have come.
+type server struct {
+	s     *rds.Socket
+	store []byte
+	in    [batch]rds.Message
+	out   []rds.Outgoing
+	ops   [batch]rds.RDMA
+	local [batch][1][]byte
+}
+
 // serve answers requests for blocks until ctx ends.
 func serve(ctx context.Context, s *rds.Socket) error {
 	store, err := s.AllocMemory(storeBlocks * blockSize)
@@ -20,30 +34,49 @@ func serve(ctx context.Context, s *rds.Socket) error {
 	for n := range uint64(storeBlocks) {
 		fillBlock(store.B[n*blockSize:][:blockSize], n)
 	}
+	v := &server{s: s, store: store.B}
 	for {
-		m, err := s.Recv(ctx)
-		if err != nil {
+		if err := v.turn(ctx); err != nil {
 			return err
 		}
-		if err := answer(ctx, s, &m, store.B); err != nil {
-			if ctx.Err() != nil {
-				return err
-			}
-			log.Printf("answer to %v: %v", m.From, err) // that asker's trouble, nobody else's
-		}
-		m.Release()
 	}
 }
 
-// answer writes the block that m asks for where m offers memory, and says so.
-func answer(ctx context.Context, s *rds.Socket, m *rds.Message, store []byte) error {
-	if m.Kind != rds.KindData || !m.HasDest || len(m.Data) != numberSize {
-		return nil // not a request
+// turn waits for requests and answers those that are there.
+func (v *server) turn(ctx context.Context) error {
+	n, err := v.s.RecvBatch(ctx, v.in[:])
+	if err != nil {
+		return err
 	}
-	n := binary.LittleEndian.Uint64(m.Data) % storeBlocks
-	return s.SendMessage(ctx, &rds.Outgoing{
-		To:   m.From,
-		Data: m.Data,
-		RDMA: &rds.RDMA{Cookie: m.Dest, Local: [][]byte{store[n*blockSize:][:blockSize]}, Write: true},
-	})
+	v.out = v.out[:0]
+	for i := range v.in[:n] {
+		v.answer(&v.in[i])
+	}
+	for out := v.out; len(out) > 0; {
+		sent, err := v.s.SendBatch(ctx, out)
+		if out = out[sent:]; err == nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		log.Printf("answer to %v: %v", out[0].To, err) // that asker's trouble, nobody else's
+		out = out[1:]
+	}
+	for i := range v.in[:n] {
+		v.in[i].Release()
+	}
+	return nil
+}
+
+// answer adds what writes the block that m asks for where m offers memory, and says
+// so.
+func (v *server) answer(m *rds.Message) {
+	if m.Kind != rds.KindData || !m.HasDest || len(m.Data) != numberSize {
+		return // not a request
+	}
+	i, n := len(v.out), binary.LittleEndian.Uint64(m.Data)%storeBlocks
+	v.local[i][0] = v.store[n*blockSize:][:blockSize]
+	v.ops[i] = rds.RDMA{Cookie: m.Dest, Local: v.local[i][:], Write: true}
+	v.out = append(v.out, rds.Outgoing{To: m.From, Data: m.Data, RDMA: &v.ops[i]})
 }
