@@ -88,6 +88,11 @@ func (b *batch) full() bool {
 	return b.size >= batchBytes || len(b.pieces) > batchPieces-MaxSGE-3
 }
 
+// crammed tells whether it has none for a short message either.
+func (b *batch) crammed() bool {
+	return b.size >= batchBytes+shortMost || len(b.pieces) > batchPieces-MaxSGE-3
+}
+
 func (b *batch) reset() {
 	b.pieces, b.marks = b.pieces[:0], b.marks[:0]
 	b.lends, b.borrows = false, false

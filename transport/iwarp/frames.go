@@ -38,7 +38,7 @@ func (s *stream) build(w window) (failure, bool) {
 	for _, f := range w.frames {
 		t.batch.add(f)
 	}
-	for !w.hold && t.doomed == nil && !t.batch.full() && (t.open || s.pick(&w)) {
+	for !w.hold && t.doomed == nil && (!t.batch.full() || s.shortNext(&w)) && (t.open || s.pick(&w)) {
 		if t.from == fromDirect {
 			s.shortSegment(&w)
 			continue
@@ -58,6 +58,12 @@ func (s *stream) build(w window) (failure, bool) {
 		return *t.doomed, false
 	}
 	return failure{}, true
+}
+
+// shortNext tells whether a short message is next, and goes with what it follows: a
+// write of its own would wake the peer once more for a few bytes.
+func (s *stream) shortNext(w *window) bool {
+	return !s.tx.open && len(w.short) > 0 && s.tx.next == w.short[0].after && !s.tx.batch.crammed()
 }
 
 // mark is that of a segment of the work request at hand. With its end those that
