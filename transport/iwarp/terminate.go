@@ -135,12 +135,27 @@ func (r *receiver) terminated(body []byte) {
 	r.stop(f)
 }
 
+// inquiry finds the Read or atomic that has gone out with a sequence number and was not
+// answered. Those before it may have been executed, though their answers are lost.
+func (s *stream) inquiry(msn uint32) (slot uint32, ok bool) {
+	t, answered := &s.tx, s.rx.answered.Load()
+	ahead := uint64(msn - 1 - uint32(answered))
+	if len(t.orq) == 0 || ahead >= t.asked.Load()-answered {
+		return 0, false
+	}
+	slot = t.orq[(answered+ahead)%uint64(len(t.orq))]
+	return slot, slot != rtrSlot
+}
+
 // accused finds the work request that a Terminate is about, if it has not
 // completed: a Send or Write has when TCP has it, which is mostly sooner.
 func (s *stream) accused(t *rdmap.Terminate) (slot uint32, ok bool) {
 	var h ddp.Untagged
 	untagged := t.HasDDP && !ddp.IsTagged(t.DDP[0]) && h.Decode(t.DDP) == nil
-	if t.HasRead || untagged && h.QN == rdmap.QueueRequest || t.Cause.Layer() == rdmap.LayerRDMAP && t.Cause.Type() == 1 {
+	if untagged && h.QN == rdmap.QueueRequest {
+		return s.inquiry(h.MSN)
+	}
+	if t.HasRead || t.Cause.Layer() == rdmap.LayerRDMAP && t.Cause.Type() == 1 {
 		if _, index := s.rx.awaited(); index != nil && *index != rtrSlot {
 			return *index, true
 		}

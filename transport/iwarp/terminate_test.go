@@ -3,6 +3,7 @@ package iwarp
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/rds-go/rds/transport/iwarp/ddp"
@@ -77,6 +78,41 @@ func TestTerminateIsTranslated(t *testing.T) {
 				}
 				if st := v.dev.Stats(); st.TerminatesReceived != 1 || st.TerminatesSent != 0 {
 					t.Errorf("%+v", st)
+				}
+			})
+		}
+	}
+}
+
+// A Terminate is about the Read or atomic that it names, not about one before it, which
+// may have been executed: an atomic that was must not be called refused.
+func TestTerminateNamesARequest(t *testing.T) {
+	t.Parallel()
+	for named, want := range map[int][]string{
+		0: {"1 remote access error", "2 work request flushed"},
+		1: {"1 work request flushed", "2 remote access error"},
+		2: {"1 work request flushed", "2 work request flushed"}, // there is no such one
+	} {
+		for _, s := range streams {
+			t.Run(fmt.Sprint(s.name, named), func(t *testing.T) {
+				t.Parallel()
+				v := newVictim(t, Config{EventLoops: 1})
+				p := openStream(t, v.end, s)
+				p.send(emptyWrite())
+				v.send(WorkRequest{ID: 1, Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1, Add: 1},
+					WorkRequest{ID: 2, Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(8, 8)}, RemoteKey: 1, Add: 1})
+				p.segment(rdmap.OpAtomicRequest)
+				r := p.segment(rdmap.OpAtomicRequest)
+				r.Untagged.MSN += uint32(named) - 1
+				p.send(append(rdmap.TerminateHeader().AppendTo(nil), aboutRead(rdmap.CauseAccess)(r)...))
+				p.closed()
+				_ = v.ended()
+				var got []string
+				for _, c := range v.rest() {
+					got = append(got, fmt.Sprint(c.ID, " ", c.Status))
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("completed: %q, want %q", got, want)
 				}
 			})
 		}

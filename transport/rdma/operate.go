@@ -342,13 +342,16 @@ func (r *running) deliver() {
 	}
 }
 
+// opStatus translates the end of a work request. Only a refused access has not happened
+// for certain: the others of the peer's and of its responses end the connection, and it
+// may have been done before.
 func opStatus(s iwarp.Status) transport.OpStatus {
 	switch s {
 	case iwarp.Success:
 		return transport.OpSuccess
-	case iwarp.RemoteAccess, iwarp.RemoteInvalid, iwarp.RemoteOperation, iwarp.BadResponse:
+	case iwarp.RemoteAccess:
 		return transport.OpRefused
-	case iwarp.Flushed:
+	case iwarp.Flushed, iwarp.RemoteInvalid, iwarp.RemoteOperation, iwarp.BadResponse:
 		return transport.OpLost
 	}
 	return transport.OpFailed
