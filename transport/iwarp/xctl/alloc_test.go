@@ -36,6 +36,7 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 		b.Ping(Ping{})
 		b.Pong(Pong{})
 		b.SRQ(SRQ{3, SRQUp})
+		b.Home(Home{3, 4})
 		b.Credit(Credit{9, 1, 1})
 		if c, due := r.Credit(epoch.Add(CreditDelay)); due {
 			b.Credit(c)

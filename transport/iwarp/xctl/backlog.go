@@ -5,9 +5,9 @@ package xctl
 //
 // Its order is not that of the calls. Errors go before acknowledgements, which
 // are cumulative and would otherwise cover what has failed: WRERR, RDERR and NAK,
-// each in the order of the calls; then RESUME, PONG, PING and SRQ; then CREDIT and
-// WRACK. Of a CREDIT or SRQ record only the latest of each queue is kept, of PING,
-// PONG and WRACK the latest of all.
+// each in the order of the calls; then RESUME, PONG, PING, HOME and SRQ; then CREDIT
+// and WRACK. Of a CREDIT or SRQ record only the latest of each queue is kept, of a
+// HOME the latest of each tag, of PING, PONG and WRACK the latest of all.
 //
 // It is bounded by the queues of the connection, by Limit, and by the errors that
 // the [ErrorRate] of the connection lets through.
@@ -16,8 +16,9 @@ type Backlog struct {
 	readErrors  fifo[ReadError]
 	naks        fifo[NAK]
 	resumes     fifo[Resume]
-	srqs        perQueue[SRQ]
-	credits     perQueue[Credit]
+	srqs        perKey[SRQN, SRQ]
+	homes       perKey[uint32, Home]
+	credits     perKey[SRQN, Credit]
 	ping        lone[Ping]
 	pong        lone[Pong]
 	ack         lone[WriteAck]
@@ -46,6 +47,15 @@ func (b *Backlog) Credit(c Credit) { b.credits.set(c) }
 // SRQ sets the announced state of a queue.
 func (b *Backlog) SRQ(s SRQ) { b.srqs.set(s) }
 
+// Home sets the queue of a tag. It is false at Limit.
+func (b *Backlog) Home(h Home) bool {
+	if b.homes.waiting() >= Limit {
+		return false
+	}
+	b.homes.set(h)
+	return true
+}
+
 // Ping sets the PING.
 func (b *Backlog) Ping(p Ping) { b.ping = lone[Ping]{p, true} }
 
@@ -58,7 +68,7 @@ func (b *Backlog) WriteAck(a WriteAck) { b.ack = lone[WriteAck]{a, true} }
 // Empty reports whether there is nothing to say.
 func (b *Backlog) Empty() bool {
 	return b.writeErrors.empty() && b.readErrors.empty() && b.naks.empty() && b.resumes.empty() &&
-		b.srqs.empty() && b.credits.empty() && !b.ping.set && !b.pong.set && !b.ack.set
+		b.srqs.empty() && b.homes.empty() && b.credits.empty() && !b.ping.set && !b.pong.set && !b.ack.set
 }
 
 // AppendTo appends one control message of at most limit octets, or MaxMessage if
@@ -68,7 +78,7 @@ func (b *Backlog) Empty() bool {
 func (b *Backlog) AppendTo(dst []byte, limit int) []byte {
 	end := len(dst) + min(limit, MaxMessage)
 	for _, s := range [...]pending{
-		&b.writeErrors, &b.readErrors, &b.naks, &b.resumes, &b.pong, &b.ping, &b.srqs, &b.credits, &b.ack,
+		&b.writeErrors, &b.readErrors, &b.naks, &b.resumes, &b.pong, &b.ping, &b.homes, &b.srqs, &b.credits, &b.ack,
 	} {
 		// What does not fit stops what comes after it: the order matters.
 		var all bool

@@ -40,9 +40,11 @@ func TestLatestRecordsReplaceOlder(t *testing.T) {
 		b.Pong(Pong{uint64(i) + 7})
 		b.SRQ(SRQ{3, SRQUp})
 		b.SRQ(SRQ{3, SRQGone})
+		b.Home(Home{SRQN(i%2 + 1), 8})
+		b.Home(Home{4, 9})
 	}
 	_, got := flush(t, &b, MaxMessage)
-	want := []record{Pong{106}, Ping{99}, SRQ{3, SRQGone}, Credit{1, 99, 115}, Credit{2, 198, 214}, WriteAck{99}}
+	want := []record{Pong{106}, Ping{99}, Home{2, 8}, Home{4, 9}, SRQ{3, SRQGone}, Credit{1, 99, 115}, Credit{2, 198, 214}, WriteAck{99}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
@@ -200,5 +202,25 @@ func TestBacklogWhileItDrains(t *testing.T) {
 	}
 	if len(b.credits.at) != 0 {
 		t.Errorf("%d queues left", len(b.credits.at))
+	}
+}
+
+// A program that names more kinds of messages than a peer reads of is told.
+func TestHomesAreBounded(t *testing.T) {
+	t.Parallel()
+	var b Backlog
+	for i := range uint32(Limit) {
+		if !b.Home(Home{1, i}) {
+			t.Fatalf("HOME %d is refused", i)
+		}
+	}
+	if b.Home(Home{1, Limit}) {
+		t.Error("one more is not")
+	}
+	if _, got := flush(t, &b, MaxMessage); len(got) != Limit {
+		t.Errorf("%d records", len(got))
+	}
+	if !b.Home(Home{1, 0}) {
+		t.Error("none fits after all have left")
 	}
 }

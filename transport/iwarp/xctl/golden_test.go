@@ -44,6 +44,7 @@ func everything() *Backlog {
 	b.WriteAck(WriteAck{4})
 	b.Credit(Credit{5, 10, 32})
 	b.SRQ(SRQ{7, SRQGone})
+	b.Home(Home{7, 0xabcd})
 	b.Ping(Ping{0x1112131415161718})
 	b.Pong(Pong{0x0102030405060708})
 	b.Resume(Resume{6, 17})
@@ -76,6 +77,8 @@ func collect(message []byte) (list []record, err error) {
 			list = append(list, it.Pong())
 		case TypeSRQ:
 			list = append(list, it.SRQ())
+		case TypeHome:
+			list = append(list, it.Home())
 		}
 	}
 	return list, it.Err()

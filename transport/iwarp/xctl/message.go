@@ -125,3 +125,6 @@ func (r *Records) Pong() Pong { return Pong{binary.BigEndian.Uint64(r.body)} }
 
 // SRQ decodes an SRQ record.
 func (r *Records) SRQ() SRQ { return SRQ{r.srq(), SRQState(r.body[4])} }
+
+// Home decodes a HOME.
+func (r *Records) Home() Home { return Home{r.srq(), r.word(4)} }

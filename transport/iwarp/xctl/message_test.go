@@ -22,6 +22,7 @@ func TestBadRecordsEndTheConnection(t *testing.T) {
 		"too long for its type":     append([]byte{6, 0, 0, 12}, make([]byte, 8)...),
 		"CREDIT for queue 0":        append([]byte{1, 0, 0, 16}, make([]byte, 12)...),
 		"SRQ record of the control": {9, 0, 0, 12, 0x58, 0xff, 0xff, 0xff, 1, 0, 0, 0},
+		"HOME without a queue":      {10, 0, 0, 12, 0, 0, 0, 7, 1, 0, 0, 0},
 	} {
 		list, err := collect(append(bytes.Clone(ping), bad...))
 		if !errors.Is(err, rdmap.CauseOpcode) || len(list) != 1 || list[0] != (Ping{7}) {
@@ -33,7 +34,7 @@ func TestBadRecordsEndTheConnection(t *testing.T) {
 func TestUnknownRecordsAreSkipped(t *testing.T) {
 	t.Parallel()
 	b := append([]byte{0, 0, 0, 4, 200, 0xff, 0, 12, 1, 2, 3, 4, 5, 6, 7, 8}, WriteAck{5}.AppendTo(nil)...)
-	b = append(b, 10, 0, 0, 4)
+	b = append(b, 11, 0, 0, 4)
 	list, err := collect(b)
 	if err != nil || len(list) != 1 || list[0] != (WriteAck{5}) {
 		t.Errorf("%v, %v", list, err)

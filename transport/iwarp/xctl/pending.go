@@ -63,24 +63,26 @@ func (q *fifo[T]) appendTo(dst []byte, end int) ([]byte, bool) {
 	return dst, true
 }
 
-// perQueue holds the latest record of each queue, in the order in which the
-// queues came.
-type perQueue[T interface {
+// perKey holds the latest record of each key, in the order in which the keys came.
+type perKey[K comparable, T interface {
 	record
-	queue() SRQN
+	key() K
 }] struct {
 	list []T
 	head int
-	at   map[SRQN]int // in list, of those from head on
+	at   map[K]int // in list, of those from head on
 }
 
-func (p *perQueue[T]) empty() bool { return p.head == len(p.list) }
+// waiting is how many there are.
+func (p *perKey[K, T]) waiting() int { return len(p.list) - p.head }
 
-func (p *perQueue[T]) set(v T) {
+func (p *perKey[K, T]) empty() bool { return p.head == len(p.list) }
+
+func (p *perKey[K, T]) set(v T) {
 	if p.at == nil {
-		p.at = make(map[SRQN]int)
+		p.at = make(map[K]int)
 	}
-	if i, ok := p.at[v.queue()]; ok {
+	if i, ok := p.at[v.key()]; ok {
 		p.list[i] = v
 		return
 	}
@@ -88,21 +90,21 @@ func (p *perQueue[T]) set(v T) {
 		p.list = p.list[:copy(p.list, p.list[p.head:])]
 		p.head = 0
 		for i := range p.list {
-			p.at[p.list[i].queue()] = i
+			p.at[p.list[i].key()] = i
 		}
 	}
-	p.at[v.queue()] = len(p.list)
+	p.at[v.key()] = len(p.list)
 	p.list = append(p.list, v)
 }
 
-func (p *perQueue[T]) appendTo(dst []byte, end int) ([]byte, bool) {
+func (p *perKey[K, T]) appendTo(dst []byte, end int) ([]byte, bool) {
 	for ; !p.empty(); p.head++ {
 		v := p.list[p.head]
 		if len(dst)+v.Type().Len() > end {
 			return dst, false
 		}
 		dst = v.AppendTo(dst)
-		delete(p.at, v.queue())
+		delete(p.at, v.key())
 	}
 	p.list, p.head = p.list[:0], 0
 	return dst, true

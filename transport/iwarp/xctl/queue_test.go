@@ -67,7 +67,7 @@ func TestNamesOfValues(t *testing.T) {
 		RouteSRQ.String():                   "SRQ",
 		Route(9).String():                   "route 9",
 		TypeReadError.String():              "RDERR",
-		Type(10).String():                   "record type 10",
+		Type(11).String():                   "record type 11",
 		NAKDependency.String():              "dependency failed",
 		NAKCode(0).String():                 "NAK code 0",
 		NAKCode(8).String():                 "NAK code 8",

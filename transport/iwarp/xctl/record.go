@@ -22,6 +22,7 @@ const (
 	TypePing       Type = 7
 	TypePong       Type = 8
 	TypeSRQ        Type = 9
+	TypeHome       Type = 10
 )
 
 var types = [...]struct {
@@ -38,6 +39,7 @@ var types = [...]struct {
 	TypePing:       {"PING", 12, false},
 	TypePong:       {"PONG", 12, false},
 	TypeSRQ:        {"SRQ", 12, true},
+	TypeHome:       {"HOME", 12, true},
 }
 
 // Known reports whether the type is one of this package's.
@@ -79,7 +81,7 @@ type Credit struct {
 // Type is TypeCredit.
 func (Credit) Type() Type { return TypeCredit }
 
-func (c Credit) queue() SRQN { return c.SRQ }
+func (c Credit) key() SRQN { return c.SRQ }
 
 // AppendTo appends the record to b.
 func (c Credit) AppendTo(b []byte) []byte {
@@ -279,10 +281,31 @@ type SRQ struct {
 // Type is TypeSRQ.
 func (SRQ) Type() Type { return TypeSRQ }
 
-func (s SRQ) queue() SRQN { return s.SRQ }
+func (s SRQ) key() SRQN { return s.SRQ }
 
 // AppendTo appends the record to b.
 func (s SRQ) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(s.Type().header(b), s.SRQ.QN())
 	return append(b, byte(s.State), 0, 0, 0)
+}
+
+// Home says which queue messages of a kind belong to. What a kind is the programs
+// have agreed on; nothing depends on it here.
+//
+//	4   4 QN
+//	8   4 tag
+type Home struct {
+	SRQ SRQN
+	Tag uint32
+}
+
+// Type is TypeHome.
+func (Home) Type() Type { return TypeHome }
+
+func (h Home) key() uint32 { return h.Tag }
+
+// AppendTo appends the record to b.
+func (h Home) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(h.Type().header(b), h.SRQ.QN())
+	return binary.BigEndian.AppendUint32(b, h.Tag)
 }
