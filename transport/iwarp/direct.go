@@ -17,22 +17,31 @@ import (
 // it twice if the queue pair kept it too.
 //
 // Both sides have such a queue, under the same number. It takes DirectEarly bytes
-// before QP.DirectReady, and everything after.
+// before QP.DirectReady, and everything after. A program that serves several
+// applications gives each a queue of its own, beside that one: see Home.
 type DirectParams struct {
-	// Number is how messages name the queue, 1 to 0xFFFFFE. It must not be one of
-	// SharedParams.Queues.
+	// Number is how messages name the queue, 1 to 0xFFFFFE. It and the next ones, up
+	// to Number+Others, must not be of SharedParams.Queues.
 	Number uint32
-	// Sink takes the bytes of the messages, one after the other.
+	// Others is how many more such queues there are, under the numbers that follow.
+	Others uint32
+	// Sink takes the bytes of the messages, one after the other, of all queues.
 	Sink Sink
 }
 
-// Sink takes what arrives for the direct queue of a connection. All methods but
+// Sink takes what arrives for the direct queues of a connection. All methods but
 // Writable and Closed are called on the connection's event loop, without locks, and
 // must not block.
 type Sink interface {
 	// Feed is given the next bytes of the messages and takes all of them. They are
 	// valid during the call. An error ends the connection.
 	Feed(b []byte) error
+	// Queue says which queue the messages that follow came for, if it is another one
+	// than before; the first is DirectParams.Number.
+	Queue(number uint32)
+	// Home and State are what the peer has said with QP.DirectHome and DirectState.
+	Home(tag, queue uint32)
+	State(queue uint32, s QueueState)
 	// Space returns where the next bytes belong, nil if nowhere in particular; last
 	// tells that what follows it belongs elsewhere. Filled tells how many were put
 	// there, and follows each Space that was not nil.
@@ -51,51 +60,59 @@ type Sink interface {
 }
 
 // Cut tells how much of the bytes from position pos of a SendDirect on, which take n
-// when they are all that is left, one segment of at most room bytes carries, and
-// whether a message ends with it. Positions ascend.
-type Cut func(pos, room int) (n int, last bool)
+// when they are all that is left, one segment of at most room bytes carries, whether
+// a message ends with it, and which of the peer's direct queues it is for; that is the
+// same for all segments of a message. Positions ascend, but for those that are asked
+// again because nothing was taken.
+type Cut func(pos, room int) (n int, last bool, queue uint32)
 
-// direct is the sending end of the peer's direct queue.
+// direct is the sending end of the peer's direct queues, and the receiving end of ours.
 type direct struct {
-	queue *SRQ // the receiving end: ours
+	queue *SRQ // the receiving end of the first: ours
 
 	// Guarded by QP.mu.
 	want  bool   // a SendDirect took less than all
 	after bool   // and waits until what was posted has been sent
+	stuck *lane  // for this queue; nil: not for want of credit
 	acked uint64 // bytes of messages that the peer has taken or refused
 	ends  []directEnd
-	first int    // in ends, the oldest that is not acknowledged
-	limit uint32 // the last number that may be used
-	heard bool   // the peer's program takes messages
+	first int // in ends, the oldest that is not acknowledged
 
 	// While a batch is being written the peer may already answer what the transmitter
 	// has not noted yet: it does when that is done.
 	writing bool
 	later   bool        // the timer runs
 	timer   *time.Timer // says what there is to say
-	ahead   uint32      // the last such message that the peer has taken
-	isAhead bool
+	ahead   []*lane     // of which the peer has taken such messages
 
-	late atomic.Bool // acked has grown by that, and the sink has not heard
+	heard atomic.Bool // the peer's program takes messages
+	late  atomic.Bool // acked has grown by that, and the sink has not heard
 
 	// The event loop's.
-	taking bool   // the sink has been given all that came before DirectReady
-	fed    bool   // it has been given bytes since its last Flush
-	unsaid uint32 // bytes of messages taken since the last CREDIT
+	taking  bool          // the sink has been given all that came before DirectReady
+	fed     bool          // it has been given bytes since its last Flush
+	unsaid  uint32        // bytes of messages taken since the last CREDIT
+	others  []*SRQ        // the receiving ends of the others, once used
+	current xctl.SRQN     // whose message came last
+	inside  bool          // and is open
+	lazy    []xctl.Credit // scratch of acknowledge
 
 	short []shortMessage // that are copied and not built
 
-	// The transmitter's.
-	built  []directCut // of short, in the batch at hand
-	next   uint32      // number of the message to begin, or that is open
-	offset uint32      // of its next segment; 0: not begun
-	bytes  uint64      // in all segments begun
+	// The transmitter's. lanes are written under QP.mu too.
+	main   lane
+	lanes  map[xctl.SRQN]*lane // of the other queues, once used
+	built  []directCut         // of short, in the batch at hand
+	offset uint32              // of the next segment of the message that is open; 0: none is
+	open   *lane               // whose it is
+	op     rdmap.Op            // and its kind
+	bytes  uint64              // in all segments begun
 	cuts   []directCut
-	op     rdmap.Op // of the message that is open
 }
 
 // directEnd is the end of a message in the bytes sent.
 type directEnd struct {
+	lane  *lane
 	msn   uint32
 	bytes uint64
 }
@@ -105,16 +122,25 @@ type directCut struct {
 	start, n int // where its FPDU begins in the batch, and its payload
 	last     bool
 	op       rdmap.Op
+	lane     *lane
 }
 
 func (d *direct) init(p *DirectParams, credit uint8) error {
 	if !xctl.SRQN(p.Number).Valid() {
 		return fmt.Errorf("iwarp: direct queue %#x: %w", p.Number, syscall.EINVAL)
 	}
+	if !xctl.SRQN(p.Number+p.Others).Valid() || p.Others > maxDirect {
+		return fmt.Errorf("iwarp: %d direct queues after %#x: %w", p.Others, p.Number, syscall.EINVAL)
+	}
 	d.queue = &SRQ{num: xctl.SRQN(p.Number), sink: p.Sink}
-	d.next, d.limit = 1, uint32(credit)
+	d.current = d.queue.num
+	d.main.num, d.main.next = d.queue.num, 1
+	d.main.limit.Store(uint32(credit))
 	return nil
 }
+
+// maxDirect is the most direct queues beside the first.
+const maxDirect = 1 << 16
 
 // DirectReady says that the sink takes all messages. Sink.Flush follows on the event
 // loop.
@@ -130,13 +156,32 @@ func (q *QP) DirectReady() {
 	s.conn.Wake()
 }
 
-// is tells whether a number is that of the direct queue.
-func (d *direct) is(n xctl.SRQN) bool { return d.queue != nil && d.queue.num == n }
+// is tells whether a number is that of a direct queue.
+func (x *shared) isDirect(n xctl.SRQN) bool {
+	d := &x.direct
+	return d.queue != nil && n >= d.queue.num && uint32(n-d.queue.num) <= x.params.Direct.Others
+}
+
+// receiving is the receiving end of the direct queue of a number. The caller is the
+// event loop.
+func (d *direct) receiving(n xctl.SRQN) *SRQ {
+	if n == d.queue.num {
+		return d.queue
+	}
+	i := int(n - d.queue.num - 1)
+	for len(d.others) <= i {
+		d.others = append(d.others, nil)
+	}
+	if d.others[i] == nil {
+		d.others[i] = &SRQ{num: n, sink: d.queue.sink}
+	}
+	return d.others[i]
+}
 
 // find is the shared receive queue of a number, nil if there is none.
 func (x *shared) find(n xctl.SRQN) *SRQ {
-	if x.direct.is(n) {
-		return x.direct.queue
+	if x.isDirect(n) {
+		return x.direct.receiving(n)
 	}
 	if x.params.Queues == nil {
 		return nil
@@ -157,7 +202,7 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 	for _, b := range bufs {
 		total += len(b)
 	}
-	for {
+	for first := true; ; {
 		if taken == total && taken > 0 {
 			return taken, nil // whatever has become of the connection
 		}
@@ -181,9 +226,17 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 			return taken, nil
 		}
 		d.after = after
+		if first {
+			d.stuck, first = nil, false
+		}
 		if taken == 0 && d.takesShortLocked(q, total, after) {
-			if n, last := cut(0, total); n == total && last {
-				run := d.addShortLocked(q, bufs, total, after, builds) && s.kickLocked()
+			n, last, queue := cut(0, total)
+			if !s.shared.isDirect(xctl.SRQN(queue)) {
+				q.mu.Unlock()
+				return taken, badRequest("a direct queue that there is not")
+			}
+			if l := d.useLaneLocked(xctl.SRQN(queue)); n == total && last && d.mayBegin(l, l.next+l.waiting, d.bytes+uint64(len(d.short))*shortMost) {
+				run := d.addShortLocked(q, l, bufs, total, after, builds) && s.kickLocked()
 				q.mu.Unlock()
 				if run {
 					s.transmit()
@@ -227,11 +280,14 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 			}
 			d.writing = true
 		}
-		may := direct{limit: d.limit, heard: d.heard}
 		q.mu.Unlock()
 		if free {
-			n, on, err := s.directBatch(frames, bufs, taken, total, &may, cut, after, builds)
+			n, on, err := s.directBatch(frames, bufs, taken, total, cut, after, builds)
 			if taken += n; !on {
+				return taken, err
+			}
+			if err != nil {
+				s.transmit()
 				return taken, err
 			}
 		}
@@ -249,12 +305,18 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 }
 
 // roomLocked tells whether a message may begin.
-func (d *direct) roomLocked() bool { return d.offset > 0 || d.mayBegin(d.next, d.bytes) }
+func (d *direct) roomLocked() bool {
+	l := d.stuck
+	if l == nil {
+		l = &d.main
+	}
+	return d.offset > 0 || d.mayBegin(l, l.next, d.bytes)
+}
 
-// mayBegin tells whether a message of this number may follow so many bytes. Of the
-// fields it looks at, limit and heard only ever allow more.
-func (d *direct) mayBegin(msn uint32, bytes uint64) bool {
-	return int32(d.limit-msn) >= 0 && (d.heard || bytes < DirectEarly)
+// mayBegin tells whether a message of this number may follow so many bytes. What it
+// looks at only ever allows more.
+func (d *direct) mayBegin(l *lane, msn uint32, bytes uint64) bool {
+	return int32(l.limit.Load()-msn) >= 0 && (d.heard.Load() || bytes < DirectEarly)
 }
 
 // directAck is how many bytes are acknowledged without delay, where each message
@@ -282,7 +344,7 @@ func (s *stream) wantLocked() bool {
 // the socket takes them. Of a segment that it takes a part of the rest stays in the
 // batch. The caller is the transmitter; unless it may go on it is not any more: the
 // socket is full, or there was an error.
-func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct, cut Cut, after bool, builds uint32) (taken int, on bool, err error) {
+func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, cut Cut, after bool, builds uint32) (taken int, on bool, err error) {
 	t, b, d := &s.tx, &s.tx.batch, &s.shared.direct
 	b.reset()
 	for _, f := range frames {
@@ -290,28 +352,41 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 	}
 	d.cuts = d.cuts[:0]
 	dep := s.shared.directDependency(b, builds)
-	msn, mo, from := d.next, d.offset, pos
-	op := d.op // all segments of a message have the same
-	if mo == 0 {
-		op = directOp(after)
-	}
+	mo, from := d.offset, pos
+	op, l := d.op, d.open // all segments of a message have the same
 	room := int(t.most(false))
 	left := slicesFrom(bufs, pos)
-	for !b.full() && pos < total && (mo > 0 || may.mayBegin(msn, d.bytes+uint64(pos-from))) {
-		n, last := cut(pos, room)
-		h := ddp.Untagged{Last: last, ULP: op.Control(), QN: d.queue.num.QN(), MSN: msn, MO: mo, ULPData: dep}
-		d.cuts = append(d.cuts, directCut{start: b.size, n: n, last: last, op: op})
+	var stuck *lane
+	for !b.full() && pos < total {
+		n, last, queue := cut(pos, room)
+		if mo == 0 {
+			if l = s.useLane(xctl.SRQN(queue)); l == nil {
+				err = badRequest("a direct queue that there is not")
+				break
+			}
+			if !d.mayBegin(l, l.next+l.built, d.bytes+uint64(pos-from)) {
+				stuck = l
+				break
+			}
+			op = directOp(after)
+		}
+		h := ddp.Untagged{Last: last, ULP: op.Control(), QN: l.num.QN(), MSN: l.next + l.built, MO: mo, ULPData: dep}
+		d.cuts = append(d.cuts, directCut{start: b.size, n: n, last: last, op: op, lane: l})
 		b.begin(ddp.UntaggedLen + n)
 		b.stage.B = h.AppendTo(b.stage.B)
 		left.take(n, b)
 		b.end(mark{})
 		pos += n
 		if mo += uint32(n); last {
-			msn, mo, op = msn+1, 0, directOp(after)
+			l.built++
+			mo = 0
 		}
 	}
-	n, size := 0, b.size
-	if size > 0 {
+	for i := range d.cuts {
+		d.cuts[i].lane.built = 0
+	}
+	n, size, bad := 0, b.size, err
+	if err = nil; size > 0 {
 		n, err = s.write()
 	}
 	if n > 0 && !s.spoke.Load() {
@@ -336,6 +411,7 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 		taken += c.n
 	}
 	d.writtenLocked(s)
+	d.stuck = stuck
 	failed := s.q.state == StateError // then whoever failed it relies on this goroutine to end the sending
 	switch {
 	case err != nil && !failed:
@@ -354,71 +430,10 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, may *direct,
 		}
 	}
 	s.q.mu.Unlock()
+	if on {
+		err = bad
+	}
 	return taken, on, err
-}
-
-// writtenLocked follows the write of messages: it takes a CREDIT that came before
-// they were noted.
-func (d *direct) writtenLocked(s *stream) {
-	d.writing = false
-	if !d.isAhead {
-		return
-	}
-	d.isAhead = false
-	was := d.acked
-	if err := d.deliveredLocked(d.ahead); err != nil {
-		s.brokenLocked(err)
-	}
-	if d.acked != was {
-		d.late.Store(true)
-		s.conn.Wake()
-	}
-}
-
-// begunLocked notes that a segment is on its way.
-func (d *direct) begunLocked(c *directCut) {
-	d.bytes += uint64(c.n)
-	d.op = c.op
-	if d.offset += uint32(c.n); !c.last {
-		return
-	}
-	if d.first > 0 && len(d.ends) == cap(d.ends) {
-		d.ends, d.first = d.ends[:copy(d.ends, d.ends[d.first:])], 0
-	}
-	d.ends = append(d.ends, directEnd{d.next, d.bytes})
-	d.next, d.offset = d.next+1, 0
-}
-
-// heardLocked takes what the peer says of its direct queue.
-func (d *direct) heardLocked(r *arrivedRecord) error {
-	if r.kind == xctl.TypeNAK {
-		return d.nakLocked(r.nak)
-	}
-	if c := &r.credit; int32(c.Limit-d.limit) > 0 {
-		d.limit, d.heard = c.Limit, true
-	}
-	return d.deliveredLocked(r.credit.Delivered)
-}
-
-// deliveredLocked notes that the peer has taken, or refused, all messages up to msn.
-func (d *direct) deliveredLocked(msn uint32) error {
-	if int32(msn-d.next) >= 0 {
-		if !d.writing {
-			return ddp.ErrMSNRange // never sent
-		}
-		if !d.isAhead || int32(msn-d.ahead) > 0 {
-			d.ahead, d.isAhead = msn, true
-		}
-		return nil
-	}
-	for d.first < len(d.ends) && int32(msn-d.ends[d.first].msn) >= 0 {
-		d.acked = d.ends[d.first].bytes
-		d.first++
-	}
-	if d.first == len(d.ends) {
-		d.ends, d.first = d.ends[:0], 0
-	}
-	return nil
 }
 
 // sayLaterLocked has what there is to say said after a while, if nothing that is sent
@@ -442,19 +457,6 @@ func (x *shared) sayLaterLocked(s *stream) {
 		return
 	}
 	d.timer.Reset(xctl.CreditDelay)
-}
-
-// nakLocked takes a NAK of the peer's direct queue. A message that builds on a Write
-// that was refused is as good as delivered: nothing will become of it. Any other
-// refusal ends the connection, for the queue takes everything as long as that lives.
-func (d *direct) nakLocked(n xctl.NAK) error {
-	switch {
-	case n.Code != xctl.NAKDependency:
-		return ddp.ErrNoBuffer
-	case int32(n.MSN-d.next) >= 0 && !d.writing && !(n.MSN == d.next && d.offset > 0):
-		return ddp.ErrMSNRange // never begun
-	}
-	return nil
 }
 
 // DirectAcked returns how many of the bytes that SendDirect took the peer has taken

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -11,8 +12,12 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
-// directNum is the number of the direct queue in tests.
-const directNum = 9
+// directNum is the number of the first direct queue in tests, directOthers how many
+// more there are.
+const (
+	directNum    = 9
+	directOthers = 3
+)
 
 // directRecorder is a Sink that keeps what it is given and checks the order of its
 // calls.
@@ -31,6 +36,7 @@ type directRecorder struct {
 	over    bool           // guarded by mu
 	err     error          // guarded by mu
 	flushed int            // guarded by mu: of got, at the last Flush
+	news    []string       // guarded by mu
 }
 
 func newDirectRecorder(t testing.TB) *directRecorder {
@@ -49,6 +55,32 @@ func (d *directRecorder) Feed(b []byte) error {
 	defer d.mu.Unlock()
 	d.got, d.dirty = append(d.got, b...), true
 	return d.refuse
+}
+
+func (d *directRecorder) Queue(n uint32) {
+	d.enter("Queue")
+	d.news = append(d.news, fmt.Sprintf("%d from %d", n, len(d.got)))
+	d.mu.Unlock()
+}
+
+func (d *directRecorder) Home(tag, queue uint32) {
+	d.enter("Home")
+	d.news = append(d.news, fmt.Sprintf("tag %#x is of %d", tag, queue))
+	d.mu.Unlock()
+}
+
+func (d *directRecorder) State(queue uint32, s QueueState) {
+	d.enter("State")
+	d.news = append(d.news, fmt.Sprintf("%d is %d", queue, s))
+	d.mu.Unlock()
+}
+
+// heard is what was said beside messages, once.
+func (d *directRecorder) heard() (news []string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	news, d.news = d.news, nil
+	return news
 }
 
 func (d *directRecorder) Space() ([]byte, bool) {
@@ -121,9 +153,9 @@ func wait[T any](t testing.TB, c <-chan T, what string) {
 
 // oneMessage cuts a SendDirect that is one message.
 func oneMessage(total int) Cut {
-	return func(pos, room int) (int, bool) {
+	return func(pos, room int) (int, bool, uint32) {
 		n := min(room, total-pos)
-		return n, pos+n == total
+		return n, pos+n == total, directNum
 	}
 }
 
@@ -153,7 +185,7 @@ func openDirect(t testing.TB, cfg Config, initiator, crc bool) (*end, *extended,
 	cfg.EventLoops = 1
 	e := newEnd(t, openDevice(t, cfg), QPConfig{})
 	d := newDirectRecorder(t)
-	x := openExtendedCRC(t, e, initiator, crc, allCaps, SharedParams{Direct: &DirectParams{Number: directNum, Sink: d}})
+	x := openExtendedCRC(t, e, initiator, crc, allCaps, SharedParams{Direct: &DirectParams{Number: directNum, Others: directOthers, Sink: d}})
 	x.sync()
 	return e, x, d
 }
@@ -193,7 +225,7 @@ func TestDirectToleratesStaleCredits(t *testing.T) {
 	wait(t, d.acked, "Acked")
 	// A message may be refused before its end.
 	e.quiet()
-	if n, err := e.qp.SendDirect([][]byte{make([]byte, 8)}, func(int, int) (int, bool) { return 8, false }, false, 0); n != 8 || err != nil {
+	if n, err := e.qp.SendDirect([][]byte{make([]byte, 8)}, func(int, int) (int, bool, uint32) { return 8, false, directNum }, false, 0); n != 8 || err != nil {
 		t.Fatal(n, err)
 	}
 	x.incoming(rdmap.OpSend)

@@ -35,6 +35,9 @@ var badDirect = []struct {
 	{"segment with a gap", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 2, MO: 9}), rdmap.CauseDDPInvalidMO},
 	{"segment twice", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 2}), rdmap.CauseDDPInvalidMO},
 	{"second message in the middle", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 3}), rdmap.CauseDDPMSNRange},
+	{"message to another queue in the middle", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, QN: xctl.SRQN(directNum + 1).QN(), MSN: 1}), rdmap.CauseStreamCatastrophic},
+	{"CREDIT of a queue that was not sent to", records(xctl.Credit{SRQ: directNum + 1, Limit: 9}), rdmap.CauseDDPMSNRange},
+	{"NAK of a queue that was not sent to", records(xctl.NAK{SRQ: directNum + 1, MSN: 1, Code: xctl.NAKDependency}), rdmap.CauseDDPMSNRange},
 	{"message that builds on Writes to come", directSegment(ddp.Untagged{Last: true, MSN: 2, ULPData: 7}), rdmap.CauseStreamCatastrophic},
 }
 
@@ -42,7 +45,10 @@ var badDirect = []struct {
 func directSegment(list ...ddp.Untagged) func(*extended) [][]byte {
 	return func(*extended) (out [][]byte) {
 		for _, h := range list {
-			h.QN, h.ULP = xctl.SRQN(directNum).QN(), rdmap.OpSend.Control()
+			if h.QN == 0 {
+				h.QN = xctl.SRQN(directNum).QN()
+			}
+			h.ULP = rdmap.OpSend.Control()
 			out = append(out, append(h.AppendTo(nil), "12345678"...))
 		}
 		return out

@@ -10,6 +10,7 @@ import (
 
 // shortMessage is one of them.
 type shortMessage struct {
+	lane   *lane
 	data   []byte
 	after  uint32 // the work request that it goes before
 	builds uint32 // so many Writes before that are its own
@@ -46,16 +47,17 @@ func (q *QP) Uncork() {
 // takesShortLocked tells whether messages of so many bytes may be copied.
 func (d *direct) takesShortLocked(q *QP, total int, after bool) bool {
 	return (after || len(d.short) > 0) && total <= shortMost && d.offset == 0 && len(d.short) < shortWaiting &&
-		!q.stream.hold && d.mayBegin(d.next+uint32(len(d.short)), d.bytes+uint64(len(d.short))*shortMost)
+		!q.stream.hold
 }
 
 // addShortLocked copies one. It tells whether to send now.
-func (d *direct) addShortLocked(q *QP, bufs [][]byte, total int, after bool, builds uint32) bool {
-	m := shortMessage{data: make([]byte, 0, total), after: q.tail, builds: builds, answer: after}
+func (d *direct) addShortLocked(q *QP, l *lane, bufs [][]byte, total int, after bool, builds uint32) bool {
+	m := shortMessage{lane: l, data: make([]byte, 0, total), after: q.tail, builds: builds, answer: after}
 	for _, b := range bufs {
 		m.data = append(m.data, b...)
 	}
 	d.short = append(d.short, m)
+	l.waiting++
 	return !q.corked
 }
 
@@ -78,8 +80,10 @@ func (s *stream) shortSegment(w *window) {
 	m := &w.short[0]
 	w.short = w.short[1:]
 	dep := s.shared.directDependency(b, m.builds)
-	h := ddp.Untagged{Last: true, ULP: directOp(m.answer).Control(), QN: d.queue.num.QN(), MSN: d.next + uint32(len(d.built)), ULPData: dep}
-	d.built = append(d.built, directCut{n: len(m.data), last: true})
+	l := m.lane
+	h := ddp.Untagged{Last: true, ULP: directOp(m.answer).Control(), QN: l.num.QN(), MSN: l.next + l.built, ULPData: dep}
+	l.built++
+	d.built = append(d.built, directCut{n: len(m.data), last: true, lane: l})
 	b.begin(ddp.UntaggedLen + len(m.data))
 	b.stage.B = append(h.AppendTo(b.stage.B), m.data...)
 	b.end(mark{})
@@ -90,6 +94,9 @@ func (s *stream) shortSegment(w *window) {
 func (d *direct) builtLocked(s *stream) {
 	if len(d.built) > 0 {
 		for i := range d.built {
+			l := d.built[i].lane
+			l.built = 0
+			l.waiting--
 			d.begunLocked(&d.built[i])
 		}
 		rest := d.short[copy(d.short, d.short[len(d.built):]):]

@@ -120,6 +120,8 @@ func (x *extended) take() (s rdmap.Segment, ok bool, err error) {
 			r = it.Pong()
 		case xctl.TypeSRQ:
 			r = it.SRQ()
+		case xctl.TypeHome:
+			r = it.Home()
 		}
 		x.records = append(x.records, r)
 	}

@@ -95,13 +95,13 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 	}
 	k.to = rcv
 	r.touch(rcv)
-	own := x.direct.is(n)
+	own := x.isDirect(n)
 	switch arrival {
 	case xctl.ArrivalDrop:
 		return true
 	case xctl.ArrivalMore:
 		if k.srq = x.open; own {
-			k.srq = x.direct.queue
+			k.srq = x.direct.receiving(n)
 		}
 	case xctl.ArrivalFirst:
 		if x.open != nil && !own {
@@ -125,8 +125,17 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 			if k.op.Immediate() || k.op.Invalidates() {
 				return r.refuseMessage(xctl.NAKForbidden, 0)
 			}
+			if x.direct.inside {
+				r.refuseSink(rdmap.CauseStreamCatastrophic) // messages do not interleave
+				return false
+			}
 			rcv.Take()
 			k.srq = srq
+			x.direct.inside = true
+			if n != x.direct.current {
+				x.direct.current = n
+				srq.sink.Queue(uint32(n))
+			}
 			break
 		}
 		if !srq.pop(r.s, &x.recv) {
@@ -266,10 +275,11 @@ func (r *receiver) finishShared() {
 	}
 	switch {
 	case k.srq == nil || !k.last:
-	case k.srq.sink != nil && c.Solicited: // its sender waits
-		x.direct.unsaid += directAck
 	case k.srq.sink != nil: // which has it
-		x.direct.unsaid += c.Len + directCost
+		x.direct.inside = false
+		if x.direct.unsaid += c.Len + directCost; c.Solicited { // its sender waits
+			x.direct.unsaid += directAck
+		}
 	case !r.deliver(c):
 		return
 	}
@@ -323,7 +333,7 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 				a.writeErr = it.WriteError()
 			}
 			q.mu.Lock()
-			if (a.kind == xctl.TypeCredit || a.kind == xctl.TypeNAK) && x.direct.is(a.queue()) {
+			if (a.kind == xctl.TypeCredit || a.kind == xctl.TypeNAK) && x.isDirect(a.queue()) {
 				err := x.direct.heardLocked(&a)
 				// What there is to say of our own does not leave because of this.
 				r.kick = r.kick || x.direct.want || q.state == StateSQD
@@ -355,6 +365,10 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 				r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
 				return
 			}
+		case xctl.TypeHome, xctl.TypeSRQ:
+			if x.direct.queue != nil {
+				r.directNews(&it)
+			}
 		case xctl.TypePing:
 			p := it.Ping()
 			r.say(func(b *xctl.Backlog) bool { b.Pong(xctl.Pong(p)); return true })
@@ -364,99 +378,6 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 	}
 	if err := it.Err(); err != nil {
 		r.refuse(rdmap.CauseOf(err), ulpdu)
-	}
-}
-
-// touchFed touches the queues that have got memory since they were hungry.
-func (r *receiver) touchFed() {
-	x := r.s.shared
-	if len(x.hungry) == 0 {
-		return
-	}
-	x.fedMu.Lock()
-	for _, n := range x.fed {
-		if rcv := x.in.Find(n); rcv != nil {
-			r.touch(rcv)
-		}
-	}
-	x.fed = x.fed[:0]
-	x.fedMu.Unlock()
-}
-
-// acknowledge makes the CREDITs that are due for the queues touched by the burst
-// at hand, and for those that were empty and are not.
-func (r *receiver) acknowledge() {
-	x := r.s.shared
-	if x == nil || r.dead {
-		return
-	}
-	r.touchFed()
-	if len(x.touched) == 0 && !x.wrote {
-		return
-	}
-	a, wrote := xctl.WriteAck{}, false
-	if x.wrote {
-		x.wrote = false
-		a, wrote = x.placed.Ack()
-	}
-	now := time.Now()
-	patience := now
-	if wrote {
-		patience = now.Add(xctl.CreditDelay) // there is company
-	}
-	var wake time.Time
-	var lazy xctl.Credit
-	later, due := x.touched[:0], x.due[:0]
-	for _, rcv := range x.touched {
-		delete(x.hungry, rcv)
-		if x.direct.is(rcv.SRQ()) && !x.direct.taking {
-			x.hungry[rcv] = x.direct.queue // DirectReady wakes us
-			continue                       // nobody has taken anything yet
-		}
-		if srq := x.find(rcv.SRQ()); srq != nil {
-			n := srq.stock(r.s)
-			if n == 0 {
-				x.hungry[rcv] = srq // PostReceive wakes us
-			} else {
-				rcv.Grant(uint32(n))
-			}
-		}
-		own := x.direct.is(rcv.SRQ())
-		c, ok := rcv.Credit(patience)
-		if !ok && own && x.direct.unsaid >= directAck {
-			c, ok = rcv.Credit(now.Add(2 * xctl.CreditDelay)) // as if it had waited
-		}
-		if ok {
-			if own {
-				x.direct.unsaid = 0
-			}
-			due = append(due, c)
-		} else if own { // with the program's answer, if one comes soon
-			lazy, _ = rcv.Credit(now.Add(2 * xctl.CreditDelay)) // later than any time it was asked at
-		} else if at, ok := rcv.Deadline(); ok {
-			later = append(later, rcv)
-			if wake.IsZero() || at.Before(wake) {
-				wake = at
-			}
-		}
-	}
-	x.touched, x.due = later, due
-	q := r.s.q
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, c := range due {
-		x.backlog.Credit(c)
-	}
-	if wrote {
-		x.backlog.WriteAck(a)
-	}
-	r.kick = r.kick || wrote || len(due) > 0
-	if lazy.SRQ != 0 {
-		x.backlog.Credit(lazy)
-		x.sayLaterLocked(r.s)
-	}
-	if !wake.IsZero() {
-		x.wakeAtLocked(r.s, now, wake)
 	}
 }
 

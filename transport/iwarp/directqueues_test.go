@@ -1,0 +1,211 @@
+package iwarp
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
+)
+
+// messagesTo cuts a SendDirect of messages of size bytes, one for each queue of list.
+func messagesTo(size int, list ...uint32) Cut {
+	return func(pos, room int) (int, bool, uint32) {
+		n := min(room, size-pos%size)
+		return n, (pos+n)%size == 0, list[pos/size]
+	}
+}
+
+// Messages to several queues leave by one call, each queue with numbers of its own, and
+// count as acknowledged in the order in which they were sent.
+func TestDirectQueuesAreAcknowledgedInOrder(t *testing.T) {
+	t.Parallel()
+	e, x, d := openDirect(t, Config{}, true, false)
+	x.raw.send(x.tell(credit(0, 100)))
+	x.sync()
+	e.quiet()
+	to := []uint32{9, 10, 10, 12, 9, 10}
+	if n, err := e.qp.SendDirect([][]byte{make([]byte, 60)}, messagesTo(10, to...), false, 0); n != 60 || err != nil {
+		t.Fatal(n, err)
+	}
+	next := map[uint32]uint32{}
+	for i, q := range to {
+		next[q]++
+		if s := x.incoming(rdmap.OpSend); s.Untagged.QN != xctl.SRQN(q).QN() || s.Untagged.MSN != next[q] || !s.Untagged.Last || len(s.Payload) != 10 {
+			t.Errorf("message %d: %+v", i, s.Untagged)
+		}
+	}
+	for _, c := range []struct {
+		queue, delivered uint32
+		acked            uint64
+	}{{10, 1, 0}, {12, 1, 0}, {9, 1, 20}, {10, 0, 20}, {10, 2, 40}, {10, 3, 40}, {9, 2, 60}} {
+		x.raw.send(x.tell(xctl.Credit{SRQ: xctl.SRQN(c.queue), Delivered: c.delivered, Limit: 100}))
+		x.sync()
+		if n := e.qp.DirectAcked(); n != c.acked {
+			t.Errorf("queue %d up to %d: %d bytes acknowledged, not %d", c.queue, c.delivered, n, c.acked)
+		}
+	}
+	wait(t, d.acked, "Acked")
+	x.raw.send(x.tell(xctl.Credit{SRQ: 12, Delivered: 2, Limit: 100}))
+	x.terminated(rdmap.CauseDDPMSNRange) // never sent
+}
+
+// A queue that the peer does not give more numbers of stops what comes for it, until it
+// does.
+func TestDirectQueuesHaveLimits(t *testing.T) {
+	t.Parallel()
+	e, x, d := openDirect(t, Config{}, true, false)
+	x.raw.send(x.tell(credit(0, 1<<20)))
+	x.sync()
+	const more = 5
+	to := append(slices.Repeat([]uint32{11}, directFirst+more), 9)
+	msg := make([]byte, 4*len(to))
+	sent := make(chan int)
+	go func() {
+		for n := 0; n < len(msg); {
+			e.quiet()
+			m, err := e.qp.SendDirect([][]byte{msg[n:]}, messagesTo(4, to[n/4:]...), false, 0)
+			if err != nil {
+				t.Error(err)
+			}
+			if n += m; m == 0 {
+				sent <- n
+				wait(t, d.writable, "Writable")
+			}
+		}
+		close(sent)
+	}()
+	for range directFirst {
+		x.incoming(rdmap.OpSend)
+	}
+	if n := <-sent; n != 4*directFirst {
+		t.Errorf("%d octets sent", n)
+	}
+	x.raw.send(x.tell(credit(0, 1<<21))) // of another queue
+	x.sync()
+	for len(d.writable) > 0 {
+		t.Fatal("Writable without credit")
+	}
+	x.raw.send(x.tell(xctl.Credit{SRQ: 11, Limit: directFirst + more}))
+	for range more {
+		x.incoming(rdmap.OpSend)
+	}
+	if s := x.incoming(rdmap.OpSend); s.Untagged.QN != xctl.SRQN(9).QN() {
+		t.Errorf("%+v", s.Untagged)
+	}
+	for range sent {
+	}
+	e.quiet()
+	if _, err := e.qp.SendDirect([][]byte{{1}}, messagesTo(1, directNum+directOthers+1), false, 0); err == nil {
+		t.Error("a message to a queue that there is not")
+	}
+	if n, err := e.qp.SendDirect([][]byte{{1}}, messagesTo(1, directNum+directOthers), false, 0); n != 1 || err != nil {
+		t.Errorf("after it: %d, %v", n, err)
+	}
+}
+
+// What comes for any queue is taken in the order in which it comes, the sink is told of
+// each change, and each queue has its CREDIT.
+func TestDirectQueuesShareASink(t *testing.T) {
+	t.Parallel()
+	e, x, d := openDirect(t, Config{}, true, true)
+	e.qp.DirectReady()
+	big := bytes.Repeat([]byte("b"), 30000)
+	x.raw.send(
+		x.message(directNum, 0, true, []byte("a")),
+		x.message(directNum+2, 0, false, big[:10000]),
+		x.message(directNum+2, 10000, true, big[10000:]),
+		x.message(directNum+2, 0, true, []byte("c")),
+		x.message(directNum, 0, true, []byte("d")),
+		x.message(directNum+4, 0, true, []byte("refused")),
+	)
+	x.sync()
+	if got, want := string(d.taken()), "a"+string(big)+"cd"; got != want {
+		t.Errorf("%d octets came, %d were sent", len(got), len(want))
+	}
+	if got, want := d.heard(), []string{"11 from 1", "9 from 30002"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if naks := has[xctl.NAK](x); len(naks) != 1 || naks[0] != (xctl.NAK{SRQ: directNum + 4, MSN: 1, Code: xctl.NAKUnknown}) {
+		t.Errorf("%+v", naks)
+	}
+	for acked := map[xctl.SRQN]uint32{}; acked[directNum] < 2 || acked[directNum+2] < 2; {
+		c := await[xctl.Credit](x)
+		acked[c.SRQ] = c.Delivered
+		if c.SRQ != directNum && c.SRQ != directNum+2 {
+			t.Errorf("%+v", c)
+		}
+	}
+}
+
+// Short messages behind work requests keep the numbers of their queues.
+func TestDirectQueuesOfShortMessages(t *testing.T) {
+	t.Parallel()
+	e, x, _ := openDirect(t, Config{}, true, false)
+	x.raw.send(x.tell(credit(0, 100)))
+	x.sync()
+	e.quiet()
+	e.qp.Cork()
+	to := []uint32{10, 9, 10, 10}
+	for i, q := range to {
+		e.send(WorkRequest{ID: uint64(i), Op: OpWrite, Inline: []byte{1}})
+		if n, err := e.qp.SendDirect([][]byte{{byte(i)}}, messagesTo(1, q), true, 0); n != 1 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	e.qp.Uncork()
+	next := map[uint32]uint32{}
+	for i, q := range to {
+		x.incoming(rdmap.OpWrite)
+		next[q]++
+		if s := x.incoming(rdmap.OpSendSolicited); s.Untagged.QN != xctl.SRQN(q).QN() || s.Untagged.MSN != next[q] || s.Payload[0] != byte(i) {
+			t.Errorf("message %d: %+v %v", i, s.Untagged, s.Payload)
+		}
+	}
+	x.raw.send(x.tell(xctl.Credit{SRQ: 10, Delivered: 3, Limit: 99}), x.tell(credit(1, 99)))
+	x.sync()
+	if n := e.qp.DirectAcked(); n != 4 {
+		t.Errorf("%d acknowledged", n)
+	}
+}
+
+// What is told of queues comes to the other side; what cannot be is not told, and not
+// passed on.
+func TestDirectQueuesAreAnnounced(t *testing.T) {
+	t.Parallel()
+	e, x, d := openDirect(t, Config{}, true, false)
+	for tag := range uint32(3) {
+		if err := e.qp.DirectHome(tag, directNum+tag); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for tag := range uint32(3) {
+		if h := await[xctl.Home](x); h != (xctl.Home{SRQ: xctl.SRQN(directNum + tag), Tag: tag}) {
+			t.Errorf("%+v", h)
+		}
+	}
+	if err := e.qp.DirectState(10, QueueNotReady); err != nil {
+		t.Fatal(err)
+	}
+	if s := await[xctl.SRQ](x); s != (xctl.SRQ{SRQ: 10, State: xctl.SRQDraining}) {
+		t.Errorf("%+v", s)
+	}
+	for _, n := range []uint32{0, directNum - 1, directNum + directOthers + 1} {
+		if e.qp.DirectHome(1, n) == nil || e.qp.DirectState(n, QueueReady) == nil {
+			t.Errorf("queue %d can be announced", n)
+		}
+	}
+	x.raw.send(x.tell(xctl.Home{SRQ: 10, Tag: 0xfedc0001}), x.tell(xctl.Home{SRQ: 8, Tag: 1}), x.tell(xctl.SRQ{SRQ: 10, State: xctl.SRQDraining}),
+		x.tell(xctl.SRQ{SRQ: 13, State: xctl.SRQUp}), x.tell(xctl.SRQ{SRQ: 11, State: 4}), x.tell(xctl.SRQ{SRQ: 11}), x.tell(xctl.SRQ{SRQ: 11, State: xctl.SRQGone}))
+	x.sync()
+	if got, want := d.heard(), []string{"tag 0xfedc0001 is of 10", "10 is 2", "11 is 3"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	_ = x.conn.Close()
+	_ = d.ended()
+	if !eventually(10*time.Second, func() bool { return e.qp.DirectHome(1, 10) != nil && e.qp.DirectState(10, QueueGone) != nil }) {
+		t.Error("news of a connection that has ended")
+	}
+}
