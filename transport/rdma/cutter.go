@@ -4,21 +4,24 @@ import (
 	"encoding/binary"
 
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 )
 
-// cutter finds where messages end in the stream that Writev is given. Its state
-// follows what was taken.
+// cutter finds where messages end in the stream that Writev is given, and whose they
+// are. Its state follows what was taken.
 type cutter struct {
-	at    cutState // where the stream stands
-	walk  cutPlace // where cut has come to
-	marks []cutPlace
+	routes *routes
+	at     cutState // where the stream stands
+	walk   cutPlace // where cut has come to
+	marks  []cutPlace
 }
 
 // cutState is what is known at a place of the stream.
 type cutState struct {
-	left int // bytes of the message at hand to come, if its header is known
-	have int // else bytes of its header that have gone by
-	raw  [lengthEnd]byte
+	left  int    // bytes of the message at hand to come, if its header is known
+	have  int    // else bytes of its header that have gone by
+	queue uint32 // of the message at hand, or the last one
+	raw   [headerPart]byte
 }
 
 // cutPlace is a place in the slices at hand.
@@ -30,8 +33,9 @@ type cutPlace struct {
 }
 
 const (
-	lengthOff = 8 + 8 // of the payload's length in a header
-	lengthEnd = lengthOff + 4
+	lengthOff  = 8 + 8             // of the payload's length in a header
+	portOff    = lengthOff + 4 + 2 // of the destination port
+	headerPart = portOff + 2
 )
 
 func (s *cutState) boundary() bool { return s.left == 0 && s.have == 0 }
@@ -57,10 +61,11 @@ func (c *cutter) back(pos int) {
 	}
 }
 
-// cut is an iwarp.Cut: as many whole messages as fit, or as much as fits of one. A
-// Send that carries one message in several segments carries no other, for the peer
-// may refuse it.
-func (c *cutter) cut(pos, room int) (n int, last bool) {
+// cut is an iwarp.Cut: as many whole messages to one queue as fit, or as much as fits
+// of one. A Send that carries one message in several segments carries no other, for the
+// peer may refuse it. A message whose header does not show its port yet goes to the
+// first queue.
+func (c *cutter) cut(pos, room int) (n int, last bool, queue uint32) {
 	c.back(pos)
 	var (
 		p     = c.walk
@@ -82,16 +87,24 @@ func (c *cutter) cut(pos, room int) (n int, last bool) {
 			s.left -= step
 		case s.have == 0 && len(b) >= wire.HeaderSize:
 			total := wire.HeaderSize + int(binary.BigEndian.Uint32(b[lengthOff:]))
-			if p.pos+total > limit && best.pos >= 0 {
-				return c.take(best, pos), true
+			to := c.routes.queue(binary.BigEndian.Uint16(b[portOff:]))
+			if best.pos >= 0 && (p.pos+total > limit || to != s.queue) {
+				return c.take(best, pos)
 			}
 			step = min(total, len(b), limit-p.pos)
-			s.left = total - step
+			s.left, s.queue = total-step, to
 		default: // a header in parts
-			step = min(lengthEnd-s.have, len(b), limit-p.pos)
+			if s.have == 0 {
+				to := c.peek(&p)
+				if best.pos >= 0 && to != s.queue {
+					return c.take(best, pos)
+				}
+				s.queue = to
+			}
+			step = min(headerPart-s.have, len(b), limit-p.pos)
 			copy(s.raw[s.have:], b[:step])
-			if s.have += step; s.have == lengthEnd {
-				s.left = wire.HeaderSize - lengthEnd + int(binary.BigEndian.Uint32(s.raw[lengthOff:]))
+			if s.have += step; s.have == headerPart {
+				s.left = wire.HeaderSize - headerPart + int(binary.BigEndian.Uint32(s.raw[lengthOff:]))
 				s.have = 0
 			}
 		}
@@ -104,13 +117,28 @@ func (c *cutter) cut(pos, room int) (n int, last bool) {
 		}
 	}
 	if best.pos >= 0 { // what does not fit begins a Send of its own
-		return c.take(best, pos), true
+		return c.take(best, pos)
 	}
-	return c.take(p, pos), false
+	n, _, queue = c.take(p, pos)
+	return n, false, queue
 }
 
-func (c *cutter) take(p cutPlace, from int) int {
+// peek is the queue of the message that begins at p, whose header is in parts.
+func (c *cutter) peek(p *cutPlace) uint32 {
+	var raw [headerPart]byte
+	have, off := 0, p.off
+	for _, b := range p.bufs {
+		have += copy(raw[have:], b[off:])
+		if off = 0; have == headerPart {
+			return c.routes.queue(binary.BigEndian.Uint16(raw[portOff:]))
+		}
+	}
+	return transport.FirstQueue
+}
+
+// take cuts at p, where a message ends.
+func (c *cutter) take(p cutPlace, from int) (n int, last bool, queue uint32) {
 	c.walk = p
 	c.marks = append(c.marks, p)
-	return p.pos - from
+	return p.pos - from, true, p.state.queue
 }

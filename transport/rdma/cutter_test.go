@@ -12,38 +12,55 @@ import (
 type cutModel struct {
 	stream []byte
 	ends   []int // of its messages
+	queues []uint32
+	routes routes
 }
 
-func newCutModel(sizes []int) *cutModel {
+// newCutModel makes a stream of messages of these sizes to ports from 0xfff0 on, of
+// which each has a queue of its own, but for the last, which nobody knows.
+func newCutModel(sizes []int, port func() uint16) *cutModel {
 	m := new(cutModel)
+	for p := uint16(0xfff0); p < 0xffff; p++ {
+		m.routes.home(p, uint32(p)-0xfff0+2)
+	}
 	for i, n := range sizes {
-		m.stream = (&wire.Header{Sequence: uint64(i), Length: uint32(n), Sport: 0xffff, Dport: 0xffff}).AppendTo(m.stream)
+		p, queue := port(), uint32(1)
+		if p < 0xffff {
+			queue = uint32(p) - 0xfff0 + 2
+		}
+		m.stream = (&wire.Header{Sequence: uint64(i), Length: uint32(n), Sport: 0xffff, Dport: p}).AppendTo(m.stream)
 		m.stream = append(m.stream, slices.Repeat([]byte{0xff}, n)...)
 		m.ends = append(m.ends, len(m.stream))
+		m.queues = append(m.queues, queue)
 	}
 	return m
 }
 
-// cut is what a segment at pos carries of a stream that is known up to end.
-func (m *cutModel) cut(pos, end, room int) (n int, last bool) {
+// onePort is the port of all messages.
+func onePort() uint16 { return 0xffff }
+
+// cut is what a segment at pos carries of a stream that is known up to end. hidden
+// tells that the queue cannot be known.
+func (m *cutModel) cut(pos, end, room int) (n int, last bool, queue uint32, hidden bool) {
 	limit := min(pos+room, end)
 	i, boundary := slices.BinarySearch(m.ends, pos)
 	if boundary = boundary || pos == 0; !boundary {
 		if m.ends[i] <= limit {
-			return m.ends[i] - pos, true
+			return m.ends[i] - pos, true, m.queues[i], false
 		}
-		return limit - pos, false
+		return limit - pos, false, m.queues[i], false
+	}
+	if pos > 0 {
+		i++
 	}
 	best := pos
-	for _, e := range m.ends {
-		if e <= limit {
-			best = max(best, e)
-		}
+	for j := i; j < len(m.ends) && m.ends[j] <= limit && m.queues[j] == m.queues[i]; j++ {
+		best = m.ends[j]
 	}
 	if best > pos {
-		return best - pos, true
+		return best - pos, true, m.queues[i], false
 	}
-	return limit - pos, false
+	return limit - pos, false, m.queues[i], end-pos < headerPart
 }
 
 // sliced cuts b into slices as they come, some of them empty.
@@ -59,7 +76,8 @@ func sliced(r *rand.Rand, b []byte, most int) (bufs [][]byte) {
 // as many of the segments as it happens, asked for more than once.
 func (m *cutModel) drive(t testing.TB, r *rand.Rand, most, room int) {
 	t.Helper()
-	var c cutter
+	c := cutter{routes: &m.routes}
+	early := map[int]bool{} // messages that went to the first queue before their ports were known
 	for at := 0; at < len(m.stream); {
 		end := at + min(len(m.stream)-at, 1+r.IntN(4*room))
 		c.begin(sliced(r, m.stream[at:end], most))
@@ -69,10 +87,20 @@ func (m *cutModel) drive(t testing.TB, r *rand.Rand, most, room int) {
 				places = places[:1+r.IntN(len(places))]
 				pos = places[len(places)-1]
 			}
-			n, last := c.cut(pos-at, room)
-			wantN, wantLast := m.cut(pos, end, room)
-			if n != wantN || last != wantLast {
-				t.Fatalf("cut at %d of %d to %d, room %d: %d, %v, want %d, %v", pos, at, end, room, n, last, wantN, wantLast)
+			n, last, queue := c.cut(pos-at, room)
+			wantN, wantLast, wantQueue, hidden := m.cut(pos, end, room)
+			message, whole := slices.BinarySearch(m.ends, pos)
+			if whole {
+				message++
+			}
+			if whole || pos == 0 {
+				early[message] = hidden
+			}
+			if early[message] {
+				wantQueue = 1
+			}
+			if n != wantN || last != wantLast || queue != wantQueue {
+				t.Fatalf("cut at %d of %d to %d, room %d: %d, %v, queue %d, want %d, %v, %d", pos, at, end, room, n, last, queue, wantN, wantLast, wantQueue)
 			}
 			pos += n
 			places = append(places, pos)
@@ -105,18 +133,22 @@ func TestCutterFindsMessages(t *testing.T) {
 		if most == 1 {
 			sizes = sizes[:min(len(sizes), 5)]
 		}
-		newCutModel(sizes).drive(t, r, most, room)
+		port := onePort
+		if seed%3 > 0 {
+			port = func() uint16 { return uint16(0xfff0 + r.IntN(16)/int(seed%3*4)*int(seed%3*4)) }
+		}
+		newCutModel(sizes, port).drive(t, r, most, room)
 	}
 }
 
 // Memory of messages is not kept when they are gone.
 func TestCutterForgetsSlices(t *testing.T) {
 	t.Parallel()
-	m := newCutModel([]int{10, 20, 30, 40})
-	var c cutter
+	m := newCutModel([]int{10, 20, 30, 40}, onePort)
+	c := cutter{routes: new(routes)}
 	c.begin([][]byte{m.stream})
 	for pos := 0; pos < len(m.stream); {
-		n, _ := c.cut(pos, 90)
+		n, _, _ := c.cut(pos, 90)
 		pos += n
 	}
 	c.end(m.ends[0])
@@ -136,6 +168,9 @@ func FuzzCutter(f *testing.F) {
 		for i := 0; i+1 < len(lengths) && i < 40; i += 2 {
 			sizes = append(sizes, int(lengths[i])*int(lengths[i+1])/8)
 		}
-		newCutModel(sizes).drive(t, rand.New(rand.NewPCG(seed, 2)), int(most)+1, int(room)+200)
+		r := rand.New(rand.NewPCG(seed, 2))
+		run := r.IntN(4) // so that some neighbors have the same
+		ports := func() uint16 { return uint16(0xfff0 + r.IntN(16)>>run) }
+		newCutModel(sizes, ports).drive(t, r, int(most)+1, int(room)+200)
 	})
 }

@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"math"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/buf"
@@ -16,7 +17,8 @@ import (
 type input struct {
 	frame.Parser // the event loop's, from started
 	link         *link
-	listener     transport.AckListener // from started; nil: none
+	listener     transport.AckListener  // from started; nil: none
+	sorts        transport.SortListener // from started; nil: none
 	started      atomic.Bool
 	early        []byte // the event loop's: what came before
 }
@@ -26,6 +28,7 @@ var _ iwarp.Sink = (*input)(nil)
 func (in *input) start(h transport.Handler, pool *buf.Pool, max uint32) {
 	in.Init(h, pool, max, false)
 	in.listener, _ = h.(transport.AckListener)
+	in.sorts, _ = h.(transport.SortListener)
 	in.started.Store(true)
 }
 
@@ -73,6 +76,34 @@ func (in *input) Flush() {
 		}
 	}
 	in.Parser.Flush()
+}
+
+// Queue passes on whose the messages are that follow. Before Start there are only the
+// first queue's: nobody has been told of others.
+func (in *input) Queue(n uint32) {
+	if in.started.Load() && in.sorts != nil {
+		in.sorts.Queue(n)
+	}
+}
+
+// Home takes whose a port of the peer's is.
+func (in *input) Home(tag, queue uint32) {
+	if tag > math.MaxUint16 || !in.started.Load() {
+		return
+	}
+	if held, changed := in.link.routes.home(uint16(tag), queue); changed && in.sorts != nil {
+		in.sorts.Hold([]uint16{uint16(tag)}, held)
+	}
+}
+
+// State takes the state of a queue of the peer's.
+func (in *input) State(queue uint32, s iwarp.QueueState) {
+	if !in.started.Load() {
+		return
+	}
+	if ports, held := in.link.routes.state(queue, s); len(ports) > 0 && in.sorts != nil {
+		in.sorts.Hold(ports, held)
+	}
 }
 
 // Acked tells the handler if it wants to hear.

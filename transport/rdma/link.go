@@ -23,6 +23,7 @@ type link struct {
 	crc           bool   // segments have a CRC
 	in            input
 	written       atomic.Uint64
+	routes        routes // to the peer's queues
 
 	// The writer's.
 	cutter cutter
@@ -47,6 +48,7 @@ type link struct {
 var (
 	_ transport.Operator = (*link)(nil)
 	_ transport.Indexed  = (*link)(nil)
+	_ transport.Sorter   = (*link)(nil)
 )
 
 func (l *link) params(path int) iwarp.ConnParams {
@@ -54,7 +56,7 @@ func (l *link) params(path int) iwarp.ConnParams {
 		IRD: maxReads, ORD: maxReads, NoCRC: !l.t.opts.CRC, PeerToPeer: true, Guard: -1,
 		Private: hello{path: uint8(path), generation: l.t.opts.Generation}.bytes(),
 		Shared: &iwarp.SharedParams{
-			Direct: &iwarp.DirectParams{Number: directQueue, Sink: &l.in},
+			Direct: &iwarp.DirectParams{Number: transport.FirstQueue, Others: transport.Queues - transport.FirstQueue, Sink: &l.in},
 			Errors: -1, Require: true,
 		},
 	}

@@ -169,9 +169,6 @@ func Absent(err error) bool {
 	return errors.As(err, &rejected) || errors.Is(err, iwarp.ErrNotShared) || errors.Is(err, errHello)
 }
 
-// directQueue is the number of a link's own queue.
-const directQueue = 1
-
 func (t *Transport) newLink() (*link, error) {
 	cq, err := t.dev.CreateCQ(t.opts.Operations)
 	if err != nil {
@@ -182,7 +179,7 @@ func (t *Transport) newLink() (*link, error) {
 		return nil, err
 	}
 	l := &link{t: t, qp: qp, cq: cq}
-	l.in.link = l
+	l.in.link, l.cutter.routes = l, &l.routes
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {

@@ -1,0 +1,119 @@
+package rdma
+
+import (
+	"sync/atomic"
+
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// routes is what is known of the peer's queues: whose each port is. The event loop
+// learns it, and the writer looks it up for each message; it may be out of date for
+// either.
+type routes struct {
+	pages  atomic.Pointer[routePages]
+	closed map[uint32]struct{} // the event loop's: queues that are not ready
+}
+
+// routePages has the pages by the ports' upper halves; nil: all unknown.
+type routePages [256]atomic.Pointer[routePage]
+
+// routePage has the queues of 256 ports; 0: unknown.
+type routePage [256]atomic.Uint32
+
+// queue is where messages to port go.
+func (r *routes) queue(port uint16) uint32 {
+	pages := r.pages.Load()
+	if pages == nil {
+		return transport.FirstQueue
+	}
+	if p := pages[port>>8].Load(); p != nil {
+		if n := p[port&0xff].Load(); n != 0 {
+			return n
+		}
+	}
+	return transport.FirstQueue
+}
+
+// home notes whose a port is. It tells whether that changes if the port takes
+// messages, and whether it is held then.
+func (r *routes) home(port uint16, queue uint32) (held, changed bool) {
+	old := r.queue(port)
+	if old == queue {
+		return false, false
+	}
+	pages := r.pages.Load()
+	if pages == nil {
+		pages = new(routePages)
+		r.pages.Store(pages)
+	}
+	p := pages[port>>8].Load()
+	if p == nil {
+		p = new(routePage)
+		pages[port>>8].Store(p)
+	}
+	p[port&0xff].Store(queue)
+	_, was := r.closed[old]
+	_, held = r.closed[queue]
+	return held, was != held
+}
+
+// state notes the state of a queue. It returns the ports for which that changes
+// whether they take messages.
+func (r *routes) state(queue uint32, s iwarp.QueueState) (ports []uint16, held bool) {
+	if queue == transport.FirstQueue {
+		return nil, false // it is everybody's
+	}
+	_, was := r.closed[queue]
+	held = s == iwarp.QueueNotReady
+	switch {
+	case held && !was:
+		if r.closed == nil {
+			r.closed = make(map[uint32]struct{})
+		}
+		r.closed[queue] = struct{}{}
+	case !held && was:
+		delete(r.closed, queue)
+	case s != iwarp.QueueGone:
+		return nil, held
+	}
+	pages := r.pages.Load()
+	if pages == nil {
+		return nil, held
+	}
+	for i := range pages {
+		p := pages[i].Load()
+		if p == nil {
+			continue
+		}
+		for j := range p {
+			if p[j].Load() == queue {
+				ports = append(ports, uint16(i<<8|j))
+				if s == iwarp.QueueGone {
+					p[j].Store(0)
+				}
+			}
+		}
+	}
+	if held == was {
+		ports = nil // that they are unknown now changes nothing else
+	}
+	return ports, held
+}
+
+// Home tells the peer whose a port of ours is.
+func (l *link) Home(port uint16, queue uint32) bool {
+	return l.qp.DirectHome(uint32(port), queue) == nil
+}
+
+// Ready tells the peer whether messages of a queue of ours are welcome.
+func (l *link) Ready(queue uint32, ready bool) bool {
+	s := iwarp.QueueReady
+	if !ready {
+		s = iwarp.QueueNotReady
+	}
+	return l.qp.DirectState(queue, s) == nil
+}
+
+// Gone tells the peer that a queue of ours has ended.
+func (l *link) Gone(queue uint32) bool { return l.qp.DirectState(queue, iwarp.QueueGone) == nil }
