@@ -28,6 +28,7 @@ type appSocket struct {
 	heap      atomic.Int64 // messages in the receive queue that are in the node's memory
 	gaveBytes atomic.Int64 // put on the ring
 	gaveCount atomic.Int64
+	backlog   atomic.Int64 // of the session's queue
 
 	// Guarded by completions.mu.
 	queued bool   // on completions.waiting
@@ -191,6 +192,7 @@ func (a *appSocket) dataLocked() (all bool) {
 	lend()
 	a.gaveBytes.Add(bytes)
 	a.gaveCount.Add(count)
+	a.received(-bytes, -count)
 	q.publish()
 	a.sess.recvMessages.Add(uint64(count))
 	a.sess.recvBytes.Add(uint64(bytes))
@@ -279,6 +281,7 @@ func (a *appSocket) leave() {
 	a.gone.Store(true)
 	a.mu.Unlock()
 	a.s.shut()
+	a.forgetBacklog()
 }
 
 // finish ends a socket that has left: it lingers for its messages. Its error is
@@ -293,6 +296,7 @@ func (a *appSocket) finish() (d *DroppedError, err error) {
 		}
 	}
 	x.out.forget(a)
+	a.forgetBacklog()
 	x.congestedMu.Lock()
 	delete(x.congested, a)
 	x.congestedMu.Unlock()

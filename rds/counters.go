@@ -13,6 +13,7 @@ type counters struct {
 	recvDropNoSock   atomic.Uint64 // to a port nobody is bound to
 	recvDropDead     atomic.Uint64 // queued on a socket that closed
 	recvDropOverrun  atomic.Uint64 // beyond the hard bound of a receive buffer
+	recvMisplaced    atomic.Uint64 // runs of messages by another queue than their application's
 	recvDelivered    atomic.Uint64 // taken by the application
 	recvQueued       atomic.Uint64 // put on a socket's queue
 	sendQueueFull    atomic.Uint64 // sends that met a full send buffer or budget
@@ -61,6 +62,7 @@ func (n *Node) list() []transport.Counter {
 		t.PongsDropped += c.PongsDropped
 		t.LinksRefused += c.LinksRefused
 		t.Generations += c.Generations
+		t.Held += c.Held
 	})
 	c := &n.counters
 	out := []transport.Counter{
@@ -104,6 +106,8 @@ func (n *Node) list() []transport.Counter {
 		{Name: "send_drop_generation", Value: t.DroppedFlush},
 		{Name: "send_pong_dropped", Value: t.PongsDropped},
 		{Name: "recv_drop_overrun", Value: c.recvDropOverrun.Load()},
+		{Name: "recv_misplaced", Value: c.recvMisplaced.Load()},
+		{Name: "send_held", Value: t.Held},
 		{Name: "conn_refused", Value: t.LinksRefused},
 		{Name: "peer_generations", Value: t.Generations},
 	}

@@ -210,6 +210,8 @@ func (s *Service) reserve(x *session) error {
 	s.live++
 	s.ofUID[x.cred.UID]++
 	x.holds = 1
+	x.queue.limit = int64(cfg.ReceiveBacklog)
+	s.numberLocked(x)
 	return nil
 }
 
@@ -228,6 +230,7 @@ func (s *Service) enlist(x *session) error {
 func (s *Service) release(x *session) {
 	s.mu.Lock()
 	delete(s.sessions, x.id)
+	s.unnumberLocked(x)
 	s.releaseLocked(x)
 	s.mu.Unlock()
 }

@@ -37,6 +37,9 @@ type SessionInfo struct {
 	ReceiveArena int       `json:"receive_arena"` // bytes of shared memory for what is received
 	ReceiveLent  int       `json:"receive_lent"`  // of them in use
 	Waiting      int       `json:"waiting"`       // messages received that wait for room there
+	Queue        uint32    `json:"queue"`         // number of its receive queue on XRC; 0: it has none of its own
+	Backlog      int       `json:"backlog"`       // bytes of memory of what waits
+	NotReady     bool      `json:"not_ready"`     // peers are to keep what they have for it
 	SentMessages uint64    `json:"sent_messages"` // accepted from the application
 	SentBytes    uint64    `json:"sent_bytes"`    // their payload
 	RecvMessages uint64    `json:"recv_messages"` // handed to the application

@@ -43,7 +43,8 @@ type peer struct {
 	flows    []*flow // of sessions with messages that wait, in turn
 	mapsSeen uint32  // core.MapVersion as shown to applications
 	carries  carriage
-	refused  []parked // messages of sessions, which the link cannot carry
+	refused  []parked         // messages of sessions, which the link cannot carry
+	holds    map[uint16]uint8 // the peer's ports that take no messages, by the paths that say so
 }
 
 // pathIO is what the driver keeps of a path.
@@ -261,7 +262,8 @@ func (p *peer) start(i int, id conn.LinkID) {
 	p.unlock(nil)
 	p.waiters.wake(-1) // for those that wait to know what the link carries
 	p.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))
-	rx := &receiver{peer: p, path: i, id: id, io: io, operator: carriageOf(l) == operators}
+	rx := &receiver{peer: p, path: i, id: id, io: io, operator: carriageOf(l) == operators, arrived: transport.FirstQueue}
+	rx.sorter, _ = l.(transport.Sorter)
 	if err := l.Start(rx); err != nil {
 		l.Close(transport.Abort)
 		p.ended(i, id, err, 0)
@@ -295,7 +297,8 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 		io.tx.reset()
 	}
 	p.core.LinkClosed(p.node.now(), id, acked)
-	p.serveLocked() // into the log: what waits there is sent when a link is up again
+	p.holdLocked(i, nil, false) // what the link has said
+	p.serveLocked()             // into the log: what waits there is sent when a link is up again
 	p.armLocked()
 	p.log.Info("path down", zap.Int("path", i), zap.Error(cause))
 	p.unlock(nil)

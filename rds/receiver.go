@@ -9,6 +9,7 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
 )
 
 // receiver is the transport.Handler of one link: it applies the sequence rule,
@@ -21,8 +22,10 @@ type receiver struct {
 	io     *pathIO
 	proved bool
 
-	operator bool       // the link carries operations, and extensions about memory
-	reader   *mr.Reader // for regions to be retired; nil before there are any
+	sorter   transport.Sorter // the link, if it is one
+	arrived  uint32           // the queue that messages come by
+	operator bool             // the link carries operations, and extensions about memory
+	reader   *mr.Reader       // for regions to be retired; nil before there are any
 
 	cur       *nodeSocket // its q.mu is held: the run of messages at hand is for it
 	curBytes  int
@@ -152,11 +155,33 @@ func (r *receiver) enter(port uint16) *nodeSocket {
 		return nil
 	}
 	r.cur = s
+	if r.sorter != nil && r.arrived != queueOf(s) {
+		r.misplaced(s)
+	}
 	hard := s.rcvbuf.Load() + int64(r.peer.node.cfg.ReceiveOverrun)
 	r.roomBytes = int(hard - s.q.bytes.Load())
 	r.roomCount = int(hard/itemCost - s.q.count.Load())
 	return s
 }
+
+// misplaced has the peer told whose a socket's port is.
+func (r *receiver) misplaced(s *nodeSocket) {
+	r.peer.node.counters.recvMisplaced.Add(1)
+	if s.app != nil && s.app.sess.queue.number != 0 {
+		s.app.sess.queue.misplaced(s.app.sess, r.sorter, s.port)
+	} else {
+		r.sorter.Home(s.port, transport.FirstQueue)
+	}
+}
+
+// Queue is for transport.SortListener.
+func (r *receiver) Queue(queue uint32) {
+	r.leave()
+	r.arrived = queue
+}
+
+// Hold is for transport.SortListener: applications of the peer take no messages now.
+func (r *receiver) Hold(ports []uint16, on bool) { r.peer.hold(r.path, r.id, ports, on) }
 
 // leave ends the run for the socket at hand.
 func (r *receiver) leave() {
@@ -166,6 +191,9 @@ func (r *receiver) leave() {
 	}
 	r.cur = nil
 	if r.curCount > 0 {
+		if s.app != nil {
+			s.app.received(int64(r.curBytes), int64(r.curCount))
+		}
 		s.q.bytes.Add(int64(r.curBytes))
 		if s.q.count.Add(int64(r.curCount)) == int64(r.curCount) || len(r.touched) == 0 || r.touched[len(r.touched)-1] != s {
 			r.touched = append(r.touched, s)
@@ -250,6 +278,9 @@ func (r *receiver) Writable() { r.peer.writable(r.path, r.id) }
 func (r *receiver) Closed(cause error, acked uint64) {
 	if r.reader != nil {
 		r.reader.Close()
+	}
+	if r.sorter != nil {
+		r.peer.node.forgetSorter(r.sorter)
 	}
 	r.peer.ended(r.path, r.id, cause, acked)
 }

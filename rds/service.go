@@ -36,6 +36,7 @@ type Service struct {
 	closed    bool
 	opening   []*opening // handshakes that wait for a Hello, oldest first
 	sessions  map[uint64]*session
+	queues    []*session     // by the number of their queue, behind the first; nil: free
 	live      int            // sessions, and former ones with sockets that linger
 	ofUID     map[uint32]int // the same, by user
 	peersOf   map[uint32]int // connections made because a user asked for them

@@ -11,14 +11,15 @@ import (
 
 // Defaults of a ServiceConfig.
 const (
-	DefaultMaxSessions   = 4096
-	DefaultSessionsOfUID = 1024
-	DefaultMaxSockets    = 1024
-	DefaultSendBudget    = 32 << 20 // bytes
-	DefaultSendArena     = 32 << 20 // bytes
-	DefaultReceiveArena  = 32 << 20 // bytes
-	DefaultMemoryArena   = 32 << 20 // bytes
-	DefaultSocketMode    = 0o666    // of the socket file
+	DefaultMaxSessions    = 4096
+	DefaultSessionsOfUID  = 1024
+	DefaultMaxSockets     = 1024
+	DefaultSendBudget     = 32 << 20 // bytes
+	DefaultSendArena      = 32 << 20 // bytes
+	DefaultReceiveArena   = 32 << 20 // bytes
+	DefaultMemoryArena    = 32 << 20 // bytes
+	DefaultReceiveBacklog = 8 << 20  // bytes
+	DefaultSocketMode     = 0o666    // of the socket file
 )
 
 // ServiceConfig is what a Service is told once; see Service.Reload for what may
@@ -44,6 +45,10 @@ type ServiceConfig struct {
 	// SendArena and ReceiveArena size the shared memory of one session, in
 	// bytes: powers of two from 1 MiB to 1 GiB. Pages never touched cost nothing.
 	SendArena, ReceiveArena int
+	// ReceiveBacklog is how much may wait for one session that does not take it, in
+	// bytes of memory over all its sockets, before peers are told to keep what they
+	// have for it (on XRC). What is on its way comes on top.
+	ReceiveBacklog int
 	// MemoryArena is what one session may have for regions and operations, in
 	// bytes: a power of two from 1 MiB to 1 GiB. Each piece takes a power of two
 	// from 4 KiB.
@@ -76,6 +81,7 @@ func (c *ServiceConfig) Validate() error {
 		v    int
 	}{
 		{"MaxSessions", c.MaxSessions}, {"MaxSessionsPerUID", c.MaxSessionsPerUID}, {"MaxSockets", c.MaxSockets}, {"SendBudget", c.SendBudget},
+		{"ReceiveBacklog", c.ReceiveBacklog},
 	} {
 		if f.v < 0 {
 			bad(f.name, "must not be negative", f.v)
@@ -115,6 +121,7 @@ func (c *ServiceConfig) setDefaults(n *Node) {
 	def(&c.SendArena, DefaultSendArena)
 	def(&c.ReceiveArena, DefaultReceiveArena)
 	def(&c.MemoryArena, DefaultMemoryArena)
+	def(&c.ReceiveBacklog, DefaultReceiveBacklog)
 	if c.Mode == 0 {
 		c.Mode = DefaultSocketMode
 	}

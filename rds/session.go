@@ -37,6 +37,7 @@ type session struct {
 	space   ipc.Flag  // the application wants OpSpace
 	maps    ipc.Flag  // the application wants OpMaps
 	out     completions
+	queue   appQueue
 
 	queued     atomic.Int64 // bytes of memory accepted and not settled
 	budget     int64
@@ -99,6 +100,7 @@ func (x *session) run() {
 			return
 		}
 		useful = x.tell() || useful
+		useful = x.queue.announce() || useful
 		if x.out.broken.Load() {
 			x.end(errViolation)
 			return
@@ -446,6 +448,7 @@ func (x *session) end(cause error) {
 		}
 		x.seg.spare.Store(errors.Is(cause, net.ErrClosed))
 		x.mem.end()
+		x.queue.end() // before the number is another session's
 		_ = x.self.Close()
 		_ = x.out.bell.Close()
 		x.svc.release(x)
