@@ -23,44 +23,32 @@ const (
 )
 
 // DirectHome tells the peer that messages of a kind, which the programs know by a tag,
-// belong to a direct queue of ours. It is sent within xctl.CreditDelay; a peer that
-// reads so slowly that many of these wait is not told.
+// belong to a direct queue of ours. A peer that reads so slowly that many of these wait
+// is not told. It and DirectState write nothing themselves: what there is to say leaves
+// within xctl.CreditDelay.
 func (q *QP) DirectHome(tag, queue uint32) error {
-	return q.tell(queue, func(s *stream) bool {
-		x := s.shared
-		if x.backlog.Home(xctl.Home{SRQ: xctl.SRQN(queue), Tag: tag}) {
-			x.sayLaterLocked(s)
-		}
-		return false
-	})
+	return q.tell(queue, func(b *xctl.Backlog) { b.Home(xctl.Home{SRQ: xctl.SRQN(queue), Tag: tag}) })
 }
 
-// DirectState tells the peer the state of a direct queue of ours, at once.
+// DirectState tells the peer the state of a direct queue of ours.
 func (q *QP) DirectState(queue uint32, state QueueState) error {
-	return q.tell(queue, func(s *stream) bool {
-		s.shared.backlog.SRQ(xctl.SRQ{SRQ: xctl.SRQN(queue), State: xctl.SRQState(state)})
-		return s.kickLocked()
-	})
+	return q.tell(queue, func(b *xctl.Backlog) { b.SRQ(xctl.SRQ{SRQ: xctl.SRQN(queue), State: xctl.SRQState(state)}) })
 }
 
 // tell has say add to what the peer is told of a direct queue.
-func (q *QP) tell(queue uint32, say func(*stream) bool) error {
+func (q *QP) tell(queue uint32, say func(*xctl.Backlog)) error {
 	q.mu.Lock()
-	s, state := q.stream, q.state
-	switch {
-	case state != StateRTS:
-		q.mu.Unlock()
-		return fmt.Errorf("%w: direct queues in state %v", ErrState, state)
+	defer q.mu.Unlock()
+	switch s := q.stream; {
+	case q.state != StateRTS:
+		return fmt.Errorf("%w: direct queues in state %v", ErrState, q.state)
 	case s.shared == nil || !s.shared.isDirect(xctl.SRQN(queue)):
-		q.mu.Unlock()
 		return fmt.Errorf("iwarp: direct queue %#x: %w", queue, syscall.EINVAL)
+	default:
+		say(&s.shared.backlog)
+		s.shared.sayLaterLocked(s)
+		return nil
 	}
-	run := say(s)
-	q.mu.Unlock()
-	if run {
-		s.transmit()
-	}
-	return nil
 }
 
 // directNews passes on what the peer says of its direct queues. What it says of

@@ -66,6 +66,7 @@ func TestBadDirectIsTerminated(t *testing.T) {
 				bothRoles(t, func(t *testing.T, initiator bool) {
 					e, x, d := openDirect(t, Config{}, initiator, crc)
 					e.qp.DirectReady()
+					x.sync() // the event loop has heard of it
 					for range 3 {
 						if n, err := e.direct(make([]byte, 100)); n != 100 || err != nil {
 							t.Fatal(n, err)

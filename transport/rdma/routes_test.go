@@ -1,0 +1,90 @@
+package rdma
+
+import (
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// What is told of ports and queues, in any order, comes to what it says: whose each port
+// is, and that those of queues that are not ready are held, each once and as long as that.
+func TestRoutesFollowTheNews(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(20) {
+		r := rand.New(rand.NewPCG(seed, 3))
+		var (
+			routes routes
+			home   = map[uint16]uint32{}
+			closed = map[uint32]bool{}
+			held   = map[uint16]bool{}
+		)
+		turn := func(port uint16, on bool) {
+			if held[port] == on {
+				t.Fatalf("seed %d: port %d is told of twice: %v", seed, port, on)
+			}
+			if held[port] = on; !on {
+				delete(held, port)
+			}
+		}
+		for step := range 3000 {
+			queue := 1 + uint32(r.IntN(5))
+			if r.IntN(2) == 0 {
+				port := uint16(r.IntN(40) * 150)
+				home[port] = queue
+				if on, changed := routes.home(port, queue); changed {
+					turn(port, on)
+				}
+			} else {
+				state := iwarp.QueueState(1 + r.IntN(3))
+				if queue > 1 {
+					closed[queue] = state == iwarp.QueueNotReady
+					if state == iwarp.QueueGone {
+						for p, q := range home {
+							if q == queue {
+								delete(home, p)
+							}
+						}
+					}
+				}
+				ports, on := routes.state(queue, state)
+				for _, p := range ports {
+					turn(p, on)
+				}
+			}
+			for i := range uint16(40) {
+				port := i * 150
+				want := max(1, home[port])
+				if got := routes.queue(port); got != want {
+					t.Fatalf("seed %d, step %d: port %d is of %d, not %d", seed, step, port, got, want)
+				}
+				if held[port] != closed[want] {
+					t.Fatalf("seed %d, step %d: port %d of %d is held: %v", seed, step, port, want, held[port])
+				}
+			}
+			if got := routes.queue(7); got != 1 {
+				t.Fatalf("a port that nobody spoke of is of %d", got)
+			}
+		}
+	}
+}
+
+func TestRoutesOfOneQueue(t *testing.T) {
+	t.Parallel()
+	var r routes
+	for _, p := range []uint16{5, 0, 65535, 256} {
+		r.home(p, 3)
+	}
+	r.home(6, 2)
+	ports, held := r.state(3, iwarp.QueueNotReady)
+	if !slices.Equal(ports, []uint16{0, 5, 256, 65535}) || !held {
+		t.Errorf("%d, %v", ports, held)
+	}
+	if ports, _ := r.state(3, iwarp.QueueNotReady); ports != nil {
+		t.Errorf("told again: %d", ports)
+	}
+	if ports, held := r.state(3, iwarp.QueueGone); len(ports) != 4 || held {
+		t.Errorf("gone: %d, %v", ports, held)
+	}
+}

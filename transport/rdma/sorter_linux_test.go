@@ -1,0 +1,189 @@
+package rdma
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/transporttest"
+)
+
+// sorting is a handler that notes the ports of messages with the queue that they came
+// by, and what is held.
+type sorting struct {
+	mu    sync.Mutex
+	queue uint32   // guarded by mu
+	news  []string // guarded by mu
+	more  chan struct{}
+	over  chan struct{}
+}
+
+func newSorting() *sorting {
+	return &sorting{queue: transport.FirstQueue, more: make(chan struct{}, 1), over: make(chan struct{})}
+}
+
+func (s *sorting) note(format string, args ...any) {
+	s.news = append(s.news, fmt.Sprintf(format, args...))
+	select {
+	case s.more <- struct{}{}:
+	default:
+	}
+}
+
+func (s *sorting) Begin() {}
+func (s *sorting) Message(h *wire.Header, _ []byte, owned *buf.Buf) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.note("%d by %d", h.Dport, s.queue)
+	if owned != nil {
+		owned.Release()
+	}
+}
+func (s *sorting) End()      {}
+func (s *sorting) Writable() {}
+
+func (s *sorting) Closed(error, uint64) { close(s.over) }
+
+func (s *sorting) Queue(n uint32) {
+	s.mu.Lock()
+	s.queue = n
+	s.mu.Unlock()
+}
+
+func (s *sorting) Hold(ports []uint16, on bool) {
+	s.mu.Lock()
+	s.note("%d held: %v", ports, on)
+	s.mu.Unlock()
+}
+
+// await waits until the news are these, and forgets them.
+func (s *sorting) await(t *testing.T, want ...string) {
+	t.Helper()
+	late := time.NewTimer(transporttest.Patience)
+	defer late.Stop()
+	for {
+		s.mu.Lock()
+		got := slices.Clone(s.news)
+		if len(got) >= len(want) {
+			s.news = nil
+		}
+		s.mu.Unlock()
+		if len(got) >= len(want) {
+			if !slices.Equal(got, want) {
+				t.Fatalf("%q, want %q", got, want)
+			}
+			return
+		}
+		select {
+		case <-s.more:
+		case <-late.C:
+			t.Fatalf("%q, want %q", got, want)
+		}
+	}
+}
+
+// sorters are the two ends of a link.
+func sorters(t *testing.T) (a, b transport.Sorter, ha, hb *sorting) {
+	t.Helper()
+	ta, tb := newTransport(t, Options{}), newTransport(t, Options{})
+	at := [2]netip.Addr{newAddr(), newAddr()}
+	accepted := make(chan transport.Link, 1)
+	if err := tb.Listen(at[1], func(l transport.Link) { accepted <- l }); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), transporttest.Patience)
+	defer cancel()
+	l, err := ta.Dial(ctx, at[0], at[1], 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ha, hb = newSorting(), newSorting()
+	if err := l.Start(ha); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case other := <-accepted:
+		if err := other.Start(hb); err != nil {
+			t.Fatal(err)
+		}
+		b = other.(transport.Sorter)
+	case <-ctx.Done():
+		t.Fatal("nothing was accepted")
+	}
+	return l.(transport.Sorter), b, ha, hb
+}
+
+// messages are some to these ports, in one write.
+func messages(ports ...uint16) (bufs [][]byte, n int) {
+	for i, p := range ports {
+		b := (&wire.Header{Sequence: uint64(i), Length: 100, Sport: 9, Dport: p}).AppendTo(nil)
+		b = append(b, make([]byte, 100)...)
+		bufs = append(bufs, b)
+		n += len(b)
+	}
+	return bufs, n
+}
+
+// Messages come by the queues that the peer has told of, the others by the first, in
+// the order in which they were written; what is not ready is held.
+func TestLinkSorts(t *testing.T) {
+	t.Parallel()
+	a, b, ha, hb := sorters(t)
+	write := func(ports ...uint16) {
+		t.Helper()
+		bufs, n := messages(ports...)
+		for end := time.Now().Add(transporttest.Patience); n > 0; {
+			m, err := a.Writev(bufs)
+			if err != nil || time.Now().After(end) {
+				t.Fatal(m, err)
+			}
+			if m != 0 && m != n {
+				t.Fatalf("%d of %d bytes", m, n)
+			}
+			n -= m
+		}
+	}
+	write(10, 20)
+	hb.await(t, "10 by 1", "20 by 1")
+	if !b.Home(10, 2) || !b.Home(20, 3) || !b.Home(30, 3) || !b.Ready(2, false) || !b.Ready(3, false) {
+		t.Fatal("a link that is up tells nothing")
+	}
+	ha.await(t, "[10] held: true", "[20 30] held: true")
+	if !b.Ready(3, true) {
+		t.Fatal("not told")
+	}
+	ha.await(t, "[20 30] held: false")
+	write(10, 20, 30, 20, 40, 10, 10)
+	hb.await(t, "10 by 2", "20 by 3", "30 by 3", "20 by 3", "40 by 1", "10 by 2", "10 by 2")
+	if !b.Home(10, 3) {
+		t.Fatal("not told")
+	}
+	ha.await(t, "[10] held: false")
+	if !b.Gone(3) || !b.Ready(2, true) || !b.Home(50, 2) || !b.Ready(2, false) {
+		t.Fatal("not told")
+	}
+	ha.await(t, "[50] held: true")
+	write(10, 20, 50)
+	hb.await(t, "10 by 1", "20 by 1", "50 by 2")
+	if b.Home(1, 0) || b.Ready(transport.Queues+1, true) {
+		t.Error("a queue that cannot be was told of")
+	}
+	for end := time.Now().Add(transporttest.Patience); a.Acked() < a.Stats().Written; {
+		if time.Now().After(end) {
+			t.Fatalf("%d of %d bytes acknowledged", a.Acked(), a.Stats().Written)
+		}
+	}
+	a.Close(transport.Abort)
+	<-ha.over
+	<-hb.over
+	if a.Home(1, 2) || b.Ready(2, true) || a.Gone(2) {
+		t.Error("a link that has ended tells")
+	}
+}
