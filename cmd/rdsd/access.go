@@ -26,6 +26,7 @@ func (l *sessionsSettings) check(c *checks) {
 	c.arena("sessions.send_arena", l.SendArena)
 	c.arena("sessions.receive_arena", l.ReceiveArena)
 	c.arena("sessions.memory_arena", l.MemoryArena)
+	c.between("sessions.receive_backlog", l.Backlog, 1, maxInt)
 }
 
 // service is what the service is told, or may be told later.
@@ -34,6 +35,7 @@ func (s *settings) service(c *checks) rds.ServiceConfig {
 		Mode:        c.mode("socket_mode", s.SocketMode),
 		MaxSessions: s.Sessions.Max, MaxSessionsPerUID: s.Sessions.MaxPerUser, MaxSockets: s.Sessions.MaxSockets,
 		SendBudget: s.Sessions.SendBudget, SendArena: s.Sessions.SendArena, ReceiveArena: s.Sessions.ReceiveArena, MemoryArena: s.Sessions.MemoryArena,
+		ReceiveBacklog: s.Sessions.Backlog,
 	}
 	c.path("socket", s.Socket)
 	if s.Socket != none {

@@ -21,7 +21,7 @@ type application struct{ command, uid string }
 // usage is what the sessions of an application have or did. Numbers of
 // sessions that have ended stay in what only grows.
 type usage struct {
-	sessions, sockets, sendQueued, sendBudget, arena, lent, waiting int
+	sessions, sockets, sendQueued, sendBudget, arena, lent, waiting, backlog, notReady int
 	totals
 }
 
@@ -62,6 +62,8 @@ var appMetrics = []appMetric{
 	appGauge("receive_arena_bytes", "Shared memory for what is received.", func(u *usage) int { return u.arena }),
 	appGauge("receive_arena_lent_bytes", "Of that memory, what holds messages.", func(u *usage) int { return u.lent }),
 	appGauge("waiting_messages", "Messages received that wait for room in the shared memory.", func(u *usage) int { return u.waiting }),
+	appGauge("backlog_bytes", "Memory of the messages that wait.", func(u *usage) int { return u.backlog }),
+	appGauge("not_ready", "Processes for which peers keep what they have.", func(u *usage) int { return u.notReady }),
 	appCounter("sent_messages_total", "Messages accepted from the application.", func(u *usage) uint64 { return u.sentMessages }),
 	appCounter("sent_bytes_total", "Payload accepted from the application.", func(u *usage) uint64 { return u.sentBytes }),
 	appCounter("received_messages_total", "Messages handed to the application.", func(u *usage) uint64 { return u.recvMessages }),
@@ -106,6 +108,10 @@ func (a *applications) update(sessions []rds.SessionInfo) {
 		u.arena += s.ReceiveArena
 		u.lent += s.ReceiveLent
 		u.waiting += s.Waiting
+		u.backlog += s.Backlog
+		if s.NotReady {
+			u.notReady++
+		}
 		u.add(t)
 	}
 	for id, s := range a.last {

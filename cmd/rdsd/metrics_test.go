@@ -39,9 +39,9 @@ func busy() rds.Info {
 		},
 		Sessions: []rds.SessionInfo{
 			{ID: 1, PID: 10, UID: 1001, Command: "oracle", Sockets: 2, SendQueued: 100, SendBudget: 1000, ReceiveArena: 2000, ReceiveLent: 30,
-				Waiting: 1, SentMessages: 5, SentBytes: 500, RecvMessages: 6, RecvBytes: 600, Stalled: 7},
+				Waiting: 1, Queue: 2, Backlog: 300, NotReady: true, SentMessages: 5, SentBytes: 500, RecvMessages: 6, RecvBytes: 600, Stalled: 7},
 			{ID: 2, PID: 11, UID: 1001, Command: "oracle", Sockets: 1, SendQueued: 1, SendBudget: 1000, ReceiveArena: 2000, ReceiveLent: 3,
-				Waiting: 2, SentMessages: 10, SentBytes: 20, RecvMessages: 30, RecvBytes: 40, Stalled: 50},
+				Waiting: 2, Queue: 3, Backlog: 4, SentMessages: 10, SentBytes: 20, RecvMessages: 30, RecvBytes: 40, Stalled: 50},
 			{ID: 3, PID: 12, UID: 0, Command: "bad\xffname", SentMessages: 1},
 		},
 	}
@@ -52,6 +52,14 @@ func constant(info rds.Info) func() (rds.Info, error) {
 }
 
 const busyMetrics = `
+# HELP rds_application_backlog_bytes Memory of the messages that wait.
+# TYPE rds_application_backlog_bytes gauge
+rds_application_backlog_bytes{command="bad?name",uid="0"} 0
+rds_application_backlog_bytes{command="oracle",uid="1001"} 304
+# HELP rds_application_not_ready Processes for which peers keep what they have.
+# TYPE rds_application_not_ready gauge
+rds_application_not_ready{command="bad?name",uid="0"} 0
+rds_application_not_ready{command="oracle",uid="1001"} 1
 # HELP rds_application_received_bytes_total Payload handed to the application.
 # TYPE rds_application_received_bytes_total counter
 rds_application_received_bytes_total{command="bad?name",uid="0"} 0

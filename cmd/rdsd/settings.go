@@ -58,6 +58,7 @@ type sessionsSettings struct {
 	SendArena    int `toml:"send_arena"`
 	ReceiveArena int `toml:"receive_arena"`
 	MemoryArena  int `toml:"memory_arena"`
+	Backlog      int `toml:"receive_backlog"`
 }
 
 // portsSettings reserve ports for some users and groups.
@@ -102,6 +103,7 @@ func defaults() settings {
 		Sessions: sessionsSettings{
 			Max: rds.DefaultMaxSessions, MaxPerUser: rds.DefaultSessionsOfUID, MaxSockets: rds.DefaultMaxSockets,
 			SendBudget: rds.DefaultSendBudget, SendArena: rds.DefaultSendArena, ReceiveArena: rds.DefaultReceiveArena, MemoryArena: rds.DefaultMemoryArena,
+			Backlog: rds.DefaultReceiveBacklog,
 		},
 		Log: logSettings{Level: "info", Format: "console"},
 	}

@@ -13,14 +13,26 @@ import (
 func applications(info *rds.Info, _ bool) table {
 	t := table{title: "Applications", columns: []column{
 		{"PID", 7}, {"UID", 5}, {"Command", 15}, {"Socks", 5},
-		{"SndQueued", 10}, {"SndBudget", 10}, {"RcvLent", 10}, {"RcvArena", 10}, {"Waiting", 7},
+		{"SndQueued", 10}, {"SndBudget", 10}, {"RcvLent", 10}, {"RcvArena", 10}, {"Waiting", 7}, {"Queue", 5},
 		{"SentMsgs", 12}, {"SentBytes", 14}, {"RecvMsgs", 12}, {"RecvBytes", 14}, {"Stalls", 8}}}
 	for _, s := range info.Sessions {
 		t.add(s.PID, s.UID, name(s.Command), s.Sockets,
-			s.SendQueued, s.SendBudget, s.ReceiveLent, s.ReceiveArena, s.Waiting,
+			s.SendQueued, s.SendBudget, s.ReceiveLent, s.ReceiveArena, s.Waiting, queue(&s),
 			s.SentMessages, s.SentBytes, s.RecvMessages, s.RecvBytes, s.Stalled)
 	}
 	return t
+}
+
+// queue is the number of an application's receive queue on XRC, marked when peers keep
+// what they have for it.
+func queue(s *rds.SessionInfo) string {
+	switch {
+	case s.Queue == 0:
+		return "-"
+	case s.NotReady:
+		return strconv.FormatUint(uint64(s.Queue), 10) + "!"
+	}
+	return strconv.FormatUint(uint64(s.Queue), 10)
 }
 
 // pid is that of an application; the sockets of the daemon's own have none.
