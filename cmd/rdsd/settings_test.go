@@ -98,6 +98,7 @@ func TestDefaultsAreValid(t *testing.T) {
 		service: rds.ServiceConfig{
 			Path: "/run/rds.sock", Mode: 0o666, MaxSessions: 4096, MaxSessionsPerUID: 1024, MaxSockets: 1024,
 			SendBudget: 32 << 20, SendArena: 32 << 20, ReceiveArena: 32 << 20, MemoryArena: 32 << 20,
+			ReceiveBacklog: 8 << 20,
 		},
 		control: control.Config{Path: "/run/rdsd.sock", Mode: 0o660},
 	}
@@ -168,7 +169,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		MaxMessage: 8191, SendBuffer: -1, ReceiveBuffer: 0, ReceiveOverrun: 0, PeerBudget: -5, ReconnectMax: duration{Duration: -1},
 		TCP:      tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, EventLoops: -1},
 		XRC:      xrcSettings{Port: 65536},
-		Sessions: sessionsSettings{Max: 0, MaxPerUser: -1, MaxSockets: 16385, SendBudget: 0, SendArena: 1 << 19, ReceiveArena: 3 << 20, MemoryArena: 1 << 20},
+		Sessions: sessionsSettings{Max: 0, MaxPerUser: -1, MaxSockets: 16385, SendBudget: 0, SendArena: 1 << 19, ReceiveArena: 3 << 20, MemoryArena: 1 << 20, Backlog: -1},
 		Ports: []portsSettings{
 			{Range: "4000-3999", Users: []word{"0"}},
 			{Range: "0"},
@@ -196,7 +197,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		`log.level: "loud" is none of debug, info, warn and error`, `log.format: "xml" is neither console nor json`,
 		"sessions.max: 0 is less than 1", "sessions.max_per_user: -1 is less than 1", "sessions.max_sockets: 16385 is not between 1 and 16384",
 		"sessions.send_budget: 0 is less than 1", "sessions.send_arena: 524288 is not a power of two from 1048576 to 1073741824",
-		"sessions.receive_arena: 3145728 is not a power of two from 1048576 to 1073741824",
+		"sessions.receive_arena: 3145728 is not a power of two from 1048576 to 1073741824", "sessions.receive_backlog: -1 is less than 1",
 		`socket_mode: "888" is not a mode such as 0660`, "socket: neither a path nor none",
 		`ports[0].range: "4000-3999" is neither a port nor a range such as 4000-4999`,
 		`ports[1].range: "0" is neither a port nor a range such as 4000-4999`, "ports[1]: neither users nor groups: nobody could bind there",

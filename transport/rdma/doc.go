@@ -9,6 +9,12 @@
 // message counts as acknowledged when the peer's RDS has taken it, not just its
 // TCP. The sender's RDS keeps it until then, so nothing is copied or kept here.
 //
+// # Queues
+//
+// A link is a transport.Sorter: each application of a host has a receive queue, which
+// messages name, and both sides tell each other whose ports are whose and which
+// applications take no messages now.
+//
 // # Operations
 //
 // A link is a transport.Operator: reads, writes and atomics on the peer's regions

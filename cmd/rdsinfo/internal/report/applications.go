@@ -17,15 +17,15 @@ func applications(info *rds.Info, _ bool) table {
 		{"SentMsgs", 12}, {"SentBytes", 14}, {"RecvMsgs", 12}, {"RecvBytes", 14}, {"Stalls", 8}}}
 	for _, s := range info.Sessions {
 		t.add(s.PID, s.UID, name(s.Command), s.Sockets,
-			s.SendQueued, s.SendBudget, s.ReceiveLent, s.ReceiveArena, s.Waiting, queue(&s),
+			s.SendQueued, s.SendBudget, s.ReceiveLent, s.ReceiveArena, s.Waiting, queueNumber(&s),
 			s.SentMessages, s.SentBytes, s.RecvMessages, s.RecvBytes, s.Stalled)
 	}
 	return t
 }
 
-// queue is the number of an application's receive queue on XRC, marked when peers keep
+// queueNumber is the number of an application's receive queue on XRC, marked when peers keep
 // what they have for it.
-func queue(s *rds.SessionInfo) string {
+func queueNumber(s *rds.SessionInfo) string {
 	switch {
 	case s.Queue == 0:
 		return "-"

@@ -55,7 +55,7 @@ func attached() *rds.Info {
 	i.Sockets[0].PID, i.Sockets[0].UID, i.Sockets[0].Command = 4711, 1001, "oracle"
 	i.Sessions = []rds.SessionInfo{
 		{ID: 1, PID: 4711, UID: 1001, GID: 54321, Command: "oracle", Since: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Sockets: 12, SendQueued: 1 << 20, SendBudget: 32 << 20,
-			ReceiveArena: 32 << 20, ReceiveLent: 16 << 20, Waiting: 3, SentMessages: 1234567890, SentBytes: 98765432101234, RecvMessages: 5, RecvBytes: 6, Stalled: 7},
+			ReceiveArena: 32 << 20, ReceiveLent: 16 << 20, Waiting: 3, Queue: 4096, Backlog: 9 << 20, NotReady: true, SentMessages: 1234567890, SentBytes: 98765432101234, RecvMessages: 5, RecvBytes: 6, Stalled: 7},
 		{ID: 2, PID: 4194304, UID: 65534, Command: "my\nvery \x1b[31mlong\xffname"},
 		{ID: 3, PID: 1, Command: "süß"},
 	}
