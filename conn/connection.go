@@ -34,6 +34,7 @@ type Conn struct {
 	maps    uint32 // changes of remote
 	held    []heldLink
 	queued  int  // bytes of memory in queued and unacknowledged messages
+	shelved int  // of them, of those that are held back
 	short   bool // Enqueue has refused for the budget and nobody was told of room since
 	invited bool // the peer has knocked
 	asked   bool // Connect has asked for a link and none has come since
@@ -111,16 +112,25 @@ func (c *Conn) Counters() Counters { return c.stats }
 // operation without a message, and HeldBytes.
 func (c *Conn) Unsent(i int) int { return c.paths[i].q.unsent + c.paths[i].shelf.bytes }
 
+// charged is what counts against the budget: what is held back for one application is
+// no reason to refuse the others. It is bounded by what sockets may have queued.
+func (c *Conn) charged() int { return c.queued - c.shelved }
+
+// roomy tells, once, those who met the budget that there is room again.
+func (c *Conn) roomy() {
+	if c.short && c.charged() < c.cfg.Budget-c.cfg.Budget/4 {
+		c.short = false
+		c.act(Action{Kind: WakeAll})
+	}
+}
+
 // Queued is the memory that queued and unacknowledged messages take.
 func (c *Conn) Queued() int { return c.queued }
 
 // Congested tells whether the peer's last map marks the port.
 func (c *Conn) Congested(dport uint16) bool { return c.remote.Congested(dport) }
 
-// RemoteMap is the peer's congestion map, and MapVersion changes with it.
-func (c *Conn) RemoteMap() *wire.CongestionMap { return &c.remote }
-
-// MapVersion grows whenever RemoteMap may have changed.
+// MapVersion grows whenever RefusedPorts may have changed.
 func (c *Conn) MapVersion() uint32 { return c.maps }
 
 // used is the number of paths that may have links.
@@ -187,7 +197,7 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	switch {
 	case c.closed:
 		return false, ErrClosed
-	case c.queued >= c.cfg.Budget:
+	case c.charged() >= c.cfg.Budget:
 		c.short = true
 		return false, ErrBudget
 	case (c.remote.Congested(m.Dport) || c.Held(m.Dport)) && !m.Admitted:
@@ -212,7 +222,7 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 // Admits tells whether Enqueue would take a message to port dport, or fail
 // for good.
 func (c *Conn) Admits(dport uint16) bool {
-	return c.closed || c.queued < c.cfg.Budget && !c.remote.Congested(dport) && !c.Held(dport)
+	return c.closed || c.charged() < c.cfg.Budget && !c.remote.Congested(dport) && !c.Held(dport)
 }
 
 func (c *Conn) push(p *path, m *Message, flags uint32) {

@@ -23,7 +23,8 @@ const shelved = ^uint64(0)
 // and so is what other paths wait for on path 0; the rest waits, without delay
 // for messages to other ports. Enqueue and Admits treat a held port as congested;
 // what Enqueue takes all the same (Message.Admitted) is held back too. It is in
-// Queued, Unsent and reports as what waits in a queue is.
+// Queued, Unsent and reports as what waits in a queue is, but does not count against
+// the budget.
 //
 // Holding is O(what is queued) once for all ports of a call, letting go O(what
 // is held back). The loss of a link changes nothing by itself: who hears of held
@@ -45,13 +46,28 @@ func (c *Conn) Hold(ports []uint16, on bool) {
 			c.act(Action{Kind: Transmit, Path: i})
 		}
 	}
+	c.maps++
 	if !on {
 		c.act(Action{Kind: WakeAll})
 	}
+	c.roomy()
 }
 
 // Held tells whether Hold has said that port takes no messages.
 func (c *Conn) Held(port uint16) bool { return c.holds != nil && c.holds.Congested(port) }
+
+// RefusedPorts are those that Enqueue refuses: of the peer's congestion map, and held.
+// The map is the core's, or a copy.
+func (c *Conn) RefusedPorts() *wire.CongestionMap {
+	if c.holds == nil {
+		return &c.remote
+	}
+	m := *c.holds
+	for i, b := range c.remote {
+		m[i] |= b
+	}
+	return &m
+}
 
 // HeldBytes is what of Unsent is held back on path i. No link waits for it to be
 // written.
@@ -135,6 +151,7 @@ func (c *Conn) aside(p *path, e *entry) {
 	}
 	p.shelf.list = append(p.shelf.list, *e)
 	p.shelf.bytes += e.size()
+	c.shelved += e.memory()
 }
 
 // unshelve moves those of the messages held back on p for which back says so to
@@ -153,6 +170,7 @@ func (c *Conn) unshelve(p *path, back func(*entry) bool) {
 			c.ops[e.token].pos = q.tail
 		}
 		p.shelf.bytes -= e.size()
+		c.shelved -= e.memory()
 		q.unsent += e.size()
 		*q.push() = *e
 	}
@@ -192,6 +210,7 @@ func (c *Conn) spread() {
 	p.shelf = shelf{}
 	p.log.part()
 	for i := range list { // pongs, from port 0, stay
+		c.shelved -= list[i].memory()
 		c.aside(&c.paths[c.PathFor(list[i].sport)], &list[i])
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/internal/invariants"
 	"github.com/rds-go/rds/internal/wire"
@@ -364,5 +365,41 @@ func TestHoldCostsNothing(t *testing.T) {
 	o.held(true, wire.PortProbe)
 	if o.holds != nil {
 		t.Error("something is kept for a port that is not held")
+	}
+}
+
+// What is held back for one application is no reason to refuse others, who hear of the
+// room that it makes; it counts again when it is let go.
+func TestHeldIsNotChargedToOthers(t *testing.T) {
+	t.Parallel()
+	c := New(Config{Role: Connector, Budget: 4000})
+	send := func(port uint16) error {
+		_, err := c.Enqueue(time.Time{}, 0, &Message{Dport: port, Payload: make([]byte, 1000), Account: new(Account)})
+		return err
+	}
+	for send(7) == nil {
+	}
+	if err := send(8); err != ErrBudget {
+		t.Fatalf("a full budget: %v", err)
+	}
+	before := c.Queued()
+	c.TakeActions(nil)
+	c.Hold([]uint16{7}, true)
+	if as := c.TakeActions(nil); !slices.ContainsFunc(as, func(a Action) bool { return a.Kind == WakeAll }) {
+		t.Errorf("nobody hears that there is room: %v", as)
+	}
+	n := 0
+	for ; send(8) == nil; n++ {
+	}
+	if n < 3 || c.Queued() < 2*before-1200 {
+		t.Errorf("%d messages beside what is held, %d bytes queued, %d before", n, c.Queued(), before)
+	}
+	c.Hold([]uint16{7}, false)
+	if err := send(8); err != ErrBudget || c.Admits(8) {
+		t.Errorf("with all of it: %v", err)
+	}
+	c.Close()
+	if c.Queued() != 0 || c.shelved != 0 {
+		t.Errorf("%d, %d bytes left", c.Queued(), c.shelved)
 	}
 }

@@ -51,6 +51,9 @@ func (e *entry) head() int {
 // operation is a header's, though it is not written.
 func (e *entry) size() int { return wire.HeaderSize + int(e.length) }
 
+// memory is what a message is charged.
+func (e *entry) memory() int { return e.size() + entryOverhead }
+
 // queue is a ring of entries addressed by ever-growing positions:
 //
 //	first ≤ next ≤ tail   and   first ≤ fresh ≤ tail

@@ -1,7 +1,5 @@
 package conn
 
-import "github.com/rds-go/rds/internal/wire"
-
 // settle ends the messages in [from,to) for which end says so: their memory is
 // freed, their accounts credited, their fates reported. The rest closes ranks,
 // order kept. There are no holes among them.
@@ -64,7 +62,7 @@ func (c *Conn) settleIn(p *path, from, to uint64, leave bool, end func(*entry) (
 		if e.flags&entryPong != 0 {
 			p.pongs--
 		}
-		c.queued -= wire.HeaderSize + int(e.length) + entryOverhead
+		c.queued -= e.memory()
 		p.log.drop(e.chunk)
 		if e.body != nil {
 			e.body.Release()
@@ -99,10 +97,7 @@ func (c *Conn) settleIn(p *path, from, to uint64, leave bool, end func(*entry) (
 		}
 	}
 	q.verify()
-	if c.short && c.queued < c.cfg.Budget-c.cfg.Budget/4 {
-		c.short = false
-		c.act(Action{Kind: WakeAll})
-	}
+	c.roomy()
 }
 
 // moved tells the operations of the messages in [from,to) where these are now.

@@ -88,7 +88,7 @@ func (f *flow) pop() {
 // closes the gate has something to write, and opens it again.
 func (p *peer) gateClosed(port uint16) bool {
 	i := p.core.PathFor(port)
-	return p.path[i].link != nil && p.core.Unsent(i) >= flowGate
+	return p.path[i].link != nil && p.core.Unsent(i)-p.core.HeldBytes(i) >= flowGate
 }
 
 // acceptLocked takes a session's message: into the log, or into its flow.

@@ -297,11 +297,14 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 		io.tx.reset()
 	}
 	p.core.LinkClosed(p.node.now(), id, acked)
-	p.holdLocked(i, nil, false) // what the link has said
-	p.serveLocked()             // into the log: what waits there is sent when a link is up again
+	news := p.holdLocked(i, nil, false) // what the link has said
+	p.serveLocked()                     // into the log: what waits there is sent when a link is up again
 	p.armLocked()
 	p.log.Info("path down", zap.Int("path", i), zap.Error(cause))
 	p.unlock(nil)
+	if news {
+		p.node.mapNews()
+	}
 }
 
 // cancel drops s's messages, to one port or to all.

@@ -13,14 +13,18 @@ func (p *peer) hold(i int, id conn.LinkID, ports []uint16, on bool) {
 		p.unlock(nil)
 		return
 	}
-	p.holdLocked(i, ports, on)
+	news := p.holdLocked(i, ports, on)
 	p.armLocked()
 	p.unlock(nil)
+	if news {
+		p.node.mapNews()
+	}
 }
 
 // holdLocked notes what path i says of ports, of all that it has named if ports is nil.
 // A port is held as long as some path says so: each tells the end of what it has told.
-func (p *peer) holdLocked(i int, ports []uint16, on bool) {
+// It returns whether senders are to hear of it.
+func (p *peer) holdLocked(i int, ports []uint16, on bool) (news bool) {
 	bit := uint8(1) << i
 	if ports == nil {
 		for port, by := range p.holds {
@@ -55,6 +59,7 @@ func (p *peer) holdLocked(i int, ports []uint16, on bool) {
 	if len(turned) > 0 {
 		p.core.Hold(turned, on)
 	}
+	return len(turned) > 0
 }
 
 // forgetSorter has attached applications forget a link that has ended.

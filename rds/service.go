@@ -231,11 +231,11 @@ func (s *Service) show(p *peer) {
 	}
 }
 
-// showMap puts a connection's congestion map, which the caller has locked,
-// into the table.
+// showMap puts what ports of a connection, which the caller has locked, take no
+// messages into the table.
 func (s *Service) showMap(p *peer) {
 	if p.index < ipc.MaxPeers {
-		s.table.SetMap(int(p.index), p.core.RemoteMap())
+		s.table.SetMap(int(p.index), p.core.RefusedPorts())
 	}
 }
 
