@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
 )
 
 // filled sends messages to nobody until the send buffer is full.
@@ -97,4 +99,36 @@ func TestMessagesOverBudgetAreAccountedFor(t *testing.T) {
 		}
 	}
 	eventually(t, "all is settled", func() bool { return svc.Sessions()[0].SendQueued == 0 })
+}
+
+// An application that dies while its calls are answered is gone like any other: its
+// pages are given back, which are left to it only when the service ends.
+func TestPagesOfWhoDiesAmongCalls(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	_, svc, path := served(t, l, Config{}, ServiceConfig{})
+	here := newAddr()
+	broken := 0
+	for range 20 {
+		c := dialed(t, path)
+		bound(t, c, addrOf(here, 0))
+		x := lastSession(svc)
+		for id := range uint64(200) {
+			if err := c.att.conn.Send(&ipc.Request{ID: 1<<32 + id, Op: ipc.CallResolve, Local: here, Remote: here}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = c.att.conn.Close()
+		select {
+		case <-x.done:
+		case <-background(t).Done():
+			t.Fatal("the session does not end")
+		}
+		if x.seg.spare.Load() {
+			broken++
+		}
+	}
+	if broken > 0 {
+		t.Errorf("%d of 20 keep their pages", broken)
+	}
 }

@@ -66,7 +66,9 @@ func killExposed(t *testing.T, other func(*lab, *Node) *Node) {
 		eventually(t, "writes", func() bool { return bytes.IndexByte(seg.MemoryArea()[:size], 0xee) >= 0 })
 		time.AfterFunc(time.Duration(round)*time.Millisecond, func() { _ = app.cmd.Process.Kill() })
 		_ = app.cmd.Wait()
-		eventually(t, "the pages to be given back", func() bool { return seg.holds.Load() == 0 && scribbled(seg.MemoryArea()) < 0 })
+		if !holds(patience, func() bool { return seg.holds.Load() == 0 && scribbled(seg.MemoryArea()) < 0 }) {
+			t.Fatalf("the pages are not given back: %d hold them, byte %d is written", seg.holds.Load(), scribbled(seg.MemoryArea()))
+		}
 		start := time.Now()
 		copied := make([]byte, 8)
 		for time.Since(start) < 20*time.Millisecond { // the peer goes on

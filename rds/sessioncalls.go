@@ -22,18 +22,27 @@ const callTimeout = 5 * time.Second
 
 // calls answers the application's calls until it has gone.
 func (x *session) calls() {
-	var mu sync.Mutex // one answer at a time
+	var (
+		mu     sync.Mutex // one answer at a time
+		broken error      // guarded by mu: why the first answer failed that did
+	)
 	reply := func(r *ipc.Reply) {
 		mu.Lock()
 		defer mu.Unlock()
 		_ = x.conn.SetWriteDeadline(time.Now().Add(callTimeout))
-		if err := x.conn.Send(r); err != nil {
+		if err := x.conn.Send(r); err != nil && broken == nil {
+			broken = err
 			_ = x.conn.Close() // and the next Receive ends the session
 		}
 	}
 	for {
 		var q ipc.Request
 		if err := x.conn.Receive(&q); err != nil {
+			mu.Lock()
+			if broken != nil { // not net.ErrClosed, which means that the service ends
+				err = broken
+			}
+			mu.Unlock()
 			x.end(err)
 			return
 		}
