@@ -88,9 +88,10 @@ func (b *batch) full() bool {
 	return b.size >= batchBytes || len(b.pieces) > batchPieces-MaxSGE-3
 }
 
-// crammed tells whether it has none for a short message either.
+// crammed tells whether it has none for a short message either. What was added last
+// may be of any length.
 func (b *batch) crammed() bool {
-	return b.size >= batchBytes+shortMost || len(b.pieces) > batchPieces-MaxSGE-3
+	return b.size >= batchBytes+mpa.MaxULPDU+shortMost || len(b.pieces) > batchPieces-MaxSGE-3
 }
 
 func (b *batch) reset() {
