@@ -27,7 +27,9 @@ const (
 type Status = conn.Status
 
 // Fates of a message. One that has an operation succeeds when the message is
-// acknowledged and the operation done.
+// acknowledged and the operation done. Of one that has an RDMA and an Atomic the fate is
+// the worse of the two: it may be that one was refused, or did not happen, and the other
+// was done.
 const (
 	StatusSuccess     = conn.Success
 	StatusRemoteError = conn.RemoteError // the peer refused the operation: key, bounds, rights

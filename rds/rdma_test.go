@@ -137,11 +137,18 @@ func TestWriteAndAtomicTogether(t *testing.T) {
 		if string(mem[:8]) != "payload!" || binary.NativeEndian.Uint64(mem[8:]) != 1 {
 			t.Errorf("% x", mem[:16])
 		}
-		c = mustGetMR(t, b, make([]byte, 64), 0)
+		half := make([]byte, 64)
+		c = mustGetMR(t, b, half, 0)
 		o.RDMA.Cookie = c
 		o.Atomic = &Atomic{Cookie: c + 1, Offset: 8, Add: 1}
 		operate(t, a, b, 2, o)
 		wantStatus(t, a, 2, StatusRemoteError)
+		o.RDMA.Cookie, o.Atomic = c+1, &Atomic{Cookie: c, Offset: 16, Add: 1}
+		operate(t, a, b, 3, o)
+		wantStatus(t, a, 3, StatusRemoteError)
+		if string(half[:8]) != "payload!" || binary.NativeEndian.Uint64(half[16:]) != 1 {
+			t.Errorf("what was not refused is not done: % x", half[:24])
+		}
 	})
 }
 
