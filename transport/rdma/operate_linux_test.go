@@ -378,3 +378,28 @@ func TestOperationsEndWithTheLink(t *testing.T) {
 		t.Errorf("%d regions are registered, %d before", after.Live, before.Live)
 	}
 }
+
+// Of a write that ends beyond its region nothing is placed if it fits a segment. Of a
+// longer one the segments before the one that does not fit may be: nothing else is.
+func TestWriteBeyondTheEnd(t *testing.T) {
+	t.Parallel()
+	const region = 128 << 10
+	x := newOperators(t, Options{}, region, nil)
+	for _, c := range []struct{ at, size int }{{region - 100, 101}, {region - 1000, 60_000}, {region / 2, region}} {
+		status := make(chan transport.OpStatus, 1)
+		x.operate(&transport.Operation{Kind: transport.OpWrite, Local: [][]byte{bytes.Repeat([]byte{1}, c.size)}, Key: x.key, Addr: uint64(c.at),
+			Done: func(_ *transport.Operation, s transport.OpStatus) { status <- s }})
+		select {
+		case s := <-status:
+			if s != transport.OpRefused {
+				t.Errorf("%+v: ended with %d", c, s)
+			}
+		case <-time.After(transporttest.Patience):
+			t.Fatal("the operation does not end")
+		}
+		if n := bytes.IndexByte(x.mem, 1); n >= 0 && (c.size < 64<<10 || n < c.at) {
+			t.Errorf("%+v: something is placed at %d", c, n)
+		}
+		clear(x.mem)
+	}
+}
