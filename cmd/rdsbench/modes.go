@@ -133,11 +133,12 @@ others take their places, and applications attach again. What is verified then:
   nobody knows; no addition finds a word that more than these have made.
 
 What processes know of this they keep in files, in the directory for temporary ones,
-which their deaths do not take away.`,
+which their deaths do not take away. With --wire auto a host that is too busy to answer
+on XRC within a second is served by TCP, without RDMA, and that ends the run.`,
 		Example: `  rdsbench stress --duration 1m
   rdsbench stress --rdma --faults --duration 10m --processes 4
-  rdsbench stress --rdma --faults --duration 10m --processes 3 --sockets 4 --peers 4 --kills 1s
-  rdsbench stress --rdma --faults --duration 10m --processes 3 --sockets 4 --peers 4 --kills 1s --restarts 5s --provider rdsd
+  rdsbench stress --rdma --faults --wire xrc --duration 10m --processes 3 --sockets 4 --peers 4 --kills 1s
+  rdsbench stress --rdma --faults --wire xrc --duration 10m --processes 3 --sockets 4 --peers 4 --kills 1s --restarts 5s --provider rdsd
   rdsbench stress --size 32,1k,1m --sockets 4 --peers 4 --depth 2 --paths 8
   rdsbench stress --server 192.0.2.7 --provider kernel`,
 	})

@@ -64,7 +64,9 @@ func (t *turmoilSocket) operation(l *lane, o *rds.Outgoing) {
 		switch t.rng.IntN(4) {
 		case 0: // not a key
 			o.RDMA.Cookie ^= rds.Cookie(1 + t.rng.IntN(1<<31))
-		case 1: // beyond the end
+		case 1: // beyond the end, of a segment: more might be placed in part, in the shared words
+			l.n = min(l.n, maxBadWrite)
+			o.RDMA.Local = [][]byte{local[:l.n]}
 			o.RDMA.Offset = uint64(t.w.regionBytes() - l.n + 1 + t.rng.IntN(1<<20))
 		case 2: // not to be written
 			o.RDMA.Cookie = t.keys[l.peer].ReadOnly
