@@ -146,6 +146,9 @@ func TestWriteAndAtomicTogether(t *testing.T) {
 		o.RDMA.Cookie, o.Atomic = c+1, &Atomic{Cookie: c, Offset: 16, Add: 1}
 		operate(t, a, b, 3, o)
 		wantStatus(t, a, 3, StatusRemoteError)
+		if err := b.FreeMR(c, MRInvalidate); err != nil { // the memory is ours again
+			t.Fatal(err)
+		}
 		if string(half[:8]) != "payload!" || binary.NativeEndian.Uint64(half[16:]) != 1 {
 			t.Errorf("what was not refused is not done: % x", half[:24])
 		}
