@@ -284,7 +284,7 @@ func (r *receiver) flush() {
 	r.push()
 	acknowledged, answers := false, false
 	if x := r.s.shared; x != nil && x.direct.queue != nil && !r.dead {
-		answers = x.wrote && x.direct.fed
+		answers = x.direct.fed
 		// First, so that what the sink answers takes it along; but only once the sink
 		// has passed on what came before it was ready.
 		if acknowledged = x.direct.taking; acknowledged {
@@ -302,9 +302,9 @@ func (r *receiver) flush() {
 		r.acknowledge()
 	}
 	s, q := r.s, r.s.q
-	if answers {
-		// The program has got messages behind Writes. If it answers in its turn, that
-		// takes along what there is to say of them.
+	if answers && r.kick {
+		// If the program answers what it has got when it has its turn, that takes along
+		// what there is to say.
 		runtime.Gosched()
 	}
 	q.mu.Lock()
