@@ -22,8 +22,8 @@
 // sequence numbers at 1, states no generation and uses arbitrary source ports.
 //
 // Links may also carry operations on the peer's memory, which are executed when
-// they arrive, or refused and their message with them, and may acknowledge out
-// of order. What a link had begun when it was lost is never executed again.
+// they arrive, or refused and their message with them. What a link had begun when
+// it was lost is never executed again.
 //
 // Ports of a host may take nothing for a while, as a peer with a receive queue
 // for each application says. When all faults are over half of the ports of every

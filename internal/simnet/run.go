@@ -16,7 +16,6 @@ type Scenario struct {
 	Faults int
 
 	Operations bool // on the peer's memory, before some messages
-	Ranges     bool // acknowledgements come out of order
 	Holds      bool // ports of a peer take nothing for a while
 
 	sockets    int

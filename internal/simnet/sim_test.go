@@ -84,15 +84,9 @@ func TestBadPeer(t *testing.T)    { seeds(t, 100, Scenario{Bad: true}) }
 
 // Operations on the peer's memory, before messages or alone: each is executed at
 // most once, comes before its message, and its sender knows what became of it.
-func TestOperations(t *testing.T)       { seeds(t, 200, Scenario{Operations: true}) }
-func TestOperationsRanges(t *testing.T) { seeds(t, 200, Scenario{Operations: true, Ranges: true}) }
-
-// Links that acknowledge out of order, as one with several receive queues does.
-func TestRanges(t *testing.T) { seeds(t, 200, Scenario{Ranges: true}) }
+func TestOperations(t *testing.T) { seeds(t, 400, Scenario{Operations: true}) }
 
 // Ports of peers that take nothing for a while hold up nobody else, and lose
 // nothing.
-func TestHolds(t *testing.T) { seeds(t, 300, Scenario{Holds: true}) }
-func TestHoldsOperations(t *testing.T) {
-	seeds(t, 200, Scenario{Holds: true, Operations: true, Ranges: true})
-}
+func TestHolds(t *testing.T)           { seeds(t, 300, Scenario{Holds: true}) }
+func TestHoldsOperations(t *testing.T) { seeds(t, 200, Scenario{Holds: true, Operations: true}) }

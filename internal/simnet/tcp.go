@@ -129,37 +129,15 @@ func (e *end) arrive(data []byte) {
 	o.buf = append(o.buf, data...)
 	e.arrived += uint64(len(data))
 	total := e.arrived
-	e.acknowledge(total-uint64(len(data)), total)
+	t.s.after(o.latency, func() {
+		if !t.broken || t.s.chance(0.5) {
+			e.acked = max(e.acked, total)
+		}
+	})
 	o.scheduleRead()
 	if !whole {
 		t.s.tracef("tcp%d cut at byte %d from %v", t.id, e.cutAt, e.h)
 		t.cut(50*time.Millisecond, 50*time.Millisecond)
-	}
-}
-
-// acknowledge lets e know that the bytes (from,to] have arrived.
-func (e *end) acknowledge(from, to uint64) {
-	s, back := e.t.s, e.other.latency
-	if s.cfg.Scenario.Ranges {
-		s.after(back+s.upTo(10*time.Millisecond), func() { e.ackedRange(from, to) })
-		back += s.upTo(50 * time.Millisecond)
-	}
-	s.after(back, func() {
-		if !e.t.broken || s.chance(0.5) {
-			e.acked = max(e.acked, to)
-		}
-	})
-}
-
-// ackedRange tells the core of bytes acknowledged out of order.
-func (e *end) ackedRange(from, to uint64) {
-	if p := e.p; p != nil && !e.t.broken {
-		e.h.awake(func() {
-			if !p.dead && p.path[e.path].end == e {
-				p.core.AckedRange(e.path, from, to)
-				p.do()
-			}
-		})
 	}
 }
 
