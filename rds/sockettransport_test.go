@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"errors"
 	"math"
 	"syscall"
 	"testing"
@@ -146,4 +147,38 @@ func TestServerOfAnAddressThatBecomesOwn(t *testing.T) {
 	}
 	mustSend(t, s, later, []byte("no wire"))
 	expect(t, own, "no wire")
+}
+
+// The wish outlives the daemon, and so does what the next one knows of it.
+func TestSetTransportOutlivesTheDaemon(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	r := newRestarted(t, l)
+	c := r.client(true)
+	here := newAddr()
+	tcp, xrc := bound(t, c, addrOf(here, 100)), bound(t, c, addrOf(here, 101))
+	known, unknown := l.bind(l.node(Config{})), l.bind(l.node(Config{}))
+	if err := errors.Join(tcp.SetTransport(WireTCP), xrc.SetTransport(WireXRC)); err != nil {
+		t.Fatal(err)
+	}
+	mustSend(t, tcp, known.LocalAddrPort(), []byte("before"))
+	expect(t, known, "before")
+	old := tcp.ep.(*clientSocket).half.Load()
+	r.stop()
+	r.start()
+	for _, s := range []*Socket{tcp, xrc} {
+		eventually(t, "a new daemon", func() bool {
+			h := s.ep.(*clientSocket).half.Load()
+			return h != nil && h.t != old.t
+		})
+		wantErr(t, "the news of it", s.Send(background(t), known.LocalAddrPort(), nil), ErrDaemonLost)
+	}
+	for _, to := range []*Socket{known, unknown} {
+		mustSend(t, tcp, to.LocalAddrPort(), []byte("after"))
+		expect(t, to, "after")
+		wantErr(t, "by XRC", xrc.Send(background(t), to.LocalAddrPort(), nil), ErrNotSupported)
+		if by := r.node.serving(to.LocalAddrPort().Addr()); by != "tcp" {
+			t.Errorf("served by %q", by)
+		}
+	}
 }
