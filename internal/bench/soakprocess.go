@@ -113,11 +113,11 @@ func (k *soakProcess) stop() error {
 	if k.spec.Server {
 		k.cancel()
 	}
-	late := time.AfterFunc(drainLimit, k.cancel)
+	late := time.AfterFunc(soakDrain, k.cancel)
 	k.wg.Wait()
 	var err error
 	if !late.Stop() {
-		err = fmt.Errorf("verify: process %d: fates or replies are missing after %v", k.spec.Index, drainLimit)
+		err = fmt.Errorf("verify: process %d: fates or replies are missing after %v", k.spec.Index, soakDrain)
 		for _, c := range k.clients {
 			err = errors.Join(err, c.missing())
 		}

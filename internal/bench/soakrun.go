@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,10 @@ import (
 
 // soakAttach is how long a new process tries to get its predecessor's place.
 const soakAttach = 10 * time.Second
+
+// soakDrain bounds the wait for fates and replies at the end. A connection that is cut
+// while it is set up may be tried again only when the attempt has timed out.
+const soakDrain = 40 * time.Second
 
 // soakRun is the parent of a soak's processes.
 type soakRun struct {
@@ -50,7 +55,7 @@ func (r *Runner) soak(ctx context.Context, w *Work) (row *Row, err error) {
 		return nil, err
 	}
 	defer os.RemoveAll(s.dir)
-	limit := r.Options.Warmup + r.Options.Duration + 2*stallLimit
+	limit := r.Options.Warmup + r.Options.Duration + soakAttach + 2*soakDrain
 	stalled := time.AfterFunc(limit, func() { lose(fmt.Errorf("the run has not ended after %v", limit)) })
 	defer stalled.Stop()
 	stop := context.AfterFunc(hard, s.kill) // so that no call waits
@@ -78,6 +83,11 @@ func (s *soakRun) run() (Result, error) {
 		return Result{}, err
 	}
 	elapsed := time.Since(start)
+	if s.attached() && s.soft.Err() == nil { // who has lost the daemon has told of it before anybody is judged
+		if err := s.await(func(p soakPeer) bool { return p.Host == s.hosts }); err != nil {
+			return Result{}, err
+		}
+	}
 	for _, all := range []side{clientSide, serverSide} {
 		if _, err := children(s.crew[all]).call(func(int) request { return request{Op: opStop} }); err != nil {
 			return Result{}, err
@@ -170,7 +180,7 @@ func (s *soakRun) start(all side, i int) error {
 		return err
 	}
 	if all == serverSide {
-		return s.await(i)
+		return s.await(func(p soakPeer) bool { return p.Socket/s.w.Peers != i || p.Life>>lifeBits == s.process })
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -187,18 +197,14 @@ func (s *soakRun) known() []soakPeer {
 	return append([]soakPeer(nil), s.peers...)
 }
 
-// await waits until a server process's sockets have told of their lives.
-func (s *soakRun) await(i int) error {
+// await waits until the server's sockets that present does not hold for have told of
+// their lives.
+func (s *soakRun) await(present func(soakPeer) bool) error {
 	limit := time.NewTimer(soakAttach)
 	defer limit.Stop()
 	for {
-		told := 0
-		for _, p := range s.known()[i*s.w.Peers:][:s.w.Peers] {
-			if p.Life>>lifeBits == s.process {
-				told++
-			}
-		}
-		if told == s.w.Peers {
+		i := slices.IndexFunc(s.known(), func(p soakPeer) bool { return !present(p) })
+		if i < 0 {
 			return nil
 		}
 		select {
@@ -206,7 +212,7 @@ func (s *soakRun) await(i int) error {
 		case <-s.hard.Done():
 			return context.Cause(s.hard)
 		case <-limit.C:
-			return fmt.Errorf("server %d: %d of %d sockets have begun to serve", i, told, s.w.Peers)
+			return fmt.Errorf("server socket %d does not serve again after %v", i, soakAttach)
 		}
 	}
 }
