@@ -97,100 +97,63 @@ func TestOperationRefused(t *testing.T) {
 	}
 }
 
-// Cancel of a message with an operation, in each of its states.
+// Cancel of a message with an operation, in each of its states: the fate is told
+// at once, and what the link has begun ends by itself.
 func TestCancelOfAnOperation(t *testing.T) {
 	t.Parallel()
-	cancel := func(o *opBench) {
-		t.Helper()
-		if n, _ := o.Cancel(&o.acct, 0, true); n != 1 {
-			t.Fatalf("%d messages canceled", n)
-		}
-		o.check()
-		o.fates(Fate{Token: 1, Status: Canceled})
+	type step func(*opBench, *Operation)
+	shown := func(o *opBench, op *Operation) { o.fill(opSize, op) }
+	begun := func(o *opBench, op *Operation) { o.begin(op) }
+	done := func(o *opBench, op *Operation) { o.done(op, Success) }
+	nothing := func(*opBench, *Operation) {}
+	for _, c := range []struct {
+		name          string
+		op            *Operation
+		before, after step
+	}{
+		{"queued", &Operation{}, nothing, nothing},
+		{"shown, not taken", &Operation{}, shown, func(o *opBench, _ *Operation) { o.wrote(0) }},
+		{"shown, taken, message not begun", &Operation{}, shown, func(o *opBench, op *Operation) {
+			o.Began(0)
+			o.wrote(0)
+			o.fill(opSize, nil) // the link expects its message
+			o.wrote(opSize)
+			o.ack()
+			o.done(op, RemoteError)
+		}},
+		{"held", &Operation{Fence: true}, begun, func(o *opBench, op *Operation) {
+			o.idle()
+			o.done(op, Success)
+		}},
+		{"fence over", &Operation{Fence: true}, func(o *opBench, op *Operation) {
+			o.begin(op)
+			o.done(op, Success)
+		}, nothing},
+		{"silent, begun", &Operation{Silent: true}, begun, done},
+		{"acknowledged, not done", &Operation{}, func(o *opBench, op *Operation) {
+			o.begin(op)
+			o.ack()
+		}, done},
+		{"written, then the link lost", &Operation{}, begun, func(o *opBench, op *Operation) {
+			o.lose()
+			o.done(op, Dropped)
+			o.probe()
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := newOpBench(t)
+			o.send(c.op)
+			c.before(o, c.op)
+			if n, _ := o.Cancel(&o.acct, 0, true); n != 1 {
+				t.Fatalf("%d messages canceled", n)
+			}
+			o.check()
+			o.fates(Fate{Token: 1, Status: Canceled})
+			c.after(o, c.op)
+			o.idle()
+			o.rest()
+		})
 	}
-	t.Run("queued", func(t *testing.T) {
-		o := newOpBench(t)
-		o.send(&Operation{})
-		cancel(o)
-		o.idle()
-		o.rest()
-	})
-	t.Run("shown, not taken", func(t *testing.T) {
-		o := newOpBench(t)
-		op := &Operation{}
-		o.send(op)
-		o.fill(opSize, op)
-		cancel(o)
-		o.wrote(0)
-		o.idle()
-		o.rest()
-	})
-	t.Run("shown, taken, message not begun", func(t *testing.T) {
-		o := newOpBench(t)
-		op := &Operation{}
-		o.send(op)
-		o.fill(opSize, op)
-		cancel(o)
-		o.Began(0)
-		o.wrote(0)
-		o.fill(opSize, nil) // the link expects its message
-		o.wrote(opSize)
-		o.ack()
-		o.done(op, RemoteError)
-		o.rest()
-	})
-	t.Run("held", func(t *testing.T) {
-		o := newOpBench(t)
-		op := &Operation{Fence: true}
-		o.send(op)
-		o.begin(op)
-		cancel(o)
-		o.idle()
-		o.done(op, Success)
-		o.idle()
-		o.rest()
-	})
-	t.Run("fence over", func(t *testing.T) {
-		o := newOpBench(t)
-		op := &Operation{Fence: true}
-		o.send(op)
-		o.begin(op)
-		o.done(op, Success)
-		cancel(o)
-		o.idle()
-		o.rest()
-	})
-	t.Run("silent, begun", func(t *testing.T) {
-		o := newOpBench(t)
-		op := &Operation{Silent: true}
-		o.send(op)
-		o.begin(op)
-		cancel(o)
-		o.done(op, Success)
-		o.rest()
-	})
-	t.Run("acknowledged, not done", func(t *testing.T) {
-		o := newOpBench(t)
-		op := &Operation{}
-		o.send(op)
-		o.begin(op)
-		o.ack()
-		cancel(o)
-		o.done(op, Success)
-		o.rest()
-	})
-	t.Run("written, then the link lost", func(t *testing.T) {
-		o := newOpBench(t)
-		op := &Operation{}
-		o.send(op)
-		o.begin(op)
-		cancel(o)
-		o.lose()
-		o.done(op, Dropped)
-		o.probe()
-		o.idle()
-		o.rest()
-	})
 }
 
 // After Close nothing of an operation is left, and its end is ignored.
