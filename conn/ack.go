@@ -8,52 +8,12 @@ import "sort"
 // link its RDS then refuses never reached it.
 func (c *Conn) Acked(i int, total uint64) {
 	p := &c.paths[i]
-	if total <= p.acked && p.q.first == p.q.next || total > p.written {
+	if total <= p.acked || total > p.written {
 		return
 	}
-	p.acked = max(p.acked, total)
-	if len(p.ahead.heap) > 0 {
-		p.acked = p.ahead.absorb(p.acked)
-	}
-	if !p.proved {
-		return
-	}
-	if p.holes > 0 || p.pending > 0 {
+	p.acked = total
+	if p.proved {
 		c.applyAcked(p)
-		return
-	}
-	q := &p.q
-	end := q.first
-	for end < q.next && q.at(end).end <= p.acked {
-		end++
-	}
-	if end == q.first {
-		return
-	}
-	c.settle(p, q.first, end, func(*entry) (Status, bool) { return Success, true })
-}
-
-// AckedRange says that the peer has acknowledged the bytes (from,to] of what
-// path i's present link has taken, out of order: its messages went to several
-// queues of the peer. Ranges do not overlap each other; what Acked has covered
-// may be in them. A message that lies wholly inside ends at once; one of which a
-// part does, when Acked or other ranges leave no gap before its end.
-func (c *Conn) AckedRange(i int, from, to uint64) {
-	p := &c.paths[i]
-	from = max(from, p.acked)
-	if from >= to || to > p.written {
-		return
-	}
-	p.ahead.add(span{from, to})
-	acked := p.acked
-	p.acked = p.ahead.absorb(p.acked)
-	if !p.proved {
-		return
-	}
-	if p.acked > acked {
-		c.applyAcked(p)
-	} else {
-		c.applySpan(p, span{from, to})
 	}
 }
 
@@ -64,37 +24,26 @@ func (c *Conn) Unacked(i int) uint64 {
 	if int(p.q.next-p.q.first) == p.holes+p.quiet {
 		return 0
 	}
-	return p.written - min(p.acked+p.ahead.bytes, p.written-1)
-}
-
-// applyAhead ends the messages that were acknowledged out of order before the
-// link was proved.
-func (c *Conn) applyAhead(p *path) {
-	if p.ahead.used {
-		c.applyAcked(p)
-	}
-	for _, s := range p.ahead.heap {
-		c.applySpan(p, s)
-	}
+	return p.written - p.acked
 }
 
 // applyAcked ends the messages up to p.acked, those that have ended and those
 // that wait for their operation left where they are.
 func (c *Conn) applyAcked(p *path) {
-	from, to := p.endsAfter(p.settled), p.endsAfter(p.acked)
+	settled := p.settled
 	p.settled = p.acked
-	c.retire(p, from, to)
-}
-
-// applySpan ends the messages that lie wholly in s.
-func (c *Conn) applySpan(p *path, s span) {
-	from, to := p.endsAfter(s.from), p.endsAfter(s.to)
-	if from < to {
-		if e := p.q.at(from); e.end < s.from+uint64(e.size()) {
-			from++ // it begins before
-		}
+	if p.holes > 0 || p.pending > 0 {
+		c.retire(p, p.endsAfter(settled), p.endsAfter(p.acked))
+		return
 	}
-	c.retire(p, from, to)
+	q := &p.q
+	end := q.first
+	for end < q.next && q.at(end).end <= p.acked {
+		end++
+	}
+	if end > q.first {
+		c.settle(p, q.first, end, func(*entry) (Status, bool) { return Success, true })
+	}
 }
 
 // endsAfter is the position of the first message in [first,next) that ends

@@ -7,25 +7,36 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 )
 
-// sent writes n messages of 10 bytes on a new link and returns where the first
-// begins.
-func (o *opBench) sent(n int) (start uint64) {
+// written queues and writes, one by one, what kinds says: a message for "m", one
+// with an operation for "o", a silent operation for "s". It returns where the
+// first begins, and the operations by place.
+func (o *opBench) written(kinds string) (start uint64, ops []*Operation) {
 	o.t.Helper()
 	start = o.paths[0].written
-	for range n {
-		o.send(nil)
+	for _, kind := range kinds {
+		var op *Operation
+		if kind != 'm' {
+			op = &Operation{Silent: kind == 's'}
+		}
+		ops = append(ops, op)
+		o.send(op)
+		o.begin(op)
 	}
-	for o.Fill(0, &o.b) {
-		o.wrote(o.b.Bytes)
-	}
-	return start
+	return start, ops
 }
 
-// ranged acknowledges messages [from,to) of those that begin at start.
-func (o *opBench) ranged(start uint64, from, to int) {
+// left expects that n messages are left, as all reports say.
+func (o *opBench) left(n int) {
 	o.t.Helper()
-	o.AckedRange(0, start+uint64(from)*opSize, start+uint64(to)*opSize)
-	o.check()
+	if got := o.acct.Messages(); got != n {
+		o.t.Errorf("%d messages in the account, not %d", got, n)
+	}
+	if got, want := o.Queued(), n*(opSize+entryOverhead); got != want {
+		o.t.Errorf("%d bytes queued, not %d", got, want)
+	}
+	if info := o.PathInfos()[0]; info.Unacked != n || len(o.Messages(true, 100)) != n {
+		o.t.Errorf("%+v, %d listed, not %d", info, len(o.Messages(true, 100)), n)
+	}
 }
 
 // tokens are the fates of messages that have ended well.
@@ -36,101 +47,83 @@ func tokens(list ...uint64) (fates []Fate) {
 	return fates
 }
 
-// Messages inside a range end at once, their memory and their room free; those
-// around it wait.
-func TestAckedRange(t *testing.T) {
+// Messages behind those that wait for their operation end when they are
+// acknowledged, their memory and their room free; those around them wait.
+func TestAckedAroundOperations(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
-	start := o.sent(10)
-	o.ranged(start, 3, 5)
-	o.fates(tokens(4, 5)...)
-	if got, want := o.acct.Messages(), 8; got != want {
-		t.Errorf("%d messages in the account, not %d", got, want)
-	}
-	if got, want := o.Queued(), 8*(opSize+entryOverhead); got != want {
-		t.Errorf("%d bytes queued, not %d", got, want)
-	}
-	if got, want := o.Unacked(0), uint64(8*opSize); got != want {
-		t.Errorf("%d bytes unacknowledged, not %d", got, want)
-	}
-	if info := o.PathInfos()[0]; info.Unacked != 8 || len(o.Messages(true, 100)) != 8 {
-		t.Errorf("%+v, %d listed", info, len(o.Messages(true, 100)))
-	}
-	// Where messages are cut in two, only whole ones end.
-	o.AckedRange(0, start+5*opSize+1, start+8*opSize-1)
+	start, ops := o.written("oomoommmmm")
+	o.Acked(0, start+7*opSize-1) // not the last byte of the seventh
 	o.check()
-	o.fates(tokens(7)...)
-	if got, want := o.Unacked(0), uint64(5*opSize+2); got != want {
+	o.fates(tokens(3, 6)...)
+	if got := o.paths[0].holes; got != 2 {
+		t.Errorf("%d holes, not 2", got)
+	}
+	o.left(8)
+	if got, want := o.Unacked(0), uint64(3*opSize+1); got != want {
 		t.Errorf("%d bytes unacknowledged, not %d", got, want)
 	}
-	// The prefix closes the gap, and ends the message that was cut.
-	o.Acked(0, start+5*opSize+1)
-	o.check()
-	o.fates(tokens(1, 2, 3, 6)...)
-	if got, want := o.Unacked(0), uint64(2*opSize+1); got != want {
-		t.Errorf("%d bytes unacknowledged, not %d", got, want)
+	for _, k := range []int{3, 0, 4} {
+		o.done(ops[k], Success)
+		o.fates(Fate{Token: uint64(k + 1)})
 	}
+	o.left(5)
 	o.ack()
-	o.fates(tokens(8, 9, 10)...)
+	o.fates(tokens(7, 8, 9, 10)...)
+	if got := o.Unacked(0); got != 0 {
+		t.Errorf("%d bytes unacknowledged where only an operation is waited for", got)
+	}
+	o.done(ops[1], Success)
+	o.fates(tokens(2)...)
 	o.rest()
 }
 
-// Ranges that leave no gap are a prefix, in whatever order they come.
-func TestAckedRangesBecomeAPrefix(t *testing.T) {
+// What cannot be is ignored, and what was acknowledged before changes nothing.
+func TestAckedOfNothing(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
-	start := o.sent(4)
-	end := start + 4*opSize
-	o.AckedRange(0, start+30, end-30)
-	o.fates(tokens(2, 3)...)
-	o.AckedRange(0, end-30, end)
-	o.fates()
-	o.AckedRange(0, start, start+30)
-	o.check()
-	o.fates(tokens(1, 4)...)
-	o.rest()
-}
-
-// What cannot be is ignored, and what the prefix had covered changes nothing.
-func TestAckedRangeOfNothing(t *testing.T) {
-	t.Parallel()
-	o := newOpBench(t)
-	start := o.sent(4)
-	for _, r := range [][2]uint64{{start, start}, {start + 1, start}, {start, start + 4*opSize + 1}, {1 << 63, 1<<64 - 1}} {
-		o.AckedRange(0, r[0], r[1])
+	start, _ := o.written("mmmm")
+	for _, total := range []uint64{0, start, start + 4*opSize + 1, 1<<64 - 1} {
+		o.Acked(0, total)
+		o.check()
+		o.fates()
 	}
 	o.Acked(0, start+2*opSize)
 	o.fates(tokens(1, 2)...)
-	o.ranged(start, 0, 2)
-	o.fates()
-	if got := o.Unacked(0); got != 2*opSize {
-		t.Errorf("%d bytes unacknowledged", got)
+	for _, total := range []uint64{start + 2*opSize, start + opSize} {
+		o.Acked(0, total)
+		o.fates()
+		if got := o.Unacked(0); got != 2*opSize {
+			t.Errorf("%d bytes unacknowledged", got)
+		}
 	}
-	o.ranged(start, 1, 3) // from is in the prefix
-	o.fates(tokens(3)...)
-	o.ranged(start, 3, 4)
-	o.fates(tokens(4)...)
+	o.ack()
+	o.fates(tokens(3, 4)...)
 	o.rest()
 }
 
-// What was acknowledged out of order is not sent again on the next link, and
-// the rest is, once, in order and with its number.
+// What ended before those in front of it is not sent again on the next link,
+// nor is what had an operation. The rest is, once, in order and with its number.
 func TestHolesAreNeverResent(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
-	start := o.sent(10)
-	o.ranged(start, 1, 3)
-	o.ranged(start, 5, 6)
-	o.ranged(start, 8, 10)
-	o.fates(tokens(2, 3, 6, 9, 10)...)
+	_, ops := o.written("msmmssmsom")
+	for _, k := range []int{4, 1, 5} {
+		o.done(ops[k], Success)
+	}
+	o.fates(tokens(5, 2, 6)...)
+	if got := o.paths[0].holes; got != 3 {
+		t.Errorf("%d holes, not 3", got)
+	}
 	o.lose()
+	o.fates(Fate{Token: 8, Status: Dropped}, Fate{Token: 9, Status: Dropped})
 	o.fill(5*opSize, nil)
 	var b []byte
 	for _, s := range o.b.Bufs {
 		b = append(b, s...)
 	}
 	first := o.cfg.FirstSequence + 1 // behind the probe
-	for _, k := range []uint64{0, 3, 4, 6, 7} {
+	for _, k := range []uint64{0, 1, 2, 3, 5} {
 		var h wire.Header
 		if err := h.Decode(b); err != nil || h.Sequence != first+k || !h.Retransmitted() {
 			t.Fatalf("%+v, %v, not number %d again", h, err, first+k)
@@ -139,71 +132,67 @@ func TestHolesAreNeverResent(t *testing.T) {
 	}
 	o.wrote(o.b.Bytes)
 	o.ack()
-	o.fates(tokens(1, 4, 5, 7, 8)...)
+	o.fates(tokens(1, 3, 4, 7, 10)...)
 	o.rest()
 }
 
 // What a link's TCP has acknowledged counts only once the peer's RDS has shown
-// that it took the link, out of order too.
-func TestAckedRangeBeforeProof(t *testing.T) {
+// that it took the link, but then at once.
+func TestAckedBeforeProof(t *testing.T) {
 	t.Parallel()
-	for _, proved := range []bool{false, true} {
-		o := newOpBench(t)
-		o.paths[0].proved = false
-		start := o.sent(4)
-		o.AckedRange(0, start+20, start+opSize)
-		o.ranged(start, 2, 3)
-		o.AckedRange(0, start, start+20)
-		o.fates()
-		if got := o.Unacked(0); got != 2*opSize {
-			t.Errorf("%d bytes unacknowledged", got)
-		}
-		if proved {
-			o.Proved(epochTime, 0)
+	for _, kinds := range []string{"mmmm", "msmm"} { // without holes, and with one
+		for _, proved := range []bool{false, true} {
+			o := newOpBench(t)
+			o.paths[0].proved = false
+			_, ops := o.written(kinds)
+			sent := tokens(1, 2, 3)
+			if op := ops[1]; op != nil {
+				o.done(op, Success)
+				o.fates(tokens(2)...)
+				sent = tokens(1, 3)
+			}
+			o.Acked(0, o.paths[0].written-opSize)
 			o.check()
-			o.fates(tokens(1, 3)...)
-			continue
+			o.fates()
+			if got := o.Unacked(0); got != opSize {
+				t.Errorf("%d bytes unacknowledged", got)
+			}
+			if proved {
+				o.Proved(epochTime, 0)
+				o.check()
+				o.fates(sent...)
+				o.ack()
+				o.fates(tokens(4)...)
+				o.rest()
+				continue
+			}
+			o.lose()
+			o.fates()
+			o.fill((len(sent)+1)*opSize, nil)
 		}
-		o.lose()
-		o.fates()
-		o.fill(4*opSize, nil)
 	}
 }
 
-// Ranges and operations: a message inside a range waits for its operation, one
-// whose operation was done before does not.
-func TestAckedRangeWithOperations(t *testing.T) {
+// A canceled message that was written goes when it is acknowledged, behind one
+// that waits for its operation too.
+func TestAckedOfCanceledMessages(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
-	start := o.paths[0].written
-	ops := []*Operation{{}, {}, {}}
-	for _, op := range ops {
-		o.send(op)
-		o.begin(op)
-	}
-	o.done(ops[1], RemoteError)
-	o.ranged(start, 1, 3)
-	o.fates(Fate{Token: 2, Status: RemoteError})
-	o.done(ops[2], Success)
-	o.fates(Fate{Token: 3})
-	o.done(ops[0], Success)
-	o.ranged(start, 0, 1)
-	o.fates(Fate{Token: 1})
-	o.rest()
-}
-
-// A canceled message that was written goes with its range.
-func TestAckedRangeOfCanceledMessages(t *testing.T) {
-	t.Parallel()
-	o := newOpBench(t)
-	start := o.sent(4)
+	start, ops := o.written("ooomm")
+	o.Acked(0, start+3*opSize)
 	o.Cancel(&o.acct, 0, true)
 	o.TakeFates(nil)
-	o.ranged(start, 2, 4)
-	if got, want := o.Queued(), 2*(opSize+entryOverhead); got != want {
+	o.check()
+	if got, want := o.Queued(), 5*(opSize+entryOverhead); got != want {
 		t.Errorf("%d bytes queued, not %d", got, want)
 	}
-	o.ranged(start, 0, 2)
+	o.ack()
+	if got, want := o.Queued(), 3*(opSize+entryOverhead); got != want {
+		t.Errorf("%d bytes queued, not %d", got, want)
+	}
+	for _, k := range []int{1, 0, 2} {
+		o.done(ops[k], Success)
+	}
 	o.rest()
 }
 
@@ -212,43 +201,46 @@ func TestAckedRangeOfCanceledMessages(t *testing.T) {
 func TestHolesBeforeTheBarrier(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
-	start := o.sent(10)
+	_, first := o.written("ssssssssss")
 	o.setBarrier(epochTime)
-	o.sent(10)
+	o.probe()
+	_, second := o.written("ssssssssss")
 	early := func(want int) {
 		t.Helper()
 		q := &o.paths[0].q
 		n := 0
 		for pos := q.first; pos < q.tail; pos++ {
-			if e := q.at(pos); e.flags&entryHole == 0 && e.token <= 10 {
+			e := q.at(pos)
+			if e.flags&entryHole != 0 {
+				continue
+			}
+			token := o.ops[e.token].token
+			if token <= 10 {
 				n++
-				if pos >= o.barrier {
-					t.Fatalf("message %d at %d is behind the barrier at %d", e.token, pos, o.barrier)
-				}
-			} else if e.flags&entryHole == 0 && pos < o.barrier {
-				t.Fatalf("message %d at %d is before the barrier at %d", e.token, pos, o.barrier)
+			}
+			if (token <= 10) != (pos < o.barrier) {
+				t.Fatalf("message %d is at %d, the barrier at %d", token, pos, o.barrier)
 			}
 		}
 		if n != want {
 			t.Fatalf("%d early messages, not %d", n, want)
 		}
 	}
-	start2 := start + 10*opSize + wire.HeaderSize // behind the probe
 	for k := 9; k > 0; k-- {
-		o.ranged(start, k, k+1)
+		o.done(first[k], Success)
 		early(k)
-		o.ranged(start2, k, k+1)
+		o.done(second[k], Success)
 		early(k)
 	}
 	o.closeRanks(&o.paths[0])
 	early(1)
-	o.ranged(start, 0, 1)
+	o.done(first[0], Success)
 	early(0)
 }
 
-// However many are acknowledged in whatever order, holes are no more than what
-// they lie between, and spans no more than twice that.
-func TestHolesAndSpansAreBounded(t *testing.T) {
+// However many end in whatever order, holes are no more than what they lie
+// between.
+func TestHolesAreBounded(t *testing.T) {
 	t.Parallel()
 	const n = 4000
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -261,41 +253,40 @@ func TestHolesAndSpansAreBounded(t *testing.T) {
 		{"every other first", everyOther(n)},
 	} {
 		t.Run(order.name, func(t *testing.T) {
-			o := &opBench{Conn: newConn(t, Config{}), t: t, link: 1}
-			o.acct.SetLimit(1 << 30)
-			up(t, o.Conn, 1)
-			o.Acked(0, o.paths[0].written)
+			o := newOpBench(t)
 			p := &o.paths[0]
-			start := p.written
-			for range n {
-				o.acct.Charge(10)
-				if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Payload: make([]byte, 10)}); err != nil {
+			var ops []*Operation
+			for k := range n {
+				op := &Operation{Silent: k%3 == 0}
+				ops = append(ops, op)
+				o.acct.Charge(0)
+				if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Op: op}); err != nil {
 					t.Fatal(err)
 				}
-			}
-			for o.Fill(0, &o.b) {
+				o.Fill(0, &o.b)
+				o.Began(0)
 				o.Wrote(0, o.b.Bytes)
 			}
-			gaps, most := 0, 0 // stretches acknowledged, now and at most
-			acked := make([]bool, n+1)
+			left, waiting := n, 0 // of those that have not ended, for their acknowledgement
 			for i, k := range order.list {
-				acked[k] = true
-				switch before, after := k > 0 && acked[k-1], acked[k+1]; {
-				case !before && !after:
-					gaps++
-				case before && after:
-					gaps--
+				if i == n/2 {
+					o.ack()
+					left, waiting = left-waiting, 0
 				}
-				o.AckedRange(0, start+uint64(k)*opSize, start+uint64(k+1)*opSize)
-				if got, want := o.Unacked(0), uint64(n-i-1)*opSize; got != want {
-					t.Fatalf("%d bytes unacknowledged after %d messages, not %d", got, i+1, want)
+				o.OpDone(0, ops[k], Success)
+				if ops[k].Silent || i >= n/2 {
+					left--
+				} else {
+					waiting++
+				}
+				if got, want := o.Queued(), left*(wire.HeaderSize+entryOverhead); got != want {
+					t.Fatalf("%d bytes queued after %d operations, not %d", got, i+1, want)
+				}
+				if p.holes > p.q.len()/2 {
+					t.Fatalf("%d holes in %d places after %d operations", p.holes, p.q.len(), i+1)
 				}
 				if i%100 == 0 {
 					o.check()
-				}
-				most = max(most, gaps)
-				if len(p.ahead.heap) > max(minSpans, 2*most) {
-					t.Fatalf("%d spans with %d gaps", len(p.ahead.heap), most)
 				}
 			}
 			o.rest()

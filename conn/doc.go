@@ -33,7 +33,6 @@
 // may have no room: Hold keeps back what is for its ports and was not picked,
 // and lets everything else pass.
 //
-// A link with several receive queues acknowledges out of order: AckedRange.
 // A message may have an operation on the peer's memory, which the link begins
 // before it; Operation has that life.
 //

@@ -80,6 +80,8 @@ func checkConn(t testing.TB, c *Conn) {
 				t.Fatalf("path %d: the message at %d was never picked and has flags %b", i, pos, e.flags)
 			case pos < q.next && (e.end < end || e.end > p.written):
 				t.Fatalf("path %d: message ends at %d after %d of %d", i, e.end, end, p.written)
+			case pos < q.next && p.proved && e.end <= p.acked && e.flags&entryQuiet == 0:
+				t.Fatalf("path %d: the message at %d ends at %d of %d acknowledged", i, pos, e.end, p.acked)
 			case e.flags&entrySkip != 0:
 				t.Fatalf("path %d: a canceled message was met by Fill", i)
 			case pos >= q.fresh && c.Held(e.dport) && e.flags&entryCanceled == 0 && (i > 0 || pos >= c.barrier):
@@ -151,8 +153,8 @@ func countPorts(c *Conn) (n int) {
 	return n
 }
 
-// checkOps checks what a path keeps of operations and of what was acknowledged
-// out of order.
+// checkOps checks what a path keeps of operations and of messages that ended
+// before those in front of them.
 func checkOps(t testing.TB, c *Conn, p *path) {
 	t.Helper()
 	q := &p.q

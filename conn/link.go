@@ -208,7 +208,6 @@ func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born 
 	p.must(Up)
 	p.link, p.outbound, p.proved = link, outbound, false
 	p.written, p.acked, p.settled, p.nextOff, p.control = 0, 0, 0, 0, nil
-	p.ahead.reset()
 	p.mapPending, p.probe = true, true
 	p.born = born
 	p.probes, p.answers, p.mapAt = 0, 0, 0
@@ -233,7 +232,7 @@ func (c *Conn) Proved(now time.Time, i int) {
 		return
 	}
 	p.proved, p.proveBy, p.window = true, time.Time{}, 0
-	c.applyAhead(p)
+	c.applyAcked(p)
 	c.dialNext(now)
 }
 

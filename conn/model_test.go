@@ -18,10 +18,10 @@ type model struct {
 	needMap  bool
 	probe    bool
 	written  uint64
-	took     []byte // 1 for each byte of the link that is acknowledged
-	prefix   uint64 // of them without a gap
-	ones     uint64 // of them in all
+	took     uint64 // of them acknowledged
 	filling  bool
+	shown    *modelMessage   // whose operation fill has shown
+	begun    []*modelMessage // whose operations some link has begun
 	fates    []Fate
 }
 
@@ -32,11 +32,37 @@ type modelMessage struct {
 	off      int // bytes written on this link
 	end      uint64
 	begun    bool // on some link
+	picked   bool // was shown
 	retrans  bool
 	canceled bool
+	op       modelOp
+	status   Status // of the operation
 }
 
+// modelOp is what has become of a message's operation on the present link.
+type modelOp int
+
+const (
+	opNone modelOp = iota // there is none
+	opWaits
+	opBegun
+	opDone
+)
+
+// size is what the message takes of a link.
+func (m *modelMessage) size() int {
+	if m.silent() {
+		return 0
+	}
+	return wire.HeaderSize + len(m.payload)
+}
+
+func (m *modelMessage) silent() bool { return m.m.Op != nil && m.m.Op.Silent }
+
 func (m *modelMessage) bytes() []byte {
+	if m.silent() {
+		return nil
+	}
 	h := wire.Header{Sequence: m.seq, Length: uint32(len(m.payload)), Sport: m.m.Sport, Dport: m.m.Dport}
 	if m.retrans {
 		h.Flags = wire.FlagRetransmitted
@@ -44,7 +70,11 @@ func (m *modelMessage) bytes() []byte {
 	return append(h.AppendTo(nil), m.payload...)
 }
 
-func (m *modelMessage) done() bool { return m.off == wire.HeaderSize+len(m.payload) }
+// done tells whether the link has all of the message.
+func (m *modelMessage) done() bool { return m.off == m.size() && m.op != opWaits }
+
+// taken tells whether the link has something of it.
+func (m *modelMessage) taken() bool { return m.off > 0 || m.op > opWaits }
 
 // accept queues a message.
 func (m *model) accept(e *modelMessage) {
@@ -73,7 +103,7 @@ func (m *model) hold(port uint16, on bool) {
 		from, to = to, from
 	}
 	*from = slices.DeleteFunc(*from, func(e *modelMessage) bool {
-		moves := e.m.Dport == port && e.seq == 0 && !e.canceled
+		moves := e.m.Dport == port && !e.picked && !e.canceled
 		if moves {
 			*to = append(*to, e)
 		}
@@ -83,13 +113,14 @@ func (m *model) hold(port uint16, on bool) {
 
 func (m *model) connect() {
 	m.up, m.needMap, m.probe, m.control = true, true, true, nil
-	m.written, m.took, m.prefix, m.ones = 0, nil, 0, 0
+	m.written, m.took = 0, 0
 }
 
-// fill returns what the path must write next.
-func (m *model) fill() (out []byte) {
+// fill returns what the path must write next, and whether there is anything.
+func (m *model) fill() (out []byte, ok bool) {
+	m.shown = nil
 	if !m.up {
-		return nil
+		return nil, false
 	}
 	var waiting []*modelMessage
 	for _, e := range m.q {
@@ -97,8 +128,8 @@ func (m *model) fill() (out []byte) {
 			waiting = append(waiting, e)
 		}
 	}
-	begun := len(waiting) > 0 && waiting[0].off > 0
-	picked := len(waiting) > 0 && waiting[0].seq > 0
+	begun := len(waiting) > 0 && waiting[0].taken()
+	picked := len(waiting) > 0 && waiting[0].picked
 	if len(m.control) == 0 && !begun {
 		switch {
 		case m.needMap:
@@ -115,23 +146,41 @@ func (m *model) fill() (out []byte) {
 	}
 	if len(m.control) > 0 {
 		m.filling = true
-		return m.control
+		return m.control, true
 	}
-	for _, e := range waiting {
-		if e.seq == 0 {
-			if m.probe {
-				break
-			}
+	for i, e := range waiting {
+		if e.op != opNone && i > 0 || !e.picked && m.probe {
+			break
+		}
+		if !e.picked && !e.silent() {
 			e.seq = m.sequence
 			m.sequence++
 		}
-		out = append(out, e.bytes()[e.off:]...)
-		if m.needMap {
+		e.picked, m.filling = true, true
+		out = append(out, e.bytes()[min(e.off, e.size()):]...)
+		if e.op == opWaits {
+			m.shown = e
+		}
+		if m.needMap || e.op != opNone {
 			break
 		}
 	}
-	m.filling = len(out) > 0
-	return out
+	return out, m.filling
+}
+
+// begin has the link take the operation that was shown.
+func (m *model) begin() {
+	e := m.shown
+	e.op, e.begun, e.end = opBegun, true, m.written
+	m.begun = append(m.begun, e)
+}
+
+// opDone ends an operation, and the message that waited for it only.
+func (m *model) opDone(e *modelMessage, s Status) {
+	if e.op == opBegun {
+		e.op, e.status = opDone, s
+		m.acked(0)
+	}
 }
 
 func (m *model) wrote(n int) {
@@ -143,7 +192,7 @@ func (m *model) wrote(n int) {
 	}
 	end := m.written - uint64(n)
 	for _, e := range m.q {
-		k := min(n, wire.HeaderSize+len(e.payload)-e.off)
+		k := min(n, e.size()-e.off)
 		if k > 0 {
 			e.begun = true
 			e.off += k
@@ -155,24 +204,19 @@ func (m *model) wrote(n int) {
 	m.sweep()
 }
 
-func (m *model) acked(total uint64) { m.ackedRange(0, total) }
-
-// ackedRange ends the messages inside (from,to] and those before the first byte
-// that is not acknowledged. What is not inside one range waits for that.
-func (m *model) ackedRange(from, to uint64) {
-	for uint64(len(m.took)) < m.written {
-		m.took = append(m.took, 0)
-	}
-	for i := max(from, m.prefix); i < to; i++ {
-		m.ones += uint64(1 - m.took[i])
-		m.took[i] = 1
-	}
-	for m.prefix < m.written && m.took[m.prefix] == 1 {
-		m.prefix++
-	}
+// acked ends the messages up to total, but not those that wait for their
+// operation, unless they were canceled before.
+func (m *model) acked(total uint64) {
+	was := m.took
+	m.took = max(m.took, total)
 	m.q = slices.DeleteFunc(m.q, func(e *modelMessage) bool {
-		size := uint64(wire.HeaderSize + len(e.payload))
-		gone := e.done() && (e.end <= m.prefix || e.end <= to && e.end >= from+size)
+		gone := e.done() && e.end <= m.took
+		switch e.op {
+		case opBegun:
+			gone = gone && e.canceled && e.end > was
+		case opDone:
+			gone = gone || e.silent()
+		}
 		if gone {
 			m.end(e, Success)
 		}
@@ -182,22 +226,12 @@ func (m *model) ackedRange(from, to uint64) {
 
 // unacked is what is written and not acknowledged, 0 if no message waits.
 func (m *model) unacked() uint64 {
-	if len(m.q) == 0 || !m.q[0].done() {
-		return 0
+	for _, e := range m.q {
+		if e.done() && (e.op != opBegun || e.end > m.took) && !e.silent() {
+			return m.written - m.took
+		}
 	}
-	return m.written - m.ones
-}
-
-// untouched are the first bytes from off on that are not acknowledged.
-func (m *model) untouched(off uint64) (from, to uint64) {
-	took := func(i uint64) bool { return i < uint64(len(m.took)) && m.took[i] == 1 }
-	for off < m.written && took(off) {
-		off++
-	}
-	for to = off; to < m.written && !took(to); {
-		to++
-	}
-	return off, to
+	return 0
 }
 
 // end settles a message, unless it was canceled before.
@@ -205,6 +239,9 @@ func (m *model) end(e *modelMessage, s Status) {
 	if !e.canceled {
 		e.m.Account.Refund(len(e.payload), 1)
 		if e.m.Notify {
+			if e.op == opDone && e.status != Success {
+				s = e.status
+			}
 			m.fates = append(m.fates, Fate{e.m.Account, e.m.Token, s, e.m.Op})
 		}
 	}
@@ -235,15 +272,19 @@ func (m *model) cancel(a *Account, port uint16, all bool) (messages, bytes int) 
 
 // sweep drops the canceled messages of which this link has nothing.
 func (m *model) sweep() {
-	m.q = slices.DeleteFunc(m.q, func(e *modelMessage) bool { return e.canceled && e.off == 0 })
+	m.q = slices.DeleteFunc(m.q, func(e *modelMessage) bool { return e.canceled && !e.taken() })
 }
 
 func (m *model) closed(acked uint64) {
 	m.acked(acked)
 	m.up, m.control, m.needMap, m.probe = false, nil, false, false
-	for _, e := range m.q {
+	m.q = slices.DeleteFunc(m.q, func(e *modelMessage) bool {
 		e.off = 0
 		e.retrans = e.retrans || e.begun
-	}
+		if e.op > opWaits {
+			m.end(e, Dropped)
+		}
+		return e.op > opWaits
+	})
 	m.sweep()
 }

@@ -47,8 +47,7 @@ type path struct {
 	pending int    // operations begun and not done
 	quiet   int    // messages in [first,next) that wait for their operation only
 	holes   int    // settled ones in [first,next)
-	settled uint64 // up to where acked was applied while there were any of these
-	ahead   spans  // what is acknowledged beyond acked
+	settled uint64 // up to where acked was applied: all of it, once the link is proved
 }
 
 // Ready tells whether path i has something to write.
@@ -277,7 +276,6 @@ func (c *Conn) Trim() {
 			if len(p.control) == 0 {
 				p.mapBuf = nil
 			}
-			p.ahead.shrink()
 		}
 	}
 	c.shrinkOps()

@@ -34,7 +34,7 @@ const (
 	entryOp                   // has an operation
 	entrySilent               // the operation is all there is: takes no bytes of the stream
 	entryQuiet                // nothing but its operation is waited for
-	entryHole                 // settled before those in front of it: end and length are left
+	entryHole                 // settled before those in front of it: end is left
 	entryExtended             // its header has extensions
 	entryHeld                 // was held back: Counters.Held has it
 )

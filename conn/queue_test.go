@@ -45,6 +45,7 @@ func queueRun(t *testing.T, seed uint64) {
 	link, now := LinkID(0), epochTime
 	var batch Batch
 	var expect []byte // of the write under way
+	full := false     // the link has no room for the operation of that write
 	var bodies []*buf.Buf
 	fail := func(format string, args ...any) {
 		t.Helper()
@@ -65,6 +66,12 @@ func queueRun(t *testing.T, seed uint64) {
 			} else {
 				msg.Payload = make([]byte, size)
 			}
+			if rng.IntN(4) == 0 {
+				msg.Op = &Operation{Silent: msg.Body == nil && rng.IntN(2) == 0}
+				if msg.Op.Silent {
+					size, msg.Payload = 0, nil
+				}
+			}
 			payload := msg.Payload
 			if msg.Body != nil {
 				payload = msg.Body.B
@@ -74,6 +81,9 @@ func queueRun(t *testing.T, seed uint64) {
 			}
 			e := &modelMessage{m: msg, payload: bytes.Clone(payload)}
 			e.m.Account = &twins[k]
+			if msg.Op != nil {
+				e.op = opWaits
+			}
 			accounts[k].Charge(size)
 			twins[k].Charge(size)
 			if _, err := c.Enqueue(now, 0, &msg); err != nil {
@@ -81,43 +91,53 @@ func queueRun(t *testing.T, seed uint64) {
 			}
 			m.accept(e)
 		case x < 12 && expect == nil:
-			want := m.fill()
-			if ok := c.Fill(0, &batch); ok != (len(want) > 0) {
-				fail("op %d: Fill is %v with %d bytes to write", op, ok, len(want))
+			want, some := m.fill()
+			var shown *Operation
+			if m.shown != nil {
+				shown = m.shown.m.Op
+			}
+			if ok := c.Fill(0, &batch); ok != some || batch.Op != shown {
+				fail("op %d: Fill is %v with %d bytes to write and operation %p, not %p", op, ok, len(want), batch.Op, shown)
 			}
 			if got := bytes.Join(batch.Bufs, nil); !bytes.Equal(got, want) || batch.Bytes != len(got) {
 				fail("op %d: Fill shows %d bytes, not %d", op, len(got), len(want))
 			}
-			if len(want) > 0 {
-				expect = bytes.Clone(want)
+			if some {
+				expect = append([]byte{}, want...)
+			}
+			if full = shown != nil && rng.IntN(3) == 0; shown != nil && !full {
+				c.Began(0)
+				m.begin()
 			}
 		case x < 16 && expect != nil:
 			if !bytes.Equal(bytes.Join(batch.Bufs, nil), expect) {
 				fail("op %d: what Fill showed has changed", op)
 			}
 			n := len(expect)
-			if rng.IntN(2) == 0 {
+			if full {
+				n = 0
+			} else if rng.IntN(2) == 0 {
 				n = rng.IntN(n + 1)
 			}
 			c.Wrote(0, n)
 			m.wrote(n)
 			expect = nil
-		case x == 16:
+		case x == 16 || x == 20:
 			total := uint64(rng.Int64N(int64(m.written) + 1))
 			c.Acked(0, total)
 			m.acked(total)
 		case x >= 23:
+			if n := len(m.begun); n > 0 {
+				i, status := rng.IntN(n), Status(rng.IntN(2))*RemoteError
+				e := m.begun[i]
+				m.begun = slices.Delete(m.begun, i, i+1)
+				c.OpDone(0, e.m.Op, status)
+				m.opDone(e, status)
+			}
+		case x >= 21:
 			port, on := uint16(5000+rng.IntN(2)), rng.IntN(2) == 0
 			c.Hold([]uint16{port}, on)
 			m.hold(port, on)
-		case x >= 20: // a part of what is not acknowledged yet
-			from, to := m.untouched(uint64(rng.Int64N(int64(m.written) + 1)))
-			if from < to {
-				from += uint64(rng.Int64N(int64(to-from)) / 4)
-				to -= uint64(rng.Int64N(int64(to-from)) / 4)
-			}
-			c.AckedRange(0, from, to)
-			m.ackedRange(from, to)
 		case x == 17:
 			k, port, all := rng.IntN(len(accounts)), uint16(5000+rng.IntN(2)), rng.IntN(3) == 0
 			m1, b1 := c.Cancel(&accounts[k], port, all)
@@ -169,7 +189,10 @@ func queueRun(t *testing.T, seed uint64) {
 		c.TakeActions(nil)
 	}
 	c.Close()
-	if expect != nil {
+	switch {
+	case expect != nil && full:
+		c.Wrote(0, 0)
+	case expect != nil:
 		c.Wrote(0, len(expect))
 	}
 	if m.up {
@@ -207,7 +230,11 @@ func compareQueues(t *testing.T, fail func(string, ...any), c *Conn, m *model) {
 		}
 		g := q.at(pos)
 		pos++
-		if g.token != e.m.Token || g.seq != e.seq || int(g.length) != len(e.payload) || (g.flags&entryCanceled != 0) != e.canceled ||
+		token := g.token
+		if g.flags&entryOp != 0 {
+			token = c.ops[g.token].token
+		}
+		if token != e.m.Token || g.seq != e.seq || int(g.length) != len(e.payload) || (g.flags&entryCanceled != 0) != e.canceled ||
 			(g.flags&entryRetrans != 0) != e.retrans || (pos <= q.next) != e.done() {
 			fail("message %d of %d is %+v, not %+v", k, len(m.q), *g, *e)
 		}
