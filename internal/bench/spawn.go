@@ -96,6 +96,7 @@ func (c *child) end() error {
 	kill := time.AfterFunc(endLimit, c.kill)
 	defer kill.Stop()
 	if c.suspended {
+		c.watch(nil)
 		c.kill() // it cannot end by itself
 		c.close()
 		c.cmd.Wait()
