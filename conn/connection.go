@@ -29,9 +29,9 @@ type Conn struct {
 	verify   uint32    // the probe of path 0's link to be answered before other paths are dialed
 	verifyBy time.Time // when to go on without
 
-	remote  wire.CongestionMap
-	mapped  bool   // remote was set
-	maps    uint32 // changes of remote
+	remote  *wire.CongestionMap // the peer's, nil: nothing is congested
+	mapped  bool                // it was told
+	maps    uint32              // changes of remote
 	held    []heldLink
 	queued  int  // bytes of memory in queued and unacknowledged messages
 	shelved int  // of them, of those that are held back
@@ -128,7 +128,7 @@ func (c *Conn) roomy() {
 func (c *Conn) Queued() int { return c.queued }
 
 // Congested tells whether the peer's last map marks the port.
-func (c *Conn) Congested(dport uint16) bool { return c.remote.Congested(dport) }
+func (c *Conn) Congested(dport uint16) bool { return c.remote != nil && c.remote.Congested(dport) }
 
 // MapVersion grows whenever RefusedPorts may have changed.
 func (c *Conn) MapVersion() uint32 { return c.maps }
@@ -200,7 +200,7 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	case c.charged() >= c.cfg.Budget:
 		c.short = true
 		return false, ErrBudget
-	case (c.remote.Congested(m.Dport) || c.Held(m.Dport)) && !m.Admitted:
+	case (c.Congested(m.Dport) || c.Held(m.Dport)) && !m.Admitted:
 		return false, ErrCongested
 	}
 	c.stats.SendQueued++
@@ -222,7 +222,7 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 // Admits tells whether Enqueue would take a message to port dport, or fail
 // for good.
 func (c *Conn) Admits(dport uint16) bool {
-	return c.closed || c.charged() < c.cfg.Budget && !c.remote.Congested(dport) && !c.Held(dport)
+	return c.closed || c.charged() < c.cfg.Budget && !c.Congested(dport) && !c.Held(dport)
 }
 
 func (c *Conn) push(p *path, m *Message, flags uint32) {

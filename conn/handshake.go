@@ -15,7 +15,15 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 	case c.closed:
 	case h.IsCongestion():
 		if len(payload) == wire.CongestionMapSize {
-			copy(c.remote[:], payload)
+			switch m := (*wire.CongestionMap)(payload); {
+			case *m == (wire.CongestionMap{}):
+				c.remote = nil
+			case c.remote == nil:
+				c.remote = new(wire.CongestionMap)
+				fallthrough
+			default:
+				*c.remote = *m
+			}
 			c.mapped = true
 			c.maps++
 			c.stats.CongUpdateReceived++
@@ -40,7 +48,7 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 // (net/rds/send.c, rds_send_pong).
 func (c *Conn) pong(now time.Time, p *path, port uint16) {
 	switch {
-	case c.remote.Congested(port) || c.Held(port):
+	case c.Congested(port) || c.Held(port):
 		c.stats.CongSendError++
 		return
 	case p.pongs >= c.cfg.MaxPongs:

@@ -57,10 +57,13 @@ func (c *Conn) Hold(ports []uint16, on bool) {
 func (c *Conn) Held(port uint16) bool { return c.holds != nil && c.holds.Congested(port) }
 
 // RefusedPorts are those that Enqueue refuses: of the peer's congestion map, and held.
-// The map is the core's, or a copy.
+// The map is the core's, or a copy; nil means that there are none.
 func (c *Conn) RefusedPorts() *wire.CongestionMap {
-	if c.holds == nil {
-		return &c.remote
+	switch {
+	case c.holds == nil:
+		return c.remote
+	case c.remote == nil:
+		return c.holds
 	}
 	m := *c.holds
 	for i, b := range c.remote {

@@ -296,7 +296,7 @@ func (c *Conn) forgetMap() {
 	if c.mapped && !c.closed {
 		c.mapped = false
 		c.maps++
-		clear(c.remote[:])
+		c.remote = nil
 		c.act(Action{Kind: WakeAll})
 	}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/wire"
 )
 
 // Service lets other processes use a node's sockets: applications attach to
@@ -235,7 +236,11 @@ func (s *Service) show(p *peer) {
 // messages into the table.
 func (s *Service) showMap(p *peer) {
 	if p.index < ipc.MaxPeers {
-		s.table.SetMap(int(p.index), p.core.RefusedPorts())
+		m := p.core.RefusedPorts()
+		if m == nil {
+			m = new(wire.CongestionMap)
+		}
+		s.table.SetMap(int(p.index), m)
 	}
 }
 

@@ -62,10 +62,12 @@ func (b *Buf) TryRetain(n int) bool {
 }
 
 // Pool is a set of free lists. The zero Pool is ready and keeps nothing beyond
-// DefaultKeep bytes in each class. It is safe for concurrent use.
+// DefaultKeep bytes in each class, and no buffer that was not needed for a while. It is
+// safe for concurrent use.
 type Pool struct {
 	Keep int // bytes kept free in each class; 0 means DefaultKeep
 	list [classes]freeList
+	trim trimmer
 }
 
 // DefaultKeep is how many free bytes a class of a Pool keeps by default.
@@ -78,6 +80,7 @@ type freeList struct {
 	mu        sync.Mutex // guards all below
 	head      *Buf
 	n         int
+	low       int // the least n since the last trim
 	discarded uint64
 }
 
@@ -96,6 +99,7 @@ func (p *Pool) Get(n int) *Buf {
 	if b != nil {
 		l.head, b.next = b.next, nil
 		l.n--
+		l.low = min(l.low, l.n)
 	}
 	l.mu.Unlock()
 	if b == nil {
@@ -184,4 +188,5 @@ func (p *Pool) put(b *Buf) {
 		l.discarded++
 	}
 	l.mu.Unlock()
+	p.trim.start(p)
 }

@@ -91,7 +91,7 @@ func TestKeepBoundsEachClass(t *testing.T) {
 		for _, b := range bufs {
 			b.Release()
 		}
-		if got := p.list[class(c.size)].n; got != c.left {
+		if got := p.free(c.size); got != c.left {
 			t.Errorf("%s: kept %d, want %d", c.name, got, c.left)
 		}
 		if got := p.Discarded(); got != c.wantDiscards {
@@ -100,7 +100,7 @@ func TestKeepBoundsEachClass(t *testing.T) {
 		// The other classes have a bound of their own.
 		if c.keep >= 512 {
 			p.Get(1).Release()
-			if p.list[0].n != 1 {
+			if p.free(1) != 1 {
 				t.Errorf("%s: a full class left no room in another", c.name)
 			}
 		}
@@ -277,6 +277,7 @@ func TestConcurrentHolders(t *testing.T) {
 	wg.Wait()
 	for c := range p.list {
 		l, n := &p.list[c], 0
+		l.mu.Lock()
 		for b := l.head; b != nil; b = b.next {
 			if len(b.mem) != 1<<(minShift+c) || b.refs.Load() != 0 {
 				t.Errorf("class %d holds a buffer of %d bytes with %d holders", c, len(b.mem), b.refs.Load())
@@ -286,6 +287,7 @@ func TestConcurrentHolders(t *testing.T) {
 		if n != l.n || n<<(minShift+c) > p.Keep {
 			t.Errorf("class %d: %d in the list, %d counted", c, n, l.n)
 		}
+		l.mu.Unlock()
 	}
 }
 

@@ -26,7 +26,8 @@ type CQ struct {
 	dev *Device
 
 	mu      sync.Mutex
-	ring    []Completion     // guarded by mu
+	size    int
+	ring    []Completion     // guarded by mu; nil before the first
 	head, n int              // guarded by mu
 	waiting [2]int           // guarded by mu; goroutines in wait: for anything, for solicited completions
 	overrun bool             // guarded by mu
@@ -49,17 +50,19 @@ func (d *Device) CreateCQ(n int) (*CQ, error) {
 	if n < 1 || n > maxQueue {
 		return nil, fmt.Errorf("iwarp: completion queue of %d entries: %w", n, syscall.EINVAL)
 	}
-	return &CQ{dev: d, ring: make([]Completion, n), users: make(map[*QP]struct{}), wake: make(chan struct{}, 1)}, nil
+	return &CQ{dev: d, size: n, users: make(map[*QP]struct{}), wake: make(chan struct{}, 1)}, nil
 }
 
 // Poll takes up to len(dst) completions and returns their number.
 func (c *CQ) Poll(dst []Completion) int {
 	c.mu.Lock()
 	n := min(len(dst), c.n)
-	k := copy(dst[:n], c.ring[c.head:])
-	copy(dst[k:n], c.ring)
-	c.head = (c.head + n) % len(c.ring)
-	c.n -= n
+	if n > 0 {
+		k := copy(dst[:n], c.ring[c.head:])
+		copy(dst[k:n], c.ring)
+		c.head = (c.head + n) % len(c.ring)
+		c.n -= n
+	}
 	c.mu.Unlock()
 	if n == 0 {
 		c.letGo()
@@ -126,6 +129,9 @@ func (c *CQ) push(list []Completion) bool {
 		return true
 	}
 	c.mu.Lock()
+	if c.ring == nil {
+		c.ring = make([]Completion, c.size)
+	}
 	if c.overrun || len(list) > len(c.ring)-c.n {
 		c.overrun = true
 		c.mu.Unlock()

@@ -43,15 +43,17 @@ func (s *stream) build(w window) (failure, bool) {
 			s.shortSegment(&w)
 			continue
 		}
-		switch slot := s.slot(t.next - 1); {
-		case t.from == fromShared:
+		switch t.from {
+		case fromShared:
 			s.sharedSegment()
-		case t.from == fromResponse:
+		case fromResponse:
 			s.responseSegment()
-		case slot.answered():
-			s.requestSegment(slot)
 		default:
-			s.messageSegment(slot)
+			if slot := s.slot(t.next - 1); slot.answered() {
+				s.requestSegment(slot)
+			} else {
+				s.messageSegment(slot)
+			}
 		}
 	}
 	if t.doomed != nil && t.batch.size == 0 {

@@ -26,12 +26,15 @@ func (r *receiver) inquire(ulpdu []byte) *inquiry {
 	n := r.asked.Load()
 	switch {
 	case err != nil:
-	case !h.Last, r.sends.Open(), n-r.s.tx.replied.Load() >= uint64(len(r.irq)):
+	case !h.Last, r.sends.Open(), n-r.s.tx.replied.Load() >= uint64(r.slots):
 		err = rdmap.CauseStreamCatastrophic
 	}
 	if err != nil {
 		r.refuse(rdmap.CauseOf(err), ulpdu)
 		return nil
+	}
+	if r.irq == nil {
+		r.irq = make([]inquiry, r.slots)
 	}
 	a := &r.irq[n%uint64(len(r.irq))]
 	a.cause, a.msn = 0, h.MSN

@@ -369,7 +369,8 @@ func (r *receiver) immediate(payload, ulpdu []byte) {
 	r.complete(Completion{ID: r.recv.id, Op: OpImmediate, Len: rdmap.ImmediateLen, Immediate: uint64(d), Solicited: r.sink.op.Solicited()})
 }
 
-// awaited is the read or atomic that is next to be answered, nil if none is.
+// awaited is the read or atomic that is next to be answered, nil if none is. That of an
+// RTR is no work request.
 func (r *receiver) awaited() (*sendSlot, *uint32) {
 	t := &r.s.tx
 	n := r.answered.Load()
@@ -377,6 +378,9 @@ func (r *receiver) awaited() (*sendSlot, *uint32) {
 		return nil, nil
 	}
 	index := &t.orq[n%uint64(len(t.orq))]
+	if *index == rtrSlot {
+		return nil, index
+	}
 	return r.s.slot(*index), index
 }
 

@@ -3,6 +3,7 @@ package iwarp
 import (
 	"fmt"
 	"math"
+	"math/bits"
 	"syscall"
 
 	"github.com/rds-go/rds/mr"
@@ -77,6 +78,9 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 }
 
 func (q *QP) postLocked(w *WorkRequest) error {
+	if q.slots == nil { // many queue pairs never send, or only to direct queues
+		q.slots = make([]sendSlot, 1<<bits.Len(uint(q.cfg.MaxSend-1)))
+	}
 	if n := int(q.tail - q.head); n == len(q.slots) || n+q.stream.detached() >= len(q.slots) {
 		return ErrQueueFull
 	}

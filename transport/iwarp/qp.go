@@ -3,7 +3,6 @@ package iwarp
 import (
 	"context"
 	"fmt"
-	"math/bits"
 	"sync"
 	"syscall"
 
@@ -118,7 +117,6 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 		cfg:   cfg,
 		num:   p.dev.nextQPN.Add(1) & 0xffffff,
 		state: StateInit,
-		slots: make([]sendSlot, 1<<bits.Len(uint(cfg.MaxSend-1))),
 		done:  make(chan struct{}),
 	}
 	q.rq.ring = make([]receiveSlot, cfg.MaxReceive)

@@ -49,7 +49,8 @@ type receiver struct {
 	filling                              bool        // recv is in use
 	rtr                                  bool        // an empty Send would be the RTR
 
-	irq      []inquiry     // a ring: what the peer has asked for
+	slots    int           // of irq
+	irq      []inquiry     // a ring: what the peer has asked for; nil before the first
 	asked    atomic.Uint64 // requests received, ever
 	answered atomic.Uint64 // responses received, ever
 	kick     bool          // the transmitter has something to do
@@ -65,7 +66,7 @@ func (r *receiver) init(s *stream, set *mpa.Settled) {
 	if !s.dev.cfg.NoExtensions {
 		r.ops |= rdmap.OpsRFC7306
 	}
-	r.irq = make([]inquiry, set.ReadSlots())
+	r.slots = set.ReadSlots()
 	r.rtr = s.ln != nil && set.PeerToPeer && set.RTR&mpa.RTRSend != 0
 	if set.ReceiveMarkers {
 		r.markers = &mpa.Parser{CRC: set.CRC, Markers: true}
