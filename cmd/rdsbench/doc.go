@@ -7,6 +7,7 @@
 //	rdsbench mux                 n sockets to m sockets, request and reply
 //	rdsbench stress              the same with every payload and number verified
 //	rdsbench fair                latency beside an application that floods
+//	rdsbench stopped             applications that stream while one of them is stopped
 //	rdsbench attach              time and memory of attaching to a daemon
 //	rdsbench sockets             time and memory of binding many sockets
 //	rdsbench fetch               blocks by RDMA write and a message

@@ -74,7 +74,7 @@ leave in one system call.`,
 	f.common(root.Flags(), rds.ProviderNode)
 	f.compare(root.Flags(), true)
 	root.AddCommand(latencyCommand(), oneWayCommand("rate"), oneWayCommand("bandwidth"),
-		muxCommand(), stressCommand(), fairCommand(), attachCommand(), socketsCommand(),
+		muxCommand(), stressCommand(), fairCommand(), stoppedCommand(), attachCommand(), socketsCommand(),
 		xrcCommand(), fetchCommand(), atomicCommand(), connectionsCommand(), rdmaCommand(), chernobylCommand(), regionsCommand(), serverCommand(), childCommand())
 	return root
 }
@@ -90,7 +90,7 @@ func mode(kind bench.Kind, f *flags, cmd *cobra.Command) *cobra.Command {
 	cmd.Args = noArgs
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), kind) }
 	provider := rds.ProviderNode
-	if kind == bench.Fair || kind == bench.Attach {
+	if kind == bench.Fair || kind == bench.Attach || kind == bench.Stopped {
 		provider = rds.ProviderDaemon
 	}
 	f.common(cmd.Flags(), provider)

@@ -70,7 +70,7 @@ func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
 		"stress --size 8", "bandwidth --zero-copy maybe", "latency --pin everywhere", "rate --duration 0s",
 		"rate --listen here", "server --listen 0.0.0.0", "server --listen x", "--server-cpuprofile x",
 		"rate --server 192.0.2.1 --server-cpuprofile x", "mux --processes 4", "fair --provider node", "rate --socket x",
-		"rate --wire udp", "rate --wire xrc --provider kernel", "xrc --wire tcp", "xrc --server 192.0.2.1", "fetch --depth 0", "stress --faults", "stress --rdma --wire tcp", "stress --rdma --sockets 4096 --depth 4", "stress --rdma --provider kernel", "atomic --words 1", "atomic --depth 17", "atomic --workers 0", "atomic --wire tcp", "connections --hosts 1", "connections --hosts 64 --sockets 100", "connections --provider rdsd", "mux --sockets 2 --stopped 1", "mux --sockets 4 --peers 4 --stopped 4", "fetch --size 16k", "rdma --wire tcp", "rdma --crc maybe", "rdma --op atomic", "rdma --depth 3", "rdma --op read --depth 200", "rdma --op read --queues 4", "rdma --op send --queues 4 --stopped 4", "chernobyl --workers 0", "chernobyl --provider node", "chernobyl --sockets --size 300k", "chernobyl --sockets --wire tcp", "mr --size 64", "latency --duration x",
+		"rate --wire udp", "rate --wire xrc --provider kernel", "xrc --wire tcp", "xrc --server 192.0.2.1", "fetch --depth 0", "stress --faults", "stress --rdma --wire tcp", "stress --rdma --sockets 4096 --depth 4", "stress --rdma --provider kernel", "atomic --words 1", "atomic --depth 17", "atomic --workers 0", "atomic --wire tcp", "connections --hosts 1", "connections --hosts 64 --sockets 100", "connections --provider rdsd", "mux --sockets 2 --stopped 1", "stopped --pairs 1", "stopped --sockets 10", "stopped --wire tcp", "stopped --provider node", "mux --sockets 4 --peers 4 --stopped 4", "fetch --size 16k", "rdma --wire tcp", "rdma --crc maybe", "rdma --op atomic", "rdma --depth 3", "rdma --op read --depth 200", "rdma --op read --queues 4", "rdma --op send --queues 4 --stopped 4", "chernobyl --workers 0", "chernobyl --provider node", "chernobyl --sockets --size 300k", "chernobyl --sockets --wire tcp", "mr --size 64", "latency --duration x",
 	} {
 		o := rdsbench(t, strings.Fields(args)...)
 		if o.code != 2 || strings.Count(o.stderr, "\n") != 1 || !strings.HasPrefix(o.stderr, "rdsbench: ") || o.stdout != "" {
@@ -81,7 +81,7 @@ func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
 
 func TestHelpHasExamples(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []string{"", "latency", "rate", "bandwidth", "mux", "stress", "fair", "attach", "sockets", "fetch", "xrc", "atomic", "connections", "rdma", "chernobyl", "mr", "server"} {
+	for _, mode := range []string{"", "latency", "rate", "bandwidth", "mux", "stress", "fair", "stopped", "attach", "sockets", "fetch", "xrc", "atomic", "connections", "rdma", "chernobyl", "mr", "server"} {
 		o := rdsbench(t, append(strings.Fields(mode), "--help")...)
 		if o.code != 0 || !strings.Contains(o.stdout, "Examples:\n  rdsbench") {
 			t.Errorf("%s: exit %d, %s", mode, o.code, o.stdout)

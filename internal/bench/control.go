@@ -97,8 +97,9 @@ type response struct {
 
 // snapshot is a process as it is now.
 type snapshot struct {
+	At    time.Duration `json:"at"`            // when that is, by a clock of its own
 	CPU   time.Duration `json:"cpu"`           // since it started
-	Count uint64        `json:"count"`         // messages of the work under way
+	Count uint64        `json:"count"`         // messages of the work under way, received or by a flood sent
 	Sum   uint64        `json:"sum,omitempty"` // of the words of an Atomic work
 
 	Heap     int64 `json:"heap,omitempty"` // bytes, with opMemory

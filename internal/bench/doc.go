@@ -4,7 +4,7 @@
 // A Work says what to do: ping-pong (Latency), one way (OneWay), many sockets
 // to many (Mux), the same with everything verified (Stress), with operations on
 // memory, cut connections and killed processes too, blocks by RDMA write (Fetch), words changed by
-// many (Atomic), hosts that all talk to each other (Connections), binding sockets (Sockets), what concerns a daemon (Fair, Attach, Sessions), and what is below
+// many (Atomic), hosts that all talk to each other (Connections), binding sockets (Sockets), what concerns a daemon (Fair, Stopped, Attach, Sessions), and what is below
 // the sockets: verbs over iWARP (RDMA), many workers of which one uses bad keys
 // (Chernobyl), and memory regions (Regions). A Runner is the active process: it starts a Server in another process or reaches a running
 // one, does each work over RDS and, if asked, over what it is compared with in
@@ -19,7 +19,7 @@
 //	[rdsd ───────────────────────────────▶ rdsd]       the one connection
 //
 // What is in brackets is there with the provider rdsd; further applications in
-// Mux with Processes and in Fair. All but the Runner are the same program, which
+// Mux with Processes, in Stopped and in Fair. All but the Runner are the same program, which
 // it has started and which becomes what it is told (Server.ServeParent), or a
 // server started by hand (Server.Serve).
 //

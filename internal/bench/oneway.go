@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/rds-go/rds/rds"
@@ -45,12 +46,12 @@ type batchSender struct {
 	zeroCopy bool
 }
 
-func newBatchSender(s *rds.Socket, w *Work, c *cell) *batchSender {
+func newBatchSender(s *rds.Socket, w *Work, to netip.AddrPort) *batchSender {
 	b := &batchSender{s: s, size: w.Size, zeroCopy: w.ZeroCopy}
 	b.out = make([]rds.Outgoing, w.Batch)
 	b.msgs = make([]rds.Message, w.Batch)
 	for i := range b.out {
-		b.out[i].To = c.addrs[0]
+		b.out[i].To = to
 		if w.ZeroCopy {
 			b.out[i].Buffer = &b.msgs[i]
 		} else {
@@ -130,7 +131,7 @@ func (c *cell) oneWay() (Result, error) {
 		defer end()
 		conns = c.rdsConns
 		if c.work.Batch > 1 || c.work.ZeroCopy {
-			b = newBatchSender(s, c.work, c)
+			b = newBatchSender(s, c.work, c.addrs[0])
 		} else {
 			b = &singleSender{s, rds.Outgoing{To: c.addrs[0], Data: make([]byte, c.work.Size)}}
 		}

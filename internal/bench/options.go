@@ -35,7 +35,7 @@ type Options struct {
 	Sockets    int           // sockets of the client, or of each host
 	Hosts      int           // Connections
 	Peers      int           // sockets of the server
-	Processes  int           // Mux: on each side, each with Sockets or Peers sockets; 0: this one and the server
+	Processes  int           // Mux, Stopped: on each side, each with Sockets or Peers sockets; 0: this one and the server
 	Attaches   int           // Attach: how often
 	Sessions   int           // Sessions: how many
 	Batch      int           // messages of a batch call; 0: as the mode does by default
@@ -141,6 +141,8 @@ func (o *Options) Validate(kind Kind) error {
 	case Connections:
 		check(o.Hosts >= 2 && o.Hosts <= maxHosts, "--hosts is 2 to %d, not %d", maxHosts, o.Hosts)
 		check(o.Sockets >= 1 && o.Hosts*o.Sockets <= 4096, "--sockets is 1 to 4096 in all, not %d on each of %d hosts", o.Sockets, o.Hosts)
+	case Stopped:
+		o.validateStopped(check)
 	case Attach:
 		check(o.Attaches >= 1 && o.Attaches <= 100000, "--attaches is 1 to 100000, not %d", o.Attaches)
 		check(o.Sessions >= 1 && o.Sessions < rds.DefaultSessionsOfUID, "--sessions is 1 to %d, not %d", rds.DefaultSessionsOfUID-1, o.Sessions)
@@ -181,7 +183,7 @@ func (o *Options) validateProvider(kind Kind, check func(ok bool, format string,
 		check(o.Provider == rds.ProviderNode && o.Server == "" && o.Paths == 1, "the hosts are nodes of this process, with --paths 1")
 	case Sockets:
 		check(!daemon, "sockets are counted in a node: --provider node or kernel")
-	case Fair, Attach:
+	case Fair, Attach, Stopped:
 		check(ours, "%s starts daemons of its own: --provider rdsd, without --server", kind)
 	case Mux:
 		check(o.Processes >= 0 && o.Processes <= 256, "--processes is at most 256, not %d", o.Processes)
@@ -194,7 +196,7 @@ func (o *Options) validateProvider(kind Kind, check func(ok bool, format string,
 // transports are those a work is done over, one after the other.
 func (o *Options) transports(w *Work) []Transport {
 	switch {
-	case w.Kind == Mux && w.Stopped > 0:
+	case w.Kind == Mux && w.Stopped > 0, w.Kind == Stopped:
 		return []Transport{RDS, Active}
 	case w.OverTCP && w.Baseline:
 		return []Transport{RDS, OverTCP, TCP}
@@ -233,6 +235,8 @@ func (o *Options) Plan(kind Kind) []Work {
 	case Attach:
 		attach := Work{Kind: Attach, Size: 64, Batch: 1, Sockets: o.Attaches}
 		return []Work{{Kind: Sessions, Batch: 1, Sockets: o.Sessions}, attach} // first, while the daemon is small
+	case Stopped:
+		return o.stoppedWorks()
 	case Fair:
 		return []Work{{Kind: Fair, Size: 64, Batch: 1, Rate: 1000}}
 	case Sockets:

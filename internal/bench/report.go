@@ -199,6 +199,8 @@ func (row *Row) Sentence() string {
 		return fmt.Sprintf("%s: %d changes in the first run, and the words add up to that", row.Title, row.RDS.Total)
 	case Mux:
 		return row.activeSentence()
+	case Stopped:
+		return row.standstillSentence()
 	case Regions:
 		return row.regionsSentence()
 	case Chernobyl:

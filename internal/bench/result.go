@@ -66,7 +66,7 @@ type Row struct {
 	Running   *Result `json:"running,omitempty"`    // RDMA without what is sent to stopped queues
 	Plain     *Result `json:"plain,omitempty"`      // Chernobyl without shared queues
 	OverTCP   *Result `json:"over_tcp,omitempty"`   // RDS over TCP
-	Active    *Result `json:"active,omitempty"`     // Mux without what is sent to stopped sockets
+	Active    *Result `json:"active,omitempty"`     // Mux without what is sent to stopped sockets, Stopped with all running
 	Ratio     float64 `json:"ratio,omitempty"`      // to TCP, median over the runs; p50 for Latency, else the rate
 	OfNode    float64 `json:"node_ratio,omitempty"` // the same, to an embedded node
 	OfSingles float64 `json:"singles_ratio,omitempty"`
@@ -78,6 +78,8 @@ type Row struct {
 	Note      string  `json:"note,omitempty"`
 	RatioOf   string  `json:"ratio_of,omitempty"`
 	Finished  bool    `json:"finished"` // false: interrupted, the figures are of what there was
+
+	Standstill *Standstill `json:"standstill,omitempty"` // Stopped
 }
 
 // Histograms count nanoseconds up to a minute: those that several are merged

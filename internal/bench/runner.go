@@ -194,6 +194,9 @@ func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 	}
 	defer func() { err = errors.Join(err, end()) }()
 	c.soft, c.hard, c.lose, c.work, c.opts = ctx, hard, fail, w, &r.Options
+	if w.Kind == Stopped {
+		return r.standstill(ctx, c)
+	}
 	return r.repeat(ctx, c)
 }
 

@@ -3,13 +3,14 @@ package bench
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // sender is the sending side of a work in a process of its own: the sockets of
-// a Mux, or a flood of one-way messages.
+// a Mux, or floods of one-way messages.
 type sender struct {
 	run   *muxRun
 	open  ends
@@ -17,6 +18,7 @@ type sender struct {
 
 	workers []*atomicWorker  // Atomic
 	turmoil []*turmoilSocket // Stress with operations
+	flooded atomic.Uint64    // messages of floods, accepted
 
 	start time.Time // of the measured phase
 }
@@ -24,7 +26,7 @@ type sender struct {
 // sent is what a sender has to tell.
 type sent struct {
 	Seconds float64                `json:"seconds"`
-	Count   uint64                 `json:"count"` // requests answered, operations
+	Count   uint64                 `json:"count"` // requests answered, operations, messages accepted
 	Account *account               `json:"account,omitempty"`
 	Total   uint64                 `json:"total,omitempty"` // Atomic: changes, since the start
 	Hist    *hdrhistogram.Snapshot `json:"hist"`
@@ -35,7 +37,7 @@ func startSender(c *cell, first int, fail func(error)) (*sender, error) {
 	s := &sender{run: &muxRun{c: c}}
 	var err error
 	switch c.work.Kind {
-	case OneWay:
+	case OneWay, Stopped:
 		err = s.flood(fail)
 	case Atomic:
 		err = s.startAtomics(first, fail)
@@ -51,22 +53,29 @@ func startSender(c *cell, first int, fail func(error)) (*sender, error) {
 	return s, nil
 }
 
-// flood sends until the sender stops.
+// flood sends to each destination, from a socket of its own, until the sender stops.
 func (s *sender) flood(fail func(error)) error {
-	sock, end, err := s.run.c.bind()
-	if err != nil {
-		return err
-	}
-	s.open.add(end)
-	b := newBatchSender(sock, s.run.c.work, s.run.c)
-	s.run.wg.Go(func() {
-		for n := uint64(0); s.run.phase.Load() != phaseStop; n++ {
-			if err := b.burst(n, 1); err != nil {
-				fail(err)
-				return
-			}
+	w := s.run.c.work
+	for _, to := range s.run.c.addrs {
+		sock, end, err := s.run.c.bind()
+		if err != nil {
+			return err
 		}
-	})
+		s.open.add(end)
+		if w.Kind == Stopped {
+			sock.SetLinger(fillLimit) // all that was sent is to arrive
+		}
+		b := newBatchSender(sock, w, to)
+		s.run.wg.Go(func() {
+			for n := uint64(0); s.run.phase.Load() != phaseStop; n += uint64(w.Batch) {
+				if err := b.burst(n, w.Batch); err != nil {
+					fail(err)
+					return
+				}
+				s.flooded.Add(uint64(w.Batch))
+			}
+		})
+	}
 	return nil
 }
 
@@ -88,7 +97,7 @@ func (s *sender) stop() (*sent, error) {
 	}
 	s.open.close()
 	h := newSmallHist()
-	out.Count = sum(s.socks, h)
+	out.Count = sum(s.socks, h) + s.flooded.Load()
 	for _, k := range s.workers {
 		out.Count += k.count
 		out.Total += k.total

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/rds-go/rds/rds"
 )
@@ -279,9 +280,12 @@ func drops(p rds.Provider) string {
 }
 
 func (e *session) snap() snapshot {
-	s := snapshot{CPU: cpuTime()}
-	if e.service != nil {
+	s := snapshot{At: time.Since(epoch), CPU: cpuTime()}
+	switch {
+	case e.service != nil:
 		s.Count, s.Sum = e.service.tally.n.Load(), e.service.sum()
+	case e.sender != nil:
+		s.Count = e.sender.flooded.Load()
 	}
 	return s
 }

@@ -72,7 +72,7 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 	}
 	v := &service{tally: newTally(), fail: fail}
 	n := 1
-	if w.Kind == Mux || w.Kind == Stress {
+	if w.Kind == Mux || w.Kind == Stress || w.Kind == Stopped {
 		n = w.Peers
 	}
 	socks := make([]*rds.Socket, n)
@@ -112,7 +112,7 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 			switch w.Kind {
 			case Latency, Fair, Attach:
 				return echoRDS(s, w)
-			case OneWay:
+			case OneWay, Stopped:
 				return sinkRDS(s, w, v.tally)
 			case Fetch:
 				return fetchedRDS(s, w)

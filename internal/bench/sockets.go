@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"net/netip"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"time"
@@ -56,5 +57,6 @@ func memoryInUse() (heap, resident int64) {
 	debug.FreeOSMemory() // what pools let go in the first
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc + m.StackInuse), residentBytes()
+	resident, _ = physicalMemory(os.Getpid())
+	return int64(m.HeapAlloc + m.StackInuse), resident
 }

@@ -85,10 +85,16 @@ func (r *Runner) ip(s side) netip.Addr {
 
 func (c *child) kill() { c.cmd.Process.Kill() }
 
-// suspend stops the process as SIGSTOP does, until it is ended.
+// suspend stops the process as SIGSTOP does, until it is resumed or ended.
 func (c *child) suspend() error {
 	c.suspended = true
 	return c.cmd.Process.Signal(syscall.SIGSTOP)
+}
+
+// resume lets a suspended process go on.
+func (c *child) resume() error {
+	c.suspended = false
+	return c.cmd.Process.Signal(syscall.SIGCONT)
 }
 
 // end has the child end, by force if it takes too long, and waits for it.

@@ -50,18 +50,21 @@ func dieWithParent(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// residentBytes is the physical memory of this process.
-func residentBytes() int64 {
-	b, err := os.ReadFile("/proc/self/statm")
+// physicalMemory is that of a process, in bytes, and what of it is shared memory or
+// files; 0 if it is not known.
+func physicalMemory(pid int) (resident, shared int64) {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
 	if err != nil {
-		return 0
+		return 0, 0
 	}
 	f := strings.Fields(string(b))
-	if len(f) < 2 {
-		return 0
+	if len(f) < 3 {
+		return 0, 0
 	}
-	pages, _ := strconv.ParseInt(f[1], 10, 64)
-	return pages * int64(os.Getpagesize())
+	size := int64(os.Getpagesize())
+	resident, _ = strconv.ParseInt(f[1], 10, 64)
+	shared, _ = strconv.ParseInt(f[2], 10, 64)
+	return resident * size, shared * size
 }
 
 // establishedTCP are the TCP connections of IPv4 of this network namespace, each

@@ -23,7 +23,7 @@ func setBuffers(_ syscall.RawConn, b Buffers) error {
 // dieWithParent does nothing: the child ends when its standard input does.
 func dieWithParent(*exec.Cmd) {}
 
-func residentBytes() int64 { return 0 }
+func physicalMemory(int) (resident, shared int64) { return 0, 0 }
 
 func defaultCongestion() string { return "" }
 

@@ -32,6 +32,7 @@ const (
 	Fair     Kind = "fair"     // Latency beside an application that floods
 	Attach   Kind = "attach"   // attach, bind, send and get an answer
 	Sessions Kind = "sessions" // attach many applications: time and memory
+	Stopped  Kind = "stopped"  // pairs of applications, one of which is stopped and goes on
 )
 
 // Transport is what carries the messages of a run.
@@ -46,7 +47,7 @@ const (
 	Alone Transport = "rds, alone"    // Fair without the flood
 
 	OverTCP Transport = "rds over tcp"      // RDS by nodes that do not speak XRC
-	Active  Transport = "rds, none stopped" // Mux without what is sent to stopped sockets
+	Active  Transport = "rds, none stopped" // Mux without what is sent to stopped sockets, Stopped with all running
 
 	IWARP   Transport = "iwarp"               // RDMA and Chernobyl works
 	Plain   Transport = "plain iwarp"         // Chernobyl without shared queues
@@ -77,7 +78,7 @@ type Work struct {
 	Sockets   int     `json:"sockets,omitempty"`
 	Peers     int     `json:"peers,omitempty"`     // sockets of the server
 	Hosts     int     `json:"hosts,omitempty"`     // Connections: of Sockets sockets each
-	Processes int     `json:"processes,omitempty"` // Mux: processes on each side, of which each has Sockets or Peers sockets; 0: one
+	Processes int     `json:"processes,omitempty"` // Mux, Stopped: processes on each side, of which each has Sockets or Peers sockets; 0: one
 	Batch     int     `json:"batch"`               // messages of a SendBatch or RecvBatch; 1: calls for single messages
 	ZeroCopy  bool    `json:"zero_copy,omitempty"`
 	Rate      float64 `json:"offered_rate,omitempty"` // Latency: messages per second, 0 for as fast as it goes
@@ -167,6 +168,8 @@ func (w *Work) Title() string {
 		if w.Restarts > 0 {
 			fmt.Fprintf(&s, ", restarts every %v", w.Restarts)
 		}
+	case Stopped:
+		fmt.Fprintf(&s, "%d pairs of applications of %d sockets, %s", w.Processes, w.Sockets, FormatSize(w.Size))
 	case Connections:
 		fmt.Fprintf(&s, "%d hosts x %d sockets, all to all", w.Hosts, w.Sockets)
 	case Sockets:
