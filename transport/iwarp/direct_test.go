@@ -36,6 +36,7 @@ type directRecorder struct {
 	over    bool           // guarded by mu
 	err     error          // guarded by mu
 	flushed int            // guarded by mu: of got, at the last Flush
+	flushes int            // guarded by mu
 	news    []string       // guarded by mu
 }
 
@@ -101,6 +102,7 @@ func (d *directRecorder) Filled(n int) {
 func (d *directRecorder) Flush() {
 	d.enter("Flush")
 	d.dirty, d.flushed = false, len(d.got)
+	d.flushes++
 	d.mu.Unlock()
 }
 

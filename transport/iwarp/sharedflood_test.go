@@ -364,3 +364,27 @@ func TestMaxSendCountsMessagesInQueues(t *testing.T) {
 		x.next[0x123] += 10
 	}
 }
+
+// Who asks to be woken later does not put off a time that has come, and that the clock
+// is late with.
+func TestLaterWakeKeepsTheOverdueOne(t *testing.T) {
+	t.Parallel()
+	e, x, d := openDirect(t, Config{}, true, false)
+	x.sync()
+	e.quiet()
+	flushes := func() int {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.flushes
+	}
+	e.qp.mu.Lock()
+	s := e.qp.stream
+	now := time.Now()
+	s.shared.timer, s.shared.wakeAt = time.AfterFunc(time.Hour, func() {}), now.Add(-time.Second)
+	before := flushes()
+	s.shared.wakeAtLocked(s, now, now.Add(time.Hour))
+	e.qp.mu.Unlock()
+	if !eventually(10*time.Second, func() bool { return flushes() > before }) {
+		t.Error("the event loop was not woken")
+	}
+}

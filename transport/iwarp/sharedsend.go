@@ -191,13 +191,16 @@ func (x *shared) wakeAtLocked(s *stream, now, at time.Time) {
 	if x.wakeAt.After(now) && !at.Before(x.wakeAt) {
 		return
 	}
+	overdue := !x.wakeAt.After(now)
 	x.wakeAt = at
 	d := max(at.Sub(now), 0)
 	if x.timer == nil {
 		x.timer = time.AfterFunc(d, s.conn.Wake)
 		return
 	}
-	x.timer.Reset(d)
+	if x.timer.Reset(d) && overdue {
+		s.conn.Wake() // it would have been
+	}
 }
 
 // detach moves a message from the send queue, where it has had its turn, to its
