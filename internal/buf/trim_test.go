@@ -34,7 +34,7 @@ func TestUnneededBuffersAreGivenUp(t *testing.T) {
 			t.Fatalf("%d buffers are kept", n)
 		}
 		for range 8 {
-			time.Sleep(trimAfter / 4)
+			<-time.After(trimAfter / 4)
 			put(steady)
 		}
 		synctest.Wait()
@@ -43,7 +43,7 @@ func TestUnneededBuffersAreGivenUp(t *testing.T) {
 		}
 		first := p.Get(size)
 		first.Release()
-		time.Sleep(2*trimAfter + trimAfter/2)
+		<-time.After(2*trimAfter + trimAfter/2)
 		synctest.Wait()
 		if n := p.free(size); n != 0 {
 			t.Errorf("%d buffers are kept that nobody needs", n)
@@ -52,7 +52,7 @@ func TestUnneededBuffersAreGivenUp(t *testing.T) {
 			t.Error("an empty pool is looked at")
 		}
 		put(1)
-		time.Sleep(3 * trimAfter)
+		<-time.After(3 * trimAfter)
 		synctest.Wait()
 		if n := p.free(size); n != 0 || p.trim.on.Load() {
 			t.Errorf("%d buffers are kept after a second burst", n)
