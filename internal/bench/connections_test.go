@@ -28,7 +28,7 @@ func TestOneConnectionForEachPairOfHosts(t *testing.T) {
 		if !row.Finished || f == nil || f.PerHost != 15 || f.Total != 120 || row.RDS.Messages != 256*240 {
 			t.Fatalf("%+v, %+v", row, f)
 		}
-		if f.HeapPair <= 0 || f.HeapPair > 1<<20 {
+		if f.HeapPair > 1<<20 { // how little it is, memory of other tests that goes meanwhile hides
 			t.Errorf("%.0f bytes of heap for a pair", f.HeapPair)
 		}
 		s := row.Sentence()
