@@ -74,12 +74,18 @@ func (f *flow) pop() {
 		it.slab.Release()
 	}
 	*it = parked{}
-	if f.taken++; f.taken == len(f.list) {
+	f.taken++
+	switch {
+	case f.taken == len(f.list):
 		f.list, f.taken = f.list[:0], 0
 		f.drop()
 		if cap(f.list) > 1024 {
 			f.list = nil
 		}
+	case f.taken >= 1024 && f.taken > len(f.list)/2: // one that is never empty would grow for ever
+		n := copy(f.list, f.list[f.taken:])
+		clear(f.list[n:])
+		f.list, f.taken = f.list[:n], 0
 	}
 }
 

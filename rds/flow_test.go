@@ -95,3 +95,26 @@ func (deadLink) Close(transport.CloseMode) {}
 type nowhereToGo struct{}
 
 func (nowhereToGo) Put(*buf.Buf) {}
+
+// A flow in which there always is a message takes no more memory than what waits in it.
+func TestFlowThatIsNeverEmptyDoesNotGrow(t *testing.T) {
+	t.Parallel()
+	const waiting, messages = 3000, 1 << 18
+	f := new(flow)
+	for i := range uint64(messages) {
+		f.park(nil, nil, &conn.Message{Token: i})
+		if i < waiting {
+			continue
+		}
+		if got := f.list[f.taken].m.Token; got != i-waiting {
+			t.Fatalf("message %d is the first, not %d", got, i-waiting)
+		}
+		f.pop()
+		if n := len(f.list) - f.taken; n != waiting {
+			t.Fatalf("%d wait", n)
+		}
+	}
+	if cap(f.list) > 4*waiting {
+		t.Errorf("room for %d messages, and %d wait", cap(f.list), waiting)
+	}
+}
