@@ -291,8 +291,11 @@ func (a *appSocket) finish() (d *DroppedError, err error) {
 	a.await(time.Duration(a.s.linger.Swap(0)))
 	if err = a.s.finish(); err != nil {
 		errors.As(err, &d)
-		if !errors.Is(err, ErrBusy) {
+		switch {
+		case !errors.Is(err, ErrBusy):
 			err = nil
+		case x.leaving.Load():
+			err = a.s.cut()
 		}
 	}
 	x.out.forget(a)

@@ -199,6 +199,8 @@ func TestOperationsEndWithTheDaemon(t *testing.T) {
 		defer close(stopped)
 		d.stop()
 	}()
+	eventually(t, "the end of the session", func() bool { return len(svc.all()) == 0 })
+	n.release()
 	m := mustRecv(t, a)
 	k := mustRecv(t, a)
 	if m.Status != StatusDropped || k.Status != StatusDropped || m.Token+k.Token != 5 {
@@ -206,7 +208,6 @@ func TestOperationsEndWithTheDaemon(t *testing.T) {
 	}
 	_, err := a.Recv(background(t))
 	wantErr(t, "Recv", err, ErrDaemonLost)
-	n.release()
 	<-stopped
 	_, err = a.GetMR(old, 0)
 	if !errors.Is(err, ErrWouldBlock) && !errors.Is(err, ErrDaemonLost) {

@@ -98,19 +98,19 @@ func (p *peer) gateClosed(port uint16) bool {
 }
 
 // acceptLocked takes a session's message: into the log, or into its flow.
-func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) error {
+func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) {
 	if s.account.Bytes() >= s.account.Limit()/2 { // the application waits for room, or soon will
 		p.pressedLocked()
 	}
 	f := x.flows[p]
 	if (f == nil || f.empty()) && !p.gateClosed(m.Sport) {
 		err := p.enqueueLocked(s, m)
-		if err == ErrNotSupported {
-			p.refused = append(p.refused, parked{m: *m, s: s})
-			return nil
+		if err == nil {
+			return
 		}
 		if err != conn.ErrBudget {
-			return err
+			p.refused = append(p.refused, parked{m: *m, s: s})
+			return
 		}
 	}
 	if f == nil {
@@ -123,7 +123,6 @@ func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) error {
 		f.active = true
 		p.flows = append(p.flows, f)
 	}
-	return nil
 }
 
 // serveLocked moves messages from the flows to the log, in turn, as long as
@@ -143,14 +142,7 @@ func (p *peer) serveLocked() (some bool) {
 				if closed = err == conn.ErrBudget; closed {
 					break
 				}
-				if err == ErrNotSupported {
-					p.refused = append(p.refused, parked{m: it.m, s: it.s})
-				} else { // closed
-					it.s.account.Release(it.m.Size(), 1)
-					if it.m.Body != nil {
-						it.m.Body.Release()
-					}
-				}
+				p.refused = append(p.refused, parked{m: it.m, s: it.s})
 			}
 			f.deficit -= it.m.Size() + itemCost
 			f.pop()

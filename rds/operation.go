@@ -2,6 +2,7 @@ package rds
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -213,14 +214,7 @@ func (q *socketOps) wait(concerned func(*operation) bool) error {
 	if q.n.Load() == 0 {
 		return nil
 	}
-	var ops []*operation
-	q.mu.Lock()
-	for op := q.head; op != nil; op = op.next {
-		if concerned(op) {
-			ops = append(ops, op)
-		}
-	}
-	q.mu.Unlock()
+	ops := slices.DeleteFunc(q.all(), func(op *operation) bool { return !concerned(op) })
 	ctx, cancel := context.WithTimeout(context.Background(), memoryWait)
 	defer cancel()
 	for {
@@ -238,6 +232,17 @@ func (q *socketOps) wait(concerned func(*operation) bool) error {
 			return ErrBusy
 		}
 	}
+}
+
+// all returns the operations under way.
+func (q *socketOps) all() []*operation {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var ops []*operation
+	for op := q.head; op != nil; op = op.next {
+		ops = append(ops, op)
+	}
+	return ops
 }
 
 // gone tells whether none of ops is under way.

@@ -182,9 +182,10 @@ func (s *Service) Drain() error {
 	return nil
 }
 
-// Close ends all sessions: their applications' calls fail at once. What they
-// have sent may take the node's linger time, unless Drain was called before;
-// the error then holds a *DroppedError if something was dropped.
+// Close ends all sessions: their applications' calls fail, at once or when the
+// operations that are under way have ended. What they have sent may take the node's
+// linger time, unless Drain was called before; the error then holds a *DroppedError
+// if something was dropped. Links whose operations do not end within 5 s more are cut.
 func (s *Service) Close() error {
 	s.mu.Lock()
 	if s.closed {

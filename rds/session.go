@@ -1,7 +1,6 @@
 package rds
 
 import (
-	"errors"
 	"net"
 	"runtime"
 	"sync"
@@ -51,8 +50,11 @@ type session struct {
 	congestedMu sync.Mutex // a leaf
 	congested   map[*appSocket]struct{}
 
-	regions sessionRegions
-	aside   chan struct{} // one for each call that takes its time
+	regions    sessionRegions
+	operations atomic.Int64  // taken, and not ended: the links may touch their memory
+	quiet      waitQueue     // waits for operations to be 0
+	aside      chan struct{} // one for each call that takes its time
+	leaving    atomic.Bool   // the service ends: the application hears when nothing has its memory
 
 	holds     int          // of the limits on sessions: Service.mu guards it
 	lingering atomic.Int32 // sockets that were closed and wait for what they have sent
@@ -232,12 +234,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 			p.mu.Lock()
 		}
 		size := m.Size()
-		if err := p.acceptLocked(x, a.s, &m); err != nil { // the node is closing, and will tell
-			a.s.account.Release(size, 1)
-			if m.Body != nil {
-				m.Body.Release()
-			}
-		}
+		p.acceptLocked(x, a.s, &m)
 		port = m.Sport
 		bytes += size
 		sent++
@@ -420,42 +417,6 @@ func (x *session) mapNews() {
 		x.out.event(ipc.OpMaps, 0)
 	}
 	runtime.KeepAlive(x)
-}
-
-// end ends the session, whoever's idea it is: what was submitted is taken, the
-// sockets are unbound at once and linger for what they have sent.
-func (x *session) end(cause error) {
-	x.endOnce.Do(func() {
-		_ = x.conn.Close()
-		_ = x.ear.Close()
-		x.mu.Lock()
-		x.last = true
-		x.overBudget.Store(false)
-		if !errors.Is(cause, errViolation) && !errors.Is(cause, ipc.ErrCorrupt) {
-			_ = x.takeAll()
-		}
-		x.ended = true
-		socks := x.sockets
-		x.sockets = nil
-		x.mu.Unlock()
-		x.out.end()
-		x.svc.work.Go(func() { x.regions.end(x.log) })
-		for _, a := range socks {
-			if a != nil {
-				a.leave()
-				x.svc.work.Go(func() { _, _ = a.finish() })
-			}
-		}
-		x.seg.spare.Store(errors.Is(cause, net.ErrClosed))
-		x.mem.end()
-		x.queue.end() // before the number is another session's
-		_ = x.self.Close()
-		_ = x.out.bell.Close()
-		x.svc.release(x)
-		x.seg.drop()
-		x.logEnd(cause)
-		close(x.done)
-	})
 }
 
 // takeAll takes what the application had submitted when it was called, the way

@@ -27,6 +27,9 @@ func (x *session) calls() {
 		broken error      // guarded by mu: why the first answer failed that did
 	)
 	reply := func(r *ipc.Reply) {
+		if x.leaving.Load() { // the end of the connection is the answer
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		_ = x.conn.SetWriteDeadline(time.Now().Add(callTimeout))

@@ -188,6 +188,7 @@ func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) 
 		op.lent = &both.lent
 		m.Notify = true // its end has to be known
 		x.queued.Add(op.lent.cost)
+		x.operations.Add(1)
 		x.seg.hold()
 	}
 	extend(m, op, wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
@@ -223,18 +224,20 @@ func (op *operation) hushed() bool {
 // ended queues the end of a message for its sender to receive. Nothing has the
 // memory of its operation any more.
 func (s *nodeSocket) ended(f conn.Fate) {
+	var lent *lentOperation
 	if f.Op != nil {
-		if l := f.Op.Work.(*operation).lent; l != nil {
-			l.sess.credit(l.cost)
-			l.sess.seg.drop()
-		} else {
+		if lent = f.Op.Work.(*operation).lent; lent == nil {
 			f.Op = nil
 		}
 	}
 	s.fate(f)
+	if lent != nil {
+		lent.sess.endOperation(lent)
+	}
 }
 
-// refuse ends a message of a session that the link cannot carry.
+// refuse ends a message of a session that the link cannot carry, or that came when the
+// node was closed.
 func (it *parked) refuse() {
 	s, m := it.s, &it.m
 	s.account.Release(m.Size(), 1)

@@ -1,0 +1,115 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/transport"
+)
+
+// end ends the session, whoever's idea it is: what was submitted is taken, the
+// sockets are unbound at once and linger for what they have sent.
+//
+// The end of the connection tells the application that its operations were lost, and
+// so that their memory is its own again. If it goes on, because only the service ends,
+// it hears that no sooner than it is true.
+func (x *session) end(cause error) {
+	x.endOnce.Do(func() {
+		goesOn := errors.Is(cause, net.ErrClosed)
+		x.leaving.Store(goesOn)
+		if !goesOn {
+			x.hangUp()
+		}
+		x.mu.Lock()
+		x.last = true
+		x.overBudget.Store(false)
+		if !errors.Is(cause, errViolation) && !errors.Is(cause, ipc.ErrCorrupt) {
+			_ = x.takeAll()
+		}
+		x.ended = true
+		socks := x.sockets
+		x.sockets = nil
+		x.mu.Unlock()
+		x.out.end()
+		x.svc.work.Go(func() {
+			x.regions.end(x.log)
+			if goesOn {
+				x.awaitOperations()
+				x.hangUp()
+			}
+		})
+		for _, a := range socks {
+			if a != nil {
+				a.leave()
+				x.svc.work.Go(func() { _, _ = a.finish() })
+			}
+		}
+		x.seg.spare.Store(goesOn)
+		x.mem.end()
+		x.queue.end() // before the number is another session's
+		x.svc.release(x)
+		x.seg.drop()
+		x.logEnd(cause)
+		close(x.done)
+	})
+}
+
+// hangUp has the application hear of the session's end.
+func (x *session) hangUp() {
+	_ = x.conn.Close()
+	_ = x.ear.Close()
+	_ = x.self.Close()
+	_ = x.out.bell.Close()
+}
+
+// awaitOperations returns when all operations of the session, whose sockets are being
+// finished, have ended. Nothing touches their memory any more then.
+func (x *session) awaitOperations() {
+	ctx, cancel := context.WithTimeout(context.Background(), max(0, x.node.cfg.Linger)+3*memoryWait)
+	defer cancel()
+	for x.operations.Load() > 0 {
+		w := x.quiet.add()
+		var err error
+		if x.operations.Load() > 0 {
+			err = w.wait(ctx)
+		}
+		x.quiet.done(w)
+		if err != nil {
+			x.log.Warn("memory of an application may be in use", zap.Int64("operations", x.operations.Load()), zap.Error(err))
+			return
+		}
+	}
+}
+
+// endOperation follows the end of an operation, whose memory nothing has any more.
+func (x *session) endOperation(l *lentOperation) {
+	x.credit(l.cost)
+	x.seg.drop()
+	if x.operations.Add(-1) == 0 {
+		x.quiet.wake(-1)
+	}
+}
+
+// cut ends the links that have operations of the socket, which then end: nobody else
+// can do without these links longer than the node, which ends as well. Its error is
+// ErrBusy if they go on nevertheless.
+func (s *nodeSocket) cut() error {
+	for _, op := range s.ops.all() {
+		op.peer.cut(op)
+	}
+	return s.ops.wait(func(*operation) bool { return true })
+}
+
+// cut ends the link that has an operation.
+func (p *peer) cut(op *operation) {
+	p.mu.Lock()
+	l := p.path[op.path].link
+	p.mu.Unlock()
+	if l != nil {
+		l.Close(transport.Abort)
+	}
+}
