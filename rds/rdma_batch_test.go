@@ -62,7 +62,7 @@ func TestProvidersBatchesOfOperations(t *testing.T) {
 func TestEndsOfWritesAreHushed(t *testing.T) {
 	t.Parallel()
 	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
-		_, path := serving(t, node(), ServiceConfig{})
+		svc, path := serving(t, node(), ServiceConfig{})
 		a, b := bound(t, dialed(t, path), addrOf(newAddr(), 4000)), l.bind(node())
 		mem, local := lent(t, b, 8), lent(t, a, 8)
 		c := mustGetMR(t, b, mem, 0)
@@ -84,6 +84,8 @@ func TestEndsOfWritesAreHushed(t *testing.T) {
 			return len(m.ops)
 		}
 		eventually(t, "ends of all but the last writes", func() bool { return pending() < quietEntries })
+		x := lastSession(svc)
+		eventually(t, "all ends in the daemon", func() bool { return x.operations.Load() == 0 })
 		operate(t, a, b, 7, Outgoing{RDMA: out[0].RDMA})
 		wantStatus(t, a, 7, StatusSuccess)
 		if n := pending(); n > 0 {
