@@ -61,7 +61,6 @@ type soakLane struct {
 	reply   bool
 	void    bool // no reply need come any more
 	local   *rds.Memory
-	left    []*rds.Memory // that the daemon may still be at, if it is one that ends
 	result  uint64
 	want    uint64
 	at      []soakRegion // at each peer
@@ -147,7 +146,7 @@ func (t *soakClient) live() error {
 		if l.life != 0 && !l.fated {
 			t.orphans[l.number] = true
 		}
-		l.local, l.left = nil, nil // of a daemon that has ended
+		l.local = nil // of a daemon that has ended
 		for k := range l.at {
 			l.at[k] = soakRegion{known: l.at[k].known}
 		}

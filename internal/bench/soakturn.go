@@ -157,7 +157,6 @@ func (t *soakClient) end(l *soakLane) error {
 	}
 	r := &l.at[l.peer]
 	plain := l.turn == turnPlain || l.turn == turnHello
-	t.giveBack(l)
 	lost := uint64(0)
 	switch {
 	case l.status == rds.StatusDropped:
@@ -220,22 +219,6 @@ func (t *soakClient) settle(l *soakLane, lost uint64) error {
 	t.acct.Exchanges++
 	t.j.setAccount(&t.acct)
 	return nil
-}
-
-// giveBack keeps memory of an operation that has failed away from the next one. If the
-// daemon has ended the former may still be under way: nothing of that daemon's memory is
-// to be used again. If there is a success later the daemon goes on, and all is well.
-func (t *soakClient) giveBack(l *soakLane) {
-	switch {
-	case !t.p.attached || l.local == nil:
-	case l.status == rds.StatusSuccess:
-		for _, m := range l.left {
-			m.Release()
-		}
-		l.left = nil
-	case l.status != rds.StatusRemoteError:
-		l.left, l.local = append(l.left, l.local), nil
-	}
 }
 
 // succeeded checks what an operation brought, in so far as the region is still there.
