@@ -61,11 +61,17 @@ func (q *fateQueue) take(f *conn.Fate, peek bool) bool {
 	}
 	q.list[q.taken].Op = nil
 	q.n.Add(-1)
-	if q.taken++; q.taken == len(q.list) {
+	q.taken++
+	switch {
+	case q.taken == len(q.list):
 		q.list, q.taken = q.list[:0], 0
 		if cap(q.list) > 1024 {
 			q.list = nil
 		}
+	case q.taken >= 1024 && q.taken > len(q.list)/2: // one that is never empty would grow for ever
+		n := copy(q.list, q.list[q.taken:])
+		clear(q.list[n:])
+		q.list, q.taken = q.list[:n], 0
 	}
 	return true
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"testing"
 
+	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
 )
 
@@ -263,4 +264,25 @@ func TestFatesComeFirstAndAreBounded(t *testing.T) {
 	}
 	eventually(t, "all fates", func() bool { return a.node.fates.full() })
 	wantErr(t, "unread fates", a.SendMessage(ctx, &o), ErrWouldBlock)
+}
+
+// Fates of which there always is one to be read take no more memory than what waits.
+func TestFatesThatAreNeverAllReadDoNotGrow(t *testing.T) {
+	t.Parallel()
+	const waiting, fates = 3000, 1 << 17
+	var q fateQueue
+	for i := range uint64(fates) {
+		q.list = append(q.list, conn.Fate{Token: i})
+		q.n.Add(1)
+		if i < waiting {
+			continue
+		}
+		var f conn.Fate
+		if !q.take(&f, false) || f.Token != i-waiting {
+			t.Fatalf("fate %d comes, not %d", f.Token, i-waiting)
+		}
+		if cap(q.list) > 8*waiting {
+			t.Fatalf("memory for %d fates, of which %d wait", cap(q.list), waiting)
+		}
+	}
 }
