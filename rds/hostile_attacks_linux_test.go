@@ -227,9 +227,10 @@ var attacks = []attack{
 		e.many(e.self(s, ipc.OpSend, ipc.FlagNotify, 0), 3*maxFates)
 		x := s.session(e)
 		x.mu.Lock()
-		n := x.sockets[0].s.fates.n.Load()
+		fates := &x.sockets[0].s.fates.n
 		x.mu.Unlock()
-		if n < maxFates/2 || n > 2*maxFates {
+		eventually(s, "fates", func() bool { return fates.Load() >= maxFates/2 })
+		if n := fates.Load(); n > 2*maxFates {
 			s.Errorf("%d fates wait", n)
 		}
 	}},

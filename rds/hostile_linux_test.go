@@ -106,6 +106,7 @@ func (e *evil) ask(q ipc.Request) (r ipc.Reply) {
 	e.Helper()
 	e.id++
 	q.ID = e.id
+	_ = e.sock.SetDeadline(time.Now().Add(patience)) // what came before may have taken its time
 	if err := e.conn.Send(&q); err != nil {
 		e.Fatal(err)
 	}
