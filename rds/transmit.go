@@ -385,15 +385,28 @@ func (p *peer) setAcksLocked() {
 // pressed says that somebody waits for room: look for acknowledgements soon.
 func (p *peer) pressed() {
 	p.mu.Lock()
+	if p.ackEager {
+		p.askLocked()
+	}
 	p.pressedLocked()
 	p.mu.Unlock()
 }
 
 func (p *peer) pressedLocked() {
 	if !p.ackEager && p.acksOn {
+		p.askLocked()
 		p.ackEager = true
 		p.acksWait = ackEagerly
 		p.setAcksLocked()
+	}
+}
+
+// askLocked asks the peer for the acknowledgements that it has not sent.
+func (p *peer) askLocked() {
+	for i := range p.path {
+		if l, ok := p.path[i].link.(transport.Asker); ok && p.core.Unacked(i) > 0 {
+			l.Ask()
+		}
 	}
 }
 

@@ -64,6 +64,12 @@ type Link interface {
 	Stats() LinkStats
 }
 
+// Asker is a Link whose peer tells late what it has taken, unless it is asked. Ask does
+// not block and writes nothing itself.
+type Asker interface {
+	Ask()
+}
+
 // Indexed is a Link that knows the index of the path it was dialed for, other than by
 // its source port.
 type Indexed interface {

@@ -322,9 +322,12 @@ func (d *direct) mayBegin(l *lane, msn uint32, bytes uint64) bool {
 // directAck is how many bytes are acknowledged without delay, where each message
 // counts as directCost more.
 const (
-	directAck  = 128 << 10
-	directCost = directAck / 16
+	directAck  = 512 << 10
+	directCost = directAck / 64
 )
+
+// directDelay is how long what there is to say of direct queues waits for company.
+const directDelay = 4 * xctl.CreditDelay
 
 // DirectEarly is how many bytes of messages a direct queue is sent before
 // DirectReady, and the rest of a message that has begun.
@@ -439,13 +442,16 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, cut Cut, aft
 // sayLaterLocked has what there is to say said after a while, if nothing that is sent
 // takes it along before.
 func (x *shared) sayLaterLocked(s *stream) {
-	d := &x.direct
-	if d.later {
-		return
+	if !x.direct.later {
+		x.sayInLocked(s, directDelay)
 	}
+}
+
+func (x *shared) sayInLocked(s *stream, wait time.Duration) {
+	d := &x.direct
 	d.later = true
 	if d.timer == nil {
-		d.timer = time.AfterFunc(xctl.CreditDelay, func() {
+		d.timer = time.AfterFunc(wait, func() {
 			s.q.mu.Lock()
 			d.later = false
 			run := !x.backlog.Empty() && !s.q.over && s.kickLocked()
@@ -456,7 +462,18 @@ func (x *shared) sayLaterLocked(s *stream) {
 		})
 		return
 	}
-	d.timer.Reset(xctl.CreditDelay)
+	d.timer.Reset(wait)
+}
+
+// DirectAsk asks the peer to say at once what it has taken from its direct queues: it
+// waits for company otherwise. It writes nothing itself.
+func (q *QP) DirectAsk() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s := q.stream; q.state == StateRTS && s.shared != nil && len(s.shared.direct.ends) > 0 {
+		s.shared.backlog.Ping(xctl.Ping{Nonce: s.shared.nonce})
+		s.shared.sayInLocked(s, 0)
+	}
 }
 
 // DirectAcked returns how many of the bytes that SendDirect took the peer has taken

@@ -25,7 +25,7 @@ const (
 // DirectHome tells the peer that messages of a kind, which the programs know by a tag,
 // belong to a direct queue of ours. A peer that reads so slowly that many of these wait
 // is not told. It and DirectState write nothing themselves: what there is to say leaves
-// within xctl.CreditDelay.
+// within 0.4 ms.
 func (q *QP) DirectHome(tag, queue uint32) error {
 	return q.tell(queue, func(b *xctl.Backlog) { b.Home(xctl.Home{SRQ: xctl.SRQN(queue), Tag: tag}) })
 }

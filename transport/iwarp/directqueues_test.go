@@ -209,3 +209,36 @@ func TestDirectQueuesAreAnnounced(t *testing.T) {
 		t.Error("news of a connection that has ended")
 	}
 }
+
+// Who asks is told at once what was taken, in the answer to a PING; with nothing to be
+// acknowledged nobody is asked.
+func TestDirectAsk(t *testing.T) {
+	t.Parallel()
+	e, x, _ := openDirect(t, Config{}, true, false)
+	e.qp.DirectReady()
+	x.sync()
+	e.quiet()
+	e.qp.DirectAsk()
+	if n, err := e.direct([]byte("message")); n != 7 || err != nil {
+		t.Fatal(n, err)
+	}
+	x.incoming(rdmap.OpSend)
+	if p := has[xctl.Ping](x); len(p) > 0 {
+		t.Errorf("asked for nothing: %+v", p)
+	}
+	e.qp.DirectAsk()
+	await[xctl.Ping](x)
+	// The other way.
+	for range 20 {
+		x.raw.send(x.message(directNum, 0, true, []byte("message")), x.tell(xctl.Ping{Nonce: 7}))
+		for len(has[xctl.Pong](x)) == 0 {
+			if _, _, err := x.take(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if c := has[xctl.Credit](x); len(c) == 0 || c[len(c)-1].Delivered != x.next[directNum] {
+			t.Errorf("with the answer to the PING %+v, not CREDIT for %d", c, x.next[directNum])
+		}
+		x.records = nil
+	}
+}

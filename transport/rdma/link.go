@@ -49,6 +49,7 @@ var (
 	_ transport.Operator = (*link)(nil)
 	_ transport.Indexed  = (*link)(nil)
 	_ transport.Sorter   = (*link)(nil)
+	_ transport.Asker    = (*link)(nil)
 )
 
 func (l *link) params(path int) iwarp.ConnParams {
@@ -115,6 +116,9 @@ func (l *link) write(bufs [][]byte, after bool, builds uint32) (int, error) {
 
 // Acked returns how much of what was written the peer's RDS has taken.
 func (l *link) Acked() uint64 { return l.qp.DirectAcked() }
+
+// Ask has the peer tell now what it has taken.
+func (l *link) Ask() { l.qp.DirectAsk() }
 
 // Close ends the link.
 func (l *link) Close(mode transport.CloseMode) {
