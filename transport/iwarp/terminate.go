@@ -153,7 +153,16 @@ func (s *stream) accused(t *rdmap.Terminate) (slot uint32, ok bool) {
 	var h ddp.Untagged
 	untagged := t.HasDDP && !ddp.IsTagged(t.DDP[0]) && h.Decode(t.DDP) == nil
 	if untagged && h.QN == rdmap.QueueRequest {
-		return s.inquiry(h.MSN)
+		if slot, ok := s.inquiry(h.MSN); ok {
+			return slot, true
+		}
+		// Linux's siw gives another number. It is about the oldest one then, unless that
+		// is an atomic among others, which may have been executed.
+		w, index := s.rx.awaited()
+		if w != nil && (w.op == OpRead || s.tx.asked.Load()-s.rx.answered.Load() == 1) {
+			return *index, true
+		}
+		return 0, false
 	}
 	if t.HasRead || t.Cause.Layer() == rdmap.LayerRDMAP && t.Cause.Type() == 1 {
 		if _, index := s.rx.awaited(); index != nil && *index != rtrSlot {

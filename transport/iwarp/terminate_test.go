@@ -119,6 +119,47 @@ func TestTerminateNamesARequest(t *testing.T) {
 	}
 }
 
+// Linux's siw names another number: one request that is outstanding is meant all the
+// same, and so is the oldest Read.
+func TestTerminateNamesNoRequest(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		reads, atomics int
+		first          Status
+	}{{1, 0, RemoteAccess}, {2, 0, RemoteAccess}, {0, 1, RemoteAccess}, {0, 2, Flushed}} {
+		for _, s := range streams {
+			t.Run(fmt.Sprint(s.name, c.reads, c.atomics), func(t *testing.T) {
+				t.Parallel()
+				v := newVictim(t, Config{EventLoops: 1})
+				p := openStream(t, v.end, s)
+				p.send(emptyWrite())
+				var r rdmap.Segment
+				for i := range c.reads {
+					v.send(WorkRequest{ID: uint64(i), Op: OpRead, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1})
+					r = p.segment(rdmap.OpReadRequest)
+				}
+				for i := range c.atomics {
+					v.send(WorkRequest{ID: uint64(i), Op: OpFetchAdd, SGE: []SGE{v.sink.SGE(0, 8)}, RemoteKey: 1, Add: 1})
+					r = p.segment(rdmap.OpAtomicRequest)
+				}
+				r.Untagged.MSN += 1000
+				p.send(append(rdmap.TerminateHeader().AppendTo(nil), aboutRead(rdmap.CauseAccess)(r)...))
+				p.closed()
+				_ = v.ended()
+				for i, done := range v.rest() {
+					want := Flushed
+					if i == 0 {
+						want = c.first
+					}
+					if done.ID != uint64(i) || done.Status != want {
+						t.Errorf("request %d: %v, want %v", i, done.Status, want)
+					}
+				}
+			})
+		}
+	}
+}
+
 func words(b ...byte) func(rdmap.Segment) []byte {
 	return func(rdmap.Segment) []byte { return b }
 }
