@@ -201,15 +201,23 @@ func TestOperationsEndWithTheDaemon(t *testing.T) {
 	}()
 	eventually(t, "the end of the session", func() bool { return len(svc.all()) == 0 })
 	n.release()
-	m := mustRecv(t, a)
-	k := mustRecv(t, a)
-	if m.Status != StatusDropped || k.Status != StatusDropped || m.Token+k.Token != 5 {
-		t.Errorf("%+v, %+v", &m, &k)
+	var told, losses uint64
+	for range 3 { // in any order: what is told of two things may be read in between
+		m, err := a.Recv(background(t))
+		switch {
+		case errors.Is(err, ErrDaemonLost):
+			losses++
+		case err != nil || m.Status != StatusDropped:
+			t.Errorf("%+v, %v", &m, err)
+		default:
+			told += m.Token
+		}
 	}
-	_, err := a.Recv(background(t))
-	wantErr(t, "Recv", err, ErrDaemonLost)
+	if told != 5 || losses != 1 {
+		t.Errorf("operations %d dropped, %d losses of the daemon", told, losses)
+	}
 	<-stopped
-	_, err = a.GetMR(old, 0)
+	_, err := a.GetMR(old, 0)
 	if !errors.Is(err, ErrWouldBlock) && !errors.Is(err, ErrDaemonLost) {
 		t.Errorf("GetMR without a daemon: %v", err)
 	}

@@ -92,14 +92,15 @@ func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrP
 
 // lost is the end of the attachment.
 func (s *clientSocket) lost(t *attachment) {
+	if h := s.half.Load(); h != nil {
+		s.loseOperations(h) // all of them, before anybody hears of the loss instead
+	}
 	s.loss.Store(true)
 	if s.told.Load() == t {
 		s.loss.Store(false)
 	}
 	s.losses.Add(1)
-	if h := s.half.Swap(nil); h != nil {
-		s.loseOperations(h)
-	}
+	s.half.Store(nil)
 	s.q.rmu.Lock()
 	s.q.publish()
 	s.q.keep = [2]int{int(s.q.bytes.Load()), int(s.q.count.Load())}
