@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/fifo"
 )
 
 // maxFates bounds the fates a socket keeps for its application to receive. A
@@ -14,10 +15,9 @@ const maxFates = 64 << 10
 
 // fateQueue holds the fates of sent messages until they are received.
 type fateQueue struct {
-	n     atomic.Int64 // in list, readable without mu
+	n     atomic.Int64 // in queue, readable without mu
 	mu    sync.Mutex
-	list  []conn.Fate
-	taken int
+	queue fifo.Queue[conn.Fate]
 }
 
 func (q *fateQueue) full() bool { return q.n.Load() >= maxFates }
@@ -29,7 +29,7 @@ func (s *inbox) fate(f conn.Fate) {
 	}
 	q := &s.fates
 	q.mu.Lock()
-	q.list = append(q.list, f)
+	q.queue.Push(f)
 	q.mu.Unlock()
 	q.n.Add(1)
 	s.readers.wake(1)
@@ -52,26 +52,15 @@ func (q *fateQueue) take(f *conn.Fate, peek bool) bool {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.taken == len(q.list) {
+	if q.queue.Len() == 0 {
 		return false
 	}
-	*f = q.list[q.taken]
+	*f = q.queue.All()[0]
 	if peek {
 		return true
 	}
-	q.list[q.taken].Op = nil
 	q.n.Add(-1)
-	q.taken++
-	switch {
-	case q.taken == len(q.list):
-		q.list, q.taken = q.list[:0], 0
-		if cap(q.list) > 1024 {
-			q.list = nil
-		}
-	case q.taken >= 1024 && q.taken > len(q.list)/2: // one that is never empty would grow for ever
-		n := copy(q.list, q.list[q.taken:])
-		clear(q.list[n:])
-		q.list, q.taken = q.list[:n], 0
-	}
+	q.queue.Drop(1)
+	q.queue.Shrink(1024)
 	return true
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/fifo"
 )
 
 // Sessions share a connection by deficit round robin. As long as little waits
@@ -22,8 +23,7 @@ const (
 // guarded by peer.mu.
 type flow struct {
 	sess    *session
-	list    []parked
-	taken   int // of list
+	queue   fifo.Queue[parked]
 	deficit int
 	active  bool // in peer.flows
 
@@ -39,7 +39,7 @@ type parked struct {
 	slab *buf.Buf
 }
 
-func (f *flow) empty() bool { return f.taken == len(f.list) }
+func (f *flow) empty() bool { return f.queue.Len() == 0 }
 
 // park appends a message, copying a payload that is not in a buffer.
 func (f *flow) park(pool *buf.Pool, s *nodeSocket, m *conn.Message) {
@@ -56,7 +56,7 @@ func (f *flow) park(pool *buf.Pool, s *nodeSocket, m *conn.Message) {
 		f.slab.Retain(1)
 		it.slab = f.slab
 	}
-	f.list = append(f.list, it)
+	f.queue.Push(it)
 }
 
 // drop gives up the slab.
@@ -69,23 +69,12 @@ func (f *flow) drop() {
 
 // pop removes the oldest message.
 func (f *flow) pop() {
-	it := &f.list[f.taken]
-	if it.slab != nil {
-		it.slab.Release()
+	if slab := f.queue.All()[0].slab; slab != nil {
+		slab.Release()
 	}
-	*it = parked{}
-	f.taken++
-	switch {
-	case f.taken == len(f.list):
-		f.list, f.taken = f.list[:0], 0
+	if f.queue.Drop(1); f.empty() {
+		f.queue.Shrink(1024)
 		f.drop()
-		if cap(f.list) > 1024 {
-			f.list = nil
-		}
-	case f.taken >= 1024 && f.taken > len(f.list)/2: // one that is never empty would grow for ever
-		n := copy(f.list, f.list[f.taken:])
-		clear(f.list[n:])
-		f.list, f.taken = f.list[:n], 0
 	}
 }
 
@@ -134,7 +123,7 @@ func (p *peer) serveLocked() (some bool) {
 		f.deficit = min(f.deficit+flowQuantum, flowQuantum) // a turn it could not use is not saved up
 		moved, closed := false, false
 		for !f.empty() && f.deficit > 0 {
-			it := &f.list[f.taken]
+			it := &f.queue.All()[0]
 			if closed = p.gateClosed(it.m.Sport); closed {
 				break
 			}
@@ -200,10 +189,11 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool) (messages, byt
 		return 0, 0
 	}
 	var fates []conn.Fate
-	keep := f.list[:f.taken]
-	for _, it := range f.list[f.taken:] {
+	waiting, keep := f.queue.All(), 0
+	for _, it := range waiting {
 		if it.s != s || !all && it.m.Dport != port {
-			keep = append(keep, it)
+			waiting[keep] = it
+			keep++
 			continue
 		}
 		messages++
@@ -219,9 +209,9 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool) (messages, byt
 			it.slab.Release()
 		}
 	}
-	clear(f.list[len(keep):])
-	if f.list = keep; f.empty() { // or what a session leaves behind would stay as long as a peer is away
-		f.list, f.taken, f.active, f.deficit = nil, 0, false, 0
+	if f.queue.Keep(keep); f.empty() { // or what a session leaves behind would stay as long as a peer is away
+		f.queue.Shrink(0)
+		f.active, f.deficit = false, 0
 		f.drop()
 		p.flows = slices.DeleteFunc(p.flows, func(g *flow) bool { return g == f })
 	}

@@ -106,15 +106,15 @@ func TestFlowThatIsNeverEmptyDoesNotGrow(t *testing.T) {
 		if i < waiting {
 			continue
 		}
-		if got := f.list[f.taken].m.Token; got != i-waiting {
+		if got := f.queue.All()[0].m.Token; got != i-waiting {
 			t.Fatalf("message %d is the first, not %d", got, i-waiting)
 		}
 		f.pop()
-		if n := len(f.list) - f.taken; n != waiting {
+		if n := f.queue.Len(); n != waiting {
 			t.Fatalf("%d wait", n)
 		}
 	}
-	if cap(f.list) > 4*waiting {
-		t.Errorf("room for %d messages, and %d wait", cap(f.list), waiting)
+	if n := cap(f.queue.All()); n > 4*waiting {
+		t.Errorf("room for %d messages, and %d wait", n, waiting)
 	}
 }

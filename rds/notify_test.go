@@ -272,7 +272,7 @@ func TestFatesThatAreNeverAllReadDoNotGrow(t *testing.T) {
 	const waiting, fates = 3000, 1 << 17
 	var q fateQueue
 	for i := range uint64(fates) {
-		q.list = append(q.list, conn.Fate{Token: i})
+		q.queue.Push(conn.Fate{Token: i})
 		q.n.Add(1)
 		if i < waiting {
 			continue
@@ -281,8 +281,8 @@ func TestFatesThatAreNeverAllReadDoNotGrow(t *testing.T) {
 		if !q.take(&f, false) || f.Token != i-waiting {
 			t.Fatalf("fate %d comes, not %d", f.Token, i-waiting)
 		}
-		if cap(q.list) > 8*waiting {
-			t.Fatalf("memory for %d fates, of which %d wait", cap(q.list), waiting)
+		if n := cap(q.queue.All()); n > 8*waiting {
+			t.Fatalf("memory for %d fates, of which %d wait", n, waiting)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rds-go/rds/internal/fifo"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc"
 	"github.com/rds-go/rds/xrc/setup"
@@ -52,18 +53,18 @@ type Channel struct {
 	depth  int
 
 	mu        sync.Mutex
-	state     channelState // guarded by mu
-	destroyed bool         // guarded by mu: completions are for nobody
-	link      *link        // guarded by mu; nil but in channelReady
-	why       error        // guarded by mu; of channelDead
-	works     []work       // guarded by mu, but for those that start uses
-	free      []uint32     // guarded by mu
-	waiting   fifo[uint32] // guarded by mu; in the order of posting
-	started   int          // guarded by mu; with the connection
-	reads     int          // guarded by mu; of them
-	posted    uint64       // guarded by mu; requests ever
-	starting  bool         // guarded by mu; somebody is in run
-	again     bool         // guarded by mu; and has to look once more
+	state     channelState       // guarded by mu
+	destroyed bool               // guarded by mu: completions are for nobody
+	link      *link              // guarded by mu; nil but in channelReady
+	why       error              // guarded by mu; of channelDead
+	works     []work             // guarded by mu, but for those that start uses
+	free      []uint32           // guarded by mu
+	waiting   fifo.Queue[uint32] // guarded by mu; in the order of posting
+	started   int                // guarded by mu; with the connection
+	reads     int                // guarded by mu; of them
+	posted    uint64             // guarded by mu; requests ever
+	starting  bool               // guarded by mu; somebody is in run
+	again     bool               // guarded by mu; and has to look once more
 
 	starvedBy *link // guarded by its mu; which has it on its list
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rds-go/rds/internal/fifo"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc"
@@ -38,7 +39,7 @@ type CQ struct {
 
 	mu      sync.Mutex
 	limit   int                              // of ring
-	ring    fifo[Completion]                 // guarded by mu; what does not wait in dev
+	ring    fifo.Queue[Completion]           // guarded by mu; what does not wait in dev
 	overrun bool                             // guarded by mu
 	closed  bool                             // guarded by mu
 	waiting map[*context.CancelFunc]struct{} // guarded by mu
@@ -72,8 +73,8 @@ func (c *CQ) Close(ctx context.Context) error { return c.xrc.Close(ctx) }
 func (c *CQ) Poll(dst []Completion) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	n := copy(dst, c.ring.all())
-	c.ring.drop(n)
+	n := copy(dst, c.ring.All())
+	c.ring.Drop(n)
 	for n < len(dst) {
 		k := c.dev.Poll(c.list[:min(len(c.list), len(dst)-n)])
 		if k == 0 {
@@ -110,7 +111,7 @@ func (c *CQ) collect() {
 	defer c.mu.Unlock()
 	for n := c.dev.Poll(c.list[:]); n > 0; n = c.dev.Poll(c.list[:]) {
 		for i := range c.list[:n] {
-			c.ring.push(c.receivedLocked(&c.list[i]))
+			c.ring.Push(c.receivedLocked(&c.list[i]))
 		}
 	}
 	c.qp, c.link = nil, nil
@@ -123,10 +124,10 @@ func (c *CQ) push(list []Completion) {
 		return
 	}
 	c.mu.Lock()
-	lost := !c.overrun && !c.closed && c.ring.len()+len(list) > 2*c.limit
+	lost := !c.overrun && !c.closed && c.ring.Len()+len(list) > 2*c.limit
 	c.overrun = c.overrun || lost
 	if !c.overrun && !c.closed {
-		c.ring.push(list...)
+		c.ring.Push(list...)
 	}
 	c.wakeLocked()
 	c.mu.Unlock()
@@ -147,7 +148,7 @@ func (c *CQ) Wait(ctx context.Context) error {
 	for {
 		inner, cancel := context.WithCancel(ctx)
 		c.mu.Lock()
-		n, overrun, closed := c.ring.len(), c.overrun, c.closed
+		n, overrun, closed := c.ring.Len(), c.overrun, c.closed
 		if n == 0 && !overrun && !closed {
 			c.waiting[&cancel] = struct{}{}
 		}
@@ -192,7 +193,7 @@ func (x *completions) Purge(r xrc.Ref) {
 		ch.destroy()
 	}
 	c.mu.Lock()
-	c.ring.keep(len(slices.DeleteFunc(c.ring.all(), func(e Completion) bool { return e.QP == r })))
+	c.ring.Keep(len(slices.DeleteFunc(c.ring.All(), func(e Completion) bool { return e.QP == r })))
 	c.mu.Unlock()
 }
 
@@ -200,7 +201,7 @@ func (x *completions) Close() {
 	c := (*CQ)(x)
 	c.collect() // for those who ask what has come
 	c.mu.Lock()
-	c.closed, c.ring = true, fifo[Completion]{}
+	c.closed, c.ring = true, fifo.Queue[Completion]{}
 	c.wakeLocked()
 	c.mu.Unlock()
 	_ = c.dev.Close()

@@ -85,7 +85,7 @@ func (ch *Channel) keep(wr *iwarp.WorkRequest) uint32 {
 	w.wr.Inline = w.inline
 	ch.posted++
 	w.order, w.group, w.doubtful = ch.posted, 1, false
-	ch.waiting.push(slot)
+	ch.waiting.Push(slot)
 	return slot
 }
 
@@ -157,7 +157,7 @@ func (ch *Channel) kickLocked() bool {
 		ch.again = true
 		return false
 	}
-	ch.starting = ch.waiting.len() > 0
+	ch.starting = ch.waiting.Len() > 0
 	return ch.starting
 }
 
@@ -221,7 +221,7 @@ func (ch *Channel) pickLocked(l *link) (refused []Completion) {
 	if l.over {
 		return nil
 	}
-	all := ch.waiting.all()
+	all := ch.waiting.All()
 	kept, i := 0, 0
 	passed := false
 	for i < len(all) && len(ch.batch) < startAtOnce {
@@ -258,9 +258,9 @@ func (ch *Channel) pickLocked(l *link) (refused []Completion) {
 		l.starveLocked(ch)
 	}
 	if kept == 0 {
-		ch.waiting.drop(i)
+		ch.waiting.Drop(i)
 	} else {
-		ch.waiting.keep(kept + copy(all[kept:], all[i:]))
+		ch.waiting.Keep(kept + copy(all[kept:], all[i:]))
 	}
 	if len(ch.batch) > 0 {
 		l.posting.Add(1)
@@ -300,7 +300,7 @@ func (ch *Channel) putBackLocked(l *link, slots []uint32, ending bool) (list []C
 		case ch.state == channelDead:
 			list = ch.finishLocked(list, slot, iwarp.Flushed, 0)
 		default:
-			ch.waiting.push(slot)
+			ch.waiting.Push(slot)
 		}
 	}
 	ch.sortLocked()

@@ -101,25 +101,3 @@ func TestLedger(t *testing.T) {
 		t.Errorf("%v, %v", got, known)
 	}
 }
-
-func TestFIFO(t *testing.T) {
-	var q fifo[uint32]
-	next := uint32(0)
-	for i := range uint32(1000) {
-		q.push(i)
-		if i%3 == 2 {
-			for _, got := range q.all()[:2] {
-				if got != next {
-					t.Fatalf("%d, want %d", got, next)
-				}
-				next++
-			}
-			q.drop(2)
-		}
-	}
-	all := q.all()
-	q.keep(copy(all, all[10:]))
-	if q.all()[0] != next+10 || len(q.all()) != 1000-int(next)-10 {
-		t.Errorf("%d of %d are left", q.all()[0], len(q.all()))
-	}
-}

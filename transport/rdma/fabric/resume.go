@@ -28,11 +28,11 @@ func (ch *Channel) complete(l *link, slot uint32, c *iwarp.Completion) {
 	case doubtful:
 		w.doubtful, w.lost, w.serial = true, l.id, c.Serial
 	case again:
-		ch.waiting.push(slot) // suspend brings it to its place
+		ch.waiting.Push(slot) // suspend brings it to its place
 	default:
 		list = ch.finishLocked(list, slot, c.Status, c.Vendor)
 	}
-	run := ch.state == channelReady && ch.link == l && ch.waiting.len() > 0 && !again && ch.kickLocked()
+	run := ch.state == channelReady && ch.link == l && ch.waiting.Len() > 0 && !again && ch.kickLocked()
 	empty := ch.state == channelDead && ch.started == 0
 	ch.mu.Unlock()
 	ch.attr.CQ.push(list)
@@ -58,7 +58,7 @@ func (ch *Channel) finishLocked(list []Completion, slot uint32, status iwarp.Sta
 
 // sortLocked brings what waits into the order of posting.
 func (ch *Channel) sortLocked() {
-	slices.SortFunc(ch.waiting.all(), func(a, b uint32) int { return cmp.Compare(ch.works[a].order, ch.works[b].order) })
+	slices.SortFunc(ch.waiting.All(), func(a, b uint32) int { return cmp.Compare(ch.works[a].order, ch.works[b].order) })
 }
 
 // suspend is the end of a connection. All that was under way by it has been
@@ -123,14 +123,14 @@ func (ch *Channel) die(cause error) {
 	var list []Completion
 	for slot := range ch.works {
 		if ch.works[slot].doubtful {
-			ch.waiting.push(uint32(slot))
+			ch.waiting.Push(uint32(slot))
 		}
 	}
 	ch.sortLocked()
-	for _, slot := range ch.waiting.all() {
+	for _, slot := range ch.waiting.All() {
 		list = ch.finishLocked(list, slot, iwarp.Flushed, 0)
 	}
-	ch.waiting.keep(0)
+	ch.waiting.Keep(0)
 	empty := ch.started == 0
 	close(ch.dead)
 	ch.stop()
@@ -270,7 +270,7 @@ func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
 			list = ch.finishLocked(list, uint32(i), iwarp.Flushed, 0)
 		default:
 			w.doubtful = false
-			ch.waiting.push(uint32(i))
+			ch.waiting.Push(uint32(i))
 			ch.f.stats.repeated.Add(1)
 		}
 	}

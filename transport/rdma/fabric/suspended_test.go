@@ -49,8 +49,8 @@ func TestXRCREQ37UnknownFatesAreNotRepeatedOnTheWire(t *testing.T) {
 	// As if the message had been under way, and the connection were long forgotten.
 	client.send(ch, iwarp.WorkRequest{ID: 1, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
 	ch.mu.Lock()
-	slot := ch.waiting.all()[0]
-	ch.waiting.drop(1)
+	slot := ch.waiting.All()[0]
+	ch.waiting.Drop(1)
 	ch.works[slot].doubtful, ch.works[slot].lost, ch.works[slot].serial = true, 4711, 1
 	ch.mu.Unlock()
 	client.send(ch, iwarp.WorkRequest{ID: 2, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
