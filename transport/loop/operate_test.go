@@ -5,68 +5,20 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/rds-go/rds/internal/buf"
-	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/transporttest"
 )
-
-// hearer is a handler that keeps the numbers of messages.
-type hearer struct {
-	message  func(seq uint64) // may be nil
-	writable chan struct{}
-	closed   chan struct{}
-
-	mu    sync.Mutex
-	seqs  []uint64 // guarded by mu
-	acked uint64   // guarded by mu
-}
-
-func newHearer() *hearer {
-	return &hearer{writable: make(chan struct{}, 16), closed: make(chan struct{})}
-}
-
-func (*hearer) Begin() {}
-func (*hearer) End()   {}
-func (l *hearer) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
-	if !transporttest.Filled(payload, h.Sequence) {
-		panic("a message is not what was sent")
-	}
-	if l.message != nil {
-		l.message(h.Sequence)
-	}
-	l.mu.Lock()
-	l.seqs = append(l.seqs, h.Sequence)
-	l.mu.Unlock()
-	if owned != nil {
-		owned.Release()
-	}
-}
-func (l *hearer) Writable() { l.writable <- struct{}{} }
-func (l *hearer) Closed(_ error, acked uint64) {
-	l.mu.Lock()
-	l.acked = acked
-	l.mu.Unlock()
-	close(l.closed)
-}
-
-func (l *hearer) got() []uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.seqs)
-}
 
 // operators is a link to a transport that exposes a region.
 type operators struct {
 	t      testing.TB
 	from   transport.Operator
 	to     transport.Link
-	ha, hb *hearer
+	ha, hb *transporttest.Hearer
 	owner  *mr.Owner
 	domain *mr.Domain
 	mem    []byte
@@ -82,7 +34,7 @@ func newOperators(t testing.TB, region int) *operators {
 		t.Fatal(err)
 	}
 	e := newEnv()
-	x := &operators{t: t, ha: newHearer(), hb: newHearer(), owner: dev.NewOwner(mr.OwnerConfig{}), domain: dev.NewDomain()}
+	x := &operators{t: t, ha: transporttest.NewHearer(16), hb: transporttest.NewHearer(16), owner: dev.NewOwner(mr.OwnerConfig{}), domain: dev.NewDomain()}
 	e.B.(*Transport).Expose(dev, x.domain)
 	t.Cleanup(func() {
 		if err := errors.Join(e.A.Close(), e.B.Close(), dev.Close()); err != nil {
@@ -144,7 +96,7 @@ func (x *operators) operate(ops ...*transport.Operation) []transport.OpStatus {
 		if ok {
 			return ends
 		}
-		x.wait(x.ha.writable, "Writable")
+		x.wait(x.ha.Room, "Writable")
 	}
 }
 
@@ -157,7 +109,7 @@ func (x *operators) write(f func([][]byte) (int, error), bufs [][]byte) {
 			x.t.Fatal(err)
 		}
 		if bufs = transporttest.Skip(bufs, n); bufs != nil {
-			x.wait(x.ha.writable, "Writable")
+			x.wait(x.ha.Room, "Writable")
 		}
 	}
 }
@@ -167,7 +119,7 @@ func (x *operators) write(f func([][]byte) (int, error), bufs [][]byte) {
 func TestMessagesFollowTheirOperations(t *testing.T) {
 	const rounds = 500
 	x := newOperators(t, 8*rounds)
-	x.hb.message = func(seq uint64) {
+	x.hb.OnMessage = func(seq uint64) {
 		if seq%2 == 0 && binary.BigEndian.Uint64(x.mem[seq/2*8:]) != seq+1 {
 			t.Errorf("message %d before its data", seq)
 		}
@@ -205,7 +157,7 @@ func TestMessagesFollowTheirOperations(t *testing.T) {
 	if acked, written := x.from.Acked(), x.from.Stats().Written; acked != written {
 		t.Errorf("%d bytes acknowledged of %d", acked, written)
 	}
-	if got := x.hb.got(); !slices.Equal(got, want) {
+	if got := x.hb.Got(); !slices.Equal(got, want) {
 		t.Errorf("%d messages came, not the %d that should", len(got), len(want))
 	}
 }
@@ -214,7 +166,7 @@ func TestMessagesFollowTheirOperations(t *testing.T) {
 // is full.
 func TestOperationsComeBehindMessages(t *testing.T) {
 	x := newOperators(t, 8)
-	x.hb.message = func(uint64) {
+	x.hb.OnMessage = func(uint64) {
 		if x.mem[0] != 0 {
 			t.Error("the write has come before the message")
 		}
@@ -232,9 +184,9 @@ func TestOperationsComeBehindMessages(t *testing.T) {
 	if err := x.to.Start(x.hb); err != nil {
 		t.Fatal(err)
 	}
-	x.wait(x.ha.writable, "Writable")
-	if ends := x.operate(op); ends[0] != transport.OpSuccess || x.mem[0] != 1 || len(x.hb.got()) != 1 {
-		t.Errorf("%v, % x, messages %v", ends, x.mem, x.hb.got())
+	x.wait(x.ha.Room, "Writable")
+	if ends := x.operate(op); ends[0] != transport.OpSuccess || x.mem[0] != 1 || len(x.hb.Got()) != 1 {
+		t.Errorf("%v, % x, messages %v", ends, x.mem, x.hb.Got())
 	}
 }
 
@@ -304,7 +256,7 @@ func TestOperationsAtTheEnd(t *testing.T) {
 			if own && mode == transport.Drain {
 				x.to.Close(mode)
 			}
-			x.wait(x.ha.closed, "Closed")
+			x.wait(x.ha.Over, "Closed")
 			late := op()
 			late.Done = func(*transport.Operation, transport.OpStatus) { t.Error("done after the end") }
 			if ok, err := x.from.Operate([]*transport.Operation{late}); ok || err != nil {

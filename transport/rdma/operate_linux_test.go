@@ -12,56 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rds-go/rds/internal/buf"
-	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/transporttest"
 )
-
-// listener is a handler that keeps the numbers of messages.
-type listener struct {
-	writable chan struct{}
-	closed   chan struct{}
-	message  func(seq uint64) // may be nil
-
-	mu    sync.Mutex
-	seqs  []uint64 // guarded by mu
-	acked uint64   // guarded by mu
-}
-
-func newListener() *listener {
-	return &listener{writable: make(chan struct{}, 1<<16), closed: make(chan struct{})}
-}
-
-func (*listener) Begin() {}
-func (*listener) End()   {}
-func (l *listener) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
-	if !transporttest.Filled(payload, h.Sequence) {
-		panic("a message is not what was sent")
-	}
-	if l.message != nil {
-		l.message(h.Sequence)
-	}
-	l.mu.Lock()
-	l.seqs = append(l.seqs, h.Sequence)
-	l.mu.Unlock()
-	if owned != nil {
-		owned.Release()
-	}
-}
-func (l *listener) Writable() { l.writable <- struct{}{} }
-func (l *listener) Closed(_ error, acked uint64) {
-	l.mu.Lock()
-	l.acked = acked
-	l.mu.Unlock()
-	close(l.closed)
-}
-
-func (l *listener) got() []uint64 {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.seqs)
-}
 
 // operators is a link whose other end has a region.
 type operators struct {
@@ -69,8 +22,8 @@ type operators struct {
 	a, b *Transport
 	from *link
 	to   *link
-	ha   *listener
-	hb   *listener
+	ha   *transporttest.Hearer
+	hb   *transporttest.Hearer
 	mem  []byte
 	key  uint32
 	s    transporttest.Sender // makes messages
@@ -81,10 +34,10 @@ type operators struct {
 func newOperators(t testing.TB, o Options, region int, message func(mem []byte, seq uint64)) *operators {
 	t.Helper()
 	e := newEnv(t, o, o)
-	x := &operators{t: t, a: e.A.(*Transport), b: e.B.(*Transport), ha: newListener(), hb: newListener(), mem: make([]byte, region)}
+	x := &operators{t: t, a: e.A.(*Transport), b: e.B.(*Transport), ha: transporttest.NewHearer(1 << 16), hb: transporttest.NewHearer(1 << 16), mem: make([]byte, region)}
 	x.key = expose(t, x.b, x.mem)
 	if message != nil {
-		x.hb.message = func(seq uint64) { message(x.mem, seq) }
+		x.hb.OnMessage = func(seq uint64) { message(x.mem, seq) }
 	}
 	a, b := e.Dial(t, e.Accepted(t))
 	x.from, x.to = a.(*link), b.(*link)
@@ -105,7 +58,7 @@ func (x *operators) operate(ops ...*transport.Operation) {
 		if ok {
 			return
 		}
-		x.wait(x.ha.writable, "Writable")
+		x.wait(x.ha.Room, "Writable")
 	}
 }
 
@@ -131,7 +84,7 @@ func (x *operators) write(behind bool, bufs, more [][]byte) {
 			x.t.Fatal(err)
 		}
 		if bufs = transporttest.Skip(bufs, n); bufs != nil {
-			x.wait(x.ha.writable, "Writable")
+			x.wait(x.ha.Room, "Writable")
 		}
 		if n > 0 && behind {
 			behind = false
@@ -193,7 +146,7 @@ func TestMessagesFollowTheirOperations(t *testing.T) {
 		}
 		ended.Wait()
 		eventually(t, "acknowledgements", func() bool { return x.from.Acked() == x.from.Stats().Written })
-		if got := x.hb.got(); !slices.Equal(got, want) {
+		if got := x.hb.Got(); !slices.Equal(got, want) {
 			t.Errorf("%d messages came, not the %d that should", len(got), len(want))
 		}
 	}
@@ -279,7 +232,7 @@ func TestOperateRefusesNonsense(t *testing.T) {
 		t.Errorf("%d regions are registered, %d before", after.Live, before.Live)
 	}
 	x.write(false, x.s.Next(10), nil)
-	eventually(t, "message", func() bool { return len(x.hb.got()) == 1 })
+	eventually(t, "message", func() bool { return len(x.hb.Got()) == 1 })
 }
 
 // A link that ends while operations are under way, by either side and in either way,
@@ -299,7 +252,7 @@ func TestOperationsEndWithTheLink(t *testing.T) {
 	r := rand.New(rand.NewPCG(6, 0))
 	for round := range rounds {
 		la, lb := e.Dial(t, accepted)
-		ha, hb := newListener(), newListener()
+		ha, hb := transporttest.NewHearer(1<<16), transporttest.NewHearer(1<<16)
 		if err := errors.Join(la.Start(ha), lb.Start(hb)); err != nil {
 			t.Fatal(err)
 		}
@@ -321,7 +274,7 @@ func TestOperationsEndWithTheLink(t *testing.T) {
 				}
 				op.Done = func(*transport.Operation, transport.OpStatus) {
 					select {
-					case <-ha.closed:
+					case <-ha.Over:
 						t.Error("an operation ended after the link")
 					default:
 					}
@@ -339,8 +292,8 @@ func TestOperationsEndWithTheLink(t *testing.T) {
 					begun.Add(1)
 				default:
 					select {
-					case <-ha.writable:
-					case <-ha.closed:
+					case <-ha.Room:
+					case <-ha.Over:
 						return
 					}
 				}
@@ -358,9 +311,9 @@ func TestOperationsEndWithTheLink(t *testing.T) {
 			la.Close(mode)
 			lb.Close(mode)
 		}
-		for _, h := range []*listener{ha, hb} {
+		for _, h := range []*transporttest.Hearer{ha, hb} {
 			select {
-			case <-h.closed:
+			case <-h.Over:
 			case <-time.After(transporttest.Patience):
 				t.Fatal("not closed")
 			}
