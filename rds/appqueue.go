@@ -142,7 +142,7 @@ func (q *appQueue) end() {
 	q.links, q.ended = nil, true
 }
 
-// number finds a session a queue of its own. The caller holds s.mu.
+// numberLocked finds a session a queue of its own.
 func (s *Service) numberLocked(x *session) {
 	for n := range s.queues {
 		if s.queues[n] == nil {

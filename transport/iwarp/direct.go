@@ -99,7 +99,7 @@ type direct struct {
 
 	short []shortMessage // that are copied and not built
 
-	// The transmitter's. lanes are written under QP.mu too.
+	// The transmitter's. lanes are who calls SendDirect's, and written under QP.mu.
 	main   lane
 	lanes  map[xctl.SRQN]*lane // of the other queues, once used
 	built  []directCut         // of short, in the batch at hand
@@ -156,7 +156,7 @@ func (q *QP) DirectReady() {
 	s.conn.Wake()
 }
 
-// is tells whether a number is that of a direct queue.
+// isDirect tells whether a number is that of a direct queue.
 func (x *shared) isDirect(n xctl.SRQN) bool {
 	d := &x.direct
 	return d.queue != nil && n >= d.queue.num && uint32(n-d.queue.num) <= x.params.Direct.Others
@@ -190,7 +190,7 @@ func (x *shared) find(n xctl.SRQN) *SRQ {
 }
 
 // SendDirect sends leading bytes of bufs, as many as there is room for, to the peer's
-// direct queue, and returns their number; the memory is the caller's again. Less than
+// direct queues, and returns their number; the memory is the caller's again. Less than
 // all with a nil error means that Sink.Writable follows once. cut says where segments
 // and messages end. One goroutine at a time calls it.
 //

@@ -24,7 +24,7 @@ type lane struct {
 }
 
 // lane is the sending end of the queue of a number, nil if it is not in use. The caller
-// is the transmitter, or holds QP.mu.
+// is in SendDirect, or holds QP.mu.
 func (d *direct) lane(n xctl.SRQN) *lane {
 	if n == d.main.num {
 		return &d.main
@@ -32,8 +32,7 @@ func (d *direct) lane(n xctl.SRQN) *lane {
 	return d.lanes[n]
 }
 
-// useLane is lane, and puts the queue to use. The caller is the transmitter and holds
-// QP.mu.
+// useLaneLocked is lane, and puts the queue to use. The caller is in SendDirect.
 func (d *direct) useLaneLocked(n xctl.SRQN) *lane {
 	l := d.lane(n)
 	if l == nil {
@@ -52,7 +51,7 @@ func (d *direct) useLaneLocked(n xctl.SRQN) *lane {
 // CREDIT.
 const directFirst = 256
 
-// useLane is useLaneLocked for the transmitter; nil: there is no such queue.
+// useLane is useLaneLocked without the lock; nil: there is no such queue.
 func (s *stream) useLane(n xctl.SRQN) *lane {
 	d := &s.shared.direct
 	l := d.lane(n)
