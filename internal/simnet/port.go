@@ -156,7 +156,8 @@ func (p *port) arrive(s segment) {
 }
 
 // cut breaks the connection: nothing under way arrives, and each side learns
-// of it some time.
+// of it some time. For an end it is one step: a write comes before it, and is not
+// acknowledged, or finds the end broken.
 func (p *port) cut() {
 	for _, e := range []*port{p, p.peer} {
 		e.net.mu.Lock()
@@ -170,9 +171,10 @@ func (p *port) cut() {
 				break
 			}
 		}
+		e.unackedLocked()
+		e.failLocked(syscall.ECONNRESET, d)
 		e.mu.Unlock()
-		e.unacked()
-		e.fail(syscall.ECONNRESET, d)
+		e.poke()
 	}
 }
 
@@ -180,6 +182,10 @@ func (p *port) cut() {
 func (p *port) unacked() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.unackedLocked()
+}
+
+func (p *port) unackedLocked() {
 	arrived := time.Now().Add(p.peer.latency)
 	for i, a := range p.acks {
 		if a.at.After(arrived) {
@@ -192,11 +198,15 @@ func (p *port) unacked() {
 // fail ends the connection for p in d; what has arrived by then is read.
 func (p *port) fail(err error, d time.Duration) {
 	p.mu.Lock()
+	p.failLocked(err, d)
+	p.mu.Unlock()
+	p.poke()
+}
+
+func (p *port) failLocked(err error, d time.Duration) {
 	if p.err == nil {
 		p.err, p.errAt = err, time.Now().Add(d)
 	}
-	p.mu.Unlock()
-	p.poke()
 }
 
 // run delivers until the end.
