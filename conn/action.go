@@ -18,8 +18,8 @@ const (
 	CancelDial
 	// Start: link Link now carries path Path: begin receiving on it.
 	Start
-	// CloseLink: end link Link, draining what the peer still sends. A link
-	// that was started answers with LinkClosed.
+	// CloseLink: end link Link, draining what the peer still sends. That of a
+	// path answers with LinkClosed, also if the owner has not come to start it.
 	CloseLink
 	// Transmit: path Path has something to write: Fill, write, Wrote.
 	Transmit

@@ -168,21 +168,34 @@ func (p *peer) perform(a conn.Action) {
 	case conn.Start:
 		p.start(a.Path, a.Link)
 	case conn.CloseLink:
-		p.mu.Lock()
-		l := p.links[a.Link]
-		if !p.startedLocked(a.Link) {
-			delete(p.links, a.Link) // it will not report its end
-		}
-		p.mu.Unlock()
-		if l != nil {
-			l.Close(transport.Drain)
-		}
+		p.closeLink(a.Link)
 	case conn.Transmit:
 		p.transmit(a.Path)
 	case conn.WakeAll:
 		p.serve()
 		p.waiters.wake(-1)
 	}
+}
+
+// closeLink ends a link. One that was not started does not report its end: where it is a
+// path's, because who is to start it has not come to that yet, the core hears of it here.
+func (p *peer) closeLink(id conn.LinkID) {
+	p.mu.Lock()
+	l, started := p.links[id], p.startedLocked(id)
+	if !started {
+		delete(p.links, id)
+	}
+	p.mu.Unlock()
+	if l != nil {
+		l.Close(transport.Drain)
+	}
+	if started {
+		return
+	}
+	p.mu.Lock()
+	p.core.LinkClosed(p.node.now(), id, 0)
+	p.armLocked()
+	p.unlock(nil)
 }
 
 func (p *peer) startedLocked(id conn.LinkID) bool {
