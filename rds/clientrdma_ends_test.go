@@ -296,6 +296,49 @@ func TestClientCancelAndCloseWaitForMemory(t *testing.T) {
 	}
 }
 
+// An operation is canceled while a link is offered it, and the link has no room: nobody
+// has its memory, and its application hears of that and gets its budget back.
+func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
+	t.Parallel()
+	l, n := newOpLab(t)
+	svc, c := opService(t, l, n, ServiceConfig{})
+	a := bound(t, c, addrOf(newAddr(), 100))
+	b := l.bind(n.node(l, Config{}))
+	remote := mustGetMR(t, b, payload(1, 100), 0)
+	read := Outgoing{RDMA: &RDMA{Cookie: remote, Local: [][]byte{lent(t, a, 100)}}}
+	operate(t, a, b, 1, read)
+	wantStatus(t, a, 1, StatusSuccess)
+	x := lastSession(svc)
+	s := x.sockets[0].s
+	n.set(func() { n.full = true })
+	operate(t, a, b, 2, read)
+	refused := func() bool {
+		p := x.node.peerAt(0)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.path[0].tx.blocked
+	}
+	eventually(t, "a link without room", refused)
+	done := make(chan error, 1)
+	n.set(func() {
+		n.tried = func() {
+			go func() { done <- a.CancelSentTo(b.LocalAddrPort()) }()
+			eventually(t, "the cancel", func() bool {
+				ops := s.ops.all()
+				s.ops.mu.Lock()
+				defer s.ops.mu.Unlock()
+				return len(ops) == 1 && ops[0].canceled
+			})
+		}
+	})
+	n.writable()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	wantStatus(t, a, 2, StatusCanceled)
+	eventually(t, "the memory", func() bool { return x.operations.Load() == 0 && x.queued.Load() == 0 })
+}
+
 // A completion for an operation that is not known changes nothing.
 func TestClientIgnoresUnknownOperations(t *testing.T) {
 	t.Parallel()

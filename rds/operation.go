@@ -132,10 +132,7 @@ func operationDone(t *transport.Operation, status transport.OpStatus) {
 	late, canceled := op.s.ops.remove(op)
 	op.peer.operated(op)
 	if canceled {
-		op.s.ended(late)
-		if op.s.app != nil {
-			op.s.app.deliver()
-		}
+		op.s.endedLate(late)
 	}
 }
 

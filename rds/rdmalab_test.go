@@ -24,7 +24,8 @@ type opNet struct {
 	links []*opLink
 	plain bool // new links carry no operations
 	hold  bool // operations are begun, and done and reported only by release
-	full  bool // links take none
+	full  bool // links take none, and call tried then, once, unless it is nil
+	tried func()
 	late  bool // what a link loses is reported by lose, not at its end
 	fail  bool // what a link takes has failed here
 	held  []heldOp
@@ -117,8 +118,13 @@ func (n *opNet) release() {
 
 // open lets links take operations again.
 func (n *opNet) open() {
+	n.set(func() { n.full = false })
+	n.writable()
+}
+
+// writable has links that took no operation be tried again.
+func (n *opNet) writable() {
 	n.mu.Lock()
-	n.full = false
 	links := n.links
 	n.mu.Unlock()
 	for _, l := range links {
@@ -249,6 +255,10 @@ func (l *opLink) Operate(ops []*transport.Operation) (bool, error) {
 		l.mu.Lock()
 		l.refused = true
 		l.mu.Unlock()
+		if tried := n.tried; tried != nil {
+			n.tried = nil
+			tried()
+		}
 		return false, nil
 	}
 	l.mu.Lock()

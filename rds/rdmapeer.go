@@ -114,12 +114,14 @@ func (p *peer) beginLocked(i int, link transport.Link) (write, more bool) {
 	io.ops++
 	p.mu.Unlock()
 	taken, err := l.Operate(op.list)
+	if !taken || err != nil {
+		if late, canceled := op.s.ops.remove(op); canceled {
+			op.s.endedLate(late)
+		}
+	}
 	p.mu.Lock()
 	if !taken || err != nil {
 		io.ops--
-		if late, canceled := op.s.ops.remove(op); canceled {
-			op.s.fate(late)
-		}
 		if err != nil {
 			p.core.OpRefused(i)
 		}

@@ -236,6 +236,14 @@ func (s *nodeSocket) ended(f conn.Fate) {
 	}
 }
 
+// endedLate is ended for a fate that has waited for the memory of its operation.
+func (s *nodeSocket) endedLate(f conn.Fate) {
+	s.ended(f)
+	if s.app != nil {
+		s.app.deliver()
+	}
+}
+
 // refuse ends a message of a session that the link cannot carry, or that came when the
 // node was closed.
 func (it *parked) refuse() {
