@@ -60,6 +60,7 @@ func (r *Runner) connections(ctx context.Context, w *Work) (*Row, error) {
 // fabric is the hosts of one run.
 type fabric struct {
 	w     *Work
+	port  uint16 // of RDS on all hosts; that beside it is of XRC
 	nodes []*rds.Node
 	socks []*rds.Socket // host by host
 }
@@ -69,16 +70,16 @@ func (f *fabric) start(r *Runner) error {
 	for i := range ips {
 		ips[i] = fabricHost(i)
 	}
-	port, err := freePort(r.Options.Port, ips...)
-	if err != nil {
+	var err error
+	if f.port, err = freePort(r.Options.Port, ips...); err != nil {
 		return err
 	}
 	for _, ip := range ips {
-		h := r.hello(port)
+		h := r.hello(f.port)
 		h.Loops = orElse(h.Loops, 1)
 		cfg := r.Config
 		cfg.Wire = h.Wire
-		p, err := openProvider(cfg, ip, rds.ProviderNode, port, h)
+		p, err := openProvider(cfg, ip, rds.ProviderNode, f.port, h)
 		if err != nil {
 			return err
 		}
@@ -184,7 +185,8 @@ func (f *fabric) hear(ctx context.Context, i int) error {
 }
 
 // count tells how many TCP connections each host has, as the kernel sees it. There
-// must be one to each other host.
+// must be one to each other host. Those of another run, on the same addresses, are on
+// other ports.
 func (f *fabric) count() (int, error) {
 	want := f.w.Hosts - 1
 	for deadline := time.Now().Add(countLimit); ; {
@@ -194,7 +196,9 @@ func (f *fabric) count() (int, error) {
 		}
 		have := make(map[netip.Addr]int)
 		for _, c := range conns {
-			have[c[0].Addr()]++
+			if c[0].Port()|1 == f.port|1 || c[1].Port()|1 == f.port|1 {
+				have[c[0].Addr()]++
+			}
 		}
 		wrong := ""
 		for i := range f.w.Hosts {
