@@ -70,6 +70,9 @@ func (q *appQueue) turns(n int64) bool {
 	return n > q.limit
 }
 
+// turned is turns for the backlog as it is.
+func (q *appQueue) turned() bool { return q.number != 0 && q.turns(q.backlog.Load()) }
+
 // misplaced notes that messages for port came by another queue on a link.
 func (q *appQueue) misplaced(x *session, l transport.Sorter, port uint16) {
 	h := homing{l, port}
@@ -93,8 +96,7 @@ func (q *appQueue) announce() bool {
 	homes := q.homes
 	q.homes = nil
 	q.mu.Unlock()
-	turned := q.number != 0 && q.turns(q.backlog.Load())
-	if len(homes) == 0 && !turned {
+	if len(homes) == 0 && !q.turned() {
 		return false
 	}
 	q.tell.Lock()
@@ -115,7 +117,7 @@ func (q *appQueue) announce() bool {
 		q.links[h.link] = struct{}{}
 		h.link.Ready(q.number, !q.full.Load())
 	}
-	if turned {
+	for q.turned() { // and again: who has changed the backlog before it was noted has poked nobody
 		full := !q.full.Load()
 		q.full.Store(full)
 		for l := range q.links {

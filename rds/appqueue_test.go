@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/transport"
 )
 
 // queueLab is two hosts on XRC: a node that sends, and one that serves applications
@@ -266,5 +269,47 @@ func mustSet(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// hurried is a link whose peer's application is quick: while the link is told one thing
+// the backlog goes.
+type hurried struct {
+	transport.Sorter
+	drain func()
+	ready []bool
+}
+
+func (l *hurried) Home(uint16, uint32) bool {
+	l.drain()
+	return true
+}
+
+func (l *hurried) Ready(_ uint32, ready bool) bool {
+	l.ready = append(l.ready, ready)
+	return true
+}
+
+// A backlog that goes just when peers are about to be told that the queue is not ready
+// turns nothing, as far as who takes it away can see. Nobody would come to say that the
+// queue is ready, for nothing more would come for it.
+func TestQueueIsReadyWhenTheBacklogGoesMeanwhile(t *testing.T) {
+	self, ear, err := ipc.NewBell()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ear.Close()
+	defer self.Close()
+	x := &session{self: self, queue: appQueue{number: 2, limit: 100}}
+	q := &x.queue
+	l := &hurried{drain: func() {}}
+	q.misplaced(x, l, 4000)
+	q.announce() // so that the link knows of the queue
+	q.misplaced(x, l, 4001)
+	q.add(x, 101)
+	l.drain = func() { q.add(x, -101) }
+	q.announce()
+	if q.full.Load() || !l.ready[len(l.ready)-1] {
+		t.Errorf("not ready, with a backlog of %d; the link was told %v", q.backlog.Load(), l.ready)
 	}
 }
