@@ -3,7 +3,6 @@ package simnet
 import (
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,13 +14,17 @@ import (
 
 // counted is a handler that counts the bytes of messages, all empty, and notes what
 // was acknowledged at the end.
-type counted struct{ received, acked atomic.Uint64 }
+type counted struct {
+	received uint64
+	acked    uint64
+	closed   chan struct{} // closed at the end
+}
 
 func (*counted) Begin()                                   {}
 func (*counted) End()                                     {}
 func (*counted) Writable()                                {}
-func (c *counted) Message(*wire.Header, []byte, *buf.Buf) { c.received.Add(wire.HeaderSize) }
-func (c *counted) Closed(_ error, acked uint64)           { c.acked.Store(acked) }
+func (c *counted) Message(*wire.Header, []byte, *buf.Buf) { c.received += wire.HeaderSize }
+func (c *counted) Closed(_ error, acked uint64)           { c.acked = acked; close(c.closed) }
 
 // What is written at the moment of a cut was acknowledged without having arrived if the
 // cut came between two steps of the write, as no TCP does it.
@@ -32,7 +35,7 @@ func TestCutAcknowledgesNothingThatIsLost(t *testing.T) {
 			n := NewNetwork(1, Faults{Latency: 10 * time.Microsecond, Late: 50 * time.Millisecond})
 			from, to := n.Transport(), n.Transport()
 			near, far := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
-			var sent, got counted
+			sent, got := counted{closed: make(chan struct{})}, counted{closed: make(chan struct{})}
 			if err := to.Listen(far, func(l transport.Link) { _ = l.Start(&got) }); err != nil {
 				t.Fatal(err)
 			}
@@ -52,9 +55,10 @@ func TestCutAcknowledgesNothingThatIsLost(t *testing.T) {
 			})
 			wg.Go(l.(*port).cut)
 			wg.Wait()
-			time.Sleep(time.Second) // of the bubble
-			if a, r := sent.acked.Load(), got.received.Load(); a > r {
-				t.Errorf("%d bytes were acknowledged, %d have come", a, r)
+			<-sent.closed
+			<-got.closed
+			if sent.acked > got.received {
+				t.Errorf("%d bytes were acknowledged, %d have come", sent.acked, got.received)
 			}
 			_ = from.Close()
 			_ = to.Close()
