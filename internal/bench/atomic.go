@@ -117,7 +117,9 @@ func (k *atomicWorker) work() error {
 			out--
 			continue
 		case phaseMeasure:
-			k.count++
+			if k.count++; k.count == 1 {
+				k.run.counts()
+			}
 		}
 		if err := k.begin(lane); err != nil {
 			return err

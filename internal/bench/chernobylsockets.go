@@ -217,7 +217,7 @@ func answered(b []byte, index int, n uint64) error {
 	return err
 }
 
-// provoke sends bad requests until end is closed: without the right, with a stale
+// provoke sends bad requests until end is closed, at least once: without the right, with a stale
 // key, beyond the end of the region, which is to be read only, and messages that
 // build on writes. Each of them has to be refused.
 func (w *socketWorker) provoke(end <-chan struct{}) error {
@@ -237,11 +237,6 @@ func (w *socketWorker) provoke(end <-chan struct{}) error {
 		bad[i].To, bad[i].Notify, bad[i].Token = w.to, true, uint64(i)
 	}
 	for {
-		select {
-		case <-end:
-			return nil
-		default:
-		}
 		if n, err := w.s.SendBatch(w.run.ctx, bad); err != nil {
 			return fmt.Errorf("rogue, after %d: %w", n, err)
 		}
@@ -257,6 +252,11 @@ func (w *socketWorker) provoke(end <-chan struct{}) error {
 			ended[m.Token] = true
 			m.Release()
 			w.run.refused.Add(1)
+		}
+		select {
+		case <-end:
+			return nil
+		default:
 		}
 	}
 }

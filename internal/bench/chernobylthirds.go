@@ -20,7 +20,8 @@ type thirdsRun struct {
 	refused atomic.Uint64 // requests of the rogue
 }
 
-// measured is the three thirds, of which rogue is at work in the second.
+// measured is the three thirds, of which rogue is at work in the second. Each goes on
+// until something is done in it: rates of nothing say nothing of the others.
 func (r *thirdsRun) measured(rogue func(end <-chan struct{}) error) (Result, error) {
 	c := r.c
 	m, err := c.begin()
@@ -38,6 +39,7 @@ func (r *thirdsRun) measured(rogue func(end <-chan struct{}) error) (Result, err
 		}
 		from, before := time.Now(), r.done.Load()
 		c.sleep(c.opts.Duration / thirds)
+		r.until(func() bool { return r.done.Load() > before || r.over() })
 		t.Rates[third] = float64(r.done.Load()-before) / time.Since(from).Seconds()
 		if stop != nil {
 			if err := stop(); err != nil {
@@ -52,6 +54,18 @@ func (r *thirdsRun) measured(rogue func(end <-chan struct{}) error) (Result, err
 	t.Refused = r.refused.Load()
 	res.Thirds = t
 	return res, err
+}
+
+// over tells whether all workers have ended, as those of a plain connection do.
+func (r *thirdsRun) over() bool { return r.errors.Load() == uint64(r.c.work.Workers) }
+
+// until looks again and again, unless the run is lost.
+func (r *thirdsRun) until(ok func() bool) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() && r.c.hard.Err() == nil {
+		<-tick.C
+	}
 }
 
 // provoke starts the rogue. The function returned ends it and waits for it.

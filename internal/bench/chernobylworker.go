@@ -139,15 +139,10 @@ func (r *chernobylRun) newRogue() *worker {
 	return w
 }
 
-// provoke posts bad requests until end is closed. Each of them has to be
-// refused.
+// provoke posts bad requests until end is closed, at least once. Each of them has to be
+// refused; on a plain connection the first is the end for all workers.
 func (w *worker) provoke(end <-chan struct{}) error {
 	for {
-		select {
-		case <-end:
-			return nil
-		default:
-		}
 		w.refuse.Store(0)
 		if err := w.operate(); err != nil {
 			return err
@@ -156,9 +151,15 @@ func (w *worker) provoke(end <-chan struct{}) error {
 		w.run.refused.Add(uint64(n))
 		switch {
 		case w.run.plain: // there is no connection any more
+			w.run.until(w.run.over)
 			return nil
 		case n != w.parts:
 			return fmt.Errorf("%d of %d requests with bad keys were refused, one ended with %v", n, w.parts, iwarp.Status(w.status.Load()))
+		}
+		select {
+		case <-end:
+			return nil
+		default:
 		}
 	}
 }

@@ -32,7 +32,7 @@
 //
 // # What a figure means
 //
-// A measured time starts after a warm-up and, one way, ends when the receiver
+// A measured time starts after a warm-up, lasts until there is something to count and, one way, ends when the receiver
 // has confirmed the last message; of RDMA Writes, when Reads have brought back
 // what was written last, which a peer answers after placing it. Receivers check the length and the number of
 // each message, so a message lost, doubled or out of order fails the run. CPU

@@ -116,7 +116,7 @@ func (c *cell) latency() (Result, error) {
 	return res, err
 }
 
-// pings makes round trips for d and returns the number of the next. At an
+// pings makes round trips for d, at least one, and returns the number of the next. At an
 // offered rate each has its time; one that is late starts at once, and the
 // histogram makes up for those that a slow one held up (RecordCorrectedValue).
 func (c *cell) pings(p pinger, n uint64, d time.Duration, record func(time.Duration)) (uint64, error) {
@@ -127,7 +127,7 @@ func (c *cell) pings(p pinger, n uint64, d time.Duration, record func(time.Durat
 		pace = time.Duration(float64(time.Second) / c.work.Rate)
 	}
 	due := start
-	for t.Sub(start) < d && !c.interrupted() {
+	for first := n; n == first || t.Sub(start) < d && !c.interrupted(); {
 		if pace > 0 {
 			due = due.Add(pace)
 			if wait := time.Until(due); wait > 0 {

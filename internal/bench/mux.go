@@ -28,12 +28,32 @@ const drainLimit = 10 * time.Second
 type muxRun struct {
 	c     *cell
 	phase atomic.Int32
+	first chan struct{} // has a token when something was counted in the measured phase
 	wg    sync.WaitGroup
 
 	floods sync.WaitGroup // of sockets whose peers have stopped; they end when their sockets are closed
 
 	mu  sync.Mutex // guards err
 	err error      // the first
+}
+
+func newMuxRun(c *cell) *muxRun { return &muxRun{c: c, first: make(chan struct{}, 1)} }
+
+// counts is called for the first of what a socket counts in the measured phase.
+func (r *muxRun) counts() {
+	select {
+	case r.first <- struct{}{}:
+	default:
+	}
+}
+
+// counted waits until something was counted, which may be after the measured time: a run
+// without any figure is none. It ends with ctx.
+func (r *muxRun) counted(ctx context.Context) {
+	select {
+	case <-r.first:
+	case <-ctx.Done():
+	}
 }
 
 func (r *muxRun) fail(err error) {
@@ -172,15 +192,15 @@ func (m *muxSocket) take(ms []rds.Message, now int64, measure bool) error {
 		}
 		ms[i].Release()
 	}
-	if measure {
-		m.count.Add(int64(len(ms)))
+	if n := int64(len(ms)); measure && m.count.Add(n) == n {
+		m.run.counts()
 	}
 	return err
 }
 
 // mux runs all sockets to all over the cell's transport.
 func (c *cell) mux() (Result, error) {
-	r := &muxRun{c: c}
+	r := newMuxRun(c)
 	if c.transport == TCP {
 		return c.muxTCP(r)
 	}
@@ -259,6 +279,7 @@ func (r *muxRun) measure(lost context.Context, sum func() (uint64, *hdrhistogram
 	if err == nil {
 		r.phase.Store(phaseMeasure)
 		run.sleep(c.opts.Duration)
+		r.counted(lost)
 		r.phase.Store(phaseStop)
 		elapsed = time.Since(m.start)
 		cpu = c.cpu() - m.cpu

@@ -80,7 +80,9 @@ func (r *muxRun) tcpReplies(f *tcpFlow, tokens chan struct{}, lose func()) {
 		}
 		if r.phase.Load() == phaseMeasure {
 			f.hist.RecordValue(min(clock()-stampOf(b), maxLatency))
-			f.n++
+			if f.n++; f.n == 1 {
+				r.counts()
+			}
 		}
 		tokens <- struct{}{} // never blocks: there are no more tokens than room
 	}

@@ -151,12 +151,12 @@ func (c *cell) oneWay() (Result, error) {
 	return res, nil
 }
 
-// bursts sends for d, waits for the confirmation and returns the number of the
+// bursts sends for d, at least once, waits for the confirmation and returns the number of the
 // next message and the server's state.
 func (c *cell) bursts(b burster, n uint64, d time.Duration) (uint64, snapshot, error) {
 	per := max(1, burstBytes/max(c.work.Size, 1))
 	per = min((per+c.work.Batch-1)/c.work.Batch*c.work.Batch, 4096)
-	for start := time.Now(); time.Since(start) < d && !c.interrupted(); {
+	for start, first := time.Now(), n; n == first || time.Since(start) < d && !c.interrupted(); {
 		if err := b.burst(n, per); err != nil {
 			return n, snapshot{}, err
 		}

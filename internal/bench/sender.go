@@ -34,7 +34,7 @@ type sent struct {
 
 // startSender starts the work of c. What ends it too early goes to fail.
 func startSender(c *cell, first int, fail func(error)) (*sender, error) {
-	s := &sender{run: &muxRun{c: c}}
+	s := &sender{run: newMuxRun(c)}
 	var err error
 	switch c.work.Kind {
 	case OneWay, Stopped:
@@ -84,12 +84,15 @@ func (s *sender) measure() {
 	s.run.phase.Store(phaseMeasure)
 }
 
-// stop ends the sender, after the replies that are outstanding.
+// stop ends the sender, after the replies that are outstanding, of which one counts.
 func (s *sender) stop() (*sent, error) {
-	out := &sent{Seconds: time.Since(s.start).Seconds()}
-	s.run.phase.Store(phaseStop)
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
 	defer cancel()
+	if len(s.socks)+len(s.workers)+len(s.turmoil) > 0 {
+		s.run.counted(ctx)
+	}
+	out := &sent{Seconds: time.Since(s.start).Seconds()}
+	s.run.phase.Store(phaseStop)
 	late := context.AfterFunc(ctx, s.open.close)
 	s.run.wg.Wait()
 	if !late() {

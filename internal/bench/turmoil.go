@@ -214,7 +214,9 @@ func (t *turmoilSocket) work() error {
 			busy--
 			continue
 		case phaseMeasure:
-			t.count++
+			if t.count++; t.count == 1 {
+				t.run.counts()
+			}
 		}
 		if err := t.begin(l); err != nil {
 			return err

@@ -196,12 +196,12 @@ func (c *cell) reads() (Result, error) {
 	return res, err
 }
 
-// fetch keeps the work's number of fetches under way for d, and waits for all.
+// fetch keeps the work's number of fetches under way for d, begins at least some, and waits for all.
 // As many as have ended are asked for again, in lists of up to the work's batch.
 func (c *cell) fetch(f fetcher, d time.Duration) error {
 	free, out := c.work.Depth, 0
-	for start := time.Now(); ; {
-		more := time.Since(start) < d && !c.interrupted()
+	for start, begun := time.Now(), false; ; begun = true {
+		more := !begun || time.Since(start) < d && !c.interrupted()
 		for more && free > 0 {
 			k, err := f.ask(min(free, c.work.Batch))
 			if err != nil {
