@@ -171,14 +171,11 @@ func (s *clientSocket) trouble() error {
 	if s.half.Load() != nil && !s.loss.Load() {
 		return nil
 	}
-	if e := s.failed.Load(); e != nil {
+	if !s.c.cfg.Reconnect || s.loss.Swap(false) {
+		return ErrDaemonLost
+	}
+	if e := s.failed.Load(); e != nil { // which the loss is told before
 		return *e
-	}
-	if !s.c.cfg.Reconnect {
-		return ErrDaemonLost
-	}
-	if s.loss.Swap(false) {
-		return ErrDaemonLost
 	}
 	return nil
 }
