@@ -52,7 +52,7 @@ func beApplication(args []string) {
 			return err
 		}
 		s, err := c.Bind(netip.MustParseAddrPort(args[2]))
-		for end := time.Now().Add(time.Second); errors.Is(err, ErrAddressInUse) && time.Now().Before(end); { // its predecessor's death may be news
+		for end := time.Now().Add(patience); errors.Is(err, ErrAddressInUse) && time.Now().Before(end); { // its predecessor's death may be news
 			s, err = c.Bind(netip.MustParseAddrPort(args[2]))
 		}
 		if err != nil {

@@ -17,7 +17,6 @@ func TestOwnAddresses(t *testing.T) {
 		n := l.node(Config{Paths: paths})
 		a, b := l.bind(n), l.bind(n)
 		same := l.bind(n, addrOf(a.LocalAddrPort().Addr(), 4001))
-		ctx := background(t)
 		sizes := []int{8, 3000, 100_000}
 		size := func(i int) int { return sizes[i%3] }
 		for _, c := range []struct {
@@ -30,7 +29,7 @@ func TestOwnAddresses(t *testing.T) {
 			{"and back", same, a},
 			{"to itself", b, b},
 		} {
-			if err := stream(ctx, c.from, c.to, 200, size); err != nil {
+			if err := stream(background(t), c.from, c.to, 200, size); err != nil {
 				t.Errorf("%d paths, %s: %v", paths, c.name, err)
 			}
 		}
