@@ -53,7 +53,7 @@ func killExposed(t *testing.T, other func(*lab, *Node) *Node) {
 		seg := x.seg // keeps the memory mapped
 		var stop atomic.Bool
 		fates := make(map[Status]int)
-		done := make(chan struct{})
+		done, written, refused := make(chan struct{}), make(chan struct{}), make(chan struct{})
 		go func() { // writes without a pause
 			defer close(done)
 			data := bytes.Repeat([]byte{0xee}, size)
@@ -61,9 +61,26 @@ func killExposed(t *testing.T, other func(*lab, *Node) *Node) {
 				operate(t, peer, stays, token, Outgoing{RDMA: &RDMA{Cookie: app.cookie, Local: [][]byte{data}, Write: true, Silent: true}})
 				m := mustRecv(t, peer)
 				fates[m.Status]++
+				switch {
+				case m.Status == StatusSuccess && fates[m.Status] == 1:
+					close(written)
+				case m.Status == StatusRemoteError && fates[m.Status] == 1:
+					close(refused)
+				}
 			}
 		}()
-		eventually(t, "writes", func() bool { return bytes.IndexByte(seg.MemoryArea()[:size], 0xee) >= 0 })
+		within := background(t)
+		await := func(what string, event chan struct{}) {
+			select {
+			case <-event:
+			case <-within.Done():
+				t.Fatalf("no write %s", what)
+			}
+		}
+		await("is done", written)
+		if bytes.IndexByte(seg.MemoryArea()[:size], 0xee) < 0 {
+			t.Error("nothing was written")
+		}
 		time.AfterFunc(time.Duration(round)*time.Millisecond, func() { _ = app.cmd.Process.Kill() })
 		_ = app.cmd.Wait()
 		if !holds(patience, func() bool { return seg.holds.Load() == 0 && scribbled(seg.MemoryArea()) < 0 }) {
@@ -76,6 +93,7 @@ func killExposed(t *testing.T, other func(*lab, *Node) *Node) {
 			wantStatus(t, stays, 7, StatusSuccess)
 			copy(copied, region)
 		}
+		await("is refused", refused)
 		stop.Store(true)
 		<-done
 		if used := scribbled(seg.MemoryArea()); used >= 0 {
