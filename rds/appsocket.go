@@ -239,24 +239,20 @@ func (a *appSocket) unpack() {
 	}
 }
 
-// watchTaken asks the application to ring when it takes messages, because the
-// port is congested.
-func (a *appSocket) watchTaken() {
+// watch has the application ring when it takes messages, as long as the port is
+// congested. It looks at the flag under the lock: of two changes at once the later one
+// counts, in whatever order they get here.
+func (a *appSocket) watch() {
 	x := a.sess
 	x.congestedMu.Lock()
-	if !a.gone.Load() { // else finish has taken it out
+	defer x.congestedMu.Unlock()
+	on := a.s.congested.Load()
+	if on && !a.gone.Load() { // else finish has taken it out
 		x.congested[a] = struct{}{}
+	} else {
+		delete(x.congested, a)
 	}
-	x.congestedMu.Unlock()
-	a.tell(true)
-}
-
-func (a *appSocket) unwatchTaken() {
-	x := a.sess
-	x.congestedMu.Lock()
-	delete(x.congested, a)
-	x.congestedMu.Unlock()
-	a.tell(false)
+	a.tell(on)
 }
 
 // tell sets or clears the flag in the cell.

@@ -264,3 +264,32 @@ func TestRefusalCostsNoRoom(t *testing.T) {
 		}
 	}
 }
+
+// A port that is congested again while the one who has just cleared it has not come to
+// say so is watched: the application rings when it has taken what there is.
+func TestApplicationIsWatchedWhoseCongestionReturns(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	svc, path := serving(t, l.node(Config{}), ServiceConfig{})
+	a := bound(t, dialed(t, path), addrOf(newAddr(), 100))
+	mustSet(t, a.SetReadBuffer(10_000))
+	x := lastSession(svc)
+	app := x.sockets[0]
+	from := l.bind(l.node(Config{}))
+	mustSend(t, from, a.LocalAddrPort(), make([]byte, 1000))
+	sent := 1
+	eventually(t, "congestion", func() bool {
+		err := from.TrySend(a.LocalAddrPort(), make([]byte, 1000))
+		if err == nil {
+			sent++
+		}
+		return errors.Is(err, ErrCongested)
+	})
+	app.watch() // of who has cleared it, and was late
+	app.s.la.mark(app.s)
+	for range sent {
+		m := mustRecv(t, a)
+		m.Release()
+	}
+	eventually(t, "a port that is not congested", func() bool { return !app.s.congested.Load() })
+}

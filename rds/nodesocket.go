@@ -203,7 +203,7 @@ func (s *nodeSocket) congest() {
 	if s.over(s.rcvbuf.Load()) && !s.congested.Swap(true) {
 		s.la.mark(s)
 		if s.app != nil {
-			s.app.watchTaken()
+			s.app.watch()
 		}
 		s.uncongest() // a taker may have emptied it in between
 	}
@@ -227,7 +227,7 @@ func (s *nodeSocket) uncongest() {
 	}
 	if s.congested.Swap(false) {
 		if s.app != nil {
-			s.app.unwatchTaken()
+			s.app.watch()
 		}
 		s.dropping.Store(false)
 		s.la.mark(s)
