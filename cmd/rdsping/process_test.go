@@ -129,10 +129,10 @@ func TestInterruptPrintsSummary(t *testing.T) {
 	clitest.NeedLoopback(t)
 	peer(t, "127.20.7.5", 17107)
 	for _, c := range []struct {
-		host, line string
-		status     int
-	}{{"127.20.7.5", "   2: ", 0}, {"127.20.7.9", "   1: no answer", 1}} {
-		p := clitest.Start(t, bin.Path("rdsping"), "--port", "17107", "-i", "20ms", "-W", "50ms", "-I", "127.20.7.4", c.host)
+		host, patience, line string
+		status               int
+	}{{"127.20.7.5", "20s", " usec", 0}, {"127.20.7.9", "50ms", "   1: no answer", 1}} {
+		p := clitest.Start(t, bin.Path("rdsping"), "--port", "17107", "-i", "20ms", "-W", c.patience, "-I", "127.20.7.4", c.host)
 		p.Line(p.Stdout, c.line)
 		p.Signal(os.Interrupt)
 		p.Line(p.Stdout, "--- "+c.host+" rds ping statistics ---")
