@@ -196,7 +196,7 @@ func (c *Conn) migrate(p *path) {
 	for pos := from; pos < q.tail; pos++ {
 		e := q.at(pos)
 		e.seq = 0
-		e.flags &^= entryWritten | entryRetrans | entrySkip
+		e.flags &^= entryWritten | entryRetrans
 		e.chunk.b.B[e.off+24] &^= wire.FlagRetransmitted
 		if e.flags&entryPong != 0 {
 			markRetransmitted(e) // not the answer to what path 0 has asked

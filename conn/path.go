@@ -3,6 +3,8 @@ package conn
 import (
 	"encoding/binary"
 	"time"
+
+	"github.com/rds-go/rds/internal/invariants"
 )
 
 // path is one of a connection's paths: a link or the want of one, a queue,
@@ -159,13 +161,13 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 		if pos == q.next {
 			skip = p.nextOff
 		}
-		if e.flags&(entryCanceled|entryOp) != 0 && skip == 0 {
+		if skip == 0 {
 			if e.flags&entryOp != 0 {
 				break
 			}
-			e.flags |= entrySkip
-			q.fresh = max(q.fresh, pos+1)
-			continue
+			if invariants.Enabled && e.flags&entryCanceled != 0 {
+				panic("conn: a canceled message is picked")
+			}
 		}
 		if pos == q.fresh {
 			if p.probe {
@@ -183,12 +185,8 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 			b.addBody(e.body.B[skip:])
 		}
 	}
-	if len(b.Bufs) == 0 {
-		q.next, p.nextOff = c.passSkipped(p), 0
-		return false
-	}
-	p.filling = true
-	return true
+	p.filling = len(b.Bufs) > 0
+	return p.filling
 }
 
 // number gives the first message that was never picked its sequence number.
@@ -197,22 +195,6 @@ func (p *path) number(e *entry) {
 	p.sequence++
 	p.q.fresh++
 	binary.BigEndian.PutUint64(e.chunk.b.B[e.off:], e.seq)
-}
-
-// passSkipped is the position behind the canceled messages at the front of
-// what waits; they take no bytes.
-func (c *Conn) passSkipped(p *path) uint64 {
-	pos := p.q.next
-	for pos < p.q.fresh {
-		e := p.q.at(pos)
-		if e.flags&entrySkip == 0 {
-			break
-		}
-		e.end = p.written
-		p.q.unsent -= e.size()
-		pos++
-	}
-	return pos
 }
 
 // Wrote tells how many bytes of the last Fill the link of path i has taken,
@@ -231,19 +213,17 @@ func (c *Conn) Wrote(i, n int) (more bool) {
 			if e.flags&entrySilent != 0 {
 				break // Began passes it
 			}
-			if e.flags&entrySkip == 0 {
-				left := e.size() - p.nextOff
-				if n > 0 || left == 0 {
-					e.flags |= entryWritten
-				}
-				if n < left {
-					p.nextOff += n
-					p.written += uint64(n)
-					break
-				}
-				n -= left
-				p.written += uint64(left)
+			left := e.size() - p.nextOff
+			if n > 0 || left == 0 {
+				e.flags |= entryWritten
 			}
+			if n < left {
+				p.nextOff += n
+				p.written += uint64(n)
+				break
+			}
+			n -= left
+			p.written += uint64(left)
 			e.end = p.written
 			p.nextOff = 0
 			q.unsent -= e.size()

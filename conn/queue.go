@@ -27,10 +27,9 @@ const (
 	entryFailure              // its sender wants its fate unless that is success
 	entryRetrans              // flagged RETRANSMITTED
 	entryFlush                // sent to an earlier generation of the peer: not to be repeated
-	entryCanceled             // settled; its bytes are skipped, or finished when already begun
+	entryCanceled             // settled; what is left of it, if it has begun, is still written
 	entryPong                 // the core's own answer to a ping
 	entryWritten              // some byte of it was written on some link
-	entrySkip                 // was canceled when Fill came by: takes no bytes of the stream
 	entryOp                   // has an operation
 	entrySilent               // the operation is all there is: takes no bytes of the stream
 	entryQuiet                // nothing but its operation is waited for
