@@ -166,9 +166,8 @@ func TestCellOfALingeringSocket(t *testing.T) {
 	if now == old || now&0xffff != old&0xffff {
 		t.Fatalf("socket %#x after %#x", now, old)
 	}
-	var r ipc.Reply
-	if err := e.conn.Receive(&r); err != nil || r.ID != 1000 || r.Messages != 1 || r.Bytes != 100 {
-		t.Fatalf("%+v, %v", r, err)
+	if r := e.reply(1000); r.Messages != 1 || r.Bytes != 100 {
+		t.Fatalf("%+v", r)
 	}
 	if b, m := e.word(rawCells).Load(), e.word(rawCells+8).Load(); b != 0 || m != 0 {
 		t.Errorf("the new socket's cell tells of %d bytes, %d messages", b, m)

@@ -32,6 +32,8 @@ type evil struct {
 	ear  *os.File
 	sq   ipc.Producer
 	id   uint64 // of the last call
+
+	others map[uint64]ipc.Reply // that came while another was awaited
 }
 
 // Offsets in the first page, as in docs/IPC.md.
@@ -110,14 +112,25 @@ func (e *evil) ask(q ipc.Request) (r ipc.Reply) {
 	if err := e.conn.Send(&q); err != nil {
 		e.Fatal(err)
 	}
+	return e.reply(q.ID)
+}
+
+// reply waits for the answer to a call, which may have come before another's.
+func (e *evil) reply(id uint64) ipc.Reply {
+	e.Helper()
 	for {
-		r = ipc.Reply{}
-		if err := e.conn.Receive(&r); err != nil {
-			e.Fatalf("%+v: %v", q, err)
-		}
-		if r.ID == q.ID {
+		if r, ok := e.others[id]; ok {
+			delete(e.others, id)
 			return r
 		}
+		var r ipc.Reply
+		if err := e.conn.Receive(&r); err != nil {
+			e.Fatalf("call %d: %v", id, err)
+		}
+		if e.others == nil {
+			e.others = make(map[uint64]ipc.Reply)
+		}
+		e.others[r.ID] = r
 	}
 }
 

@@ -171,7 +171,7 @@ var operationAttacks = []attack{
 		defer s.ops.open()
 		x := e.say(s, &ipc.About{Flags: ipc.AboutRDMA | ipc.AboutWrite, Cookie: 99, Pieces: manyPieces(1024, 1)})
 		defer func() { e.ask(ipc.Request{Op: ipc.CallClose, Socket: x.Socket()}) }()
-		e.many(x, ringEntries)
+		s.many(e, x, ringEntries)
 		sess := s.session(e)
 		eventually(s, "the budget to be used up", func() bool { return sess.queued.Load() >= sess.budget })
 		if q, most := sess.queued.Load(), sess.budget+2*(opCost+1024*pieceCost); q > most {
@@ -179,7 +179,7 @@ var operationAttacks = []attack{
 		}
 	}},
 	{"operations whose end nobody reads", false, func(s *siege, e *evil) {
-		e.many(e.say(s, &ipc.About{Flags: ipc.AboutRDMA | ipc.AboutWrite | ipc.AboutSilent, Cookie: 99, Pieces: manyPieces(1, 1)}), 2*maxFates)
+		s.many(e, e.say(s, &ipc.About{Flags: ipc.AboutRDMA | ipc.AboutWrite | ipc.AboutSilent, Cookie: 99, Pieces: manyPieces(1, 1)}), 2*maxFates)
 		x := s.session(e)
 		x.mu.Lock()
 		n := x.sockets[0].s.fates.n.Load()
