@@ -106,15 +106,15 @@ var fateCases = []test{
 		for i := range most {
 			l.must(s.SendMessage(l.patient(), &rds.Outgoing{To: addrPort(l.FarAddr, 2), Notify: true, Token: uint64(i)}))
 		}
-		l.eventually("refusal", func() bool {
-			err := s.TrySendMessage(&rds.Outgoing{To: addrPort(l.FarAddr, 2), Notify: true})
+		l.eventually("refusal", func() bool { // of one that waits for everything else
+			err := s.SendMessage(l.patient(), &rds.Outgoing{To: addrPort(l.FarAddr, 2), Notify: true})
 			if err == nil {
 				return false
 			}
-			l.fails("TrySendMessage", err, rds.ErrWouldBlock, syscall.EAGAIN)
+			l.fails("SendMessage", err, rds.ErrWouldBlock, syscall.EAGAIN)
 			return true
 		})
-		l.must(s.TrySend(addrPort(l.FarAddr, 2), nil)) // without Notify it goes
+		l.must(s.Send(l.patient(), addrPort(l.FarAddr, 2), nil)) // without Notify it goes
 		l.fate(s, 0, rds.StatusSuccess)
 	}},
 }
