@@ -78,7 +78,9 @@ func (n *hostNet) host(i byte) *host {
 	if h.dev, err = iwarp.Open(o.iwarp); err != nil {
 		n.Fatal(err)
 	}
-	o.xrc.Now = time.Now
+	if o.xrc.Now = o.fabric.Now; o.xrc.Now == nil {
+		o.xrc.Now = time.Now
+	}
 	if h.xrc, err = xrc.New(o.xrc); err != nil {
 		n.Fatal(err)
 	}
