@@ -274,7 +274,9 @@ func TestApplicationIsWatchedWhoseCongestionReturns(t *testing.T) {
 	a := bound(t, dialed(t, path), addrOf(newAddr(), 100))
 	mustSet(t, a.SetReadBuffer(10_000))
 	x := lastSession(svc)
+	x.mu.Lock()
 	app := x.sockets[0]
+	x.mu.Unlock()
 	from := l.bind(l.node(Config{}))
 	mustSend(t, from, a.LocalAddrPort(), make([]byte, 1000))
 	sent := 1
