@@ -309,7 +309,9 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 	operate(t, a, b, 1, read)
 	wantStatus(t, a, 1, StatusSuccess)
 	x := lastSession(svc)
+	x.mu.Lock()
 	s := x.sockets[0].s
+	x.mu.Unlock()
 	n.set(func() { n.full = true })
 	operate(t, a, b, 2, read)
 	refused := func() bool {

@@ -67,7 +67,8 @@ func TestInfo(t *testing.T) {
 	eventually(t, "arrival", func() bool { return counter(t, nb, "recv_queued") == 2 })
 	eventually(t, "acknowledgement", func() bool {
 		i, _ := na.Info()
-		return a.node.account.Messages() == 1 && len(i.Retransmit) == 0 // the pong of their probe too
+		return a.node.account.Messages() == 1 && len(i.Retransmit) == 0 && // the pong of their probe too,
+			i.Connections[0].NextTX == connections(t, nb)[0].NextRX // which their TCP has before they do
 	})
 
 	ia, err := na.Info()
