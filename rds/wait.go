@@ -44,8 +44,8 @@ func (q *waitQueue) add() *waiter {
 		q.tail.next = w
 	}
 	q.tail = w
+	q.n.Add(1) // under mu: who is woken takes one away, which would be another's
 	q.mu.Unlock()
-	q.n.Add(1)
 	return w
 }
 

@@ -1,0 +1,104 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/rds-go/rds/conn"
+)
+
+// The number of those who wait, which wakers look at first, is right whenever the list
+// is. It once grew a moment later: who was woken before his own was counted took away
+// another's, who was then not there for wakers.
+func TestWaitersAreCountedAsTheyAreListed(t *testing.T) {
+	t.Parallel()
+	var (
+		q    waitQueue
+		wg   sync.WaitGroup
+		stop atomic.Bool
+	)
+	for range 4 {
+		wg.Go(func() {
+			for !stop.Load() {
+				q.done(q.add())
+			}
+		})
+	}
+	for range 500_000 {
+		q.mu.Lock()
+		listed := int32(0)
+		for w := q.head; w != nil; w = w.next {
+			listed++
+		}
+		counted := q.n.Load()
+		q.mu.Unlock()
+		if counted != listed {
+			t.Errorf("%d waiters are counted, and %d are there", counted, listed)
+			break
+		}
+		q.wake(1)
+	}
+	stop.Store(true)
+	wg.Wait()
+}
+
+// ending is a context that ends while nobody waits for it to.
+type ending struct {
+	context.Context
+	err atomic.Pointer[error]
+}
+
+func (c *ending) Err() error {
+	if err := c.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// A sender that gives up when it has just been told of room passes that on.
+func TestSenderThatGivesUpLeavesTheRoomToOthers(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	_, path := serving(t, l.node(Config{}), ServiceConfig{})
+	s := l.bind(l.node(Config{})).node
+	p, err := s.peerFor(newAddr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	app := bound(t, dialed(t, path), addrOf(newAddr(), 100)).client
+	h := app.half.Load()
+	for _, c := range []struct {
+		name    string
+		waiters *waitQueue
+		account *conn.Account
+		charge  func(context.Context) error
+	}{
+		{"node", &s.writers, &s.account, func(ctx context.Context) error { return s.charge(ctx, p, 1000, true) }},
+		{"application", &app.writers, &h.account, func(ctx context.Context) error { return app.charge(ctx, h, 1000, true) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			free := func() { c.account.Refund(c.account.Bytes(), c.account.Messages()) }
+			defer free()
+			for c.account.Charge(1000) {
+			}
+			first := &ending{Context: context.Background()}
+			gone, sent := make(chan error, 1), make(chan error, 1)
+			go func() { gone <- c.charge(first) }()
+			eventually(t, "the first sender", func() bool { return c.waiters.n.Load() == 1 })
+			go func() { sent <- c.charge(background(t)) }()
+			eventually(t, "the second sender", func() bool { return c.waiters.n.Load() == 2 })
+			first.err.Store(&context.Canceled)
+			free()
+			c.waiters.wake(1)
+			if err := <-gone; !errors.Is(err, context.Canceled) {
+				t.Errorf("the first sender: %v", err)
+			}
+			if err := <-sent; err != nil {
+				t.Errorf("the second sender: %v", err)
+			}
+		})
+	}
+}
