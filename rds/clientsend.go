@@ -198,6 +198,7 @@ func (s *clientSocket) charge(ctx context.Context, h *half, n int, block bool) e
 	}
 	for {
 		if err := ctx.Err(); err != nil {
+			s.writers.wake(1) // it may have been told of room
 			return err
 		}
 		w := s.writers.add()

@@ -200,6 +200,7 @@ func (s *nodeSocket) charge(ctx context.Context, p *peer, n int, block bool) err
 	defer s.account.Watch(-1)
 	for {
 		if err := ctx.Err(); err != nil {
+			s.writers.wake(1) // it may have been told of room
 			return err
 		}
 		w := s.writers.add()
