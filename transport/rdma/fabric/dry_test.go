@@ -1,19 +1,21 @@
 package fabric
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
 // A channel that has more for each of many dry queues than the connection may carry
-// still reaches the others. It once looked past eight such queues only.
+// still reaches the others. It once looked past eight such queues only, and once eleven
+// of them had all places.
 func TestManyDryQueuesHoldUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	n := newNet(t, hostOptions{})
 	a, b := n.host(1), n.host(2)
 	server, client := b.app("many-dry"), a.app("")
-	const dry, each = 9, 520 // more than half of what a connection carries
+	const dry, each = 40, 200
 	var queues []uint32
 	for i := range dry {
 		srq, _ := server.serve(uint64(100+i), 0, 8)
@@ -26,9 +28,7 @@ func TestManyDryQueuesHoldUpNobodyElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, q := range queues {
-		for range each {
-			client.send(ch, iwarp.WorkRequest{ID: 1, Flags: iwarp.Signaled, Queue: q})
-		}
+		client.send(ch, slices.Repeat([]iwarp.WorkRequest{{ID: 1, Flags: iwarp.Signaled, Queue: q}}, each)...)
 	}
 	for i := range 16 {
 		id := uint64(1000 + i)

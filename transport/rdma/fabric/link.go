@@ -137,10 +137,14 @@ func (l *link) complete(c *iwarp.Completion) {
 
 // mayTakeLocked tells whether n work requests, one of them a message to queue, may
 // be posted. A queue that does not take its messages holds no more places than it
-// leaves for all others.
+// leaves for all others, and the last of them are for queues that hold none: one for
+// each, so that many such queues do not hold them all.
 func (l *link) mayTakeLocked(queue uint32, n int) bool {
-	return n <= l.room && (queue == 0 || l.queued[queue] < l.room)
+	return n <= l.room && (queue == 0 || l.queued[queue] == 0 || l.queued[queue] < l.room-l.f.cfg.MaxSend/lastPlaces)
 }
+
+// lastPlaces is the part of a connection's places that is for queues that hold none.
+const lastPlaces = 4
 
 func (l *link) takeLocked(queue uint32, n int) {
 	l.room -= n
