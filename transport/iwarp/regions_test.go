@@ -101,7 +101,9 @@ func TestMRREQ9InvalidationWithAllConnectionsDown(t *testing.T) {
 }
 
 // Barriers share nothing with data: they take as long as ever while all
-// connections send and read as fast as they can.
+// connections send and read as fast as they can. One that waited for data would
+// always wait, for there is some under way all the time; so the median tells. The
+// slowest tell how long others had the processors.
 func TestMRREQ18BarrierWhileEverythingSends(t *testing.T) {
 	t.Parallel()
 	client, server := pair(t, Config{EventLoops: 1}, ConnParams{NoCRC: true}, ConnParams{NoCRC: true})
@@ -141,12 +143,12 @@ func TestMRREQ18BarrierWhileEverythingSends(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	slices.Sort(took)
-	bound := 100 * time.Millisecond // other tests want the processors as well
+	bound := 100 * time.Millisecond // other tests run beside it
 	if invariants.Enabled {
 		bound *= 10
 	}
-	if p99 := took[len(took)*99/100]; p99 > bound {
-		t.Errorf("p50 %v, p99 %v, most %v", took[len(took)/2], p99, took[len(took)-1])
+	if p50 := took[len(took)/2]; p50 > bound {
+		t.Errorf("p50 %v, p99 %v, most %v", p50, took[len(took)*99/100], took[len(took)-1])
 	}
 }
 
