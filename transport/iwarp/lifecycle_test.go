@@ -176,14 +176,23 @@ func TestConnectCancelledAtAnyMoment(t *testing.T) {
 		}
 	})
 	e := newEnd(t, d, QPConfig{})
+	begin := time.Now()
+	if _, err := d.Connect(within(t), e.qp, ln.Addr(), ConnParams{PeerToPeer: true, Guard: time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	whole := time.Since(begin) // which tells how fast the machine is
 	came := map[bool]int{}
-	for i := range 300 {
+	const attempts = 300
+	for i := range attempts {
 		q, err := e.pd.CreateQP(QPConfig{SendCQ: e.cq, RecvCQ: e.cq})
 		if err != nil {
 			t.Fatal(err)
 		}
 		terms := ConnParams{PeerToPeer: i%2 == 0, Guard: time.Millisecond}
-		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i*10)*time.Microsecond)
+		ctx, cancel := context.WithTimeout(context.Background(), 2*whole*time.Duration(i)/attempts)
+		if i == attempts-1 {
+			ctx = within(t)
+		}
 		_, err = d.Connect(ctx, q, ln.Addr(), terms)
 		cancel()
 		came[err == nil]++
