@@ -282,7 +282,7 @@ func TestRegionsGoWhileMessagesAreSent(t *testing.T) {
 			t.Errorf("%+v: %v", c, client.qp.Err())
 			break
 		}
-		if time.Now().Before(end) || count[LocalProtection] == 0 && ctx.Err() == nil {
+		if time.Now().Before(end) || (count[LocalProtection] == 0 || count[Success] == 0) && ctx.Err() == nil {
 			post(c.ID)
 		} else {
 			left--
