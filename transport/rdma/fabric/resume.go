@@ -103,8 +103,12 @@ func (ch *Channel) activate(l *link) {
 	if !usable {
 		ch.suspend(l, ch.f.cfg.Now())
 		ch.p.mu.Lock()
+		next := ch.p.link
 		ch.p.runLocked()
 		ch.p.mu.Unlock()
+		if next != nil && next != l { // which may have looked for suspended channels before
+			ch.resume(ch.f.ctx, next)
+		}
 		return
 	}
 	ch.start()

@@ -169,3 +169,28 @@ func TestXRCREQ47APeerReachesItsDomainsOnTheWire(t *testing.T) {
 		t.Errorf("%+v, %+v", hidden.Query(), srq.Query())
 	}
 }
+
+// A channel that has its answer by a connection that is lost, and replaced, before it
+// uses it goes on by the next one: that has looked for suspended channels by then, and
+// would not do so again.
+func TestAChannelThatMissesItsConnectionUsesTheNext(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a, b := n.host(1), n.host(2)
+	server, client := b.app(""), a.app("")
+	server.serve(7, 4, 8)
+	ch, other := client.connect(2, 7), client.connect(2, 7)
+	ch.mu.Lock()
+	first := ch.link
+	ch.state, ch.link = channelConnecting, nil // where it is between the answer and its use
+	ch.mu.Unlock()
+	a.cut()
+	n.until("the next connection", func() bool {
+		other.mu.Lock()
+		defer other.mu.Unlock()
+		return other.link != nil && other.link != first
+	})
+	ch.activate(first)
+	client.send(ch, iwarp.WorkRequest{ID: 1, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
+	client.want(1, iwarp.Success, iwarp.OpSend)
+}
