@@ -1,6 +1,7 @@
 package mr
 
 import (
+	"context"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -38,20 +39,18 @@ func (g *rig) greedy(n int, k Key, length int) (stop func()) {
 }
 
 // TestMRREQ18SaturatingCopiesDoNotStarveABarrier: invalidation shares no queue
-// with data, and readers give way to it. The bound is far above what
-// BenchmarkBarrier measures, for machines with other work.
+// with data, and readers give way to it. They never pause, so a barrier that is
+// starved does not end; BenchmarkBarrier measures how long one takes.
 func TestMRREQ18SaturatingCopiesDoNotStarveABarrier(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
 	k, _ := g.region(SmallSize, 0, RemoteRead)
 	defer g.greedy(16*runtime.GOMAXPROCS(0), k, SmallSize)()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for range 20 {
 		k, _ := g.region(8, 0, RemoteRead)
-		start := time.Now()
-		g.ok(g.own.FreeInvalidate(t.Context(), k))
-		if took := time.Since(start); took > 2*time.Second {
-			t.Errorf("a barrier took %v", took)
-		}
+		g.ok(g.own.FreeInvalidate(ctx, k))
 	}
 }
 
