@@ -55,11 +55,12 @@ func TestXsrqProcessesShareAConnection(t *testing.T) {
 	}
 }
 
-// A server that is killed costs its client no more than --timeout.
+// A server that is killed costs its client no more than --timeout, which is long
+// enough to connect within.
 func TestXsrqServerIsKilled(t *testing.T) {
 	t.Parallel()
 	server, at := startXsrq(t)
-	client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-C", "1g", "-W", "1"}, at...)...)
+	client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-C", "1g", "-W", "5"}, at...)...)
 	client.Line(client.Stdout, "connected")
 	server.Signal(os.Kill)
 	server.Wait()
