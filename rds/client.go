@@ -24,6 +24,8 @@ import (
 type Client struct {
 	cfg ClientConfig
 
+	reattaching sync.Mutex // one search for a daemon after the other; before all others
+
 	mu       sync.Mutex
 	att      *attachment // the present one; nil while there is none
 	socks    map[*clientSocket]struct{}
@@ -221,9 +223,13 @@ func (c *Client) lost(t *attachment) {
 	}
 }
 
-// reattach looks for a daemon until there is one, and binds the sockets there.
+// reattach looks for a daemon until there is one, and binds the sockets there. Where
+// that one ends at once the next search begins when this one has done with it, or
+// sockets could be left with what they had of the daemon that has ended.
 func (c *Client) reattach() {
 	defer c.work.Done()
+	c.reattaching.Lock()
+	defer c.reattaching.Unlock()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for wait := c.cfg.ReconnectMin; ; wait = min(2*wait, c.cfg.ReconnectMax) {
