@@ -399,8 +399,10 @@ func TestClosedSharedQueue(t *testing.T) {
 	src, dst := client.reg(1<<20, 0), server.reg(1<<20, mr.LocalWrite)
 	fill(src.Bytes(), 3)
 	s := queues.srq(server, 1, SRQConfig{})
-	for range 20 {
-		server.give(s, 0, dst.SGE(0, 1<<20))
+	for i := range 20 {
+		if i < 10 { // the others cannot come before Close, however late that is
+			server.give(s, 0, dst.SGE(0, 1<<20))
+		}
 		client.send(WorkRequest{Flags: Signaled, Queue: 1, SGE: []SGE{src.SGE(0, 1<<20)}})
 	}
 	server.next()
