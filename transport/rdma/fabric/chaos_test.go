@@ -27,7 +27,7 @@ func TestXRCREQ34NothingPilesUpOnTheWire(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	ctx, cancel := context.WithCancel(within(t))
+	ctx, cancel := context.WithCancel(t.Context()) // the cycles take as long as they take
 	var wg sync.WaitGroup
 	wg.Go(func() { // the server takes messages, and lets go of targets that have ended
 		var list [16]Completion
