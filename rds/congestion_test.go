@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 )
 
 // flood sends until the destination is congested and returns how many messages
@@ -294,4 +295,30 @@ func TestApplicationIsWatchedWhoseCongestionReturns(t *testing.T) {
 		m.Release()
 	}
 	eventually(t, "a port that is not congested", func() bool { return !app.s.congested.Load() })
+}
+
+// When the last link to a peer is lost its congestion map is forgotten, and applications
+// that wait for a port hear of it: where they have nothing else queued nobody would ask
+// for the link that brings the next map.
+func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	near := l.node(Config{})
+	_, path := serving(t, near, ServiceConfig{})
+	a := bound(t, dialed(t, path), addrOf(newAddr(), 100))
+	far := &interceptor{Transport: l.net.Transport(), links: make(chan transport.Link, 100)}
+	b := l.bind(l.node(Config{Transport: far}))
+	mustSet(t, b.SetReadBuffer(1000))
+	mustSend(t, a, b.LocalAddrPort(), nil)
+	far.accept(<-far.links) // and no other
+	eventually(t, "congestion", func() bool {
+		return errors.Is(a.TrySend(b.LocalAddrPort(), make([]byte, 1000)), ErrCongested)
+	})
+	sent := make(chan error, 1)
+	go func() { sent <- a.Send(background(t), b.LocalAddrPort(), nil) }()
+	eventually(t, "a sender that waits", func() bool { return a.client.half.Load().t.maps.n.Load() == 1 })
+	cutLinks(near)
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
 }

@@ -309,9 +309,11 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 		io.link, io.id = nil, 0
 		io.tx.reset()
 	}
+	ports := p.core.MapVersion()
 	p.core.LinkClosed(p.node.now(), id, acked)
-	news := p.holdLocked(i, nil, false) // what the link has said
-	p.serveLocked()                     // into the log: what waits there is sent when a link is up again
+	p.holdLocked(i, nil, false) // what the link has said
+	news := p.core.MapVersion() != ports
+	p.serveLocked() // into the log: what waits there is sent when a link is up again
 	p.armLocked()
 	p.log.Info("path down", zap.Int("path", i), zap.Error(cause))
 	p.unlock(nil)

@@ -92,10 +92,12 @@ func TestNobodyWritesBeforeALinkIsStarted(t *testing.T) {
 // interceptor keeps the links that come in.
 type interceptor struct {
 	transport.Transport
-	links chan transport.Link
+	links  chan transport.Link
+	accept func(transport.Link) // who would have got them
 }
 
-func (t *interceptor) Listen(local netip.Addr, _ func(transport.Link)) error {
+func (t *interceptor) Listen(local netip.Addr, accept func(transport.Link)) error {
+	t.accept = accept
 	return t.Transport.Listen(local, func(l transport.Link) { t.links <- l })
 }
 
