@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"flag"
 	"testing"
 	"time"
@@ -20,17 +19,12 @@ func TestSoak(t *testing.T) {
 		{"--seed", "1", "--kills", "300ms"},
 		{"--seed", "2", "--kills", "500ms", "--restarts", "900ms", "--provider", "rdsd"},
 	} {
-		o := rdsbench(t, append([]string{"stress", "--rdma", "--faults", "--json", "--warmup", "0s", "--duration", soakTime.String(), "--wire", "xrc",
-			"--processes", "2", "--sockets", "2", "--peers", "2", "--depth", "4"}, args...)...)
-		var rep bench.Report
-		if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
-			t.Fatalf("%q: exit %d, %v: %s %s", args, o.code, err, o.stdout, o.stderr)
-		}
-		row := rep.Rows[0]
-		a := row.RDS.Account
-		if !row.Finished || a == nil || a.Exchanges == 0 || a.Writes == 0 || a.Reads == 0 || a.Adds == 0 || a.Refused == 0 || a.Released == 0 || a.Cuts == 0 || a.Kills == 0 {
-			t.Errorf("%q: %+v, %+v", args, row, a)
-		} else if daemons := len(args) > 4; daemons != (a.Restarts > 0) || a.Lives > 0 && !daemons {
+		daemons := len(args) > 4
+		row := stressUntil(t, *soakTime, func(row *bench.Row) bool {
+			a := row.RDS.Account
+			return a.Exchanges > 0 && a.Writes > 0 && a.Reads > 0 && a.Adds > 0 && a.Refused > 0 && a.Released > 0 && a.Cuts > 0 && a.Kills > 0 && (a.Restarts > 0 || !daemons)
+		}, append([]string{"--faults", "--warmup", "0s", "--wire", "xrc", "--processes", "2", "--sockets", "2", "--peers", "2", "--depth", "4"}, args...)...)
+		if a := row.RDS.Account; !daemons && a.Lives+a.Restarts > 0 {
 			t.Errorf("%q: %+v", args, a)
 		}
 	}

@@ -22,17 +22,38 @@ func TestStressWithRDMA(t *testing.T) {
 		{"--seed", "4", "--faults", "--provider", "rdsd", "--sockets", "4"},
 		{"--seed", "5", "--faults", "--size", "1m", "--sockets", "2", "--peers", "2", "--depth", "4"},
 	} {
-		o := rdsbench(t, append([]string{"stress", "--rdma", "--json", "--warmup", "100ms", "--duration", stressTime.String()}, args...)...)
+		faults := len(args) > 2
+		row := stressUntil(t, *stressTime, func(row *bench.Row) bool {
+			a := row.RDS.Account
+			return a.Replies > 0 && a.Writes > 0 && a.Reads > 0 && a.Atomics > 0 && a.Refused > 0 && a.Adds > 0 && (a.Cuts > 0 || !faults)
+		}, append([]string{"--warmup", "100ms"}, args...)...)
+		if a := row.RDS.Account; !faults && a.Cuts+a.Dropped > 0 {
+			t.Errorf("%q: %+v", args, a)
+		}
+	}
+}
+
+// stressUntil runs a verified stress with operations. A slow machine may not come to
+// everything that the seed holds; it gets up to eight times the time. Each run has to
+// be right, however little it came to.
+func stressUntil(t *testing.T, d time.Duration, everything func(*bench.Row) bool, args ...string) *bench.Row {
+	t.Helper()
+	for most := 8 * d; ; d *= 2 {
+		o := rdsbench(t, append([]string{"stress", "--rdma", "--json", "--duration", d.String()}, args...)...)
 		var rep bench.Report
 		if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
 			t.Fatalf("%q: exit %d, %v: %s %s", args, o.code, err, o.stdout, o.stderr)
 		}
-		row := rep.Rows[0]
-		a := row.RDS.Account
-		if !row.Finished || a == nil || a.Replies == 0 || a.Writes == 0 || a.Reads == 0 || a.Atomics == 0 || a.Refused == 0 || a.Adds == 0 {
-			t.Errorf("%q: %+v, %+v", args, row, a)
-		} else if faults := len(args) > 2; faults != (a.Cuts > 0) || !faults && a.Dropped > 0 {
-			t.Errorf("%q: %+v", args, a)
+		row := &rep.Rows[0]
+		if !row.Finished || row.RDS.Account == nil {
+			t.Fatalf("%q: %+v", args, row)
 		}
+		switch {
+		case everything(row):
+			return row
+		case d == most:
+			t.Fatalf("%q: not everything in %v: %+v", args, d, row.RDS.Account)
+		}
+		t.Logf("%q: not everything in %v: %+v", args, d, row.RDS.Account)
 	}
 }
