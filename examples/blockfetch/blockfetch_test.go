@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./examples/blockfet
 // host is a node with a socket on an address of its own.
 func host(t *testing.T, ip string, port uint16) *rds.Socket {
 	t.Helper()
-	p, err := rds.Open(rds.ProviderNode, rds.Config{Port: port})
+	p, err := rds.Open(rds.ProviderNode, rds.Config{Port: port, Wire: rds.WireXRC})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestThroughDaemon(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	for i, host := range []string{"127.23.7.1", "127.23.7.2"} {
 		env := []string{"RDS_PROVIDER=", "RDS_SOCKET=" + filepath.Join(dir, host)}
-		daemon := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", host, "--port", "17314", "--control", "none")
+		daemon := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", host, "--port", "17314", "--wire", "xrc", "--control", "none")
 		daemon.Line(daemon.Stderr, "ready")
 		if i == 0 {
 			server := clitest.StartEnv(t, env, bin.Path("blockfetch"), "--listen", host+":4000")

@@ -26,7 +26,8 @@ func main() {
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	p, err := rds.Open(*provider, rds.Config{Port: uint16(*port)})
+	// Blocks are read and written by operations, which TCP does not have.
+	p, err := rds.Open(*provider, rds.Config{Port: uint16(*port), Wire: rds.WireXRC})
 	if err != nil {
 		log.Fatal(err)
 	}
