@@ -23,7 +23,7 @@ func TestSoak(t *testing.T) {
 		row := stressUntil(t, *soakTime, func(row *bench.Row) bool {
 			a := row.RDS.Account
 			return a.Exchanges > 0 && a.Writes > 0 && a.Reads > 0 && a.Adds > 0 && a.Refused > 0 && a.Released > 0 && a.Cuts > 0 && a.Kills > 0 && (a.Restarts > 0 || !daemons)
-		}, append([]string{"--faults", "--warmup", "0s", "--wire", "xrc", "--processes", "2", "--sockets", "2", "--peers", "2", "--depth", "4"}, args...)...)
+		}, append([]string{"--faults", "--warmup", "0s", "--processes", "2", "--sockets", "2", "--peers", "2", "--depth", "4"}, args...)...)
 		if a := row.RDS.Account; !daemons && a.Lives+a.Restarts > 0 {
 			t.Errorf("%q: %+v", args, a)
 		}

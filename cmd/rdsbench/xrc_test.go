@@ -59,7 +59,7 @@ func TestWireIsForced(t *testing.T) {
 // by the command itself, which fails otherwise.
 func TestAtomic(t *testing.T) {
 	onLinux(t)
-	o := rdsbench(t, "atomic", "--duration", "40ms", "--warmup", "10ms", "--words", "10", "--json")
+	o := rdsbench(t, "atomic", "--wire", "xrc", "--duration", "40ms", "--warmup", "10ms", "--words", "10", "--json")
 	var rep bench.Report
 	if err := json.Unmarshal([]byte(o.stdout), &rep); err != nil || o.code != 0 {
 		t.Fatalf("exit %d, %v: %s %s", o.code, err, o.stdout, o.stderr)
