@@ -143,27 +143,29 @@ func TestPeerIsUpgraded(t *testing.T) {
 // preferred transport because it listens now, to both.
 func TestPeerComesUpWhileAsked(t *testing.T) {
 	for _, before := range []bool{false, true} {
-		r := newRig(t, 50*time.Millisecond)
-		if before { // and is known, and has been away for long
-			r.preferred.set(answers)
-			_ = r.wantDial("before", long, "new")
-			r.preferred.set(refuses)
-			_ = r.wantDial("away", long, "")
-			<-time.After(50 * time.Millisecond)
-		}
-		r.preferred.dialed()
-		var late *fakeLink
-		r.other.set(answers)
-		r.other.answered = func(l *fakeLink) { // it has answered: so it listens to the preferred one, too
-			late = l
-			r.preferred.set(answers)
-		}
-		_ = r.wantDial("back", long, "new")
-		r.wantDials("back", 2, 1)
-		r.wantChosen("back", "new")
-		if late == nil || !late.wasAborted() {
-			t.Error("the link of the other one is left open")
-		}
+		synctest.Test(t, func(t *testing.T) { // where nobody is silent because it has to wait its turn
+			r := newRig(t, 50*time.Millisecond)
+			if before { // and is known, and has been away for long
+				r.preferred.set(answers)
+				_ = r.wantDial("before", long, "new")
+				r.preferred.set(refuses)
+				_ = r.wantDial("away", long, "")
+				<-time.After(50 * time.Millisecond)
+			}
+			r.preferred.dialed()
+			var late *fakeLink
+			r.other.set(answers)
+			r.other.answered = func(l *fakeLink) { // it has answered: so it listens to the preferred one, too
+				late = l
+				r.preferred.set(answers)
+			}
+			_ = r.wantDial("back", long, "new")
+			r.wantDials("back", 2, 1)
+			r.wantChosen("back", "new")
+			if late == nil || !late.wasAborted() {
+				t.Error("the link of the other one is left open")
+			}
+		})
 	}
 }
 
