@@ -104,13 +104,16 @@ func TestIdleQueueGoesOn(t *testing.T) {
 				say(1, msn)
 				done(1, msn, 4) // no more than that
 			}
-			const batch = 32 // a turn for each would take a slow machine a minute
+			const batch = 32 // a turn for each takes a slow machine a minute
 			for first := xctl.SRQN(2); first < outMost+10; first += batch {
+				_ = x.conn.SetDeadline(time.Now().Add(30 * time.Second)) // for this batch
+				var list []WorkRequest
 				var credits []interface{ AppendTo([]byte) []byte }
 				for n := first; n < first+batch; n++ {
-					e.send(WorkRequest{Flags: Signaled, Queue: uint32(n), Inline: []byte("x")})
+					list = append(list, WorkRequest{Flags: Signaled, Queue: uint32(n), Inline: []byte("x")})
 					credits = append(credits, xctl.Credit{SRQ: n, Delivered: 1, Limit: 4})
 				}
+				e.send(list...)
 				for range batch {
 					if s := x.incoming(rdmap.OpSend); s.Untagged.MSN != 1 {
 						t.Fatalf("%+v, want the first message of a queue", s.Untagged)
