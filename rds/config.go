@@ -128,6 +128,7 @@ func (c *Config) Validate() error {
 		{"TCP.KeepAliveIdle", int64(c.TCP.KeepAliveIdle)}, {"TCP.KeepAliveInterval", int64(c.TCP.KeepAliveInterval)},
 		{"TCP.KeepAliveCount", int64(c.TCP.KeepAliveCount)}, {"TCP.UserTimeout", int64(c.TCP.UserTimeout)},
 		{"TCP.EventLoops", int64(c.TCP.EventLoops)}, {"TCP.DrainTimeout", int64(c.TCP.DrainTimeout)},
+		{"XRC.Patience", int64(c.XRC.Patience)},
 	} {
 		if f.v < 0 {
 			bad(f.name, "must not be negative", f.v)

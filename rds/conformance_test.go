@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/internal/conformance"
 	"github.com/rds-go/rds/rds"
@@ -40,7 +41,7 @@ var placePort = uint16(26200 + rand.Uint32N(3000))
 
 func placeNode(t *testing.T, port uint16) *rds.Node {
 	t.Helper()
-	n, err := rds.NewNode(rds.Config{Port: port, Linger: -1})
+	n, err := rds.NewNode(rds.Config{Port: port, Linger: -1, XRC: rds.XRCConfig{Patience: time.Minute}})
 	if err != nil {
 		t.Fatal(err)
 	}

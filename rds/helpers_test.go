@@ -82,12 +82,16 @@ func newLab(t testing.TB) *lab { return &lab{TB: t, port: newPort()} }
 
 func newLoopLab(t testing.TB) *lab { return &lab{TB: t, net: loop.NewNetwork()} }
 
-// node starts a node that does not linger unless cfg says so.
+// node starts a node that does not linger unless cfg says so, and does not give up XRC
+// because the machine is busy.
 func (l *lab) node(cfg Config) *Node {
 	l.Helper()
 	cfg.Port = l.port
 	if cfg.Linger == 0 {
 		cfg.Linger = -1
+	}
+	if cfg.XRC.Patience == 0 {
+		cfg.XRC.Patience = patience
 	}
 	if l.net != nil && cfg.Transport == nil {
 		cfg.Transport = l.net.Transport()

@@ -14,7 +14,7 @@ import (
 func TestSetTransportThroughDaemon(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	n, _, path := served(t, l, Config{}, ServiceConfig{})
+	n, _, path := served(t, l, Config{XRC: XRCConfig{Patience: lostPatience}}, ServiceConfig{})
 	here := newAddr()
 	app, other := bound(t, dialed(t, path), addrOf(here, 100)), bound(t, dialed(t, path), addrOf(here, 101))
 	first, second, third := l.bind(l.node(Config{})), l.bind(l.node(Config{})), l.bind(l.node(Config{Wire: WireTCP}))

@@ -2,6 +2,7 @@ package rds
 
 import (
 	"errors"
+	"time"
 
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/choice"
@@ -41,6 +42,10 @@ type XRCConfig struct {
 	// Operations is how many RDMA operations may be under way with a peer; beyond
 	// it they wait. 0 means 64.
 	Operations int
+	// Patience is, where a node speaks TCP too, how long a peer of which nothing is known
+	// may be silent on XRC, and how long one that has spoken it may refuse it, before
+	// TCP is tried. 0 means 1 s.
+	Patience time.Duration
 }
 
 // wireTransport makes the transport to other hosts, of a node in this incarnation.
@@ -64,7 +69,7 @@ func wireTransport(c *Config, generation uint32) (transport.Transport, error) {
 	case err != nil || other == nil:
 		return preferred, err
 	}
-	both := choice.New(choice.Options{Preferred: preferred, Other: other, Absent: rdma.Absent, Logger: c.Logger})
+	both := choice.New(choice.Options{Preferred: preferred, Other: other, Absent: rdma.Absent, Patience: c.XRC.Patience, Logger: c.Logger})
 	for a, w := range c.PeerWires {
 		if err := both.Force(a.Unmap(), string(w)); err != nil {
 			return nil, errors.Join(err, both.Close())

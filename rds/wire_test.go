@@ -109,6 +109,10 @@ func TestNodesMeet(t *testing.T) {
 	}
 }
 
+// lostPatience is that of nodes whose peers lose XRC, which takes so long, and answer on it
+// before, which they may be slow to do.
+const lostPatience = 5 * time.Second
+
 // A peer that has spoken XRC is restarted without it, and the other way round. What
 // is sent to it meanwhile arrives, once and in order.
 func TestPeerRestartsWithAnotherWire(t *testing.T) {
@@ -129,8 +133,9 @@ func TestPeerRestartsWithAnotherWire(t *testing.T) {
 			l := newLab(t)
 			at := []netip.AddrPort{addrOf(newAddr(), 4000), addrOf(newAddr(), 4000)}
 			mine, theirs := at[1-c.restarted], at[c.restarted]
-			a := l.bind(l.node(Config{ReconnectMax: 50 * time.Millisecond}), mine)
-			n := l.node(Config{Wire: c.before})
+			xrc := XRCConfig{Patience: lostPatience}
+			a := l.bind(l.node(Config{ReconnectMax: 50 * time.Millisecond, XRC: xrc}), mine)
+			n := l.node(Config{Wire: c.before, XRC: xrc})
 			b := l.bind(n, theirs)
 			exchange(t, a, b, c.first)
 			eventually(t, "acknowledgement", func() bool { return a.node.account.Messages() == 0 })
