@@ -65,10 +65,12 @@ func TestInfo(t *testing.T) {
 	mustSend(t, a, b.LocalAddrPort(), make([]byte, 20))
 	mustSend(t, a, lost, make([]byte, 3000))
 	eventually(t, "arrival", func() bool { return counter(t, nb, "recv_queued") == 2 })
-	eventually(t, "acknowledgement", func() bool {
+	eventually(t, "acknowledgement", func() bool { return a.node.account.Messages() == 1 })
+	eventually(t, "the end of the handshake", func() bool { // each has probed and answered, and the other has it
 		i, _ := na.Info()
-		return a.node.account.Messages() == 1 && len(i.Retransmit) == 0 && // the pong of their probe too,
-			i.Connections[0].NextTX == connections(t, nb)[0].NextRX // which their TCP has before they do
+		ours, theirs := i.Connections[0], connections(t, nb)[0]
+		return counter(t, na, "send_pong") == 2 && counter(t, nb, "send_pong") == 2 && ours.Queued+theirs.Queued == 0 &&
+			ours.NextTX == theirs.NextRX && ours.NextRX == theirs.NextTX
 	})
 
 	ia, err := na.Info()
@@ -181,6 +183,7 @@ func TestConfigValidate(t *testing.T) {
 		{"TCP", Config{TCP: TCPConfig{-1, -1, -1, -1, -1, -1, "", -1, -1}},
 			[]string{"TCP.SendBuffer", "TCP.ReceiveBuffer", "TCP.KeepAliveIdle", "TCP.KeepAliveInterval", "TCP.KeepAliveCount", "TCP.UserTimeout", "TCP.EventLoops", "TCP.DrainTimeout"}},
 		{"wire", Config{Wire: "ib"}, []string{"Wire"}},
+		{"patience", Config{XRC: XRCConfig{Patience: -1}}, []string{"XRC.Patience"}},
 		{"operations", Config{XRC: XRCConfig{Operations: 4097}}, []string{"XRC.Operations"}},
 		{"one port for two", Config{XRC: XRCConfig{Port: DefaultPort}}, []string{"XRC.Port"}},
 		{"one port for two, again", Config{Port: 17000, XRC: XRCConfig{Port: 17000}}, []string{"XRC.Port"}},
