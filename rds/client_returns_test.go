@@ -42,3 +42,40 @@ func TestStuckSendsDoNotStopReceiving(t *testing.T) {
 		m.Release()
 	}
 }
+
+// Memory that is returned when the ring is full is given back when the daemon has taken
+// what is there, even if the application then only receives.
+func TestReturnsThatFoundTheRingFull(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	_, svc, path := served(t, l, Config{}, ServiceConfig{})
+	a := bound(t, dialed(t, path), addrOf(newAddr(), 100))
+	b := l.bind(l.node(Config{}))
+	const count, size = ringEntries/returnShare + 100, slabInline + 1 // each in a block of its own
+	mustSet(t, a.SetReadBuffer(2*count*size))
+	var got []Message
+	for range count {
+		mustSend(t, b, a.LocalAddrPort(), make([]byte, size))
+		got = append(got, mustRecv(t, a))
+	}
+	mustSend(t, a, b.LocalAddrPort(), nil) // which finds the connection
+	x := lastSession(svc)
+	x.mu.Lock() // takes nothing
+	for err := error(nil); err == nil; {
+		if err = a.TrySend(b.LocalAddrPort(), nil); err != nil {
+			wantErr(t, "full", err, ErrWouldBlock)
+		}
+	}
+	for i := range got {
+		got[i].Release()
+	}
+	u := &a.client.half.Load().t.submission
+	u.mu.Lock()
+	if len(u.returns) == 0 {
+		t.Error("all returns found room")
+	}
+	u.mu.Unlock()
+	x.mu.Unlock()
+	x.poke()
+	eventually(t, "the memory", func() bool { return x.mem.used() == 0 })
+}

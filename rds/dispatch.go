@@ -182,7 +182,7 @@ func (d *delivery) finish() {
 	d.touched = d.touched[:0]
 	if d.space {
 		d.space = false
-		d.t.space.wake(-1)
+		d.t.spaced()
 	}
 	if d.maps {
 		d.maps = false

@@ -186,6 +186,7 @@ func (u *submission) returned(block uint32, n uint64) {
 	}
 	if err := u.roomLocked(0); err != nil {
 		u.returns = append(u.returns, e)
+		u.giveBackLocked()
 	} else {
 		u.appendLocked(e)
 		u.ring.Publish()
@@ -201,6 +202,33 @@ func (u *submission) returned(block uint32, n uint64) {
 	} else if late {
 		u.wake()
 	}
+}
+
+// giveBackLocked puts the returns on the ring that found it full. If it still is the
+// daemon is to tell of room: all that the application does meanwhile may be to wait for
+// messages, which the daemon has no memory for.
+func (u *submission) giveBackLocked() {
+	for range 2 {
+		if _ = u.roomLocked(0); len(u.returns) == 0 || u.dead {
+			break
+		}
+		u.want.Set() // and look again
+	}
+	u.ring.Publish()
+}
+
+// spaced follows the daemon's word that there is room.
+func (u *submission) spaced() {
+	u.mu.Lock()
+	more := len(u.returns) > 0 && !u.dead
+	if more {
+		u.giveBackLocked()
+	}
+	u.mu.Unlock()
+	if more && (u.seg.WantReturns().Take() || u.sleeps.Take()) {
+		u.bell.Ring()
+	}
+	u.space.wake(-1)
 }
 
 // sendBuffer is a block of the send arena.
