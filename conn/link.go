@@ -225,14 +225,19 @@ func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born 
 // Proved says that something arrived on path i's link: the peer's RDS has it.
 // Only then do acknowledgements count and does the back-off start over, so
 // that a peer that accepts and closes at once costs neither data nor a storm,
-// nor does one whose dial timed out just when we accepted it.
+// nor does one whose dial timed out just when we accepted it. Operations begin
+// from then on.
 func (c *Conn) Proved(now time.Time, i int) {
 	p := &c.paths[i]
 	if p.state != Up || p.proved {
 		return
 	}
+	waits := p.opWaits()
 	p.proved, p.proveBy, p.window = true, time.Time{}, 0
 	c.applyAcked(p)
+	if waits {
+		c.act(Action{Kind: Transmit, Path: i})
+	}
 	c.dialNext(now)
 }
 

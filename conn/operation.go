@@ -123,6 +123,14 @@ func (c *Conn) shownOp(p *path) *Operation {
 	return nil
 }
 
+// opWaits tells whether the message that is next waits, since it has an operation and
+// the peer's RDS has not shown that it took the link. It takes a link when it has done
+// with the one before: what that one still carried must not reach the peer's memory
+// behind what follows a loss that was reported.
+func (p *path) opWaits() bool {
+	return !p.proved && p.q.next < p.q.tail && p.q.at(p.q.next).flags&entryOp != 0
+}
+
 // fillOp shows the message that is next, which has an operation: first that,
 // with the message's bytes unless they must wait, then what is left of them.
 func (c *Conn) fillOp(p *path, b *Batch) {

@@ -60,6 +60,43 @@ func TestOperationAndItsMessageStayTogether(t *testing.T) {
 	o.rest()
 }
 
+// On a new link messages go at once, an operation when the peer's RDS has shown that
+// it took the link, and so has done with the one before.
+func TestOperationWaitsForProof(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	lost, next, silent := &Operation{}, &Operation{}, &Operation{Silent: true}
+	o.send(lost)
+	o.begin(lost)
+	o.LinkClosed(epochTime, o.link, 0)
+	o.fates(Fate{Token: 1, Status: Dropped})
+	o.send(nil)
+	o.send(next)
+	o.send(silent)
+	o.link++
+	o.invited = true
+	o.Tick(epochTime.Add(2 * o.cfg.ReconnectMax))
+	o.Dialed(epochTime, 0, o.link)
+	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.wrote(o.b.Bytes)
+	o.probe()
+	o.fill(opSize, nil)
+	o.wrote(opSize)
+	o.idle()
+	o.TakeActions(nil)
+	o.Proved(epochTime, 0)
+	if a := o.TakeActions(nil); !slices.Contains(a, Action{Kind: Transmit, Path: 0}) {
+		t.Errorf("actions %v do not have the operations begin", a)
+	}
+	o.begin(next)
+	o.begin(silent)
+	o.done(next, Success)
+	o.done(silent, Success)
+	o.ack()
+	o.fates(Fate{Token: 4}, Fate{Token: 2}, Fate{Token: 3})
+	o.rest()
+}
+
 // An operation that was done before its message was acknowledged, and one done
 // after: the message ends with the later of both, with the operation's status.
 func TestOperationStatusIsTheFate(t *testing.T) {

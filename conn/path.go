@@ -66,7 +66,7 @@ func (p *path) ready(c *Conn) bool {
 	if len(p.control) > 0 || p.mapPending || p.probe {
 		return true
 	}
-	return p.q.next < p.q.fresh || p.q.next < p.q.tail && !c.blocked(p)
+	return (p.q.next < p.q.fresh || p.q.next < p.q.tail && !c.blocked(p)) && !p.opWaits()
 }
 
 // blocked tells whether new messages must wait for path 0; see barrier.go.
@@ -152,6 +152,9 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 		end = min(end, q.fresh)
 	}
 	if q.next < end && q.at(q.next).flags&entryOp != 0 {
+		if p.opWaits() {
+			return false
+		}
 		c.fillOp(p, b)
 		return true
 	}
