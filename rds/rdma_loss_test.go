@@ -8,10 +8,37 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/transport"
 )
 
 // write is a write of one byte.
 func write(c Cookie, v byte) *RDMA { return &RDMA{Cookie: c, Local: [][]byte{{v}}, Write: true} }
+
+// The peer's RDS takes a link when it has done with the one before. Operations wait for
+// that: what the lost one still carries could be placed behind them.
+func TestOperationsWaitUntilALinkIsTaken(t *testing.T) {
+	t.Parallel()
+	l, n := newOpLab(t)
+	a := l.bind(n.node(l, Config{}))
+	in := &interceptor{Transport: n.net.Transport(), links: make(chan transport.Link, 1)}
+	b := l.bind(n.node(l, Config{Transport: in}))
+	c := mustGetMR(t, b, make([]byte, 10), 0)
+	operate(t, a, b, 1, Outgoing{RDMA: write(c, 1)})
+	link := <-in.links
+	p := nodeOf(a).peerAt(0)
+	eventually(t, "an idle link", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.core.State(0) == conn.Up && !p.core.Ready(0)
+	})
+	if n.count() != 0 {
+		t.Error("an operation was begun")
+	}
+	in.accept(link)
+	wantStatus(t, a, 1, StatusSuccess)
+}
 
 // What a link has begun is lost with it, message and all, and never begun
 // again; what it has not is not. Regions know no link.

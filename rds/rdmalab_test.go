@@ -43,14 +43,17 @@ func newOpLab(t testing.TB) (*lab, *opNet) {
 	return &lab{TB: t, net: n.net}, n
 }
 
-// node starts a node with RDMA.
+// node starts a node with RDMA, on cfg.Transport if that is set.
 func (n *opNet) node(l *lab, cfg Config) *Node {
 	l.Helper()
 	dev, err := mr.New(mr.Config{})
 	if err != nil {
 		l.Fatal(err)
 	}
-	cfg.Transport = &opTransport{Transport: n.net.Transport(), net: n, dev: dev, domain: dev.NewDomain()}
+	if cfg.Transport == nil {
+		cfg.Transport = n.net.Transport()
+	}
+	cfg.Transport = &opTransport{Transport: cfg.Transport, net: n, dev: dev, domain: dev.NewDomain()}
 	return l.node(cfg)
 }
 
