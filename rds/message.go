@@ -34,7 +34,7 @@ const (
 	StatusSuccess     = conn.Success
 	StatusRemoteError = conn.RemoteError // the peer refused the operation: key, bounds, rights
 	StatusCanceled    = conn.Canceled
-	StatusDropped     = conn.Dropped    // lost with a connection and not repeated; its operation may have happened, in part, or not
+	StatusDropped     = conn.Dropped    // lost with a connection and not repeated; its operation has happened, in part, or not, before any that follows does
 	StatusOtherError  = conn.OtherError // the operation did not happen; the peer has come back without RDMA, for example
 )
 
