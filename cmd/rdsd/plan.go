@@ -89,7 +89,7 @@ func (s *settings) node(addrs []netip.Addr) rds.Config {
 		PeerBudget: s.PeerBudget, MaxMessage: s.MaxMessage,
 		Linger: s.Drain.Duration, ReconnectMin: s.ReconnectMin.Duration, ReconnectMax: s.ReconnectMax.Duration,
 		DisablePing: !s.Ping,
-		XRC:         rds.XRCConfig{Port: uint16(s.XRC.Port), CRC: s.XRC.CRC, Operations: s.XRC.Operations},
+		XRC:         rds.XRCConfig{Port: uint16(s.XRC.Port), CRC: s.XRC.CRC, Operations: s.XRC.Operations, Patience: s.XRC.Patience.Duration},
 		TCP: rds.TCPConfig{
 			SendBuffer: s.TCP.SendBuffer, ReceiveBuffer: s.TCP.ReceiveBuffer,
 			KeepAliveIdle: s.TCP.KeepAliveIdle.Duration, KeepAliveInterval: s.TCP.KeepAliveInterval.Duration,

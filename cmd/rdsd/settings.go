@@ -69,9 +69,10 @@ type portsSettings struct {
 }
 
 type xrcSettings struct {
-	Port       int  `toml:"port"`
-	CRC        bool `toml:"crc"`
-	Operations int  `toml:"operations"`
+	Port       int      `toml:"port"`
+	CRC        bool     `toml:"crc"`
+	Operations int      `toml:"operations"`
+	Patience   duration `toml:"patience"`
 }
 
 type tcpSettings struct {
@@ -99,7 +100,7 @@ func defaults() settings {
 			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,
 			DrainTimeout: duration{Duration: 5 * time.Second},
 		},
-		XRC: xrcSettings{Operations: 64},
+		XRC: xrcSettings{Operations: 64, Patience: duration{Duration: time.Second}},
 		Sessions: sessionsSettings{
 			Max: rds.DefaultMaxSessions, MaxPerUser: rds.DefaultSessionsOfUID, MaxSockets: rds.DefaultMaxSockets,
 			SendBudget: rds.DefaultSendBudget, SendArena: rds.DefaultSendArena, ReceiveArena: rds.DefaultReceiveArena, MemoryArena: rds.DefaultMemoryArena,

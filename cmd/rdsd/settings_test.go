@@ -92,7 +92,7 @@ func TestDefaultsAreValid(t *testing.T) {
 			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")},
 			Port:      16385, Paths: 1, SendBuffer: 4 << 20, ReceiveBuffer: 4 << 20, ReceiveOverrun: 64 << 20, PeerBudget: 64 << 20,
 			MaxMessage: 1 << 20, Linger: 5 * time.Second, ReconnectMin: 4 * time.Millisecond, ReconnectMax: time.Second,
-			XRC: rds.XRCConfig{Operations: 64},
+			XRC: rds.XRCConfig{Operations: 64, Patience: time.Second},
 			TCP: rds.TCPConfig{KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, DrainTimeout: 5 * time.Second},
 		},
 		service: rds.ServiceConfig{
@@ -187,7 +187,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"port: 65536 is not between 1 and 65535", `wire: "ib" is none of auto, xrc and tcp`,
 		`peers: "10.0.0.7" is not an address with =tcp or =xrc`, `peers: "host=tcp" is not an address with =tcp or =xrc`,
 		`peers: "10.0.0.7=ib" is not an address with =tcp or =xrc`, "peers: 10.0.0.7 twice, and not the same",
-		"xrc.port: 65536 is not between 0 and 65535", "xrc.operations: 0 is not between 1 and 4096",
+		"xrc.port: 65536 is not between 0 and 65535", "xrc.operations: 0 is not between 1 and 4096", "xrc.patience: 0s is not a positive duration",
 		"npaths: 3 is neither 1 nor 8", "max_message: 8191 is not between 8192 and 1048576",
 		"send_buffer: -1 is less than 1", "receive_buffer: 0 is less than 1", "receive_overrun: 0 is less than 1", "peer_budget: -5 is less than 1",
 		"tcp.keepalive_count: 0 is less than 1", "tcp.send_buffer: -1 is less than 0", "tcp.receive_buffer: -1 is less than 0", "tcp.event_loops: -1 is less than 0",
@@ -252,9 +252,9 @@ func TestFlagsOverrideFile(t *testing.T) {
 
 func TestWires(t *testing.T) {
 	t.Parallel()
-	p := serving(t, "wire = 'auto'\npeers = ['10.0.0.7=tcp', '2001:db8::1 = xrc']\n[xrc]\nport = 4\ncrc = true\noperations = 5\n")
+	p := serving(t, "wire = 'auto'\npeers = ['10.0.0.7=tcp', '2001:db8::1 = xrc']\n[xrc]\nport = 4\ncrc = true\noperations = 5\npatience = '3s'\n")
 	want := map[netip.Addr]rds.Wire{netip.MustParseAddr("10.0.0.7"): rds.WireTCP, netip.MustParseAddr("2001:db8::1"): rds.WireXRC}
-	if p.node.Wire != rds.WireAuto || !reflect.DeepEqual(p.node.PeerWires, want) || p.node.XRC != (rds.XRCConfig{Port: 4, CRC: true, Operations: 5}) {
+	if p.node.Wire != rds.WireAuto || !reflect.DeepEqual(p.node.PeerWires, want) || p.node.XRC != (rds.XRCConfig{Port: 4, CRC: true, Operations: 5, Patience: 3 * time.Second}) {
 		t.Errorf("%+v", p.node)
 	}
 	if p := serving(t, "wire = 'xrc'\n"); p.node.Wire != rds.WireXRC {

@@ -43,5 +43,6 @@ func (s *settings) wires(c *checks) (wire rds.Wire, peers map[netip.Addr]rds.Wir
 	}
 	c.between("xrc.port", s.XRC.Port, 0, 65535)
 	c.between("xrc.operations", s.XRC.Operations, 1, maxOperations)
+	c.positive("xrc.patience", s.XRC.Patience)
 	return wire, peers
 }
