@@ -242,12 +242,14 @@ func (s *nodeSocket) close() error {
 	return s.finish()
 }
 
-// shut is the part of close that does not wait: the port is free again. It
-// tells whether the socket was open.
+// shut is the part of close that does not wait: the regions have ended, and then the
+// port is free again. Who gets it next has no message that comes with an operation on
+// its predecessor's memory. It tells whether the socket was open.
 func (s *nodeSocket) shut() bool {
 	if s.closed.Swap(true) {
 		return false
 	}
+	s.revoke()
 	s.la.unbind(s.port)
 	s.node.forget(s)
 	s.node.counters.recvDropDead.Add(uint64(s.q.drop()))

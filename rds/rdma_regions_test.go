@@ -238,6 +238,35 @@ func btoi(b bool) int {
 	return 0
 }
 
+// When a port is free the regions of the socket that had it have ended, also where that
+// one lingers: a message to its successor cannot come with a write into memory of both.
+func TestRegionsEndBeforeThePortIsFree(t *testing.T) {
+	t.Parallel()
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		a, b := l.bind(node()), l.bind(node())
+		mem := lent(t, b, 8)
+		c := mustGetMR(t, b, mem, 0)
+		if !b.node.shut() {
+			t.Fatal("closed")
+		}
+		next, err := nodeOf(b).Bind(b.LocalAddrPort())
+		if err != nil {
+			t.Fatal(err)
+		}
+		operate(t, a, next, 1, Outgoing{Data: []byte("with"), RDMA: write(c, 1)})
+		wantStatus(t, a, 1, StatusRemoteError)
+		operate(t, a, next, 2, Outgoing{Data: []byte("without")})
+		wantStatus(t, a, 2, StatusSuccess)
+		expect(t, next, "without")
+		if err := b.node.finish(); err != nil {
+			t.Error(err)
+		}
+		if mem[0] != 0 {
+			t.Error("memory was written after its region had ended")
+		}
+	})
+}
+
 // Map exposes memory for one message, and leaves nothing if that is not accepted.
 func TestMRREQ36MapIsUndoneWhenTheSendFails(t *testing.T) {
 	t.Parallel()

@@ -209,23 +209,32 @@ func (s *nodeSocket) retire(r *mr.Reader, k mr.Key, from netip.Addr) {
 	}
 }
 
-// unexpose ends all regions of the socket, for good. Nothing touches their
-// memory any more when it returns nil.
-func (s *nodeSocket) unexpose() error {
+// revoke ends all regions of the socket, for good: no operation that comes from now
+// on has any of their memory.
+func (s *nodeSocket) revoke() {
 	t := &s.exposed
 	t.mu.Lock()
 	t.closed = true
 	owner, keys := t.owner, t.keys
 	t.keys = nil
 	t.mu.Unlock()
+	for k := range keys {
+		_ = owner.Free(k) // unless a message has just ended it
+	}
+}
+
+// unexpose follows revoke. Nothing touches the regions' memory any more when it
+// returns nil.
+func (s *nodeSocket) unexpose() error {
+	t := &s.exposed
+	t.mu.Lock()
+	owner := t.owner
+	t.mu.Unlock()
 	switch {
 	case owner == nil:
 		return nil
 	case t.session == nil:
 		return regionError(owner.Close(context.Background()))
-	}
-	for k := range keys {
-		_ = owner.Free(k) // unless a message has just ended it
 	}
 	return regionError(owner.Barrier(context.Background()))
 }
