@@ -81,7 +81,7 @@ type soakMessage struct {
 	Off, N   uint32 // of the place
 	Epoch    uint32 // of the lane's region
 
-	Region, ReadOnly, Shared uint64 // keys, in the reply to a turnHello
+	Region, ReadOnly, Shared uint64 // keys, in the reply to a turnHello; of a turnBad what is wrong
 }
 
 const soakHeader = 88 // bytes: soakMessage, little-endian

@@ -73,7 +73,9 @@ type soakRegion struct {
 	region rds.Cookie
 	only   rds.Cookie // not to be written
 	shared rds.Cookie
+	host   uint64     // of the peer, which has these
 	stale  rds.Cookie // one that has ended; 0: none so far
+	gone   uint64     // the host that had it
 	known  []byte
 	unsure bool
 }
@@ -212,7 +214,7 @@ func (t *soakClient) learn(p soakPeer) {
 	for i := range t.lanes {
 		l := &t.lanes[i]
 		if r := &l.at[p.Socket]; r.life != 0 && r.life < now.Life {
-			r.life, r.stale = 0, r.region
+			r.life, r.stale, r.gone = 0, r.region, r.host
 		}
 		if l.life != 0 && l.peer == p.Socket && l.life < now.Life {
 			l.void = true
@@ -292,12 +294,12 @@ func (t *soakClient) take(m *rds.Message) error {
 func (t *soakClient) welcome(l *soakLane, a *soakMessage) {
 	r := &l.at[l.peer]
 	if r.region != 0 {
-		r.stale = r.region
+		r.stale, r.gone = r.region, r.host
 	}
 	if r.known == nil {
 		r.known = make([]byte, t.w.soakPlace())
 	}
 	clear(r.known)
-	r.life, r.epoch, r.unsure = a.FromLife, a.Epoch, false
+	r.life, r.host, r.epoch, r.unsure = a.FromLife, t.peers[l.peer].Host, a.Epoch, false
 	r.region, r.only, r.shared = rds.Cookie(a.Region), rds.Cookie(a.ReadOnly), rds.Cookie(a.Shared)
 }

@@ -142,10 +142,11 @@ func (t *soakServer) take(m *soakMessage) error {
 		return bad("%w", err)
 	}
 	lane := t.lanes[laneKey(m)]
+	bogus := [2]uint64{m.Region, m.ReadOnly}
 	m.Region, m.ReadOnly, m.Shared = 0, 0, 0
 	switch turn(m.Turn) {
 	case turnBad:
-		return bad("it came with an operation that had to be refused")
+		return bad("it came with an operation that had to be refused, kind %d with %#x", bogus[1], bogus[0])
 	case turnHello:
 		if err := t.renew(m); err != nil {
 			return err

@@ -85,7 +85,7 @@ func (t *soakClient) operation(l *soakLane, m *soakMessage, o *rds.Outgoing) {
 		op.Write, op.Fence = false, t.rng.IntN(2) == 0
 	case turnBad:
 		o.RDMA = op
-		t.spoil(l, r, op)
+		t.spoil(l, r, op, m)
 	case turnShared:
 		o.Atomic = t.addition(l, r)
 	default:
@@ -109,9 +109,12 @@ func (t *soakClient) operation(l *soakLane, m *soakMessage, o *rds.Outgoing) {
 
 // spoil makes an operation one that has to be refused, and of which nothing may be
 // placed: later reads and the server's own look would find it.
-func (t *soakClient) spoil(l *soakLane, r *soakRegion, op *rds.RDMA) {
-	wrong := r.region ^ rds.Cookie(1+t.rng.IntN(1<<31))
-	switch t.rng.IntN(5) {
+func (t *soakClient) spoil(l *soakLane, r *soakRegion, op *rds.RDMA, m *soakMessage) {
+	// No region ever has a key of 255 or less, of index 0; of all others there is a
+	// chance in some millions that one is there, and a soak makes hundreds of thousands.
+	wrong := r.region&^(1<<32-1) | rds.Cookie(1+t.rng.IntN(255))
+	kind := t.rng.IntN(5)
+	switch kind {
 	case 0: // not a key
 		op.Cookie = wrong
 	case 1: // beyond the end
@@ -122,11 +125,12 @@ func (t *soakClient) spoil(l *soakLane, r *soakRegion, op *rds.RDMA) {
 		op.Cookie = r.only
 	case 3: // a read that the message waits for
 		op.Cookie, op.Write, op.Fence = wrong, false, true
-	default: // a region that has ended
-		if op.Cookie = r.stale; r.stale == 0 {
+	default: // a region that has ended; after a restart of the peer's host the key may be another's
+		if op.Cookie = r.stale; r.stale == 0 || r.gone != t.peers[l.peer].Host {
 			op.Cookie = wrong
 		}
 	}
+	m.Region, m.ReadOnly = uint64(op.Cookie), uint64(kind) // for the report if it arrives
 }
 
 // addition adds to the shared word of the peer's life that the lane knows, and counts it
