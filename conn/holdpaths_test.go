@@ -148,7 +148,7 @@ func TestHeldMessagesMigrate(t *testing.T) {
 	o := newPathsBench(t)
 	o.shake(MaxPaths, 7)
 	o.open(pathOf)
-	op := &Operation{}
+	op := &Operation{Epoch: o.Epoch() + 1} // for the generation that comes
 	o.sendTo(5000, nil)
 	o.sendTo(5001, nil)
 	if !o.Fill(pathOf, &o.b) {

@@ -34,14 +34,27 @@ func TestMeetsNewGeneration(t *testing.T) {
 			t.Errorf("told %d: generation %d, epoch %d, %d dropped", c.told, o.PeerGeneration(), o.Epoch(), o.Counters().DroppedFlush)
 		}
 		o.probe()
+		if c.dropped { // its key was the last generation's
+			next := &Operation{Epoch: o.Epoch()}
+			o.send(next)
+			o.send(&Operation{})
+			o.begin(next)
+			o.fates(Fate{Token: 3, Status: RemoteError})
+			if o.Fill(0, &o.b) {
+				t.Error("an operation of before is begun")
+			}
+			o.fates(Fate{Token: 5, Status: RemoteError})
+			o.idle()
+			o.done(next, Success)
+			o.ack()
+			o.fates(Fate{Token: 4})
+			o.rest()
+			continue
+		}
 		o.begin(op)
 		o.done(op, Success)
 		o.ack()
-		if c.dropped {
-			o.fates(Fate{Token: 3})
-		} else {
-			o.fates(Fate{Token: 1}, Fate{Token: 2}, Fate{Token: 3})
-		}
+		o.fates(Fate{Token: 1}, Fate{Token: 2}, Fate{Token: 3})
 		o.rest()
 	}
 }

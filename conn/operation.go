@@ -20,9 +20,10 @@ import "github.com/rds-go/rds/internal/wire"
 //	   └─ Fill, Wrote(0)  ▼
 //	                   Dropped: never begun again, message and all
 type Operation struct {
-	Work   any  // what the owner begins; the core passes it through
-	Fence  bool // the message is not written before the operation is done
-	Silent bool // there is no message: the payload is empty, nothing is written
+	Work   any    // what the owner begins; the core passes it through
+	Fence  bool   // the message is not written before the operation is done
+	Silent bool   // there is no message: the payload is empty, nothing is written
+	Epoch  uint32 // of the connection when it was asked for: its key is of that generation of the peer
 
 	token  uint64 // of the message
 	id     uint32 // in Conn.ops
@@ -129,6 +130,22 @@ func (c *Conn) shownOp(p *path) *Operation {
 // behind what follows a loss that was reported.
 func (p *path) opWaits() bool {
 	return !p.proved && p.q.next < p.q.tail && p.q.at(p.q.next).flags&entryOp != 0
+}
+
+// refuseStale ends messages in front whose operations were meant for an earlier
+// generation of the peer with RemoteError, as that one's end would have. Their keys may
+// by chance name memory of the present one. No Fill is under way.
+func (c *Conn) refuseStale(p *path) {
+	for q := &p.q; q.next < q.tail; {
+		e := q.at(q.next)
+		if e.flags&entryOp == 0 {
+			return
+		}
+		if op := c.ops[e.token]; op.begun || op.Epoch == c.epoch {
+			return
+		}
+		c.remove(p, q.next, RemoteError)
+	}
 }
 
 // fillOp shows the message that is next, which has an operation: first that,

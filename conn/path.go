@@ -144,6 +144,7 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 		p.filling = true
 		return true
 	}
+	c.refuseStale(p)
 	end := q.tail
 	if p.mapPending && p.nextOff > 0 {
 		end = q.next + 1

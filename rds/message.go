@@ -32,7 +32,7 @@ type Status = conn.Status
 // was done.
 const (
 	StatusSuccess     = conn.Success
-	StatusRemoteError = conn.RemoteError // the peer refused the operation: key, bounds, rights
+	StatusRemoteError = conn.RemoteError // the peer refused the operation: key, bounds, rights; or has restarted since it was asked for
 	StatusCanceled    = conn.Canceled
 	StatusDropped     = conn.Dropped    // lost with a connection and not repeated; its operation has happened, in part, or not, before any that follows does
 	StatusOtherError  = conn.OtherError // the operation did not happen; the peer has come back without RDMA, for example

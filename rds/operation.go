@@ -54,7 +54,7 @@ func newOperation(s *nodeSocket, p *peer, o *Outgoing, dport uint16) *operation 
 // init makes the operation of a message that has one.
 func (op *operation) init(s *nodeSocket, p *peer, o *Outgoing, dport uint16) {
 	op.s, op.peer, op.dport = s, p, dport
-	op.core = conn.Operation{Work: op, Silent: o.size() == 0}
+	op.core = conn.Operation{Work: op, Silent: o.size() == 0, Epoch: p.epoch.Load()}
 	op.list = op.room[:0]
 	if r := o.RDMA; r != nil {
 		t := op.add()
