@@ -230,8 +230,8 @@ func (t *soakClient) succeeded(l *soakLane, r *soakRegion, bad func(string, ...a
 	switch l.turn {
 	case turnShared, turnBoth:
 		a := t.addsOf(l.peer, l.in)
+		a.set(5, max(a.at(5), l.result+1)) // first: a kill in between must not look like a word found twice
 		a.inc(4)
-		a.set(5, max(a.at(5), l.result+1))
 		t.acct.Adds++
 		t.acct.Atomics++
 	}
