@@ -186,6 +186,7 @@ func (k *sock) try(m *message) bool {
 	}
 	if m.op != nil {
 		cm.Op = &m.op.Operation
+		m.op.p, m.op.Epoch = p, p.core.Epoch()
 	}
 	k.count[m.route]++
 	m.n = k.count[m.route]

@@ -174,8 +174,17 @@ func (p *peer) closed(e *end, acked uint64) {
 // transmit writes, unless a write is under way.
 func (p *peer) transmit(i int) {
 	io := &p.path[i]
-	if p.dead || io.busy || io.blocked || io.end == nil || !p.core.Fill(i, &io.batch) {
+	if p.dead || io.busy || io.blocked || io.end == nil {
 		return
+	}
+	if !p.core.Fill(i, &io.batch) {
+		if p.core.HasOutput() { // operations that were not begun have ended
+			p.do()
+		}
+		return
+	}
+	if op := io.batch.Op; op != nil && op.Work.(*operation).stale() {
+		p.h.s.check.failf("%v: its operation was for an earlier generation", op.Work.(*operation).m)
 	}
 	io.busy = true
 	io.shadow = io.shadow[:0]
