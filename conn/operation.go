@@ -12,7 +12,8 @@ import "github.com/rds-go/rds/internal/wire"
 // the batch's bytes, of which there are none when the message must wait (Fence)
 // or there is no message (Silent). If the link has no room for it the owner
 // calls Wrote with 0, and Fill shows it again; if the link cannot do such
-// things at all, OpRefused and then Wrote with 0. OpDone tells its end.
+// things at all, OpRefused and then Wrote with 0. OpDone tells its end. Fill
+// refuses one of an Epoch that is over.
 //
 //	       Fill, Began            bytes acknowledged and OpDone
 //	queued ───────────▶ begun ───────────────────────────────────▶ settled

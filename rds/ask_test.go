@@ -41,15 +41,7 @@ func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
 	mustSet(t, a.SetWriteBuffer(16<<10))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	go func() {
-		for {
-			m, err := b.Recv(ctx)
-			if err != nil {
-				return
-			}
-			m.Release()
-		}
-	}()
+	go discard(ctx, b)
 	for range 3 {
 		for n := 0; len(asked) == 0; n++ {
 			if err := a.Send(ctx, b.LocalAddrPort(), make([]byte, 8<<10)); err != nil {

@@ -295,3 +295,14 @@ func fixed(n int) func(int) int { return func(int) int { return n } }
 
 // closed tells whether err is what every call on a closed socket returns.
 func closed(err error) bool { return errors.Is(err, net.ErrClosed) }
+
+// discard receives until ctx ends.
+func discard(ctx context.Context, s *Socket) {
+	for {
+		m, err := s.Recv(ctx)
+		if err != nil {
+			return
+		}
+		m.Release()
+	}
+}

@@ -247,15 +247,7 @@ func TestFatesComeFirstAndAreBounded(t *testing.T) {
 	}
 	// Empty messages fill a receive buffer too: without a reader, congestion
 	// would block the sender first.
-	go func() {
-		for {
-			m, err := b.Recv(ctx)
-			if err != nil {
-				return
-			}
-			m.Release()
-		}
-	}()
+	go discard(ctx, b)
 	for range maxFates + 10000 {
 		if err := a.SendMessage(ctx, &o); err != nil {
 			wantErr(t, "unread fates", err, ErrWouldBlock)
