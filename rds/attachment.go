@@ -77,11 +77,13 @@ func newAttachment(c *Client, conn *ipc.Conn) (*attachment, error) {
 	if err == nil {
 		t.bell, err = ipc.OpenBell(files[2])
 	}
+	if err == nil {
+		t.ear, err = ipc.OpenEar(files[3])
+	}
 	if err != nil {
 		ipc.CloseFiles(files[2:])
 		return nil, err
 	}
-	t.ear = ipc.OpenEar(files[3])
 	t.submission.init(t.seg, t.bell)
 	t.memory.init(t)
 	t.exposable.init(t.seg)

@@ -1,8 +1,10 @@
 package ipc
 
 import (
+	"io"
 	"os"
 	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,6 +26,11 @@ import (
 //
 // A socket's sender copies and queues under locks that no reader's fault is
 // taken under, and each call says that it does not wait.
+//
+// So the calls are made without telling the Go scheduler: a process in which
+// everybody sleeps would have its monitor thread woken by each first system call,
+// twice for every message that finds it so (sysmon, a tenth of what is fetched
+// through a daemon).
 type Bell struct {
 	f  *os.File
 	rc syscall.RawConn
@@ -31,8 +38,14 @@ type Bell struct {
 
 // Ear is the waiting end of a Bell.
 type Ear struct {
-	f *os.File
-	b [64]byte // what is read, for one Wait at a time
+	f  *os.File
+	rc syscall.RawConn
+
+	// For one Wait at a time.
+	hear  func(fd uintptr) bool // listen, made once
+	b     [64]byte              // what is read
+	n     int                   // of it, 0 at the end
+	errno syscall.Errno
 }
 
 // bellBuffer is the send buffer of a bell: the kernel raises it to its minimum,
@@ -51,8 +64,13 @@ func NewBell() (*Bell, *Ear, error) {
 		unix.Close(p[1])
 		return nil, nil, err
 	}
-	ear := OpenEar(os.NewFile(uintptr(p[0]), "ear"))
-	bell, err := OpenBell(os.NewFile(uintptr(p[1]), "bell"))
+	bellFile := os.NewFile(uintptr(p[1]), "bell")
+	ear, err := OpenEar(os.NewFile(uintptr(p[0]), "ear"))
+	if err != nil {
+		bellFile.Close()
+		return nil, nil, err
+	}
+	bell, err := OpenBell(bellFile)
 	if err != nil {
 		ear.Close()
 		return nil, nil, err
@@ -84,7 +102,16 @@ func OpenBell(f *os.File) (*Bell, error) {
 }
 
 // OpenEar is OpenBell for the other end.
-func OpenEar(f *os.File) *Ear { return &Ear{f: f} }
+func OpenEar(f *os.File) (*Ear, error) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	e := &Ear{f: f, rc: rc}
+	e.hear = e.listen
+	return e, nil
+}
 
 // Ring wakes whoever waits, or the next who will. It never waits: a bell that
 // has no room for another ring has been rung often enough.
@@ -94,14 +121,30 @@ func (b *Bell) Ring() {
 
 var one = [1]byte{1}
 
-func ring(fd uintptr) { _ = unix.Send(int(fd), one[:], unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL) }
+func ring(fd uintptr) {
+	_, _, _ = syscall.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&one)), uintptr(len(one)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0)
+}
 
 // Wait waits until the bell has been rung since the last Wait. It may return
 // though it was not: the caller looks for work either way. It fails when the
 // ear is closed, or no bell is left. One goroutine waits at a time.
 func (e *Ear) Wait() error {
-	_, err := e.f.Read(e.b[:])
-	return err
+	switch err := e.rc.Read(e.hear); {
+	case err != nil:
+		return os.ErrClosed // the poller's own error of a closed file
+	case e.errno != 0:
+		return os.NewSyscallError("recvfrom", e.errno)
+	case e.n == 0:
+		return io.EOF
+	}
+	return nil
+}
+
+// listen takes the rings there have been. It is false if there were none.
+func (e *Ear) listen(fd uintptr) bool {
+	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&e.b)), uintptr(len(e.b)), unix.MSG_DONTWAIT, 0, 0)
+	e.n, e.errno = int(n), errno
+	return errno != unix.EAGAIN
 }
 
 // File returns the descriptor to hand over.

@@ -256,7 +256,10 @@ func TestBellsAreHandedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	listener := OpenEar(dup(ear.File()))
+	listener, err := OpenEar(dup(ear.File()))
+	if err != nil {
+		t.Fatal(err)
+	}
 	_ = bell.Close()
 	_ = ear.Close()
 	theirs.Ring()
