@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -146,38 +148,43 @@ func (cs children) end() error {
 }
 
 // freePort returns a port that can be listened on at all of ips: want, or any
-// if want is 0. Beside the latter there is one for RDS on XRC.
+// if want is 0. Beside the latter there is one for RDS on XRC. It is none of those
+// that systems give to connections by themselves (Linux: from 32768 on): one of them
+// could have it before the caller has.
 func freePort(want uint16, ips ...netip.Addr) (uint16, error) {
 	if want != 0 {
-		return tryPort(want, ips)
+		return want, tryPort(want, ips)
 	}
 	var errs error
-	for range 10 { // a port free on one address may be taken on another
-		port, err := tryPort(0, ips)
+	for range 10 {
+		port := uint16(firstPort + (portStart+portStep.Add(2))%(lastPort-firstPort))
+		err := errors.Join(tryPort(port, ips), tryPort(port^1, ips))
 		if err == nil {
-			if _, err = tryPort(port^1, ips); err == nil {
-				return port, nil
-			}
+			return port, nil
 		}
 		errs = errors.Join(errs, err)
 	}
 	return 0, errs
 }
 
-func tryPort(port uint16, ips []netip.Addr) (uint16, error) {
-	var ls []net.Listener
-	defer func() {
-		for _, l := range ls {
-			l.Close()
-		}
-	}()
+// Where freePort looks: from somewhere on, and nowhere twice.
+const (
+	firstPort = 20000
+	lastPort  = 32768
+)
+
+var (
+	portStart = rand.Uint32N(lastPort - firstPort)
+	portStep  atomic.Uint32
+)
+
+func tryPort(port uint16, ips []netip.Addr) error {
 	for _, ip := range ips {
 		l, err := net.Listen("tcp", net.JoinHostPort(ip.String(), strconv.Itoa(int(port))))
 		if err != nil {
-			return 0, err
+			return err
 		}
-		ls = append(ls, l)
-		port = l.Addr().(*net.TCPAddr).AddrPort().Port()
+		defer l.Close()
 	}
-	return port, nil
+	return nil
 }
