@@ -139,6 +139,7 @@ type lane struct {
 	fated  bool
 	status rds.Status
 	reply  bool // has come
+	over   bool // its end has been accounted for
 	known  [][]byte
 	sure   []bool // whether known is what is there
 	local  []byte
@@ -253,10 +254,10 @@ func (t *turmoilSocket) take(m *rds.Message) (*lane, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case l.gen != n.gen || l.reply: // to a message whose fate was to be dropped
+	case l.gen != n.gen || l.over: // to a message whose fate was to be dropped
 		t.acct.Late++
 		return nil, nil
-	case t.peers[l.peer] != m.From || l.silent || l.kind == turnBad:
+	case t.peers[l.peer] != m.From || l.silent || l.reply || l.kind == turnBad:
 		return nil, fmt.Errorf("verify: reply from %v to exchange %d in place %d, which awaits none", m.From, n.gen, n.place)
 	}
 	l.reply = true

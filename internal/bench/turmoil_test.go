@@ -92,6 +92,32 @@ func TestTurmoilRefusesFatesThatAreNotDue(t *testing.T) {
 	}
 }
 
+// A message that was reported lost may have arrived: its reply changes nothing, also
+// when no other exchange follows.
+func TestTurmoilTakesLateReplies(t *testing.T) {
+	s := idleTurmoil()
+	s.w.Faults = true
+	peer := newVerifier(s.peers[0], kindRequest)
+	l := &s.lanes[0]
+	reply := func() (*lane, error) {
+		b := make([]byte, s.w.Reply)
+		peer.fill(b, s.v.local, kindReply)
+		putStamp(b, note{kind: l.kind, gen: l.gen}.pack())
+		return s.take(&rds.Message{Kind: rds.KindData, From: s.peers[0], Data: b})
+	}
+	l.kind, l.fated, l.status = turnShared, true, rds.StatusDropped
+	if err := s.end(l); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := reply(); got != nil || err != nil || s.acct.Late != 1 || s.acct.UnsureAdd != 1 {
+		t.Errorf("%v, %v, %+v", got, err, s.acct)
+	}
+	*l = lane{known: l.known, sure: l.sure, local: l.local, gen: 1, kind: turnPlain}
+	if got, err := reply(); got != l || err != nil || l.done() {
+		t.Errorf("%v, %v, done %v", got, err, l.done())
+	}
+}
+
 func TestBalance(t *testing.T) {
 	good := account{Messages: 10, Replies: 8, Late: 1, Unsure: 2, Adds: 3, UnsureAdd: 1}
 	for _, c := range []struct {

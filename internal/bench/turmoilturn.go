@@ -14,7 +14,7 @@ import (
 func (t *turmoilSocket) begin(l *lane) error {
 	l.gen = (l.gen + 1) & genMask
 	l.peer, l.kind = t.rng.IntN(len(t.peers)), turn(t.rng.IntN(int(turns)))
-	l.fated, l.reply, l.silent = false, false, l.kind != turnPlain && t.rng.IntN(3) == 0
+	l.fated, l.reply, l.over, l.silent = false, false, false, l.kind != turnPlain && t.rng.IntN(3) == 0
 	size := t.w.placeSize()
 	l.off = t.rng.IntN(size)
 	l.n = 1 + t.rng.IntN(size-l.off)
@@ -103,6 +103,7 @@ func (l *lane) word() uint64 { return binary.NativeEndian.Uint64(l.known[l.peer]
 
 // end accounts for an exchange and checks what it brought.
 func (t *turmoilSocket) end(l *lane) error {
+	l.over = true
 	bad := func(format string, args ...any) error {
 		return fmt.Errorf("verify: exchange %d of kind %d in place %d of %v, %d bytes at %d: "+format,
 			append([]any{l.gen, l.kind, l.place, t.peers[l.peer], l.n, l.off}, args...)...)
