@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // setCongestion chooses the TCP congestion control of a socket; accepted
@@ -124,8 +126,7 @@ func cutConnections() (int, error) {
 		if err != nil {
 			continue
 		}
-		peer, err := syscall.Getpeername(fd)
-		if _, ok := peer.(*syscall.SockaddrInet4); err != nil || !ok || n > 0 && i%2 == 0 {
+		if n > 0 && i%2 == 0 || !inUse(fd) {
 			continue
 		}
 		if i%4 < 2 {
@@ -136,4 +137,16 @@ func cutConnections() (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// inUse tells whether a descriptor is a TCP connection that has sent something. One that
+// has not may still be waited for: whoever connects would not see that it has ended,
+// and wait for as long as an attempt may take.
+func inUse(fd int) bool {
+	peer, err := syscall.Getpeername(fd)
+	if _, ok := peer.(*syscall.SockaddrInet4); err != nil || !ok {
+		return false
+	}
+	info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO)
+	return err == nil && info.Bytes_sent > 0
 }
