@@ -142,6 +142,7 @@ type lane struct {
 	over   bool // its end has been accounted for
 	known  [][]byte
 	sure   []bool // whether known is what is there
+	late   []bool // whether a message about it may have come that was reported lost
 	local  []byte
 	result uint64
 	want   uint64 // of result
@@ -181,7 +182,7 @@ func newTurmoilSocket(r *muxRun, s *rds.Socket, i int) (*turmoilSocket, error) {
 		l := &t.lanes[k]
 		l.place, l.local = i*w.Depth+k, mem.B[k*size:][:size:size]
 		for range t.peers {
-			l.known, l.sure = append(l.known, make([]byte, size)), append(l.sure, true)
+			l.known, l.sure, l.late = append(l.known, make([]byte, size)), append(l.sure, true), append(l.late, false)
 		}
 	}
 	return t, nil

@@ -26,7 +26,7 @@ func idleTurmoil() *turmoilSocket {
 	c := &cell{work: w, addrs: []netip.AddrPort{netip.MustParseAddrPort("127.0.0.2:9")}, keys: []turmoilKeys{{Region: 7, ReadOnly: 8}}}
 	local := netip.MustParseAddrPort("127.0.0.1:8")
 	t := &turmoilSocket{w: w, peers: c.addrs, keys: c.keys, rng: rand.New(rand.NewPCG(1, 1)), v: newVerifier(local, kindReply), lanes: make([]lane, 1)}
-	t.lanes[0] = lane{known: [][]byte{make([]byte, w.placeSize())}, sure: []bool{true}, local: make([]byte, w.placeSize())}
+	t.lanes[0] = lane{known: [][]byte{make([]byte, w.placeSize())}, sure: []bool{true}, late: []bool{false}, local: make([]byte, w.placeSize())}
 	return t
 }
 
@@ -112,9 +112,41 @@ func TestTurmoilTakesLateReplies(t *testing.T) {
 	if got, err := reply(); got != nil || err != nil || s.acct.Late != 1 || s.acct.UnsureAdd != 1 {
 		t.Errorf("%v, %v, %+v", got, err, s.acct)
 	}
-	*l = lane{known: l.known, sure: l.sure, local: l.local, gen: 1, kind: turnPlain}
+	*l = lane{known: l.known, sure: l.sure, late: l.late, local: l.local, gen: 1, kind: turnPlain}
 	if got, err := reply(); got != l || err != nil || l.done() {
 		t.Errorf("%v, %v, done %v", got, err, l.done())
+	}
+}
+
+// The message of a write that was reported lost may wait for the peer to look at what
+// was written: nothing is written there before it has.
+func TestTurmoilLeavesPlacesOfLateMessages(t *testing.T) {
+	s := idleTurmoil()
+	s.w.Faults = true
+	l := &s.lanes[0]
+	lose := func(silent bool) {
+		l.kind, l.silent, l.fated, l.status = turnWrite, silent, true, rds.StatusDropped
+		if err := s.end(l); err != nil {
+			t.Fatal(err)
+		}
+		s.choose(l)
+	}
+	lose(true)
+	if l.kind != turnWrite || l.off != 0 || l.n != s.w.placeSize() {
+		t.Errorf("after a write without a message: kind %d, %d bytes at %d", l.kind, l.n, l.off)
+	}
+	for range 20 {
+		lose(false)
+		if l.kind != turnPlain || l.silent {
+			t.Fatalf("after a write with a message: kind %d, silent %t", l.kind, l.silent)
+		}
+		l.fated, l.reply, l.status = true, true, rds.StatusSuccess
+		if err := s.end(l); err != nil {
+			t.Fatal(err)
+		}
+		if s.choose(l); l.kind != turnWrite {
+			t.Fatalf("when the peer has looked: kind %d", l.kind)
+		}
 	}
 }
 

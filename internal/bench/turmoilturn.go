@@ -9,18 +9,28 @@ import (
 	"github.com/rds-go/rds/rds"
 )
 
-// begin begins an exchange: of any kind with any socket, unless what is in the
-// place there is not known; then that is overwritten.
-func (t *turmoilSocket) begin(l *lane) error {
+// choose chooses an exchange: of any kind with any socket, unless what is in the
+// place there is not known; then that is overwritten. But the peer may still have to
+// look at what a message says of it that was reported lost: then one goes first
+// whose reply tells that it has.
+func (t *turmoilSocket) choose(l *lane) {
 	l.gen = (l.gen + 1) & genMask
 	l.peer, l.kind = t.rng.IntN(len(t.peers)), turn(t.rng.IntN(int(turns)))
 	l.fated, l.reply, l.over, l.silent = false, false, false, l.kind != turnPlain && t.rng.IntN(3) == 0
 	size := t.w.placeSize()
 	l.off = t.rng.IntN(size)
 	l.n = 1 + t.rng.IntN(size-l.off)
-	if !l.sure[l.peer] {
+	switch {
+	case l.late[l.peer]:
+		l.kind, l.silent = turnPlain, false
+	case !l.sure[l.peer]:
 		l.kind, l.off, l.n = turnWrite, 0, size
 	}
+}
+
+// begin begins an exchange.
+func (t *turmoilSocket) begin(l *lane) error {
+	t.choose(l)
 	to := t.peers[l.peer]
 	l.number = t.v.sent[to]
 	o := rds.Outgoing{To: to, Notify: true}
@@ -119,6 +129,7 @@ func (t *turmoilSocket) end(l *lane) error {
 			t.acct.UnsureAdd++
 		}
 		l.sure[l.peer] = l.sure[l.peer] && !changes
+		l.late[l.peer] = l.kind == turnWrite && !l.silent
 		return nil
 	case l.kind == turnBad && l.status == rds.StatusRemoteError:
 		t.acct.Refused++
@@ -130,6 +141,8 @@ func (t *turmoilSocket) end(l *lane) error {
 	}
 	known := l.known[l.peer][l.off:]
 	switch l.kind {
+	case turnPlain:
+		l.late[l.peer] = false
 	case turnWrite:
 		copy(known, l.local[:l.n])
 		l.sure[l.peer] = true
