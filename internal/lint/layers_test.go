@@ -82,7 +82,8 @@ var systemPackages = []string{
 	"internal/stack",
 	"rds",
 	"ebpf",
-	"mr", // atomic operations on words of the caller's memory
+	"mr",             // atomic operations on words of the caller's memory
+	"internal/bench", // TCP_INFO of connections that may be cut
 	"cmd",
 	"test", // interop harness
 }
