@@ -15,7 +15,7 @@ import (
 )
 
 // attachment is a session as the application has it: one with one daemon. Its
-// two goroutines take completions and answers to calls.
+// two goroutines take completions, if no receiver does, and answers to calls.
 type attachment struct {
 	c       *Client
 	conn    *ipc.Conn
@@ -25,6 +25,7 @@ type attachment struct {
 	ear     *ipc.Ear
 	welcome ipc.Welcome
 	submission
+	listening listening
 	memory    clientMemory
 	exposable clientArena
 	operates  bool      // the daemon has a transport that carries operations
@@ -85,6 +86,7 @@ func newAttachment(c *Client, conn *ipc.Conn) (*attachment, error) {
 		return nil, err
 	}
 	t.submission.init(t.seg, t.bell)
+	t.listening.init(t)
 	t.memory.init(t)
 	t.exposable.init(t.seg)
 	t.operates = slices.Contains(w.Features, ipc.FeatureRDMA)

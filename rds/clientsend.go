@@ -217,7 +217,7 @@ func (s *clientSocket) charge(ctx context.Context, h *half, n int, block bool) e
 			}
 			return nil
 		case err == nil:
-			err = w.wait(ctx)
+			err = h.t.wait(ctx, w, false)
 		}
 		s.writers.done(w)
 		if err != nil {
@@ -271,7 +271,7 @@ func (s *clientSocket) sleep(ctx context.Context, h *half, w *waiter) error {
 	if err := s.stop(ctx, h); err != nil {
 		return err
 	}
-	if err := w.wait(ctx); err != nil {
+	if err := h.t.wait(ctx, w, false); err != nil {
 		return err
 	}
 	return s.stop(ctx, h)

@@ -166,6 +166,19 @@ func (s *clientSocket) missed(since uint64) error {
 	return ErrDaemonLost
 }
 
+// wait waits for something to receive, and look looks for it.
+func (s *clientSocket) wait(ctx context.Context, w *waiter) error {
+	if h := s.half.Load(); h != nil {
+		return h.t.wait(ctx, w, true)
+	}
+	return w.wait(ctx)
+}
+
+func (s *clientSocket) look() bool {
+	h := s.half.Load()
+	return h != nil && h.t.catchUp()
+}
+
 // trouble is the error of a socket whose daemon has gone.
 func (s *clientSocket) trouble() error {
 	if s.half.Load() != nil && !s.loss.Load() {
@@ -353,6 +366,7 @@ func (s *clientSocket) poll() Events {
 	if s.closed.Load() {
 		return PollHup
 	}
+	s.look()
 	h := s.half.Load()
 	var ev Events
 	switch {
@@ -382,7 +396,11 @@ func (s *clientSocket) poll() Events {
 // up, which is copied when it is sent.
 func (s *clientSocket) alloc(n int) Message {
 	if h := s.half.Load(); h != nil && n > 0 {
-		if b := h.t.alloc(n); b != nil {
+		b := h.t.alloc(n)
+		if b == nil && h.t.catchUp() {
+			b = h.t.alloc(n)
+		}
+		if b != nil {
 			return Message{Data: b.B, buf: &b.Buf}
 		}
 	}

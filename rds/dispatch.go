@@ -7,45 +7,28 @@ import (
 	"github.com/rds-go/rds/internal/ipc"
 )
 
-// dispatch takes completions until the daemon has gone: it sorts messages into
-// the sockets' queues and wakes those who wait, each once for each turn.
-func (t *attachment) dispatch() {
-	var (
-		cq     = t.seg.Completed()
-		sleeps = t.seg.ApplicationSleeps()
-		full   = t.seg.WantCompletions()
-		d      = delivery{t: t}
-	)
-	for {
-		n, err := cq.Refresh()
-		if n == 0 && err == nil {
-			sleeps.Set()
-			if n, err = cq.Refresh(); n == 0 && err == nil {
-				if err = t.ear.Wait(); err == nil {
-					sleeps.Clear()
-					continue
-				}
-			}
-			sleeps.Clear()
-		}
-		if err != nil {
-			t.end(err)
-			return
-		}
-		for i := range n {
-			e := cq.Peek(i)
-			d.take(&e)
-		}
-		cq.Next(n)
-		cq.Publish()
-		d.finish()
-		if full.Take() {
-			t.bell.Ring()
-		}
+// turn takes the completions there are: it sorts messages into the sockets' queues
+// and wakes those who wait, each once. The caller has the role of who listens.
+func (t *attachment) turn() (some bool, err error) {
+	l := &t.listening
+	n, err := l.cq.Refresh()
+	if n == 0 || err != nil {
+		return false, err
 	}
+	for i := range n {
+		e := l.cq.Peek(i)
+		l.d.take(&e)
+	}
+	l.cq.Next(n)
+	l.cq.Publish()
+	l.d.finish()
+	if t.seg.WantCompletions().Take() {
+		t.bell.Ring()
+	}
+	return true, nil
 }
 
-// delivery is one turn of dispatch.
+// delivery is what a turn has under way.
 type delivery struct {
 	t       *attachment
 	sock    *clientSocket // its q.mu is held

@@ -30,6 +30,9 @@ type inboxOwner interface {
 	// woken for nothing, with that answer: an error ends the call.
 	begun() uint64
 	missed(since uint64) error
+	// wait is w.wait, and look tells whether more is there than was known.
+	wait(ctx context.Context, w *waiter) error
+	look() bool
 }
 
 func (s *inbox) drained(n int) { s.owner.drained(n) }
@@ -66,6 +69,11 @@ func (s *inbox) recvBatch(ctx context.Context, ms []Message, block bool) (int, e
 // awaitRecv calls try until it has something, waiting in between.
 func (s *inbox) awaitRecv(ctx context.Context, block bool, try func() (bool, error)) error {
 	if !block {
+		if s.owner.look() {
+			if ok, err := try(); ok || err != nil {
+				return err
+			}
+		}
 		return ErrWouldBlock
 	}
 	since := s.owner.begun()
@@ -80,7 +88,7 @@ func (s *inbox) awaitRecv(ctx context.Context, block bool, try func() (bool, err
 		case s.rdl.expired.Load():
 			err = s.rdl.err()
 		default:
-			if err = w.wait(ctx); err == nil {
+			if err = s.owner.wait(ctx, w); err == nil {
 				ok, err = try()
 			}
 		}

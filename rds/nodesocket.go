@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/netip"
@@ -48,6 +49,9 @@ func (s *nodeSocket) drained(n int) {
 
 func (s *nodeSocket) cause() error   { return net.ErrClosed }
 func (s *nodeSocket) trouble() error { return nil }
+
+func (s *nodeSocket) wait(ctx context.Context, w *waiter) error { return w.wait(ctx) }
+func (s *nodeSocket) look() bool                                { return false }
 
 func (s *nodeSocket) begun() uint64       { return 0 }
 func (s *nodeSocket) missed(uint64) error { return nil }

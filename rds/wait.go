@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
 )
 
 // waitQueue is a set of goroutines that wait for something to change. The
@@ -23,7 +25,8 @@ type waitQueue struct {
 const maxSpares = 8
 
 type waiter struct {
-	c          chan struct{} // one token at most
+	c          chan struct{}           // one token at most
+	ear        atomic.Pointer[ipc.Ear] // where its owner waits instead, nil: at c
 	prev, next *waiter
 	queued     bool
 }
@@ -98,6 +101,9 @@ func (q *waitQueue) wake(n int) {
 		w := q.head
 		q.unlinkLocked(w)
 		w.c <- struct{}{}
+		if ear := w.ear.Load(); ear != nil {
+			ear.Rouse()
+		}
 	}
 	q.mu.Unlock()
 }

@@ -1,9 +1,11 @@
 package ipc
 
 import (
+	"errors"
 	"io"
 	"os"
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -130,6 +132,8 @@ func ring(fd uintptr) {
 // ear is closed, or no bell is left. One goroutine waits at a time.
 func (e *Ear) Wait() error {
 	switch err := e.rc.Read(e.hear); {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return e.f.SetReadDeadline(time.Time{}) // it was roused
 	case err != nil:
 		return os.ErrClosed // the poller's own error of a closed file
 	case e.errno != 0:
@@ -139,6 +143,9 @@ func (e *Ear) Wait() error {
 	}
 	return nil
 }
+
+// Rouse ends the present Wait, or else the next one.
+func (e *Ear) Rouse() { _ = e.f.SetReadDeadline(time.Unix(1, 0)) } // fails when it was closed: no Wait lasts
 
 // listen takes the rings there have been. It is false if there were none.
 func (e *Ear) listen(fd uintptr) bool {

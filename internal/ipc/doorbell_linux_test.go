@@ -284,3 +284,34 @@ func TestBellDoesNotAllocate(t *testing.T) {
 		t.Errorf("%v allocations for a ring and a wait", n)
 	}
 }
+
+// Rouse ends a Wait without a ring, or the next one, and no other.
+func TestRouseEndsOneWait(t *testing.T) {
+	t.Parallel()
+	bell, ear := newBell(t)
+	end := make(chan error)
+	go func() { end <- ear.Wait() }()
+	ear.Rouse()
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+	ear.Rouse()
+	if err := ear.Wait(); err != nil {
+		t.Error(err)
+	}
+	go func() { end <- ear.Wait() }()
+	select {
+	case err := <-end:
+		t.Errorf("roused twice by one: %v", err)
+	default:
+	}
+	bell.Ring()
+	if err := <-end; err != nil {
+		t.Error(err)
+	}
+	_ = ear.Close()
+	ear.Rouse()
+	if err := ear.Wait(); !errors.Is(err, os.ErrClosed) {
+		t.Errorf("the ear was closed: %v", err)
+	}
+}

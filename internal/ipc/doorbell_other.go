@@ -31,6 +31,9 @@ func (b *Bell) Close() error { return b.f.Close() }
 // Wait fails.
 func (e *Ear) Wait() error { return errSystem }
 
+// Rouse does nothing.
+func (e *Ear) Rouse() {}
+
 // File returns the descriptor.
 func (e *Ear) File() *os.File { return e.f }
 
