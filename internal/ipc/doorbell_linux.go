@@ -149,9 +149,14 @@ func (e *Ear) Rouse() { _ = e.f.SetReadDeadline(time.Unix(1, 0)) } // fails when
 
 // listen takes the rings there have been. It is false if there were none.
 func (e *Ear) listen(fd uintptr) bool {
-	n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&e.b)), uintptr(len(e.b)), unix.MSG_DONTWAIT, 0, 0)
-	e.n, e.errno = int(n), errno
-	return errno != unix.EAGAIN
+	for {
+		n, _, errno := syscall.RawSyscall6(unix.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&e.b)), uintptr(len(e.b)), unix.MSG_DONTWAIT, 0, 0)
+		if errno == unix.EINTR {
+			continue
+		}
+		e.n, e.errno = int(n), errno
+		return errno != unix.EAGAIN
+	}
 }
 
 // File returns the descriptor to hand over.
