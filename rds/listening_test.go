@@ -36,15 +36,27 @@ func listener(t *testing.T, c *Client, s *Socket, longest int) <-chan received {
 	return got
 }
 
-func receivedWithin(t *testing.T, got <-chan received) received {
+func receivedWithin(t *testing.T, got <-chan received) *received {
 	t.Helper()
 	select {
 	case r := <-got:
-		return r
+		return &r
 	case <-background(t).Done():
 		t.Fatal("Recv does not return")
-		return received{}
+		return nil
 	}
+}
+
+// good wants message n, and releases it.
+func (r *received) good(t *testing.T, n uint64) {
+	t.Helper()
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if err := verify(r.m.Data, n); err != nil {
+		t.Fatal(err)
+	}
+	r.m.Release()
 }
 
 // forever is more looks than a test has.
@@ -66,14 +78,7 @@ func TestReceiverListens(t *testing.T) {
 		turns := c.att.listening.turns.Load()
 		got := listener(t, c, b, forever)
 		mustSend(t, a, b.LocalAddrPort(), payload(n, 64))
-		r := receivedWithin(t, got)
-		if r.err != nil {
-			t.Fatal(r.err)
-		}
-		if err := verify(r.m.Data, n); err != nil {
-			t.Fatal(err)
-		}
-		r.m.Release()
+		receivedWithin(t, got).good(t, n)
 		if c.att.listening.turns.Load() == turns {
 			t.Fatal("somebody else listened")
 		}
@@ -124,11 +129,7 @@ func TestListenerIsRecalled(t *testing.T) {
 	l := &c.att.listening
 	eventually(t, "the dispatcher listens again", func() bool { return l.held.Load() && l.others.Load() == 1 })
 	mustSend(t, a, b.LocalAddrPort(), payload(1, 64))
-	r := receivedWithin(t, got)
-	if r.err != nil {
-		t.Fatal(r.err)
-	}
-	r.m.Release()
+	receivedWithin(t, got).good(t, 1)
 }
 
 // Who waits while nobody listens has the dispatcher listen, however long it would
@@ -147,14 +148,7 @@ func TestWaitersAreListenedFor(t *testing.T) {
 		mustSend(t, a, b.LocalAddrPort(), payload(n, 64))
 		mustSend(t, a, other.LocalAddrPort(), payload(n, 64))
 		for _, c := range []<-chan received{got, heard} {
-			r := receivedWithin(t, c)
-			if r.err != nil {
-				t.Fatal(r.err)
-			}
-			if err := verify(r.m.Data, n); err != nil {
-				t.Fatal(err)
-			}
-			r.m.Release()
+			receivedWithin(t, c).good(t, n)
 		}
 	}
 }
