@@ -3,7 +3,7 @@
 # "N passed, N failed, N skipped": tests of all runs, and each failed stage
 # that is no test (format, vet, build) as one failure.
 #
-#   FUZZTIME=30s   time, or with an x inputs, for each fuzz target; default 1,000 or 10,000 inputs
+#   FUZZTIME=30s   time, or with an x inputs, for each fuzz target; default 1,000 to 50,000 inputs
 #   STAGES="vet unit"   only these stages
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -78,8 +78,9 @@ fuzz() {
 # failure names the input it wrote, or another error. Inputs are not made
 # smaller on the way, which would take most of the time.
 fuzz_one() {
-    local inputs=10000x try
+    local inputs=50000x try
     case $2 in
+    FuzzStream | FuzzSharedStream) inputs=10000x ;; # a connection for each
     FuzzConn | FuzzReceiverMatchesItsTwin | FuzzSession) inputs=1000x ;; # a run of the protocol for each, milliseconds
     esac
     for try in 1 2; do
