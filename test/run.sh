@@ -3,7 +3,7 @@
 # "N passed, N failed, N skipped": tests of all runs, and each failed stage
 # that is no test (format, vet, build) as one failure.
 #
-#   FUZZTIME=30s   time, or with an x inputs, for each fuzz target; default 1,000 to 50,000 inputs
+#   FUZZTIME=30s   time, or with an x inputs, for each fuzz target; default 300 to 30,000 inputs
 #   STAGES="vet unit"   only these stages
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -78,10 +78,11 @@ fuzz() {
 # failure names the input it wrote, or another error. Inputs are not made
 # smaller on the way, which would take most of the time.
 fuzz_one() {
-    local inputs=50000x try
-    case $2 in
-    FuzzStream | FuzzSharedStream) inputs=10000x ;; # a connection for each
-    FuzzConn | FuzzReceiverMatchesItsTwin | FuzzSession) inputs=1000x ;; # a run of the protocol for each, milliseconds
+    local inputs=30000x try # a second's, about
+    case ${1##*/}.$2 in
+    iwarp.FuzzStream | iwarp.FuzzSharedStream) inputs=3000x ;; # a connection for each
+    conn.FuzzConn) inputs=1000x ;; # a run of the protocol for each
+    iwarp.FuzzReceiverMatchesItsTwin | rds.FuzzSession) inputs=300x ;;
     esac
     for try in 1 2; do
         go test -json -run '^$' -fuzz "^$2\$" -fuzztime "${FUZZTIME:-$inputs}" -fuzzminimizetime 0x "$1" </dev/null >"$tmp/fuzz" 2>&1 || true
