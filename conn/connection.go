@@ -302,7 +302,7 @@ func (c *Conn) Close() {
 func (c *Conn) discard(p *path) {
 	c.closeRanks(p)
 	c.unshelveAll(p)
-	p.bound, p.hold = false, false
+	p.nextOff, p.bound, p.hold = 0, false, false
 	c.settle(p, p.q.first, p.q.tail, func(*entry) (Status, bool) { return Canceled, true })
 	p.log.shrink()
 }
