@@ -40,6 +40,7 @@ type Conn struct {
 	e             *Engine
 	fd            int
 	local, remote netip.AddrPort
+	here          bool // remote is an address of this host
 	life          atomic.Int32
 	quiet         atomic.Bool // nothing may be written: not started, or about to end
 	written       atomic.Uint64
@@ -91,7 +92,8 @@ func (c *Conn) prepare(tc *net.TCPConn, dialed bool) error {
 	}
 	err = setOptions(c.fd, &c.e.opts)
 	if err == nil {
-		err = limitUnsent(c.fd, &c.e.opts, onThisHost(c.local.Addr(), c.remote.Addr()))
+		c.here = onThisHost(c.local.Addr(), c.remote.Addr())
+		err = limitUnsent(c.fd, &c.e.opts, c.here)
 	}
 	if err == nil {
 		err = setCongestion(c.fd, c.e.opts.Congestion)
@@ -183,6 +185,9 @@ func (c *Conn) finish() {
 	_ = unix.Close(c.fd)
 	c.e.unregister(c)
 }
+
+// Here tells whether the peer's address is one of this host's.
+func (c *Conn) Here() bool { return c.here }
 
 // LocalAddr returns our end, an IPv4 address unmapped.
 func (c *Conn) LocalAddr() netip.AddrPort { return c.local }

@@ -74,6 +74,9 @@ func (*Conn) Written() uint64 { return 0 }
 // MSS returns 0.
 func (*Conn) MSS() int { return 0 }
 
+// Here returns false.
+func (*Conn) Here() bool { return false }
+
 // LocalAddr returns nothing.
 func (*Conn) LocalAddr() netip.AddrPort { return netip.AddrPort{} }
 

@@ -41,7 +41,23 @@ func setOptions(fd int, o *Options) error {
 			return os.NewSyscallError("setsockopt "+s.name, err)
 		}
 	}
-	return setBuffers(fd, o)
+	if err := setBuffers(fd, o); err != nil || o.ReceiveBuffer == 0 {
+		return err
+	}
+	return openWindow(fd)
+}
+
+// openWindow lets the receive window of a connected socket grow to the whole of a
+// receive buffer that SO_RCVBUF has fixed. The kernel computes the largest window
+// (tcp_select_initial_window, net/ipv4/tcp_output.c) at the handshake, from the
+// buffer of that moment, and neither SO_RCVBUF nor its own tuning, which SO_RCVBUF
+// switches off, ever raises it again: the window stays at some 126 KB.
+func openWindow(fd int) error {
+	size, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUF)
+	if err != nil {
+		return os.NewSyscallError("getsockopt SO_RCVBUF", err)
+	}
+	return os.NewSyscallError("setsockopt TCP_WINDOW_CLAMP", unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_WINDOW_CLAMP, size))
 }
 
 // checkCongestion tells whether the system has the algorithm and lets us use it.
