@@ -42,7 +42,7 @@ const (
 	streamGap     = 50 * time.Microsecond  // writes closer than this belong to a stream
 	flushPause    = 30 * time.Microsecond  // of the flusher; up to 1 ms where all processors are idle
 	streamDelay   = 100 * time.Microsecond // a sender writes itself when its stream has waited so long
-	flushBytes    = 256 << 10              // collected bytes that a sender writes itself
+	flushBytes    = 512 << 10              // collected bytes that a sender writes itself
 	inlineBytes   = 4 << 20                // written in one go before the flusher takes over
 	operationCost = 4 << 10                // of an operation besides its bytes, in a write
 	pollBytes     = 128 << 10              // unacknowledged bytes that make a writer look for acknowledgements
