@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/ipc"
 )
 
@@ -162,7 +163,7 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing,
 		if own == nil {
 			return errFull
 		}
-		copy(own.B, data)
+		buf.Copy(own.B, data)
 		if err := t.putBuffer(h.entry(ipc.OpSendBlock, d, port, o, len(data), x), own, x.said()); err != nil {
 			own.Release()
 			return err

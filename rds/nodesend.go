@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 )
 
@@ -144,7 +145,7 @@ func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, port uint16) (copied 
 		return false
 	}
 	m.Body = s.node.pool.Get(len(data))
-	copy(m.Body.B, data)
+	buf.Copy(m.Body.B, data)
 	return true
 }
 

@@ -76,7 +76,7 @@ func (q *recvQueue) placeLocked(pool memory, payload []byte) (*buf.Buf, int) {
 	n := len(payload)
 	if n > slabInline {
 		b := pool.Get(n)
-		copy(b.B, payload)
+		buf.Copy(b.B, payload)
 		return b, 0
 	}
 	if q.slab == nil || q.used+n > len(q.slab.B) {

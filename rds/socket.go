@@ -6,6 +6,8 @@ import (
 	"net"
 	"net/netip"
 	"time"
+
+	"github.com/rds-go/rds/internal/buf"
 )
 
 // Addr is the address of an RDS socket, a net.Addr.
@@ -243,7 +245,7 @@ func (s *Socket) ReadMessage(b []byte, flags Flags) (n int, m Message, err error
 	if err != nil {
 		return 0, Message{}, err
 	}
-	n = copy(b, m.Data)
+	n = buf.Copy(b, m.Data)
 	m.Truncated = n < len(m.Data)
 	if flags&Trunc != 0 {
 		n = len(m.Data)
