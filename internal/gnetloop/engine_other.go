@@ -71,6 +71,9 @@ func (*Conn) Acked() uint64 { return 0 }
 // Written returns 0.
 func (*Conn) Written() uint64 { return 0 }
 
+// TCPInfo reports false.
+func (*Conn) TCPInfo() (transport.TCPInfo, bool) { return transport.TCPInfo{}, false }
+
 // MSS returns 0.
 func (*Conn) MSS() int { return 0 }
 
