@@ -37,8 +37,9 @@ type Client struct {
 
 // ClientConfig is what a Client is told once.
 type ClientConfig struct {
-	// Path is the daemon's socket: "" means $RDS_SOCKET, else /run/rds.sock if
-	// that exists, else rds.sock in $XDG_RUNTIME_DIR.
+	// Path is the daemon's socket: "" means $RDS_SOCKET, else rds.sock in the
+	// runtime directory: $RDS_RUNTIME_DIR if that is set, else /run/rds if it
+	// exists, else rds in $XDG_RUNTIME_DIR.
 	Path string
 	// Reconnect makes the Client attach to the next daemon when the one it has
 	// ends, and bind its sockets there again. Each socket reports the loss
@@ -57,9 +58,12 @@ var _ Provider = (*Client)(nil)
 func Dial(path string) (*Client, error) { return NewClient(ClientConfig{Path: path}) }
 
 // NewClient attaches to an rdsd. Its error is ErrNoDaemon if none is there.
-func NewClient(cfg ClientConfig) (*Client, error) {
+func NewClient(cfg ClientConfig) (*Client, error) { return newClient(context.Background(), cfg) }
+
+// newClient is NewClient within ctx.
+func newClient(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	if cfg.Path == "" {
-		cfg.Path = ipc.FindPath()
+		cfg.Path, _ = ipc.FindPath()
 	}
 	if cfg.ReconnectMin <= 0 {
 		cfg.ReconnectMin = 10 * time.Millisecond
@@ -68,7 +72,7 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 		cfg.ReconnectMax = time.Second
 	}
 	c := &Client{cfg: cfg, socks: make(map[*clientSocket]struct{}), stop: make(chan struct{})}
-	t, err := c.attach()
+	t, err := c.attach(ctx)
 	if err != nil {
 		return nil, &OpError{Op: "dial", Err: err}
 	}
@@ -77,23 +81,62 @@ func NewClient(cfg ClientConfig) (*Client, error) {
 	return c, nil
 }
 
+// awaitClient is newClient that tries again until ctx ends while no daemon answers.
+// Its error then wraps ErrNoDaemon and the reason why ctx has ended.
+func awaitClient(ctx context.Context, cfg ClientConfig) (*Client, error) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	<-timer.C
+	for wait := awaitMin; ; wait = min(2*wait, awaitMax) {
+		c, err := newClient(ctx, cfg)
+		if err == nil || !errors.Is(err, ErrNoDaemon) && !errors.Is(err, net.ErrClosed) { // closed: a daemon that stops refuses sessions
+			return c, err
+		}
+		timer.Reset(wait)
+		select {
+		case <-ctx.Done():
+			return nil, &OpError{Op: "dial", Err: fmt.Errorf("%w: %w (%w)", ErrNoDaemon, ctx.Err(), cause(err))}
+		case <-timer.C:
+		}
+	}
+}
+
+// The back-off of awaitClient.
+const awaitMin, awaitMax = 5 * time.Millisecond, 50 * time.Millisecond
+
+// cause is what an OpError is about.
+func cause(err error) error {
+	if e := (*OpError)(nil); errors.As(err, &e) {
+		return e.Err
+	}
+	return err
+}
+
 // attachTimeout bounds the handshake.
 const attachTimeout = 5 * time.Second
 
 // attach connects and shakes hands.
-func (c *Client) attach() (*attachment, error) {
+func (c *Client) attach(ctx context.Context) (*attachment, error) {
 	conn, err := ipc.Dial(c.cfg.Path)
-	if err != nil {
+	if err != nil { // which names the socket
 		if errors.Is(err, os.ErrPermission) {
 			return nil, fmt.Errorf("%w: %w", ErrPermission, err)
 		}
 		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
 	_ = conn.SetDeadline(time.Now().Add(attachTimeout))
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		_ = conn.SetDeadline(time.Unix(1, 0))
+	})
 	t, err := newAttachment(c, conn)
+	if !stop() {
+		<-ended // or it would set its deadline after the one below
+	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", c.cfg.Path, err)
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return t, nil
@@ -118,23 +161,60 @@ func (c *Client) current() (*attachment, error) {
 	return c.att, nil
 }
 
-// Bind makes a socket bound to addr, one of the daemon's addresses.
+// Bind makes a socket bound to addr, one of the daemon's addresses. Without a
+// daemon it fails at once with ErrDaemonLost.
 func (c *Client) Bind(addr netip.AddrPort) (*Socket, error) {
 	addr = unmap(addr)
-	fail := func(err error) (*Socket, error) { return nil, &OpError{Op: "bind", Local: addr, Err: err} }
+	s, err := c.bind(context.Background(), addr)
+	if err != nil {
+		return nil, &OpError{Op: "bind", Local: addr, Err: err}
+	}
+	return s, nil
+}
+
+// BindContext is Bind that, with ClientConfig.Reconnect, waits for a daemon
+// until ctx ends. Its error then names the daemon's socket, and wraps
+// ErrDaemonLost and the reason why ctx has ended.
+func (c *Client) BindContext(ctx context.Context, addr netip.AddrPort) (*Socket, error) {
+	addr = unmap(addr)
+	for {
+		w := c.attached.add()
+		s, err := c.bind(ctx, addr)
+		if c.cfg.Reconnect && errors.Is(err, ErrDaemonLost) {
+			if _, none := c.current(); errors.Is(none, ErrDaemonLost) {
+				err = w.wait(ctx)
+			} else {
+				err = ctx.Err() // another daemon is there by now
+			}
+			if err == nil {
+				c.attached.done(w)
+				continue
+			}
+			err = fmt.Errorf("%w: no rdsd answers at %s: %w", ErrDaemonLost, c.cfg.Path, err)
+		}
+		c.attached.done(w)
+		if err != nil {
+			return nil, &OpError{Op: "bind", Local: addr, Err: err}
+		}
+		return s, nil
+	}
+}
+
+// bind is Bind within ctx.
+func (c *Client) bind(ctx context.Context, addr netip.AddrPort) (*Socket, error) {
 	t, err := c.current()
 	if err != nil {
-		return fail(err)
+		return nil, err
 	}
 	s := newClientSocket(c, t)
-	if err := s.bind(context.Background(), t, addr); err != nil {
-		return fail(err)
+	if err := s.bindWithin(ctx, t, addr); err != nil {
+		return nil, err
 	}
 	c.mu.Lock()
 	if c.closed {
 		c.mu.Unlock()
 		_ = s.close()
-		return fail(net.ErrClosed)
+		return nil, net.ErrClosed
 	}
 	c.socks[s] = struct{}{}
 	now := c.att
@@ -238,7 +318,7 @@ func (c *Client) reattach() {
 			return
 		case <-timer.C:
 		}
-		t, err := c.attach()
+		t, err := c.attach(context.Background())
 		if err != nil {
 			timer.Reset(wait)
 			continue

@@ -1,9 +1,11 @@
 package rds
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -201,15 +203,27 @@ func TestOpenChooses(t *testing.T) {
 	wantErr(t, "nonsense", err, ErrInvalid)
 
 	t.Setenv(EnvProvider, "")
-	empty := filepath.Join(t.TempDir(), "none")
+	empty := filepath.Join(t.TempDir(), "empty")
 	t.Setenv(ipc.EnvPath, empty)
-	want("no daemon is there", "", ProviderNode)
-	_, err = Open(ProviderDaemon, Config{})
-	wantErr(t, "a daemon by name", err, ErrNoDaemon, syscall.ECONNREFUSED)
+	noDaemon := func(what, name string) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
+		defer cancel()
+		_, err := OpenContext(ctx, name, Config{})
+		wantErr(t, what, err, ErrNoDaemon, syscall.ECONNREFUSED, context.DeadlineExceeded)
+		if !strings.Contains(err.Error(), empty) {
+			t.Errorf("%s: %q does not name the socket %s", what, err, empty)
+		}
+	}
+	noDaemon("no daemon is there", "")
+	noDaemon("a daemon by name", ProviderDaemon)
 	if err := os.WriteFile(empty, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want("a file that is no socket", "", ProviderNode)
+	noDaemon("a file that is no socket", "")
+	want("a node by name", ProviderNode, ProviderNode)
+	t.Setenv(ipc.EnvPath, "none")
+	want("no daemon on this host", "", ProviderNode)
 	t.Setenv(ipc.EnvPath, path)
 	for range 3 {
 		dials(t, path)

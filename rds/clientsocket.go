@@ -3,6 +3,7 @@ package rds
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"sync"
@@ -88,6 +89,27 @@ func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrP
 	s.half.Store(h)
 	t.register(s, r.Socket)
 	return nil
+}
+
+// bindWithin is bind of a new socket. The daemon's half of one that is bound after
+// ctx has ended is closed again.
+func (s *clientSocket) bindWithin(ctx context.Context, t *attachment, addr netip.AddrPort) error {
+	if ctx.Done() == nil {
+		return s.bind(ctx, t, addr)
+	}
+	bound := make(chan error, 1)
+	go func() { bound <- s.bind(context.Background(), t, addr) }()
+	select {
+	case err := <-bound:
+		return err
+	case <-ctx.Done():
+		go func() {
+			if <-bound == nil {
+				_ = s.close()
+			}
+		}()
+		return fmt.Errorf("rdsd at %s does not answer: %w", s.c.cfg.Path, ctx.Err())
+	}
 }
 
 // lost is the end of the attachment.

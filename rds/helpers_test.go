@@ -17,6 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/transport/loop"
 )
 
@@ -26,6 +27,7 @@ const patience = time.Minute
 
 // gnet starts a worker pool when the program starts; only what comes later is ours.
 func TestMain(m *testing.M) {
+	os.Setenv(ipc.EnvPath, "none") // whatever this machine has
 	if os.Getenv(exhaustEnv) != "" {
 		os.Exit(m.Run())
 	}
@@ -38,8 +40,8 @@ type closing struct{ *testing.M }
 
 func (c closing) Run() int {
 	code := c.M.Run()
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
+	shared.token <- struct{}{}
+	defer func() { <-shared.token }()
 	if shared.p != nil {
 		_ = shared.p.Close()
 	}

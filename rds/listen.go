@@ -1,25 +1,39 @@
 package rds
 
 import (
+	"context"
 	"net/netip"
-	"sync"
 )
 
+// shared is the process's provider.
 var shared struct {
-	mu sync.Mutex
-	p  Provider
+	token chan struct{} // capacity 1: whoever has put a value there may use p
+	p     Provider
 }
+
+func init() { shared.token = make(chan struct{}, 1) }
 
 // Default returns the process's shared provider, made by Open("", Config{}) on
 // the first call. It lives as long as the process; closing it makes the next
 // call open another.
 func Default() (Provider, error) {
-	shared.mu.Lock()
-	defer shared.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), AttachTimeout)
+	defer cancel()
+	return openShared(ctx)
+}
+
+// openShared is Default within ctx.
+func openShared(ctx context.Context) (Provider, error) {
+	select {
+	case shared.token <- struct{}{}:
+		defer func() { <-shared.token }()
+	case <-ctx.Done():
+		return nil, &OpError{Op: "open", Err: ctx.Err()}
+	}
 	if p := shared.p; p != nil && !ended(p) {
 		return p, nil
 	}
-	p, err := Open("", Config{})
+	p, err := OpenContext(ctx, "", Config{})
 	if err != nil {
 		return nil, err
 	}
@@ -37,21 +51,33 @@ func ended(p Provider) bool {
 	case *Client:
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return p.closed || p.att == nil && !p.cfg.Reconnect
+		return p.closed
 	}
 	return false
 }
 
-// Listen binds a socket to address, an "IP:port", on the process's shared
-// provider. Port 0 picks a free one.
+// Listen is ListenContext with AttachTimeout.
 func Listen(address string) (*Socket, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), AttachTimeout)
+	defer cancel()
+	return ListenContext(ctx, address)
+}
+
+// ListenContext binds a socket to address, an "IP:port", on the process's shared
+// provider (see Default). Port 0 picks a free one. On a host that has an rdsd it
+// waits until ctx ends for the daemon, also for one that has gone and comes
+// again; the error then names the daemon's socket.
+func ListenContext(ctx context.Context, address string) (*Socket, error) {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return nil, &OpError{Op: "listen", Err: ErrInvalid}
 	}
-	p, err := Default()
+	p, err := openShared(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if c, ok := p.(*Client); ok {
+		return c.BindContext(ctx, ap)
 	}
 	return p.Bind(ap)
 }

@@ -34,7 +34,7 @@ func (f *flags) common(fs *pflag.FlagSet, provider string) {
 	fs.StringVar(&f.listen, "listen", "", "our IP address (default: 127.0.0.1, or the one that reaches --server)")
 	fs.Uint16Var(&o.Port, "port", 0, "TCP port of RDS (default: any that is free, with --server 16385 if it is)")
 	fs.StringVar(&o.Provider, "provider", provider, "where sockets come from: node, rdsd (a daemon on each side), or kernel (AF_RDS)")
-	fs.StringVar(&o.Socket, "socket", "", "Unix socket of the running rdsd, with --server (default: $RDS_SOCKET, else /run/rds.sock)")
+	fs.StringVar(&o.Socket, "socket", "", "Unix socket of the running rdsd, with --server (default: $RDS_SOCKET, else rds.sock in /run/rds)")
 	fs.StringVar(&o.Wire, "wire", "auto", "wire transport of nodes and daemons: auto, xrc or tcp")
 	fs.IntVar(&o.Paths, "paths", 1, "TCP connections per peer: 1 or 8")
 	fs.StringVar(&o.Congestion, "congestion", "", "TCP congestion control, of RDS and of the baseline (default: the system's)")

@@ -51,7 +51,7 @@ rdsd of this host.`,
 	fs.SortFlags = false
 	fs.StringVar(&listen, "listen", "127.0.0.1", "our IP address, for RDS and the control connection")
 	fs.Uint16Var(&port, "control-port", bench.DefaultControlPort, "TCP port of the control connection")
-	fs.StringVar(&socket, "socket", "", "Unix socket of the rdsd to attach to (default: $RDS_SOCKET, else /run/rds.sock)")
+	fs.StringVar(&socket, "socket", "", "Unix socket of the rdsd to attach to (default: $RDS_SOCKET, else rds.sock in /run/rds)")
 	fs.StringVar(&cpu, "cpuprofile", "", "write a CPU profile to this `file`")
 	fs.StringVar(&mem, "memprofile", "", "write an allocation profile to this `file`")
 	return cmd

@@ -9,4 +9,13 @@ import (
 
 var bin clitest.Bin
 
-func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./cmd/rdsd", "./cmd/rdsping")) }
+func TestMain(m *testing.M) {
+	switch address := os.Getenv(listenEnv); {
+	case address == "":
+		os.Exit(clitest.Main(m, &bin, "./cmd/rdsd", "./cmd/rdsping"))
+	case os.Getenv(listenTwiceEnv) != "":
+		listenTwice(address)
+	default:
+		listenInALoop(address)
+	}
+}

@@ -38,7 +38,7 @@ func rows(text string) map[string][]string {
 // The manual has every key of the file, with its default and whether a running
 // daemon takes it.
 func TestManualHasEveryKey(t *testing.T) {
-	t.Setenv("RDS_SOCKET", "/run/rds.sock") // depends on who runs this
+	t.Setenv("RDS_SOCKET", "/run/rds/rds.sock") // depends on who runs this
 	t.Setenv("RDS_CONTROL", "/run/rdsd.sock")
 	table := rows(manual(t))
 	set := defaults()

@@ -18,7 +18,7 @@ import (
 // The example file parses, has every key, and each at its default.
 func TestExampleIsTheDefaults(t *testing.T) {
 	t.Setenv("RDS_CONTROL", "/run/rdsd.sock") // depends on who runs this
-	t.Setenv("RDS_SOCKET", "/run/rds.sock")
+	t.Setenv("RDS_SOCKET", "/run/rds/rds.sock")
 	var got settings
 	if err := got.load("rdsd.toml"); err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func missing(t *testing.T, in reflect.Type, keys map[string]any, prefix string) 
 // out are the same: what defaults says is what package rds does.
 func TestDefaultsAreValid(t *testing.T) {
 	t.Setenv("RDS_CONTROL", "/run/rdsd.sock")
-	t.Setenv("RDS_SOCKET", "/run/rds.sock")
+	t.Setenv("RDS_SOCKET", "/run/rds/rds.sock")
 	s := defaults()
 	s.Listen = []string{"10.0.0.1", "2001:db8::1"}
 	got, err := s.plan()
@@ -96,7 +96,7 @@ func TestDefaultsAreValid(t *testing.T) {
 			TCP: rds.TCPConfig{KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, DrainTimeout: 5 * time.Second},
 		},
 		service: rds.ServiceConfig{
-			Path: "/run/rds.sock", Mode: 0o666, MaxSessions: 4096, MaxSessionsPerUID: 1024, MaxSockets: 1024,
+			Path: "/run/rds/rds.sock", Mode: 0o666, MaxSessions: 4096, MaxSessionsPerUID: 1024, MaxSockets: 1024,
 			SendBudget: 32 << 20, SendArena: 32 << 20, ReceiveArena: 32 << 20, MemoryArena: 32 << 20,
 			ReceiveBacklog: 8 << 20,
 		},
@@ -123,7 +123,7 @@ func TestBoundsAreThoseOfTheService(t *testing.T) {
 		{"larger arena", rds.ServiceConfig{ReceiveArena: maxArena * 2}, false},
 		{"larger memory", rds.ServiceConfig{MemoryArena: maxArena * 2}, false},
 	} {
-		c.cfg.Path = "/run/rds.sock"
+		c.cfg.Path = "/run/rds/rds.sock"
 		if err := c.cfg.Validate(); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.what, err)
 		}

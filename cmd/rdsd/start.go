@@ -14,6 +14,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/internal/control"
+	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -69,6 +70,13 @@ func (d *daemon) open(p plan) (err error) {
 			_ = opened[i].Close() // the first error is the one to tell
 		}
 	}()
+	// First of all: as soon as the directory exists no application takes the
+	// addresses of the daemon for itself, even if the daemon cannot start now.
+	if p.service.Path != "" {
+		if err := ipc.MakeDir(p.service.Path); err != nil {
+			return fmt.Errorf("socket: %w", err)
+		}
+	}
 	p.node.Logger = d.log
 	n, err := rds.NewNode(p.node)
 	if err != nil {

@@ -39,7 +39,8 @@ func options(t *testing.T, name string) map[string][]string {
 // The socket unit makes what rdsd would make by itself, and by a name it knows.
 func TestSocketUnit(t *testing.T) {
 	t.Setenv("RDS_SOCKET", "")
-	const path = "/run/rds.sock"
+	t.Setenv("RDS_RUNTIME_DIR", "")
+	const path = "/run/rds/rds.sock"
 	if os.Geteuid() == 0 && defaults().Socket != path {
 		t.Errorf("root's default is %s, the unit's %s", defaults().Socket, path)
 	}
@@ -65,6 +66,9 @@ func TestServiceUnit(t *testing.T) {
 		"Service.RestartPreventExitStatus": "2",
 		"Service.NoNewPrivileges":          "yes",
 		"Service.MemoryDenyWriteExecute":   "yes",
+		"Service.RuntimeDirectory":         "rds", // that of the socket
+		"Service.RuntimeDirectoryMode":     "0755",
+		"Service.RuntimeDirectoryPreserve": "yes",
 		"Service.CapabilityBoundingSet":    "CAP_CHOWN", // control_group
 		"Service.RestrictAddressFamilies":  "AF_INET AF_INET6 AF_UNIX AF_NETLINK",
 	} {

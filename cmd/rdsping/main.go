@@ -29,8 +29,9 @@ The rdsd provider attaches to a running rdsd and pings from one of its
 addresses. The node provider runs an RDS stack inside rdsping, which needs ports
 16385 and 18634 of the local address for itself: the host with the smaller address
 connects, so the other one must be reachable. The kernel provider uses the RDS
-of Linux. The default is what $RDS_PROVIDER names, else a running rdsd that lets
-us attach, else node; with --socket it is rdsd, and with --port or --wire node.
+of Linux. The default is what $RDS_PROVIDER names, else rdsd if this host has one,
+running or not (/run/rds exists, or $RDS_SOCKET is set), else node; with --socket
+it is rdsd, and with --port or --wire node.
 
 Exit status: 0 if there was an answer, 1 if there was none, 2 if it could not begin.`
 
@@ -88,7 +89,7 @@ func newCommand() *cobra.Command {
 	f.Uint16Var(&o.port, "port", rds.DefaultPort, "TCP port of RDS, here and on HOST (node provider)")
 	f.StringVar(&o.wire, "wire", wireAuto, "transport: xrc, tcp, or auto for xrc if HOST has it (node provider)")
 	f.StringVar(&o.provider, "provider", "", "node: a stack of its own, rdsd: the running daemon's, kernel: that of Linux (default: see above)")
-	f.StringVar(&o.socket, "socket", "", "Unix socket of rdsd (default: $RDS_SOCKET, else /run/rds.sock)")
+	f.StringVar(&o.socket, "socket", "", "Unix socket of rdsd (default: $RDS_SOCKET, else rds.sock in /run/rds)")
 	return cmd
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"syscall"
 
+	"go.uber.org/zap"
+
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/rds"
 )
@@ -34,7 +36,10 @@ func (o *options) open() (rds.Provider, error) {
 	if o.socket != "" {
 		return rds.Dial(o.socket)
 	}
-	cfg := rds.Config{Port: o.port, Linger: -1}
+	if o.provider == rds.ProviderDaemon {
+		return rds.Dial("") // at once, or not at all
+	}
+	cfg := rds.Config{Port: o.port, Linger: -1, Logger: zap.NewNop()}
 	if o.wire != wireAuto {
 		cfg.Wire = rds.Wire(o.wire)
 	}

@@ -19,7 +19,7 @@ func main() {
 	listen := flag.String("listen", "", "serve on this IP:PORT")
 	connect := flag.String("connect", "", "fetch from the server at this IP:PORT")
 	from := flag.String("from", "127.0.0.1", "IP address of the client")
-	provider := flag.String("provider", "", "node or rdsd (default: a running rdsd, else node)")
+	provider := flag.String("provider", "", "node or rdsd (default: this host's rdsd, else node)")
 	port := flag.Uint("port", rds.DefaultPort, "TCP port of RDS (node)")
 	blocks := flag.Int("blocks", 100_000, "blocks to fetch")
 	outstanding := flag.Int("outstanding", 32, "requests under way at a time, 1 to 1024")

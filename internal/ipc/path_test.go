@@ -2,35 +2,72 @@ package ipc
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 )
 
-func TestThePathComesFromTheEnvironmentFirst(t *testing.T) {
-	t.Setenv("XDG_RUNTIME_DIR", "/run/user/1")
-	t.Setenv(EnvPath, "/tmp/mine")
-	if f, s := FindPath(), ServePath(); f != "/tmp/mine" || s != "/tmp/mine" {
-		t.Errorf("%s and %s", f, s)
-	}
-	t.Setenv(EnvPath, "")
-	serve := "/run/user/1/rds.sock"
-	if os.Geteuid() == 0 {
-		serve = systemPath
+// paths checks what FindPath and ServePath say.
+func paths(t *testing.T, find string, has bool, serve string) {
+	t.Helper()
+	if f, h := FindPath(); f != find || h != has {
+		t.Errorf("looked for at %s, %v; want %s, %v", f, h, find, has)
 	}
 	if s := ServePath(); s != serve {
 		t.Errorf("served at %s, want %s", s, serve)
 	}
-	find := "/run/user/1/rds.sock"
-	if _, err := os.Lstat(systemPath); err == nil {
-		find = systemPath
-	}
-	if f := FindPath(); f != find {
-		t.Errorf("looked for at %s, want %s", f, find)
+}
+
+func TestThePathComesFromTheEnvironmentFirst(t *testing.T) {
+	user, dir := t.TempDir(), t.TempDir()
+	t.Setenv("XDG_RUNTIME_DIR", user)
+	t.Setenv(EnvDir, dir)
+	t.Setenv(EnvPath, "/tmp/mine")
+	paths(t, "/tmp/mine", true, "/tmp/mine")
+	t.Setenv(EnvPath, "none")
+	paths(t, "none", false, "none")
+	t.Setenv(EnvPath, "")
+	paths(t, dir+"/rds.sock", true, dir+"/rds.sock")
+	t.Setenv(EnvDir, dir+"/rds")
+	paths(t, dir+"/rds/rds.sock", false, dir+"/rds/rds.sock")
+}
+
+// A runtime directory is what says that there is a daemon; not its socket.
+func TestTheDirectorySaysThatThereIsADaemon(t *testing.T) {
+	n := attachPath
+	dir, user := t.TempDir(), t.TempDir()
+	n.System = filepath.Join(dir, "rds", "rds.sock")
+	mine := filepath.Join(user, "rds", "rds.sock")
+	t.Setenv(EnvPath, "")
+	t.Setenv(EnvDir, "")
+	find := func(what, want string, has bool) {
+		t.Helper()
+		if p, h := n.Find(); p != want || h != has {
+			t.Errorf("%s: %s, %v; want %s, %v", what, p, h, want, has)
+		}
 	}
 	t.Setenv("XDG_RUNTIME_DIR", "")
-	if f := FindPath(); f != systemPath {
-		t.Errorf("looked for at %s without a user's directory", f)
+	find("no directory", n.System, false)
+	t.Setenv("XDG_RUNTIME_DIR", user)
+	find("no directory, and none of the user's", mine, false)
+	if err := n.MakeDir(mine); err != nil {
+		t.Fatal(err)
 	}
-	if os.Geteuid() != 0 && ServePath() != "" {
-		t.Errorf("served at %s", ServePath())
+	find("the user's directory", mine, true)
+	if err := n.MakeDir(n.System); err != nil {
+		t.Fatal(err)
+	}
+	find("both directories", n.System, true)
+	if err := n.MakeDir(n.System); err != nil {
+		t.Errorf("the directory is there: %v", err)
+	}
+	if info, err := os.Stat(filepath.Dir(n.System)); err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("%v, %v: nobody else may look into it", info.Mode(), err)
+	}
+	foreign := filepath.Join(t.TempDir(), "sub", "rds.sock")
+	if err := n.MakeDir(foreign); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Dir(foreign)); err == nil {
+		t.Error("a directory was made that is no runtime directory")
 	}
 }

@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	provider := flag.String("provider", "", "node, rdsd or kernel (default: a running rdsd, else node)")
+	provider := flag.String("provider", "", "node, rdsd or kernel (default: this host's rdsd, else node)")
 	port := flag.Uint("port", rds.DefaultPort, "TCP port of RDS (node)")
 	flag.Parse()
 	local, err1 := netip.ParseAddrPort(flag.Arg(0)) // port 0 picks a free one

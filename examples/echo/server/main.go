@@ -19,7 +19,7 @@ import (
 )
 
 func main() {
-	provider := flag.String("provider", "", "node, rdsd or kernel (default: a running rdsd, else node)")
+	provider := flag.String("provider", "", "node, rdsd or kernel (default: this host's rdsd, else node)")
 	port := flag.Uint("port", rds.DefaultPort, "TCP port of RDS (node)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/rds"
+)
+
+// listenEnv makes the test binary an application that listens at the address it has.
+const listenEnv = "RDS_TEST_LISTEN"
+
+// listenInALoop is the application: it calls ListenContext, waits until the socket fails,
+// and calls it again, as long as the test lets it live.
+func listenInALoop(address string) {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		s, err := rds.ListenContext(ctx, address)
+		cancel()
+		if err != nil {
+			fmt.Println("failed:", err)
+			continue
+		}
+		fmt.Println("bound", s.LocalAddrPort())
+		_, err = s.Recv(context.Background())
+		fmt.Println("lost:", err)
+		_ = s.Close()
+	}
+}
+
+// randomHost is an address on which nobody else has the default ports, which a node that
+// an application made by accident would take.
+func randomHost() string {
+	return fmt.Sprintf("127.%d.%d.%d", 100+rand.IntN(100), rand.IntN(256), 1+rand.IntN(254))
+}
+
+// Under an application that calls Listen again whenever rdsd has been killed, rdsd comes
+// back on its ports each time: the application waits for it, and says for which socket.
+func TestDaemonComesBackUnderAnApplicationThatListens(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	run, host := filepath.Join(dir(t), "rds"), randomHost()
+	env := []string{"RDS_RUNTIME_DIR=" + run, "RDS_SOCKET=", "RDS_CONTROL=none", "RDS_PROVIDER="}
+	start := func() *clitest.Process {
+		d := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", host)
+		d.Line(d.Stderr, "ready")
+		return d
+	}
+	d := start()
+	app := clitest.StartEnv(t, append(env, listenEnv+"="+host+":4000"), os.Args[0])
+	app.Line(app.Stdout, "bound")
+	for range 3 {
+		d.Signal(syscall.SIGKILL)
+		d.Wait()
+		app.Line(app.Stdout, "lost:")
+		for range 3 {
+			if line := app.Line(app.Stdout, ""); !strings.HasPrefix(line, "failed:") || !strings.Contains(line, filepath.Join(run, "rds.sock")) {
+				t.Fatalf("without rdsd the application says %q", line)
+			}
+		}
+		d = start() // which fails if the application has its ports
+		app.Line(app.Stdout, "bound")
+	}
+	d.Signal(syscall.SIGTERM)
+	if status := d.Wait(); status != 0 {
+		t.Errorf("status %d: %s", status, d.Stderr)
+	}
+	if info, err := os.Stat(run); err != nil || !info.IsDir() {
+		t.Errorf("rdsd has stopped, and its directory is gone: %v", err)
+	}
+	app.Line(app.Stdout, "failed:") // and the application still waits for the next one
+	if app.Stderr.String() != "" {
+		t.Errorf("the application's log: %s", app.Stderr)
+	}
+}
+
+// Without the directory the application is a node, and its log says so once.
+func TestApplicationIsANodeOnAHostWithoutDaemon(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	run, host := filepath.Join(dir(t), "rds"), randomHost()
+	env := []string{"RDS_RUNTIME_DIR=" + run, "RDS_SOCKET=", "RDS_CONTROL=none", "RDS_PROVIDER="}
+	app := clitest.StartEnv(t, append(env, listenEnv+"="+host+":4000", listenTwiceEnv+"=1"), os.Args[0])
+	for range 2 {
+		app.Line(app.Stdout, "bound")
+	}
+	app.Line(app.Stdout, "again")
+	if n := strings.Count(app.Stderr.String(), "this host has no rdsd"); n != 1 {
+		t.Errorf("the log says %d times that the application is a node:\n%s", n, app.Stderr)
+	}
+	// The daemon cannot start beside it, and from then on the host has one.
+	d := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", host)
+	if status := d.Wait(); status != 1 || !strings.Contains(d.Stderr.String(), "is in use, by another node") {
+		t.Errorf("status %d: %s", status, d.Stderr)
+	}
+	late := clitest.StartEnv(t, append(env, listenEnv+"="+host+":4001"), os.Args[0])
+	late.Line(late.Stdout, "failed:")
+}
+
+// listenTwiceEnv has the application close its provider once and open another one.
+const listenTwiceEnv = "RDS_TEST_LISTEN_TWICE"
+
+// listenTwice listens twice, with two providers.
+func listenTwice(address string) {
+	for range 2 {
+		s, err := rds.Listen(address)
+		if err != nil {
+			fmt.Println("failed:", err)
+			return
+		}
+		fmt.Println("bound", s.LocalAddrPort())
+		p, err := rds.Default()
+		if err == nil {
+			err = p.Close()
+		}
+		if err != nil {
+			fmt.Println("failed:", err)
+			return
+		}
+	}
+	_, err := rds.Listen(address)
+	fmt.Println("again", err)
+	select {} // until the test ends it
+}
