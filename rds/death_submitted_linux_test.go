@@ -1,0 +1,97 @@
+package rds
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+)
+
+// What an application had submitted when it was killed is delivered, though the daemon
+// had taken none of it from the ring: Send had returned.
+func TestSubmittedBeforeAKillIsDelivered(t *testing.T) {
+	const messages = 3000 // more than one turn of the session's goroutine takes
+	if os.Getenv(roleEnv) == "submitter" {
+		beSubmitter(strings.Fields(os.Getenv(argEnv)), messages)
+	}
+	t.Parallel()
+	l := newLab(t)
+	_, svc, path := served(t, l, Config{Linger: patience}, ServiceConfig{})
+	receiver := l.bind(l.node(Config{}))
+	d := process("TestSubmittedBeforeAKillIsDelivered", "submitter", path, addrOf(newAddr(), 0).String(), receiver.LocalAddrPort().String())
+	d.Stderr = os.Stderr
+	in, err := d.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := d.StdoutPipe()
+	if err == nil {
+		err = d.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	said := bufio.NewScanner(out)
+	hears := func(want string) {
+		t.Helper()
+		if !said.Scan() || said.Text() != want {
+			t.Fatalf("the application says %q, %v; want %q", said.Text(), said.Err(), want)
+		}
+	}
+	hears("ready")
+	expect(t, receiver, "first")
+	x := svc.all()[0]
+	x.mu.Lock() // the daemon takes nothing, as one that is not given the processor
+	if _, err = in.Write([]byte("go\n")); err == nil {
+		hears("submitted")
+		err = d.Process.Kill()
+	}
+	_ = d.Wait()
+	time.AfterFunc(20*time.Millisecond, x.mu.Unlock) // as a rule the session's end waits for it by then, and is judged, not its goroutine
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range uint64(messages) {
+		m := mustRecv(t, receiver)
+		if len(m.Data) != 8 || binary.BigEndian.Uint64(m.Data) != i {
+			t.Fatalf("message %x instead of %d", m.Data, i)
+		}
+		m.Release()
+	}
+}
+
+// beSubmitter submits messages when it is told to, and waits to be killed.
+func beSubmitter(args []string, messages int) {
+	err := func() error {
+		c, err := Dial(args[0])
+		if err != nil {
+			return err
+		}
+		s, err := c.Bind(netip.MustParseAddrPort(args[1]))
+		if err != nil {
+			return err
+		}
+		to := netip.MustParseAddrPort(args[2])
+		if err := s.Send(context.Background(), to, []byte("first")); err != nil {
+			return err
+		}
+		fmt.Println("ready")
+		if _, err := os.Stdin.Read(make([]byte, 3)); err != nil {
+			return err
+		}
+		for i := range uint64(messages) {
+			if err := s.TrySend(to, binary.BigEndian.AppendUint64(nil, i)); err != nil {
+				return fmt.Errorf("message %d: %w", i, err)
+			}
+		}
+		fmt.Println("submitted")
+		select {}
+	}()
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
