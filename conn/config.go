@@ -36,6 +36,8 @@ type Config struct {
 	Paths int
 	// Generation is our incarnation, constant for the life of the process, not 0.
 	Generation uint32
+	// PeerGeneration is the peer's as a predecessor of ours knew it, 0: nobody did.
+	PeerGeneration uint32
 	// FirstSequence is the number of the first message of each path. Derived
 	// from the time it is above everything an earlier incarnation used.
 	FirstSequence uint64

@@ -85,7 +85,7 @@ var (
 // New makes a connection with all paths down.
 func New(cfg Config) *Conn {
 	cfg.setDefaults()
-	c := &Conn{cfg: cfg}
+	c := &Conn{cfg: cfg, theirGen: cfg.PeerGeneration}
 	for i := range c.paths {
 		c.paths[i] = path{index: i, sequence: cfg.FirstSequence, log: log{pool: cfg.Pool}}
 	}

@@ -11,6 +11,10 @@ type Inbound struct {
 	epoch uint32
 }
 
+// InboundFrom is the sequence of a path on which next is expected: a predecessor has
+// received what comes before.
+func InboundFrom(next uint64) Inbound { return Inbound{next: next} }
+
 // Next is one more than the last sequence number accepted.
 func (in *Inbound) Next() uint64 { return in.next }
 

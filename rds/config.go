@@ -77,6 +77,15 @@ type Config struct {
 	// empty means none.
 	Control string
 
+	// State is the path of a file in which the node keeps, for its successor on this
+	// boot of the host, which ports are bound and what was received of each peer;
+	// empty means none. A node that finds ports there waits for them to be bound again,
+	// for Grace: they count as congested, and what comes for them is kept. Links to
+	// peers are made and taken when all of them are bound, or after a second.
+	State string
+	// Grace is how long: 0 means DefaultGrace, negative not at all.
+	Grace time.Duration
+
 	// Transport carries the messages instead of Wire; the node closes it. It is
 	// for tests and simulations.
 	Transport transport.Transport
@@ -175,6 +184,9 @@ func (c *Config) setDefaults() {
 	}
 	if c.Linger == 0 {
 		c.Linger = DefaultLinger
+	}
+	if c.Grace == 0 {
+		c.Grace = DefaultGrace
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/internal/wire"
 )
 
@@ -18,10 +19,17 @@ type localAddr struct {
 	// finds one with two loads and no lock.
 	pages [256]atomic.Pointer[portPage]
 
-	mu    sync.Mutex // bind, unbind, map and peers
-	bound int
-	cong  wire.CongestionMap
-	peers []*peer // connections of this address, for map updates
+	bits *statefile.Address // what a successor will expect; nil: nobody keeps it
+
+	expecting atomic.Int32 // ports in expect
+	leaving   atomic.Bool  // the node stops: no port takes messages
+
+	mu      sync.Mutex // bind, unbind, map, peers and what is expected
+	bound   int
+	cong    wire.CongestionMap
+	peers   []*peer                // connections of this address, for map updates
+	expect  map[uint16]struct{}    // ports of the predecessor that nobody has bound yet
+	keepers map[uint16]*nodeSocket // of expected ports, once a message has come
 }
 
 type portPage [256]atomic.Pointer[nodeSocket]
@@ -35,24 +43,33 @@ func (l *localAddr) lookup(port uint16) *nodeSocket {
 }
 
 // bind gives s the port, or a free one for port 0: a random start, then
-// upward, skipping 0 and 1 (net/rds/bind.c, rds_add_bound).
-func (l *localAddr) bind(s *nodeSocket, port uint16) error {
-	l.mu.Lock()
+// upward, skipping 0 and 1 (net/rds/bind.c, rds_add_bound), and ports that are
+// expected. It returns how many ports are expected no longer: what has come for the
+// port is in s's queue then.
+func (l *localAddr) bind(s *nodeSocket, port uint16) (met int, err error) {
+	k := l.lockKeeper(port)
 	defer l.mu.Unlock()
+	if k != nil {
+		defer k.q.mu.Unlock()
+	}
 	switch {
 	case port == wire.PortProbe:
-		return ErrInvalid
+		return 0, ErrInvalid
 	case port != 0:
 		if l.lookup(port) != nil {
-			return ErrAddressInUse
+			return 0, ErrAddressInUse
 		}
 	default:
 		start := uint16(2 + rand.IntN(65534))
-		for port = start; port < 2 || l.lookup(port) != nil; {
+		for port = start; port < 2 || l.lookup(port) != nil || l.expectedLocked(port); {
 			if port++; port == start {
-				return ErrAddressInUse
+				return 0, ErrAddressInUse
 			}
 		}
+	}
+	met = l.meetLocked(port)
+	if k != nil {
+		s.inherit(k)
 	}
 	pg := l.pages[port>>8].Load()
 	if pg == nil {
@@ -62,13 +79,20 @@ func (l *localAddr) bind(s *nodeSocket, port uint16) error {
 	s.port = port // before receivers can find s
 	pg[port&255].Store(s)
 	l.bound++
-	return nil
+	if l.bits != nil {
+		l.bits.Set(port)
+	}
+	return met, nil
 }
 
-func (l *localAddr) unbind(port uint16) {
+// unbind frees a port. A successor expects it if keep is set.
+func (l *localAddr) unbind(port uint16, keep bool) {
 	l.mu.Lock()
 	l.pages[port>>8].Load()[port&255].Store(nil)
 	l.bound--
+	if l.bits != nil && !keep {
+		l.bits.Clear(port)
+	}
 	l.mu.Unlock()
 }
 
@@ -85,12 +109,18 @@ func (l *localAddr) mark(s *nodeSocket) {
 	} else {
 		changed = l.cong.Clear(s.port)
 	}
+	l.mu.Unlock()
+	if changed {
+		l.announce(s.node)
+	}
+}
+
+// announce tells every peer the congestion map.
+func (l *localAddr) announce(n *Node) {
+	l.mu.Lock()
 	peers := l.peers
 	l.mu.Unlock()
-	if !changed {
-		return
-	}
-	s.node.counters.congUpdateQueued.Add(uint64(len(peers)))
+	n.counters.congUpdateQueued.Add(uint64(len(peers)))
 	for _, p := range peers {
 		p.mu.Lock()
 		p.core.MapChanged()
@@ -98,9 +128,20 @@ func (l *localAddr) mark(s *nodeSocket) {
 	}
 }
 
-// copyMap is conn.Config.LocalMap.
+// copyMap is conn.Config.LocalMap. Pings, to port 0, are answered to the end.
 func (l *localAddr) copyMap(m *wire.CongestionMap) {
+	if l.leaving.Load() {
+		for i := range m {
+			m[i] = 0xff
+		}
+		m.Clear(wire.PortHost)
+		m.Clear(wire.PortProbe)
+		return
+	}
 	l.mu.Lock()
 	*m = l.cong
+	for port := range l.expect {
+		m.Set(port)
+	}
 	l.mu.Unlock()
 }

@@ -33,6 +33,8 @@ type Node struct {
 	index      atomic.Pointer[[]*peer] // connections by number; grows under mu
 	mapGen     atomic.Uint64           // grows with each congestion map received
 	monitored  atomic.Bool             // some socket has had a congestion monitor
+	succession succession
+	leaving    atomic.Bool // the node stops: what it has is its successor's
 
 	mu     sync.RWMutex
 	ending bool // Close has begun: no new sockets
@@ -80,6 +82,7 @@ func NewNode(cfg Config) (*Node, error) {
 	if c, ok := n.wire.(chooser); ok {
 		c.Watch(n.chosen)
 	}
+	n.succeed()
 	for _, a := range cfg.Addresses {
 		if _, err := n.listen(a.Unmap()); err != nil {
 			_ = n.Close()
@@ -130,14 +133,23 @@ func (n *Node) bind(addr netip.AddrPort, prepare func(*nodeSocket)) (*nodeSocket
 		prepare(s)
 	}
 	n.mu.Lock()
-	defer n.mu.Unlock()
 	if n.ending {
+		n.mu.Unlock()
 		return nil, net.ErrClosed
 	}
-	if err := la.bind(s, addr.Port()); err != nil {
+	met, err := la.bind(s, addr.Port())
+	if err == nil {
+		n.socks[s] = struct{}{}
+	}
+	n.mu.Unlock()
+	if err != nil {
 		return nil, err
 	}
-	n.socks[s] = struct{}{}
+	if met > 0 {
+		s.congest() // by what has come before
+		la.announce(n)
+		n.succession.met(met)
+	}
 	return s, nil
 }
 
@@ -167,6 +179,7 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 		return la, nil
 	}
 	la = &localAddr{addr: a}
+	n.succession.introduce(la)
 	n.mu.Lock()
 	n.locals[a] = la // before the first link can arrive
 	n.mu.Unlock()
@@ -295,8 +308,14 @@ func (n *Node) pollAcks(la *localAddr) {
 func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 	remote := l.RemoteAddr()
 	a := remote.Addr()
-	if !own && n.local(a) != nil || own != (n.local(a) != nil) {
+	switch {
+	case !own && n.local(a) != nil || own != (n.local(a) != nil):
 		l.Close(transport.Abort) // our own address from outside: not ours to take (net/rds/tcp_listen.c)
+		return
+	case n.leaving.Load():
+		l.Close(transport.Abort)
+		return
+	case n.succession.gated(func() { n.accept(la, l, own) }, func() { l.Close(transport.Abort) }):
 		return
 	}
 	p, err := n.peerByKey(la, peerKey{local: la.addr, remote: a, passive: la.addr == a})
@@ -320,6 +339,7 @@ func (n *Node) Close() error {
 		return &OpError{Op: "close", Err: net.ErrClosed}
 	}
 	n.ending = true
+	n.leaving.Store(n.succession.file != nil)
 	socks := make([]*nodeSocket, 0, len(n.socks))
 	for s := range n.socks {
 		socks = append(socks, s)
@@ -343,8 +363,10 @@ func (n *Node) Close() error {
 		_ = n.control.Close()
 	}
 	n.eachPeer((*peer).close)
+	n.succession.open()                                // links that wait are refused now
 	err := errors.Join(n.self.Close(), n.wire.Close()) // in this order: regions end with the wire
 	n.work.Wait()
+	n.endSuccession()
 	if total.Messages > 0 {
 		err = errors.Join(&total, err)
 	}

@@ -254,7 +254,7 @@ func (s *nodeSocket) shut() bool {
 		return false
 	}
 	s.revoke()
-	s.la.unbind(s.port)
+	s.la.unbind(s.port, s.node.leaving.Load())
 	s.node.forget(s)
 	s.node.counters.recvDropDead.Add(uint64(s.q.drop()))
 	if s.congested.Swap(false) {

@@ -3,6 +3,7 @@ package rds
 import (
 	"context"
 	"math/rand/v2"
+	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -27,6 +29,7 @@ type peer struct {
 	arrivals atomic.Uint32 // grows with each burst received
 	epoch    atomic.Uint32 // core.Epoch, for receivers
 	gone     atomic.Bool
+	kept     *statefile.Peer // what a successor will know; nil: nothing
 
 	mu       sync.Mutex // guards what follows
 	core     *conn.Conn
@@ -54,9 +57,9 @@ type pathIO struct {
 	id     conn.LinkID
 	cancel context.CancelFunc // of the dial under way
 	tx     transmitter
-	ended  *linkEnd // the link's end, reported while a writer was at work or operations were under way
-	ops    int      // operations that the link has
-	nextRX atomic.Uint64
+	ended  *linkEnd       // the link's end, reported while a writer was at work or operations were under way
+	ops    int            // operations that the link has
+	nextRX *atomic.Uint64 // one more than the last number received; in the state file, if there is one
 }
 
 type linkEnd struct {
@@ -69,13 +72,36 @@ func newPeer(n *Node, la *localAddr, remote netip.Addr, role conn.Role) *peer {
 		node: n, local: la, remote: remote, links: make(map[conn.LinkID]transport.Link),
 		log: n.log.With(zap.Stringer("local", la.addr), zap.Stringer("peer", remote)),
 	}
+	generation := p.inherit()
 	p.core = conn.New(conn.Config{
-		Local: la.addr, Remote: remote, Role: role, Paths: n.cfg.Paths, Generation: n.generation,
+		Local: la.addr, Remote: remote, Role: role, Paths: n.cfg.Paths, Generation: n.generation, PeerGeneration: generation,
 		FirstSequence: uint64(n.now().UnixNano()), IgnorePings: n.cfg.DisablePing,
 		ReconnectMin: n.cfg.ReconnectMin, ReconnectMax: n.cfg.ReconnectMax, Budget: n.cfg.PeerBudget,
 		Pool: n.pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap,
 	})
 	return p
+}
+
+// inherit takes up the receive sequence where the predecessor has left it, so that what
+// a peer sends again is not received twice, and returns the peer's generation then. The
+// caller holds Node.mu.
+func (p *peer) inherit() (generation uint32) {
+	if _, own := p.node.locals[p.remote]; !own && p.node.succession.file != nil {
+		p.kept = p.node.succession.file.Peer(p.local.addr, p.remote)
+	}
+	for i := range p.path {
+		io := &p.path[i]
+		if p.kept == nil {
+			io.nextRX = new(atomic.Uint64)
+			continue
+		}
+		io.nextRX = p.kept.Next[i]
+		io.in = conn.InboundFrom(io.nextRX.Load())
+	}
+	if p.kept == nil {
+		return 0
+	}
+	return p.kept.Generation.Load()
 }
 
 // enqueueLocked hands a message to the core.
@@ -222,7 +248,14 @@ func (p *peer) dial(i int) {
 	go func() {
 		defer p.node.work.Done()
 		defer cancel()
-		l, err := p.node.via(p.remote).Dial(ctx, p.local.addr, p.remote, i)
+		var l transport.Link
+		var err error
+		select {
+		case <-p.node.succession.opened:
+			l, err = p.dialNow(ctx, i)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 		p.mu.Lock()
 		p.path[i].cancel = nil
 		if err != nil {
@@ -236,6 +269,13 @@ func (p *peer) dial(i int) {
 		p.armLocked()
 		p.unlock(nil)
 	}()
+}
+
+func (p *peer) dialNow(ctx context.Context, i int) (transport.Link, error) {
+	if p.node.leaving.Load() {
+		return nil, net.ErrClosed
+	}
+	return p.node.via(p.remote).Dial(ctx, p.local.addr, p.remote, i)
 }
 
 // dialTimeout bounds one attempt to connect; Linux leaves it to TCP's SYN
@@ -271,6 +311,9 @@ func (p *peer) start(i int, id conn.LinkID) {
 	if g, ok := l.(transport.Generational); ok {
 		p.core.Meets(i, g.Generation())
 		p.epoch.Store(p.core.Epoch())
+		if p.kept != nil {
+			p.kept.Generation.Store(p.core.PeerGeneration())
+		}
 	}
 	p.unlock(nil)
 	p.waiters.wake(-1) // for those that wait to know what the link carries

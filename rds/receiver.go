@@ -147,7 +147,9 @@ func (r *receiver) Place(h *wire.Header) *buf.Buf {
 func (r *receiver) enter(port uint16) *nodeSocket {
 	s := r.peer.local.lookup(port)
 	if s == nil {
-		return nil
+		if s = r.peer.local.keeper(r.peer.node, port); s == nil {
+			return nil
+		}
 	}
 	s.q.mu.Lock()
 	if s.q.closed {
@@ -224,6 +226,9 @@ func (r *receiver) control(h *wire.Header, payload []byte) {
 	p.unlock(&r.kick)
 	r.kicked = true
 	r.io.in.Sync(p.epoch.Load())
+	if gen != newGen && p.kept != nil {
+		p.kept.Generation.Store(newGen)
+	}
 	if gen != newGen || paths != newPaths {
 		p.log.Info("handshake", zap.Int("paths", newPaths), zap.Uint32("generation", newGen), zap.Bool("restarted", gen != 0 && gen != newGen))
 	}
@@ -235,6 +240,8 @@ func (r *receiver) control(h *wire.Header, payload []byte) {
 // End wakes every socket that received something, once, and answers pings.
 func (r *receiver) End() {
 	r.leave()
+	// Before applications have the messages: a successor shall take none of them twice.
+	r.io.nextRX.Store(r.io.in.Next())
 	for i, s := range r.touched {
 		if s.app != nil {
 			s.app.deliver()
@@ -246,7 +253,6 @@ func (r *receiver) End() {
 		r.touched[i] = nil
 	}
 	r.touched = r.touched[:0]
-	r.io.nextRX.Store(r.io.in.Next())
 	c := &r.peer.node.counters
 	add := func(a *atomic.Uint64, n *uint64) {
 		if *n > 0 {

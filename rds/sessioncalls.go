@@ -202,6 +202,7 @@ func (x *session) bind(addr netip.AddrPort) (*ipc.Reply, error) {
 	}
 	x.sockets[i] = a
 	x.bound.Add(1)
+	a.deliver() // what has come before the port was bound again
 	return &ipc.Reply{Socket: a.id, Addr: s.local()}, nil
 }
 

@@ -52,6 +52,7 @@ func (s *settings) plan() (plan, error) {
 		c.between(f.key, f.v, 0, maxInt)
 	}
 	c.notNegative("drain", s.Drain)
+	c.notNegative("grace", s.Grace)
 	c.notNegative("tcp.user_timeout", s.TCP.UserTimeout)
 	c.positive("reconnect_min", s.ReconnectMin)
 	c.positive("reconnect_max", s.ReconnectMax)
@@ -88,8 +89,8 @@ func (s *settings) node(addrs []netip.Addr) rds.Config {
 		SendBuffer: s.SendBuffer, ReceiveBuffer: s.ReceiveBuffer, ReceiveOverrun: s.ReceiveOverrun,
 		PeerBudget: s.PeerBudget, MaxMessage: s.MaxMessage,
 		Linger: s.Drain.Duration, ReconnectMin: s.ReconnectMin.Duration, ReconnectMax: s.ReconnectMax.Duration,
-		DisablePing: !s.Ping,
-		XRC:         rds.XRCConfig{Port: uint16(s.XRC.Port), CRC: s.XRC.CRC, Operations: s.XRC.Operations, Patience: s.XRC.Patience.Duration},
+		DisablePing: !s.Ping, State: s.statePath(s.Socket), Grace: s.Grace.Duration,
+		XRC: rds.XRCConfig{Port: uint16(s.XRC.Port), CRC: s.XRC.CRC, Operations: s.XRC.Operations, Patience: s.XRC.Patience.Duration},
 		TCP: rds.TCPConfig{
 			SendBuffer: s.TCP.SendBuffer, ReceiveBuffer: s.TCP.ReceiveBuffer,
 			KeepAliveIdle: s.TCP.KeepAliveIdle.Duration, KeepAliveInterval: s.TCP.KeepAliveInterval.Duration,
@@ -99,6 +100,9 @@ func (s *settings) node(addrs []netip.Addr) rds.Config {
 	}
 	if s.Drain.Duration == 0 {
 		cfg.Linger = -1
+	}
+	if s.Grace.Duration == 0 {
+		cfg.Grace = -1
 	}
 	return cfg
 }

@@ -33,6 +33,8 @@ type settings struct {
 	ControlGroup   word             `toml:"control_group"`
 	Metrics        string           `toml:"metrics"`
 	Pprof          bool             `toml:"pprof"`
+	State          string           `toml:"state"`
+	Grace          duration         `toml:"grace"`
 	Drain          duration         `toml:"drain"`
 	Ping           bool             `toml:"ping"`
 	MaxMessage     int              `toml:"max_message"`
@@ -92,7 +94,7 @@ func defaults() settings {
 		Port: rds.DefaultPort, Wire: wireAuto, Peers: []string{}, Paths: 1,
 		Socket: orNone(ipc.ServePath()), SocketMode: octal(rds.DefaultSocketMode),
 		Control: orNone(control.ServePath()), ControlMode: octal(control.DefaultMode),
-		Drain: duration{Duration: rds.DefaultLinger}, Ping: true,
+		Grace: duration{Duration: rds.DefaultGrace}, Drain: duration{Duration: rds.DefaultLinger}, Ping: true,
 		MaxMessage: rds.MaxMessage, SendBuffer: rds.DefaultBuffer, ReceiveBuffer: rds.DefaultBuffer,
 		ReceiveOverrun: rds.DefaultReceiveOverrun, PeerBudget: rds.DefaultPeerBudget,
 		ReconnectMin: duration{Duration: 4 * time.Millisecond}, ReconnectMax: duration{Duration: time.Second},
@@ -115,6 +117,18 @@ func orNone(path string) string {
 		return none
 	}
 	return path
+}
+
+// statePath is the state file: what the setting says, or beside the socket that
+// applications attach to.
+func (s *settings) statePath(socket string) string {
+	switch {
+	case s.State == none, s.State == "" && (socket == none || socket == ""):
+		return ""
+	case s.State != "":
+		return s.State
+	}
+	return strings.TrimSuffix(socket, ".sock") + ".state"
 }
 
 func octal(mode fs.FileMode) word { return word(fmt.Sprintf("%04o", mode)) }

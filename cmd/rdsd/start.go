@@ -37,6 +37,9 @@ func start(set settings, load func() (settings, error)) error {
 		in.close()
 		return cli.WithStatus(cli.StatusUsage, err)
 	}
+	if in.attach != nil {
+		p.node.State = set.statePath(in.attach.Addr().String())
+	}
 	cli.SpareProcessor()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

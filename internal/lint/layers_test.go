@@ -76,9 +76,10 @@ var bans = []ban{
 // systemPackages may use golang.org/x/sys/unix, unsafe and syscall.Syscall.
 // An addition is argued in its commit.
 var systemPackages = []string{
-	"internal/gnetloop", // socket options, SIOCOUTQ, vectored reads and writes
-	"internal/afrds",    // AF_RDS has no wrapper in package net
-	"internal/ipc",      // shared memory and descriptors between rdsd and applications
+	"internal/gnetloop",  // socket options, SIOCOUTQ, vectored reads and writes
+	"internal/afrds",     // AF_RDS has no wrapper in package net
+	"internal/ipc",       // shared memory and descriptors between rdsd and applications
+	"internal/statefile", // a mapped file that outlives its process
 	"internal/stack",
 	"rds",
 	"ebpf",

@@ -1,0 +1,12 @@
+//go:build !linux
+
+package statefile
+
+import (
+	"errors"
+	"os"
+)
+
+func open(string) (*os.File, []byte, error) { return nil, nil, errors.ErrUnsupported }
+func unlock(*os.File)                       {}
+func bootID() string                        { return "" }

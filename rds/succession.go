@@ -1,0 +1,200 @@
+package rds
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/statefile"
+)
+
+// succession is what a node knows of the one that had its state file before: which
+// ports had a socket. Their programs are about to bind them again, and peers are about
+// to send to them.
+//
+// Links to peers wait until all of these ports are bound, at most gateTime. Until a port
+// is bound, or the grace is over, it counts as congested, and what comes for it
+// nevertheless waits in a keeper.
+type succession struct {
+	file   *statefile.File // nil: no state file, and so no predecessor
+	opened chan struct{}   // closed when links to peers are made and taken
+
+	mu      sync.Mutex // a leaf
+	ports   map[netip.Addr][]uint16
+	missing int      // of them, not bound
+	links   []func() // inbound links that wait
+	gate    *time.Timer
+	grace   *time.Timer
+	over    bool // the grace
+}
+
+const (
+	// DefaultGrace is how long ports of a node's predecessor are waited for.
+	DefaultGrace = 10 * time.Second
+
+	// gateTime bounds how long links wait for the programs of the predecessor: a
+	// program that has ended meanwhile does not come back.
+	gateTime = time.Second
+	// maxGated bounds the inbound links that wait.
+	maxGated = 4096
+)
+
+// succeed takes over from the predecessor. A node without a state file has none, and one
+// that cannot open its state file goes on without.
+func (n *Node) succeed() {
+	u := &n.succession
+	u.opened = make(chan struct{})
+	if n.cfg.State != "" {
+		f, err := statefile.Open(n.cfg.State)
+		if err != nil {
+			n.log.Warn("no state file: a restart may lose messages", zap.String("file", n.cfg.State), zap.Error(err))
+		} else {
+			u.file, u.ports = f, f.Ports()
+		}
+	}
+	for _, ports := range u.ports {
+		u.missing += len(ports)
+	}
+	if u.missing == 0 || n.cfg.Grace < 0 {
+		u.over = true
+		close(u.opened)
+		n.forgetPorts()
+		return
+	}
+	n.log.Info("waiting for the ports of the predecessor", zap.Int("ports", u.missing), zap.Duration("grace", n.cfg.Grace))
+	u.gate = time.AfterFunc(min(gateTime, n.cfg.Grace), u.open)
+	u.grace = time.AfterFunc(n.cfg.Grace, n.graceOver)
+}
+
+// forgetPorts takes the ports that nobody has bound out of the state file.
+func (n *Node) forgetPorts() {
+	u := &n.succession
+	for a, ports := range u.ports {
+		la, bits := n.local(a), u.file.Address(a)
+		for _, port := range ports {
+			if la == nil || la.lookup(port) == nil {
+				bits.Clear(port)
+			}
+		}
+	}
+}
+
+// open lets links to peers be made and taken.
+func (u *succession) open() {
+	u.mu.Lock()
+	if isClosed(u.opened) {
+		u.mu.Unlock()
+		return
+	}
+	links := u.links
+	u.links = nil
+	close(u.opened)
+	u.mu.Unlock()
+	for _, take := range links {
+		take()
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// gated keeps an inbound link until links are taken, and tells whether it did; take is
+// called then. refuse is called instead if too many wait.
+func (u *succession) gated(take, refuse func()) bool {
+	if isClosed(u.opened) {
+		return false
+	}
+	u.mu.Lock()
+	if isClosed(u.opened) {
+		u.mu.Unlock()
+		return false
+	}
+	full := len(u.links) >= maxGated
+	if !full {
+		u.links = append(u.links, take)
+	}
+	u.mu.Unlock()
+	if full {
+		refuse()
+	}
+	return true
+}
+
+// introduce tells a new local address what its predecessor's sockets were.
+func (u *succession) introduce(la *localAddr) {
+	if u.file == nil {
+		return
+	}
+	la.bits = u.file.Address(la.addr)
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.over {
+		return
+	}
+	la.mu.Lock()
+	defer la.mu.Unlock()
+	for _, port := range u.ports[la.addr] {
+		la.expectLocked(port)
+	}
+}
+
+// met notes that n ports of the predecessor were bound again.
+func (u *succession) met(n int) {
+	if n == 0 {
+		return
+	}
+	u.mu.Lock()
+	u.missing -= n
+	all := u.missing == 0
+	u.mu.Unlock()
+	if all {
+		u.open()
+	}
+}
+
+// graceOver gives up the ports that nobody has bound.
+func (n *Node) graceOver() {
+	u := &n.succession
+	u.open()
+	u.mu.Lock()
+	u.over = true
+	u.mu.Unlock()
+	n.forgetPorts()
+	n.mu.RLock()
+	locals := make([]*localAddr, 0, len(n.locals))
+	for _, la := range n.locals {
+		locals = append(locals, la)
+	}
+	n.mu.RUnlock()
+	for _, la := range locals {
+		ports, dropped := la.giveUp()
+		if ports == 0 {
+			continue
+		}
+		n.counters.recvDropNoSock.Add(uint64(dropped))
+		n.log.Warn("ports of the predecessor were not bound again",
+			zap.Stringer("address", la.addr), zap.Int("ports", ports), zap.Int("dropped", dropped))
+		la.announce(n)
+	}
+}
+
+// endSuccession ends what waits.
+func (n *Node) endSuccession() {
+	u := &n.succession
+	if u.gate != nil {
+		u.gate.Stop()
+		u.grace.Stop()
+	}
+	u.open()
+	if u.file != nil {
+		u.file.Close()
+	}
+}

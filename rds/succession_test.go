@@ -1,0 +1,182 @@
+package rds
+
+import (
+	"errors"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// heirs makes one node after the other at an address, with one state file.
+type heirs struct {
+	*lab
+	at    netip.Addr
+	state string
+	wire  Wire
+}
+
+func newHeirs(t *testing.T, l *lab, w Wire) *heirs {
+	return &heirs{l, newAddr(), filepath.Join(t.TempDir(), "state"), w}
+}
+
+func (h *heirs) next() *Node {
+	h.Helper()
+	return h.node(Config{Addresses: []netip.Addr{h.at}, State: h.state, Wire: h.wire, ReconnectMax: 20 * time.Millisecond, Grace: time.Hour})
+}
+
+func (h *heirs) end(n *Node) {
+	h.Helper()
+	if err := n.Close(); err != nil {
+		h.Fatal(err)
+	}
+}
+
+func eachWire(t *testing.T, f func(t *testing.T, w Wire)) {
+	for _, w := range []Wire{WireXRC, WireTCP} {
+		t.Run(string(w), func(t *testing.T) {
+			t.Parallel()
+			f(t, w)
+		})
+	}
+}
+
+// A node that starts takes in those who had ports before it takes in peers: what peers
+// have for them finds them.
+func TestProgramsComeBeforePeers(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w Wire) {
+		l := newLab(t)
+		h := newHeirs(t, l, w)
+		far := l.bindOne(Config{Wire: w, ReconnectMax: 20 * time.Millisecond})
+		n := h.next()
+		one, two := addrOf(h.at, 4000), addrOf(h.at, 4001)
+		l.bind(n, one)
+		l.bind(n, two)
+		h.end(n)
+		mustSend(t, far, one, []byte("one"))
+		n = h.next()
+		a := l.bind(n, one)
+		if holds(100*time.Millisecond, func() bool { return len(connections(t, n)) > 0 }) {
+			t.Error("a peer was taken in while a port was missing")
+		}
+		began := time.Now()
+		l.bind(n, two)
+		expect(t, a, "one")
+		t.Logf("received %v after the last port was bound", time.Since(began))
+		if got := counter(t, n, "recv_drop_no_sock"); got != 0 {
+			t.Errorf("%d messages dropped", got)
+		}
+	})
+}
+
+// A port that is not bound again counts as congested, what comes for it all the same is
+// the next owner's, and when the grace is over the port is as any other.
+func TestExpectedPortIsKept(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w Wire) {
+		l := newLab(t)
+		h := newHeirs(t, l, w)
+		far := l.bindOne(Config{Wire: w, ReconnectMax: 20 * time.Millisecond})
+		n := h.next()
+		late, never := addrOf(h.at, 4000), addrOf(h.at, 4001)
+		l.bind(n, late)
+		l.bind(n, never)
+		h.end(n)
+		const messages = 20
+		for i := range messages {
+			mustSend(t, far, late, payload(uint64(i), 100+i*1000))
+		}
+		mustSend(t, far, never, []byte("never"))
+		n = h.next()
+		la := n.local(h.at)
+		kept := func(port uint16) int64 {
+			la.mu.Lock()
+			defer la.mu.Unlock()
+			if k := la.keepers[port]; k != nil {
+				return k.q.count.Load()
+			}
+			return 0
+		}
+		eventually(t, "the keepers to have all", func() bool { return kept(4000) == messages && kept(4001) == 1 })
+		for _, to := range []netip.AddrPort{late, never} {
+			eventually(t, "the port to be congested", func() bool { return errors.Is(far.TrySend(to, nil), ErrCongested) })
+		}
+		if !la.expected(4000) || la.expected(4002) {
+			t.Error("the wrong ports are expected")
+		}
+		other := l.bind(n, addrOf(h.at, 0))
+		if p := other.LocalAddrPort().Port(); p == 4000 || p == 4001 {
+			t.Errorf("port %d was chosen for somebody else", p)
+		}
+		s := l.bind(n, late)
+		for i := range messages {
+			m := mustRecv(t, s)
+			if err := verify(m.Data, uint64(i)); err != nil {
+				t.Fatal(err)
+			}
+			m.Release()
+		}
+		mustSend(t, far, late, []byte("more")) // it waits for the port to be free
+		expect(t, s, "more")
+		n.graceOver()
+		if got := counter(t, n, "recv_drop_no_sock"); got != 1 {
+			t.Errorf("%d messages dropped at the end of the grace", got)
+		}
+		mustSend(t, far, never, nil)
+		h.end(n)
+		n = h.next() // a third one does not wait for that port
+		if ports := n.succession.ports[h.at]; len(ports) != 2 || n.local(h.at).expected(4001) {
+			t.Errorf("ports %v", ports)
+		}
+	})
+}
+
+// A port whose program has ended is not expected.
+func TestClosedPortIsNotExpected(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	h := newHeirs(t, l, WireAuto)
+	n := h.next()
+	s := l.bind(n, addrOf(h.at, 4000))
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h.end(n)
+	n = h.next()
+	if n.local(h.at).expected(4000) || !isClosed(n.succession.opened) {
+		t.Error("the port is waited for")
+	}
+}
+
+// The receive sequence goes on: what a peer sends again because it has not heard that
+// the predecessor has it is not received twice.
+func TestSequenceOutlivesTheNode(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w Wire) {
+		l := newLab(t)
+		h := newHeirs(t, l, w)
+		far := l.bindOne(Config{Wire: w, ReconnectMax: 20 * time.Millisecond})
+		n := h.next()
+		to := addrOf(h.at, 4000)
+		s := l.bind(n, to)
+		mustSend(t, far, to, []byte("before"))
+		expect(t, s, "before")
+		next := func(n *Node) uint64 {
+			p, err := n.peer(n.local(h.at), far.LocalAddrPort().Addr())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return p.path[0].nextRX.Load()
+		}
+		eventually(t, "the number to be noted", func() bool { return next(n) > 0 })
+		was := next(n)
+		h.end(n)
+		n = h.next()
+		if p, err := n.peer(n.local(h.at), far.LocalAddrPort().Addr()); err != nil || p.path[0].in.Next() < was {
+			t.Errorf("the sequence goes on with %d instead of %d: %v", p.path[0].in.Next(), was, err)
+		} else if g := p.core.PeerGeneration(); g != nodeOf(far).generation {
+			t.Errorf("the peer's generation is %d instead of %d", g, nodeOf(far).generation)
+		}
+	})
+}
