@@ -34,7 +34,7 @@ type Conn struct {
 	maps    uint32              // changes of remote
 	held    []heldLink
 	queued  int  // bytes of memory in queued and unacknowledged messages
-	shelved int  // of them, of those that are held back
+	shelved int  // part of queued: messages that are held back
 	short   bool // Enqueue has refused for the budget and nobody was told of room since
 	invited bool // the peer has knocked
 	asked   bool // Connect has asked for a link and none has come since
@@ -200,13 +200,13 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	case c.charged() >= c.cfg.Budget:
 		c.short = true
 		return false, ErrBudget
-	case (c.Congested(m.Dport) || c.Held(m.Dport)) && !m.Admitted:
+	case c.stopped(m.Dport) && !m.Admitted:
 		return false, ErrCongested
 	}
 	c.stats.SendQueued++
 	p := &c.paths[i]
 	c.push(p, m, 0)
-	if c.Held(m.Dport) {
+	if c.stopped(m.Dport) {
 		c.shelveLast(p)
 	}
 	if c.npaths == 0 {
@@ -222,7 +222,7 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 // Admits tells whether Enqueue would take a message to port dport, or fail
 // for good.
 func (c *Conn) Admits(dport uint16) bool {
-	return c.closed || c.charged() < c.cfg.Budget && !c.Congested(dport) && !c.Held(dport)
+	return c.closed || c.charged() < c.cfg.Budget && !c.stopped(dport)
 }
 
 func (c *Conn) push(p *path, m *Message, flags uint32) {

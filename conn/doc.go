@@ -29,9 +29,9 @@
 // for its first transmission, so that a probe can go between what is resent
 // and what is new.
 //
-// Where each application of the peer has a receive queue of its own, one of them
-// may have no room: Hold keeps back what is for its ports and was not picked,
-// and lets everything else pass.
+// A socket or an application of the peer may have no room. The peer's congestion
+// map (HandleControl), or Hold, keeps back what is for its ports and was not
+// picked, and lets everything else pass.
 //
 // A message may have an operation on the peer's memory, which the link begins
 // before it; Operation has that life.

@@ -33,6 +33,7 @@ type duoSide struct {
 	got   [2]uint64              // number of the last message from each of the peer's sockets
 	ops   [MaxPaths][]*Operation // begun and not done
 	begun int                    // in all
+	cmap  wire.CongestionMap     // of this side's ports
 }
 
 // duoLink is a connection: what one end writes the other can read.
@@ -60,6 +61,7 @@ func newDuo(t testing.TB, paths [2]int) *duo {
 		s.c = New(Config{
 			Local: netip.AddrFrom4([4]byte{10, 0, 0, byte(1 + i)}), Remote: netip.AddrFrom4([4]byte{10, 0, 0, byte(2 - i)}),
 			Paths: paths[i], Generation: uint32(1 + i), Rand: rand.New(rand.NewPCG(1, uint64(i))), Budget: 64 << 10, MaxPongs: 8,
+			LocalMap: func(m *wire.CongestionMap) { *m = s.cmap },
 		})
 		for k := range s.accts {
 			s.accts[k].SetLimit(16 << 10)
@@ -316,6 +318,8 @@ func (d *duo) tick(by time.Duration) {
 func (d *duo) settle() {
 	for i, s := range d.side {
 		s.c.Hold([]uint16{5000, 5001}, false)
+		s.cmap = wire.CongestionMap{}
+		s.c.MapChanged()
 		d.do(i)
 	}
 	for round := range 400 {

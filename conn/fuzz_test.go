@@ -50,6 +50,11 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 			s.c.Cancel(&s.accts[path&1], uint16(5000+path&1), arg&1 == 0)
 			d.do(i)
 		case 15:
+			if port := uint16(5000 + path&1); arg&1 == 0 {
+				s.cmap.Set(port)
+			} else {
+				s.cmap.Clear(port)
+			}
 			s.c.MapChanged()
 			d.do(i)
 		case 16:

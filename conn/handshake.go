@@ -15,15 +15,7 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 	case c.closed:
 	case h.IsCongestion():
 		if len(payload) == wire.CongestionMapSize {
-			switch m := (*wire.CongestionMap)(payload); {
-			case *m == (wire.CongestionMap{}):
-				c.remote = nil
-			case c.remote == nil:
-				c.remote = new(wire.CongestionMap)
-				fallthrough
-			default:
-				*c.remote = *m
-			}
+			c.hearMap((*wire.CongestionMap)(payload))
 			c.mapped = true
 			c.maps++
 			c.stats.CongUpdateReceived++
@@ -48,7 +40,7 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 // (net/rds/send.c, rds_send_pong).
 func (c *Conn) pong(now time.Time, p *path, port uint16) {
 	switch {
-	case c.Congested(port) || c.Held(port):
+	case c.stopped(port):
 		c.stats.CongSendError++
 		return
 	case p.pongs >= c.cfg.MaxPongs:
@@ -204,7 +196,7 @@ func (c *Conn) migrate(p *path) {
 			to.pongs++
 		}
 		q.unsent -= e.size()
-		if c.Held(e.dport) {
+		if c.stopped(e.dport) {
 			c.aside(to, e)
 		} else {
 			to.q.unsent += e.size()

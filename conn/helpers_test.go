@@ -82,7 +82,7 @@ func checkConn(t testing.TB, c *Conn) {
 				t.Fatalf("path %d: message ends at %d after %d of %d", i, e.end, end, p.written)
 			case pos < q.next && p.proved && e.end <= p.acked && e.flags&entryQuiet == 0:
 				t.Fatalf("path %d: the message at %d ends at %d of %d acknowledged", i, pos, e.end, p.acked)
-			case pos >= q.fresh && c.Held(e.dport) && e.flags&entryCanceled == 0 && (i > 0 || pos >= c.barrier):
+			case pos >= q.fresh && c.stopped(e.dport) && e.flags&entryCanceled == 0 && (i > 0 || pos >= c.barrier):
 				t.Fatalf("path %d: the message at %d is to a held port", i, pos)
 			}
 			if pos < q.fresh && e.flags&entrySilent == 0 {
@@ -102,7 +102,7 @@ func checkConn(t testing.TB, c *Conn) {
 			if e.flags&entryPong != 0 {
 				pongs++
 			}
-			if !c.Held(e.dport) || e.seq != 0 || e.flags&(entryCanceled|entryWritten|entryRetrans|entryQuiet|entryHole) != 0 {
+			if !c.stopped(e.dport) || e.seq != 0 || e.flags&(entryCanceled|entryWritten|entryRetrans|entryQuiet|entryHole) != 0 {
 				t.Fatalf("path %d: held back is %+v", i, *e)
 			}
 			if e.flags&entryOp == 0 {
@@ -135,6 +135,9 @@ func checkConn(t testing.TB, c *Conn) {
 	}
 	if ports := countPorts(c); ports != c.holding || (ports == 0) != (c.holds == nil) {
 		t.Fatalf("%d ports held, counted %d", ports, c.holding)
+	}
+	if c.remote != nil && *c.remote == (wire.CongestionMap{}) {
+		t.Fatal("an empty congestion map is kept")
 	}
 	if queued != c.queued {
 		t.Fatalf("%d bytes queued, counted %d", queued, c.queued)

@@ -1,13 +1,20 @@
 package conn
 
-import "github.com/rds-go/rds/internal/wire"
+import (
+	"encoding/binary"
 
-// An application of the peer may have no room for messages while others of its
-// host have. What is queued for its ports and was never picked then leaves the
-// queues for the paths' shelves, where it has no sequence number and keeps
-// nobody waiting, and comes back to the tail. So numbers still ascend on each
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// A port of the peer is stopped while the peer's congestion map marks it, or
+// while it is held: an application of the peer has no room for messages, while
+// others of its host have. What is queued for a stopped port and was never
+// picked for transmission leaves the queues for the paths' shelves, where it
+// has no sequence number and delays no other message, and comes back to the
+// tail of the queue when the port is free. So numbers still ascend on each
 // link, and order is kept wherever it is promised: the messages of a pair of
-// sockets are on one path, in its queue first, on its shelf second.
+// sockets are on one path, in its queue first, on its shelf second. Only what
+// was picked before the peer's map arrived still reaches a congested socket.
 
 // shelf is what a path holds back, the oldest first.
 type shelf struct {
@@ -22,9 +29,10 @@ const shelved = ^uint64(0)
 // that they do again. What was picked for transmission before is still written,
 // and so is what other paths wait for on path 0; the rest waits, without delay
 // for messages to other ports. Enqueue and Admits treat a held port as congested;
-// what Enqueue takes all the same (Message.Admitted) is held back too. It is in
-// Queued, Unsent and reports as what waits in a queue is, but does not count against
-// the budget.
+// what Enqueue takes all the same (Message.Admitted) is held back too. Messages held
+// back are in Queued, Unsent and reports as messages in a queue are, but do not count
+// against the budget: one stopped port must not block the others. The send buffers
+// of their sockets bound them. All of this holds for congested ports as well.
 //
 // Holding is O(what is queued) once for all ports of a call, letting go O(what
 // is held back). The loss of a link changes nothing by itself: who hears of held
@@ -34,24 +42,67 @@ func (c *Conn) Hold(ports []uint16, on bool) {
 	if c.closed || !c.note(ports, on) {
 		return
 	}
-	for i := range c.paths {
-		p := &c.paths[i]
-		if on {
-			c.shelve(p)
-			continue
-		}
-		was := p.ready(c)
-		c.unshelve(p, func(e *entry) bool { return !c.Held(e.dport) })
-		if p.state == Up && !was && p.ready(c) {
-			c.act(Action{Kind: Transmit, Path: i})
-		}
-	}
+	c.divert(on, !on)
 	c.maps++
 	if !on {
 		c.act(Action{Kind: WakeAll})
 	}
 	c.roomy()
 }
+
+// hearMap takes the congestion map m of the peer. m is read only before
+// hearMap returns.
+func (c *Conn) hearMap(m *wire.CongestionMap) {
+	switch {
+	case c.remote != nil:
+	case *m == (wire.CongestionMap{}):
+		return
+	default:
+		c.remote = new(wire.CongestionMap)
+	}
+	const host = 1<<wire.PortHost | 1<<wire.PortProbe // belong to no application: probes must be answered
+	more, fewer, marked := false, false, uint64(0)
+	for i := 0; i < len(m); i += 8 {
+		was, is := binary.LittleEndian.Uint64(c.remote[i:]), binary.LittleEndian.Uint64(m[i:])
+		if i == 0 {
+			is &^= host
+		}
+		if is != was {
+			more = more || is&^was != 0
+			fewer = fewer || was&^is != 0
+			binary.LittleEndian.PutUint64(c.remote[i:], is)
+		}
+		marked |= is
+	}
+	if marked == 0 {
+		c.remote = nil
+	}
+	c.divert(more, fewer)
+	c.roomy()
+}
+
+// divert follows a change of the stopped ports: there are new ones if more is
+// set, and some are free again if fewer is. It costs one look at each message
+// that was never picked, or at each one on a shelf.
+func (c *Conn) divert(more, fewer bool) {
+	for i := range c.paths {
+		p := &c.paths[i]
+		if more {
+			c.shelve(p)
+		}
+		if !fewer || len(p.shelf.list) == 0 {
+			continue
+		}
+		was := p.ready(c)
+		c.unshelve(p, func(e *entry) bool { return !c.stopped(e.dport) })
+		if p.state == Up && !was && p.ready(c) {
+			c.act(Action{Kind: Transmit, Path: i})
+		}
+	}
+}
+
+// stopped tells whether port takes no messages for now.
+func (c *Conn) stopped(port uint16) bool { return c.Congested(port) || c.Held(port) }
 
 // Held tells whether Hold has said that port takes no messages.
 func (c *Conn) Held(port uint16) bool { return c.holds != nil && c.holds.Congested(port) }
@@ -111,7 +162,7 @@ func (c *Conn) shelve(p *path) {
 	keep := from
 	for pos := from; pos < q.tail; pos++ {
 		e := q.at(pos)
-		if c.Held(e.dport) && e.flags&entryCanceled == 0 {
+		if c.stopped(e.dport) && e.flags&entryCanceled == 0 {
 			q.unsent -= e.size()
 			c.aside(p, e)
 			continue
@@ -194,7 +245,7 @@ func (c *Conn) unshelveAll(p *path) {
 // reshelve holds back what had to stay in path 0's queue while other paths
 // waited for it, in front of what came later.
 func (c *Conn) reshelve() {
-	if c.holds != nil {
+	if c.holds != nil || c.remote != nil {
 		p := &c.paths[0]
 		c.unshelveAll(p)
 		c.shelve(p)

@@ -291,7 +291,7 @@ func (c *Conn) LinkClosed(now time.Time, link LinkID, acked uint64) {
 
 // forgetMap forgets the peer's congestion map when the last link is gone: the
 // next one begins with a new map, and whoever waits for a port to be free would
-// not ask for that link.
+// not ask for that link. What the map held back is queued again.
 func (c *Conn) forgetMap() {
 	for i := range c.paths {
 		if c.paths[i].state == Up {
@@ -302,6 +302,7 @@ func (c *Conn) forgetMap() {
 		c.mapped = false
 		c.maps++
 		c.remote = nil
+		c.divert(false, true)
 		c.act(Action{Kind: WakeAll})
 	}
 }

@@ -11,6 +11,7 @@ import (
 type model struct {
 	q        []*modelMessage
 	held     map[uint16]bool // ports
+	marked   map[uint16]bool // ports that the peer's congestion map marks
 	aside    []*modelMessage // held back
 	sequence uint64
 	up       bool
@@ -78,7 +79,7 @@ func (m *modelMessage) taken() bool { return m.off > 0 || m.op > opWaits }
 
 // accept queues a message.
 func (m *model) accept(e *modelMessage) {
-	if m.held[e.m.Dport] {
+	if m.stopped(e.m.Dport) {
 		m.aside = append(m.aside, e)
 	} else {
 		m.q = append(m.q, e)
@@ -95,20 +96,42 @@ func (m *model) waiting() (out []*modelMessage) {
 	return out
 }
 
+// stopped tells whether a port takes nothing.
+func (m *model) stopped(port uint16) bool { return m.held[port] || m.marked[port] }
+
 // hold holds a port or lets it go.
 func (m *model) hold(port uint16, on bool) {
 	m.held[port] = on
-	from, to := &m.q, &m.aside
-	if !on {
-		from, to = to, from
+	m.divert()
+}
+
+// mapped takes the peer's congestion map.
+func (m *model) mapped(ports ...uint16) {
+	clear(m.marked)
+	for _, port := range ports {
+		m.marked[port] = true
 	}
-	*from = slices.DeleteFunc(*from, func(e *modelMessage) bool {
-		moves := e.m.Dport == port && !e.picked && !e.canceled
+	m.divert()
+}
+
+// divert moves what was never picked to where it belongs.
+func (m *model) divert() {
+	var aside, back []*modelMessage
+	m.q = slices.DeleteFunc(m.q, func(e *modelMessage) bool {
+		moves := m.stopped(e.m.Dport) && !e.picked && !e.canceled
 		if moves {
-			*to = append(*to, e)
+			aside = append(aside, e)
 		}
 		return moves
 	})
+	m.aside = slices.DeleteFunc(append(m.aside, aside...), func(e *modelMessage) bool {
+		moves := !m.stopped(e.m.Dport)
+		if moves {
+			back = append(back, e)
+		}
+		return moves
+	})
+	m.q = append(m.q, back...)
 }
 
 func (m *model) connect() {
@@ -287,4 +310,5 @@ func (m *model) closed(acked uint64) {
 		return e.op > opWaits
 	})
 	m.sweep()
+	m.mapped() // forgotten with the last link
 }

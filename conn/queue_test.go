@@ -11,6 +11,7 @@ import (
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/invariants"
+	"github.com/rds-go/rds/internal/wire"
 )
 
 var seedFlag = flag.Uint64("conn.seed", 0, "run the queue test with this seed only")
@@ -36,7 +37,7 @@ func queueRun(t *testing.T, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	pool := new(buf.Pool)
 	c := newConn(t, Config{Pool: pool, Rand: rng})
-	m := &model{sequence: 1, held: map[uint16]bool{}}
+	m := &model{sequence: 1, held: map[uint16]bool{}, marked: map[uint16]bool{}}
 	accounts, twins := make([]Account, 3), make([]Account, 3)
 	for i := range accounts {
 		accounts[i].SetLimit(1 << 30)
@@ -134,10 +135,22 @@ func queueRun(t *testing.T, seed uint64) {
 				c.OpDone(0, e.m.Op, status)
 				m.opDone(e, status)
 			}
-		case x >= 21:
+		case x == 21:
 			port, on := uint16(5000+rng.IntN(2)), rng.IntN(2) == 0
 			c.Hold([]uint16{port}, on)
 			m.hold(port, on)
+		case x == 22 && m.up:
+			var h wire.Header
+			h.Flags, h.Length = wire.FlagCongestion, wire.CongestionMapSize
+			var cmap wire.CongestionMap
+			var ports []uint16
+			for port := uint16(5000); port < 5002; port++ {
+				if rng.IntN(2) == 0 && cmap.Set(port) {
+					ports = append(ports, port)
+				}
+			}
+			c.HandleControl(now, 0, &h, cmap[:])
+			m.mapped(ports...)
 		case x == 17:
 			k, port, all := rng.IntN(len(accounts)), uint16(5000+rng.IntN(2)), rng.IntN(3) == 0
 			m1, b1 := c.Cancel(&accounts[k], port, all)

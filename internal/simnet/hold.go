@@ -162,12 +162,13 @@ func (c *checker) judged(p *peer, m *message, err error) {
 // that take something. On path 0, what was sent before a handshake for more paths
 // goes on: they wait for it.
 func (c *checker) shown(p *peer, io *pathIO) {
-	if !c.s.cfg.Scenario.Holds {
-		return
-	}
 	first := func(m *message) {
-		if !m.shown && p.held[m.route.port] && !(m.early && p.core.Paths() > 1) {
+		switch {
+		case m.shown, m.early && p.core.Paths() > 1:
+		case p.held[m.route.port]:
 			c.failf("%v is written, and its port takes nothing", m)
+		case p.marked != nil && p.marked.Congested(m.route.port):
+			c.failf("%v is written, and its port is congested", m)
 		}
 		m.shown = true
 	}

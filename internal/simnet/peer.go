@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/wire"
 )
 
 // peer drives one core, as package rds does.
@@ -21,8 +22,9 @@ type peer struct {
 	polling   bool
 	pollWait  time.Duration
 
-	held    map[uint16]bool // ports that it was told are held
-	waiting []func()        // who waits for WakeAll
+	held    map[uint16]bool     // ports that it was told are held
+	marked  *wire.CongestionMap // the remote's last map; nil: none, or forgotten with the last link
+	waiting []func()            // who waits for WakeAll
 
 	actions []conn.Action
 	freed   []*conn.Account
@@ -167,8 +169,21 @@ func (p *peer) closed(e *end, acked uint64) {
 		return
 	}
 	p.core.LinkClosed(s.clock(), e.id, acked)
+	if !p.anyUp() {
+		p.marked = nil
+	}
 	p.do()
 	p.lostHolds()
+}
+
+// anyUp tells whether the core still goes by the remote's map.
+func (p *peer) anyUp() bool {
+	for i := range conn.MaxPaths {
+		if p.core.State(i) == conn.Up {
+			return true
+		}
+	}
+	return false
 }
 
 // transmit writes, unless a write is under way.

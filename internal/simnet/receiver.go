@@ -55,6 +55,10 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		}
 	}
 	if p.core.IsControl(h) {
+		if h.IsCongestion() {
+			m := wire.CongestionMap(payload)
+			p.marked = &m
+		}
 		if h.IsCongestion() && s.rigged(IgnoreMaps, 0.5) {
 			return
 		}

@@ -20,6 +20,7 @@ func TestChecksNoticeSabotage(t *testing.T) {
 		{LoseMessages, Scenario{Calm: true}, "never delivered"},
 		{AckAhead, Scenario{}, "never delivered"},
 		{IgnoreMaps, Scenario{Calm: true}, "believes congested"},
+		{IgnoreMaps, Scenario{Calm: true}, "its port is congested"},
 		{LeakLinks, Scenario{}, "never told"},
 		{RedialAtOnce, Scenario{Bad: true}, "times in a second"},
 		{Corrupt, Scenario{Calm: true}, "damaged"},
@@ -30,7 +31,7 @@ func TestChecksNoticeSabotage(t *testing.T) {
 		{RepeatOperations, Scenario{Operations: true}, "begun twice"},
 		{IgnoreHolds, Scenario{Holds: true}, "its port takes nothing"},
 	} {
-		t.Run(c.how.String(), func(t *testing.T) {
+		t.Run(c.how.String()+" "+c.want, func(t *testing.T) {
 			t.Parallel()
 			for seed := uint64(1); seed <= 400; seed++ {
 				_, err := Run(Config{Seed: seed, Scenario: c.sc, Sabotage: c.how})
