@@ -102,7 +102,14 @@ type TCPConfig struct {
 	KeepAliveCount                   int
 	// UserTimeout is TCP_USER_TIMEOUT: how long written data may stay
 	// unacknowledged before the connection counts as lost. 0 leaves it to the kernel.
+	// It also resets a peer that merely pauses.
 	UserTimeout time.Duration
+	// Silence is how long a peer may leave unanswered what was sent to it, before the
+	// connection ends and is made anew: 20 s by default, at least 1 s, negative for
+	// ever. A peer that receives nothing, because its window is closed, answers. On XRC
+	// the peer's program has to answer too, which nothing but a stop of the whole node
+	// keeps from that.
+	Silence time.Duration
 	// Congestion is the TCP congestion control, such as "reno"; empty leaves
 	// the system's default.
 	Congestion string
@@ -142,6 +149,9 @@ func (c *Config) Validate() error {
 		if f.v < 0 {
 			bad(f.name, "must not be negative", f.v)
 		}
+	}
+	if c.TCP.Silence > 0 && c.TCP.Silence < time.Second {
+		bad("TCP.Silence", "must be 0, negative or at least 1 s", c.TCP.Silence)
 	}
 	switch c.Wire {
 	case WireAuto, WireXRC, WireTCP:

@@ -13,7 +13,7 @@ func tcpOptions(c *Config) tcp.Options {
 		Port: c.Port, MaxMessage: c.MaxMessage, Logger: c.Logger,
 		SendBuffer: c.TCP.SendBuffer, ReceiveBuffer: c.TCP.ReceiveBuffer,
 		KeepAliveIdle: c.TCP.KeepAliveIdle, KeepAliveInterval: c.TCP.KeepAliveInterval, KeepAliveCount: c.TCP.KeepAliveCount,
-		UserTimeout: c.TCP.UserTimeout, Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
+		UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence, Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
 	}
 }
 

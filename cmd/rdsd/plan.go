@@ -54,6 +54,7 @@ func (s *settings) plan() (plan, error) {
 	c.notNegative("drain", s.Drain)
 	c.notNegative("grace", s.Grace)
 	c.notNegative("tcp.user_timeout", s.TCP.UserTimeout)
+	c.notNegative("tcp.silence", s.TCP.Silence)
 	c.positive("reconnect_min", s.ReconnectMin)
 	c.positive("reconnect_max", s.ReconnectMax)
 	c.positive("tcp.keepalive_idle", s.TCP.KeepAliveIdle)
@@ -94,9 +95,12 @@ func (s *settings) node(addrs []netip.Addr) rds.Config {
 		TCP: rds.TCPConfig{
 			SendBuffer: s.TCP.SendBuffer, ReceiveBuffer: s.TCP.ReceiveBuffer,
 			KeepAliveIdle: s.TCP.KeepAliveIdle.Duration, KeepAliveInterval: s.TCP.KeepAliveInterval.Duration,
-			KeepAliveCount: s.TCP.KeepAliveCount, UserTimeout: s.TCP.UserTimeout.Duration, Congestion: s.TCP.Congestion,
+			KeepAliveCount: s.TCP.KeepAliveCount, UserTimeout: s.TCP.UserTimeout.Duration, Silence: s.TCP.Silence.Duration, Congestion: s.TCP.Congestion,
 			EventLoops: s.TCP.EventLoops, DrainTimeout: s.TCP.DrainTimeout.Duration,
 		},
+	}
+	if s.TCP.Silence.Duration == 0 {
+		cfg.TCP.Silence = -1
 	}
 	if s.Drain.Duration == 0 {
 		cfg.Linger = -1

@@ -84,6 +84,7 @@ type tcpSettings struct {
 	KeepAliveInterval duration `toml:"keepalive_interval"`
 	KeepAliveCount    int      `toml:"keepalive_count"`
 	UserTimeout       duration `toml:"user_timeout"`
+	Silence           duration `toml:"silence"`
 	DrainTimeout      duration `toml:"drain_timeout"`
 	Congestion        string   `toml:"congestion"`
 	EventLoops        int      `toml:"event_loops"`
@@ -100,7 +101,7 @@ func defaults() settings {
 		ReconnectMin: duration{Duration: 4 * time.Millisecond}, ReconnectMax: duration{Duration: time.Second},
 		TCP: tcpSettings{
 			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,
-			DrainTimeout: duration{Duration: 5 * time.Second},
+			Silence: duration{Duration: 20 * time.Second}, DrainTimeout: duration{Duration: 5 * time.Second},
 		},
 		XRC: xrcSettings{Operations: 64, Patience: duration{Duration: time.Second}},
 		Sessions: sessionsSettings{

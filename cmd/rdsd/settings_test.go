@@ -94,7 +94,7 @@ func TestDefaultsAreValid(t *testing.T) {
 			MaxMessage: 1 << 20, Linger: 5 * time.Second, ReconnectMin: 4 * time.Millisecond, ReconnectMax: time.Second,
 			State: "/run/rds.state", Grace: 10 * time.Second,
 			XRC: rds.XRCConfig{Operations: 64, Patience: time.Second},
-			TCP: rds.TCPConfig{KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, DrainTimeout: 5 * time.Second},
+			TCP: rds.TCPConfig{KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, Silence: 20 * time.Second, DrainTimeout: 5 * time.Second},
 		},
 		service: rds.ServiceConfig{
 			Path: "/run/rds/rds.sock", Mode: 0o666, MaxSessions: 4096, MaxSessionsPerUID: 1024, MaxSockets: 1024,
@@ -168,7 +168,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		Listen: []string{"0.0.0.0", "host", "224.0.0.1"}, Port: 65536, Wire: "ib", Peers: []string{"10.0.0.7", "host=tcp", "10.0.0.7=ib", "10.0.0.7=tcp", "10.0.0.7=xrc"}, Paths: 3, Control: none, SocketMode: "888", ControlMode: "01000", ControlGroup: "no-such-group",
 		Metrics: "9385", Pprof: true, Drain: duration{Duration: -1},
 		MaxMessage: 8191, SendBuffer: -1, ReceiveBuffer: 0, ReceiveOverrun: 0, PeerBudget: -5, ReconnectMax: duration{Duration: -1},
-		TCP:      tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, EventLoops: -1},
+		TCP:      tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, Silence: duration{Duration: -1}, EventLoops: -1},
 		XRC:      xrcSettings{Port: 65536},
 		Sessions: sessionsSettings{Max: 0, MaxPerUser: -1, MaxSockets: 16385, SendBudget: 0, SendArena: 1 << 19, ReceiveArena: 3 << 20, MemoryArena: 1 << 20, Backlog: -1},
 		Ports: []portsSettings{
@@ -192,7 +192,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"npaths: 3 is neither 1 nor 8", "max_message: 8191 is not between 8192 and 1048576",
 		"send_buffer: -1 is less than 1", "receive_buffer: 0 is less than 1", "receive_overrun: 0 is less than 1", "peer_budget: -5 is less than 1",
 		"tcp.keepalive_count: 0 is less than 1", "tcp.send_buffer: -1 is less than 0", "tcp.receive_buffer: -1 is less than 0", "tcp.event_loops: -1 is less than 0",
-		"drain: -1ns is negative", "tcp.user_timeout: -1ns is negative",
+		"drain: -1ns is negative", "tcp.user_timeout: -1ns is negative", "tcp.silence: -1ns is negative",
 		"reconnect_min: 0s is not a positive duration", "reconnect_max: -1ns is not a positive duration",
 		"tcp.keepalive_idle: -1ns is not a positive duration", "tcp.keepalive_interval: 0s is not a positive duration", "tcp.drain_timeout: 0s is not a positive duration",
 		`log.level: "loud" is none of debug, info, warn and error`, `log.format: "xml" is neither console nor json`,

@@ -48,9 +48,10 @@ type Conn struct {
 	woken         atomic.Bool              // Handler.Wake is due
 	bell          atomic.Pointer[doorbell] // the event loop's, once it is open
 
-	h     Handler // set by Start
-	io    vectors
-	watch watch // the writer's
+	h       Handler // set by Start
+	io      vectors
+	watch   watch   // the writer's
+	silence silence // Engine.lookForSilence's
 
 	mu       sync.Mutex
 	phase    phase        // guarded by mu

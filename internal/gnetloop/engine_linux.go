@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/panjf2000/gnet/v2"
 	"go.uber.org/zap"
@@ -34,6 +35,8 @@ type Engine struct {
 	closed    bool                   // guarded by mu
 	listeners map[*Listener]struct{} // guarded by mu; from Listen until it accepts no more
 	conns     map[*Conn]struct{}     // guarded by mu; from newConn to finish
+	looks     *time.Timer            // guarded by mu; for lookForSilence, nil before the first connection
+	looking   bool                   // guarded by mu; lookForSilence runs
 
 	congestionOnce sync.Once // the failure to set it on an accepted connection is logged once
 
@@ -115,6 +118,7 @@ func (e *Engine) Close() error {
 		}
 		e.poll.stop()
 		e.wg.Wait()
+		e.stopWatchingSilence()
 		// Only now: a connection that is being enrolled waits for its loop.
 		e.err = e.stop()
 		e.poll.close()
@@ -138,7 +142,9 @@ func (e *Engine) register(c *Conn) bool {
 	if e.closed {
 		return false
 	}
-	e.conns[c] = struct{}{}
+	if e.conns[c] = struct{}{}; len(e.conns) == 1 {
+		e.watchSilenceLocked()
+	}
 	e.wg.Add(1)
 	return true
 }

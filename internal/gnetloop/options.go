@@ -31,6 +31,12 @@ type Options struct {
 	// UserTimeout ends a connection whose data stays unacknowledged for so
 	// long, in whole milliseconds. 0 leaves that to the kernel.
 	UserTimeout time.Duration
+	// Silence ends a connection, with ErrSilent, on which something was sent and
+	// whose peer's TCP has answered nothing for so long, to within an eighth. A peer
+	// that does not read answers: its TCP says that its window is closed, if
+	// not more often than every half second. 0 means 20 s, negative never, and anything
+	// else is at least 1 s.
+	Silence time.Duration
 
 	// SendBuffer and ReceiveBuffer are SO_SNDBUF and SO_RCVBUF in bytes. 0
 	// leaves them to the kernel's tuning, within the bounds that connections
@@ -68,6 +74,7 @@ func (o Options) Validate() error {
 	check(o.KeepAliveCount >= 0 && o.KeepAliveCount <= 127, "KeepAliveCount %d is not in 0..127", o.KeepAliveCount)
 	check(o.UserTimeout >= 0 && o.UserTimeout <= 1<<31*time.Millisecond-1 && o.UserTimeout%time.Millisecond == 0,
 		"UserTimeout %v is not whole milliseconds from 0 to 2^31-1", o.UserTimeout)
+	check(o.Silence <= 0 || o.Silence >= time.Second, "Silence %v is not 0, negative or at least 1 s", o.Silence)
 	check(o.SendBuffer >= 0 && o.SendBuffer <= 1<<30, "SendBuffer %d is not in 0..1 GiB", o.SendBuffer)
 	check(o.ReceiveBuffer >= 0 && o.ReceiveBuffer <= 1<<30, "ReceiveBuffer %d is not in 0..1 GiB", o.ReceiveBuffer)
 	check(len(o.Congestion) < 16, "Congestion %q is longer than 15 bytes", o.Congestion)
@@ -93,6 +100,7 @@ func (o Options) withDefaults() Options {
 	orTime(&o.KeepAliveInterval, 5*time.Second)
 	or(&o.KeepAliveCount, 5)
 	orTime(&o.DrainTimeout, 5*time.Second)
+	orTime(&o.Silence, defaultSilence)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}

@@ -41,6 +41,12 @@ func setOptions(fd int, o *Options) error {
 			return os.NewSyscallError("setsockopt "+s.name, err)
 		}
 	}
+	if d := o.rtoMax(); d > 0 {
+		err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS, int(d/time.Millisecond))
+		if err != nil && err != unix.ENOPROTOOPT { // which an older kernel says
+			return os.NewSyscallError("setsockopt TCP_RTO_MAX_MS", err)
+		}
+	}
 	if err := setBuffers(fd, o); err != nil || o.ReceiveBuffer == 0 {
 		return err
 	}

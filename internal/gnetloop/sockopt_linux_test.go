@@ -134,7 +134,7 @@ func TestOptionsValidate(t *testing.T) {
 	}
 	bad := Options{
 		Name: "test", EventLoops: -1, ReadBuffer: 100, KeepAliveIdle: time.Millisecond, KeepAliveInterval: -time.Second,
-		KeepAliveCount: 128, UserTimeout: time.Microsecond, SendBuffer: -1, ReceiveBuffer: -1,
+		KeepAliveCount: 128, UserTimeout: time.Microsecond, Silence: time.Millisecond, SendBuffer: -1, ReceiveBuffer: -1,
 		Congestion: "0123456789abcdef", DrainTimeout: -1,
 	}
 	err := bad.Validate()
@@ -142,7 +142,7 @@ func TestOptionsValidate(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	for _, name := range strings.Fields("EventLoops ReadBuffer KeepAliveIdle KeepAliveInterval KeepAliveCount " +
-		"UserTimeout SendBuffer ReceiveBuffer Congestion DrainTimeout") {
+		"UserTimeout Silence SendBuffer ReceiveBuffer Congestion DrainTimeout") {
 		if !strings.Contains(err.Error(), "test: "+name+" ") {
 			t.Errorf("%s is not named in %q", name, err)
 		}

@@ -32,8 +32,13 @@ type Config struct {
 	// Congestion names the TCP congestion control. Empty: the system's.
 	Congestion string
 	// UserTimeout ends a connection whose data stays unacknowledged for so
-	// long. 0 means 20 s.
+	// long, also one whose peer does not read. 0 leaves that to the kernel.
 	UserTimeout time.Duration
+	// Silence ends a connection on which something was sent and whose peer's TCP has
+	// answered nothing for so long. A peer that does not read answers. 0 means 20 s,
+	// negative never; at least 1 s. See SharedParams.Silence for a peer whose TCP
+	// answers and whose program does not.
+	Silence time.Duration
 
 	// MaxULPDU bounds the segments we send, in octets, 128 to 64768. 0 makes
 	// each segment fit the path's TCP segment (RFC 5044 section 4.5), which
@@ -94,7 +99,6 @@ func (c Config) withDefaults() Config {
 	or(&c.ReplyTimeout, mpa.ReplyTimeout)
 	or(&c.RTRTimeout, mpa.RTRTimeout)
 	or(&c.CloseTimeout, 5*time.Second)
-	or(&c.UserTimeout, 20*time.Second)
 	if c.Backlog == 0 {
 		c.Backlog = 128
 	}
@@ -116,6 +120,7 @@ func (c Config) loop() gnetloop.Options {
 		KeepAliveInterval: 3 * time.Second,
 		KeepAliveCount:    3,
 		UserTimeout:       c.UserTimeout,
+		Silence:           c.Silence,
 		DrainTimeout:      c.CloseTimeout,
 		Logger:            c.Logger,
 	}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
@@ -160,7 +161,13 @@ func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPor
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := d.engine.Dial(ctx, local, remote)
+	dial := func(ctx context.Context) (*gnetloop.Conn, error) { return d.engine.Dial(ctx, local, remote) }
+	var conn *gnetloop.Conn
+	if local.Port() == 0 {
+		conn, err = gnetloop.Insist(ctx, dial)
+	} else {
+		conn, err = dial(ctx) // two attempts cannot have one port
+	}
 	if err != nil {
 		return nil, nil, err
 	}

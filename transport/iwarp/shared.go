@@ -39,10 +39,11 @@ type SharedParams struct {
 	// number, for a peer that sees to it itself. Messages to a queue that is gone
 	// count once in a second, and not at all if they were sent within its credit.
 	Errors int
-	// Silence is how long nothing may come from the peer before it is sent a PING.
-	// If nothing comes for as long again, to within a quarter, the connection ends
-	// with ErrSilent. Time in which the peer's TCP takes what is written before the
-	// PING does not count. 0 means 10 s, negative for ever.
+	// Silence is how long nothing may come from the peer, to within an eighth less,
+	// before the connection ends with ErrSilent. After at most half of that time the
+	// peer is sent a PING, which its program has to answer. Time in which the peer's TCP
+	// takes what is written before the PING does not count. 0 means 20 s, negative for
+	// ever.
 	Silence time.Duration
 	// Require fails the connection if the peer does not agree.
 	Require bool

@@ -96,9 +96,11 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 		at, _ := q.Deadline()
 		x.wakeAtLocked(s, now, at)
 	}
+	pings := x.backlog.Pings()
 	for n := 0; n < maxControl && !x.backlog.Empty(); n++ {
 		frames = append(frames, x.backlog.AppendTo(x.controlHeader(), s.tx.ulpdu-ddp.UntaggedLen))
 	}
+	x.watch.out = pings && !x.backlog.Pings()
 	if x.direct.later && x.backlog.Empty() {
 		x.direct.later = false
 		x.direct.timer.Stop()

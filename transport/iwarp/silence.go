@@ -8,9 +8,14 @@ import (
 )
 
 const (
-	defaultSilence = 10 * time.Second
-	// silenceLooks is how often the watch looks in the time of SharedParams.Silence.
-	silenceLooks = 4
+	defaultSilence = 20 * time.Second
+	// The watch looks silenceLooks times in SharedParams.Silence. After askLooks looks
+	// that have heard nothing the peer is asked, by a PING; after answerLooks more it is
+	// silent. What was heard last came before the look that is not counted, up to one
+	// look before: so the peer is found silent no later than Silence after that.
+	silenceLooks = 1 + askLooks + answerLooks
+	askLooks     = 3
+	answerLooks  = 4
 )
 
 // watch finds out that a peer is not there any more whose host may still be: TCP
@@ -22,8 +27,10 @@ type watch struct {
 
 	// Guarded by QP.mu.
 	timer *time.Timer
-	quiet int    // looks since something has come; the PING is sent at silenceLooks
+	quiet int    // looks since something has come; the PING is sent at askLooks
 	acked uint64 // gnetloop.Conn.Acked at the last look
+	out   bool   // a PING is in the batch at hand
+	ping  uint64 // where in the stream the PING ends, at most; 0 while it waits to be written
 }
 
 func (p *SharedParams) silence() time.Duration {
@@ -51,6 +58,42 @@ func (w *watch) arrived() {
 	}
 }
 
+// look tells whether to send a PING now, and whether the peer is silent. heard is
+// whether something has come since the last look, acked how much of the stream the
+// peer's TCP has acknowledged.
+//
+// The peer's TCP goes on acknowledging when its program hangs, until its receive buffer
+// is full. So acknowledgements put the end off only as long as they are of what goes
+// before the PING: the PING is on its way yet, behind what may be a lot on a slow path.
+// When the PING has arrived it is the program's turn. A TCP that takes nothing at all
+// while the PING waits has closed its window, because its program does not read.
+func (w *watch) look(heard bool, acked uint64) (ask, silent bool) {
+	arrived := w.ping > 0 && acked >= w.ping
+	switch {
+	case heard:
+		w.quiet, w.ping = 0, 0
+	case w.quiet >= askLooks && acked != w.acked && !arrived:
+		w.quiet = askLooks
+	default:
+		w.quiet++
+		ask = w.quiet == askLooks
+	}
+	if ask {
+		w.ping = 0
+	}
+	w.acked = acked
+	return ask, w.quiet == askLooks+answerLooks
+}
+
+// wroteLocked notes, of the batch with the first PING since look has asked for one,
+// where in the stream it ends.
+func (w *watch) wroteLocked(end uint64) {
+	if w.out && w.ping == 0 && w.quiet >= askLooks {
+		w.ping = end
+	}
+	w.out = false
+}
+
 // listen is what the timer calls, every d.
 func (s *stream) listen(d time.Duration) {
 	q, w := s.q, &s.shared.watch
@@ -61,20 +104,12 @@ func (s *stream) listen(d time.Duration) {
 		return
 	}
 	run := false
-	switch {
-	case w.heard.Swap(false) || s.hold:
-		w.quiet = 0
-	case w.quiet >= silenceLooks && acked != w.acked:
-		w.quiet = silenceLooks // what goes before the PING is on its way yet
-	default:
-		if w.quiet++; w.quiet == silenceLooks {
-			s.shared.nonce++
-			s.shared.backlog.Ping(xctl.Ping{Nonce: s.shared.nonce})
-			run = s.kickLocked()
-		}
+	ask, silent := w.look(w.heard.Swap(false) || s.hold, acked)
+	if ask {
+		s.shared.nonce++
+		s.shared.backlog.Ping(xctl.Ping{Nonce: s.shared.nonce})
+		run = s.kickLocked()
 	}
-	w.acked = acked
-	silent := w.quiet == 2*silenceLooks
 	if !silent {
 		w.timer.Reset(d)
 	}

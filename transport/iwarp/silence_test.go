@@ -16,7 +16,7 @@ import (
 // reads, and one that does not and whose PING never leaves.
 func TestSilentPeerIsGivenUp(t *testing.T) {
 	t.Parallel()
-	const silence = 100 * time.Millisecond
+	const silence = time.Second
 	bothRoles(t, func(t *testing.T, initiator bool) {
 		for name, reads := range map[string]bool{"reads": true, "does not read": false} {
 			t.Run(name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 				}
 				e.send(WorkRequest{ID: 1, Queue: 5, Inline: []byte("x")}, WorkRequest{ID: 2, Op: OpRead, SGE: []SGE{mem.SGE(0, 8)}, RemoteKey: 1})
 				<-e.qp.Done()
-				if d := time.Since(before); d < 2*silence*3/4 {
+				if d := time.Since(before); d < silence*3/4 {
 					t.Errorf("after %v already", d)
 				}
 				if err := e.qp.Err(); !errors.Is(err, ErrSilent) || !errors.Is(err, syscall.ETIMEDOUT) {
@@ -104,14 +104,14 @@ func TestIdleConnectionLives(t *testing.T) {
 		x.sync()
 		for nonce := uint64(1); nonce <= 8; nonce++ {
 			e.heard()
-			for range 1 + silenceLooks {
+			for range 1 + askLooks {
 				e.look()
 			}
 			p := await[xctl.Ping](x)
 			if p.Nonce != nonce {
 				t.Fatalf("PING %d instead of %d", p.Nonce, nonce)
 			}
-			for range silenceLooks - 1 {
+			for range answerLooks - 1 {
 				e.look()
 			}
 			if nonce%2 == 0 {
@@ -138,7 +138,7 @@ func TestTwoThatWatchEachOther(t *testing.T) {
 			server.look() // it is half as impatient
 		}
 		for _, e := range []*end{client, server} {
-			if e.unheard() == silenceLooks { // it has asked
+			if e.unheard() == askLooks { // it has asked
 				e.heard()
 			}
 		}
@@ -161,7 +161,7 @@ func TestSlowPathIsNoSilence(t *testing.T) {
 	mem := e.reg(1<<20, 0)
 	e.send(WorkRequest{ID: 1, Queue: 5, Flags: Signaled, SGE: []SGE{mem.SGE(0, 1<<20)}})
 	x.incoming(rdmap.OpSend) // the PING waits behind what the message has begun with
-	for range 1 + silenceLooks {
+	for range 1 + askLooks {
 		e.look()
 	}
 	looks := 0
@@ -174,8 +174,109 @@ func TestSlowPathIsNoSilence(t *testing.T) {
 			looks++
 		}
 	}
-	if looks <= silenceLooks { // after so many a silent one is given up
+	if looks <= answerLooks { // after so many a silent one is given up
 		t.Fatalf("the PING came after %d looks already", looks)
+	}
+}
+
+// A peer whose TCP acknowledges what comes, while its program hangs, is given up: when
+// the PING has arrived it is the program that has to say something.
+func TestHungPeerUnderTrafficIsGivenUp(t *testing.T) {
+	t.Parallel()
+	bothRoles(t, func(t *testing.T, initiator bool) {
+		e, _ := sharedHost(t)
+		x := openExtended(t, e, initiator, allCaps, SharedParams{Silence: time.Hour})
+		x.sync()
+		has[xctl.Ping](x)
+		e.heard()
+		for look := range 1 + askLooks + answerLooks {
+			e.chatter() // which the peer's TCP takes, and nobody reads
+			if state := e.qp.State(); state != StateRTS {
+				t.Fatalf("after %d looks already: %v", look, state)
+			}
+			e.look()
+		}
+		if err := e.qp.Err(); !errors.Is(err, ErrSilent) {
+			t.Fatalf("after %d looks: %v", 1+askLooks+answerLooks, err)
+		}
+	})
+}
+
+// chatter writes something that takes nothing of the peer's queues, and waits until the
+// peer's TCP has it.
+func (e *end) chatter() {
+	e.t.Helper()
+	q, s := e.qp, e.qp.stream
+	q.mu.Lock()
+	s.frames = append(s.frames, emptyWrite())
+	run := s.kickLocked()
+	q.mu.Unlock()
+	if run {
+		s.transmit()
+	}
+	if !eventually(30*time.Second, func() bool { n := s.conn.Written(); return s.conn.Acked() == n && e.progress() }) {
+		e.t.Fatal("nothing is acknowledged: ", q.Err())
+	}
+}
+
+// The decision at the default's 20 s. At each look a function of the time says when
+// the peer was heard last and how much its TCP has acknowledged; the PING is written at
+// once behind all that had been written, and ends at its place in the stream.
+func TestSilenceByDefault(t *testing.T) {
+	t.Parallel()
+	const (
+		limit = 20 * time.Second
+		every = limit / silenceLooks
+		slow  = 1e6 / 8 // octets a second of a link of 1 Mbit/s
+	)
+	if d := (&SharedParams{}).silence(); d != limit {
+		t.Fatalf("the default is %v", d)
+	}
+	for _, tt := range []struct {
+		name     string
+		heard    func(at time.Duration) time.Duration
+		written  func(at time.Duration) uint64 // with what the PING is written behind
+		acked    func(at time.Duration) uint64
+		from, to time.Duration // when it is silent; 0: never
+	}{
+		{"stopped, and its TCP takes 1,000 messages of 64 octets a second",
+			func(at time.Duration) time.Duration { return min(at, time.Second) },
+			func(at time.Duration) uint64 { return uint64(at.Milliseconds()) * 64 },
+			func(at time.Duration) uint64 { return uint64(at.Milliseconds()) * 64 }, time.Second + limit*3/4, time.Second + limit},
+		{"stopped, and its window closed",
+			func(at time.Duration) time.Duration { return min(at, time.Second) },
+			func(time.Duration) uint64 { return 8 << 20 },
+			func(time.Duration) uint64 { return 4 << 20 }, time.Second + limit*3/4, time.Second + limit},
+		{"8 MiB to a link of 1 Mbit/s, of which nothing is answered until all has arrived",
+			func(at time.Duration) time.Duration {
+				if at.Seconds() > 8<<20/slow+1 {
+					return at
+				}
+				return 0
+			},
+			func(time.Duration) uint64 { return 8 << 20 },
+			func(at time.Duration) uint64 { return min(8<<20+64, uint64(at.Seconds()*slow)) }, 0, 0},
+		{"the same, and its program is stopped",
+			func(time.Duration) time.Duration { return 0 },
+			func(time.Duration) uint64 { return 8 << 20 },
+			func(at time.Duration) uint64 { return min(8<<20+64, uint64(at.Seconds()*slow)) }, 67*time.Second + limit/4, 67*time.Second + limit},
+		{"an answer after 9 s", func(at time.Duration) time.Duration { return at.Truncate(9 * time.Second) },
+			func(time.Duration) uint64 { return 1000 }, func(time.Duration) uint64 { return 1064 }, 0, 0},
+	} {
+		var w watch
+		last, silent, at := time.Duration(-1), false, time.Duration(0)
+		for at = 0; at < 10*time.Minute && !silent; at += every {
+			heard := tt.heard(at) > last
+			var ask bool
+			ask, silent = w.look(heard, tt.acked(at))
+			if last = at; ask {
+				w.out = true
+				w.wroteLocked(tt.written(at) + 64)
+			}
+		}
+		if at -= every; silent != (tt.to > 0) || silent && (at < tt.from || at > tt.to) {
+			t.Errorf("%s: silent %v, after %v; expected %v to %v", tt.name, silent, at, tt.from, tt.to)
+		}
 	}
 }
 

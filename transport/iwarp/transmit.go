@@ -262,6 +262,9 @@ func (s *stream) wroteLocked(n int) {
 		s.shared.direct.builtLocked(s)
 	}
 	requests := s.tx.batch.wrote(n)
+	if s.shared != nil {
+		s.shared.watch.wroteLocked(s.conn.Written() + uint64(s.tx.batch.size-s.tx.batch.written))
+	}
 	if s.tx.batch.empty() {
 		requests += s.tx.passed // nothing before them is left
 		s.tx.passed = 0

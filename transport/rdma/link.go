@@ -57,8 +57,9 @@ func (l *link) params(path int) iwarp.ConnParams {
 		IRD: maxReads, ORD: maxReads, NoCRC: !l.t.opts.CRC, PeerToPeer: true, Guard: -1,
 		Private: hello{path: uint8(path), generation: l.t.opts.Generation}.bytes(),
 		Shared: &iwarp.SharedParams{
-			Direct: &iwarp.DirectParams{Number: transport.FirstQueue, Others: transport.Queues - transport.FirstQueue, Sink: &l.in},
-			Errors: -1, Require: true,
+			Silence: l.t.opts.Silence,
+			Direct:  &iwarp.DirectParams{Number: transport.FirstQueue, Others: transport.Queues - transport.FirstQueue, Sink: &l.in},
+			Errors:  -1, Require: true,
 		},
 	}
 }

@@ -34,8 +34,12 @@ type Options struct {
 	// Congestion names the TCP congestion control. Empty: the system's.
 	Congestion string
 	// UserTimeout ends a connection whose data stays unacknowledged for so long.
-	// 0 means 20 s.
+	// 0 leaves that to the kernel.
 	UserTimeout time.Duration
+	// Silence ends a link whose peer has said nothing for so long: its program, when it
+	// was asked, or its TCP, when something was sent. 0 means 20 s, negative never; at
+	// least 1 s.
+	Silence time.Duration
 	// DrainTimeout is how long Close(transport.Drain) waits for the peer. 0 means 5 s.
 	DrainTimeout time.Duration
 	// CRC asks for a CRC of every segment (MPA, RFC 5044 section 4.4). It costs
@@ -87,5 +91,5 @@ func (o Options) withDefaults() Options {
 
 func (o Options) device() iwarp.Config {
 	return iwarp.Config{Regions: o.Regions, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, ReceiveBuffer: o.ReceiveBuffer,
-		Congestion: o.Congestion, UserTimeout: o.UserTimeout, CloseTimeout: o.DrainTimeout, Logger: o.Logger}
+		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Logger: o.Logger}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"syscall"
 
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -21,6 +22,14 @@ const (
 // rds_tcp_conn_path_connect, since Linux commit a20a6992558f) which path this
 // is; only when all of several such ports are busy does the kernel choose one.
 func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
+	c, err := gnetloop.Insist(ctx, func(ctx context.Context) (*gnetloop.Conn, error) { return t.dial(ctx, local, remote, path) })
+	if err != nil {
+		return nil, err
+	}
+	return t.newLink(c), nil
+}
+
+func (t *Transport) dial(ctx context.Context, local, remote netip.Addr, path int) (*gnetloop.Conn, error) {
 	to := netip.AddrPortFrom(remote, t.opts.Port)
 	for i := 0; ; i++ {
 		port := uint16(0)
@@ -30,7 +39,7 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 		c, err := t.engine.Dial(ctx, netip.AddrPortFrom(local, port), to)
 		switch {
 		case err == nil:
-			return t.newLink(c), nil
+			return c, nil
 		case port == 0 || !errors.Is(err, syscall.EADDRINUSE) && !errors.Is(err, syscall.EADDRNOTAVAIL):
 			return nil, err
 		}

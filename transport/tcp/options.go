@@ -37,6 +37,11 @@ type Options struct {
 	// long, in whole milliseconds. 0 leaves that to the kernel.
 	UserTimeout time.Duration
 
+	// Silence ends a connection on which something was sent and whose peer's TCP has
+	// answered nothing for so long. A peer that does not read answers. 0 means 20 s,
+	// negative never; at least 1 s.
+	Silence time.Duration
+
 	// SendBuffer and ReceiveBuffer are SO_SNDBUF and SO_RCVBUF in bytes. 0
 	// leaves them to the kernel's tuning (net.rds.tcp.rds_tcp_sndbuf, _rcvbuf).
 	SendBuffer, ReceiveBuffer int
@@ -91,6 +96,7 @@ func (o Options) engine() gnetloop.Options {
 		KeepAliveInterval: o.KeepAliveInterval,
 		KeepAliveCount:    o.KeepAliveCount,
 		UserTimeout:       o.UserTimeout,
+		Silence:           o.Silence,
 		SendBuffer:        o.SendBuffer,
 		ReceiveBuffer:     o.ReceiveBuffer,
 		Congestion:        o.Congestion,

@@ -59,6 +59,9 @@ func (b *Backlog) Home(h Home) bool {
 // Ping sets the PING.
 func (b *Backlog) Ping(p Ping) { b.ping = lone[Ping]{p, true} }
 
+// Pings reports whether a PING waits.
+func (b *Backlog) Pings() bool { return b.ping.set }
+
 // Pong sets the PONG.
 func (b *Backlog) Pong(p Pong) { b.pong = lone[Pong]{p, true} }
 

@@ -1,0 +1,69 @@
+package gnetloop
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+
+	"github.com/rds-go/rds/transport"
+)
+
+// ErrSilent ends a connection whose peer has answered nothing for Options.Silence
+// although something was sent to it. It is syscall.ETIMEDOUT.
+var ErrSilent = fmt.Errorf("peer has not answered for too long: %w", syscall.ETIMEDOUT)
+
+const (
+	defaultSilence = 20 * time.Second
+	// silenceLooks is how often a connection is looked at in Options.Silence. So many
+	// looks, one after the other, find the peer silent, or it is not: what stops this
+	// process, or the whole machine, takes up one look at most.
+	silenceLooks = 16
+
+	// rtoMax bounds the time between two retransmissions, and between two probes of a
+	// closed window, where the kernel can (TCP_RTO_MAX_MS, Linux 6.15): so long after
+	// the end of an outage shorter than Options.Silence the connection goes on. The
+	// kernel gives up after net.ipv4.tcp_retries2 (15) of them, some 21 s.
+	rtoMax = 1500 * time.Millisecond
+)
+
+// silence is how long the peer of a connection has left unanswered what was sent.
+type silence struct {
+	looks int // that have found it so, without an answer in between
+	since time.Time
+}
+
+// unanswered tells whether the peer's TCP owes an answer: a segment with data was sent,
+// or a probe of the peer's closed window, and nothing has come since that acknowledges
+// anything. While that window is closed our kernel sends less and less often, up to two
+// minutes apart, a probe or a segment that the window has closed before; once that is
+// answered nothing is owed until the next one.
+func unanswered(i *transport.TCPInfo) bool {
+	return i.Probes > 0 || i.Unacked > 0 && i.LastDataSent < i.LastAckRecv
+}
+
+// look notes the state of a connection and tells whether its peer has been silent for
+// the limit. owed is whether the peer's TCP owes an answer. ack is how long ago it has
+// given the last one, which may be long before anything was sent that it owes one to.
+func (s *silence) look(now time.Time, owed bool, ack, limit time.Duration) bool {
+	switch {
+	case !owed:
+		*s = silence{}
+	case s.looks == 0 || now.Add(-ack).After(s.since):
+		*s = silence{looks: 1, since: now}
+	default:
+		s.looks++
+	}
+	return s.looks > silenceLooks && now.Sub(s.since) >= limit
+}
+
+// rtoMax is the bound of the connection's retransmission timeout, 0 for none.
+// With a long limit it is such that the kernel does not give up before that.
+func (o *Options) rtoMax() time.Duration {
+	switch {
+	case o.Silence < 0:
+		return 0
+	case o.Silence <= defaultSilence:
+		return rtoMax
+	}
+	return min(max(rtoMax, o.Silence/8), 2*time.Minute)
+}
