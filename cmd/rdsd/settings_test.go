@@ -92,7 +92,7 @@ func TestDefaultsAreValid(t *testing.T) {
 			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")},
 			Port:      16385, Paths: 1, SendBuffer: 4 << 20, ReceiveBuffer: 4 << 20, ReceiveOverrun: 64 << 20, PeerBudget: 64 << 20,
 			MaxMessage: 1 << 20, Linger: 5 * time.Second, ReconnectMin: 4 * time.Millisecond, ReconnectMax: time.Second,
-			State: "/run/rds.state", Grace: 10 * time.Second,
+			State: "/run/rds/rds.state", Grace: 10 * time.Second,
 			XRC: rds.XRCConfig{Operations: 64, Patience: time.Second},
 			TCP: rds.TCPConfig{KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, Silence: 20 * time.Second, DrainTimeout: 5 * time.Second},
 		},
