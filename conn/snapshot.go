@@ -1,5 +1,7 @@
 package conn
 
+import "time"
+
 // PathInfo describes one path, for reports.
 type PathInfo struct {
 	Index       int    `json:"index"`
@@ -13,7 +15,27 @@ type PathInfo struct {
 	Acked       uint64 `json:"acked"`        // of them acknowledged
 	LastStart   uint64 `json:"last_start"`   // link offset of the first byte of the last message written
 	Transmitter bool   `json:"transmitting"` // a writer is at work
+
+	Held      int       `json:"held,omitempty"`       // of Unsent, messages held back because their port takes none
+	HeldBytes int       `json:"held_bytes,omitempty"` // their bytes on the wire
+	Proved    bool      `json:"proved"`               // the peer's RDS has answered on the present link
+	Waits     bool      `json:"waits,omitempty"`      // new messages wait until the peer has what path 0 was given before the handshake
+	NextTry   time.Time `json:"next_try,omitzero"`    // when the next attempt to connect is due
 }
+
+// Backlog is what one socket has queued on one path for one port of the peer, for reports.
+type Backlog struct {
+	Path         int
+	Account      *Account // the socket's; Sport is its port
+	Sport, Dport uint16
+	Held         bool // held back, because the port takes no messages
+	Unsent       int  // messages that were never written on the present link
+	Unacked      int  // messages that were, and are not acknowledged
+	Bytes        int  // payload of both
+}
+
+// backlogEntries bounds the queued messages of a path that Backlogs looks at.
+const backlogEntries = 1 << 16
 
 // MessageInfo describes one queued message, for reports.
 type MessageInfo struct {
@@ -37,6 +59,7 @@ func (c *Conn) PathInfos() []PathInfo {
 			Index: i, State: p.state.String(), Outbound: p.outbound, NextTX: p.sequence,
 			Unsent: int(p.q.tail-p.q.next) + len(p.shelf.list), Unacked: int(p.q.next-p.q.first) - p.holes,
 			Resets: p.resets, Written: p.written, Acked: p.acked, LastStart: p.written, Transmitter: p.filling,
+			Held: len(p.shelf.list), HeldBytes: p.shelf.bytes, Proved: p.proved, Waits: c.blocked(p), NextTry: p.redialAt,
 		}
 		if p.q.next > p.q.first {
 			e := p.q.at(p.q.next - 1)
@@ -49,6 +72,10 @@ func (c *Conn) PathInfos() []PathInfo {
 	}
 	return out
 }
+
+// AckedBytes is how many bytes of those written on the present link of path i are
+// acknowledged, as far as the core was told.
+func (c *Conn) AckedBytes(i int) uint64 { return c.paths[i].acked }
 
 // State is the state of path i.
 func (c *Conn) State(i int) State { return c.paths[i].state }
@@ -81,4 +108,48 @@ func (c *Conn) Messages(unacked bool, limit int) []MessageInfo {
 
 func (e *entry) info(path int) MessageInfo {
 	return MessageInfo{path, e.seq, int(e.length), e.sport, e.dport, e.chunk.b.B[e.off+24]}
+}
+
+// OverBudget tells whether Enqueue refuses messages because the budget is used up.
+func (c *Conn) OverBudget() bool { return c.charged() >= c.cfg.Budget }
+
+// Backlogs sums up what is queued and unacknowledged by path, socket and port. Of a longer
+// queue it counts the oldest 65,536 messages.
+func (c *Conn) Backlogs() []Backlog {
+	type key struct {
+		path  int
+		acct  *Account
+		dport uint16
+		held  bool
+	}
+	var out []Backlog
+	at := make(map[key]int)
+	add := func(path int, e *entry, held, unacked bool) {
+		if e.flags&(entryCanceled|entryHole|entryPong) != 0 {
+			return
+		}
+		k := key{path, e.acct, e.dport, held}
+		i, ok := at[k]
+		if !ok {
+			i = len(out)
+			at[k] = i
+			out = append(out, Backlog{Path: path, Account: e.acct, Sport: e.sport, Dport: e.dport, Held: held})
+		}
+		if b := &out[i]; unacked {
+			b.Unacked++
+		} else {
+			b.Unsent++
+		}
+		out[i].Bytes += int(e.length)
+	}
+	for i := range c.paths {
+		q := &c.paths[i].q
+		for pos := q.first; pos < min(q.tail, q.first+backlogEntries); pos++ {
+			add(i, q.at(pos), false, pos < q.next)
+		}
+		for k := range c.paths[i].shelf.list {
+			add(i, &c.paths[i].shelf.list[k], true, false)
+		}
+	}
+	return out
 }

@@ -3,6 +3,7 @@ package rds
 import (
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rds-go/rds/transport"
 )
@@ -20,6 +21,7 @@ type appQueue struct {
 	backlog atomic.Int64 // memory of messages that were received and not handed over
 	limit   int64        // of it
 	full    atomic.Bool  // as told
+	fullAt  atomic.Int64 // since when, in Unix nanoseconds
 
 	mu    sync.Mutex // a leaf
 	homes map[homing]struct{}
@@ -119,6 +121,7 @@ func (q *appQueue) announce() bool {
 	}
 	for q.turned() { // and again: who has changed the backlog before it was noted has poked nobody
 		full := !q.full.Load()
+		q.fullAt.Store(time.Now().UnixNano())
 		q.full.Store(full)
 		for l := range q.links {
 			l.Ready(q.number, !full)

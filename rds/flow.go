@@ -2,6 +2,7 @@ package rds
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
@@ -25,7 +26,8 @@ type flow struct {
 	sess    *session
 	queue   fifo.Queue[parked]
 	deficit int
-	active  bool // in peer.flows
+	active  bool      // in peer.flows
+	since   time.Time // since when it is
 
 	slab *buf.Buf // of small payloads
 	used int
@@ -109,7 +111,7 @@ func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) {
 	f.park(p.node.pool, s, m)
 	x.stalls.Add(1)
 	if !f.active {
-		f.active = true
+		f.active, f.since = true, p.node.now()
 		p.flows = append(p.flows, f)
 	}
 }

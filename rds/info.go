@@ -18,7 +18,8 @@ const infoMessages = 1024
 // Info takes a snapshot. Queue reports list at most 1,024 messages of each
 // connection or socket.
 func (n *Node) Info() (Info, error) {
-	info := Info{Provider: ProviderNode, Counters: n.list()}
+	now := n.now()
+	info := Info{Provider: ProviderNode, Counters: n.list(), Waits: n.why(now), Time: now}
 	n.mu.RLock()
 	for a := range n.locals {
 		info.Addresses = append(info.Addresses, a)

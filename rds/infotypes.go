@@ -21,6 +21,8 @@ type Info struct {
 	TCP         []TCPInfo           `json:"tcp_connections"`
 	XRC         []XRCInfo           `json:"xrc_connections"`
 	Sessions    []SessionInfo       `json:"sessions,omitempty"` // of a Service
+	Waits       []WaitInfo          `json:"waits,omitempty"`    // who waits, for what and since when
+	Time        time.Time           `json:"time,omitzero"`      // of the snapshot
 }
 
 // SessionInfo describes an application attached to a Service.

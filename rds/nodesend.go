@@ -107,6 +107,7 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 
 // submit queues a message that has been charged and prepared.
 func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Outgoing, copied, block bool) error {
+	scope := waitScope{list: &s.waits}
 	for {
 		p.mu.Lock()
 		err := p.enqueueLocked(s, m)
@@ -115,11 +116,13 @@ func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Ou
 			break
 		}
 		p.mu.Unlock()
-		if err = s.pause(ctx, p, m, err, block); err != nil {
+		if err = s.pause(ctx, p, m, err, block, &scope); err != nil {
+			scope.end()
 			s.unprepare(m, copied)
 			return err
 		}
 	}
+	scope.end()
 	accepted(o, m.Body != nil && !copied)
 	return nil
 }
@@ -197,6 +200,9 @@ func (s *nodeSocket) charge(ctx context.Context, p *peer, n int, block bool) err
 	if !block {
 		return ErrWouldBlock
 	}
+	scope := waitScope{list: &s.waits}
+	scope.enter(senderWait{cause: CauseSendBuffer, any: true})
+	defer scope.end()
 	s.account.Watch(1)
 	defer s.account.Watch(-1)
 	for {
@@ -228,7 +234,7 @@ func (s *nodeSocket) charge(ctx context.Context, p *peer, n int, block bool) err
 
 // pause waits for what refused a message to change: a congestion map, or the
 // peer's budget. It returns nil to try again.
-func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause error, block bool) error {
+func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause error, block bool, scope *waitScope) error {
 	congested := errors.Is(cause, conn.ErrCongested)
 	switch {
 	case errors.Is(cause, conn.ErrClosed):
@@ -244,6 +250,9 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 		return ErrWouldBlock
 	case congested:
 		s.node.counters.congSendBlocked.Add(1)
+		scope.enter(senderWait{cause: CauseCongested, peer: p.index, port: m.Dport})
+	default:
+		scope.enter(senderWait{cause: CauseBudget, peer: p.index})
 	}
 	p.push()
 	w := p.waiters.add()

@@ -21,12 +21,14 @@ type nodeSocket struct {
 	inbox
 	account conn.Account // send buffer
 	writers waitQueue    // wait for room in account
+	waits   waitList     // who of the senders waits for what
 	wdl     deadline
 	exposed socketRegions
 	ops     socketOps
 
-	congested atomic.Bool // our bit is set in la.cong
-	dropping  atomic.Bool // over the hard bound: one log line per episode
+	congested   atomic.Bool  // our bit is set in la.cong
+	congestedAt atomic.Int64 // since when, in Unix nanoseconds
+	dropping    atomic.Bool  // over the hard bound: one log line per episode
 
 	last   atomic.Pointer[peer] // of the last destination; nil while only is a transport
 	only   atomic.Pointer[Wire] // to send by; nil or WireAuto: any
@@ -205,6 +207,7 @@ func (s *nodeSocket) waiting() (bytes, count int64) {
 // (net/rds/recv.c, rds_recv_rcvbuf_delta). It runs on the event loop.
 func (s *nodeSocket) congest() {
 	if s.over(s.rcvbuf.Load()) && !s.congested.Swap(true) {
+		s.congestedAt.Store(s.node.now().UnixNano())
 		s.la.mark(s)
 		if s.app != nil {
 			s.app.watch()

@@ -48,6 +48,7 @@ type peer struct {
 	carries  carriage
 	refused  []parked         // messages of sessions, which the link cannot carry
 	holds    map[uint16]uint8 // the peer's ports that take no messages, by the paths that say so
+	marks    portMarks        // since when ports take no messages
 }
 
 // pathIO is what the driver keeps of a path.
@@ -60,6 +61,8 @@ type pathIO struct {
 	ended  *linkEnd       // the link's end, reported while a writer was at work or operations were under way
 	ops    int            // operations that the link has
 	nextRX *atomic.Uint64 // one more than the last number received; in the state file, if there is one
+
+	history pathHistory
 }
 
 type linkEnd struct {
@@ -134,6 +137,7 @@ func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 	if v := p.core.MapVersion(); v != p.mapsSeen {
 		p.mapsSeen = v
+		p.marks.update(p.node.now(), p.core.RefusedPorts())
 		p.node.showMap(p)
 	}
 	if !p.core.HasOutput() && len(p.refused) == 0 {
@@ -243,6 +247,7 @@ func (p *peer) dial(i int) {
 		return
 	}
 	p.path[i].cancel = cancel
+	p.path[i].history.wanted(p.node.now())
 	p.node.work.Add(1)
 	p.mu.Unlock()
 	go func() {
@@ -262,6 +267,7 @@ func (p *peer) dial(i int) {
 			if ce := p.log.Check(zap.DebugLevel, "dial failed"); ce != nil {
 				ce.Write(zap.Int("path", i), zap.Error(err))
 			}
+			p.path[i].history.failed(err)
 			p.core.DialFailed(p.node.now(), i)
 		} else {
 			p.core.Dialed(p.node.now(), i, p.registerLocked(l))
@@ -305,6 +311,7 @@ func (p *peer) start(i int, id conn.LinkID) {
 		return
 	}
 	io.link, io.id = l, id
+	io.history.opened(p.node.now())
 	io.tx.reset()
 	io.tx.blocked = true // until it is started nobody would be told that there is room
 	p.carriesLocked(i, l)
@@ -349,6 +356,7 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 	io := &p.path[i]
 	delete(p.links, id)
 	if io.id == id {
+		io.history.lost(p.node.now(), cause)
 		io.link, io.id = nil, 0
 		io.tx.reset()
 	}

@@ -50,6 +50,9 @@ func (r *receiver) Begin() {
 	r.proved = true
 	r.io.in.Begin(p.epoch.Load())
 	p.mu.Lock()
+	if r.io.id == r.id {
+		r.io.history.proved()
+	}
 	p.core.Proved(p.node.now(), r.path)
 	p.armLocked()
 	p.unlock(nil)

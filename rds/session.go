@@ -40,8 +40,10 @@ type session struct {
 
 	queued     atomic.Int64 // bytes of memory accepted and not settled
 	budget     int64
-	overBudget atomic.Bool // submissions wait for queued to fall
-	starving   atomic.Bool // messages wait for returned memory
+	overBudget atomic.Bool  // submissions wait for queued to fall, or for fates to be read
+	stalledAt  atomic.Int64 // since when they wait, in Unix nanoseconds
+	fatesFull  atomic.Bool  // they wait for fates to be read
+	starving   atomic.Bool  // messages wait for returned memory
 	stalls     atomic.Uint64
 
 	sentMessages, sentBytes atomic.Uint64
@@ -287,11 +289,20 @@ func (x *session) overLocked() error {
 
 // stallLocked leaves the submissions where they are until enough is settled.
 func (x *session) stallLocked() bool {
-	x.overBudget.Store(true)
+	x.halt(false)
 	if x.queued.Load() < x.budget && x.overBudget.Swap(false) { // settled in between
 		return false
 	}
 	return true
+}
+
+// halt notes that submissions wait, and whether it is for fates to be read.
+func (x *session) halt(fates bool) {
+	if !x.overBudget.Load() || x.fatesFull.Load() != fates {
+		x.stalledAt.Store(time.Now().UnixNano())
+	}
+	x.fatesFull.Store(fates)
+	x.overBudget.Store(true)
 }
 
 // fatesUnread tells whether a submission asks for a fate while the application
@@ -306,7 +317,7 @@ func (x *session) fatesUnread(e *ipc.Entry) bool {
 		return false
 	}
 	x.unread = a
-	x.overBudget.Store(true)
+	x.halt(true)
 	return true
 }
 

@@ -367,6 +367,9 @@ func (p *peer) watchAcksLocked() {
 		return
 	}
 	p.acksOn, p.acksWait = true, ackFirst
+	for i := range p.path {
+		p.path[i].history.progress = p.path[i].tx.last // nothing was unacknowledged before
+	}
 	p.setAcksLocked()
 }
 
@@ -462,6 +465,7 @@ func (p *peer) pollAcks() (progress bool) {
 			p.core.Acked(i, acked)
 		}
 		progress = progress || p.core.Unacked(i) < before
+		io.history.saw(p.core.AckedBytes(i), p.node.now())
 	}
 	p.unlock(nil)
 	return progress

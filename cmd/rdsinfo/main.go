@@ -36,6 +36,7 @@ const examples = `  rdsinfo                          all reports of rdsd
   rdsinfo -nv                      connections and their paths
   rdsinfo -IT                      what carries them: RDS on XRC, RDS over TCP
   rdsinfo -ak                      applications and their sockets
+  rdsinfo why                      what waits, for what, and since when
   rdsinfo -c --watch               counters, every second until Ctrl-C
   rdsinfo -c --watch=200ms --json  the same for a script, five times a second
   rdsinfo --control /tmp/a.sock    of another node
@@ -58,6 +59,7 @@ type options struct {
 	watching bool
 	watch    cli.Interval
 	provider string
+	print    func(w io.Writer, info *rds.Info) error // one round of what is shown
 }
 
 func main() { os.Exit(cli.Main(newCommand())) }
@@ -72,11 +74,15 @@ func newCommand() *cobra.Command {
 			if err := o.check(args); err != nil {
 				return err
 			}
+			o.print = o.reports
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 			defer stop()
 			return run(ctx, &o, os.Stdout, os.Stderr)
 		},
 	}
+	cmd.CompletionOptions.DisableDefaultCmd = true
+	cmd.SetHelpCommand(&cobra.Command{Hidden: true})
+	cmd.AddCommand(newWhyCommand(&o))
 	f := cmd.Flags()
 	for _, k := range []struct {
 		kind       report.Kind
@@ -95,6 +101,7 @@ func newCommand() *cobra.Command {
 		o.chosen[k.kind] = f.BoolP(k.name, string(rune(k.kind)), false, k.help)
 	}
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print the paths of connections too")
+	f = cmd.PersistentFlags()
 	f.StringVar(&o.control, "control", "", "control socket of the node: its `path`")
 	f.BoolVar(&o.json, "json", false, "print one JSON object, with the paths of connections")
 	f.Var(&o.watch, "watch", "print again every `interval` until Ctrl-C: seconds, or with ms or us")
@@ -164,14 +171,18 @@ func (o *options) fetch(ctx context.Context) (rds.Info, error) {
 	return info, err
 }
 
-// write prints the reports at once, so that a watched screen does not flicker.
+// reports prints the reports that were chosen.
+func (o *options) reports(w io.Writer, info *rds.Info) error {
+	if o.json {
+		return report.WriteJSON(w, info, o.kinds())
+	}
+	return report.Write(w, info, o.kinds(), o.verbose)
+}
+
+// write prints one round at once, so that a watched screen does not flicker.
 func (o *options) write(w io.Writer, info *rds.Info) error {
 	var b bytes.Buffer
-	if o.json {
-		if err := report.WriteJSON(&b, info, o.kinds()); err != nil {
-			return err
-		}
-	} else if err := report.Write(&b, info, o.kinds(), o.verbose); err != nil {
+	if err := o.print(&b, info); err != nil {
 		return err
 	}
 	_, err := w.Write(b.Bytes())

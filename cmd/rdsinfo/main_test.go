@@ -9,4 +9,4 @@ import (
 
 var bin clitest.Bin
 
-func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./cmd/rdsinfo")) }
+func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./cmd/rdsinfo", "./cmd/rdsd")) }

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"io"
+	"net/netip"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rds-go/rds/cmd/rdsinfo/internal/report"
+	"github.com/rds-go/rds/internal/cli"
+	"github.com/rds-go/rds/rds"
+)
+
+const whyLong = `rdsinfo why says, for each peer and socket of a node, what it waits for and since
+when: one line for each cause, with what happens next and what to do. ADDR limits it to
+the causes that concern a peer, or an address of this host. docs/OPERATIONS.md explains
+the causes.`
+
+const whyExamples = `  rdsinfo why               everything that waits
+  rdsinfo why 10.0.0.2      what has to do with this peer
+  rdsinfo why --json        the same for a script
+  rdsinfo why --watch       again every second until Ctrl-C`
+
+// newWhyCommand shares the flags of rdsinfo that choose a node and a form.
+func newWhyCommand(o *options) *cobra.Command {
+	var addr netip.Addr
+	return &cobra.Command{
+		Use: "why [ADDR] [flags]", Short: "What waits, for what, and since when", Long: whyLong, Example: whyExamples,
+		Args: cli.Args(cobra.MaximumNArgs(2)), // ADDR, and the interval behind --watch and a space
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.watching = cmd.Flags().Changed("watch")
+			if len(args) > 0 {
+				if a, err := netip.ParseAddr(args[0]); err == nil {
+					addr, args = a.Unmap(), args[1:]
+				} else if !o.watching || len(args) > 1 {
+					return cli.Usagef("invalid address %q", args[0])
+				}
+			}
+			if err := o.check(args); err != nil {
+				return err
+			}
+			if o.provider == providerKernel {
+				return cli.Usagef("why is about nodes: Linux does not tell")
+			}
+			o.print = func(w io.Writer, info *rds.Info) error {
+				if o.json {
+					return report.WriteWhyJSON(w, info, addr)
+				}
+				return report.WriteWhy(w, info, addr)
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			defer stop()
+			return run(ctx, o, os.Stdout, os.Stderr)
+		},
+	}
+}

@@ -1,0 +1,311 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/rds"
+)
+
+// patience is how long tests wait for what must happen.
+const patience = time.Minute
+
+// started is a node with a control socket.
+func started(t *testing.T, port uint16, cfg rds.Config) (n *rds.Node, ctl string) {
+	t.Helper()
+	clitest.NeedLoopback(t)
+	dir, err := os.MkdirTemp("", "why")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	cfg.Port, cfg.Linger, cfg.Control = port, -1, filepath.Join(dir, "c.sock")
+	if n, err = rds.NewNode(cfg); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { n.Close() })
+	return n, cfg.Control
+}
+
+func bind(t *testing.T, p rds.Provider, at string) *rds.Socket {
+	t.Helper()
+	s, err := p.Bind(netip.MustParseAddrPort(at))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// waits is what rdsinfo why says.
+func waits(t *testing.T, ctl string, args ...string) []rds.WaitInfo {
+	t.Helper()
+	status, stdout, stderr := info(t, append([]string{"why", "--json", "--control", ctl}, args...)...)
+	var out struct {
+		Time  time.Time      `json:"time"`
+		Waits []rds.WaitInfo `json:"waits"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &out); err != nil || status != 0 || out.Time.IsZero() || out.Waits == nil {
+		t.Fatalf("status %d, %v: %s%s", status, err, stdout, stderr)
+	}
+	return out.Waits
+}
+
+// await returns the first wait for this cause that is as it should be, as soon as rdsinfo why
+// tells of one.
+func await(t *testing.T, ctl, cause string, ok func(*rds.WaitInfo) bool) rds.WaitInfo {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for start := time.Now(); ; <-tick.C {
+		all := waits(t, ctl)
+		for i := range all {
+			if w := &all[i]; w.Cause == cause && ok(w) {
+				if w.Hint == "" || w.Since.IsZero() || w.Since.After(time.Now()) || w.Since.Before(start.Add(-patience)) {
+					t.Errorf("no hint, or a time that cannot be: %+v", *w)
+				}
+				return *w
+			}
+		}
+		if time.Since(start) > patience {
+			t.Fatalf("no wait for %s as expected in %+v", cause, all)
+		}
+	}
+}
+
+// send sends in the background until the test ends; the sender may block.
+func send(t *testing.T, s *rds.Socket, to netip.AddrPort, sizes ...int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	t.Cleanup(func() { cancel(); <-done })
+	go func() {
+		defer close(done)
+		for _, n := range sizes {
+			if s.Send(ctx, to, make([]byte, n)) != nil {
+				return
+			}
+		}
+	}()
+}
+
+func TestWhyUnreachable(t *testing.T) {
+	t.Parallel()
+	n, ctl := started(t, 17411, rds.Config{})
+	if status, stdout, _ := info(t, "why", "--control", ctl); status != 0 || stdout != "nothing waits\n" {
+		t.Errorf("status %d, %s", status, stdout)
+	}
+	s := bind(t, n, "127.21.11.1:4000")
+	send(t, s, netip.MustParseAddrPort("127.21.11.9:7000"), 100, 20)
+	w := await(t, ctl, rds.CauseUnreachable, func(w *rds.WaitInfo) bool {
+		return w.Tries > 1 && w.Messages == 2 && !w.NextTry.IsZero()
+	})
+	if w.Local != s.LocalAddrPort() || w.Remote.String() != "127.21.11.9:7000" || w.Bytes != 120 || !strings.Contains(w.Error, "connection refused") {
+		t.Errorf("%+v", w)
+	}
+	for addr, want := range map[string]int{"127.21.11.9": 1, "127.21.11.1": 1, "127.21.11.8": 0} {
+		if got := waits(t, ctl, addr); len(got) != want {
+			t.Errorf("%s: %+v", addr, got)
+		}
+	}
+	_, stdout, _ := info(t, "why", "127.21.11.9", "--control", ctl)
+	for _, part := range []string{"127.21.11.1:4000 cannot reach 127.21.11.9 (path 0) since ", ", 2 messages, 120 bytes; ", "last error: ", " attempts failed)", "are TCP ports 18634 and 16385 open"} {
+		if !strings.Contains(stdout, part) || strings.Count(stdout, "\n") != 1 {
+			t.Errorf("no %q in %s", part, stdout)
+		}
+	}
+}
+
+// A host that accepts connections and says nothing is one whose RDS hangs.
+func TestWhyHandshake(t *testing.T) {
+	t.Parallel()
+	n, ctl := started(t, 17412, rds.Config{Wire: rds.WireTCP})
+	l, err := net.Listen("tcp", "127.21.12.9:17412")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := bind(t, n, "127.21.12.1:4000")
+	send(t, s, netip.MustParseAddrPort("127.21.12.9:7000"), 100)
+	c, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	w := await(t, ctl, rds.CauseHandshake, func(w *rds.WaitInfo) bool { return w.Messages == 1 })
+	if w.Local != s.LocalAddrPort() || w.Remote.String() != "127.21.12.9:7000" {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestWhyCongested(t *testing.T) {
+	t.Parallel()
+	a, ctlA := started(t, 17413, rds.Config{Wire: rds.WireTCP})
+	b, ctlB := started(t, 17413, rds.Config{Wire: rds.WireTCP})
+	from, to := bind(t, a, "127.21.13.1:4000"), bind(t, b, "127.21.13.2:7000")
+	if err := to.SetReadBuffer(1000); err != nil {
+		t.Fatal(err)
+	}
+	send(t, from, to.LocalAddrPort(), slices.Repeat([]int{500}, 100_000)...)
+	w := await(t, ctlA, rds.CauseCongested, func(w *rds.WaitInfo) bool { return w.Senders == 1 })
+	if w.Local != from.LocalAddrPort() || w.Remote != to.LocalAddrPort() {
+		t.Errorf("the sender: %+v", w)
+	}
+	w = await(t, ctlB, rds.CauseReceiver, func(w *rds.WaitInfo) bool { return w.Bytes > 1000 && w.Messages > 2 })
+	if w.Local != to.LocalAddrPort() || w.PID != 0 {
+		t.Errorf("the receiver: %+v", w)
+	}
+}
+
+// On this host rdsinfo says whose the congested port is.
+func TestWhyNamesTheOwnerOfACongestedPort(t *testing.T) {
+	t.Parallel()
+	_, ctl, path := serving(t, 17414, rds.Config{}, rds.ServiceConfig{})
+	from, to := bind(t, attach(t, path), "127.21.14.1:4000"), bind(t, attach(t, path), "127.21.14.1:7000")
+	if err := to.SetReadBuffer(1000); err != nil {
+		t.Fatal(err)
+	}
+	send(t, from, to.LocalAddrPort(), slices.Repeat([]int{500}, 100)...)
+	w := await(t, ctl, rds.CauseReceiver, func(w *rds.WaitInfo) bool { return w.Local == to.LocalAddrPort() })
+	if w.PID != os.Getpid() || w.Command == "" || w.Bytes <= 1000 {
+		t.Errorf("the receiver: %+v", w)
+	}
+}
+
+// serving is a node that applications attach to.
+func serving(t *testing.T, port uint16, cfg rds.Config, scfg rds.ServiceConfig) (n *rds.Node, ctl, path string) {
+	t.Helper()
+	n, ctl = started(t, port, cfg)
+	scfg.Path = filepath.Join(filepath.Dir(ctl), "a.sock")
+	svc, err := rds.NewService(n, scfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { svc.Close() })
+	return n, ctl, scfg.Path
+}
+
+func attach(t *testing.T, path string) *rds.Client {
+	t.Helper()
+	c, err := rds.Dial(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+// An application on XRC that takes nothing: peers hold what they have for it.
+func TestWhyHeld(t *testing.T) {
+	t.Parallel()
+	a, ctlA := started(t, 17415, rds.Config{Wire: rds.WireXRC})
+	_, ctlB, path := serving(t, 17415, rds.Config{Wire: rds.WireXRC, ReceiveBuffer: 1 << 30}, rds.ServiceConfig{ReceiveArena: 1 << 20, ReceiveBacklog: 64 << 10})
+	from, to := bind(t, a, "127.21.15.1:4000"), bind(t, attach(t, path), "127.21.15.2:7000")
+	send(t, from, to.LocalAddrPort(), slices.Repeat([]int{32 << 10}, 2000)...)
+	w := await(t, ctlA, rds.CauseHeld, func(w *rds.WaitInfo) bool { return w.Senders == 1 })
+	if w.Local != from.LocalAddrPort() || w.Remote != to.LocalAddrPort() {
+		t.Errorf("the sender: %+v", w)
+	}
+	w = await(t, ctlB, rds.CauseReceiver, func(w *rds.WaitInfo) bool { return w.Bytes > 64<<10 && !w.Local.IsValid() })
+	if w.PID != os.Getpid() || w.Command == "" {
+		t.Errorf("the receiver: %+v", w)
+	}
+}
+
+func TestWhyBudgetOfPeer(t *testing.T) {
+	t.Parallel()
+	n, ctl := started(t, 17416, rds.Config{PeerBudget: 1})
+	s := bind(t, n, "127.21.16.1:4000")
+	send(t, s, netip.MustParseAddrPort("127.21.16.9:7000"), 100, 100)
+	w := await(t, ctl, rds.CauseBudget, func(w *rds.WaitInfo) bool { return w.Senders == 1 })
+	if w.Local != s.LocalAddrPort() || w.Remote.Addr().String() != "127.21.16.9" {
+		t.Errorf("%+v", w)
+	}
+	if w := await(t, ctl, rds.CauseUnreachable, func(*rds.WaitInfo) bool { return true }); w.Messages != 1 {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestWhyBudgetOfApplication(t *testing.T) {
+	t.Parallel()
+	_, ctl, path := serving(t, 17417, rds.Config{}, rds.ServiceConfig{SendBudget: 1000})
+	s := bind(t, attach(t, path), "127.21.17.1:4000")
+	send(t, s, netip.MustParseAddrPort("127.21.17.9:7000"), 900, 900, 900)
+	w := await(t, ctl, rds.CauseBudget, func(w *rds.WaitInfo) bool { return w.Bytes > 1000 })
+	if w.PID != os.Getpid() || w.Command == "" || w.Local.IsValid() {
+		t.Errorf("%+v", w)
+	}
+}
+
+func TestWhySendBuffer(t *testing.T) {
+	t.Parallel()
+	n, ctl := started(t, 17418, rds.Config{SendBuffer: 1000})
+	s := bind(t, n, "127.21.18.1:4000")
+	send(t, s, netip.MustParseAddrPort("127.21.18.9:7000"), 1000, 1)
+	w := await(t, ctl, rds.CauseSendBuffer, func(w *rds.WaitInfo) bool { return w.Senders == 1 })
+	if w.Local != s.LocalAddrPort() || w.Remote.IsValid() {
+		t.Errorf("%+v", w)
+	}
+}
+
+// A peer whose rdsd is stopped takes nothing of what was written.
+func TestWhyWindow(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		wire  rds.Wire
+		net   string
+		sizes []int
+	}{
+		{rds.WireXRC, "127.21.19.", []int{100}},
+		{rds.WireTCP, "127.21.20.", slices.Repeat([]int{1 << 20}, 60)}, // more than the kernels take
+	} {
+		t.Run(string(c.wire), func(t *testing.T) {
+			t.Parallel()
+			n, ctl := started(t, 17419, rds.Config{Wire: c.wire, SendBuffer: 64 << 20, TCP: rds.TCPConfig{SendBuffer: 64 << 10}})
+			d := clitest.StartEnv(t, []string{"RDS_SOCKET=none", "RDS_CONTROL=none"}, bin.Path("rdsd"), "--listen", c.net+"2", "--port", "17419", "--wire", string(c.wire))
+			d.Line(d.Stderr, "ready")
+			s := bind(t, n, c.net+"1:4000")
+			to := netip.MustParseAddrPort(c.net + "2:7000")
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			defer cancel()
+			if err := s.SendMessage(ctx, &rds.Outgoing{To: to, Data: []byte("first"), Notify: true}); err != nil {
+				t.Fatal(err)
+			}
+			if m, err := s.Recv(ctx); err != nil || m.Kind != rds.KindStatus { // the connection works
+				t.Fatal(m, err)
+			}
+			d.Signal(syscall.SIGSTOP)
+			defer d.Signal(syscall.SIGCONT)
+			send(t, s, to, c.sizes...)
+			w := await(t, ctl, rds.CauseWindow, func(w *rds.WaitInfo) bool { return w.Bytes >= c.sizes[0] })
+			if w.Local != s.LocalAddrPort() || w.Remote != to || time.Since(w.Since) < time.Second {
+				t.Errorf("%+v", w)
+			}
+		})
+	}
+}
+
+func TestWhyArguments(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"why", "nobody"}, `rdsinfo: invalid address "nobody" (see rdsinfo --help)` + "\n"},
+		{[]string{"why", "10.0.0.1", "2"}, `rdsinfo: unexpected argument "2" (see rdsinfo --help)` + "\n"},
+		{[]string{"why", "--provider", "kernel"}, "rdsinfo: why is about nodes: Linux does not tell (see rdsinfo --help)\n"},
+	} {
+		if status, stdout, stderr := info(t, c.args...); status != 2 || stdout != "" || stderr != c.want {
+			t.Errorf("%q: status %d, %s%s", c.args, status, stdout, stderr)
+		}
+	}
+}

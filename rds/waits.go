@@ -1,0 +1,126 @@
+package rds
+
+import (
+	"slices"
+	"sync"
+	"time"
+)
+
+// Causes of a WaitInfo, as its Cause has them.
+const (
+	// CauseUnreachable: the path has no connection to the peer.
+	CauseUnreachable = "unreachable"
+	// CauseHandshake: the peer has accepted the connection and its RDS has not answered on it.
+	CauseHandshake = "handshake"
+	// CauseCongested: the peer has marked the port congested.
+	CauseCongested = "congested"
+	// CauseHeld: the application that has the port on the peer takes nothing, on XRC.
+	CauseHeld = "held"
+	// CauseSendBuffer: the socket's send buffer is full.
+	CauseSendBuffer = "send_buffer"
+	// CauseBudget: the budget of the peer, or of the application, is used up.
+	CauseBudget = "budget"
+	// CauseMemory: the application's submission ring or send arena is full.
+	CauseMemory = "memory"
+	// CauseFates: the application has not read the fates of its earlier messages.
+	CauseFates = "fates"
+	// CauseWindow: the peer's host takes or acknowledges nothing of what was written.
+	CauseWindow = "window"
+	// CauseReceiver: an application of this host does not take what has come for it.
+	CauseReceiver = "receiver"
+	// CauseFallenBack: the peer is served over TCP although XRC is preferred. Nothing waits.
+	CauseFallenBack = "fallen_back"
+)
+
+// waitList is who of a socket's senders waits, and for what. Senders enter it before they
+// sleep, so it costs nothing while there is room.
+type waitList struct {
+	mu   sync.Mutex // a leaf
+	list []*senderWait
+	show func([]senderWait) // hears of every change, under mu; nil: nobody
+}
+
+// senderWait is one cause that senders of a socket wait for.
+type senderWait struct {
+	cause   string
+	peer    uint32 // number of the connection
+	any     bool   // no peer in particular
+	port    uint16 // of the peer; 0: no port in particular
+	since   time.Time
+	senders int
+}
+
+// enter adds a sender, and leave takes it away. Senders that wait for the same share an
+// entry, which is as old as the first of them.
+func (l *waitList) enter(w senderWait) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.list {
+		if e.same(&w) {
+			e.senders++
+			return
+		}
+	}
+	w.since, w.senders = time.Now(), 1
+	l.list = append(l.list, &w)
+	l.changed()
+}
+
+func (l *waitList) leave(w senderWait) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	i := slices.IndexFunc(l.list, func(e *senderWait) bool { return e.same(&w) })
+	if l.list[i].senders--; l.list[i].senders == 0 {
+		l.list = slices.Delete(l.list, i, i+1)
+		l.changed()
+	}
+}
+
+func (w *senderWait) same(o *senderWait) bool {
+	return w.cause == o.cause && w.peer == o.peer && w.any == o.any && w.port == o.port
+}
+
+func (l *waitList) changed() {
+	if l.show != nil {
+		l.show(l.copyLocked())
+	}
+}
+
+// all returns the waits, oldest first.
+func (l *waitList) all() []senderWait {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.copyLocked()
+}
+
+func (l *waitList) copyLocked() []senderWait {
+	out := make([]senderWait, len(l.list))
+	for i, e := range l.list {
+		out[i] = *e
+	}
+	return out
+}
+
+// waitScope is the wait of one call. It lasts over wake-ups that brought nothing, so that
+// the wait is as old as the call.
+type waitScope struct {
+	list *waitList
+	w    senderWait
+	on   bool
+}
+
+func (s *waitScope) enter(w senderWait) {
+	if s.on && s.w.same(&w) {
+		return
+	}
+	s.end()
+	s.w, s.on = w, true
+	s.list.enter(w)
+}
+
+func (s *waitScope) end() {
+	if s.on {
+		s.on = false
+		s.list.leave(s.w)
+	}
+}

@@ -1,0 +1,291 @@
+package rds
+
+import (
+	"cmp"
+	"errors"
+	"io"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/rds-go/rds/conn"
+)
+
+// Bounds of what Info says of waits.
+const (
+	waitLeast  = 100 * time.Millisecond // shorter waits are the ordinary course of a stream
+	stallLeast = time.Second            // without an acknowledgement: the peer is waited for
+	maxWaits   = 1024                   // listed
+)
+
+// WaitInfo says that messages or senders wait: who, for what, and since when. Addresses and
+// ports that do not matter are zero.
+type WaitInfo struct {
+	Cause    string         `json:"cause"` // see CauseUnreachable and the others
+	Since    time.Time      `json:"since"`
+	Local    netip.AddrPort `json:"local"`             // the socket that waits
+	Remote   netip.AddrPort `json:"remote"`            // the peer, and the port there, that is waited for
+	Path     int            `json:"path"`              // of the connection
+	PID      int            `json:"pid,omitempty"`     // of the application whose socket waits
+	Command  string         `json:"command,omitempty"` // its name
+	Messages int            `json:"messages"`          // that wait
+	Bytes    int            `json:"bytes"`             // their payload
+	Senders  int            `json:"senders"`           // calls that are blocked
+	Error    string         `json:"error,omitempty"`   // of the last attempt
+	Tries    int            `json:"tries,omitempty"`   // attempts that failed in a row
+	NextTry  time.Time      `json:"next_try,omitzero"`
+	Owner    string         `json:"owner,omitempty"` // name of the application that has the port waited for, if that is on this host
+	OwnerPID int            `json:"owner_pid,omitempty"`
+	Detail   string         `json:"detail,omitempty"` // what more is known
+	Hint     string         `json:"hint,omitempty"`   // what to do
+}
+
+// hints are what to do about a cause.
+var hints = map[string]string{
+	CauseUnreachable: "is the peer up, and its rdsd or RDS? are TCP ports 18634 and 16385 open from here to there and from there to here?",
+	CauseHandshake:   "the peer's host accepts connections and its RDS does not answer: look at its rdsd",
+	CauseCongested:   "run rdsinfo why on the peer: the application that has the port does not receive fast enough",
+	CauseHeld:        "run rdsinfo why on the peer: the application that has the port takes nothing",
+	CauseSendBuffer:  "see what else the socket waits for; if nothing, a larger send buffer",
+	CauseBudget:      "see what the peer or the application waits for besides; peer_budget and sessions.send_budget bound it",
+	CauseMemory:      "see what else the application waits for; sessions.send_arena bounds it",
+	CauseFates:       "the application has to receive the fates that it has asked for",
+	CauseWindow:      "is the peer's host alive, and does its rdsd run? rdsinfo -nv shows TCP's view",
+	CauseReceiver:    "is the application stopped, or slow? it has to receive",
+	CauseFallenBack:  "no RDMA and less throughput; is TCP port 18634 open in both directions, if the peer has XRC?",
+}
+
+// why lists what waits, the oldest first.
+func (n *Node) why(now time.Time) []WaitInfo {
+	y := &waitReport{node: n, now: now}
+	n.eachPeer(y.peer)
+	n.mu.RLock()
+	socks := make([]*nodeSocket, 0, len(n.socks))
+	for s := range n.socks {
+		socks = append(socks, s)
+	}
+	n.mu.RUnlock()
+	for _, s := range socks {
+		y.senders(s)
+		y.receiver(s)
+	}
+	if svc := n.service.Load(); svc != nil {
+		for _, x := range svc.all() {
+			y.session(x)
+		}
+	}
+	for i := range y.out {
+		y.finish(&y.out[i])
+	}
+	slices.SortStableFunc(y.out, func(a, b WaitInfo) int {
+		return cmp.Or(a.Since.Compare(b.Since), a.Remote.Compare(b.Remote), a.Local.Compare(b.Local), cmp.Compare(a.Cause, b.Cause))
+	})
+	return y.out[:min(len(y.out), maxWaits)]
+}
+
+// waitReport collects WaitInfos.
+type waitReport struct {
+	node *Node
+	now  time.Time
+	out  []WaitInfo
+}
+
+// add appends a wait that has lasted long enough to be one.
+func (y *waitReport) add(w WaitInfo, s *nodeSocket) {
+	if y.now.Sub(w.Since) < waitLeast && w.Error == "" {
+		return
+	}
+	if s != nil {
+		w.Local = s.local()
+		if s.app != nil {
+			w.PID, w.Command = s.app.sess.cred.PID, s.app.sess.command
+		}
+	}
+	y.out = append(y.out, w)
+}
+
+// finish says who has a port of this host that is waited for, and what to do.
+func (y *waitReport) finish(w *WaitInfo) {
+	w.Hint = hints[w.Cause]
+	if w.Cause != CauseCongested && w.Cause != CauseHeld {
+		return
+	}
+	la := y.node.local(w.Remote.Addr())
+	if la == nil {
+		return
+	}
+	if s := la.lookup(w.Remote.Port()); s != nil && s.app != nil {
+		w.Owner, w.OwnerPID = s.app.sess.command, s.app.sess.cred.PID
+	}
+}
+
+// peer lists what is queued for a peer and does not move.
+func (y *waitReport) peer(p *peer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	paths := make(map[int]conn.PathInfo)
+	for _, pi := range p.core.PathInfos() {
+		paths[pi.Index] = pi
+	}
+	for _, b := range p.core.Backlogs() {
+		pi := paths[b.Path]
+		w := WaitInfo{Remote: netip.AddrPortFrom(p.remote, b.Dport), Path: b.Path, Messages: b.Unsent + b.Unacked, Bytes: b.Bytes}
+		if p.waitsLocked(y.now, &w, &b, &pi) {
+			y.add(w, b.Account.Owner.(*nodeSocket))
+		}
+	}
+	for _, f := range p.flows { // what waits for more than its turn waits for the budget
+		if !p.core.OverBudget() {
+			break
+		}
+		type key struct {
+			s    *nodeSocket
+			port uint16
+		}
+		sums := make(map[key]*WaitInfo)
+		for _, it := range f.queue.All() {
+			k := key{it.s, it.m.Dport}
+			w := sums[k]
+			if w == nil {
+				w = &WaitInfo{Cause: CauseBudget, Since: f.since, Remote: netip.AddrPortFrom(p.remote, k.port), Path: p.core.PathFor(it.m.Sport), Detail: "the budget of the peer"}
+				sums[k] = w
+			}
+			w.Messages++
+			w.Bytes += it.m.Size()
+		}
+		for k, w := range sums {
+			y.add(*w, k.s)
+		}
+	}
+}
+
+// waitsLocked says what messages queued on a path wait for. It is false if they move.
+func (p *peer) waitsLocked(now time.Time, w *WaitInfo, b *conn.Backlog, pi *conn.PathInfo) bool {
+	h := &p.path[b.Path].history
+	switch {
+	case pi.State != conn.Up.String():
+		w.Cause, w.Since, w.Tries, w.NextTry = CauseUnreachable, h.down, h.tries, pi.NextTry
+		w.Detail = "the path is " + pi.State
+		if h.err != nil {
+			w.Error = h.err.Error()
+		}
+	case !pi.Proved:
+		w.Cause, w.Since = CauseHandshake, h.up
+	case pi.Waits:
+		w.Cause, w.Since, w.Detail = CauseHandshake, h.up, "path 0 has messages from before the handshake"
+	case b.Held:
+		w.Cause, w.Since = CauseCongested, p.marks.since[b.Dport]
+		if p.core.Held(b.Dport) {
+			w.Cause = CauseHeld
+		}
+	default:
+		t := &p.path[b.Path].tx
+		w.Cause, w.Since, w.Detail = CauseWindow, h.progressAt(pi, now), "nothing was acknowledged since"
+		if t.blocked {
+			w.Detail = "the connection is full and nothing was acknowledged since"
+		}
+		if pi.Unacked == 0 { // one large message is being written, of which nobody polls the acknowledgements
+			w.Since = t.last
+		}
+		return now.Sub(w.Since) >= stallLeast && (pi.Unacked > 0 || t.blocked)
+	}
+	return true
+}
+
+// senders lists the calls that are blocked on a socket.
+func (y *waitReport) senders(s *nodeSocket) {
+	for _, e := range s.waits.all() {
+		w := WaitInfo{Cause: e.cause, Since: e.since, Senders: e.senders}
+		if !e.any {
+			p := y.node.peerAt(e.peer)
+			if p == nil {
+				continue
+			}
+			w.Remote = netip.AddrPortFrom(p.remote, e.port)
+			if e.cause == CauseCongested {
+				p.mu.Lock()
+				if p.core.Held(e.port) {
+					w.Cause = CauseHeld
+				}
+				if at, ok := p.marks.since[e.port]; ok {
+					w.Since = at
+				}
+				p.mu.Unlock()
+			}
+		}
+		y.add(w, s)
+	}
+}
+
+// receiver tells that a socket of this host is congested.
+func (y *waitReport) receiver(s *nodeSocket) {
+	if !s.congested.Load() {
+		return
+	}
+	bytes, count := s.waiting()
+	y.add(WaitInfo{Cause: CauseReceiver, Since: time.Unix(0, s.congestedAt.Load()), Messages: int(count), Bytes: int(bytes), Detail: "its receive buffer is full: peers hold back what is for it"}, s)
+}
+
+// session lists what an application as a whole waits for.
+func (y *waitReport) session(x *session) {
+	w := WaitInfo{PID: x.cred.PID, Command: x.command}
+	if x.overBudget.Load() {
+		w.Cause, w.Since, w.Bytes, w.Detail = CauseBudget, time.Unix(0, x.stalledAt.Load()), int(x.queued.Load()), "the send budget of the application"
+		if x.fatesFull.Load() {
+			w.Cause, w.Detail = CauseFates, "fates that the application has not received"
+		}
+		y.add(w, nil)
+	}
+	if x.queue.full.Load() {
+		y.add(WaitInfo{Cause: CauseReceiver, Since: time.Unix(0, x.queue.fullAt.Load()), PID: x.cred.PID, Command: x.command,
+			Bytes: int(x.queue.backlog.Load()), Detail: "its receive queue is not ready: peers on XRC hold back what is for any of its ports"}, nil)
+	}
+}
+
+// pathHistory is since when a path is as it is, for reports and the log. peer.mu guards it.
+type pathHistory struct {
+	up, down time.Time // of the present link; of its loss, or of the first attempt to connect
+	tries    int       // attempts that failed since
+	err      error     // of the last one
+	acked    uint64    // of the present link, as last seen
+	progress time.Time // when it was last seen to grow, or nothing was unacknowledged
+}
+
+// progressAt is when the path was last seen to move.
+func (h *pathHistory) progressAt(pi *conn.PathInfo, now time.Time) time.Time {
+	h.saw(pi.Acked, now)
+	return h.progress
+}
+
+// saw notes how much of the present link is acknowledged.
+func (h *pathHistory) saw(acked uint64, now time.Time) {
+	if acked != h.acked {
+		h.acked, h.progress = acked, now
+	}
+}
+
+// opened follows the start of a link, and proved the first word of the peer on it.
+func (h *pathHistory) opened(now time.Time) { h.up, h.acked, h.progress = now, 0, now }
+
+func (h *pathHistory) proved() { h.down, h.tries, h.err = time.Time{}, 0, nil }
+
+// lost follows the end of a link, and failed an attempt to connect that came to nothing.
+// A link on which the peer said nothing does not count: the path has been down before it.
+func (h *pathHistory) lost(now time.Time, cause error) {
+	h.wanted(now)
+	if cause != nil && !errors.Is(cause, io.EOF) {
+		h.err = cause
+	}
+}
+
+func (h *pathHistory) failed(cause error) {
+	h.tries++
+	h.err = cause
+}
+
+// wanted precedes an attempt to connect.
+func (h *pathHistory) wanted(now time.Time) {
+	if h.down.IsZero() {
+		h.down = now
+	}
+}
