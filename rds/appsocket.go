@@ -41,6 +41,7 @@ type appSocket struct {
 
 	mu              sync.Mutex // what follows, and who writes to the cell; a leaf
 	bytes, messages uint64     // settled, as told in the cell
+	counted         tallies    // of the application's sums there
 }
 
 // Get is the memory of the socket's slabs: the session's, or the node's when
@@ -194,9 +195,6 @@ func (a *appSocket) dataLocked() (all bool) {
 	a.gaveCount.Add(count)
 	a.received(-bytes, -count)
 	q.publish()
-	a.sess.recvMessages.Add(uint64(count))
-	a.sess.recvBytes.Add(uint64(bytes))
-	a.sess.node.counters.recvDelivered.Add(uint64(count))
 	return all
 }
 
@@ -274,8 +272,12 @@ func (a *appSocket) leave() {
 	a.sess.svc.linger(a)
 	a.sess.lingering.Add(1)
 	a.mu.Lock()
+	left := a.tallyLocked()
 	a.gone.Store(true)
 	a.mu.Unlock()
+	if !a.sess.leaving.Load() { // else the application goes on receiving what it was given
+		a.sess.node.counters.recvDropDead.Add(uint64(left))
+	}
 	a.s.shut()
 	a.forgetBacklog()
 }

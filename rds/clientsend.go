@@ -98,24 +98,38 @@ func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination,
 	if err := s.charge(ctx, h, n, block); err != nil {
 		return err
 	}
+	scope := waitScope{list: &h.waits}
 	for {
 		err := s.submit(h, d, port, o, x)
 		switch {
 		case err == nil:
+			scope.end()
 			return nil
+		case err == conn.ErrCongested && block:
+			if scope.enter(senderWait{cause: CauseCongested, peer: d.peer, port: port}) {
+				h.cell.Blocked.Add(1)
+			}
+			err = s.awaitMap(ctx, h, d, port, block)
 		case err == conn.ErrCongested:
+			h.cell.Congested.Add(1)
 			err = s.awaitMap(ctx, h, d, port, block)
 		case err == errFull && block:
+			if scope.enter(senderWait{cause: CauseMemory, any: true}) {
+				h.cell.Full.Add(1)
+			}
 			var done bool
 			if done, err = s.awaitSpace(ctx, h, d, port, o, x); done {
+				scope.end()
 				return nil
 			}
 		case err == errFull:
+			h.cell.Full.Add(1)
 			err = ErrWouldBlock
 		default:
 			err = s.lossOf(h.t)
 		}
 		if err != nil {
+			scope.end()
 			h.account.Refund(n, 1)
 			s.writers.wake(1)
 			return err
@@ -194,9 +208,13 @@ func (s *clientSocket) charge(ctx context.Context, h *half, n int, block bool) e
 	if h.account.Charge(n) {
 		return nil
 	}
+	h.cell.Full.Add(1)
 	if !block {
 		return ErrWouldBlock
 	}
+	scope := waitScope{list: &h.waits}
+	scope.enter(senderWait{cause: CauseSendBuffer, any: true})
+	defer scope.end()
 	for {
 		if err := ctx.Err(); err != nil {
 			s.writers.wake(1) // it may have been told of room

@@ -50,6 +50,7 @@ type half struct {
 	cell    ipc.Cell
 	account conn.Account
 
+	waits   waitList // who of the senders waits for what; the cell shows the oldest
 	memory  halfMemory
 	freedMu sync.Mutex
 	freed   [2]uint64 // bytes and messages of the cell that account has back
@@ -80,6 +81,7 @@ func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrP
 	}
 	h := &half{t: t, id: r.Socket, cell: t.seg.Cell(int(r.Socket & 0xffff))}
 	h.account.SetLimit(int(s.sndbuf.Load()))
+	h.waits.show = h.showWaits
 	if !s.addr.IsValid() { // else it is bound again, to the same
 		s.addr = r.Addr
 	}
@@ -443,6 +445,7 @@ func (s *clientSocket) close() error {
 	if h == nil {
 		return nil
 	}
+	h.waits.hide()
 	r, err := h.tell(ipc.Request{Op: ipc.CallClose, Linger: time.Duration(s.linger.Load())})
 	h.t.unregister(s, h.id)
 	h.memory.keepOff(netip.AddrPort{})

@@ -46,6 +46,7 @@ func (c *counters) operated(op *operation) {
 // (net/rds/stats.c), zero where the thing does not exist here, then ours, then
 // the transport's.
 func (n *Node) list() []transport.Counter {
+	n.tally()
 	var t conn.Counters
 	n.eachPeer(func(p *peer) {
 		p.mu.Lock()

@@ -44,9 +44,13 @@ type SessionInfo struct {
 	NotReady     bool      `json:"not_ready"`     // peers are to keep what they have for it
 	SentMessages uint64    `json:"sent_messages"` // accepted from the application
 	SentBytes    uint64    `json:"sent_bytes"`    // their payload
-	RecvMessages uint64    `json:"recv_messages"` // handed to the application
+	RecvMessages uint64    `json:"recv_messages"` // taken by the application
 	RecvBytes    uint64    `json:"recv_bytes"`    // their payload
 	Stalled      uint64    `json:"stalled"`       // times it had to wait for its turn on a connection
+
+	CongestionBlocked uint64 `json:"cong_send_blocked"` // sends that waited for congestion to end
+	CongestionErrors  uint64 `json:"cong_send_error"`   // sends refused for congestion
+	QueueFull         uint64 `json:"send_queue_full"`   // sends that met a full send buffer, ring or arena
 }
 
 // SocketInfo is one line of rds-info -k.

@@ -118,6 +118,7 @@ func (s *Service) Reload(cfg ServiceConfig) error {
 
 // Sessions lists the attached applications, oldest first.
 func (s *Service) Sessions() []SessionInfo {
+	s.node.tally()
 	var out []SessionInfo
 	for _, x := range s.all() {
 		out = append(out, x.info())

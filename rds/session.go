@@ -47,7 +47,9 @@ type session struct {
 	stalls     atomic.Uint64
 
 	sentMessages, sentBytes atomic.Uint64
-	recvMessages, recvBytes atomic.Uint64
+	recvMessages, recvBytes atomic.Uint64 // taken by the application, as of the last tally
+
+	congBlocked, congErrors, queueFull atomic.Uint64 // sends, as of the last tally
 
 	congestedMu sync.Mutex // a leaf
 	congested   map[*appSocket]struct{}

@@ -430,6 +430,7 @@ func (x *session) info() SessionInfo {
 		ReceiveArena: x.seg.Receive, ReceiveLent: x.mem.used(),
 		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(),
 		RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(), Stalled: x.stalls.Load(),
+		CongestionBlocked: x.congBlocked.Load(), CongestionErrors: x.congErrors.Load(), QueueFull: x.queueFull.Load(),
 		Queue: x.queue.number, Backlog: int(x.queue.backlog.Load()), NotReady: x.queue.full.Load(),
 	}
 	x.out.mu.Lock()

@@ -86,6 +86,13 @@ func (l *waitList) changed() {
 	}
 }
 
+// hide has nobody hear of changes any more.
+func (l *waitList) hide() {
+	l.mu.Lock()
+	l.show = nil
+	l.mu.Unlock()
+}
+
 // all returns the waits, oldest first.
 func (l *waitList) all() []senderWait {
 	l.mu.Lock()
@@ -109,13 +116,15 @@ type waitScope struct {
 	on   bool
 }
 
-func (s *waitScope) enter(w senderWait) {
+// enter tells whether the call has not waited for this just before.
+func (s *waitScope) enter(w senderWait) bool {
 	if s.on && s.w.same(&w) {
-		return
+		return false
 	}
 	s.end()
 	s.w, s.on = w, true
 	s.list.enter(w)
+	return true
 }
 
 func (s *waitScope) end() {

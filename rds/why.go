@@ -194,11 +194,15 @@ func (p *peer) waitsLocked(now time.Time, w *WaitInfo, b *conn.Backlog, pi *conn
 
 // senders lists the calls that are blocked on a socket.
 func (y *waitReport) senders(s *nodeSocket) {
-	for _, e := range s.waits.all() {
+	waits := s.waits.all()
+	if s.app != nil {
+		waits = s.app.waits()
+	}
+	for _, e := range waits {
 		w := WaitInfo{Cause: e.cause, Since: e.since, Senders: e.senders}
 		if !e.any {
 			p := y.node.peerAt(e.peer)
-			if p == nil {
+			if p == nil || p.local != s.la { // an application may write what it likes
 				continue
 			}
 			w.Remote = netip.AddrPortFrom(p.remote, e.port)

@@ -98,7 +98,9 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 		}, pageSize},
 		{"A cell, one per socket.", []place{
 			{offFreedBytes, 8, "bytes settled", ""}, {offFreedMsgs, 8, "messages settled", ""}, {offTell, 4, "flag: wants the bell", ""},
-			{offTakenBytes, 8, "bytes taken", ""}, {offTakenMsgs, 8, "messages taken", ""}, {offWantRoom, 4, "flag: wants OpRoom", ""},
+			{offTakenBytes, 8, "bytes taken", ""}, {offTakenMsgs, 8, "messages taken", ""},
+			{offBlocked, 8, "sends that waited", ""}, {offCongested, 8, "sends refused", ""}, {offFull, 8, "sends that met", ""},
+			{offWantRoom, 4, "flag: wants OpRoom", ""}, {offWaits, 16 * CellWaits, "waits", ""},
 		}, CellSize},
 		{"## The table", []place{
 			{0, 8, fmt.Sprintf("magic: %#x", uint64(tableMagic)), ""}, {offTableMaps, 8, "congestion maps received", ""}, {offTableGen, 8, "the daemon's generation", ""},

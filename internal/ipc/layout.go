@@ -37,6 +37,9 @@ const (
 const (
 	EntrySize = 32
 	CellSize  = 256
+
+	// CellWaits is how many waits of senders a cell has room for.
+	CellWaits = 3
 )
 
 // Offsets in a socket's cell.
@@ -46,7 +49,11 @@ const (
 	offTell       = 0x40 // daemon sets, application clears: wants the bell when more was taken
 	offTakenBytes = 0x80 // application, with offTakenMsgs
 	offTakenMsgs  = 0x88
+	offBlocked    = 0x90 // application: sends that waited for congestion to end
+	offCongested  = 0x98 // application: sends refused for congestion
+	offFull       = 0xa0 // application: sends that met a full send buffer, ring or arena
 	offWantRoom   = 0xc0 // application sets, daemon clears: wants OpRoom when messages were settled
+	offWaits      = 0xd0 // application: what senders wait for, CellWaits times 16 bytes
 )
 
 // Layout is where things are in a segment: counts, and areas in bytes.

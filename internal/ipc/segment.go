@@ -167,21 +167,69 @@ type Cell struct {
 	Tell                      Flag           // daemon: wants the bell when more is taken
 	TakenBytes, TakenMessages *atomic.Uint64 // application: received by it of what was delivered
 	WantRoom                  Flag           // application: wants OpRoom when more is settled
+
+	// Sums of the application's, for reports: sends that waited for congestion to end,
+	// were refused for it, and met a full send buffer, ring or arena.
+	Blocked, Congested, Full *atomic.Uint64
+	// Waits are what senders of the socket wait for, the oldest first.
+	Waits [CellWaits]CellWait
+}
+
+// CellWait is what senders of a socket wait for, for reports.
+type CellWait struct {
+	what  *atomic.Uint64 // cause << 56 | senders << 48 | port << 32 | peer; 0: nothing
+	since *atomic.Uint64 // Unix nanoseconds
+}
+
+// WaitCause is what a sender waits for.
+type WaitCause uint8
+
+// The causes of waits.
+const (
+	WaitRoom   WaitCause = iota + 1 // room in the send buffer; peer and port mean nothing
+	WaitPort                        // the port at the peer, which is congested or held
+	WaitMemory                      // room on the submission ring or in the send arena; the same
+	WaitPeer                        // room in the share of what is the peer's; port means nothing
+)
+
+// Set says what senders wait for.
+func (w CellWait) Set(cause WaitCause, senders int, peer uint32, port uint16, since int64) {
+	w.what.Store(0)
+	w.since.Store(uint64(since))
+	w.what.Store(uint64(cause)<<56 | uint64(min(senders, 255))<<48 | uint64(port)<<32 | uint64(peer))
+}
+
+// Clear says that senders wait for nothing.
+func (w CellWait) Clear() { w.what.Store(0) }
+
+// Get returns what Set said, and cause 0 after Clear. It may be anything: another process
+// writes it.
+func (w CellWait) Get() (cause WaitCause, senders int, peer uint32, port uint16, since int64) {
+	v := w.what.Load()
+	return WaitCause(v >> 56), int(uint8(v >> 48)), uint32(v), uint16(v >> 32), int64(w.since.Load())
 }
 
 // Cell returns the cell of a socket, an index below Sockets.
 func (s *Segment) Cell(socket int) Cell {
 	b := s.area(s.cellsOff(), s.Sockets*CellSize)[socket*CellSize:][:CellSize] // panics outside the cells
-	return Cell{
+	c := Cell{
+		Blocked: atomic64(b[offBlocked:]), Congested: atomic64(b[offCongested:]), Full: atomic64(b[offFull:]),
 		FreedBytes: atomic64(b[offFreedBytes:]), FreedMessages: atomic64(b[offFreedMsgs:]), Tell: Flag{atomic32(b[offTell:])},
 		TakenBytes: atomic64(b[offTakenBytes:]), TakenMessages: atomic64(b[offTakenMsgs:]), WantRoom: Flag{atomic32(b[offWantRoom:])},
 	}
+	for i := range c.Waits {
+		c.Waits[i] = CellWait{atomic64(b[offWaits+16*i:]), atomic64(b[offWaits+16*i+8:])}
+	}
+	return c
 }
 
 // Reset makes the cell as new, for another socket.
 func (c *Cell) Reset() {
-	for _, w := range []*atomic.Uint64{c.FreedBytes, c.FreedMessages, c.TakenBytes, c.TakenMessages} {
+	for _, w := range []*atomic.Uint64{c.FreedBytes, c.FreedMessages, c.TakenBytes, c.TakenMessages, c.Blocked, c.Congested, c.Full} {
 		w.Store(0)
+	}
+	for _, w := range c.Waits {
+		w.Clear()
 	}
 	c.Tell.Clear()
 	c.WantRoom.Clear()
