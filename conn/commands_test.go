@@ -45,6 +45,7 @@ func init() { // not a literal: the commands refer to the table
 			}
 			s.LinkClosed(r.now, id, uint64(acked))
 		},
+		"leave":  func(_ *runner, s *scripted, a *args) { s.Leave(a.int()) },
 		"failed": func(_ *runner, s *scripted, a *args) { s.LinkFailed(LinkID(a.key("link", 0))) },
 		"proved": func(r *runner, s *scripted, a *args) { s.Proved(r.now, a.int()) },
 		"tick": func(r *runner, s *scripted, a *args) {

@@ -59,6 +59,9 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 			d.do(i)
 		case 16:
 			s.c.Trim()
+			if arg >= 128 {
+				s.c.Leave(path)
+			}
 			d.do(i)
 		case 18:
 			d.opDone(i, path, arg)

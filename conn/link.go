@@ -350,6 +350,7 @@ func (c *Conn) closeSurplus() {
 func (c *Conn) resetPath(p *path) {
 	q := &p.q
 	p.control, p.nextOff, p.bound, p.hold, p.mapPending, p.probe = nil, 0, false, false, false, false
+	p.leaving = false
 	c.closeRanks(p)
 	for pos := q.first; pos < q.next; pos++ {
 		q.unsent += q.at(pos).size()

@@ -231,6 +231,7 @@ func (c *Conn) OpDone(i int, op *Operation, status Status) {
 	if op.begun {
 		p.pending--
 		c.opEnded(p, op)
+		c.leave(p)
 	}
 }
 

@@ -34,6 +34,7 @@ type path struct {
 	answers    uint32 // of them answered
 	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
 	filling    bool   // between Fill and Wrote
+	leaving    bool   // nothing new is picked; the link ends when what is partly written is out, see Leave
 	bound      bool   // the link takes what is written next for the message of an operation it has begun
 	hold       bool   // nothing is written before that operation is done
 	compact    bool   // canceled messages wait for Wrote
@@ -62,6 +63,9 @@ func (c *Conn) Ready(i int) bool {
 func (p *path) ready(c *Conn) bool {
 	if p.hold {
 		return false
+	}
+	if p.leaving {
+		return p.begun()
 	}
 	if len(p.control) > 0 || p.mapPending || p.probe {
 		return true
@@ -125,7 +129,7 @@ func (b *Batch) addBody(s []byte) {
 func (c *Conn) Fill(i int, b *Batch) bool {
 	p := &c.paths[i]
 	b.reset()
-	if p.state != Up || p.filling || p.hold || c.closed {
+	if p.state != Up || p.filling || p.hold || c.closed || p.leaving && !p.begun() {
 		return false
 	}
 	q := &p.q
@@ -146,7 +150,7 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 	}
 	c.refuseStale(p)
 	end := q.tail
-	if p.mapPending && p.nextOff > 0 {
+	if p.mapPending && p.nextOff > 0 || p.leaving {
 		end = q.next + 1
 	}
 	if c.blocked(p) {
@@ -247,6 +251,7 @@ func (c *Conn) Wrote(i, n int) (more bool) {
 	if p.index >= c.used() {
 		c.migrate(p)
 	}
+	c.leave(p)
 	return p.ready(c)
 }
 

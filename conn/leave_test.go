@@ -1,0 +1,119 @@
+package conn
+
+import (
+	"testing"
+	"time"
+)
+
+// leaver is a connector with a link, a message that is partly written and one that is
+// not picked yet.
+func leaver(t *testing.T) (*Conn, *Account) {
+	t.Helper()
+	c := newConn(t, Config{})
+	up(t, c, 1)
+	a := new(Account)
+	a.SetLimit(1 << 20)
+	for k := range 2 {
+		a.Charge(1000)
+		if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 1, Dport: 2, Account: a, Payload: make([]byte, 1000), Token: uint64(k + 1), Notify: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c, a
+}
+
+func closes(c *Conn, link LinkID) (n int) {
+	for _, a := range c.TakeActions(nil) {
+		if a.Kind == CloseLink && a.Link == link {
+			n++
+		}
+	}
+	return n
+}
+
+// A link that is left finishes the message that is partly written, picks no other one,
+// and is closed once. What follows goes out on the next link, the first message not
+// again if the final count covers it.
+func TestLeave(t *testing.T) {
+	t.Parallel()
+	c, a := leaver(t)
+	var b Batch
+	if !c.Fill(0, &b) {
+		t.Fatal("nothing to write")
+	}
+	c.Leave(0)
+	if n := closes(c, 1); n != 0 {
+		t.Fatal("the link is closed during a write")
+	}
+	c.Wrote(0, 10)
+	if n := closes(c, 1); n != 0 {
+		t.Fatal("the link is closed inside a message")
+	}
+	if !c.Ready(0) || !c.Fill(0, &b) || b.Bytes != 48+1000-10 {
+		t.Fatalf("%d bytes are to follow, not the rest of the message alone", b.Bytes)
+	}
+	c.Leave(0)
+	if more := c.Wrote(0, b.Bytes); more {
+		t.Error("there is more to write on a link that is left")
+	}
+	if n := closes(c, 1); n != 1 || c.State(0) != Disconnecting {
+		t.Fatalf("closed %d times, state %v", n, c.State(0))
+	}
+	if c.Fill(0, &b) {
+		t.Error("something is picked for a link that is left")
+	}
+	if a := c.TakeActions(nil); len(a) > 0 || c.Connector() && c.paths[0].dialing {
+		t.Errorf("before the end: %v", a)
+	}
+	c.LinkClosed(epochTime.Add(time.Second), 1, c.paths[0].written)
+	if f := c.TakeFates(nil); len(f) != 1 || f[0].Token != 1 || f[0].Status != Success {
+		t.Errorf("fates %v", f)
+	}
+	c.Tick(epochTime.Add(time.Hour))
+	c.Dialed(epochTime.Add(time.Hour), 0, 2)
+	c.Leave(1) // a path without a link
+	total := 0
+	for c.Fill(0, &b) {
+		total += b.Bytes
+		c.Wrote(0, b.Bytes)
+	}
+	if a.Messages() != 1 || c.State(0) != Up || total < 1048 || total >= 2*1048+8192+48 {
+		t.Errorf("%d messages, %v, %d bytes written", a.Messages(), c.State(0), total)
+	}
+	checkConn(t, c)
+}
+
+// An operation that has begun ends with Dropped when its link is left before it is
+// done; one that waits goes on with the next link.
+func TestLeaveWithOperations(t *testing.T) {
+	t.Parallel()
+	c := newConn(t, Config{})
+	up(t, c, 1)
+	a := new(Account)
+	a.SetLimit(1 << 20)
+	for k := range 2 {
+		a.Charge(0)
+		if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 1, Dport: 2, Account: a, Token: uint64(k + 1), Notify: true, Op: &Operation{Silent: true}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var b Batch
+	if !c.Fill(0, &b) || b.Op == nil {
+		t.Fatal("no operation")
+	}
+	c.Leave(0)
+	c.Began(0)
+	c.Wrote(0, 0)
+	if n := closes(c, 1); n != 1 {
+		t.Fatalf("closed %d times", n)
+	}
+	c.LinkClosed(epochTime, 1, c.paths[0].written)
+	if f := c.TakeFates(nil); len(f) != 1 || f[0].Token != 1 || f[0].Status != Dropped {
+		t.Errorf("fates %v", f)
+	}
+	up(t, c, 2)
+	if !c.Fill(0, &b) || b.Op == nil {
+		t.Error("the operation that waited is not shown on the next link")
+	}
+	checkConn(t, c)
+}
