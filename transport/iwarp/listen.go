@@ -10,6 +10,7 @@ import (
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
 // Listener hands out connection requests.
@@ -121,6 +122,9 @@ func (in *Incoming) Remote() netip.AddrPort { return in.s.conn.RemoteAddr() }
 
 // Local is the address that the peer connected to.
 func (in *Incoming) Local() netip.AddrPort { return in.s.conn.LocalAddr() }
+
+// Upper is what the peer's program says, without the block of shared receive queues.
+func (in *Incoming) Upper() []byte { return xctl.Upper(in.Private) }
 
 // Reject refuses; private is handed to the peer's program.
 func (in *Incoming) Reject(private []byte) error {

@@ -19,8 +19,14 @@ type hello struct {
 	generation uint32 // of the node that says this; 0: not told
 }
 
+// version 0 is a question: whoever sends it wants no link, and hears whether the other
+// side would give it one. The answer is an MPA Reply that rejects, with a hello of a
+// later version; a rejection without one means no. A side that does not know questions
+// accepts the connection in MPA, with its own hello, and ends it when it reads version
+// 0: it makes no link of it either, and its hello is the answer.
 const (
 	helloMagic   = 0x52445378 // "RDSx"
+	helloAsks    = 0
 	helloVersion = 1
 	helloSize    = 8
 	helloFull    = 12 // with the generation
@@ -29,9 +35,16 @@ const (
 // errHello: who is there speaks iWARP with shared queues, but not RDS.
 var errHello = errors.New("rdma: the peer does not speak RDS")
 
-func (h hello) bytes() []byte {
+func (h hello) bytes() []byte { return h.say(helloVersion) }
+
+func (h hello) say(version uint8) []byte {
 	b := binary.BigEndian.AppendUint32(make([]byte, 0, helloFull), helloMagic)
-	return binary.BigEndian.AppendUint32(append(b, helloVersion, h.path, 0, 0), h.generation)
+	return binary.BigEndian.AppendUint32(append(b, version, h.path, 0, 0), h.generation)
+}
+
+// asks tells whether the private data of a Request is a question.
+func asks(b []byte) bool {
+	return len(b) >= helloSize && binary.BigEndian.Uint32(b) == helloMagic && b[4] == helloAsks
 }
 
 // parseHello takes what a peer of this version or a later one says: more octets

@@ -33,3 +33,20 @@ func TestHello(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a peer says is a question, or a hello, or neither, and never both.
+func FuzzHello(f *testing.F) {
+	h := hello{path: 3, generation: 0x01020304}
+	f.Add(h.bytes())
+	f.Add(h.say(helloAsks))
+	f.Add([]byte("RDSx"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := parseHello(b)
+		if asks(b) && err == nil {
+			t.Errorf("% x is a question and %+v", b, got)
+		}
+		if again, err2 := parseHello(got.bytes()); err == nil && (err2 != nil || again != got) {
+			t.Errorf("% x: %+v becomes %+v, %v", b, got, again, err2)
+		}
+	})
+}

@@ -117,6 +117,10 @@ func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 		_ = in.Reject(nil)
 		return
 	}
+	if asks(in.Upper()) {
+		_ = in.Reject(hello{generation: t.opts.Generation}.bytes())
+		return
+	}
 	l, err := t.newLink()
 	if err != nil {
 		_ = in.Reject(nil)

@@ -63,6 +63,16 @@ func (b *Block) Settle(private []byte) (a Agreed, upper []byte, err error) {
 	return agree(b, &answer), private[n:], nil
 }
 
+// Upper returns what of the private data of a Request or Reply is the upper layer's:
+// what follows the block, all of it where there is none.
+func Upper(private []byte) []byte {
+	var b Block
+	if _, n, ok := b.decode(private); ok {
+		return private[n:]
+	}
+	return private
+}
+
 // Answer is a responder's side of the negotiation.
 type Answer struct {
 	Agreed
