@@ -285,7 +285,13 @@ func (s *clientSocket) reach(ctx context.Context, h *half, d *destination, block
 		case ipc.CarriesOperations:
 			return nil
 		case ipc.CarriesMessages:
-			return ErrNotSupported
+			e := &unservedError{peer: d.addr, wire: string(WireTCP)}
+			for w, server := range servers {
+				if server == h.t.table.Server(int(d.peer)) && w != WireAuto {
+					e.wire = string(w)
+				}
+			}
+			return e
 		}
 		if block {
 			if err := s.stop(ctx, h); err != nil {

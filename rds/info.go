@@ -88,7 +88,7 @@ func (s *nodeSocket) received() []QueuedInfo {
 }
 
 func (p *peer) info(info *Info) {
-	serving := p.node.serving(p.remote)
+	serving := p.node.serving(p.local.addr, p.remote)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := ConnectionInfo{

@@ -81,6 +81,7 @@ func NewNode(cfg Config) (*Node, error) {
 	n.self = own
 	if c, ok := n.wire.(chooser); ok {
 		c.Watch(n.chosen)
+		c.Moves(n.moves)
 	}
 	n.succeed()
 	for _, a := range cfg.Addresses {

@@ -240,7 +240,7 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 	case errors.Is(cause, conn.ErrClosed):
 		return net.ErrClosed
 	case errors.Is(cause, ErrNotSupported):
-		return ErrNotSupported
+		return cause
 	case congested && !block:
 		s.node.counters.congSendError.Add(1)
 		s.refused(m.Dport)

@@ -263,6 +263,10 @@ func (p *peer) dial(i int) {
 		}
 		p.mu.Lock()
 		p.path[i].cancel = nil
+		if err == nil && !p.targets(l) { // the pair has moved meanwhile
+			l.Close(transport.Abort)
+			err = errMoved
+		}
 		if err != nil {
 			if ce := p.log.Check(zap.DebugLevel, "dial failed"); ce != nil {
 				ce.Write(zap.Int("path", i), zap.Error(err))

@@ -3,6 +3,7 @@ package rds
 import (
 	"context"
 	"net"
+	"net/netip"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/transport"
@@ -39,12 +40,42 @@ func (p *peer) carriesLocked(i int, l transport.Link) {
 }
 
 // carriedLocked tells whether path i may be given a message that says something
-// about memory: ErrNotSupported if it may not.
+// about memory: an unservedError if it may not.
 func (p *peer) carriedLocked(i int) error {
 	if l := p.path[i].link; p.carries != operators || l != nil && carriageOf(l) != operators {
-		return ErrNotSupported
+		return p.unserved()
 	}
 	return nil
+}
+
+// unservedError is the ErrNotSupported of an RDMA call to a peer whose transport carries
+// no operations.
+type unservedError struct {
+	peer netip.Addr
+	wire string // that serves the peer
+	why  string // it does; may be empty
+}
+
+func (e *unservedError) Error() string {
+	s := e.peer.String() + " is served by " + e.wire
+	if e.why != "" {
+		s += " (" + e.why + ")"
+	}
+	return s + ", which carries no RDMA: " + ErrNotSupported.Error()
+}
+
+func (e *unservedError) Unwrap() error { return ErrNotSupported }
+
+// unserved is the error of an RDMA call to the peer.
+func (p *peer) unserved() error {
+	e := &unservedError{peer: p.remote, wire: p.node.serving(p.local.addr, p.remote)}
+	if c, ok := p.node.via(p.remote).(chooser); ok {
+		e.why = c.State(p.local.addr, p.remote).Reason
+	}
+	if e.wire == "" {
+		e.wire = string(WireTCP)
+	}
+	return e
 }
 
 // awaitOperators returns nil when the connection is one that carries
@@ -88,7 +119,7 @@ func (s *nodeSocket) lookOperators(p *peer) error {
 		return nil
 	case plain:
 		p.mu.Unlock()
-		return ErrNotSupported
+		return p.unserved()
 	}
 	p.core.Connect(p.node.now())
 	p.armLocked()

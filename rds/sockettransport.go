@@ -8,24 +8,32 @@ import (
 
 	"github.com/rds-go/rds/internal/afrds"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/transport/choice"
 )
 
 // chooser is a transport made of several: each serves some peers.
 type chooser interface {
-	// Chosen is the name of the one that serves a peer, empty while it is not known.
-	Chosen(remote netip.Addr) string
+	// Chosen is the name of the one that serves a pair of addresses, empty while it is
+	// not known.
+	Chosen(local, remote netip.Addr) string
 	// Force has the one of this name serve a peer that is not served yet. It fails
 	// if another one does.
 	Force(remote netip.Addr, name string) error
 	// Watch has f called after each change of what Chosen tells of a peer.
 	Watch(f func(remote netip.Addr))
+	// State tells more than Chosen.
+	State(local, remote netip.Addr) choice.State
+	// Target is the name of the one that links of a pair have to be of, empty for any,
+	// and Moves has f called when that has changed.
+	Target(local, remote netip.Addr) string
+	Moves(f func(local, remote netip.Addr))
 }
 
-// serving is the name of the transport that serves a remote address.
-func (n *Node) serving(remote netip.Addr) string {
+// serving is the name of the transport that serves a pair of addresses.
+func (n *Node) serving(local, remote netip.Addr) string {
 	t := n.via(remote)
 	if c, ok := t.(chooser); ok {
-		return c.Chosen(remote)
+		return c.Chosen(local, remote)
 	}
 	return t.Name()
 }
@@ -65,7 +73,7 @@ func (s *nodeSocket) admits(remote netip.Addr, w Wire) error {
 	if !ok { // setTransport has seen to it
 		return nil
 	}
-	if have := c.Chosen(remote); have == string(w) || have == "" && c.Force(remote, string(w)) == nil {
+	if have := c.Chosen(s.la.addr, remote); have == string(w) || have == "" && c.Force(remote, string(w)) == nil {
 		return nil
 	}
 	return ErrNotSupported
@@ -95,7 +103,7 @@ func (s *Service) showServer(p *peer) {
 	defer s.serverMu.Unlock()
 	server := ipc.ServerAny
 	if c, ok := s.node.via(p.remote).(chooser); ok {
-		server = servers[Wire(c.Chosen(p.remote))]
+		server = servers[Wire(c.Chosen(p.local.addr, p.remote))]
 	}
 	s.table.SetServer(int(p.index), server)
 }

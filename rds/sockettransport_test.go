@@ -113,7 +113,7 @@ func TestDecidingCallsThatAreRefused(t *testing.T) {
 			t.Errorf("%+v was taken", q)
 		}
 	}
-	if by := n.serving(far); by != "" {
+	if by := n.serving(s.LocalAddrPort().Addr(), far); by != "" {
 		t.Errorf("served by %q", by)
 	}
 	for range 2 {
@@ -124,8 +124,8 @@ func TestDecidingCallsThatAreRefused(t *testing.T) {
 	if _, err := h.tell(ipc.Request{Op: ipc.CallAdmit, Peer: peer, Option: "xrc"}); err == nil {
 		t.Error("a host has two transports")
 	}
-	if got := c.att.table.Server(int(not)); got != ipc.ServerTCP || n.serving(far) != "tcp" {
-		t.Errorf("the table says %d, the node %q", got, n.serving(far))
+	if got := c.att.table.Server(int(not)); got != ipc.ServerTCP || n.serving(s.LocalAddrPort().Addr(), far) != "tcp" {
+		t.Errorf("the table says %d, the node %q", got, n.serving(s.LocalAddrPort().Addr(), far))
 	}
 }
 
@@ -177,7 +177,7 @@ func TestSetTransportOutlivesTheDaemon(t *testing.T) {
 		mustSend(t, tcp, to.LocalAddrPort(), []byte("after"))
 		expect(t, to, "after")
 		wantErr(t, "by XRC", xrc.Send(background(t), to.LocalAddrPort(), nil), ErrNotSupported)
-		if by := r.node.serving(to.LocalAddrPort().Addr()); by != "tcp" {
+		if by := r.node.serving(tcp.LocalAddrPort().Addr(), to.LocalAddrPort().Addr()); by != "tcp" {
 			t.Errorf("served by %q", by)
 		}
 	}

@@ -15,8 +15,9 @@ type Wire string
 
 // The wire transports.
 const (
-	// WireAuto is XRC with every peer that has it, and TCP with the others. The
-	// first connection finds out, and that is remembered until the peer refuses it.
+	// WireAuto is XRC with every peer that has it, and TCP with the others. The first
+	// connection finds out. A peer that does not answer on XRC any more moves to TCP, and
+	// one that TCP serves is asked from time to time, and moves to XRC when it answers.
 	WireAuto Wire = ""
 	// WireXRC is RDS on XRC over software iWARP, which carries RDMA; only this
 	// service speaks it.
@@ -42,9 +43,10 @@ type XRCConfig struct {
 	// Operations is how many RDMA operations may be under way with a peer; beyond
 	// it they wait. 0 means 64.
 	Operations int
-	// Patience is, where a node speaks TCP too, how long a peer of which nothing is known
-	// may be silent on XRC, and how long one that has spoken it may refuse it, before
-	// TCP is tried. 0 means 1 s.
+	// Patience is, where a node speaks TCP too, how long a peer may be silent on XRC, and
+	// how long one that has spoken it may refuse it, before TCP is tried. TCP then serves
+	// the peer until it answers on XRC again. A lost SYN is sent again after 1 s, and
+	// after 2 s more. 0 means 3.5 s.
 	Patience time.Duration
 }
 

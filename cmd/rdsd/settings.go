@@ -103,7 +103,7 @@ func defaults() settings {
 			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,
 			Silence: duration{Duration: 20 * time.Second}, DrainTimeout: duration{Duration: 5 * time.Second},
 		},
-		XRC: xrcSettings{Operations: 64, Patience: duration{Duration: time.Second}},
+		XRC: xrcSettings{Operations: 64, Patience: duration{Duration: 3500 * time.Millisecond}},
 		Sessions: sessionsSettings{
 			Max: rds.DefaultMaxSessions, MaxPerUser: rds.DefaultSessionsOfUID, MaxSockets: rds.DefaultMaxSockets,
 			SendBudget: rds.DefaultSendBudget, SendArena: rds.DefaultSendArena, ReceiveArena: rds.DefaultReceiveArena, MemoryArena: rds.DefaultMemoryArena,

@@ -93,7 +93,7 @@ func TestDefaultsAreValid(t *testing.T) {
 			Port:      16385, Paths: 1, SendBuffer: 4 << 20, ReceiveBuffer: 4 << 20, ReceiveOverrun: 64 << 20, PeerBudget: 64 << 20,
 			MaxMessage: 1 << 20, Linger: 5 * time.Second, ReconnectMin: 4 * time.Millisecond, ReconnectMax: time.Second,
 			State: "/run/rds/rds.state", Grace: 10 * time.Second,
-			XRC: rds.XRCConfig{Operations: 64, Patience: time.Second},
+			XRC: rds.XRCConfig{Operations: 64, Patience: 3500 * time.Millisecond},
 			TCP: rds.TCPConfig{KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, Silence: 20 * time.Second, DrainTimeout: 5 * time.Second},
 		},
 		service: rds.ServiceConfig{

@@ -26,12 +26,36 @@ type Options struct {
 	// Absent tells whether an error of a Dial means that somebody is there who does
 	// not speak the transport. Refused connections (ECONNREFUSED) always do.
 	Absent func(error) bool
-	// Patience is how long the preferred transport may take with a peer that nothing
-	// is known of, and be refused by one that has spoken it, before the other one is
-	// tried. 0 means 1 s.
+	// Patience is how long the preferred transport may go without an answer before
+	// the other one is tried, at the first contact with a peer and later. A lost SYN is
+	// sent again after 1 s, and after 2 s more. 0 means 3.5 s.
 	Patience time.Duration
+	// Gap is the least time between two moves of a pair. 0 means 30 s.
+	Gap time.Duration
+	// Ask and AskMax bound the time between two questions to a peer that the other
+	// transport serves: the first comes after Ask, and each time without success
+	// doubles, up to AskMax. 0 means 30 s and 5 min.
+	Ask, AskMax time.Duration
 	// Logger hears which transport serves whom. nil logs nothing.
 	Logger *zap.Logger
+}
+
+func (o *Options) setDefaults() {
+	if o.Absent == nil {
+		o.Absent = func(error) bool { return false }
+	}
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&o.Patience, 3500*time.Millisecond)
+	def(&o.Gap, 30*time.Second)
+	def(&o.Ask, 30*time.Second)
+	def(&o.AskMax, 5*time.Minute)
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
 }
 
 // exposing is a transport of transport.Operators.
@@ -42,20 +66,20 @@ type exposing interface {
 
 // Transport chooses between two transports.
 type Transport struct {
-	opts Options
+	opts   Options
+	asker  asking          // Options.Preferred; nil: it cannot be asked
+	ctx    context.Context // ends with the transport
+	cancel context.CancelFunc
+	slots  chan struct{}  // one for each question under way
+	work   sync.WaitGroup // questions
 
 	mu     sync.Mutex
-	peers  map[netip.Addr]*peer     // guarded by mu
-	lns    map[netip.Addr]*listener // guarded by mu
-	closed bool                     // guarded by mu
-	watch  func(netip.Addr)         // guarded by mu; nil: nobody wants to know
-}
-
-// peer is what is known of a peer. Its fields are guarded by Transport.mu.
-type peer struct {
-	chosen transport.Transport // nil: not known yet
-	forced bool
-	away   time.Time // since when the preferred one is refused, which had been chosen; zero: it is not
+	pairs  map[pair]*state                    // guarded by mu
+	forced map[netip.Addr]transport.Transport // guarded by mu; what serves a peer for good
+	lns    map[netip.Addr]*listener           // guarded by mu
+	closed bool                               // guarded by mu
+	watch  func(remote netip.Addr)            // guarded by mu; nil: nobody wants to know
+	moves  func(local, remote netip.Addr)     // guarded by mu; nil: nobody wants to know
 }
 
 var (
@@ -65,16 +89,11 @@ var (
 
 // New makes a transport of two.
 func New(opts Options) *Transport {
-	if opts.Absent == nil {
-		opts.Absent = func(error) bool { return false }
-	}
-	if opts.Patience == 0 {
-		opts.Patience = time.Second
-	}
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
-	}
-	t := &Transport{opts: opts, peers: make(map[netip.Addr]*peer), lns: make(map[netip.Addr]*listener)}
+	opts.setDefaults()
+	t := &Transport{opts: opts, slots: make(chan struct{}, maxQuestions), pairs: make(map[pair]*state),
+		forced: make(map[netip.Addr]transport.Transport), lns: make(map[netip.Addr]*listener)}
+	t.asker, _ = opts.Preferred.(asking)
+	t.ctx, t.cancel = context.WithCancel(context.Background())
 	for _, tr := range []transport.Transport{opts.Preferred, opts.Other} {
 		if r, ok := tr.(rejecting); ok {
 			r.Admit(func(remote netip.Addr) bool { return t.admits(tr, remote) })
@@ -91,48 +110,56 @@ type rejecting interface {
 
 // admits tells whether a peer may be served by tr.
 func (t *Transport) admits(tr transport.Transport, remote netip.Addr) bool {
-	p := t.look(remote)
-	return !p.forced || p.chosen == tr
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f := t.forced[remote]
+	return f == nil || f == tr
 }
 
 // Name is that of the preferred transport and the other one, as "xrc+tcp".
 func (t *Transport) Name() string { return t.opts.Preferred.Name() + "+" + t.opts.Other.Name() }
 
-// Chosen is the name of the transport that serves a peer, "" while it is not known.
-func (t *Transport) Chosen(remote netip.Addr) string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if p := t.peers[remote]; p != nil && p.chosen != nil {
-		return p.chosen.Name()
-	}
-	return ""
-}
-
 // Force has the peer served by the transport of this name from its first connection
-// on, whatever it speaks. ErrForced if it is served by another one already.
+// on, whatever it speaks: its pairs never move, and it is never asked. ErrForced if one
+// of them is served by another transport already.
 func (t *Transport) Force(remote netip.Addr, name string) error {
-	which := t.opts.Preferred
-	switch name {
-	case which.Name():
-	case t.opts.Other.Name():
-		which = t.opts.Other
-	default:
-		return fmt.Errorf("choice: no transport %q: %w", name, syscall.EINVAL)
+	which, err := t.byName(name)
+	if err != nil {
+		return err
 	}
 	t.mu.Lock()
-	p := t.peerLocked(remote)
-	if p.chosen != nil && p.chosen != which {
+	was := t.forced[remote]
+	ok := was == nil || was == which
+	for k, st := range t.pairs {
+		ok = ok && (k.remote != remote || st.serves == nil || st.serves == which)
+	}
+	if !ok {
 		t.mu.Unlock()
 		return ErrForced
 	}
-	changed := p.chosen == nil
-	p.chosen, p.forced = which, true
+	t.forced[remote] = which
+	for k, st := range t.pairs {
+		if k.remote == remote {
+			st.settle(which, "configured")
+			st.target = nil
+			st.quiet()
+		}
+	}
 	watch := t.watch
 	t.mu.Unlock()
-	if changed && watch != nil {
+	if was == nil && watch != nil {
 		watch(remote)
 	}
 	return nil
+}
+
+func (t *Transport) byName(name string) (transport.Transport, error) {
+	for _, tr := range []transport.Transport{t.opts.Preferred, t.opts.Other} {
+		if tr.Name() == name {
+			return tr, nil
+		}
+	}
+	return nil, fmt.Errorf("choice: no transport %q: %w", name, syscall.EINVAL)
 }
 
 // Watch has f called after every change of what serves a peer, which Chosen then
@@ -143,73 +170,14 @@ func (t *Transport) Watch(f func(remote netip.Addr)) {
 	t.watch = f
 }
 
-func (t *Transport) peerLocked(remote netip.Addr) *peer {
-	p := t.peers[remote]
-	if p == nil {
-		p = new(peer)
-		t.peers[remote] = p
-	}
-	return p
-}
-
-// choose notes that a peer is served by which, unless it was forced to be served by
-// the other one.
-func (t *Transport) choose(remote netip.Addr, which transport.Transport) bool {
-	t.mu.Lock()
-	p := t.peerLocked(remote)
-	allowed, changed := !p.forced || p.chosen == which, p.chosen != which
-	if allowed {
-		p.chosen, p.away = which, time.Time{}
-	}
-	watch := t.watch
-	t.mu.Unlock()
-	if allowed && changed {
-		t.opts.Logger.Info("transport chosen", zap.Stringer("peer", remote), zap.String("transport", which.Name()))
-		if watch != nil {
-			watch(remote)
-		}
-	}
-	return allowed
-}
-
-// look returns what is known of a peer.
-func (t *Transport) look(remote netip.Addr) peer {
+// Moves has f called when links of a pair that are not of Target have to be ended,
+// because the pair is to move to it or has begun to: the sending side first, so that
+// nothing is lost. It is called from a goroutine of Dial or of the transport, and
+// must not dial.
+func (t *Transport) Moves(f func(local, remote netip.Addr)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if p := t.peers[remote]; p != nil {
-		return *p
-	}
-	return peer{}
-}
-
-// returns tells whether a peer that has spoken the preferred transport, and refuses it, may
-// be one that is just starting again.
-func (t *Transport) returns(remote netip.Addr) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	p := t.peers[remote]
-	if p == nil || p.chosen != t.opts.Preferred || p.forced {
-		return false
-	}
-	if p.away.IsZero() {
-		p.away = time.Now()
-	}
-	return time.Since(p.away) < t.opts.Patience
-}
-
-// gone forgets that a peer is served by the other transport: whoever spoke it has
-// ended, and what comes instead may speak the preferred one.
-func (t *Transport) gone(remote netip.Addr) {
-	t.mu.Lock()
-	p, watch := t.peers[remote], t.watch
-	changed := p != nil && !p.forced && p.chosen == t.opts.Other
-	if changed {
-		p.chosen = nil
-	}
-	t.mu.Unlock()
-	if changed && watch != nil {
-		watch(remote)
-	}
+	t.moves = f
 }
 
 // listener is one local address.
@@ -258,83 +226,26 @@ func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error 
 	return nil
 }
 
-// accepted takes an inbound link.
+// accepted takes an inbound link. One to the side that dials is a knock: it settles
+// nothing, but tells that the peer can be asked now.
 func (t *Transport) accepted(tr transport.Transport, ln *listener, l transport.Link) {
-	remote := l.RemoteAddr().Addr()
+	k := pairOf(l.LocalAddr().Addr(), l.RemoteAddr().Addr())
 	ln.mu.Lock()
 	accept := ln.accept
 	ln.mu.Unlock()
-	if accept == nil || !t.choose(remote, tr) {
-		l.Close(transport.Abort)
+	switch {
+	case accept == nil:
+	case !k.dials() && t.choose(k, tr, "the peer connects by it", nil):
+		accept(l)
+		return
+	case k.dials() && t.admits(tr, k.remote):
+		if tr == t.opts.Preferred {
+			t.askSoon(k)
+		}
+		accept(l)
 		return
 	}
-	accept(l)
-}
-
-// Dial connects by the transport that serves the peer, or finds out which one does.
-func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
-	known := t.look(remote)
-	first, second := t.opts.Preferred, t.opts.Other
-	if known.chosen == second {
-		first, second = second, first
-	}
-	unlucky := false // the preferred one, in this call: it may be there nevertheless
-	var try func(ctx context.Context, tr transport.Transport) (transport.Link, error)
-	try = func(ctx context.Context, tr transport.Transport) (transport.Link, error) {
-		l, err := tr.Dial(ctx, local, remote, path)
-		if tr == t.opts.Preferred {
-			unlucky = err != nil && !t.opts.Absent(err) && !errors.Is(err, context.DeadlineExceeded)
-		} else if err == nil && unlucky {
-			// Who listens for the other one does for the preferred one, if at all (see
-			// Listen): a peer that has just come back was asked too early, or the
-			// connection was cut.
-			soon, cancel := context.WithTimeout(ctx, t.opts.Patience)
-			better, err := try(soon, t.opts.Preferred)
-			cancel()
-			if err == nil {
-				l.Close(transport.Abort)
-				return better, nil
-			}
-		}
-		if err == nil && !t.choose(remote, tr) {
-			l.Close(transport.Abort)
-			return nil, ErrForced
-		}
-		return l, err
-	}
-	limited, cancel := ctx, context.CancelFunc(func() {})
-	if known.chosen == nil {
-		limited, cancel = context.WithTimeout(ctx, t.opts.Patience)
-	}
-	l, err := try(limited, first)
-	cancel()
-	if err == nil {
-		return l, nil
-	}
-	if ended := ctx.Err(); ended != nil {
-		return nil, errors.Join(ended, err)
-	}
-	if first == t.opts.Preferred && errors.Is(err, syscall.ECONNREFUSED) && t.returns(remote) {
-		return nil, err
-	}
-	// Another dial, or the peer, may have found out meanwhile.
-	if known = t.look(remote); known.chosen == first && (known.forced || !t.absent(err)) {
-		return nil, err
-	}
-	l, other := try(ctx, second)
-	if other == nil {
-		return l, nil
-	}
-	if t.absent(err) && t.absent(other) {
-		t.gone(remote)
-	}
-	return nil, errors.Join(err, other)
-}
-
-// absent tells whether an error of a dial means that nobody there speaks its
-// transport.
-func (t *Transport) absent(err error) bool {
-	return errors.Is(err, syscall.ECONNREFUSED) || t.opts.Absent(err)
+	l.Close(transport.Abort)
 }
 
 // Regions is the table of memory regions of whichever transport has one, nil if none
@@ -372,7 +283,12 @@ func (t *Transport) Stats() []transport.Counter {
 func (t *Transport) Close() error {
 	t.mu.Lock()
 	t.closed = true
+	for _, st := range t.pairs {
+		st.quiet()
+	}
 	t.mu.Unlock()
+	t.cancel()
+	t.work.Wait()
 	other := t.opts.Other.Close() // first, as it listens last
 	return errors.Join(t.opts.Preferred.Close(), other)
 }

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/rds-go/rds/transport"
 )
 
@@ -28,9 +30,9 @@ func TestUnknownPeer(t *testing.T) {
 		{"preferred is refused", refuses, answers, "old", [2]int{2, 1}, [2]int{0, 1}},
 		{"preferred is rejected", rejects, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
 		{"preferred fails", fails, answers, "old", [2]int{2, 1}, [2]int{0, 1}},
-		{"preferred is silent", silent, answers, "old", [2]int{1, 1}, [2]int{0, 1}},
+		{"preferred is silent", silent, answers, "old", [2]int{3, 1}, [2]int{0, 1}},
 		{"both are refused", refuses, refuses, "", [2]int{1, 1}, [2]int{1, 1}},
-		{"both are silent", silent, silent, "", [2]int{1, 1}, [2]int{1, 1}},
+		{"both are silent", silent, silent, "", [2]int{2, 1}, [2]int{1, 1}},
 		{"other is silent", refuses, silent, "", [2]int{1, 1}, [2]int{1, 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -42,7 +44,7 @@ func TestUnknownPeer(t *testing.T) {
 				start := time.Now()
 				_ = r.wantDial("first", long, c.want)
 				r.wantDials("first", c.dials[0], c.dials[1])
-				if took := time.Since(start); c.preferred == silent && c.other == answers && took != time.Second {
+				if took := time.Since(start); c.preferred == silent && c.other == answers && took != 2*time.Second+headStart {
 					t.Errorf("waited %v", took)
 				}
 				r.wantChosen("after", c.want)
@@ -88,7 +90,8 @@ func TestKnownPeer(t *testing.T) {
 		dials            [2]int
 	}{
 		{"preferred goes on", answers, answers, answers, "new", "new", [2]int{1, 0}},
-		{"preferred silent", answers, silent, answers, "", "new", [2]int{1, 0}},
+		{"preferred silent", answers, silent, answers, "old", "old", [2]int{3, 1}},
+		{"both silent", answers, silent, silent, "", "new", [2]int{2, 1}},
 		{"preferred fails", answers, fails, answers, "", "new", [2]int{1, 0}},
 		{"preferred refused, other answers", answers, refuses, answers, "old", "old", [2]int{2, 1}},
 		{"preferred rejected, other answers", answers, rejects, answers, "old", "old", [2]int{1, 1}},
@@ -169,7 +172,7 @@ func TestPeerComesUpWhileAsked(t *testing.T) {
 	}
 }
 
-// A peer that connects has chosen, and may choose anew.
+// A peer that is the side that dials has chosen when it connects, and may choose anew.
 func TestInboundDecides(t *testing.T) {
 	r := newRig(t, time.Second)
 	var got []transport.Link
@@ -178,14 +181,51 @@ func TestInboundDecides(t *testing.T) {
 	}
 	r.preferred.set(answers)
 	r.other.set(answers)
-	l := r.other.connect(them)
-	r.wantChosen("inbound", "old")
-	_ = r.wantDial("back", long, "old")
-	r.wantDials("back", 0, 1)
-	m := r.preferred.connect(them)
-	r.wantChosen("inbound again", "new")
+	chosen := func(what, want string) {
+		t.Helper()
+		if by := r.Chosen(us, below); by != want {
+			t.Errorf("%s: %q is chosen, want %q", what, by, want)
+		}
+	}
+	l := r.other.connect(below)
+	chosen("inbound", "old")
+	if _, err := r.Dial(t.Context(), us, below, 0); err != nil {
+		t.Error(err)
+	}
+	r.wantDials("a knock", 0, 1)
+	m := r.preferred.connect(below)
+	chosen("inbound again", "new")
 	if len(got) != 2 || got[0] != transport.Link(l) || got[1] != transport.Link(m) || l.wasAborted() || m.wasAborted() {
 		t.Errorf("accepted %v", got)
+	}
+	if w := r.log.FilterLevelExact(zap.WarnLevel).Len(); w != 1 {
+		t.Errorf("%d warnings of one change", w)
+	}
+	if to := r.Target(us, below); to != "" {
+		t.Errorf("its links have to be of %q", to)
+	}
+	if err := r.Move(us, below, "old", "a test"); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("moved: %v", err)
+	}
+}
+
+// Knocks, of the side that does not dial, settle nothing: neither ours nor the peer's.
+func TestKnocksDecideNothing(t *testing.T) {
+	r := newRig(t, time.Second)
+	if err := r.Listen(us, func(transport.Link) {}); err != nil {
+		t.Fatal(err)
+	}
+	r.other.set(answers)
+	if l := r.other.connect(them); l.wasAborted() {
+		t.Error("a knock is not accepted")
+	}
+	r.wantChosen("knocked", "")
+	if _, err := r.Dial(t.Context(), us, below, 0); err != nil {
+		t.Error(err)
+	}
+	r.wantDials("a knock", 1, 1)
+	if by := r.Chosen(us, below); by != "" {
+		t.Errorf("%q is chosen", by)
 	}
 }
 

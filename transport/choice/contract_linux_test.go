@@ -98,11 +98,11 @@ func TestChosenBySpeech(t *testing.T) {
 			if got := p.B.Link.Stats().Transport; got != c.want {
 				t.Errorf("their end of the link is of %q, want %q", got, c.want)
 			}
-			if got := e.A.(*choice.Transport).Chosen(e.AddrB); got != c.want {
+			if got := e.A.(*choice.Transport).Chosen(e.AddrA, e.AddrB); got != c.want {
 				t.Errorf("we have chosen %q, want %q", got, c.want)
 			}
-			if b, ok := e.B.(*choice.Transport); ok && b.Chosen(e.AddrA) != c.want {
-				t.Errorf("they have chosen %q, want %q", b.Chosen(e.AddrA), c.want)
+			if b, ok := e.B.(*choice.Transport); ok && b.Chosen(e.AddrB, e.AddrA) != c.want {
+				t.Errorf("they have chosen %q, want %q", b.Chosen(e.AddrB, e.AddrA), c.want)
 			}
 		})
 	}

@@ -1,23 +1,45 @@
 // Package choice is a transport made of two: a preferred one and another that every
-// peer speaks. Which of them serves a peer is found out by the first connection
-// and remembered.
+// peer speaks. Which of them serves a pair of addresses is found out by the first
+// connection, and may change.
 //
 //	         preferred answers
 //	unknown ───────────────────────────────────────────▶ preferred
 //	 ▲   │                                                │    ▲
-//	 │   │ preferred is refused, rejected,      refused,  │    │ refused,
-//	 │   │ or silent for Patience,              other     │    │ preferred
-//	 │   │ and other answers                    answers   ▼    │ answers
+//	 │   │ preferred is refused or rejected,   preferred  │    │ preferred answers
+//	 │   │ or silent for Patience,             is silent  │    │ a question, and
+//	 │   │ and other answers                   or refused,│    │ then a dial
+//	 │   │                                     and other  │    │
+//	 │   │                                     answers    ▼    │
 //	 │   └──────────────────────────────────────────────▶ other
 //	 └───────────── both are refused ─────────────────────┘
 //
-// A peer that connects to us has chosen, too. Refusal means that the process that
-// spoke a transport has gone. Silence changes nothing once a transport is chosen:
-// the host may be down, or the network. Force settles what serves a peer for good.
+// Only the side that dials decides, which is the smaller address of the pair. For the
+// other side a peer that connects has chosen, and its own dials, which are knocks,
+// settle nothing.
+//
+// Silence and refusal of the preferred transport, for Patience and in any number of
+// dials, count only if the peer answers by the other one: else its host is down. A peer
+// that answers by the other is dialed once more by the preferred one, since who listens
+// for both listens for that first.
+//
+// # Moves
+//
+// While the other transport serves a pair, its peer is asked (Ask of the preferred
+// transport) whether it speaks the preferred one: after Options.Ask, then at intervals
+// that double up to Options.AskMax, and when the pair connects anew or the peer knocks,
+// if the last question is as old as Options.Ask. A question makes no link, since a real
+// dial makes the acceptor end the link that it has. If the answer is yes, and the last
+// move is Options.Gap ago, the pair is to move: Target changes, the function that Moves
+// was given ends the links, sending sides first, and the next dial is of the preferred
+// transport. If that fails the other one goes on to serve.
+//
+// Every change is one warning in the log, with the reason; State tells the last one.
+// Force settles what serves a peer for good: it neither moves nor is asked.
 //
 // # Concurrency
 //
-// As package transport demands; all methods are safe for concurrent use. Dials of
-// one peer may find out at the same time; one that heard nothing yields to one
-// that got an answer.
+// As package transport demands; all methods are safe for concurrent use, and none is
+// called with a lock of the caller's that Watch or Moves take. Dials of one pair may
+// find out at the same time; the link of one that was begun before a move, by the old
+// transport, is closed.
 package choice

@@ -11,6 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/rds-go/rds/transport"
 )
 
@@ -23,6 +26,7 @@ const (
 	fails // for a reason that says nothing of the peer
 	silent
 	answers
+	late // answers after fake.delay
 )
 
 var (
@@ -40,6 +44,8 @@ type fake struct {
 	hold    chan struct{} // if not nil, dials wait for its end
 	dialing chan struct{} // gets a value when a dial begins
 	dials   int
+	delay   time.Duration // of an answer that is late
+	asks    int
 
 	answered func(*fakeLink) // if not nil, a dial calls it with its link
 
@@ -73,7 +79,10 @@ func (f *fake) Dial(ctx context.Context, _, remote netip.Addr, _ int) (transport
 	f.dials++
 	hold, a, answered := f.hold, f.answer, f.answered
 	f.mu.Unlock()
-	f.dialing <- struct{}{}
+	select {
+	case f.dialing <- struct{}{}:
+	default: // nobody looks
+	}
 	if hold != nil {
 		select {
 		case <-hold:
@@ -91,12 +100,45 @@ func (f *fake) Dial(ctx context.Context, _, remote netip.Addr, _ int) (transport
 	case silent:
 		<-ctx.Done()
 		return nil, ctx.Err()
+	case late:
+		select {
+		case <-time.After(f.delay):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	l := &fakeLink{by: f, remote: remote}
 	if answered != nil {
 		answered(l)
 	}
 	return l, nil
+}
+
+// Ask answers as Dial would, and counts apart.
+func (f *fake) Ask(ctx context.Context, _, _ netip.Addr) error {
+	f.mu.Lock()
+	f.asks++
+	a := f.answer
+	f.mu.Unlock()
+	switch a {
+	case answers:
+		return nil
+	case silent:
+		<-ctx.Done()
+		return ctx.Err()
+	case rejects:
+		return errRejected
+	}
+	return fmt.Errorf("%s: %w", f.name, syscall.ECONNREFUSED)
+}
+
+// asked returns the number of questions since the last call.
+func (f *fake) asked() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.asks
+	f.asks = 0
+	return n
 }
 
 func (f *fake) Listen(_ netip.Addr, accept func(transport.Link)) error {
@@ -137,6 +179,8 @@ type fakeLink struct {
 
 func (l *fakeLink) RemoteAddr() netip.AddrPort { return netip.AddrPortFrom(l.remote, 1) }
 
+func (l *fakeLink) LocalAddr() netip.AddrPort { return netip.AddrPortFrom(us, 1) }
+
 func (l *fakeLink) Close(mode transport.CloseMode) {
 	l.mu.Lock()
 	l.aborted = mode == transport.Abort
@@ -150,8 +194,9 @@ func (l *fakeLink) wasAborted() bool {
 }
 
 var (
-	us   = netip.MustParseAddr("10.0.0.1")
-	them = netip.MustParseAddr("10.0.0.2")
+	below = netip.MustParseAddr("10.0.0.1") // dials us
+	us    = netip.MustParseAddr("10.0.0.2")
+	them  = netip.MustParseAddr("10.0.0.3") // is dialed by us
 )
 
 // rig is a choice between two fakes.
@@ -160,16 +205,22 @@ type rig struct {
 	*Transport
 	preferred, other *fake
 	told             atomic.Value // what was chosen when the last change was told of
+	moves            atomic.Int32 // calls of what Moves was given
+	log              *observer.ObservedLogs
 }
 
 func newRig(t testing.TB, patience time.Duration) *rig {
 	r := &rig{TB: t, preferred: newFake("new"), other: newFake("old")}
+	core, log := observer.New(zap.InfoLevel)
+	r.log = log
 	r.Transport = New(Options{
-		Preferred: r.preferred, Other: r.other, Patience: patience,
+		Preferred: r.preferred, Other: r.other, Patience: patience, Logger: zap.New(core),
 		Absent: func(err error) bool { return errors.Is(err, errRejected) },
 	})
 	r.told.Store("")
-	r.Watch(func(remote netip.Addr) { r.told.Store(r.Chosen(remote)) })
+	r.Watch(func(remote netip.Addr) { r.told.Store(r.Chosen(us, remote)) })
+	r.Moves(func(netip.Addr, netip.Addr) { r.moves.Add(1) })
+	t.Cleanup(func() { _ = r.Close() }) // questions end
 	return r
 }
 
@@ -199,7 +250,7 @@ func (r *rig) wantDial(what string, within time.Duration, want string) error {
 
 func (r *rig) wantChosen(what, want string) {
 	r.Helper()
-	if got := r.Chosen(them); got != want {
+	if got := r.Chosen(us, them); got != want {
 		r.Errorf("%s: chosen is %q, want %q", what, got, want)
 	}
 	if got := r.told.Load(); got != want {

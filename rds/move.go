@@ -1,0 +1,41 @@
+package rds
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/rds-go/rds/transport"
+)
+
+// errMoved: the pair of addresses is served by another transport than it was when the
+// dial began.
+var errMoved = errors.New("rds: the peer has moved to another transport")
+
+// moves ends the links of a pair that are not of the transport that it is to be served
+// by. Each path dials when its old link has been read to its end.
+func (n *Node) moves(local, remote netip.Addr) {
+	n.mu.RLock()
+	p := n.peers[peerKey{local: local, remote: remote}]
+	n.mu.RUnlock()
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	for i := range p.path {
+		if l := p.links[p.core.Link(i)]; l != nil && !p.targets(l) {
+			p.core.Leave(i)
+		}
+	}
+	p.armLocked()
+	p.unlock(nil)
+}
+
+// targets tells whether a link is of the transport that the peer is to be served by.
+func (p *peer) targets(l transport.Link) bool {
+	c, ok := p.node.via(p.remote).(chooser)
+	if !ok {
+		return true
+	}
+	to := c.Target(p.local.addr, p.remote)
+	return to == "" || to == l.Stats().Transport
+}
