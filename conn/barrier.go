@@ -41,14 +41,22 @@ func (c *Conn) answered(p *path) {
 	}
 }
 
-// fenceTimeout gives up on a peer that does not answer probes.
+// fenceTimeout gives up on a peer that does not answer probes. One that has answered
+// on this link is asked again: it may have paused the link, with the messages that
+// the barrier is for still in its kernel.
 func (c *Conn) fenceTimeout(now time.Time) {
+	p := &c.paths[0]
 	if c.barrier == 0 || c.fenceBy.After(now) {
 		return
 	}
-	if c.paths[0].q.first >= c.barrier {
+	switch {
+	case p.q.first < c.barrier:
+	case p.answers == 0:
 		c.liftBarrier()
 		return
+	case p.state == Up:
+		c.fence, p.probe = 0, true
+		c.act(Action{Kind: Transmit, Path: 0})
 	}
 	c.fenceBy = now.Add(c.cfg.ProofTimeout)
 }

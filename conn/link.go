@@ -147,6 +147,10 @@ const askTime = time.Second
 
 // expire ends the wait of a held link.
 func (c *Conn) expire(now time.Time, h heldLink) {
+	if c.delayed(&h) {
+		c.linger(now, h)
+		return
+	}
 	if h.ask == 0 {
 		c.refuse(h.link)
 		return
@@ -186,10 +190,10 @@ func (c *Conn) knocked(now time.Time) {
 }
 
 // hold keeps an inbound link until path want is free. A newer one for the same
-// path replaces it.
+// path replaces it, unless the path is paused.
 func (c *Conn) hold(now time.Time, h heldLink, want int) {
 	for k, old := range c.held {
-		if want >= 0 && old.path == want {
+		if want >= 0 && old.path == want && !c.paths[want].paused {
 			c.refuse(old.link)
 			c.held = append(c.held[:k], c.held[k+1:]...)
 			break
@@ -206,7 +210,7 @@ func (c *Conn) hold(now time.Time, h heldLink, want int) {
 // install puts a link to use on a path that has none.
 func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born uint64) {
 	p.must(Up)
-	p.link, p.outbound, p.proved = link, outbound, false
+	p.link, p.outbound, p.proved, p.paused = link, outbound, false, false
 	p.written, p.acked, p.settled, p.nextOff, p.control = 0, 0, 0, 0, nil
 	p.mapPending, p.probe = true, true
 	p.born = born
@@ -275,7 +279,7 @@ func (c *Conn) LinkClosed(now time.Time, link LinkID, acked uint64) {
 		if p.proved {
 			c.Acked(i, acked)
 		}
-		p.link, p.proveBy = 0, time.Time{}
+		p.link, p.proveBy, p.paused = 0, time.Time{}, false
 		p.resets++
 		c.stats.ConnReset++
 		p.must(Down)
@@ -313,6 +317,7 @@ func (c *Conn) afterLoss(now time.Time, p *path) {
 		if h.path == p.index || h.path < 0 && p.index < c.used() {
 			c.held = append(c.held[:k], c.held[k+1:]...)
 			c.install(now, p, h.link, false, h.born)
+			c.follow(p)
 			return
 		}
 	}

@@ -42,6 +42,7 @@ type path struct {
 	dialing  bool // a dial was asked for and has not been answered
 	outbound bool // the link was dialed by us
 	proved   bool // the peer's RDS has taken the link, not just its TCP
+	paused   bool // the link is not read for now; see pause.go
 	proveBy  time.Time
 	redialAt time.Time
 	window   time.Duration // back-off

@@ -195,6 +195,7 @@ func (a *appSocket) dataLocked() (all bool) {
 	a.gaveCount.Add(count)
 	a.received(-bytes, -count)
 	q.publish()
+	a.s.spare()
 	return all
 }
 

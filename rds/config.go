@@ -17,6 +17,7 @@ const (
 	DefaultPort           = transport.DefaultPort
 	DefaultBuffer         = 4 << 20  // send and receive buffer of a socket, bytes of payload
 	DefaultReceiveOverrun = 64 << 20 // bytes
+	DefaultReceiveStall   = 60 * time.Second
 	DefaultPeerBudget     = 64 << 20 // bytes
 	DefaultLinger         = 5 * time.Second
 	MaxMessage            = wire.MaxPayload // the largest message, 1 MiB
@@ -46,10 +47,15 @@ type Config struct {
 	// of payload; 0 means DefaultBuffer.
 	SendBuffer, ReceiveBuffer int
 	// ReceiveOverrun is how far past its receive buffer a socket may be filled
-	// by what was under way when its congestion became known. Beyond it
-	// messages are dropped and counted (recv_drop_overrun). 0 means
-	// DefaultReceiveOverrun.
+	// by what was under way when its congestion became known. Beyond it the
+	// connection that brings a message is not read until the socket has room
+	// (recv_paused); where the transport has no way to pause, messages are dropped
+	// and counted (recv_drop_overrun). 0 means DefaultReceiveOverrun.
 	ReceiveOverrun int
+	// ReceiveStall is how long a full socket may keep a connection from being read.
+	// Then messages for it are dropped and counted (recv_drop_overrun) until it has
+	// room. 0 means DefaultReceiveStall.
+	ReceiveStall time.Duration
 	// PeerBudget bounds the memory of the messages queued for one peer, sent
 	// or parked while it cannot be reached. 0 means DefaultPeerBudget.
 	PeerBudget int
@@ -139,6 +145,7 @@ func (c *Config) Validate() error {
 	}{
 		{"SendBuffer", int64(c.SendBuffer)}, {"ReceiveBuffer", int64(c.ReceiveBuffer)},
 		{"ReceiveOverrun", int64(c.ReceiveOverrun)}, {"PeerBudget", int64(c.PeerBudget)},
+		{"ReceiveStall", int64(c.ReceiveStall)},
 		{"ReconnectMin", int64(c.ReconnectMin)}, {"ReconnectMax", int64(c.ReconnectMax)},
 		{"TCP.SendBuffer", int64(c.TCP.SendBuffer)}, {"TCP.ReceiveBuffer", int64(c.TCP.ReceiveBuffer)},
 		{"TCP.KeepAliveIdle", int64(c.TCP.KeepAliveIdle)}, {"TCP.KeepAliveInterval", int64(c.TCP.KeepAliveInterval)},
@@ -191,6 +198,9 @@ func (c *Config) setDefaults() {
 	def(&c.MaxMessage, MaxMessage)
 	if c.Port == 0 {
 		c.Port = DefaultPort
+	}
+	if c.ReceiveStall == 0 {
+		c.ReceiveStall = DefaultReceiveStall
 	}
 	if c.Linger == 0 {
 		c.Linger = DefaultLinger

@@ -13,6 +13,7 @@ type counters struct {
 	recvDropNoSock   atomic.Uint64 // to a port nobody is bound to
 	recvDropDead     atomic.Uint64 // queued on a socket that closed
 	recvDropOverrun  atomic.Uint64 // beyond the hard bound of a receive buffer
+	recvPaused       atomic.Uint64 // times a link was paused for a message without room
 	recvMisplaced    atomic.Uint64 // runs of messages by another queue than their application's
 	recvDelivered    atomic.Uint64 // taken by the application
 	recvQueued       atomic.Uint64 // put on a socket's queue
@@ -107,6 +108,7 @@ func (n *Node) list() []transport.Counter {
 		{Name: "send_drop_generation", Value: t.DroppedFlush},
 		{Name: "send_pong_dropped", Value: t.PongsDropped},
 		{Name: "recv_drop_overrun", Value: c.recvDropOverrun.Load()},
+		{Name: "recv_paused", Value: c.recvPaused.Load()},
 		{Name: "recv_misplaced", Value: c.recvMisplaced.Load()},
 		{Name: "send_held", Value: t.Held},
 		{Name: "conn_refused", Value: t.LinksRefused},

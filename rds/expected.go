@@ -118,6 +118,7 @@ func (l *localAddr) giveUp() (ports, dropped int) {
 	for _, k := range keepers {
 		k.closed.Store(true)
 		dropped += k.q.drop()
+		l.waiters.ended(k)
 	}
 	return ports, dropped
 }

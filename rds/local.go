@@ -24,6 +24,8 @@ type localAddr struct {
 	expecting atomic.Int32 // ports in expect
 	leaving   atomic.Bool  // the node stops: no port takes messages
 
+	waiters waiters // receivers that wait for a socket here
+
 	mu      sync.Mutex // bind, unbind, map, peers and what is expected
 	bound   int
 	cong    wire.CongestionMap
@@ -48,10 +50,11 @@ func (l *localAddr) lookup(port uint16) *nodeSocket {
 // port is in s's queue then.
 func (l *localAddr) bind(s *nodeSocket, port uint16) (met int, err error) {
 	k := l.lockKeeper(port)
-	defer l.mu.Unlock()
 	if k != nil {
+		defer l.waiters.ended(k)
 		defer k.q.mu.Unlock()
 	}
+	defer l.mu.Unlock()
 	switch {
 	case port == wire.PortProbe:
 		return 0, ErrInvalid

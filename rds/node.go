@@ -363,6 +363,9 @@ func (n *Node) Close() error {
 	if n.control != nil {
 		_ = n.control.Close()
 	}
+	for _, la := range n.allLocals() {
+		la.giveUp() // or a link that waits for a port would wait on
+	}
 	n.eachPeer((*peer).close)
 	n.succession.open()                                // links that wait are refused now
 	err := errors.Join(n.self.Close(), n.wire.Close()) // in this order: regions end with the wire

@@ -29,6 +29,8 @@ type nodeSocket struct {
 	congested   atomic.Bool  // our bit is set in la.cong
 	congestedAt atomic.Int64 // since when, in Unix nanoseconds
 	dropping    atomic.Bool  // over the hard bound: one log line per episode
+	stuck       atomic.Bool  // full for longer than Config.ReceiveStall: nothing waits for it any more
+	awaited     atomic.Int32 // links that wait for room here
 
 	last   atomic.Pointer[peer] // of the last destination; nil while only is a transport
 	only   atomic.Pointer[Wire] // to send by; nil or WireAuto: any
@@ -44,6 +46,7 @@ type nodeSocket struct {
 // drained and cause are for the inbox.
 func (s *nodeSocket) drained(n int) {
 	s.uncongest()
+	s.spare()
 	if n > 0 {
 		s.node.counters.recvDelivered.Add(uint64(n))
 	}
@@ -105,6 +108,7 @@ func (s *nodeSocket) setBuffers(send, receive int) error {
 	if receive > 0 {
 		s.rcvbuf.Store(int64(receive))
 		s.uncongest()
+		s.spare()
 	}
 	return nil
 }
@@ -260,6 +264,7 @@ func (s *nodeSocket) shut() bool {
 	s.la.unbind(s.port, s.node.leaving.Load())
 	s.node.forget(s)
 	s.node.counters.recvDropDead.Add(uint64(s.q.drop()))
+	s.la.waiters.ended(s)
 	if s.congested.Swap(false) {
 		s.la.mark(s)
 	}

@@ -331,6 +331,7 @@ func (p *peer) start(i int, id conn.LinkID) {
 	p.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))
 	rx := &receiver{peer: p, path: i, id: id, io: io, operator: carriageOf(l) == operators, arrived: transport.FirstQueue}
 	rx.sorter, _ = l.(transport.Sorter)
+	rx.pause.link, _ = l.(transport.Pauser)
 	if err := l.Start(rx); err != nil {
 		l.Close(transport.Abort)
 		p.ended(i, id, err, 0)

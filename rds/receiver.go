@@ -32,6 +32,7 @@ type receiver struct {
 	curCount  int
 	roomBytes int // that fit below the hard bound of the socket at hand
 	roomCount int
+	pause     pause
 	touched   []*nodeSocket // of this burst, to be woken at its end
 	kick      [conn.MaxPaths]bool
 	kicked    bool
@@ -58,22 +59,32 @@ func (r *receiver) Begin() {
 	p.unlock(nil)
 }
 
-// Message takes one message.
+// Message takes one message, or keeps it for later.
 func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
+	first := r.pause.parked.Len() == 0
+	if !first || !r.message(h, payload, owned, false) {
+		r.park(h, payload, owned, first)
+	}
+}
+
+// message takes one message, to which the sequence rule has been applied if accepted is
+// set. It returns false, having applied the rule and kept nothing, if the message has to
+// wait.
+func (r *receiver) message(h *wire.Header, payload []byte, owned *buf.Buf, accepted bool) (taken bool) {
 	p := r.peer
-	if !h.IsCongestion() && !r.io.in.Accept(h) {
+	if !accepted && !h.IsCongestion() && !r.io.in.Accept(h) {
 		r.old++
 		if owned != nil {
 			owned.Release()
 		}
-		return
+		return true
 	}
 	if p.core.IsControl(h) {
 		r.control(h, payload)
 		if owned != nil {
 			owned.Release()
 		}
-		return
+		return true
 	}
 	var about wire.Memory
 	if h.Extensions[0] != wire.ExtNone && r.operator {
@@ -87,16 +98,19 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 			if owned != nil {
 				owned.Release()
 			}
-			return
+			return true
 		}
 	}
 	n := len(payload)
-	if r.curBytes+n > r.roomBytes || r.curCount >= r.roomCount {
+	if (r.curBytes+n > r.roomBytes || r.curCount >= r.roomCount) && (r.curCount > 0 || s.q.count.Load() > 0) {
+		if r.waits(s, n) {
+			return false
+		}
 		r.overrun(s)
 		if owned != nil {
 			owned.Release()
 		}
-		return
+		return true
 	}
 	it := recvItem{from: &p.remote, peer: p.index, seq: h.Sequence, length: uint32(n), sport: h.Sport, path: uint8(r.path)}
 	if owned != nil {
@@ -115,6 +129,7 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 	}
 	r.curBytes += n
 	r.curCount++
+	return true
 }
 
 // memory reads what a message says about memory, and retires the region that
@@ -163,7 +178,7 @@ func (r *receiver) enter(port uint16) *nodeSocket {
 	if r.sorter != nil && r.arrived != queueOf(s) {
 		r.misplaced(s)
 	}
-	hard := s.rcvbuf.Load() + int64(r.peer.node.cfg.ReceiveOverrun)
+	hard := s.bound()
 	r.roomBytes = int(hard - s.q.bytes.Load())
 	r.roomCount = int(hard/itemCost - s.q.count.Load())
 	return s
@@ -285,6 +300,15 @@ func (r *receiver) Writable() { r.peer.writable(r.path, r.id) }
 
 // Closed is the link's end.
 func (r *receiver) Closed(cause error, acked uint64) {
+	if r.pause.on {
+		r.finish(cause, acked)
+		return
+	}
+	r.closed(cause, acked)
+}
+
+// closed is the end of a link of which everything is taken.
+func (r *receiver) closed(cause error, acked uint64) {
 	if r.reader != nil {
 		r.reader.Close()
 	}

@@ -193,6 +193,12 @@ func (q *recvQueue) drop() (messages int) {
 	return messages
 }
 
+func (q *recvQueue) isClosed() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.closed
+}
+
 // fill makes a Message of the item that next returned; the item's reference
 // passes to it. The caller holds rmu.
 func (q *recvQueue) fill(m *Message, it *recvItem) {

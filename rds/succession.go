@@ -168,13 +168,7 @@ func (n *Node) graceOver() {
 	u.over = true
 	u.mu.Unlock()
 	n.forgetPorts()
-	n.mu.RLock()
-	locals := make([]*localAddr, 0, len(n.locals))
-	for _, la := range n.locals {
-		locals = append(locals, la)
-	}
-	n.mu.RUnlock()
-	for _, la := range locals {
+	for _, la := range n.allLocals() {
 		ports, dropped := la.giveUp()
 		if ports == 0 {
 			continue
@@ -184,6 +178,17 @@ func (n *Node) graceOver() {
 			zap.Stringer("address", la.addr), zap.Int("ports", ports), zap.Int("dropped", dropped))
 		la.announce(n)
 	}
+}
+
+// allLocals are the node's addresses.
+func (n *Node) allLocals() []*localAddr {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	locals := make([]*localAddr, 0, len(n.locals))
+	for _, la := range n.locals {
+		locals = append(locals, la)
+	}
+	return locals
 }
 
 // endSuccession ends what waits.

@@ -57,6 +57,7 @@ func (s *settings) plan() (plan, error) {
 	c.notNegative("tcp.silence", s.TCP.Silence)
 	c.positive("reconnect_min", s.ReconnectMin)
 	c.positive("reconnect_max", s.ReconnectMax)
+	c.positive("receive.stall", s.Receive.Stall)
 	c.positive("tcp.keepalive_idle", s.TCP.KeepAliveIdle)
 	c.positive("tcp.keepalive_interval", s.TCP.KeepAliveInterval)
 	c.positive("tcp.drain_timeout", s.TCP.DrainTimeout)
@@ -88,7 +89,7 @@ func (s *settings) node(addrs []netip.Addr) rds.Config {
 	cfg := rds.Config{
 		Addresses: addrs, Port: uint16(s.Port), Paths: s.Paths,
 		SendBuffer: s.SendBuffer, ReceiveBuffer: s.ReceiveBuffer, ReceiveOverrun: s.ReceiveOverrun,
-		PeerBudget: s.PeerBudget, MaxMessage: s.MaxMessage,
+		ReceiveStall: s.Receive.Stall.Duration, PeerBudget: s.PeerBudget, MaxMessage: s.MaxMessage,
 		Linger: s.Drain.Duration, ReconnectMin: s.ReconnectMin.Duration, ReconnectMax: s.ReconnectMax.Duration,
 		DisablePing: !s.Ping, State: s.statePath(s.Socket), Grace: s.Grace.Duration,
 		XRC: rds.XRCConfig{Port: uint16(s.XRC.Port), CRC: s.XRC.CRC, Operations: s.XRC.Operations, Patience: s.XRC.Patience.Duration},

@@ -44,6 +44,7 @@ type settings struct {
 	PeerBudget     int              `toml:"peer_budget"`
 	ReconnectMin   duration         `toml:"reconnect_min"`
 	ReconnectMax   duration         `toml:"reconnect_max"`
+	Receive        receiveSettings  `toml:"receive"`
 	TCP            tcpSettings      `toml:"tcp"`
 	XRC            xrcSettings      `toml:"xrc"`
 	Sessions       sessionsSettings `toml:"sessions"`
@@ -68,6 +69,10 @@ type portsSettings struct {
 	Range  word   `toml:"range"`
 	Users  []word `toml:"users"`
 	Groups []word `toml:"groups"`
+}
+
+type receiveSettings struct {
+	Stall duration `toml:"stall"`
 }
 
 type xrcSettings struct {
@@ -99,6 +104,7 @@ func defaults() settings {
 		MaxMessage: rds.MaxMessage, SendBuffer: rds.DefaultBuffer, ReceiveBuffer: rds.DefaultBuffer,
 		ReceiveOverrun: rds.DefaultReceiveOverrun, PeerBudget: rds.DefaultPeerBudget,
 		ReconnectMin: duration{Duration: 4 * time.Millisecond}, ReconnectMax: duration{Duration: time.Second},
+		Receive: receiveSettings{Stall: duration{Duration: rds.DefaultReceiveStall}},
 		TCP: tcpSettings{
 			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,
 			Silence: duration{Duration: 20 * time.Second}, DrainTimeout: duration{Duration: 5 * time.Second},

@@ -90,7 +90,7 @@ func TestDefaultsAreValid(t *testing.T) {
 	want := plan{
 		node: rds.Config{
 			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")},
-			Port:      16385, Paths: 1, SendBuffer: 4 << 20, ReceiveBuffer: 4 << 20, ReceiveOverrun: 64 << 20, PeerBudget: 64 << 20,
+			Port:      16385, Paths: 1, SendBuffer: 4 << 20, ReceiveBuffer: 4 << 20, ReceiveOverrun: 64 << 20, ReceiveStall: time.Minute, PeerBudget: 64 << 20,
 			MaxMessage: 1 << 20, Linger: 5 * time.Second, ReconnectMin: 4 * time.Millisecond, ReconnectMax: time.Second,
 			State: "/run/rds/rds.state", Grace: 10 * time.Second,
 			XRC: rds.XRCConfig{Operations: 64, Patience: 3500 * time.Millisecond},
@@ -194,7 +194,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"tcp.keepalive_count: 0 is less than 1", "tcp.send_buffer: -1 is less than 0", "tcp.receive_buffer: -1 is less than 0", "tcp.event_loops: -1 is less than 0",
 		"drain: -1ns is negative", "tcp.user_timeout: -1ns is negative", "tcp.silence: -1ns is negative",
 		"reconnect_min: 0s is not a positive duration", "reconnect_max: -1ns is not a positive duration",
-		"tcp.keepalive_idle: -1ns is not a positive duration", "tcp.keepalive_interval: 0s is not a positive duration", "tcp.drain_timeout: 0s is not a positive duration",
+		"receive.stall: 0s is not a positive duration", "tcp.keepalive_idle: -1ns is not a positive duration", "tcp.keepalive_interval: 0s is not a positive duration", "tcp.drain_timeout: 0s is not a positive duration",
 		`log.level: "loud" is none of debug, info, warn and error`, `log.format: "xml" is neither console nor json`,
 		"sessions.max: 0 is less than 1", "sessions.max_per_user: -1 is less than 1", "sessions.max_sockets: 16385 is not between 1 and 16384",
 		"sessions.send_budget: 0 is less than 1", "sessions.send_arena: 524288 is not a power of two from 1048576 to 1073741824",

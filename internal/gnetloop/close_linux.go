@@ -38,9 +38,7 @@ func (c *Conn) shut(mode transport.CloseMode, cause error) {
 		}
 		c.draining = true
 		_ = unix.Shutdown(c.fd, unix.SHUT_WR)
-		c.timer = time.AfterFunc(c.e.opts.DrainTimeout, func() {
-			c.shut(transport.Abort, transport.ErrDrainTimeout)
-		})
+		c.timer = time.AfterFunc(c.e.opts.DrainTimeout, c.undrained)
 	default:
 		c.aborting = true
 		if c.cause == nil {

@@ -59,6 +59,7 @@ type Conn struct {
 	loop     gnet.Conn    // guarded by mu; while open
 	draining bool         // guarded by mu
 	aborting bool         // guarded by mu
+	paused   bool         // written by the event loop with mu held
 	cause    error        // guarded by mu; the first reason to end
 	timer    *time.Timer  // guarded by mu; bounds draining
 }

@@ -1,6 +1,7 @@
 package gnetloop
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,6 +19,7 @@ type doorbell struct {
 	fd   int            // our end: a byte in it rings
 	byte [1]byte        // which it is does not matter
 	loop gnet.EventLoop // set by OnOpen, before hang returns
+	ep   int            // the loop's epoll instance, set as loop is
 
 	mu      sync.Mutex
 	waiting []*Conn // guarded by mu; asked for since the last answer
@@ -41,6 +43,9 @@ func (e *Engine) hang() error {
 	if err == nil && (b.loop == nil || e.bells[b.loop] != nil) {
 		// gnet gives a connection to the loop that has the fewest.
 		err = fmt.Errorf("a doorbell: %w", errRefused)
+	}
+	if err == nil && b.ep < 0 {
+		err = errors.New("gnet: no epoll instance is found in an event loop")
 	}
 	if err != nil {
 		_ = unix.Close(b.fd)

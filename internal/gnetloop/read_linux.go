@@ -54,7 +54,9 @@ type events struct {
 func (ev *events) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 	c, ok := gc.Context().(*Conn)
 	if !ok {
-		gc.Context().(*doorbell).loop = gc.EventLoop()
+		bell := gc.Context().(*doorbell)
+		bell.loop = gc.EventLoop()
+		bell.ep = epollOf(bell.loop)
 		return nil, gnet.None
 	}
 	c.mu.Lock()
@@ -129,7 +131,7 @@ func (c *Conn) readDirect() error {
 			scratch.Release()
 		}
 	}()
-	for budget := directBudget; budget > 0; {
+	for budget := directBudget; budget > 0 && !c.paused; {
 		dst, beyond := c.h.Space()
 		if dst == nil {
 			return nil

@@ -39,7 +39,7 @@ type link struct {
 	timer    *time.Timer // guarded by mu; bounds draining
 }
 
-var _ transport.Link = (*link)(nil)
+var _ transport.Pauser = (*link)(nil)
 
 func newLink(t *Transport, local, remote netip.AddrPort) *link {
 	l := &link{t: t, local: local, remote: remote}
@@ -131,9 +131,32 @@ func (l *link) Close(mode transport.CloseMode) {
 		return
 	}
 	l.draining = true
-	l.timer = time.AfterFunc(drainTimeout, func() { l.end(transport.ErrDrainTimeout, true) })
+	l.timer = time.AfterFunc(drainTimeout, l.undrained)
 	l.mu.Unlock()
 	l.send.end(false)
+}
+
+// undrained is the end of the time for draining, unless the link is paused.
+func (l *link) undrained() {
+	l.mu.Lock()
+	if !l.ended && l.recv.isPaused() {
+		l.timer.Reset(drainTimeout)
+		l.mu.Unlock()
+		return
+	}
+	l.mu.Unlock()
+	l.end(transport.ErrDrainTimeout, true)
+}
+
+// Pause stops delivering to this end.
+func (l *link) Pause() { l.recv.pause() }
+
+// Resume has the handler's Resumed called.
+func (l *link) Resume() {
+	if l.acquire() {
+		l.recv.goOn()
+		l.put()
+	}
 }
 
 // end ends the link for good, the first time it is called. The peer hears of

@@ -27,6 +27,8 @@ type pipe struct {
 	one      [1][]byte    // same
 
 	mu      sync.Mutex
+	paused  bool   // guarded by mu; set by whoever has set busy: dst reads nothing
+	resume  bool   // guarded by mu; dst's handler is to hear Resumed
 	started bool   // guarded by mu; dst has a handler
 	busy    bool   // guarded by mu
 	ended   bool   // guarded by mu; src ends its side after what is pending
@@ -49,7 +51,7 @@ func (p *pipe) write(bufs [][]byte) (int, error) {
 		p.mu.Unlock()
 		return 0, transport.ErrClosed
 	}
-	if p.started && !p.busy && total > 0 {
+	if p.started && !p.busy && !p.paused && total > 0 {
 		p.busy = true // and idle, hence nothing is pending
 		p.src.written.Add(uint64(total))
 		p.mu.Unlock()
@@ -82,7 +84,7 @@ func (p *pipe) idle() bool {
 }
 
 func (p *pipe) idleLocked() bool {
-	if p.started && !p.busy && !p.ended && !p.reset && !p.dead { // hence nothing is pending
+	if p.started && !p.busy && !p.paused && !p.ended && !p.reset && !p.dead { // hence nothing is pending
 		return true
 	}
 	p.starved = true
@@ -143,6 +145,15 @@ func (p *pipe) pump(budget int) {
 			p.pending, p.busy = nil, false
 			p.mu.Unlock()
 			p.dst.end(syscall.ECONNRESET, true)
+			return
+		case p.resume:
+			p.resume = false
+			p.mu.Unlock()
+			p.resumed()
+			continue
+		case p.paused:
+			p.busy = false
+			p.mu.Unlock()
 			return
 		case len(p.pending) == 0:
 			p.busy = false
@@ -205,6 +216,46 @@ func (p *pipe) end(reset bool) {
 	if idle {
 		p.pump(inlineBudget)
 	}
+}
+
+// pause has dst read nothing. The caller has set busy.
+func (p *pipe) pause() {
+	p.mu.Lock()
+	p.paused = true
+	p.mu.Unlock()
+}
+
+// goOn has dst's handler hear Resumed, from whoever delivers or else on a goroutine.
+func (p *pipe) goOn() {
+	p.mu.Lock()
+	p.resume = true
+	idle := p.started && !p.busy
+	if idle {
+		p.busy = true
+	}
+	p.mu.Unlock()
+	if idle {
+		p.dst.t.wg.Go(func() { p.pump(math.MaxInt) })
+	}
+}
+
+// resumed tells dst's handler that it may go on. The caller has set busy.
+func (p *pipe) resumed() {
+	if !p.dst.acquire() {
+		return
+	}
+	if p.dst.h.(transport.Resumer).Resumed() {
+		p.mu.Lock()
+		p.paused = false
+		p.mu.Unlock()
+	}
+	p.dst.put()
+}
+
+func (p *pipe) isPaused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.paused
 }
 
 // kill says that dst is gone.

@@ -17,7 +17,7 @@ type link struct {
 	in      input // from Start
 }
 
-var _ transport.Link = (*link)(nil)
+var _ transport.Pauser = (*link)(nil)
 
 // Start hands the connection to an event loop. It does not wait for it, so it
 // may be called from one.
@@ -35,6 +35,15 @@ func (l *link) Writev(bufs [][]byte) (int, error) { return l.conn.Writev(bufs) }
 
 // Acked returns how much of what was written the peer's TCP has.
 func (l *link) Acked() uint64 { return l.conn.Acked() }
+
+// Pause stops reading.
+func (l *link) Pause() { l.conn.Pause() }
+
+// Resume has the handler's Resumed called on the event loop.
+func (l *link) Resume() {
+	l.in.resume.Store(true)
+	l.conn.Wake()
+}
 
 // Close ends the link. A link that was never started is just closed.
 func (l *link) Close(mode transport.CloseMode) { l.conn.Close(mode) }
@@ -58,6 +67,7 @@ type input struct {
 	frame.Parser // the event loop's
 	conn         *gnetloop.Conn
 	h            transport.Handler
+	resume       atomic.Bool // Resume was called
 }
 
 var _ gnetloop.Handler = (*input)(nil)
@@ -72,8 +82,14 @@ func (in *input) Space() ([]byte, int) {
 	return dst, 0
 }
 
-// Wake has nothing to do: nothing waits in a parser but for its rest.
-func (in *input) Wake() error { return nil }
+// Wake follows Resume. Nothing else waits: a parser has only what its rest has not
+// come for.
+func (in *input) Wake() error {
+	if in.resume.Swap(false) && in.h.(transport.Resumer).Resumed() {
+		in.conn.Resume()
+	}
+	return nil
+}
 
 func (in *input) Writable() { in.h.Writable() }
 

@@ -41,6 +41,11 @@ func Run(t *testing.T, newEnv func(t *testing.T) Env) {
 		{"DialCanceled", dialCanceled},
 		{"CloseEndsTransport", closeEndsTransport},
 		{"ManyLinks", manyLinks},
+		{"PauseStopsReading", pauseStopsReading},
+		{"PausedDrainDelivers", pausedDrainDelivers},
+		{"PausedDrainOfBothDelivers", pausedDrainOfBothDelivers},
+		{"PausedResetDelivers", pausedResetDelivers},
+		{"PausedAborts", pausedAborts},
 	} {
 		t.Run(part.name, func(t *testing.T) {
 			e := newEnv(t)

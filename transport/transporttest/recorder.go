@@ -22,6 +22,8 @@ type Recorder struct {
 	// OnMessage and OnEnd, if not nil, are called after the checks.
 	OnMessage func(h *wire.Header, payload []byte)
 	OnEnd     func()
+	// OnResumed, if not nil, is called by Resumed and tells whether to go on.
+	OnResumed func() bool
 
 	busy     atomic.Bool // inside Begin, Message or End
 	inBatch  bool        // between Begin and End
@@ -30,6 +32,7 @@ type Recorder struct {
 
 	writable chan struct{}
 	closed   chan struct{}
+	resumed  chan struct{}
 	progress chan struct{} // has a token after something arrived
 
 	mu       sync.Mutex
@@ -45,6 +48,7 @@ func NewRecorder(t testing.TB) *Recorder {
 	r := &Recorder{
 		writable: make(chan struct{}, 1024),
 		closed:   make(chan struct{}),
+		resumed:  make(chan struct{}, 1024),
 		progress: make(chan struct{}, 1),
 	}
 	t.Cleanup(func() {
@@ -129,6 +133,18 @@ func (r *Recorder) End() {
 	default:
 	}
 	r.busy.Store(false)
+}
+
+// Resumed implements transport.Resumer.
+func (r *Recorder) Resumed() bool {
+	r.enter("Resumed")
+	if r.inBatch {
+		r.complain("Resumed: called between Begin and End")
+	}
+	read := r.OnResumed == nil || r.OnResumed()
+	r.resumed <- struct{}{}
+	r.busy.Store(false)
+	return read
 }
 
 // Writable implements transport.Handler.
@@ -219,4 +235,4 @@ func wait(t testing.TB, c <-chan struct{}, what string) {
 	}
 }
 
-var _ transport.Handler = (*Recorder)(nil)
+var _ transport.Resumer = (*Recorder)(nil)
