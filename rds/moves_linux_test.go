@@ -1,0 +1,238 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/transport/choice"
+)
+
+// mover has verified streams run both ways between two nodes.
+type mover struct {
+	*lab
+	a, b        *Node      // a dials
+	near, there netip.Addr // of a, and what it takes for the address of b
+	here, far   netip.Addr // what b takes for the address of a, and its own
+	pair        *choice.Transport
+	got         atomic.Int64
+	stop        atomic.Bool
+	work        sync.WaitGroup
+}
+
+func newMover(l *lab, cfg Config) *mover {
+	m := &mover{lab: l, near: newAddr(), there: newAddr()}
+	m.here, m.far = m.near, m.there
+	m.a, m.b = l.node(cfg), l.node(cfg)
+	m.pair = m.a.wire.(*choice.Transport)
+	return m
+}
+
+func (m *mover) serving() string { return m.pair.Chosen(m.near, m.there) }
+
+// cut ends one of the connections between the two nodes, as SHUT_RDWR does on either
+// side: what has arrived is still read. It returns how many there were.
+func (m *mover) cut(rng *rand.Rand) (n int) {
+	dir, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		m.Fatal(err)
+	}
+	host := func(sa syscall.Sockaddr, err error) netip.Addr {
+		if in, ok := sa.(*syscall.SockaddrInet4); err == nil && ok {
+			return netip.AddrFrom4(in.Addr)
+		}
+		return netip.Addr{}
+	}
+	rng.Shuffle(len(dir), func(i, j int) { dir[i], dir[j] = dir[j], dir[i] })
+	for _, d := range dir {
+		fd, err := strconv.Atoi(d.Name())
+		if err != nil || n > 0 {
+			continue
+		}
+		us, them := host(syscall.Getsockname(fd)), host(syscall.Getpeername(fd))
+		if us == m.near && them == m.there || us == m.there && them == m.near {
+			if rng.IntN(2) == 0 {
+				_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+			}
+			if syscall.Shutdown(fd, syscall.SHUT_RDWR) == nil {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// up is how many paths are up.
+func (m *mover) up() (n int) {
+	for _, c := range connections(m, m.a) {
+		for _, p := range c.Path {
+			if p.State == "up" {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// cutting cuts connections at random moments until the returned function is called,
+// which tells how many were cut.
+func (m *mover) cutting() (stop func() int) {
+	done, total := make(chan struct{}), make(chan int)
+	go func() {
+		rng := rand.New(rand.NewPCG(1, 2))
+		n := 0
+		for {
+			select {
+			case <-time.After(time.Duration(rng.IntN(100)) * time.Millisecond):
+				n += m.cut(rng)
+			case <-done:
+				total <- n
+				return
+			}
+		}
+	}()
+	return sync.OnceValue(func() int {
+		close(done)
+		return <-total
+	})
+}
+
+// streams has n sockets on each side send to the n sockets of the other side.
+func (m *mover) streams(n int) {
+	for k := range n {
+		port := uint16(4000 + k)
+		x, y := m.bind(m.a, addrOf(m.near, port)), m.bind(m.b, addrOf(m.far, port))
+		m.stream(x, y, addrOf(m.there, port))
+		m.stream(y, x, addrOf(m.here, port))
+	}
+}
+
+func (m *mover) stream(from, to *Socket, at netip.AddrPort) {
+	sent := make(chan int, 1)
+	m.work.Go(func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		i := 0
+		for ; !m.stop.Load(); i++ {
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			err := from.Send(ctx, at, payload(uint64(i), 8+i%11*700))
+			cancel()
+			if err != nil {
+				m.Errorf("message %d from %v: %v", i, from.LocalAddrPort(), err)
+				break
+			}
+			if i%8 == 7 {
+				<-tick.C
+			}
+		}
+		sent <- i
+	})
+	m.work.Go(func() {
+		total := -1
+		for i := 0; i != total; {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			msg, err := to.Recv(ctx)
+			cancel()
+			if errors.Is(err, context.DeadlineExceeded) {
+				select {
+				case total = <-sent:
+					sent <- total
+				default:
+				}
+				continue
+			}
+			if err == nil {
+				err = verify(msg.Data, uint64(i))
+				msg.Release()
+			}
+			if err != nil {
+				m.Errorf("at %v: %v", to.LocalAddrPort(), err)
+				m.stop.Store(true)
+				return
+			}
+			m.got.Add(1)
+			i++
+		}
+		if msg, err := to.TryRecv(); err == nil {
+			m.Errorf("at %v: %v is one too many", to.LocalAddrPort(), &msg)
+		}
+	})
+}
+
+// finish waits until all that was sent is received.
+func (m *mover) finish() {
+	m.stop.Store(true)
+	done := make(chan struct{})
+	go func() {
+		m.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(patience):
+		m.Errorf("what was sent is not received: %+v %+v", connections(m, m.a), connections(m, m.b))
+		_ = m.a.Close()
+		_ = m.b.Close()
+		<-done
+	}
+}
+
+// A pair moves between XRC and TCP under traffic both ways while its connections are
+// cut at random bytes: each message arrives once and in order. It is alone in the
+// process: the descriptors it cuts are found by number.
+func TestMovesUnderTraffic(t *testing.T) {
+	moves := 30
+	if os.Getenv("RDS_LONG") != "" {
+		moves = 1000
+	}
+	for _, paths := range []int{1, 8} {
+		t.Run(strconv.Itoa(paths)+" paths", func(t *testing.T) {
+			m := newMover(newLab(t), Config{Paths: paths, ReconnectMax: 20 * time.Millisecond})
+			m.streams(6)
+			cuts := m.cutting()
+			t.Cleanup(func() { cuts() })
+			eventually(t, "the first choice", func() bool { return m.serving() != "" })
+			for n := range moves {
+				to := map[string]string{"xrc": "tcp", "tcp": "xrc"}[m.serving()]
+				eventually(t, "move", func() bool {
+					if s := m.pair.State(m.near, m.there); s.Wire != to && s.Moving == "" { // at first, or a cut has prevented it
+						if err := m.pair.Move(m.near, m.there, to, "a test"); err != nil {
+							t.Error(err)
+							return true
+						}
+					}
+					return m.serving() == to || t.Failed()
+				})
+				if n%4 == 0 {
+					eventually(t, "most paths", func() bool { return m.up() > paths/2 || m.serving() != to || t.Failed() })
+				}
+				got := m.got.Load()
+				eventually(t, "traffic", func() bool { return m.got.Load() >= got+100 || t.Failed() })
+				if t.Failed() {
+					t.Fatalf("move %d to %s", n, to)
+				}
+			}
+			cut := cuts()
+			m.finish()
+			var links uint64
+			for _, c := range connections(t, m.a) {
+				for _, p := range c.Path {
+					links += p.Resets
+				}
+			}
+			t.Logf("%d moves, %d cuts, %d links lost or left, %d messages, %d repeated, %d came twice", moves, cut, links, m.got.Load(),
+				counter(t, m.a, "send_retransmitted")+counter(t, m.b, "send_retransmitted"), counter(t, m.a, "recv_drop_old_seq")+counter(t, m.b, "recv_drop_old_seq"))
+			if links < uint64(moves) || cut == 0 || m.got.Load() == 0 {
+				t.Error("nothing has happened")
+			}
+		})
+	}
+}
