@@ -2,9 +2,11 @@ package conn
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 
 	"github.com/rds-go/rds/internal/invariants"
+	"github.com/rds-go/rds/internal/wire"
 )
 
 // path is one of a connection's paths: a link or the want of one, a queue,
@@ -90,6 +92,11 @@ type Batch struct {
 	// Behind says that the bytes are of one message whose operation the link has
 	// begun, or begins first, and which had not to wait for its end.
 	Behind bool
+
+	// Octets and Short are FillWithin's: how many octets more than those claimed the
+	// link needs for what was picked, and, if there were not enough for the message that
+	// is next, how many more than those claimed that needs; else 0.
+	Octets, Short int
 }
 
 const (
@@ -100,6 +107,7 @@ const (
 func (b *Batch) reset() {
 	clear(b.Bufs)
 	b.Bufs, b.Bytes, b.Op, b.Behind, b.lastChunk = b.Bufs[:0], 0, nil, false, nil
+	b.Octets, b.Short = 0, 0
 }
 
 // add appends n bytes of a chunk, to the last slice if they follow it.
@@ -127,7 +135,14 @@ func (b *Batch) addBody(s []byte) {
 // A map goes before messages, a probe between those that are resent and those
 // that are new; both only where a message ends. A message with an operation is
 // alone in its batch; see Operation.
-func (c *Conn) Fill(i int, b *Batch) bool {
+func (c *Conn) Fill(i int, b *Batch) bool { return c.FillWithin(i, b, 0, math.MaxInt) }
+
+// FillWithin is Fill for a link that takes no more octets than were granted to it.
+// claimed octets are there for what earlier Fills have picked and Wrote has not taken,
+// fresh ones for other messages: Batch.Octets tells how many of the fresh ones belong to
+// what was picked now, and are claimed from then on. What has been picked, and so
+// has its number, always has its octets.
+func (c *Conn) FillWithin(i int, b *Batch, claimed, fresh int) bool {
 	p := &c.paths[i]
 	b.reset()
 	if p.state != Up || p.filling || p.hold || c.closed || p.leaving && !p.begun() {
@@ -137,9 +152,15 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 	if p.nextOff == 0 && !p.bound && len(p.control) == 0 {
 		switch {
 		case p.mapPending:
+			if !b.takes(wire.HeaderSize+wire.CongestionMapSize, fresh) {
+				return false
+			}
 			p.mapPending, p.mapAt = false, p.probes
 			p.control = c.encodeMap(p)
 		case p.probe && q.next == q.fresh:
+			if !b.takes(wire.HeaderSize, fresh) {
+				return false
+			}
 			p.probe = false
 			p.control = c.encodeProbe(p)
 		}
@@ -161,8 +182,15 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 		if p.opWaits() {
 			return false
 		}
+		if e := q.at(q.next); e.flags&entrySilent == 0 && !b.takes(max(0, e.size()-p.nextOff-claimed), fresh) {
+			return false
+		}
 		c.fillOp(p, b)
 		return true
+	}
+	room := claimed + fresh
+	if room < 0 {
+		room = math.MaxInt // there is no bound
 	}
 	for pos := q.next; pos < end && b.Bytes < batchBytes && len(b.Bufs) < batchSlices-1; pos++ {
 		e := q.at(pos)
@@ -172,6 +200,10 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 		}
 		if skip == 0 {
 			if e.flags&entryOp != 0 {
+				break
+			}
+			if e.size() > room-b.Bytes {
+				b.Short = e.size() + b.Bytes - claimed
 				break
 			}
 			if invariants.Enabled && e.flags&entryCanceled != 0 {
@@ -194,8 +226,25 @@ func (c *Conn) Fill(i int, b *Batch) bool {
 			b.addBody(e.body.B[skip:])
 		}
 	}
+	b.Octets = max(0, b.Bytes-claimed)
 	p.filling = len(b.Bufs) > 0
 	return p.filling
+}
+
+// takes claims n of the fresh octets, or says that there are not enough.
+func (b *Batch) takes(n, fresh int) bool {
+	if n > fresh {
+		b.Short = n
+		return false
+	}
+	b.Octets = n
+	return true
+}
+
+// Picked tells whether path i has octets to write that were picked before.
+func (c *Conn) Picked(i int) bool {
+	p := &c.paths[i]
+	return len(p.control) > 0 || p.q.next < p.q.fresh
 }
 
 // number gives the first message that was never picked its sequence number.

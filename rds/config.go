@@ -47,10 +47,12 @@ type Config struct {
 	// of payload; 0 means DefaultBuffer.
 	SendBuffer, ReceiveBuffer int
 	// ReceiveOverrun is how far past its receive buffer a socket may be filled
-	// by what was under way when its congestion became known. Beyond it the
-	// connection that brings a message is not read until the socket has room
-	// (recv_paused); where the transport has no way to pause, messages are dropped
-	// and counted (recv_drop_overrun). 0 means DefaultReceiveOverrun.
+	// by what was under way when its congestion became known. Over TCP the
+	// connection that brings a message beyond it is not read until the socket has
+	// room (recv_paused). On XRC it is what the node's peers may have under way to
+	// it, all together, and at least one message of MaxMessage; from peers of an
+	// earlier version messages beyond it are dropped and counted
+	// (recv_drop_overrun). 0 means DefaultReceiveOverrun.
 	ReceiveOverrun int
 	// ReceiveStall is how long a full socket may keep a connection from being read.
 	// Then messages for it are dropped and counted (recv_drop_overrun) until it has

@@ -32,6 +32,8 @@ type localAddr struct {
 	peers   []*peer                // connections of this address, for map updates
 	expect  map[uint16]struct{}    // ports of the predecessor that nobody has bound yet
 	keepers map[uint16]*nodeSocket // of expected ports, once a message has come
+
+	full fullPorts
 }
 
 type portPage [256]atomic.Pointer[nodeSocket]

@@ -148,6 +148,7 @@ func (n *Node) bind(addr netip.AddrPort, prepare func(*nodeSocket)) (*nodeSocket
 	}
 	if met > 0 {
 		s.congest() // by what has come before
+		la.expectFewer()
 		la.announce(n)
 		n.succession.met(met)
 	}

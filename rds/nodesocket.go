@@ -161,7 +161,7 @@ func (s *nodeSocket) setMonitor(on bool) error {
 		s.monitor.CompareAndSwap(nil, new(monitor))
 		return nil
 	}
-	if s.monitor.Swap(nil) != nil && s.congested.Swap(false) {
+	if s.monitor.Swap(nil) != nil && s.setCongested(false) {
 		s.la.mark(s) // as Linux does on the way
 	}
 	return nil
@@ -210,7 +210,7 @@ func (s *nodeSocket) waiting() (bytes, count int64) {
 // congest marks the port when the queue has passed the receive buffer
 // (net/rds/recv.c, rds_recv_rcvbuf_delta). It runs on the event loop.
 func (s *nodeSocket) congest() {
-	if s.over(s.rcvbuf.Load()) && !s.congested.Swap(true) {
+	if s.over(s.rcvbuf.Load()) && s.setCongested(true) {
 		s.congestedAt.Store(s.node.now().UnixNano())
 		s.la.mark(s)
 		if s.app != nil {
@@ -236,7 +236,7 @@ func (s *nodeSocket) uncongest() {
 			return
 		}
 	}
-	if s.congested.Swap(false) {
+	if s.setCongested(false) {
 		if s.app != nil {
 			s.app.watch()
 		}
@@ -265,7 +265,7 @@ func (s *nodeSocket) shut() bool {
 	s.node.forget(s)
 	s.node.counters.recvDropDead.Add(uint64(s.q.drop()))
 	s.la.waiters.ended(s)
-	if s.congested.Swap(false) {
+	if s.setCongested(false) {
 		s.la.mark(s)
 	}
 	s.readers.wake(-1)

@@ -63,6 +63,9 @@ type pathIO struct {
 	nextRX *atomic.Uint64 // one more than the last number received; in the state file, if there is one
 
 	history pathHistory
+
+	reserver transport.Reserver // the link, if it is one
+	claimed  int                // octets claimed of it for what was picked and is not written
 }
 
 type linkEnd struct {
@@ -316,6 +319,8 @@ func (p *peer) start(i int, id conn.LinkID) {
 	}
 	io.link, io.id = l, id
 	io.history.opened(p.node.now())
+	io.reserver, _ = l.(transport.Reserver)
+	io.claimed = 0
 	io.tx.reset()
 	io.tx.blocked = true // until it is started nobody would be told that there is room
 	p.carriesLocked(i, l)
@@ -332,7 +337,13 @@ func (p *peer) start(i int, id conn.LinkID) {
 	rx := &receiver{peer: p, path: i, id: id, io: io, operator: carriageOf(l) == operators, arrived: transport.FirstQueue}
 	rx.sorter, _ = l.(transport.Sorter)
 	rx.pause.link, _ = l.(transport.Pauser)
+	if rx.reserver, _ = l.(transport.Reserver); rx.reserver != nil {
+		p.local.join(rx.reserver)
+	}
 	if err := l.Start(rx); err != nil {
+		if rx.reserver != nil {
+			p.local.leave(rx.reserver)
+		}
 		l.Close(transport.Abort)
 		p.ended(i, id, err, 0)
 		return
@@ -363,6 +374,7 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 	if io.id == id {
 		io.history.lost(p.node.now(), cause)
 		io.link, io.id = nil, 0
+		io.reserver, io.claimed = nil, 0
 		io.tx.reset()
 	}
 	ports := p.core.MapVersion()

@@ -22,10 +22,12 @@ type receiver struct {
 	io     *pathIO
 	proved bool
 
-	sorter   transport.Sorter // the link, if it is one
-	arrived  uint32           // the queue that messages come by
-	operator bool             // the link carries operations, and extensions about memory
-	reader   *mr.Reader       // for regions to be retired; nil before there are any
+	sorter   transport.Sorter   // the link, if it is one
+	arrived  uint32             // the queue that messages come by
+	reserver transport.Reserver // the link, if it is one
+	ignored  bool               // the peer has sent beyond what it was granted
+	operator bool               // the link carries operations, and extensions about memory
+	reader   *mr.Reader         // for regions to be retired; nil before there are any
 
 	cur       *nodeSocket // its q.mu is held: the run of messages at hand is for it
 	curBytes  int
@@ -102,7 +104,7 @@ func (r *receiver) message(h *wire.Header, payload []byte, owned *buf.Buf, accep
 		}
 	}
 	n := len(payload)
-	if (r.curBytes+n > r.roomBytes || r.curCount >= r.roomCount) && (r.curCount > 0 || s.q.count.Load() > 0) {
+	if (r.curBytes+n > r.roomBytes || r.curCount >= r.roomCount) && (r.curCount > 0 || s.q.count.Load() > 0) && !r.reserved(s, n) {
 		if r.waits(s, n) {
 			return false
 		}
@@ -201,7 +203,10 @@ func (r *receiver) Queue(queue uint32) {
 }
 
 // Hold is for transport.SortListener: applications of the peer take no messages now.
-func (r *receiver) Hold(ports []uint16, on bool) { r.peer.hold(r.path, r.id, ports, on) }
+func (r *receiver) Hold(ports []uint16, on bool) {
+	r.leave()
+	r.peer.hold(r.path, r.id, ports, on)
+}
 
 // leave ends the run for the socket at hand.
 func (r *receiver) leave() {
@@ -314,6 +319,9 @@ func (r *receiver) closed(cause error, acked uint64) {
 	}
 	if r.sorter != nil {
 		r.peer.node.forgetSorter(r.sorter)
+	}
+	if r.reserver != nil {
+		r.peer.local.leave(r.reserver)
 	}
 	r.peer.ended(r.path, r.id, cause, acked)
 }

@@ -176,6 +176,7 @@ func (n *Node) graceOver() {
 		n.counters.recvDropNoSock.Add(uint64(dropped))
 		n.log.Warn("ports of the predecessor were not bound again",
 			zap.Stringer("address", la.addr), zap.Int("ports", ports), zap.Int("dropped", dropped))
+		la.expectFewer()
 		la.announce(n)
 	}
 }

@@ -186,7 +186,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 	}
 	corked, stopped, operated := transport.Operator(nil), false, 0
 fill:
-	for p.core.Fill(i, &t.batch) {
+	for p.fillLocked(i, t) {
 		t.again = false
 		if t.batch.Op != nil {
 			if l, ok := link.(transport.Operator); ok && corked == nil {
@@ -213,7 +213,7 @@ fill:
 		p.mu.Unlock()
 		n, err := writeTo(link, &t.batch)
 		p.mu.Lock()
-		p.core.Wrote(i, n)
+		p.wroteLocked(i, n)
 		if err != nil {
 			p.core.LinkFailed(id)
 			stopped = true
@@ -257,7 +257,7 @@ fill:
 		corked = nil
 		switch { // others may have appended, or there is room
 		case io.ended != nil:
-		case !stopped || t.again:
+		case !stopped && !t.blocked || t.again:
 			stopped = false
 			goto fill
 		case !t.blocked && p.core.Ready(i):
@@ -268,6 +268,7 @@ fill:
 		t.told = false
 		p.core.Acked(i, link.Acked()) // which is quick: the link has told us
 	}
+	p.unclaimLocked(i)
 	t.busy = false
 	t.last = time.Now()
 	p.othersLocked(i)

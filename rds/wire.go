@@ -87,6 +87,7 @@ func xrcOptions(c *Config, generation uint32) rdma.Options {
 	}
 	return rdma.Options{
 		Generation: generation, Port: port, CRC: c.XRC.CRC, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
+		Overrun:    c.ReceiveOverrun,
 		SendBuffer: c.TCP.SendBuffer, ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
 		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
 	}

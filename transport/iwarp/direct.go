@@ -27,6 +27,10 @@ type DirectParams struct {
 	Others uint32
 	// Sink takes the bytes of the messages, one after the other, of all queues.
 	Sink Sink
+	// Reservation, if the peer has one too, bounds what is under way: messages are sent
+	// within octets that the receiver has granted, see QP.DirectClaim. nil: nothing
+	// but the sender bounds it.
+	Reservation *Reservation
 }
 
 // Sink takes what arrives for the direct queues of a connection. All methods but
@@ -42,6 +46,8 @@ type Sink interface {
 	// Home and State are what the peer has said with QP.DirectHome and DirectState.
 	Home(tag, queue uint32)
 	State(queue uint32, s QueueState)
+	// Full is what the peer has said with QP.DirectFull.
+	Full(tag uint32, full bool)
 	// Space returns where the next bytes belong, nil if nowhere in particular; last
 	// tells that what follows it belongs elsewhere. Filled tells how many were put
 	// there, and follows each Space that was not nil.
@@ -51,7 +57,8 @@ type Sink interface {
 	Flush()
 	// Acked says that QP.DirectAcked has grown.
 	Acked()
-	// Writable follows a SendDirect that took less than all. It may come from inside
+	// Writable follows a SendDirect that took less than all, and a DirectWant that was
+	// false. It may come from inside
 	// any call that posts or sends, and before that SendDirect has returned.
 	Writable()
 	// Closed is the end of the queue pair: nothing of the above but a Writable that
@@ -68,7 +75,8 @@ type Cut func(pos, room int) (n int, last bool, queue uint32)
 
 // direct is the sending end of the peer's direct queues, and the receiving end of ours.
 type direct struct {
-	queue *SRQ // the receiving end of the first: ours
+	queue  *SRQ // the receiving end of the first: ours
+	octets directOctets
 
 	// Guarded by QP.mu.
 	want  bool   // a SendDirect took less than all

@@ -76,6 +76,12 @@ func (d *directRecorder) State(queue uint32, s QueueState) {
 	d.mu.Unlock()
 }
 
+func (d *directRecorder) Full(tag uint32, full bool) {
+	d.enter("Full")
+	d.news = append(d.news, fmt.Sprintf("tag %#x is full: %v", tag, full))
+	d.mu.Unlock()
+}
+
 // heard is what was said beside messages, once.
 func (d *directRecorder) heard() (news []string) {
 	d.mu.Lock()

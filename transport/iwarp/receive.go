@@ -294,6 +294,11 @@ func (r *receiver) flush() {
 		x.direct.taking = x.direct.queue.ready.Load()
 		x.direct.fed = false
 		x.direct.queue.sink.Flush()
+		r.grantOctets()
+		if x.direct.octets.woken {
+			x.direct.octets.woken = false
+			x.direct.queue.sink.Writable()
+		}
 		if late := x.direct.late.Load() && x.direct.late.Swap(false); late || r.acked {
 			r.acked = false
 			x.direct.queue.sink.Acked()

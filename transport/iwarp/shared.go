@@ -60,6 +60,9 @@ func (p *SharedParams) block() xctl.Block {
 	if p.Send || p.Direct != nil {
 		b.Caps |= xctl.CapInitiator
 	}
+	if p.Direct != nil && p.Direct.Reservation != nil {
+		b.Caps |= xctl.CapOctets
+	}
 	if b.MaxSRQ == 0 {
 		b.MaxSRQ = xctl.DefaultMaxSRQ
 	}
@@ -186,6 +189,7 @@ func (s *stream) share(p *SharedParams, agreed xctl.Agreed) error {
 		if err := x.direct.init(p.Direct, agreed.Peer.Credit); err != nil {
 			return err
 		}
+		x.direct.octets.on = p.Direct.Reservation != nil && agreed.Caps.Has(xctl.CapOctets)
 	}
 	s.shared = x
 	return nil

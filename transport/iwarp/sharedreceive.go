@@ -64,6 +64,11 @@ func (r *receiver) route(seg *rdmap.Segment, ulpdu []byte) bool {
 func (r *receiver) beginShared(n xctl.SRQN) bool {
 	x, k, h := r.s.shared, &r.sink, &r.sink.untagged
 	k.shared, k.drop = true, true
+	own := x.isDirect(n)
+	if own && !x.direct.octets.arrived(k.n) {
+		r.refuseSink(rdmap.CauseDDPNoBuffer)
+		return false
+	}
 	rcv := x.in.Find(n)
 	var srq *SRQ
 	begins := h.MO == 0 && (x.open == nil || x.open.num != n)
@@ -95,7 +100,6 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 	}
 	k.to = rcv
 	r.touch(rcv)
-	own := x.isDirect(n)
 	switch arrival {
 	case xctl.ArrivalDrop:
 		return true
@@ -283,6 +287,9 @@ func (r *receiver) finishShared() {
 	case !r.deliver(c):
 		return
 	}
+	if k.last && x.isDirect(k.to.SRQ()) {
+		x.direct.octets.ended()
+	}
 	r.touch(k.to) // the segment may have begun in an earlier burst
 	k.to.Advance(&k.untagged, k.n)
 }
@@ -365,6 +372,23 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 				r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
 				return
 			}
+		case xctl.TypeGrant:
+			if err := r.granted(it.Grant()); err != nil {
+				r.refuse(rdmap.CauseOf(err), ulpdu)
+				return
+			}
+		case xctl.TypeReturn:
+			if !x.direct.octets.on {
+				continue
+			}
+			if err := r.returned(it.Return()); err != nil {
+				r.refuse(rdmap.CauseOf(err), ulpdu)
+				return
+			}
+		case xctl.TypeFull:
+			if f := it.Full(); x.direct.octets.on {
+				x.direct.queue.sink.Full(f.Tag, f.On)
+			}
 		case xctl.TypeHome, xctl.TypeSRQ:
 			if x.direct.queue != nil {
 				r.directNews(&it)
@@ -393,6 +417,9 @@ func (r *receiver) endShared() {
 	}
 	clear(x.hungry)
 	x.touched = nil
+	if x.direct.octets.share != nil {
+		x.direct.octets.share.Leave()
+	}
 	if x.direct.fed {
 		x.direct.fed = false
 		x.direct.queue.sink.Flush() // what came before the end

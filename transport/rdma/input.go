@@ -21,6 +21,8 @@ type input struct {
 	sorts        transport.SortListener // from started; nil: none
 	started      atomic.Bool
 	early        []byte // the event loop's: what came before
+
+	full map[uint16]struct{} // the event loop's: ports that were said to have no room before; nil: none
 }
 
 var _ iwarp.Sink = (*input)(nil)
@@ -69,6 +71,7 @@ func (in *input) Flush() {
 	if !in.started.Load() {
 		return
 	}
+	in.fulls()
 	if in.early != nil {
 		if err := in.begin(nil); err != nil {
 			in.link.Close(transport.Abort)
@@ -103,6 +106,38 @@ func (in *input) State(queue uint32, s iwarp.QueueState) {
 	}
 	if ports, held := in.link.routes.state(queue, s); len(ports) > 0 && in.sorts != nil {
 		in.sorts.Hold(ports, held)
+	}
+}
+
+// Full takes whether a port of the peer's has room.
+func (in *input) Full(tag uint32, full bool) {
+	switch {
+	case tag > math.MaxUint16:
+		return
+	case in.started.Load():
+		in.fulls()
+	case !full:
+		delete(in.full, uint16(tag))
+		return
+	default:
+		if in.full == nil {
+			in.full = make(map[uint16]struct{})
+		}
+		in.full[uint16(tag)] = struct{}{}
+		return
+	}
+	if in.link.routes.fill(uint16(tag), full) && in.sorts != nil {
+		in.sorts.Hold([]uint16{uint16(tag)}, full)
+	}
+}
+
+// fulls passes on what came before Start: octets that the peer has granted since are not
+// for these ports.
+func (in *input) fulls() {
+	early := in.full
+	in.full = nil
+	for port := range early {
+		in.Full(uint32(port), true)
 	}
 }
 

@@ -50,6 +50,7 @@ var (
 	_ transport.Indexed  = (*link)(nil)
 	_ transport.Sorter   = (*link)(nil)
 	_ transport.Asker    = (*link)(nil)
+	_ transport.Reserver = reserving{}
 )
 
 func (l *link) params(path int) iwarp.ConnParams {
@@ -58,7 +59,7 @@ func (l *link) params(path int) iwarp.ConnParams {
 		Private: hello{path: uint8(path), generation: l.t.opts.Generation}.bytes(),
 		Shared: &iwarp.SharedParams{
 			Silence: l.t.opts.Silence,
-			Direct:  &iwarp.DirectParams{Number: transport.FirstQueue, Others: transport.Queues - transport.FirstQueue, Sink: &l.in},
+			Direct:  &iwarp.DirectParams{Number: transport.FirstQueue, Others: transport.Queues - transport.FirstQueue, Sink: &l.in, Reservation: l.t.reservation},
 			Errors:  -1, Require: true,
 		},
 	}

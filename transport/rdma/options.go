@@ -51,6 +51,10 @@ type Options struct {
 	// Operations is how many reads, writes and atomics may be under way on a link,
 	// 1 to 4096. 0 means 64. Beyond it they wait.
 	Operations int
+	// Overrun is how many octets of messages, headers included, peers may have under way
+	// to this transport, all together: links are transport.Reservers then, with peers that
+	// do the same. It is at least the longest message. 0: nothing bounds them here.
+	Overrun int
 	// Generation is the incarnation of the node, which the peer of each link is told;
 	// 0 tells nothing.
 	Generation uint32
@@ -63,6 +67,9 @@ func (o Options) Validate() error {
 	var errs []error
 	if o.MaxMessage < 0 || o.MaxMessage > 1<<30 {
 		errs = append(errs, fmt.Errorf("rdma: MaxMessage %d is not in 0..1 GiB", o.MaxMessage))
+	}
+	if o.Overrun < 0 {
+		errs = append(errs, fmt.Errorf("rdma: Overrun %d is negative", o.Overrun))
 	}
 	if o.Operations < 0 || o.Operations > 4096 {
 		errs = append(errs, fmt.Errorf("rdma: Operations %d is not in 0..4096", o.Operations))

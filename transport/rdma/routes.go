@@ -13,6 +13,7 @@ import (
 type routes struct {
 	pages  atomic.Pointer[routePages]
 	closed map[uint32]struct{} // the event loop's: queues that are not ready
+	full   map[uint16]struct{} // the event loop's: ports that have no room
 }
 
 // routePages has the pages by the ports' upper halves; nil: all unknown.
@@ -55,7 +56,29 @@ func (r *routes) home(port uint16, queue uint32) (held, changed bool) {
 	p[port&0xff].Store(queue)
 	_, was := r.closed[old]
 	_, held = r.closed[queue]
+	if _, full := r.full[port]; full {
+		return true, false
+	}
 	return held, was != held
+}
+
+// fill notes whether a port has room. It tells whether that changes if the port takes
+// messages.
+func (r *routes) fill(port uint16, full bool) (changed bool) {
+	_, was := r.full[port]
+	switch {
+	case full == was:
+		return false
+	case !full:
+		delete(r.full, port)
+	default:
+		if r.full == nil {
+			r.full = make(map[uint16]struct{})
+		}
+		r.full[port] = struct{}{}
+	}
+	_, closed := r.closed[r.queue(port)]
+	return !closed
 }
 
 // state notes the state of a queue. It returns the ports for which that changes
@@ -88,7 +111,9 @@ func (r *routes) state(queue uint32, s iwarp.QueueState) (ports []uint16, held b
 		}
 		for j := range p {
 			if p[j].Load() == queue {
-				ports = append(ports, uint16(i<<8|j))
+				if _, full := r.full[uint16(i<<8|j)]; !full {
+					ports = append(ports, uint16(i<<8|j))
+				}
 				if s == iwarp.QueueGone {
 					p[j].Store(0)
 				}

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
@@ -24,6 +25,8 @@ type Transport struct {
 	domain *mr.Domain
 	owner  *mr.Owner // of local memory of operations
 	pool   buf.Pool
+
+	reservation *iwarp.Reservation // nil: octets are not granted
 
 	mu     sync.Mutex
 	closed bool                  // guarded by mu
@@ -54,6 +57,9 @@ func New(opts Options) (*Transport, error) {
 	}
 	t := &Transport{opts: opts, dev: dev, pd: pd, domain: pd.Domain(), links: make(map[*link]struct{})}
 	t.owner = dev.Regions().NewOwner(mr.OwnerConfig{Name: "local memory of operations"})
+	if opts.Overrun > 0 {
+		t.reservation = iwarp.NewReservation(opts.Overrun, wire.HeaderSize+opts.MaxMessage)
+	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	return t, nil
 }
@@ -137,7 +143,7 @@ func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 		return
 	}
 	l.local, l.remote, l.crc = est.Local, est.Remote, est.CRC
-	accept(l)
+	accept(l.established())
 }
 
 // Dial connects local to remote.
@@ -163,7 +169,7 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 		return nil, err
 	}
 	l.local, l.remote, l.crc = est.Local, est.Remote, est.CRC
-	return l, nil
+	return l.established(), nil
 }
 
 // Absent tells whether an error of Dial means that somebody is there who does not

@@ -5,9 +5,10 @@ package xctl
 //
 // Its order is not that of the calls. Errors go before acknowledgements, which
 // are cumulative and would otherwise cover what has failed: WRERR, RDERR and NAK,
-// each in the order of the calls; then RESUME, PONG, PING, HOME and SRQ; then CREDIT
-// and WRACK. Of a CREDIT or SRQ record only the latest of each queue is kept, of a
-// HOME the latest of each tag, of PING, PONG and WRACK the latest of all.
+// each in the order of the calls; then RESUME, PONG, PING, HOME, SRQ and FULL; then
+// CREDIT, RETURN, GRANT and WRACK. Of a CREDIT or SRQ record only the latest of each
+// queue is kept, of a HOME or FULL the latest of each tag, of PING, PONG, RETURN, GRANT
+// and WRACK the latest of all.
 //
 // It is bounded by the queues of the connection, by Limit, and by the errors that
 // the [ErrorRate] of the connection lets through.
@@ -18,7 +19,10 @@ type Backlog struct {
 	resumes     fifo[Resume]
 	srqs        perKey[SRQN, SRQ]
 	homes       perKey[uint32, Home]
+	fulls       perKey[uint32, Full]
 	credits     perKey[SRQN, Credit]
+	ret         lone[Return]
+	grant       lone[Grant]
 	ping        lone[Ping]
 	pong        lone[Pong]
 	ack         lone[WriteAck]
@@ -56,6 +60,15 @@ func (b *Backlog) Home(h Home) bool {
 	return true
 }
 
+// Full sets whether there is room for a tag. The program bounds the tags.
+func (b *Backlog) Full(f Full) { b.fulls.set(f) }
+
+// Grant sets the GRANT.
+func (b *Backlog) Grant(g Grant) { b.grant = lone[Grant]{g, true} }
+
+// Return sets the RETURN.
+func (b *Backlog) Return(r Return) { b.ret = lone[Return]{r, true} }
+
 // Ping sets the PING.
 func (b *Backlog) Ping(p Ping) { b.ping = lone[Ping]{p, true} }
 
@@ -71,7 +84,8 @@ func (b *Backlog) WriteAck(a WriteAck) { b.ack = lone[WriteAck]{a, true} }
 // Empty reports whether there is nothing to say.
 func (b *Backlog) Empty() bool {
 	return b.writeErrors.empty() && b.readErrors.empty() && b.naks.empty() && b.resumes.empty() &&
-		b.srqs.empty() && b.homes.empty() && b.credits.empty() && !b.ping.set && !b.pong.set && !b.ack.set
+		b.srqs.empty() && b.homes.empty() && b.fulls.empty() && b.credits.empty() &&
+		!b.ping.set && !b.pong.set && !b.ret.set && !b.grant.set && !b.ack.set
 }
 
 // AppendTo appends one control message of at most limit octets, or MaxMessage if
@@ -81,7 +95,8 @@ func (b *Backlog) Empty() bool {
 func (b *Backlog) AppendTo(dst []byte, limit int) []byte {
 	end := len(dst) + min(limit, MaxMessage)
 	for _, s := range [...]pending{
-		&b.writeErrors, &b.readErrors, &b.naks, &b.resumes, &b.pong, &b.ping, &b.homes, &b.srqs, &b.credits, &b.ack,
+		&b.writeErrors, &b.readErrors, &b.naks, &b.resumes, &b.pong, &b.ping, &b.homes, &b.srqs, &b.fulls,
+		&b.credits, &b.ret, &b.grant, &b.ack,
 	} {
 		// What does not fit stops what comes after it: the order matters.
 		var all bool

@@ -22,12 +22,13 @@ const (
 	CapBigFPDU                     // FPDUs beyond the TCP segment, up to Block.MaxULPDU
 	CapImmediate                   // immediate data, RFC 7306 section 6
 	CapAtomics                     // atomic operations, RFC 7306 section 5
+	CapOctets                      // messages to direct queues within GRANTs
 
 	capRoles = CapTarget | CapInitiator
-	capAll   = CapAtomics<<1 - 1
+	capAll   = CapOctets<<1 - 1
 )
 
-var capNames = [...]string{"target", "initiator", "credit", "RNR", "soft reads", "soft writes", "ping", "interleave", "big FPDUs", "immediate", "atomics"}
+var capNames = [...]string{"target", "initiator", "credit", "RNR", "soft reads", "soft writes", "ping", "interleave", "big FPDUs", "immediate", "atomics", "octets"}
 
 // Has reports whether all of want are in the set.
 func (c Caps) Has(want Caps) bool { return c&want == want }

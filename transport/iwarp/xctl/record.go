@@ -23,6 +23,10 @@ const (
 	TypePong       Type = 8
 	TypeSRQ        Type = 9
 	TypeHome       Type = 10
+
+	TypeGrant  Type = 16
+	TypeReturn Type = 17
+	TypeFull   Type = 18
 )
 
 var types = [...]struct {
@@ -40,10 +44,13 @@ var types = [...]struct {
 	TypePong:       {"PONG", 12, false},
 	TypeSRQ:        {"SRQ", 12, true},
 	TypeHome:       {"HOME", 12, true},
+	TypeGrant:      {"GRANT", 16, false},
+	TypeReturn:     {"RETURN", 16, false},
+	TypeFull:       {"FULL", 12, false},
 }
 
 // Known reports whether the type is one of this package's.
-func (t Type) Known() bool { return t > 0 && int(t) < len(types) }
+func (t Type) Known() bool { return int(t) < len(types) && types[t].len > 0 }
 
 // Len is the length of a record of a known type.
 func (t Type) Len() int { return int(types[t].len) }

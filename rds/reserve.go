@@ -1,0 +1,196 @@
+package rds
+
+import (
+	"maps"
+	"sync"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+)
+
+// Credit on XRC is a reservation: a peer's node grants octets before they are sent
+// (transport.Reserver), and all that it has granted and not received is never more than
+// Config.ReceiveOverrun. So what can still arrive for a socket that is full is bounded:
+// the node tells each link that the port is full before it grants anything more, and the
+// sender, which gives a message its sequence number only with the octets for it in hand,
+// holds back what it has not numbered (conn.Conn.Hold). Nothing is dropped and nothing
+// pauses.
+
+// fillLocked is conn.Conn.Fill, within the octets that the link of a path was granted.
+// With too few of them for the next message the path waits for Writable.
+func (p *peer) fillLocked(i int, t *transmitter) bool {
+	io := &p.path[i]
+	l := io.reserver
+	if l == nil {
+		return p.core.Fill(i, &t.batch)
+	}
+	for {
+		fresh := l.Claim()
+		filled := p.core.FillWithin(i, &t.batch, io.claimed, fresh)
+		io.claimed += t.batch.Octets
+		l.Unclaim(fresh - t.batch.Octets)
+		if filled || t.batch.Short == 0 {
+			return filled
+		}
+		t.again = false
+		if !l.Want(t.batch.Short) {
+			t.blocked = io.ended == nil
+			return false
+		}
+	}
+}
+
+// wroteLocked is conn.Conn.Wrote.
+func (p *peer) wroteLocked(i, n int) {
+	p.core.Wrote(i, n)
+	if io := &p.path[i]; io.reserver != nil {
+		io.claimed -= n
+	}
+}
+
+// unclaimLocked gives back octets of messages that were picked and then canceled.
+func (p *peer) unclaimLocked(i int) {
+	if io := &p.path[i]; io.claimed > 0 && io.reserver != nil && !p.core.Picked(i) {
+		io.reserver.Unclaim(io.claimed)
+		io.claimed = 0
+	}
+}
+
+// fullPorts is what the links of an address were told of its ports.
+type fullPorts struct {
+	mu sync.Mutex // before localAddr.mu and the locks of links
+	// links has, for each link, the ports that have no room, and how many octets the peer
+	// had been granted when it was told.
+	links map[transport.Reserver]map[uint16]uint64
+}
+
+// setCongested notes whether a socket has no room, and tells all links: what they grant
+// after it returns is not for the socket. It tells whether that is a change. Whoever finds
+// the change made waits until the links have been told.
+func (s *nodeSocket) setCongested(on bool) (changed bool) {
+	f := &s.la.full
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if s.congested.Swap(on) == on {
+		return false
+	}
+	s.la.tellFullLocked(s.port)
+	return true
+}
+
+// isFull tells whether the socket of a port, or its keeper, has no room.
+func (l *localAddr) isFull(port uint16) bool {
+	s := l.lookup(port)
+	if s == nil {
+		l.mu.Lock()
+		s = l.keepers[port]
+		l.mu.Unlock()
+	}
+	return s != nil && s.congested.Load()
+}
+
+// expectFewer tells all links which ports are not those of full keepers any more.
+func (l *localAddr) expectFewer() {
+	l.full.mu.Lock()
+	defer l.full.mu.Unlock()
+	for link, ports := range l.full.links {
+		for port := range ports {
+			if !l.isFull(port) {
+				tellLink(link, ports, port, false)
+			}
+		}
+	}
+}
+
+// tellFullLocked tells all links whether a port has room. The caller holds l.full.mu.
+func (l *localAddr) tellFullLocked(port uint16) {
+	on := l.isFull(port)
+	for link, ports := range l.full.links {
+		if _, told := ports[port]; told != on {
+			tellLink(link, ports, port, on)
+		}
+	}
+}
+
+func tellLink(link transport.Reserver, ports map[uint16]uint64, port uint16, on bool) {
+	granted, _ := link.Full(port, on)
+	if on {
+		ports[port] = granted
+	} else {
+		delete(ports, port)
+	}
+}
+
+// join adds a link that is about to start, and tells it which ports have no room.
+func (l *localAddr) join(link transport.Reserver) {
+	f := &l.full
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.links == nil {
+		f.links = make(map[transport.Reserver]map[uint16]uint64)
+	}
+	ports := make(map[uint16]uint64)
+	f.links[link] = ports
+	for hi := range l.pages {
+		pg := l.pages[hi].Load()
+		if pg == nil {
+			continue
+		}
+		for lo := range pg {
+			if s := pg[lo].Load(); s != nil && s.congested.Load() {
+				tellLink(link, ports, uint16(hi<<8|lo), true)
+			}
+		}
+	}
+	l.mu.Lock()
+	keepers := maps.Clone(l.keepers)
+	l.mu.Unlock()
+	for port, k := range keepers {
+		if k.congested.Load() {
+			tellLink(link, ports, port, true)
+		}
+	}
+}
+
+// leave is for a link that has ended.
+func (l *localAddr) leave(r transport.Reserver) {
+	l.full.mu.Lock()
+	delete(l.full.links, r)
+	l.full.mu.Unlock()
+}
+
+// reserved tells whether a message of n bytes that passes the receive buffer and the
+// overrun of the socket at hand is within what the peer was granted before it heard that
+// the socket is full; it is then queued. Links that are cut have messages under way that
+// are sent again, beside what others are granted by then, so that only beyond twice the
+// bound a message is looked at: a peer that sends it although it has heard before it was
+// granted the octets ignores what it is told, and its link ends.
+func (r *receiver) reserved(s *nodeSocket, n int) bool {
+	if r.reserver == nil || r.ignored {
+		return false
+	}
+	bytes, count := s.q.bytes.Load()+int64(r.curBytes+n), s.q.count.Load()+int64(r.curCount)
+	if bytes+count*itemCost <= 2*(s.rcvbuf.Load()+r.peer.node.overrun()) {
+		return true
+	}
+	f := &s.la.full
+	f.mu.Lock()
+	granted, full := f.links[r.reserver][s.port]
+	f.mu.Unlock()
+	if !full || r.reserver.Started() <= granted {
+		return true
+	}
+	r.ignored = true
+	r.peer.log.Warn("peer sends to a full socket beyond its grant, connection ended",
+		zap.Uint16("port", s.port), zap.Int64("queued", s.q.bytes.Load()))
+	r.reserver.Close(transport.Abort)
+	return false
+}
+
+// overrun is how many octets peers may have under way to the node on links that are
+// transport.Reservers: ReceiveOverrun, but at least the longest message.
+func (n *Node) overrun() int64 {
+	return int64(max(n.cfg.ReceiveOverrun, wire.HeaderSize+n.cfg.MaxMessage))
+}
