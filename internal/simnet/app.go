@@ -26,6 +26,8 @@ type sock struct {
 	slow   bool // its application is
 	queued int  // received, not yet taken
 
+	awaited []*receiver // whose links wait for room
+
 	left    int      // messages still to send
 	pending *message // refused, to be tried again
 	tries   int      // of it
@@ -251,5 +253,6 @@ func (k *sock) close() {
 	delete(k.h.socks, k.port)
 	k.h.mark(k.port, false)
 	k.cancel(route{to: k.h}, true)
+	k.spare()
 	k.pending, k.left = nil, 0
 }

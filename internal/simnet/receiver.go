@@ -1,6 +1,7 @@
 package simnet
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/rds-go/rds/internal/buf"
@@ -14,6 +15,14 @@ type receiver struct {
 	path   int
 	end    *end
 	proved bool
+	parked []parked // what came while the link was being paused
+}
+
+// parked is a message that waits for room, or behind one that does.
+type parked struct {
+	h        wire.Header
+	payload  []byte
+	accepted bool // the sequence rule has been applied
 }
 
 // Begin starts a burst.
@@ -30,11 +39,76 @@ func (r *receiver) Begin() {
 	p.do()
 }
 
-// Message takes one message.
+// Message takes one message, or keeps it for later.
 func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
-	if owned != nil {
-		defer owned.Release()
+	if first := len(r.parked) == 0; !first || !r.take(h, payload, false) {
+		r.parked = append(r.parked, parked{*h, bytes.Clone(payload), first})
 	}
+	if owned != nil {
+		owned.Release()
+	}
+}
+
+// take takes one message, unless its socket has no room. The sequence rule has been
+// applied if accepted is set, and when it returns.
+func (r *receiver) take(h *wire.Header, payload []byte, accepted bool) bool {
+	p := r.peer
+	if !accepted && !r.accept(h, payload) {
+		return true
+	}
+	s := p.h.s
+	k := p.h.socks[h.Dport]
+	if k == nil {
+		return true
+	}
+	if !p.h.linux && k.queued > 0 && k.queued+len(payload) > k.rcvbuf+k.rcvbuf/4 {
+		k.awaited = append(k.awaited, r)
+		r.pause(true)
+		return false
+	}
+	if len(payload) > 8 && s.rigged(Corrupt, 0.05) {
+		payload[len(payload)-1]++
+	}
+	s.check.delivered(k, p, payload)
+	k.receive(len(payload))
+	return true
+}
+
+// pause stops reading, or lets it go on.
+func (r *receiver) pause(on bool) {
+	if r.end.paused == on {
+		return
+	}
+	s := r.peer.h.s
+	s.tracef("%v<-%v path %d tcp%d paused=%v", r.peer.h, r.peer.remote, r.path, r.end.t.id, on)
+	if r.end.paused = on; on {
+		s.counts.Paused++
+	}
+	r.peer.core.Paused(r.path, r.end.id, on)
+	r.peer.do()
+}
+
+// resume takes what is parked, as far as there is room, and then goes on reading.
+func (r *receiver) resume() {
+	if r.end.gone || r.peer.dead {
+		return
+	}
+	r.Begin()
+	for len(r.parked) > 0 {
+		it := &r.parked[0]
+		if !r.take(&it.h, it.payload, it.accepted) {
+			it.accepted = true
+			return
+		}
+		r.parked = r.parked[1:]
+	}
+	r.pause(false)
+	r.end.scheduleRead()
+}
+
+// accept applies the sequence rule, and gives control messages to the core. It tells
+// whether the message is for a socket.
+func (r *receiver) accept(h *wire.Header, payload []byte) bool {
 	p := r.peer
 	s := p.h.s
 	in := &p.path[r.path].in
@@ -42,7 +116,7 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		clear(h.Extensions[3:]) // Linux 6.1 states its number of paths only
 	}
 	if s.check.undelivered(payload) {
-		return
+		return false
 	}
 	s.rigHeader(h)
 	if s.cfg.Trace != nil {
@@ -51,7 +125,7 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 	if !h.IsCongestion() && !in.Accept(h) {
 		s.counts.Old++
 		if !s.rigged(DeliverOld, 1) {
-			return
+			return false
 		}
 	}
 	if p.core.IsControl(h) {
@@ -60,25 +134,14 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 			p.marked = &m
 		}
 		if h.IsCongestion() && s.rigged(IgnoreMaps, 0.5) {
-			return
+			return false
 		}
 		p.core.HandleControl(s.clock(), r.path, h, payload)
 		in.Sync(p.core.Epoch())
 		p.do()
-		return
+		return false
 	}
-	if s.rigged(LoseMessages, 0.05) {
-		return
-	}
-	k := p.h.socks[h.Dport]
-	if k == nil {
-		return
-	}
-	if len(payload) > 8 && s.rigged(Corrupt, 0.05) {
-		payload[len(payload)-1]++
-	}
-	s.check.delivered(k, p, payload)
-	k.receive(len(payload))
+	return !s.rigged(LoseMessages, 0.05)
 }
 
 // End ends a burst.
@@ -101,6 +164,16 @@ func (k *sock) receive(n int) {
 			if k.alive && k.queued <= k.rcvbuf/2 {
 				k.h.mark(k.port, false)
 			}
+			k.spare()
 		})
 	})
+}
+
+// spare lets links go on that wait for room, or for a socket that is closed.
+func (k *sock) spare() {
+	waiting := k.awaited
+	k.awaited = nil
+	for _, r := range waiting {
+		r.resume()
+	}
 }

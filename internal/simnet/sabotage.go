@@ -24,11 +24,12 @@ const (
 	ScribbleBatch             // what Fill showed is changed before it is written
 	RepeatOperations          // an operation that was begun is shown again
 	IgnoreHolds               // the core is not told of held ports
+	CutPaused                 // the end of a paused link is reported before what it has brought is taken
 	sabotages
 )
 
 var sabotageNames = [...]string{"None", "ForgetFlag", "FlagNew", "DeliverOld", "LoseMessages", "AckAhead", "IgnoreMaps",
-	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations", "IgnoreHolds"}
+	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations", "IgnoreHolds", "CutPaused"}
 
 func (s Sabotage) String() string { return sabotageNames[s] }
 

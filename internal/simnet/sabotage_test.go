@@ -29,6 +29,7 @@ func TestChecksNoticeSabotage(t *testing.T) {
 		{ForgetGeneration, Scenario{Faults: 20}, ""},
 		{ScribbleBatch, Scenario{Calm: true}, "changed before Wrote"},
 		{RepeatOperations, Scenario{Operations: true}, "begun twice"},
+		{CutPaused, Scenario{Faults: 20}, "never delivered"},
 		{IgnoreHolds, Scenario{Holds: true}, "its port takes nothing"},
 	} {
 		t.Run(c.how.String()+" "+c.want, func(t *testing.T) {

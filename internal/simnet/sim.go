@@ -47,7 +47,7 @@ type Counts struct {
 	Sent, Delivered, Canceled, Dropped int
 	Dials, Links, Cuts, Restarts       int
 	Retransmitted, Old                 int
-	Operations, Held                   int
+	Operations, Held, Paused           int
 	Events                             int
 	Elapsed                            time.Duration // virtual
 }

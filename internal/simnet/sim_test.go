@@ -52,7 +52,7 @@ func seeds(t *testing.T, n int, sc Scenario) {
 		}
 	}
 	t.Logf("%+v", sum)
-	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0) {
+	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0 || sum.Paused == 0) {
 		t.Error("nothing has happened")
 	}
 }
@@ -70,6 +70,7 @@ func (c *Counts) add(o Counts) {
 	c.Old += o.Old
 	c.Operations += o.Operations
 	c.Held += o.Held
+	c.Paused += o.Paused
 	c.Events += o.Events
 	c.Elapsed += o.Elapsed
 }

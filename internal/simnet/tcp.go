@@ -51,6 +51,7 @@ type end struct {
 	eof     bool
 	rst     bool
 	reading bool
+	paused  bool // nothing is read: see receiver
 	in      frame.Parser
 
 	p       *peer
@@ -188,8 +189,18 @@ func (e *end) close() {
 	default:
 		e.closing = true
 		e.fin()
-		e.t.s.after(drainTime, e.finish)
+		e.t.s.after(drainTime, e.drained)
 	}
+}
+
+// drained is the end of the time for draining, which a paused link has when it is
+// read again.
+func (e *end) drained() {
+	if e.paused && !e.gone {
+		e.t.s.after(drainTime, e.drained)
+		return
+	}
+	e.finish()
 }
 
 // finish closes the socket and reports the end.
@@ -228,7 +239,7 @@ func (e *end) start(p *peer, path int) {
 }
 
 func (e *end) scheduleRead() {
-	if !e.started || e.reading || e.gone || len(e.buf) == 0 && !e.eof && !e.rst {
+	if !e.started || e.reading || e.gone || e.paused || len(e.buf) == 0 && !e.eof && !e.rst {
 		return
 	}
 	e.reading = true
@@ -269,6 +280,9 @@ func (e *end) readSome() {
 			o.starved = false
 			s.after(e.latency, o.writable)
 		}
+	}
+	if e.paused && !s.rigged(CutPaused, 1) {
+		return
 	}
 	if len(e.buf) == 0 && (e.eof || e.rst) {
 		e.finish()
