@@ -1,0 +1,342 @@
+package rds
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// fanInXRC adds XRC to TestFanIn. It needs credit that is a reservation: what is granted
+// to all senders of a queue never passes ReceiveOverrun.
+const fanInXRC = false
+
+// fanIn is a point of the matrix.
+type fanIn struct {
+	peers, sockets  int // sockets of each peer
+	daemon          bool
+	wire            Wire
+	buffer, overrun int
+	pause           time.Duration // at least
+}
+
+func (f fanIn) String() string {
+	provider := "node"
+	if f.daemon {
+		provider = "rdsd"
+	}
+	return fmt.Sprintf("%s/%s/%dx%d", f.wire, provider, f.peers, f.sockets)
+}
+
+// TestFanIn: many peers send to one socket that does not receive for a while, since its
+// program pauses or is stopped. Nothing is lost or doubled, memory stays within its
+// bound, and another socket of the host is served. When the program dies the others
+// go on. RDS_LONG=1 has the whole matrix with the default limits.
+func TestFanIn(t *testing.T) {
+	if role := os.Getenv(roleEnv); role != "" {
+		beFanIn(role, strings.Fields(os.Getenv(argEnv)))
+	}
+	wires := []Wire{WireTCP}
+	if fanInXRC {
+		wires = append(wires, WireXRC)
+	}
+	points := []fanIn{{peers: 2, sockets: 12}, {peers: 17, sockets: 1}}
+	limits := fanIn{buffer: 64 << 10, overrun: 64 << 10}
+	if os.Getenv("RDS_LONG") != "" {
+		points = nil
+		for _, peers := range []int{1, 2, 17, 64, 200} {
+			points = append(points, fanIn{peers: peers, sockets: 1}, fanIn{peers: peers, sockets: 12})
+		}
+		limits = fanIn{buffer: DefaultBuffer, overrun: DefaultReceiveOverrun, pause: 3 * time.Second}
+	}
+	for _, f := range points {
+		f.buffer, f.overrun, f.pause = limits.buffer, limits.overrun, limits.pause
+		for _, f.wire = range wires {
+			for _, f.daemon = range []bool{false, true} {
+				t.Run(f.String(), func(t *testing.T) { f.run(t) })
+			}
+		}
+	}
+}
+
+// taker is a process of the receiving side.
+type taker struct {
+	testing.TB
+	cmd *exec.Cmd
+	in  io.Writer
+	out *bufio.Reader
+}
+
+func startTaker(t testing.TB, role string, args ...any) *taker {
+	t.Helper()
+	k := &taker{TB: t, cmd: process("TestFanIn", role, strings.Fields(fmt.Sprintln(args...))...)}
+	k.cmd.Stderr = os.Stderr
+	in, err := k.cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := k.cmd.StdoutPipe()
+	if err == nil {
+		k.in, k.out = in, bufio.NewReader(out)
+		err = k.cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = k.cmd.Process.Kill(); _ = k.cmd.Wait() })
+	if line, err := k.out.ReadString('\n'); err != nil || line != "ready\n" {
+		t.Fatalf("%s does not start: %q, %v", role, line, err)
+	}
+	return k
+}
+
+func (k *taker) signal(s syscall.Signal) {
+	k.Helper()
+	if err := k.cmd.Process.Signal(s); err != nil {
+		k.Fatal(err)
+	}
+}
+
+func (k *taker) say(what string) {
+	k.Helper()
+	if _, err := io.WriteString(k.in, what+"\n"); err != nil {
+		k.Fatal(err)
+	}
+}
+
+func (k *taker) count() (c fanInCount) {
+	k.Helper()
+	k.say("count")
+	if _, err := fmt.Fscanf(k.out, fanInFormat, &c.full, &c.wrong, &c.other, &c.p99, &c.worst, &c.dropped, &c.pause); err != nil {
+		k.Fatal(err)
+	}
+	return c
+}
+
+// resident is the memory of a process, in bytes.
+func (k *taker) resident() int64 {
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", k.cmd.Process.Pid))
+	if err != nil {
+		k.Fatal(err)
+	}
+	pages, _ := strconv.ParseInt(strings.Fields(string(b))[1], 10, 64)
+	return pages * int64(os.Getpagesize())
+}
+
+// kernelQueues is what the receive queues of TCP hold on this machine for a port.
+func kernelQueues(t testing.TB, port uint16) (total int64) {
+	b, err := os.ReadFile("/proc/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(b), "\n") {
+		f := strings.Fields(line)
+		if len(f) < 5 || !strings.HasSuffix(f[1], fmt.Sprintf(":%04X", port)) && !strings.HasSuffix(f[2], fmt.Sprintf(":%04X", port)) || f[3] == "0A" {
+			continue
+		}
+		_, rx, _ := strings.Cut(f[4], ":")
+		n, _ := strconv.ParseInt(rx, 16, 64)
+		total += n
+	}
+	return total
+}
+
+// fanInRun is a point being run.
+type fanInRun struct {
+	fanIn
+	*testing.T
+	port     uint16
+	to       netip.Addr
+	front    *taker // has the other socket: the node, or the daemon
+	full     *taker // has the full socket: the node, or the application
+	accepted atomic.Int64
+	stop     context.CancelFunc
+	done     sync.WaitGroup
+}
+
+func (f fanIn) run(t *testing.T) {
+	l := newLab(t)
+	r := &fanInRun{fanIn: f, T: t, port: l.port}
+	// The receiver's address is between those of its peers: half of them connect to it,
+	// and it connects to the others.
+	froms := make([]netip.Addr, f.peers)
+	for i := range froms {
+		if i == (f.peers+1)/2 {
+			r.to = newAddr()
+		}
+		froms[i] = newAddr()
+	}
+	if !r.to.IsValid() {
+		r.to = newAddr()
+	}
+	role, path := "node", filepath.Join(t.TempDir(), "s")
+	if f.daemon {
+		role = "daemon"
+	}
+	r.front = startTaker(t, role, r.to, l.port, f.wire, f.buffer, f.overrun, path)
+	r.full = r.front
+	if f.daemon {
+		r.full = startTaker(t, "application", r.to, path)
+	}
+	base := r.front.resident()
+	ctx, cancel := context.WithCancel(context.Background())
+	r.stop = cancel
+	defer r.done.Wait()
+	defer cancel()
+	for i, a := range froms {
+		n := l.node(Config{Wire: f.wire, SendBuffer: min(DefaultBuffer, 256<<20/(f.peers*f.sockets)), TCP: TCPConfig{EventLoops: 1}})
+		for k := range f.sockets {
+			s := l.bind(n, addrOf(a, uint16(4000+k)))
+			r.done.Go(func() { r.send(ctx, s) })
+		}
+		if i < 8 {
+			s := l.bind(n, addrOf(a, 5000))
+			r.done.Go(func() { r.ask(ctx, s) })
+		}
+	}
+	most := 0
+	full := func(n int) func() bool { return func() bool { return r.full.count().full >= n } }
+	eventually(t, "the first messages", full(2*f.peers*f.sockets))
+	r.front.count() // what is late from here on counts
+
+	r.full.say("pause")
+	r.stalls()
+	r.measure("paused", base)
+	r.full.say("resume")
+	most = r.full.count().full + 2*f.peers*f.sockets
+	eventually(t, "messages after the pause", full(most))
+
+	r.full.signal(syscall.SIGSTOP)
+	r.stalls()
+	if f.daemon {
+		r.measure("stopped", base)
+	}
+	r.full.signal(syscall.SIGCONT)
+	eventually(t, "messages after the stop", full(r.full.count().full+2*f.peers*f.sockets))
+
+	r.stop()
+	r.done.Wait()
+	all := int(r.accepted.Load())
+	eventually(t, "all messages", full(all))
+	c := r.full.count()
+	if drops := r.front.count().dropped; c.full != all || c.wrong != 0 || drops != 0 {
+		t.Errorf("%d messages received of %d, %d wrong, %d dropped", c.full, all, c.wrong, drops)
+	}
+	t.Logf("%d messages of %d bytes, 0 lost; %d pauses", all, fanInSize, r.front.count().pause)
+	r.dies(l)
+}
+
+// send sends to the full port as fast as it may.
+func (r *fanInRun) send(ctx context.Context, s *Socket) {
+	b := make([]byte, fanInSize)
+	for seq := uint64(0); ; seq++ {
+		binary.BigEndian.PutUint64(b, seq)
+		b[fanInSize-1] = byte(seq)
+		if err := s.Send(ctx, addrOf(r.to, fanInFull), b); err != nil {
+			if ctx.Err() == nil {
+				r.Error(err)
+			}
+			return
+		}
+		r.accepted.Add(1)
+	}
+}
+
+// ask sends the time to the other port again and again.
+func (r *fanInRun) ask(ctx context.Context, s *Socket) {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			err := s.Send(ctx, addrOf(r.to, fanInOther), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano())))
+			if err != nil && ctx.Err() == nil {
+				r.Error(err)
+				return
+			}
+		}
+	}
+}
+
+// stalls waits until the senders have been stopped, for as long as the point says.
+func (r *fanInRun) stalls() {
+	r.Helper()
+	begin, was, since := time.Now(), r.accepted.Load(), time.Now()
+	eventually(r, "the senders to wait", func() bool {
+		if now := r.accepted.Load(); now != was {
+			was, since = now, time.Now()
+		}
+		return time.Since(since) > 200*time.Millisecond && time.Since(begin) > r.pause
+	})
+}
+
+// measure checks what a full socket costs, and tells how the other socket was served.
+func (r *fanInRun) measure(when string, base int64) {
+	r.Helper()
+	resident, queues := r.front.resident()-base, kernelQueues(r, r.port)
+	// The bound of a socket, one read and a message for each path, and the same once
+	// more for the garbage collector; in the kernel what its receive buffers may hold.
+	most := 2*int64(r.buffer+r.overrun+r.peers*(2<<20)) + 64<<20
+	kernel := int64(r.peers) * (8 << 20)
+	c := r.front.count()
+	r.Logf("%s: %d KiB resident, at most %d; %d KiB in the kernel, at most %d; other socket: %d messages, p99 %v, worst %v",
+		when, resident>>10, most>>10, queues>>10, kernel>>10, c.other, c.p99, c.worst)
+	if resident > most || queues > kernel {
+		r.Error("that is too much")
+	}
+}
+
+// dies kills the program with the full socket while everybody sends: the other socket
+// goes on, and so does the port's next owner.
+func (r *fanInRun) dies(l *lab) {
+	if !r.daemon {
+		return // its other socket dies with it
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	s, o := l.bind(l.node(Config{Wire: r.wire})), l.bind(l.node(Config{Wire: r.wire}))
+	r.full.say("pause")
+	go func() {
+		b := make([]byte, fanInSize)
+		for s.Send(ctx, addrOf(r.to, fanInFull), b) == nil {
+		}
+	}()
+	r.full.signal(syscall.SIGSTOP)
+	eventually(r, "the socket to be full", func() bool { return congestedAt(nodeOf(s), fanInFull) })
+	r.full.signal(syscall.SIGKILL)
+	was := r.front.count().other
+	for range 10 {
+		if err := o.Send(ctx, addrOf(r.to, fanInOther), binary.BigEndian.AppendUint64(nil, uint64(time.Now().UnixNano()))); err != nil {
+			r.Fatal(err)
+		}
+	}
+	eventually(r, "the other socket", func() bool { return r.front.count().other == was+10 })
+	eventually(r, "the end of the congestion", func() bool { return !congestedAt(nodeOf(s), fanInFull) })
+	if n := r.front.count().dropped; n != 0 {
+		r.Errorf("%d messages dropped for want of room", n)
+	}
+}
+
+// congestedAt tells whether a peer of n has said that its port is congested.
+func congestedAt(n *Node, port uint16) (yes bool) {
+	n.eachPeer(func(p *peer) {
+		p.mu.Lock()
+		yes = yes || p.core.Congested(port)
+		p.mu.Unlock()
+	})
+	return yes
+}
