@@ -52,6 +52,7 @@ type Conn struct {
 	io      vectors
 	watch   watch   // the writer's
 	silence silence // Engine.lookForSilence's
+	lax     bool    // Engine.lookForSilence's: retransmissions are as far apart as the kernel likes
 
 	mu       sync.Mutex
 	phase    phase        // guarded by mu

@@ -19,17 +19,42 @@ const (
 	// process, or the whole machine, takes up one look at most.
 	silenceLooks = 16
 
-	// rtoMax bounds the time between two retransmissions, and between two probes of a
+	// rtoMost bounds the time between two retransmissions, and between two probes of a
 	// closed window, where the kernel can (TCP_RTO_MAX_MS, Linux 6.15): so long after
 	// the end of an outage shorter than Options.Silence the connection goes on. The
 	// kernel gives up after net.ipv4.tcp_retries2 (15) of them, some 21 s.
-	rtoMax = 1500 * time.Millisecond
+	rtoMost = 1500 * time.Millisecond
+	// rtoKernels is the kernel's own bound.
+	rtoKernels = 2 * time.Minute
+
+	// keepAliveMost is TCP_KEEPCNT where Options.Silence has us look for ourselves; see owes.
+	keepAliveMost = 127
 )
 
 // silence is how long the peer of a connection has left unanswered what was sent.
 type silence struct {
 	looks int // that have found it so, without an answer in between
 	since time.Time
+}
+
+// owes tells whether the peer owes an answer, and for how long it may. outstanding is
+// whether something was written that is not acknowledged; where nothing is, keepalive's
+// probe is due after its time.
+//
+// unread is whether bytes have come that this process has not read. Then the kernel may
+// throw the peer's answers away, and nothing can be said: it takes a window back that it
+// has announced when many small messages use up its receive memory, and acknowledgements
+// then lie outside of that window (tcp_sequence, net/ipv4/tcp_input.c). That is why the
+// kernel is not to judge by itself either, by a count of its keepalive's probes or of
+// retransmissions, while this process does not read, or is stopped.
+func (o *Options) owes(outstanding, unread bool, i *transport.TCPInfo) (owed bool, limit time.Duration) {
+	switch {
+	case unread:
+		return false, 0
+	case outstanding:
+		return unanswered(i), o.Silence
+	}
+	return i.LastAckRecv > o.KeepAliveIdle, o.KeepAliveInterval * time.Duration(o.KeepAliveCount)
 }
 
 // unanswered tells whether the peer's TCP owes an answer: a segment with data was sent,
@@ -56,14 +81,22 @@ func (s *silence) look(now time.Time, owed bool, ack, limit time.Duration) bool 
 	return s.looks > silenceLooks && now.Sub(s.since) >= limit
 }
 
-// rtoMax is the bound of the connection's retransmission timeout, 0 for none.
-// With a long limit it is such that the kernel does not give up before that.
+// rtoMax is the bound of the connection's retransmission timeout. With a long limit it
+// is such that the kernel does not give up before that.
 func (o *Options) rtoMax() time.Duration {
 	switch {
 	case o.Silence < 0:
-		return 0
+		return rtoKernels
 	case o.Silence <= defaultSilence:
-		return rtoMax
+		return rtoMost
 	}
-	return min(max(rtoMax, o.Silence/8), 2*time.Minute)
+	return min(max(rtoMost, o.Silence/8), rtoKernels)
+}
+
+// keepAliveCount is TCP_KEEPCNT.
+func (o *Options) keepAliveCount() int {
+	if o.Silence < 0 {
+		return o.KeepAliveCount
+	}
+	return keepAliveMost
 }

@@ -2,10 +2,6 @@ package gnetloop
 
 import (
 	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/rds-go/rds/transport"
 )
 
 // watchSilenceLocked has lookForSilence called, silenceLooks times in Options.Silence,
@@ -46,25 +42,33 @@ func (e *Engine) stopWatchingSilence() {
 // lookForSilence ends the connection if the peer has been silent. It is called by one
 // goroutine at a time.
 func (c *Conn) lookForSilence() {
-	if c.written.Load() == 0 || !c.acquire() {
+	if !c.acquire() {
 		return
 	}
 	defer c.put()
-	owed, info := false, transport.TCPInfo{}
-	if kept, errno := outq(c.fd); errno == 0 && kept > 0 {
-		info, owed = tcpInfo(c.fd)
-		owed = owed && unanswered(&info)
+	kept, errno := outq(c.fd)
+	unread, errno2 := inq(c.fd)
+	info, ok := tcpInfo(c.fd)
+	if errno != 0 || errno2 != 0 || !ok {
+		return
 	}
-	if c.silence.look(time.Now(), owed, info.LastAckRecv, c.e.opts.Silence) {
+	if lax := unread > 0; lax != c.lax {
+		if c.lax = lax; lax {
+			boundRTO(c.fd, rtoKernels)
+		} else {
+			boundRTO(c.fd, c.e.opts.rtoMax())
+		}
+	}
+	owed, limit := c.e.opts.owes(kept > 0, unread > 0, &info)
+	if c.silence.look(time.Now(), owed, info.LastAckRecv, limit) {
 		c.giveUp()
 	}
 }
 
-// giveUp ends the connection with a reset. What the peer had sent before is delivered
-// first: our TCP has acknowledged it, so the peer does not send it again.
+// giveUp ends the connection with a reset, by which a peer that comes back just then
+// learns of it. What the peer had sent before is delivered first: our TCP has
+// acknowledged it, so the peer does not send it again.
 func (c *Conn) giveUp() {
-	c.quiet.Store(true)
-	c.note(ErrSilent)
-	setLinger(c.fd) // the peer, once it is back, learns at its next segment that the connection is gone
-	_ = unix.Shutdown(c.fd, unix.SHUT_RD)
+	setLinger(c.fd)
+	c.fail(ErrSilent)
 }

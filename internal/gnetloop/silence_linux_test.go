@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -114,6 +115,65 @@ func TestPausedReaderIsNotSilent(t *testing.T) {
 	}
 }
 
+// A peer that is gone while nothing is outstanding is found by keepalive's probes.
+func TestIdlePeerThatIsGoneIsSilent(t *testing.T) {
+	t.Parallel()
+	peer, c := rawPeer(t, newEngine(t, Options{Silence: time.Second, KeepAliveIdle: time.Second, KeepAliveInterval: time.Second, KeepAliveCount: 1}))
+	r := newRecorder(t)
+	start(t, c, r)
+	eventually(t, "a probe is answered", func() bool { i, ok := c.TCPInfo(); return ok && i.LastAckRecv > time.Second/2 })
+	eventually(t, "a probe is answered", func() bool { i, ok := c.TCPInfo(); return ok && i.LastAckRecv < time.Second/2 })
+	deafen(t, peer)
+	began := time.Now()
+	if cause := receive(t, r.closed); !errors.Is(cause, ErrSilent) {
+		t.Errorf("Closed(%v)", cause)
+	}
+	if d := time.Since(began); d < time.Second {
+		t.Errorf("after %v already", d)
+	}
+}
+
+// Nothing is said of the peer of a connection that this process does not read: the
+// kernel may throw away what the peer answers.
+func TestWhoDoesNotReadDoesNotJudge(t *testing.T) {
+	t.Parallel()
+	const limit = time.Second
+	peer, c := rawPeer(t, newEngine(t, Options{Silence: limit, EventLoops: 1}))
+	r := newRecorder(t)
+	reading, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	r.onFeed = func([]byte) error {
+		once.Do(func() {
+			close(reading)
+			<-goOn
+		})
+		return nil
+	}
+	start(t, c, r)
+	write(t, peer, pattern(10))
+	receive(t, reading)
+	write(t, peer, pattern(10))
+	settle(t, peer)
+	deafen(t, peer)
+	if n, err := c.Writev([][]byte{pattern(100)}); n != 100 || err != nil {
+		t.Fatal(n, err)
+	}
+	eventually(t, "nothing has been answered for long", func() bool {
+		i, ok := c.TCPInfo()
+		if !ok {
+			t.Fatal(<-r.closed)
+		}
+		return i.LastAckRecv > 2*limit
+	})
+	if c.quiet.Load() {
+		t.Error("the connection has ended")
+	}
+	close(goOn)
+	if cause := receive(t, r.closed); !errors.Is(cause, ErrSilent) {
+		t.Errorf("Closed(%v)", cause)
+	}
+}
+
 // An outage shorter than the limit costs nothing, and where the kernel bounds the time
 // between retransmissions the connection goes on soon after it.
 func TestShortOutageIsNoSilence(t *testing.T) {
@@ -127,7 +187,7 @@ func TestShortOutageIsNoSilence(t *testing.T) {
 	}
 	bounded := false
 	if ms, err := unix.GetsockoptInt(c.fd, unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS); err == nil {
-		if bounded = true; ms != int(rtoMax/time.Millisecond) {
+		if bounded = true; ms != int(rtoMost/time.Millisecond) {
 			t.Errorf("retransmissions are at most %d ms apart", ms)
 		}
 	}

@@ -88,6 +88,27 @@ func TestWhatIsUnanswered(t *testing.T) {
 	}
 }
 
+func TestWhatIsOwed(t *testing.T) {
+	t.Parallel()
+	o := Options{}.withDefaults()
+	for _, tt := range []struct {
+		name                string
+		outstanding, unread bool
+		info                transport.TCPInfo
+		limit               time.Duration // 0: nothing is owed
+	}{
+		{"a segment is in flight", true, false, transport.TCPInfo{Unacked: 1, LastAckRecv: time.Millisecond}, 20 * time.Second},
+		{"all is acknowledged", false, false, transport.TCPInfo{LastAckRecv: 4 * time.Second}, 0},
+		{"a probe of keepalive is due", false, false, transport.TCPInfo{LastAckRecv: 6 * time.Second}, 25 * time.Second},
+		{"a segment is in flight and we do not read", true, true, transport.TCPInfo{Unacked: 1, LastAckRecv: time.Hour}, 0},
+		{"a probe of keepalive is due and we do not read", false, true, transport.TCPInfo{LastAckRecv: time.Hour}, 0},
+	} {
+		if owed, limit := o.owes(tt.outstanding, tt.unread, &tt.info); owed != (tt.limit > 0) || owed && limit != tt.limit {
+			t.Errorf("%s: owed %v, limit %v", tt.name, owed, limit)
+		}
+	}
+}
+
 // What stops the process, or the machine, for a minute is no silence of the peer: its
 // answer may wait in a buffer that has not been looked at yet.
 func TestSilenceNeedsLooks(t *testing.T) {
@@ -126,7 +147,7 @@ func TestKernelIsNotMoreImpatient(t *testing.T) {
 			t.Errorf("limit %v: the kernel gives up after %v", limit, total)
 		}
 	}
-	if o := (Options{Silence: -1}).withDefaults(); o.rtoMax() != 0 {
+	if o := (Options{Silence: -1}).withDefaults(); o.rtoMax() != 2*time.Minute {
 		t.Errorf("never: %v", o.rtoMax())
 	}
 }

@@ -33,7 +33,7 @@ func setOptions(fd int, o *Options) error {
 		{"TCP_NODELAY", unix.IPPROTO_TCP, unix.TCP_NODELAY, 1},
 		{"TCP_KEEPIDLE", unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, int(o.KeepAliveIdle / time.Second)},
 		{"TCP_KEEPINTVL", unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, int(o.KeepAliveInterval / time.Second)},
-		{"TCP_KEEPCNT", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, o.KeepAliveCount},
+		{"TCP_KEEPCNT", unix.IPPROTO_TCP, unix.TCP_KEEPCNT, o.keepAliveCount()},
 		{"SO_KEEPALIVE", unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1},
 		{"TCP_USER_TIMEOUT", unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT, int(o.UserTimeout / time.Millisecond)},
 	} {
@@ -41,16 +41,16 @@ func setOptions(fd int, o *Options) error {
 			return os.NewSyscallError("setsockopt "+s.name, err)
 		}
 	}
-	if d := o.rtoMax(); d > 0 {
-		err := unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS, int(d/time.Millisecond))
-		if err != nil && err != unix.ENOPROTOOPT { // which an older kernel says
-			return os.NewSyscallError("setsockopt TCP_RTO_MAX_MS", err)
-		}
-	}
+	boundRTO(fd, o.rtoMax())
 	if err := setBuffers(fd, o); err != nil || o.ReceiveBuffer == 0 {
 		return err
 	}
 	return openWindow(fd)
+}
+
+// boundRTO bounds the time between two retransmissions, where the kernel can.
+func boundRTO(fd int, d time.Duration) {
+	_ = unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_RTO_MAX_MS, int(d/time.Millisecond))
 }
 
 // openWindow lets the receive window of a connected socket grow to the whole of a

@@ -21,10 +21,10 @@ func TestSocketOptionsAreSet(t *testing.T) {
 	}{
 		{"defaults", Options{}, map[[2]int]int{
 			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}: 5, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}: 5,
-			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT}: 5, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT}: 0,
+			{unix.IPPROTO_TCP, unix.TCP_KEEPCNT}: keepAliveMost, {unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT}: 0,
 		}},
 		{"chosen", Options{
-			KeepAliveIdle: 7 * time.Second, KeepAliveInterval: 3 * time.Second, KeepAliveCount: 4,
+			Silence: -1, KeepAliveIdle: 7 * time.Second, KeepAliveInterval: 3 * time.Second, KeepAliveCount: 4,
 			UserTimeout: 1500 * time.Millisecond, SendBuffer: 50000, ReceiveBuffer: 60000, Congestion: "reno",
 		}, map[[2]int]int{
 			{unix.IPPROTO_TCP, unix.TCP_KEEPIDLE}: 7, {unix.IPPROTO_TCP, unix.TCP_KEEPINTVL}: 3,

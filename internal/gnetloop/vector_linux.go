@@ -71,8 +71,13 @@ func call(trap uintptr, fd int, p unsafe.Pointer, n int) (int, unix.Errno) {
 }
 
 // outq returns how many written bytes are not acknowledged.
-func outq(fd int) (uint64, unix.Errno) {
+func outq(fd int) (uint64, unix.Errno) { return queued(fd, unix.SIOCOUTQ) }
+
+// inq returns how many bytes have come that are not read.
+func inq(fd int) (uint64, unix.Errno) { return queued(fd, unix.SIOCINQ) }
+
+func queued(fd int, which uintptr) (uint64, unix.Errno) {
 	var n int32 // the kernel writes a C int, whatever the word size
-	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCOUTQ, uintptr(unsafe.Pointer(&n)))
+	_, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), which, uintptr(unsafe.Pointer(&n)))
 	return uint64(n), errno
 }
