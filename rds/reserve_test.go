@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// fanIn has sockets of several nodes send to one socket that nobody reads from.
-type fanIn struct {
+// crowd has sockets of several nodes send to one socket that nobody reads from.
+type crowd struct {
 	t        *testing.T
 	to       *Socket
 	peers    []*Node
@@ -26,20 +26,20 @@ type fanIn struct {
 	ids      map[netip.AddrPort]int
 }
 
-// fanInConfig is small: a receive buffer of some messages, an overrun of few for each
+// reservedConfig is small: a receive buffer of some messages, an overrun of few for each
 // sender.
-func fanInConfig() Config {
+func reservedConfig() Config {
 	return Config{Wire: WireXRC, ReceiveBuffer: 256 << 10, ReceiveOverrun: 512 << 10, SendBuffer: 256 << 10, MaxMessage: 128 << 10}
 }
 
 // start begins to send from so many sockets of so many nodes.
-func (f *fanIn) start(l *lab, nodes, sockets int, size func(*rand.Rand) int) {
+func (f *crowd) start(l *lab, nodes, sockets int, size func(*rand.Rand) int) {
 	f.ids = make(map[netip.AddrPort]int)
 	f.accepted = make([]atomic.Uint32, nodes*sockets)
 	f.seen = make([]uint32, nodes*sockets)
 	to, ctx := f.to.LocalAddrPort(), background(f.t)
 	for range nodes {
-		cfg := fanInConfig()
+		cfg := reservedConfig()
 		if size(rand.New(rand.NewPCG(1, 1))) < 400 {
 			cfg.SendBuffer = 8 << 10 // many messages take long enough
 		}
@@ -74,7 +74,7 @@ func (f *fanIn) start(l *lab, nodes, sockets int, size func(*rand.Rand) int) {
 }
 
 // take receives a message and checks that it is the next one of its sender.
-func (f *fanIn) take(ctx context.Context) error {
+func (f *crowd) take(ctx context.Context) error {
 	m, err := f.to.Recv(ctx)
 	if err != nil {
 		return err
@@ -89,7 +89,7 @@ func (f *fanIn) take(ctx context.Context) error {
 }
 
 // all is how many messages were accepted.
-func (f *fanIn) all() (n uint32) {
+func (f *crowd) all() (n uint32) {
 	for i := range f.accepted {
 		n += f.accepted[i].Load()
 	}
@@ -97,7 +97,7 @@ func (f *fanIn) all() (n uint32) {
 }
 
 // finish has the senders stop and takes all that they have sent.
-func (f *fanIn) finish() {
+func (f *crowd) finish() {
 	f.t.Helper()
 	ctx := background(f.t)
 	f.stop.Store(true)
@@ -158,7 +158,7 @@ func TestFanInDropsNothing(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("%d nodes with %d sockets, service %v", c.nodes, c.sockets, c.service), func(t *testing.T) {
 			l := newLab(t)
-			cfg := fanInConfig()
+			cfg := reservedConfig()
 			var (
 				n     *Node
 				where Provider
@@ -172,7 +172,7 @@ func TestFanInDropsNothing(t *testing.T) {
 				n = l.node(cfg)
 				where = n
 			}
-			f := &fanIn{t: t, to: bound(t, where, at)}
+			f := &crowd{t: t, to: bound(t, where, at)}
 			other := bound(t, where, addrOf(at.Addr(), 5000))
 			f.start(l, c.nodes, c.sockets, c.size)
 			eventually(t, "congestion", func() bool { return f.blocked.Load() >= int32(c.nodes*c.sockets) })
