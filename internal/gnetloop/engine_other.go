@@ -65,6 +65,12 @@ func (*Conn) Fail(error) {}
 // Wake does nothing.
 func (*Conn) Wake() {}
 
+// Pause does nothing.
+func (*Conn) Pause() {}
+
+// Resume does nothing.
+func (*Conn) Resume() {}
+
 // Acked returns 0.
 func (*Conn) Acked() uint64 { return 0 }
 
