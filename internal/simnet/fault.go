@@ -69,6 +69,8 @@ func (s *Sim) fault() {
 				t.cut(30*time.Millisecond, 30*time.Millisecond)
 			}
 		}
+	case x < 23:
+		s.move(h)
 	default:
 		if ks := h.sockets(); len(ks) > 0 && !h.down {
 			k := pick(s, ks)
@@ -80,6 +82,29 @@ func (s *Sim) fault() {
 			})
 		}
 	}
+}
+
+// move has h leave the links to one of its peers, as it does to go over to another
+// transport, which no Linux peer has.
+func (s *Sim) move(h *host) {
+	if h.down || h.linux {
+		return
+	}
+	to := pick(s, s.hosts)
+	p := h.peers[to.index]
+	if p == nil || to.linux {
+		return
+	}
+	s.tracef("fault: %v leaves its links to %v", h, to)
+	h.awake(func() {
+		if p.dead {
+			return
+		}
+		for i := range p.path {
+			p.core.Leave(i)
+		}
+		p.do()
+	})
 }
 
 // onLink does something to a link that works.
