@@ -6,6 +6,11 @@ package conn
 // the wire; one that was written may have been delivered. It returns how many
 // messages and payload bytes it settled.
 func (c *Conn) Cancel(a *Account, port uint16, all bool) (messages, bytes int) {
+	return c.cancel(a, port, all, Canceled)
+}
+
+// cancel is Cancel whose fates say what status says.
+func (c *Conn) cancel(a *Account, port uint16, all bool, status Status) (messages, bytes int) {
 	for i := range c.paths {
 		p := &c.paths[i]
 		var m, b int
@@ -21,7 +26,11 @@ func (c *Conn) Cancel(a *Account, port uint16, all bool) (messages, bytes int) {
 			m++
 			b += int(e.length)
 			if e.flags&(entryNotify|entryFailure) != 0 {
-				c.fates = append(c.fates, c.canceled(e))
+				f := c.canceled(e)
+				if f.Status == Canceled {
+					f.Status = status
+				}
+				c.fates = append(c.fates, f)
 			}
 		}
 		if m == 0 {

@@ -29,16 +29,17 @@ type Conn struct {
 	verify   uint32    // the probe of path 0's link to be answered before other paths are dialed
 	verifyBy time.Time // when to go on without
 
-	remote  *wire.CongestionMap // the peer's, nil: nothing is congested
-	mapped  bool                // it was told
-	maps    uint32              // changes of remote
-	held    []heldLink
-	queued  int  // bytes of memory in queued and unacknowledged messages
-	shelved int  // part of queued: messages that are held back
-	short   bool // Enqueue has refused for the budget and nobody was told of room since
-	invited bool // the peer has knocked
-	asked   bool // Connect has asked for a link and none has come since
-	closed  bool
+	remote   *wire.CongestionMap // the peer's, nil: nothing is congested
+	mapped   bool                // it was told
+	maps     uint32              // changes of remote
+	held     []heldLink
+	queued   int  // bytes of memory in queued and unacknowledged messages
+	shelved  int  // part of queued: messages that are held back
+	short    bool // Enqueue has refused for the budget and nobody was told of room since
+	invited  bool // the peer has knocked
+	asked    bool // Connect has asked for a link and none has come since
+	closed   bool
+	departed bool // Depart was called
 
 	holds   *wire.CongestionMap // ports that are held; nil: none
 	holding int                 // how many

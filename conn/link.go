@@ -23,8 +23,11 @@ const maxHeld = 2 * MaxPaths
 func (c *Conn) Dialed(now time.Time, i int, link LinkID) {
 	p := &c.paths[i]
 	p.dialing = false
-	if c.closed || p.state != Connecting {
+	if c.closed || c.departed || p.state != Connecting {
 		c.act(Action{Kind: CloseLink, Link: link})
+		if c.departed && p.state == Connecting {
+			p.must(Down)
+		}
 		c.scheduleKnock(now)
 		return
 	}
@@ -59,7 +62,7 @@ func (c *Conn) DialFailed(now time.Time, i int) {
 // it, holds it until its path is free, or closes it.
 func (c *Conn) Accepted(now time.Time, link LinkID, sport uint16) {
 	switch {
-	case c.closed:
+	case c.closed || c.departed:
 		c.refuse(link)
 		return
 	case c.Connector():
@@ -214,7 +217,7 @@ func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born 
 	p.written, p.acked, p.settled, p.nextOff, p.control = 0, 0, 0, 0, nil
 	p.mapPending, p.probe = true, true
 	p.born = born
-	p.probes, p.answers, p.mapAt = 0, 0, 0
+	p.probes, p.answers, p.mapAt, p.survey = 0, 0, 0, min(p.survey, 1)
 	p.probeAt, p.probeWait = now.Add(probeFirst), probeFirst
 	if p.index == 0 {
 		c.fence = 0

@@ -34,6 +34,7 @@ type path struct {
 	probeAt    time.Time // when an unanswered one is repeated; zero: not any more
 	probeWait  time.Duration
 	answers    uint32 // of them answered
+	survey     uint32 // answers that end a survey of this link
 	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
 	filling    bool   // between Fill and Wrote
 	leaving    bool   // nothing new is picked; the link ends when what is partly written is out, see Leave

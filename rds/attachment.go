@@ -51,7 +51,11 @@ type attachment struct {
 }
 
 func newAttachment(c *Client, conn *ipc.Conn) (*attachment, error) {
-	if err := conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP}}); err != nil {
+	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP}
+	if c.cfg.Reconnect {
+		features = append(features, ipc.FeatureAgain)
+	}
+	if err := conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: features}); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
 	t := &attachment{
@@ -226,7 +230,8 @@ func (t *attachment) lossError() error {
 }
 
 // end ends the attachment and wakes everybody who waits for something of it.
-// Messages received stay readable.
+// Messages received stay readable, and those that the daemon had put on the ring are
+// received.
 func (t *attachment) end(cause error) {
 	t.endOnce.Do(func() {
 		t.cause = cause
@@ -234,6 +239,10 @@ func (t *attachment) end(cause error) {
 		_ = t.conn.Close()
 		_ = t.ear.Close()
 		t.submission.end()
+		if !errors.Is(cause, net.ErrClosed) {
+			t.takeRest()
+			t.salvage()
+		}
 		t.c.lost(t)
 		t.maps.wake(-1) // now that their sockets know: who is woken before would wait again
 	})

@@ -44,10 +44,11 @@ type ClientConfig struct {
 	// Reconnect makes the Client attach to the next daemon when the one it has
 	// ends, and bind its sockets there again. Each socket reports the loss
 	// once, to a receiving or to a sending call: what is blocked then fails
-	// with ErrDaemonLost. Later calls wait for the new daemon.
+	// with ErrDaemonLost. Later calls wait for the new daemon. What a daemon that was
+	// stopped has not taken is submitted to the next one.
 	Reconnect bool
 	// ReconnectMin and ReconnectMax bound the back-off between attempts: 10 ms
-	// and 1 s.
+	// and 1 s. In the first 10 s after the end of a daemon it is 50 ms at most.
 	ReconnectMin, ReconnectMax time.Duration
 }
 
@@ -303,6 +304,22 @@ func (c *Client) lost(t *attachment) {
 	}
 }
 
+// A daemon that ends is followed by another one soon, as a rule, and what peers send to
+// it waits for the ports of this Client.
+const (
+	soon     = 10 * time.Second      // after the end of a daemon
+	soonWait = 50 * time.Millisecond // at most, between attempts
+)
+
+// backOff is the wait behind one of wait, so long after the end of the daemon.
+func (c *Client) backOff(wait, since time.Duration) time.Duration {
+	most := c.cfg.ReconnectMax
+	if since < soon {
+		most = min(most, max(soonWait, c.cfg.ReconnectMin))
+	}
+	return min(2*wait, most)
+}
+
 // reattach looks for a daemon until there is one, and binds the sockets there. Where
 // that one ends at once the next search begins when this one has done with it, or
 // sockets could be left with what they had of the daemon that has ended.
@@ -312,7 +329,7 @@ func (c *Client) reattach() {
 	defer c.reattaching.Unlock()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for wait := c.cfg.ReconnectMin; ; wait = min(2*wait, c.cfg.ReconnectMax) {
+	for wait, since := c.cfg.ReconnectMin, time.Now(); ; wait = c.backOff(wait, time.Since(since)) {
 		select {
 		case <-c.stop:
 			return

@@ -39,6 +39,7 @@ type clientSocket struct {
 	losses atomic.Uint64              // daemons lost
 	loss   atomic.Bool                // lost one and nobody was told
 	told   atomic.Pointer[attachment] // whose loss a call has reported
+	unsent unsent                     // what earlier daemons have left
 	failed atomic.Pointer[error]      // it cannot be bound at the new one
 }
 
@@ -75,9 +76,18 @@ func newClientSocket(c *Client, t *attachment) *clientSocket {
 
 // bind makes the daemon's half of the socket.
 func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrPort) error {
+	h, err := s.ask(ctx, t, addr)
+	if err == nil {
+		s.use(h)
+	}
+	return err
+}
+
+// ask has the daemon make its half of the socket. Nobody sends by it before use.
+func (s *clientSocket) ask(ctx context.Context, t *attachment, addr netip.AddrPort) (*half, error) {
 	r, err := t.call(ctx, ipc.Request{Op: ipc.CallBind, Addr: addr})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	h := &half{t: t, id: r.Socket, cell: t.seg.Cell(int(r.Socket & 0xffff))}
 	h.account.SetLimit(int(s.sndbuf.Load()))
@@ -85,12 +95,16 @@ func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrP
 	if !s.addr.IsValid() { // else it is bound again, to the same
 		s.addr = r.Addr
 	}
+	return h, nil
+}
+
+// use begins to send and receive by a half.
+func (s *clientSocket) use(h *half) {
 	s.q.rmu.Lock()
 	s.q.gone = &h.cell
 	s.q.rmu.Unlock()
 	s.half.Store(h)
-	t.register(s, r.Socket)
-	return nil
+	h.t.register(s, h.id)
 }
 
 // bindWithin is bind of a new socket. The daemon's half of one that is bound after
@@ -148,19 +162,24 @@ func (s *clientSocket) rebind(t *attachment) {
 	ctx, cancel := context.WithTimeout(context.Background(), attachTimeout)
 	defer cancel()
 	s.failed.Store(nil)
-	err := s.bind(ctx, t, s.addr)
+	h, err := s.ask(ctx, t, s.addr)
 	options := map[string]int64{ipc.OptionSendBuffer: s.sndbuf.Load(), ipc.OptionReceiveBuffer: s.rcvbuf.Load()}
 	if s.recvErrOn.Load() {
 		options[ipc.OptionRecvErr] = 1
 	}
-	h := s.half.Load()
 	for name, v := range options {
-		if err == nil && h != nil {
+		if err == nil {
 			_, err = h.tell(ipc.Request{Op: ipc.CallOption, Option: name, Value: v})
 		}
 	}
-	if to := s.toPort.Load(); to != nil && err == nil && h != nil {
+	if to := s.toPort.Load(); to != nil && err == nil {
 		_, err = h.tell(ipc.Request{Op: ipc.CallConnect, Addr: *to})
+	}
+	if err == nil {
+		err = s.sendAgain(h) // before anybody sends what comes later
+	}
+	if h != nil && !errors.Is(err, ErrDaemonLost) {
+		s.use(h)
 	}
 	if err != nil && !errors.Is(err, ErrDaemonLost) {
 		s.failed.Store(&err)

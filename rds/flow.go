@@ -175,7 +175,7 @@ func (p *peer) serve() {
 }
 
 // cancelParked drops what waits in s's session's flow, to one port or to all.
-func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool) (messages, bytes int) {
+func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool, status conn.Status) (messages, bytes int) {
 	if s.app == nil {
 		return 0, 0
 	}
@@ -202,7 +202,7 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool) (messages, byt
 		bytes += it.m.Size()
 		s.account.Release(it.m.Size(), 1)
 		if it.m.Notify || it.m.Failure {
-			fates = append(fates, conn.Fate{Account: &s.account, Token: it.m.Token, Status: conn.Canceled, Op: it.m.Op})
+			fates = append(fates, conn.Fate{Account: &s.account, Token: it.m.Token, Status: status, Op: it.m.Op})
 		}
 		if it.m.Body != nil {
 			it.m.Body.Release()

@@ -122,6 +122,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	x := &session{
 		svc: s, node: s.node, cred: cred, gids: append(cred.Groups, cred.GID), command: command(cred.PID), since: time.Now(), conn: c,
 		budget: int64(cfg.SendBudget), flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
+		again: slices.Contains(hello.Features, ipc.FeatureAgain),
 	}
 	if err := s.reserve(x); err != nil {
 		return refuse(err)
@@ -142,6 +143,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		return nil, err
 	}
 	features := x.node.transports()
+	features = append(features, ipc.FeatureAgain)
 	if x.node.operates() {
 		features = append(features, ipc.FeatureRDMA)
 	}

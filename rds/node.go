@@ -181,6 +181,7 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 		return la, nil
 	}
 	la = &localAddr{addr: a}
+	la.leaving.Store(n.leaving.Load())
 	n.succession.introduce(la)
 	n.mu.Lock()
 	n.locals[a] = la // before the first link can arrive
@@ -313,9 +314,6 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 	switch {
 	case !own && n.local(a) != nil || own != (n.local(a) != nil):
 		l.Close(transport.Abort) // our own address from outside: not ours to take (net/rds/tcp_listen.c)
-		return
-	case n.leaving.Load():
-		l.Close(transport.Abort)
 		return
 	case n.succession.gated(func() { n.accept(la, l, own) }, func() { l.Close(transport.Abort) }):
 		return

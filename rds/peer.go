@@ -3,7 +3,6 @@ package rds
 import (
 	"context"
 	"math/rand/v2"
-	"net"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -47,6 +46,7 @@ type peer struct {
 	mapsSeen uint32  // core.MapVersion as shown to applications
 	carries  carriage
 	refused  []parked         // messages of sessions, which the link cannot carry
+	parting  chan struct{}    // wakes who waits for the end of links, or for answers; nil: nobody
 	holds    map[uint16]uint8 // the peer's ports that take no messages, by the paths that say so
 	marks    portMarks        // since when ports take no messages
 }
@@ -217,6 +217,7 @@ func (p *peer) closeLink(id conn.LinkID) {
 	l, started := p.links[id], p.startedLocked(id)
 	if !started {
 		delete(p.links, id)
+		p.partingLocked()
 	}
 	p.mu.Unlock()
 	if l != nil {
@@ -260,7 +261,7 @@ func (p *peer) dial(i int) {
 		var err error
 		select {
 		case <-p.node.succession.opened:
-			l, err = p.dialNow(ctx, i)
+			l, err = p.node.via(p.remote).Dial(ctx, p.local.addr, p.remote, i)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}
@@ -282,13 +283,6 @@ func (p *peer) dial(i int) {
 		p.armLocked()
 		p.unlock(nil)
 	}()
-}
-
-func (p *peer) dialNow(ctx context.Context, i int) (transport.Link, error) {
-	if p.node.leaving.Load() {
-		return nil, net.ErrClosed
-	}
-	return p.node.via(p.remote).Dial(ctx, p.local.addr, p.remote, i)
 }
 
 // dialTimeout bounds one attempt to connect; Linux leaves it to TCP's SYN
@@ -379,6 +373,7 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 	}
 	ports := p.core.MapVersion()
 	p.core.LinkClosed(p.node.now(), id, acked)
+	p.partingLocked()
 	p.holdLocked(i, nil, false) // what the link has said
 	news := p.core.MapVersion() != ports
 	p.serveLocked() // into the log: what waits there is sent when a link is up again
@@ -392,7 +387,7 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 
 // cancel drops s's messages, to one port or to all.
 func (p *peer) cancel(s *nodeSocket, port uint16, all bool) (messages, bytes int) {
-	m, b := p.cancelParked(s, port, all) // first: what is in the log came before
+	m, b := p.cancelParked(s, port, all, conn.Canceled) // first: what is in the log came before
 	p.mu.Lock()
 	messages, bytes = p.core.Cancel(&s.account, port, all)
 	waits := len(p.flows) > 0
@@ -400,6 +395,15 @@ func (p *peer) cancel(s *nodeSocket, port uint16, all bool) (messages, bytes int
 	if waits {
 		p.serve() // there may be nothing left to write that would
 	}
+	return messages + m, bytes + b
+}
+
+// abandon is cancel of all that s has sent, whose fate is unknown.
+func (p *peer) abandon(s *nodeSocket) (messages, bytes int) {
+	m, b := p.cancelParked(s, 0, true, conn.Dropped)
+	p.mu.Lock()
+	messages, bytes = p.core.Abandon(&s.account)
+	p.unlock(nil)
 	return messages + m, bytes + b
 }
 

@@ -244,6 +244,7 @@ func (r *receiver) control(h *wire.Header, payload []byte) {
 	gen, paths := p.core.PeerGeneration(), p.core.Paths()
 	p.core.HandleControl(p.node.now(), r.path, h, payload)
 	p.epoch.Store(p.core.Epoch())
+	p.partingLocked()
 	newGen, newPaths := p.core.PeerGeneration(), p.core.Paths()
 	p.armLocked()
 	p.unlock(&r.kick)

@@ -211,3 +211,16 @@ func (q *recvQueue) fill(m *Message, it *recvItem) {
 		m.Data = it.buf.B[it.off : it.off+it.length : it.off+it.length]
 	}
 }
+
+// each shows what nobody has taken.
+func (q *recvQueue) each(f func(*recvItem)) {
+	q.rmu.Lock()
+	defer q.rmu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, items := range [][]recvItem{q.out[q.outPos:], q.in} {
+		for i := range items {
+			f(&items[i])
+		}
+	}
+}

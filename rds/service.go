@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -137,16 +138,23 @@ func (s *Service) all() []*session {
 	return out
 }
 
-// Drain refuses new sessions and new sockets and waits until everything that
-// applications have sent is acknowledged, at most until the node's linger time
-// has passed. What applications sent that have ended since counts, too. Its
-// error holds a *DroppedError if something was left. Close ends a Drain.
+// Drain ends the node's part in RDS so that nothing is lost, at most for the node's
+// linger time: it refuses new sessions and new sockets, marks all ports congested, waits
+// until everything that applications have sent is acknowledged, ends all links, having
+// read each to its end, and hands over what has come. Applications with
+// ClientConfig.Reconnect keep what they submit meanwhile for the next daemon. What
+// applications sent that have ended since counts, too.
+//
+// What is left is logged for each peer, and its senders hear that it was dropped; the
+// error then holds a *DroppedError. Close ends a Drain, and is what remains to be done.
 func (s *Service) Drain() error {
 	s.draining.Store(true)
+	until := time.Now().Add(max(0, s.node.cfg.Linger))
+	s.node.beginLeaving()
 	socks := make(map[*appSocket]struct{})
 	for _, x := range s.all() {
 		x.mu.Lock()
-		_ = x.catchUp()
+		x.leaveLocked()
 		for _, a := range x.sockets {
 			if a != nil {
 				socks[a] = struct{}{}
@@ -169,14 +177,20 @@ func (s *Service) Drain() error {
 			continue
 		}
 		wg.Go(func() {
-			a.await(s.node.cfg.Linger)
+			a.await(s.node.cfg.Linger * 3 / 4) // the rest is for what comes
+			messages, bytes := a.s.abandon()
 			mu.Lock()
-			left.Messages += a.s.account.Messages()
-			left.Bytes += a.s.account.Bytes()
+			left.Messages += messages
+			left.Bytes += bytes
 			mu.Unlock()
 		})
 	}
 	wg.Wait()
+	if s.node.cfg.Linger > 0 {
+		s.node.leave(until, s.cut)
+		s.handOver(until)
+	}
+	s.node.logUndelivered()
 	if left.Messages > 0 {
 		return &OpError{Op: "drain", Err: &left}
 	}

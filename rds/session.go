@@ -78,6 +78,8 @@ type session struct {
 	unread  *appSocket      // fates of it must be read before more is taken
 	bad     error           // what the application did wrong: nothing more is taken
 	last    bool            // it is ending: what was submitted is taken whatever the budget
+	again   bool            // the application submits to the next daemon what this one leaves
+	left    bool            // nothing more is taken, and the application knows
 	ended   bool
 	endOnce sync.Once
 	done    chan struct{}
@@ -212,8 +214,11 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 			unlock()
 			return n, false, errViolation
 		}
-		if !x.last && (x.queued.Load() >= x.budget && x.stallLocked() || x.fatesUnread(&e)) {
+		if x.left || !x.last && (x.queued.Load() >= x.budget && x.stallLocked() || x.fatesUnread(&e)) {
 			unlock()
+			if x.left {
+				x.overBudget.Store(true) // for good: who submits need not ring
+			}
 			if err = x.takeReturns(n); err != nil {
 				return n, false, err
 			}
@@ -253,6 +258,16 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 	x.sentMessages.Add(sent)
 	x.sentBytes.Add(amount)
 	return n, n < ready && !x.overBudget.Load() || n == limit && n > 0, nil
+}
+
+// leaveLocked takes what was submitted, as far as the budget goes, and leaves all that
+// comes later to the next daemon if the application can go there.
+func (x *session) leaveLocked() {
+	_ = x.catchUp()
+	if x.again && !x.ended && x.bad == nil {
+		x.left = true
+		x.seg.Left().Set()
+	}
 }
 
 // takeReturns takes back the memory that is returned behind the n-th entry,

@@ -27,8 +27,11 @@ func (x *session) end(cause error) {
 		x.mu.Lock()
 		x.last = true
 		x.overBudget.Store(false)
-		if !errors.Is(cause, errViolation) && !errors.Is(cause, ipc.ErrCorrupt) {
+		if !errors.Is(cause, errViolation) && !errors.Is(cause, ipc.ErrCorrupt) && !x.left {
 			_ = x.takeAll()
+		}
+		if goesOn && x.again && x.bad == nil {
+			x.seg.Left().Set()
 		}
 		x.ended = true
 		socks := x.sockets

@@ -143,6 +143,12 @@ type Transport interface {
 	Close() error
 }
 
+// Unlistener is a Transport that can end listening and let its links go on: who connects
+// then is refused by the system, before anything is acknowledged.
+type Unlistener interface {
+	Unlisten()
+}
+
 // Counter is one named statistic.
 type Counter struct {
 	Name  string `json:"name"`

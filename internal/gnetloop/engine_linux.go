@@ -99,6 +99,16 @@ func (e *Engine) Stats() Stats {
 	}
 }
 
+// Unlisten ends listening; connections go on.
+func (e *Engine) Unlisten() {
+	e.mu.Lock()
+	listeners := keys(e.listeners)
+	e.mu.Unlock()
+	for _, ln := range listeners {
+		ln.Close()
+	}
+}
+
 // Close ends listening and dialing, aborts all connections and returns when
 // every handler has heard Closed. It must not be called from a handler.
 func (e *Engine) Close() error {

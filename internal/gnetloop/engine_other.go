@@ -35,6 +35,9 @@ func (*Engine) Listen(netip.AddrPort, func(*Conn)) (*Listener, error) {
 // Stats returns nothing.
 func (*Engine) Stats() Stats { return Stats{} }
 
+// Unlisten does nothing.
+func (*Engine) Unlisten() {}
+
 // Close does nothing.
 func (*Engine) Close() error { return nil }
 
@@ -64,12 +67,6 @@ func (*Conn) Fail(error) {}
 
 // Wake does nothing.
 func (*Conn) Wake() {}
-
-// Pause does nothing.
-func (*Conn) Pause() {}
-
-// Resume does nothing.
-func (*Conn) Resume() {}
 
 // Acked returns 0.
 func (*Conn) Acked() uint64 { return 0 }

@@ -21,6 +21,7 @@ const (
 	FeatureChoice = "choice" // CallAdmit, and what the table says of transports
 	FeatureXRC    = "xrc"    // with FeatureChoice: the daemon has this transport
 	FeatureTCP    = "tcp"    // the same
+	FeatureAgain  = "again"  // the application submits to the next daemon what this one has left
 )
 
 // Welcome answers a Hello: either with the reason of a refusal, or with four

@@ -95,6 +95,7 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 			{offCQTail, 8, "completion tail", ""}, {offCQHead, 8, "completion head", ""}, {offCQSleep, 4, "flag: the application sleeps", ""},
 			{offWantSQ, 4, "flag: wants OpSpace", ""}, {offWantMap, 4, "flag: wants OpMaps", ""},
 			{offWantCQ, 4, "flag: wants the bell when completions", ""}, {offWantRet, 4, "flag: wants the bell when memory", ""},
+			{offLeft, 4, "flag: takes no more submissions", ""},
 		}, pageSize},
 		{"A cell, one per socket.", []place{
 			{offFreedBytes, 8, "bytes settled", ""}, {offFreedMsgs, 8, "messages settled", ""}, {offTell, 4, "flag: wants the bell", ""},

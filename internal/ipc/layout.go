@@ -29,6 +29,7 @@ const (
 	offWantMap = 0x480 // application sets, daemon clears: wants OpMaps when a congestion map has arrived
 	offWantCQ  = 0x500 // daemon sets, application clears: wants the bell once completions were consumed
 	offWantRet = 0x580 // daemon sets, application clears: wants the bell when memory is returned
+	offLeft    = 0x600 // daemon sets, for good: it takes no more submissions
 
 	pageSize = 4096
 )

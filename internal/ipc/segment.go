@@ -146,6 +146,10 @@ func (s *Segment) WantCompletions() Flag { return s.flag(offWantCQ) }
 // WantReturns asks the application to ring when it returns memory.
 func (s *Segment) WantReturns() Flag { return s.flag(offWantRet) }
 
+// Left says that the daemon takes no more submissions: those behind the submission
+// head are the application's again. It is never cleared.
+func (s *Segment) Left() Flag { return s.flag(offLeft) }
+
 // DataArea is the ring of small payloads to send.
 func (s *Segment) DataArea() []byte { return s.area(s.dataOff(), s.Data) }
 

@@ -279,6 +279,15 @@ func (t *Transport) Stats() []transport.Counter {
 	return append(t.opts.Preferred.Stats(), t.opts.Other.Stats()...)
 }
 
+// Unlisten ends listening of those that can; links go on.
+func (t *Transport) Unlisten() {
+	for _, tr := range []transport.Transport{t.opts.Other, t.opts.Preferred} {
+		if u, ok := tr.(transport.Unlistener); ok {
+			u.Unlisten()
+		}
+	}
+}
+
 // Close closes both.
 func (t *Transport) Close() error {
 	t.mu.Lock()

@@ -223,6 +223,17 @@ func (t *Transport) Stats() []transport.Counter {
 	}
 }
 
+// Unlisten ends listening; links go on.
+func (t *Transport) Unlisten() {
+	t.mu.Lock()
+	lns := t.lns
+	t.lns = nil
+	t.mu.Unlock()
+	for _, ln := range lns {
+		_ = ln.Close()
+	}
+}
+
 // Close ends listening and dialing, aborts all links and returns when every
 // handler has heard Closed. It must not be called from a handler.
 func (t *Transport) Close() error {

@@ -69,6 +69,9 @@ func (t *Transport) Stats() []transport.Counter {
 	}
 }
 
+// Unlisten ends listening; links go on.
+func (t *Transport) Unlisten() { t.engine.Unlisten() }
+
 // Close ends listening and dialing, aborts all links and returns when every
 // handler has heard Closed. It must not be called from a handler.
 func (t *Transport) Close() error { return t.engine.Close() }

@@ -1,0 +1,294 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/rds"
+)
+
+// restarts is two daemons, each with an application of this process that attaches again,
+// and a stream of numbered messages from the one to the other.
+type restarts struct {
+	*testing.T
+	wire    string
+	rate    int // messages a second
+	times   int
+	down    time.Duration
+	kill    bool
+	sending bool // the sender's daemon is restarted, not the receiver's
+
+	dir  string
+	hold time.Duration // between restarts
+}
+
+type side struct {
+	addr   netip.AddrPort
+	path   string
+	daemon *clitest.Process
+	sock   *rds.Socket
+}
+
+var restartPort atomic.Uint32 // a port of its own for each test
+
+func (r *restarts) start(s *side, port int) {
+	r.Helper()
+	s.daemon = daemonAt(r.T, "--listen", s.addr.Addr().String(), "--port", fmt.Sprint(port), "--wire", r.wire, "--socket", s.path, "--control", "none")
+}
+
+func (r *restarts) attach(s *side) {
+	r.Helper()
+	c, err := rds.NewClient(rds.ClientConfig{Path: s.path, Reconnect: true})
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = c.Close() })
+	if s.sock, err = c.Bind(s.addr); err != nil {
+		r.Fatal(err)
+	}
+	s.sock.SetLinger(0)
+}
+
+// tally is what became of each message.
+type tally struct {
+	mu       sync.Mutex
+	received map[uint64]int
+	fates    map[uint64]rds.Status
+	backward int
+	last     uint64
+	lost     atomic.Int64 // calls that failed with ErrDaemonLost
+}
+
+func (r *restarts) run() {
+	port := 17300 + int(restartPort.Add(1))
+	net := fmt.Sprintf("127.23.%d.", port-17300)
+	from := &side{addr: netip.MustParseAddrPort(net + "5:4000"), path: filepath.Join(r.dir, "from.sock")}
+	to := &side{addr: netip.MustParseAddrPort(net + "6:4000"), path: filepath.Join(r.dir, "to.sock")}
+	if rand.IntN(2) == 0 { // either may be who connects
+		from.addr, to.addr = to.addr, from.addr
+	}
+	for _, s := range []*side{from, to} {
+		r.start(s, port)
+		r.attach(s)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	t := &tally{received: make(map[uint64]int), fates: make(map[uint64]rds.Status)}
+	var work sync.WaitGroup
+	work.Go(func() { t.receive(ctx, to.sock) })
+	work.Go(func() { t.receive(ctx, from.sock) }) // fates
+	stop := make(chan struct{})
+	sent := make(chan uint64, 1)
+	work.Go(func() { sent <- t.send(ctx, from.sock, to.addr, r.rate, stop) })
+
+	who := to
+	if r.sending {
+		who = from
+	}
+	for range r.times {
+		<-time.After(r.hold)
+		if r.kill {
+			who.daemon.Signal(syscall.SIGKILL)
+			_ = who.daemon.Wait()
+		} else {
+			who.daemon.Signal(syscall.SIGTERM)
+			if status := who.daemon.Wait(); status != 0 {
+				r.Fatalf("status %d: %s", status, who.daemon.Stderr)
+			}
+		}
+		<-time.After(r.down)
+		r.start(who, port)
+	}
+	<-time.After(r.hold)
+	close(stop)
+	total := <-sent
+	if !r.settled(t, total) {
+		r.Logf("receiver's daemon:\n%s\nsender's:\n%s", to.daemon.Stderr, from.daemon.Stderr)
+	}
+	cancel()
+	work.Wait()
+	r.judge(t, total)
+}
+
+// send sends numbers until it is stopped and returns how many. What a call refuses it
+// sends again.
+func (t *tally) send(ctx context.Context, s *rds.Socket, to netip.AddrPort, rate int, stop <-chan struct{}) uint64 {
+	began := time.Now()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for i := uint64(0); ; {
+		select {
+		case <-stop:
+			return i
+		case <-tick.C:
+		}
+		due := uint64(float64(rate) * time.Since(began).Seconds())
+		for ; i < due; i++ {
+			select {
+			case <-stop:
+				return i
+			default:
+			}
+			b := make([]byte, 64)
+			if i%100 == 99 {
+				b = make([]byte, 20_000)
+			}
+			binary.BigEndian.PutUint64(b, i)
+			for {
+				err := s.SendMessage(ctx, &rds.Outgoing{To: to, Data: b, Notify: true, Token: i})
+				if err == nil {
+					break
+				}
+				if ctx.Err() != nil {
+					return i
+				}
+				if errors.Is(err, rds.ErrDaemonLost) {
+					t.lost.Add(1)
+				}
+			}
+		}
+	}
+}
+
+func (t *tally) receive(ctx context.Context, s *rds.Socket) {
+	for ctx.Err() == nil {
+		m, err := s.Recv(ctx)
+		if err != nil {
+			continue // ErrDaemonLost: the next call waits for the next daemon
+		}
+		t.mu.Lock()
+		if m.Kind == rds.KindStatus {
+			t.fates[m.Token] = m.Status
+		} else {
+			n := binary.BigEndian.Uint64(m.Data)
+			if n < t.last {
+				t.backward++
+			}
+			t.last = n
+			t.received[n]++
+		}
+		t.mu.Unlock()
+		m.Release()
+	}
+}
+
+// settled waits until each message has arrived, or was reported, and tells whether that
+// happened in time.
+func (r *restarts) settled(t *tally, total uint64) bool {
+	late := time.After(20 * time.Second)
+	if r.kill {
+		late = time.After(3 * time.Second) // some are nobody's any more
+	}
+	for {
+		t.mu.Lock()
+		n := uint64(len(t.received))
+		t.mu.Unlock()
+		if n == total {
+			return true
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-late:
+			return r.kill
+		}
+	}
+}
+
+func (r *restarts) judge(t *tally, total uint64) {
+	var lost, doubled, reported, silent int
+	for i := range total {
+		status, told := t.fates[i]
+		switch n := t.received[i]; {
+		case n > 1:
+			doubled++
+		case n == 1:
+		case told && status == rds.StatusSuccess:
+			lost++
+		case told:
+			reported++
+		default:
+			silent++
+		}
+	}
+	r.Logf("%d messages: %d lost with Success, %d doubled, %d backward, %d dropped with a fate, %d without; %d calls failed",
+		total, lost, doubled, t.backward, reported, silent, t.lost.Load())
+	if lost > 0 || doubled > 0 {
+		r.Errorf("%d lost, %d doubled", lost, doubled)
+	}
+	if !r.kill && (reported > 0 || silent > 0) {
+		r.Errorf("%d dropped with a fate and %d without although the stop was planned", reported, silent)
+	}
+	if total == 0 || len(t.received) == 0 {
+		r.Error("no traffic")
+	}
+}
+
+// A planned restart of either side's daemon loses and doubles nothing, on either wire.
+func TestPlannedRestart(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	r := restarts{times: 2, down: 200 * time.Millisecond, hold: 300 * time.Millisecond}
+	r.matrix(t, []int{1000})
+}
+
+// The same, 20 times each, also at 50,000 messages a second. It takes minutes.
+func TestPlannedRestartsLong(t *testing.T) {
+	if os.Getenv("RDS_LONG") == "" {
+		t.Skip("RDS_LONG is not set: it takes minutes")
+	}
+	clitest.NeedLoopback(t)
+	r := restarts{times: 20, down: 500 * time.Millisecond, hold: 500 * time.Millisecond}
+	r.matrix(t, []int{1000, 50_000})
+}
+
+// A daemon that is killed costs no message on XRC that its sender believes delivered.
+func TestKilledDaemon(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	r := restarts{times: 2, down: 200 * time.Millisecond, hold: 300 * time.Millisecond, kill: true, wire: "xrc", rate: 1000}
+	r.T, r.dir = t, dir(t)
+	r.run()
+}
+
+// The same, 20 times each.
+func TestKilledDaemonLong(t *testing.T) {
+	if os.Getenv("RDS_LONG") == "" {
+		t.Skip("RDS_LONG is not set: it takes minutes")
+	}
+	clitest.NeedLoopback(t)
+	r := restarts{times: 20, down: 500 * time.Millisecond, hold: 500 * time.Millisecond, kill: true, wire: "xrc"}
+	r.each(t, []string{"xrc"}, []int{1000, 50_000})
+}
+
+func (r restarts) matrix(t *testing.T, rates []int) { r.each(t, []string{"xrc", "tcp"}, rates) }
+
+func (r restarts) each(t *testing.T, wires []string, rates []int) {
+	for _, wire := range wires {
+		for _, rate := range rates {
+			for _, sending := range []bool{false, true} {
+				x, who := r, "receiver"
+				if sending {
+					who = "sender"
+				}
+				t.Run(fmt.Sprintf("%s, %d a second, the %s's", wire, rate, who), func(t *testing.T) {
+					if os.Getenv("RDS_LONG") == "" {
+						t.Parallel()
+					}
+					x.T, x.dir, x.wire, x.rate, x.sending = t, dir(t), wire, rate, sending
+					x.run()
+				})
+			}
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package rds
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/conn"
+)
+
+// leave has the daemon take nothing more, as one that stops does.
+func (r *restarted) leave() {
+	for _, x := range r.svc.all() {
+		x.mu.Lock()
+		x.leaveLocked()
+		x.mu.Unlock()
+	}
+}
+
+// What a daemon that stops does not take is submitted to the next one, in order and in
+// front of what is sent later; not by an application that does not attach again.
+func TestLeftSubmissionsGoToTheNextDaemon(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	d := newRestarted(t, l)
+	far := l.bindOne(Config{})
+	s := bound(t, d.client(true), addrOf(newAddr(), 100))
+	stays := bound(t, d.client(false), addrOf(newAddr(), 100))
+	mustSend(t, s, far.LocalAddrPort(), payload(0, 10))
+	m := mustRecv(t, far)
+	m.Release()
+
+	sizes := []int{0, 10, conn.InlineMax, conn.InlineMax + 1, 300_000, 10}
+	for range 3 { // daemons
+		d.leave()
+		for i, n := range sizes {
+			out := &Outgoing{To: far.LocalAddrPort(), Data: payload(uint64(i), n), Notify: true, Token: uint64(i)}
+			if err := s.SendMessage(background(t), out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if holds(20*time.Millisecond, func() bool { return far.node.q.count.Load() > 0 }) {
+			t.Fatal("a daemon that has left takes submissions")
+		}
+		d.stop()
+		_, err := s.Recv(background(t))
+		wantErr(t, "Recv", err, ErrDaemonLost)
+		d.start()
+		mustSend(t, s, far.LocalAddrPort(), payload(uint64(len(sizes)), 10))
+		for i := range len(sizes) + 1 {
+			m := mustRecv(t, far)
+			if err := verify(m.Data, uint64(i)); err != nil {
+				t.Fatal(err)
+			}
+			m.Release()
+		}
+		for i := range sizes {
+			m := mustRecv(t, s)
+			if m.Kind != KindStatus || m.Status != StatusSuccess || m.Token != uint64(i) {
+				t.Errorf("fate %d: %v", i, &m)
+			}
+		}
+	}
+	wantErr(t, "Send", stays.Send(background(t), far.LocalAddrPort(), nil), ErrDaemonLost)
+}
+
+// A daemon that says nothing before it goes may have sent what it seems to have left.
+func TestKilledDaemonsSubmissionsAreNotSentAgain(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	d := newRestarted(t, l)
+	far := l.bindOne(Config{})
+	s := bound(t, d.client(true), addrOf(newAddr(), 100))
+	d.leave()
+	mustSend(t, s, far.LocalAddrPort(), []byte("lost"))
+	s.client.half.Load().t.seg.Left().Clear() // as if it had been killed before it said so
+	d.svc.all()[0].again = false
+	d.stop()
+	_, err := s.Recv(background(t))
+	wantErr(t, "Recv", err, ErrDaemonLost)
+	d.start()
+	mustSend(t, s, far.LocalAddrPort(), []byte("later"))
+	expect(t, far, "later")
+}
+
+// What the daemon has put on the ring is received although the daemon has ended before
+// anybody looked.
+func TestRingOutlivesTheDaemon(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{true, false} {
+		l := newLoopLab(t)
+		d := newRestarted(t, l)
+		far := l.bindOne(Config{})
+		s := bound(t, d.client(again), addrOf(newAddr(), 100))
+		const messages = 100
+		s.client.q.mu.Lock() // nobody can receive
+		for i := range messages {
+			mustSend(t, far, s.LocalAddrPort(), payload(uint64(i), 8+i*100))
+		}
+		x := d.svc.all()[0]
+		x.mu.Lock()
+		a := x.sockets[0]
+		x.mu.Unlock()
+		eventually(t, "all to be on the ring", func() bool { return a.gaveCount.Load() == messages })
+		att := s.client.half.Load().t
+		d.stop()
+		<-att.dead
+		s.client.q.mu.Unlock()
+		for i := uint64(0); i < messages; {
+			m, err := s.Recv(background(t))
+			if errors.Is(err, ErrDaemonLost) && again {
+				continue // told once
+			}
+			if err != nil {
+				t.Fatalf("message %d: %v", i, err)
+			}
+			if err := verify(m.Data, i); err != nil {
+				t.Fatal(err)
+			}
+			m.Release()
+			i++
+		}
+	}
+}
+
+// Attempts to attach follow each other closely as long as a daemon may be starting.
+func TestBackOffIsShortAtFirst(t *testing.T) {
+	t.Parallel()
+	c := &Client{cfg: ClientConfig{ReconnectMin: 10 * time.Millisecond, ReconnectMax: time.Second}}
+	most := time.Duration(0)
+	for wait, since := c.cfg.ReconnectMin, time.Duration(0); since < soon; wait = c.backOff(wait, since) {
+		most = max(most, wait)
+		since += wait
+	}
+	if most > 50*time.Millisecond {
+		t.Errorf("waits of %v in the first %v", most, soon)
+	}
+	if w := c.backOff(50*time.Millisecond, soon); w != 100*time.Millisecond {
+		t.Errorf("then %v", w)
+	}
+	if w := c.backOff(time.Second, time.Hour); w != time.Second {
+		t.Errorf("at last %v", w)
+	}
+	c.cfg.ReconnectMin = 200 * time.Millisecond
+	if w := c.backOff(200*time.Millisecond, 0); w != 200*time.Millisecond {
+		t.Errorf("%v, shorter than was asked for", w)
+	}
+}

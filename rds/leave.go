@@ -1,0 +1,192 @@
+package rds
+
+import (
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/transport"
+)
+
+// A node that is stopped in peace leaves in this order, so that no peer has anything
+// under way to it when its links end:
+//
+//  1. All ports are congested: peers begin no messages any more.
+//  2. What was sent is acknowledged.
+//  3. Nobody can connect: the system refuses connections, before anything is
+//     acknowledged on them.
+//  4. Each link is surveyed, twice. The first answer follows all that the peer had begun
+//     to write; the second that our acknowledgements of it are on their way.
+//  5. Our directions end; links are read until the peers have ended theirs.
+
+// beginLeaving marks all ports congested.
+func (n *Node) beginLeaving() {
+	n.leaving.Store(true)
+	n.mu.RLock()
+	locals := make([]*localAddr, 0, len(n.locals))
+	for _, la := range n.locals {
+		locals = append(locals, la)
+	}
+	n.mu.RUnlock()
+	for _, la := range locals {
+		la.leaving.Store(true)
+		la.announce(n)
+	}
+}
+
+// leave ends all links. It returns when they have ended, at the latest at the time
+// given, or when cut is closed.
+func (n *Node) leave(until time.Time, cut <-chan struct{}) {
+	for _, t := range []transport.Transport{n.wire, n.self} {
+		if u, ok := t.(transport.Unlistener); ok {
+			u.Unlisten()
+		}
+	}
+	n.succession.open() // links that wait end with the others
+	left := time.Until(until)
+	late, silent := make(chan struct{}), make(chan struct{})
+	defer time.AfterFunc(left, func() { close(late) }).Stop()
+	defer time.AfterFunc(left/2, func() { close(silent) }).Stop() // who does not answer pings
+	var wg sync.WaitGroup
+	n.eachPeer(func(p *peer) {
+		wg.Go(func() {
+			if !p.part(silent, late, cut) {
+				p.log.Warn("a link did not end in time: messages of the peer may be lost")
+			}
+		})
+	})
+	wg.Wait()
+}
+
+// part ends the peer's links, and tells whether it had the time to.
+func (p *peer) part(silent, late, cut <-chan struct{}) bool {
+	for range 2 {
+		p.mu.Lock()
+		p.core.Survey()
+		p.unlock(nil)
+		if !p.awaitParting(silent, cut, func() bool { return p.core.Surveyed() }) {
+			break
+		}
+	}
+	p.mu.Lock()
+	p.core.Depart()
+	p.armLocked()
+	p.unlock(nil)
+	return p.awaitParting(late, cut, func() bool { return len(p.links) == 0 })
+}
+
+// awaitParting waits for a condition under mu of which partingLocked tells.
+func (p *peer) awaitParting(late, cut <-chan struct{}, ok func() bool) bool {
+	news := make(chan struct{}, 1)
+	p.mu.Lock()
+	p.parting = news
+	done := ok()
+	p.mu.Unlock()
+	for !done {
+		select {
+		case <-news:
+		case <-late:
+			return false
+		case <-cut:
+			return false
+		}
+		p.mu.Lock()
+		done = ok()
+		p.mu.Unlock()
+	}
+	return true
+}
+
+// partingLocked wakes who waits for this peer to be left.
+func (p *peer) partingLocked() {
+	if p.parting == nil {
+		return
+	}
+	select {
+	case p.parting <- struct{}{}:
+	default:
+	}
+}
+
+// abandon gives up what the socket has sent and peers have not acknowledged, logs it for
+// each peer, and reports it dropped.
+func (s *nodeSocket) abandon() (messages, bytes int) {
+	if s.account.Messages() == 0 {
+		return 0, 0
+	}
+	s.node.eachPeer(func(p *peer) {
+		if p.local != s.la {
+			return
+		}
+		m, b := p.abandon(s)
+		if m > 0 {
+			p.log.Warn("stopped with unacknowledged messages", zap.Uint16("port", s.port), zap.Int("messages", m), zap.Int("bytes", b))
+		}
+		messages, bytes = messages+m, bytes+b
+	})
+	return messages, bytes
+}
+
+// handOver waits until what has come for applications is theirs.
+func (s *Service) handOver(until time.Time) {
+	late := time.NewTimer(time.Until(until))
+	defer late.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for s.waiting() {
+		select {
+		case <-tick.C:
+		case <-late.C:
+			return
+		case <-s.cut:
+			return
+		}
+	}
+}
+
+// waiting tells whether something waits for room in an application's memory.
+func (s *Service) waiting() bool {
+	for _, x := range s.all() {
+		x.out.mu.Lock()
+		n := len(x.out.waiting)
+		x.out.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// logUndelivered logs, for each peer, what was received and not handed over.
+func (n *Node) logUndelivered() {
+	type sum struct{ messages, bytes int }
+	left := make(map[uint32]sum)
+	count := func(s *nodeSocket) {
+		s.q.each(func(it *recvItem) {
+			l := left[it.peer]
+			left[it.peer] = sum{l.messages + 1, l.bytes + int(it.length)}
+		})
+	}
+	n.mu.RLock()
+	socks := make([]*nodeSocket, 0, len(n.socks))
+	for s := range n.socks {
+		socks = append(socks, s)
+	}
+	for _, la := range n.locals {
+		la.mu.Lock()
+		for _, k := range la.keepers {
+			socks = append(socks, k)
+		}
+		la.mu.Unlock()
+	}
+	n.mu.RUnlock()
+	for _, s := range socks {
+		count(s)
+	}
+	for i, l := range left {
+		if p := n.peerAt(i); p != nil {
+			p.log.Warn("stopped with messages that applications did not take", zap.Int("messages", l.messages), zap.Int("bytes", l.bytes))
+		}
+	}
+}
