@@ -38,7 +38,7 @@ func relayed(t testing.TB, patience time.Duration) (*mover, *relay, *observer.Ob
 			t.Fatal(err)
 		}
 		cfg.Transport = choice.New(choice.Options{
-			Preferred: preferred, Other: other, Absent: rdma.Absent, Logger: logger,
+			Preferred: preferred, Other: other, Absent: rdma.Absent, Hung: rdma.Hung, Logger: logger,
 			Patience: patience, Gap: 300 * time.Millisecond, Ask: 200 * time.Millisecond, AskMax: 400 * time.Millisecond,
 		})
 		return l.node(cfg)

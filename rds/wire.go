@@ -71,7 +71,7 @@ func wireTransport(c *Config, generation uint32) (transport.Transport, error) {
 	case err != nil || other == nil:
 		return preferred, err
 	}
-	both := choice.New(choice.Options{Preferred: preferred, Other: other, Absent: rdma.Absent, Patience: c.XRC.Patience, Logger: c.Logger})
+	both := choice.New(choice.Options{Preferred: preferred, Other: other, Absent: rdma.Absent, Hung: rdma.Hung, Patience: c.XRC.Patience, Logger: c.Logger})
 	for a, w := range c.PeerWires {
 		if err := both.Force(a.Unmap(), string(w)); err != nil {
 			return nil, errors.Join(err, both.Close())

@@ -26,6 +26,10 @@ type Options struct {
 	// Absent tells whether an error of a Dial means that somebody is there who does
 	// not speak the transport. Refused connections (ECONNREFUSED) always do.
 	Absent func(error) bool
+	// Hung tells whether an error of a Dial of the preferred transport means that its
+	// port is open and the program behind it does not answer. A peer that the preferred
+	// one serves does not fall back then: the other port is the same program's.
+	Hung func(error) bool
 	// Patience is how long the preferred transport may go without an answer before
 	// the other one is tried, at the first contact with a peer and later. A lost SYN is
 	// sent again after 1 s, and after 2 s more. 0 means 3.5 s.
@@ -43,6 +47,9 @@ type Options struct {
 func (o *Options) setDefaults() {
 	if o.Absent == nil {
 		o.Absent = func(error) bool { return false }
+	}
+	if o.Hung == nil {
+		o.Hung = func(error) bool { return false }
 	}
 	def := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {

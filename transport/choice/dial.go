@@ -127,7 +127,7 @@ func (d *dial) preferred(ctx context.Context) (transport.Link, error) {
 	t, known := d.t, &d.known
 	since := t.failing(d.pair)
 	patience := t.opts.Patience - time.Since(since)
-	if patience <= 0 && known.serves != nil && !t.mayMove(known) {
+	if patience <= 0 && known.serves != nil && (known.hung || !t.mayMove(known)) {
 		patience = t.opts.Patience
 	}
 	var refused error
@@ -141,6 +141,7 @@ func (d *dial) preferred(ctx context.Context) (transport.Link, error) {
 		if ended := ctx.Err(); ended != nil {
 			return nil, errors.Join(ended, err)
 		}
+		hung := t.hangs(d.pair, err)
 		now, forced := t.look(d.pair) // another dial may have found out
 		switch {
 		case now.serves != known.serves || forced != nil:
@@ -150,7 +151,7 @@ func (d *dial) preferred(ctx context.Context) (transport.Link, error) {
 			return t.Dial(ctx, d.local, d.remote, d.path)
 		case known.serves != nil && !t.opts.Absent(err) && time.Since(since) < t.opts.Patience:
 			return nil, err // the peer may be just starting again
-		case known.serves != nil && !t.mayMove(known):
+		case known.serves != nil && (hung || !t.mayMove(known)):
 			return nil, err
 		}
 		refused = err
@@ -246,6 +247,9 @@ func (d *dial) both(ctx context.Context, since time.Time, refused error) (transp
 				if l, err := d.within(ctx, min(grace, t.opts.Patience), t.opts.Preferred); err == nil {
 					discard(r.l)
 					return d.take(l, t.opts.Preferred, "it answers")
+				} else if d.known.serves != nil && t.hangs(d.pair, err) {
+					discard(r.l)
+					return nil, err
 				} else if refused == nil || !silentFor(err) {
 					refused = err
 				}

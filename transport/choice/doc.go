@@ -21,6 +21,8 @@
 // dials, count only if the peer answers by the other one: else its host is down. A peer
 // that answers by the other is dialed once more by the preferred one, since who listens
 // for both listens for that first.
+// A program that is stopped (Options.Hung) is no reason to leave the transport that
+// serves: the kernel takes connections for it by both.
 //
 // # Moves
 //

@@ -27,11 +27,13 @@ const (
 	silent
 	answers
 	late // answers after fake.delay
+	hangs
 )
 
 var (
 	errRejected = errors.New("rejected")
 	errFails    = errors.New("no route")
+	errHung     = errors.New("no reply")
 )
 
 // fake is a transport whose dials end as the test says.
@@ -100,6 +102,9 @@ func (f *fake) Dial(ctx context.Context, _, remote netip.Addr, _ int) (transport
 	case silent:
 		<-ctx.Done()
 		return nil, ctx.Err()
+	case hangs:
+		<-ctx.Done()
+		return nil, fmt.Errorf("%w: %w", errHung, ctx.Err())
 	case late:
 		select {
 		case <-time.After(f.delay):
@@ -216,6 +221,7 @@ func newRig(t testing.TB, patience time.Duration) *rig {
 	r.Transport = New(Options{
 		Preferred: r.preferred, Other: r.other, Patience: patience, Logger: zap.New(core),
 		Absent: func(err error) bool { return errors.Is(err, errRejected) },
+		Hung:   func(err error) bool { return errors.Is(err, errHung) },
 	})
 	r.told.Store("")
 	r.Watch(func(remote netip.Addr) { r.told.Store(r.Chosen(us, remote)) })

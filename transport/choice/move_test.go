@@ -314,3 +314,38 @@ func TestRefusalLasts(t *testing.T) {
 		}
 	})
 }
+
+// A peer whose program is stopped does not fall back: its kernel takes connections by
+// the other transport, too. One of which nothing is known does, since whoever it is that
+// listens there may not speak the preferred transport.
+func TestHungPeer(t *testing.T) {
+	in(t, func(t *testing.T, r *rig) {
+		r.preferred.set(answers)
+		r.other.set(answers)
+		_ = r.wantDial("first", long, "new")
+		for range 20 {
+			r.preferred.set(hangs)
+			_ = r.wantDial("stopped", 5*time.Second, "")
+		}
+		r.wantChosen("stopped", "new")
+		r.wantDials("stopped", 21, 0)
+		r.preferred.set(silent) // and then its host is down, and comes back half
+		_ = r.wantDial("down", long, "old")
+	})
+	in(t, func(t *testing.T, r *rig) {
+		r.preferred.set(hangs)
+		r.other.set(answers)
+		_ = r.wantDial("unknown", long, "old")
+	})
+	in(t, func(t *testing.T, r *rig) { // silent first, then stopped
+		r.preferred.set(answers)
+		r.other.set(silent)
+		_ = r.wantDial("first", long, "new")
+		r.preferred.set(silent)
+		_ = r.wantDial("down", long, "")
+		r.preferred.set(hangs)
+		r.other.set(answers)
+		_ = r.wantDial("stopped", long, "")
+		r.wantChosen("stopped", "new")
+	})
+}

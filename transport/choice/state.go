@@ -32,6 +32,7 @@ type state struct {
 	why    string              // why the pair is to move to target
 	moved  time.Time           // when the pair last went from one transport to the other; zero: never
 	away   time.Time           // since when dials of the preferred one have failed; zero: they do not
+	hung   bool                // the last of them as Options.Hung tells
 
 	timer  *time.Timer   // of the next question; nil: none is to come
 	next   time.Time     // when it comes
@@ -160,7 +161,7 @@ func (t *Transport) choose(k pair, which transport.Transport, reason string, kno
 		return false
 	}
 	was, pending := st.serves, st.target
-	st.away, st.target = time.Time{}, nil
+	st.away, st.hung, st.target = time.Time{}, false, nil
 	if was == which {
 		if pending != nil && pending != which { // the link was dialed before the pair was to move
 			st.target = pending
@@ -238,6 +239,16 @@ func (t *Transport) failing(k pair) time.Time {
 	return st.away
 }
 
+// hangs notes whether the last dial of the preferred transport has met a program that
+// does not answer, and returns it.
+func (t *Transport) hangs(k pair, err error) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	st := t.stateLocked(k)
+	st.hung = t.opts.Hung(err)
+	return st.hung
+}
+
 // mayMove tells whether the pair's last move is long enough ago.
 func (t *Transport) mayMove(st *state) bool {
 	return st.moved.IsZero() || time.Since(st.moved) >= t.opts.Gap
@@ -255,10 +266,10 @@ func (t *Transport) why(err error, since time.Time) string {
 	switch {
 	case err == nil:
 		return name + " is not in use"
+	case t.opts.Absent(err): // before refusal, which a rejection may be, too
+		return name + " is rejected"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return name + " is refused"
-	case t.opts.Absent(err):
-		return name + " is rejected"
 	case silentFor(err):
 		return fmt.Sprintf("%s does not answer for %v", name, time.Since(since).Round(100*time.Millisecond))
 	}

@@ -177,7 +177,7 @@ func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPor
 	s.mu.Lock()
 	err = conn.Start(s)
 	if err == nil {
-		s.startTimerLocked(d.cfg.ReplyTimeout, func() { s.abandon(fmt.Errorf("no answer: %w", syscall.ETIMEDOUT)) })
+		s.startTimerLocked(d.cfg.ReplyTimeout, func() { s.abandon(fmt.Errorf("%w: %w", ErrNoReply, syscall.ETIMEDOUT)) })
 	}
 	if err != nil {
 		s.mu.Unlock()
@@ -195,7 +195,7 @@ func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPor
 	case e := <-s.up:
 		return e.set, s, e.err
 	case <-ctx.Done():
-		s.settle(established{err: ctx.Err()})
+		s.settle(established{err: fmt.Errorf("%w: %w", ErrNoReply, ctx.Err())})
 		e := <-s.up // it may have come up in time all the same
 		if e.err != nil && !s.abandon(e.err) {
 			q.fail(failure{err: e.err, status: Flushed, abort: true})

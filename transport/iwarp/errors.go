@@ -16,6 +16,9 @@ var (
 	// ErrRejected: the peer's program refused the connection (ECONNREFUSED).
 	// RejectedError has what it said.
 	ErrRejected = fmt.Errorf("iwarp: connection rejected by the peer: %w", syscall.ECONNREFUSED)
+	// ErrNoReply: the peer's TCP took the connection, and its program has not answered
+	// the request in time.
+	ErrNoReply = errors.New("iwarp: the peer does not answer the request")
 	// ErrQueueFull: no room for one more work request (ENOMEM).
 	ErrQueueFull = fmt.Errorf("iwarp: work queue full: %w", syscall.ENOMEM)
 	// ErrState: the queue pair's state does not allow it (EINVAL).

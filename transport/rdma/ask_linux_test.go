@@ -3,9 +3,11 @@ package rdma
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
@@ -103,5 +105,25 @@ func TestAskOldPeer(t *testing.T) {
 			t.Errorf("%s: the peer would have made a link of the question", c.name)
 		}
 		_ = ln.Close()
+	}
+}
+
+// A port that takes connections behind which nobody answers is not a silent port.
+func TestHung(t *testing.T) {
+	t.Parallel()
+	e := newEnv(t, Options{}, Options{})
+	a := e.A.(*Transport)
+	ln, err := net.ListenTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(e.AddrB, a.opts.Port)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := a.Dial(ctx, e.AddrA, e.AddrB, 0); !Hung(err) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("nobody answers: %v", err)
+	}
+	if _, err := a.Dial(t.Context(), e.AddrA, e.Nobody, 0); err == nil || Hung(err) {
+		t.Errorf("nobody listens: %v", err)
 	}
 }

@@ -179,6 +179,11 @@ func Absent(err error) bool {
 	return errors.As(err, &rejected) || errors.Is(err, iwarp.ErrNotShared) || errors.Is(err, errHello)
 }
 
+// Hung tells whether an error of Dial means that the peer's kernel has taken the
+// connection, and no program has answered in time: that of a peer that is stopped or
+// very busy. Its port for another transport would be as silent.
+func Hung(err error) bool { return errors.Is(err, iwarp.ErrNoReply) }
+
 func (t *Transport) newLink() (*link, error) {
 	cq, err := t.dev.CreateCQ(t.opts.Operations)
 	if err != nil {
