@@ -42,7 +42,7 @@ func (c *Conn) applyAcked(p *path) {
 		end++
 	}
 	if end > q.first {
-		c.settle(p, q.first, end, func(*entry) (Status, bool) { return Success, true })
+		c.settle(p, q.first, end, func(e *entry) (Status, bool) { return e.fate(), true })
 	}
 }
 
@@ -59,7 +59,7 @@ func (p *path) endsAfter(off uint64) uint64 {
 func (c *Conn) retire(p *path, from, to uint64) {
 	c.settleIn(p, from, to, true, func(e *entry) (Status, bool) {
 		if e.flags&(entryHole|entryOp) == 0 {
-			return Success, true
+			return e.fate(), true
 		}
 		if e.flags&entryHole != 0 {
 			return 0, false
@@ -71,7 +71,7 @@ func (c *Conn) retire(p *path, from, to uint64) {
 			}
 			return 0, false
 		}
-		return Success, true
+		return e.fate(), true
 	})
 	q := &p.q
 	for q.first < q.next && q.at(q.first).flags&entryHole != 0 {

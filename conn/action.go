@@ -39,19 +39,6 @@ type Action struct {
 	Link LinkID
 }
 
-// Status says what became of a message, with the values of Linux
-// (include/uapi/linux/rds.h, RDS_RDMA_*).
-type Status int32
-
-// Fates of a message.
-const (
-	Success     Status = 0 // acknowledged
-	RemoteError Status = 1 // refused by the remote side's memory checks
-	Canceled    Status = 2 // canceled, or its socket closed, before it was acknowledged
-	Dropped     Status = 3 // lost with a connection and not to be repeated
-	OtherError  Status = 4
-)
-
 // Fate is the end of one message whose sender asked to be told.
 type Fate struct {
 	Account *Account

@@ -45,6 +45,7 @@ type Conn struct {
 	holding int                 // how many
 
 	extended bool // some message had extensions
+	limits   limits
 
 	ops     []*Operation // of the messages queued and unacknowledged, by id; nil: free
 	freeOps []uint32     // ids that are free
@@ -70,6 +71,8 @@ type Counters struct {
 	LinksRefused       uint64 // inbound links refused
 	Generations        uint64 // changes of the peer's generation
 	Held               uint64 // messages that were held back
+	SendRefused        uint64 // messages that ended with Refused
+	SendExpired        uint64 // messages that ended with Expired
 }
 
 // Errors of Enqueue.
@@ -173,6 +176,10 @@ type Message struct {
 	Failure      bool     // report the fate unless it is success
 	Admitted     bool     // congestion was judged when it was accepted, elsewhere
 
+	// Deadline, if not zero, is when the message ends with Expired unless it was picked
+	// for transmission before.
+	Deadline time.Time
+
 	Extensions [wire.ExtensionSize]byte // of the header
 	Op         *Operation               // what to do with the peer's memory first; nil: nothing
 }
@@ -207,6 +214,9 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	c.stats.SendQueued++
 	p := &c.paths[i]
 	c.push(p, m, 0)
+	if !m.Deadline.IsZero() {
+		c.limitLast(p, m.Deadline)
+	}
 	if c.stopped(m.Dport) {
 		c.shelveLast(p)
 	}

@@ -113,6 +113,9 @@ func (d *duo) send(i, k, size int) {
 		return
 	}
 	m := Message{Sport: uint16(4000 + k), Dport: uint16(5000 + k), Account: a, Payload: make([]byte, size), Op: op, Admitted: size%3 == 0}
+	if size%7 == 0 {
+		m.Deadline = d.now.Add(time.Duration(size) * time.Millisecond)
+	}
 	if size > 0 {
 		binary.BigEndian.PutUint64(m.Payload, s.sent[k]+1)
 	}

@@ -20,7 +20,7 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 	for ops = ops[1:]; len(ops) >= 3; ops = ops[3:] {
 		i, path, arg := int(ops[1]&1), int(ops[1]>>1)%MaxPaths, int(ops[2])
 		s := d.side[i]
-		switch ops[0] % 20 {
+		switch ops[0] % 21 {
 		case 0, 1:
 			d.send(i, path&1, arg*arg)
 		case 2, 3:
@@ -67,6 +67,15 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 			d.opDone(i, path, arg)
 		case 19:
 			s.c.Hold([]uint16{uint16(5000 + path&1)}, arg&3 == 0)
+			d.do(i)
+		case 20: // the peer refuses messages that it has had or has not
+			q := &s.c.paths[path].q
+			first := s.c.paths[path].sequence - uint64(arg)
+			if arg&1 == 0 && q.len() > 0 {
+				first = q.at(q.first).seq
+			}
+			status := []Status{Refused, Dropped}[arg>>1&1]
+			s.c.RefusedBy(path, first, uint32(arg), status)
 			d.do(i)
 		case 17: // a peer that says anything
 			if arg < 200 || s.end[path] == nil {

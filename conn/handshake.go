@@ -187,8 +187,10 @@ func (c *Conn) migrate(p *path) {
 	p.log.part()
 	for pos := from; pos < q.tail; pos++ {
 		e := q.at(pos)
-		e.seq = 0
-		e.flags &^= entryWritten | entryRetrans
+		if e.flags&entryLimited == 0 {
+			e.seq = 0
+		}
+		e.flags &^= entryWritten | entryRetrans | entryRefused | entryUnknown
 		e.chunk.b.B[e.off+24] &^= wire.FlagRetransmitted
 		if e.flags&entryPong != 0 {
 			markRetransmitted(e) // not the answer to what path 0 has asked

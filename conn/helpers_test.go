@@ -76,7 +76,9 @@ func checkConn(t testing.TB, c *Conn) {
 			switch {
 			case pos < q.fresh && e.seq <= last && e.flags&entrySilent == 0:
 				t.Fatalf("path %d: number %d after %d", i, e.seq, last)
-			case pos >= q.fresh && e.flags&(entryWritten|entryRetrans) != 0:
+			case pos < q.fresh && e.flags&entryLimited != 0:
+				t.Fatalf("path %d: the message at %d was picked and has a limit", i, pos)
+			case pos >= q.fresh && e.flags&(entryWritten|entryRetrans|entryRefused|entryUnknown) != 0:
 				t.Fatalf("path %d: the message at %d was never picked and has flags %b", i, pos, e.flags)
 			case pos < q.next && (e.end < end || e.end > p.written):
 				t.Fatalf("path %d: message ends at %d after %d of %d", i, e.end, end, p.written)
@@ -102,7 +104,7 @@ func checkConn(t testing.TB, c *Conn) {
 			if e.flags&entryPong != 0 {
 				pongs++
 			}
-			if !c.stopped(e.dport) || e.seq != 0 || e.flags&(entryCanceled|entryWritten|entryRetrans|entryQuiet|entryHole) != 0 {
+			if !c.stopped(e.dport) || e.seq != 0 && e.flags&entryLimited == 0 || e.flags&(entryCanceled|entryWritten|entryRetrans|entryQuiet|entryHole) != 0 {
 				t.Fatalf("path %d: held back is %+v", i, *e)
 			}
 			if e.flags&entryOp == 0 {

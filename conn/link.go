@@ -368,8 +368,10 @@ func (c *Conn) resetPath(p *path) {
 		switch {
 		case e.flags&entryCanceled != 0:
 			return Canceled, true
-		case e.flags&entryOp != 0 && c.ops[e.token].begun:
+		case e.flags&entryOp != 0 && c.ops[e.token].begun && !(c.ops[e.token].done && e.flags&entryRefused != 0):
 			return Dropped, true
+		case e.fate() != Success:
+			return e.fate(), true // known, though not acknowledged
 		case e.flags&(entryFlush|entryWritten) == entryFlush|entryWritten:
 			c.stats.DroppedFlush++
 			return Dropped, true
@@ -380,6 +382,7 @@ func (c *Conn) resetPath(p *path) {
 			}
 			c.stats.Retransmitted++
 		}
+		e.flags &^= entryRefused | entryUnknown // of a silent operation
 		return 0, false
 	})
 	c.dropCanceled(p)
@@ -434,6 +437,7 @@ func (c *Conn) Deadline() time.Time {
 	if c.barrier > 0 {
 		soonest(c.fenceBy)
 	}
+	soonest(c.limits.next)
 	return d
 }
 
@@ -463,5 +467,6 @@ func (c *Conn) Tick(now time.Time) {
 		}
 	}
 	c.fenceTimeout(now)
+	c.expireMessages(now)
 	c.dialNext(now)
 }

@@ -159,6 +159,8 @@ func (c *Conn) fillOp(p *path, b *Batch) {
 	switch {
 	case q.next < q.fresh: // it was shown before
 	case op.Silent:
+		e.seq = p.sequence - 1 // so that numbers never descend in the queue
+		e.flags &^= entryLimited
 		q.fresh++
 	default:
 		p.number(e)

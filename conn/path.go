@@ -251,6 +251,7 @@ func (c *Conn) Picked(i int) bool {
 // number gives the first message that was never picked its sequence number.
 func (p *path) number(e *entry) {
 	e.seq = p.sequence
+	e.flags &^= entryLimited
 	p.sequence++
 	p.q.fresh++
 	binary.BigEndian.PutUint64(e.chunk.b.B[e.off:], e.seq)

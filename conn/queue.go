@@ -12,7 +12,7 @@ type entry struct {
 	chunk  *chunk   // where its header, and an inline payload, are
 	body   *buf.Buf // the payload when it is not inline
 	acct   *Account // nil for the core's own messages
-	seq    uint64   // 0 until it is picked for its first transmission
+	seq    uint64   // 0 until it is picked for its first transmission; of a silent operation the last message's
 	end    uint64   // link offset just behind its last byte, once written
 	token  uint64   // with an operation: its id
 	off    uint32   // of the header in chunk
@@ -36,6 +36,9 @@ const (
 	entryHole                 // settled before those in front of it: end is left
 	entryExtended             // its header has extensions
 	entryHeld                 // was held back: Counters.Held has it
+	entryRefused              // the peer has said that nobody is bound to its port
+	entryUnknown              // the peer has said that it does not know if it was delivered
+	entryLimited              // has a time limit, which is in seq, and was never picked
 )
 
 // head is the number of bytes in chunk: the header and an inline payload.

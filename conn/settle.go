@@ -55,6 +55,9 @@ func (c *Conn) settleIn(p *path, from, to uint64, leave bool, end func(*entry) (
 			}
 			bytes += int(e.length)
 			n++
+			if status != Success {
+				c.countEnd(status)
+			}
 			if e.flags&entryNotify != 0 || e.flags&entryFailure != 0 && status != Success {
 				c.fates = append(c.fates, Fate{e.acct, token, status, op})
 			}
@@ -98,6 +101,16 @@ func (c *Conn) settleIn(p *path, from, to uint64, leave bool, end func(*entry) (
 	}
 	q.verify()
 	c.roomy()
+}
+
+// countEnd counts a message that did not succeed.
+func (c *Conn) countEnd(status Status) {
+	switch status {
+	case Refused:
+		c.stats.SendRefused++
+	case Expired:
+		c.stats.SendExpired++
+	}
 }
 
 // moved tells the operations of the messages in [from,to) where these are now.

@@ -107,7 +107,11 @@ func (c *Conn) Messages(unacked bool, limit int) []MessageInfo {
 }
 
 func (e *entry) info(path int) MessageInfo {
-	return MessageInfo{path, e.seq, int(e.length), e.sport, e.dport, e.chunk.b.B[e.off+24]}
+	seq := e.seq
+	if e.flags&(entrySilent|entryLimited) != 0 {
+		seq = 0
+	}
+	return MessageInfo{path, seq, int(e.length), e.sport, e.dport, e.chunk.b.B[e.off+24]}
 }
 
 // OverBudget tells whether Enqueue refuses messages because the budget is used up.

@@ -1,0 +1,43 @@
+package conn
+
+import "fmt"
+
+// Status says what became of a message. 0 to 4 are those of Linux
+// (include/uapi/linux/rds.h, RDS_RDMA_*); ours begin at 64.
+type Status int32
+
+// Fates of a message.
+const (
+	// Success: the message is in the receiving socket's queue, and its operation is
+	// done. Over TCP it is what Linux gives: the peer's kernel had the message.
+	Success Status = 0
+	// RemoteError: the peer has refused the message's operation (key, bounds, rights),
+	// or has restarted since the operation was asked for.
+	RemoteError Status = 1
+	// Canceled: the message was canceled, or its socket closed, before it was
+	// acknowledged. It may have been delivered all the same.
+	Canceled Status = 2
+	// Dropped: it is not known if the message was delivered, at most once. It was lost
+	// with a connection, or with the peer's last generation, and is not repeated.
+	Dropped Status = 3
+	// OtherError: the message was not delivered, and its operation did not happen.
+	OtherError Status = 4
+	// Refused: no socket is bound to the destination port, and the message was not
+	// delivered. Its operation is done. Links that cannot tell end such messages with
+	// Success: TCP, and XRC with a peer of an earlier version.
+	Refused Status = 64
+	// Expired: the message was not sent within its time limit, and never will be.
+	Expired Status = 65
+)
+
+var statusNames = map[Status]string{
+	Success: "success", RemoteError: "remote error", Canceled: "canceled", Dropped: "dropped", OtherError: "other error",
+	Refused: "refused", Expired: "expired",
+}
+
+func (s Status) String() string {
+	if name, ok := statusNames[s]; ok {
+		return name
+	}
+	return fmt.Sprintf("status(%d)", int32(s))
+}
