@@ -11,6 +11,7 @@ import (
 type counters struct {
 	recvDropOld      atomic.Uint64 // duplicates of messages delivered before
 	recvDropNoSock   atomic.Uint64 // to a port nobody is bound to
+	recvRefused      atomic.Uint64 // not delivered, and the peer was told so, once for each time
 	recvDropDead     atomic.Uint64 // queued on a socket that closed
 	recvDropOverrun  atomic.Uint64 // beyond the hard bound of a receive buffer
 	recvPaused       atomic.Uint64 // times a link was paused for a message without room
@@ -65,6 +66,8 @@ func (n *Node) list() []transport.Counter {
 		t.LinksRefused += c.LinksRefused
 		t.Generations += c.Generations
 		t.Held += c.Held
+		t.SendRefused += c.SendRefused
+		t.SendExpired += c.SendExpired
 	})
 	c := &n.counters
 	out := []transport.Counter{
@@ -110,7 +113,10 @@ func (n *Node) list() []transport.Counter {
 		{Name: "recv_drop_overrun", Value: c.recvDropOverrun.Load()},
 		{Name: "recv_paused", Value: c.recvPaused.Load()},
 		{Name: "recv_misplaced", Value: c.recvMisplaced.Load()},
+		{Name: "recv_refused", Value: c.recvRefused.Load()},
 		{Name: "send_held", Value: t.Held},
+		{Name: "send_refused", Value: t.SendRefused},
+		{Name: "send_expired", Value: t.SendExpired},
 		{Name: "conn_refused", Value: t.LinksRefused},
 		{Name: "peer_generations", Value: t.Generations},
 	}

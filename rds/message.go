@@ -23,19 +23,34 @@ const (
 	KindCongestion
 )
 
-// Status is the fate of a message, with the values of Linux.
+// Status is the fate of a message, with the values of Linux and two of ours.
 type Status = conn.Status
 
 // Fates of a message. One that has an operation succeeds when the message is
 // acknowledged and the operation done. Of one that has an RDMA and an Atomic the fate is
 // the worse of the two: it may be that one was refused, or did not happen, and the other
-// was done.
+// was done. docs/PROTOCOL.md has the same for all providers.
 const (
-	StatusSuccess     = conn.Success
-	StatusRemoteError = conn.RemoteError // the peer refused the operation: key, bounds, rights; or has restarted since it was asked for
-	StatusCanceled    = conn.Canceled
-	StatusDropped     = conn.Dropped    // lost with a connection and not repeated; its operation has happened, in part, or not, before any that follows does
-	StatusOtherError  = conn.OtherError // the operation did not happen; the peer has come back without RDMA, for example
+	// StatusSuccess: the message is in the receiving socket's queue. Over TCP to a Linux
+	// kernel it is what Linux gives: that kernel had it.
+	StatusSuccess = conn.Success
+	// StatusRemoteError: the peer refused the operation (key, bounds, rights), or has
+	// restarted since it was asked for.
+	StatusRemoteError = conn.RemoteError
+	// StatusCanceled: the message was canceled, or its socket closed, before it was
+	// acknowledged. It may be delivered all the same.
+	StatusCanceled = conn.Canceled
+	// StatusDropped: it is not known if the message was delivered; at most once. It was
+	// lost with a connection and is not repeated. Its operation has happened, in part, or
+	// not, before any that follows does.
+	StatusDropped = conn.Dropped
+	// StatusOtherError: the message was not delivered, and its operation did not happen:
+	// the peer has come back without RDMA, for example.
+	StatusOtherError = conn.OtherError
+	// StatusRefused: nobody is bound to the destination port, and the message was not
+	// delivered (ECONNREFUSED). Its operation is done. Over TCP, and on XRC with a peer
+	// of an earlier version, such a message ends with StatusSuccess as in Linux.
+	StatusRefused = conn.Refused
 )
 
 // Message is a received datagram, or a buffer for one to be sent.
@@ -72,7 +87,7 @@ func (m *Message) Release() {
 func (m *Message) String() string {
 	switch m.Kind {
 	case KindStatus:
-		return fmt.Sprintf("status %d of %#x", m.Status, m.Token)
+		return fmt.Sprintf("status %v of %#x", m.Status, m.Token)
 	case KindCongestion:
 		return fmt.Sprintf("congestion %#x", m.Congestion)
 	}

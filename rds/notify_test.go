@@ -34,12 +34,12 @@ func TestNotifySuccess(t *testing.T) {
 			m.Release()
 			wantStatus(t, a, uint64(i)<<40, StatusSuccess)
 		}
-		// Nobody bound is success too: it reached the host.
+		// Of a message for a port that nobody is bound to the fate is another one.
 		o := Outgoing{To: addrOf(b.LocalAddrPort().Addr(), 9), Notify: true, Token: 5}
 		if err := a.SendMessage(background(t), &o); err != nil {
 			t.Fatal(err)
 		}
-		wantStatus(t, a, 5, StatusSuccess)
+		wantStatus(t, a, 5, StatusRefused)
 		mustSend(t, a, b.LocalAddrPort(), []byte("unasked"))
 		expect(t, b, "unasked")
 		eventually(t, "the acknowledgement", func() bool { return a.node.account.Messages() == 0 })

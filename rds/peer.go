@@ -53,14 +53,15 @@ type peer struct {
 
 // pathIO is what the driver keeps of a path.
 type pathIO struct {
-	in     conn.Inbound // receiver's
-	link   transport.Link
-	id     conn.LinkID
-	cancel context.CancelFunc // of the dial under way
-	tx     transmitter
-	ended  *linkEnd       // the link's end, reported while a writer was at work or operations were under way
-	ops    int            // operations that the link has
-	nextRX *atomic.Uint64 // one more than the last number received; in the state file, if there is one
+	in      conn.Inbound // receiver's
+	refused refusals     // receiver's
+	link    transport.Link
+	id      conn.LinkID
+	cancel  context.CancelFunc // of the dial under way
+	tx      transmitter
+	ended   *linkEnd       // the link's end, reported while a writer was at work or operations were under way
+	ops     int            // operations that the link has
+	nextRX  *atomic.Uint64 // one more than the last number received; in the state file, if there is one
 
 	history pathHistory
 
@@ -333,6 +334,9 @@ func (p *peer) start(i int, id conn.LinkID) {
 	rx.pause.link, _ = l.(transport.Pauser)
 	if rx.reserver, _ = l.(transport.Reserver); rx.reserver != nil {
 		p.local.join(rx.reserver)
+	}
+	if f, ok := l.(transport.Refuser); ok && f.Refuses() {
+		rx.refuser = f
 	}
 	if err := l.Start(rx); err != nil {
 		if rx.reserver != nil {

@@ -287,7 +287,7 @@ func TestMessageText(t *testing.T) {
 	} {
 		b.WriteString(m.String() + "\n")
 	}
-	if got, want := b.String(), "5 bytes from 127.0.0.1:7\nstatus 3 of 0x2a\ncongestion 0x20\n"; got != want {
+	if got, want := b.String(), "5 bytes from 127.0.0.1:7\nstatus dropped of 0x2a\ncongestion 0x20\n"; got != want {
 		t.Errorf("%q", got)
 	}
 }

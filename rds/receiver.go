@@ -23,6 +23,7 @@ type receiver struct {
 	proved bool
 
 	sorter   transport.Sorter   // the link, if it is one
+	refuser  transport.Refuser  // the link, if its peer can be told of refused messages
 	arrived  uint32             // the queue that messages come by
 	reserver transport.Reserver // the link, if it is one
 	ignored  bool               // the peer has sent beyond what it was granted
@@ -39,7 +40,7 @@ type receiver struct {
 	kick      [conn.MaxPaths]bool
 	kicked    bool
 
-	queued, noSock, old uint64 // counters of this burst
+	queued, noSock, old, refused uint64 // counters of this burst
 }
 
 // Begin starts a burst.
@@ -47,11 +48,13 @@ func (r *receiver) Begin() {
 	p := r.peer
 	p.arrivals.Add(1)
 	if r.proved {
-		r.io.in.Sync(p.epoch.Load())
+		r.sync()
 		return
 	}
 	r.proved = true
-	r.io.in.Begin(p.epoch.Load())
+	epoch := p.epoch.Load()
+	r.io.in.Begin(epoch)
+	r.io.refused.begin(epoch)
 	p.mu.Lock()
 	if r.io.id == r.id {
 		r.io.history.proved()
@@ -59,6 +62,13 @@ func (r *receiver) Begin() {
 	p.core.Proved(p.node.now(), r.path)
 	p.armLocked()
 	p.unlock(nil)
+}
+
+// sync follows a change of the peer's generation.
+func (r *receiver) sync() {
+	epoch := r.peer.epoch.Load()
+	r.io.in.Sync(epoch)
+	r.io.refused.sync(epoch)
 }
 
 // Message takes one message, or keeps it for later.
@@ -74,8 +84,12 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 // wait.
 func (r *receiver) message(h *wire.Header, payload []byte, owned *buf.Buf, accepted bool) (taken bool) {
 	p := r.peer
+	if r.io.refused.pending && !h.IsCongestion() {
+		r.io.refused.passed(h.Sequence)
+	}
 	if !accepted && !h.IsCongestion() && !r.io.in.Accept(h) {
 		r.old++
+		r.again(h)
 		if owned != nil {
 			owned.Release()
 		}
@@ -97,6 +111,7 @@ func (r *receiver) message(h *wire.Header, payload []byte, owned *buf.Buf, accep
 		r.leave()
 		if s = r.enter(h.Dport); s == nil {
 			r.noSock++
+			r.refuse(h, transport.RefusedPort)
 			if owned != nil {
 				owned.Release()
 			}
@@ -109,6 +124,7 @@ func (r *receiver) message(h *wire.Header, payload []byte, owned *buf.Buf, accep
 			return false
 		}
 		r.overrun(s)
+		r.refuse(h, transport.RefusedUnknown) // never a success
 		if owned != nil {
 			owned.Release()
 		}
@@ -249,7 +265,7 @@ func (r *receiver) control(h *wire.Header, payload []byte) {
 	p.armLocked()
 	p.unlock(&r.kick)
 	r.kicked = true
-	r.io.in.Sync(p.epoch.Load())
+	r.sync()
 	if gen != newGen && p.kept != nil {
 		p.kept.Generation.Store(newGen)
 	}
@@ -287,6 +303,7 @@ func (r *receiver) End() {
 	add(&c.recvQueued, &r.queued)
 	add(&c.recvDropNoSock, &r.noSock)
 	add(&c.recvDropOld, &r.old)
+	add(&c.recvRefused, &r.refused)
 	if r.kicked {
 		r.kicked = false
 		for i, k := range r.kick {

@@ -82,6 +82,39 @@ type Generational interface {
 	Generation() uint32
 }
 
+// Refusal is why messages were not delivered.
+type Refusal uint8
+
+// The reasons. RefusedUnknown says that it is not known any more if an earlier copy of a
+// message was delivered.
+const (
+	RefusedPort Refusal = iota + 1 // nobody is bound to their port
+	RefusedUnknown
+)
+
+// Refuser is a Link whose peer can be told that a message was not delivered.
+type Refuser interface {
+	Link
+	// Refuses tells whether this peer can be told.
+	Refuses() bool
+	// Refuse says that the message with a sequence number, which the handler is just
+	// given, is not delivered. The peer hears of it before the message counts as
+	// acknowledged. It is called from Message, and does not block; false means that the
+	// link is ending without an acknowledgement of the message.
+	Refuse(number uint64, why Refusal) bool
+}
+
+// RefusalListener is a Handler that hears of refusals.
+type RefusalListener interface {
+	// Refused says that the peer has not delivered count messages, numbered from first
+	// on. It is called before Acked of the link counts them, as Message is or, on a
+	// link between two ends in one process, from the peer's Message.
+	Refused(first uint64, count uint32, why Refusal)
+	// RefusalsHeard says that the peer's handler has heard of the first n messages for
+	// which Refuse of this link was true. It is called as Message is.
+	RefusalsHeard(n uint64)
+}
+
 // LinkStats is what a link reports about itself, as rds-info -T and -I show it.
 type LinkStats struct {
 	Transport        string // name of the link's transport

@@ -115,6 +115,6 @@ var fateCases = []test{
 			return true
 		})
 		l.must(s.Send(l.patient(), addrPort(l.FarAddr, 2), nil)) // without Notify it goes
-		l.fate(s, 0, rds.StatusSuccess)
+		l.fate(s, 0, rds.StatusRefused)
 	}},
 }

@@ -48,6 +48,7 @@ type Sink interface {
 	State(queue uint32, s QueueState)
 	// Full is what the peer has said with QP.DirectFull.
 	Full(tag uint32, full bool)
+	RefusalSink
 	// Space returns where the next bytes belong, nil if nowhere in particular; last
 	// tells that what follows it belongs elsewhere. Filled tells how many were put
 	// there, and follows each Space that was not nil.
@@ -92,6 +93,8 @@ type direct struct {
 	later   bool        // the timer runs
 	timer   *time.Timer // says what there is to say
 	ahead   []*lane     // of which the peer has taken such messages
+
+	refusals refusals
 
 	heard atomic.Bool // the peer's program takes messages
 	late  atomic.Bool // acked has grown by that, and the sink has not heard

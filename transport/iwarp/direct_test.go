@@ -38,6 +38,7 @@ type directRecorder struct {
 	flushed int            // guarded by mu: of got, at the last Flush
 	flushes int            // guarded by mu
 	news    []string       // guarded by mu
+	fed     func([]byte)   // guarded by mu; what else is done with what comes
 }
 
 func newDirectRecorder(t testing.TB) *directRecorder {
@@ -55,6 +56,9 @@ func (d *directRecorder) Feed(b []byte) error {
 	d.enter("Feed")
 	defer d.mu.Unlock()
 	d.got, d.dirty = append(d.got, b...), true
+	if d.fed != nil {
+		d.fed(b)
+	}
 	return d.refuse
 }
 

@@ -315,6 +315,9 @@ func (r *receiver) flush() {
 	}
 	q.mu.Lock()
 	q.streak.heard = true
+	if x := s.shared; x != nil && x.direct.refusals.told > 0 {
+		x.direct.refusals.askLocked(s)
+	}
 	run := false
 	if r.kick {
 		r.kick = false

@@ -51,7 +51,7 @@ type SharedParams struct {
 
 func (p *SharedParams) block() xctl.Block {
 	b := xctl.Block{
-		Caps:   xctl.CapCredit | xctl.CapRNR | xctl.CapSoftRead | xctl.CapSoftWrite | xctl.CapPing | xctl.CapBigFPDU | xctl.CapImmediate | xctl.CapAtomics,
+		Caps:   xctl.CapCredit | xctl.CapRNR | xctl.CapSoftRead | xctl.CapSoftWrite | xctl.CapPing | xctl.CapBigFPDU | xctl.CapImmediate | xctl.CapAtomics | xctl.CapRefused,
 		Domain: p.Domain, MaxSRQ: p.MaxQueues, MaxULPDU: mpa.MaxReceiveULPDU, Credit: p.Credit, Incarnation: p.Incarnation,
 	}
 	if p.Queues != nil || p.Direct != nil {
@@ -248,6 +248,9 @@ func (q *QP) Ping(ctx context.Context) error {
 // ponged ends the Pings up to a nonce: of several that wait to be sent only the
 // last one is, and its answer is a sign of life to all.
 func (x *shared) ponged(q *QP, nonce uint64) {
+	if heard := x.direct.refusals.ponged(q, nonce); heard > 0 {
+		x.direct.queue.sink.Heard(heard)
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for n, done := range x.pings {

@@ -25,7 +25,7 @@ type extended struct {
 	data    func(s rdmap.Segment) // other segments that come while a record is awaited
 }
 
-const allCaps = xctl.CapTarget | xctl.CapInitiator | xctl.CapCredit | xctl.CapRNR | xctl.CapSoftRead | xctl.CapSoftWrite | xctl.CapPing | xctl.CapImmediate | xctl.CapAtomics
+const allCaps = xctl.CapTarget | xctl.CapInitiator | xctl.CapCredit | xctl.CapRNR | xctl.CapSoftRead | xctl.CapSoftWrite | xctl.CapPing | xctl.CapImmediate | xctl.CapAtomics | xctl.CapRefused
 
 // open extends a stream. The peer has spoken when it returns, so both may send.
 func openExtended(t testing.TB, e *end, initiator bool, caps xctl.Caps, own SharedParams) *extended {
@@ -122,6 +122,8 @@ func (x *extended) take() (s rdmap.Segment, ok bool, err error) {
 			r = it.SRQ()
 		case xctl.TypeHome:
 			r = it.Home()
+		case xctl.TypeRefused:
+			r = it.Refused()
 		}
 		x.records = append(x.records, r)
 	}

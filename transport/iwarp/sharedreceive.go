@@ -393,6 +393,8 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 			if x.direct.queue != nil {
 				r.directNews(&it)
 			}
+		case xctl.TypeRefused:
+			r.directRefused(it.Refused())
 		case xctl.TypePing:
 			p := it.Ping()
 			r.say(func(b *xctl.Backlog) bool { b.Pong(xctl.Pong(p)); return true })

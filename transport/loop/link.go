@@ -28,6 +28,7 @@ type link struct {
 	written       atomic.Uint64
 	acked         atomic.Uint64 // not moved any more once life has ended
 	ops           *operator     // nil: the other end's transport exposes no memory
+	refused       atomic.Uint64 // messages
 
 	h transport.Handler // set by Start
 
@@ -39,7 +40,10 @@ type link struct {
 	timer    *time.Timer // guarded by mu; bounds draining
 }
 
-var _ transport.Pauser = (*link)(nil)
+var (
+	_ transport.Pauser  = (*link)(nil)
+	_ transport.Refuser = (*link)(nil)
+)
 
 func newLink(t *Transport, local, remote netip.AddrPort) *link {
 	l := &link{t: t, local: local, remote: remote}
@@ -102,6 +106,29 @@ func (l *link) Writev(bufs [][]byte) (int, error) {
 	}
 	defer l.put()
 	return l.send.write(bufs[:min(len(bufs), transport.MaxSlices)])
+}
+
+// Refuses is true: the other end is a node like this one.
+func (l *link) Refuses() bool { return true }
+
+// Refuse tells the other end at once: what it has written counts as acknowledged when
+// this call's Message and those of the same write have returned.
+func (l *link) Refuse(number uint64, why transport.Refusal) bool {
+	o := l.recv.src
+	if !o.acquire() {
+		return false
+	}
+	defer o.put()
+	o.mu.Lock()
+	h := o.h
+	o.mu.Unlock()
+	if to, ok := h.(transport.RefusalListener); ok {
+		to.Refused(number, 1, why)
+	}
+	if own, ok := l.h.(transport.RefusalListener); ok {
+		own.RefusalsHeard(l.refused.Add(1))
+	}
+	return true
 }
 
 func (l *link) writable() {

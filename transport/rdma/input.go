@@ -17,8 +17,9 @@ import (
 type input struct {
 	frame.Parser // the event loop's, from started
 	link         *link
-	listener     transport.AckListener  // from started; nil: none
-	sorts        transport.SortListener // from started; nil: none
+	listener     transport.AckListener     // from started; nil: none
+	sorts        transport.SortListener    // from started; nil: none
+	refusals     transport.RefusalListener // from started; nil: none
 	started      atomic.Bool
 	early        []byte // the event loop's: what came before
 
@@ -31,6 +32,7 @@ func (in *input) start(h transport.Handler, pool *buf.Pool, max uint32) {
 	in.Init(h, pool, max, false)
 	in.listener, _ = h.(transport.AckListener)
 	in.sorts, _ = h.(transport.SortListener)
+	in.refusals, _ = h.(transport.RefusalListener)
 	in.started.Store(true)
 }
 
@@ -139,6 +141,32 @@ func (in *input) fulls() {
 	for port := range early {
 		in.Full(uint32(port), true)
 	}
+}
+
+// Refused passes on what the peer has not delivered.
+func (in *input) Refused(first uint64, count uint32, why iwarp.Refusal) {
+	if in.started.Load() && in.refusals != nil {
+		in.refusals.Refused(first, count, transport.Refusal(why))
+	}
+}
+
+// Heard passes on what the peer knows of that we have not delivered.
+func (in *input) Heard(n uint64) {
+	if in.started.Load() && in.refusals != nil {
+		in.refusals.RefusalsHeard(n)
+	}
+}
+
+// Refuses tells whether the peer knows refusals.
+func (l *link) Refuses() bool { return l.qp.DirectRefuses() }
+
+// Refuse tells the peer that a message was not delivered.
+func (l *link) Refuse(number uint64, why transport.Refusal) bool {
+	ok, err := l.qp.DirectRefuse(number, iwarp.Refusal(why))
+	if err != nil {
+		l.Close(transport.Abort)
+	}
+	return ok
 }
 
 // Acked tells the handler if it wants to hear.

@@ -51,6 +51,7 @@ var (
 	_ transport.Sorter   = (*link)(nil)
 	_ transport.Asker    = (*link)(nil)
 	_ transport.Reserver = reserving{}
+	_ transport.Refuser  = (*link)(nil)
 )
 
 func (l *link) params(path int) iwarp.ConnParams {

@@ -4,11 +4,12 @@ package xctl
 // sent. The zero Backlog is empty.
 //
 // Its order is not that of the calls. Errors go before acknowledgements, which
-// are cumulative and would otherwise cover what has failed: WRERR, RDERR and NAK,
-// each in the order of the calls; then RESUME, PONG, PING, HOME, SRQ and FULL; then
-// CREDIT, RETURN, GRANT and WRACK. Of a CREDIT or SRQ record only the latest of each
-// queue is kept, of a HOME or FULL the latest of each tag, of PING, PONG, RETURN, GRANT
-// and WRACK the latest of all.
+// are cumulative and would otherwise cover what has failed: WRERR, RDERR, NAK and
+// REFUSED, each in the order of the calls; then RESUME, PONG, PING, HOME, SRQ and FULL;
+// then CREDIT, RETURN, GRANT and WRACK. So a PONG that answers a PING also tells that the
+// peer has seen all of the errors that were added before the PING. Of a CREDIT or SRQ
+// record only the latest of each queue is kept, of a HOME or FULL the latest of each tag,
+// of PING, PONG, RETURN, GRANT and WRACK the latest of all.
 //
 // It is bounded by the queues of the connection, by Limit, and by the errors that
 // the [ErrorRate] of the connection lets through.
@@ -16,6 +17,7 @@ type Backlog struct {
 	writeErrors fifo[WriteError]
 	readErrors  fifo[ReadError]
 	naks        fifo[NAK]
+	refused     fifo[Refused]
 	resumes     fifo[Resume]
 	srqs        perKey[SRQN, SRQ]
 	homes       perKey[uint32, Home]
@@ -34,6 +36,23 @@ const Limit = 8192
 
 // NAK adds a refusal. It is false at Limit.
 func (b *Backlog) NAK(n NAK) bool { return b.naks.push(n) }
+
+// RefusedLimit is how many REFUSED records wait at most: one burst that is received may
+// refuse every second of its messages.
+const RefusedLimit = 8 * Limit
+
+// Refused adds messages that were not delivered, to the last record if they follow its
+// messages. It is false at RefusedLimit.
+func (b *Backlog) Refused(r Refused) bool {
+	q := &b.refused
+	if n := len(q.list); n > q.head {
+		if last := &q.list[n-1]; last.Code == r.Code && last.First+uint64(last.Count) == r.First && last.Count+r.Count > last.Count {
+			last.Count += r.Count
+			return true
+		}
+	}
+	return q.pushBelow(RefusedLimit, r)
+}
 
 // ReadError adds a failed response. It is false at Limit.
 func (b *Backlog) ReadError(e ReadError) bool { return b.readErrors.push(e) }
@@ -83,7 +102,7 @@ func (b *Backlog) WriteAck(a WriteAck) { b.ack = lone[WriteAck]{a, true} }
 
 // Empty reports whether there is nothing to say.
 func (b *Backlog) Empty() bool {
-	return b.writeErrors.empty() && b.readErrors.empty() && b.naks.empty() && b.resumes.empty() &&
+	return b.writeErrors.empty() && b.readErrors.empty() && b.naks.empty() && b.refused.empty() && b.resumes.empty() &&
 		b.srqs.empty() && b.homes.empty() && b.fulls.empty() && b.credits.empty() &&
 		!b.ping.set && !b.pong.set && !b.ret.set && !b.grant.set && !b.ack.set
 }
@@ -95,7 +114,7 @@ func (b *Backlog) Empty() bool {
 func (b *Backlog) AppendTo(dst []byte, limit int) []byte {
 	end := len(dst) + min(limit, MaxMessage)
 	for _, s := range [...]pending{
-		&b.writeErrors, &b.readErrors, &b.naks, &b.resumes, &b.pong, &b.ping, &b.homes, &b.srqs, &b.fulls,
+		&b.writeErrors, &b.readErrors, &b.naks, &b.refused, &b.resumes, &b.pong, &b.ping, &b.homes, &b.srqs, &b.fulls,
 		&b.credits, &b.ret, &b.grant, &b.ack,
 	} {
 		// What does not fit stops what comes after it: the order matters.

@@ -63,17 +63,18 @@ func TestErrorsLeaveBeforeAcknowledgements(t *testing.T) {
 			b.NAK(NAK{SRQ: SRQN(i%7 + 1), MSN: i, Code: NAKUnknown})
 			b.WriteError(WriteError{Ordinal: i})
 			b.ReadError(ReadError{MSN: i, Cause: rdmap.CauseBounds})
+			b.Refused(Refused{uint64(2 * i), 1, RefusedPort})
 			b.Resume(Resume{1, i})
 		}
 		_, got := flush(t, &b, limit)
 		rank := func(r record) int {
-			return slices.Index([]Type{TypeWriteError, TypeReadError, TypeNAK, TypeResume, TypeCredit, TypeWriteAck}, r.Type())
+			return slices.Index([]Type{TypeWriteError, TypeReadError, TypeNAK, TypeRefused, TypeResume, TypeCredit, TypeWriteAck}, r.Type())
 		}
-		if !slices.IsSortedFunc(got, func(a, b record) int { return rank(a) - rank(b) }) || len(got) != 4*60+7+1 {
+		if !slices.IsSortedFunc(got, func(a, b record) int { return rank(a) - rank(b) }) || len(got) != 5*60+7+1 {
 			t.Fatalf("limit %d: %v", limit, got)
 		}
 		for i := range uint32(60) {
-			if got[i].(WriteError).Ordinal != i || got[60+i].(ReadError).MSN != i || got[120+i].(NAK).MSN != i || got[180+i].(Resume).MSN != i {
+			if got[i].(WriteError).Ordinal != i || got[60+i].(ReadError).MSN != i || got[120+i].(NAK).MSN != i || got[180+i].(Refused).First != uint64(2*i) || got[240+i].(Resume).MSN != i {
 				t.Fatalf("limit %d: not in the order of the calls", limit)
 			}
 		}
@@ -222,5 +223,33 @@ func TestHomesAreBounded(t *testing.T) {
 	}
 	if !b.Home(Home{1, 0}) {
 		t.Error("none fits after all have left")
+	}
+}
+
+// What is refused in a row is one record; nothing else is put together, and nothing is
+// lost of what has left already.
+func TestRefusedInARowIsOneRecord(t *testing.T) {
+	t.Parallel()
+	var b Backlog
+	for _, r := range []Refused{{10, 1, RefusedPort}, {11, 1, RefusedPort}, {12, 3, RefusedPort}, {16, 1, RefusedPort}, {17, 1, RefusedUnknown}, {18, 1<<32 - 1, RefusedUnknown}} {
+		if !b.Refused(r) {
+			t.Fatal(r)
+		}
+	}
+	want := []record{Refused{10, 5, RefusedPort}, Refused{16, 1, RefusedPort}, Refused{17, 1, RefusedUnknown}, Refused{18, 1<<32 - 1, RefusedUnknown}}
+	if _, got := flush(t, &b, MaxMessage); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	b.Refused(Refused{11, 1, RefusedPort})
+	if _, got := flush(t, &b, MaxMessage); !slices.Equal(got, []record{Refused{11, 1, RefusedPort}}) {
+		t.Errorf("%v", got)
+	}
+	for i := range uint64(RefusedLimit) {
+		if !b.Refused(Refused{2 * i, 1, RefusedPort}) {
+			t.Fatalf("refused after %d", i)
+		}
+	}
+	if b.Refused(Refused{0, 1, RefusedPort}) || !b.Refused(Refused{2*RefusedLimit - 1, 1, RefusedPort}) {
+		t.Error("no limit, or one for what takes no room")
 	}
 }

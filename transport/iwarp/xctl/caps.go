@@ -23,12 +23,13 @@ const (
 	CapImmediate                   // immediate data, RFC 7306 section 6
 	CapAtomics                     // atomic operations, RFC 7306 section 5
 	CapOctets                      // messages to direct queues within GRANTs
+	CapRefused                     // REFUSED records
 
 	capRoles = CapTarget | CapInitiator
-	capAll   = CapOctets<<1 - 1
+	capAll   = CapRefused<<1 - 1
 )
 
-var capNames = [...]string{"target", "initiator", "credit", "RNR", "soft reads", "soft writes", "ping", "interleave", "big FPDUs", "immediate", "atomics", "octets"}
+var capNames = [...]string{"target", "initiator", "credit", "RNR", "soft reads", "soft writes", "ping", "interleave", "big FPDUs", "immediate", "atomics", "octets", "refused"}
 
 // Has reports whether all of want are in the set.
 func (c Caps) Has(want Caps) bool { return c&want == want }

@@ -53,6 +53,7 @@ func everything() *Backlog {
 	b.Resume(Resume{6, 17})
 	b.NAK(NAK{SRQ: 5, MSN: 11, Code: NAKNotReady, Backoff: 4, Info: 16})
 	b.ReadError(ReadError{MSN: 9, Cause: rdmap.CauseAccess, Placed: 4096})
+	b.Refused(Refused{First: 0x0102030405060708, Count: 3, Code: RefusedPort})
 	b.WriteError(WriteError{Ordinal: 3, STag: 0x1234, TO: 0x2000, Cause: rdmap.CauseDDPBounds})
 	return &b
 }
@@ -82,6 +83,8 @@ func collect(message []byte) (list []record, err error) {
 			list = append(list, it.SRQ())
 		case TypeHome:
 			list = append(list, it.Home())
+		case TypeRefused:
+			list = append(list, it.Refused())
 		case TypeGrant:
 			list = append(list, it.Grant())
 		case TypeReturn:

@@ -126,5 +126,10 @@ func (r *Records) Pong() Pong { return Pong{binary.BigEndian.Uint64(r.body)} }
 // SRQ decodes an SRQ record.
 func (r *Records) SRQ() SRQ { return SRQ{r.srq(), SRQState(r.body[4])} }
 
+// Refused decodes a REFUSED.
+func (r *Records) Refused() Refused {
+	return Refused{binary.BigEndian.Uint64(r.body), r.word(8), RefusedCode(r.body[12])}
+}
+
 // Home decodes a HOME.
 func (r *Records) Home() Home { return Home{r.srq(), r.word(4)} }

@@ -34,7 +34,7 @@ func TestBadRecordsEndTheConnection(t *testing.T) {
 func TestUnknownRecordsAreSkipped(t *testing.T) {
 	t.Parallel()
 	b := append([]byte{0, 0, 0, 4, 200, 0xff, 0, 12, 1, 2, 3, 4, 5, 6, 7, 8}, WriteAck{5}.AppendTo(nil)...)
-	b = append(b, 11, 0, 0, 4)
+	b = append(b, 201, 0, 0, 4)
 	list, err := collect(b)
 	if err != nil || len(list) != 1 || list[0] != (WriteAck{5}) {
 		t.Errorf("%v, %v", list, err)

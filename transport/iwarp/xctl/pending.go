@@ -39,8 +39,10 @@ type fifo[T record] struct {
 func (q *fifo[T]) empty() bool { return q.head == len(q.list) }
 
 // push adds a record unless there are Limit already.
-func (q *fifo[T]) push(v T) bool {
-	if len(q.list)-q.head == Limit {
+func (q *fifo[T]) push(v T) bool { return q.pushBelow(Limit, v) }
+
+func (q *fifo[T]) pushBelow(limit int, v T) bool {
+	if len(q.list)-q.head == limit {
 		return false
 	}
 	if q.head > 0 && len(q.list) == cap(q.list) {

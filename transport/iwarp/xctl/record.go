@@ -23,6 +23,7 @@ const (
 	TypePong       Type = 8
 	TypeSRQ        Type = 9
 	TypeHome       Type = 10
+	TypeRefused    Type = 11
 
 	TypeGrant  Type = 16
 	TypeReturn Type = 17
@@ -44,6 +45,7 @@ var types = [...]struct {
 	TypePong:       {"PONG", 12, false},
 	TypeSRQ:        {"SRQ", 12, true},
 	TypeHome:       {"HOME", 12, true},
+	TypeRefused:    {"REFUSED", 20, false},
 	TypeGrant:      {"GRANT", 16, false},
 	TypeReturn:     {"RETURN", 16, false},
 	TypeFull:       {"FULL", 12, false},
@@ -315,4 +317,38 @@ func (h Home) key() uint32 { return h.Tag }
 func (h Home) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(h.Type().header(b), h.SRQ.QN())
 	return binary.BigEndian.AppendUint32(b, h.Tag)
+}
+
+// RefusedCode is why the program did not deliver messages.
+type RefusedCode uint8
+
+// The codes.
+const (
+	RefusedPort    RefusedCode = 1 // nobody is there for whom they are
+	RefusedUnknown RefusedCode = 2 // not known any more whether an earlier copy of them was delivered
+)
+
+// Refused says that the program at this end has taken Count messages, whose numbers follow
+// each other, and has not delivered them. What the numbers count the programs have agreed
+// on; they are not MSNs, of which one may carry several messages. It is sent with
+// CapRefused only, ahead of the CREDIT that acknowledges the messages.
+//
+//	4   8 number of the first
+//	12  4 count
+//	16  1 code
+//	17  3 0
+type Refused struct {
+	First uint64
+	Count uint32
+	Code  RefusedCode
+}
+
+// Type is TypeRefused.
+func (Refused) Type() Type { return TypeRefused }
+
+// AppendTo appends the record to b.
+func (r Refused) AppendTo(b []byte) []byte {
+	b = binary.BigEndian.AppendUint64(r.Type().header(b), r.First)
+	b = binary.BigEndian.AppendUint32(b, r.Count)
+	return append(b, byte(r.Code), 0, 0, 0)
 }

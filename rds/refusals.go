@@ -1,0 +1,177 @@
+package rds
+
+import (
+	"cmp"
+	"sort"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+)
+
+// maxRefusals bounds the runs of refused messages that a path remembers.
+const maxRefusals = 4096
+
+// refusals are the messages of a path's peer that were refused and of which the peer may
+// not have heard: the link may be lost with the refusal. They come again then, flagged
+// RETRANSMITTED and old to the sequence rule, and would end with Success. A message is
+// forgotten when the peer has heard, which the link tells; or when a message with a higher
+// number comes on a later link, for numbers ascend on each link: what lies below has ended
+// at the peer.
+//
+// Beyond maxRefusals runs the oldest ones become a span of numbers some of which were
+// refused. What comes again of it is refused as unknown, and ends with Dropped, which is
+// true in any case.
+//
+// They belong to who receives on the path, as conn.Inbound does.
+type refusals struct {
+	told    []refusal // on the present link, ascending
+	before  []refusal // on earlier links, and not again; above all of told
+	unsure  refusal   // the span; count 0: there is none
+	number  uint64    // of messages told on the present link
+	epoch   uint32    // as Inbound's: the peer's generation
+	pending bool      // before or unsure wait for a higher number
+	limit   int       // of runs; 0: maxRefusals
+}
+
+// refusal is a run of messages refused for one reason.
+type refusal struct {
+	first, count uint64
+	why          transport.Refusal
+	told         uint64 // refusals.number after it; in before: of no meaning
+}
+
+func (f *refusal) end() uint64 { return f.first + f.count }
+
+func (f *refusal) has(number uint64) bool { return number-f.first < f.count }
+
+// begin is for a new link.
+func (q *refusals) begin(epoch uint32) {
+	q.sync(epoch)
+	q.before = append(q.told, q.before...)
+	q.told, q.number = nil, 0
+	q.unsure.told = 0
+	q.pending = len(q.before) > 0 || q.unsure.count > 0
+}
+
+// sync forgets everything when the peer has begun a new generation.
+func (q *refusals) sync(epoch uint32) {
+	if q.epoch != epoch {
+		*q = refusals{epoch: epoch, number: q.number, limit: q.limit}
+	}
+}
+
+// add remembers a message that is refused now, on the present link.
+func (q *refusals) add(number uint64, why transport.Refusal) {
+	q.number++
+	if n := len(q.told); n > 0 {
+		if last := &q.told[n-1]; last.end() == number && last.why == why {
+			last.count++
+			last.told = q.number
+			return
+		}
+	}
+	if limit := cmp.Or(q.limit, maxRefusals); len(q.told)+len(q.before) >= limit {
+		q.loseOldest()
+	}
+	q.told = append(q.told, refusal{number, 1, why, q.number})
+}
+
+// loseOldest adds the oldest run to the span.
+func (q *refusals) loseOldest() {
+	var oldest refusal
+	if len(q.told) > 0 {
+		oldest, q.told = q.told[0], q.told[1:]
+	} else {
+		oldest, q.before = q.before[0], q.before[1:]
+		oldest.told, q.pending = 0, true
+	}
+	u := &q.unsure
+	if u.count == 0 {
+		*u = oldest
+		return
+	}
+	u.count = max(u.end(), oldest.end()) - u.first
+	if u.told > 0 { // else the rest of it is of earlier links
+		u.told = oldest.told
+	}
+}
+
+// passed takes note of a message that has come, of which there is more than one link.
+func (q *refusals) passed(number uint64) {
+	for len(q.before) > 0 && q.before[0].end() <= number {
+		q.before = q.before[1:]
+	}
+	if q.unsure.count > 0 && q.unsure.told == 0 && q.unsure.end() <= number {
+		if q.unsure.told = q.number; q.number == 0 {
+			q.unsure = refusal{} // none of it has come again
+		}
+	}
+	q.pending = len(q.before) > 0 || q.unsure.count > 0 && q.unsure.told == 0
+}
+
+// find tells why a message that comes again was refused, 0 if it was not.
+func (q *refusals) find(number uint64) transport.Refusal {
+	if q.unsure.has(number) {
+		return transport.RefusedUnknown
+	}
+	for _, list := range [...][]refusal{q.before, q.told} {
+		i := sort.Search(len(list), func(i int) bool { return list[i].end() > number })
+		if i < len(list) && list[i].has(number) {
+			return list[i].why
+		}
+	}
+	return 0
+}
+
+// heard forgets the first n messages that were told on the present link.
+func (q *refusals) heard(n uint64) {
+	for len(q.told) > 0 && q.told[0].told <= n {
+		q.told = q.told[1:]
+	}
+	if len(q.told) == 0 {
+		q.told = nil
+	}
+	if q.unsure.count > 0 && q.unsure.told > 0 && q.unsure.told <= n {
+		q.unsure = refusal{}
+	}
+}
+
+// refuse tells the peer that the message at hand is not delivered, if the link can.
+func (r *receiver) refuse(h *wire.Header, why transport.Refusal) {
+	if r.refuser == nil || h.Dport == wire.PortHost || h.Dport == wire.PortProbe { // pings that are not answered
+		return
+	}
+	r.leave() // the link may call the peer's handler
+	r.io.refused.add(h.Sequence, why)
+	r.refused++
+	r.refuser.Refuse(h.Sequence, why) // if not, the message comes again
+}
+
+// again takes a message that came before: if it was refused then the peer may not have
+// heard.
+func (r *receiver) again(h *wire.Header) {
+	if r.refuser == nil {
+		return
+	}
+	if why := r.io.refused.find(h.Sequence); why != 0 {
+		r.refuse(h, why)
+	}
+}
+
+// Refused is for transport.RefusalListener.
+func (r *receiver) Refused(first uint64, count uint32, why transport.Refusal) {
+	status := conn.Dropped
+	if why == transport.RefusedPort {
+		status = conn.Refused
+	}
+	p := r.peer
+	p.mu.Lock()
+	if p.path[r.path].id == r.id {
+		p.core.RefusedBy(r.path, first, count, status)
+	}
+	p.unlock(nil)
+}
+
+// RefusalsHeard is for transport.RefusalListener.
+func (r *receiver) RefusalsHeard(n uint64) { r.io.refused.heard(n) }

@@ -1,0 +1,178 @@
+package rds
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/invariants"
+)
+
+// A message for a port that nobody is bound to is refused between all that are nodes of
+// ours on XRC or on one host, and ends with Success over TCP, as in Linux. Senders that
+// ask for failures alone hear of it, and of nothing else.
+func TestRefused(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		pair func(*lab) (a, b *Socket)
+		want Status
+	}{
+		"xrc":      {func(l *lab) (*Socket, *Socket) { return l.pair(Config{}) }, StatusRefused},
+		"8 paths":  {func(l *lab) (*Socket, *Socket) { return l.pair(Config{Paths: 8}) }, StatusRefused},
+		"tcp":      {func(l *lab) (*Socket, *Socket) { return l.pair(Config{Wire: WireTCP}) }, StatusSuccess},
+		"one node": {func(l *lab) (*Socket, *Socket) { n := l.node(Config{}); return l.bind(n), l.bind(n) }, StatusRefused},
+		"one address": {func(l *lab) (*Socket, *Socket) {
+			n := l.node(Config{})
+			a := l.bind(n)
+			return a, l.bind(n, addrOf(a.LocalAddrPort().Addr(), 4001))
+		}, StatusRefused},
+		"rdsd": {func(l *lab) (*Socket, *Socket) {
+			_, _, p1 := served(t, l, Config{}, ServiceConfig{})
+			_, _, p2 := served(t, l, Config{}, ServiceConfig{})
+			return bound(t, dialed(t, p1), addrOf(newAddr(), 0)), bound(t, dialed(t, p2), addrOf(newAddr(), 4000))
+		}, StatusRefused},
+		"one rdsd": {func(l *lab) (*Socket, *Socket) {
+			_, _, p := served(t, l, Config{}, ServiceConfig{})
+			return bound(t, dialed(t, p), addrOf(newAddr(), 0)), bound(t, dialed(t, p), addrOf(newAddr(), 4000))
+		}, StatusRefused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := c.pair(newLab(t))
+			nobody := addrOf(b.LocalAddrPort().Addr(), 9)
+			for i, size := range []int{0, 10, 100_000} {
+				o := Outgoing{To: nobody, Data: make([]byte, size), Notify: true, Token: uint64(i)}
+				if err := a.SendMessage(background(t), &o); err != nil {
+					t.Fatal(err)
+				}
+				wantStatus(t, a, uint64(i), c.want)
+			}
+			if err := a.SetRecvErr(true); err != nil {
+				t.Fatal(err)
+			}
+			mustSend(t, a, nobody, []byte("failure"))
+			mustSend(t, a, b.LocalAddrPort(), []byte("success"))
+			expect(t, b, "success")
+			if c.want != StatusSuccess {
+				wantStatus(t, a, 0, c.want)
+			}
+			mustSend(t, b, a.LocalAddrPort(), []byte("nothing else"))
+			expect(t, a, "nothing else")
+			_ = b.Close()
+			o := Outgoing{To: b.LocalAddrPort(), Notify: true, Token: 7} // bound a moment ago
+			if err := a.SendMessage(background(t), &o); err != nil {
+				t.Fatal(err)
+			}
+			wantStatus(t, a, 7, c.want)
+		})
+	}
+}
+
+// A burst of 1,000s that are refused, one by one among others or in a row, drops none of
+// the others, and both sides count.
+func TestRefusedInABurst(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	a, b := l.pair(Config{SendBuffer: 64 << 20, ReceiveBuffer: 64 << 20})
+	const n = 6000
+	out := make([]Outgoing, n)
+	refused := uint64(0)
+	for i := range out {
+		out[i] = Outgoing{To: b.LocalAddrPort(), Data: make([]byte, 10), Notify: true, Token: uint64(i)}
+		if i%2 == 0 || i > n/2 && i < n*3/4 {
+			out[i].To = addrOf(b.LocalAddrPort().Addr(), 9)
+			refused++
+		}
+	}
+	if k, err := a.SendBatch(background(t), out); k != n || err != nil {
+		t.Fatal(k, err)
+	}
+	for i := range out {
+		want := StatusSuccess
+		if out[i].To.Port() == 9 {
+			want = StatusRefused
+		}
+		wantStatus(t, a, uint64(i), want)
+	}
+	for range n - refused {
+		m := mustRecv(t, b)
+		m.Release()
+	}
+	if s, r := counter(t, nodeOf(a), "send_refused"), counter(t, nodeOf(b), "recv_refused"); s != refused || r != refused {
+		t.Errorf("%d were refused, sent and refused: %d, received and refused: %d", refused, s, r)
+	}
+}
+
+// Links are cut all the time, at either end, while messages for ports of nobody and for a
+// socket are sent: none of the former ends with Success, and all of the latter come once.
+func TestRefusedIsNeverSuccess(t *testing.T) {
+	t.Parallel()
+	for _, paths := range []int{1, 8} {
+		l := newLab(t)
+		a, b := l.pair(Config{Paths: paths, SendBuffer: 1 << 20, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond})
+		nobody := addrOf(b.LocalAddrPort().Addr(), 9)
+		n := 15_000
+		if invariants.Enabled {
+			n = 2000
+		}
+		ctx, cancel := context.WithCancel(background(t))
+		var wg sync.WaitGroup
+		wg.Go(func() { // cuts
+			rng := rand.New(rand.NewPCG(uint64(paths), 3))
+			for ctx.Err() == nil {
+				wait, stop := context.WithTimeout(ctx, time.Duration(rng.IntN(2000))*time.Microsecond)
+				<-wait.Done()
+				stop()
+				cutLinks(nodeOf([]*Socket{a, b}[rng.IntN(2)]))
+			}
+		})
+		wg.Go(func() {
+			for i := range n {
+				to := nobody
+				if i%3 == 0 {
+					to = b.LocalAddrPort()
+				}
+				o := Outgoing{To: to, Data: make([]byte, i%700), Notify: true, Token: uint64(i)}
+				if err := a.SendMessage(ctx, &o); err != nil {
+					t.Errorf("message %d: %v", i, err)
+					return
+				}
+			}
+		})
+		wg.Go(func() {
+			for range (n + 2) / 3 {
+				m, err := b.Recv(ctx)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				m.Release()
+			}
+		})
+		ends := map[Status]int{}
+		for range n {
+			m := mustRecv(t, a)
+			ends[m.Status]++
+			if refused := m.Token%3 != 0; refused != (m.Status == StatusRefused) {
+				t.Errorf("message %d of %d paths ends with %v", m.Token, paths, m.Status)
+			}
+		}
+		cancel()
+		wg.Wait()
+		resets := uint64(0)
+		for _, c := range nodeOf(a).list() {
+			if c.Name == "conn_reset" {
+				resets = c.Value
+			}
+		}
+		t.Logf("%d paths, %d links lost: %v", paths, resets, ends)
+		if resets < 5 {
+			t.Errorf("%d links were lost", resets)
+		}
+		if _, err := b.TryRecv(); err == nil {
+			t.Error("a message came twice")
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package iwarp
+
+import "github.com/rds-go/rds/transport/iwarp/xctl"
+
+// Refusal is why a program has not delivered messages of a direct queue.
+type Refusal uint8
+
+// The reasons.
+const (
+	RefusedPort    = Refusal(xctl.RefusedPort)    // nobody is there for whom they are
+	RefusedUnknown = Refusal(xctl.RefusedUnknown) // not known any more whether an earlier copy of them was delivered
+)
+
+// RefusalSink is the part of a Sink that hears of refusals.
+type RefusalSink interface {
+	// Refused is what the peer has said with QP.DirectRefuse, before DirectAcked counts
+	// the messages.
+	Refused(first uint64, count uint32, why Refusal)
+	// Heard tells that the peer's sink has been told of the first n messages that we
+	// have refused.
+	Heard(n uint64)
+}
+
+// refusals are what our program has refused, guarded by QP.mu. A PING that follows finds
+// out what of it the peer's program has heard: the PONG comes from who has handled the
+// REFUSED records before it.
+type refusals struct {
+	told  uint64 // messages refused
+	asked uint64 // of them, those that the PING is about
+	nonce uint64 // of the PING
+	asks  bool   // its PONG has not come
+}
+
+// DirectRefuse tells the peer that messages which it has sent to direct queues were not
+// delivered; number is the program's own for them. The sink calls it when it is given the
+// message, from Feed or Filled: the peer hears of it before the message counts as
+// acknowledged. It is false if the peer does not know refusals. Where a peer reads too
+// little of what it is told the error is ErrUnread: the caller ends the connection, or the
+// message would be acknowledged.
+func (q *QP) DirectRefuse(number uint64, why Refusal) (bool, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.stream
+	if s == nil || s.shared == nil || s.shared.direct.queue == nil || !s.shared.agreed.Caps.Has(xctl.CapRefused) {
+		return false, nil
+	}
+	x := s.shared
+	if !x.backlog.Refused(xctl.Refused{First: number, Count: 1, Code: xctl.RefusedCode(why)}) {
+		return false, ErrUnread
+	}
+	x.direct.refusals.told++
+	x.sayLaterLocked(s)
+	return true, nil
+}
+
+// DirectRefuses tells whether the peer knows refusals.
+func (q *QP) DirectRefuses() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	s := q.stream
+	return s != nil && s.shared != nil && s.shared.direct.queue != nil && s.shared.agreed.Caps.Has(xctl.CapRefused)
+}
+
+// askLocked has the peer asked what it has heard of the refusals told so far, at the end
+// of a burst.
+func (r *refusals) askLocked(s *stream) {
+	x := s.shared
+	if r.asks || r.asked == r.told || !x.agreed.Caps.Has(xctl.CapPing) {
+		return
+	}
+	x.nonce++
+	r.asks, r.asked, r.nonce = true, r.told, x.nonce
+	x.backlog.Ping(xctl.Ping{Nonce: x.nonce})
+	x.sayLaterLocked(s)
+}
+
+// ponged takes a PONG and returns how many refusals the peer has heard, 0 if that is no
+// news.
+func (r *refusals) ponged(q *QP, nonce uint64) (heard uint64) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !r.asks || nonce < r.nonce {
+		return 0
+	}
+	r.asks = false
+	return r.asked
+}
+
+// directRefused passes on what the peer has refused.
+func (r *receiver) directRefused(m xctl.Refused) {
+	x := r.s.shared
+	known := m.Code == xctl.RefusedPort || m.Code == xctl.RefusedUnknown
+	if x.direct.queue != nil && x.agreed.Caps.Has(xctl.CapRefused) && known && m.Count > 0 {
+		x.direct.queue.sink.Refused(m.First, m.Count, Refusal(m.Code))
+	}
+}
