@@ -146,3 +146,32 @@ func TestBackOffIsShortAtFirst(t *testing.T) {
 		t.Errorf("%v, shorter than was asked for", w)
 	}
 }
+
+// The sender of a message on XRC hears that it was received when it is on the
+// application's ring, and not before: the daemon may be killed in between.
+func TestSuccessMeansOnTheRing(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	_, svc, path := served(t, l, Config{Wire: WireXRC}, ServiceConfig{})
+	defer svc.Close()
+	s := bound(t, dialed(t, path), addrOf(newAddr(), 100))
+	far := l.bindOne(Config{Wire: WireXRC})
+	send := func(token uint64) {
+		t.Helper()
+		if err := far.SendMessage(background(t), &Outgoing{To: s.LocalAddrPort(), Data: []byte("x"), Notify: true, Token: token}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(1)
+	wantStatus(t, far, 1, StatusSuccess)
+	expect(t, s, "x")
+	x := svc.all()[0]
+	x.out.mu.Lock() // nothing can be put on the ring
+	send(2)
+	if holds(100*time.Millisecond, func() bool { return far.node.fates.n.Load() > 0 }) {
+		t.Error("success of a message that is not on the ring")
+	}
+	x.out.mu.Unlock()
+	wantStatus(t, far, 2, StatusSuccess)
+	expect(t, s, "x")
+}

@@ -286,14 +286,14 @@ func (r *receiver) flush() {
 	acknowledged, answers := false, false
 	if x := r.s.shared; x != nil && x.direct.queue != nil && !r.dead {
 		answers = x.direct.fed
-		// First, so that what the sink answers takes it along; but only once the sink
-		// has passed on what came before it was ready.
-		if acknowledged = x.direct.taking; acknowledged {
-			r.acknowledge()
-		}
 		x.direct.taking = x.direct.queue.ready.Load()
 		x.direct.fed = false
 		x.direct.queue.sink.Flush()
+		// Only now: a CREDIT that leaves earlier would outlive a process that is killed
+		// before the sink has passed the messages on. And before the transmitter runs,
+		// so that what the program answers takes it along.
+		r.acknowledge()
+		acknowledged = true
 		r.grantOctets()
 		if x.direct.octets.woken {
 			x.direct.octets.woken = false
