@@ -127,7 +127,7 @@ stage vet vet
 stage staticcheck go tool staticcheck ./...
 stage tidy go mod tidy -diff
 case " ${STAGES:-unit} " in
-*" unit "*) need tshark || echo "$need_why" ;; # reads our captures; without it that test skips
+*" unit "*) need tshark iproute2 || echo "$need_why" ;; # read our captures, make namespaces; tests that lack one skip
 esac
 stage unit tests unit -race -shuffle=on ./...
 # Without the race detector: counts that are exact only so, and the kill test with all its 200 kills.
