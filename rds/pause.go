@@ -29,9 +29,9 @@ type pause struct {
 	link   transport.Pauser // nil: the link cannot pause
 	on     bool             // the link is paused
 	parked fifo.Queue[parkedArrival]
-	bytes  int      // payload of parked
-	slab   *buf.Buf // of small ones
-	used   int      // bytes of slab
+	bytes  atomic.Int64 // payload of parked: other goroutines read it
+	slab   *buf.Buf     // of small ones
+	used   int          // bytes of slab
 
 	// Why the first of parked waits.
 	waiting bool        // it does, since
@@ -131,7 +131,7 @@ func (r *receiver) park(h *wire.Header, payload []byte, owned *buf.Buf, accepted
 		p.slab.Retain(1)
 		p.used += copy(p.slab.B[p.used:], payload)
 	}
-	p.bytes += len(payload)
+	p.bytes.Add(int64(len(payload)))
 	p.parked.Push(it)
 }
 
@@ -182,7 +182,7 @@ func (r *receiver) Resumed() (read bool) {
 			it.buf.Release()
 		}
 		p.waiting = false
-		p.bytes -= len(payload)
+		p.bytes.Add(-int64(len(payload)))
 		p.parked.Drop(1)
 	}
 	r.End()
@@ -288,7 +288,7 @@ func (w *waiters) spare(s *nodeSocket) {
 		if r.pause.sock != s || !empty && free < max(1, int64(r.pause.need)) {
 			return false
 		}
-		free, empty = free-int64(r.pause.bytes), false
+		free, empty = free-r.pause.bytes.Load(), false
 		return true
 	})
 }

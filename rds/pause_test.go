@@ -278,7 +278,8 @@ func TestWaitersAreServedInTurn(t *testing.T) {
 	for i := range rs {
 		rs[i] = new(receiver)
 		p := &rs[i].pause
-		p.sock, p.need, p.bytes, p.since = s, 1000, 2000, now.Add(time.Duration(i)*time.Second)
+		p.sock, p.need, p.since = s, 1000, now.Add(time.Duration(i)*time.Second)
+		p.bytes.Store(2000)
 		p.link = wakeful{wake: func() { woken = append(woken, i) }}
 	}
 	for _, i := range []int{3, 0, 4, 1, 2} {
