@@ -8,11 +8,16 @@ import "sync/atomic"
 type Account struct {
 	// Owner is whose account it is. The core passes it through untouched.
 	Owner any
+	// Whole is the socket's account if this one is what the socket has on one
+	// connection; nil: this one is the whole. It is set before the first message.
+	// What is admitted to a part, refunded and released counts in its whole, too.
+	Whole *Account
 
 	bytes    atomic.Int64
 	messages atomic.Int64
 	limit    atomic.Int64
 	watchers atomic.Int32
+	shelved  atomic.Int64 // of a part: bytes held back for ports of the peer (Conn.Hold)
 
 	// Every puts the account on the list of TakeFreed at each release, not only
 	// at those worth waking a sender for. It is set before the first message.
@@ -29,14 +34,32 @@ func (a *Account) Settled() (bytes, messages uint64) {
 // Admit takes room for a message whether there is any or not: whoever sent it
 // was charged elsewhere.
 func (a *Account) Admit(n int) {
+	if a.Whole != nil {
+		a.Whole.Admit(n)
+	}
 	a.bytes.Add(int64(n))
 	a.messages.Add(1)
+}
+
+// Shelved is what of Bytes of a part is held back for ports of the peer.
+func (a *Account) Shelved() int { return int(a.shelved.Load()) }
+
+// shelve adds n, which may be negative, to what is held back; nil is the core's own.
+func (a *Account) shelve(n int) {
+	if a != nil {
+		a.shelved.Add(int64(n))
+	}
 }
 
 // Release gives back what was charged for messages that end without having
 // been in the core's queue.
 func (a *Account) Release(n, messages int) {
-	a.Refund(n, messages)
+	if a.Whole != nil {
+		a.Whole.Release(n, messages)
+		a.refund(n, messages)
+		return
+	}
+	a.refund(n, messages)
 	a.settledBytes.Add(uint64(n))
 	a.settledMessages.Add(uint64(messages))
 }
@@ -62,9 +85,13 @@ func (a *Account) Messages() int { return int(a.messages.Load()) }
 // at what was there before: the last message may pass the limit, and one of
 // 0 bytes is free but for this test.
 func (a *Account) Charge(n int) bool {
+	return a.chargeIf(n, func(used, limit int64) bool { return used < limit })
+}
+
+func (a *Account) chargeIf(n int, room func(used, limit int64) bool) bool {
 	for {
 		old := a.bytes.Load()
-		if old >= a.limit.Load() {
+		if !room(old, a.limit.Load()) {
 			return false
 		}
 		if n == 0 || a.bytes.CompareAndSwap(old, old+int64(n)) {
@@ -72,6 +99,45 @@ func (a *Account) Charge(n int) bool {
 			return true
 		}
 	}
+}
+
+// ChargePart takes room for one message of n payload bytes in the part of a
+// destination, and in its whole. See ChargeFor.
+func (a *Account) ChargePart(n int, down bool, held func() int) bool {
+	if !a.Whole.ChargeFor(n, down, held, a.Bytes()) {
+		return false
+	}
+	a.bytes.Add(int64(n))
+	a.messages.Add(1)
+	return true
+}
+
+// ChargeFor is Charge by the rule of HasRoomFor. held is called where it matters.
+func (a *Account) ChargeFor(n int, down bool, held func() int, own int) bool {
+	return !down && a.Charge(n) || a.chargeIf(n, func(used, limit int64) bool {
+		h := 0
+		if !down {
+			h = held()
+		}
+		return HasRoomFor(limit, used, int64(h), int64(own), down)
+	})
+}
+
+// HasRoomFor tells whether a buffer of limit bytes takes another message for a
+// destination. used is what it has, held what of that is for destinations that are
+// down or hold messages back, own what of it is for this one, down whether this one
+// is down.
+//
+// As in Linux what was there before counts: the last message may pass a bound. A
+// destination that is up may use all that the others leave, and what is held leaves it
+// half of the buffer at least. One that is down may use half of what the others leave,
+// and any one message where they leave something. So a buffer has at most one and a
+// half limits, and the last message.
+func HasRoomFor(limit, used, held, own int64, down bool) bool {
+	if !down {
+		return used-held < limit-min(held, limit/2)
+	}
+	return own < (limit-used+own+1)/2
 }
 
 // HasRoom tells whether Charge would succeed: the condition of POLLOUT.
@@ -87,6 +153,13 @@ func (a *Account) roomy() bool {
 
 // Refund gives back what Charge took for messages that were not accepted.
 func (a *Account) Refund(n int, messages int) {
+	if a.Whole != nil {
+		a.Whole.Refund(n, messages)
+	}
+	a.refund(n, messages)
+}
+
+func (a *Account) refund(n, messages int) {
 	a.bytes.Add(-int64(n))
 	a.messages.Add(-int64(messages))
 }

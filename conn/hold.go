@@ -205,6 +205,7 @@ func (c *Conn) aside(p *path, e *entry) {
 	}
 	p.shelf.list = append(p.shelf.list, *e)
 	p.shelf.bytes += e.size()
+	e.acct.shelve(int(e.length))
 	c.shelved += e.memory()
 }
 
@@ -224,6 +225,7 @@ func (c *Conn) unshelve(p *path, back func(*entry) bool) {
 			c.ops[e.token].pos = q.tail
 		}
 		p.shelf.bytes -= e.size()
+		e.acct.shelve(-int(e.length))
 		c.shelved -= e.memory()
 		q.unsent += e.size()
 		*q.push() = *e
@@ -265,6 +267,7 @@ func (c *Conn) spread() {
 	p.log.part()
 	for i := range list { // pongs, from port 0, stay
 		c.shelved -= list[i].memory()
+		list[i].acct.shelve(-int(list[i].length))
 		c.aside(&c.paths[c.PathFor(list[i].sport)], &list[i])
 	}
 }

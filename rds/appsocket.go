@@ -40,6 +40,7 @@ type appSocket struct {
 	gone atomic.Bool // the cell is the next socket's; written under mu
 
 	mu              sync.Mutex // what follows, and who writes to the cell; a leaf
+	held            int64      // memory that waits for peers that are down, as told in the segment
 	bytes, messages uint64     // settled, as told in the cell
 	counted         tallies    // of the application's sums there
 }
@@ -297,6 +298,7 @@ func (a *appSocket) finish() (d *DroppedError, err error) {
 			err = a.s.cut()
 		}
 	}
+	a.showHeld()
 	x.out.forget(a)
 	a.forgetBacklog()
 	x.congestedMu.Lock()
@@ -354,9 +356,40 @@ func (a *appSocket) settled() {
 		a.cell.FreedMessages.Store(m)
 		want = a.cell.WantRoom.Take()
 	}
+	held := a.held
 	a.mu.Unlock()
+	if held != 0 {
+		a.showHeld() // before the application hears of room
+	}
 	a.sess.credit(int64(db + dm*itemCost))
 	if want {
 		a.sess.out.event(ipc.OpRoom, a.id)
 	}
+}
+
+// showHeld tells the application what of what it has submitted waits for peers that are
+// down or hold it back.
+func (a *appSocket) showHeld() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	bytes, memory := a.s.heldMemory()
+	total := a.sess.held.Add(memory - a.held)
+	a.held = memory
+	if !a.gone.Load() {
+		a.cell.Held.Store(uint64(bytes))
+	}
+	a.sess.seg.Held().Store(uint64(max(0, total)))
+	runtime.KeepAlive(a)
+}
+
+// resharedNews is reshare for the application's senders.
+func (a *appSocket) resharedNews() {
+	a.showHeld()
+	a.mu.Lock()
+	want := !a.gone.Load() && a.cell.WantRoom.Take()
+	a.mu.Unlock()
+	if want {
+		a.sess.out.event(ipc.OpRoom, a.id)
+	}
+	a.sess.spaceNews()
 }

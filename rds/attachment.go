@@ -25,6 +25,9 @@ type attachment struct {
 	ear     *ipc.Ear
 	welcome ipc.Welcome
 	submission
+	budget    budget
+	waitDown  atomic.Int32 // senders that wait for room for a peer that is down
+	attempts  sync.Map     // peers for which a call of half.attempt is under way
 	listening listening
 	memory    clientMemory
 	exposable clientArena
@@ -90,6 +93,7 @@ func newAttachment(c *Client, conn *ipc.Conn) (*attachment, error) {
 		return nil, err
 	}
 	t.submission.init(t.seg, t.bell)
+	t.budget.account.SetLimit(w.SendBudget)
 	t.listening.init(t)
 	t.memory.init(t)
 	t.exposable.init(t.seg)

@@ -85,7 +85,7 @@ func TestSendBatchIsPartial(t *testing.T) {
 
 func TestTrySendBatchStopsAtTheSendBuffer(t *testing.T) {
 	t.Parallel()
-	s := newLoopLab(t).bindOne(Config{SendBuffer: 1000})
+	s := newLoopLab(t).bindOne(Config{SendBuffer: 2000})
 	to := nowhere()
 	out := make([]Outgoing, 20)
 	for i := range out {
@@ -94,7 +94,7 @@ func TestTrySendBatchStopsAtTheSendBuffer(t *testing.T) {
 	n, err := s.TrySendBatch(out)
 	wantErr(t, "batch", err, ErrWouldBlock)
 	if n != 4 {
-		t.Errorf("%d messages of 300 bytes in 1000", n)
+		t.Errorf("%d messages of 300 bytes in half of 2000", n)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})

@@ -273,6 +273,17 @@ func (c *Client) Close() error {
 	return nil
 }
 
+// sockets lists the open sockets.
+func (c *Client) sockets() []*clientSocket {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]*clientSocket, 0, len(c.socks))
+	for s := range c.socks {
+		out = append(out, s)
+	}
+	return out
+}
+
 // forget takes a closed socket out.
 func (c *Client) forget(s *clientSocket) {
 	c.mu.Lock()

@@ -63,6 +63,9 @@ func TestLingeringSocketLeavesItsCell(t *testing.T) {
 	}
 }
 
+// careless has a Client not keep to its budget, as hostile ones do.
+func careless(c *Client) { c.att.budget.account.SetLimit(0) }
+
 // What waits on the ring because its session is over its budget was accepted: a
 // close reports it, a cancel cancels it.
 func TestMessagesOverBudgetAreAccountedFor(t *testing.T) {
@@ -70,6 +73,7 @@ func TestMessagesOverBudgetAreAccountedFor(t *testing.T) {
 	l := newLoopLab(t)
 	_, svc, path := served(t, l, Config{}, ServiceConfig{SendBudget: 64 << 10})
 	c := dialed(t, path)
+	careless(c)
 	to := nowhere()
 	const count, size = 300, 1000
 	for _, linger := range []time.Duration{0, 30 * time.Millisecond} {

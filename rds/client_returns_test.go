@@ -13,6 +13,7 @@ func TestStuckSendsDoNotStopReceiving(t *testing.T) {
 	l := newLoopLab(t)
 	n, _, path := served(t, l, Config{}, ServiceConfig{SendBudget: 1 << 20, ReceiveArena: 1 << 20})
 	c := dialed(t, path)
+	careless(c)
 	a := bound(t, c, addrOf(newAddr(), 100))
 	b := l.bind(l.node(Config{}))
 	ctx := background(t)

@@ -141,6 +141,7 @@ func (s *clientSocket) sendOneAgain(h *half, m *unsentMessage) error {
 		return err
 	}
 	h.account.Admit(n)
+	t.budget.account.Admit(cost(n))
 	for {
 		w := t.space.add()
 		t.want.Set()

@@ -17,7 +17,7 @@ func (h *half) hasRoom() bool {
 		return true
 	}
 	h.collect()
-	return h.account.HasRoom()
+	return h.roomForOthers()
 }
 
 // collect takes back what the daemon has settled.
@@ -25,10 +25,12 @@ func (h *half) collect() {
 	h.freedMu.Lock()
 	defer h.freedMu.Unlock()
 	b, m := h.cell.FreedBytes.Load(), h.cell.FreedMessages.Load()
-	if b == h.freed[0] && m == h.freed[1] {
+	if h.retired || b == h.freed[0] && m == h.freed[1] {
 		return
 	}
-	h.account.Refund(int(b-h.freed[0]), int(m-h.freed[1]))
+	bytes, messages := int(b-h.freed[0]), int(m-h.freed[1])
+	h.account.Refund(bytes, messages)
+	h.t.budget.account.Refund(bytes+messages*itemCost, messages)
 	h.freed = [2]uint64{b, m}
 }
 
@@ -95,7 +97,7 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 // sendChecked charges and submits a message. x is what it says about memory.
 func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination, port uint16, o *Outgoing, x *special, block bool) error {
 	n := o.size()
-	if err := s.charge(ctx, h, n, block); err != nil {
+	if err := s.charge(ctx, h, d, n, block); err != nil {
 		return err
 	}
 	scope := waitScope{list: &h.waits}
@@ -105,14 +107,24 @@ func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination,
 		case err == nil:
 			scope.end()
 			return nil
-		case err == conn.ErrCongested && block:
-			if scope.enter(senderWait{cause: CauseCongested, peer: d.peer, port: port}) {
+		case err == conn.ErrCongested:
+			switch {
+			case !block:
+				h.cell.Congested.Add(1)
+			case scope.enter(senderWait{cause: CauseCongested, peer: d.peer, port: port}):
 				h.cell.Blocked.Add(1)
 			}
-			err = s.awaitMap(ctx, h, d, port, block)
-		case err == conn.ErrCongested:
-			h.cell.Congested.Add(1)
-			err = s.awaitMap(ctx, h, d, port, block)
+			// Meanwhile others have the room: a congested port keeps nobody from
+			// sending to another one.
+			h.untake(d.peer, n)
+			s.roomed()
+			if err = s.awaitMap(ctx, h, d, port, block); err == nil {
+				err = s.charge(ctx, h, d, n, block)
+			}
+			if err != nil {
+				scope.end()
+				return err
+			}
 		case err == errFull && block:
 			if scope.enter(senderWait{cause: CauseMemory, any: true}) {
 				h.cell.Full.Add(1)
@@ -130,8 +142,8 @@ func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination,
 		}
 		if err != nil {
 			scope.end()
-			h.account.Refund(n, 1)
-			s.writers.wake(1)
+			h.untake(d.peer, n)
+			s.roomed()
 			return err
 		}
 	}
@@ -164,6 +176,9 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing,
 	data := o.Data
 	if b := o.Buffer; b != nil {
 		if own, ok := b.arena(t); ok {
+			if !t.lends(d.peer) {
+				return errFull
+			}
 			if err := t.putBuffer(h.entry(ipc.OpSendBlock, d, port, o, len(b.Data), x), own, x.said()); err != nil {
 				return err
 			}
@@ -173,6 +188,9 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing,
 		data = b.Data
 	}
 	if len(data) > conn.InlineMax {
+		if !t.lends(d.peer) {
+			return errFull
+		}
 		own := t.alloc(len(data))
 		if own == nil {
 			return errFull
@@ -199,16 +217,22 @@ func (m *Message) arena(t *attachment) (*sendBuffer, bool) {
 	return b, ok && b.t == t && b.Sole() && &m.Data[0] == &b.B[0]
 }
 
-// charge takes room in the send buffer, waiting for it if block is set.
-func (s *clientSocket) charge(ctx context.Context, h *half, n int, block bool) error {
-	if h.account.Charge(n) {
+// charge takes room in the send buffer and in the session's budget, waiting for it if
+// block is set.
+func (s *clientSocket) charge(ctx context.Context, h *half, d *destination, n int, block bool) error {
+	why := h.take(d.peer, n)
+	if why == taken {
 		return nil
 	}
 	h.collect()
-	if h.account.Charge(n) {
+	if why == fullBudget {
+		h.t.collectAll()
+	}
+	if why = h.take(d.peer, n); why == taken {
 		return nil
 	}
 	h.cell.Full.Add(1)
+	h.attempt(s.addr.Addr(), d.addr, d.peer)
 	if !block {
 		return ErrWouldBlock
 	}
@@ -217,31 +241,63 @@ func (s *clientSocket) charge(ctx context.Context, h *half, n int, block bool) e
 	defer scope.end()
 	for {
 		if err := ctx.Err(); err != nil {
-			s.writers.wake(1) // it may have been told of room
+			s.roomed() // it may have been told of room
 			return err
 		}
-		w := s.writers.add()
-		h.cell.WantRoom.Set()
-		h.collect()
-		err := s.wdl.err()
-		switch {
-		case s.closed.Load():
-			err = net.ErrClosed
-		case s.half.Load() != h:
-			err = s.lossOf(h.t)
-		case err == nil && h.account.Charge(n):
-			s.writers.done(w)
-			if h.account.HasRoom() {
-				s.writers.wake(1)
+		var err error
+		if why, err = s.awaitRoom(ctx, h, d, n, why); err != nil {
+			return err
+		}
+		if why == taken {
+			if s.writers.n.Load() > 0 {
+				h.cell.WantRoom.Set() // for them: the flag was taken down for us
+				if h.hasRoom() {
+					s.roomed()
+				}
 			}
 			return nil
-		case err == nil:
-			err = h.t.wait(ctx, w, false)
 		}
-		s.writers.done(w)
-		if err != nil {
-			return err
-		}
+	}
+}
+
+// awaitRoom waits until there may be room where a message was refused for why. It returns
+// taken if it has tried with success.
+func (s *clientSocket) awaitRoom(ctx context.Context, h *half, d *destination, n int, why refusal) (refusal, error) {
+	q := &s.writers
+	if why == fullBudget {
+		q = &h.t.space
+	}
+	if h.t.table.Down(int(d.peer)) {
+		s.waitDown.Add(1)
+		defer s.waitDown.Add(-1)
+		defer h.t.waitDown.Add(-1)
+		h.t.waitDown.Add(1)
+		h.t.seg.WantMaps().Set() // which is also for news of peers
+	}
+	w := q.add()
+	defer q.done(w)
+	if why == fullBudget {
+		h.t.want.Set()
+		h.t.collectAll()
+	} else {
+		h.cell.WantRoom.Set()
+		h.collect()
+	}
+	if err := s.stop(ctx, h); err != nil {
+		return why, err
+	}
+	if now := h.take(d.peer, n); now != why {
+		return now, nil // taken, or to wait elsewhere
+	}
+	return why, h.t.wait(ctx, w, false)
+}
+
+// roomed wakes a sender that waits for room, or all where they wait for different room.
+func (s *clientSocket) roomed() {
+	if s.waitDown.Load() > 0 {
+		s.writers.wake(-1)
+	} else {
+		s.writers.wake(1)
 	}
 }
 
@@ -365,14 +421,14 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 				break
 			}
 		}
-		if len(data) > conn.InlineMax || t.table.Congested(int(d.peer), to.Port()) || !h.account.Charge(len(data)) {
+		if len(data) > conn.InlineMax || t.table.Congested(int(d.peer), to.Port()) || h.take(d.peer, len(data)) != taken {
 			break
 		}
 		if x != nil {
 			x.begin(h, to, o)
 		}
 		if u.putLocked(h.entry(ipc.OpSend, d, to.Port(), o, len(data), x), x.said(), data) != nil {
-			h.account.Refund(len(data), 1)
+			h.untake(d.peer, len(data))
 			if x != nil {
 				x.undo(h)
 			}

@@ -22,9 +22,10 @@ type clientSocket struct {
 
 	half atomic.Pointer[half] // nil while there is no daemon
 
-	sndbuf  atomic.Int64
-	writers waitQueue // wait for room in the half's account, or for a half
-	wdl     deadline
+	sndbuf   atomic.Int64
+	writers  waitQueue    // wait for room in the half's account, or for a half
+	waitDown atomic.Int32 // those of writers whose peer is down: room for others is not for them
+	wdl      deadline
 
 	last   atomic.Pointer[destination]
 	only   atomic.Pointer[Wire] // to send by; nil or WireAuto: any
@@ -53,7 +54,9 @@ type half struct {
 
 	waits   waitList // who of the senders waits for what; the cell shows the oldest
 	memory  halfMemory
+	downs   downBytes
 	freedMu sync.Mutex
+	retired bool      // the cell may be another socket's
 	freed   [2]uint64 // bytes and messages of the cell that account has back
 }
 
@@ -317,10 +320,14 @@ func (s *clientSocket) cancel(to netip.AddrPort) error {
 	}
 	h, err := s.session(context.Background(), false)
 	if err == nil {
-		_, err = h.tell(ipc.Request{Op: ipc.CallCancel, Addr: to})
-	}
-	if err == nil {
-		h.memory.keepOff(to)
+		h.collect()
+		bytes, messages := h.account.Bytes(), h.account.Messages()
+		if _, err = h.tell(ipc.Request{Op: ipc.CallCancel, Addr: to}); err == nil {
+			h.memory.keepOff(to)
+			h.collect()
+			h.canceled(s.addr.Addr(), to.Addr(), bytes-h.account.Bytes(), messages-h.account.Messages())
+			s.writers.wake(-1)
+		}
 	}
 	return err
 }
@@ -413,7 +420,7 @@ func (s *clientSocket) poll() Events {
 	h := s.half.Load()
 	var ev Events
 	switch {
-	case h != nil && h.hasRoom():
+	case h != nil && h.hasRoom() && h.t.budget.hasRoom(h.t):
 		ev |= PollOut
 	case h == nil && (!s.c.cfg.Reconnect || s.failed.Load() != nil):
 		ev |= PollIn | PollOut // no call would wait: all fail
@@ -467,6 +474,7 @@ func (s *clientSocket) close() error {
 	h.waits.hide()
 	r, err := h.tell(ipc.Request{Op: ipc.CallClose, Linger: time.Duration(s.linger.Load())})
 	h.t.unregister(s, h.id)
+	h.retire()
 	h.memory.keepOff(netip.AddrPort{})
 	switch {
 	case err != nil:

@@ -65,7 +65,7 @@ func (d *delivery) take(e *ipc.Entry) {
 		}
 	case ipc.OpRoom:
 		if s := d.t.socket(e.Socket()); s != nil {
-			s.writers.wake(1)
+			s.roomed()
 		}
 	case ipc.OpSpace:
 		d.space = true
@@ -175,7 +175,7 @@ func (d *delivery) finish() {
 
 // mapNews tells senders and monitors that a congestion map has arrived.
 func (t *attachment) mapNews() {
-	t.maps.wake(-1)
+	t.peerNews()
 	t.c.mu.Lock()
 	socks := make([]*clientSocket, 0, len(t.c.socks))
 	for s := range t.c.socks {

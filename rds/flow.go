@@ -200,7 +200,7 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool, status conn.St
 		}
 		messages++
 		bytes += it.m.Size()
-		s.account.Release(it.m.Size(), 1)
+		it.m.Account.Release(it.m.Size(), 1)
 		if it.m.Notify || it.m.Failure {
 			fates = append(fates, conn.Fate{Account: &s.account, Token: it.m.Token, Status: status, Op: it.m.Op})
 		}

@@ -121,7 +121,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	cfg := s.config()
 	x := &session{
 		svc: s, node: s.node, cred: cred, gids: append(cred.Groups, cred.GID), command: command(cred.PID), since: time.Now(), conn: c,
-		budget: int64(cfg.SendBudget), flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
+		promised: cfg.SendBudget, budget: int64(cfg.SendBudget) * 3 / 2, flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
 		again: slices.Contains(hello.Features, ipc.FeatureAgain),
 	}
 	if err := s.reserve(x); err != nil {
@@ -150,6 +150,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	features = slices.DeleteFunc(features, func(f string) bool { return !slices.Contains(hello.Features, f) })
 	err = c.Send(&ipc.Welcome{
 		Version: ipc.Version, Features: features, Session: x.id, SendBuffer: s.node.cfg.SendBuffer, ReceiveBuffer: s.node.cfg.ReceiveBuffer, Linger: s.node.cfg.Linger,
+		SendBudget: x.promised,
 	}, files...)
 	ipc.CloseFiles(files[:1]) // the segment's; and our copy of its ear, below
 	ipc.CloseFiles(files[3:])

@@ -94,6 +94,7 @@ func TestFairShareOfALink(t *testing.T) {
 	_, svc, path := served(t, l, Config{Transport: v}, ServiceConfig{SendBudget: 4 << 20})
 	to := bound(t, l.node(Config{}), addrOf(newAddr(), 9))
 	c1, c2 := dialed(t, path), dialed(t, path)
+	careless(c1)
 	here := newAddr()
 	big, small := bound(t, c1, addrOf(here, 11)), bound(t, c2, addrOf(here, 2))
 	mustSend(t, big, to.LocalAddrPort(), []byte("first"))
@@ -130,6 +131,7 @@ func TestFloodOfAPeerThatIsAway(t *testing.T) {
 	to := bound(t, l.node(Config{}), addrOf(newAddr(), 9))
 	here, nobody := newAddr(), newAddr()
 	c1, c2 := dialed(t, path), dialed(t, path)
+	careless(c1)
 	x := floodBudget(t, svc, bound(t, c1, addrOf(here, 11)), addrOf(nobody, 9), c1.att.welcome.Session)
 	if err := stream(background(t), bound(t, c2, addrOf(here, 2)), to, 200, fixed(9000)); err != nil {
 		t.Error(err)

@@ -101,7 +101,7 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 		return err
 	}
 	var m conn.Message
-	copied := s.prepare(&m, o, to.Port())
+	copied := s.prepare(&m, o, p, to.Port())
 	return s.submit(ctx, p, &m, o, copied, block)
 }
 
@@ -116,9 +116,19 @@ func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Ou
 			break
 		}
 		p.mu.Unlock()
-		if err = s.pause(ctx, p, m, err, block, &scope); err != nil {
+		// While it waits others have the room: a congested port keeps nobody from
+		// sending to another one.
+		n := m.Size()
+		m.Account.Refund(n, 1)
+		s.roomed()
+		if err = s.pause(ctx, p, m, err, block, &scope); err == nil {
+			err = s.charge(ctx, p, n, block)
+		}
+		if err != nil {
 			scope.end()
-			s.unprepare(m, copied)
+			if copied {
+				m.Body.Release()
+			}
 			return err
 		}
 	}
@@ -129,8 +139,8 @@ func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Ou
 
 // prepare makes the core's message of o. Large payloads move to a counted
 // buffer outside any lock; copied says that it is a copy.
-func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, port uint16) (copied bool) {
-	*m = conn.Message{Sport: s.port, Dport: port, Account: &s.account, Notify: o.Notify, Failure: s.recvErrOn.Load()}
+func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, p *peer, port uint16) (copied bool) {
+	*m = conn.Message{Sport: s.port, Dport: port, Account: &s.share(p).Account, Notify: o.Notify, Failure: s.recvErrOn.Load()}
 	if o.Notify {
 		m.Token = o.Token
 	}
@@ -150,14 +160,6 @@ func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, port uint16) (copied 
 	m.Body = s.node.pool.Get(len(data))
 	buf.Copy(m.Body.B, data)
 	return true
-}
-
-func (s *nodeSocket) unprepare(m *conn.Message, copied bool) {
-	s.account.Refund(m.Size(), 1) // before the release, which takes the size away
-	if copied {
-		m.Body.Release()
-	}
-	s.writers.wake(1)
 }
 
 // whole tells whether the message's data starts at the start of a buffer that
@@ -188,15 +190,16 @@ func (s *nodeSocket) charge(ctx context.Context, p *peer, n int, block bool) err
 	if s.closed.Load() {
 		return net.ErrClosed
 	}
-	if s.account.Charge(n) {
+	if s.take(p, n) {
 		return nil
 	}
 	s.node.counters.sendQueueFull.Add(1)
 	p.push()
 	p.pollAcks()
-	if s.account.Charge(n) {
+	if s.take(p, n) {
 		return nil
 	}
+	p.attempt()
 	if !block {
 		return ErrWouldBlock
 	}
@@ -207,29 +210,52 @@ func (s *nodeSocket) charge(ctx context.Context, p *peer, n int, block bool) err
 	defer s.account.Watch(-1)
 	for {
 		if err := ctx.Err(); err != nil {
-			s.writers.wake(1) // it may have been told of room
+			s.roomed() // it may have been told of room
 			return err
+		}
+		down := p.down.Load()
+		if down {
+			s.shares.waitDown.Add(1)
 		}
 		w := s.writers.add()
 		err := s.wdl.err()
+		room := false
 		switch {
 		case s.closed.Load():
 			err = net.ErrClosed
-		case err == nil && s.account.Charge(n):
-			s.writers.done(w)
-			if s.account.HasRoom() {
-				s.writers.wake(1)
-			}
-			return nil
+		case err == nil && s.take(p, n):
+			room = true
 		case err == nil:
 			p.pressed()
 			err = w.wait(ctx)
 		}
 		s.writers.done(w)
+		if down {
+			s.shares.waitDown.Add(-1)
+		}
+		if room {
+			if s.writers.n.Load() > 0 && s.hasRoom() {
+				s.roomed()
+			}
+			return nil
+		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// attempt has a peer that is down connected, also when no message for it was taken.
+func (p *peer) attempt() {
+	if !p.down.Load() {
+		return
+	}
+	p.mu.Lock()
+	if !p.gone.Load() {
+		p.core.Connect(p.node.now())
+		p.armLocked()
+	}
+	p.unlock(nil)
 }
 
 // pause waits for what refused a message to change: a congestion map, or the
@@ -328,15 +354,15 @@ func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
 			}
 		}
 		special := o.special()
-		if special && !s.sendsLocked(p, o) || size > conn.InlineMax && (o.Buffer == nil || !o.Buffer.whole()) || !s.account.Charge(size) {
+		if special && !s.sendsLocked(p, o) || size > conn.InlineMax && (o.Buffer == nil || !o.Buffer.whole()) || !s.take(p, size) {
 			break
 		}
-		s.prepare(&m, o, to.Port())
+		s.prepare(&m, o, p, to.Port())
 		if special {
 			extend(&m, newOperation(s, p, o, to.Port()), wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
 		}
 		if p.enqueueLocked(s, &m) != nil {
-			s.account.Refund(size, 1)
+			m.Account.Refund(size, 1)
 			break
 		}
 		accepted(o, m.Body != nil)

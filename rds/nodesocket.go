@@ -22,6 +22,7 @@ type nodeSocket struct {
 	account conn.Account // send buffer
 	writers waitQueue    // wait for room in account
 	waits   waitList     // who of the senders waits for what
+	shares  shares       // account by peer
 	wdl     deadline
 	exposed socketRegions
 	ops     socketOps
@@ -31,6 +32,8 @@ type nodeSocket struct {
 	dropping    atomic.Bool  // over the hard bound: one log line per episode
 	stuck       atomic.Bool  // full for longer than Config.ReceiveStall: nothing waits for it any more
 	awaited     atomic.Int32 // links that wait for room here
+
+	lastShare atomic.Pointer[share]
 
 	last   atomic.Pointer[peer] // of the last destination; nil while only is a transport
 	only   atomic.Pointer[Wire] // to send by; nil or WireAuto: any
@@ -172,7 +175,7 @@ func (s *nodeSocket) poll() Events {
 		return PollHup
 	}
 	var ev Events
-	if s.account.HasRoom() {
+	if s.hasRoom() {
 		ev |= PollOut
 	}
 	if s.fates.n.Load() > 0 || s.q.count.Load() > int64(s.q.unpublished()) {
@@ -290,6 +293,7 @@ func (s *nodeSocket) finish() error {
 			}
 		})
 	}
+	s.forgetShares()
 	err := s.ops.wait(func(*operation) bool { return true })
 	if e := s.unexpose(); e != nil {
 		err = e

@@ -24,7 +24,10 @@ type peer struct {
 	index  uint32 // in Node.index
 	log    *zap.Logger
 
-	waiters  waitQueue     // wait for a congestion map or the budget
+	waiters  waitQueue   // wait for a congestion map or the budget
+	down     atomic.Bool // no path has a link; written under mu
+	sharesMu sync.Mutex  // guards shares; a leaf
+	shares   map[*share]struct{}
 	arrivals atomic.Uint32 // grows with each burst received
 	epoch    atomic.Uint32 // core.Epoch, for receivers
 	gone     atomic.Bool
@@ -45,6 +48,7 @@ type peer struct {
 	flows    []*flow // of sessions with messages that wait, in turn
 	mapsSeen uint32  // core.MapVersion as shown to applications
 	carries  carriage
+	turned   bool             // down has changed and the sockets have not heard of it
 	refused  []parked         // messages of sessions, which the link cannot carry
 	parting  chan struct{}    // wakes who waits for the end of links, or for answers; nil: nobody
 	holds    map[uint16]uint8 // the peer's ports that take no messages, by the paths that say so
@@ -80,6 +84,7 @@ func newPeer(n *Node, la *localAddr, remote netip.Addr, role conn.Role) *peer {
 		log: n.log.With(zap.Stringer("local", la.addr), zap.Stringer("peer", remote)),
 	}
 	generation := p.inherit()
+	p.down.Store(true)
 	p.core = conn.New(conn.Config{
 		Local: la.addr, Remote: remote, Role: role, Paths: n.cfg.Paths, Generation: n.generation, PeerGeneration: generation,
 		FirstSequence: uint64(n.now().UnixNano()), IgnorePings: n.cfg.DisablePing,
@@ -144,6 +149,10 @@ func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 		p.marks.update(p.node.now(), p.core.RefusedPorts())
 		p.node.showMap(p)
 	}
+	if p.turned {
+		p.turned = false
+		defer p.reshare()
+	}
 	if !p.core.HasOutput() && len(p.refused) == 0 {
 		p.mu.Unlock()
 		return
@@ -165,7 +174,7 @@ func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 		if s.app != nil {
 			s.app.settled()
 		}
-		s.writers.wake(1)
+		s.roomed()
 	}
 	for i, f := range ft {
 		s := f.Account.Owner.(*nodeSocket)
@@ -316,6 +325,7 @@ func (p *peer) start(i int, id conn.LinkID) {
 	io.history.opened(p.node.now())
 	io.reserver, _ = l.(transport.Reserver)
 	io.claimed = 0
+	p.downLocked()
 	io.tx.reset()
 	io.tx.blocked = true // until it is started nobody would be told that there is room
 	p.carriesLocked(i, l)
@@ -373,6 +383,7 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 		io.history.lost(p.node.now(), cause)
 		io.link, io.id = nil, 0
 		io.reserver, io.claimed = nil, 0
+		p.downLocked()
 		io.tx.reset()
 	}
 	ports := p.core.MapVersion()
@@ -393,7 +404,7 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 func (p *peer) cancel(s *nodeSocket, port uint16, all bool) (messages, bytes int) {
 	m, b := p.cancelParked(s, port, all, conn.Canceled) // first: what is in the log came before
 	p.mu.Lock()
-	messages, bytes = p.core.Cancel(&s.account, port, all)
+	messages, bytes = p.core.Cancel(&s.share(p).Account, port, all)
 	waits := len(p.flows) > 0
 	p.unlock(nil)
 	if waits {

@@ -97,7 +97,7 @@ func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport 
 		return err
 	}
 	var m conn.Message
-	copied := s.prepare(&m, o, dport)
+	copied := s.prepare(&m, o, p, dport)
 	extend(&m, newOperation(s, p, o, dport), about)
 	return s.submit(ctx, p, &m, o, copied, block)
 }

@@ -244,7 +244,19 @@ func (s *Service) show(p *peer) {
 	if p.index < ipc.MaxPeers {
 		if err := s.table.SetPeer(int(p.index), p.local.addr, p.remote); err != nil {
 			s.log.Warn("a peer that applications cannot reach", zap.Stringer("peer", p.remote), zap.Error(err))
+			return
 		}
+		s.showDown(p)
+	}
+}
+
+// showDown puts into the table whether there is no link to a peer. Of two calls at once
+// the later one says what is.
+func (s *Service) showDown(p *peer) {
+	if p.index < ipc.MaxPeers {
+		p.sharesMu.Lock()
+		s.table.SetDown(int(p.index), p.down.Load())
+		p.sharesMu.Unlock()
 	}
 }
 

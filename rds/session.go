@@ -39,7 +39,9 @@ type session struct {
 	queue   appQueue
 
 	queued     atomic.Int64 // bytes of memory accepted and not settled
-	budget     int64
+	promised   int          // the application keeps to it, but for half of it that waits for peers that are down
+	budget     int64        // what is taken at most: promised and that half
+	held       atomic.Int64 // bytes of memory of queued for peers that are down or hold it back
 	overBudget atomic.Bool  // submissions wait for queued to fall, or for fates to be read
 	stalledAt  atomic.Int64 // since when they wait, in Unix nanoseconds
 	fatesFull  atomic.Bool  // they wait for fates to be read
@@ -352,7 +354,9 @@ func (x *session) goesOn() bool {
 
 // credit follows the settling of messages worth n bytes of memory.
 func (x *session) credit(n int64) {
-	if left := x.queued.Add(-n); left < x.budget-x.budget/4 && x.overBudget.Load() && x.overBudget.Swap(false) {
+	left := x.queued.Add(-n)
+	x.spaceNews()
+	if left < x.budget-x.budget/4 && x.overBudget.Load() && x.overBudget.Swap(false) {
 		x.poke()
 	}
 }
@@ -385,7 +389,7 @@ func (x *session) admit(e *ipc.Entry, m *conn.Message) (*appSocket, *peer, error
 		return nil, nil, errViolation
 	}
 	*m = conn.Message{
-		Sport: a.s.port, Dport: e.Port(), Account: &a.s.account, Token: e.Token(),
+		Sport: a.s.port, Dport: e.Port(), Account: &a.s.share(p).Account, Token: e.Token(),
 		Notify: e.Flags()&ipc.FlagNotify != 0, Failure: a.s.recvErrOn.Load(), Admitted: true,
 	}
 	off := int(e.Offset())
@@ -406,7 +410,10 @@ func (x *session) admit(e *ipc.Entry, m *conn.Message) (*appSocket, *peer, error
 			return nil, nil, err
 		}
 	}
-	a.s.account.Admit(n)
+	m.Account.Admit(n)
+	if p.down.Load() {
+		a.showHeld()
+	}
 	x.queued.Add(int64(n + itemCost))
 	return a, p, nil
 }
@@ -437,6 +444,14 @@ func (x *session) memoryFor(a *appSocket, n int) *block {
 		k = x.mem.get(a, n, false)
 	}
 	return k
+}
+
+// spaceNews tells the application that waits for space or for its budget to look again.
+func (x *session) spaceNews() {
+	if x.space.Take() {
+		x.out.event(ipc.OpSpace, 0)
+	}
+	runtime.KeepAlive(x)
 }
 
 // mapNews tells the application that a congestion map has arrived.

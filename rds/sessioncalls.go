@@ -116,7 +116,7 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 	case ipc.CallBind:
 		return x.bind(q.Addr)
 	case ipc.CallResolve:
-		return x.resolve(q.Local, q.Remote)
+		return x.resolve(q.Local, q.Remote, q.Wait)
 	}
 	a, ok := x.socket(q.Socket)
 	if !ok || a == nil || a.closing {
@@ -349,7 +349,7 @@ func (x *session) cancel(a *appSocket, to netip.AddrPort) error {
 }
 
 // resolve finds or makes the connection between two addresses.
-func (x *session) resolve(local, remote netip.Addr) (*ipc.Reply, error) {
+func (x *session) resolve(local, remote netip.Addr, connect bool) (*ipc.Reply, error) {
 	la := x.node.local(local)
 	if la == nil {
 		return nil, ErrInvalid
@@ -371,6 +371,9 @@ func (x *session) resolve(local, remote netip.Addr) (*ipc.Reply, error) {
 		return nil, fmt.Errorf("%d peers are the limit: %w", ipc.MaxPeers, ErrTooMany)
 	}
 	x.svc.showServer(p)
+	if connect {
+		p.attempt()
+	}
 	return &ipc.Reply{Peer: p.index}, nil
 }
 
@@ -426,7 +429,7 @@ func (x *session) report(id uint64, reply func(*ipc.Reply)) {
 func (x *session) info() SessionInfo {
 	i := SessionInfo{
 		ID: x.id, PID: x.cred.PID, UID: x.cred.UID, GID: x.cred.GID, Command: x.command, Since: x.since,
-		Sockets: int(x.bound.Load()), SendQueued: int(x.queued.Load()), SendBudget: int(x.budget),
+		Sockets: int(x.bound.Load()), SendQueued: int(x.queued.Load()), SendBudget: x.promised,
 		ReceiveArena: x.seg.Receive, ReceiveLent: x.mem.used(),
 		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(),
 		RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(), Stalled: x.stalls.Load(),

@@ -248,7 +248,7 @@ func (s *nodeSocket) endedLate(f conn.Fate) {
 // node was closed.
 func (it *parked) refuse() {
 	s, m := it.s, &it.m
-	s.account.Release(m.Size(), 1)
+	m.Account.Release(m.Size(), 1)
 	if m.Notify || m.Failure {
 		s.ended(conn.Fate{Account: &s.account, Token: m.Token, Status: StatusOtherError, Op: m.Op})
 	}

@@ -25,6 +25,7 @@ type submission struct {
 	ends    []uint64 // by slot: tail behind the payload of the submission there
 	bodies  []byte
 	arena   *ipc.Arena
+	lent    arenaShares
 	returns []ipc.Entry // found the ring full
 	quiet   int         // returns since the daemon was last woken
 	dead    bool
@@ -44,6 +45,7 @@ func (u *submission) init(seg *ipc.Segment, bell *ipc.Bell) {
 	u.ring = seg.Submit()
 	u.data, u.ends = seg.DataArea(), make([]uint64, seg.Submissions)
 	u.bodies, u.arena = seg.SendArea(), ipc.NewArena(seg.Send)
+	u.lent.blocks = make([]arenaBlock, seg.Send/ipc.MinBlock)
 }
 
 // end makes all further submissions fail.
@@ -164,6 +166,7 @@ func (u *submission) putBuffer(e ipc.Entry, b *sendBuffer, about []byte) error {
 	if err == nil {
 		copy(u.data[off:], about)
 		e[2] = uint64(b.off) | uint64(off)<<32
+		u.lent.lend(int(b.off), e.Peer())
 		u.appendLocked(e)
 		u.publishLocked()
 		u.keepLocked(b)
@@ -254,6 +257,8 @@ func (t *attachment) alloc(n int) *sendBuffer {
 	if !ok {
 		return nil
 	}
+	u.lent.block(off).size = int32(size)
+	u.lent.used += size
 	var b *sendBuffer
 	if i := len(u.spare) - 1; i >= 0 {
 		b, u.spare = u.spare[i], u.spare[:i]
@@ -270,6 +275,7 @@ func (b *sendBuffer) Put(*buf.Buf) {
 	u := b.u
 	u.mu.Lock()
 	u.arena.Release(int(b.off))
+	u.lent.free(int(b.off))
 	u.keepLocked(b)
 	u.mu.Unlock()
 	u.space.wake(-1)
@@ -286,6 +292,7 @@ func (u *submission) keepLocked(b *sendBuffer) {
 func (u *submission) freed(off uint32) {
 	u.mu.Lock()
 	u.arena.Release(int(off))
+	u.lent.free(int(off))
 	u.mu.Unlock()
 	u.space.wake(-1)
 }

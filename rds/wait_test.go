@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
 )
 
 // The number of those who wait, which wakers look at first, is right whenever the list
@@ -68,8 +69,10 @@ func TestSenderThatGivesUpLeavesTheRoomToOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	p.down.Store(false) // as if it were up: it may have all of the buffer
 	app := bound(t, dialed(t, path), addrOf(newAddr(), 100)).client
 	h := app.half.Load()
+	d := &destination{h.t, app.addr.Addr(), ipc.MaxPeers - 1} // up, as far as the table says
 	for _, c := range []struct {
 		name    string
 		waiters *waitQueue
@@ -77,7 +80,7 @@ func TestSenderThatGivesUpLeavesTheRoomToOthers(t *testing.T) {
 		charge  func(context.Context) error
 	}{
 		{"node", &s.writers, &s.account, func(ctx context.Context) error { return s.charge(ctx, p, 1000, true) }},
-		{"application", &app.writers, &h.account, func(ctx context.Context) error { return app.charge(ctx, h, 1000, true) }},
+		{"application", &app.writers, &h.account, func(ctx context.Context) error { return app.charge(ctx, h, d, 1000, true) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			free := func() { c.account.Refund(c.account.Bytes(), c.account.Messages()) }

@@ -129,7 +129,7 @@ var closeCases = []test{
 		l.must(next.SetWriteBuffer(16 << 10))
 		limit, _ := next.Buffers()
 		n := l.fill(next, 1000)
-		if want := (limit + 999) / 1000; n != want {
+		if want := (limit/2 + 999) / 1000; n != want { // half: the host is down
 			l.Errorf("%d messages, want %d", n, want)
 		}
 		next.SetLinger(0)

@@ -19,6 +19,8 @@ var differences = []Difference{
 	{"connect/other family", rds.ProviderKernel, "IPv6 from IPv4 is accepted; the send is refused", false},
 	{"send/ping", rds.ProviderKernel, "a ping of an own address is not answered, of other hosts it is", true},
 	{"send/type of service", rds.ProviderKernel, "over TCP the value becomes 0, which may be set again", false},
+	{"buffer/full", rds.ProviderKernel, "a host that is down may fill the whole buffer: then nothing can be sent to others, and POLLOUT is down", false},
+	{"buffer/batch stops where it is full", rds.ProviderKernel, "the same", false},
 	{"buffer/a larger one wakes a blocked send", rds.ProviderKernel, "nobody is woken; the next event does it", true},
 	{"cancel/multicast", rds.ProviderKernel, "accepted, and nothing happens", false},
 	{"cancel/everywhere", rds.ProviderKernel, "all is EINVAL", false},

@@ -38,6 +38,10 @@ type Welcome struct {
 	SendBuffer    int           `json:"send_buffer,omitempty"`
 	ReceiveBuffer int           `json:"receive_buffer,omitempty"`
 	Linger        time.Duration `json:"linger,omitempty"`
+
+	// SendBudget is the memory that what is submitted and not settled may have, each
+	// message counting 64 bytes besides its payload; 0: the daemon does not say.
+	SendBudget int `json:"send_budget,omitempty"`
 }
 
 // WelcomeFiles is the number of descriptors that come with a Welcome.

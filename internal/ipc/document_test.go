@@ -95,10 +95,10 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 			{offCQTail, 8, "completion tail", ""}, {offCQHead, 8, "completion head", ""}, {offCQSleep, 4, "flag: the application sleeps", ""},
 			{offWantSQ, 4, "flag: wants OpSpace", ""}, {offWantMap, 4, "flag: wants OpMaps", ""},
 			{offWantCQ, 4, "flag: wants the bell when completions", ""}, {offWantRet, 4, "flag: wants the bell when memory", ""},
-			{offLeft, 4, "flag: takes no more submissions", ""},
+			{offLeft, 4, "flag: takes no more submissions", ""}, {offHeld, 8, "memory of what was submitted and waits", ""},
 		}, pageSize},
 		{"A cell, one per socket.", []place{
-			{offFreedBytes, 8, "bytes settled", ""}, {offFreedMsgs, 8, "messages settled", ""}, {offTell, 4, "flag: wants the bell", ""},
+			{offFreedBytes, 8, "bytes settled", ""}, {offFreedMsgs, 8, "messages settled", ""}, {offCellHeld, 8, "bytes submitted that wait", ""}, {offTell, 4, "flag: wants the bell", ""},
 			{offTakenBytes, 8, "bytes taken", ""}, {offTakenMsgs, 8, "messages taken", ""},
 			{offBlocked, 8, "sends that waited", ""}, {offCongested, 8, "sends refused", ""}, {offFull, 8, "sends that met", ""},
 			{offWantRoom, 4, "flag: wants OpRoom", ""}, {offWaits, 16 * CellWaits, "waits", ""},

@@ -28,6 +28,7 @@ const (
 	offWantSQ  = 0x400 // application sets, daemon clears: wants OpSpace once submissions were consumed
 	offWantMap = 0x480 // application sets, daemon clears: wants OpMaps when a congestion map has arrived
 	offWantCQ  = 0x500 // daemon sets, application clears: wants the bell once completions were consumed
+	offHeld    = 0x680 // daemon: memory of what waits for peers that are down
 	offWantRet = 0x580 // daemon sets, application clears: wants the bell when memory is returned
 	offLeft    = 0x600 // daemon sets, for good: it takes no more submissions
 
@@ -47,6 +48,7 @@ const (
 const (
 	offFreedBytes = 0x00 // daemon, with offFreedMsgs
 	offFreedMsgs  = 0x08
+	offCellHeld   = 0x10 // daemon
 	offTell       = 0x40 // daemon sets, application clears: wants the bell when more was taken
 	offTakenBytes = 0x80 // application, with offTakenMsgs
 	offTakenMsgs  = 0x88

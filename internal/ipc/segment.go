@@ -150,6 +150,10 @@ func (s *Segment) WantReturns() Flag { return s.flag(offWantRet) }
 // head are the application's again. It is never cleared.
 func (s *Segment) Left() Flag { return s.flag(offLeft) }
 
+// Held is the memory of what was submitted and waits for peers that are down or hold
+// it back. The daemon writes it.
+func (s *Segment) Held() *atomic.Uint64 { return s.word(offHeld) }
+
 // DataArea is the ring of small payloads to send.
 func (s *Segment) DataArea() []byte { return s.area(s.dataOff(), s.Data) }
 
@@ -168,6 +172,7 @@ func (s *Segment) area(off, n int) []byte { return s.mem[off : off+n : off+n] }
 // message: sums that only grow, each written by one of them.
 type Cell struct {
 	FreedBytes, FreedMessages *atomic.Uint64 // daemon: settled of what was submitted
+	Held                      *atomic.Uint64 // daemon: bytes that wait for peers that are down or hold them back
 	Tell                      Flag           // daemon: wants the bell when more is taken
 	TakenBytes, TakenMessages *atomic.Uint64 // application: received by it of what was delivered
 	WantRoom                  Flag           // application: wants OpRoom when more is settled
@@ -218,7 +223,7 @@ func (s *Segment) Cell(socket int) Cell {
 	b := s.area(s.cellsOff(), s.Sockets*CellSize)[socket*CellSize:][:CellSize] // panics outside the cells
 	c := Cell{
 		Blocked: atomic64(b[offBlocked:]), Congested: atomic64(b[offCongested:]), Full: atomic64(b[offFull:]),
-		FreedBytes: atomic64(b[offFreedBytes:]), FreedMessages: atomic64(b[offFreedMsgs:]), Tell: Flag{atomic32(b[offTell:])},
+		FreedBytes: atomic64(b[offFreedBytes:]), FreedMessages: atomic64(b[offFreedMsgs:]), Held: atomic64(b[offCellHeld:]), Tell: Flag{atomic32(b[offTell:])},
 		TakenBytes: atomic64(b[offTakenBytes:]), TakenMessages: atomic64(b[offTakenMsgs:]), WantRoom: Flag{atomic32(b[offWantRoom:])},
 	}
 	for i := range c.Waits {
@@ -229,7 +234,7 @@ func (s *Segment) Cell(socket int) Cell {
 
 // Reset makes the cell as new, for another socket.
 func (c *Cell) Reset() {
-	for _, w := range []*atomic.Uint64{c.FreedBytes, c.FreedMessages, c.TakenBytes, c.TakenMessages, c.Blocked, c.Congested, c.Full} {
+	for _, w := range []*atomic.Uint64{c.FreedBytes, c.FreedMessages, c.Held, c.TakenBytes, c.TakenMessages, c.Blocked, c.Congested, c.Full} {
 		w.Store(0)
 	}
 	for _, w := range c.Waits {

@@ -26,7 +26,7 @@ const (
 	offTableBits  = tableHead + MaxPeers*tablePeer
 	tableSize     = offTableBits + MaxPeers*wire.CongestionMapSize
 
-	offPeerUsed  = 0  // 1 once the rest is written
+	offPeerUsed  = 0  // peerUsed once the rest is written, and peerDown
 	offPeerKind  = 4  // address family: 4 or 6
 	offPeerZone  = 5  // length of the zone, at most zoneMax
 	offPeerScope = 6  // whose zone it is: bit 0 local's, bit 1 remote's
@@ -36,6 +36,8 @@ const (
 	offCarries   = 56 // Carriage
 	offServes    = 60 // Server
 	zoneMax      = 16 // IFNAMSIZ
+	peerUsed     = 1
+	peerDown     = 2 // no path has a link
 	familyV4     = 4
 	familyV6     = 6
 	scopeLocal   = 1
@@ -130,7 +132,7 @@ func (t *Table) SetPeer(i int, local, remote netip.Addr) error {
 	l, r := local.As16(), remote.As16()
 	copy(b[offLocal:], l[:])
 	copy(b[offRemote:], r[:])
-	atomic32(b[offPeerUsed:]).Store(1)
+	atomic32(b[offPeerUsed:]).Store(peerUsed)
 	return nil
 }
 
@@ -164,6 +166,23 @@ func (t *Table) Peer(i int) (local, remote netip.Addr, ok bool) {
 func (t *Table) peer(i int) []byte {
 	return t.mem[offTablePeers:offTableBits:offTableBits][i*tablePeer:][:tablePeer]
 }
+
+// SetDown says whether slot i, if SetPeer has written it, is of a peer to which there
+// is no link. One call at a time may be for a slot.
+func (t *Table) SetDown(i int, down bool) {
+	w := atomic32(t.peer(i)[offPeerUsed:])
+	v := uint32(peerUsed)
+	if w.Load() == 0 {
+		return
+	}
+	if down {
+		v |= peerDown
+	}
+	w.Store(v)
+}
+
+// Down tells whether there is no link to the peer of slot i.
+func (t *Table) Down(i int) bool { return atomic32(t.peer(i)[offPeerUsed:]).Load()&peerDown != 0 }
 
 // Carriage is what is known of a connection's links.
 type Carriage uint32

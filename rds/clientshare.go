@@ -1,0 +1,274 @@
+package rds
+
+import (
+	"context"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// An application accounts for what it sends by destination: what waits for a peer that is
+// down must not use up what it needs to send to others. That is each socket's send buffer,
+// the budget of the session, and the send arena. The table tells which peers are down, the
+// cells and the segment how much waits for them; conn.HasRoomFor has the rule.
+
+// downBytes is what was charged for each peer since that was seen to be down. What had been
+// charged before counts as other peers': what is used is known, not for whom.
+type downBytes struct {
+	n  atomic.Int32 // peers in of
+	mu sync.Mutex   // a leaf
+	of map[uint32]int
+}
+
+// own is what was charged for a peer that is down, at most used.
+func (d *downBytes) own(peer uint32, used int) int {
+	if d.n.Load() == 0 {
+		return 0
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return min(d.of[peer], used)
+}
+
+func (d *downBytes) add(peer uint32, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of == nil {
+		d.of = make(map[uint32]int)
+	}
+	d.of[peer] += n
+	d.n.Store(int32(len(d.of)))
+}
+
+// up forgets a peer that is not down, or was canceled to.
+func (d *downBytes) up(peer uint32) {
+	if d.n.Load() == 0 {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.of, peer)
+	d.n.Store(int32(len(d.of)))
+}
+
+// canceled takes what a cancel has freed from what was charged for the peer, or forgets
+// all peers.
+func (d *downBytes) canceled(peer uint32, all bool, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if all {
+		clear(d.of)
+	} else if d.of[peer] > 0 {
+		d.of[peer] = max(0, d.of[peer]-n)
+	}
+	d.n.Store(int32(len(d.of)))
+}
+
+// budget is what a session may have submitted that is not settled.
+type budget struct {
+	account conn.Account // of memory; its limit is 0 where the daemon does not say
+	downs   downBytes
+}
+
+// cost is what a message of n bytes counts against the budget.
+func cost(n int) int { return n + itemCost }
+
+// refusal is why there is no room for a message.
+type refusal int
+
+const (
+	taken      refusal = iota
+	fullSocket         // the send buffer
+	fullBudget         // the session's budget
+)
+
+// take takes room for a message of n bytes.
+func (h *half) take(peer uint32, n int) refusal {
+	t := h.t
+	down := t.table.Down(int(peer))
+	if !down {
+		h.downs.up(peer)
+		t.budget.downs.up(peer)
+	}
+	if !t.budget.charge(t, peer, n, down) {
+		return fullBudget
+	}
+	own := 0
+	if down {
+		own = h.downs.own(peer, h.account.Bytes())
+	}
+	if !h.account.ChargeFor(n, down, h.heldBytes, own) {
+		t.budget.account.Refund(cost(n), 1)
+		return fullSocket
+	}
+	if down {
+		h.downs.add(peer, n)
+		t.budget.downs.add(peer, cost(n))
+	}
+	return taken
+}
+
+func (b *budget) charge(t *attachment, peer uint32, n int, down bool) bool {
+	if b.account.Limit() == 0 {
+		b.account.Admit(cost(n))
+		return true
+	}
+	own := 0
+	if down {
+		own = b.downs.own(peer, b.account.Bytes())
+	}
+	return b.account.ChargeFor(cost(n), down, func() int { return int(t.seg.Held().Load()) }, own)
+}
+
+// hasRoom tells whether a message to a peer that is up is taken.
+func (b *budget) hasRoom(t *attachment) bool {
+	room := func() bool {
+		limit := int64(b.account.Limit())
+		return limit == 0 || conn.HasRoomFor(limit, int64(b.account.Bytes()), int64(t.seg.Held().Load()), 0, false)
+	}
+	if room() {
+		return true
+	}
+	t.collectAll()
+	return room()
+}
+
+// untake is the opposite of take.
+func (h *half) untake(peer uint32, n int) {
+	h.account.Refund(n, 1)
+	h.t.budget.account.Refund(cost(n), 1)
+	if h.t.table.Down(int(peer)) {
+		h.downs.add(peer, -n)
+		h.t.budget.downs.add(peer, -cost(n))
+	}
+}
+
+// canceled follows a cancel of what was sent to remote, or of all, which has freed so much.
+func (h *half) canceled(local, remote netip.Addr, bytes, messages int) {
+	h.t.peerMu.RLock()
+	peer, ok := h.t.resolved[[2]netip.Addr{local, remote.Unmap()}]
+	h.t.peerMu.RUnlock()
+	if all := !remote.IsValid(); all || ok && bytes > 0 {
+		h.downs.canceled(peer, all, bytes)
+		h.t.budget.downs.canceled(peer, all, bytes+messages*itemCost)
+	}
+}
+
+// heldBytes is what of the send buffer waits for peers that are down or hold it back.
+func (h *half) heldBytes() int { return int(h.cell.Held.Load()) }
+
+// roomForOthers tells whether a message to a peer that is up is taken, counting what the
+// daemon has settled so far as it was collected.
+func (h *half) roomForOthers() bool {
+	return h.account.HasRoom() || conn.HasRoomFor(int64(h.account.Limit()), int64(h.account.Bytes()), int64(h.heldBytes()), 0, false)
+}
+
+// collectAll takes back what the daemon has settled of all sockets.
+func (t *attachment) collectAll() {
+	for _, s := range t.c.sockets() {
+		if h := s.half.Load(); h != nil && h.t == t {
+			h.collect()
+		}
+	}
+}
+
+// retire takes what the daemon has had of a socket that it has closed back into the budget.
+func (h *half) retire() {
+	h.freedMu.Lock()
+	defer h.freedMu.Unlock()
+	h.retired = true
+	b, m := h.account.Bytes(), h.account.Messages()
+	h.account.Refund(b, m)
+	h.t.budget.account.Refund(b+m*itemCost, m)
+	h.t.space.wake(-1)
+}
+
+// attempt has the daemon connect to a peer that is down, of whose messages none was taken.
+func (h *half) attempt(local, remote netip.Addr, peer uint32) {
+	t := h.t
+	if !t.table.Down(int(peer)) || h.downs.own(peer, h.account.Bytes()) != 0 {
+		return
+	}
+	if _, busy := t.attempts.LoadOrStore(peer, struct{}{}); !busy {
+		go func() {
+			defer t.attempts.Delete(peer)
+			_, _ = t.call(context.Background(), ipc.Request{Op: ipc.CallResolve, Local: local, Remote: remote, Wait: true})
+		}()
+	}
+}
+
+// arenaShares is how much of the send arena is lent for each peer, guarded by submission.mu.
+type arenaShares struct {
+	blocks []arenaBlock // by offset in units of the smallest block
+	used   int
+	of     map[uint32]int
+}
+
+type arenaBlock struct {
+	size int32
+	lent bool
+	peer uint32
+}
+
+// hasRoom tells whether a peer may have another block: one that is down while it has less
+// than half of what the others leave, another one three quarters, so that there is room for
+// others when it goes down with all it has.
+func (a *arenaShares) hasRoom(total int, peer uint32, down bool) bool {
+	own := a.of[peer]
+	free := total - a.used + own
+	if down {
+		return own < (free+1)/2
+	}
+	return own < (free*3+3)/4
+}
+
+func (a *arenaShares) block(off int) *arenaBlock { return &a.blocks[off/ipc.MinBlock] }
+
+// lend notes that a block is for a peer.
+func (a *arenaShares) lend(off int, peer uint32) {
+	b := a.block(off)
+	b.lent, b.peer = true, peer
+	if a.of == nil {
+		a.of = make(map[uint32]int)
+	}
+	a.of[peer] += int(b.size)
+}
+
+// free notes that a block is free.
+func (a *arenaShares) free(off int) {
+	b := a.block(off)
+	a.used -= int(b.size)
+	if b.lent {
+		if a.of[b.peer] -= int(b.size); a.of[b.peer] == 0 {
+			delete(a.of, b.peer)
+		}
+	}
+	*b = arenaBlock{}
+}
+
+// lends tells whether a peer may have another block.
+func (t *attachment) lends(peer uint32) bool {
+	down := t.table.Down(int(peer))
+	u := &t.submission
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.lent.hasRoom(len(u.bodies), peer, down)
+}
+
+// peerNews follows the daemon's word that a congestion map has come, or that a peer has
+// come up or is down.
+func (t *attachment) peerNews() {
+	t.maps.wake(-1)
+	if t.waitDown.Load() == 0 {
+		return
+	}
+	t.space.wake(-1)
+	for _, s := range t.c.sockets() {
+		if s.waitDown.Load() > 0 {
+			s.writers.wake(-1)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package rds
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/conn"
+)
+
+// A socket's send buffer is accounted for by destination: what waits for a host that
+// is down, or for ports that hold it back, must not keep the socket from sending to
+// others. conn.HasRoomFor has the rule.
+
+// share is what a socket has queued for one peer.
+type share struct {
+	conn.Account
+	s *nodeSocket
+	p *peer
+}
+
+// held is what of the share waits for the peer to come up, or to take messages again.
+func (h *share) held() int {
+	if h.p.down.Load() {
+		return h.Bytes()
+	}
+	return h.Shelved()
+}
+
+// shares are those of a socket, and what it needs to wait for room in them.
+type shares struct {
+	mu     sync.Mutex // a leaf, but for peer.sharesMu
+	of     map[*peer]*share
+	closed bool
+
+	// waitDown counts the senders among writers whose destination is down. Room
+	// for others is not room for them: while there are any all writers are woken.
+	waitDown atomic.Int32
+}
+
+// share is the socket's share of a peer, made if needed.
+func (s *nodeSocket) share(p *peer) *share {
+	if h := s.lastShare.Load(); h != nil && h.p == p {
+		return h
+	}
+	s.shares.mu.Lock()
+	defer s.shares.mu.Unlock()
+	h := s.shares.of[p]
+	if h == nil {
+		h = &share{s: s, p: p}
+		h.Owner, h.Whole = s, &s.account
+		if s.shares.of == nil {
+			s.shares.of = make(map[*peer]*share)
+		}
+		s.shares.of[p] = h
+		if !s.shares.closed {
+			p.sharesMu.Lock()
+			if p.shares == nil {
+				p.shares = make(map[*share]struct{})
+			}
+			p.shares[h] = struct{}{}
+			p.sharesMu.Unlock()
+		}
+	}
+	s.lastShare.Store(h)
+	return h
+}
+
+// forgetShares has peers forget a socket that has ended.
+func (s *nodeSocket) forgetShares() {
+	s.shares.mu.Lock()
+	defer s.shares.mu.Unlock()
+	s.shares.closed = true
+	for p, h := range s.shares.of {
+		p.sharesMu.Lock()
+		delete(p.shares, h)
+		p.sharesMu.Unlock()
+	}
+}
+
+// heldBytes is what of the send buffer waits for peers that are down or hold it back.
+func (s *nodeSocket) heldBytes() int {
+	bytes, _ := s.heldMemory()
+	return bytes
+}
+
+// heldMemory is heldBytes, and its memory as a session's budget counts it.
+func (s *nodeSocket) heldMemory() (bytes int, memory int64) {
+	s.shares.mu.Lock()
+	defer s.shares.mu.Unlock()
+	for _, h := range s.shares.of {
+		b := h.held()
+		bytes += b
+		memory += int64(b)
+		if h.p.down.Load() {
+			memory += int64(h.Messages()) * itemCost
+		}
+	}
+	return bytes, memory
+}
+
+// hasRoom tells whether a message to a destination that is up is taken.
+func (s *nodeSocket) hasRoom() bool {
+	return s.account.HasRoom() || conn.HasRoomFor(int64(s.account.Limit()), int64(s.account.Bytes()), int64(s.heldBytes()), 0, false)
+}
+
+// take takes room in the send buffer for a message of n bytes to p.
+func (s *nodeSocket) take(p *peer, n int) bool {
+	return s.share(p).ChargePart(n, p.down.Load(), s.heldBytes)
+}
+
+// roomed wakes a sender that waits for room, or all where they wait for different room.
+func (s *nodeSocket) roomed() {
+	if s.shares.waitDown.Load() > 0 {
+		s.writers.wake(-1)
+	} else {
+		s.writers.wake(1)
+	}
+}
+
+// downLocked follows a change of p's links: without any the peer is down.
+func (p *peer) downLocked() {
+	down := true
+	for i := range p.path {
+		down = down && p.path[i].link == nil
+	}
+	if p.down.Swap(down) != down {
+		p.turned = true
+	}
+}
+
+// reshare tells the sockets that have messages for p that it has come up, or is down,
+// or holds messages back: other senders have room now.
+func (p *peer) reshare() {
+	p.sharesMu.Lock()
+	socks := make([]*nodeSocket, 0, len(p.shares))
+	for h := range p.shares {
+		socks = append(socks, h.s)
+	}
+	p.sharesMu.Unlock()
+	if svc := p.node.service.Load(); svc != nil {
+		svc.showDown(p)
+		svc.mapNews() // for senders of which p has no message yet
+	}
+	for _, s := range socks {
+		if s.app != nil {
+			s.app.resharedNews()
+		}
+		s.writers.wake(-1)
+	}
+}

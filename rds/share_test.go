@@ -1,0 +1,308 @@
+package rds
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/rds-go/rds/conn"
+)
+
+// eachSender runs a test with a socket of a node and with one of an application, at a
+// host that reaches the one of the other socket, over TCP.
+func eachSender(t *testing.T, cfg Config, scfg ServiceConfig, test func(t *testing.T, l *lab, p Provider, up *Socket)) {
+	t.Helper()
+	t.Run("node", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		test(t, l, l.node(cfg), l.bindOne(Config{}))
+	})
+	t.Run("application", func(t *testing.T) {
+		t.Parallel()
+		l := newLab(t)
+		_, _, path := served(t, l, cfg, scfg)
+		test(t, l, dialed(t, path), l.bindOne(Config{}))
+	})
+}
+
+// promptly sends a message to a host that is up and sees it arrive. Were it to wait for
+// the dead hosts it would wait for good.
+func promptly(t *testing.T, s, up *Socket, data []byte) {
+	t.Helper()
+	ctx := background(t)
+	if err := s.Send(ctx, up.LocalAddrPort(), data); err != nil {
+		t.Fatalf("to a host that is up: %v", err)
+	}
+	m, err := up.Recv(ctx)
+	if err != nil {
+		t.Fatalf("at a host that is up: %v", err)
+	}
+	if len(m.Data) != len(data) {
+		t.Errorf("%d bytes", len(m.Data))
+	}
+	m.Release()
+}
+
+// stuffed sends to a host that is down until it is refused, and returns the bytes taken.
+func stuffed(t *testing.T, s *Socket, to netip.AddrPort, size int) (n int) {
+	t.Helper()
+	data := make([]byte, size)
+	for {
+		err := s.TrySend(to, data)
+		if errors.Is(err, ErrWouldBlock) {
+			if s.client == nil || allTaken(s.client.half.Load().t) {
+				return n
+			}
+			eventually(t, "the daemon to take what was submitted", func() bool { return allTaken(s.client.half.Load().t) })
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += size
+	}
+}
+
+// allTaken tells whether the daemon has taken all that an application has submitted.
+func allTaken(t *attachment) bool {
+	u := &t.submission
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	n, _ := u.ring.Free(len(u.ends))
+	return n == len(u.ends)
+}
+
+// 64 messages of 64 KiB to a dead host leave half of the send buffer: a send to a live
+// host is not kept waiting, whatever waits for the dead one.
+func TestADeadHostLeavesHalfOfTheSendBuffer(t *testing.T) {
+	t.Parallel()
+	eachSender(t, Config{}, ServiceConfig{}, func(t *testing.T, l *lab, p Provider, up *Socket) {
+		s := bound(t, p, addrOf(newAddr(), 100))
+		s.SetLinger(0)
+		dead := nowhere()
+		const size = 64 << 10
+		limit, _ := s.Buffers()
+		if n := stuffed(t, s, dead, size); n != limit/2 {
+			t.Errorf("%d bytes for a dead host, want half of %d", n, limit)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		defer cancel()
+		blocked := make(chan error, 1)
+		go func() { blocked <- s.Send(ctx, dead, make([]byte, size)) }()
+		for range 100 {
+			promptly(t, s, up, make([]byte, size))
+		}
+		if s.Poll()&PollOut == 0 {
+			t.Error("no POLLOUT")
+		}
+		if err := s.TrySend(up.LocalAddrPort(), nil); err != nil {
+			t.Errorf("TrySend to a live host: %v", err)
+		}
+		if n, err := s.TrySendBatch([]Outgoing{{To: up.LocalAddrPort()}, {To: dead}}); n != 1 || !errors.Is(err, ErrWouldBlock) {
+			t.Errorf("TrySendBatch: %d, %v", n, err)
+		}
+		cancel()
+		wantErr(t, "a send to the dead host", <-blocked, context.Canceled)
+	})
+}
+
+// However many hosts are dead, each has a message taken and a live one its half.
+func TestManyDeadHosts(t *testing.T) {
+	t.Parallel()
+	eachSender(t, Config{}, ServiceConfig{}, func(t *testing.T, l *lab, p Provider, up *Socket) {
+		s := bound(t, p, addrOf(newAddr(), 100))
+		s.SetLinger(0)
+		total := 0
+		for i := range 20 {
+			n := stuffed(t, s, nowhere(), 1000)
+			if n == 0 && i < 10 {
+				t.Errorf("nothing for dead host %d", i)
+			}
+			total += n
+		}
+		if limit, _ := s.Buffers(); total < limit*9/10 || total > limit+1000 {
+			t.Errorf("%d bytes for dead hosts, of %d", total, limit)
+		}
+		for range 20 {
+			promptly(t, s, up, make([]byte, 200_000))
+		}
+		// A host that is met only now is dialled, though it is down at first.
+		late := l.bindOne(Config{})
+		promptly(t, s, late, make([]byte, 1000))
+	})
+}
+
+// A host that goes down with all of the send buffer does not keep what it has from others.
+func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
+	t.Parallel()
+	eachSender(t, Config{}, ServiceConfig{}, func(t *testing.T, l *lab, p Provider, up *Socket) {
+		s := bound(t, p, addrOf(newAddr(), 100))
+		s.SetLinger(0)
+		host := newAddr()
+		n := l.node(Config{Addresses: []netip.Addr{host}})
+		dying := l.bind(n, netip.AddrPortFrom(host, 4000))
+		promptly(t, s, dying, nil)
+		if err := n.Close(); err != nil {
+			t.Fatal(err)
+		}
+		var own int
+		switch p := p.(type) {
+		case *Node: // all of it was sent while the host was up
+			h := s.node.share(s.node.last.Load())
+			eventually(t, "the host to be down", func() bool { return h.p.down.Load() })
+			h.Admit(s.node.account.Limit())
+			defer h.Refund(h.Bytes(), h.Messages())
+			own = h.Bytes()
+		case *Client:
+			own = s.client.half.Load().account.Limit()
+			_ = p
+			filledWhileUp(t, s, dying.LocalAddrPort())
+		}
+		if own == 0 {
+			t.Fatal("nothing is queued")
+		}
+		wantErr(t, "to the host that died", s.TrySend(dying.LocalAddrPort(), make([]byte, 10)), ErrWouldBlock)
+		for range 20 {
+			promptly(t, s, up, make([]byte, 100_000))
+		}
+	})
+}
+
+// filledWhileUp has an application's socket fill its buffer for a host that it takes to be
+// up, as what it was sent before the host went down would.
+func filledWhileUp(t *testing.T, s *Socket, to netip.AddrPort) {
+	t.Helper()
+	h := s.client.half.Load()
+	eventually(t, "the host to be down", func() bool { return h.t.table.Down(int(s.client.last.Load().peer)) })
+	d := s.client.last.Load()
+	const size = 100_000
+	for h.account.Bytes() < h.account.Limit() {
+		if !h.account.Charge(size) {
+			break
+		}
+		h.t.budget.account.Admit(cost(size))
+		if err := s.client.submit(h, d, to.Port(), &Outgoing{To: to, Data: make([]byte, size)}, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "the daemon to have it", func() bool { return h.heldBytes() >= h.account.Limit() })
+}
+
+// What waits for a dead host is delivered in order when it comes up, all of it; senders
+// that waited for room go on, and the host has all of the buffer again.
+func TestADeadHostComesBack(t *testing.T) {
+	t.Parallel()
+	eachSender(t, Config{SendBuffer: 1 << 20}, ServiceConfig{}, func(t *testing.T, l *lab, p Provider, up *Socket) {
+		s := bound(t, p, addrOf(newAddr(), 100))
+		to := nowhere()
+		const count, size = 400, 5000 // nearly twice the buffer
+		sent := make(chan error, 1)
+		send := func(i int) error {
+			b := make([]byte, size)
+			binary.BigEndian.PutUint32(b, uint32(i))
+			return s.Send(background(t), to, b)
+		}
+		go func() {
+			for i := range count {
+				if err := send(i); err != nil {
+					sent <- err
+					return
+				}
+			}
+			sent <- nil
+		}()
+		eventually(t, "the sender to wait", func() bool { return waitsToSend(s) })
+		promptly(t, s, up, make([]byte, 1000))
+		back := l.bind(l.node(Config{Addresses: []netip.Addr{to.Addr()}}), to)
+		for i := range count {
+			m := mustRecv(t, back)
+			if got := binary.BigEndian.Uint32(m.Data); got != uint32(i) {
+				t.Fatalf("message %d instead of %d", got, i)
+			}
+			m.Release()
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// waitsToSend tells whether a sender waits for room.
+func waitsToSend(s *Socket) bool {
+	if s.node != nil {
+		return s.node.writers.n.Load() > 0
+	}
+	return s.client.writers.n.Load()+s.client.half.Load().t.space.n.Load() > 0
+}
+
+// Eight sockets with 4 MiB each for a host that is down use up an application's budget:
+// messages to others, and of other sockets, go on, large ones and small ones. Nothing that
+// was taken is left on the ring.
+func TestADeadHostLeavesHalfOfTheBudget(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"small": 1000, "large": 64 << 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			_, svc, path := served(t, l, Config{SendBuffer: 8 << 20}, ServiceConfig{})
+			c := dialed(t, path)
+			up := l.bindOne(Config{})
+			dead := nowhere()
+			host, total := newAddr(), 0
+			for i := range 8 {
+				s := bound(t, c, addrOf(host, 100+uint16(i)))
+				s.SetLinger(0)
+				n := stuffed(t, s, dead, size)
+				if n > 4<<20+size {
+					t.Errorf("%d bytes of socket %d for a dead host", n, i)
+				}
+				total += n
+			}
+			if total < DefaultSendBudget/4 || total > DefaultSendBudget/2+size {
+				t.Errorf("%d bytes for a dead host", total)
+			}
+			live := bound(t, c, addrOf(host, 200))
+			for _, n := range []int{0, 1000, 64 << 10, 1 << 20} {
+				promptly(t, live, up, make([]byte, n))
+			}
+			for i := range 8 { // and those of the same program to other dead hosts
+				s := bound(t, c, addrOf(host, 300+uint16(i)))
+				s.SetLinger(0)
+				stuffed(t, s, nowhere(), size)
+			}
+			for range 20 {
+				promptly(t, live, up, make([]byte, 64<<10))
+			}
+			x := svc.all()[0]
+			if q, b := x.queued.Load(), x.budget; q > b {
+				t.Errorf("%d bytes queued of %d", q, b)
+			}
+			eventually(t, "all submissions to be taken", func() bool {
+				x.mu.Lock()
+				defer x.mu.Unlock()
+				n, err := x.sq.Ready()
+				return err == nil && n == 0
+			})
+		})
+	}
+}
+
+// The rule: see conn.HasRoomFor.
+func TestRoomOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		used, held, own int64
+		down, want      bool
+	}{
+		{99, 0, 99, false, true}, {100, 0, 100, false, false}, // Linux
+		{100, 50, 0, false, false}, {99, 50, 0, false, true}, {100, 100, 0, false, true}, {149, 100, 0, false, true}, {150, 100, 0, false, false},
+		{0, 0, 0, true, true}, {49, 49, 49, true, true}, {50, 50, 50, true, false}, {74, 74, 24, true, true}, {75, 75, 25, true, false},
+		{99, 99, 0, true, true}, {100, 100, 0, true, false},
+	} {
+		if got := conn.HasRoomFor(100, c.used, c.held, c.own, c.down); got != c.want {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
