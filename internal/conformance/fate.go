@@ -99,6 +99,24 @@ var fateCases = []test{
 		l.must(s.CancelSentTo(l.nowhere()))
 		l.empty(s)
 	}},
+	{"fate/refused", func(l *lab) {
+		a, b := l.pair()
+		to := b.LocalAddrPort()
+		nobody := addrPort(l.FarAddr, 2)
+		for i, n := range []int{0, 10, 100_000} {
+			l.must(a.SendMessage(l.patient(), &rds.Outgoing{To: nobody, Data: payload(i, n), Notify: true, Token: uint64(i)}))
+			l.fate(a, uint64(i), rds.StatusRefused)
+		}
+		l.must(a.SetRecvErr(true)) // a refusal is a failure
+		l.send(a, nobody, "refused")
+		l.send(a, to, "delivered")
+		l.expect(b, "delivered")
+		l.fate(a, 0, rds.StatusRefused)
+		l.must(b.Close())
+		l.must(a.SendMessage(l.patient(), &rds.Outgoing{To: to, Notify: true, Token: 9})) // a port that was bound
+		l.fate(a, 9, rds.StatusRefused)
+		l.empty(a)
+	}},
 	{"fate/too many unread", func(l *lab) {
 		const most = 64 << 10
 		s := l.near()
