@@ -75,6 +75,7 @@ func (l *localAddr) bind(s *nodeSocket, port uint16) (met int, err error) {
 	met = l.meetLocked(port)
 	if k != nil {
 		s.inherit(k)
+		l.waiters.ended(k) // links that waited for room in the keeper find s
 	}
 	pg := l.pages[port>>8].Load()
 	if pg == nil {

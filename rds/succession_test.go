@@ -192,3 +192,33 @@ func TestSequenceOutlivesTheNode(t *testing.T) {
 		}
 	})
 }
+
+// A link that waits for room in a keeper goes on with the port's next owner.
+func TestLinkThatWaitsForAKeeperGoesOn(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	h := newHeirs(t, l, WireTCP)
+	far := l.bindOne(Config{Wire: WireTCP, ReconnectMax: 20 * time.Millisecond})
+	n := h.next()
+	late, never := addrOf(h.at, 4000), addrOf(h.at, 4001)
+	l.bind(n, late)
+	l.bind(n, never)
+	h.end(n)
+	const messages = 50
+	for i := range messages {
+		mustSend(t, far, late, payload(uint64(i), 10_000))
+	}
+	n = h.node(Config{
+		Addresses: []netip.Addr{h.at}, State: h.state, Wire: h.wire, ReconnectMax: 20 * time.Millisecond, Grace: time.Hour,
+		ReceiveBuffer: 100_000, ReceiveOverrun: 50_000,
+	})
+	eventually(t, "the link to wait", func() bool { return counter(t, n, "recv_paused") > 0 })
+	s := l.bind(n, late)
+	for i := range messages {
+		m := mustRecv(t, s)
+		if err := verify(m.Data, uint64(i)); err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+	}
+}
