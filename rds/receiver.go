@@ -73,6 +73,12 @@ func (r *receiver) sync() {
 
 // Message takes one message, or keeps it for later.
 func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
+	if r.ignored { // its link is ending
+		if owned != nil {
+			owned.Release()
+		}
+		return
+	}
 	first := r.pause.parked.Len() == 0
 	if !first || !r.message(h, payload, owned, false) {
 		r.park(h, payload, owned, first)

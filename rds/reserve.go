@@ -168,7 +168,7 @@ func (l *localAddr) leave(r transport.Reserver) {
 // bound a message is looked at: a peer that sends it although it has heard before it was
 // granted the octets ignores what it is told, and its link ends.
 func (r *receiver) reserved(s *nodeSocket, n int) bool {
-	if r.reserver == nil || r.ignored {
+	if r.reserver == nil {
 		return false
 	}
 	bytes, count := s.q.bytes.Load()+int64(r.curBytes+n), s.q.count.Load()+int64(r.curCount)
@@ -179,14 +179,24 @@ func (r *receiver) reserved(s *nodeSocket, n int) bool {
 	f.mu.Lock()
 	granted, full := f.links[r.reserver][s.port]
 	f.mu.Unlock()
-	if !full || r.reserver.Started() <= granted {
+	// What other paths wait for is not held back, but counts against the peer's budget.
+	if !full || r.reserver.Started() <= granted+uint64(r.early()) {
 		return true
 	}
 	r.ignored = true
 	r.peer.log.Warn("peer sends to a full socket beyond its grant, connection ended",
 		zap.Uint16("port", s.port), zap.Int64("queued", s.q.bytes.Load()))
 	r.reserver.Close(transport.Abort)
-	return false
+	return true // it has been counted as received; those that follow are not
+}
+
+// early is how many octets more a peer with several paths may have to send to a full port:
+// what its other paths wait for.
+func (r *receiver) early() int {
+	if r.peer.node.cfg.Paths > 1 {
+		return r.peer.node.cfg.PeerBudget
+	}
+	return 0
 }
 
 // overrun is how many octets peers may have under way to the node on links that are

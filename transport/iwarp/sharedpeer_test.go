@@ -124,6 +124,12 @@ func (x *extended) take() (s rdmap.Segment, ok bool, err error) {
 			r = it.Home()
 		case xctl.TypeRefused:
 			r = it.Refused()
+		case xctl.TypeGrant:
+			r = it.Grant()
+		case xctl.TypeReturn:
+			r = it.Return()
+		case xctl.TypeFull:
+			r = it.Full()
 		}
 		x.records = append(x.records, r)
 	}

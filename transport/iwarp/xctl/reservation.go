@@ -256,15 +256,21 @@ func tellAll(list []*Share) {
 type Allowance struct {
 	avail    atomic.Int64  // octets granted and neither claimed nor returned
 	keep     atomic.Uint64 // KeepAll, or what the peer lets us keep, until it grants more
+	served   atomic.Int64  // octets of the last want, not to be returned before the next Claim
 	granted  uint64
 	returned uint64
 	want     uint32 // octets that the sender waits for; 0: it does not wait
-	served   int64  // octets of the last want, not to be returned before they are claimed
 }
 
 // Claim takes all octets there are, to be used, or put back with Unclaim. What is
 // claimed is not returned.
-func (a *Allowance) Claim() int { return int(a.avail.Swap(0)) }
+func (a *Allowance) Claim() int {
+	n := a.avail.Swap(0)
+	if a.served.Load() != 0 {
+		a.served.Store(0)
+	}
+	return int(n)
+}
 
 // Unclaim puts back octets that were claimed. It tells whether some of them are asked
 // back: then Return follows.
@@ -274,13 +280,8 @@ func (a *Allowance) Unclaim(n int) (owes bool) {
 
 // Return gives back what the peer asks for, and returns what to tell it.
 func (a *Allowance) Return() Return {
-	keep := int64(a.keep.Load())
-	for {
+	for rest := max(int64(a.keep.Load()), a.served.Load()); ; {
 		avail := a.avail.Load()
-		if avail < a.served {
-			a.served = 0 // claimed
-		}
-		rest := max(keep, a.served)
 		if avail <= rest {
 			break
 		}
@@ -310,10 +311,13 @@ func (a *Allowance) Heard(g Grant) (answer, wake bool, err error) {
 		return false, false, ddp.ErrMSNRange
 	}
 	a.keep.Store(uint64(g.Keep)) // before avail is looked at, as Unclaim looks after it
+	if a.want > 0 {
+		a.served.Store(int64(a.want)) // before the octets are there to be claimed
+	}
 	avail := a.avail.Add(int64(g.Granted - a.granted))
 	a.granted = g.Granted
 	if wake = a.want > 0 && avail >= int64(a.want); wake {
-		a.served, a.want = int64(a.want), 0
+		a.want = 0
 	}
 	if a.want > 0 { // too few, granted before the peer had heard: it gives all of them at once
 		a.returned += uint64(a.avail.Swap(0))

@@ -192,7 +192,7 @@ func TestReservationGoesRound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ links, total, most, messages int }{
 		{1, 1 << 20, 1 << 10, 500}, {1, 0, 1 << 10, 100}, {2, 1 << 12, 1 << 12, 100}, {3, 5 << 12, 1 << 12, 100},
-		{17, 1 << 16, 1 << 12, 40}, {64, 1 << 16, 1 << 12, 20}, {64, 1 << 20, 1 << 12, 20}, {200, 1 << 14, 1 << 14, 6}, {200, 1 << 18, 1 << 13, 10},
+		{17, 1 << 16, 1 << 12, 20}, {64, 1 << 16, 1 << 12, 4}, {64, 1 << 20, 1 << 12, 4}, {200, 1 << 14, 1 << 14, 1}, {200, 1 << 18, 1 << 13, 2},
 	} {
 		for seed := range uint64(4) {
 			w := newReserveWorld(t, seed, c.total, c.most, c.links, c.messages)

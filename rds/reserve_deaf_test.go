@@ -1,0 +1,108 @@
+package rds
+
+import (
+	"context"
+	"net/netip"
+	"testing"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/rdma"
+)
+
+// deafTransport makes links whose owner never hears that a port of the peer is full.
+type deafTransport struct{ *rdma.Transport }
+
+func (d deafTransport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
+	l, err := d.Transport.Dial(ctx, local, remote, path)
+	if err != nil {
+		return nil, err
+	}
+	return deafLink{l.(xrcLink)}, nil
+}
+
+// xrcLink is all that a link of XRC is.
+type xrcLink interface {
+	transport.Reserver
+	transport.Operator
+	transport.Sorter
+	transport.Asker
+	transport.Indexed
+	transport.Generational
+}
+
+type deafLink struct{ xrcLink }
+
+func (d deafLink) Start(h transport.Handler) error {
+	return d.xrcLink.Start(deafHandler{h.(*receiver)})
+}
+
+type deafHandler struct{ *receiver }
+
+func (deafHandler) Hold([]uint16, bool) {}
+
+func (d deafHandler) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
+	if !h.IsCongestion() {
+		d.receiver.Message(h, payload, owned)
+	}
+}
+
+// A peer that does not care that a socket is full is granted octets like any other, and
+// goes on sending to the socket. Its link ends before the socket holds more than twice
+// its bounds; another peer's does not, and all that either sent arrives in the end.
+func TestPeerThatIgnoresFullPorts(t *testing.T) {
+	l := newLab(t)
+	cfg := reservedConfig()
+	cfg.Port = l.port
+	cfg.setDefaults()
+	cfg.Linger = -1
+	tr, err := rdma.New(xrcOptions(&cfg, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deaf := reservedConfig()
+	deaf.Wire, deaf.Transport, deaf.SendBuffer = WireAuto, deafTransport{tr}, 4<<20
+	hostile, honest := l.node(deaf), l.node(reservedConfig())
+	a, b := l.bind(hostile), l.bind(honest)
+	n := l.node(reservedConfig())
+	s := l.bind(n)
+	to := s.LocalAddrPort()
+	mustSend(t, b, to, payload(0, 1000))
+	const size = 8 << 10
+	sent, honestly := uint64(0), uint64(1)
+	for counter(t, n, "conn_reset") == 0 {
+		if a.TrySend(to, payload(sent, size)) == nil {
+			sent++
+		}
+		if b.TrySend(to, payload(honestly, size)) == nil {
+			honestly++
+		}
+		if q := &s.node.q; q.bytes.Load() > 2*int64(cfg.ReceiveBuffer+cfg.ReceiveOverrun) {
+			t.Fatalf("%d octets are queued", q.bytes.Load())
+		}
+	}
+	if got := s.node.q.bytes.Load(); got <= int64(cfg.ReceiveBuffer+cfg.ReceiveOverrun) {
+		t.Errorf("the link of a peer ended when the socket held %d octets", got)
+	}
+	var from [2]uint64
+	for from[0]+from[1] < sent+honestly {
+		m := mustRecv(t, s)
+		k := 0
+		if m.From == b.LocalAddrPort() {
+			k = 1
+		}
+		if err := verify(m.Data, from[k]); err != nil {
+			t.Fatal(err)
+		}
+		from[k]++
+		m.Release()
+	}
+	if r := counter(t, honest, "conn_reset"); r != 0 {
+		t.Errorf("the honest peer's link was reset %d times", r)
+	}
+	if r := counter(t, hostile, "conn_reset"); r == 0 {
+		t.Error("the link of the peer that ignores full ports was not reset")
+	}
+	t.Logf("%d messages of one peer, %d of the other", from[0], from[1])
+}
