@@ -30,6 +30,8 @@ type Node struct {
 	control    io.Closer
 	counters   counters
 	service    atomic.Pointer[Service]
+	watchman   watchman
+	stopping   atomic.Bool             // the node or its service is being closed
 	index      atomic.Pointer[[]*peer] // connections by number; grows under mu
 	mapGen     atomic.Uint64           // grows with each congestion map received
 	monitored  atomic.Bool             // some socket has had a congestion monitor
@@ -84,6 +86,7 @@ func NewNode(cfg Config) (*Node, error) {
 		c.Moves(n.moves)
 	}
 	n.succeed()
+	n.watch()
 	for _, a := range cfg.Addresses {
 		if _, err := n.listen(a.Unmap()); err != nil {
 			_ = n.Close()
@@ -197,7 +200,7 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 		return nil, listenError(err)
 	}
 	n.chosen(a) // by nobody any more: it is our own
-	n.log.Info("listening", zap.Stringer("address", a), zap.Uint16("port", n.cfg.Port))
+	n.log.Info("listening", append([]zap.Field{zap.Stringer("address", a)}, n.cfg.portFields()...)...)
 	return la, nil
 }
 
@@ -339,12 +342,14 @@ func (n *Node) Close() error {
 		return &OpError{Op: "close", Err: net.ErrClosed}
 	}
 	n.ending = true
+	n.stopping.Store(true)
 	n.leaving.Store(n.succession.file != nil)
 	socks := make([]*nodeSocket, 0, len(n.socks))
 	for s := range n.socks {
 		socks = append(socks, s)
 	}
 	n.mu.Unlock()
+	n.unwatch()
 
 	var linger []*nodeSocket // the others have nothing to wait for
 	for _, s := range socks {
@@ -355,6 +360,7 @@ func (n *Node) Close() error {
 		}
 	}
 	total := closeAll(linger)
+	n.tellLost()
 
 	n.mu.Lock()
 	n.closed = true

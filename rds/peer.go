@@ -53,6 +53,8 @@ type peer struct {
 	parting  chan struct{}    // wakes who waits for the end of links, or for answers; nil: nobody
 	holds    map[uint16]uint8 // the peer's ports that take no messages, by the paths that say so
 	marks    portMarks        // since when ports take no messages
+
+	lost struct{ messages, bytes atomic.Int64 } // at a stop
 }
 
 // pathIO is what the driver keeps of a path.
@@ -330,7 +332,9 @@ func (p *peer) start(i int, id conn.LinkID) {
 	io.tx.blocked = true // until it is started nobody would be told that there is room
 	p.carriesLocked(i, l)
 	if g, ok := l.(transport.Generational); ok {
+		before := p.core.PeerGeneration()
 		p.core.Meets(i, g.Generation())
+		p.met(before, p.core.PeerGeneration())
 		p.epoch.Store(p.core.Epoch())
 		if p.kept != nil {
 			p.kept.Generation.Store(p.core.PeerGeneration())

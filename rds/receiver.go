@@ -276,8 +276,9 @@ func (r *receiver) control(h *wire.Header, payload []byte) {
 		p.kept.Generation.Store(newGen)
 	}
 	if gen != newGen || paths != newPaths {
-		p.log.Info("handshake", zap.Int("paths", newPaths), zap.Uint32("generation", newGen), zap.Bool("restarted", gen != 0 && gen != newGen))
+		p.log.Info("handshake", zap.Int("paths", newPaths), zap.Uint32("generation", newGen))
 	}
+	p.met(gen, newGen)
 	if h.IsCongestion() {
 		p.node.mapNews()
 	}

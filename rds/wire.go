@@ -4,6 +4,8 @@ import (
 	"errors"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/choice"
 	"github.com/rds-go/rds/transport/rdma"
@@ -80,13 +82,32 @@ func wireTransport(c *Config, generation uint32) (transport.Transport, error) {
 	return both, nil
 }
 
-func xrcOptions(c *Config, generation uint32) rdma.Options {
-	port := c.XRC.Port
-	if port == 0 && c.Port != DefaultPort {
-		port = c.Port ^ 1
+// xrcPort is the TCP port of RDS on XRC, 0 for the default one.
+func (c *Config) xrcPort() uint16 {
+	if c.XRC.Port == 0 && c.Port != DefaultPort {
+		return c.Port ^ 1
 	}
+	return c.XRC.Port
+}
+
+// portFields are the TCP ports that a node listens on, for the log.
+func (c *Config) portFields() (fields []zap.Field) {
+	if c.Wire != WireXRC {
+		fields = append(fields, zap.Uint16("tcp_port", c.Port))
+	}
+	if c.Wire != WireTCP && c.Transport == nil {
+		port := c.xrcPort()
+		if port == 0 {
+			port = DefaultXRCPort
+		}
+		fields = append(fields, zap.Uint16("xrc_port", port))
+	}
+	return fields
+}
+
+func xrcOptions(c *Config, generation uint32) rdma.Options {
 	return rdma.Options{
-		Generation: generation, Port: port, CRC: c.XRC.CRC, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
+		Generation: generation, Port: c.xrcPort(), CRC: c.XRC.CRC, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
 		Overrun:    c.ReceiveOverrun,
 		SendBuffer: c.TCP.SendBuffer, ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
 		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,

@@ -1,0 +1,281 @@
+package rds
+
+import (
+	"net"
+	"net/netip"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/rds-go/rds/conn"
+)
+
+// What a watchman does when.
+const (
+	watchEvery   = time.Second
+	episodeLeast = time.Second // what is over sooner is not worth a line
+	addressEvery = 3           // one look in so many is at the addresses of the host
+
+	// A thing that goes on, or comes again, is told at once and then in sum: after
+	// sumFirst, and then after twice as long each time, at most sumLast.
+	sumFirst = time.Minute
+	sumLast  = time.Hour
+)
+
+// watchman looks at a node every second and writes the log's lines about what lasts: a peer
+// that cannot be reached while messages wait, a congested port, an address that has gone.
+type watchman struct {
+	mu       sync.Mutex // the outermost: what follows
+	timer    *time.Timer
+	stopped  bool
+	looks    int
+	episodes map[watched]*episode
+	gone     map[netip.Addr]bool        // addresses of the node that the host has not
+	host     func() ([]net.Addr, error) // the host's addresses
+}
+
+// watched is what an episode is about.
+type watched struct {
+	cause string
+	at    netip.AddrPort // the peer, the peer's port, or the own socket
+}
+
+// episode is one thing that lasts, or comes and goes.
+type episode struct {
+	since   time.Time // of the one that goes on; zero: none does
+	told    time.Time // when the log had a line
+	every   time.Duration
+	count   int // episodes since then
+	longest time.Duration
+}
+
+// watch starts the watchman.
+func (n *Node) watch() {
+	w := &n.watchman
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.episodes, w.gone, w.host = make(map[watched]*episode), make(map[netip.Addr]bool), net.InterfaceAddrs
+	if n.log.Core() != zapcore.NewNopCore() { // else nobody would read it
+		w.timer = time.AfterFunc(watchEvery, n.lookAgain)
+	}
+}
+
+// unwatch stops it. No look is under way any more then.
+func (n *Node) unwatch() {
+	w := &n.watchman
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = true
+	if w.timer != nil {
+		w.timer.Stop()
+	}
+}
+
+func (n *Node) lookAgain() {
+	w := &n.watchman
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.stopped {
+		return
+	}
+	n.lookLocked(n.now())
+	w.timer.Reset(watchEvery)
+}
+
+// lookLocked is one look. The caller holds watchman.mu.
+func (n *Node) lookLocked(now time.Time) {
+	w := &n.watchman
+	if w.looks++; w.looks%addressEvery == 1 {
+		n.lookForAddresses()
+	}
+	seen := make(map[watched]*WaitInfo)
+	if n.suspects() {
+		waits := n.why(now)
+		for i := range waits {
+			seenWait(seen, &waits[i], now)
+		}
+	}
+	for key, wait := range seen {
+		e := w.episodes[key]
+		if e == nil {
+			e = &episode{told: now, every: sumFirst, since: wait.Since, longest: now.Sub(wait.Since)}
+			w.episodes[key] = e
+			n.tellWait(key, wait, e)
+			continue
+		}
+		if !e.since.Equal(wait.Since) {
+			e.since = wait.Since
+			e.count++
+		}
+		e.longest = max(e.longest, now.Sub(e.since))
+	}
+	for key, e := range w.episodes {
+		wait := seen[key]
+		if wait == nil && !e.since.IsZero() {
+			e.since = time.Time{}
+			if key.cause == CauseUnreachable {
+				n.log.Info("peer reachable again", zap.Stringer("peer", key.at.Addr()))
+			}
+		}
+		if now.Sub(e.told) < e.every {
+			continue
+		}
+		if e.count == 0 && wait == nil {
+			delete(w.episodes, key) // it has been over for that long
+			continue
+		}
+		n.tellWait(key, wait, e)
+		e.told, e.every, e.count, e.longest = now, min(2*e.every, sumLast), 0, 0
+	}
+}
+
+// seenWait sums up the waits that a line of the log is about.
+func seenWait(seen map[watched]*WaitInfo, w *WaitInfo, now time.Time) {
+	if now.Sub(w.Since) < episodeLeast {
+		return
+	}
+	key := watched{cause: w.Cause}
+	switch w.Cause {
+	case CauseUnreachable:
+		key.at = netip.AddrPortFrom(w.Remote.Addr(), 0)
+	case CauseCongested, CauseHeld:
+		key.at = w.Remote
+	case CauseReceiver:
+		if key.at = w.Local; !key.at.IsValid() {
+			return
+		}
+	default:
+		return
+	}
+	if s := seen[key]; s != nil {
+		s.Messages += w.Messages
+		s.Bytes += w.Bytes
+		s.Senders += w.Senders
+		return
+	}
+	c := *w
+	seen[key] = &c
+}
+
+// tellWait writes the line: the first one of an episode, or the sum of those since the last
+// line, of which wait goes on unless it is nil.
+func (n *Node) tellWait(key watched, wait *WaitInfo, e *episode) {
+	var fields []zap.Field
+	text := "a port of a peer is congested, and messages wait"
+	switch key.cause {
+	case CauseUnreachable:
+		text = "peer unreachable, and messages wait"
+		fields = append(fields, zap.Stringer("peer", key.at.Addr()))
+	case CauseReceiver:
+		text = "a socket is congested: its application does not receive"
+		fields = append(fields, zap.Stringer("socket", key.at))
+	default:
+		fields = append(fields, zap.Stringer("peer", key.at.Addr()), zap.Uint16("port", key.at.Port()))
+	}
+	if wait != nil {
+		if key.cause != CauseReceiver {
+			fields = append(fields, zap.Stringer("socket", wait.Local))
+		}
+		if wait.PID != 0 {
+			fields = append(fields, zap.Int("pid", wait.PID), zap.String("command", wait.Command))
+		}
+		if wait.OwnerPID != 0 {
+			fields = append(fields, zap.Int("owner_pid", wait.OwnerPID), zap.String("owner", wait.Owner))
+		}
+		if wait.Error != "" {
+			fields = append(fields, zap.String("error", wait.Error), zap.Int("tries", wait.Tries))
+		}
+		fields = append(fields, zap.Int("messages", wait.Messages), zap.Int("bytes", wait.Bytes), zap.Int("senders", wait.Senders), zap.Time("since", wait.Since))
+	}
+	n.log.Warn(text, append(fields, zap.Int("again", e.count), zap.Duration("longest", e.longest))...)
+}
+
+// suspects tells quickly whether anything may be worth a line.
+func (n *Node) suspects() bool {
+	some := false
+	n.eachPeer(func(p *peer) {
+		p.mu.Lock()
+		some = some || len(p.marks.since) > 0 || p.core.Queued() > 0 && p.downLocked()
+		p.mu.Unlock()
+	})
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for s := range n.socks {
+		some = some || s.congested.Load()
+	}
+	return some
+}
+
+// downLocked tells whether some path that is wanted has no link.
+func (p *peer) downLocked() bool {
+	for i := range max(1, p.core.Paths()) {
+		if p.core.State(i) != conn.Up {
+			return true
+		}
+	}
+	return false
+}
+
+// lookForAddresses tells of addresses of the node that the host has no more. The whole of
+// 127.0.0.0/8 is the host's as long as its loopback interface is up.
+func (n *Node) lookForAddresses() {
+	w := &n.watchman
+	addrs, err := w.host()
+	if err != nil {
+		return
+	}
+	has := func(a netip.Addr) bool {
+		for _, h := range addrs {
+			ipnet, ok := h.(*net.IPNet)
+			if !ok {
+				continue
+			}
+			if ip, ok := netip.AddrFromSlice(ipnet.IP); ok && (ip.Unmap() == a.WithZone("") || a.Is4() && a.IsLoopback() && ip.IsLoopback() && ipnet.Contains(a.AsSlice())) {
+				return true
+			}
+		}
+		return false
+	}
+	n.mu.RLock()
+	locals := make([]netip.Addr, 0, len(n.locals))
+	for a := range n.locals {
+		locals = append(locals, a)
+	}
+	n.mu.RUnlock()
+	for _, a := range locals {
+		switch gone := !has(a); {
+		case gone && !w.gone[a]:
+			w.gone[a] = true
+			n.log.Warn("an address of this node has gone from the host: peers cannot reach it", zap.Stringer("address", a))
+		case !gone && w.gone[a]:
+			delete(w.gone, a)
+			n.log.Info("an address of this node is back", zap.Stringer("address", a))
+		}
+	}
+}
+
+// met follows what was heard of the peer's generation, which was old before.
+func (p *peer) met(old, now uint32) {
+	if old != 0 && now != old {
+		p.log.Info("peer restarted", zap.Uint32("generation", now), zap.Uint32("before", old))
+	}
+}
+
+// lose counts what was dropped because the node, or its service, stops.
+func (p *peer) lose(messages, bytes int) {
+	if messages > 0 && p.node.stopping.Load() {
+		p.lost.messages.Add(int64(messages))
+		p.lost.bytes.Add(int64(bytes))
+	}
+}
+
+// tellLost says what was lost at a stop, of each peer.
+func (n *Node) tellLost() {
+	n.eachPeer(func(p *peer) {
+		if m := p.lost.messages.Swap(0); m > 0 {
+			p.log.Warn("messages not acknowledged at the stop: their fate is unknown", zap.Int64("messages", m), zap.Int64("bytes", p.lost.bytes.Swap(0)))
+		}
+	})
+}
