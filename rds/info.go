@@ -107,6 +107,9 @@ func (p *peer) info(info *Info) {
 		if l == nil {
 			continue
 		}
+		if t, ok := pathTCP(pi.Index, l); ok {
+			c.TCP = append(c.TCP, t)
+		}
 		st := l.Stats()
 		if pi.Index == 0 {
 			c.Transport = st.Transport

@@ -84,6 +84,7 @@ type ConnectionInfo struct {
 	Generation uint32          `json:"generation"` // the peer's
 	Queued     int             `json:"queued"`     // bytes of memory for queued messages
 	Path       []conn.PathInfo `json:"path"`
+	TCP        []PathTCP       `json:"tcp_info,omitempty"` // of the paths that have a TCP connection
 }
 
 // QueuedInfo is one line of rds-info -s, -t or -r.

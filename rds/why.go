@@ -181,13 +181,15 @@ func (p *peer) waitsLocked(now time.Time, w *WaitInfo, b *conn.Backlog, pi *conn
 	default:
 		t := &p.path[b.Path].tx
 		w.Cause, w.Since, w.Detail = CauseWindow, h.progressAt(pi, now), "nothing was acknowledged since"
-		if t.blocked {
-			w.Detail = "the connection is full and nothing was acknowledged since"
-		}
 		if pi.Unacked == 0 { // one large message is being written, of which nobody polls the acknowledgements
 			w.Since = t.last
 		}
-		return now.Sub(w.Since) >= stallLeast && (pi.Unacked > 0 || t.blocked)
+		if now.Sub(w.Since) < stallLeast || pi.Unacked == 0 && !t.blocked {
+			return false
+		}
+		if tcp, ok := pathTCP(b.Path, p.path[b.Path].link); ok {
+			w.Detail += "; " + tcp.stalled()
+		}
 	}
 	return true
 }

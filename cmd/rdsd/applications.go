@@ -26,7 +26,10 @@ type usage struct {
 }
 
 // totals only grow.
-type totals struct{ sentMessages, sentBytes, recvMessages, recvBytes, stalled uint64 }
+type totals struct {
+	sentMessages, sentBytes, recvMessages, recvBytes, stalled uint64
+	congBlocked, congErrors, queueFull                        uint64
+}
 
 func (t *totals) add(o totals) {
 	t.sentMessages += o.sentMessages
@@ -34,6 +37,9 @@ func (t *totals) add(o totals) {
 	t.recvMessages += o.recvMessages
 	t.recvBytes += o.recvBytes
 	t.stalled += o.stalled
+	t.congBlocked += o.congBlocked
+	t.congErrors += o.congErrors
+	t.queueFull += o.queueFull
 }
 
 type appMetric struct {
@@ -66,8 +72,11 @@ var appMetrics = []appMetric{
 	appGauge("not_ready", "Processes for which peers keep what they have.", func(u *usage) int { return u.notReady }),
 	appCounter("sent_messages_total", "Messages accepted from the application.", func(u *usage) uint64 { return u.sentMessages }),
 	appCounter("sent_bytes_total", "Payload accepted from the application.", func(u *usage) uint64 { return u.sentBytes }),
-	appCounter("received_messages_total", "Messages handed to the application.", func(u *usage) uint64 { return u.recvMessages }),
-	appCounter("received_bytes_total", "Payload handed to the application.", func(u *usage) uint64 { return u.recvBytes }),
+	appCounter("received_messages_total", "Messages taken by the application.", func(u *usage) uint64 { return u.recvMessages }),
+	appCounter("received_bytes_total", "Payload taken by the application.", func(u *usage) uint64 { return u.recvBytes }),
+	appCounter("cong_send_blocked_total", "Sends that waited for congestion to end.", func(u *usage) uint64 { return u.congBlocked }),
+	appCounter("cong_send_error_total", "Sends refused for congestion.", func(u *usage) uint64 { return u.congErrors }),
+	appCounter("send_queue_full_total", "Sends that met a full send buffer, ring or arena.", func(u *usage) uint64 { return u.queueFull }),
 	appCounter("stalls_total", "Times it had to wait for its turn on a connection.", func(u *usage) uint64 { return u.stalled }),
 }
 
@@ -98,7 +107,7 @@ func (a *applications) update(sessions []rds.SessionInfo) {
 		if !known {
 			app = a.name(s)
 		}
-		t := totals{s.SentMessages, s.SentBytes, s.RecvMessages, s.RecvBytes, s.Stalled}
+		t := totals{s.SentMessages, s.SentBytes, s.RecvMessages, s.RecvBytes, s.Stalled, s.CongestionBlocked, s.CongestionErrors, s.QueueFull}
 		last[s.ID] = seen{app, t}
 		u := a.of(app)
 		u.sessions++

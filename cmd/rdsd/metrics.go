@@ -70,6 +70,10 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		out <- g.desc
 	}
 	out <- connectionsDesc
+	out <- waitsDesc
+	for _, m := range pathMetrics {
+		out <- m.desc
+	}
 	for _, m := range appMetrics {
 		out <- m.desc
 	}
@@ -100,6 +104,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	for state, n := range states(info.Connections) {
 		out <- prometheus.MustNewConstMetric(connectionsDesc, prometheus.GaugeValue, float64(n), state)
 	}
+	collectPaths(out, info.Connections)
+	collectWaits(out, info.Waits)
 	c.apps.update(info.Sessions)
 	c.apps.collect(out)
 }

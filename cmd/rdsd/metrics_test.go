@@ -33,13 +33,17 @@ func busy() rds.Info {
 			{SendQueued: 1, RecvQueued: 3, RecvMessages: 1},
 		},
 		Connections: []rds.ConnectionInfo{
-			{Local: host("10.0.0.1"), Remote: host("10.0.0.2"), Connected: true, Queued: 4096, Path: []conn.PathInfo{{State: "up"}, {State: "up"}}},
+			{Local: host("10.0.0.1"), Remote: host("10.0.0.2"), Connected: true, Queued: 4096, Path: []conn.PathInfo{{State: "up"}, {State: "up"}},
+				TCP: []rds.PathTCP{{RTT: 1500, MinRTT: 250, Retransmitted: 7, ReceiverLimited: 0.25}, {Path: 1, RTT: 2500}, {Path: 1, RTT: 9}}},
 			{Local: host("10.0.0.1"), Remote: host("10.0.0.3"), Connecting: true, Queued: 4, Path: []conn.PathInfo{{State: "connecting"}}},
 			{Local: host("10.0.0.1"), Remote: host("10.0.0.4"), Path: []conn.PathInfo{{State: "down"}}},
 		},
+		Waits: []rds.WaitInfo{
+			{Cause: "unreachable", Remote: netip.MustParseAddrPort("10.0.0.3:1")}, {Cause: "unreachable", Remote: netip.MustParseAddrPort("10.0.0.3:2")}, {Cause: "budget"},
+		},
 		Sessions: []rds.SessionInfo{
 			{ID: 1, PID: 10, UID: 1001, Command: "oracle", Sockets: 2, SendQueued: 100, SendBudget: 1000, ReceiveArena: 2000, ReceiveLent: 30,
-				Waiting: 1, Queue: 2, Backlog: 300, NotReady: true, SentMessages: 5, SentBytes: 500, RecvMessages: 6, RecvBytes: 600, Stalled: 7},
+				Waiting: 1, Queue: 2, Backlog: 300, NotReady: true, SentMessages: 5, SentBytes: 500, RecvMessages: 6, RecvBytes: 600, Stalled: 7, CongestionBlocked: 8, CongestionErrors: 9, QueueFull: 10},
 			{ID: 2, PID: 11, UID: 1001, Command: "oracle", Sockets: 1, SendQueued: 1, SendBudget: 1000, ReceiveArena: 2000, ReceiveLent: 3,
 				Waiting: 2, Queue: 3, Backlog: 4, SentMessages: 10, SentBytes: 20, RecvMessages: 30, RecvBytes: 40, Stalled: 50},
 			{ID: 3, PID: 12, UID: 0, Command: "bad\xffname", SentMessages: 1},
@@ -56,14 +60,26 @@ const busyMetrics = `
 # TYPE rds_application_backlog_bytes gauge
 rds_application_backlog_bytes{command="bad?name",uid="0"} 0
 rds_application_backlog_bytes{command="oracle",uid="1001"} 304
+# HELP rds_application_cong_send_blocked_total Sends that waited for congestion to end.
+# TYPE rds_application_cong_send_blocked_total counter
+rds_application_cong_send_blocked_total{command="bad?name",uid="0"} 0
+rds_application_cong_send_blocked_total{command="oracle",uid="1001"} 8
+# HELP rds_application_cong_send_error_total Sends refused for congestion.
+# TYPE rds_application_cong_send_error_total counter
+rds_application_cong_send_error_total{command="bad?name",uid="0"} 0
+rds_application_cong_send_error_total{command="oracle",uid="1001"} 9
 # HELP rds_application_not_ready Processes for which peers keep what they have.
 # TYPE rds_application_not_ready gauge
 rds_application_not_ready{command="bad?name",uid="0"} 0
 rds_application_not_ready{command="oracle",uid="1001"} 1
-# HELP rds_application_received_bytes_total Payload handed to the application.
+# HELP rds_application_received_bytes_total Payload taken by the application.
 # TYPE rds_application_received_bytes_total counter
 rds_application_received_bytes_total{command="bad?name",uid="0"} 0
 rds_application_received_bytes_total{command="oracle",uid="1001"} 640
+# HELP rds_application_send_queue_full_total Sends that met a full send buffer, ring or arena.
+# TYPE rds_application_send_queue_full_total counter
+rds_application_send_queue_full_total{command="bad?name",uid="0"} 0
+rds_application_send_queue_full_total{command="oracle",uid="1001"} 10
 # HELP rds_application_send_budget_bytes Bound of the memory queued or unacknowledged.
 # TYPE rds_application_send_budget_bytes gauge
 rds_application_send_budget_bytes{command="bad?name",uid="0"} 0
@@ -89,6 +105,18 @@ rds_application_waiting_messages{command="oracle",uid="1001"} 3
 rds_connections{state="connecting"} 1
 rds_connections{state="down"} 1
 rds_connections{state="up"} 1
+# HELP rds_path_receiver_limited_ratio Share of the busy time during which the peer's window was full.
+# TYPE rds_path_receiver_limited_ratio gauge
+rds_path_receiver_limited_ratio{local="10.0.0.1",path="0",peer="10.0.0.2"} 0.25
+rds_path_receiver_limited_ratio{local="10.0.0.1",path="1",peer="10.0.0.2"} 0
+# HELP rds_path_retransmitted_segments_total Segments that TCP sent again.
+# TYPE rds_path_retransmitted_segments_total counter
+rds_path_retransmitted_segments_total{local="10.0.0.1",path="0",peer="10.0.0.2"} 7
+rds_path_retransmitted_segments_total{local="10.0.0.1",path="1",peer="10.0.0.2"} 0
+# HELP rds_path_rtt_seconds Smoothed round-trip time of the path's TCP connection.
+# TYPE rds_path_rtt_seconds gauge
+rds_path_rtt_seconds{local="10.0.0.1",path="0",peer="10.0.0.2"} 0.0015
+rds_path_rtt_seconds{local="10.0.0.1",path="1",peer="10.0.0.2"} 0.0025
 # HELP rds_paths Paths of all connections.
 # TYPE rds_paths gauge
 rds_paths 4
@@ -122,6 +150,10 @@ rds_sockets 2
 # HELP rds_sockets_congested Sockets whose receive buffer is full, so that peers must not send to them.
 # TYPE rds_sockets_congested gauge
 rds_sockets_congested 1
+# HELP rds_waits What waits, as in rdsinfo why, by peer and cause.
+# TYPE rds_waits gauge
+rds_waits{cause="budget",peer=""} 1
+rds_waits{cause="unreachable",peer="10.0.0.3"} 2
 `
 
 func TestMetrics(t *testing.T) {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -264,9 +265,11 @@ func TestWhyWindow(t *testing.T) {
 		wire  rds.Wire
 		net   string
 		sizes []int
+
+		detail string
 	}{
-		{rds.WireXRC, "127.21.19.", []int{100}},
-		{rds.WireTCP, "127.21.20.", slices.Repeat([]int{1 << 20}, 60)}, // more than the kernels take
+		{rds.WireXRC, "127.21.19.", []int{100}, "its RDS does not answer"},
+		{rds.WireTCP, "127.21.20.", slices.Repeat([]int{1 << 20}, 60), "TCP window is closed"}, // more than the kernels take
 	} {
 		t.Run(string(c.wire), func(t *testing.T) {
 			t.Parallel()
@@ -290,6 +293,9 @@ func TestWhyWindow(t *testing.T) {
 			if w.Local != s.LocalAddrPort() || w.Remote != to || time.Since(w.Since) < time.Second {
 				t.Errorf("%+v", w)
 			}
+			if !strings.Contains(w.Detail, c.detail) {
+				t.Errorf("detail %q, want %q", w.Detail, c.detail)
+			}
 		})
 	}
 }
@@ -307,5 +313,52 @@ func TestWhyArguments(t *testing.T) {
 		if status, stdout, stderr := info(t, c.args...); status != 2 || stdout != "" || stderr != c.want {
 			t.Errorf("%q: status %d, %s%s", c.args, status, stdout, stderr)
 		}
+	}
+}
+
+// Every path tells what the kernel knows of its connection, on both wires.
+func TestPathsTellTCPInfo(t *testing.T) {
+	t.Parallel()
+	for i, wire := range []rds.Wire{rds.WireXRC, rds.WireTCP} {
+		t.Run(string(wire), func(t *testing.T) {
+			t.Parallel()
+			net := []string{"127.21.21.", "127.21.22."}[i]
+			a, ctl := started(t, 17421, rds.Config{Wire: wire, Paths: 8})
+			b, _ := started(t, 17421, rds.Config{Wire: wire, Paths: 8})
+			to := bind(t, b, net+"2:7000")
+			for port := range 32 { // some for each path
+				s := bind(t, a, fmt.Sprintf("%s1:%d", net, 4000+port))
+				send(t, s, to.LocalAddrPort(), 1000)
+			}
+			for range 32 {
+				m, err := to.Recv(context.Background())
+				if err != nil {
+					t.Fatal(err)
+				}
+				m.Release()
+			}
+			var c rds.ConnectionInfo
+			tick := time.NewTicker(20 * time.Millisecond)
+			defer tick.Stop()
+			for start := time.Now(); len(c.TCP) < 8 && time.Since(start) < patience; <-tick.C {
+				_, stdout, stderr := info(t, "-n", "--json", "--control", ctl)
+				var i rds.Info
+				if err := json.Unmarshal([]byte(stdout), &i); err != nil || len(i.Connections) != 1 {
+					t.Fatalf("%v: %s%s", err, stdout, stderr)
+				}
+				c = i.Connections[0]
+			}
+			if len(c.TCP) != 8 {
+				t.Fatalf("%d paths tell of TCP: %+v", len(c.TCP), c)
+			}
+			for k, p := range c.TCP {
+				if p.Path != k || p.RTT <= 0 || p.RTT > 10e6 || p.MinRTT <= 0 || p.Cwnd == 0 || p.MSS == 0 || p.DeliveryRate == 0 || p.ReceiverLimited < 0 || p.ReceiverLimited > 1 {
+					t.Errorf("path %d: %+v", k, p)
+				}
+			}
+			if _, stdout, _ := info(t, "-nv", "--control", ctl); strings.Count(stdout, "        tcp: rtt ") != 8 {
+				t.Errorf("-nv says\n%s", stdout)
+			}
+		})
 	}
 }

@@ -156,6 +156,17 @@ func (q *QP) moveLocked(to State) error {
 	return fmt.Errorf("%w: %v to %v", ErrState, q.state, to)
 }
 
+// TCPInfo is what the kernel knows of the connection, false if there is none.
+func (q *QP) TCPInfo() (transport.TCPInfo, bool) {
+	q.mu.Lock()
+	s := q.stream
+	q.mu.Unlock()
+	if s == nil {
+		return transport.TCPInfo{}, false
+	}
+	return s.conn.TCPInfo()
+}
+
 // Done is closed when the queue pair has ended and all its work requests have
 // completed: no memory they name is touched any more.
 func (q *QP) Done() <-chan struct{} { return q.done }

@@ -164,6 +164,9 @@ func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
 // Path is the index of the path that the link was dialed for.
 func (l *link) Path() int { return int(l.hello.path) }
 
+// TCPInfo is for transport.TCPInformer.
+func (l *link) TCPInfo() (transport.TCPInfo, bool) { return l.qp.TCPInfo() }
+
 // Stats returns what reports show of the link.
 func (l *link) Stats() transport.LinkStats {
 	s := transport.LinkStats{Transport: Name, Acked: l.Acked(), Written: l.written.Load(), CRC: l.crc, Operations: l.ops.outstanding()}

@@ -54,6 +54,9 @@ func (l *link) LocalAddr() netip.AddrPort { return l.conn.LocalAddr() }
 // RemoteAddr returns the peer's end.
 func (l *link) RemoteAddr() netip.AddrPort { return l.conn.RemoteAddr() }
 
+// TCPInfo is for transport.TCPInformer.
+func (l *link) TCPInfo() (transport.TCPInfo, bool) { return l.conn.TCPInfo() }
+
 // Stats returns what rds-info -T shows.
 func (l *link) Stats() transport.LinkStats {
 	s := transport.LinkStats{Transport: name, Acked: l.Acked(), Written: l.conn.Written()}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/rds-go/rds/rds"
 )
@@ -96,10 +97,19 @@ func connections(info *rds.Info, verbose bool) table {
 			}
 			t.note("    path %d %s %s: next tx %d, %d unsent, %d unacked, %d resets, %d bytes written, %d acked",
 				p.Index, p.State, direction, p.NextTX, p.Unsent, p.Unacked, p.Resets, p.Written, p.Acked)
+			for _, i := range c.TCP {
+				if i.Path == p.Index {
+					t.note("        tcp: rtt %s min %s, %d retransmitted, cwnd %d x %d, %.1f Mbit/s, limited by receiver %.0f %%, by send buffer %.0f %%",
+						micros(i.RTT), micros(i.MinRTT), i.Retransmitted, i.Cwnd, i.MSS, float64(i.DeliveryRate)*8/1e6, 100*i.ReceiverLimited, 100*i.SendBufferLimited)
+				}
+			}
 		}
 	}
 	return t
 }
+
+// micros is a number of microseconds as a duration.
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 
 // flags are sending, connecting, connected and error; the last is only that of
 // Oracle's kernel.

@@ -32,7 +32,8 @@ func busy() *rds.Info {
 		},
 		Connections: []rds.ConnectionInfo{
 			{Local: netip.MustParseAddr("10.9.0.2"), Remote: netip.MustParseAddr("10.9.0.3"), Transport: "xrc", NextTX: 12, NextRX: 1, Connected: true, Paths: 1,
-				Path: []conn.PathInfo{{Index: 0, State: "up", Outbound: true, NextTX: 12, Unsent: 1, Unacked: 2, Written: 9000, Acked: 8500}}},
+				Path: []conn.PathInfo{{Index: 0, State: "up", Outbound: true, NextTX: 12, Unsent: 1, Unacked: 2, Written: 9000, Acked: 8500}},
+				TCP: []rds.PathTCP{{RTT: 1234, MinRTT: 56, Retransmitted: 7, Cwnd: 10, MSS: 1448, DeliveryRate: 125_000_000, Busy: 1000, ReceiverLimited: 0.25, SendBufferLimited: 0.5}}},
 			{Local: netip.MustParseAddr("10.9.0.2"), Remote: netip.MustParseAddr("10.9.0.1"), TOS: 8, NextTX: 1795229339506784381, Sending: true, Connecting: true, Paths: 8,
 				Path: []conn.PathInfo{{Index: 0, State: "up"}, {Index: 1, State: "connecting", NextTX: 1, Resets: 3}}},
 		},
