@@ -59,7 +59,7 @@ type options struct {
 	watching bool
 	watch    cli.Interval
 	provider string
-	print    func(w io.Writer, info *rds.Info) error // one round of what is shown
+	print    func(w io.Writer, info, before *rds.Info) error // one round; before is nil in the first
 }
 
 func main() { os.Exit(cli.Main(newCommand())) }
@@ -172,21 +172,11 @@ func (o *options) fetch(ctx context.Context) (rds.Info, error) {
 }
 
 // reports prints the reports that were chosen.
-func (o *options) reports(w io.Writer, info *rds.Info) error {
+func (o *options) reports(w io.Writer, info, before *rds.Info) error {
 	if o.json {
 		return report.WriteJSON(w, info, o.kinds())
 	}
-	return report.Write(w, info, o.kinds(), o.verbose)
-}
-
-// write prints one round at once, so that a watched screen does not flicker.
-func (o *options) write(w io.Writer, info *rds.Info) error {
-	var b bytes.Buffer
-	if err := o.print(&b, info); err != nil {
-		return err
-	}
-	_, err := w.Write(b.Bytes())
-	return err
+	return report.Write(w, report.View{Info: info, Before: before, Verbose: o.verbose}, o.kinds())
 }
 
 // run prints the reports once, or again and again until ctx ends. Then a
@@ -196,8 +186,8 @@ func run(ctx context.Context, o *options, stdout *os.File, stderr io.Writer) err
 	if err != nil && info.Provider == "" {
 		return err
 	}
-	const clear = "\x1b[H\x1b[2J"
-	screen := !o.json && o.watching && cli.IsTerminal(stdout)
+	out := output{file: stdout, screen: !o.json && o.watching && cli.IsTerminal(stdout)}
+	var before *rds.Info
 	var tick <-chan time.Time
 	if o.watching {
 		t := time.NewTicker(time.Duration(o.watch))
@@ -205,16 +195,26 @@ func run(ctx context.Context, o *options, stdout *os.File, stderr io.Writer) err
 		tick = t.C
 	}
 	for {
-		if screen {
-			fmt.Fprint(stdout, clear)
-		}
+		var round bytes.Buffer
 		if err != nil {
-			fmt.Fprintf(stderr, "rdsinfo: %v\n", err)
+			to := stderr
+			if out.screen {
+				to = &round
+			}
+			fmt.Fprintf(to, "rdsinfo: %v\n", err)
 		}
 		if info.Provider != "" {
-			if err := o.write(stdout, &info); err != nil {
+			if info.Time.IsZero() { // Linux does not tell
+				info.Time = time.Now()
+			}
+			if err := o.print(&round, &info, before); err != nil {
 				return err
 			}
+			shown := info
+			before = &shown
+		}
+		if err := out.show(round.Bytes()); err != nil {
+			return err
 		}
 		if tick == nil {
 			return nil

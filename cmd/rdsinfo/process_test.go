@@ -98,7 +98,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &keys); err != nil || status != 0 {
 		t.Fatalf("status %d, %v: %s%s", status, err, stdout, stderr)
 	}
-	if len(keys) != 3 || string(keys["provider"]) != `"node"` || keys["sockets"] == nil || string(keys["send_queue"]) != "[]" {
+	if len(keys) != 4 || keys["time"] == nil || string(keys["provider"]) != `"node"` || keys["sockets"] == nil || string(keys["send_queue"]) != "[]" {
 		t.Errorf("got %s", stdout)
 	}
 }

@@ -45,7 +45,7 @@ func newWhyCommand(o *options) *cobra.Command {
 			if o.provider == providerKernel {
 				return cli.Usagef("why is about nodes: Linux does not tell")
 			}
-			o.print = func(w io.Writer, info *rds.Info) error {
+			o.print = func(w io.Writer, info, _ *rds.Info) error {
 				if o.json {
 					return report.WriteWhyJSON(w, info, addr)
 				}

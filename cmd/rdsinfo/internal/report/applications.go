@@ -10,15 +10,23 @@ import (
 
 // applications shows who is attached, what of its bounds it uses, and what it
 // has done.
-func applications(info *rds.Info, _ bool) table {
+func applications(v *View) table {
+	info := v.Info
 	t := table{title: "Applications", columns: []column{
 		{"PID", 7}, {"UID", 5}, {"Command", 15}, {"Socks", 5},
 		{"SndQueued", 10}, {"SndBudget", 10}, {"RcvLent", 10}, {"RcvArena", 10}, {"Waiting", 7}, {"Queue", 5},
 		{"SentMsgs", 12}, {"SentBytes", 14}, {"RecvMsgs", 12}, {"RecvBytes", 14}, {"Stalls", 8}}}
+	if v.Before != nil {
+		t.columns = append(t.columns, column{"SentMsgs/s", 12}, column{"SentBytes/s", 14}, column{"RecvMsgs/s", 12}, column{"RecvBytes/s", 14})
+	}
 	for _, s := range info.Sessions {
-		t.add(s.PID, s.UID, name(s.Command), s.Sockets,
+		row := []any{s.PID, s.UID, name(s.Command), s.Sockets,
 			s.SendQueued, s.SendBudget, s.ReceiveLent, s.ReceiveArena, s.Waiting, queueNumber(&s),
-			s.SentMessages, s.SentBytes, s.RecvMessages, s.RecvBytes, s.Stalled)
+			s.SentMessages, s.SentBytes, s.RecvMessages, s.RecvBytes, s.Stalled}
+		if v.Before != nil {
+			row = append(row, v.sessionRates(&s)...)
+		}
+		t.add(row...)
 	}
 	return t
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"io"
 	"slices"
+	"time"
 
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
@@ -13,6 +14,7 @@ import (
 // chosen is a list, even if empty.
 type chosen struct {
 	Provider    string               `json:"provider"`
+	Time        time.Time            `json:"time,omitzero"`
 	Counters    []transport.Counter  `json:"counters,omitzero"`
 	Sockets     []rds.SocketInfo     `json:"sockets,omitzero"`
 	Connections []rds.ConnectionInfo `json:"connections,omitzero"`
@@ -27,7 +29,7 @@ type chosen struct {
 // WriteJSON writes the reports in kinds as one JSON object on one line, with
 // the keys of rds.Info. Connections have their paths.
 func WriteJSON(w io.Writer, info *rds.Info, kinds []Kind) error {
-	out := chosen{Provider: info.Provider}
+	out := chosen{Provider: info.Provider, Time: info.Time}
 	choose(&out.Counters, info.Counters, kinds, Counters)
 	choose(&out.Sockets, info.Sockets, kinds, Sockets)
 	choose(&out.Connections, info.Connections, kinds, Connections)

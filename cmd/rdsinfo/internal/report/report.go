@@ -34,12 +34,18 @@ func LinuxKinds() []Kind {
 	return []Kind{TCP, Counters, Sockets, Connections, Receive, Send, Retransmit}
 }
 
-// Write writes the reports in kinds, in the order of Kinds. verbose adds the
-// paths of connections.
-func Write(w io.Writer, info *rds.Info, kinds []Kind, verbose bool) error {
+// View is what Write writes.
+type View struct {
+	Info    *rds.Info
+	Before  *rds.Info // the snapshot before it: what has grown since is shown, too; nil: none
+	Verbose bool      // connections with their paths
+}
+
+// Write writes the reports in kinds, in the order of Kinds.
+func Write(w io.Writer, v View, kinds []Kind) error {
 	for _, k := range Kinds() {
 		if slices.Contains(kinds, k) {
-			t := tables[k](info, verbose)
+			t := tables[k](&v)
 			if err := t.writeTo(w); err != nil {
 				return err
 			}
@@ -48,22 +54,35 @@ func Write(w io.Writer, info *rds.Info, kinds []Kind, verbose bool) error {
 	return nil
 }
 
-var tables = map[Kind]func(info *rds.Info, verbose bool) table{
+var tables = map[Kind]func(v *View) table{
 	XRC: xrc, TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections, Applications: applications,
-	Receive:    func(i *rds.Info, _ bool) table { return queue("Receive Message Queue", i.Receive) },
-	Send:       func(i *rds.Info, _ bool) table { return queue("Send Message Queue", i.SendQueue) },
-	Retransmit: func(i *rds.Info, _ bool) table { return queue("Retransmit Message Queue", i.Retransmit) },
+	Receive:    func(v *View) table { return queue("Receive Message Queue", v.Info.Receive) },
+	Send:       func(v *View) table { return queue("Send Message Queue", v.Info.SendQueue) },
+	Retransmit: func(v *View) table { return queue("Retransmit Message Queue", v.Info.Retransmit) },
 }
 
-func counters(info *rds.Info, _ bool) table {
+func counters(v *View) table {
 	t := table{title: "Counters", columns: []column{{"CounterName", 25}, {"Value", 16}}}
-	for _, c := range info.Counters {
-		t.add(c.Name, c.Value)
+	if v.Before == nil {
+		for _, c := range v.Info.Counters {
+			t.add(c.Name, c.Value)
+		}
+		return t
+	}
+	t.columns = append(t.columns, column{"Diff", 12}, column{"Rate/s", 12})
+	before := make(map[string]uint64)
+	for _, c := range v.Before.Counters {
+		before[c.Name] = c.Value
+	}
+	for _, c := range v.Info.Counters {
+		diff, rate := v.grown(before[c.Name], c.Value)
+		t.add(c.Name, c.Value, diff, rate)
 	}
 	return t
 }
 
-func sockets(info *rds.Info, _ bool) table {
+func sockets(v *View) table {
+	info := v.Info
 	t := table{title: "RDS Sockets", columns: []column{
 		{"BoundAddr", 15}, {"BPort", 5}, {"ConnAddr", 15}, {"CPort", 5}, {"SndBuf", 10}, {"RcvBuf", 10}, {"Inode", 8}}}
 	// Who reads the columns of rds-info finds them as they are; ours come
@@ -82,12 +101,13 @@ func sockets(info *rds.Info, _ bool) table {
 	return t
 }
 
-func connections(info *rds.Info, verbose bool) table {
+func connections(v *View) table {
+	info := v.Info
 	t := table{title: "RDS Connections", columns: []column{
 		{"LocalAddr", 15}, {"RemoteAddr", 15}, {"Tos", 4}, {"NextTX", 16}, {"NextRX", 16}, {"Flgs", 4}, {"Trans", 5}}}
 	for _, c := range info.Connections {
 		t.add(c.Local, c.Remote, c.TOS, c.NextTX, c.NextRX, flags(&c), orNone(c.Transport))
-		if !verbose {
+		if !v.Verbose {
 			continue
 		}
 		for _, p := range c.Path {
@@ -97,6 +117,11 @@ func connections(info *rds.Info, verbose bool) table {
 			}
 			t.note("    path %d %s %s: next tx %d, %d unsent, %d unacked, %d resets, %d bytes written, %d acked",
 				p.Index, p.State, direction, p.NextTX, p.Unsent, p.Unacked, p.Resets, p.Written, p.Acked)
+			if b := v.pathBefore(&c, p.Index); b != nil {
+				written, rate := v.grown(b.Written, p.Written)
+				acked, ackRate := v.grown(b.Acked, p.Acked)
+				t.note("        since then: %s bytes written (%s/s), %s acked (%s/s)", written, rate, acked, ackRate)
+			}
 			for _, i := range c.TCP {
 				if i.Path == p.Index {
 					t.note("        tcp: rtt %s min %s, %d retransmitted, cwnd %d x %d, %.1f Mbit/s, limited by receiver %.0f %%, by send buffer %.0f %%",
@@ -138,7 +163,8 @@ func queue(title string, messages []rds.QueuedInfo) table {
 
 // xrc has the columns of rds-info -I, with the ends of the connection for its GIDs,
 // and ours behind.
-func xrc(info *rds.Info, _ bool) table {
+func xrc(v *View) table {
+	info := v.Info
 	t := table{title: "XRC Connections", columns: []column{
 		{"LocalAddr", 15}, {"RemoteAddr", 15}, {"Tos", 4}, {"LocalDev", 21}, {"RemoteDev", 21},
 		{"Path", 4}, {"CRC", 3}, {"Ops", 4}, {"Written", 14}, {"Acked", 14}}}
@@ -161,7 +187,8 @@ func orNone(word string) string {
 	return word
 }
 
-func tcp(info *rds.Info, _ bool) table {
+func tcp(v *View) table {
+	info := v.Info
 	t := table{title: "TCP Connections", columns: []column{
 		{"LocalAddr", 15}, {"LPort", 5}, {"RemoteAddr", 15}, {"RPort", 5},
 		{"HdrRemain", 10}, {"DataRemain", 10}, {"SentNxt", 10}, {"ExpectUna", 10}, {"SeenUna", 10}}}

@@ -24,7 +24,7 @@ func at(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
 // busy has something in every report.
 func busy() *rds.Info {
 	return &rds.Info{
-		Provider: "node",
+		Provider: "node", Time: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC),
 		Counters: []transport.Counter{{Name: "conn_reset", Value: 2}, {Name: "recv_bytes_freed_fromsock", Value: 1<<64 - 1}, {Name: "a_name_longer_than_the_column", Value: 7}},
 		Sockets: []rds.SocketInfo{
 			{Bound: at("10.9.0.2:4000"), SendBuffer: 4 << 20, ReceiveBuf: 4 << 20},
@@ -33,7 +33,7 @@ func busy() *rds.Info {
 		Connections: []rds.ConnectionInfo{
 			{Local: netip.MustParseAddr("10.9.0.2"), Remote: netip.MustParseAddr("10.9.0.3"), Transport: "xrc", NextTX: 12, NextRX: 1, Connected: true, Paths: 1,
 				Path: []conn.PathInfo{{Index: 0, State: "up", Outbound: true, NextTX: 12, Unsent: 1, Unacked: 2, Written: 9000, Acked: 8500}},
-				TCP: []rds.PathTCP{{RTT: 1234, MinRTT: 56, Retransmitted: 7, Cwnd: 10, MSS: 1448, DeliveryRate: 125_000_000, Busy: 1000, ReceiverLimited: 0.25, SendBufferLimited: 0.5}}},
+				TCP:  []rds.PathTCP{{RTT: 1234, MinRTT: 56, Retransmitted: 7, Cwnd: 10, MSS: 1448, DeliveryRate: 125_000_000, Busy: 1000, ReceiverLimited: 0.25, SendBufferLimited: 0.5}}},
 			{Local: netip.MustParseAddr("10.9.0.2"), Remote: netip.MustParseAddr("10.9.0.1"), TOS: 8, NextTX: 1795229339506784381, Sending: true, Connecting: true, Paths: 8,
 				Path: []conn.PathInfo{{Index: 0, State: "up"}, {Index: 1, State: "connecting", NextTX: 1, Resets: 3}}},
 		},
@@ -63,6 +63,18 @@ func attached() *rds.Info {
 	return i
 }
 
+// earlier is attached two seconds before, when a counter was higher, as that of another
+// process of the node.
+func earlier() *rds.Info {
+	i := attached()
+	i.Time = i.Time.Add(-2 * time.Second)
+	i.Counters = []transport.Counter{{Name: "conn_reset", Value: 3}, {Name: "recv_bytes_freed_fromsock", Value: 1<<64 - 11}}
+	i.Sessions = i.Sessions[:1]
+	i.Sessions[0].SentMessages -= 500
+	i.Connections[0].Path[0].Written -= 1000
+	return i
+}
+
 func ipv6() *rds.Info {
 	return &rds.Info{
 		Provider:    "node",
@@ -79,16 +91,18 @@ func TestGolden(t *testing.T) {
 		kinds   []Kind
 		verbose bool
 		json    bool
+		before  *rds.Info
 	}{
-		{"all", busy(), Kinds(), false, false},
-		{"verbose", busy(), []Kind{Connections}, true, false},
-		{"order", busy(), []Kind{Retransmit, Counters, TCP}, false, false},
-		{"empty", &rds.Info{Provider: "node"}, Kinds(), true, false},
-		{"attached", attached(), []Kind{Sockets, Applications}, false, false},
-		{"attached_json", attached(), []Kind{Sockets, Applications}, false, true},
-		{"ipv6", ipv6(), []Kind{Sockets, Connections}, false, false},
-		{"all_json", busy(), Kinds(), false, true},
-		{"empty_json", &rds.Info{Provider: "kernel"}, []Kind{Sockets, TCP}, false, true},
+		{"all", busy(), Kinds(), false, false, nil},
+		{"verbose", busy(), []Kind{Connections}, true, false, nil},
+		{"order", busy(), []Kind{Retransmit, Counters, TCP}, false, false, nil},
+		{"empty", &rds.Info{Provider: "node"}, Kinds(), true, false, nil},
+		{"attached", attached(), []Kind{Sockets, Applications}, false, false, nil},
+		{"attached_json", attached(), []Kind{Sockets, Applications}, false, true, nil},
+		{"ipv6", ipv6(), []Kind{Sockets, Connections}, false, false, nil},
+		{"all_json", busy(), Kinds(), false, true, nil},
+		{"rates", attached(), []Kind{Counters, Applications, Connections}, true, false, earlier()},
+		{"empty_json", &rds.Info{Provider: "kernel"}, []Kind{Sockets, TCP}, false, true, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -97,7 +111,7 @@ func TestGolden(t *testing.T) {
 			if c.json {
 				err = WriteJSON(&got, c.info, c.kinds)
 			} else {
-				err = Write(&got, c.info, c.kinds, c.verbose)
+				err = Write(&got, View{Info: c.info, Before: c.before, Verbose: c.verbose}, c.kinds)
 			}
 			if err != nil {
 				t.Fatal(err)
@@ -145,7 +159,7 @@ func (full) Write([]byte) (int, error) { return 0, errFull }
 
 func TestWriteErrors(t *testing.T) {
 	t.Parallel()
-	if err := Write(full{}, busy(), Kinds(), false); !errors.Is(err, errFull) {
+	if err := Write(full{}, View{Info: busy()}, Kinds()); !errors.Is(err, errFull) {
 		t.Errorf("Write: %v", err)
 	}
 	if err := WriteJSON(full{}, busy(), Kinds()); !errors.Is(err, errFull) {
