@@ -87,6 +87,7 @@ func (r *receiver) waits(s *nodeSocket, n int) bool {
 	}
 	p.waiting, p.sock, p.need = true, s, n
 	r.peer.local.waiters.add(r)
+	r.io.paused.Store(&pausedFor{p.since, s})
 	if p.timer == nil {
 		p.timer = time.AfterFunc(until.Sub(now), r.wake)
 	} else {
@@ -189,6 +190,7 @@ func (r *receiver) Resumed() (read bool) {
 	p.parked.Shrink(0)
 	p.dropSlab()
 	p.on, p.sock = false, nil
+	r.io.paused.Store(nil)
 	r.peer.paused(r.path, r.id, false)
 	return true
 }
@@ -208,6 +210,12 @@ func (r *receiver) finish(cause error, acked uint64) {
 		}
 		r.closed(cause, acked)
 	}()
+}
+
+// pausedFor is why a path is not read, for reports.
+type pausedFor struct {
+	since time.Time
+	sock  *nodeSocket
 }
 
 // paused tells the core that path i's link is not read for now, or is again.

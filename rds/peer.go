@@ -70,6 +70,7 @@ type pathIO struct {
 	nextRX  *atomic.Uint64 // one more than the last number received; in the state file, if there is one
 
 	history pathHistory
+	paused  atomic.Pointer[pausedFor] // nil: the link is read
 
 	reserver transport.Reserver // the link, if it is one
 	claimed  int                // octets claimed of it for what was picked and is not written

@@ -28,6 +28,9 @@ const (
 	CauseWindow = "window"
 	// CauseReceiver: an application of this host does not take what has come for it.
 	CauseReceiver = "receiver"
+	// CausePaused: the path is not read, because the next message there has no room in the
+	// socket. What comes behind it for other sockets waits, too.
+	CausePaused = "paused"
 	// CauseFallenBack: the peer is served over TCP although XRC is preferred. Nothing waits.
 	CauseFallenBack = "fallen_back"
 )

@@ -52,6 +52,7 @@ var hints = map[string]string{
 	CauseFates:       "the application has to receive the fates that it has asked for",
 	CauseWindow:      "is the peer's host alive, and does its rdsd run? rdsinfo -nv shows TCP's view",
 	CauseReceiver:    "is the application stopped, or slow? it has to receive",
+	CausePaused:      "is the application stopped, or slow? receive.stall bounds the pause, after which messages for the socket are dropped",
 	CauseFallenBack:  "no RDMA and less throughput; is TCP port 18634 open in both directions, if the peer has XRC?",
 }
 
@@ -121,6 +122,12 @@ func (y *waitReport) finish(w *WaitInfo) {
 
 // peer lists what is queued for a peer and does not move.
 func (y *waitReport) peer(p *peer) {
+	y.served(p)
+	for i := range p.path {
+		if f := p.path[i].paused.Load(); f != nil {
+			y.add(WaitInfo{Cause: CausePaused, Since: f.since, Remote: netip.AddrPortFrom(p.remote, 0), Path: i, Detail: "what the peer sends other sockets on this path waits, too"}, f.sock)
+		}
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	paths := make(map[int]conn.PathInfo)
@@ -157,6 +164,23 @@ func (y *waitReport) peer(p *peer) {
 			y.add(*w, k.s)
 		}
 	}
+}
+
+// served tells that a peer is served over TCP although the node would rather speak XRC.
+func (y *waitReport) served(p *peer) {
+	c, ok := y.node.via(p.remote).(chooser)
+	if !ok {
+		return
+	}
+	st := c.State(p.local.addr, p.remote)
+	if st.Wire != string(WireTCP) || st.Forced {
+		return
+	}
+	w := WaitInfo{Cause: CauseFallenBack, Since: st.Since, Local: netip.AddrPortFrom(p.local.addr, 0), Remote: netip.AddrPortFrom(p.remote, 0), Detail: st.Reason, NextTry: st.Next}
+	if st.Moving != "" {
+		w.Detail += "; moving to " + st.Moving
+	}
+	y.add(w, nil)
 }
 
 // waitsLocked says what messages queued on a path wait for. It is false if they move.

@@ -300,6 +300,44 @@ func TestWhyWindow(t *testing.T) {
 	}
 }
 
+// A full socket stops a path of RDS over TCP.
+func TestWhyPaused(t *testing.T) {
+	t.Parallel()
+	a, _ := started(t, 17422, rds.Config{Wire: rds.WireTCP})
+	b, ctl := started(t, 17422, rds.Config{Wire: rds.WireTCP, ReceiveBuffer: 1 << 20, ReceiveOverrun: 1})
+	from, to := bind(t, a, "127.21.23.1:4000"), bind(t, b, "127.21.23.2:7000")
+	send(t, from, to.LocalAddrPort(), slices.Repeat([]int{64 << 10}, 100)...)
+	w := await(t, ctl, rds.CausePaused, func(*rds.WaitInfo) bool { return true })
+	if w.Local != to.LocalAddrPort() || w.Remote.Addr() != from.LocalAddrPort().Addr() {
+		t.Errorf("%+v", w)
+	}
+	for range 100 {
+		m, err := to.Recv(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+	}
+	for start := time.Now(); slices.ContainsFunc(waits(t, ctl), func(w rds.WaitInfo) bool { return w.Cause == rds.CausePaused }); {
+		if time.Since(start) > patience {
+			t.Fatal("the pause does not end")
+		}
+	}
+}
+
+// A peer that has no XRC.
+func TestWhyFallenBack(t *testing.T) {
+	t.Parallel()
+	a, ctl := started(t, 17424, rds.Config{})
+	b, _ := started(t, 17424, rds.Config{Wire: rds.WireTCP})
+	from, to := bind(t, a, "127.21.24.1:4000"), bind(t, b, "127.21.24.2:7000")
+	send(t, from, to.LocalAddrPort(), 1)
+	w := await(t, ctl, rds.CauseFallenBack, func(w *rds.WaitInfo) bool { return w.Detail != "" })
+	if w.Local.Addr() != from.LocalAddrPort().Addr() || w.Remote.Addr() != to.LocalAddrPort().Addr() || !strings.Contains(w.Detail, "xrc") {
+		t.Errorf("%+v", w)
+	}
+}
+
 func TestWhyArguments(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

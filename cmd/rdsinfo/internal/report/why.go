@@ -92,8 +92,11 @@ func span(d time.Duration) string {
 // who is the socket, application or host that waits.
 func who(w *rds.WaitInfo) string {
 	var s []string
-	if w.Local.IsValid() {
+	switch {
+	case w.Local.IsValid() && w.Local.Port() != 0:
 		s = append(s, w.Local.String())
+	case w.Local.IsValid():
+		s = append(s, w.Local.Addr().String())
 	}
 	if w.PID != 0 {
 		s = append(s, fmt.Sprintf("pid %d (%s)", w.PID, name(w.Command)))
@@ -135,6 +138,8 @@ func what(w *rds.WaitInfo) string {
 		return fmt.Sprintf("waits for %v (path %d) to take what was written", peer, w.Path)
 	case rds.CauseReceiver:
 		return "does not take what has come for it"
+	case rds.CausePaused:
+		return fmt.Sprintf("is full and keeps path %d of %v from being read", w.Path, peer)
 	case rds.CauseFallenBack:
 		return fmt.Sprintf("speaks TCP with %v instead of XRC", peer)
 	}
