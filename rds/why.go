@@ -243,8 +243,24 @@ func (y *waitReport) senders(s *nodeSocket) {
 				p.mu.Unlock()
 			}
 		}
+		if e := y.with(&w, s); e != nil {
+			e.Senders += w.Senders
+			continue
+		}
 		y.add(w, s)
 	}
+}
+
+// with is the wait of what a socket has queued for the same as its senders wait for, nil if
+// there is none.
+func (y *waitReport) with(w *WaitInfo, s *nodeSocket) *WaitInfo {
+	at := s.local()
+	for i := range y.out {
+		if e := &y.out[i]; e.Cause == w.Cause && e.Remote == w.Remote && e.Local == at && w.Remote.IsValid() {
+			return e
+		}
+	}
+	return nil
 }
 
 // receiver tells that a socket of this host is congested.
