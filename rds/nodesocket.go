@@ -214,7 +214,6 @@ func (s *nodeSocket) waiting() (bytes, count int64) {
 // (net/rds/recv.c, rds_recv_rcvbuf_delta). It runs on the event loop.
 func (s *nodeSocket) congest() {
 	if s.over(s.rcvbuf.Load()) && s.setCongested(true) {
-		s.congestedAt.Store(s.node.now().UnixNano())
 		s.la.mark(s)
 		if s.app != nil {
 			s.app.watch()

@@ -73,6 +73,9 @@ func (s *nodeSocket) setCongested(on bool) (changed bool) {
 	f := &s.la.full
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	if on && !s.congested.Load() {
+		s.congestedAt.Store(s.node.now().UnixNano()) // before reports see that it is
+	}
 	if s.congested.Swap(on) == on {
 		return false
 	}
