@@ -31,7 +31,6 @@ type Node struct {
 	counters   counters
 	service    atomic.Pointer[Service]
 	watchman   watchman
-	stopping   atomic.Bool             // the node or its service is being closed
 	index      atomic.Pointer[[]*peer] // connections by number; grows under mu
 	mapGen     atomic.Uint64           // grows with each congestion map received
 	monitored  atomic.Bool             // some socket has had a congestion monitor
@@ -342,7 +341,6 @@ func (n *Node) Close() error {
 		return &OpError{Op: "close", Err: net.ErrClosed}
 	}
 	n.ending = true
-	n.stopping.Store(true)
 	n.leaving.Store(n.succession.file != nil)
 	socks := make([]*nodeSocket, 0, len(n.socks))
 	for s := range n.socks {
@@ -360,7 +358,6 @@ func (n *Node) Close() error {
 		}
 	}
 	total := closeAll(linger)
-	n.tellLost()
 
 	n.mu.Lock()
 	n.closed = true

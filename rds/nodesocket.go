@@ -287,7 +287,6 @@ func (s *nodeSocket) finish() error {
 		s.node.eachPeer(func(p *peer) {
 			if p.local == s.la {
 				m, b := p.cancel(s, 0, true)
-				p.lose(m, b)
 				dropped.Messages += m
 				dropped.Bytes += b
 			}

@@ -53,8 +53,6 @@ type peer struct {
 	parting  chan struct{}    // wakes who waits for the end of links, or for answers; nil: nobody
 	holds    map[uint16]uint8 // the peer's ports that take no messages, by the paths that say so
 	marks    portMarks        // since when ports take no messages
-
-	lost struct{ messages, bytes atomic.Int64 } // at a stop
 }
 
 // pathIO is what the driver keeps of a path.

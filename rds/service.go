@@ -208,7 +208,6 @@ func (s *Service) Close() error {
 		return &OpError{Op: "close", Err: net.ErrClosed}
 	}
 	s.closed = true
-	s.node.stopping.Store(true)
 	if s.draining.Swap(true) {
 		close(s.cut)
 	}
@@ -222,7 +221,6 @@ func (s *Service) Close() error {
 	}
 	s.work.Wait()
 	s.node.service.Store(nil)
-	s.node.tellLost()
 	s.tableFD.Close()
 	// The table stays mapped until nobody reads it: the node may still write.
 	s.mu.Lock()

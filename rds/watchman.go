@@ -262,20 +262,3 @@ func (p *peer) met(old, now uint32) {
 		p.log.Info("peer restarted", zap.Uint32("generation", now), zap.Uint32("before", old))
 	}
 }
-
-// lose counts what was dropped because the node, or its service, stops.
-func (p *peer) lose(messages, bytes int) {
-	if messages > 0 && p.node.stopping.Load() {
-		p.lost.messages.Add(int64(messages))
-		p.lost.bytes.Add(int64(bytes))
-	}
-}
-
-// tellLost says what was lost at a stop, of each peer.
-func (n *Node) tellLost() {
-	n.eachPeer(func(p *peer) {
-		if m := p.lost.messages.Swap(0); m > 0 {
-			p.log.Warn("messages not acknowledged at the stop: their fate is unknown", zap.Int64("messages", m), zap.Int64("bytes", p.lost.bytes.Swap(0)))
-		}
-	})
-}

@@ -194,29 +194,6 @@ func TestLogTellsOfAddressesThatHaveGone(t *testing.T) {
 	contains(t, lines(t, logs, zap.InfoLevel, back, 1), gone.String())
 }
 
-func TestLogTellsWhatWasLostAtAStop(t *testing.T) {
-	t.Parallel()
-	log, logs := observed()
-	l := newLoopLab(t)
-	n, svc, path := served(t, l, Config{Logger: log}, ServiceConfig{})
-	own, app := l.bind(n), bound(t, dialed(t, path), addrOf(newAddr(), 100))
-	first, second := nowhere(), nowhere()
-	const text = "messages not acknowledged at the stop"
-	closing := l.bind(n)
-	mustSend(t, closing, first, make([]byte, 1000)) // dropped by its own end, not by the node's
-	_ = closing.Close()
-	app.SetLinger(0)
-	for range 3 {
-		mustSend(t, app, first, make([]byte, 10))
-	}
-	mustSend(t, own, second, make([]byte, 5))
-	eventually(t, "that they are queued", func() bool { return counter(t, n, "send_queued") == 5 })
-	_ = svc.Close()
-	contains(t, lines(t, logs, zap.WarnLevel, text, 1), "peer:"+first.Addr().String(), "messages:3", "bytes:30")
-	_ = n.Close()
-	contains(t, lines(t, logs, zap.WarnLevel, text, 2), "peer:"+second.Addr().String(), "messages:1", "bytes:5")
-}
-
 func TestLogNamesBothPorts(t *testing.T) {
 	t.Parallel()
 	log, logs := observed()
