@@ -217,8 +217,7 @@ func (k *talk) run() error {
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "what"})
 	n, err := NewNode(Config{
 		Addresses: []netip.Addr{k.here.Addr()}, Port: k.port, Wire: k.wire, Paths: k.paths, Linger: patience,
-		TCP: TCPConfig{Silence: k.silence,
-			KeepAliveIdle: time.Second, KeepAliveInterval: time.Second, KeepAliveCount: 2},
+		TCP:    TCPConfig{Silence: k.silence},
 		Logger: zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stdout), zap.InfoLevel)),
 	})
 	if err != nil {
