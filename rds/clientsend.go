@@ -262,7 +262,7 @@ func (s *clientSocket) charge(ctx context.Context, h *half, d *destination, n in
 
 // awaitRoom waits until there may be room where a message was refused for why. It returns
 // taken if it has tried with success.
-func (s *clientSocket) awaitRoom(ctx context.Context, h *half, d *destination, n int, why refusal) (refusal, error) {
+func (s *clientSocket) awaitRoom(ctx context.Context, h *half, d *destination, n int, why shortage) (shortage, error) {
 	q := &s.writers
 	if why == fullBudget {
 		q = &h.t.space

@@ -76,17 +76,17 @@ type budget struct {
 // cost is what a message of n bytes counts against the budget.
 func cost(n int) int { return n + itemCost }
 
-// refusal is why there is no room for a message.
-type refusal int
+// shortage is why there is no room for a message.
+type shortage int
 
 const (
-	taken      refusal = iota
+	taken      shortage = iota
 	fullSocket         // the send buffer
 	fullBudget         // the session's budget
 )
 
 // take takes room for a message of n bytes.
-func (h *half) take(peer uint32, n int) refusal {
+func (h *half) take(peer uint32, n int) shortage {
 	t := h.t
 	down := t.table.Down(int(peer))
 	if !down {
