@@ -81,8 +81,8 @@ type shortage int
 
 const (
 	taken      shortage = iota
-	fullSocket         // the send buffer
-	fullBudget         // the session's budget
+	fullSocket          // the send buffer
+	fullBudget          // the session's budget
 )
 
 // take takes room for a message of n bytes.

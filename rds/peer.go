@@ -326,7 +326,7 @@ func (p *peer) start(i int, id conn.LinkID) {
 	io.history.opened(p.node.now())
 	io.reserver, _ = l.(transport.Reserver)
 	io.claimed = 0
-	p.downLocked()
+	p.turnLocked()
 	io.tx.reset()
 	io.tx.blocked = true // until it is started nobody would be told that there is room
 	p.carriesLocked(i, l)
@@ -386,7 +386,7 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 		io.history.lost(p.node.now(), cause)
 		io.link, io.id = nil, 0
 		io.reserver, io.claimed = nil, 0
-		p.downLocked()
+		p.turnLocked()
 		io.tx.reset()
 	}
 	ports := p.core.MapVersion()

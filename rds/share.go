@@ -117,8 +117,8 @@ func (s *nodeSocket) roomed() {
 	}
 }
 
-// downLocked follows a change of p's links: without any the peer is down.
-func (p *peer) downLocked() {
+// turnLocked follows a change of p's links: without any the peer is down.
+func (p *peer) turnLocked() {
 	down := true
 	for i := range p.path {
 		down = down && p.path[i].link == nil
