@@ -25,25 +25,25 @@ const maxRefusals = 4096
 //
 // They belong to who receives on the path, as conn.Inbound does.
 type refusals struct {
-	told    []refusal // on the present link, ascending
-	before  []refusal // on earlier links, and not again; above all of told
-	unsure  refusal   // the span; count 0: there is none
-	number  uint64    // of messages told on the present link
-	epoch   uint32    // as Inbound's: the peer's generation
-	pending bool      // before or unsure wait for a higher number
-	limit   int       // of runs; 0: maxRefusals
+	told    []refusedRun // on the present link, ascending
+	before  []refusedRun // on earlier links, and not again; above all of told
+	unsure  refusedRun   // the span; count 0: there is none
+	number  uint64       // of messages told on the present link
+	epoch   uint32       // as Inbound's: the peer's generation
+	pending bool         // before or unsure wait for a higher number
+	limit   int          // of runs; 0: maxRefusals
 }
 
-// refusal is a run of messages refused for one reason.
-type refusal struct {
+// refusedRun is a run of messages refused for one reason.
+type refusedRun struct {
 	first, count uint64
 	why          transport.Refusal
 	told         uint64 // refusals.number after it; in before: of no meaning
 }
 
-func (f *refusal) end() uint64 { return f.first + f.count }
+func (f *refusedRun) end() uint64 { return f.first + f.count }
 
-func (f *refusal) has(number uint64) bool { return number-f.first < f.count }
+func (f *refusedRun) has(number uint64) bool { return number-f.first < f.count }
 
 // begin is for a new link.
 func (q *refusals) begin(epoch uint32) {
@@ -74,12 +74,12 @@ func (q *refusals) add(number uint64, why transport.Refusal) {
 	if limit := cmp.Or(q.limit, maxRefusals); len(q.told)+len(q.before) >= limit {
 		q.loseOldest()
 	}
-	q.told = append(q.told, refusal{number, 1, why, q.number})
+	q.told = append(q.told, refusedRun{number, 1, why, q.number})
 }
 
 // loseOldest adds the oldest run to the span.
 func (q *refusals) loseOldest() {
-	var oldest refusal
+	var oldest refusedRun
 	if len(q.told) > 0 {
 		oldest, q.told = q.told[0], q.told[1:]
 	} else {
@@ -104,7 +104,7 @@ func (q *refusals) passed(number uint64) {
 	}
 	if q.unsure.count > 0 && q.unsure.told == 0 && q.unsure.end() <= number {
 		if q.unsure.told = q.number; q.number == 0 {
-			q.unsure = refusal{} // none of it has come again
+			q.unsure = refusedRun{} // none of it has come again
 		}
 	}
 	q.pending = len(q.before) > 0 || q.unsure.count > 0 && q.unsure.told == 0
@@ -115,7 +115,7 @@ func (q *refusals) find(number uint64) transport.Refusal {
 	if q.unsure.has(number) {
 		return transport.RefusedUnknown
 	}
-	for _, list := range [...][]refusal{q.before, q.told} {
+	for _, list := range [...][]refusedRun{q.before, q.told} {
 		i := sort.Search(len(list), func(i int) bool { return list[i].end() > number })
 		if i < len(list) && list[i].has(number) {
 			return list[i].why
@@ -133,7 +133,7 @@ func (q *refusals) heard(n uint64) {
 		q.told = nil
 	}
 	if q.unsure.count > 0 && q.unsure.told > 0 && q.unsure.told <= n {
-		q.unsure = refusal{}
+		q.unsure = refusedRun{}
 	}
 }
 

@@ -197,7 +197,7 @@ func (n *Node) suspects() bool {
 	some := false
 	n.eachPeer(func(p *peer) {
 		p.mu.Lock()
-		some = some || len(p.marks.since) > 0 || p.core.Queued() > 0 && p.downLocked()
+		some = some || len(p.marks.since) > 0 || p.core.Queued() > 0 && p.pathDownLocked()
 		p.mu.Unlock()
 	})
 	n.mu.RLock()
@@ -208,8 +208,8 @@ func (n *Node) suspects() bool {
 	return some
 }
 
-// downLocked tells whether some path that is wanted has no link.
-func (p *peer) downLocked() bool {
+// pathDownLocked tells whether some path that is wanted has no link.
+func (p *peer) pathDownLocked() bool {
 	for i := range max(1, p.core.Paths()) {
 		if p.core.State(i) != conn.Up {
 			return true
