@@ -237,9 +237,13 @@ func (s *clientSocket) charge(ctx context.Context, h *half, d *destination, n in
 		return ErrWouldBlock
 	}
 	scope := waitScope{list: &h.waits}
-	scope.enter(senderWait{cause: CauseSendBuffer, any: true})
 	defer scope.end()
 	for {
+		w := senderWait{cause: CauseSendBuffer, any: true}
+		if why == fullBudget {
+			w = senderWait{cause: CauseBudget, peer: d.peer}
+		}
+		scope.enter(w)
 		if err := ctx.Err(); err != nil {
 			s.roomed() // it may have been told of room
 			return err

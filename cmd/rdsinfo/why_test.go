@@ -241,8 +241,8 @@ func TestWhyBudgetOfApplication(t *testing.T) {
 	_, ctl, path := serving(t, 17417, rds.Config{}, rds.ServiceConfig{SendBudget: 1000})
 	s := bind(t, attach(t, path), "127.21.17.1:4000")
 	send(t, s, netip.MustParseAddrPort("127.21.17.9:7000"), 900, 900, 900)
-	w := await(t, ctl, rds.CauseBudget, func(w *rds.WaitInfo) bool { return w.Bytes > 1000 })
-	if w.PID != os.Getpid() || w.Command == "" || w.Local.IsValid() {
+	w := await(t, ctl, rds.CauseBudget, func(w *rds.WaitInfo) bool { return w.Senders == 1 })
+	if w.PID != os.Getpid() || w.Command == "" || w.Local != s.LocalAddrPort() || w.Remote.Addr().String() != "127.21.17.9" {
 		t.Errorf("%+v", w)
 	}
 }
@@ -275,7 +275,7 @@ func TestWhyWindow(t *testing.T) {
 			t.Parallel()
 			n, ctl := started(t, 17419, rds.Config{Wire: c.wire, SendBuffer: 64 << 20, TCP: rds.TCPConfig{SendBuffer: 64 << 10}})
 			d := clitest.StartEnv(t, []string{"RDS_SOCKET=none", "RDS_CONTROL=none"}, bin.Path("rdsd"), "--listen", c.net+"2", "--port", "17419", "--wire", string(c.wire))
-			d.Line(d.Stderr, "ready")
+			ready := d.Line(d.Stderr, "ready")
 			s := bind(t, n, c.net+"1:4000")
 			to := netip.MustParseAddrPort(c.net + "2:7000")
 			ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -287,6 +287,7 @@ func TestWhyWindow(t *testing.T) {
 				t.Fatal(m, err)
 			}
 			d.Signal(syscall.SIGSTOP)
+			awaitStopped(t, ready)
 			defer d.Signal(syscall.SIGCONT)
 			send(t, s, to, c.sizes...)
 			w := await(t, ctl, rds.CauseWindow, func(w *rds.WaitInfo) bool { return w.Bytes >= c.sizes[0] })
@@ -335,6 +336,28 @@ func TestWhyFallenBack(t *testing.T) {
 	w := await(t, ctl, rds.CauseFallenBack, func(w *rds.WaitInfo) bool { return w.Detail != "" })
 	if w.Local.Addr() != from.LocalAddrPort().Addr() || w.Remote.Addr() != to.LocalAddrPort().Addr() || !strings.Contains(w.Detail, "xrc") {
 		t.Errorf("%+v", w)
+	}
+}
+
+// awaitStopped returns when all threads of the daemon that has said this have stopped: one
+// that still runs may take a message.
+func awaitStopped(t *testing.T, ready string) {
+	t.Helper()
+	_, pid, _ := strings.Cut(ready, `"pid": `)
+	pid, _, _ = strings.Cut(pid, "}")
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for start := time.Now(); ; <-tick.C {
+		tasks, err := filepath.Glob("/proc/" + pid + "/task/*/stat")
+		if err != nil || len(tasks) == 0 || time.Since(start) > patience {
+			t.Fatalf("process %q has not stopped: %v", pid, err)
+		}
+		if !slices.ContainsFunc(tasks, func(task string) bool {
+			b, err := os.ReadFile(task)
+			return err == nil && !strings.Contains(string(b), ") T ")
+		}) {
+			return
+		}
 	}
 }
 
