@@ -19,16 +19,13 @@ import (
 	"time"
 )
 
-// fanInXRC adds XRC to TestFanIn. It needs credit that is a reservation: what is granted
-// to all senders of a queue never passes ReceiveOverrun.
-const fanInXRC = false
-
 // fanIn is a point of the matrix.
 type fanIn struct {
 	peers, sockets  int // sockets of each peer
 	daemon          bool
 	wire            Wire
 	buffer, overrun int
+	send            int           // send buffer of each socket
 	pause           time.Duration // at least
 }
 
@@ -48,22 +45,18 @@ func TestFanIn(t *testing.T) {
 	if role := os.Getenv(roleEnv); role != "" {
 		beFanIn(role, strings.Fields(os.Getenv(argEnv)))
 	}
-	wires := []Wire{WireTCP}
-	if fanInXRC {
-		wires = append(wires, WireXRC)
-	}
 	points := []fanIn{{peers: 2, sockets: 12}, {peers: 17, sockets: 1}}
-	limits := fanIn{buffer: 64 << 10, overrun: 64 << 10}
+	limits := fanIn{buffer: 64 << 10, overrun: 64 << 10, send: 256 << 10}
 	if os.Getenv("RDS_LONG") != "" {
 		points = nil
 		for _, peers := range []int{1, 2, 17, 64, 200} {
 			points = append(points, fanIn{peers: peers, sockets: 1}, fanIn{peers: peers, sockets: 12})
 		}
-		limits = fanIn{buffer: DefaultBuffer, overrun: DefaultReceiveOverrun, pause: 3 * time.Second}
+		limits = fanIn{buffer: DefaultBuffer, overrun: DefaultReceiveOverrun, send: DefaultBuffer, pause: 3 * time.Second}
 	}
 	for _, f := range points {
-		f.buffer, f.overrun, f.pause = limits.buffer, limits.overrun, limits.pause
-		for _, f.wire = range wires {
+		f.buffer, f.overrun, f.send, f.pause = limits.buffer, limits.overrun, limits.send, limits.pause
+		for _, f.wire = range []Wire{WireTCP, WireXRC} {
 			for _, f.daemon = range []bool{false, true} {
 				t.Run(f.String(), func(t *testing.T) { f.run(t) })
 			}
@@ -196,7 +189,7 @@ func (f fanIn) run(t *testing.T) {
 	defer r.done.Wait()
 	defer cancel()
 	for i, a := range froms {
-		n := l.node(Config{Wire: f.wire, SendBuffer: min(DefaultBuffer, 256<<20/(f.peers*f.sockets)), TCP: TCPConfig{EventLoops: 1}})
+		n := l.node(Config{Wire: f.wire, SendBuffer: min(f.send, 256<<20/(f.peers*f.sockets)), TCP: TCPConfig{EventLoops: 1}})
 		for k := range f.sockets {
 			s := l.bind(n, addrOf(a, uint16(4000+k)))
 			r.done.Go(func() { r.send(ctx, s) })

@@ -39,10 +39,16 @@ func newStalled(t *testing.T, cfg Config) *stalled {
 	x.full = x.bind(x.node)
 	x.other = x.bind(x.node, addrOf(x.full.LocalAddrPort().Addr(), 5000))
 	x.link = x.peer.dial(x.full.LocalAddrPort().Addr())
-	go func() { _ = x.link.discard() }()
+	x.listen()
 	x.overfill(100)
 	eventually(t, "the pause", func() bool { return counter(t, x.node, "recv_paused") == 1 })
 	return x
+}
+
+// listen reads what the node sends to the peer.
+func (x *stalled) listen() {
+	link := x.link
+	go func() { _ = link.discard() }()
 }
 
 // overfill sends n messages to the full socket and one to the other.
@@ -164,6 +170,7 @@ func TestPausedPathThatEndsIsReadOut(t *testing.T) {
 		next := x.peer.dial(x.full.LocalAddrPort().Addr())
 		next.seq = x.link.seq
 		x.link = next
+		x.listen()
 		x.overfill(10)
 	}
 	x.takeAll(0)
