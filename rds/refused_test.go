@@ -111,7 +111,7 @@ func TestRefusedIsNeverSuccess(t *testing.T) {
 	t.Parallel()
 	for _, paths := range []int{1, 8} {
 		l := newLab(t)
-		a, b := l.pair(Config{Paths: paths, SendBuffer: 1 << 20, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond})
+		a, b := l.pair(Config{Paths: paths, SendBuffer: 64 << 10, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond})
 		nobody := addrOf(b.LocalAddrPort().Addr(), 9)
 		n := 15_000
 		if invariants.Enabled {
@@ -119,10 +119,16 @@ func TestRefusedIsNeverSuccess(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(background(t))
 		var wg sync.WaitGroup
-		wg.Go(func() { // cuts
+		progress := make(chan struct{}, 1)
+		wg.Go(func() { // cuts, each after some fates, so that the links get on however slow the machine is
 			rng := rand.New(rand.NewPCG(uint64(paths), 3))
-			for ctx.Err() == nil {
-				wait, stop := context.WithTimeout(ctx, time.Duration(rng.IntN(2000))*time.Microsecond)
+			for {
+				select {
+				case <-progress:
+				case <-ctx.Done():
+					return
+				}
+				wait, stop := context.WithTimeout(ctx, time.Duration(rng.IntN(1000))*time.Microsecond)
 				<-wait.Done()
 				stop()
 				cutLinks(nodeOf([]*Socket{a, b}[rng.IntN(2)]))
@@ -152,7 +158,13 @@ func TestRefusedIsNeverSuccess(t *testing.T) {
 			}
 		})
 		ends := map[Status]int{}
-		for range n {
+		for i := range n {
+			if i%100 == 50 {
+				select {
+				case progress <- struct{}{}:
+				default:
+				}
+			}
 			m := mustRecv(t, a)
 			ends[m.Status]++
 			if refused := m.Token%3 != 0; refused != (m.Status == StatusRefused) {
