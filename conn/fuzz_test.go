@@ -9,6 +9,9 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 )
 
+// fuzzOps is how many operations fuzzDuo knows.
+const fuzzOps = 21
+
 // fuzzDuo has the bytes of ops act on two cores; each operation is a byte for
 // what, a byte for where and a byte for how much.
 func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
@@ -20,7 +23,7 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 	for ops = ops[1:]; len(ops) >= 3; ops = ops[3:] {
 		i, path, arg := int(ops[1]&1), int(ops[1]>>1)%MaxPaths, int(ops[2])
 		s := d.side[i]
-		switch ops[0] % 21 {
+		switch ops[0] % fuzzOps {
 		case 0, 1:
 			d.send(i, path&1, arg*arg)
 		case 2, 3:
@@ -147,13 +150,26 @@ func TestTwoCores(t *testing.T) {
 	for i := range n {
 		ops := randomOps(rng, i, 600)
 		for k := 1; k < len(ops); k += 3 {
-			if ops[k]%20 == 17 {
+			switch tame := rng.IntN(8) > 0; ops[k] % fuzzOps {
+			case 17:
 				ops[k] = 4 // honest peers only: those must come to rest
+			case 15:
+				if tame {
+					ops[k+2] |= 1 // ports are congested for a while, not most of the time
+				}
+			case 16:
+				if tame {
+					ops[k+2] &= 127 // the same for paths that leave their links
+				}
+			case 20:
+				if tame {
+					ops[k] = 2
+				}
 			}
 			if i%4 == 0 || rng.IntN(2) == 0 {
 				ops[k+1] &= 1 // path 0, where most is to be done
 			}
-			if ops[k]%20 == 11 && rng.IntN(4) > 0 {
+			if ops[k]%fuzzOps == 11 && rng.IntN(4) > 0 {
 				ops[k] = 7 // links that live for a while
 			}
 		}
