@@ -81,6 +81,11 @@ func (ev *events) OnTraffic(gc gnet.Conn) gnet.Action {
 		return gnet.None
 	}
 	ev.e.reads.Add(1)
+	// What comes may answer what a program has written: a program that reads a region,
+	// asks the peer for the next block, and has the block placed there. The order goes
+	// through the peer, where the race detector does not see it. The writer has changed
+	// life before it wrote (acquire), so this load shows it.
+	c.life.Load()
 	err := c.h.Feed(b)
 	if err == nil {
 		err = c.readDirect()
