@@ -1,6 +1,7 @@
 package loop
 
 import (
+	"io"
 	"net/netip"
 	"sync"
 	"sync/atomic"
@@ -183,6 +184,14 @@ func (l *link) Resume() {
 	if l.acquire() {
 		l.recv.goOn()
 		l.put()
+	}
+}
+
+// eof ends the link when the other end has ended its side: at once, or, where both have
+// and the other end is paused, when that has taken the rest, which counts as acknowledged.
+func (l *link) eof() {
+	if !l.send.outlasts() {
+		l.end(io.EOF, false)
 	}
 }
 

@@ -34,6 +34,7 @@ type pipe struct {
 	ended   bool   // guarded by mu; src ends its side after what is pending
 	reset   bool   // guarded by mu; src ends it at once
 	dead    bool   // guarded by mu; dst is gone
+	both    bool   // guarded by mu; dst has ended its side: src ends when the rest is delivered
 	starved bool   // guarded by mu; src is owed a Writable
 	pending []byte // guarded by mu; appended, not delivered
 	spare   []byte // guarded by mu; the other buffer, when not being delivered
@@ -157,12 +158,15 @@ func (p *pipe) pump(budget int) {
 			return
 		case len(p.pending) == 0:
 			p.busy = false
-			ended, starved := p.ended, p.starved
-			p.starved = false
+			ended, starved, both := p.ended, p.starved, p.both
+			p.starved, p.both = false, false
 			p.mu.Unlock()
 			switch {
 			case ended:
-				p.dst.end(io.EOF, false)
+				p.dst.eof()
+				if both {
+					p.src.end(io.EOF, false)
+				}
 			case starved:
 				p.src.writable()
 			}
@@ -261,9 +265,22 @@ func (p *pipe) isPaused() bool {
 // kill says that dst is gone.
 func (p *pipe) kill() {
 	p.mu.Lock()
-	p.dead = true
+	both := p.both
+	p.dead, p.both = true, false
 	p.pending = nil
 	p.mu.Unlock()
+	if both {
+		p.src.end(io.EOF, false)
+	}
+}
+
+// outlasts tells whether src, which has ended its side, has something to be delivered
+// yet, and has src ended behind it.
+func (p *pipe) outlasts() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.both = p.ended && !p.reset && !p.dead && (p.busy || p.paused || len(p.pending) > 0)
+	return p.both
 }
 
 func (p *pipe) isStarted() bool {
