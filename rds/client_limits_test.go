@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -124,10 +125,15 @@ func TestAddressRule(t *testing.T) {
 func TestDraining(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
-	_, svc, path := served(t, l, Config{Linger: 20 * time.Millisecond}, ServiceConfig{})
+	n, svc, path := served(t, l, Config{Linger: 20 * time.Millisecond}, ServiceConfig{})
 	c := dialed(t, path)
 	s := bound(t, c, addrOf(newAddr(), 100))
 	mustSend(t, s, nowhere(), []byte("12345"))
+	// What the daemon has not taken is left on the ring, for the next one.
+	eventually(t, "the daemon has taken the message", func() bool {
+		info, err := n.Info()
+		return err == nil && slices.ContainsFunc(info.Sockets, func(i SocketInfo) bool { return i.SendQueued == 5 })
+	})
 	var d *DroppedError
 	if err := svc.Drain(); !errors.As(err, &d) || d.Messages != 1 || d.Bytes != 5 {
 		t.Errorf("Drain: %v", err)

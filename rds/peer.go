@@ -420,7 +420,7 @@ func (p *peer) cancel(s *nodeSocket, port uint16, all bool) (messages, bytes int
 func (p *peer) abandon(s *nodeSocket) (messages, bytes int) {
 	m, b := p.cancelParked(s, 0, true, conn.Dropped)
 	p.mu.Lock()
-	messages, bytes = p.core.Abandon(&s.account)
+	messages, bytes = p.core.Abandon(&s.share(p).Account)
 	p.unlock(nil)
 	return messages + m, bytes + b
 }
