@@ -271,7 +271,7 @@ func TestReservationRefuses(t *testing.T) {
 			t.Errorf("%s: %d octets granted", name, r.Granted())
 		}
 	}
-	r, s = join()
+	_, s = join()
 	if err := s.Returned(Return{Returned: 1000}); err != nil {
 		t.Fatal(err)
 	}
