@@ -197,7 +197,7 @@ func (m *mover) finish() {
 // cut at random bytes: each message arrives once and in order. It is alone in the
 // process: the descriptors it cuts are found by number.
 func TestMovesUnderTraffic(t *testing.T) {
-	moves := 30
+	moves := 10
 	if os.Getenv("RDS_LONG") != "" {
 		moves = 1000
 	}
