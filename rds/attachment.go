@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
+	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
 )
 
@@ -50,23 +51,25 @@ type attachment struct {
 	sockMu sync.Mutex
 	socks  [maxSessionSockets]atomic.Pointer[clientSocket] // by index; written under sockMu
 	closed map[uint32]uint16                               // index: number of the last socket there that was closed
-	early  map[uint32][]recvItem                           // of sockets whose number is still on its way here
+	early  map[uint32][]recvItem                           // messages of sockets that are not registered yet
+	fates  map[uint32][]conn.Fate                          // the same of fates: of what was submitted again
 }
 
-func newAttachment(c *Client, conn *ipc.Conn) (*attachment, error) {
+func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP}
 	if c.cfg.Reconnect {
 		features = append(features, ipc.FeatureAgain)
 	}
-	if err := conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: features}); err != nil {
+	if err := control.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: features}); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
 	t := &attachment{
-		c: c, conn: conn, dead: make(chan struct{}), calls: make(map[uint64]chan *ipc.Reply),
+		c: c, conn: control, dead: make(chan struct{}), calls: make(map[uint64]chan *ipc.Reply),
 		resolved: make(map[[2]netip.Addr]uint32), origins: make(map[uint32]*netip.Addr),
 		closed: make(map[uint32]uint16), early: make(map[uint32][]recvItem),
+		fates: make(map[uint32][]conn.Fate),
 	}
-	files, err := conn.ReceiveFiles(&t.welcome, ipc.WelcomeFiles)
+	files, err := control.ReceiveFiles(&t.welcome, ipc.WelcomeFiles)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDaemon, err)
 	}
@@ -305,6 +308,10 @@ func (t *attachment) register(s *clientSocket, id uint32) {
 	}
 	s.q.count.Add(int64(len(early)))
 	s.q.mu.Unlock()
+	for _, f := range t.fates[id] { // before others find the socket, to keep the order
+		s.fate(f)
+	}
+	delete(t.fates, id)
 	t.socks[id&0xffff].Store(s)
 }
 
@@ -336,9 +343,30 @@ func (t *attachment) keepEarly(id uint32, it recvItem) (s *clientSocket, kept bo
 	if s := t.socket(id); s != nil {
 		return s, false
 	}
-	if last, ok := t.closed[id&0xffff]; ok && int16(uint16(id>>16)-last) <= 0 {
+	if t.wasClosedLocked(id) {
 		return nil, false
 	}
 	t.early[id] = append(t.early[id], it)
 	return nil, true
+}
+
+// fated reports a fate to a socket, or keeps it for one that is not registered yet.
+func (t *attachment) fated(id uint32, f conn.Fate) {
+	s := t.socket(id)
+	if s == nil {
+		t.sockMu.Lock()
+		if s = t.socket(id); s == nil && !t.wasClosedLocked(id) {
+			t.fates[id] = append(t.fates[id], f)
+		}
+		t.sockMu.Unlock()
+	}
+	if s != nil {
+		s.fate(f)
+	}
+}
+
+// wasClosedLocked tells whether the socket of a number was closed.
+func (t *attachment) wasClosedLocked(id uint32) bool {
+	last, ok := t.closed[id&0xffff]
+	return ok && int16(uint16(id>>16)-last) <= 0
 }

@@ -52,9 +52,7 @@ func (d *delivery) take(e *ipc.Entry) {
 	case ipc.OpFreed:
 		d.t.submission.freed(e.Offset())
 	case ipc.OpFate:
-		if s := d.t.socket(e.Socket()); s != nil {
-			s.fate(conn.Fate{Token: e.Token(), Status: conn.Status(int32(e.Length()))})
-		}
+		d.t.fated(e.Socket(), conn.Fate{Token: e.Token(), Status: conn.Status(int32(e.Length()))})
 	case ipc.OpDone:
 		if s := d.t.socket(e.Socket()); s != nil {
 			s.operated(d.t, e)
