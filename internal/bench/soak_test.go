@@ -194,6 +194,8 @@ func TestSoakExcuses(t *testing.T) {
 		{"refused", turnRead, rds.StatusRemoteError, nil, false},
 		{"refused, and the life ended", turnRead, rds.StatusRemoteError, &process, true},
 		{"refused as it has to be", turnBad, rds.StatusRemoteError, nil, true},
+		{"no such port, and the process goes on", turnPlain, rds.StatusRefused, nil, false},
+		{"no such port, and the process ended", turnPlain, rds.StatusRefused, &process, true},
 		{"canceled", turnRead, rds.StatusCanceled, &host, false},
 	} {
 		for _, first := range []bool{false, true} { // the news come before or after

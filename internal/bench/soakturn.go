@@ -182,6 +182,11 @@ func (t *soakClient) end(l *soakLane) error {
 			t.addsOf(l.peer, l.in).inc(6)
 		}
 		r.unsure = true
+	case l.status == rds.StatusRefused: // nobody is bound to the port of a process that has ended
+		lost = lostDropped
+		t.acct.Void++
+		t.excuse(l, excuse{life: l.life, what: bad("refused, and the process has not ended")})
+		r.unsure = r.unsure || !plain
 	case l.status != rds.StatusSuccess: // a daemon that ends tells this, and then that it has ended
 		lost = lostDropped
 		t.excuse(l, excuse{life: neverOver, what: bad("fate %d", l.status)})
