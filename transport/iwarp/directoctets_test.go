@@ -76,9 +76,6 @@ func TestDirectOctetsAreBounds(t *testing.T) {
 		send  func(x *extended)
 	}{
 		"before a grant": {false, func(x *extended) { x.raw.send(x.message(directNum, 0, true, []byte("early"))) }},
-		"a message too many": {true, func(x *extended) {
-			x.raw.send(x.message(directNum, 0, true, make([]byte, octetTotal/2)), x.message(directNum, 0, true, []byte{1}))
-		}},
 		"a segment too long": {true, func(x *extended) {
 			x.raw.send(x.message(directNum+2, 0, false, make([]byte, octetTotal/2-1)), x.message(directNum+2, octetTotal/2-1, false, make([]byte, 2)))
 		}},
