@@ -83,6 +83,12 @@ func (*Conn) MSS() int { return 0 }
 // Here returns false.
 func (*Conn) Here() bool { return false }
 
+// Pause does nothing.
+func (*Conn) Pause() {}
+
+// Resume does nothing.
+func (*Conn) Resume() {}
+
 // LocalAddr returns nothing.
 func (*Conn) LocalAddr() netip.AddrPort { return netip.AddrPort{} }
 
