@@ -76,6 +76,11 @@ func TestDirectOctetsAreBounds(t *testing.T) {
 		send  func(x *extended)
 	}{
 		"before a grant": {false, func(x *extended) { x.raw.send(x.message(directNum, 0, true, []byte("early"))) }},
+		// Both messages come by one read: nothing is granted again in between.
+		"a message too many": {true, func(x *extended) {
+			first := x.raw.frame(x.message(directNum, 0, true, make([]byte, octetTotal/2)))
+			x.raw.write(append(first, x.raw.frame(x.message(directNum, 0, true, []byte{1}))...))
+		}},
 		"a segment too long": {true, func(x *extended) {
 			x.raw.send(x.message(directNum+2, 0, false, make([]byte, octetTotal/2-1)), x.message(directNum+2, octetTotal/2-1, false, make([]byte, 2)))
 		}},
