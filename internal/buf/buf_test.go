@@ -39,7 +39,7 @@ func TestClasses(t *testing.T) {
 
 func TestEachClassHasItsOwnList(t *testing.T) {
 	t.Parallel()
-	var p Pool
+	p := untrimmed(0)
 	small, large := p.Get(512), p.Get(513)
 	small.Release()
 	large.Release()
@@ -54,7 +54,7 @@ func TestEachClassHasItsOwnList(t *testing.T) {
 // The bytes used last are the ones still in the cache.
 func TestLastInFirstOut(t *testing.T) {
 	t.Parallel()
-	var p Pool
+	p := untrimmed(0)
 	bufs := []*Buf{p.Get(600), p.Get(700), p.Get(800)}
 	for _, b := range bufs {
 		b.Release()
@@ -83,7 +83,7 @@ func TestKeepBoundsEachClass(t *testing.T) {
 		{"nothing", -1, 1, 2, 0, 2},
 		{"the default", 0, MaxPooled, 6, DefaultKeep / MaxPooled, 6 - DefaultKeep/MaxPooled},
 	} {
-		p := Pool{Keep: c.keep}
+		p := untrimmed(c.keep)
 		var bufs []*Buf
 		for range c.out {
 			bufs = append(bufs, p.Get(c.size))
@@ -117,7 +117,7 @@ func TestLargeBuffersAreNotPooled(t *testing.T) {
 	b.Retain(1)
 	b.ReleaseN(2)
 	for c := range p.list {
-		if p.list[c].n != 0 {
+		if p.kept(c) != 0 {
 			t.Errorf("class %d keeps something", c)
 		}
 	}
@@ -126,18 +126,18 @@ func TestLargeBuffersAreNotPooled(t *testing.T) {
 
 func TestRetainAndRelease(t *testing.T) {
 	t.Parallel()
-	var p Pool
+	p := untrimmed(0)
 	b := p.Get(10)
 	b.Retain(3)
 	b.Retain(0)
 	b.ReleaseN(0)
 	b.Release()
 	b.ReleaseN(2)
-	if p.list[0].n != 0 || b.B == nil {
+	if p.kept(0) != 0 || b.B == nil {
 		t.Fatal("released while it had a holder")
 	}
 	b.Release()
-	if p.list[0].n != 1 || b.B != nil {
+	if p.kept(0) != 1 || b.B != nil {
 		t.Fatal("not released with its last holder")
 	}
 }
@@ -187,7 +187,7 @@ func TestMisusePanics(t *testing.T) {
 // panicked.
 func TestReslicedBufferReturnsWhole(t *testing.T) {
 	t.Parallel()
-	var p Pool
+	p := untrimmed(0)
 	b := p.Get(512)
 	b.B = b.B[4:]
 	b.Release()

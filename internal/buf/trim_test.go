@@ -6,8 +6,18 @@ import (
 	"time"
 )
 
-func (p *Pool) free(n int) int {
-	l := &p.list[class(n)]
+// untrimmed gives a pool whose free buffers stay, however long the test takes.
+func untrimmed(keep int) *Pool {
+	p := &Pool{Keep: keep}
+	p.trim.on.Store(true)
+	return p
+}
+
+func (p *Pool) free(n int) int { return p.kept(class(n)) }
+
+// kept is how many free buffers of a class the pool has.
+func (p *Pool) kept(class int) int {
+	l := &p.list[class]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.n
