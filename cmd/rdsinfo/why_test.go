@@ -175,10 +175,14 @@ func TestWhyNamesTheOwnerOfACongestedPort(t *testing.T) {
 	if err := to.SetReadBuffer(1000); err != nil {
 		t.Fatal(err)
 	}
-	send(t, from, to.LocalAddrPort(), slices.Repeat([]int{500}, 100)...)
+	send(t, from, to.LocalAddrPort(), slices.Repeat([]int{500}, 100_000)...)
 	w := await(t, ctl, rds.CauseReceiver, func(w *rds.WaitInfo) bool { return w.Local == to.LocalAddrPort() })
 	if w.PID != os.Getpid() || w.Command == "" || w.Bytes <= 1000 {
 		t.Errorf("the receiver: %+v", w)
+	}
+	w = await(t, ctl, rds.CauseCongested, func(w *rds.WaitInfo) bool { return w.Senders == 1 })
+	if w.Local != from.LocalAddrPort() || w.Remote != to.LocalAddrPort() || w.OwnerPID != os.Getpid() || w.Owner == "" {
+		t.Errorf("the sender: %+v", w)
 	}
 }
 
