@@ -64,6 +64,9 @@ type Config struct {
 	Rand *rand.Rand
 	// LocalMap copies the congestion map of our address; nil means all clear.
 	LocalMap func(*wire.CongestionMap)
+	// OnRefused hears, within RefusedBy, of each message to whose port nobody is bound;
+	// nil: nobody does.
+	OnRefused func(sport, dport uint16)
 }
 
 func (c *Config) setDefaults() {

@@ -30,6 +30,9 @@ func (c *Conn) RefusedBy(i int, first uint64, count uint32, status Status) {
 			return
 		}
 		e.flags |= flag // on holes and silent operations, too: they are passed once
+		if status == Refused && c.cfg.OnRefused != nil {
+			c.cfg.OnRefused(e.sport, e.dport)
+		}
 	}
 }
 

@@ -53,6 +53,7 @@ type peer struct {
 	parting  chan struct{}    // wakes who waits for the end of links, or for answers; nil: nobody
 	holds    map[uint16]uint8 // the peer's ports that take no messages, by the paths that say so
 	marks    portMarks        // since when ports take no messages
+	unbound  []unboundPort    // ports of the peer that refused messages; the last one to do so is last
 }
 
 // pathIO is what the driver keeps of a path.
@@ -90,7 +91,7 @@ func newPeer(n *Node, la *localAddr, remote netip.Addr, role conn.Role) *peer {
 		Local: la.addr, Remote: remote, Role: role, Paths: n.cfg.Paths, Generation: n.generation, PeerGeneration: generation,
 		FirstSequence: uint64(n.now().UnixNano()), IgnorePings: n.cfg.DisablePing,
 		ReconnectMin: n.cfg.ReconnectMin, ReconnectMax: n.cfg.ReconnectMax, Budget: n.cfg.PeerBudget,
-		Pool: n.pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap,
+		Pool: n.pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap, OnRefused: p.refusedLocked,
 	})
 	return p
 }

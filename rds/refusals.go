@@ -2,7 +2,9 @@ package rds
 
 import (
 	"cmp"
+	"slices"
 	"sort"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
@@ -171,6 +173,36 @@ func (r *receiver) Refused(first uint64, count uint32, why transport.Refusal) {
 		p.core.RefusedBy(r.path, first, count, status)
 	}
 	p.unlock(nil)
+}
+
+// What is remembered of a peer's ports that nobody is bound to, for reports.
+const (
+	maxUnbound  = 64
+	unboundLast = 10 * time.Minute // after the last message
+)
+
+// unboundPort is a port of a peer that has refused messages.
+type unboundPort struct {
+	sport, dport uint16 // of the last message
+	count        int
+	first, last  time.Time
+}
+
+// refusedLocked is conn.Config.OnRefused.
+func (p *peer) refusedLocked(sport, dport uint16) {
+	now := p.node.now()
+	u := unboundPort{dport: dport, first: now}
+	if i := slices.IndexFunc(p.unbound, func(e unboundPort) bool { return e.dport == dport }); i >= 0 {
+		if e := p.unbound[i]; now.Sub(e.last) < unboundLast {
+			u = e
+		}
+		p.unbound = slices.Delete(p.unbound, i, i+1)
+	} else if len(p.unbound) == maxUnbound {
+		p.unbound = slices.Delete(p.unbound, 0, 1)
+	}
+	u.sport, u.last = sport, now
+	u.count++
+	p.unbound = append(p.unbound, u)
 }
 
 // RefusalsHeard is for transport.RefusalListener.

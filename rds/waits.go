@@ -31,6 +31,9 @@ const (
 	// CausePaused: the path is not read, because the next message there has no room in the
 	// socket. What comes behind it for other sockets waits, too.
 	CausePaused = "paused"
+	// CauseRefused: nobody is bound to the port, and the peer has refused messages for it
+	// within the last 10 minutes. Nothing waits.
+	CauseRefused = "refused"
 	// CauseFallenBack: the peer is served over TCP although XRC is preferred. Nothing waits.
 	CauseFallenBack = "fallen_back"
 )

@@ -34,6 +34,7 @@ type WaitInfo struct {
 	Error    string         `json:"error,omitempty"`   // of the last attempt
 	Tries    int            `json:"tries,omitempty"`   // attempts that failed in a row
 	NextTry  time.Time      `json:"next_try,omitzero"`
+	Last     time.Time      `json:"last,omitzero"`   // refused message
 	Owner    string         `json:"owner,omitempty"` // name of the application that has the port waited for, if that is on this host
 	OwnerPID int            `json:"owner_pid,omitempty"`
 	Detail   string         `json:"detail,omitempty"` // what more is known
@@ -53,6 +54,7 @@ var hints = map[string]string{
 	CauseWindow:      "is the peer's host alive, and does its rdsd run? rdsinfo -nv shows TCP's view",
 	CauseReceiver:    "is the application stopped, or slow? it has to receive",
 	CausePaused:      "is the application stopped, or slow? receive.stall bounds the pause, after which messages for the socket are dropped",
+	CauseRefused:     "start the application that shall receive, or correct the port: rdsinfo -k on the peer lists those that are bound",
 	CauseFallenBack:  "no RDMA and less throughput; is TCP port 18634 open in both directions, if the peer has XRC?",
 }
 
@@ -130,6 +132,11 @@ func (y *waitReport) peer(p *peer) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	for _, u := range p.unbound {
+		if y.now.Sub(u.last) < unboundLast {
+			y.add(WaitInfo{Cause: CauseRefused, Since: u.first, Last: u.last, Local: netip.AddrPortFrom(p.local.addr, u.sport), Remote: netip.AddrPortFrom(p.remote, u.dport), Messages: u.count}, nil)
+		}
+	}
 	paths := make(map[int]conn.PathInfo)
 	for _, pi := range p.core.PathInfos() {
 		paths[pi.Index] = pi

@@ -343,6 +343,35 @@ func TestWhyFallenBack(t *testing.T) {
 	}
 }
 
+// Messages for a port that nobody is bound to are refused over XRC.
+func TestWhyRefused(t *testing.T) {
+	t.Parallel()
+	a, ctl := started(t, 17425, rds.Config{Wire: rds.WireXRC})
+	b, _ := started(t, 17425, rds.Config{Wire: rds.WireXRC})
+	from, to := bind(t, a, "127.21.25.1:4000"), bind(t, b, "127.21.25.2:7000")
+	nobody := netip.AddrPortFrom(to.LocalAddrPort().Addr(), 9)
+	send(t, from, nobody, 100, 200, 300)
+	w := await(t, ctl, rds.CauseRefused, func(w *rds.WaitInfo) bool { return w.Messages == 3 })
+	if w.Local != from.LocalAddrPort() || w.Remote != nobody || w.Last.Before(w.Since) || w.Last.After(time.Now()) {
+		t.Errorf("%+v", w)
+	}
+	_, stdout, _ := info(t, "why", "--control", ctl)
+	for _, part := range []string{"127.21.25.1:4000 sends to port 9 of 127.21.25.2, which nobody is bound to, since ", ", 3 messages; the last ", " ago. start the application"} {
+		if !strings.Contains(stdout, part) {
+			t.Errorf("no %q in %s", part, stdout)
+		}
+	}
+	for port := range uint16(100) { // the ports that refused last are remembered
+		if err := from.Send(context.Background(), netip.AddrPortFrom(nobody.Addr(), 10+port), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	await(t, ctl, rds.CauseRefused, func(w *rds.WaitInfo) bool { return w.Remote.Port() == 109 })
+	if all := waits(t, ctl); len(all) != 64 || slices.ContainsFunc(all, func(w rds.WaitInfo) bool { return w.Remote == nobody }) {
+		t.Errorf("%d ports are listed, the first is %v", len(all), all[0].Remote)
+	}
+}
+
 // awaitStopped returns when all threads of the daemon that has said this have stopped: one
 // that still runs may take a message.
 func awaitStopped(t *testing.T, ready string) {

@@ -63,6 +63,9 @@ func whyLine(b *strings.Builder, w *rds.WaitInfo, now time.Time) {
 	if len(with) > 0 {
 		b.WriteString(", " + strings.Join(with, ", "))
 	}
+	if !w.Last.IsZero() {
+		fmt.Fprintf(b, "; the last %s ago", span(now.Sub(w.Last)))
+	}
 	if w.Detail != "" {
 		b.WriteString("; " + w.Detail)
 	}
@@ -140,6 +143,8 @@ func what(w *rds.WaitInfo) string {
 		return "does not take what has come for it"
 	case rds.CausePaused:
 		return fmt.Sprintf("is full and keeps path %d of %v from being read", w.Path, peer)
+	case rds.CauseRefused:
+		return fmt.Sprintf("sends to port %d of %v, which nobody is bound to,", port, peer)
 	case rds.CauseFallenBack:
 		return fmt.Sprintf("speaks TCP with %v instead of XRC", peer)
 	}
