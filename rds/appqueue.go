@@ -17,18 +17,18 @@ import (
 //
 // The session's goroutine tells peers; others note what there is to tell.
 type appQueue struct {
-	number  uint32       // from transport.FirstQueue+1 on; 0: it has none of its own
+	number  uint32       // number of the receive queue, from transport.FirstQueue+1 on; 0: the application has no queue of its own
 	backlog atomic.Int64 // memory of messages that were received and not handed over
-	limit   int64        // of it
-	full    atomic.Bool  // as told
-	fullAt  atomic.Int64 // since when, in Unix nanoseconds
+	limit   int64        // above this backlog the queue is not ready
+	full    atomic.Bool  // peers were told that the queue is not ready
+	fullAt  atomic.Int64 // when full last changed, in Unix nanoseconds
 
-	mu    sync.Mutex // a leaf
+	mu    sync.Mutex // guards homes; a leaf
 	homes map[homing]struct{}
 
-	tell  sync.Mutex                    // before the locks of links, after nobody's
-	links map[transport.Sorter]struct{} // guarded by tell: who know of the queue
-	ended bool                          // guarded by tell
+	tell  sync.Mutex                    // locked before the locks of links, after no other lock
+	links map[transport.Sorter]struct{} // guarded by tell: the links whose peers know of the queue
+	ended bool                          // guarded by tell: the application is gone
 }
 
 // homing is a port to be told of on a link.
@@ -119,7 +119,7 @@ func (q *appQueue) announce() bool {
 		q.links[h.link] = struct{}{}
 		h.link.Ready(q.number, !q.full.Load())
 	}
-	for q.turned() { // and again: who has changed the backlog before it was noted has poked nobody
+	for q.turned() { // Repeat: whoever changed the backlog before full was stored did not poke us.
 		full := !q.full.Load()
 		q.fullAt.Store(time.Now().UnixNano())
 		q.full.Store(full)

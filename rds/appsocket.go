@@ -24,25 +24,25 @@ type appSocket struct {
 	id   uint32
 	cell ipc.Cell
 
-	arena     atomic.Int64 // bytes of the receive arena
+	arena     atomic.Int64 // bytes of the receive arena that hold this socket's messages
 	heap      atomic.Int64 // messages in the receive queue that are in the node's memory
-	gaveBytes atomic.Int64 // put on the ring
+	gaveBytes atomic.Int64 // payload bytes put on the completion ring
 	gaveCount atomic.Int64
-	backlog   atomic.Int64 // of the session's queue
+	backlog   atomic.Int64 // this socket's part of the backlog of the session's queue
 
 	// Guarded by completions.mu.
 	queued bool   // on completions.waiting
 	pack   *block // slab for messages that came in the node's memory
 	packed int    // bytes of it used
 
-	closing bool // no more calls, but submissions are taken; guarded by sess.mu
+	closing bool // no more calls are accepted, but submissions are; guarded by sess.mu
 
-	gone atomic.Bool // the cell is the next socket's; written under mu
+	gone atomic.Bool // the cell belongs to the slot's next socket; written under mu
 
-	mu              sync.Mutex // what follows, and who writes to the cell; a leaf
-	held            int64      // memory that waits for peers that are down, as told in the segment
-	bytes, messages uint64     // settled, as told in the cell
-	counted         tallies    // of the application's sums there
+	mu              sync.Mutex // guards the fields below and writes to the cell; a leaf
+	held            int64      // memory of messages for peers that are down, as shown in the segment
+	bytes, messages uint64     // settled bytes and messages, as shown in the cell
+	counted         tallies    // the application's sums in the cell, as last read
 }
 
 // Get is the memory of the socket's slabs: the session's, or the node's when
@@ -140,7 +140,7 @@ func (a *appSocket) dataLocked() (all bool) {
 	var (
 		c     = &a.sess.out
 		q     = &a.s.q
-		run   *block // its messages of this call are not lent yet
+		run   *block // block whose messages of this call are not lent yet
 		n     int64
 		bytes int64
 		count int64
@@ -160,7 +160,7 @@ func (a *appSocket) dataLocked() (all bool) {
 			break
 		}
 		if c.room == 0 {
-			lend() // before has, which may publish
+			lend() // before has, which may publish what run has lent
 		}
 		if !c.has() {
 			break
@@ -247,7 +247,7 @@ func (a *appSocket) watch() {
 	x.congestedMu.Lock()
 	defer x.congestedMu.Unlock()
 	on := a.s.congested.Load()
-	if on && !a.gone.Load() { // else finish has taken it out
+	if on && !a.gone.Load() { // otherwise finish has removed a from congested
 		x.congested[a] = struct{}{}
 	} else {
 		delete(x.congested, a)
@@ -277,7 +277,7 @@ func (a *appSocket) leave() {
 	left := a.tallyLocked()
 	a.gone.Store(true)
 	a.mu.Unlock()
-	if !a.sess.leaving.Load() { // else the application goes on receiving what it was given
+	if !a.sess.leaving.Load() { // while the session leaves, the application goes on receiving what is on the ring
 		a.sess.node.counters.recvDropDead.Add(uint64(left))
 	}
 	a.s.shut()
@@ -327,7 +327,7 @@ func (a *appSocket) await(d time.Duration) {
 		s.node.pollAcks(s.la)
 		if s.account.Messages() == 0 {
 			s.writers.done(w)
-			s.writers.wake(-1) // others may wait for the same
+			s.writers.wake(-1) // other senders may wait for the same room
 			return
 		}
 		select {

@@ -79,7 +79,7 @@ func (a *appSocket) tallyLocked() (left int64) {
 	x, c := a.sess, &a.sess.node.counters
 	bytes, left := a.outstanding()
 	grown := func(now uint64, last *uint64) uint64 {
-		if now <= *last { // an application may go backwards; its count does not
+		if now <= *last { // The application may set its sum back; the daemon's count never goes back.
 			return 0
 		}
 		n := now - *last

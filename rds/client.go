@@ -24,14 +24,14 @@ import (
 type Client struct {
 	cfg ClientConfig
 
-	reattaching sync.Mutex // one search for a daemon after the other; before all others
+	reattaching sync.Mutex // one search for a daemon at a time; locked before all other locks
 
 	mu       sync.Mutex
-	att      *attachment // the present one; nil while there is none
+	att      *attachment // the present attachment; nil while there is none
 	socks    map[*clientSocket]struct{}
 	closed   bool
 	stop     chan struct{} // closed with the Client
-	attached waitQueue     // wait for att
+	attached waitQueue     // calls that wait for att
 	work     sync.WaitGroup
 }
 
@@ -90,7 +90,7 @@ func awaitClient(ctx context.Context, cfg ClientConfig) (*Client, error) {
 	<-timer.C
 	for wait := awaitMin; ; wait = min(2*wait, awaitMax) {
 		c, err := newClient(ctx, cfg)
-		if err == nil || !errors.Is(err, ErrNoDaemon) && !errors.Is(err, net.ErrClosed) { // closed: a daemon that stops refuses sessions
+		if err == nil || !errors.Is(err, ErrNoDaemon) && !errors.Is(err, net.ErrClosed) { // from a daemon that stops
 			return c, err
 		}
 		timer.Reset(wait)
@@ -119,7 +119,7 @@ const attachTimeout = 5 * time.Second
 // attach connects and shakes hands.
 func (c *Client) attach(ctx context.Context) (*attachment, error) {
 	conn, err := ipc.Dial(c.cfg.Path)
-	if err != nil { // which names the socket
+	if err != nil { // ipc.Dial's error names the socket
 		if errors.Is(err, os.ErrPermission) {
 			return nil, fmt.Errorf("%w: %w", ErrPermission, err)
 		}
@@ -133,7 +133,7 @@ func (c *Client) attach(ctx context.Context) (*attachment, error) {
 	})
 	t, err := newAttachment(c, conn)
 	if !stop() {
-		<-ended // or it would set its deadline after the one below
+		<-ended // otherwise the function would set its deadline after newAttachment has cleared the deadline
 	}
 	if err != nil {
 		_ = conn.Close()
@@ -185,7 +185,7 @@ func (c *Client) BindContext(ctx context.Context, addr netip.AddrPort) (*Socket,
 			if _, none := c.current(); errors.Is(none, ErrDaemonLost) {
 				err = w.wait(ctx)
 			} else {
-				err = ctx.Err() // another daemon is there by now
+				err = ctx.Err() // another daemon has taken the place of t
 			}
 			if err == nil {
 				c.attached.done(w)
@@ -222,7 +222,7 @@ func (c *Client) bind(ctx context.Context, addr netip.AddrPort) (*Socket, error)
 	c.mu.Unlock()
 	if now != t {
 		s.lost(t)
-		if now != nil { // whoever attached again did not know this socket yet
+		if now != nil { // reattach did not know this socket yet
 			s.rebind(now)
 		}
 	}
@@ -318,8 +318,8 @@ func (c *Client) lost(t *attachment) {
 // A daemon that ends is followed by another one soon, as a rule, and what peers send to
 // it waits for the ports of this Client.
 const (
-	soon     = 10 * time.Second      // after the end of a daemon
-	soonWait = 50 * time.Millisecond // at most, between attempts
+	soon     = 10 * time.Second      // how long after the end of a daemon attempts are frequent
+	soonWait = 50 * time.Millisecond // longest wait between attempts in that time
 )
 
 // backOff is the wait behind one of wait, so long after the end of the daemon.

@@ -54,7 +54,7 @@ func (m *clientArena) alloc(n int) (*Memory, error) {
 // locate is where memory lies that alloc has returned.
 func (m *clientArena) locate(b []byte) (ipc.Piece, error) {
 	off := uintptr(unsafe.Pointer(unsafe.SliceData(b))) - uintptr(unsafe.Pointer(unsafe.SliceData(m.area)))
-	if off > uintptr(len(m.area)) || uintptr(len(b)) > uintptr(len(m.area))-off { // what is below wraps
+	if off > uintptr(len(m.area)) || uintptr(len(b)) > uintptr(len(m.area))-off { // Pointers below the area wrap to large offsets.
 		return ipc.Piece{}, errFault
 	}
 	return ipc.Piece{Offset: uint32(off), Length: uint32(len(b))}, nil
@@ -63,7 +63,7 @@ func (m *clientArena) locate(b []byte) (ipc.Piece, error) {
 // halfMemory is what a half of a socket has exposed, and its operations under
 // way.
 type halfMemory struct {
-	mu     sync.Mutex // a leaf
+	mu     sync.Mutex // guards the fields below; a leaf
 	keys   map[uint32]struct{}
 	ops    map[uint64]*clientOperation
 	lastOp uint64
@@ -78,7 +78,7 @@ type clientOperation struct {
 	result    *uint64
 	submitted bool
 	id        uint64
-	run       *clientOperation // the one submitted before it in the same run
+	run       *clientOperation // the operation submitted before this one in the same run
 }
 
 func (m *halfMemory) exposes(c Cookie) bool {
@@ -181,11 +181,11 @@ func (s *clientSocket) retired(t *attachment, key uint32) {
 // special is what a message says about memory, on its way to the ring.
 type special struct {
 	a      ipc.About
-	about  []byte // a, as it goes to the ring
+	about  []byte // a in the form that goes to the ring
 	op     *clientOperation
 	mapped Cookie
-	pieces [4]ipc.Piece                          // of a, most often
-	room   [ipc.AboutSize + 4*ipc.PieceSize]byte // of about
+	pieces [4]ipc.Piece                          // backing array for the pieces of a, if there are at most four
+	room   [ipc.AboutSize + 4*ipc.PieceSize]byte // backing array for about, if a has at most four pieces
 }
 
 // said are the bytes that go before the payload.
@@ -298,7 +298,7 @@ func (s *clientSocket) reach(ctx context.Context, h *half, d *destination, block
 				return err
 			}
 		} else {
-			ctx = context.Background() // it bounds waiting
+			ctx = context.Background() // The context bounds waiting, and TrySend does not wait.
 		}
 		_, err := h.t.call(ctx, ipc.Request{Op: ipc.CallReach, Socket: h.id, Peer: d.peer, Wait: block})
 		if err == nil || !block || !errors.Is(err, ErrWouldBlock) {
@@ -342,7 +342,7 @@ func (x *special) undo(h *half) {
 		m.mu.Unlock()
 	}
 	if x.mapped != 0 {
-		_ = h.freeMR(x.mapped, 0) // nobody has heard of it
+		_ = h.freeMR(x.mapped, 0) // no peer has heard of the key
 	}
 }
 

@@ -18,8 +18,8 @@ import (
 // downBytes is what was charged for each peer since that was seen to be down. What had been
 // charged before counts as other peers': what is used is known, not for whom.
 type downBytes struct {
-	n  atomic.Int32 // peers in of
-	mu sync.Mutex   // a leaf
+	n  atomic.Int32 // number of peers in of
+	mu sync.Mutex   // guards of; a leaf
 	of map[uint32]int
 }
 
@@ -69,7 +69,7 @@ func (d *downBytes) canceled(peer uint32, all bool, n int) {
 
 // budget is what a session may have submitted that is not settled.
 type budget struct {
-	account conn.Account // of memory; its limit is 0 where the daemon does not say
+	account conn.Account // memory of the session's messages; limit 0: the daemon states no budget
 	downs   downBytes
 }
 
@@ -81,8 +81,8 @@ type shortage int
 
 const (
 	taken      shortage = iota
-	fullSocket          // the send buffer
-	fullBudget          // the session's budget
+	fullSocket          // the socket's send buffer is full
+	fullBudget          // the session's budget is used up
 )
 
 // take takes room for a message of n bytes.
@@ -202,9 +202,9 @@ func (h *half) attempt(local, remote netip.Addr, peer uint32) {
 
 // arenaShares is how much of the send arena is lent for each peer, guarded by submission.mu.
 type arenaShares struct {
-	blocks []arenaBlock // by offset in units of the smallest block
-	used   int
-	of     map[uint32]int
+	blocks []arenaBlock   // indexed by offset in units of ipc.MinBlock
+	used   int            // bytes of all blocks handed out
+	of     map[uint32]int // bytes lent, by peer
 }
 
 type arenaBlock struct {

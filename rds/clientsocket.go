@@ -23,25 +23,25 @@ type clientSocket struct {
 	half atomic.Pointer[half] // nil while there is no daemon
 
 	sndbuf   atomic.Int64
-	writers  waitQueue    // wait for room in the half's account, or for a half
-	waitDown atomic.Int32 // those of writers whose peer is down: room for others is not for them
+	writers  waitQueue    // senders that wait for room in the half's account, or for a half
+	waitDown atomic.Int32 // senders among writers whose peer is down: room for others is not for them
 	wdl      deadline
 
 	last   atomic.Pointer[destination]
-	only   atomic.Pointer[Wire] // to send by; nil or WireAuto: any
+	only   atomic.Pointer[Wire] // the only wire to send by; nil or WireAuto: any
 	toPort atomic.Pointer[netip.AddrPort]
 	linger atomic.Int64
 
 	recvErrOn atomic.Bool
 	tosValue  atomic.Uint32 // value + 1<<8 once set
 	sent      atomic.Bool
-	news      atomic.Uint64 // Table.Maps last polled
+	news      atomic.Uint64 // Table.Maps as last polled
 
-	losses atomic.Uint64              // daemons lost
-	loss   atomic.Bool                // lost one and nobody was told
-	told   atomic.Pointer[attachment] // whose loss a call has reported
-	unsent unsent                     // what earlier daemons have left
-	failed atomic.Pointer[error]      // it cannot be bound at the new one
+	losses atomic.Uint64              // number of daemons lost
+	loss   atomic.Bool                // a daemon was lost and no call has reported it
+	told   atomic.Pointer[attachment] // the attachment whose loss a call has reported
+	unsent unsent                     // messages that earlier daemons have not taken
+	failed atomic.Pointer[error]      // why the socket could not be bound at the new daemon
 }
 
 // half is the daemon's half of a socket. The send buffer belongs to it: what was
@@ -52,12 +52,12 @@ type half struct {
 	cell    ipc.Cell
 	account conn.Account
 
-	waits   waitList // who of the senders waits for what; the cell shows the oldest
+	waits   waitList // what senders wait for, and since when; the cell shows the oldest wait
 	memory  halfMemory
 	downs   downBytes
 	freedMu sync.Mutex
-	retired bool      // the cell may be another socket's
-	freed   [2]uint64 // bytes and messages of the cell that account has back
+	retired bool      // the cell may belong to another socket
+	freed   [2]uint64 // FreedBytes and FreedMessages of the cell, as refunded to account
 }
 
 // destination is a host a socket has sent to, on one attachment.
@@ -95,7 +95,7 @@ func (s *clientSocket) ask(ctx context.Context, t *attachment, addr netip.AddrPo
 	h := &half{t: t, id: r.Socket, cell: t.seg.Cell(int(r.Socket & 0xffff))}
 	h.account.SetLimit(int(s.sndbuf.Load()))
 	h.waits.show = h.showWaits
-	if !s.addr.IsValid() { // else it is bound again, to the same
+	if !s.addr.IsValid() { // Otherwise the socket is bound again, to the same address.
 		s.addr = r.Addr
 	}
 	return h, nil
@@ -134,7 +134,7 @@ func (s *clientSocket) bindWithin(ctx context.Context, t *attachment, addr netip
 // lost is the end of the attachment.
 func (s *clientSocket) lost(t *attachment) {
 	if h := s.half.Load(); h != nil {
-		s.loseOperations(h) // all of them, before anybody hears of the loss instead
+		s.loseOperations(h) // before anybody hears of the loss instead of the fates of operations
 	}
 	s.loss.Store(true)
 	if s.told.Load() == t {
@@ -155,7 +155,7 @@ func (s *clientSocket) lost(t *attachment) {
 // ended. The next call need not hear of it.
 func (s *clientSocket) lossOf(t *attachment) error {
 	err := t.lossError()
-	s.told.Store(t) // before loss is cleared, as lost does it the other way round
+	s.told.Store(t) // before loss is cleared: lost sets loss and then reads told
 	s.loss.Store(false)
 	return err
 }
@@ -179,7 +179,7 @@ func (s *clientSocket) rebind(t *attachment) {
 		_, err = h.tell(ipc.Request{Op: ipc.CallConnect, Addr: *to})
 	}
 	if err == nil {
-		err = s.sendAgain(h) // before anybody sends what comes later
+		err = s.sendAgain(h) // before use lets anybody send what comes later
 	}
 	if h != nil && !errors.Is(err, ErrDaemonLost) {
 		s.use(h)
@@ -233,7 +233,7 @@ func (s *clientSocket) trouble() error {
 	if !s.c.cfg.Reconnect || s.loss.Swap(false) {
 		return ErrDaemonLost
 	}
-	if e := s.failed.Load(); e != nil { // which the loss is told before
+	if e := s.failed.Load(); e != nil { // a loss is reported before this error
 		return *e
 	}
 	return nil
@@ -423,7 +423,7 @@ func (s *clientSocket) poll() Events {
 	case h != nil && h.hasRoom() && h.t.budget.hasRoom(h.t):
 		ev |= PollOut
 	case h == nil && (!s.c.cfg.Reconnect || s.failed.Load() != nil):
-		ev |= PollIn | PollOut // no call would wait: all fail
+		ev |= PollIn | PollOut // no call would wait: all calls fail
 	}
 	if s.fates.n.Load() > 0 || s.q.count.Load() > int64(s.q.unpublished()) || s.loss.Load() {
 		ev |= PollIn
@@ -466,7 +466,7 @@ func (s *clientSocket) close() error {
 	s.readers.wake(-1)
 	s.wakeWriters()
 	s.setDeadline(true, true, time.Time{})
-	s.q.drop() // before the call: afterwards the cell may be another socket's
+	s.q.drop() // before the call: after the call the cell may belong to another socket
 	h := s.half.Load()
 	if h == nil {
 		return nil

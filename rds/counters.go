@@ -10,21 +10,21 @@ import (
 // counters are a node's own; a connection's are in conn.Counters.
 type counters struct {
 	recvDropOld      atomic.Uint64 // duplicates of messages delivered before
-	recvDropNoSock   atomic.Uint64 // to a port nobody is bound to
-	recvRefused      atomic.Uint64 // not delivered, and the peer was told so, once for each time
-	recvDropDead     atomic.Uint64 // queued on a socket that closed
-	recvDropOverrun  atomic.Uint64 // beyond the hard bound of a receive buffer
+	recvDropNoSock   atomic.Uint64 // messages to a port nobody is bound to
+	recvRefused      atomic.Uint64 // times a peer was told that a message was not delivered
+	recvDropDead     atomic.Uint64 // messages queued on a socket that closed
+	recvDropOverrun  atomic.Uint64 // messages beyond the hard bound of a receive buffer
 	recvPaused       atomic.Uint64 // times a link was paused for a message without room
 	recvMisplaced    atomic.Uint64 // runs of messages by another queue than their application's
-	recvDelivered    atomic.Uint64 // taken by the application
-	recvQueued       atomic.Uint64 // put on a socket's queue
+	recvDelivered    atomic.Uint64 // messages taken by the application
+	recvQueued       atomic.Uint64 // messages put on a socket's queue
 	sendQueueFull    atomic.Uint64 // sends that met a full send buffer or budget
 	congUpdateQueued atomic.Uint64 // changes of our map, times connections
 	congSendError    atomic.Uint64 // non-blocking sends refused for congestion
 	congSendBlocked  atomic.Uint64 // sends that waited for congestion to end
-	sendRDMA         atomic.Uint64 // operations begun
-	sendRDMABytes    atomic.Uint64 // of memory to be written
-	recvRDMABytes    atomic.Uint64 // of memory to be read
+	sendRDMA         atomic.Uint64 // RDMA operations begun
+	sendRDMABytes    atomic.Uint64 // bytes of memory that operations were to write
+	recvRDMABytes    atomic.Uint64 // bytes of memory that operations were to read
 }
 
 // operated counts an operation that was begun.

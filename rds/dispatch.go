@@ -32,12 +32,12 @@ func (t *attachment) turn() (some bool, err error) {
 type delivery struct {
 	t       *attachment
 	sock    *clientSocket // its q.mu is held
-	id      uint32        // of sock
+	id      uint32        // handle of sock
 	bytes   int
 	count   int
-	block   *clientBlock // of the last message
+	block   *clientBlock // the block of the last message
 	off     uint32
-	more    int // messages in block besides the one it was granted for
+	more    int // messages in block besides the one that the block was granted for
 	from    *netip.Addr
 	peer    uint32
 	touched []*clientSocket
@@ -93,11 +93,11 @@ func (d *delivery) message(e *ipc.Entry) {
 		if s = t.socket(e.Socket()); s == nil {
 			var kept bool
 			if s, kept = t.keepEarly(e.Socket(), it); kept {
-				d.block = nil // it may be taken from now on
+				d.block = nil // once the entry is published, block may be released
 				return
 			}
 		}
-		if s == nil { // closed
+		if s == nil { // the socket is closed
 			if it.buf != nil {
 				d.settle()
 				it.buf.Release()
@@ -138,7 +138,7 @@ func (d *delivery) leave() {
 		return
 	}
 	d.settle()
-	d.block = nil // what was queued may be taken and released from now on
+	d.block = nil // once published, messages may be taken and released
 	d.sock = nil
 	if d.count > 0 {
 		s.q.bytes.Add(int64(d.bytes))

@@ -49,7 +49,7 @@ func (l *localAddr) keeper(n *Node, port uint16) *nodeSocket {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.expectedLocked(port) {
-		return l.lookup(port) // which may have been bound a moment ago
+		return l.lookup(port) // the port may have been bound a moment ago
 	}
 	k := l.keepers[port]
 	if k == nil {

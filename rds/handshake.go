@@ -16,7 +16,7 @@ import (
 
 // Bounds of the handshake.
 const (
-	maxOpening  = 256 // that have not said Hello
+	maxOpening  = 256 // connections that have not said Hello
 	openTimeout = time.Second
 )
 
@@ -35,7 +35,7 @@ func (s *Service) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // such as EMFILE: those who knock wait in the queue
+		if err != nil { // an error such as EMFILE: connections wait in the listen queue
 			s.log.Warn("cannot accept applications", zap.Error(err))
 			s.pause()
 			continue
@@ -136,7 +136,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		return refuse(err)
 	}
 	x.log = s.log.With(zap.Uint64("session", x.id), zap.Int("pid", cred.PID), zap.Uint32("uid", cred.UID), zap.String("command", x.command))
-	if err := s.enlist(x); err != nil { // before the application knows: what it does next may depend on it
+	if err := s.enlist(x); err != nil { // before the application hears of success: its next call may depend on the session being listed
 		ipc.CloseFiles(files[:1])
 		ipc.CloseFiles(files[3:])
 		x.end(err)
@@ -152,7 +152,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		Version: ipc.Version, Features: features, Session: x.id, SendBuffer: s.node.cfg.SendBuffer, ReceiveBuffer: s.node.cfg.ReceiveBuffer, Linger: s.node.cfg.Linger,
 		SendBudget: x.promised,
 	}, files...)
-	ipc.CloseFiles(files[:1]) // the segment's; and our copy of its ear, below
+	ipc.CloseFiles(files[:1]) // the segment's file; the bell's file is closed below
 	ipc.CloseFiles(files[3:])
 	_ = c.SetDeadline(time.Time{})
 	if err != nil {

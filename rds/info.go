@@ -94,7 +94,7 @@ func (p *peer) info(info *Info) {
 	c := ConnectionInfo{
 		Local: p.local.addr, Remote: p.remote, Paths: p.core.Paths(), Generation: p.core.PeerGeneration(),
 		Queued: p.core.Queued(), Path: p.core.PathInfos(), NextRX: p.path[0].nextRX.Load(),
-		Transport: serving, // unless there is a link, which knows
+		Transport: serving, // replaced below by the link's own word, if there is a link
 	}
 	if len(c.Path) > 0 {
 		c.NextTX = c.Path[0].NextTX

@@ -11,7 +11,7 @@ import (
 // Info is a snapshot of a node, what rds-info shows of a kernel.
 type Info struct {
 	Provider    string              `json:"provider"`
-	Addresses   []netip.Addr        `json:"addresses,omitempty"` // that a node listens on
+	Addresses   []netip.Addr        `json:"addresses,omitempty"` // addresses that a node listens on
 	Counters    []transport.Counter `json:"counters"`
 	Sockets     []SocketInfo        `json:"sockets"`
 	Connections []ConnectionInfo    `json:"connections"`
@@ -20,9 +20,9 @@ type Info struct {
 	Receive     []QueuedInfo        `json:"receive_queue"`
 	TCP         []TCPInfo           `json:"tcp_connections"`
 	XRC         []XRCInfo           `json:"xrc_connections"`
-	Sessions    []SessionInfo       `json:"sessions,omitempty"` // of a Service
+	Sessions    []SessionInfo       `json:"sessions,omitempty"` // applications attached to a Service
 	Waits       []WaitInfo          `json:"waits,omitempty"`    // who waits, for what and since when
-	Time        time.Time           `json:"time,omitzero"`      // of the snapshot
+	Time        time.Time           `json:"time,omitzero"`      // when the snapshot was made
 }
 
 // SessionInfo describes an application attached to a Service.
@@ -35,18 +35,18 @@ type SessionInfo struct {
 	Since        time.Time `json:"since"`
 	Sockets      int       `json:"sockets"`
 	SendQueued   int       `json:"send_queued"`   // bytes of memory queued or unacknowledged
-	SendBudget   int       `json:"send_budget"`   // their bound
+	SendBudget   int       `json:"send_budget"`   // bound of SendQueued
 	ReceiveArena int       `json:"receive_arena"` // bytes of shared memory for what is received
-	ReceiveLent  int       `json:"receive_lent"`  // of them in use
-	Waiting      int       `json:"waiting"`       // messages received that wait for room there
-	Queue        uint32    `json:"queue"`         // number of its receive queue on XRC; 0: it has none of its own
-	Backlog      int       `json:"backlog"`       // bytes of memory of what waits
-	NotReady     bool      `json:"not_ready"`     // peers are to keep what they have for it
-	SentMessages uint64    `json:"sent_messages"` // accepted from the application
-	SentBytes    uint64    `json:"sent_bytes"`    // their payload
-	RecvMessages uint64    `json:"recv_messages"` // taken by the application
-	RecvBytes    uint64    `json:"recv_bytes"`    // their payload
-	Stalled      uint64    `json:"stalled"`       // times it had to wait for its turn on a connection
+	ReceiveLent  int       `json:"receive_lent"`  // bytes of the receive arena in use
+	Waiting      int       `json:"waiting"`       // messages received that wait for room in the receive arena
+	Queue        uint32    `json:"queue"`         // number of the application's receive queue on XRC; 0: it has none of its own
+	Backlog      int       `json:"backlog"`       // bytes of memory of messages received and not yet handed over
+	NotReady     bool      `json:"not_ready"`     // peers hold back messages for the application
+	SentMessages uint64    `json:"sent_messages"` // messages accepted from the application
+	SentBytes    uint64    `json:"sent_bytes"`    // payload bytes of SentMessages
+	RecvMessages uint64    `json:"recv_messages"` // messages taken by the application
+	RecvBytes    uint64    `json:"recv_bytes"`    // payload bytes of RecvMessages
+	Stalled      uint64    `json:"stalled"`       // times the application had to wait for its turn on a connection
 
 	CongestionBlocked uint64 `json:"cong_send_blocked"` // sends that waited for congestion to end
 	CongestionErrors  uint64 `json:"cong_send_error"`   // sends refused for congestion
@@ -64,9 +64,9 @@ type SocketInfo struct {
 	Congested    bool           `json:"congested"`
 	RecvMessages int            `json:"receive_messages"`
 	Inode        uint64         `json:"inode"`
-	PID          int            `json:"pid,omitempty"`     // of the application that attached, and its
-	UID          uint32         `json:"uid,omitempty"`     // user
-	Command      string         `json:"command,omitempty"` // and name
+	PID          int            `json:"pid,omitempty"`     // process id of the application that attached
+	UID          uint32         `json:"uid,omitempty"`     // user id of the application
+	Command      string         `json:"command,omitempty"` // name of the application's program
 }
 
 // ConnectionInfo is one line of rds-info -n, with its paths.
@@ -75,16 +75,16 @@ type ConnectionInfo struct {
 	Remote     netip.Addr      `json:"remote"`
 	TOS        uint8           `json:"tos"`
 	Transport  string          `json:"transport"` // "xrc", "tcp" or, within a node, "loop"; empty while that is not known
-	NextTX     uint64          `json:"next_tx"`   // of path 0
-	NextRX     uint64          `json:"next_rx"`   // of path 0
+	NextTX     uint64          `json:"next_tx"`   // next sequence number sent on path 0
+	NextRX     uint64          `json:"next_rx"`   // next sequence number expected on path 0
 	Sending    bool            `json:"sending"`
 	Connecting bool            `json:"connecting"`
 	Connected  bool            `json:"connected"`
-	Paths      int             `json:"paths"`      // agreed on; 0 before the handshake
-	Generation uint32          `json:"generation"` // the peer's
+	Paths      int             `json:"paths"`      // number of paths agreed on; 0 before the handshake
+	Generation uint32          `json:"generation"` // the peer's generation
 	Queued     int             `json:"queued"`     // bytes of memory for queued messages
 	Path       []conn.PathInfo `json:"path"`
-	TCP        []PathTCP       `json:"tcp_info,omitempty"` // of the paths that have a TCP connection
+	TCP        []PathTCP       `json:"tcp_info,omitempty"` // TCP_INFO of the paths that have a TCP connection
 }
 
 // QueuedInfo is one line of rds-info -s, -t or -r.
@@ -103,9 +103,9 @@ type TCPInfo struct {
 	Path             int            `json:"path"`
 	HeaderRemaining  uint64         `json:"header_remaining"`
 	PayloadRemaining uint64         `json:"payload_remaining"`
-	SentNext         uint64         `json:"sent_next"`    // stream offset of the last message's first byte
-	ExpectedUna      uint64         `json:"expected_una"` // one past its last byte
-	SeenUna          uint64         `json:"seen_una"`     // acknowledged as last seen
+	SentNext         uint64         `json:"sent_next"`    // stream offset of the first byte of the last message
+	ExpectedUna      uint64         `json:"expected_una"` // stream offset one past the last byte of the last message
+	SeenUna          uint64         `json:"seen_una"`     // stream offset up to which the peer's TCP has acknowledged
 }
 
 // XRCInfo is one connection of RDS on XRC, what rds-info -I shows of InfiniBand.
@@ -117,5 +117,5 @@ type XRCInfo struct {
 	CRC        bool           `json:"crc"`        // segments have a CRC besides TCP's checksum
 	Operations int            `json:"operations"` // requests for the peer's memory under way
 	Written    uint64         `json:"written"`    // bytes of messages written
-	Acked      uint64         `json:"acked"`      // of them taken by the peer's RDS
+	Acked      uint64         `json:"acked"`      // bytes of messages taken by the peer's RDS
 }

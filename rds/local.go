@@ -19,19 +19,19 @@ type localAddr struct {
 	// finds one with two loads and no lock.
 	pages [256]atomic.Pointer[portPage]
 
-	bits *statefile.Address // what a successor will expect; nil: nobody keeps it
+	bits *statefile.Address // the state file's entry for this address; nil: there is no state file
 
-	expecting atomic.Int32 // ports in expect
+	expecting atomic.Int32 // number of ports in expect
 	leaving   atomic.Bool  // the node stops: no port takes messages
 
 	waiters waiters // receivers that wait for a socket here
 
-	mu      sync.Mutex // bind, unbind, map, peers and what is expected
+	mu      sync.Mutex // guards the fields below; held for bind and unbind
 	bound   int
 	cong    wire.CongestionMap
 	peers   []*peer                // connections of this address, for map updates
 	expect  map[uint16]struct{}    // ports of the predecessor that nobody has bound yet
-	keepers map[uint16]*nodeSocket // of expected ports, once a message has come
+	keepers map[uint16]*nodeSocket // sockets that stand in for expected ports once a message has come for them
 
 	full fullPorts
 }
@@ -75,7 +75,7 @@ func (l *localAddr) bind(s *nodeSocket, port uint16) (met int, err error) {
 	met = l.meetLocked(port)
 	if k != nil {
 		s.inherit(k)
-		l.waiters.ended(k) // links that waited for room in the keeper find s
+		l.waiters.ended(k) // links that waited for room in the keeper look the port up again and find s
 	}
 	pg := l.pages[port>>8].Load()
 	if pg == nil {

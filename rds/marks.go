@@ -12,8 +12,8 @@ import (
 // map marks them or they are held. peer.mu guards it. It follows each change of either, not
 // each message.
 type portMarks struct {
-	last  *wire.CongestionMap // as of the last update; nil: no port is marked
-	since map[uint16]time.Time
+	last  *wire.CongestionMap  // marks of the last update; nil: no port is marked
+	since map[uint16]time.Time // when each marked port was marked
 }
 
 // update takes the ports that are marked now; nil means none.

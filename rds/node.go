@@ -23,8 +23,8 @@ import (
 type Node struct {
 	cfg        Config
 	log        *zap.Logger
-	wire       transport.Transport // to other hosts
-	self       transport.Transport // between our own addresses
+	wire       transport.Transport // carries messages to other hosts
+	self       transport.Transport // carries messages between the node's own addresses
 	pool       *buf.Pool
 	generation uint32
 	control    io.Closer
@@ -35,7 +35,7 @@ type Node struct {
 	mapGen     atomic.Uint64           // grows with each congestion map received
 	monitored  atomic.Bool             // some socket has had a congestion monitor
 	succession succession
-	leaving    atomic.Bool // the node stops: what it has is its successor's
+	leaving    atomic.Bool // the node stops: its state file belongs to a successor
 
 	mu     sync.RWMutex
 	ending bool // Close has begun: no new sockets
@@ -149,7 +149,7 @@ func (n *Node) bind(addr netip.AddrPort, prepare func(*nodeSocket)) (*nodeSocket
 		return nil, err
 	}
 	if met > 0 {
-		s.congest() // by what has come before
+		s.congest() // by messages that came for the port before
 		la.expectFewer()
 		la.announce(n)
 		n.succession.met(met)
@@ -198,7 +198,7 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 		n.mu.Unlock()
 		return nil, listenError(err)
 	}
-	n.chosen(a) // by nobody any more: it is our own
+	n.chosen(a) // no wire is chosen for our own address
 	n.log.Info("listening", append([]zap.Field{zap.Stringer("address", a)}, n.cfg.portFields()...)...)
 	return la, nil
 }
@@ -251,7 +251,7 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 	n.peers[key] = p
 	n.indexLocked(p)
 	la.mu.Lock()
-	la.peers = append(la.peers[:len(la.peers):len(la.peers)], p) // copied: mark reads it unlocked
+	la.peers = append(la.peers[:len(la.peers):len(la.peers)], p) // copied, because mark reads peers without the lock
 	la.mu.Unlock()
 	return p, nil
 }
@@ -263,7 +263,7 @@ func (n *Node) indexLocked(p *peer) {
 		all = *old
 	}
 	p.index = uint32(len(all))
-	all = append(all, p) // readers do not look beyond the length they have
+	all = append(all, p) // safe beside readers: a reader never looks beyond its slice's length
 	n.index.Store(&all)
 	if svc := n.service.Load(); svc != nil {
 		svc.show(p)
@@ -315,7 +315,7 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 	a := remote.Addr()
 	switch {
 	case !own && n.local(a) != nil || own != (n.local(a) != nil):
-		l.Close(transport.Abort) // our own address from outside: not ours to take (net/rds/tcp_listen.c)
+		l.Close(transport.Abort) // A link from outside to our own address is not ours to take (net/rds/tcp_listen.c).
 		return
 	case n.succession.gated(func() { n.accept(la, l, own) }, func() { l.Close(transport.Abort) }):
 		return
@@ -349,7 +349,7 @@ func (n *Node) Close() error {
 	n.mu.Unlock()
 	n.unwatch()
 
-	var linger []*nodeSocket // the others have nothing to wait for
+	var linger []*nodeSocket // sockets that have sent something; others have nothing to wait for
 	for _, s := range socks {
 		if s.account.Messages() == 0 {
 			_ = s.close()
@@ -366,11 +366,11 @@ func (n *Node) Close() error {
 		_ = n.control.Close()
 	}
 	for _, la := range n.allLocals() {
-		la.giveUp() // or a link that waits for a port would wait on
+		la.giveUp() // otherwise a link that waits for room in a port would go on waiting
 	}
 	n.eachPeer((*peer).close)
-	n.succession.open()                                // links that wait are refused now
-	err := errors.Join(n.self.Close(), n.wire.Close()) // in this order: regions end with the wire
+	n.succession.open()                                // inbound links that wait are refused
+	err := errors.Join(n.self.Close(), n.wire.Close()) // self before wire: the memory regions end with wire
 	n.work.Wait()
 	n.endSuccession()
 	if total.Messages > 0 {

@@ -14,29 +14,29 @@ import (
 // nodeSocket is a socket of a Node: the endpoint behind a Socket.
 type nodeSocket struct {
 	node *Node
-	app  *appSocket // of an attached application; nil: this process's
+	app  *appSocket // the attached application's socket; nil: the socket is of this process
 	la   *localAddr
 	port uint16
 
 	inbox
-	account conn.Account // send buffer
-	writers waitQueue    // wait for room in account
-	waits   waitList     // who of the senders waits for what
-	shares  shares       // account by peer
+	account conn.Account // bytes and messages of the send buffer in use
+	writers waitQueue    // senders that wait for room in account
+	waits   waitList     // what senders wait for, and since when
+	shares  shares       // the parts of account by peer
 	wdl     deadline
 	exposed socketRegions
 	ops     socketOps
 
 	congested   atomic.Bool  // our bit is set in la.cong
-	congestedAt atomic.Int64 // since when, in Unix nanoseconds
+	congestedAt atomic.Int64 // when congested was last set, in Unix nanoseconds
 	dropping    atomic.Bool  // over the hard bound: one log line per episode
 	stuck       atomic.Bool  // full for longer than Config.ReceiveStall: nothing waits for it any more
-	awaited     atomic.Int32 // links that wait for room here
+	awaited     atomic.Int32 // links that wait for room in this socket
 
 	lastShare atomic.Pointer[share]
 
-	last   atomic.Pointer[peer] // of the last destination; nil while only is a transport
-	only   atomic.Pointer[Wire] // to send by; nil or WireAuto: any
+	last   atomic.Pointer[peer] // peer of the last destination; nil while only names a transport
+	only   atomic.Pointer[Wire] // the only wire to send by; nil or WireAuto: any
 	toPort atomic.Pointer[netip.AddrPort]
 	linger atomic.Int64 // nanoseconds; 0 or less: none
 
@@ -165,7 +165,7 @@ func (s *nodeSocket) setMonitor(on bool) error {
 		return nil
 	}
 	if s.monitor.Swap(nil) != nil && s.setCongested(false) {
-		s.la.mark(s) // as Linux does on the way
+		s.la.mark(s) // Linux marks and clears the bit, too
 	}
 	return nil
 }
@@ -218,7 +218,7 @@ func (s *nodeSocket) congest() {
 		if s.app != nil {
 			s.app.watch()
 		}
-		s.uncongest() // a taker may have emptied it in between
+		s.uncongest() // a receiver may have emptied the queue in between
 	}
 }
 
@@ -230,7 +230,7 @@ func (s *nodeSocket) uncongest() {
 	half := s.rcvbuf.Load() / 2
 	if bytes, count := s.waiting(); bytes >= half && bytes > 0 || count*itemCost > max(half, itemCost) {
 		if s.app != nil {
-			s.app.tell(true) // it was taken back by whoever rang
+			s.app.tell(true) // whoever rang has cleared the flag
 			if bytes, count = s.waiting(); bytes >= half && bytes > 0 || count*itemCost > max(half, itemCost) {
 				return
 			}

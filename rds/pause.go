@@ -30,18 +30,18 @@ type pause struct {
 	on     bool             // the link is paused
 	parked fifo.Queue[parkedArrival]
 	bytes  atomic.Int64 // payload of parked: other goroutines read it
-	slab   *buf.Buf     // of small ones
-	used   int          // bytes of slab
+	slab   *buf.Buf     // collects small payloads of parked messages
+	used   int          // bytes of slab in use
 
-	// Why the first of parked waits.
-	waiting bool        // it does, since
-	since   time.Time   // then
-	sock    *nodeSocket // for this one
-	need    int         // to have room for so much payload
-	listed  bool        // guarded by waiters.mu; in localAddr.waiters
+	// The wait of the first message in parked:
+	waiting bool        // the first parked message waits for room
+	since   time.Time   // when the wait began
+	sock    *nodeSocket // the socket that has no room
+	need    int         // payload bytes that the socket must have room for
+	listed  bool        // the receiver is in localAddr.waiters; guarded by waiters.mu
 	timer   *time.Timer
 
-	over  atomic.Bool   // the link has ended: who wakes the receiver uses woken
+	over  atomic.Bool   // the link has ended: whoever wakes the receiver sends to woken
 	woken chan struct{} // capacity 1; set before over
 }
 
@@ -50,8 +50,8 @@ type pause struct {
 type parkedArrival struct {
 	h        wire.Header
 	buf      *buf.Buf // nil for an empty payload
-	off      int      // of the payload in buf
-	owned    bool     // buf is all payload, and passes to the socket as it is
+	off      int      // offset of the payload in buf
+	owned    bool     // buf holds nothing but the payload, and passes to the socket as it is
 	accepted bool     // the sequence rule has been applied
 }
 
@@ -63,7 +63,7 @@ func (r *receiver) mustWait(s *nodeSocket, since time.Time) (until time.Time) {
 	case r.pause.link == nil:
 		return time.Time{}
 	case s.stuck.Load() && !r.pause.waiting:
-		return time.Time{} // another message has waited for as long as one may
+		return time.Time{} // another message has already waited for ReceiveStall
 	}
 	return since.Add(r.peer.node.cfg.ReceiveStall)
 }
@@ -94,7 +94,7 @@ func (r *receiver) waits(s *nodeSocket, n int) bool {
 		p.timer.Reset(until.Sub(now))
 	}
 	if s.q.isClosed() || s.roomFor(n) {
-		r.wake() // it changed before others could see that we wait
+		r.wake() // room came before others could see that the receiver waits
 	}
 	if !p.on {
 		p.on = true
@@ -206,7 +206,7 @@ func (r *receiver) finish(cause error, acked uint64) {
 	go func() {
 		defer n.work.Done()
 		for !r.Resumed() {
-			<-p.woken // at the latest when the socket is closed, or the node
+			<-p.woken // woken at the latest when the socket or the node is closed
 		}
 		r.closed(cause, acked)
 	}()

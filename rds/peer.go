@@ -21,58 +21,58 @@ type peer struct {
 	node   *Node
 	local  *localAddr
 	remote netip.Addr
-	index  uint32 // in Node.index
+	index  uint32 // position in Node.index
 	log    *zap.Logger
 
-	waiters  waitQueue   // wait for a congestion map or the budget
+	waiters  waitQueue   // senders that wait for a congestion map or the budget
 	down     atomic.Bool // no path has a link; written under mu
 	sharesMu sync.Mutex  // guards shares; a leaf
 	shares   map[*share]struct{}
 	arrivals atomic.Uint32 // grows with each burst received
 	epoch    atomic.Uint32 // core.Epoch, for receivers
 	gone     atomic.Bool
-	kept     *statefile.Peer // what a successor will know; nil: nothing
+	kept     *statefile.Peer // the peer's entry in the state file; nil: there is no state file
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	core     *conn.Conn
 	path     [conn.MaxPaths]pathIO
 	links    map[conn.LinkID]transport.Link
 	nextLink conn.LinkID
-	timer    *time.Timer // for core.Deadline
+	timer    *time.Timer // fires at core.Deadline
 	timerAt  time.Time
 	acks     *time.Timer // looks for acknowledgements while messages wait for them
 	acksOn   bool
 	acksWait time.Duration
-	ackEager bool    // somebody waits for room
-	wants    uint8   // paths with messages appended that nobody has been seen to write
-	flows    []*flow // of sessions with messages that wait, in turn
+	ackEager bool    // a sender waits for room
+	wants    uint8   // bit i: path i has messages appended, and nobody is known to write them
+	flows    []*flow // flows of sessions with waiting messages, in the order of their turns
 	mapsSeen uint32  // core.MapVersion as shown to applications
 	carries  carriage
-	turned   bool             // down has changed and the sockets have not heard of it
-	refused  []parked         // messages of sessions, which the link cannot carry
-	parting  chan struct{}    // wakes who waits for the end of links, or for answers; nil: nobody
-	holds    map[uint16]uint8 // the peer's ports that take no messages, by the paths that say so
-	marks    portMarks        // since when ports take no messages
+	turned   bool             // down has changed and the sockets have not heard of the change
+	refused  []parked         // messages of sessions which the link cannot carry
+	parting  chan struct{}    // wakes the stopping node, which waits for links to end or for answers; nil: it does not wait
+	holds    map[uint16]uint8 // bit i: path i says that the port takes no messages
+	marks    portMarks        // when the peer's congested ports were marked
 	unbound  []unboundPort    // ports of the peer that refused messages; the last one to do so is last
 }
 
 // pathIO is what the driver keeps of a path.
 type pathIO struct {
-	in      conn.Inbound // receiver's
-	refused refusals     // receiver's
+	in      conn.Inbound // used by the receiver only
+	refused refusals     // used by the receiver only
 	link    transport.Link
 	id      conn.LinkID
-	cancel  context.CancelFunc // of the dial under way
+	cancel  context.CancelFunc // cancels the dial under way
 	tx      transmitter
-	ended   *linkEnd       // the link's end, reported while a writer was at work or operations were under way
-	ops     int            // operations that the link has
-	nextRX  *atomic.Uint64 // one more than the last number received; in the state file, if there is one
+	ended   *linkEnd       // the link's end, if it was reported while a writer was at work or operations were under way
+	ops     int            // operations that the link has not finished
+	nextRX  *atomic.Uint64 // one more than the last sequence number received; in the state file, if there is one
 
 	history pathHistory
-	paused  atomic.Pointer[pausedFor] // nil: the link is read
+	paused  atomic.Pointer[pausedFor] // the pause of the link's receiver; nil: the link is read
 
-	reserver transport.Reserver // the link, if it is one
-	claimed  int                // octets claimed of it for what was picked and is not written
+	reserver transport.Reserver // the link, if it is a transport.Reserver
+	claimed  int                // octets claimed of reserver for messages that were picked and are not written
 }
 
 type linkEnd struct {
@@ -279,7 +279,7 @@ func (p *peer) dial(i int) {
 		}
 		p.mu.Lock()
 		p.path[i].cancel = nil
-		if err == nil && !p.targets(l) { // the pair has moved meanwhile
+		if err == nil && !p.targets(l) { // the pair of hosts has moved to the other wire meanwhile
 			l.Close(transport.Abort)
 			err = errMoved
 		}
@@ -329,7 +329,7 @@ func (p *peer) start(i int, id conn.LinkID) {
 	io.claimed = 0
 	p.turnLocked()
 	io.tx.reset()
-	io.tx.blocked = true // until it is started nobody would be told that there is room
+	io.tx.blocked = true // a link that is not started does not report that it has room
 	p.carriesLocked(i, l)
 	if g, ok := l.(transport.Generational); ok {
 		before := p.core.PeerGeneration()
@@ -341,7 +341,7 @@ func (p *peer) start(i int, id conn.LinkID) {
 		}
 	}
 	p.unlock(nil)
-	p.waiters.wake(-1) // for those that wait to know what the link carries
+	p.waiters.wake(-1) // senders that wait to know what the link carries
 	p.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))
 	rx := &receiver{peer: p, path: i, id: id, io: io, operator: carriageOf(l) == operators, arrived: transport.FirstQueue}
 	rx.sorter, _ = l.(transport.Sorter)
@@ -393,9 +393,9 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 	ports := p.core.MapVersion()
 	p.core.LinkClosed(p.node.now(), id, acked)
 	p.partingLocked()
-	p.holdLocked(i, nil, false) // what the link has said
+	p.holdLocked(i, nil, false) // holds were the word of this link
 	news := p.core.MapVersion() != ports
-	p.serveLocked() // into the log: what waits there is sent when a link is up again
+	p.serveLocked() // Messages in flows go to the log, from where the next link sends them.
 	p.armLocked()
 	p.log.Info("path down", zap.Int("path", i), zap.Error(cause))
 	p.unlock(nil)
@@ -406,13 +406,13 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 
 // cancel drops s's messages, to one port or to all.
 func (p *peer) cancel(s *nodeSocket, port uint16, all bool) (messages, bytes int) {
-	m, b := p.cancelParked(s, port, all, conn.Canceled) // first: what is in the log came before
+	m, b := p.cancelParked(s, port, all, conn.Canceled) // first, because messages in the log came before those in flows
 	p.mu.Lock()
 	messages, bytes = p.core.Cancel(&s.share(p).Account, port, all)
 	waits := len(p.flows) > 0
 	p.unlock(nil)
 	if waits {
-		p.serve() // there may be nothing left to write that would
+		p.serve() // nothing may be left to write whose end would serve the flows
 	}
 	return messages + m, bytes + b
 }

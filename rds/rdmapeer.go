@@ -13,9 +13,9 @@ import (
 type carriage uint8
 
 const (
-	undecided carriage = iota // no link so far
+	undecided carriage = iota // no link has come up yet
 	plain
-	operators // links that are transport.Operator, now or when last seen
+	operators // links are transport.Operators, now or when last seen
 )
 
 func carriageOf(l transport.Link) carriage {
@@ -52,8 +52,8 @@ func (p *peer) carriedLocked(i int) error {
 // no operations.
 type unservedError struct {
 	peer netip.Addr
-	wire string // that serves the peer
-	why  string // it does; may be empty
+	wire string // the wire that serves the peer
+	why  string // why that wire serves the peer; may be empty
 }
 
 func (e *unservedError) Error() string {
@@ -96,7 +96,7 @@ func (s *nodeSocket) awaitOperators(ctx context.Context, p *peer, block bool) er
 			}
 			if err == nil {
 				if err = w.wait(ctx); err == nil {
-					err = ErrWouldBlock // look again
+					err = ErrWouldBlock // the link has changed: look again
 				}
 			}
 		}
@@ -188,7 +188,7 @@ func (p *peer) operated(op *operation) {
 	io.ops--
 	status := op.status()
 	if status == StatusDropped {
-		p.core.LinkFailed(io.id) // before its end is heard: what waits is for the next one
+		p.core.LinkFailed(io.id) // before the link's end is heard: messages that wait are for the next link
 	}
 	p.core.OpDone(i, &op.core, status)
 	if e := io.ended; e != nil && io.ops == 0 && !io.tx.busy {

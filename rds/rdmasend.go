@@ -82,7 +82,7 @@ func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.Addr
 	}
 	if err = s.sendAbout(ctx, o, p, to.Port(), about, block); err != nil {
 		if o.Map != nil {
-			_ = s.freeMR(Cookie(about.Dest), 0) // nobody has heard of it
+			_ = s.freeMR(Cookie(about.Dest), 0) // no peer has heard of the key
 		}
 		return err
 	}

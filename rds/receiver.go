@@ -22,21 +22,21 @@ type receiver struct {
 	io     *pathIO
 	proved bool
 
-	sorter   transport.Sorter   // the link, if it is one
+	sorter   transport.Sorter   // the link, if it is a transport.Sorter
 	refuser  transport.Refuser  // the link, if its peer can be told of refused messages
-	arrived  uint32             // the queue that messages come by
-	reserver transport.Reserver // the link, if it is one
+	arrived  uint32             // number of the queue that messages come by
+	reserver transport.Reserver // the link, if it is a transport.Reserver
 	ignored  bool               // the peer has sent beyond what it was granted
 	operator bool               // the link carries operations, and extensions about memory
-	reader   *mr.Reader         // for regions to be retired; nil before there are any
+	reader   *mr.Reader         // reader of the regions to be retired; nil before there are any
 
-	cur       *nodeSocket // its q.mu is held: the run of messages at hand is for it
+	cur       *nodeSocket // destination of the run of messages at hand; its q.mu is held
 	curBytes  int
 	curCount  int
-	roomBytes int // that fit below the hard bound of the socket at hand
-	roomCount int
+	roomBytes int // payload bytes that fit below the hard bound of the socket at hand
+	roomCount int // messages that fit below the hard bound of the socket at hand
 	pause     pause
-	touched   []*nodeSocket // of this burst, to be woken at its end
+	touched   []*nodeSocket // sockets that got something in this burst, woken at its end
 	kick      [conn.MaxPaths]bool
 	kicked    bool
 
@@ -73,7 +73,7 @@ func (r *receiver) sync() {
 
 // Message takes one message, or keeps it for later.
 func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
-	if r.ignored { // its link is ending
+	if r.ignored { // the link is ending
 		if owned != nil {
 			owned.Release()
 		}
@@ -130,7 +130,7 @@ func (r *receiver) message(h *wire.Header, payload []byte, owned *buf.Buf, accep
 			return false
 		}
 		r.overrun(s)
-		r.refuse(h, transport.RefusedUnknown) // never a success
+		r.refuse(h, transport.RefusedUnknown) // RefusedUnknown, because success may not be claimed
 		if owned != nil {
 			owned.Release()
 		}
@@ -167,7 +167,7 @@ func (r *receiver) memory(h *wire.Header) wire.Memory {
 	if s == nil || !s.once(mr.Key(about.Used)) {
 		return about
 	}
-	r.leave() // nobody waits for an invalidation holding a queue
+	r.leave() // nobody may wait for an invalidation while holding a queue's lock
 	if r.reader == nil {
 		r.reader = s.reader("receiver of " + r.peer.remote.String())
 	}

@@ -16,13 +16,13 @@ import (
 // more than a swap. Small payloads are copied into slabs of this socket's own:
 // a socket that is slow, or keeps its messages, holds only its own memory.
 type recvQueue struct {
-	rmu     sync.Mutex // before mu
+	rmu     sync.Mutex // guards out and the fields with it; locked before mu
 	out     []recvItem
 	outPos  int
 	taken   int // bytes taken from out and not yet subtracted from bytes
 	takenN  int
 	small   int      // swaps in a row that used little of the memory
-	outDest []Cookie // of the messages in out that offer a region, in their order
+	outDest []Cookie // offered regions of messages in out, in the order of the messages
 
 	mu      sync.Mutex
 	in      []recvItem
@@ -33,12 +33,12 @@ type recvQueue struct {
 	nextLen int // size of the next slab
 	closed  bool
 
-	bytes atomic.Int64 // payload queued, in and out
+	bytes atomic.Int64 // payload bytes queued, in and out
 	count atomic.Int64 // messages queued
 
-	source memory    // of slabs; nil: the node's pool
-	gone   *ipc.Cell // where to tell what was taken; nil: nowhere
-	keep   [2]int    // bytes and messages to be taken before that is told: an earlier daemon's
+	source memory    // where slabs come from; nil: the node's pool
+	gone   *ipc.Cell // the cell that shows the daemon what was taken; nil: there is no daemon
+	keep   [2]int    // bytes and messages of an earlier daemon, which are taken first and not shown
 }
 
 // memory is where buffers come from.
@@ -51,10 +51,10 @@ type recvItem struct {
 	seq    uint64
 	off    uint32
 	length uint32
-	peer   uint32 // its number, for applications
+	peer   uint32 // number of the connection, for applications
 	sport  uint16
 	path   uint8
-	dest   bool // offers a region
+	dest   bool // the message offers a region
 }
 
 const (
@@ -119,7 +119,7 @@ func (q *recvQueue) next() *recvItem {
 	if len(q.in) >= cap(spent)/8 || cap(spent) <= 4096 {
 		q.small = 0
 	} else if q.small++; q.small == 4096 {
-		spent, q.small = nil, 0 // a burst has long passed: let its memory go
+		spent, q.small = nil, 0 // the burst is over: release its memory
 	}
 	q.out, q.in, q.outPos = q.in, spent, 0
 	q.outDest, q.inDest = q.inDest, nil

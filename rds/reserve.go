@@ -60,7 +60,7 @@ func (p *peer) unclaimLocked(i int) {
 
 // fullPorts is what the links of an address were told of its ports.
 type fullPorts struct {
-	mu sync.Mutex // before localAddr.mu and the locks of links
+	mu sync.Mutex // guards links; locked before localAddr.mu and the locks of links
 	// links has, for each link, the ports that have no room, and how many octets the peer
 	// had been granted when it was told.
 	links map[transport.Reserver]map[uint16]uint64
@@ -74,7 +74,7 @@ func (s *nodeSocket) setCongested(on bool) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if on && !s.congested.Load() {
-		s.congestedAt.Store(s.node.now().UnixNano()) // before reports see that it is
+		s.congestedAt.Store(s.node.now().UnixNano()) // before reports see congested
 	}
 	if s.congested.Swap(on) == on {
 		return false
@@ -190,7 +190,7 @@ func (r *receiver) reserved(s *nodeSocket, n int) bool {
 	r.peer.log.Warn("peer sends to a full socket beyond its grant, connection ended",
 		zap.Uint16("port", s.port), zap.Int64("queued", s.q.bytes.Load()))
 	r.reserver.Close(transport.Abort)
-	return true // it has been counted as received; those that follow are not
+	return true // this message has been counted as received; later ones have not
 }
 
 // early is how many octets more a peer with several paths may have to send to a full port:

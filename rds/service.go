@@ -31,19 +31,19 @@ type Service struct {
 	tableFD  *os.File
 	limits   atomic.Pointer[ServiceConfig]
 	draining atomic.Bool
-	cut      chan struct{} // closed when nothing may linger any more
-	serverMu sync.Mutex    // guards what table says of servers; before Node.mu
+	cut      chan struct{} // closed when no socket may linger any more
+	serverMu sync.Mutex    // guards the table's word on which wire serves each peer; locked before Node.mu
 
-	mu        sync.Mutex // what follows; a leaf
+	mu        sync.Mutex // guards the fields below; a leaf
 	closed    bool
 	opening   []*opening // handshakes that wait for a Hello, oldest first
 	sessions  map[uint64]*session
-	queues    []*session     // by the number of their queue, behind the first; nil: free
+	queues    []*session     // sessions by the number of their queue less FirstQueue+1; nil: free
 	live      int            // sessions, and former ones with sockets that linger
-	ofUID     map[uint32]int // the same, by user
+	ofUID     map[uint32]int // live by user
 	peersOf   map[uint32]int // connections made because a user asked for them
 	lingering map[*appSocket]struct{}
-	left      DroppedError // what sockets that ended during Close had not been told of
+	left      DroppedError // messages of sockets that ended during Close, whose fates were not known by then
 	next      uint64
 	work      sync.WaitGroup
 }
@@ -177,7 +177,7 @@ func (s *Service) Drain() error {
 			continue
 		}
 		wg.Go(func() {
-			a.await(s.node.cfg.Linger * 3 / 4) // the rest is for what comes
+			a.await(s.node.cfg.Linger * 3 / 4) // the last quarter is for the steps that follow
 			messages, bytes := a.s.abandon()
 			mu.Lock()
 			left.Messages += messages

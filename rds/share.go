@@ -28,7 +28,7 @@ func (h *share) held() int {
 
 // shares are those of a socket, and what it needs to wait for room in them.
 type shares struct {
-	mu     sync.Mutex // a leaf, but for peer.sharesMu
+	mu     sync.Mutex // guards of and closed; locked before peer.sharesMu only
 	of     map[*peer]*share
 	closed bool
 
@@ -139,7 +139,7 @@ func (p *peer) reshare() {
 	p.sharesMu.Unlock()
 	if svc := p.node.service.Load(); svc != nil {
 		svc.showDown(p)
-		svc.mapNews() // for senders of which p has no message yet
+		svc.mapNews() // wakes senders that p has no message of yet
 	}
 	for _, s := range socks {
 		if s.app != nil {

@@ -41,7 +41,7 @@ type endpoint interface {
 	poll() Events
 	setDeadline(read, write bool, t time.Time)
 	buffers() (send, receive int)
-	setBuffers(send, receive int) error // 0 leaves one alone
+	setBuffers(send, receive int) error // 0 leaves a size alone
 	setMonitor(on bool) error
 	setRecvErr(on bool) error
 	recvErr() bool

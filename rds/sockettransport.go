@@ -47,7 +47,7 @@ func (s *nodeSocket) setTransport(w Wire) error {
 		return err
 	}
 	s.only.Store(&w)
-	s.last.Store(nil) // so that the next send looks
+	s.last.Store(nil) // makes the next send look the peer up again
 	return nil
 }
 
@@ -70,7 +70,7 @@ func (s *nodeSocket) wanted() Wire {
 // admits tells whether this socket may send to a remote address.
 func (s *nodeSocket) admits(remote netip.Addr, w Wire) error {
 	c, ok := s.node.via(remote).(chooser)
-	if !ok { // setTransport has seen to it
+	if !ok { // setTransport does not store another value
 		return nil
 	}
 	if have := c.Chosen(s.la.addr, remote); have == string(w) || have == "" && c.Force(remote, string(w)) == nil {
@@ -99,7 +99,7 @@ func (s *Service) showServer(p *peer) {
 	if p.index >= ipc.MaxPeers {
 		return
 	}
-	s.serverMu.Lock() // of two changes at once the later one is shown last
+	s.serverMu.Lock() // serialises changes, so that the table shows the later one last
 	defer s.serverMu.Unlock()
 	server := ipc.ServerAny
 	if c, ok := s.node.via(p.remote).(chooser); ok {
@@ -183,7 +183,7 @@ func (s *clientSocket) admits(ctx context.Context, h *half, d *destination) erro
 	case servers[*only], ipc.ServerAny:
 		return nil
 	case ipc.ServerUnknown:
-		if ctx.Err() != nil { // it bounds waiting for room
+		if ctx.Err() != nil { // ctx bounds waiting for room
 			ctx = context.Background()
 		}
 		_, err := h.tellWithin(ctx, ipc.Request{Op: ipc.CallAdmit, Peer: d.peer, Option: string(*only)})

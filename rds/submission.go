@@ -17,20 +17,20 @@ type submission struct {
 	want   ipc.Flag // WantSpace
 	space  waitQueue
 
-	mu      sync.Mutex // what follows
+	mu      sync.Mutex // guards the fields below
 	ring    ipc.Producer
 	data    []byte
 	tail    uint64   // bytes of data ever used, gaps at its end included
-	head    uint64   // of them free again
-	ends    []uint64 // by slot: tail behind the payload of the submission there
+	head    uint64   // bytes of data ever used that are free again
+	ends    []uint64 // by slot of the ring: tail behind the payload of the submission there
 	bodies  []byte
 	arena   *ipc.Arena
-	lent    arenaShares
-	returns []ipc.Entry // found the ring full
+	lent    arenaShares // blocks of arena, by peer
+	returns []ipc.Entry // returns that found the ring full
 	quiet   int         // returns since the daemon was last woken
 	dead    bool
 	spare   []*sendBuffer
-	about   special // of the message at hand, in a run
+	about   special // what the message at hand says about memory, in a run
 }
 
 // errFull: the ring, or the area a payload needs, has no room.
@@ -107,11 +107,11 @@ func (u *submission) placeLocked(n int) (off int, ok bool) {
 			u.tail = start + uint64(n)
 			return int(start & (size - 1)), true
 		}
-		_, _ = u.ring.Free(len(u.ends)) // look how far the daemon is
+		_, _ = u.ring.Free(len(u.ends)) // reads how far the daemon has come
 		if h := u.ring.Head(); h > 0 {
 			u.head = u.ends[(h-1)&uint64(len(u.ends)-1)]
 		}
-		if u.head == u.tail { // empty: no gap is needed
+		if u.head == u.tail { // data is empty: no gap is needed
 			u.tail = (u.tail + size - 1) &^ (size - 1)
 			u.head = u.tail
 		}
@@ -215,7 +215,7 @@ func (u *submission) giveBackLocked() {
 		if _ = u.roomLocked(0); len(u.returns) == 0 || u.dead {
 			break
 		}
-		u.want.Set() // and look again
+		u.want.Set() // then look again: the daemon may have made room before it saw the flag
 	}
 	u.ring.Publish()
 }

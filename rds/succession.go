@@ -19,15 +19,15 @@ import (
 // nevertheless waits in a keeper.
 type succession struct {
 	file   *statefile.File // nil: no state file, and so no predecessor
-	opened chan struct{}   // closed when links to peers are made and taken
+	opened chan struct{}   // closed when links to peers may be made and taken
 
-	mu      sync.Mutex // a leaf
-	ports   map[netip.Addr][]uint16
-	missing int      // of them, not bound
-	links   []func() // inbound links that wait
+	mu      sync.Mutex              // guards the fields below; a leaf
+	ports   map[netip.Addr][]uint16 // the predecessor's ports that nobody has bound yet
+	missing int                     // number of ports in ports
+	links   []func()                // inbound links that wait for the gate
 	gate    *time.Timer
 	grace   *time.Timer
-	over    bool // the grace
+	over    bool // the grace time is over
 }
 
 const (

@@ -20,13 +20,13 @@ import (
 // that is quick enough to fill a write by itself: it pauses, and then writes
 // only what a sender has left behind.
 type transmitter struct {
-	busy    bool // somebody writes
+	busy    bool // a writer is at work
 	blocked bool // the link is full; Writable continues
 	again   bool // the link has room again since the write under way began
 	wanted  bool // a message was appended
 	delayed bool // the flusher has been woken
 	told    bool // the link has acknowledged something since the write under way began
-	paused  bool // and it is waiting for a stream to fill a write
+	paused  bool // the flusher sleeps: a sender is filling a whole write by itself
 	batch   conn.Batch
 
 	seen  uint32 // peer.arrivals at the last write
@@ -40,11 +40,11 @@ type transmitter struct {
 
 const (
 	streamGap     = 50 * time.Microsecond  // writes closer than this belong to a stream
-	flushPause    = 30 * time.Microsecond  // of the flusher; up to 1 ms where all processors are idle
+	flushPause    = 30 * time.Microsecond  // pause of the flusher; up to 1 ms where all processors are idle
 	streamDelay   = 100 * time.Microsecond // a sender writes itself when its stream has waited so long
 	flushBytes    = 512 << 10              // collected bytes that a sender writes itself
-	inlineBytes   = 4 << 20                // written in one go before the flusher takes over
-	operationCost = 4 << 10                // of an operation besides its bytes, in a write
+	inlineBytes   = 4 << 20                // bytes written in one go before the flusher takes over
+	operationCost = 4 << 10                // bytes that an operation counts for in a write besides its memory
 	pollBytes     = 128 << 10              // unacknowledged bytes that make a writer look for acknowledgements
 )
 
@@ -124,7 +124,7 @@ func (p *peer) flush(i int, wake <-chan struct{}) {
 	defer p.node.work.Done()
 	t := &p.path[i].tx
 	for range wake {
-		runtime.Gosched() // let those who can run add to the batch
+		runtime.Gosched() // lets goroutines that can run add to the batch
 		p.mu.Lock()
 		for t.delayed && !t.busy && !t.blocked && !t.stopped && p.path[i].link != nil {
 			p.transmitLocked(i, 1)
@@ -132,7 +132,7 @@ func (p *peer) flush(i int, wake <-chan struct{}) {
 			if !t.delayed {
 				break
 			}
-			for t.paused = true; t.paused; { // as long as a sender writes for itself
+			for t.paused = true; t.paused; { // repeat as long as a sender writes for itself
 				p.mu.Unlock()
 				time.Sleep(flushPause)
 				p.mu.Lock()
@@ -180,7 +180,7 @@ func (p *peer) transmitLocked(i int, limit int) {
 		return
 	}
 	t.busy, t.delayed, t.wanted, t.since, t.count = true, false, false, 0, 0
-	t.seen = p.arrivals.Load() // before the write: its answer may come before it returns
+	t.seen = p.arrivals.Load() // before the write: an answer may come before the write returns
 	if len(p.flows) > 0 {
 		p.serveLocked()
 	}
@@ -190,11 +190,11 @@ fill:
 		t.again = false
 		if t.batch.Op != nil {
 			if l, ok := link.(transport.Operator); ok && corked == nil {
-				l.Cork() // several go out together
+				l.Cork() // the link sends several batches together
 				corked = l
 			}
 			operated += operationCost + t.batch.Op.Work.(*operation).bytes
-			if operated >= flushBytes { // until then they are one write
+			if operated >= flushBytes { // below flushBytes, operations are one write
 				limit -= operated
 				operated = 0
 			}
@@ -255,7 +255,7 @@ fill:
 		corked.Uncork()
 		p.mu.Lock()
 		corked = nil
-		switch { // others may have appended, or there is room
+		switch { // others may have appended, or the link may have room again
 		case io.ended != nil:
 		case !stopped && !t.blocked || t.again:
 			stopped = false
@@ -266,7 +266,7 @@ fill:
 	}
 	if t.told {
 		t.told = false
-		p.core.Acked(i, link.Acked()) // which is quick: the link has told us
+		p.core.Acked(i, link.Acked()) // Acked is quick here: the link has told us
 	}
 	p.unclaimLocked(i)
 	t.busy = false
@@ -278,7 +278,7 @@ fill:
 	switch e := io.ended; {
 	case e == nil:
 	case io.ops > 0:
-		p.core.LinkFailed(id) // the last of them to be done goes on
+		p.core.LinkFailed(id) // the last operation to end goes on with the link's end
 	default:
 		io.ended = nil
 		p.endedLocked(i, id, e.cause, e.acked)
@@ -327,7 +327,7 @@ func (p *peer) acked(i int, id conn.LinkID) {
 	io := &p.path[i]
 	if l := io.link; l != nil && io.id == id {
 		if io.tx.busy {
-			io.tx.told = true // when what is being written counts as written
+			io.tx.told = true // the writer passes it on once what it writes counts as written
 		} else if acked := p.ackedUnlocked(l); p.path[i].id == id {
 			p.core.Acked(i, acked)
 		}
@@ -349,7 +349,7 @@ const (
 	ackFirst   = time.Millisecond
 	ackLast    = 4 * time.Millisecond
 
-	trimAfter = time.Second // of silence a connection gives memory back
+	trimAfter = time.Second // a connection that is silent for so long gives memory back
 )
 
 // idleLocked tells whether nothing was written for a while.
@@ -427,7 +427,7 @@ func (p *peer) lookForAcks() {
 		if p.idleLocked() {
 			p.core.Trim()
 		} else {
-			p.acks.Reset(trimAfter) // to come back; a writer sets it anew
+			p.acks.Reset(trimAfter) // looks again later; a writer sets an earlier time
 		}
 	case progress:
 		p.ackEager = false

@@ -41,9 +41,9 @@ const (
 // waitList is who of a socket's senders waits, and for what. Senders enter it before they
 // sleep, so it costs nothing while there is room.
 type waitList struct {
-	mu   sync.Mutex // a leaf
+	mu   sync.Mutex // guards list; a leaf
 	list []*senderWait
-	show func([]senderWait) // hears of every change, under mu; nil: nobody
+	show func([]senderWait) // called with every change of list, under mu; nil: nobody is told
 }
 
 // senderWait is one cause that senders of a socket wait for.
@@ -51,7 +51,7 @@ type senderWait struct {
 	cause   string
 	peer    uint32 // number of the connection
 	any     bool   // no peer in particular
-	port    uint16 // of the peer; 0: no port in particular
+	port    uint16 // the peer's port; 0: no port in particular
 	since   time.Time
 	senders int
 }

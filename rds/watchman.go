@@ -15,10 +15,10 @@ import (
 // What a watchman does when.
 const (
 	watchEvery   = time.Second
-	episodeLeast = time.Second // what is over sooner is not worth a line
-	addressEvery = 3           // one look in so many is at the addresses of the host
+	episodeLeast = time.Second // an episode shorter than this is not logged
+	addressEvery = 3           // every how many looks the addresses of the host are checked
 
-	// A thing that goes on, or comes again, is told at once and then in sum: after
+	// An episode that goes on, or comes again, is logged at once and then in sum: after
 	// sumFirst, and then after twice as long each time, at most sumLast.
 	sumFirst = time.Minute
 	sumLast  = time.Hour
@@ -27,12 +27,12 @@ const (
 // watchman looks at a node every second and writes the log's lines about what lasts: a peer
 // that cannot be reached while messages wait, a congested port, an address that has gone.
 type watchman struct {
-	mu       sync.Mutex // the outermost: what follows
+	mu       sync.Mutex // guards the fields below; locked before all other locks
 	timer    *time.Timer
 	stopped  bool
 	looks    int
 	episodes map[watched]*episode
-	gone     map[netip.Addr]bool        // addresses of the node that the host has not
+	gone     map[netip.Addr]bool        // addresses of the node that the host no longer has
 	host     func() ([]net.Addr, error) // the host's addresses
 }
 
@@ -44,10 +44,10 @@ type watched struct {
 
 // episode is one thing that lasts, or comes and goes.
 type episode struct {
-	since   time.Time // of the one that goes on; zero: none does
-	told    time.Time // when the log had a line
+	since   time.Time // start of the present episode; zero: none is going on
+	told    time.Time // time of the last log line
 	every   time.Duration
-	count   int // episodes since then
+	count   int // episodes since the last log line
 	longest time.Duration
 }
 
@@ -57,7 +57,7 @@ func (n *Node) watch() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.episodes, w.gone, w.host = make(map[watched]*episode), make(map[netip.Addr]bool), net.InterfaceAddrs
-	if n.log.Core() != zapcore.NewNopCore() { // else nobody would read it
+	if n.log.Core() != zapcore.NewNopCore() { // without a logger nobody would read the lines
 		w.timer = time.AfterFunc(watchEvery, n.lookAgain)
 	}
 }
@@ -123,7 +123,7 @@ func (n *Node) lookLocked(now time.Time) {
 			continue
 		}
 		if e.count == 0 && wait == nil {
-			delete(w.episodes, key) // it has been over for that long
+			delete(w.episodes, key) // no episode since the last log line
 			continue
 		}
 		n.tellWait(key, wait, e)

@@ -14,31 +14,31 @@ import (
 // Bounds of what Info says of waits.
 const (
 	waitLeast  = 100 * time.Millisecond // shorter waits are the ordinary course of a stream
-	stallLeast = time.Second            // without an acknowledgement: the peer is waited for
-	maxWaits   = 1024                   // listed
+	stallLeast = time.Second            // a peer that acknowledges nothing for so long is waited for
+	maxWaits   = 1024                   // longest list of waits reported
 )
 
 // WaitInfo says that messages or senders wait: who, for what, and since when. Addresses and
 // ports that do not matter are zero.
 type WaitInfo struct {
-	Cause    string         `json:"cause"` // see CauseUnreachable and the others
+	Cause    string         `json:"cause"` // one of CauseUnreachable and the other causes
 	Since    time.Time      `json:"since"`
 	Local    netip.AddrPort `json:"local"`             // the socket that waits
-	Remote   netip.AddrPort `json:"remote"`            // the peer, and the port there, that is waited for
-	Path     int            `json:"path"`              // of the connection
+	Remote   netip.AddrPort `json:"remote"`            // the peer and its port that the socket waits for
+	Path     int            `json:"path"`              // path of the connection
 	PID      int            `json:"pid,omitempty"`     // of the application whose socket waits
-	Command  string         `json:"command,omitempty"` // its name
-	Messages int            `json:"messages"`          // that wait
-	Bytes    int            `json:"bytes"`             // their payload
-	Senders  int            `json:"senders"`           // calls that are blocked
-	Error    string         `json:"error,omitempty"`   // of the last attempt
-	Tries    int            `json:"tries,omitempty"`   // attempts that failed in a row
+	Command  string         `json:"command,omitempty"` // name of the application whose socket waits
+	Messages int            `json:"messages"`          // messages that wait
+	Bytes    int            `json:"bytes"`             // payload bytes that wait
+	Senders  int            `json:"senders"`           // blocked calls
+	Error    string         `json:"error,omitempty"`   // error of the last attempt to connect
+	Tries    int            `json:"tries,omitempty"`   // attempts to connect that failed in a row
 	NextTry  time.Time      `json:"next_try,omitzero"`
 	Last     time.Time      `json:"last,omitzero"`   // refused message
-	Owner    string         `json:"owner,omitempty"` // name of the application that has the port waited for, if that is on this host
+	Owner    string         `json:"owner,omitempty"` // name of the application on this host that has the port waited for
 	OwnerPID int            `json:"owner_pid,omitempty"`
-	Detail   string         `json:"detail,omitempty"` // what more is known
-	Hint     string         `json:"hint,omitempty"`   // what to do
+	Detail   string         `json:"detail,omitempty"` // more that is known about the wait
+	Hint     string         `json:"hint,omitempty"`   // what an operator can do
 }
 
 // hints are what to do about a cause.
@@ -148,7 +148,7 @@ func (y *waitReport) peer(p *peer) {
 			y.add(w, b.Account.Owner.(*nodeSocket))
 		}
 	}
-	for _, f := range p.flows { // what waits for more than its turn waits for the budget
+	for _, f := range p.flows { // messages that wait for more than their session's turn wait for the budget
 		if !p.core.OverBudget() {
 			break
 		}
@@ -212,7 +212,7 @@ func (p *peer) waitsLocked(now time.Time, w *WaitInfo, b *conn.Backlog, pi *conn
 	default:
 		t := &p.path[b.Path].tx
 		w.Cause, w.Since, w.Detail = CauseWindow, h.progressAt(pi, now), "nothing was acknowledged since"
-		if pi.Unacked == 0 { // one large message is being written, of which nobody polls the acknowledgements
+		if pi.Unacked == 0 { // A single large message is being written, and nobody polls its acknowledgements.
 			w.Since = t.last
 		}
 		if now.Sub(w.Since) < stallLeast || pi.Unacked == 0 && !t.blocked {
@@ -235,7 +235,7 @@ func (y *waitReport) senders(s *nodeSocket) {
 		w := WaitInfo{Cause: e.cause, Since: e.since, Senders: e.senders}
 		if !e.any {
 			p := y.node.peerAt(e.peer)
-			if p == nil || p.local != s.la { // an application may write what it likes
+			if p == nil || p.local != s.la { // An application may write any peer number into its cell.
 				continue
 			}
 			w.Remote = netip.AddrPortFrom(p.remote, e.port)
@@ -297,11 +297,11 @@ func (y *waitReport) session(x *session) {
 
 // pathHistory is since when a path is as it is, for reports and the log. peer.mu guards it.
 type pathHistory struct {
-	up, down time.Time // of the present link; of its loss, or of the first attempt to connect
-	tries    int       // attempts that failed since
-	err      error     // of the last one
-	acked    uint64    // of the present link, as last seen
-	progress time.Time // when it was last seen to grow, or nothing was unacknowledged
+	up, down time.Time // when the present link came up; when it was lost, or the first attempt to connect was made
+	tries    int       // attempts to connect that failed since
+	err      error     // error of the last attempt
+	acked    uint64    // bytes acknowledged on the present link, as last seen
+	progress time.Time // when acked was last seen to grow, or nothing was unacknowledged
 }
 
 // progressAt is when the path was last seen to move.
