@@ -17,7 +17,7 @@ type Account struct {
 	messages atomic.Int64
 	limit    atomic.Int64
 	watchers atomic.Int32
-	shelved  atomic.Int64 // of a part: bytes held back for ports of the peer (Conn.Hold)
+	shelved  atomic.Int64 // in a socket's part for one connection: bytes held back for ports of the peer (Conn.Hold)
 
 	// Every puts the account on the list of TakeFreed at each release, not only
 	// at those worth waking a sender for. It is set before the first message.

@@ -44,7 +44,7 @@ type Fate struct {
 	Account *Account
 	Token   uint64
 	Status  Status
-	Op      *Operation // of the message, if it had one
+	Op      *Operation // operation of the message, nil if it had none
 }
 
 // TakeActions appends what is to be done to buf and forgets it.

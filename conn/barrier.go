@@ -14,7 +14,7 @@ func (c *Conn) setBarrier(now time.Time) {
 	p := &c.paths[0]
 	c.barrier, c.fence = p.q.tail, 0
 	if c.barrier == 0 {
-		return // nothing was queued there that is not held back
+		return // path 0 has no messages but those held back
 	}
 	c.fenceBy = now.Add(c.cfg.ProofTimeout)
 	c.fencePath(p)

@@ -13,24 +13,24 @@ type Conn struct {
 	cfg   Config
 	paths [MaxPaths]path
 
-	npaths      int    // as the handshake settled it; 0: no handshake yet
+	npaths      int    // number of paths after the handshake; 0: no handshake yet
 	multipath   bool   // the peer states more than one path
 	sourceIndex bool   // the peer's source ports tell its path indexes
 	theirGen    uint32 // the peer's generation; 0: not stated
-	genBorn     uint64 // birth of the link that told it: what older links say is out of date
+	genBorn     uint64 // birth of the link that told theirGen: what older links say is out of date
 	births      uint64 // links dialed and accepted so far
 	epoch       uint32 // grows when the peer's generation changes
 	early       bool   // messages took path 0 for want of a handshake
 
 	barrier uint64    // not 0: paths other than 0 wait until the peer has path 0's messages up to here
-	fence   uint32    // the probe of path 0's link whose answer says so; 0: not sent
-	fenceBy time.Time // when to go by acknowledgements instead
+	fence   uint32    // the probe of path 0's link whose answer lifts the barrier; 0: not sent
+	fenceBy time.Time // when the barrier falls back to path 0's acknowledgements
 
-	verify   uint32    // the probe of path 0's link to be answered before other paths are dialed
-	verifyBy time.Time // when to go on without
+	verify   uint32    // the probe of path 0's link that must be answered before other paths are dialed; 0: none
+	verifyBy time.Time // when other paths are dialed without an answer to verify
 
-	remote   *wire.CongestionMap // the peer's, nil: nothing is congested
-	mapped   bool                // it was told
+	remote   *wire.CongestionMap // the peer's congestion map; nil: nothing is congested
+	mapped   bool                // the peer has sent its congestion map
 	maps     uint32              // changes of remote
 	held     []heldLink
 	queued   int  // bytes of memory in queued and unacknowledged messages
@@ -42,13 +42,13 @@ type Conn struct {
 	departed bool // Depart was called
 
 	holds   *wire.CongestionMap // ports that are held; nil: none
-	holding int                 // how many
+	holding int                 // number of ports in holds
 
-	extended bool // some message had extensions
+	extended bool // some message had extension headers
 	limits   limits
 
-	ops     []*Operation // of the messages queued and unacknowledged, by id; nil: free
-	freeOps []uint32     // ids that are free
+	ops     []*Operation // operations of messages queued and unacknowledged, by id; nil: free
+	freeOps []uint32     // free ids of ops
 
 	actions []Action
 	freed   []*Account
@@ -171,17 +171,17 @@ type Message struct {
 	Payload      []byte   // copied, unless Body is set; at most InlineMax bytes
 	Body         *buf.Buf // the payload instead, one reference of which passes to the core on success
 	Account      *Account // already charged
-	Token        uint64   // for the fate
+	Token        uint64   // returned with the fate
 	Notify       bool     // report the fate
 	Failure      bool     // report the fate unless it is success
-	Admitted     bool     // congestion was judged when it was accepted, elsewhere
+	Admitted     bool     // the owner has judged congestion already, when it accepted the message
 
 	// Deadline, if not zero, is when the message ends with Expired unless it was picked
 	// for transmission before.
 	Deadline time.Time
 
-	Extensions [wire.ExtensionSize]byte // of the header
-	Op         *Operation               // what to do with the peer's memory first; nil: nothing
+	Extensions [wire.ExtensionSize]byte // extension headers of the message
+	Op         *Operation               // operation on the peer's memory, done before the message; nil: none
 }
 
 // Extended tells whether the message has extensions.

@@ -23,7 +23,7 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 		}
 	case h.Dport == wire.PortProbe:
 		if !h.Retransmitted() {
-			c.answered(p) // before the handshake, which may dial
+			c.answered(p) // before the handshake is judged, which may dial
 		}
 		c.handshake(now, p, wire.ParseHandshake(&h.Extensions))
 	case h.Sport == wire.PortHost: // an acknowledgement frame of InfiniBand, meaningless here
@@ -97,7 +97,7 @@ func markRetransmitted(e *entry) { wire.MarkRetransmitted(e.chunk.b.B[e.off:]) }
 // handshake takes what a probe or its pong on p says of the peer.
 func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
 	if !c.generation(p, hs.Generation) {
-		return // the process before this one, on a link that it has left
+		return // the link is of the peer's earlier process
 	}
 	n := c.npaths
 	switch {
@@ -193,7 +193,7 @@ func (c *Conn) migrate(p *path) {
 		e.flags &^= entryWritten | entryRetrans | entryRefused | entryUnknown
 		e.chunk.b.B[e.off+24] &^= wire.FlagRetransmitted
 		if e.flags&entryPong != 0 {
-			markRetransmitted(e) // not the answer to what path 0 has asked
+			markRetransmitted(e) // so that the peer does not take this pong for the answer to path 0's probe
 			p.pongs--
 			to.pongs++
 		}

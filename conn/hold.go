@@ -19,7 +19,7 @@ import (
 // shelf is what a path holds back, the oldest first.
 type shelf struct {
 	list  []entry // nil when there is nothing
-	bytes int     // of them on the wire
+	bytes int     // bytes of the entries in list on the wire
 }
 
 // shelved is the position of an operation whose message is held back.
@@ -60,7 +60,7 @@ func (c *Conn) hearMap(m *wire.CongestionMap) {
 	default:
 		c.remote = new(wire.CongestionMap)
 	}
-	const host = 1<<wire.PortHost | 1<<wire.PortProbe // belong to no application: probes must be answered
+	const host = 1<<wire.PortHost | 1<<wire.PortProbe // ports of no application: probes must be answered
 	more, fewer, marked := false, false, uint64(0)
 	for i := 0; i < len(m); i += 8 {
 		was, is := binary.LittleEndian.Uint64(c.remote[i:]), binary.LittleEndian.Uint64(m[i:])
@@ -157,7 +157,7 @@ func (c *Conn) shelve(p *path) {
 	q := &p.q
 	from := q.fresh
 	if p.index == 0 {
-		from = max(from, c.barrier) // other paths wait for what is in front
+		from = max(from, c.barrier) // other paths wait for path 0's messages in front of the barrier
 	}
 	keep := from
 	for pos := from; pos < q.tail; pos++ {
@@ -265,7 +265,7 @@ func (c *Conn) spread() {
 	}
 	p.shelf = shelf{}
 	p.log.part()
-	for i := range list { // pongs, from port 0, stay
+	for i := range list { // pongs come from port 0 and stay on path 0
 		c.shelved -= list[i].memory()
 		list[i].acct.shelve(-int(list[i].length))
 		c.aside(&c.paths[c.PathFor(list[i].sport)], &list[i])

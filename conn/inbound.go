@@ -7,7 +7,7 @@ import "github.com/rds-go/rds/internal/wire"
 // receives on the path, one goroutine at a time; the owner's lock is not needed.
 type Inbound struct {
 	next  uint64
-	link  uint64 // one more than the last number seen on the link, 0 before the first
+	link  uint64 // one more than the last sequence number seen on the link; 0 before the first message
 	epoch uint32
 }
 

@@ -9,9 +9,9 @@ import "time"
 
 // limits is when messages are to be looked through for those past their deadlines.
 type limits struct {
-	base  time.Time // what the deadlines of entries count from; that of the first message
-	next  time.Time // no deadline is earlier, but for those that wait for after; zero: there is none
-	after time.Time // not before: looking costs
+	base  time.Time // deadline of the first message; the deadlines of entries count from it
+	next  time.Time // earliest time at which some deadline may have passed, but not before after; zero: no message has a deadline
+	after time.Time // no look before this time, because looking costs
 }
 
 // Expired messages are found late by expireSlack at most, and by expireCost for each
@@ -67,7 +67,7 @@ func (c *Conn) expireMessages(now time.Time) {
 			c.unshelve(p, due)
 		}
 		c.settle(p, q.fresh, q.tail, func(e *entry) (Status, bool) { return Expired, due(e) })
-		c.fencePath(p) // it may have waited for one of them
+		c.fencePath(p) // the barrier may have waited for a message that has expired
 		if p.state == Up && p.ready(c) {
 			c.act(Action{Kind: Transmit, Path: i})
 		}

@@ -5,9 +5,9 @@ import "time"
 // heldLink is an inbound link that waits for its path's old link to end.
 type heldLink struct {
 	link  LinkID
-	path  int // -1: any
+	path  int // path that the link is for; -1: any
 	sport uint16
-	born  uint64 // as path.born
+	born  uint64 // birth of the link, see path.born
 	ask   uint32 // not 0: the probe of path 0 whose answer says that this is another path's link
 	until time.Time
 }
@@ -104,7 +104,7 @@ func (c *Conn) place(now time.Time, h heldLink, n int) {
 	switch p := &c.paths[want]; p.state {
 	case Down:
 		c.install(now, p, h.link, false, h.born)
-	case Connecting: // our own knock, no longer needed
+	case Connecting: // the link of our own knock is no longer needed
 		c.act(Action{Kind: CancelDial, Path: want})
 		c.install(now, p, h.link, false, h.born)
 	case Up, Error, Disconnecting:
@@ -371,7 +371,7 @@ func (c *Conn) resetPath(p *path) {
 		case e.flags&entryOp != 0 && c.ops[e.token].begun && !(c.ops[e.token].done && e.flags&entryRefused != 0):
 			return Dropped, true
 		case e.fate() != Success:
-			return e.fate(), true // known, though not acknowledged
+			return e.fate(), true // the peer has told the fate and not acknowledged the message
 		case e.flags&(entryFlush|entryWritten) == entryFlush|entryWritten:
 			c.stats.DroppedFlush++
 			return Dropped, true
@@ -382,13 +382,13 @@ func (c *Conn) resetPath(p *path) {
 			}
 			c.stats.Retransmitted++
 		}
-		e.flags &^= entryRefused | entryUnknown // of a silent operation
+		e.flags &^= entryRefused | entryUnknown // the flags of a silent operation start again
 		return 0, false
 	})
 	c.dropCanceled(p)
 	for pos := q.first; pos < q.tail; pos++ {
 		if e := q.at(pos); e.flags&entryPong != 0 {
-			markRetransmitted(e) // not the answer to what the next link will ask
+			markRetransmitted(e) // so that the peer does not take this pong for the answer to the next link's probe
 		}
 	}
 }
@@ -429,7 +429,7 @@ func (c *Conn) Deadline() time.Time {
 		soonest(at)
 	}
 	if p := &c.paths[0]; !c.Connector() && p.state == Down && !p.dialing {
-		soonest(p.redialAt) // of a knock
+		soonest(p.redialAt) // when to knock again
 	}
 	for _, h := range c.held {
 		soonest(h.until)

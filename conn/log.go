@@ -22,7 +22,7 @@ type chunk struct {
 
 type log struct {
 	pool *buf.Pool
-	tail *chunk // where the next message goes; nil at first
+	tail *chunk // chunk that the next message goes to; nil before the first message
 	next int    // size of the next chunk
 }
 

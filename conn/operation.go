@@ -21,18 +21,18 @@ import "github.com/rds-go/rds/internal/wire"
 //	   └─ Fill, Wrote(0)  ▼
 //	                   Dropped: never begun again, message and all
 type Operation struct {
-	Work   any    // what the owner begins; the core passes it through
+	Work   any    // the owner's operation; the core passes it through
 	Fence  bool   // the message is not written before the operation is done
 	Silent bool   // there is no message: the payload is empty, nothing is written
-	Epoch  uint32 // of the connection when it was asked for: its key is of that generation of the peer
+	Epoch  uint32 // the connection's epoch when the operation was asked for: the key is of that generation of the peer
 
-	token  uint64 // of the message
-	id     uint32 // in Conn.ops
-	path   int    // where the message is queued
-	pos    uint64 // and its position there
+	token  uint64 // token of the message
+	id     uint32 // index in Conn.ops
+	path   int    // path that the message is queued on
+	pos    uint64 // position of the message in the queue of path
 	begun  bool   // the present link has taken it
 	done   bool
-	status Status // once it is done
+	status Status // result of the operation, once done
 }
 
 // fate is the end of a message that but for its operation ends with status.
@@ -157,9 +157,9 @@ func (c *Conn) fillOp(p *path, b *Batch) {
 	e := q.at(q.next)
 	op := c.ops[e.token]
 	switch {
-	case q.next < q.fresh: // it was shown before
+	case q.next < q.fresh: // the message was shown before
 	case op.Silent:
-		e.seq = p.sequence - 1 // so that numbers never descend in the queue
+		e.seq = p.sequence - 1 // so that sequence numbers never descend in the queue
 		e.flags &^= entryLimited
 		q.fresh++
 	default:

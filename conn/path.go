@@ -15,31 +15,31 @@ type path struct {
 	index int
 	state State
 	link  LinkID
-	born  uint64 // which of the connection's links it is, in the order they came
+	born  uint64 // number of the link among all of the connection, in the order they came
 
-	sequence uint64 // of the next message picked for the first time
+	sequence uint64 // sequence number of the next message picked for the first time
 	q        queue
-	shelf    shelf // see hold.go
+	shelf    shelf // messages held back, see hold.go
 	log      log
 	nextOff  int // bytes of the message at q.next already written
 	written  uint64
 	acked    uint64
 	pongs    int
 
-	control    []byte    // map or probe being written: encoded, what is left of it
-	mapBuf     []byte    // its memory
+	control    []byte    // unwritten rest of the encoded map or probe being written
+	mapBuf     []byte    // memory of control, if that is a map
 	mapPending bool      // this link has not carried our map yet
 	probe      bool      // a probe is due on this link
-	probes     uint32    // sent on this link
-	probeAt    time.Time // when an unanswered one is repeated; zero: not any more
+	probes     uint32    // probes sent on this link
+	probeAt    time.Time // when an unanswered probe is repeated; zero: no repetition is due
 	probeWait  time.Duration
-	answers    uint32 // of them answered
+	answers    uint32 // probes of this link that were answered
 	survey     uint32 // answers that end a survey of this link
 	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
-	filling    bool   // between Fill and Wrote
+	filling    bool   // Fill has shown bytes, and Wrote has not been called
 	leaving    bool   // nothing new is picked; the link ends when what is partly written is out, see Leave
 	bound      bool   // the link takes what is written next for the message of an operation it has begun
-	hold       bool   // nothing is written before that operation is done
+	hold       bool   // nothing is written before that bound operation is done
 	compact    bool   // canceled messages wait for Wrote
 
 	dialing  bool // a dial was asked for and has not been answered
@@ -48,13 +48,13 @@ type path struct {
 	paused   bool // the link is not read for now; see pause.go
 	proveBy  time.Time
 	redialAt time.Time
-	window   time.Duration // back-off
+	window   time.Duration // back-off before the next dial
 	resets   uint64
 
 	pending int    // operations begun and not done
-	quiet   int    // messages in [first,next) that wait for their operation only
-	holes   int    // settled ones in [first,next)
-	settled uint64 // up to where acked was applied: all of it, once the link is proved
+	quiet   int    // messages in [first,next) that wait only for their operation
+	holes   int    // settled messages in [first,next)
+	settled uint64 // link offset up to which acked was applied: all of acked, once the link is proved
 }
 
 // Ready tells whether path i has something to write.
@@ -191,7 +191,7 @@ func (c *Conn) FillWithin(i int, b *Batch, claimed, fresh int) bool {
 	}
 	room := claimed + fresh
 	if room < 0 {
-		room = math.MaxInt // there is no bound
+		room = math.MaxInt // negative: room is not bounded
 	}
 	for pos := q.next; pos < end && b.Bytes < batchBytes && len(b.Bufs) < batchSlices-1; pos++ {
 		e := q.at(pos)
@@ -271,7 +271,7 @@ func (c *Conn) Wrote(i, n int) (more bool) {
 		for q.next < q.fresh {
 			e := q.at(q.next)
 			if e.flags&entrySilent != 0 {
-				break // Began passes it
+				break // Began passes the silent operation
 			}
 			left := e.size() - p.nextOff
 			if n > 0 || left == 0 {

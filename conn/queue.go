@@ -9,13 +9,13 @@ import (
 // entry is one queued message. It fills a cache line: a stream of small
 // messages walks the ring once for each of Fill, Wrote and Acked.
 type entry struct {
-	chunk  *chunk   // where its header, and an inline payload, are
+	chunk  *chunk   // chunk that holds the header, and an inline payload
 	body   *buf.Buf // the payload when it is not inline
 	acct   *Account // nil for the core's own messages
 	seq    uint64   // 0 until it is picked for its first transmission; of a silent operation the last message's
 	end    uint64   // link offset just behind its last byte, once written
-	token  uint64   // with an operation: its id
-	off    uint32   // of the header in chunk
+	token  uint64   // the sender's token; for a message with an operation the operation's id
+	off    uint32   // offset of the header in chunk
 	length uint32   // payload bytes
 	sport  uint16
 	dport  uint16
@@ -23,22 +23,22 @@ type entry struct {
 }
 
 const (
-	entryNotify   = 1 << iota // its sender wants its fate
-	entryFailure              // its sender wants its fate unless that is success
+	entryNotify   = 1 << iota // the sender wants the fate
+	entryFailure              // the sender wants the fate unless that is success
 	entryRetrans              // flagged RETRANSMITTED
 	entryFlush                // sent to an earlier generation of the peer: not to be repeated
 	entryCanceled             // settled; what is left of it, if it has begun, is still written
 	entryPong                 // the core's own answer to a ping
-	entryWritten              // some byte of it was written on some link
-	entryOp                   // has an operation
-	entrySilent               // the operation is all there is: takes no bytes of the stream
-	entryQuiet                // nothing but its operation is waited for
-	entryHole                 // settled before those in front of it: end is left
-	entryExtended             // its header has extensions
-	entryHeld                 // was held back: Counters.Held has it
-	entryRefused              // the peer has said that nobody is bound to its port
-	entryUnknown              // the peer has said that it does not know if it was delivered
-	entryLimited              // has a time limit, which is in seq, and was never picked
+	entryWritten              // some byte of the message was written on some link
+	entryOp                   // the message has an operation
+	entrySilent               // the entry is an operation alone and takes no bytes of the stream
+	entryQuiet                // the entry waits only for its operation
+	entryHole                 // settled before entries in front of it: only end counts
+	entryExtended             // the header has extensions
+	entryHeld                 // the message was held back: Counters.Held has counted it
+	entryRefused              // the peer has said that nobody is bound to the destination port
+	entryUnknown              // the peer has said that it does not know if the message was delivered
+	entryLimited              // the message was never picked, and has a time limit, which is in seq
 )
 
 // head is the number of bytes in chunk: the header and an inline payload.

@@ -29,7 +29,7 @@ func (c *Conn) RefusedBy(i int, first uint64, count uint32, status Status) {
 		case e.seq-first >= uint64(count), e.flags&(entryRefused|entryUnknown) != 0:
 			return
 		}
-		e.flags |= flag // on holes and silent operations, too: they are passed once
+		e.flags |= flag // set on holes and silent operations too, so that they are passed once
 		if status == Refused && c.cfg.OnRefused != nil {
 			c.cfg.OnRefused(e.sport, e.dport)
 		}

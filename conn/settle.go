@@ -19,7 +19,7 @@ func (c *Conn) settleIn(p *path, from, to uint64, leave bool, end func(*entry) (
 		keep  = from
 		next  = q.next
 		fresh = q.fresh
-		early = uint64(0) // of those that go, how many the barrier is behind
+		early = uint64(0) // how many of the settled entries are in front of the barrier
 	)
 	for pos := from; pos < to; pos++ {
 		e := q.at(pos)
@@ -82,7 +82,7 @@ func (c *Conn) settleIn(p *path, from, to uint64, leave bool, end func(*entry) (
 	case leave:
 		q.next, q.fresh = next, fresh
 		p.holes += int(gone)
-	case keep == from && from == q.first: // the usual case: the oldest ones go
+	case keep == from && from == q.first: // the usual case: the oldest entries are settled
 		q.first += gone
 		q.next += gone
 		q.fresh += gone

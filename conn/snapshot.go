@@ -12,12 +12,12 @@ type PathInfo struct {
 	Unacked     int    `json:"unacked"`      // messages written and not acknowledged
 	Resets      uint64 `json:"resets"`       // links lost
 	Written     uint64 `json:"written"`      // bytes the present link took
-	Acked       uint64 `json:"acked"`        // of them acknowledged
+	Acked       uint64 `json:"acked"`        // bytes of Written that the peer has acknowledged
 	LastStart   uint64 `json:"last_start"`   // link offset of the first byte of the last message written
 	Transmitter bool   `json:"transmitting"` // a writer is at work
 
-	Held      int       `json:"held,omitempty"`       // of Unsent, messages held back because their port takes none
-	HeldBytes int       `json:"held_bytes,omitempty"` // their bytes on the wire
+	Held      int       `json:"held,omitempty"`       // messages of Unsent that are held back because their port takes none
+	HeldBytes int       `json:"held_bytes,omitempty"` // bytes of Held on the wire
 	Proved    bool      `json:"proved"`               // the peer's RDS has answered on the present link
 	Waits     bool      `json:"waits,omitempty"`      // new messages wait until the peer has what path 0 was given before the handshake
 	NextTry   time.Time `json:"next_try,omitzero"`    // when the next attempt to connect is due
@@ -26,12 +26,12 @@ type PathInfo struct {
 // Backlog is what one socket has queued on one path for one port of the peer, for reports.
 type Backlog struct {
 	Path         int
-	Account      *Account // the socket's; Sport is its port
+	Account      *Account // the socket's account; Sport is the socket's port
 	Sport, Dport uint16
 	Held         bool // held back, because the port takes no messages
 	Unsent       int  // messages that were never written on the present link
-	Unacked      int  // messages that were, and are not acknowledged
-	Bytes        int  // payload of both
+	Unacked      int  // messages written on the present link and not acknowledged
+	Bytes        int  // payload of Unsent and Unacked
 }
 
 // backlogEntries bounds the queued messages of a path that Backlogs looks at.
