@@ -23,18 +23,18 @@ type OpStatus uint8
 // The ends of an Operation.
 const (
 	OpSuccess OpStatus = iota
-	OpRefused          // by the peer: key, bounds, rights; it alone has failed
-	OpLost             // with the link: it may have happened, in part, or not at all
-	OpFailed           // here: it did not happen
+	OpRefused          // refused by the peer (key, bounds, rights); other operations go on
+	OpLost             // lost with the link: the operation may have happened, in part, or not at all
+	OpFailed           // failed on this host: the operation did not happen
 )
 
 // Operation is one access to memory of the peer. It is the link's from Operate to
 // Done, and so is Local.
 type Operation struct {
 	Kind  OpKind
-	Local [][]byte // what is written, or read into; atomics: 8 bytes for the old value, in host order
-	Key   uint32   // of the peer's region
-	Addr  uint64   // of the first byte within the region's addresses
+	Local [][]byte // memory that is written from or read into; for atomics 8 bytes for the old value, in host order
+	Key   uint32   // key of the peer's region
+	Addr  uint64   // address of the first byte, in the region's address space
 
 	// FetchAdd adds Add in fields that end below the bits set in AddMask.
 	// CompareSwap compares the bits of CompareMask, replaces those of SwapMask.

@@ -12,7 +12,7 @@ type TCPInformer interface {
 // kernel that lacks a field the field is 0.
 type TCPInfo struct {
 	RTT    time.Duration // smoothed round-trip time
-	RTTVar time.Duration // its mean deviation
+	RTTVar time.Duration // mean deviation of RTT
 	MinRTT time.Duration // the shortest round-trip time of the last minutes
 	RTO    time.Duration // retransmission timeout
 
@@ -27,8 +27,8 @@ type TCPInfo struct {
 	SendWindow   uint32 // bytes that the peer would take now; 0 before Linux 6.2
 	DeliveryRate uint64 // bytes a second that the peer acknowledges
 
-	LastDataSent time.Duration // ago
-	LastAckRecv  time.Duration // since the peer's TCP has acknowledged or answered something
+	LastDataSent time.Duration // time since data was sent
+	LastAckRecv  time.Duration // time since the peer's TCP has acknowledged or answered something
 
 	// Busy is how long data was outstanding, in the life of the connection. During
 	// ReceiveLimited of it the peer's window was full, during SendLimited our send buffer.

@@ -88,7 +88,7 @@ type Refusal uint8
 // The reasons. RefusedUnknown says that it is not known any more if an earlier copy of a
 // message was delivered.
 const (
-	RefusedPort Refusal = iota + 1 // nobody is bound to their port
+	RefusedPort Refusal = iota + 1 // nobody is bound to the port that the messages are for
 	RefusedUnknown
 )
 
@@ -119,11 +119,11 @@ type RefusalListener interface {
 type LinkStats struct {
 	Transport        string // name of the link's transport
 	HeaderRemaining  uint64 // header bytes the message being received still lacks; wire.HeaderSize when idle
-	PayloadRemaining uint64 // payload bytes it still lacks
+	PayloadRemaining uint64 // payload bytes that the message being received still lacks
 	Written          uint64 // bytes taken by Writev so far
-	Acked            uint64 // of them acknowledged by the peer
+	Acked            uint64 // bytes of Written that the peer has acknowledged
 	CRC              bool   // a CRC besides TCP's checksum protects what is sent
-	Operations       int    // requests for the peer's memory under way, of an Operator
+	Operations       int    // requests for the peer's memory under way, on a link that is an Operator
 }
 
 // Handler receives what happens on a link.

@@ -27,7 +27,7 @@ func (t *Transport) askLaterLocked(k pair, st *state) {
 	if st.wait == 0 {
 		st.wait = t.opts.Ask
 	}
-	d := st.wait - time.Duration(rand.Int64N(int64(st.wait)/8+1)) // peers that were lost together are not asked together
+	d := st.wait - time.Duration(rand.Int64N(int64(st.wait)/8+1)) // spread, so that peers that were lost together are not asked together
 	st.wait = min(2*st.wait, t.opts.AskMax)
 	if !st.moved.IsZero() {
 		d = max(d, t.opts.Gap-time.Since(st.moved))
@@ -83,7 +83,7 @@ func (t *Transport) ask(k pair) {
 		t.mu.Unlock()
 		return
 	}
-	t.askLaterLocked(k, st) // in case the pair does not move
+	t.askLaterLocked(k, st) // the next question, for the case that the pair does not move
 	yes := err == nil && t.mayMove(st)
 	t.mu.Unlock()
 	if ce := t.opts.Logger.Check(zap.DebugLevel, "peer was asked"); ce != nil {

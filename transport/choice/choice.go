@@ -74,19 +74,19 @@ type exposing interface {
 // Transport chooses between two transports.
 type Transport struct {
 	opts   Options
-	asker  asking          // Options.Preferred; nil: it cannot be asked
+	asker  asking          // Options.Preferred, if peers can be asked whether they speak it; else nil
 	ctx    context.Context // ends with the transport
 	cancel context.CancelFunc
-	slots  chan struct{}  // one for each question under way
-	work   sync.WaitGroup // questions
+	slots  chan struct{}  // one token for each question under way
+	work   sync.WaitGroup // counts questions under way
 
 	mu     sync.Mutex
 	pairs  map[pair]*state                    // guarded by mu
-	forced map[netip.Addr]transport.Transport // guarded by mu; what serves a peer for good
+	forced map[netip.Addr]transport.Transport // guarded by mu; the transport that Force has chosen for a peer
 	lns    map[netip.Addr]*listener           // guarded by mu
 	closed bool                               // guarded by mu
-	watch  func(remote netip.Addr)            // guarded by mu; nil: nobody wants to know
-	moves  func(local, remote netip.Addr)     // guarded by mu; nil: nobody wants to know
+	watch  func(remote netip.Addr)            // guarded by mu; called when a peer's transport has changed; nil: nobody watches
+	moves  func(local, remote netip.Addr)     // guarded by mu; called to have a pair moved; nil: nobody moves pairs
 }
 
 var (
@@ -190,10 +190,10 @@ func (t *Transport) Moves(f func(local, remote netip.Addr)) {
 // listener is one local address.
 type listener struct {
 	opening sync.Mutex // serialises Listen
-	on      int        // transports that listen, guarded by opening
+	on      int        // number of transports that listen, guarded by opening
 
 	mu     sync.Mutex
-	accept func(transport.Link) // guarded by mu; nil: not (yet) wanted
+	accept func(transport.Link) // guarded by mu; nil: links are not taken yet
 }
 
 func (ln *listener) want(accept func(transport.Link)) {
@@ -305,6 +305,6 @@ func (t *Transport) Close() error {
 	t.mu.Unlock()
 	t.cancel()
 	t.work.Wait()
-	other := t.opts.Other.Close() // first, as it listens last
+	other := t.opts.Other.Close() // Other before Preferred, because Other listens last
 	return errors.Join(t.opts.Preferred.Close(), other)
 }

@@ -53,7 +53,7 @@ type dial struct {
 	t *Transport
 	pair
 	path  int
-	known state // when the call began
+	known state // the pair's state when the call began
 }
 
 func (d *dial) by(ctx context.Context, tr transport.Transport) (transport.Link, error) {
@@ -142,7 +142,7 @@ func (d *dial) preferred(ctx context.Context) (transport.Link, error) {
 			return nil, errors.Join(ended, err)
 		}
 		hung := t.hangs(d.pair, err)
-		now, forced := t.look(d.pair) // another dial may have found out
+		now, forced := t.look(d.pair) // another dial may have found out what serves the peer
 		switch {
 		case now.serves != known.serves || forced != nil:
 			if forced == nil && now.serves == t.opts.Preferred {
@@ -150,7 +150,7 @@ func (d *dial) preferred(ctx context.Context) (transport.Link, error) {
 			}
 			return t.Dial(ctx, d.local, d.remote, d.path)
 		case known.serves != nil && !t.opts.Absent(err) && time.Since(since) < t.opts.Patience:
-			return nil, err // the peer may be just starting again
+			return nil, err // the peer's program may be just starting again
 		case known.serves != nil && (hung || !t.mayMove(known)):
 			return nil, err
 		}
@@ -215,7 +215,7 @@ func (d *dial) both(ctx context.Context, since time.Time, refused error) (transp
 	}
 	other := d.start(ctx, t.opts.Other, delay)
 	otherDone := (<-chan attempted)(other.result)
-	var failed error // of the other one
+	var failed error // error of the dial of Options.Other
 	for {
 		select {
 		case r := <-betterDone:

@@ -25,20 +25,20 @@ func (k pair) dials() bool { return k.local.Compare(k.remote) < 0 }
 
 // state is what is known of a pair. Its fields are guarded by Transport.mu.
 type state struct {
-	serves transport.Transport // nil: not known yet
-	target transport.Transport // of a move under way: what the next dial tries; nil: there is none
-	since  time.Time           // of serves
-	reason string              // why it serves
+	serves transport.Transport // transport that serves the pair; nil: not known yet
+	target transport.Transport // transport that the next dial tries, because the pair is to move to it; nil: no move is under way
+	since  time.Time           // since when serves is set
+	reason string              // why serves was chosen
 	why    string              // why the pair is to move to target
 	moved  time.Time           // when the pair last went from one transport to the other; zero: never
-	away   time.Time           // since when dials of the preferred one have failed; zero: they do not
-	hung   bool                // the last of them as Options.Hung tells
+	away   time.Time           // since when dials of the preferred transport have failed; zero: they do not fail
+	hung   bool                // the last dial of the preferred transport failed as Options.Hung tells
 
-	timer  *time.Timer   // of the next question; nil: none is to come
-	next   time.Time     // when it comes
-	wait   time.Duration // before the one after it
+	timer  *time.Timer   // asks the next question; nil: no question is planned
+	next   time.Time     // when timer fires
+	wait   time.Duration // time between the next question and the one after it
 	asking bool          // a question is under way
-	asked  time.Time     // when the last one was
+	asked  time.Time     // when the peer was asked last
 }
 
 // settle notes what serves.
@@ -59,11 +59,11 @@ func (st *state) quiet() {
 // State says what serves a pair of addresses, and why.
 type State struct {
 	Wire   string    `json:"wire"`             // name of the transport that serves; empty: not known yet
-	Since  time.Time `json:"since,omitzero"`   // when that was found out
-	Reason string    `json:"reason,omitempty"` // why it was not the preferred one, or is again
-	Forced bool      `json:"forced,omitempty"` // configured: it never changes
+	Since  time.Time `json:"since,omitzero"`   // when the transport that serves was found out
+	Reason string    `json:"reason,omitempty"` // why the preferred transport does not serve, or serves again
+	Forced bool      `json:"forced,omitempty"` // the configuration has chosen the transport, which never changes
 	Moving string    `json:"moving,omitempty"` // name of the transport that the pair is moving to
-	Next   time.Time `json:"next,omitzero"`    // when the peer is asked next whether it speaks the preferred one; zero: it is not
+	Next   time.Time `json:"next,omitzero"`    // when the peer is asked next whether it speaks the preferred transport; zero: no question is planned
 }
 
 // State is a snapshot for reports.
@@ -266,7 +266,7 @@ func (t *Transport) why(err error, since time.Time) string {
 	switch {
 	case err == nil:
 		return name + " is not in use"
-	case t.opts.Absent(err): // before refusal, which a rejection may be, too
+	case t.opts.Absent(err): // before refusal: a rejection may wrap ECONNREFUSED, too
 		return name + " is rejected"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return name + " is refused"

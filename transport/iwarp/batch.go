@@ -35,12 +35,12 @@ const (
 // change until it completes, so it is trusted.
 type batch struct {
 	pool    *buf.Pool
-	most    int // bytes in a batch, but for the last segment
+	most    int // most bytes in a batch, not counting the last segment
 	crc     bool
-	markers *mpa.MarkerWriter // nil: none
+	markers *mpa.MarkerWriter // puts markers into the stream; nil: no markers
 	scratch []byte            // an FPDU before its markers are put in
-	own     [][]byte          // memory of the caller of SendDirect until keep, or found in a section until unlend
-	begun   bool              // part of the first FPDU went with the batch before
+	own     [][]byte          // memory that the caller of SendDirect lends until keep, or that was found in a section until unlend
+	begun   bool              // part of the first FPDU was written with the previous batch
 
 	stage  *buf.Buf
 	pieces []piece
@@ -49,18 +49,18 @@ type batch struct {
 	// borrows: some are memory that is valid in the section at hand, as own; unlend
 	// ends that.
 	borrows bool
-	undo    undo   // how it was before the FPDU being built
-	ulpdu   int    // length of that FPDU's ULPDU
-	sum     uint32 // CRC of its content up to
-	summed  int    // this place in the staging buffer, and of what was lent behind it
-	staged  int    // how much of the staging buffer pieces cover
+	undo    undo   // state before the FPDU that is being built
+	ulpdu   int    // length of the ULPDU of the FPDU being built
+	sum     uint32 // CRC of that FPDU's content up to summed
+	summed  int    // bytes of the staging buffer, and of lent memory behind it, that sum covers
+	staged  int    // bytes of the staging buffer that pieces cover
 	size    int    // bytes in all pieces
 	before  mpa.MarkerWriter
 
-	written int // of them
-	piece   int // the first that is not written whole
-	off     int // how much of it is
-	mark    int // the first that is not reached
+	written int // bytes of the batch that were written
+	piece   int // the first piece that is not written whole
+	off     int // bytes of that piece that were written
+	mark    int // the first of marks that is not reached
 	iov     [][]byte
 }
 
@@ -68,17 +68,17 @@ type batch struct {
 // buffer, or if own is set one of batch.own.
 type piece struct {
 	key  mr.Key
-	peer bool // it is sent because the peer asked for it, so the peer's rights count
+	peer bool // the peer has asked for the memory, so the peer's rights count
 	own  bool
 	n    int
-	addr uint64 // or the offset in the staging buffer, or the index in own
+	addr uint64 // address in the region; or offset in the staging buffer; or index in own
 }
 
 // mark is the end of an FPDU.
 type mark struct {
 	end      int              // bytes from the start of the batch
-	requests uint32           // work requests that end here
-	markers  mpa.MarkerWriter // its state after the FPDU
+	requests uint32           // work requests that end at this byte
+	markers  mpa.MarkerWriter // state of the marker writer after the FPDU
 }
 
 // undo is what begin changes.
@@ -227,7 +227,7 @@ func (b *batch) cover() {
 		return
 	}
 	if last := len(b.pieces) - 1; last >= 0 && b.pieces[last].key == 0 && !b.pieces[last].own {
-		b.pieces[last].n += n // adjacent, as everything staged is
+		b.pieces[last].n += n // staged pieces are adjacent
 	} else {
 		b.pieces = append(b.pieces, piece{n: n, addr: uint64(b.staged)})
 	}

@@ -81,11 +81,11 @@ type Established struct {
 	Rev           uint8
 	CRC           bool
 	PeerToPeer    bool
-	IRD, ORD      int        // in force
+	IRD, ORD      int        // the limits in force
 	PeerPrefix    mpa.Prefix // the peer's raw IRD and ORD, if Rev is 2
-	Private       []byte     // from the peer's program
+	Private       []byte     // what the peer's program has sent
 	Shared        bool       // both sides have shared receive queues: messages may name them
-	Peer          xctl.Block // then: what the peer said of its own
+	Peer          xctl.Block // if Shared: what the peer said of its shared receive queues
 }
 
 func (s *stream) established(set *mpa.Settled) *Established {
@@ -166,7 +166,7 @@ func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPor
 	if local.Port() == 0 {
 		conn, err = gnetloop.Insist(ctx, dial)
 	} else {
-		conn, err = dial(ctx) // two attempts cannot have one port
+		conn, err = dial(ctx) // Two attempts cannot have the same port, so there is only one.
 	}
 	if err != nil {
 		return nil, nil, err
@@ -196,7 +196,7 @@ func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPor
 		return e.set, s, e.err
 	case <-ctx.Done():
 		s.settle(established{err: fmt.Errorf("%w: %w", ErrNoReply, ctx.Err())})
-		e := <-s.up // it may have come up in time all the same
+		e := <-s.up // the connection may have come up in time all the same
 		if e.err != nil && !s.abandon(e.err) {
 			q.fail(failure{err: e.err, status: Flushed, abort: true})
 		}
@@ -243,7 +243,7 @@ func (s *stream) negotiate(b []byte) error {
 	s.mu.Lock()
 	switch s.phase.Load() {
 	case phaseReply:
-		return s.takeReply(b) // unlocks
+		return s.takeReply(b) // takeReply unlocks s.mu
 	case phaseRequest, phaseDeciding:
 		req, err := s.res.Feed(b)
 		if err != nil {
@@ -314,15 +314,15 @@ func (s *stream) takeReply(b []byte) error {
 		start()
 	}
 	if n < len(b) {
-		s.rx.feed(b[n:]) // a responder that does not wait for us
+		s.rx.feed(b[n:]) // a responder may send before it has heard from us
 	}
 	return nil
 }
 
 // RejectedError is the answer of a peer that refused.
 type RejectedError struct {
-	Prefix  mpa.Prefix // what it would have needed, if it said so
-	Private []byte     // its program's reason
+	Prefix  mpa.Prefix // the limits that the peer would have needed, if it said so
+	Private []byte     // the reason that the peer's program has given
 }
 
 func (e *RejectedError) Error() string { return ErrRejected.Error() }

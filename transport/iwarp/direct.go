@@ -76,48 +76,48 @@ type Cut func(pos, room int) (n int, last bool, queue uint32)
 
 // direct is the sending end of the peer's direct queues, and the receiving end of ours.
 type direct struct {
-	queue  *SRQ // the receiving end of the first: ours
+	queue  *SRQ // receiving end of our first direct queue
 	octets directOctets
 
 	// Guarded by QP.mu.
-	want  bool   // a SendDirect took less than all
-	after bool   // and waits until what was posted has been sent
-	stuck *lane  // for this queue; nil: not for want of credit
+	want  bool   // a SendDirect took less than all bytes: Writable is due
+	after bool   // the message of that SendDirect waits until what was posted has been sent
+	stuck *lane  // the lane that waits for credit; nil: no lane does
 	acked uint64 // bytes of messages that the peer has taken or refused
 	ends  []directEnd
-	first int // in ends, the oldest that is not acknowledged
+	first int // index in ends of the oldest message that is not acknowledged
 
-	// While a batch is being written the peer may already answer what the transmitter
-	// has not noted yet: it does when that is done.
+	// While a batch is being written the peer may already acknowledge messages that the
+	// transmitter has not noted yet. It notes the acknowledgements after the write.
 	writing bool
-	later   bool        // the timer runs
-	timer   *time.Timer // says what there is to say
-	ahead   []*lane     // of which the peer has taken such messages
+	later   bool        // timer runs
+	timer   *time.Timer // sends acknowledgements that were put off
+	ahead   []*lane     // lanes of which the peer has taken messages that the transmitter has not noted
 
 	refusals refusals
 
 	heard atomic.Bool // the peer's program takes messages
-	late  atomic.Bool // acked has grown by that, and the sink has not heard
+	late  atomic.Bool // acked has grown by messages taken, and the sink has not heard
 
 	// The event loop's.
 	taking  bool          // the sink has been given all that came before DirectReady
-	fed     bool          // it has been given bytes since its last Flush
+	fed     bool          // the sink has been given bytes since its last Flush
 	unsaid  uint32        // bytes of messages taken since the last CREDIT
-	others  []*SRQ        // the receiving ends of the others, once used
-	current xctl.SRQN     // whose message came last
-	inside  bool          // and is open
+	others  []*SRQ        // receiving ends of the other direct queues, made when first used
+	current xctl.SRQN     // queue of the last message that came
+	inside  bool          // the message of current is not whole yet
 	lazy    []xctl.Credit // scratch of acknowledge
 
-	short []shortMessage // that are copied and not built
+	short []shortMessage // short messages that were copied and are not in a batch yet
 
 	// The transmitter's. lanes are who calls SendDirect's, and written under QP.mu.
 	main   lane
-	lanes  map[xctl.SRQN]*lane // of the other queues, once used
-	built  []directCut         // of short, in the batch at hand
-	offset uint32              // of the next segment of the message that is open; 0: none is
-	open   *lane               // whose it is
-	op     rdmap.Op            // and its kind
-	bytes  uint64              // in all segments begun
+	lanes  map[xctl.SRQN]*lane // lanes of the other direct queues, made when first used
+	built  []directCut         // messages of short that are in the batch at hand
+	offset uint32              // offset of the next segment of the message that is open; 0: no message is open
+	open   *lane               // lane of the open message
+	op     rdmap.Op            // kind of the open message
+	bytes  uint64              // payload bytes of all segments begun
 	cuts   []directCut
 }
 
@@ -130,7 +130,7 @@ type directEnd struct {
 
 // directCut is a segment of the batch at hand.
 type directCut struct {
-	start, n int // where its FPDU begins in the batch, and its payload
+	start, n int // offset of the FPDU in the batch, and length of its payload
 	last     bool
 	op       rdmap.Op
 	lane     *lane
@@ -256,7 +256,7 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 			}
 		}
 		q.letGoLocked()
-		if !s.kickLocked() { // whoever is at it also sends what was held back
+		if !s.kickLocked() { // the goroutine that is sending also sends what was held back
 			d.want = true
 			q.mu.Unlock()
 			return taken, nil
@@ -264,7 +264,7 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 		if s.hold || !d.roomLocked() {
 			d.want = true
 			q.mu.Unlock()
-			s.transmit() // what was held back
+			s.transmit() // sends what was held back
 			return taken, nil
 		}
 		if d.behindLocked(s) {
@@ -302,7 +302,7 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 				return taken, err
 			}
 		}
-		s.transmit() // the rest of that, and what others have added
+		s.transmit() // sends the rest of the batch, and what others have added
 		q.mu.Lock()
 		wait := taken < total && (s.blocked || s.sending)
 		if wait {
@@ -367,7 +367,7 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, cut Cut, aft
 	d.cuts = d.cuts[:0]
 	dep := s.shared.directDependency(b, builds)
 	mo, from := d.offset, pos
-	op, l := d.op, d.open // all segments of a message have the same
+	op, l := d.op, d.open // all segments of a message have the same op and lane
 	room := int(t.most(false))
 	left := slicesFrom(bufs, pos)
 	var stuck *lane
@@ -426,7 +426,7 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, cut Cut, aft
 	}
 	d.writtenLocked(s)
 	d.stuck = stuck
-	failed := s.q.state == StateError // then whoever failed it relies on this goroutine to end the sending
+	failed := s.q.state == StateError // whoever failed the queue pair relies on this goroutine to end the sending
 	switch {
 	case err != nil && !failed:
 		// The connection is ending, and Closed follows.

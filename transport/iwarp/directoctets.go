@@ -28,16 +28,16 @@ type directOctets struct {
 	on   bool           // both sides have a Reservation; constant
 	mine xctl.Allowance // guarded by QP.mu, but for Claim and Unclaim
 
-	share *xctl.Share // what the peer may send; nil before DirectReady. Set by the event loop under QP.mu
+	share *xctl.Share // octets that the peer may send; nil before DirectReady; set by the event loop under QP.mu
 
 	// The event loop's.
-	open  int         // octets that have come of the message at hand
-	whole int         // octets of messages that are whole, since the last Flush
-	start uint64      // octets that came before the segment at hand
-	last  int         // octets of that
-	early xctl.Return // what the peer has asked for before there was a share
-	grant *xctl.Grant // what came before the sink took messages; nil: nothing
-	woken bool        // the octets of a DirectWant are there
+	open  int         // octets received of the message at hand
+	whole int         // octets of whole messages received since the last Flush
+	start uint64      // octets received before the segment at hand
+	last  int         // octets of the segment at hand
+	early xctl.Return // the peer's RETURN, if it came before there was a share
+	grant *xctl.Grant // the peer's GRANT, if it came before the sink took messages; nil: none came
+	woken bool        // the octets that DirectWant has asked for are there
 }
 
 // arrived counts a segment of n octets. It is false if that is more than was granted.

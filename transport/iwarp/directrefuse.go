@@ -7,8 +7,8 @@ type Refusal uint8
 
 // The reasons.
 const (
-	RefusedPort    = Refusal(xctl.RefusedPort)    // nobody is there for whom they are
-	RefusedUnknown = Refusal(xctl.RefusedUnknown) // not known any more whether an earlier copy of them was delivered
+	RefusedPort    = Refusal(xctl.RefusedPort)    // nobody is bound to the port that the messages are for
+	RefusedUnknown = Refusal(xctl.RefusedUnknown) // it is not known any more whether an earlier copy of the messages was delivered
 )
 
 // RefusalSink is the part of a Sink that hears of refusals.
@@ -25,10 +25,10 @@ type RefusalSink interface {
 // out what of it the peer's program has heard: the PONG comes from who has handled the
 // REFUSED records before it.
 type refusals struct {
-	told  uint64 // messages refused
-	asked uint64 // of them, those that the PING is about
-	nonce uint64 // of the PING
-	asks  bool   // its PONG has not come
+	told  uint64 // number of messages refused
+	asked uint64 // refused messages that precede the PING
+	nonce uint64 // nonce of the PING
+	asks  bool   // the PING waits for its PONG
 }
 
 // DirectRefuse tells the peer that messages which it has sent to direct queues were not

@@ -207,7 +207,7 @@ func (s *stream) accept(q *QP, p ConnParams) (*mpa.Settled, error) {
 		return nil, err
 	}
 	if err := s.say(s.res.Reply()); err != nil {
-		s.conn.Close(transport.Abort) // Closed ends the queue pair
+		s.conn.Close(transport.Abort) // Closed then ends the queue pair
 	}
 	s.ready.Store(true)
 	if set.PeerToPeer {

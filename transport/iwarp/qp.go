@@ -21,10 +21,10 @@ type State uint8
 // The states.
 const (
 	StateReset State = iota
-	StateInit        // takes receive requests
+	StateInit        // receive requests can be posted
 	StateRTR         // receives; sends wait for the peer's first FPDU (RFC 5044 section 7.1.2)
 	StateRTS         // sends and receives
-	StateSQD         // what was posted is being sent, then the connection ends
+	StateSQD         // posted requests are being sent, then the connection ends
 	_
 	StateError // every work request completes as flushed
 )
@@ -66,7 +66,7 @@ type QP struct {
 	slots  []sendSlot   // a ring; each slot's fields: the poster's before tail, then see sendSlot
 	inline []byte       // MaxInline bytes for each slot, made with the first inline request
 	head   uint32       // guarded by mu: the oldest work request that has not completed
-	sent   uint32       // guarded by mu: those before it are handed to TCP whole
+	sent   uint32       // guarded by mu: work requests before this one are handed to TCP whole
 	tail   uint32       // guarded by mu: the next free slot
 	failed failure      // guarded by mu; why the state is StateError
 	over   bool         // guarded by mu: everything is flushed
@@ -215,7 +215,7 @@ func (q *QP) Reset() {
 	s := q.stream
 	q.mu.Unlock()
 	if s != nil {
-		s.conn.Close(transport.Abort) // also when it was ending more gently
+		s.conn.Close(transport.Abort) // resets also a connection that is ending more gently
 	}
 }
 

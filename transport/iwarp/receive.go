@@ -30,27 +30,27 @@ type receiver struct {
 	s       *stream
 	reader  *mr.Reader
 	crc     bool
-	markers *mpa.Parser // for a stream with markers; instead of all below
+	markers *mpa.Parser // parses a stream with markers, instead of the fields below
 	ops     rdmap.Ops
 	dead    bool
-	opening bool // the segment at hand is the first
+	opening bool // the segment at hand is the first that the peer has sent
 
 	head  [headMost]byte
 	have  int      // bytes of the FPDU in head, then in stage
-	want  int      // its length, 0 if not known yet
-	stage *buf.Buf // the whole of it, collected
-	sink  sink     // or where its payload goes
+	want  int      // length of the FPDU, 0 if not known yet
+	stage *buf.Buf // the whole FPDU, collected
+	sink  sink     // place of the FPDU's payload, if the FPDU is not collected
 	left  int      // bytes of payload to come
 	skip  int      // bytes of padding and CRC to come
 
 	sends, requests, terminates, atomics ddp.Queue
 	writes, responses                    ddp.Run
-	recv                                 receiveSlot // of the open message
+	recv                                 receiveSlot // receive request of the open message
 	filling                              bool        // recv is in use
-	rtr                                  bool        // an empty Send would be the RTR
+	rtr                                  bool        // an empty Send would be the peer's RTR message
 
-	slots    int           // of irq
-	irq      []inquiry     // a ring: what the peer has asked for; nil before the first
+	slots    int           // size of irq
+	irq      []inquiry     // a ring: requests of the peer not answered yet; nil before the first request
 	asked    atomic.Uint64 // requests received, ever
 	answered atomic.Uint64 // responses received, ever
 	kick     bool          // the transmitter has something to do
@@ -155,7 +155,7 @@ func (r *receiver) unstage() {
 func (r *receiver) stream() {
 	n := int(binary.BigEndian.Uint16(r.head[:]))
 	h := ddp.HeaderLen(r.head[mpa.HeaderLen])
-	early := r.head[mpa.HeaderLen+h : r.have] // payload behind a tagged header
+	early := r.head[mpa.HeaderLen+h : r.have] // part of the payload that came together with the header
 	var seg rdmap.Segment
 	ulpdu := r.head[mpa.HeaderLen : mpa.HeaderLen+h]
 	if err := seg.Parse(ulpdu, r.ops); err != nil {
@@ -229,7 +229,7 @@ func (r *receiver) space() (dst []byte, beyond int) {
 		}
 		return mem, beyond
 	case r.left > 0:
-		if !r.enter() { // until filled
+		if !r.enter() { // left again when the memory is filled
 			return nil, 0
 		}
 		mem, fault := r.find(r.left)
@@ -322,7 +322,7 @@ func (r *receiver) flush() {
 	if r.kick {
 		r.kick = false
 		q.completeLocked()
-		run = !q.over && !q.corked && s.kickLocked() // Uncork sends it
+		run = !q.over && !q.corked && s.kickLocked() // while corked, Uncork sends what is posted
 	}
 	q.mu.Unlock()
 	if run {

@@ -90,54 +90,54 @@ type shared struct {
 
 	// The transmitter's.
 	out       map[xctl.SRQN]*outQueue
-	idle      idleQueues // the others that were sent to
-	turns     turns      // those with messages that may be sendable,
-	stopped   later      // those that wait for a time,
-	held      later      // and those that wait for the fate of Writes
+	idle      idleQueues // queues that messages were sent to and that are in no other list
+	turns     turns      // queues with messages that may be sendable
+	stopped   later      // queues that wait for a time
+	held      later      // queues that wait for the fate of Writes
 	msgs      []outMessage
 	free      []uint32
-	current   *outQueue // whose message is being sent,
-	id, msn   uint32    // and which
+	current   *outQueue // queue whose message is being sent
+	id, msn   uint32    // that message's index in msgs, and its MSN
 	control   uint32    // MSN of the last control message
-	scratch   [][]byte  // memory of control messages, the first lent of it in use
+	scratch   [][]byte  // memory of control messages; the first lent slices are in use
 	lent      int
 	frames    [][]byte // scratch of stepLocked
 	writes    xctl.WriteSender
 	begun     uint64      // Writes begun
-	lastWrite uint32      // ordinal of the last one
-	dep       uint32      // of the message that is being sent
-	failed    []uint64    // Writes that were refused and that messages may build on
+	lastWrite uint32      // ordinal of the last Write
+	dep       uint32      // ordinal that the message being sent depends on
+	failed    []uint64    // refused Writes that messages may build on
 	taken     uint64      // Writes that have had their turn, also those that failed here
-	spoilt    uint64      // the last of them that failed here, counted from 1
-	withdrawn []*outQueue // of which messages are to be completed
+	spoilt    uint64      // the last Write that failed here, counted from 1
+	withdrawn []*outQueue // queues of which messages are to be completed
 
 	// The event loop's.
 	in       *xctl.Inbound
-	inbox    ddp.Queue // of control messages
+	inbox    ddp.Queue // receives control messages
 	rate     xctl.ErrorRate
-	touched  []*xctl.Receiver        // since the last flush
+	touched  []*xctl.Receiver        // receivers of messages since the last flush
 	due      []xctl.Credit           // scratch of acknowledge
-	hungry   map[*xctl.Receiver]*SRQ // whose queues have none posted
-	open     *SRQ                    // whose message is being received
-	recv     receiveSlot             // into this
+	hungry   map[*xctl.Receiver]*SRQ // receivers whose queue has no buffer posted
+	open     *SRQ                    // queue whose message is being received
+	recv     receiveSlot             // receive request that the message goes into
 	placed   xctl.WriteReceiver
 	badWrite bool // the rest of the Write at hand is dropped
 	wrote    bool // Writes have come since the last flush
 
 	// Guarded by QP.mu.
 	backlog xctl.Backlog
-	arrived []arrivedRecord // for the transmitter
+	arrived []arrivedRecord // records that wait for the transmitter
 	written uint64          // Writes whose fate is known
 	pings   map[uint64]chan struct{}
 	nonce   uint64
 	timer   *time.Timer
-	wakeAt  time.Time // when the timer goes off, or did
+	wakeAt  time.Time // when the timer goes off, or went off
 	watch   watch
 
 	undecided atomic.Int32 // see detached
 
 	fedMu sync.Mutex
-	fed   []xctl.SRQN // guarded by fedMu; queues that were empty and are not
+	fed   []xctl.SRQN // guarded by fedMu; queues that were empty and have buffers again
 }
 
 // feed has the event loop look at a queue of ours.

@@ -38,7 +38,7 @@ func (r *receiver) route(seg *rdmap.Segment, ulpdu []byte) bool {
 		r.controlMessage(seg, ulpdu)
 		return false
 	case to == xctl.RouteControl:
-		err = rdmap.CauseOpcode // longer than a control message is
+		err = rdmap.CauseOpcode // a control message is never so long
 	default:
 		if seg.Op.Immediate() {
 			var d rdmap.Immediate
@@ -46,7 +46,7 @@ func (r *receiver) route(seg *rdmap.Segment, ulpdu []byte) bool {
 				break
 			}
 			if h := &seg.Untagged; h.MO != 0 || !h.Last {
-				err = rdmap.CauseStreamCatastrophic // it is a message of its own
+				err = rdmap.CauseStreamCatastrophic // immediate data is a message of its own
 				break
 			}
 			r.sink.immediate = uint64(d)
@@ -185,7 +185,7 @@ func (r *receiver) refuseMessage(code xctl.NAKCode, info uint32) bool {
 	k.drop, k.srq = true, nil
 	refusal := func(b *xctl.Backlog) bool { return b.NAK(nak) }
 	if code == xctl.NAKUnknown {
-		return r.mustSay(refusal) // the queue went while the message came
+		return r.mustSay(refusal) // the queue went away while the message came
 	}
 	return r.softError(refusal)
 }
@@ -251,7 +251,7 @@ func (r *receiver) say(add func(*xctl.Backlog) bool) bool {
 func (r *receiver) touch(rcv *xctl.Receiver) {
 	x := r.s.shared
 	if n := len(x.touched); n > 0 && x.touched[n-1] == rcv {
-		return // as it mostly is
+		return // the usual case
 	}
 	for _, t := range x.touched {
 		if t == rcv {
@@ -265,7 +265,7 @@ func (r *receiver) touch(rcv *xctl.Receiver) {
 func (r *receiver) finishShared() {
 	x, k := r.s.shared, &r.sink
 	if k.to == nil {
-		return // of a queue that there is not
+		return // the message is for a queue that does not exist
 	}
 	c := Completion{ID: x.recv.id, Op: OpReceive, Len: k.untagged.MO + uint32(k.n), Solicited: k.op.Solicited(), QP: r.s.q, Serial: k.untagged.MSN}
 	if k.op.Immediate() {
@@ -279,9 +279,9 @@ func (r *receiver) finishShared() {
 	}
 	switch {
 	case k.srq == nil || !k.last:
-	case k.srq.sink != nil: // which has it
+	case k.srq.sink != nil: // the sink has had the payload
 		x.direct.inside = false
-		if x.direct.unsaid += c.Len + directCost; c.Solicited { // its sender waits
+		if x.direct.unsaid += c.Len + directCost; c.Solicited { // the sender waits for the acknowledgement
 			x.direct.unsaid += directAck
 		}
 	case !r.deliver(c):
@@ -304,7 +304,7 @@ func (r *receiver) deliver(c Completion) bool {
 	}
 	x.open = nil
 	c.Queue = uint32(srq.num)
-	srq.rq.settle() // before the program knows
+	srq.rq.settle() // before the program hears of the message
 	pushed := srq.cq.push([]Completion{c})
 	srq.leave() // Close returns after the last completion
 	if pushed {
@@ -424,6 +424,6 @@ func (r *receiver) endShared() {
 	}
 	if x.direct.fed {
 		x.direct.fed = false
-		x.direct.queue.sink.Flush() // what came before the end
+		x.direct.queue.sink.Flush() // the sink may have bytes that came before the end
 	}
 }

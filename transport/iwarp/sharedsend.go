@@ -14,14 +14,14 @@ type outQueue struct {
 	*xctl.Sender
 	waiting []uint32 // messages that have not begun, from first on, oldest first
 	first   int
-	to      uint64 // up to this one, Writes that messages under way build on
+	to      uint64 // Writes that messages under way build on end here
 
 	// It is in shared.turns, or in one of shared.stopped and shared.held, or in
 	// none if a CREDIT or a new message has to come first.
 	turn
 	later *later
-	at    int    // in later
-	needs uint64 // in shared.held: the Writes whose fate is to be known
+	at    int    // index in later
+	needs uint64 // if in shared.held: the queue waits until the fates of Writes up to this one are known
 }
 
 // pop takes the oldest message that has not begun.
@@ -53,7 +53,7 @@ func soonerKnown(a, b *outQueue) bool { return a.needs < b.needs }
 type outMessage struct {
 	slot     sendSlot
 	inline   []byte
-	from, to uint64 // the Writes it builds on, counted as in shared.begun; slot.deps is the first one's ordinal
+	from, to uint64 // range of Writes that the message builds on, counted as in shared.begun; slot.deps is the ordinal of the first
 }
 
 // stepLocked takes what the peer has said, completes what is decided, and makes
@@ -201,7 +201,7 @@ func (x *shared) wakeAtLocked(s *stream, now, at time.Time) {
 		return
 	}
 	if x.timer.Reset(d) && overdue {
-		s.conn.Wake() // it would have been
+		s.conn.Wake() // the overdue timer would have called Wake
 	}
 }
 
@@ -330,7 +330,7 @@ func (s *stream) sharedSegment() {
 		return
 	}
 	if t.offset > 0 && q.Cut() {
-		n, last = 0, true // the peer drops it
+		n, last = 0, true // the peer drops a message that is cut short
 	}
 	h := ddp.Untagged{Last: last, ULP: w.opcode().Control(), QN: w.queue.QN(), MSN: x.msn, MO: t.offset}
 	if h.ULPData = x.dep; w.op == OpSendInvalidate {

@@ -27,10 +27,10 @@ type watch struct {
 
 	// Guarded by QP.mu.
 	timer *time.Timer
-	quiet int    // looks since something has come; the PING is sent at askLooks
+	quiet int    // looks since something came; the PING is sent at askLooks
 	acked uint64 // gnetloop.Conn.Acked at the last look
 	out   bool   // a PING is in the batch at hand
-	ping  uint64 // where in the stream the PING ends, at most; 0 while it waits to be written
+	ping  uint64 // upper bound of the PING's end in the stream; 0 while the PING waits to be written
 }
 
 func (p *SharedParams) silence() time.Duration {
@@ -53,7 +53,7 @@ func (s *stream) watchLocked() {
 
 // arrived notes that the peer has been heard.
 func (w *watch) arrived() {
-	if !w.heard.Load() { // which it mostly is: the flag's cache line stays shared
+	if !w.heard.Load() { // The flag is mostly set already: then its cache line stays shared.
 		w.heard.Store(true)
 	}
 }

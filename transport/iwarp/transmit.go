@@ -33,7 +33,7 @@ type transmitter struct {
 	reader *mr.Reader // for local memory, and for regions that the peer reads
 	inside int        // calls of enter without leave
 	ulpdu  int        // longest segment
-	grows  int        // bytes after which the path's segment is looked at again, 0: never
+	grows  int        // bytes after which the path's segment size is looked at again, 0: never
 	batch  batch
 	doomed *failure // the segment that comes next cannot be sent
 
@@ -45,9 +45,9 @@ type transmitter struct {
 
 	// The message in the middle of which a batch may end.
 	open   bool
-	from   origin // what it is
-	offset uint32 // of its next segment
-	turn   origin // what is due next, if there is one
+	from   origin // where that message comes from
+	offset uint32 // offset of the message's next segment
+	turn   origin // where the message that is due next comes from, if there is one
 	passed uint32 // work requests that have gone to queues of their own
 
 	orq     []uint32      // a ring: the work requests that await an answer, ORD of them
@@ -59,12 +59,12 @@ type transmitter struct {
 type origin uint8
 
 const (
-	fromWork     origin = iota // the send queue: the work request next-1
-	fromResponse               // the peer's requests: the one numbered serving
+	fromWork     origin = iota // the work request next-1 of the send queue
+	fromResponse               // the peer's request numbered serving
 	fromShared                 // a queue of messages to one of the peer's shared queues
 	origins
 
-	fromDirect = origins // a short message to the peer's direct queue: whole, and in its place
+	fromDirect = origins // a short message to the peer's direct queue, sent whole and in its place
 )
 
 // most is the longest payload of a segment.
@@ -100,7 +100,7 @@ func (s *stream) transmit() {
 			s.endSendingLocked()
 		}
 		if s.txEnded {
-			s.flushRestLocked() // unlocks
+			s.flushRestLocked() // flushRestLocked unlocks q.mu
 			return
 		}
 		w := window{tail: q.tail, hold: s.hold}
@@ -192,7 +192,7 @@ func (s *stream) advance(w window) (n int, f *failure, err error) {
 	}
 	if b.empty() {
 		if f, ok := s.build(w); !ok {
-			failed := f // the usual case allocates nothing
+			failed := f // a copy, so that the usual case allocates nothing
 			return 0, &failed, nil
 		}
 	}
@@ -244,7 +244,7 @@ func (s *stream) write() (int, error) {
 		err = errLocalMemory
 	}
 	if b.borrows && n < size {
-		b.unlend(n) // whoever frees its region now does no harm to others
+		b.unlend(n) // from here on, a peer's wrong invalidation of the region harms nobody else
 	}
 	return n, err
 }
@@ -266,7 +266,7 @@ func (s *stream) wroteLocked(n int) {
 		s.shared.watch.wroteLocked(s.conn.Written() + uint64(s.tx.batch.size-s.tx.batch.written))
 	}
 	if s.tx.batch.empty() {
-		requests += s.tx.passed // nothing before them is left
+		requests += s.tx.passed // no work request before those is left
 		s.tx.passed = 0
 	}
 	if requests > 0 && !s.q.over {
@@ -286,7 +286,7 @@ func (s *stream) Writable() {
 	}
 	q.mu.Lock()
 	if s.sending {
-		s.writable = true // that writer has not noticed yet that it is full
+		s.writable = true // the writer at work has not noticed yet that the socket is full
 		q.mu.Unlock()
 		return
 	}

@@ -27,9 +27,9 @@ type link struct {
 	send, recv    *pipe
 	life          atomic.Int32
 	written       atomic.Uint64
-	acked         atomic.Uint64 // not moved any more once life has ended
+	acked         atomic.Uint64 // constant once life has ended
 	ops           *operator     // nil: the other end's transport exposes no memory
-	refused       atomic.Uint64 // messages
+	refused       atomic.Uint64 // refused messages
 
 	h transport.Handler // set by Start
 
@@ -37,7 +37,7 @@ type link struct {
 	started  bool        // guarded by mu
 	draining bool        // guarded by mu
 	ended    bool        // guarded by mu
-	cause    error       // guarded by mu; why it has ended
+	cause    error       // guarded by mu; why the link has ended
 	timer    *time.Timer // guarded by mu; bounds draining
 }
 
@@ -77,7 +77,7 @@ func (l *link) acquire() bool {
 // put undoes acquire. Closed never comes from a caller's own stack.
 func (l *link) put() {
 	if l.life.Add(-1) == ending {
-		l.t.wg.Go(l.finish) // l counts in wg until it is finished
+		l.t.wg.Go(l.finish) // wg counts l until it is finished
 	}
 }
 

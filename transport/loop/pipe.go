@@ -23,8 +23,8 @@ const (
 // writes, directly or through another's handler, never waits for itself.
 type pipe struct {
 	src, dst *link
-	in       frame.Parser // of whoever has set busy
-	one      [1][]byte    // same
+	in       frame.Parser // belongs to whoever has set busy
+	one      [1][]byte    // belongs to whoever has set busy
 
 	mu      sync.Mutex
 	paused  bool   // guarded by mu; set by whoever has set busy: dst reads nothing
@@ -32,13 +32,13 @@ type pipe struct {
 	started bool   // guarded by mu; dst has a handler
 	busy    bool   // guarded by mu
 	ended   bool   // guarded by mu; src ends its side after what is pending
-	reset   bool   // guarded by mu; src ends it at once
+	reset   bool   // guarded by mu; src ends its side at once
 	dead    bool   // guarded by mu; dst is gone
 	both    bool   // guarded by mu; dst has ended its side: src ends when the rest is delivered
 	starved bool   // guarded by mu; src is owed a Writable
-	pending []byte // guarded by mu; appended, not delivered
-	spare   []byte // guarded by mu; the other buffer, when not being delivered
-	flight  int    // guarded by mu; bytes of it being delivered
+	pending []byte // guarded by mu; bytes appended and not delivered
+	spare   []byte // guarded by mu; the second buffer, when not being delivered
+	flight  int    // guarded by mu; bytes taken from pending that are being delivered
 }
 
 // write takes as much of bufs as it can.
@@ -53,7 +53,7 @@ func (p *pipe) write(bufs [][]byte) (int, error) {
 		return 0, transport.ErrClosed
 	}
 	if p.started && !p.busy && !p.paused && total > 0 {
-		p.busy = true // and idle, hence nothing is pending
+		p.busy = true // idle before, so nothing is pending
 		p.src.written.Add(uint64(total))
 		p.mu.Unlock()
 		p.deliver(bufs)
@@ -85,7 +85,7 @@ func (p *pipe) idle() bool {
 }
 
 func (p *pipe) idleLocked() bool {
-	if p.started && !p.busy && !p.paused && !p.ended && !p.reset && !p.dead { // hence nothing is pending
+	if p.started && !p.busy && !p.paused && !p.ended && !p.reset && !p.dead { // then nothing is pending
 		return true
 	}
 	p.starved = true

@@ -15,7 +15,7 @@ func (t *Transport) Ask(ctx context.Context, local, remote netip.Addr) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	l, err := t.newLink() // never given to anybody
+	l, err := t.newLink() // link of the question, never given to anybody
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (t *Transport) Ask(ctx context.Context, local, remote netip.Addr) error {
 	params := l.params(0)
 	params.Private = hello{generation: t.opts.Generation}.say(helloAsks)
 	est, err := t.dev.ConnectFrom(ctx, l.qp, netip.AddrPortFrom(local, 0), netip.AddrPortFrom(remote, t.opts.Port), params)
-	if err == nil { // the peer does not know questions
+	if err == nil { // the peer does not know questions and took this for a link
 		_, err = parseHello(est.Private)
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 // generation is left out by a side that does not tell it.
 type hello struct {
 	path       uint8  // index of the path that the link is meant for
-	generation uint32 // of the node that says this; 0: not told
+	generation uint32 // generation of the node that sends the hello; 0: not told
 }
 
 // version 0 is a question: whoever sends it wants no link, and hears whether the other
@@ -29,7 +29,7 @@ const (
 	helloAsks    = 0
 	helloVersion = 1
 	helloSize    = 8
-	helloFull    = 12 // with the generation
+	helloFull    = 12 // size of a hello with a generation
 )
 
 // errHello: who is there speaks iWARP with shared queues, but not RDS.

@@ -17,13 +17,13 @@ import (
 type input struct {
 	frame.Parser // the event loop's, from started
 	link         *link
-	listener     transport.AckListener     // from started; nil: none
-	sorts        transport.SortListener    // from started; nil: none
-	refusals     transport.RefusalListener // from started; nil: none
+	listener     transport.AckListener     // set by started; nil: the handler does not listen
+	sorts        transport.SortListener    // set by started; nil: the handler does not listen
+	refusals     transport.RefusalListener // set by started; nil: the handler does not listen
 	started      atomic.Bool
-	early        []byte // the event loop's: what came before
+	early        []byte // the event loop's: bytes that came before started
 
-	full map[uint16]struct{} // the event loop's: ports that were said to have no room before; nil: none
+	full map[uint16]struct{} // the event loop's: ports without room of which the handler was to hear before started; nil: none
 }
 
 var _ iwarp.Sink = (*input)(nil)

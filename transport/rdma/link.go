@@ -16,19 +16,19 @@ import (
 type link struct {
 	t             *Transport
 	qp            *iwarp.QP
-	cq            *iwarp.CQ // of operations
+	cq            *iwarp.CQ // completion queue of operations
 	local, remote netip.AddrPort
-	hello         hello  // of the side that dialed
-	generation    uint32 // of the peer
+	hello         hello  // hello of the side that dialed
+	generation    uint32 // the peer's generation
 	crc           bool   // segments have a CRC
 	in            input
 	written       atomic.Uint64
-	routes        routes // to the peer's queues
+	routes        routes // which of the peer's queues messages go to
 
 	// The writer's.
 	cutter cutter
 	after  bool                // the message of the last operations waits until these are sent
-	builds uint32              // so many writes are among them
+	builds uint32              // number of Writes among the last operations
 	reqs   []iwarp.WorkRequest // scratch of Operate
 	runs   []*running          // scratch of Operate
 	ops    operations
@@ -38,8 +38,8 @@ type link struct {
 	hears   int               // guarded by mu: calls of Writable under way
 	over    bool              // guarded by mu: the queue pair has ended
 	closing bool              // guarded by mu: Close was called
-	aborted bool              // guarded by mu: with Abort
-	late    bool              // guarded by mu: because the peer did not end in time
+	aborted bool              // guarded by mu: Close was called with Abort
+	late    bool              // guarded by mu: the peer did not end its side in time
 	drain   *time.Timer       // guarded by mu
 	cause   error             // guarded by mu; set with over
 	once    sync.Once
@@ -80,7 +80,7 @@ func (l *link) Start(h transport.Handler) error {
 	l.in.start(h, &l.t.pool, uint32(l.t.opts.MaxMessage))
 	over := l.over
 	l.mu.Unlock()
-	if over { // it has ended before, and nobody was told
+	if over { // the queue pair had ended before Start, when there was no handler to tell
 		l.t.work.Go(l.finish)
 		return nil
 	}
@@ -219,7 +219,7 @@ func (l *link) ended(cause error) {
 // is in a handler, and does it once.
 func (l *link) finish() {
 	l.once.Do(func() {
-		l.qp.Reset() // in case it was never connected
+		l.qp.Reset() // for a queue pair that was never connected
 		<-l.qp.Done()
 		acked := l.Acked()
 		l.endOperations()

@@ -85,7 +85,7 @@ func (r *routes) fill(port uint16, full bool) (changed bool) {
 // whether they take messages.
 func (r *routes) state(queue uint32, s iwarp.QueueState) (ports []uint16, held bool) {
 	if queue == transport.FirstQueue {
-		return nil, false // it is everybody's
+		return nil, false // all ports may use this queue
 	}
 	_, was := r.closed[queue]
 	held = s == iwarp.QueueNotReady
@@ -121,7 +121,7 @@ func (r *routes) state(queue uint32, s iwarp.QueueState) (ports []uint16, held b
 		}
 	}
 	if held == was {
-		ports = nil // that they are unknown now changes nothing else
+		ports = nil // the ports are unknown now, which changes nothing else
 	}
 	return ports, held
 }

@@ -23,7 +23,7 @@ type Transport struct {
 	dev    *iwarp.Device
 	pd     *iwarp.PD
 	domain *mr.Domain
-	owner  *mr.Owner // of local memory of operations
+	owner  *mr.Owner // owns the local memory of operations
 	pool   buf.Pool
 
 	reservation *iwarp.Reservation // nil: octets are not granted
@@ -32,7 +32,7 @@ type Transport struct {
 	closed bool                  // guarded by mu
 	admit  func(netip.Addr) bool // guarded by mu; nil: everybody
 	lns    []*iwarp.Listener     // guarded by mu
-	links  map[*link]struct{}    // guarded by mu: not ended
+	links  map[*link]struct{}    // guarded by mu: links that have not ended
 
 	ctx  context.Context // ends with the transport
 	stop context.CancelFunc

@@ -14,7 +14,7 @@ type link struct {
 	t       *Transport
 	conn    *gnetloop.Conn
 	started atomic.Bool
-	in      input // from Start
+	in      input // used from Start on
 }
 
 var _ transport.Pauser = (*link)(nil)

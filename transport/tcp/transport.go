@@ -14,7 +14,7 @@ import (
 type Transport struct {
 	opts   Options
 	engine *gnetloop.Engine
-	pool   buf.Pool // the links' parsers'
+	pool   buf.Pool // memory of the links' parsers
 
 	mu       sync.Mutex
 	rand     *rand.Rand // guarded by mu

@@ -111,7 +111,7 @@ func pausedResetDelivers(t *testing.T, e Env) {
 	p.A.Send(t, 1000, 100000, 0, 20000)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	if e.B.Name() != "loop" { // which acknowledges what it has delivered
+	if e.B.Name() != "loop" { // a loop link acknowledges only what it has delivered
 		for deadline := time.Now().Add(Patience); p.A.Link.Acked() != p.A.Sent(); <-tick.C {
 			if time.Now().After(deadline) {
 				t.Fatal("the peer's transport acknowledges nothing while its link is paused")

@@ -166,7 +166,7 @@ func (r *Recorder) Closed(cause error, acked uint64) {
 		r.complain("Closed: called before End")
 	}
 	if r.ended.Swap(true) {
-		return // complained about by enter
+		return // enter has complained already
 	}
 	if cause == nil {
 		r.complain("Closed: without a cause")

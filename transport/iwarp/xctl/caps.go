@@ -12,11 +12,11 @@ type Caps uint16
 // The others hold for both directions or not at all.
 const (
 	CapTarget     Caps = 1 << iota // takes messages for shared receive queues
-	CapInitiator                   // sends them
+	CapInitiator                   // sends messages to shared receive queues
 	CapCredit                      // acknowledgements and limits per queue
 	CapRNR                         // a queue that is not ready stops alone, and replays
 	CapSoftRead                    // a bad Read or Atomic costs itself, not the connection
-	CapSoftWrite                   // a bad Write does
+	CapSoftWrite                   // a bad Write costs itself, not the connection
 	CapPing                        // liveness by PING and PONG
 	CapInterleave                  // segments of several queues may alternate
 	CapBigFPDU                     // FPDUs beyond the TCP segment, up to Block.MaxULPDU

@@ -76,7 +76,7 @@ func Upper(private []byte) []byte {
 // Answer is a responder's side of the negotiation.
 type Answer struct {
 	Agreed
-	block Block // to be sent
+	block Block // the block to send
 }
 
 // Negotiate reads the private data of a Request. What remains is the upper

@@ -72,7 +72,7 @@ type perKey[K comparable, T interface {
 }] struct {
 	list []T
 	head int
-	at   map[K]int // in list, of those from head on
+	at   map[K]int // index in list of each key from head on
 }
 
 // waiting is how many there are.

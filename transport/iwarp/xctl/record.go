@@ -33,7 +33,7 @@ const (
 var types = [...]struct {
 	name string
 	len  uint8
-	srq  bool // begins with the number of a queue
+	srq  bool // the record begins with the number of a queue
 }{
 	TypeCredit:     {"CREDIT", 16, true},
 	TypeNAK:        {"NAK", 20, true},
@@ -111,7 +111,7 @@ const (
 	NAKForbidden  NAKCode = 4
 	NAKDependency NAKCode = 5 // a Write that the message builds on has failed
 	NAKDraining   NAKCode = 6
-	NAKInvalidate NAKCode = 7 // the STag to invalidate cannot be
+	NAKInvalidate NAKCode = 7 // the STag named for invalidation cannot be invalidated
 )
 
 var nakNames = [...]string{
@@ -140,7 +140,7 @@ type NAK struct {
 	MSN     uint32
 	Code    NAKCode
 	Backoff uint16 // milliseconds
-	Info    uint32 // see the codes
+	Info    uint32 // meaning depends on Code
 }
 
 // Type is TypeNAK.
@@ -324,8 +324,8 @@ type RefusedCode uint8
 
 // The codes.
 const (
-	RefusedPort    RefusedCode = 1 // nobody is there for whom they are
-	RefusedUnknown RefusedCode = 2 // not known any more whether an earlier copy of them was delivered
+	RefusedPort    RefusedCode = 1 // nobody is bound to the port that the messages are for
+	RefusedUnknown RefusedCode = 2 // it is not known any more whether an earlier copy of the messages was delivered
 )
 
 // Refused says that the program at this end has taken Count messages, whose numbers follow

@@ -25,12 +25,12 @@ import (
 // without it.
 type Reservation struct {
 	total, most int64
-	short       atomic.Bool // some sender asks for octets: count what is delivered at once
+	short       atomic.Bool // some sender asks for octets: deliveries are counted at once
 
 	mu     sync.Mutex
 	free   int64
 	shares map[*Share]struct{}
-	asking []*Share // in turn
+	asking []*Share // shares that ask for octets, in the order of their turns
 }
 
 // NewReservation makes the account. most is the longest message with its header, and the
@@ -53,13 +53,13 @@ type Share struct {
 	r    *Reservation
 	tell func()
 
-	bound     atomic.Uint64 // granted - returned
-	arrived   uint64        // the event loop's
+	bound     atomic.Uint64 // granted less returned
+	arrived   uint64        // octets arrived; the event loop's
 	unsettled uint64        // the event loop's: octets delivered and not counted in taken
 
 	// Guarded by r.mu.
 	granted, returned, taken uint64
-	keep                     uint32 // what the sender may keep since it was given octets last
+	keep                     uint32 // octets that the sender may keep of what it had when it was given octets last
 	want                     int64  // octets, while it is among asking
 	gone                     bool
 }
@@ -310,16 +310,16 @@ func (a *Allowance) Heard(g Grant) (answer, wake bool, err error) {
 	if g.Granted < a.granted || g.Granted-a.granted > math.MaxInt64/2 {
 		return false, false, ddp.ErrMSNRange
 	}
-	a.keep.Store(uint64(g.Keep)) // before avail is looked at, as Unclaim looks after it
+	a.keep.Store(uint64(g.Keep)) // before avail changes, because Unclaim reads keep after avail
 	if a.want > 0 {
-		a.served.Store(int64(a.want)) // before the octets are there to be claimed
+		a.served.Store(int64(a.want)) // before the octets can be claimed
 	}
 	avail := a.avail.Add(int64(g.Granted - a.granted))
 	a.granted = g.Granted
 	if wake = a.want > 0 && avail >= int64(a.want); wake {
 		a.want = 0
 	}
-	if a.want > 0 { // too few, granted before the peer had heard: it gives all of them at once
+	if a.want > 0 { // The grant was made before the peer had heard of want and is too small: all octets go back at once.
 		a.returned += uint64(a.avail.Swap(0))
 		return true, false, nil
 	}
