@@ -85,7 +85,7 @@ var appMetrics = []appMetric{
 type applications struct {
 	usage map[application]*usage
 	ended map[application]*totals // sums of sessions that are gone
-	last  map[uint64]seen         // by session
+	last  map[uint64]seen         // what the last snapshot said of each session, by session id
 }
 
 type seen struct {

@@ -15,7 +15,7 @@ import (
 type collector struct {
 	info func() (rds.Info, error)
 
-	mu   sync.Mutex // guards apps, and that snapshots are seen in their order
+	mu   sync.Mutex // guards apps, and has snapshots seen in the order in which they were made
 	apps applications
 }
 

@@ -12,8 +12,8 @@ import (
 // plan is the settings as the parts of the daemon take them.
 type plan struct {
 	node    rds.Config
-	service rds.ServiceConfig // without a path there is no service
-	control control.Config    // without a path there is no control socket
+	service rds.ServiceConfig // an empty Path means that there is no service
+	control control.Config    // an empty Path means that there is no control socket
 }
 
 // plan checks the settings. The error names all that are wrong.

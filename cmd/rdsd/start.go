@@ -48,7 +48,7 @@ func start(set settings, load func() (settings, error)) error {
 		set: set, load: load, linger: set.Drain.Duration, grace: grace,
 	}
 	if err := d.open(p); err != nil {
-		in.close() // those that no part has closed
+		in.close() // closes what no part has closed
 		return err
 	}
 	d.log.Info("ready", zap.String("listen", strings.Join(set.Listen, ",")), zap.String("socket", where(p.service.Path, in.attach)),
@@ -70,7 +70,7 @@ func (d *daemon) open(p plan) (err error) {
 	var opened []io.Closer
 	defer func() {
 		for i := len(opened) - 1; err != nil && i >= 0; i-- {
-			_ = opened[i].Close() // the first error is the one to tell
+			_ = opened[i].Close() // the first error is the one to report
 		}
 	}()
 	// First of all: as soon as the directory exists no application takes the

@@ -59,7 +59,7 @@ type options struct {
 	watching bool
 	watch    cli.Interval
 	provider string
-	print    func(w io.Writer, info, before *rds.Info) error // one round; before is nil in the first
+	print    func(w io.Writer, info, before *rds.Info) error // prints one round; before is nil in the first round
 }
 
 func main() { os.Exit(cli.Main(newCommand())) }
@@ -68,7 +68,7 @@ func newCommand() *cobra.Command {
 	o := options{chosen: make(map[report.Kind]*bool)}
 	cmd := &cobra.Command{
 		Use: "rdsinfo [-acIknrstTv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
-		Args: cli.Args(cobra.MaximumNArgs(1)), // the interval behind --watch and a space
+		Args: cli.Args(cobra.MaximumNArgs(1)), // the argument is the interval, if a space follows --watch
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.watching = cmd.Flags().Changed("watch")
 			if err := o.check(args); err != nil {
@@ -204,7 +204,7 @@ func run(ctx context.Context, o *options, stdout *os.File, stderr io.Writer) err
 			fmt.Fprintf(to, "rdsinfo: %v\n", err)
 		}
 		if info.Provider != "" {
-			if info.Time.IsZero() { // Linux does not tell
+			if info.Time.IsZero() { // Linux does not tell the time of a snapshot
 				info.Time = time.Now()
 			}
 			if err := o.print(&round, &info, before); err != nil {

@@ -18,8 +18,8 @@ type output struct {
 // Control sequences of terminals (ECMA-48).
 const (
 	home      = "\x1b[H"
-	clearLine = "\x1b[K" // from the cursor to the end of the line
-	clearRest = "\x1b[J" // from the cursor to the end of the screen
+	clearLine = "\x1b[K" // clears from the cursor to the end of the line
+	clearRest = "\x1b[J" // clears from the cursor to the end of the screen
 	clearAll  = "\x1b[2J"
 )
 
@@ -43,7 +43,7 @@ func (o *output) show(round []byte) error {
 func draw(round []byte, columns, rows int) []byte {
 	lines := bytes.Split(bytes.TrimSuffix(round, []byte("\n")), []byte("\n"))
 	left := 0
-	if rows > 1 && len(lines) > rows-1 { // the cursor stands on the last one
+	if rows > 1 && len(lines) > rows-1 { // the cursor stands on the last row
 		left = len(lines) - (rows - 2)
 		lines = lines[:rows-2]
 	}

@@ -29,7 +29,7 @@ func newWhyCommand(o *options) *cobra.Command {
 	var addr netip.Addr
 	return &cobra.Command{
 		Use: "why [ADDR] [flags]", Short: "What waits, for what, and since when", Long: whyLong, Example: whyExamples,
-		Args: cli.Args(cobra.MaximumNArgs(2)), // ADDR, and the interval behind --watch and a space
+		Args: cli.Args(cobra.MaximumNArgs(2)), // the arguments are ADDR, and the interval if a space follows --watch
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.watching = cmd.Flags().Changed("watch")
 			if len(args) > 0 {

@@ -37,7 +37,7 @@ func (o *options) open() (rds.Provider, error) {
 		return rds.Dial(o.socket)
 	}
 	if o.provider == rds.ProviderDaemon {
-		return rds.Dial("") // at once, or not at all
+		return rds.Dial("") // Dial attaches at once or fails.
 	}
 	cfg := rds.Config{Port: o.port, Linger: -1, Logger: zap.NewNop()}
 	if o.wire != wireAuto {

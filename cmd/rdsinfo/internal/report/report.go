@@ -15,7 +15,7 @@ type Kind byte
 // The reports, in the order in which rds-info prints them, by letter, and then
 // what only a node has.
 const (
-	XRC          Kind = 'I' // of rds-info the InfiniBand connections
+	XRC          Kind = 'I' // the InfiniBand connections of rds-info
 	TCP          Kind = 'T'
 	Counters     Kind = 'c'
 	Sockets      Kind = 'k'
@@ -37,7 +37,7 @@ func LinuxKinds() []Kind {
 // View is what Write writes.
 type View struct {
 	Info    *rds.Info
-	Before  *rds.Info // the snapshot before it: what has grown since is shown, too; nil: none
+	Before  *rds.Info // the previous snapshot: what has grown since is shown, too; nil: none
 	Verbose bool      // connections with their paths
 }
 
