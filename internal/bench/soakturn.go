@@ -15,11 +15,11 @@ const maxBadWrite = 1 << 10
 // begin begins an exchange with any peer: of any kind if the lane has a region there,
 // else it asks for one.
 func (t *soakClient) begin(l *soakLane) error {
-	delete(t.orphans, l.number-4096) // of so long ago nothing is to come
+	delete(t.orphans, l.number-4096) // no message of a turn so long ago can still come
 	l.number++
 	l.peer, l.turn = t.rng.IntN(len(t.peers)), turn(t.rng.IntN(int(soakTurns)))
 	p, r := &t.peers[l.peer], &l.at[l.peer]
-	if l.turn == turnHello && t.rng.IntN(4) > 0 { // less often than the others
+	if l.turn == turnHello && t.rng.IntN(4) > 0 { // a hello comes less often than the others
 		l.turn = turnPlain
 	}
 	if r.life == 0 || r.unsure {
@@ -50,7 +50,7 @@ func (t *soakClient) begin(l *soakLane) error {
 		if err := m.fill(o.Data); err != nil {
 			return err
 		}
-		if l.turn != turnBad { // which does not arrive: its number is the next one's
+		if l.turn != turnBad { // turnBad's message does not arrive, so the next message has its number
 			w := t.j.lane(int(l.number >> laneShift))
 			w.set(1, l.message)
 			w.set(2, t.life)
@@ -99,7 +99,7 @@ func (t *soakClient) operation(l *soakLane, m *soakMessage, o *rds.Outgoing) {
 			return
 		}
 		a.Kind, a.Compare, a.Swap = rds.CompareSwap, known, t.rng.Uint64()
-		if t.rng.IntN(4) == 0 { // finds another word than it compares with
+		if t.rng.IntN(4) == 0 { // an atomic that finds another word than it compares with
 			a.Compare++
 			a.Swap = known
 		}
@@ -115,22 +115,22 @@ func (t *soakClient) spoil(l *soakLane, r *soakRegion, op *rds.RDMA, m *soakMess
 	wrong := r.region&^(1<<32-1) | rds.Cookie(1+t.rng.IntN(255))
 	kind := t.rng.IntN(5)
 	switch kind {
-	case 0: // not a key
+	case 0: // the cookie is not a key
 		op.Cookie = wrong
-	case 1: // beyond the end
+	case 1: // the operation reaches beyond the end of the region
 		l.n = min(l.n, maxBadWrite)
 		op.Local = [][]byte{l.local.B[:l.n]}
 		op.Offset = uint64(t.w.soakPlace() - l.n + 1 + t.rng.IntN(1<<20))
-	case 2: // not to be written
+	case 2: // the region may not be written
 		op.Cookie = r.only
-	case 3: // a read that the message waits for
+	case 3: // the message waits for a read
 		op.Cookie, op.Write, op.Fence = wrong, false, true
-	default: // a region that has ended; after a restart of the peer's host the key may be another's
+	default: // the region has ended; after a restart of the peer's host its key may be another region's
 		if op.Cookie = r.stale; r.stale == 0 || r.gone != t.peers[l.peer].Host {
 			op.Cookie = wrong
 		}
 	}
-	m.Region, m.ReadOnly = uint64(op.Cookie), uint64(kind) // for the report if it arrives
+	m.Region, m.ReadOnly = uint64(op.Cookie), uint64(kind) // for the report, in case the message arrives
 }
 
 // addition adds to the shared word of the peer's life that the lane knows, and counts it
@@ -178,7 +178,7 @@ func (t *soakClient) end(l *soakLane) error {
 		lost = lostRefused
 		t.acct.Ended++
 		t.excuse(l, excuse{life: l.in, what: bad("refused, and the region has not ended")})
-		if l.turn == turnShared { // of turnBoth either part may have been refused
+		if l.turn == turnShared { // either part of a turnBoth may have been refused
 			t.addsOf(l.peer, l.in).inc(6)
 		}
 		r.unsure = true
@@ -187,7 +187,7 @@ func (t *soakClient) end(l *soakLane) error {
 		t.acct.Void++
 		t.excuse(l, excuse{life: l.life, what: bad("refused, and the process has not ended")})
 		r.unsure = r.unsure || !plain
-	case l.status != rds.StatusSuccess: // a daemon that ends tells this, and then that it has ended
+	case l.status != rds.StatusSuccess: // a daemon that ends reports the fates first, and then its end
 		lost = lostDropped
 		t.excuse(l, excuse{life: neverOver, what: bad("fate %d", l.status)})
 		r.unsure = true
@@ -201,7 +201,7 @@ func (t *soakClient) end(l *soakLane) error {
 		}
 	}
 	if l.silent || l.turn == turnBad || l.reply {
-		lost = 0 // no message, or one that has arrived
+		lost = 0 // no message was sent, or the message has arrived
 	}
 	return t.settle(l, lost)
 }
@@ -235,7 +235,7 @@ func (t *soakClient) succeeded(l *soakLane, r *soakRegion, bad func(string, ...a
 	switch l.turn {
 	case turnShared, turnBoth:
 		a := t.addsOf(l.peer, l.in)
-		a.set(5, max(a.at(5), l.result+1)) // first: a kill in between must not look like a word found twice
+		a.set(5, max(a.at(5), l.result+1)) // stored first: a kill in between must not look like a word found twice
 		a.inc(4)
 		t.acct.Adds++
 		t.acct.Atomics++

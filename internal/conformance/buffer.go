@@ -74,7 +74,7 @@ var bufferCases = []test{
 			out[i] = rds.Outgoing{To: l.nowhere(), Data: make([]byte, 1000)}
 		}
 		if !l.differs() {
-			limit /= 2 // of a host that is down
+			limit /= 2 // half of the limit is for hosts that are down
 		}
 		want := (limit + 999) / 1000
 		n, err := s.TrySendBatch(out)
@@ -251,7 +251,7 @@ var waitCases = []test{
 			"Send":      start(func() error { return s.Send(ctx, l.nowhere(), nil) }),
 			"SendBatch": start(func() error { _, err := s.SendBatch(ctx, []rds.Outgoing{{To: l.nowhere()}}); return err }),
 		}
-		for range 3 { // beside, and behind, others that wait
+		for range 3 { // some calls that wait beside the others and end first
 			_, err := s.Recv(l.brief())
 			l.fails("brief Recv", err, context.DeadlineExceeded)
 			l.fails("brief Send", s.Send(l.brief(), l.nowhere(), nil), context.DeadlineExceeded)

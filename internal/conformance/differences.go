@@ -6,7 +6,7 @@ import "github.com/rds-go/rds/rds"
 type Difference struct {
 	Case     string
 	Provider string
-	What     string // as in docs/PROTOCOL.md
+	What     string // description, as in docs/PROTOCOL.md
 	Skip     bool   // the case cannot be run
 }
 

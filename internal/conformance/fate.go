@@ -59,7 +59,7 @@ var fateCases = []test{
 		l.must(s.CancelSentTo(l.nowhere()))
 		l.must(s.TrySendMessage(&rds.Outgoing{To: l.nowhere(), Notify: true, Token: 8}))
 		l.must(s.CancelSentTo(l.nowhere()))
-		for token := range uint64(2) { // rdsd's come a moment later
+		for token := range uint64(2) { // fates from rdsd come a moment later
 			l.eventually("fate", func() bool {
 				_, m, err := s.ReadMessage(nil, rds.Peek|rds.DontWait)
 				l.must(err)
@@ -113,18 +113,18 @@ var fateCases = []test{
 		l.expect(b, "delivered")
 		l.fate(a, 0, rds.StatusRefused)
 		l.must(b.Close())
-		l.must(a.SendMessage(l.patient(), &rds.Outgoing{To: to, Notify: true, Token: 9})) // a port that was bound
+		l.must(a.SendMessage(l.patient(), &rds.Outgoing{To: to, Notify: true, Token: 9})) // b's port was bound before
 		l.fate(a, 9, rds.StatusRefused)
 		l.empty(a)
 	}},
 	{"fate/too many unread", func(l *lab) {
 		const most = 64 << 10
 		s := l.near()
-		l.far() // its address is reachable from now on
+		l.far() // makes the far address reachable
 		for i := range most {
 			l.must(s.SendMessage(l.patient(), &rds.Outgoing{To: addrPort(l.FarAddr, 2), Notify: true, Token: uint64(i)}))
 		}
-		l.eventually("refusal", func() bool { // of one that waits for everything else
+		l.eventually("refusal", func() bool { // the refusal of a message that waits for all others
 			err := s.SendMessage(l.patient(), &rds.Outgoing{To: addrPort(l.FarAddr, 2), Notify: true})
 			if err == nil {
 				return false
@@ -132,7 +132,7 @@ var fateCases = []test{
 			l.fails("SendMessage", err, rds.ErrWouldBlock, syscall.EAGAIN)
 			return true
 		})
-		l.must(s.Send(l.patient(), addrPort(l.FarAddr, 2), nil)) // without Notify it goes
+		l.must(s.Send(l.patient(), addrPort(l.FarAddr, 2), nil)) // a message without Notify is accepted
 		l.fate(s, 0, rds.StatusRefused)
 	}},
 }

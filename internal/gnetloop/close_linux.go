@@ -31,7 +31,7 @@ func (c *Conn) shut(mode transport.CloseMode, cause error) {
 		_ = c.tcp.Close()
 		c.tcp = nil
 		c.life.Or(ending)
-		c.life.Add(-1) // not the last: this method's own use remains
+		c.life.Add(-1) // Not the last use: this method's own use remains.
 	case mode == transport.Drain:
 		if c.draining {
 			return

@@ -44,24 +44,24 @@ type Conn struct {
 	life          atomic.Int32
 	quiet         atomic.Bool // nothing may be written: not started, or about to end
 	written       atomic.Uint64
-	acked         atomic.Uint64            // the highest reading so far
+	acked         atomic.Uint64            // highest count of acknowledged bytes read so far
 	woken         atomic.Bool              // Handler.Wake is due
-	bell          atomic.Pointer[doorbell] // the event loop's, once it is open
+	bell          atomic.Pointer[doorbell] // doorbell of the event loop, set when the connection is open
 
 	h       Handler // set by Start
 	io      vectors
-	watch   watch   // the writer's
-	silence silence // Engine.lookForSilence's
-	lax     bool    // Engine.lookForSilence's: retransmissions are as far apart as the kernel likes
+	watch   watch   // used by the writer and by finish
+	silence silence // used by Engine.lookForSilence only
+	lax     bool    // used by Engine.lookForSilence only: retransmissions are as far apart as the kernel likes
 
 	mu       sync.Mutex
 	phase    phase        // guarded by mu
-	tcp      *net.TCPConn // guarded by mu; while fresh
-	loop     gnet.Conn    // guarded by mu; while open
+	tcp      *net.TCPConn // guarded by mu; set while phase is fresh
+	loop     gnet.Conn    // guarded by mu; set while phase is open
 	draining bool         // guarded by mu
 	aborting bool         // guarded by mu
 	paused   bool         // written by the event loop with mu held
-	cause    error        // guarded by mu; the first reason to end
+	cause    error        // guarded by mu; the first reason for the end
 	timer    *time.Timer  // guarded by mu; bounds draining
 }
 

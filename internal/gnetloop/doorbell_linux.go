@@ -16,15 +16,15 @@ import (
 // allocates nothing, and between two rings the loop looks at its sockets, while
 // gnet works off a queue that is filled meanwhile before it looks up.
 type doorbell struct {
-	fd   int            // our end: a byte in it rings
-	byte [1]byte        // which it is does not matter
+	fd   int            // our end of the socket pair: writing a byte rings
+	byte [1]byte        // the byte that is written; its value does not matter
 	loop gnet.EventLoop // set by OnOpen, before hang returns
-	ep   int            // the loop's epoll instance, set as loop is
+	ep   int            // the loop's epoll instance, set together with loop
 
 	mu      sync.Mutex
-	waiting []*Conn // guarded by mu; asked for since the last answer
+	waiting []*Conn // guarded by mu; connections that have asked for Wake since the last answer
 
-	serving []*Conn // the event loop's, and the next waiting
+	serving []*Conn // used by the event loop only: connections being served, and memory for the next waiting
 }
 
 // hang puts a doorbell on one more event loop.
@@ -38,7 +38,7 @@ func (e *Engine) hang() error {
 	c, err := net.FileConn(f)
 	_ = f.Close()
 	if err == nil {
-		_, err = e.client.EnrollContext(c, b) // closes c
+		_, err = e.client.EnrollContext(c, b) // EnrollContext closes c
 	}
 	if err == nil && (b.loop == nil || e.bells[b.loop] != nil) {
 		// gnet gives a connection to the loop that has the fewest.

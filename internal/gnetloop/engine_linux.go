@@ -21,24 +21,24 @@ type Engine struct {
 	opts   Options
 	log    *zap.Logger
 	client *gnet.Client
-	bells  map[gnet.EventLoop]*doorbell // New's
+	bells  map[gnet.EventLoop]*doorbell // constant after New
 	poll   *poller
-	pool   buf.Pool // what is read beyond a Space
+	pool   buf.Pool // memory for bytes read beyond a Space
 
 	ctx    context.Context // ends dials and waits when the engine closes
 	cancel context.CancelFunc
 	wg     sync.WaitGroup // accept loops, poller, and every connection until it is finished
 	once   sync.Once
-	err    error // of Close, after once
+	err    error // result of Close, set by once
 
 	mu        sync.Mutex
 	closed    bool                   // guarded by mu
 	listeners map[*Listener]struct{} // guarded by mu; from Listen until it accepts no more
 	conns     map[*Conn]struct{}     // guarded by mu; from newConn to finish
-	looks     *time.Timer            // guarded by mu; for lookForSilence, nil before the first connection
+	looks     *time.Timer            // guarded by mu; runs lookForSilence; nil before the first connection
 	looking   bool                   // guarded by mu; lookForSilence runs
 
-	congestionOnce sync.Once // the failure to set it on an accepted connection is logged once
+	congestionOnce sync.Once // limits the log to one line for failures to set the congestion control on accepted connections
 
 	reads, writables, full, acceptErrors atomic.Uint64
 }

@@ -34,7 +34,7 @@ func insist[T any](ctx context.Context, dial func(context.Context) (T, error), d
 	later := make(chan outcome[T], 1)
 	timer := time.AfterFunc(freshAfter, func() {
 		later <- afresh(ctx, dial)
-		cancel() // the first attempt
+		cancel() // ends the first attempt
 	})
 	conn, err := dial(ctx)
 	if timer.Stop() {

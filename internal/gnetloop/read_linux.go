@@ -74,7 +74,7 @@ func (ev *events) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 
 // OnTraffic feeds what the loop has read, and reads on what has its place.
 func (ev *events) OnTraffic(gc gnet.Conn) gnet.Action {
-	b, _ := gc.Next(-1) // all of it, always: gnet would keep a copy of the rest
+	b, _ := gc.Next(-1) // all bytes, because gnet would keep a copy of the rest
 	c, ok := gc.Context().(*Conn)
 	if !ok {
 		gc.Context().(*doorbell).answer()
@@ -108,7 +108,7 @@ func (ev *events) OnTraffic(gc gnet.Conn) gnet.Action {
 func (ev *events) OnClose(gc gnet.Conn, err error) gnet.Action {
 	c, ok := gc.Context().(*Conn)
 	if !ok {
-		return gnet.None // a doorbell, when the loop ends
+		return gnet.None // the doorbell closes when the loop ends
 	}
 	switch {
 	case err == nil:
@@ -123,7 +123,7 @@ func (ev *events) OnClose(gc gnet.Conn, err error) gnet.Action {
 // refuse prepares for the reset of a connection whose handler returned err.
 func (c *Conn) refuse(err error) {
 	c.note(err)
-	setLinger(c.fd) // safe: the connection's own use of fd ends with OnClose
+	setLinger(c.fd) // fd is valid: the connection's own use of fd ends with OnClose
 }
 
 // readDirect reads on while the handler has a place for what comes next: to
@@ -160,7 +160,7 @@ func (c *Conn) readDirect() error {
 			}
 		}
 		if n == 0 || n < len(dst)+len(rest) {
-			return nil // that was all there is
+			return nil // no more bytes are there
 		}
 		budget -= n
 	}

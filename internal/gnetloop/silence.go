@@ -33,7 +33,7 @@ const (
 
 // silence is how long the peer of a connection has left unanswered what was sent.
 type silence struct {
-	looks int // that have found it so, without an answer in between
+	looks int // looks in a row that have found the peer owing an answer
 	since time.Time
 }
 

@@ -31,7 +31,7 @@ func tcpInfo(fd int) (transport.TCPInfo, bool) {
 		LastDataSent: ms(t.Last_data_sent), LastAckRecv: ms(t.Last_ack_recv),
 		Busy: us(t.Busy_time), ReceiveLimited: us(t.Rwnd_limited), SendLimited: us(t.Sndbuf_limited),
 	}
-	if t.Min_rtt == ^uint32(0) { // nothing has been measured
+	if t.Min_rtt == ^uint32(0) { // no round-trip time has been measured
 		info.MinRTT = 0
 	}
 	return info, true

@@ -18,9 +18,9 @@ const Protocol = "rds"
 // Features of a Hello and its Welcome.
 const (
 	FeatureRDMA   = "rdma"   // the daemon's connections may carry operations
-	FeatureChoice = "choice" // CallAdmit, and what the table says of transports
-	FeatureXRC    = "xrc"    // with FeatureChoice: the daemon has this transport
-	FeatureTCP    = "tcp"    // the same
+	FeatureChoice = "choice" // CallAdmit is there, and the table says which transport serves a peer
+	FeatureXRC    = "xrc"    // with FeatureChoice: the daemon has the XRC transport
+	FeatureTCP    = "tcp"    // with FeatureChoice: the daemon has the TCP transport
 	FeatureAgain  = "again"  // the application submits to the next daemon what this one has left
 )
 
@@ -29,7 +29,7 @@ const (
 // ear.
 type Welcome struct {
 	Version  int      `json:"version"`
-	Features []string `json:"features,omitempty"` // that both sides have
+	Features []string `json:"features,omitempty"` // features that both sides have
 	Error    string   `json:"error,omitempty"`
 	Errno    int      `json:"errno,omitempty"`
 	Session  uint64   `json:"session,omitempty"`
@@ -52,15 +52,15 @@ const WelcomeFiles = 4
 const (
 	CallBind    = "bind"    // Addr: a socket; Reply.Socket and Reply.Addr
 	CallClose   = "close"   // Socket, Linger: ends it; Reply.Messages and Reply.Bytes were dropped
-	CallConnect = "connect" // Socket, Addr: for reports
+	CallConnect = "connect" // Socket, Addr: the connected address, for reports
 	CallOption  = "option"  // Socket, Option, Value
 	CallCancel  = "cancel"  // Socket, Addr
 	CallResolve = "resolve" // Local, Remote: the slot of a peer; Reply.Peer
 	CallInfo    = "info"    // a report, in parts
 	CallReach   = "reach"   // Socket, Peer, Wait: whether the connection carries operations
 	CallExpose  = "expose"  // Socket, Offset, Length, Flags, Remote: a region; Reply.Cookie
-	CallConceal = "conceal" // Socket, Cookie, Flags: ends it
-	CallAdmit   = "admit"   // Socket, Peer, Option: whether a transport serves the peer, which it decides if that is not known
+	CallConceal = "conceal" // Socket, Cookie, Flags: ends a region
+	CallAdmit   = "admit"   // Socket, Peer, Option: whether a transport serves the peer, which the call decides if it is not known
 )
 
 // Options of CallOption.

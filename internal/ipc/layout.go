@@ -28,9 +28,9 @@ const (
 	offWantSQ  = 0x400 // application sets, daemon clears: wants OpSpace once submissions were consumed
 	offWantMap = 0x480 // application sets, daemon clears: wants OpMaps when a congestion map has arrived
 	offWantCQ  = 0x500 // daemon sets, application clears: wants the bell once completions were consumed
-	offHeld    = 0x680 // daemon: memory of what waits for peers that are down
+	offHeld    = 0x680 // daemon: memory of messages that wait for peers that are down
 	offWantRet = 0x580 // daemon sets, application clears: wants the bell when memory is returned
-	offLeft    = 0x600 // daemon sets, for good: it takes no more submissions
+	offLeft    = 0x600 // daemon sets and never clears: it takes no more submissions
 
 	pageSize = 4096
 )
@@ -46,11 +46,11 @@ const (
 
 // Offsets in a socket's cell.
 const (
-	offFreedBytes = 0x00 // daemon, with offFreedMsgs
+	offFreedBytes = 0x00 // daemon, together with offFreedMsgs
 	offFreedMsgs  = 0x08
 	offCellHeld   = 0x10 // daemon
 	offTell       = 0x40 // daemon sets, application clears: wants the bell when more was taken
-	offTakenBytes = 0x80 // application, with offTakenMsgs
+	offTakenBytes = 0x80 // application, together with offTakenMsgs
 	offTakenMsgs  = 0x88
 	offBlocked    = 0x90 // application: sends that waited for congestion to end
 	offCongested  = 0x98 // application: sends refused for congestion
@@ -85,7 +85,7 @@ func (l *Layout) Validate() error {
 		!powerOfTwo(l.Receive) || l.Receive < ChunkSize || l.Receive > 1<<30,
 		!powerOfTwo(l.Memory) || l.Memory < ChunkSize || l.Memory > 1<<30:
 		return fmt.Errorf("%w: %+v", errLayout, *l)
-	case l.total() > math.MaxInt: // of 32 bits
+	case l.total() > math.MaxInt: // int has 32 bits
 		return fmt.Errorf("%w: too large for this machine", errLayout)
 	}
 	return nil

@@ -14,8 +14,8 @@ var ErrCorrupt = errors.New("ipc: corrupt ring index")
 // modulo the size.
 type Producer struct {
 	slots []Entry
-	tail  uint64 // of the next entry; ours
-	head  uint64 // as last read
+	tail  uint64 // index of the next entry; this side's own
+	head  uint64 // the consumer's index, as last read
 	pub   *atomic.Uint64
 	sub   *atomic.Uint64
 }
@@ -23,8 +23,8 @@ type Producer struct {
 // Consumer is the reading end of a ring.
 type Consumer struct {
 	slots []Entry
-	head  uint64 // of the next entry; ours
-	tail  uint64 // as last read
+	head  uint64 // index of the next entry; this side's own
+	tail  uint64 // the producer's index, as last read
 	pub   *atomic.Uint64
 	sub   *atomic.Uint64
 }
@@ -47,7 +47,7 @@ func (p *Producer) Free(want int) (int, error) {
 	free := size - (p.tail - p.head)
 	if free < uint64(want) {
 		head := p.sub.Load()
-		if head-p.head > p.tail-p.head { // ran back, or past what was produced
+		if head-p.head > p.tail-p.head { // the other side's index ran back, or past what was produced
 			return 0, ErrCorrupt
 		}
 		p.head = head

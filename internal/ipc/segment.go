@@ -171,10 +171,10 @@ func (s *Segment) area(off, n int) []byte { return s.mem[off : off+n : off+n] }
 // Cell is what the two sides tell each other about one socket, without a
 // message: sums that only grow, each written by one of them.
 type Cell struct {
-	FreedBytes, FreedMessages *atomic.Uint64 // daemon: settled of what was submitted
+	FreedBytes, FreedMessages *atomic.Uint64 // daemon: submitted bytes and messages that were settled
 	Held                      *atomic.Uint64 // daemon: bytes that wait for peers that are down or hold them back
 	Tell                      Flag           // daemon: wants the bell when more is taken
-	TakenBytes, TakenMessages *atomic.Uint64 // application: received by it of what was delivered
+	TakenBytes, TakenMessages *atomic.Uint64 // application: delivered bytes and messages that the application has received
 	WantRoom                  Flag           // application: wants OpRoom when more is settled
 
 	// Sums of the application's, for reports: sends that waited for congestion to end,
@@ -197,8 +197,8 @@ type WaitCause uint8
 const (
 	WaitRoom   WaitCause = iota + 1 // room in the send buffer; peer and port mean nothing
 	WaitPort                        // the port at the peer, which is congested or held
-	WaitMemory                      // room on the submission ring or in the send arena; the same
-	WaitPeer                        // room in the share of what is the peer's; port means nothing
+	WaitMemory                      // room on the submission ring or in the send arena; peer and port mean nothing
+	WaitPeer                        // room in the peer's share of the send buffer; port means nothing
 )
 
 // Set says what senders wait for.
@@ -220,7 +220,7 @@ func (w CellWait) Get() (cause WaitCause, senders int, peer uint32, port uint16,
 
 // Cell returns the cell of a socket, an index below Sockets.
 func (s *Segment) Cell(socket int) Cell {
-	b := s.area(s.cellsOff(), s.Sockets*CellSize)[socket*CellSize:][:CellSize] // panics outside the cells
+	b := s.area(s.cellsOff(), s.Sockets*CellSize)[socket*CellSize:][:CellSize] // slicing panics for a socket outside the cells
 	c := Cell{
 		Blocked: atomic64(b[offBlocked:]), Congested: atomic64(b[offCongested:]), Full: atomic64(b[offFull:]),
 		FreedBytes: atomic64(b[offFreedBytes:]), FreedMessages: atomic64(b[offFreedMsgs:]), Held: atomic64(b[offCellHeld:]), Tell: Flag{atomic32(b[offTell:])},

@@ -21,15 +21,15 @@ const (
 	offTableMaps  = 0x40 // grows with each congestion map received
 	offTableGen   = 0x80 // the daemon's generation
 	tableHead     = pageSize
-	tablePeer     = 64 // local and remote address, and what they are
+	tablePeer     = 64 // size of a peer's entry: local and remote address, and what they are
 	offTablePeers = tableHead
 	offTableBits  = tableHead + MaxPeers*tablePeer
 	tableSize     = offTableBits + MaxPeers*wire.CongestionMapSize
 
-	offPeerUsed  = 0  // peerUsed once the rest is written, and peerDown
+	offPeerUsed  = 0  // peerUsed once the rest of the entry is written; peerDown
 	offPeerKind  = 4  // address family: 4 or 6
 	offPeerZone  = 5  // length of the zone, at most zoneMax
-	offPeerScope = 6  // whose zone it is: bit 0 local's, bit 1 remote's
+	offPeerScope = 6  // who the zone belongs to: bit 0 local, bit 1 remote
 	offLocal     = 8  // 16 bytes
 	offRemote    = 24 // 16 bytes
 	offZone      = 40
@@ -37,7 +37,7 @@ const (
 	offServes    = 60 // Server
 	zoneMax      = 16 // IFNAMSIZ
 	peerUsed     = 1
-	peerDown     = 2 // no path has a link
+	peerDown     = 2 // no path of the peer has a link
 	familyV4     = 4
 	familyV6     = 6
 	scopeLocal   = 1
@@ -49,7 +49,7 @@ const (
 // peers of the daemon and their congestion maps.
 type Table struct {
 	mem     []byte
-	written []bool // by slot: its map is not all zeros, or was not once
+	written []bool // by slot: the peer's map is not all zeros, or was not once
 }
 
 // NewTable makes a table and the file to hand to applications, which is sealed
@@ -189,9 +189,9 @@ type Carriage uint32
 
 // What links carry.
 const (
-	CarriesUnknown Carriage = iota // there was none so far
+	CarriesUnknown Carriage = iota // there was no connection so far
 	CarriesMessages
-	CarriesOperations // and messages
+	CarriesOperations // operations and messages
 )
 
 // SetCarriage says what the present or last link of slot i carries.
@@ -205,10 +205,10 @@ type Server uint32
 
 // Servers.
 const (
-	ServerUnknown Server = iota // it is not decided
+	ServerUnknown Server = iota // the wire is not decided yet
 	ServerXRC
 	ServerTCP
-	ServerAny // there is nothing to choose from: an own address, or one transport alone
+	ServerAny // nothing to choose from: an own address, or a single transport
 )
 
 // SetServer says what serves the peer of slot i.
@@ -226,7 +226,7 @@ func (t *Table) SetMap(i int, m *wire.CongestionMap) {
 		off := offTableBits + i*wire.CongestionMapSize
 		for n := 0; n < wire.CongestionMapSize; n += mapWordBytes {
 			w := t.word(off + n)
-			if v := binary.LittleEndian.Uint64(m[n:]); w.Load() != v { // lines that do not change stay in readers' caches
+			if v := binary.LittleEndian.Uint64(m[n:]); w.Load() != v { // unchanged cache lines stay shared with readers
 				w.Store(v)
 			}
 		}

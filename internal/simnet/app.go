@@ -23,14 +23,14 @@ type sock struct {
 	alive  bool
 	acct   conn.Account
 	rcvbuf int
-	slow   bool // its application is
-	queued int  // received, not yet taken
+	slow   bool // the application takes messages slowly
+	queued int  // bytes received and not yet taken
 
-	awaited []*receiver // whose links wait for room
+	awaited []*receiver // receivers whose links wait for room in the socket
 
 	left    int      // messages still to send
-	pending *message // refused, to be tried again
-	tries   int      // of it
+	pending *message // message refused so far, to be tried again
+	tries   int      // attempts to send pending
 	count   map[route]uint64
 	last    map[*sock]uint64 // number of the last message received from each
 }
@@ -48,18 +48,18 @@ type message struct {
 	id      uint64
 	from    *sock
 	route   route
-	n       uint64 // among those of its sender on its route
+	n       uint64 // number of the message among those of its sender on its route
 	size    int
 	notify  bool
-	target  *sock // bound to the destination when it was accepted
+	target  *sock // socket bound to the destination when the message was accepted
 	toInc   int
 	body    *buf.Buf // the harness holds a reference too
-	got     []*sock  // to which it was delivered
-	cancels bool     // was meant by a cancel, or its socket closed
+	got     []*sock  // sockets that the message was delivered to
+	cancels bool     // a cancel was meant for the message, or its socket closed
 	fated   bool
 	fate    conn.Status
-	begun   bool // some byte was written on some link
-	shown   bool // to a transmitter: it has its number
+	begun   bool // some byte of the message was written on some link
+	shown   bool // the message was shown to a transmitter, and so has its number
 	early   bool // accepted when its connection had one path
 	forced  bool // accepted even for a port that takes nothing
 	op      *operation
@@ -72,7 +72,7 @@ func (m *message) String() string {
 // fill writes the payload that says which message it is.
 func (m *message) fill(b []byte) {
 	if len(b) == 0 {
-		return // a silent operation
+		return // silent operations have no message
 	}
 	binary.BigEndian.PutUint64(b, m.id)
 	for i := 8; i < len(b); i++ {
@@ -207,7 +207,7 @@ func (k *sock) try(m *message) bool {
 		p.do()
 		return false
 	}
-	clear(cm.Payload) // the core must have copied it
+	clear(cm.Payload) // clobbered, because the core must have copied it
 	m.early = p.core.Paths() <= 1
 	s.check.accepted(m)
 	s.tracef("%v accepted on path %d", m, i)

@@ -13,7 +13,7 @@ import (
 type peer struct {
 	h, remote *host
 	inc       int
-	dead      bool // its process is gone
+	dead      bool // the peer's process is gone
 	core      *conn.Conn
 	path      [conn.MaxPaths]pathIO
 	links     map[conn.LinkID]*end
@@ -22,14 +22,14 @@ type peer struct {
 	polling   bool
 	pollWait  time.Duration
 
-	held    map[uint16]bool     // ports that it was told are held
+	held    map[uint16]bool     // ports that the core was told are held
 	marked  *wire.CongestionMap // the remote's last map; nil: none, or forgotten with the last link
-	waiting []func()            // who waits for WakeAll
+	waiting []func()            // called at WakeAll
 
 	actions []conn.Action
 	freed   []*conn.Account
 	fates   []conn.Fate
-	dials   []time.Duration // the latest, for the checker
+	dials   []time.Duration // times of the dials of the last second, for the checker
 }
 
 type pathIO struct {
@@ -39,7 +39,7 @@ type pathIO struct {
 	blocked bool
 	batch   conn.Batch
 	shadow  []byte // what the batch held at Fill
-	ended   *end   // ended while busy
+	ended   *end   // the link's end, if it came while busy
 	acked   uint64
 }
 
@@ -66,7 +66,7 @@ func (p *peer) perform(a conn.Action) {
 	switch a.Kind {
 	case conn.Dial:
 		p.h.dial(p, a.Path)
-	case conn.CancelDial: // too late: the dial goes on
+	case conn.CancelDial: // it is too late: the dial goes on
 	case conn.Start:
 		if e := p.links[a.Link]; e != nil && p.core.Link(a.Path) == a.Link {
 			io := &p.path[a.Path]

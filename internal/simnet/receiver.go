@@ -15,14 +15,14 @@ type receiver struct {
 	path   int
 	end    *end
 	proved bool
-	parked []parked // what came while the link was being paused
+	parked []parked // messages that came while the link was being paused
 }
 
 // parked is a message that waits for room, or behind one that does.
 type parked struct {
 	h        wire.Header
 	payload  []byte
-	accepted bool // the sequence rule has been applied
+	accepted bool // the sequence rule has been applied to the message
 }
 
 // Begin starts a burst.

@@ -24,7 +24,7 @@ const (
 	ScribbleBatch             // what Fill showed is changed before it is written
 	RepeatOperations          // an operation that was begun is shown again
 	IgnoreHolds               // the core is not told of held ports
-	CutPaused                 // the end of a paused link is reported before what it has brought is taken
+	CutPaused                 // the end of a paused link is reported before the messages that the link has brought are taken
 	sabotages
 )
 

@@ -15,17 +15,17 @@ import (
 type Sim struct {
 	cfg    Config
 	rng    *rand.Rand
-	now    time.Duration // since the start
+	now    time.Duration // time since the start
 	events eventHeap
 	order  uint64
 	pool   buf.Pool
 	check  checker
 
 	hosts   []*host
-	links   []*tcp   // that may still carry something
+	links   []*tcp   // links that may still carry something
 	calm    bool     // faults are over
-	halved  bool     // half of the ports are held, and it is looked whether the rest goes on
-	tired   []func() // senders that wait for the end of that
+	halved  bool     // half of the ports are held, and the checker looks whether the rest goes on
+	tired   []func() // senders that wait for the end of halved
 	lastTCP int
 	counts  Counts
 }
@@ -49,7 +49,7 @@ type Counts struct {
 	Retransmitted, Old                 int
 	Operations, Held, Paused           int
 	Events                             int
-	Elapsed                            time.Duration // virtual
+	Elapsed                            time.Duration // virtual time
 }
 
 // Violation is a broken promise.

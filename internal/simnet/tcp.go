@@ -22,8 +22,8 @@ type tcp struct {
 	id     int
 	path   int
 	sport  uint16
-	ends   [2]*end // of the dialer, of the acceptor
-	broken bool    // nothing gets through any more
+	ends   [2]*end // the dialer's end, the acceptor's end
+	broken bool    // nothing gets through the connection any more
 }
 
 // end is one side of a connection: its socket and its outgoing stream.
@@ -37,16 +37,16 @@ type end struct {
 	latency  time.Duration
 	capacity int
 	written  uint64
-	arrived  uint64        // at the other side's TCP
-	acked    uint64        // as far as this side knows
+	arrived  uint64        // bytes that arrived at the other side's TCP
+	acked    uint64        // bytes acknowledged, as far as this side knows
 	cutAt    uint64        // breaks the connection when this byte would arrive
-	last     time.Duration // of the last arrival under way: no overtaking
-	stalled  time.Duration // nothing arrives before
+	last     time.Duration // time of the last arrival under way: later bytes do not overtake it
+	stalled  time.Duration // nothing arrives before this time
 	finSent  bool
-	starved  bool // owes its writer a Writable
+	starved  bool // the writer is owed a Writable
 
 	// The incoming stream.
-	buf     []byte // arrived, not read
+	buf     []byte // bytes that arrived and were not read
 	read    uint64
 	eof     bool
 	rst     bool
@@ -60,9 +60,9 @@ type end struct {
 	started bool
 	closing bool // closed by us, draining
 	gone    bool // the socket is closed: what arrives is answered with a reset
-	ended   bool // reported
+	ended   bool // the end was reported
 	track   writeTrack
-	ops     []*operation // begun
+	ops     []*operation // operations begun on this link
 }
 
 func (s *Sim) newTCP(from, to *host, path int) *tcp {
@@ -223,7 +223,7 @@ func (e *end) vanish(silent bool) {
 	if !e.gone {
 		e.gone = true
 		e.in.Reset()
-		if silent { // what arrives finds nobody, until the host answers again
+		if silent { // bytes find nobody until the host answers again
 			e.t.broken = true
 			e.t.s.after(e.t.s.upTo(8*time.Second), e.other.reset)
 		} else {

@@ -61,7 +61,7 @@ func (n Name) MakeDir(path string) error {
 	}
 	err := os.Mkdir(dir, 0o755)
 	if err == nil {
-		err = os.Chmod(dir, 0o755) // whatever the umask is
+		err = os.Chmod(dir, 0o755) // sets the mode whatever the umask is
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return nil

@@ -33,7 +33,7 @@ const (
 	offPeers   = offBitmaps + maxAddresses*bitmapSize
 	size       = offPeers + maxPeers*peerSize
 
-	// In a peer.
+	// Offsets in a peer's entry.
 	offUsed       = 0
 	offGeneration = 4
 	offNext       = 8
@@ -50,8 +50,8 @@ type File struct {
 	mu        sync.Mutex
 	addresses map[netip.Addr]*Address
 	peers     map[[2]netip.Addr]*Peer
-	slots     int // of addresses, used
-	peerSlots int
+	slots     int // number of used slots for addresses
+	peerSlots int // number of used slots for peers
 }
 
 // Address is the ports of one address.
@@ -59,7 +59,7 @@ type Address struct{ words []uint64 }
 
 // Peer is what was received from one remote address at one local address.
 type Peer struct {
-	Generation *atomic.Uint32        // the peer's, 0: not stated
+	Generation *atomic.Uint32        // the peer's generation; 0: not stated
 	Next       [Paths]*atomic.Uint64 // one more than the last sequence number taken on each path
 }
 
