@@ -13,20 +13,38 @@ type Account struct {
 	// What is admitted to a part, refunded and released counts in its whole, too.
 	Whole *Account
 
-	bytes    atomic.Int64
-	messages atomic.Int64
+	used     atomic.Int64 // see use
 	limit    atomic.Int64
 	watchers atomic.Int32
 	shelved  atomic.Int64 // in a socket's part for one connection: bytes held back for ports of the peer (Conn.Hold)
 
 	// Every puts the account on the list of TakeFreed at each release, not only
 	// at those worth waking a sender for. It is set before the first message.
-	Every bool
-	// Settled counts what the core has released: it only grows.
-	settledBytes, settledMessages atomic.Uint64
+	Every                         bool
+	settledBytes, settledMessages atomic.Uint64 // what Settled returns
 }
 
-// Settled returns the payload and the messages the core has released so far.
+// An account has its payload bytes and its messages in one word, bytes above
+// countBits, so that a message costs one atomic operation: up to 32 GiB and 268 million
+// messages.
+const (
+	countBits = 28
+	maxLimit  = 16 << 30
+)
+
+// use is the word of bytes and messages.
+func use(bytes, messages int) int64 { return int64(bytes)<<countBits + int64(messages) }
+
+// whole is the account that has the limit.
+func (a *Account) whole() *Account {
+	if a.Whole != nil {
+		return a.Whole
+	}
+	return a
+}
+
+// Settled returns the payload and the messages the core has released so far, of an
+// account with Every set.
 func (a *Account) Settled() (bytes, messages uint64) {
 	return a.settledBytes.Load(), a.settledMessages.Load()
 }
@@ -37,8 +55,7 @@ func (a *Account) Admit(n int) {
 	if a.Whole != nil {
 		a.Whole.Admit(n)
 	}
-	a.bytes.Add(int64(n))
-	a.messages.Add(1)
+	a.used.Add(use(n, 1))
 }
 
 // Shelved is what of Bytes of a part is held back for ports of the peer.
@@ -54,14 +71,11 @@ func (a *Account) shelve(n int) {
 // Release gives back what was charged for messages that end without having
 // been in the core's queue.
 func (a *Account) Release(n, messages int) {
-	if a.Whole != nil {
-		a.Whole.Release(n, messages)
-		a.refund(n, messages)
-		return
+	a.Refund(n, messages)
+	if w := a.whole(); w.Every {
+		w.settledBytes.Add(uint64(n))
+		w.settledMessages.Add(uint64(messages))
 	}
-	a.refund(n, messages)
-	a.settledBytes.Add(uint64(n))
-	a.settledMessages.Add(uint64(messages))
 }
 
 // Watch adds n, which may be negative, to the number of goroutines that want
@@ -69,58 +83,62 @@ func (a *Account) Release(n, messages int) {
 // account on the list of TakeFreed. Watch first, look second, wait third.
 func (a *Account) Watch(n int) { a.watchers.Add(int32(n)) }
 
-// SetLimit sets the send buffer size in payload bytes.
-func (a *Account) SetLimit(n int) { a.limit.Store(int64(n)) }
+// SetLimit sets the send buffer size in payload bytes, of at most 16 GiB: by the rule of
+// HasRoomFor there may be half as much more in it.
+func (a *Account) SetLimit(n int) { a.limit.Store(min(int64(n), maxLimit)) }
 
 // Limit is the send buffer size in payload bytes.
 func (a *Account) Limit() int { return int(a.limit.Load()) }
 
 // Bytes is the payload queued or unacknowledged.
-func (a *Account) Bytes() int { return int(a.bytes.Load()) }
+func (a *Account) Bytes() int { return int(a.used.Load() >> countBits) }
 
 // Messages is the number of messages queued or unacknowledged.
-func (a *Account) Messages() int { return int(a.messages.Load()) }
+func (a *Account) Messages() int { return int(a.used.Load() & (1<<countBits - 1)) }
 
 // Charge takes room for one message of n payload bytes. As in Linux it looks
 // at what was there before: the last message may pass the limit, and one of
-// 0 bytes is free but for this test.
+// 0 bytes is free but for this test. In a part it looks at the whole.
 func (a *Account) Charge(n int) bool {
-	return a.chargeIf(n, func(used, limit int64) bool { return used < limit })
-}
-
-func (a *Account) chargeIf(n int, room func(used, limit int64) bool) bool {
+	w := a.whole()
 	for {
-		old := a.bytes.Load()
-		if !room(old, a.limit.Load()) {
+		old := w.used.Load()
+		if old>>countBits >= w.limit.Load() {
 			return false
 		}
-		if n == 0 || a.bytes.CompareAndSwap(old, old+int64(n)) {
-			a.messages.Add(1)
-			return true
+		if w.used.CompareAndSwap(old, old+use(n, 1)) {
+			break
 		}
 	}
-}
-
-// ChargePart takes room for one message of n payload bytes in the part of a
-// destination, and in its whole. See ChargeFor.
-func (a *Account) ChargePart(n int, down bool, held func() int) bool {
-	if !a.Whole.ChargeFor(n, down, held, a.Bytes()) {
-		return false
+	if w != a {
+		a.used.Add(use(n, 1))
 	}
-	a.bytes.Add(int64(n))
-	a.messages.Add(1)
 	return true
 }
 
 // ChargeFor is Charge by the rule of HasRoomFor. held is called where it matters.
 func (a *Account) ChargeFor(n int, down bool, held func() int, own int) bool {
-	return !down && a.Charge(n) || a.chargeIf(n, func(used, limit int64) bool {
-		h := 0
+	return !down && a.Charge(n) || a.chargeFor(n, down, held, own)
+}
+
+func (a *Account) chargeFor(n int, down bool, held func() int, own int) bool {
+	w := a.whole()
+	for {
+		old, h := w.used.Load(), 0
 		if !down {
 			h = held()
 		}
-		return HasRoomFor(limit, used, int64(h), int64(own), down)
-	})
+		if !HasRoomFor(w.limit.Load(), old>>countBits, int64(h), int64(own), down) {
+			return false
+		}
+		if w.used.CompareAndSwap(old, old+use(n, 1)) {
+			break
+		}
+	}
+	if w != a {
+		a.used.Add(use(n, 1))
+	}
+	return true
 }
 
 // HasRoomFor tells whether a buffer of limit bytes takes another message for a
@@ -141,14 +159,14 @@ func HasRoomFor(limit, used, held, own int64, down bool) bool {
 }
 
 // HasRoom tells whether Charge would succeed: the condition of POLLOUT.
-func (a *Account) HasRoom() bool { return a.bytes.Load() < a.limit.Load() }
+func (a *Account) HasRoom() bool { return a.used.Load()>>countBits < a.limit.Load() }
 
 // roomy tells whether there is room enough to wake a sender for: a quarter of
 // the limit, or all there is to come. Waking it for each message acknowledged
 // would make it send, and the transmitter write, one message at a time.
 func (a *Account) roomy() bool {
-	limit := a.limit.Load()
-	return a.bytes.Load() <= limit-limit/4 || a.messages.Load() == 0
+	limit, used := a.limit.Load(), a.used.Load()
+	return used>>countBits <= limit-limit/4 || used&(1<<countBits-1) == 0
 }
 
 // Refund gives back what Charge took for messages that were not accepted.
@@ -156,10 +174,5 @@ func (a *Account) Refund(n int, messages int) {
 	if a.Whole != nil {
 		a.Whole.Refund(n, messages)
 	}
-	a.refund(n, messages)
-}
-
-func (a *Account) refund(n, messages int) {
-	a.bytes.Add(-int64(n))
-	a.messages.Add(-int64(messages))
+	a.used.Add(-use(n, messages))
 }

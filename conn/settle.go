@@ -134,7 +134,7 @@ func (c *Conn) credit(a *Account, bytes, n int) {
 	roomy := false
 	if a.Whole != nil {
 		// Senders wait for the whole. Most of it may be for destinations that are down.
-		roomy = a.bytes.Load() <= a.Whole.limit.Load()/8
+		roomy = int64(a.Bytes()) <= a.Whole.limit.Load()/8
 		a = a.Whole
 	}
 	if (a.Every || a.watchers.Load() != 0 && (roomy || a.roomy())) && (len(c.freed) == 0 || c.freed[len(c.freed)-1] != a) {
