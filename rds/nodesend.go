@@ -97,11 +97,12 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 	if err != nil {
 		return err
 	}
-	if err := s.charge(ctx, p, o.size(), block); err != nil {
+	h := s.share(p)
+	if err := s.charge(ctx, h, o.size(), block); err != nil {
 		return err
 	}
 	var m conn.Message
-	copied := s.prepare(&m, o, p, to.Port())
+	copied := s.prepare(&m, o, h, to.Port())
 	return s.submit(ctx, p, &m, o, copied, block)
 }
 
@@ -122,7 +123,7 @@ func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Ou
 		m.Account.Refund(n, 1)
 		s.roomed()
 		if err = s.pause(ctx, p, m, err, block, &scope); err == nil {
-			err = s.charge(ctx, p, n, block)
+			err = s.charge(ctx, s.share(p), n, block)
 		}
 		if err != nil {
 			scope.end()
@@ -139,8 +140,9 @@ func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Ou
 
 // prepare makes the core's message of o. Large payloads move to a counted
 // buffer outside any lock; copied says that it is a copy.
-func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, p *peer, port uint16) (copied bool) {
-	*m = conn.Message{Sport: s.port, Dport: port, Account: &s.share(p).Account, Notify: o.Notify, Failure: s.recvErrOn.Load()}
+func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, h *share, port uint16) (copied bool) {
+	*m = conn.Message{}
+	m.Sport, m.Dport, m.Account, m.Notify, m.Failure = s.port, port, &h.Account, o.Notify, s.recvErrOn.Load()
 	if o.Notify {
 		m.Token = o.Token
 	}
@@ -184,19 +186,26 @@ func (s *nodeSocket) alloc(n int) Message {
 	return Message{Data: b.B, buf: b}
 }
 
-// charge takes room in the send buffer, waiting for it if block is set. It
-// asks for acknowledgements before it waits.
-func (s *nodeSocket) charge(ctx context.Context, p *peer, n int, block bool) error {
+// charge takes room in the send buffer for a message of n bytes, waiting for it if block
+// is set.
+func (s *nodeSocket) charge(ctx context.Context, h *share, n int, block bool) error {
 	if s.closed.Load() {
 		return net.ErrClosed
 	}
-	if s.take(p, n) {
+	if h.take(n) {
 		return nil
 	}
+	return s.awaitRoom(ctx, h, n, block)
+}
+
+// awaitRoom is charge where there was no room. It asks for acknowledgements before it
+// waits.
+func (s *nodeSocket) awaitRoom(ctx context.Context, h *share, n int, block bool) error {
+	p := h.p
 	s.node.counters.sendQueueFull.Add(1)
 	p.push()
 	p.pollAcks()
-	if s.take(p, n) {
+	if h.take(n) {
 		return nil
 	}
 	p.attempt()
@@ -223,7 +232,7 @@ func (s *nodeSocket) charge(ctx context.Context, p *peer, n int, block bool) err
 		switch {
 		case s.closed.Load():
 			err = net.ErrClosed
-		case err == nil && s.take(p, n):
+		case err == nil && h.take(n):
 			room = true
 		case err == nil:
 			p.pressed()
@@ -342,6 +351,7 @@ func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
 		return 0, errRun
 	}
 	limit := min(len(out), 1024)
+	h := s.share(p)
 	var m conn.Message
 	n := 0
 	p.mu.Lock()
@@ -354,10 +364,10 @@ func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
 			}
 		}
 		special := o.special()
-		if special && !s.sendsLocked(p, o) || size > conn.InlineMax && (o.Buffer == nil || !o.Buffer.whole()) || !s.take(p, size) {
+		if special && !s.sendsLocked(p, o) || size > conn.InlineMax && (o.Buffer == nil || !o.Buffer.whole()) || !h.take(size) {
 			break
 		}
-		s.prepare(&m, o, p, to.Port())
+		s.prepare(&m, o, h, to.Port())
 		if special {
 			extend(&m, newOperation(s, p, o, to.Port()), wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
 		}

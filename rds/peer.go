@@ -153,7 +153,9 @@ func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 	}
 	if p.turned {
 		p.turned = false
-		defer p.reshare()
+		p.unlock(kick)
+		p.reshare()
+		return
 	}
 	if !p.core.HasOutput() && len(p.refused) == 0 {
 		p.mu.Unlock()

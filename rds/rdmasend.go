@@ -93,11 +93,12 @@ func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.Addr
 }
 
 func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport uint16, about wire.Memory, block bool) error {
-	if err := s.charge(ctx, p, o.size(), block); err != nil {
+	h := s.share(p)
+	if err := s.charge(ctx, h, o.size(), block); err != nil {
 		return err
 	}
 	var m conn.Message
-	copied := s.prepare(&m, o, p, dport)
+	copied := s.prepare(&m, o, h, dport)
 	extend(&m, newOperation(s, p, o, dport), about)
 	return s.submit(ctx, p, &m, o, copied, block)
 }

@@ -42,6 +42,10 @@ func (s *nodeSocket) share(p *peer) *share {
 	if h := s.lastShare.Load(); h != nil && h.p == p {
 		return h
 	}
+	return s.findShare(p)
+}
+
+func (s *nodeSocket) findShare(p *peer) *share {
 	s.shares.mu.Lock()
 	defer s.shares.mu.Unlock()
 	h := s.shares.of[p]
@@ -103,9 +107,10 @@ func (s *nodeSocket) hasRoom() bool {
 	return s.account.HasRoom() || conn.HasRoomFor(int64(s.account.Limit()), int64(s.account.Bytes()), int64(s.heldBytes()), 0, false)
 }
 
-// take takes room in the send buffer for a message of n bytes to p.
-func (s *nodeSocket) take(p *peer, n int) bool {
-	return s.share(p).ChargePart(n, p.down.Load(), s.heldBytes)
+// take takes room in the send buffer for a message of n bytes to the share's peer.
+func (h *share) take(n int) bool {
+	down := h.p.down.Load()
+	return !down && h.Charge(n) || h.ChargeFor(n, down, h.s.heldBytes, h.Bytes())
 }
 
 // roomed wakes a sender that waits for room, or all where they wait for different room.

@@ -79,7 +79,7 @@ func TestSenderThatGivesUpLeavesTheRoomToOthers(t *testing.T) {
 		account *conn.Account
 		charge  func(context.Context) error
 	}{
-		{"node", &s.writers, &s.account, func(ctx context.Context) error { return s.charge(ctx, p, 1000, true) }},
+		{"node", &s.writers, &s.account, func(ctx context.Context) error { return s.charge(ctx, s.share(p), 1000, true) }},
 		{"application", &app.writers, &h.account, func(ctx context.Context) error { return app.charge(ctx, h, d, 1000, true) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
