@@ -229,6 +229,27 @@ func TestADeadHostComesBack(t *testing.T) {
 	})
 }
 
+// A sender that has nothing queued for a host, because other hosts that are down leave no
+// room, goes on when that host accepts a connection, even if its RDS says nothing: that it is
+// up makes the room, not its congestion map.
+func TestAHostThatIsUpAndSilentHasRoom(t *testing.T) {
+	t.Parallel()
+	eachSender(t, Config{Wire: WireTCP, SendBuffer: 1000}, ServiceConfig{}, func(t *testing.T, l *lab, p Provider, _ *Socket) {
+		s := bound(t, p, addrOf(newAddr(), 100))
+		s.SetLinger(0)
+		silent := l.raw()
+		mustSend(t, s, nowhere(), make([]byte, 1000))
+		sent := make(chan error, 1)
+		go func() { sent <- s.Send(background(t), netip.AddrPortFrom(silent.addr, 1), []byte("x")) }()
+		eventually(t, "the sender to wait", func() bool { return waitsToSend(s) })
+		silent.listen()
+		silent.accept()
+		if err := <-sent; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // waitsToSend tells whether a sender waits for room.
 func waitsToSend(s *Socket) bool {
 	if s.node != nil {
