@@ -119,9 +119,14 @@ func TestLogTellsOfCongestionOnceAndThenInSum(t *testing.T) {
 		cancel()
 		<-sent
 		ctx, cancel = context.WithCancel(background(t))
-		go discard(ctx, b)
+		drained := make(chan struct{})
+		go func() {
+			discard(ctx, b)
+			close(drained)
+		}()
 		eventually(t, "the end of the congestion", func() bool { return !b.node.congested.Load() && a.node.node.peerAt(0).admits(b) })
 		cancel()
+		<-drained // it would take what the next round sends, too
 		at := begun.Add(time.Duration(10*round+8) * time.Second)
 		lookA(at)
 		lookB(at)
