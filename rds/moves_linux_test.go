@@ -247,3 +247,56 @@ func TestMovesUnderTraffic(t *testing.T) {
 		})
 	}
 }
+
+// A pair that moves while the socket on the other side is full: what TCP has acknowledged of
+// the old link is not read yet. The new link waits until it is, or its messages would come
+// first, and those before them be taken for old ones.
+func TestMoveWaitsForTheOldLink(t *testing.T) {
+	t.Parallel()
+	m := newMover(newLab(t), Config{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10, TCP: TCPConfig{DrainTimeout: 100 * time.Millisecond}})
+	from, full, other := m.bind(m.a, addrOf(m.near, 4000)), m.bind(m.b, addrOf(m.far, 4000)), m.bind(m.b, addrOf(m.far, 5000))
+	move := func(to string) {
+		t.Helper()
+		if err := m.pair.Move(m.near, m.there, to, "a test"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	mustSend(t, from, other.LocalAddrPort(), []byte("xrc"))
+	expect(t, other, "xrc")
+	move("tcp")
+	eventually(t, "TCP", func() bool { return m.serving() == "tcp" })
+	mustSend(t, from, other.LocalAddrPort(), []byte("tcp"))
+	expect(t, other, "tcp")
+	const n = 100
+	out := make([]Outgoing, n) // more than fits, before the congestion map can say so
+	for i := range out {
+		out[i] = Outgoing{To: full.LocalAddrPort(), Data: payload(uint64(i), 1000)}
+	}
+	if k, err := from.SendBatch(background(t), out); k != n {
+		t.Fatal(k, err)
+	}
+	eventually(t, "the pause", func() bool { return counter(t, m.b, "recv_paused") == 1 })
+	move("xrc")
+	mustSend(t, from, other.LocalAddrPort(), []byte("xrc again"))
+	p := m.b.peers[peerKey{local: m.far, remote: m.near}]
+	eventually(t, "the new link to wait", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		wire := "none"
+		if l := p.links[p.core.Link(0)]; l != nil {
+			wire = l.Stats().Transport
+		}
+		if wire != "tcp" {
+			t.Fatalf("%s while messages of the old link are not read", wire)
+		}
+		return len(p.links) == 2
+	})
+	for i := range n {
+		msg := mustRecv(t, full)
+		if err := verify(msg.Data, uint64(i)); err != nil {
+			t.Fatal(err)
+		}
+		msg.Release()
+	}
+	expect(t, other, "xrc again")
+}
