@@ -164,6 +164,18 @@ func expect(t testing.TB, s *Socket, want string) {
 	m.Release()
 }
 
+// expectNumbers receives payloads of the numbers below n, in order.
+func expectNumbers(t testing.TB, s *Socket, n int) {
+	t.Helper()
+	for i := range n {
+		m := mustRecv(t, s)
+		if err := verify(m.Data, uint64(i)); err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+	}
+}
+
 // eventually waits for something that announces itself to nobody.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -39,35 +38,14 @@ func newMover(l *lab, cfg Config) *mover {
 func (m *mover) serving() string { return m.pair.Chosen(m.near, m.there) }
 
 // cut ends one of the connections between the two nodes, as SHUT_RDWR does on either
-// side: what has arrived is still read. It returns how many there were.
-func (m *mover) cut(rng *rand.Rand) (n int) {
-	dir, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		m.Fatal(err)
-	}
-	host := func(sa syscall.Sockaddr, err error) netip.Addr {
-		if in, ok := sa.(*syscall.SockaddrInet4); err == nil && ok {
-			return netip.AddrFrom4(in.Addr)
-		}
-		return netip.Addr{}
-	}
-	rng.Shuffle(len(dir), func(i, j int) { dir[i], dir[j] = dir[j], dir[i] })
-	for _, d := range dir {
-		fd, err := strconv.Atoi(d.Name())
-		if err != nil || n > 0 {
-			continue
-		}
-		us, them := host(syscall.Getsockname(fd)), host(syscall.Getpeername(fd))
-		if us == m.near && them == m.there || us == m.there && them == m.near {
-			if rng.IntN(2) == 0 {
-				_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
-			}
-			if syscall.Shutdown(fd, syscall.SHUT_RDWR) == nil {
-				n++
-			}
+// side: what has arrived is still read. It returns how many it has ended, 0 or 1.
+func (m *mover) cut(rng *rand.Rand) int {
+	for _, fd := range connectionsBetween(m, rng, m.near, m.there) {
+		if shut(rng, fd) {
+			return 1
 		}
 	}
-	return n
+	return 0
 }
 
 // links is how many paths are up, and how many links there have been.

@@ -15,8 +15,8 @@ import (
 )
 
 // connectionsBetween lists descriptors of this process, one for each end of each TCP
-// connection between two addresses that is established.
-func connectionsBetween(t testing.TB, a, b netip.Addr) (fds []int) {
+// connection between two addresses that is established, in random order.
+func connectionsBetween(t testing.TB, random *rand.Rand, a, b netip.Addr) (fds []int) {
 	t.Helper()
 	dir, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -40,7 +40,17 @@ func connectionsBetween(t testing.TB, a, b netip.Addr) (fds []int) {
 		seen[ends] = true
 		fds = append(fds, fd)
 	}
+	random.Shuffle(len(fds), func(i, j int) { fds[i], fds[j] = fds[j], fds[i] })
 	return fds
+}
+
+// shut ends a connection, with a reset in half of the cases, and tells whether it had not
+// ended before.
+func shut(random *rand.Rand, fd int) bool {
+	if random.IntN(2) == 0 {
+		_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
+	}
+	return syscall.Shutdown(fd, syscall.SHUT_RDWR) == nil
 }
 
 func ofSockaddr(a syscall.Sockaddr) netip.AddrPort {
@@ -57,8 +67,8 @@ func cut(t testing.TB, random *rand.Rand, a, b netip.Addr, least int, stop *atom
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	fds := connectionsBetween(t, a, b)
-	for end := time.Now().Add(patience); len(fds) < 2*least; fds = connectionsBetween(t, a, b) {
+	fds := connectionsBetween(t, random, a, b)
+	for end := time.Now().Add(patience); len(fds) < 2*least; fds = connectionsBetween(t, random, a, b) {
 		if <-tick.C; stop.Load() {
 			return 0
 		}
@@ -68,12 +78,8 @@ func cut(t testing.TB, random *rand.Rand, a, b netip.Addr, least int, stop *atom
 			return 0
 		}
 	}
-	random.Shuffle(len(fds), func(i, j int) { fds[i], fds[j] = fds[j], fds[i] })
 	for _, fd := range fds[:min(len(fds), 3+random.IntN(len(fds)))] { // of three ends two are of different connections
-		if random.IntN(2) == 0 {
-			_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
-		}
-		if syscall.Shutdown(fd, syscall.SHUT_RDWR) == nil {
+		if shut(random, fd) {
 			n++
 		}
 	}

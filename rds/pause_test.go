@@ -248,13 +248,7 @@ func TestApplicationsPauseToo(t *testing.T) {
 				t.Error(err)
 			}
 		} else {
-			for i := range count {
-				m := mustRecv(t, s)
-				if err := verify(m.Data, uint64(i)); err != nil {
-					t.Fatal(err)
-				}
-				m.Release()
-			}
+			expectNumbers(t, s, count)
 		}
 		expect(t, other, "behind")
 		if err := <-written; err != nil {

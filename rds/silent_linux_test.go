@@ -68,18 +68,15 @@ func (r *routed) inside(ns string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// drop has the router drop every packet, without a word to anybody.
-func (r *routed) drop() {
-	r.Helper()
-	for _, h := range r.hosts {
-		r.ip("-n", r.prefix+"r", "route", "add", "blackhole", h.String()+"/32")
-	}
-}
+// drop has the router drop every packet, without a word to anybody, until heal.
+func (r *routed) drop() { r.Helper(); r.blackhole("add") }
 
-func (r *routed) heal() {
+func (r *routed) heal() { r.Helper(); r.blackhole("del") }
+
+func (r *routed) blackhole(verb string) {
 	r.Helper()
 	for _, h := range r.hosts {
-		r.ip("-n", r.prefix+"r", "route", "del", "blackhole", h.String()+"/32")
+		r.ip("-n", r.prefix+"r", "route", verb, "blackhole", h.String()+"/32")
 	}
 }
 
@@ -135,12 +132,14 @@ func isTalker() bool {
 	return true
 }
 
-func wiresOf(t *testing.T, f func(t *testing.T, wire Wire)) {
-	for _, wire := range []Wire{WireTCP, WireXRC} {
-		t.Run(string(wire), func(t *testing.T) {
-			t.Parallel()
-			f(t, wire)
-		})
+// notices waits until the talker finds its peer silent, which has to be about limit after
+// the time since.
+func (p *talker) notices(since time.Time, limit time.Duration) {
+	p.Helper()
+	d := p.silent().Sub(since)
+	p.Logf("noticed after %v", d)
+	if d < limit*3/4 || d > limit*5/4+2*time.Second {
+		p.Errorf("with a limit of %v noticed after %v", limit, d)
 	}
 }
 
@@ -153,7 +152,7 @@ func TestSilentNetworkIsNoticed(t *testing.T) {
 	}
 	t.Parallel()
 	limit := silenceLimit(t)
-	wiresOf(t, func(t *testing.T, wire Wire) {
+	eachWire(t, func(t *testing.T, wire Wire) {
 		r := newRouted(t)
 		a, b := r.both("TestSilentNetworkIsNoticed", talk{wire: wire, paths: 1, silence: limit, every: 5 * time.Millisecond, size: 500})
 		a.more(50)
@@ -161,11 +160,7 @@ func TestSilentNetworkIsNoticed(t *testing.T) {
 		r.drop()
 		began := time.Now()
 		for _, p := range []*talker{a, b} {
-			d := p.silent().Sub(began)
-			t.Logf("noticed after %v", d)
-			if d < limit*3/4 || d > limit*5/4+2*time.Second {
-				t.Errorf("with a limit of %v noticed after %v", limit, d)
-			}
+			p.notices(began, limit)
 		}
 		<-time.After(limit) // attempts to connect are under way
 		healed := time.Now()
@@ -223,18 +218,14 @@ func TestStoppedPeer(t *testing.T) {
 	} {
 		t.Run(traffic.name, func(t *testing.T) {
 			t.Parallel()
-			wiresOf(t, func(t *testing.T, wire Wire) {
+			eachWire(t, func(t *testing.T, wire Wire) {
 				a, b := here(t, "TestStoppedPeer", talk{wire: wire, paths: 1, silence: limit, every: traffic.every, size: traffic.size})
 				a.more(50)
 				b.more(50)
 				stopped := time.Now()
 				b.signal(syscall.SIGSTOP)
 				if wire == WireXRC {
-					d := a.silent().Sub(stopped)
-					t.Logf("noticed after %v", d)
-					if d < limit*3/4 || d > limit*5/4+2*time.Second {
-						t.Errorf("with a limit of %v noticed after %v", limit, d)
-					}
+					a.notices(stopped, limit)
 				} else {
 					<-time.After(pause)
 					if l := a.downs(); len(l) > 0 {
@@ -260,7 +251,7 @@ func TestSlowLinkIsNotSilent(t *testing.T) {
 	if limit > time.Second {
 		rate = "1mbit"
 	}
-	wiresOf(t, func(t *testing.T, wire Wire) {
+	eachWire(t, func(t *testing.T, wire Wire) {
 		r := newRouted(t)
 		r.limit(rate)
 		a, b := r.both("TestSlowLinkIsNotSilent", talk{wire: wire, paths: 1, silence: limit, size: 64 << 10, most: 128})

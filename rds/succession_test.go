@@ -19,9 +19,26 @@ func newHeirs(t *testing.T, l *lab, w Wire) *heirs {
 	return &heirs{l, newAddr(), filepath.Join(t.TempDir(), "state"), w}
 }
 
-func (h *heirs) next() *Node {
+func (h *heirs) config() Config {
+	return Config{Addresses: []netip.Addr{h.at}, State: h.state, Wire: h.wire, ReconnectMax: 20 * time.Millisecond, Grace: time.Hour}
+}
+
+func (h *heirs) next() *Node { h.Helper(); return h.node(h.config()) }
+
+// far is a socket of another node, a peer of the heirs.
+func (h *heirs) far() *Socket {
 	h.Helper()
-	return h.node(Config{Addresses: []netip.Addr{h.at}, State: h.state, Wire: h.wire, ReconnectMax: 20 * time.Millisecond, Grace: time.Hour})
+	return h.bindOne(Config{Wire: h.wire, ReconnectMax: 20 * time.Millisecond})
+}
+
+// had has a node bind ports and end: its successor expects them.
+func (h *heirs) had(ports ...netip.AddrPort) {
+	h.Helper()
+	n := h.next()
+	for _, a := range ports {
+		h.bind(n, a)
+	}
+	h.end(n)
 }
 
 func (h *heirs) end(n *Node) {
@@ -47,14 +64,11 @@ func TestProgramsComeBeforePeers(t *testing.T) {
 	eachWire(t, func(t *testing.T, w Wire) {
 		l := newLab(t)
 		h := newHeirs(t, l, w)
-		far := l.bindOne(Config{Wire: w, ReconnectMax: 20 * time.Millisecond})
-		n := h.next()
+		far := h.far()
 		one, two := addrOf(h.at, 4000), addrOf(h.at, 4001)
-		l.bind(n, one)
-		l.bind(n, two)
-		h.end(n)
+		h.had(one, two)
 		mustSend(t, far, one, []byte("one"))
-		n = h.next()
+		n := h.next()
 		a := l.bind(n, one)
 		if holds(100*time.Millisecond, func() bool { return len(connections(t, n)) > 0 }) {
 			t.Error("a peer was taken in while a port was missing")
@@ -76,18 +90,15 @@ func TestExpectedPortIsKept(t *testing.T) {
 	eachWire(t, func(t *testing.T, w Wire) {
 		l := newLab(t)
 		h := newHeirs(t, l, w)
-		far := l.bindOne(Config{Wire: w, ReconnectMax: 20 * time.Millisecond})
-		n := h.next()
+		far := h.far()
 		late, never := addrOf(h.at, 4000), addrOf(h.at, 4001)
-		l.bind(n, late)
-		l.bind(n, never)
-		h.end(n)
+		h.had(late, never)
 		const messages = 20
 		for i := range messages {
 			mustSend(t, far, late, payload(uint64(i), 100+i*1000))
 		}
 		mustSend(t, far, never, []byte("never"))
-		n = h.next()
+		n := h.next()
 		la := n.local(h.at)
 		kept := func(port uint16) int64 {
 			la.mu.Lock()
@@ -124,13 +135,7 @@ func TestExpectedPortIsKept(t *testing.T) {
 			t.Errorf("port %d was chosen for somebody else", p)
 		}
 		s := l.bind(n, late)
-		for i := range messages {
-			m := mustRecv(t, s)
-			if err := verify(m.Data, uint64(i)); err != nil {
-				t.Fatal(err)
-			}
-			m.Release()
-		}
+		expectNumbers(t, s, messages)
 		mustSend(t, far, late, []byte("more")) // it waits for the port to be free
 		expect(t, s, "more")
 		n.graceOver()
@@ -168,7 +173,7 @@ func TestSequenceOutlivesTheNode(t *testing.T) {
 	eachWire(t, func(t *testing.T, w Wire) {
 		l := newLab(t)
 		h := newHeirs(t, l, w)
-		far := l.bindOne(Config{Wire: w, ReconnectMax: 20 * time.Millisecond})
+		far := h.far()
 		n := h.next()
 		to := addrOf(h.at, 4000)
 		s := l.bind(n, to)
@@ -198,27 +203,16 @@ func TestLinkThatWaitsForAKeeperGoesOn(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	h := newHeirs(t, l, WireTCP)
-	far := l.bindOne(Config{Wire: WireTCP, ReconnectMax: 20 * time.Millisecond})
-	n := h.next()
-	late, never := addrOf(h.at, 4000), addrOf(h.at, 4001)
-	l.bind(n, late)
-	l.bind(n, never)
-	h.end(n)
+	far := h.far()
+	late := addrOf(h.at, 4000)
+	h.had(late, addrOf(h.at, 4001))
 	const messages = 50
 	for i := range messages {
 		mustSend(t, far, late, payload(uint64(i), 10_000))
 	}
-	n = h.node(Config{
-		Addresses: []netip.Addr{h.at}, State: h.state, Wire: h.wire, ReconnectMax: 20 * time.Millisecond, Grace: time.Hour,
-		ReceiveBuffer: 100_000, ReceiveOverrun: 50_000,
-	})
+	cfg := h.config()
+	cfg.ReceiveBuffer, cfg.ReceiveOverrun = 100_000, 50_000
+	n := h.node(cfg)
 	eventually(t, "the link to wait", func() bool { return counter(t, n, "recv_paused") > 0 })
-	s := l.bind(n, late)
-	for i := range messages {
-		m := mustRecv(t, s)
-		if err := verify(m.Data, uint64(i)); err != nil {
-			t.Fatal(err)
-		}
-		m.Release()
-	}
+	expectNumbers(t, l.bind(n, late), messages)
 }

@@ -146,13 +146,7 @@ func TestPeerRestartsWithAnotherWire(t *testing.T) {
 				mustSend(t, a, theirs, payload(uint64(i), 5000))
 			}
 			b = l.bind(l.node(Config{Wire: c.after}), theirs)
-			for i := range count {
-				m := mustRecv(t, b)
-				if err := verify(m.Data, uint64(i)); err != nil {
-					t.Fatal(err)
-				}
-				m.Release()
-			}
+			expectNumbers(t, b, count)
 			wantTransport(t, a, b, c.then)
 			mustSend(t, b, mine, []byte("back"))
 			expect(t, a, "back")
