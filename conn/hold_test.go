@@ -14,17 +14,7 @@ import (
 // token.
 func (o *opBench) sendTo(port uint16, op *Operation) uint64 {
 	o.t.Helper()
-	o.last++
-	m := Message{Sport: 4000, Dport: port, Account: &o.acct, Token: o.last, Notify: true, Admitted: true, Op: op, Payload: make([]byte, 10)}
-	if op != nil && op.Silent {
-		m.Payload = nil
-	}
-	o.acct.Charge(m.Size())
-	if _, err := o.Enqueue(epochTime, o.PathFor(4000), &m); err != nil {
-		o.t.Fatal(err)
-	}
-	o.check()
-	return o.last
+	return o.queue(o.PathFor(4000), Message{Dport: port, Op: op, Admitted: true})
 }
 
 func (o *opBench) held(on bool, ports ...uint16) {
@@ -107,9 +97,7 @@ func TestHoldLetsOthersPass(t *testing.T) {
 	o.fates(Fate{Token: 1}, Fate{Token: 3}, Fate{Token: 6})
 	o.held(false, 5002)
 	o.wrotePorts(0, 5002)
-	o.ack()
-	o.fates(Fate{Token: 4})
-	o.rest()
+	o.end(4)
 }
 
 // A port that is held again and again, before anything was written, keeps the
@@ -166,9 +154,7 @@ func TestHoldKeepsWhatWasPicked(t *testing.T) {
 		o.fates(Fate{Token: 1})
 		o.held(false, 5000)
 		o.wrotePorts(0, 5000)
-		o.ack()
-		o.fates(Fate{Token: 2})
-		o.rest()
+		o.end(2)
 	}
 }
 
@@ -254,9 +240,7 @@ func TestHoldOfOperations(t *testing.T) {
 		}
 		o.done(op, Success)
 		o.drain(0)
-		o.ack()
-		o.fates(Fate{Token: 2}, Fate{Token: 4})
-		o.rest()
+		o.end(2, 4)
 	}
 }
 
@@ -278,9 +262,7 @@ func TestHoldOfAnOperationThatWasShown(t *testing.T) {
 	o.held(false, 5000)
 	o.begin(next)
 	o.done(next, Success)
-	o.ack()
-	o.fates(Fate{Token: 2})
-	o.rest()
+	o.end(2)
 }
 
 // Reports have what is held back as what waits.

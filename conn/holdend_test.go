@@ -47,9 +47,7 @@ func TestHoldOfCanceled(t *testing.T) {
 	o.held(true, 5000)
 	o.fates(Fate{Token: 2, Status: Canceled})
 	o.wrote(opSize)
-	o.ack()
-	o.fates(Fate{Token: 1})
-	o.rest()
+	o.end(1)
 }
 
 // Close cancels what is held back.
@@ -76,7 +74,5 @@ func TestPlainLinkOfHeld(t *testing.T) {
 	o.fates(Fate{Token: 2, Status: OtherError})
 	o.held(false, 5000)
 	o.wrotePorts(0, 5000)
-	o.ack()
-	o.fates(Fate{Token: 1})
-	o.rest()
+	o.end(1)
 }

@@ -47,9 +47,7 @@ func TestMapHoldsBackWhatIsQueued(t *testing.T) {
 	o.wrotePorts(0, 5000, 5000, 5000)
 	o.mapped(5000)
 	o.wrotePorts(0, 5002)
-	o.ack()
-	o.fates(Fate{Token: 2}, Fate{Token: 4}, Fate{Token: 7}, Fate{Token: 5})
-	o.rest()
+	o.end(2, 4, 7, 5)
 }
 
 // A port that is both held and marked is free when it is neither.
@@ -66,9 +64,7 @@ func TestMapAndHold(t *testing.T) {
 	o.idle()
 	o.held(false, 5000)
 	o.wrotePorts(0, 5000)
-	o.ack()
-	o.fates(Fate{Token: 1})
-	o.rest()
+	o.end(1)
 }
 
 // The map is forgotten with the last link. What it held back has the core ask
@@ -89,9 +85,7 @@ func TestMapForgottenFreesWhatWasHeld(t *testing.T) {
 	o.wrotePorts(0)
 	o.mapped()
 	o.wrotePorts(0, 5000, 5000)
-	o.ack()
-	o.fates(Fate{Token: 1}, Fate{Token: 2})
-	o.rest()
+	o.end(1, 2)
 }
 
 // Cancel and Close end what a map holds back.

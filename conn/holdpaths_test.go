@@ -136,9 +136,7 @@ func TestHoldWhenTheBarrierFalls(t *testing.T) {
 	o.drain(0)
 	o.held(false, 5000)
 	o.wrotePorts(0, 5000, 5000, 5000)
-	o.ack()
-	o.fates(Fate{Token: 1}, Fate{Token: 3}, Fate{Token: 2})
-	o.rest()
+	o.end(1, 3, 2)
 }
 
 // Paths that are no longer used leave what they hold back to path 0, and what
@@ -166,9 +164,7 @@ func TestHeldMessagesMigrate(t *testing.T) {
 	o.Trim()
 	o.held(false, 5000)
 	o.wrotePorts(0, 5000, 5000)
-	o.ack()
-	o.fates(Fate{Token: 2}, Fate{Token: 4}, Fate{Token: 1}, Fate{Token: 3})
-	o.rest()
+	o.end(2, 4, 1, 3)
 }
 
 // A peer that has restarted gets what was held back: nobody has seen it.
@@ -186,9 +182,7 @@ func TestNewGenerationKeepsHeld(t *testing.T) {
 	o.drain(0)
 	o.held(false, 5000)
 	o.wrotePorts(0, 5000)
-	o.ack()
-	o.fates(Fate{Token: 2})
-	o.rest()
+	o.end(2)
 }
 
 // A loss lets nothing go, and what is held back asks for the next link like

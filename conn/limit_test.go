@@ -8,15 +8,7 @@ import (
 // sendBy queues a message of 10 bytes to a port with a time limit.
 func (o *opBench) sendBy(port uint16, limit time.Duration, op *Operation) uint64 {
 	o.t.Helper()
-	o.last++
-	m := Message{Sport: 4000, Dport: port, Account: &o.acct, Token: o.last, Notify: true, Admitted: true, Op: op, Payload: make([]byte, 10),
-		Deadline: epochTime.Add(limit)}
-	o.acct.Charge(m.Size())
-	if _, err := o.Enqueue(epochTime, o.PathFor(4000), &m); err != nil {
-		o.t.Fatal(err)
-	}
-	o.check()
-	return o.last
+	return o.queue(o.PathFor(4000), Message{Dport: port, Op: op, Admitted: true, Deadline: epochTime.Add(limit)})
 }
 
 // tickUntil has the owner's timer go off when the core has asked for it, until the time is
@@ -76,12 +68,9 @@ func TestPickedInTime(t *testing.T) {
 	o.lose()
 	o.tickUntil(time.Minute)
 	o.fates()
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	o.write(1)
 	o.probe()
-	o.ack()
-	o.fates(Fate{Token: 1})
-	o.rest()
+	o.end(1)
 }
 
 // Messages that are held back expire where they are, and those that go on keep order.
@@ -98,9 +87,7 @@ func TestExpiredWhileHeld(t *testing.T) {
 	o.held(false, 5000)
 	o.wrotePorts(0, 5000, 5000)
 	o.tickUntil(time.Minute)
-	o.ack()
-	o.fates(Fate{Token: 1}, Fate{Token: 3})
-	o.rest()
+	o.end(1, 3)
 }
 
 // Other paths wait for a message on path 0 that expires: nothing is left to wait for.
@@ -192,8 +179,7 @@ func TestNoLimitNoLook(t *testing.T) {
 	if !o.limits.next.IsZero() {
 		t.Error("something is to be looked for")
 	}
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	o.write(1)
 	o.ack()
 	o.fates(Fate{Token: 1})
 	o.rest()

@@ -27,8 +27,7 @@ func TestMeetsNewGeneration(t *testing.T) {
 			o.fates(Fate{Token: 1, Status: Dropped}, Fate{Token: 2, Status: Dropped})
 		} else {
 			o.fates()
-			o.fill(2*opSize, nil)
-			o.wrote(2 * opSize)
+			o.write(2)
 		}
 		if changed := o.Epoch() != epoch; o.PeerGeneration() != c.generation || changed != c.dropped || o.Counters().DroppedFlush > 0 != c.dropped {
 			t.Errorf("told %d: generation %d, epoch %d, %d dropped", c.told, o.PeerGeneration(), o.Epoch(), o.Counters().DroppedFlush)
@@ -46,16 +45,12 @@ func TestMeetsNewGeneration(t *testing.T) {
 			o.fates(Fate{Token: 5, Status: RemoteError})
 			o.idle()
 			o.done(next, Success)
-			o.ack()
-			o.fates(Fate{Token: 4})
-			o.rest()
+			o.end(4)
 			continue
 		}
 		o.begin(op)
 		o.done(op, Success)
-		o.ack()
-		o.fates(Fate{Token: 1}, Fate{Token: 2}, Fate{Token: 3})
-		o.rest()
+		o.end(1, 2, 3)
 	}
 }
 
@@ -72,10 +67,7 @@ func TestMeetsBeforeAnythingWasSent(t *testing.T) {
 	o.wrote(1)
 	o.lose()
 	o.Meets(0, 2)
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	o.write(1)
 	o.probe()
-	o.ack()
-	o.fates(Fate{Token: 1})
-	o.rest()
+	o.end(1)
 }

@@ -29,13 +29,19 @@ func newOpBench(t testing.TB) *opBench {
 // token.
 func (o *opBench) send(op *Operation) uint64 {
 	o.t.Helper()
+	return o.queue(0, Message{Dport: 5000, Op: op})
+}
+
+// queue is send on a path, for a message of which m says the rest.
+func (o *opBench) queue(path int, m Message) uint64 {
+	o.t.Helper()
 	o.last++
-	m := Message{Sport: 4000, Dport: 5000, Account: &o.acct, Token: o.last, Notify: true, Op: op, Payload: make([]byte, 10)}
-	if op != nil && op.Silent {
-		m.Payload = nil
+	m.Sport, m.Account, m.Token, m.Notify = 4000, &o.acct, o.last, true
+	if m.Op == nil || !m.Op.Silent {
+		m.Payload = make([]byte, 10)
 	}
 	o.acct.Charge(m.Size())
-	if _, err := o.Enqueue(epochTime, 0, &m); err != nil {
+	if _, err := o.Enqueue(epochTime, path, &m); err != nil {
 		o.t.Fatal(err)
 	}
 	o.check()
@@ -70,6 +76,13 @@ func (o *opBench) wrote(n int) {
 	o.t.Helper()
 	o.Wrote(0, n)
 	o.check()
+}
+
+// write expects a batch of n messages without operations, and writes it.
+func (o *opBench) write(n int) {
+	o.t.Helper()
+	o.fill(n*opSize, nil)
+	o.wrote(n * opSize)
 }
 
 // begin has the link take op, and with it what the batch holds.
@@ -141,6 +154,19 @@ func (o *opBench) rest() {
 	if o.Queued() != 0 || o.acct.Messages() != 0 || o.acct.Bytes() != 0 || len(o.ops) != len(o.freeOps) || o.Unacked(0) != 0 {
 		o.t.Fatalf("%d bytes queued, %d messages and %d bytes in the account, %d operations", o.Queued(), o.acct.Messages(), o.acct.Bytes(), len(o.ops)-len(o.freeOps))
 	}
+}
+
+// end acknowledges all that was written, and expects that the messages with these tokens
+// succeed and that nothing is left.
+func (o *opBench) end(tokens ...uint64) {
+	o.t.Helper()
+	want := make([]Fate, len(tokens))
+	for i, token := range tokens {
+		want[i].Token = token
+	}
+	o.ack()
+	o.fates(want...)
+	o.rest()
 }
 
 const opSize = wire.HeaderSize + 10

@@ -17,8 +17,7 @@ func TestOperationIsAloneInItsBatch(t *testing.T) {
 	o.send(nil)
 	o.send(op)
 	o.send(nil)
-	o.fill(2*opSize, nil)
-	o.wrote(2 * opSize)
+	o.write(2)
 	o.fill(opSize, op)
 	o.wrote(0) // the link was full
 	o.fill(opSize, op)
@@ -26,8 +25,7 @@ func TestOperationIsAloneInItsBatch(t *testing.T) {
 	o.wrote(5)
 	o.fill(opSize-5, nil)
 	o.wrote(opSize - 5)
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	o.write(1)
 	o.ack()
 	o.fates(Fate{Token: 1}, Fate{Token: 2}, Fate{Token: 4})
 	o.done(op, Success)
@@ -47,17 +45,14 @@ func TestOperationAndItsMessageStayTogether(t *testing.T) {
 	o.wrote(0)
 	o.MapChanged()
 	o.paths[0].probe = true
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	o.write(1)
 	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
 	o.wrote(o.b.Bytes)
 	o.fill(wire.HeaderSize, nil)
 	o.wrote(o.b.Bytes)
 	o.done(op, Success)
 	o.fates()
-	o.ack()
-	o.fates(Fate{Token: 1})
-	o.rest()
+	o.end(1)
 }
 
 // On a new link messages go at once, an operation when the peer's RDS has shown that
@@ -80,8 +75,7 @@ func TestOperationWaitsForProof(t *testing.T) {
 	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
 	o.wrote(o.b.Bytes)
 	o.probe()
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	o.write(1)
 	o.idle()
 	o.TakeActions(nil)
 	o.Proved(epochTime, 0)
@@ -92,9 +86,7 @@ func TestOperationWaitsForProof(t *testing.T) {
 	o.begin(silent)
 	o.done(next, Success)
 	o.done(silent, Success)
-	o.ack()
-	o.fates(Fate{Token: 4}, Fate{Token: 2}, Fate{Token: 3})
-	o.rest()
+	o.end(4, 2, 3)
 }
 
 // An operation that was done before its message was acknowledged, and one done
@@ -164,9 +156,7 @@ func TestFenceHoldsThePath(t *testing.T) {
 		}
 		o.wrote(opSize)
 	}
-	o.ack()
-	o.fates(Fate{Token: 1}, Fate{Token: 2})
-	o.rest()
+	o.end(1, 2)
 }
 
 // A fenced message whose operation has failed is never written.
@@ -188,11 +178,8 @@ func TestFencedMessageOfAFailedOperation(t *testing.T) {
 		}
 		o.fates(Fate{Token: 1, Status: RemoteError})
 		o.wrote(0)
-		o.fill(opSize, nil)
-		o.wrote(opSize)
-		o.ack()
-		o.fates(Fate{Token: 2})
-		o.rest()
+		o.write(1)
+		o.end(2)
 	}
 }
 
@@ -234,15 +221,13 @@ func TestSilentOperation(t *testing.T) {
 	o.send(a)
 	o.send(b)
 	o.send(nil)
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	o.write(1)
 	next := o.PathInfos()[0].NextTX
 	o.fill(0, a)
 	o.wrote(0)
 	o.begin(a)
 	o.begin(b)
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	o.write(1)
 	info := o.PathInfos()[0]
 	if info.NextTX != next+1 || info.LastStart != info.Written-opSize {
 		t.Fatalf("%+v, number %d was next", info, next)
@@ -338,7 +323,5 @@ func TestOperationBeforeALargeMessage(t *testing.T) {
 	}
 	o.wrote(opSize)
 	o.done(op, Success)
-	o.ack()
-	o.fates(Fate{Token: 1}, Fate{Token: 2})
-	o.rest()
+	o.end(1, 2)
 }

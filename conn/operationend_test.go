@@ -23,8 +23,7 @@ func TestBegunOperationIsDroppedWithItsLink(t *testing.T) {
 	o.done(ready, Success)
 	o.done(failed, RemoteError)
 	plain := o.send(nil)
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	o.write(1)
 	o.send(held)
 	o.begin(held)
 	last := o.send(queued)
@@ -69,9 +68,7 @@ func TestOperationNotBegunGoesToTheNextLink(t *testing.T) {
 	o.done(op, Success)
 	o.done(silent, Success)
 	o.fates(Fate{Token: 2})
-	o.ack()
-	o.fates(Fate{Token: 1})
-	o.rest()
+	o.end(1)
 }
 
 // A link that cannot carry operations fails the message and keeps its place.

@@ -44,8 +44,7 @@ func TestPlainLinkGetsNoExtensions(t *testing.T) {
 	o.wrote(opSize)
 	o.fill(wire.HeaderSize, nil) // a probe
 	o.wrote(o.b.Bytes)
-	o.fill(opSize, nil)
-	o.wrote(opSize)
+	o.write(1)
 	o.ack()
 	o.fates(Fate{Token: 1}, Fate{Token: 5})
 	if o.acct.Messages() != 0 {
