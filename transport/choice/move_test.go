@@ -24,12 +24,18 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// fallen is a rig whose peer has fallen back to the other transport.
-func fallen(r *rig) {
+// served has the peer answer by both transports: the preferred one serves it.
+func served(r *rig) {
 	r.Helper()
 	r.preferred.set(answers)
 	r.other.set(answers)
 	_ = r.wantDial("first", long, "new")
+}
+
+// fallen has the peer fall back to the other transport.
+func fallen(r *rig) {
+	r.Helper()
+	served(r)
 	r.preferred.set(silent)
 	_ = r.wantDial("fallen", long, "old")
 	r.wantChosen("fallen", "old")
@@ -69,9 +75,7 @@ func TestLostSYN(t *testing.T) {
 // Dials that are cut short by their callers are silence, too, taken together.
 func TestShortDials(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
-		r.preferred.set(answers)
-		r.other.set(answers)
-		_ = r.wantDial("first", long, "new")
+		served(r)
 		r.preferred.set(silent)
 		for range 2 {
 			_ = r.wantDial("short", 1500*time.Millisecond, "")
@@ -296,9 +300,7 @@ func TestKnockAsks(t *testing.T) {
 // it fall back when it has lasted, with one warning.
 func TestRefusalLasts(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
-		r.preferred.set(answers)
-		r.other.set(answers)
-		_ = r.wantDial("first", long, "new")
+		served(r)
 		r.preferred.set(refuses)
 		for range 3 {
 			err := r.wantDial("for a moment", long, "")
@@ -320,9 +322,7 @@ func TestRefusalLasts(t *testing.T) {
 // listens there may not speak the preferred transport.
 func TestHungPeer(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
-		r.preferred.set(answers)
-		r.other.set(answers)
-		_ = r.wantDial("first", long, "new")
+		served(r)
 		for range 20 {
 			r.preferred.set(hangs)
 			_ = r.wantDial("stopped", 5*time.Second, "")
