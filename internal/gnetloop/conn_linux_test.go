@@ -17,9 +17,7 @@ import (
 // Drain ends our direction behind what was written and goes on reading.
 func TestDrain(t *testing.T) {
 	t.Parallel()
-	peer, c := rawPeer(t, newEngine(t, Options{}))
-	r := newRecorder(t)
-	start(t, c, r)
+	peer, c, r := startedPeer(t, newEngine(t, Options{}))
 	if n, err := c.Writev([][]byte{{1, 2}, {}, {3}}); n != 3 || err != nil {
 		t.Fatalf("Writev: %d, %v", n, err)
 	}
@@ -45,9 +43,7 @@ func TestDrain(t *testing.T) {
 
 func TestDrainTimesOut(t *testing.T) {
 	t.Parallel()
-	peer, c := rawPeer(t, newEngine(t, Options{DrainTimeout: 20 * time.Millisecond}))
-	r := newRecorder(t)
-	start(t, c, r)
+	peer, c, r := startedPeer(t, newEngine(t, Options{DrainTimeout: 20 * time.Millisecond}))
 	c.Close(transport.Drain)
 	if cause := receive(t, r.closed); !errors.Is(cause, transport.ErrDrainTimeout) {
 		t.Errorf("Closed(%v)", cause)
@@ -72,9 +68,7 @@ func TestAbortAndFail(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			peer, c := rawPeer(t, newEngine(t, Options{}))
-			r := newRecorder(t)
-			start(t, c, r)
+			peer, c, r := startedPeer(t, newEngine(t, Options{}))
 			tt.end(c)
 			if cause := receive(t, r.closed); cause != tt.want {
 				t.Errorf("Closed(%v)", cause)
@@ -168,9 +162,7 @@ func TestWriteErrorEndsConnection(t *testing.T) {
 func TestWritableFollowsFullSocket(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, Options{})
-	peer, c := rawPeer(t, e)
-	r := newRecorder(t)
-	start(t, c, r)
+	peer, c, r := startedPeer(t, e)
 	b := pattern(64 << 20)
 	n, err := c.Writev([][]byte{b})
 	if err != nil || n == len(b) {
@@ -204,9 +196,7 @@ func TestWritableFollowsFullSocket(t *testing.T) {
 // Of more slices than one call may carry some are left, and Writable follows.
 func TestWritevOfTooManySlices(t *testing.T) {
 	t.Parallel()
-	_, c := rawPeer(t, newEngine(t, Options{}))
-	r := newRecorder(t)
-	start(t, c, r)
+	_, c, r := startedPeer(t, newEngine(t, Options{}))
 	bufs := make([][]byte, transport.MaxSlices+1)
 	for i := range bufs {
 		bufs[i] = []byte{byte(i)}
@@ -220,9 +210,7 @@ func TestWritevOfTooManySlices(t *testing.T) {
 // Acked counts what the peer's TCP has, whether or not anybody read it.
 func TestAckedIsTheKernels(t *testing.T) {
 	t.Parallel()
-	peer, c := rawPeer(t, newEngine(t, Options{}))
-	r := newRecorder(t)
-	start(t, c, r)
+	peer, c, r := startedPeer(t, newEngine(t, Options{}))
 	if n, err := c.Writev([][]byte{make([]byte, 3000)}); n != 3000 || err != nil {
 		t.Fatalf("Writev: %d, %v", n, err)
 	}

@@ -79,6 +79,15 @@ func rawPeer(t testing.TB, e *Engine) (*net.TCPConn, *Conn) {
 	return c, receive(t, accepted)
 }
 
+// startedPeer is rawPeer with the connection started, its handler a recorder.
+func startedPeer(t testing.TB, e *Engine) (*net.TCPConn, *Conn, *recorder) {
+	t.Helper()
+	peer, c := rawPeer(t, e)
+	r := newRecorder(t)
+	start(t, c, r)
+	return peer, c, r
+}
+
 func start(t testing.TB, c *Conn, r *recorder) {
 	t.Helper()
 	if err := c.Start(r); err != nil {

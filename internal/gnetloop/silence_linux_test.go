@@ -62,9 +62,7 @@ func fill(t testing.TB, c *Conn) (written int) {
 func TestUnansweredDataEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
-	peer, c := rawPeer(t, newEngine(t, Options{Silence: limit}))
-	r := newRecorder(t)
-	start(t, c, r)
+	peer, c, r := startedPeer(t, newEngine(t, Options{Silence: limit}))
 	eventually(t, "the peer's TCP has said nothing for longer than the limit", func() bool {
 		i, ok := c.TCPInfo()
 		return ok && i.LastAckRecv > limit
@@ -94,9 +92,7 @@ func TestUnansweredDataEndsTheConnection(t *testing.T) {
 func TestPausedReaderIsNotSilent(t *testing.T) {
 	t.Parallel()
 	const limit = time.Second
-	peer, c := rawPeer(t, newEngine(t, Options{Silence: limit}))
-	r := newRecorder(t)
-	start(t, c, r)
+	peer, c, r := startedPeer(t, newEngine(t, Options{Silence: limit}))
 	fill(t, c)
 	eventually(t, "the probes are further apart than the limit", func() bool {
 		i, ok := c.TCPInfo()
@@ -118,9 +114,7 @@ func TestPausedReaderIsNotSilent(t *testing.T) {
 // A peer that is gone while nothing is outstanding is found by keepalive's probes.
 func TestIdlePeerThatIsGoneIsSilent(t *testing.T) {
 	t.Parallel()
-	peer, c := rawPeer(t, newEngine(t, Options{Silence: time.Second, KeepAliveIdle: time.Second, KeepAliveInterval: time.Second, KeepAliveCount: 1}))
-	r := newRecorder(t)
-	start(t, c, r)
+	peer, c, r := startedPeer(t, newEngine(t, Options{Silence: time.Second, KeepAliveIdle: time.Second, KeepAliveInterval: time.Second, KeepAliveCount: 1}))
 	eventually(t, "a probe is answered", func() bool { i, ok := c.TCPInfo(); return ok && i.LastAckRecv > time.Second/2 })
 	eventually(t, "a probe is answered", func() bool { i, ok := c.TCPInfo(); return ok && i.LastAckRecv < time.Second/2 })
 	deafen(t, peer)
@@ -178,9 +172,7 @@ func TestWhoDoesNotReadDoesNotJudge(t *testing.T) {
 // between retransmissions the connection goes on soon after it.
 func TestShortOutageIsNoSilence(t *testing.T) {
 	t.Parallel()
-	peer, c := rawPeer(t, newEngine(t, Options{}))
-	r := newRecorder(t)
-	start(t, c, r)
+	peer, c, _ := startedPeer(t, newEngine(t, Options{}))
 	heal := deafen(t, peer)
 	if n, err := c.Writev([][]byte{pattern(100)}); n != 100 || err != nil {
 		t.Fatal(n, err)

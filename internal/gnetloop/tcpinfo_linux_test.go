@@ -9,9 +9,7 @@ import (
 
 func TestTCPInfoIsTheKernels(t *testing.T) {
 	t.Parallel()
-	peer, c := rawPeer(t, newEngine(t, Options{}))
-	r := newRecorder(t)
-	start(t, c, r)
+	peer, c, r := startedPeer(t, newEngine(t, Options{}))
 	if n, err := c.Writev([][]byte{pattern(1000)}); n != 1000 || err != nil {
 		t.Fatal(n, err)
 	}

@@ -111,9 +111,7 @@ func TestWakeOfMany(t *testing.T) {
 	var conns []*Conn
 	var rs []*recorder
 	for range 10 {
-		_, c := rawPeer(t, e)
-		r := newRecorder(t)
-		start(t, c, r)
+		_, c, r := startedPeer(t, e)
 		conns, rs = append(conns, c), append(rs, r)
 	}
 	for n := range 20 {
@@ -153,9 +151,7 @@ func TestWakeWhileEnding(t *testing.T) {
 	t.Parallel()
 	e := newEngine(t, Options{EventLoops: 1})
 	for range 50 {
-		_, c := rawPeer(t, e)
-		r := newRecorder(t)
-		start(t, c, r)
+		_, c, r := startedPeer(t, e)
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
