@@ -156,7 +156,11 @@ func (k *sock) compose() *message {
 	for to == k.h || to.bad && s.calm {
 		to = pick(s, s.hosts)
 	}
-	m := &message{from: k, route: route{to, uint16(firstPort + s.rng.IntN(s.cfg.Scenario.sockets))}, size: s.size(), notify: s.chance(0.8)}
+	ports := s.cfg.Scenario.sockets
+	if s.cfg.Scenario.Refusals {
+		ports++ // nobody is bound to the last one
+	}
+	m := &message{from: k, route: route{to, uint16(firstPort + s.rng.IntN(ports))}, size: s.size(), notify: s.chance(0.8)}
 	s.operate(m)
 	m.forced = s.cfg.Scenario.Holds && s.chance(0.7)
 	m.id = uint64(len(s.check.messages)) + 1

@@ -66,6 +66,10 @@ func (c *checker) fate(f conn.Fate) {
 		c.failf("%v: nobody asked for its fate", m)
 	case m.fated:
 		c.failf("%v: fate %d after fate %d", m, f.Status, m.fate)
+	case f.Status == conn.Refused && len(m.got) > 0:
+		c.failf("%v: refused, and it was delivered", m)
+	case f.Status == conn.Success && c.s.cfg.Scenario.Refusals && m.op == nil && len(m.got) == 0:
+		c.failf("%v: told success, and nobody has got it", m)
 	case m.op != nil && f.Status != conn.Canceled:
 		c.operated(m.op, f.Status)
 	case f.Status == conn.Canceled && !m.cancels:
@@ -74,8 +78,11 @@ func (c *checker) fate(f conn.Fate) {
 		c.failf("%v: dropped, and its peer never restarted", m)
 	}
 	m.fated, m.fate = true, f.Status
-	if f.Status == conn.Dropped {
+	switch f.Status {
+	case conn.Dropped:
 		c.s.counts.Dropped++
+	case conn.Refused:
+		c.s.counts.Refused++
 	}
 }
 
@@ -95,6 +102,8 @@ func (c *checker) delivered(k *sock, p *peer, payload []byte) {
 	switch {
 	case m.toInc == 0:
 		c.failf("%v delivered to %v, never accepted", m, k)
+	case m.fated && m.fate == conn.Refused:
+		c.failf("%v delivered to %v, and it was refused", m, k)
 	case m.from.h != p.remote || m.route != (route{k.h, k.port}):
 		c.failf("%v delivered to %v", m, k)
 	case !m.intact(payload):

@@ -59,9 +59,10 @@ func (r *receiver) take(h *wire.Header, payload []byte, accepted bool) bool {
 	s := p.h.s
 	k := p.h.socks[h.Dport]
 	if k == nil {
+		r.refuse(h.Sequence)
 		return true
 	}
-	if !p.h.linux && k.queued > 0 && k.queued+len(payload) > k.rcvbuf+k.rcvbuf/4 {
+	if !p.h.linux && !s.cfg.Scenario.Refusals && k.queued > 0 && k.queued+len(payload) > k.rcvbuf+k.rcvbuf/4 {
 		k.awaited = append(k.awaited, r)
 		r.pause(true)
 		return false
@@ -72,6 +73,17 @@ func (r *receiver) take(h *wire.Header, payload []byte, accepted bool) bool {
 	s.check.delivered(k, p, payload)
 	k.receive(len(payload))
 	return true
+}
+
+// refuse tells the peer that a message is not delivered, with the next acknowledgement, and
+// remembers it: the link may be lost before the peer hears.
+func (r *receiver) refuse(number uint64) {
+	io := &r.peer.path[r.path]
+	if io.refused == nil {
+		io.refused = map[uint64]bool{}
+	}
+	io.refused[number] = true
+	r.end.refused = append(r.end.refused, number)
 }
 
 // pause stops reading, or lets it go on.
@@ -124,6 +136,9 @@ func (r *receiver) accept(h *wire.Header, payload []byte) bool {
 	}
 	if !h.IsCongestion() && !in.Accept(h) {
 		s.counts.Old++
+		if p.path[r.path].refused[h.Sequence] && !s.rigged(ForgetRefusals, 1) {
+			r.refuse(h.Sequence)
+		}
 		if !s.rigged(DeliverOld, 1) {
 			return false
 		}

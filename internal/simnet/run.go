@@ -17,6 +17,7 @@ type Scenario struct {
 
 	Operations bool // on the peer's memory, before some messages
 	Holds      bool // ports of a peer take nothing for a while
+	Refusals   bool // some ports nobody is bound to, and links that say so before they acknowledge
 
 	sockets    int
 	latency    time.Duration

@@ -25,11 +25,12 @@ const (
 	RepeatOperations          // an operation that was begun is shown again
 	IgnoreHolds               // the core is not told of held ports
 	CutPaused                 // the end of a paused link is reported before the messages that the link has brought are taken
+	ForgetRefusals            // what was refused is not refused again
 	sabotages
 )
 
 var sabotageNames = [...]string{"None", "ForgetFlag", "FlagNew", "DeliverOld", "LoseMessages", "AckAhead", "IgnoreMaps",
-	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations", "IgnoreHolds", "CutPaused"}
+	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations", "IgnoreHolds", "CutPaused", "ForgetRefusals"}
 
 func (s Sabotage) String() string { return sabotageNames[s] }
 

@@ -30,6 +30,7 @@ func TestChecksNoticeSabotage(t *testing.T) {
 		{ScribbleBatch, Scenario{Calm: true}, "changed before Wrote"},
 		{RepeatOperations, Scenario{Operations: true}, "begun twice"},
 		{CutPaused, Scenario{Faults: 20}, "never delivered"},
+		{ForgetRefusals, Scenario{Refusals: true}, "nobody has got it"},
 		{IgnoreHolds, Scenario{Holds: true}, "its port takes nothing"},
 	} {
 		t.Run(c.how.String()+" "+c.want, func(t *testing.T) {

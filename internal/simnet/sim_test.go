@@ -52,7 +52,7 @@ func seeds(t *testing.T, n int, sc Scenario) {
 		}
 	}
 	t.Logf("%+v", sum)
-	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0 || sum.Paused == 0) {
+	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0 || sc.Refusals != (sum.Refused > 0) || sc.Refusals != (sum.Paused == 0)) {
 		t.Error("nothing has happened")
 	}
 }
@@ -62,6 +62,7 @@ func (c *Counts) add(o Counts) {
 	c.Delivered += o.Delivered
 	c.Canceled += o.Canceled
 	c.Dropped += o.Dropped
+	c.Refused += o.Refused
 	c.Dials += o.Dials
 	c.Links += o.Links
 	c.Cuts += o.Cuts
@@ -86,6 +87,10 @@ func TestBadPeer(t *testing.T)    { seeds(t, 100, Scenario{Bad: true}) }
 // Operations on the peer's memory, before messages or alone: each is executed at
 // most once, comes before its message, and its sender knows what became of it.
 func TestOperations(t *testing.T) { seeds(t, 400, Scenario{Operations: true}) }
+
+// Messages for ports that nobody is bound to, on links that are cut at any byte: none of
+// them ends with success, and what is refused is not delivered.
+func TestRefusals(t *testing.T) { seeds(t, 400, Scenario{Refusals: true}) }
 
 // Ports of peers that take nothing for a while hold up nobody else, and lose
 // nothing.

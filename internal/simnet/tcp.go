@@ -33,6 +33,8 @@ type end struct {
 	inc   int // incarnation of h
 	other *end
 
+	generation uint32 // of h then
+
 	// The outgoing stream.
 	latency  time.Duration
 	capacity int
@@ -51,7 +53,9 @@ type end struct {
 	eof     bool
 	rst     bool
 	reading bool
-	paused  bool // nothing is read: see receiver
+	paused  bool     // nothing is read: see receiver
+	refused []uint64 // numbers of the messages read and refused, of which the other side is to be told
+	deaf    bool     // the connection broke before what the other side has said came here
 	in      frame.Parser
 
 	p       *peer
@@ -76,7 +80,7 @@ func (s *Sim) newTCP(from, to *host, path int) *tcp {
 	}
 	for i, h := range []*host{from, to} {
 		lat := s.cfg.Scenario.latency
-		t.ends[i] = &end{t: t, h: h, inc: h.incarnation, latency: lat/2 + s.upTo(lat), capacity: 1 << (s.cfg.Scenario.minBuffer + s.rng.IntN(9)), cutAt: never}
+		t.ends[i] = &end{t: t, h: h, inc: h.incarnation, generation: h.generation, latency: lat/2 + s.upTo(lat), capacity: 1 << (s.cfg.Scenario.minBuffer + s.rng.IntN(9)), cutAt: never}
 	}
 	a, b := t.ends[0], t.ends[1]
 	a.other, b.other = b, a
@@ -130,16 +134,37 @@ func (e *end) arrive(data []byte) {
 	o.buf = append(o.buf, data...)
 	e.arrived += uint64(len(data))
 	total := e.arrived
-	t.s.after(o.latency, func() {
-		if !t.broken || t.s.chance(0.5) {
-			e.acked = max(e.acked, total)
-		}
-	})
+	if !t.s.cfg.Scenario.Refusals {
+		t.s.after(o.latency, func() {
+			if !t.broken || t.s.chance(0.5) {
+				e.acked = max(e.acked, total)
+			}
+		})
+	}
 	o.scheduleRead()
 	if !whole {
 		t.s.tracef("tcp%d cut at byte %d from %v", t.id, e.cutAt, e.h)
 		t.cut(50*time.Millisecond, 50*time.Millisecond)
 	}
+}
+
+// tell acknowledges what was read, and says before that what of it was refused.
+func (e *end) tell() {
+	s, o, refused, total := e.t.s, e.other, e.refused, e.read
+	e.refused = nil
+	s.after(e.latency, func() {
+		if o.deaf = o.deaf || e.t.broken && s.chance(0.5); o.deaf {
+			return
+		}
+		o.h.awake(func() {
+			if p := o.p; p != nil && !p.dead && p.path[o.path].end == o {
+				for _, n := range refused {
+					p.core.RefusedBy(o.path, n, 1, conn.Refused)
+				}
+				o.acked = max(o.acked, total)
+			}
+		})
+	})
 }
 
 // cut breaks the connection; each side learns of it within its own time.
@@ -275,6 +300,9 @@ func (e *end) readSome() {
 			s.check.failf("tcp%d: %v cannot parse: %v", e.t.id, e.h, err)
 			e.finish()
 			return
+		}
+		if s.cfg.Scenario.Refusals {
+			e.tell()
 		}
 		if o := e.other; o.starved && !o.gone {
 			o.starved = false
