@@ -21,7 +21,7 @@ func cycle(t testing.TB, c *Conn, b *Batch, m *Message) {
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
-		t.Skip("built with invariants or the race detector, which allocate")
+		t.Skip("the race detector and -tags invariants allocate: run without them")
 	}
 	for _, size := range []int{0, 64, 4 << 10, InlineMax} {
 		c := newConn(t, Config{})
@@ -47,7 +47,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 // A lost link and all that is repeated costs no allocation per message.
 func TestRetransmissionAllocatesNothing(t *testing.T) {
 	if invariants.Enabled {
-		t.Skip("built with invariants or the race detector, which allocate")
+		t.Skip("the race detector and -tags invariants allocate: run without them")
 	}
 	c := newConn(t, Config{})
 	link := LinkID(1)

@@ -19,7 +19,7 @@ import (
 func skipUnlessExact(t testing.TB) {
 	t.Helper()
 	if invariants.Enabled {
-		t.Skip("built with invariants or the race detector, which allocate")
+		t.Skip("the race detector and -tags invariants allocate: run without them")
 	}
 }
 

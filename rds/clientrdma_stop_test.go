@@ -86,7 +86,7 @@ func TestEndOfTheDaemonCutsOperations(t *testing.T) {
 // Nor does a link that keeps what it has: that costs time.
 func TestEndOfTheDaemonWithMemoryThatIsStuck(t *testing.T) {
 	if testing.Short() {
-		t.Skip("waits for 15 s")
+		t.Skip("waits for 15 s: run without -short")
 	}
 	t.Parallel()
 	p := newStopping(t)

@@ -243,7 +243,7 @@ func TestKernelProviderSaysThatThereIsNone(t *testing.T) {
 	k, err := OpenKernel()
 	if err == nil {
 		_ = k.Close()
-		t.Skip("this kernel has RDS")
+		t.Skip("needs a kernel without RDS (rmmod rds)")
 	}
 	wantErr(t, "OpenKernel", err, ErrNoKernel, syscall.EAFNOSUPPORT)
 	if !strings.HasPrefix(err.Error(), "rds: open: the kernel has no RDS (AF_RDS)") || strings.Contains(err.Error(), "\n") {

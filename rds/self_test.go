@@ -90,7 +90,7 @@ func TestIPv6Loopback(t *testing.T) {
 	one := netip.IPv6Loopback()
 	a, err := n.Bind(addrOf(one, 4000))
 	if err != nil {
-		t.Skipf("no IPv6 loopback here: %v", err)
+		t.Skipf("needs the address ::1 on the loopback interface: %v", err)
 	}
 	b := l.bind(n, addrOf(one, 4001))
 	if err := stream(background(t), a, b, 100, fixed(5000)); err != nil {

@@ -26,7 +26,7 @@ const routedPrefix = "rds-silent-"
 func newRouted(t testing.TB) *routed {
 	t.Helper()
 	if os.Getuid() != 0 {
-		t.Skip("needs root for network namespaces")
+		t.Skip("needs root, for network namespaces")
 	}
 	if _, err := exec.LookPath("ip"); err != nil {
 		t.Skip("needs the program ip (iproute2)")
@@ -34,7 +34,7 @@ func newRouted(t testing.TB) *routed {
 	sweepRouted()
 	r := &routed{TB: t, prefix: routedPrefix + strconv.Itoa(os.Getpid()) + "-" + strconv.Itoa(int(newPort())) + "-"}
 	if out, err := exec.Command("ip", "netns", "add", r.prefix+"r").CombinedOutput(); err != nil {
-		t.Skipf("no network namespaces here: %s", out)
+		t.Skipf("needs CAP_SYS_ADMIN, to make network namespaces: %s", out)
 	}
 	t.Cleanup(func() { r.ip("netns", "del", r.prefix+"r") })
 	for i, host := range []string{"a", "b"} {
@@ -51,7 +51,7 @@ func newRouted(t testing.TB) *routed {
 		r.ip("-n", ns, "route", "add", "default", "via", net+"2")
 	}
 	if out, err := r.inside("r", "sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"); err != nil {
-		t.Skipf("no forwarding here: %s", out)
+		t.Skipf("needs a writable /proc/sys in a network namespace, to forward packets: %s", out)
 	}
 	return r
 }
@@ -84,7 +84,7 @@ func (r *routed) blackhole(verb string) {
 func (r *routed) limit(rate string) {
 	r.Helper()
 	if out, err := exec.Command("tc", "-n", r.prefix+"r", "qdisc", "add", "dev", "to-b", "root", "tbf", "rate", rate, "burst", "16k", "limit", "256k").CombinedOutput(); err != nil {
-		r.Skipf("no rate limit here: %s", out)
+		r.Skipf("needs the program tc (iproute2) and the kernel module sch_tbf, to bound the rate: %s", out)
 	}
 }
 

@@ -190,7 +190,7 @@ func TestDomainsKeepOneDescriptor(t *testing.T) {
 	open := func() int {
 		list, err := os.ReadDir("/dev/fd")
 		if err != nil {
-			t.Skip("no list of descriptors: ", err)
+			t.Skip("needs /dev/fd: ", err)
 		}
 		return len(list)
 	}

@@ -59,7 +59,7 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 func onLinux(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skip("other systems have no 127.0.0.2")
+		t.Skip("needs Linux: other systems have no 127.0.0.2")
 	}
 }
 

@@ -15,11 +15,11 @@ import (
 func namespace(t *testing.T, address string) (name string, ip func(args ...string)) {
 	t.Helper()
 	if _, err := exec.LookPath("ip"); err != nil || os.Getuid() != 0 {
-		t.Skip("needs root and ip, to make a network namespace")
+		t.Skip("needs root and the program ip (iproute2), to make a network namespace")
 	}
 	name = fmt.Sprintf("rdsd-test-%d", os.Getpid())
 	if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
-		t.Skipf("no network namespaces here: %s", out)
+		t.Skipf("needs CAP_SYS_ADMIN, to make a network namespace: %s", out)
 	}
 	t.Cleanup(func() { _ = exec.Command("ip", "netns", "del", name).Run() })
 	ip = func(args ...string) {

@@ -245,7 +245,7 @@ func TestPlannedRestart(t *testing.T) {
 // The same, 20 times each, also at 50,000 messages a second. It takes minutes.
 func TestPlannedRestartsLong(t *testing.T) {
 	if os.Getenv("RDS_LONG") == "" {
-		t.Skip("RDS_LONG is not set: it takes minutes")
+		t.Skip("takes minutes: RDS_LONG=1 runs it")
 	}
 	clitest.NeedLoopback(t)
 	r := restarts{times: 20, down: 500 * time.Millisecond, hold: 500 * time.Millisecond}
@@ -264,7 +264,7 @@ func TestKilledDaemon(t *testing.T) {
 // The same, 20 times each.
 func TestKilledDaemonLong(t *testing.T) {
 	if os.Getenv("RDS_LONG") == "" {
-		t.Skip("RDS_LONG is not set: it takes minutes")
+		t.Skip("takes minutes: RDS_LONG=1 runs it")
 	}
 	clitest.NeedLoopback(t)
 	r := restarts{times: 20, down: 500 * time.Millisecond, hold: 500 * time.Millisecond, kill: true, wire: "xrc"}

@@ -91,7 +91,7 @@ func TestSystemdVerifiesUnits(t *testing.T) {
 	t.Parallel()
 	tool, err := exec.LookPath("systemd-analyze")
 	if err != nil {
-		t.Skipf("the units are not verified: %v", err)
+		t.Skipf("needs systemd-analyze (Debian: systemd), to verify the units: %v", err)
 	}
 	tmp := t.TempDir()
 	var files []string

@@ -181,7 +181,7 @@ func TestKindsOfKernel(t *testing.T) {
 func TestKernelWithoutRDS(t *testing.T) {
 	t.Parallel()
 	if _, err := rds.OpenKernel(); err == nil {
-		t.Skip("the kernel has RDS: no error to expect")
+		t.Skip("needs a kernel without RDS (rmmod rds)")
 	}
 	status, stdout, stderr := info(t, "--provider", "kernel")
 	if status != 1 || stdout != "" || !strings.Contains(stderr, "the kernel has no RDS") || strings.Count(stderr, "\n") != 1 {

@@ -23,7 +23,7 @@ func terminal(t *testing.T, columns, rows int) (screen, tty *os.File) {
 	t.Helper()
 	screen, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
+		t.Skipf("needs pseudo-terminals (/dev/ptmx and /dev/pts): %v", err)
 	}
 	t.Cleanup(func() { screen.Close() })
 	fd := int(screen.Fd())
@@ -39,7 +39,7 @@ func terminal(t *testing.T, columns, rows int) (screen, tty *os.File) {
 	}
 	tty, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
-		t.Skipf("no pseudo-terminals here: %v", err)
+		t.Skipf("needs pseudo-terminals (/dev/ptmx and /dev/pts): %v", err)
 	}
 	t.Cleanup(func() { tty.Close() })
 	return screen, tty

@@ -60,7 +60,7 @@ func TestPingIPv6(t *testing.T) {
 	t.Parallel()
 	probe, err := rds.NewNode(rds.Config{Addresses: []netip.Addr{netip.IPv6Loopback()}, Port: 17103})
 	if err != nil {
-		t.Skipf("no IPv6: %v", err)
+		t.Skipf("needs the address ::1 on the loopback interface: %v", err)
 	}
 	probe.Close()
 	status, stdout, stderr := ping(t, 17103, "-c", "1", "::1")
@@ -193,7 +193,7 @@ func TestProviders(t *testing.T) {
 		t.Errorf("status %d, %s", status, stderr)
 	}
 	if _, err := rds.OpenKernel(); err == nil {
-		t.Skip("the kernel has RDS: no error to expect")
+		t.Skip("needs a kernel without RDS (rmmod rds)")
 	}
 	status, _, stderr = ping(t, 17110, "--provider", "kernel", "127.0.0.1")
 	if status != 2 || !strings.Contains(stderr, "the kernel has no RDS") || strings.Count(stderr, "\n") != 1 {

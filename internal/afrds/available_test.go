@@ -11,7 +11,7 @@ import (
 func TestAbsenceIsTold(t *testing.T) {
 	err := Available()
 	if err == nil {
-		t.Skip("this kernel has RDS")
+		t.Skip("needs a kernel without RDS (rmmod rds)")
 	}
 	if !errors.Is(err, ErrNotAvailable) || !errors.Is(err, syscall.EAFNOSUPPORT) {
 		t.Errorf("%v is not both ErrNotAvailable and EAFNOSUPPORT", err)

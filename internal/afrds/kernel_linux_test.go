@@ -21,7 +21,7 @@ const patience = 20 * time.Second // the machine may be emulated
 func listenKernel(t *testing.T) (*Conn, netip.AddrPort) {
 	t.Helper()
 	if err := Available(); err != nil {
-		t.Skipf("needs RDS in the kernel: %v", err)
+		t.Skipf("needs RDS in the kernel (modprobe rds_tcp; test/interop boots one): %v", err)
 	}
 	c, err := Listen(netip.AddrPortFrom(localhost, 0))
 	if err != nil {

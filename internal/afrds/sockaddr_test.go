@@ -9,7 +9,7 @@ import (
 
 func TestSockaddrHasTheLayoutOfLinux(t *testing.T) {
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
-		t.Skip("the vectors are little-endian")
+		t.Skip("needs a little-endian machine, as the vectors are from one")
 	}
 	for _, c := range []struct{ addr, want string }{
 		{"10.9.0.2:4000", "02000fa00a0900020000000000000000"},

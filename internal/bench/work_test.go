@@ -25,7 +25,7 @@ func serve(t *testing.T) Options {
 		if runtime.GOOS == "linux" {
 			t.Fatal(err)
 		}
-		t.Skipf("this system has no second loopback address: %v", err)
+		t.Skipf("needs a second loopback address, %v: %v", serverIP, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
@@ -114,7 +114,7 @@ func TestWorksOfRunningDaemons(t *testing.T) {
 	for ip, path := range map[netip.Addr]string{clientIP: o.Socket, serverIP: os.Getenv("RDS_SOCKET")} {
 		d, err := startRDSD(rds.Config{}, ip, &hello{Port: o.Port, Paths: 1, Socket: path})
 		if errors.Is(err, errors.ErrUnsupported) {
-			t.Skip(err)
+			t.Skip("needs Linux, for shared memory with rdsd: ", err)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -205,7 +205,7 @@ func TestReslicedBufferReturnsWhole(t *testing.T) {
 func TestReleasedMemoryIsScribbledOver(t *testing.T) {
 	t.Parallel()
 	if !invariants.Enabled {
-		t.Skip("needs the build tag invariants or race")
+		t.Skip("needs -tags invariants or -race")
 	}
 	var p Pool
 	for _, n := range []int{10, MaxPooled + 1} {

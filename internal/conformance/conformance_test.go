@@ -21,7 +21,7 @@ const envAddrs = "RDS_CONFORMANCE_ADDRS"
 func TestKernel(t *testing.T) {
 	k, err := rds.OpenKernel()
 	if errors.Is(err, rds.ErrNoKernel) {
-		t.Skip("the kernel has no RDS")
+		t.Skip("needs RDS in the kernel; test/interop runs it in a guest")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestKernel(t *testing.T) {
 	for a := range strings.SplitSeq(os.Getenv(envAddrs), ",") {
 		x, err := netip.ParseAddr(a)
 		if err != nil {
-			t.Skipf("%s names no addresses of this machine: %v", envAddrs, err)
+			t.Skipf("needs three addresses of this machine in %s: %v", envAddrs, err)
 		}
 		addrs = append(addrs, x)
 	}
@@ -77,7 +77,7 @@ func TestNamesDiffer(t *testing.T) {
 func TestDifferencesAreDocumented(t *testing.T) {
 	b, err := os.ReadFile("../../docs/PROTOCOL.md")
 	if errors.Is(err, os.ErrNotExist) {
-		t.Skip("the documents are not here: the program was taken elsewhere")
+		t.Skip("needs docs/PROTOCOL.md: run it in a checkout")
 	}
 	if err != nil {
 		t.Fatal(err)

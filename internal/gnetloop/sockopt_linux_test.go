@@ -99,7 +99,7 @@ func TestUnsentIsBounded(t *testing.T) {
 func TestWindowGrowsToTheBuffer(t *testing.T) {
 	t.Parallel()
 	if receiveBufferMost() < hereReceiveBuffer {
-		t.Skipf("net.core.rmem_max is below %d: the kernel tunes the buffer by itself", hereReceiveBuffer)
+		t.Skipf("needs sysctl net.core.rmem_max=%d or more: below that the kernel tunes the buffer by itself", hereReceiveBuffer)
 	}
 	for _, o := range []Options{{}, {ReceiveBuffer: 1 << 20}} {
 		e := newEngine(t, o)

@@ -26,7 +26,7 @@ func newFaultingPage(t *testing.T) *faultingPage {
 	t.Helper()
 	fd, _, errno := unix.Syscall(unix.SYS_USERFAULTFD, unix.O_CLOEXEC, 0, 0)
 	if errno != 0 {
-		t.Skipf("userfaultfd for faults of the kernel: %v", errno)
+		t.Skipf("needs userfaultfd for faults of the kernel (root, or sysctl vm.unprivileged_userfaultfd=1): %v", errno)
 	}
 	p := &faultingPage{fd: int(fd)}
 	t.Cleanup(func() { unix.Close(p.fd) })

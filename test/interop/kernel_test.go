@@ -118,6 +118,6 @@ func runTests(t *testing.T, guest *process, program string, env ...string) strin
 func needKernels(t *testing.T) {
 	t.Helper()
 	if os.Getenv("RDS_INTEROP_KERNELS") == "" {
-		t.Skip("Linux against Linux, which fails now and then by itself: RDS_INTEROP_KERNELS=1 runs it")
+		t.Skip("Linux against Linux fails now and then by itself: RDS_INTEROP_KERNELS=1 runs it")
 	}
 }

@@ -61,7 +61,7 @@ func TestIPv6(t *testing.T) {
 	e := newEnv(t, Options{}, Options{})
 	e.AddrA, e.AddrB = netip.IPv6Loopback(), netip.IPv6Loopback()
 	if ln, err := net.Listen("tcp6", "[::1]:0"); err != nil {
-		t.Skip("no IPv6 here: ", err)
+		t.Skip("needs the address ::1 on the loopback interface: ", err)
 	} else {
 		_ = ln.Close()
 	}

@@ -33,7 +33,7 @@ func TestTargetsLiveAndDieInOrder(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			if c.large && raced {
-				t.Skip("too slow under the race detector")
+				t.Skip("takes minutes under the race detector: run without -race")
 			}
 			m := c.model
 			r := m.walk()

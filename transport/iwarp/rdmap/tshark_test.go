@@ -32,7 +32,7 @@ func dissect(t *testing.T, path string, options ...string) (out []field) {
 	t.Helper()
 	tshark, err := exec.LookPath("tshark")
 	if err != nil {
-		t.Skip("tshark is not installed, nobody else reads the captures")
+		t.Skip("needs the program tshark (Debian: tshark), to read the captures")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

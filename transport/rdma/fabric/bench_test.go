@@ -80,7 +80,7 @@ func BenchmarkSend(b *testing.B) {
 // A message costs no allocation on either side once all has its size.
 func TestMessagesDoNotAllocate(t *testing.T) {
 	if raced {
-		t.Skip("the race detector allocates")
+		t.Skip("the race detector allocates: run without -race")
 	}
 	x := newBench(t, 64)
 	x.run(t, 2000, 256)
