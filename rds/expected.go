@@ -1,9 +1,11 @@
 package rds
 
 // A port that a socket of the predecessor had, and nobody has bound yet, is expected:
-// peers hear that it is congested. What comes for it nevertheless, because it was under
-// way or its sender does not look at the map, is received by a keeper: a socket of
-// nobody, whose queue the port's next owner takes over. It is bounded as any socket's.
+// peers hear that it is congested, and on XRC that it is full before they are granted
+// anything. What comes for it nevertheless, because its sender does not look at that, is
+// received by a keeper: a socket of nobody, whose queue the port's next owner takes over.
+// It is bounded as any socket's. Nobody may come, and the daemon may be killed before, so
+// that its sender is told at once that the fate is not known.
 
 // expected tells whether a socket of the predecessor had the port and the one that is
 // to follow it has not come yet.
@@ -53,7 +55,7 @@ func (l *localAddr) keeper(n *Node, port uint16) *nodeSocket {
 	}
 	k := l.keepers[port]
 	if k == nil {
-		k = &nodeSocket{node: n, la: l, port: port}
+		k = &nodeSocket{node: n, la: l, port: port, keeps: true}
 		k.inbox.owner = k
 		k.rcvbuf.Store(int64(n.cfg.ReceiveBuffer))
 		if l.keepers == nil {

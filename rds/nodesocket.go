@@ -18,6 +18,8 @@ type nodeSocket struct {
 	la   *localAddr
 	port uint16
 
+	keeps bool // the socket is the keeper of an expected port: no program has it
+
 	inbox
 	account conn.Account // bytes and messages of the send buffer in use
 	writers waitQueue    // senders that wait for room in account

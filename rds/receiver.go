@@ -153,6 +153,9 @@ func (r *receiver) message(h *wire.Header, payload []byte, owned *buf.Buf, accep
 	}
 	r.curBytes += n
 	r.curCount++
+	if s.keeps {
+		r.refuse(h, transport.RefusedUnknown)
+	}
 	return true
 }
 

@@ -83,18 +83,15 @@ func (s *nodeSocket) setCongested(on bool) (changed bool) {
 	return true
 }
 
-// isFull tells whether the socket of a port, or its keeper, has no room.
+// isFull tells whether the socket of a port has no room, or is yet to come.
 func (l *localAddr) isFull(port uint16) bool {
-	s := l.lookup(port)
-	if s == nil {
-		l.mu.Lock()
-		s = l.keepers[port]
-		l.mu.Unlock()
+	if s := l.lookup(port); s != nil {
+		return s.congested.Load()
 	}
-	return s != nil && s.congested.Load()
+	return l.expected(port)
 }
 
-// expectFewer tells all links which ports are not those of full keepers any more.
+// expectFewer tells all links which ports are not expected any more.
 func (l *localAddr) expectFewer() {
 	l.full.mu.Lock()
 	defer l.full.mu.Unlock()
@@ -148,12 +145,10 @@ func (l *localAddr) join(link transport.Reserver) {
 		}
 	}
 	l.mu.Lock()
-	keepers := maps.Clone(l.keepers)
+	expected := maps.Clone(l.expect)
 	l.mu.Unlock()
-	for port, k := range keepers {
-		if k.congested.Load() {
-			tellLink(link, ports, port, true)
-		}
+	for port := range expected {
+		tellLink(link, ports, port, true)
 	}
 }
 

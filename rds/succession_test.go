@@ -216,3 +216,72 @@ func TestLinkThatWaitsForAKeeperGoesOn(t *testing.T) {
 	eventually(t, "the link to wait", func() bool { return counter(t, n, "recv_paused") > 0 })
 	expectNumbers(t, l.bind(n, late), messages)
 }
+
+// What a keeper has taken is not delivered: its sender never hears that it was, for
+// nobody may come for it. On XRC a keeper gets nothing from senders that look at what they
+// are told before they are granted anything: their messages wait there.
+func TestKeptIsNeverSuccess(t *testing.T) {
+	t.Parallel()
+	for _, w := range []Wire{WireXRC, "loop"} {
+		t.Run(string(w), func(t *testing.T) {
+			t.Parallel()
+			l, cfg := newLab(t), Config{Wire: WireXRC, ReconnectMax: 20 * time.Millisecond}
+			if w == "loop" {
+				l, cfg.Wire = newLoopLab(t), WireAuto
+			}
+			h := newHeirs(t, l, cfg.Wire)
+			far := l.bindOne(cfg)
+			n := h.next()
+			late, never := addrOf(h.at, 4000), addrOf(h.at, 4001)
+			l.bind(n, late)
+			l.bind(n, never)
+			h.end(n)
+			const messages = 200
+			send := func(token uint64, to netip.AddrPort) {
+				if err := far.SendMessage(background(t), &Outgoing{To: to, Data: make([]byte, 1000), Notify: true, Token: token}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for i := range uint64(messages) {
+				send(2*i, late)
+				send(2*i+1, never)
+			}
+			n = h.next()
+			n.succession.open()
+			la := n.local(h.at)
+			kept := func() (total int64) {
+				la.mu.Lock()
+				defer la.mu.Unlock()
+				for _, k := range la.keepers {
+					total += k.q.count.Load()
+				}
+				return total
+			}
+			if w == "loop" {
+				eventually(t, "a keeper to have something", func() bool { return kept() > 0 })
+			} else {
+				eventually(t, "the peer to know", func() bool { return congestedAt(nodeOf(far), 4000) && congestedAt(nodeOf(far), 4001) })
+			}
+			first := kept()
+			if w == WireXRC && first > 0 {
+				t.Errorf("keepers have %d messages", first)
+			}
+			s := l.bind(n, late)
+			for range messages {
+				m := mustRecv(t, s)
+				m.Release()
+			}
+			n.graceOver()
+			fates := map[bool]map[Status]int{true: {}, false: {}}
+			for range 2 * messages {
+				m := mustRecv(t, far)
+				fates[m.Token%2 == 0][m.Status]++
+			}
+			t.Logf("%d kept; of those that came late %v, of the others %v", first, fates[true], fates[false])
+			if fates[false][StatusSuccess] > 0 || w == WireXRC && (fates[false][StatusRefused] < messages || fates[true][StatusSuccess] < messages) ||
+				w == "loop" && fates[true][StatusDropped]+fates[false][StatusDropped] == 0 {
+				t.Error("wrong fates")
+			}
+		})
+	}
+}

@@ -85,8 +85,8 @@ type Generational interface {
 // Refusal is why messages were not delivered.
 type Refusal uint8
 
-// The reasons. RefusedUnknown says that it is not known any more if an earlier copy of a
-// message was delivered.
+// The reasons. RefusedUnknown says that it is not known whether the message is
+// delivered.
 const (
 	RefusedPort Refusal = iota + 1 // nobody is bound to the port that the messages are for
 	RefusedUnknown

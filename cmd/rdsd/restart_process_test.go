@@ -30,22 +30,29 @@ type restarts struct {
 	kill    bool
 	sending bool // the sender's daemon is restarted, not the receiver's
 
-	dir  string
-	hold time.Duration // between restarts
+	dir    string
+	config string        // file; "": none
+	hold   time.Duration // between restarts
+	port   int
 }
 
 type side struct {
 	addr   netip.AddrPort
 	path   string
 	daemon *clitest.Process
+	client *rds.Client
 	sock   *rds.Socket
 }
 
 var restartPort atomic.Uint32 // a port of its own for each test
 
-func (r *restarts) start(s *side, port int) {
+func (r *restarts) start(s *side) {
 	r.Helper()
-	s.daemon = daemonAt(r.T, "--listen", s.addr.Addr().String(), "--port", fmt.Sprint(port), "--wire", r.wire, "--socket", s.path, "--control", "none")
+	args := []string{"--listen", s.addr.Addr().String(), "--port", fmt.Sprint(r.port), "--wire", r.wire, "--socket", s.path, "--control", "none"}
+	if r.config != "" {
+		args = append(args, "--config", r.config)
+	}
+	s.daemon = daemonAt(r.T, args...)
 }
 
 func (r *restarts) attach(s *side) {
@@ -55,6 +62,7 @@ func (r *restarts) attach(s *side) {
 		r.Fatal(err)
 	}
 	r.Cleanup(func() { _ = c.Close() })
+	s.client = c
 	if s.sock, err = c.Bind(s.addr); err != nil {
 		r.Fatal(err)
 	}
@@ -71,16 +79,22 @@ type tally struct {
 	lost     atomic.Int64 // calls that failed with ErrDaemonLost
 }
 
-func (r *restarts) run() {
-	port := 17300 + int(restartPort.Add(1))
-	net := fmt.Sprintf("127.23.%d.", port-17300)
-	from := &side{addr: netip.MustParseAddrPort(net + "5:4000"), path: filepath.Join(r.dir, "from.sock")}
-	to := &side{addr: netip.MustParseAddrPort(net + "6:4000"), path: filepath.Join(r.dir, "to.sock")}
+// sides are two hosts that nobody else has.
+func (r *restarts) sides() (from, to *side) {
+	r.port = 17300 + int(restartPort.Add(1))
+	net := fmt.Sprintf("127.23.%d.", r.port-17300)
+	from = &side{addr: netip.MustParseAddrPort(net + "5:4000"), path: filepath.Join(r.dir, "from.sock")}
+	to = &side{addr: netip.MustParseAddrPort(net + "6:4000"), path: filepath.Join(r.dir, "to.sock")}
 	if rand.IntN(2) == 0 { // either may be who connects
 		from.addr, to.addr = to.addr, from.addr
 	}
+	return from, to
+}
+
+func (r *restarts) run() {
+	from, to := r.sides()
 	for _, s := range []*side{from, to} {
-		r.start(s, port)
+		r.start(s)
 		r.attach(s)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -108,7 +122,7 @@ func (r *restarts) run() {
 			}
 		}
 		<-time.After(r.down)
-		r.start(who, port)
+		r.start(who)
 	}
 	<-time.After(r.hold)
 	close(stop)
