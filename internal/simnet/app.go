@@ -63,6 +63,8 @@ type message struct {
 	early   bool // accepted when its connection had one path
 	forced  bool // accepted even for a port that takes nothing
 	op      *operation
+
+	limit time.Duration // time by which the message is to be picked; 0: none
 }
 
 func (m *message) String() string {
@@ -162,6 +164,9 @@ func (k *sock) compose() *message {
 	}
 	m := &message{from: k, route: route{to, uint16(firstPort + s.rng.IntN(ports))}, size: s.size(), notify: s.chance(0.8)}
 	s.operate(m)
+	if s.cfg.Scenario.Limits && s.chance(0.5) {
+		m.limit = s.now + s.upTo(s.cfg.Scenario.spread)
+	}
 	m.forced = s.cfg.Scenario.Holds && s.chance(0.7)
 	m.id = uint64(len(s.check.messages)) + 1
 	s.check.messages = append(s.check.messages, m)
@@ -194,10 +199,16 @@ func (k *sock) try(m *message) bool {
 		cm.Op = &m.op.Operation
 		m.op.p, m.op.Epoch = p, p.core.Epoch()
 	}
+	if m.limit > 0 && !s.rigged(ForgetLimits, 0.5) {
+		cm.Deadline = start.Add(m.limit)
+		if s.rigged(HurryLimits, 0.5) {
+			cm.Deadline = s.clock().Add(time.Microsecond)
+		}
+	}
 	k.count[m.route]++
 	m.n = k.count[m.route]
 	i := p.core.PathFor(k.port)
-	ready, err := p.core.Enqueue(time.Time{}, i, &cm)
+	ready, err := p.core.Enqueue(s.clock(), i, &cm)
 	s.check.judged(p, m, err)
 	if err != nil {
 		k.count[m.route]--

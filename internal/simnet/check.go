@@ -68,6 +68,10 @@ func (c *checker) fate(f conn.Fate) {
 		c.failf("%v: fate %d after fate %d", m, f.Status, m.fate)
 	case f.Status == conn.Refused && len(m.got) > 0:
 		c.failf("%v: refused, and it was delivered", m)
+	case f.Status == conn.Expired && m.shown:
+		c.failf("%v: expired, and it was written", m)
+	case f.Status == conn.Expired && (m.limit == 0 || m.limit > c.s.now):
+		c.failf("%v: expired before its time", m)
 	case f.Status == conn.Success && c.s.cfg.Scenario.Refusals && m.op == nil && len(m.got) == 0:
 		c.failf("%v: told success, and nobody has got it", m)
 	case m.op != nil && f.Status != conn.Canceled:
@@ -83,6 +87,8 @@ func (c *checker) fate(f conn.Fate) {
 		c.s.counts.Dropped++
 	case conn.Refused:
 		c.s.counts.Refused++
+	case conn.Expired:
+		c.s.counts.Expired++
 	}
 }
 
@@ -102,8 +108,8 @@ func (c *checker) delivered(k *sock, p *peer, payload []byte) {
 	switch {
 	case m.toInc == 0:
 		c.failf("%v delivered to %v, never accepted", m, k)
-	case m.fated && m.fate == conn.Refused:
-		c.failf("%v delivered to %v, and it was refused", m, k)
+	case m.fated && (m.fate == conn.Refused || m.fate == conn.Expired):
+		c.failf("%v delivered to %v, and its sender was told %v", m, k, m.fate)
 	case m.from.h != p.remote || m.route != (route{k.h, k.port}):
 		c.failf("%v delivered to %v", m, k)
 	case !m.intact(payload):

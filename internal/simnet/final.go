@@ -41,7 +41,8 @@ func (c *checker) message(m *message) {
 	k := m.target
 	switch {
 	case k == nil || !k.alive || m.cancels || c.excused(m):
-	case m.fated && m.fate == conn.Dropped:
+	case m.fated && (m.fate == conn.Dropped || m.fate == conn.Expired):
+	case m.limit > 0 && !m.notify:
 	case m.op != nil && (m.op.Silent || !m.fated || m.fate != conn.Success):
 	case !m.notify && m.route.to.incarnation > 1:
 	case len(m.got) == 0:

@@ -146,6 +146,15 @@ func (c *checker) half() {
 	}
 }
 
+// expired checks, while nothing happens any more, that no message waits whose time is over.
+func (c *checker) expired() {
+	for _, m := range c.messages {
+		if m.limit > 0 && m.toInc > 0 && m.notify && m.from.alive && !m.fated && !m.shown {
+			c.failf("%v waits, and its time is over", m)
+		}
+	}
+}
+
 // judged checks that the core has taken or refused m as it had to.
 func (c *checker) judged(p *peer, m *message, err error) {
 	held := p.held[m.route.port] && !m.forced

@@ -51,6 +51,9 @@ func (p *peer) do() {
 	}
 	p.actions, p.freed, p.fates = p.core.TakeActions(p.actions[:0]), p.core.TakeFreed(p.freed[:0]), p.core.TakeFates(p.fates[:0])
 	for _, f := range p.fates {
+		if f.Status == conn.Success && p.h.s.rigged(ExpireWritten, 0.1) {
+			f.Status = conn.Expired
+		}
 		p.h.s.check.fate(f)
 	}
 	p.arm()

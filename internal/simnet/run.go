@@ -18,6 +18,7 @@ type Scenario struct {
 	Operations bool // on the peer's memory, before some messages
 	Holds      bool // ports of a peer take nothing for a while
 	Refusals   bool // some ports nobody is bound to, and links that say so before they acknowledge
+	Limits     bool // some messages have a time limit
 
 	sockets    int
 	latency    time.Duration
@@ -115,6 +116,7 @@ func Run(cfg Config) (Counts, error) {
 		s.holdHalf()
 		s.settle()
 		s.check.half()
+		s.check.expired()
 		s.letGo()
 	}
 	s.settle()

@@ -26,11 +26,15 @@ const (
 	IgnoreHolds               // the core is not told of held ports
 	CutPaused                 // the end of a paused link is reported before the messages that the link has brought are taken
 	ForgetRefusals            // what was refused is not refused again
+	ForgetLimits              // time limits are not given to the core
+	HurryLimits               // time limits are over at once
+	ExpireWritten             // what succeeds is reported as expired
 	sabotages
 )
 
 var sabotageNames = [...]string{"None", "ForgetFlag", "FlagNew", "DeliverOld", "LoseMessages", "AckAhead", "IgnoreMaps",
-	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations", "IgnoreHolds", "CutPaused", "ForgetRefusals"}
+	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations", "IgnoreHolds", "CutPaused", "ForgetRefusals",
+	"ForgetLimits", "HurryLimits", "ExpireWritten"}
 
 func (s Sabotage) String() string { return sabotageNames[s] }
 

@@ -31,6 +31,9 @@ func TestChecksNoticeSabotage(t *testing.T) {
 		{RepeatOperations, Scenario{Operations: true}, "begun twice"},
 		{CutPaused, Scenario{Faults: 20}, "never delivered"},
 		{ForgetRefusals, Scenario{Refusals: true}, "nobody has got it"},
+		{ForgetLimits, Scenario{Limits: true, Holds: true}, "its time is over"},
+		{HurryLimits, Scenario{Limits: true, Holds: true}, "before its time"},
+		{ExpireWritten, Scenario{Limits: true, Holds: true}, "it was written"},
 		{IgnoreHolds, Scenario{Holds: true}, "its port takes nothing"},
 	} {
 		t.Run(c.how.String()+" "+c.want, func(t *testing.T) {

@@ -45,7 +45,7 @@ type Config struct {
 // nothing.
 type Counts struct {
 	Sent, Delivered, Canceled, Dropped int
-	Refused                            int
+	Refused, Expired                   int
 	Dials, Links, Cuts, Restarts       int
 	Retransmitted, Old                 int
 	Operations, Held, Paused           int

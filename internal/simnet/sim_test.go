@@ -52,7 +52,7 @@ func seeds(t *testing.T, n int, sc Scenario) {
 		}
 	}
 	t.Logf("%+v", sum)
-	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0 || sc.Refusals != (sum.Refused > 0) || sc.Refusals != (sum.Paused == 0)) {
+	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0 || sc.Limits != (sum.Expired > 0) || sc.Refusals != (sum.Refused > 0) || sc.Refusals != (sum.Paused == 0)) {
 		t.Error("nothing has happened")
 	}
 }
@@ -63,6 +63,7 @@ func (c *Counts) add(o Counts) {
 	c.Canceled += o.Canceled
 	c.Dropped += o.Dropped
 	c.Refused += o.Refused
+	c.Expired += o.Expired
 	c.Dials += o.Dials
 	c.Links += o.Links
 	c.Cuts += o.Cuts
@@ -91,6 +92,9 @@ func TestOperations(t *testing.T) { seeds(t, 400, Scenario{Operations: true}) }
 // Messages for ports that nobody is bound to, on links that are cut at any byte: none of
 // them ends with success, and what is refused is not delivered.
 func TestRefusals(t *testing.T) { seeds(t, 400, Scenario{Refusals: true}) }
+
+// Messages with time limits: what has expired was not written, and what waits has not expired.
+func TestLimits(t *testing.T) { seeds(t, 300, Scenario{Limits: true, Holds: true}) }
 
 // Ports of peers that take nothing for a while hold up nobody else, and lose
 // nothing.
