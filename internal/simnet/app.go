@@ -64,7 +64,8 @@ type message struct {
 	forced  bool // accepted even for a port that takes nothing
 	op      *operation
 
-	limit time.Duration // time by which the message is to be picked; 0: none
+	abandoned bool          // given up by a process that stopped
+	limit     time.Duration // time by which the message is to be picked; 0: none
 }
 
 func (m *message) String() string {

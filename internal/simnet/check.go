@@ -78,7 +78,7 @@ func (c *checker) fate(f conn.Fate) {
 		c.operated(m.op, f.Status)
 	case f.Status == conn.Canceled && !m.cancels:
 		c.failf("%v: canceled by nobody", m)
-	case f.Status == conn.Dropped && m.route.to.incarnation == 1:
+	case f.Status == conn.Dropped && m.route.to.incarnation == 1 && !m.abandoned:
 		c.failf("%v: dropped, and its peer never restarted", m)
 	}
 	m.fated, m.fate = true, f.Status
@@ -205,7 +205,7 @@ func (c *checker) began(e *end, h *wire.Header, payload []byte) {
 		id = binary.BigEndian.Uint64(payload)
 		m := c.messages[id-1]
 		switch {
-		case m.fated && m.fate != conn.Canceled:
+		case m.fated && m.fate != conn.Canceled && !(m.abandoned && m.begun):
 			c.failf("%s: %v written after its end", where, m)
 		case m.fated && !m.begun:
 			c.failf("%s: %v begun after it was canceled", where, m)

@@ -30,6 +30,11 @@
 // peer are held, and messages to the others must arrive all the same; then they
 // are let go.
 //
+// Where some ports belong to nobody, links are such as know whom they connect, and
+// acknowledge what was read, behind what was refused of it. Messages may have time limits.
+// Processes may stop in peace: they mark all ports, ask their peers twice, and end their
+// links before they go.
+//
 // # Concurrency
 //
 // A Sim belongs to one goroutine. A Network may be used by many.

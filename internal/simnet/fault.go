@@ -57,7 +57,7 @@ func (s *Sim) fault() {
 			s.tracef("fault: %v closes", k)
 			k.close()
 			s.after(s.upTo(100*time.Millisecond), func() {
-				if !h.down && h.socks[k.port] == nil {
+				if !h.down && !h.leaving && h.socks[k.port] == nil {
 					h.bind(k.port, s.rng.IntN(20))
 				}
 			})
@@ -123,6 +123,7 @@ func (s *Sim) onLink(fn func(*tcp)) {
 // restart replaces the host's process.
 func (h *host) restart() {
 	s := h.s
+	s.check.hostDied(h)
 	h.kill(s.chance(0.5), s.chance(0.3))
 	s.after(s.upTo(500*time.Millisecond), func() {
 		if s.chance(s.cfg.Scenario.repath) && !h.linux {

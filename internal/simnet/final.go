@@ -32,6 +32,9 @@ func (c *checker) message(m *message) {
 	if m.body != nil && len(m.got) >= 0 && m.toInc > 0 && m.from.alive && !m.body.Sole() {
 		c.failf("%v: its buffer was not given back", m)
 	}
+	if sc := &c.s.cfg.Scenario; sc.Calm && sc.Stops {
+		c.once(m)
+	}
 	if m.toInc == 0 || !m.from.alive {
 		return
 	}

@@ -21,6 +21,8 @@ type host struct {
 	generation  uint32
 	firstSeq    uint64
 	linux       bool
+	leaving     bool // the process stops in peace
+	unlistened  bool // the process takes no more links
 	bad         bool // accepts and closes, always
 	peers       []*peer
 	socks       map[uint16]*sock
@@ -46,7 +48,7 @@ func (s *Sim) addHost(paths int, linux bool) *host {
 // boot begins a new process.
 func (h *host) boot() {
 	h.incarnation++
-	h.down = false
+	h.down, h.unlistened = false, false
 	h.generation = h.s.rng.Uint32() | 1
 	h.firstSeq = uint64(h.s.clock().UnixNano())
 	if h.linux {
@@ -63,7 +65,7 @@ func (h *host) kill(politely, silent bool) {
 	h.s.tracef("%v dies, politely=%v silent=%v", h, politely, silent)
 	h.s.counts.Restarts++
 	h.down = true
-	h.s.check.hostDied(h)
+	h.leaving = false
 	for _, k := range h.sockets() {
 		k.alive = false
 	}
@@ -96,7 +98,7 @@ func (h *host) peer(to *host) *peer {
 	p.core = conn.New(conn.Config{
 		Local: h.addr, Remote: to.addr, Paths: h.paths, Generation: h.generation, FirstSequence: h.firstSeq,
 		Budget: h.s.cfg.Scenario.budget, Pool: &h.s.pool, Rand: h.s.rng,
-		LocalMap: func(m *wire.CongestionMap) { *m = h.cmap },
+		LocalMap: h.localMap,
 	})
 	h.peers[to.index] = p
 	return p
@@ -114,7 +116,7 @@ func (h *host) dial(p *peer, path int) {
 		}
 	}
 	switch {
-	case to.down || to.refusing > s.now:
+	case to.down || to.unlistened || to.refusing > s.now:
 		s.after(rtt, func() { h.awake(fail) })
 		return
 	case !s.calm && s.chance(s.cfg.Scenario.dialLost):
@@ -194,6 +196,11 @@ func (h *host) mark(port uint16, congested bool) {
 		return
 	}
 	h.s.tracef("%v port %d congested=%v", h, port, congested)
+	h.mapChanged()
+}
+
+// mapChanged tells all peers the congestion map.
+func (h *host) mapChanged() {
 	for _, p := range h.peers {
 		if p != nil {
 			p.core.MapChanged()

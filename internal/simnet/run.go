@@ -19,6 +19,7 @@ type Scenario struct {
 	Holds      bool // ports of a peer take nothing for a while
 	Refusals   bool // some ports nobody is bound to, and links that say so before they acknowledge
 	Limits     bool // some messages have a time limit
+	Stops      bool // processes stop in peace, too
 
 	sockets    int
 	latency    time.Duration
@@ -100,6 +101,7 @@ func Run(cfg Config) (Counts, error) {
 		}
 	}
 	s.planHolds(calmAt)
+	s.planStops()
 	for s.step(calmAt) {
 		s.sweep()
 	}

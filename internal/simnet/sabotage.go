@@ -29,12 +29,14 @@ const (
 	ForgetLimits              // time limits are not given to the core
 	HurryLimits               // time limits are over at once
 	ExpireWritten             // what succeeds is reported as expired
+	SkipSurvey                // a process that stops does not ask its peers before it ends its links
+	CancelAbandoned           // what a process that stops gives up is canceled
 	sabotages
 )
 
 var sabotageNames = [...]string{"None", "ForgetFlag", "FlagNew", "DeliverOld", "LoseMessages", "AckAhead", "IgnoreMaps",
 	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations", "IgnoreHolds", "CutPaused", "ForgetRefusals",
-	"ForgetLimits", "HurryLimits", "ExpireWritten"}
+	"ForgetLimits", "HurryLimits", "ExpireWritten", "SkipSurvey", "CancelAbandoned"}
 
 func (s Sabotage) String() string { return sabotageNames[s] }
 

@@ -34,6 +34,8 @@ func TestChecksNoticeSabotage(t *testing.T) {
 		{ForgetLimits, Scenario{Limits: true, Holds: true}, "its time is over"},
 		{HurryLimits, Scenario{Limits: true, Holds: true}, "before its time"},
 		{ExpireWritten, Scenario{Limits: true, Holds: true}, "it was written"},
+		{SkipSurvey, Scenario{Calm: true, Stops: true}, "was delivered 2 times"},
+		{CancelAbandoned, Scenario{Stops: true}, "canceled by nobody"},
 		{IgnoreHolds, Scenario{Holds: true}, "its port takes nothing"},
 	} {
 		t.Run(c.how.String()+" "+c.want, func(t *testing.T) {

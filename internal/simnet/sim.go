@@ -47,6 +47,7 @@ type Counts struct {
 	Sent, Delivered, Canceled, Dropped int
 	Refused, Expired                   int
 	Dials, Links, Cuts, Restarts       int
+	Stops                              int
 	Retransmitted, Old                 int
 	Operations, Held, Paused           int
 	Events                             int

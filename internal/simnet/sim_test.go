@@ -52,7 +52,7 @@ func seeds(t *testing.T, n int, sc Scenario) {
 		}
 	}
 	t.Logf("%+v", sum)
-	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0 || sc.Limits != (sum.Expired > 0) || sc.Refusals != (sum.Refused > 0) || sc.Refusals != (sum.Paused == 0)) {
+	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0 || sc.Stops != (sum.Stops > 0) || sc.Limits != (sum.Expired > 0) || sc.Refusals != (sum.Refused > 0) || sc.Refusals != (sum.Paused == 0)) {
 		t.Error("nothing has happened")
 	}
 }
@@ -68,6 +68,7 @@ func (c *Counts) add(o Counts) {
 	c.Links += o.Links
 	c.Cuts += o.Cuts
 	c.Restarts += o.Restarts
+	c.Stops += o.Stops
 	c.Retransmitted += o.Retransmitted
 	c.Old += o.Old
 	c.Operations += o.Operations
@@ -95,6 +96,12 @@ func TestRefusals(t *testing.T) { seeds(t, 400, Scenario{Refusals: true}) }
 
 // Messages with time limits: what has expired was not written, and what waits has not expired.
 func TestLimits(t *testing.T) { seeds(t, 300, Scenario{Limits: true, Holds: true}) }
+
+// Processes that stop in peace and begin again: nothing is lost, and nothing comes twice.
+func TestStops(t *testing.T) { seeds(t, 300, Scenario{Calm: true, Stops: true}) }
+
+// The same while links are cut and processes killed: what is given up is told.
+func TestStopsAmongFaults(t *testing.T) { seeds(t, 300, Scenario{Stops: true}) }
 
 // Ports of peers that take nothing for a while hold up nobody else, and lose
 // nothing.
