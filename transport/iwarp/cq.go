@@ -31,18 +31,18 @@ type CQ struct {
 	head, n int              // guarded by mu
 	waiting [2]int           // guarded by mu; goroutines in wait: for anything, for solicited completions
 	overrun bool             // guarded by mu
-	told    bool             // guarded by mu: the event of that
+	told    bool             // guarded by mu: the event of the overrun was reported
 	closed  bool             // guarded by mu
 	users   map[*QP]struct{} // guarded by mu; once for each queue pair
 	srqs    int              // guarded by mu; shared receive queues
 
-	wake chan struct{} // of one element: look again
+	wake chan struct{} // cap 1: has waiting goroutines look again
 	held atomic.Int32  // queue pairs that hold requests back, see streak
 }
 
 const (
 	forAny       = iota
-	forSolicited // and errors
+	forSolicited // waits for solicited completions and for errors
 )
 
 // CreateCQ makes a completion queue of n entries.

@@ -70,7 +70,7 @@ func (d *Device) Close() error {
 	for _, l := range lns {
 		_ = l.Close()
 	}
-	err := d.engine.Close() // every stream has heard Closed: nothing touches memory any more
+	err := d.engine.Close() // After Close every stream has heard Closed, and nothing touches memory any more.
 	for _, q := range qps {
 		_ = q.Close()
 	}

@@ -17,9 +17,9 @@ type QueueState uint8
 
 // The states.
 const (
-	QueueReady    = QueueState(xctl.SRQUp)       // its messages are welcome
-	QueueNotReady = QueueState(xctl.SRQDraining) // whoever has any keeps them until it is ready again
-	QueueGone     = QueueState(xctl.SRQGone)     // they belong to the first queue, as far as is known
+	QueueReady    = QueueState(xctl.SRQUp)       // messages for the queue are welcome
+	QueueNotReady = QueueState(xctl.SRQDraining) // whoever has messages for the queue keeps them until it is ready again
+	QueueGone     = QueueState(xctl.SRQGone)     // messages for the queue's ports belong to the first queue, as far as is known
 )
 
 // DirectHome tells the peer that messages of a kind, which the programs know by a tag,

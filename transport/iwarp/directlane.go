@@ -14,9 +14,9 @@ type lane struct {
 
 	// Guarded by QP.mu.
 	taken   uint32 // the last number that the peer has taken or refused
-	ahead   uint32 // the last that it has taken before it was noted
+	ahead   uint32 // the last number that the peer has taken before the transmitter noted it as sent
 	isAhead bool
-	waiting uint32 // short messages
+	waiting uint32 // short messages that wait
 
 	// The transmitter's.
 	next  uint32 // number of the message to begin, or that is open; written under QP.mu
@@ -105,7 +105,7 @@ func (d *direct) begunLocked(c *directCut) {
 func (d *direct) heardLocked(r *arrivedRecord) error {
 	l := d.lane(r.queue())
 	if l == nil {
-		return ddp.ErrMSNRange // nothing was sent to it
+		return ddp.ErrMSNRange // nothing was sent to that queue
 	}
 	if r.kind == xctl.TypeNAK {
 		return d.nakLocked(l, r.nak)
@@ -123,7 +123,7 @@ func (d *direct) heardLocked(r *arrivedRecord) error {
 func (d *direct) deliveredLocked(l *lane, msn uint32) error {
 	if int32(msn-l.next) >= 0 {
 		if !d.writing {
-			return ddp.ErrMSNRange // never sent
+			return ddp.ErrMSNRange // messages with that number were never sent
 		}
 		if !l.isAhead {
 			l.isAhead, l.ahead = true, msn
@@ -156,7 +156,7 @@ func (d *direct) nakLocked(l *lane, n xctl.NAK) error {
 	case n.Code != xctl.NAKDependency:
 		return ddp.ErrNoBuffer
 	case int32(n.MSN-l.next) >= 0 && !d.writing && !(n.MSN == l.next && d.open == l):
-		return ddp.ErrMSNRange // never begun
+		return ddp.ErrMSNRange // messages with that number were never begun
 	}
 	return nil
 }

@@ -13,8 +13,8 @@ type shortMessage struct {
 	lane   *lane
 	data   []byte
 	after  uint32 // the work request that it goes before
-	builds uint32 // so many Writes before that are its own
-	answer bool   // it is to be acknowledged at once
+	builds uint32 // number of Writes right before after that the message builds on
+	answer bool   // the message is to be acknowledged at once
 }
 
 // shortMost is how long they are: with their segments they fit any batch.

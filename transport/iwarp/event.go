@@ -18,7 +18,7 @@ type Event struct {
 	Kind  EventKind
 	QP    *QP
 	CQ    *CQ
-	Cause rdmap.Cause // of the QP events: what was wrong
+	Cause rdmap.Cause // QP events: what was wrong
 }
 
 func (d *Device) event(e Event) {

@@ -15,7 +15,7 @@ type window struct {
 	frames [][]byte // whole ULPDUs that go first: an RTR, a kick
 	hold   bool     // no message may leave yet
 	now    time.Time
-	short  []shortMessage // to the direct queue, each in its place among the work requests
+	short  []shortMessage // messages to the direct queue, each in its place among the work requests
 }
 
 // end is the work request before which something else has to be sent.
@@ -137,7 +137,7 @@ func (s *stream) mayStart(w *sendSlot) bool {
 	if w.flags&Fence != 0 && out > 0 {
 		return false
 	}
-	return !w.answered() || out < uint64(len(s.tx.orq)) || len(s.tx.orq) == 0 // which cannot wait
+	return !w.answered() || out < uint64(len(s.tx.orq)) || len(s.tx.orq) == 0 // with an ORD of 0 a request cannot wait
 }
 
 // messageSegment appends the next segment of a Send, Write or Immediate Data.
@@ -300,7 +300,7 @@ func (s *stream) requestSegment(w *sendSlot) {
 		b.stage.B = r.AppendTo(h.AppendTo(b.stage.B))
 	}
 	b.end(t.mark(true))
-	t.asked.Store(sent + 1) // before a byte of it is written
+	t.asked.Store(sent + 1) // before a byte of the request is written
 	t.open = false
 }
 

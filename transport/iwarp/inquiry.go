@@ -9,12 +9,12 @@ import (
 // inquiry is a Read or Atomic Request that was received and not answered yet.
 type inquiry struct {
 	atomic bool
-	id     uint32      // of an atomic
-	value  uint64      // what it found
-	cause  rdmap.Cause // it is refused, and the connection goes on
+	id     uint32      // request id of an atomic
+	value  uint64      // value that an atomic found
+	cause  rdmap.Cause // why the request is refused; the connection goes on
 	msn    uint32
 	read   rdmap.ReadRequest
-	header [ddp.UntaggedLen]byte // for a Terminate
+	header [ddp.UntaggedLen]byte // header of the request, for a Terminate
 }
 
 // inquire checks that a request comes where one may, and that there is room for it:

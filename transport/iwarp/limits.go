@@ -8,7 +8,7 @@ const maxInline = 4096
 // Limits are what a device can do, as ibv_query_device tells it.
 type Limits struct {
 	MaxSend    int    // work requests of a send queue
-	MaxReceive int    // of a receive queue
+	MaxReceive int    // receive requests of a receive queue
 	MaxCQ      int    // entries of a completion queue
 	MaxInline  int    // bytes of WorkRequest.Inline
 	MaxSGE     int    // pieces of memory of a work request

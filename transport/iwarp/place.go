@@ -18,19 +18,19 @@ type sink struct {
 	op     rdmap.Op
 	last   bool
 	n      int    // payload of the whole segment
-	offset uint64 // of the next byte: in the posted memory, or from addr
+	offset uint64 // offset of the next byte, in the posted memory or from addr
 	key    mr.Key // region of a Write or a Read Response
 	addr   uint64
-	drop   bool // it is nobody's: the answer to an empty read, a message that is refused
+	drop   bool // nobody gets the bytes: they answer an empty read, or are of a refused message
 
-	to        *xctl.Receiver // of a message to a shared queue
-	srq       *SRQ           // that takes it
+	to        *xctl.Receiver // receiver of a message to a shared queue
+	srq       *SRQ           // the shared queue that takes the message
 	shared    bool
 	immediate uint64
 
 	tagged   ddp.Tagged
 	untagged ddp.Untagged
-	header   [ddp.UntaggedLen]byte // for a Terminate
+	header   [ddp.UntaggedLen]byte // header of the segment, for a Terminate
 	hlen     int
 }
 
@@ -126,7 +126,7 @@ func (r *receiver) beginSend() bool {
 	}
 	if r.rtr && r.opening {
 		if k.n == 0 && k.last && h.MO == 0 && k.op == rdmap.OpSend {
-			r.sends.Advance(h, 0) // the RTR, which is not the program's
+			r.sends.Advance(h, 0) // the Send is the RTR, not a message for the program
 			return false
 		}
 	}
@@ -200,7 +200,7 @@ func (r *receiver) known(key mr.Key) bool {
 func (r *receiver) reserve() bool {
 	k := &r.sink
 	if k.drop || k.op.Send() {
-		return true // piece by piece: it is our own memory
+		return true // memory of ours is checked piece by piece
 	}
 	r.reader.Enter()
 	_, fault := r.reader.Check(&mr.Request{Key: k.key, Domain: r.s.q.pd.domain, From: r.from(), Claim: r.s.claim, Rights: r.rights(), Addr: k.addr, Len: uint64(k.n)})

@@ -21,18 +21,18 @@ type sendSlot struct {
 	op         Op
 	flags      Flags
 	queue      xctl.SRQN
-	deps       uint32 // Writes that a message builds on; later the ordinal of the first
+	deps       uint32 // number of Writes that a message builds on; later the ordinal of the first of them
 	inline     int16  // bytes in the slot's part of QP.inline, 0: SGE
 	sge        [MaxSGE]SGE
-	local      [][]byte // instead of sge, if there is any
+	local      [][]byte // memory instead of sge, if there is any
 	length     uint32
 	remoteKey  mr.Key
 	invalidate mr.Key
 	remoteAddr uint64
 	args       [4]uint64 // Immediate; or Add, AddMask; or Compare, CompareMask, Swap, SwapMask
 
-	index  uint64 // reads and atomics: how many were sent before it; Writes likewise
-	status Status // of a request that the peer has refused, by itself
+	index  uint64 // reads and atomics: how many were sent before; Writes: how many Writes
+	status Status // status of a request that the peer has refused by itself
 	vendor uint32
 }
 
@@ -78,7 +78,7 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 }
 
 func (q *QP) postLocked(w *WorkRequest) error {
-	if q.slots == nil { // many queue pairs never send, or only to direct queues
+	if q.slots == nil { // made late, because many queue pairs never send, or only to direct queues
 		q.slots = make([]sendSlot, 1<<bits.Len(uint(q.cfg.MaxSend-1)))
 	}
 	if n := int(q.tail - q.head); n == len(q.slots) || n+q.stream.detached() >= len(q.slots) {
@@ -240,7 +240,7 @@ func (q *QP) flushSendLocked() {
 		s := &q.slots[q.head&uint32(len(q.slots)-1)]
 		s.local = nil
 		if s.queue != 0 && int32(q.head-begun) < 0 {
-			continue // it had its turn, and was among those
+			continue // flushLocked has completed requests that have had their turn
 		}
 		c := Completion{ID: s.id, QP: q, Op: s.op, Status: Flushed, Queue: uint32(s.queue)}
 		if q.failed.culprit && q.failed.slot == q.head {

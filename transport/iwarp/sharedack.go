@@ -14,7 +14,7 @@ func (r *receiver) touchFed() {
 	}
 	x.fedMu.Lock()
 	for _, n := range x.fed {
-		if x.direct.queue != nil && n == x.direct.queue.num { // all of them are ready
+		if x.direct.queue != nil && n == x.direct.queue.num { // all direct queues are ready together
 			for rcv, srq := range x.hungry {
 				if srq == x.direct.queue {
 					r.touch(rcv)
@@ -47,7 +47,7 @@ func (r *receiver) acknowledge() {
 	now := time.Now()
 	patience := now
 	if wrote {
-		patience = now.Add(xctl.CreditDelay) // there is company
+		patience = now.Add(xctl.CreditDelay) // other CREDITs are waiting, too
 	}
 	var wake time.Time
 	later, due, lazy := x.touched[:0], x.due[:0], x.direct.lazy[:0]

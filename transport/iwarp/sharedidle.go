@@ -11,7 +11,7 @@ import (
 // are 2^24.
 type idleQueues struct {
 	rests map[xctl.SRQN]xctl.Rest
-	at    int // how many others there are when the next are to be found
+	at    int // number of other queues at which the next idle ones are looked for
 }
 
 // outMost is how many queues are kept whole before those that are idle are looked for.
@@ -57,7 +57,7 @@ func (x *shared) lookForIdle() {
 	for n, q := range x.out {
 		rest, ok := q.Rest()
 		if !ok || q.first < len(q.waiting) || q.due > x.turns.round {
-			continue // with a debt it waits for its turn
+			continue // a queue with a debt waits for its turn
 		}
 		if q.inTurn() {
 			x.turns.remove(q)

@@ -56,7 +56,7 @@ func (r *receiver) readFailed(e xctl.ReadError) bool {
 		return false
 	}
 	slot.status, slot.vendor = statusOf(e.Cause), uint32(e.Cause)
-	r.responses = ddp.Run{} // what came of it before is all
+	r.responses = ddp.Run{} // no more of the response comes than has come before
 	r.answer()
 	return true
 }

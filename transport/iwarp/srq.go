@@ -12,7 +12,7 @@ import (
 
 // SRQConfig sets up a shared receive queue.
 type SRQConfig struct {
-	Number     uint32 // by which peers name it: 1 to 0xFFFFFE, unique in its Queues
+	Number     uint32 // number by which peers name the queue: 1 to 0xFFFFFE, unique in its Queues
 	CQ         *CQ    // required: where messages complete
 	MaxReceive int    // posted receive requests. 0 means 128
 	// Limit, if not 0, has OnLimit called once when fewer requests are posted;
@@ -31,7 +31,7 @@ type SRQ struct {
 	num     xctl.SRQN
 	rq      receiveQueue
 	onLimit func(*SRQ)
-	sink    Sink        // of a direct queue; then of the above there is only num
+	sink    Sink        // sink of a direct queue, which of the fields above has num only
 	ready   atomic.Bool // the sink of a direct queue takes all messages
 	closed  atomic.Bool
 	// using is held for reading while a byte of the queue's memory is written,
@@ -110,7 +110,7 @@ func (s *SRQ) pop(st *stream, to *receiveSlot) bool {
 		s.mu.Lock()
 		s.starved[st] = struct{}{}
 		s.mu.Unlock()
-		if ok = s.rq.lend(to); ok { // posted meanwhile
+		if ok = s.rq.lend(to); ok { // a receive request was posted meanwhile
 			s.forget(st)
 		}
 	}
@@ -188,7 +188,7 @@ func (s *SRQ) Close() error {
 	if s.closed.Swap(true) {
 		return ErrClosed
 	}
-	s.using.Lock() // whoever is in there leaves, and nobody enters any more
+	s.using.Lock() // whoever holds using leaves, and nobody takes it any more
 	s.rq.drop()
 	s.using.Unlock()
 	s.feed()

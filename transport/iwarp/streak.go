@@ -6,7 +6,7 @@ import "time"
 const (
 	streakGap   = 50 * time.Microsecond  // between two posts of a streak
 	streakTime  = 100 * time.Microsecond // a request waits no longer than about this
-	streakMost  = 512                    // requests
+	streakMost  = 512                    // most requests held back
 	streakBytes = batchBytes
 )
 
@@ -19,11 +19,11 @@ const (
 //
 // All fields are guarded by QP.mu.
 type streak struct {
-	last    time.Time // of the post before
-	heard   bool      // something has come since
+	last    time.Time // time of the last post
+	heard   bool      // something has come since last
 	n       int       // requests held back
 	bytes   uint32
-	waiting bool // the timer runs, and the send queue's CQ knows
+	waiting bool // timer runs, and the send queue's CQ knows
 	timer   *time.Timer
 }
 

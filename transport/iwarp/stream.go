@@ -23,10 +23,10 @@ import (
 //	request (responder) --> deciding ------+      (ends with its queue pair)
 //	   any of them -----------> ended
 const (
-	phaseReply    uint32 = iota // our Request is out
+	phaseReply    uint32 = iota // our Request was sent, and the Reply is due
 	phaseRequest                // the peer's Request is due
-	phaseDeciding               // the program has it
-	phaseOpen                   // FPDUs
+	phaseDeciding               // the program decides on the peer's Request
+	phaseOpen                   // FPDUs may be sent and received
 	phaseEnded                  // set-up has failed
 )
 
@@ -54,10 +54,10 @@ type stream struct {
 	params ConnParams       // the initiator's
 	ln     *Listener        // the responder's
 	upper  []byte           // the program's part of the Request's private data
-	asked  []byte           // all of it
-	timer  *time.Timer      // guarded by mu; bounds what is being waited for
-	kick   *time.Timer      // guarded by mu; until the peer is heard
-	up     chan established // of one element: how set-up ended
+	asked  []byte           // all private data of the Request
+	timer  *time.Timer      // guarded by mu; bounds the present step of the set-up
+	kick   *time.Timer      // guarded by mu; runs until the peer is heard
+	up     chan established // cap 1: how set-up ended
 
 	first []byte      // the RTR, constant from before phaseOpen
 	ready atomic.Bool // our set-up frame has left: the peer may send FPDUs
@@ -66,16 +66,16 @@ type stream struct {
 
 	// What follows is guarded by q.mu.
 	sending  bool     // somebody is in tx
-	again    bool     // and has to look once more
+	again    bool     // whoever is in tx has to look once more
 	blocked  bool     // the socket is full, Writable goes on
 	writable bool     // Writable came while somebody was in tx
 	resume   bool     // Wake goes on
 	hold     bool     // no message may leave yet
 	frames   [][]byte // ULPDUs that go before all messages
-	txEnded  bool     // nothing of the send queue is touched any more
-	rxEnded  bool     // nor of the receive queue, nor any region
-	last     []byte   // what is to be written still
-	reset    bool     // and then the connection is to be reset
+	txEnded  bool     // the send queue is not touched any more
+	rxEnded  bool     // neither the receive queue nor any region is touched any more
+	last     []byte   // bytes that are still to be written
+	reset    bool     // the connection is to be reset once last is written
 	kicks    int
 }
 
@@ -361,7 +361,7 @@ func (q *QP) fail(f failure) {
 	s := q.stream
 	run, shut := false, false
 	switch {
-	case s.sending: // whoever it is ends the sending
+	case s.sending: // whoever is sending ends the sending
 	case s.blocked:
 		s.endSendingLocked()
 		shut = s.reset || len(s.last) == 0

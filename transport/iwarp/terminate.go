@@ -99,7 +99,7 @@ func (r *receiver) stop(f failure) {
 // its operation as far as that is known.
 func (r *receiver) refuseParsed(op rdmap.Op, err error, segment []byte, length int) {
 	if op == rdmap.OpTerminate {
-		r.quit(err) // what it was about, nobody knows
+		r.quit(err) // A malformed Terminate: there is no request to blame it on.
 		return
 	}
 	r.refuseULPDU(rdmap.CauseOf(err), segment, length)

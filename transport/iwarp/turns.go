@@ -13,19 +13,19 @@ const (
 // pays back in the rounds that follow, also when it had nothing to send meanwhile.
 // Choosing costs a step for each message and for each quantum sent.
 type turns struct {
-	ring  outQueue  // where a round ends, among the queues
-	at    *outQueue // whose turn it is, or ring
+	ring  outQueue  // marks the end of a round among the queues
+	at    *outQueue // the queue whose turn it is, or ring
 	n     int
-	round uint64 // that is under way
+	round uint64 // number of the round under way
 }
 
 // turn is a queue's place in turns.
 type turn struct {
-	next, prev *outQueue // nil if it is not among them
-	due        uint64    // the round of its next turn
-	round      uint64    // of its last one
-	spent      uint32    // octets of a quantum that it has sent in that one
-	urgent     bool      // it goes before its time
+	next, prev *outQueue // nil if the queue is not among turns
+	due        uint64    // round of the queue's next turn
+	round      uint64    // round of the queue's last turn
+	spent      uint32    // octets of its quantum that the queue has sent in that turn
+	urgent     bool      // the queue goes before its time
 }
 
 func (q *outQueue) inTurn() bool { return q.next != nil }

@@ -16,13 +16,13 @@ type Op uint8
 // The operations. Their wire forms are those of RFC 5040 section 4 and RFC 7306.
 const (
 	OpSend           Op = iota // a message to the peer's receive queue
-	OpSendInvalidate           // the same, and it invalidates one of the peer's keys
+	OpSendInvalidate           // a message that also invalidates one of the peer's keys
 	OpWrite                    // bytes into the peer's region
 	OpRead                     // bytes from the peer's region
 	OpFetchAdd                 // atomic add to a word of the peer's region, masked if AddMask is set
 	OpCompareSwap              // atomic compare and swap, masked
 	OpImmediate                // eight bytes to the peer's receive queue, as a message
-	OpReceive                  // only in completions: a message has come
+	OpReceive                  // in completions only: a message has come
 )
 
 var opNames = [...]string{"send", "send-invalidate", "write", "read", "fetch-add", "compare-swap", "immediate", "receive"}
@@ -92,7 +92,7 @@ type WorkRequest struct {
 // ReceiveRequest is memory for one message.
 type ReceiveRequest struct {
 	ID  uint64
-	SGE []SGE // at most MaxSGE; none is room for an empty message
+	SGE []SGE // at most MaxSGE pieces; no piece is room for an empty message
 }
 
 // Status says how a work request ended; the values are those of ibv_wc_status.

@@ -11,16 +11,16 @@ import (
 // are. Its state follows what was taken.
 type cutter struct {
 	routes *routes
-	at     cutState // where the stream stands
-	walk   cutPlace // where cut has come to
+	at     cutState // position in the stream
+	walk   cutPlace // position that cut has come to
 	marks  []cutPlace
 }
 
 // cutState is what is known at a place of the stream.
 type cutState struct {
 	left  int    // bytes of the message at hand to come, if its header is known
-	have  int    // else bytes of its header that have gone by
-	queue uint32 // of the message at hand, or the last one
+	have  int    // bytes of the message's header that have gone by, while it is not whole
+	queue uint32 // queue of the message at hand, or of the last message
 	raw   [headerPart]byte
 }
 
@@ -28,13 +28,13 @@ type cutState struct {
 type cutPlace struct {
 	pos   int
 	bufs  [][]byte
-	off   int // in bufs[0]
+	off   int // offset in bufs[0]
 	state cutState
 }
 
 const (
-	lengthOff  = 8 + 8             // of the payload's length in a header
-	portOff    = lengthOff + 4 + 2 // of the destination port
+	lengthOff  = 8 + 8             // offset of the payload's length in a header
+	portOff    = lengthOff + 4 + 2 // offset of the destination port in a header
 	headerPart = portOff + 2
 )
 
@@ -116,7 +116,7 @@ func (c *cutter) cut(pos, room int) (n int, last bool, queue uint32) {
 			}
 		}
 	}
-	if best.pos >= 0 { // what does not fit begins a Send of its own
+	if best.pos >= 0 { // a message that does not fit begins a Send of its own
 		return c.take(best, pos)
 	}
 	n, _, queue = c.take(p, pos)

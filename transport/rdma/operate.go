@@ -24,7 +24,7 @@ type operations struct {
 	over    bool               // guarded by mu: the link has ended
 	free    []*running         // guarded by mu: to use again
 	cancel  context.CancelFunc // guarded by mu: ends who takes completions, nil if nobody does
-	done    chan struct{}      // closed by it
+	done    chan struct{}      // closed by the goroutine that takes completions
 }
 
 // running is an operation that was begun.
@@ -32,9 +32,9 @@ type running struct {
 	op     *transport.Operation
 	status transport.OpStatus
 	left   int       // work requests that have not completed
-	keys   []mr.Key  // of local memory
-	bounce [1][]byte // instead of Local, where that has many pieces
-	word   []byte    // what an atomic has found
+	keys   []mr.Key  // keys of the local memory
+	bounce [1][]byte // memory instead of Local, where Local has many pieces
+	word   []byte    // memory for the value that an atomic has found
 }
 
 // pieces is how many pieces of local memory an operation is done with; where there
@@ -249,7 +249,7 @@ func (l *link) complete(ctx context.Context) {
 		case over:
 			return
 		default:
-			over = l.cq.Wait(ctx) != nil // and something may have come with that
+			over = l.cq.Wait(ctx) != nil // completions may have come with the end of the wait
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 type Hearer struct {
 	OnMessage func(seq uint64) // called first, if it is not nil
 	Room      chan struct{}    // hears of Writable
-	Over      chan struct{}    // is closed by Closed
+	Over      chan struct{}    // closed by Closed
 
 	mu   sync.Mutex
 	seqs []uint64 // guarded by mu

@@ -61,7 +61,7 @@ func NewPump(t testing.TB, e Env, size, batch int) *Pump {
 	s := Sender{}
 	for range batch {
 		m := s.Next(size)
-		if size < 4096 { // as the stack does: small payloads lie behind their headers
+		if size < 4096 { // small payloads lie behind their headers, as in the stack
 			m = [][]byte{append(m[0], m[1]...)}
 		}
 		p.msgs = append(p.msgs, m...)

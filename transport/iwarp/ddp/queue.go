@@ -5,8 +5,8 @@ package ddp
 // section 4.3 has every queue begin.
 type Queue struct {
 	done uint32 // MSN of the last whole message; the next is one more, and 0 follows 2^32-1
-	mo   uint64 // where the open message goes on; beyond 32 bits nothing can
-	ulp  uint8  // of the open message's segments
+	mo   uint64 // offset at which the open message goes on; more than 32 bits, so that it can be beyond every offset
+	ulp  uint8  // ULP octet that all segments of the open message have
 	open bool
 }
 

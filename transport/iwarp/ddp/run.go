@@ -6,8 +6,8 @@ package ddp
 // messages.
 type Run struct {
 	stag uint32
-	to   uint64 // where the open message goes on
-	ulp  uint8  // of the open message's segments
+	to   uint64 // offset at which the open message goes on
+	ulp  uint8  // ULP octet that all segments of the open message have
 	open bool
 }
 

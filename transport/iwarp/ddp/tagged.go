@@ -11,7 +11,7 @@ import "encoding/binary"
 //	6   8 TO        address of the first payload octet within the STag
 //	14    payload
 type Tagged struct {
-	Last bool   // of its message
+	Last bool   // the segment is the last of its message
 	ULP  uint8  // RsvdULP
 	STag uint32 // names the receiver's memory
 	TO   uint64

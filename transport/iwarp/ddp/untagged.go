@@ -13,7 +13,7 @@ import "encoding/binary"
 //	14  4 MO        of the payload within its message
 //	18    payload
 type Untagged struct {
-	Last    bool   // of its message
+	Last    bool   // the segment is the last of its message
 	ULP     uint8  // RsvdULP, bits 0..7
 	ULPData uint32 // RsvdULP, bits 8..39
 	QN      uint32

@@ -30,7 +30,7 @@ const (
 //	|                    Private data, PD_Length octets              |
 //	+----------------------------------------------------------------+
 type Frame struct {
-	Reply    bool   // by the key
+	Reply    bool   // the key is that of a Reply
 	Markers  bool   // M: the sender of the frame wants markers in what it receives
 	CRC      bool   // C: the sender wants CRCs, in both directions
 	Reject   bool   // R: a Reply that refuses; ignored in a Request

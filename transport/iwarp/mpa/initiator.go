@@ -3,10 +3,10 @@ package mpa
 // Initiator is the side that sends the Request, as a rule the one that made the
 // TCP connection. It sends nothing more until Feed has returned Settled.
 type Initiator struct {
-	p       Params // with defaults
+	p       Params // parameters, with defaults filled in
 	in      inbox
 	retry   bool
-	failure error // what Feed returns from now on
+	failure error // error that Feed returns from now on
 }
 
 // NewInitiator returns an Initiator, or the error of p.Validate.

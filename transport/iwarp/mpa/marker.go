@@ -34,7 +34,7 @@ func (w *MarkerWriter) Append(dst, content []byte, crc bool) []byte {
 	if len(content)%4 != 0 {
 		panic("mpa: content is padded")
 	}
-	start := len(dst) // of what the CRC covers
+	start := len(dst) // start of the octets that the CRC covers
 	if w.pos == 0 {
 		dst = w.mark(dst, 0)
 	}

@@ -14,11 +14,11 @@ type Parser struct {
 	// are set before the first call of Feed.
 	CRC, Markers bool
 
-	buf    []byte          // what has come of the FPDU, without markers
-	sum    uint32          // CRC of it and of its markers, without the CRC field
+	buf    []byte          // octets of the FPDU received so far, without markers
+	sum    uint32          // CRC of buf and of the FPDU's markers, without the CRC field
 	back   uint16          // distance from ULPDU_Length to here, as in FPDUPTR
 	pos    int             // position in the stream modulo MarkerInterval
-	marker [MarkerLen]byte // the one that stands at pos
+	marker [MarkerLen]byte // the marker at pos
 	bad    bool            // a marker of this FPDU points elsewhere
 	err    error
 }

@@ -6,20 +6,20 @@ package mpa
 // no FPDU before it has received one; its parser is to be ready before the
 // Reply leaves.
 type Responder struct {
-	p       Params // the listener's, with defaults
+	p       Params // the listener's parameters, with defaults filled in
 	in      inbox
-	request *Request // not nil while the upper layer decides
+	request *Request // the peer's Request; not nil while the upper layer decides
 	reply   []byte
-	failure error // what Feed returns from now on
+	failure error // error that Feed returns from now on
 }
 
 // Request is what an initiator asks for.
 type Request struct {
 	Rev      uint8
 	CRC      bool
-	Markers  bool   // it wants markers in what it receives
+	Markers  bool   // the peer wants markers in what it receives
 	Enhanced bool   // Peer is set
-	Peer     Prefix // as it came
+	Peer     Prefix // the peer's IRD and ORD, as they came
 	Private  []byte // the upper layer's part
 }
 

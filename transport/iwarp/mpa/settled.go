@@ -4,10 +4,10 @@ import "math/bits"
 
 // Settled is what the two sides of a connection have agreed on.
 type Settled struct {
-	Rev            uint8 // of the Reply
-	CRC            bool  // in both directions
-	SendMarkers    bool  // the peer asks for them
-	ReceiveMarkers bool  // this side has asked for them
+	Rev            uint8 // revision of the Reply
+	CRC            bool  // both directions have a CRC
+	SendMarkers    bool  // the peer wants markers in what this side sends
+	ReceiveMarkers bool  // this side wants markers in what it receives
 
 	// IRD and ORD are the RDMA Reads to hold, and those to have under way at
 	// most. What was not negotiated, by NotNegotiated or by revision 1, is as
@@ -21,7 +21,7 @@ type Settled struct {
 	RTR RTR
 
 	Enhanced    bool   // Peer has been exchanged
-	Peer        Prefix // as it came
+	Peer        Prefix // the peer's IRD and ORD, as they came
 	PeerPrivate []byte // the upper layer's part
 }
 
@@ -39,7 +39,7 @@ func (s *Settled) ReadSlots() int {
 type RejectedError struct {
 	Rev      uint8
 	Enhanced bool
-	Peer     Prefix // if Enhanced: what the responder would have needed
+	Peer     Prefix // if Enhanced: the IRD and ORD that the responder would have needed
 	Private  []byte // the upper layer's reason
 }
 

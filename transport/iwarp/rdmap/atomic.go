@@ -43,11 +43,11 @@ func (op AtomicOp) String() string {
 //	44  8 compare mask
 type AtomicRequest struct {
 	Op          AtomicOp
-	ID          uint32 // comes back in the response
+	ID          uint32 // request id; the response has the same
 	STag        uint32
-	TO          uint64 // a multiple of 8
-	Add         uint64 // or what to swap in
-	AddMask     uint64 // or which bits to swap
+	TO          uint64 // address of the word, a multiple of 8
+	Add         uint64 // FetchAdd: the addend; CompareSwap: the value to swap in
+	AddMask     uint64 // FetchAdd: the carry stops; CompareSwap: the bits to swap
 	Compare     uint64 // 0 for FetchAdd
 	CompareMask uint64 // all ones for FetchAdd
 }

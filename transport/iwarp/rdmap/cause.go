@@ -142,7 +142,7 @@ func (c Cause) registered() bool { return c.name() != "" }
 func (c Cause) name() string {
 	switch {
 	case c.Layer() == LayerRDMAP && c.Type() == 0:
-		return "local catastrophic error" // with any code
+		return "local catastrophic error" // local catastrophic errors have any code
 	case c.Layer() == LayerDDP:
 		if e := ddp.Error(c &^ ddpCause); e.Known() {
 			return e.String()

@@ -4,7 +4,7 @@ package rdmap
 // in a Terminate without headers.
 type Hints struct {
 	Sent  bool // we have sent an FPDU
-	First bool // it is the first FPDU of a peer that is the initiator
+	First bool // the Terminate is the first FPDU of a peer that is the initiator
 }
 
 // siwLayout reports whether a Terminate that begins with the octets of c and has

@@ -30,10 +30,10 @@ type Terminate struct {
 	HasLen     bool   // M
 	HasDDP     bool   // D
 	HasRead    bool   // R; only together with D
-	SegmentLen uint16 // of header and payload; siw counts the payload alone
+	SegmentLen uint16 // length of header and payload; siw counts the payload alone
 	DDP        []byte // 14 or 18 octets
 	Read       ReadRequest
-	SIW        bool // was decoded from siw's layout
+	SIW        bool // the Terminate was decoded from siw's layout
 }
 
 // TerminateHeader is the DDP header of every Terminate.
@@ -79,7 +79,7 @@ const (
 	typeProtection   = 1
 )
 
-const maxSegment = 0xffff // what ULPDU_Length can say
+const maxSegment = 0xffff // the largest value of ULPDU_Length
 
 func isReadRequest(segment []byte) bool {
 	var s Segment

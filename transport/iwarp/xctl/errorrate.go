@@ -18,9 +18,9 @@ type ErrorRate struct {
 	InAll     int // 0: any number
 
 	second time.Time
-	count  int // in the second
+	count  int // errors in the second that began at second
 	all    int
-	queues map[SRQN]struct{} // of which AddQueue has counted one in the second
+	queues map[SRQN]struct{} // queues that AddQueue has counted in that second
 }
 
 // Add counts an error. It is false when that is one too many, and the connection

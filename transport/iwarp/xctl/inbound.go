@@ -71,7 +71,7 @@ func (c InboundConfig) validate() error {
 type Inbound struct {
 	cfg     InboundConfig
 	queues  map[SRQN]*Receiver
-	removed bool // some queue was, once
+	removed bool // some queue was removed once
 	gone    map[SRQN]span
 }
 

@@ -13,16 +13,16 @@ type Arrival uint8
 const (
 	ArrivalFirst Arrival = iota // begins a message: Take, Hold, Refuse or NotReady
 	ArrivalMore                 // goes where the message's first segment went
-	ArrivalDrop                 // of a message that is refused: goes nowhere
+	ArrivalDrop                 // belongs to a refused message: goes nowhere
 )
 
 // fate is what becomes of the message that is arriving.
 type fate uint8
 
 const (
-	fateOpen    fate = iota // not decided
+	fateOpen    fate = iota // the fate of the message is not decided
 	fateTaken               // a receive buffer has it
-	fateHeld                // the owner's memory has it
+	fateHeld                // the owner's memory has the message
 	fateRefused             // the sender was told, or knows without
 )
 
@@ -49,15 +49,15 @@ type Receiver struct {
 	held  int // whole messages that Release or Drop has not been called for
 
 	discard bool
-	stop    uint32 // the message that began it
-	stopAt  uint32 // limit at that time
+	stop    uint32 // number of the message that began discard
+	stopAt  uint32 // limit when discard began
 	gone    bool   // the queue was removed meanwhile
 
 	acked  uint32 // Credit.Delivered
 	limit  uint32 // Credit.Limit
-	allow  uint32 // beyond this a sender that knows no RNR is wrong
-	window uint32 // of the last Grant
-	told   Credit // the last one
+	allow  uint32 // a sender that knows no RNR must not go beyond this number
+	window uint32 // window of the last Grant
+	told   Credit // the last Credit that was told
 	since  time.Time
 	wait   time.Duration // backoff of the next NotReady
 }
@@ -122,7 +122,7 @@ func (r *Receiver) Refuse(code NAKCode, info uint32) NAK {
 	r.fate = fateRefused
 	msn := r.queue.MSN()
 	if code == NAKUnknown {
-		r.raise(msn + uint32(r.cfg.Credit)) // as the sender does by itself
+		r.raise(msn + uint32(r.cfg.Credit)) // the sender raises its limit in the same way
 	}
 	return NAK{SRQ: r.srq, MSN: msn, Code: code, Info: info}
 }
@@ -197,7 +197,7 @@ func (r *Receiver) consumed() uint32 {
 // recount works out how far messages are answered.
 func (r *Receiver) recount() {
 	switch {
-	case r.held > 0: // up to before the oldest of them, or later
+	case r.held > 0: // acknowledge up to the message before the oldest held one, or later
 	case r.discard:
 		r.acked = r.stop - 1
 	default:

@@ -15,7 +15,7 @@ const DefaultRetries = 7
 type Outcome struct {
 	ID   uint64
 	Code NAKCode // 0: delivered. NAKNotReady: all retries are used up
-	Info uint32  // that of the NAK
+	Info uint32  // Info of the NAK
 	// Withdrawn: the owner took it back, and the peer has never heard of it.
 	Withdrawn bool
 }
@@ -68,7 +68,7 @@ type Sender struct {
 	head, sent, tail uint32
 
 	open   bool
-	openAt uint32 // in ring
+	openAt uint32 // index in ring of the open message
 
 	stopped bool
 	stop    uint32 // number of the message that was refused
@@ -216,7 +216,7 @@ func (s *Sender) Credit(c Credit) error {
 	}
 	s.acked = c.Delivered
 	if m := s.oldest(); m != nil && !after(m.msn, s.acked) {
-		s.tries = 0 // and not for the numbers of messages that were dropped
+		s.tries = 0 // numbers of dropped messages do not count as tries
 	}
 	s.limit = latest(s.limit, c.Limit)
 	if s.stopped && after(c.Limit, s.wake) {
@@ -248,7 +248,7 @@ func (s *Sender) NAK(n NAK, now time.Time) error {
 
 func (s *Sender) notReady(n NAK, at uint32, now time.Time) error {
 	if s.stopped {
-		return rdmap.CauseStreamCatastrophic // one of two is from a peer that resumed by itself
+		return rdmap.CauseStreamCatastrophic // one of the two RESUMEs is from a peer that resumed by itself
 	}
 	for i := at; i != s.sent; i++ {
 		if s.at(i).code != 0 {

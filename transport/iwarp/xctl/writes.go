@@ -19,7 +19,7 @@ func nextOrdinal(n uint32) uint32 {
 type WriteOutcome struct {
 	ID    uint64
 	Cause rdmap.Cause
-	OK    bool // then there is no cause
+	OK    bool // the Write succeeded: Cause means nothing
 }
 
 // WriteSender is the sending end of the Writes of a connection. Like a Sender it
@@ -126,10 +126,10 @@ func (w *WriteSender) grow() {
 // WriteReceiver is the receiving end of the Writes of a connection. The zero
 // WriteReceiver has seen none.
 type WriteReceiver struct {
-	last   uint32 // ordinal of the last one that is whole
-	told   uint32 // of the last WRACK
-	bad    uint32 // the last one that failed
-	failed bool   // there is such a one, less than half the numbers ago
+	last   uint32 // ordinal of the last Write that is whole
+	told   uint32 // ordinal of the last WRACK
+	bad    uint32 // ordinal of the last Write that failed
+	failed bool   // bad is set, and less than half the ordinals ago
 }
 
 // Next is the ordinal of the Write that is arriving.
@@ -142,7 +142,7 @@ func (w *WriteReceiver) Done(ok bool) {
 		w.bad, w.failed = w.last, true
 	}
 	if w.failed && w.last-w.bad >= 1<<31-1 {
-		w.failed = false // its number will mean another Write
+		w.failed = false // the ordinal bad will mean another Write
 	}
 }
 

@@ -20,7 +20,7 @@ func (p *peer) answer(l *link, m setup.Message) (answer setup.Message, found boo
 		r := p.connect(l, m)
 		return r, r.Status == setup.Found
 	}
-	panic("fabric: an answer is asked for") // callers have looked
+	panic("fabric: an answer is asked for") // callers have looked at the type of the message
 }
 
 func (p *peer) connect(l *link, m *setup.Connect) *setup.Connected {
@@ -28,7 +28,7 @@ func (p *peer) connect(l *link, m *setup.Connect) *setup.Connected {
 		return &setup.Connected{ID: m.ID, Status: s, Initiator: m.Initiator, Incarnation: p.f.xrc.Incarnation()}
 	}
 	if m.Host != p.remote || m.Incarnation != l.incarnation {
-		return refused(setup.Rejected) // it speaks for another one
+		return refused(setup.Rejected) // the peer speaks for another host
 	}
 	from := xrc.Peer{Host: p.remote, Incarnation: m.Incarnation,
 		QP: xrc.Ref{Kind: xrc.KindInitiator, Number: m.Initiator.Number, Generation: m.Initiator.Generation}}

@@ -21,7 +21,7 @@ type ChannelAttr struct {
 	// Local and Remote are the hosts. The zero local address is the first of
 	// Config.Addresses that fits.
 	Local, Remote netip.Addr
-	Service       uint64 // by which a domain of the remote host is found
+	Service       uint64 // number by which a domain of the remote host is found
 	// MaxSend is how many requests may be outstanding: 1 to 1<<16, default 128.
 	MaxSend int
 	// Reads is how many reads and atomics may be under way at the target, to 255;
@@ -60,15 +60,15 @@ type Channel struct {
 	works     []work             // guarded by mu, but for those that start uses
 	free      []uint32           // guarded by mu
 	waiting   fifo.Queue[uint32] // guarded by mu; in the order of posting
-	started   int                // guarded by mu; with the connection
-	reads     int                // guarded by mu; of them
+	started   int                // guarded by mu; requests that are with the connection
+	reads     int                // guarded by mu; reads among started
 	posted    uint64             // guarded by mu; requests ever
 	starting  bool               // guarded by mu; somebody is in run
-	again     bool               // guarded by mu; and has to look once more
+	again     bool               // guarded by mu; whoever is in run has to look once more
 
-	starvedBy *link // guarded by its mu; which has it on its list
+	starvedBy *link // the link that has the channel in starved; guarded by the link's mu
 
-	batch []iwarp.WorkRequest // of who is in run
+	batch []iwarp.WorkRequest // scratch of whoever is in run
 	slots []uint32
 }
 
@@ -113,7 +113,7 @@ func (f *Fabric) Connect(ctx context.Context, s *xrc.Session, a ChannelAttr) (*C
 		ch.die(err)
 		ctx, cancel := context.WithTimeout(context.Background(), setupTime)
 		defer cancel()
-		_ = ini.Destroy(ctx) // or the end of the session does
+		_ = ini.Destroy(ctx) // if Destroy fails the end of the session destroys the initiator
 		f.mu.Lock()
 		if f.inis[ch.ref.Number] == ch {
 			delete(f.inis, ch.ref.Number)
@@ -139,7 +139,7 @@ func (f *Fabric) Connect(ctx context.Context, s *xrc.Session, a ChannelAttr) (*C
 	f.inis[ch.ref.Number] = ch
 	f.mu.Unlock()
 	if ini.State() == xrc.StateError {
-		return fail(ErrClosed) // with its session, before we would have heard of it
+		return fail(ErrClosed) // the session has ended, and the channel has not heard yet
 	}
 	for {
 		switch err := ch.connect(ctx); {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	controlQueue    = 1    // of the numbers that package xrc reserves
+	controlQueue    = 1    // number of the queue, one of those that package xrc reserves
 	controlLen      = 4096 // octets of a message
 	controlSends    = 8    // messages under way
 	controlReceives = 32
 	maxCalls        = 32           // questions without an answer, of each side
 	maxAnswers      = 4 * maxCalls // answers that wait to be sent
-	controlIndex    = 1<<32 - 1    // in the ids of work requests, where others have a channel's
+	controlIndex    = 1<<32 - 1    // stands for the control queue in ids of work requests, in the place of a channel's index
 )
 
 // control is the part of a link by which the two fabrics talk: messages of their
@@ -29,20 +29,20 @@ type control struct {
 	cq     *iwarp.CQ
 	srq    *iwarp.SRQ
 	memory *iwarp.MR     // receives, then sends
-	slots  chan uint32   // of sends that are free
+	slots  chan uint32   // slots of sends that are free
 	window chan struct{} // taken by questions without an answer
-	wake   chan struct{} // of one element
+	wake   chan struct{} // cap 1: has the sender of control messages look again
 	said   chan struct{} // closed when the peer has our bye
 
 	mu      sync.Mutex
 	nextID  uint32                  // guarded by mu
 	calls   map[uint32]chan message // guarded by mu
-	out     []outgoing              // guarded by mu: questions and answers, in turn
-	answers int                     // guarded by mu: of them
+	out     []outgoing              // guarded by mu: questions and answers, in the order of their turns
+	answers int                     // guarded by mu: answers among out
 	closed  []uint32                // guarded by mu: queues to be announced
 	asked   time.Time               // guarded by mu: since when the peer owes a recordMissing; zero if it does not
 	leaving bool                    // guarded by mu: say bye
-	byeSlot uint32                  // guarded by mu: 1 more than where it is
+	byeSlot uint32                  // guarded by mu: slot of the bye plus 1
 }
 
 type outgoing struct {
@@ -103,7 +103,7 @@ func (c *control) listen() {
 	var list [controlReceives]iwarp.Completion
 	for {
 		err := c.cq.Wait(ctx)
-		n := c.cq.Poll(list[:]) // what came before the end is heard
+		n := c.cq.Poll(list[:]) // completions that came before the end was heard
 		if n == 0 && err != nil {
 			return
 		}

@@ -35,17 +35,17 @@ type Completion struct {
 type CQ struct {
 	f   *Fabric
 	xrc *xrc.CQ
-	dev *iwarp.CQ // of the receive queues
+	dev *iwarp.CQ // completion queue of the receive queues
 
 	mu      sync.Mutex
-	limit   int                              // of ring
-	ring    fifo.Queue[Completion]           // guarded by mu; what does not wait in dev
+	limit   int                              // most completions in ring
+	ring    fifo.Queue[Completion]           // guarded by mu; completions that do not wait in dev
 	overrun bool                             // guarded by mu
 	closed  bool                             // guarded by mu
 	waiting map[*context.CancelFunc]struct{} // guarded by mu
 	list    [64]iwarp.Completion             // guarded by mu; scratch
-	qp      *iwarp.QP                        // guarded by mu; which was seen last,
-	link    *link                            // and the connection that it is
+	qp      *iwarp.QP                        // guarded by mu; the queue pair seen last
+	link    *link                            // guarded by mu; the connection of qp
 }
 
 // CreateCQ makes a completion queue: room for n completions of each kind, those of
@@ -115,7 +115,7 @@ func (c *CQ) collect() {
 		}
 	}
 	c.qp, c.link = nil, nil
-	c.wakeLocked() // they are not where Wait looks
+	c.wakeLocked() // Wait looks elsewhere for these completions
 }
 
 // push adds completions of channels.
@@ -167,7 +167,7 @@ func (c *CQ) Wait(ctx context.Context) error {
 			c.mu.Unlock()
 			if errors.Is(err, context.Canceled) && ctx.Err() == nil {
 				cancel()
-				continue // there is something else
+				continue // there may be more completions
 			}
 			if errors.Is(err, iwarp.ErrOverrun) {
 				c.xrc.Overrun()
@@ -199,7 +199,7 @@ func (x *completions) Purge(r xrc.Ref) {
 
 func (x *completions) Close() {
 	c := (*CQ)(x)
-	c.collect() // for those who ask what has come
+	c.collect() // notes messages that have come, for peers that ask
 	c.mu.Lock()
 	c.closed, c.ring = true, fifo.Queue[Completion]{}
 	c.wakeLocked()

@@ -180,7 +180,7 @@ func (f *Fabric) listen(ln *iwarp.Listener) {
 
 const (
 	acceptsAtOnce = 64
-	decidesAtOnce = 4 // of one peer
+	decidesAtOnce = 4 // requests of one peer that are decided at a time
 
 	// setupTime bounds an attempt: so long the side with the smaller address refuses
 	// the other's.
@@ -189,7 +189,7 @@ const (
 
 // decide accepts or refuses a request.
 func (f *Fabric) decide(in *iwarp.Incoming) {
-	var block xctl.Block // only to read the peer's
+	var block xctl.Block // only for reading the peer's block
 	offer, upper, err := block.Negotiate(in.Private)
 	if err != nil || !offer.Extended {
 		_ = in.Reject(nil)
@@ -265,7 +265,7 @@ func (f *Fabric) decide(in *iwarp.Incoming) {
 	ctx, cancel := context.WithTimeout(f.ctx, setupTime)
 	defer cancel()
 	if _, err := in.Accept(ctx, l.qp, l.params(reply)); err != nil {
-		refuse(reasonClosed, nil) // if the connection ended before it was decided
+		refuse(reasonClosed, nil) // for a connection that ended before the request was decided
 		l.abandon(err)
 		return
 	}

@@ -19,12 +19,12 @@ type Fabric struct {
 	cfg   Config
 	dev   *iwarp.Device
 	xrc   *xrc.Device
-	pd    *iwarp.PD // of all connections and regions
+	pd    *iwarp.PD // protection domain of all connections and regions
 	ctx   context.Context
 	stop  context.CancelFunc
 	wg    sync.WaitGroup // everything but wg of links
-	poke  chan struct{}  // of one element: the time of something has changed
-	seq   atomic.Uint64  // of connections
+	poke  chan struct{}  // cap 1: a deadline has changed
+	seq   atomic.Uint64  // number of the last connection
 	stats counters
 
 	mu     sync.Mutex
@@ -118,7 +118,7 @@ func (f *Fabric) Close() error {
 			ch.die(ErrClosed)
 		}
 	}
-	_ = f.pd.Close() // or, if sessions still have regions, the device does
+	_ = f.pd.Close() // if sessions still have regions the device closes it
 	return nil
 }
 

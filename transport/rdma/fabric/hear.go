@@ -154,7 +154,7 @@ func (l *link) ask(pairs []xrc.Pair, now time.Time) {
 		l.end(errSilent)
 		return
 	case owed, quiet:
-		return // it was asked a moment ago, or nobody waits for anything
+		return // the peer was asked a moment ago, or no channel waits for an answer
 	}
 	sortPairs(pairs)
 	if l.scanned >= len(pairs) {

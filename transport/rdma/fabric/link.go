@@ -14,17 +14,17 @@ import (
 type link struct {
 	f      *Fabric
 	p      *peer
-	id     uint64 // the dialing side names it
-	dialed bool   // we are that side
+	id     uint64 // number of the connection, given by the dialing side
+	dialed bool   // this side has dialed
 
 	qp      *iwarp.QP
 	sendCQ  *iwarp.CQ
-	recvCQ  *iwarp.CQ // of the queue pair's own receive queue, which nobody uses
+	recvCQ  *iwarp.CQ // completion queue of the queue pair's own receive queue, which nobody uses
 	control control
 	ledger  *ledger
 
 	incarnation uint64 // the peer's; constant from before up
-	scanned     int    // of the pairs that were asked for; maintain's
+	scanned     int    // next of the pairs to be asked for; maintain's
 
 	ended    chan struct{} // closed when nothing leaves or comes any more
 	finished chan struct{} // closed when nothing is left
@@ -33,10 +33,10 @@ type link struct {
 
 	mu      sync.Mutex
 	room    int            // guarded by mu; work requests that may be posted
-	queued  map[uint32]int // guarded by mu; messages that are, by their queue
-	over    bool           // guarded by mu; none may be any more
+	queued  map[uint32]int // guarded by mu; messages that are posted, by their queue
+	over    bool           // guarded by mu; no work request may be posted any more
 	why     error          // guarded by mu
-	starved []*Channel     // guarded by mu; that found no room, in turn
+	starved []*Channel     // guarded by mu; channels that found no room, in the order of their turns
 }
 
 // newLink makes a connection to be, with everything that the peer may use as soon

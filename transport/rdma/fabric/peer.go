@@ -33,22 +33,22 @@ type peer struct {
 
 	mu          sync.Mutex
 	link        *link         // nil if there is none
-	last        uint64        // the one before, or that one
-	incarnation uint64        // of the peer when there was a connection last
+	last        uint64        // number of link, or of the previous one if link is nil
+	incarnation uint64        // the peer's incarnation on the last connection
 	changed     chan struct{} // closed, and made anew, when link changes
-	running     bool          // somebody is connecting,
-	dialing     bool          // and has sent the request
-	failure     error         // why the last try was none
-	calls       []*firstCall  // that wait for a connection
+	running     bool          // a goroutine is connecting
+	dialing     bool          // the connecting goroutine has sent the request
+	failure     error         // why the last attempt to connect failed
+	calls       []*firstCall  // first calls that wait for a connection
 	channels    map[uint32]*Channel
 	lastChannel uint32
 	suspended   int // channels that wait for a connection
 	carriers    map[xrc.Ref]*carrier
 	ledgers     []pastLink           // oldest first
-	gone        map[xrc.Ref]struct{} // to be announced
+	gone        map[xrc.Ref]struct{} // queue pairs that are gone and have to be announced
 	ended       map[xrc.Ref]struct{} // targets of the peer that ended while channels are connecting
-	connecting  int                  // of these
-	hurry       bool                 // look soon
+	connecting  int                  // number of channels that are connecting
+	hurry       bool                 // maintain is to look soon
 	idleSince   time.Time
 }
 
@@ -128,7 +128,7 @@ func (p *peer) channel(index uint32) *Channel {
 type firstCall struct {
 	m      setup.Message
 	answer setup.Message
-	link   *link         // that the answer came by, nil if that was refused
+	link   *link         // link by which the answer came, nil if the call was refused
 	done   chan struct{} // closed when there is an answer
 }
 
@@ -234,7 +234,7 @@ func (p *peer) up(l *link, c *firstCall, answer setup.Message) bool {
 	p.link, p.last, p.failure = l, l.id, nil
 	p.idleSince = time.Time{}
 	for _, c := range p.carriers {
-		p.hurry = p.hurry || c.link == nil // its initiator may have ended meanwhile
+		p.hurry = p.hurry || c.link == nil // the initiator of a suspended carrier may have ended meanwhile
 	}
 	if p.hurry {
 		p.f.wake()

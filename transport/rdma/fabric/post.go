@@ -13,14 +13,14 @@ type work struct {
 	wr     iwarp.WorkRequest
 	sge    [iwarp.MaxSGE]iwarp.SGE
 	inline []byte
-	order  uint64 // of posting
-	group  int    // of the first of Writes that a message builds on: how many there are, and the message
+	order  uint64 // position in the order of posting
+	group  int    // in the first Write that a message builds on: the number of such Writes and the message
 
 	// doubtful: it was with a connection that was lost, and the peer knows whether
 	// it has come.
 	doubtful bool
-	lost     uint64 // that connection
-	serial   uint32 // its number there
+	lost     uint64 // number of the lost connection
+	serial   uint32 // serial number of the message on the lost connection
 }
 
 // startAtOnce is how many requests go to the connection in one call.
@@ -132,7 +132,7 @@ func (ch *Channel) check(w *iwarp.WorkRequest) error {
 	atomic := w.Op == iwarp.OpFetchAdd || w.Op == iwarp.OpCompareSwap
 	for _, bad := range [...]bool{
 		w.Op > iwarp.OpImmediate,
-		message != (w.Queue != 0), // what else would tell where it goes
+		message != (w.Queue != 0), // only the queue tells where a message goes
 		w.Queue == controlQueue || w.Queue > maxSRQN,
 		len(w.SGE) > iwarp.MaxSGE || w.Op == iwarp.OpRead && len(w.SGE) > 1,
 		len(w.Inline) > 0 && (len(w.SGE) > 0 || w.Op > iwarp.OpWrite || len(w.Inline) > ch.f.cfg.MaxInline),
@@ -201,7 +201,7 @@ func (ch *Channel) run() {
 		ending := errors.Is(err, iwarp.ErrState)
 		ch.mu.Lock()
 		list := ch.putBackLocked(l, ch.slots[done:], ending)
-		stop = ending && ch.link == l // until there is another one
+		stop = ending && ch.link == l // sending stops until there is another connection
 		ch.starting = !stop
 		ch.mu.Unlock()
 		ch.attr.CQ.push(list)
@@ -236,7 +236,7 @@ func (ch *Channel) pickLocked(l *link) (refused []Completion) {
 			continue
 		case reads && ch.reads == ch.depth, n > l.room:
 			// What comes behind has to wait, too.
-		case queue != 0 && !l.mayTakeLocked(queue, n): // nor what comes behind for it: there is only less room
+		case queue != 0 && !l.mayTakeLocked(queue, n): // a request behind this one for the same queue has no more room
 			passed = true
 			kept += copy(all[kept:], all[i:i+n])
 			i += n

@@ -43,10 +43,10 @@ type recordKind uint8
 const (
 	recordHello     recordKind = 1 // first in private data
 	recordGone      recordKind = 2 // queue pairs of the sender that are no more
-	recordAsk       recordKind = 3 // are these queue pairs of the receiver connected so?
-	recordMissing   recordKind = 4 // the answer: these are not
-	recordInquire   recordKind = 5 // which of these messages have come by a connection that was lost?
-	recordDelivered recordKind = 6 // the answer: these have
+	recordAsk       recordKind = 3 // asks whether these queue pairs of the receiver are connected so
+	recordMissing   recordKind = 4 // answers recordAsk: these pairs are not connected
+	recordInquire   recordKind = 5 // asks which of these messages have come by a connection that was lost
+	recordDelivered recordKind = 6 // answers recordInquire: these messages have come
 	recordClosed    recordKind = 7 // shared receive queues of the sender that are no more
 	recordBye       recordKind = 8 // the sender's incarnation ends
 	recordKinds                = 9
@@ -67,7 +67,7 @@ const (
 const (
 	recordLen     = 36
 	recordVersion = 1
-	maxItems      = 240 // so that all kinds fit controlLen
+	maxItems      = 240 // small enough for every kind to fit controlLen
 )
 
 var recordMagic = [4]byte{'x', 'r', 'c', 'F'}

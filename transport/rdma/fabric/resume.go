@@ -77,7 +77,7 @@ func (ch *Channel) suspend(l *link, now time.Time) {
 	ch.p.suspended++
 	ch.p.mu.Unlock()
 	if err := ch.ini.Suspend(now, psn, psn); err != nil {
-		ch.sweep() // it has ended meanwhile
+		ch.sweep() // the session has ended meanwhile
 	}
 }
 
@@ -106,7 +106,7 @@ func (ch *Channel) activate(l *link) {
 		next := ch.p.link
 		ch.p.runLocked()
 		ch.p.mu.Unlock()
-		if next != nil && next != l { // which may have looked for suspended channels before
+		if next != nil && next != l { // next may have looked for suspended channels before this one was suspended
 			ch.resume(ch.f.ctx, next)
 		}
 		return
@@ -170,7 +170,7 @@ func (ch *Channel) destroy() {
 	ch.mu.Unlock()
 	ch.die(xrc.ErrDestroyed)
 	if ch.p != nil {
-		ch.p.announce(ref) // also of one that was never connected, or is suspended
+		ch.p.announce(ref) // announced also if the channel was never connected, or is suspended
 	}
 }
 
@@ -288,7 +288,7 @@ func (ch *Channel) resume(ctx context.Context, l *link) {
 	m, err := l.call(ctx, &setup.Connect{Mode: setup.ModeResume, Host: ch.p.local, Incarnation: ch.f.xrc.Incarnation(), Initiator: qp(ch.Ref()),
 		MTU: uint16(ch.attr.MTU), RdAtomic: uint8(ch.depth), PSN: ch.psn, Next: ch.psn, Service: ch.attr.Service, Target: qp(ch.target)})
 	if err != nil {
-		return // with the connection; there will be another one
+		return // the connection ends; the next one is asked
 	}
 	a, ok := m.(*setup.Connected)
 	if !ok || a.Status != setup.Found {

@@ -14,8 +14,8 @@ type carrier struct {
 	p      *peer
 	target *xrc.Target
 	ref    xrc.Ref
-	psn    uint32 // of the initiator's first request
-	tag    uint64 // of the domain, 0 if not known
+	psn    uint32 // number of the initiator's first request
+	tag    uint64 // tag of the domain, 0 if not known
 
 	link *link // guarded by peer.mu; nil while suspended
 }
@@ -81,7 +81,7 @@ func (p *peer) resume(l *link, from xrc.Peer, m *setup.Connect) (psn uint32, sta
 		return 0, setup.NotReady
 	}
 	if info := c.target.Info(); info.Connected && info.Peer.QP == from.QP {
-		return c.psn, setup.Found // asked twice
+		return c.psn, setup.Found // the peer has asked twice
 	}
 	// Before it is resumed, for it may end, and be closed, in the same moment.
 	p.mu.Lock()
@@ -136,7 +136,7 @@ func (x *finder) Find(number uint32) *iwarp.SRQ {
 				return q.Queue().(*queue).srq.Load()
 			}
 			if err == xrc.ErrUnknownSRQ {
-				break // nor for the others of this domain
+				break // the other targets of this domain do not find the queue either
 			}
 		}
 	}
