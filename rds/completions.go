@@ -15,21 +15,21 @@ type completions struct {
 	sleeps ipc.Flag
 	want   ipc.Flag // WantCompletions
 
-	mu      sync.Mutex // before recvQueue.rmu
+	mu      sync.Mutex // guards the fields below, but for broken and self; locked before recvQueue.rmu
 	ring    ipc.Producer
 	put     int          // entries since the last publish
-	hushed  int          // of them, those that the application need not hear of at once
-	quiet   int          // such entries since it was last woken
+	hushed  int          // entries of put that the application need not hear of at once
+	quiet   int          // hushed entries since the application was last woken
 	room    int          // entries known to be free
 	frees   []uint32     // offsets of the send arena to give back
-	events  []ipc.Entry  // at most one of each kind and socket: their flags are one-shot; and retired
-	retired int          // in events, OpRetired: beyond maxRetired nothing is exposed
-	waiting []*appSocket // with messages or fates, in order
-	limit   int          // of frees: the blocks of the send arena
+	events  []ipc.Entry  // retired, and one-shot flags: at most one event of each kind and socket
+	retired int          // number of OpRetired in events: beyond maxRetired nothing is exposed
+	waiting []*appSocket // sockets with messages or fates, in the order of their turns
+	limit   int          // longest frees may get: the number of blocks of the send arena
 	closed  bool
 	broken  atomic.Bool // the application does what no correct one does
 
-	self *ipc.Bell // the session's goroutine, which ends it then
+	self *ipc.Bell // bell of the session's goroutine, which ends the session when broken is set
 }
 
 func (c *completions) init(seg *ipc.Segment, bell, self *ipc.Bell) {
@@ -118,7 +118,7 @@ func (c *completions) freed(off uint32) {
 		return
 	}
 	if len(c.frees) > 0 || !c.has() {
-		if len(c.frees) == c.limit { // it has lent some memory twice
+		if len(c.frees) == c.limit { // the application has lent some memory twice
 			c.violated()
 		}
 		if !c.closed {
@@ -143,7 +143,7 @@ func (c *completions) report(e ipc.Entry) {
 		return
 	}
 	if len(c.events) > 0 || !c.has() {
-		if !c.closed && !slices.Contains(c.events, e) { // a flag can be raised again meanwhile
+		if !c.closed && !slices.Contains(c.events, e) { // an application can raise a flag again meanwhile
 			c.events = append(c.events, e)
 			if e.Op() == ipc.OpRetired {
 				c.retired++

@@ -60,7 +60,7 @@ func (s *sentinel) Temporary() bool { return s.errno == syscall.EAGAIN || s.errn
 // OpError is the error of every Node and Socket method.
 type OpError struct {
 	Op    string         // "bind", "send", "receive", "close", ...
-	Local netip.AddrPort // of the socket; zero if it has none
+	Local netip.AddrPort // address of the socket; zero if it has none
 	Peer  netip.AddrPort // destination; zero if none is concerned
 	Err   error
 }
@@ -93,7 +93,7 @@ func (e *OpError) Temporary() bool {
 // no peer had acknowledged.
 type DroppedError struct {
 	Messages int
-	Bytes    int // of payload
+	Bytes    int // bytes of payload
 }
 
 func (e *DroppedError) Error() string {

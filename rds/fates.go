@@ -15,7 +15,7 @@ const maxFates = 64 << 10
 
 // fateQueue holds the fates of sent messages until they are received.
 type fateQueue struct {
-	n     atomic.Int64 // in queue, readable without mu
+	n     atomic.Int64 // length of queue, readable without mu
 	mu    sync.Mutex
 	queue fifo.Queue[conn.Fate]
 }

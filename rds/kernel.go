@@ -127,8 +127,8 @@ type kernelSocket struct {
 
 	reads, writes kernelCalls
 
-	recvMu   sync.Mutex     // one receiver at a time: the length is looked at first. Nobody waits with it
-	statuses []afrds.Status // read and not yet handed out; guarded by recvMu
+	recvMu   sync.Mutex     // one receiver at a time, because the length is looked at before the data; held without waiting for messages
+	statuses []afrds.Status // statuses read and not yet handed out; guarded by recvMu
 }
 
 func (s *kernelSocket) local() netip.AddrPort { return s.addr }
@@ -286,7 +286,7 @@ func (s *kernelSocket) recvBatch(ctx context.Context, ms []Message, block bool) 
 
 func (s *kernelSocket) cancel(to netip.AddrPort) error {
 	if !to.Addr().IsValid() {
-		return ErrInvalid // there is no "all" (net/rds/af_rds.c, rds_cancel_sent_to)
+		return ErrInvalid // Linux cannot cancel to all destinations (net/rds/af_rds.c, rds_cancel_sent_to).
 	}
 	return s.c.CancelSentTo(to)
 }

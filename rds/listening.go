@@ -20,21 +20,21 @@ import (
 // listen, who only looks takes what is there, and the dispatcher looks every lookEvery:
 // it listens again when no receiver has come back, or one has waited long.
 type listening struct {
-	role    chan struct{} // of one element, which is with who takes completions
-	nudge   chan struct{} // of one element: the dispatcher is to look who listens
-	held    atomic.Bool   // the role, by one that waits at the ear
+	role    chan struct{} // token (cap 1): its holder alone takes completions from the ring
+	nudge   chan struct{} // cap 1: has the dispatcher look who listens
+	held    atomic.Bool   // role is with a receiver that waits at the ear
 	others  atomic.Int32  // goroutines that wait and do not listen
-	turns   atomic.Uint32 // of receivers, at listening
-	offered atomic.Bool   // by the dispatcher, which has the role: to who receives next
-	wanted  atomic.Bool   // by that one
-	recall  atomic.Bool   // by the dispatcher
-	longest int           // looks that a receiver listens without a message
+	turns   atomic.Uint32 // receivers that take turns at listening
+	offered atomic.Bool   // set by the dispatcher, which has role: the next receiver may take it
+	wanted  atomic.Bool   // set by a receiver that wants what is offered
+	recall  atomic.Bool   // set by the dispatcher, which wants role back
+	longest int           // most looks of a receiver without a message
 
-	// With the role.
+	// For the holder of role:
 	cq    ipc.Consumer
 	d     delivery
 	brisk int       // turns in a row for one goroutine
-	since time.Time // of the first of them
+	since time.Time // when the first of the brisk turns began
 }
 
 const (
@@ -125,7 +125,7 @@ func (t *attachment) wait(ctx context.Context, w *waiter, receives bool) error {
 		}
 		if err != nil {
 			t.end(err)
-			return nil // to find that out
+			return nil // the caller finds out
 		}
 	}
 	l.others.Add(1)
@@ -155,9 +155,9 @@ func (t *attachment) takeRole(w *waiter) bool {
 		l.wanted.Store(false) // the dispatcher may have given it up before
 		return true
 	case <-w.c:
-		w.c <- struct{}{} // there is one in all
+		w.c <- struct{}{} // the channel has room for the only token
 		if !l.wanted.Swap(false) {
-			l.nudgeDispatcher() // which has given up its place for nobody
+			l.nudgeDispatcher() // the dispatcher has given up its place, and nobody has taken it
 		}
 		return false
 	}
@@ -239,7 +239,7 @@ func (t *attachment) catchUp() bool {
 	default:
 		return false
 	}
-	some, _ := t.turn() // who listens next finds the error too
+	some, _ := t.turn() // whoever listens next finds the error too
 	l.role <- struct{}{}
 	return some
 }

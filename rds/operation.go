@@ -20,24 +20,24 @@ type operation struct {
 	s     *nodeSocket
 	peer  *peer
 	dport uint16
-	path  int // that it was begun on, guarded by peer.mu
-	bytes int // of local memory
+	path  int // path that the operation was begun on, guarded by peer.mu
+	bytes int // bytes of local memory
 
 	first  transport.Operation
-	list   []*transport.Operation // first, and where there are two another
+	list   []*transport.Operation // first, and a second operation of the same message
 	room   [2]*transport.Operation
-	pieces [2][1][]byte  // of their local memory, where it is in one piece
+	pieces [2][1][]byte  // local memory of the operations, where it is one piece each
 	found  uint64        // the result of an atomic, unless the message says where it goes
-	left   atomic.Int32  // of list not done
-	worst  atomic.Uint32 // transport.OpStatus of those done
+	left   atomic.Int32  // operations of list that are not done
+	worst  atomic.Uint32 // worst transport.OpStatus of the operations that are done
 
 	// Guarded by socketOps.mu.
 	prev, next *operation // in socketOps
-	pending    bool       // it is there
-	canceled   bool       // its message was, meanwhile, with the fate late
+	pending    bool       // the operation is in socketOps
+	canceled   bool       // the message was canceled meanwhile, with the fate late
 	late       conn.Fate
 
-	lent *lentOperation // of an attached application; nil: this process's
+	lent *lentOperation // the operation of an attached application; nil: the operation is of this process
 }
 
 // newOperation makes the operation of a checked message, nil if it has none. It is

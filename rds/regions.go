@@ -44,10 +44,10 @@ type socketRegions struct {
 	device *mr.Device
 	domain *mr.Domain
 	owner  *mr.Owner
-	keys   map[mr.Key]MRFlags // of the regions that have not ended
+	keys   map[mr.Key]MRFlags // keys of the regions that have not ended
 	closed bool
 
-	session *sessionRegions // whose owner they have; nil: one of their own
+	session *sessionRegions // the session whose owner the regions have; nil: the socket has an owner of its own
 }
 
 // open returns who the socket's regions belong to.
@@ -81,7 +81,7 @@ func (s *nodeSocket) allocMemory(n int) (*Memory, error) {
 	case n <= 0:
 		return nil, ErrInvalid
 	}
-	return &Memory{B: make([]byte, (n+7)&^7)[:n:n]}, nil // whole words are aligned as words
+	return &Memory{B: make([]byte, (n+7)&^7)[:n:n]}, nil // made of whole words, so that words in it are aligned
 }
 
 // pageMask makes a region's offset of an address, as Linux does.
@@ -123,7 +123,7 @@ func (s *nodeSocket) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, 
 		return makeCookie(uint32(k), offset), nil
 	}
 	t.mu.Unlock()
-	_ = owner.FreeInvalidate(context.Background(), k) // fails if the owner has ended, too, and the region with it
+	_ = owner.FreeInvalidate(context.Background(), k) // fails if the owner has ended, and then the region has too
 	return 0, net.ErrClosed
 }
 
@@ -199,7 +199,7 @@ func (s *nodeSocket) retire(r *mr.Reader, k mr.Key, from netip.Addr) {
 	domain := t.domain
 	t.mu.Unlock()
 	if f := r.Revoke(k, domain, from); f != mr.None && f != mr.Held {
-		return // not a region for this peer, or just freed
+		return // the key is not of a region for this peer, or was just freed
 	}
 	t.mu.Lock()
 	delete(t.keys, k)
@@ -219,7 +219,7 @@ func (s *nodeSocket) revoke() {
 	t.keys = nil
 	t.mu.Unlock()
 	for k := range keys {
-		_ = owner.Free(k) // unless a message has just ended it
+		_ = owner.Free(k) // a message may have just ended the region
 	}
 }
 

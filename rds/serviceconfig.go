@@ -19,7 +19,7 @@ const (
 	DefaultReceiveArena   = 32 << 20 // bytes
 	DefaultMemoryArena    = 32 << 20 // bytes
 	DefaultReceiveBacklog = 8 << 20  // bytes
-	DefaultSocketMode     = 0o666    // of the socket file
+	DefaultSocketMode     = 0o666    // file mode of the socket
 )
 
 // ServiceConfig is what a Service is told once; see Service.Reload for what may

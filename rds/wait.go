@@ -15,9 +15,9 @@ import (
 type waitQueue struct {
 	n      atomic.Int32 // waiters queued; readable without mu
 	mu     sync.Mutex
-	head   *waiter // oldest first
+	head   *waiter // oldest waiter first
 	tail   *waiter
-	spare  *waiter // for add, linked by next
+	spare  *waiter // waiters for add to use again, linked by next
 	spares int
 }
 
@@ -25,8 +25,8 @@ type waitQueue struct {
 const maxSpares = 8
 
 type waiter struct {
-	c          chan struct{}           // one token at most
-	ear        atomic.Pointer[ipc.Ear] // where its owner waits instead, nil: at c
+	c          chan struct{}           // cap 1: has a token when the waiter was woken
+	ear        atomic.Pointer[ipc.Ear] // where the owner waits instead of at c; nil: at c
 	prev, next *waiter
 	queued     bool
 }
@@ -78,7 +78,7 @@ func (q *waitQueue) done(w *waiter) {
 	q.mu.Unlock()
 	if woken {
 		select {
-		case <-w.c: // it left for another reason
+		case <-w.c: // take back the token: the waiter left for another reason
 			q.wake(1)
 		default:
 		}
