@@ -9,17 +9,17 @@ type Fault uint8
 const (
 	None        Fault = iota
 	NoRegion          // no region ever had this index
-	StaleKey          // another version of the base
-	Revoked           // freed, revoked or spent
+	StaleKey          // key of another version of the base
+	Revoked           // region was freed, revoked or spent
 	WrongDomain       // region of another protection domain
 	WrongPeer         // region for another destination
 	NoRight           // a right that is needed is missing
 	Wrap              // address and length exceed 64 bits
-	OutOfBounds       // not within the region
+	OutOfBounds       // access is not within the region
 	Misaligned        // an atomic operation on anything but 8 aligned bytes
 	Spent             // use-once region that another operation has taken
 	Held              // Revoke only: the key is dead, but a stuck reader may still use the memory
-	faults            // how many there are
+	faults            // number of faults
 )
 
 var faultText = [faults]string{

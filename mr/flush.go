@@ -17,7 +17,7 @@ import (
 // goroutine, the keeper; so does a watermark.
 type flusher struct {
 	mu      sync.Mutex
-	current *batch // has a leader; nil: nobody invalidates
+	current *batch // the batch that has a leader; nil: nobody invalidates
 	next    *batch // takes the place of current when that is done
 	spare   *batch // done, and never had waiters
 	closed  bool   // no keeper may start
@@ -36,7 +36,7 @@ type batch struct {
 	lists [classes]list
 	n     int
 	began time.Time
-	stuck bool // reported
+	stuck bool // the leader has reported that a reader is stuck
 }
 
 func (f *flusher) newBatchLocked() *batch {
@@ -71,7 +71,7 @@ func (d *Device) flush(ctx context.Context, limit time.Duration) error {
 		f.current = b
 		f.mu.Unlock()
 		return d.lead(ctx, b, limit)
-	case !dirty: // all of it is in the current batch
+	case !dirty: // all dirty mappings are in the current batch
 		b = f.current
 	default:
 		if f.next == nil {

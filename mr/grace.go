@@ -16,19 +16,19 @@ type grace struct {
 	waiting atomic.Uint32
 	_       [64]byte
 
-	alone bool // one processor: nobody ends a section while we look
+	alone bool // one processor: no reader ends a section while the leader looks
 
 	// left counts the awaited readers that have not reported. Who brings it to
 	// 0 lets the leader go on: a reader by the bell, the leader by itself.
 	left atomic.Int32
-	bell chan struct{} // holds one
+	bell chan struct{} // cap 1: a reader has brought left to 0
 
-	pending []pendingReader // of the leader
+	pending []pendingReader // used by the leader only
 }
 
 const (
 	calling = 1 + iota // readers that leave a section yield
-	patient            // a reader is stuck, it would not help
+	patient            // a reader is stuck, and yielding would not help
 )
 
 type pendingReader struct {
@@ -120,7 +120,7 @@ func (g *grace) arm() bool {
 // passed is called by readers between two sections while the leader sleeps.
 func (g *grace) passed(r *Reader) {
 	if r.awaited.CompareAndSwap(1, 0) && g.left.Add(-1) == 0 {
-		g.bell <- struct{}{} // never blocks: once for each arm
+		g.bell <- struct{}{} // does not block: one token for each arm
 	}
 	if g.waiting.Load() == calling {
 		runtime.Gosched()

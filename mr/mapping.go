@@ -36,7 +36,7 @@ type mapping struct {
 	key    Key
 	rights Rights
 	once   bool
-	bound  bool // to peer
+	bound  bool // peer alone may use the key
 	mem    []byte
 	base   uint64
 	domain *Domain
@@ -47,9 +47,9 @@ type mapping struct {
 
 	// Under the lock of the pool, from here on.
 	share      *share
-	prev, next *mapping // in share.live, in a list of dropped ones or the free ones
+	prev, next *mapping // neighbours in share.live, in a list of dropped mappings, or in the free list
 	released   func()
-	replaced   bool // by the next version of the base, which therefore stays in use
+	replaced   bool // the next version of the base has taken its place, so the base stays in use
 	scribbled  bool // recycled; readers look at it under invariants
 }
 

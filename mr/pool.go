@@ -38,13 +38,13 @@ type pool struct {
 	clean   queue
 	resting [2]queue // bases that began to rest until turned, and later
 	turned  time.Time
-	rested  time.Time // when the last one began
-	bases   int       // that do not rest
-	free    *mapping  // never more than there are items
+	rested  time.Time // when the last base began to rest
+	bases   int       // number of bases that do not rest
+	free    *mapping  // free mappings, never more than there are items
 	dirty   list      // dropped, not yet taken by an invalidation
 	live    int
-	used    int    // live and those whose grace period is not over
-	pinned  int64  // their bytes
+	used    int    // regions that are live, or whose grace period is not over
+	pinned  int64  // bytes of the used regions
 	full    uint64 // times a limit was reached
 }
 

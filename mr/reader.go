@@ -33,10 +33,10 @@ type Reader struct {
 	// line stays in its cache; those that wait for the end of a section read it.
 	_   [64]byte
 	seq atomic.Uint64
-	n   uint64 // the same, unshared
+	n   uint64 // copy of seq that only the Reader's goroutine uses
 	// awaited is 1 while a grace period counts on this Reader to report.
 	awaited atomic.Uint32
-	noted   uint32 // how many of bad are used
+	noted   uint32 // number of entries of bad in use
 	table   *table
 	grace   *grace
 	bad     [4]badKey

@@ -98,7 +98,7 @@ func (t *table) grow(c class) (uint32, *slot) {
 		at.Store(chunk)
 	}
 	s := &chunk[index%chunkLen]
-	s.note.Store(makeNote(uint8(t.rand.Uint32()), 0, c) &^ noteKnown) // until its first mapping
+	s.note.Store(makeNote(uint8(t.rand.Uint32()), 0, c) &^ noteKnown) // the base is not known until its first mapping
 	return index, s
 }
 

@@ -42,7 +42,7 @@ const (
 // AddressVector is the way to the peer.
 type AddressVector struct {
 	Host netip.Addr
-	Port uint8 // of ours
+	Port uint8 // port of this device
 }
 
 // MigState is that of the alternate path, with the values of ibv_mig_state.
@@ -61,18 +61,18 @@ type Caps struct{ MaxSend, MaxReceive, MaxSendSGE, MaxReceiveSGE, MaxInline int 
 // Attr are the attributes of a queue pair, as ibv_qp_attr has them.
 type Attr struct {
 	State       State
-	CurState    State // what the caller takes the state for
+	CurState    State // state that the caller takes the queue pair to be in
 	PathMTU     int   // octets
 	DestQPN     uint32
-	RQPSN       uint32 // 24 bits, as SQPSN
-	SQPSN       uint32
-	Access      mr.Rights // what requests of the peer may do; the upper bound for the regions' rights
+	RQPSN       uint32    // 24 bits
+	SQPSN       uint32    // 24 bits
+	Access      mr.Rights // what requests of the peer may do; also the upper bound for the rights of regions
 	AV, AltAV   AddressVector
 	PathMig     MigState
 	PKeyIndex   uint16
 	AltPKey     uint16
 	Port        uint8
-	MaxRdAtomic int // reads and atomics of ours at a time
+	MaxRdAtomic int // reads and atomics of this side at a time
 	// MaxDestRdAtomic is that of the peer, over all receive queues behind a
 	// target together. 0 forbids reads and atomics, not sends and writes.
 	MaxDestRdAtomic int

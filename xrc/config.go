@@ -14,7 +14,7 @@ type Limits struct {
 	Domains       int // open handles of domains. Default 64
 	Initiators    int // initiator queue pairs. Default 4096
 	Targets       int // target queue pairs it created that still exist. Default 4096
-	Registrations int // of the session with targets, of either flavour. Default 16384
+	Registrations int // registrations with targets, by number and by service. Default 16384
 	SRQs          int // shared receive queues. Default 256
 	Receives      int // room of all its shared receive queues, in receive requests. Default 1<<18
 	CQs           int // completion queues. Default 256

@@ -3,8 +3,8 @@ package xrc
 // ConnectRequest is what a peer's daemon asks on behalf of an initiator.
 type ConnectRequest struct {
 	From     Peer   // the initiator
-	Service  uint64 // which domain, and queue, it wants
-	PSN      uint32 // of its first request
+	Service  uint64 // service id: names the domain, and queue, that the initiator wants
+	PSN      uint32 // number of the initiator's first request
 	MTU      int    // octets
 	RdAtomic int    // reads and atomics it would like to have in flight
 	// Join, if it is not zero, is a target that the initiator has already. It

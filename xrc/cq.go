@@ -20,7 +20,7 @@ type CQ struct {
 	queue   Completions
 
 	// Under Device.mu.
-	users   map[completer]int // what completes here, how often
+	users   map[completer]int // how often each user completes here
 	overrun bool
 	closed  bool
 }

@@ -31,13 +31,13 @@ type Device struct {
 	services   map[uint64]*Service
 	hosts      map[netip.Addr]*host
 	numbers    [KindCQ + 1]numbers
-	generation uint32 // of the last object numbered; generations are never given out twice
-	domainTag  uint64 // of the last domain
+	generation uint32 // generation of the last object numbered; no generation is given out twice
+	domainTag  uint64 // tag of the last domain
 	suspended  deadlines
 	errored    deadlines
 	tombs      deadlines
 	counters   counters
-	pending    []func() // what unlock does without the lock
+	pending    []func() // functions that unlock calls without the lock
 }
 
 // New makes a device without objects.

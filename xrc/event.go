@@ -9,13 +9,13 @@ type EventKind uint8
 // it; those of other objects to the session that owns them.
 const (
 	EventCQError          EventKind = 0  // a completion found its queue full
-	EventQPFatal          EventKind = 1  // in error, for a reason that no completion gives
+	EventQPFatal          EventKind = 1  // the queue pair is in error, for a reason that no completion gives
 	EventQPRequest        EventKind = 2  // the peer's request was invalid
 	EventQPAccess         EventKind = 3  // the peer used a key, a queue or a right that it has not
 	EventCommEstablished  EventKind = 4  // first request to a target in StateRTR
 	EventSQDrained        EventKind = 5  // StateSQD is reached
-	EventPathMigrated     EventKind = 6  // moved to the alternate path
-	EventPathMigrateError EventKind = 7  // could not move to the alternate path
+	EventPathMigrated     EventKind = 6  // the queue pair has moved to the alternate path
+	EventPathMigrateError EventKind = 7  // the queue pair could not move to the alternate path
 	EventDeviceFatal      EventKind = 8  // the daemon is gone: close and open anew
 	EventSRQError         EventKind = 14 // the queue's memory is of no use
 	EventSRQLimit         EventKind = 15 // fewer receives posted than the limit; one shot
@@ -57,7 +57,7 @@ func (k EventKind) affiliated() (ok, fatal bool) {
 type Event struct {
 	Kind   EventKind
 	Object Ref
-	Lost   int // of EventsLost: how many
+	Lost   int // EventsLost: number of lost events
 
-	serial uint64 // to acknowledge it by
+	serial uint64 // number by which the event is acknowledged
 }

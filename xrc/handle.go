@@ -11,7 +11,7 @@ type Handle struct {
 	session *Session
 	domain  *Domain
 	target  *Target
-	service *Service // if a peer's request to it made the handle
+	service *Service // service whose request by a peer made the handle, if one did
 
 	closed bool // under Device.mu
 }

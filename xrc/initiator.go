@@ -12,8 +12,8 @@ type Initiator struct {
 	caps    Caps
 
 	// Under Device.mu.
-	una      uint32 // while suspended: the oldest request not acknowledged; psn is the next
-	restarts int    // since it was connected last
+	una      uint32 // while suspended: number of the oldest request not acknowledged; psn is the next
+	restarts int    // restarts since the last connection
 }
 
 // InitiatorAttr describes an initiator to be made.

@@ -10,12 +10,12 @@ import "time"
 // RestCount together. Under Device.mu.
 type numbers struct {
 	first, limit uint32 // limit is the first number beyond
-	next         uint32 // never given out
+	next         uint32 // the first number never given out
 	rest         time.Duration
 	count        uint64
 	given        uint64 // allocations so far
 	resting      []resting
-	head         int // of resting
+	head         int // start of the queue within resting
 }
 
 type resting struct {

@@ -6,7 +6,7 @@ import "net/netip"
 type host struct {
 	incarnation uint64 // 0 before HostUp
 	qps         map[*qp]struct{}
-	targets     map[uint32][]*Target // those made by Connect, by the number of their initiator
+	targets     map[uint32][]*Target // targets made by Connect, by the number of their initiator
 }
 
 func (d *Device) hostLocked(a netip.Addr) *host {

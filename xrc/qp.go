@@ -32,14 +32,14 @@ type qp struct {
 
 	// Under Device.mu.
 	ref      Ref
-	dead     bool  // destroyed; the number is given back
-	attr     *Attr // nil of a tombstone
+	dead     bool  // the queue pair is destroyed and its number given back
+	attr     *Attr // nil for a tombstone
 	conn     Connection
 	peer     Peer
-	cause    error // why it is in StateError
-	draining bool  // in StateSQD, requests that were started are not done
+	cause    error // why state is StateError
+	draining bool  // in StateSQD: requests that were started are not done
 	psn      uint32
-	waits    *list.Element // in Device.suspended or Device.errored
+	waits    *list.Element // place in Device.suspended or Device.errored
 }
 
 // failer is the Target or Initiator that a qp is part of. failLocked moves it to
@@ -73,7 +73,7 @@ func (q *qp) modifyLocked(a *Attr, m Mask) (from State, err error) {
 	if m&MaskState != 0 {
 		to = a.State
 	}
-	if m&MaskCurState != 0 && a.CurState != from { // which states take it at all is in the rules
+	if m&MaskCurState != 0 && a.CurState != from { // the rules say which states take MaskCurState at all
 		return from, ErrAttribute
 	}
 	if from == StateSQD && q.draining && to < StateError && to != StateReset {
@@ -182,16 +182,16 @@ func (q *qp) attachLocked(c Connection) error {
 // Info is what a query returns.
 type Info struct {
 	Ref        Ref
-	Attr       Attr // of a tombstone only the state
+	Attr       Attr // for a tombstone only the state
 	Peer       Peer
 	Caps       Caps
 	Connected  bool
 	Suspended  bool      // the connection is lost, and waited for until Deadline
-	Deadline   time.Time // of a target in StateError: when it becomes a tombstone
+	Deadline   time.Time // if suspended: end of the wait; for a target in StateError: when it becomes a tombstone
 	Tombstone  bool      // nothing but the number is left
-	Cause      error     // of StateError
+	Cause      error     // why State is StateError
 	Registered int       // sessions registered with a target
-	Traffic    Traffic   // of a target
+	Traffic    Traffic   // for a target only
 }
 
 func (q *qp) infoLocked() Info {

@@ -15,11 +15,11 @@ type Status uint8
 // The answers.
 const (
 	StatusFound        Status = iota
-	StatusNotFound            // nobody advertises it
-	StatusWrongService        // it hands out no shared receive queue
-	StatusRejected            // not for this host, or not with these parameters
-	StatusBusy                // for now; a limit was reached
-	StatusNotReady            // what it needs is gone or going: start from scratch
+	StatusNotFound            // nobody advertises the service
+	StatusWrongService        // the service hands out no shared receive queue
+	StatusRejected            // the service is not for this host, or not with these parameters
+	StatusBusy                // a limit was reached; may succeed later
+	StatusNotReady            // something that the request names is gone or going: start from scratch
 )
 
 func (s Status) String() string {
@@ -36,9 +36,9 @@ var statusNames = [...]string{"found", "not-found", "wrong-service", "rejected",
 type ServiceAttr struct {
 	ID     uint64
 	Domain *Domain
-	SRQ    *SRQ           // of the session, in the domain; nil if peers only connect
-	Hosts  []netip.Prefix // who may ask; nil: everybody
-	Access mr.Rights      // what requests may do that come by targets made for it
+	SRQ    *SRQ           // a queue of the session, in the domain; nil if peers only connect
+	Hosts  []netip.Prefix // hosts that may ask; nil: every host
+	Access mr.Rights      // what requests may do that come by targets made for the service
 }
 
 // Service is a session's advertisement. It is a reference to the domain like
@@ -102,7 +102,7 @@ func (v *Service) end(ctx context.Context) error {
 			d.unlock()
 			return ErrForeign
 		}
-		v.closeLocked() // no more of them
+		v.closeLocked() // makes no more targets
 		if len(v.targets) == 0 {
 			v.abandonLocked()
 			d.unlock()

@@ -19,8 +19,8 @@ type Session struct {
 
 	// Under Device.mu.
 	ending  bool
-	used    Limits            // how much of limits
-	objects map[object]uint64 // with the order they were made in
+	used    Limits            // objects counted against limits
+	objects map[object]uint64 // order in which each object was made
 	serial  uint64
 }
 
@@ -35,7 +35,7 @@ type object interface {
 
 // SessionConfig describes a session. The zero value is usable.
 type SessionConfig struct {
-	Name   string // for logs
+	Name   string // name in the log
 	Limits Limits // fields of zero are those of Config.Limits
 }
 
@@ -98,7 +98,7 @@ func (s *Session) Close(ctx context.Context) error {
 	var leaks []error
 	for i, o := range left {
 		if _, ok := s.objects[o]; !ok {
-			continue // another call has destroyed it meanwhile
+			continue // another call has destroyed the object meanwhile
 		}
 		o.abandonLocked()
 		delete(s.objects, o)

@@ -12,7 +12,7 @@ type SRQType uint8
 
 // The types.
 const (
-	SRQBasic SRQType = 0 // for queue pairs of one session; has no number
+	SRQBasic SRQType = 0 // queue for queue pairs of one session; has no number
 	SRQXRC   SRQType = 1
 )
 
@@ -20,12 +20,12 @@ const (
 type SRQAttr struct {
 	Type   SRQType
 	Domain *Domain // required by SRQXRC, refused by SRQBasic
-	CQ     *CQ     // as Domain
+	CQ     *CQ     // required by SRQXRC, refused by SRQBasic
 	PD     *PD     // required
 	MaxWR  int     // receives: 1 to Config.MaxWR
 	MaxSGE int     // pieces of memory of each: 1 to Config.MaxSGE
 	Limit  int     // see SRQ.Modify; at most MaxWR
-	Queue  Queue   // with room for MaxWR; nil makes a NewRing
+	Queue  Queue   // queue with room for MaxWR; nil makes a NewRing
 }
 
 // SRQ is a shared receive queue of a session. Peers name it by number in what
@@ -46,13 +46,13 @@ type SRQ struct {
 	// holds counts messages that are filling memory of the queue; closing is
 	// added when it is destroyed.
 	holds  atomic.Int64
-	idle   chan struct{} // of one element: closing, and no holds
-	orphan atomic.Bool   // its session is gone; the last Done finishes it
+	idle   chan struct{} // cap 1: has a token when the queue is closing and has no holds
+	orphan atomic.Bool   // the queue's session is gone; the last Done finishes the queue
 
 	// Under Device.mu.
 	maxWR   int
-	users   int  // queue pairs, of a basic queue
-	closing bool // no message gets here any more
+	users   int  // queue pairs that use a basic queue
+	closing bool // no message gets to the queue any more
 	gone    bool
 }
 
@@ -214,7 +214,7 @@ func (q *SRQ) Modify(m SRQMask, maxWR, limit int) error {
 		return ErrForeign
 	}
 	if m&^(SRQMaxWR|SRQLimit) != 0 {
-		return ErrAttribute // not ErrMask: ibv_modify_srq has one errno for both
+		return ErrAttribute // not ErrMask, because ibv_modify_srq has one errno for both
 	}
 	if m&SRQMaxWR == 0 {
 		maxWR = q.maxWR

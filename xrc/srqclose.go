@@ -36,7 +36,7 @@ func (q *SRQ) Close(ctx context.Context) error { return q.end(ctx) }
 
 func (q *SRQ) end(ctx context.Context) error {
 	d := q.session.dev
-	stuck := false // closed before, and not finished
+	stuck := false // the queue was closed before, and is not finished
 	err := q.session.destroy(ctx, func() (Ref, error) {
 		stuck = q.closing && !q.gone
 		switch {
@@ -59,7 +59,7 @@ func (q *SRQ) end(ctx context.Context) error {
 			return &waitError{ErrStuck, ctx.Err()}
 		}
 	}
-	q.wakeCloser() // another one may wait as well
+	q.wakeCloser() // another closer may wait as well
 	d.mu.Lock()
 	defer d.unlock()
 	q.finishLocked()
@@ -88,7 +88,7 @@ func (q *SRQ) finishLocked() {
 	s.used.SRQs--
 	s.used.Receives -= q.maxWR
 	delete(s.objects, q)
-	s.events.forget(q.ref) // what the last messages caused
+	s.events.forget(q.ref) // events that the last messages caused
 	q.pd.refs--
 	d.counters.srqs--
 	if q.kind == SRQXRC {

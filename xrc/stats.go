@@ -10,7 +10,7 @@ type counters struct {
 	domains    int
 	srqs       int
 	leaks      uint64
-	eventsLost uint64 // by sessions that ended
+	eventsLost uint64 // events lost by sessions that ended
 }
 
 // Stats is a snapshot of what a device has.

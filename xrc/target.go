@@ -10,11 +10,11 @@ import "go.uber.org/zap"
 // it by number, in calls of Session, or have a Handle.
 type Target struct {
 	qp
-	xrcd    *xrcd // never changes
+	xrcd    *xrcd // constant
 	traffic traffic
 
 	// Under Device.mu.
-	creator     *Session // whose limit it counts against
+	creator     *Session // session whose limit the target counts against
 	holders     []holder
 	established bool // EventCommEstablished was raised
 }
@@ -22,9 +22,9 @@ type Target struct {
 // holder is a session registered with a target, by whatever means.
 type holder struct {
 	session   *Session
-	refs      int       // its handles
-	byNumber  *Handle   // the one of them that stands for registration by number
-	byService []*Handle // those that peers had made by a service of the session
+	refs      int       // number of the session's handles
+	byNumber  *Handle   // the handle that stands for registration by number
+	byService []*Handle // handles that peers made by a service of the session
 }
 
 // TargetAttr describes a target to be made. All but the domain must be zero: a

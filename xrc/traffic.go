@@ -4,7 +4,7 @@ import "sync/atomic"
 
 // Traffic counts what came by a target, over all its generations.
 type Traffic struct {
-	Messages, Bytes uint64 // as the transport reports them
+	Messages, Bytes uint64 // messages and bytes as the transport reports them
 	UnknownSRQ      uint64 // requests for a queue that its domain does not have
 }
 

@@ -59,16 +59,16 @@ type Connect struct {
 	ID   uint32 // the answer has the same
 	Mode Mode
 
-	Host        netip.Addr // the initiator's
-	Incarnation uint64     // of its daemon, not 0
+	Host        netip.Addr // address of the initiator's host
+	Incarnation uint64     // incarnation of the initiator's daemon, not 0
 	Initiator   QP
 	MTU         uint16 // octets, 256 at least
-	RdAtomic    uint8  // reads and atomics that it would like to have under way
-	PSN         uint32 // of its first message; ModeResume: the oldest that it keeps
-	Next        uint32 // ModeResume: of its next message; else 0
+	RdAtomic    uint8  // reads and atomics that the initiator would like to have under way
+	PSN         uint32 // number of the initiator's first message; ModeResume: of the oldest that it keeps
+	Next        uint32 // ModeResume: number of the initiator's next message; else 0
 
 	Service uint64
-	Target  QP // ModeJoin and ModeResume: the one there is; else zero
+	Target  QP // ModeJoin and ModeResume: the target that exists; else zero
 }
 
 // Type is TypeConnect.
@@ -146,17 +146,17 @@ func (m *Connect) decode(b []byte) {
 type Connected struct {
 	ID        uint32
 	Status    Status
-	Initiator QP // as the request has it
+	Initiator QP // Initiator of the request
 
-	Incarnation uint64 // of the target's daemon, not 0
+	Incarnation uint64 // incarnation of the target's daemon, not 0
 
 	// The rest is zero unless Found.
 	Target   QP
 	Reused   bool   // the target was there before
 	MTU      uint16 // octets
 	RdAtomic uint8
-	PSN      uint32 // of its first message; ModeResume: the first one that it expects
-	Queue    Queue  // zero if the service has none
+	PSN      uint32 // number of the target's first message; ModeResume: of the first that it expects
+	Queue    Queue  // zero if the service has no queue
 }
 
 const flagReused = 1

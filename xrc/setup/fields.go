@@ -19,7 +19,7 @@ const minMTU = 256
 // QP names a queue pair for good: numbers are used again, generations are not.
 type QP struct {
 	Number     uint32 // 24 bits, not 0
-	Generation uint32 // not 0
+	Generation uint32 // generation of the number, not 0
 }
 
 func (q QP) appendTo(b []byte) []byte {
@@ -39,10 +39,10 @@ type Status uint8
 const (
 	Found        Status = 0
 	NotFound     Status = 1 // nobody advertises the service
-	WrongService Status = 2 // it hands out no shared receive queue
-	Rejected     Status = 3 // not for this host, or not with these parameters
-	Busy         Status = 4 // for now
-	NotReady     Status = 5 // what was named is gone or going: start from scratch
+	WrongService Status = 2 // the service hands out no shared receive queue
+	Rejected     Status = 3 // the request is not for this host, or not with these parameters
+	Busy         Status = 4 // a limit was reached; may succeed later
+	NotReady     Status = 5 // something that the request names is gone or going: start from scratch
 )
 
 var statusNames = [...]string{"found", "not found", "wrong service", "rejected", "busy", "not ready"}

@@ -15,7 +15,7 @@ const MaxLen = 220
 const (
 	version   = 1
 	headerLen = 8
-	unit      = 4 // lengths are multiples of it
+	unit      = 4 // lengths are multiples of unit
 )
 
 // Errors of Decode and Validate. errors.Is finds the errno in each.
@@ -71,7 +71,7 @@ type Message interface {
 	// AppendTo appends the message, which must be valid.
 	AppendTo(b []byte) []byte
 
-	decode(b []byte) // what is behind the header, as long as the type wants at least
+	decode(b []byte) // takes the bytes behind the header, of which there are enough for the type
 }
 
 var magic = [4]byte{'x', 'r', 'c', 'S'}
