@@ -14,8 +14,8 @@ import (
 
 // pinner puts this process on CPUs.
 type pinner struct {
-	allowed unix.CPUSet // what this process was started on
-	procs   int         // GOMAXPROCS then
+	allowed unix.CPUSet // processors that this process was started on
+	procs   int         // GOMAXPROCS at the start
 }
 
 func newPinner() *pinner {
@@ -30,7 +30,7 @@ func (p *pinner) pin(pin bench.Pin, server bool) error {
 		runtime.GOMAXPROCS(p.procs)
 		return setAffinity(&p.allowed)
 	}
-	want := 0 // index among the allowed ones
+	want := 0 // index of the wanted processor among the allowed ones
 	if pin == bench.PinSplit && !server {
 		want = 1
 	}

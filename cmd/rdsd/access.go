@@ -129,7 +129,7 @@ func (c *checks) account(key, kind string, w word, lookup func(name string) (str
 		}
 	}
 	id, err := strconv.ParseUint(text, 10, 32)
-	if err != nil || id == math.MaxUint32 { // which stands for "none" in the system's calls
+	if err != nil || id == math.MaxUint32 { // MaxUint32 stands for "none" in the system's calls.
 		c.add(key, "%q is not the number of a %s", text, kind)
 		return 0
 	}

@@ -37,10 +37,10 @@ type daemon struct {
 	signals <-chan os.Signal
 	notify  func(state string) error // tells the service manager
 
-	set    settings                 // in effect
-	load   func() (settings, error) // reads them again; nil without a file
+	set    settings                 // the settings in effect
+	load   func() (settings, error) // reads the settings again; nil without a file
 	linger time.Duration            // the drain time that the node was started with
-	grace  time.Duration            // what the service and the node may each take beyond it
+	grace  time.Duration            // time that the service and the node may each take beyond linger
 }
 
 // grace is what the service and the node may each need beyond the drain time
@@ -60,7 +60,7 @@ func (d *daemon) run() error {
 		d.tell(sd.SdNotifyStopping)
 		return d.stop()
 	}
-	return nil // never: nobody closes it
+	return nil // not reached: nobody closes d.signals
 }
 
 func (d *daemon) tell(state string) {

@@ -16,8 +16,8 @@ import (
 // Bounds on what a client can make the metrics cost.
 const (
 	metricsPath    = "/metrics"
-	metricsTimeout = 10 * time.Second // for a request, and again for its answer
-	metricsScrapes = 4                // at a time
+	metricsTimeout = 10 * time.Second // limit of a request, and also of its answer
+	metricsScrapes = 4                // scrapes at a time
 )
 
 // metricsServer answers Prometheus.
@@ -41,7 +41,7 @@ func serveMetrics(addr string, info func() (rds.Info, error), log *zap.Logger) (
 	m := &metricsServer{served: make(chan struct{})}
 	m.http = http.Server{
 		Handler: mux, ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
-		ErrorLog: zap.NewStdLog(zap.NewNop()), // what a client does wrong is told to that client only
+		ErrorLog: zap.NewStdLog(zap.NewNop()), // a client's mistakes are told to that client only
 	}
 	go func() {
 		defer close(m.served)

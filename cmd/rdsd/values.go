@@ -6,7 +6,7 @@ import "time"
 // file anything is taken, so that checks can name all that are wrong.
 type duration struct {
 	time.Duration
-	bad string // what the file has instead
+	bad string // text in the file that is not a duration; empty: none
 }
 
 // UnmarshalText is for the file, Set and Type are for the flag.

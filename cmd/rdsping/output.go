@@ -47,7 +47,7 @@ type summary struct {
 	Errors      uint64     `json:"errors"`
 	Loss        float64    `json:"loss_percent"`
 	Time        int64      `json:"time_ms"`
-	RTT         *rtt       `json:"rtt_us,omitempty"` // none without an answer
+	RTT         *rtt       `json:"rtt_us,omitempty"` // absent without an answer
 }
 
 type rtt struct {

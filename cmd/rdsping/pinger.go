@@ -19,14 +19,14 @@ const sockets = 8
 type slot struct {
 	sock    *rds.Socket
 	waiting bool
-	seq     uint64 // of its last ping
+	seq     uint64 // number of the slot's last ping
 	sent    time.Time
 }
 
 // event is what came in on a socket.
 type event struct {
 	slot *slot
-	sock *rds.Socket // the slot's at that time
+	sock *rds.Socket // the slot's socket at the time of the event
 	at   time.Time
 	from netip.AddrPort
 	err  error
@@ -43,7 +43,7 @@ type pinger struct {
 	out           output
 
 	slots     [sockets]slot
-	events    chan event    // from the receivers
+	events    chan event    // events from the receivers
 	quit      chan struct{} // closed by close, ends the receivers
 	receivers sync.WaitGroup
 
@@ -126,7 +126,7 @@ func (p *pinger) close() {
 // run pings until ctx ends or all of count are over.
 func (p *pinger) run(ctx context.Context) error {
 	p.started = time.Now()
-	next := p.started // when the next ping is due
+	next := p.started // time of the next ping
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -194,7 +194,7 @@ func (p *pinger) replace(s *slot) error {
 func (p *pinger) take(ev event) error {
 	s := ev.slot
 	switch {
-	case ev.sock != s.sock: // replaced meanwhile
+	case ev.sock != s.sock: // the slot's socket was replaced meanwhile
 		return nil
 	case ev.err != nil:
 		return p.failed(s, ev.err)

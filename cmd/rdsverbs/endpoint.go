@@ -71,7 +71,7 @@ func (e *endpoint) want(ctx context.Context, op iwarp.Op) (iwarp.Completion, err
 // for the peer to end its side.
 func (e *endpoint) disconnect(ctx context.Context) error {
 	if err := e.qp.Disconnect(); err != nil {
-		return e.qp.Err() // it has ended already
+		return e.qp.Err() // the connection has ended already
 	}
 	if err := e.qp.Wait(ctx); !errors.Is(err, iwarp.ErrClosed) {
 		return reason(ctx, err)

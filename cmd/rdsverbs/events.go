@@ -14,19 +14,19 @@ import (
 type completion struct {
 	Type        string `json:"type"` // completion
 	Connection  int    `json:"connection,omitzero"`
-	Index       *int   `json:"index,omitempty"` // which operation of the command line
+	Index       *int   `json:"index,omitempty"` // index of the operation on the command line
 	Op          string `json:"op"`
 	Count       int    `json:"count"`
 	Status      string `json:"status"`
-	Code        int    `json:"status_code"` // as ibv_wc_status
+	Code        int    `json:"status_code"` // number of the status, as in ibv_wc_status
 	Vendor      string `json:"vendor,omitzero"`
 	Cause       string `json:"cause,omitzero"` // vendor in words
 	Length      uint32 `json:"length"`
 	Solicited   bool   `json:"solicited,omitzero"`
 	Invalidated string `json:"invalidated,omitzero"`
-	Immediate   string `json:"immediate,omitzero"` // received
-	Hash        string `json:"hash,omitzero"`      // of what was received or read
-	Value       string `json:"value,omitzero"`     // what an atomic found
+	Immediate   string `json:"immediate,omitzero"` // immediate data received
+	Hash        string `json:"hash,omitzero"`      // hash of the bytes received or read
+	Value       string `json:"value,omitzero"`     // value that an atomic found
 }
 
 func completionLine(id int, op iwarp.Op, c *iwarp.Completion) completion {
@@ -109,7 +109,7 @@ var eventNames = map[iwarp.EventKind]string{
 func (w *watcher) note(e iwarp.Event) {
 	name := eventNames[e.Kind]
 	if name == "" {
-		return // of a completion queue
+		return // the event is of a completion queue
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -12,7 +12,7 @@ import (
 
 const (
 	opDepth = 64  // outstanding requests
-	opSeed  = 200 // of the pattern that is sent
+	opSeed  = 200 // seed of the pattern that is sent
 )
 
 var errRTR = errors.New("want send, write or read")
@@ -99,7 +99,7 @@ func (e *executor) operate(ctx context.Context, index int, o *operation) error {
 		for posted < o.count && posted-done < opDepth {
 			if _, err := e.qp.PostSend(work); err != nil {
 				e.refused(index, o, err)
-				o.count = posted // and no more
+				o.count = posted // posts no more
 				break
 			}
 			posted++

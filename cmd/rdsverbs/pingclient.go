@@ -17,8 +17,8 @@ type pingClient struct {
 	dev     *iwarp.Device
 	o       *pingOptions
 	out     *printer
-	ping    *iwarp.MR // what the server reads
-	echo    *iwarp.MR // and where it writes
+	ping    *iwarp.MR // memory that the server reads
+	echo    *iwarp.MR // memory that the server writes
 	scratch []byte
 }
 

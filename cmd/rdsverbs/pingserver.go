@@ -15,13 +15,13 @@ import (
 // pingServer echoes the pings of many clients, each on a goroutine.
 type pingServer struct {
 	dev    *iwarp.Device
-	pd     *iwarp.PD // of all connections; no region of it has remote rights
+	pd     *iwarp.PD // protection domain of all connections; no region of it has remote rights
 	ln     *iwarp.Listener
 	o      *pingOptions
 	params iwarp.ConnParams
 	out    *printer
 
-	endless bool // an interrupt is its normal end
+	endless bool // an interrupt is the normal end
 
 	connections
 }
@@ -51,7 +51,7 @@ func (s *pingServer) run(ctx context.Context, connections int) error {
 	err := s.serve(ctx, s.ln, connections, s.connection)
 	switch {
 	case s.failed.Load() > 0:
-		return cli.Exit(cli.StatusFailed) // the lines of the connections tell
+		return cli.Exit(cli.StatusFailed) // the lines of the connections have told why
 	case s.endless && ctx.Err() != nil:
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 // operation is one argument of op: NAME[:PARAMETER[=VALUE],...].
 type operation struct {
 	op    iwarp.Op
-	wait  bool // for the end of the connection, instead of doing something
+	wait  bool // wait for the end of the connection, instead of doing something
 	flags iwarp.Flags
 
 	count, length, mem                          uint64
@@ -31,7 +31,7 @@ var opNames = map[string]iwarp.Op{
 // parameter is one that has a number.
 type parameter struct {
 	bits int
-	ops  []iwarp.Op // which have it; nil: all
+	ops  []iwarp.Op // kinds of operation that have the parameter; nil: all
 	at   func(*operation) *uint64
 }
 

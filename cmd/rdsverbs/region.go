@@ -20,7 +20,7 @@ type regionSpec struct {
 	name   string
 	size   int
 	rights mr.Rights
-	other  bool // in a domain that no connection has
+	other  bool // the region is in a domain that no connection has
 }
 
 var errRegion = errors.New("want NAME:SIZE:RIGHTS, rights of the letters r (read), w (write), a (atomics), o (other domain), or -")

@@ -26,7 +26,7 @@ type regionServer struct {
 	watch   *watcher
 	out     *printer
 
-	connections // those that failed could not be accepted
+	connections // counts as failed the connections that could not be accepted
 
 	mu  sync.Mutex
 	qps map[*iwarp.QP]struct{} // guarded by mu; connected
@@ -74,7 +74,7 @@ func (s *regionServer) run(ctx context.Context, connections int) error {
 	case ctx.Err() != nil:
 		return nil
 	case err == nil && s.failed.Load() > 0:
-		return cli.Exit(cli.StatusFailed) // lines tell
+		return cli.Exit(cli.StatusFailed) // printed lines have told why
 	}
 	return err
 }
@@ -126,7 +126,7 @@ func (s *regionServer) received(id int, c *receiving, got *iwarp.Completion) {
 		} else {
 			line.Hash = sum(c.slot(int(got.ID))[:got.Len])
 		}
-		_ = c.post(int(got.ID)) // there is room: its own request is gone
+		_ = c.post(int(got.ID)) // There is room: the completed request has left its place.
 	}
 	s.out.print(line)
 }
@@ -180,7 +180,7 @@ func (c *receiving) close() {
 // answer is the line that answers a command.
 type answer struct {
 	Type  string `json:"type"` // hash, deregistered, unknown
-	Name  string `json:"name"` // of the region; unknown: the line
+	Name  string `json:"name"` // name of the region; unknown: the line received
 	Hash  string `json:"hash,omitzero"`
 	Error string `json:"error,omitzero"`
 }

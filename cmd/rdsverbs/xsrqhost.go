@@ -55,9 +55,9 @@ type process struct {
 	cq     *fabric.CQ
 	dom    *xrc.Domain
 	srq    *xrc.SRQ
-	number uint32     // of srq
-	slots  *fabric.MR // what is received
-	size   int        // of each of them
+	number uint32     // number of srq
+	slots  *fabric.MR // memory for received messages
+	size   int        // size of each slot
 }
 
 // processAttr describes a process.
@@ -65,8 +65,8 @@ type processAttr struct {
 	name     string
 	domain   int // a file whose domain is meant, -1 for one of its own
 	receives int // posted
-	size     int // of each
-	sends    int // that can complete at once
+	size     int // size of each receive
+	sends    int // sends that can complete at once
 }
 
 // newProcess starts one. What was made ends with the session, at the latest with

@@ -109,10 +109,10 @@ type xsrqClient struct {
 	o       *xsrqPingOptions
 	remote  netip.Addr
 	out     *printer
-	queues  []xrc.Answer // of the server
+	queues  []xrc.Answer // the server's queues
 	senders []*sender
-	opened  int    // initiators
-	service uint64 // for answers
+	opened  int    // number of initiators opened
+	service uint64 // service id for answers
 }
 
 // begin starts the senders, resolves the services and connects.
@@ -164,7 +164,7 @@ type hostsLine struct {
 	Local      netip.Addr     `json:"local"`
 	Remote     netip.AddrPort `json:"remote"`
 	Queues     int            `json:"queues"`
-	Initiators int            `json:"initiators"` // one for each sender and domain
+	Initiators int            `json:"initiators"` // number of initiators: one for each sender and domain
 }
 
 func (l hostsLine) String() string {

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	maxRepliers = 8 // of one queue
+	maxRepliers = 8 // repliers of one queue
 	// maxAnswers may be under way to one host. Each of its senders waits for one, but
 	// goes on when it has it, which may be before we have heard so: hence the factor.
 	maxAnswers = 4 * maxXsrqSenders
@@ -28,7 +28,7 @@ type replier struct {
 
 	ch      *fabric.Channel // guarded by q.mu; nil until connected
 	free    []int           // guarded by q.mu; slots of mem
-	waiting []outgoing      // guarded by q.mu; for ch
+	waiting []outgoing      // guarded by q.mu; messages that wait for ch
 }
 
 // outgoing is an answer in a slot.
@@ -77,7 +77,7 @@ func (r *replier) run(ctx context.Context) {
 	again := q.leaveLocked(r)
 	q.mu.Unlock()
 	if ctx.Err() != nil {
-		return // the host does the rest
+		return // the end of the host does the rest
 	}
 	for _, err := range []error{err, again} {
 		if err != nil {
@@ -113,7 +113,7 @@ func (r *replier) answerLocked(queue uint32, b []byte) bool {
 func (r *replier) sendLocked(o outgoing) bool {
 	_, err := r.ch.PostSend(iwarp.WorkRequest{ID: uint64(o.slot), Flags: iwarp.Signaled, Queue: o.queue,
 		SGE: []iwarp.SGE{r.mem.SGE(o.slot*r.q.size, o.len)}})
-	if err != nil { // a number that no queue has
+	if err != nil { // no queue has the number
 		r.free = append(r.free, o.slot)
 	}
 	return err == nil

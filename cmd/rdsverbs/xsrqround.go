@@ -12,12 +12,12 @@ import (
 // round is a part of what senders do, and what came of it.
 type round struct {
 	kind        xsrqKind
-	first, last int    // queues, up to but not including last,
-	count       uint64 // that each sender has so many pings with
+	first, last int    // the queues of the round: from first up to but not including last
+	count       uint64 // pings that each sender has with each of the queues
 	// endless: it plays with those before first, too, as long as the round takes.
 	endless bool
 
-	tallies []tally // of all queues up to last
+	tallies []tally // one for each queue below last
 	took    time.Duration
 }
 

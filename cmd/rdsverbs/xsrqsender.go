@@ -25,16 +25,16 @@ type sender struct {
 	c        *xsrqClient
 	index    int
 	mem      *fabric.MR                 // a ping for each queue
-	channels map[uint64]*fabric.Channel // by the tag of the server's domain
-	games    []game                     // with each queue
+	channels map[uint64]*fabric.Channel // channels by the tag of the server's domain
+	games    []game                     // one for each queue
 }
 
 // game is ping-pong with one queue.
 type game struct {
 	ch         *fabric.Channel
-	number     uint64 // of pings, ever
-	sending    bool   // the last one has not completed,
-	unanswered bool   // or has no answer
+	number     uint64 // number of pings so far
+	sending    bool   // the send of the last ping has not completed
+	unanswered bool   // the last ping has no answer
 	at         time.Time
 }
 
