@@ -78,9 +78,9 @@ type atomicWorker struct {
 	w     *Work
 	a     atomics
 	rng   *rand.Rand
-	words []int      // that each lane is at
-	last  [][]uint64 // of each lane, of each word: what it is known to have been
-	total uint64     // changes made; this and the next are read when the goroutine has ended
+	words []int      // index of the word that each lane is at
+	last  [][]uint64 // last known value of each word, by lane
+	total uint64     // changes made; read, like count, when the goroutine has ended
 	count uint64     // operations of the measured phase
 }
 

@@ -15,11 +15,11 @@ type cell struct {
 	work      *Work
 	opts      *Options
 	providers providers
-	ip        netip.Addr       // ours
-	addrs     []netip.AddrPort // the server's
-	cookie    rds.Cookie       // of the server's words
-	keys      []turmoilKeys    // of the server's sockets
-	hello     *hello           // what we were told ourselves
+	ip        netip.Addr       // our RDS address
+	addrs     []netip.AddrPort // RDS addresses of the server's sockets
+	cookie    rds.Cookie       // cookie of the server's words
+	keys      []turmoilKeys    // keys of the server's sockets
+	hello     *hello           // the hello that this side was told
 	transport Transport
 	control   *controller
 	runner    *Runner
@@ -145,7 +145,7 @@ func (c *cell) provider() rds.Provider {
 	if p := c.providers[c.transport]; p != nil {
 		return p
 	}
-	return c.providers[RDS] // which Alone is, too
+	return c.providers[RDS] // Alone has the same provider as RDS
 }
 
 // dial makes a baseline connection that is closed when the run is lost. The

@@ -11,13 +11,13 @@ import (
 
 // Bounds of a Chernobyl work.
 const (
-	maxWorkers   = 4000    // with the rogue they fit the queues of one peer
+	maxWorkers   = 4000    // with the rogue, this many workers fit the queues of one peer
 	maxWritten   = 1 << 20 // bytes of a Write
 	maxPlaces    = 1 << 29 // bytes of memory written to
-	places       = 4       // of each worker's memory, written to in turn
+	places       = 4       // places in each worker's memory, written to in turn
 	messageSize  = 16      // number of the worker, number of the operation
 	directoryLen = 16      // key, 4 bytes of nothing, address
-	thirds       = 3       // before, with and after the rogue
+	thirds       = 3       // the times before, with and after the rogue
 )
 
 // Thirds is what a Chernobyl run is about: the workers before, while and after
@@ -100,7 +100,7 @@ func (o *Options) chernobylWorks() []Work {
 	for _, n := range o.Sizes {
 		w := Work{Kind: Chernobyl, Op: OpWrite, Size: n, Workers: o.Workers, Depth: 1, Batch: 1, Verbs: !o.RDS, Baseline: o.Baseline && !o.RDS, Pin: o.Pin}
 		if o.RDS {
-			w.Sockets = 2 * o.Workers // on both sides, which take their time to bind
+			w.Sockets = 2 * o.Workers // the sockets of both sides take their time to bind
 		}
 		works = append(works, w)
 	}

@@ -94,7 +94,7 @@ func serveChernobyl(ip netip.Addr, w *Work, plain bool, o verbsSettings, fail fu
 		if err == nil {
 			err = v.qp.Wait(v.ctx)
 		}
-		if plain && errors.Is(err, errEnded) { // as was to be expected
+		if plain && errors.Is(err, errEnded) { // a plain connection ends as expected
 			return nil
 		}
 		return ungone(err)

@@ -22,7 +22,7 @@ const socketToken = 1
 // socketsRun is the client's side of a run with sockets.
 type socketsRun struct {
 	thirdsRun
-	ctx     context.Context // of all waiting
+	ctx     context.Context // context of all waiting
 	workers []*socketWorker
 	rogue   *socketWorker
 }
@@ -35,7 +35,7 @@ type socketWorker struct {
 	s      *rds.Socket
 	to     netip.AddrPort
 	cookie rds.Cookie
-	local  *rds.Memory // of what is written, and where reads go
+	local  *rds.Memory // memory that writes copy from and reads copy to
 	hist   *hdrhistogram.Histogram
 	writes uint64
 }
@@ -232,7 +232,7 @@ func (w *socketWorker) provoke(end <-chan struct{}) error {
 		{RDMA: &rds.RDMA{Cookie: w.cookie, Offset: beyond, Local: local, Silent: true}},
 		{RDMA: &rds.RDMA{Cookie: stale, Local: local, Write: true, Silent: true}},
 	}
-	ended := make([]bool, len(bad)) // of a round, in whatever order
+	ended := make([]bool, len(bad)) // operations of a round that have ended, in whatever order
 	for i := range bad {
 		bad[i].To, bad[i].Notify, bad[i].Token = w.to, true, uint64(i)
 	}

@@ -16,7 +16,7 @@ type thirdsRun struct {
 	stop    atomic.Bool   // the workers end
 	measure atomic.Bool   // latencies count
 	done    atomic.Uint64 // operations of the workers
-	errors  atomic.Uint64 // those that failed
+	errors  atomic.Uint64 // operations of the workers that failed
 	refused atomic.Uint64 // requests of the rogue
 }
 

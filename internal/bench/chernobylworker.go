@@ -18,11 +18,11 @@ type worker struct {
 	run    *chernobylRun
 	index  int
 	reqs   []iwarp.WorkRequest
-	parts  int32         // what has to happen before an operation is over
-	left   atomic.Int32  // of them, of the one under way
-	status atomic.Uint32 // of the first request that has failed
+	parts  int32         // events that make up an operation
+	left   atomic.Int32  // events that the operation under way still lacks
+	status atomic.Uint32 // status of the first request that failed
 	refuse atomic.Int32  // requests that were refused for their key
-	wake   chan struct{} // one token: left is 0
+	wake   chan struct{} // cap 1: has a token when left is 0
 	hist   *hdrhistogram.Histogram
 }
 
@@ -58,7 +58,7 @@ func (w *worker) operate() error {
 	select {
 	case <-w.wake:
 		return nil
-	case <-w.run.v.qp.Done(): // of a plain connection: all is sent, and no answer comes
+	case <-w.run.v.qp.Done(): // a plain connection has ended: all is sent, and no answer comes
 		w.status.CompareAndSwap(0, uint32(iwarp.Flushed))
 		return nil
 	case <-w.run.v.ctx.Done():
@@ -103,7 +103,7 @@ func (r *chernobylRun) newWorker(i int) *worker {
 		{ID: uint64(i), Op: iwarp.OpSend, Flags: iwarp.Signaled, Inline: r.v.mem[r.note(i):][:messageSize]},
 	}
 	if r.plain {
-		w.parts++ // the answer
+		w.parts++ // the answer is a part
 	} else {
 		w.reqs[1].Queue, w.reqs[1].Writes = uint32(i+1), 1
 	}
@@ -125,12 +125,12 @@ func (r *chernobylRun) newRogue() *worker {
 	for k := range w.reqs {
 		w.reqs[k].SGE = local
 	}
-	if size == 1 { // half of it is nothing
+	if size == 1 { // half of one byte is none
 		w.reqs[0].RemoteAddr += 2
 	}
 	if !r.plain {
 		w.reqs = append(w.reqs, iwarp.WorkRequest{Op: iwarp.OpSend, Queue: uint32(i + 1), Writes: 1, Inline: r.v.mem[r.note(i):][:messageSize]})
-		w.reqs[4], w.reqs[2] = w.reqs[2], w.reqs[4] // right after the Write
+		w.reqs[4], w.reqs[2] = w.reqs[2], w.reqs[4] // the message comes right after the Write
 	}
 	for k := range w.reqs {
 		w.reqs[k].ID, w.reqs[k].Flags = uint64(i), iwarp.Signaled
@@ -150,7 +150,7 @@ func (w *worker) provoke(end <-chan struct{}) error {
 		n := w.refuse.Load()
 		w.run.refused.Add(uint64(n))
 		switch {
-		case w.run.plain: // there is no connection any more
+		case w.run.plain: // the plain connection has ended
 			w.run.until(w.run.over)
 			return nil
 		case n != w.parts:
@@ -192,7 +192,7 @@ func (r *chernobylRun) answers(in *receiver) error {
 	comps := make([]iwarp.Completion, 64)
 	for {
 		k, err := r.v.take(r.v.recv, comps)
-		if err != nil { // of which completions tell the workers too
+		if err != nil { // completions tell the workers of the error too
 			return nil
 		}
 		for i := range comps[:k] {

@@ -15,17 +15,17 @@ import (
 // Limits of a Connections work.
 const (
 	maxHosts   = 64
-	talkLimit  = 60 * time.Second // for everybody to have heard everybody
-	countLimit = 5 * time.Second  // for connections made twice to be down to one
+	talkLimit  = 60 * time.Second // time for every socket to have heard from every other
+	countLimit = 5 * time.Second  // time for connections that were made twice to be down to one
 	countLook  = 20 * time.Millisecond
-	trimTime   = 3 * time.Second // in which idle connections give memory back
+	trimTime   = 3 * time.Second // time in which idle connections give memory back
 )
 
 // Fabric is what hosts that all talk to each other take.
 type Fabric struct {
 	Hosts    int     `json:"hosts"`
-	Sockets  int     `json:"sockets"`              // of each
-	PerHost  int     `json:"connections_per_host"` // TCP, the same on all
+	Sockets  int     `json:"sockets"`              // sockets of each host
+	PerHost  int     `json:"connections_per_host"` // TCP connections of a host, the same on all hosts
 	Total    int     `json:"connections"`
 	HeapPair float64 `json:"heap_bytes_per_pair"` // both ends of an idle connection, live heap and stacks
 }
@@ -60,7 +60,7 @@ func (r *Runner) connections(ctx context.Context, w *Work) (*Row, error) {
 // fabric is the hosts of one run.
 type fabric struct {
 	w     *Work
-	port  uint16 // of RDS on all hosts; that beside it is of XRC
+	port  uint16 // port of RDS over TCP on all hosts; XRC has the port beside it
 	nodes []*rds.Node
 	socks []*rds.Socket // host by host
 }
@@ -152,7 +152,7 @@ func (f *fabric) tell(ctx context.Context, i int) error {
 	data := make([]byte, f.w.Size)
 	putNumber(data, uint64(i))
 	for k := range f.socks {
-		to := f.socks[(i+k)%len(f.socks)] // each begins elsewhere
+		to := f.socks[(i+k)%len(f.socks)] // each socket begins with another destination
 		if f.host((i+k)%len(f.socks)) == f.host(i) {
 			continue
 		}

@@ -50,7 +50,7 @@ const (
 type hello struct {
 	Version    int     `json:"version"`
 	Provider   string  `json:"provider"`
-	Socket     string  `json:"socket,omitempty"` // of rdsd
+	Socket     string  `json:"socket,omitempty"` // path of the rdsd's socket
 	Node       uint16  `json:"node,omitempty"`   // port of a node to compare the provider with; 0: none
 	Port       uint16  `json:"port"`
 	Paths      int     `json:"paths"`
@@ -59,9 +59,9 @@ type hello struct {
 	Loops      int     `json:"loops,omitempty"`
 
 	Reconnect bool          `json:"reconnect,omitempty"` // attach to the next rdsd when one has ended
-	Attach    time.Duration `json:"attach,omitempty"`    // how long to try, where a process before this one is not quite gone
+	Attach    time.Duration `json:"attach,omitempty"`    // how long to try, where an earlier process may not be quite gone
 
-	Wire    rds.Wire `json:"wire,omitempty"`     // of nodes
+	Wire    rds.Wire `json:"wire,omitempty"`     // wire of the nodes
 	OverTCP uint16   `json:"over_tcp,omitempty"` // port of a node with RDS over TCP to compare with; 0: none
 }
 
@@ -73,10 +73,10 @@ type request struct {
 	Count     uint64    `json:"count,omitempty"`
 
 	Addrs []netip.AddrPort `json:"addrs,omitempty"` // a sender's destinations
-	First int              `json:"first,omitempty"` // where it begins among them
+	First int              `json:"first,omitempty"` // index of the first destination to send to
 
 	Cookie uint64        `json:"cookie,omitempty"` // a sender's region
-	Keys   []turmoilKeys `json:"keys,omitempty"`   // those of its destinations
+	Keys   []turmoilKeys `json:"keys,omitempty"`   // keys of the sender's destinations
 
 	Soak *soakSpec `json:"soak,omitempty"`
 	Peer *soakPeer `json:"peer,omitempty"`
@@ -89,18 +89,18 @@ type response struct {
 	Snap  snapshot         `json:"snap"`
 	Sent  *sent            `json:"sent,omitempty"`
 
-	Cookie uint64        `json:"cookie,omitempty"` // of a region of the work's
-	Keys   []turmoilKeys `json:"keys,omitempty"`   // of each socket's
+	Cookie uint64        `json:"cookie,omitempty"` // cookie of a region of the work
+	Keys   []turmoilKeys `json:"keys,omitempty"`   // keys of each socket
 
 	Life *soakPeer `json:"life,omitempty"` // not a response: a server socket of a soak has begun a life
 }
 
 // snapshot is a process as it is now.
 type snapshot struct {
-	At    time.Duration `json:"at"`            // when that is, by a clock of its own
-	CPU   time.Duration `json:"cpu"`           // since it started
+	At    time.Duration `json:"at"`            // time of the snapshot, by a clock of the process's own
+	CPU   time.Duration `json:"cpu"`           // CPU time since the process started
 	Count uint64        `json:"count"`         // messages of the work under way, received or by a flood sent
-	Sum   uint64        `json:"sum,omitempty"` // of the words of an Atomic work
+	Sum   uint64        `json:"sum,omitempty"` // sum of the words of an Atomic work
 
 	Heap     int64 `json:"heap,omitempty"` // bytes, with opMemory
 	Resident int64 `json:"resident,omitempty"`
@@ -144,7 +144,7 @@ func (l *lines) read(v any) error {
 // controller is the client's end of a control connection. One goroutine reads
 // it, so that a failure at the other end is known at once.
 type controller struct {
-	peer      string // who the other end is, for errors
+	peer      string // name of the other end, for errors
 	conn      io.ReadWriteCloser
 	lines     *lines
 	responses chan response // closed when the connection ends

@@ -12,7 +12,7 @@ import (
 
 // daemons are an rdsd for each side, processes that this one has started.
 type daemons struct {
-	dir  string // of their sockets
+	dir  string // directory of the daemons' sockets
 	port uint16
 	side children
 }

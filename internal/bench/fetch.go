@@ -10,7 +10,7 @@ import (
 
 // Bounds of a Fetch.
 const (
-	fetchBlocks = 128 // that the server has
+	fetchBlocks = 128 // blocks that the server has
 	fetchBatch  = 32  // requests in a SendBatch: as many as have been answered
 	fetchDepth  = 128 // outstanding requests
 	fetchSize   = 8 << 10

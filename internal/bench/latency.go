@@ -15,7 +15,7 @@ type rdsPinger struct {
 	w   *Work
 	buf []byte
 	out rds.Outgoing
-	m   rds.Message // what out.Buffer points to
+	m   rds.Message // the message that out.Buffer points to
 }
 
 func (p *rdsPinger) ping(n uint64) error {

@@ -28,13 +28,13 @@ const drainLimit = 10 * time.Second
 type muxRun struct {
 	c     *cell
 	phase atomic.Int32
-	first chan struct{} // has a token when something was counted in the measured phase
+	first chan struct{} // cap 1: has a token when something was counted in the measured phase
 	wg    sync.WaitGroup
 
-	floods sync.WaitGroup // of sockets whose peers have stopped; they end when their sockets are closed
+	floods sync.WaitGroup // goroutines of sockets whose peers have stopped; they end when their sockets are closed
 
 	mu  sync.Mutex // guards err
-	err error      // the first
+	err error      // the first error
 }
 
 func newMuxRun(c *cell) *muxRun { return &muxRun{c: c, first: make(chan struct{}, 1)} }
@@ -79,7 +79,7 @@ type muxSocket struct {
 	v     *verifier // Stress
 	fault Fault     // damage yet to be done
 
-	hist  *hdrhistogram.Histogram // of the measured phase; read when the goroutine has ended
+	hist  *hdrhistogram.Histogram // latencies of the measured phase; read when the goroutine has ended
 	count atomic.Int64            // replies of the measured phase
 	_     [64]byte                // the next socket's counters are another CPU's
 }
@@ -303,7 +303,7 @@ func (r *muxRun) measure(lost context.Context, sum func() (uint64, *hdrhistogram
 		}
 	}
 	r.mu.Lock()
-	if r.err != nil { // what closing makes of it below does not count
+	if r.err != nil { // errors of closing, below, do not count
 		err = r.err
 	}
 	r.mu.Unlock()

@@ -18,8 +18,8 @@ func (e errDescriptors) Error() string {
 // tcpFlow is the connection of one pair of sockets.
 type tcpFlow struct {
 	s    *stream
-	hist *hdrhistogram.Histogram // its reader's
-	n    int64                   // replies of the measured phase, its reader's
+	hist *hdrhistogram.Histogram // latencies; used by the flow's reader
+	n    int64                   // replies of the measured phase; used by the flow's reader
 }
 
 // muxTCP does what a program without multiplexing does: a connection for each
@@ -84,7 +84,7 @@ func (r *muxRun) tcpReplies(f *tcpFlow, tokens chan struct{}, lose func()) {
 				r.counts()
 			}
 		}
-		tokens <- struct{}{} // never blocks: there are no more tokens than room
+		tokens <- struct{}{} // does not block: there are no more tokens than room
 	}
 }
 

@@ -166,7 +166,7 @@ func (c *cell) bursts(b burster, n uint64, d time.Duration) (uint64, snapshot, e
 		return n, snapshot{}, err
 	}
 	q := request{Op: opConfirm, Count: n}
-	if c.transport != TCP && c.work.Op == OpWrite { // which the server's program does not hear of
+	if c.transport != TCP && c.work.Op == OpWrite { // the server's program does not hear of Writes
 		q = request{Op: opSnap}
 	}
 	snap, err := c.ask(q)

@@ -23,11 +23,11 @@ type Options struct {
 	Listen     netip.Addr    // our RDS address; zero: 127.0.0.1, or the one that reaches Server
 	Port       uint16        // RDS TCP port; 0: any that is free, with Server 16385 if it is
 	Provider   string        // rds.ProviderNode, rds.ProviderDaemon or rds.ProviderKernel
-	Socket     string        // of the running rdsd, with Server; empty: the default
-	Wire       string        // of nodes and daemons: auto, xrc or tcp
+	Socket     string        // socket of the running rdsd, with Server; empty: the default
+	Wire       string        // wire of nodes and daemons: auto, xrc or tcp
 	Paths      int           // 1 or 8
 	Congestion string        // TCP congestion control of RDS and baseline; empty: the system's
-	Buffers    Buffers       // of the TCP connections of RDS and baseline
+	Buffers    Buffers       // buffers of the TCP connections of RDS and baseline
 	Loops      int           // Config.TCP.EventLoops; 0: one when pinned, else the node's default
 	Sizes      []int         // message sizes; Stress takes them in turn, others make a Work of each
 	Reply      int           // bytes of a reply
@@ -41,15 +41,15 @@ type Options struct {
 	Batch      int           // messages of a batch call; 0: as the mode does by default
 	ZeroCopy   string        // auto, on, off
 	Rate       float64       // offered messages per second (Latency); 0: as fast as it goes
-	Duration   time.Duration // of one measured run
+	Duration   time.Duration // length of one measured run
 	Warmup     time.Duration
 	Baseline   bool
-	Repeat     int // runs, of which the median counts
+	Repeat     int // number of runs, of which the median counts
 	Pin        Pin
 	Fault      Fault
 	Ops        bool   // Stress: RDMA and atomic operations
 	Faults     bool   // Stress with Ops: cut connections
-	Seed       uint64 // of Ops
+	Seed       uint64 // seed of Ops
 
 	Kills    time.Duration // Stress with Ops: mean time between kills of processes; 0: none
 	Restarts time.Duration // Stress with Ops: mean time between restarts of daemons; 0: none
@@ -60,8 +60,8 @@ type Options struct {
 	Busy     bool // RDMA: poll completion queues
 	ULPDU    int  // RDMA: longest segment; 0: what fits a TCP segment
 	Queues   int  // RDMA: shared receive queues to send to; 0: none
-	Stopped  int  // RDMA: of them, those that take nothing; Mux: pairs of which one end takes nothing
-	Workers  int  // Chernobyl: those with good keys; Atomic: of each process
+	Stopped  int  // RDMA: number of Queues that take nothing; Mux: pairs of which one end takes nothing
+	Workers  int  // Chernobyl: workers with good keys; Atomic: workers of each process
 	RDS      bool // Chernobyl: workers are sockets
 	Words    int  // Atomic
 
@@ -163,7 +163,7 @@ func (o *Options) Validate(kind Kind) error {
 
 // validateProvider checks what goes with which provider.
 func (o *Options) validateProvider(kind Kind, check func(ok bool, format string, args ...any)) {
-	if kind == RDMA || kind == Regions || kind == Chernobyl && !o.RDS { // which have no sockets
+	if kind == RDMA || kind == Regions || kind == Chernobyl && !o.RDS { // these kinds have no sockets
 		check(o.Provider == "" && o.wire() == "", "%s takes no --provider and no --wire", kind)
 		return
 	}

@@ -20,11 +20,11 @@ var RDMAOps = []Op{OpWrite, OpRead, OpSend}
 
 // Bounds of an RDMA work.
 const (
-	maxReads       = 128     // outstanding ones: what a responder of iwarp holds
-	maxOutstanding = 1 << 14 // other work requests
+	maxReads       = 128     // outstanding reads: as many as a responder of iwarp holds
+	maxOutstanding = 1 << 14 // outstanding work requests other than reads
 	inlineMost     = 256     // Sends up to this size are inline
-	windowBytes    = 4 << 20 // of default depths
-	blocksBytes    = 8 << 20 // of the memory that is read from, at least maxReads blocks
+	windowBytes    = 4 << 20 // bytes outstanding with default depths
+	blocksBytes    = 8 << 20 // bytes of the memory that is read from, at least maxReads blocks
 )
 
 // CRCs are what --crc says.
@@ -105,7 +105,7 @@ func (w *Work) rdmaTitle() string {
 
 // sends is how many work requests the client has outstanding.
 func (w *Work) sends() int {
-	if w.Kind == Chernobyl { // each a Write, a message, and its answer on a plain connection
+	if w.Kind == Chernobyl { // each operation is a Write, a message, and its answer on a plain connection
 		return 4 * (w.Workers + 1)
 	}
 	return w.Depth

@@ -20,12 +20,12 @@ const (
 	OpMapFree    Op = "map-free"   // map 8 KiB and free it lazily
 	OpInvalidate Op = "invalidate" // end 1,000 regions with one barrier, beside two that copy
 	OpBarrier    Op = "barrier"    // end one region while Workers copy in sections
-	OpTraffic    Op = "traffic"    // the same while Workers connections write and read
+	OpTraffic    Op = "traffic"    // OpBarrier while Workers connections write and read
 )
 
 const (
 	invalidated = 1000     // regions of OpInvalidate
-	copied      = 16 << 10 // what its copiers take in one section
+	copied      = 16 << 10 // bytes that a copier of OpInvalidate takes in one section
 	checkBurst  = 4096     // checks between two looks at the clock
 )
 
@@ -111,7 +111,7 @@ type regionsRun struct {
 	domain *mr.Domain
 	owner  *mr.Owner
 
-	stop atomic.Bool // for workers
+	stop atomic.Bool // ends the workers
 	wg   sync.WaitGroup
 
 	mu  sync.Mutex
@@ -249,7 +249,7 @@ func (b *regionsRun) copiers(n, size int) (end func()) {
 					copy(mem, own)
 				}
 				r.Leave()
-				runtime.Gosched() // as one does that looks for more to do
+				runtime.Gosched() // yields as a goroutine does that looks for more to do
 			}
 		})
 	}
@@ -316,7 +316,7 @@ func (b *regionsRun) barrier(d time.Duration, h *hdrhistogram.Histogram) (n uint
 			return n, err
 		}
 		h.RecordValue(min(int64(time.Since(t)), maxLatency))
-		runtime.Gosched() // to the end of the queue of those that run
+		runtime.Gosched() // yields to all runnable goroutines
 	}
 	return n, nil
 }

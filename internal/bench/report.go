@@ -19,11 +19,11 @@ type Report struct {
 	System     string    `json:"system"` // OS/architecture, CPUs, Go
 	Version    string    `json:"version"`
 	Provider   string    `json:"provider"`
-	Wire       rds.Wire  `json:"wire,omitempty"` // of nodes and daemons; none: XRC with peers that have it
+	Wire       rds.Wire  `json:"wire,omitempty"` // wire of nodes and daemons; none: XRC with peers that have it
 	Paths      int       `json:"paths"`
 	Congestion string    `json:"congestion"` // TCP congestion control of both transports
 	Buffers    Buffers   `json:"tcp_buffers"`
-	Duration   string    `json:"duration"` // of a run
+	Duration   string    `json:"duration"` // length of a run
 	Repeat     int       `json:"repeat"`
 	Rows       []Row     `json:"rows"`
 }

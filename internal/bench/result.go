@@ -17,7 +17,7 @@ type Result struct {
 	Latency     *Percentiles `json:"latency,omitempty"`             // Latency, Mux, Stress
 	TCPConns    int          `json:"tcp_connections"`               // between the two sides, seen by the client's
 	Memory      *Memory      `json:"memory,omitempty"`              // Sockets, Sessions
-	Flood       float64      `json:"flood_mb_per_second,omitempty"` // of the other application, in Fair
+	Flood       float64      `json:"flood_mb_per_second,omitempty"` // rate of the flooding application, in Fair
 	Thirds      *Thirds      `json:"thirds,omitempty"`              // Chernobyl
 	Total       uint64       `json:"total,omitempty"`               // Atomic: changes, those before the measured time included
 	Account     *account     `json:"account,omitempty"`             // Stress with operations
@@ -49,7 +49,7 @@ type Point struct {
 type Memory struct {
 	HeapEach     float64 `json:"heap_bytes_each"`     // live heap and stacks
 	ResidentEach float64 `json:"resident_bytes_each"` // physical memory of the process
-	BindMillis   float64 `json:"bind_ms"`             // for all of them; of Sessions: to attach
+	BindMillis   float64 `json:"bind_ms"`             // time to bind all sockets; Sessions: to attach all
 }
 
 // Row is a line of a report: a work, its figures over RDS (or over iWARP, if
@@ -67,13 +67,13 @@ type Row struct {
 	Plain     *Result `json:"plain,omitempty"`      // Chernobyl without shared queues
 	OverTCP   *Result `json:"over_tcp,omitempty"`   // RDS over TCP
 	Active    *Result `json:"active,omitempty"`     // Mux without what is sent to stopped sockets, Stopped with all running
-	Ratio     float64 `json:"ratio,omitempty"`      // to TCP, median over the runs; p50 for Latency, else the rate
-	OfNode    float64 `json:"node_ratio,omitempty"` // the same, to an embedded node
+	Ratio     float64 `json:"ratio,omitempty"`      // ratio to TCP, median over the runs: of p50 for Latency, else of the rate
+	OfNode    float64 `json:"node_ratio,omitempty"` // ratio to an embedded node, as Ratio is to TCP
 	OfSingles float64 `json:"singles_ratio,omitempty"`
 	OfRunning float64 `json:"running_ratio,omitempty"`
 	OfOverTCP float64 `json:"over_tcp_ratio,omitempty"`
 	OfActive  float64 `json:"active_ratio,omitempty"`
-	RateMin   float64 `json:"rate_min"` // of the runs over RDS
+	RateMin   float64 `json:"rate_min"` // lowest rate of the runs over RDS
 	RateMax   float64 `json:"rate_max"`
 	Note      string  `json:"note,omitempty"`
 	RatioOf   string  `json:"ratio_of,omitempty"`

@@ -35,9 +35,9 @@ type Runner struct {
 	Config rds.Config
 
 	child   *child   // the server; nil if it is one of --server
-	daemons *daemons // of provider rdsd, unless of --server
-	pin     Pin      // of these and of this process
-	pinned  bool     // this process is
+	daemons *daemons // the daemons of provider rdsd, unless --server has them
+	pin     Pin      // how daemons, child and this process are pinned
+	pinned  bool     // this process is pinned
 	run     int
 	runs    int
 }

@@ -20,7 +20,7 @@ type sender struct {
 	turmoil []*turmoilSocket // Stress with operations
 	flooded atomic.Uint64    // messages of floods, accepted
 
-	start time.Time // of the measured phase
+	start time.Time // start of the measured phase
 }
 
 // sent is what a sender has to tell.
@@ -63,7 +63,7 @@ func (s *sender) flood(fail func(error)) error {
 		}
 		s.open.add(end)
 		if w.Kind == Stopped {
-			sock.SetLinger(fillLimit) // all that was sent is to arrive
+			sock.SetLinger(fillLimit) // all messages sent are to arrive
 		}
 		b := newBatchSender(sock, w, to)
 		s.run.wg.Go(func() {

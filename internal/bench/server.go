@@ -187,7 +187,7 @@ func (e *session) begin(h *hello) error {
 	case e.providers != nil:
 		return errors.New("second hello")
 	}
-	if !e.parent { // what is on this host is not for others to say
+	if !e.parent { // only a parent may say which rdsd of this host to use
 		h.Socket = e.server.Socket
 	}
 	p, err := openProviders(e.server.Config, e.server.IP, h)
@@ -300,7 +300,7 @@ func (e *session) closeWork() {
 func (e *session) end() error {
 	e.closeWork()
 	if e.soak != nil {
-		_ = e.soak.end() // for the second time, or in a run that is lost
+		_ = e.soak.end() // may be the second call, or one in a run that is lost
 	}
 	err := errors.Join(e.providers.close(), e.rdsd.close())
 	e.providers, e.rdsd = nil, nil

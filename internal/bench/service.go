@@ -19,9 +19,9 @@ type service struct {
 	tally *tally
 	fail  func(error) // the work cannot go on; from any goroutine
 
-	words  [][]byte      // that are exposed and added to
-	cookie rds.Cookie    // theirs, of a socket (Atomic)
-	keys   []turmoilKeys // of each socket (Stress with operations)
+	words  [][]byte      // words that are exposed and added to
+	cookie rds.Cookie    // cookie of the words, of a socket (Atomic)
+	keys   []turmoilKeys // keys of each socket (Stress with operations)
 
 	wg     sync.WaitGroup
 	mu     sync.Mutex // guards the rest
@@ -159,7 +159,7 @@ func echoRDS(s *rds.Socket, w *Work) error {
 		} else {
 			_, err = s.WriteToAddrPort(m.Data, m.From)
 		}
-		m.Release() // of what was not sent
+		m.Release() // gives back memory that was not sent
 		if err != nil {
 			return err
 		}

@@ -24,8 +24,8 @@ import (
 const (
 	soakRDSPort  = 2000     // RDS port of the server's socket 0; the others follow
 	maxSoakPlace = 16 << 10 // bytes of a region
-	soakMemory   = 16 << 20 // of all regions of a process, those that have ended included
-	maxSoakLanes = 1 << 12  // of all clients
+	soakMemory   = 16 << 20 // bytes of all regions of a process, those that have ended included
+	maxSoakLanes = 1 << 12  // lanes of all clients
 )
 
 // soaks tells whether the work is a soak.
@@ -50,8 +50,8 @@ func (w *Work) checkSoak() bool {
 type soakSpec struct {
 	Work    *Work         `json:"work"`
 	Server  bool          `json:"server,omitempty"`
-	Index   int           `json:"index"`           // of the process on its side
-	Process uint64        `json:"process"`         // which one it is in its place, from 1
+	Index   int           `json:"index"`           // index of the process on its side
+	Process uint64        `json:"process"`         // number of the process in its place, from 1
 	Journal string        `json:"journal"`         // directory
 	Peers   []soakPeer    `json:"peers,omitempty"` // the server's sockets, as they are now
 	Attach  time.Duration `json:"attach"`          // how long to try to get an address
@@ -61,8 +61,8 @@ type soakSpec struct {
 type soakPeer struct {
 	Socket int            `json:"socket"`
 	Addr   netip.AddrPort `json:"addr"`
-	Life   uint64         `json:"life"` // the present one; those before are over
-	Host   uint64         `json:"host"` // which generation of its host serves it
+	Life   uint64         `json:"life"` // the socket's present life; earlier ones are over
+	Host   uint64         `json:"host"` // generation of the host that serves the socket
 }
 
 // lifeBits is where the number of the process begins in that of a life.
@@ -71,15 +71,15 @@ const lifeBits = 20
 // soakMessage begins every message. The rest is a pattern.
 type soakMessage struct {
 	Kind     uint32
-	Length   uint32 // of all
+	Length   uint32 // length of the whole message
 	From, To uint32 // sockets
 	FromLife uint64
-	ToLife   uint64 // of a request: as far as the client knows
+	ToLife   uint64 // life of the receiver; in a request: as far as the client knows
 	Number   uint64 // between the two sockets, in the life of the client (and of the server, of a reply)
 	Exchange uint64 // lane<<48 | number of the exchange
 	Turn     uint32
-	Off, N   uint32 // of the place
-	Epoch    uint32 // of the lane's region
+	Off, N   uint32 // offset and length of the place
+	Epoch    uint32 // epoch of the lane's region
 
 	Region, ReadOnly, Shared uint64 // keys, in the reply to a turnHello; of a turnBad what is wrong
 }
@@ -126,7 +126,7 @@ const (
 	kindAsk      uint32 = 0x52
 	kindAnswer   uint32 = 0x42
 	kindPlaced   uint32 = 0x58 // written by RDMA
-	kindReleased uint32 = 0x59 // what a region holds that has ended
+	kindReleased uint32 = 0x59 // content of a region that has ended
 )
 
 // More turns, of a soak alone.

@@ -8,9 +8,9 @@ import (
 // soakSums is what the journals say of the shared word of one life of a server socket.
 type soakSums struct {
 	begun, done, refused, top uint64
-	known                     bool   // the rest is: the life has got as far as to have a word
+	known                     bool   // the fields below are known: the life had got as far as to have a word
 	exact                     bool   // value is what there was at the end
-	value                     uint64 // of the word, in the end or when it was last looked at
+	value                     uint64 // value of the word, at the end or when it was last looked at
 }
 
 // flowID is a flow between two sockets in one life of the client.
@@ -23,7 +23,7 @@ type flowID struct {
 // addition was done once.
 type soakCheck struct {
 	lost map[flowID]map[uint64][2]uint64 // reasons, and the life they were sent to, by number
-	sums map[flowKey]*soakSums           // of lives of server sockets
+	sums map[flowKey]*soakSums           // sums of the lives of server sockets
 	acct account
 }
 
@@ -65,7 +65,7 @@ func (c *soakCheck) client(socket, lanes int, j *journal) error {
 // that the words are those that peers have added to, not what was seen of them.
 func (c *soakCheck) server(socket int, j *journal, exact bool) error {
 	a := j.account()
-	a.Messages = 0 // as the clients count them
+	a.Messages = 0 // the clients count messages
 	c.acct.add(a)
 	var errs []error
 	j.records(recordGap, func(r record) {
@@ -74,7 +74,7 @@ func (c *soakCheck) server(socket int, j *journal, exact bool) error {
 			switch why := c.lost[id][n]; {
 			case why[0] == 0:
 				errs = append(errs, fmt.Errorf("verify: message %d of client socket %d, life %#x, to socket %d is lost", n, id.client, id.life, socket))
-			case why[0] == lostVoid && why[1] >= r.at(5): // it was sent to the life that has not got it
+			case why[0] == lostVoid && why[1] >= r.at(5): // the message was sent to the life that has not got it
 				errs = append(errs, fmt.Errorf("verify: message %d of client socket %d, life %#x, to socket %d is lost, with success", n, id.client, id.life, socket))
 			}
 		}

@@ -18,12 +18,12 @@ type soakClient struct {
 	w       *Work
 	j       *journal
 	rng     *rand.Rand
-	socket  int // of all clients
+	socket  int // index of the socket among those of all clients
 	life    uint64
 	lanes   []soakLane
-	peers   []soakPeer         // as the lanes know them
-	sent    []uint64           // to each, in this life
-	answers map[flowKey]uint64 // next number of each life of each
+	peers   []soakPeer         // peers as the lanes know them
+	sent    []uint64           // messages sent to each peer, in this life
+	answers map[flowKey]uint64 // next number of each life of each peer
 	orphans map[uint64]bool    // exchanges of earlier lives whose fate may come
 	late    map[uint64]bool    // exchanges that are over, to which a reply may come
 	adds    map[flowKey]record
@@ -41,21 +41,21 @@ type soakClient struct {
 // Nobody tells both in an order of their own, so it has until the end to be accepted.
 type excuse struct {
 	socket     int
-	life, host uint64 // that have to be over; 0: need not
+	life, host uint64 // lives that have to be over; 0: need not be over
 	what       error
 }
 
 // soakLane does one exchange at a time.
 type soakLane struct {
-	number  uint64 // of the exchange
+	number  uint64 // number of the exchange
 	peer    int
 	turn    turn
 	silent  bool
-	message uint64 // its number
+	message uint64 // number of the message
 	off, n  int
-	life    uint64 // of the peer, as we knew it
+	life    uint64 // life of the peer, as the client knew it
 	host    uint64
-	in      uint64 // the life that its region there is of
+	in      uint64 // life that the lane's region at the peer is of
 	fated   bool
 	status  rds.Status
 	reply   bool
@@ -63,7 +63,7 @@ type soakLane struct {
 	local   *rds.Memory
 	result  uint64
 	want    uint64
-	at      []soakRegion // at each peer
+	at      []soakRegion // the lane's region at each peer
 }
 
 // soakRegion is what a lane has at a peer.
@@ -71,11 +71,11 @@ type soakRegion struct {
 	life   uint64 // 0: nothing
 	epoch  uint32
 	region rds.Cookie
-	only   rds.Cookie // not to be written
+	only   rds.Cookie // region that may not be written
 	shared rds.Cookie
-	host   uint64     // of the peer, which has these
-	stale  rds.Cookie // one that has ended; 0: none so far
-	gone   uint64     // the host that had it
+	host   uint64     // host generation of the peer that has these regions
+	stale  rds.Cookie // a region that has ended; 0: none so far
+	gone   uint64     // host generation of the peer that had stale
 	known  []byte
 	unsure bool
 }
@@ -148,7 +148,7 @@ func (t *soakClient) live() error {
 		if l.life != 0 && !l.fated {
 			t.orphans[l.number] = true
 		}
-		l.local = nil // of a daemon that has ended
+		l.local = nil // the memory is of a daemon that has ended
 		for k := range l.at {
 			l.at[k] = soakRegion{known: l.at[k].known}
 		}

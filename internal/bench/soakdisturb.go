@@ -56,7 +56,7 @@ func (s *soakRun) killOne() error {
 	s.ready = slices.DeleteFunc(s.ready, func(r *child) bool { return r == c })
 	s.mu.Unlock()
 	c.close()
-	_ = c.cmd.Wait() // it was killed
+	_ = c.cmd.Wait() // The process was killed.
 	s.acct.Kills++
 	return s.start(all, i)
 }
@@ -67,7 +67,7 @@ func (s *soakRun) restartOne() error {
 	all := side(s.rng.IntN(2))
 	if all == serverSide {
 		s.mu.Lock()
-		s.hosts++ // first: whatever happens from now on may be due to it
+		s.hosts++ // first: whatever happens from now on may be due to the restart
 		s.mu.Unlock()
 	}
 	d := s.r.daemons

@@ -47,10 +47,10 @@ const (
 
 // Reasons why a message may be missing.
 const (
-	lostDropped uint64 = iota + 1 // its fate was DROPPED
-	lostRefused                   // its operation was refused, by the key of a life that is over
-	lostVoid                      // its fate was success, and the life of its receiver is over
-	lostDied                      // its sender's life ended first
+	lostDropped uint64 = iota + 1 // the message's fate was DROPPED
+	lostRefused                   // the message's operation was refused, by the key of a life that is over
+	lostVoid                      // the message's fate was success, and the life of its receiver is over
+	lostDied                      // the life of the message's sender ended first
 )
 
 // journalName is the file of a socket.

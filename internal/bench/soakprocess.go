@@ -15,7 +15,7 @@ import (
 // soakProcess is what a process of a soak runs.
 type soakProcess struct {
 	spec     *soakSpec
-	attached bool // to a daemon
+	attached bool // the process is attached to a daemon
 	tell     func(soakPeer)
 	ctx      context.Context // ends servers at the end, and everybody when the run is lost
 	cancel   context.CancelFunc
@@ -26,7 +26,7 @@ type soakProcess struct {
 	open    []*journal
 	wg      sync.WaitGroup
 	mu      sync.Mutex // guards err
-	err     error      // the first
+	err     error      // the first error
 }
 
 // startSoak binds the process's sockets and has them work. What ends one too early goes

@@ -25,14 +25,14 @@ const soakDrain = 40 * time.Second
 type soakRun struct {
 	r       *Runner
 	w       *Work
-	dir     string // of the journals
+	dir     string // directory of the journals
 	port    uint16
 	rng     *rand.Rand
 	soft    context.Context
 	hard    context.Context
 	lose    context.CancelCauseFunc
-	crew    [2][]*child   // of each side; nil while there is none
-	process uint64        // the last one started
+	crew    [2][]*child   // processes of each side; nil while there is none
+	process uint64        // number of the last process started
 	told    chan struct{} // gets a value when a server's socket has told of a life
 	acct    account
 
@@ -58,7 +58,7 @@ func (r *Runner) soak(ctx context.Context, w *Work) (row *Row, err error) {
 	limit := r.Options.Warmup + r.Options.Duration + soakAttach + 2*soakDrain
 	stalled := time.AfterFunc(limit, func() { lose(fmt.Errorf("the run has not ended after %v", limit)) })
 	defer stalled.Stop()
-	stop := context.AfterFunc(hard, s.kill) // so that no call waits
+	stop := context.AfterFunc(hard, s.kill) // kills the processes, so that no call waits
 	defer stop()
 	res, err := s.run()
 	s.end()
@@ -83,7 +83,7 @@ func (s *soakRun) run() (Result, error) {
 		return Result{}, err
 	}
 	elapsed := time.Since(start)
-	if s.attached() && s.soft.Err() == nil { // who has lost the daemon has told of it before anybody is judged
+	if s.attached() && s.soft.Err() == nil { // a client that has lost the daemon has told so before anybody is judged
 		if err := s.await(func(p soakPeer) bool { return p.Host == s.hosts }); err != nil {
 			return Result{}, err
 		}
@@ -185,7 +185,7 @@ func (s *soakRun) start(all side, i int) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ready = append(s.ready, c)
-	for i := range s.peers { // what it was told may be old by now
+	for i := range s.peers { // the peers that the child was started with may be out of date
 		_ = c.lines.write(request{Op: opPeer, Peer: &s.peers[i]}) // whoever has ended is found out otherwise
 	}
 	return nil
@@ -285,7 +285,7 @@ func (s *soakRun) end() {
 		}
 	}
 	s.mu.Unlock()
-	_ = all.end() // what came of the run is known
+	_ = all.end() // The outcome of the run is known.
 	if d := s.r.daemons; d != nil {
 		d.watch(nil)
 	}

@@ -18,11 +18,11 @@ type soakServer struct {
 	j       *journal
 	socket  int
 	life    uint64
-	started record // of this life
+	started record // journal record of this life
 	shared  *rds.Memory
-	read    *rds.Memory // of readKey
+	read    *rds.Memory // memory of readKey
 	keys    [2]rds.Cookie
-	lanes   map[uint64]*placedLane // by client socket<<16 | lane
+	lanes   map[uint64]*placedLane // places by client socket<<16 | lane
 	flows   map[flowKey]*soakFlow
 	acct    account
 	reply   []byte
@@ -39,17 +39,17 @@ type flowKey struct {
 // soakFlow is what has come from there.
 type soakFlow struct {
 	record  record
-	replies uint64 // in this life of ours
+	replies uint64 // replies in this life of the server socket
 }
 
 // placedLane is what a client's lane has here.
 type placedLane struct {
-	life     uint64 // of the client
+	life     uint64 // life of the client
 	epoch    uint32
 	region   rds.Cookie
-	now      *rds.Memory // of region
-	released *rds.Memory // of the one before, which nobody may write any more; nil before that
-	filled   bool        // released is
+	now      *rds.Memory // memory of region
+	released *rds.Memory // memory of the previous region, which nobody may write any more; nil before there was one
+	filled   bool        // released is filled with kindReleased
 }
 
 func newSoakServer(p *soakProcess, s *rds.Socket, socket int, j *journal) *soakServer {
@@ -153,7 +153,7 @@ func (t *soakServer) take(m *soakMessage) error {
 		}
 	case turnWrite, turnBoth:
 		if lane == nil || lane.life != m.FromLife || lane.epoch != m.Epoch || m.ToLife != t.life {
-			break // for a region that is gone
+			break // the message is for a region that is gone
 		}
 		want := t.want[:m.N]
 		fillPattern(want, m.pattern(kindPlaced))
@@ -211,7 +211,7 @@ func (t *soakServer) renew(m *soakMessage) error {
 		}
 		t.lanes[laneKey(m)] = l
 	case l.life > m.FromLife:
-		return nil // of a life that is over, and nobody awaits the answer
+		return nil // the reply is of a life that is over, and nobody awaits it
 	default:
 		if err := t.s.FreeMR(l.region, rds.MRInvalidate); err != nil {
 			return t.p.lost(err)

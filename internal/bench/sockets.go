@@ -14,7 +14,7 @@ import (
 // bindSockets measures what binding many sockets takes: time, live heap with
 // stacks, and physical memory. It needs no server.
 func bindSockets(p rds.Provider, ip netip.Addr, n int) (Result, error) {
-	first, err := p.Bind(netip.AddrPortFrom(ip, 0)) // what the first one sets up is not a socket's cost
+	first, err := p.Bind(netip.AddrPortFrom(ip, 0)) // binds one socket first: what that sets up is not a socket's cost
 	if err != nil {
 		return Result{}, err
 	}
@@ -53,8 +53,8 @@ func bindSockets(p rds.Provider, ip netip.Addr, n int) (Result, error) {
 // memoryInUse collects garbage and returns the bytes in live objects and
 // stacks, and the physical memory of the process.
 func memoryInUse() (heap, resident int64) {
-	debug.FreeOSMemory() // or what an earlier run has freed hides what this one takes
-	debug.FreeOSMemory() // what pools let go in the first
+	debug.FreeOSMemory() // returns memory that an earlier run has freed, which would hide what this run takes
+	debug.FreeOSMemory() // returns memory that pools let go in the first call
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	resident, _ = physicalMemory(os.Getpid())

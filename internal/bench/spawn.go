@@ -105,7 +105,7 @@ func (c *child) end() error {
 	defer kill.Stop()
 	if c.suspended {
 		c.watch(nil)
-		c.kill() // it cannot end by itself
+		c.kill() // the child cannot end by itself
 		c.close()
 		c.cmd.Wait()
 		return nil
@@ -128,7 +128,7 @@ func (cs children) call(q func(i int) request) ([]response, error) {
 		wg.Go(func() { responses[i], errs[i] = c.call(q(i)) })
 	}
 	wg.Wait()
-	for _, err := range errs { // one is enough where all fail in the same way
+	for _, err := range errs { // one error is enough where all fail in the same way
 		if err != nil {
 			return nil, err
 		}

@@ -8,7 +8,7 @@ import (
 
 // Bounds of a Stopped work.
 const (
-	maxPairs = 128 // of applications, each with the shared memory of two arenas
+	maxPairs = 128 // pairs of applications, each with the shared memory of two arenas
 	// leastStopped is how many sockets an application needs for their receive buffers
 	// to hold more than its arena and what may wait in the daemon: with fewer it is
 	// congestion that stops senders, and its queue stays ready.
@@ -19,34 +19,34 @@ const (
 // the same connection. Ratios are of the rates of all pairs but its own, to the rate in
 // the same round with all running.
 type Standstill struct {
-	Lowest  float64 `json:"lowest_ratio"` // of the rounds, while its queue was not ready
+	Lowest  float64 `json:"lowest_ratio"` // lowest of the rounds, while the stopped application's queue was not ready
 	Highest float64 `json:"highest_ratio"`
 	Filling float64 `json:"filling_ratio"` // median: in as long a time from the stop on, in which its memory fills
 
 	Slowest       float64 `json:"slowest_pair"`             // median: the slowest of the other pairs, as part of their mean
-	SlowestActive float64 `json:"slowest_pair_all_running"` // the same with all running
+	SlowestActive float64 `json:"slowest_pair_all_running"` // slowest_pair with all applications running
 
-	Rounds    int    `json:"rounds"`            // each with a stop, until its queue was not ready, and what was kept then arriving
-	Queue     uint32 `json:"queue"`             // its number
-	Backlog   int    `json:"backlog_bytes"`     // most that waited for it in its daemon
-	Grown     int    `json:"backlog_grown"`     // most that this grew by in the measured time
-	Congested int    `json:"congested_sockets"` // of it, most
+	Rounds    int    `json:"rounds"`            // each round has a stop, until the application's queue is not ready, and the arrival of all that was kept
+	Queue     uint32 `json:"queue"`             // number of the stopped application's queue
+	Backlog   int    `json:"backlog_bytes"`     // most that waited for the stopped application in its daemon
+	Grown     int    `json:"backlog_grown"`     // most that backlog_bytes grew by in the measured time
+	Congested int    `json:"congested_sockets"` // most congested sockets of the stopped application
 	Held      uint64 `json:"send_held"`         // messages that the client's daemon had queued and kept, in all rounds
 	Overrun   uint64 `json:"recv_drop_overrun"` // messages that the server's daemon dropped; others than 0 fail the run
-	Total     uint64 `json:"messages"`          // of all pairs in all rounds: all were sent, and arrived in order
+	Total     uint64 `json:"messages"`          // messages of all pairs in all rounds: all were sent, and arrived in order
 
 	// Physical memory of the server's daemon: its own, and the shared memory of all its
 	// applications in so far as it was ever used.
 	Private footprint `json:"private"`
 	Shared  footprint `json:"shared"`
-	Arena   int       `json:"receive_arena_bytes"` // of an application, for what it receives: most of what it shares
+	Arena   int       `json:"receive_arena_bytes"` // bytes that an application shares for what it receives, most of all that it shares
 }
 
 // footprint is memory in bytes.
 type footprint struct {
-	Before int64 `json:"before"` // the first stop
+	Before int64 `json:"before"` // before the first stop
 	Peak   int64 `json:"peak"`   // while the application was stopped
-	After  int64 `json:"after"`  // at the end
+	After  int64 `json:"after"`  // at the end of the run
 }
 
 // validateStopped checks what is of this mode alone.

@@ -11,7 +11,7 @@ import (
 
 // Limits of a round of a Stopped work.
 const (
-	fillLimit = 60 * time.Second // for the stopped application's memory to be full, and for what was kept to arrive
+	fillLimit = 60 * time.Second // time for the stopped application's memory to be full, and for what was kept to arrive
 	glance    = 100 * time.Millisecond
 )
 
@@ -146,7 +146,7 @@ func (s *standstillRun) round() error {
 		return err
 	}
 	if c.interrupted() && (len(s.stopped) > 0 || !before.NotReady) {
-		return nil // its figures are not worth much
+		return nil // the figures of an interrupted round are not worth much
 	}
 	if !before.NotReady || !after.NotReady {
 		return errors.New("the stopped application's queue was ready again before it went on")
@@ -236,7 +236,7 @@ func (s *standstillRun) peaks() {
 // standstillLook is what the daemons say of the application that is stopped.
 type standstillLook struct {
 	rds.SessionInfo
-	held uint64 // send_held of the client's
+	held uint64 // send_held of the client's daemon
 }
 
 // look asks both daemons.
@@ -317,7 +317,7 @@ func (s *standstillRun) rates(f func()) (Result, float64, error) {
 
 // othersLook is what all pairs but the first, and the daemons, have done so far.
 type othersLook struct {
-	arrived        []snapshot // of the receivers
+	arrived        []snapshot // snapshots of the receivers
 	client, server time.Duration
 }
 

@@ -26,10 +26,10 @@ const (
 type stream struct {
 	c net.Conn
 
-	w   *bufio.Writer // these are the sending goroutine's
+	w   *bufio.Writer // w and out are the sending goroutine's
 	out [4]byte
 
-	r   *bufio.Reader // these the receiving one's
+	r   *bufio.Reader // r, in and buf are the receiving goroutine's
 	in  [4]byte
 	buf []byte
 }

@@ -132,7 +132,7 @@ func cutConnections() (int, error) {
 		if i%4 < 2 {
 			_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
 		}
-		if syscall.Shutdown(fd, syscall.SHUT_RDWR) == nil { // else it has just ended by itself
+		if syscall.Shutdown(fd, syscall.SHUT_RDWR) == nil { // Otherwise the connection has just ended by itself.
 			n++
 		}
 	}

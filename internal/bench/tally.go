@@ -12,7 +12,7 @@ import (
 type tally struct {
 	n      atomic.Uint64
 	target atomic.Uint64
-	hit    chan struct{} // one token: n has reached target
+	hit    chan struct{} // cap 1: has a token when n has reached target
 }
 
 func newTally() *tally { return &tally{hit: make(chan struct{}, 1)} }

@@ -12,8 +12,8 @@ import (
 // Bounds and layout of a Turmoil.
 const (
 	maxPlace    = 64 << 10 // bytes of a place
-	maxTurmoil  = 4096     // of a region
-	sharedWords = 16       // behind the places
+	maxTurmoil  = 4096     // bytes of a region
+	sharedWords = 16       // words behind the places that all lanes add to
 	turmoilHead = stressHeader
 )
 
@@ -42,7 +42,7 @@ func (w *Work) checkTurmoil() bool {
 // to which place, and the exchange that it belongs to.
 type note struct {
 	kind  turn
-	gen   uint16 // of the lane, 14 bits
+	gen   uint16 // generation of the lane, 14 bits
 	place int    // 12 bits
 	off   int    // 17 bits each
 	n     int
@@ -63,12 +63,12 @@ func unpackNote(v int64) note {
 type turn uint8
 
 const (
-	turnPlain  turn = iota // a message, no operation
+	turnPlain  turn = iota // a message without an operation
 	turnWrite              // the server checks what was written, when it has the message
-	turnRead               // what is read has to be what is known
-	turnAdd                // to a word of the place
-	turnSwap               // a word of the place
-	turnShared             // to a word that all add to
+	turnRead               // the read has to bring what is known
+	turnAdd                // addition to a word of the place
+	turnSwap               // swap of a word of the place
+	turnShared             // addition to a word that all lanes add to
 	turnBad                // a key, an address or a right that is not there: must be refused
 	turns
 )
@@ -88,7 +88,7 @@ func fillPattern(b []byte, x uint64) {
 
 // account is what became of everything that the sockets of a client sent.
 type account struct {
-	Messages  uint64 `json:"messages"` // sent, with an operation or without; those that had to be refused not counted
+	Messages  uint64 `json:"messages"` // messages sent, with an operation or without; those that had to be refused not counted
 	Replies   uint64 `json:"replies"`
 	Late      uint64 `json:"late"` // replies to messages that were reported dropped
 	Writes    uint64 `json:"writes"`
@@ -97,20 +97,20 @@ type account struct {
 	Bytes     uint64 `json:"bytes"` // written and read
 	Refused   uint64 `json:"refused"`
 	Dropped   uint64 `json:"dropped"` // exchanges lost with a connection
-	Unsure    uint64 `json:"unsure"`  // messages among them
-	Adds      uint64 `json:"adds"`    // to shared words
+	Unsure    uint64 `json:"unsure"`  // dropped exchanges that had a message
+	Adds      uint64 `json:"adds"`    // additions to shared words
 	UnsureAdd uint64 `json:"unsure_adds"`
-	Cuts      uint64 `json:"cuts"` // of connections
+	Cuts      uint64 `json:"cuts"` // connections cut
 
 	// Of a soak.
 	Exchanges uint64 `json:"exchanges,omitempty"`
 	Void      uint64 `json:"void,omitempty"`     // messages delivered to a life that has ended, without a reply
 	Ended     uint64 `json:"ended,omitempty"`    // operations refused because the region's life had ended
-	Regions   uint64 `json:"regions,omitempty"`  // that lanes have had
-	Released  uint64 `json:"released,omitempty"` // of them, those that were found untouched after their end
-	Lives     uint64 `json:"lives,omitempty"`    // of client sockets, that ended with their daemon
-	Kills     uint64 `json:"kills,omitempty"`    // of processes
-	Restarts  uint64 `json:"restarts,omitempty"` // of daemons
+	Regions   uint64 `json:"regions,omitempty"`  // regions that lanes have had
+	Released  uint64 `json:"released,omitempty"` // ended regions that were found untouched since their end
+	Lives     uint64 `json:"lives,omitempty"`    // lives of client sockets that ended with their daemon
+	Kills     uint64 `json:"kills,omitempty"`    // processes killed
+	Restarts  uint64 `json:"restarts,omitempty"` // daemons restarted
 }
 
 func (a *account) fields() []*uint64 {
@@ -129,23 +129,23 @@ func (a *account) add(b *account) {
 
 // lane does one exchange at a time, with one of the server's sockets.
 type lane struct {
-	place  int // of all regions
+	place  int // index among the places of all regions
 	gen    uint16
 	peer   int
 	kind   turn
 	silent bool
-	number uint64 // of the message
+	number uint64 // number of the message
 	off, n int
 	fated  bool
 	status rds.Status
-	reply  bool // has come
-	over   bool // its end has been accounted for
+	reply  bool // the reply has come
+	over   bool // the end of the exchange has been accounted for
 	known  [][]byte
-	sure   []bool // whether known is what is there
-	late   []bool // whether a message about it may have come that was reported lost
+	sure   []bool // whether known is in the place
+	late   []bool // whether a message about the place may have come that was reported lost
 	local  []byte
 	result uint64
-	want   uint64 // of result
+	want   uint64 // expected result
 }
 
 // turmoilSocket is a client socket: one goroutine.
@@ -172,7 +172,7 @@ type turmoilKeys struct {
 func newTurmoilSocket(r *muxRun, s *rds.Socket, i int) (*turmoilSocket, error) {
 	w := r.c.work
 	size := w.placeSize()
-	mem, err := s.AllocMemory(w.Depth * size) // until the socket is closed
+	mem, err := s.AllocMemory(w.Depth * size) // memory until the socket is closed
 	if err != nil {
 		return nil, err
 	}
@@ -255,7 +255,7 @@ func (t *turmoilSocket) take(m *rds.Message) (*lane, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case l.gen != n.gen || l.over: // to a message whose fate was to be dropped
+	case l.gen != n.gen || l.over: // the reply is to a message whose fate was to be dropped
 		t.acct.Late++
 		return nil, nil
 	case t.peers[l.peer] != m.From || l.silent || l.reply || l.kind == turnBad:

@@ -85,7 +85,7 @@ func (a *account) balance(server snapshot) error {
 	}
 	return errors.Join(
 		within("messages received", server.Count, a.Messages-a.Unsure, a.Unsure),
-		within("replies", a.Replies+a.Late, server.Count-min(a.Unsure, server.Count), a.Unsure), // those to unsure messages are not waited for
+		within("replies", a.Replies+a.Late, server.Count-min(a.Unsure, server.Count), a.Unsure), // replies to unsure messages are not waited for
 		within("additions to shared words", server.Sum, a.Adds, a.UnsureAdd))
 }
 

@@ -43,7 +43,7 @@ func (t *turmoilSocket) begin(l *lane) error {
 		putStamp(b, m.pack())
 		o.Data = b
 		if l.kind == turnBad {
-			t.v.sent[to]-- // it does not arrive; its number is the next one's
+			t.v.sent[to]-- // the message does not arrive, so the next message has its number
 		} else {
 			t.acct.Messages++
 		}
@@ -72,13 +72,13 @@ func (t *turmoilSocket) operation(l *lane, o *rds.Outgoing) {
 	case turnBad:
 		o.RDMA = &rds.RDMA{Cookie: key, Offset: at, Local: pieces, Write: true, Silent: l.silent}
 		switch t.rng.IntN(4) {
-		case 0: // not a key
+		case 0: // the cookie is not a key
 			o.RDMA.Cookie ^= rds.Cookie(1 + t.rng.IntN(1<<31))
-		case 1: // beyond the end, of a segment: more might be placed in part, in the shared words
+		case 1: // the operation reaches beyond the end; it is one segment, because of more a part might be placed, in the shared words
 			l.n = min(l.n, maxBadWrite)
 			o.RDMA.Local = [][]byte{local[:l.n]}
 			o.RDMA.Offset = uint64(t.w.regionBytes() - l.n + 1 + t.rng.IntN(1<<20))
-		case 2: // not to be written
+		case 2: // the region may not be written
 			o.RDMA.Cookie = t.keys[l.peer].ReadOnly
 		default: // a read that the message waits for
 			o.RDMA.Cookie ^= rds.Cookie(1 + t.rng.IntN(1<<31))
@@ -95,7 +95,7 @@ func (t *turmoilSocket) operation(l *lane, o *rds.Outgoing) {
 			binary.NativeEndian.PutUint64(l.local, known+a.Add)
 		case turnSwap:
 			a.Kind, a.Compare, a.Swap, l.want = rds.CompareSwap, known, t.rng.Uint64(), known
-			if t.rng.IntN(4) == 0 { // finds another word than it compares with
+			if t.rng.IntN(4) == 0 { // the atomic finds another word than it compares with
 				a.Compare++
 				a.Swap = known
 			}

@@ -56,7 +56,7 @@ func (p *pingEnd) ready() {
 func (p *pingEnd) post(n uint64) error {
 	last := &p.out[len(p.out)-1]
 	last.Flags, last.Immediate = 0, n
-	p.out[0].RemoteAddr = p.v.remote.addr + uint64(p.target(n)) // of no meaning to a Send
+	p.out[0].RemoteAddr = p.v.remote.addr + uint64(p.target(n)) // means nothing to a Send
 	if p.n++; p.n%credits == 0 {
 		last.Flags = iwarp.Signaled
 		p.v.send.Poll(p.done[:])

@@ -93,9 +93,9 @@ func (q *sharedQueue) sink(w *Work, t *tally) error {
 // destination is the client's side of a shared queue: a ring of requests.
 type destination struct {
 	reqs   []iwarp.WorkRequest
-	next   int    // the one to post next
-	out    int    // posted, not known to be complete
-	number uint64 // of the next message
+	next   int    // index of the request to post next
+	out    int    // requests posted and not known to be complete
+	number uint64 // number of the next message
 }
 
 // spreader sends messages to shared queues, a list to each in its turn. Those that
@@ -103,7 +103,7 @@ type destination struct {
 type spreader struct {
 	v       *verbs
 	queues  []destination
-	running int // queues before it are drained
+	running int // queues below this index are drained
 	turn    int
 	comps   []iwarp.Completion
 }

@@ -13,8 +13,8 @@ import (
 type window struct {
 	v     *verbs
 	reqs  []iwarp.WorkRequest // a ring
-	next  int                 // the one to post next
-	out   int                 // posted, not known to be complete
+	next  int                 // index of the request to post next
+	out   int                 // requests posted and not known to be complete
 	comps []iwarp.Completion
 }
 
@@ -193,7 +193,7 @@ func (w *verbsWriter) flush() error {
 	places := uint64(len(w.reqs))
 	written := min(places, w.sent)
 	n := min(numberEnd, w.size)
-	back := len(w.reqs) * w.size // where in our region the numbers go
+	back := len(w.reqs) * w.size // offset in our region where the numbers go
 	for i := range int(written) {
 		_, err := w.v.qp.PostSend(iwarp.WorkRequest{
 			ID: 1, Op: iwarp.OpRead, Flags: iwarp.Signaled, SGE: []iwarp.SGE{w.v.region.SGE(back+i*numberEnd, n)},

@@ -77,9 +77,9 @@ type receiver struct {
 	v    *verbs
 	post func(...iwarp.ReceiveRequest) (int, error)
 	reqs []iwarp.ReceiveRequest
-	at   int // byte of the region where their memory begins
+	at   int // offset in the region of the requests' memory
 	size int
-	next int // the request that completes next
+	next int // index of the request that completes next
 }
 
 // newReceiver posts n requests for memory of the region from byte at on.
@@ -148,7 +148,7 @@ func (v *verbs) sink(l *iwarp.Listener, t *tally) error {
 		if n-told >= uint64(len(r.reqs)/4) {
 			told = n
 			binary.LittleEndian.PutUint64(credit[:], n)
-			v.send.Poll(comps) // of earlier grants
+			v.send.Poll(comps) // takes completions of earlier grants
 			if _, err := v.qp.PostSend(grant...); err != nil {
 				return err
 			}

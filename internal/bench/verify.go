@@ -22,7 +22,7 @@ const (
 // any byte that differs.
 type verifier struct {
 	local    netip.AddrPort
-	awaits   uint32 // kind of what is received
+	awaits   uint32 // kind of the messages received
 	sent     map[netip.AddrPort]uint64
 	received map[netip.AddrPort]uint64
 	gaps     bool // numbers may be left out: the sender is told of each
@@ -35,7 +35,7 @@ func newVerifier(local netip.AddrPort, awaits uint32) *verifier {
 // pattern is the first word of a message's pattern; the others follow by next.
 func pattern(from, to netip.AddrPort, number uint64, kind uint32) uint64 {
 	x := uint64(from.Port())<<48 | uint64(to.Port())<<32 | uint64(kind)
-	return (x ^ number*0x9e3779b97f4a7c15) | 1<<63 // never 0, where next would stay
+	return (x ^ number*0x9e3779b97f4a7c15) | 1<<63 // never 0, from which next would not move
 }
 
 func next(x uint64) uint64 { // xorshift64

@@ -12,15 +12,15 @@ type Kind string
 // Kinds of Work.
 const (
 	Latency Kind = "latency" // ping-pong, one message outstanding
-	OneWay  Kind = "one-way" // one socket to one socket, the receiver confirms the count
-	Mux     Kind = "mux"     // all sockets to all, request and reply
+	OneWay  Kind = "one-way" // one socket to one socket; the receiver confirms the count
+	Mux     Kind = "mux"     // all sockets to all sockets, request and reply
 	Stress  Kind = "stress"  // Mux with every payload and sequence number verified
 	Fetch   Kind = "fetch"   // blocks: asked for by message, answered by an RDMA write and a message
 	Sockets Kind = "sockets" // bind many sockets: time and memory
 
 	Atomic Kind = "atomic" // words of the server's memory, changed by many
 
-	Connections Kind = "connections" // many hosts, all to all: TCP connections, memory of idle ones
+	Connections Kind = "connections" // many hosts, all to all: TCP connections, and memory of idle ones
 
 	// These are below the sockets.
 	RDMA    Kind = "rdma"    // verbs over iWARP
@@ -53,7 +53,7 @@ const (
 	Plain   Transport = "plain iwarp"         // Chernobyl without shared queues
 	Running Transport = "iwarp, none stopped" // RDMA without what is sent to stopped queues
 	Device  Transport = "regions"             // Regions works
-	Singles Transport = "a barrier each"      // what batched invalidation is compared with
+	Singles Transport = "a barrier each"      // a barrier for each region, to compare batched invalidation with
 )
 
 // Pin says on which CPUs the two processes run.
@@ -64,7 +64,7 @@ type Pin string
 // pinned is left to chance.
 const (
 	PinNone  Pin = "none"
-	PinSame  Pin = "same"  // both on the first CPU, GOMAXPROCS 1
+	PinSame  Pin = "same"  // both sides on the first CPU, GOMAXPROCS 1
 	PinSplit Pin = "split" // server on the first, client on the second, GOMAXPROCS 1
 )
 
@@ -77,7 +77,7 @@ type Work struct {
 	Depth     int     `json:"depth,omitempty"` // outstanding requests of each client socket
 	Sockets   int     `json:"sockets,omitempty"`
 	Peers     int     `json:"peers,omitempty"`     // sockets of the server
-	Hosts     int     `json:"hosts,omitempty"`     // Connections: of Sockets sockets each
+	Hosts     int     `json:"hosts,omitempty"`     // Connections: number of hosts, each with Sockets sockets
 	Processes int     `json:"processes,omitempty"` // Mux, Stopped: processes on each side, of which each has Sockets or Peers sockets; 0: one
 	Batch     int     `json:"batch"`               // messages of a SendBatch or RecvBatch; 1: calls for single messages
 	ZeroCopy  bool    `json:"zero_copy,omitempty"`
@@ -93,17 +93,17 @@ type Work struct {
 	Busy     bool   `json:"busy,omitempty"`      // RDMA: poll completion queues rather than wait
 	ULPDU    int    `json:"ulpdu,omitempty"`     // RDMA: longest segment, 0: what fits a TCP segment
 	Queues   int    `json:"queues,omitempty"`    // RDMA: shared receive queues that Sends are spread over; 0: the queue pair's own
-	Stopped  int    `json:"stopped,omitempty"`   // RDMA: of them, those that never have memory posted; Mux: server sockets that receive nothing
+	Stopped  int    `json:"stopped,omitempty"`   // RDMA: number of Queues that never have memory posted; Mux: server sockets that receive nothing
 	Workers  int    `json:"workers,omitempty"`   // Regions, Chernobyl, Atomic: goroutines
 	Words    int    `json:"words,omitempty"`     // Atomic: words of 8 bytes
 	Ops      bool   `json:"ops,omitempty"`       // Stress: operations on the server's memory, too
 	Faults   bool   `json:"faults,omitempty"`    // Stress with Ops: connections are cut
-	Seed     uint64 `json:"seed,omitempty"`      // Stress with Ops: of what is random
+	Seed     uint64 `json:"seed,omitempty"`      // Stress with Ops: seed of the random numbers
 
 	Kills    time.Duration `json:"kills,omitempty"`    // Stress with Ops: mean time between kills of processes
 	Restarts time.Duration `json:"restarts,omitempty"` // Stress with Ops: mean time between restarts of daemons
 
-	Verbs bool `json:"verbs,omitempty"` // Atomic: below the sockets, a connection for each worker; Chernobyl: below them
+	Verbs bool `json:"verbs,omitempty"` // Atomic: below the sockets, a connection for each worker; Chernobyl: below the sockets
 }
 
 // Fault is damage that a Stress client does to one of its own messages, to
@@ -113,7 +113,7 @@ type Fault string
 // Faults.
 const (
 	FaultNone    Fault = ""
-	FaultCorrupt Fault = "corrupt" // one bit of a payload
+	FaultCorrupt Fault = "corrupt" // one bit of a payload is changed
 	FaultSkip    Fault = "skip"    // a sequence number is left out
 )
 

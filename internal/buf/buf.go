@@ -26,9 +26,9 @@ type Buf struct {
 	B    []byte
 	mem  []byte // everything B began with, its length the class size when pooled
 	refs atomic.Int32
-	pool *Pool // nil: too large for one
-	next *Buf  // in a pool's free list
-	own  Owner // of memory that is not a pool's
+	pool *Pool // nil: the buffer is too large for a pool
+	next *Buf  // next buffer in a pool's free list
+	own  Owner // owner of memory that is not a pool's
 }
 
 // Owner takes back memory that it lent out as a Buf.
@@ -165,7 +165,7 @@ func (b *Buf) ReleaseN(n int) {
 	}
 	if invariants.Enabled {
 		b.mem[0] = scribble
-		for n := 1; n < len(b.mem); n *= 2 { // by doubling: a byte loop is slow under race
+		for n := 1; n < len(b.mem); n *= 2 { // doubles the copied part: a byte loop is slow under race
 			copy(b.mem[n:], b.mem[:n])
 		}
 	}

@@ -14,8 +14,8 @@ import (
 
 // Exit statuses of all commands.
 const (
-	StatusFailed = 1 // it did not work
-	StatusUsage  = 2 // it could not begin: wrong flags or settings
+	StatusFailed = 1 // the command did not work
+	StatusUsage  = 2 // the command could not begin: wrong flags or settings
 )
 
 // Exit is an error that is an exit status and nothing to print.
@@ -26,7 +26,7 @@ func (e Exit) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
 type statusError struct {
 	error
 	status int
-	hint   bool // that --help may be worth a look
+	hint   bool // the error says that --help may be worth a look
 }
 
 func (e statusError) Unwrap() error { return e.error }

@@ -17,7 +17,7 @@ const (
 	maxClients   = 32
 	readTimeout  = 5 * time.Second
 	writeTimeout = 30 * time.Second
-	extraTimeout = 10 * time.Minute // for Config.Extra, such as a long profile
+	extraTimeout = 10 * time.Minute // for handlers of Config.Extra, such as a long profile
 	maxHeader    = 4 << 10          // bytes; net/http adds 4 KiB of slack
 )
 
@@ -34,7 +34,7 @@ var errClosed = errors.New("control: closing")
 type server struct {
 	snapshot func() (any, error)
 	extra    map[string]http.Handler
-	file     *socketFile // nil if the listener is another's
+	file     *socketFile // nil if the listener belongs to somebody else
 	http     http.Server
 	served   chan struct{} // closed by the goroutine that accepts
 

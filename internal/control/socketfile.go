@@ -108,7 +108,7 @@ func dead(network, path string) error {
 		return ErrInUse
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, fs.ErrNotExist):
 		return nil
-	case errors.Is(err, syscall.EAGAIN): // its listen queue is full
+	case errors.Is(err, syscall.EAGAIN): // the listen queue of a live socket is full
 		return ErrInUse
 	}
 	return cause(err)
@@ -133,7 +133,7 @@ func Listen(network, path string, mode fs.FileMode) (*net.UnixListener, *SocketF
 // remove removes the file unless it is another's by now.
 func (f *socketFile) remove() {
 	if now, err := os.Lstat(f.path); err == nil && os.SameFile(now, f.info) {
-		_ = os.Remove(f.path) // what stays is found stale later
+		_ = os.Remove(f.path) // a file that stays is found stale later
 	}
 }
 

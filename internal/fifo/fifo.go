@@ -19,7 +19,7 @@ func (q *Queue[T]) Len() int { return len(q.list) - q.head }
 func (q *Queue[T]) Drop(n int) {
 	clear(q.list[q.head : q.head+n])
 	q.head += n
-	if q.head*2 >= len(q.list) { // each is moved once on the average
+	if q.head*2 >= len(q.list) { // each element is moved once on the average
 		rest := copy(q.list, q.list[q.head:])
 		clear(q.list[rest:])
 		q.list, q.head = q.list[:rest], 0

@@ -29,13 +29,13 @@ type Parser struct {
 	raw  [wire.HeaderSize]byte // a header that arrived in parts
 	hdr  wire.Header
 
-	seen uint64   // payload bytes of all messages before
+	seen uint64   // payload bytes of all earlier messages
 	need int      // payload bytes of hdr
-	got  int      // of them in body
+	got  int      // payload bytes of hdr that are in body
 	body *buf.Buf // nil, or the first bytes of a partial payload
-	err  error    // what ended the stream
+	err  error    // error that ended the stream
 
-	left atomic.Uint64 // what is missing: header bytes << 32 | payload bytes
+	left atomic.Uint64 // missing bytes: header bytes << 32 | payload bytes
 }
 
 // Init prepares p for a new stream to sink. Payloads longer than max end the

@@ -33,7 +33,7 @@ type Listener struct {
 // or close it, at once or later, and must not block.
 func (e *Engine) Listen(local netip.AddrPort, accept func(*Conn)) (*Listener, error) {
 	lc := net.ListenConfig{KeepAlive: -1, Control: e.control}
-	lc.SetMultipathTCP(false) // on by default; its sockets answer SIOCOUTQ differently
+	lc.SetMultipathTCP(false) // multipath TCP is on by default, and its sockets answer SIOCOUTQ differently
 	local = unmap(local)
 	l, err := lc.Listen(e.ctx, network(local.Addr()), local.String())
 	if err != nil {
@@ -107,7 +107,7 @@ func (ln *Listener) run(accept func(*Conn)) {
 		}
 		ln.e.acceptErrors.Add(1)
 		if !scarce(err) {
-			continue // the fault of that one connection
+			continue // only that one connection is at fault
 		}
 		if delay == 0 {
 			ln.e.log.Warn("cannot accept", zap.Stringer("local", ln.ln.Addr()), zap.Error(err))

@@ -17,17 +17,17 @@ import (
 // whose sender often finds the socket full, was a tenth of the CPU of both sides.
 type poller struct {
 	ep   int
-	file *os.File        // of ep
-	raw  syscall.RawConn // file's
+	file *os.File        // the file of ep
+	raw  syscall.RawConn // the raw connection of file
 	wake int             // an eventfd that ends run
 
 	mu    sync.Mutex
-	conns map[uint64]*Conn // guarded by mu; by watch.id
+	conns map[uint64]*Conn // guarded by mu; connections by watch.id
 	next  uint64           // guarded by mu
 }
 
 // watch is a connection's place in the poller, used by its writer and by finish.
-type watch struct{ id uint64 } // 0: not registered
+type watch struct{ id uint64 } // 0: the connection is not registered
 
 func newPoller() (*poller, error) {
 	p := &poller{conns: make(map[uint64]*Conn)}
@@ -35,7 +35,7 @@ func newPoller() (*poller, error) {
 	if p.ep, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	_ = unix.SetNonblock(p.ep, true) // has NewFile give it to Go's poller
+	_ = unix.SetNonblock(p.ep, true) // NewFile gives a non-blocking file to Go's poller
 	p.file = os.NewFile(uintptr(p.ep), "poller")
 	if p.raw, err = p.file.SyscallConn(); err == nil {
 		err = p.file.SetReadDeadline(time.Time{}) // an error if Go's poller has not taken it
@@ -109,10 +109,10 @@ func (p *poller) run(e *Engine) {
 			c := p.conns[id]
 			p.mu.Unlock()
 			if c == nil || !c.acquire() {
-				continue // it is ending, and Closed follows instead
+				continue // the connection is ending, and Closed follows instead
 			}
 			e.writables.Add(1)
-			c.h.Writable() // there is one: only a started connection writes
+			c.h.Writable() // h is set, because only a started connection writes
 			if c.release() {
 				c.finish()
 			}

@@ -26,8 +26,8 @@ var (
 // and one receive at a time.
 type Conn struct {
 	c   *net.UnixConn
-	in  []byte // of Receive
-	max int    // bytes it takes; 0: MaxFrame
+	in  []byte // memory of Receive
+	max int    // most bytes that Receive takes; 0: MaxFrame
 }
 
 // NewConn makes a Conn of c and owns it.

@@ -45,8 +45,8 @@ type Ear struct {
 
 	// For one Wait at a time.
 	hear  func(fd uintptr) bool // listen, made once
-	b     [64]byte              // what is read
-	n     int                   // of it, 0 at the end
+	b     [64]byte              // bytes read
+	n     int                   // number of bytes read, 0 at the end
 	errno syscall.Errno
 }
 
@@ -133,7 +133,7 @@ func ring(fd uintptr) {
 func (e *Ear) Wait() error {
 	switch err := e.rc.Read(e.hear); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return e.f.SetReadDeadline(time.Time{}) // it was roused
+		return e.f.SetReadDeadline(time.Time{}) // Rouse was called
 	case err != nil:
 		return os.ErrClosed // the poller's own error of a closed file
 	case e.errno != 0:

@@ -91,4 +91,4 @@ func (e *Entry) Length() uint32 { return uint32(e[1] >> 32) }
 func (e *Entry) Offset() uint32 { return uint32(e[2]) }
 func (e *Entry) Block() uint32  { return uint32(e[2] >> 32) }
 func (e *Entry) Token() uint64  { return e[3] }
-func (e *Entry) Result() uint64 { return e[2] } // of OpDone: offset and block in one
+func (e *Entry) Result() uint64 { return e[2] } // OpDone: offset and block in one word

@@ -9,8 +9,8 @@ import (
 // memfd makes a file of anonymous memory whose size is final.
 func memfd(name string, size int) (*os.File, error) {
 	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
-	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL) // what vm.memfd_noexec=2 insists on
-	if err == unix.EINVAL {                                       // before Linux 6.3
+	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL) // vm.memfd_noexec=2 insists on this flag
+	if err == unix.EINVAL {                                       // Linux before 6.3 does not know the flag
 		fd, err = unix.MemfdCreate(name, flags)
 	}
 	if err != nil {

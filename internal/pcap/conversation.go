@@ -29,7 +29,7 @@ const (
 	magic       = 0xa1b2c3d4 // microseconds, in the byte order of the file
 	linkEther   = 1
 	startSecond = 1700000000
-	stepMicros  = 1000 // from packet to packet
+	stepMicros  = 1000 // time between packets
 )
 
 // End is one side of a Conversation.

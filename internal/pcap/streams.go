@@ -37,8 +37,8 @@ func Streams(file []byte) (streams [2][]byte, err error) {
 
 // reader follows both ends of a connection from its first packet on.
 type reader struct {
-	port    int       // of the client, -1 before the first packet
-	next    [2]uint32 // sequence number
+	port    int       // port of the client, -1 before the first packet
+	next    [2]uint32 // next sequence number of each side
 	streams [2][]byte
 }
 

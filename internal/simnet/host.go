@@ -28,12 +28,12 @@ type host struct {
 	socks       map[uint16]*sock
 	cmap        wire.CongestionMap
 
-	frozen   time.Duration // until
-	waiting  []func()      // until then
-	refusing time.Duration // dials are refused until
-	rejects  time.Duration // inbound links are closed until
+	frozen   time.Duration // the host does nothing until this time
+	waiting  []func()      // called at the end of frozen
+	refusing time.Duration // dials are refused until this time
+	rejects  time.Duration // inbound links are closed until this time
 
-	accepting time.Duration // when the last link in the backlog is accepted
+	accepting time.Duration // when the last link in the backlog will be accepted
 }
 
 func (h *host) String() string { return fmt.Sprintf("h%d.%d", h.index, h.incarnation) }
@@ -132,7 +132,7 @@ func (h *host) dial(p *peer, path int) {
 			switch {
 			case p.dead:
 				a.vanish(false)
-			case abandon: // it was established, and the dial timed out all the same
+			case abandon: // the link was established, and the dial timed out all the same
 				a.close()
 				p.dialFailed(path)
 			default:

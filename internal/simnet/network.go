@@ -15,8 +15,8 @@ import (
 
 // Faults is what a Network does to links. The zero value is a perfect network.
 type Faults struct {
-	Latency time.Duration // of each direction: from half of it to as much again
-	Reading time.Duration // what arrived is read up to this much later
+	Latency time.Duration // latency of each direction: half of it at least, at most as much
+	Reading time.Duration // arrived bytes are read up to this much later
 	Cut     float64       // chance of a link to be cut when some byte is written
 	CutSize int           // bound of the number of that byte
 	Late    time.Duration // a cut link is noticed by each side within this time

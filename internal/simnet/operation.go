@@ -12,12 +12,12 @@ import (
 type operation struct {
 	conn.Operation
 	m        *message
-	p        *peer // whom it was meant for
+	p        *peer // peer that the operation was meant for
 	begun    bool
-	executed int  // times, by the peer
-	refused  bool // by the peer: its message is not delivered
+	executed int  // times that the peer has executed the operation
+	refused  bool // the peer has refused the operation: its message is not delivered
 	unable   bool // the link cannot carry it
-	answered bool // its end is on its way to the sender
+	answered bool // the end of the operation is on its way to the sender
 	done     bool // the sender has heard
 	status   conn.Status
 }
@@ -57,11 +57,11 @@ func (p *peer) begin(i int, e *end, op *conn.Operation) bool {
 	o.begun = true
 	s.counts.Operations++
 	if !o.Fence && !o.Silent {
-		o.m.begun = true // the link takes what follows for its message
+		o.m.begun = true // the link takes the next bytes for the operation's message
 	}
 	e.ops = append(e.ops, o)
 	e.later(func() { e.execute(o) })
-	if s.chance(0.1) { // the answer is here before the writer is back
+	if s.chance(0.1) { // the answer comes before the writer returns
 		e.answer(o, conn.OtherError)
 	}
 	if !s.rigged(RepeatOperations, 0.1) {

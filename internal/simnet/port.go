@@ -25,21 +25,21 @@ type port struct {
 	cutAt         uint64 // breaks the link when this byte is written
 	h             transport.Handler
 	in            frame.Parser
-	wake          chan struct{} // capacity 1: there is something to look at
+	wake          chan struct{} // cap 1: there is something to look at
 
-	mu      sync.Mutex // both ends' are taken in no order: never together
-	inbox   []segment  // guarded by mu; on its way to us, in order
+	mu      sync.Mutex // the locks of both ends are never held together
+	inbox   []segment  // guarded by mu; segments on their way to this end, in order
 	err     error      // guarded by mu; how the connection ended, due at errAt
 	errAt   time.Time  // guarded by mu
 	started bool       // guarded by mu
 	closing bool       // guarded by mu; draining
 	half    bool       // guarded by mu; our direction was ended by a fault
-	dead    bool       // guarded by mu; no socket any more
+	dead    bool       // guarded by mu; the socket is gone
 	written uint64     // guarded by mu
 	starved bool       // guarded by mu
 	room    int        // guarded by mu; bytes the peer will take
-	last    time.Time  // guarded by mu; when what was written last arrives
-	acks    []ack      // guarded by mu; to come
+	last    time.Time  // guarded by mu; when the last bytes written will arrive
+	acks    []ack      // guarded by mu; acknowledgements that are to come
 	acked   uint64     // guarded by mu
 }
 

@@ -9,13 +9,13 @@ import (
 // that the zero Scenario is anything.
 type Scenario struct {
 	Hosts  int   // 2 to 4
-	Paths  []int // of each host in turn, 1 or 8
+	Paths  []int // number of paths of each host in turn, 1 or 8
 	Linux  bool  // one of the hosts is like Linux 6.1
 	Bad    bool  // one more host accepts and closes
 	Calm   bool  // no faults
 	Faults int
 
-	Operations bool // on the peer's memory, before some messages
+	Operations bool // some messages bring operations on the peer's memory
 	Holds      bool // ports of a peer take nothing for a while
 	Refusals   bool // some ports nobody is bound to, and links that say so before they acknowledge
 	Limits     bool // some messages have a time limit
@@ -23,14 +23,14 @@ type Scenario struct {
 
 	sockets    int
 	latency    time.Duration
-	processing time.Duration // of the reader, at most
-	spread     time.Duration // of the sending
+	processing time.Duration // most time that the reader takes
+	spread     time.Duration // time over which sending is spread
 	cut        float64       // chance of a link to be cut at some byte
 	dialLost   float64
 	abandon    float64 // chance of a dial to time out as it succeeds
 	budget     int
 	minBuffer  int     // logarithm of the smallest TCP buffer
-	messages   int     // of each socket
+	messages   int     // messages of each socket
 	repath     float64 // chance of a new process to use another number of paths
 }
 
@@ -48,13 +48,13 @@ func (s *Sim) draw() {
 	}
 	c.repath = 0.1
 	if c.Holds {
-		c.repath = 0.5 // what is held back moves
+		c.repath = 0.5 // messages held back move between paths
 	}
 	c.sockets = 1 + s.rng.IntN(4)
 	c.latency = pick(s, []time.Duration{10 * time.Microsecond, 200 * time.Microsecond, 2 * time.Millisecond, 20 * time.Millisecond})
 	c.minBuffer = 9
 	if c.latency > time.Millisecond {
-		c.minBuffer = 13 // or large messages take minutes
+		c.minBuffer = 13 // with smaller buffers large messages take minutes
 	}
 	c.processing = pick(s, []time.Duration{0, 50 * time.Microsecond, 5 * time.Millisecond, 50 * time.Millisecond})
 	c.spread = pick(s, []time.Duration{5 * time.Millisecond, 100 * time.Millisecond, time.Second})

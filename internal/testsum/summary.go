@@ -13,7 +13,7 @@ import (
 type event struct {
 	Action      string
 	Package     string
-	ImportPath  string // of build-output and build-fail
+	ImportPath  string // build-output and build-fail: the import path
 	Test        string
 	Output      string
 	FailedBuild string // why a package failed: the ImportPath of a build-fail
@@ -26,12 +26,12 @@ type key struct{ pkg, test string }
 
 // result is what is known of one test, or of a package where test is "".
 type result struct {
-	ran      bool   // it is a test, not only the part of a name before a slash
+	ran      bool   // the name is that of a test, not only the part of a name before a slash
 	action   string // pass, fail, skip; "" while it runs
 	output   []string
 	size     int
-	children bool // has subtests
-	failures bool // its failure is counted elsewhere: a subtest, a test of the package, a build
+	children bool // the test has subtests
+	failures bool // the test's failure is counted elsewhere: with a subtest, a test of the package, a build
 }
 
 func (r *result) add(s string) {
@@ -132,7 +132,7 @@ func report(w io.Writer, order []key, results map[key]*result) (c counts) {
 			c.failed++
 			show(w, k, res)
 		case failed && k.test != "":
-			show(w, k, res) // what a parent says beside its subtests
+			show(w, k, res) // shows what a parent says beside its subtests
 		case k.test == "" || res.children:
 		case res.action == "pass":
 			c.passed++

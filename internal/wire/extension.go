@@ -7,7 +7,7 @@ const (
 	ExtNone        = 0
 	ExtVersion     = 1
 	ExtRDMA        = 2
-	ExtRDMADest    = 3 // never sent over TCP to Linux: its receivers die of it
+	ExtRDMADest    = 3 // never sent over TCP to Linux, whose receivers die of it
 	ExtRDMABytes   = 4 // byte count, direction (1 write, 2 read), 3 bytes of padding
 	ExtPaths       = 5 // NPATHS
 	ExtGeneration  = 6 // GEN_NUM

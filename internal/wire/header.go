@@ -24,7 +24,7 @@ const (
 const (
 	FlagCongestion    = 0x01 // the payload is a congestion map; valid only as the whole flags byte
 	FlagAckRequired   = 0x02 // InfiniBand only: never set, and ignored, over TCP
-	FlagRetransmitted = 0x04 // was at least partly written on an earlier link of this path
+	FlagRetransmitted = 0x04 // the message was at least partly written on an earlier link of the path
 )
 
 // ErrShortHeader is returned for fewer than HeaderSize bytes.

@@ -21,7 +21,7 @@ type Process struct {
 	t    *testing.T
 	ctx  context.Context
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
+	done chan struct{} // closed when the process has ended
 }
 
 // Start runs a binary. The process is killed when the test ends.
@@ -92,9 +92,9 @@ func (p *Process) Line(o *Output, text string) string {
 // Output collects what a process writes.
 type Output struct {
 	mu    sync.Mutex // guards the fields below
-	more  *sync.Cond // they changed
+	more  *sync.Cond // signals that the fields below have changed
 	data  []byte
-	read  int // what next has passed
+	read  int // bytes that next has passed
 	ended bool
 }
 
