@@ -146,6 +146,35 @@ func TestClosedSocketEndsThePause(t *testing.T) {
 	}
 }
 
+// The same between two addresses of one node: what the socket had is a success, and what
+// waited for room in it is refused, as nobody has got it.
+func TestClosedSocketRefusesWhatWaitsOnThisHost(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	n := l.node(Config{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10})
+	from, full := l.bind(n), l.bind(n)
+	out := make([]Outgoing, 100)
+	for i := range out {
+		out[i] = Outgoing{To: full.LocalAddrPort(), Data: make([]byte, stalledSize), Notify: true, Token: uint64(i)}
+	}
+	if k, err := from.SendBatch(background(t), out); k != len(out) {
+		t.Fatal(k, err)
+	}
+	eventually(t, "the pause", func() bool { return counter(t, n, "recv_paused") == 1 })
+	if err := full.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fates := map[Status]uint64{}
+	for range out {
+		m := mustRecv(t, from)
+		fates[m.Status]++
+	}
+	had, refused := counter(t, n, "recv_drop_dead_sock"), counter(t, n, "recv_refused")
+	if had == 0 || refused == 0 || fates[StatusSuccess] != had || fates[StatusRefused] != refused {
+		t.Errorf("fates %v, the socket had %d messages, and %d were refused", fates, had, refused)
+	}
+}
+
 // A larger buffer ends the pause as taking does.
 func TestLargerBufferEndsThePause(t *testing.T) {
 	t.Parallel()

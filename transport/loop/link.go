@@ -226,7 +226,7 @@ func (l *link) finish() {
 	l.t.unregister(l)
 }
 
-// Acked returns how many of the written bytes the other end has parsed.
+// Acked returns how many of the written bytes the other end has taken.
 func (l *link) Acked() uint64 { return l.acked.Load() }
 
 // LocalAddr returns our end.

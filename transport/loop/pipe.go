@@ -25,6 +25,7 @@ type pipe struct {
 	src, dst *link
 	in       frame.Parser // belongs to whoever has set busy
 	one      [1][]byte    // belongs to whoever has set busy
+	parsed   int          // belongs to whoever has set busy; bytes parsed and not acknowledged, since dst is paused
 
 	mu      sync.Mutex
 	paused  bool   // guarded by mu; set by whoever has set busy: dst reads nothing
@@ -126,14 +127,25 @@ func (p *pipe) deliver(bufs [][]byte) {
 		n += len(b)
 	}
 	p.in.Flush()
-	if p.src.acquire() {
-		p.src.acked.Add(uint64(n))
-		p.src.put()
-	}
+	p.parsed += n
+	p.acknowledge()
 	p.dst.put()
 	if err != nil {
 		p.dst.end(err, true)
 	}
+}
+
+// acknowledge acknowledges what was parsed, unless dst is paused: its handler keeps messages
+// then that it has not taken and may refuse. The caller has set busy.
+func (p *pipe) acknowledge() {
+	if p.paused { // which changes for nobody else
+		return
+	}
+	if p.src.acquire() {
+		p.src.acked.Add(uint64(p.parsed))
+		p.src.put()
+	}
+	p.parsed = 0
 }
 
 // pump delivers what was appended, and the end of the stream. The caller has
@@ -252,6 +264,7 @@ func (p *pipe) resumed() {
 		p.mu.Lock()
 		p.paused = false
 		p.mu.Unlock()
+		p.acknowledge()
 	}
 	p.dst.put()
 }
