@@ -131,7 +131,8 @@ func (b *Batch) addBody(s []byte) {
 
 // Fill collects into b what path i is to write next and tells whether there is
 // anything. Its slices are valid until Wrote, which must follow before any
-// other Fill on the path; what may not change in between does not.
+// other Fill on the path. Until Wrote the bytes shown are pinned: the log is
+// neither compacted nor cut by a cancel.
 //
 // A map goes before messages, a probe between those that are resent and those
 // that are new; both only where a message ends. A message with an operation is

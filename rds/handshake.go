@@ -21,8 +21,8 @@ const (
 )
 
 // opening is a connection whose Hello has not come. When there are too many,
-// the oldest of the user who has most of them has to go: whoever only connects
-// keeps nobody out who has something to say.
+// the oldest of the user who has most of them is closed: a user who opens
+// connections and says nothing must not use up the slots of others.
 type opening struct {
 	c   *ipc.Conn
 	uid uint32

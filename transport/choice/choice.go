@@ -222,7 +222,8 @@ func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error 
 		return syscall.EADDRINUSE
 	}
 	ln.want(accept)
-	// The preferred one first: who finds the other one there has not missed it.
+	// Listen by the preferred transport first: a peer that gets through by the other
+	// one could have had the preferred one.
 	for _, tr := range []transport.Transport{t.opts.Preferred, t.opts.Other}[ln.on:] {
 		if err := tr.Listen(local, func(l transport.Link) { t.accepted(tr, ln, l) }); err != nil {
 			ln.want(nil)

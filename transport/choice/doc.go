@@ -1,6 +1,6 @@
 // Package choice is a transport made of two: a preferred one and another that every
-// peer speaks. Which of them serves a pair of addresses is found out by the first
-// connection, and may change.
+// peer speaks. The first connection of a pair of addresses finds out which of the two
+// serves it, and the pair may move to the other one later.
 //
 //	         preferred answers
 //	unknown ───────────────────────────────────────────▶ preferred

@@ -309,8 +309,8 @@ func (r *receiver) flush() {
 	}
 	s, q := r.s, r.s.q
 	if answers && r.kick {
-		// If the program answers what it has got when it has its turn, that takes along
-		// what there is to say.
+		// Yield once: if the program replies at once, our acknowledgements ride on the
+		// reply.
 		runtime.Gosched()
 	}
 	q.mu.Lock()
