@@ -33,12 +33,12 @@ type duoSide struct {
 	got   [2]uint64              // number of the last message from each of the peer's sockets
 	ops   [MaxPaths][]*Operation // begun and not done
 	begun int                    // in all
-	cmap  wire.CongestionMap     // of this side's ports
+	cmap  wire.CongestionMap     // congestion map of this side's ports
 }
 
 // duoLink is a connection: what one end writes the other can read.
 type duoLink struct {
-	ends  [2]*duoEnd // of side 0 and 1
+	ends  [2]*duoEnd // the ends of side 0 and side 1
 	sport uint16
 	cut   bool
 }

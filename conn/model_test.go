@@ -19,10 +19,10 @@ type model struct {
 	needMap  bool
 	probe    bool
 	written  uint64
-	took     uint64 // of them acknowledged
+	took     uint64 // bytes acknowledged, of those written
 	filling  bool
-	shown    *modelMessage   // whose operation fill has shown
-	begun    []*modelMessage // whose operations some link has begun
+	shown    *modelMessage   // message whose operation Fill has shown
+	begun    []*modelMessage // messages whose operations some link has begun
 	fates    []Fate
 }
 
@@ -37,7 +37,7 @@ type modelMessage struct {
 	retrans  bool
 	canceled bool
 	op       modelOp
-	status   Status // of the operation
+	status   Status // status of the operation
 }
 
 // modelOp is what has become of a message's operation on the present link.

@@ -17,7 +17,7 @@ type proto struct {
 	batch    [4]bool // memories of the batch
 	awaited  [2]bool // readers that were inside when the snapshot was taken
 	reader   [2]struct{ pc, holds int8 }
-	sections [2]int8 // that the reader may still open
+	sections [2]int8 // sections that the reader may still open
 }
 
 const lastMemory = 3

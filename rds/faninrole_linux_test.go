@@ -27,7 +27,7 @@ const (
 type fanInCount struct {
 	full, wrong    int           // on the full port, and out of order or damaged
 	other          int           // on the other port
-	p99, worst     time.Duration // of the lateness of those
+	p99, worst     time.Duration // how late messages on the other port were
 	dropped, pause uint64        // recv_drop_overrun, recv_paused
 }
 

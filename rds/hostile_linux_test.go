@@ -23,7 +23,7 @@ import (
 // writes to the shared memory what it likes.
 type evil struct {
 	testing.TB
-	sock *net.UnixConn // the same as conn
+	sock *net.UnixConn // the socket of conn
 	conn *ipc.Conn
 	w    ipc.Welcome
 	seg  *ipc.Segment
@@ -31,9 +31,9 @@ type evil struct {
 	bell *os.File
 	ear  *os.File
 	sq   ipc.Producer
-	id   uint64 // of the last call
+	id   uint64 // id of the last call
 
-	others map[uint64]ipc.Reply // that came while another was awaited
+	others map[uint64]ipc.Reply // replies that came while another was awaited
 }
 
 // Offsets in the first page, as in docs/IPC.md.
@@ -188,7 +188,7 @@ type siege struct {
 
 const (
 	siegeSockets = 64
-	flushers     = 6 // of connections that stay: they begin when they are first needed
+	flushers     = 6 // goroutines that flush connections which stay: they begin when they are first needed
 )
 
 func newSiege(t *testing.T) *siege {

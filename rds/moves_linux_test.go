@@ -19,8 +19,8 @@ import (
 type mover struct {
 	*lab
 	a, b        *Node      // a dials
-	near, there netip.Addr // of a, and what it takes for the address of b
-	here, far   netip.Addr // what b takes for the address of a, and its own
+	near, there netip.Addr // address of a, and the address that a has for b
+	here, far   netip.Addr // address that b has for a, and the address of b
 	pair        *choice.Transport
 	got         atomic.Int64
 	stop        atomic.Bool

@@ -17,7 +17,7 @@ import (
 type rawPeer struct {
 	*lab
 	addr netip.Addr
-	ln   net.Listener // of listen
+	ln   net.Listener // listener of listen
 }
 
 // raw is one TCP connection of a rawPeer.

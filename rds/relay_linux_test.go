@@ -37,7 +37,7 @@ type relayPort struct {
 
 	mu   sync.Mutex
 	ln   *net.TCPListener
-	full []net.Conn // that fill the backlog
+	full []net.Conn // connections that fill the backlog
 }
 
 // newRelay makes a relay and the addresses of the nodes.

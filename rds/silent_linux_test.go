@@ -18,7 +18,7 @@ import (
 type routed struct {
 	testing.TB
 	prefix string
-	hosts  [2]netip.Addr // of a and b
+	hosts  [2]netip.Addr // addresses of a and b
 }
 
 const routedPrefix = "rds-silent-"

@@ -48,7 +48,7 @@ type talk struct {
 	paths       int
 	silence     time.Duration
 	every       time.Duration // between two messages; 0: as many as it can send
-	size        int           // of a message
+	size        int           // bytes of a message
 	most        int           // messages; 0: until it is told to stop
 }
 

@@ -146,8 +146,8 @@ type hostPair struct {
 	*rig
 	tgt      *Target
 	ini      *Initiator
-	una, nxt uint32 // of the initiator
-	expected uint32 // of the target
+	una, nxt uint32 // numbers of the initiator
+	expected uint32 // number that the target expects
 	executed []uint32
 }
 

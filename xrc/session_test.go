@@ -247,7 +247,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 	id := uint64(0)
 	for _, c := range []struct {
 		name  string
-		times int // that it works, from here on
+		times int // how often it works, from here on
 		call  func() error
 	}{
 		{"domains", 1, func() error {

@@ -22,9 +22,9 @@ type part struct {
 	closing chan struct{} // Close returns when it is closed
 	drain   chan struct{} // Drain does, or when Close was called
 	closed  chan struct{} // closed by Close
-	err     error         // of Close
-	drained error         // of Drain
-	refused error         // of Reload
+	err     error         // result of Close
+	drained error         // result of Drain
+	refused error         // result of Reload
 	config  rds.ServiceConfig
 	present []rds.SessionInfo
 }

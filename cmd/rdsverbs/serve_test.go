@@ -17,9 +17,9 @@ type served struct {
 	t    *testing.T
 	s    *regionServer
 	out  *transcript
-	stop context.CancelFunc // as a signal
+	stop context.CancelFunc // ends the server as a signal does
 	done chan error
-	keys map[string]string // of regions, to be put into operations
+	keys map[string]string // keys of regions by name, to be put into operations
 }
 
 func serveRegions(t *testing.T, o *serveOptions, connections int, regions ...string) *served {
@@ -131,7 +131,7 @@ func TestForbiddenOperationsEndOneConnection(t *testing.T) {
 	)
 	for _, c := range []struct {
 		op     string
-		status string // of the completion; a Write or Send has succeeded before
+		status string // status of the completion; a Write or Send has succeeded before
 		cause  string
 		event  string // at the server; "": its receive completion tells
 	}{

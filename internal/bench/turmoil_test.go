@@ -37,7 +37,7 @@ func TestTurmoilFindsWhatIsWrong(t *testing.T) {
 		kind   turn
 		faults bool
 		spoil  func(l *lane)
-		want   string // of the error; empty: none
+		want   string // text of the error; empty: none
 	}{
 		{"a good read", turnRead, false, func(*lane) {}, ""},
 		{"another byte", turnRead, false, func(l *lane) { l.local[l.n-1] ^= 1 }, "not what is there"},

@@ -11,8 +11,8 @@ type arenaModel struct {
 	t     testing.TB
 	a     *Arena
 	owner []int       // by page: the offset of its block, or -1
-	size  map[int]int // of allocated blocks
-	offs  []int       // their offsets, in any order
+	size  map[int]int // sizes of allocated blocks by offset
+	offs  []int       // offsets of allocated blocks, in any order
 	free  int
 }
 

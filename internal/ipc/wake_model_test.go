@@ -18,8 +18,8 @@ import (
 
 const (
 	modelEntries = 6 // moved in all
-	modelSlots   = 2 // of the ring
-	modelRings   = 2 // that a bell holds before it drops further ones
+	modelSlots   = 2 // slots of the ring
+	modelRings   = 2 // rings that a bell holds before it drops further ones
 )
 
 type modelPC uint8
@@ -43,7 +43,7 @@ const (
 // modelState is everything, comparable.
 type modelState struct {
 	index [2]uint8 // published: tail, head
-	flag  [2]bool  // of the sleeper
+	flag  [2]bool  // the sleeper's flags
 	rings [2]uint8 // in the sleeper's bell
 	pc    [2]modelPC
 	own   [2]uint8 // index, not yet published

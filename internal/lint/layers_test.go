@@ -19,7 +19,7 @@ type ban struct {
 	only    bool     // the packages themselves, not those below them
 	imports []string // what they must not import
 	allow   []string // but may import these
-	deep    bool     // nor through other packages of this module
+	deep    bool     // the packages must not import them through other packages of this module either
 	why     string
 }
 

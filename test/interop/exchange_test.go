@@ -71,7 +71,7 @@ type flow struct {
 	from, to socket
 	stream   peer.Stream
 	try      bool // first send each message without waiting
-	monitor  bool // and have the end of congestion told
+	monitor  bool // has the end of congestion told
 }
 
 // running is a flow under way.

@@ -182,7 +182,7 @@ const (
 type cpioWriter struct {
 	out   *bytes.Buffer
 	inode int
-	dirs  map[string]bool // that are there
+	dirs  map[string]bool // directories that are there
 }
 
 // addDir adds a directory and those it is in, unless they are there.

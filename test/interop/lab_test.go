@@ -43,7 +43,7 @@ var (
 // built is what a guest boots.
 type built struct {
 	kernel  kernel
-	image   string // its initial file system
+	image   string // initial file system of the guest
 	options string // on its command line
 	stack   string // what its program runs on, if a test does not say; see its newStack
 	watch   bool   // a complaint of the kernel on the console fails the test

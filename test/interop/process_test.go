@@ -42,10 +42,10 @@ type process struct {
 	addr netip.Addr
 	cmd  *exec.Cmd
 	log  string   // file with its output
-	env  []string // that its programs get besides its own
+	env  []string // environment that its programs get besides its own
 
-	input  io.Closer // of a node: its end is the end of its commands; nil for a guest
-	daemon *daemon   // that a node is attached to, if it is
+	input  io.Closer // input of a node: closing it ends the commands; nil for a guest
+	daemon *daemon   // daemon that a node is attached to, if there is one
 }
 
 // stop kills the process and waits for it.

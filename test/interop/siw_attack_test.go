@@ -76,13 +76,13 @@ type completed struct {
 	conn          int
 	op            string
 	status, count int
-	hash          string // of what was read last
+	hash          string // hash of the bytes read last
 }
 
 // outcome is what an attacker tells in the end.
 type outcome struct {
 	done    []completed
-	refusal refusal // it was told
+	refusal refusal // refusal that was told
 }
 
 // finish waits for the attacker's end. right tells whether its peer writes

@@ -31,7 +31,7 @@ const receiveLength = 8192
 // regionServer is a program that serves regions: verbs/verbs.c or rdsverbs.
 type regionServer struct {
 	*verbsServer
-	receives int // that each connection keeps posted
+	receives int // receives that each connection keeps posted
 	regions  []verbsRegion
 	conns    int // how many there were
 }

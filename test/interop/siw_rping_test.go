@@ -16,7 +16,7 @@ const maxRping = 65535
 // writes it back, and the client compares.
 type rpingRun struct {
 	count, size int
-	crc         bool // that we want; siw takes what we say, and does without left alone
+	crc         bool // CRC that our side asks for; siw takes what we say, and by itself does without
 }
 
 // argv is the command line of one end.

@@ -23,8 +23,8 @@ func TestUnknownPeer(t *testing.T) {
 		name             string
 		preferred, other answer
 		want             string
-		dials            [2]int // of each, to find out
-		next             [2]int // of each, afterwards
+		dials            [2]int // dials of each transport, to find out
+		next             [2]int // dials of each transport, afterwards
 	}{
 		{"preferred answers", answers, answers, "new", [2]int{1, 0}, [2]int{1, 0}},
 		{"preferred is refused", refuses, answers, "old", [2]int{2, 1}, [2]int{0, 1}},
@@ -83,7 +83,7 @@ func TestCallerGivesUp(t *testing.T) {
 func TestKnownPeer(t *testing.T) {
 	for _, c := range []struct {
 		name             string
-		by               answer // of the preferred one when it is chosen: answers or refuses
+		by               answer // answer of the preferred transport when it is chosen: answers or refuses
 		preferred, other answer // then
 		want             string
 		chosen           string

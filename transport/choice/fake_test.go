@@ -46,13 +46,13 @@ type fake struct {
 	hold    chan struct{} // if not nil, dials wait for its end
 	dialing chan struct{} // gets a value when a dial begins
 	dials   int
-	delay   time.Duration // of an answer that is late
+	delay   time.Duration // delay of a late answer
 	asks    int
 
 	answered func(*fakeLink) // if not nil, a dial calls it with its link
 
 	listens int
-	deaf    error // of Listen
+	deaf    error // result of Listen
 	accept  func(transport.Link)
 	closed  bool
 }

@@ -16,8 +16,8 @@ import (
 type victim struct {
 	*end
 	open, readOnly, writeOnly, foreign *MR
-	sink                               *MR // of reads
-	recv                               *MR // of receive requests
+	sink                               *MR // memory that reads go to
+	recv                               *MR // memory of receive requests
 	watched                            []*MR
 }
 

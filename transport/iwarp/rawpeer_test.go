@@ -22,7 +22,7 @@ type raw struct {
 	t       testing.TB
 	conn    *net.TCPConn
 	crc     bool
-	slow    bool              // it sends octet by octet, of long frames the beginning
+	slow    bool              // the peer sends octet by octet, of long frames the beginning
 	markers *mpa.MarkerWriter // what it sends has them
 	parser  mpa.Parser
 	got     [][]byte // ULPDUs that were read and not taken

@@ -117,7 +117,7 @@ func TestReplyFitsTheRequest(t *testing.T) {
 		flags byte // set in the Request beyond the frame's
 		sp    ConnParams
 		want  mpa.Frame
-		err   error // of Accept
+		err   error // result of Accept
 		early bool  // refused before the program is asked
 	}{
 		{name: "7 revision 1", frame: mpa.Frame{Rev: 1, Private: []byte("hello")}, sp: ConnParams{NoCRC: true},

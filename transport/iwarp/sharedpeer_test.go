@@ -20,7 +20,7 @@ type extended struct {
 	queues  *queueMap
 	control uint32                // MSN of its last control message
 	next    map[xctl.SRQN]uint32  // MSN of its last message to each queue
-	records []any                 // that came and were not taken
+	records []any                 // records that came and were not taken
 	heard   uint32                // MSN of our side's last control message
 	data    func(s rdmap.Segment) // other segments that come while a record is awaited
 }

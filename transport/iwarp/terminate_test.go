@@ -23,7 +23,7 @@ func TestTerminateIsTranslated(t *testing.T) {
 		name   string
 		body   func(read rdmap.Segment) []byte
 		cause  rdmap.Cause
-		status Status // of the first read
+		status Status // status of the first read
 		siw    bool
 	}{
 		{"60 bad key", aboutRead(rdmap.CauseInvalidSTag), rdmap.CauseInvalidSTag, RemoteAccess, false},

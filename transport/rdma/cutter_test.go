@@ -11,7 +11,7 @@ import (
 // cutModel is the stream as who knows all of it sees it.
 type cutModel struct {
 	stream []byte
-	ends   []int // of its messages
+	ends   []int // ends of the messages in stream
 	queues []uint32
 	routes routes
 }

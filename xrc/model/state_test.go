@@ -26,7 +26,7 @@ const (
 type target struct {
 	life      life
 	gen       uint8
-	ini       uint8 // whose it is
+	ini       uint8 // initiator of the target
 	iniGen    uint8
 	iniInc    uint8 // incarnation of the other daemon
 	executed  uint8 // messages, which is the number that Resume compares
@@ -38,10 +38,10 @@ type hold uint8
 
 const (
 	stranger   hold = iota
-	registered      // and all is well, as far as it could know
+	registered      // registered, and all is well as far as the session can know
 	waiting         // there is an event in its queue
-	aware           // it knows that the target is in error
-	twice           // it knows, and there is an event in its queue
+	aware           // the session knows that the target is in error
+	twice           // the session knows, and there is an event in its queue
 )
 
 // phase of an initiator.
@@ -123,7 +123,7 @@ type state struct {
 	connected  bool
 	out, back  queue // from the initiators' host, and to it
 	dInc, iInc uint8 // incarnations of the targets' and the initiators' daemon
-	nextGen    uint8 // of targets
+	nextGen    uint8 // next generation of targets
 	targets    [slots]target
 	inis       [initiators]initiator
 	sessions   [sessions][slots]hold

@@ -7,10 +7,10 @@ type model struct {
 	sessions, targets, initiators int
 
 	frames       int   // on their way in each direction, at most window
-	incarnations uint8 // of each daemon
-	generations  uint8 // of targets, per incarnation of the daemon
-	iniGens      uint8 // of each initiator, per incarnation of its daemon
-	messages     uint8 // of each initiator and generation
+	incarnations uint8 // incarnations of each daemon
+	generations  uint8 // generations of targets, per incarnation of the daemon
+	iniGens      uint8 // generations of each initiator, per incarnation of its daemon
+	messages     uint8 // messages of each initiator and generation
 
 	rules
 	seen seen

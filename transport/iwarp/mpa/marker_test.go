@@ -56,7 +56,7 @@ func TestMarkerPlaces(t *testing.T) {
 		length  int
 		markers map[int]string // by position
 		crcs    map[int]string // by FPDU, from 0
-		starts  map[int]int    // of ULPDU_Length, by FPDU
+		starts  map[int]int    // positions of ULPDU_Length, by FPDU
 	}{
 		{"within an FPDU", twelve, 584,
 			map[int]string{0: "00000000", 512: "0000001c"},

@@ -7,7 +7,7 @@ type walker struct {
 	raw     []byte
 	pos     int
 	markers bool
-	start   int // of the FPDU's first octet, a marker in front of it included
+	start   int // position of the FPDU's first octet, a marker in front of it included
 	length  int // position of ULPDU_Length
 	bad     bool
 }

@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "write testdata/*.pcap anew")
 type message struct {
 	from     pcap.End
 	op       Op
-	tagged   ddp.Tagged   // of the first segment, without Last and ULP
+	tagged   ddp.Tagged   // header of the first segment, without Last and ULP
 	untagged ddp.Untagged // the same
 	payload  []byte
 	segment  int  // octets of payload in each; 0: all

@@ -28,8 +28,8 @@ type reserveLink struct {
 	told  bool    // a GRANT is to be made
 
 	messages int // to be sent
-	size     int // of the next one
-	left     int // of the message that has begun
+	size     int // size of the next message
+	left     int // bytes left of the message that has begun
 	waits    bool
 	whole    int // octets that came of the message at hand
 	asked    int // messages that others have sent since it waits

@@ -66,8 +66,8 @@ type worldQueue struct {
 
 	// The receiver's side.
 	up      bool
-	gen     int // of the queue
-	entry   int // of the queue that the receiver's entry is for
+	gen     int // generation of the queue
+	entry   int // generation of the queue that the receiver's entry is for
 	stale   bool
 	buffers int
 	dry     bool // nothing is posted for now
@@ -93,7 +93,7 @@ type world struct {
 	open     int // without outcome
 
 	forth, back     [][]byte // ULPDUs under way
-	talk, answer    Backlog  // of the sender, of the receiver
+	talk, answer    Backlog  // records of the sender, of the receiver
 	talks, answers  uint32   // control messages
 	hears, answered ddp.Queue
 	in              *Inbound
