@@ -26,7 +26,7 @@ type WaitInfo struct {
 	Local    netip.AddrPort `json:"local"`             // the socket that waits
 	Remote   netip.AddrPort `json:"remote"`            // the peer and its port that the socket waits for
 	Path     int            `json:"path"`              // path of the connection
-	PID      int            `json:"pid,omitempty"`     // of the application whose socket waits
+	PID      int            `json:"pid,omitempty"`     // process id of the application whose socket waits
 	Command  string         `json:"command,omitempty"` // name of the application whose socket waits
 	Messages int            `json:"messages"`          // messages that wait
 	Bytes    int            `json:"bytes"`             // payload bytes that wait

@@ -101,7 +101,7 @@ var bindCases = []test{
 	{"connect/default destination", func(l *lab) {
 		a, b := l.pair()
 		c := l.far()
-		for _, d := range []*rds.Socket{b, c} { // it may be repeated
+		for _, d := range []*rds.Socket{b, c} { // Connect may be repeated
 			l.must(a.Connect(d.LocalAddrPort()))
 			if got := a.RemoteAddrPort(); got != d.LocalAddrPort() {
 				l.Errorf("connected to %v", got)

@@ -44,7 +44,7 @@ var receiveCases = []test{
 			l.Error(n, err, m)
 		}
 		room = make([]byte, 20)
-		n, m, err = b.ReadMessage(room, 0) // what was cut is lost
+		n, m, err = b.ReadMessage(room, 0) // the cut part of the last message is lost
 		if n != 10 || err != nil || m.Truncated || string(room[:n]) != "0123456789" {
 			l.Error(n, err, m)
 		}

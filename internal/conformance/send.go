@@ -126,7 +126,7 @@ var sendCases = []test{
 	}},
 	{"send/ping", func(l *lab) {
 		a := l.near()
-		l.far() // its address is reachable from now on
+		l.far() // makes the far address reachable
 		for _, host := range []netip.Addr{l.FarAddr, l.NearAddr} {
 			for range 3 {
 				l.send(a, netip.AddrPortFrom(host, 0), "not echoed")

@@ -38,7 +38,7 @@ type pathIO struct {
 	busy    bool // between Fill and Wrote
 	blocked bool
 	batch   conn.Batch
-	shadow  []byte          // what the batch held at Fill
+	shadow  []byte          // copy of the bytes that the batch held at Fill
 	ended   *end            // the link's end, if it came while busy
 	refused map[uint64]bool // numbers of the peer's messages that were refused
 	acked   uint64
@@ -75,7 +75,7 @@ func (p *peer) perform(a conn.Action) {
 		if e := p.links[a.Link]; e != nil && p.core.Link(a.Path) == a.Link {
 			io := &p.path[a.Path]
 			io.end, io.blocked = e, false
-			if s.cfg.Scenario.Refusals { // such links know whom they connect
+			if s.cfg.Scenario.Refusals { // links that refuse know the pair that they connect
 				p.core.Meets(a.Path, e.other.generation)
 			}
 			e.start(p, a.Path)

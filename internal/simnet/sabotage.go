@@ -11,9 +11,9 @@ const (
 	None             Sabotage = iota
 	ForgetFlag                // the RETRANSMITTED flag is lost in transit
 	FlagNew                   // new messages arrive flagged and with an old number
-	DeliverOld                // what the sequence rule drops is delivered
+	DeliverOld                // messages that the sequence rule drops are delivered
 	LoseMessages              // messages vanish between link and socket
-	AckAhead                  // a link says acknowledged of what was only written
+	AckAhead                  // a link says acknowledged of bytes that were only written
 	IgnoreMaps                // congestion maps are not taken
 	LeakLinks                 // the end of a link is not reported
 	RedialAtOnce              // time runs 1,000 times faster for the back-off
@@ -21,16 +21,16 @@ const (
 	Misroute                  // messages arrive at another port
 	ForgetMessages            // the account of a socket is charged twice
 	ForgetGeneration          // probes do not state the generation
-	ScribbleBatch             // what Fill showed is changed before it is written
+	ScribbleBatch             // bytes that Fill showed change before they are written
 	RepeatOperations          // an operation that was begun is shown again
 	IgnoreHolds               // the core is not told of held ports
 	CutPaused                 // the end of a paused link is reported before the messages that the link has brought are taken
-	ForgetRefusals            // what was refused is not refused again
+	ForgetRefusals            // a refused message that comes again is not refused again
 	ForgetLimits              // time limits are not given to the core
 	HurryLimits               // time limits are over at once
-	ExpireWritten             // what succeeds is reported as expired
+	ExpireWritten             // messages that succeed are reported as expired
 	SkipSurvey                // a process that stops does not ask its peers before it ends its links
-	CancelAbandoned           // what a process that stops gives up is canceled
+	CancelAbandoned           // messages that a stopping process gives up are canceled
 	sabotages
 )
 

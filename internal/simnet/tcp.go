@@ -33,7 +33,7 @@ type end struct {
 	inc   int // incarnation of h
 	other *end
 
-	generation uint32 // of h then
+	generation uint32 // generation of h when the link was made
 
 	// The outgoing stream.
 	latency  time.Duration

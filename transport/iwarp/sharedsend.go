@@ -16,8 +16,8 @@ type outQueue struct {
 	first   int
 	to      uint64 // Writes that messages under way build on end here
 
-	// It is in shared.turns, or in one of shared.stopped and shared.held, or in
-	// none if a CREDIT or a new message has to come first.
+	// The queue is in shared.turns, or in one of shared.stopped and shared.held, or
+	// in none of them if a CREDIT or a new message has to come first.
 	turn
 	later *later
 	at    int    // index in later

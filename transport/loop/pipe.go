@@ -138,7 +138,7 @@ func (p *pipe) deliver(bufs [][]byte) {
 // acknowledge acknowledges what was parsed, unless dst is paused: its handler keeps messages
 // then that it has not taken and may refuse. The caller has set busy.
 func (p *pipe) acknowledge() {
-	if p.paused { // which changes for nobody else
+	if p.paused { // paused changes for nobody else meanwhile
 		return
 	}
 	if p.src.acquire() {

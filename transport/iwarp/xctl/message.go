@@ -39,7 +39,7 @@ func CheckHeader(s *rdmap.Segment, q *ddp.Queue) error {
 //	return it.Err()
 type Records struct {
 	rest []byte
-	body []byte // of the current record, behind its header
+	body []byte // body of the current record, behind its header
 	typ  Type
 	bad  bool
 }
