@@ -138,7 +138,7 @@ func (p *pipe) deliver(bufs [][]byte) {
 // acknowledge acknowledges what was parsed, unless dst is paused: its handler keeps messages
 // then that it has not taken and may refuse. The caller has set busy.
 func (p *pipe) acknowledge() {
-	if p.paused { // paused changes for nobody else meanwhile
+	if p.paused { // only the caller changes paused
 		return
 	}
 	if p.src.acquire() {
