@@ -18,7 +18,7 @@ func paused(t *testing.T, e Env) (Pair, transport.Pauser) {
 	a, b := e.Dial(t, e.Accepted(t))
 	l, ok := b.(transport.Pauser)
 	if !ok {
-		t.Skipf("links of %s cannot pause", e.B.Name())
+		t.Skipf("needs a transport.Pauser, which links of %s are not", e.B.Name())
 	}
 	p := Pair{RecA: NewRecorder(t), RecB: NewRecorder(t)}
 	p.A, p.B = &Sender{Link: a, Rec: p.RecA}, &Sender{Link: b, Rec: p.RecB}

@@ -63,6 +63,6 @@ func moduleRoot() (string, error) {
 func NeedLoopback(t *testing.T) {
 	t.Helper()
 	if runtime.GOOS != "linux" {
-		t.Skipf("%s has no second loopback address without configuration", runtime.GOOS)
+		t.Skipf("needs Linux, or a second loopback address: on %s 127.0.0.2 has to be configured", runtime.GOOS)
 	}
 }
