@@ -44,8 +44,9 @@ type Conn struct {
 	holds   *wire.CongestionMap // ports that are held; nil: none
 	holding int                 // number of ports in holds
 
-	extended bool // some message had extension headers
-	limits   limits
+	extended  bool // some message had extension headers
+	limits    Limits
+	limitBase time.Time // time of the first message with a deadline; the deadlines of entries count from it
 
 	ops     []*Operation // operations of messages queued and unacknowledged, by id; nil: free
 	freeOps []uint32     // free ids of ops
@@ -200,7 +201,8 @@ func (m *Message) Size() int {
 const entryOverhead = 96
 
 // Enqueue queues m on path i and tells whether the path is ready to transmit.
-// It fails only with ErrBudget, ErrCongested or ErrClosed, having taken nothing.
+// It fails only with ErrBudget, ErrCongested or ErrClosed, having taken nothing. A
+// message whose deadline has passed is taken and ends with Expired at once.
 func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error) {
 	switch {
 	case c.closed:
@@ -214,8 +216,8 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 	c.stats.SendQueued++
 	p := &c.paths[i]
 	c.push(p, m, 0)
-	if !m.Deadline.IsZero() {
-		c.limitLast(p, m.Deadline)
+	if !m.Deadline.IsZero() && !c.limitLast(now, p, m.Deadline) {
+		return false, nil
 	}
 	if c.stopped(m.Dport) {
 		c.shelveLast(p)

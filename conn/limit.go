@@ -7,29 +7,21 @@ import "time"
 // that was picked goes on. Messages without a limit pay nothing; the deadline of another
 // one is where its sequence number will be.
 
-// limits is when messages are to be looked through for those past their deadlines.
-type limits struct {
-	base  time.Time // deadline of the first message; the deadlines of entries count from it
+// Limits is when messages are to be looked through for those past their deadlines. Those
+// are found late by expireSlack at most, and by expireCost for each message that waits:
+// looking through them takes a hundredth of that.
+type Limits struct {
 	next  time.Time // earliest time at which some deadline may have passed, but not before after; zero: no message has a deadline
 	after time.Time // no look before this time, because looking costs
 }
 
-// Expired messages are found late by expireSlack at most, and by expireCost for each
-// message that waits: looking through them takes a hundredth of that.
 const (
 	expireSlack = time.Millisecond
 	expireCost  = time.Microsecond
 )
 
-// limitLast gives the message that was queued last its deadline.
-func (c *Conn) limitLast(p *path, deadline time.Time) {
-	l := &c.limits
-	if l.base.IsZero() {
-		l.base = deadline
-	}
-	e := p.q.at(p.q.tail - 1)
-	e.flags |= entryLimited
-	e.seq = uint64(deadline.Sub(l.base))
+// Note says that a message has a deadline.
+func (l *Limits) Note(deadline time.Time) {
 	if deadline.Before(l.after) {
 		deadline = l.after
 	}
@@ -38,13 +30,42 @@ func (c *Conn) limitLast(p *path, deadline time.Time) {
 	}
 }
 
+// Next is when to look; zero means never.
+func (l *Limits) Next() time.Time { return l.next }
+
+// Due tells whether to look now.
+func (l *Limits) Due(now time.Time) bool { return !l.next.IsZero() && !l.next.After(now) }
+
+// Looked says that n messages were looked through. The deadlines of those that go on
+// waiting are noted afterwards, or the earliest one.
+func (l *Limits) Looked(now time.Time, n int) {
+	l.next, l.after = time.Time{}, now.Add(expireSlack+time.Duration(n)*expireCost)
+}
+
+// limitLast gives the message that was queued last its deadline. It is false if that has
+// passed: then the message has ended.
+func (c *Conn) limitLast(now time.Time, p *path, deadline time.Time) bool {
+	last := p.q.tail - 1
+	if !deadline.After(now) {
+		c.settle(p, last, p.q.tail, func(*entry) (Status, bool) { return Expired, true })
+		return false
+	}
+	if c.limitBase.IsZero() {
+		c.limitBase = now
+	}
+	e := p.q.at(last)
+	e.flags |= entryLimited
+	e.seq = uint64(deadline.Sub(c.limitBase))
+	c.limits.Note(deadline)
+	return true
+}
+
 // expireMessages ends the messages whose deadline has passed.
 func (c *Conn) expireMessages(now time.Time) {
-	l := &c.limits
-	if l.next.IsZero() || l.next.After(now) {
+	if !c.limits.Due(now) {
 		return
 	}
-	passed, looked := int64(now.Sub(l.base)), 0
+	passed, looked := int64(now.Sub(c.limitBase)), 0
 	soonest, some := int64(0), false
 	due := func(e *entry) bool {
 		looked++
@@ -72,10 +93,8 @@ func (c *Conn) expireMessages(now time.Time) {
 			c.act(Action{Kind: Transmit, Path: i})
 		}
 	}
-	l.next, l.after = time.Time{}, now.Add(expireSlack+time.Duration(looked)*expireCost)
+	c.limits.Looked(now, looked)
 	if some {
-		if l.next = l.base.Add(time.Duration(soonest)); l.next.Before(l.after) {
-			l.next = l.after
-		}
+		c.limits.Note(c.limitBase.Add(time.Duration(soonest)))
 	}
 }

@@ -3,6 +3,8 @@ package conn
 import (
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/wire"
 )
 
 // sendBy queues a message of 10 bytes to a port with a time limit.
@@ -180,6 +182,48 @@ func TestNoLimitNoLook(t *testing.T) {
 		t.Error("something is to be looked for")
 	}
 	o.write(1)
+	o.ack()
+	o.fates(Fate{Token: 1})
+	o.rest()
+}
+
+// A message whose deadline has passed when it comes is not queued, be its path up or not,
+// and ends as others do.
+func TestExpiredBeforeItIsQueued(t *testing.T) {
+	t.Parallel()
+	down := &opBench{Conn: newConn(t, Config{}), t: t}
+	down.acct.SetLimit(1 << 30)
+	for _, o := range []*opBench{newOpBench(t), down} {
+		o.TakeActions(nil)
+		o.sendBy(5000, 0, &Operation{})
+		o.sendBy(5000, -time.Hour, nil)
+		o.fates(Fate{Token: 1, Status: Expired}, Fate{Token: 2, Status: Expired})
+		if o.acct.Messages() != 0 || o.Queued() != 0 || o.Counters().SendExpired != 2 {
+			t.Errorf("%d messages of %d bytes are left, %d counted", o.acct.Messages(), o.Queued(), o.Counters().SendExpired)
+		}
+		o.acts()
+	}
+}
+
+// A deadline that lies centuries ahead does not hide those that others have.
+func TestDeadlineCenturiesAhead(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	m := Message{Sport: 4000, Dport: 5000, Account: &o.acct, Token: 1, Notify: true, Deadline: time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)}
+	o.last++
+	o.acct.Charge(0)
+	if _, err := o.Enqueue(epochTime, 0, &m); err != nil {
+		t.Fatal(err)
+	}
+	o.sendBy(5000, time.Hour, nil)
+	o.sendBy(5000, time.Second, nil)
+	o.tickUntil(time.Minute)
+	o.fates(Fate{Token: 3, Status: Expired})
+	o.tickUntil(2 * time.Hour)
+	o.fates(Fate{Token: 2, Status: Expired})
+	o.fill(wire.HeaderSize, nil)
+	o.wrote(wire.HeaderSize)
+	o.probe()
 	o.ack()
 	o.fates(Fate{Token: 1})
 	o.rest()
