@@ -26,7 +26,8 @@ const (
 	// delivered. Its operation is done. Links that cannot tell end such messages with
 	// Success: TCP, and XRC with a peer of an earlier version.
 	Refused Status = 64
-	// Expired: the message was not sent within its time limit, and never will be.
+	// Expired: the message was not picked for transmission within its time limit, and
+	// never will be. Its operation did not happen.
 	Expired Status = 65
 )
 

@@ -33,6 +33,7 @@ type attachment struct {
 	memory    clientMemory
 	exposable clientArena
 	operates  bool      // the daemon has a transport that carries operations
+	expires   bool      // the daemon takes messages with a time limit
 	maps      waitQueue // senders that wait for a congestion map
 
 	endOnce sync.Once
@@ -56,7 +57,7 @@ type attachment struct {
 }
 
 func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
-	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP}
+	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires}
 	if c.cfg.Reconnect {
 		features = append(features, ipc.FeatureAgain)
 	}
@@ -101,6 +102,7 @@ func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 	t.memory.init(t)
 	t.exposable.init(t.seg)
 	t.operates = slices.Contains(w.Features, ipc.FeatureRDMA)
+	t.expires = slices.Contains(w.Features, ipc.FeatureExpires)
 	return t, nil
 }
 

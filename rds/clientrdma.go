@@ -178,14 +178,14 @@ func (s *clientSocket) retired(t *attachment, key uint32) {
 	}
 }
 
-// special is what a message says about memory, on its way to the ring.
+// special is what a message says besides its payload, on its way to the ring.
 type special struct {
 	a      ipc.About
 	about  []byte // a in the form that goes to the ring
 	op     *clientOperation
 	mapped Cookie
-	pieces [4]ipc.Piece                          // backing array for the pieces of a, if there are at most four
-	room   [ipc.AboutSize + 4*ipc.PieceSize]byte // backing array for about, if a has at most four pieces
+	pieces [4]ipc.Piece                              // backing array for the pieces of a, if there are at most four
+	room   [ipc.AboutSize + 8 + 4*ipc.PieceSize]byte // backing array for about, if a has at most four pieces
 }
 
 // said are the bytes that go before the payload.
@@ -196,17 +196,19 @@ func (x *special) said() []byte {
 	return x.about
 }
 
-// special prepares what a message says about memory.
+// special prepares what a message says besides its payload.
 func (s *clientSocket) special(ctx context.Context, h *half, d *destination, to netip.AddrPort, o *Outgoing, block bool) (*special, error) {
-	if !h.t.operates {
+	if o.special() && !h.t.operates {
 		return nil, ErrNotSupported
 	}
 	x := new(special)
 	if err := x.describe(h, o); err != nil {
 		return nil, err
 	}
-	if err := s.reach(ctx, h, d, block); err != nil {
-		return nil, err
+	if o.special() {
+		if err := s.reach(ctx, h, d, block); err != nil {
+			return nil, err
+		}
 	}
 	if m := o.Map; m != nil {
 		c, err := h.getMR(m.Memory, netip.Addr{}, m.Flags)
@@ -229,6 +231,12 @@ func (x *special) describe(h *half, o *Outgoing) error {
 	}
 	*x = special{}
 	a := &x.a
+	if !o.Expires.IsZero() {
+		if !h.t.expires {
+			return ErrNotSupported
+		}
+		a.Flags, a.Expires = ipc.AboutExpires, told(o.Expires)
+	}
 	a.Pieces = x.pieces[:0]
 	if r := o.RDMA; r != nil {
 		a.Flags |= ipc.AboutRDMA | when(r.Write, ipc.AboutWrite) | when(r.Fence, ipc.AboutFence) | when(r.Silent, ipc.AboutSilent)

@@ -79,7 +79,7 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 	if err != nil {
 		return err
 	}
-	if !o.special() {
+	if !o.about() {
 		return s.sendChecked(ctx, h, d, to.Port(), o, nil, block)
 	}
 	x, err := s.special(ctx, h, d, to, o, block)
@@ -94,7 +94,7 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 	return nil
 }
 
-// sendChecked charges and submits a message. x is what it says about memory.
+// sendChecked charges and submits a message. x is what it says besides its payload.
 func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination, port uint16, o *Outgoing, x *special, block bool) error {
 	n := o.size()
 	if err := s.charge(ctx, h, d, n, block); err != nil {
@@ -378,7 +378,7 @@ func (s *clientSocket) sendBatch(ctx context.Context, out []Outgoing, block bool
 		if n == len(out) {
 			break
 		}
-		if err := s.send(ctx, &out[n], block); err != nil {
+		if err := sendWithin(ctx, s, &out[n], block); err != nil {
 			return n, err
 		}
 		n++
@@ -420,8 +420,8 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 			data = o.Buffer.Data
 		}
 		x := (*special)(nil)
-		if o.special() {
-			if x = &u.about; o.Map != nil || !t.operates || t.table.Carries(int(d.peer)) != ipc.CarriesOperations || x.describe(h, o) != nil {
+		if o.about() {
+			if x = &u.about; o.Map != nil || o.special() && (!t.operates || t.table.Carries(int(d.peer)) != ipc.CarriesOperations) || x.describe(h, o) != nil {
 				break
 			}
 		}

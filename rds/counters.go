@@ -53,6 +53,7 @@ func (n *Node) list() []transport.Counter {
 	n.eachPeer(func(p *peer) {
 		p.mu.Lock()
 		c := p.core.Counters()
+		c.SendExpired += p.expired
 		p.mu.Unlock()
 		t.ConnReset += c.ConnReset
 		t.SendQueued += c.SendQueued

@@ -100,7 +100,7 @@ func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) {
 			return
 		}
 		if err != conn.ErrBudget {
-			p.refused = append(p.refused, parked{m: *m, s: s})
+			p.ending = append(p.ending, parkedEnd{parked{m: *m, s: s}, StatusOtherError})
 			return
 		}
 	}
@@ -109,6 +109,10 @@ func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) {
 		x.flows[p] = f
 	}
 	f.park(p.node.pool, s, m)
+	if !m.Deadline.IsZero() {
+		p.limits.Note(m.Deadline)
+		p.armLocked()
+	}
 	x.stalls.Add(1)
 	if !f.active {
 		f.active, f.since = true, p.node.now()
@@ -133,7 +137,7 @@ func (p *peer) serveLocked() (some bool) {
 				if closed = err == conn.ErrBudget; closed {
 					break
 				}
-				p.refused = append(p.refused, parked{m: it.m, s: it.s})
+				p.ending = append(p.ending, parkedEnd{*it, StatusOtherError})
 			}
 			f.deficit -= it.m.Size() + itemCost
 			f.pop()
@@ -190,23 +194,26 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool, status conn.St
 		p.mu.Unlock()
 		return 0, 0
 	}
-	var fates []conn.Fate
+	gone := p.unparkLocked(f, func(it *parked) bool { return it.s == s && (all || it.m.Dport == port) })
+	p.mu.Unlock()
+	for i := range gone {
+		bytes += gone[i].m.Size()
+		gone[i].end(status)
+	}
+	return len(gone), bytes
+}
+
+// unparkLocked takes the messages for which gone says so out of a flow.
+func (p *peer) unparkLocked(f *flow, gone func(*parked) bool) (out []parked) {
 	waiting, keep := f.queue.All(), 0
-	for _, it := range waiting {
-		if it.s != s || !all && it.m.Dport != port {
-			waiting[keep] = it
+	for i := range waiting {
+		it := &waiting[i]
+		if !gone(it) {
+			waiting[keep] = *it
 			keep++
 			continue
 		}
-		messages++
-		bytes += it.m.Size()
-		it.m.Account.Release(it.m.Size(), 1)
-		if it.m.Notify || it.m.Failure {
-			fates = append(fates, conn.Fate{Account: &s.account, Token: it.m.Token, Status: status, Op: it.m.Op})
-		}
-		if it.m.Body != nil {
-			it.m.Body.Release()
-		}
+		out = append(out, *it)
 		if it.slab != nil {
 			it.slab.Release()
 		}
@@ -217,11 +224,52 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool, status conn.St
 		f.drop()
 		p.flows = slices.DeleteFunc(p.flows, func(g *flow) bool { return g == f })
 	}
-	p.mu.Unlock()
-	for _, x := range fates {
-		s.ended(x)
+	return out
+}
+
+// expireLocked ends the messages in flows whose time limit is over.
+func (p *peer) expireLocked(now time.Time) {
+	if !p.limits.Due(now) {
+		return
+	}
+	looked, next := 0, time.Time{}
+	for _, f := range slices.Clone(p.flows) {
+		looked += f.queue.Len()
+		for _, it := range p.unparkLocked(f, func(it *parked) bool {
+			at := it.m.Deadline
+			if at.IsZero() || !at.After(now) {
+				return !at.IsZero()
+			}
+			if next.IsZero() || at.Before(next) {
+				next = at
+			}
+			return false
+		}) {
+			p.ending = append(p.ending, parkedEnd{it, StatusExpired})
+			p.expired++
+		}
+	}
+	if p.limits.Looked(now, looked); !next.IsZero() {
+		p.limits.Note(next)
+	}
+}
+
+// parkedEnd is a message of a session that ends without the core.
+type parkedEnd struct {
+	parked
+	status Status
+}
+
+// end ends a message of a session that is in no flow any more. Its payload may be gone.
+func (it *parked) end(status Status) {
+	s, m := it.s, &it.m
+	m.Account.Release(m.Size(), 1)
+	if m.Notify || m.Failure {
+		s.ended(conn.Fate{Account: &s.account, Token: m.Token, Status: status, Op: m.Op})
+	}
+	if m.Body != nil {
+		m.Body.Release()
 	}
 	s.app.settled()
 	s.app.deliver()
-	return messages, bytes
 }

@@ -3,6 +3,7 @@ package rds
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
@@ -33,7 +34,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 		b.Lend(make([]byte, n), nowhereToGo{})
 		m.Body = b
 		socks[i].account.Admit(n)
-		if p.acceptLocked(sessions[i], socks[i], &m); len(p.refused) > 0 {
+		if p.acceptLocked(sessions[i], socks[i], &m); len(p.ending) > 0 {
 			t.Fatal("refused")
 		}
 	}
@@ -84,6 +85,37 @@ func TestSessionsTakeTurns(t *testing.T) {
 			t.Errorf("socket %d: %d messages left", i, s.account.Messages())
 		}
 	}
+}
+
+// However many time limits are over one after the other, looking for them in flows takes
+// little: each look is followed by a pause.
+func TestLooksAtFlowsAreBounded(t *testing.T) {
+	t.Parallel()
+	la := &localAddr{addr: newAddr()}
+	p := newPeer(newLoopLab(t).node(Config{PeerBudget: 1000}), la, newAddr(), conn.ByAddress)
+	defer p.close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s, x := &nodeSocket{node: p.node, la: la, port: 100}, &session{flows: make(map[*peer]*flow)}
+	s.account.SetLimit(1 << 30)
+	const messages = 20_000
+	start := time.Now().Add(time.Hour)
+	for i := range messages {
+		m := conn.Message{Sport: 100, Dport: 9, Account: &s.account, Admitted: true, Deadline: start.Add(time.Duration(i) * 10 * time.Microsecond)}
+		p.acceptLocked(x, s, &m)
+	}
+	parked, looks := x.flows[p].queue.Len(), 0
+	for at := p.limits.Next(); !at.IsZero() && looks < messages; at = p.limits.Next() {
+		p.expireLocked(at)
+		looks++
+		if left, most := x.flows[p].queue.Len(), messages-int(at.Sub(start)/(10*time.Microsecond)); left > max(0, most) {
+			t.Errorf("at %v %d messages are left", at.Sub(start), left)
+		}
+	}
+	if looks > 150 || parked < messages/2 || len(p.ending) != parked || !x.flows[p].empty() { // 200 ms
+		t.Errorf("%d looks, %d of %d ended", looks, len(p.ending), parked)
+	}
+	p.ending = nil // their session is none
 }
 
 // deadLink is a link that nobody writes to.

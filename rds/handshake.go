@@ -143,7 +143,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		return nil, err
 	}
 	features := x.node.transports()
-	features = append(features, ipc.FeatureAgain)
+	features = append(features, ipc.FeatureAgain, ipc.FeatureExpires)
 	if x.node.operates() {
 		features = append(features, ipc.FeatureRDMA)
 	}

@@ -53,7 +53,7 @@ const siegeMemory = 2 << 20
 var operationAttacks = []attack{
 	at("what is said lies beyond the ring", dataRing-ipc.AboutSize+1),
 	at("what is said lies far beyond", math.MaxUint32),
-	about("flags that are none", func(a *ipc.About) { a.Flags |= 1 << 7 }),
+	about("flags that are none", func(a *ipc.About) { a.Flags |= 1 << 8 }),
 	about("all flags", func(a *ipc.About) { a.Flags = math.MaxUint32 }),
 	about("a piece beyond the memory", func(a *ipc.About) { a.Pieces[0].Offset = siegeMemory - 7 }),
 	about("a piece far beyond", func(a *ipc.About) { a.Pieces[0].Offset = math.MaxUint32 }),

@@ -156,7 +156,7 @@ func (s *kernelSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 	if o.Buffer != nil {
 		data = o.Buffer.Data
 	}
-	if o.Notify || o.special() {
+	if o.Notify || o.about() {
 		return ErrNotSupported // Linux reports the fate of RDMA operations only, and has none over TCP
 	}
 	to := unmap(o.To)

@@ -3,6 +3,7 @@ package rds
 import (
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
@@ -51,6 +52,9 @@ const (
 	// delivered (ECONNREFUSED). Its operation is done. Over TCP, and on XRC with a peer
 	// of an earlier version, such a message ends with StatusSuccess as in Linux.
 	StatusRefused = conn.Refused
+	// StatusExpired: the message was not picked for transmission within its time limit
+	// (Outgoing.Expires), and never will be. Its operation did not happen.
+	StatusExpired = conn.Expired
 )
 
 // Message is a received datagram, or a buffer for one to be sent.
@@ -111,6 +115,13 @@ type Outgoing struct {
 	// While 65,536 fates are unread such a send fails with ErrWouldBlock.
 	Notify bool
 	Token  uint64
+	// Expires, if not zero, is the message's time limit: a message that waits, for an
+	// unreachable peer, a congested port, or behind others, and was not picked for
+	// transmission by then ends with StatusExpired, some milliseconds late. One that
+	// was picked goes on. A send that blocks waits for room until then at most, and
+	// fails with context.DeadlineExceeded: the message was not accepted and has no
+	// fate. Kernel, and an rdsd of an earlier version, return ErrNotSupported.
+	Expires time.Time
 
 	// RDMA and Atomic are done in this order before the message is delivered; the
 	// destination host must be reached by a transport with RDMA, else the send

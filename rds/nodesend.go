@@ -143,6 +143,7 @@ func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Ou
 func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, h *share, port uint16) (copied bool) {
 	*m = conn.Message{}
 	m.Sport, m.Dport, m.Account, m.Notify, m.Failure = s.port, port, &h.Account, o.Notify, s.recvErrOn.Load()
+	m.Deadline = o.Expires
 	if o.Notify {
 		m.Token = o.Token
 	}
@@ -329,7 +330,7 @@ func (s *nodeSocket) sendBatch(ctx context.Context, out []Outgoing, block bool) 
 		case n == len(out):
 			return n, nil
 		}
-		if err := s.send(ctx, &out[n], block); err != nil {
+		if err := sendWithin(ctx, s, &out[n], block); err != nil {
 			return n, err
 		}
 		n++

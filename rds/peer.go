@@ -49,7 +49,9 @@ type peer struct {
 	mapsSeen uint32  // core.MapVersion as shown to applications
 	carries  carriage
 	turned   bool             // down has changed and the sockets have not heard of the change
-	refused  []parked         // messages of sessions which the link cannot carry
+	ending   []parkedEnd      // messages of sessions that end without the core: the link cannot carry them, or they expired in a flow
+	limits   conn.Limits      // time limits of messages in flows
+	expired  uint64           // number of messages that expired in flows
 	parting  chan struct{}    // wakes the stopping node, which waits for links to end or for answers; nil: it does not wait
 	holds    map[uint16]uint8 // bit i: path i says that the port takes no messages
 	marks    portMarks        // when the peer's congested ports were marked
@@ -126,9 +128,17 @@ func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 			return err
 		}
 	}
-	ready, err := p.core.Enqueue(time.Time{}, i, m)
+	var now time.Time // the core wants it of messages with a time limit
+	limited := !m.Deadline.IsZero()
+	if limited {
+		now = p.node.now()
+	}
+	ready, err := p.core.Enqueue(now, i, m)
 	if err != nil {
 		return err
+	}
+	if limited {
+		p.armLocked()
 	}
 	t := &p.path[i].tx
 	t.since += m.Size()
@@ -157,12 +167,12 @@ func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 		p.reshare()
 		return
 	}
-	if !p.core.HasOutput() && len(p.refused) == 0 {
+	if !p.core.HasOutput() && len(p.ending) == 0 {
 		p.mu.Unlock()
 		return
 	}
-	refused := p.refused
-	p.refused = nil
+	ending := p.ending
+	p.ending = nil
 	var (
 		acts  [16]conn.Action
 		freed [16]*conn.Account
@@ -189,8 +199,8 @@ func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 			s.app.deliver()
 		}
 	}
-	for i := range refused {
-		refused[i].refuse()
+	for i := range ending {
+		ending[i].end(ending[i].status)
 	}
 	for _, a := range as {
 		if a.Kind == conn.Transmit && kick != nil {
@@ -431,6 +441,9 @@ func (p *peer) abandon(s *nodeSocket) (messages, bytes int) {
 // armLocked sets the timer for the core's next deadline.
 func (p *peer) armLocked() {
 	at := p.core.Deadline()
+	if next := p.limits.Next(); !next.IsZero() && (at.IsZero() || next.Before(at)) {
+		at = next
+	}
 	if at.Equal(p.timerAt) {
 		return
 	}
@@ -448,9 +461,11 @@ func (p *peer) armLocked() {
 func (p *peer) tick() {
 	p.mu.Lock()
 	p.timerAt = time.Time{}
+	now := p.node.now()
 	if !p.gone.Load() {
-		p.core.Tick(p.node.now())
+		p.core.Tick(now)
 	}
+	p.expireLocked(now)
 	p.armLocked()
 	p.unlock(nil)
 }
@@ -463,6 +478,7 @@ func (p *peer) close() {
 		return
 	}
 	p.core.Close()
+	p.limits = conn.Limits{}
 	for i := range p.path {
 		p.path[i].tx.stop()
 	}

@@ -138,7 +138,7 @@ func (x *session) piece(off, n uint32) []byte {
 	return x.memory[off : off+n : off+n]
 }
 
-// special gives a message what its submission says about memory. The caller
+// special gives a message what its submission says besides the payload. The caller
 // holds mu.
 func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) error {
 	q := &x.about
@@ -175,6 +175,9 @@ func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) 
 	}
 	if checkSpecial(&o) != nil {
 		return errViolation
+	}
+	if has(ipc.AboutExpires) {
+		m.Deadline = heard(q.Expires)
 	}
 	var op *operation
 	if o.RDMA != nil || o.Atomic != nil {
@@ -242,21 +245,6 @@ func (s *nodeSocket) endedLate(f conn.Fate) {
 	if s.app != nil {
 		s.app.deliver()
 	}
-}
-
-// refuse ends a message of a session that the link cannot carry, or that came when the
-// node was closed.
-func (it *parked) refuse() {
-	s, m := it.s, &it.m
-	m.Account.Release(m.Size(), 1)
-	if m.Notify || m.Failure {
-		s.ended(conn.Fate{Account: &s.account, Token: m.Token, Status: StatusOtherError, Op: m.Op})
-	}
-	if m.Body != nil {
-		m.Body.Release()
-	}
-	s.app.settled()
-	s.app.deliver()
 }
 
 // retired tells the application that a region for one use has ended.

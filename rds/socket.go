@@ -152,7 +152,7 @@ func (s *Socket) Send(ctx context.Context, to netip.AddrPort, data []byte) error
 
 // SendMessage is Send with all there is to say about the message.
 func (s *Socket) SendMessage(ctx context.Context, o *Outgoing) error {
-	if err := s.ep.send(ctx, o, true); err != nil {
+	if err := sendWithin(ctx, s.ep, o, true); err != nil {
 		return s.fail("send", o.To, err)
 	}
 	return nil

@@ -32,6 +32,7 @@ var differences = []Difference{
 	{"fate/comes before data", rds.ProviderKernel, "no fates", true},
 	{"fate/of all that fail", rds.ProviderKernel, "RDS_RECVERR is about RDMA only", false},
 	{"fate/refused", rds.ProviderKernel, "no fates", true},
+	{"fate/expired", rds.ProviderKernel, "no time limits: a send with one is EOPNOTSUPP", false},
 	{"fate/too many unread", rds.ProviderKernel, "no fates", true},
 	{"transport/decides for a host that is unknown", rds.ProviderKernel, "TCP is what every socket has; XRC is ENOPROTOOPT", false},
 	{"transport/of hosts that are known", rds.ProviderKernel, "all are served by TCP", false},

@@ -1,7 +1,9 @@
 package conformance
 
 import (
+	"context"
 	"syscall"
+	"time"
 
 	"github.com/rds-go/rds/rds"
 )
@@ -116,6 +118,37 @@ var fateCases = []test{
 		l.must(a.SendMessage(l.patient(), &rds.Outgoing{To: to, Notify: true, Token: 9})) // b's port was bound before
 		l.fate(a, 9, rds.StatusRefused)
 		l.empty(a)
+	}},
+	{"fate/expired", func(l *lab) {
+		s := l.near()
+		over := rds.Outgoing{To: l.nowhere(), Expires: time.Now().Add(-time.Hour)}
+		if l.differs() {
+			l.fails("a send with a time limit", s.TrySendMessage(&over), rds.ErrNotSupported, syscall.EOPNOTSUPP)
+			return
+		}
+		l.must(s.SetRecvErr(true)) // it is a failure
+		l.must(s.TrySendMessage(&over))
+		l.fate(s, 0, rds.StatusExpired)
+		limit := time.Now().Add(50 * time.Millisecond)
+		for i, n := range []int{0, 10, 100_000} {
+			l.must(s.SendMessage(l.patient(), &rds.Outgoing{To: l.nowhere(), Data: payload(i, n), Notify: true, Token: uint64(i), Expires: limit}))
+		}
+		for i := range uint64(3) {
+			l.fate(s, i, rds.StatusExpired)
+		}
+		if time.Now().Before(limit) {
+			l.Error("expired too early")
+		}
+		b := l.far()
+		l.must(s.SendMessage(l.patient(), &rds.Outgoing{To: b.LocalAddrPort(), Data: []byte("in time"), Notify: true, Token: 9, Expires: time.Now().Add(patience)}))
+		l.fate(s, 9, rds.StatusSuccess)
+		l.expect(b, "in time")
+		full := l.near()
+		l.must(full.SetWriteBuffer(100_000))
+		l.fill(full, 10_000)
+		err := full.SendMessage(l.patient(), &rds.Outgoing{To: l.nowhere(), Data: payload(0, 10_000), Expires: time.Now().Add(30 * time.Millisecond)})
+		l.fails("a send that waits for room", err, context.DeadlineExceeded)
+		l.empty(s)
 	}},
 	{"fate/too many unread", func(l *lab) {
 		const most = 64 << 10

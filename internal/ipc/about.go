@@ -2,8 +2,9 @@ package ipc
 
 import "encoding/binary"
 
-// About is what a submission says about memory. In the data ring it is
-// AboutSize bytes and PieceSize for each piece, in the machine's byte order.
+// About is what a submission says besides its payload: about memory, and how long the
+// message may wait. In the data ring it is AboutSize bytes, 8 for Expires if
+// AboutExpires is set, and PieceSize for each piece, in the machine's byte order.
 type About struct {
 	Flags uint32
 	ID    uint64 // of the operation, if there is one; the token of its OpDone
@@ -20,6 +21,8 @@ type About struct {
 	Add, AddMask               uint64
 	Compare, CompareMask       uint64
 	Swap, SwapMask             uint64
+
+	Expires int64 // the message's time limit, in nanoseconds since 1970
 }
 
 // Piece is Length bytes at Offset of the memory area.
@@ -34,8 +37,9 @@ const (
 	AboutAtomic                   // Kind and what follows it count
 	AboutAtomicSilent             // the change needs no message
 	AboutDest                     // Dest counts
+	AboutExpires                  // Expires counts; only if the daemon has FeatureExpires
 
-	aboutFlags = AboutDest<<1 - 1
+	aboutFlags = AboutExpires<<1 - 1
 )
 
 // Sizes of an About, without pieces, and of a piece; MaxPieces bounds these.
@@ -70,6 +74,9 @@ func (a *About) AppendTo(b []byte) []byte {
 	for _, w := range a.words() {
 		b = ne.AppendUint64(b, *w)
 	}
+	if a.Flags&AboutExpires != 0 {
+		b = ne.AppendUint64(b, uint64(a.Expires))
+	}
 	for _, p := range a.Pieces {
 		b = ne.AppendUint32(b, p.Offset)
 		b = ne.AppendUint32(b, p.Length)
@@ -98,6 +105,13 @@ func (a *About) Load(area []byte, off uint32) bool {
 		*w = ne.Uint64(b[offAboutWords+8*i:])
 	}
 	at := int(off) + AboutSize
+	if a.Expires = 0; a.Flags&AboutExpires != 0 {
+		if at+8 > len(area) {
+			return false
+		}
+		a.Expires = int64(ne.Uint64(area[at:]))
+		at += 8
+	}
 	if at+int(n)*PieceSize > len(area) {
 		return false
 	}

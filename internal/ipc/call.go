@@ -17,11 +17,12 @@ const Protocol = "rds"
 
 // Features of a Hello and its Welcome.
 const (
-	FeatureRDMA   = "rdma"   // the daemon's connections may carry operations
-	FeatureChoice = "choice" // CallAdmit is there, and the table says which transport serves a peer
-	FeatureXRC    = "xrc"    // with FeatureChoice: the daemon has the XRC transport
-	FeatureTCP    = "tcp"    // with FeatureChoice: the daemon has the TCP transport
-	FeatureAgain  = "again"  // the application submits to the next daemon what this one has left
+	FeatureRDMA    = "rdma"    // the daemon's connections may carry operations
+	FeatureChoice  = "choice"  // CallAdmit is there, and the table says which transport serves a peer
+	FeatureXRC     = "xrc"     // with FeatureChoice: the daemon has the XRC transport
+	FeatureTCP     = "tcp"     // with FeatureChoice: the daemon has the TCP transport
+	FeatureAgain   = "again"   // the application submits to the next daemon what this one has left
+	FeatureExpires = "expires" // messages may have a time limit: AboutExpires
 )
 
 // Welcome answers a Hello: either with the reason of a refusal, or with four
