@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
@@ -27,6 +28,8 @@ type unsentMessage struct {
 	data   []byte
 	notify bool
 	token  uint64
+	limit  time.Time // of the message's time; zero: none
+	gone   bool      // the region that it offers has ended with the daemon
 }
 
 // takeRest receives what is on the ring of a daemon that has ended: whoever listens
@@ -68,13 +71,23 @@ func (t *attachment) salvage() {
 			continue
 		}
 		remote := *t.origin(e.Peer())
-		if s == nil || !remote.IsValid() || e.Flags()&ipc.FlagAbout != 0 { // the regions of which have ended
+		if s == nil || !remote.IsValid() {
 			continue
 		}
-		left[s] = append(left[s], unsentMessage{
+		m := unsentMessage{
 			to: netip.AddrPortFrom(remote, e.Port()), data: slices.Clone(area[e.Offset():][:e.Length()]),
 			notify: e.Flags()&ipc.FlagNotify != 0, token: e.Token(),
-		})
+		}
+		if e.Flags()&ipc.FlagAbout != 0 {
+			var a ipc.About
+			if !a.Load(u.data, e.Block()) || a.Flags&(ipc.AboutRDMA|ipc.AboutAtomic) != 0 {
+				continue // loseOperations tells of its end
+			}
+			if m.gone = a.Flags&ipc.AboutDest != 0; a.Flags&ipc.AboutExpires != 0 {
+				m.limit = heard(a.Expires)
+			}
+		}
+		left[s] = append(left[s], m)
 	}
 	for s, list := range left {
 		s.unsent.mu.Lock()
@@ -107,8 +120,8 @@ func (s *clientSocket) sendAgain(h *half) error {
 	return nil
 }
 
-// fateAgain reports that a message cannot be sent: the new daemon does not reach its
-// destination.
+// fateAgain reports that a message cannot be sent again: the new daemon does not reach its
+// destination, or knows no time limits, or the region that it offers has ended.
 func (s *clientSocket) fateAgain(m *unsentMessage) {
 	if m.notify || s.recvErrOn.Load() {
 		s.fate(conn.Fate{Token: m.token, Status: conn.Dropped})
@@ -116,6 +129,9 @@ func (s *clientSocket) fateAgain(m *unsentMessage) {
 }
 
 func (s *clientSocket) sendOneAgain(h *half, m *unsentMessage) error {
+	if m.gone {
+		return ErrInvalid
+	}
 	ctx := context.Background() // the daemon's end ends all waits
 	t := h.t
 	peer, err := t.resolve(ctx, s.addr.Addr(), m.to.Addr())
@@ -124,17 +140,25 @@ func (s *clientSocket) sendOneAgain(h *half, m *unsentMessage) error {
 	}
 	n := len(m.data)
 	d := &destination{t, m.to.Addr(), peer}
-	o := &Outgoing{Notify: m.notify, Token: m.token}
+	o := &Outgoing{Notify: m.notify, Token: m.token, Expires: m.limit}
+	var x *special
+	if o.about() {
+		x = new(special)
+		if err := x.describe(h, o); err != nil {
+			return err
+		}
+		x.begin(h, m.to, o)
+	}
 	submit := func() error {
 		if n <= conn.InlineMax {
-			return t.put(h.entry(ipc.OpSend, d, m.to.Port(), o, n, nil), nil, m.data)
+			return t.put(h.entry(ipc.OpSend, d, m.to.Port(), o, n, x), x.said(), m.data)
 		}
 		b := t.alloc(n)
 		if b == nil {
 			return errFull
 		}
 		copy(b.B, m.data)
-		err := t.putBuffer(h.entry(ipc.OpSendBlock, d, m.to.Port(), o, n, nil), b, nil)
+		err := t.putBuffer(h.entry(ipc.OpSendBlock, d, m.to.Port(), o, n, x), b, x.said())
 		if err != nil {
 			b.Release()
 		}

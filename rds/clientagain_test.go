@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
 )
 
 // leave has the daemon take nothing more, as one that stops does.
@@ -174,4 +175,85 @@ func TestSuccessMeansOnTheRing(t *testing.T) {
 	x.out.mu.Unlock()
 	wantStatus(t, far, 2, StatusSuccess)
 	expect(t, s, "x")
+}
+
+// What a daemon that stops has left goes to the next one with its time limit, or ends: the
+// region that a message offers, and an operation, have ended with the daemon. Each message
+// has one fate.
+func TestLeftSubmissionsThatSayMore(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := newRestarted(t, l)
+	far := l.bindOne(Config{})
+	s := bound(t, d.client(true), addrOf(newAddr(), 100))
+	mem, err := s.AllocMemory(100)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := s.GetMR(mem.B, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustSend(t, s, far.LocalAddrPort(), []byte("up"))
+	expect(t, far, "up")
+	eventually(t, "the link to carry operations", func() bool {
+		h := s.client.half.Load()
+		return h != nil && h.t.table.Carries(int(s.client.last.Load().peer)) == ipc.CarriesOperations
+	})
+	d.leave()
+	end := after(500 * time.Millisecond)
+	out := []Outgoing{
+		{Expires: after(time.Hour)},
+		{Expires: end},
+		{Data: payload(2, 300_000), Expires: after(time.Hour)},
+		{HasDest: true, Dest: c},
+		{HasDest: true, Dest: c, Expires: after(time.Hour)},
+		{RDMA: &RDMA{Local: [][]byte{mem.B}, Write: true}},
+		{RDMA: &RDMA{Local: [][]byte{mem.B}, Write: true}, Expires: after(time.Hour)},
+		{},
+	}
+	want := []Status{StatusSuccess, StatusExpired, StatusSuccess, StatusDropped, StatusDropped, StatusDropped, StatusDropped, StatusSuccess}
+	for i := range out {
+		o := &out[i]
+		o.To, o.Notify, o.Token = far.LocalAddrPort(), true, uint64(i)
+		if o.Data == nil {
+			o.Data = payload(uint64(i), 10)
+		}
+		if err := s.SendMessage(background(t), o); err != nil {
+			t.Fatal(i, err)
+		}
+	}
+	d.stop()
+	eventually(t, "the limit to be over", func() bool { return time.Now().After(end) })
+	d.start()
+	got, losses := make(map[uint64]Status), 0
+	for len(got) < len(out) {
+		m, err := s.Recv(background(t))
+		if errors.Is(err, ErrDaemonLost) && losses == 0 {
+			losses++
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if was, twice := got[m.Token]; twice {
+			t.Errorf("message %d has the fates %v and %v", m.Token, was, m.Status)
+		}
+		got[m.Token] = m.Status
+	}
+	for i, w := range want {
+		if got[uint64(i)] != w {
+			t.Errorf("message %d: %v, want %v", i, got[uint64(i)], w)
+		}
+	}
+	for _, i := range []uint64{0, 2, 7} {
+		m := mustRecv(t, far)
+		if err := verify(m.Data, i); err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+	}
+	if m, err := s.TryRecv(); err == nil {
+		t.Errorf("one more: %v", &m)
+	}
 }
