@@ -90,28 +90,34 @@ func (a *appSocket) outstanding() (bytes, count int64) {
 	return min(max(bytes, 0), a.gaveBytes.Load()), min(max(count, 0), a.gaveCount.Load())
 }
 
-// deliver moves what has come for the socket to the completion ring.
-func (a *appSocket) deliver() {
+// deliver moves what has come for the socket to the completion ring. It tells whether the
+// application has all messages that had come.
+func (a *appSocket) deliver() (all bool) {
 	c := &a.sess.out
 	c.mu.Lock()
-	if !a.queued {
-		a.deliverLocked()
+	defer c.mu.Unlock()
+	if a.queued { // for its turn
+		all = a.dataLocked()
+	} else {
+		all = a.deliverLocked()
 	}
 	c.publish()
-	c.mu.Unlock()
+	return all
 }
 
 // deliverLocked puts fates and messages on the ring. When it cannot put all,
-// the socket waits its turn.
-func (a *appSocket) deliverLocked() {
+// the socket waits its turn. It tells whether it has put all messages.
+func (a *appSocket) deliverLocked() (all bool) {
 	c := &a.sess.out
 	if c.closed || a.gone.Load() {
-		return
+		return false
 	}
-	if (!a.fatesLocked() || !a.dataLocked()) && !c.closed {
+	fates := a.fatesLocked()
+	if all = a.dataLocked(); !(fates && all) && !c.closed {
 		a.queued = true
 		c.waiting = append(c.waiting, a)
 	}
+	return all
 }
 
 func (a *appSocket) fatesLocked() bool {
@@ -137,8 +143,11 @@ func (a *appSocket) fatesLocked() bool {
 }
 
 func (a *appSocket) dataLocked() (all bool) {
+	c := &a.sess.out
+	if c.closed || a.gone.Load() {
+		return false
+	}
 	var (
-		c     = &a.sess.out
 		q     = &a.s.q
 		run   *block // block whose messages of this call are not lent yet
 		n     int64
@@ -162,7 +171,7 @@ func (a *appSocket) dataLocked() (all bool) {
 		if c.room == 0 {
 			lend() // before has, which may publish what run has lent
 		}
-		if !c.has() {
+		if !c.mayAdd() {
 			break
 		}
 		var k *block
@@ -188,7 +197,7 @@ func (a *appSocket) dataLocked() (all bool) {
 		if it.dest {
 			flags, token = flags|ipc.FlagDest, uint64(q.outDest[0])
 		}
-		c.add(ipc.MakeEntry(ipc.OpMessage, flags, it.sport, a.id, it.peer, it.length, off, block, token))
+		c.addMessage(ipc.MakeEntry(ipc.OpMessage, flags, it.sport, a.id, it.peer, it.length, off, block, token))
 		q.take(it)
 	}
 	lend()

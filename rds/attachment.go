@@ -57,7 +57,7 @@ type attachment struct {
 }
 
 func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
-	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires}
+	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires, ipc.FeatureSpill}
 	if c.cfg.Reconnect {
 		features = append(features, ipc.FeatureAgain)
 	}

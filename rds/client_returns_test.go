@@ -11,8 +11,9 @@ import (
 func TestStuckSendsDoNotStopReceiving(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
-	n, _, path := served(t, l, Config{}, ServiceConfig{SendBudget: 1 << 20, ReceiveArena: 1 << 20})
+	n, svc, path := served(t, l, Config{}, ServiceConfig{SendBudget: 1 << 20, ReceiveArena: 1 << 20})
 	c := dialed(t, path)
+	shrink(lastSession(svc), 1<<20)
 	careless(c)
 	a := bound(t, c, addrOf(newAddr(), 100))
 	b := l.bind(l.node(Config{}))

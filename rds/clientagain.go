@@ -32,14 +32,20 @@ type unsentMessage struct {
 	gone   bool      // the region that it offers has ended with the daemon
 }
 
-// takeRest receives what is on the ring of a daemon that has ended: whoever listens
-// hears of the end, and leaves the rest to this.
+// takeRest receives what is on the ring of a daemon that has ended, and what it has
+// spilled: whoever listens hears of the end, and leaves the rest to this.
 func (t *attachment) takeRest() {
 	l := &t.listening
 	<-l.role
 	defer func() { l.role <- struct{}{} }()
 	for range maxRest {
-		if some, err := t.turn(); !some || err != nil {
+		some, err := t.turn()
+		if err != nil {
+			return
+		}
+		if !some {
+			t.seg.Spilled(l.d.spilled, l.d.take)
+			l.d.finish()
 			return
 		}
 	}

@@ -9,8 +9,10 @@ import (
 )
 
 // completions is the daemon's end of a session's completion ring. What finds
-// the ring full stays where it is, and the ring's consumer is asked to ring.
+// the ring full stays where it is, and the ring's consumer is asked to ring. Messages are
+// spilled: the application has them whatever becomes of the daemon.
 type completions struct {
+	sess   *session
 	bell   *ipc.Bell
 	sleeps ipc.Flag
 	want   ipc.Flag // WantCompletions
@@ -25,6 +27,7 @@ type completions struct {
 	events  []ipc.Entry  // retired, and one-shot flags: at most one event of each kind and socket
 	retired int          // number of OpRetired in events: beyond maxRetired nothing is exposed
 	waiting []*appSocket // sockets with messages or fates, in the order of their turns
+	spill   ipc.Spill    // messages that found the ring full; they go there before other messages
 	limit   int          // longest frees may get: the number of blocks of the send arena
 	closed  bool
 	broken  atomic.Bool // the application does what no correct one does
@@ -32,8 +35,9 @@ type completions struct {
 	self *ipc.Bell // bell of the session's goroutine, which ends the session when broken is set
 }
 
-func (c *completions) init(seg *ipc.Segment, bell, self *ipc.Bell) {
-	c.bell, c.self, c.ring = bell, self, seg.Complete()
+func (c *completions) init(x *session, bell *ipc.Bell) {
+	seg := x.seg
+	c.sess, c.bell, c.self, c.ring, c.spill = x, bell, x.self, seg.Complete(), seg.Spill()
 	c.sleeps, c.want = seg.ApplicationSleeps(), seg.WantCompletions()
 	c.limit = seg.Send / ipc.MinBlock
 }
@@ -77,6 +81,51 @@ func (c *completions) add(e ipc.Entry) {
 	c.ring.Put(e)
 	c.room--
 	c.put++
+}
+
+// mayAdd tells whether a message can be added.
+func (c *completions) mayAdd() bool {
+	if c.spill.Len() == 0 && c.has() {
+		return true
+	}
+	if !c.sess.spills || c.closed {
+		return false
+	}
+	if c.spill.Full() {
+		off, ok := c.sess.mem.spill()
+		if !ok {
+			return false
+		}
+		c.spill.Grow(off)
+	}
+	return true
+}
+
+// addMessage adds a message, for which mayAdd was true.
+func (c *completions) addMessage(e ipc.Entry) {
+	if c.spill.Len() == 0 && c.room > 0 {
+		c.add(e)
+		return
+	}
+	e[0] |= ipc.FlagSpilled << 8
+	c.spill.Put(e)
+	c.sess.queue.add(c.sess, itemCost)
+}
+
+// unspill puts on the ring what was spilled.
+func (c *completions) unspill() {
+	n := 0
+	for ; c.spill.Len() > 0 && c.has(); n++ {
+		c.add(c.spill.Take())
+	}
+	if n == 0 {
+		return
+	}
+	c.publish()
+	for off, ok := c.spill.Freed(); ok; off, ok = c.spill.Freed() {
+		c.sess.mem.unspill(off)
+	}
+	c.sess.queue.add(c.sess, -int64(n)*itemCost)
 }
 
 // hush adds an entry that the application need not hear of at once.
@@ -173,7 +222,7 @@ func (c *completions) flush() (some bool) {
 	if c.closed {
 		return false
 	}
-	some = len(c.frees)+len(c.events)+len(c.waiting) > 0
+	some = len(c.frees)+len(c.events)+len(c.waiting)+c.spill.Len() > 0
 	for len(c.frees) > 0 && c.has() {
 		c.add(ipc.MakeEntry(ipc.OpFreed, 0, 0, 0, 0, 0, c.frees[0], 0, 0))
 		c.frees = c.frees[1:]
@@ -185,6 +234,7 @@ func (c *completions) flush() (some bool) {
 		c.add(c.events[0])
 		c.events = c.events[1:]
 	}
+	c.unspill()
 	for n := len(c.waiting); n > 0 && !c.closed; n-- {
 		a := c.waiting[0]
 		c.waiting = c.waiting[1:]

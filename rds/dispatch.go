@@ -41,6 +41,7 @@ type delivery struct {
 	from    *netip.Addr
 	peer    uint32
 	touched []*clientSocket
+	spilled uint64 // messages that were spilled before they were on the ring, in all
 	space   bool
 	maps    bool
 }
@@ -48,6 +49,9 @@ type delivery struct {
 func (d *delivery) take(e *ipc.Entry) {
 	switch e.Op() {
 	case ipc.OpMessage:
+		if e.Flags()&ipc.FlagSpilled != 0 {
+			d.spilled++
+		}
 		d.message(e)
 	case ipc.OpFreed:
 		d.t.submission.freed(e.Offset())
@@ -77,7 +81,7 @@ func (d *delivery) message(e *ipc.Entry) {
 	if d.from == nil || d.peer != e.Peer() {
 		d.from, d.peer = t.origin(e.Peer()), e.Peer()
 	}
-	it := recvItem{from: d.from, peer: e.Peer(), seq: e.Token(), length: e.Length(), sport: e.Port(), path: e.Flags() &^ ipc.FlagDest, dest: e.Flags()&ipc.FlagDest != 0}
+	it := recvItem{from: d.from, peer: e.Peer(), seq: e.Token(), length: e.Length(), sport: e.Port(), path: e.Flags() &^ (ipc.FlagDest | ipc.FlagSpilled), dest: e.Flags()&ipc.FlagDest != 0}
 	if e.Block() != ipc.NoBlock {
 		if d.block == nil || d.off != e.Block() {
 			d.settle()

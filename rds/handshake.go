@@ -122,15 +122,15 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	x := &session{
 		svc: s, node: s.node, cred: cred, gids: append(cred.Groups, cred.GID), command: command(cred.PID), since: time.Now(), conn: c,
 		promised: cfg.SendBudget, budget: int64(cfg.SendBudget) * 3 / 2, flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
-		again: slices.Contains(hello.Features, ipc.FeatureAgain),
+		again: slices.Contains(hello.Features, ipc.FeatureAgain), spills: slices.Contains(hello.Features, ipc.FeatureSpill),
 	}
 	if err := s.reserve(x); err != nil {
 		return refuse(err)
 	}
 	files, err := x.share(ipc.Layout{
-		Submissions: ringEntries, Completions: ringEntries, Sockets: cfg.MaxSockets,
-		Data: dataRing, Send: cfg.SendArena, Receive: cfg.ReceiveArena, Memory: cfg.MemoryArena,
-	})
+		Submissions: ringEntries, Completions: ringEntries, Sockets: cfg.MaxSockets, Data: dataRing, Send: cfg.SendArena,
+		Receive: receiveArea(cfg.ReceiveArena, cfg.ReceiveBacklog, s.node.overrun()), Memory: cfg.MemoryArena,
+	}, cfg.ReceiveArena)
 	if err != nil {
 		s.release(x)
 		return refuse(err)
@@ -143,7 +143,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		return nil, err
 	}
 	features := x.node.transports()
-	features = append(features, ipc.FeatureAgain, ipc.FeatureExpires)
+	features = append(features, ipc.FeatureAgain, ipc.FeatureExpires, ipc.FeatureSpill)
 	if x.node.operates() {
 		features = append(features, ipc.FeatureRDMA)
 	}
@@ -163,9 +163,10 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	return x, nil
 }
 
-// share makes the session's memory and doorbells. The files are those of a
+// share makes the session's memory, of which receive bytes are for what it has received,
+// as a rule, and doorbells. The files are those of a
 // Welcome.
-func (x *session) share(l ipc.Layout) ([]*os.File, error) {
+func (x *session) share(l ipc.Layout, receive int) ([]*os.File, error) {
 	seg, f, err := ipc.NewSegment(l)
 	if err != nil {
 		return nil, err
@@ -185,10 +186,10 @@ func (x *session) share(l ipc.Layout) ([]*os.File, error) {
 		return nil, err
 	}
 	x.seg = newSharedSegment(seg)
-	x.mem = newReceiveMemory(x.seg)
+	x.mem = newReceiveMemory(x, receive)
 	x.self, x.ear = self, ear
 	x.sleeps, x.space, x.maps = seg.DaemonSleeps(), seg.WantSpace(), seg.WantMaps()
-	x.out.init(seg, bell, self)
+	x.out.init(x, bell)
 	x.sq, x.data, x.bodies = seg.Submitted(), seg.DataArea(), seg.SendArea()
 	x.memory, x.aside = seg.MemoryArea(), make(chan struct{}, maxBeside)
 	return []*os.File{f, x.svc.tableFD, self.File(), theirs.File()}, nil

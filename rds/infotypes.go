@@ -38,7 +38,7 @@ type SessionInfo struct {
 	SendBudget   int       `json:"send_budget"`   // bound of SendQueued
 	ReceiveArena int       `json:"receive_arena"` // bytes of shared memory for what is received
 	ReceiveLent  int       `json:"receive_lent"`  // bytes of the receive arena in use
-	Waiting      int       `json:"waiting"`       // messages received that wait for room in the receive arena
+	Waiting      int       `json:"waiting"`       // messages received that wait for room on the ring or in the receive arena
 	Queue        uint32    `json:"queue"`         // number of the application's receive queue on XRC; 0: it has none of its own
 	Backlog      int       `json:"backlog"`       // bytes of memory of messages received and not yet handed over
 	NotReady     bool      `json:"not_ready"`     // peers hold back messages for the application

@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"math"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -40,6 +41,8 @@ type receiver struct {
 	kick      [conn.MaxPaths]bool
 	kicked    bool
 
+	first uint64 // lowest number of the messages that this burst has queued
+
 	queued, noSock, old, refused uint64 // counters of this burst
 }
 
@@ -47,6 +50,7 @@ type receiver struct {
 func (r *receiver) Begin() {
 	p := r.peer
 	p.arrivals.Add(1)
+	r.first = math.MaxUint64
 	if r.proved {
 		r.sync()
 		return
@@ -153,6 +157,7 @@ func (r *receiver) message(h *wire.Header, payload []byte, owned *buf.Buf, accep
 	}
 	r.curBytes += n
 	r.curCount++
+	r.first = min(r.first, h.Sequence)
 	if s.keeps {
 		r.refuse(h, transport.RefusedUnknown)
 	}
@@ -293,8 +298,8 @@ func (r *receiver) End() {
 	// Before applications have the messages: a successor shall take none of them twice.
 	r.io.nextRX.Store(r.io.in.Next())
 	for i, s := range r.touched {
-		if s.app != nil {
-			s.app.deliver()
+		if s.app != nil && !s.app.deliver() {
+			r.undelivered(s)
 		}
 		s.congest()
 		if n := s.readers.n.Load(); n > 0 {

@@ -101,6 +101,15 @@ func (q *recvQueue) retireLocked() {
 	}
 }
 
+// retire is retireLocked if the slab is b.
+func (q *recvQueue) retire(b *buf.Buf) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.slab == b {
+		q.retireLocked()
+	}
+}
+
 // pushLocked appends a message. The caller updates bytes and count.
 func (q *recvQueue) pushLocked(it recvItem) { q.in = append(q.in, it) }
 

@@ -63,11 +63,12 @@ func (q *refusals) sync(epoch uint32) {
 	}
 }
 
-// add remembers a message that is refused now, on the present link.
+// add remembers a message that is refused now, on the present link. Others of the same
+// burst, with higher numbers, may have been refused before.
 func (q *refusals) add(number uint64, why transport.Refusal) {
 	q.number++
-	if n := len(q.told); n > 0 {
-		if last := &q.told[n-1]; last.end() == number && last.why == why {
+	if i := q.behind(number); i > 0 {
+		if last := &q.told[i-1]; last.end() == number && last.why == why {
 			last.count++
 			last.told = q.number
 			return
@@ -76,7 +77,15 @@ func (q *refusals) add(number uint64, why transport.Refusal) {
 	if limit := cmp.Or(q.limit, maxRefusals); len(q.told)+len(q.before) >= limit {
 		q.loseOldest()
 	}
-	q.told = append(q.told, refusedRun{number, 1, why, q.number})
+	q.told = slices.Insert(q.told, q.behind(number), refusedRun{number, 1, why, q.number})
+}
+
+// behind is where in told the runs above a number begin.
+func (q *refusals) behind(number uint64) int {
+	if n := len(q.told); n == 0 || q.told[n-1].first < number { // as it mostly is
+		return n
+	}
+	return sort.Search(len(q.told), func(i int) bool { return q.told[i].first > number })
 }
 
 // loseOldest adds the oldest run to the span.
@@ -93,9 +102,11 @@ func (q *refusals) loseOldest() {
 		*u = oldest
 		return
 	}
-	u.count = max(u.end(), oldest.end()) - u.first
+	end := max(u.end(), oldest.end())
+	u.first = min(u.first, oldest.first)
+	u.count = end - u.first
 	if u.told > 0 { // else the rest of it is of earlier links
-		u.told = oldest.told
+		u.told = max(u.told, oldest.told)
 	}
 }
 
@@ -128,9 +139,7 @@ func (q *refusals) find(number uint64) transport.Refusal {
 
 // heard forgets the first n messages that were told on the present link.
 func (q *refusals) heard(n uint64) {
-	for len(q.told) > 0 && q.told[0].told <= n {
-		q.told = q.told[1:]
-	}
+	q.told = slices.DeleteFunc(q.told, func(f refusedRun) bool { return f.told <= n })
 	if len(q.told) == 0 {
 		q.told = nil
 	}
@@ -148,6 +157,26 @@ func (r *receiver) refuse(h *wire.Header, why transport.Refusal) {
 	r.io.refused.add(h.Sequence, why)
 	r.refused++
 	r.refuser.Refuse(h.Sequence, why) // if not, the message comes again
+}
+
+// undelivered tells the peer that the fate of messages is not known: they came for s in
+// this burst, and wait in the daemon alone, because the application has no room for them.
+// They count as acknowledged all the same, so that nobody else waits for them.
+func (r *receiver) undelivered(s *nodeSocket) {
+	if r.refuser == nil {
+		return
+	}
+	var numbers []uint64
+	s.q.each(func(it *recvItem) {
+		if it.peer == r.peer.index && int(it.path) == r.path && it.seq >= r.first {
+			numbers = append(numbers, it.seq)
+		}
+	})
+	for _, n := range numbers {
+		r.io.refused.add(n, transport.RefusedUnknown)
+		r.refused++
+		r.refuser.Refuse(n, transport.RefusedUnknown)
+	}
 }
 
 // again takes a message that came before: if it was refused then the peer may not have

@@ -71,16 +71,31 @@ func TestRefusalsAreRemembered(t *testing.T) {
 				if !exact {
 					n = 100
 				}
+				var late []uint64 // at the end of the burst
+				add := func(number uint64) {
+					q.add(number, transport.RefusedPort)
+					m.refused[number] = false
+					m.told = append(m.told, number)
+				}
 				for range rng.IntN(n) {
 					if q.pending {
 						q.passed(next)
 					}
-					if rng.IntN(2) == 0 {
-						q.add(next, transport.RefusedPort)
-						m.refused[next] = false
-						m.told = append(m.told, next)
+					switch rng.IntN(8) {
+					case 0, 1, 2:
+						add(next)
+					case 3:
+						late = append(late, next)
 					}
-					next++
+					if next++; rng.IntN(10) == 0 {
+						for _, number := range late {
+							add(number)
+						}
+						late = nil
+					}
+				}
+				for _, number := range late {
+					add(number)
 				}
 			}
 			if len(m.told) > 0 && rng.IntN(2) == 0 {

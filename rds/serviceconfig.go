@@ -44,6 +44,7 @@ type ServiceConfig struct {
 	SendBudget int
 	// SendArena and ReceiveArena size the shared memory of one session, in
 	// bytes: powers of two from 1 MiB to 1 GiB. Pages never touched cost nothing.
+	// Beyond ReceiveArena there is room for the backlog, and for what is on its way.
 	SendArena, ReceiveArena int
 	// ReceiveBacklog is how much may wait for one session that does not take it, in
 	// bytes of memory over all its sockets, before peers are told to keep what they

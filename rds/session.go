@@ -80,6 +80,7 @@ type session struct {
 	unread  *appSocket      // fates of it must be read before more is taken
 	bad     error           // what the application did wrong: nothing more is taken
 	last    bool            // it is ending: what was submitted is taken whatever the budget
+	spills  bool            // the application finds what was spilled when the daemon has ended; constant
 	again   bool            // the application submits to the next daemon what this one leaves
 	left    bool            // nothing more is taken, and the application knows
 	ended   bool
@@ -101,6 +102,9 @@ const (
 func (x *session) run() {
 	idle := 0
 	for {
+		if x.mem.late.Load() { // before the look at what is returned
+			x.seg.WantReturns().Set()
+		}
 		x.mu.Lock()
 		n, more, err := x.pump(pumpEntries)
 		x.mu.Unlock()
@@ -437,13 +441,18 @@ func (x *session) socket(id uint32) (a *appSocket, ok bool) {
 func (x *session) memoryFor(a *appSocket, n int) *block {
 	k := x.mem.get(a, n, false)
 	if k == nil {
-		x.seg.WantReturns().Set() // also if it was: a ring may have come before the return it was for
-		if !x.starving.Swap(true) {
-			x.poke() // what was returned before the flag was up has not been seen
-		}
+		x.awaitReturns()
 		k = x.mem.get(a, n, false)
 	}
 	return k
+}
+
+// awaitReturns has the application ring when it returns memory.
+func (x *session) awaitReturns() {
+	x.seg.WantReturns().Set() // also if it was: a ring may have come before the return it was for
+	if !x.starving.Swap(true) {
+		x.poke() // what was returned before the flag was up has not been seen
+	}
 }
 
 // spaceNews tells the application that waits for space or for its budget to look again.

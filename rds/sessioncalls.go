@@ -151,7 +151,7 @@ func (a *appSocket) option(name string, v int64) error {
 		return a.s.setBuffers(int(v), 0)
 	case ipc.OptionReceiveBuffer:
 		// More would be the daemon's memory, not the application's.
-		return a.s.setBuffers(0, int(min(v, int64(max(a.sess.seg.Receive, a.s.node.cfg.ReceiveBuffer)))))
+		return a.s.setBuffers(0, int(min(v, int64(max(a.sess.mem.soft, a.s.node.cfg.ReceiveBuffer)))))
 	case ipc.OptionRecvErr:
 		return a.s.setRecvErr(v != 0)
 	case ipc.OptionTOS:
@@ -430,13 +430,14 @@ func (x *session) info() SessionInfo {
 	i := SessionInfo{
 		ID: x.id, PID: x.cred.PID, UID: x.cred.UID, GID: x.cred.GID, Command: x.command, Since: x.since,
 		Sockets: int(x.bound.Load()), SendQueued: int(x.queued.Load()), SendBudget: x.promised,
-		ReceiveArena: x.seg.Receive, ReceiveLent: x.mem.used(),
+		ReceiveArena: x.mem.soft, ReceiveLent: x.mem.used(),
 		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(),
 		RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(), Stalled: x.stalls.Load(),
 		CongestionBlocked: x.congBlocked.Load(), CongestionErrors: x.congErrors.Load(), QueueFull: x.queueFull.Load(),
 		Queue: x.queue.number, Backlog: int(x.queue.backlog.Load()), NotReady: x.queue.full.Load(),
 	}
 	x.out.mu.Lock()
+	i.Waiting = x.out.spill.Len()
 	for _, a := range x.out.waiting {
 		i.Waiting += int(a.s.q.count.Load())
 	}

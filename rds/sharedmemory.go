@@ -2,6 +2,7 @@ package rds
 
 import (
 	"errors"
+	"math/bits"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -39,16 +40,23 @@ func (g *sharedSegment) drop() {
 	runtime.KeepAlive(g) // the range of addresses is given away afterwards
 }
 
-// receiveMemory allocates the receive arena of a session.
+// receiveMemory allocates the receive arena of a session. What it holds is the
+// application's whatever becomes of the daemon: so it has room for all that peers may
+// have under way, beyond soft bytes, which are what the application may have without
+// peers being told to keep what they have for it.
 type receiveMemory struct {
+	sess *session
 	seg  *sharedSegment
 	area []byte
+	soft int
 
 	mu     sync.Mutex // a leaf
 	arena  *ipc.Arena
 	blocks map[uint32]*block // allocated, by offset
 	spare  []*block
 	ended  bool
+
+	late atomic.Bool // more than soft bytes are in use
 }
 
 // block is an allocated piece of a receive arena: a slab of small messages, or
@@ -60,10 +68,71 @@ type block struct {
 	off  uint32
 	size int
 	lent atomic.Int64 // messages the application has and has not returned
+	late bool         // the block was allocated when soft bytes were in use
 }
 
-func newReceiveMemory(seg *sharedSegment) *receiveMemory {
-	return &receiveMemory{seg: seg, area: seg.ReceiveArea(), arena: ipc.NewArena(seg.Receive), blocks: make(map[uint32]*block)}
+func newReceiveMemory(x *session, soft int) *receiveMemory {
+	return &receiveMemory{sess: x, seg: x.seg, area: x.seg.ReceiveArea(), soft: soft, arena: ipc.NewArena(x.seg.Receive), blocks: make(map[uint32]*block)}
+}
+
+// receiveArea is the size of a receive arena that has room for soft bytes, the backlog of
+// its session, and twice what peers may have under way: what a message takes is up to
+// twice its length.
+func receiveArea(soft, backlog int, overrun int64) int {
+	n := min(int64(soft)+int64(backlog)+2*overrun, maxReceiveArea)
+	return 1 << bits.Len64(uint64(n-1))
+}
+
+// maxReceiveArea is the largest receive arena that internal/ipc knows.
+const maxReceiveArea = 1 << 30
+
+// allocLocked allocates n bytes.
+func (r *receiveMemory) allocLocked(n int) (off, size int, ok bool) {
+	if off, size, ok = r.arena.Alloc(n); ok {
+		r.account(size)
+	}
+	return off, size, ok
+}
+
+// releaseLocked frees what allocLocked has allocated. Pages beyond soft bytes go back to
+// the system when much less than that is in use.
+func (r *receiveMemory) releaseLocked(off, size int) {
+	r.arena.Release(off)
+	r.account(-size)
+	if off >= r.soft && !r.ended && r.arena.Empty(off) && r.arena.Size()-r.arena.Free() <= off/2 {
+		r.seg.DiscardChunk(off)
+	}
+}
+
+// account adds what of a change of n bytes lies beyond soft to the session's backlog.
+func (r *receiveMemory) account(n int) {
+	after := r.arena.Size() - r.arena.Free() - r.soft
+	late := max(0, after) - max(0, after-n)
+	if late == 0 {
+		return
+	}
+	r.sess.queue.add(r.sess, int64(late))
+	if was := r.late.Swap(after > 0); !was && after > 0 {
+		r.sess.awaitReturns()
+	}
+}
+
+// spill allocates a block of spilled completions.
+func (r *receiveMemory) spill() (off uint32, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return 0, false
+	}
+	n, _, ok := r.allocLocked(ipc.SpillBlock)
+	return uint32(n), ok
+}
+
+// unspill frees such a block.
+func (r *receiveMemory) unspill(off uint32) {
+	r.mu.Lock()
+	r.releaseLocked(int(off), ipc.SpillBlock)
+	r.mu.Unlock()
 }
 
 // get returns a block of n bytes for a socket, nil if there is none for it. If
@@ -76,7 +145,7 @@ func (r *receiveMemory) get(a *appSocket, n int, fair bool) *block {
 	if r.ended || fair && int(a.arena.Load()) >= r.arena.Free() {
 		return nil
 	}
-	off, size, ok := r.arena.Alloc(n)
+	off, size, ok := r.allocLocked(n)
 	if !ok {
 		return nil
 	}
@@ -86,7 +155,7 @@ func (r *receiveMemory) get(a *appSocket, n int, fair bool) *block {
 	} else {
 		k = &block{mem: r}
 	}
-	k.sock, k.off, k.size = a, uint32(off), size
+	k.sock, k.off, k.size, k.late = a, uint32(off), size, r.late.Load()
 	a.arena.Add(int64(size))
 	r.blocks[k.off] = k
 	r.seg.hold()
@@ -102,7 +171,7 @@ func (k *block) Put(*buf.Buf) {
 	r := k.mem
 	r.mu.Lock()
 	delete(r.blocks, k.off)
-	r.arena.Release(int(k.off))
+	r.releaseLocked(int(k.off), k.size)
 	k.sock.arena.Add(-int64(k.size))
 	k.sock = nil
 	if len(r.spare) < maxSpareBlocks {
@@ -126,8 +195,12 @@ func (r *receiveMemory) returned(off uint32, n uint64) error {
 		return errViolation
 	}
 	k.lent.Add(-int64(n))
+	a, late := k.sock, k.late
 	r.mu.Unlock()
 	k.ReleaseN(int(n))
+	if late { // the session's backlog is to fall with what is returned
+		a.s.q.retire(&k.Buf)
+	}
 	return nil
 }
 

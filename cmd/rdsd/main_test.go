@@ -10,6 +10,9 @@ import (
 var bin clitest.Bin
 
 func TestMain(m *testing.M) {
+	if where := os.Getenv(takeEnv); where != "" {
+		take(where)
+	}
 	switch address := os.Getenv(listenEnv); {
 	case address == "":
 		os.Exit(clitest.Main(m, &bin, "./cmd/rdsd", "./cmd/rdsping"))

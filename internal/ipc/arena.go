@@ -40,6 +40,12 @@ func NewArena(n int) *Arena {
 // Free is the number of bytes not allocated.
 func (a *Arena) Free() int { return a.free }
 
+// Empty tells whether nothing of the chunk around off is allocated.
+func (a *Arena) Empty(off int) bool {
+	c := a.chunks[off/ChunkSize]
+	return c == nil || c.tree[1] == orders
+}
+
 // Size is the number of bytes managed.
 func (a *Arena) Size() int { return len(a.chunks) * ChunkSize }
 

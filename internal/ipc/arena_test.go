@@ -78,6 +78,10 @@ func (m *arenaModel) release(i int) {
 	delete(m.size, off)
 	m.a.Release(off)
 	m.check()
+	first := off / ChunkSize * leaves
+	if empty := !slices.ContainsFunc(m.owner[first:first+leaves], func(o int) bool { return o >= 0 }); m.a.Empty(off) != empty {
+		m.t.Fatalf("the chunk around %#x is empty: %v, want %v", off, !empty, empty)
+	}
 }
 
 func (m *arenaModel) check() {

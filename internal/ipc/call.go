@@ -22,6 +22,7 @@ const (
 	FeatureXRC     = "xrc"     // with FeatureChoice: the daemon has the XRC transport
 	FeatureTCP     = "tcp"     // with FeatureChoice: the daemon has the TCP transport
 	FeatureAgain   = "again"   // the application submits to the next daemon what this one has left
+	FeatureSpill   = "spill"   // completions that find the ring full are spilled
 	FeatureExpires = "expires" // messages may have a time limit: AboutExpires
 )
 

@@ -96,6 +96,7 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 			{offWantSQ, 4, "flag: wants OpSpace", ""}, {offWantMap, 4, "flag: wants OpMaps", ""},
 			{offWantCQ, 4, "flag: wants the bell when completions", ""}, {offWantRet, 4, "flag: wants the bell when memory", ""},
 			{offLeft, 4, "flag: takes no more submissions", ""}, {offHeld, 8, "memory of what was submitted and waits", ""},
+			{offSpill, 8, "the oldest block of spilled", ""},
 		}, pageSize},
 		{"A cell, one per socket.", []place{
 			{offFreedBytes, 8, "bytes settled", ""}, {offFreedMsgs, 8, "messages settled", ""}, {offCellHeld, 8, "bytes submitted that wait", ""}, {offTell, 4, "flag: wants the bell", ""},
@@ -112,6 +113,10 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 			{offLocal, 16, "local address", ""}, {offRemote, 16, "remote address", ""}, {offZone, zoneMax, "zone", ""}, {offCarries, 4, "what its links carry", ""},
 			{offServes, 4, "which transport serves it", ""},
 		}, tablePeer},
+		{"outlive it. A block:", []place{
+			{spillNext, 8, "offset of the next block", ""}, {spillFirst, 8, "index of its first entry", ""}, {spillCount, 8, "entries written", ""},
+			{spillHead, SpillBlock - spillHead, "entries", ""},
+		}, SpillBlock},
 		{"An About: ", []place{
 			{offAboutFlags, 4, "flags", ""}, {offAboutPieces, 4, "pieces", ""}, {offAboutKind, 8, "kind", ""},
 			{offAboutWords, 8, "id", ""}, {offAboutWords + 8, 8, "dest", ""}, {offAboutWords + 16, 8, "cookie", ""}, {offAboutWords + 24, 8, "offset", ""},
@@ -298,7 +303,7 @@ func TestFieldsOfCallsAreThoseOfTheDocument(t *testing.T) {
 		t.Errorf("calls %q, the code has %q", calls, want)
 	}
 	doc, _ := os.ReadFile("../../docs/IPC.md")
-	for _, o := range []string{OptionSendBuffer, OptionReceiveBuffer, OptionRecvErr, OptionTOS, OptionMonitor, EnvPath, Protocol, FeatureRDMA, FeatureChoice, FeatureXRC, FeatureTCP, "Version " + strconv.Itoa(Version)} {
+	for _, o := range []string{OptionSendBuffer, OptionReceiveBuffer, OptionRecvErr, OptionTOS, OptionMonitor, EnvPath, Protocol, FeatureRDMA, FeatureChoice, FeatureXRC, FeatureTCP, FeatureAgain, FeatureSpill, "Version " + strconv.Itoa(Version)} {
 		if !strings.Contains(string(doc), o) {
 			t.Errorf("docs/IPC.md does not name %s", o)
 		}

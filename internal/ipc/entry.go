@@ -68,6 +68,9 @@ const FlagTold = 1
 // The path is in the lower bits.
 const FlagDest = 0x80
 
+// FlagSpilled on OpMessage: it was spilled before. The path is in the lower bits.
+const FlagSpilled = 0x40
+
 // NoBlock is the block of a message without payload.
 const NoBlock = 1<<32 - 1
 

@@ -30,6 +30,7 @@ const (
 	offWantCQ  = 0x500 // daemon sets, application clears: wants the bell once completions were consumed
 	offHeld    = 0x680 // daemon: memory of messages that wait for peers that are down
 	offWantRet = 0x580 // daemon sets, application clears: wants the bell when memory is returned
+	offSpill   = 0x700 // daemon: where the oldest block of spilled completions is
 	offLeft    = 0x600 // daemon sets and never clears: it takes no more submissions
 
 	pageSize = 4096

@@ -244,6 +244,11 @@ func (c *Cell) Reset() {
 	c.WantRoom.Clear()
 }
 
+// DiscardChunk gives the memory of the chunk around off of the receive arena back.
+func (s *Segment) DiscardChunk(off int) {
+	discard(s.ReceiveArea()[off/ChunkSize*ChunkSize:][:ChunkSize])
+}
+
 // Discard gives the memory back to the system. The segment stays mapped and
 // reads as zeros.
 func (s *Segment) Discard() { discard(s.mem) }

@@ -1,0 +1,147 @@
+package rds
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// shrink leaves a session, which has received nothing, n bytes for what it receives:
+// nothing for what peers may have under way.
+func shrink(x *session, n int) {
+	x.mem.mu.Lock()
+	defer x.mem.mu.Unlock()
+	x.mem.arena = ipc.NewArena(n)
+}
+
+// A message that the daemon keeps because the application's memory is used up is
+// acknowledged, so that nobody waits for it, and does not end with Success, even if links
+// are cut all the time. It is delivered when there is room.
+func TestNoRoomIsNeverSuccess(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	from := l.bind(l.node(Config{Wire: WireXRC, SendBuffer: 64 << 20, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond}))
+	n, svc, path := served(t, l, Config{Wire: WireXRC, ReceiveBuffer: 64 << 20}, ServiceConfig{ReceiveBacklog: 1 << 30})
+	to := bound(t, dialed(t, path), addrOf(newAddr(), 100))
+	other := bound(t, dialed(t, path), addrOf(to.LocalAddrPort().Addr(), 101))
+	x := svc.all()[0]
+	for _, y := range svc.all() {
+		if y.id < x.id {
+			x = y
+		}
+	}
+	shrink(x, 4<<20)
+	ctx, cancel := context.WithCancel(background(t))
+	var wg sync.WaitGroup
+	progress := make(chan struct{}, 1)
+	wg.Go(func() {
+		rng := rand.New(rand.NewPCG(1, 4))
+		for {
+			select {
+			case <-progress:
+			case <-ctx.Done():
+				return
+			}
+			cutLinks([]*Node{nodeOf(from), n}[rng.IntN(2)])
+		}
+	})
+	const messages = 600
+	wg.Go(func() {
+		for i := range uint64(messages) {
+			data := binary.BigEndian.AppendUint64(nil, i)
+			if i%2 == 0 {
+				data = append(data, make([]byte, 30_000)...)
+			}
+			if err := from.SendMessage(ctx, &Outgoing{To: to.LocalAddrPort(), Data: data, Notify: true, Token: i}); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	ends, fates := map[Status]int{}, make([]Status, messages)
+	for i := range messages {
+		if i%50 == 25 {
+			progress <- struct{}{}
+		}
+		m := mustRecv(t, from)
+		fates[m.Token] = m.Status
+		ends[m.Status]++
+	}
+	cancel()
+	wg.Wait()
+	if err := converse(background(t), from, other, 20); err != nil {
+		t.Errorf("another application: %v", err)
+	}
+	x.mu.Lock()
+	had := x.sockets[0].gaveCount.Load() // are in the application's memory
+	x.mu.Unlock()
+	for i := range uint64(messages) {
+		m := mustRecv(t, to)
+		if got := binary.BigEndian.Uint64(m.Data); got != i {
+			t.Fatalf("message %d instead of %d", got, i)
+		}
+		if fates[i] == StatusSuccess && i >= uint64(had) {
+			t.Errorf("message %d has ended with Success in the daemon's memory", i)
+		}
+		m.Release()
+	}
+	t.Logf("%d messages, %d in the application's memory: %v", messages, had, ends)
+	if ends[StatusDropped] == 0 || ends[StatusSuccess] == 0 || ends[StatusDropped]+ends[StatusSuccess] != messages {
+		t.Error("wrong fates")
+	}
+}
+
+// What an application has been sent beyond its receive arena lies in its memory, too,
+// and the pages go back to the system when it has been taken.
+func TestReceiveArenaShrinks(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	from := l.bind(l.node(Config{Wire: WireXRC, SendBuffer: 64 << 20}))
+	_, svc, path := served(t, l, Config{Wire: WireXRC, ReceiveBuffer: 64 << 20}, ServiceConfig{ReceiveArena: 1 << 20})
+	c := dialed(t, path)
+	to := bound(t, c, addrOf(newAddr(), 100))
+	const messages, size = 200, 30_000
+	for i := range messages {
+		mustSend(t, from, to.LocalAddrPort(), payload(uint64(i), size))
+	}
+	var small [300]*Socket // their slabs, of a page each, would be more than the arena by themselves
+	for i := range small {
+		small[i] = bound(t, c, addrOf(to.LocalAddrPort().Addr(), uint16(200+i)))
+		mustSend(t, from, small[i].LocalAddrPort(), []byte("small"))
+	}
+	x := lastSession(svc)
+	all := func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.sockets[0].gaveCount.Load() == messages
+	}
+	eventually(t, "the application to have all", all)
+	last := func() (sum int) {
+		for _, b := range x.mem.area[5<<20 : 6<<20] {
+			sum += int(b)
+		}
+		return sum
+	}
+	if info := sessionOf(t, svc); last() == 0 || info.Backlog < 4<<20 || info.Waiting != 0 || info.ReceiveArena != 1<<20 {
+		t.Errorf("%+v", info)
+	}
+	for i := range messages {
+		m := mustRecv(t, to)
+		if err := verify(m.Data, uint64(i)); err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+	}
+	for _, s := range small {
+		expect(t, s, "small")
+	}
+	eventually(t, "the backlog to end", func() bool { return sessionOf(t, svc).Backlog == 0 })
+	if n := last(); n != 0 {
+		t.Error("pages are left")
+	}
+}
