@@ -22,7 +22,7 @@ type attachment struct {
 	conn    *ipc.Conn
 	seg     *ipc.Segment
 	table   *ipc.Table
-	bell    *ipc.Bell // the daemon's
+	bell    *ipc.Bell // rings the daemon
 	ear     *ipc.Ear
 	welcome ipc.Welcome
 	submission
@@ -41,19 +41,19 @@ type attachment struct {
 	cause   error // set before dead is closed
 
 	sendMu sync.Mutex // one call at a time on the socket
-	callMu sync.Mutex // what follows
+	callMu sync.Mutex // guards lastID and calls
 	lastID uint64
 	calls  map[uint64]chan *ipc.Reply
 
-	peerMu   sync.RWMutex // what follows
+	peerMu   sync.RWMutex // guards resolved and origins
 	resolved map[[2]netip.Addr]uint32
 	origins  map[uint32]*netip.Addr
 
 	sockMu sync.Mutex
-	socks  [maxSessionSockets]atomic.Pointer[clientSocket] // by index; written under sockMu
-	closed map[uint32]uint16                               // index: number of the last socket there that was closed
+	socks  [maxSessionSockets]atomic.Pointer[clientSocket] // sockets by index; written under sockMu
+	closed map[uint32]uint16                               // by index: number of the last socket there that was closed
 	early  map[uint32][]recvItem                           // messages of sockets that are not registered yet
-	fates  map[uint32][]conn.Fate                          // the same of fates: of what was submitted again
+	fates  map[uint32][]conn.Fate                          // fates of messages submitted again, of sockets that are not registered yet
 }
 
 func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
@@ -220,7 +220,7 @@ func (t *attachment) replies() {
 		c := t.calls[r.ID]
 		t.callMu.Unlock()
 		if c == nil {
-			continue // its caller has given up
+			continue // the call was given up
 		}
 		select {
 		case c <- r:
@@ -253,7 +253,7 @@ func (t *attachment) end(cause error) {
 			t.salvage()
 		}
 		t.c.lost(t)
-		t.maps.wake(-1) // now that their sockets know: who is woken before would wait again
+		t.maps.wake(-1) // after the sockets know: a sender that is woken before would wait again
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 
 // unsent is what a socket has to submit again.
 type unsent struct {
-	mu   sync.Mutex // a leaf
+	mu   sync.Mutex // guards list; a leaf
 	list []unsentMessage
 }
 
@@ -97,7 +97,7 @@ func (t *attachment) salvage() {
 	}
 	for s, list := range left {
 		s.unsent.mu.Lock()
-		s.unsent.list = append(list, s.unsent.list...) // what this daemon was not given comes behind
+		s.unsent.list = append(list, s.unsent.list...) // messages that this daemon was not given come behind
 		s.unsent.mu.Unlock()
 	}
 }

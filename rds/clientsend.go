@@ -55,7 +55,7 @@ func (s *clientSocket) check(ctx context.Context, t *attachment, o *Outgoing) (t
 	if err = checkMessage(o, &s.fates, int(s.sndbuf.Load())); err != nil || d != nil {
 		return to, d, err
 	}
-	if ctx.Err() != nil { // it bounds waiting for room, and there may be some
+	if ctx.Err() != nil { // ctx bounds waiting for room, and there may be room
 		ctx = context.Background()
 	}
 	peer, err := t.resolve(ctx, s.addr.Addr(), a)
@@ -245,7 +245,7 @@ func (s *clientSocket) charge(ctx context.Context, h *half, d *destination, n in
 		}
 		scope.enter(w)
 		if err := ctx.Err(); err != nil {
-			s.roomed() // it may have been told of room
+			s.roomed() // the bell for room may have been meant for another sender
 			return err
 		}
 		var err error
@@ -254,7 +254,7 @@ func (s *clientSocket) charge(ctx context.Context, h *half, d *destination, n in
 		}
 		if why == taken {
 			if s.writers.n.Load() > 0 {
-				h.cell.WantRoom.Set() // for them: the flag was taken down for us
+				h.cell.WantRoom.Set() // for the other senders: the flag was cleared for this one
 				if h.hasRoom() {
 					s.roomed()
 				}
@@ -276,7 +276,7 @@ func (s *clientSocket) awaitRoom(ctx context.Context, h *half, d *destination, n
 		defer s.waitDown.Add(-1)
 		defer h.t.waitDown.Add(-1)
 		h.t.waitDown.Add(1)
-		h.t.seg.WantMaps().Set() // which is also for news of peers
+		h.t.seg.WantMaps().Set() // WantMaps also asks for news of peers
 	}
 	w := q.add()
 	defer q.done(w)
@@ -291,7 +291,7 @@ func (s *clientSocket) awaitRoom(ctx context.Context, h *half, d *destination, n
 		return why, err
 	}
 	if now := h.take(d.peer, n); now != why {
-		return now, nil // taken, or to wait elsewhere
+		return now, nil // taken, or there is another shortage to wait for
 	}
 	return why, h.t.wait(ctx, w, false)
 }
@@ -341,7 +341,7 @@ func (s *clientSocket) awaitSpace(ctx context.Context, h *half, d *destination, 
 	case errFull:
 		return false, s.sleep(ctx, h, w)
 	default:
-		return false, nil // for send to judge
+		return false, nil // send judges the result
 	}
 }
 

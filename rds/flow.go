@@ -16,7 +16,7 @@ import (
 // a session finds before its own messages is bounded by flowGate, what the TCP
 // sockets hold, and one quantum for each other session, whatever those send.
 const (
-	flowGate    = 256 << 10 // unwritten bytes in a path's log with which messages wait in flows
+	flowGate    = 256 << 10 // bytes unwritten in a path's log above which messages wait in flows
 	flowQuantum = 64 << 10
 )
 
@@ -26,10 +26,10 @@ type flow struct {
 	sess    *session
 	queue   fifo.Queue[parked]
 	deficit int
-	active  bool      // in peer.flows
-	since   time.Time // since when it is
+	active  bool      // the flow is in peer.flows
+	since   time.Time // when active was set
 
-	slab *buf.Buf // of small payloads
+	slab *buf.Buf // collects small payloads
 	used int
 }
 
@@ -123,10 +123,10 @@ func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) {
 // serveLocked moves messages from the flows to the log, in turn, as long as
 // their gates are open, and tells whether it moved any.
 func (p *peer) serveLocked() (some bool) {
-	for shut := 0; len(p.flows) > shut; { // as long as one of them may go on
+	for shut := 0; len(p.flows) > shut; { // as long as some flow may go on
 		f := p.flows[0]
 		p.flows = p.flows[1:]
-		f.deficit = min(f.deficit+flowQuantum, flowQuantum) // a turn it could not use is not saved up
+		f.deficit = min(f.deficit+flowQuantum, flowQuantum) // a turn that the flow could not use is not saved up
 		moved, closed := false, false
 		for !f.empty() && f.deficit > 0 {
 			it := &f.queue.All()[0]
@@ -153,7 +153,7 @@ func (p *peer) serveLocked() (some bool) {
 		}
 		some = some || moved
 		if !closed && !f.empty() {
-			shut = 0 // its debt of large messages is paid off in further rounds
+			shut = 0 // the flow's debt of large messages is paid off in further rounds
 		}
 	}
 	return some
@@ -218,7 +218,7 @@ func (p *peer) unparkLocked(f *flow, gone func(*parked) bool) (out []parked) {
 			it.slab.Release()
 		}
 	}
-	if f.queue.Keep(keep); f.empty() { // or what a session leaves behind would stay as long as a peer is away
+	if f.queue.Keep(keep); f.empty() { // an emptied flow would otherwise stay in peer.flows as long as the peer is away
 		f.queue.Shrink(0)
 		f.active, f.deficit = false, 0
 		f.drop()

@@ -69,10 +69,10 @@ type Message struct {
 	Kind       Kind
 	Truncated  bool   // ReadMessage: the buffer was shorter than the datagram
 	HasDest    bool   // the sender offers a region of its memory
-	Dest       Cookie // which one (RDS_CMSG_RDMA_DEST)
-	Path       uint8  // index of the path it came on
-	Token      uint64 // KindStatus: as given to the send
-	Status     Status // KindStatus
+	Dest       Cookie // cookie of the offered region (RDS_CMSG_RDMA_DEST)
+	Path       uint8  // index of the path that the message came on
+	Token      uint64 // KindStatus: token given to the send
+	Status     Status // KindStatus: the fate
 	Congestion uint64 // KindCongestion: bit p mod 64 for each port p concerned
 
 	buf *buf.Buf

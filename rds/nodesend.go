@@ -75,12 +75,12 @@ func (s *nodeSocket) peerFor(a netip.Addr) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w := s.wanted(); w != WireAuto { // each time: what serves a peer may change
+	if w := s.wanted(); w != WireAuto { // asked for each message, because the wire that serves a peer may change
 		return p, s.admits(a, w)
 	}
 	s.last.Store(p)
 	if s.wanted() != WireAuto {
-		s.last.Store(nil) // it came in between: from the next message on
+		s.last.Store(nil) // a wish for a wire came in between: it counts from the next message on
 	}
 	return p, nil
 }
@@ -220,7 +220,7 @@ func (s *nodeSocket) awaitRoom(ctx context.Context, h *share, n int, block bool)
 	defer s.account.Watch(-1)
 	for {
 		if err := ctx.Err(); err != nil {
-			s.roomed() // it may have been told of room
+			s.roomed() // the wake-up for room may have been meant for another sender
 			return err
 		}
 		down := p.down.Load()

@@ -27,20 +27,20 @@ const maxRefusals = 4096
 //
 // They belong to who receives on the path, as conn.Inbound does.
 type refusals struct {
-	told    []refusedRun // on the present link, ascending
-	before  []refusedRun // on earlier links, and not again; above all of told
-	unsure  refusedRun   // the span; count 0: there is none
-	number  uint64       // of messages told on the present link
-	epoch   uint32       // as Inbound's: the peer's generation
+	told    []refusedRun // runs refused on the present link, ascending
+	before  []refusedRun // runs refused on earlier links and not again on this one; all above told
+	unsure  refusedRun   // the span of runs that were given up; count 0: there is none
+	number  uint64       // messages refused and told on the present link
+	epoch   uint32       // the peer's generation, as in Inbound
 	pending bool         // before or unsure wait for a higher number
-	limit   int          // of runs; 0: maxRefusals
+	limit   int          // most runs; 0: maxRefusals
 }
 
 // refusedRun is a run of messages refused for one reason.
 type refusedRun struct {
 	first, count uint64
 	why          transport.Refusal
-	told         uint64 // refusals.number after it; in before: of no meaning
+	told         uint64 // refusals.number after this run; means nothing in before
 }
 
 func (f *refusedRun) end() uint64 { return f.first + f.count }
@@ -105,7 +105,7 @@ func (q *refusals) loseOldest() {
 	end := max(u.end(), oldest.end())
 	u.first = min(u.first, oldest.first)
 	u.count = end - u.first
-	if u.told > 0 { // else the rest of it is of earlier links
+	if u.told > 0 { // otherwise the rest of the span is of earlier links
 		u.told = max(u.told, oldest.told)
 	}
 }
@@ -117,7 +117,7 @@ func (q *refusals) passed(number uint64) {
 	}
 	if q.unsure.count > 0 && q.unsure.told == 0 && q.unsure.end() <= number {
 		if q.unsure.told = q.number; q.number == 0 {
-			q.unsure = refusedRun{} // none of it has come again
+			q.unsure = refusedRun{} // no message of the span has come again
 		}
 	}
 	q.pending = len(q.before) > 0 || q.unsure.count > 0 && q.unsure.told == 0
@@ -156,7 +156,7 @@ func (r *receiver) refuse(h *wire.Header, why transport.Refusal) {
 	r.leave() // the link may call the peer's handler
 	r.io.refused.add(h.Sequence, why)
 	r.refused++
-	r.refuser.Refuse(h.Sequence, why) // if not, the message comes again
+	r.refuser.Refuse(h.Sequence, why) // if the link cannot tell the peer, the message comes again
 }
 
 // undelivered tells the peer that the fate of messages is not known: they came for s in
@@ -207,12 +207,12 @@ func (r *receiver) Refused(first uint64, count uint32, why transport.Refusal) {
 // What is remembered of a peer's ports that nobody is bound to, for reports.
 const (
 	maxUnbound  = 64
-	unboundLast = 10 * time.Minute // after the last message
+	unboundLast = 10 * time.Minute // how long after its last message a port is listed
 )
 
 // unboundPort is a port of a peer that has refused messages.
 type unboundPort struct {
-	sport, dport uint16 // of the last message
+	sport, dport uint16 // ports of the last message
 	count        int
 	first, last  time.Time
 }

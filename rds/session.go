@@ -30,56 +30,56 @@ type session struct {
 	conn    *ipc.Conn
 	seg     *sharedSegment
 	mem     *receiveMemory
-	ear     *ipc.Ear  // rung by the application
-	self    *ipc.Bell // the same, rung by us
-	sleeps  ipc.Flag  // we sleep
+	ear     *ipc.Ear  // rung by the application, and by self
+	self    *ipc.Bell // rings ear for the daemon's own goroutines
+	sleeps  ipc.Flag  // the session's goroutine sleeps
 	space   ipc.Flag  // the application wants OpSpace
 	maps    ipc.Flag  // the application wants OpMaps
 	out     completions
 	queue   appQueue
 
 	queued     atomic.Int64 // bytes of memory accepted and not settled
-	promised   int          // the application keeps to it, but for half of it that waits for peers that are down
-	budget     int64        // what is taken at most: promised and that half
+	promised   int          // budget that the application was told and keeps to, but for half of it that may wait for peers that are down
+	budget     int64        // most memory that is taken: promised and that half
 	held       atomic.Int64 // bytes of memory of queued for peers that are down or hold it back
 	overBudget atomic.Bool  // submissions wait for queued to fall, or for fates to be read
-	stalledAt  atomic.Int64 // since when they wait, in Unix nanoseconds
-	fatesFull  atomic.Bool  // they wait for fates to be read
+	stalledAt  atomic.Int64 // when submissions began to wait, in Unix nanoseconds
+	fatesFull  atomic.Bool  // submissions wait for fates to be read
 	starving   atomic.Bool  // messages wait for returned memory
 	stalls     atomic.Uint64
 
 	sentMessages, sentBytes atomic.Uint64
-	recvMessages, recvBytes atomic.Uint64 // taken by the application, as of the last tally
+	recvMessages, recvBytes atomic.Uint64 // messages and bytes taken by the application, as of the last tally
 
-	congBlocked, congErrors, queueFull atomic.Uint64 // sends, as of the last tally
+	congBlocked, congErrors, queueFull atomic.Uint64 // counts of sends, as of the last tally
 
-	congestedMu sync.Mutex // a leaf
+	congestedMu sync.Mutex // guards congested; a leaf
 	congested   map[*appSocket]struct{}
 
 	regions    sessionRegions
-	operations atomic.Int64  // taken, and not ended: the links may touch their memory
-	quiet      waitQueue     // waits for operations to be 0
-	aside      chan struct{} // one for each call that takes its time
+	operations atomic.Int64  // operations taken and not ended: links may touch their memory
+	quiet      waitQueue     // calls that wait for operations to be 0
+	aside      chan struct{} // one token for each call that takes its time
 	leaving    atomic.Bool   // the service ends: the application hears when nothing has its memory
 
-	holds     int          // of the limits on sessions: Service.mu guards it
+	holds     int          // what keeps the session counted against the limits on sessions; guarded by Service.mu
 	lingering atomic.Int32 // sockets that were closed and wait for what they have sent
 
-	mu      sync.Mutex // before all locks of the node
+	mu      sync.Mutex // guards the fields below; locked before all locks of the node
 	sq      ipc.Consumer
 	data    []byte
 	bodies  []byte
 	memory  []byte
-	about   ipc.About    // of the submission at hand
-	local   [][]byte     // its pieces
-	sockets []*appSocket // by index; nil: free
-	gens    []uint16     // of the index
+	about   ipc.About    // what the submission at hand says about memory
+	local   [][]byte     // local memory of the submission at hand
+	sockets []*appSocket // sockets by index; nil: the index is free
+	gens    []uint16     // generations of the indexes
 	bound   atomic.Int32
-	flows   map[*peer]*flow // entries are guarded by the peer's mu
+	flows   map[*peer]*flow // the session's flows by peer; guarded by the peer's mu
 	ahead   uint64          // the returns below this index have been taken
-	unread  *appSocket      // fates of it must be read before more is taken
-	bad     error           // what the application did wrong: nothing more is taken
-	last    bool            // it is ending: what was submitted is taken whatever the budget
+	unread  *appSocket      // the socket whose fates must be read before more is taken
+	bad     error           // violation by the application: nothing more is taken
+	last    bool            // the session is ending: submissions are taken whatever the budget
 	spills  bool            // the application finds what was spilled when the daemon has ended; constant
 	again   bool            // the application submits to the next daemon what this one leaves
 	left    bool            // nothing more is taken, and the application knows
@@ -91,11 +91,11 @@ type session struct {
 // Bounds of one turn of a session's goroutine.
 const (
 	pumpEntries = 512     // submissions taken before others get a turn
-	pumpBytes   = 1 << 20 // their payload
+	pumpBytes   = 1 << 20 // payload bytes taken before others get a turn
 
 	maxIdleRings = 1 << 20                // rings for nothing, in a row, that end a session
-	idleRings    = 64                     // after which each is answered late
-	idlePenalty  = 500 * time.Microsecond // by so much
+	idleRings    = 64                     // rings for nothing after which each ring is answered late
+	idlePenalty  = 500 * time.Microsecond // how late a ring for nothing is answered
 )
 
 // run is the session's goroutine.
@@ -126,7 +126,7 @@ func (x *session) run() {
 			runtime.Gosched()
 			continue
 		}
-		if !x.overBudget.Load() { // else credit wakes us, and the bell would be for nothing
+		if !x.overBudget.Load() { // over budget: credit wakes the session, and a bell would be for nothing
 			x.sleeps.Set()
 			x.mu.Lock()
 			var ready int
@@ -202,7 +202,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 	}
 	limit = min(limit, ready)
 	for n < limit && bytes < pumpBytes {
-		e := x.sq.Peek(n) // a copy: the application may write on
+		e := x.sq.Peek(n) // a copy, because the application may go on writing
 		switch e.Op() {
 		case ipc.OpSend, ipc.OpSendBlock:
 		case ipc.OpReturn:
@@ -223,7 +223,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 		if x.left || !x.last && (x.queued.Load() >= x.budget && x.stallLocked() || x.fatesUnread(&e)) {
 			unlock()
 			if x.left {
-				x.overBudget.Store(true) // for good: who submits need not ring
+				x.overBudget.Store(true) // for good: an application that submits need not ring
 			}
 			if err = x.takeReturns(n); err != nil {
 				return n, false, err
@@ -241,7 +241,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 			return n, false, err
 		}
 		if a == nil {
-			continue // its socket was closed meanwhile
+			continue // the message's socket was closed meanwhile
 		}
 		if q != p {
 			unlock()
@@ -313,7 +313,7 @@ func (x *session) overLocked() error {
 // stallLocked leaves the submissions where they are until enough is settled.
 func (x *session) stallLocked() bool {
 	x.halt(false)
-	if x.queued.Load() < x.budget && x.overBudget.Swap(false) { // settled in between
+	if x.queued.Load() < x.budget && x.overBudget.Swap(false) { // enough was settled in between
 		return false
 	}
 	return true
@@ -449,9 +449,9 @@ func (x *session) memoryFor(a *appSocket, n int) *block {
 
 // awaitReturns has the application ring when it returns memory.
 func (x *session) awaitReturns() {
-	x.seg.WantReturns().Set() // also if it was: a ring may have come before the return it was for
+	x.seg.WantReturns().Set() // set even if it was set: a ring may have come before the return that it was for
 	if !x.starving.Swap(true) {
-		x.poke() // what was returned before the flag was up has not been seen
+		x.poke() // returns from before the flag was set have not been seen
 	}
 }
 

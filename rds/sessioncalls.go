@@ -24,7 +24,7 @@ const callTimeout = 5 * time.Second
 func (x *session) calls() {
 	var (
 		mu     sync.Mutex // one answer at a time
-		broken error      // guarded by mu: why the first answer failed that did
+		broken error      // guarded by mu: error of the first answer that failed
 	)
 	reply := func(r *ipc.Reply) {
 		if x.leaving.Load() { // the end of the connection is the answer
@@ -35,14 +35,14 @@ func (x *session) calls() {
 		_ = x.conn.SetWriteDeadline(time.Now().Add(callTimeout))
 		if err := x.conn.Send(r); err != nil && broken == nil {
 			broken = err
-			_ = x.conn.Close() // and the next Receive ends the session
+			_ = x.conn.Close() // makes the next Receive fail, which ends the session
 		}
 	}
 	for {
 		var q ipc.Request
 		if err := x.conn.Receive(&q); err != nil {
 			mu.Lock()
-			if broken != nil { // not net.ErrClosed, which means that the service ends
+			if broken != nil { // broken rather than net.ErrClosed, which would mean that the service ends
 				err = broken
 			}
 			mu.Unlock()
@@ -140,7 +140,7 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 func (x *session) catchUp() error {
 	err := x.takeAll()
 	if err != nil {
-		x.poke() // its goroutine finds the same and ends the session
+		x.poke() // the session's goroutine finds the same error and ends the session
 	}
 	return err
 }
@@ -157,7 +157,7 @@ func (a *appSocket) option(name string, v int64) error {
 	case ipc.OptionTOS:
 		return a.s.setTOS(uint8(v))
 	case ipc.OptionMonitor:
-		return nil // it is the application's own
+		return nil // the application's library does it
 	}
 	return ErrInvalid
 }
@@ -202,7 +202,7 @@ func (x *session) bind(addr netip.AddrPort) (*ipc.Reply, error) {
 	}
 	x.sockets[i] = a
 	x.bound.Add(1)
-	a.deliver() // what has come before the port was bound again
+	a.deliver() // delivers messages that came before the port was bound again
 	return &ipc.Reply{Socket: a.id, Addr: s.local()}, nil
 }
 
@@ -268,7 +268,7 @@ func (x *session) finish(a *appSocket) (messages, bytes int, err error) {
 			x.removeLocked(a)
 		}
 		x.mu.Unlock()
-		if ended { // and whoever ended it ends its sockets
+		if ended { // whoever ended the session ends its sockets
 			return messages, bytes, nil
 		}
 		a.s.linger.Store(int64(linger - time.Since(start)))

@@ -26,7 +26,7 @@ const (
 // sessionRegions is who all regions of a session belong to: a session may have as
 // many as it leaves free, however many sockets it has, and they end together.
 type sessionRegions struct {
-	mu    sync.Mutex // a leaf, but for those of mr
+	mu    sync.Mutex // guards owner and over; locked before the locks of mr only
 	owner *mr.Owner
 	over  bool
 }
@@ -65,8 +65,8 @@ func (r *sessionRegions) end(log *zap.Logger) {
 
 // Bounds of calls that take their time.
 const (
-	maxBeside = 64                     // of a session at once; others wait for one of these
-	reachWait = 100 * time.Millisecond // then the application has to ask again
+	maxBeside = 64                     // slow calls of a session at a time; further ones wait
+	reachWait = 100 * time.Millisecond // wait for a connection; after it the application has to ask again
 )
 
 // beside makes a call that takes its time. Others that come meanwhile are
@@ -189,7 +189,7 @@ func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) 
 		op = &both.op
 		op.init(a.s, p, &o, m.Dport)
 		op.lent = &both.lent
-		m.Notify = true // its end has to be known
+		m.Notify = true // the end of the operation has to be known
 		x.queued.Add(op.lent.cost)
 		x.operations.Add(1)
 		x.seg.hold()
@@ -202,9 +202,9 @@ func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) 
 // of this process.
 type lentOperation struct {
 	sess    *session
-	id      uint64 // the application's
-	notify  bool   // the application wants to be told of its end
-	failure bool   // the same, if it is not success
+	id      uint64 // the operation's id, given by the application
+	notify  bool   // the application wants to be told of the operation's end
+	failure bool   // the application wants to be told of the operation's end unless that is success
 	cost    int64
 }
 

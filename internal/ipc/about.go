@@ -7,7 +7,7 @@ import "encoding/binary"
 // AboutExpires is set, and PieceSize for each piece, in the machine's byte order.
 type About struct {
 	Flags uint32
-	ID    uint64 // of the operation, if there is one; the token of its OpDone
+	ID    uint64 // id of the operation, if there is one: the token of its OpDone
 	Dest  uint64 // cookie of the region that the message offers
 
 	// The access to the peer's region, and the pieces of the memory area that it
@@ -52,7 +52,7 @@ const (
 // Offsets in an About.
 const (
 	offAboutFlags  = 0x00
-	offAboutPieces = 0x04 // their number
+	offAboutPieces = 0x04 // number of pieces
 	offAboutKind   = 0x08
 	offAboutWords  = 0x10
 )
