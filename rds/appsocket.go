@@ -96,7 +96,7 @@ func (a *appSocket) deliver() (all bool) {
 	c := &a.sess.out
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if a.queued { // for its turn
+	if a.queued { // a is in the queue for its turn
 		all = a.dataLocked()
 	} else {
 		all = a.deliverLocked()

@@ -28,8 +28,8 @@ type unsentMessage struct {
 	data   []byte
 	notify bool
 	token  uint64
-	limit  time.Time // of the message's time; zero: none
-	gone   bool      // the region that it offers has ended with the daemon
+	limit  time.Time // deadline of the message; zero: none
+	gone   bool      // the region that the message offers has ended with the daemon
 }
 
 // takeRest receives what is on the ring of a daemon that has ended, and what it has

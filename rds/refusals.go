@@ -82,7 +82,7 @@ func (q *refusals) add(number uint64, why transport.Refusal) {
 
 // behind is where in told the runs above a number begin.
 func (q *refusals) behind(number uint64) int {
-	if n := len(q.told); n == 0 || q.told[n-1].first < number { // as it mostly is
+	if n := len(q.told); n == 0 || q.told[n-1].first < number { // the usual case: numbers ascend
 		return n
 	}
 	return sort.Search(len(q.told), func(i int) bool { return q.told[i].first > number })

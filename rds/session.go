@@ -102,7 +102,7 @@ const (
 func (x *session) run() {
 	idle := 0
 	for {
-		if x.mem.late.Load() { // before the look at what is returned
+		if x.mem.late.Load() { // before the look at returned memory
 			x.seg.WantReturns().Set()
 		}
 		x.mu.Lock()

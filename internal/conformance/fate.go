@@ -126,7 +126,7 @@ var fateCases = []test{
 			l.fails("a send with a time limit", s.TrySendMessage(&over), rds.ErrNotSupported, syscall.EOPNOTSUPP)
 			return
 		}
-		l.must(s.SetRecvErr(true)) // it is a failure
+		l.must(s.SetRecvErr(true)) // an expired message is a failure
 		l.must(s.TrySendMessage(&over))
 		l.fate(s, 0, rds.StatusExpired)
 		limit := time.Now().Add(50 * time.Millisecond)
