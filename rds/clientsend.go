@@ -82,6 +82,7 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 	if !o.about() {
 		return s.sendChecked(ctx, h, d, to.Port(), o, nil, block)
 	}
+	n := o.size()
 	x, err := s.special(ctx, h, d, to, o, block)
 	if err != nil {
 		return err
@@ -91,6 +92,7 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 		return err
 	}
 	x.accepted(s, h, o)
+	h.expires(d.peer, n, o.Expires)
 	return nil
 }
 
@@ -438,6 +440,7 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 			}
 			break
 		}
+		h.expires(d.peer, len(data), o.Expires)
 		if x != nil && x.op != nil {
 			x.op.run, begun = begun, x.op
 		}

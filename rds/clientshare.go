@@ -3,8 +3,10 @@ package rds
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
@@ -19,8 +21,11 @@ import (
 // charged before counts as other peers': what is used is known, not for whom.
 type downBytes struct {
 	n  atomic.Int32 // number of peers in of
-	mu sync.Mutex   // guards of; a leaf
+	mu sync.Mutex   // guards what follows; a leaf
 	of map[uint32]int
+
+	limited []limitedBytes // messages with a time limit that of counts
+	next    time.Time      // the earliest of these limits
 }
 
 // own is what was charged for a peer that is down, at most used.
@@ -30,7 +35,52 @@ func (d *downBytes) own(peer uint32, used int) int {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	d.expireLocked()
 	return min(d.of[peer], used)
+}
+
+// limitedBytes are n bytes charged for a peer that is down, of a message with a time limit.
+type limitedBytes struct {
+	peer  uint32
+	n     int
+	limit time.Time
+}
+
+// until says that n of the bytes charged for a peer are free again when limit is over.
+func (d *downBytes) until(peer uint32, n int, limit time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.of[peer] < n { // it has come up
+		return
+	}
+	d.limited = append(d.limited, limitedBytes{peer, n, limit})
+	if len(d.limited) == 1 || limit.Before(d.next) {
+		d.next = limit
+	}
+}
+
+// expireLocked forgets messages whose time limit is over: the daemon has ended them, or does
+// so now. It is early by a little, so that who is woken by that finds room.
+func (d *downBytes) expireLocked() {
+	if len(d.limited) == 0 {
+		return
+	}
+	now := time.Now().Add(time.Millisecond)
+	if d.next.After(now) {
+		return
+	}
+	left := d.limited[:0]
+	for _, m := range d.limited {
+		switch {
+		case !m.limit.After(now):
+			d.of[m.peer] = max(0, d.of[m.peer]-m.n)
+			continue
+		case len(left) == 0 || m.limit.Before(d.next):
+			d.next = m.limit
+		}
+		left = append(left, m)
+	}
+	d.limited = left
 }
 
 func (d *downBytes) add(peer uint32, n int) {
@@ -51,6 +101,7 @@ func (d *downBytes) up(peer uint32) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.of, peer)
+	d.limited = slices.DeleteFunc(d.limited, func(m limitedBytes) bool { return m.peer == peer })
 	d.n.Store(int32(len(d.of)))
 }
 
@@ -61,6 +112,7 @@ func (d *downBytes) canceled(peer uint32, all bool, n int) {
 	defer d.mu.Unlock()
 	if all {
 		clear(d.of)
+		d.limited = nil
 	} else if d.of[peer] > 0 {
 		d.of[peer] = max(0, d.of[peer]-n)
 	}
@@ -143,6 +195,15 @@ func (h *half) untake(peer uint32, n int) {
 	if h.t.table.Down(int(peer)) {
 		h.downs.add(peer, -n)
 		h.t.budget.downs.add(peer, -cost(n))
+	}
+}
+
+// expires follows the submission of a message: if its peer is down its time limit frees what
+// it was charged for.
+func (h *half) expires(peer uint32, n int, limit time.Time) {
+	if !limit.IsZero() && h.t.table.Down(int(peer)) {
+		h.downs.until(peer, n, limit)
+		h.t.budget.downs.until(peer, cost(n), limit)
 	}
 }
 

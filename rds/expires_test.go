@@ -188,6 +188,29 @@ func TestBlockedSendEndsWithItsMessage(t *testing.T) {
 	})
 }
 
+// What has expired for a host that is down leaves the host its part of the send buffer,
+// while another one that is down has as much as it may: each message is alone.
+func TestExpiredMessagesLeaveRoom(t *testing.T) {
+	t.Parallel()
+	expiring(t, func(t *testing.T, l *lab, bind func(Config) *Socket) {
+		s := bind(Config{SendBuffer: 100_000})
+		other, to := nowhere(), nowhere()
+		for s.TrySend(other, make([]byte, 1000)) == nil {
+		}
+		for i := range uint64(40) {
+			o := Outgoing{To: to, Data: make([]byte, 4000), Notify: true, Token: i, Expires: after(10 * time.Millisecond)}
+			if i%2 == 0 {
+				if n, err := s.SendBatch(background(t), []Outgoing{o}); n != 1 {
+					t.Fatal(i, err)
+				}
+			} else if err := s.SendMessage(background(t), &o); err != nil {
+				t.Fatal(i, err)
+			}
+			wantStatus(t, s, i, StatusExpired)
+		}
+	})
+}
+
 // What waits in the daemon behind a full connection expires there, and the rest keeps its
 // order.
 func TestExpiresInAFlow(t *testing.T) {
