@@ -202,14 +202,16 @@ func (s *nodeSocket) over(n int64) bool {
 	return bytes > n || count*itemCost > n
 }
 
-// waiting is what has come and the application has not taken.
+// waiting is what has come and the application has not taken. The lock of an application's
+// queue is held while messages go from the queue to the application: they count once.
 func (s *nodeSocket) waiting() (bytes, count int64) {
-	bytes, count = s.q.bytes.Load(), s.q.count.Load()
-	if s.app != nil {
-		b, n := s.app.outstanding()
-		bytes, count = bytes+b, count+n
+	if s.app == nil {
+		return s.q.bytes.Load(), s.q.count.Load()
 	}
-	return bytes, count
+	s.q.rmu.Lock()
+	defer s.q.rmu.Unlock()
+	bytes, count = s.app.outstanding()
+	return bytes + s.q.bytes.Load(), count + s.q.count.Load()
 }
 
 // congest marks the port when the queue has passed the receive buffer
