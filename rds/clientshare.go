@@ -21,11 +21,11 @@ import (
 // charged before counts as other peers': what is used is known, not for whom.
 type downBytes struct {
 	n  atomic.Int32 // number of peers in of
-	mu sync.Mutex   // guards what follows; a leaf
+	mu sync.Mutex   // guards the fields below; a leaf
 	of map[uint32]int
 
-	limited []limitedBytes // messages with a time limit that of counts
-	next    time.Time      // the earliest of these limits
+	limited []limitedBytes // charges in of that end with the time limit of a message
+	next    time.Time      // the earliest limit of limited
 }
 
 // own is what was charged for a peer that is down, at most used.
@@ -50,7 +50,7 @@ type limitedBytes struct {
 func (d *downBytes) until(peer uint32, n int, limit time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.of[peer] < n { // it has come up
+	if d.of[peer] < n { // the peer has come up
 		return
 	}
 	d.limited = append(d.limited, limitedBytes{peer, n, limit})
