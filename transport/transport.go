@@ -177,7 +177,8 @@ type Transport interface {
 }
 
 // Unlistener is a Transport that can end listening and let its links go on: who connects
-// then is refused by the system, before anything is acknowledged.
+// then is refused by the system, before anything is acknowledged. Every link on which
+// something may have been acknowledged has been accepted when Unlisten returns.
 type Unlistener interface {
 	Unlisten()
 }

@@ -99,13 +99,14 @@ func (e *Engine) Stats() Stats {
 	}
 }
 
-// Unlisten ends listening; connections go on.
+// Unlisten ends listening; connections go on. Those that the kernel has made by then have
+// been offered when it returns.
 func (e *Engine) Unlisten() {
 	e.mu.Lock()
 	listeners := keys(e.listeners)
 	e.mu.Unlock()
 	for _, ln := range listeners {
-		ln.Close()
+		ln.unlisten()
 	}
 }
 

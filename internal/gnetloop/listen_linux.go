@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -26,6 +28,9 @@ type Listener struct {
 	ln     *net.TCPListener
 	ctx    context.Context // ends with the listener and with the engine
 	cancel context.CancelFunc
+
+	last atomic.Bool   // what the kernel has connected is offered, and then listening ends
+	done chan struct{} // closed when nothing is offered any more
 }
 
 // Listen accepts connections on local; the kernel chooses a port that is 0.
@@ -39,7 +44,7 @@ func (e *Engine) Listen(local netip.AddrPort, accept func(*Conn)) (*Listener, er
 	if err != nil {
 		return nil, err
 	}
-	ln := &Listener{e: e, ln: l.(*net.TCPListener)}
+	ln := &Listener{e: e, ln: l.(*net.TCPListener), done: make(chan struct{})}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -59,6 +64,34 @@ func (ln *Listener) Addr() netip.AddrPort { return addrPort(ln.ln.Addr()) }
 func (ln *Listener) Close() {
 	ln.cancel()
 	_ = ln.ln.Close()
+}
+
+// unlisten ends listening after all connections that the kernel has made have been
+// offered: a peer may have sent something on them, and had it acknowledged, which the
+// kernel would throw away with a listening socket that is closed.
+func (ln *Listener) unlisten() {
+	// The kernel makes no more: it drops what comes for the listening socket.
+	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+	if raw, err := ln.ln.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptSockFprog(int(fd), unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &drop[0]})
+		})
+	}
+	ln.last.Store(true)
+	_ = ln.ln.SetDeadline(time.Unix(1, 0)) // for a run that waits
+	<-ln.done
+	ln.Close()
+}
+
+// queued tells whether the kernel has a connection to offer.
+func (ln *Listener) queued() bool {
+	n := 0
+	if raw, err := ln.ln.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		})
+	}
+	return n > 0
 }
 
 func network(a netip.Addr) string {
@@ -82,13 +115,14 @@ func (e *Engine) control(_, _ string, c syscall.RawConn) error {
 // descriptors must accept again as soon as some are free.
 func (ln *Listener) run(accept func(*Conn)) {
 	defer func() {
+		close(ln.done)
 		ln.cancel()
 		ln.e.mu.Lock()
 		delete(ln.e.listeners, ln)
 		ln.e.mu.Unlock()
 	}()
 	var delay time.Duration
-	for {
+	for !ln.last.Load() || ln.queued() {
 		tc, err := ln.ln.AcceptTCP()
 		var c *Conn
 		if err == nil {
@@ -104,10 +138,16 @@ func (ln *Listener) run(accept func(*Conn)) {
 			continue
 		case ln.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
+		case errors.Is(err, os.ErrDeadlineExceeded): // of unlisten
+			_ = ln.ln.SetDeadline(time.Time{})
+			continue
 		}
 		ln.e.acceptErrors.Add(1)
 		if !scarce(err) {
 			continue // only that one connection is at fault
+		}
+		if ln.last.Load() {
+			return
 		}
 		if delay == 0 {
 			ln.e.log.Warn("cannot accept", zap.Stringer("local", ln.ln.Addr()), zap.Error(err))

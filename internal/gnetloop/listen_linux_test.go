@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"os"
 	"testing"
 	"time"
 
@@ -195,4 +196,54 @@ func TestIPv6(t *testing.T) {
 	if got := b.RemoteAddr().Addr(); got != loopback.Addr() {
 		t.Errorf("remote address %v", got)
 	}
+}
+
+// What a peer sends on a connection that the kernel has made, and nobody has accepted, is
+// acknowledged. Unlisten offers such connections, so that it is read; a connection that
+// comes later is never made, and so nothing is acknowledged on it.
+func TestUnlistenOffersWhatIsConnected(t *testing.T) {
+	t.Parallel()
+	e := newEngine(t, Options{})
+	const first, more = 1, 5
+	offered, goOn := make(chan *Conn, first+more), make(chan struct{})
+	ln, err := e.Listen(newAddr(), func(c *Conn) { offered <- c; <-goOn })
+	if err != nil {
+		t.Fatal(err)
+	}
+	var peers []net.Conn
+	for range first + more {
+		c, err := net.Dial("tcp4", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if _, err := c.Write([]byte{1}); err != nil {
+			t.Fatal(err)
+		}
+		peers = append(peers, c)
+	}
+	receive(t, offered) // accept is at the first one, the kernel has the others
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		e.Unlisten()
+	}()
+	eventually(t, "Unlisten has begun", ln.last.Load)
+	close(goOn)
+	for range more {
+		r := newRecorder(t)
+		start(t, receive(t, offered), r)
+		r.waitStream(t, []byte{1})
+	}
+	receive(t, done)
+	for i, c := range peers[first:] {
+		_ = c.SetReadDeadline(time.Now())
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("connection %d: %v", i, err)
+		}
+	}
+	if _, err := net.Dial("tcp4", ln.Addr().String()); !errors.Is(err, unix.ECONNREFUSED) {
+		t.Errorf("Dial: %v", err)
+	}
+	e.Unlisten() // of nothing
 }
