@@ -36,6 +36,9 @@ func (c *Conn) fencePath(p *path) {
 func (c *Conn) answered(p *path) {
 	p.answers = min(p.answers+1, p.probes)
 	p.probeAt = time.Time{}
+	if c.retired && p.state == Up && p.surveys < surveys && p.answers >= p.survey {
+		c.survey(p)
+	}
 	if p.index == 0 && c.fence > 0 && p.answers >= c.fence {
 		c.liftBarrier()
 	}

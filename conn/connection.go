@@ -39,6 +39,7 @@ type Conn struct {
 	invited  bool // the peer has knocked
 	asked    bool // Connect has asked for a link and none has come since
 	closed   bool
+	retired  bool // Retire was called
 	departed bool // Depart was called
 
 	holds   *wire.CongestionMap // ports that are held; nil: none

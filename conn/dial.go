@@ -26,7 +26,7 @@ func (c *Conn) wantLink(now time.Time, p *path) {
 // before the peer has answered a probe there: a peer that has just restarted
 // does not yet know of other paths, nor of source ports.
 func (c *Conn) candidate() (*path, time.Time) {
-	if !c.Connector() || c.closed || c.departed {
+	if !c.Connector() || c.closed || c.retired {
 		return nil, time.Time{}
 	}
 	var next *path
@@ -83,7 +83,7 @@ func (c *Conn) Connect(now time.Time) {
 }
 
 func (c *Conn) dial(p *path) {
-	if c.departed {
+	if c.retired {
 		return
 	}
 	p.must(Connecting)
@@ -93,7 +93,7 @@ func (c *Conn) dial(p *path) {
 
 // scheduleKnock is for an acceptor whose links are gone while messages wait.
 func (c *Conn) scheduleKnock(now time.Time) {
-	if p := &c.paths[0]; !c.closed && !c.departed && !c.Connector() && p.state == Down && p.redialAt.IsZero() && c.waiting() {
+	if p := &c.paths[0]; !c.closed && !c.retired && !c.Connector() && p.state == Down && p.redialAt.IsZero() && c.waiting() {
 		c.schedule(now, p)
 	}
 }

@@ -217,7 +217,10 @@ func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born 
 	p.written, p.acked, p.settled, p.nextOff, p.control = 0, 0, 0, 0, nil
 	p.mapPending, p.probe = true, true
 	p.born = born
-	p.probes, p.answers, p.mapAt, p.survey = 0, 0, 0, min(p.survey, 1)
+	p.probes, p.answers, p.mapAt, p.survey, p.surveys = 0, 0, 0, 0, 0
+	if c.retired {
+		p.survey, p.surveys = 1, 1 // by the first probe
+	}
 	p.probeAt, p.probeWait = now.Add(probeFirst), probeFirst
 	if p.index == 0 {
 		c.fence = 0

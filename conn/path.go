@@ -34,7 +34,8 @@ type path struct {
 	probeAt    time.Time // when an unanswered probe is repeated; zero: no repetition is due
 	probeWait  time.Duration
 	answers    uint32 // probes of this link that were answered
-	survey     uint32 // answers that end a survey of this link
+	survey     uint32 // answers that end the present survey of this link
+	surveys    int    // surveys begun on this link
 	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
 	filling    bool   // Fill has shown bytes, and Wrote has not been called
 	leaving    bool   // nothing new is picked; the link ends when what is partly written is out, see Leave

@@ -15,10 +15,12 @@ import (
 //  1. All ports are congested: peers begin no messages any more.
 //  2. What was sent is acknowledged.
 //  3. Nobody can connect: the system refuses connections, before anything is
-//     acknowledged on them.
-//  4. Each link is surveyed, twice. The first answer follows all that the peer had begun
+//     acknowledged on them. Those that it has made are links as others.
+//  4. No link is dialed any more. A dial under way is waited for, a tenth of the time at
+//     most.
+//  5. Each link is surveyed, twice. The first answer follows all that the peer had begun
 //     to write; the second that our acknowledgements of it are on their way.
-//  5. Our directions end; links are read until the peers have ended theirs.
+//  6. Our directions end; links are read until the peers have ended theirs.
 
 // beginLeaving marks all ports congested.
 func (n *Node) beginLeaving() {
@@ -45,13 +47,14 @@ func (n *Node) leave(until time.Time, cut <-chan struct{}) {
 	}
 	n.succession.open() // links that wait end with the others
 	left := time.Until(until)
-	late, silent := make(chan struct{}), make(chan struct{})
+	late, silent, dialed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	defer time.AfterFunc(left, func() { close(late) }).Stop()
+	defer time.AfterFunc(left/10, func() { close(dialed) }).Stop()
 	defer time.AfterFunc(left/2, func() { close(silent) }).Stop() // who does not answer pings
 	var wg sync.WaitGroup
 	n.eachPeer(func(p *peer) {
 		wg.Go(func() {
-			if !p.part(silent, late, cut) {
+			if !p.part(dialed, silent, late, cut) {
 				p.log.Warn("a link did not end in time: messages of the peer may be lost")
 			}
 		})
@@ -60,15 +63,12 @@ func (n *Node) leave(until time.Time, cut <-chan struct{}) {
 }
 
 // part ends the peer's links, and tells whether it had the time to.
-func (p *peer) part(silent, late, cut <-chan struct{}) bool {
-	for range 2 {
-		p.mu.Lock()
-		p.core.Survey()
-		p.unlock(nil)
-		if !p.awaitParting(silent, cut, func() bool { return p.core.Surveyed() }) {
-			break
-		}
-	}
+func (p *peer) part(dialed, silent, late, cut <-chan struct{}) bool {
+	p.mu.Lock()
+	p.core.Retire()
+	p.unlock(nil)
+	p.awaitParting(dialed, cut, func() bool { return !p.core.Dialing() })
+	p.awaitParting(silent, cut, p.core.Retired)
 	p.mu.Lock()
 	p.core.Depart()
 	p.armLocked()

@@ -241,7 +241,6 @@ func (p *peer) closeLink(id conn.LinkID) {
 	l, started := p.links[id], p.startedLocked(id)
 	if !started {
 		delete(p.links, id)
-		p.partingLocked()
 	}
 	p.mu.Unlock()
 	if l != nil {
@@ -252,6 +251,7 @@ func (p *peer) closeLink(id conn.LinkID) {
 	}
 	p.mu.Lock()
 	p.core.LinkClosed(p.node.now(), id, 0)
+	p.partingLocked()
 	p.armLocked()
 	p.unlock(nil)
 }
@@ -304,6 +304,7 @@ func (p *peer) dial(i int) {
 		} else {
 			p.core.Dialed(p.node.now(), i, p.registerLocked(l))
 		}
+		p.partingLocked()
 		p.armLocked()
 		p.unlock(nil)
 	}()

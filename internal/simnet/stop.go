@@ -40,20 +40,23 @@ func (h *host) stop() {
 			k.abandon()
 		}
 		h.unlistened = true
-		h.survey(2)
+		h.retire()
 	})
 }
 
-// survey asks all peers, as often as it says, and then ends all links.
-func (h *host) survey(times int) {
+// retire asks all peers, and then ends all links.
+func (h *host) retire() {
 	anySock := func(*sock) bool { return true }
-	if times == 0 || h.s.rigged(SkipSurvey, 1) {
+	depart := func() {
 		h.eachPeer(func(p *peer) { p.core.Depart() })
 		h.until(anySock, func(p *peer) bool { return len(p.links) == 0 }, h.stopped)
+	}
+	if h.s.rigged(SkipSurvey, 1) {
+		depart()
 		return
 	}
-	h.eachPeer(func(p *peer) { p.core.Survey() })
-	h.until(anySock, func(p *peer) bool { return p.core.Surveyed() }, func() { h.survey(times - 1) })
+	h.eachPeer(func(p *peer) { p.core.Retire() })
+	h.until(anySock, func(p *peer) bool { return !p.core.Dialing() && p.core.Retired() }, depart)
 }
 
 // stopped replaces the process, whose links have ended.

@@ -1,0 +1,101 @@
+package conn
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// written writes all that path i has.
+func written(c *Conn, i int) {
+	var b Batch
+	for c.Fill(i, &b) {
+		c.Wrote(i, b.Bytes)
+	}
+}
+
+// pong answers a probe on path i, by a peer with 8 paths.
+func pong(c *Conn, i int) {
+	written(c, i)
+	h := wire.Header{Dport: wire.PortProbe}
+	wire.Handshake{HasPaths: true, Paths: MaxPaths, Generation: 7}.Put(&h.Extensions)
+	c.Proved(epochTime, i)
+	c.HandleControl(epochTime, i, &h, nil)
+	written(c, i)
+}
+
+// A peer whose link is only being made when a node begins to leave may have sent something
+// on it that TCP has acknowledged: a link that is taken, or whose dial is done, after
+// Retire is put to use and surveyed as those before it. No further one is dialed.
+func TestRetireTakesLinksUnderWay(t *testing.T) {
+	t.Parallel()
+	for _, dials := range []bool{true, false} {
+		cfg := Config{Paths: MaxPaths}
+		if !dials {
+			cfg.Local, cfg.Remote = netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1")
+		}
+		c := newConn(t, cfg)
+		if dials {
+			up(t, c, 1)
+		} else {
+			c.Accepted(epochTime, 1, 1000)
+		}
+		pong(c, 0)
+		if c.Dialing() != dials {
+			t.Fatalf("the next path is dialed: %v", c.Dialing())
+		}
+		c.TakeActions(nil)
+		c.Retire()
+		if dials {
+			c.Dialed(epochTime, 1, 2)
+		} else {
+			c.Accepted(epochTime, 2, 1001)
+		}
+		if c.State(1) != Up || c.Dialing() {
+			t.Fatalf("the link that was under way: %v, dialing: %v", c.State(1), c.Dialing())
+		}
+		for i, path := range []int{0, 1, 0, 1} { // two surveys of each
+			if c.Retired() {
+				t.Fatalf("after %d answers of 4 nothing is under way", i)
+			}
+			pong(c, path)
+		}
+		if !c.Retired() {
+			t.Error("all surveys are answered, and something is under way")
+		}
+		c.LinkClosed(epochTime, 1, 0)
+		c.Tick(epochTime.Add(time.Hour))
+		for _, a := range c.TakeActions(nil) {
+			if a.Kind == Dial {
+				t.Errorf("path %d is dialed", a.Path)
+			}
+		}
+		checkConn(t, c)
+	}
+}
+
+// A link that waits for its path holds up the end until it has got it.
+func TestRetireWaitsForHeldLinks(t *testing.T) {
+	t.Parallel()
+	c := newConn(t, Config{Paths: 1, Local: netip.MustParseAddr("10.0.0.2"), Remote: netip.MustParseAddr("10.0.0.1")})
+	c.Accepted(epochTime, 1, 1000)
+	pong(c, 0)
+	c.Accepted(epochTime, 2, 1001) // the peer's side of the first is gone
+	c.Retire()
+	if c.Retired() {
+		t.Error("a link waits, and nothing is under way")
+	}
+	c.LinkClosed(epochTime, 1, 0)
+	for range surveys {
+		if c.Link(0) != 2 || c.Retired() {
+			t.Fatalf("link %d, retired %v", c.Link(0), c.Retired())
+		}
+		pong(c, 0)
+	}
+	if !c.Retired() {
+		t.Error("all surveys are answered, and something is under way")
+	}
+	checkConn(t, c)
+}
