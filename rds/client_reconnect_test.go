@@ -286,3 +286,30 @@ func TestReconnectFindsItsAddressTaken(t *testing.T) {
 		wantErr(t, "Send", s.Send(background(t), other.LocalAddrPort(), nil), ErrAddressInUse)
 	}
 }
+
+// A daemon that was told to stop just after a program has attached to it binds no sockets
+// any more. That is not the end of the program's socket, which goes on at the next daemon.
+func TestReconnectToADaemonThatStops(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	d := newRestarted(t, l)
+	c, far := d.client(true), l.bindOne(Config{})
+	s := bound(t, c, addrOf(newAddr(), 100))
+	at, err := c.current()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.svc.draining.Store(true)
+	s.client.half.Store(nil) // as if at had just been found
+	s.client.rebind(at)
+	lost := make(chan error, 1)
+	go func() { _, err := s.Recv(background(t)); lost <- err }()
+	eventually(t, "it waits", func() bool { return s.client.readers.n.Load() == 1 || len(lost) > 0 })
+	d.stop()
+	wantErr(t, "Recv", <-lost, ErrDaemonLost)
+	d.start()
+	mustSend(t, s, far.LocalAddrPort(), []byte("there"))
+	expect(t, far, "there")
+	mustSend(t, far, s.LocalAddrPort(), []byte("back"))
+	expect(t, s, "back")
+}

@@ -181,6 +181,9 @@ func (s *clientSocket) rebind(t *attachment) {
 	if err == nil {
 		err = s.sendAgain(h) // before use lets anybody send what comes later
 	}
+	if errors.Is(err, net.ErrClosed) { // the daemon stops already: the attachment is about to end
+		err = ErrDaemonLost
+	}
 	if h != nil && !errors.Is(err, ErrDaemonLost) {
 		s.use(h)
 	}
