@@ -54,6 +54,7 @@ type attachment struct {
 	closed map[uint32]uint16                               // by index: number of the last socket there that was closed
 	early  map[uint32][]recvItem                           // messages of sockets that are not registered yet
 	fates  map[uint32][]conn.Fate                          // fates of messages submitted again, of sockets that are not registered yet
+	coming map[uint32]comingSocket                         // sockets that are being bound again, by number
 }
 
 func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
@@ -68,7 +69,7 @@ func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 		c: c, conn: control, dead: make(chan struct{}), calls: make(map[uint64]chan *ipc.Reply),
 		resolved: make(map[[2]netip.Addr]uint32), origins: make(map[uint32]*netip.Addr),
 		closed: make(map[uint32]uint16), early: make(map[uint32][]recvItem),
-		fates: make(map[uint32][]conn.Fate),
+		fates: make(map[uint32][]conn.Fate), coming: make(map[uint32]comingSocket),
 	}
 	files, err := control.ReceiveFiles(&t.welcome, ipc.WelcomeFiles)
 	if err != nil {
@@ -250,7 +251,7 @@ func (t *attachment) end(cause error) {
 		t.submission.end()
 		if !errors.Is(cause, net.ErrClosed) {
 			t.takeRest()
-			t.salvage()
+			t.salvage(cause)
 		}
 		t.c.lost(t)
 		t.maps.wake(-1) // after the sockets know: a sender that is woken before would wait again
@@ -298,9 +299,11 @@ func (t *attachment) origin(i uint32) *netip.Addr {
 
 // register makes a socket known to the dispatcher, and gives it what has
 // arrived before.
-func (t *attachment) register(s *clientSocket, id uint32) {
+func (t *attachment) register(s *clientSocket, h *half) {
+	id := h.id
 	t.sockMu.Lock()
 	defer t.sockMu.Unlock()
+	delete(t.coming, id)
 	early := t.early[id]
 	delete(t.early, id)
 	s.q.mu.Lock()
@@ -311,7 +314,7 @@ func (t *attachment) register(s *clientSocket, id uint32) {
 	s.q.count.Add(int64(len(early)))
 	s.q.mu.Unlock()
 	for _, f := range t.fates[id] { // before others find the socket, to keep the order
-		s.fate(f)
+		s.fateOf(h, f)
 	}
 	delete(t.fates, id)
 	t.socks[id&0xffff].Store(s)
@@ -362,9 +365,37 @@ func (t *attachment) fated(id uint32, f conn.Fate) {
 		}
 		t.sockMu.Unlock()
 	}
-	if s != nil {
-		s.fate(f)
+	if s == nil {
+		return
 	}
+	if h := s.half.Load(); h != nil && h.t == t { // else loseFates has told the program
+		s.fateOf(h, f)
+	}
+}
+
+// expect notes a socket that is bound again, and is registered when what it has left is
+// submitted.
+func (t *attachment) expect(s *clientSocket, h *half) {
+	t.sockMu.Lock()
+	defer t.sockMu.Unlock()
+	t.coming[h.id] = comingSocket{s, h}
+}
+
+// comingSocket is a socket that is not registered yet.
+type comingSocket struct {
+	s *clientSocket
+	h *half
+}
+
+// owner is whose the number of a socket is, nil if it was closed.
+func (t *attachment) owner(id uint32) (*clientSocket, *half) {
+	if s := t.socket(id); s != nil {
+		return s, s.half.Load()
+	}
+	t.sockMu.Lock()
+	defer t.sockMu.Unlock()
+	c := t.coming[id]
+	return c.s, c.h
 }
 
 // wasClosedLocked tells whether the socket of a number was closed.

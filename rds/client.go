@@ -20,7 +20,8 @@ import (
 //
 // When the daemon ends, every blocked call fails with ErrDaemonLost, and so do
 // all later ones, unless ClientConfig.Reconnect is set. What was sent and not
-// acknowledged by then may or may not be delivered.
+// acknowledged by then may or may not be delivered: where its fate was asked for it ends
+// with StatusDropped.
 type Client struct {
 	cfg ClientConfig
 
@@ -45,7 +46,7 @@ type ClientConfig struct {
 	// ends, and bind its sockets there again. Each socket reports the loss
 	// once, to a receiving or to a sending call: what is blocked then fails
 	// with ErrDaemonLost. Later calls wait for the new daemon. What a daemon that was
-	// stopped has not taken is submitted to the next one.
+	// stopped or killed has not begun to take is submitted to the next one.
 	Reconnect bool
 	// ReconnectMin and ReconnectMax bound the back-off between attempts: 10 ms
 	// and 1 s. In the first 10 s after the end of a daemon it is 50 ms at most.

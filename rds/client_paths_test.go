@@ -80,7 +80,7 @@ func TestEveryPathOfAnApplicationIsWritten(t *testing.T) {
 						t.Error("no room")
 					}
 					o := Outgoing{Data: payload(7, 8)}
-					if err := u.putLocked(h.entry(ipc.OpSend, d, uint16(1000+i), &o, 8, nil), nil, o.Data); err != nil {
+					if err := u.putLocked(&h.asked, h.entry(ipc.OpSend, d, uint16(1000+i), &o, 8, nil), nil, o.Data); err != nil {
 						t.Error(err)
 					}
 				}

@@ -3,19 +3,21 @@ package rds
 import (
 	"context"
 	"errors"
+	"io"
 	"net/netip"
 	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
 )
 
-// A daemon that stops in peace leaves submissions on the ring that it has no time for,
-// and says so. With ClientConfig.Reconnect they are submitted to the next daemon, in
-// front of what is sent then. One that was killed says nothing: what it has not taken
-// and what it was about to take look the same, so nothing is submitted twice.
+// A daemon that ends leaves submissions on the ring. It says which ones before it takes
+// any, so that those are known which it has not touched, however it ended. With
+// ClientConfig.Reconnect they are submitted to the next daemon, in front of what is sent
+// then. What the daemon had begun to take may have been sent, and is not sent twice.
 
 // unsent is what a socket has to submit again.
 type unsent struct {
@@ -55,19 +57,21 @@ func (t *attachment) takeRest() {
 // its own may still be at the ring.
 const maxRest = 64
 
-// salvage collects what a daemon that has left did not take, for its sockets.
-func (t *attachment) salvage() {
-	if !t.c.cfg.Reconnect || !t.seg.Left().IsSet() {
+// salvage collects what a daemon that has ended did not touch, for its sockets. A daemon
+// ends a session before the application hears of it.
+func (t *attachment) salvage(cause error) {
+	taking := t.seg.Taking().Load()
+	if !t.c.cfg.Reconnect || taking == 0 || !hungUp(cause) {
 		return
 	}
 	u := &t.submission
 	u.mu.Lock()
-	entries := u.ring.Left()
+	entries := u.ring.Left(taking - 1)
 	u.mu.Unlock()
 	left := make(map[*clientSocket][]unsentMessage)
 	for i := range entries {
 		e := &entries[i]
-		s := t.socket(e.Socket())
+		s, h := t.owner(e.Socket())
 		area := u.data
 		switch e.Op() {
 		case ipc.OpSend:
@@ -93,6 +97,9 @@ func (t *attachment) salvage() {
 				m.limit = heard(a.Expires)
 			}
 		}
+		if m.notify {
+			m.token, _ = h.asked.told(m.token)
+		}
 		left[s] = append(left[s], m)
 	}
 	for s, list := range left {
@@ -100,6 +107,11 @@ func (t *attachment) salvage() {
 		s.unsent.list = append(list, s.unsent.list...) // messages that this daemon was not given come behind
 		s.unsent.mu.Unlock()
 	}
+}
+
+// hungUp tells whether an attachment has ended because the daemon's end of it was closed.
+func hungUp(cause error) bool {
+	return errors.Is(cause, io.EOF) || errors.Is(cause, syscall.EPIPE) || errors.Is(cause, syscall.ECONNRESET)
 }
 
 // sendAgain submits what earlier daemons have left. Its error is ErrDaemonLost, or that
@@ -118,8 +130,9 @@ func (s *clientSocket) sendAgain(h *half) error {
 			s.fateAgain(&list[i])
 			continue
 		}
+		h.t.end(err) // what it has not touched of those before goes first
 		s.unsent.mu.Lock()
-		s.unsent.list = append(list[i:len(list):len(list)], s.unsent.list...)
+		s.unsent.list = append(s.unsent.list, list[i:]...)
 		s.unsent.mu.Unlock()
 		return err
 	}
@@ -157,14 +170,14 @@ func (s *clientSocket) sendOneAgain(h *half, m *unsentMessage) error {
 	}
 	submit := func() error {
 		if n <= conn.InlineMax {
-			return t.put(h.entry(ipc.OpSend, d, m.to.Port(), o, n, x), x.said(), m.data)
+			return t.put(&h.asked, h.entry(ipc.OpSend, d, m.to.Port(), o, n, x), x.said(), m.data)
 		}
 		b := t.alloc(n)
 		if b == nil {
 			return errFull
 		}
 		copy(b.B, m.data)
-		err := t.putBuffer(h.entry(ipc.OpSendBlock, d, m.to.Port(), o, n, x), b, x.said())
+		err := t.putBuffer(&h.asked, h.entry(ipc.OpSendBlock, d, m.to.Port(), o, n, x), b, x.said())
 		if err != nil {
 			b.Release()
 		}

@@ -65,23 +65,107 @@ func TestLeftSubmissionsGoToTheNextDaemon(t *testing.T) {
 	wantErr(t, "Send", stays.Send(background(t), far.LocalAddrPort(), nil), ErrDaemonLost)
 }
 
-// A daemon that says nothing before it goes may have sent what it seems to have left.
-func TestKilledDaemonsSubmissionsAreNotSentAgain(t *testing.T) {
+// What a daemon that is killed has not touched is submitted to the next one, and what it
+// may have sent is not: that ends with StatusDropped, as all does of an application that
+// does not attach again.
+func TestKilledDaemonsSubmissions(t *testing.T) {
+	t.Parallel()
+	for _, again := range []bool{true, false} {
+		l := newLoopLab(t)
+		d := newRestarted(t, l)
+		far := l.bindOne(Config{})
+		s := bound(t, d.client(again), addrOf(newAddr(), 100))
+		send := func(token uint64, size int) {
+			o := Outgoing{To: far.LocalAddrPort(), Data: payload(token, size), Notify: true, Token: token}
+			if err := s.SendMessage(background(t), &o); err != nil {
+				t.Fatal(err)
+			}
+		}
+		x := d.svc.all()[0]
+		x.mu.Lock()
+		x.left = true // It takes nothing more.
+		x.mu.Unlock()
+		for i, size := range []int{10, 100_000, 10, 100_000, 10} {
+			send(uint64(i%3), size) // tokens need not differ
+		}
+		x.mu.Lock()
+		x.ended = true                            // as one that is killed
+		x.seg.Taking().Store(x.sq.Head() + 1 + 2) // while it sends the first two
+		x.mu.Unlock()
+		d.stop()
+		told := map[uint64]int{}
+		tell := func(n int, want Status) {
+			t.Helper()
+			for range n {
+				m := mustRecv(t, s)
+				if m.Kind != KindStatus || m.Status != want {
+					t.Errorf("%v, want the fate %v", &m, want)
+				}
+				told[m.Token]++
+			}
+		}
+		if !again {
+			tell(5, StatusDropped)
+			continue
+		}
+		tell(2, StatusDropped)
+		if told[0] != 1 || told[1] != 1 {
+			t.Errorf("dropped: %v", told)
+		}
+		_, err := s.Recv(background(t))
+		wantErr(t, "Recv", err, ErrDaemonLost)
+		d.start()
+		mustSend(t, s, far.LocalAddrPort(), []byte("later"))
+		for _, token := range []uint64{2, 0, 1} {
+			m := mustRecv(t, far)
+			if err := verify(m.Data, token); err != nil {
+				t.Fatal(err)
+			}
+			m.Release()
+		}
+		expect(t, far, "later")
+		tell(3, StatusSuccess)
+	}
+}
+
+// The daemon says what it is about to take before any of it can be sent, and what it has
+// left when it does not take all.
+func TestSubmissionsAreMarkedBeforeTheyAreTaken(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
 	d := newRestarted(t, l)
 	far := l.bindOne(Config{})
 	s := bound(t, d.client(true), addrOf(newAddr(), 100))
-	d.leave()
-	mustSend(t, s, far.LocalAddrPort(), []byte("lost"))
-	s.client.half.Load().t.seg.Left().Clear() // as if it had been killed before it said so
-	d.svc.all()[0].again = false
-	d.stop()
-	_, err := s.Recv(background(t))
-	wantErr(t, "Recv", err, ErrDaemonLost)
-	d.start()
-	mustSend(t, s, far.LocalAddrPort(), []byte("later"))
-	expect(t, far, "later")
+	mustSend(t, s, far.LocalAddrPort(), []byte("first"))
+	expect(t, far, "first")
+	var p *peer
+	d.node.eachPeer(func(q *peer) {
+		if q.remote == far.LocalAddrPort().Addr() {
+			p = q
+		}
+	})
+	x := d.svc.all()[0]
+	x.mu.Lock()
+	head := x.sq.Head()
+	x.mu.Unlock()
+	p.mu.Lock() // nothing can be sent
+	mustSend(t, s, far.LocalAddrPort(), []byte("second"))
+	marked := holds(patience, func() bool { return x.seg.Taking().Load() == head+1+1 })
+	p.mu.Unlock()
+	if !marked {
+		t.Fatal("a submission is taken that was not marked before")
+	}
+	expect(t, far, "second")
+	x.mu.Lock()
+	x.left = true
+	x.mu.Unlock()
+	mustSend(t, s, far.LocalAddrPort(), []byte("third"))
+	eventually(t, "the submission to be left", func() bool { return x.overBudget.Load() })
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if at := x.seg.Taking().Load(); at != head+1+1 {
+		t.Errorf("%d is marked, and %d were taken", at, head+1)
+	}
 }
 
 // What the daemon has put on the ring is received although the daemon has ended before

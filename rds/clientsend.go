@@ -181,7 +181,7 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing,
 			if !t.lends(d.peer) {
 				return errFull
 			}
-			if err := t.putBuffer(h.entry(ipc.OpSendBlock, d, port, o, len(b.Data), x), own, x.said()); err != nil {
+			if err := t.putBuffer(&h.asked, h.entry(ipc.OpSendBlock, d, port, o, len(b.Data), x), own, x.said()); err != nil {
 				return err
 			}
 			*b = Message{}
@@ -198,11 +198,11 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing,
 			return errFull
 		}
 		buf.Copy(own.B, data)
-		if err := t.putBuffer(h.entry(ipc.OpSendBlock, d, port, o, len(data), x), own, x.said()); err != nil {
+		if err := t.putBuffer(&h.asked, h.entry(ipc.OpSendBlock, d, port, o, len(data), x), own, x.said()); err != nil {
 			own.Release()
 			return err
 		}
-	} else if err := t.put(h.entry(ipc.OpSend, d, port, o, len(data), x), x.said(), data); err != nil {
+	} else if err := t.put(&h.asked, h.entry(ipc.OpSend, d, port, o, len(data), x), x.said(), data); err != nil {
 		return err
 	}
 	accepted(o, false)
@@ -433,7 +433,7 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 		if x != nil {
 			x.begin(h, to, o)
 		}
-		if u.putLocked(h.entry(ipc.OpSend, d, to.Port(), o, len(data), x), x.said(), data) != nil {
+		if u.putLocked(&h.asked, h.entry(ipc.OpSend, d, to.Port(), o, len(data), x), x.said(), data) != nil {
 			h.untake(d.peer, len(data))
 			if x != nil {
 				x.undo(h)

@@ -55,6 +55,7 @@ type half struct {
 	waits   waitList // what senders wait for, and since when; the cell shows the oldest wait
 	memory  halfMemory
 	downs   downBytes
+	asked   askedFates
 	freedMu sync.Mutex
 	retired bool      // the cell may belong to another socket
 	freed   [2]uint64 // FreedBytes and FreedMessages of the cell, as refunded to account
@@ -107,7 +108,7 @@ func (s *clientSocket) use(h *half) {
 	s.q.gone = &h.cell
 	s.q.rmu.Unlock()
 	s.half.Store(h)
-	h.t.register(s, h.id)
+	h.t.register(s, h)
 }
 
 // bindWithin is bind of a new socket. The daemon's half of one that is bound after
@@ -135,6 +136,7 @@ func (s *clientSocket) bindWithin(ctx context.Context, t *attachment, addr netip
 func (s *clientSocket) lost(t *attachment) {
 	if h := s.half.Load(); h != nil {
 		s.loseOperations(h) // before anybody hears of the loss instead of the fates of operations
+		s.loseFates(h)
 	}
 	s.loss.Store(true)
 	if s.told.Load() == t {
@@ -142,11 +144,7 @@ func (s *clientSocket) lost(t *attachment) {
 	}
 	s.losses.Add(1)
 	s.half.Store(nil)
-	s.q.rmu.Lock()
-	s.q.publish()
-	s.q.keep = [2]int{int(s.q.bytes.Load()), int(s.q.count.Load())}
-	s.q.gone = nil
-	s.q.rmu.Unlock()
+	s.q.cutOff()
 	s.readers.wake(-1)
 	s.writers.wake(-1)
 }
@@ -166,6 +164,9 @@ func (s *clientSocket) rebind(t *attachment) {
 	defer cancel()
 	s.failed.Store(nil)
 	h, err := s.ask(ctx, t, s.addr)
+	if err == nil {
+		t.expect(s, h)
+	}
 	options := map[string]int64{ipc.OptionSendBuffer: s.sndbuf.Load(), ipc.OptionReceiveBuffer: s.rcvbuf.Load()}
 	if s.recvErrOn.Load() {
 		options[ipc.OptionRecvErr] = 1
@@ -184,7 +185,15 @@ func (s *clientSocket) rebind(t *attachment) {
 	if errors.Is(err, net.ErrClosed) { // the daemon stops already: the attachment is about to end
 		err = ErrDaemonLost
 	}
-	if h != nil && !errors.Is(err, ErrDaemonLost) {
+	switch {
+	case h == nil:
+	case errors.Is(err, ErrDaemonLost):
+		<-t.dead
+		t.end(err)       // returns when what is on the ring has been taken
+		t.register(s, h) // what the daemon has put on the ring is the socket's
+		s.q.cutOff()
+		s.loseFates(h)
+	default:
 		s.use(h)
 	}
 	if err != nil && !errors.Is(err, ErrDaemonLost) {

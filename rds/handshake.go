@@ -190,6 +190,7 @@ func (x *session) share(l ipc.Layout, receive int) ([]*os.File, error) {
 	x.self, x.ear = self, ear
 	x.sleeps, x.space, x.maps = seg.DaemonSleeps(), seg.WantSpace(), seg.WantMaps()
 	x.out.init(x, bell)
+	seg.Taking().Store(1)
 	x.sq, x.data, x.bodies = seg.Submitted(), seg.DataArea(), seg.SendArea()
 	x.memory, x.aside = seg.MemoryArea(), make(chan struct{}, maxBeside)
 	return []*os.File{f, x.svc.tableFD, self.File(), theirs.File()}, nil

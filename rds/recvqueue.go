@@ -171,6 +171,16 @@ func (q *recvQueue) tell() {
 	q.gone.TakenMessages.Add(uint64(q.takenN - n))
 }
 
+// cutOff follows the end of the daemon that has brought what is in the queue: the next one
+// is not told when that is taken.
+func (q *recvQueue) cutOff() {
+	q.rmu.Lock()
+	defer q.rmu.Unlock()
+	q.publish()
+	q.keep = [2]int{int(q.bytes.Load()), int(q.count.Load())}
+	q.gone = nil
+}
+
 // unpublished is the number of messages taken that count still includes.
 func (q *recvQueue) unpublished() int {
 	q.rmu.Lock()

@@ -201,6 +201,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 		}
 	}
 	limit = min(limit, ready)
+	x.seg.Taking().Store(x.sq.Head() + uint64(limit) + 1) // before anything is sent
 	for n < limit && bytes < pumpBytes {
 		e := x.sq.Peek(n) // a copy, because the application may go on writing
 		switch e.Op() {
@@ -258,6 +259,9 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 	unlock()
 	x.sq.Next(n)
 	x.sq.Publish()
+	if n < limit {
+		x.seg.Taking().Store(x.sq.Head() + 1)
+	}
 	if n > 0 && x.space.Take() {
 		x.out.event(ipc.OpSpace, 0)
 	}
@@ -434,25 +438,6 @@ func (x *session) socket(id uint32) (a *appSocket, ok bool) {
 		return a, true
 	}
 	return nil, true
-}
-
-// memoryFor is receiveMemory.get that has the application ring when it returns
-// memory, if there is none.
-func (x *session) memoryFor(a *appSocket, n int) *block {
-	k := x.mem.get(a, n, false)
-	if k == nil {
-		x.awaitReturns()
-		k = x.mem.get(a, n, false)
-	}
-	return k
-}
-
-// awaitReturns has the application ring when it returns memory.
-func (x *session) awaitReturns() {
-	x.seg.WantReturns().Set() // set even if it was set: a ring may have come before the return that it was for
-	if !x.starving.Swap(true) {
-		x.poke() // returns from before the flag was set have not been seen
-	}
 }
 
 // spaceNews tells the application that waits for space or for its budget to look again.

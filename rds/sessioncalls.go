@@ -35,7 +35,7 @@ func (x *session) calls() {
 		_ = x.conn.SetWriteDeadline(time.Now().Add(callTimeout))
 		if err := x.conn.Send(r); err != nil && broken == nil {
 			broken = err
-			_ = x.conn.Close() // makes the next Receive fail, which ends the session
+			x.svc.work.Go(func() { x.end(err) }) // which closes the connection when it takes nothing more
 		}
 	}
 	for {

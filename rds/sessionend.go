@@ -21,9 +21,6 @@ func (x *session) end(cause error) {
 	x.endOnce.Do(func() {
 		goesOn := errors.Is(cause, net.ErrClosed)
 		x.leaving.Store(goesOn)
-		if !goesOn {
-			x.hangUp()
-		}
 		x.mu.Lock()
 		x.last = true
 		x.overBudget.Store(false)
@@ -38,6 +35,9 @@ func (x *session) end(cause error) {
 		x.sockets = nil
 		x.mu.Unlock()
 		x.out.end()
+		if !goesOn { // only now: what is on the ring from now on is the application's
+			x.hangUp()
+		}
 		x.svc.work.Go(func() {
 			x.regions.end(x.log)
 			if goesOn {

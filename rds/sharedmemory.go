@@ -181,6 +181,25 @@ func (k *block) Put(*buf.Buf) {
 	r.seg.drop()
 }
 
+// memoryFor is receiveMemory.get that has the application ring when it returns
+// memory, if there is none.
+func (x *session) memoryFor(a *appSocket, n int) *block {
+	k := x.mem.get(a, n, false)
+	if k == nil {
+		x.awaitReturns()
+		k = x.mem.get(a, n, false)
+	}
+	return k
+}
+
+// awaitReturns has the application ring when it returns memory.
+func (x *session) awaitReturns() {
+	x.seg.WantReturns().Set() // set even if it was set: a ring may have come before the return that it was for
+	if !x.starving.Swap(true) {
+		x.poke() // returns from before the flag was set have not been seen
+	}
+}
+
 // errViolation ends the session of an application that does what no correct
 // one does.
 var errViolation = errors.New("rds: protocol violation")

@@ -57,8 +57,8 @@ func (u *submission) end() {
 }
 
 // putLocked appends a message whose payload is small, copying it and about,
-// what the message says about memory.
-func (u *submission) putLocked(e ipc.Entry, about, payload []byte) error {
+// what the message says about memory. asked are the fates that its socket has asked for.
+func (u *submission) putLocked(asked *askedFates, e ipc.Entry, about, payload []byte) error {
 	if err := u.roomLocked(len(u.ends) / returnShare); err != nil {
 		return err
 	}
@@ -69,6 +69,7 @@ func (u *submission) putLocked(e ipc.Entry, about, payload []byte) error {
 	at := off + copy(u.data[off:], about)
 	copy(u.data[at:], payload)
 	e[2] = uint64(at) | uint64(off)<<32
+	asked.ask(&e, about)
 	u.appendLocked(e)
 	return nil
 }
@@ -138,9 +139,9 @@ func (u *submission) wake() {
 }
 
 // put submits one small message.
-func (u *submission) put(e ipc.Entry, about, payload []byte) error {
+func (u *submission) put(asked *askedFates, e ipc.Entry, about, payload []byte) error {
 	u.mu.Lock()
-	err := u.putLocked(e, about, payload)
+	err := u.putLocked(asked, e, about, payload)
 	if err == nil {
 		u.publishLocked()
 	}
@@ -152,8 +153,8 @@ func (u *submission) put(e ipc.Entry, about, payload []byte) error {
 }
 
 // putBuffer submits a message whose payload is the first n bytes of b, which
-// becomes the daemon's. about is as of putLocked.
-func (u *submission) putBuffer(e ipc.Entry, b *sendBuffer, about []byte) error {
+// becomes the daemon's. asked and about are as of putLocked.
+func (u *submission) putBuffer(asked *askedFates, e ipc.Entry, b *sendBuffer, about []byte) error {
 	u.mu.Lock()
 	err := u.roomLocked(len(u.ends) / returnShare)
 	off := 0
@@ -167,6 +168,7 @@ func (u *submission) putBuffer(e ipc.Entry, b *sendBuffer, about []byte) error {
 		copy(u.data[off:], about)
 		e[2] = uint64(b.off) | uint64(off)<<32
 		u.lent.lend(int(b.off), e.Peer())
+		asked.ask(&e, about)
 		u.appendLocked(e)
 		u.publishLocked()
 		u.keepLocked(b)

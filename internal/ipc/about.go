@@ -84,6 +84,11 @@ func (a *About) AppendTo(b []byte) []byte {
 	return b
 }
 
+// HasOperation tells whether the bytes of an About, which may be none, have an operation.
+func HasOperation(about []byte) bool {
+	return len(about) >= AboutSize && binary.NativeEndian.Uint32(about[offAboutFlags:])&(AboutRDMA|AboutAtomic) != 0
+}
+
 // Load copies the About at off out of area, each byte once: the other side may
 // write there meanwhile. It is false if the About is not within the area, or has
 // a flag or a number of pieces that there is not. Pieces are appended to

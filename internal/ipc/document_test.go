@@ -96,7 +96,7 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 			{offWantSQ, 4, "flag: wants OpSpace", ""}, {offWantMap, 4, "flag: wants OpMaps", ""},
 			{offWantCQ, 4, "flag: wants the bell when completions", ""}, {offWantRet, 4, "flag: wants the bell when memory", ""},
 			{offLeft, 4, "flag: takes no more submissions", ""}, {offHeld, 8, "memory of what was submitted and waits", ""},
-			{offSpill, 8, "the oldest block of spilled", ""},
+			{offSpill, 8, "the oldest block of spilled", ""}, {offTaking, 8, "index of the first submission", ""},
 		}, pageSize},
 		{"A cell, one per socket.", []place{
 			{offFreedBytes, 8, "bytes settled", ""}, {offFreedMsgs, 8, "messages settled", ""}, {offCellHeld, 8, "bytes submitted that wait", ""}, {offTell, 4, "flag: wants the bell", ""},

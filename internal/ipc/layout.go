@@ -31,6 +31,7 @@ const (
 	offHeld    = 0x680 // daemon: memory of messages that wait for peers that are down
 	offWantRet = 0x580 // daemon sets, application clears: wants the bell when memory is returned
 	offSpill   = 0x700 // daemon: where the oldest block of spilled completions is
+	offTaking  = 0x780 // daemon: which submissions it has not touched
 	offLeft    = 0x600 // daemon sets and never clears: it takes no more submissions
 
 	pageSize = 4096

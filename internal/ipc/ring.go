@@ -73,13 +73,14 @@ func (p *Producer) Tail() uint64 { return p.tail }
 // Head is the consumer's index as Free last read it.
 func (p *Producer) Head() uint64 { return p.head }
 
-// Left returns the entries that the other side has not taken, and takes back no slot.
-func (p *Producer) Left() []Entry {
+// Left returns the entries from index on that the other side has not taken, and takes back
+// no slot.
+func (p *Producer) Left(index uint64) []Entry {
 	if _, err := p.Free(len(p.slots)); err != nil {
 		return nil
 	}
-	out := make([]Entry, 0, p.tail-p.head)
-	for i := p.head; i != p.tail; i++ {
+	var out []Entry
+	for i := max(p.head, index); i < p.tail; i++ {
 		out = append(out, p.slots[i&uint64(len(p.slots)-1)])
 	}
 	return out

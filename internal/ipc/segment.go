@@ -150,6 +150,10 @@ func (s *Segment) WantReturns() Flag { return s.flag(offWantRet) }
 // head are the application's again. It is never cleared.
 func (s *Segment) Left() Flag { return s.flag(offLeft) }
 
+// Taking is the index of the first submission that the daemon has not begun to take, and
+// 1; 0: the daemon does not say. The daemon writes it.
+func (s *Segment) Taking() *atomic.Uint64 { return s.word(offTaking) }
+
 // Held is the memory of what was submitted and waits for peers that are down or hold
 // it back. The daemon writes it.
 func (s *Segment) Held() *atomic.Uint64 { return s.word(offHeld) }
