@@ -27,8 +27,8 @@ type daemon struct {
 }
 
 // startApplication starts an rdsd that serves addr and the addresses of first
-// contacts after it, and a node program attached to it.
-func (l *lab) startApplication(t *testing.T, addr netip.Addr, paths int) *process {
+// contacts after it, with further arguments, and a node program attached to it.
+func (l *lab) startApplication(t *testing.T, addr netip.Addr, paths int, args ...string) *process {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
 	if err != nil {
@@ -41,10 +41,10 @@ func (l *lab) startApplication(t *testing.T, addr netip.Addr, paths int) *proces
 		l.addAddr(t, a)
 	}
 	d := &daemon{l: l, socket: filepath.Join(dir, "s"), log: l.logFile(t, "rdsd-")}
-	d.args = []string{
+	d.args = append([]string{
 		"--listen", strings.Join(all, ","), "--npaths", strconv.Itoa(paths),
 		"--socket", d.socket, "--control", filepath.Join(dir, "c"), "--drain", "1s", "--log-level", "debug",
-	}
+	}, args...)
 	d.start(t)
 	t.Cleanup(func() {
 		d.kill()

@@ -25,6 +25,10 @@
 // over two peers, whichever they are; TestKernelToKernel runs cases between
 // two guests, to tell the harness's faults from ours.
 //
+// TestLasting has what takes minutes in a short form. RDS_LONG=1 has it in full:
+//
+//	RDS_LONG=1 go test -tags interop ./test/interop/ -run TestLasting -v -timeout 40m -parallel 4
+//
 // # Verbs
 //
 // Other guests have Linux's software iWARP, siw, to test ours against. Debian's

@@ -72,6 +72,8 @@ type flow struct {
 	stream   peer.Stream
 	try      bool // first send each message without waiting
 	monitor  bool // has the end of congestion told
+	rate     int  // messages a second; 0: as many as the stack takes
+	anyOrder bool // each message comes once, and no order is checked
 }
 
 // running is a flow under way.
@@ -81,11 +83,11 @@ type running struct {
 }
 
 func (f flow) startRecv() (*peer.Call, error) {
-	return f.to.Start(peer.OpRecv, peer.RecvArgs{Socket: f.to.id, From: f.from.addr, Stream: f.stream})
+	return f.to.Start(peer.OpRecv, peer.RecvArgs{Socket: f.to.id, From: f.from.addr, Stream: f.stream, AnyOrder: f.anyOrder})
 }
 
 func (f flow) startSend() (*peer.Call, error) {
-	return f.from.Start(peer.OpSend, peer.SendArgs{Socket: f.from.id, To: f.to.addr, Stream: f.stream, Try: f.try, Monitor: f.monitor})
+	return f.from.Start(peer.OpSend, peer.SendArgs{Socket: f.from.id, To: f.to.addr, Stream: f.stream, Rate: f.rate, Try: f.try, Monitor: f.monitor})
 }
 
 func (f flow) start() (r running, err error) {
@@ -97,15 +99,24 @@ func (f flow) start() (r running, err error) {
 	return r, err
 }
 
-// wait waits until everything was sent and received as it should.
+// wait waits until everything was sent and received as it should. If one end fails the
+// other one is ended.
 func (r running) wait(ctx context.Context) (peer.SendResult, error) {
 	var sent peer.SendResult
 	var got peer.RecvResult
+	recvErr := make(chan error, 1)
+	go func() {
+		err := r.recv.Wait(ctx, &got)
+		if err != nil {
+			_ = r.send.Cancel(ctx)
+		}
+		recvErr <- err
+	}()
 	sendErr := r.send.Wait(ctx, &sent)
 	if sendErr != nil {
 		_ = r.recv.Cancel(ctx)
 	}
-	if err := r.recv.Wait(ctx, &got); err != nil {
+	if err := <-recvErr; err != nil {
 		return sent, fmt.Errorf("%v to %v, seed %d: %w (sender: %d messages, %v)",
 			r.from.addr, r.to.addr, r.stream.Seed, err, sent.Messages, sendErr)
 	}
@@ -122,7 +133,8 @@ func (r running) wait(ctx context.Context) (peer.SendResult, error) {
 func bothWays(flows []flow) []flow {
 	var all []flow
 	for _, f := range flows {
-		back := flow{from: f.to, to: f.from, stream: f.stream, try: f.try, monitor: f.monitor}
+		back := f
+		back.from, back.to = f.to, f.from
 		back.stream.Seed++
 		all = append(all, f, back)
 	}

@@ -33,11 +33,12 @@ func TestInterop(t *testing.T) {
 			owner := t // of what outlives a case
 			addr := netip.MustParseAddr(c.addr)
 			l.addAddr(t, addr)
-			begin := l.startNode
+			var node *process
 			if c.rdsd {
-				begin = l.startApplication
+				node = l.startApplication(t, addr, c.paths)
+			} else {
+				node = l.startNode(t, addr, c.paths)
 			}
-			node := begin(t, addr, c.paths)
 			run := func(name string, f func(t *testing.T)) {
 				t.Run(name, func(t *testing.T) {
 					defer func() { node.show(t); guest.show(t) }() // before the case's sockets close

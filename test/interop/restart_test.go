@@ -46,6 +46,9 @@ func testRestart(t *testing.T, survivor, victim *process, paths int, restart fun
 	}
 	victim = restart()
 	start := time.Now()
+	for _, c := range []*peer.Call{all[0].recv, all[1].send} { // the victim's, if its program lives on
+		_ = c.Cancel(ctx)
+	}
 	for _, c := range []*peer.Call{all[0].send, all[1].recv} { // the survivor's
 		if err := c.Cancel(ctx); err != nil {
 			t.Fatal(err)

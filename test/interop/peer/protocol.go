@@ -60,11 +60,13 @@ type PingResult struct{ Microseconds int64 }
 
 // SendArgs asks for a stream to be sent. With Try every message is first sent
 // without waiting, and what refused it is counted. With Monitor, on top of it,
-// the end of congestion is learned from the congestion monitor.
+// the end of congestion is learned from the congestion monitor. A Rate is messages a
+// second, 0 as many as the stack takes; what was not taken in time is made up for.
 type SendArgs struct {
 	Socket int
 	To     netip.AddrPort
 	Stream Stream
+	Rate   int
 
 	Try, Monitor bool
 }
@@ -78,11 +80,13 @@ type SendResult struct {
 }
 
 // RecvArgs asks for a stream to be received and verified. Messages of other
-// senders are errors.
+// senders are errors. With AnyOrder, which needs Stream.Size, nothing is verified but
+// that each number comes once.
 type RecvArgs struct {
-	Socket int
-	From   netip.AddrPort
-	Stream Stream
+	Socket   int
+	From     netip.AddrPort
+	Stream   Stream
+	AnyOrder bool
 }
 
 // RecvResult counts what was received.

@@ -70,7 +70,10 @@ func (s *Server) send(ctx context.Context, t *task, a SendArgs) (any, error) {
 	}
 	var r SendResult
 	g := newGenerator(a.Stream)
-	for r.Messages < a.Stream.Count {
+	for start := time.Now(); r.Messages < a.Stream.Count; {
+		if err := pace(ctx, start, r.Messages, a.Rate); err != nil {
+			return nil, err
+		}
 		b := g.next()
 		if err := sendOne(ctx, t, socket, a, b, &r); err != nil {
 			return nil, fmt.Errorf("message %d of %d (%d bytes) to %v: %w", r.Messages, a.Stream.Count, len(b), a.To, err)
@@ -80,6 +83,25 @@ func (s *Server) send(ctx context.Context, t *task, a SendArgs) (any, error) {
 		t.messages.Store(int64(r.Messages))
 	}
 	return r, nil
+}
+
+// pace waits until so many messages are due, or nearly: one timer a millisecond is enough.
+func pace(ctx context.Context, start time.Time, messages, rate int) error {
+	if rate == 0 {
+		return nil
+	}
+	early := time.Until(start.Add(time.Duration(messages) * time.Second / time.Duration(rate)))
+	if early < time.Millisecond {
+		return nil
+	}
+	due := time.NewTimer(early)
+	defer due.Stop()
+	select {
+	case <-due.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // sendOne sends one message. With Try it asks again and again while the send
@@ -133,6 +155,10 @@ func (s *Server) recv(ctx context.Context, t *task, a RecvArgs) (any, error) {
 	}
 	var r RecvResult
 	g := newGenerator(a.Stream)
+	check := g.check
+	if a.AnyOrder {
+		check = onceEach(a.Stream)
+	}
 	buf := make([]byte, MaxMessage+1) // a longer message shows
 	for r.Messages < a.Stream.Count {
 		n, from, err := socket.Recv(ctx, buf)
@@ -142,7 +168,7 @@ func (s *Server) recv(ctx context.Context, t *task, a RecvArgs) (any, error) {
 		if from != a.From {
 			return nil, fmt.Errorf("message %d: from %v, want %v", r.Messages, from, a.From)
 		}
-		if err := g.check(buf[:n]); err != nil {
+		if err := check(buf[:n]); err != nil {
 			return nil, err
 		}
 		r.Messages++

@@ -87,6 +87,22 @@ func (g *generator) size() int {
 	}
 }
 
+// onceEach returns a check that each message of a stream comes once, in any order.
+func onceEach(s Stream) func(got []byte) error {
+	seen := make([]bool, s.Count)
+	return func(got []byte) error {
+		if len(got) != s.Size || len(got) < 8 {
+			return fmt.Errorf("a message of %d bytes, want %d", len(got), s.Size)
+		}
+		i := binary.BigEndian.Uint64(got)
+		if i >= uint64(s.Count) || seen[i] {
+			return fmt.Errorf("message %d of %d comes again, or there is none", i, s.Count)
+		}
+		seen[i] = true
+		return nil
+	}
+}
+
 // check compares a received message with the next of the stream.
 func (g *generator) check(got []byte) error {
 	seq := g.seq

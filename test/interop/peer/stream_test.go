@@ -58,3 +58,27 @@ func TestStreamShowsWhatIsWrong(t *testing.T) {
 		}
 	}
 }
+
+// Where order does not matter, a message that comes twice is noticed, and one that is not
+// of the stream.
+func TestOnceEach(t *testing.T) {
+	t.Parallel()
+	s := Stream{Seed: 1, Count: 3, Size: 64}
+	var list [][]byte
+	for g := newGenerator(s); len(list) < s.Count; {
+		list = append(list, bytes.Clone(g.next()))
+	}
+	check := onceEach(s)
+	for _, i := range []int{2, 0, 1} {
+		if err := check(list[i]); err != nil {
+			t.Error(err)
+		}
+	}
+	last := bytes.Clone(list[2])
+	last[7]++
+	for name, b := range map[string][]byte{"again": list[1], "not of the stream": last, "longer": make([]byte, 65)} {
+		if check(b) == nil {
+			t.Errorf("%s: not noticed", name)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package rdspeer
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -59,11 +60,24 @@ func (s stack) Links() ([]peer.Link, error) {
 	return links, err
 }
 
+// socket goes on when the daemon that its program is attached to is followed by another:
+// what failed for that is done again.
 type socket struct{ *rds.Socket }
+
+func (s socket) Send(ctx context.Context, to netip.AddrPort, b []byte) error {
+	for {
+		if err := s.Socket.Send(ctx, to, b); !errors.Is(err, rds.ErrDaemonLost) || ctx.Err() != nil {
+			return err
+		}
+	}
+}
 
 func (s socket) Recv(ctx context.Context, b []byte) (int, netip.AddrPort, error) {
 	for {
 		m, err := s.Socket.Recv(ctx)
+		if errors.Is(err, rds.ErrDaemonLost) && ctx.Err() == nil {
+			continue
+		}
 		if err != nil {
 			return 0, netip.AddrPort{}, err
 		}
