@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -86,7 +87,7 @@ func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 	if t.seg, err = ipc.OpenSegment(files[0]); err == nil {
 		t.table, err = ipc.OpenTable(files[1])
 	}
-	ipc.CloseFiles(files[:2]) // the mappings stay
+	ipc.CloseFiles(files[:2]) // mappings outlive the descriptors
 	if err == nil {
 		t.bell, err = ipc.OpenBell(files[2])
 	}
@@ -95,6 +96,7 @@ func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 	}
 	if err != nil {
 		ipc.CloseFiles(files[2:])
+		clientMappings{seg: t.seg, table: t.table}.close()
 		return nil, err
 	}
 	t.submission.init(t.seg, t.bell)
@@ -102,9 +104,32 @@ func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 	t.listening.init(t)
 	t.memory.init(t)
 	t.exposable.init(t.seg)
+	runtime.AddCleanup(t, clientMappings.close, clientMappings{t.seg, t.table, t.memory.blocks, t.exposable.arena})
 	t.operates = slices.Contains(w.Features, ipc.FeatureRDMA)
 	t.expires = slices.Contains(w.Features, ipc.FeatureExpires)
 	return t, nil
+}
+
+// clientMappings is the shared memory of an attachment. It is unmapped when nothing points
+// to the attachment any more, so that no reader of a cell ever meets an unmapped page:
+// sockets, messages and Memory that were not released do.
+type clientMappings struct {
+	seg     *ipc.Segment
+	table   *ipc.Table
+	blocks  map[uint32]*clientBlock // blocks of messages that were not released; they point to the attachment
+	exposed *ipc.Arena              // allocated in it: what AllocMemory has given out
+}
+
+func (m clientMappings) close() {
+	if m.exposed != nil && m.exposed.Free() != m.exposed.Size() {
+		return // the application has the bytes, though not the Memory
+	}
+	if m.seg != nil {
+		_ = m.seg.Close()
+	}
+	if m.table != nil {
+		_ = m.table.Close()
+	}
 }
 
 // remoteErrors are the errors of calls by errno.

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -72,6 +73,7 @@ func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
 	if s.table, s.tableFD, err = ipc.NewTable(n.generation); err != nil {
 		return fail(err)
 	}
+	runtime.AddCleanup(s, func(t *ipc.Table) { _ = t.Close() }, s.table)
 	if s.listener == nil {
 		if s.listener, s.file, err = control.Listen(ipc.Network, cfg.Path, cfg.Mode); err != nil {
 			s.tableFD.Close()

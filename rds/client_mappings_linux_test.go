@@ -1,0 +1,71 @@
+package rds
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"testing"
+)
+
+// mappings is how many mappings of shared memory this process has.
+func mappings(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Count(list, []byte("/memfd:rds"))
+}
+
+// The shared memory of clients that have ended is unmapped, but for what the application
+// still has: a message that was not released, and memory for operations.
+func TestEndedClientsAreUnmapped(t *testing.T) {
+	l, ops := newOpLab(t)
+	n := ops.node(l, Config{})
+	far := l.bind(ops.node(l, Config{}))
+	_, path := serving(t, n, ServiceConfig{})
+	const clients = 20
+	before := mappings(t)
+	messages, exposed := make([]Message, clients), make([][]byte, clients)
+	use := func(i int) error {
+		c, err := Dial(path)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		s, err := c.Bind(addrOf(newAddr(), 100))
+		if err != nil {
+			return err
+		}
+		mustSend(t, far, s.LocalAddrPort(), payload(uint64(i), 1000))
+		m, err := s.Recv(background(t))
+		if err != nil {
+			return err
+		}
+		switch i {
+		case 0:
+			messages[i] = m
+			return nil
+		case 1:
+			mem, err := s.AllocMemory(8)
+			if err != nil {
+				return err
+			}
+			exposed[i] = mem.B
+		}
+		m.Release()
+		return nil
+	}
+	for i := range clients {
+		if err := use(i); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "unmapping", func() bool {
+		runtime.GC()
+		return mappings(t) < before+clients/2
+	})
+	messages[0].Data[0]++ // no fault
+	messages[0].Release()
+	exposed[1][0]++
+}
