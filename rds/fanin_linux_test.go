@@ -323,13 +323,3 @@ func (r *fanInRun) dies(l *lab) {
 		r.Errorf("%d messages dropped for want of room", n)
 	}
 }
-
-// congestedAt tells whether a peer of n has said that its port is congested.
-func congestedAt(n *Node, port uint16) (yes bool) {
-	n.eachPeer(func(p *peer) {
-		p.mu.Lock()
-		yes = yes || p.core.Congested(port)
-		p.mu.Unlock()
-	})
-	return yes
-}

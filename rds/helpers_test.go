@@ -320,3 +320,13 @@ func discard(ctx context.Context, s *Socket) {
 		m.Release()
 	}
 }
+
+// congestedAt tells whether a peer of n has said that its port is congested.
+func congestedAt(n *Node, port uint16) (yes bool) {
+	n.eachPeer(func(p *peer) {
+		p.mu.Lock()
+		yes = yes || p.core.Congested(port)
+		p.mu.Unlock()
+	})
+	return yes
+}

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"os"
 	"testing"
-	"time"
-
-	"github.com/rds-go/rds/internal/ipc"
 )
 
 // sessionOf is the only session of a service.
@@ -112,58 +109,4 @@ func waitOf(t *testing.T, n *Node, cause string) WaitInfo {
 		}
 	}
 	return WaitInfo{}
-}
-
-// What an application writes into its cell counts for its own session, never backwards, and
-// makes no report that cannot be true.
-func TestCountersOfALiar(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	n, svc, path := served(t, l, Config{}, ServiceConfig{})
-	honest := bound(t, dialed(t, path), addrOf(newAddr(), 100))
-	e := intrude(t, path)
-	defer e.leave()
-	r := e.ask(ipc.Request{Op: ipc.CallBind, Addr: addrOf(newAddr(), 200)})
-	if r.Error != "" {
-		t.Fatal(r.Error)
-	}
-	cell := e.seg.Cell(int(r.Socket & 0xffff))
-	liar := func() SessionInfo {
-		all := svc.Sessions()
-		return all[len(all)-1]
-	}
-	cell.Blocked.Store(7)
-	if got := liar().CongestionBlocked; got != 7 {
-		t.Fatalf("%d sends have blocked, want 7", got)
-	}
-	cell.Blocked.Store(3)
-	cell.Full.Store(1<<64 - 1)
-	cell.TakenMessages.Store(1<<64 - 1)
-	cell.TakenBytes.Store(1<<64 - 1)
-	for range 2 {
-		if x := liar(); x.CongestionBlocked != 7 || x.QueueFull > maxTally || x.RecvMessages != 0 || x.RecvBytes != 0 {
-			t.Errorf("%+v", x)
-		}
-	}
-	cell.Blocked.Store(8)
-	if got := liar().CongestionBlocked; got != 8 {
-		t.Errorf("%d sends have blocked, want 8", got)
-	}
-	for _, x := range svc.Sessions() {
-		if x.PID == os.Getpid() && x.ID != liar().ID && (x.CongestionBlocked != 0 || x.QueueFull != 0) {
-			t.Errorf("another session: %+v", x)
-		}
-	}
-	mustSend(t, honest, nowhere(), []byte("x"))
-	cell.Waits[0].Set(ipc.WaitPort, 9, 0, 77, time.Now().Add(time.Hour).UnixNano()) // the peer of another address
-	cell.Waits[1].Set(ipc.WaitPort, 9, 1<<31, 77, 0)
-	cell.Waits[2].Set(200, 1, 0, 0, 0)
-	if w := waitOf(t, n, CauseCongested); w.Senders != 0 {
-		t.Errorf("reported although there is no such peer: %+v", w)
-	}
-	cell.Waits[2].Set(ipc.WaitRoom, 0, 1, 1, 1)
-	eventually(t, "a wait that can be", func() bool { return waitOf(t, n, CauseSendBuffer).Senders == 1 })
-	if w := waitOf(t, n, CauseSendBuffer); w.Since.Before(liar().Since) {
-		t.Errorf("it waits for longer than it is there: %+v", w)
-	}
 }
