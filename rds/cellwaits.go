@@ -107,15 +107,9 @@ func (n *Node) tally() {
 	if n.service.Load() == nil {
 		return
 	}
-	var socks []*appSocket
-	n.mu.RLock()
-	for s := range n.socks {
+	for _, s := range n.sockets() {
 		if s.app != nil {
-			socks = append(socks, s.app)
+			s.app.tally()
 		}
-	}
-	n.mu.RUnlock()
-	for _, a := range socks {
-		a.tally()
 	}
 }

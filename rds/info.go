@@ -24,12 +24,8 @@ func (n *Node) Info() (Info, error) {
 	for a := range n.locals {
 		info.Addresses = append(info.Addresses, a)
 	}
-	socks := make([]*nodeSocket, 0, len(n.socks))
-	for s := range n.socks {
-		socks = append(socks, s)
-	}
 	n.mu.RUnlock()
-	for _, s := range socks {
+	for _, s := range n.sockets() {
 		info.Sockets = append(info.Sockets, s.info())
 		info.Receive = append(info.Receive, s.received()...)
 	}

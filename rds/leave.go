@@ -1,6 +1,8 @@
 package rds
 
 import (
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,13 +27,7 @@ import (
 // beginLeaving marks all ports congested.
 func (n *Node) beginLeaving() {
 	n.leaving.Store(true)
-	n.mu.RLock()
-	locals := make([]*localAddr, 0, len(n.locals))
-	for _, la := range n.locals {
-		locals = append(locals, la)
-	}
-	n.mu.RUnlock()
-	for _, la := range locals {
+	for _, la := range n.allLocals() {
 		la.leaving.Store(true)
 		la.announce(n)
 	}
@@ -162,27 +158,17 @@ func (s *Service) waiting() bool {
 func (n *Node) logUndelivered() {
 	type sum struct{ messages, bytes int }
 	left := make(map[uint32]sum)
-	count := func(s *nodeSocket) {
+	socks := n.sockets()
+	for _, la := range n.allLocals() {
+		la.mu.Lock()
+		socks = slices.AppendSeq(socks, maps.Values(la.keepers))
+		la.mu.Unlock()
+	}
+	for _, s := range socks {
 		s.q.each(func(it *recvItem) {
 			l := left[it.peer]
 			left[it.peer] = sum{l.messages + 1, l.bytes + int(it.length)}
 		})
-	}
-	n.mu.RLock()
-	socks := make([]*nodeSocket, 0, len(n.socks))
-	for s := range n.socks {
-		socks = append(socks, s)
-	}
-	for _, la := range n.locals {
-		la.mu.Lock()
-		for _, k := range la.keepers {
-			socks = append(socks, k)
-		}
-		la.mu.Unlock()
-	}
-	n.mu.RUnlock()
-	for _, s := range socks {
-		count(s)
 	}
 	for i, l := range left {
 		if p := n.peerAt(i); p != nil {

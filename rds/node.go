@@ -3,9 +3,11 @@ package rds
 import (
 	"errors"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -296,6 +298,20 @@ func (n *Node) eachPeer(f func(*peer)) {
 	for _, p := range peers {
 		f(p)
 	}
+}
+
+// sockets are the open sockets.
+func (n *Node) sockets() []*nodeSocket {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return slices.Collect(maps.Keys(n.socks))
+}
+
+// allLocals are the node's addresses.
+func (n *Node) allLocals() []*localAddr {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return slices.Collect(maps.Values(n.locals))
 }
 
 // pollAcks looks for acknowledgements on all connections of an address.

@@ -181,17 +181,6 @@ func (n *Node) graceOver() {
 	}
 }
 
-// allLocals are the node's addresses.
-func (n *Node) allLocals() []*localAddr {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	locals := make([]*localAddr, 0, len(n.locals))
-	for _, la := range n.locals {
-		locals = append(locals, la)
-	}
-	return locals
-}
-
 // endSuccession ends what waits.
 func (n *Node) endSuccession() {
 	u := &n.succession

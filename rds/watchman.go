@@ -238,13 +238,8 @@ func (n *Node) lookForAddresses() {
 		}
 		return false
 	}
-	n.mu.RLock()
-	locals := make([]netip.Addr, 0, len(n.locals))
-	for a := range n.locals {
-		locals = append(locals, a)
-	}
-	n.mu.RUnlock()
-	for _, a := range locals {
+	for _, la := range n.allLocals() {
+		a := la.addr
 		switch gone := !has(a); {
 		case gone && !w.gone[a]:
 			w.gone[a] = true

@@ -62,13 +62,7 @@ var hints = map[string]string{
 func (n *Node) why(now time.Time) []WaitInfo {
 	y := &waitReport{node: n, now: now}
 	n.eachPeer(y.peer)
-	n.mu.RLock()
-	socks := make([]*nodeSocket, 0, len(n.socks))
-	for s := range n.socks {
-		socks = append(socks, s)
-	}
-	n.mu.RUnlock()
-	for _, s := range socks {
+	for _, s := range n.sockets() {
 		y.senders(s)
 		y.receiver(s)
 	}
