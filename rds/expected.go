@@ -121,7 +121,6 @@ func (l *localAddr) giveUp() (ports, dropped int) {
 		k.closed.Store(true)
 		dropped += k.q.drop()
 		l.waiters.ended(k)
-		l.waiters.ended(k)
 	}
 	return ports, dropped
 }

@@ -53,7 +53,7 @@ func (l *localAddr) lookup(port uint16) *nodeSocket {
 func (l *localAddr) bind(s *nodeSocket, port uint16) (met int, err error) {
 	k := l.lockKeeper(port)
 	if k != nil {
-		defer l.waiters.ended(k)
+		defer l.waiters.ended(k) // links that waited for room in the keeper look the port up again and find s
 		defer k.q.mu.Unlock()
 	}
 	defer l.mu.Unlock()
@@ -75,7 +75,6 @@ func (l *localAddr) bind(s *nodeSocket, port uint16) (met int, err error) {
 	met = l.meetLocked(port)
 	if k != nil {
 		s.inherit(k)
-		l.waiters.ended(k) // links that waited for room in the keeper look the port up again and find s
 	}
 	pg := l.pages[port>>8].Load()
 	if pg == nil {
