@@ -2,6 +2,7 @@ package statefile
 
 import (
 	"errors"
+	"math/bits"
 	"net/netip"
 	"os"
 	"strings"
@@ -145,18 +146,11 @@ func (s *File) Ports() map[netip.Addr][]uint16 {
 	for addr, a := range s.addresses {
 		for w := range a.words {
 			for v := atomic.LoadUint64(&a.words[w]); v != 0; v &= v - 1 {
-				out[addr] = append(out[addr], uint16(w*64+trailing(v)))
+				out[addr] = append(out[addr], uint16(w*64+bits.TrailingZeros64(v)))
 			}
 		}
 	}
 	return out
-}
-
-func trailing(v uint64) (n int) {
-	for ; v&1 == 0; v >>= 1 {
-		n++
-	}
-	return n
 }
 
 // Address is the ports of a, nil if the file has no room for it.
