@@ -1,6 +1,7 @@
 package choice
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,12 +59,12 @@ func (st *state) quiet() {
 
 // State says what serves a pair of addresses, and why.
 type State struct {
-	Wire   string    `json:"wire"`             // name of the transport that serves; empty: not known yet
-	Since  time.Time `json:"since,omitzero"`   // when the transport that serves was found out
-	Reason string    `json:"reason,omitempty"` // why the preferred transport does not serve, or serves again
-	Forced bool      `json:"forced,omitempty"` // the configuration has chosen the transport, which never changes
-	Moving string    `json:"moving,omitempty"` // name of the transport that the pair is moving to
-	Next   time.Time `json:"next,omitzero"`    // when the peer is asked next whether it speaks the preferred transport; zero: no question is planned
+	Wire   string    // name of the transport that serves; empty: not known yet
+	Since  time.Time // when the transport that serves was found out
+	Reason string    // why the preferred transport does not serve, or serves again
+	Forced bool      // the configuration has chosen the transport, which never changes
+	Moving string    // name of the transport that the pair is moving to
+	Next   time.Time // when the peer is asked next whether it speaks the preferred transport; zero: no question is planned
 }
 
 // State is a snapshot for reports.
@@ -89,14 +90,11 @@ func (t *Transport) Chosen(local, remote netip.Addr) string { return t.State(loc
 // the pair is moving to, else the one that serves it. "" is any: nothing is known, or
 // the peer is the side that dials and decides.
 func (t *Transport) Target(local, remote netip.Addr) string {
-	k := pairOf(local, remote)
-	if s := t.State(local, remote); !k.dials() {
+	if !pairOf(local, remote).dials() {
 		return ""
-	} else if s.Moving != "" {
-		return s.Moving
-	} else {
-		return s.Wire
 	}
+	s := t.State(local, remote)
+	return cmp.Or(s.Moving, s.Wire)
 }
 
 // Move has a pair go to the transport of this name as soon as its links have been ended
