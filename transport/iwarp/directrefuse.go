@@ -40,11 +40,10 @@ type refusals struct {
 func (q *QP) DirectRefuse(number uint64, why Refusal) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	s := q.stream
-	if s == nil || s.shared == nil || s.shared.direct.queue == nil || !s.shared.agreed.Caps.Has(xctl.CapRefused) {
+	if !q.refusesLocked() {
 		return false, nil
 	}
-	x := s.shared
+	s, x := q.stream, q.stream.shared
 	if !x.backlog.Refused(xctl.Refused{First: number, Count: 1, Code: xctl.RefusedCode(why)}) {
 		return false, ErrUnread
 	}
@@ -57,6 +56,10 @@ func (q *QP) DirectRefuse(number uint64, why Refusal) (bool, error) {
 func (q *QP) DirectRefuses() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return q.refusesLocked()
+}
+
+func (q *QP) refusesLocked() bool {
 	s := q.stream
 	return s != nil && s.shared != nil && s.shared.direct.queue != nil && s.shared.agreed.Caps.Has(xctl.CapRefused)
 }

@@ -283,7 +283,7 @@ func (r *receiver) filled(n int) {
 // something made work for it.
 func (r *receiver) flush() {
 	r.push()
-	acknowledged, answers := false, false
+	answers := false
 	if x := r.s.shared; x != nil && x.direct.queue != nil && !r.dead {
 		answers = x.direct.fed
 		x.direct.taking = x.direct.queue.ready.Load()
@@ -293,7 +293,6 @@ func (r *receiver) flush() {
 		// before the sink has passed the messages on. And before the transmitter runs,
 		// so that what the program answers takes it along.
 		r.acknowledge()
-		acknowledged = true
 		r.grantOctets()
 		if x.direct.octets.woken {
 			x.direct.octets.woken = false
@@ -303,8 +302,7 @@ func (r *receiver) flush() {
 			r.acked = false
 			x.direct.queue.sink.Acked()
 		}
-	}
-	if !acknowledged {
+	} else {
 		r.acknowledge()
 	}
 	s, q := r.s, r.s.q
