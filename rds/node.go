@@ -330,7 +330,7 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 	remote := l.RemoteAddr()
 	a := remote.Addr()
 	switch {
-	case !own && n.local(a) != nil || own != (n.local(a) != nil):
+	case own != (n.local(a) != nil):
 		l.Close(transport.Abort) // A link from outside to our own address is not ours to take (net/rds/tcp_listen.c).
 		return
 	case n.succession.gated(func() { n.accept(la, l, own) }, func() { l.Close(transport.Abort) }):

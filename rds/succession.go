@@ -148,9 +148,6 @@ func (u *succession) introduce(la *localAddr) {
 
 // met notes that n ports of the predecessor were bound again.
 func (u *succession) met(n int) {
-	if n == 0 {
-		return
-	}
 	u.mu.Lock()
 	u.missing -= n
 	all := u.missing == 0
