@@ -12,7 +12,8 @@ const surveys = 2
 // on them that TCP has acknowledged. Every link that is up, or comes up later, is
 // surveyed: probes follow our congestion map. A peer that holds back what is for congested
 // ports has nothing for them under way when it answers: its answer follows what it had
-// begun to write before. Call MapChanged's reason first, Retired later.
+// begun to write before. The owner marks all ports congested first (Config.LocalMap,
+// MapChanged), and asks Retired when it is over.
 func (c *Conn) Retire() {
 	if c.closed || c.retired {
 		return

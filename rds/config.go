@@ -91,7 +91,8 @@ type Config struct {
 	// for Grace: they count as congested, and what comes for them is kept. Links to
 	// peers are made and taken when all of them are bound, or after a second.
 	State string
-	// Grace is how long: 0 means DefaultGrace, negative not at all.
+	// Grace is how long the node waits for the ports of its predecessor (State) to be
+	// bound again. 0 means DefaultGrace, negative not at all.
 	Grace time.Duration
 
 	// Transport carries the messages instead of Wire; the node closes it. It is
@@ -115,8 +116,8 @@ type TCPConfig struct {
 	// Silence is how long a peer may leave unanswered what was sent to it, before the
 	// connection ends and is made anew: 20 s by default, at least 1 s, negative for
 	// ever. A peer that receives nothing, because its window is closed, answers. On XRC
-	// the peer's program has to answer too, which nothing but a stop of the whole node
-	// keeps from that.
+	// the peer's program has to answer too. It does even while its applications receive
+	// nothing, and fails to only when the whole node is stopped.
 	Silence time.Duration
 	// Congestion is the TCP congestion control, such as "reno"; empty leaves
 	// the system's default.

@@ -70,7 +70,7 @@ type session struct {
 	data    []byte
 	bodies  []byte
 	memory  []byte
-	about   ipc.About    // what the submission at hand says about memory
+	about   ipc.About    // what the submission at hand says besides its payload
 	local   [][]byte     // local memory of the submission at hand
 	sockets []*appSocket // sockets by index; nil: the index is free
 	gens    []uint16     // generations of the indexes

@@ -148,7 +148,7 @@ func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 			t.Fatal(err)
 		}
 		var own int
-		switch p := p.(type) {
+		switch p.(type) {
 		case *Node: // all of it was sent while the host was up
 			h := s.node.share(s.node.last.Load())
 			eventually(t, "the host to be down", func() bool { return h.p.down.Load() })
@@ -157,7 +157,6 @@ func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 			own = h.Bytes()
 		case *Client:
 			own = s.client.half.Load().account.Limit()
-			_ = p
 			filledWhileUp(t, s, dying.LocalAddrPort())
 		}
 		if own == 0 {

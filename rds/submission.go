@@ -30,7 +30,7 @@ type submission struct {
 	quiet   int         // returns since the daemon was last woken
 	dead    bool
 	spare   []*sendBuffer
-	about   special // what the message at hand says about memory, in a run
+	about   special // what the message at hand says besides its payload, in a run
 }
 
 // errFull: the ring, or the area a payload needs, has no room.
@@ -57,7 +57,7 @@ func (u *submission) end() {
 }
 
 // putLocked appends a message whose payload is small, copying it and about,
-// what the message says about memory. asked are the fates that its socket has asked for.
+// what the message says besides its payload. asked are the fates that its socket has asked for.
 func (u *submission) putLocked(asked *askedFates, e ipc.Entry, about, payload []byte) error {
 	if err := u.roomLocked(len(u.ends) / returnShare); err != nil {
 		return err

@@ -28,11 +28,11 @@ const (
 	offWantSQ  = 0x400 // application sets, daemon clears: wants OpSpace once submissions were consumed
 	offWantMap = 0x480 // application sets, daemon clears: wants OpMaps when a congestion map has arrived
 	offWantCQ  = 0x500 // daemon sets, application clears: wants the bell once completions were consumed
-	offHeld    = 0x680 // daemon: memory of messages that wait for peers that are down
 	offWantRet = 0x580 // daemon sets, application clears: wants the bell when memory is returned
+	offLeft    = 0x600 // daemon sets and never clears: it takes no more submissions
+	offHeld    = 0x680 // daemon: memory of messages that wait for peers that are down
 	offSpill   = 0x700 // daemon: where the oldest block of spilled completions is
 	offTaking  = 0x780 // daemon: which submissions it has not touched
-	offLeft    = 0x600 // daemon sets and never clears: it takes no more submissions
 
 	pageSize = 4096
 )
