@@ -278,10 +278,8 @@ func (a *appSocket) tell(on bool) {
 }
 
 // leave is the socket's end but for what it has sent: its port, and its cell,
-// are free.
+// are free. The caller has it linger (Service.linger).
 func (a *appSocket) leave() {
-	a.sess.svc.linger(a)
-	a.sess.lingering.Add(1)
 	a.mu.Lock()
 	left := a.tallyLocked()
 	a.gone.Store(true)

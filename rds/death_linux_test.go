@@ -214,3 +214,33 @@ func TestApplicationsAreKilled(t *testing.T) { // not in parallel: it measures t
 		}
 	}
 }
+
+// A session that ends while one of its sockets is being closed counts once, and until the
+// socket has ended.
+func TestSessionThatEndsBetweenTwoStepsOfAClose(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	_, svc, path := served(t, l, Config{}, ServiceConfig{})
+	s := bound(t, dialed(t, path), addrOf(newAddr(), 100))
+	live := func() int {
+		svc.mu.Lock()
+		defer svc.mu.Unlock()
+		return svc.live
+	}
+	x := lastSession(svc)
+	a, err := x.take(s.client.half.Load().id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x.end(errViolation)
+	if n := live(); n != 1 {
+		t.Errorf("%d sessions while the socket has not ended", n)
+	}
+	a.leave()
+	if _, err := a.finish(); err != nil {
+		t.Error(err)
+	}
+	if n := live(); n != 0 {
+		t.Errorf("%d sessions", n)
+	}
+}

@@ -256,6 +256,7 @@ func (s *Service) linger(a *appSocket) {
 	s.mu.Lock()
 	s.lingering[a] = struct{}{}
 	a.sess.holds++
+	a.sess.lingering.Add(1)
 	s.mu.Unlock()
 }
 

@@ -250,9 +250,11 @@ func (x *session) take(id uint32) (*appSocket, error) {
 	return a, nil
 }
 
-// removeLocked frees a socket's index.
+// removeLocked frees a socket's index. The socket lingers from now on: it holds the
+// session, which may end before the socket has left.
 func (x *session) removeLocked(a *appSocket) {
 	x.sockets[a.id&0xffff] = nil
+	x.svc.linger(a)
 	x.bound.Add(-1)
 }
 

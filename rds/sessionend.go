@@ -33,6 +33,11 @@ func (x *session) end(cause error) {
 		x.ended = true
 		socks := x.sockets
 		x.sockets = nil
+		for _, a := range socks {
+			if a != nil {
+				x.svc.linger(a)
+			}
+		}
 		x.mu.Unlock()
 		x.out.end()
 		if !goesOn { // only now: what is on the ring from now on is the application's
