@@ -9,7 +9,8 @@ type Status int32
 // Fates of a message.
 const (
 	// Success: the message is in the receiving socket's queue, and its operation is
-	// done. Over TCP it is what Linux gives: the peer's kernel had the message.
+	// done. Over TCP, as in Linux, it says only that the peer's kernel has acknowledged the
+	// message: the peer may end before it reads it, or drop it.
 	Success Status = 0
 	// RemoteError: the peer has refused the message's operation (key, bounds, rights),
 	// or has restarted since the operation was asked for.

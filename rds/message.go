@@ -32,8 +32,9 @@ type Status = conn.Status
 // the worse of the two: it may be that one was refused, or did not happen, and the other
 // was done. docs/PROTOCOL.md has the same for all providers.
 const (
-	// StatusSuccess: the message is in the receiving socket's queue. Over TCP to a Linux
-	// kernel it is what Linux gives: that kernel had it.
+	// StatusSuccess: the message is in the receiving socket's queue, and its operation is
+	// done. Over TCP, as in Linux, it says only that the peer's kernel has acknowledged the
+	// message: the peer may end before it reads it, or drop it.
 	StatusSuccess = conn.Success
 	// StatusRemoteError: the peer refused the operation (key, bounds, rights), or has
 	// restarted since it was asked for.
@@ -49,8 +50,9 @@ const (
 	// the peer has come back without RDMA, for example.
 	StatusOtherError = conn.OtherError
 	// StatusRefused: nobody is bound to the destination port, and the message was not
-	// delivered (ECONNREFUSED). Its operation is done. Over TCP, and on XRC with a peer
-	// of an earlier version, such a message ends with StatusSuccess as in Linux.
+	// delivered: like ECONNREFUSED, but a fate, not an error of a call. Its operation is
+	// done. Over TCP, and on XRC with a peer of an earlier version, such a message ends
+	// with StatusSuccess as in Linux.
 	StatusRefused = conn.Refused
 	// StatusExpired: the message was not picked for transmission within its time limit
 	// (Outgoing.Expires), and never will be. Its operation did not happen.
