@@ -132,7 +132,7 @@ func (r *runner) report(s *scripted) {
 		}
 	}
 	for _, f := range s.TakeFates(nil) {
-		r.printf("  fate of %d: %v", f.Token, [...]string{"success", "remote error", "canceled", "dropped", "other error"}[f.Status])
+		r.printf("  fate of %d: %v", f.Token, f.Status)
 	}
 	for _, a := range s.TakeFreed(nil) {
 		r.printf("  room for port %d", a.Owner)
