@@ -32,9 +32,10 @@ type shares struct {
 	of     map[*peer]*share
 	closed bool
 
-	// waitDown counts the senders among writers whose destination is down. Room
-	// for others is not room for them: while there are any all writers are woken.
-	waitDown atomic.Int32
+	// waitApart counts the senders among writers whose destination is down, or holds
+	// messages back. Room for others is not room for them: while there are any all
+	// writers are woken.
+	waitApart atomic.Int32
 }
 
 // share is the socket's share of a peer, made if needed.
@@ -107,15 +108,19 @@ func (s *nodeSocket) hasRoom() bool {
 	return s.account.HasRoom() || conn.HasRoomFor(int64(s.account.Limit()), int64(s.account.Bytes()), int64(s.heldBytes()), 0, false)
 }
 
-// take takes room in the send buffer for a message of n bytes to the share's peer.
+// take takes room in the send buffer for a message of n bytes to the share's peer. One
+// that holds messages back has room as all have while the buffer is not full.
 func (h *share) take(n int) bool {
 	down := h.p.down.Load()
-	return !down && h.Charge(n) || h.ChargeFor(n, down, h.s.heldBytes, h.Bytes())
+	return !down && h.Charge(n) || h.ChargeFor(n, down || h.Shelved() > 0, h.s.heldBytes, h.Bytes())
 }
+
+// apart tells whether room for others is not room for the share's peer.
+func (h *share) apart() bool { return h.p.down.Load() || h.Shelved() > 0 }
 
 // roomed wakes a sender that waits for room, or all where they wait for different room.
 func (s *nodeSocket) roomed() {
-	if s.shares.waitDown.Load() > 0 {
+	if s.shares.waitApart.Load() > 0 {
 		s.writers.wake(-1)
 	} else {
 		s.writers.wake(1)
