@@ -46,12 +46,12 @@ func (l *localAddr) meetLocked(port uint16) int {
 // expected.
 func (l *localAddr) keeper(n *Node, port uint16) *nodeSocket {
 	if l.expecting.Load() == 0 {
-		return nil
+		return l.lookup(port) // the port may have been bound a moment ago
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !l.expectedLocked(port) {
-		return l.lookup(port) // the port may have been bound a moment ago
+		return l.lookup(port)
 	}
 	k := l.keepers[port]
 	if k == nil {

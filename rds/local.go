@@ -72,7 +72,6 @@ func (l *localAddr) bind(s *nodeSocket, port uint16) (met int, err error) {
 			}
 		}
 	}
-	met = l.meetLocked(port)
 	if k != nil {
 		s.inherit(k)
 	}
@@ -83,6 +82,7 @@ func (l *localAddr) bind(s *nodeSocket, port uint16) (met int, err error) {
 	}
 	s.port = port // before receivers can find s
 	pg[port&255].Store(s)
+	met = l.meetLocked(port) // after s can be found: until then receivers look for a keeper
 	l.bound++
 	if l.bits != nil {
 		l.bits.Set(port)

@@ -204,6 +204,9 @@ func (r *receiver) enter(port uint16) *nodeSocket {
 	s.q.mu.Lock()
 	if s.q.closed {
 		s.q.mu.Unlock()
+		if s.keeps { // the port's next owner has what the keeper had
+			return r.enter(port)
+		}
 		return nil
 	}
 	r.cur = s

@@ -3,6 +3,8 @@ package rds
 import (
 	"net/netip"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 )
@@ -283,5 +285,58 @@ func TestKeptIsNeverSuccess(t *testing.T) {
 				t.Error("wrong fates")
 			}
 		})
+	}
+}
+
+// While a port's next owner takes over what came for the port, receivers find the keeper or
+// the owner: the port is never one that nobody is bound to.
+func TestExpectedPortIsNeverNobodys(t *testing.T) {
+	t.Parallel()
+	const port = 4000
+	n, l := new(Node), new(localAddr)
+	s := &nodeSocket{node: n}
+	l.expectLocked(port)
+	k := l.keeper(n, port)
+	k.q.in = make([]recvItem, 1<<19) // takes a while to move
+	const receivers = 4
+	found := make(chan *nodeSocket, receivers)
+	var begun sync.WaitGroup
+	begun.Add(receivers)
+	k.q.mu.Lock() // receivers, and the owner among them, wait for it
+	for range receivers {
+		go func() {
+			begun.Done()
+			r := &receiver{peer: &peer{node: n, local: l}}
+			at := r.enter(port)
+			for ; at == k; at = r.enter(port) {
+				at.q.mu.Unlock()
+				runtime.Gosched()
+			}
+			if at != nil {
+				at.q.mu.Unlock()
+			}
+			found <- at
+		}()
+	}
+	begun.Wait()
+	bound := make(chan error)
+	go func() {
+		_, err := l.bind(s, port)
+		bound <- err
+	}()
+	for range 1000 {
+		runtime.Gosched()
+	}
+	k.q.mu.Unlock()
+	if err := <-bound; err != nil {
+		t.Fatal(err)
+	}
+	for range receivers {
+		if <-found != s {
+			t.Error("a receiver has found nobody")
+		}
+	}
+	if l.keeper(n, port) != s { // as a receiver that has looked the port up before
+		t.Error("a receiver that was late finds nobody")
 	}
 }
