@@ -3,6 +3,7 @@ package rds
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +11,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rds-go/rds/internal/ipc"
 )
@@ -144,6 +148,46 @@ func TestDraining(t *testing.T) {
 	wantErr(t, "Bind", err)
 	if info, err := c.Info(); err != nil || len(info.Sessions) != 1 {
 		t.Errorf("%d sessions: %v", len(info.Sessions), err)
+	}
+}
+
+// What a daemon that drains gives up is logged for each peer: what peers have not
+// acknowledged, and what was received and nobody took.
+func TestDrainLogsWhatIsLeft(t *testing.T) {
+	t.Parallel()
+	core, logs := observer.New(zap.WarnLevel)
+	l := newLoopLab(t)
+	n, svc, path := served(t, l, Config{Linger: 20 * time.Millisecond, Logger: zap.New(core)}, ServiceConfig{})
+	sender := bound(t, dialed(t, path), addrOf(newAddr(), 100))
+	dead := nowhere()
+	mustSend(t, sender, dead, []byte("12345"))
+	unread, far := l.bind(n), l.bindOne(Config{})
+	for range 3 {
+		mustSend(t, far, unread.LocalAddrPort(), []byte("1234"))
+	}
+	eventually(t, "all to be taken", func() bool {
+		info, err := n.Info()
+		return err == nil && slices.ContainsFunc(info.Sockets, func(i SocketInfo) bool { return i.SendQueued == 5 }) && unread.node.q.count.Load() == 3
+	})
+	if err := svc.Drain(); err == nil {
+		t.Error("nothing is left")
+	}
+	for _, want := range []struct {
+		text            string
+		peer            netip.Addr
+		messages, bytes int64
+	}{
+		{"stopped with unacknowledged messages", dead.Addr(), 1, 5},
+		{"stopped with messages that applications did not take", far.LocalAddrPort().Addr(), 3, 12},
+	} {
+		all := logs.FilterMessage(want.text).All()
+		if len(all) != 1 {
+			t.Errorf("%d lines %q", len(all), want.text)
+			continue
+		}
+		if f := all[0].ContextMap(); f["peer"] != want.peer.String() || f["messages"] != want.messages || f["bytes"] != want.bytes {
+			t.Errorf("%s: %v", want.text, f)
+		}
 	}
 }
 
