@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -206,7 +207,7 @@ func (t *tally) receive(ctx context.Context, s *rds.Socket) {
 func (r *restarts) settled(t *tally, total uint64) bool {
 	late := time.After(20 * time.Second)
 	for {
-		if t.settled(total) {
+		if t.missing(total) <= r.mayLose() {
 			return true
 		}
 		select {
@@ -217,18 +218,28 @@ func (r *restarts) settled(t *tally, total uint64) bool {
 	}
 }
 
-func (t *tally) settled(total uint64) bool {
+// missing is how many messages have ended with success and were not received, or have no
+// fate.
+func (t *tally) missing(total uint64) (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if uint64(len(t.fates)) < total {
-		return false
-	}
 	for i := range total {
-		if t.fates[i] == rds.StatusSuccess && t.received[i] == 0 {
-			return false
+		if status, told := t.fates[i]; !told {
+			return math.MaxInt
+		} else if status == rds.StatusSuccess && t.received[i] == 0 {
+			n++
 		}
 	}
-	return true
+	return n
+}
+
+// mayLose is how many messages may be lost with success: where the receiver's daemon is
+// killed over TCP, those that the kernel had acknowledged and no application had.
+func (r *restarts) mayLose() int {
+	if !r.kill || r.wire != "tcp" || r.sending {
+		return 0
+	}
+	return r.times * (4 << 20) / 263 // a receive buffer of messages, on the average of their sizes
 }
 
 func (r *restarts) judge(t *tally, total uint64) {
@@ -250,7 +261,7 @@ func (r *restarts) judge(t *tally, total uint64) {
 	}
 	r.Logf("%d messages: %d lost with Success, %d doubled, %d backward, %d dropped with a fate, %d without; %d calls failed",
 		total, lost, doubled, t.backward, reported, silent, t.lost.Load())
-	if lost > 0 || doubled > 0 || silent > 0 || t.again > 0 {
+	if lost > r.mayLose() || doubled > 0 || silent > 0 || t.again > 0 {
 		r.Errorf("%d lost, %d doubled, %d without a fate, %d with several", lost, doubled, silent, t.again)
 	}
 	if !r.kill && reported > 0 {
@@ -280,12 +291,13 @@ func TestPlannedRestartsLong(t *testing.T) {
 }
 
 // A daemon that is killed, the receiver's or the sender's, costs no message on XRC that its
-// sender believes delivered, and each message has one fate.
+// sender believes delivered, and over TCP what was in a receive buffer at most. None is
+// doubled, and each has one fate.
 func TestKilledDaemon(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
 	r := restarts{times: 2, down: 200 * time.Millisecond, hold: 300 * time.Millisecond, kill: true}
-	r.each(t, []string{"xrc"}, []int{1000, 20_000})
+	r.each(t, []string{"xrc", "tcp"}, []int{1000, 20_000})
 }
 
 // The same, 20 times each.
