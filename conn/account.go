@@ -144,7 +144,7 @@ func (a *Account) chargeFor(n int, down bool, held func() int, own int) bool {
 // HasRoomFor tells whether a buffer of limit bytes takes another message for a
 // destination. used is what it has, held what of that is for destinations that are
 // down or hold messages back, own what of it is for this one, down whether this one
-// is one of those.
+// is down.
 //
 // As in Linux what was there before counts: the last message may pass a bound. A
 // destination that is up may use all that the others leave, and what is held leaves it

@@ -109,10 +109,17 @@ func (s *nodeSocket) hasRoom() bool {
 }
 
 // take takes room in the send buffer for a message of n bytes to the share's peer. One
-// that holds messages back has room as all have while the buffer is not full.
+// that holds messages back, for some of its ports, gets a quarter of the limit more than
+// the limit for the other ports, where others get half.
 func (h *share) take(n int) bool {
 	down := h.p.down.Load()
-	return !down && h.Charge(n) || h.ChargeFor(n, down || h.Shelved() > 0, h.s.heldBytes, h.Bytes())
+	if !down && h.Charge(n) {
+		return true
+	}
+	if limit := h.s.account.Limit(); h.Shelved() > 0 && h.s.account.Bytes() >= limit+limit/4 {
+		return false
+	}
+	return h.ChargeFor(n, down, h.s.heldBytes, h.Bytes())
 }
 
 // apart tells whether room for others is not room for the share's peer.
