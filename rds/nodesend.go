@@ -218,18 +218,14 @@ func (s *nodeSocket) awaitRoom(ctx context.Context, h *share, n int, block bool)
 	defer scope.end()
 	s.account.Watch(1)
 	defer s.account.Watch(-1)
-	apart := false
 	for {
 		if err := ctx.Err(); err != nil {
 			s.roomed() // the wake-up for room may have been meant for another sender
 			return err
 		}
-		before := apart
-		if apart = h.apart(); apart {
-			s.shares.waitApart.Add(1)
-			if !before {
-				s.roomed() // the wake-up may have been meant for another sender
-			}
+		down := p.down.Load()
+		if down {
+			s.shares.waitDown.Add(1)
 		}
 		w := s.writers.add()
 		err := s.wdl.err()
@@ -244,8 +240,8 @@ func (s *nodeSocket) awaitRoom(ctx context.Context, h *share, n int, block bool)
 			err = w.wait(ctx)
 		}
 		s.writers.done(w)
-		if apart {
-			s.shares.waitApart.Add(-1)
+		if down {
+			s.shares.waitDown.Add(-1)
 		}
 		if room {
 			if s.writers.n.Load() > 0 && s.hasRoom() {

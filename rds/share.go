@@ -32,10 +32,9 @@ type shares struct {
 	of     map[*peer]*share
 	closed bool
 
-	// waitApart counts the senders among writers whose destination is down, or holds
-	// messages back. Room for others is not room for them: while there are any all
-	// writers are woken.
-	waitApart atomic.Int32
+	// waitDown counts the senders among writers whose destination is down. Room
+	// for others is not room for them: while there are any all writers are woken.
+	waitDown atomic.Int32
 }
 
 // share is the socket's share of a peer, made if needed.
@@ -108,26 +107,15 @@ func (s *nodeSocket) hasRoom() bool {
 	return s.account.HasRoom() || conn.HasRoomFor(int64(s.account.Limit()), int64(s.account.Bytes()), int64(s.heldBytes()), 0, false)
 }
 
-// take takes room in the send buffer for a message of n bytes to the share's peer. One
-// that holds messages back, for some of its ports, gets a quarter of the limit more than
-// the limit for the other ports, where others get half.
+// take takes room in the send buffer for a message of n bytes to the share's peer.
 func (h *share) take(n int) bool {
 	down := h.p.down.Load()
-	if !down && h.Charge(n) {
-		return true
-	}
-	if limit := h.s.account.Limit(); h.Shelved() > 0 && h.s.account.Bytes() >= limit+limit/4 {
-		return false
-	}
-	return h.ChargeFor(n, down, h.s.heldBytes, h.Bytes())
+	return !down && h.Charge(n) || h.ChargeFor(n, down, h.s.heldBytes, h.Bytes())
 }
-
-// apart tells whether room for others is not room for the share's peer.
-func (h *share) apart() bool { return h.p.down.Load() || h.Shelved() > 0 }
 
 // roomed wakes a sender that waits for room, or all where they wait for different room.
 func (s *nodeSocket) roomed() {
-	if s.shares.waitApart.Load() > 0 {
+	if s.shares.waitDown.Load() > 0 {
 		s.writers.wake(-1)
 	} else {
 		s.writers.wake(1)

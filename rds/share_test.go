@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/conn"
 )
@@ -326,55 +325,4 @@ func TestRoomOfOthers(t *testing.T) {
 			t.Errorf("%+v: %v", c, got)
 		}
 	}
-}
-
-// What full ports of a host that is up hold back is bounded by the send buffer, however many
-// they are, and leaves room for other hosts.
-func TestFullPortsOfAHostAreBounded(t *testing.T) {
-	t.Parallel()
-	const buffer, size, ports = 2 << 20, 1000, 20
-	cfg := Config{ReceiveBuffer: 20 * size, ReceiveOverrun: 20 * size}
-	eachSender(t, Config{}, ServiceConfig{}, func(t *testing.T, l *lab, p Provider, up *Socket) {
-		out := make([]Outgoing, buffer/size)
-		s := bound(t, p, addrOf(newAddr(), 100))
-		s.SetLinger(0)
-		if err := s.SetWriteBuffer(buffer); err != nil {
-			t.Fatal(err)
-		}
-		n := l.node(cfg)
-		full := l.bind(n).LocalAddrPort()
-		for i := range uint16(ports) {
-			to := full
-			if i > 0 {
-				to = l.bind(n, addrOf(full.Addr(), 5000+i)).LocalAddrPort()
-			}
-			for k := range out {
-				out[k] = Outgoing{To: to, Data: payload(uint64(k), size)}
-			}
-			var err error
-			for holds(20*time.Millisecond, func() bool { // until nothing is taken for a while
-				var n int
-				n, err = s.TrySendBatch(out)
-				return n > 0
-			}) {
-			}
-			if !errors.Is(err, ErrCongested) && !errors.Is(err, ErrWouldBlock) {
-				t.Fatal(err)
-			}
-		}
-		bytes := held(s)
-		t.Logf("%d bytes", bytes)
-		if most := buffer + buffer/2 + size; bytes > most || bytes < buffer/2 {
-			t.Errorf("%d bytes are accepted for full ports, at most %d", bytes, most)
-		}
-		promptly(t, s, up, payload(1, size))
-	})
-}
-
-// held is what a socket's send buffer has.
-func held(s *Socket) int {
-	if s.node != nil {
-		return s.node.account.Bytes()
-	}
-	return s.client.half.Load().account.Bytes()
 }
