@@ -100,10 +100,6 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination, port uint16, o *Outgoing, x *special, block bool) error {
 	n := o.size()
 	if err := s.charge(ctx, h, d, n, block); err != nil {
-		if err == ErrWouldBlock && h.t.table.Congested(int(d.peer), port) { // which counts first, as in Linux
-			h.cell.Congested.Add(1)
-			return s.awaitMap(ctx, h, d, port, false)
-		}
 		return err
 	}
 	scope := waitScope{list: &h.waits}

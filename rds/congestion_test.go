@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 )
@@ -322,29 +321,4 @@ func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Error(err)
 	}
-}
-
-// A port that is congested counts before a send buffer that is full, as in Linux: who
-// monitors congestion is to hear of its end.
-func TestCongestionComesBeforeAFullSendBuffer(t *testing.T) {
-	t.Parallel()
-	eachSender(t, Config{}, ServiceConfig{}, func(t *testing.T, l *lab, p Provider, up *Socket) {
-		s := bound(t, p, addrOf(newAddr(), 100))
-		flood(t, s, up, 50_000)
-		to := up.LocalAddrPort()
-		var account *conn.Account
-		if s.node != nil {
-			account = &s.node.account
-		} else {
-			account = &s.client.half.Load().account
-		}
-		account.Admit(account.Limit())
-		defer account.Refund(account.Limit(), 1)
-		if err := s.TrySend(to, payload(1, 500)); !errors.Is(err, ErrCongested) || !errors.Is(err, syscall.ENOBUFS) {
-			t.Errorf("to a congested port: %v", err)
-		}
-		if err := s.TrySend(netip.AddrPortFrom(to.Addr(), to.Port()+1), payload(1, 500)); !errors.Is(err, ErrWouldBlock) {
-			t.Errorf("to another port: %v", err)
-		}
-	})
 }

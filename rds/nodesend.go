@@ -99,7 +99,7 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 	}
 	h := s.share(p)
 	if err := s.charge(ctx, h, o.size(), block); err != nil {
-		return s.refusal(p, to.Port(), err)
+		return err
 	}
 	var m conn.Message
 	copied := s.prepare(&m, o, h, to.Port())
@@ -253,22 +253,6 @@ func (s *nodeSocket) awaitRoom(ctx context.Context, h *share, n int, block bool)
 			return err
 		}
 	}
-}
-
-// refusal is why a message to port is not taken that the send buffer has no room for:
-// congestion counts first, as in Linux.
-func (s *nodeSocket) refusal(p *peer, port uint16, err error) error {
-	if err != ErrWouldBlock {
-		return err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.core.Congested(port) || p.core.Held(port) {
-		s.node.counters.congSendError.Add(1)
-		s.refused(port)
-		return ErrCongested
-	}
-	return err
 }
 
 // attempt has a peer that is down connected, also when no message for it was taken.

@@ -95,7 +95,7 @@ func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.Addr
 func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport uint16, about wire.Memory, block bool) error {
 	h := s.share(p)
 	if err := s.charge(ctx, h, o.size(), block); err != nil {
-		return s.refusal(p, dport, err)
+		return err
 	}
 	var m conn.Message
 	copied := s.prepare(&m, o, h, dport)
