@@ -31,7 +31,7 @@ func (t *attachment) turn() (some bool, err error) {
 // delivery is what a turn has under way.
 type delivery struct {
 	t       *attachment
-	sock    *clientSocket // its q.mu is held
+	sock    *clientSocket // socket whose messages are being queued; its q.mu is held
 	id      uint32        // handle of sock
 	bytes   int
 	count   int

@@ -100,7 +100,7 @@ type Atomic struct {
 	// Result receives what the word was before; nil if that does not matter. It
 	// is the stack's as RDMA.Local is.
 	Result *uint64
-	Silent bool // as RDMA.Silent
+	Silent bool // the atomic happens alone, as an operation with RDMA.Silent
 }
 
 // Memory is memory for regions and operations that any provider can use.

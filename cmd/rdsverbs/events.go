@@ -63,7 +63,7 @@ type ending struct {
 // terminate is the Terminate message of either side.
 type terminate struct {
 	Sender string `json:"sender"` // us, peer
-	Cause  string `json:"cause"`  // as causeHex writes it
+	Cause  string `json:"cause"`  // error code, as causeHex writes it
 	Text   string `json:"text"`
 	SIW    bool   `json:"siw_layout,omitzero"`
 }

@@ -8,7 +8,7 @@ type Refusal uint8
 // The reasons.
 const (
 	RefusedPort    = Refusal(xctl.RefusedPort)    // nobody is bound to the port that the messages are for
-	RefusedUnknown = Refusal(xctl.RefusedUnknown) // it is not known whether the messages are delivered
+	RefusedUnknown = Refusal(xctl.RefusedUnknown) // the receiver does not know whether the messages are delivered
 )
 
 // RefusalSink is the part of a Sink that hears of refusals.

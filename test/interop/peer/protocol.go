@@ -145,7 +145,7 @@ type ExecResult struct {
 	Output string // standard output and error
 	Cut    int
 	Status int    // exit status, -1 if a signal ended it
-	State  string // the same in words
+	State  string // how the process ended, in words
 }
 
 // OutputArgs asks what a program under way printed after the first From bytes,

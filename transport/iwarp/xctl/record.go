@@ -325,7 +325,7 @@ type RefusedCode uint8
 // The codes.
 const (
 	RefusedPort    RefusedCode = 1 // nobody is bound to the port that the messages are for
-	RefusedUnknown RefusedCode = 2 // it is not known whether the messages are delivered
+	RefusedUnknown RefusedCode = 2 // the receiver does not know whether the messages are delivered
 )
 
 // Refused says that the program at this end has taken Count messages, whose numbers follow
