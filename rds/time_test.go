@@ -136,7 +136,9 @@ func TestCloseWaitsForAcknowledgement(t *testing.T) {
 		mustSend(t, s, to, []byte("late"))
 		done := make(chan error, 1)
 		go func() { done <- s.Close() }()
+		received := make(chan struct{})
 		time.AfterFunc(time.Minute, func() {
+			defer close(received)
 			d := l.bind(l.node(Config{}), to)
 			expect(t, d, "late")
 		})
@@ -147,6 +149,7 @@ func TestCloseWaitsForAcknowledgement(t *testing.T) {
 		if d := time.Since(start); d < time.Minute || d > time.Minute+2*time.Second {
 			t.Errorf("after %v", d)
 		}
+		<-received
 	})
 }
 
