@@ -322,6 +322,16 @@ func (t *attachment) origin(i uint32) *netip.Addr {
 	return &remote
 }
 
+// boundBy finds the half that a call has bound, nil if there is none.
+func (t *attachment) boundBy(call uint64) *half {
+	for i := range t.seg.Sockets {
+		if c := t.seg.Cell(i); c.BoundBy.Load() == call {
+			return &half{t: t, id: c.Number.Load(), cell: c}
+		}
+	}
+	return nil
+}
+
 // register makes a socket known to the dispatcher, and gives it what has
 // arrived before.
 func (t *attachment) register(s *clientSocket, h *half) {

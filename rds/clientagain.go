@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/netip"
 	"slices"
 	"sync"
@@ -112,6 +113,51 @@ func (t *attachment) salvage(cause error) {
 // hungUp tells whether an attachment has ended because the daemon's end of it was closed.
 func hungUp(cause error) bool {
 	return errors.Is(cause, io.EOF) || errors.Is(cause, syscall.EPIPE) || errors.Is(cause, syscall.ECONNRESET)
+}
+
+// rebind continues the socket on another daemon.
+func (s *clientSocket) rebind(t *attachment) {
+	ctx, cancel := context.WithTimeout(context.Background(), attachTimeout)
+	defer cancel()
+	s.failed.Store(nil)
+	h, err := s.ask(ctx, t, s.addr)
+	if err == nil {
+		t.expect(s, h)
+	}
+	options := map[string]int64{ipc.OptionSendBuffer: s.sndbuf.Load(), ipc.OptionReceiveBuffer: s.rcvbuf.Load()}
+	if s.recvErrOn.Load() {
+		options[ipc.OptionRecvErr] = 1
+	}
+	for name, v := range options {
+		if err == nil {
+			_, err = h.tell(ipc.Request{Op: ipc.CallOption, Option: name, Value: v})
+		}
+	}
+	if to := s.toPort.Load(); to != nil && err == nil {
+		_, err = h.tell(ipc.Request{Op: ipc.CallConnect, Addr: *to})
+	}
+	if err == nil {
+		err = s.sendAgain(h) // before use lets anybody send what comes later
+	}
+	if errors.Is(err, net.ErrClosed) { // the daemon stops already: the attachment is about to end
+		err = ErrDaemonLost
+	}
+	switch {
+	case h == nil:
+	case errors.Is(err, ErrDaemonLost):
+		<-t.dead
+		t.end(err)       // returns when what is on the ring has been taken
+		t.register(s, h) // what the daemon has put on the ring is the socket's
+		s.q.cutOff()
+		s.loseFates(h)
+	default:
+		s.use(h)
+	}
+	if err != nil && !errors.Is(err, ErrDaemonLost) {
+		s.failed.Store(&err)
+	}
+	s.readers.wake(-1)
+	s.writers.wake(-1)
 }
 
 // sendAgain submits what earlier daemons have left. Its error is ErrDaemonLost, or that

@@ -341,3 +341,54 @@ func TestLeftSubmissionsThatSayMore(t *testing.T) {
 		t.Errorf("one more: %v", &m)
 	}
 }
+
+// A daemon that binds a socket again, puts a message for it on the ring and ends before
+// the application has the answer leaves the message to the application, as its sender was
+// told that the message was received.
+func TestMessagesOfASocketWhoseBindWasNotAnswered(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	d := newRestarted(t, l)
+	far := l.bindOne(Config{})
+	c := d.client(true)
+	s := bound(t, c, addrOf(newAddr(), 100))
+	d.stop()
+	_, err := s.Recv(background(t))
+	wantErr(t, "Recv", err, ErrDaemonLost)
+
+	c.mu.Lock() // the application attaches, and binds nothing yet
+	d.start()
+	eventually(t, "the application", func() bool { return len(d.svc.all()) == 1 })
+	x := d.svc.all()[0]
+	x.leaving.Store(true) // the daemon answers no call
+	c.mu.Unlock()
+	var a *appSocket
+	eventually(t, "the socket", func() bool {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if len(x.sockets) > 0 {
+			a = x.sockets[0]
+		}
+		return a != nil
+	})
+	const messages = 10
+	for i := range messages {
+		mustSend(t, far, s.LocalAddrPort(), payload(uint64(i), 100*i+8))
+	}
+	eventually(t, "all to be on the ring", func() bool { return a.gaveCount.Load() == messages })
+	d.stop()
+	for i := uint64(0); i < messages; {
+		m, err := s.Recv(background(t))
+		if errors.Is(err, ErrDaemonLost) {
+			continue // told for each daemon
+		}
+		if err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		if err := verify(m.Data, i); err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+		i++
+	}
+}

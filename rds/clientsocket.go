@@ -87,9 +87,19 @@ func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrP
 	return err
 }
 
-// ask has the daemon make its half of the socket. Nobody sends by it before use.
+// ask has the daemon make its half of the socket. Nobody sends by it before use. A daemon
+// that has ended without an answer may have made the half, which is returned with the error:
+// messages for it may be on the ring.
 func (s *clientSocket) ask(ctx context.Context, t *attachment, addr netip.AddrPort) (*half, error) {
-	r, err := t.call(ctx, ipc.Request{Op: ipc.CallBind, Addr: addr})
+	c, id, err := t.ask(&ipc.Request{Op: ipc.CallBind, Addr: addr})
+	if err != nil {
+		return nil, err
+	}
+	defer t.forgetCall(id)
+	r, err := t.answer(ctx, c)
+	if errors.Is(err, ErrDaemonLost) {
+		return t.boundBy(id), err
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -156,51 +166,6 @@ func (s *clientSocket) lossOf(t *attachment) error {
 	s.told.Store(t) // before loss is cleared: lost sets loss and then reads told
 	s.loss.Store(false)
 	return err
-}
-
-// rebind continues the socket on another daemon.
-func (s *clientSocket) rebind(t *attachment) {
-	ctx, cancel := context.WithTimeout(context.Background(), attachTimeout)
-	defer cancel()
-	s.failed.Store(nil)
-	h, err := s.ask(ctx, t, s.addr)
-	if err == nil {
-		t.expect(s, h)
-	}
-	options := map[string]int64{ipc.OptionSendBuffer: s.sndbuf.Load(), ipc.OptionReceiveBuffer: s.rcvbuf.Load()}
-	if s.recvErrOn.Load() {
-		options[ipc.OptionRecvErr] = 1
-	}
-	for name, v := range options {
-		if err == nil {
-			_, err = h.tell(ipc.Request{Op: ipc.CallOption, Option: name, Value: v})
-		}
-	}
-	if to := s.toPort.Load(); to != nil && err == nil {
-		_, err = h.tell(ipc.Request{Op: ipc.CallConnect, Addr: *to})
-	}
-	if err == nil {
-		err = s.sendAgain(h) // before use lets anybody send what comes later
-	}
-	if errors.Is(err, net.ErrClosed) { // the daemon stops already: the attachment is about to end
-		err = ErrDaemonLost
-	}
-	switch {
-	case h == nil:
-	case errors.Is(err, ErrDaemonLost):
-		<-t.dead
-		t.end(err)       // returns when what is on the ring has been taken
-		t.register(s, h) // what the daemon has put on the ring is the socket's
-		s.q.cutOff()
-		s.loseFates(h)
-	default:
-		s.use(h)
-	}
-	if err != nil && !errors.Is(err, ErrDaemonLost) {
-		s.failed.Store(&err)
-	}
-	s.readers.wake(-1)
-	s.writers.wake(-1)
 }
 
 // drained, cause and trouble are for the inbox.

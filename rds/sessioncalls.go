@@ -114,7 +114,7 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 	}
 	switch q.Op {
 	case ipc.CallBind:
-		return x.bind(q.Addr)
+		return x.bind(q)
 	case ipc.CallResolve:
 		return x.resolve(q.Local, q.Remote, q.Wait)
 	}
@@ -163,8 +163,8 @@ func (a *appSocket) option(name string, v int64) error {
 }
 
 // bind makes a socket. The caller holds mu.
-func (x *session) bind(addr netip.AddrPort) (*ipc.Reply, error) {
-	addr = unmap(addr)
+func (x *session) bind(q *ipc.Request) (*ipc.Reply, error) {
+	addr := unmap(q.Addr)
 	cfg := x.svc.config()
 	i := 0
 	for i < len(x.sockets) && x.sockets[i] != nil {
@@ -191,6 +191,8 @@ func (x *session) bind(addr netip.AddrPort) (*ipc.Reply, error) {
 	x.gens[i]++
 	a := &appSocket{sess: x, id: uint32(x.gens[i])<<16 | uint32(i), cell: x.seg.Cell(i)}
 	a.cell.Reset()
+	a.cell.Number.Store(a.id)
+	a.cell.BoundBy.Store(q.ID) // before messages come
 	s, err := x.choose(addr, cfg.Ports, func(s *nodeSocket) {
 		s.app, a.s = a, s
 		s.q.source = a

@@ -99,7 +99,7 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 			{offSpill, 8, "the oldest block of spilled", ""}, {offTaking, 8, "index of the first submission", ""},
 		}, pageSize},
 		{"A cell, one per socket.", []place{
-			{offFreedBytes, 8, "bytes settled", ""}, {offFreedMsgs, 8, "messages settled", ""}, {offCellHeld, 8, "bytes submitted that wait", ""}, {offTell, 4, "flag: wants the bell", ""},
+			{offFreedBytes, 8, "bytes settled", ""}, {offFreedMsgs, 8, "messages settled", ""}, {offCellHeld, 8, "bytes submitted that wait", ""}, {offBoundBy, 8, "ID of the call", ""}, {offNumber, 4, "number of the socket", ""}, {offTell, 4, "flag: wants the bell", ""},
 			{offTakenBytes, 8, "bytes taken", ""}, {offTakenMsgs, 8, "messages taken", ""},
 			{offBlocked, 8, "sends that waited", ""}, {offCongested, 8, "sends refused", ""}, {offFull, 8, "sends that met", ""},
 			{offWantRoom, 4, "flag: wants OpRoom", ""}, {offWaits, 16 * CellWaits, "waits", ""},

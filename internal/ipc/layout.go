@@ -51,6 +51,8 @@ const (
 	offFreedBytes = 0x00 // daemon, together with offFreedMsgs
 	offFreedMsgs  = 0x08
 	offCellHeld   = 0x10 // daemon
+	offBoundBy    = 0x18 // daemon, together with offNumber
+	offNumber     = 0x20
 	offTell       = 0x40 // daemon sets, application clears: wants the bell when more was taken
 	offTakenBytes = 0x80 // application, together with offTakenMsgs
 	offTakenMsgs  = 0x88

@@ -177,6 +177,8 @@ func (s *Segment) area(off, n int) []byte { return s.mem[off : off+n : off+n] }
 type Cell struct {
 	FreedBytes, FreedMessages *atomic.Uint64 // daemon: submitted bytes and messages that were settled
 	Held                      *atomic.Uint64 // daemon: bytes that wait for peers that are down or hold them back
+	BoundBy                   *atomic.Uint64 // daemon: ID of the call that bound the socket
+	Number                    *atomic.Uint32 // daemon: number of the socket that BoundBy has bound
 	Tell                      Flag           // daemon: wants the bell when more is taken
 	TakenBytes, TakenMessages *atomic.Uint64 // application: delivered bytes and messages that the application has received
 	WantRoom                  Flag           // application: wants OpRoom when more is settled
@@ -227,7 +229,7 @@ func (s *Segment) Cell(socket int) Cell {
 	b := s.area(s.cellsOff(), s.Sockets*CellSize)[socket*CellSize:][:CellSize] // slicing panics for a socket outside the cells
 	c := Cell{
 		Blocked: atomic64(b[offBlocked:]), Congested: atomic64(b[offCongested:]), Full: atomic64(b[offFull:]),
-		FreedBytes: atomic64(b[offFreedBytes:]), FreedMessages: atomic64(b[offFreedMsgs:]), Held: atomic64(b[offCellHeld:]), Tell: Flag{atomic32(b[offTell:])},
+		FreedBytes: atomic64(b[offFreedBytes:]), FreedMessages: atomic64(b[offFreedMsgs:]), Held: atomic64(b[offCellHeld:]), BoundBy: atomic64(b[offBoundBy:]), Number: atomic32(b[offNumber:]), Tell: Flag{atomic32(b[offTell:])},
 		TakenBytes: atomic64(b[offTakenBytes:]), TakenMessages: atomic64(b[offTakenMsgs:]), WantRoom: Flag{atomic32(b[offWantRoom:])},
 	}
 	for i := range c.Waits {
@@ -238,7 +240,7 @@ func (s *Segment) Cell(socket int) Cell {
 
 // Reset makes the cell as new, for another socket.
 func (c *Cell) Reset() {
-	for _, w := range []*atomic.Uint64{c.FreedBytes, c.FreedMessages, c.Held, c.TakenBytes, c.TakenMessages, c.Blocked, c.Congested, c.Full} {
+	for _, w := range []*atomic.Uint64{c.FreedBytes, c.FreedMessages, c.Held, c.BoundBy, c.TakenBytes, c.TakenMessages, c.Blocked, c.Congested, c.Full} {
 		w.Store(0)
 	}
 	for _, w := range c.Waits {
