@@ -1,6 +1,9 @@
 package conn
 
-import "sync/atomic"
+import (
+	"math"
+	"sync/atomic"
+)
 
 // Account is the send buffer of one socket: the payload bytes it has queued
 // or in flight, on all its connections, against its limit (net/rds/send.c,
@@ -18,6 +21,8 @@ type Account struct {
 	watchers atomic.Int32
 	shelved  atomic.Int64 // in a socket's part for one connection: bytes held back for ports of the peer (Conn.Hold)
 
+	heldBytes, heldMessages atomic.Int64 // in a whole: sums of what Held returns of its parts
+
 	// Every puts the account on the list of TakeFreed at each release, not only
 	// at those worth waking a sender for. It is set before the first message.
 	Every                         bool
@@ -30,10 +35,28 @@ type Account struct {
 const (
 	countBits = 28
 	maxLimit  = 16 << 30
+	downFlag  = math.MinInt64 // in Account.used of a part: the part's connection is down
 )
 
 // use is the word of bytes and messages.
 func use(bytes, messages int) int64 { return int64(bytes)<<countBits + int64(messages) }
+
+func bytesOf(used int64) int { return int(used &^ downFlag >> countBits) }
+
+func messagesOf(used int64) int { return int(used & (1<<countBits - 1)) }
+
+// add changes what an account has by bytes and messages, which may be negative.
+func (a *Account) add(bytes, messages int) {
+	if a.used.Add(use(bytes, messages)) < 0 && a.Whole != nil { // SetDown
+		a.Whole.hold(bytes, messages)
+	}
+}
+
+// hold changes the sums of a whole.
+func (a *Account) hold(bytes, messages int) {
+	a.heldBytes.Add(int64(bytes))
+	a.heldMessages.Add(int64(messages))
+}
 
 // whole is the account that has the limit.
 func (a *Account) whole() *Account {
@@ -55,16 +78,50 @@ func (a *Account) Admit(n int) {
 	if a.Whole != nil {
 		a.Whole.Admit(n)
 	}
-	a.used.Add(use(n, 1))
+	a.add(n, 1)
 }
 
-// Shelved is what of Bytes of a part is held back for ports of the peer.
-func (a *Account) Shelved() int { return int(a.shelved.Load()) }
+// SetDown says whether the connection of a part is down. Only one goroutine at a time
+// calls SetDown or that connection's Conn.
+func (a *Account) SetDown(down bool) {
+	var was int64
+	if down {
+		was = a.used.Or(downFlag)
+	} else {
+		was = a.used.And(^downFlag)
+	}
+	if was < 0 == down {
+		return
+	}
+	bytes, messages := bytesOf(was)-int(a.shelved.Load()), messagesOf(was)
+	if !down {
+		bytes, messages = -bytes, -messages
+	}
+	a.Whole.hold(bytes, messages)
+}
+
+// Held is what waits for connections that are down or hold messages back: of a part all
+// bytes and messages if its connection is down (SetDown), otherwise the bytes held back
+// for ports of the peer, and no messages; of a whole the sums over its parts.
+func (a *Account) Held() (bytes, messages int) {
+	used := a.used.Load()
+	switch {
+	case a.Whole == nil: // for a moment a sum may lack what another goroutine is adding
+		return int(max(0, a.heldBytes.Load())), int(max(0, a.heldMessages.Load()))
+	case used < 0:
+		return bytesOf(used), messagesOf(used)
+	}
+	return int(a.shelved.Load()), 0
+}
 
 // shelve adds n, which may be negative, to what is held back; nil is the core's own.
 func (a *Account) shelve(n int) {
-	if a != nil {
-		a.shelved.Add(int64(n))
+	if a == nil {
+		return
+	}
+	a.shelved.Add(int64(n))
+	if a.Whole != nil && a.used.Load() >= 0 {
+		a.Whole.hold(n, 0)
 	}
 }
 
@@ -91,10 +148,10 @@ func (a *Account) SetLimit(n int) { a.limit.Store(min(int64(n), maxLimit)) }
 func (a *Account) Limit() int { return int(a.limit.Load()) }
 
 // Bytes is the payload queued or unacknowledged.
-func (a *Account) Bytes() int { return int(a.used.Load() >> countBits) }
+func (a *Account) Bytes() int { return bytesOf(a.used.Load()) }
 
 // Messages is the number of messages queued or unacknowledged.
-func (a *Account) Messages() int { return int(a.used.Load() & (1<<countBits - 1)) }
+func (a *Account) Messages() int { return messagesOf(a.used.Load()) }
 
 // Charge takes room for one message of n payload bytes. As in Linux it looks
 // at what was there before: the last message may pass the limit, and one of
@@ -111,7 +168,7 @@ func (a *Account) Charge(n int) bool {
 		}
 	}
 	if w != a {
-		a.used.Add(use(n, 1))
+		a.add(n, 1)
 	}
 	return true
 }
@@ -136,7 +193,7 @@ func (a *Account) chargeFor(n int, down bool, held func() int, own int) bool {
 		}
 	}
 	if w != a {
-		a.used.Add(use(n, 1))
+		a.add(n, 1)
 	}
 	return true
 }
@@ -174,5 +231,5 @@ func (a *Account) Refund(n int, messages int) {
 	if a.Whole != nil {
 		a.Whole.Refund(n, messages)
 	}
-	a.used.Add(-use(n, messages))
+	a.add(-n, -messages)
 }

@@ -379,7 +379,8 @@ func (a *appSocket) settled() {
 func (a *appSocket) showHeld() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	bytes, memory := a.s.heldMemory()
+	bytes, messages := a.s.account.Held()
+	memory := int64(bytes) + int64(messages)*itemCost
 	total := a.sess.held.Add(memory - a.held)
 	a.held = memory
 	if !a.gone.Load() {

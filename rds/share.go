@@ -18,14 +18,6 @@ type share struct {
 	p *peer
 }
 
-// held is what of the share waits for the peer to come up, or to take messages again.
-func (h *share) held() int {
-	if h.p.down.Load() {
-		return h.Bytes()
-	}
-	return h.Shelved()
-}
-
 // shares are those of a socket, and what it needs to wait for room in them.
 type shares struct {
 	mu     sync.Mutex // guards of and closed; locked before peer.sharesMu only
@@ -62,6 +54,7 @@ func (s *nodeSocket) findShare(p *peer) *share {
 				p.shares = make(map[*share]struct{})
 			}
 			p.shares[h] = struct{}{}
+			h.SetDown(p.down.Load())
 			p.sharesMu.Unlock()
 		}
 	}
@@ -83,23 +76,8 @@ func (s *nodeSocket) forgetShares() {
 
 // heldBytes is what of the send buffer waits for peers that are down or hold it back.
 func (s *nodeSocket) heldBytes() int {
-	bytes, _ := s.heldMemory()
+	bytes, _ := s.account.Held()
 	return bytes
-}
-
-// heldMemory is heldBytes, and its memory as a session's budget counts it.
-func (s *nodeSocket) heldMemory() (bytes int, memory int64) {
-	s.shares.mu.Lock()
-	defer s.shares.mu.Unlock()
-	for _, h := range s.shares.of {
-		b := h.held()
-		bytes += b
-		memory += int64(b)
-		if h.p.down.Load() {
-			memory += int64(h.Messages()) * itemCost
-		}
-	}
-	return bytes, memory
 }
 
 // hasRoom tells whether a message to a destination that is up is taken.
@@ -128,8 +106,14 @@ func (p *peer) turnLocked() {
 	for i := range p.path {
 		down = down && p.path[i].link == nil
 	}
-	if p.down.Swap(down) != down {
-		p.turned = true
+	if p.down.Swap(down) == down {
+		return
+	}
+	p.turned = true
+	p.sharesMu.Lock()
+	defer p.sharesMu.Unlock()
+	for h := range p.shares {
+		h.SetDown(down)
 	}
 }
 

@@ -1,0 +1,88 @@
+package rds
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/rds-go/rds/conn"
+)
+
+// The sums of what a socket's send buffer holds back are those of a full count over its
+// peers, whichever are down, come up, go down or hold messages back.
+func TestHeldIsWhatAFullCountFinds(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	sock := l.bindOne(Config{})
+	s := sock.node
+	check := func(what string, bytes, messages int) {
+		t.Helper()
+		eventually(t, what, func() bool { b, m := s.account.Held(); return b == bytes && m == messages })
+		s.shares.mu.Lock()
+		defer s.shares.mu.Unlock()
+		for p, h := range s.shares.of {
+			b, m := h.Held()
+			if p.down.Load() && (b != h.Bytes() || m != h.Messages()) || !p.down.Load() && m != 0 {
+				t.Errorf("%s: %v holds %d bytes and %d messages", what, p.remote, b, m)
+			}
+			bytes, messages = bytes-b, messages-m
+		}
+		if bytes != 0 || messages != 0 {
+			t.Errorf("%s: the sums are %d bytes and %d messages above those of the peers", what, bytes, messages)
+		}
+	}
+	const size = 1000
+	send := func(to netip.AddrPort, n int) {
+		t.Helper()
+		for range n {
+			mustSend(t, sock, to, make([]byte, size))
+		}
+	}
+
+	late, dead := nowhere(), nowhere()
+	send(late, 3)
+	send(dead, 2)
+	check("two dead hosts", 5*size, 5)
+
+	host := newAddr()
+	n := l.node(Config{Addresses: []netip.Addr{host}})
+	up := l.bind(n, netip.AddrPortFrom(host, 4000))
+	promptly(t, sock, up, nil)
+	p := s.last.Load()
+	hold := func(on bool) {
+		p.mu.Lock()
+		p.core.Hold([]uint16{5000}, on)
+		p.unlock(nil)
+	}
+	hold(true)
+	for range 4 {
+		m := conn.Message{Sport: s.port, Dport: 5000, Account: &s.share(p).Account, Payload: make([]byte, size), Admitted: true}
+		m.Account.Admit(size)
+		p.mu.Lock()
+		_, err := p.core.Enqueue(p.node.now(), p.core.PathFor(s.port), &m)
+		p.unlock(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check("a host that is up holds messages back, too", 9*size, 5)
+
+	back := l.bind(l.node(Config{Addresses: []netip.Addr{late.Addr()}}), late)
+	for range 3 {
+		m := mustRecv(t, back)
+		m.Release()
+	}
+	check("one host has come up", 6*size, 2)
+
+	if err := n.Close(); err != nil {
+		t.Fatal(err)
+	}
+	check("the host that holds messages back is down", 6*size, 6)
+	hold(false)
+	check("it would hold nothing back any more", 6*size, 6)
+	if err := sock.CancelSentTo(dead); err != nil {
+		t.Error(err)
+	}
+	check("messages were taken back", 4*size, 4)
+	_ = sock.Close()
+	check("the socket is closed", 0, 0)
+}
