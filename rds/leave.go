@@ -165,9 +165,10 @@ func (n *Node) logUndelivered() {
 		la.mu.Unlock()
 	}
 	for _, s := range socks {
-		s.q.each(func(it *recvItem) {
+		s.q.each(func(it *recvItem) bool {
 			l := left[it.peer]
 			left[it.peer] = sum{l.messages + 1, l.bytes + int(it.length)}
+			return true
 		})
 	}
 	for i, l := range left {

@@ -2,6 +2,7 @@ package rds
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -231,15 +232,17 @@ func (q *recvQueue) fill(m *Message, it *recvItem) {
 	}
 }
 
-// each shows what nobody has taken.
-func (q *recvQueue) each(f func(*recvItem)) {
+// each shows what nobody has taken, the newest message first, until f returns false.
+func (q *recvQueue) each(f func(*recvItem) bool) {
 	q.rmu.Lock()
 	defer q.rmu.Unlock()
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, items := range [][]recvItem{q.out[q.outPos:], q.in} {
-		for i := range items {
-			f(&items[i])
+	for _, items := range [...][]recvItem{q.in, q.out[q.outPos:]} {
+		for i := range slices.Backward(items) {
+			if !f(&items[i]) {
+				return
+			}
 		}
 	}
 }

@@ -167,12 +167,17 @@ func (r *receiver) undelivered(s *nodeSocket) {
 		return
 	}
 	var numbers []uint64
-	s.q.each(func(it *recvItem) {
-		if it.peer == r.peer.index && int(it.path) == r.path && it.seq >= r.first {
-			numbers = append(numbers, it.seq)
+	s.q.each(func(it *recvItem) bool {
+		if it.peer != r.peer.index || int(it.path) != r.path {
+			return true
 		}
+		if it.seq < r.first { // a message of an earlier burst
+			return false
+		}
+		numbers = append(numbers, it.seq)
+		return true
 	})
-	for _, n := range numbers {
+	for _, n := range slices.Backward(numbers) {
 		r.io.refused.add(n, transport.RefusedUnknown)
 		r.refused++
 		r.refuser.Refuse(n, transport.RefusedUnknown)
