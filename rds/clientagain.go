@@ -214,27 +214,12 @@ func (s *clientSocket) sendOneAgain(h *half, m *unsentMessage) error {
 		}
 		x.begin(h, m.to, o)
 	}
-	submit := func() error {
-		if n <= conn.InlineMax {
-			return t.put(&h.asked, h.entry(ipc.OpSend, d, m.to.Port(), o, n, x), x.said(), m.data)
-		}
-		b := t.alloc(n)
-		if b == nil {
-			return errFull
-		}
-		copy(b.B, m.data)
-		err := t.putBuffer(&h.asked, h.entry(ipc.OpSendBlock, d, m.to.Port(), o, n, x), b, x.said())
-		if err != nil {
-			b.Release()
-		}
-		return err
-	}
 	h.account.Admit(n)
 	t.budget.account.Admit(cost(n))
 	for {
 		w := t.space.add()
 		t.want.Set()
-		err := submit()
+		err := h.putCopy(d, m.to.Port(), o, m.data, x)
 		if errors.Is(err, errFull) {
 			if err = t.wait(ctx, w, false); err == nil {
 				t.space.done(w)

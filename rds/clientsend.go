@@ -189,24 +189,32 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing,
 		}
 		data = b.Data
 	}
-	if len(data) > conn.InlineMax {
-		if !t.lends(d.peer) {
-			return errFull
-		}
-		own := t.alloc(len(data))
-		if own == nil {
-			return errFull
-		}
-		buf.Copy(own.B, data)
-		if err := t.putBuffer(&h.asked, h.entry(ipc.OpSendBlock, d, port, o, len(data), x), own, x.said()); err != nil {
-			own.Release()
-			return err
-		}
-	} else if err := t.put(&h.asked, h.entry(ipc.OpSend, d, port, o, len(data), x), x.said(), data); err != nil {
+	if len(data) > conn.InlineMax && !t.lends(d.peer) {
+		return errFull
+	}
+	if err := h.putCopy(d, port, o, data, x); err != nil {
 		return err
 	}
 	accepted(o, false)
 	return nil
+}
+
+// putCopy puts a message with a copy of data on the ring.
+func (h *half) putCopy(d *destination, port uint16, o *Outgoing, data []byte, x *special) error {
+	t, n := h.t, len(data)
+	if n <= conn.InlineMax {
+		return t.put(&h.asked, h.entry(ipc.OpSend, d, port, o, n, x), x.said(), data)
+	}
+	own := t.alloc(n)
+	if own == nil {
+		return errFull
+	}
+	buf.Copy(own.B, data)
+	err := t.putBuffer(&h.asked, h.entry(ipc.OpSendBlock, d, port, o, n, x), own, x.said())
+	if err != nil {
+		own.Release()
+	}
+	return err
 }
 
 // arena returns the block of the send arena that holds all the message's data,
