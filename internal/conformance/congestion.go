@@ -18,7 +18,8 @@ const (
 )
 
 // congest sends to a socket that does not read until its port is congested,
-// and returns how many messages are on their way to it.
+// and returns how many messages are on their way to it. The send buffer may
+// still be full: a congested port counts first.
 func (l *lab) congest(s, d *rds.Socket) (sent int) {
 	l.Helper()
 	l.must(d.SetReadBuffer(congestBuffer))
@@ -61,8 +62,13 @@ var congestionCases = []test{
 		a, b := l.pair()
 		other := l.far()
 		l.congest(a, b)
-		_, err := a.TrySendBatch([]rds.Outgoing{{To: other.LocalAddrPort()}, {To: b.LocalAddrPort(), Data: []byte("x")}})
+		l.send(a, other.LocalAddrPort(), "waits for room")
+		l.expect(other, "waits for room")
+		n, err := a.TrySendBatch([]rds.Outgoing{{To: other.LocalAddrPort()}, {To: b.LocalAddrPort(), Data: []byte("x")}})
 		l.fails("TrySendBatch", err, rds.ErrCongested, syscall.ENOBUFS)
+		if n != 1 {
+			l.Errorf("%d messages of the batch are sent, want 1", n)
+		}
 		l.fails("empty message", a.TrySend(b.LocalAddrPort(), nil), syscall.ENOBUFS)
 		l.fails("Send", a.Send(l.brief(), b.LocalAddrPort(), []byte("x")), context.DeadlineExceeded)
 		l.must(a.SetWriteDeadline(time.Now().Add(20 * time.Millisecond)))
@@ -181,7 +187,7 @@ var congestionCases = []test{
 				l.fails("TrySend", err, syscall.ENOBUFS)
 			}
 			l.drain(b, n)
-			l.eventually("news", func() bool { return a.Poll()&rds.PollIn != 0 })
+			l.eventually("news, and room", func() bool { ev := a.Poll(); return ev&rds.PollIn != 0 && ev&rds.PollOut != 0 })
 			if ev := a.Poll(); ev&rds.PollWrBand != 0 {
 				l.Errorf("Poll %#x with a monitor", ev)
 			}
