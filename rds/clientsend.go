@@ -99,7 +99,7 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 // sendChecked charges and submits a message. x is what it says besides its payload.
 func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination, port uint16, o *Outgoing, x *special, block bool) error {
 	n := o.size()
-	if err := s.charge(ctx, h, d, n, block); err != nil {
+	if err := s.charge(ctx, h, d, port, n, block); err != nil {
 		return err
 	}
 	scope := waitScope{list: &h.waits}
@@ -121,7 +121,7 @@ func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination,
 			h.untake(d.peer, n)
 			s.roomed()
 			if err = s.awaitMap(ctx, h, d, port, block); err == nil {
-				err = s.charge(ctx, h, d, n, block)
+				err = s.charge(ctx, h, d, port, n, block)
 			}
 			if err != nil {
 				scope.end()
@@ -228,8 +228,8 @@ func (m *Message) arena(t *attachment) (*sendBuffer, bool) {
 }
 
 // charge takes room in the send buffer and in the session's budget, waiting for it if
-// block is set.
-func (s *clientSocket) charge(ctx context.Context, h *half, d *destination, n int, block bool) error {
+// block is set. Without it a congested port counts before a lack of room, as in Linux.
+func (s *clientSocket) charge(ctx context.Context, h *half, d *destination, port uint16, n int, block bool) error {
 	why := h.take(d.peer, n)
 	if why == taken {
 		return nil
@@ -240,6 +240,10 @@ func (s *clientSocket) charge(ctx context.Context, h *half, d *destination, n in
 	}
 	if why = h.take(d.peer, n); why == taken {
 		return nil
+	}
+	if !block && h.t.table.Congested(int(d.peer), port) {
+		h.cell.Congested.Add(1)
+		return s.awaitMap(ctx, h, d, port, false)
 	}
 	h.cell.Full.Add(1)
 	h.attempt(s.addr.Addr(), d.addr, d.peer)

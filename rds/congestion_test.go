@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 )
@@ -321,4 +322,36 @@ func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Error(err)
 	}
+}
+
+// A port that is congested counts before a send buffer that is full, as in Linux: a program
+// that monitors congestion is to hear of its end. Linux counts such a refusal as congestion,
+// not as a full send buffer.
+func TestCongestionComesBeforeAFullSendBuffer(t *testing.T) {
+	t.Parallel()
+	eachSender(t, Config{}, ServiceConfig{}, func(t *testing.T, l *lab, p Provider, up *Socket) {
+		s := bound(t, p, addrOf(newAddr(), 100))
+		flood(t, s, up, 50_000)
+		to := up.LocalAddrPort()
+		var account *conn.Account
+		full := func() uint64 { return s.client.half.Load().cell.Full.Load() }
+		if s.node != nil {
+			account = &s.node.account
+			full = func() uint64 { return counter(t, nodeOf(s), "send_queue_full") }
+		} else {
+			account = &s.client.half.Load().account
+		}
+		account.Admit(account.Limit())
+		defer account.Refund(account.Limit(), 1)
+		before := full()
+		if err := s.TrySend(to, payload(1, 500)); !errors.Is(err, ErrCongested) || !errors.Is(err, syscall.ENOBUFS) {
+			t.Errorf("to a congested port: %v", err)
+		}
+		if n := full() - before; n != 0 {
+			t.Errorf("the refusal counts as %d of a full send buffer", n)
+		}
+		if err := s.TrySend(netip.AddrPortFrom(to.Addr(), to.Port()+1), payload(1, 500)); !errors.Is(err, ErrWouldBlock) {
+			t.Errorf("to another port: %v", err)
+		}
+	})
 }

@@ -98,7 +98,7 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 		return err
 	}
 	h := s.share(p)
-	if err := s.charge(ctx, h, o.size(), block); err != nil {
+	if err := s.charge(ctx, h, to.Port(), o.size(), block); err != nil {
 		return err
 	}
 	var m conn.Message
@@ -123,7 +123,7 @@ func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Ou
 		m.Account.Refund(n, 1)
 		s.roomed()
 		if err = s.pause(ctx, p, m, err, block, &scope); err == nil {
-			err = s.charge(ctx, s.share(p), n, block)
+			err = s.charge(ctx, s.share(p), m.Dport, n, block)
 		}
 		if err != nil {
 			scope.end()
@@ -187,16 +187,33 @@ func (s *nodeSocket) alloc(n int) Message {
 	return Message{Data: b.B, buf: b}
 }
 
-// charge takes room in the send buffer for a message of n bytes, waiting for it if block
-// is set.
-func (s *nodeSocket) charge(ctx context.Context, h *share, n int, block bool) error {
+// charge takes room in the send buffer for a message of n bytes to a port of the share's
+// peer, waiting for room if block is set. Without it a congested port counts before a full
+// buffer, as in Linux.
+func (s *nodeSocket) charge(ctx context.Context, h *share, port uint16, n int, block bool) error {
 	if s.closed.Load() {
 		return net.ErrClosed
 	}
 	if h.take(n) {
 		return nil
 	}
+	if !block && s.meetsCongestion(h.p, port) {
+		return ErrCongested
+	}
 	return s.awaitRoom(ctx, h, n, block)
+}
+
+// meetsCongestion tells whether the peer's port is congested. Then the send is refused for
+// that, and the socket's congestion monitor waits for the port.
+func (s *nodeSocket) meetsCongestion(p *peer, port uint16) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.core.Congested(port) && !p.core.Held(port) {
+		return false
+	}
+	s.node.counters.congSendError.Add(1)
+	s.refused(port) // under p.mu: the map that frees the port comes later, and is news
+	return true
 }
 
 // awaitRoom is charge where there was no room. It asks for acknowledgements before it

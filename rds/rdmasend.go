@@ -94,7 +94,7 @@ func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.Addr
 
 func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport uint16, about wire.Memory, block bool) error {
 	h := s.share(p)
-	if err := s.charge(ctx, h, o.size(), block); err != nil {
+	if err := s.charge(ctx, h, dport, o.size(), block); err != nil {
 		return err
 	}
 	var m conn.Message

@@ -79,8 +79,8 @@ func TestSenderThatGivesUpLeavesTheRoomToOthers(t *testing.T) {
 		account *conn.Account
 		charge  func(context.Context) error
 	}{
-		{"node", &s.writers, &s.account, func(ctx context.Context) error { return s.charge(ctx, s.share(p), 1000, true) }},
-		{"application", &app.writers, &h.account, func(ctx context.Context) error { return app.charge(ctx, h, d, 1000, true) }},
+		{"node", &s.writers, &s.account, func(ctx context.Context) error { return s.charge(ctx, s.share(p), 1, 1000, true) }},
+		{"application", &app.writers, &h.account, func(ctx context.Context) error { return app.charge(ctx, h, d, 1, 1000, true) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			free := func() { c.account.Refund(c.account.Bytes(), c.account.Messages()) }

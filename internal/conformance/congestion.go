@@ -82,6 +82,17 @@ var congestionCases = []test{
 		l.send(a, other.LocalAddrPort(), "other port")
 		l.expect(other, "other port")
 	}},
+	{"congestion/counts before a full send buffer", func(l *lab) {
+		a, b := l.pair()
+		l.congest(a, b)
+		l.fill(a, congestSize)
+		l.fails("TrySend", a.TrySend(b.LocalAddrPort(), []byte("x")), rds.ErrCongested, syscall.ENOBUFS)
+		n, err := a.TrySendBatch([]rds.Outgoing{{To: b.LocalAddrPort()}, {To: b.LocalAddrPort()}})
+		l.fails("TrySendBatch", err, rds.ErrCongested, syscall.ENOBUFS)
+		if n != 0 {
+			l.Errorf("%d messages of the batch are sent, want 0", n)
+		}
+	}},
 	{"congestion/ends when the receiver reads", func(l *lab) {
 		a, b := l.pair()
 		for range 3 {
