@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/choice"
 )
 
 // errMoved: the pair of addresses is served by another transport than it was when the
@@ -32,7 +33,7 @@ func (n *Node) moves(local, remote netip.Addr) {
 
 // targets tells whether a link is of the transport that the peer is to be served by.
 func (p *peer) targets(l transport.Link) bool {
-	c, ok := p.node.via(p.remote).(chooser)
+	c, ok := p.node.via(p.remote).(*choice.Transport)
 	if !ok {
 		return true
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/choice"
 	"github.com/rds-go/rds/transport/loop"
 )
 
@@ -82,7 +83,7 @@ func NewNode(cfg Config) (*Node, error) {
 		own.Expose(d, domain)
 	}
 	n.self = own
-	if c, ok := n.wire.(chooser); ok {
+	if c, ok := n.wire.(*choice.Transport); ok {
 		c.Watch(n.chosen)
 		c.Moves(n.moves)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/choice"
 )
 
 // carriage is what is known of a connection's transport.
@@ -69,7 +70,7 @@ func (e *unservedError) Unwrap() error { return ErrNotSupported }
 // unserved is the error of an RDMA call to the peer.
 func (p *peer) unserved() error {
 	e := &unservedError{peer: p.remote, wire: p.node.serving(p.local.addr, p.remote)}
-	if c, ok := p.node.via(p.remote).(chooser); ok {
+	if c, ok := p.node.via(p.remote).(*choice.Transport); ok {
 		e.why = c.State(p.local.addr, p.remote).Reason
 	}
 	if e.wire == "" {

@@ -11,28 +11,10 @@ import (
 	"github.com/rds-go/rds/transport/choice"
 )
 
-// chooser is a transport made of several: each serves some peers.
-type chooser interface {
-	// Chosen is the name of the one that serves a pair of addresses, empty while it is
-	// not known.
-	Chosen(local, remote netip.Addr) string
-	// Force has the one of this name serve a peer that is not served yet. It fails
-	// if another one does.
-	Force(remote netip.Addr, name string) error
-	// Watch has f called after each change of what Chosen tells of a peer.
-	Watch(f func(remote netip.Addr))
-	// State tells more than Chosen.
-	State(local, remote netip.Addr) choice.State
-	// Target is the name of the one that links of a pair have to be of, empty for any,
-	// and Moves has f called when that has changed.
-	Target(local, remote netip.Addr) string
-	Moves(f func(local, remote netip.Addr))
-}
-
 // serving is the name of the transport that serves a pair of addresses.
 func (n *Node) serving(local, remote netip.Addr) string {
 	t := n.via(remote)
-	if c, ok := t.(chooser); ok {
+	if c, ok := t.(*choice.Transport); ok {
 		return c.Chosen(local, remote)
 	}
 	return t.Name()
@@ -53,7 +35,7 @@ func (s *nodeSocket) setTransport(w Wire) error {
 
 // has tells whether the node has a transport.
 func (s *nodeSocket) has(w Wire) error {
-	if _, both := s.node.wire.(chooser); w != WireAuto && !both && s.node.wire.Name() != string(w) {
+	if _, both := s.node.wire.(*choice.Transport); w != WireAuto && !both && s.node.wire.Name() != string(w) {
 		return ErrNoTransport
 	}
 	return nil
@@ -69,7 +51,7 @@ func (s *nodeSocket) wanted() Wire {
 
 // admits tells whether this socket may send to a remote address.
 func (s *nodeSocket) admits(remote netip.Addr, w Wire) error {
-	c, ok := s.node.via(remote).(chooser)
+	c, ok := s.node.via(remote).(*choice.Transport)
 	if !ok { // setTransport does not store another value
 		return nil
 	}
@@ -85,7 +67,7 @@ var servers = map[Wire]ipc.Server{WireAuto: ipc.ServerUnknown, WireXRC: ipc.Serv
 // transports are the features of the daemon's transports.
 func (n *Node) transports() []string {
 	names := []string{ipc.FeatureChoice}
-	_, both := n.wire.(chooser)
+	_, both := n.wire.(*choice.Transport)
 	for _, w := range []Wire{WireXRC, WireTCP} {
 		if both || n.wire.Name() == string(w) {
 			names = append(names, string(w))
@@ -102,7 +84,7 @@ func (s *Service) showServer(p *peer) {
 	s.serverMu.Lock() // serialises changes, so that the table shows the later one last
 	defer s.serverMu.Unlock()
 	server := ipc.ServerAny
-	if c, ok := s.node.via(p.remote).(chooser); ok {
+	if c, ok := s.node.via(p.remote).(*choice.Transport); ok {
 		server = servers[Wire(c.Chosen(p.local.addr, p.remote))]
 	}
 	s.table.SetServer(int(p.index), server)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/transport/choice"
 )
 
 // Bounds of what Info says of waits.
@@ -169,7 +170,7 @@ func (y *waitReport) peer(p *peer) {
 
 // served tells that a peer is served over TCP although the node would rather speak XRC.
 func (y *waitReport) served(p *peer) {
-	c, ok := y.node.via(p.remote).(chooser)
+	c, ok := y.node.via(p.remote).(*choice.Transport)
 	if !ok {
 		return
 	}
