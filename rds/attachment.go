@@ -280,6 +280,7 @@ func (t *attachment) end(cause error) {
 		}
 		t.c.lost(t)
 		t.maps.wake(-1) // after the sockets know: a sender that is woken before would wait again
+		t.space.wake(-1)
 	})
 }
 

@@ -179,7 +179,7 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing,
 	if b := o.Buffer; b != nil {
 		if own, ok := b.arena(t); ok {
 			if !t.lends(d.peer) {
-				return errFull
+				return t.noRoom()
 			}
 			if err := t.putBuffer(&h.asked, h.entry(ipc.OpSendBlock, d, port, o, len(b.Data), x), own, x.said()); err != nil {
 				return err
@@ -190,7 +190,7 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing,
 		data = b.Data
 	}
 	if len(data) > conn.InlineMax && !t.lends(d.peer) {
-		return errFull
+		return t.noRoom()
 	}
 	if err := h.putCopy(d, port, o, data, x); err != nil {
 		return err
@@ -207,7 +207,7 @@ func (h *half) putCopy(d *destination, port uint16, o *Outgoing, data []byte, x 
 	}
 	own := t.alloc(n)
 	if own == nil {
-		return errFull
+		return t.noRoom()
 	}
 	buf.Copy(own.B, data)
 	err := t.putBuffer(&h.asked, h.entry(ipc.OpSendBlock, d, port, o, n, x), own, x.said())

@@ -222,13 +222,13 @@ func (s *clientSocket) session(ctx context.Context, block bool) (*half, error) {
 		if s.closed.Load() {
 			return nil, net.ErrClosed
 		}
-		if h := s.half.Load(); h != nil && !s.loss.Load() {
+		if h := s.living(); h != nil && !s.loss.Load() {
 			return h, nil
 		}
 		if err := s.trouble(); err != nil {
 			return nil, err
 		}
-		if h := s.half.Load(); h != nil {
+		if h := s.living(); h != nil {
 			return h, nil
 		}
 		if !block {
@@ -236,7 +236,7 @@ func (s *clientSocket) session(ctx context.Context, block bool) (*half, error) {
 		}
 		w := s.writers.add()
 		err := s.wdl.err()
-		if err == nil && s.half.Load() == nil && !s.closed.Load() && s.failed.Load() == nil {
+		if err == nil && s.living() == nil && !s.closed.Load() && s.failed.Load() == nil {
 			err = w.wait(ctx)
 		}
 		s.writers.done(w)
@@ -244,6 +244,16 @@ func (s *clientSocket) session(ctx context.Context, block bool) (*half, error) {
 			return nil, err
 		}
 	}
+}
+
+// living is the half to send on, nil between the first call that has failed because the
+// daemon ended and the next daemon.
+func (s *clientSocket) living() *half {
+	h := s.half.Load()
+	if h != nil && s.told.Load() == h.t {
+		return nil
+	}
+	return h
 }
 
 func (s *clientSocket) local() netip.AddrPort { return s.addr }

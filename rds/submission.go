@@ -56,6 +56,17 @@ func (u *submission) end() {
 	u.space.wake(-1)
 }
 
+// noRoom is the error of a message that found no room in the send arena: errFull, or
+// ErrDaemonLost if there will be no room.
+func (u *submission) noRoom() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.dead {
+		return ErrDaemonLost
+	}
+	return errFull
+}
+
 // putLocked appends a message whose payload is small, copying it and about,
 // what the message says besides its payload. asked are the fates that its socket has asked for.
 func (u *submission) putLocked(asked *askedFates, e ipc.Entry, about, payload []byte) error {
