@@ -12,7 +12,12 @@ import (
 )
 
 // limit bounds the life of a process. It is for tests that fail.
-const limit = 60 * time.Second
+func limit() time.Duration {
+	if os.Getenv("RDS_LONG") != "" {
+		return 10 * time.Minute
+	}
+	return time.Minute
+}
 
 // Process is a running command.
 type Process struct {
@@ -33,7 +38,7 @@ func Start(t *testing.T, binary string, args ...string) *Process {
 // StartEnv is Start with variables added to the environment.
 func StartEnv(t *testing.T, env []string, binary string, args ...string) *Process {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), limit())
 	p := &Process{Stdout: newOutput(), Stderr: newOutput(), t: t, ctx: ctx, done: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, binary, args...)
 	p.cmd.Env = append(os.Environ(), env...)
@@ -65,7 +70,7 @@ func (p *Process) Wait() int {
 	p.t.Helper()
 	<-p.done
 	if p.ctx.Err() != nil {
-		p.t.Fatalf("%v still runs after %v\nstdout:\n%s\nstderr:\n%s", p.cmd.Args, limit, p.Stdout, p.Stderr)
+		p.t.Fatalf("%v still runs after %v\nstdout:\n%s\nstderr:\n%s", p.cmd.Args, limit(), p.Stdout, p.Stderr)
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
