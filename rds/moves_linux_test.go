@@ -2,11 +2,12 @@ package rds
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -153,6 +154,135 @@ func (m *mover) stream(from, to *Socket, at netip.AddrPort) {
 	})
 }
 
+// additions has a socket of a add 1 to a word of b's again and again, several at a time. Over
+// TCP they are refused, or end as not done. One with success was done once, one that was
+// dropped at most once, another not at all; the message behind it has the same fate.
+func (m *mover) additions() {
+	from, to := m.bind(m.a, addrOf(m.near, 5000)), m.bind(m.b, addrOf(m.far, 5000))
+	mem, err := to.AllocMemory(8)
+	if err != nil {
+		m.Fatal(err)
+	}
+	cookie := mustGetMR(m, to, mem.B, 0)
+	const most = 16 // at a time
+	var (
+		mu    sync.Mutex
+		fates = make(map[uint64]Status)
+		sent  = make(chan uint64, 1)
+		room  = make(chan struct{}, most)
+		came  = make(map[uint64]int)
+		done  = make(chan struct{})
+	)
+	m.work.Go(func() {
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		n := uint64(0)
+		for !m.stop.Load() {
+			select {
+			case room <- struct{}{}:
+			case <-tick.C:
+				continue
+			}
+			ctx, cancel := context.WithTimeout(context.Background(), patience)
+			err := from.SendMessage(ctx, &Outgoing{
+				To: addrOf(m.there, 5000), Data: binary.BigEndian.AppendUint64(nil, n), Notify: true, Token: n,
+				Atomic: &Atomic{Cookie: cookie, Add: 1},
+			})
+			cancel()
+			switch {
+			case err == nil:
+				n++
+				continue
+			case !errors.Is(err, ErrNotSupported):
+				m.Errorf("addition %d: %v", n, err)
+				m.stop.Store(true)
+			}
+			<-room
+			<-tick.C
+		}
+		sent <- n
+	})
+	receive := func(s *Socket, over func() bool, f func(*Message)) {
+		for !over() {
+			ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+			msg, err := s.Recv(ctx)
+			cancel()
+			if err == nil {
+				f(&msg)
+				msg.Release()
+			} else if !errors.Is(err, context.DeadlineExceeded) {
+				m.Errorf("at %v: %v", s.LocalAddrPort(), err)
+				return
+			}
+		}
+	}
+	m.work.Go(func() { // receives fates until each addition has one
+		defer close(done)
+		receive(from, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			select {
+			case n := <-sent:
+				sent <- n
+				return uint64(len(fates)) == n
+			default:
+				return false
+			}
+		}, func(msg *Message) {
+			mu.Lock()
+			defer mu.Unlock()
+			if _, ok := fates[msg.Token]; ok {
+				m.Errorf("addition %d has two fates", msg.Token)
+			}
+			fates[msg.Token] = msg.Status
+			<-room
+		})
+	})
+	m.work.Go(func() { // receives messages until all with success are there, which over TCP may be later than their fates
+		var late time.Time
+		receive(to, func() bool {
+			select {
+			case <-done:
+			default:
+				return false
+			}
+			if late.IsZero() {
+				late = time.Now().Add(patience)
+			}
+			for n, status := range fates {
+				if status == StatusSuccess && came[n] == 0 {
+					return time.Now().After(late)
+				}
+			}
+			return true
+		}, func(msg *Message) { came[binary.BigEndian.Uint64(msg.Data)]++ })
+		for msg, err := to.TryRecv(); err == nil; msg, err = to.TryRecv() {
+			came[binary.BigEndian.Uint64(msg.Data)]++
+			msg.Release()
+		}
+		var did, dropped uint64
+		for n, status := range fates {
+			switch status {
+			case StatusSuccess:
+				did++
+			case StatusDropped:
+				dropped++
+			case StatusOtherError:
+			default:
+				m.Errorf("addition %d: %v", n, status)
+			}
+			if k := came[n]; k > 1 || k == 0 && status == StatusSuccess || k > 0 && status == StatusOtherError {
+				m.Errorf("addition %d: %v, and its message came %d times", n, status, k)
+			}
+		}
+		word := binary.NativeEndian.Uint64(mem.B)
+		m.Logf("%d additions: %d done, %d dropped; the word is %d", len(fates), did, dropped, word)
+		if word < did || word > did+dropped || did == 0 {
+			m.Error("additions are lost or done twice")
+		}
+	})
+}
+
 // finish waits until all that was sent is received.
 func (m *mover) finish() {
 	m.stop.Store(true)
@@ -179,10 +309,13 @@ func TestMovesUnderTraffic(t *testing.T) {
 	if os.Getenv("RDS_LONG") != "" {
 		moves = 1000
 	}
-	for _, paths := range []int{1, 8} {
-		t.Run(strconv.Itoa(paths)+" paths", func(t *testing.T) {
-			m := newMover(newLab(t), Config{Paths: paths, ReconnectMax: 20 * time.Millisecond})
-			m.streams(6)
+	for _, c := range []struct{ paths, streams int }{{1, 6}, {8, 6}, {1, 1}, {8, 1}} {
+		t.Run(fmt.Sprintf("%d paths, %d streams", c.paths, c.streams), func(t *testing.T) {
+			m := newMover(newLab(t), Config{Paths: c.paths, ReconnectMax: 20 * time.Millisecond})
+			m.streams(c.streams)
+			if c.streams == 1 { // behind more than that each addition takes as long as a move
+				m.additions()
+			}
 			cuts := m.cutting()
 			t.Cleanup(cuts)
 			eventually(t, "the first choice", func() bool { return m.serving() != "" })
@@ -200,7 +333,7 @@ func TestMovesUnderTraffic(t *testing.T) {
 				if n%4 == 0 {
 					eventually(t, "most paths", func() bool {
 						up, _ := m.links()
-						return up > paths/2 || m.serving() != to || t.Failed()
+						return up > c.paths/2 || m.serving() != to || t.Failed()
 					})
 				}
 				got := m.got.Load()
