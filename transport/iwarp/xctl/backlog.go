@@ -1,5 +1,7 @@
 package xctl
 
+import "math/bits"
+
 // Backlog is what one side of a connection has to say on Control and has not
 // sent. The zero Backlog is empty.
 //
@@ -28,6 +30,33 @@ type Backlog struct {
 	ping        lone[Ping]
 	pong        lone[Pong]
 	ack         lone[WriteAck]
+
+	has uint16 // bit i: there are records in the i-th of lists()
+}
+
+// Bits of Backlog.has, in the order in which the records leave: that of lists.
+const (
+	hasWriteError = 1 << iota
+	hasReadError
+	hasNAK
+	hasRefused
+	hasResume
+	hasPong
+	hasPing
+	hasHome
+	hasSRQ
+	hasFull
+	hasCredit
+	hasReturn
+	hasGrant
+	hasWriteAck
+)
+
+func (b *Backlog) lists() [14]pending {
+	return [...]pending{
+		&b.writeErrors, &b.readErrors, &b.naks, &b.refused, &b.resumes, &b.pong, &b.ping, &b.homes, &b.srqs, &b.fulls,
+		&b.credits, &b.ret, &b.grant, &b.ack,
+	}
 }
 
 // Limit is how many errors of one type wait at most. A peer that provokes more
@@ -35,7 +64,7 @@ type Backlog struct {
 const Limit = 8192
 
 // NAK adds a refusal. It is false at Limit.
-func (b *Backlog) NAK(n NAK) bool { return b.naks.push(n) }
+func (b *Backlog) NAK(n NAK) bool { b.has |= hasNAK; return b.naks.push(n) }
 
 // RefusedLimit is how many REFUSED records wait at most: one burst that is received may
 // refuse every second of its messages.
@@ -44,6 +73,7 @@ const RefusedLimit = 8 * Limit
 // Refused adds messages that were not delivered, to the last record if they follow its
 // messages. It is false at RefusedLimit.
 func (b *Backlog) Refused(r Refused) bool {
+	b.has |= hasRefused
 	q := &b.refused
 	if n := len(q.list); n > q.head {
 		if last := &q.list[n-1]; last.Code == r.Code && last.First+uint64(last.Count) == r.First && last.Count+r.Count > last.Count {
@@ -55,57 +85,54 @@ func (b *Backlog) Refused(r Refused) bool {
 }
 
 // ReadError adds a failed response. It is false at Limit.
-func (b *Backlog) ReadError(e ReadError) bool { return b.readErrors.push(e) }
+func (b *Backlog) ReadError(e ReadError) bool { b.has |= hasReadError; return b.readErrors.push(e) }
 
 // WriteError adds a failed Write. It is false at Limit.
-func (b *Backlog) WriteError(e WriteError) bool { return b.writeErrors.push(e) }
+func (b *Backlog) WriteError(e WriteError) bool { b.has |= hasWriteError; return b.writeErrors.push(e) }
 
 // Resume adds a RESUME, which must leave before the first message that it speaks
 // of. It is false at Limit.
-func (b *Backlog) Resume(r Resume) bool { return b.resumes.push(r) }
+func (b *Backlog) Resume(r Resume) bool { b.has |= hasResume; return b.resumes.push(r) }
 
 // Credit sets the CREDIT of a queue.
-func (b *Backlog) Credit(c Credit) { b.credits.set(c) }
+func (b *Backlog) Credit(c Credit) { b.has |= hasCredit; b.credits.set(c) }
 
 // SRQ sets the announced state of a queue.
-func (b *Backlog) SRQ(s SRQ) { b.srqs.set(s) }
+func (b *Backlog) SRQ(s SRQ) { b.has |= hasSRQ; b.srqs.set(s) }
 
 // Home sets the queue of a tag. It is false at Limit.
 func (b *Backlog) Home(h Home) bool {
 	if b.homes.waiting() >= Limit {
 		return false
 	}
+	b.has |= hasHome
 	b.homes.set(h)
 	return true
 }
 
 // Full sets whether there is room for a tag. The program bounds the tags.
-func (b *Backlog) Full(f Full) { b.fulls.set(f) }
+func (b *Backlog) Full(f Full) { b.has |= hasFull; b.fulls.set(f) }
 
 // Grant sets the GRANT.
-func (b *Backlog) Grant(g Grant) { b.grant = lone[Grant]{g, true} }
+func (b *Backlog) Grant(g Grant) { b.has |= hasGrant; b.grant.v = g }
 
 // Return sets the RETURN.
-func (b *Backlog) Return(r Return) { b.ret = lone[Return]{r, true} }
+func (b *Backlog) Return(r Return) { b.has |= hasReturn; b.ret.v = r }
 
 // Ping sets the PING.
-func (b *Backlog) Ping(p Ping) { b.ping = lone[Ping]{p, true} }
+func (b *Backlog) Ping(p Ping) { b.has |= hasPing; b.ping.v = p }
 
 // Pings reports whether a PING waits.
-func (b *Backlog) Pings() bool { return b.ping.set }
+func (b *Backlog) Pings() bool { return b.has&hasPing != 0 }
 
 // Pong sets the PONG.
-func (b *Backlog) Pong(p Pong) { b.pong = lone[Pong]{p, true} }
+func (b *Backlog) Pong(p Pong) { b.has |= hasPong; b.pong.v = p }
 
 // WriteAck sets the WRACK.
-func (b *Backlog) WriteAck(a WriteAck) { b.ack = lone[WriteAck]{a, true} }
+func (b *Backlog) WriteAck(a WriteAck) { b.has |= hasWriteAck; b.ack.v = a }
 
 // Empty reports whether there is nothing to say.
-func (b *Backlog) Empty() bool {
-	return b.writeErrors.empty() && b.readErrors.empty() && b.naks.empty() && b.refused.empty() && b.resumes.empty() &&
-		b.srqs.empty() && b.homes.empty() && b.fulls.empty() && b.credits.empty() &&
-		!b.ping.set && !b.pong.set && !b.ret.set && !b.grant.set && !b.ack.set
-}
+func (b *Backlog) Empty() bool { return b.has == 0 }
 
 // AppendTo appends one control message of at most limit octets, or MaxMessage if
 // that is less, to dst and takes its records out of the backlog. limit is what a
@@ -113,15 +140,15 @@ func (b *Backlog) Empty() bool {
 // backlog is empty.
 func (b *Backlog) AppendTo(dst []byte, limit int) []byte {
 	end := len(dst) + min(limit, MaxMessage)
-	for _, s := range [...]pending{
-		&b.writeErrors, &b.readErrors, &b.naks, &b.refused, &b.resumes, &b.pong, &b.ping, &b.homes, &b.srqs, &b.fulls,
-		&b.credits, &b.ret, &b.grant, &b.ack,
-	} {
+	lists := b.lists()
+	for b.has != 0 {
+		i := bits.TrailingZeros16(b.has)
 		// What does not fit stops what comes after it: the order matters.
 		var all bool
-		if dst, all = s.appendTo(dst, end); !all {
+		if dst, all = lists[i].appendTo(dst, end); !all {
 			break
 		}
+		b.has &^= 1 << i
 	}
 	return dst
 }

@@ -50,6 +50,28 @@ func TestLatestRecordsReplaceOlder(t *testing.T) {
 	}
 }
 
+// However many queues there is something to say of, each is spoken of once.
+func TestOneCreditOfEachQueue(t *testing.T) {
+	t.Parallel()
+	for queues := SRQN(1); queues < 4*searchMost; queues++ {
+		var b Backlog
+		for round := range uint32(2) {
+			for n := SRQN(1); n <= queues; n++ {
+				b.Credit(Credit{n, round, round})
+			}
+		}
+		_, list := flush(t, &b, MaxMessage)
+		for i, r := range list {
+			if r != (Credit{SRQN(i + 1), 1, 1}) {
+				t.Fatalf("%d queues: record %d is %v", queues, i, r)
+			}
+		}
+		if len(list) != int(queues) {
+			t.Fatalf("%d queues: %d records", queues, len(list))
+		}
+	}
+}
+
 // Acknowledgements are cumulative: one that leaves before an error that it goes
 // beyond would tell the sender that a refused message was delivered. So none does,
 // however the messages are cut.

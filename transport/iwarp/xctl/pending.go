@@ -6,7 +6,8 @@ type record interface {
 	AppendTo(b []byte) []byte
 }
 
-// pending holds records of one type until they are sent.
+// pending holds records of one type until they are sent. appendTo is called when there
+// are some.
 type pending interface {
 	// appendTo moves records to dst until they are all, or the next one would
 	// make it longer than end.
@@ -14,19 +15,12 @@ type pending interface {
 }
 
 // lone is a record of which the latest is enough.
-type lone[T record] struct {
-	v   T
-	set bool
-}
+type lone[T record] struct{ v T }
 
 func (l *lone[T]) appendTo(dst []byte, end int) ([]byte, bool) {
-	if !l.set {
-		return dst, true
-	}
 	if len(dst)+l.v.Type().Len() > end {
 		return dst, false
 	}
-	l.set = false
 	return l.v.AppendTo(dst), true
 }
 
@@ -72,31 +66,54 @@ type perKey[K comparable, T interface {
 }] struct {
 	list []T
 	head int
-	at   map[K]int // index in list of each key from head on
+	at   map[K]int // index in list of each key from head on; empty while there were at most searchMost
 }
+
+// searchMost is how many records are searched for a key without a map.
+const searchMost = 8
 
 // waiting is how many there are.
 func (p *perKey[K, T]) waiting() int { return len(p.list) - p.head }
 
 func (p *perKey[K, T]) empty() bool { return p.head == len(p.list) }
 
-func (p *perKey[K, T]) set(v T) {
-	if p.at == nil {
-		p.at = make(map[K]int)
+// find returns the index of the record of a key, len(list) if there is none.
+func (p *perKey[K, T]) find(k K) int {
+	if len(p.at) > 0 {
+		if i, ok := p.at[k]; ok {
+			return i
+		}
+		return len(p.list)
 	}
-	if i, ok := p.at[v.key()]; ok {
+	i := p.head
+	for i < len(p.list) && p.list[i].key() != k {
+		i++
+	}
+	return i
+}
+
+func (p *perKey[K, T]) set(v T) {
+	if i := p.find(v.key()); i < len(p.list) {
 		p.list[i] = v
 		return
 	}
 	if p.head > 0 && len(p.list) == cap(p.list) {
 		p.list = p.list[:copy(p.list, p.list[p.head:])]
 		p.head = 0
-		for i := range p.list {
+		clear(p.at)
+	}
+	p.list = append(p.list, v)
+	switch {
+	case len(p.at) > 0:
+		p.at[v.key()] = len(p.list) - 1
+	case p.waiting() > searchMost:
+		if p.at == nil {
+			p.at = make(map[K]int)
+		}
+		for i := p.head; i < len(p.list); i++ {
 			p.at[p.list[i].key()] = i
 		}
 	}
-	p.at[v.key()] = len(p.list)
-	p.list = append(p.list, v)
 }
 
 func (p *perKey[K, T]) appendTo(dst []byte, end int) ([]byte, bool) {
