@@ -283,12 +283,12 @@ func (q *QP) SendDirect(bufs [][]byte, cut Cut, after bool, builds uint32) (take
 		var frames [][]byte
 		free := s.tx.doomed == nil && s.tx.batch.empty() && !s.tx.open
 		if free {
-			frames, s.frames = s.frames, nil
-			if step := s.shared.stepLocked(s, time.Now()); frames == nil {
-				frames = step
-			} else {
-				frames = append(frames, step...)
+			var now time.Time
+			if len(s.shared.out) > 0 {
+				now = time.Now()
 			}
+			frames = s.framesLocked(now)
+			s.again = !s.shared.backlog.Empty() // there may be more to say than framesLocked takes at a time
 			d.writing = true
 		}
 		q.mu.Unlock()
@@ -356,8 +356,8 @@ func (s *stream) wantLocked() bool {
 
 // directBatch writes frames and segments of bufs, from position pos on, as far as
 // the socket takes them. Of a segment that it takes a part of the rest stays in the
-// batch. The caller is the transmitter; unless it may go on it is not any more: the
-// socket is full, or there was an error.
+// batch. The caller is the transmitter; unless it may go on it is not any more: all is
+// sent, the socket is full, or there was an error.
 func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, cut Cut, after bool, builds uint32) (taken int, on bool, err error) {
 	t, b, d := &s.tx, &s.tx.batch, &s.shared.direct
 	b.reset()
@@ -432,6 +432,12 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, cut Cut, aft
 		// The connection is ending, and Closed follows.
 		b.reset()
 		s.blocked, s.sending = true, false
+	case n == size && pos == total && s.idleLocked():
+		// All is sent, and what others add from now on they send.
+		b.reset()
+		b.release()
+		s.shared.watch.wroteLocked(s.conn.Written())
+		s.sending = false
 	case n < size && n >= keep && !s.writable && !failed:
 		// It is full, though nothing is left of what has begun.
 		b.reset()
@@ -448,6 +454,12 @@ func (s *stream) directBatch(frames, bufs [][]byte, pos, total int, cut Cut, aft
 		err = bad
 	}
 	return taken, on, err
+}
+
+// idleLocked tells whether a transmitter whose batch is written has nothing more to send,
+// and no Writable to call.
+func (s *stream) idleLocked() bool {
+	return !s.again && s.q.state == StateRTS && s.tx.doomed == nil && s.tx.next == s.q.tail && !s.shared.direct.want
 }
 
 // sayLaterLocked has what there is to say said after a while, if nothing that is sent
@@ -474,26 +486,4 @@ func (x *shared) sayInLocked(s *stream, wait time.Duration) {
 		return
 	}
 	d.timer.Reset(wait)
-}
-
-// DirectAsk asks the peer to say at once what it has taken from its direct queues: it
-// waits for company otherwise. It writes nothing itself.
-func (q *QP) DirectAsk() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if s := q.stream; q.state == StateRTS && s.shared != nil && len(s.shared.direct.ends) > 0 {
-		s.shared.backlog.Ping(xctl.Ping{Nonce: s.shared.nonce})
-		s.shared.sayInLocked(s, 0)
-	}
-}
-
-// DirectAcked returns how many of the bytes that SendDirect took the peer has taken
-// from its direct queue.
-func (q *QP) DirectAcked() uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.stream == nil || q.stream.shared == nil {
-		return 0
-	}
-	return q.stream.shared.direct.acked
 }

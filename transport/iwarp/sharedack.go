@@ -44,7 +44,10 @@ func (r *receiver) acknowledge() {
 		x.wrote = false
 		a, wrote = x.placed.Ack()
 	}
-	now := time.Now()
+	now := time.Unix(0, 0) // direct queues do without the time
+	if x.params.Queues != nil {
+		now = time.Now()
+	}
 	patience := now
 	if wrote {
 		patience = now.Add(xctl.CreditDelay) // other CREDITs are waiting, too
@@ -108,4 +111,26 @@ func (r *receiver) acknowledge() {
 	if !wake.IsZero() {
 		x.wakeAtLocked(r.s, now, wake)
 	}
+}
+
+// DirectAsk asks the peer to say at once what it has taken from its direct queues: it
+// waits for company otherwise. It writes nothing itself.
+func (q *QP) DirectAsk() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if s := q.stream; q.state == StateRTS && s.shared != nil && len(s.shared.direct.ends) > 0 {
+		s.shared.backlog.Ping(xctl.Ping{Nonce: s.shared.nonce})
+		s.shared.sayInLocked(s, 0)
+	}
+}
+
+// DirectAcked returns how many of the bytes that SendDirect took the peer has taken
+// from its direct queue.
+func (q *QP) DirectAcked() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stream == nil || q.stream.shared == nil {
+		return 0
+	}
+	return q.stream.shared.direct.acked
 }

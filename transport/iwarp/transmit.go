@@ -105,16 +105,11 @@ func (s *stream) transmit() {
 		}
 		w := window{tail: q.tail, hold: s.hold}
 		if b.empty() {
-			w.frames, s.frames = s.frames, nil
 			if s.shared != nil && !s.hold {
 				w.now = time.Now()
 				w.short = s.shared.direct.shortLocked()
-				if step := s.shared.stepLocked(s, w.now); w.frames == nil {
-					w.frames = step
-				} else {
-					w.frames = append(w.frames, step...)
-				}
 			}
+			w.frames = s.framesLocked(w.now)
 		}
 		q.mu.Unlock()
 
@@ -180,6 +175,21 @@ func (s *stream) transmit() {
 		s.writable = false
 		q.mu.Unlock()
 	}
+}
+
+// framesLocked takes the ULPDUs that go before all messages, and makes those with what
+// there is to say.
+func (s *stream) framesLocked(now time.Time) [][]byte {
+	frames := s.frames
+	s.frames = nil
+	if s.shared == nil || s.hold {
+		return frames
+	}
+	step := s.shared.stepLocked(s, now)
+	if frames == nil {
+		return step
+	}
+	return append(frames, step...)
 }
 
 // advance builds a batch if there is none, and hands the socket what is left of it.
