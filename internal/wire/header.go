@@ -120,20 +120,3 @@ func (h *Header) IsCongestion() bool { return h.Flags == FlagCongestion }
 
 // Retransmitted tells whether duplicate suppression applies to the message.
 func (h *Header) Retransmitted() bool { return h.Flags&FlagRetransmitted != 0 }
-
-// Sum returns the RFC 1071 checksum of the 48 encoded bytes in b with the
-// checksum field taken as zero (net/rds/rds.h, rds_message_make_checksum).
-// Neither side of RDS over TCP uses it; it is here to judge captures.
-func Sum(b []byte) uint16 {
-	_ = b[HeaderSize-1]
-	var s uint32
-	for i := 0; i < HeaderSize; i += 2 {
-		if i != 30 {
-			s += uint32(binary.BigEndian.Uint16(b[i:]))
-		}
-	}
-	for s>>16 != 0 {
-		s = s&0xffff + s>>16
-	}
-	return ^uint16(s)
-}

@@ -56,32 +56,6 @@ func TestCongestionNeedsTheWholeFlagsByte(t *testing.T) {
 	}
 }
 
-func TestSum(t *testing.T) {
-	t.Parallel()
-	ones := bytes.Repeat([]byte{0xff}, HeaderSize)
-	for _, c := range []struct {
-		name   string
-		header []byte
-		want   uint16
-	}{
-		{"all zero", make([]byte, HeaderSize), 0xffff},
-		{"all ones: 23 carries fold", ones, 0x0000},
-		{"E1", hexfile.Read(t, "E1"), 0xdeff},
-		{"E2", hexfile.Read(t, "E2"), 0xf2fd},
-		{"E6", hexfile.Read(t, "E6"), 0xe07b},
-	} {
-		if got := Sum(c.header); got != c.want {
-			t.Errorf("%s: %#04x, want %#04x", c.name, got, c.want)
-		}
-		// The field itself counts as zero, whatever it holds.
-		b := bytes.Clone(c.header)
-		b[30], b[31] = 0x12, 0x34
-		if got := Sum(b); got != c.want {
-			t.Errorf("%s with a checksum in place: %#04x, want %#04x", c.name, got, c.want)
-		}
-	}
-}
-
 // The data path must not allocate for a header.
 func TestNoAllocations(t *testing.T) {
 	b := hexfile.Read(t, "E10")
@@ -95,7 +69,6 @@ func TestNoAllocations(t *testing.T) {
 		"put":          func() { h.Put(out[:HeaderSize]) },
 		"put data":     func() { PutData(out[:HeaderSize], 1, 2, 3, 4) },
 		"mark":         func() { MarkRetransmitted(out[:HeaderSize]) },
-		"sum":          func() { Sum(b) },
 		"handshake":    func() { hs := ParseHandshake(&h.Extensions); hs.Put(&h.Extensions) },
 		"map":          func() { m.Set(4000); m.Congested(4000); m.Clear(4000) },
 	} {
@@ -128,11 +101,6 @@ func FuzzHeader(f *testing.F) {
 		}
 		if err := again.Decode(enc); err != nil || again != h {
 			t.Fatalf("%+v became %+v, %v", h, again, err)
-		}
-		// The sum does not depend on the field it goes into.
-		h.Checksum = Sum(enc)
-		if h.Put(put[:]); Sum(put[:]) != h.Checksum {
-			t.Fatalf("the sum depends on the checksum field: %#04x, %#04x", h.Checksum, Sum(put[:]))
 		}
 	})
 }
