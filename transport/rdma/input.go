@@ -111,35 +111,40 @@ func (in *input) State(queue uint32, s iwarp.QueueState) {
 	}
 }
 
-// Full takes whether a port of the peer's has room.
+// Full takes whether a port of the peer's has room. Before Start that is kept for fulls.
 func (in *input) Full(tag uint32, full bool) {
-	switch {
-	case tag > math.MaxUint16:
+	if tag > math.MaxUint16 {
 		return
-	case in.started.Load():
+	}
+	port := uint16(tag)
+	if in.started.Load() {
 		in.fulls()
-	case !full:
-		delete(in.full, uint16(tag))
-		return
-	default:
-		if in.full == nil {
-			in.full = make(map[uint16]struct{})
-		}
-		in.full[uint16(tag)] = struct{}{}
+		in.hold(port, full)
 		return
 	}
-	if in.link.routes.fill(uint16(tag), full) && in.sorts != nil {
-		in.sorts.Hold([]uint16{uint16(tag)}, full)
+	if !full {
+		delete(in.full, port)
+		return
 	}
+	if in.full == nil {
+		in.full = make(map[uint16]struct{})
+	}
+	in.full[port] = struct{}{}
 }
 
 // fulls passes on what came before Start: octets that the peer has granted since are not
 // for these ports.
 func (in *input) fulls() {
-	early := in.full
+	for port := range in.full {
+		in.hold(port, true)
+	}
 	in.full = nil
-	for port := range early {
-		in.Full(uint32(port), true)
+}
+
+// hold tells the handler that a port of the peer's is full or has room, if that is news.
+func (in *input) hold(port uint16, full bool) {
+	if in.link.routes.fill(port, full) && in.sorts != nil {
+		in.sorts.Hold([]uint16{port}, full)
 	}
 }
 
