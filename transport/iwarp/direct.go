@@ -48,7 +48,12 @@ type Sink interface {
 	State(queue uint32, s QueueState)
 	// Full is what the peer has said with QP.DirectFull.
 	Full(tag uint32, full bool)
-	RefusalSink
+	// Refused is what the peer has said with QP.DirectRefuse, before DirectAcked counts
+	// the messages.
+	Refused(first uint64, count uint32, why Refusal)
+	// Heard tells that the peer's sink has been told of the first n messages that we
+	// have refused.
+	Heard(n uint64)
 	// Space returns where the next bytes belong, nil if nowhere in particular; last
 	// tells that what follows it belongs elsewhere. Filled tells how many were put
 	// there, and follows each Space that was not nil.

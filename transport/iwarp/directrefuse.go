@@ -1,6 +1,13 @@
 package iwarp
 
-import "github.com/rds-go/rds/transport/iwarp/xctl"
+import (
+	"fmt"
+	"syscall"
+
+	"github.com/rds-go/rds/transport/iwarp/xctl"
+)
+
+var errUnread = fmt.Errorf("iwarp: the peer does not read what it is told: %w", syscall.ENOBUFS)
 
 // Refusal is why a program has not delivered messages of a direct queue.
 type Refusal uint8
@@ -10,16 +17,6 @@ const (
 	RefusedPort    = Refusal(xctl.RefusedPort)    // nobody is bound to the port that the messages are for
 	RefusedUnknown = Refusal(xctl.RefusedUnknown) // the receiver does not know whether the messages are delivered
 )
-
-// RefusalSink is the part of a Sink that hears of refusals.
-type RefusalSink interface {
-	// Refused is what the peer has said with QP.DirectRefuse, before DirectAcked counts
-	// the messages.
-	Refused(first uint64, count uint32, why Refusal)
-	// Heard tells that the peer's sink has been told of the first n messages that we
-	// have refused.
-	Heard(n uint64)
-}
 
 // refusals are what our program has refused, guarded by QP.mu. A PING that follows finds
 // out what of it the peer's program has heard: the PONG comes from who has handled the
@@ -34,9 +31,9 @@ type refusals struct {
 // DirectRefuse tells the peer that messages which it has sent to direct queues were not
 // delivered; number is the program's own for them. The sink calls it when it is given the
 // message, from Feed or Filled: the peer hears of it before the message counts as
-// acknowledged. It is false if the peer does not know refusals. Where a peer reads too
-// little of what it is told the error is ErrUnread: the caller ends the connection, or the
-// message would be acknowledged.
+// acknowledged. It is false if the peer does not know refusals. It fails where a
+// peer reads too little of what it is told: the caller ends the connection, or the message
+// would be acknowledged.
 func (q *QP) DirectRefuse(number uint64, why Refusal) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -45,7 +42,7 @@ func (q *QP) DirectRefuse(number uint64, why Refusal) (bool, error) {
 	}
 	s, x := q.stream, q.stream.shared
 	if !x.backlog.Refused(xctl.Refused{First: number, Count: 1, Code: xctl.RefusedCode(why)}) {
-		return false, ErrUnread
+		return false, errUnread
 	}
 	x.direct.refusals.told++
 	x.sayLaterLocked(s)

@@ -28,8 +28,6 @@ var (
 	// ErrSilent: the peer has said nothing for too long, and has not answered a
 	// PING (SharedParams.Silence, ETIMEDOUT).
 	ErrSilent = fmt.Errorf("iwarp: the peer is silent: %w", syscall.ETIMEDOUT)
-	// ErrUnread: the peer reads too little of what it is told (ENOBUFS).
-	ErrUnread = fmt.Errorf("iwarp: the peer does not read what it is told: %w", syscall.ENOBUFS)
 	// ErrPeerClosed: the peer ended the connection without saying why.
 	ErrPeerClosed = errors.New("iwarp: connection closed by the peer")
 )

@@ -1,9 +1,6 @@
 package rdmap
 
-import (
-	"encoding/binary"
-	"fmt"
-)
+import "encoding/binary"
 
 // Lengths of the headers of atomic operations.
 const (
@@ -19,17 +16,6 @@ const (
 	FetchAdd    AtomicOp = 0
 	CompareSwap AtomicOp = 2
 )
-
-// String is the name of the operation.
-func (op AtomicOp) String() string {
-	switch op {
-	case FetchAdd:
-		return "FetchAdd"
-	case CompareSwap:
-		return "CmpSwap"
-	}
-	return fmt.Sprintf("atomic opcode %d", uint8(op))
-}
 
 // AtomicRequest is the header of an Atomic Request, RFC 7306 section 5.2.1.
 //

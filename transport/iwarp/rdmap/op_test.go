@@ -81,12 +81,3 @@ func TestOpcodes(t *testing.T) {
 		t.Error("an opcode has more than four bits")
 	}
 }
-
-func TestAtomicOpNames(t *testing.T) {
-	t.Parallel()
-	for op, want := range map[AtomicOp]string{FetchAdd: "FetchAdd", CompareSwap: "CmpSwap", 1: "atomic opcode 1"} {
-		if op.String() != want {
-			t.Errorf("%q, want %q", op, want)
-		}
-	}
-}

@@ -1,8 +1,6 @@
 package xctl
 
 import (
-	"fmt"
-
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
@@ -47,16 +45,6 @@ const (
 	RouteSRQ                  // the shared receive queue that SRQOf tells
 	RouteControl              // Control
 )
-
-var routeNames = [...]string{"RFC", "SRQ", "control"}
-
-// String is the name of the route.
-func (r Route) String() string {
-	if int(r) < len(routeNames) {
-		return routeNames[r]
-	}
-	return fmt.Sprintf("route %d", uint8(r))
-}
 
 // RouteOf completes what rdmap.Segment.Parse leaves to the caller where private
 // messages are taken: Sends and immediate data may name a shared receive queue,

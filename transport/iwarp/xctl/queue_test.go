@@ -64,8 +64,6 @@ func TestUntaggedMessagesFindTheirQueue(t *testing.T) {
 func TestNamesOfValues(t *testing.T) {
 	t.Parallel()
 	for got, want := range map[string]string{
-		RouteSRQ.String():                   "SRQ",
-		Route(9).String():                   "route 9",
 		TypeReadError.String():              "RDERR",
 		TypeRefused.String():                "REFUSED",
 		Type(200).String():                  "record type 200",
