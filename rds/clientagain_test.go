@@ -18,14 +18,39 @@ func (r *restarted) leave() {
 	}
 }
 
+// newAttached is a socket of an application that attaches again to the next daemon, or does
+// not, and one of another host.
+func newAttached(t *testing.T, l *lab, again bool) (d *restarted, s, far *Socket) {
+	t.Helper()
+	d = newRestarted(t, l)
+	return d, bound(t, d.client(again), addrOf(newAddr(), 100)), l.bindOne(Config{})
+}
+
+// expectDespite is expectNumbers of a socket that may be told of the loss of its daemon
+// meanwhile if lost is set.
+func expectDespite(t *testing.T, s *Socket, n uint64, lost bool) {
+	t.Helper()
+	for i := uint64(0); i < n; {
+		m, err := s.Recv(background(t))
+		if errors.Is(err, ErrDaemonLost) && lost {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		if err := verify(m.Data, i); err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+		i++
+	}
+}
+
 // What a daemon that stops does not take is submitted to the next one, in order and in
 // front of what is sent later; not by an application that does not attach again.
 func TestLeftSubmissionsGoToTheNextDaemon(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	d := newRestarted(t, l)
-	far := l.bindOne(Config{})
-	s := bound(t, d.client(true), addrOf(newAddr(), 100))
+	d, s, far := newAttached(t, newLoopLab(t), true)
 	stays := bound(t, d.client(false), addrOf(newAddr(), 100))
 	mustSend(t, s, far.LocalAddrPort(), payload(0, 10))
 	m := mustRecv(t, far)
@@ -48,13 +73,7 @@ func TestLeftSubmissionsGoToTheNextDaemon(t *testing.T) {
 		wantErr(t, "Recv", err, ErrDaemonLost)
 		d.start()
 		mustSend(t, s, far.LocalAddrPort(), payload(uint64(len(sizes)), 10))
-		for i := range len(sizes) + 1 {
-			m := mustRecv(t, far)
-			if err := verify(m.Data, uint64(i)); err != nil {
-				t.Fatal(err)
-			}
-			m.Release()
-		}
+		expectNumbers(t, far, len(sizes)+1)
 		for i := range sizes {
 			m := mustRecv(t, s)
 			if m.Kind != KindStatus || m.Status != StatusSuccess || m.Token != uint64(i) {
@@ -71,10 +90,7 @@ func TestLeftSubmissionsGoToTheNextDaemon(t *testing.T) {
 func TestKilledDaemonsSubmissions(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{true, false} {
-		l := newLoopLab(t)
-		d := newRestarted(t, l)
-		far := l.bindOne(Config{})
-		s := bound(t, d.client(again), addrOf(newAddr(), 100))
+		d, s, far := newAttached(t, newLoopLab(t), again)
 		send := func(token uint64, size int) {
 			o := Outgoing{To: far.LocalAddrPort(), Data: payload(token, size), Notify: true, Token: token}
 			if err := s.SendMessage(background(t), &o); err != nil {
@@ -117,11 +133,7 @@ func TestKilledDaemonsSubmissions(t *testing.T) {
 		d.start()
 		mustSend(t, s, far.LocalAddrPort(), []byte("later"))
 		for _, token := range []uint64{2, 0, 1} {
-			m := mustRecv(t, far)
-			if err := verify(m.Data, token); err != nil {
-				t.Fatal(err)
-			}
-			m.Release()
+			expectNumber(t, far, token)
 		}
 		expect(t, far, "later")
 		tell(3, StatusSuccess)
@@ -132,10 +144,7 @@ func TestKilledDaemonsSubmissions(t *testing.T) {
 // left when it does not take all.
 func TestSubmissionsAreMarkedBeforeTheyAreTaken(t *testing.T) {
 	t.Parallel()
-	l := newLoopLab(t)
-	d := newRestarted(t, l)
-	far := l.bindOne(Config{})
-	s := bound(t, d.client(true), addrOf(newAddr(), 100))
+	d, s, far := newAttached(t, newLoopLab(t), true)
 	mustSend(t, s, far.LocalAddrPort(), []byte("first"))
 	expect(t, far, "first")
 	var p *peer
@@ -173,10 +182,7 @@ func TestSubmissionsAreMarkedBeforeTheyAreTaken(t *testing.T) {
 func TestRingOutlivesTheDaemon(t *testing.T) {
 	t.Parallel()
 	for _, again := range []bool{true, false} {
-		l := newLoopLab(t)
-		d := newRestarted(t, l)
-		far := l.bindOne(Config{})
-		s := bound(t, d.client(again), addrOf(newAddr(), 100))
+		d, s, far := newAttached(t, newLoopLab(t), again)
 		const messages = 100
 		s.client.q.mu.Lock() // nobody can receive
 		for i := range messages {
@@ -191,20 +197,7 @@ func TestRingOutlivesTheDaemon(t *testing.T) {
 		d.stop()
 		<-att.dead
 		s.client.q.mu.Unlock()
-		for i := uint64(0); i < messages; {
-			m, err := s.Recv(background(t))
-			if errors.Is(err, ErrDaemonLost) && again {
-				continue // told once
-			}
-			if err != nil {
-				t.Fatalf("message %d: %v", i, err)
-			}
-			if err := verify(m.Data, i); err != nil {
-				t.Fatal(err)
-			}
-			m.Release()
-			i++
-		}
+		expectDespite(t, s, messages, again)
 	}
 }
 
@@ -266,10 +259,7 @@ func TestSuccessMeansOnTheRing(t *testing.T) {
 // has one fate.
 func TestLeftSubmissionsThatSayMore(t *testing.T) {
 	t.Parallel()
-	l := newLab(t)
-	d := newRestarted(t, l)
-	far := l.bindOne(Config{})
-	s := bound(t, d.client(true), addrOf(newAddr(), 100))
+	d, s, far := newAttached(t, newLab(t), true)
 	mem, err := s.AllocMemory(100)
 	if err != nil {
 		t.Fatal(err)
@@ -331,11 +321,7 @@ func TestLeftSubmissionsThatSayMore(t *testing.T) {
 		}
 	}
 	for _, i := range []uint64{0, 2, 7} {
-		m := mustRecv(t, far)
-		if err := verify(m.Data, i); err != nil {
-			t.Fatal(err)
-		}
-		m.Release()
+		expectNumber(t, far, i)
 	}
 	if m, err := s.TryRecv(); err == nil {
 		t.Errorf("one more: %v", &m)
@@ -377,18 +363,5 @@ func TestMessagesOfASocketWhoseBindWasNotAnswered(t *testing.T) {
 	}
 	eventually(t, "all to be on the ring", func() bool { return a.gaveCount.Load() == messages })
 	d.stop()
-	for i := uint64(0); i < messages; {
-		m, err := s.Recv(background(t))
-		if errors.Is(err, ErrDaemonLost) {
-			continue // told for each daemon
-		}
-		if err != nil {
-			t.Fatalf("message %d: %v", i, err)
-		}
-		if err := verify(m.Data, i); err != nil {
-			t.Fatal(err)
-		}
-		m.Release()
-		i++
-	}
+	expectDespite(t, s, messages, true)
 }

@@ -66,11 +66,7 @@ func TestExpiresWhileThePeerIsUnreachable(t *testing.T) {
 		late := l.bind(l.node(Config{}), to)
 		mustSend(t, late, addrOf(s.LocalAddrPort().Addr(), 9), nil) // connects
 		for _, number := range []uint64{10, 1, 11, 12, 13} {
-			m := mustRecv(t, late)
-			if err := verify(m.Data, number); err != nil {
-				t.Fatal(err)
-			}
-			m.Release()
+			expectNumber(t, late, number)
 		}
 		wantStatus(t, s, 1, StatusSuccess)
 	})
@@ -109,11 +105,7 @@ func TestExpiredWhenItIsSent(t *testing.T) {
 			if !wanted(i) {
 				continue
 			}
-			m := mustRecv(t, peer)
-			if err := verify(m.Data, uint64(i)); err != nil {
-				t.Fatal(err)
-			}
-			m.Release()
+			expectNumber(t, peer, uint64(i))
 		}
 		for range len(out) + 2 {
 			m := mustRecv(t, s)
@@ -154,11 +146,7 @@ func TestExpiresAtACongestedPort(t *testing.T) {
 			if expired[i] {
 				continue
 			}
-			m := mustRecv(t, peer)
-			if err := verify(m.Data, i); err != nil {
-				t.Fatal(err)
-			}
-			m.Release()
+			expectNumber(t, peer, i)
 		}
 		mustSend(t, s, to, []byte("last"))
 		expect(t, peer, "last")
@@ -261,11 +249,7 @@ func TestExpiresInAFlow(t *testing.T) {
 		if i%4 == 1 || i%4 == 2 {
 			continue
 		}
-		m := mustRecv(t, late)
-		if err := verify(m.Data, i); err != nil {
-			t.Fatal(err)
-		}
-		m.Release()
+		expectNumber(t, late, i)
 		wantStatus(t, s, i, StatusSuccess)
 	}
 }

@@ -164,15 +164,21 @@ func expect(t testing.TB, s *Socket, want string) {
 	m.Release()
 }
 
+// expectNumber receives the payload of a number.
+func expectNumber(t testing.TB, s *Socket, number uint64) {
+	t.Helper()
+	m := mustRecv(t, s)
+	if err := verify(m.Data, number); err != nil {
+		t.Fatal(err)
+	}
+	m.Release()
+}
+
 // expectNumbers receives payloads of the numbers below n, in order.
 func expectNumbers(t testing.TB, s *Socket, n int) {
 	t.Helper()
 	for i := range n {
-		m := mustRecv(t, s)
-		if err := verify(m.Data, uint64(i)); err != nil {
-			t.Fatal(err)
-		}
-		m.Release()
+		expectNumber(t, s, uint64(i))
 	}
 }
 
