@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -64,12 +63,8 @@ func TestKilledDaemonOfAStoppedApplication(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			tmp := dir(t)
-			config := filepath.Join(tmp, "rdsd.toml")
-			if err := os.WriteFile(config, []byte(c.config), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			r := restarts{T: t, wire: "xrc", dir: tmp, config: config}
+			r := restarts{T: t, wire: "xrc"}
+			r.configure(c.config)
 			from, to := r.sides()
 			r.start(from)
 			r.start(to)
@@ -103,8 +98,7 @@ func TestKilledDaemonOfAStoppedApplication(t *testing.T) {
 			for len(fates) < int(number) {
 				fate()
 			}
-			to.daemon.Signal(syscall.SIGKILL)
-			_ = to.daemon.Wait()
+			to.kill()
 			app.Signal(syscall.SIGCONT)
 			r.start(to)
 			send()

@@ -3,9 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"os"
-	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -19,12 +16,8 @@ import (
 func TestNobodyComesBack(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
-	tmp := dir(t)
-	config := filepath.Join(tmp, "grace.toml")
-	if err := os.WriteFile(config, []byte("grace = \"2s\"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	r := restarts{T: t, wire: "xrc", dir: tmp, config: config}
+	r := restarts{T: t, wire: "xrc"}
+	r.configure("grace = \"2s\"\n")
 	from, to := r.sides()
 	for _, s := range []*side{from, to} {
 		r.start(s)
@@ -38,8 +31,7 @@ func TestNobodyComesBack(t *testing.T) {
 	if _, err := to.sock.Recv(ctx); err != nil {
 		t.Fatal(err)
 	}
-	to.daemon.Signal(syscall.SIGKILL)
-	_ = to.daemon.Wait()
+	to.kill()
 	_ = to.client.Close()
 	from.daemon.Line(from.daemon.Stderr, "path down")
 	const each = 50
@@ -60,8 +52,7 @@ func TestNobodyComesBack(t *testing.T) {
 		}
 		<-time.After(time.Millisecond)
 	}
-	to.daemon.Signal(syscall.SIGKILL)
-	_ = to.daemon.Wait()
+	to.kill()
 	r.start(to)
 	ends := map[rds.Status]int{}
 	for range sent {

@@ -56,6 +56,21 @@ func (r *restarts) start(s *side) {
 	s.daemon = daemonAt(r.T, args...)
 }
 
+// configure gives the daemons a configuration, and a directory.
+func (r *restarts) configure(text string) {
+	r.Helper()
+	r.dir = dir(r.T)
+	r.config = filepath.Join(r.dir, "rdsd.toml")
+	if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (s *side) kill() {
+	s.daemon.Signal(syscall.SIGKILL)
+	_ = s.daemon.Wait()
+}
+
 func (r *restarts) attach(s *side) {
 	r.Helper()
 	c, err := rds.NewClient(rds.ClientConfig{Path: s.path, Reconnect: true})
@@ -115,8 +130,7 @@ func (r *restarts) run() {
 	for range r.times {
 		<-time.After(r.hold)
 		if r.kill {
-			who.daemon.Signal(syscall.SIGKILL)
-			_ = who.daemon.Wait()
+			who.kill()
 		} else {
 			who.daemon.Signal(syscall.SIGTERM)
 			if status := who.daemon.Wait(); status != 0 {
