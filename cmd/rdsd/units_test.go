@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -83,6 +87,68 @@ func TestServiceUnit(t *testing.T) {
 	d := daemon{set: defaults(), grace: grace}
 	if err != nil || time.Duration(stop)*time.Second <= d.limit() {
 		t.Errorf("TimeoutStopSec=%d, %v: stopping may take %v", stop, err, d.limit())
+	}
+}
+
+const tmpfile = "../../dist/tmpfiles.d/rds.conf"
+
+// The directory that exists from boot on is that of rdsd's default socket, has the mode and
+// owner of the service unit's RuntimeDirectory, and is never emptied.
+func TestTmpfile(t *testing.T) {
+	t.Setenv("RDS_SOCKET", "")
+	t.Setenv("RDS_RUNTIME_DIR", "")
+	text, err := os.ReadFile(tmpfile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	service, socket := options(t, "rdsd.service"), options(t, "rdsd.socket")
+	one := func(o map[string][]string, key, otherwise string) string {
+		return cmp.Or(strings.Join(o[key], " "), otherwise)
+	}
+	dir := "/run/" + one(service, "Service.RuntimeDirectory", "")
+	user := one(service, "Service.User", "root")
+	want := []string{"d", dir, one(service, "Service.RuntimeDirectoryMode", "0755"), user, one(service, "Service.Group", user), "-"}
+	var lines []string
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line != "" && line[0] != '#' {
+			lines = append(lines, line)
+		}
+	}
+	if len(lines) != 1 || !slices.Equal(strings.Fields(lines[0]), want) {
+		t.Errorf("%q, want one line of %q", lines, want)
+	}
+	if at := filepath.Dir(one(socket, "Socket.ListenSequentialPacket", "")); at != dir {
+		t.Errorf("the socket unit's is in %s, want %s", at, dir)
+	}
+	if at := filepath.Dir(defaults().Socket); os.Geteuid() == 0 && at != dir {
+		t.Errorf("root's default is %s, want %s", at, dir)
+	}
+}
+
+// systemd itself makes the directory.
+func TestSystemdMakesTheDirectory(t *testing.T) {
+	t.Parallel()
+	tool, err := exec.LookPath("systemd-tmpfiles")
+	if err != nil {
+		t.Skipf("needs systemd-tmpfiles (Debian: systemd), to make the directory: %v", err)
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to make a directory that root owns")
+	}
+	file, err := filepath.Abs(tmpfile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := t.TempDir()
+	if out, err := exec.Command(tool, "--create", "--root="+root, file).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	fi, err := os.Stat(filepath.Join(root, "run/rds"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st := fi.Sys().(*syscall.Stat_t); fi.Mode() != fs.ModeDir|0o755 || st.Uid != 0 || st.Gid != 0 {
+		t.Errorf("%v of %d:%d", fi.Mode(), st.Uid, st.Gid)
 	}
 }
 
