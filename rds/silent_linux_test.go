@@ -110,15 +110,10 @@ func (r *routed) both(test string, k talk) (a, b *talker) {
 	return a, startTalker(r, test, r.prefix+"b", k)
 }
 
-// silenceLimit is the limit that tests set, and the default by hand (RDS_TEST_SILENCE=20s).
-func silenceLimit(t testing.TB) time.Duration {
-	t.Helper()
-	if s := os.Getenv("RDS_TEST_SILENCE"); s != "" {
-		d, err := time.ParseDuration(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return d
+// silenceLimit is the limit that tests set: 1 s, or with RDS_LONG the default.
+func silenceLimit() time.Duration {
+	if os.Getenv("RDS_LONG") != "" {
+		return 20 * time.Second
 	}
 	return time.Second
 }
@@ -151,7 +146,7 @@ func TestSilentNetworkIsNoticed(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	limit := silenceLimit(t)
+	limit := silenceLimit()
 	eachWire(t, func(t *testing.T, wire Wire) {
 		r := newRouted(t)
 		a, b := r.both("TestSilentNetworkIsNoticed", talk{wire: wire, paths: 1, silence: limit, every: 5 * time.Millisecond, size: 500})
@@ -203,7 +198,7 @@ func TestStoppedPeer(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	limit := silenceLimit(t)
+	limit := silenceLimit()
 	pause := 3 * limit
 	if limit > time.Second {
 		pause = 5 * time.Minute
@@ -247,7 +242,7 @@ func TestSlowLinkIsNotSilent(t *testing.T) {
 		return
 	}
 	t.Parallel()
-	limit, rate := silenceLimit(t), "16mbit" // 8 MiB are 4 s of it
+	limit, rate := silenceLimit(), "16mbit" // 8 MiB are 4 s of it
 	if limit > time.Second {
 		rate = "1mbit"
 	}
