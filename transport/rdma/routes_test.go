@@ -1,6 +1,7 @@
 package rdma
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -86,5 +87,40 @@ func TestRoutesOfOneQueue(t *testing.T) {
 	}
 	if ports, held := r.state(3, iwarp.QueueGone); len(ports) != 4 || held {
 		t.Errorf("gone: %d, %v", ports, held)
+	}
+}
+
+// held notes which ports a handler was told of.
+type held struct {
+	told []string
+}
+
+func (h *held) Queue(uint32) {}
+
+func (h *held) Hold(ports []uint16, on bool) {
+	h.told = append(h.told, fmt.Sprint(ports, on))
+}
+
+// The handler hears of full ports that the peer has told of before Start, unless they have
+// room again, in front of what the peer tells next; and of each once.
+func TestFullPortsBeforeStart(t *testing.T) {
+	t.Parallel()
+	h := &held{}
+	in := &input{link: &link{}}
+	in.Full(1, true)
+	in.Full(2, true)
+	in.Full(1, false)
+	in.Full(1<<16, true)
+	if len(h.told) != 0 {
+		t.Errorf("told %q before Start", h.told)
+	}
+	in.sorts = h
+	in.started.Store(true)
+	in.Full(3, true)
+	in.Full(2, false)
+	in.Full(3, true)
+	in.Full(1<<16, true)
+	if want := []string{"[2] true", "[3] true", "[2] false"}; !slices.Equal(h.told, want) {
+		t.Errorf("told %q, want %q", h.told, want)
 	}
 }
