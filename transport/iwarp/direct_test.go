@@ -39,6 +39,7 @@ type directRecorder struct {
 	flushes int            // guarded by mu
 	news    []string       // guarded by mu
 	fed     func([]byte)   // guarded by mu; what else is done with what comes
+	burst   func()         // guarded by mu; what else Flush does
 }
 
 func newDirectRecorder(t testing.TB) *directRecorder {
@@ -113,7 +114,11 @@ func (d *directRecorder) Flush() {
 	d.enter("Flush")
 	d.dirty, d.flushed = false, len(d.got)
 	d.flushes++
+	burst := d.burst
 	d.mu.Unlock()
+	if burst != nil {
+		burst()
+	}
 }
 
 func (d *directRecorder) Acked() {

@@ -204,6 +204,9 @@ func (q *QP) Disconnect() error {
 	if run {
 		s.transmit()
 	}
+	if err == nil {
+		s.conn.Wake() // for Flush
+	}
 	return err
 }
 

@@ -316,6 +316,9 @@ func (r *receiver) flush() {
 	if x := s.shared; x != nil && x.direct.refusals.told > 0 {
 		x.direct.refusals.askLocked(s)
 	}
+	if q.state == StateSQD && !s.drained {
+		s.drained, r.kick = true, true
+	}
 	run := false
 	if r.kick {
 		r.kick = false

@@ -71,6 +71,7 @@ type stream struct {
 	writable bool     // Writable came while somebody was in tx
 	resume   bool     // Wake goes on
 	hold     bool     // no message may leave yet
+	drained  bool     // in StateSQD: what came before is acknowledged
 	frames   [][]byte // ULPDUs that go before all messages
 	txEnded  bool     // the send queue is not touched any more
 	rxEnded  bool     // neither the receive queue nor any region is touched any more

@@ -127,7 +127,7 @@ func (s *stream) transmit() {
 			}
 			s.sending = false
 			b.release()
-			finished := q.state == StateSQD && s.tx.next == q.tail && !s.hold && !s.undecided()
+			finished := q.state == StateSQD && s.drained && s.tx.next == q.tail && !s.hold && !s.undecided()
 			writable := s.wantLocked()
 			q.mu.Unlock()
 			if finished {
