@@ -72,6 +72,21 @@ func (p *peer) part(dialed, silent, late, cut <-chan struct{}) bool {
 	return p.awaitParting(late, cut, func() bool { return len(p.links) == 0 })
 }
 
+// closeWait is how long a node that is closed waits for its links to end.
+const closeWait = time.Second
+
+// awaitLinks waits until the links of closed peers have ended: they may have to acknowledge
+// what sockets have received.
+func (n *Node) awaitLinks() {
+	late := make(chan struct{})
+	defer time.AfterFunc(closeWait, func() { close(late) }).Stop()
+	var wg sync.WaitGroup
+	n.eachPeer(func(p *peer) {
+		wg.Go(func() { p.awaitParting(late, nil, func() bool { return len(p.links) == 0 }) })
+	})
+	wg.Wait()
+}
+
 // awaitParting waits for a condition under mu of which partingLocked tells.
 func (p *peer) awaitParting(late, cut <-chan struct{}, ok func() bool) bool {
 	news := make(chan struct{}, 1)

@@ -386,6 +386,7 @@ func (n *Node) Close() error {
 		la.giveUp() // otherwise a link that waits for room in a port would go on waiting
 	}
 	n.eachPeer((*peer).close)
+	n.awaitLinks()
 	n.succession.open()                                // inbound links that wait are refused
 	err := errors.Join(n.self.Close(), n.wire.Close()) // self before wire: the memory regions end with wire
 	n.work.Wait()

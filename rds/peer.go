@@ -398,6 +398,9 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 	delete(p.links, id)
 	if io.id == id {
 		io.history.lost(p.node.now(), cause)
+		if io.reserver != nil && acked > 0 { // acknowledged by the peer's RDS, which has taken the link
+			p.core.Proved(p.node.now(), i)
+		}
 		io.link, io.id = nil, 0
 		io.reserver, io.claimed = nil, 0
 		p.turnLocked()

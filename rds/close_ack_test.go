@@ -1,0 +1,26 @@
+package rds
+
+import "testing"
+
+// A node that is closed as soon as it has received a message has acknowledged the message:
+// its sender does not wait for a node that is gone.
+func TestNodeThatClosesHasAcknowledged(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, wire Wire) {
+		l := newLab(t)
+		from := l.bind(l.node(Config{Wire: wire}))
+		for i := range uint64(50) {
+			n, err := NewNode(Config{Port: l.port, Wire: wire})
+			if err != nil {
+				t.Fatal(err)
+			}
+			to := l.bind(n)
+			operate(t, from, to, i, Outgoing{Data: []byte("last")})
+			expect(t, to, "last")
+			if err := n.Close(); err != nil {
+				t.Error(err)
+			}
+			wantStatus(t, from, i, StatusSuccess)
+		}
+	})
+}
