@@ -350,7 +350,7 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 }
 
 // Close closes all sockets, lingering for their unacknowledged messages, then
-// all connections.
+// all connections. It waits a second at most for peers that have not ended theirs.
 func (n *Node) Close() error {
 	n.mu.Lock()
 	if n.ending {
