@@ -126,7 +126,7 @@ func (n *Node) list() []transport.Counter {
 
 // mapNews tells sockets that a congestion map has arrived.
 func (n *Node) mapNews() {
-	n.mapGen.Add(1)
+	defer n.mapGen.Add(1) // last: whoever sees the map counted gets no news of that map later
 	if svc := n.service.Load(); svc != nil {
 		svc.mapNews()
 	}

@@ -44,7 +44,7 @@ func TestEveryMapIsNewsOnce(t *testing.T) {
 	send := func() {
 		maps++
 		r.write(congestion())
-		eventually(t, "the map", func() bool { return counter(t, n, "cong_update_received") == maps })
+		eventually(t, "the news of the map", func() bool { return n.mapGen.Load() == maps })
 	}
 	send()
 	for _, s := range []*Socket{s1, s2} {
@@ -84,7 +84,7 @@ func TestCongestionMonitor(t *testing.T) {
 	send := func(ports ...uint16) {
 		maps++
 		r.write(congestion(ports...))
-		eventually(t, "the map", func() bool { return counter(t, n, "cong_update_received") == maps })
+		eventually(t, "the news of the map", func() bool { return n.mapGen.Load() == maps })
 	}
 	refused := func(port uint16) {
 		t.Helper()
@@ -158,7 +158,7 @@ func TestCongestionNewsWakeReceivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.write(congestion(7))
-	eventually(t, "the map", func() bool { return counter(t, n, "cong_update_received") == 1 })
+	eventually(t, "the news of the map", func() bool { return n.mapGen.Load() == 1 })
 	wantErr(t, "send", s.TrySend(netip.AddrPortFrom(peer.addr, 7), nil), ErrCongested)
 	got := make(chan Message)
 	go func() { got <- mustRecv(t, s) }()
