@@ -188,10 +188,16 @@ func (b *budget) hasRoom(t *attachment) bool {
 	return room()
 }
 
-// untake is the opposite of take.
+// untake is the opposite of take. What retire has taken back meanwhile it leaves.
 func (h *half) untake(peer uint32, n int) {
-	h.account.Refund(n, 1)
-	h.t.budget.account.Refund(cost(n), 1)
+	h.freedMu.Lock()
+	b, m := n, 1
+	if h.retired {
+		b, m = min(n, h.account.Bytes()), min(1, h.account.Messages())
+	}
+	h.account.Refund(b, m)
+	h.t.budget.account.Refund(b+m*itemCost, m)
+	h.freedMu.Unlock()
 	if h.t.table.Down(int(peer)) {
 		h.downs.add(peer, -n)
 		h.t.budget.downs.add(peer, -cost(n))

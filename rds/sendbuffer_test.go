@@ -7,6 +7,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
 )
 
 // nowhere is a destination that nobody answers at, so that what is sent there
@@ -228,5 +231,33 @@ func TestCloseReturnsRoomOfOtherSockets(t *testing.T) {
 	}
 	if err := b2.TrySend(to, nil); err != nil {
 		t.Errorf("after the close: %v", err)
+	}
+}
+
+// A send that ends while its socket is being closed gives back what it took once: the daemon
+// has closed the socket by then, and the session's budget has the room already.
+func TestSendThatEndsBehindACloseGivesBackOnce(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	_, path := serving(t, l.node(Config{}), ServiceConfig{})
+	s := bound(t, dialed(t, path), addrOf(newAddr(), 100)).client
+	h := s.half.Load()
+	const size = 3000
+	for range 2 { // the second send begins behind the close
+		if why := h.take(ipc.MaxPeers-1, size); why != taken {
+			t.Fatal(why)
+		}
+		h.retire()
+		h.untake(ipc.MaxPeers-1, size)
+		for _, a := range []*conn.Account{&h.account, &h.t.budget.account} {
+			if a.Bytes() != 0 || a.Messages() != 0 {
+				t.Fatalf("%d bytes of %d messages", a.Bytes(), a.Messages())
+			}
+		}
+	}
+	_ = h.take(ipc.MaxPeers-1, size)
+	h.untake(ipc.MaxPeers-1, size)
+	if n := h.t.budget.account.Messages(); n != 0 {
+		t.Errorf("%d messages", n)
 	}
 }
