@@ -206,11 +206,13 @@ func (a *Account) chargeFor(n int, down bool, held func() int, own int) bool {
 // As in Linux what was there before counts: the last message may pass a bound. A
 // destination that is up may use all that the others leave, and what is held leaves it
 // half of the buffer at least. One that is down may use half of what the others leave,
-// and any one message where they leave something. So with destinations that are down a
-// buffer has at most one and a half limits, and the last message.
+// and any one message where they leave something. So a buffer has at most one and a half
+// limits, and the last message. Where destinations that are up hold back that much, any
+// one message is taken while no other is under way: what full ports hold back for good
+// must not stop the messages to other ports.
 func HasRoomFor(limit, used, held, own int64, down bool) bool {
 	if !down {
-		return used-held < limit-min(held, limit/2)
+		return used <= held || used < limit+limit/2 && used-held < limit-min(held, limit/2)
 	}
 	return own < (limit-used+own+1)/2
 }

@@ -133,8 +133,9 @@ func (c *Conn) credit(a *Account, bytes, n int) {
 	a.Release(bytes, n)
 	roomy := false
 	if a.Whole != nil {
-		// Senders wait for the whole. Most of it may be for destinations that are down.
-		roomy = int64(a.Bytes()) <= a.Whole.limit.Load()/8
+		// Senders wait for the whole. Most of it may be for destinations that are down, or
+		// that hold it back.
+		roomy = int64(a.Bytes())-a.shelved.Load() <= a.Whole.limit.Load()/8
 		a = a.Whole
 	}
 	if (a.Every || a.watchers.Load() != 0 && (roomy || a.roomy())) && (len(c.freed) == 0 || c.freed[len(c.freed)-1] != a) {

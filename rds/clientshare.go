@@ -172,14 +172,21 @@ func (b *budget) charge(t *attachment, peer uint32, n int, down bool) bool {
 	if down {
 		own = b.downs.own(peer, b.account.Bytes())
 	}
-	return b.account.ChargeFor(cost(n), down, func() int { return int(t.seg.Held().Load()) }, own)
+	return b.account.ChargeFor(cost(n), down, func() int { return b.held(t) }, own)
+}
+
+// held is what of the budget waits for peers that are down or hold it back, less than one
+// and a half budgets: beyond that the daemon takes nothing, even if all is held back.
+func (b *budget) held(t *attachment) int {
+	limit := b.account.Limit()
+	return min(int(t.seg.Held().Load()), limit+limit/2-1)
 }
 
 // hasRoom tells whether a message to a peer that is up is taken.
 func (b *budget) hasRoom(t *attachment) bool {
 	room := func() bool {
 		limit := int64(b.account.Limit())
-		return limit == 0 || conn.HasRoomFor(limit, int64(b.account.Bytes()), int64(t.seg.Held().Load()), 0, false)
+		return limit == 0 || conn.HasRoomFor(limit, int64(b.account.Bytes()), int64(b.held(t)), 0, false)
 	}
 	if room() {
 		return true

@@ -48,7 +48,7 @@ type peer struct {
 	flows    []*flow // flows of sessions with waiting messages, in the order of their turns
 	mapsSeen uint32  // core.MapVersion as shown to applications
 	carries  carriage
-	turned   bool             // down has changed and the sockets have not heard of the change
+	turned   bool             // down, or what is held back, has changed and the sockets have not heard of the change
 	ending   []parkedEnd      // messages of sessions that end without the core: the link cannot carry them, or they expired in a flow
 	limits   conn.Limits      // time limits of messages in flows
 	expired  uint64           // number of messages that expired in flows
@@ -147,6 +147,9 @@ func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 		t.wanted = true
 		p.wants |= 1 << i
 	}
+	if m.Admitted && !p.core.Admits(m.Dport) { // held back at once
+		p.turned = true
+	}
 	if !s.sent.Load() {
 		s.sent.Store(true)
 	}
@@ -157,7 +160,7 @@ func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 // loop kick collects the paths to transmit on, for the end of the burst.
 func (p *peer) unlock(kick *[conn.MaxPaths]bool) {
 	if v := p.core.MapVersion(); v != p.mapsSeen {
-		p.mapsSeen = v
+		p.mapsSeen, p.turned = v, true
 		p.marks.update(p.node.now(), p.core.RefusedPorts())
 		p.node.showMap(p)
 	}

@@ -17,7 +17,6 @@ func (p *peer) hold(i int, id conn.LinkID, ports []uint16, on bool) {
 	p.armLocked()
 	p.unlock(nil)
 	if news {
-		p.reshare()
 		p.node.mapNews()
 	}
 }

@@ -85,15 +85,27 @@ func (s *nodeSocket) hasRoom() bool {
 	return s.account.HasRoom() || conn.HasRoomFor(int64(s.account.Limit()), int64(s.account.Bytes()), int64(s.heldBytes()), 0, false)
 }
 
-// take takes room in the send buffer for a message of n bytes to the share's peer.
+// take takes room in the send buffer for a message of n bytes to the share's peer. Of one
+// and a quarter limits, full ports of the peer leave its other ports half of what is not held
+// back, and any one message while none is under way to the peer. The next quarter is for
+// other peers.
 func (h *share) take(n int) bool {
 	down := h.p.down.Load()
-	return !down && h.Charge(n) || h.ChargeFor(n, down, h.s.heldBytes, h.Bytes())
+	if !down && h.Charge(n) {
+		return true
+	}
+	if full, _ := h.Held(); !down && full > 0 && h.Bytes() > full {
+		limit, held := h.s.account.Limit(), h.s.heldBytes()
+		if h.s.account.Bytes()-held >= (limit+limit/4-held)/2 {
+			return false
+		}
+	}
+	return h.ChargeFor(n, down, h.s.heldBytes, h.Bytes())
 }
 
 // roomed wakes a sender that waits for room, or all where they wait for different room.
 func (s *nodeSocket) roomed() {
-	if s.shares.waitDown.Load() > 0 {
+	if s.shares.waitDown.Load() > 0 || s.heldBytes() > 0 {
 		s.writers.wake(-1)
 	} else {
 		s.writers.wake(1)
@@ -117,13 +129,15 @@ func (p *peer) turnLocked() {
 	}
 }
 
-// reshare tells the sockets that have messages for p that it has come up, or is down,
-// or holds messages back: other senders have room now.
+// reshare tells the sockets that have messages for p, or senders that wait for room, that p
+// has come up, or is down, or holds other messages back: other senders have room now.
 func (p *peer) reshare() {
 	p.sharesMu.Lock()
 	socks := make([]*nodeSocket, 0, len(p.shares))
 	for h := range p.shares {
-		socks = append(socks, h.s)
+		if h.Bytes() > 0 || h.s.writers.n.Load() > 0 {
+			socks = append(socks, h.s)
+		}
 	}
 	p.sharesMu.Unlock()
 	if svc := p.node.service.Load(); svc != nil {

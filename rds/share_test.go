@@ -318,6 +318,7 @@ func TestRoomOfOthers(t *testing.T) {
 	}{
 		{99, 0, 99, false, true}, {100, 0, 100, false, false}, // Linux
 		{100, 50, 0, false, false}, {99, 50, 0, false, true}, {100, 100, 0, false, true}, {149, 100, 0, false, true}, {150, 100, 0, false, false},
+		{149, 140, 0, false, true}, {150, 140, 0, false, false}, {149, 149, 0, false, true}, {151, 150, 0, false, false}, {200, 200, 0, false, true}, // held beyond the limit
 		{0, 0, 0, true, true}, {49, 49, 49, true, true}, {50, 50, 50, true, false}, {74, 74, 24, true, true}, {75, 75, 25, true, false},
 		{99, 99, 0, true, true}, {100, 100, 0, true, false},
 	} {

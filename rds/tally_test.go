@@ -73,11 +73,12 @@ func TestCountersThroughDaemon(t *testing.T) {
 	}
 	eventually(t, "the end of the wait", func() bool { return waitOf(t, n, CauseCongested).Senders == 0 })
 
-	if err := s.SetWriteBuffer(100); err != nil {
+	const buffer = 100_000 // more than what the congested port holds back
+	if err := s.SetWriteBuffer(buffer); err != nil {
 		t.Fatal(err)
 	}
 	to := nowhere()
-	mustSend(t, s, to, make([]byte, 100))
+	mustSend(t, s, to, make([]byte, buffer))
 	before := sessionOf(t, svc).QueueFull
 	if err := s.TrySend(to, []byte("x")); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("%v", err)
