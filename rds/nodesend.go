@@ -297,6 +297,9 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 	case congested && !block:
 		s.node.counters.congSendError.Add(1)
 		s.refused(m.Dport)
+		if s.monitor.Load() != nil && p.takes(m.Dport) { // by a map that came before the refusal was noted
+			s.congestionNews()
+		}
 		return ErrCongested
 	case !block:
 		s.node.counters.sendQueueFull.Add(1)
@@ -310,11 +313,8 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 	p.push()
 	w := p.waiters.add()
 	defer p.waiters.done(w)
-	p.mu.Lock()
-	changed := p.core.Admits(m.Dport)
-	p.mu.Unlock()
 	switch {
-	case changed:
+	case p.takes(m.Dport):
 		return nil
 	case s.closed.Load() || p.gone.Load():
 		return net.ErrClosed
@@ -333,6 +333,13 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 		return net.ErrClosed
 	}
 	return s.wdl.err()
+}
+
+// takes tells whether a port of the peer takes messages.
+func (p *peer) takes(port uint16) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.core.Admits(port)
 }
 
 // sendBatch takes the connection's lock once for a run of messages to one host.

@@ -3,6 +3,8 @@ package rds
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/rds-go/rds/conn"
 )
 
 // poll(2) of Linux RDS (net/rds/af_rds.c, rds_poll).
@@ -179,5 +181,24 @@ func TestCongestionNewsWakeReceivers(t *testing.T) {
 	ms := make([]Message, 4)
 	if k, err := s.TryRecvBatch(ms); k != 1 || err != nil || ms[0].Congestion != 1<<7 {
 		t.Errorf("batch: %d %v %v", k, &ms[0], err)
+	}
+}
+
+// A map that frees the port of a refused send before the socket has noted the refusal is
+// news all the same.
+func TestCongestionNewsBeforeTheRefusalIsNoted(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	s, far := l.bindOne(Config{}), l.bindOne(Config{})
+	mustSend(t, s, far.LocalAddrPort(), []byte("x"))
+	eventually(t, "the peer's map", func() bool { return nodeOf(s).mapGen.Load() == 1 })
+	mustSet(t, s.SetCongestionMonitor(true))
+	port := far.LocalAddrPort().Port()
+	if err := s.node.pause(background(t), s.node.last.Load(), &conn.Message{Dport: port}, conn.ErrCongested, false, nil); err != ErrCongested {
+		t.Error(err)
+	}
+	m, err := s.TryRecv()
+	if err != nil || m.Kind != KindCongestion || m.Congestion != 1<<(port&63) {
+		t.Errorf("%v, %v", &m, err)
 	}
 }

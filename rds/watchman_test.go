@@ -124,7 +124,7 @@ func TestLogTellsOfCongestionOnceAndThenInSum(t *testing.T) {
 			discard(ctx, b)
 			close(drained)
 		}()
-		eventually(t, "the end of the congestion", func() bool { return !b.node.congested.Load() && a.node.node.peerAt(0).admits(b) })
+		eventually(t, "the end of the congestion", func() bool { return !b.node.congested.Load() && a.node.node.peerAt(0).takes(b.LocalAddrPort().Port()) })
 		cancel()
 		<-drained // it would take what the next round sends, too
 		at := begun.Add(time.Duration(10*round+8) * time.Second)
@@ -137,13 +137,6 @@ func TestLogTellsOfCongestionOnceAndThenInSum(t *testing.T) {
 	lookB(begun.Add(70 * time.Second))
 	contains(t, lines(t, logsA, zap.WarnLevel, sender, 2), "again:2", "longest:")
 	contains(t, lines(t, logsB, zap.WarnLevel, receiver, 2), "again:2", "longest:")
-}
-
-// admits tells whether the peer takes messages for a socket.
-func (p *peer) admits(to *Socket) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.core.Admits(to.LocalAddrPort().Port())
 }
 
 func TestLogTellsOfPeersRestart(t *testing.T) {
