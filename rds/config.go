@@ -100,11 +100,19 @@ type Config struct {
 	Transport transport.Transport
 }
 
+// ServiceBurst is TCPConfig.Burst for a node that serves applications.
+const ServiceBurst = 256 << 10
+
 // TCPConfig tunes the TCP connections of a Node.
 type TCPConfig struct {
 	// SendBuffer and ReceiveBuffer set SO_SNDBUF and SO_RCVBUF, in bytes; 0
 	// leaves them to the kernel's autotuning.
 	SendBuffer, ReceiveBuffer int
+	// Burst is how many bytes a stream of messages collects for one write, and what a
+	// socket towards an address of this host holds unsent, up to 384 KiB. 0 means 512 KiB.
+	// ServiceBurst is faster for a node that serves applications: there the processor's
+	// caches are shared with more processes.
+	Burst int
 	// KeepAliveIdle, KeepAliveInterval and KeepAliveCount find dead peers:
 	// 5 s, 5 s and 5, as in Linux RDS.
 	KeepAliveIdle, KeepAliveInterval time.Duration
@@ -153,7 +161,7 @@ func (c *Config) Validate() error {
 		{"TCP.SendBuffer", int64(c.TCP.SendBuffer)}, {"TCP.ReceiveBuffer", int64(c.TCP.ReceiveBuffer)},
 		{"TCP.KeepAliveIdle", int64(c.TCP.KeepAliveIdle)}, {"TCP.KeepAliveInterval", int64(c.TCP.KeepAliveInterval)},
 		{"TCP.KeepAliveCount", int64(c.TCP.KeepAliveCount)}, {"TCP.UserTimeout", int64(c.TCP.UserTimeout)},
-		{"TCP.EventLoops", int64(c.TCP.EventLoops)}, {"TCP.DrainTimeout", int64(c.TCP.DrainTimeout)},
+		{"TCP.Burst", int64(c.TCP.Burst)}, {"TCP.EventLoops", int64(c.TCP.EventLoops)}, {"TCP.DrainTimeout", int64(c.TCP.DrainTimeout)},
 		{"XRC.Patience", int64(c.XRC.Patience)},
 	} {
 		if f.v < 0 {
@@ -199,6 +207,7 @@ func (c *Config) setDefaults() {
 	def(&c.ReceiveOverrun, DefaultReceiveOverrun)
 	def(&c.PeerBudget, DefaultPeerBudget)
 	def(&c.MaxMessage, MaxMessage)
+	def(&c.TCP.Burst, 2*ServiceBurst)
 	if c.Port == 0 {
 		c.Port = DefaultPort
 	}

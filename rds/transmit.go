@@ -14,7 +14,7 @@ import (
 // only append. Who finds the path idle writes at once, from its own goroutine:
 // that is the fast way for a single message. A sender that comes back without
 // anything having arrived in between, and soon, is streaming: its messages
-// are left to collect until flushBytes have, and it writes them itself, or
+// are left to collect until Config.TCP.Burst bytes have, and it writes them itself, or
 // until the flusher has had its turn behind all goroutines that could run. A
 // flusher that finds more when it has written does not compete with a sender
 // that is quick enough to fill a write by itself: it pauses, and then writes
@@ -42,7 +42,6 @@ const (
 	streamGap     = 50 * time.Microsecond  // writes closer than this belong to a stream
 	flushPause    = 30 * time.Microsecond  // pause of the flusher; up to 1 ms where all processors are idle
 	streamDelay   = 100 * time.Microsecond // a sender writes itself when its stream has waited so long
-	flushBytes    = 512 << 10              // collected bytes that a sender writes itself
 	inlineBytes   = 4 << 20                // bytes written in one go before the flusher takes over
 	operationCost = 4 << 10                // bytes that an operation counts for in a write besides its memory
 	pollBytes     = 128 << 10              // unacknowledged bytes that make a writer look for acknowledgements
@@ -73,7 +72,7 @@ func (p *peer) kickLocked(port int) {
 	t.wanted = false
 	fresh := p.arrivals.Load() != t.seen
 	switch {
-	case t.delayed && (t.since >= flushBytes || t.paused && (fresh || t.count&7 == 0 && time.Since(t.last) >= streamDelay)):
+	case t.delayed && (t.since >= p.node.cfg.TCP.Burst || t.paused && (fresh || t.count&7 == 0 && time.Since(t.last) >= streamDelay)):
 	case t.delayed:
 		p.unlock(nil)
 		return
@@ -194,7 +193,7 @@ fill:
 				corked = l
 			}
 			operated += operationCost + t.batch.Op.Work.(*operation).bytes
-			if operated >= flushBytes { // below flushBytes, operations are one write
+			if operated >= p.node.cfg.TCP.Burst { // below Burst, operations are one write
 				limit -= operated
 				operated = 0
 			}

@@ -94,7 +94,7 @@ func (s *settings) node(addrs []netip.Addr) rds.Config {
 		DisablePing: !s.Ping, State: s.statePath(s.Socket), Grace: s.Grace.Duration,
 		XRC: rds.XRCConfig{Port: uint16(s.XRC.Port), CRC: s.XRC.CRC, Operations: s.XRC.Operations, Patience: s.XRC.Patience.Duration},
 		TCP: rds.TCPConfig{
-			SendBuffer: s.TCP.SendBuffer, ReceiveBuffer: s.TCP.ReceiveBuffer,
+			Burst: rds.ServiceBurst, SendBuffer: s.TCP.SendBuffer, ReceiveBuffer: s.TCP.ReceiveBuffer,
 			KeepAliveIdle: s.TCP.KeepAliveIdle.Duration, KeepAliveInterval: s.TCP.KeepAliveInterval.Duration,
 			KeepAliveCount: s.TCP.KeepAliveCount, UserTimeout: s.TCP.UserTimeout.Duration, Silence: s.TCP.Silence.Duration, Congestion: s.TCP.Congestion,
 			EventLoops: s.TCP.EventLoops, DrainTimeout: s.TCP.DrainTimeout.Duration,

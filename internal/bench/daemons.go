@@ -83,7 +83,7 @@ type rdsd struct {
 }
 
 func startRDSD(cfg rds.Config, ip netip.Addr, h *hello) (*rdsd, error) {
-	cfg.Wire = h.Wire
+	cfg.Wire, cfg.TCP.Burst = h.Wire, rds.ServiceBurst
 	p, err := openProvider(cfg, ip, rds.ProviderNode, h.Port, h)
 	if err != nil {
 		return nil, err

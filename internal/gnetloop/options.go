@@ -42,6 +42,9 @@ type Options struct {
 	// leaves them to the kernel's tuning, within the bounds that connections
 	// within this host have.
 	SendBuffer, ReceiveBuffer int
+	// LocalSendBuffer is SO_SNDBUF towards an address of this host, where no round trip has
+	// to be filled, if SendBuffer is 0. The kernel doubles it. 0 means 256 KiB.
+	LocalSendBuffer int
 	// Congestion names the TCP congestion control algorithm. Empty means the
 	// system's.
 	Congestion string
@@ -76,6 +79,7 @@ func (o Options) Validate() error {
 		"UserTimeout %v is not whole milliseconds from 0 to 2^31-1", o.UserTimeout)
 	check(o.Silence <= 0 || o.Silence >= time.Second, "Silence %v is not 0, negative or at least 1 s", o.Silence)
 	check(o.SendBuffer >= 0 && o.SendBuffer <= 1<<30, "SendBuffer %d is not in 0..1 GiB", o.SendBuffer)
+	check(o.LocalSendBuffer >= 0 && o.LocalSendBuffer <= 1<<30, "LocalSendBuffer %d is not in 0..1 GiB", o.LocalSendBuffer)
 	check(o.ReceiveBuffer >= 0 && o.ReceiveBuffer <= 1<<30, "ReceiveBuffer %d is not in 0..1 GiB", o.ReceiveBuffer)
 	check(len(o.Congestion) < 16, "Congestion %q is longer than 15 bytes", o.Congestion)
 	check(o.DrainTimeout >= 0, "DrainTimeout %v is negative", o.DrainTimeout)

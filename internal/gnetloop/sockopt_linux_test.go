@@ -70,7 +70,8 @@ func TestUnsentIsBounded(t *testing.T) {
 		snd, rcv int
 	}{
 		{Options{}, 2 * hereSendBuffer, 2 * hereReceiveBuffer},
-		{Options{SendBuffer: 300000, ReceiveBuffer: 200000}, 600000, 400000},
+		{Options{LocalSendBuffer: 384 << 10}, 768 << 10, 2 * hereReceiveBuffer},
+		{Options{SendBuffer: 300000, LocalSendBuffer: 1, ReceiveBuffer: 200000}, 600000, 400000},
 	} {
 		a, b := connect(t, newEngine(t, tt.o))
 		if tt.o.ReceiveBuffer == 0 && receiveBufferMost() < hereReceiveBuffer {

@@ -1,6 +1,7 @@
 package gnetloop
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"os"
@@ -19,12 +20,8 @@ const (
 	// unsentMost bounds what the socket has taken and not sent. It does not
 	// bound what is in flight, so a long fat link loses nothing.
 	unsentMost = 128 << 10
-	// hereSendBuffer is SO_SNDBUF towards an address of this host, where no
-	// round trip has to be filled. The kernel doubles it. Measured with messages of 8 KiB
-	// to 1 MiB: with half as much sender and receiver wait for each other more often (a
-	// tenth to a third slower), and 1 MiB, which is as fast with Reno, halves the rate with
-	// BBR, whose pacing then sends it in small pieces.
-	hereSendBuffer = 384 << 10
+	// hereSendBuffer is LocalSendBuffer if the options do not say.
+	hereSendBuffer = 256 << 10
 	// hereReceiveBuffer is SO_RCVBUF there. It bounds what a sender gets rid of
 	// while our event loop is kept from the processor: news of congestion would
 	// come too late for it. With half as much, the two sides of a stream wait for
@@ -38,7 +35,7 @@ func limitUnsent(fd int, o *Options, here bool) error {
 		return os.NewSyscallError("setsockopt TCP_NOTSENT_LOWAT", err)
 	}
 	if here && o.SendBuffer == 0 {
-		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, hereSendBuffer); err != nil {
+		if err := unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_SNDBUF, cmp.Or(o.LocalSendBuffer, hereSendBuffer)); err != nil {
 			return os.NewSyscallError("setsockopt SO_SNDBUF", err)
 		}
 	}

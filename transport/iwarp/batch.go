@@ -11,12 +11,8 @@ import (
 
 // Bounds of one batch, which is what one vectored write takes.
 const (
-	batchBytes = 256 << 10
-	// hereBatchBytes is batchBytes towards an address of this host: a message of
-	// 1 MiB is one write. Elsewhere a control message would wait behind so much on a
-	// slow network.
-	hereBatchBytes = 1 << 20
-	batchPieces    = transport.MaxSlices // so that a write is short only when the socket is full
+	batchBytes  = 256 << 10
+	batchPieces = transport.MaxSlices // so that a write is short only when the socket is full
 	// copyMost is the payload of a segment that is copied behind its header
 	// rather than written from where it lies: a piece more costs the system
 	// call more than so short a copy.
@@ -35,7 +31,6 @@ const (
 // change until it completes, so it is trusted.
 type batch struct {
 	pool    *buf.Pool
-	most    int // most bytes in a batch, not counting the last segment
 	crc     bool
 	markers *mpa.MarkerWriter // puts markers into the stream; nil: no markers
 	scratch []byte            // an FPDU before its markers are put in
@@ -90,13 +85,13 @@ func (b *batch) empty() bool { return b.written == b.size }
 
 // full tells whether the batch has no room for one more segment.
 func (b *batch) full() bool {
-	return b.size >= b.most || len(b.pieces) > batchPieces-MaxSGE-3
+	return b.size >= batchBytes || len(b.pieces) > batchPieces-MaxSGE-3
 }
 
 // crammed tells whether it has none for a short message either. What was added last
 // may be of any length.
 func (b *batch) crammed() bool {
-	return b.size >= b.most+mpa.MaxULPDU+shortMost || len(b.pieces) > batchPieces-MaxSGE-3
+	return b.size >= batchBytes+mpa.MaxULPDU+shortMost || len(b.pieces) > batchPieces-MaxSGE-3
 }
 
 func (b *batch) reset() {

@@ -29,6 +29,9 @@ type Config struct {
 	// SendBuffer and ReceiveBuffer fix SO_SNDBUF and SO_RCVBUF. 0 leaves them
 	// to the kernel.
 	SendBuffer, ReceiveBuffer int
+	// LocalSendBuffer is SO_SNDBUF towards an address of this host, if SendBuffer is 0.
+	// 0 means 256 KiB.
+	LocalSendBuffer int
 	// Congestion names the TCP congestion control. Empty: the system's.
 	Congestion string
 	// UserTimeout ends a connection whose data stays unacknowledged for so
@@ -114,6 +117,7 @@ func (c Config) loop() gnetloop.Options {
 		EventLoops:        c.EventLoops,
 		ReadBuffer:        c.ReadBuffer,
 		SendBuffer:        c.SendBuffer,
+		LocalSendBuffer:   c.LocalSendBuffer,
 		ReceiveBuffer:     c.ReceiveBuffer,
 		Congestion:        c.Congestion,
 		KeepAliveIdle:     10 * time.Second,

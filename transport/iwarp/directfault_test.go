@@ -57,7 +57,7 @@ func TestDirectSegmentEndsBeforeTerminate(t *testing.T) {
 func TestDirectCopiesWhatHasACRC(t *testing.T) {
 	t.Parallel()
 	for _, crc := range []bool{false, true} {
-		b := batch{pool: new(buf.Pool), most: batchBytes, crc: crc}
+		b := batch{pool: new(buf.Pool), crc: crc}
 		mem := make([]byte, 10*copyLeast)
 		left := slicesFrom([][]byte{mem}, 0)
 		b.begin(len(mem))
@@ -76,7 +76,7 @@ func TestDirectCopiesWhatHasACRC(t *testing.T) {
 func TestBatchKeepsWhatHasBegun(t *testing.T) {
 	t.Parallel()
 	for _, written := range []int{0, 1, 30, 500} {
-		b := batch{pool: new(buf.Pool), most: batchBytes}
+		b := batch{pool: new(buf.Pool)}
 		mem := bytes.Repeat([]byte{0x5a}, 1000)
 		left := slicesFrom([][]byte{mem}, 0)
 		b.begin(len(mem))

@@ -374,10 +374,7 @@ func (t *transmitter) init(s *stream, set *mpa.Settled, p *ConnParams) {
 		t.grows = growAfter
 	}
 	t.orq = make([]uint32, set.ORD)
-	t.batch.pool, t.batch.crc, t.batch.most = &s.dev.pool, set.CRC, batchBytes
-	if s.conn.Here() {
-		t.batch.most = hereBatchBytes
-	}
+	t.batch.pool, t.batch.crc = &s.dev.pool, set.CRC
 	if set.SendMarkers {
 		t.batch.markers = new(mpa.MarkerWriter)
 	}

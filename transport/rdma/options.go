@@ -31,6 +31,9 @@ type Options struct {
 	// SendBuffer and ReceiveBuffer fix SO_SNDBUF and SO_RCVBUF in bytes. 0 leaves
 	// them to the kernel.
 	SendBuffer, ReceiveBuffer int
+	// LocalSendBuffer is SO_SNDBUF towards an address of this host, if SendBuffer is 0.
+	// 0 means 256 KiB.
+	LocalSendBuffer int
 	// Congestion names the TCP congestion control. Empty: the system's.
 	Congestion string
 	// UserTimeout ends a connection whose data stays unacknowledged for so long.
@@ -97,6 +100,6 @@ func (o Options) withDefaults() Options {
 }
 
 func (o Options) device() iwarp.Config {
-	return iwarp.Config{Regions: o.Regions, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, ReceiveBuffer: o.ReceiveBuffer,
+	return iwarp.Config{Regions: o.Regions, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, LocalSendBuffer: o.LocalSendBuffer, ReceiveBuffer: o.ReceiveBuffer,
 		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Logger: o.Logger}
 }

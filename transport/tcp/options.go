@@ -45,6 +45,9 @@ type Options struct {
 	// SendBuffer and ReceiveBuffer are SO_SNDBUF and SO_RCVBUF in bytes. 0
 	// leaves them to the kernel's tuning (net.rds.tcp.rds_tcp_sndbuf, _rcvbuf).
 	SendBuffer, ReceiveBuffer int
+	// LocalSendBuffer is SO_SNDBUF towards an address of this host, if SendBuffer is 0.
+	// 0 means 256 KiB.
+	LocalSendBuffer int
 	// Congestion names the TCP congestion control algorithm. Empty means the
 	// system's.
 	Congestion string
@@ -98,6 +101,7 @@ func (o Options) engine() gnetloop.Options {
 		UserTimeout:       o.UserTimeout,
 		Silence:           o.Silence,
 		SendBuffer:        o.SendBuffer,
+		LocalSendBuffer:   o.LocalSendBuffer,
 		ReceiveBuffer:     o.ReceiveBuffer,
 		Congestion:        o.Congestion,
 		DrainTimeout:      o.DrainTimeout,

@@ -79,7 +79,7 @@ func TestOptionsValidate(t *testing.T) {
 	}
 	bad := Options{
 		EventLoops: -1, ReadBuffer: 100, KeepAliveIdle: time.Millisecond, KeepAliveInterval: -time.Second,
-		KeepAliveCount: 128, UserTimeout: time.Microsecond, Silence: 1, SendBuffer: -1, ReceiveBuffer: -1,
+		KeepAliveCount: 128, UserTimeout: time.Microsecond, Silence: 1, SendBuffer: -1, LocalSendBuffer: -1, ReceiveBuffer: -1,
 		Congestion: "0123456789abcdef", DrainTimeout: -1, MaxMessage: 1<<30 + 1,
 	}
 	err := bad.Validate()
@@ -87,7 +87,7 @@ func TestOptionsValidate(t *testing.T) {
 		t.Fatal("accepted")
 	}
 	for _, name := range strings.Fields("EventLoops ReadBuffer KeepAliveIdle KeepAliveInterval KeepAliveCount " +
-		"UserTimeout Silence SendBuffer ReceiveBuffer Congestion DrainTimeout MaxMessage") {
+		"UserTimeout Silence SendBuffer LocalSendBuffer ReceiveBuffer Congestion DrainTimeout MaxMessage") {
 		if !strings.Contains(err.Error(), name+" ") {
 			t.Errorf("%s is not named in %q", name, err)
 		}
@@ -101,7 +101,7 @@ func TestOptionsValidate(t *testing.T) {
 func TestOptionsReachTheEngine(t *testing.T) {
 	o := Options{
 		EventLoops: 1, ReadBuffer: 2, KeepAliveIdle: 3, KeepAliveInterval: 4, KeepAliveCount: 5, UserTimeout: 6, Silence: 10,
-		SendBuffer: 7, ReceiveBuffer: 8, Congestion: "reno", DrainTimeout: 9, Logger: zap.NewNop(),
+		SendBuffer: 7, LocalSendBuffer: 11, ReceiveBuffer: 8, Congestion: "reno", DrainTimeout: 9, Logger: zap.NewNop(),
 	}
 	from, to := reflect.ValueOf(o), reflect.ValueOf(o.engine())
 	for i := range to.NumField() {
