@@ -133,13 +133,14 @@ func (p *peer) serveLocked() (some bool) {
 			if closed = p.gateClosed(it.m.Sport); closed {
 				break
 			}
+			size := it.m.Size()
 			if err := p.enqueueLocked(it.s, &it.m); err != nil {
 				if closed = err == conn.ErrBudget; closed {
 					break
 				}
 				p.ending = append(p.ending, parkedEnd{*it, StatusOtherError})
 			}
-			f.deficit -= it.m.Size() + itemCost
+			f.deficit -= size + itemCost
 			f.pop()
 			moved = true
 		}

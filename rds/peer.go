@@ -133,6 +133,7 @@ func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 	if limited {
 		now = p.node.now()
 	}
+	size := m.Size() // the payload of a message that has expired is released by Enqueue
 	ready, err := p.core.Enqueue(now, i, m)
 	if err != nil {
 		return err
@@ -141,7 +142,7 @@ func (p *peer) enqueueLocked(s *nodeSocket, m *conn.Message) error {
 		p.armLocked()
 	}
 	t := &p.path[i].tx
-	t.since += m.Size()
+	t.since += size
 	t.count++
 	if ready {
 		t.wanted = true
