@@ -105,7 +105,7 @@ func TestKilledDaemonsSubmissions(t *testing.T) {
 			send(uint64(i%3), size) // tokens need not differ
 		}
 		x.mu.Lock()
-		x.ended = true                            // as one that is killed
+		x.ended = true                            // the session ends as that of a killed daemon does
 		x.seg.Taking().Store(x.sq.Head() + 1 + 2) // while it sends the first two
 		x.mu.Unlock()
 		d.stop()

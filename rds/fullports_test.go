@@ -190,7 +190,7 @@ func TestFullPortsLeaveOtherPortsAShare(t *testing.T) {
 	first := sending(t, s, far, 1)
 	second := sending(t, s, up, 2)
 	other.Refund(1, 1)
-	h.s.roomed() // that is room for the other host alone
+	h.s.roomed() // Refund made room for the other host alone
 	if err := <-second; err != nil {
 		t.Error(err)
 	}

@@ -46,7 +46,7 @@ func (n *Node) leave(until time.Time, cut <-chan struct{}) {
 	late, silent, dialed := make(chan struct{}), make(chan struct{}), make(chan struct{})
 	defer time.AfterFunc(left, func() { close(late) }).Stop()
 	defer time.AfterFunc(left/10, func() { close(dialed) }).Stop()
-	defer time.AfterFunc(left/2, func() { close(silent) }).Stop() // who does not answer pings
+	defer time.AfterFunc(left/2, func() { close(silent) }).Stop() // peers that do not answer pings are given up
 	var wg sync.WaitGroup
 	n.eachPeer(func(p *peer) {
 		wg.Go(func() {

@@ -152,7 +152,7 @@ func (n *Node) bind(addr netip.AddrPort, prepare func(*nodeSocket)) (*nodeSocket
 		return nil, err
 	}
 	if met > 0 {
-		s.congest() // by messages that came for the port before
+		s.congest() // messages that came for the port before fill the socket
 		la.expectFewer()
 		la.announce(n)
 		n.succession.met(met)

@@ -297,7 +297,7 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 	case congested && !block:
 		s.node.counters.congSendError.Add(1)
 		s.refused(m.Dport)
-		if s.monitor.Load() != nil && p.takes(m.Dport) { // by a map that came before the refusal was noted
+		if s.monitor.Load() != nil && p.takes(m.Dport) { // a map opened the port before the refusal was noted, and told nobody
 			s.congestionNews()
 		}
 		return ErrCongested

@@ -287,7 +287,7 @@ func TestADeadHostLeavesHalfOfTheBudget(t *testing.T) {
 			for _, n := range []int{0, 1000, 64 << 10, 1 << 20} {
 				promptly(t, live, up, make([]byte, n))
 			}
-			for i := range 8 { // and those of the same program to other dead hosts
+			for i := range 8 { // sockets of the same program fill up towards other dead hosts, too
 				s := bound(t, c, addrOf(host, 300+uint16(i)))
 				s.SetLinger(0)
 				stuffed(t, s, nowhere(), size)

@@ -138,7 +138,7 @@ func TestExpectedPortIsKept(t *testing.T) {
 		}
 		s := l.bind(n, late)
 		expectNumbers(t, s, messages)
-		mustSend(t, far, late, []byte("more")) // it waits for the port to be free
+		mustSend(t, far, late, []byte("more")) // the message waits for the port to be free
 		expect(t, s, "more")
 		n.graceOver()
 		eventually(t, "the message for nobody to be dropped", func() bool { return counter(t, n, "recv_drop_no_sock") == 1 })
@@ -259,7 +259,7 @@ func TestKeptIsNeverSuccess(t *testing.T) {
 				}
 				return total
 			}
-			eventually(t, "the peer to know", func() bool { // which in memory it does before or after it sends
+			eventually(t, "the peer to know", func() bool { // in memory the map may pass the peer's messages, or they the map
 				return w == "loop" && kept() > 0 || congestedAt(nodeOf(far), 4000) && congestedAt(nodeOf(far), 4001)
 			})
 			first := kept()
@@ -334,7 +334,7 @@ func TestExpectedPortIsNeverNobodys(t *testing.T) {
 			t.Error("a receiver has found nobody")
 		}
 	}
-	if l.keeper(n, port) != s { // as a receiver that has looked the port up before
+	if l.keeper(n, port) != s { // a receiver looked the port up while the keeper still had it
 		t.Error("a receiver that was late finds nobody")
 	}
 }

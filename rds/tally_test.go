@@ -90,7 +90,7 @@ func TestCountersThroughDaemon(t *testing.T) {
 	}
 	eventually(t, "arrival", func() bool { return counter(t, n, "recv_queued") == 8 })
 	s.SetLinger(0)
-	_ = s.Close() // it has not taken five
+	_ = s.Close() // the socket closes with five messages not taken
 	if got := counter(t, n, "recv_drop_dead_sock"); got != 5 {
 		t.Errorf("recv_drop_dead_sock %d, want 5", got)
 	}

@@ -126,7 +126,7 @@ func TestLogTellsOfCongestionOnceAndThenInSum(t *testing.T) {
 		}()
 		eventually(t, "the end of the congestion", func() bool { return !b.node.congested.Load() && a.node.node.peerAt(0).takes(b.LocalAddrPort().Port()) })
 		cancel()
-		<-drained // it would take what the next round sends, too
+		<-drained // a drain that still ran would take what the next round sends
 		at := begun.Add(time.Duration(10*round+8) * time.Second)
 		lookA(at)
 		lookB(at)

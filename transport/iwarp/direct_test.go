@@ -304,7 +304,7 @@ func TestDirectAcknowledgesWhenReady(t *testing.T) {
 		x.raw.send(x.message(directNum, 0, true, []byte("early")))
 	}
 	x.sync()
-	timer := time.NewTimer(20 * xctl.CreditDelay) // in which a CREDIT would come
+	timer := time.NewTimer(20 * xctl.CreditDelay) // a CREDIT would come within this time
 	<-timer.C
 	x.sync()
 	if c := has[xctl.Credit](x); len(c) > 0 {

@@ -15,7 +15,7 @@ func TestDirectSeesToWhatCameMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name   string
-		during func(e *end) // is called while SendDirect makes the message
+		during func(e *end) // what SendDirect's callback does while SendDirect makes the message
 		after  func(e *end, x *extended, d *directRecorder)
 	}{
 		{"a ping", func(e *end) {
@@ -45,7 +45,7 @@ func TestDirectSeesToWhatCameMeanwhile(t *testing.T) {
 			e.qp.mu.Lock()
 			defer e.qp.mu.Unlock()
 			if err := e.qp.stream.shared.direct.heardLocked(&arrivedRecord{kind: xctl.TypeCredit, credit: credit(100, 100)}); err != nil {
-				e.t.Error(err) // it may be for what is being written
+				e.t.Error(err) // a CREDIT may be for the message that is being written
 			}
 		}, func(e *end, x *extended, d *directRecorder) { x.incoming(rdmap.OpTerminate) }},
 		{"the end of the queue pair", func(e *end) { e.qp.Fail() }, func(e *end, x *extended, d *directRecorder) {
