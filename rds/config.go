@@ -37,6 +37,9 @@ type Config struct {
 	// PeerWires are peers that one transport serves, WireXRC or WireTCP, whatever
 	// they speak. It needs WireAuto.
 	PeerWires map[netip.Addr]Wire
+	// Admission says which peers the node has connections with; the zero value is
+	// everybody.
+	Admission Admission
 	// XRC tunes the transport between two nodes of this service.
 	XRC XRCConfig
 	// Paths is the number of TCP connections per peer: 1 (default) or 8. Linux
@@ -175,6 +178,9 @@ func (c *Config) Validate() error {
 	case WireAuto, WireXRC, WireTCP:
 	default:
 		bad("Wire", `must be "xrc", "tcp" or empty`, c.Wire)
+	}
+	if err := c.Admission.Validate(); err != nil {
+		bad("Admission.Allow", err.Error(), "list")
 	}
 	for a, w := range c.PeerWires {
 		if !unicast(a) || w != WireXRC && w != WireTCP || c.Wire != WireAuto || c.Transport != nil {

@@ -38,7 +38,8 @@ type Node struct {
 	mapGen     atomic.Uint64           // grows with each congestion map received
 	monitored  atomic.Bool             // some socket has had a congestion monitor
 	succession succession
-	leaving    atomic.Bool // the node stops: its state file belongs to a successor
+	allowed    atomic.Pointer[allowList] // addresses that the node has connections with; nil: everybody
+	leaving    atomic.Bool               // the node stops: its state file belongs to a successor
 
 	mu     sync.RWMutex
 	ending bool // Close has begun: no new sockets
@@ -71,11 +72,12 @@ func NewNode(cfg Config) (*Node, error) {
 		cfg: cfg, log: cfg.Logger, pool: new(buf.Pool),
 		locals: make(map[netip.Addr]*localAddr), peers: make(map[peerKey]*peer), socks: make(map[*nodeSocket]struct{}),
 	}
+	n.allowed.Store(newAllowList(&cfg.Admission))
 	for n.generation == 0 {
 		n.generation = rand.Uint32()
 	}
 	var err error
-	if n.wire, err = wireTransport(&cfg, n.generation); err != nil {
+	if n.wire, err = wireTransport(&cfg, n.generation, gate{n}); err != nil {
 		return fail(err)
 	}
 	own := loop.NewNetwork().Transport()
@@ -333,6 +335,9 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 	switch {
 	case own != (n.local(a) != nil):
 		l.Close(transport.Abort) // A link from outside to our own address is not ours to take (net/rds/tcp_listen.c).
+		return
+	case !n.allows(a): // The list may have changed since the transport took the link.
+		l.Close(transport.Abort)
 		return
 	case n.succession.gated(func() { n.accept(la, l, own) }, func() { l.Close(transport.Abort) }):
 		return

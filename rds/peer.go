@@ -289,7 +289,7 @@ func (p *peer) dial(i int) {
 		var err error
 		select {
 		case <-p.node.succession.opened:
-			l, err = p.node.via(p.remote).Dial(ctx, p.local.addr, p.remote, i)
+			l, err = p.node.dial(ctx, p.local.addr, p.remote, i)
 		case <-ctx.Done():
 			err = ctx.Err()
 		}

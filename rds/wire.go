@@ -53,19 +53,19 @@ type XRCConfig struct {
 }
 
 // wireTransport makes the transport to other hosts, of a node in this incarnation.
-func wireTransport(c *Config, generation uint32) (transport.Transport, error) {
+func wireTransport(c *Config, generation uint32, g transport.Gate) (transport.Transport, error) {
 	if c.Transport != nil {
 		return c.Transport, nil
 	}
 	var other, preferred transport.Transport
 	if c.Wire != WireXRC {
-		t, err := tcp.New(tcpOptions(c))
+		t, err := tcp.New(tcpOptions(c, g))
 		if err != nil || c.Wire == WireTCP {
 			return t, err
 		}
 		other = t
 	}
-	preferred, err := rdma.New(xrcOptions(c, generation))
+	preferred, err := rdma.New(xrcOptions(c, generation, g))
 	switch {
 	case err != nil && other != nil:
 		_ = other.Close()
@@ -105,10 +105,10 @@ func (c *Config) portFields() (fields []zap.Field) {
 	return fields
 }
 
-func xrcOptions(c *Config, generation uint32) rdma.Options {
+func xrcOptions(c *Config, generation uint32, g transport.Gate) rdma.Options {
 	return rdma.Options{
 		Generation: generation, Port: c.xrcPort(), CRC: c.XRC.CRC, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
-		Overrun:    c.ReceiveOverrun,
+		Overrun: c.ReceiveOverrun, Gate: g,
 		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: c.localSendBuffer(), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
 		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
 	}

@@ -21,6 +21,9 @@ func (e *Engine) Dial(ctx context.Context, local, remote netip.AddrPort) (*Conn,
 	d := net.Dialer{KeepAlive: -1, Control: e.control}
 	d.SetMultipathTCP(false)
 	local, remote = unmap(local), unmap(remote)
+	if e.opts.Gate != nil && !e.opts.Gate.Allows(remote.Addr()) {
+		return nil, fmt.Errorf("%s: dial %v: %w", e.opts.Name, remote, transport.ErrNotAllowed)
+	}
 	tc, err := d.DialTCP(ctx, network(remote.Addr()), local, remote)
 	var c *Conn
 	if err == nil {

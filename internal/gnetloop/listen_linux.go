@@ -126,6 +126,9 @@ func (ln *Listener) run(accept func(*Conn)) {
 		tc, err := ln.ln.AcceptTCP()
 		var c *Conn
 		if err == nil {
+			if !ln.e.admits(tc) {
+				continue
+			}
 			c, err = ln.e.newConn(tc, false)
 		}
 		switch {
@@ -161,6 +164,16 @@ func (ln *Listener) run(accept func(*Conn)) {
 			return
 		}
 	}
+}
+
+// admits asks the gate about a connection, and resets one that is not admitted.
+func (e *Engine) admits(tc *net.TCPConn) bool {
+	if e.opts.Gate == nil || e.opts.Gate.Admits(addrPort(tc.RemoteAddr()).Addr()) {
+		return true
+	}
+	_ = tc.SetLinger(0)
+	_ = tc.Close()
+	return false
 }
 
 // scarce tells whether err means that the system is out of something, so that

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/transport"
 )
 
 // Options sets up an Engine. Only Name is required.
@@ -52,6 +54,9 @@ type Options struct {
 	// DrainTimeout is how long Close(transport.Drain) waits for the peer to
 	// end its side. 0 means 5 s.
 	DrainTimeout time.Duration
+
+	// Gate says whose connections are accepted and who may be dialed. nil: everybody.
+	Gate transport.Gate
 
 	// Logger hears about changes of state. nil logs nothing.
 	Logger *zap.Logger

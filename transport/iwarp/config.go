@@ -9,6 +9,7 @@ import (
 
 	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 )
 
@@ -64,6 +65,9 @@ type Config struct {
 	// that does not know them would.
 	NoExtensions bool
 
+	// Gate says whose connections are accepted and who may be connected to. nil:
+	// everybody.
+	Gate transport.Gate
 	// OnEvent hears of asynchronous events. It is called from internal
 	// goroutines, must not block, and must not close objects. nil: nobody.
 	OnEvent func(Event)
@@ -126,6 +130,7 @@ func (c Config) loop() gnetloop.Options {
 		UserTimeout:       c.UserTimeout,
 		Silence:           c.Silence,
 		DrainTimeout:      c.CloseTimeout,
+		Gate:              c.Gate,
 		Logger:            c.Logger,
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
@@ -61,6 +62,8 @@ type Options struct {
 	// Generation is the incarnation of the node, which the peer of each link is told;
 	// 0 tells nothing.
 	Generation uint32
+	// Gate says whose links are accepted and who may be dialed. nil: everybody.
+	Gate transport.Gate
 	// Logger hears about changes of state. nil logs nothing.
 	Logger *zap.Logger
 }
@@ -101,5 +104,5 @@ func (o Options) withDefaults() Options {
 
 func (o Options) device() iwarp.Config {
 	return iwarp.Config{Regions: o.Regions, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, LocalSendBuffer: o.LocalSendBuffer, ReceiveBuffer: o.ReceiveBuffer,
-		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Logger: o.Logger}
+		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Gate: o.Gate, Logger: o.Logger}
 }

@@ -63,6 +63,9 @@ type Options struct {
 	// instead of taking them for a stream that lost its framing.
 	LaxHeaders bool
 
+	// Gate says whose links are accepted and who may be dialed. nil: everybody.
+	Gate transport.Gate
+
 	// Seed makes the choice of source ports repeatable. 0 takes a random seed.
 	Seed uint64
 	// Logger hears about changes of state. nil logs nothing.
@@ -105,6 +108,7 @@ func (o Options) engine() gnetloop.Options {
 		ReceiveBuffer:     o.ReceiveBuffer,
 		Congestion:        o.Congestion,
 		DrainTimeout:      o.DrainTimeout,
+		Gate:              o.Gate,
 		Logger:            o.Logger,
 	}
 }

@@ -1,0 +1,90 @@
+package rds
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func prefixes(list ...string) (out []netip.Prefix) {
+	for _, s := range list {
+		out = append(out, netip.MustParsePrefix(s))
+	}
+	return out
+}
+
+func TestAllowList(t *testing.T) {
+	t.Parallel()
+	l := newAllowList(&Admission{Allow: prefixes("10.0.0.0/24", "10.1.2.3/32", "::ffff:10.9.0.0/112", "fd00:1::/64", "192.168.7.9/16")})
+	for addr, want := range map[string]bool{
+		"10.0.0.1": true, "10.0.0.255": true, "10.0.1.0": false, "10.1.2.3": true, "10.1.2.4": false,
+		"::ffff:10.0.0.1": true, "::ffff:10.0.1.1": false, // a mapped address is its IPv4 address
+		"10.9.255.1": true, "10.10.0.1": false, "::ffff:10.9.0.7": true, // and so is a mapped prefix
+		"fd00:1::7": true, "fd00:1::7%eth0": true, "fd00:1:0:1::7": false, "::a00:1": false,
+		"192.168.0.1": true, // the bits behind the length do not count
+	} {
+		if got := l.has(netip.MustParseAddr(addr)); got != want {
+			t.Errorf("%s: %v, want %v", addr, got, want)
+		}
+	}
+	if newAllowList(&Admission{}) != nil || newAllowList(&Admission{Allow: []netip.Prefix{}}) != nil {
+		t.Error("an empty list is a list")
+	}
+	if l := newAllowList(&Admission{Allow: prefixes("0.0.0.0/0")}); !l.has(netip.MustParseAddr("127.0.0.1")) || l.has(netip.MustParseAddr("::1")) {
+		t.Error("0.0.0.0/0 is all of IPv4 and no more")
+	}
+}
+
+func TestAdmissionIsValidated(t *testing.T) {
+	t.Parallel()
+	for _, bad := range []netip.Prefix{{}, netip.MustParsePrefix("::ffff:0:0/95")} {
+		cfg := Config{Admission: Admission{Allow: []netip.Prefix{bad}}}
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "Admission.Allow") {
+			t.Errorf("%v: %v", bad, err)
+		}
+	}
+	if err := (&Config{Admission: Admission{Allow: make([]netip.Prefix, maxPrefixes+1)}}).Validate(); err == nil {
+		t.Error("no bound")
+	}
+}
+
+// A node with an allow-list has links only with those that it names, on each wire, and
+// makes no state for the others.
+func TestOnlyListedPeersAreLinked(t *testing.T) {
+	t.Parallel()
+	for _, wire := range []Wire{WireTCP, WireXRC, WireAuto, "loop"} {
+		t.Run("wire "+string(wire), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			cfg := Config{Wire: wire}
+			if wire == "loop" {
+				l, cfg = newLoopLab(t), Config{}
+			}
+			friend, stranger := l.bind(l.node(cfg)), l.bind(l.node(cfg))
+			cfg.Admission.Allow = []netip.Prefix{netip.PrefixFrom(friend.LocalAddrPort().Addr(), 32)}
+			n := l.node(cfg)
+			s := l.bind(n)
+			if _, err := stranger.WriteTo([]byte("no"), s.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := friend.WriteTo([]byte("yes"), s.LocalAddr()); err != nil {
+				t.Fatal(err)
+			}
+			expect(t, s, "yes")
+			if a := stranger.LocalAddrPort().Addr(); n.allows(a) || n.listed(a) {
+				t.Error("the stranger is allowed")
+			}
+			if a := friend.LocalAddrPort().Addr(); !n.allows(a) || !n.listed(a) {
+				t.Error("the friend is not")
+			}
+			if a := s.LocalAddrPort().Addr(); !n.allows(a) || n.listed(a) {
+				t.Error("the own address is allowed, and not listed")
+			}
+			n.eachPeer(func(p *peer) {
+				if p.remote == stranger.LocalAddrPort().Addr() {
+					t.Error("there is a connection for the stranger")
+				}
+			})
+		})
+	}
+}
