@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"time"
 )
 
 // DefaultMode is the socket file's: its owner and group may look.
@@ -23,6 +24,8 @@ type Config struct {
 	// Extra handlers by the prefix of their paths, such as "/debug/pprof/".
 	// They must end when their request's context does.
 	Extra map[string]http.Handler
+
+	readTimeout time.Duration // for tests; 0: the constant of that name
 }
 
 // listener is what to accept on; the file is nil if it is not ours.

@@ -16,7 +16,9 @@
 //
 // # Limits
 //
-// A server holds at most maxClients connections, each for a bounded time with
-// a bounded request; more clients wait in the listen queue. Who may connect is
-// decided by the socket file's mode and group alone.
+// A server answers at most maxClients requests at a time, of them at most maxOfUser of one
+// user, and a few more of root and of its own user. Further ones wait. At most maxWaiting
+// connections wait, be it that their request has not come whole: of more, the oldest of the
+// user who has most of them is closed. Each has a bounded time and a bounded request. Who
+// may connect is decided by the socket file's mode and group alone.
 package control

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"io"
@@ -14,7 +15,10 @@ import (
 
 // Bounds on what a client can make the server spend.
 const (
-	maxClients   = 32
+	maxClients   = 32  // requests served at a time
+	maxOfUser    = 16  // requests of one user served at a time
+	maxReserved  = 8   // requests of root and of the server's user served beyond maxClients
+	maxWaiting   = 256 // connections that are not served yet
 	readTimeout  = 5 * time.Second
 	writeTimeout = 30 * time.Second
 	extraTimeout = 10 * time.Minute // for handlers of Config.Extra, such as a long profile
@@ -62,7 +66,8 @@ func (c Config) Serve(snapshot func() (any, error)) (io.Closer, error) {
 	s := &server{snapshot: snapshot, extra: c.Extra, file: file, served: make(chan struct{})}
 	s.http = http.Server{
 		Handler:     http.HandlerFunc(s.handle),
-		ReadTimeout: readTimeout,
+		ConnContext: withClient,
+		ReadTimeout: cmp.Or(c.readTimeout, readTimeout),
 		// handle bounds the writing, which takes longer for some requests.
 		// net/http/pprof would refuse what lasts longer than WriteTimeout.
 		MaxHeaderBytes: maxHeader,
@@ -72,7 +77,7 @@ func (c Config) Serve(snapshot func() (any, error)) (io.Closer, error) {
 	s.http.SetKeepAlivesEnabled(false)
 	go func() {
 		defer close(s.served)
-		_ = s.http.Serve(newLimited(l, maxClients)) // ends when Close closes the listener
+		_ = s.http.Serve(listing{l, &clients{serving: make(map[int]int)}}) // ends when Close closes the listener
 	}()
 	return s, nil
 }
@@ -116,6 +121,11 @@ func (s *server) info() (any, error) {
 
 func (s *server) handle(w http.ResponseWriter, r *http.Request) {
 	deadline := http.NewResponseController(w)
+	_ = deadline.SetReadDeadline(time.Now().Add(writeTimeout)) // once it passes, net/http cancels the request's context
+	if k, ok := r.Context().Value(clientKey{}).(*connection); ok && !k.begin(r.Context()) {
+		answer(w, http.StatusServiceUnavailable, failure{"too many requests"})
+		return
+	}
 	_ = deadline.SetWriteDeadline(time.Now().Add(writeTimeout))
 	if h := s.extraFor(r.URL.Path); h != nil {
 		if !s.begin() {

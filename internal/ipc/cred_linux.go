@@ -9,8 +9,11 @@ import (
 )
 
 // Peer returns who is at the other end.
-func (c *Conn) Peer() (Credentials, error) {
-	rc, err := c.c.SyscallConn()
+func (c *Conn) Peer() (Credentials, error) { return PeerOf(c.c) }
+
+// PeerOf returns who is at the other end of a Unix socket.
+func PeerOf(c syscall.Conn) (Credentials, error) {
+	rc, err := c.SyscallConn()
 	if err != nil {
 		return Credentials{}, err
 	}
