@@ -163,7 +163,8 @@ func (c *Client) current() (*attachment, error) {
 	return c.att, nil
 }
 
-// Bind makes a socket bound to addr, one of the daemon's addresses. Without a
+// Bind makes a socket bound to addr, one of the daemon's addresses, or its only one if
+// addr has none, as in netip.AddrPortFrom(netip.Addr{}, 4000). Without a
 // daemon it fails at once with ErrDaemonLost.
 func (c *Client) Bind(addr netip.AddrPort) (*Socket, error) {
 	addr = unmap(addr)

@@ -91,7 +91,11 @@ func (s *clientSocket) bind(ctx context.Context, t *attachment, addr netip.AddrP
 // that has ended without an answer may have made the half, which is returned with the error:
 // messages for it may be on the ring.
 func (s *clientSocket) ask(ctx context.Context, t *attachment, addr netip.AddrPort) (*half, error) {
-	c, id, err := t.ask(&ipc.Request{Op: ipc.CallBind, Addr: addr})
+	q := &ipc.Request{Op: ipc.CallBind, Addr: addr}
+	if !addr.Addr().IsValid() { // the text of such an address has no port
+		q.Addr, q.Value = netip.AddrPort{}, int64(addr.Port())
+	}
+	c, id, err := t.ask(q)
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"strconv"
 	"syscall"
 )
 
@@ -67,8 +68,11 @@ type OpError struct {
 
 func (e *OpError) Error() string {
 	s := "rds: " + e.Op
-	if e.Local.IsValid() {
+	switch {
+	case e.Local.IsValid():
 		s += " " + e.Local.String()
+	case e.Local.Port() != 0: // of the only address
+		s += " :" + strconv.Itoa(int(e.Local.Port()))
 	}
 	if e.Peer.IsValid() {
 		s += " to " + e.Peer.String()

@@ -34,7 +34,16 @@ func OpenKernel() (*Kernel, error) {
 // Bind makes a kernel socket bound to addr.
 func (k *Kernel) Bind(addr netip.AddrPort) (*Socket, error) {
 	addr = unmap(addr)
-	c, err := afrds.Listen(addr)
+	var c *afrds.Conn
+	var err error
+	if addr.Addr().IsValid() {
+		err = checkLocal(addr)
+	} else {
+		err = fmt.Errorf("%w: the kernel does not choose an address: name one of this host's, %s", ErrInvalid, enumerate(hostAddresses()))
+	}
+	if err == nil {
+		c, err = afrds.Listen(addr)
+	}
 	if err == nil {
 		addr, err = c.LocalAddrPort()
 	}

@@ -109,7 +109,9 @@ func NewNode(cfg Config) (*Node, error) {
 }
 
 // Bind makes a socket bound to addr: one unicast address of this host, and a
-// port, 0 for a free one. The first socket of an address makes the node listen
+// port, 0 for a free one. Without an IP address, as in netip.AddrPortFrom(netip.Addr{},
+// 4000), it takes the node's only address: that of Config.Addresses, or what has been bound
+// before. The first socket of an address makes the node listen
 // there; ErrAddressInUse may therefore also mean that another process owns the
 // address's RDS port.
 func (n *Node) Bind(addr netip.AddrPort) (*Socket, error) {
@@ -123,8 +125,9 @@ func (n *Node) Bind(addr netip.AddrPort) (*Socket, error) {
 
 // bind makes a socket; prepare, if any, sees it before anybody else does.
 func (n *Node) bind(addr netip.AddrPort, prepare func(*nodeSocket)) (*nodeSocket, error) {
-	if !unicast(addr.Addr()) {
-		return nil, ErrInvalid
+	addr, err := n.bindable(addr)
+	if err != nil {
+		return nil, err
 	}
 	la, err := n.listen(addr.Addr())
 	if err != nil {

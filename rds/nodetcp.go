@@ -31,7 +31,7 @@ func listenError(err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%w: %w", ErrAddressInUse, err)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%w: %w", ErrAddressNotAvailable, err)
+		return foreign("this host", hostAddresses())
 	}
 	return err
 }

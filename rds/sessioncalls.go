@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"net"
 	"net/netip"
@@ -164,7 +165,14 @@ func (a *appSocket) option(name string, v int64) error {
 
 // bind makes a socket. The caller holds mu.
 func (x *session) bind(q *ipc.Request) (*ipc.Reply, error) {
-	addr := unmap(q.Addr)
+	addr := q.Addr
+	if !addr.Addr().IsValid() {
+		if q.Value < 0 || q.Value > math.MaxUint16 {
+			return nil, ErrInvalid
+		}
+		addr = netip.AddrPortFrom(netip.Addr{}, uint16(q.Value))
+	}
+	addr, invalid := x.node.bindable(addr)
 	cfg := x.svc.config()
 	i := 0
 	for i < len(x.sockets) && x.sockets[i] != nil {
@@ -173,10 +181,10 @@ func (x *session) bind(q *ipc.Request) (*ipc.Reply, error) {
 	switch {
 	case x.ended || x.svc.draining.Load():
 		return nil, net.ErrClosed
-	case !unicast(addr.Addr()) || addr.Port() == 1:
-		return nil, ErrInvalid
+	case invalid != nil:
+		return nil, invalid
 	case !x.node.serves(addr.Addr()):
-		return nil, ErrAddressNotAvailable
+		return nil, foreign("rdsd", x.node.ownAddresses())
 	case i >= x.seg.Sockets || int(x.bound.Load()+x.lingering.Load()) >= cfg.MaxSockets:
 		return nil, fmt.Errorf("%d sockets are this session's limit: %w", min(cfg.MaxSockets, x.seg.Sockets), ErrTooMany)
 	case x.node.local(addr.Addr()) == nil && x.node.addresses() >= maxAddresses:

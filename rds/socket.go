@@ -281,16 +281,16 @@ func (s *Socket) ReadFrom(b []byte) (int, net.Addr, error) {
 }
 
 // WriteTo implements net.PacketConn. The address is an Addr, or anything whose
-// String is IP:port.
+// String is what ParseAddr reads.
 func (s *Socket) WriteTo(b []byte, to net.Addr) (int, error) {
 	a, ok := to.(Addr)
 	if !ok {
 		if to == nil {
 			return 0, s.fail("send", netip.AddrPort{}, ErrNotConnected)
 		}
-		ap, err := netip.ParseAddrPort(to.String())
+		ap, err := parseAddr(to.String())
 		if err != nil {
-			return 0, s.fail("send", netip.AddrPort{}, ErrInvalid)
+			return 0, s.fail("send", netip.AddrPort{}, err)
 		}
 		a = Addr(ap)
 	}

@@ -105,6 +105,26 @@ func TestApplicationIsANodeOnAHostWithoutDaemon(t *testing.T) {
 	late.Line(late.Stdout, "failed:")
 }
 
+// An application gives its port alone, which is one of rdsd's only address, or a host name,
+// and is told whose addresses there are if they are not that host's.
+func TestApplicationListensByPortAndByName(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	run, host := filepath.Join(dir(t), "rds"), randomHost()
+	env := []string{"RDS_RUNTIME_DIR=" + run, "RDS_SOCKET=", "RDS_CONTROL=none", "RDS_PROVIDER="}
+	d := clitest.StartEnv(t, env, bin.Path("rdsd"), "--listen", host)
+	d.Line(d.Stderr, "ready")
+	app := clitest.StartEnv(t, append(env, listenEnv+"=:4000"), os.Args[0])
+	if line := app.Line(app.Stdout, ""); line != "bound "+host+":4000" {
+		t.Error(line)
+	}
+	app = clitest.StartEnv(t, append(env, listenEnv+"=localhost:4001"), os.Args[0])
+	const want = "failed: rds: listen 127.0.0.1:4001: localhost: cannot assign requested address: it is not an address of rdsd, which has "
+	if line := app.Line(app.Stdout, ""); line != want+host {
+		t.Error(line)
+	}
+}
+
 // listenTwiceEnv has the application close its provider once and open another one.
 const listenTwiceEnv = "RDS_TEST_LISTEN_TWICE"
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
-	"net/netip"
+	"net"
 	"os"
 	"os/signal"
 	"time"
@@ -16,9 +16,9 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	listen := flag.String("listen", "", "serve on this IP:PORT")
-	connect := flag.String("connect", "", "fetch from the server at this IP:PORT")
-	from := flag.String("from", "127.0.0.1", "IP address of the client")
+	listen := flag.String("listen", "", "serve on this `HOST:PORT`")
+	connect := flag.String("connect", "", "fetch from the server at this `HOST:PORT`")
+	from := flag.String("from", "127.0.0.1", "address of the client")
 	provider := flag.String("provider", "", "node or rdsd (default: this host's rdsd, else node)")
 	port := flag.Uint("port", rds.DefaultPort, "TCP port of RDS (node)")
 	blocks := flag.Int("blocks", 100_000, "blocks to fetch")
@@ -37,7 +37,7 @@ func main() {
 	case *connect != "" && *listen == "":
 		err = connectAndFetch(ctx, p, *from, *connect, *blocks, *outstanding)
 	default:
-		err = fmt.Errorf("usage: blockfetch --listen IP:PORT, or --connect IP:PORT; see --help")
+		err = fmt.Errorf("usage: blockfetch --listen HOST:PORT, or --connect HOST:PORT; see --help")
 	}
 	_ = p.Close()
 	if err != nil && ctx.Err() == nil {
@@ -46,7 +46,7 @@ func main() {
 }
 
 func listenAndServe(ctx context.Context, p rds.Provider, address string, out io.Writer) error {
-	addr, err := netip.ParseAddrPort(address)
+	addr, err := rds.ResolveAddr(ctx, address)
 	if err != nil {
 		return err
 	}
@@ -60,18 +60,18 @@ func listenAndServe(ctx context.Context, p rds.Provider, address string, out io.
 }
 
 func connectAndFetch(ctx context.Context, p rds.Provider, from, server string, blocks, outstanding int) error {
-	ip, err := netip.ParseAddr(from)
+	local, err := rds.ResolveAddr(ctx, net.JoinHostPort(from, "0"))
 	if err != nil {
 		return err
 	}
-	to, err := netip.ParseAddrPort(server)
+	to, err := rds.ResolveAddr(ctx, server)
 	if err != nil {
 		return err
 	}
 	if blocks < 1 || outstanding < 1 || outstanding > 1024 {
 		return fmt.Errorf("--blocks is above 0, --outstanding 1 to 1024")
 	}
-	s, err := p.Bind(netip.AddrPortFrom(ip, 0))
+	s, err := p.Bind(local)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -20,17 +21,19 @@ func main() {
 	provider := flag.String("provider", "", "node, rdsd or kernel (default: this host's rdsd, else node)")
 	port := flag.Uint("port", rds.DefaultPort, "TCP port of RDS (node)")
 	flag.Parse()
-	local, err1 := netip.ParseAddrPort(flag.Arg(0)) // port 0 picks a free one
-	server, err2 := netip.ParseAddrPort(flag.Arg(1))
-	if err1 != nil || err2 != nil {
-		log.Fatal("usage: client [-provider NAME] LOCAL:0 SERVER:port WORDS...")
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	local, err1 := rds.ResolveAddr(ctx, flag.Arg(0)) // port 0 picks a free one
+	server, err2 := rds.ResolveAddr(ctx, flag.Arg(1))
+	if err := errors.Join(err1, err2); err != nil {
+		log.Fatal("usage: client [-provider NAME] LOCAL:0 SERVER:port WORDS...\n", err)
 	}
-	if err := talk(*provider, uint16(*port), local, server, flag.Args()[2:]); err != nil {
+	if err := talk(ctx, *provider, uint16(*port), local, server, flag.Args()[2:]); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func talk(provider string, port uint16, local, server netip.AddrPort, words []string) error {
+func talk(ctx context.Context, provider string, port uint16, local, server netip.AddrPort, words []string) error {
 	p, err := rds.Open(provider, rds.Config{Port: port})
 	if err != nil {
 		return err
@@ -40,8 +43,6 @@ func talk(provider string, port uint16, local, server netip.AddrPort, words []st
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
 	for _, w := range words { // no need to wait for one answer before the next
 		if err := sock.Send(ctx, server, []byte(w)); err != nil {
 			return err

@@ -11,7 +11,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"net/netip"
 	"os"
 	"os/signal"
 
@@ -30,9 +29,9 @@ func main() {
 }
 
 func serve(ctx context.Context, address, provider string, port uint16) error {
-	addr, err := netip.ParseAddrPort(address)
+	addr, err := rds.ResolveAddr(ctx, address)
 	if err != nil {
-		return fmt.Errorf("usage: server IP:port: %w", err)
+		return fmt.Errorf("usage: server HOST:port: %w", err)
 	}
 	p, err := rds.Open(provider, rds.Config{Port: port})
 	if err != nil {

@@ -1,0 +1,219 @@
+package rds
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// wantSaid checks that an error is one of ours and says each of some things.
+func wantSaid(t *testing.T, what string, err error, is error, said ...string) {
+	t.Helper()
+	if err == nil || !errors.Is(err, is) {
+		t.Errorf("%s: %v, not %v", what, err, is)
+		return
+	}
+	for _, s := range said {
+		if !strings.Contains(err.Error(), s) {
+			t.Errorf("%s: %q does not say %q", what, err, s)
+		}
+	}
+}
+
+func TestParseAddr(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string]string{
+		"10.77.0.1:5000": "10.77.0.1:5000", "10.77.0.1:0": "10.77.0.1:0", "[2001:db8::1]:65535": "[2001:db8::1]:65535",
+		"[::ffff:10.77.0.1]:5000": "10.77.0.1:5000", "[fe80::1%eth0]:5000": "[fe80::1%eth0]:5000",
+	} {
+		if got, err := ParseAddr(in); err != nil || got.String() != want {
+			t.Errorf("%s: %v, %v", in, got, err)
+		}
+		if got, err := ResolveAddr(t.Context(), in); err != nil || got.String() != want {
+			t.Errorf("ResolveAddr(%s): %v, %v", in, got, err)
+		}
+	}
+	for in, why := range map[string]string{
+		"":                  "is empty",
+		":5000":             "has no IP address before the port",
+		"localhost:5000":    "has the host name localhost, which Listen and ResolveAddr look up",
+		"10.77.0.1":         "has no port: give 10.77.0.1:4000",
+		"2001:db8::1":       "has no port: give [2001:db8::1]:4000",
+		"[2001:db8::1]":     "has no port: give [2001:db8::1]:4000",
+		"localhost":         "has no port: give localhost:4000",
+		"2001:db8::1:5000x": "an IPv6 address without brackets",
+		"10.77.0.1:http":    `has the port "http", which is not a number from 0 to 65535`,
+		"10.77.0.1:65536":   `has the port "65536"`,
+		"10.77.0.1:":        `has the port ""`,
+		"10.77.0.256:5000":  `has the host "10.77.0.256", which is neither an IP address nor a name`,
+		"a b:5000":          `has the host "a b"`,
+		"a b":               "is not IP:port or host:port",
+		"0.0.0.0:5000":      "0.0.0.0 is not the address of a host",
+		"[::]:5000":         ":: is not the address of a host",
+		"224.0.0.1:5000":    "224.0.0.1 is not the address of one host",
+		"255.255.255.255:1": "255.255.255.255 is not the address of one host",
+	} {
+		_, err := ParseAddr(in)
+		wantSaid(t, in, err, syscall.EINVAL, `rds: parse address: address "`+in+`" `, why)
+		if in == "localhost:5000" {
+			continue
+		}
+		_, err = ResolveAddr(t.Context(), in)
+		wantSaid(t, "ResolveAddr "+in, err, ErrInvalid, `rds: resolve: address "`+in+`" `, why)
+	}
+}
+
+func TestResolveAddr(t *testing.T) {
+	t.Parallel()
+	if a, err := ResolveAddr(t.Context(), "localhost:5000"); err != nil || a.String() != "127.0.0.1:5000" {
+		t.Errorf("%v, %v", a, err)
+	}
+	_, err := ResolveAddr(t.Context(), "no-such-host.invalid:5000")
+	if dns := new(net.DNSError); !errors.As(err, &dns) || !strings.Contains(err.Error(), `address "no-such-host.invalid:5000"`) {
+		t.Error(err)
+	}
+}
+
+// WriteTo takes what ParseAddr reads, and says what is wrong with the rest.
+func TestWriteToNamesTheAddress(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	s := l.bind(l.node(Config{}))
+	for _, a := range []string{"localhost:5000", "10.77.0.1"} {
+		_, err := s.WriteTo(nil, textAddr(a))
+		wantSaid(t, a, err, ErrInvalid, `address "`+a+`" has `)
+	}
+}
+
+type textAddr string
+
+func (a textAddr) Network() string { return "rds" }
+func (a textAddr) String() string  { return string(a) }
+
+func only(port uint16) netip.AddrPort { return netip.AddrPortFrom(netip.Addr{}, port) }
+
+// binders are the providers that know their addresses: a node, and a daemon's client. Both
+// have the addresses at, or none if at is empty.
+func binders(t *testing.T, f func(t *testing.T, p Provider), at ...netip.Addr) {
+	t.Run("node", func(t *testing.T) {
+		t.Parallel()
+		f(t, newLoopLab(t).node(Config{Addresses: at}))
+	})
+	t.Run("client", func(t *testing.T) {
+		t.Parallel()
+		_, _, path := served(t, newLoopLab(t), Config{Addresses: at}, ServiceConfig{})
+		f(t, dialed(t, path))
+	})
+}
+
+func TestBindNamesWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	at := newAddr()
+	binders(t, func(t *testing.T, p Provider) {
+		for addr, why := range map[string]string{
+			"0.0.0.0:4000":     "0.0.0.0 is not the address of a host",
+			"224.0.0.1:4000":   "224.0.0.1 is not the address of one host",
+			at.String() + ":1": "port 1 is reserved",
+		} {
+			_, err := p.Bind(netip.MustParseAddrPort(addr))
+			wantSaid(t, addr, err, syscall.EINVAL, "rds: bind "+addr+": ", why)
+		}
+	}, at)
+}
+
+// A port without an address is one of the only address. With several or none the error names
+// those to choose from.
+func TestPortAloneMeansTheOnlyAddress(t *testing.T) {
+	t.Parallel()
+	a, b := newAddr(), newAddr()
+	t.Run("one", func(t *testing.T) {
+		binders(t, func(t *testing.T, p Provider) {
+			for _, port := range []uint16{4000, 0} {
+				s, err := p.Bind(only(port))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := s.LocalAddrPort(); got.Addr() != a || port != 0 && got.Port() != port || got.Port() < 2 {
+					t.Errorf("port %d: bound %v", port, got)
+				}
+			}
+			_, err := p.Bind(only(4000))
+			wantSaid(t, "a port that is taken", err, ErrAddressInUse, "rds: bind :4000: ")
+			_, err = p.Bind(only(1))
+			wantErr(t, "port 1", err, ErrInvalid)
+		}, a)
+	})
+	t.Run("several", func(t *testing.T) {
+		binders(t, func(t *testing.T, p Provider) {
+			_, err := p.Bind(only(4000))
+			wantSaid(t, "several", err, ErrInvalid, "rds: bind :4000: ", "there are several", a.String(), b.String())
+		}, a, b)
+	})
+	t.Run("none", func(t *testing.T) {
+		binders(t, func(t *testing.T, p Provider) {
+			_, err := p.Bind(only(4000))
+			wantSaid(t, "none", err, ErrInvalid, "rds: bind :4000: ", "there is none yet", "127.0.0.1")
+			bound(t, p, addrOf(a, 4001)) // from then on there is one
+			s, err := p.Bind(only(4000))
+			if err != nil || s.LocalAddrPort() != addrOf(a, 4000) {
+				t.Errorf("%v, %v", s, err)
+			}
+		})
+	})
+}
+
+// An address that is not the daemon's, or not the host's: the error says whose it should be
+// and what there is.
+func TestForeignAddressNamesOurs(t *testing.T) {
+	t.Parallel()
+	foreign := netip.MustParseAddrPort("203.0.113.7:4000")
+	at := newAddr()
+	_, _, path := served(t, newLoopLab(t), Config{Addresses: []netip.Addr{at}}, ServiceConfig{})
+	_, err := dialed(t, path).Bind(foreign)
+	wantSaid(t, "a daemon with addresses", err, ErrAddressNotAvailable, "rds: bind 203.0.113.7:4000: ", "not an address of rdsd, which has "+at.String())
+	l := newLab(t)
+	_, err = l.node(Config{}).Bind(foreign)
+	wantSaid(t, "a node", err, ErrAddressNotAvailable, "rds: bind 203.0.113.7:4000: ", "not an address of this host, which has ", "127.0.0.1")
+	_, _, path = served(t, l, Config{}, ServiceConfig{})
+	_, err = dialed(t, path).Bind(foreign)
+	wantSaid(t, "a daemon without", err, syscall.EADDRNOTAVAIL, "not an address of this host, which has ", "127.0.0.1")
+}
+
+// Of the addresses of a name the first that the provider has is bound.
+func TestListenTakesTheFirstAddressThereIs(t *testing.T) {
+	t.Parallel()
+	at := newAddr()
+	_, _, path := served(t, newLoopLab(t), Config{Addresses: []netip.Addr{at}}, ServiceConfig{})
+	c := dialed(t, path)
+	s, err := bindFirst(t.Context(), c, []netip.AddrPort{addrOf(newAddr(), 4000), addrOf(at, 4000), addrOf(newAddr(), 4000)})
+	if err != nil || s.LocalAddrPort() != addrOf(at, 4000) {
+		t.Fatal(s, err)
+	}
+	_, err = bindFirst(t.Context(), c, []netip.AddrPort{addrOf(at, 4000), addrOf(newAddr(), 4000)})
+	wantErr(t, "taken", err, ErrAddressInUse) // not the next one's error
+	_, all, err := localAddrs(t.Context(), "localhost:4000")
+	if err != nil || all[0].String() != "127.0.0.1:4000" {
+		t.Error(all, err)
+	}
+	_, all, err = localAddrs(t.Context(), ":4000")
+	if err != nil || len(all) != 1 || all[0] != only(4000) {
+		t.Error(all, err)
+	}
+}
+
+func TestErrorsDoNotListHundredsOfAddresses(t *testing.T) {
+	t.Parallel()
+	var all []netip.Addr
+	for range 300 {
+		all = append(all, newAddr())
+	}
+	if s := enumerate(all); strings.Count(s, ",") != 7 || !strings.HasSuffix(s, " and 292 more") {
+		t.Error(s)
+	}
+	if s := enumerate(nil); s != "none" {
+		t.Error(s)
+	}
+}
