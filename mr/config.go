@@ -70,6 +70,13 @@ type Config struct {
 	OnStuck func(reader string)
 }
 
+// Defaults are the values that fields of zero take.
+func Defaults() Config {
+	c := Config{}.withDefaults()
+	c.Logger = nil
+	return c
+}
+
 func (c Config) withDefaults() Config {
 	set := func(p *PoolConfig, items int, size int64) {
 		def(&p.Items, items)

@@ -37,6 +37,15 @@ var faultText = [faults]string{
 	Held:        "mr: held by a stuck reader",
 }
 
+// Faults are all reasons to refuse, in the order in which they are looked for.
+func Faults() []Fault {
+	all := make([]Fault, 0, faults-1)
+	for f := NoRegion; f < faults; f++ {
+		all = append(all, f)
+	}
+	return all
+}
+
 // Error says what is wrong.
 func (f Fault) Error() string {
 	if f >= faults {

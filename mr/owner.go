@@ -15,6 +15,10 @@ type OwnerConfig struct {
 	// Items is how many regions of one pool it may hold. 0 lets it hold as many
 	// as it leaves free, so that no owner can exhaust a pool for the others.
 	Items int
+	// Within is an owner that this one is a part of, such as the user whose session it is:
+	// what this one holds counts as held by that one, too, and both have to have room. nil:
+	// none. That owner makes no regions of its own.
+	Within *Owner
 }
 
 // Owner is who regions belong to: an application, a session, a socket. Its
@@ -32,6 +36,9 @@ func (d *Device) NewOwner(c OwnerConfig) *Owner {
 	o := &Owner{dev: d, config: c}
 	for i, p := range d.pools {
 		o.shares[i].init(o, p)
+		if c.Within != nil {
+			o.shares[i].within = &c.Within.shares[i]
+		}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -58,11 +58,23 @@ type share struct {
 	used  int
 	bytes int64
 	live  mapping // ring of live mappings, this one not among them
+
+	within *share // the share of OwnerConfig.Within; nil: none
 }
 
 func (s *share) init(o *Owner, p *pool) {
 	s.owner, s.pool = o, p
 	s.live.next, s.live.prev = &s.live, &s.live
+}
+
+// hold counts a region of n bytes, or one less of -n bytes, here and in all that the share
+// is within.
+func (s *share) hold(regions int, n int64) {
+	for ; s != nil; s = s.within {
+		s.used += regions
+		s.bytes += n
+		s.owner.pinned.Add(n)
+	}
 }
 
 // fits says whether the owner may have n more bytes. Unless it has a limit of
@@ -110,15 +122,17 @@ func (p *pool) add(s *share, mem []byte, opt *Options) (Key, error) {
 	return p.publishLocked(s, index, at, mem, opt), nil
 }
 
-// admitLocked checks the limits of the pool and of the owner.
+// admitLocked checks the limits of the pool, of the owner and of those it is within.
 func (p *pool) admitLocked(s *share, n int64) error {
-	if !s.fits(n) {
-		p.full++
-		return ErrExhausted
-	}
-	if limit := s.owner.config.Pinned; limit > 0 && s.owner.pinned.Load() > limit-n {
-		s.owner.dev.counters.refused.Add(1)
-		return ErrPinned
+	for ; s != nil; s = s.within {
+		if !s.fits(n) {
+			p.full++
+			return ErrExhausted
+		}
+		if limit := s.owner.config.Pinned; limit > 0 && s.owner.pinned.Load() > limit-n {
+			s.owner.dev.counters.refused.Add(1)
+			return ErrPinned
+		}
 	}
 	return nil
 }
@@ -135,9 +149,7 @@ func (p *pool) publishLocked(s *share, index uint32, at *slot, mem []byte, opt *
 	p.live++
 	p.used++
 	p.pinned += n
-	s.used++
-	s.bytes += n
-	s.owner.pinned.Add(n)
+	s.hold(1, n)
 	at.note.Store(makeNote(m.key.Version(), at.uses()+1, p.class))
 	at.live.Store(m)
 	return m.key
@@ -207,9 +219,7 @@ func (p *pool) reclaimLocked(m *mapping, now time.Time) {
 	n := int64(len(m.mem))
 	p.used--
 	p.pinned -= n
-	m.share.used--
-	m.share.bytes -= n
-	m.share.owner.pinned.Add(-n)
+	m.share.hold(-1, -n)
 	if invariants.Enabled && (p.used < p.live || p.pinned < 0 || m.share.used < 0 || m.share.bytes < 0 || m.scribbled) {
 		panic("mr: region reclaimed twice")
 	}

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -78,6 +79,10 @@ type Config struct {
 	// DisablePing leaves pings and path probes unanswered, as the Linux sysctl
 	// net.rds.ping_enable = 0 does.
 	DisablePing bool
+
+	// Memory sets up the table of memory regions, which the transport has that carries
+	// RDMA. Its Logger is not used: the table logs to Logger.
+	Memory mr.Config
 
 	// TCP tunes the connections to peers, of either wire transport.
 	TCP TCPConfig
@@ -192,6 +197,9 @@ func (c *Config) Validate() error {
 	}
 	if c.XRC.Operations < 0 || c.XRC.Operations > maxOperations {
 		bad("XRC.Operations", fmt.Sprintf("must be 0 to %d", maxOperations), c.XRC.Operations)
+	}
+	if err := c.Memory.Validate(); err != nil {
+		errs = append(errs, fmt.Errorf("rds: Config.Memory: %w", err))
 	}
 	for _, a := range c.Addresses {
 		if !unicast(a) {

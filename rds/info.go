@@ -19,7 +19,7 @@ const infoMessages = 1024
 // connection or socket.
 func (n *Node) Info() (Info, error) {
 	now := n.now()
-	info := Info{Provider: ProviderNode, Counters: n.list(), Waits: n.why(now), Time: now}
+	info := Info{Provider: ProviderNode, Counters: n.list(), Waits: n.why(now), Memory: n.memoryInfo(), Time: now}
 	n.mu.RLock()
 	for a := range n.locals {
 		info.Addresses = append(info.Addresses, a)

@@ -21,6 +21,7 @@ type Info struct {
 	TCP         []TCPInfo           `json:"tcp_connections"`
 	XRC         []XRCInfo           `json:"xrc_connections"`
 	Sessions    []SessionInfo       `json:"sessions,omitempty"` // applications attached to a Service
+	Memory      *MemoryInfo         `json:"memory,omitempty"`   // memory regions; nil without a transport that carries RDMA
 	Waits       []WaitInfo          `json:"waits,omitempty"`    // who waits, for what and since when
 	Time        time.Time           `json:"time,omitzero"`      // when the snapshot was made
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 )
 
 const maxInt = math.MaxInt
@@ -34,6 +35,12 @@ func (c *checks) positive(key string, d duration) {
 func (c *checks) notNegative(key string, d duration) {
 	if c.parsed(key, d) && d.Duration < 0 {
 		c.add(key, "%s is negative", d)
+	}
+}
+
+func (c *checks) within(key string, d duration, low, high time.Duration) {
+	if c.parsed(key, d) && (d.Duration < low || d.Duration > high) {
+		c.add(key, "%s is not between %s and %s", d, low, high)
 	}
 }
 

@@ -77,6 +77,9 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range appMetrics {
 		out <- m.desc
 	}
+	for _, d := range memoryDescs {
+		out <- d
+	}
 	info, err := c.info()
 	if err != nil {
 		return
@@ -106,6 +109,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	}
 	collectPaths(out, info.Connections)
 	collectWaits(out, info.Waits)
+	collectMemory(out, info.Memory)
 	c.apps.update(info.Sessions)
 	c.apps.collect(out)
 }

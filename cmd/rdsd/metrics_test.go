@@ -41,6 +41,10 @@ func busy() rds.Info {
 		Waits: []rds.WaitInfo{
 			{Cause: "unreachable", Remote: netip.MustParseAddrPort("10.0.0.3:1")}, {Cause: "unreachable", Remote: netip.MustParseAddrPort("10.0.0.3:2")}, {Cause: "budget"},
 		},
+		Memory: &rds.MemoryInfo{
+			Pools: []rds.MemoryPoolInfo{{Name: "small", Live: 1, Dirty: 2, Clean: 3, Resting: 4, Pinned: 5000, Full: 6}}, Stale: 1, Invalidations: 7, Batches: 8, StuckReaders: 9, Refused: 10,
+			BadKeys: []rds.BadKeysInfo{{Reason: "mr: no such region", Count: 11}},
+		},
 		Sessions: []rds.SessionInfo{
 			{ID: 1, PID: 10, UID: 1001, Command: "oracle", Sockets: 2, SendQueued: 100, SendBudget: 1000, ReceiveArena: 2000, ReceiveLent: 30,
 				Waiting: 1, Queue: 2, Backlog: 300, NotReady: true, SentMessages: 5, SentBytes: 500, RecvMessages: 6, RecvBytes: 600, Stalled: 7, CongestionBlocked: 8, CongestionErrors: 9, QueueFull: 10},

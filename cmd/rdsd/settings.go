@@ -47,6 +47,7 @@ type settings struct {
 	Receive        receiveSettings  `toml:"receive"`
 	TCP            tcpSettings      `toml:"tcp"`
 	XRC            xrcSettings      `toml:"xrc"`
+	Memory         memorySettings   `toml:"memory"`
 	Sessions       sessionsSettings `toml:"sessions"`
 	Ports          []portsSettings  `toml:"ports"`
 	Log            logSettings      `toml:"log"`
@@ -109,7 +110,8 @@ func defaults() settings {
 			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,
 			Silence: duration{Duration: 20 * time.Second}, DrainTimeout: duration{Duration: 5 * time.Second},
 		},
-		XRC: xrcSettings{Operations: 64, Patience: duration{Duration: 3500 * time.Millisecond}},
+		XRC:    xrcSettings{Operations: 64, Patience: duration{Duration: 3500 * time.Millisecond}},
+		Memory: defaultMemory(),
 		Sessions: sessionsSettings{
 			Max: rds.DefaultMaxSessions, MaxPerUser: rds.DefaultSessionsOfUID, MaxSockets: rds.DefaultMaxSockets,
 			SendBudget: rds.DefaultSendBudget, SendArena: rds.DefaultSendArena, ReceiveArena: rds.DefaultReceiveArena, MemoryArena: rds.DefaultMemoryArena,

@@ -12,6 +12,7 @@ import (
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/rds-go/rds/internal/control"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -94,6 +95,10 @@ func TestDefaultsAreValid(t *testing.T) {
 			MaxMessage: 1 << 20, Linger: 5 * time.Second, ReconnectMin: 4 * time.Millisecond, ReconnectMax: time.Second,
 			State: "/run/rds/rds.state", Grace: 10 * time.Second,
 			XRC: rds.XRCConfig{Operations: 64, Patience: 3500 * time.Millisecond},
+			Memory: mr.Config{
+				Small: mr.PoolConfig{Items: 348160}, Large: mr.PoolConfig{Items: 4096}, Registered: mr.PoolConfig{Items: 262144}, Bases: 1 << 23,
+				Quarantine: time.Minute, Linger: time.Second, Stuck: 5 * time.Second, MapWait: 10 * time.Millisecond, LogInterval: time.Minute, Peers: 1024,
+			},
 			TCP: rds.TCPConfig{Burst: rds.ServiceBurst, KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, Silence: 20 * time.Second, DrainTimeout: 5 * time.Second},
 		},
 		service: rds.ServiceConfig{
@@ -168,8 +173,12 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		Listen: []string{"0.0.0.0", "host", "224.0.0.1"}, Port: 65536, Wire: "ib", Peers: []string{"10.0.0.7", "host=tcp", "10.0.0.7=ib", "10.0.0.7=tcp", "10.0.0.7=xrc"}, Paths: 3, Control: none, SocketMode: "888", ControlMode: "01000", ControlGroup: "no-such-group",
 		Metrics: "9385", Pprof: true, Drain: duration{Duration: -1},
 		MaxMessage: 8191, SendBuffer: -1, ReceiveBuffer: 0, ReceiveOverrun: 0, PeerBudget: -5, ReconnectMax: duration{Duration: -1},
-		TCP:      tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, Silence: duration{Duration: -1}, EventLoops: -1},
-		XRC:      xrcSettings{Port: 65536},
+		TCP: tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, Silence: duration{Duration: -1}, EventLoops: -1},
+		XRC: xrcSettings{Port: 65536},
+		Memory: memorySettings{
+			LargeRegions: 1<<23 + 1, RegisteredRegions: -1, Pinned: -1, LargePinned: -2, Keys: 1 << 24, Quarantine: duration{Duration: -1}, Linger: duration{Duration: 1},
+			Wait: duration{Duration: 1}, LogInterval: duration{Duration: 25 * time.Hour}, LogPeers: 65537,
+		},
 		Sessions: sessionsSettings{Max: 0, MaxPerUser: -1, MaxSockets: 16385, SendBudget: 0, SendArena: 1 << 19, ReceiveArena: 3 << 20, MemoryArena: 1 << 20, Backlog: -1},
 		Ports: []portsSettings{
 			{Range: "4000-3999", Users: []word{"0"}},
@@ -196,6 +205,10 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"reconnect_min: 0s is not a positive duration", "reconnect_max: -1ns is not a positive duration",
 		"receive.stall: 0s is not a positive duration", "tcp.keepalive_idle: -1ns is not a positive duration", "tcp.keepalive_interval: 0s is not a positive duration", "tcp.drain_timeout: 0s is not a positive duration",
 		`log.level: "loud" is none of debug, info, warn and error`, `log.format: "xml" is neither console nor json`,
+		"memory.regions: 0 is not between 1 and 8388608", "memory.large_regions: 8388609 is not between 1 and 8388608", "memory.registered_regions: -1 is not between 1 and 8388608",
+		"memory.pinned: -1 is less than 0", "memory.large_pinned: -2 is less than 0", "memory.keys: 16777216 is not between 2 and 16777215", "memory.quarantine: -1ns is not between 0s and 24h0m0s",
+		"memory.linger: 1ns is not between 1ms and 1h0m0s", "memory.stuck: 0s is not between 1ms and 10m0s", "memory.wait: 1ns is not between 0s and 0s",
+		"memory.log_interval: 25h0m0s is not between 1ms and 24h0m0s", "memory.log_peers: 65537 is not between 1 and 65536",
 		"sessions.max: 0 is less than 1", "sessions.max_per_user: -1 is less than 1", "sessions.max_sockets: 16385 is not between 1 and 16384",
 		"sessions.send_budget: 0 is less than 1", "sessions.send_arena: 524288 is not a power of two from 1048576 to 1073741824",
 		"sessions.receive_arena: 3145728 is not a power of two from 1048576 to 1073741824", "sessions.receive_backlog: -1 is less than 1",
@@ -269,5 +282,18 @@ func TestWires(t *testing.T) {
 	s.Wire, s.Peers, s.XRC.Port = "auto", nil, s.Port
 	if _, err := s.plan(); err == nil {
 		t.Error("one port for two transports")
+	}
+}
+
+// The table of regions is set up as the file says; 0 is what the file says it is.
+func TestMemorySettings(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "[memory]\nregions = 5\nlarge_regions = 6\nregistered_regions = 70\npinned = 8000\nlarge_pinned = 9000\nkeys = 100\nquarantine = '0s'\nlinger = '0s'\nstuck = '2s'\nwait = '0s'\nlog_interval = '3s'\nlog_peers = 4\n")
+	want := mr.Config{
+		Small: mr.PoolConfig{Items: 5, Pinned: 8000}, Large: mr.PoolConfig{Items: 6, Pinned: 9000}, Registered: mr.PoolConfig{Items: 70}, Bases: 100,
+		Quarantine: -1, Linger: -1, Stuck: 2 * time.Second, MapWait: -1, LogInterval: 3 * time.Second, Peers: 4,
+	}
+	if !reflect.DeepEqual(p.node.Memory, want) {
+		t.Errorf("got %+v, want %+v", p.node.Memory, want)
 	}
 }

@@ -21,6 +21,8 @@ type Config struct {
 	// Regions is the table of memory regions; nil makes one, which the device
 	// closes. Several devices of a host may share one.
 	Regions *mr.Device
+	// Memory sets up the table that is made without Regions. Its Logger is this one's.
+	Memory mr.Config
 
 	// EventLoops is the number of goroutines that receive, 1 to 256. 0 means
 	// GOMAXPROCS, at most 4.
@@ -88,6 +90,9 @@ func (c Config) Validate() error {
 	for name, d := range map[string]time.Duration{"RequestTimeout": c.RequestTimeout, "ReplyTimeout": c.ReplyTimeout,
 		"RTRTimeout": c.RTRTimeout, "CloseTimeout": c.CloseTimeout} {
 		check(d >= 0, "%s %v is negative", name, d)
+	}
+	if err := c.Memory.Validate(); err != nil {
+		errs = append(errs, err)
 	}
 	check(c.Backlog >= 0 && c.Backlog <= 1<<16, "Backlog %d is not in 0..65536", c.Backlog)
 	return errors.Join(append(errs, c.loop().Validate())...)

@@ -41,7 +41,8 @@ func Open(cfg Config) (*Device, error) {
 	d := &Device{cfg: cfg, regions: cfg.Regions, qps: make(map[*QP]struct{}), pds: make(map[*PD]struct{}), lns: make(map[*Listener]bool)}
 	if d.regions == nil {
 		var err error
-		if d.regions, err = mr.New(mr.Config{Logger: cfg.Logger}); err != nil {
+		cfg.Memory.Logger = cfg.Logger
+		if d.regions, err = mr.New(cfg.Memory); err != nil {
 			return nil, err
 		}
 		d.own = true

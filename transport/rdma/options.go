@@ -26,6 +26,8 @@ type Options struct {
 	// Regions is the table of memory regions; nil makes one, which the transport
 	// closes.
 	Regions *mr.Device
+	// Memory sets up the table that is made without Regions.
+	Memory mr.Config
 	// EventLoops is the number of goroutines that receive, 1 to 256. 0 means
 	// GOMAXPROCS, at most 4.
 	EventLoops int
@@ -103,6 +105,6 @@ func (o Options) withDefaults() Options {
 }
 
 func (o Options) device() iwarp.Config {
-	return iwarp.Config{Regions: o.Regions, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, LocalSendBuffer: o.LocalSendBuffer, ReceiveBuffer: o.ReceiveBuffer,
+	return iwarp.Config{Regions: o.Regions, Memory: o.Memory, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, LocalSendBuffer: o.LocalSendBuffer, ReceiveBuffer: o.ReceiveBuffer,
 		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Gate: o.Gate, Logger: o.Logger}
 }

@@ -24,6 +24,7 @@ type chosen struct {
 	TCP         []rds.TCPInfo        `json:"tcp_connections,omitzero"`
 	XRC         []rds.XRCInfo        `json:"xrc_connections,omitzero"`
 	Sessions    []rds.SessionInfo    `json:"sessions,omitzero"`
+	Memory      *rds.MemoryInfo      `json:"memory,omitempty"`
 }
 
 // WriteJSON writes the reports in kinds as one JSON object on one line, with
@@ -39,6 +40,9 @@ func WriteJSON(w io.Writer, info *rds.Info, kinds []Kind) error {
 	choose(&out.TCP, info.TCP, kinds, TCP)
 	choose(&out.XRC, info.XRC, kinds, XRC)
 	choose(&out.Sessions, info.Sessions, kinds, Applications)
+	if slices.Contains(kinds, Memory) {
+		out.Memory = info.Memory
+	}
 	return json.NewEncoder(w).Encode(out)
 }
 

@@ -24,10 +24,11 @@ const (
 	Send         Kind = 's'
 	Retransmit   Kind = 't'
 	Applications Kind = 'a'
+	Memory       Kind = 'm'
 )
 
 // Kinds returns all reports in order.
-func Kinds() []Kind { return append(append([]Kind{XRC}, LinuxKinds()...), Applications) }
+func Kinds() []Kind { return append(append([]Kind{XRC}, LinuxKinds()...), Applications, Memory) }
 
 // LinuxKinds returns the reports that Linux has too, over TCP.
 func LinuxKinds() []Kind {
@@ -55,7 +56,7 @@ func Write(w io.Writer, v View, kinds []Kind) error {
 }
 
 var tables = map[Kind]func(v *View) table{
-	XRC: xrc, TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections, Applications: applications,
+	XRC: xrc, TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections, Applications: applications, Memory: memory,
 	Receive:    func(v *View) table { return queue("Receive Message Queue", v.Info.Receive) },
 	Send:       func(v *View) table { return queue("Send Message Queue", v.Info.SendQueue) },
 	Retransmit: func(v *View) table { return queue("Retransmit Message Queue", v.Info.Retransmit) },

@@ -42,6 +42,12 @@ func busy() *rds.Info {
 		Receive:    []rds.QueuedInfo{{Local: at("10.9.0.2:4000"), Remote: at("10.9.0.3:4001"), Sequence: 5}},
 		TCP: []rds.TCPInfo{{Local: at("10.9.0.2:36001"), Remote: at("10.9.0.3:16385"), HeaderRemaining: 48,
 			SentNext: 1<<32 + 5, ExpectedUna: 1<<32 + 53, SeenUna: 1<<32 + 53}},
+		Memory: &rds.MemoryInfo{
+			Pools: []rds.MemoryPoolInfo{{Name: "small", Live: 1000, Dirty: 2, Clean: 348158, Resting: 4, Pinned: 8192000, Full: 6}, {Name: "large"}, {Name: "registered", Live: 1, Pinned: 98765432101234}},
+			Stale: 1, Invalidations: 7, Batches: 8, LargestBatch: 5, StuckReaders: 9, Refused: 10,
+			BadKeys:   []rds.BadKeysInfo{{Reason: "mr: no such region", Count: 11}, {Reason: "mr: stale key"}, {Reason: "mr: out of bounds", Count: 2}},
+			Offenders: map[netip.Addr]uint64{netip.MustParseAddr("10.9.0.3"): 3, netip.MustParseAddr("10.9.0.1"): 9, {}: 1},
+		},
 		XRC: []rds.XRCInfo{
 			{Local: at("10.9.0.2:36001"), Remote: at("10.9.0.3:18634"), Operations: 3, Written: 98765432101234, Acked: 98765432100000},
 			{Local: at("10.9.0.2:18634"), Remote: at("192.168.100.200:36002"), Path: 7, CRC: true},

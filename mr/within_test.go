@@ -1,0 +1,57 @@
+package mr
+
+import "testing"
+
+// What owners hold counts together against the owner that they are within.
+func TestOwnersWithinAnother(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{Small: PoolConfig{Items: 100}})
+	user := g.NewOwner(OwnerConfig{Items: 10, Pinned: 2 * SmallSize})
+	a, b := g.NewOwner(OwnerConfig{Within: user}), g.NewOwner(OwnerConfig{Within: user, Items: 9})
+	opt := g.options(RemoteRead)
+	for range 6 {
+		g.mapped(a, make([]byte, 64), opt)
+	}
+	k := g.mapped(b, make([]byte, 64), opt)
+	for range 3 {
+		g.mapped(b, make([]byte, 64), opt)
+	}
+	_, err := a.Map(make([]byte, 64), opt)
+	g.want(err, ErrExhausted)
+	_, err = b.Map(make([]byte, 64), opt)
+	g.want(err, ErrExhausted)
+	g.mapped(g.own, make([]byte, 64), opt) // somebody else
+	g.ok(b.FreeInvalidate(t.Context(), k))
+	g.mapped(a, make([]byte, 64), opt)
+
+	g.ok(a.Close(t.Context()))
+	_, err = b.Map(make([]byte, SmallSize), opt)
+	g.ok(err)
+	_, err = b.Map(make([]byte, SmallSize), opt)
+	g.want(err, ErrPinned)
+	g.ok(b.Close(t.Context()))
+	if n := user.Pinned(); n != 0 {
+		t.Errorf("%d bytes are held by nobody", n)
+	}
+}
+
+// Without limits of its own an owner may have, with all that are within it, as much as it
+// leaves free.
+func TestOwnersWithinAnotherLeaveHalf(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{Small: PoolConfig{Items: 100}})
+	user := g.NewOwner(OwnerConfig{})
+	n := 0
+	for range 20 {
+		o := g.NewOwner(OwnerConfig{Within: user})
+		for {
+			if _, err := o.Map(make([]byte, 64), g.options(RemoteRead)); err != nil {
+				break
+			}
+			n++
+		}
+	}
+	if n != 50 {
+		t.Errorf("20 owners of one have %d of 100 regions, want 50", n)
+	}
+}
