@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/internal/resolve"
 )
 
 // flags are the flags of a client mode.
@@ -31,7 +32,7 @@ func (f *flags) common(fs *pflag.FlagSet, provider string) {
 	o := &f.opts
 	fs.SortFlags = false
 	fs.StringVar(&o.Server, "server", "", "HOST[:PORT] of a running rdsbench server (default: start one)")
-	fs.StringVar(&f.listen, "listen", "", "our IP address (default: 127.0.0.1, or the one that reaches --server)")
+	fs.StringVar(&f.listen, "listen", "", "our address or host name (default: 127.0.0.1, or the one that reaches --server)")
 	fs.Uint16Var(&o.Port, "port", 0, "TCP port of RDS (default: any that is free, with --server 16385 if it is)")
 	fs.StringVar(&o.Provider, "provider", provider, "where sockets come from: node, rdsd (a daemon on each side), or kernel (AF_RDS)")
 	fs.StringVar(&o.Socket, "socket", "", "Unix socket of the running rdsd, with --server (default: $RDS_SOCKET, else rds.sock in /run/rds)")
@@ -77,7 +78,7 @@ func (f *flags) many(fs *pflag.FlagSet, sockets, peers, depth, reply int) {
 }
 
 // check completes the options.
-func (f *flags) check(kind bench.Kind) error {
+func (f *flags) check(ctx context.Context, kind bench.Kind) error {
 	o := &f.opts
 	if f.sizes == "" {
 		f.sizes = "64"
@@ -90,8 +91,8 @@ func (f *flags) check(kind bench.Kind) error {
 		return fmt.Errorf("--tcp-buffers: %w", err)
 	}
 	if f.listen != "" {
-		if o.Listen, err = netip.ParseAddr(f.listen); err != nil {
-			return fmt.Errorf("--listen: %q is no IP address", f.listen)
+		if o.Listen, err = localAddress(ctx, f.listen); err != nil {
+			return err
 		}
 	}
 	if o.Server != "" && o.ServerCPUProfile != "" {
@@ -103,9 +104,21 @@ func (f *flags) check(kind bench.Kind) error {
 	return o.Validate(kind)
 }
 
+// localAddress is what --listen says.
+func localAddress(ctx context.Context, host string) (netip.Addr, error) {
+	ip, err := resolve.Local(ctx, host)
+	switch {
+	case err != nil:
+		return ip, fmt.Errorf("--listen: %w", err)
+	case ip.IsUnspecified():
+		return ip, fmt.Errorf("--listen: RDS needs one address of this host, not %v", ip)
+	}
+	return ip, nil
+}
+
 // run does a mode's works, or the demonstration, and reports.
 func (f *flags) run(ctx context.Context, kind bench.Kind) error {
-	if err := f.check(kind); err != nil {
+	if err := f.check(ctx, kind); err != nil {
 		return usageError{err}
 	}
 	works := f.opts.Demonstration()

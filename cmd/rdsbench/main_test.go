@@ -68,7 +68,7 @@ func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
 	for _, args := range []string{
 		"nonsense", "--nonsense", "latency more", "latency --size 2m", "rate --paths 3", "mux --depth 0",
 		"stress --size 8", "bandwidth --zero-copy maybe", "latency --pin everywhere", "rate --duration 0s",
-		"rate --listen here", "server --listen 0.0.0.0", "server --listen x", "--server-cpuprofile x",
+		"rate --listen 10.0.0.256", "server --listen 0.0.0.0", "server --listen x:1", "--server-cpuprofile x",
 		"rate --server 192.0.2.1 --server-cpuprofile x", "mux --processes 4", "fair --provider node", "rate --socket x",
 		"rate --wire udp", "rate --wire xrc --provider kernel", "xrc --wire tcp", "xrc --server 192.0.2.1", "fetch --depth 0", "stress --faults", "stress --rdma --wire tcp", "stress --rdma --sockets 4096 --depth 4", "stress --rdma --provider kernel", "atomic --words 1", "atomic --depth 17", "atomic --workers 0", "atomic --wire tcp", "connections --hosts 1", "connections --hosts 64 --sockets 100", "connections --provider rdsd", "mux --sockets 2 --stopped 1", "stopped --pairs 1", "stopped --sockets 10", "stopped --wire tcp", "stopped --provider node", "mux --sockets 4 --peers 4 --stopped 4", "fetch --size 16k", "rdma --wire tcp", "rdma --crc maybe", "rdma --op atomic", "rdma --depth 3", "rdma --op read --depth 200", "rdma --op read --queues 4", "rdma --op send --queues 4 --stopped 4", "chernobyl --workers 0", "chernobyl --provider node", "chernobyl --sockets --size 300k", "chernobyl --sockets --wire tcp", "mr --size 64", "latency --duration x",
 	} {
@@ -251,7 +251,7 @@ func TestServerOfItsOwn(t *testing.T) {
 		t.Fatalf("the server says %q", lines.Text())
 	}
 	for range 2 {
-		o := rdsbench(t, "mux", "--server", address, "--listen", "127.0.0.1", "--sockets", "2", "--peers", "2", "--duration", "50ms", "--baseline")
+		o := rdsbench(t, "mux", "--server", address, "--listen", "localhost", "--sockets", "2", "--peers", "2", "--duration", "50ms", "--baseline")
 		if o.code != 0 || !strings.Contains(o.stdout, "mux 2x2") {
 			t.Errorf("exit %d: %s %s", o.code, o.stdout, o.stderr)
 		}

@@ -32,12 +32,9 @@ rdsd of this host.`,
   rdsbench mux --server 192.0.2.7 --baseline    # on the other host`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			ip, err := netip.ParseAddr(listen)
+			ip, err := localAddress(cmd.Context(), listen)
 			if err != nil {
-				return usageError{fmt.Errorf("--listen: %q is no IP address", listen)}
-			}
-			if ip.IsUnspecified() {
-				return usageError{errors.New("--listen: RDS needs an address of this host")}
+				return usageError{err}
 			}
 			end, err := profile(cpu, mem)
 			if err != nil {
@@ -49,7 +46,7 @@ rdsd of this host.`,
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringVar(&listen, "listen", "127.0.0.1", "our IP address, for RDS and the control connection")
+	fs.StringVar(&listen, "listen", "127.0.0.1", "our address or host name, for RDS and the control connection")
 	fs.Uint16Var(&port, "control-port", bench.DefaultControlPort, "TCP port of the control connection")
 	fs.StringVar(&socket, "socket", "", "Unix socket of the rdsd to attach to (default: $RDS_SOCKET, else rds.sock in /run/rds)")
 	fs.StringVar(&cpu, "cpuprofile", "", "write a CPU profile to this `file`")

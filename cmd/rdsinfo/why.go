@@ -11,12 +11,13 @@ import (
 
 	"github.com/rds-go/rds/cmd/rdsinfo/internal/report"
 	"github.com/rds-go/rds/internal/cli"
+	"github.com/rds-go/rds/internal/resolve"
 	"github.com/rds-go/rds/rds"
 )
 
 const whyLong = `rdsinfo why says, for each peer and socket of a node, what it waits for and since
-when: one line for each cause, with what happens next and what to do. ADDR limits it to
-the causes that concern a peer, or an address of this host. docs/OPERATIONS.md explains
+when: one line for each cause, with what happens next and what to do. HOST, an address or a
+name, limits it to the causes that concern a peer, or an address of this host. docs/OPERATIONS.md explains
 the causes.`
 
 const whyExamples = `  rdsinfo why               everything that waits
@@ -28,15 +29,18 @@ const whyExamples = `  rdsinfo why               everything that waits
 func newWhyCommand(o *options) *cobra.Command {
 	var addr netip.Addr
 	return &cobra.Command{
-		Use: "why [ADDR] [flags]", Short: "What waits, for what, and since when", Long: whyLong, Example: whyExamples,
-		Args: cli.Args(cobra.MaximumNArgs(2)), // the arguments are ADDR, and the interval if a space follows --watch
+		Use: "why [HOST] [flags]", Short: "What waits, for what, and since when", Long: whyLong, Example: whyExamples,
+		Args: cli.Args(cobra.MaximumNArgs(2)), // the arguments are HOST, and the interval if a space follows --watch
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.watching = cmd.Flags().Changed("watch")
 			if len(args) > 0 {
-				if a, err := netip.ParseAddr(args[0]); err == nil {
-					addr, args = a.Unmap(), args[1:]
-				} else if !o.watching || len(args) > 1 {
-					return cli.Usagef("invalid address %q", args[0])
+				// A number after --watch is its interval.
+				if interval := new(cli.Interval); !o.watching || len(args) > 1 || interval.Set(args[0]) != nil {
+					a, err := resolve.Addr(cmd.Context(), args[0])
+					if err != nil {
+						return cli.Usage(err)
+					}
+					addr, args = a, args[1:]
 				}
 			}
 			if err := o.check(args); err != nil {

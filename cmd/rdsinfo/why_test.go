@@ -113,7 +113,7 @@ func TestWhyUnreachable(t *testing.T) {
 	if w.Local != s.LocalAddrPort() || w.Remote.String() != "127.21.11.9:7000" || w.Bytes != 120 || !strings.Contains(w.Error, "connection refused") {
 		t.Errorf("%+v", w)
 	}
-	for addr, want := range map[string]int{"127.21.11.9": 1, "127.21.11.1": 1, "127.21.11.8": 0} {
+	for addr, want := range map[string]int{"127.21.11.9": 1, "127.21.11.1": 1, "127.21.11.8": 0, "localhost": 0} {
 		if got := waits(t, ctl, addr); len(got) != want {
 			t.Errorf("%s: %+v", addr, got)
 		}
@@ -400,7 +400,7 @@ func TestWhyArguments(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"why", "nobody"}, `rdsinfo: invalid address "nobody" (see rdsinfo --help)` + "\n"},
+		{[]string{"why", "10.0.0.256"}, `rdsinfo: "10.0.0.256": neither an IP address nor a host name (see rdsinfo --help)` + "\n"},
 		{[]string{"why", "10.0.0.1", "2"}, `rdsinfo: unexpected argument "2" (see rdsinfo --help)` + "\n"},
 		{[]string{"why", "--provider", "kernel"}, "rdsinfo: why is about nodes: Linux does not tell (see rdsinfo --help)\n"},
 	} {

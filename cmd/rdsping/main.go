@@ -21,7 +21,8 @@ import (
 
 const long = `rdsping sends RDS pings to HOST and prints the round trip time of each answer.
 
-Interrupted by Ctrl-C, or after -c pings, it prints a summary. RDS delivers
+Interrupted by Ctrl-C, or after -c pings, it prints a summary. Of a HOST with
+several addresses the first IPv4 address is pinged, else the first IPv6 address. RDS delivers
 reliably: a ping to a host that is down waits for it, at most -W seconds; then
 it counts as lost and is withdrawn.
 
@@ -82,7 +83,7 @@ func newCommand() *cobra.Command {
 	f.VarP(&o.count, "count", "c", "stop after this many pings (k, m, g: times 1024); 0 means never")
 	f.VarP(&o.interval, "interval", "i", "time between pings: seconds, or with ms or us; 0 sends as fast as answers come")
 	f.VarP(&o.size, "size", "s", "payload of a ping in bytes, which is not sent back")
-	f.StringVarP(&o.local, "interface", "I", "", "local `address` to ping from (default: the one the route to HOST has, else another of rdsd's)")
+	f.StringVarP(&o.local, "interface", "I", "", "local `address` or name to ping from (default: the one the route to HOST has, else another of rdsd's)")
 	f.VarP(&o.timeout, "timeout", "W", "how long to wait for an answer")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "print nothing but the header and the summary")
 	f.BoolVar(&o.json, "json", false, "print JSON, one object per line")

@@ -75,7 +75,10 @@ func explain(err error, local netip.Addr, port uint16) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%s port %d is in use (by rdsd, another node or the kernel); choose another local address with -I, or use --provider rdsd or kernel", local, port)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s is not an address of this host, or not one of rdsd's (-I)", local)
+		if e := (*rds.OpError)(nil); errors.As(err, &e) {
+			err = e.Err
+		}
+		return fmt.Errorf("%s: %w; -I names another", local, err)
 	}
 	return err
 }

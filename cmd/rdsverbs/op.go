@@ -105,7 +105,7 @@ func runOp(ctx context.Context, o *opOptions, args []string) error {
 		}
 		list = append(list, op)
 	}
-	to, err := o.resolve(ctx)
+	to, err := o.server(ctx)
 	if err != nil {
 		return err
 	}

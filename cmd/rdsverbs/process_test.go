@@ -50,7 +50,7 @@ func TestProcessesPing(t *testing.T) {
 func TestProcessPrintsWhatRpingPrints(t *testing.T) {
 	t.Parallel()
 	server, at := start(t, "rping", "server", "-v")
-	status, stdout, stderr := verbs(t, at, "rping", "client", "-C", "1", "-v", "-I", "127.0.0.1")
+	status, stdout, stderr := verbs(t, at, "rping", "client", "-C", "1", "-v", "-I", "localhost", "-a", "localhost")
 	const ping = "ping data: rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqr\n"
 	if status != 0 || stderr != "" || !strings.Contains(stdout, "\n"+ping) {
 		t.Errorf("client: status %d\n%s%s", status, stdout, stderr)

@@ -79,13 +79,13 @@ func runPingClient(ctx context.Context, o *pingOptions, source string) error {
 	if err != nil {
 		return err
 	}
-	to, err := o.resolve(ctx)
+	to, err := o.server(ctx)
 	if err != nil {
 		return err
 	}
 	var from netip.AddrPort
 	if source != "" {
-		addr, err := lookUp(ctx, source)
+		addr, err := lookUpLocal(ctx, source)
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func runPingServer(ctx context.Context, o *pingOptions, connections int) error {
 	if err != nil {
 		return err
 	}
-	at, err := o.resolve(ctx)
+	at, err := o.listening(ctx)
 	if err != nil {
 		return err
 	}

@@ -96,7 +96,7 @@ func runServe(ctx context.Context, o *serveOptions, commands io.Reader) error {
 	if err != nil {
 		return err
 	}
-	at, err := o.resolve(ctx)
+	at, err := o.listening(ctx)
 	if err != nil {
 		return err
 	}

@@ -405,11 +405,14 @@ func TestTermsOutOfRangeAreUsageErrors(t *testing.T) {
 	if p, err := tt.params(); err != nil || p.IRD >= 0 || p.ORD >= 0 {
 		t.Errorf("no reads at all: %+v, %v", p, err)
 	}
-	if _, err := tt.resolve(context.Background()); err == nil {
+	if _, err := tt.server(context.Background()); err == nil {
 		t.Error("no address is an address")
 	}
-	tt.host = "::ffff:127.0.0.1"
-	if at, err := tt.resolve(context.Background()); err != nil || at.Addr() != netip.MustParseAddr("127.0.0.1") {
-		t.Errorf("%v, %v", at, err)
+	for _, tt.host = range []string{"::ffff:127.0.0.1", "localhost"} {
+		for _, resolve := range []func(context.Context) (netip.AddrPort, error){tt.server, tt.listening} {
+			if at, err := resolve(context.Background()); err != nil || at.Addr() != netip.MustParseAddr("127.0.0.1") {
+				t.Errorf("%s: %v, %v", tt.host, at, err)
+			}
+		}
 	}
 }

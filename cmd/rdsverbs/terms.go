@@ -3,13 +3,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/netip"
 	"time"
 
 	"github.com/spf13/pflag"
 
 	"github.com/rds-go/rds/internal/cli"
+	"github.com/rds-go/rds/internal/resolve"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 )
@@ -51,9 +51,9 @@ type terms struct {
 
 func (t *terms) flags(f *pflag.FlagSet, host string, reads int, timeout time.Duration) {
 	t.crc, t.timeout = true, cli.Interval(timeout)
-	what := "address to listen on"
+	what := "address or name to listen on"
 	if host == "" {
-		what = "address of the server"
+		what = "address or name of the server"
 	}
 	f.SortFlags = false
 	f.StringVarP(&t.host, "address", "a", host, what)
@@ -82,8 +82,8 @@ func (t *terms) params() (iwarp.ConnParams, error) {
 	return iwarp.ConnParams{IRD: reads(t.ird), ORD: reads(t.ord), NoCRC: !bool(t.crc), Markers: t.markers, MaxULPDU: t.maxULPDU}, nil
 }
 
-// resolve returns the address and port.
-func (t *terms) resolve(ctx context.Context) (netip.AddrPort, error) {
+// server returns the address and port of the server to connect to.
+func (t *terms) server(ctx context.Context) (netip.AddrPort, error) {
 	if t.host == "" {
 		return netip.AddrPort{}, cli.Usagef("whose --address?")
 	}
@@ -91,15 +91,22 @@ func (t *terms) resolve(ctx context.Context) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addr, t.port), err
 }
 
+// listening returns the address and port of this host to listen on.
+func (t *terms) listening(ctx context.Context) (netip.AddrPort, error) {
+	addr, err := lookUpLocal(ctx, t.host)
+	return netip.AddrPortFrom(addr, t.port), err
+}
+
+// lookUp finds a host to talk to.
 func lookUp(ctx context.Context, host string) (netip.Addr, error) {
-	if a, err := netip.ParseAddr(host); err == nil {
-		return a.Unmap(), nil
-	}
-	addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil || len(addrs) == 0 {
-		return netip.Addr{}, cli.WithStatus(cli.StatusUsage, fmt.Errorf("unknown host %s", host))
-	}
-	return addrs[0].Unmap(), nil
+	a, err := resolve.Addr(ctx, host)
+	return a, cli.WithStatus(cli.StatusUsage, err)
+}
+
+// lookUpLocal finds an address of this host.
+func lookUpLocal(ctx context.Context, host string) (netip.Addr, error) {
+	a, err := resolve.Local(ctx, host)
+	return a, cli.WithStatus(cli.StatusUsage, err)
 }
 
 // step bounds one wait for the peer.

@@ -72,7 +72,7 @@ func (o *xsrqPingOptions) addresses(ctx context.Context) (local, remote netip.Ad
 		return local, remote, err
 	}
 	if o.source != "" {
-		local, err = lookUp(ctx, o.source)
+		local, err = lookUpLocal(ctx, o.source)
 	} else {
 		local, err = addressTo(ctx, remote)
 	}

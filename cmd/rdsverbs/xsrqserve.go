@@ -50,7 +50,7 @@ func runXsrqServe(ctx context.Context, o *xsrqServeOptions) error {
 	if o.listen == "" {
 		return cli.Usagef("which address to --listen on?")
 	}
-	addr, err := lookUp(ctx, o.listen)
+	addr, err := lookUpLocal(ctx, o.listen)
 	if err != nil {
 		return err
 	}

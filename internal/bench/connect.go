@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rds-go/rds/internal/resolve"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -89,8 +90,8 @@ func (p providers) close() error {
 	return errors.Join(errs...)
 }
 
-// resolve makes an address of what --server says: a host, with a port or not.
-func resolve(ctx context.Context, server string) (netip.AddrPort, error) {
+// serverAddress makes an address of what --server says: a host, with a port or not.
+func serverAddress(ctx context.Context, server string) (netip.AddrPort, error) {
 	host, port := server, fmt.Sprint(DefaultControlPort)
 	if h, p, err := net.SplitHostPort(server); err == nil {
 		host, port = h, p
@@ -99,11 +100,8 @@ func resolve(ctx context.Context, server string) (netip.AddrPort, error) {
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	return netip.AddrPortFrom(ips[0].Unmap(), uint16(n)), nil
+	ip, err := resolve.Addr(ctx, host)
+	return netip.AddrPortFrom(ip, uint16(n)), err
 }
 
 // hello is what both sides are told.
@@ -195,7 +193,7 @@ func (r *Runner) agree(w *Work, ours, theirs *hello) error {
 
 // reach connects to a running server and tells c our address.
 func (r *Runner) reach(ctx context.Context, c *cell) (*controller, error) {
-	at, err := resolve(ctx, r.Options.Server)
+	at, err := serverAddress(ctx, r.Options.Server)
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,7 @@
 // RDS knows hosts by one address each, so a choice is made of a name that has
 // several: its IPv4 addresses come first, then its IPv6 addresses, each in the order in
 // which the system's resolver gives them. A host to send to is the first one. An
-// address to listen on or to bind is the first one that the host or its daemon has.
+// address to listen on or to bind is the first one that this host or its daemon has.
 //
 // A look-up ends after Timeout. There is no state and no cache.
 package resolve

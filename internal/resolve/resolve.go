@@ -31,6 +31,27 @@ func Addr(ctx context.Context, host string) (netip.Addr, error) {
 	return all[0], nil
 }
 
+// Local is the first of Addrs that this host has. If it has none of them, the first one is
+// returned, so that listening on it says what is wrong.
+func Local(ctx context.Context, host string) (netip.Addr, error) {
+	all, err := Addrs(ctx, host)
+	if err != nil {
+		return netip.Addr{}, err
+	}
+	return local(all), nil
+}
+
+func local(all []netip.Addr) netip.Addr {
+	for _, a := range all {
+		c, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(a, 0)))
+		if err == nil {
+			_ = c.Close()
+			return a
+		}
+	}
+	return all[0]
+}
+
 func addrs(ctx context.Context, host string, lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)) ([]netip.Addr, error) {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{a.Unmap()}, nil
@@ -66,10 +87,19 @@ func explain(ctx context.Context, host string, err error) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("host %s: the name could not be looked up in time: %w", host, ctx.Err())
 	case errors.As(err, &dns) && dns.IsNotFound:
-		return fmt.Errorf("unknown host %s: %w", host, err)
+		return &unknownError{host, err}
 	}
 	return fmt.Errorf("host %s: the name could not be looked up: %w", host, err)
 }
+
+// unknownError is the error of a name that the resolver does not know.
+type unknownError struct {
+	host string
+	err  error
+}
+
+func (e *unknownError) Error() string { return "unknown host " + e.host }
+func (e *unknownError) Unwrap() error { return e.err }
 
 // IsName tells whether s may be the name of a host: labels of letters, digits, - and
 // _ between dots, not all of the last one's digits, so that a mistyped address such as

@@ -57,7 +57,7 @@ func TestAddressesAreNotLookedUp(t *testing.T) {
 func TestErrorsNameTheHost(t *testing.T) {
 	t.Parallel()
 	_, err := addrs(t.Context(), "node8", zone("node7"))
-	if dns := new(net.DNSError); err == nil || !strings.Contains(err.Error(), "unknown host node8") || !errors.As(err, &dns) {
+	if dns := new(net.DNSError); err == nil || err.Error() != "unknown host node8" || !errors.As(err, &dns) {
 		t.Error(err)
 	}
 	_, err = addrs(t.Context(), "node7", zone("node7", parse("0.0.0.0")...))
@@ -100,6 +100,19 @@ func TestLookUpEnds(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestLocalIsAnAddressOfThisHost(t *testing.T) {
+	t.Parallel()
+	if a := local(parse("192.0.2.7", "127.0.0.1", "127.0.0.2")); a.String() != "127.0.0.1" {
+		t.Error(a)
+	}
+	if a := local(parse("192.0.2.7", "192.0.2.8")); a.String() != "192.0.2.7" {
+		t.Error(a)
+	}
+	if a, err := Local(t.Context(), "localhost"); err != nil || !a.IsLoopback() {
+		t.Errorf("%v, %v", a, err)
+	}
 }
 
 func TestLocalhost(t *testing.T) {
