@@ -24,6 +24,13 @@ type ConnParams struct {
 	IRD, ORD int
 	// NoCRC does without the CRC if the peer does not ask for it either.
 	NoCRC bool
+	// NoLocalCRC does without the CRC towards an address of this host if the peer does
+	// not ask for it either. NoCRC need not be set for that.
+	NoLocalCRC bool
+	// Seal protects the set-up by a checksum, with a peer that knows it: see
+	// Established.Sealed. It takes 8 octets of Private. Only for Connect; the accepting
+	// side answers as it is asked.
+	Seal bool
 	// Markers asks the peer to put markers into what it sends. Linux's siw
 	// refuses.
 	Markers bool
@@ -48,7 +55,8 @@ type ConnParams struct {
 	Shared *SharedParams
 }
 
-func (p *ConnParams) mpa() mpa.Params {
+// mpa are the parameters of MPA; here is whether the peer's address is one of this host's.
+func (p *ConnParams) mpa(here bool) mpa.Params {
 	reads := func(n int) int {
 		switch {
 		case n == 0:
@@ -59,7 +67,7 @@ func (p *ConnParams) mpa() mpa.Params {
 		return n
 	}
 	return mpa.Params{
-		Rev: p.Rev, IRD: reads(p.IRD), MaxIRD: max(reads(p.IRD), maxIRD), ORD: reads(p.ORD), CRC: !p.NoCRC, Markers: p.Markers,
+		Rev: p.Rev, IRD: reads(p.IRD), MaxIRD: max(reads(p.IRD), maxIRD), ORD: reads(p.ORD), CRC: !p.NoCRC && !(p.NoLocalCRC && here), Markers: p.Markers, Seal: p.Seal,
 		PeerToPeer: p.PeerToPeer, RTR: p.RTR, Prefer: p.Prefer, Private: p.Private, MaxPrivate: mpa.MaxReplyPrivate,
 	}
 }
@@ -71,7 +79,7 @@ func (p *ConnParams) validate() error {
 	if p.MaxULPDU != 0 && (p.MaxULPDU < minMaxULPDU || p.MaxULPDU > mpa.MaxULPDU) {
 		return fmt.Errorf("iwarp: MaxULPDU %d is not 0 or in %d..%d: %w", p.MaxULPDU, minMaxULPDU, mpa.MaxULPDU, syscall.EINVAL)
 	}
-	m := p.mpa()
+	m := p.mpa(false)
 	return m.Validate()
 }
 
@@ -84,13 +92,14 @@ type Established struct {
 	IRD, ORD      int        // the limits in force
 	PeerPrefix    mpa.Prefix // the peer's raw IRD and ORD, if Rev is 2
 	Private       []byte     // what the peer's program has sent
+	Sealed        bool       // the peer's set-up frame had a checksum, which is right
 	Shared        bool       // both sides have shared receive queues: messages may name them
 	Peer          xctl.Block // if Shared: what the peer said of its shared receive queues
 }
 
 func (s *stream) established(set *mpa.Settled) *Established {
 	e := &Established{Local: s.conn.LocalAddr(), Remote: s.conn.RemoteAddr(), Rev: set.Rev, CRC: set.CRC,
-		PeerToPeer: set.PeerToPeer, IRD: set.IRD, ORD: set.ORD, PeerPrefix: set.Peer, Private: set.PeerPrivate}
+		PeerToPeer: set.PeerToPeer, IRD: set.IRD, ORD: set.ORD, PeerPrefix: set.Peer, Private: set.PeerPrivate, Sealed: set.Sealed}
 	if s.shared != nil {
 		e.Shared, e.Peer = true, s.shared.agreed.Peer
 	}
@@ -149,18 +158,15 @@ func (q *QP) untake() {
 }
 
 func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPort, p ConnParams) (*mpa.Settled, *stream, error) {
-	m := p.mpa()
+	var private []byte
 	if p.Shared != nil {
 		block := p.Shared.block()
 		var err error
-		if m.Private, err = block.Offer(nil, p.Private); err != nil {
+		if private, err = block.Offer(nil, p.Private); err != nil {
 			return nil, nil, err
 		}
 	}
-	ini, err := mpa.NewInitiator(m)
-	if err != nil {
-		return nil, nil, err
-	}
+	var err error
 	dial := func(ctx context.Context) (*gnetloop.Conn, error) { return d.engine.Dial(ctx, local, remote) }
 	var conn *gnetloop.Conn
 	if local.Port() == 0 {
@@ -169,6 +175,15 @@ func (d *Device) connect(ctx context.Context, q *QP, local, remote netip.AddrPor
 		conn, err = dial(ctx) // Two attempts cannot have the same port, so there is only one.
 	}
 	if err != nil {
+		return nil, nil, err
+	}
+	m := p.mpa(conn.Here())
+	if private != nil {
+		m.Private = private
+	}
+	ini, err := mpa.NewInitiator(m)
+	if err != nil {
+		conn.Close(transport.Abort)
 		return nil, nil, err
 	}
 	s := d.newStream(conn)
@@ -269,6 +284,7 @@ func (s *stream) negotiate(b []byte) error {
 func (s *stream) takeReply(b []byte) error {
 	n, set, err := s.ini.Feed(b)
 	if err != nil {
+		s.dev.countChanged(err)
 		s.phase.Store(phaseEnded)
 		s.stopTimerLocked()
 		s.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
 )
 
 // Device is a software RNIC: event loops, a table of memory regions, and the
@@ -197,6 +198,7 @@ type counters struct {
 	terminatesSent, terminatesGot atomic.Uint64
 	kicks                         atomic.Uint64
 	badKeys                       atomic.Uint64
+	crcErrors                     atomic.Uint64
 }
 
 // Stats are a device's counters.
@@ -208,6 +210,7 @@ type Stats struct {
 	TerminatesReceived uint64
 	Kicks              uint64 // empty Writes sent to wake a peer that had not answered
 	AccessErrors       uint64 // requests of peers that their keys did not allow
+	CRCErrors          uint64 // connections and set-ups that ended for data that had changed on its way
 }
 
 // Stats returns the counters.
@@ -220,5 +223,13 @@ func (d *Device) Stats() Stats {
 		TerminatesReceived: d.stats.terminatesGot.Load(),
 		Kicks:              d.stats.kicks.Load(),
 		AccessErrors:       d.stats.badKeys.Load(),
+		CRCErrors:          d.stats.crcErrors.Load(),
+	}
+}
+
+// countChanged counts a set-up that ends with err if its frame had changed on its way.
+func (d *Device) countChanged(err error) {
+	if errors.Is(err, mpa.ErrSeal) {
+		d.stats.crcErrors.Add(1)
 	}
 }

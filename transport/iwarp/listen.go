@@ -146,6 +146,7 @@ func (s *stream) refuseRequestLocked(err error) {
 	s.phase.Store(phaseEnded)
 	s.stopTimerLocked()
 	s.dev.stats.rejects.Add(1)
+	s.dev.countChanged(err)
 	mode := transport.Abort
 	if reply := s.res.Reply(); reply != nil && s.say(reply) == nil {
 		mode = transport.Drain
@@ -185,7 +186,7 @@ func (s *stream) accept(q *QP, p ConnParams) (*mpa.Settled, error) {
 	if s.phase.Load() != phaseDeciding {
 		return nil, ErrClosed
 	}
-	m := p.mpa()
+	m := p.mpa(s.conn.Here())
 	if err := s.answerLocked(&p, &m); err != nil {
 		return nil, err
 	}

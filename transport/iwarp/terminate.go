@@ -42,6 +42,9 @@ func (r *receiver) refuseSink(cause rdmap.Cause) {
 
 func (r *receiver) refuseULPDU(cause rdmap.Cause, segment []byte, length int) {
 	f := r.refusal(cause, segment, length)
+	if cause == rdmap.CauseMPACRC {
+		r.s.dev.stats.crcErrors.Add(1)
+	}
 	r.s.dev.event(Event{Kind: EventQPRequest, QP: r.s.q, Cause: cause})
 	r.stop(f)
 }

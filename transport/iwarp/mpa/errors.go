@@ -45,6 +45,7 @@ var (
 	ErrEnhanced  = &Error{0, syscall.EPROTO, "Reply and Request differ in being enhanced"}
 	ErrPipelined = &Error{0, syscall.EPROTO, "the initiator sends before the Reply"}
 	ErrMarkers   = &Error{0, syscall.ECONNREFUSED, "the peer asks for markers"}
+	ErrSeal      = &Error{0, syscall.EBADMSG, "the peer's set-up frame has changed on its way"}
 	ErrTurn      = &Error{0, syscall.EINVAL, "called out of turn"}
 	ErrRange     = &Error{0, syscall.EINVAL, "parameter out of range"}
 	// ErrDepth is a responder's, which says it in a rejecting Reply.

@@ -117,14 +117,16 @@ func (f *Frame) split() (enhanced bool, p Prefix, ulp []byte, err error) {
 
 // inbox collects the one frame that a side receives.
 type inbox struct {
-	buf []byte
+	buf    []byte
+	sealed bool // the whole frame ended with a seal, which is in order
 }
 
 // take moves octets from the front of b into the inbox, no more than the frame
 // has, and returns how many, and whether the frame is whole. It fails as soon
 // as can be told: with ErrKey, with ErrRole behind the key of a frame that is
 // not a Reply though it should be, or the other way round, with ErrRevision,
-// with ErrPrivate.
+// with ErrPrivate; with ErrSeal when the frame is whole. A seal is not part of the
+// frame's Private.
 func (in *inbox) take(b []byte, reply bool, limit int) (f Frame, n int, whole bool, err error) {
 	for {
 		var need int
@@ -135,6 +137,11 @@ func (in *inbox) take(b []byte, reply bool, limit int) (f Frame, n int, whole bo
 			err = ErrRole
 		case len(in.buf) >= FrameLen && (f.Rev < 1 || f.Rev > 2):
 			err = ErrRevision
+		}
+		if err == nil && need == 0 {
+			if in.sealed, err = unseal(in.buf); in.sealed {
+				f.Private = f.Private[:len(f.Private)-SealLen]
+			}
 		}
 		if err != nil || need == 0 || n == len(b) {
 			return f, n, err == nil && need == 0, err

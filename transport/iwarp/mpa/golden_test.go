@@ -37,6 +37,7 @@ func TestGoldens(t *testing.T) {
 		"request":              request(Params{IRD: 1, ORD: 1}),
 		"reply":                reply(Params{IRD: 1, ORD: 1}, "request"),
 		"request-peer-to-peer": request(Params{IRD: 16, ORD: 16, CRC: true, PeerToPeer: true, Private: []byte("hi")}),
+		"request-sealed":       request(Params{IRD: 16, ORD: 16, CRC: true, PeerToPeer: true, Private: []byte("hi"), Seal: true}),
 		"reply-rejecting":      reply(Params{IRD: 4, MaxIRD: 8, ORD: 4}, "request-peer-to-peer"),
 		"request-revision-1":   request(Params{Rev: 1, Markers: true, CRC: true}),
 		"fpdu-padded":          AppendFPDU(nil, padded, true),

@@ -31,6 +31,9 @@ func (i *Initiator) AppendRequest(dst []byte) []byte {
 		}
 		f.Private = append(prefix.AppendTo(nil), i.p.Private...)
 	}
+	if i.p.Seal {
+		return append(dst, seal(f.AppendTo(nil))...)
+	}
 	return f.AppendTo(dst)
 }
 
@@ -83,7 +86,7 @@ func (i *Initiator) judge(f *Frame) (*Settled, error) {
 	s := &Settled{
 		Rev: f.Rev, CRC: f.CRC || i.p.CRC, SendMarkers: f.Markers, ReceiveMarkers: i.p.Markers,
 		IRD: i.p.IRD, ORD: i.p.ORD,
-		Enhanced: enhanced, Peer: peer, PeerPrivate: private,
+		Enhanced: enhanced, Peer: peer, PeerPrivate: private, Sealed: i.in.sealed,
 	}
 	if !enhanced {
 		return s, nil

@@ -42,6 +42,10 @@ type Params struct {
 	// else it is Read, Write or Send, in this order.
 	Prefer RTR
 
+	// Seal has an initiator protect its Request by a seal: a checksum at the end of the
+	// private data, which a peer without seals takes for a part of that. A responder
+	// seals the Reply to a sealed Request, whatever Seal is.
+	Seal bool
 	// Private is the upper layer's private data.
 	Private []byte
 	// MaxPrivate is the most private data of a frame, sent or received, with
@@ -91,6 +95,9 @@ func (p *Params) filled() Params {
 func (p *Params) checkPrivate(limit int, enhanced bool) error {
 	if enhanced {
 		limit -= PrefixLen
+	}
+	if p.Seal {
+		limit -= SealLen
 	}
 	if n := len(p.Private); n > limit {
 		return fmt.Errorf("%w: Private is %d octets, not 0 to %d", ErrPrivate, n, limit)

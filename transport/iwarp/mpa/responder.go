@@ -21,6 +21,7 @@ type Request struct {
 	Enhanced bool   // Peer is set
 	Peer     Prefix // the peer's IRD and ORD, as they came
 	Private  []byte // the upper layer's part
+	Sealed   bool   // the Request had a seal, which is in order; the Reply will have one
 }
 
 // NewResponder returns a Responder for a new connection of a listener with
@@ -57,7 +58,7 @@ func (r *Responder) Feed(b []byte) (*Request, error) {
 	case n < len(b):
 		return nil, r.fail(ErrPipelined)
 	}
-	q := &Request{Rev: f.Rev, CRC: f.CRC, Markers: f.Markers}
+	q := &Request{Rev: f.Rev, CRC: f.CRC, Markers: f.Markers, Sealed: r.in.sealed}
 	q.Enhanced, q.Peer, q.Private, err = f.split()
 	if err == nil && q.Markers && r.p.NoMarkers {
 		err = ErrMarkers
@@ -80,7 +81,7 @@ func (r *Responder) Reject(private []byte) error {
 		return ErrTurn
 	}
 	p := r.p
-	p.Private = private
+	p.Private, p.Seal = private, r.in.sealed
 	if err := p.checkPrivate(min(MaxReplyPrivate, p.MaxPrivate), r.request.Enhanced); err != nil {
 		return err
 	}
@@ -102,6 +103,7 @@ func (r *Responder) Accept(p Params) (*Settled, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
 	}
+	p.Seal = r.in.sealed
 	if err := p.checkPrivate(MaxReplyPrivate, q.Enhanced); err != nil {
 		return nil, err
 	}
@@ -109,7 +111,7 @@ func (r *Responder) Accept(p Params) (*Settled, error) {
 	s := &Settled{
 		Rev: q.Rev, CRC: q.CRC || p.CRC, SendMarkers: q.Markers, ReceiveMarkers: p.Markers,
 		IRD: p.IRD, ORD: p.ORD,
-		Enhanced: q.Enhanced, Peer: q.Peer, PeerPrivate: q.Private,
+		Enhanced: q.Enhanced, Peer: q.Peer, PeerPrivate: q.Private, Sealed: q.Sealed,
 	}
 	var own Prefix
 	if q.Enhanced {
@@ -185,7 +187,9 @@ func (r *Responder) send(f *Frame, own *Prefix) {
 	if f.Enhanced {
 		f.Private = append(own.AppendTo(nil), f.Private...)
 	}
-	r.reply = f.AppendTo(nil)
+	if r.reply = f.AppendTo(nil); r.in.sealed {
+		r.reply = seal(r.reply)
+	}
 }
 
 // fail ends the machine.

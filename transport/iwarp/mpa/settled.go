@@ -23,6 +23,7 @@ type Settled struct {
 	Enhanced    bool   // Peer has been exchanged
 	Peer        Prefix // the peer's IRD and ORD, as they came
 	PeerPrivate []byte // the upper layer's part
+	Sealed      bool   // the peer's frame had a seal, which is in order
 }
 
 // ReadSlots returns for how many RDMA Reads to be ready: siw rounds the IRD
