@@ -195,6 +195,9 @@ func (c *Config) Validate() error {
 	if port := c.XRC.Port; port != 0 && c.Wire == WireAuto && (port == c.Port || port == DefaultPort && c.Port == 0) {
 		bad("XRC.Port", "must not be the port of RDS over TCP", port)
 	}
+	if c.XRC.CRC != CRCAuto && c.XRC.CRC != CRCOn && c.XRC.CRC != CRCOff {
+		bad("XRC.CRC", `must be "on", "off" or empty`, c.XRC.CRC)
+	}
 	if c.XRC.Operations < 0 || c.XRC.Operations > maxOperations {
 		bad("XRC.Operations", fmt.Sprintf("must be 0 to %d", maxOperations), c.XRC.Operations)
 	}

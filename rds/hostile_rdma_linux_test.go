@@ -222,7 +222,7 @@ var operationAttacks = []attack{
 func TestMemoryThatChangesCostsNoConnection(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	cfg := Config{Wire: WireXRC, XRC: XRCConfig{CRC: true}}
+	cfg := Config{Wire: WireXRC, XRC: XRCConfig{CRC: CRCOn}}
 	n := l.node(cfg)
 	_, path := serving(t, n, ServiceConfig{})
 	peer := l.bind(l.node(cfg))

@@ -108,7 +108,7 @@ func (p *peer) info(info *Info) {
 		}
 		st := l.Stats()
 		if pi.Index == 0 {
-			c.Transport = st.Transport
+			c.Transport, c.CRC = st.Transport, st.CRC
 		}
 		switch Wire(st.Transport) {
 		case WireTCP:

@@ -76,6 +76,7 @@ type ConnectionInfo struct {
 	Remote     netip.Addr      `json:"remote"`
 	TOS        uint8           `json:"tos"`
 	Transport  string          `json:"transport"` // "xrc", "tcp" or, within a node, "loop"; empty while that is not known
+	CRC        bool            `json:"crc"`       // every segment of path 0 has a CRC besides TCP's checksum
 	NextTX     uint64          `json:"next_tx"`   // next sequence number sent on path 0
 	NextRX     uint64          `json:"next_rx"`   // next sequence number expected on path 0
 	Sending    bool            `json:"sending"`

@@ -19,9 +19,10 @@ import (
 // lost that nobody can know of.
 type relay struct {
 	testing.TB
-	near, far netip.Addr // the nodes; near dials, as its address is smaller than there
-	there     netip.Addr // what near takes for the far node
-	here      netip.Addr // what the far node takes for near
+	near, far netip.Addr                // the nodes; near dials, as its address is smaller than there
+	through   func(io.Reader) io.Reader // what bytes pass through; nil: nothing
+	there     netip.Addr                // what near takes for the far node
+	here      netip.Addr                // what the far node takes for near
 	ports     []*relayPort
 	work      sync.WaitGroup
 
@@ -172,8 +173,8 @@ func (r *relay) join(p *relayPort, c *net.TCPConn) {
 	}
 	defer r.leave(o)
 	var both sync.WaitGroup
-	both.Go(func() { pump(c, o) })
-	both.Go(func() { pump(o, c) })
+	both.Go(func() { r.pump(c, o) })
+	both.Go(func() { r.pump(o, c) })
 	both.Wait()
 }
 
@@ -183,8 +184,12 @@ func reset(c *net.TCPConn) {
 }
 
 // pump passes on bytes, an end, or a reset.
-func pump(from, to *net.TCPConn) {
-	switch _, err := io.Copy(to, from); err {
+func (r *relay) pump(from, to *net.TCPConn) {
+	in := io.Reader(from)
+	if r.through != nil {
+		in = r.through(from)
+	}
+	switch _, err := io.Copy(to, in); err {
 	case nil:
 		_ = to.CloseWrite()
 	default:

@@ -28,6 +28,23 @@ const (
 	WireTCP Wire = "tcp"
 )
 
+// CRC says which connections of RDS on XRC have a CRC. RDS over TCP has none: Linux does
+// not know one.
+type CRC string
+
+// Values of CRC.
+const (
+	// CRCAuto asks for a CRC unless the peer's address is one of this host's, where data
+	// does not leave the host's memory. A container with a network namespace of its own
+	// is another host.
+	CRCAuto CRC = ""
+	// CRCOn asks for a CRC with every peer.
+	CRCOn CRC = "on"
+	// CRCOff asks for none. Data that changes behind TCP's checksum, as some network
+	// cards, virtual ones and loopback devices leave it to others, reaches applications.
+	CRCOff CRC = "off"
+)
+
 // DefaultXRCPort is the TCP port of RDS on XRC.
 const DefaultXRCPort = rdma.DefaultPort
 
@@ -39,9 +56,10 @@ type XRCConfig struct {
 	// Port is its TCP port, on this node and on its peers. 0 means 18634, or with
 	// a Config.Port that is not 16385 the port beside that.
 	Port uint16
-	// CRC protects every segment by a CRC besides TCP's checksum, if either side
-	// asks for it. It costs about a quarter of the throughput.
-	CRC bool
+	// CRC says with which peers every segment has a CRC32c besides TCP's checksum. A
+	// connection has one if either side asks for it. The zero value is CRCAuto: with
+	// peers on other hosts.
+	CRC CRC
 	// Operations is how many RDMA operations may be under way with a peer; beyond
 	// it they wait. 0 means 64.
 	Operations int
@@ -107,7 +125,7 @@ func (c *Config) portFields() (fields []zap.Field) {
 
 func xrcOptions(c *Config, generation uint32, g transport.Gate) rdma.Options {
 	return rdma.Options{
-		Generation: generation, Port: c.xrcPort(), CRC: c.XRC.CRC, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
+		Generation: generation, Port: c.xrcPort(), CRC: rdma.CRC(c.XRC.CRC), Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
 		Overrun: c.ReceiveOverrun, Gate: g, Memory: c.Memory,
 		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: c.localSendBuffer(), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
 		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,

@@ -52,7 +52,7 @@ func exchange(t testing.TB, a, b *Socket, want string) {
 // Two nodes speak XRC with each other, on its own port, and say so.
 func TestTwoNodesSpeakXRC(t *testing.T) {
 	t.Parallel()
-	for _, crc := range []bool{false, true} {
+	for crc, want := range map[CRC]bool{CRCAuto: false, CRCOff: false, CRCOn: true} { // the nodes are on one host
 		l := newLab(t)
 		a, b := l.bind(l.node(Config{})), l.bind(l.node(Config{XRC: XRCConfig{CRC: crc}}))
 		exchange(t, a, b, "xrc")
@@ -65,8 +65,11 @@ func TestTwoNodesSpeakXRC(t *testing.T) {
 		if x.Local != y.Remote || x.Remote != y.Local || x.Remote.Port() != l.port^1 || x.Path != 0 || x.Operations != 0 {
 			t.Errorf("%+v\n%+v", x, y)
 		}
-		if x.CRC != crc || y.CRC != crc {
-			t.Errorf("one side asks for a CRC: %v; they have %v and %v", crc, x.CRC, y.CRC)
+		if x.CRC != want || y.CRC != want {
+			t.Errorf("one side's CRC is %q; they have %v and %v", crc, x.CRC, y.CRC)
+		}
+		if ca, cb := ia.Connections[0], ib.Connections[0]; ca.CRC != want || cb.CRC != want {
+			t.Errorf("one side's CRC is %q; the connections have %v and %v", crc, ca.CRC, cb.CRC)
 		}
 		if x.Written < uint64(len("there")) || y.Written < uint64(len("and back")) {
 			t.Errorf("%+v\n%+v", x, y)

@@ -53,7 +53,8 @@ func newCommand() *cobra.Command {
 	f.StringVar(&set.Wire, "wire", set.Wire, "transport to peers: xrc, tcp, or auto for xrc with those that have it")
 	f.StringSliceVar(&set.Peers, "peer", set.Peers, "what serves one peer, as `ADDR=tcp` or ADDR=xrc; may be repeated")
 	f.IntVar(&set.XRC.Port, "xrc-port", set.XRC.Port, "TCP port of RDS on XRC, here and on peers; 0 is 18634, or beside a --port")
-	f.BoolVar(&set.XRC.CRC, "xrc-crc", set.XRC.CRC, "protect RDS on XRC by a CRC besides TCP's checksum")
+	f.Var(&set.XRC.CRC, "xrc-crc", "CRC of RDS on XRC besides TCP's checksum: on, off, or auto for on between hosts")
+	f.Lookup("xrc-crc").NoOptDefVal = crcOn
 	f.IntVar(&set.Paths, "npaths", set.Paths, "TCP connections per peer: 1 or 8")
 	f.StringVar(&set.Socket, "socket", set.Socket, "Unix socket that applications attach to; none for no socket")
 	f.StringVar(&set.Control, "control", set.Control, "Unix socket for rdsinfo; none for no socket")

@@ -15,7 +15,7 @@ func TestMain(m *testing.M) {
 	}
 	switch address := os.Getenv(listenEnv); {
 	case address == "":
-		os.Exit(clitest.Main(m, &bin, "./cmd/rdsd", "./cmd/rdsping"))
+		os.Exit(clitest.Main(m, &bin, "./cmd/rdsd", "./cmd/rdsping", "./cmd/rdsinfo"))
 	case os.Getenv(listenTwiceEnv) != "":
 		listenTwice(address)
 	default:

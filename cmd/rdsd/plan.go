@@ -93,7 +93,7 @@ func (s *settings) node(addrs []netip.Addr) rds.Config {
 		ReceiveStall: s.Receive.Stall.Duration, PeerBudget: s.PeerBudget, MaxMessage: s.MaxMessage,
 		Linger: s.Drain.Duration, ReconnectMin: s.ReconnectMin.Duration, ReconnectMax: s.ReconnectMax.Duration,
 		DisablePing: !s.Ping, State: s.statePath(s.Socket), Grace: s.Grace.Duration,
-		XRC:    rds.XRCConfig{Port: uint16(s.XRC.Port), CRC: s.XRC.CRC, Operations: s.XRC.Operations, Patience: s.XRC.Patience.Duration},
+		XRC:    rds.XRCConfig{Port: uint16(s.XRC.Port), CRC: crcs[s.XRC.CRC], Operations: s.XRC.Operations, Patience: s.XRC.Patience.Duration},
 		Memory: s.Memory.table(),
 		TCP: rds.TCPConfig{
 			Burst: rds.ServiceBurst, SendBuffer: s.TCP.SendBuffer, ReceiveBuffer: s.TCP.ReceiveBuffer,

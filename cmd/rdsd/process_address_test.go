@@ -5,11 +5,15 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 )
+
+// namespaces counts those of this process.
+var namespaces atomic.Int32
 
 // namespace is a network namespace of the test's own, with an address on an interface.
 func namespace(t *testing.T, address string) (name string, ip func(args ...string)) {
@@ -17,7 +21,7 @@ func namespace(t *testing.T, address string) (name string, ip func(args ...strin
 	if _, err := exec.LookPath("ip"); err != nil || os.Getuid() != 0 {
 		t.Skip("needs root and the program ip (iproute2), to make a network namespace")
 	}
-	name = fmt.Sprintf("rdsd-test-%d", os.Getpid())
+	name = fmt.Sprintf("rdsd-test-%d-%d", os.Getpid(), namespaces.Add(1))
 	if out, err := exec.Command("ip", "netns", "add", name).CombinedOutput(); err != nil {
 		t.Skipf("needs CAP_SYS_ADMIN, to make a network namespace: %s", out)
 	}

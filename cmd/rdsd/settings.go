@@ -78,7 +78,7 @@ type receiveSettings struct {
 
 type xrcSettings struct {
 	Port       int      `toml:"port"`
-	CRC        bool     `toml:"crc"`
+	CRC        word     `toml:"crc"`
 	Operations int      `toml:"operations"`
 	Patience   duration `toml:"patience"`
 }
@@ -110,7 +110,7 @@ func defaults() settings {
 			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,
 			Silence: duration{Duration: 20 * time.Second}, DrainTimeout: duration{Duration: 5 * time.Second},
 		},
-		XRC:    xrcSettings{Operations: 64, Patience: duration{Duration: 3500 * time.Millisecond}},
+		XRC:    xrcSettings{CRC: crcAuto, Operations: 64, Patience: duration{Duration: 3500 * time.Millisecond}},
 		Memory: defaultMemory(),
 		Sessions: sessionsSettings{
 			Max: rds.DefaultMaxSessions, MaxPerUser: rds.DefaultSessionsOfUID, MaxSockets: rds.DefaultMaxSockets,

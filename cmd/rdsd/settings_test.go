@@ -174,7 +174,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		Metrics: "9385", Pprof: true, Drain: duration{Duration: -1},
 		MaxMessage: 8191, SendBuffer: -1, ReceiveBuffer: 0, ReceiveOverrun: 0, PeerBudget: -5, ReconnectMax: duration{Duration: -1},
 		TCP: tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, Silence: duration{Duration: -1}, EventLoops: -1},
-		XRC: xrcSettings{Port: 65536},
+		XRC: xrcSettings{Port: 65536, CRC: "maybe"},
 		Memory: memorySettings{
 			LargeRegions: 1<<23 + 1, RegisteredRegions: -1, Pinned: -1, LargePinned: -2, Keys: 1 << 24, Quarantine: duration{Duration: -1}, Linger: duration{Duration: 1},
 			Wait: duration{Duration: 1}, LogInterval: duration{Duration: 25 * time.Hour}, LogPeers: 65537,
@@ -197,7 +197,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"port: 65536 is not between 1 and 65535", `wire: "ib" is none of auto, xrc and tcp`,
 		`peers: "10.0.0.7" is not an address with =tcp or =xrc`, `peers: "host=tcp" is not an address with =tcp or =xrc`,
 		`peers: "10.0.0.7=ib" is not an address with =tcp or =xrc`, "peers: 10.0.0.7 twice, and not the same",
-		"xrc.port: 65536 is not between 0 and 65535", "xrc.operations: 0 is not between 1 and 4096", "xrc.patience: 0s is not a positive duration",
+		"xrc.port: 65536 is not between 0 and 65535", `xrc.crc: "maybe" is none of auto, on and off`, "xrc.operations: 0 is not between 1 and 4096", "xrc.patience: 0s is not a positive duration",
 		"npaths: 3 is neither 1 nor 8", "max_message: 8191 is not between 8192 and 1048576",
 		"send_buffer: -1 is less than 1", "receive_buffer: 0 is less than 1", "receive_overrun: 0 is less than 1", "peer_budget: -5 is less than 1",
 		"tcp.keepalive_count: 0 is less than 1", "tcp.send_buffer: -1 is less than 0", "tcp.receive_buffer: -1 is less than 0", "tcp.event_loops: -1 is less than 0",
@@ -247,7 +247,7 @@ func TestBadDurations(t *testing.T) {
 func TestFlagsOverrideFile(t *testing.T) {
 	t.Parallel()
 	file := settings{Listen: []string{"10.0.0.1"}, Port: 1, Wire: "tcp", Peers: []string{"10.0.0.3=tcp"}, Paths: 1, Socket: "x", Control: "a", Metrics: "m", Drain: duration{Duration: 1}, Ping: true, Log: logSettings{"info", "json"}}
-	flags := settings{Listen: []string{"10.0.0.2"}, Port: 2, Wire: "auto", Peers: []string{"10.0.0.3=xrc"}, XRC: xrcSettings{Port: 3, CRC: true}, Paths: 8, Socket: "y", Control: "b", Metrics: "n", Pprof: true, Drain: duration{Duration: 2}, Log: logSettings{"warn", "console"}}
+	flags := settings{Listen: []string{"10.0.0.2"}, Port: 2, Wire: "auto", Peers: []string{"10.0.0.3=xrc"}, XRC: xrcSettings{Port: 3, CRC: crcOn}, Paths: 8, Socket: "y", Control: "b", Metrics: "n", Pprof: true, Drain: duration{Duration: 2}, Log: logSettings{"warn", "console"}}
 	if got := overlay(file, flags, func(string) bool { return false }); !reflect.DeepEqual(got, file) {
 		t.Errorf("no flag given: %+v", got)
 	}
@@ -268,8 +268,13 @@ func TestWires(t *testing.T) {
 	t.Parallel()
 	p := serving(t, "wire = 'auto'\npeers = ['10.0.0.7=tcp', '2001:db8::1 = xrc']\n[xrc]\nport = 4\ncrc = true\noperations = 5\npatience = '3s'\n")
 	want := map[netip.Addr]rds.Wire{netip.MustParseAddr("10.0.0.7"): rds.WireTCP, netip.MustParseAddr("2001:db8::1"): rds.WireXRC}
-	if p.node.Wire != rds.WireAuto || !reflect.DeepEqual(p.node.PeerWires, want) || p.node.XRC != (rds.XRCConfig{Port: 4, CRC: true, Operations: 5, Patience: 3 * time.Second}) {
+	if p.node.Wire != rds.WireAuto || !reflect.DeepEqual(p.node.PeerWires, want) || p.node.XRC != (rds.XRCConfig{Port: 4, CRC: rds.CRCOn, Operations: 5, Patience: 3 * time.Second}) {
 		t.Errorf("%+v", p.node)
+	}
+	for text, want := range map[string]rds.CRC{"'auto'": rds.CRCAuto, "'on'": rds.CRCOn, "'off'": rds.CRCOff, "true": rds.CRCOn, "false": rds.CRCOff} {
+		if p := serving(t, "[xrc]\ncrc = "+text+"\n"); p.node.XRC.CRC != want {
+			t.Errorf("crc = %s is %q", text, p.node.XRC.CRC)
+		}
 	}
 	if p := serving(t, "wire = 'xrc'\n"); p.node.Wire != rds.WireXRC {
 		t.Errorf("wire %q", p.node.Wire)

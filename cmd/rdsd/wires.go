@@ -42,6 +42,9 @@ func (s *settings) wires(c *checks) (wire rds.Wire, peers map[netip.Addr]rds.Wir
 		c.add("peers", "needs wire = %q", wireAuto)
 	}
 	c.between("xrc.port", s.XRC.Port, 0, 65535)
+	if _, ok := crcs[s.XRC.CRC]; !ok {
+		c.add("xrc.crc", "%q is none of %s, %s and %s", s.XRC.CRC, crcAuto, crcOn, crcOff)
+	}
 	c.between("xrc.operations", s.XRC.Operations, 1, maxOperations)
 	c.positive("xrc.patience", s.XRC.Patience)
 	return wire, peers

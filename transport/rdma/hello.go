@@ -3,6 +3,8 @@ package rdma
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/rds-go/rds/transport/iwarp/mpa"
 )
 
 // hello is the private data of both sides' set-up frames, behind the block of
@@ -19,6 +21,8 @@ type hello struct {
 	generation uint32 // generation of the node that sends the hello; 0: not told
 }
 
+// From version 2 on the set-up frame that the hello is in has a seal (mpa.Params.Seal).
+//
 // version 0 is a question: whoever sends it wants no link, and hears whether the other
 // side would give it one. The answer is an MPA Reply that rejects, with a hello of a
 // later version; a rejection without one means no. A side that does not know questions
@@ -27,7 +31,9 @@ type hello struct {
 const (
 	helloMagic   = 0x52445378 // "RDSx"
 	helloAsks    = 0
-	helloVersion = 1
+	helloFirst   = 1 // first version that is not a question
+	helloSealed  = 2 // first version whose frame has a seal
+	helloVersion = 2
 	helloSize    = 8
 	helloFull    = 12 // size of a hello with a generation
 )
@@ -50,7 +56,7 @@ func asks(b []byte) bool {
 // parseHello takes what a peer of this version or a later one says: more octets
 // may follow.
 func parseHello(b []byte) (hello, error) {
-	if len(b) < helloSize || binary.BigEndian.Uint32(b) != helloMagic || b[4] < helloVersion {
+	if len(b) < helloSize || binary.BigEndian.Uint32(b) != helloMagic || b[4] < helloFirst {
 		return hello{}, errHello
 	}
 	h := hello{path: b[5]}
@@ -58,6 +64,16 @@ func parseHello(b []byte) (hello, error) {
 		h.generation = binary.BigEndian.Uint32(b[helloSize:])
 	}
 	return h, nil
+}
+
+// settleHello is parseHello for a set-up frame that had a seal, or had none: a frame whose
+// seal is missing has changed on its way.
+func settleHello(b []byte, sealed bool) (hello, error) {
+	h, err := parseHello(b)
+	if err == nil && b[4] >= helloSealed && !sealed {
+		return hello{}, mpa.ErrSeal
+	}
+	return h, err
 }
 
 // Generation is that of the node at the other end.

@@ -55,8 +55,11 @@ var (
 )
 
 func (l *link) params(path int) iwarp.ConnParams {
-	return iwarp.ConnParams{
-		IRD: maxReads, ORD: maxReads, NoCRC: !l.t.opts.CRC, PeerToPeer: true, Guard: -1,
+	p := iwarp.ConnParams{
+		// Peers of RDS on XRC know revision 2. Without Rev the set-up would be tried again
+		// with revision 1 after a peer has refused a Request that had changed on its way.
+		Rev: 2,
+		IRD: maxReads, ORD: maxReads, PeerToPeer: true, Guard: -1, Seal: true,
 		Private: hello{path: uint8(path), generation: l.t.opts.Generation}.bytes(),
 		Shared: &iwarp.SharedParams{
 			Silence: l.t.opts.Silence,
@@ -64,6 +67,8 @@ func (l *link) params(path int) iwarp.ConnParams {
 			Errors:  -1, Require: true,
 		},
 	}
+	l.t.opts.CRC.ask(&p)
+	return p
 }
 
 // maxReads is how many reads and atomics one side may have outstanding.

@@ -35,8 +35,8 @@ func newEnv(t testing.TB, a, b Options) transporttest.Env {
 }
 
 func TestContract(t *testing.T) {
-	for _, crc := range []bool{false, true} {
-		t.Run(map[bool]string{false: "NoCRC", true: "CRC"}[crc], func(t *testing.T) {
+	for _, crc := range []CRC{CRCOff, CRCOn} {
+		t.Run(map[CRC]string{CRCOff: "NoCRC", CRCOn: "CRC"}[crc], func(t *testing.T) {
 			transporttest.Run(t, func(t *testing.T) transporttest.Env { return newEnv(t, Options{CRC: crc}, Options{CRC: crc}) })
 		})
 	}

@@ -99,7 +99,7 @@ func (x *operators) write(behind bool, bufs, more [][]byte) {
 // acknowledged.
 func TestMessagesFollowTheirOperations(t *testing.T) {
 	t.Parallel()
-	for n, o := range []Options{{}, {SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10, Operations: 4}, {CRC: true, SendBuffer: 4 << 10}} {
+	for n, o := range []Options{{}, {SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10, Operations: 4}, {CRC: CRCOn, SendBuffer: 4 << 10}} {
 		rounds := 600
 		if testing.Short() {
 			rounds = 100

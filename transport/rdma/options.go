@@ -48,9 +48,9 @@ type Options struct {
 	Silence time.Duration
 	// DrainTimeout is how long Close(transport.Drain) waits for the peer. 0 means 5 s.
 	DrainTimeout time.Duration
-	// CRC asks for a CRC of every segment (MPA, RFC 5044 section 4.4). It costs
-	// about a quarter of the throughput; TCP's own checksum is there in any case.
-	CRC bool
+	// CRC says which links have a CRC of every segment besides TCP's checksum. The zero
+	// value is CRCAuto: those between hosts.
+	CRC CRC
 	// MaxMessage is the longest payload accepted, in bytes, up to 1 GiB. 0 means
 	// 1 MiB.
 	MaxMessage int
@@ -75,6 +75,9 @@ func (o Options) Validate() error {
 	var errs []error
 	if o.MaxMessage < 0 || o.MaxMessage > 1<<30 {
 		errs = append(errs, fmt.Errorf("rdma: MaxMessage %d is not in 0..1 GiB", o.MaxMessage))
+	}
+	if !o.CRC.valid() {
+		errs = append(errs, fmt.Errorf("rdma: CRC %q is not on, off or empty", o.CRC))
 	}
 	if o.Overrun < 0 {
 		errs = append(errs, fmt.Errorf("rdma: Overrun %d is negative", o.Overrun))

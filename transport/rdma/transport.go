@@ -134,7 +134,7 @@ func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 	}
 	est, err := in.Accept(ctx, l.qp, l.params(0))
 	if err == nil {
-		l.hello, err = parseHello(est.Private)
+		l.hello, err = settleHello(est.Private, est.Sealed)
 		l.generation = l.hello.generation
 	}
 	if err != nil {
@@ -158,7 +158,7 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 	est, err := t.dev.ConnectFrom(ctx, l.qp, netip.AddrPortFrom(local, 0), netip.AddrPortFrom(remote, t.opts.Port), l.params(path))
 	if err == nil {
 		var theirs hello
-		theirs, err = parseHello(est.Private)
+		theirs, err = settleHello(est.Private, est.Sealed)
 		l.generation = theirs.generation
 	}
 	if err != nil {
@@ -223,6 +223,7 @@ func (t *Transport) Stats() []transport.Counter {
 		{Name: "xrc_accepted", Value: s.Accepted},
 		{Name: "xrc_rejected", Value: s.Rejected},
 		{Name: "xrc_access_errors", Value: s.AccessErrors},
+		{Name: "xrc_crc_errors", Value: s.CRCErrors},
 		{Name: "xrc_terminates_sent", Value: s.TerminatesSent},
 		{Name: "xrc_terminates_received", Value: s.TerminatesReceived},
 	}

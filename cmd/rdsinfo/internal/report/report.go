@@ -105,9 +105,9 @@ func sockets(v *View) table {
 func connections(v *View) table {
 	info := v.Info
 	t := table{title: "RDS Connections", columns: []column{
-		{"LocalAddr", 15}, {"RemoteAddr", 15}, {"Tos", 4}, {"NextTX", 16}, {"NextRX", 16}, {"Flgs", 4}, {"Trans", 5}}}
+		{"LocalAddr", 15}, {"RemoteAddr", 15}, {"Tos", 4}, {"NextTX", 16}, {"NextRX", 16}, {"Flgs", 4}, {"Trans", 5}, {"CRC", 3}}}
 	for _, c := range info.Connections {
-		t.add(c.Local, c.Remote, c.TOS, c.NextTX, c.NextRX, flags(&c), orNone(c.Transport))
+		t.add(c.Local, c.Remote, c.TOS, c.NextTX, c.NextRX, flags(&c), orNone(c.Transport), crc(&c))
 		if !v.Verbose {
 			continue
 		}
@@ -136,6 +136,17 @@ func connections(v *View) table {
 
 // micros is a number of microseconds as a duration.
 func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+// crc tells whether what is sent has a CRC, as far as there is a connection.
+func crc(c *rds.ConnectionInfo) string {
+	switch {
+	case c.CRC:
+		return "on"
+	case c.Connected:
+		return "off"
+	}
+	return "-"
+}
 
 // flags are sending, connecting, connected and error; the last is only that of
 // Oracle's kernel.
