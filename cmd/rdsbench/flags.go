@@ -37,6 +37,7 @@ func (f *flags) common(fs *pflag.FlagSet, provider string) {
 	fs.StringVar(&o.Provider, "provider", provider, "where sockets come from: node, rdsd (a daemon on each side), or kernel (AF_RDS)")
 	fs.StringVar(&o.Socket, "socket", "", "Unix socket of the running rdsd, with --server (default: $RDS_SOCKET, else rds.sock in /run/rds)")
 	fs.StringVar(&o.Wire, "wire", "auto", "wire transport of nodes and daemons: auto, xrc or tcp")
+	fs.StringVar((*string)(&o.CRC), "crc", string(bench.CRCOff), "CRC of nodes and daemons on XRC: on, off, or auto for on between hosts; over TCP there is none")
 	fs.IntVar(&o.Paths, "paths", 1, "TCP connections per peer: 1 or 8")
 	fs.StringVar(&o.Congestion, "congestion", "", "TCP congestion control, of RDS and of the baseline (default: the system's)")
 	fs.StringVar(&f.buffers, "tcp-buffers", "0", "SEND[,RECEIVE] buffers of TCP, of RDS and of the baseline; 0: the kernel's tuning")

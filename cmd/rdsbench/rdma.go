@@ -58,7 +58,9 @@ of it; a Read.`,
 	f.size(fs, "64")
 	fs.IntVar(&f.opts.Depth, "depth", 0, "outstanding requests (default: 32, at most 4m of bytes; send: 2048)")
 	fs.IntVar(&f.opts.Batch, "batch", 0, "requests of a list (default: a quarter of --depth; send: 64)")
-	fs.StringVar((*string)(&f.opts.CRC), "crc", string(bench.CRCBoth), "CRC of the connection: on, off, both one after the other")
+	f.opts.CRC = bench.CRCBoth
+	crc := fs.Lookup("crc")
+	crc.DefValue, crc.Usage = string(f.opts.CRC), "CRC of the connection: on, off, both one after the other"
 	fs.IntVar(&f.opts.Queues, "queues", 0, "shared receive queues to spread Sends over (0: the queue pair's own)")
 	fs.IntVar(&f.opts.Stopped, "stopped", 0, "of them, those that never have memory posted")
 	fs.BoolVar(&f.opts.PingPong, "ping-pong", false, "round trips")

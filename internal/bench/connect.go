@@ -62,6 +62,7 @@ func openProvider(cfg rds.Config, ip netip.Addr, name string, port uint16, h *he
 		return rds.NewClient(rds.ClientConfig{Path: h.Socket, Reconnect: h.Reconnect})
 	}
 	cfg.Addresses, cfg.Port, cfg.Paths, cfg.Linger = []netip.Addr{ip}, port, h.Paths, closeLimit
+	cfg.XRC.CRC = h.CRC
 	cfg.TCP.Congestion, cfg.TCP.EventLoops = h.Congestion, h.Loops
 	cfg.TCP.SendBuffer, cfg.TCP.ReceiveBuffer = h.Buffers.Send, h.Buffers.Receive
 	if h.Congestion != "" || h.Buffers != (Buffers{}) {
@@ -107,7 +108,7 @@ func serverAddress(ctx context.Context, server string) (netip.AddrPort, error) {
 // hello is what both sides are told.
 func (r *Runner) hello(port uint16) *hello {
 	o := &r.Options
-	h := &hello{Version: controlVersion, Provider: o.Provider, Port: port, Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers, Loops: o.Loops, Wire: o.wire()}
+	h := &hello{Version: controlVersion, Provider: o.Provider, Port: port, Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers, Loops: o.Loops, Wire: o.wire(), CRC: o.crc()}
 	if o.Loops == 0 && (r.pin == PinSame || r.pin == PinSplit) {
 		h.Loops = 1
 	}

@@ -62,6 +62,7 @@ type hello struct {
 	Attach    time.Duration `json:"attach,omitempty"`    // how long to try, where an earlier process may not be quite gone
 
 	Wire    rds.Wire `json:"wire,omitempty"`     // wire of the nodes
+	CRC     rds.CRC  `json:"crc,omitempty"`      // CRC that the nodes ask for
 	OverTCP uint16   `json:"over_tcp,omitempty"` // port of a node with RDS over TCP to compare with; 0: none
 }
 

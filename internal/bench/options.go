@@ -55,7 +55,7 @@ type Options struct {
 	Restarts time.Duration // Stress with Ops: mean time between restarts of daemons; 0: none
 
 	Op       Op   // RDMA; empty: the table
-	CRC      CRCs // RDMA
+	CRC      CRCs // RDMA: on, off or both; nodes and daemons: on, off or auto
 	PingPong bool // RDMA
 	Busy     bool // RDMA: poll completion queues
 	ULPDU    int  // RDMA: longest segment; 0: what fits a TCP segment
@@ -168,6 +168,7 @@ func (o *Options) validateProvider(kind Kind, check func(ok bool, format string,
 		return
 	}
 	daemon := o.Provider == rds.ProviderDaemon
+	check(o.CRC == CRCOn || o.CRC == CRCOff || o.CRC == CRCAuto, "--crc is on, off or auto, not %q", o.CRC)
 	check(o.Wire == "" || o.Wire == "auto" || o.Wire == "xrc" || o.Wire == "tcp", "--wire is auto, xrc or tcp, not %q", o.Wire)
 	check(o.wire() == "" || o.Provider == rds.ProviderNode || daemon && o.Server == "", "--wire is of nodes, or daemons, that are started here")
 	check(daemon || o.Provider == rds.ProviderNode || o.Provider == rds.ProviderKernel, "--provider is node, rdsd or kernel, not %q", o.Provider)

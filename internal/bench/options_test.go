@@ -8,7 +8,7 @@ import (
 
 func goodOptions() Options {
 	return Options{Paths: 1, Provider: "node", Pin: PinNone, ZeroCopy: "auto", Duration: time.Second, Repeat: 1,
-		Sizes: []int{64}, Reply: 64, Depth: 8, Sockets: 4, Peers: 4}
+		CRC: CRCOff, Sizes: []int{64}, Reply: 64, Depth: 8, Sockets: 4, Peers: 4}
 }
 
 func TestValidateNamesTheOption(t *testing.T) {
@@ -59,11 +59,13 @@ func TestValidateNamesTheOption(t *testing.T) {
 		{Stopped, func(o *Options) { o.Provider, o.Processes, o.Sockets = "rdsd", 32, 10 }, "--sockets is 11"},
 		{Stopped, func(o *Options) { o.Provider, o.Processes, o.Sockets, o.Wire = "rdsd", 32, 12, "tcp" }, "--wire"},
 		{Stopped, func(o *Options) { o.Provider, o.Processes, o.Sockets, o.Sizes = "rdsd", 32, 12, []int{7} }, "8 bytes"},
+		{OneWay, func(o *Options) { o.CRC = CRCAuto }, ""},
+		{OneWay, func(o *Options) { o.CRC = CRCBoth }, "--crc"},
 		{RDMA, func(o *Options) { o.Provider, o.CRC, o.Op = "", CRCOn, OpWrite }, ""},
 		{RDMA, func(o *Options) { o.Provider, o.CRC, o.Depth = "", CRCOn, 0 }, ""},
 		{RDMA, func(o *Options) { o.CRC, o.Op = CRCOn, OpWrite }, "--provider"},
 		{RDMA, func(o *Options) { o.Provider, o.CRC, o.Op = "", CRCOn, "x" }, "--op"},
-		{RDMA, func(o *Options) { o.Provider, o.Op = "", OpWrite }, "--crc"},
+		{RDMA, func(o *Options) { o.Provider, o.Op, o.CRC = "", OpWrite, CRCAuto }, "--crc"},
 		{RDMA, func(o *Options) { o.Provider, o.CRC = "", CRCOn }, "need --op"},
 		{RDMA, func(o *Options) { o.Provider, o.CRC, o.Op, o.Depth = "", CRCOn, OpRead, 129 }, "128"},
 		{RDMA, func(o *Options) { o.Provider, o.CRC, o.Op, o.ULPDU = "", CRCOn, OpRead, 100 }, "--ulpdu"},

@@ -34,7 +34,8 @@ type CRCs string
 const (
 	CRCOn   CRCs = "on"
 	CRCOff  CRCs = "off"
-	CRCBoth CRCs = "both"
+	CRCBoth CRCs = "both" // RDMA
+	CRCAuto CRCs = "auto" // nodes and daemons: on between hosts
 )
 
 // shape is the kind of work over sockets whose TCP baseline and figures it

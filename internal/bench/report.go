@@ -20,6 +20,7 @@ type Report struct {
 	Version    string    `json:"version"`
 	Provider   string    `json:"provider"`
 	Wire       rds.Wire  `json:"wire,omitempty"` // wire of nodes and daemons; none: XRC with peers that have it
+	CRC        CRCs      `json:"crc,omitempty"`  // CRC that nodes and daemons ask for; plain TCP and RDS over TCP have none
 	Paths      int       `json:"paths"`
 	Congestion string    `json:"congestion"` // TCP congestion control of both transports
 	Buffers    Buffers   `json:"tcp_buffers"`
@@ -35,6 +36,9 @@ func newReport(o *Options) *Report {
 		Version:  "devel",
 		Provider: o.Provider, Wire: o.wire(), Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers,
 		Duration: o.Duration.String(), Repeat: o.Repeat,
+	}
+	if r.Provider == rds.ProviderNode || r.Provider == rds.ProviderDaemon {
+		r.CRC = o.CRC
 	}
 	if r.Congestion == "" {
 		r.Congestion = defaultCongestion()
@@ -56,6 +60,13 @@ func (r *Report) Settings() string {
 	}
 	if r.Wire != "" {
 		s += ", wire " + string(r.Wire)
+	}
+	switch r.CRC {
+	case "":
+	case CRCOff:
+		s += ", no CRC"
+	default:
+		s += ", CRC " + string(r.CRC) + " (over TCP none)"
 	}
 	if r.Congestion != "" {
 		s += ", TCP " + r.Congestion

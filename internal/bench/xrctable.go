@@ -17,6 +17,14 @@ func (o *Options) wire() rds.Wire {
 	return rds.Wire(o.Wire)
 }
 
+// crc is what --crc says, for a node.
+func (o *Options) crc() rds.CRC {
+	if o.CRC == CRCAuto {
+		return rds.CRCAuto
+	}
+	return rds.CRC(o.CRC)
+}
+
 // xrcTable is what rdsbench xrc does: small messages beside RDS over TCP, large
 // ones and blocks beside plain TCP, many sockets on one connection, and one of 32
 // applications that has stopped.
