@@ -68,8 +68,7 @@ func newCorrupted(t *testing.T, crc CRC, flips int64, within int) *corrupted {
 	c := &corrupted{lab: newLab(t)}
 	c.within = within
 	c.left.Store(flips)
-	r := newRelay(c.lab)
-	r.through = c.through
+	r := newFilter(c.lab, c.through)
 	cfg := Config{Wire: WireXRC, XRC: XRCConfig{CRC: crc}, ReconnectMax: 10 * time.Millisecond,
 		TCP: TCPConfig{Silence: time.Second, DrainTimeout: time.Second}}
 	c.near = c.bind(c.node(cfg), netip.AddrPortFrom(r.near, 4000))

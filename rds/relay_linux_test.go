@@ -42,8 +42,11 @@ type relayPort struct {
 }
 
 // newRelay makes a relay and the addresses of the nodes.
-func newRelay(l *lab) *relay {
-	r := &relay{TB: l, near: newAddr(), there: newAddr(), here: newAddr(), far: newAddr(), conns: make(map[*net.TCPConn]int)}
+func newRelay(l *lab) *relay { return newFilter(l, nil) }
+
+// newFilter is newRelay with something that bytes pass through.
+func newFilter(l *lab, through func(io.Reader) io.Reader) *relay {
+	r := &relay{TB: l, through: through, near: newAddr(), there: newAddr(), here: newAddr(), far: newAddr(), conns: make(map[*net.TCPConn]int)}
 	for xrc, port := range []uint16{l.port, l.port ^ 1} {
 		at := func(a netip.Addr) netip.AddrPort { return netip.AddrPortFrom(a, port) }
 		r.ports = append(r.ports,
