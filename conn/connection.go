@@ -41,6 +41,7 @@ type Conn struct {
 	closed   bool
 	retired  bool // Retire was called
 	departed bool // Depart was called
+	barred   bool // Bar was called, and not Unbar since
 
 	holds   *wire.CongestionMap // ports that are held; nil: none
 	holding int                 // number of ports in holds
@@ -75,6 +76,7 @@ type Counters struct {
 	Held               uint64 // messages that were held back
 	SendRefused        uint64 // messages that ended with Refused
 	SendExpired        uint64 // messages that ended with Expired
+	SendBarred         uint64 // messages that Enqueue did not take, or that ended, because the peer is barred
 }
 
 // Errors of Enqueue.
@@ -202,12 +204,15 @@ func (m *Message) Size() int {
 const entryOverhead = 96
 
 // Enqueue queues m on path i and tells whether the path is ready to transmit.
-// It fails only with ErrBudget, ErrCongested or ErrClosed, having taken nothing. A
+// It fails only with ErrBudget, ErrCongested, ErrBarred or ErrClosed, having taken nothing. A
 // message whose deadline has passed is taken and ends with Expired at once.
 func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error) {
 	switch {
 	case c.closed:
 		return false, ErrClosed
+	case c.barred:
+		c.stats.SendBarred++
+		return false, ErrBarred
 	case c.charged() >= c.cfg.Budget:
 		c.short = true
 		return false, ErrBudget
@@ -236,7 +241,7 @@ func (c *Conn) Enqueue(now time.Time, i int, m *Message) (ready bool, err error)
 // Admits tells whether Enqueue would take a message to port dport, or fail
 // for good.
 func (c *Conn) Admits(dport uint16) bool {
-	return c.closed || c.charged() < c.cfg.Budget && !c.stopped(dport)
+	return c.closed || c.barred || c.charged() < c.cfg.Budget && !c.stopped(dport)
 }
 
 func (c *Conn) push(p *path, m *Message, flags uint32) {

@@ -26,7 +26,7 @@ func (c *Conn) wantLink(now time.Time, p *path) {
 // before the peer has answered a probe there: a peer that has just restarted
 // does not yet know of other paths, nor of source ports.
 func (c *Conn) candidate() (*path, time.Time) {
-	if !c.Connector() || c.closed || c.retired {
+	if !c.Connector() || c.closed || c.retired || c.barred {
 		return nil, time.Time{}
 	}
 	var next *path
@@ -76,14 +76,14 @@ func (c *Conn) wanted(p *path) bool {
 // Connect asks for a link on path 0, now or as soon as the peer can be reached,
 // as a message that waits would.
 func (c *Conn) Connect(now time.Time) {
-	if p := &c.paths[0]; !c.closed && p.state != Up {
+	if p := &c.paths[0]; !c.closed && !c.barred && p.state != Up {
 		c.asked = true
 		c.wantLink(now, p)
 	}
 }
 
 func (c *Conn) dial(p *path) {
-	if c.retired {
+	if c.retired || c.barred {
 		return
 	}
 	p.must(Connecting)
@@ -93,7 +93,7 @@ func (c *Conn) dial(p *path) {
 
 // scheduleKnock is for an acceptor whose links are gone while messages wait.
 func (c *Conn) scheduleKnock(now time.Time) {
-	if p := &c.paths[0]; !c.closed && !c.retired && !c.Connector() && p.state == Down && p.redialAt.IsZero() && c.waiting() {
+	if p := &c.paths[0]; !c.closed && !c.retired && !c.barred && !c.Connector() && p.state == Down && p.redialAt.IsZero() && c.waiting() {
 		c.schedule(now, p)
 	}
 }

@@ -320,6 +320,7 @@ func (d *duo) tick(by time.Duration) {
 // settle lets everything happen until nothing is left to do.
 func (d *duo) settle() {
 	for i, s := range d.side {
+		s.c.Unbar(d.now)
 		s.c.Hold([]uint16{5000, 5001}, false)
 		s.cmap = wire.CongestionMap{}
 		s.c.MapChanged()

@@ -62,7 +62,12 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 			d.do(i)
 		case 16:
 			s.c.Trim()
-			if arg >= 128 {
+			switch {
+			case arg >= 252:
+				s.c.Bar()
+			case arg >= 240:
+				s.c.Unbar(d.now)
+			case arg >= 128:
 				s.c.Leave(path)
 			}
 			d.do(i)

@@ -23,9 +23,9 @@ const maxHeld = 2 * MaxPaths
 func (c *Conn) Dialed(now time.Time, i int, link LinkID) {
 	p := &c.paths[i]
 	p.dialing = false
-	if c.closed || c.departed || p.state != Connecting {
+	if c.closed || c.departed || c.barred || p.state != Connecting {
 		c.act(Action{Kind: CloseLink, Link: link})
-		if c.departed && p.state == Connecting {
+		if (c.departed || c.barred) && p.state == Connecting {
 			p.must(Down)
 		}
 		c.scheduleKnock(now)
@@ -62,7 +62,7 @@ func (c *Conn) DialFailed(now time.Time, i int) {
 // it, holds it until its path is free, or closes it.
 func (c *Conn) Accepted(now time.Time, link LinkID, sport uint16) {
 	switch {
-	case c.closed || c.departed:
+	case c.closed || c.departed || c.barred:
 		c.refuse(link)
 		return
 	case c.Connector():
@@ -292,6 +292,10 @@ func (c *Conn) LinkClosed(now time.Time, link LinkID, acked uint64) {
 		c.resetPath(p)
 		if c.closed {
 			c.discard(p)
+			return
+		}
+		if c.barred {
+			c.endBarred(p)
 			return
 		}
 		c.afterLoss(now, p)

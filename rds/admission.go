@@ -1,9 +1,15 @@
 package rds
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/transport"
 )
@@ -15,7 +21,7 @@ const maxPrefixes = 65536
 type Admission struct {
 	// Allow lists the addresses of peers. Empty allows everybody. Otherwise a
 	// connection from any other address is reset right behind accept, no other
-	// address is dialed, and none reaches the node. A node's own
+	// address is dialed, and sending to one fails with ErrPermission. A node's own
 	// addresses are always allowed. IPv4 addresses may be written mapped into IPv6.
 	// At most 65,536 prefixes.
 	Allow []netip.Prefix
@@ -108,6 +114,129 @@ func (n *Node) allows(a netip.Addr) bool {
 	return l == nil || l.has(a) || n.local(a.Unmap()) != nil
 }
 
+// notAllowedError is the ErrPermission of what concerns a peer that is not on the
+// allow-list.
+type notAllowedError struct{ peer netip.Addr }
+
+func (e *notAllowedError) Error() string {
+	return e.peer.String() + " is not on the allow-list: " + ErrPermission.Error()
+}
+
+func (e *notAllowedError) Unwrap() error { return ErrPermission }
+
+// SetAdmission changes which peers the node has connections with. Connections with peers
+// that are no longer allowed are reset before it returns. Messages that wait for such a
+// peer end: StatusOtherError says that a message was not delivered, StatusDropped that
+// it may have been. Sending to the peer fails with ErrPermission from then on. The
+// receive sequence is kept: what a peer sends again when it is allowed again is not
+// received twice.
+func (n *Node) SetAdmission(a Admission) error {
+	if err := a.Validate(); err != nil {
+		return &OpError{Op: "admission", Err: fmt.Errorf("%w: %w", ErrInvalid, err)}
+	}
+	n.admissionMu.Lock()
+	defer n.admissionMu.Unlock()
+	n.allowed.Store(newAllowList(&a))
+	ended := n.enforce()
+	awaitReset(ended)
+	n.log.Info("allow-list changed", zap.Int("prefixes", len(a.Allow)), zap.Int("connections_ended", len(ended)))
+	return nil
+}
+
+// enforce brings all connections in line with the allow-list, and returns those whose
+// links it resets.
+func (n *Node) enforce() (ended []*peer) {
+	turned := false
+	n.eachPeer(func(p *peer) {
+		changed, reset := p.bar(!n.allows(p.remote))
+		turned = turned || changed
+		if reset {
+			ended = append(ended, p)
+		}
+	})
+	if svc := n.service.Load(); svc != nil && turned {
+		svc.admissionNews()
+	}
+	return ended
+}
+
+// resetWait bounds how long SetAdmission waits for links to end, whose event loops may be
+// busy.
+const resetWait = time.Second
+
+// awaitReset waits until the links of barred peers have ended. Until then what has
+// arrived on them is still delivered.
+func awaitReset(peers []*peer) {
+	late := time.NewTimer(resetWait)
+	defer late.Stop()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for _, p := range peers {
+		for p.linked() {
+			select {
+			case <-tick.C:
+			case <-late.C:
+				return
+			}
+		}
+	}
+}
+
+// linked tells whether the peer has a link that has not ended.
+func (p *peer) linked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.links) > 0
+}
+
+// bar begins or ends that there may be no connection with the peer. It tells whether that
+// is news, and whether there were links, which are reset.
+func (p *peer) bar(on bool) (changed, reset bool) {
+	p.mu.Lock()
+	if p.core.Barred() == on {
+		p.mu.Unlock()
+		return false, false
+	}
+	links := make([]transport.Link, 0, len(p.links))
+	p.barred.Store(on)
+	if svc := p.node.service.Load(); svc != nil {
+		svc.showDown(p) // before messages end, whose room lets senders go on
+	}
+	if on {
+		links = slices.AppendSeq(links, maps.Values(p.links))
+		p.core.Bar()
+		for _, f := range slices.Clone(p.flows) {
+			for _, it := range p.unparkLocked(f, func(*parked) bool { return true }) {
+				p.ending = append(p.ending, parkedEnd{it, StatusOtherError})
+				p.node.counters.sendNotAllowed.Add(1)
+			}
+		}
+	} else {
+		p.core.Unbar(p.node.now())
+	}
+	p.turned = true // sockets and applications are to hear of it
+	p.armLocked()
+	p.unlock(nil)
+	for _, l := range links {
+		l.Close(transport.Abort) // Draining would go on taking what the peer sends.
+	}
+	return true, len(links) > 0
+}
+
+// admission is the report of the allow-list.
+func (n *Node) admission() *AdmissionInfo {
+	i := new(AdmissionInfo)
+	n.rejections.info(i)
+	if l := n.allowed.Load(); l != nil {
+		i.Allow = slices.SortedFunc(maps.Keys(l.prefixes), func(a, b netip.Prefix) int {
+			return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+		})
+	} else if i.Rejected == 0 {
+		return nil
+	}
+	return i
+}
+
 // dial makes a link to an address that the node may have connections with.
 func (n *Node) dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
 	if !n.allows(remote) {
@@ -121,8 +250,14 @@ type gate struct{ n *Node }
 
 var _ transport.Gate = gate{}
 
-// Admits is for connections that come in.
-func (g gate) Admits(remote netip.Addr) bool { return g.n.allows(remote) }
+// Admits is for connections that come in. It counts those that it turns away.
+func (g gate) Admits(remote netip.Addr) bool {
+	if g.n.allows(remote) {
+		return true
+	}
+	g.n.rejections.count(remote, g.n.now())
+	return false
+}
 
 // Allows is for connections that go out.
 func (g gate) Allows(remote netip.Addr) bool { return g.n.allows(remote) }

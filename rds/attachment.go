@@ -28,8 +28,9 @@ type attachment struct {
 	welcome ipc.Welcome
 	submission
 	budget    budget
-	waitDown  atomic.Int32 // senders that wait for room for a peer that is down
-	attempts  sync.Map     // peers for which a call of half.attempt is under way
+	bars      atomic.Uint64 // Table.Bars as last heard of
+	waitDown  atomic.Int32  // senders that wait for room for a peer that is down
+	attempts  sync.Map      // peers for which a call of half.attempt is under way
 	listening listening
 	memory    clientMemory
 	exposable clientArena

@@ -52,8 +52,11 @@ func (s *clientSocket) check(ctx context.Context, t *attachment, o *Outgoing) (t
 			return to, nil, err
 		}
 	}
-	if err = checkMessage(o, &s.fates, int(s.sndbuf.Load())); err != nil || d != nil {
+	if err = checkMessage(o, &s.fates, int(s.sndbuf.Load())); err != nil {
 		return to, d, err
+	}
+	if d != nil {
+		return to, d, d.allowed()
 	}
 	if ctx.Err() != nil { // ctx bounds waiting for room, and there may be room
 		ctx = context.Background()
@@ -64,7 +67,7 @@ func (s *clientSocket) check(ctx context.Context, t *attachment, o *Outgoing) (t
 	}
 	d = &destination{t, a, peer}
 	s.last.Store(d)
-	return to, d, nil
+	return to, d, d.allowed()
 }
 
 func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error {
@@ -121,12 +124,17 @@ func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination,
 			h.untake(d.peer, n)
 			s.roomed()
 			if err = s.awaitMap(ctx, h, d, port, block); err == nil {
+				err = d.allowed()
+			}
+			if err == nil {
 				err = s.charge(ctx, h, d, port, n, block)
 			}
 			if err != nil {
 				scope.end()
 				return err
 			}
+		case err == conn.ErrBarred:
+			err = &notAllowedError{d.addr}
 		case err == errFull && block:
 			if scope.enter(senderWait{cause: CauseMemory, any: true}) {
 				h.cell.Full.Add(1)
@@ -169,7 +177,10 @@ func (h *half) entry(op ipc.Op, d *destination, port uint16, o *Outgoing, n int,
 // submit puts a message that has been charged on the ring.
 func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing, x *special) error {
 	t := h.t
-	if t.table.Congested(int(d.peer), port) {
+	switch {
+	case t.table.Barred(int(d.peer)):
+		return conn.ErrBarred
+	case t.table.Congested(int(d.peer), port):
 		return conn.ErrCongested
 	}
 	if !s.sent.Load() {
@@ -260,6 +271,10 @@ func (s *clientSocket) charge(ctx context.Context, h *half, d *destination, port
 		scope.enter(w)
 		if err := ctx.Err(); err != nil {
 			s.roomed() // the bell for room may have been meant for another sender
+			return err
+		}
+		if err := d.allowed(); err != nil {
+			s.roomed()
 			return err
 		}
 		var err error

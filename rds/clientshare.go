@@ -336,12 +336,14 @@ func (t *attachment) lends(peer uint32) bool {
 // come up or is down.
 func (t *attachment) peerNews() {
 	t.maps.wake(-1)
-	if t.waitDown.Load() == 0 {
+	bars := t.table.Bars()
+	barred := t.bars.Swap(bars) != bars // Every sender looks whether its peer is still allowed.
+	if t.waitDown.Load() == 0 && !barred {
 		return
 	}
 	t.space.wake(-1)
 	for _, s := range t.c.sockets() {
-		if s.waitDown.Load() > 0 {
+		if barred || s.waitDown.Load() > 0 {
 			s.writers.wake(-1)
 		}
 	}

@@ -68,6 +68,15 @@ type destination struct {
 	peer uint32
 }
 
+// allowed is the error of what is sent to a peer that is not on the daemon's allow-list,
+// nil for others.
+func (d *destination) allowed() error {
+	if d.t.table.Barred(int(d.peer)) {
+		return &notAllowedError{d.addr}
+	}
+	return nil
+}
+
 func newClientSocket(c *Client, t *attachment) *clientSocket {
 	s := &clientSocket{c: c}
 	s.inbox.owner = s

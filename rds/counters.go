@@ -22,6 +22,7 @@ type counters struct {
 	congUpdateQueued atomic.Uint64 // changes of our map, times connections
 	congSendError    atomic.Uint64 // non-blocking sends refused for congestion
 	congSendBlocked  atomic.Uint64 // sends that waited for congestion to end
+	sendNotAllowed   atomic.Uint64 // messages to peers that are not allowed, other than those that conn counts
 	sendRDMA         atomic.Uint64 // RDMA operations begun
 	sendRDMABytes    atomic.Uint64 // bytes of memory that operations were to write
 	recvRDMABytes    atomic.Uint64 // bytes of memory that operations were to read
@@ -69,6 +70,7 @@ func (n *Node) list() []transport.Counter {
 		t.Held += c.Held
 		t.SendRefused += c.SendRefused
 		t.SendExpired += c.SendExpired
+		t.SendBarred += c.SendBarred
 	})
 	c := &n.counters
 	out := []transport.Counter{
@@ -118,7 +120,9 @@ func (n *Node) list() []transport.Counter {
 		{Name: "send_held", Value: t.Held},
 		{Name: "send_refused", Value: t.SendRefused},
 		{Name: "send_expired", Value: t.SendExpired},
+		{Name: "send_not_allowed", Value: t.SendBarred + c.sendNotAllowed.Load()},
 		{Name: "conn_refused", Value: t.LinksRefused},
+		{Name: "conn_not_allowed", Value: n.rejections.sum()},
 		{Name: "peer_generations", Value: t.Generations},
 	}
 	return append(out, n.wire.Stats()...)

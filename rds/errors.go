@@ -35,7 +35,8 @@ var (
 	ErrNoTransport error = &sentinel{"transport not available", syscall.ENOPROTOOPT}
 	// ErrBusy: memory that was to be out of use may still be in use (EBUSY).
 	ErrBusy error = &sentinel{"memory may still be in use", syscall.EBUSY}
-	// ErrPermission: the port is reserved for other users (EACCES).
+	// ErrPermission: the port is reserved for other users, or the peer is not on the
+	// node's allow-list (EACCES).
 	ErrPermission error = &sentinel{"permission denied", syscall.EACCES}
 	// ErrTooMany: a limit of the daemon is reached (EMFILE).
 	ErrTooMany error = &sentinel{"limit reached", syscall.EMFILE}

@@ -35,6 +35,7 @@ func (n *Node) Info() (Info, error) {
 	if svc := n.service.Load(); svc != nil {
 		info.Sessions = svc.Sessions()
 	}
+	info.Admission = n.admission()
 	sort.Slice(info.Connections, func(i, j int) bool {
 		a, b := info.Connections[i], info.Connections[j]
 		if c := a.Local.Compare(b.Local); c != 0 {

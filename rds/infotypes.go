@@ -20,10 +20,11 @@ type Info struct {
 	Receive     []QueuedInfo        `json:"receive_queue"`
 	TCP         []TCPInfo           `json:"tcp_connections"`
 	XRC         []XRCInfo           `json:"xrc_connections"`
-	Sessions    []SessionInfo       `json:"sessions,omitempty"` // applications attached to a Service
-	Memory      *MemoryInfo         `json:"memory,omitempty"`   // memory regions; nil without a transport that carries RDMA
-	Waits       []WaitInfo          `json:"waits,omitempty"`    // who waits, for what and since when
-	Time        time.Time           `json:"time,omitzero"`      // when the snapshot was made
+	Sessions    []SessionInfo       `json:"sessions,omitempty"`  // applications attached to a Service
+	Memory      *MemoryInfo         `json:"memory,omitempty"`    // memory regions; nil without a transport that carries RDMA
+	Admission   *AdmissionInfo      `json:"admission,omitempty"` // nil: the node has no allow-list and never rejected anybody
+	Waits       []WaitInfo          `json:"waits,omitempty"`     // who waits, for what and since when
+	Time        time.Time           `json:"time,omitzero"`       // when the snapshot was made
 }
 
 // SessionInfo describes an application attached to a Service.

@@ -39,7 +39,10 @@ type Node struct {
 	monitored  atomic.Bool             // some socket has had a congestion monitor
 	succession succession
 	allowed    atomic.Pointer[allowList] // addresses that the node has connections with; nil: everybody
-	leaving    atomic.Bool               // the node stops: its state file belongs to a successor
+	rejections rejections
+	leaving    atomic.Bool // the node stops: its state file belongs to a successor
+
+	admissionMu sync.Mutex // serialises changes of allowed; locked before all other locks
 
 	mu     sync.RWMutex
 	ending bool // Close has begun: no new sockets
@@ -207,6 +210,7 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 		return nil, listenError(err)
 	}
 	n.chosen(a) // no wire is chosen for our own address
+	n.enforce() // an own address is allowed
 	n.log.Info("listening", append([]zap.Field{zap.Stringer("address", a)}, n.cfg.portFields()...)...)
 	return la, nil
 }
@@ -239,6 +243,9 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 		return nil, net.ErrClosed
 	case p != nil:
 		return p, nil
+	case !n.allows(key.remote):
+		n.counters.sendNotAllowed.Add(1)
+		return nil, &notAllowedError{key.remote}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -256,6 +263,10 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 		}
 	}
 	p = newPeer(n, la, key.remote, role)
+	if l := n.allowed.Load(); l != nil && n.locals[key.remote] == nil && !l.has(key.remote) { // The list has just changed.
+		p.barred.Store(true)
+		p.core.Bar()
+	}
 	n.peers[key] = p
 	n.indexLocked(p)
 	la.mu.Lock()

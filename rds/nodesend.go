@@ -250,6 +250,8 @@ func (s *nodeSocket) awaitRoom(ctx context.Context, h *share, n int, block bool)
 		switch {
 		case s.closed.Load():
 			err = net.ErrClosed
+		case p.barred.Load():
+			err = &notAllowedError{p.remote}
 		case err == nil && h.take(n):
 			room = true
 		case err == nil:
@@ -292,6 +294,8 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 	switch {
 	case errors.Is(cause, conn.ErrClosed):
 		return net.ErrClosed
+	case errors.Is(cause, conn.ErrBarred):
+		return &notAllowedError{p.remote}
 	case errors.Is(cause, ErrNotSupported):
 		return cause
 	case congested && !block:

@@ -24,14 +24,14 @@ type peer struct {
 	index  uint32 // position in Node.index
 	log    *zap.Logger
 
-	waiters  waitQueue   // senders that wait for a congestion map or the budget
-	down     atomic.Bool // no path has a link; written under mu
-	sharesMu sync.Mutex  // guards shares; a leaf
-	shares   map[*share]struct{}
-	arrivals atomic.Uint32 // grows with each burst received
-	epoch    atomic.Uint32 // core.Epoch, for receivers
-	gone     atomic.Bool
-	kept     *statefile.Peer // the peer's entry in the state file; nil: there is no state file
+	waiters      waitQueue   // senders that wait for a congestion map or the budget
+	down         atomic.Bool // no path has a link; written under mu
+	sharesMu     sync.Mutex  // guards shares; a leaf
+	shares       map[*share]struct{}
+	arrivals     atomic.Uint32   // grows with each burst received
+	epoch        atomic.Uint32   // core.Epoch, for receivers
+	gone, barred atomic.Bool     // barred: the allow-list does not name the peer; written under mu
+	kept         *statefile.Peer // the peer's entry in the state file; nil: there is no state file
 
 	mu       sync.Mutex // guards the fields below
 	core     *conn.Conn

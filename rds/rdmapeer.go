@@ -113,6 +113,9 @@ func (s *nodeSocket) lookOperators(p *peer) error {
 	if s.closed.Load() || p.gone.Load() {
 		return net.ErrClosed
 	}
+	if p.barred.Load() {
+		return &notAllowedError{p.remote}
+	}
 	p.mu.Lock()
 	switch p.carries {
 	case operators:

@@ -252,12 +252,13 @@ func (s *Service) show(p *peer) {
 	}
 }
 
-// showDown puts into the table whether there is no link to a peer. Of two calls at once
+// showDown puts into the table whether there is no link to a peer, and whether there may
+// be one. Of two calls at once
 // the later one says what is.
 func (s *Service) showDown(p *peer) {
 	if p.index < ipc.MaxPeers {
 		p.sharesMu.Lock()
-		s.table.SetDown(int(p.index), p.down.Load())
+		s.table.SetDown(int(p.index), p.down.Load(), p.barred.Load())
 		p.sharesMu.Unlock()
 	}
 }
@@ -286,6 +287,16 @@ func (s *Service) showCarriage(p *peer) {
 func (s *Service) mapNews() {
 	for _, x := range s.all() {
 		x.mapNews()
+	}
+}
+
+// admissionNews tells all applications, whatever they wait for, that the table says anew
+// whether a peer is allowed.
+func (s *Service) admissionNews() {
+	s.table.CountBar()
+	for _, x := range s.all() {
+		x.maps.Take()
+		x.out.event(ipc.OpMaps, 0)
 	}
 }
 

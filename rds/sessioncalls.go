@@ -371,6 +371,10 @@ func (x *session) resolve(local, remote netip.Addr, connect bool) (*ipc.Reply, e
 		return nil, err
 	}
 	if x.node.known(la, remote) == nil {
+		if !x.node.allows(remote) {
+			x.node.counters.sendNotAllowed.Add(1)
+			return nil, &notAllowedError{remote}
+		}
 		if err := x.svc.mayMeet(x.cred.UID); err != nil {
 			return nil, err
 		}

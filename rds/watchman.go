@@ -90,6 +90,7 @@ func (n *Node) lookLocked(now time.Time) {
 	if w.looks++; w.looks%addressEvery == 1 {
 		n.lookForAddresses()
 	}
+	n.rejections.tell(n.log, now)
 	seen := make(map[watched]*WaitInfo)
 	if n.suspects() {
 		waits := n.why(now)

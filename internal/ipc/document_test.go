@@ -105,7 +105,7 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 			{offWantRoom, 4, "flag: wants OpRoom", ""}, {offWaits, 16 * CellWaits, "waits", ""},
 		}, CellSize},
 		{"## The table", []place{
-			{0, 8, fmt.Sprintf("magic: %#x", uint64(tableMagic)), ""}, {offTableMaps, 8, "congestion maps received", ""}, {offTableGen, 8, "the daemon's generation", ""},
+			{0, 8, fmt.Sprintf("magic: %#x", uint64(tableMagic)), ""}, {offTableMaps, 8, "congestion maps received", ""}, {offTableGen, 8, "the daemon's generation", ""}, {offTableBars, 8, "changes of which peers are barred", ""},
 			{offTablePeers, tablePeer * MaxPeers, "peers", ""}, {offTableBits, wire.CongestionMapSize * MaxPeers, "congestion maps, in", ""},
 		}, tableSize},
 		{"A peer is a connection", []place{

@@ -20,13 +20,14 @@ const (
 
 	offTableMaps  = 0x40 // grows with each congestion map received
 	offTableGen   = 0x80 // the daemon's generation
+	offTableBars  = 0xc0 // grows with each change of peerBarred
 	tableHead     = pageSize
 	tablePeer     = 64 // size of a peer's entry: local and remote address, and what they are
 	offTablePeers = tableHead
 	offTableBits  = tableHead + MaxPeers*tablePeer
 	tableSize     = offTableBits + MaxPeers*wire.CongestionMapSize
 
-	offPeerUsed  = 0  // peerUsed once the rest of the entry is written; peerDown
+	offPeerUsed  = 0  // peerUsed once the rest of the entry is written; peerDown, peerBarred
 	offPeerKind  = 4  // address family: 4 or 6
 	offPeerZone  = 5  // length of the zone, at most zoneMax
 	offPeerScope = 6  // who the zone belongs to: bit 0 local, bit 1 remote
@@ -38,6 +39,7 @@ const (
 	zoneMax      = 16 // IFNAMSIZ
 	peerUsed     = 1
 	peerDown     = 2 // no path of the peer has a link
+	peerBarred   = 4 // the peer is not on the daemon's allow-list
 	familyV4     = 4
 	familyV6     = 6
 	scopeLocal   = 1
@@ -168,8 +170,9 @@ func (t *Table) peer(i int) []byte {
 }
 
 // SetDown says whether slot i, if SetPeer has written it, is of a peer to which there
-// is no link. One call at a time may be for a slot.
-func (t *Table) SetDown(i int, down bool) {
+// is no link, and whether the peer is barred: there may be none. One call at a time may be
+// for a slot.
+func (t *Table) SetDown(i int, down, barred bool) {
 	w := atomic32(t.peer(i)[offPeerUsed:])
 	v := uint32(peerUsed)
 	if w.Load() == 0 {
@@ -178,11 +181,26 @@ func (t *Table) SetDown(i int, down bool) {
 	if down {
 		v |= peerDown
 	}
+	if barred {
+		v |= peerBarred
+	}
 	w.Store(v)
 }
 
 // Down tells whether there is no link to the peer of slot i.
 func (t *Table) Down(i int) bool { return atomic32(t.peer(i)[offPeerUsed:]).Load()&peerDown != 0 }
+
+// Barred tells whether nothing can be sent to the peer of slot i, because the daemon's
+// allow-list does not name it.
+func (t *Table) Barred(i int) bool {
+	return atomic32(t.peer(i)[offPeerUsed:]).Load()&peerBarred != 0
+}
+
+// CountBar follows a change of what Barred tells of some slot, and Bars counts them.
+func (t *Table) CountBar() { t.word(offTableBars).Add(1) }
+
+// Bars is how often CountBar was called.
+func (t *Table) Bars() uint64 { return t.word(offTableBars).Load() }
 
 // Carriage is what is known of a connection's links.
 type Carriage uint32

@@ -201,3 +201,33 @@ func TestAnUntouchedTableCostsNothing(t *testing.T) {
 		t.Error("a map with a bit takes no memory: nothing was measured")
 	}
 }
+
+// Whether a peer is down and whether it is barred are told apart, and neither of a slot
+// that nobody has written.
+func TestApplicationsReadWhoIsBarred(t *testing.T) {
+	t.Parallel()
+	w, f := newTable(t)
+	r := openTable(t, f)
+	w.SetDown(3, true, true)
+	if r.Down(3) || r.Barred(3) {
+		t.Error("of a slot that is not used")
+	}
+	if err := w.SetPeer(3, netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ down, barred bool }{{true, false}, {true, true}, {false, true}, {false, false}} {
+		w.SetDown(3, c.down, c.barred)
+		if r.Down(3) != c.down || r.Barred(3) != c.barred {
+			t.Errorf("down %v, barred %v, want %v", r.Down(3), r.Barred(3), c)
+		}
+		if _, _, ok := r.Peer(3); !ok {
+			t.Error("the slot is not used any more")
+		}
+	}
+	if before := r.Bars(); before != 0 {
+		t.Errorf("%d changes", before)
+	}
+	if w.CountBar(); r.Bars() != 1 {
+		t.Errorf("%d changes, want 1", r.Bars())
+	}
+}
