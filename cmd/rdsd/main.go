@@ -4,6 +4,8 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -22,6 +24,10 @@ to be acknowledged, then it exits. A second signal ends it at once, with status
 the log level and a shorter drain time take effect, other changes are named in
 the log as needing a restart.
 
+Hosts are given by address or name; a name is looked up when rdsd starts, for at
+most 5 s. Of several addresses the first IPv4 address counts, and of those to listen
+on the first that this host has. All mistakes are named at once.
+
 Settings come from the flags, then the file given by --config, then the
 defaults. docs/OPERATIONS.md in the sources describes them all, and
 cmd/rdsd/rdsd.toml has them at their defaults. Sockets may come from systemd.
@@ -35,23 +41,26 @@ const examples = `  rdsd --listen 10.0.0.1
   rdsd --listen 127.0.0.2 --port 17000 --control /tmp/rdsd.sock --log-level debug
   rdsd --config /etc/rdsd.toml`
 
-func main() { os.Exit(cli.Main(newCommand())) }
+func main() {
+	args, wrong := cli.GoodArgs(newCommand(nil), os.Args[1:])
+	os.Exit(cli.Run(newCommand(wrong), args))
+}
 
-func newCommand() *cobra.Command {
+// newCommand is the command, with what was wrong with its flags.
+func newCommand(wrong []error) *cobra.Command {
 	var (
 		file string
 		set  = defaults()
 	)
 	cmd := &cobra.Command{
-		Use: "rdsd --listen IP[,IP...] [flags]", Short: "RDS daemon", Long: long, Example: examples,
-		Args: cli.Args(cobra.NoArgs),
+		Use: "rdsd --listen HOST[,HOST...] [flags]", Short: "RDS daemon", Long: long, Example: examples,
 	}
 	f := cmd.Flags()
 	f.StringVar(&file, "config", "", "read settings from this TOML `file`")
-	f.StringSliceVar(&set.Listen, "listen", nil, "local `addresses` to listen on, separated by commas")
+	f.StringSliceVar(&set.Listen, "listen", nil, "local `addresses` or names to listen on, separated by commas")
 	f.IntVar(&set.Port, "port", set.Port, "TCP port of RDS over TCP, here and on peers; Linux knows only the default")
 	f.StringVar(&set.Wire, "wire", set.Wire, "transport to peers: xrc, tcp, or auto for xrc with those that have it")
-	f.StringSliceVar(&set.Peers, "peer", set.Peers, "what serves one peer, as `ADDR=tcp` or ADDR=xrc; may be repeated")
+	f.StringSliceVar(&set.Peers, "peer", set.Peers, "what serves one peer, as `HOST=tcp` or HOST=xrc; may be repeated")
 	f.IntVar(&set.XRC.Port, "xrc-port", set.XRC.Port, "TCP port of RDS on XRC, here and on peers; 0 is 18634, or beside a --port")
 	f.Var(&set.XRC.CRC, "xrc-crc", "CRC of RDS on XRC besides TCP's checksum: on, off, or auto for on between hosts")
 	f.Lookup("xrc-crc").NoOptDefVal = crcOn
@@ -63,22 +72,25 @@ func newCommand() *cobra.Command {
 	f.Var(&set.Drain, "drain", "how long to wait for unacknowledged messages at the end")
 	f.StringVar(&set.Log.Level, "log-level", set.Log.Level, "debug, info, warn or error")
 	f.StringVar(&set.Log.Format, "log-format", set.Log.Format, "console or json")
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if file == "" {
-			return start(set, nil)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		for _, a := range args {
+			wrong = append(wrong, fmt.Errorf("unexpected argument %q", a))
 		}
-		load := func() (settings, error) {
-			fromFile := defaults()
-			if err := fromFile.load(file); err != nil {
-				return settings{}, err
+		loaded, reading := set, error(nil)
+		var load func() (settings, error)
+		if file != "" {
+			load = func() (settings, error) {
+				fromFile := defaults()
+				err := fromFile.load(file)
+				return overlay(fromFile, set, f.Changed), err
 			}
-			return overlay(fromFile, set, f.Changed), nil
+			loaded, reading = load()
 		}
-		loaded, err := load()
-		if err != nil {
-			return cli.WithStatus(cli.StatusUsage, err)
+		if len(wrong) > 0 {
+			_, err := loaded.planAfter(reading)
+			return cli.Usage(errors.Join(append(wrong, err)...))
 		}
-		return start(loaded, load)
+		return start(loaded, reading, load)
 	}
 	return cmd
 }

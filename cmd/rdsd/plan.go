@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 	"net/netip"
-	"strings"
+	"time"
 
 	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/rds"
@@ -19,17 +19,7 @@ type plan struct {
 // plan checks the settings. The error names all that are wrong.
 func (s *settings) plan() (plan, error) {
 	var c checks
-	if len(s.Listen) == 0 {
-		c.add("listen", "no address: give --listen IP[,IP...], or listen in the configuration file")
-	}
-	var addrs []netip.Addr
-	for _, l := range s.Listen {
-		a, err := netip.ParseAddr(strings.TrimSpace(l))
-		if err != nil || a.IsUnspecified() || a.IsMulticast() {
-			c.add("listen", "%q is not the address of an interface", l)
-		}
-		addrs = append(addrs, a)
-	}
+	addrs := s.listenOn(&c)
 	c.between("port", s.Port, 1, 65535)
 	wire, peers := s.wires(&c)
 	if s.Paths != 1 && s.Paths != 8 {
@@ -55,6 +45,9 @@ func (s *settings) plan() (plan, error) {
 	c.notNegative("grace", s.Grace)
 	c.notNegative("tcp.user_timeout", s.TCP.UserTimeout)
 	c.notNegative("tcp.silence", s.TCP.Silence)
+	if d := s.TCP.Silence.Duration; d > 0 && d < time.Second {
+		c.add("tcp.silence", "%s is neither 0s nor at least 1s", d)
+	}
 	c.positive("reconnect_min", s.ReconnectMin)
 	c.positive("reconnect_max", s.ReconnectMax)
 	c.positive("receive.stall", s.Receive.Stall)

@@ -136,6 +136,7 @@ func TestDaemonCannotStart(t *testing.T) {
 	attach := filepath.Join(tmp, "a.sock")
 	daemonAt(t, "--listen", "127.22.4.5", "--port", "17204", "--socket", attach, "--control", ctl)
 	file := write(t, "lissten = []\n")
+	several := write(t, "lissten = []\nnpaths = '8'\n[tcp]\nbuffers = 1\nsilence = '10ms'\n")
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -148,14 +149,18 @@ func TestDaemonCannotStart(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"no address", nil, 2, "rdsd: listen: no address: give --listen IP[,IP...], or listen in the configuration file\n"},
-		{"bad settings", []string{"--listen", "x", "--npaths", "2"}, 2, `rdsd: listen: "x" is not the address of an interface; npaths: 2 is neither 1 nor 8` + "\n"},
-		{"unknown key", []string{"--config", file}, 2, "rdsd: " + file + ": unknown: lissten (line 1)\n"},
+		{"no address", nil, 2, "rdsd: listen: no address: give --listen HOST[,HOST...], or listen in the configuration file\n"},
+		{"bad settings", []string{"--listen", "10.0.0.256", "--npaths", "2"}, 2, `rdsd: listen: "10.0.0.256": neither an IP address nor a host name; npaths: 2 is neither 1 nor 8` + "\n"},
+		{"unknown key", []string{"--config", file}, 2, "rdsd: " + file + ":1: lissten: unknown key; listen: no address: give --listen HOST[,HOST...], or listen in the configuration file\n"},
+		{"all at once", []string{"--config", several, "--listn", "127.22.4.6", "--npaths", "two", "--log-level=loud", "--xrc-port", "17204", "extra"}, 2, `rdsd: unknown flag: --listn; invalid argument "two" for "--npaths" flag: strconv.ParseInt: parsing "two": invalid syntax; unexpected argument "extra"; ` +
+			several + ":1: lissten: unknown key; " + several + ":2: npaths: want a whole number, at most 9223372036854775807; " + several + ":4: tcp.buffers: unknown key; " +
+			`listen: no address: give --listen HOST[,HOST...], or listen in the configuration file; xrc.port: 17204 is the port of RDS over TCP; tcp.silence: 10ms is neither 0s nor at least 1s; ` +
+			`log.level: "loud" is none of debug, info, warn and error (see rdsd --help)` + "\n"},
 		{"no file", []string{"--config", tmp + "/none"}, 2, "rdsd: open " + tmp + "/none: no such file or directory\n"},
-		{"bad flag", []string{"--drain", "5"}, 2, `rdsd: invalid argument "5" for "--drain" flag: time: missing unit in duration "5" (see rdsd --help)` + "\n"},
-		{"argument", []string{"127.22.4.6"}, 2, `rdsd: unknown command "127.22.4.6" for "rdsd" (see rdsd --help)` + "\n"},
+		{"bad flag", []string{"--listen", "127.22.4.6", "--drain", "5"}, 2, `rdsd: invalid argument "5" for "--drain" flag: time: missing unit in duration "5" (see rdsd --help)` + "\n"},
+		{"argument", []string{"--listen", "127.22.4.7", "127.22.4.6"}, 2, `rdsd: unexpected argument "127.22.4.6" (see rdsd --help)` + "\n"},
 		{"address taken", []string{"--listen", "127.22.4.5"}, 1, "rdsd: 127.22.4.5: port 17204 is in use, by another node or the kernel's RDS\n"},
-		{"foreign address", []string{"--listen", "192.0.2.1"}, 1, "rdsd: 192.0.2.1 is not an address of this host\n"},
+		{"foreign address", []string{"--listen", "192.0.2.1"}, 1, "rdsd: listen: 192.0.2.1: cannot assign requested address: it is not an address of this host, which has "},
 		{"group of the control socket", []string{"--config", group}, 2, `rdsd: control_group: no group "no-such-group" on this host` + "\n"},
 		{"socket taken", []string{"--listen", "127.22.4.6", "--socket", attach}, 1, "rdsd: another daemon has the socket " + attach + "; choose another with --socket\n"},
 		{"metrics taken", []string{"--listen", "127.22.4.6", "--metrics", taken.Addr().String()}, 1, "rdsd: metrics: listen tcp " + taken.Addr().String() + ": bind: address already in use\n"},
@@ -166,8 +171,28 @@ func TestDaemonCannotStart(t *testing.T) {
 		if _, err := os.Lstat(filepath.Join(tmp, "other.sock")); err == nil {
 			t.Errorf("%s: the control socket was left", c.name)
 		}
-		if status != c.status || stdout != "" || stderr != c.want {
+		if status != c.status || stdout != "" || !strings.HasPrefix(stderr, c.want) || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: status %d, %s%s\nwant %d, %s", c.name, status, stdout, stderr, c.status, c.want)
+		}
+	}
+}
+
+// The daemon's own addresses and its peers may be given by name, in flags and in the file.
+func TestHostsByName(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	file := write(t, "listen = ['localhost', '127.22.5.1']\npeers = ['localhost=tcp']\nport = 17205\nsocket = 'none'\ncontrol = 'none'\n")
+	d := clitest.Start(t, bin.Path("rdsd"), "--config", file)
+	for _, want := range []string{"127.0.0.1", "127.22.5.1"} {
+		if line := d.Line(d.Stderr, "listening"); !strings.Contains(line, `"`+want+`"`) {
+			t.Errorf("%s, want %s", line, want)
+		}
+	}
+	d.Line(d.Stderr, "ready")
+	status, _, stderr := clitest.Run(t, bin.Path("rdsd"), "--listen", "no-such-host.invalid", "--peer", "nor-this.invalid=tcp", "--npaths", "2", "--socket", "none", "--control", "none")
+	for _, want := range []string{"rdsd: listen: ", "host no-such-host.invalid", "; peers: ", "host nor-this.invalid", "; npaths: 2 is neither 1 nor 8\n"} {
+		if status != 2 || !strings.Contains(stderr, want) { // there may be no resolver
+			t.Errorf("status %d: %s", status, stderr)
 		}
 	}
 }

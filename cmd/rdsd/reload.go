@@ -20,10 +20,7 @@ func (d *daemon) reload() {
 		return
 	}
 	read, err := d.load()
-	if err == nil {
-		_, err = read.plan()
-	}
-	if err != nil {
+	if _, err = read.planAfter(err); err != nil {
 		d.notReloaded(err)
 		return
 	}

@@ -108,7 +108,7 @@ func TestBadReloadChangesNothing(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ name, text, want string }{
 		{"values", "npaths = 2\nmetrics = \"x\"\n[sessions]\nmax = 7\n[log]\nlevel = \"warn\"\n", `npaths: 2 is neither 1 nor 8; metrics: "x" is not an address and port such as 127.0.0.1:9385`},
-		{"keys", "lisen = []\n[sessions]\nmax = 7\nmin = 1\n", "unknown: lisen (line 1), sessions.min (line 4)"},
+		{"keys", "lisen = []\n[sessions]\nmax = 7\nmin = 1\n", ":4: sessions.min: unknown key"},
 		{"service", "[sessions]\nmax = 7\n[log]\nlevel = \"warn\"\n", "no"},
 	} {
 		r := newRig()
@@ -185,7 +185,7 @@ func alter(v reflect.Value) {
 		v.SetString(v.String() + "x")
 	case reflect.Bool:
 		v.SetBool(!v.Bool())
-	case reflect.Int:
+	case reflect.Int, reflect.Int64:
 		v.SetInt(v.Int() + 1)
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), v.Len()+1, v.Len()+1))

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
-
-	"github.com/pelletier/go-toml/v2"
 
 	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/internal/ipc"
@@ -141,32 +137,3 @@ func (s *settings) statePath(socket string) string {
 }
 
 func octal(mode fs.FileMode) word { return word(fmt.Sprintf("%04o", mode)) }
-
-// load reads a file over s. Its error names every key that is unknown.
-func (s *settings) load(file string) error {
-	f, err := os.Open(file)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	dec := toml.NewDecoder(f)
-	dec.DisallowUnknownFields()
-	err = dec.Decode(s)
-	var unknown *toml.StrictMissingError
-	var bad *toml.DecodeError
-	switch {
-	case errors.As(err, &unknown):
-		var keys []string
-		for _, e := range unknown.Errors {
-			row, _ := e.Position()
-			keys = append(keys, fmt.Sprintf("%s (line %d)", strings.Join(e.Key(), "."), row))
-		}
-		return fmt.Errorf("%s: unknown: %s", file, strings.Join(keys, ", "))
-	case errors.As(err, &bad):
-		row, col := bad.Position()
-		return fmt.Errorf("%s:%d:%d: %s: %w", file, row, col, strings.Join(bad.Key(), "."), bad)
-	case err != nil:
-		return fmt.Errorf("%s: %w", file, err)
-	}
-	return nil
-}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -148,16 +149,23 @@ func write(t *testing.T, text string) string {
 func TestLoadErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, want string }{
-		{"lisen = []\n[tcp]\nbuffers = 1\n", ": unknown: lisen (line 1), tcp.buffers (line 3)"},
-		{"npaths = \"8\"\n", ":1:10: npaths: "},
-		{"[tcp]\nkeepalive_count = true\n", ":2:19: tcp.keepalive_count: "},
+		{"lisen = []\n[tcp]\nbuffers = 1\n", ":1: lisen: unknown key\n@:3: tcp.buffers: unknown key"},
+		{"npaths = \"8\"\n", ":1: npaths: want a whole number, at most 9223372036854775807"},
+		{"[tcp]\nkeepalive_count = true\n", ":2: tcp.keepalive_count: want a whole number, at most 9223372036854775807"},
+		{"tcp = 1\nping = 1\nlisten = [\n'a',\n1]\nwire = 5", ":1: tcp: want a table\n@:2: ping: want true or false\n@:5: listen: want a list of strings, such as [\"a\", \"b\"]\n@:6: wire: want a string in quotes"},
+		{"tcp.silence = [1]\nxrc = { port = true }\nping = 2", ":1: tcp.silence: want a duration such as \"1m30s\"\n@:2: xrc: toml: cannot decode TOML boolean into struct field main.xrcSettings.Port of type int\n@:3: ping: want true or false"},
+		{"[[ports]]\nrange = [1]\n[[ports]]\nrange = '4000'\nusers = 5\nwho = 1\n", ":2: ports[0].range: want a string in quotes\n@:5: ports[1].users: want a list of strings, such as [\"a\", \"b\"]\n@:6: ports[1].who: unknown key"},
 		{"listen = [\n", ":"},
+		{"npaths = 1\nnpaths = 1\n", ":"},
 	} {
 		file := write(t, c.text)
 		s := defaults()
 		err := s.load(file)
-		if err == nil || !strings.HasPrefix(err.Error(), file) || !strings.Contains(err.Error(), c.want) {
+		if err == nil || !strings.HasPrefix(err.Error(), file) || c.want != ":" && err.Error() != file+strings.ReplaceAll(c.want, "@", file) {
 			t.Errorf("%q: error %v, want %q", c.text, err, c.want)
+		}
+		if partly := fileMistakes(nil); errors.As(err, &partly) == (c.want == ":") {
+			t.Errorf("%q: a %T", c.text, err)
 		}
 	}
 	s := defaults()
@@ -166,11 +174,35 @@ func TestLoadErrors(t *testing.T) {
 	}
 }
 
+// Keys beside a mistake are read, those of tables and of lists of tables too.
+func TestLoadReadsAllThatIsRight(t *testing.T) {
+	t.Parallel()
+	const text = "# comment\nlisten = [ # another\n  '10.0.0.1',\n\n  '10.0.0.2', # more\n]\n" +
+		"log.level = 'warn'\n[tcp] # of both\nsilence = '5s'\nkeepalive_count = 7\n[[ports]]\nrange = '4000'\nusers = ['a', 1]\n\n[[ports]]\nrange = 5000\n[xrc]\ncrc = 'on'"
+	want := defaults()
+	want.Listen, want.Log.Level, want.TCP.Silence.Duration, want.TCP.KeepAliveCount, want.XRC.CRC = []string{"10.0.0.1", "10.0.0.2"}, "warn", 5*time.Second, 7, "on"
+	for _, wrong := range []string{"", "lisen = 1\n", "npaths = 'x'\n"} {
+		got := defaults()
+		err := got.load(write(t, wrong+text))
+		if (err == nil) != (wrong == "") {
+			t.Errorf("%q: %v", wrong, err)
+		}
+		if err == nil {
+			want.Ports = []portsSettings{{Range: "4000", Users: []word{"a", "1"}}, {Range: "5000"}}
+		} else {
+			want.Ports = nil
+		}
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%q:\ngot  %+v\nwant %+v", wrong, got, want)
+		}
+	}
+}
+
 // One error names every bad setting by its key.
 func TestPlanNamesAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := settings{
-		Listen: []string{"0.0.0.0", "host", "224.0.0.1"}, Port: 65536, Wire: "ib", Peers: []string{"10.0.0.7", "host=tcp", "10.0.0.7=ib", "10.0.0.7=tcp", "10.0.0.7=xrc"}, Paths: 3, Control: none, SocketMode: "888", ControlMode: "01000", ControlGroup: "no-such-group",
+		Listen: []string{"0.0.0.0", "10.0.0.256", "224.0.0.1", "255.255.255.255"}, Port: 65536, Wire: "ib", Peers: []string{"10.0.0.7", "a:b=tcp", "10.0.0.7=ib", "10.0.0.7=tcp", "10.0.0.7=xrc"}, Paths: 3, Control: none, SocketMode: "888", ControlMode: "01000", ControlGroup: "no-such-group",
 		Metrics: "9385", Pprof: true, Drain: duration{Duration: -1},
 		MaxMessage: 8191, SendBuffer: -1, ReceiveBuffer: 0, ReceiveOverrun: 0, PeerBudget: -5, ReconnectMax: duration{Duration: -1},
 		TCP: tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, Silence: duration{Duration: -1}, EventLoops: -1},
@@ -193,10 +225,10 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 	}
 	lines := strings.Split(err.Error(), "\n")
 	for _, want := range []string{
-		`listen: "0.0.0.0" is not the address of an interface`, `listen: "host" is not the address of an interface`, `listen: "224.0.0.1" is not the address of an interface`,
+		`listen: "0.0.0.0" is not the address of an interface`, `listen: "10.0.0.256": neither an IP address nor a host name`, `listen: "224.0.0.1" is not the address of an interface`, `listen: "255.255.255.255" is not the address of an interface`,
 		"port: 65536 is not between 1 and 65535", `wire: "ib" is none of auto, xrc and tcp`,
-		`peers: "10.0.0.7" is not an address with =tcp or =xrc`, `peers: "host=tcp" is not an address with =tcp or =xrc`,
-		`peers: "10.0.0.7=ib" is not an address with =tcp or =xrc`, "peers: 10.0.0.7 twice, and not the same",
+		`peers: "10.0.0.7" is not a host with =tcp or =xrc`, `peers: "a:b": neither an IP address nor a host name`,
+		`peers: "10.0.0.7=ib" is not a host with =tcp or =xrc`, "peers: 10.0.0.7 twice, and not the same",
 		"xrc.port: 65536 is not between 0 and 65535", `xrc.crc: "maybe" is none of auto, on and off`, "xrc.operations: 0 is not between 1 and 4096", "xrc.patience: 0s is not a positive duration",
 		"npaths: 3 is neither 1 nor 8", "max_message: 8191 is not between 8192 and 1048576",
 		"send_buffer: -1 is less than 1", "receive_buffer: 0 is less than 1", "receive_overrun: 0 is less than 1", "peer_budget: -5 is less than 1",
@@ -256,7 +288,7 @@ func TestFlagsOverrideFile(t *testing.T) {
 	if got := overlay(file, flags, func(string) bool { return true }); !reflect.DeepEqual(got, want) {
 		t.Errorf("all flags given: %+v, want %+v", got, want)
 	}
-	cmd := newCommand()
+	cmd := newCommand(nil)
 	for _, name := range []string{"listen", "port", "wire", "peer", "xrc-port", "xrc-crc", "npaths", "socket", "control", "metrics", "pprof", "drain", "log-level", "log-format"} {
 		if cmd.Flags().Lookup(name) == nil {
 			t.Errorf("overlay knows --%s, the command does not", name)

@@ -18,10 +18,10 @@ import (
 	"github.com/rds-go/rds/rds"
 )
 
-// start runs the daemon from its settings to the end. load reads them again;
-// it is nil without a file.
-func start(set settings, load func() (settings, error)) error {
-	p, err := set.plan()
+// start runs the daemon from its settings to the end. reading is what was wrong when the
+// settings were read. load reads them again; it is nil without a file.
+func start(set settings, reading error, load func() (settings, error)) error {
+	p, err := set.planAfter(reading)
 	if err != nil {
 		return cli.WithStatus(cli.StatusUsage, err)
 	}
@@ -114,15 +114,16 @@ func (d *daemon) open(p plan) (err error) {
 
 // explainNode says what the failure to start the node is about.
 func (s *settings) explainNode(err error) error {
-	at := s.Listen[0]
-	if len(s.Listen) > 1 {
-		at = "one of " + strings.Join(s.Listen, ", ")
+	e := &rds.OpError{Err: err}
+	at := strings.Join(s.Listen, ", ")
+	if errors.As(err, &e) && e.Local.IsValid() {
+		at = e.Local.Addr().String()
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%s: port %d is in use, by another node or the kernel's RDS", at, s.Port)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s is not an address of this host", at)
+		return fmt.Errorf("listen: %s: %w", at, e.Err)
 	}
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/rds-go/rds/internal/resolve"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -22,22 +23,7 @@ func (s *settings) wires(c *checks) (wire rds.Wire, peers map[netip.Addr]rds.Wir
 	default:
 		c.add("wire", "%q is none of auto, xrc and tcp", s.Wire)
 	}
-	for _, p := range s.Peers {
-		addr, name, _ := strings.Cut(p, "=")
-		a, err := netip.ParseAddr(strings.TrimSpace(addr))
-		w := rds.Wire(strings.TrimSpace(name))
-		if err != nil || w != rds.WireXRC && w != rds.WireTCP {
-			c.add("peers", "%q is not an address with =tcp or =xrc", p)
-			continue
-		}
-		if have, twice := peers[a]; twice && have != w {
-			c.add("peers", "%s twice, and not the same", a)
-		}
-		if peers == nil {
-			peers = make(map[netip.Addr]rds.Wire)
-		}
-		peers[a] = w
-	}
+	peers = s.peerWires(c)
 	if len(s.Peers) > 0 && wire != rds.WireAuto {
 		c.add("peers", "needs wire = %q", wireAuto)
 	}
@@ -45,7 +31,40 @@ func (s *settings) wires(c *checks) (wire rds.Wire, peers map[netip.Addr]rds.Wir
 	if _, ok := crcs[s.XRC.CRC]; !ok {
 		c.add("xrc.crc", "%q is none of %s, %s and %s", s.XRC.CRC, crcAuto, crcOn, crcOff)
 	}
+	if s.XRC.Port != 0 && s.XRC.Port == s.Port && s.Wire == wireAuto {
+		c.add("xrc.port", "%d is the port of RDS over TCP", s.XRC.Port)
+	}
 	c.between("xrc.operations", s.XRC.Operations, 1, maxOperations)
 	c.positive("xrc.patience", s.XRC.Patience)
 	return wire, peers
+}
+
+// peerWires checks what is said of single peers.
+func (s *settings) peerWires(c *checks) (peers map[netip.Addr]rds.Wire) {
+	names := make([]string, len(s.Peers))
+	for i, p := range s.Peers {
+		name, _, _ := strings.Cut(p, "=")
+		names[i] = strings.TrimSpace(name)
+	}
+	found := lookUp(names, resolve.Addr)
+	for i, p := range s.Peers {
+		_, name, _ := strings.Cut(p, "=")
+		h, w := found[names[i]], rds.Wire(strings.TrimSpace(name))
+		switch {
+		case w != rds.WireXRC && w != rds.WireTCP:
+			c.add("peers", "%q is not a host with =tcp or =xrc", p)
+			continue
+		case h.err != nil:
+			c.add("peers", "%v", h.err)
+			continue
+		}
+		if have, twice := peers[h.addr]; twice && have != w {
+			c.add("peers", "%s twice, and not the same", h.addr)
+		}
+		if peers == nil {
+			peers = make(map[netip.Addr]rds.Wire)
+		}
+		peers[h.addr] = w
+	}
+	return peers
 }

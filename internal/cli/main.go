@@ -57,7 +57,10 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 }
 
 // Main runs cmd with the arguments of the process and returns its exit status.
-func Main(cmd *cobra.Command) int { return run(cmd, os.Args[1:], os.Stderr) }
+func Main(cmd *cobra.Command) int { return Run(cmd, os.Args[1:]) }
+
+// Run is Main with arguments of the caller's.
+func Run(cmd *cobra.Command, args []string) int { return run(cmd, args, os.Stderr) }
 
 func run(cmd *cobra.Command, args []string, stderr io.Writer) int {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
