@@ -10,7 +10,7 @@ import (
 )
 
 // judge is Check without cleverness: whole numbers that cannot overflow.
-func judge(req *Request, k Key, mem int, opt *Options) Fault {
+func judge(g *rig, req *Request, k Key, mem int, opt *Options) Fault {
 	begin, n := new(big.Int).SetUint64(req.Addr), new(big.Int).SetUint64(req.Len)
 	end := new(big.Int).Add(begin, n)
 	base := new(big.Int).SetUint64(opt.Base)
@@ -21,7 +21,7 @@ func judge(req *Request, k Key, mem int, opt *Options) Fault {
 		f   Fault
 	}{
 		{req.Len == 0, None},
-		{req.Key.Index() != k.Index(), NoRegion},
+		{g.index(req.Key) != g.index(k), NoRegion},
 		{req.Key != k, StaleKey},
 		{req.Domain != opt.Domain, WrongDomain},
 		{remoteUse && opt.Peer.IsValid() && req.From != opt.Peer, WrongPeer},
@@ -73,7 +73,7 @@ func FuzzCheck(f *testing.F) {
 		r := g.reader("r")
 		r.Enter()
 		b, got := r.Check(req)
-		if want := judge(req, k, len(mem), &opt); got != want {
+		if want := judge(g, req, k, len(mem), &opt); got != want {
 			t.Fatalf("%v, want %v, for %+v in %+v", got, want, req, opt)
 		}
 		if got == None && n > 0 {

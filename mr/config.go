@@ -37,7 +37,7 @@ type Config struct {
 	// Small, Large and Registered bound the pool of regions up to SmallSize, that
 	// of regions up to LargeSize, and what Register makes.
 	Small, Large, Registered PoolConfig
-	// Bases is how many bases the table may hold at once, 2 to 1<<24-1, each at
+	// Bases is how many bases the table may hold at once, 2 to 1<<24-2, each at
 	// 16 bytes. The default is 1<<23. It exceeds the sum of Items because a base
 	// whose versions are used up rests for a while: with the defaults there is
 	// always one left for up to 17 million mappings a second.
@@ -57,11 +57,24 @@ type Config struct {
 	// limit is reached: default 10 ms, at most Stuck; negative: not at all.
 	MapWait time.Duration
 	// LogInterval is the least time between two log lines about bad keys from
-	// one peer: 1 ms to 24 h, default 1 min.
+	// one peer, of which each sums up those since the one before: 1 ms to 24 h, default
+	// 1 min. The first one comes after a second.
 	LogInterval time.Duration
 	// Peers is how many peers with bad keys are told apart: 1 to 1<<16, default
 	// 1024. Those beyond it are counted together.
 	Peers int
+	// PeerLookUps and LookUps pace the look-ups of keys that a peer is not known to
+	// have, so that keys cannot be guessed: that many a second from each peer, and
+	// from all of them, up to 1<<20; as many again may come at once. A request beyond is
+	// refused unseen (Fault Unseen). Requests of a peer that has the key are always looked up:
+	// the region is for that peer (Options.Peer), or Device.Give said so, or the peer
+	// has used the key with success. 0 and less do not pace.
+	PeerLookUps, LookUps int
+	// Acquaintances is how many pairs of region and peer that has its key the device
+	// notes, at 8 bytes, beside one for each region: 1 to 1<<28, default 1<<22. An owner
+	// may have as many as it leaves free. Beyond it peers are forgotten, one for each
+	// new one: the next look-up of such a peer costs a token.
+	Acquaintances int
 	// Logger takes stuck readers and bad keys; nil discards them.
 	Logger *zap.Logger
 	// OnStuck is told the name of each reader that holds up an invalidation
@@ -98,6 +111,7 @@ func (c Config) withDefaults() Config {
 	def(&c.MapWait, min(10*time.Millisecond, c.Stuck))
 	def(&c.LogInterval, time.Minute)
 	def(&c.Peers, 1024)
+	def(&c.Acquaintances, 1<<22)
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
@@ -129,12 +143,15 @@ func (c Config) Validate() error {
 		check(p.FlushItems >= 1, p.name+".FlushItems", p.FlushItems)
 		check(p.FlushPinned >= 1, p.name+".FlushPinned", p.FlushPinned)
 	}
-	check(c.Bases >= 2 && c.Bases <= maxIndex, "Bases", c.Bases)
+	check(c.Bases >= 2 && c.Bases < maxIndex, "Bases", c.Bases)
 	check(c.Quarantine <= 24*time.Hour, "Quarantine", c.Quarantine)
 	check(c.Linger < 0 || c.Linger >= time.Millisecond && c.Linger <= time.Hour, "Linger", c.Linger)
 	check(c.Stuck >= time.Millisecond && c.Stuck <= 10*time.Minute, "Stuck", c.Stuck)
 	check(c.MapWait <= c.Stuck, "MapWait", c.MapWait)
 	check(c.LogInterval >= time.Millisecond && c.LogInterval <= 24*time.Hour, "LogInterval", c.LogInterval)
 	check(c.Peers >= 1 && c.Peers <= 1<<16, "Peers", c.Peers)
+	check(c.PeerLookUps <= 1<<20, "PeerLookUps", c.PeerLookUps)
+	check(c.LookUps <= 1<<20, "LookUps", c.LookUps)
+	check(c.Acquaintances >= 1 && c.Acquaintances <= 1<<28, "Acquaintances", c.Acquaintances)
 	return errors.Join(errs...)
 }

@@ -62,14 +62,6 @@ func TestFaultsAreErrors(t *testing.T) {
 	}
 }
 
-func TestKeyIsIndexAndVersion(t *testing.T) {
-	t.Parallel()
-	k := makeKey(0xabcdef, 0x12)
-	if k != 0xabcdef12 || k.Index() != 0xabcdef || k.Version() != 0x12 || k.String() != "0xabcdef.18" {
-		t.Errorf("%v %#x", k, uint32(k))
-	}
-}
-
 func TestClosedDeviceRefuses(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})

@@ -4,7 +4,6 @@ import (
 	"context"
 	crand "crypto/rand"
 	"encoding/binary"
-	"math/rand/v2"
 	"runtime"
 	"slices"
 	"sync"
@@ -26,6 +25,10 @@ type Device struct {
 	offenders offenders
 	counters  counters
 	linger    linger
+	guard     guard
+	secret    uint64 // what keys and peers are enciphered with
+
+	acquaintances acquaintanceBudget
 
 	mu sync.Mutex
 	// Under mu.
@@ -51,7 +54,10 @@ func New(c Config) (*Device, error) {
 		crand.Read(b[:]) // never fails
 		seed = binary.NativeEndian.Uint64(b[:])
 	}
-	d.table.init(c.Bases, rand.New(rand.NewPCG(seed, 0)))
+	d.secret = seed
+	d.table.init(c.Bases, seed)
+	d.guard.init(&d.config)
+	d.acquaintances.limit = int64(c.Acquaintances)
 	d.offenders.init(&d.config)
 	for i, pc := range [classes]PoolConfig{c.Small, c.Large, c.Registered} {
 		p := &pool{class: class(i), config: pc, rest: c.Quarantine, table: &d.table}
@@ -83,12 +89,13 @@ func (d *Device) Close() error {
 		close(f.closing)
 	}
 	f.keepers.Wait()
+	d.offenders.stop()
 	return err
 }
 
 // NewReader makes a reader of sections; name tells which one is stuck when one is.
 func (d *Device) NewReader(name string) *Reader {
-	r := &Reader{table: &d.table, grace: &d.grace, dev: d, name: name}
+	r := &Reader{table: &d.table, grace: &d.grace, dev: d, name: name, guarded: !d.guard.off()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := append(slices.Clone(*d.readers.Load()), r)

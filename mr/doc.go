@@ -14,8 +14,13 @@
 // each mapping takes the version after the last, so that old keys of the base
 // are dead. Before a version could come again the base rests
 // (Config.Quarantine), and a base that was freed is reused after all others of its pool.
-// Indices follow a random start and first versions are random, but keys are
-// no secrets: what isolates is the domain.
+// On the outside a Key is a cipher of both, with a secret of the device, so that
+// one key tells nothing of another.
+//
+// What isolates is the domain. Where all peers share one, as sockets of RDS do, a
+// key is all that keeps peers out who were not given it: Config.PeerLookUps then
+// bounds how many keys they can try. Requests of peers that have a key are not
+// affected: Give says who has one.
 //
 // # Sections
 //
@@ -27,7 +32,8 @@
 //	r.Leave()
 //
 // Enter and Leave each write one word that no other goroutine writes; Check
-// reads a slot and a mapping that does not change while it is published. The
+// reads a slot and a mapping that does not change while it is published; where the
+// base of a key is the Reader remembers. The
 // three take about 8 ns together, allocate nothing and do not slow each other down.
 // Sections are short: no lock and nothing that waits; at most one chunk copied, or
 // one system call that does not block.
@@ -68,8 +74,8 @@
 //
 // All methods may be called concurrently, except those of a Reader, which
 // belong to one goroutine at a time. Locks are taken in the order Device.mu,
-// flusher.mu, pool.mu, table.mu; linger.mu and offenders.mu are leaves. Released, OnStuck
-// and the logger are called without any. Barriers, FreeInvalidate, Close and Revoke must
+// flusher.mu, pool.mu, table.mu; linger.mu, guard.mu and offenders.mu are leaves. Released, OnStuck
+// and the logger are called without any. guard.mu alone is taken in sections. Barriers, FreeInvalidate, Close and Revoke must
 // not be called inside a section or from Released: they would wait for their caller.
 //
 // # Buffers

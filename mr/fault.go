@@ -18,6 +18,8 @@ const (
 	OutOfBounds       // access is not within the region
 	Misaligned        // an atomic operation on anything but 8 aligned bytes
 	Spent             // use-once region that another operation has taken
+	Unseen            // the peer is not known to have the key, and was not looked for (Config.PeerLookUps)
+	Denied            // the key that a peer is not known to have is no good, for whatever reason
 	Held              // Revoke only: the key is dead, but a stuck reader may still use the memory
 	faults            // number of faults
 )
@@ -34,6 +36,8 @@ var faultText = [faults]string{
 	OutOfBounds: "mr: out of bounds",
 	Misaligned:  "mr: misaligned",
 	Spent:       "mr: region was used once",
+	Unseen:      "mr: key of a peer that tries too many",
+	Denied:      "mr: access denied",
 	Held:        "mr: held by a stuck reader",
 }
 

@@ -58,6 +58,11 @@ func (g *rig) reader(name string) *Reader {
 
 func (g *rig) options(rights Rights) Options { return Options{Domain: g.dom, Rights: rights} }
 
+// index and version are what a key hides.
+func (g *rig) index(k Key) uint32 { i, _ := g.table.cipher.base(k); return i }
+
+func (g *rig) version(k Key) uint8 { _, v := g.table.cipher.base(k); return v }
+
 // region maps n bytes of fill.
 func (g *rig) region(n int, fill byte, rights Rights) (Key, []byte) {
 	g.Helper()

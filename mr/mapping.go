@@ -34,6 +34,7 @@ type Options struct {
 // readers use only that and claim.
 type mapping struct {
 	key    Key
+	index  uint32 // index of the base
 	rights Rights
 	once   bool
 	bound  bool // peer alone may use the key
@@ -41,9 +42,12 @@ type mapping struct {
 	base   uint64
 	domain *Domain
 	peer   netip.Addr
+	serial uint64 // tells this use of the base from those before and after it, never 0
 
 	// claim is the operation that has a use-once region, 0 while nobody has.
 	claim atomic.Uint64
+
+	known acquaintances // peers that have the key
 
 	// Under the lock of the pool, from here on.
 	share      *share
@@ -59,6 +63,7 @@ func (m *mapping) fill(mem []byte, opt *Options) {
 	m.peer = opt.Peer.Unmap()
 	m.bound = opt.Peer.IsValid()
 	m.claim.Store(0)
+	m.known.reset()
 	m.released = opt.Released
 	m.replaced, m.scribbled = false, false
 }

@@ -9,22 +9,33 @@ import (
 )
 
 // offenders attributes bad keys to the peers that send them, in bounded room
-// and with bounded logging. Readers note them between sections.
+// and with bounded logging: a line sums up what a peer was refused since the one before
+// it, or in the first second. Readers note them between sections.
 type offenders struct {
 	config *Config
 
 	mu sync.Mutex
 	// Under mu.
-	peers map[netip.Addr]*offender
-	swept time.Time
+	peers   map[netip.Addr]*offender
+	swept   time.Time
+	timer   *time.Timer // of the next lines; nil before it is needed
+	armed   bool        // the timer runs
+	stopped bool
 }
 
 type offender struct {
-	total    uint64
-	unlogged uint64
-	logged   time.Time
-	last     time.Time
+	total uint64
+	last  time.Time
+	// Since the last line.
+	refused uint64
+	unseen  uint64 // of them, without a look-up
+	since   time.Time
+	fault   Fault // of the last one
+	due     time.Time
 }
+
+// firstLine is how long the first line about a peer waits, for what there is to add.
+const firstLine = time.Second
 
 func (o *offenders) init(c *Config) {
 	o.config = c
@@ -34,19 +45,99 @@ func (o *offenders) init(c *Config) {
 func (o *offenders) note(peer netip.Addr, f Fault, n uint64) {
 	now := time.Now()
 	o.mu.Lock()
+	defer o.mu.Unlock()
 	e := o.entryLocked(&peer, now)
+	if e.refused == 0 {
+		e.since = now
+		if first := now.Add(min(firstLine, o.config.LogInterval)); first.After(e.due) {
+			e.due = first
+		}
+	}
 	e.total += n
-	e.unlogged += n
-	e.last = now
-	count := uint64(0)
-	if now.Sub(e.logged) >= o.config.LogInterval {
-		count, e.unlogged, e.logged = e.unlogged, 0, now
+	e.refused += n
+	if f == Unseen {
+		e.unseen += n
+	}
+	e.last, e.fault = now, f
+	if o.armed || o.stopped {
+		return
+	}
+	o.armed = true
+	if wait := e.due.Sub(now); o.timer == nil {
+		o.timer = time.AfterFunc(wait, o.tell)
+	} else {
+		o.timer.Reset(wait)
+	}
+}
+
+// offense is a line of the log.
+type offense struct {
+	peer netip.Addr
+	offender
+	over time.Duration
+}
+
+// tell writes the lines that are due.
+func (o *offenders) tell() {
+	now := time.Now()
+	var next time.Time
+	o.mu.Lock()
+	if o.stopped {
+		o.mu.Unlock()
+		return
+	}
+	var lines []offense
+	for peer, e := range o.peers {
+		switch {
+		case e.refused == 0:
+		case e.due.After(now):
+			if next.IsZero() || e.due.Before(next) {
+				next = e.due
+			}
+		default:
+			lines = append(lines, e.offenseLocked(peer, now))
+			e.due = now.Add(o.config.LogInterval)
+		}
+	}
+	if o.armed = !next.IsZero(); o.armed {
+		o.timer.Reset(next.Sub(now))
 	}
 	o.mu.Unlock()
-	if count > 0 {
-		text, _ := peer.MarshalText()
-		o.config.Logger.Warn("bad keys", zap.ByteString("peer", text), zap.String("last", f.Error()), zap.Uint64("count", count))
+	o.write(lines)
+}
+
+// offenseLocked is a line about what a peer has done since the last one.
+func (e *offender) offenseLocked(peer netip.Addr, now time.Time) offense {
+	line := offense{peer, *e, now.Sub(e.since).Round(time.Millisecond)}
+	e.refused, e.unseen = 0, 0
+	return line
+}
+
+func (o *offenders) write(lines []offense) {
+	for i := range lines {
+		e := &lines[i]
+		text, _ := e.peer.MarshalText()
+		o.config.Logger.Warn("bad keys", zap.ByteString("peer", text), zap.Uint64("refused", e.refused), zap.Uint64("unseen", e.unseen),
+			zap.Duration("over", e.over), zap.String("last", e.fault.Error()))
 	}
+}
+
+// stop writes what there is to say, and nothing any more.
+func (o *offenders) stop() {
+	now := time.Now()
+	o.mu.Lock()
+	var lines []offense
+	for peer, e := range o.peers {
+		if e.refused > 0 && !o.stopped {
+			lines = append(lines, e.offenseLocked(peer, now))
+		}
+	}
+	o.stopped = true
+	if o.timer != nil {
+		o.timer.Stop()
+	}
+	o.mu.Unlock()
+	o.write(lines)
 }
 
 // entryLocked finds or makes the entry of a peer. When there is no room, peers

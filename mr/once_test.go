@@ -179,7 +179,7 @@ func TestRevokeChecksWhoAsks(t *testing.T) {
 		want Fault
 	}{
 		{0, g.dom, NoRegion},
-		{k + 1, g.dom, StaleKey},
+		{g.table.cipher.key(g.index(k), g.version(k)+1), g.dom, StaleKey},
 		{k, g.NewDomain(), WrongDomain},
 		{local, g.dom, NoRight},
 	} {

@@ -28,7 +28,9 @@ type Owner struct {
 	config OwnerConfig
 	shares [classes]share
 	pinned atomic.Int64
-	closed atomic.Bool
+
+	acquaintances atomic.Int64 // slots of the tables of the owner's regions
+	closed        atomic.Bool
 }
 
 // NewOwner makes an owner without regions.
@@ -72,7 +74,7 @@ func (o *Owner) revokeAll() {
 			for n := 0; more && n < stride; n++ {
 				m := s.live.next
 				if more = m != &s.live; more {
-					p.dropLocked(p.table.slot(m.key.Index()), m)
+					p.dropLocked(p.table.slot(m.index), m)
 				}
 			}
 			p.mu.Unlock()

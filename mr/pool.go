@@ -39,6 +39,7 @@ type pool struct {
 	resting [2]queue // bases that began to rest until turned, and later
 	turned  time.Time
 	rested  time.Time // when the last base began to rest
+	serial  uint64    // mapping.serial of the newest mapping
 	bases   int       // number of bases that do not rest
 	free    *mapping  // free mappings, never more than there are items
 	dirty   list      // dropped, not yet taken by an invalidation
@@ -141,7 +142,10 @@ func (p *pool) admitLocked(s *share, n int64) error {
 func (p *pool) publishLocked(s *share, index uint32, at *slot, mem []byte, opt *Options) Key {
 	m := p.mappingLocked()
 	m.fill(mem, opt)
-	m.key = makeKey(index, at.version()+1)
+	p.serial++
+	m.serial = p.serial
+	version := at.version() + 1
+	m.index, m.key = index, p.table.cipher.key(index, version)
 	m.share = s
 	m.next, m.prev = s.live.next, &s.live
 	m.next.prev, m.prev.next = m, m
@@ -150,7 +154,7 @@ func (p *pool) publishLocked(s *share, index uint32, at *slot, mem []byte, opt *
 	p.used++
 	p.pinned += n
 	s.hold(1, n)
-	at.note.Store(makeNote(m.key.Version(), at.uses()+1, p.class))
+	at.note.Store(makeNote(version, at.uses()+1, p.class))
 	at.live.Store(m)
 	return m.key
 }
@@ -179,7 +183,7 @@ func (p *pool) replaceLocked(s *share, at *slot, old *mapping, mem []byte, opt *
 	if err := p.admitLocked(s, int64(len(mem))); err != nil {
 		return 0, false, err
 	}
-	index, next := old.key.Index(), at
+	index, next := old.index, at
 	if at.uses() == maxUses {
 		if index, next = p.baseLocked(); next == nil {
 			p.full++
@@ -220,13 +224,17 @@ func (p *pool) reclaimLocked(m *mapping, now time.Time) {
 	p.used--
 	p.pinned -= n
 	m.share.hold(-1, -n)
+	if k := m.known.size(); k > 0 {
+		m.share.owner.dev.acquaintances.shrink(m.share.owner, k)
+		m.known.reset()
+	}
 	if invariants.Enabled && (p.used < p.live || p.pinned < 0 || m.share.used < 0 || m.share.bytes < 0 || m.scribbled) {
 		panic("mr: region reclaimed twice")
 	}
 	if m.replaced {
 		return
 	}
-	index := m.key.Index()
+	index := m.index
 	at := p.table.slot(index)
 	if at.uses() < maxUses {
 		p.pushLocked(&p.clean, index, at)

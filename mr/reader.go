@@ -43,6 +43,13 @@ type Reader struct {
 	counts  [faults]atomic.Uint64
 	dev     *Device
 	name    string
+
+	recent  [64]recentKey // keys that were looked for last, each where its last bits say
+	guarded bool          // look-ups of peers are paced
+	peer    netip.Addr    // peer that recent is about
+	id      Peer          // peer, as regions note it
+	met     [4]metPeer    // first len(met) of those to note after the section
+	meets   uint32        // number of entries of met in use
 	_       [64]byte
 }
 
@@ -51,6 +58,20 @@ type badKey struct {
 	peer  netip.Addr
 	fault Fault
 	n     uint64
+}
+
+// recentKey is what a reader knows of a key: where its base is, so that the key need not
+// be deciphered again, and that the reader's peer has it.
+type recentKey struct {
+	key    Key
+	index  uint32
+	serial uint64 // mapping of which the peer has the key, 0: none
+}
+
+// metPeer is a key that a peer has used, on its way to the region's acquaintances.
+type metPeer struct {
+	key  Key
+	peer Peer
 }
 
 // Enter begins a section. Sections do not nest.
@@ -73,7 +94,7 @@ func (r *Reader) Leave() {
 		panic("mr: leaving a reader section that was not entered")
 	}
 	r.seq.Store(r.n)
-	if r.grace.waiting.Load()|r.noted != 0 {
+	if r.grace.waiting.Load()|r.noted|r.meets != 0 {
 		r.left()
 	}
 }
@@ -84,6 +105,10 @@ func (r *Reader) left() {
 		r.dev.offenders.note(b.peer, b.fault, b.n)
 	}
 	r.noted = 0
+	for _, m := range r.met[:r.meets] {
+		r.dev.Give(m.key, m.peer)
+	}
+	r.meets = 0
 	if r.grace.waiting.Load() != 0 {
 		r.grace.passed(r)
 	}
@@ -99,25 +124,74 @@ func (r *Reader) Check(req *Request) ([]byte, Fault) {
 	if req.Len == 0 {
 		return nil, None
 	}
-	s := r.table.slot(req.Key.Index())
-	if s == nil {
-		return nil, r.refuse(req, NoRegion)
+	e := &r.recent[req.Key%Key(len(r.recent))]
+	if e.key != req.Key {
+		index, _ := r.table.cipher.base(req.Key)
+		*e = recentKey{key: req.Key, index: index}
 	}
-	m := s.live.Load()
-	if m == nil {
-		return nil, r.refuse(req, r.table.absent(req.Key))
-	}
-	if invariants.Enabled && m.scribbled {
+	m := r.table.live(e.index)
+	if invariants.Enabled && m != nil && m.scribbled {
 		panic("mr: a section found a recycled mapping")
 	}
-	if m.key != req.Key {
-		return nil, r.refuse(req, StaleKey)
+	if m == nil || m.key != req.Key || r.guarded && (e.serial != m.serial || r.peer != req.From) {
+		if f := r.meet(req, e, m); f != None {
+			return nil, r.refuse(req, f)
+		}
 	}
 	if f := m.check(req); f != None {
 		return nil, r.refuse(req, f)
 	}
 	off := req.Addr - m.base
 	return m.mem[off : off+req.Len : off+req.Len], None
+}
+
+// meet decides about a request for a key that the peer is not known to have. m is what
+// the base has now. None means that m is what the key names, and the request is to be
+// checked.
+func (r *Reader) meet(req *Request, e *recentKey, m *mapping) Fault {
+	if m != nil && m.key != req.Key {
+		m = nil
+	}
+	if !req.From.IsValid() || !r.guarded {
+		if m == nil {
+			return r.table.absent(req.Key)
+		}
+		return None
+	}
+	r.serve(req.From)
+	if m != nil && m.acquainted(req.From, r.id) {
+		e.serial = m.serial
+		return None
+	}
+	// From here on nothing that the peer can notice depends on m, unless it has a token.
+	switch {
+	case !r.dev.guard.take(r.id):
+		return Unseen
+	case m == nil || m.check(req) != None:
+		return Denied
+	}
+	e.serial = m.serial
+	if int(r.meets) < len(r.met) {
+		r.met[r.meets] = metPeer{m.key, r.id}
+		r.meets++
+	}
+	return None
+}
+
+// serve makes recent that of a peer.
+func (r *Reader) serve(peer netip.Addr) {
+	if r.peer == peer {
+		return
+	}
+	for i := range r.recent {
+		r.recent[i].serial = 0
+	}
+	r.peer, r.id = peer, r.dev.Peer(peer)
+}
+
+// acquainted tells whether a peer is known to have the key.
+func (m *mapping) acquainted(peer netip.Addr, id Peer) bool {
+	return m.bound && !m.elsewhere(peer) || m.known.has(id)
 }
 
 func (m *mapping) check(req *Request) Fault {
@@ -152,22 +226,27 @@ func (m *mapping) elsewhere(from netip.Addr) bool {
 	return m.bound && from.IsValid() && m.peer != from && m.peer != from.Unmap()
 }
 
-// refuse counts a refusal; who asked for it is written down after the section.
+// refuse counts a refusal; who asked for it is written down after the section. With a
+// guard, a peer is not told why.
 func (r *Reader) refuse(req *Request, f Fault) Fault {
 	r.counts[f].Store(r.counts[f].Load() + 1)
 	if !req.From.IsValid() {
 		return f
 	}
+	told := f
+	if r.guarded {
+		told = Denied
+	}
 	peer := req.From.Unmap()
 	for i := range r.bad[:r.noted] {
 		if b := &r.bad[i]; b.peer == peer && b.fault == f {
 			b.n++
-			return f
+			return told
 		}
 	}
 	if int(r.noted) < len(r.bad) {
 		r.bad[r.noted] = badKey{peer, f, 1}
 		r.noted++
 	}
-	return f
+	return told
 }

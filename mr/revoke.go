@@ -15,6 +15,9 @@ import (
 // owner cannot free the region any more; Options.Released is called with the
 // next invalidation.
 //
+// With a guard (Config.PeerLookUps) a peer ends only regions that it is known to have the
+// key of.
+//
 // Revoke waits for the sections of others and is called outside of one. It is
 // meant for event loops: unless a section takes much longer than it should,
 // it neither sleeps nor does the work of other invalidations.
@@ -23,9 +26,12 @@ func (r *Reader) Revoke(k Key, dom *Domain, from netip.Addr) Fault {
 		panic("mr: Revoke inside a reader section")
 	}
 	req := Request{Key: k, Domain: dom, From: from}
-	f := r.dev.revoke(&req)
+	f := Unseen
+	if !r.guarded || r.has(&req) {
+		f = r.dev.revoke(&req)
+	}
 	if f != None {
-		r.refuse(&req, f)
+		f = r.refuse(&req, f)
 		r.left()
 		return f
 	}
@@ -36,6 +42,16 @@ func (r *Reader) Revoke(k Key, dom *Domain, from netip.Addr) Fault {
 		return Held
 	}
 	return None
+}
+
+// has tells whether the peer is known to have the key.
+func (r *Reader) has(req *Request) bool {
+	r.serve(req.From)
+	r.Enter()
+	defer r.Leave()
+	index, _ := r.table.cipher.base(req.Key)
+	m := r.table.live(index)
+	return m != nil && m.key == req.Key && m.acquainted(req.From, r.id)
 }
 
 func (d *Device) revoke(req *Request) Fault {

@@ -23,6 +23,11 @@ type Stats struct {
 	// last also what is beyond.
 	BatchSize, GraceTime [24]uint64
 
+	// Acquaintances is how many entries there are of peers that have keys beside the
+	// first of each region, Forgotten how many were given up for others.
+	Acquaintances int64
+	Forgotten     uint64
+
 	// BadKeys counts refused requests by reason.
 	BadKeys [faults]uint64
 	// Offenders are the peers they came from, the zero address standing for all
@@ -41,9 +46,9 @@ type PoolStats struct {
 }
 
 type counters struct {
-	stale                                        atomic.Int64
-	invalidations, batches, most, stuck, refused atomic.Uint64
-	size, grace                                  [24]atomic.Uint64
+	stale                                                   atomic.Int64
+	invalidations, batches, most, stuck, refused, forgotten atomic.Uint64
+	size, grace                                             [24]atomic.Uint64
 }
 
 // invalidated counts a batch; only the leader does.
@@ -67,6 +72,7 @@ func (d *Device) Stats() Stats {
 		Small: d.pools[small].stats(), Large: d.pools[large].stats(), Registered: d.pools[registered].stats(),
 		Stale: c.stale.Load(), Invalidations: c.invalidations.Load(), Batches: c.batches.Load(),
 		LargestBatch: c.most.Load(), StuckReaders: c.stuck.Load(), Refused: c.refused.Load(),
+		Acquaintances: d.acquaintances.used.Load(), Forgotten: c.forgotten.Load(),
 		Offenders: d.offenders.snapshot(),
 	}
 	for i := range c.size {

@@ -1,7 +1,6 @@
 package mr
 
 import (
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 )
@@ -48,18 +47,18 @@ const (
 // table finds a base by its index in two steps. Chunks appear as bases are
 // needed and stay.
 type table struct {
+	cipher keyCipher
 	chunks [1 << (indexBits - chunkBits)]atomic.Pointer[[chunkLen]slot]
 
 	mu sync.Mutex
-	// Under mu: the index that comes next, how many there are, the most there
-	// may be, and where first versions come from.
-	cursor, bases, limit uint32
-	rand                 *rand.Rand
+	// Under mu: the index that comes next, how many bases there are, and the most
+	// there may be.
+	next, bases, limit uint32
 }
 
-func (t *table) init(limit int, rnd *rand.Rand) {
-	t.limit, t.rand = uint32(limit), rnd
-	t.cursor = 1 + rnd.Uint32N(maxIndex)
+func (t *table) init(limit int, secret uint64) {
+	t.limit = uint32(limit)
+	t.cipher.init(secret)
 }
 
 // slot is the base with an index, nil if that part of the table does not exist.
@@ -70,26 +69,36 @@ func (t *table) slot(index uint32) *slot {
 	return nil
 }
 
+// live is the mapping that the newest key of a base names, nil if there is none.
+func (t *table) live(index uint32) *mapping {
+	if s := t.slot(index); s != nil {
+		return s.live.Load()
+	}
+	return nil
+}
+
 // known is the base that a key names, nil if there is none. Its key may be dead.
 func (t *table) known(k Key) *slot {
-	if s := t.slot(k.Index()); s != nil && s.note.Load()&noteKnown != 0 {
+	index, _ := t.cipher.base(k)
+	if s := t.slot(index); s != nil && s.note.Load()&noteKnown != 0 {
 		return s
 	}
 	return nil
 }
 
-// grow adds a base of the class; its index follows that of the last one, from
-// a random start.
+// grow adds a base of the class. The base that one version of would have the key 0 is
+// left out, and so is index 0, which queues have for no base.
 func (t *table) grow(c class) (uint32, *slot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.bases == t.limit {
 		return 0, nil
 	}
-	index := t.cursor
-	if t.cursor++; t.cursor > maxIndex {
-		t.cursor = 1
+	t.next++
+	if none, _ := t.cipher.base(0); t.next == none {
+		t.next++
 	}
+	index := t.next
 	t.bases++
 	at := &t.chunks[index>>chunkBits]
 	chunk := at.Load()
@@ -98,17 +107,17 @@ func (t *table) grow(c class) (uint32, *slot) {
 		at.Store(chunk)
 	}
 	s := &chunk[index%chunkLen]
-	s.note.Store(makeNote(uint8(t.rand.Uint32()), 0, c) &^ noteKnown) // the base is not known until its first mapping
+	s.note.Store(makeNote(0, 0, c) &^ noteKnown) // the base is not known until its first mapping
 	return index, s
 }
 
 // absent says why a key is dead that names no live mapping.
 func (t *table) absent(k Key) Fault {
 	s := t.known(k)
-	switch {
-	case s == nil:
+	if s == nil {
 		return NoRegion
-	case s.version() != k.Version():
+	}
+	if _, version := t.cipher.base(k); s.version() != version {
 		return StaleKey
 	}
 	return Revoked

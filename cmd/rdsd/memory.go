@@ -34,7 +34,7 @@ func defaultMemory() memorySettings {
 // Bounds of package mr; its Validate is their home.
 const (
 	maxRegions  = 1 << 23
-	maxKeys     = 1<<24 - 1
+	maxKeys     = 1<<24 - 2
 	maxLogPeers = 1 << 16
 )
 

@@ -238,7 +238,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"receive.stall: 0s is not a positive duration", "tcp.keepalive_idle: -1ns is not a positive duration", "tcp.keepalive_interval: 0s is not a positive duration", "tcp.drain_timeout: 0s is not a positive duration",
 		`log.level: "loud" is none of debug, info, warn and error`, `log.format: "xml" is neither console nor json`,
 		"memory.regions: 0 is not between 1 and 8388608", "memory.large_regions: 8388609 is not between 1 and 8388608", "memory.registered_regions: -1 is not between 1 and 8388608",
-		"memory.pinned: -1 is less than 0", "memory.large_pinned: -2 is less than 0", "memory.keys: 16777216 is not between 2 and 16777215", "memory.quarantine: -1ns is not between 0s and 24h0m0s",
+		"memory.pinned: -1 is less than 0", "memory.large_pinned: -2 is less than 0", "memory.keys: 16777216 is not between 2 and 16777214", "memory.quarantine: -1ns is not between 0s and 24h0m0s",
 		"memory.linger: 1ns is not between 1ms and 1h0m0s", "memory.stuck: 0s is not between 1ms and 10m0s", "memory.wait: 1ns is not between 0s and 0s",
 		"memory.log_interval: 25h0m0s is not between 1ms and 24h0m0s", "memory.log_peers: 65537 is not between 1 and 65536",
 		"sessions.max: 0 is less than 1", "sessions.max_per_user: -1 is less than 1", "sessions.max_sockets: 16385 is not between 1 and 16384",
