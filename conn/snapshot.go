@@ -44,7 +44,8 @@ type MessageInfo struct {
 	Length   int
 	Sport    uint16
 	Dport    uint16
-	Flags    uint8 // wire flags it will carry
+	Flags    uint8    // wire flags it will carry
+	Account  *Account // the sender's account; nil: the message is the connection's own
 }
 
 // PathInfos describes the paths in use, and others that have a link.
@@ -111,7 +112,7 @@ func (e *entry) info(path int) MessageInfo {
 	if e.flags&(entrySilent|entryLimited) != 0 {
 		seq = 0
 	}
-	return MessageInfo{path, seq, int(e.length), e.sport, e.dport, e.chunk.b.B[e.off+24]}
+	return MessageInfo{path, seq, int(e.length), e.sport, e.dport, e.chunk.b.B[e.off+24], e.acct}
 }
 
 // OverBudget tells whether Enqueue refuses messages because the budget is used up.

@@ -138,7 +138,7 @@ var remoteErrors = func() map[syscall.Errno]error {
 	m := make(map[syscall.Errno]error)
 	for _, e := range []error{
 		ErrWouldBlock, ErrCongested, ErrMessageTooLong, ErrNotConnected, ErrAddressInUse, ErrAddressNotAvailable,
-		ErrInvalid, ErrNotSupported, ErrNoTransport, ErrPermission, ErrTooMany, ErrBusy, errDestination, errFault,
+		ErrInvalid, ErrNotSupported, ErrNoTransport, ErrPermission, ErrTooMany, ErrQuota, ErrBusy, errDestination, errFault,
 	} {
 		m[e.(*sentinel).errno] = e
 	}

@@ -26,6 +26,7 @@ type counters struct {
 	sendRDMA         atomic.Uint64 // RDMA operations begun
 	sendRDMABytes    atomic.Uint64 // bytes of memory that operations were to write
 	recvRDMABytes    atomic.Uint64 // bytes of memory that operations were to read
+	userRefused      atomic.Uint64 // requests of applications beyond the share of their user
 }
 
 // operated counts an operation that was begun.
@@ -124,6 +125,8 @@ func (n *Node) list() []transport.Counter {
 		{Name: "conn_refused", Value: t.LinksRefused},
 		{Name: "conn_not_allowed", Value: n.rejections.sum()},
 		{Name: "peer_generations", Value: t.Generations},
+		{Name: "user_refused", Value: c.userRefused.Load()},
+		{Name: "reports_made", Value: n.reports.count()},
 	}
 	return append(out, n.wire.Stats()...)
 }

@@ -172,7 +172,7 @@ func TestApplicationsAreKilled(t *testing.T) { // not in parallel: it measures t
 			eventually(t, "the end of all sessions", func() bool {
 				svc.mu.Lock()
 				defer svc.mu.Unlock()
-				return svc.live == 0 && len(svc.lingering) == 0 && len(svc.sessions) == 0 && len(svc.ofUID) == 0
+				return svc.live == 0 && len(svc.lingering) == 0 && len(svc.sessions) == 0 && len(svc.users) == 0
 			})
 		}
 	}

@@ -40,6 +40,10 @@ var (
 	ErrPermission error = &sentinel{"permission denied", syscall.EACCES}
 	// ErrTooMany: a limit of the daemon is reached (EMFILE).
 	ErrTooMany error = &sentinel{"limit reached", syscall.EMFILE}
+	// ErrQuota: the user's applications have all that one user may have: of peers,
+	// addresses, sockets or shared memory (EDQUOT). Each comes back when sockets or
+	// sessions end.
+	ErrQuota error = &sentinel{"share of the user is used up", syscall.EDQUOT}
 	// ErrDaemonLost: rdsd has ended, or has ended the session (ECONNRESET).
 	// What was not acknowledged by then may or may not be delivered.
 	ErrDaemonLost error = &sentinel{"rdsd has gone", syscall.ECONNRESET}

@@ -124,6 +124,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		promised: cfg.SendBudget, budget: int64(cfg.SendBudget) * 3 / 2, flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
 		again: slices.Contains(hello.Features, ipc.FeatureAgain), spills: slices.Contains(hello.Features, ipc.FeatureSpill),
 	}
+	x.regions.sess = x
 	if err := s.reserve(x); err != nil {
 		return refuse(err)
 	}
@@ -207,13 +208,14 @@ func (s *Service) reserve(x *session) error {
 		return net.ErrClosed
 	case s.live >= cfg.MaxSessions:
 		return fmt.Errorf("%d sessions are the limit: %w", cfg.MaxSessions, ErrTooMany)
-	case s.ofUID[uid] >= cfg.MaxSessionsPerUID:
+	case s.sessionsOfLocked(uid) >= cfg.MaxSessionsPerUID:
 		return fmt.Errorf("%d sessions are the limit for user %d: %w", cfg.MaxSessionsPerUID, uid, ErrTooMany)
 	}
 	s.next++
 	x.id = s.next
 	s.live++
-	s.ofUID[x.cred.UID]++
+	x.user = s.userLocked(x.cred.UID)
+	x.user.sessions++
 	x.holds = 1
 	x.queue.limit = int64(cfg.ReceiveBacklog)
 	s.numberLocked(x)
@@ -245,9 +247,7 @@ func (s *Service) releaseLocked(x *session) {
 		return
 	}
 	s.live--
-	if s.ofUID[x.cred.UID]--; s.ofUID[x.cred.UID] == 0 {
-		delete(s.ofUID, x.cred.UID)
-	}
+	s.endLocked(x)
 }
 
 // linger lists a socket that is going to end. The session counts against the
@@ -268,6 +268,7 @@ func (s *Service) lingered(a *appSocket, d *DroppedError) {
 		s.left.Messages += d.Messages
 		s.left.Bytes += d.Bytes
 	}
+	a.sess.user.vacateLocked(a.s.la.addr)
 	s.releaseLocked(a.sess)
 	s.mu.Unlock()
 }

@@ -1,7 +1,6 @@
 package rds
 
 import (
-	"os"
 	"testing"
 
 	"github.com/rds-go/rds/internal/ipc"
@@ -10,15 +9,12 @@ import (
 // A user who wants too many connections gets those that exist.
 func TestConnectionsOfAUser(t *testing.T) {
 	t.Parallel()
-	_, svc, path := served(t, newLoopLab(t), Config{}, ServiceConfig{})
+	_, _, path := served(t, newLoopLab(t), Config{}, ServiceConfig{Users: UserShares{Peers: 1}})
 	e := intrude(t, path)
 	defer e.leave()
 	here, there, other := newAddr(), newAddr(), newAddr()
 	e.bind(addrOf(here, 5))
 	first := e.resolve(here, there)
-	svc.mu.Lock()
-	svc.peersOf[uint32(os.Getuid())] = maxPeersPerUID
-	svc.mu.Unlock()
 	if r := e.ask(ipc.Request{Op: ipc.CallResolve, Local: here, Remote: other}); r.Error == "" {
 		t.Error("one more than allowed")
 	}

@@ -31,11 +31,13 @@ func (n *Node) Info() (Info, error) {
 	}
 	slices.SortFunc(info.Addresses, netip.Addr.Compare)
 	sort.Slice(info.Sockets, func(i, j int) bool { return info.Sockets[i].Bound.Compare(info.Sockets[j].Bound) < 0 })
-	n.eachPeer(func(p *peer) { p.info(&info) })
+	var users map[*peer][]uint32
 	if svc := n.service.Load(); svc != nil {
-		info.Sessions = svc.Sessions()
+		info.Sessions, info.Users = svc.Sessions(), svc.Users()
+		users = svc.usersOfPeers()
 	}
 	info.Admission = n.admission()
+	n.eachPeer(func(p *peer) { p.info(&info, users[p]) })
 	sort.Slice(info.Connections, func(i, j int) bool {
 		a, b := info.Connections[i], info.Connections[j]
 		if c := a.Local.Compare(b.Local); c != 0 {
@@ -57,7 +59,7 @@ func (s *nodeSocket) info() SocketInfo {
 	}
 	info := SocketInfo{
 		Bound: s.local(), Connected: s.remote(), SendBuffer: s.account.Limit(), ReceiveBuf: int(s.rcvbuf.Load()),
-		SendQueued: s.account.Bytes(), RecvQueued: int(bytes), RecvMessages: int(count), Congested: s.congested.Load(),
+		SendQueued: s.account.Bytes(), RecvQueued: int(bytes), RecvMessages: int(count), Congested: s.congested.Load(), whose: s.whose(),
 	}
 	if s.app != nil {
 		x := s.app.sess
@@ -77,21 +79,21 @@ func (s *nodeSocket) received() []QueuedInfo {
 	for _, items := range [][]recvItem{q.out[q.outPos:], q.in} {
 		for i := range items {
 			if it := &items[i]; len(out) < infoMessages {
-				out = append(out, QueuedInfo{Local: s.local(), Remote: netip.AddrPortFrom(*it.from, it.sport), Sequence: it.seq, Bytes: int(it.length)})
+				out = append(out, QueuedInfo{Local: s.local(), Remote: netip.AddrPortFrom(*it.from, it.sport), Sequence: it.seq, Bytes: int(it.length), whose: s.whose()})
 			}
 		}
 	}
 	return out
 }
 
-func (p *peer) info(info *Info) {
+func (p *peer) info(info *Info, users []uint32) {
 	serving := p.node.serving(p.local.addr, p.remote)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := ConnectionInfo{
 		Local: p.local.addr, Remote: p.remote, Paths: p.core.Paths(), Generation: p.core.PeerGeneration(),
 		Queued: p.core.Queued(), Path: p.core.PathInfos(), NextRX: p.path[0].nextRX.Load(),
-		Transport: serving, // replaced below by the link's own word, if there is a link
+		users: users, Transport: serving, // replaced below by the link's own word, if there is a link
 	}
 	if len(c.Path) > 0 {
 		c.NextTX = c.Path[0].NextTX
@@ -132,6 +134,9 @@ func (p *peer) info(info *Info) {
 				Local: netip.AddrPortFrom(p.local.addr, m.Sport), Remote: netip.AddrPortFrom(p.remote, m.Dport),
 				Sequence: m.Sequence, Bytes: m.Length,
 			})
+			if m.Account != nil {
+				out[len(out)-1].whose = m.Account.Owner.(*nodeSocket).whose()
+			}
 		}
 		return out
 	}
@@ -140,7 +145,7 @@ func (p *peer) info(info *Info) {
 }
 
 func serveControl(path string, n *Node) (io.Closer, error) {
-	return control.Serve(path, func() (any, error) { return n.Info() })
+	return control.Serve(path, func() (any, error) { return n.Report() })
 }
 
 // FetchInfo asks the node behind a control socket, such as rdsd's, for its Info.

@@ -23,6 +23,8 @@ type Info struct {
 	Sessions    []SessionInfo       `json:"sessions,omitempty"`  // applications attached to a Service
 	Memory      *MemoryInfo         `json:"memory,omitempty"`    // memory regions; nil without a transport that carries RDMA
 	Admission   *AdmissionInfo      `json:"admission,omitempty"` // nil: the node has no allow-list and never rejected anybody
+	Users       []UserInfo          `json:"users,omitempty"`     // what users have of their shares
+	LeftOut     string              `json:"left_out,omitempty"`  // what this report leaves out; empty: nothing
 	Waits       []WaitInfo          `json:"waits,omitempty"`     // who waits, for what and since when
 	Time        time.Time           `json:"time,omitzero"`       // when the snapshot was made
 }
@@ -69,6 +71,8 @@ type SocketInfo struct {
 	PID          int            `json:"pid,omitempty"`     // process id of the application that attached
 	UID          uint32         `json:"uid,omitempty"`     // user id of the application
 	Command      string         `json:"command,omitempty"` // name of the application's program
+
+	whose whose
 }
 
 // ConnectionInfo is one line of rds-info -n, with its paths.
@@ -88,6 +92,8 @@ type ConnectionInfo struct {
 	Queued     int             `json:"queued"`     // bytes of memory for queued messages
 	Path       []conn.PathInfo `json:"path"`
 	TCP        []PathTCP       `json:"tcp_info,omitempty"` // TCP_INFO of the paths that have a TCP connection
+
+	users []uint32 // users whose applications use the connection
 }
 
 // QueuedInfo is one line of rds-info -s, -t or -r.
@@ -97,6 +103,8 @@ type QueuedInfo struct {
 	TOS      uint8          `json:"tos"`
 	Sequence uint64         `json:"sequence"`
 	Bytes    int            `json:"bytes"`
+
+	whose whose
 }
 
 // TCPInfo is one line of rds-info -T: a connection of RDS over TCP.

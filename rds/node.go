@@ -40,6 +40,7 @@ type Node struct {
 	succession succession
 	allowed    atomic.Pointer[allowList] // addresses that the node has connections with; nil: everybody
 	rejections rejections
+	reports    reports
 	leaving    atomic.Bool // the node stops: its state file belongs to a successor
 
 	admissionMu sync.Mutex // serialises changes of allowed; locked before all other locks

@@ -31,6 +31,7 @@ type peer struct {
 	arrivals     atomic.Uint32   // grows with each burst received
 	epoch        atomic.Uint32   // core.Epoch, for receivers
 	gone, barred atomic.Bool     // barred: the allow-list does not name the peer; written under mu
+	users        atomic.Int32    // users whose applications use the connection (user.peers); written under Service.mu
 	kept         *statefile.Peer // the peer's entry in the state file; nil: there is no state file
 
 	mu       sync.Mutex // guards the fields below
@@ -422,28 +423,6 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 	if news {
 		p.node.mapNews()
 	}
-}
-
-// cancel drops s's messages, to one port or to all.
-func (p *peer) cancel(s *nodeSocket, port uint16, all bool) (messages, bytes int) {
-	m, b := p.cancelParked(s, port, all, conn.Canceled) // first, because messages in the log came before those in flows
-	p.mu.Lock()
-	messages, bytes = p.core.Cancel(&s.share(p).Account, port, all)
-	waits := len(p.flows) > 0
-	p.unlock(nil)
-	if waits {
-		p.serve() // nothing may be left to write whose end would serve the flows
-	}
-	return messages + m, bytes + b
-}
-
-// abandon is cancel of all that s has sent, whose fate is unknown.
-func (p *peer) abandon(s *nodeSocket) (messages, bytes int) {
-	m, b := p.cancelParked(s, 0, true, conn.Dropped)
-	p.mu.Lock()
-	messages, bytes = p.core.Abandon(&s.share(p).Account)
-	p.unlock(nil)
-	return messages + m, bytes + b
 }
 
 // armLocked sets the timer for the core's next deadline.

@@ -39,10 +39,9 @@ type Service struct {
 	closed    bool
 	opening   []*opening // handshakes that wait for a Hello, oldest first
 	sessions  map[uint64]*session
-	queues    []*session     // sessions by the number of their queue less FirstQueue+1; nil: free
-	live      int            // sessions, and former ones with sockets that linger
-	ofUID     map[uint32]int // live by user
-	peersOf   map[uint32]int // connections made because a user asked for them
+	queues    []*session // sessions by the number of their queue less FirstQueue+1; nil: free
+	live      int        // sessions, and former ones with sockets that linger
+	users     map[uint32]*user
 	lingering map[*appSocket]struct{}
 	left      DroppedError // messages of sockets that ended during Close, whose fates were not known by then
 	next      uint64
@@ -65,7 +64,7 @@ func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
 	cfg.setDefaults(n)
 	s := &Service{
 		node: n, log: cfg.Logger, listener: cfg.Listener, cut: make(chan struct{}),
-		sessions: make(map[uint64]*session), ofUID: make(map[uint32]int), peersOf: make(map[uint32]int),
+		sessions: make(map[uint64]*session), users: make(map[uint32]*user),
 		lingering: make(map[*appSocket]struct{}),
 	}
 	s.limits.Store(&cfg)

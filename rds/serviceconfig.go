@@ -54,6 +54,11 @@ type ServiceConfig struct {
 	// bytes: a power of two from 1 MiB to 1 GiB. Each piece takes a power of two
 	// from 4 KiB.
 	MemoryArena int
+	// Users bounds what all applications of one user may have together.
+	Users UserShares
+	// ReportGroups are groups whose members are shown by Client.Info what all users have, as
+	// root and the user of this process are. Others are shown what is their own.
+	ReportGroups []uint32
 	// Ports says who may bind which ports; a port that no rule names is
 	// anybody's.
 	Ports []PortRule
@@ -99,6 +104,7 @@ func (c *ServiceConfig) Validate() error {
 			bad(f.name, "must be a power of two from 1 MiB to 1 GiB", v)
 		}
 	}
+	c.Users.check(bad)
 	for i, r := range c.Ports {
 		if r.First > r.Last {
 			bad(fmt.Sprintf("Ports[%d]", i), "first port after the last", fmt.Sprintf("%d-%d", r.First, r.Last))
@@ -123,6 +129,7 @@ func (c *ServiceConfig) setDefaults(n *Node) {
 	def(&c.ReceiveArena, DefaultReceiveArena)
 	def(&c.MemoryArena, DefaultMemoryArena)
 	def(&c.ReceiveBacklog, DefaultReceiveBacklog)
+	c.Users.setDefaults()
 	if c.Mode == 0 {
 		c.Mode = DefaultSocketMode
 	}

@@ -62,8 +62,10 @@ type session struct {
 	aside      chan struct{} // one token for each call that takes its time
 	leaving    atomic.Bool   // the service ends: the application hears when nothing has its memory
 
-	holds     int          // what keeps the session counted against the limits on sessions; guarded by Service.mu
-	lingering atomic.Int32 // sockets that were closed and wait for what they have sent
+	user      *user              // constant once reserve was called
+	met       map[*peer]struct{} // connections that the session uses; guarded by Service.mu
+	holds     int                // what keeps the session counted against the limits on sessions; guarded by Service.mu
+	lingering atomic.Int32       // sockets that were closed and wait for what they have sent
 
 	mu      sync.Mutex // guards the fields below; locked before all locks of the node
 	sq      ipc.Consumer

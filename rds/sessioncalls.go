@@ -1,7 +1,6 @@
 package rds
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -72,7 +71,7 @@ func (x *session) calls() {
 				reply(r)
 			})
 		case ipc.CallInfo:
-			x.report(q.ID, reply)
+			x.beside(func() { x.report(q.ID, reply) })
 		case ipc.CallCancel, ipc.CallReach, ipc.CallConceal:
 			x.beside(func() {
 				r, err := x.long(&q)
@@ -192,6 +191,9 @@ func (x *session) bind(q *ipc.Request) (*ipc.Reply, error) {
 	case addr.Port() != 0 && !permits(cfg.Ports, addr.Port(), x.cred.UID, x.gids):
 		return nil, ErrPermission
 	}
+	if err := x.svc.occupy(x, addr.Addr(), len(x.node.cfg.Addresses) > 0); err != nil {
+		return nil, err
+	}
 	if i == len(x.sockets) {
 		x.sockets = append(x.sockets, nil)
 		x.gens = append(x.gens, 0)
@@ -208,6 +210,7 @@ func (x *session) bind(q *ipc.Request) (*ipc.Reply, error) {
 		s.account.Every = true
 	})
 	if err != nil {
+		x.svc.vacate(x, addr.Addr())
 		return nil, err
 	}
 	x.sockets[i] = a
@@ -370,16 +373,11 @@ func (x *session) resolve(local, remote netip.Addr, connect bool) (*ipc.Reply, e
 	if err := checkDestination(la.addr, remote); err != nil {
 		return nil, err
 	}
-	if x.node.known(la, remote) == nil {
-		if !x.node.allows(remote) {
-			x.node.counters.sendNotAllowed.Add(1)
-			return nil, &notAllowedError{remote}
-		}
-		if err := x.svc.mayMeet(x.cred.UID); err != nil {
-			return nil, err
-		}
+	if x.node.known(la, remote) == nil && !x.node.allows(remote) {
+		x.node.counters.sendNotAllowed.Add(1)
+		return nil, &notAllowedError{remote}
 	}
-	p, err := x.node.peer(la, remote)
+	p, err := x.svc.meet(x, la, remote)
 	if err != nil {
 		return nil, err
 	}
@@ -391,21 +389,6 @@ func (x *session) resolve(local, remote netip.Addr, connect bool) (*ipc.Reply, e
 		p.attempt()
 	}
 	return &ipc.Reply{Peer: p.index}, nil
-}
-
-// maxPeersPerUID bounds the connections made at the wish of one user, who could
-// else fill the table: they stay as long as the node.
-const maxPeersPerUID = ipc.MaxPeers / 2
-
-// mayMeet counts a connection that a user wants to be made.
-func (s *Service) mayMeet(uid uint32) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.peersOf[uid] >= maxPeersPerUID {
-		return fmt.Errorf("%d peers are the limit for user %d: %w", maxPeersPerUID, uid, ErrTooMany)
-	}
-	s.peersOf[uid]++
-	return nil
 }
 
 // known is the connection from la to a remote address, nil if there is none.
@@ -424,21 +407,16 @@ func (n *Node) addresses() int {
 
 // report answers CallInfo, in parts.
 func (x *session) report(id uint64, reply func(*ipc.Reply)) {
-	info, err := x.node.Info()
-	var b []byte
-	if err == nil {
-		info.Provider = ProviderDaemon
-		b, err = json.Marshal(info)
-	}
+	err := x.describe(func(b []byte) {
+		for len(b) > ipc.DataPart {
+			reply(&ipc.Reply{ID: id, Data: b[:ipc.DataPart], More: true})
+			b = b[ipc.DataPart:]
+		}
+		reply(&ipc.Reply{ID: id, Data: b})
+	})
 	if err != nil {
 		reply(failed(id, err))
-		return
 	}
-	for len(b) > ipc.DataPart {
-		reply(&ipc.Reply{ID: id, Data: b[:ipc.DataPart], More: true})
-		b = b[ipc.DataPart:]
-	}
-	reply(&ipc.Reply{ID: id, Data: b})
 }
 
 // info describes the session.

@@ -3,6 +3,7 @@ package rds
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -24,8 +25,11 @@ const (
 )
 
 // sessionRegions is who all regions of a session belong to: a session may have as
-// many as it leaves free, however many sockets it has, and they end together.
+// many as it leaves free, however many sockets it has, and its user has, and they end
+// together.
 type sessionRegions struct {
+	sess *session
+
 	mu    sync.Mutex // guards owner and over; locked before the locks of mr only
 	owner *mr.Owner
 	over  bool
@@ -37,10 +41,11 @@ func (r *sessionRegions) open(d *mr.Device) *mr.Owner {
 	if r == nil {
 		return d.NewOwner(mr.OwnerConfig{})
 	}
+	user := r.sess.svc.regionsOf(r.sess.user, d)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.owner == nil && !r.over {
-		r.owner = d.NewOwner(mr.OwnerConfig{})
+		r.owner = d.NewOwner(mr.OwnerConfig{Name: fmt.Sprintf("session %d", r.sess.id), Within: user})
 	}
 	if r.over {
 		return nil

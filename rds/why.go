@@ -40,6 +40,9 @@ type WaitInfo struct {
 	OwnerPID int            `json:"owner_pid,omitempty"`
 	Detail   string         `json:"detail,omitempty"` // more that is known about the wait
 	Hint     string         `json:"hint,omitempty"`   // what an operator can do
+
+	whose  whose // the socket that waits
+	holder whose // the application of Owner
 }
 
 // hints are what to do about a cause.
@@ -94,7 +97,7 @@ func (y *waitReport) add(w WaitInfo, s *nodeSocket) {
 		return
 	}
 	if s != nil {
-		w.Local = s.local()
+		w.Local, w.whose = s.local(), s.whose()
 		if s.app != nil {
 			w.PID, w.Command = s.app.sess.cred.PID, s.app.sess.command
 		}
@@ -113,7 +116,7 @@ func (y *waitReport) finish(w *WaitInfo) {
 		return
 	}
 	if s := la.lookup(w.Remote.Port()); s != nil && s.app != nil {
-		w.Owner, w.OwnerPID = s.app.sess.command, s.app.sess.cred.PID
+		w.Owner, w.OwnerPID, w.holder = s.app.sess.command, s.app.sess.cred.PID, s.whose()
 	}
 }
 
@@ -276,7 +279,8 @@ func (y *waitReport) receiver(s *nodeSocket) {
 
 // session lists what an application as a whole waits for.
 func (y *waitReport) session(x *session) {
-	w := WaitInfo{PID: x.cred.PID, Command: x.command}
+	mine := whose{true, x.cred.UID}
+	w := WaitInfo{PID: x.cred.PID, Command: x.command, whose: mine}
 	if x.overBudget.Load() {
 		w.Cause, w.Since, w.Bytes, w.Detail = CauseBudget, time.Unix(0, x.stalledAt.Load()), int(x.queued.Load()), "the send budget of the application"
 		if x.fatesFull.Load() {
@@ -285,7 +289,7 @@ func (y *waitReport) session(x *session) {
 		y.add(w, nil)
 	}
 	if x.queue.full.Load() {
-		y.add(WaitInfo{Cause: CauseReceiver, Since: time.Unix(0, x.queue.fullAt.Load()), PID: x.cred.PID, Command: x.command,
+		y.add(WaitInfo{Cause: CauseReceiver, Since: time.Unix(0, x.queue.fullAt.Load()), PID: x.cred.PID, Command: x.command, whose: mine,
 			Bytes: int(x.queue.backlog.Load()), Detail: "its receive queue is not ready: peers on XRC hold back what is for any of its ports"}, nil)
 	}
 }

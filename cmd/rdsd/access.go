@@ -37,6 +37,7 @@ func (s *settings) service(c *checks) rds.ServiceConfig {
 		SendBudget: s.Sessions.SendBudget, SendArena: s.Sessions.SendArena, ReceiveArena: s.Sessions.ReceiveArena, MemoryArena: s.Sessions.MemoryArena,
 		ReceiveBacklog: s.Sessions.Backlog,
 	}
+	cfg.Users = s.Users.shares(c)
 	c.path("socket", s.Socket)
 	if s.Socket != none {
 		cfg.Path = s.Socket

@@ -14,7 +14,7 @@ import (
 
 // node and service are what the daemon needs of rds.Node and rds.Service.
 type node interface {
-	Info() (rds.Info, error)
+	Report() (rds.Info, error)
 	Close() error
 }
 
@@ -71,7 +71,7 @@ func (d *daemon) tell(state string) {
 
 // info is a snapshot of the node and what is attached to it.
 func (d *daemon) info() (rds.Info, error) {
-	info, err := d.node.Info()
+	info, err := d.node.Report()
 	if err == nil && info.Sessions == nil && d.service != nil {
 		info.Sessions = d.service.Sessions()
 	}

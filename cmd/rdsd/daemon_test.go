@@ -40,7 +40,7 @@ func (c *calls) add(s string) {
 	c.list = append(c.list, s)
 }
 
-func (p *part) Info() (rds.Info, error)     { return rds.Info{Provider: "node"}, nil }
+func (p *part) Report() (rds.Info, error)   { return rds.Info{Provider: "node"}, nil }
 func (p *part) Sessions() []rds.SessionInfo { return p.present }
 
 func (p *part) Reload(c rds.ServiceConfig) error {

@@ -60,6 +60,7 @@ func (s *settings) plan() (plan, error) {
 	var p plan
 	p.service = s.service(&c)
 	p.control = s.controls(&c)
+	p.service.ReportGroups = reportGroups(p.control)
 	s.checkMetrics(&c)
 	if err := c.err(); err != nil {
 		return plan{}, err

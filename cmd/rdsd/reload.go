@@ -28,6 +28,7 @@ func (d *daemon) reload() {
 	p, err := next.plan()
 	if err == nil && d.service != nil {
 		p.service.Path, p.service.Listener, p.service.Mode = d.serving.Path, d.serving.Listener, d.serving.Mode
+		p.service.ReportGroups = d.serving.ReportGroups
 		p.service.Logger = d.serving.Logger
 		err = d.service.Reload(p.service)
 	}
@@ -55,6 +56,7 @@ func (d *daemon) notReloaded(err error) {
 func (d *daemon) mix(read settings) settings {
 	next := d.set
 	next.Sessions = read.Sessions
+	next.Users = read.Users
 	next.Ports = read.Ports
 	next.Log.Level = read.Log.Level
 	// The node keeps the time it was started with, so that more is not to be had.

@@ -45,6 +45,7 @@ type settings struct {
 	XRC            xrcSettings      `toml:"xrc"`
 	Memory         memorySettings   `toml:"memory"`
 	Sessions       sessionsSettings `toml:"sessions"`
+	Users          usersSettings    `toml:"users"`
 	Ports          []portsSettings  `toml:"ports"`
 	Log            logSettings      `toml:"log"`
 }
@@ -112,6 +113,9 @@ func defaults() settings {
 			Max: rds.DefaultMaxSessions, MaxPerUser: rds.DefaultSessionsOfUID, MaxSockets: rds.DefaultMaxSockets,
 			SendBudget: rds.DefaultSendBudget, SendArena: rds.DefaultSendArena, ReceiveArena: rds.DefaultReceiveArena, MemoryArena: rds.DefaultMemoryArena,
 			Backlog: rds.DefaultReceiveBacklog,
+		},
+		Users: usersSettings{
+			Peers: rds.DefaultUserPeers, Addresses: rds.DefaultUserAddresses, Sockets: rds.DefaultUserSockets, Exempt: []word{"0"},
 		},
 		Log: logSettings{Level: "info", Format: "console"},
 	}

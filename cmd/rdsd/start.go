@@ -37,6 +37,7 @@ func start(set settings, reading error, load func() (settings, error)) error {
 		in.close()
 		return cli.WithStatus(cli.StatusUsage, err)
 	}
+	p.service.ReportGroups = reportGroups(p.control) // of the control socket that was inherited, if one was
 	if in.attach != nil {
 		p.node.State = set.statePath(in.attach.Addr().String())
 	}

@@ -26,7 +26,9 @@ a control socket. The reports look like those of rds-info; without a selection
 all are printed. Sizes are in bytes.
 
 Where --control is not given, the socket is $RDS_CONTROL, else /run/rdsd.sock
-if it exists, else $XDG_RUNTIME_DIR/rdsd.sock. With --provider kernel the
+if it exists, else $XDG_RUNTIME_DIR/rdsd.sock. Whoever may not ask there is
+told by the socket of applications (--socket) about their own sockets and the
+connections that these use; what is left out is said on standard error. With --provider kernel the
 reports are those of the RDS in Linux.
 
 Exit status: 0 if the reports were printed, 1 if they could not be had, 2 for
@@ -55,6 +57,8 @@ type options struct {
 	chosen   map[report.Kind]*bool
 	verbose  bool
 	control  string
+	socket   string // socket of applications to ask at, instead of control
+	named    bool   // control was chosen
 	json     bool
 	watching bool
 	watch    cli.Interval
@@ -67,7 +71,7 @@ func main() { os.Exit(cli.Main(newCommand())) }
 func newCommand() *cobra.Command {
 	o := options{chosen: make(map[report.Kind]*bool)}
 	cmd := &cobra.Command{
-		Use: "rdsinfo [-acIkmnrstTv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
+		Use: "rdsinfo [-acIkmnrstTuv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
 		Args: cli.Args(cobra.MaximumNArgs(1)), // the argument is the interval, if a space follows --watch
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.watching = cmd.Flags().Changed("watch")
@@ -97,6 +101,7 @@ func newCommand() *cobra.Command {
 		{report.Retransmit, "retransmit", "retransmit queues"},
 		{report.TCP, "tcp", "connections of RDS over TCP"},
 		{report.XRC, "xrc", "connections of RDS on XRC"},
+		{report.Users, "users", "what users have of their shares"},
 		{report.Memory, "memory", "memory regions, and keys of peers that were refused"},
 	} {
 		o.chosen[k.kind] = f.BoolP(k.name, string(rune(k.kind)), false, k.help)
@@ -104,6 +109,7 @@ func newCommand() *cobra.Command {
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print the paths of connections too")
 	f = cmd.PersistentFlags()
 	f.StringVar(&o.control, "control", "", "control socket of the node: its `path`")
+	f.StringVar(&o.socket, "socket", "", "ask at rdsd's socket of applications, about what is your own: its `path`")
 	f.BoolVar(&o.json, "json", false, "print one JSON object, with the paths of connections")
 	f.Var(&o.watch, "watch", "print again every `interval` until Ctrl-C: seconds, or with ms or us")
 	f.Lookup("watch").NoOptDefVal = "1"
@@ -126,7 +132,7 @@ func (o *options) check(args []string) error {
 	if o.provider != providerRDSD && o.provider != providerKernel {
 		return cli.Usagef("no provider %q (have %s, %s)", o.provider, providerRDSD, providerKernel)
 	}
-	if o.control == "" {
+	if o.named = o.control != ""; !o.named {
 		o.control = control.FindPath()
 	}
 	return nil
@@ -158,6 +164,9 @@ func (o *options) fetch(ctx context.Context) (rds.Info, error) {
 		defer kernel.Close()
 		return kernel.Info()
 	}
+	if o.socket != "" {
+		return own(o.socket)
+	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	info, err := rds.FetchInfo(ctx, o.control)
@@ -167,9 +176,25 @@ func (o *options) fetch(ctx context.Context) (rds.Info, error) {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
 		return info, fmt.Errorf("no node answers on %s: start rdsd, or give the socket of another node with --control", o.control)
 	case errors.Is(err, os.ErrPermission):
+		if !o.named {
+			if info, err := own(""); err == nil {
+				return info, nil
+			}
+		}
 		return info, fmt.Errorf("no permission for %s", o.control)
 	}
 	return info, err
+}
+
+// own is what an application may know: reports by rdsd's socket of applications, "" for the
+// default one.
+func own(path string) (rds.Info, error) {
+	c, err := rds.Dial(path)
+	if err != nil {
+		return rds.Info{}, err
+	}
+	defer c.Close()
+	return c.Info()
 }
 
 // reports prints the reports that were chosen.
@@ -194,6 +219,9 @@ func run(ctx context.Context, o *options, stdout *os.File, stderr io.Writer) err
 		t := time.NewTicker(time.Duration(o.watch))
 		defer t.Stop()
 		tick = t.C
+	}
+	if info.LeftOut != "" {
+		fmt.Fprintf(stderr, "rdsinfo: %s\n", info.LeftOut)
 	}
 	for {
 		var round bytes.Buffer

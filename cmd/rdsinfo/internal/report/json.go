@@ -24,13 +24,15 @@ type chosen struct {
 	TCP         []rds.TCPInfo        `json:"tcp_connections,omitzero"`
 	XRC         []rds.XRCInfo        `json:"xrc_connections,omitzero"`
 	Sessions    []rds.SessionInfo    `json:"sessions,omitzero"`
+	Users       []rds.UserInfo       `json:"users,omitzero"`
+	LeftOut     string               `json:"left_out,omitempty"`
 	Memory      *rds.MemoryInfo      `json:"memory,omitempty"`
 }
 
 // WriteJSON writes the reports in kinds as one JSON object on one line, with
 // the keys of rds.Info. Connections have their paths.
 func WriteJSON(w io.Writer, info *rds.Info, kinds []Kind) error {
-	out := chosen{Provider: info.Provider, Time: info.Time}
+	out := chosen{Provider: info.Provider, Time: info.Time, LeftOut: info.LeftOut}
 	choose(&out.Counters, info.Counters, kinds, Counters)
 	choose(&out.Sockets, info.Sockets, kinds, Sockets)
 	choose(&out.Connections, info.Connections, kinds, Connections)
@@ -40,6 +42,7 @@ func WriteJSON(w io.Writer, info *rds.Info, kinds []Kind) error {
 	choose(&out.TCP, info.TCP, kinds, TCP)
 	choose(&out.XRC, info.XRC, kinds, XRC)
 	choose(&out.Sessions, info.Sessions, kinds, Applications)
+	choose(&out.Users, info.Users, kinds, Users)
 	if slices.Contains(kinds, Memory) {
 		out.Memory = info.Memory
 	}

@@ -60,6 +60,7 @@ func busy() *rds.Info {
 func attached() *rds.Info {
 	i := busy()
 	i.Sockets[0].PID, i.Sockets[0].UID, i.Sockets[0].Command = 4711, 1001, "oracle"
+	i.Users = []rds.UserInfo{{UID: 1001, Sessions: 1, Sockets: 12, Addresses: 2, Peers: 3, Memory: 45 << 20}, {UID: 65534, Sessions: 1, OverMemory: true}}
 	i.Sessions = []rds.SessionInfo{
 		{ID: 1, PID: 4711, UID: 1001, GID: 54321, Command: "oracle", Since: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Sockets: 12, SendQueued: 1 << 20, SendBudget: 32 << 20,
 			ReceiveArena: 32 << 20, ReceiveLent: 16 << 20, Waiting: 3, Queue: 4096, Backlog: 9 << 20, NotReady: true, SentMessages: 1234567890, SentBytes: 98765432101234, RecvMessages: 5, RecvBytes: 6, Stalled: 7},

@@ -1,0 +1,280 @@
+package rds
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/mr"
+)
+
+// UserShares bound what all applications of one user may have together. A share is given
+// back when the sockets or sessions end that had it. What is beyond a share is refused with
+// ErrQuota.
+type UserShares struct {
+	// Peers bounds the connections that a user's applications have sent to, or tried to.
+	// A connection is given back when the sessions have ended, and what they have sent, or
+	// when the connection itself ends. 0 means DefaultUserPeers.
+	Peers int
+	// Addresses bounds the addresses that a user's sockets are bound to, where the node has
+	// no list of addresses. 0 means DefaultUserAddresses.
+	Addresses int
+	// Sockets bounds the sockets of a user, those included that linger. 0 means
+	// DefaultUserSockets.
+	Sockets int
+	// Memory bounds the shared memory that a user's applications, and the daemon for them,
+	// have touched, in bytes; what is merely reserved does not count. 0 means an eighth of
+	// the host's memory, or of what the process's control group may have if that is less.
+	Memory int64
+	// Regions bounds the memory regions of each size, and Pinned their bytes. 0 lets a user
+	// have as many regions as the user leaves free.
+	Regions int
+	Pinned  int64
+	// Exempt are users without shares. MaxSessionsPerUID binds them too.
+	Exempt []uint32
+}
+
+// Defaults of UserShares: an eighth of what there is.
+const (
+	DefaultUserPeers     = ipc.MaxPeers / 8
+	DefaultUserAddresses = maxAddresses / 8
+	DefaultUserSockets   = (1 << 16) / 8
+)
+
+func (c *UserShares) setDefaults() {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&c.Peers, DefaultUserPeers)
+	def(&c.Addresses, DefaultUserAddresses)
+	def(&c.Sockets, DefaultUserSockets)
+}
+
+// check tells what is out of bounds.
+func (c *UserShares) check(bad func(field, why string, v any)) {
+	for _, f := range []struct {
+		name string
+		v    int64
+	}{
+		{"Peers", int64(c.Peers)}, {"Addresses", int64(c.Addresses)}, {"Sockets", int64(c.Sockets)}, {"Memory", c.Memory}, {"Regions", int64(c.Regions)}, {"Pinned", c.Pinned},
+	} {
+		if f.v < 0 {
+			bad("Users."+f.name, "must not be negative", f.v)
+		}
+	}
+}
+
+// bind tells whether the shares bind a user.
+func (c *UserShares) bind(uid uint32) bool { return !slices.Contains(c.Exempt, uid) }
+
+// user is what the applications of one user have, together. It is there as long as one of
+// their sessions counts.
+type user struct {
+	uid   uint32
+	turns reportTurns
+
+	// Guarded by Service.mu.
+	sessions int                // sessions, and former ones with sockets that linger
+	sockets  int                // sockets bound, and those that linger
+	addrs    map[netip.Addr]int // sockets by address
+	peers    map[*peer]int      // sessions that use a connection
+	meeting  int                // connections that are being made
+	regions  *mr.Owner          // who all regions of the user's sessions are within; nil: there were none so far
+}
+
+// userLocked is the user of a session, made if needed.
+func (s *Service) userLocked(uid uint32) *user {
+	u := s.users[uid]
+	if u == nil {
+		u = &user{uid: uid, turns: newReportTurns(), addrs: make(map[netip.Addr]int), peers: make(map[*peer]int)}
+		s.users[uid] = u
+	}
+	return u
+}
+
+// sessionsOfLocked is how many sessions of a user count.
+func (s *Service) sessionsOfLocked(uid uint32) int {
+	if u := s.users[uid]; u != nil {
+		return u.sessions
+	}
+	return 0
+}
+
+// endLocked gives back what a session had.
+func (s *Service) endLocked(x *session) {
+	u := x.user
+	for p := range x.met {
+		u.leaveLocked(p)
+	}
+	x.met = nil
+	if u.sessions--; u.sessions > 0 {
+		return
+	}
+	delete(s.users, u.uid)
+	if u.regions != nil {
+		s.work.Go(func() { _ = u.regions.Close(context.Background()) }) // what is within the owner ends by itself
+	}
+}
+
+// leaveLocked follows the end of a session's use of a connection.
+func (u *user) leaveLocked(p *peer) {
+	if u.peers[p]--; u.peers[p] <= 0 {
+		delete(u.peers, p)
+		p.users.Add(-1)
+	}
+}
+
+// meet finds or makes the connection from la to a remote address for a session, and counts
+// it as used by the session's user.
+func (s *Service) meet(x *session, la *localAddr, remote netip.Addr) (*peer, error) {
+	u := x.user
+	known := x.node.known(la, remote)
+	shares := &s.config().Users
+	s.mu.Lock()
+	if known != nil && u.peers[known] > 0 {
+		u.useLocked(x, known)
+		s.mu.Unlock()
+		return known, nil
+	}
+	if shares.bind(u.uid) && len(u.peers)+u.meeting >= shares.Peers {
+		s.mu.Unlock()
+		return nil, s.beyond(u, shares.Peers, "peers")
+	}
+	u.meeting++
+	s.mu.Unlock()
+	p, err := x.node.peer(la, remote)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	u.meeting--
+	if err == nil {
+		u.useLocked(x, p)
+	}
+	return p, err
+}
+
+// useLocked notes that a session uses a connection.
+func (u *user) useLocked(x *session, p *peer) {
+	if _, ok := x.met[p]; ok {
+		return
+	}
+	if x.met == nil {
+		x.met = make(map[*peer]struct{})
+	}
+	x.met[p] = struct{}{}
+	if u.peers[p]++; u.peers[p] == 1 {
+		p.users.Add(1)
+	}
+}
+
+// usersOfPeers lists whose applications use each connection.
+func (s *Service) usersOfPeers() map[*peer][]uint32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make(map[*peer][]uint32)
+	for uid, u := range s.users {
+		for p := range u.peers {
+			all[p] = append(all[p], uid)
+		}
+	}
+	return all
+}
+
+// occupy counts a socket of a session at an address, if the shares allow it. own is whether
+// the address is of the node's list.
+func (s *Service) occupy(x *session, addr netip.Addr, own bool) error {
+	u := x.user
+	shares := &s.config().Users
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if shares.bind(u.uid) {
+		if u.sockets >= shares.Sockets {
+			return s.beyond(u, shares.Sockets, "sockets")
+		}
+		if !own && u.addrs[addr] == 0 && len(u.addrs) >= shares.Addresses {
+			return s.beyond(u, shares.Addresses, "addresses")
+		}
+	}
+	u.sockets++
+	if !own {
+		u.addrs[addr]++
+	}
+	return nil
+}
+
+// beyond is the error of what is beyond a share, which it counts.
+func (s *Service) beyond(u *user, share int, what string) error {
+	s.node.counters.userRefused.Add(1)
+	return fmt.Errorf("%d %s are the share of user %d: %w", share, what, u.uid, ErrQuota)
+}
+
+// vacate gives back what occupy counted.
+func (s *Service) vacate(x *session, addr netip.Addr) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x.user.vacateLocked(addr)
+}
+
+func (u *user) vacateLocked(addr netip.Addr) {
+	u.sockets--
+	if n := u.addrs[addr]; n > 1 {
+		u.addrs[addr] = n - 1
+	} else {
+		delete(u.addrs, addr)
+	}
+}
+
+// regionsOf is who the regions of a user's sessions are within.
+func (s *Service) regionsOf(u *user, d *mr.Device) *mr.Owner {
+	shares := &s.config().Users
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if u.regions == nil {
+		c := mr.OwnerConfig{Name: fmt.Sprintf("user %d", u.uid)}
+		if shares.bind(u.uid) {
+			c.Items, c.Pinned = shares.Regions, shares.Pinned
+		} else {
+			c.Items = 1 << 30 // the pool's bound is lower
+		}
+		u.regions = d.NewOwner(c)
+	}
+	return u.regions
+}
+
+// UserInfo is what the applications of one user have of the user's shares.
+type UserInfo struct {
+	UID       uint32 `json:"uid"`
+	Sessions  int    `json:"sessions"`
+	Sockets   int    `json:"sockets"`   // those included that linger
+	Addresses int    `json:"addresses"` // addresses that the user's sockets are bound to, which the node does not have of itself
+	Peers     int    `json:"peers"`     // connections that the user's applications use
+	// Memory is the shared memory that was touched, in bytes, when it was last looked at: as
+	// long as what is reserved is less than the share nobody looks.
+	Memory     int64 `json:"memory"`
+	OverMemory bool  `json:"over_memory"` // the share of memory is used up
+}
+
+// Users lists what users have of their shares, by their numbers.
+func (s *Service) Users() []UserInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []UserInfo
+	for _, uid := range slices.Sorted(maps.Keys(s.users)) {
+		u := s.users[uid]
+		out = append(out, UserInfo{UID: uid, Sessions: u.sessions, Sockets: u.sockets, Addresses: len(u.addrs), Peers: len(u.peers)})
+	}
+	return out
+}
+
+// sees tells whether a session is shown what others have, too: root, the daemon's own user,
+// and those who may ask at the control socket.
+func (s *Service) sees(x *session) bool {
+	c := s.config()
+	return x.cred.UID == 0 || int(x.cred.UID) == os.Geteuid() ||
+		slices.ContainsFunc(c.ReportGroups, func(g uint32) bool { return slices.Contains(x.gids, g) })
+}
