@@ -31,7 +31,6 @@ type peer struct {
 	arrivals     atomic.Uint32   // grows with each burst received
 	epoch        atomic.Uint32   // core.Epoch, for receivers
 	gone, barred atomic.Bool     // barred: the allow-list does not name the peer; written under mu
-	users        atomic.Int32    // users whose applications use the connection (user.peers); written under Service.mu
 	kept         *statefile.Peer // the peer's entry in the state file; nil: there is no state file
 
 	mu       sync.Mutex // guards the fields below

@@ -126,7 +126,6 @@ func (s *Service) endLocked(x *session) {
 func (u *user) leaveLocked(p *peer) {
 	if u.peers[p]--; u.peers[p] <= 0 {
 		delete(u.peers, p)
-		p.users.Add(-1)
 	}
 }
 
@@ -167,9 +166,7 @@ func (u *user) useLocked(x *session, p *peer) {
 		x.met = make(map[*peer]struct{})
 	}
 	x.met[p] = struct{}{}
-	if u.peers[p]++; u.peers[p] == 1 {
-		p.users.Add(1)
-	}
+	u.peers[p]++
 }
 
 // usersOfPeers lists whose applications use each connection.
