@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -20,7 +21,9 @@ type usageError struct{ error }
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process
-	err := rootCommand().ExecuteContext(ctx)
+	root := rootCommand()
+	cli.SetVersion(root)
+	err := root.ExecuteContext(ctx)
 	stop()
 	var usage usageError
 	switch {

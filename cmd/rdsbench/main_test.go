@@ -79,6 +79,16 @@ func TestUsageErrorsAreOneLineAndExit2(t *testing.T) {
 	}
 }
 
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"--version", "latency --version"} {
+		o := rdsbench(t, strings.Fields(args)...)
+		if o.code != 0 || !strings.HasPrefix(o.stdout, "rdsbench ") || !strings.Contains(o.stdout, runtime.Version()) || o.stderr != "" {
+			t.Errorf("%s: exit %d, %q, %q", args, o.code, o.stdout, o.stderr)
+		}
+	}
+}
+
 func TestHelpHasExamples(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"", "latency", "rate", "bandwidth", "mux", "stress", "fair", "stopped", "attach", "sockets", "fetch", "xrc", "atomic", "connections", "rdma", "chernobyl", "mr", "server"} {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -193,6 +194,17 @@ func TestHostsByName(t *testing.T) {
 	for _, want := range []string{"rdsd: listen: ", "host no-such-host.invalid", "; peers: ", "host nor-this.invalid", "; npaths: 2 is neither 1 nor 8\n"} {
 		if status != 2 || !strings.Contains(stderr, want) { // there may be no resolver
 			t.Errorf("status %d: %s", status, stderr)
+		}
+	}
+}
+
+func TestVersionOfDaemonAndTools(t *testing.T) {
+	t.Parallel()
+	for _, c := range []string{"rdsd", "rdsping", "rdsinfo", "rdsinfo why"} {
+		name, sub, _ := strings.Cut(c, " ")
+		status, stdout, stderr := clitest.Run(t, bin.Path(name), append(strings.Fields(sub), "--version")...)
+		if status != 0 || stderr != "" || !strings.HasPrefix(stdout, name+" ") || !strings.Contains(stdout, runtime.Version()) || strings.Count(stdout, "\n") != 1 {
+			t.Errorf("%s: status %d, %s%s", c, status, stdout, stderr)
 		}
 	}
 }

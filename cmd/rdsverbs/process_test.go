@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -43,6 +44,16 @@ func TestProcessesPing(t *testing.T) {
 			if status := server.Wait(); status != 0 || !strings.Contains(server.Stdout.String(), "100 pings of ") {
 				t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
 			}
+		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	for _, args := range []string{"--version", "rping client --version"} {
+		status, stdout, stderr := verbs(t, nil, strings.Fields(args)...)
+		if status != 0 || !strings.HasPrefix(stdout, "rdsverbs ") || !strings.Contains(stdout, runtime.Version()) || stderr != "" {
+			t.Errorf("%s: status %d, %s%s", args, status, stdout, stderr)
 		}
 	}
 }

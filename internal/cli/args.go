@@ -13,7 +13,7 @@ import (
 // the first alone. What follows an unknown flag and looks like no flag is taken for its value. The
 // variables of cmd's flags change.
 func GoodArgs(cmd *cobra.Command, args []string) (good []string, wrong []error) {
-	cmd.Version = version()
+	SetVersion(cmd)
 	cmd.InitDefaultHelpFlag()
 	cmd.InitDefaultVersionFlag()
 	f := cmd.Flags()

@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -66,7 +65,7 @@ func run(cmd *cobra.Command, args []string, stderr io.Writer) int {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	cmd.SetArgs(args)
-	cmd.Version = version()
+	SetVersion(cmd)
 	err := cmd.Execute()
 	if err == nil {
 		return 0
@@ -87,14 +86,6 @@ func run(cmd *cobra.Command, args []string, stderr io.Writer) int {
 
 // oneLine writes joined errors behind each other.
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
-
-// version is that of the module, as the Go tool recorded it.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
-}
 
 // IsTerminal tells whether f is a character device, which for the output of a
 // command means a terminal.
