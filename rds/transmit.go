@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"math"
 	"runtime"
 	"time"
 
@@ -317,7 +318,7 @@ func (p *peer) writable(i int, id conn.LinkID) {
 		p.unlock(nil)
 		return
 	}
-	p.transmitLocked(i, 1<<62)
+	p.transmitLocked(i, math.MaxInt)
 }
 
 // acked follows acknowledgements on path i's link.

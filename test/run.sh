@@ -107,6 +107,21 @@ benchmarks() {
 cross() {
     GOOS=darwin GOARCH=arm64 go build ./...
     GOOS=linux GOARCH=arm64 go build ./...
+    local arch
+    for arch in 386 arm; do # where int has 32 bits
+        GOOS=linux GOARCH=$arch go build ./...
+        GOOS=linux GOARCH=$arch go vet ./...
+    done
+}
+
+# cross_run runs tests of what is laid out in memory, and of the core, with an int of 32 bits.
+cross_run() {
+    export GOARCH=386
+    if ! go test -run '^$' ./internal/wire >/dev/null 2>&1; then
+        skip cross 'this machine does not run programs of 32 bits'
+        return
+    fi
+    tests cross -count=1 ./internal/ipc/... ./internal/fifo/... ./internal/wire/... ./internal/statefile/... ./conn/... ./mr/...
 }
 
 interop() {
@@ -138,6 +153,7 @@ if [ -f benchmarks/go.mod ]; then
     stage benchmarks benchmarks
 fi
 stage cross cross
+stage cross cross_run
 case " ${STAGES:-interop} " in
 *" interop "*)
     if [ ! -d test/interop ]; then

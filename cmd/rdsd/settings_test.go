@@ -119,6 +119,8 @@ func TestDefaultsAreValid(t *testing.T) {
 // Bounds that the checks repeat are those of package rds.
 func TestBoundsAreThoseOfTheService(t *testing.T) {
 	t.Parallel()
+	larger := maxArena
+	larger *= 2 // negative where int has 32 bits
 	for _, c := range []struct {
 		what string
 		cfg  rds.ServiceConfig
@@ -129,8 +131,8 @@ func TestBoundsAreThoseOfTheService(t *testing.T) {
 		{"smallest arena", rds.ServiceConfig{SendArena: minArena, ReceiveArena: minArena, MemoryArena: minArena}, true},
 		{"smaller arena", rds.ServiceConfig{SendArena: minArena / 2}, false},
 		{"largest arena", rds.ServiceConfig{SendArena: maxArena, ReceiveArena: maxArena}, true},
-		{"larger arena", rds.ServiceConfig{ReceiveArena: maxArena * 2}, false},
-		{"larger memory", rds.ServiceConfig{MemoryArena: maxArena * 2}, false},
+		{"larger arena", rds.ServiceConfig{ReceiveArena: larger}, false},
+		{"larger memory", rds.ServiceConfig{MemoryArena: larger}, false},
 	} {
 		c.cfg.Path = "/run/rds/rds.sock"
 		if err := c.cfg.Validate(); (err == nil) != c.ok {

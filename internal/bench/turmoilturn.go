@@ -73,7 +73,7 @@ func (t *turmoilSocket) operation(l *lane, o *rds.Outgoing) {
 		o.RDMA = &rds.RDMA{Cookie: key, Offset: at, Local: pieces, Write: true, Silent: l.silent}
 		switch t.rng.IntN(4) {
 		case 0: // the cookie is not a key
-			o.RDMA.Cookie ^= rds.Cookie(1 + t.rng.IntN(1<<31))
+			o.RDMA.Cookie ^= rds.Cookie(1 + t.rng.Int64N(1<<31))
 		case 1: // the operation reaches beyond the end; it is one segment, because of more a part might be placed, in the shared words
 			l.n = min(l.n, maxBadWrite)
 			o.RDMA.Local = [][]byte{local[:l.n]}
@@ -81,7 +81,7 @@ func (t *turmoilSocket) operation(l *lane, o *rds.Outgoing) {
 		case 2: // the region may not be written
 			o.RDMA.Cookie = t.keys[l.peer].ReadOnly
 		default: // a read that the message waits for
-			o.RDMA.Cookie ^= rds.Cookie(1 + t.rng.IntN(1<<31))
+			o.RDMA.Cookie ^= rds.Cookie(1 + t.rng.Int64N(1<<31))
 			o.RDMA.Write, o.RDMA.Fence = false, true
 		}
 	default:

@@ -3,6 +3,7 @@ package buf
 import (
 	"encoding/binary"
 	"math"
+	"strings"
 	"sync"
 	"testing"
 
@@ -155,6 +156,8 @@ func TestMisusePanics(t *testing.T) {
 		b.Release()
 		return b
 	}
+	wide := uint64(1 << 32)
+	wraps := int(wide) // 0 where int has 32 bits
 	for _, c := range []struct {
 		name, want string
 		f          func(p *Pool)
@@ -168,10 +171,13 @@ func TestMisusePanics(t *testing.T) {
 		{"retain beyond the counter", retained, func(p *Pool) { p.Get(10).Retain(math.MaxInt32) }},
 		{"negative retain", retainN, func(p *Pool) { p.Get(10).Retain(-1) }},
 		{"negative release", releaseN, func(p *Pool) { p.Get(10).ReleaseN(-1) }},
-		{"retain count wraps", retainN, func(p *Pool) { p.Get(10).Retain(1 << 32) }},
-		{"release count wraps", releaseN, func(p *Pool) { p.Get(10).ReleaseN(1<<32 + 1) }},
+		{"retain count wraps", retainN, func(p *Pool) { p.Get(10).Retain(wraps) }},
+		{"release count wraps", releaseN, func(p *Pool) { p.Get(10).ReleaseN(wraps + 1) }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			if strings.HasSuffix(c.name, "wraps") && wraps == 0 {
+				t.Skip("needs an int of 64 bits")
+			}
 			var p Pool
 			mustPanic(t, c.want, func() { c.f(&p) })
 			// Misuse never puts a buffer into the list twice.

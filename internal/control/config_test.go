@@ -2,8 +2,10 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"net"
 	"net/http"
 	"os"
@@ -72,7 +74,8 @@ func TestGroupThatCannotBe(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("needs another user than root, who may give files to any group")
 	}
-	if _, err := (Config{Path: path, Group: 1<<32 - 2}).Serve(constant); err == nil || !strings.Contains(err.Error(), "group 4294967294: ") {
+	gid := uint32(math.MaxUint32 - 1) // as an int of 32 bits it is negative
+	if _, err := (Config{Path: path, Group: int(gid)}).Serve(constant); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("group %d: ", int(gid))) {
 		t.Errorf("error %v, want one that names the group", err)
 	}
 	if left, _ := os.ReadDir(filepath.Dir(path)); len(left) != 0 {

@@ -1,6 +1,7 @@
 package ipc
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -151,7 +152,7 @@ func TestBlocksAreAsSmallAsTheyCanBe(t *testing.T) {
 	a := NewArena(2 * ChunkSize)
 	for _, c := range []struct{ n, size int }{
 		{0, 4096}, {1, 4096}, {4095, 4096}, {4096, 4096}, {4097, 8192}, {8192, 8192}, {8193, 16384},
-		{70000, 131072}, {524288, 524288}, {524289, 1048576}, {1048577, 0}, {1 << 40, 0},
+		{70000, 131072}, {524288, 524288}, {524289, 1048576}, {1048577, 0}, {math.MaxInt, 0},
 	} {
 		off, size, ok := a.Alloc(c.n)
 		if size != c.size || ok != (c.size > 0) {
@@ -211,7 +212,7 @@ func TestReleaseOfWhatIsNotAllocatedPanics(t *testing.T) {
 		{"a free block", large + 64<<10},
 		{"a chunk never used", ChunkSize},
 		{"the end", 3 * ChunkSize},
-		{"far behind the end", 1 << 40},
+		{"far behind the end", math.MaxInt},
 		{"before the start", -MinBlock},
 	} {
 		func() {

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"sync/atomic"
 )
@@ -51,7 +52,7 @@ func OpenSegment(f *os.File) (*Segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() < pageSize || info.Size() > maxSegment {
+	if info.Size() < pageSize || info.Size() > min(maxSegment, math.MaxInt) {
 		return nil, fmt.Errorf("%w: %d bytes", errLayout, info.Size())
 	}
 	s := new(Segment)

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"errors"
+	"math"
 	"os"
 	"strconv"
 	"testing"
@@ -160,6 +161,8 @@ func TestImpossibleLayoutsAreRefused(t *testing.T) {
 	if err := smallLayout.Validate(); err != nil {
 		t.Fatal(err)
 	}
+	beyond := 1 << 30
+	beyond *= 2 // negative where int has 32 bits
 	for _, c := range []struct {
 		name   string
 		change func(*Layout)
@@ -172,10 +175,10 @@ func TestImpossibleLayoutsAreRefused(t *testing.T) {
 		{"no sockets", func(l *Layout) { l.Sockets = 0 }},
 		{"too many sockets", func(l *Layout) { l.Sockets = 1<<20 + 1 }},
 		{"little data", func(l *Layout) { l.Data = 32 << 10 }},
-		{"much data", func(l *Layout) { l.Data = 2 << 30 }},
+		{"much data", func(l *Layout) { l.Data = beyond }},
 		{"an odd send arena", func(l *Layout) { l.Send = 3 << 20 }},
 		{"a small send arena", func(l *Layout) { l.Send = ChunkSize / 2 }},
-		{"a large receive arena", func(l *Layout) { l.Receive = 2 << 30 }},
+		{"a large receive arena", func(l *Layout) { l.Receive = beyond }},
 		{"an empty receive arena", func(l *Layout) { l.Receive = 0 }},
 	} {
 		l := smallLayout
@@ -192,38 +195,49 @@ func TestImpossibleLayoutsAreRefused(t *testing.T) {
 func TestTheLargestSegmentIsWithinBounds(t *testing.T) {
 	t.Parallel()
 	l := Layout{Submissions: 1 << 20, Completions: 1 << 20, Sockets: 1 << 20, Data: 1 << 30, Send: 1 << 30, Receive: 1 << 30, Memory: 1 << 30}
-	if err := l.Validate(); err != nil || l.Size() != maxSegment {
+	err := l.Validate()
+	if maxSegment > int64(math.MaxInt) { // int has 32 bits
+		if !errors.Is(err, errLayout) {
+			t.Errorf("%v, want %v", err, errLayout)
+		}
+		return
+	}
+	if err != nil || int64(l.Size()) != maxSegment {
 		t.Errorf("%v, %d bytes, want %d", err, l.Size(), int64(maxSegment))
 	}
 }
 
 func TestSegmentsThatAreNoneAreRefused(t *testing.T) {
 	t.Parallel()
+	small := int64(smallLayout.Size())
 	for _, c := range []struct {
 		name   string
-		size   int
+		size   int64
 		change func(s *Segment)
 	}{
 		{"empty", 0, nil},
 		{"less than a page", pageSize - 1, nil},
-		{"zeros", smallLayout.Size(), nil},
+		{"zeros", small, nil},
 		{"beyond all bounds", maxSegment + pageSize, nil},
-		{"another magic", smallLayout.Size(), func(s *Segment) { s.word(offMagic).Store(magic ^ 1<<32) }},
-		{"another version", smallLayout.Size(), func(s *Segment) { s.word(offMagic).Store(magic + 1) }},
-		{"a page too short", smallLayout.Size() - pageSize, func(*Segment) {}},
-		{"a page too long", smallLayout.Size() + pageSize, func(*Segment) {}},
-		{"a number too large", smallLayout.Size(), func(s *Segment) { s.word(offLayout).Store(1 << 40) }},
-		{"a negative number", smallLayout.Size(), func(s *Segment) { s.word(offLayout + 8).Store(1<<64 - 64) }},
-		{"a layout that is refused", smallLayout.Size(), func(s *Segment) { s.word(offLayout).Store(63) }},
-		{"a layout that needs more", smallLayout.Size(), func(s *Segment) { s.word(offLayout + 40).Store(4 << 20) }},
+		{"another magic", small, func(s *Segment) { s.word(offMagic).Store(magic ^ 1<<32) }},
+		{"another version", small, func(s *Segment) { s.word(offMagic).Store(magic + 1) }},
+		{"a page too short", small - pageSize, func(*Segment) {}},
+		{"a page too long", small + pageSize, func(*Segment) {}},
+		{"a number too large", small, func(s *Segment) { s.word(offLayout).Store(1 << 40) }},
+		{"a negative number", small, func(s *Segment) { s.word(offLayout + 8).Store(1<<64 - 64) }},
+		{"a layout that is refused", small, func(s *Segment) { s.word(offLayout).Store(63) }},
+		{"a layout that needs more", small, func(s *Segment) { s.word(offLayout + 40).Store(4 << 20) }},
 	} {
-		f, err := memfd("rds-test", c.size)
+		if c.size > math.MaxInt {
+			continue // no file of this process's is that large
+		}
+		f, err := memfd("rds-test", int(c.size))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if c.change != nil {
 			s := &Segment{Layout: smallLayout}
-			if s.mem, err = mmap(f, c.size, true); err != nil {
+			if s.mem, err = mmap(f, int(c.size), true); err != nil {
 				t.Fatal(err)
 			}
 			s.format()

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"os"
 	"strings"
@@ -61,7 +62,7 @@ func TestApplicationsReadWhatTheDaemonWrites(t *testing.T) {
 			t.Errorf("slot %d: %v and %v, want %v and %v", slot, l, m, c.local, c.remote)
 		}
 	}
-	for _, slot := range []int{-1, MaxPeers, 1 << 40} {
+	for _, slot := range []int{-1, MaxPeers, math.MaxInt} {
 		if _, _, ok := r.Peer(slot); ok {
 			t.Errorf("slot %d exists", slot)
 		}

@@ -87,7 +87,8 @@ func TestQueueNumbersWrap(t *testing.T) {
 func TestQueueOffsetDoesNotWrap(t *testing.T) {
 	t.Parallel()
 	var q Queue
-	q.Advance(&Untagged{MSN: 1}, math.MaxUint32-9)
+	q.Advance(&Untagged{MSN: 1}, math.MaxInt32) // in two steps, because int may have 32 bits
+	q.Advance(&Untagged{MSN: 1}, math.MaxInt32-8)
 	drive(t, &q, []arrival{{Untagged{MSN: 1, MO: math.MaxUint32 - 9}, 10, nil}})
 	for _, mo := range []uint32{0, 1, math.MaxUint32} {
 		if err := q.Check(&Untagged{MSN: 1, MO: mo, Last: true}); err != ErrInvalidMO {
