@@ -38,6 +38,15 @@ func (*Engine) Stats() Stats { return Stats{} }
 // Unlisten does nothing.
 func (*Engine) Unlisten() {}
 
+// Pause does nothing.
+func (*Engine) Pause() {}
+
+// Resume does nothing.
+func (*Engine) Resume() {}
+
+// Listening returns nothing.
+func (*Engine) Listening() ([]Listening, error) { return nil, nil }
+
 // Close does nothing.
 func (*Engine) Close() error { return nil }
 

@@ -31,20 +31,18 @@ type Listener struct {
 
 	last atomic.Bool   // what the kernel has connected is offered, and then listening ends
 	done chan struct{} // closed when nothing is offered any more
+	hold atomic.Pointer[pausing]
 }
 
 // Listen accepts connections on local; the kernel chooses a port that is 0.
 // Each is offered to accept on a goroutine of the engine; accept must start it
 // or close it, at once or later, and must not block.
 func (e *Engine) Listen(local netip.AddrPort, accept func(*Conn)) (*Listener, error) {
-	lc := net.ListenConfig{KeepAlive: -1, Control: e.control}
-	lc.SetMultipathTCP(false) // multipath TCP is on by default, and its sockets answer SIOCOUTQ differently
-	local = unmap(local)
-	l, err := lc.Listen(e.ctx, network(local.Addr()), local.String())
+	l, err := e.listener(unmap(local))
 	if err != nil {
 		return nil, err
 	}
-	ln := &Listener{e: e, ln: l.(*net.TCPListener), done: make(chan struct{})}
+	ln := &Listener{e: e, ln: l, done: make(chan struct{})}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -55,6 +53,30 @@ func (e *Engine) Listen(local netip.AddrPort, accept func(*Conn)) (*Listener, er
 	e.listeners[ln] = struct{}{}
 	e.wg.Go(func() { ln.run(accept) })
 	return ln, nil
+}
+
+// listener is the socket to accept on: an inherited one, or a new one.
+func (e *Engine) listener(local netip.AddrPort) (*net.TCPListener, error) {
+	if in := e.opts.Inherited; in != nil {
+		if l := in.Listener(local); l != nil {
+			raw, err := l.SyscallConn()
+			if err == nil {
+				err = e.control("", "", raw)
+			}
+			if err != nil {
+				_ = l.Close()
+				return nil, err
+			}
+			return l, nil
+		}
+	}
+	lc := net.ListenConfig{KeepAlive: -1, Control: e.control}
+	lc.SetMultipathTCP(false) // multipath TCP is on by default, and its sockets answer SIOCOUTQ differently
+	l, err := lc.Listen(e.ctx, network(local.Addr()), local.String())
+	if err != nil {
+		return nil, err
+	}
+	return l.(*net.TCPListener), nil
 }
 
 // Addr is what is listened on, with the port the kernel chose.
@@ -121,8 +143,12 @@ func (ln *Listener) run(accept func(*Conn)) {
 		delete(ln.e.listeners, ln)
 		ln.e.mu.Unlock()
 	}()
+	if !ln.began() {
+		return
+	}
 	var delay time.Duration
 	for !ln.last.Load() || ln.queued() {
+		ln.rest()
 		tc, err := ln.ln.AcceptTCP()
 		var c *Conn
 		if err == nil {
@@ -141,8 +167,10 @@ func (ln *Listener) run(accept func(*Conn)) {
 			continue
 		case ln.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
-		case errors.Is(err, os.ErrDeadlineExceeded): // of unlisten
-			_ = ln.ln.SetDeadline(time.Time{})
+		case errors.Is(err, os.ErrDeadlineExceeded): // of unlisten, or of pause
+			if ln.last.Load() {
+				_ = ln.ln.SetDeadline(time.Time{})
+			}
 			continue
 		}
 		ln.e.acceptErrors.Add(1)

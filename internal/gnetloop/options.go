@@ -58,6 +58,9 @@ type Options struct {
 	// Gate says whose connections are accepted and who may be dialed. nil: everybody.
 	Gate transport.Gate
 
+	// Inherited is what another process has passed. nil: nothing.
+	Inherited *Inheritance
+
 	// Logger hears about changes of state. nil logs nothing.
 	Logger *zap.Logger
 }

@@ -70,6 +70,8 @@ type Config struct {
 	// Gate says whose connections are accepted and who may be connected to. nil:
 	// everybody.
 	Gate transport.Gate
+	// Inherited is what another process has passed. nil: nothing.
+	Inherited *gnetloop.Inheritance
 	// OnEvent hears of asynchronous events. It is called from internal
 	// goroutines, must not block, and must not close objects. nil: nobody.
 	OnEvent func(Event)
@@ -136,6 +138,7 @@ func (c Config) loop() gnetloop.Options {
 		Silence:           c.Silence,
 		DrainTimeout:      c.CloseTimeout,
 		Gate:              c.Gate,
+		Inherited:         c.Inherited,
 		Logger:            c.Logger,
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
@@ -66,6 +67,8 @@ type Options struct {
 	Generation uint32
 	// Gate says whose links are accepted and who may be dialed. nil: everybody.
 	Gate transport.Gate
+	// Inherited is what another process has passed. nil: nothing.
+	Inherited *gnetloop.Inheritance
 	// Logger hears about changes of state. nil logs nothing.
 	Logger *zap.Logger
 }
@@ -109,5 +112,5 @@ func (o Options) withDefaults() Options {
 
 func (o Options) device() iwarp.Config {
 	return iwarp.Config{Regions: o.Regions, Memory: o.Memory, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, LocalSendBuffer: o.LocalSendBuffer, ReceiveBuffer: o.ReceiveBuffer,
-		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Gate: o.Gate, Logger: o.Logger}
+		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Gate: o.Gate, Inherited: o.Inherited, Logger: o.Logger}
 }

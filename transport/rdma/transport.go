@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
@@ -239,6 +240,16 @@ func (t *Transport) Unlisten() {
 		_ = ln.Close()
 	}
 }
+
+// Pause has connections accepted no more: they wait in the kernel until Resume, or for
+// another process that has the sockets. Links, and set-ups under way, go on.
+func (t *Transport) Pause() { t.dev.Pause() }
+
+// Resume ends a Pause.
+func (t *Transport) Resume() { t.dev.Resume() }
+
+// Listening returns the listening sockets, to be passed to another process.
+func (t *Transport) Listening() ([]gnetloop.Listening, error) { return t.dev.Listening() }
 
 // Close ends listening and dialing, aborts all links and returns when every
 // handler has heard Closed. It must not be called from a handler.

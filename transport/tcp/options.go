@@ -65,6 +65,8 @@ type Options struct {
 
 	// Gate says whose links are accepted and who may be dialed. nil: everybody.
 	Gate transport.Gate
+	// Inherited is what another process has passed. nil: nothing.
+	Inherited *gnetloop.Inheritance
 
 	// Seed makes the choice of source ports repeatable. 0 takes a random seed.
 	Seed uint64
@@ -109,6 +111,7 @@ func (o Options) engine() gnetloop.Options {
 		Congestion:        o.Congestion,
 		DrainTimeout:      o.DrainTimeout,
 		Gate:              o.Gate,
+		Inherited:         o.Inherited,
 		Logger:            o.Logger,
 	}
 }

@@ -72,6 +72,16 @@ func (t *Transport) Stats() []transport.Counter {
 // Unlisten ends listening; links go on.
 func (t *Transport) Unlisten() { t.engine.Unlisten() }
 
+// Pause has links accepted no more: they wait in the kernel until Resume, or for another
+// process that has the sockets. Links go on.
+func (t *Transport) Pause() { t.engine.Pause() }
+
+// Resume ends a Pause.
+func (t *Transport) Resume() { t.engine.Resume() }
+
+// Listening returns the listening sockets, to be passed to another process.
+func (t *Transport) Listening() ([]gnetloop.Listening, error) { return t.engine.Listening() }
+
 // Close ends listening and dialing, aborts all links and returns when every
 // handler has heard Closed. It must not be called from a handler.
 func (t *Transport) Close() error { return t.engine.Close() }
