@@ -95,20 +95,26 @@ func (t *table) grow(c class) (uint32, *slot) {
 		return 0, nil
 	}
 	t.next++
-	if none, _ := t.cipher.base(0); t.next == none {
+	none, _ := t.cipher.base(0)
+	s := t.place(t.next)
+	for t.next == none || s.note.Load()&noteKnown != 0 { // known: claimed for a key of another process
 		t.next++
+		s = t.place(t.next)
 	}
-	index := t.next
 	t.bases++
+	s.note.Store(makeNote(0, 0, c) &^ noteKnown) // the base is not known until its first mapping
+	return t.next, s
+}
+
+// place is the slot with an index, whose chunk it makes if needed. The caller holds mu.
+func (t *table) place(index uint32) *slot {
 	at := &t.chunks[index>>chunkBits]
 	chunk := at.Load()
 	if chunk == nil {
 		chunk = new([chunkLen]slot)
 		at.Store(chunk)
 	}
-	s := &chunk[index%chunkLen]
-	s.note.Store(makeNote(0, 0, c) &^ noteKnown) // the base is not known until its first mapping
-	return index, s
+	return &chunk[index%chunkLen]
 }
 
 // absent says why a key is dead that names no live mapping.
