@@ -21,6 +21,9 @@ type Config struct {
 	// Listener, if not nil, is served on instead of Path. Close closes it and
 	// leaves its socket file alone, which belongs to whoever made it.
 	Listener net.Listener
+	// Adopt has Close remove the socket file at Path although there is a Listener: another
+	// process has made both and passed them on.
+	Adopt bool
 	// Extra handlers by the prefix of their paths, such as "/debug/pprof/".
 	// They must end when their request's context does.
 	Extra map[string]http.Handler
@@ -31,6 +34,11 @@ type Config struct {
 // listener is what to accept on; the file is nil if it is not ours.
 func (c Config) listener() (net.Listener, *socketFile, error) {
 	if c.Listener != nil {
+		if c.Adopt {
+			if f := Adopt(c.Path); f != nil {
+				return c.Listener, f.f, nil
+			}
+		}
 		return c.Listener, nil, nil
 	}
 	mode := c.Mode

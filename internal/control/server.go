@@ -1,6 +1,7 @@
 package control
 
 import (
+	"context"
 	"cmp"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -38,6 +40,7 @@ var errClosed = errors.New("control: closing")
 type server struct {
 	snapshot func() (any, error)
 	extra    map[string]http.Handler
+	listener net.Listener
 	file     *socketFile // nil if the listener belongs to somebody else
 	http     http.Server
 	served   chan struct{} // closed by the goroutine that accepts
@@ -63,7 +66,7 @@ func (c Config) Serve(snapshot func() (any, error)) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{snapshot: snapshot, extra: c.Extra, file: file, served: make(chan struct{})}
+	s := &server{snapshot: snapshot, extra: c.Extra, listener: l, file: file, served: make(chan struct{})}
 	s.http = http.Server{
 		Handler:     http.HandlerFunc(s.handle),
 		ConnContext: withClient,
@@ -97,6 +100,32 @@ func (s *server) Close() error {
 	<-s.served
 	s.active.Wait()
 	return err
+}
+
+// leaveTime bounds Leave.
+const leaveTime = 2 * time.Second
+
+// File returns a descriptor of the listening socket, to be passed to another process.
+func (s *server) File() (*os.File, error) {
+	l, ok := s.listener.(interface{ File() (*os.File, error) })
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return l.File()
+}
+
+// Owns tells whether Close removes the socket file.
+func (s *server) Owns() bool { return s.file != nil }
+
+// Leave ends the server, whose socket and file are another process's by now: no request is
+// taken any more, and those under way have a moment to end.
+func (s *server) Leave() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
+	defer cancel()
+	_ = s.http.Shutdown(ctx)
 }
 
 // begin tells whether a request may be served. The caller calls s.active.Done

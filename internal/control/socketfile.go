@@ -117,6 +117,9 @@ func dead(network, path string) error {
 // SocketFile is the name of a socket made by Listen.
 type SocketFile struct{ f *socketFile }
 
+// Path is the file's.
+func (f *SocketFile) Path() string { return f.f.path }
+
 // Remove removes the file unless it is another's by now.
 func (f *SocketFile) Remove() { f.f.remove() }
 
@@ -144,4 +147,14 @@ func cause(err error) error {
 		return errno
 	}
 	return err
+}
+
+// Adopt returns the socket file at path, which another process has made and passed its
+// listener of; nil if there is none.
+func Adopt(path string) *SocketFile {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return nil
+	}
+	return &SocketFile{&socketFile{path, info}}
 }

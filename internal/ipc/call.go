@@ -23,6 +23,7 @@ const (
 	FeatureTCP     = "tcp"     // with FeatureChoice: the daemon has the TCP transport
 	FeatureAgain   = "again"   // the application submits to the next daemon what this one has left
 	FeatureSpill   = "spill"   // completions that find the ring full are spilled
+	FeatureMoves   = "moves"   // the session goes on in the next daemon: a Reply with ID 0 brings its table
 	FeatureExpires = "expires" // messages may have a time limit: AboutExpires
 )
 

@@ -82,17 +82,23 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 // empty message, it returns io.EOF. Descriptors that come with it are closed by
 // the kernel, for there is no room for them.
 func (c *Conn) Receive(v any) error {
+	in := c.buffer()
+	n, err := c.c.Read(in)
+	if err != nil {
+		return err
+	}
+	return decode(in[:n], c.max, v)
+}
+
+// buffer is the memory of Receive, with room for one byte more than it takes.
+func (c *Conn) buffer() []byte {
 	if c.in == nil {
 		if c.max == 0 {
 			c.max = MaxFrame
 		}
 		c.in = make([]byte, c.max+1)
 	}
-	n, err := c.c.Read(c.in)
-	if err != nil {
-		return err
-	}
-	return decode(c.in[:n], c.max, v)
+	return c.in
 }
 
 // Bound makes Receive refuse what is longer than a call, before its first call:
@@ -116,7 +122,7 @@ func decode(b []byte, max int, v any) error {
 // of them, or none, with which a refusal comes. Any other number is an error.
 // The caller owns the files.
 func (c *Conn) ReceiveFiles(v any, want int) ([]*os.File, error) {
-	b := make([]byte, MaxFrame+1)
+	b := c.buffer()
 	oob := make([]byte, syscall.CmsgSpace(4*want))
 	n, oobn, flags, _, err := c.c.ReadMsgUnix(b, oob)
 	files := openRights(oob[:oobn]) // an empty message may bring some, too
@@ -127,7 +133,7 @@ func (c *Conn) ReceiveFiles(v any, want int) ([]*os.File, error) {
 	case flags&syscall.MSG_CTRUNC != 0 || len(files) != 0 && len(files) != want:
 		err = fmt.Errorf("%w: not %d descriptors", ErrFrame, want)
 	default:
-		err = decode(b[:n], MaxFrame, v)
+		err = decode(b[:n], c.max, v)
 	}
 	if err != nil {
 		CloseFiles(files)
@@ -156,6 +162,28 @@ func CloseFiles(files []*os.File) {
 		_ = f.Close()
 	}
 }
+
+// File returns a descriptor of the connection, to be passed to another process. Whoever
+// has the descriptor closes it.
+func (c *Conn) File() (*os.File, error) { return c.c.File() }
+
+// OpenConn makes a Conn of a descriptor that was passed, and closes f.
+func OpenConn(f *os.File) (*Conn, error) {
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, err
+	}
+	u, ok := c.(*net.UnixConn)
+	if !ok {
+		c.Close()
+		return nil, fmt.Errorf("%w: a descriptor that is no Unix socket", ErrFrame)
+	}
+	return NewConn(u), nil
+}
+
+// SetReadDeadline bounds Receive. One that ends by the deadline has taken nothing.
+func (c *Conn) SetReadDeadline(t time.Time) error { return c.c.SetReadDeadline(t) }
 
 // SetDeadline bounds Send and Receive.
 func (c *Conn) SetDeadline(t time.Time) error { return c.c.SetDeadline(t) }

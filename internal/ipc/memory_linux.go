@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"os"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -51,6 +52,29 @@ func mmap(f *os.File, size int, write bool) ([]byte, error) {
 	return mem, nil
 }
 
+// remap maps f, for reading, where mem is, in one step for whoever reads mem.
+func remap(f *os.File, mem []byte) error {
+	_, err := unix.MmapPtr(int(f.Fd()), 0, unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)), unix.PROT_READ,
+		unix.MAP_SHARED|unix.MAP_NORESERVE|unix.MAP_FIXED)
+	return os.NewSyscallError("mmap", err)
+}
+
 func munmap(mem []byte) error { return os.NewSyscallError("munmap", unix.Munmap(mem)) }
 
 func discard(mem []byte) { _ = unix.Madvise(mem, unix.MADV_REMOVE) }
+
+// Duplicate returns another descriptor of what f is, to be passed to another process.
+func Duplicate(f *os.File) (*os.File, error) {
+	rc, err := f.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var fd int
+	if e := rc.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
+		return nil, e
+	}
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+	}
+	return os.NewFile(uintptr(fd), f.Name()), nil
+}

@@ -14,5 +14,9 @@ func memfd(string, int) (*os.File, error)      { return nil, errSystem }
 func sealWrites(*os.File) error                { return errSystem }
 func sealSeals(*os.File) error                 { return errSystem }
 func mmap(*os.File, int, bool) ([]byte, error) { return nil, errSystem }
+func remap(*os.File, []byte) error             { return errSystem }
 func munmap([]byte) error                      { return errSystem }
 func discard([]byte)                           {}
+
+// Duplicate returns errors.ErrUnsupported.
+func Duplicate(*os.File) (*os.File, error) { return nil, errSystem }

@@ -75,7 +75,7 @@ func Open(path string) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &File{f: f, mem: mem, addresses: make(map[netip.Addr]*Address), peers: make(map[[2]netip.Addr]*Peer)}
+	s := newFile(f, mem)
 	if s.word(0).Load() == magic && s.boot() == boot {
 		s.read()
 		return s, nil
@@ -84,6 +84,30 @@ func Open(path string) (*File, error) {
 		s.Close()
 		return nil, err
 	}
+	return s, nil
+}
+
+func newFile(f *os.File, mem []byte) *File {
+	return &File{f: f, mem: mem, addresses: make(map[netip.Addr]*Address), peers: make(map[[2]netip.Addr]*Peer)}
+}
+
+// File is the open file, to be passed to another process: the lock goes with the
+// descriptor, and ends when no process has one. Close would end the lock for all of them.
+func (s *File) File() *os.File { return s.f }
+
+// Adopt maps a file that another process has passed, and owns f.
+func Adopt(f *os.File) (*File, error) {
+	mem, err := mapFile(f)
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	s := newFile(f, mem)
+	if s.word(0).Load() != magic || s.boot() != bootID() {
+		f.Close()
+		return nil, errors.New("statefile: the file is of another layout, or boot")
+	}
+	s.read()
 	return s, nil
 }
 

@@ -30,6 +30,10 @@ func lock(f *os.File) ([]byte, error) {
 		}
 		return nil, os.NewSyscallError("flock", err)
 	}
+	return mapFile(f)
+}
+
+func mapFile(f *os.File) ([]byte, error) {
 	info, err := f.Stat()
 	if err != nil {
 		return nil, err
