@@ -42,6 +42,7 @@ type appSocket struct {
 	mu              sync.Mutex // guards the fields below and writes to the cell; a leaf
 	held            int64      // memory of messages for peers that are down, as shown in the segment
 	bytes, messages uint64     // settled bytes and messages, as shown in the cell
+	before          [2]uint64  // bytes and messages that an earlier daemon has settled; constant
 	counted         tallies    // the application's sums in the cell, as last read
 }
 
@@ -355,6 +356,7 @@ func (a *appSocket) await(d time.Duration) {
 func (a *appSocket) settled() {
 	a.mu.Lock()
 	b, m := a.s.account.Settled()
+	b, m = b+a.before[0], m+a.before[1]
 	db, dm := b-a.bytes, m-a.messages
 	a.bytes, a.messages = b, m
 	want := false

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"runtime"
 	"slices"
 	"sync"
@@ -60,7 +61,7 @@ type attachment struct {
 }
 
 func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
-	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires, ipc.FeatureSpill}
+	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves}
 	if c.cfg.Reconnect {
 		features = append(features, ipc.FeatureAgain)
 	}
@@ -239,10 +240,16 @@ func (t *attachment) report(ctx context.Context) ([]byte, error) {
 func (t *attachment) replies() {
 	for {
 		r := new(ipc.Reply)
-		if err := t.conn.Receive(r); err != nil {
+		files, err := t.conn.ReceiveFiles(r, 1)
+		if err != nil {
 			t.end(err)
 			return
 		}
+		if r.ID == 0 && len(files) == 1 {
+			t.moved(files[0])
+			continue
+		}
+		ipc.CloseFiles(files)
 		t.callMu.Lock()
 		c := t.calls[r.ID]
 		t.callMu.Unlock()
@@ -253,6 +260,23 @@ func (t *attachment) replies() {
 		case c <- r:
 		case <-t.dead:
 		}
+	}
+}
+
+// moved follows a change of the daemon: another process serves the session, and f is its
+// table. What was waited for in the old one is looked for again.
+func (t *attachment) moved(f *os.File) {
+	err := t.table.Replace(f)
+	_ = f.Close()
+	if err != nil {
+		t.end(err)
+		return
+	}
+	t.maps.wake(-1)
+	t.space.wake(-1)
+	for _, s := range t.c.sockets() {
+		s.writers.wake(-1)
+		s.readers.wake(-1)
 	}
 }
 

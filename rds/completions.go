@@ -23,6 +23,7 @@ type completions struct {
 	hushed  int          // entries of put that the application need not hear of at once
 	quiet   int          // hushed entries since the application was last woken
 	room    int          // entries known to be free
+	left    []ipc.Entry  // fates that an earlier daemon has left; they go before anything else
 	frees   []uint32     // offsets of the send arena to give back
 	events  []ipc.Entry  // retired, and one-shot flags: at most one event of each kind and socket
 	retired int          // number of OpRetired in events: beyond maxRetired nothing is exposed
@@ -46,7 +47,7 @@ func (c *completions) init(x *session, bell *ipc.Bell) {
 func (c *completions) violated() {
 	c.broken.Store(true)
 	c.closed, c.room = true, 0
-	c.frees, c.events, c.waiting = nil, nil, nil
+	c.left, c.frees, c.events, c.waiting = nil, nil, nil, nil
 	c.self.Ring()
 }
 
@@ -55,7 +56,7 @@ func (c *completions) has() bool {
 	if c.room > 0 {
 		return true
 	}
-	if c.closed {
+	if c.closed || len(c.left) > 0 && !c.pass() {
 		return false
 	}
 	for range 2 {
@@ -74,6 +75,20 @@ func (c *completions) has() bool {
 		}
 	}
 	return false
+}
+
+// pass puts what an earlier daemon has left on the ring, and tells whether that is all.
+func (c *completions) pass() bool {
+	left := c.left
+	c.left = nil
+	for len(left) > 0 && c.has() {
+		c.add(left[0])
+		left = left[1:]
+	}
+	if c.left = left; len(left) == 0 {
+		c.left = nil
+	}
+	return len(left) == 0
 }
 
 // add appends an entry, for which there is room.
@@ -222,7 +237,10 @@ func (c *completions) flush() (some bool) {
 	if c.closed {
 		return false
 	}
-	some = len(c.frees)+len(c.events)+len(c.waiting)+c.spill.Len() > 0
+	some = len(c.left)+len(c.frees)+len(c.events)+len(c.waiting)+c.spill.Len() > 0
+	if len(c.left) > 0 {
+		c.pass()
+	}
 	for len(c.frees) > 0 && c.has() {
 		c.add(ipc.MakeEntry(ipc.OpFreed, 0, 0, 0, 0, 0, c.frees[0], 0, 0))
 		c.frees = c.frees[1:]
@@ -259,6 +277,6 @@ func (c *completions) forget(a *appSocket) {
 func (c *completions) end() {
 	c.mu.Lock()
 	c.closed, c.room = true, 0
-	c.frees, c.events, c.waiting = nil, nil, nil
+	c.left, c.frees, c.events, c.waiting = nil, nil, nil, nil
 	c.mu.Unlock()
 }

@@ -32,7 +32,7 @@ type opening struct {
 func (s *Service) accept() {
 	for {
 		c, err := s.listener.AcceptUnix()
-		if errors.Is(err, net.ErrClosed) {
+		if errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) && s.moving.Load() != nil {
 			return
 		}
 		if err != nil { // an error such as EMFILE: connections wait in the listen queue
@@ -46,19 +46,27 @@ func (s *Service) accept() {
 			_ = o.c.Close()
 			continue
 		}
-		s.work.Go(func() {
-			x, err := s.open(o, cred)
-			if err != nil {
-				_ = o.c.Close()
-				if ce := s.log.Check(zap.InfoLevel, "application refused"); ce != nil && !errors.Is(err, errSilent) {
-					ce.Write(zap.Int("pid", cred.PID), zap.Uint32("uid", cred.UID), zap.Error(err))
-				}
-				return
-			}
-			s.work.Go(x.run)
-			x.calls()
-		})
+		s.admit(o, cred)
 	}
+}
+
+// admit shakes hands with an application and serves it.
+func (s *Service) admit(o *opening, cred ipc.Credentials) {
+	s.entering.Add(1)
+	s.work.Go(func() {
+		x, err := s.open(o, cred)
+		switch {
+		case errors.Is(err, errMoving):
+		case err != nil:
+			_ = o.c.Close()
+			if ce := s.log.Check(zap.InfoLevel, "application refused"); ce != nil && !errors.Is(err, errSilent) {
+				ce.Write(zap.Int("pid", cred.PID), zap.Uint32("uid", cred.UID), zap.Error(err))
+			}
+		default:
+			x.serve()
+		}
+		s.entering.Done()
+	})
 }
 
 // pause waits before accept tries again.
@@ -105,9 +113,12 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	_ = c.SetDeadline(time.Now().Add(openTimeout))
 	c.Bound()
 	var hello ipc.Hello
-	err := c.Receive(&hello)
+	err := s.rush(o, func() error { return c.Receive(&hello) })
 	s.entered(o)
 	if err != nil {
+		if s.keeps(o, err) {
+			return nil, errMoving
+		}
 		return nil, fmt.Errorf("%w: %w", errSilent, err)
 	}
 	refuse := func(err error) (*session, error) {
@@ -123,6 +134,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		svc: s, node: s.node, cred: cred, gids: append(cred.Groups, cred.GID), command: command(cred.PID), since: time.Now(), conn: c,
 		promised: cfg.SendBudget, budget: int64(cfg.SendBudget) * 3 / 2, flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
 		again: slices.Contains(hello.Features, ipc.FeatureAgain), spills: slices.Contains(hello.Features, ipc.FeatureSpill),
+		moves: slices.Contains(hello.Features, ipc.FeatureMoves),
 	}
 	x.regions.sess = x
 	if err := s.reserve(x); err != nil {
@@ -138,13 +150,12 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	}
 	x.log = s.log.With(zap.Uint64("session", x.id), zap.Int("pid", cred.PID), zap.Uint32("uid", cred.UID), zap.String("command", x.command))
 	if err := s.enlist(x); err != nil { // before the application hears of success: its next call may depend on the session being listed
-		ipc.CloseFiles(files[:1])
 		ipc.CloseFiles(files[3:])
 		x.end(err)
 		return nil, err
 	}
 	features := x.node.transports()
-	features = append(features, ipc.FeatureAgain, ipc.FeatureExpires, ipc.FeatureSpill)
+	features = append(features, ipc.FeatureAgain, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves)
 	if x.node.operates() {
 		features = append(features, ipc.FeatureRDMA)
 	}
@@ -153,7 +164,6 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		Version: ipc.Version, Features: features, Session: x.id, SendBuffer: s.node.cfg.SendBuffer, ReceiveBuffer: s.node.cfg.ReceiveBuffer, Linger: s.node.cfg.Linger,
 		SendBudget: x.promised,
 	}, files...)
-	ipc.CloseFiles(files[:1]) // the segment's file; the bell's file is closed below
 	ipc.CloseFiles(files[3:])
 	_ = c.SetDeadline(time.Time{})
 	if err != nil {
@@ -186,15 +196,20 @@ func (x *session) share(l ipc.Layout, receive int) ([]*os.File, error) {
 		_ = seg.Close()
 		return nil, err
 	}
-	x.seg = newSharedSegment(seg)
+	seg.Taking().Store(1)
+	x.equip(seg, f, receive, self, ear, bell)
+	return []*os.File{f, x.svc.tableFD, self.File(), theirs.File()}, nil
+}
+
+// equip gives the session its memory and doorbells, which belong to it from then on.
+func (x *session) equip(seg *ipc.Segment, f *os.File, receive int, self *ipc.Bell, ear *ipc.Ear, bell *ipc.Bell) {
+	x.seg, x.segFile = newSharedSegment(seg), f
 	x.mem = newReceiveMemory(x, receive)
 	x.self, x.ear = self, ear
 	x.sleeps, x.space, x.maps = seg.DaemonSleeps(), seg.WantSpace(), seg.WantMaps()
 	x.out.init(x, bell)
-	seg.Taking().Store(1)
 	x.sq, x.data, x.bodies = seg.Submitted(), seg.DataArea(), seg.SendArea()
 	x.memory, x.aside = seg.MemoryArea(), make(chan struct{}, maxBeside)
-	return []*os.File{f, x.svc.tableFD, self.File(), theirs.File()}, nil
 }
 
 // reserve counts a session in, if the limits allow it. Nobody sees it before

@@ -77,6 +77,9 @@ func NewNode(cfg Config) (*Node, error) {
 		locals: make(map[netip.Addr]*localAddr), peers: make(map[peerKey]*peer), socks: make(map[*nodeSocket]struct{}),
 	}
 	n.allowed.Store(newAllowList(&cfg.Admission))
+	if in := cfg.inherited; in != nil {
+		n.generation = in.state.Generation
+	}
 	for n.generation == 0 {
 		n.generation = rand.Uint32()
 	}
@@ -99,6 +102,12 @@ func NewNode(cfg Config) (*Node, error) {
 		if _, err := n.listen(a.Unmap()); err != nil {
 			_ = n.Close()
 			return nil, &OpError{Op: "listen", Local: netip.AddrPortFrom(a, 0), Err: err}
+		}
+	}
+	if cfg.inherited != nil {
+		if err := n.inherit(cfg.inherited); err != nil {
+			_ = n.Close()
+			return fail(err)
 		}
 	}
 	if cfg.Control != "" {

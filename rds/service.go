@@ -32,8 +32,10 @@ type Service struct {
 	tableFD  *os.File
 	limits   atomic.Pointer[ServiceConfig]
 	draining atomic.Bool
-	cut      chan struct{} // closed when no socket may linger any more
-	serverMu sync.Mutex    // guards the table's word on which wire serves each peer; locked before Node.mu
+	moving   atomic.Pointer[halt] // not nil: calls and connections wait, since another process is to take the service's place
+	frozen   atomic.Pointer[halt] // not nil: no goroutine works for a session
+	cut      chan struct{}        // closed when no socket may linger any more
+	serverMu sync.Mutex           // guards the table's word on which wire serves each peer; locked before Node.mu
 
 	mu        sync.Mutex // guards the fields below; a leaf
 	closed    bool
@@ -46,6 +48,9 @@ type Service struct {
 	left      DroppedError // messages of sockets that ended during Close, whose fates were not known by then
 	next      uint64
 	work      sync.WaitGroup
+	kept      []*opening     // while moving: connections that have said nothing yet
+	accepting sync.WaitGroup // the goroutine of accept
+	entering  sync.WaitGroup // handshakes
 }
 
 // Sizes of a session's rings. The data ring holds a message of conn.InlineMax
@@ -79,6 +84,11 @@ func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
 			return fail(err)
 		}
 	}
+	if cfg.inherited != nil {
+		if err := s.inherit(cfg.inherited); err != nil {
+			return fail(err)
+		}
+	}
 	n.mu.Lock()
 	if n.ending || !n.service.CompareAndSwap(nil, s) {
 		n.mu.Unlock()
@@ -97,7 +107,9 @@ func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
 			p.mu.Unlock()
 		}
 	}
-	s.work.Go(s.accept)
+	if cfg.inherited == nil {
+		s.begin()
+	}
 	return s, nil
 }
 

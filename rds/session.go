@@ -2,6 +2,7 @@ package rds
 
 import (
 	"net"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -29,6 +30,7 @@ type session struct {
 	log     *zap.Logger
 	conn    *ipc.Conn
 	seg     *sharedSegment
+	segFile *os.File // the segment, for the process that takes the daemon's place
 	mem     *receiveMemory
 	ear     *ipc.Ear  // rung by the application, and by self
 	self    *ipc.Bell // rings ear for the daemon's own goroutines
@@ -82,12 +84,15 @@ type session struct {
 	unread  *appSocket      // the socket whose fates must be read before more is taken
 	bad     error           // violation by the application: nothing more is taken
 	last    bool            // the session is ending: submissions are taken whatever the budget
+	moves   bool            // the application goes on in the process that takes the daemon's place; constant
 	spills  bool            // the application finds what was spilled when the daemon has ended; constant
 	again   bool            // the application submits to the next daemon what this one leaves
 	left    bool            // nothing more is taken, and the application knows
 	ended   bool
 	endOnce sync.Once
 	done    chan struct{}
+
+	working atomic.Int32 // goroutines that work for the session: not those that are parked
 }
 
 // Bounds of one turn of a session's goroutine.
@@ -104,6 +109,10 @@ const (
 func (x *session) run() {
 	idle := 0
 	for {
+		if h := x.svc.frozen.Load(); h != nil {
+			x.park(h)
+			continue
+		}
 		if x.mem.late.Load() { // before the look at returned memory
 			x.seg.WantReturns().Set()
 		}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -41,6 +42,12 @@ func (x *session) calls() {
 	for {
 		var q ipc.Request
 		if err := x.conn.Receive(&q); err != nil {
+			if errors.Is(err, os.ErrDeadlineExceeded) { // of Service.rest
+				if h := x.svc.moving.Load(); h != nil {
+					x.park(h)
+				}
+				continue
+			}
 			mu.Lock()
 			if broken != nil { // broken rather than net.ErrClosed, which would mean that the service ends
 				err = broken
@@ -62,7 +69,7 @@ func (x *session) calls() {
 			} else {
 				a.leave()
 			}
-			x.svc.work.Go(func() {
+			x.beginWork(func() {
 				r := &ipc.Reply{ID: q.ID}
 				var err error
 				if r.Messages, r.Bytes, err = x.finish(a); err != nil {

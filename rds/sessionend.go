@@ -72,6 +72,7 @@ func (x *session) hangUp() {
 	_ = x.ear.Close()
 	_ = x.self.Close()
 	_ = x.out.bell.Close()
+	_ = x.segFile.Close()
 }
 
 // awaitOperations returns when all operations of the session, whose sockets are being

@@ -79,7 +79,7 @@ const (
 func (x *session) beside(call func()) {
 	select {
 	case x.aside <- struct{}{}:
-		x.svc.work.Go(func() {
+		x.beginWork(func() {
 			call()
 			<-x.aside
 		})

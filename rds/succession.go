@@ -28,6 +28,7 @@ type succession struct {
 	gate    *time.Timer
 	grace   *time.Timer
 	over    bool // the grace time is over
+	held    bool // constant: Heir.Begin opens
 }
 
 const (
@@ -46,7 +47,15 @@ const (
 func (n *Node) succeed() {
 	u := &n.succession
 	u.opened = make(chan struct{})
-	if n.cfg.State != "" {
+	if in := n.cfg.inherited; in != nil {
+		u.held = true
+		f, err := in.stateFile()
+		if err != nil {
+			n.log.Warn("no state file: a restart may lose messages", zap.Error(err))
+		} else if f != nil {
+			u.file, u.ports = f, f.Ports()
+		}
+	} else if n.cfg.State != "" {
 		f, err := statefile.Open(n.cfg.State)
 		if err != nil {
 			n.log.Warn("no state file: a restart may lose messages", zap.String("file", n.cfg.State), zap.Error(err))
@@ -59,12 +68,14 @@ func (n *Node) succeed() {
 	}
 	if u.missing == 0 || n.cfg.Grace < 0 {
 		u.over = true
-		close(u.opened)
-		n.forgetPorts()
+		u.openUnlessHeld()
+		if !u.held { // else sockets are bound again before anybody looks
+			n.forgetPorts()
+		}
 		return
 	}
 	n.log.Info("waiting for the ports of the predecessor", zap.Int("ports", u.missing), zap.Duration("grace", n.cfg.Grace))
-	u.gate = time.AfterFunc(min(gateTime, n.cfg.Grace), u.open)
+	u.gate = time.AfterFunc(min(gateTime, n.cfg.Grace), u.openUnlessHeld)
 	u.grace = time.AfterFunc(n.cfg.Grace, n.graceOver)
 }
 
@@ -153,6 +164,13 @@ func (u *succession) met(n int) {
 	all := u.missing == 0
 	u.mu.Unlock()
 	if all {
+		u.openUnlessHeld()
+	}
+}
+
+// openUnlessHeld is open, but for a node that waits for Heir.Begin.
+func (u *succession) openUnlessHeld() {
+	if !u.held {
 		u.open()
 	}
 }
@@ -160,7 +178,7 @@ func (u *succession) met(n int) {
 // graceOver gives up the ports that nobody has bound.
 func (n *Node) graceOver() {
 	u := &n.succession
-	u.open()
+	u.openUnlessHeld()
 	u.mu.Lock()
 	u.over = true
 	u.mu.Unlock()
@@ -186,7 +204,7 @@ func (n *Node) endSuccession() {
 		u.grace.Stop()
 	}
 	u.open()
-	if u.file != nil {
+	if in := n.cfg.inherited; u.file != nil && (in == nil || isClosed(in.begin)) { // else the lock is the predecessor's
 		u.file.Close()
 	}
 }

@@ -197,11 +197,15 @@ func (s *Service) occupy(x *session, addr netip.Addr, own bool) error {
 			return s.beyond(u, shares.Addresses, "addresses")
 		}
 	}
+	u.occupyLocked(addr, own)
+	return nil
+}
+
+func (u *user) occupyLocked(addr netip.Addr, own bool) {
 	u.sockets++
 	if !own {
 		u.addrs[addr]++
 	}
-	return nil
 }
 
 // beyond is the error of what is beyond a share, which it counts.

@@ -1,0 +1,264 @@
+package rds
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/transport/choice"
+)
+
+// legacy describes the node as it is after its links have ended.
+func (n *Node) legacy(wire passing, svc *Service) (_ *Legacy, err error) {
+	l := new(Legacy)
+	defer func() {
+		if err != nil {
+			l.Close()
+		}
+	}()
+	st := &legacyState{Version: legacyVersion, Generation: n.generation, StateFile: -1}
+	if d, _, err := n.regions(); err == nil {
+		st.Secret = d.Secret()
+	}
+	for _, la := range n.allLocals() {
+		st.Addresses = append(st.Addresses, la.addr)
+		la.mu.Lock()
+		keepers := len(la.keepers)
+		la.mu.Unlock()
+		if keepers > 0 {
+			return nil, errors.New("messages wait for ports of the predecessor")
+		}
+	}
+	listening, err := wire.Listening()
+	for _, x := range listening {
+		st.Listeners = append(st.Listeners, legacyListener{x.Local, l.add(x.File)})
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f := n.succession.file; f != nil {
+		d, err := ipc.Duplicate(f.File())
+		if err != nil {
+			return nil, err
+		}
+		st.StateFile = l.add(d)
+	}
+	n.mu.RLock()
+	peers := maps.Clone(n.peers)
+	n.mu.RUnlock()
+	for key, p := range peers {
+		y := p.legacy()
+		y.Passive = key.passive
+		st.Peers = append(st.Peers, y)
+	}
+	slices.SortFunc(st.Peers, func(a, b legacyPeer) int { return int(a.Index) - int(b.Index) })
+	if svc != nil {
+		if st.Service, err = svc.legacy(l); err != nil {
+			return nil, err
+		}
+	}
+	l.State, err = st.encode()
+	return l, err
+}
+
+// add adds a file, which belongs to the Legacy from then on, and returns its number.
+func (l *Legacy) add(f *os.File) int {
+	l.Files = append(l.Files, f)
+	return len(l.Files) - 1
+}
+
+func (p *peer) legacy() legacyPeer {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	out := legacyPeer{Index: p.index, Local: p.local.addr, Remote: p.remote, Core: p.core.Legacy(), Carries: uint8(p.carries)}
+	for i := range p.path {
+		out.Received[i] = p.path[i].in.Next()
+	}
+	if c, ok := p.node.via(p.remote).(*choice.Transport); ok {
+		out.Wire = c.Chosen(p.local.addr, p.remote)
+	}
+	return out
+}
+
+// legacy describes the service.
+func (s *Service) legacy(l *Legacy) (*legacyService, error) {
+	f, err := s.listener.File()
+	if err != nil {
+		return nil, err
+	}
+	st := &legacyService{Attach: l.add(f), Maps: s.table.Maps()}
+	if s.file != nil {
+		st.Path = s.file.Path()
+	}
+	s.mu.Lock()
+	st.Next = s.next
+	kept := s.kept
+	s.mu.Unlock()
+	for _, o := range kept {
+		f, err := o.c.File()
+		if err != nil {
+			return nil, err
+		}
+		st.Openings = append(st.Openings, l.add(f))
+	}
+	all := s.all()
+	slices.SortFunc(all, func(a, b *session) int { return int(int64(a.id) - int64(b.id)) })
+	for _, x := range all {
+		if !x.moves { // it attaches to the other process when this one has ended
+			continue
+		}
+		y, err := x.legacy(l)
+		if err != nil {
+			return nil, err
+		}
+		st.Sessions = append(st.Sessions, y)
+	}
+	return st, nil
+}
+
+// legacy describes the session, for which no goroutine works.
+func (x *session) legacy(l *Legacy) (st legacySession, err error) {
+	x.node.tally()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if err := x.overLocked(); err != nil {
+		return st, err
+	}
+	st = legacySession{
+		ID: x.id, Cred: x.cred, Command: x.command, Since: x.since, Again: x.again, Spills: x.spills, Promised: x.promised,
+		Backlog: x.queue.limit, Soft: x.mem.soft, Layout: x.seg.Layout, Submitted: x.sq.At(), Ahead: x.ahead, Gens: x.gens,
+		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(), RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(),
+		Stalls: x.stalls.Load(), Blocked: x.congBlocked.Load(), Congested: x.congErrors.Load(), RunFull: x.queueFull.Load(),
+	}
+	for _, f := range []struct {
+		at   *int
+		open func() (*os.File, error)
+	}{
+		{&st.Conn, x.conn.File},
+		{&st.Segment, func() (*os.File, error) { return ipc.Duplicate(x.segFile) }},
+		{&st.Ear, func() (*os.File, error) { return ipc.Duplicate(x.ear.File()) }},
+		{&st.Self, func() (*os.File, error) { return ipc.Duplicate(x.self.File()) }},
+		{&st.Bell, func() (*os.File, error) { return ipc.Duplicate(x.out.bell.File()) }},
+	} {
+		d, err := f.open()
+		if err != nil {
+			return st, err
+		}
+		*f.at = l.add(d)
+	}
+	x.svc.mu.Lock()
+	for p := range x.met {
+		st.Met = append(st.Met, p.index)
+	}
+	x.svc.mu.Unlock()
+	c := &x.out
+	c.mu.Lock()
+	c.publish()
+	st.Completed, st.Spill = c.ring.At(), c.spill.State()
+	st.Frees, st.Events, st.Left = slices.Clone(c.frees), slices.Clone(c.events), slices.Clone(c.left)
+	c.mu.Unlock()
+	for _, a := range x.sockets {
+		if a == nil {
+			continue
+		}
+		s, err := a.legacy(&st)
+		if err != nil {
+			return st, err
+		}
+		st.Sockets = append(st.Sockets, s)
+	}
+	x.mem.mu.Lock()
+	defer x.mem.mu.Unlock()
+	for off, k := range x.mem.blocks {
+		if n := k.lent.Load(); n > 0 {
+			st.Blocks = append(st.Blocks, legacyBlock{off, k.size, n, k.sock.id})
+		}
+	}
+	return st, nil
+}
+
+// legacy describes the socket, and adds its fates to those of the session.
+func (a *appSocket) legacy(x *legacySession) (st legacySocket, err error) {
+	s := a.s
+	send, receive := s.buffers()
+	st = legacySocket{
+		ID: a.id, Bound: s.local(), Connected: s.remote(), SendBuffer: send, ReceiveSize: receive, Linger: time.Duration(s.linger.Load()),
+		RecvErr: s.recvErrOn.Load(), Sent: s.sent.Load(), TOS: s.tosValue.Load(), GaveBytes: a.gaveBytes.Load(), GaveCount: a.gaveCount.Load(),
+	}
+	a.mu.Lock()
+	st.Settled = [2]uint64{a.bytes, a.messages}
+	t := &a.counted
+	st.Counted = [...]uint64{t.takenBytes, t.takenMessages, t.blocked, t.congested, t.full}
+	a.mu.Unlock()
+	s.fates.mu.Lock()
+	for _, f := range s.fates.queue.All() {
+		x.Left = append(x.Left, a.fateEntry(f))
+	}
+	s.fates.mu.Unlock()
+	q := &s.q
+	q.rmu.Lock()
+	defer q.rmu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, items := range [...][]recvItem{q.out[q.outPos:], q.in} {
+		dests := [...][]Cookie{q.outDest, q.inDest}[i]
+		for _, it := range items {
+			m := legacyMessage{Peer: it.peer, Sequence: it.seq, Sport: it.sport, Path: it.path, HasDest: it.dest}
+			if it.dest {
+				m.Dest, dests = uint64(dests[0]), dests[1:]
+			}
+			if it.buf != nil {
+				m.Data = slices.Clone(it.buf.B[it.off : it.off+it.length])
+			}
+			st.Messages = append(st.Messages, m)
+		}
+	}
+	return st, a.regions(&st)
+}
+
+// regions describes the socket's regions.
+func (a *appSocket) regions(st *legacySocket) error {
+	t := &a.s.exposed
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for k, flags := range t.keys {
+		kept, mem, err := t.owner.Keep(k)
+		if err != nil {
+			continue // it was for one use, or is being revoked
+		}
+		off := uintptr(unsafe.Pointer(unsafe.SliceData(mem))) - uintptr(unsafe.Pointer(unsafe.SliceData(a.sess.memory)))
+		st.Regions = append(st.Regions, legacyRegion{kept, uint32(flags), int(off), len(mem)})
+	}
+	return nil
+}
+
+// fateEntry is a fate as the completion ring has it.
+func (a *appSocket) fateEntry(f conn.Fate) ipc.Entry {
+	if f.Op != nil {
+		return f.Op.Work.(*operation).completion(a.id, f.Status)
+	}
+	return ipc.MakeEntry(ipc.OpFate, 0, 0, a.id, 0, uint32(f.Status), 0, 0, f.Token)
+}
+
+// listenerOf makes a listener of a descriptor that was passed, and closes f.
+func listenerOf[L net.Listener](f *os.File) (L, error) {
+	defer f.Close()
+	var none L
+	l, err := net.FileListener(f)
+	if err != nil {
+		return none, err
+	}
+	t, ok := l.(L)
+	if !ok {
+		_ = l.Close()
+		return none, fmt.Errorf("a descriptor of %v is of another kind", l.Addr())
+	}
+	return t, nil
+}

@@ -1,0 +1,257 @@
+package rds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rds-go/rds/internal/gnetloop"
+)
+
+// passing is a transport whose listening sockets another process can take over.
+type passing interface {
+	Pause()
+	Resume()
+	Listening() ([]gnetloop.Listening, error)
+}
+
+// errMoving: a handshake is left to the process that takes the daemon's place.
+var errMoving = errors.New("rds: the service moves")
+
+// Bequeath prepares the node, and its service if it has one, for a process that takes
+// their place: it ends all links so that nothing is lost, as Service.Drain does, and
+// stops the work of all applications, which notice nothing but the pause. What connects
+// meanwhile, peer or application, waits in the kernel. ctx, and the linger time, bound
+// what it may take.
+//
+// The process that has the Legacy calls Succeed and Heir.Begin. This one then has to end
+// without a call of Close, or, if that process has ended or given up, calls Return. After
+// an error the node serves as before.
+func (n *Node) Bequeath(ctx context.Context) (*Legacy, error) {
+	fail := func(err error) (*Legacy, error) { return nil, &OpError{Op: "bequeath", Err: err} }
+	wire, ok := n.wire.(passing)
+	if !ok {
+		return fail(ErrNotSupported)
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(n.cfg.Linger, time.Second))
+	defer cancel()
+	svc := n.service.Load()
+	if svc != nil {
+		svc.rest()
+	}
+	err := n.settle(ctx, svc)
+	if err == nil {
+		wire.Pause()
+		err = n.depart(ctx)
+	}
+	if err == nil && svc != nil {
+		err = svc.freeze(ctx)
+	}
+	if err == nil {
+		var l *Legacy
+		if l, err = n.legacy(wire, svc); err == nil {
+			return l, nil
+		}
+	}
+	n.Return()
+	return fail(err)
+}
+
+// Return has the node serve again after Bequeath. What was queued meanwhile goes out on
+// new links.
+func (n *Node) Return() {
+	n.leaving.Store(false)
+	for _, la := range n.allLocals() {
+		la.leaving.Store(false)
+	}
+	if wire, ok := n.wire.(passing); ok {
+		wire.Resume()
+	}
+	n.eachPeer(func(p *peer) {
+		p.mu.Lock()
+		p.core.Return(p.node.now())
+		p.armLocked()
+		p.unlock(nil)
+	})
+	for _, la := range n.allLocals() {
+		la.announce(n)
+	}
+	if svc := n.service.Load(); svc != nil {
+		svc.wake()
+	}
+}
+
+// rest has the service take no more connections, and sessions no more calls and
+// submissions. What comes waits.
+func (s *Service) rest() {
+	s.moving.Store(&halt{make(chan struct{})})
+	_ = s.listener.SetDeadline(time.Unix(1, 0))
+	s.accepting.Wait()
+	s.mu.Lock()
+	for _, o := range s.opening {
+		_ = o.c.SetReadDeadline(time.Unix(1, 0))
+	}
+	s.mu.Unlock()
+	s.entering.Wait()
+	for _, x := range s.all() {
+		_ = x.conn.SetReadDeadline(time.Unix(1, 0))
+		x.mu.Lock()
+		if slices.ContainsFunc(x.sockets, func(a *appSocket) bool { return a != nil && a.closing }) {
+			_ = x.catchUp() // what was submitted before a call of Close is sent first
+		}
+		x.left = true
+		x.mu.Unlock()
+	}
+}
+
+// rush has a handshake end at once when the service rests.
+func (s *Service) rush(o *opening, hello func() error) error {
+	if s.moving.Load() != nil {
+		_ = o.c.SetReadDeadline(time.Unix(1, 0))
+	}
+	return hello()
+}
+
+// keeps tells whether a connection whose Hello did not come is left to the process that
+// takes the daemon's place, or for later.
+func (s *Service) keeps(o *opening, err error) bool {
+	if s.moving.Load() == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	_ = o.c.SetDeadline(time.Time{})
+	s.mu.Lock()
+	s.kept = append(s.kept, o)
+	s.mu.Unlock()
+	return true
+}
+
+// wake undoes rest and freeze.
+func (s *Service) wake() {
+	for _, x := range s.all() {
+		_ = x.conn.SetReadDeadline(time.Time{})
+		x.mu.Lock()
+		x.left = false
+		x.overBudget.Store(false)
+		x.mu.Unlock()
+	}
+	for _, at := range []*atomic.Pointer[halt]{&s.frozen, &s.moving} {
+		if h := at.Swap(nil); h != nil {
+			close(h.resume)
+		}
+	}
+	_ = s.listener.SetDeadline(time.Time{})
+	s.begin()
+	s.mu.Lock()
+	kept := s.kept
+	s.kept = nil
+	s.mu.Unlock()
+	for _, o := range kept {
+		cred, err := o.c.Peer()
+		if err != nil || !s.enter(o) {
+			_ = o.c.Close()
+			continue
+		}
+		s.admit(o, cred)
+	}
+	for _, x := range s.all() {
+		x.poke()
+	}
+}
+
+// begin accepts applications.
+func (s *Service) begin() {
+	s.accepting.Add(1)
+	s.work.Go(func() {
+		defer s.accepting.Done()
+		s.accept()
+	})
+}
+
+// settle marks all ports congested and waits until everything that was sent is
+// acknowledged, and no socket that was closed waits for that.
+func (n *Node) settle(ctx context.Context, svc *Service) error {
+	n.beginLeaving()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		messages := 0
+		for _, s := range n.sockets() {
+			messages += s.account.Messages()
+		}
+		lingering := 0
+		if svc != nil {
+			svc.mu.Lock()
+			lingering = len(svc.lingering)
+			for a := range svc.lingering {
+				messages += a.s.account.Messages()
+			}
+			svc.mu.Unlock()
+		}
+		if messages == 0 && lingering == 0 {
+			return nil
+		}
+		for _, la := range n.allLocals() {
+			n.pollAcks(la)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d messages are not acknowledged: %w", messages, ctx.Err())
+		}
+	}
+}
+
+// depart ends all links, so that nothing is lost.
+func (n *Node) depart(ctx context.Context) error {
+	until, _ := ctx.Deadline()
+	left := time.Until(until)
+	dialed, silent := make(chan struct{}), make(chan struct{})
+	defer time.AfterFunc(left/10, func() { close(dialed) }).Stop()
+	defer time.AfterFunc(left/2, func() { close(silent) }).Stop() // peers that do not answer pings
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		late []netip.Addr // guarded by mu
+	)
+	n.eachPeer(func(p *peer) {
+		wg.Go(func() {
+			if !p.part(dialed, silent, ctx.Done(), nil) {
+				mu.Lock()
+				late = append(late, p.remote)
+				mu.Unlock()
+			}
+		})
+	})
+	wg.Wait()
+	if len(late) > 0 {
+		return fmt.Errorf("links to %v did not end in time: %w", late, context.DeadlineExceeded)
+	}
+	return nil
+}
+
+// freeze waits until no goroutine works for a session any more.
+func (s *Service) freeze(ctx context.Context) error {
+	s.frozen.Store(&halt{make(chan struct{})})
+	tick := time.NewTicker(100 * time.Microsecond)
+	defer tick.Stop()
+	all := s.all()
+	for _, x := range all {
+		x.ear.Rouse()
+	}
+	for _, x := range all {
+		for x.working.Load() > 0 {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return fmt.Errorf("a call of process %d does not end: %w", x.cred.PID, ctx.Err())
+			}
+		}
+	}
+	return nil
+}
