@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"os"
 	"syscall"
@@ -31,10 +32,15 @@ type daemon struct {
 	node    node
 	service service // nil if applications cannot attach
 	serving rds.ServiceConfig
-	watch   []io.Closer // control socket and metrics, closed last
+	watch   []io.Closer // control socket, metrics and takeover socket, closed last
+	parts   []ownPart   // of watch, what a successor takes over
 	log     *zap.Logger
 	level   zap.AtomicLevel
 	signals <-chan os.Signal
+	came    <-chan successor         // successors that ask to take over
+	program string                   // file of the program, for a successor
+	before  *predecessor             // daemon whose place this one takes; nil: none
+	heir    *rds.Heir                // what it has left
 	notify  func(state string) error // tells the service manager
 
 	set    settings                 // the settings in effect
@@ -51,16 +57,50 @@ const grace = 2500 * time.Millisecond
 // error is an exit status, said in the log.
 func (d *daemon) run() error {
 	d.tell(sd.SdNotifyReady)
-	for sig := range d.signals {
-		if sig == syscall.SIGHUP {
-			d.reload()
-			continue
+	for {
+		var sig os.Signal
+		select {
+		case sig = <-d.signals:
+		case s := <-d.came:
+			var taken bool
+			if taken, sig = d.takenOver(s); taken {
+				return nil
+			}
 		}
-		d.log.Info("stopping", zap.Stringer("signal", sig))
-		d.tell(sd.SdNotifyStopping)
-		return d.stop()
+		switch sig {
+		case nil:
+		case syscall.SIGHUP:
+			d.reload()
+		case upgradeSignal:
+			d.spawn()
+		default:
+			d.log.Info("stopping", zap.Stringer("signal", sig))
+			d.tell(sd.SdNotifyStopping)
+			return d.stop()
+		}
 	}
-	return nil // not reached: nobody closes d.signals
+}
+
+// takenOver has a successor take over, and tells whether it has. If not, sig is a signal
+// that came meanwhile, which ends the attempt.
+func (d *daemon) takenOver(s successor) (taken bool, sig os.Signal) {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan bool, 1)
+	go func() { done <- d.handOver(ctx, s) }()
+	for {
+		select {
+		case taken := <-done:
+			return taken, sig
+		case next := <-d.signals:
+			if next == upgradeSignal || sig != nil && next == syscall.SIGHUP {
+				continue
+			}
+			if sig = next; sig != syscall.SIGHUP {
+				cancel()
+			}
+		}
+	}
 }
 
 func (d *daemon) tell(state string) {

@@ -49,14 +49,16 @@ func main() {
 // newCommand is the command, with what was wrong with its flags.
 func newCommand(wrong []error) *cobra.Command {
 	var (
-		file string
-		set  = defaults()
+		file     string
+		takeover bool
+		set      = defaults()
 	)
 	cmd := &cobra.Command{
 		Use: "rdsd --listen HOST[,HOST...] [flags]", Short: "RDS daemon", Long: long, Example: examples,
 	}
 	f := cmd.Flags()
 	f.StringVar(&file, "config", "", "read settings from this TOML `file`")
+	f.BoolVar(&takeover, "takeover", false, "take the place of the rdsd that runs, without a gap")
 	f.StringSliceVar(&set.Listen, "listen", nil, "local `addresses` or names to listen on, separated by commas")
 	f.IntVar(&set.Port, "port", set.Port, "TCP port of RDS over TCP, here and on peers; Linux knows only the default")
 	f.StringVar(&set.Wire, "wire", set.Wire, "transport to peers: xrc, tcp, or auto for xrc with those that have it")
@@ -90,7 +92,7 @@ func newCommand(wrong []error) *cobra.Command {
 			_, err := loaded.planAfter(reading)
 			return cli.Usage(errors.Join(append(wrong, err)...))
 		}
-		return start(loaded, reading, load)
+		return start(loaded, reading, load, takeover)
 	}
 	return cmd
 }

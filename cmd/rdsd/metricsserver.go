@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -23,22 +25,29 @@ const (
 // metricsServer answers Prometheus.
 type metricsServer struct {
 	http   http.Server
+	l      *net.TCPListener
 	served chan struct{} // closed by the goroutine that accepts
 }
 
 // serveMetrics shows what info returns on an address, until Close.
 func serveMetrics(addr string, info func() (rds.Info, error), log *zap.Logger) (*metricsServer, error) {
-	h, err := metricsHandler(info, log)
-	if err != nil {
-		return nil, err
-	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
+	return serveMetricsOn(l.(*net.TCPListener), info, log)
+}
+
+// serveMetricsOn is serveMetrics on a listener, which it closes.
+func serveMetricsOn(l *net.TCPListener, info func() (rds.Info, error), log *zap.Logger) (*metricsServer, error) {
+	h, err := metricsHandler(info, log)
+	if err != nil {
+		_ = l.Close()
+		return nil, err
+	}
 	mux := http.NewServeMux()
 	mux.Handle("GET "+metricsPath, h)
-	m := &metricsServer{served: make(chan struct{})}
+	m := &metricsServer{l: l, served: make(chan struct{})}
 	m.http = http.Server{
 		Handler: mux, ReadTimeout: metricsTimeout, WriteTimeout: metricsTimeout, IdleTimeout: time.Minute, MaxHeaderBytes: 8 << 10,
 		ErrorLog: zap.NewStdLog(zap.NewNop()), // a client's mistakes are told to that client only
@@ -75,4 +84,17 @@ func (m *metricsServer) Close() error {
 	err := m.http.Close()
 	<-m.served
 	return err
+}
+
+// File returns a descriptor of the listening socket, to be passed to a successor.
+func (m *metricsServer) File() (*os.File, error) { return m.l.File() }
+
+// Owns is false: there is no file.
+func (m *metricsServer) Owns() bool { return false }
+
+// Leave has scrapes under way end. The socket is the successor's.
+func (m *metricsServer) Leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = m.http.Shutdown(ctx)
 }

@@ -49,11 +49,16 @@ var restartPort atomic.Uint32 // a port of its own for each test
 
 func (r *restarts) start(s *side) {
 	r.Helper()
+	r.startWith(s)
+}
+
+func (r *restarts) startWith(s *side, more ...string) {
+	r.Helper()
 	args := []string{"--listen", s.addr.Addr().String(), "--port", fmt.Sprint(r.port), "--wire", r.wire, "--socket", s.path, "--control", "none"}
 	if r.config != "" {
 		args = append(args, "--config", r.config)
 	}
-	s.daemon = daemonAt(r.T, args...)
+	s.daemon = daemonAt(r.T, append(args, more...)...)
 }
 
 // configure gives the daemons a configuration, and a directory.

@@ -6,7 +6,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -20,7 +22,7 @@ import (
 
 // start runs the daemon from its settings to the end. reading is what was wrong when the
 // settings were read. load reads them again; it is nil without a file.
-func start(set settings, reading error, load func() (settings, error)) error {
+func start(set settings, reading error, load func() (settings, error), takeover bool) error {
 	p, err := set.planAfter(reading)
 	if err != nil {
 		return cli.WithStatus(cli.StatusUsage, err)
@@ -28,6 +30,13 @@ func start(set settings, reading error, load func() (settings, error)) error {
 	log, level, err := set.Log.logger(os.Stderr)
 	if err != nil {
 		return cli.WithStatus(cli.StatusUsage, err)
+	}
+	program, err := exec.LookPath(os.Args[0])
+	if err == nil {
+		program, err = filepath.Abs(program) // the working directory may change
+	}
+	if err != nil {
+		program = os.Args[0]
 	}
 	in, err := inherit()
 	if err == nil {
@@ -43,13 +52,28 @@ func start(set settings, reading error, load func() (settings, error)) error {
 	}
 	cli.SpareProcessor()
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, upgradeSignal)
 	d := &daemon{
 		log: log, level: level, signals: signals, notify: notify,
-		set: set, load: load, linger: set.Drain.Duration, grace: grace,
+		set: set, load: load, linger: set.Drain.Duration, grace: grace, program: program,
+	}
+	at := placeOf(&p, &set, &in)
+	asks := takeoverPath(at.Socket, at.Control)
+	if takeover {
+		if d.before, err = takeFrom(asks, at); err != nil {
+			in.close()
+			return err
+		}
 	}
 	if err := d.open(p); err != nil {
+		if d.before != nil { // which goes on with all there is
+			d.before.refuse(err)
+			return err
+		}
 		in.close() // closes what no part has closed
+		return err
+	}
+	if err := d.begin(p, asks, at); err != nil {
 		return err
 	}
 	d.log.Info("ready", zap.String("listen", strings.Join(set.Listen, ",")), zap.String("socket", where(p.service.Path, in.attach)),
@@ -70,7 +94,7 @@ func where(path string, l *net.UnixListener) string {
 func (d *daemon) open(p plan) (err error) {
 	var opened []io.Closer
 	defer func() {
-		for i := len(opened) - 1; err != nil && i >= 0; i-- {
+		for i := len(opened) - 1; err != nil && d.before == nil && i >= 0; i-- {
 			_ = opened[i].Close() // the first error is the one to report
 		}
 	}()
@@ -81,7 +105,10 @@ func (d *daemon) open(p plan) (err error) {
 			return fmt.Errorf("socket: %w", err)
 		}
 	}
-	p.node.Logger = d.log
+	p.node.Logger, p.service.Logger = d.log, d.log
+	if d.before != nil {
+		return d.inherit(p)
+	}
 	n, err := rds.NewNode(p.node)
 	if err != nil {
 		return d.set.explainNode(err)
@@ -89,27 +116,50 @@ func (d *daemon) open(p plan) (err error) {
 	d.node, opened = n, append(opened, n)
 
 	if p.service.Path != "" || p.service.Listener != nil {
-		p.service.Logger = d.log
 		s, err := rds.NewService(n, p.service)
 		if err != nil {
 			return d.set.explainSocket(err)
 		}
 		d.service, d.serving, opened = s, p.service, append(opened, s)
 	}
-	if p.control.Path != "" || p.control.Listener != nil {
-		c, err := p.control.Serve(func() (any, error) { return d.info() })
+	if err = d.show(p.control, nil); err != nil {
+		for _, w := range d.watch {
+			_ = w.Close()
+		}
+		return err
+	}
+	return nil
+}
+
+// show opens the control socket and the metrics, these on a listener that was passed, if
+// there is one.
+func (d *daemon) show(c control.Config, passed *net.TCPListener) error {
+	if c.Path != "" || c.Listener != nil {
+		s, err := c.Serve(func() (any, error) { return d.info() })
 		if err != nil {
 			return d.set.explainControl(err)
 		}
-		d.watch, opened = append(d.watch, c), append(opened, c)
-	}
-	if d.set.Metrics != "" {
-		m, err := serveMetrics(d.set.Metrics, d.info, d.log)
-		if err != nil {
-			return fmt.Errorf("metrics: %w", err)
+		d.watch = append(d.watch, s)
+		if l, ok := s.(listening); ok {
+			d.parts = append(d.parts, ownPart{l, partControl})
 		}
-		d.watch = append(d.watch, m)
 	}
+	if d.set.Metrics == "" {
+		return nil
+	}
+	var (
+		m   *metricsServer
+		err error
+	)
+	if passed != nil {
+		m, err = serveMetricsOn(passed, d.info, d.log)
+	} else {
+		m, err = serveMetrics(d.set.Metrics, d.info, d.log)
+	}
+	if err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	d.watch, d.parts = append(d.watch, m), append(d.parts, ownPart{m, partMetrics})
 	return nil
 }
 

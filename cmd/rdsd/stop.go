@@ -25,7 +25,7 @@ func (d *daemon) stop() error {
 		case err := <-stopped:
 			return err
 		case sig := <-d.signals:
-			if sig == syscall.SIGHUP {
+			if sig == syscall.SIGHUP || sig == upgradeSignal {
 				d.log.Info("not reloaded: stopping", zap.Stringer("signal", sig))
 				continue
 			}

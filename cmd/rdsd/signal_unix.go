@@ -1,0 +1,13 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"syscall"
+)
+
+// upgradeSignal has the daemon start its successor.
+var upgradeSignal os.Signal = syscall.SIGUSR2
+
+func kill(pid int) { _ = syscall.Kill(pid, syscall.SIGKILL) }

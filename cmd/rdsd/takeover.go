@@ -1,0 +1,358 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/control"
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/rds"
+)
+
+// An upgrade: a second rdsd, the successor, asks the one that runs for all it has, over a
+// Unix socket of type SOCK_SEQPACKET that only root and the daemon's own user may use.
+//
+//	successor                                  daemon
+//	    │ ask: versions, addresses ─────────────▶ │ refuses, or ends its links (rds.Node.Bequeath)
+//	    │ ◀─────────────── answer, descriptors ── │
+//	    │ makes its node, does nothing yet        │
+//	    │ ready ────────────────────────────────▶ │
+//	    │ ◀──────────────────────────────── go ── │
+//	    │ serving ──────────────────────────────▶ │ ends
+//	    │ serves                                  │
+//
+// Until the daemon has read serving it can go on, and does when the successor has ended,
+// refuses, or takes too long: the successor does nothing that peers or applications could
+// see before it has written serving, and one that is late is killed. A successor whose
+// predecessor ends before go serves: nobody else does.
+
+// takeoverVersion is that of this exchange.
+const takeoverVersion = 1
+
+// Limits of an exchange.
+const (
+	takeoverAsk  = 5 * time.Second  // until the successor has asked
+	takeoverStep = 10 * time.Second // for each further step of the successor
+	takeoverKill = 2 * time.Second  // until a successor that was killed has ended
+	takeoverFDs  = 128              // descriptors in one message
+)
+
+// takeoverAskMessage is what a successor asks with.
+type takeoverAskMessage struct {
+	Version int
+	Legacy  int // rds.LegacyVersion
+	Place   place
+}
+
+// place is what a successor must have as its predecessor has it.
+type place struct {
+	Listen                         []string
+	Port, XRCPort                  int
+	Wire, Socket, Control, Metrics string
+}
+
+// takeoverAnswer is the first answer; its descriptors follow in messages of their own.
+type takeoverAnswer struct {
+	Error  string       // why the daemon goes on by itself
+	Files  int          // number of descriptors that follow: the state of the rds.Legacy, its files, those of Parts
+	Legacy int          // number of files of the rds.Legacy
+	Parts  []passedPart // listening sockets
+}
+
+// passedPart is a listening socket besides those of the node.
+type passedPart struct {
+	Name string // partControl, partMetrics or partTakeover
+	Owns bool   // its file is the daemon's to remove
+}
+
+const (
+	partControl  = "control"
+	partMetrics  = "metrics"
+	partTakeover = "takeover"
+)
+
+// ownPart is a passedPart of this daemon.
+type ownPart struct {
+	listening
+	name string
+}
+
+// takeoverStepMessage is what the two say further.
+type takeoverStepMessage struct {
+	Step  string // stepReady, stepGo, stepServing
+	Error string // the sender gives up
+}
+
+const (
+	stepReady   = "ready"
+	stepGo      = "go"
+	stepServing = "serving"
+)
+
+// takeoverPath is where a successor asks: beside the socket that applications attach to,
+// else beside the control socket; empty: nowhere.
+func takeoverPath(socket, control string) string {
+	for _, path := range []string{socket, control} {
+		if path != none && path != "" {
+			return strings.TrimSuffix(path, ".sock") + ".takeover"
+		}
+	}
+	return ""
+}
+
+// placeOf is the place of a plan.
+func placeOf(p *plan, set *settings, in *inherited) place {
+	at := place{
+		Port: set.Port, XRCPort: set.XRC.Port, Wire: set.Wire, Metrics: set.Metrics,
+		Socket: where(p.service.Path, in.attach), Control: where(p.control.Path, in.control),
+	}
+	for _, a := range p.node.Addresses {
+		at.Listen = append(at.Listen, a.String())
+	}
+	slices.Sort(at.Listen)
+	return at
+}
+
+// differs names what a successor has otherwise.
+func (at *place) differs(other *place) (keys []string) {
+	for key, differs := range map[string]bool{
+		"listen": !slices.Equal(at.Listen, other.Listen), "port": at.Port != other.Port, "xrc.port": at.XRCPort != other.XRCPort,
+		"wire": at.Wire != other.Wire, "socket": at.Socket != other.Socket,
+		"control": at.Control != other.Control, "metrics": at.Metrics != other.Metrics,
+	} {
+		if differs {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// successor is one that has asked, and may.
+type successor struct {
+	c   *ipc.Conn
+	pid int
+}
+
+// takeoverServer takes in successors.
+type takeoverServer struct {
+	l    *net.UnixListener
+	file *control.SocketFile // nil: the daemon has passed it on
+	log  *zap.Logger
+	at   place
+	came chan successor
+}
+
+// serveTakeover listens at path, or on a listener of the predecessor.
+func serveTakeover(path string, inherited *net.UnixListener, at place, log *zap.Logger) (*takeoverServer, error) {
+	t := &takeoverServer{log: log, at: at, came: make(chan successor)}
+	if inherited != nil {
+		t.l, t.file = inherited, control.Adopt(path)
+		t.l.SetUnlinkOnClose(false)
+	} else {
+		var err error
+		if t.l, t.file, err = control.Listen(ipc.Network, path, fs.FileMode(0o600)); err != nil {
+			return nil, err
+		}
+	}
+	go t.run()
+	return t, nil
+}
+
+// run takes one successor after the other. Others wait.
+func (t *takeoverServer) run() {
+	for {
+		u, err := t.l.AcceptUnix()
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+		if err != nil {
+			time.Sleep(takeoverPause)
+			continue
+		}
+		c := ipc.NewConn(u)
+		pid, err := t.ask(c)
+		if err != nil {
+			t.log.Warn("takeover refused", zap.Int("pid", pid), zap.Error(err))
+			_ = c.Send(&takeoverAnswer{Error: err.Error()})
+			_ = c.Close()
+			continue
+		}
+		t.came <- successor{c, pid}
+	}
+}
+
+// takeoverPause is how long run waits when the system has no descriptors.
+const takeoverPause = 50 * time.Millisecond
+
+// ask reads what a successor asks for, and judges it.
+func (t *takeoverServer) ask(c *ipc.Conn) (pid int, err error) {
+	cred, err := c.Peer()
+	if err != nil {
+		return 0, err
+	}
+	if uid := os.Geteuid(); cred.UID != 0 && int(cred.UID) != uid {
+		return cred.PID, fmt.Errorf("user %d may not take over from user %d", cred.UID, uid)
+	}
+	_ = c.SetDeadline(time.Now().Add(takeoverAsk))
+	var q takeoverAskMessage
+	if err := c.Receive(&q); err != nil {
+		return cred.PID, err
+	}
+	switch {
+	case q.Version != takeoverVersion || q.Legacy != rds.LegacyVersion:
+		return cred.PID, fmt.Errorf("versions %d and %d of takeover and state, this daemon has %d and %d", q.Version, q.Legacy, takeoverVersion, rds.LegacyVersion)
+	case len(t.at.differs(&q.Place)) > 0:
+		return cred.PID, fmt.Errorf("other settings than this daemon's: %s", strings.Join(t.at.differs(&q.Place), ", "))
+	}
+	return cred.PID, nil
+}
+
+// File returns a descriptor of the listening socket.
+func (t *takeoverServer) File() (*os.File, error) { return t.l.File() }
+
+// Owns tells whether Close removes the socket file.
+func (t *takeoverServer) Owns() bool { return t.file != nil }
+
+// Leave has no further successor asked for. The socket is the successor's.
+func (t *takeoverServer) Leave() { _ = t.l.Close() }
+
+// Close removes the socket.
+func (t *takeoverServer) Close() error {
+	if t.file != nil {
+		t.file.Remove()
+	}
+	return t.l.Close()
+}
+
+// heritage is what a takeover needs of rds.Node.
+type heritage interface {
+	Bequeath(context.Context) (*rds.Legacy, error)
+	Return()
+}
+
+// listening is a part of the daemon with a listening socket that a successor takes over.
+type listening interface {
+	File() (*os.File, error)
+	Owns() bool // Close removes the socket's file
+	Leave()     // has what is under way end, and leaves the socket, and its file, to others
+}
+
+// handOver has a successor take the daemon's place, and tells whether it has.
+func (d *daemon) handOver(ctx context.Context, s successor) bool {
+	defer s.c.Close()
+	log := d.log.With(zap.Int("successor", s.pid))
+	log.Info("takeover begins")
+	began := time.Now()
+	n, ok := d.node.(heritage)
+	if !ok {
+		return false
+	}
+	l, err := n.Bequeath(ctx)
+	if err != nil {
+		log.Error("takeover failed, this daemon goes on", zap.Error(err))
+		_ = s.c.SetDeadline(time.Now().Add(takeoverStep))
+		_ = s.c.Send(&takeoverAnswer{Error: err.Error()})
+		return false
+	}
+	err = d.pass(ctx, s, l)
+	l.Close()
+	if err != nil {
+		n.Return()
+		log.Error("takeover failed, this daemon goes on", zap.Error(err))
+		return false
+	}
+	d.tell(fmt.Sprintf("MAINPID=%d", s.pid))
+	for _, p := range d.parts {
+		p.Leave()
+	}
+	log.Info("taken over", zap.Duration("after", time.Since(began)))
+	return true
+}
+
+// pass gives a successor all there is. After an error the successor does not serve, and
+// never will.
+func (d *daemon) pass(ctx context.Context, s successor, l *rds.Legacy) (err error) {
+	stop := context.AfterFunc(ctx, func() { _ = s.c.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	answer := takeoverAnswer{Legacy: len(l.Files)}
+	state, err := ipc.NewFile("rdsd-state", l.State)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	files := append([]*os.File{state}, l.Files...)
+	for _, p := range d.parts {
+		f, e := p.File()
+		if e != nil {
+			err = errors.Join(err, e)
+			continue
+		}
+		files = append(files, f)
+		answer.Parts = append(answer.Parts, passedPart{p.name, p.Owns()})
+		defer f.Close()
+	}
+	if err != nil {
+		return err
+	}
+	answer.Files = len(files)
+	_ = s.c.SetDeadline(time.Now().Add(takeoverStep))
+	if err := s.c.Send(&answer); err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(files, takeoverFDs) {
+		if err := s.c.Send(&takeoverStepMessage{}, batch...); err != nil {
+			return err
+		}
+	}
+	if err := s.hear(stepReady); err != nil {
+		s.giveUp(err)
+		return err
+	}
+	if !stop() { // the last chance to go on
+		s.giveUp(ctx.Err())
+		return ctx.Err()
+	}
+	_ = s.c.SetDeadline(time.Now().Add(takeoverStep))
+	if err := s.c.Send(&takeoverStepMessage{Step: stepGo}); err != nil {
+		return err // it has ended
+	}
+	err = s.hear(stepServing)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		// Nobody knows whether it will go on. It does not if it is dead.
+		kill(s.pid)
+		_ = s.c.SetDeadline(time.Now().Add(takeoverKill))
+		err = s.hear(stepServing)
+	}
+	return err
+}
+
+// hear waits for a step of the successor.
+func (s successor) hear(step string) error {
+	var m takeoverStepMessage
+	if err := s.c.Receive(&m); err != nil {
+		return fmt.Errorf("no %q of the successor: %w", step, err)
+	}
+	switch {
+	case m.Error != "":
+		return fmt.Errorf("the successor: %s", m.Error)
+	case m.Step != step:
+		return fmt.Errorf("%q of the successor instead of %q", m.Step, step)
+	}
+	return nil
+}
+
+// giveUp tells the successor that the daemon goes on.
+func (s successor) giveUp(err error) {
+	_ = s.c.SetDeadline(time.Now().Add(takeoverStep))
+	_ = s.c.Send(&takeoverStepMessage{Error: err.Error()})
+}
