@@ -16,6 +16,7 @@ import (
 // node and service are what the daemon needs of rds.Node and rds.Service.
 type node interface {
 	Report() (rds.Info, error)
+	SetAdmission(rds.Admission) error
 	Close() error
 }
 
@@ -42,6 +43,8 @@ type daemon struct {
 	before  *predecessor             // daemon whose place this one takes; nil: none
 	heir    *rds.Heir                // what it has left
 	notify  func(state string) error // tells the service manager
+
+	admission rds.Admission // the allow-list in effect
 
 	set    settings                 // the settings in effect
 	load   func() (settings, error) // reads the settings again; nil without a file

@@ -27,6 +27,8 @@ type part struct {
 	refused error         // result of Reload
 	config  rds.ServiceConfig
 	present []rds.SessionInfo
+
+	admissions []rds.Admission // arguments of SetAdmission
 }
 
 type calls struct {
@@ -42,6 +44,11 @@ func (c *calls) add(s string) {
 
 func (p *part) Report() (rds.Info, error)   { return rds.Info{Provider: "node"}, nil }
 func (p *part) Sessions() []rds.SessionInfo { return p.present }
+
+func (p *part) SetAdmission(a rds.Admission) error {
+	p.admissions = append(p.admissions, a)
+	return nil
+}
 
 func (p *part) Reload(c rds.ServiceConfig) error {
 	if p.refused == nil {

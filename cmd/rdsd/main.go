@@ -21,8 +21,8 @@ counters, sockets, connections, queues and applications to rdsinfo.
 SIGTERM and SIGINT end it: what applications have sent gets the time of --drain
 to be acknowledged, then it exits. A second signal ends it at once, with status
 1. SIGHUP reads the file of --config again: limits of sessions, rules for ports,
-the log level and a shorter drain time take effect, other changes are named in
-the log as needing a restart.
+the allow-list of peers, the log level and a shorter drain time take effect, other
+changes are named in the log as needing a restart.
 
 Hosts are given by address or name; a name is looked up when rdsd starts, for at
 most 5 s. Of several addresses the first IPv4 address counts, and of those to listen
@@ -38,6 +38,7 @@ flags or settings are wrong.`
 const examples = `  rdsd --listen 10.0.0.1
   rdsd --listen 10.0.0.1,10.0.1.1 --npaths 8
   rdsd --listen 10.0.0.1 --peer 10.0.0.7=tcp --peer 10.0.0.8=tcp
+  rdsd --listen 10.0.0.1 --allow 10.0.0.0/24
   rdsd --listen 127.0.0.2 --port 17000 --control /tmp/rdsd.sock --log-level debug
   rdsd --config /etc/rdsd.toml`
 
@@ -63,6 +64,7 @@ func newCommand(wrong []error) *cobra.Command {
 	f.IntVar(&set.Port, "port", set.Port, "TCP port of RDS over TCP, here and on peers; Linux knows only the default")
 	f.StringVar(&set.Wire, "wire", set.Wire, "transport to peers: xrc, tcp, or auto for xrc with those that have it")
 	f.StringSliceVar(&set.Peers, "peer", set.Peers, "what serves one peer, as `HOST=tcp` or HOST=xrc; may be repeated")
+	f.StringSliceVar(&set.Admission.Allow, "allow", set.Admission.Allow, "`prefix` or host of peers that are allowed, and nobody else; may be repeated")
 	f.IntVar(&set.XRC.Port, "xrc-port", set.XRC.Port, "TCP port of RDS on XRC, here and on peers; 0 is 18634, or beside a --port")
 	f.Var(&set.XRC.CRC, "xrc-crc", "CRC of RDS on XRC besides TCP's checksum: on, off, or auto for on between hosts")
 	f.Lookup("xrc-crc").NoOptDefVal = crcOn
@@ -104,6 +106,7 @@ func overlay(file, flags settings, given func(flag string) bool) settings {
 		"port":       func() { file.Port = flags.Port },
 		"wire":       func() { file.Wire = flags.Wire },
 		"peer":       func() { file.Peers = flags.Peers },
+		"allow":      func() { file.Admission = flags.Admission },
 		"xrc-port":   func() { file.XRC.Port = flags.XRC.Port },
 		"xrc-crc":    func() { file.XRC.CRC = flags.XRC.CRC },
 		"npaths":     func() { file.Paths = flags.Paths },

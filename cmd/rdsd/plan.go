@@ -54,6 +54,7 @@ func (s *settings) plan() (plan, error) {
 	c.positive("tcp.keepalive_idle", s.TCP.KeepAliveIdle)
 	c.positive("tcp.keepalive_interval", s.TCP.KeepAliveInterval)
 	c.positive("tcp.drain_timeout", s.TCP.DrainTimeout)
+	admission := s.Admission.admission(&c)
 	s.Log.check(&c)
 	s.Memory.check(&c)
 	s.Sessions.check(&c)
@@ -66,7 +67,7 @@ func (s *settings) plan() (plan, error) {
 		return plan{}, err
 	}
 	p.node = s.node(addrs)
-	p.node.Wire, p.node.PeerWires = wire, peers
+	p.node.Wire, p.node.PeerWires, p.node.Admission = wire, peers, admission
 	return p, p.validate(s)
 }
 

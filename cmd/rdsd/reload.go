@@ -32,11 +32,16 @@ func (d *daemon) reload() {
 		p.service.Logger = d.serving.Logger
 		err = d.service.Reload(p.service)
 	}
+	applied := changed(&d.set, &next)
+	if err == nil && !slices.Equal(d.admission.Allow, p.node.Admission.Allow) { // also where a name has another address now
+		if err = d.node.SetAdmission(p.node.Admission); err == nil {
+			d.admission = p.node.Admission
+		}
+	}
 	if err != nil {
 		d.notReloaded(err)
 		return
 	}
-	applied := changed(&d.set, &next)
 	if level, err := zapcore.ParseLevel(next.Log.Level); err == nil { // always: plan has checked it
 		d.level.SetLevel(level)
 	}
@@ -57,6 +62,7 @@ func (d *daemon) mix(read settings) settings {
 	next := d.set
 	next.Sessions = read.Sessions
 	next.Users = read.Users
+	next.Admission = read.Admission
 	next.Ports = read.Ports
 	next.Log.Level = read.Log.Level
 	// The node keeps the time it was started with, so that more is not to be had.

@@ -17,37 +17,38 @@ const none = "none"
 // settings is the configuration file. The keys are the TOML names; the order
 // is that of rdsd.toml.
 type settings struct {
-	Listen         []string         `toml:"listen"`
-	Port           int              `toml:"port"`
-	Wire           string           `toml:"wire"`
-	Peers          []string         `toml:"peers"`
-	Paths          int              `toml:"npaths"`
-	Socket         string           `toml:"socket"`
-	SocketMode     word             `toml:"socket_mode"`
-	Control        string           `toml:"control"`
-	ControlMode    word             `toml:"control_mode"`
-	ControlGroup   word             `toml:"control_group"`
-	Metrics        string           `toml:"metrics"`
-	Pprof          bool             `toml:"pprof"`
-	State          string           `toml:"state"`
-	Grace          duration         `toml:"grace"`
-	Drain          duration         `toml:"drain"`
-	Ping           bool             `toml:"ping"`
-	MaxMessage     int              `toml:"max_message"`
-	SendBuffer     int              `toml:"send_buffer"`
-	ReceiveBuffer  int              `toml:"receive_buffer"`
-	ReceiveOverrun int              `toml:"receive_overrun"`
-	PeerBudget     int              `toml:"peer_budget"`
-	ReconnectMin   duration         `toml:"reconnect_min"`
-	ReconnectMax   duration         `toml:"reconnect_max"`
-	Receive        receiveSettings  `toml:"receive"`
-	TCP            tcpSettings      `toml:"tcp"`
-	XRC            xrcSettings      `toml:"xrc"`
-	Memory         memorySettings   `toml:"memory"`
-	Sessions       sessionsSettings `toml:"sessions"`
-	Users          usersSettings    `toml:"users"`
-	Ports          []portsSettings  `toml:"ports"`
-	Log            logSettings      `toml:"log"`
+	Listen         []string          `toml:"listen"`
+	Port           int               `toml:"port"`
+	Wire           string            `toml:"wire"`
+	Peers          []string          `toml:"peers"`
+	Paths          int               `toml:"npaths"`
+	Socket         string            `toml:"socket"`
+	SocketMode     word              `toml:"socket_mode"`
+	Control        string            `toml:"control"`
+	ControlMode    word              `toml:"control_mode"`
+	ControlGroup   word              `toml:"control_group"`
+	Metrics        string            `toml:"metrics"`
+	Pprof          bool              `toml:"pprof"`
+	State          string            `toml:"state"`
+	Grace          duration          `toml:"grace"`
+	Drain          duration          `toml:"drain"`
+	Ping           bool              `toml:"ping"`
+	MaxMessage     int               `toml:"max_message"`
+	SendBuffer     int               `toml:"send_buffer"`
+	ReceiveBuffer  int               `toml:"receive_buffer"`
+	ReceiveOverrun int               `toml:"receive_overrun"`
+	PeerBudget     int               `toml:"peer_budget"`
+	ReconnectMin   duration          `toml:"reconnect_min"`
+	ReconnectMax   duration          `toml:"reconnect_max"`
+	Admission      admissionSettings `toml:"admission"`
+	Receive        receiveSettings   `toml:"receive"`
+	TCP            tcpSettings       `toml:"tcp"`
+	XRC            xrcSettings       `toml:"xrc"`
+	Memory         memorySettings    `toml:"memory"`
+	Sessions       sessionsSettings  `toml:"sessions"`
+	Users          usersSettings     `toml:"users"`
+	Ports          []portsSettings   `toml:"ports"`
+	Log            logSettings       `toml:"log"`
 }
 
 // sessionsSettings bound what attached applications may take.
@@ -102,7 +103,8 @@ func defaults() settings {
 		MaxMessage: rds.MaxMessage, SendBuffer: rds.DefaultBuffer, ReceiveBuffer: rds.DefaultBuffer,
 		ReceiveOverrun: rds.DefaultReceiveOverrun, PeerBudget: rds.DefaultPeerBudget,
 		ReconnectMin: duration{Duration: 4 * time.Millisecond}, ReconnectMax: duration{Duration: time.Second},
-		Receive: receiveSettings{Stall: duration{Duration: rds.DefaultReceiveStall}},
+		Admission: admissionSettings{Allow: []string{}},
+		Receive:   receiveSettings{Stall: duration{Duration: rds.DefaultReceiveStall}},
 		TCP: tcpSettings{
 			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,
 			Silence: duration{Duration: 20 * time.Second}, DrainTimeout: duration{Duration: 5 * time.Second},

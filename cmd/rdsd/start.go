@@ -105,7 +105,7 @@ func (d *daemon) open(p plan) (err error) {
 			return fmt.Errorf("socket: %w", err)
 		}
 	}
-	p.node.Logger, p.service.Logger = d.log, d.log
+	p.node.Logger, p.service.Logger, d.admission = d.log, d.log, p.node.Admission
 	if d.before != nil {
 		return d.inherit(p)
 	}

@@ -71,7 +71,7 @@ func main() { os.Exit(cli.Main(newCommand())) }
 func newCommand() *cobra.Command {
 	o := options{chosen: make(map[report.Kind]*bool)}
 	cmd := &cobra.Command{
-		Use: "rdsinfo [-acIkmnrstTuv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
+		Use: "rdsinfo [-aAcIkmnrstTuv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
 		Args: cli.Args(cobra.MaximumNArgs(1)), // the argument is the interval, if a space follows --watch
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.watching = cmd.Flags().Changed("watch")
@@ -102,6 +102,7 @@ func newCommand() *cobra.Command {
 		{report.TCP, "tcp", "connections of RDS over TCP"},
 		{report.XRC, "xrc", "connections of RDS on XRC"},
 		{report.Users, "users", "what users have of their shares"},
+		{report.Admission, "admission", "the allow-list of peers, and who was turned away"},
 		{report.Memory, "memory", "memory regions, and keys of peers that were refused"},
 	} {
 		o.chosen[k.kind] = f.BoolP(k.name, string(rune(k.kind)), false, k.help)

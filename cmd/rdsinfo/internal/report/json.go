@@ -27,6 +27,7 @@ type chosen struct {
 	Users       []rds.UserInfo       `json:"users,omitzero"`
 	LeftOut     string               `json:"left_out,omitempty"`
 	Memory      *rds.MemoryInfo      `json:"memory,omitempty"`
+	Admission   *rds.AdmissionInfo   `json:"admission,omitempty"`
 }
 
 // WriteJSON writes the reports in kinds as one JSON object on one line, with
@@ -45,6 +46,9 @@ func WriteJSON(w io.Writer, info *rds.Info, kinds []Kind) error {
 	choose(&out.Users, info.Users, kinds, Users)
 	if slices.Contains(kinds, Memory) {
 		out.Memory = info.Memory
+	}
+	if slices.Contains(kinds, Admission) {
+		out.Admission = info.Admission
 	}
 	return json.NewEncoder(w).Encode(out)
 }

@@ -26,10 +26,13 @@ const (
 	Applications Kind = 'a'
 	Memory       Kind = 'm'
 	Users        Kind = 'u'
+	Admission    Kind = 'A'
 )
 
 // Kinds returns all reports in order.
-func Kinds() []Kind { return append(append([]Kind{XRC}, LinuxKinds()...), Applications, Memory, Users) }
+func Kinds() []Kind {
+	return append(append([]Kind{XRC}, LinuxKinds()...), Applications, Memory, Users, Admission)
+}
 
 // LinuxKinds returns the reports that Linux has too, over TCP.
 func LinuxKinds() []Kind {
@@ -57,7 +60,7 @@ func Write(w io.Writer, v View, kinds []Kind) error {
 }
 
 var tables = map[Kind]func(v *View) table{
-	XRC: xrc, TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections, Applications: applications, Memory: memory, Users: users,
+	XRC: xrc, TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections, Applications: applications, Memory: memory, Users: users, Admission: admission,
 	Receive:    func(v *View) table { return queue("Receive Message Queue", v.Info.Receive) },
 	Send:       func(v *View) table { return queue("Send Message Queue", v.Info.SendQueue) },
 	Retransmit: func(v *View) table { return queue("Retransmit Message Queue", v.Info.Retransmit) },

@@ -48,6 +48,10 @@ func busy() *rds.Info {
 			BadKeys:   []rds.BadKeysInfo{{Reason: "mr: no such region", Count: 11}, {Reason: "mr: stale key"}, {Reason: "mr: out of bounds", Count: 2}},
 			Offenders: map[netip.Addr]uint64{netip.MustParseAddr("10.9.0.3"): 3, netip.MustParseAddr("10.9.0.1"): 9, {}: 1},
 		},
+		Admission: &rds.AdmissionInfo{
+			Allow: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24"), netip.MustParsePrefix("fd00:1:2:3::/64")}, Rejected: 1234, Others: 4,
+			Prefixes: []rds.RejectedInfo{{Prefix: netip.MustParsePrefix("192.168.100.0/24"), Count: 1230, Last: time.Date(2026, 5, 4, 3, 2, 0, 0, time.UTC)}},
+		},
 		XRC: []rds.XRCInfo{
 			{Local: at("10.9.0.2:36001"), Remote: at("10.9.0.3:18634"), Operations: 3, Written: 98765432101234, Acked: 98765432100000},
 			{Local: at("10.9.0.2:18634"), Remote: at("192.168.100.200:36002"), Path: 7, CRC: true},
