@@ -12,7 +12,7 @@ import (
 	"github.com/rds-go/rds/rds"
 )
 
-// A socket of the process's shared node. Real programs bind an address of
+// A socket of the process's shared provider, here a node. Real programs bind an address of
 // their host and send to others; this one sends to itself.
 func ExampleListen() {
 	s, err := rds.Listen("127.91.17.3:4000")
