@@ -1,7 +1,8 @@
 # make build   the commands, into bin/
 # make test    every check; see CONTRIBUTING.md for its stages
-# make demo    build and show the commands on loopback
+# make demo    build and show the service on loopback, with a verdict
 # make bench   benchmarks of the packages
+# make bench-table   build and print the tables of rdsbench
 # make fuzz    each fuzz target for FUZZTIME
 # make clean   remove what the others made
 
@@ -10,7 +11,7 @@ FUZZTIME ?= 30s
 BENCH    ?= .
 COUNT    ?= 1
 
-.PHONY: build test demo bench fuzz clean
+.PHONY: build test demo bench bench-table fuzz clean
 
 build:
 	mkdir -p bin
@@ -24,6 +25,11 @@ demo:
 
 bench:
 	$(GO) test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) ./...
+
+bench-table: build
+	bin/rdsbench
+	bin/rdsbench --provider rdsd --duration 500ms
+	bin/rdsbench rdma --duration 200ms
 
 fuzz:
 	STAGES=fuzz FUZZTIME=$(FUZZTIME) bash test/run.sh

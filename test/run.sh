@@ -124,6 +124,15 @@ cross_run() {
     tests cross -count=1 ./internal/ipc/... ./internal/fifo/... ./internal/wire/... ./internal/statefile/... ./conn/... ./mr/...
 }
 
+# demo is what newcomers run first. In a network of its own nothing has its ports.
+demo() {
+    local own=()
+    unshare -n ip link set lo up 2>/dev/null && own=(unshare -n sh -c 'ip link set lo up && exec "$@"' sh)
+    "${own[@]}" bash test/demo.sh >"$tmp/demo" 2>&1 && tail -n 1 "$tmp/demo" && return
+    cat "$tmp/demo"
+    return 1
+}
+
 interop() {
     tests interop -tags interop ./test/interop/... -count=1 -v -timeout 20m
 }
@@ -135,16 +144,28 @@ interop_missing() {
     command -v qemu-system-x86_64 >/dev/null || { echo "no qemu-system-x86_64"; return 0; }
 }
 
+# Without certificates no module can be fetched, and Debian's git comes without them.
+go mod download 2>/dev/null || need ca-certificates || echo "$need_why"
 go build -o "$tmp/testsum" ./internal/testsum
 
 stage format format
 stage vet vet
 stage staticcheck go tool staticcheck ./...
 stage tidy go mod tidy -diff
+race=()
 case " ${STAGES:-unit} " in
-*" unit "*) need tshark iproute2 || echo "$need_why" ;; # read our captures, make namespaces; tests that lack one skip
+*" unit "*)
+    # The race detector is linked by a C compiler. A plain build needs none.
+    [ "$(go env CGO_ENABLED)" = 1 ] || need gcc libc6-dev || echo "$need_why"
+    if [ "$(go env CGO_ENABLED)" = 1 ]; then
+        race=(-race)
+    else
+        skip race "the race detector needs gcc and libc6-dev: ${need_why:-CGO_ENABLED is 0}"
+    fi
+    need tshark iproute2 || echo "$need_why" # read our captures, make namespaces; tests that lack one skip
+    ;;
 esac
-stage unit tests unit -race -shuffle=on ./...
+stage unit tests unit "${race[@]}" -shuffle=on ./...
 # Without the race detector: counts that are exact only so, and the kill test with all its 200 kills.
 stage allocations tests allocations -count=1 -run 'Alloc|TenThousand|ApplicationsAreKilled' ./conn/... ./mr/... ./rds/... ./internal/... ./transport/...
 stage invariants tests invariants -tags invariants ./conn/... ./mr/... ./xrc/... ./transport/... ./internal/...
@@ -154,6 +175,9 @@ if [ -f benchmarks/go.mod ]; then
 fi
 stage cross cross
 stage cross cross_run
+if [ "$(uname -s)" = Linux ]; then
+    stage demo demo
+fi
 case " ${STAGES:-interop} " in
 *" interop "*)
     if [ ! -d test/interop ]; then
