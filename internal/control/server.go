@@ -1,8 +1,8 @@
 package control
 
 import (
-	"context"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
