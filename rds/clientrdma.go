@@ -3,6 +3,7 @@ package rds
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"sync"
 	"syscall"
@@ -20,11 +21,15 @@ var errFault error = &sentinel{"memory is not of AllocMemory", syscall.EFAULT}
 type clientArena struct {
 	area []byte
 
-	mu    sync.Mutex
-	arena *ipc.Arena
+	seg *ipc.Segment
+
+	mu      sync.Mutex // guards the fields below
+	arena   *ipc.Arena
+	touched int // end of what was ever allocated
 }
 
 func (m *clientArena) init(seg *ipc.Segment) {
+	m.seg = seg
 	m.area, m.arena = seg.MemoryArea(), ipc.NewArena(seg.Memory)
 }
 
@@ -37,9 +42,17 @@ func (m *clientArena) alloc(n int) (*Memory, error) {
 		return nil, ErrMessageTooLong
 	}
 	m.mu.Lock()
-	off, _, ok := m.arena.Alloc(n)
+	off, size, ok := m.arena.Alloc(n)
+	short := ok && !mayTouch(m.seg, &m.touched, off+size)
+	if short {
+		m.arena.Release(off)
+		trimArena(m.seg, m.arena, m.area, &m.touched)
+	}
 	m.mu.Unlock()
-	if !ok {
+	switch {
+	case short:
+		return nil, fmt.Errorf("touched memory: %w", ErrQuota)
+	case !ok:
 		return nil, ErrWouldBlock
 	}
 	b := m.area[off : off+n : off+n]
@@ -47,6 +60,9 @@ func (m *clientArena) alloc(n int) (*Memory, error) {
 	return &Memory{B: b, release: func() {
 		m.mu.Lock()
 		m.arena.Release(off)
+		if m.seg.Short().IsSet() && m.arena.Empty(off) {
+			trimArena(m.seg, m.arena, m.area, &m.touched)
+		}
 		m.mu.Unlock()
 	}}, nil
 }

@@ -90,7 +90,9 @@ func (n *Node) Return() {
 // rest has the service take no more connections, and sessions no more calls and
 // submissions. What comes waits.
 func (s *Service) rest() {
+	s.looking.Lock() // a look under way gives pages back, which will be another process's to do
 	s.moving.Store(&halt{make(chan struct{})})
+	s.looking.Unlock()
 	_ = s.listener.SetDeadline(time.Unix(1, 0))
 	s.accepting.Wait()
 	s.mu.Lock()
@@ -166,6 +168,7 @@ func (s *Service) wake() {
 
 // begin accepts applications.
 func (s *Service) begin() {
+	s.watching.Do(func() { s.work.Go(s.watchPages) })
 	s.accepting.Add(1)
 	s.work.Go(func() {
 		defer s.accepting.Done()

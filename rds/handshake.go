@@ -137,6 +137,8 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		moves: slices.Contains(hello.Features, ipc.FeatureMoves),
 	}
 	x.regions.sess = x
+	x.changed.Store(x.since.UnixNano())
+	s.lookAgain(cred.UID)
 	if err := s.reserve(x); err != nil {
 		return refuse(err)
 	}
@@ -204,6 +206,8 @@ func (x *session) share(l ipc.Layout, receive int) ([]*os.File, error) {
 // equip gives the session its memory and doorbells, which belong to it from then on.
 func (x *session) equip(seg *ipc.Segment, f *os.File, receive int, self *ipc.Bell, ear *ipc.Ear, bell *ipc.Bell) {
 	x.seg, x.segFile = newSharedSegment(seg), f
+	x.seg.gone = func() { x.svc.unweigh(x.user, x.seg) }
+	x.seg.file, _ = ipc.Duplicate(f) // without it the segment counts as untouched
 	x.mem = newReceiveMemory(x, receive)
 	x.self, x.ear = self, ear
 	x.sleeps, x.space, x.maps = seg.DaemonSleeps(), seg.WantSpace(), seg.WantMaps()
@@ -226,6 +230,11 @@ func (s *Service) reserve(x *session) error {
 	case s.sessionsOfLocked(uid) >= cfg.MaxSessionsPerUID:
 		return fmt.Errorf("%d sessions are the limit for user %d: %w", cfg.MaxSessionsPerUID, uid, ErrTooMany)
 	}
+	if u := s.users[x.cred.UID]; u != nil {
+		if err := s.hasMemory(u); err != nil {
+			return err
+		}
+	}
 	s.next++
 	x.id = s.next
 	s.live++
@@ -245,6 +254,7 @@ func (s *Service) enlist(x *session) error {
 		return net.ErrClosed
 	}
 	s.sessions[x.id] = x
+	x.user.weighLocked(x)
 	return nil
 }
 

@@ -253,6 +253,7 @@ func (s *Service) resume(st *legacySession, in *inheritance) (err error) {
 	}
 	s.mu.Lock()
 	s.sessions[x.id] = x
+	x.user.weighLocked(x)
 	s.mu.Unlock()
 	return nil
 }
@@ -297,6 +298,7 @@ func (r *receiveMemory) resume(a *appSocket, b legacyBlock) bool {
 	if b.Lent <= 0 || b.Lent > 1<<30 || !r.arena.Take(int(b.Off), b.Size) {
 		return false
 	}
+	r.touched = max(r.touched, int(b.Off)+b.Size)
 	r.account(b.Size)
 	k := &block{mem: r, sock: a, off: b.Off, size: b.Size, late: r.late.Load()}
 	a.arena.Add(int64(b.Size))

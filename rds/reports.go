@@ -12,6 +12,7 @@ import (
 const (
 	reportAge   = 250 * time.Millisecond // how old a report may be that an application gets
 	reportRest  = 9                      // rest after making or sending a report, in the time that took: a tenth of the time at most is spent so
+	reportLeast = 50 * time.Millisecond  // shortest rest of a user's applications
 	reportPause = time.Second            // longest rest of a user's applications
 )
 
@@ -139,8 +140,12 @@ func (x *session) describe(send func([]byte)) error {
 		return errSilent
 	}
 	begun := time.Now()
-	defer func() { t.rest = time.Now().Add(min(reportPause, reportRest*time.Since(begun))) }()
-	s := x.node.report(begun.Add(-reportAge), x.done)
+	defer func() { t.rest = time.Now().Add(min(reportPause, max(reportLeast, reportRest*time.Since(begun)))) }()
+	since := begun.Add(-reportAge)
+	if changed := time.Unix(0, x.changed.Load()); changed.After(since) { // a session finds in a report what it has done before
+		since = changed
+	}
+	s := x.node.report(since, x.done)
 	switch {
 	case s == nil:
 		return errSilent

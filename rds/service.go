@@ -51,6 +51,9 @@ type Service struct {
 	kept      []*opening     // while moving: connections that have said nothing yet
 	accepting sync.WaitGroup // the goroutine of accept
 	entering  sync.WaitGroup // handshakes
+	quit      chan struct{}  // closed when Close begins
+	watching  sync.Once      // starts watchPages
+	looking   sync.Mutex     // one look at a time at the memory that users have touched; locked before session.mu
 }
 
 // Sizes of a session's rings. The data ring holds a message of conn.InlineMax
@@ -68,7 +71,7 @@ func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
 	}
 	cfg.setDefaults(n)
 	s := &Service{
-		node: n, log: cfg.Logger, listener: cfg.Listener, cut: make(chan struct{}),
+		node: n, log: cfg.Logger, listener: cfg.Listener, cut: make(chan struct{}), quit: make(chan struct{}),
 		sessions: make(map[uint64]*session), users: make(map[uint32]*user),
 		lingering: make(map[*appSocket]struct{}),
 	}
@@ -221,6 +224,7 @@ func (s *Service) Close() error {
 		return &OpError{Op: "close", Err: net.ErrClosed}
 	}
 	s.closed = true
+	close(s.quit)
 	if s.draining.Swap(true) {
 		close(s.cut)
 	}

@@ -65,6 +65,8 @@ type session struct {
 	leaving    atomic.Bool   // the service ends: the application hears when nothing has its memory
 
 	user      *user              // constant once reserve was called
+	changed   atomic.Int64       // when the session, or its last call that a report shows, began, in Unix nanoseconds
+	ending    atomic.Bool        // the session has begun to end: its memory is on its way back
 	met       map[*peer]struct{} // connections that the session uses; guarded by Service.mu
 	holds     int                // what keeps the session counted against the limits on sessions; guarded by Service.mu
 	lingering atomic.Int32       // sockets that were closed and wait for what they have sent

@@ -56,6 +56,9 @@ func (x *session) calls() {
 			x.end(err)
 			return
 		}
+		if q.Op != ipc.CallInfo {
+			x.changed.Store(time.Now().UnixNano())
+		}
 		switch q.Op {
 		case ipc.CallClose: // lingers
 			a, err := x.take(q.Socket)
@@ -197,6 +200,9 @@ func (x *session) bind(q *ipc.Request) (*ipc.Reply, error) {
 		return nil, fmt.Errorf("%d addresses are the limit: %w", maxAddresses, ErrTooMany)
 	case addr.Port() != 0 && !permits(cfg.Ports, addr.Port(), x.cred.UID, x.gids):
 		return nil, ErrPermission
+	}
+	if err := x.svc.hasMemory(x.user); err != nil {
+		return nil, err
 	}
 	if err := x.svc.occupy(x, addr.Addr(), len(x.node.cfg.Addresses) > 0); err != nil {
 		return nil, err
@@ -449,7 +455,7 @@ func (x *session) info() SessionInfo {
 func (x *session) logEnd(cause error) {
 	fields := []zap.Field{zap.Uint64("sent", x.sentMessages.Load()), zap.Uint64("received", x.recvMessages.Load())}
 	switch {
-	case errors.Is(cause, errViolation), errors.Is(cause, ipc.ErrCorrupt), errors.Is(cause, ipc.ErrFrame):
+	case errors.Is(cause, errViolation), errors.Is(cause, errHog), errors.Is(cause, ipc.ErrCorrupt), errors.Is(cause, ipc.ErrFrame):
 		x.log.Warn("application detached by force", append(fields, zap.Error(cause))...)
 	default:
 		x.log.Info("application detached", fields...)

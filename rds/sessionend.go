@@ -20,6 +20,7 @@ import (
 func (x *session) end(cause error) {
 	x.endOnce.Do(func() {
 		goesOn := errors.Is(cause, net.ErrClosed)
+		x.ending.Store(true)
 		x.leaving.Store(goesOn)
 		x.mu.Lock()
 		x.last = true

@@ -130,6 +130,9 @@ func (x *session) expose(a *appSocket, q *ipc.Request, r *ipc.Reply) error {
 	case x.out.crowded():
 		return ErrWouldBlock
 	}
+	if err := x.svc.hasMemory(x.user); err != nil {
+		return err
+	}
 	c, err := a.s.getMR(mem, q.Remote.Unmap(), MRFlags(q.Flags))
 	r.Cookie = uint64(c)
 	return err

@@ -3,6 +3,7 @@ package rds
 import (
 	"errors"
 	"math/bits"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -22,10 +23,12 @@ type sharedSegment struct {
 	// spare leaves the pages to the application: the service ends, not the
 	// application, which may go on reading what it was given.
 	spare atomic.Bool
+	file  *os.File // the segment's, for ipc.Touched
+	gone  func()   // called when the pages have been given back
 }
 
 func newSharedSegment(s *ipc.Segment) *sharedSegment {
-	g := &sharedSegment{Segment: s}
+	g := &sharedSegment{Segment: s, gone: func() {}}
 	g.holds.Store(1)
 	runtime.AddCleanup(g, func(s *ipc.Segment) { _ = s.Close() }, s)
 	return g
@@ -34,8 +37,11 @@ func newSharedSegment(s *ipc.Segment) *sharedSegment {
 func (g *sharedSegment) hold() { g.holds.Add(1) }
 
 func (g *sharedSegment) drop() {
-	if g.holds.Add(-1) == 0 && !g.spare.Load() {
-		g.Discard()
+	if g.holds.Add(-1) == 0 {
+		if !g.spare.Load() {
+			g.Discard()
+		}
+		g.gone()
 	}
 	runtime.KeepAlive(g) // the range of addresses is given away afterwards
 }
@@ -50,11 +56,12 @@ type receiveMemory struct {
 	area []byte
 	soft int
 
-	mu     sync.Mutex // a leaf
-	arena  *ipc.Arena
-	blocks map[uint32]*block // allocated, by offset
-	spare  []*block
-	ended  bool
+	mu      sync.Mutex // a leaf
+	arena   *ipc.Arena
+	blocks  map[uint32]*block // allocated, by offset
+	spare   []*block
+	ended   bool
+	touched int // end of what was ever allocated and not given back
 
 	late atomic.Bool // more than soft bytes are in use
 }
@@ -88,10 +95,15 @@ const maxReceiveArea = 1 << 30
 
 // allocLocked allocates n bytes.
 func (r *receiveMemory) allocLocked(n int) (off, size int, ok bool) {
-	if off, size, ok = r.arena.Alloc(n); ok {
-		r.account(size)
+	if off, size, ok = r.arena.Alloc(n); !ok {
+		return 0, 0, false
 	}
-	return off, size, ok
+	if !r.mayTouch(off, size) {
+		r.arena.Release(off)
+		return 0, 0, false
+	}
+	r.account(size)
+	return off, size, true
 }
 
 // releaseLocked frees what allocLocked has allocated. Pages beyond soft bytes go back to

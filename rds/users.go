@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/mr"
@@ -54,6 +56,9 @@ func (c *UserShares) setDefaults() {
 	def(&c.Peers, DefaultUserPeers)
 	def(&c.Addresses, DefaultUserAddresses)
 	def(&c.Sockets, DefaultUserSockets)
+	if c.Memory == 0 {
+		c.Memory = defaultUserMemory()
+	}
 }
 
 // check tells what is out of bounds.
@@ -79,20 +84,27 @@ type user struct {
 	uid   uint32
 	turns reportTurns
 
+	touched atomic.Int64 // bytes of touched memory, as last seen
+	over    atomic.Bool  // the share of memory is used up; written under Service.mu
+
+	regionsOnce sync.Once
+	regions     atomic.Pointer[mr.Owner] // who all regions of the user's sessions are within; nil: there were none so far
+
 	// Guarded by Service.mu.
-	sessions int                // sessions, and former ones with sockets that linger
-	sockets  int                // sockets bound, and those that linger
-	addrs    map[netip.Addr]int // sockets by address
-	peers    map[*peer]int      // sessions that use a connection
-	meeting  int                // connections that are being made
-	regions  *mr.Owner          // who all regions of the user's sessions are within; nil: there were none so far
+	sessions int                         // sessions, and former ones with sockets that linger
+	sockets  int                         // sockets bound, and those that linger
+	addrs    map[netip.Addr]int          // sockets by address
+	peers    map[*peer]int               // sessions that use a connection
+	meeting  int                         // connections that are being made
+	segments map[*sharedSegment]*session // memory of sessions, which may have ended
+	reserved int64                       // bytes of segments, touched or not
 }
 
 // userLocked is the user of a session, made if needed.
 func (s *Service) userLocked(uid uint32) *user {
 	u := s.users[uid]
 	if u == nil {
-		u = &user{uid: uid, turns: newReportTurns(), addrs: make(map[netip.Addr]int), peers: make(map[*peer]int)}
+		u = &user{uid: uid, turns: newReportTurns(), addrs: make(map[netip.Addr]int), peers: make(map[*peer]int), segments: make(map[*sharedSegment]*session)}
 		s.users[uid] = u
 	}
 	return u
@@ -117,8 +129,8 @@ func (s *Service) endLocked(x *session) {
 		return
 	}
 	delete(s.users, u.uid)
-	if u.regions != nil {
-		s.work.Go(func() { _ = u.regions.Close(context.Background()) }) // what is within the owner ends by itself
+	if o := u.regions.Load(); o != nil {
+		s.work.Go(func() { _ = o.Close(context.Background()) }) // what is within the owner ends by itself
 	}
 }
 
@@ -232,42 +244,44 @@ func (u *user) vacateLocked(addr netip.Addr) {
 
 // regionsOf is who the regions of a user's sessions are within.
 func (s *Service) regionsOf(u *user, d *mr.Device) *mr.Owner {
-	shares := &s.config().Users
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if u.regions == nil {
-		c := mr.OwnerConfig{Name: fmt.Sprintf("user %d", u.uid)}
+	u.regionsOnce.Do(func() {
+		shares := &s.config().Users
+		c := mr.OwnerConfig{Name: fmt.Sprintf("user %d", u.uid), Items: 1 << 30} // the pool's bound is lower
 		if shares.bind(u.uid) {
 			c.Items, c.Pinned = shares.Regions, shares.Pinned
-		} else {
-			c.Items = 1 << 30 // the pool's bound is lower
 		}
-		u.regions = d.NewOwner(c)
-	}
-	return u.regions
+		u.regions.Store(d.NewOwner(c))
+	})
+	return u.regions.Load()
 }
 
 // UserInfo is what the applications of one user have of the user's shares.
 type UserInfo struct {
-	UID       uint32 `json:"uid"`
-	Sessions  int    `json:"sessions"`
-	Sockets   int    `json:"sockets"`   // those included that linger
-	Addresses int    `json:"addresses"` // addresses that the user's sockets are bound to, which the node does not have of itself
-	Peers     int    `json:"peers"`     // connections that the user's applications use
-	// Memory is the shared memory that was touched, in bytes, when it was last looked at: as
-	// long as what is reserved is less than the share nobody looks.
-	Memory     int64 `json:"memory"`
-	OverMemory bool  `json:"over_memory"` // the share of memory is used up
+	UID        uint32 `json:"uid"`
+	Sessions   int    `json:"sessions"`
+	Sockets    int    `json:"sockets"`     // those included that linger
+	Addresses  int    `json:"addresses"`   // addresses that the user's sockets are bound to, which the node does not have of itself
+	Peers      int    `json:"peers"`       // connections that the user's applications use
+	Memory     int64  `json:"memory"`      // bytes of shared memory that were touched
+	OverMemory bool   `json:"over_memory"` // the share of memory is used up
 }
 
 // Users lists what users have of their shares, by their numbers.
 func (s *Service) Users() []UserInfo {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	var out []UserInfo
+	all := make([]*user, 0, len(s.users))
 	for _, uid := range slices.Sorted(maps.Keys(s.users)) {
-		u := s.users[uid]
-		out = append(out, UserInfo{UID: uid, Sessions: u.sessions, Sockets: u.sockets, Addresses: len(u.addrs), Peers: len(u.peers)})
+		all = append(all, s.users[uid])
+	}
+	s.mu.Unlock()
+	out := make([]UserInfo, 0, len(all))
+	for _, u := range all {
+		s.look(u)
+		s.mu.Lock()
+		out = append(out, UserInfo{
+			UID: u.uid, Sessions: u.sessions, Sockets: u.sockets, Addresses: len(u.addrs), Peers: len(u.peers), Memory: u.touched.Load(), OverMemory: u.over.Load(),
+		})
+		s.mu.Unlock()
 	}
 	return out
 }

@@ -96,7 +96,7 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 			{offWantSQ, 4, "flag: wants OpSpace", ""}, {offWantMap, 4, "flag: wants OpMaps", ""},
 			{offWantCQ, 4, "flag: wants the bell when completions", ""}, {offWantRet, 4, "flag: wants the bell when memory", ""},
 			{offLeft, 4, "flag: takes no more submissions", ""}, {offHeld, 8, "memory of what was submitted and waits", ""},
-			{offSpill, 8, "the oldest block of spilled", ""}, {offTaking, 8, "index of the first submission", ""},
+			{offSpill, 8, "the oldest block of spilled", ""}, {offTaking, 8, "index of the first submission", ""}, {offShort, 4, "flag: the user's share of memory", ""},
 		}, pageSize},
 		{"A cell, one per socket.", []place{
 			{offFreedBytes, 8, "bytes settled", ""}, {offFreedMsgs, 8, "messages settled", ""}, {offCellHeld, 8, "bytes submitted that wait", ""}, {offBoundBy, 8, "ID of the call", ""}, {offNumber, 4, "number of the socket", ""}, {offTell, 4, "flag: wants the bell", ""},

@@ -33,6 +33,7 @@ const (
 	offHeld    = 0x680 // daemon: memory of messages that wait for peers that are down
 	offSpill   = 0x700 // daemon: where the oldest block of spilled completions is
 	offTaking  = 0x780 // daemon: which submissions it has not touched
+	offShort   = 0x800 // daemon sets and clears: the application is to touch no more pages
 
 	pageSize = 4096
 )

@@ -2,6 +2,7 @@ package ipc
 
 import (
 	"os"
+	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -77,4 +78,13 @@ func Duplicate(f *os.File) (*os.File, error) {
 		return nil, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 	}
 	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+// Touched is how many bytes of a memfd have pages, those included that were swapped out.
+func Touched(f *os.File) int64 {
+	info, err := f.Stat()
+	if err != nil {
+		return 0 // the file is closed
+	}
+	return info.Sys().(*syscall.Stat_t).Blocks * 512
 }

@@ -155,6 +155,10 @@ func (s *Segment) Left() Flag { return s.flag(offLeft) }
 // 1; 0: the daemon does not say. The daemon writes it.
 func (s *Segment) Taking() *atomic.Uint64 { return s.word(offTaking) }
 
+// Short says that the application is to touch no pages that it has not touched before: its
+// user's share of memory is used up. The daemon sets and clears it.
+func (s *Segment) Short() Flag { return s.flag(offShort) }
+
 // Held is the memory of what was submitted and waits for peers that are down or hold
 // it back. The daemon writes it.
 func (s *Segment) Held() *atomic.Uint64 { return s.word(offHeld) }
@@ -255,6 +259,9 @@ func (c *Cell) Reset() {
 func (s *Segment) DiscardChunk(off int) {
 	discard(s.ReceiveArea()[off/ChunkSize*ChunkSize:][:ChunkSize])
 }
+
+// DiscardPart gives the pages of a part of an area back.
+func (s *Segment) DiscardPart(part []byte) { discard(part) }
 
 // Discard gives the memory back to the system. The segment stays mapped and
 // reads as zeros.
