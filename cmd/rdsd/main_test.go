@@ -10,6 +10,9 @@ import (
 var bin clitest.Bin
 
 func TestMain(m *testing.M) {
+	if what := os.Getenv(successorEnv); what != "" {
+		failAsSuccessor(what)
+	}
 	if where := os.Getenv(takeEnv); where != "" {
 		take(where)
 	}

@@ -40,10 +40,10 @@ const takeoverVersion = 1
 
 // Limits of an exchange.
 const (
-	takeoverAsk  = 5 * time.Second  // until the successor has asked
-	takeoverStep = 10 * time.Second // for each further step of the successor
-	takeoverKill = 2 * time.Second  // until a successor that was killed has ended
-	takeoverFDs  = 128              // descriptors in one message
+	takeoverAsk  = 5 * time.Second // until the successor has asked
+	takeoverStep = 3 * time.Second // for each further step of the successor: less than an application that attaches waits
+	takeoverKill = 2 * time.Second // until a successor that was killed has ended
+	takeoverFDs  = 128             // descriptors in one message
 )
 
 // takeoverAskMessage is what a successor asks with.
@@ -200,15 +200,16 @@ func (t *takeoverServer) ask(c *ipc.Conn) (pid int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if uid := os.Geteuid(); cred.UID != 0 && int(cred.UID) != uid {
-		return cred.PID, fmt.Errorf("user %d may not take over from user %d", cred.UID, uid)
-	}
 	_ = c.SetDeadline(time.Now().Add(takeoverAsk))
+	c.Bound()
 	var q takeoverAskMessage
 	if err := c.Receive(&q); err != nil {
 		return cred.PID, err
 	}
+	uid := os.Geteuid()
 	switch {
+	case cred.UID != 0 && int(cred.UID) != uid:
+		return cred.PID, fmt.Errorf("user %d may not take over from user %d", cred.UID, uid)
 	case q.Version != takeoverVersion || q.Legacy != rds.LegacyVersion:
 		return cred.PID, fmt.Errorf("versions %d and %d of takeover and state, this daemon has %d and %d", q.Version, q.Legacy, takeoverVersion, rds.LegacyVersion)
 	case len(t.at.differs(&q.Place)) > 0:

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -301,6 +302,7 @@ func (u *upgrades) upgrade(s *side, args ...string) time.Duration {
 		e.mu.Unlock()
 	}
 	was := s.daemon
+	u.sameGeneration(was)
 	u.startWith(s, append(args, "--takeover")...)
 	if status := was.Wait(); status != 0 {
 		u.T.Fatalf("the predecessor's status is %d: %s", status, was.Stderr)
@@ -313,6 +315,15 @@ func (u *upgrades) upgrade(s *side, args ...string) time.Duration {
 		e.mu.Unlock()
 	}
 	return gap
+}
+
+// sameGeneration tells of a daemon that took its peer for another incarnation: of one that
+// has taken over, or of its peer's.
+func (u *upgrades) sameGeneration(p *clitest.Process) {
+	u.T.Helper()
+	if log := p.Stderr.String(); strings.Contains(log, "peer restarted") || strings.Contains(log, "application taken over") && strings.Contains(log, "\thandshake\t") {
+		u.T.Errorf("another generation of a peer:\n%s", log)
+	}
 }
 
 // traffic waits until messages, and operations, go in both directions.
@@ -344,6 +355,9 @@ func (u *upgrades) traffic() {
 func (u *upgrades) judge() {
 	t := u.T
 	t.Helper()
+	for _, s := range u.sides {
+		u.sameGeneration(s.daemon)
+	}
 	close(u.stop)
 	late := time.After(20 * time.Second)
 	for i, e := range u.ends {

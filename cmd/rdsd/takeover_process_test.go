@@ -1,0 +1,314 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/rds"
+)
+
+// successorEnv has the test binary be a successor that fails: it says where, and what the
+// daemon is.
+const successorEnv = "RDSD_TEST_SUCCESSOR"
+
+// failing is a successor that fails at a point.
+type failing struct {
+	Point, Path string
+	Place       place
+}
+
+// The points, in the order of the exchange.
+const (
+	failsAsked = "killed when it has asked"
+	failsState = "killed with the state"
+	failsMade  = "killed when its node is made"
+	failsReady = "killed when it is ready"
+	failsGo    = "killed when it is told to go"
+	failsError = "gives up"
+	hangsState = "hangs with the state"
+	hangsGo    = "hangs when it is told to go"
+)
+
+// failAsSuccessor does not return.
+func failAsSuccessor(what string) {
+	var f failing
+	if err := json.Unmarshal([]byte(what), &f); err != nil {
+		panic(err)
+	}
+	die := func(point string) {
+		if f.Point == point {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {}
+		}
+	}
+	if f.Point == failsAsked {
+		c, err := ipc.Dial(f.Path)
+		if err != nil {
+			panic(err)
+		}
+		if err := c.Send(&takeoverAskMessage{Version: takeoverVersion, Legacy: rds.LegacyVersion, Place: f.Place}); err != nil {
+			panic(err)
+		}
+		die(failsAsked)
+	}
+	p, err := takeFrom(f.Path, f.Place)
+	if err != nil {
+		panic(err)
+	}
+	die(failsState)
+	switch f.Point {
+	case hangsState:
+		select {}
+	case failsError:
+		p.refuse(fmt.Errorf("no memory"))
+		os.Exit(0)
+	case failsMade:
+		set := defaults()
+		set.Listen, set.Port, set.Wire = f.Place.Listen, f.Place.Port, f.Place.Wire
+		set.Socket, set.Control = f.Place.Socket, none
+		made, err := set.plan()
+		if err == nil {
+			_, err = rds.Succeed(made.node, made.service, p.legacy)
+		}
+		if err != nil {
+			panic(err)
+		}
+		die(failsMade)
+	}
+	if err := p.c.Send(&takeoverStepMessage{Step: stepReady}); err != nil {
+		panic(err)
+	}
+	die(failsReady)
+	var m takeoverStepMessage
+	if err := p.c.Receive(&m); err != nil || m.Step != stepGo {
+		panic(fmt.Sprint(m, err))
+	}
+	die(failsGo)
+	select {} // hangsGo
+}
+
+// place is what the side's daemon has.
+func (u *upgrades) place(s *side) place {
+	return place{Listen: []string{s.addr.Addr().String()}, Port: u.port, Wire: u.wire, Socket: s.path}
+}
+
+// A takeover that fails leaves the daemon serving: wherever the successor is killed, hangs
+// or gives up, traffic goes on as if nothing had been, no message is lost, doubled or
+// without Success, and a later takeover succeeds.
+func TestFailedTakeovers(t *testing.T) {
+	t.Parallel()
+	points := []string{failsAsked, failsState, failsMade, failsReady, failsGo, failsError, hangsState, hangsGo}
+	for _, wire := range []string{"xrc", "tcp"} {
+		t.Run(wire, func(t *testing.T) {
+			t.Parallel()
+			u := upgradesOf(t, wire)
+			u.load()
+			u.connecting(u.sides[0])
+			u.traffic()
+			for i, point := range points {
+				s := u.sides[i%2]
+				if wire == "tcp" && (point == hangsState || point == hangsGo) {
+					continue // takes seconds
+				}
+				b, err := json.Marshal(failing{point, takeoverPath(s.path, ""), u.place(s)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				failed := clitest.StartEnv(t, []string{successorEnv + "=" + string(b)}, os.Args[0], "-test.run=^$")
+				s.daemon.Line(s.daemon.Stderr, "takeover begins")
+				line := s.daemon.Line(s.daemon.Stderr, "takeover failed, this daemon goes on")
+				if point == failsError && !strings.Contains(line, "no memory") {
+					t.Errorf("%s: %s", point, line)
+				}
+				u.traffic()
+				if point == hangsState {
+					failed.Signal(syscall.SIGKILL)
+				}
+				failed.Wait()
+				if s := failed.Stderr.String(); s != "" {
+					t.Errorf("%s: %s", point, s)
+				}
+			}
+			u.upgrade(u.sides[0])
+			u.upgrade(u.sides[1])
+			u.judge()
+		})
+	}
+}
+
+// A successor of another version, with other settings or without the right to is refused,
+// says why, and the daemon notices nothing.
+func TestRefusedTakeovers(t *testing.T) {
+	t.Parallel()
+	u := upgradesOf(t, "xrc")
+	u.load()
+	u.traffic()
+	s := u.sides[0]
+	path := takeoverPath(s.path, "")
+	for what, q := range map[string]takeoverAskMessage{
+		"another version of the exchange": {Version: takeoverVersion + 1, Legacy: rds.LegacyVersion, Place: u.place(s)},
+		"another version of the state":    {Version: takeoverVersion, Legacy: rds.LegacyVersion + 1, Place: u.place(s)},
+	} {
+		c, err := ipc.Dial(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var answer takeoverAnswer
+		if err = c.Send(&q); err == nil {
+			err = c.Receive(&answer)
+		}
+		_ = c.Close()
+		if err != nil || !strings.Contains(answer.Error, "versions") {
+			t.Errorf("%s: %q, %v", what, answer.Error, err)
+		}
+	}
+	args := func(listen string, more ...string) []string {
+		return append([]string{"--takeover", "--listen", listen, "--port", fmt.Sprint(u.port), "--wire", u.wire, "--socket", s.path, "--control", "none"}, more...)
+	}
+	here := s.addr.Addr().String()
+	for _, c := range []struct {
+		what   string
+		args   []string
+		status int
+		want   string
+	}{
+		{"bad settings", args(here, "--npaths", "2"), 2, "npaths"},
+		{"another address", args("127.22.31.77"), 1, "the running daemon goes on: other settings than this daemon's: listen"},
+		{"another wire and port", append(args(here), "--wire", "tcp", "--port", "1"), 1, "other settings than this daemon's: port, wire"},
+		{"metrics", args(here, "--metrics", "127.0.0.1:1"), 1, "other settings than this daemon's: metrics"},
+		{"nobody there", []string{"--takeover", "--listen", here, "--socket", filepath.Join(u.dir, "none.sock"), "--control", "none"}, 1, "no rdsd to take over from"},
+	} {
+		status, _, stderr := clitest.Run(t, bin.Path("rdsd"), c.args...)
+		if status != c.status || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: status %d, %s", c.what, status, stderr)
+		}
+	}
+	if info, err := os.Lstat(path); err != nil || info.Mode() != os.ModeSocket|0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+	if os.Geteuid() == 0 { // the mode of the file is not the only bar
+		if err := os.Chmod(path, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(u.dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(bin.Path("rdsd"), args(here)...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+		if err := os.Chmod(filepath.Dir(bin.Path("rdsd")), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		out, err := cmd.CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "user 65534 may not take over from user 0") {
+			t.Errorf("another user: %v: %s", err, out)
+		}
+	}
+	if strings.Contains(s.daemon.Stderr.String(), "takeover begins") {
+		t.Error("a successor that is refused has stopped the traffic")
+	}
+	u.traffic()
+	u.upgrade(s)
+	u.judge()
+}
+
+// A signal has a daemon start its successor, of the program that is at its path then, with
+// the same arguments; the service manager hears which process is the service.
+func TestUpgradeBySignal(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	tmp := dir(t)
+	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(tmp, "n.sock"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	socket := filepath.Join(tmp, "a.sock")
+	log, err := os.Create(filepath.Join(tmp, "log")) // not a pipe, which the successors would keep open
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	d := exec.Command(bin.Path("rdsd"), "--listen", "127.22.31.5", "--port", "17231", "--socket", socket,
+		"--control", filepath.Join(tmp, "c.sock"), "--metrics", "127.22.31.5:17233")
+	d.Env, d.Stderr = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(tmp, "n.sock")), log
+	if err := d.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = d.Process.Kill() }()
+	hear := func(want string) string {
+		t.Helper()
+		b := make([]byte, 256)
+		_ = l.SetReadDeadline(time.Now().Add(20 * time.Second))
+		for {
+			n, err := l.Read(b)
+			if err != nil {
+				said, _ := os.ReadFile(log.Name())
+				t.Fatalf("%s: %v\n%s", want, err, said)
+			}
+			if strings.HasPrefix(string(b[:n]), want) {
+				return string(b[:n])
+			}
+		}
+	}
+	hear("READY=1")
+	c, err := rds.Dial(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	pid := d.Process.Pid
+	for range 2 {
+		if err := syscall.Kill(pid, syscall.SIGUSR2); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Sscanf(hear("MAINPID="), "MAINPID=%d", &pid); err != nil || pid == 0 {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Wait(); err != nil {
+		t.Error(err)
+	}
+	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
+	late := time.After(20 * time.Second)
+	for {
+		info, err := rds.FetchInfo(t.Context(), filepath.Join(tmp, "c.sock"))
+		if err == nil && len(info.Sessions) == 1 && info.Sessions[0].PID == os.Getpid() {
+			break
+		}
+		select {
+		case <-late:
+			t.Fatalf("%v: %+v", err, info.Sessions)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	scrape, err := net.Dial("tcp", "127.22.31.5:17233")
+	if err != nil {
+		t.Fatal(err)
+	}
+	scrape.Close()
+	if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"a.sock", "c.sock", "a.takeover"} {
+		for {
+			if _, err := os.Lstat(filepath.Join(tmp, name)); err != nil {
+				break
+			}
+			select {
+			case <-late:
+				t.Fatalf("%s is still there", name)
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	}
+}
