@@ -36,6 +36,7 @@ func (c *Conn) fencePath(p *path) {
 func (c *Conn) answered(p *path) {
 	p.answers = min(p.answers+1, p.probes)
 	p.probeAt = time.Time{}
+	c.respond(p)
 	if c.retired && p.state == Up && p.surveys < surveys && p.answers >= p.survey {
 		c.survey(p)
 	}

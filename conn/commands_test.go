@@ -40,7 +40,7 @@ func init() { // not a literal: the commands refer to the table
 			}
 			for i := range s.paths {
 				if s.Link(i) == id {
-					s.in[i].Begin(s.Epoch()) // the next link's, in truth
+					s.in[i].Begin() // the next link's, in truth
 				}
 			}
 			s.LinkClosed(r.now, id, uint64(acked))
@@ -174,15 +174,18 @@ func recvCommand(r *runner, s *scripted, a *args) {
 		r.printf("what is %q", kind)
 	}
 	h.Length = uint32(len(payload))
-	s.in[i].Sync(s.Epoch())
 	s.Proved(r.now, i)
+	s.Heard(r.now, i)
 	switch {
 	case !h.IsCongestion() && !s.in[i].Accept(&h):
 		r.printf("dropped: old")
 	case s.IsControl(&h):
 		s.HandleControl(r.now, i, &h, payload)
-		s.in[i].Sync(s.Epoch())
+		if g, ok := s.Stated(i); ok {
+			s.in[i].State(g)
+		}
 	default:
+		s.in[i].Took(1)
 		r.printf("delivered to port %d", h.Dport)
 	}
 }

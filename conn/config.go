@@ -46,6 +46,8 @@ type Config struct {
 
 	// ReconnectMin and ReconnectMax bound the back-off window: 4 ms and 1 s.
 	ReconnectMin, ReconnectMax time.Duration
+	// IdleReconnectMax is ReconnectMax of a path that has nothing to send: 60 s.
+	IdleReconnectMax time.Duration
 	// ProofTimeout is how long a link must live to count as taken by the peer's
 	// RDS when the peer says nothing on it: 15 s. It must be longer than the
 	// peer's HoldTimeout, for a link that was held may still be refused.
@@ -80,6 +82,8 @@ func (c *Config) setDefaults() {
 	}
 	def(&c.ReconnectMin, 4*time.Millisecond)
 	def(&c.ReconnectMax, time.Second)
+	def(&c.IdleReconnectMax, time.Minute)
+	c.IdleReconnectMax = max(c.IdleReconnectMax, c.ReconnectMax)
 	def(&c.ProofTimeout, 15*time.Second)
 	def(&c.HoldTimeout, 10*time.Second)
 	if c.Budget == 0 {

@@ -33,11 +33,13 @@ type Conn struct {
 	mapped   bool                // the peer has sent its congestion map
 	maps     uint32              // changes of remote
 	held     []heldLink
-	queued   int  // bytes of memory in queued and unacknowledged messages
-	shelved  int  // part of queued: messages that are held back
-	short    bool // Enqueue has refused for the budget and nobody was told of room since
-	invited  bool // the peer has knocked
-	asked    bool // Connect has asked for a link and none has come since
+	queued   int   // bytes of memory in queued and unacknowledged messages
+	shelved  int   // part of queued: messages that are held back
+	short    bool  // Enqueue has refused for the budget and nobody was told of room since
+	invited  bool  // the peer has knocked
+	unneeded bool  // nobody here talks to the peer, see Need
+	asks     uint8 // bit i: path i's link is being asked whether it lives
+	asked    bool  // Connect has asked for a link and none has come since
 	closed   bool
 	retired  bool // Retire was called
 	departed bool // Depart was called

@@ -6,13 +6,14 @@ import "time"
 // (net/rds/connection.c, rds_conn_path_connect_if_down). A connector dials;
 // an acceptor knocks, on path 0 only. Neither disturbs a back-off under way.
 func (c *Conn) wantLink(now time.Time, p *path) {
+	c.hasten(now)
 	if c.Connector() {
 		if p.state == Down {
 			c.dialNext(now)
 		}
 		return
 	}
-	if p := &c.paths[0]; p.state == Down && !p.dialing && p.redialAt.IsZero() {
+	if p := &c.paths[0]; p.state == Down && !p.dialing && p.redialAt.IsZero() && c.waiting() {
 		c.dial(p)
 	}
 }
@@ -68,9 +69,11 @@ func (c *Conn) verifyPeer(now time.Time) {
 }
 
 // wanted tells whether a path should have a link: always once it had one or
-// the handshake agreed on it, before that when there is something to send.
+// the handshake agreed on it, before that when there is something to send. A peer
+// that nobody here talks to gets a link on path 0 when it has knocked, or messages wait.
 func (c *Conn) wanted(p *path) bool {
-	return p.resets > 0 || c.npaths > 0 || !p.redialAt.IsZero() || c.waiting() || c.invited
+	known := p.resets > 0 || c.npaths > 0 || !p.redialAt.IsZero()
+	return known && (!c.unneeded || p.index > 0) || c.waiting() || c.invited
 }
 
 // Connect asks for a link on path 0, now or as soon as the peer can be reached,
@@ -102,10 +105,46 @@ func (c *Conn) scheduleKnock(now time.Time) {
 // part of a window that doubles with each failure (net/rds/threads.c,
 // rds_queue_reconnect, which has no minimum).
 func (c *Conn) schedule(now time.Time, p *path) {
-	delay := c.cfg.ReconnectMin
+	delay, most := c.cfg.ReconnectMin, c.cfg.ReconnectMax
+	if p.idle = !c.waiting(); p.idle {
+		most = c.cfg.IdleReconnectMax
+	}
+	p.window = min(p.window, most)
 	if p.window > 0 {
 		delay += time.Duration(c.cfg.Rand.Int64N(int64(p.window)))
 	}
-	p.window = min(max(2*p.window, c.cfg.ReconnectMin), c.cfg.ReconnectMax)
+	p.window = min(max(2*p.window, c.cfg.ReconnectMin), most)
 	p.redialAt = now.Add(delay)
+}
+
+// hasten ends the long back-off of paths that had nothing to send: a message waits now.
+func (c *Conn) hasten(now time.Time) {
+	for i := range c.paths[:c.used()] {
+		p := &c.paths[i]
+		if !p.idle || !c.waiting() {
+			continue
+		}
+		if p.idle = false; p.window > c.cfg.ReconnectMax && !p.redialAt.IsZero() {
+			p.window, p.redialAt = c.cfg.ReconnectMax, now
+		}
+	}
+}
+
+// Need says whether anybody here talks to the peer; before the first call somebody does.
+// A peer that nobody talks to is not dialed for what it is owed, which are answers to its
+// pings, and not because there was a link: only when it has knocked, or for messages.
+func (c *Conn) Need(on bool) { c.unneeded = !on }
+
+// Idle tells whether nothing would be missed if the Conn ended: nobody talks to the peer,
+// nothing waits for it, and there is neither a link nor an attempt to make one.
+func (c *Conn) Idle() bool {
+	if !c.unneeded || c.closed || c.invited || len(c.held) > 0 || c.waiting() {
+		return false
+	}
+	for i := range c.paths {
+		if p := &c.paths[i]; p.state != Down || p.dialing || p.link != 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -82,7 +82,7 @@ func (d *duo) do(i int) {
 			e := s.ends[a.Link]
 			e.started, e.path = true, a.Path
 			s.end[a.Path] = e
-			s.in[a.Path].Begin(s.c.Epoch())
+			s.in[a.Path].Begin()
 		case CloseLink:
 			if e := s.ends[a.Link]; e != nil {
 				e.l.cut = true
@@ -262,14 +262,16 @@ func (d *duo) read(i, path, n int) {
 		payload := e.buf[wire.HeaderSize:size]
 		e.buf = e.buf[size:]
 		in := &s.in[path]
-		in.Sync(s.c.Epoch())
 		s.c.Proved(d.now, path)
+		s.c.Heard(d.now, path)
 		d.do(i)
 		switch {
 		case !h.IsCongestion() && !in.Accept(&h):
 		case s.c.IsControl(&h):
 			s.c.HandleControl(d.now, path, &h, payload)
-			in.Sync(s.c.Epoch())
+			if g, ok := s.c.Stated(path); ok {
+				in.State(g)
+			}
 			d.do(i)
 		case h.Dport == 5000 || h.Dport == 5001:
 			k := h.Dport - 5000
@@ -277,6 +279,7 @@ func (d *duo) read(i, path, n int) {
 				d.t.Fatalf("message %d of socket %d arrived after %d", n, k, s.got[k])
 			} else {
 				s.got[k] = n
+				in.Took(1)
 			}
 		}
 	}

@@ -7,8 +7,8 @@ import (
 )
 
 // HandleControl takes a message for which IsControl is true, which arrived on
-// path i (net/rds/recv.c, rds_recv_incoming). The caller then calls
-// Inbound.Sync: a handshake may have begun a new epoch.
+// path i (net/rds/recv.c, rds_recv_incoming). The caller then tells
+// Inbound.State what Stated says.
 func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byte) {
 	p := &c.paths[i]
 	switch {
@@ -96,6 +96,7 @@ func markRetransmitted(e *entry) { wire.MarkRetransmitted(e.chunk.b.B[e.off:]) }
 
 // handshake takes what a probe or its pong on p says of the peer.
 func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
+	p.tell(hs.Generation)
 	if !c.generation(p, hs.Generation) {
 		return // the link is of the peer's earlier process
 	}
@@ -127,6 +128,20 @@ func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
 		c.migrate(&c.paths[i])
 	}
 	c.dialNext(now)
+}
+
+// tell notes the first statement of the peer's generation on p's link.
+func (p *path) tell(g uint32) {
+	if !p.told {
+		p.told, p.toldGen = true, g
+	}
+}
+
+// Stated is the generation that the peer has stated on path i's link, 0 if it has stated
+// none; ok is false as long as it has said nothing. Inbound.State wants to know.
+func (c *Conn) Stated(i int) (generation uint32, ok bool) {
+	p := &c.paths[i]
+	return p.toldGen, p.told
 }
 
 // generation takes the peer's generation as told on p, 0 if it was not. It returns false

@@ -33,7 +33,7 @@ func TestInboundRule(t *testing.T) {
 		{"the largest number", 5, ^uint64(0), 0, true, 0},
 		{"a map's flag with others is a message", 5, 4, flag | wire.FlagCongestion, false, 5},
 	} {
-		in := Inbound{next: c.next}
+		in := Inbound{cur: Received{Next: c.next}}
 		h := wire.Header{Sequence: c.seq, Flags: c.flags}
 		if ok := in.Accept(&h); ok != c.ok || in.Next() != c.after {
 			t.Errorf("%s: %v, then %d", c.name, ok, in.Next())
@@ -41,43 +41,113 @@ func TestInboundRule(t *testing.T) {
 	}
 }
 
+// inboundTest takes messages of one path.
+type inboundTest struct {
+	*testing.T
+	Inbound
+}
+
+func (in *inboundTest) take(seq uint64, flags uint8, want bool) {
+	in.Helper()
+	if in.Accept(&wire.Header{Sequence: seq, Flags: flags, Sport: 4000, Dport: 5000}) != want {
+		in.Errorf("message %d: %v", seq, !want)
+	}
+	if want {
+		in.Took(1)
+	}
+}
+
+const again = wire.FlagRetransmitted
+
 // A new generation begins anew, but for what its link has brought before it
 // was known as such: resent messages come before the probe.
 func TestInboundGeneration(t *testing.T) {
 	t.Parallel()
-	var in Inbound
-	take := func(seq uint64, flags uint8, want bool) {
+	in := inboundTest{T: t}
+	in.Begin()
+	in.State(1)
+	in.take(1000, 0, true)
+
+	in.Begin() // a restarted peer with small numbers
+	in.take(1, 0, true)
+	in.State(2) // its probe
+	in.take(1, again, false)
+	in.take(2, again, true)
+	in.take(3, 0, true)
+	in.Begin() // its next link repeats them before the probe
+	in.take(2, again, false)
+	in.take(3, again, false)
+	in.take(4, again, true)
+	in.State(2)
+	in.take(4, again, false)
+
+	in.Begin() // another restart with small numbers, which its transport states first
+	in.State(3)
+	in.take(3, again, true)
+}
+
+// An impostor that states other generations, and sends messages of its own, does not make
+// the sequence of the honest peer forgotten, whichever of them comes first on the path.
+func TestInboundRemembersGenerations(t *testing.T) {
+	t.Parallel()
+	in := inboundTest{T: t}
+	in.Begin()
+	in.State(7)
+	for seq := range uint64(100) {
+		in.take(1000+seq, 0, true)
+	}
+	for g := range uint32(20) {
+		in.Begin() // the impostor
+		if g%2 == 0 {
+			in.take(5, 0, true) // before it states a generation
+		}
+		in.State(100 + g)
+		in.take(6, 0, true)
+		in.take(7, again, true)
+		in.Begin() // an impostor that sends nothing
+		in.State(200 + g)
+
+		in.Begin() // the honest peer
+		in.State(7)
+		in.take(1090, again, false)
+		in.take(1099, again, false)
+		in.take(1100+uint64(g), again, true)
+		in.take(1100+uint64(g), again, false)
+	}
+	n := 0
+	in.Others(func(r Received) { n++ })
+	if n == 0 || n >= Generations {
+		t.Errorf("%d other generations are remembered", n)
+	}
+}
+
+// Before the generation is stated the sequences may disagree about a message that is sent
+// again: then it has to wait.
+func TestInboundDoubt(t *testing.T) {
+	t.Parallel()
+	in := inboundTest{T: t}
+	doubt := func(seq uint64, flags uint8, expected uint32, want bool) {
 		t.Helper()
-		if in.Accept(&wire.Header{Sequence: seq, Flags: flags}) != want {
-			t.Errorf("message %d: %v", seq, !want)
+		if in.Doubtful(&wire.Header{Sequence: seq, Flags: flags, Dport: 5000}, expected) != want {
+			t.Errorf("message %d: doubtful is %v", seq, !want)
 		}
 	}
-	const again = wire.FlagRetransmitted
-	in.Begin(0)
-	take(1000, 0, true)
-
-	in.Begin(0) // a restarted peer with small numbers
-	take(1, 0, true)
-	take(900, again, true)
-	in.Sync(1) // its probe
-	take(900, again, false)
-	take(901, again, true)
-
-	in.Begin(1) // another restart: resent messages, then the probe
-	take(950, again, true)
-	take(951, again, true)
-	in.Sync(2)
-	take(951, again, false)
-	in.Begin(2) // its next link repeats them
-	take(950, again, false)
-	take(951, again, false)
-	in.Begin(3) // the same if the probe that told of it came on another path
-	take(951, again, false)
-	in.Sync(4)
-	take(951, again, false)
-	take(952, again, true)
-
-	in.Begin(4) // a restart with small numbers that was heard of elsewhere
-	in.Sync(5)
-	take(3, again, true)
+	in.Begin()
+	doubt(1, again, 0, false) // nothing is known yet
+	in.State(7)
+	in.take(1000, 0, true)
+	in.Begin()
+	doubt(1000, again, 7, false)
+	doubt(1000, 0, 8, false)
+	doubt(1001, again, 8, false) // new to both
+	doubt(1000, again, 8, true)  // old to 7, and 8 would be new
+	in.State(8)                  // an impostor, or a restarted peer
+	doubt(1000, again, 8, false)
+	in.take(5, 0, true)
+	in.Begin()
+	doubt(3, again, 8, false)
+	doubt(1000, again, 8, true)
+	doubt(1001, again, 8, false)
+	in.State(7)
+	in.take(1000, again, false)
 }

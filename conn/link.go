@@ -51,6 +51,7 @@ func (c *Conn) DialFailed(now time.Time, i int) {
 		return
 	}
 	p.must(Down)
+	c.invited = false
 	c.schedule(now, p)
 	if c.Connector() && i > 0 {
 		c.verifyPeer(now)
@@ -75,6 +76,9 @@ func (c *Conn) Accepted(now time.Time, link LinkID, sport uint16) {
 	if s := c.paths[0].state; c.npaths == 0 && s != Down && s != Connecting {
 		// It is path 0 again, whose old link may still hold messages, or a
 		// further path of a peer that outlived us: the handshake will tell.
+		if s == Up {
+			c.challenge(now, &c.paths[0])
+		}
 		c.hold(now, h, -1)
 		return
 	}
@@ -107,8 +111,10 @@ func (c *Conn) place(now time.Time, h heldLink, n int) {
 	case Connecting: // the link of our own knock is no longer needed
 		c.act(Action{Kind: CancelDial, Path: want})
 		c.install(now, p, h.link, false, h.born)
-	case Up, Error, Disconnecting:
-		// The peer would not dial a path it has: its side of our link is gone.
+	case Up:
+		c.challenge(now, p)
+		c.hold(now, h, want)
+	case Error, Disconnecting:
 		p.must(Resetting)
 		c.act(Action{Kind: CloseLink, Link: p.link})
 		c.hold(now, h, want)
@@ -159,6 +165,12 @@ func (c *Conn) expire(now time.Time, h heldLink) {
 		return
 	}
 	if p := &c.paths[0]; p.state != Up || p.answers < h.ask {
+		if p.state == Up && c.used() == 1 {
+			h.path, h.ask = 0, 0
+			c.held = append(c.held, h)
+			c.supersede(now, p)
+			return
+		}
 		c.place(now, h, c.used())
 		return
 	}
@@ -177,7 +189,7 @@ func (c *Conn) refuse(link LinkID) {
 }
 
 // knocked is what the larger side's fresh and useless connection means to the
-// smaller one: connect. A path that is up sends its map again, so that a peer
+// smaller one: connect. A path that is up sends a probe, so that a peer
 // that lost the connection without our noticing answers with a reset.
 func (c *Conn) knocked(now time.Time) {
 	p := &c.paths[0]
@@ -187,7 +199,7 @@ func (c *Conn) knocked(now time.Time) {
 		p.redialAt = time.Time{}
 		c.dialNext(now)
 	case Up:
-		p.mapPending = true
+		p.probe = true
 		c.act(Action{Kind: Transmit, Path: 0})
 	}
 }
@@ -218,6 +230,8 @@ func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born 
 	p.mapPending, p.probe = true, true
 	p.born = born
 	p.probes, p.answers, p.mapAt, p.survey, p.surveys = 0, 0, 0, 0, 0
+	p.told, p.toldGen = false, 0
+	c.unask(p)
 	if c.retired {
 		p.survey, p.surveys = 1, 1 // by the first probe
 	}
@@ -227,7 +241,7 @@ func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born 
 		c.verify, c.verifyBy = 1, now.Add(c.cfg.ProofTimeout)
 	}
 	p.redialAt, p.proveBy = time.Time{}, now.Add(c.cfg.ProofTimeout)
-	c.asked = false
+	c.asked, c.invited = false, false
 	c.act(Action{Kind: Start, Path: p.index, Link: link})
 	c.act(Action{Kind: Transmit, Path: p.index})
 }
@@ -327,7 +341,7 @@ func (c *Conn) afterLoss(now time.Time, p *path) {
 		if h.path == p.index || h.path < 0 && p.index < c.used() {
 			c.held = append(c.held[:k], c.held[k+1:]...)
 			c.install(now, p, h.link, false, h.born)
-			c.follow(p)
+			c.follow(now, p)
 			return
 		}
 	}
@@ -407,7 +421,8 @@ func (c *Conn) waiting() bool {
 		return true
 	}
 	for i := range c.paths {
-		if p := &c.paths[i]; p.q.len() > 0 || len(p.shelf.list) > 0 {
+		p := &c.paths[i]
+		if n := p.q.len() + len(p.shelf.list); n > 0 && !(c.unneeded && n <= p.pongs) {
 			return true
 		}
 	}
@@ -430,6 +445,7 @@ func (c *Conn) Deadline() time.Time {
 		if p.state == Up {
 			soonest(p.proveBy)
 			soonest(p.probeAt)
+			soonest(p.askedBy)
 		}
 	}
 	if p, at := c.candidate(); p != nil {
@@ -459,6 +475,7 @@ func (c *Conn) Tick(now time.Time) {
 		}
 	}
 	c.probeAgain(now)
+	c.judge(now)
 	for k := 0; k < len(c.held); {
 		if h := c.held[k]; !h.until.After(now) {
 			c.held = append(c.held[:k], c.held[k+1:]...)

@@ -6,6 +6,9 @@ package conn
 // it only behind what is resent, which the new one has by then received again.
 func (c *Conn) Meets(i int, generation uint32) {
 	p := &c.paths[i]
+	if generation != 0 {
+		p.tell(generation)
+	}
 	if c.closed || !c.generation(p, generation) {
 		return
 	}

@@ -34,6 +34,8 @@ type path struct {
 	probeAt    time.Time // when an unanswered probe is repeated; zero: no repetition is due
 	probeWait  time.Duration
 	answers    uint32 // probes of this link that were answered
+	told       bool   // the peer has stated its generation on this link
+	toldGen    uint32 // the stated generation; 0: the peer has stated that it has none
 	survey     uint32 // answers that end the present survey of this link
 	surveys    int    // surveys begun on this link
 	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
@@ -50,7 +52,12 @@ type path struct {
 	proveBy  time.Time
 	redialAt time.Time
 	window   time.Duration // back-off before the next dial
+	idle     bool          // redialAt is that of a path with nothing to send
 	resets   uint64
+
+	asked   uint32    // not 0: the probe whose answer has the links refused that wait for this path, see challenge.go
+	askedBy time.Time // when the wait for that answer ends
+	heard   time.Time // when something arrived on the link last, since asked was set
 
 	pending int    // operations begun and not done
 	quiet   int    // messages in [first,next) that wait only for their operation

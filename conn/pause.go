@@ -17,13 +17,12 @@ func (c *Conn) Paused(i int, link LinkID, on bool) {
 // told apart from path 0 waits for an answer on path 0.
 func (c *Conn) delayed(h *heldLink) bool { return c.paths[max(0, h.path)].paused }
 
-// follow ends the link that p has just got when another one waits for p already: the
-// peer has given it up. It is read to its end first.
-func (c *Conn) follow(p *path) {
+// follow asks the link that p has just got when another one waits for p already: the
+// peer may have given it up.
+func (c *Conn) follow(now time.Time, p *path) {
 	for k := range c.held {
 		if c.held[k].path == p.index {
-			p.must(Resetting)
-			c.act(Action{Kind: CloseLink, Link: p.link})
+			c.challenge(now, p)
 			return
 		}
 	}

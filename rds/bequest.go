@@ -49,6 +49,8 @@ func (n *Node) legacy(wire passing, svc *Service) (_ *Legacy, err error) {
 			return nil, err
 		}
 		st.StateFile = l.add(d)
+	} else {
+		st.Sequences = n.sequences.bequeath()
 	}
 	n.mu.RLock()
 	peers := maps.Clone(n.peers)

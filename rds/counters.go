@@ -11,6 +11,7 @@ import (
 type counters struct {
 	recvDropOld      atomic.Uint64 // duplicates of messages delivered before
 	recvDropNoSock   atomic.Uint64 // messages to a port nobody is bound to
+	peersEnded       atomic.Uint64 // peers that ended with their last link
 	recvRefused      atomic.Uint64 // times a peer was told that a message was not delivered
 	recvDropDead     atomic.Uint64 // messages queued on a socket that closed
 	recvDropOverrun  atomic.Uint64 // messages beyond the hard bound of a receive buffer
@@ -118,6 +119,7 @@ func (n *Node) list() []transport.Counter {
 		{Name: "recv_paused", Value: c.recvPaused.Load()},
 		{Name: "recv_misplaced", Value: c.recvMisplaced.Load()},
 		{Name: "recv_refused", Value: c.recvRefused.Load()},
+		{Name: "peers_ended", Value: c.peersEnded.Load()},
 		{Name: "send_held", Value: t.Held},
 		{Name: "send_refused", Value: t.SendRefused},
 		{Name: "send_expired", Value: t.SendExpired},

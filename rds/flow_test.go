@@ -17,7 +17,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 	l := newLoopLab(t)
 	n := l.node(Config{})
 	la := &localAddr{addr: newAddr()}
-	p := newPeer(n, la, newAddr(), conn.ByAddress)
+	p := newPeer(n, la, peerKey{local: la.addr, remote: newAddr()}, conn.ByAddress)
 	defer p.close()
 	p.path[0].link = deadLink{} // there is one, and nothing is written
 	const size = 32 << 10
@@ -92,7 +92,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 func TestLooksAtFlowsAreBounded(t *testing.T) {
 	t.Parallel()
 	la := &localAddr{addr: newAddr()}
-	p := newPeer(newLoopLab(t).node(Config{PeerBudget: 1000}), la, newAddr(), conn.ByAddress)
+	p := newPeer(newLoopLab(t).node(Config{PeerBudget: 1000}), la, peerKey{local: la.addr, remote: newAddr()}, conn.ByAddress)
 	defer p.close()
 	p.mu.Lock()
 	defer p.mu.Unlock()

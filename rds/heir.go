@@ -33,6 +33,7 @@ type inheritance struct {
 	state *legacyState
 	files []*os.File    // nil where a file was taken
 	begin chan struct{} // closed by Heir.Begin
+	peers []*peer       // connections taken over, which are held until Begin
 }
 
 // Succeed makes a node, and if the predecessor had one a service, of what Node.Bequeath of
@@ -89,6 +90,9 @@ func (h *Heir) Begin() {
 			p.unlock(nil)
 		}
 	}
+	for _, p := range h.in.peers {
+		p.release() // sessions hold theirs by now
+	}
 }
 
 // take returns a file, which belongs to the caller. It may be nil.
@@ -137,9 +141,10 @@ func (n *Node) inherit(in *inheritance) error {
 			return fmt.Errorf("listen on %v: %w", a, err)
 		}
 	}
-	for i, st := range in.state.Peers {
+	n.sequences.adopt(in.state.Sequences, n.now())
+	for _, st := range in.state.Peers {
 		la := n.local(st.Local)
-		if la == nil || st.Index != uint32(i) {
+		if la == nil || !n.skipTo(st.Index) {
 			return fmt.Errorf("connection %d from %v: %w", st.Index, st.Local, ErrInvalid)
 		}
 		p, err := n.peerByKey(la, peerKey{local: st.Local, remote: st.Remote, passive: st.Passive})
@@ -150,14 +155,15 @@ func (n *Node) inherit(in *inheritance) error {
 		p.core.Inherit(st.Core)
 		p.carries = carriage(st.Carries)
 		p.epoch.Store(p.core.Epoch())
+		p.generation.Store(st.Core.Generation)
 		for i := range p.path {
-			p.path[i].in = conn.InboundFrom(st.Received[i])
-			p.path[i].nextRX.Store(st.Received[i])
-		}
-		if p.kept != nil {
-			p.kept.Generation.Store(st.Core.Generation)
+			if io := &p.path[i]; io.in.Next() == 0 && st.Received[i] > 0 { // there is no sequence: nothing came for a bound port
+				io.in = conn.InboundFrom(conn.Received{Generation: st.Core.Generation, Next: st.Received[i]})
+				io.nextRX.Store(st.Received[i])
+			}
 		}
 		p.mu.Unlock()
+		in.peers = append(in.peers, p)
 		if c, ok := n.via(p.remote).(*choice.Transport); ok && st.Wire != "" {
 			c.Inherit(st.Local, st.Remote, st.Wire, "taken over")
 		}

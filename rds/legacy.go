@@ -41,14 +41,24 @@ type legacyState struct {
 	Addresses  []netip.Addr
 	Listeners  []legacyListener
 	StateFile  int
-	Secret     uint64       // mr.Device.Secret
-	Peers      []legacyPeer // in the order of their numbers
+	Secret     uint64           // mr.Device.Secret
+	Peers      []legacyPeer     // in the order of their numbers
+	Sequences  []legacySequence // receive sequences, if there is no state file
 	Service    *legacyService
 }
 
 type legacyListener struct {
 	Local netip.AddrPort
 	File  int
+}
+
+// legacySequence is the receive sequence of one generation of a peer.
+type legacySequence struct {
+	Local, Remote netip.Addr
+	Generation    uint32
+	Next          [conn.MaxPaths]uint64
+	Taken         uint64
+	Used          int64
 }
 
 // legacyPeer is a connection. Its links have ended.

@@ -34,9 +34,10 @@ type Node struct {
 	counters   counters
 	service    atomic.Pointer[Service]
 	watchman   watchman
-	index      atomic.Pointer[[]*peer] // connections by number; grows under mu
-	mapGen     atomic.Uint64           // grows with each congestion map received
-	monitored  atomic.Bool             // some socket has had a congestion monitor
+	index      peerIndex
+	sequences  sequences
+	mapGen     atomic.Uint64 // grows with each congestion map received
+	monitored  atomic.Bool   // some socket has had a congestion monitor
 	succession succession
 	allowed    atomic.Pointer[allowList] // addresses that the node has connections with; nil: everybody
 	rejections rejections
@@ -97,6 +98,7 @@ func NewNode(cfg Config) (*Node, error) {
 		c.Moves(n.moves)
 	}
 	n.succeed()
+	n.sequences.open(n.succession.file, n.now())
 	n.watch()
 	for _, a := range cfg.Addresses {
 		if _, err := n.listen(a.Unmap()); err != nil {
@@ -239,7 +241,8 @@ func (n *Node) local(a netip.Addr) *localAddr {
 	return n.locals[a]
 }
 
-// peer finds or makes the connection from la to a remote address.
+// peer finds or makes the connection from la to a remote address, which the caller has to
+// release.
 func (n *Node) peer(la *localAddr, remote netip.Addr) (*peer, error) {
 	return n.peerByKey(la, peerKey{local: la.addr, remote: remote})
 }
@@ -247,11 +250,15 @@ func (n *Node) peer(la *localAddr, remote netip.Addr) (*peer, error) {
 func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 	n.mu.RLock()
 	p, closed := n.peers[key], n.closed
+	held := p != nil && p.retain()
 	n.mu.RUnlock()
 	switch {
 	case closed:
+		if held {
+			p.release()
+		}
 		return nil, net.ErrClosed
-	case p != nil:
+	case held:
 		return p, nil
 	case !n.allows(key.remote):
 		n.counters.sendNotAllowed.Add(1)
@@ -262,7 +269,7 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 	if n.closed {
 		return nil, net.ErrClosed
 	}
-	if p := n.peers[key]; p != nil {
+	if p := n.peers[key]; p != nil && p.retain() {
 		return p, nil
 	}
 	role := conn.ByAddress
@@ -272,7 +279,10 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 			role = conn.Acceptor
 		}
 	}
-	p = newPeer(n, la, key.remote, role)
+	p = newPeer(n, la, key, role)
+	if p.own {
+		p.retain() // for ever
+	}
 	if l := n.allowed.Load(); l != nil && n.locals[key.remote] == nil && !l.has(key.remote) { // The list has just changed.
 		p.barred.Store(true)
 		p.core.Bar()
@@ -283,28 +293,6 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 	la.peers = append(la.peers[:len(la.peers):len(la.peers)], p) // copied, because mark reads peers without the lock
 	la.mu.Unlock()
 	return p, nil
-}
-
-// indexLocked numbers a connection, and shows it to applications.
-func (n *Node) indexLocked(p *peer) {
-	var all []*peer
-	if old := n.index.Load(); old != nil {
-		all = *old
-	}
-	p.index = uint32(len(all))
-	all = append(all, p) // safe beside readers: a reader never looks beyond its slice's length
-	n.index.Store(&all)
-	if svc := n.service.Load(); svc != nil {
-		svc.show(p)
-	}
-}
-
-// peerAt is the connection with a number, nil if there is none.
-func (n *Node) peerAt(i uint32) *peer {
-	if all := n.index.Load(); all != nil && i < uint32(len(*all)) {
-		return (*all)[i]
-	}
-	return nil
 }
 
 // showMap shows a connection's congestion map, which the caller has locked, to
@@ -376,6 +364,7 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 		sport = uint16(l.Path())
 	}
 	p.accepted(l, sport)
+	p.release()
 }
 
 // Close closes all sockets, lingering for their unacknowledged messages, then

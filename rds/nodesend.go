@@ -75,9 +75,15 @@ func (s *nodeSocket) peerFor(a netip.Addr) (*peer, error) {
 	if err != nil {
 		return nil, err
 	}
+	defer p.release()
 	if w := s.wanted(); w != WireAuto { // asked for each message, because the wire that serves a peer may change
-		return p, s.admits(a, w)
+		if err := s.admits(a, w); err != nil {
+			return nil, err
+		}
+		s.share(p) // holds the peer
+		return p, nil
 	}
+	s.share(p) // holds the peer
 	s.last.Store(p)
 	if s.wanted() != WireAuto {
 		s.last.Store(nil) // a wish for a wire came in between: it counts from the next message on

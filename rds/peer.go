@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/conn"
-	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -21,20 +20,27 @@ type peer struct {
 	node   *Node
 	local  *localAddr
 	remote netip.Addr
+	key    peerKey
+	own    bool   // the peer is one of the node's own addresses, and does not end
 	index  uint32 // position in Node.index
 	log    *zap.Logger
 
-	waiters      waitQueue   // senders that wait for a congestion map or the budget
-	down         atomic.Bool // no path has a link; written under mu
-	sharesMu     sync.Mutex  // guards shares; a leaf
-	shares       map[*share]struct{}
-	arrivals     atomic.Uint32   // grows with each burst received
-	epoch        atomic.Uint32   // core.Epoch, for receivers
-	gone, barred atomic.Bool     // barred: the allow-list does not name the peer; written under mu
-	kept         *statefile.Peer // the peer's entry in the state file; nil: there is no state file
+	waiters    waitQueue   // senders that wait for a congestion map or the budget
+	down       atomic.Bool // no path has a link; written under mu
+	sharesMu   sync.Mutex  // guards shares; a leaf
+	shares     map[*share]struct{}
+	arrivals   atomic.Uint32 // grows with each burst received
+	epoch      atomic.Uint32 // core.Epoch, for operations
+	gone       atomic.Bool
+	barred     atomic.Bool              // the allow-list does not name the peer; written under mu
+	generation atomic.Uint32            // core.PeerGeneration, for receivers
+	users      atomic.Int32             // sockets, sessions and calls that hold the peer, see peerlife.go
+	sequence   atomic.Pointer[sequence] // what is remembered of the peer; nil: it has delivered nothing to a bound port
+	records    recordsInUse
 
 	mu       sync.Mutex // guards the fields below
 	core     *conn.Conn
+	asks     uint8 // core.Asks, as told to the receivers
 	path     [conn.MaxPaths]pathIO
 	links    map[conn.LinkID]transport.Link
 	nextLink conn.LinkID
@@ -66,9 +72,10 @@ type pathIO struct {
 	id      conn.LinkID
 	cancel  context.CancelFunc // cancels the dial under way
 	tx      transmitter
-	ended   *linkEnd       // the link's end, if it was reported while a writer was at work or operations were under way
-	ops     int            // operations that the link has not finished
-	nextRX  *atomic.Uint64 // one more than the last sequence number received; in the state file, if there is one
+	ended   *linkEnd      // the link's end, if it was reported while a writer was at work or operations were under way
+	ops     int           // operations that the link has not finished
+	nextRX  atomic.Uint64 // one more than the last sequence number received
+	asked   atomic.Bool   // the core wants to hear when something arrives on the link
 
 	history pathHistory
 	paused  atomic.Pointer[pausedFor] // the pause of the link's receiver; nil: the link is read
@@ -82,42 +89,24 @@ type linkEnd struct {
 	acked uint64
 }
 
-func newPeer(n *Node, la *localAddr, remote netip.Addr, role conn.Role) *peer {
+func newPeer(n *Node, la *localAddr, key peerKey, role conn.Role) *peer {
+	remote := key.remote
 	p := &peer{
-		node: n, local: la, remote: remote, links: make(map[conn.LinkID]transport.Link),
+		node: n, local: la, remote: remote, key: key, links: make(map[conn.LinkID]transport.Link),
 		log: n.log.With(zap.Stringer("local", la.addr), zap.Stringer("peer", remote)),
 	}
-	generation := p.inherit()
+	legacy := p.inherit()
+	p.generation.Store(legacy.Generation)
 	p.down.Store(true)
+	p.users.Store(1) // whoever makes the peer holds it; its own addresses a node holds for ever
 	p.core = conn.New(conn.Config{
-		Local: la.addr, Remote: remote, Role: role, Paths: n.cfg.Paths, Generation: n.generation, PeerGeneration: generation,
+		Local: la.addr, Remote: remote, Role: role, Paths: n.cfg.Paths, Generation: n.generation, PeerGeneration: legacy.Generation,
 		FirstSequence: uint64(n.now().UnixNano()), IgnorePings: n.cfg.DisablePing,
 		ReconnectMin: n.cfg.ReconnectMin, ReconnectMax: n.cfg.ReconnectMax, Budget: n.cfg.PeerBudget,
 		Pool: n.pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap, OnRefused: p.refusedLocked,
 	})
+	p.core.Inherit(legacy)
 	return p
-}
-
-// inherit takes up the receive sequence where the predecessor has left it, so that what
-// a peer sends again is not received twice, and returns the peer's generation then. The
-// caller holds Node.mu.
-func (p *peer) inherit() (generation uint32) {
-	if _, own := p.node.locals[p.remote]; !own && p.node.succession.file != nil {
-		p.kept = p.node.succession.file.Peer(p.local.addr, p.remote)
-	}
-	for i := range p.path {
-		io := &p.path[i]
-		if p.kept == nil {
-			io.nextRX = new(atomic.Uint64)
-			continue
-		}
-		io.nextRX = p.kept.Next[i]
-		io.in = conn.InboundFrom(io.nextRX.Load())
-	}
-	if p.kept == nil {
-		return 0
-	}
-	return p.kept.Generation.Load()
 }
 
 // enqueueLocked hands a message to the core.
@@ -258,6 +247,7 @@ func (p *peer) closeLink(id conn.LinkID) {
 	p.partingLocked()
 	p.armLocked()
 	p.unlock(nil)
+	p.node.endIdle(p)
 }
 
 func (p *peer) startedLocked(id conn.LinkID) bool {
@@ -304,6 +294,7 @@ func (p *peer) dial(i int) {
 				ce.Write(zap.Int("path", i), zap.Error(err))
 			}
 			p.path[i].history.failed(err)
+			p.needLocked()
 			p.core.DialFailed(p.node.now(), i)
 		} else {
 			p.core.Dialed(p.node.now(), i, p.registerLocked(l))
@@ -311,6 +302,7 @@ func (p *peer) dial(i int) {
 		p.partingLocked()
 		p.armLocked()
 		p.unlock(nil)
+		p.node.endIdle(p)
 	}()
 }
 
@@ -353,9 +345,7 @@ func (p *peer) start(i int, id conn.LinkID) {
 		p.core.Meets(i, g.Generation())
 		p.met(before, p.core.PeerGeneration())
 		p.epoch.Store(p.core.Epoch())
-		if p.kept != nil {
-			p.kept.Generation.Store(p.core.PeerGeneration())
-		}
+		p.generation.Store(p.core.PeerGeneration())
 	}
 	p.unlock(nil)
 	p.waiters.wake(-1) // senders that wait to know what the link carries
@@ -411,6 +401,7 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 		io.tx.reset()
 	}
 	ports := p.core.MapVersion()
+	p.needLocked()
 	p.core.LinkClosed(p.node.now(), id, acked)
 	p.partingLocked()
 	p.holdLocked(i, nil, false) // holds were the word of this link
@@ -422,10 +413,18 @@ func (p *peer) endedLocked(i int, id conn.LinkID, cause error, acked uint64) {
 	if news {
 		p.node.mapNews()
 	}
+	p.node.endIdle(p)
 }
 
 // armLocked sets the timer for the core's next deadline.
 func (p *peer) armLocked() {
+	p.needLocked()
+	if asks := p.core.Asks(); asks != p.asks {
+		p.asks = asks
+		for i := range p.path {
+			p.path[i].asked.Store(asks>>i&1 != 0)
+		}
+	}
 	at := p.core.Deadline()
 	if next := p.limits.Next(); !next.IsZero() && (at.IsZero() || next.Before(at)) {
 		at = next

@@ -37,6 +37,7 @@ type receiver struct {
 	roomBytes int // payload bytes that fit below the hard bound of the socket at hand
 	roomCount int // messages that fit below the hard bound of the socket at hand
 	pause     pause
+	doubts    doubts
 	touched   []*nodeSocket // sockets that got something in this burst, woken at its end
 	kick      [conn.MaxPaths]bool
 	kicked    bool
@@ -52,14 +53,19 @@ func (r *receiver) Begin() {
 	p.arrivals.Add(1)
 	r.first = math.MaxUint64
 	if r.proved {
-		r.sync()
+		if r.io.asked.Load() {
+			r.heard()
+		}
 		return
 	}
 	r.proved = true
-	epoch := p.epoch.Load()
-	r.io.in.Begin(epoch)
-	r.io.refused.begin(epoch)
+	r.io.in.Begin()
 	p.mu.Lock()
+	if g, ok := p.core.Stated(r.path); ok {
+		r.io.in.State(g)
+	}
+	r.io.refused.begin(r.io.in.Generation())
+	r.use()
 	if r.io.id == r.id {
 		r.io.history.proved()
 	}
@@ -68,11 +74,75 @@ func (r *receiver) Begin() {
 	p.unlock(nil)
 }
 
-// sync follows a change of the peer's generation.
-func (r *receiver) sync() {
-	epoch := r.peer.epoch.Load()
-	r.io.in.Sync(epoch)
-	r.io.refused.sync(epoch)
+// heard tells the core that the link, which is being asked whether it lives, brings something.
+func (r *receiver) heard() {
+	p := r.peer
+	p.mu.Lock()
+	p.core.Heard(p.node.now(), r.path)
+	p.mu.Unlock()
+}
+
+// state follows the peer's statement of its generation on the link.
+func (r *receiver) state(generation uint32) {
+	in := &r.io.in
+	last := in.Generation()
+	in.State(generation)
+	if now := in.Generation(); now != last {
+		r.io.refused.sync(now)
+		r.use()
+		r.restore(last)
+	}
+}
+
+// use has the path's record be that of the generation at hand, if there is one.
+func (r *receiver) use() {
+	p := r.peer
+	s := p.sequence.Load()
+	if s == nil {
+		return
+	}
+	if record := p.node.sequences.use(s, &p.records, r.path, r.io.in.Generation(), p.node.now()); record != nil {
+		record.Next[r.path].Store(r.io.in.Next())
+	}
+}
+
+// restore has the record of another generation say what the path has received of that one:
+// the link, which was taken for one of that generation, has changed the record.
+func (r *receiver) restore(generation uint32) {
+	p := r.peer
+	record := p.node.sequences.other(p.sequence.Load(), generation)
+	if record == nil {
+		return
+	}
+	next := uint64(0)
+	r.io.in.Others(func(o conn.Received) {
+		if o.Generation == generation {
+			next = o.Next
+		}
+	})
+	record.Next[r.path].Store(next)
+}
+
+// remember stores what was received, before applications have it: neither a later peer of
+// the address nor a successor shall take any of it twice.
+func (r *receiver) remember() {
+	p := r.peer
+	next := r.io.in.Next()
+	r.io.nextRX.Store(next)
+	record := p.records[r.path].Load()
+	if record == nil {
+		if r.queued == 0 || p.own {
+			return
+		}
+		var s *sequence
+		s, record = p.node.sequences.keep(addressPair{p.local.addr, p.remote}, &p.records, r.path, r.io.in.Generation(), p.node.now())
+		p.sequence.Store(s)
+	}
+	record.Next[r.path].Store(next)
+	if r.queued > 0 {
+		r.io.in.Took(r.queued)
+		record.Taken.Add(r.queued)
+	}
 }
 
 // Message takes one message, or keeps it for later.
@@ -83,6 +153,14 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		}
 		return
 	}
+	if (h.Retransmitted() || len(r.doubts.list) > 0) && r.doubtful(h, payload, owned) {
+		return
+	}
+	r.take(h, payload, owned)
+}
+
+// take takes a message whose turn it is, or parks it.
+func (r *receiver) take(h *wire.Header, payload []byte, owned *buf.Buf) {
 	first := r.pause.parked.Len() == 0
 	if !first || !r.message(h, payload, owned, false) {
 		r.park(h, payload, owned, first)
@@ -276,15 +354,16 @@ func (r *receiver) control(h *wire.Header, payload []byte) {
 	p.mu.Lock()
 	gen, paths := p.core.PeerGeneration(), p.core.Paths()
 	p.core.HandleControl(p.node.now(), r.path, h, payload)
+	generation, stated := p.core.Stated(r.path)
 	p.epoch.Store(p.core.Epoch())
+	p.generation.Store(p.core.PeerGeneration())
 	p.partingLocked()
 	newGen, newPaths := p.core.PeerGeneration(), p.core.Paths()
 	p.armLocked()
 	p.unlock(&r.kick)
 	r.kicked = true
-	r.sync()
-	if gen != newGen && p.kept != nil {
-		p.kept.Generation.Store(newGen)
+	if stated {
+		r.state(generation)
 	}
 	if gen != newGen || paths != newPaths {
 		p.log.Info("handshake", zap.Int("paths", newPaths), zap.Uint32("generation", newGen))
@@ -298,8 +377,7 @@ func (r *receiver) control(h *wire.Header, payload []byte) {
 // End wakes every socket that received something, once, and answers pings.
 func (r *receiver) End() {
 	r.leave()
-	// Before applications have the messages: a successor shall take none of them twice.
-	r.io.nextRX.Store(r.io.in.Next())
+	r.remember()
 	for i, s := range r.touched {
 		if s.app != nil && !s.app.deliver() {
 			r.undelivered(s)
@@ -341,6 +419,11 @@ func (r *receiver) Writable() { r.peer.writable(r.path, r.id) }
 
 // Closed is the link's end.
 func (r *receiver) Closed(cause error, acked uint64) {
+	if len(r.doubts.list) > 0 {
+		r.Begin()
+		r.unstated()
+		r.End()
+	}
 	if r.pause.on {
 		r.finish(cause, acked)
 		return

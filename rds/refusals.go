@@ -27,13 +27,14 @@ const maxRefusals = 4096
 //
 // They belong to who receives on the path, as conn.Inbound does.
 type refusals struct {
-	told    []refusedRun // runs refused on the present link, ascending
-	before  []refusedRun // runs refused on earlier links and not again on this one; all above told
-	unsure  refusedRun   // the span of runs that were given up; count 0: there is none
-	number  uint64       // messages refused and told on the present link
-	epoch   uint32       // the peer's generation, as in Inbound
-	pending bool         // before or unsure wait for a higher number
-	limit   int          // most runs; 0: maxRefusals
+	told       []refusedRun // runs refused on the present link, ascending
+	before     []refusedRun // runs refused on earlier links and not again on this one; all above told
+	unsure     refusedRun   // the span of runs that were given up; count 0: there is none
+	number     uint64       // messages refused and told on the present link
+	generation uint32       // generation of the peer that sent the messages
+	others     []refusals   // messages of other generations, the last one first; at most refusalGenerations
+	pending    bool         // before or unsure wait for a higher number
+	limit      int          // most runs; 0: maxRefusals
 }
 
 // refusedRun is a run of messages refused for one reason.
@@ -48,20 +49,43 @@ func (f *refusedRun) end() uint64 { return f.first + f.count }
 func (f *refusedRun) has(number uint64) bool { return number-f.first < f.count }
 
 // begin is for a new link.
-func (q *refusals) begin(epoch uint32) {
-	q.sync(epoch)
+func (q *refusals) begin(generation uint32) {
+	q.sync(generation)
+	q.next()
+}
+
+// next has what the last link has told count for earlier links.
+func (q *refusals) next() {
 	q.before = append(q.told, q.before...)
 	q.told, q.number = nil, 0
 	q.unsure.told = 0
 	q.pending = len(q.before) > 0 || q.unsure.count > 0
 }
 
-// sync forgets everything when the peer has begun a new generation.
-func (q *refusals) sync(epoch uint32) {
-	if q.epoch != epoch {
-		*q = refusals{epoch: epoch, number: q.number, limit: q.limit}
+// refusalGenerations bounds the other generations of which refusals are remembered.
+const refusalGenerations = conn.Generations - 1
+
+// sync goes over to the messages of another generation of the peer.
+func (q *refusals) sync(generation uint32) {
+	if q.generation == generation {
+		return
 	}
+	last, others, number := *q, q.others, q.number
+	*q = refusals{generation: generation, limit: q.limit}
+	if i := slices.IndexFunc(others, func(o refusals) bool { return o.generation == generation }); i >= 0 {
+		*q = others[i]
+		others = slices.Delete(others, i, i+1)
+		q.next()
+	}
+	q.number = number
+	if last.others = nil; !last.empty() {
+		others = slices.Insert(others, 0, last)[:min(len(others)+1, refusalGenerations)]
+	}
+	q.others = others
 }
+
+// empty tells whether nothing is remembered of the present generation.
+func (q *refusals) empty() bool { return len(q.told) == 0 && len(q.before) == 0 && q.unsure.count == 0 }
 
 // add remembers a message that is refused now, on the present link. Others of the same
 // burst, with higher numbers, may have been refused before.

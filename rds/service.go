@@ -99,17 +99,14 @@ func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
 		s.tableFD.Close()
 		return fail(errors.New("the node is closed, or served already"))
 	}
-	peers := n.index.Load()
 	n.mu.Unlock()
-	if peers != nil {
-		for _, p := range *peers {
-			s.show(p)
-			p.mu.Lock()
-			s.showMap(p)
-			s.showCarriage(p)
-			p.mu.Unlock()
-		}
-	}
+	n.eachPeer(func(p *peer) {
+		s.show(p)
+		p.mu.Lock()
+		s.showMap(p)
+		s.showCarriage(p)
+		p.mu.Unlock()
+	})
 	if cfg.inherited == nil {
 		s.begin()
 	}

@@ -390,6 +390,9 @@ func (x *session) resolve(local, remote netip.Addr, connect bool) (*ipc.Reply, e
 		x.node.counters.sendNotAllowed.Add(1)
 		return nil, &notAllowedError{remote}
 	}
+	if x.ended {
+		return nil, net.ErrClosed
+	}
 	p, err := x.svc.meet(x, la, remote)
 	if err != nil {
 		return nil, err

@@ -14,8 +14,9 @@ import (
 // share is what a socket has queued for one peer.
 type share struct {
 	conn.Account
-	s *nodeSocket
-	p *peer
+	s     *nodeSocket
+	p     *peer
+	holds bool // the share holds the peer
 }
 
 // shares are those of a socket, and what it needs to wait for room in them.
@@ -48,7 +49,8 @@ func (s *nodeSocket) findShare(p *peer) *share {
 			s.shares.of = make(map[*peer]*share)
 		}
 		s.shares.of[p] = h
-		if !s.shares.closed {
+		if !s.shares.closed && p.retain() {
+			h.holds = true
 			p.sharesMu.Lock()
 			if p.shares == nil {
 				p.shares = make(map[*share]struct{})
@@ -62,15 +64,30 @@ func (s *nodeSocket) findShare(p *peer) *share {
 	return h
 }
 
-// forgetShares has peers forget a socket that has ended.
-func (s *nodeSocket) forgetShares() {
+// shareOf is the socket's share of a peer, nil if it has sent nothing to the peer.
+func (s *nodeSocket) shareOf(p *peer) *share {
 	s.shares.mu.Lock()
 	defer s.shares.mu.Unlock()
+	return s.shares.of[p]
+}
+
+// forgetShares has peers forget a socket that has ended.
+func (s *nodeSocket) forgetShares() {
+	var held []*peer
+	s.shares.mu.Lock()
 	s.shares.closed = true
 	for p, h := range s.shares.of {
 		p.sharesMu.Lock()
 		delete(p.shares, h)
 		p.sharesMu.Unlock()
+		if h.holds {
+			h.holds = false
+			held = append(held, p)
+		}
+	}
+	s.shares.mu.Unlock()
+	for _, p := range held {
+		p.release()
 	}
 }
 

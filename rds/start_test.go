@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
@@ -128,8 +129,9 @@ func TestALinkIsReplacedBeforeItWasStarted(t *testing.T) {
 	p.core.HandleControl(p.node.now(), 0, &wire.Header{Dport: wire.PortProbe}, nil) // of a link before: there is one path
 	p.core.Accepted(p.node.now(), p.registerLocked(first), 1)
 	late := p.core.TakeActions(nil)
-	p.mu.Unlock()
-	p.accepted(second, 1)
+	p.core.Accepted(p.node.now(), p.registerLocked(second), 1)
+	p.core.Tick(p.node.now().Add(2 * time.Second)) // the first link does not answer
+	p.unlock(nil)
 	for _, a := range late {
 		p.perform(a)
 	}

@@ -124,6 +124,13 @@ func (s *Service) endLocked(x *session) {
 	for p := range x.met {
 		u.leaveLocked(p)
 	}
+	if met := x.met; len(met) > 0 {
+		s.work.Go(func() {
+			for p := range met {
+				p.release()
+			}
+		})
+	}
 	x.met = nil
 	if u.sessions--; u.sessions > 0 {
 		return
@@ -161,15 +168,19 @@ func (s *Service) meet(x *session, la *localAddr, remote netip.Addr) (*peer, err
 	s.mu.Unlock()
 	p, err := x.node.peer(la, remote)
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	u.meeting--
 	if err == nil {
 		u.useLocked(x, p)
 	}
+	s.mu.Unlock()
+	if err == nil {
+		p.release() // the session holds it now
+	}
 	return p, err
 }
 
-// useLocked notes that a session uses a connection.
+// useLocked notes that a session uses a connection, which it holds until it ends:
+// submissions name the connection. The caller, or another session of the user, holds it.
 func (u *user) useLocked(x *session, p *peer) {
 	if _, ok := x.met[p]; ok {
 		return
@@ -179,6 +190,7 @@ func (u *user) useLocked(x *session, p *peer) {
 	}
 	x.met[p] = struct{}{}
 	u.peers[p]++
+	p.retain()
 }
 
 // usersOfPeers lists whose applications use each connection.

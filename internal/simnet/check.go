@@ -20,6 +20,7 @@ type checker struct {
 	socks    []*sock
 	broken   []string
 	lossy    map[[2]*host]bool // Linux threw away what it had acknowledged
+	usurped  map[[2]*host]bool // an impostor of the second host may have had what the first one sent
 	tracks   map[trackKey]*pathTrack
 }
 
@@ -78,7 +79,7 @@ func (c *checker) fate(f conn.Fate) {
 		c.operated(m.op, f.Status)
 	case f.Status == conn.Canceled && !m.cancels:
 		c.failf("%v: canceled by nobody", m)
-	case f.Status == conn.Dropped && m.route.to.incarnation == 1 && !m.abandoned:
+	case f.Status == conn.Dropped && m.route.to.incarnation == 1 && !m.abandoned && !c.usurped[[2]*host{m.from.h, m.route.to}]:
 		c.failf("%v: dropped, and its peer never restarted", m)
 	}
 	m.fated, m.fate = true, f.Status

@@ -43,7 +43,7 @@ func (c *checker) message(m *message) {
 	}
 	k := m.target
 	switch {
-	case k == nil || !k.alive || m.cancels || c.excused(m):
+	case k == nil || !k.alive || m.cancels || c.excused(m) || c.usurped[[2]*host{m.from.h, m.route.to}]:
 	case m.fated && (m.fate == conn.Dropped || m.fate == conn.Expired):
 	case m.limit > 0 && !m.notify:
 	case m.op != nil && (m.op.Silent || !m.fated || m.fate != conn.Success):

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"time"
 
+	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 )
@@ -16,6 +17,7 @@ type receiver struct {
 	end    *end
 	proved bool
 	parked []parked // messages that came while the link was being paused
+	doubts []parked // messages that wait until the peer has stated its generation on the link
 }
 
 // parked is a message that waits for room, or behind one that does.
@@ -29,18 +31,70 @@ type parked struct {
 func (r *receiver) Begin() {
 	p := r.peer
 	in := &p.path[r.path].in
+	p.core.Heard(p.h.s.clock(), r.path)
 	if r.proved {
-		in.Sync(p.core.Epoch())
 		return
 	}
 	r.proved = true
-	in.Begin(p.core.Epoch())
+	in.Begin()
+	r.state()
 	p.core.Proved(p.h.s.clock(), r.path)
 	p.do()
 }
 
+// state tells the receive sequence the generation that the peer has stated on the link.
+func (r *receiver) state() {
+	p := r.peer
+	if g, ok := p.core.Stated(r.path); ok {
+		in := &p.path[r.path].in
+		if g != in.Generation() && p.h.s.rigged(ForgetSequences, 1) {
+			*in = conn.Inbound{}
+			in.Begin()
+		}
+		in.State(g)
+	}
+}
+
 // Message takes one message, or keeps it for later.
 func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
+	p := r.peer
+	if p.remote.linux && (h.Sport == wire.PortProbe || h.Dport == wire.PortProbe) {
+		clear(h.Extensions[3:]) // Linux 6.1 states its number of paths only
+	}
+	switch probe := h.Sport == wire.PortProbe || h.Dport == wire.PortProbe; {
+	case h.IsCongestion() || len(r.doubts) == 0 && !p.path[r.path].in.Doubtful(h, p.core.PeerGeneration()):
+	case probe:
+		p.path[r.path].in.State(wire.ParseHandshake(&h.Extensions).Generation)
+		r.decide()
+	default:
+		p.h.s.counts.Doubted++
+		r.doubts = append(r.doubts, parked{h: *h, payload: bytes.Clone(payload)})
+		if owned != nil {
+			owned.Release()
+		}
+		return
+	}
+	r.put(h, payload, owned)
+}
+
+// unstated takes what waits for the peer's generation, which it will not state any more.
+func (r *receiver) unstated() {
+	if len(r.doubts) > 0 {
+		r.peer.path[r.path].in.Unstated()
+		r.decide()
+	}
+}
+
+// decide takes the messages that waited for the peer's generation.
+func (r *receiver) decide() {
+	doubts := r.doubts
+	r.doubts = nil
+	for i := range doubts {
+		r.put(&doubts[i].h, doubts[i].payload, nil)
+	}
+}
+
+func (r *receiver) put(h *wire.Header, payload []byte, owned *buf.Buf) {
 	if first := len(r.parked) == 0; !first || !r.take(h, payload, false) {
 		r.parked = append(r.parked, parked{*h, bytes.Clone(payload), first})
 	}
@@ -71,6 +125,7 @@ func (r *receiver) take(h *wire.Header, payload []byte, accepted bool) bool {
 		payload[len(payload)-1]++
 	}
 	s.check.delivered(k, p, payload)
+	p.path[r.path].in.Took(1)
 	k.receive(len(payload))
 	return true
 }
@@ -124,9 +179,6 @@ func (r *receiver) accept(h *wire.Header, payload []byte) bool {
 	p := r.peer
 	s := p.h.s
 	in := &p.path[r.path].in
-	if p.remote.linux && (h.Sport == wire.PortProbe || h.Dport == wire.PortProbe) {
-		clear(h.Extensions[3:]) // Linux 6.1 states its number of paths only
-	}
 	if s.check.undelivered(payload) {
 		return false
 	}
@@ -152,7 +204,7 @@ func (r *receiver) accept(h *wire.Header, payload []byte) bool {
 			return false
 		}
 		p.core.HandleControl(s.clock(), r.path, h, payload)
-		in.Sync(p.core.Epoch())
+		r.state()
 		p.do()
 		return false
 	}

@@ -20,6 +20,7 @@ type Scenario struct {
 	Refusals   bool // some ports nobody is bound to, and links that say so before they acknowledge
 	Limits     bool // some messages have a time limit
 	Stops      bool // processes stop in peace, too
+	Impostors  bool // somebody connects from addresses of the hosts
 
 	sockets    int
 	latency    time.Duration
@@ -75,7 +76,7 @@ func (s *Sim) draw() {
 // was broken.
 func Run(cfg Config) (Counts, error) {
 	s := &Sim{cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 0x5244532f544350))}
-	s.check = checker{s: s, lossy: map[[2]*host]bool{}, tracks: map[trackKey]*pathTrack{}}
+	s.check = checker{s: s, lossy: map[[2]*host]bool{}, usurped: map[[2]*host]bool{}, tracks: map[trackKey]*pathTrack{}}
 	s.draw()
 	sc := &s.cfg.Scenario
 	linux := -1
@@ -102,6 +103,7 @@ func Run(cfg Config) (Counts, error) {
 	}
 	s.planHolds(calmAt)
 	s.planStops()
+	s.planImpostors(calmAt)
 	for s.step(calmAt) {
 		s.sweep()
 	}

@@ -31,12 +31,13 @@ const (
 	ExpireWritten             // messages that succeed are reported as expired
 	SkipSurvey                // a process that stops does not ask its peers before it ends its links
 	CancelAbandoned           // messages that a stopping process gives up are canceled
+	ForgetSequences           // the receive sequence of a generation is forgotten when another one is stated
 	sabotages
 )
 
 var sabotageNames = [...]string{"None", "ForgetFlag", "FlagNew", "DeliverOld", "LoseMessages", "AckAhead", "IgnoreMaps",
 	"LeakLinks", "RedialAtOnce", "Corrupt", "Misroute", "ForgetMessages", "ForgetGeneration", "ScribbleBatch", "RepeatOperations", "IgnoreHolds", "CutPaused", "ForgetRefusals",
-	"ForgetLimits", "HurryLimits", "ExpireWritten", "SkipSurvey", "CancelAbandoned"}
+	"ForgetLimits", "HurryLimits", "ExpireWritten", "SkipSurvey", "CancelAbandoned", "ForgetSequences"}
 
 func (s Sabotage) String() string { return sabotageNames[s] }
 

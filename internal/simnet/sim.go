@@ -50,6 +50,7 @@ type Counts struct {
 	Stops                              int
 	Retransmitted, Old                 int
 	Operations, Held, Paused           int
+	Impostors, Doubted                 int // links of impostors, and messages that waited for the generation of their peer
 	Events                             int
 	Elapsed                            time.Duration // virtual time
 }

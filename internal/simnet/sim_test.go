@@ -52,7 +52,7 @@ func seeds(t *testing.T, n int, sc Scenario) {
 		}
 	}
 	t.Logf("%+v", sum)
-	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0 || sc.Stops != (sum.Stops > 0) || sc.Limits != (sum.Expired > 0) || sc.Refusals != (sum.Refused > 0) || sc.Refusals != (sum.Paused == 0)) {
+	if *seedFlag == 0 && (sum.Delivered == 0 || !sc.Calm && (sum.Cuts == 0 || sum.Restarts == 0 || sum.Old == 0 || sum.Canceled == 0) || sc.Operations && sum.Operations == 0 || sc.Holds && sum.Held == 0 || sc.Stops != (sum.Stops > 0) || sc.Limits != (sum.Expired > 0) || sc.Refusals != (sum.Refused > 0) || sc.Refusals != (sum.Paused == 0) || sc.Impostors != (sum.Impostors > 0)) {
 		t.Error("nothing has happened")
 	}
 }
@@ -74,6 +74,8 @@ func (c *Counts) add(o Counts) {
 	c.Operations += o.Operations
 	c.Held += o.Held
 	c.Paused += o.Paused
+	c.Impostors += o.Impostors
+	c.Doubted += o.Doubted
 	c.Events += o.Events
 	c.Elapsed += o.Elapsed
 }
@@ -85,6 +87,9 @@ func TestMixedPaths(t *testing.T) { seeds(t, 300, Scenario{Paths: []int{1, 8}}) 
 func TestAnything(t *testing.T)   { seeds(t, 600, Scenario{}) }
 func TestLinux(t *testing.T)      { seeds(t, 400, Scenario{Linux: true}) }
 func TestBadPeer(t *testing.T)    { seeds(t, 100, Scenario{Bad: true}) }
+
+// Impostors do not make the sequences of honest hosts forgotten.
+func TestImpostors(t *testing.T) { seeds(t, 400, Scenario{Impostors: true}) }
 
 // Operations on the peer's memory, before messages or alone: each is executed at
 // most once, comes before its message, and its sender knows what became of it.

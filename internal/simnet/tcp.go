@@ -57,6 +57,7 @@ type end struct {
 	refused []uint64 // numbers of the messages read and refused, of which the other side is to be told
 	deaf    bool     // the connection broke before what the other side has said came here
 	in      frame.Parser
+	rx      *receiver // takes what in has cut into messages; nil: not started
 
 	p       *peer
 	id      conn.LinkID
@@ -259,7 +260,8 @@ func (e *end) vanish(silent bool) {
 
 func (e *end) start(p *peer, path int) {
 	e.p, e.path, e.started = p, path, true
-	e.in.Init(&receiver{peer: p, path: path, end: e}, &e.t.s.pool, wire.MaxPayload, false)
+	e.rx = &receiver{peer: p, path: path, end: e}
+	e.in.Init(e.rx, &e.t.s.pool, wire.MaxPayload, false)
 	e.scheduleRead()
 }
 
@@ -308,6 +310,9 @@ func (e *end) readSome() {
 			o.starved = false
 			s.after(e.latency, o.writable)
 		}
+	}
+	if len(e.buf) == 0 && (e.eof || e.rst) && e.rx != nil {
+		e.rx.unstated()
 	}
 	if e.paused && !s.rigged(CutPaused, 1) {
 		return

@@ -18,10 +18,12 @@ var ErrInUse = errors.New("statefile: another process has it")
 const Paths = 8
 
 const (
-	magic = 0x5244535354415401 // "RDSSTAT" and the version of the layout
+	magic    = 0x5244535354415402 // "RDSSTAT" and the version of the layout
+	magicOne = magic - 1          // the layout with fewer peers
 
 	maxAddresses = 256
-	maxPeers     = 16384
+	maxPeers     = 81920
+	maxPeersOne  = 16384
 
 	nameSize   = 64
 	bitmapSize = 8192
@@ -33,13 +35,11 @@ const (
 	offBitmaps = offNames + maxAddresses*nameSize
 	offPeers   = offBitmaps + maxAddresses*bitmapSize
 	size       = offPeers + maxPeers*peerSize
+	sizeOne    = offPeers + maxPeersOne*peerSize
 
-	// Offsets in a peer's entry.
-	offUsed       = 0
-	offGeneration = 4
-	offNext       = 8
-	offLocal      = 72
-	offRemote     = 136
+	// Offsets of names in a peer's entry. What is before and behind them is in Peer.
+	offLocal  = 72
+	offRemote = 136
 )
 
 // File is an open state file. Its methods may be called from any goroutine; what
@@ -50,19 +50,30 @@ type File struct {
 
 	mu        sync.Mutex
 	addresses map[netip.Addr]*Address
-	peers     map[[2]netip.Addr]*Peer
-	slots     int // number of used slots for addresses
-	peerSlots int // number of used slots for peers
+	peers     map[*Peer][2]netip.Addr // local and remote address of used entries
+	slots     int                     // number of used slots for addresses
+	free      []*Peer                 // entries that were used and are free
+	peerSlots int                     // number of entries that are, or were, used
 }
 
 // Address is the ports of one address.
 type Address struct{ words []uint64 }
 
-// Peer is what was received from one remote address at one local address.
+// Peer is what was received from one generation of one remote address at one local
+// address. It is an entry of the file, or stands for itself.
 type Peer struct {
-	Generation *atomic.Uint32        // the peer's generation; 0: not stated
-	Next       [Paths]*atomic.Uint64 // one more than the last sequence number taken on each path
+	used       atomic.Uint32
+	Generation atomic.Uint32        // the peer's generation; 0: not stated
+	Next       [Paths]atomic.Uint64 // one more than the last sequence number taken on each path; 0: none was
+
+	_ [offTaken - offLocal]byte // names
+
+	Taken atomic.Uint64 // number of messages taken for sockets
+	Used  atomic.Int64  // time of the last use, in Unix nanoseconds
 }
+
+// offTaken is the offset of Taken in a peer's entry.
+const offTaken = 200
 
 // Open maps the file at path, which it makes if there is none. Contents of another
 // boot, or of another layout, are discarded.
@@ -76,8 +87,9 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	s := newFile(f, mem)
-	if s.word(0).Load() == magic && s.boot() == boot {
+	if m := s.word(0).Load(); (m == magic || m == magicOne) && s.boot() == boot {
 		s.read()
+		s.word(0).Store(magic)
 		return s, nil
 	}
 	if err := s.renew(boot); err != nil {
@@ -88,7 +100,7 @@ func Open(path string) (*File, error) {
 }
 
 func newFile(f *os.File, mem []byte) *File {
-	return &File{f: f, mem: mem, addresses: make(map[netip.Addr]*Address), peers: make(map[[2]netip.Addr]*Peer)}
+	return &File{f: f, mem: mem, addresses: make(map[netip.Addr]*Address), peers: make(map[*Peer][2]netip.Addr)}
 }
 
 // File is the open file, to be passed to another process: the lock goes with the
@@ -150,14 +162,18 @@ func (s *File) read() {
 	}
 	for i := range maxPeers {
 		at := offPeers + i*peerSize
-		if s.half(at+offUsed).Load() != 1 {
-			break
+		p := s.peer(at)
+		used := p.used.Load() == 1
+		if !used && s.mem[at+offLocal] == 0 {
+			break // never used
 		}
 		s.peerSlots++
 		local, ok := name(s.mem[at+offLocal:])
 		remote, ok2 := name(s.mem[at+offRemote:])
-		if ok && ok2 {
-			s.peers[[2]netip.Addr{local, remote}] = s.peer(at)
+		if used && ok && ok2 && p.received() {
+			s.peers[p] = [2]netip.Addr{local, remote}
+		} else {
+			s.releaseLocked(p)
 		}
 	}
 }
@@ -205,35 +221,72 @@ func (a *Address) Set(port uint16) { atomic.OrUint64(&a.words[port/64], 1<<(port
 // Clear notes that it has none.
 func (a *Address) Clear(port uint16) { atomic.AndUint64(&a.words[port/64], ^uint64(1<<(port%64))) }
 
-// Peer is what the file has of a peer, nil if there is no room for it.
-func (s *File) Peer(local, remote netip.Addr) *Peer {
+// Peers calls f for each entry with its local and remote address.
+func (s *File) Peers(f func(local, remote netip.Addr, p *Peer)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := [2]netip.Addr{local, remote}
-	if p := s.peers[key]; p != nil {
-		return p
+	for p, names := range s.peers {
+		f(names[0], names[1], p)
 	}
+}
+
+// Add makes an entry for a generation of a peer, nil if there is no room for it.
+func (s *File) Add(local, remote netip.Addr, generation uint32) *Peer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	l, r := local.String(), remote.String()
-	at := offPeers + s.peerSlots*peerSize
-	if s.peerSlots == maxPeers || len(l) >= nameSize || len(r) >= nameSize || s.provide(at, peerSize) != nil {
+	if len(l) >= nameSize || len(r) >= nameSize {
 		return nil
 	}
-	putName(s.mem[at+offLocal:], l)
-	putName(s.mem[at+offRemote:], r)
-	s.half(at + offUsed).Store(1)
-	s.peerSlots++
-	p := s.peer(at)
-	s.peers[key] = p
+	var p *Peer
+	if n := len(s.free); n > 0 {
+		p, s.free = s.free[n-1], s.free[:n-1]
+	} else {
+		at := offPeers + s.peerSlots*peerSize
+		if s.peerSlots == maxPeers || s.provide(at, peerSize) != nil {
+			return nil
+		}
+		p = s.peer(at)
+		s.peerSlots++
+	}
+	entry := unsafe.Slice((*byte)(unsafe.Pointer(p)), peerSize)
+	putName(entry[offLocal:], l)
+	putName(entry[offRemote:], r)
+	p.Generation.Store(generation)
+	p.used.Store(1)
+	s.peers[p] = [2]netip.Addr{local, remote}
 	return p
 }
 
-func (s *File) peer(at int) *Peer {
-	p := &Peer{Generation: s.half(at + offGeneration)}
-	for i := range p.Next {
-		p.Next[i] = s.word(at + offNext + 8*i)
-	}
-	return p
+// Remove frees an entry, which nobody may use any more.
+func (s *File) Remove(p *Peer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.peers, p)
+	s.releaseLocked(p)
 }
+
+func (s *File) releaseLocked(p *Peer) {
+	p.used.Store(0)
+	for i := range p.Next {
+		p.Next[i].Store(0)
+	}
+	p.Taken.Store(0)
+	p.Used.Store(0)
+	s.free = append(s.free, p)
+}
+
+// received tells whether something was taken.
+func (p *Peer) received() bool {
+	for i := range p.Next {
+		if p.Next[i].Load() > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *File) peer(at int) *Peer { return (*Peer)(unsafe.Pointer(&s.mem[at])) }
 
 // Close gives the file up; what it says stays. It stays mapped: reports may look at it.
 func (s *File) Close() {
@@ -242,7 +295,6 @@ func (s *File) Close() {
 }
 
 func (s *File) word(off int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&s.mem[off])) }
-func (s *File) half(off int) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&s.mem[off])) }
 
 // putName writes the length last: a name without one is none.
 func putName(b []byte, text string) {

@@ -41,7 +41,13 @@ func mapFile(f *os.File) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("statefile: %s is no regular file", f.Name())
 	}
-	if info.Size() != size {
+	switch info.Size() {
+	case size:
+	case sizeOne:
+		if err := f.Truncate(size); err != nil {
+			return nil, err
+		}
+	default:
 		if err := errors.Join(f.Truncate(0), f.Truncate(size)); err != nil {
 			return nil, err
 		}

@@ -1,6 +1,7 @@
 package statefile
 
 import (
+	"encoding/binary"
 	"errors"
 	"net/netip"
 	"os"
@@ -13,6 +14,17 @@ var (
 	here  = netip.MustParseAddr("10.0.0.1")
 	there = netip.MustParseAddr("fe80::1%eth0")
 )
+
+type peerName struct {
+	local, remote netip.Addr
+	generation    uint32
+}
+
+func peersOf(f *File) map[peerName]*Peer {
+	all := make(map[peerName]*Peer)
+	f.Peers(func(local, remote netip.Addr, p *Peer) { all[peerName{local, remote, p.Generation.Load()}] = p })
+	return all
+}
 
 func opened(t *testing.T, path string) *File {
 	t.Helper()
@@ -37,13 +49,16 @@ func TestSuccessorFindsWhatWasStored(t *testing.T) {
 	f.Address(there).Set(7)
 	f.Address(there).Clear(7)
 	f.Address(here).Clear(64)
-	p := f.Peer(here, there)
-	p.Generation.Store(42)
+	p := f.Add(here, there, 42)
 	p.Next[0].Store(1 << 60)
 	p.Next[7].Store(9)
-	if f.Peer(here, there) != p {
-		t.Error("a peer has two slots")
-	}
+	p.Taken.Store(77)
+	p.Used.Store(88)
+	f.Add(here, there, 43).Next[1].Store(3) // another generation
+	f.Add(there, there, 1)                  // nothing was received
+	gone := f.Add(there, here, 44)
+	gone.Next[0].Store(1)
+	f.Remove(gone)
 	copied := filepath.Join(t.TempDir(), "killed") // as SIGKILL leaves it
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -58,13 +73,22 @@ func TestSuccessorFindsWhatWasStored(t *testing.T) {
 		if got, want := g.Ports(), map[netip.Addr][]uint16{here: {2, 63, 4000, 65535}}; !reflect.DeepEqual(got, want) {
 			t.Errorf("ports %v, want %v", got, want)
 		}
-		q := g.Peer(here, there)
-		if q.Generation.Load() != 42 || q.Next[0].Load() != 1<<60 || q.Next[7].Load() != 9 || q.Next[1].Load() != 0 {
-			t.Error("the peer is another")
+		all := peersOf(g)
+		if len(all) != 2 {
+			t.Errorf("%d peers", len(all))
 		}
-		g.Peer(there, here).Next[0].Store(5) // takes a slot of its own
+		q := all[peerName{here, there, 42}]
+		if q == nil || q.Next[0].Load() != 1<<60 || q.Next[7].Load() != 9 || q.Next[1].Load() != 0 || q.Taken.Load() != 77 || q.Used.Load() != 88 {
+			t.Fatal("the peer is another")
+		}
+		for range 3 {
+			g.Add(there, here, 5).Next[0].Store(5) // takes a slot of its own
+		}
 		if q.Next[0].Load() != 1<<60 {
 			t.Error("slots overlap")
+		}
+		if g.peerSlots != 5 {
+			t.Errorf("%d slots: freed ones are not used again", g.peerSlots)
 		}
 		g.Close()
 	}
@@ -82,7 +106,7 @@ func TestForeignContentsAreDiscarded(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		f := opened(t, path)
 		f.Address(here).Set(4000)
-		f.Peer(here, there).Next[0].Store(1)
+		f.Add(here, there, 1).Next[0].Store(1)
 		f.Close()
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -92,8 +116,34 @@ func TestForeignContentsAreDiscarded(t *testing.T) {
 			t.Fatal(err)
 		}
 		f = opened(t, path)
-		if ports := f.Ports(); len(ports) != 0 || f.Peer(here, there).Next[0].Load() != 0 {
+		if ports := f.Ports(); len(ports) != 0 || len(peersOf(f)) != 0 {
 			t.Errorf("%s: ports %v", name, ports)
+		}
+		f.Close()
+	}
+}
+
+// A file of the version before, which had fewer peers, is taken over.
+func TestVersionBeforeIsTakenOver(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "state")
+	f := opened(t, path)
+	f.Address(here).Set(4000)
+	f.Add(here, there, 42).Next[3].Store(7)
+	f.Close()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary.NativeEndian.PutUint64(b, magicOne)
+	if err := os.WriteFile(path, b[:sizeOne], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		f = opened(t, path)
+		p := peersOf(f)[peerName{here, there, 42}]
+		if p == nil || p.Next[3].Load() != 7 || len(f.Ports()[here]) != 1 {
+			t.Fatal("nothing was taken over")
 		}
 		f.Close()
 	}
@@ -115,12 +165,12 @@ func TestSlotsAreBounded(t *testing.T) {
 		t.Error("a slot too many")
 	}
 	for range maxPeers {
-		if f.Peer(here, a) == nil {
+		if f.Add(here, a, 1) == nil {
 			t.Fatalf("no slot for %v", a)
 		}
 		a = a.Next()
 	}
-	if f.Peer(here, a) != nil {
+	if f.Add(here, a, 1) != nil {
 		t.Error("a peer too many")
 	}
 }
