@@ -12,7 +12,7 @@ import "github.com/rds-go/rds/internal/wire"
 // the batch's bytes, of which there are none when the message must wait (Fence)
 // or there is no message (Silent). If the link has no room for it the owner
 // calls Wrote with 0, and Fill shows it again; if the link cannot do such
-// things at all, OpRefused and then Wrote with 0. OpDone tells its end. Fill
+// things at all, OpRefused and then Wrote with 0, or if it shall not begin now, OpAgain. OpDone tells its end. Fill
 // refuses one of an Epoch that is over.
 //
 //	       Fill, Began            bytes acknowledged and OpDone
@@ -218,6 +218,15 @@ func (c *Conn) OpRefused(i int) {
 	p := &c.paths[i]
 	if op := c.shownOp(p); op != nil {
 		c.remove(p, op.pos, OtherError)
+	}
+}
+
+// OpAgain says that the operation that Fill has shown is not to begin now. It comes
+// between Fill and Wrote(i, 0). The message ends with Again.
+func (c *Conn) OpAgain(i int) {
+	p := &c.paths[i]
+	if op := c.shownOp(p); op != nil {
+		c.remove(p, op.pos, Again)
 	}
 }
 

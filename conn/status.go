@@ -30,11 +30,14 @@ const (
 	// Expired: the message was not picked for transmission within its time limit, and
 	// never will be. Its operation did not happen.
 	Expired Status = 65
+	// Again: the operation did not begin, because the peer has refused others of its
+	// socket, and the message was not delivered. It may be sent again a little later.
+	Again Status = 66
 )
 
 var statusNames = map[Status]string{
 	Success: "success", RemoteError: "remote error", Canceled: "canceled", Dropped: "dropped", OtherError: "other error",
-	Refused: "refused", Expired: "expired",
+	Refused: "refused", Expired: "expired", Again: "again",
 }
 
 func (s Status) String() string {

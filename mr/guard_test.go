@@ -292,34 +292,3 @@ func TestAcquaintancesAreBounded(t *testing.T) {
 		}
 	})
 }
-
-// Expected time until some guess hits, with the rates of the guard (docs/XRC.md, "Keys").
-func TestExpectedTimeToAHit(t *testing.T) {
-	t.Parallel()
-	const year = 365.25 * 24 * 3600
-	for _, c := range []struct {
-		name      string
-		peers     float64
-		regions   float64
-		size      float64
-		free      float64 // keys that are out of the question, because the guesser knows them
-		leastYear float64
-	}{
-		{"1,000 regions of 8 KiB, one guesser", 1, 1000, SmallSize, 0, 1000},
-		{"one known key, 999 neighbours", 1, 999, SmallSize, 1, 1000},
-		{"64 guessers", 64, 1000, SmallSize, 0, 60},
-		{"64 guessers with a known key", 64, 999, SmallSize, 1, 60},
-		{"1,000 regions of 1 MiB, one guesser", 1, 1000, LargeSize, 0, 8},
-		{"1,000 regions of 64 KiB, 64 guessers", 64, 1000, 64 << 10, 0, 8},
-	} {
-		rate := min(c.peers*float64(guarded.PeerLookUps), float64(guarded.LookUps))
-		keys := float64(1<<(indexBits+versionBits)) - 1 - c.free
-		addresses := float64(1 << 32) // the offset of a cookie, uniform but for the place in its page
-		tries := keys / c.regions * addresses / c.size
-		if years := tries / rate / year; years < c.leastYear {
-			t.Errorf("%s: %.2f years", c.name, years)
-		} else {
-			t.Logf("%-40s %12.1f years", c.name, years)
-		}
-	}
-}

@@ -203,7 +203,7 @@ func TestProvidersRegions(t *testing.T) {
 		wantErr(t, "offered when used up", b.SendMessage(background(t), &Outgoing{To: a.LocalAddrPort(), HasDest: true, Dest: once}), ErrInvalid)
 		try(once, 4, "used up", StatusRemoteError)
 		for i := range 200 { // keys do not add up
-			try(mustGetMR(t, b, mem, MRUseOnce), uint64(i), "again", StatusSuccess)
+			try(mustGetMRFor(t, b, a, mem, MRUseOnce), uint64(i), "again", StatusSuccess)
 		}
 		dest, err := b.GetMRForDest(netip.AddrPortFrom(newAddr(), 1), mem, 0)
 		if err != nil {

@@ -81,7 +81,9 @@ type Config struct {
 	DisablePing bool
 
 	// Memory sets up the table of memory regions, which the transport has that carries
-	// RDMA. Its Logger is not used: the table logs to Logger.
+	// RDMA. Its Logger is not used: the table logs to Logger. PeerLookUps and LookUps of 0
+	// mean 64 and 1,024; what sockets of the node may have refused by a peer follows from
+	// PeerLookUps too (StatusAgain).
 	Memory mr.Config
 
 	// TCP tunes the connections to peers, of either wire transport.

@@ -24,6 +24,7 @@ type counters struct {
 	congSendError    atomic.Uint64 // non-blocking sends refused for congestion
 	congSendBlocked  atomic.Uint64 // sends that waited for congestion to end
 	sendNotAllowed   atomic.Uint64 // messages to peers that are not allowed, other than those that conn counts
+	sendAgain        atomic.Uint64 // operations that did not begin, after refusals of others of their sockets
 	sendRDMA         atomic.Uint64 // RDMA operations begun
 	sendRDMABytes    atomic.Uint64 // bytes of memory that operations were to write
 	recvRDMABytes    atomic.Uint64 // bytes of memory that operations were to read
@@ -123,6 +124,7 @@ func (n *Node) list() []transport.Counter {
 		{Name: "send_held", Value: t.Held},
 		{Name: "send_refused", Value: t.SendRefused},
 		{Name: "send_expired", Value: t.SendExpired},
+		{Name: "send_again", Value: c.sendAgain.Load()},
 		{Name: "send_not_allowed", Value: t.SendBarred + c.sendNotAllowed.Load()},
 		{Name: "conn_refused", Value: t.LinksRefused},
 		{Name: "conn_not_allowed", Value: n.rejections.sum()},

@@ -57,6 +57,11 @@ const (
 	// StatusExpired: the message was not picked for transmission within its time limit
 	// (Outgoing.Expires), and never will be. Its operation did not happen.
 	StatusExpired = conn.Expired
+	// StatusAgain: the peer has refused operations of this socket, which go one at a time
+	// until one succeeds, and after some 8 refusals a second not at all for a moment. This
+	// one came beyond: it did not happen, the message was not delivered, and both may be
+	// tried again a little later.
+	StatusAgain = conn.Again
 )
 
 // Message is a received datagram, or a buffer for one to be sent.

@@ -30,6 +30,8 @@ type Node struct {
 	self       transport.Transport // carries messages between the node's own addresses
 	pool       *buf.Pool
 	generation uint32
+	pages      *pageSource // where regions begin
+	suspicion  suspicionRates
 	control    io.Closer
 	counters   counters
 	service    atomic.Pointer[Service]
@@ -74,7 +76,7 @@ func NewNode(cfg Config) (*Node, error) {
 	}
 	cfg.setDefaults()
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, pool: new(buf.Pool),
+		cfg: cfg, log: cfg.Logger, pool: new(buf.Pool), pages: newPageSource(), suspicion: suspicionRatesOf(cfg.Memory.PeerLookUps),
 		locals: make(map[netip.Addr]*localAddr), peers: make(map[peerKey]*peer), socks: make(map[*nodeSocket]struct{}),
 	}
 	n.allowed.Store(newAllowList(&cfg.Admission))

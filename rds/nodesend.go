@@ -404,7 +404,7 @@ func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
 		}
 		s.prepare(&m, o, h, to.Port())
 		if special {
-			extend(&m, newOperation(s, p, o, to.Port()), wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
+			s.extend(&m, p, newOperation(s, p, o, to.Port()), wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
 		}
 		if p.enqueueLocked(s, &m) != nil {
 			m.Account.Refund(size, 1)

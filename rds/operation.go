@@ -30,6 +30,7 @@ type operation struct {
 	found  uint64        // the result of an atomic, unless the message says where it goes
 	left   atomic.Int32  // operations of list that are not done
 	worst  atomic.Uint32 // worst transport.OpStatus of the operations that are done
+	paid   bool          // the operation is of a suspected socket; guarded by peer.mu
 
 	// Guarded by socketOps.mu.
 	prev, next *operation // in socketOps
@@ -152,10 +153,11 @@ func (op *operation) status() Status {
 // socketOps are the operations of a socket that a link has, and with them
 // memory of the application.
 type socketOps struct {
-	n     atomic.Int64
-	ended waitQueue
-	mu    sync.Mutex
-	head  *operation // guarded by mu
+	n          atomic.Int64
+	ended      waitQueue
+	suspicions suspicions
+	mu         sync.Mutex
+	head       *operation // guarded by mu
 }
 
 func (q *socketOps) add(op *operation) {

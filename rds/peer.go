@@ -54,14 +54,15 @@ type peer struct {
 	flows    []*flow // flows of sessions with waiting messages, in the order of their turns
 	mapsSeen uint32  // core.MapVersion as shown to applications
 	carries  carriage
-	turned   bool             // down, or what is held back, has changed and the sockets have not heard of the change
-	ending   []parkedEnd      // messages of sessions that end without the core: the link cannot carry them, or they expired in a flow
-	limits   conn.Limits      // time limits of messages in flows
-	expired  uint64           // number of messages that expired in flows
-	parting  chan struct{}    // wakes the stopping node, which waits for links to end or for answers; nil: it does not wait
-	holds    map[uint16]uint8 // bit i: path i says that the port takes no messages
-	marks    portMarks        // when the peer's congested ports were marked
-	unbound  []unboundPort    // ports of the peer that refused messages; the last one to do so is last
+	turned   bool          // down, or what is held back, has changed and the sockets have not heard of the change
+	ending   []parkedEnd   // messages of sessions that end without the core: the link cannot carry them, or they expired in a flow
+	limits   conn.Limits   // time limits of messages in flows
+	expired  uint64        // number of messages that expired in flows
+	parting  chan struct{} // wakes the stopping node, which waits for links to end or for answers; nil: it does not wait
+	peerKeys
+	holds   map[uint16]uint8 // bit i: path i says that the port takes no messages
+	marks   portMarks        // when the peer's congested ports were marked
+	unbound []unboundPort    // ports of the peer that refused messages; the last one to do so is last
 }
 
 // pathIO is what the driver keeps of a path.

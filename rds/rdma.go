@@ -7,7 +7,14 @@ import (
 // Cookie names a region of a socket's memory to peers, who need it, and nothing
 // else, to read and write there (RDMA cookie of rds-rdma(7)). It is the key in
 // the low 32 bits, and in the high ones where the region's first byte lies in
-// the region's addresses. 0 names no region.
+// the region's addresses: in a page that is drawn for each region, so that a key
+// without its cookie is worth nothing. 0 names no region.
+//
+// A peer may always use a cookie that is made for it (GetMRForDest), that was sent to it
+// (Outgoing.Dest, Outgoing.Map), or that it has used before with success. Of others, sent
+// as payload or by another host, it can use 64 a second for the first time (rdsd's
+// memory.peer_lookups); beyond that operations end with StatusRemoteError, as they do with
+// a cookie that is wrong.
 type Cookie uint64
 
 func makeCookie(key, offset uint32) Cookie { return Cookie(offset)<<32 | Cookie(key) }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/rds-go/rds/mr"
 )
 
 // Operations between sockets of one address, and of a socket on its own memory.
@@ -65,7 +67,7 @@ func TestOwnOperationsInAllDirections(t *testing.T) {
 	t.Parallel()
 	const sockets, rounds = 8, 100
 	l := newLab(t)
-	n := l.node(Config{Wire: WireXRC})
+	n := l.node(Config{Wire: WireXRC, Memory: mr.Config{PeerLookUps: -1}}) // no key is guessed, and many are bad
 	var all [sockets]*Socket
 	var addr netip.Addr
 	for i := range all {
@@ -128,7 +130,7 @@ func TestOwnOperationsInAllDirections(t *testing.T) {
 func TestOwnRegionsUnderFire(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	n := l.node(Config{Wire: WireXRC})
+	n := l.node(Config{Wire: WireXRC, Memory: mr.Config{PeerLookUps: -1}}) // no key is guessed, and many are bad
 	host := l.bind(n).LocalAddrPort()
 	var live, ended atomic.Uint64
 	stop := make(chan struct{})

@@ -22,6 +22,16 @@ func mustGetMR(t testing.TB, s *Socket, mem []byte, flags MRFlags) Cookie {
 	return c
 }
 
+// mustGetMRFor is mustGetMR for the operations of another socket's host.
+func mustGetMRFor(t testing.TB, s, dest *Socket, mem []byte, flags MRFlags) Cookie {
+	t.Helper()
+	c, err := s.GetMRForDest(dest.LocalAddrPort(), mem, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // operate sends a message with Notify and token, whatever else o says.
 func operate(t testing.TB, s *Socket, to *Socket, token uint64, o Outgoing) {
 	t.Helper()

@@ -144,6 +144,12 @@ func (p *peer) beginLocked(i int, link transport.Link) (write, more bool) {
 		return false, true
 	}
 	op := t.batch.Op.Work.(*operation)
+	if !p.trustsLocked(op) {
+		p.node.counters.sendAgain.Add(1)
+		p.core.OpAgain(i)
+		p.core.Wrote(i, 0)
+		return false, io.ended == nil
+	}
 	op.path = i
 	op.s.ops.add(op)
 	io.ops++
@@ -191,6 +197,7 @@ func (p *peer) operated(op *operation) {
 	io := &p.path[i]
 	io.ops--
 	status := op.status()
+	p.learnLocked(op)
 	if status == StatusDropped {
 		p.core.LinkFailed(io.id) // before the link's end is heard: messages that wait are for the next link
 	}

@@ -99,13 +99,16 @@ func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport 
 	}
 	var m conn.Message
 	copied := s.prepare(&m, o, h, dport)
-	extend(&m, newOperation(s, p, o, dport), about)
+	s.extend(&m, p, newOperation(s, p, o, dport), about)
 	return s.submit(ctx, p, &m, o, copied, block)
 }
 
 // extend gives a message its operation, if it has one, and what it says about
-// memory.
-func extend(m *conn.Message, op *operation, about wire.Memory) {
+// memory. A region that it offers is the peer's to use before the message is sent.
+func (s *nodeSocket) extend(m *conn.Message, p *peer, op *operation, about wire.Memory) {
+	if about.HasDest {
+		s.exposed.give(mr.Key(Cookie(about.Dest).Key()), p)
+	}
 	if op != nil {
 		m.Op = &op.core
 		if !op.core.Silent {

@@ -2,8 +2,10 @@ package rds
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	mrand "math/rand/v2"
 	"net"
 	"net/netip"
 	"sync"
@@ -84,8 +86,26 @@ func (s *nodeSocket) allocMemory(n int) (*Memory, error) {
 	return &Memory{B: make([]byte, (n+7)&^7)[:n:n]}, nil // made of whole words, so that words in it are aligned
 }
 
-// pageMask makes a region's offset of an address, as Linux does.
+// pageMask makes a region's offset of an address, as Linux does. The bits above are drawn.
 const pageMask = 4095
+
+// pageSource draws the pages in which regions begin, so that nobody can guess them.
+type pageSource struct {
+	mu  sync.Mutex // leaf
+	rnd *mrand.ChaCha8
+}
+
+func newPageSource() *pageSource {
+	var seed [32]byte
+	rand.Read(seed[:]) // never fails
+	return &pageSource{rnd: mrand.NewChaCha8(seed)}
+}
+
+func (p *pageSource) draw() uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return uint32(p.rnd.Uint64())
+}
 
 func (s *nodeSocket) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, error) {
 	if s.closed.Load() {
@@ -99,7 +119,7 @@ func (s *nodeSocket) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, 
 	if err := checkMRFlags(flags); err != nil {
 		return 0, err
 	}
-	offset := uint32(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) & pageMask
+	offset := uint32(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))&pageMask | s.node.pages.draw()&^pageMask
 	opt := mr.Options{Domain: domain, Rights: mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic, Base: uint64(offset), Peer: dest, Once: flags&MRUseOnce != 0}
 	if flags&MRReadOnly != 0 {
 		opt.Rights = mr.RemoteRead
@@ -172,6 +192,18 @@ func (t *socketRegions) has(k mr.Key) bool {
 	defer t.mu.Unlock()
 	_, ok := t.keys[k]
 	return ok
+}
+
+// give has the host of a peer's use the region of a key from now on, if the region is
+// the socket's.
+func (t *socketRegions) give(k mr.Key, p *peer) {
+	t.mu.Lock()
+	device := t.device
+	_, ok := t.keys[k]
+	t.mu.Unlock()
+	if ok {
+		device.Give(k, p.as(device, p.remote))
+	}
 }
 
 // once tells whether a key is that of a region of the socket for one use.

@@ -202,7 +202,7 @@ func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) 
 		x.operations.Add(1)
 		x.seg.hold()
 	}
-	extend(m, op, wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
+	a.s.extend(m, p, op, wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/rdma"
 )
 
 // memorySettings set up the table of memory regions.
@@ -20,6 +21,9 @@ type memorySettings struct {
 	Wait              duration `toml:"wait"`
 	LogInterval       duration `toml:"log_interval"`
 	LogPeers          int      `toml:"log_peers"`
+	PeerLookUps       int      `toml:"peer_lookups"`
+	LookUps           int      `toml:"lookups"`
+	Acquaintances     int      `toml:"acquaintances"`
 }
 
 func defaultMemory() memorySettings {
@@ -28,6 +32,7 @@ func defaultMemory() memorySettings {
 		Regions: d.Small.Items, LargeRegions: d.Large.Items, RegisteredRegions: d.Registered.Items,
 		Keys: d.Bases, Quarantine: duration{Duration: d.Quarantine}, Linger: duration{Duration: d.Linger}, Stuck: duration{Duration: d.Stuck},
 		Wait: duration{Duration: d.MapWait}, LogInterval: duration{Duration: d.LogInterval}, LogPeers: d.Peers,
+		PeerLookUps: rdma.PeerLookUps, LookUps: rdma.LookUps, Acquaintances: d.Acquaintances,
 	}
 }
 
@@ -36,6 +41,8 @@ const (
 	maxRegions  = 1 << 23
 	maxKeys     = 1<<24 - 2
 	maxLogPeers = 1 << 16
+	maxLookUps  = 1 << 20
+	maxKnown    = 1 << 28
 )
 
 func (m *memorySettings) check(c *checks) {
@@ -53,6 +60,9 @@ func (m *memorySettings) check(c *checks) {
 	c.within("memory.wait", m.Wait, 0, max(0, m.Stuck.Duration))
 	c.within("memory.log_interval", m.LogInterval, time.Millisecond, 24*time.Hour)
 	c.between("memory.log_peers", m.LogPeers, 1, maxLogPeers)
+	c.between("memory.peer_lookups", m.PeerLookUps, 1, maxLookUps)
+	c.between("memory.lookups", m.LookUps, 1, maxLookUps)
+	c.between("memory.acquaintances", m.Acquaintances, 1, maxKnown)
 }
 
 // table is what the table of regions is told, for which a time of 0 means the default.
@@ -69,5 +79,6 @@ func (m *memorySettings) table() mr.Config {
 		Registered: mr.PoolConfig{Items: m.RegisteredRegions},
 		Bases:      m.Keys, Quarantine: none(m.Quarantine), Linger: none(m.Linger), Stuck: m.Stuck.Duration,
 		MapWait: none(m.Wait), LogInterval: m.LogInterval.Duration, Peers: m.LogPeers,
+		PeerLookUps: m.PeerLookUps, LookUps: m.LookUps, Acquaintances: m.Acquaintances,
 	}
 }

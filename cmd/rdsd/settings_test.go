@@ -99,6 +99,7 @@ func TestDefaultsAreValid(t *testing.T) {
 			Memory: mr.Config{
 				Small: mr.PoolConfig{Items: 348160}, Large: mr.PoolConfig{Items: 4096}, Registered: mr.PoolConfig{Items: 262144}, Bases: 1 << 23,
 				Quarantine: time.Minute, Linger: time.Second, Stuck: 5 * time.Second, MapWait: 10 * time.Millisecond, LogInterval: time.Minute, Peers: 1024,
+				PeerLookUps: 64, LookUps: 1024, Acquaintances: 1 << 22,
 			},
 			TCP: rds.TCPConfig{Burst: rds.ServiceBurst, KeepAliveIdle: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveCount: 5, Silence: 20 * time.Second, DrainTimeout: 5 * time.Second},
 		},
@@ -213,7 +214,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		XRC: xrcSettings{Port: 65536, CRC: "maybe"},
 		Memory: memorySettings{
 			LargeRegions: 1<<23 + 1, RegisteredRegions: -1, Pinned: -1, LargePinned: -2, Keys: 1 << 24, Quarantine: duration{Duration: -1}, Linger: duration{Duration: 1},
-			Wait: duration{Duration: 1}, LogInterval: duration{Duration: 25 * time.Hour}, LogPeers: 65537,
+			Wait: duration{Duration: 1}, LogInterval: duration{Duration: 25 * time.Hour}, LogPeers: 65537, LookUps: -1,
 		},
 		Sessions: sessionsSettings{Max: 0, MaxPerUser: -1, MaxSockets: 16385, SendBudget: 0, SendArena: 1 << 19, ReceiveArena: 3 << 20, MemoryArena: 1 << 20, Backlog: -1},
 		Ports: []portsSettings{
@@ -246,6 +247,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"memory.pinned: -1 is less than 0", "memory.large_pinned: -2 is less than 0", "memory.keys: 16777216 is not between 2 and 16777214", "memory.quarantine: -1ns is not between 0s and 24h0m0s",
 		"memory.linger: 1ns is not between 1ms and 1h0m0s", "memory.stuck: 0s is not between 1ms and 10m0s", "memory.wait: 1ns is not between 0s and 0s",
 		"memory.log_interval: 25h0m0s is not between 1ms and 24h0m0s", "memory.log_peers: 65537 is not between 1 and 65536",
+		"memory.peer_lookups: 0 is not between 1 and 1048576", "memory.lookups: -1 is not between 1 and 1048576", "memory.acquaintances: 0 is not between 1 and 268435456",
 		"sessions.max: 0 is less than 1", "sessions.max_per_user: -1 is less than 1", "sessions.max_sockets: 16385 is not between 1 and 16384",
 		"sessions.send_budget: 0 is less than 1", "sessions.send_arena: 524288 is not a power of two from 1048576 to 1073741824",
 		"sessions.receive_arena: 3145728 is not a power of two from 1048576 to 1073741824", "sessions.receive_backlog: -1 is less than 1",
@@ -332,10 +334,11 @@ func TestWires(t *testing.T) {
 // The table of regions is set up as the file says; 0 is what the file says it is.
 func TestMemorySettings(t *testing.T) {
 	t.Parallel()
-	p := serving(t, "[memory]\nregions = 5\nlarge_regions = 6\nregistered_regions = 70\npinned = 8000\nlarge_pinned = 9000\nkeys = 100\nquarantine = '0s'\nlinger = '0s'\nstuck = '2s'\nwait = '0s'\nlog_interval = '3s'\nlog_peers = 4\n")
+	p := serving(t, "[memory]\nregions = 5\nlarge_regions = 6\nregistered_regions = 70\npinned = 8000\nlarge_pinned = 9000\nkeys = 100\nquarantine = '0s'\nlinger = '0s'\nstuck = '2s'\nwait = '0s'\nlog_interval = '3s'\nlog_peers = 4\npeer_lookups = 5\nlookups = 6\nacquaintances = 7\n")
 	want := mr.Config{
 		Small: mr.PoolConfig{Items: 5, Pinned: 8000}, Large: mr.PoolConfig{Items: 6, Pinned: 9000}, Registered: mr.PoolConfig{Items: 70}, Bases: 100,
 		Quarantine: -1, Linger: -1, Stuck: 2 * time.Second, MapWait: -1, LogInterval: 3 * time.Second, Peers: 4,
+		PeerLookUps: 5, LookUps: 6, Acquaintances: 7,
 	}
 	if !reflect.DeepEqual(p.node.Memory, want) {
 		t.Errorf("got %+v, want %+v", p.node.Memory, want)

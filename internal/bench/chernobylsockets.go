@@ -219,7 +219,8 @@ func answered(b []byte, index int, n uint64) error {
 
 // provoke sends bad requests until end is closed, at least once: without the right, with a stale
 // key, beyond the end of the region, which is to be read only, and messages that
-// build on writes. Each of them has to be refused.
+// build on writes. Each of them has to be refused, or not to begin
+// since others were.
 func (w *socketWorker) provoke(end <-chan struct{}) error {
 	size := w.run.c.work.Size
 	local := [][]byte{w.local.B[:size]}
@@ -241,17 +242,23 @@ func (w *socketWorker) provoke(end <-chan struct{}) error {
 			return fmt.Errorf("rogue, after %d: %w", n, err)
 		}
 		clear(ended)
+		refused := uint64(0)
 		for range bad {
 			m, err := w.s.Recv(w.run.ctx)
 			if err != nil {
 				return fmt.Errorf("rogue: %w", err)
 			}
-			if m.Kind != rds.KindStatus || m.Token >= uint64(len(bad)) || ended[m.Token] || m.Status != rds.StatusRemoteError {
+			if m.Kind != rds.KindStatus || m.Token >= uint64(len(bad)) || ended[m.Token] || m.Status != rds.StatusRemoteError && m.Status != rds.StatusAgain {
 				return fmt.Errorf("a bad request was not refused: %v", &m)
 			}
 			ended[m.Token] = true
 			m.Release()
-			w.run.refused.Add(1)
+			if m.Status == rds.StatusRemoteError {
+				refused++
+			}
+		}
+		if w.run.refused.Add(refused); refused == 0 {
+			time.Sleep(time.Millisecond) // the requests may be tried a little later
 		}
 		select {
 		case <-end:

@@ -188,11 +188,12 @@ func (r *receiver) beginResponse() bool {
 	return true
 }
 
-// known tells whether a key names anything at all here.
+// known tells whether a key names anything at all here. Where look-ups are paced that
+// is asked as if the peer wanted to use the key.
 func (r *receiver) known(key mr.Key) bool {
 	r.reader.Enter()
 	defer r.reader.Leave()
-	_, fault := r.reader.Check(&mr.Request{Key: key, Domain: r.s.q.pd.domain, Len: 1})
+	_, fault := r.reader.Check(&mr.Request{Key: key, Domain: r.s.q.pd.domain, From: r.s.peer, Len: 1})
 	return fault == mr.None || fault == mr.OutOfBounds
 }
 

@@ -20,6 +20,13 @@ const Name = "xrc"
 // DefaultPort is the TCP port of RDS on XRC.
 const DefaultPort = 18634
 
+// How many keys a second are looked up that a peer is not known to have: for each peer,
+// and for all of them.
+const (
+	PeerLookUps = 64
+	LookUps     = 1024
+)
+
 // Options sets up a Transport. The zero value is ready to use.
 type Options struct {
 	// Port is the TCP port listened on and dialed. 0 means 18634.
@@ -27,7 +34,8 @@ type Options struct {
 	// Regions is the table of memory regions; nil makes one, which the transport
 	// closes.
 	Regions *mr.Device
-	// Memory sets up the table that is made without Regions.
+	// Memory sets up the table that is made without Regions. Its PeerLookUps and LookUps
+	// are PeerLookUps and LookUps if they are 0.
 	Memory mr.Config
 	// EventLoops is the number of goroutines that receive, 1 to 256. 0 means
 	// GOMAXPROCS, at most 4.
@@ -100,6 +108,12 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Operations == 0 {
 		o.Operations = 64
+	}
+	if o.Memory.PeerLookUps == 0 {
+		o.Memory.PeerLookUps = PeerLookUps
+	}
+	if o.Memory.LookUps == 0 {
+		o.Memory.LookUps = LookUps
 	}
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = 5 * time.Second

@@ -218,12 +218,14 @@ func (t *Transport) ended(l *link) {
 
 // Stats returns the counters of the iWARP device.
 func (t *Transport) Stats() []transport.Counter {
-	s := t.dev.Stats()
+	s, keys := t.dev.Stats(), t.dev.Regions().Stats().BadKeys
 	return []transport.Counter{
 		{Name: "xrc_connected", Value: s.Connected},
 		{Name: "xrc_accepted", Value: s.Accepted},
 		{Name: "xrc_rejected", Value: s.Rejected},
 		{Name: "xrc_access_errors", Value: s.AccessErrors},
+		{Name: "xrc_keys_denied", Value: keys[mr.Denied]},
+		{Name: "xrc_keys_unseen", Value: keys[mr.Unseen]},
 		{Name: "xrc_crc_errors", Value: s.CRCErrors},
 		{Name: "xrc_terminates_sent", Value: s.TerminatesSent},
 		{Name: "xrc_terminates_received", Value: s.TerminatesReceived},
