@@ -89,7 +89,10 @@ type Config struct {
 	// TCP tunes the connections to peers, of either wire transport.
 	TCP TCPConfig
 
-	// Logger receives one line per change of state; nil means none.
+	// Logger receives one line per change of state; nil means none. Lines that others can
+	// cause are limited: 20 of a kind about one peer or application, and 250 of a kind but
+	// for peers that Admission lists, in a minute, and in up to 16 minutes as long as there
+	// are more. The rest is counted (log_left_out) and told in sum.
 	Logger *zap.Logger
 	// Control is the path of a Unix socket on which the node answers rdsinfo;
 	// empty means none.

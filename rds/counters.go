@@ -128,6 +128,7 @@ func (n *Node) list() []transport.Counter {
 		{Name: "send_not_allowed", Value: t.SendBarred + c.sendNotAllowed.Load()},
 		{Name: "conn_refused", Value: t.LinksRefused},
 		{Name: "conn_not_allowed", Value: n.rejections.sum()},
+		{Name: "log_left_out", Value: n.logLimit.Left()},
 		{Name: "peer_generations", Value: t.Generations},
 		{Name: "user_refused", Value: c.userRefused.Load()},
 		{Name: "reports_made", Value: n.reports.count()},

@@ -342,6 +342,7 @@ func TestHostileApplications(t *testing.T) { // not in parallel: it counts descr
 			outer := s.T
 			s.T = t
 			defer func() { s.T = outer }()
+			s.node.logLimit.End(zap.NewNop()) // The lines of this attack are not limited for those of others.
 			forced := s.logs.FilterMessage("application detached by force").Len()
 			e := intrude(t, s.path)
 			a.run(s, e)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/loglimit"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/choice"
 	"github.com/rds-go/rds/transport/loop"
@@ -25,7 +26,9 @@ import (
 // and one connection per peer host that all of them share.
 type Node struct {
 	cfg        Config
-	log        *zap.Logger
+	log        *zap.Logger // keeps to logLimit
+	plainLog   *zap.Logger // Config.Logger
+	logLimit   *loglimit.Limiter
 	wire       transport.Transport // carries messages to other hosts
 	self       transport.Transport // carries messages between the node's own addresses
 	pool       *buf.Pool
@@ -76,9 +79,12 @@ func NewNode(cfg Config) (*Node, error) {
 	}
 	cfg.setDefaults()
 	n := &Node{
-		cfg: cfg, log: cfg.Logger, pool: new(buf.Pool), pages: newPageSource(), suspicion: suspicionRatesOf(cfg.Memory.PeerLookUps),
+		plainLog: cfg.Logger, pool: new(buf.Pool), pages: newPageSource(), suspicion: suspicionRatesOf(cfg.Memory.PeerLookUps),
 		locals: make(map[netip.Addr]*localAddr), peers: make(map[peerKey]*peer), socks: make(map[*nodeSocket]struct{}),
 	}
+	n.logLimit = loglimit.New(time.Now, n.listed)
+	cfg.Logger = n.logLimit.Logger(cfg.Logger)
+	n.cfg, n.log = cfg, cfg.Logger
 	n.allowed.Store(newAllowList(&cfg.Admission))
 	if in := cfg.inherited; in != nil {
 		n.generation = in.state.Generation

@@ -138,6 +138,7 @@ func (c *ServiceConfig) setDefaults(n *Node) {
 	if c.Logger == nil {
 		c.Logger = n.log
 	}
+	c.Logger = n.logLimit.Logger(c.Logger)
 }
 
 // permits tells whether a user in groups may bind port.

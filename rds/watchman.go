@@ -71,6 +71,7 @@ func (n *Node) unwatch() {
 	if w.timer != nil {
 		w.timer.Stop()
 	}
+	n.logLimit.End(n.plainLog)
 }
 
 func (n *Node) lookAgain() {
@@ -90,7 +91,8 @@ func (n *Node) lookLocked(now time.Time) {
 	if w.looks++; w.looks%addressEvery == 1 {
 		n.lookForAddresses()
 	}
-	n.rejections.tell(n.log, now)
+	n.rejections.tell(n.plainLog, now)
+	n.logLimit.Tell(n.plainLog)
 	seen := make(map[watched]*WaitInfo)
 	if n.suspects() {
 		waits := n.why(now)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"syscall"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/rds"
+	"github.com/rds-go/rds/transport"
 )
 
 // node and service are what the daemon needs of rds.Node and rds.Service.
@@ -37,6 +39,7 @@ type daemon struct {
 	parts   []ownPart   // of watch, what a successor takes over
 	log     *zap.Logger
 	level   zap.AtomicLevel
+	dropped func() uint64 // lines of the log that standard error has not taken
 	signals <-chan os.Signal
 	came    <-chan successor         // successors that ask to take over
 	program string                   // file of the program, for a successor
@@ -115,6 +118,9 @@ func (d *daemon) tell(state string) {
 // info is a snapshot of the node and what is attached to it.
 func (d *daemon) info() (rds.Info, error) {
 	info, err := d.node.Report()
+	if d.dropped != nil { // The list is shared: Clip makes append copy it.
+		info.Counters = append(slices.Clip(info.Counters), transport.Counter{Name: "log_dropped", Value: d.dropped()})
+	}
 	if err == nil && info.Sessions == nil && d.service != nil {
 		info.Sessions = d.service.Sessions()
 	}

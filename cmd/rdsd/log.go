@@ -1,10 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"io"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/rds-go/rds/internal/logsink"
 )
 
 // logSettings says what is logged and how.
@@ -22,23 +26,45 @@ func (l *logSettings) check(c *checks) {
 	}
 }
 
-// logger returns a logger that writes to w, without sampling: there is a line
-// per change of state, not per message. Its level may be changed.
+// flushTime bounds how long the end waits for standard error to take the last lines.
+const flushTime = 500 * time.Millisecond
+
+// open returns a logger that never waits for file, and where its lines go. Its level may
+// be changed.
+func (l *logSettings) open(file io.Writer) (*zap.Logger, zap.AtomicLevel, *logsink.Sink, error) {
+	enc := l.encoder()
+	sink := logsink.New(file, func(lines uint64) []byte {
+		b, err := enc.EncodeEntry(
+			zapcore.Entry{Level: zap.WarnLevel, Time: time.Now(), Message: "log lines dropped: standard error did not take them"},
+			[]zapcore.Field{zap.Uint64("lines", lines)})
+		if err != nil {
+			return nil
+		}
+		defer b.Free()
+		return bytes.Clone(b.Bytes())
+	})
+	log, level, err := l.logger(sink)
+	return log, level, sink, err
+}
+
+// logger returns a logger that writes to w: a line per change of state, not per message.
+// What others can cause package rds limits. Its level may be changed.
 func (l *logSettings) logger(w io.Writer) (*zap.Logger, zap.AtomicLevel, error) {
 	level, err := zap.ParseAtomicLevel(l.Level)
 	if err != nil {
 		return nil, level, err
 	}
+	return zap.New(zapcore.NewCore(l.encoder(), zapcore.Lock(zapcore.AddSync(w)), level)), level, nil
+}
+
+func (l *logSettings) encoder() zapcore.Encoder {
 	cfg := zap.NewProductionEncoderConfig()
 	cfg.EncodeTime = zapcore.RFC3339NanoTimeEncoder
 	cfg.EncodeDuration = zapcore.StringDurationEncoder
-	var enc zapcore.Encoder
 	if l.Format == "json" {
-		enc = zapcore.NewJSONEncoder(cfg)
-	} else {
-		cfg.EncodeLevel = zapcore.CapitalLevelEncoder
-		cfg.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000Z07:00")
-		enc = zapcore.NewConsoleEncoder(cfg)
+		return zapcore.NewJSONEncoder(cfg)
 	}
-	return zap.New(zapcore.NewCore(enc, zapcore.Lock(zapcore.AddSync(w)), level)), level, nil
+	cfg.EncodeLevel = zapcore.CapitalLevelEncoder
+	cfg.EncodeTime = zapcore.TimeEncoderOfLayout("2006-01-02T15:04:05.000Z07:00")
+	return zapcore.NewConsoleEncoder(cfg)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/cli"
+	"github.com/rds-go/rds/internal/logsink"
 )
 
 const long = `rdsd runs an RDS node on the given addresses until it is told to stop.
@@ -44,7 +45,11 @@ const examples = `  rdsd --listen 10.0.0.1
 
 func main() {
 	args, wrong := cli.GoodArgs(newCommand(nil), os.Args[1:])
-	os.Exit(cli.Run(newCommand(wrong), args))
+	// Standard error may take nothing, which must not keep the process from ending.
+	sink := logsink.New(os.Stderr, func(uint64) []byte { return nil })
+	status := cli.RunTo(newCommand(wrong), args, sink)
+	sink.Close(flushTime)
+	os.Exit(status)
 }
 
 // newCommand is the command, with what was wrong with its flags.

@@ -27,10 +27,13 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 	if err != nil {
 		return cli.WithStatus(cli.StatusUsage, err)
 	}
-	log, level, err := set.Log.logger(os.Stderr)
+	signal.Ignore(syscall.SIGPIPE) // Without this a write to a standard error that is closed ends the process.
+	log, level, sink, err := set.Log.open(os.Stderr)
+	defer sink.Close(flushTime)
 	if err != nil {
 		return cli.WithStatus(cli.StatusUsage, err)
 	}
+	zap.RedirectStdLog(log) // of libraries
 	program, err := exec.LookPath(os.Args[0])
 	if err == nil {
 		program, err = filepath.Abs(program) // the working directory may change
@@ -54,7 +57,7 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, upgradeSignal)
 	d := &daemon{
-		log: log, level: level, signals: signals, notify: notify,
+		log: log, level: level, dropped: sink.Dropped, signals: signals, notify: notify,
 		set: set, load: load, linger: set.Drain.Duration, grace: grace, program: program,
 	}
 	at := placeOf(&p, &set, &in)

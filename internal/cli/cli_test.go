@@ -36,7 +36,7 @@ func TestRunStatusAndMessage(t *testing.T) {
 		cmd := &cobra.Command{Use: "tool", Args: Args(cobra.NoArgs), RunE: func(*cobra.Command, []string) error { return c.err }}
 		var out, stderr bytes.Buffer
 		cmd.SetOut(&out)
-		if got := run(cmd, c.args, &stderr); got != c.status || stderr.String() != c.stderr {
+		if got := RunTo(cmd, c.args, &stderr); got != c.status || stderr.String() != c.stderr {
 			t.Errorf("%s: status %d, %q; want %d, %q", c.name, got, stderr.String(), c.status, c.stderr)
 		}
 	}

@@ -59,9 +59,11 @@ func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 func Main(cmd *cobra.Command) int { return Run(cmd, os.Args[1:]) }
 
 // Run is Main with arguments of the caller's.
-func Run(cmd *cobra.Command, args []string) int { return run(cmd, args, os.Stderr) }
+func Run(cmd *cobra.Command, args []string) int { return RunTo(cmd, args, os.Stderr) }
 
-func run(cmd *cobra.Command, args []string, stderr io.Writer) int {
+// RunTo is Run that says to stderr what went wrong.
+
+func RunTo(cmd *cobra.Command, args []string, stderr io.Writer) int {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })
 	cmd.SetArgs(args)

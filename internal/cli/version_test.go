@@ -43,7 +43,7 @@ func TestVersionOfSubcommands(t *testing.T) {
 		sub.AddCommand(deep)
 		var out, stderr bytes.Buffer
 		tool.SetOut(&out)
-		if status := run(tool, strings.Fields(args), &stderr); status != 0 || stderr.Len() > 0 || !strings.HasPrefix(out.String(), "tool ") || !strings.Contains(out.String(), runtime.Version()) {
+		if status := RunTo(tool, strings.Fields(args), &stderr); status != 0 || stderr.Len() > 0 || !strings.HasPrefix(out.String(), "tool ") || !strings.Contains(out.String(), runtime.Version()) {
 			t.Errorf("%s: status %d, %s%s", args, status, out.String(), stderr.String())
 		}
 	}

@@ -54,10 +54,10 @@ type core struct {
 	who subject // what the fields of With say
 }
 
-// Logger is log that keeps to the limiter.
+// Logger is log that keeps to the limiter, log itself if it does already.
 func (l *Limiter) Logger(log *zap.Logger) *zap.Logger {
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core {
-		if c == zapcore.NewNopCore() {
+		if have, ok := c.(*core); c == zapcore.NewNopCore() || ok && have.l == l {
 			return c
 		}
 		return &core{Core: c, l: l}

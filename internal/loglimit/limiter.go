@@ -124,13 +124,18 @@ type sum struct {
 
 // Tell writes what was left out in windows that are over to log, one line for each kind,
 // and forgets kinds without lines.
-func (l *Limiter) Tell(log *zap.Logger) {
+func (l *Limiter) Tell(log *zap.Logger) { l.tell(log, false) }
+
+// End is Tell of all windows: the last word.
+func (l *Limiter) End(log *zap.Logger) { l.tell(log, true) }
+
+func (l *Limiter) tell(log *zap.Logger, all bool) {
 	now := l.now()
 	var sums []sum
 	l.mu.Lock()
 	for message, k := range l.kinds {
 		switch {
-		case now.Sub(k.start) < k.length:
+		case !all && now.Sub(k.start) < k.length:
 		case k.left == 0:
 			delete(l.kinds, message)
 		default:

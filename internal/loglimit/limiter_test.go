@@ -96,6 +96,12 @@ func TestLinesOfOnePeerAreBounded(t *testing.T) {
 	if len(r.sums()) != 2 {
 		t.Errorf("a window that has left out nothing has a sum: %v", r.sums())
 	}
+	for range PerPeer + 5 {
+		noisy.Info("path up")
+	}
+	if r.End(r.out); len(r.sums()) != 3 || r.sums()[2]["lines"] != uint64(5) {
+		t.Errorf("at the end: %v", r.sums())
+	}
 }
 
 // Many peers share what there is of a kind; those that are trusted have their own.
@@ -210,6 +216,9 @@ func TestLimitedLogger(t *testing.T) {
 	r.log.With(zap.Int("path", 1)).Warn("w", zap.String("text", "x"))
 	if e := r.logs.All(); len(e) != 1 || e[0].Level != zap.WarnLevel || len(e[0].Context) != 2 || !strings.Contains(fmt.Sprint(e[0].ContextMap()), "x") {
 		t.Errorf("%v", e)
+	}
+	if r.Logger(r.log).Info("once"); r.kinds["once"].written != 1 {
+		t.Errorf("a line counts %d times", r.kinds["once"].written)
 	}
 	if l := r.Logger(zap.NewNop()); l.Core() != zapcore.NewNopCore() {
 		t.Error("a logger that nobody reads is no such logger any more")

@@ -8,7 +8,7 @@ import (
 )
 
 // Room is how many bytes a Sink keeps.
-const Room = 1 << 20
+const Room = 256 << 10
 
 // maxWrite bounds one write to the file.
 const maxWrite = 64 << 10

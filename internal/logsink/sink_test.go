@@ -94,6 +94,8 @@ func TestStalledFileHoldsUpNobody(t *testing.T) {
 	s := New(f, lost)
 	const count = 100_000
 	text := strings.Repeat("x", 80)
+	line(s, "first")
+	<-f.began
 	for i := range count {
 		line(s, "%06d %s", i, text)
 	}
@@ -108,11 +110,11 @@ func TestStalledFileHoldsUpNobody(t *testing.T) {
 	line(s, "and on")
 	s.Close(patience)
 	got := f.String()
-	if !strings.HasPrefix(got, "000000 x") || !strings.HasSuffix(got, said+"and on\n") || strings.Count(got, "lost") != 1 {
+	if !strings.HasPrefix(got, "first\n000000 x") || !strings.HasSuffix(got, said+"and on\n") || strings.Count(got, "lost") != 1 {
 		t.Errorf("%.100q ... %q", got, got[len(got)-100:])
 	}
-	if n := strings.Count(got, "\n"); n != count-int(dropped)+2 {
-		t.Errorf("%d lines, want %d", n, count-int(dropped)+2)
+	if n := strings.Count(got, "\n"); n != count-int(dropped)+3 {
+		t.Errorf("%d lines, want %d", n, count-int(dropped)+3)
 	}
 }
 
