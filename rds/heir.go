@@ -340,7 +340,7 @@ func (x *session) resumeSocket(st *legacySocket) error {
 		return err
 	}
 	x.svc.mu.Lock()
-	x.user.occupyLocked(st.Bound.Addr(), len(x.node.cfg.Addresses) > 0)
+	x.user.occupyLocked(st.Bound.Addr())
 	x.svc.mu.Unlock()
 	x.sockets[i] = a
 	x.bound.Add(1)

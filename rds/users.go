@@ -221,15 +221,13 @@ func (s *Service) occupy(x *session, addr netip.Addr, own bool) error {
 			return s.beyond(u, shares.Addresses, "addresses")
 		}
 	}
-	u.occupyLocked(addr, own)
+	u.occupyLocked(addr)
 	return nil
 }
 
-func (u *user) occupyLocked(addr netip.Addr, own bool) {
+func (u *user) occupyLocked(addr netip.Addr) {
 	u.sockets++
-	if !own {
-		u.addrs[addr]++
-	}
+	u.addrs[addr]++
 }
 
 // beyond is the error of what is beyond a share, which it counts.
@@ -272,7 +270,7 @@ type UserInfo struct {
 	UID        uint32 `json:"uid"`
 	Sessions   int    `json:"sessions"`
 	Sockets    int    `json:"sockets"`     // those included that linger
-	Addresses  int    `json:"addresses"`   // addresses that the user's sockets are bound to, which the node does not have of itself
+	Addresses  int    `json:"addresses"`   // addresses that the user's sockets are bound to
 	Peers      int    `json:"peers"`       // connections that the user's applications use
 	Memory     int64  `json:"memory"`      // bytes of shared memory that were touched
 	OverMemory bool   `json:"over_memory"` // the share of memory is used up

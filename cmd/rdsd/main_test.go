@@ -13,6 +13,12 @@ func TestMain(m *testing.M) {
 	if what := os.Getenv(successorEnv); what != "" {
 		failAsSuccessor(what)
 	}
+	if where := os.Getenv(greedyEnv); where != "" {
+		greedy(where)
+	}
+	if path := os.Getenv(halfEnv); path != "" {
+		halfAttach(path)
+	}
 	if where := os.Getenv(takeEnv); where != "" {
 		take(where)
 	}

@@ -71,7 +71,7 @@ func literal(v reflect.Value) string {
 	case reflect.String:
 		return fmt.Sprintf("%q", v.String())
 	case reflect.Slice:
-		return "[]"
+		return fmt.Sprint(v.Interface())
 	}
 	return fmt.Sprint(v.Interface())
 }

@@ -117,7 +117,7 @@ func defaults() settings {
 			Backlog: rds.DefaultReceiveBacklog,
 		},
 		Users: usersSettings{
-			Peers: rds.DefaultUserPeers, Addresses: rds.DefaultUserAddresses, Sockets: rds.DefaultUserSockets, Exempt: []word{"0"},
+			Peers: rds.DefaultUserPeers, Sockets: rds.DefaultUserSockets, Exempt: []word{"0"},
 		},
 		Log: logSettings{Level: "info", Format: "console"},
 	}

@@ -107,7 +107,7 @@ func TestDefaultsAreValid(t *testing.T) {
 			Path: "/run/rds/rds.sock", Mode: 0o666, MaxSessions: 4096, MaxSessionsPerUID: 1024, MaxSockets: 1024,
 			SendBudget: 32 << 20, SendArena: 32 << 20, ReceiveArena: 32 << 20, MemoryArena: 32 << 20,
 			ReceiveBacklog: 8 << 20,
-			Users:          rds.UserShares{Peers: 2048, Addresses: 32, Sockets: 8192, Exempt: []uint32{0}},
+			Users:          rds.UserShares{Peers: 2048, Sockets: 8192, Exempt: []uint32{0}},
 			ReportGroups:   []uint32{uint32(os.Getegid())},
 		},
 		control: control.Config{Path: "/run/rdsd.sock", Mode: 0o660},
@@ -222,7 +222,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 			{Range: "0"},
 			{Range: "1-65536", Users: []word{"no-such-user", "4294967295"}, Groups: []word{"-1"}},
 		},
-		Users: usersSettings{Addresses: -1, Memory: -1, Regions: -1, Pinned: -1, Exempt: []word{"no-such-user"}},
+		Users: usersSettings{Memory: -1, Regions: -1, Pinned: -1, Exempt: []word{"no-such-user"}},
 		Log:   logSettings{Level: "loud", Format: "xml"},
 	}
 	_, err := s.plan()
@@ -251,7 +251,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"sessions.max: 0 is less than 1", "sessions.max_per_user: -1 is less than 1", "sessions.max_sockets: 16385 is not between 1 and 16384",
 		"sessions.send_budget: 0 is less than 1", "sessions.send_arena: 524288 is not a power of two from 1048576 to 1073741824",
 		"sessions.receive_arena: 3145728 is not a power of two from 1048576 to 1073741824", "sessions.receive_backlog: -1 is less than 1",
-		`socket_mode: "888" is not a mode such as 0660`, "users.peers: 0 is less than 1", "users.addresses: -1 is less than 1", "users.sockets: 0 is less than 1", "users.memory: -1 is less than 0",
+		`socket_mode: "888" is not a mode such as 0660`, "users.peers: 0 is less than 1", "users.sockets: 0 is less than 1", "users.memory: -1 is less than 0",
 		"users.regions: -1 is less than 0", "users.pinned: -1 is less than 0", `users.exempt: no user "no-such-user" on this host`,
 		"socket: neither a path nor none",
 		`ports[0].range: "4000-3999" is neither a port nor a range such as 4000-4999`,

@@ -9,24 +9,22 @@ import (
 
 // usersSettings are the shares of each user.
 type usersSettings struct {
-	Peers     int    `toml:"peers"`
-	Addresses int    `toml:"addresses"`
-	Sockets   int    `toml:"sockets"`
-	Memory    int64  `toml:"memory"`
-	Regions   int    `toml:"regions"`
-	Pinned    int64  `toml:"pinned"`
-	Exempt    []word `toml:"exempt"`
+	Peers   int    `toml:"peers"`
+	Sockets int    `toml:"sockets"`
+	Memory  int64  `toml:"memory"`
+	Regions int    `toml:"regions"`
+	Pinned  int64  `toml:"pinned"`
+	Exempt  []word `toml:"exempt"`
 }
 
 // shares checks the settings, and is what the service is told.
 func (u *usersSettings) shares(c *checks) rds.UserShares {
 	c.between("users.peers", u.Peers, 1, maxInt)
-	c.between("users.addresses", u.Addresses, 1, maxInt)
 	c.between("users.sockets", u.Sockets, 1, maxInt)
 	c.between("users.memory", int(u.Memory), 0, maxInt)
 	c.between("users.regions", u.Regions, 0, maxInt)
 	c.between("users.pinned", int(u.Pinned), 0, maxInt)
-	s := rds.UserShares{Peers: u.Peers, Addresses: u.Addresses, Sockets: u.Sockets, Memory: u.Memory, Regions: u.Regions, Pinned: u.Pinned}
+	s := rds.UserShares{Peers: u.Peers, Sockets: u.Sockets, Memory: u.Memory, Regions: u.Regions, Pinned: u.Pinned}
 	for _, w := range u.Exempt {
 		s.Exempt = append(s.Exempt, c.account("users.exempt", "user", w, userID))
 	}

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -38,10 +39,16 @@ func Start(t *testing.T, binary string, args ...string) *Process {
 // StartEnv is Start with variables added to the environment.
 func StartEnv(t *testing.T, env []string, binary string, args ...string) *Process {
 	t.Helper()
+	return StartAs(t, nil, env, binary, args...)
+}
+
+// StartAs is StartEnv with attributes of the system, such as another user.
+func StartAs(t *testing.T, attr *syscall.SysProcAttr, env []string, binary string, args ...string) *Process {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit())
 	p := &Process{Stdout: newOutput(), Stderr: newOutput(), t: t, ctx: ctx, done: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, binary, args...)
-	p.cmd.Env = append(os.Environ(), env...)
+	p.cmd.Env, p.cmd.SysProcAttr = append(os.Environ(), env...), attr
 	p.cmd.Stdout, p.cmd.Stderr = p.Stdout, p.Stderr
 	if err := p.cmd.Start(); err != nil {
 		cancel()

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/rds"
+)
+
+// greedyEnv has this binary be an application that takes all it gets: it holds the path of a
+// daemon's socket, an address there, and the first of many peers.
+const greedyEnv = "RDS_TEST_GREEDY"
+
+// greedy binds sockets and sends to peers until it gets no more of either, says how many it
+// has, and holds them.
+func greedy(where string) {
+	path, rest, _ := strings.Cut(where, " ")
+	at, peer, _ := strings.Cut(rest, " ")
+	c, err := rds.Dial(path)
+	if err != nil {
+		fmt.Println("refused", err)
+		os.Exit(1)
+	}
+	here := netip.MustParseAddr(at)
+	var socks []*rds.Socket
+	for {
+		s, err := c.Bind(netip.AddrPortFrom(here, 0))
+		if err != nil {
+			fmt.Printf("sockets %d: %v\n", len(socks), err)
+			break
+		}
+		socks = append(socks, s)
+	}
+	to := netip.MustParseAddr(peer)
+	for n := 0; ; n++ {
+		if err := socks[0].TrySend(netip.AddrPortFrom(to, 9), []byte("x")); err != nil {
+			fmt.Printf("peers %d: %v\n", n, err)
+			break
+		}
+		to = to.Next()
+	}
+	select {}
+}
+
+// as has a process be of another user.
+func as(uid uint32) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Getuid() != 0 {
+		t.Skip("needs root to start processes of other users")
+	}
+}
+
+// users is what rdsd says that users have.
+func usersOf(t *testing.T, ctl string) []rds.UserInfo {
+	t.Helper()
+	info, err := rds.FetchInfo(context.Background(), ctl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Users
+}
+
+// Two users take of the daemon what they get. A third one gets what it asks for, and when the
+// two are killed nothing is theirs. SIGHUP changes the shares.
+func TestGreedyUsers(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	needRoot(t)
+	tmp := dir(t)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	attach, ctl := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "c.sock")
+	text := "listen = ['127.22.31.5']\nport = 17231\nwire = 'tcp'\n[users]\npeers = 6\nsockets = 5\n"
+	file := write(t, text)
+	d := daemonAt(t, "--config", file, "--socket", attach, "--control", ctl, "--drain", "0s")
+	var two []*clitest.Process
+	for i, uid := range []uint32{12001, 12002} {
+		p := clitest.StartAs(t, as(uid), []string{greedyEnv + "=" + attach + " 127.22.31.5 127.22.3" + strconv.Itoa(2+i) + ".1"}, "/proc/self/exe")
+		p.Line(p.Stdout, "sockets 5: rds: bind 127.22.31.5:0: 5 sockets are the share of user "+strconv.Itoa(int(uid)))
+		p.Line(p.Stdout, "6 peers are the share of user "+strconv.Itoa(int(uid)))
+		two = append(two, p)
+	}
+	for _, u := range usersOf(t, ctl) {
+		if u.Peers != 6 || u.Sockets != 5 || u.Sessions != 1 || u.Memory == 0 {
+			t.Errorf("%+v", u)
+		}
+	}
+	if err := os.WriteFile(file, []byte(strings.Replace(text, "peers = 6", "peers = 7", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d.Signal(syscall.SIGHUP)
+	d.Line(d.Stderr, `reloaded	{"changed": ["users.peers"]}`)
+	third := clitest.StartAs(t, as(12003), []string{greedyEnv + "=" + attach + " 127.22.31.5 127.22.34.1"}, "/proc/self/exe")
+	third.Line(third.Stdout, "sockets 5")
+	third.Line(third.Stdout, "peers 7")
+	for _, p := range append(two, third) {
+		p.Signal(syscall.SIGKILL)
+		p.Wait()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for len(usersOf(t, ctl)) > 0 {
+		if ctx.Err() != nil {
+			t.Fatalf("users have %+v", usersOf(t, ctl))
+		}
+		<-time.After(time.Millisecond)
+	}
+	c, err := rds.Dial(attach) // root is exempt
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for range 9 {
+		if _, err := c.Bind(netip.MustParseAddrPort("127.22.31.5:0")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Half a Hello, or none, on many connections of one user does not keep another one from
+// attaching.
+func TestHalfAttachments(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	needRoot(t)
+	tmp := dir(t)
+	if err := os.Chmod(tmp, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	attach := filepath.Join(tmp, "a.sock")
+	daemonAt(t, "--listen", "127.22.35.5", "--port", "17235", "--socket", attach)
+	p := clitest.StartAs(t, as(12001), []string{halfEnv + "=" + attach}, "/proc/self/exe")
+	p.Line(p.Stdout, "held")
+	for range 5 {
+		c, err := rds.Dial(attach)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+	}
+}
+
+// halfEnv has this binary connect to a daemon's socket again and again without a Hello.
+const halfEnv = "RDS_TEST_HALF_ATTACH"
+
+func halfAttach(path string) {
+	var held []net.Conn
+	for n := 0; ; n++ {
+		c, err := net.Dial(ipc.Network, path)
+		if err != nil {
+			continue
+		}
+		if held = append(held, c); len(held) > 400 {
+			held[0].Close()
+			held = held[1:]
+		}
+		if n == 400 {
+			fmt.Println("held")
+		}
+	}
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/rds"
+)
+
+// Whoever may not ask at the control socket is told by the socket of applications what is
+// their own, and that the rest is left out. Root, and the group of the control socket, are
+// told everything there.
+func TestReportsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	if os.Getuid() != 0 {
+		t.Skip("needs root to start processes of other users")
+	}
+	tmp, err := os.MkdirTemp("", "own")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tmp) })
+	for _, dir := range []string{tmp, string(bin)} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	attach, ctl, file := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "c.sock"), filepath.Join(tmp, "rdsd.toml")
+	if err := os.WriteFile(file, []byte("listen = ['127.21.31.5']\nport = 17431\ncontrol_group = 12077\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := clitest.StartEnv(t, []string{"RDS_SOCKET=" + attach, "RDS_CONTROL=" + ctl}, bin.Path("rdsd"), "--config", file)
+	d.Line(d.Stderr, "ready")
+	c, err := rds.Dial(attach)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Bind(netip.MustParseAddrPort("127.21.31.5:4000")); err != nil {
+		t.Fatal(err)
+	}
+	env := []string{"RDS_SOCKET=" + attach, "RDS_CONTROL=" + ctl}
+	ask := func(uid uint32, groups []uint32, args ...string) (sockets int, leftOut, stderr string) {
+		t.Helper()
+		attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: groups}}
+		p := clitest.StartAs(t, attr, env, bin.Path("rdsinfo"), append(args, "--json", "-kac")...)
+		status := p.Wait()
+		var got struct {
+			Sockets  []rds.SocketInfo
+			Sessions []rds.SessionInfo
+			Counters []any
+			LeftOut  string `json:"left_out"`
+		}
+		if err := json.Unmarshal([]byte(p.Stdout.String()), &got); status != 0 || err != nil {
+			t.Fatalf("status %d, %v: %s%s", status, err, p.Stdout, p.Stderr)
+		}
+		if len(got.Counters) > 0 != (got.LeftOut == "") || got.LeftOut != "" && (len(got.Sessions) != 1 || got.Sessions[0].UID != uid) {
+			t.Errorf("user %d: %s", uid, p.Stdout)
+		}
+		return len(got.Sockets), got.LeftOut, p.Stderr.String()
+	}
+	if n, leftOut, stderr := ask(12001, nil); n != 0 || leftOut == "" || !strings.Contains(stderr, "rdsinfo: "+leftOut) {
+		t.Errorf("another user is told of %d sockets, %q, %q", n, leftOut, stderr)
+	}
+	if n, leftOut, _ := ask(12001, []uint32{12077}, "--socket", attach); n != 1 || leftOut != "" {
+		t.Errorf("the group of the control socket is told of %d sockets, %q", n, leftOut)
+	}
+	if n, leftOut, _ := ask(0, nil, "--socket", attach); n != 1 || leftOut != "" {
+		t.Errorf("root is told of %d sockets, %q", n, leftOut)
+	}
+	if n, leftOut, _ := ask(12001, []uint32{12077}); n != 1 || leftOut != "" {
+		t.Errorf("by the control socket its group is told of %d sockets, %q", n, leftOut)
+	}
+	p := clitest.StartAs(t, &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 12001, Gid: 12001}}, env, bin.Path("rdsinfo"), "--control", ctl)
+	if status := p.Wait(); status != 1 || !strings.Contains(p.Stderr.String(), "no permission for "+ctl) {
+		t.Errorf("the control socket that was chosen: status %d, %s", status, p.Stderr)
+	}
+}
+
+// Forty half requests on the control socket do not hold up rdsinfo, which waits for less
+// time than each of them may take.
+func TestHalfRequestsBesideRdsinfo(t *testing.T) {
+	t.Parallel()
+	clitest.NeedLoopback(t)
+	_, ctl := node(t, "127.21.32.5", 17432)
+	for range 40 {
+		c, err := net.Dial("unix", ctl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		if _, err := io.WriteString(c, "GET /v1/info HTTP/1.1\r\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 3 {
+		if status, stdout, stderr := info(t, "-k", "--control", ctl); status != 0 || !strings.Contains(stdout, "127.21.32.5") {
+			t.Fatalf("status %d, %s%s", status, stdout, stderr)
+		}
+	}
+}
