@@ -25,7 +25,7 @@ func suspicionRatesOf(lookUps int) (r suspicionRates) {
 		lookUps = rdma.PeerLookUps
 	}
 	if lookUps > 0 {
-		r = suspicionRates{suspects: max(1, lookUps/2), share: max(1, lookUps/8), strangers: max(1, lookUps/4)}
+		r = suspicionRates{suspects: max(1, lookUps/4), share: max(1, lookUps/8), strangers: max(1, lookUps/8)}
 	}
 	return r
 }

@@ -1,0 +1,3 @@
+// Package keyguess tries keys of memory regions at a host as fast as it answers, over a link
+// of its own: what a stranger does who knows the protocol and nothing else. For tests.
+package keyguess

@@ -1,0 +1,126 @@
+package keyguess
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/rdma"
+)
+
+// Guess is a read of one byte.
+type Guess struct {
+	Key  uint32
+	Addr uint64
+}
+
+// Result is what became of guesses.
+type Result struct {
+	Tried uint64 // guesses that were answered
+	Hits  uint64 // of them, those that have read
+	Took  time.Duration
+}
+
+// window is how many guesses wait for an answer.
+const window = 64
+
+// handler is of a link on which no message matters.
+type handler struct {
+	room chan struct{}
+	over chan struct{}
+}
+
+func (handler) Begin() {}
+func (handler) End()   {}
+func (handler) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
+	if owned != nil {
+		owned.Release()
+	}
+}
+func (h handler) Writable() { wake(h.room) }
+
+func (h handler) Closed(error, uint64) { close(h.over) }
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// Run tries what next returns, in a window, until ctx ends. It fails if the host ends the
+// link or answers out of turn.
+func Run(ctx context.Context, port uint16, from, to netip.Addr, next func() Guess) (r Result, err error) {
+	t, err := rdma.New(rdma.Options{Port: port, EventLoops: 1, Operations: window})
+	if err != nil {
+		return r, err
+	}
+	defer t.Close()
+	l, err := t.Dial(ctx, from, to, 0)
+	if err != nil {
+		return r, err
+	}
+	h := handler{make(chan struct{}, 1), make(chan struct{})}
+	if err := l.Start(h); err != nil {
+		return r, err
+	}
+	o := l.(transport.Operator)
+	var answered, hits, unordered atomic.Uint64
+	ops := make([]transport.Operation, 4*window)
+	done := func(op *transport.Operation, s transport.OpStatus) {
+		if *op.Owner.(*uint64) != answered.Load() {
+			unordered.Add(1)
+		}
+		switch s {
+		case transport.OpSuccess:
+			hits.Add(1)
+		case transport.OpLost, transport.OpFailed:
+			return // the link has ended
+		}
+		answered.Add(1)
+		wake(h.room)
+	}
+	numbers := make([]uint64, len(ops))
+	list := make([]*transport.Operation, 1)
+	began := time.Now()
+	for n := uint64(0); ctx.Err() == nil; {
+		if n-answered.Load() >= window {
+			select {
+			case <-h.room:
+			case <-h.over:
+				return r, fmt.Errorf("the link has ended after %d guesses", answered.Load())
+			case <-ctx.Done():
+			}
+			continue
+		}
+		g := next()
+		at := n % uint64(len(ops))
+		numbers[at] = n
+		ops[at] = transport.Operation{Kind: transport.OpRead, Local: [][]byte{make([]byte, 1)}, Key: g.Key, Addr: g.Addr, Owner: &numbers[at], Done: done}
+		list[0] = &ops[at]
+		taken, err := o.Operate(list)
+		if err != nil {
+			return r, err
+		}
+		if taken {
+			n++
+			continue
+		}
+		select {
+		case <-h.room:
+		case <-h.over:
+			return r, fmt.Errorf("the link has ended after %d guesses", answered.Load())
+		case <-ctx.Done():
+		}
+	}
+	r = Result{Tried: answered.Load(), Hits: hits.Load(), Took: time.Since(began)}
+	if n := unordered.Load(); n > 0 {
+		err = fmt.Errorf("%d of %d answers came out of turn", n, r.Tried)
+	}
+	return r, err
+}
