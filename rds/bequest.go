@@ -17,7 +17,7 @@ import (
 
 // legacy describes the node as it is after its links have ended.
 func (n *Node) legacy(wire passing, svc *Service) (_ *Legacy, err error) {
-	l := new(Legacy)
+	l := &Legacy{StateFile: -1}
 	defer func() {
 		if err != nil {
 			l.Close()
@@ -48,7 +48,8 @@ func (n *Node) legacy(wire passing, svc *Service) (_ *Legacy, err error) {
 		if err != nil {
 			return nil, err
 		}
-		st.StateFile = l.add(d)
+		l.StateFile = l.add(d)
+		st.StateFile = l.StateFile
 	} else {
 		st.Sequences = n.sequences.bequeath()
 	}

@@ -17,8 +17,9 @@ import (
 // description, and descriptors of sockets and of shared memory. Whoever has a Legacy
 // closes its Files.
 type Legacy struct {
-	State []byte
-	Files []*os.File
+	State     []byte
+	Files     []*os.File
+	StateFile int // which of Files is that of Config.State, and has its lock; -1: none
 }
 
 // Close closes the files.

@@ -23,8 +23,13 @@ type inherited struct {
 	attach, control *net.UnixListener
 }
 
-// inherit takes over the sockets that sd_listen_fds(3) describes.
-func inherit() (inherited, error) { return listeners(activation.Files(true)) }
+// inherit takes over the sockets that sd_listen_fds(3) describes. left are the files that
+// an earlier daemon has left in the descriptor store, by their names.
+func inherit() (in inherited, left map[string]*os.File, err error) {
+	files, left := stored(activation.Files(true))
+	in, err = listeners(files)
+	return in, left, err
+}
 
 // listeners tells the files apart by their names. A single one may have any
 // name if applications can attach to it: its unit gives none. The files are

@@ -43,6 +43,7 @@ type daemon struct {
 	signals <-chan os.Signal
 	came    <-chan successor         // successors that ask to take over
 	program string                   // file of the program, for a successor
+	at      place                    // what a successor must have as this daemon has it
 	before  *predecessor             // daemon whose place this one takes; nil: none
 	heir    *rds.Heir                // what it has left
 	notify  func(state string) error // tells the service manager

@@ -23,7 +23,12 @@ SIGTERM and SIGINT end it: what applications have sent gets the time of --drain
 to be acknowledged, then it exits. A second signal ends it at once, with status
 1. SIGHUP reads the file of --config again: limits of sessions, rules for ports,
 the allow-list of peers, the log level and a shorter drain time take effect, other
-changes are named in the log as needing a restart.
+changes are named in the log as needing a restart. SIGUSR2 starts a successor, the
+program at the same path with the same arguments and --takeover.
+
+--takeover takes the place of the rdsd that runs with the same addresses, ports, wire
+and sockets, without a gap: what connects waits, applications go on, peers see a new
+link only. The running daemon ends when this one serves; if this one fails, it goes on.
 
 Hosts are given by address or name; a name is looked up when rdsd starts, for at
 most 5 s. Of several addresses the first IPv4 address counts, and of those to listen

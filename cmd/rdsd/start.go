@@ -41,7 +41,7 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 	if err != nil {
 		program = os.Args[0]
 	}
-	in, err := inherit()
+	in, left, err := inherit()
 	if err == nil {
 		err = in.into(&p)
 	}
@@ -60,13 +60,15 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 		log: log, level: level, dropped: sink.Dropped, signals: signals, notify: notify,
 		set: set, load: load, linger: set.Drain.Duration, grace: grace, program: program,
 	}
-	at := placeOf(&p, &set, &in)
-	asks := takeoverPath(at.Socket, at.Control)
+	d.at = placeOf(&p, &set, &in)
+	asks := takeoverPath(d.at.Socket, d.at.Control)
 	if takeover {
-		if d.before, err = takeFrom(asks, at); err != nil {
+		if d.before, err = takeFrom(asks, d.at); err != nil {
 			in.close()
 			return err
 		}
+	} else {
+		d.before = d.fromStore(left)
 	}
 	if err := d.open(p); err != nil {
 		if d.before != nil { // which goes on with all there is
@@ -76,7 +78,7 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 		in.close() // closes what no part has closed
 		return err
 	}
-	if err := d.begin(p, asks, at); err != nil {
+	if err := d.begin(p, asks); err != nil {
 		return err
 	}
 	d.log.Info("ready", zap.String("listen", strings.Join(set.Listen, ",")), zap.String("socket", where(p.service.Path, in.attach)),

@@ -17,7 +17,13 @@ import (
 func (d *daemon) stop() error {
 	limit := d.limit()
 	stopped := make(chan error, 1)
-	go func() { stopped <- d.end() }()
+	go func() {
+		if d.leave() {
+			stopped <- nil
+			return
+		}
+		stopped <- d.end()
+	}()
 	late := time.NewTimer(limit)
 	defer late.Stop()
 	for {

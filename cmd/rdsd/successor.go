@@ -87,6 +87,9 @@ func takeFrom(path string, at place) (*predecessor, error) {
 // serve tells the predecessor that all is ready, and returns nil when it is this daemon's
 // turn: when the predecessor says so, or has ended.
 func (p *predecessor) serve() error {
+	if p.c == nil { // it has ended, and left all in the descriptor store
+		return nil
+	}
 	var m takeoverStepMessage
 	err := p.c.Send(&takeoverStepMessage{Step: stepReady})
 	if err == nil {
@@ -140,7 +143,7 @@ func (d *daemon) inherit(p plan) error {
 
 // begin has the daemon serve, in place of its predecessor if it has one, and take in
 // successors.
-func (d *daemon) begin(p plan, asks string, at place) error {
+func (d *daemon) begin(p plan, asks string) error {
 	if d.before != nil {
 		if err := d.before.serve(); err != nil {
 			return err
@@ -151,7 +154,7 @@ func (d *daemon) begin(p plan, asks string, at place) error {
 	if err == nil && d.before != nil {
 		var l *net.UnixListener
 		if l, err = listenerOf[*net.UnixListener](d.before, partControl); l != nil {
-			p.control.Listener, p.control.Adopt, p.control.Path = l, d.before.owns[partControl], at.Control
+			p.control.Listener, p.control.Adopt, p.control.Path = l, d.before.owns[partControl], d.at.Control
 		}
 	}
 	if err == nil && d.before != nil {
@@ -166,7 +169,7 @@ func (d *daemon) begin(p plan, asks string, at place) error {
 	l, err := listenerOf[*net.UnixListener](d.before, partTakeover)
 	if err == nil {
 		var t *takeoverServer
-		if t, err = serveTakeover(asks, l, at, d.log); err == nil {
+		if t, err = serveTakeover(asks, l, d.at, d.log); err == nil {
 			d.came, d.watch, d.parts = t.came, append(d.watch, t), append(d.parts, ownPart{t, partTakeover})
 		}
 	}
@@ -181,13 +184,17 @@ func (d *daemon) begin(p plan, asks string, at place) error {
 
 // refuse tells the predecessor that it has to go on.
 func (p *predecessor) refuse(err error) {
-	_ = p.c.SetDeadline(time.Now().Add(takeoverStep))
-	_ = p.c.Send(&takeoverStepMessage{Error: err.Error()})
+	if p.c != nil {
+		_ = p.c.SetDeadline(time.Now().Add(takeoverStep))
+		_ = p.c.Send(&takeoverStepMessage{Error: err.Error()})
+	}
 	p.close()
 }
 
 func (p *predecessor) close() {
-	_ = p.c.Close()
+	if p.c != nil {
+		_ = p.c.Close()
+	}
 	if p.legacy != nil {
 		p.legacy.Close()
 	}

@@ -69,6 +69,7 @@ func TestServiceUnit(t *testing.T) {
 		"Service.ExecReload":               "/bin/kill -HUP $MAINPID",
 		"Service.RestartPreventExitStatus": "2",
 		"Service.NoNewPrivileges":          "yes",
+		"Service.FileDescriptorStoreMax":   "32768",
 		"Service.MemoryDenyWriteExecute":   "yes",
 		"Service.RuntimeDirectory":         "rds", // that of the socket
 		"Service.RuntimeDirectoryMode":     "0755",

@@ -45,10 +45,17 @@ func StartEnv(t *testing.T, env []string, binary string, args ...string) *Proces
 // StartAs is StartEnv with attributes of the system, such as another user.
 func StartAs(t *testing.T, attr *syscall.SysProcAttr, env []string, binary string, args ...string) *Process {
 	t.Helper()
+	return StartCommand(t, func(cmd *exec.Cmd) { cmd.Env, cmd.SysProcAttr = append(cmd.Env, env...), attr }, binary, args...)
+}
+
+// StartCommand is Start of a command that prepare has changed.
+func StartCommand(t *testing.T, prepare func(*exec.Cmd), binary string, args ...string) *Process {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit())
 	p := &Process{Stdout: newOutput(), Stderr: newOutput(), t: t, ctx: ctx, done: make(chan struct{})}
 	p.cmd = exec.CommandContext(ctx, binary, args...)
-	p.cmd.Env, p.cmd.SysProcAttr = append(os.Environ(), env...), attr
+	p.cmd.Env = os.Environ()
+	prepare(p.cmd)
 	p.cmd.Stdout, p.cmd.Stderr = p.Stdout, p.Stderr
 	if err := p.cmd.Start(); err != nil {
 		cancel()
