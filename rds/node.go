@@ -356,7 +356,7 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 	case own != (n.local(a) != nil):
 		l.Close(transport.Abort) // A link from outside to our own address is not ours to take (net/rds/tcp_listen.c).
 		return
-	case !n.allows(a): // The list may have changed since the transport took the link.
+	case !gate{n}.Admits(a): // The list may have changed since the transport took the link.
 		l.Close(transport.Abort)
 		return
 	case n.succession.gated(func() { n.accept(la, l, own) }, func() { l.Close(transport.Abort) }):
