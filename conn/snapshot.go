@@ -81,6 +81,9 @@ func (c *Conn) AckedBytes(i int) uint64 { return c.paths[i].acked }
 // State is the state of path i.
 func (c *Conn) State(i int) State { return c.paths[i].state }
 
+// Outbound tells whether path i's link, or its last one, was dialed from here.
+func (c *Conn) Outbound(i int) bool { return c.paths[i].outbound }
+
 // Link is the link of path i, 0 if it has none.
 func (c *Conn) Link(i int) LinkID { return c.paths[i].link }
 

@@ -12,6 +12,8 @@ type counters struct {
 	recvDropOld      atomic.Uint64 // duplicates of messages delivered before
 	recvDropNoSock   atomic.Uint64 // messages to a port nobody is bound to
 	peersEnded       atomic.Uint64 // peers that ended with their last link
+	strangersRefused atomic.Uint64 // links refused because there were too many strangers
+	sequencesFull    atomic.Uint64 // links refused because the table of receive sequences was full
 	recvRefused      atomic.Uint64 // times a peer was told that a message was not delivered
 	recvDropDead     atomic.Uint64 // messages queued on a socket that closed
 	recvDropOverrun  atomic.Uint64 // messages beyond the hard bound of a receive buffer
@@ -121,6 +123,8 @@ func (n *Node) list() []transport.Counter {
 		{Name: "recv_misplaced", Value: c.recvMisplaced.Load()},
 		{Name: "recv_refused", Value: c.recvRefused.Load()},
 		{Name: "peers_ended", Value: c.peersEnded.Load()},
+		{Name: "strangers_refused", Value: c.strangersRefused.Load()},
+		{Name: "sequences_full", Value: c.sequencesFull.Load()},
 		{Name: "send_held", Value: t.Held},
 		{Name: "send_refused", Value: t.SendRefused},
 		{Name: "send_expired", Value: t.SendExpired},

@@ -41,6 +41,7 @@ type Node struct {
 	watchman   watchman
 	index      peerIndex
 	sequences  sequences
+	strangers  strangers
 	mapGen     atomic.Uint64 // grows with each congestion map received
 	monitored  atomic.Bool   // some socket has had a congestion monitor
 	succession succession
@@ -102,6 +103,7 @@ func NewNode(cfg Config) (*Node, error) {
 	}
 	n.self = own
 	if c, ok := n.wire.(*choice.Transport); ok {
+		n.sequences.gone = c.Forget
 		c.Watch(n.chosen)
 		c.Moves(n.moves)
 	}
@@ -256,6 +258,12 @@ func (n *Node) peer(la *localAddr, remote netip.Addr) (*peer, error) {
 }
 
 func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
+	p, _, err := n.findOrMake(la, key, false)
+	return p, err
+}
+
+// findOrMake is peerByKey for what may be a stranger, and tells whether it has made the peer.
+func (n *Node) findOrMake(la *localAddr, key peerKey, stranger bool) (p *peer, made bool, err error) {
 	n.mu.RLock()
 	p, closed := n.peers[key], n.closed
 	held := p != nil && p.retain()
@@ -265,20 +273,20 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 		if held {
 			p.release()
 		}
-		return nil, net.ErrClosed
+		return nil, false, net.ErrClosed
 	case held:
-		return p, nil
+		return p, false, nil
 	case !n.allows(key.remote):
 		n.counters.sendNotAllowed.Add(1)
-		return nil, &notAllowedError{key.remote}
+		return nil, false, &notAllowedError{key.remote}
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		return nil, net.ErrClosed
+		return nil, false, net.ErrClosed
 	}
 	if p := n.peers[key]; p != nil && p.retain() {
-		return p, nil
+		return p, false, nil
 	}
 	role := conn.ByAddress
 	if key.local == key.remote {
@@ -288,6 +296,7 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 		}
 	}
 	p = newPeer(n, la, key, role)
+	p.stranger.Store(stranger)
 	if p.own {
 		p.retain() // for ever
 	}
@@ -300,7 +309,7 @@ func (n *Node) peerByKey(la *localAddr, key peerKey) (*peer, error) {
 	la.mu.Lock()
 	la.peers = append(la.peers[:len(la.peers):len(la.peers)], p) // copied, because mark reads peers without the lock
 	la.mu.Unlock()
-	return p, nil
+	return p, true, nil
 }
 
 // showMap shows a connection's congestion map, which the caller has locked, to
@@ -362,8 +371,8 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 	case n.succession.gated(func() { n.accept(la, l, own) }, func() { l.Close(transport.Abort) }):
 		return
 	}
-	p, err := n.peerByKey(la, peerKey{local: la.addr, remote: a, passive: la.addr == a})
-	if err != nil {
+	p := n.accepting(la, peerKey{local: la.addr, remote: a, passive: la.addr == a})
+	if p == nil {
 		l.Close(transport.Abort)
 		return
 	}

@@ -35,6 +35,7 @@ type peer struct {
 	barred     atomic.Bool              // the allow-list does not name the peer; written under mu
 	generation atomic.Uint32            // core.PeerGeneration, for receivers
 	users      atomic.Int32             // sockets, sessions and calls that hold the peer, see peerlife.go
+	stranger   atomic.Bool              // the peer counts as a stranger, see strangers.go
 	sequence   atomic.Pointer[sequence] // what is remembered of the peer; nil: it has delivered nothing to a bound port
 	records    recordsInUse
 
@@ -337,6 +338,7 @@ func (p *peer) start(i int, id conn.LinkID) {
 	io.history.opened(p.node.now())
 	io.reserver, _ = l.(transport.Reserver)
 	io.claimed = 0
+	inbound := !p.core.Outbound(i)
 	p.turnLocked()
 	io.tx.reset()
 	io.tx.blocked = true // a link that is not started does not report that it has room
@@ -349,6 +351,9 @@ func (p *peer) start(i int, id conn.LinkID) {
 		p.generation.Store(p.core.PeerGeneration())
 	}
 	p.unlock(nil)
+	if inbound {
+		p.taken(l)
+	}
 	p.waiters.wake(-1) // senders that wait to know what the link carries
 	p.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))
 	rx := &receiver{peer: p, path: i, id: id, io: io, operator: carriageOf(l) == operators, arrived: transport.FirstQueue}

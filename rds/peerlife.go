@@ -77,8 +77,10 @@ func (n *Node) endIdle(p *peer) {
 	p.local.peers = slices.DeleteFunc(slices.Clone(p.local.peers), func(q *peer) bool { return q == p }) // cloned, because mark reads peers without the lock
 	p.local.mu.Unlock()
 	n.sequences.end(p.sequence.Load(), legacy, refused, n.now()) // before another peer of the address begins
+	p.forgetWire()
 	n.mu.Unlock()
 	p.close()
+	p.proved()
 	n.counters.peersEnded.Add(1)
 }
 

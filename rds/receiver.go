@@ -137,6 +137,7 @@ func (r *receiver) remember() {
 		var s *sequence
 		s, record = p.node.sequences.keep(addressPair{p.local.addr, p.remote}, &p.records, r.path, r.io.in.Generation(), p.node.now())
 		p.sequence.Store(s)
+		p.proved()
 	}
 	record.Next[r.path].Store(next)
 	if r.queued > 0 {

@@ -33,8 +33,9 @@ const (
 //
 // The records are those of the state file, if there is one: a successor has the table, too.
 type sequences struct {
-	file  *statefile.File // nil: there is no state file
-	limit int             // most records, and reservations of strangers
+	file  *statefile.File                // nil: there is no state file
+	limit int                            // most records, and reservations of strangers
+	gone  func(local, remote netip.Addr) // hears of pairs that are forgotten; nil: nobody does
 
 	mu       sync.Mutex // guards the fields below; a leaf
 	pairs    map[addressPair]*sequence
@@ -151,6 +152,13 @@ func (t *sequences) takeRefusedLocked(s *sequence) map[int]refusals {
 	return refused
 }
 
+// has tells whether something is known of a peer.
+func (t *sequences) has(pair addressPair) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.pairs[pair] != nil
+}
+
 // reserve makes room for the record of a stranger, and tells whether there is room.
 func (t *sequences) reserve(now time.Time) bool {
 	t.mu.Lock()
@@ -185,6 +193,9 @@ func (t *sequences) expireLocked(now time.Time) {
 			}
 			t.takeRefusedLocked(e.s)
 			delete(t.pairs, e.s.addressPair)
+			if t.gone != nil {
+				t.gone(e.s.local, e.s.remote)
+			}
 		}
 		t.ended.Drop(1)
 	}

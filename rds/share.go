@@ -51,6 +51,7 @@ func (s *nodeSocket) findShare(p *peer) *share {
 		s.shares.of[p] = h
 		if !s.shares.closed && p.retain() {
 			h.holds = true
+			p.proved()
 			p.sharesMu.Lock()
 			if p.shares == nil {
 				p.shares = make(map[*share]struct{})

@@ -78,6 +78,10 @@ func (t *Transport) ask(k pair) {
 	<-t.slots
 	t.mu.Lock()
 	st := t.pairs[k]
+	if st == nil { // forgotten meanwhile
+		t.mu.Unlock()
+		return
+	}
 	st.asking = false
 	if t.closed || st.serves != t.opts.Other || t.forced[k.remote] != nil {
 		t.mu.Unlock()

@@ -234,8 +234,9 @@ func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error 
 	return nil
 }
 
-// accepted takes an inbound link. One to the side that dials is a knock: it settles
-// nothing, but tells that the peer can be asked now.
+// accepted takes an inbound link. One to the side that dials is a knock, which tells that
+// the peer can be asked now; one that the peer dials settles what serves it when the link is
+// put to use (Taken).
 func (t *Transport) accepted(tr transport.Transport, ln *listener, l transport.Link) {
 	k := pairOf(l.LocalAddr().Addr(), l.RemoteAddr().Addr())
 	ln.mu.Lock()
@@ -243,17 +244,54 @@ func (t *Transport) accepted(tr transport.Transport, ln *listener, l transport.L
 	ln.mu.Unlock()
 	switch {
 	case accept == nil:
-	case !k.dials() && t.choose(k, tr, "the peer connects by it", nil):
-		accept(l)
-		return
-	case k.dials() && t.admits(tr, k.remote):
-		if tr == t.opts.Preferred {
+	case t.admits(tr, k.remote):
+		if k.dials() && tr == t.opts.Preferred {
 			t.askSoon(k)
 		}
 		accept(l)
 		return
 	}
 	l.Close(transport.Abort)
+}
+
+// Taken says that an inbound link is in use: where the peer dials, the link's transport
+// serves the pair from now on. Links that are refused settle nothing: whoever made them may
+// not be the peer.
+func (t *Transport) Taken(l transport.Link) {
+	k := pairOf(l.LocalAddr().Addr(), l.RemoteAddr().Addr())
+	if k.dials() {
+		return
+	}
+	if tr, err := t.byName(l.Stats().Transport); err == nil {
+		t.choose(k, tr, "the peer connects by it", nil)
+	}
+}
+
+// Rest ends questions to the peer of a pair that has no links for now.
+func (t *Transport) Rest(local, remote netip.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if st := t.pairs[pairOf(local, remote)]; st != nil {
+		st.quiet()
+	}
+}
+
+// Forget forgets what serves a pair that has no links.
+func (t *Transport) Forget(local, remote netip.Addr) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	k := pairOf(local, remote)
+	if st := t.pairs[k]; st != nil {
+		st.quiet()
+		delete(t.pairs, k)
+	}
+}
+
+// Pairs is the number of pairs of which something is known.
+func (t *Transport) Pairs() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.pairs)
 }
 
 // Regions is the table of memory regions of whichever transport has one, nil if none

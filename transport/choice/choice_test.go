@@ -188,19 +188,29 @@ func TestInboundDecides(t *testing.T) {
 		}
 	}
 	l := r.other.connect(below)
+	chosen("inbound, not in use", "")
+	r.Taken(l)
 	chosen("inbound", "old")
 	if _, err := r.Dial(t.Context(), us, below, 0); err != nil {
 		t.Error(err)
 	}
 	r.wantDials("a knock", 0, 1)
 	m := r.preferred.connect(below)
+	chosen("another, not in use", "old")
+	r.Taken(m)
 	chosen("inbound again", "new")
+	r.Rest(us, below)
+	chosen("a peer without links", "new")
 	if len(got) != 2 || got[0] != transport.Link(l) || got[1] != transport.Link(m) || l.wasAborted() || m.wasAborted() {
 		t.Errorf("accepted %v", got)
 	}
 	if w := r.log.FilterLevelExact(zap.WarnLevel).Len(); w != 1 {
 		t.Errorf("%d warnings of one change", w)
 	}
+	defer func() {
+		r.Forget(us, below)
+		chosen("a peer that is forgotten", "")
+	}()
 	if to := r.Target(us, below); to != "" {
 		t.Errorf("its links have to be of %q", to)
 	}

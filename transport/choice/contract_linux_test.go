@@ -101,6 +101,9 @@ func TestChosenBySpeech(t *testing.T) {
 			if got := e.A.(*choice.Transport).Chosen(e.AddrA, e.AddrB); got != c.want {
 				t.Errorf("we have chosen %q, want %q", got, c.want)
 			}
+			if b, ok := e.B.(*choice.Transport); ok {
+				b.Taken(p.B.Link)
+			}
 			if b, ok := e.B.(*choice.Transport); ok && b.Chosen(e.AddrB, e.AddrA) != c.want {
 				t.Errorf("they have chosen %q, want %q", b.Chosen(e.AddrB, e.AddrA), c.want)
 			}

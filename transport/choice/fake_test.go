@@ -186,6 +186,8 @@ func (l *fakeLink) RemoteAddr() netip.AddrPort { return netip.AddrPortFrom(l.rem
 
 func (l *fakeLink) LocalAddr() netip.AddrPort { return netip.AddrPortFrom(us, 1) }
 
+func (l *fakeLink) Stats() transport.LinkStats { return transport.LinkStats{Transport: l.by.name} }
+
 func (l *fakeLink) Close(mode transport.CloseMode) {
 	l.mu.Lock()
 	l.aborted = mode == transport.Abort

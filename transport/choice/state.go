@@ -164,6 +164,9 @@ func (t *Transport) choose(k pair, which transport.Transport, reason string, kno
 		if pending != nil && pending != which { // the link was dialed before the pair was to move
 			st.target = pending
 		}
+		if which == t.opts.Other && st.timer == nil && !st.asking { // after Rest
+			t.askLaterLocked(k, st)
+		}
 		t.mu.Unlock()
 		return true
 	}

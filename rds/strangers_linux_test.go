@@ -1,0 +1,282 @@
+package rds
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/internal/wire"
+)
+
+// attacker connects to a node's RDS/TCP port from any address of 127.0.0.0/8.
+type attacker struct {
+	to    netip.AddrPort
+	fails atomic.Int64
+}
+
+// probe is what an attacker sends: a probe with a generation of its own.
+func probe(generation uint32, seq uint64) []byte {
+	h := wire.Header{Sequence: seq, Sport: wire.PortProbe}
+	wire.Handshake{HasPaths: true, Paths: 1, Generation: generation}.Put(&h.Extensions)
+	return h.AppendTo(nil)
+}
+
+// connect connects from an address; the connection ends with a reset.
+func (a *attacker) connect(from netip.Addr) (*net.TCPConn, error) {
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), Timeout: patience}
+	c, err := d.Dial("tcp4", a.to.String())
+	if err != nil {
+		return nil, err
+	}
+	t := c.(*net.TCPConn)
+	_ = t.SetLinger(0)
+	return t, nil
+}
+
+// once connects, sends one probe, and resets the connection.
+func (a *attacker) once(from netip.Addr) {
+	c, err := a.connect(from)
+	if err != nil {
+		a.fails.Add(1)
+		return
+	}
+	_, _ = c.Write(probe(rand.Uint32()|1, 1))
+	_ = c.Close()
+}
+
+// strangersFrom calls f for n addresses, each of which nobody else has, by a few goroutines.
+func strangersFrom(n int, f func(from netip.Addr)) {
+	var wg sync.WaitGroup
+	base := rand.Uint32N(1 << 22)
+	for k := range 8 {
+		wg.Go(func() {
+			for i := k; i < n; i += 8 {
+				x := base + uint32(i)
+				f(netip.AddrFrom4([4]byte{127, 128 + byte(x>>16), byte(x >> 8), byte(x)}))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// descriptors is how many this process has open.
+func descriptors(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// busy is the CPU time that this process has used.
+func busy(t testing.TB) time.Duration {
+	t.Helper()
+	var u unix.Rusage
+	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// One-shot connections from thousands of addresses, a probe each and a reset, leave nothing
+// behind: no peers, no sequences, no descriptors, no memory, and nothing that is dialed. A
+// new honest peer is reached while they come, in both directions, and one-way traffic whose
+// links are reset all the time is taken once. RDS_LONG=1 has 20,000 of them.
+func TestOneShotConnectionsLeaveNothing(t *testing.T) {
+	n := 2000
+	if os.Getenv("RDS_LONG") != "" {
+		n = 20_000
+	}
+	for _, w := range []Wire{WireTCP, WireAuto} {
+		l := newLab(t)
+		victim := l.bind(l.node(Config{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond}))
+		at := victim.LocalAddrPort().Addr()
+		a := &attacker{to: netip.AddrPortFrom(at, l.port)}
+		strangersFrom(200, a.once) // what is made once is there
+		node := nodeOf(victim)
+		quiet := func() bool { return peersOf(node) == 0 && node.strangers.size() == 0 }
+		eventually(t, "the first strangers to be forgotten", quiet)
+		memory, files := heap(), descriptors(t)
+
+		attack := make(chan struct{})
+		go func() {
+			defer close(attack)
+			strangersFrom(n, a.once)
+		}()
+		before, after := l.bind(l.node(Config{Wire: w})), l.bind(l.node(Config{Wire: w}))
+		for _, s := range []*Socket{before, after} {
+			mustSend(t, s, victim.LocalAddrPort(), []byte("hello"))
+			expect(t, victim, "hello")
+		}
+		other := l.bind(node)
+		mustSend(t, other, after.LocalAddrPort(), []byte("answer"))
+		expect(t, after, "answer")
+		from := l.bind(l.node(Config{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond}))
+		oneWay(t, from, victim, 20)
+		<-attack
+		for _, s := range []*Socket{before, after, from} {
+			_ = nodeOf(s).Close()
+		}
+		_ = other.Close()
+		eventually(t, "the strangers to be forgotten", quiet)
+		if c, ok := node.wire.(interface{ Pairs() int }); ok {
+			eventually(t, "the choices of wires to be forgotten", func() bool { return c.Pairs() <= 3 })
+		}
+		eventually(t, "descriptors to be closed", func() bool { return descriptors(t) <= files+8 })
+		used := int64(heap()) - int64(memory)
+		t.Logf("%d connections, %d failed, %d refused: %d bytes of heap more", n, a.fails.Load(), node.counters.strangersRefused.Load(), used)
+		if used > 32<<20 { // the nodes of this test had buffers; 2,000 peers would be 100 MiB
+			t.Errorf("%d bytes of heap are left", used)
+		}
+		if records, reserved, _ := node.sequences.size(); records > 3 || reserved != 0 {
+			t.Errorf("%d sequences of the honest peers, %d reserved", records, reserved)
+		}
+		dials := node.index.next
+		cpu := busy(t)
+		second := time.NewTimer(time.Second)
+		<-second.C
+		if cpu = busy(t) - cpu; cpu > 500*time.Millisecond {
+			t.Errorf("%v of CPU in a second when the attack is over", cpu)
+		}
+		if node.index.next != dials {
+			t.Error("peers are made when the attack is over")
+		}
+	}
+}
+
+// The count of strangers that stay connected is bounded, in all and of a network. Peers that
+// have proved something, and those that sockets here send to, are not refused.
+func TestStrangersAreBounded(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	old := l.bind(l.node(Config{Wire: WireTCP}))
+	node := l.node(Config{Wire: WireTCP})
+	victim := l.bind(node)
+	mustSend(t, old, victim.LocalAddrPort(), []byte("I was here"))
+	expect(t, victim, "I was here")
+	cutLinks(node)
+
+	a := &attacker{to: netip.AddrPortFrom(victim.LocalAddrPort().Addr(), l.port)}
+	var conns []net.Conn
+	defer func() {
+		for _, c := range conns {
+			_ = c.Close()
+		}
+	}()
+	third := byte(rand.IntN(250))
+	dial := func(from netip.Addr) {
+		if c, err := a.connect(from); err == nil {
+			conns = append(conns, c)
+		}
+	}
+	for x := range 256 { // smaller addresses, so that the node takes the links
+		dial(netip.AddrFrom4([4]byte{127, 0, third, byte(x)}))
+		if x < 10 {
+			dial(netip.AddrFrom4([4]byte{127, 0, third + 1, byte(x)}))
+		}
+	}
+	full := func() int { return node.strangers.size() }
+	eventually(t, "strangers to be counted", func() bool { return full() >= maxNetworkStrangers })
+	for x := range 4 {
+		for y := range 256 {
+			dial(netip.AddrFrom4([4]byte{127, 0, third + 2 + byte(x), byte(y)}))
+		}
+	}
+	eventually(t, "strangers to be refused", func() bool { return full() == maxStrangers && node.counters.strangersRefused.Load() > 0 })
+
+	mustSend(t, old, victim.LocalAddrPort(), []byte("and I am back")) // it has proved itself before
+	expect(t, victim, "and I am back")
+	fresh := l.bind(l.node(Config{Wire: WireTCP}))
+	mustSend(t, victim, fresh.LocalAddrPort(), []byte("you are new"))
+	expect(t, fresh, "you are new")
+	mustSend(t, fresh, victim.LocalAddrPort(), []byte("I am"))
+	expect(t, victim, "I am")
+	if full() != maxStrangers {
+		t.Errorf("%d strangers", full())
+	}
+}
+
+// Somebody connects from an honest peer's address again and again, and states another
+// generation each time: the honest link goes on, its stream comes once and in order, and so
+// it does when the honest link is lost meanwhile.
+func TestImpostorDoesNotBreakTheStream(t *testing.T) {
+	t.Parallel()
+	for _, cut := range []bool{false, true} {
+		t.Run(fmt.Sprintf("cut=%v", cut), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			cfg := Config{Wire: WireTCP, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond}
+			honest := l.bind(l.node(cfg)) // its address is the smaller one: it dials
+			victim := l.bind(l.node(cfg))
+			mustSend(t, honest, victim.LocalAddrPort(), payload(0, 100))
+			expectNumber(t, victim, 0)
+
+			a := &attacker{to: netip.AddrPortFrom(victim.LocalAddrPort().Addr(), l.port)}
+			ctx, cancel := context.WithCancel(background(t))
+			var attack sync.WaitGroup
+			var links atomic.Int64
+			attack.Go(func() {
+				for ctx.Err() == nil {
+					c, err := a.connect(honest.LocalAddrPort().Addr())
+					if err != nil {
+						continue
+					}
+					_, _ = c.Write(probe(rand.Uint32()|1, 1))
+					_ = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+					_, _ = c.Read(make([]byte, 64)) // until the node refuses the link, or for a moment
+					_ = c.Close()
+					links.Add(1)
+				}
+			})
+			got := 1
+			sent := make(chan error, 1)
+			const count = 3000
+			go func() {
+				for i := 1; i < count; i++ {
+					if err := honest.Send(ctx, victim.LocalAddrPort(), payload(uint64(i), 500)); err != nil {
+						sent <- err
+						return
+					}
+				}
+				sent <- nil
+			}()
+			resets := func() (n uint64) {
+				for _, c := range connections(t, nodeOf(honest)) {
+					for _, p := range c.Path {
+						n += p.Resets
+					}
+				}
+				return n
+			}
+			for ; got < count; got++ {
+				expectNumber(t, victim, uint64(got))
+				if t.Failed() {
+					break
+				}
+				if cut && got%300 == 0 {
+					cutLinks(nodeOf(honest))
+				}
+			}
+			eventually(t, "the impostor to have tried", func() bool { return links.Load() > 50 })
+			if !cut && resets() != 0 {
+				t.Errorf("the honest link was lost %d times", resets())
+			}
+			cancel()
+			attack.Wait()
+			if err := <-sent; err != nil {
+				t.Error(err)
+			}
+			t.Logf("%d links of the impostor, %d losses of the honest one", links.Load(), resets())
+		})
+	}
+}
