@@ -55,6 +55,7 @@ func (n *Node) legacy(wire passing, svc *Service) (_ *Legacy, err error) {
 	}
 	n.mu.RLock()
 	peers := maps.Clone(n.peers)
+	st.Told = slices.Clone(n.index.told)
 	n.mu.RUnlock()
 	for key, p := range peers {
 		y := p.legacy()

@@ -156,6 +156,7 @@ func (n *Node) inherit(in *inheritance) error {
 		p.carries = carriage(st.Carries)
 		p.epoch.Store(p.core.Epoch())
 		p.generation.Store(st.Core.Generation)
+		p.told.Store(true)
 		for i := range p.path {
 			if io := &p.path[i]; io.in.Next() == 0 && st.Received[i] > 0 { // there is no sequence: nothing came for a bound port
 				io.in = conn.InboundFrom(conn.Received{Generation: st.Core.Generation, Next: st.Received[i]})
@@ -168,6 +169,7 @@ func (n *Node) inherit(in *inheritance) error {
 			c.Inherit(st.Local, st.Remote, st.Wire, "taken over")
 		}
 	}
+	n.inheritTold(in.state.Told)
 	return nil
 }
 
@@ -175,6 +177,11 @@ func (n *Node) inherit(in *inheritance) error {
 func (s *Service) inherit(in *inheritance) error {
 	st := in.state.Service
 	s.table.Succeed(st.Maps + 1)
+	for _, x := range in.state.Told {
+		if x.Index < ipc.MaxPeers && s.node.peerAt(x.Index) == nil {
+			_ = s.table.SetPeer(int(x.Index), x.Local, x.Remote) // its zones have been written before
+		}
+	}
 	if st.Path != "" {
 		s.file = control.Adopt(st.Path)
 	}

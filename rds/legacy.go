@@ -44,6 +44,7 @@ type legacyState struct {
 	StateFile  int
 	Secret     uint64           // mr.Device.Secret
 	Peers      []legacyPeer     // in the order of their numbers
+	Told       []toldPeer       // peers that have ended and whose numbers applications may have
 	Sequences  []legacySequence // receive sequences, if there is no state file
 	Service    *legacyService
 }

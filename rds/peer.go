@@ -35,6 +35,7 @@ type peer struct {
 	barred     atomic.Bool              // the allow-list does not name the peer; written under mu
 	generation atomic.Uint32            // core.PeerGeneration, for receivers
 	users      atomic.Int32             // sockets, sessions and calls that hold the peer, see peerlife.go
+	told       atomic.Bool              // sockets or sessions know the peer's number, see peerIndex
 	stranger   atomic.Bool              // the peer counts as a stranger, see strangers.go
 	sequence   atomic.Pointer[sequence] // what is remembered of the peer; nil: it has delivered nothing to a bound port
 	records    recordsInUse

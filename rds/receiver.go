@@ -328,6 +328,9 @@ func (r *receiver) leave() {
 	}
 	r.cur = nil
 	if r.curCount > 0 {
+		if !r.peer.told.Load() {
+			r.peer.told.Store(true)
+		}
 		if s.app != nil {
 			s.app.received(int64(r.curBytes), int64(r.curCount))
 		}

@@ -264,11 +264,22 @@ func (s *Service) show(p *peer) {
 	}
 }
 
+// shows tells whether the table has a connection: it has not ended, nor is there another
+// one in its slot.
+func (s *Service) shows(p *peer) bool { return p.index < ipc.MaxPeers && s.node.peerAt(p.index) == p }
+
+// hide takes a connection out of the table, of which no application was told.
+func (s *Service) hide(p *peer) {
+	if p.index < ipc.MaxPeers {
+		s.table.ClearPeer(int(p.index))
+	}
+}
+
 // showDown puts into the table whether there is no link to a peer, and whether there may
 // be one. Of two calls at once
 // the later one says what is.
 func (s *Service) showDown(p *peer) {
-	if p.index < ipc.MaxPeers {
+	if s.shows(p) {
 		p.sharesMu.Lock()
 		s.table.SetDown(int(p.index), p.down.Load(), p.barred.Load())
 		p.sharesMu.Unlock()
@@ -278,7 +289,7 @@ func (s *Service) showDown(p *peer) {
 // showMap puts what ports of a connection, which the caller has locked, take no
 // messages into the table.
 func (s *Service) showMap(p *peer) {
-	if p.index < ipc.MaxPeers {
+	if s.shows(p) {
 		m := p.core.RefusedPorts()
 		if m == nil {
 			m = new(wire.CongestionMap)
@@ -290,7 +301,7 @@ func (s *Service) showMap(p *peer) {
 // showCarriage puts what the links of a connection carry, which the caller has
 // locked, into the table.
 func (s *Service) showCarriage(p *peer) {
-	if p.index < ipc.MaxPeers {
+	if s.shows(p) {
 		s.table.SetCarriage(int(p.index), [...]ipc.Carriage{undecided: ipc.CarriesUnknown, plain: ipc.CarriesMessages, operators: ipc.CarriesOperations}[p.carries])
 	}
 }

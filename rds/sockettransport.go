@@ -78,7 +78,7 @@ func (n *Node) transports() []string {
 
 // showServer puts what serves a peer into the table.
 func (s *Service) showServer(p *peer) {
-	if p.index >= ipc.MaxPeers {
+	if !s.shows(p) {
 		return
 	}
 	s.serverMu.Lock() // serialises changes, so that the table shows the later one last

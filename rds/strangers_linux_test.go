@@ -141,6 +141,9 @@ func TestOneShotConnectionsLeaveNothing(t *testing.T) {
 		if records, reserved, _ := node.sequences.size(); records > 3 || reserved != 0 {
 			t.Errorf("%d sequences of the honest peers, %d reserved", records, reserved)
 		}
+		if node.index.next > maxStrangers+100 {
+			t.Errorf("%d numbers were given to peers", node.index.next)
+		}
 		dials := node.index.next
 		cpu := busy(t)
 		second := time.NewTimer(time.Second)

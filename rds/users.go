@@ -191,6 +191,7 @@ func (u *user) useLocked(x *session, p *peer) {
 	x.met[p] = struct{}{}
 	u.peers[p]++
 	p.retain()
+	p.told.Store(true)
 	p.proved()
 }
 

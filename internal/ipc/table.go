@@ -12,7 +12,7 @@ import (
 )
 
 // MaxPeers is the number of slots of a Table: of connections a daemon can show
-// to applications. Slots are not used again.
+// to applications. A slot is used again only if no application was told of it.
 const MaxPeers = 16384
 
 const (
@@ -109,7 +109,7 @@ func (t *Table) word(off int) *atomic.Uint64 { return atomic64(t.mem[off:]) }
 
 var errZone = errors.New("ipc: zones differ, or are longer than an interface name")
 
-// SetPeer writes slot i, below MaxPeers, once.
+// SetPeer writes slot i, below MaxPeers, which is empty.
 func (t *Table) SetPeer(i int, local, remote netip.Addr) error {
 	zone, scope := remote.Zone(), uint8(0)
 	if zone != "" {
@@ -136,6 +136,18 @@ func (t *Table) SetPeer(i int, local, remote netip.Addr) error {
 	copy(b[offRemote:], r[:])
 	atomic32(b[offPeerUsed:]).Store(peerUsed)
 	return nil
+}
+
+// ClearPeer empties slot i, of which no application was told.
+func (t *Table) ClearPeer(i int) {
+	b := t.peer(i)
+	atomic32(b[offPeerUsed:]).Store(0)
+	t.SetCarriage(i, CarriesUnknown)
+	t.SetServer(i, ServerUnknown)
+	if t.written[i] {
+		t.SetMap(i, new(wire.CongestionMap))
+		t.written[i] = false
+	}
 }
 
 // Peer reads slot i.
