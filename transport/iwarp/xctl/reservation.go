@@ -2,6 +2,7 @@ package xctl
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -21,14 +22,19 @@ import (
 // turn, before anybody's share is filled up. So every message up to the longest one gets
 // its turn, as long as senders use, return, or lose with their connection what they have.
 //
+// What a sender may have grows with what it has delivered: it is a stranger at first, and
+// may never use what it gets. Beyond that it is advanced the octets of a message that it
+// asks for; all strangers together are advanced half of the total, or one message.
+//
 // A Reservation is safe for concurrent use. Its lock is a leaf, and tell is called
 // without it.
 type Reservation struct {
 	total, most int64
-	short       atomic.Bool // some sender asks for octets: deliveries are counted at once
+	short       atomic.Bool // the octets that a sender asks for are not there: deliveries are counted at once; written under mu
 
 	mu     sync.Mutex
 	free   int64
+	ahead  int64 // octets that strangers have been advanced
 	shares map[*Share]struct{}
 	asking []*Share // shares that ask for octets, in the order of their turns
 }
@@ -61,6 +67,7 @@ type Share struct {
 	granted, returned, taken uint64
 	keep                     uint32 // octets that the sender may keep of what it had when it was given octets last
 	want                     int64  // octets, while it is among asking
+	ahead                    int64  // octets that it has been advanced
 	gone                     bool
 }
 
@@ -71,7 +78,7 @@ func (r *Reservation) Join(tell func()) *Share {
 	s := &Share{r: r, tell: tell, keep: KeepAll}
 	r.shares[s] = struct{}{}
 	var tells []*Share
-	if len(r.asking) == 0 {
+	if !r.short.Load() {
 		r.fillLocked(s)
 		tells = r.evenLocked(s, nil)
 	}
@@ -116,8 +123,9 @@ func (s *Share) Delivered(n int) (grant, urgent bool) {
 	s.taken += s.unsettled
 	r.free += int64(s.unsettled)
 	s.unsettled = 0
+	r.settleLocked(s)
 	tells := r.serveLocked(nil)
-	if len(r.asking) == 0 {
+	if !r.short.Load() {
 		out := s.outstanding()
 		if grant = r.fillLocked(s); grant {
 			urgent = 2*out < s.outstanding()
@@ -146,6 +154,7 @@ func (s *Share) Returned(ret Return) error {
 	r.free += int64(s.unsettled) + int64(ret.Returned-s.returned)
 	s.unsettled = 0
 	s.returned = ret.Returned
+	r.settleLocked(s)
 	s.bound.Store(s.granted - s.returned)
 	if ret.Want > 0 {
 		if s.want == 0 {
@@ -170,6 +179,7 @@ func (s *Share) Leave() {
 	s.gone = true
 	delete(r.shares, s)
 	r.free += s.outstanding()
+	r.ahead -= s.ahead
 	for i, a := range r.asking {
 		if a == s {
 			r.asking = append(r.asking[:i], r.asking[i+1:]...)
@@ -182,6 +192,41 @@ func (s *Share) Leave() {
 }
 
 func (s *Share) outstanding() int64 { return int64(s.granted - s.returned - s.taken) }
+
+// What a sender that has delivered nothing may have, and how many times what it has
+// delivered it may have later.
+const (
+	strangersShare = 64 << 10
+	trust          = 16
+)
+
+// credit is what a sender may have.
+func (s *Share) credit() int64 {
+	return max(strangersShare, trust*int64(min(s.taken, math.MaxInt64/(2*trust))))
+}
+
+// advanceLocked tells whether s may be given the octets that it asks for, and notes them if
+// they are more than its credit.
+func (r *Reservation) advanceLocked(s *Share) bool {
+	if s.outstanding()+s.want <= s.credit() {
+		return true
+	}
+	if r.ahead > 0 && r.ahead+s.want > r.total/2 {
+		return false
+	}
+	s.ahead += s.want
+	r.ahead += s.want
+	return true
+}
+
+// settleLocked ends the advance of a sender that has delivered, or returned, so much that
+// its credit covers what it has.
+func (r *Reservation) settleLocked(s *Share) {
+	if s.ahead > 0 && s.outstanding() <= s.credit() {
+		r.ahead -= s.ahead
+		s.ahead = 0
+	}
+}
 
 func (r *Reservation) giveLocked(s *Share, n int64) {
 	r.free -= n
@@ -197,7 +242,7 @@ func (r *Reservation) even() int64 { return r.total / int64(2*max(len(r.shares),
 // than the share has.
 func (r *Reservation) fillLocked(s *Share) bool {
 	out := s.outstanding()
-	to := (r.free + out) / 2
+	to := min((r.free+out)/2, s.credit())
 	if to <= 0 || out > to-to/4 {
 		return false
 	}
@@ -216,19 +261,24 @@ func (r *Reservation) evenLocked(s *Share, tells []*Share) []*Share {
 // serveLocked gives octets to those who ask, in turn, and asks others back what is
 // missing. It returns who is to be told.
 func (r *Reservation) serveLocked(tells []*Share) []*Share {
-	for len(r.asking) > 0 {
-		s := r.asking[0]
+	for i := 0; i < len(r.asking); {
+		s := r.asking[i]
 		if s.want > r.free {
 			r.short.Store(true)
 			return r.recallLocked(min(r.even(), (r.total-s.want)/int64(2*len(r.shares))), tells)
 		}
-		r.giveLocked(s, max(s.want, r.free/int64(len(r.asking)+1)))
+		if !r.advanceLocked(s) {
+			i++ // a stranger waits for other strangers, and nobody for it
+			continue
+		}
+		r.giveLocked(s, max(s.want, min(r.free/int64(len(r.asking)+1), s.credit()-s.outstanding())))
 		s.want = 0
-		r.asking[0] = nil
-		r.asking = r.asking[1:]
+		r.asking = slices.Delete(r.asking, i, i+1)
 		tells = append(tells, s)
 	}
-	r.asking = nil
+	if len(r.asking) == 0 {
+		r.asking = nil
+	}
 	r.short.Store(false)
 	return tells
 }

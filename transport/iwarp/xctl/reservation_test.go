@@ -217,8 +217,13 @@ func TestReservationIsShared(t *testing.T) {
 	t.Parallel()
 	r := NewReservation(1<<20, 1<<10)
 	a := r.Join(func() {})
-	if g := a.Grant().Granted; g != 1<<19 {
-		t.Errorf("alone: %d octets", g)
+	if g := a.Grant().Granted; g != strangersShare {
+		t.Errorf("a stranger: %d octets", g)
+	}
+	a.Arrived(strangersShare)
+	a.Delivered(strangersShare)
+	if out := a.outstanding(); out != 1<<19 {
+		t.Errorf("alone: %d octets", out)
 	}
 	shares := []*Share{a}
 	for range 15 {
@@ -240,6 +245,70 @@ func TestReservationIsShared(t *testing.T) {
 	}
 }
 
+// Strangers that ask for the octets of a long message and never use them do not have more
+// than half of the total and what each has for nothing. A sender that has delivered
+// something goes on beside them, and a stranger's message of little length, too; when the
+// strangers have gone the others of them have their turn.
+func TestStrangersLeaveOctetsToOthers(t *testing.T) {
+	t.Parallel()
+	const total, most, strangers = 64 << 20, 1<<20 + 48, 100
+	r := NewReservation(total, most)
+	honest := r.Join(func() {})
+	deliver := func(s *Share, n int) {
+		t.Helper()
+		for n > 0 {
+			m := min(n, int(s.Bound()-s.arrived))
+			if m == 0 {
+				if err := s.Returned(Return{Returned: s.returned, Want: uint32(n)}); err != nil {
+					t.Fatal(err)
+				}
+				if m = min(n, int(s.Bound()-s.arrived)); m < n {
+					t.Fatalf("%d octets for a message of %d", m, n)
+				}
+			}
+			s.Arrived(m)
+			s.Delivered(m)
+			n -= m
+		}
+	}
+	deliver(honest, 1<<20)
+	var all []*Share
+	served := func() (n int) {
+		for _, s := range all {
+			if !s.gone && s.outstanding() >= most {
+				n++
+			}
+		}
+		return n
+	}
+	for range strangers {
+		s := r.Join(func() {})
+		all = append(all, s)
+		if err := s.Returned(Return{Want: most}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := served(); n != total/2/most {
+		t.Errorf("%d strangers were advanced a message", n)
+	}
+	if g := r.Granted(); g > total/2+strangers*strangersShare+honest.outstanding() {
+		t.Errorf("%d octets granted", g)
+	}
+	for range 1000 {
+		deliver(honest, most)
+	}
+	if honest.outstanding() < 4<<20 {
+		t.Errorf("the share of a busy sender is %d octets", honest.outstanding())
+	}
+	deliver(r.Join(func() {}), strangersShare)
+	for _, s := range all[:total/2/most] {
+		s.Leave()
+	}
+	if n := served(); n != total/2/most {
+		t.Errorf("%d other strangers were advanced a message", n)
+	}
+}
+
 // What no sender that keeps to the rules says ends its connection, and costs nobody
 // anything.
 func TestReservationRefuses(t *testing.T) {
@@ -251,7 +320,7 @@ func TestReservationRefuses(t *testing.T) {
 		return r, s
 	}
 	r, s := join()
-	if s.Arrived(1 << 19) {
+	if s.Arrived(strangersShare) {
 		t.Error("octets beyond the grant arrive")
 	}
 	s.Leave()
@@ -259,15 +328,15 @@ func TestReservationRefuses(t *testing.T) {
 		t.Error("a share that has ended")
 	}
 	for name, ret := range map[string]Return{
-		"more than was granted": {Returned: 1<<19 + 1},
-		"what was used":         {Returned: 1<<19 - 999},
+		"more than was granted": {Returned: strangersShare + 1},
+		"what was used":         {Returned: strangersShare - 999},
 		"a want too long":       {Want: 1<<10 + 1},
 	} {
 		r, s := join()
 		if err := s.Returned(ret); !errors.Is(err, ddp.ErrNoBuffer) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if r.Granted() != 1<<19 {
+		if r.Granted() != strangersShare {
 			t.Errorf("%s: %d octets granted", name, r.Granted())
 		}
 	}
