@@ -259,5 +259,8 @@ func (g gate) Admits(remote netip.Addr) bool {
 	return false
 }
 
+// Listed is for bounds on strangers.
+func (g gate) Listed(remote netip.Addr) bool { return g.n.listed(remote) }
+
 // Allows is for connections that go out.
 func (g gate) Allows(remote netip.Addr) bool { return g.n.allows(remote) }

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"math"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/buf"
@@ -35,7 +36,10 @@ type Parser struct {
 	body *buf.Buf // nil, or the first bytes of a partial payload
 	err  error    // error that ended the stream
 
-	left atomic.Uint64 // missing bytes: header bytes << 32 | payload bytes
+	messages uint64 // whole messages so far
+
+	left  atomic.Uint64 // missing bytes as of the last Flush: header bytes << 32 | payload bytes
+	begun atomic.Uint64 // number of the message at hand as of the last Flush << 1 | whether some of it has come
 }
 
 // Init prepares p for a new stream to sink. Payloads longer than max end the
@@ -46,6 +50,8 @@ func (p *Parser) Init(sink Sink, pool *buf.Pool, max uint32, lax bool) {
 	p.sink, p.pool, p.max, p.lax = sink, pool, max, lax
 	p.place, _ = sink.(transport.Placer)
 	p.began, p.inBody, p.have, p.seen, p.need, p.got, p.err = false, false, 0, 0, 0, 0, nil
+	p.messages = 0
+	p.begun.Store(0)
 	p.left.Store(wire.HeaderSize << 32)
 }
 
@@ -114,6 +120,7 @@ func (p *Parser) header(b []byte) []byte {
 
 func (p *Parser) deliver(payload []byte, owned *buf.Buf) {
 	p.seen += uint64(p.need)
+	p.messages++
 	p.inBody, p.got = false, 0
 	if !p.began {
 		p.began = true
@@ -125,11 +132,15 @@ func (p *Parser) deliver(payload []byte, owned *buf.Buf) {
 // Flush ends a batch: the sink is told End if it was told Begin, and Remaining
 // is brought up to date.
 func (p *Parser) Flush() {
-	header, payload := uint64(wire.HeaderSize-p.have), uint64(0)
+	header, payload, begun := uint64(wire.HeaderSize-p.have), uint64(0), p.messages<<1
 	if p.inBody {
 		header, payload = 0, uint64(p.need-p.got)
 	}
+	if p.inBody || p.have > 0 {
+		begun |= 1
+	}
 	p.left.Store(header<<32 | payload)
+	p.begun.Store(begun)
 	if p.began {
 		p.began = false
 		p.sink.End()
@@ -142,6 +153,19 @@ func (p *Parser) Flush() {
 func (p *Parser) Remaining() (header, payload uint64) {
 	v := p.left.Load()
 	return v >> 32, v & 0xffffffff
+}
+
+// Messages is how many messages were whole so far. It is for who calls Feed.
+func (p *Parser) Messages() uint64 { return p.messages }
+
+// Begun tells, as of the last Flush, how many bytes the message has missed that has come in
+// part, and its number. Without such a message left is 0. Any goroutine may call it.
+func (p *Parser) Begun() (number uint64, left int) {
+	begun, v := p.begun.Load(), p.left.Load()
+	if begun&1 == 0 {
+		return begun >> 1, 0
+	}
+	return begun >> 1, int(v>>32) + int(v&math.MaxUint32)
 }
 
 // Reset gives a partial payload's buffer back. The stream cannot go on

@@ -40,7 +40,9 @@ type Conn struct {
 	e             *Engine
 	fd            int
 	local, remote netip.AddrPort
-	here          bool // remote is an address of this host
+	here          bool          // remote is an address of this host
+	over          chan struct{} // closed when nothing is left of an accepted connection; nil: the connection was dialed
+	half          bool          // the connection is one of Engine.half; guarded by that one's lock
 	life          atomic.Int32
 	quiet         atomic.Bool // nothing may be written: not started, or about to end
 	written       atomic.Uint64
@@ -51,6 +53,7 @@ type Conn struct {
 	h       Handler // set by Start
 	io      vectors
 	watch   watch   // used by the writer and by finish
+	begun   begun   // used by Engine.lookForSilence only
 	silence silence // used by Engine.lookForSilence only
 	lax     bool    // used by Engine.lookForSilence only: retransmissions are as far apart as the kernel likes
 
@@ -70,6 +73,9 @@ func (e *Engine) newConn(tc *net.TCPConn, dialed bool) (*Conn, error) {
 	c := &Conn{e: e, tcp: tc, local: addrPort(tc.LocalAddr()), remote: addrPort(tc.RemoteAddr())}
 	c.life.Store(1)
 	c.quiet.Store(true)
+	if !dialed {
+		c.over = make(chan struct{})
+	}
 	if err := c.prepare(tc, dialed); err != nil {
 		_ = tc.Close()
 		return nil, err
@@ -93,7 +99,11 @@ func (c *Conn) prepare(tc *net.TCPConn, dialed bool) error {
 	if err != nil {
 		return err
 	}
-	err = setOptions(c.fd, &c.e.opts)
+	if c.fd >= c.e.bound {
+		err = errReserved
+	} else {
+		err = setOptions(c.fd, &c.e.opts)
+	}
 	if err == nil {
 		c.here = onThisHost(c.local.Addr(), c.remote.Addr())
 		err = limitUnsent(c.fd, &c.e.opts, c.here)
@@ -177,6 +187,7 @@ func (c *Conn) end(cause error) {
 
 // finish runs once, after the last use of fd.
 func (c *Conn) finish() {
+	c.e.half.remove(c)
 	c.e.poll.forget(c)
 	c.measure()
 	if c.h != nil {
@@ -186,6 +197,9 @@ func (c *Conn) finish() {
 		c.h.Closed(cause)
 	}
 	_ = unix.Close(c.fd)
+	if c.over != nil {
+		close(c.over)
+	}
 	c.e.unregister(c)
 }
 

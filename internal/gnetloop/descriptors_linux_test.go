@@ -109,6 +109,52 @@ func TestAcceptSurvivesDescriptorShortage(t *testing.T) {
 	c.Close(transport.Drain)
 }
 
+// Connections to peers leave the last descriptors to others: one that would take them is
+// refused, and those that come later, when there is room again, are taken at once.
+func TestLastDescriptorsAreNotForPeers(t *testing.T) {
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	low := old
+	low.Cur = 100
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &low); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &old) })
+	e := newEngine(t, Options{EventLoops: 1})
+	if e.bound != 75 {
+		t.Errorf("of 100 descriptors those from %d on are not for peers", e.bound)
+	}
+	addr, accepted := listen(t, e)
+	var peers []int
+	for e.Stats().AcceptErrors == 0 {
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatalf("no descriptor is left: %v", err)
+		}
+		defer unix.Close(fd)
+		peers = append(peers, fd)
+		if err := unix.Connect(fd, &unix.SockaddrInet4{Addr: addr.Addr().As4(), Port: int(addr.Port())}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it is taken or refused", func() bool { return len(accepted)+int(e.Stats().AcceptErrors) == len(peers) })
+	}
+	if n := openDescriptors(t); n < 72 || n > 78 {
+		t.Errorf("%d of 100 descriptors are open", n)
+	}
+	if _, err := e.Dial(t.Context(), newAddr(), addr); !errors.Is(err, unix.EMFILE) {
+		t.Errorf("Dial: %v", err)
+	}
+	for len(accepted) > 0 {
+		receive(t, accepted).Close(transport.Abort)
+	}
+	if _, err := e.Dial(t.Context(), newAddr(), addr); err != nil {
+		t.Error(err)
+	}
+	receive(t, accepted).Close(transport.Drain)
+}
+
 // A listener that waits for descriptors ends without them.
 func TestListenerClosesDuringShortage(t *testing.T) {
 	e := newEngine(t, Options{})

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
 
 	"github.com/rds-go/rds/transport"
 )
@@ -18,7 +19,7 @@ func (e *Engine) Dial(ctx context.Context, local, remote netip.AddrPort) (*Conn,
 	defer cancel()
 	defer context.AfterFunc(e.ctx, cancel)()
 
-	d := net.Dialer{KeepAlive: -1, Control: e.control}
+	d := net.Dialer{KeepAlive: -1, Control: e.dialing}
 	d.SetMultipathTCP(false)
 	local, remote = unmap(local), unmap(remote)
 	if e.opts.Gate != nil && !e.opts.Gate.Allows(remote.Addr()) {
@@ -39,4 +40,16 @@ func (e *Engine) Dial(ctx context.Context, local, remote netip.AddrPort) (*Conn,
 		return nil, fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	return nil, err
+}
+
+// dialing is control for a socket that is to connect.
+func (e *Engine) dialing(network, address string, c syscall.RawConn) error {
+	var last bool
+	if err := c.Control(func(fd uintptr) { last = int(fd) >= e.bound }); err != nil {
+		return err
+	}
+	if last {
+		return errReserved
+	}
+	return e.control(network, address, c)
 }

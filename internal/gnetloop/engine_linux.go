@@ -40,7 +40,10 @@ type Engine struct {
 
 	congestionOnce sync.Once // limits the log to one line for failures to set the congestion control on accepted connections
 
-	reads, writables, full, acceptErrors atomic.Uint64
+	half  halfOpen
+	bound int // descriptors from this one on are not for connections; constant
+
+	reads, writables, full, acceptErrors, crowded atomic.Uint64
 }
 
 // New starts an engine with its event loops. It holds four descriptors for each
@@ -59,7 +62,9 @@ func New(opts Options) (*Engine, error) {
 		listeners: make(map[*Listener]struct{}),
 		conns:     make(map[*Conn]struct{}),
 		bells:     make(map[gnet.EventLoop]*doorbell),
+		bound:     descriptorBound(),
 	}
+	e.half.most, e.half.each = min(opts.HalfOpen, e.bound/halfOpenPart), opts.HalfOpenEach
 	poll, err := newPoller()
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", opts.Name, err)
@@ -96,6 +101,8 @@ func (e *Engine) Stats() Stats {
 		Writables:    e.writables.Load(),
 		Full:         e.full.Load(),
 		AcceptErrors: e.acceptErrors.Load(),
+		Crowded:      e.crowded.Load(),
+		HalfOpen:     e.half.count(),
 	}
 }
 

@@ -65,6 +65,9 @@ type Conn struct{}
 // Start returns transport.ErrClosed, as do all that an ended connection has.
 func (*Conn) Start(Handler) error { return transport.ErrClosed }
 
+// Settled does nothing.
+func (*Conn) Settled() {}
+
 // Writev returns transport.ErrClosed.
 func (*Conn) Writev([][]byte) (int, error) { return 0, transport.ErrClosed }
 

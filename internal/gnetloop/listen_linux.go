@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -146,7 +147,10 @@ func (ln *Listener) run(accept func(*Conn)) {
 	if !ln.began() {
 		return
 	}
-	var delay time.Duration
+	var (
+		delay  time.Duration
+		losers []*Conn // connections that had to end for others, oldest first
+	)
 	for !ln.last.Load() || ln.queued() {
 		ln.rest()
 		tc, err := ln.ln.AcceptTCP()
@@ -163,7 +167,17 @@ func (ln *Listener) run(accept func(*Conn)) {
 				delay = 0
 				ln.e.log.Info("accepting again", zap.Stringer("local", ln.ln.Addr()))
 			}
+			if loser := ln.e.crowd(c); loser != nil {
+				losers = append(losers, loser)
+			}
 			accept(c)
+			if len(losers) > mostLosers { // whoever connects faster than connections end waits
+				select {
+				case <-losers[0].over:
+				case <-ln.ctx.Done():
+				}
+				losers = slices.Delete(losers, 0, 1)
+			}
 			continue
 		case ln.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
@@ -174,7 +188,7 @@ func (ln *Listener) run(accept func(*Conn)) {
 			continue
 		}
 		ln.e.acceptErrors.Add(1)
-		if !scarce(err) {
+		if !scarce(err) || errors.Is(err, errReserved) {
 			continue // only that one connection is at fault
 		}
 		if ln.last.Load() {
@@ -193,6 +207,22 @@ func (ln *Listener) run(accept func(*Conn)) {
 		}
 	}
 }
+
+// crowd counts a connection among those that are not settled, unless the gate's list names
+// its peer. If there are too many it ends another one, and returns it.
+func (e *Engine) crowd(c *Conn) (loser *Conn) {
+	if e.opts.Gate != nil && e.opts.Gate.Listed(c.remote.Addr()) {
+		return nil
+	}
+	if loser = e.half.add(c); loser != nil {
+		e.crowded.Add(1)
+		loser.Fail(ErrCrowded)
+	}
+	return loser
+}
+
+// mostLosers is how many connections of a listener may be ending for others.
+const mostLosers = 16
 
 // admits asks the gate about a connection, and resets one that is not admitted.
 func (e *Engine) admits(tc *net.TCPConn) bool {

@@ -51,6 +51,12 @@ type Options struct {
 	// system's.
 	Congestion string
 
+	// HalfOpen and HalfOpenEach bound the accepted connections that are not settled
+	// (Conn.Settled), in all and of one address. One more ends the oldest of the
+	// greediest. Those that Gate lists do not count. A process that may have less than
+	// 2,730 descriptors has fewer than 256. HalfOpen 0 bounds nothing.
+	HalfOpen, HalfOpenEach int
+
 	// DrainTimeout is how long Close(transport.Drain) waits for the peer to
 	// end its side. 0 means 5 s.
 	DrainTimeout time.Duration
@@ -90,6 +96,7 @@ func (o Options) Validate() error {
 	check(o.LocalSendBuffer >= 0 && o.LocalSendBuffer <= 1<<30, "LocalSendBuffer %d is not in 0..1 GiB", o.LocalSendBuffer)
 	check(o.ReceiveBuffer >= 0 && o.ReceiveBuffer <= 1<<30, "ReceiveBuffer %d is not in 0..1 GiB", o.ReceiveBuffer)
 	check(len(o.Congestion) < 16, "Congestion %q is longer than 15 bytes", o.Congestion)
+	check(o.HalfOpen >= 0 && (o.HalfOpen == 0 || o.HalfOpenEach > 0), "HalfOpen %d with HalfOpenEach %d", o.HalfOpen, o.HalfOpenEach)
 	check(o.DrainTimeout >= 0, "DrainTimeout %v is negative", o.DrainTimeout)
 	return errors.Join(errs...)
 }

@@ -81,6 +81,14 @@ func (s *silence) look(now time.Time, owed bool, ack, limit time.Duration) bool 
 	return s.looks > silenceLooks && now.Sub(s.since) >= limit
 }
 
+// patience is how long a peer may leave a message unfinished.
+func (o *Options) patience() time.Duration {
+	if o.Silence < 0 {
+		return defaultSilence
+	}
+	return o.Silence
+}
+
 // rtoMax is the bound of the connection's retransmission timeout. With a long limit it
 // is such that the kernel does not give up before that.
 func (o *Options) rtoMax() time.Duration {

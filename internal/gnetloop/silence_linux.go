@@ -7,9 +7,9 @@ import (
 // watchSilenceLocked has lookForSilence called, silenceLooks times in Options.Silence,
 // as long as there are connections.
 func (e *Engine) watchSilenceLocked() {
-	d := e.opts.Silence / silenceLooks
+	d := e.opts.patience() / silenceLooks
 	switch {
-	case d <= 0 || e.closed || e.looking || len(e.conns) == 0:
+	case e.closed || e.looking || len(e.conns) == 0:
 	case e.looks == nil:
 		e.looks = time.AfterFunc(d, e.lookForSilence)
 	default:
@@ -59,16 +59,39 @@ func (c *Conn) lookForSilence() {
 			boundRTO(c.fd, c.e.opts.rtoMax())
 		}
 	}
+	if c.unfinished(time.Now(), unread > 0) {
+		c.giveUp(ErrUnfinished)
+		return
+	}
+	if c.e.opts.Silence < 0 {
+		return
+	}
 	owed, limit := c.e.opts.owes(kept > 0, unread > 0, &info)
 	if c.silence.look(time.Now(), owed, info.LastAckRecv, limit) {
-		c.giveUp()
+		c.giveUp(ErrSilent)
 	}
+}
+
+// unfinished tells whether the peer has left a message unfinished for too long.
+func (c *Conn) unfinished(now time.Time, unread bool) bool {
+	c.mu.Lock()
+	paused := c.paused
+	var h Beginner
+	if c.phase == open {
+		h, _ = c.h.(Beginner)
+	}
+	c.mu.Unlock()
+	if h == nil {
+		return false
+	}
+	number, left := h.Begun()
+	return c.begun.look(now, number, left, paused, unread, c.e.opts.patience())
 }
 
 // giveUp ends the connection with a reset, by which a peer that comes back just then
 // learns of it. What the peer had sent before is delivered first: our TCP has
 // acknowledged it, so the peer does not send it again.
-func (c *Conn) giveUp() {
+func (c *Conn) giveUp(cause error) {
 	setLinger(c.fd)
-	c.fail(ErrSilent)
+	c.fail(cause)
 }

@@ -139,6 +139,8 @@ func (c Config) loop() gnetloop.Options {
 		DrainTimeout:      c.CloseTimeout,
 		Gate:              c.Gate,
 		Inherited:         c.Inherited,
+		HalfOpen:          transport.MostSetups,
+		HalfOpenEach:      transport.MostSetupsOfPeer,
 		Logger:            c.Logger,
 	}
 }

@@ -206,6 +206,7 @@ type Stats struct {
 	Connected          uint64 // connections that came up by Connect
 	Accepted           uint64 // connections that came up by Accept
 	Rejected           uint64 // Requests refused by us
+	Crowded            uint64 // set-ups by others that ended because there were too many
 	TerminatesSent     uint64
 	TerminatesReceived uint64
 	Kicks              uint64 // empty Writes sent to wake a peer that had not answered
@@ -219,6 +220,7 @@ func (d *Device) Stats() Stats {
 		Connected:          d.stats.connects.Load(),
 		Accepted:           d.stats.accepts.Load(),
 		Rejected:           d.stats.rejects.Load(),
+		Crowded:            d.engine.Stats().Crowded,
 		TerminatesSent:     d.stats.terminatesSent.Load(),
 		TerminatesReceived: d.stats.terminatesGot.Load(),
 		Kicks:              d.stats.kicks.Load(),

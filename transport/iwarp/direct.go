@@ -61,6 +61,10 @@ type Sink interface {
 	Filled(n int)
 	// Flush is the end of a burst.
 	Flush()
+	// Begun tells how many bytes the peer still has to send of the message at hand, 0 if it
+	// has begun none, and the message's number. The connection ends when the peer does not
+	// go on with it. Any goroutine may call it.
+	Begun() (number uint64, left int)
 	// Acked says that QP.DirectAcked has grown.
 	Acked()
 	// Writable follows a SendDirect that took less than all, and a DirectWant that was

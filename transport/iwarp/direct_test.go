@@ -130,6 +130,8 @@ func (d *directRecorder) Acked() {
 	}
 }
 
+func (d *directRecorder) Begun() (uint64, int) { return 0, 0 }
+
 func (d *directRecorder) Writable() { d.writable <- struct{}{} }
 
 func (d *directRecorder) Closed(err error) {

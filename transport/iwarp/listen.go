@@ -225,6 +225,8 @@ func (s *stream) accept(q *QP, p ConnParams) (*mpa.Settled, error) {
 		s.startTimerLocked(s.dev.cfg.RTRTimeout, func() {
 			q.fail(failure{err: syscall.ETIMEDOUT, status: Flushed, abort: true})
 		})
+	} else {
+		s.conn.Settled() // the peer may be silent as long as its program likes
 	}
 	return set, nil
 }

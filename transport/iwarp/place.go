@@ -96,6 +96,7 @@ func (r *receiver) begin(seg *rdmap.Segment, ulpdu []byte, n int) bool {
 func (r *receiver) first() {
 	r.s.heard.Store(true)
 	if r.s.ln != nil {
+		r.s.conn.Settled()
 		r.s.release()
 		r.s.settle(established{})
 	}

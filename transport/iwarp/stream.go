@@ -285,6 +285,14 @@ func (s *stream) Flush() {
 	}
 }
 
+// Begun is for gnetloop.Beginner: what the peer has begun of messages to direct queues.
+func (s *stream) Begun() (number uint64, left int) {
+	if s.phase.Load() != phaseOpen || s.shared == nil || s.shared.direct.queue == nil {
+		return 0, 0
+	}
+	return s.shared.direct.queue.sink.Begun()
+}
+
 // endReceiving stops receiving for good. It is called on the event loop, or when
 // that has nothing to do with the stream any more.
 func (s *stream) endReceiving() {

@@ -83,6 +83,14 @@ func (in *input) Flush() {
 	in.Parser.Flush()
 }
 
+// Begun tells what is missing of the message at hand.
+func (in *input) Begun() (number uint64, left int) {
+	if !in.started.Load() {
+		return 0, 0
+	}
+	return in.Parser.Begun()
+}
+
 // Queue passes on whose the messages are that follow. Before Start there are only the
 // first queue's: nobody has been told of others.
 func (in *input) Queue(n uint32) {

@@ -223,6 +223,7 @@ func (t *Transport) Stats() []transport.Counter {
 		{Name: "xrc_connected", Value: s.Connected},
 		{Name: "xrc_accepted", Value: s.Accepted},
 		{Name: "xrc_rejected", Value: s.Rejected},
+		{Name: "xrc_setups_crowded", Value: s.Crowded},
 		{Name: "xrc_access_errors", Value: s.AccessErrors},
 		{Name: "xrc_keys_denied", Value: keys[mr.Denied]},
 		{Name: "xrc_keys_unseen", Value: keys[mr.Unseen]},

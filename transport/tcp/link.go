@@ -6,6 +6,7 @@ import (
 
 	"github.com/rds-go/rds/internal/frame"
 	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -71,9 +72,11 @@ type input struct {
 	conn         *gnetloop.Conn
 	h            transport.Handler
 	resume       atomic.Bool // Resume was called
+	accepted     bool        // the peer has made the connection
+	settled      bool        // the event loop's: a message has come
 }
 
-var _ gnetloop.Handler = (*input)(nil)
+var _ gnetloop.Beginner = (*input)(nil)
 
 // Space reads the rest of a large payload to where it belongs. Only what
 // follows the whole of it may come in the same read.
@@ -83,6 +86,24 @@ func (in *input) Space() ([]byte, int) {
 		return dst, gnetloop.MaxBeyond
 	}
 	return dst, 0
+}
+
+// Flush ends a burst. The first message settles the link.
+func (in *input) Flush() {
+	if !in.settled && in.Parser.Messages() > 0 {
+		in.settled = true
+		in.conn.Settled()
+	}
+	in.Parser.Flush()
+}
+
+// Begun is for gnetloop.Beginner: a peer that connects has begun its first message.
+func (in *input) Begun() (number uint64, left int) {
+	number, left = in.Parser.Begun()
+	if number == 0 && left == 0 && in.accepted {
+		left = wire.HeaderSize
+	}
+	return number, left
 }
 
 // Wake follows Resume. Nothing else waits: a parser has only what its rest has not

@@ -88,7 +88,7 @@ func TestCountersCount(t *testing.T) {
 		}
 	}
 	if got["tcp_sndbuf_full"] != 1 || got["tcp_write_space_calls"] != 1 || got["tcp_data_ready_calls"] == 0 ||
-		got["tcp_accept_errors"] != 0 || len(got) != 6 {
+		got["tcp_accept_errors"] != 0 || got["tcp_setups_crowded"] != 0 || len(got) != 7 {
 		t.Errorf("counters: %v", got)
 	}
 	if e.A.Name() != "tcp" {

@@ -112,6 +112,8 @@ func (o Options) engine() gnetloop.Options {
 		DrainTimeout:      o.DrainTimeout,
 		Gate:              o.Gate,
 		Inherited:         o.Inherited,
+		HalfOpen:          transport.MostSetups,
+		HalfOpenEach:      transport.MostSetupsOfPeer,
 		Logger:            o.Logger,
 	}
 }

@@ -49,7 +49,11 @@ func (t *Transport) Name() string { return name }
 
 // Listen accepts links on local and Options.Port.
 func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error {
-	_, err := t.engine.Listen(netip.AddrPortFrom(local, t.opts.Port), func(c *gnetloop.Conn) { accept(t.newLink(c)) })
+	_, err := t.engine.Listen(netip.AddrPortFrom(local, t.opts.Port), func(c *gnetloop.Conn) {
+		l := t.newLink(c)
+		l.in.accepted = true
+		accept(l)
+	})
 	return err
 }
 
@@ -66,6 +70,7 @@ func (t *Transport) Stats() []transport.Counter {
 		{Name: "tcp_connect_raced"},
 		{Name: "tcp_listen_closed_stale"},
 		{Name: "tcp_accept_errors", Value: s.AcceptErrors},
+		{Name: "tcp_setups_crowded", Value: s.Crowded},
 	}
 }
 

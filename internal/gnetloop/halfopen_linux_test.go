@@ -1,0 +1,123 @@
+package gnetloop
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/transport"
+)
+
+// One more connection than there may be ends the greediest address's oldest, of equals that
+// of the network with the most, and of one address its own oldest. The counts are right
+// whatever comes and goes.
+func TestGreediestLosesFirst(t *testing.T) {
+	t.Parallel()
+	h := halfOpen{most: 6, each: 3}
+	at := func(a string) *Conn {
+		return &Conn{remote: netip.AddrPortFrom(netip.MustParseAddr(a), 1)}
+	}
+	var conns []*Conn
+	for i, step := range []struct {
+		from  string
+		loser int // -1: none
+	}{
+		{"10.0.0.1", -1}, {"10.0.0.1", -1}, {"10.0.0.1", -1},
+		{"10.0.0.1", 0},         // 1, 2, 3 of one address
+		{"10.0.1.1", -1},        // 4
+		{"10.0.1.2", -1},        // 5
+		{"2001:db8::1", -1},     // 6
+		{"10.9.0.1", 1},         // 7: the address with three loses
+		{"10.9.1.1", 2},         // 8: the one with two
+		{"10.9.2.1", 4},         // 9: all have one, 10.0.1.0/24 has two
+		{"10.9.3.1", 3},         // 10: all have one, and so have their networks: the oldest
+		{"2001:db8::ffff", 5},   // 11
+		{"2001:db8::fffe", 6},   // 12: a /64 with two
+		{"::ffff:10.9.4.1", -2}, // 13: the /64 again
+	} {
+		c := at(step.from)
+		conns = append(conns, c)
+		loser := h.add(c)
+		if step.loser == -1 && loser != nil || step.loser >= 0 && loser != conns[step.loser] {
+			t.Fatalf("connection %d of %s: loser %v", i, step.from, loser)
+		}
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	h = halfOpen{most: 50, each: 5}
+	conns = nil
+	for range 10_000 {
+		if len(conns) > 0 && r.IntN(3) == 0 {
+			h.remove(conns[r.IntN(len(conns))])
+			continue
+		}
+		c := at(netip.AddrFrom4([4]byte{10, 0, byte(r.IntN(3)), byte(r.IntN(30))}).String())
+		conns = append(conns, c)
+		h.add(c)
+		sum, near := 0, 0
+		for _, n := range h.of {
+			if sum += n; n < 1 || n > 5 {
+				t.Fatalf("%d connections of an address", n)
+			}
+		}
+		for _, n := range h.near {
+			near += n
+		}
+		if len(h.conns) > 50 || sum != len(h.conns) || near != sum {
+			t.Fatalf("%d connections, %d by addresses, %d by networks", len(h.conns), sum, near)
+		}
+	}
+}
+
+// names is a Gate that lists one address.
+type names netip.Addr
+
+func (names) Admits(netip.Addr) bool     { return true }
+func (names) Allows(netip.Addr) bool     { return true }
+func (n names) Listed(a netip.Addr) bool { return a == netip.Addr(n) }
+
+// Connections that say nothing are no more than the bounds allow, one that is settled or
+// whose peer is listed does not count, and one that has to end for another one is told why.
+func TestHalfOpenIsBounded(t *testing.T) {
+	t.Parallel()
+	listed := newAddr().Addr()
+	e := newEngine(t, Options{HalfOpen: 20, HalfOpenEach: 4, Gate: names(listed)})
+	addr, accepted := listen(t, e)
+	dial := func(from netip.Addr) (*net.TCPConn, *Conn, *recorder) {
+		t.Helper()
+		c, err := net.DialTCP("tcp4", net.TCPAddrFromAddrPort(netip.AddrPortFrom(from, 0)), net.TCPAddrFromAddrPort(addr))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		conn, r := receive(t, accepted), newRecorder(t)
+		start(t, conn, r)
+		return c, conn, r
+	}
+	greedy := newAddr().Addr()
+	peer, settled, kept := dial(greedy)
+	settled.Settled()
+	_, _, first := dial(greedy)
+	for range 4 {
+		dial(greedy)
+	}
+	if cause := receive(t, first.closed); cause != ErrCrowded || !errors.Is(cause, unix.ECONNRESET) {
+		t.Errorf("Closed(%v)", cause)
+	}
+	for range 10 {
+		dial(listed)
+	}
+	for range 30 {
+		dial(newAddr().Addr())
+	}
+	s := e.Stats()
+	if s.HalfOpen != 20 || s.Crowded != 15 {
+		t.Errorf("%d half-open connections, %d ended", s.HalfOpen, s.Crowded)
+	}
+	write(t, peer, []byte{7})
+	kept.waitStream(t, []byte{7})
+	settled.Close(transport.Abort)
+}

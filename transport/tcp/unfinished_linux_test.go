@@ -1,0 +1,55 @@
+package tcp
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport/transporttest"
+)
+
+// A peer that has connected, or has begun a message, and does not go on loses its link. One
+// that has said all it had to say keeps it, and counts as settled.
+func TestUnfinishedMessageEndsTheLink(t *testing.T) {
+	t.Parallel()
+	o := Options{Silence: time.Second}
+	var s transporttest.Sender
+	whole := func(n int) (b []byte) {
+		for _, p := range s.Next(n) {
+			b = append(b, p...)
+		}
+		return b
+	}
+	idle, kept, rec := rawPeer(t, o, nil)
+	if _, err := idle.Write(whole(100)); err != nil {
+		t.Fatal(err)
+	}
+	rec.WaitMessages(t, 1)
+	if n := kept.t.engine.Stats().HalfOpen; n != 0 {
+		t.Errorf("%d links are not settled", n)
+	}
+	for name, b := range map[string][]byte{
+		"nothing":             nil,
+		"a part of a header":  make([]byte, wire.HeaderSize-1),
+		"a part of a message": whole(500_000)[:100_000],
+	} {
+		c, l, r := rawPeer(t, o, nil)
+		if _, err := c.Write(b); err != nil {
+			t.Fatal(err)
+		}
+		if n := l.t.engine.Stats().HalfOpen; n != 1 {
+			t.Errorf("%s: %d links are not settled", name, n)
+		}
+		if _, cause := r.WaitClosed(t); !errors.Is(cause, gnetloop.ErrUnfinished) {
+			t.Errorf("%s: %v", name, cause)
+		}
+		if n := l.t.engine.Stats().HalfOpen; n != 0 {
+			t.Errorf("%s: %d links are not settled", name, n)
+		}
+	}
+	if rec.IsClosed() {
+		t.Error("the link of a peer that has finished its message has ended")
+	}
+}
