@@ -68,6 +68,20 @@ func (a *appSocket) place(n int) *buf.Buf {
 	return nil
 }
 
+// begin is place for a message that has come in part, from a stranger or not.
+func (a *appSocket) begin(n int, stranger bool) *buf.Buf {
+	switch {
+	case !stranger:
+		return a.place(n)
+	case a.heap.Load() > 0:
+		return nil
+	}
+	if k := a.sess.mem.begin(a, n); k != nil {
+		return &k.Buf
+	}
+	return nil
+}
+
 // placedLocked follows the queueing of a message. The caller holds q.mu.
 func (a *appSocket) placedLocked(b *buf.Buf) {
 	if b == nil || b.Owner() != nil {

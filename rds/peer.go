@@ -29,6 +29,7 @@ type peer struct {
 	down       atomic.Bool // no path has a link; written under mu
 	sharesMu   sync.Mutex  // guards shares; a leaf
 	shares     map[*share]struct{}
+	partner    atomic.Bool   // a socket of ours has had something for the peer
 	arrivals   atomic.Uint32 // grows with each burst received
 	epoch      atomic.Uint32 // core.Epoch, for operations
 	gone       atomic.Bool

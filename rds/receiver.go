@@ -154,6 +154,9 @@ func (r *receiver) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 		}
 		return
 	}
+	if owned != nil {
+		whole(owned)
+	}
 	if (h.Retransmitted() || len(r.doubts.list) > 0) && r.doubtful(h, payload, owned) {
 		return
 	}
@@ -262,14 +265,19 @@ func (r *receiver) memory(h *wire.Header) wire.Memory {
 	return about
 }
 
+// Acquainted is for transport.Acquainted.
+func (r *receiver) Acquainted() bool { return r.peer.acquainted() }
+
 // Place is for transport.Placer: a large payload for an attached application is
-// received straight into its memory.
+// received straight into its memory. The parser asks only where earlier messages of the link
+// have had a sixteenth of the payload. Of strangers no more than a part of that memory
+// is taken by what they have begun.
 func (r *receiver) Place(h *wire.Header) *buf.Buf {
 	s := r.peer.local.lookup(h.Dport)
 	if s == nil || s.app == nil || h.Length <= slabInline {
 		return nil
 	}
-	return s.app.place(int(h.Length))
+	return s.app.begin(int(h.Length), !r.peer.acquainted())
 }
 
 // enter makes the socket bound to port the one at hand, nil if there is none.

@@ -49,6 +49,7 @@ func (s *nodeSocket) findShare(p *peer) *share {
 			s.shares.of = make(map[*peer]*share)
 		}
 		s.shares.of[p] = h
+		p.partner.Store(true)
 		if !s.shares.closed && p.retain() {
 			h.holds = true
 			p.proved()
@@ -64,6 +65,10 @@ func (s *nodeSocket) findShare(p *peer) *share {
 	s.lastShare.Store(h)
 	return h
 }
+
+// acquainted tells whether somebody of ours has wanted something of the peer: a socket of ours
+// has had something for it, or the allow-list names it.
+func (p *peer) acquainted() bool { return p.partner.Load() || p.node.listed(p.remote) }
 
 // shareOf is the socket's share of a peer, nil if it has sent nothing to the peer.
 func (s *nodeSocket) shareOf(p *peer) *share {

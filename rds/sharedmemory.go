@@ -62,6 +62,7 @@ type receiveMemory struct {
 	spare   []*block
 	ended   bool
 	touched int // end of what was ever allocated and not given back
+	begun   int // bytes of blocks for messages that strangers have begun
 
 	late atomic.Bool // more than soft bytes are in use
 }
@@ -76,6 +77,9 @@ type block struct {
 	size int
 	lent atomic.Int64 // messages the application has and has not returned
 	late bool         // the block was allocated when soft bytes were in use
+	// begun: the block counts in receiveMemory.begun. Until whole it belongs to the event
+	// loop that fills it.
+	begun bool
 }
 
 func newReceiveMemory(x *session, soft int) *receiveMemory {
@@ -154,6 +158,47 @@ func (r *receiveMemory) unspill(off uint32) {
 func (r *receiveMemory) get(a *appSocket, n int, fair bool) *block {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.getLocked(a, n, fair)
+}
+
+// strangersPart is the part of the arena that messages may have together that strangers have
+// begun. A message is begun with its header and finished when its sender likes.
+const strangersPart = 8
+
+// begin is get for a message that a stranger has begun; whole ends that.
+func (r *receiveMemory) begin(a *appSocket, n int) *block {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.begun+n > r.soft/strangersPart {
+		return nil
+	}
+	k := r.getLocked(a, n, true)
+	if k != nil {
+		k.begun = true
+		r.begun += k.size
+	}
+	return k
+}
+
+// whole says that the message in b, if b is a block, has come whole.
+func whole(b *buf.Buf) {
+	k, ok := b.Owner().(*block)
+	if !ok || !k.begun {
+		return
+	}
+	k.mem.mu.Lock()
+	k.wholeLocked()
+	k.mem.mu.Unlock()
+}
+
+func (k *block) wholeLocked() {
+	if k.begun {
+		k.begun = false
+		k.mem.begun -= k.size
+	}
+}
+
+func (r *receiveMemory) getLocked(a *appSocket, n int, fair bool) *block {
 	if r.ended || fair && int(a.arena.Load()) >= r.arena.Free() {
 		return nil
 	}
@@ -182,6 +227,7 @@ const maxSpareBlocks = 64
 func (k *block) Put(*buf.Buf) {
 	r := k.mem
 	r.mu.Lock()
+	k.wholeLocked()
 	delete(r.blocks, k.off)
 	r.releaseLocked(int(k.off), k.size)
 	k.sock.arena.Add(-int64(k.size))

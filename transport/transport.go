@@ -151,6 +151,13 @@ type Placer interface {
 	Place(h *wire.Header) *buf.Buf
 }
 
+// Acquainted is a Handler that can tell whether its side has wanted something of the peer.
+// Over TCP such a peer has more time for a message that it has begun. Any goroutine may
+// call it.
+type Acquainted interface {
+	Acquainted() bool
+}
+
 // AckListener is a Handler that wants to hear when Acked of its link has grown, from
 // links that learn of it by themselves. It is called as Begin is.
 type AckListener interface {

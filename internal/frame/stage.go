@@ -49,7 +49,7 @@ func (p *Parser) reserve(n int) {
 	if p.body != nil && p.got+n <= len(p.body.B) {
 		return
 	}
-	if p.body == nil && p.place != nil {
+	if p.body == nil && p.place != nil && p.mayPlace() {
 		if p.body = p.place.Place(&p.hdr); p.body != nil {
 			return
 		}
@@ -61,6 +61,10 @@ func (p *Parser) reserve(n int) {
 	}
 	p.body = b
 }
+
+// mayPlace tells whether the message at hand may have its place before all of it has come:
+// the sink's memory for a whole message is not for a peer that has sent nothing yet.
+func (p *Parser) mayPlace() bool { return uint64(p.need) <= max(StageMin, StageFactor*p.seen) }
 
 // stage sizes the buffer of a payload of need bytes when the stream has brought
 // seen, those of it included. Pools round up to a power of two, and that counts too.

@@ -12,12 +12,17 @@ var ErrUnfinished = fmt.Errorf("peer has not finished a message that it has begu
 
 // Beginner is a Handler that can tell what its peer has begun. The connection ends with
 // ErrUnfinished when nothing of that comes for Options.Silence (20 s if that is never), or
-// when the whole takes longer than that and a second for each begunRate bytes.
+// when the whole takes longer than that and a second for each begunRate bytes. For a peer
+// that is known the limit is knownPatience: its process may be stopped, and its TCP answers.
 type Beginner interface {
 	// Begun tells how many bytes the peer still has to send of the message at hand, 0 if
-	// none is begun, and the message's number. Any goroutine may call it.
-	Begun() (number uint64, left int)
+	// none is begun, the message's number, and whether the peer is known. Any goroutine may
+	// call it.
+	Begun() (number uint64, left int, known bool)
 }
+
+// knownPatience is how long a peer that is known may leave a message unfinished.
+const knownPatience = 10 * time.Minute
 
 // begunRate is how many bytes of a begun message a peer has to send in a second: a message of
 // 1 MiB may take four minutes.

@@ -29,6 +29,8 @@ func (g *oneHost) Admits(remote netip.Addr) bool {
 
 func (g *oneHost) Allows(remote netip.Addr) bool { return remote == g.addr }
 
+func (g *oneHost) Listed(remote netip.Addr) bool { return remote == g.addr }
+
 // A connection that the gate does not admit is reset before anybody above hears of it, and
 // an address that it does not allow is not dialed.
 func TestGate(t *testing.T) {

@@ -84,8 +84,12 @@ func (c *Conn) unfinished(now time.Time, unread bool) bool {
 	if h == nil {
 		return false
 	}
-	number, left := h.Begun()
-	return c.begun.look(now, number, left, paused, unread, c.e.opts.patience())
+	number, left, known := h.Begun()
+	limit := c.e.opts.patience()
+	if known {
+		limit = max(limit, knownPatience)
+	}
+	return c.begun.look(now, number, left, paused, unread, limit)
 }
 
 // giveUp ends the connection with a reset, by which a peer that comes back just then

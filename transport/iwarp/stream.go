@@ -286,11 +286,13 @@ func (s *stream) Flush() {
 }
 
 // Begun is for gnetloop.Beginner: what the peer has begun of messages to direct queues.
-func (s *stream) Begun() (number uint64, left int) {
+// A peer on such a connection has to answer PINGs whoever it is.
+func (s *stream) Begun() (number uint64, left int, known bool) {
 	if s.phase.Load() != phaseOpen || s.shared == nil || s.shared.direct.queue == nil {
-		return 0, 0
+		return 0, 0, false
 	}
-	return s.shared.direct.queue.sink.Begun()
+	number, left = s.shared.direct.queue.sink.Begun()
+	return number, left, false
 }
 
 // endReceiving stops receiving for good. It is called on the event loop, or when

@@ -98,12 +98,15 @@ func (in *input) Flush() {
 }
 
 // Begun is for gnetloop.Beginner: a peer that connects has begun its first message.
-func (in *input) Begun() (number uint64, left int) {
+func (in *input) Begun() (number uint64, left int, known bool) {
 	number, left = in.Parser.Begun()
 	if number == 0 && left == 0 && in.accepted {
 		left = wire.HeaderSize
 	}
-	return number, left
+	if a, ok := in.h.(transport.Acquainted); ok && left > 0 {
+		known = a.Acquainted()
+	}
+	return number, left, known
 }
 
 // Wake follows Resume. Nothing else waits: a parser has only what its rest has not
