@@ -37,6 +37,7 @@ func (n *Node) Info() (Info, error) {
 		users = svc.usersOfPeers()
 	}
 	info.Admission = n.admission()
+	info.Peers = n.peersInfo()
 	n.eachPeer(func(p *peer) { p.info(&info, users[p]) })
 	sort.Slice(info.Connections, func(i, j int) bool {
 		a, b := info.Connections[i], info.Connections[j]

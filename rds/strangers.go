@@ -106,6 +106,16 @@ func (n *Node) accepting(la *localAddr, key peerKey) *peer {
 	return p
 }
 
+// peersInfo describes the tables of peers, for reports.
+func (n *Node) peersInfo() *PeersInfo {
+	i := &PeersInfo{Strangers: n.strangers.size(), MaxStrangers: maxStrangers}
+	i.Sequences, _, i.MaxSequences = n.sequences.size()
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	i.Peers, i.SlotsTold = len(n.peers), len(n.index.told)
+	return i
+}
+
 // proved takes a peer out of the count of strangers: it has proved itself, or has ended.
 func (p *peer) proved() {
 	if p.stranger.Load() && p.stranger.Swap(false) {

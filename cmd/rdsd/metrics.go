@@ -19,6 +19,14 @@ type collector struct {
 	apps applications
 }
 
+// peersOf is the sizes of the tables of peers; zeros if the snapshot has none.
+func peersOf(i *rds.Info) rds.PeersInfo {
+	if i.Peers == nil {
+		return rds.PeersInfo{}
+	}
+	return *i.Peers
+}
+
 // gauge is one number of a snapshot.
 type gauge struct {
 	desc  *prometheus.Desc
@@ -30,6 +38,9 @@ func newGauge(name, help string, value func(*rds.Info) int) gauge {
 }
 
 var gauges = []gauge{
+	newGauge("rds_peers", "Peers with a connection, or that applications here talk to.", func(i *rds.Info) int { return peersOf(i).Peers }),
+	newGauge("rds_strangers", "Peers with a connection that have proved nothing.", func(i *rds.Info) int { return peersOf(i).Strangers }),
+	newGauge("rds_receive_sequences", "Receive sequences kept of peers.", func(i *rds.Info) int { return peersOf(i).Sequences }),
 	newGauge("rds_sessions", "Applications attached.", func(i *rds.Info) int { return len(i.Sessions) }),
 	newGauge("rds_sockets", "Sockets bound.", func(i *rds.Info) int { return len(i.Sockets) }),
 	newGauge("rds_sockets_congested", "Sockets whose receive buffer is full, so that peers must not send to them.",

@@ -2,8 +2,18 @@ package report
 
 import "time"
 
-// admission shows the allow-list, and whose connections it has turned away.
+// admission shows the allow-list, whose connections it has turned away, and how many peers
+// the node knows.
 func admission(v *View) table {
+	t := allowed(v)
+	if p := v.Info.Peers; p != nil {
+		t.note("    %d peers, %d of %d strangers, %d of %d receive sequences", p.Peers, p.Strangers, p.MaxStrangers, p.Sequences, p.MaxSequences)
+	}
+	return t
+}
+
+// allowed is the allow-list, and who was turned away.
+func allowed(v *View) table {
 	t := table{title: "Admission", columns: []column{{"Prefix", 22}, {"Allowed", 7}, {"Rejected", 12}, {"Last", 20}}}
 	a := v.Info.Admission
 	if a == nil {
