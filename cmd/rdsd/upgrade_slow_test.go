@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// An application that takes nothing while its daemon is upgraded finds all afterwards, in
+// order: what is on its ring, what has found that full, in either direction, and what it
+// had taken before and not released, of a socket that it has closed, too. Its memory is
+// free again when it has released that.
+func TestUpgradeUnderSlowApplications(t *testing.T) {
+	t.Parallel()
+	u := upgradesOf(t, "xrc")
+	from, to := u.ends[0], u.ends[1]
+	const n = 6000 // more than a ring holds
+	payload := func(i int) []byte {
+		size := 600
+		if i%1000 == 999 {
+			size = 30_000
+		}
+		b := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, size/2)
+		binary.BigEndian.PutUint64(b, uint64(i))
+		return b
+	}
+	gone, err := to.client.Bind(netip.AddrPortFrom(to.messages.LocalAddrPort().Addr(), 4009))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept []rds.Message
+	for i := range 20 {
+		for _, s := range []*rds.Socket{gone, to.messages} {
+			if err := from.messages.Send(u.ctx, s.LocalAddrPort(), payload(i)); err != nil {
+				t.Fatal(err)
+			}
+			m, err := s.Recv(u.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			kept = append(kept, m)
+		}
+	}
+	if err := gone.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if err := from.messages.SendMessage(u.ctx, &rds.Outgoing{To: from.to, Data: payload(i), Notify: true, Token: uint64(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		for _, s := range u.sides {
+			was := s.daemon
+			u.startWith(s, "--takeover")
+			if status := was.Wait(); status != 0 {
+				t.Fatalf("status %d: %s", status, was.Stderr)
+			}
+		}
+	}
+	for i := range n {
+		m, err := to.messages.Recv(u.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := payload(i); m.Kind != rds.KindData || !bytes.Equal(m.Data, want) {
+			t.Fatalf("message %d: %d bytes, number %d", i, len(m.Data), binary.BigEndian.Uint64(m.Data))
+		}
+		m.Release()
+		f, err := from.messages.Recv(u.ctx)
+		if err != nil || f.Kind != rds.KindStatus || f.Token != uint64(i) || f.Status != rds.StatusSuccess {
+			t.Fatalf("fate %d: %v of %d, %v", i, f.Status, f.Token, err)
+		}
+	}
+	for i := range kept {
+		if !bytes.Equal(kept[i].Data, payload(i/2)) {
+			t.Errorf("a message that was kept has changed: %d", i)
+		}
+		kept[i].Release()
+	}
+	for late := time.After(20 * time.Second); ; {
+		// What is released is announced with what is sent, or when it is needed.
+		if err := to.messages.Send(u.ctx, from.messages.LocalAddrPort(), []byte("?")); err != nil {
+			t.Fatal(err)
+		}
+		m, err := from.messages.Recv(u.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+		info, err := to.client.Info()
+		if err != nil {
+			t.Fatal(err)
+		}
+		lent := info.Sessions[0].ReceiveLent
+		if lent <= 256<<10 { // slabs in use
+			break
+		}
+		select {
+		case <-time.After(10 * time.Millisecond):
+		case <-late:
+			t.Fatalf("%d bytes are still lent", lent)
+		}
+	}
+}
