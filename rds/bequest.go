@@ -58,7 +58,10 @@ func (n *Node) legacy(wire passing, svc *Service) (_ *Legacy, err error) {
 	st.Told = slices.Clone(n.index.told)
 	n.mu.RUnlock()
 	for key, p := range peers {
-		y := p.legacy()
+		y, err := p.legacy()
+		if err != nil {
+			return nil, err
+		}
 		y.Passive = key.passive
 		st.Peers = append(st.Peers, y)
 	}
@@ -78,7 +81,7 @@ func (l *Legacy) add(f *os.File) int {
 	return len(l.Files) - 1
 }
 
-func (p *peer) legacy() legacyPeer {
+func (p *peer) legacy() (legacyPeer, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := legacyPeer{Index: p.index, Local: p.local.addr, Remote: p.remote, Core: p.core.Legacy(), Carries: uint8(p.carries)}
@@ -88,7 +91,29 @@ func (p *peer) legacy() legacyPeer {
 	if c, ok := p.node.via(p.remote).(*choice.Transport); ok {
 		out.Wire = c.Chosen(p.local.addr, p.remote)
 	}
-	return out
+	all := p.core.Queue(func(m *conn.QueuedMessage) {
+		a := m.Account.Owner.(*nodeSocket).app
+		if a == nil || !a.sess.moves {
+			return
+		}
+		q := legacyQueued{
+			Session: a.sess.id, Socket: a.id, Path: m.Path, Sequence: m.Sequence, Written: m.Written, Sport: m.Sport, Dport: m.Dport,
+			Token: m.Token, Notify: m.Notify, Failure: m.Failure, Deadline: m.Deadline, Data: slices.Clone(m.Payload),
+		}
+		if m.Extended() {
+			q.Extensions = slices.Clone(m.Extensions[:])
+		}
+		if m.Lent != nil {
+			if b, ok := m.Lent.Owner().(*sendBody); ok {
+				q.Lent, q.Offset = true, b.off
+			}
+		}
+		out.Queue = append(out.Queue, q)
+	})
+	if !all || len(p.flows) > 0 {
+		return out, fmt.Errorf("operations, or messages of busy applications, wait for %v: %w", p.remote, ErrBusy)
+	}
+	return out, nil
 }
 
 // legacy describes the service.

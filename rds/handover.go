@@ -177,7 +177,8 @@ func (s *Service) begin() {
 }
 
 // settle marks all ports congested and waits until everything that was sent is
-// acknowledged, and no socket that was closed waits for that.
+// acknowledged, but for what waits for hosts that are down and ports that are stopped, and
+// no socket that was closed waits for that.
 func (n *Node) settle(ctx context.Context, svc *Service) error {
 	n.beginLeaving()
 	tick := time.NewTicker(time.Millisecond)
@@ -196,7 +197,7 @@ func (n *Node) settle(ctx context.Context, svc *Service) error {
 			}
 			svc.mu.Unlock()
 		}
-		if messages == 0 && lingering == 0 {
+		if lingering == 0 && (messages == 0 || n.settled()) {
 			return nil
 		}
 		for _, la := range n.allLocals() {
@@ -208,6 +209,17 @@ func (n *Node) settle(ctx context.Context, svc *Service) error {
 			return fmt.Errorf("%d messages are not acknowledged: %w", messages, ctx.Err())
 		}
 	}
+}
+
+// settled tells whether no message is under way that a peer could acknowledge.
+func (n *Node) settled() bool {
+	settled := true
+	n.eachPeer(func(p *peer) {
+		p.mu.Lock()
+		settled = settled && p.core.Settled() && len(p.flows) == 0
+		p.mu.Unlock()
+	})
+	return settled
 }
 
 // depart ends all links, so that nothing is lost.

@@ -198,6 +198,11 @@ func (s *Service) inherit(in *inheritance) error {
 			return fmt.Errorf("session %d: %w", st.Sessions[i].ID, err)
 		}
 	}
+	for i := range in.state.Peers {
+		if err := s.requeue(in.peers[i], in.state.Peers[i].Queue); err != nil {
+			return fmt.Errorf("messages for %v: %w", in.peers[i].remote, err)
+		}
+	}
 	return nil
 }
 

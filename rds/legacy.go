@@ -72,6 +72,24 @@ type legacyPeer struct {
 	Received      [conn.MaxPaths]uint64 // next sequence number expected on each path
 	Wire          string                // transport that serves the pair; empty: not known
 	Carries       uint8                 // carriage
+	Queue         []legacyQueued
+}
+
+// legacyQueued is a message that waits, for a host that is down or a port that is stopped.
+type legacyQueued struct {
+	Session         uint64
+	Socket          uint32 // its number
+	Path            int
+	Sequence        uint64 // 0: the message was never picked
+	Written         bool
+	Sport, Dport    uint16
+	Token           uint64
+	Notify, Failure bool
+	Deadline        time.Time
+	Extensions      []byte
+	Data            []byte
+	Lent            bool // Data was in the send arena, at Offset
+	Offset          uint32
 }
 
 // legacyService is a service. Attach is its listening socket.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,17 @@ import (
 // free again when it has released that.
 func TestUpgradeUnderSlowApplications(t *testing.T) {
 	t.Parallel()
+	for name, buffer := range map[string]int{"full rings": rds.DefaultBuffer, "a congested port": 256 << 10} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			upgradeUnderSlowApplications(t, buffer)
+		})
+	}
+}
+
+// upgradeUnderSlowApplications is the test with a receive buffer: what exceeds that waits
+// at the sender, in its daemon or its program.
+func upgradeUnderSlowApplications(t *testing.T, buffer int) {
 	u := upgradesOf(t, "xrc")
 	from, to := u.ends[0], u.ends[1]
 	const n = 6000 // more than a ring holds
@@ -30,6 +42,9 @@ func TestUpgradeUnderSlowApplications(t *testing.T) {
 	}
 	gone, err := to.client.Bind(netip.AddrPortFrom(to.messages.LocalAddrPort().Addr(), 4009))
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := to.messages.SetReadBuffer(buffer); err != nil {
 		t.Fatal(err)
 	}
 	var kept []rds.Message
@@ -48,10 +63,22 @@ func TestUpgradeUnderSlowApplications(t *testing.T) {
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range n {
-		if err := from.messages.SendMessage(u.ctx, &rds.Outgoing{To: from.to, Data: payload(i), Notify: true, Token: uint64(i)}); err != nil {
-			t.Fatal(err)
+	var sent atomic.Int64
+	u.work.Go(func() {
+		for i := range n {
+			if err := from.messages.SendMessage(u.ctx, &rds.Outgoing{To: from.to, Data: payload(i), Notify: true, Token: uint64(i)}); err != nil {
+				t.Errorf("send %d: %v", i, err)
+				return
+			}
+			sent.Store(int64(i + 1))
 		}
+	})
+	for was := int64(-1); was != sent.Load() && was < n; { // until it has sent all, or waits
+		was = sent.Load()
+		<-time.After(200 * time.Millisecond)
+	}
+	if got := sent.Load(); (got < n) != (buffer < rds.DefaultBuffer) {
+		t.Errorf("%d messages are sent", got)
 	}
 	for range 2 {
 		for _, s := range u.sides {
@@ -76,6 +103,7 @@ func TestUpgradeUnderSlowApplications(t *testing.T) {
 			t.Fatalf("fate %d: %v of %d, %v", i, f.Status, f.Token, err)
 		}
 	}
+	u.work.Wait()
 	for i := range kept {
 		if !bytes.Equal(kept[i].Data, payload(i/2)) {
 			t.Errorf("a message that was kept has changed: %d", i)

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"bytes"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/rds-go/rds/rds"
+)
+
+// What waits for a host that is down, or for a port that is congested, waits in the
+// successor, and is delivered once, in order and with Success when it can be.
+func TestUpgradeWithWaitingMessages(t *testing.T) {
+	t.Parallel()
+	for _, wire := range []string{"xrc", "tcp"} {
+		t.Run(wire, func(t *testing.T) {
+			t.Parallel()
+			u := upgradesOf(t, wire)
+			from := u.ends[0]
+			const n = 300
+			down := &side{addr: u.sides[0].addr, path: filepath.Join(u.dir, "down.sock")}
+			host := down.addr.Addr().As4()
+			host[3] = 77
+			down.addr = netip.AddrPortFrom(netip.AddrFrom4(host), 4000)
+			payload := func(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i >> 8)}, 32+i%100/99*9000) }
+			for i := range n {
+				if err := from.messages.SendMessage(u.ctx, &rds.Outgoing{To: down.addr, Data: payload(i), Notify: true, Token: uint64(i)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 3 {
+				s := u.sides[0]
+				was := s.daemon
+				u.startWith(s, "--takeover")
+				if status := was.Wait(); status != 0 {
+					t.Fatalf("status %d: %s", status, was.Stderr)
+				}
+			}
+			u.start(down)
+			u.attach(down)
+			for i := range n {
+				m, err := down.sock.Recv(u.ctx)
+				if err != nil || !bytes.Equal(m.Data, payload(i)) {
+					t.Fatalf("message %d: %d bytes, %v", i, len(m.Data), err)
+				}
+				m.Release()
+				f, err := from.messages.Recv(u.ctx)
+				if err != nil || f.Token != uint64(i) || f.Status != rds.StatusSuccess {
+					t.Fatalf("fate %d: %v of %d, %v", i, f.Status, f.Token, err)
+				}
+			}
+			if m, err := down.sock.TryRecv(); err == nil {
+				t.Errorf("one more message, of %d bytes", len(m.Data))
+			}
+		})
+	}
+}

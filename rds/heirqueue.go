@@ -1,0 +1,43 @@
+package rds
+
+import "github.com/rds-go/rds/conn"
+
+// requeue queues what the predecessor had queued for a peer.
+func (s *Service) requeue(p *peer, list []legacyQueued) error {
+	for i := range list {
+		q := &list[i]
+		x := s.sessions[q.Session]
+		if x == nil {
+			return ErrInvalid
+		}
+		a, _ := x.socket(q.Socket)
+		if a == nil || a.s.la != p.local || len(q.Data) > MaxMessage {
+			return ErrInvalid
+		}
+		m := conn.QueuedMessage{Path: q.Path, Sequence: q.Sequence, Written: q.Written, Message: conn.Message{
+			Sport: q.Sport, Dport: q.Dport, Account: &a.s.share(p).Account, Token: q.Token, Notify: q.Notify, Failure: q.Failure,
+			Admitted: true, Deadline: q.Deadline,
+		}}
+		copy(m.Extensions[:], q.Extensions)
+		if n := len(q.Data); n <= conn.InlineMax {
+			m.Payload = q.Data
+		} else {
+			m.Body = s.node.pool.Get(n)
+			copy(m.Body.B, q.Data)
+		}
+		if q.Lent { // the message has a copy now
+			x.out.frees = append(x.out.frees, q.Offset)
+		}
+		m.Account.Admit(len(q.Data))
+		x.queued.Add(int64(len(q.Data) + itemCost))
+		p.mu.Lock()
+		err := p.core.Requeue(s.node.now(), &m)
+		p.armLocked()
+		p.unlock(nil)
+		if err != nil {
+			return err
+		}
+		a.showHeld()
+	}
+	return nil
+}
