@@ -176,10 +176,17 @@ func TestStrangersAreBounded(t *testing.T) {
 			_ = c.Close()
 		}
 	}()
-	third := byte(rand.IntN(250))
+	third, pings := byte(rand.IntN(250)), counter(t, node, "recv_ping")
 	dial := func(from netip.Addr) {
-		if c, err := a.connect(from); err == nil {
-			conns = append(conns, c)
+		c, err := a.connect(from)
+		if err != nil {
+			return
+		}
+		_, _ = c.Write(probe(rand.Uint32()|1, 1)) // of links on which nothing has come there are fewer (transport.MostSetups)
+		if conns = append(conns, c); len(conns)%64 == 0 {
+			eventually(t, "the links to be started or refused", func() bool {
+				return counter(t, node, "recv_ping")-pings+node.counters.strangersRefused.Load() >= uint64(len(conns))
+			})
 		}
 	}
 	for x := range 256 { // smaller addresses, so that the node takes the links
