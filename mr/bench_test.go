@@ -30,12 +30,21 @@ func benchDevice(tb testing.TB, c Config) (*Device, *Domain, *Owner) {
 // and on all: the time is that of one goroutine, so equal numbers mean that readers do
 // not slow each other down. (testing.PB does: its counters share lines.)
 func BenchmarkCheck(b *testing.B) {
-	for _, readers := range []int{1, runtime.GOMAXPROCS(0)} {
-		b.Run(fmt.Sprintf("readers=%d", readers), func(b *testing.B) {
-			d, dom, o := benchDevice(b, Config{})
+	for _, c := range []struct {
+		readers int
+		guarded bool
+	}{{1, false}, {1, true}, {runtime.GOMAXPROCS(0), false}} {
+		readers := c.readers
+		b.Run(fmt.Sprintf("readers=%d,guarded=%v", readers, c.guarded), func(b *testing.B) {
+			config := Config{}
+			if c.guarded {
+				config = guarded
+			}
+			d, dom, o := benchDevice(b, config)
 			var keys [64]Key
 			for i := range keys {
 				keys[i], _ = o.Map(make([]byte, SmallSize), Options{Domain: dom, Rights: RemoteRead})
+				d.Give(keys[i], d.Peer(peerA))
 			}
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -44,7 +53,7 @@ func BenchmarkCheck(b *testing.B) {
 				wg.Go(func() {
 					r := d.NewReader(fmt.Sprint(i))
 					defer r.Close()
-					req := Request{Domain: dom, Rights: RemoteRead, Addr: 4096, Len: 1024}
+					req := Request{Domain: dom, From: peerA, Rights: RemoteRead, Addr: 4096, Len: 1024}
 					for i := range b.N {
 						req.Key = keys[i%len(keys)]
 						r.Enter()
