@@ -182,6 +182,7 @@ func (x *session) legacy(l *Legacy) (st legacySession, err error) {
 		}
 		*f.at = l.add(d)
 	}
+	st.Heard = x.heard.legacy()
 	x.svc.mu.Lock()
 	for p := range x.met {
 		st.Met = append(st.Met, p.index)

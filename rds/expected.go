@@ -94,6 +94,7 @@ func (s *nodeSocket) inherit(k *nodeSocket) {
 		s.q.pushLocked(it)
 		if s.app != nil {
 			s.app.placedLocked(it.buf)
+			s.app.sess.heard.add(it.peer)
 		}
 		bytes += int64(it.length)
 		count++

@@ -237,6 +237,7 @@ func (s *Service) resume(st *legacySession, in *inheritance) (err error) {
 	}
 	x.regions.sess = x
 	x.queue.limit = st.Backlog
+	x.heard.inherit(st.Heard)
 	s.mu.Lock()
 	s.live++
 	x.user = s.userLocked(x.cred.UID)

@@ -118,6 +118,7 @@ type legacySession struct {
 	Submitted, Completed        ipc.Ring
 	Ahead                       uint64
 	Spill                       ipc.SpillState
+	Heard                       []uint64 // peers that the application knows by their numbers; none: all
 	Frees                       []uint32
 	Events                      []ipc.Entry
 	Left                        []ipc.Entry // fates that found the ring full

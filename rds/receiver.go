@@ -340,6 +340,7 @@ func (r *receiver) leave() {
 			r.peer.told.Store(true)
 		}
 		if s.app != nil {
+			s.app.sess.heard.add(r.peer.index)
 			s.app.received(int64(r.curBytes), int64(r.curCount))
 		}
 		s.q.bytes.Add(int64(r.curBytes))

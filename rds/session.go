@@ -66,6 +66,7 @@ type session struct {
 
 	user      *user              // constant once reserve was called
 	changed   atomic.Int64       // when the session, or its last call that a report shows, began, in Unix nanoseconds
+	heard     slotSet            // peers that the application knows by their numbers
 	ending    atomic.Bool        // the session has begun to end: its memory is on its way back
 	met       map[*peer]struct{} // connections that the session uses; guarded by Service.mu
 	holds     int                // what keeps the session counted against the limits on sessions; guarded by Service.mu

@@ -189,6 +189,7 @@ func (u *user) useLocked(x *session, p *peer) {
 		x.met = make(map[*peer]struct{})
 	}
 	x.met[p] = struct{}{}
+	x.heard.add(p.index)
 	u.peers[p]++
 	p.retain()
 	p.told.Store(true)

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
 )
 
 // userEnv has this binary be an application of another user: it holds a userOrder.
@@ -65,7 +67,9 @@ func (o *userOrder) obey(gone <-chan struct{}) (done int, err error) {
 		next = next.Next()
 		switch o.Do {
 		case "peers":
-			err = s.TrySend(netip.AddrPortFrom(next, 9), []byte("x"))
+			far := next.As4()
+			far[1] = 99 // none of this host's
+			err = s.TrySend(netip.AddrPortFrom(netip.AddrFrom4(far), 9), []byte("x"))
 		case "sockets":
 			_, err = c.Bind(netip.AddrPortFrom(o.At, 0))
 		case "addresses":
@@ -181,14 +185,25 @@ func openTo(t *testing.T, path string) {
 }
 
 // Two users take all they get of everything. A third one has what it needs meanwhile, and
-// all is given back when the processes are killed.
+// all is given back when the processes are killed: there is room for one round in the table
+// of peers, and more rounds follow.
 func TestUsersTakeAllTheyGet(t *testing.T) {
 	t.Parallel()
 	needRoot(t)
 	shares := UserShares{Peers: 50, Addresses: 4, Sockets: 20}
-	_, svc, path := served(t, newLoopLab(t), Config{Linger: -1}, ServiceConfig{Users: shares, MaxSessionsPerUID: 8})
+	n, svc, path := served(t, newLoopLab(t), Config{Linger: -1}, ServiceConfig{Users: shares, MaxSessionsPerUID: 8})
 	openTo(t, path)
-	at := netip.MustParseAddr("10.66.0.1")
+	n.mu.Lock()
+	n.index.next, n.index.rest = ipc.MaxPeers-104, time.Nanosecond
+	n.mu.Unlock()
+	for range 3 {
+		takeAll(t, svc, path)
+	}
+}
+
+// takeAll is one round.
+func takeAll(t *testing.T, svc *Service, path string) {
+	at := netip.MustParseAddr("10.66.9.1")
 	var attackers []*otherUser
 	for i, uid := range []uint32{12001, 12002} {
 		here := netip.AddrFrom4([4]byte{10, 66, byte(i), 1})
@@ -219,7 +234,11 @@ func TestUsersTakeAllTheyGet(t *testing.T) {
 	for _, a := range attackers {
 		a.kill()
 	}
-	eventually(t, "everything to be given back", func() bool { return len(svc.Users()) == 0 })
+	eventually(t, "everything to be given back", func() bool {
+		peers := 0
+		svc.node.eachPeer(func(*peer) { peers++ })
+		return len(svc.Users()) == 0 && peers == 0
+	})
 }
 
 // A user touches all memory that there is for the sessions, which is far more than the share:
