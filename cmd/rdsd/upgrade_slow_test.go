@@ -11,13 +11,13 @@ import (
 	"github.com/rds-go/rds/rds"
 )
 
-// An application that takes nothing while its daemon is upgraded finds all afterwards, in
-// order: what is on its ring, what has found that full, in either direction, and what it
-// had taken before and not released, of a socket that it has closed, too. Its memory is
+// An application that receives nothing while its daemon is upgraded finds all afterwards, in
+// order: messages and fates, what a congested port has kept back at the sender, and what it
+// had received before and not released, of a socket that it has closed, too. Its memory is
 // free again when it has released that.
 func TestUpgradeUnderSlowApplications(t *testing.T) {
 	t.Parallel()
-	for name, buffer := range map[string]int{"full rings": rds.DefaultBuffer, "a congested port": 256 << 10} {
+	for name, buffer := range map[string]int{"a full queue": rds.DefaultBuffer, "a congested port": 256 << 10} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			upgradeUnderSlowApplications(t, buffer)
