@@ -138,8 +138,12 @@ func TestOneShotConnectionsLeaveNothing(t *testing.T) {
 		if used > 32<<20 { // the nodes of this test had buffers; 2,000 peers would be 100 MiB
 			t.Errorf("%d bytes of heap are left", used)
 		}
-		if records, reserved, _ := node.sequences.size(); records > 3 || reserved != 0 {
-			t.Errorf("%d sequences of the honest peers, %d reserved", records, reserved)
+		eventually(t, "reservations to be given back", func() bool { // connections may still wait to be accepted
+			_, reserved, _ := node.sequences.size()
+			return reserved == 0 && quiet()
+		})
+		if records, _, _ := node.sequences.size(); records > 3 {
+			t.Errorf("%d sequences of the honest peers", records)
 		}
 		if node.index.next > maxStrangers+100 {
 			t.Errorf("%d numbers were given to peers", node.index.next)
