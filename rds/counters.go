@@ -1,6 +1,8 @@
 package rds
 
 import (
+	"maps"
+	"slices"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/conn"
@@ -50,33 +52,27 @@ func (c *counters) operated(op *operation) {
 	}
 }
 
+// countersLocked are those of a connection.
+func (p *peer) countersLocked() conn.Counters {
+	c := p.core.Counters()
+	c.SendExpired += p.expired
+	return c
+}
+
 // list is the counter report: Linux's counters in Linux's order
 // (net/rds/stats.c), zero where the thing does not exist here, then ours, then
 // the transport's.
 func (n *Node) list() []transport.Counter {
 	n.tally()
-	var t conn.Counters
-	n.eachPeer(func(p *peer) {
+	n.mu.RLock()
+	t := n.endedCounters // with the peers that have not ended: none counts twice, and none is missed
+	peers := slices.Collect(maps.Values(n.peers))
+	n.mu.RUnlock()
+	for _, p := range peers {
 		p.mu.Lock()
-		c := p.core.Counters()
-		c.SendExpired += p.expired
+		t.Add(p.countersLocked())
 		p.mu.Unlock()
-		t.ConnReset += c.ConnReset
-		t.SendQueued += c.SendQueued
-		t.SendPong += c.SendPong
-		t.RecvPing += c.RecvPing
-		t.CongUpdateReceived += c.CongUpdateReceived
-		t.CongSendError += c.CongSendError
-		t.Retransmitted += c.Retransmitted
-		t.DroppedFlush += c.DroppedFlush
-		t.PongsDropped += c.PongsDropped
-		t.LinksRefused += c.LinksRefused
-		t.Generations += c.Generations
-		t.Held += c.Held
-		t.SendRefused += c.SendRefused
-		t.SendExpired += c.SendExpired
-		t.SendBarred += c.SendBarred
-	})
+	}
 	c := &n.counters
 	out := []transport.Counter{
 		{Name: "conn_reset", Value: t.ConnReset},

@@ -52,13 +52,14 @@ type Node struct {
 
 	admissionMu sync.Mutex // serialises changes of allowed; locked before all other locks
 
-	mu     sync.RWMutex
-	ending bool // Close has begun: no new sockets
-	closed bool // no new connections either
-	locals map[netip.Addr]*localAddr
-	peers  map[peerKey]*peer
-	socks  map[*nodeSocket]struct{}
-	opened sync.Mutex // serialises listening on new addresses
+	mu            sync.RWMutex
+	ending        bool          // Close has begun: no new sockets
+	closed        bool          // no new connections either
+	endedCounters conn.Counters // of peers that have ended
+	locals        map[netip.Addr]*localAddr
+	peers         map[peerKey]*peer
+	socks         map[*nodeSocket]struct{}
+	opened        sync.Mutex // serialises listening on new addresses
 
 	work sync.WaitGroup // dials and flushers
 }

@@ -68,6 +68,7 @@ func (n *Node) endIdle(p *peer) {
 			refused[i] = *q
 		}
 	}
+	n.endedCounters.Add(p.countersLocked())
 	legacy := p.core.Legacy()
 	legacy.Next = [conn.MaxPaths]uint64{} // a later peer's numbers are higher
 	p.mu.Unlock()

@@ -53,9 +53,6 @@ func TestDaemonAnswersAndStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(info.Connections) != 2 {
-		t.Errorf("connections %+v, want 2", info.Connections)
-	}
 	pings := uint64(0)
 	for _, c := range info.Counters {
 		if c.Name == "recv_ping" {
