@@ -1,0 +1,190 @@
+package rds
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+	"time"
+)
+
+// Strangers of IPv6 are counted by their /64, those of IPv4 by their /24, and both in all.
+func TestStrangersAreCountedByNetwork(t *testing.T) {
+	t.Parallel()
+	var s strangers
+	of := func(net, host int) netip.Addr {
+		return netip.MustParseAddr(fmt.Sprintf("2001:db8:0:%x::%x:1", net, host))
+	}
+	fill := func(addr func(i int) netip.Addr) (n int) {
+		for n < 2*maxStrangers && s.enter(addr(n)) {
+			n++
+		}
+		return n
+	}
+	if n := fill(func(i int) netip.Addr { return of(1, i) }); n != maxNetworkStrangers {
+		t.Errorf("%d strangers of one /64", n)
+	}
+	if s.enter(of(1, 0xffff)) {
+		t.Error("one more of the /64")
+	}
+	if n := fill(func(i int) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, byte(i)}) }); n != maxNetworkStrangers {
+		t.Errorf("%d strangers of one /24", n)
+	}
+	if s.enter(netip.MustParseAddr("::ffff:192.0.2.1")) {
+		t.Error("one more of the /24, as an address of IPv6")
+	}
+	if n := fill(func(i int) netip.Addr { return of(100+i, 1) }); n != maxStrangers-2*maxNetworkStrangers {
+		t.Errorf("%d strangers of other networks", n)
+	}
+	s.leave(of(1, 0))
+	if !s.enter(of(1, 7)) || s.enter(of(5000, 1)) {
+		t.Error("the place of one that has left is not for one other")
+	}
+	for range maxNetworkStrangers {
+		s.leave(of(1, 0))
+	}
+	if len(s.networks) != 1+maxStrangers-2*maxNetworkStrangers {
+		t.Errorf("%d networks", len(s.networks))
+	}
+}
+
+// A /64 that has its share of strangers gets no more of them in, and neither that nor a /24
+// is bound if the allow-list names it.
+func TestListedNetworksAreNotBound(t *testing.T) {
+	t.Parallel()
+	for _, listed := range []bool{false, true} {
+		l := newLab(t)
+		var cfg Config
+		if listed {
+			cfg.Admission.Allow = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("2001:db8::/32")}
+		}
+		cfg.Wire = WireTCP
+		n := l.node(cfg)
+		s := l.bind(n)
+		n.mu.RLock()
+		la := n.locals[s.LocalAddrPort().Addr()]
+		n.mu.RUnlock()
+		const more = 20
+		taken := 0
+		var peers []*peer
+		for i := range maxNetworkStrangers + more {
+			remote := netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", i+1))
+			if p := n.accepting(la, peerKey{local: la.addr, remote: remote}); p != nil {
+				peers = append(peers, p)
+				taken++
+			}
+		}
+		want := maxNetworkStrangers
+		if listed {
+			want += more
+		}
+		if refused := int(n.counters.strangersRefused.Load()); taken != want || refused != maxNetworkStrangers+more-want {
+			t.Errorf("listed %v: %d taken, %d refused", listed, taken, refused)
+		}
+		if got := n.strangers.size(); listed && got != 0 {
+			t.Errorf("%d listed peers are counted", got)
+		}
+		for _, p := range peers {
+			p.release()
+		}
+		eventually(t, "peers without links to end", func() bool { return peersOf(n) == 0 && n.strangers.size() == 0 })
+
+		at := []netip.Addr{s.LocalAddrPort().Addr(), l.bind(n).LocalAddrPort().Addr()} // a /24 has 256 addresses only
+		before, pings := n.counters.strangersRefused.Load(), counter(t, n, "recv_ping")
+		for i := range maxNetworkStrangers + more {
+			a := &attacker{to: netip.AddrPortFrom(at[i/256], l.port)}
+			c, err := a.connect(netip.AddrFrom4([4]byte{127, 0, byte(1 + l.port%250), byte(i)}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_, _ = c.Write(probe(rand.Uint32()|1, 1))
+			if i%64 == 63 || i == maxNetworkStrangers+more-1 { // of links on which nothing has come there are fewer
+				eventually(t, "the links to be started or refused", func() bool {
+					return counter(t, n, "recv_ping")-pings+n.counters.strangersRefused.Load()-before > uint64(i)
+				})
+			}
+		}
+		if refused := n.counters.strangersRefused.Load() - before; listed && refused != 0 || !listed && refused != more {
+			t.Errorf("listed %v: %d links of a /24 refused", listed, refused)
+		}
+	}
+}
+
+// The table of receive sequences is full: new strangers are refused when they connect, and
+// peers that are in the table come back, though their last link was lost minutes ago; what
+// they send again is taken once. Ten minutes after its last link the oldest makes room, and
+// the younger ones stay.
+func TestFullSequenceTable(t *testing.T) {
+	t.Parallel()
+	eachWire(t, func(t *testing.T, w Wire) {
+		const limit = 5
+		l := newLab(t)
+		var peers []*Socket
+		cfg := Config{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond}
+		for range limit {
+			peers = append(peers, l.bind(l.node(cfg)))
+		}
+		stranger := l.bind(l.node(cfg))
+		n := l.node(cfg)
+		victim := l.bind(n)
+		n.sequences.mu.Lock()
+		n.sequences.limit = limit
+		n.sequences.mu.Unlock()
+		for i, s := range peers {
+			mustSend(t, s, victim.LocalAddrPort(), payload(0, 100))
+			expectNumber(t, victim, 0)
+			if i%2 == 0 { // without a link some of them
+				cutLinks(nodeOf(s))
+			}
+		}
+		eventually(t, "the table to be full", func() bool {
+			records, reserved, _ := n.sequences.size()
+			return records == limit && reserved == 0
+		})
+		if err := stranger.Send(background(t), victim.LocalAddrPort(), payload(7, 100)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the stranger to be refused", func() bool { return counter(t, n, "sequences_full") > 0 })
+		for i, s := range peers {
+			if records, _, _ := n.sequences.size(); records != limit {
+				t.Errorf("%d records", records)
+			}
+			for k := range uint64(10) {
+				mustSend(t, s, victim.LocalAddrPort(), payload(k+1, 100))
+				if k == 5 {
+					cutLinks(nodeOf(s))
+				}
+			}
+			for k := range uint64(10) {
+				m := mustRecv(t, victim)
+				if err := verify(m.Data, k+1); err != nil || m.From != s.LocalAddrPort() {
+					t.Fatalf("peer %d, message of %v: %v", i, m.From, err)
+				}
+				m.Release()
+			}
+		}
+		for i, s := range peers {
+			_ = nodeOf(s).Close()
+			eventually(t, "the peer to end", func() bool { return peersOf(n) < limit-i })
+		}
+		n.sequences.mu.Lock()
+		for i := range n.sequences.ended.All() { // the first peer's link was lost ten minutes ago
+			e := &n.sequences.ended.All()[i]
+			if e.s.remote == peers[0].LocalAddrPort().Addr() && e.s.ended.Equal(e.at) {
+				e.at = e.at.Add(-sequenceTime)
+				e.s.ended = e.at
+			}
+		}
+		n.sequences.mu.Unlock()
+		expectNumber(t, victim, 7)
+		if records, _, _ := n.sequences.size(); records != limit {
+			t.Errorf("%d records", records)
+		}
+		for i, s := range peers {
+			if got := n.sequences.has(addressPair{victim.LocalAddrPort().Addr(), s.LocalAddrPort().Addr()}); got != (i > 0) {
+				t.Errorf("peer %d is in the table: %v", i, got)
+			}
+		}
+	})
+}
