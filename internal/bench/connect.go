@@ -63,6 +63,9 @@ func openProvider(cfg rds.Config, ip netip.Addr, name string, port uint16, h *he
 	}
 	cfg.Addresses, cfg.Port, cfg.Paths, cfg.Linger = []netip.Addr{ip}, port, h.Paths, closeLimit
 	cfg.XRC.CRC = h.CRC
+	if h.Guesses {
+		cfg.Memory.PeerLookUps = -1
+	}
 	cfg.TCP.Congestion, cfg.TCP.EventLoops = h.Congestion, h.Loops
 	cfg.TCP.SendBuffer, cfg.TCP.ReceiveBuffer = h.Buffers.Send, h.Buffers.Receive
 	if h.Congestion != "" || h.Buffers != (Buffers{}) {
@@ -108,7 +111,7 @@ func serverAddress(ctx context.Context, server string) (netip.AddrPort, error) {
 // hello is what both sides are told.
 func (r *Runner) hello(port uint16) *hello {
 	o := &r.Options
-	h := &hello{Version: controlVersion, Provider: o.Provider, Port: port, Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers, Loops: o.Loops, Wire: o.wire(), CRC: o.crc()}
+	h := &hello{Version: controlVersion, Provider: o.Provider, Port: port, Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers, Loops: o.Loops, Wire: o.wire(), CRC: o.crc(), Guesses: o.Ops}
 	if o.Loops == 0 && (r.pin == PinSame || r.pin == PinSplit) {
 		h.Loops = 1
 	}

@@ -63,6 +63,7 @@ type hello struct {
 
 	Wire    rds.Wire `json:"wire,omitempty"`     // wire of the nodes
 	CRC     rds.CRC  `json:"crc,omitempty"`      // CRC that the nodes ask for
+	Guesses bool     `json:"guesses,omitempty"`  // the work asks for regions that do not exist as often as for those that do: the nodes do not pace that
 	OverTCP uint16   `json:"over_tcp,omitempty"` // port of a node with RDS over TCP to compare with; 0: none
 }
 
