@@ -41,6 +41,7 @@ type duoLink struct {
 	ends  [2]*duoEnd // the ends of side 0 and side 1
 	sport uint16
 	cut   bool
+	posed bool // an impostor has the other end
 }
 
 type duoEnd struct {
@@ -152,6 +153,34 @@ func (d *duo) answer(i int, ok bool) {
 	d.do(1 - i)
 	s.c.Dialed(d.now, path, s.last)
 	d.do(i)
+}
+
+// impostor connects to side i from the address of the other side, and states a generation of
+// its own, and as many paths as the other side has. It takes nothing of what side i sends,
+// and stays until somebody ends its link.
+func (d *duo) impostor(i, path, arg int) {
+	s := d.side[i]
+	l := &duoLink{sport: uint16(32768 + path), posed: true}
+	h := wire.Header{Sequence: uint64(arg), Sport: wire.PortProbe}
+	wire.Handshake{HasPaths: true, Paths: uint16(d.side[1-i].c.cfg.Paths), Generation: uint32(100 + arg%16), SourceIndex: d.side[1-i].c.cfg.Paths > 1}.Put(&h.Extensions)
+	s.last++
+	e := &duoEnd{l: l, id: s.last}
+	l.ends[i], l.ends[1-i] = e, &duoEnd{l: l, flight: h.AppendTo(nil)}
+	s.ends[e.id] = e
+	d.links = append(d.links, l)
+	up := make(map[int]*duoLink)
+	for k, e := range s.end {
+		if e != nil && !e.l.cut && s.c.paths[k].state == Up {
+			up[k] = e.l
+		}
+	}
+	s.c.Accepted(d.now, e.id, l.sport)
+	d.do(i)
+	for k, l := range up {
+		if l.cut {
+			d.t.Errorf("side %d: the link of path %d ends at once for another one", i, k)
+		}
+	}
 }
 
 func (d *duo) fill(i, path int) {
@@ -320,8 +349,12 @@ func (d *duo) tick(by time.Duration) {
 	}
 }
 
-// settle lets everything happen until nothing is left to do.
+// settle lets everything happen until nothing is left to do. Links of impostors end: they
+// answer nothing, which transports do not bear for long.
 func (d *duo) settle() {
+	for _, l := range d.links {
+		l.cut = l.cut || l.posed
+	}
 	for i, s := range d.side {
 		s.c.Unbar(d.now)
 		s.c.Hold([]uint16{5000, 5001}, false)

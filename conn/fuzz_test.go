@@ -10,7 +10,7 @@ import (
 )
 
 // fuzzOps is how many operations fuzzDuo knows.
-const fuzzOps = 21
+const fuzzOps = 22
 
 // fuzzDuo has the bytes of ops act on two cores; each operation is a byte for
 // what, a byte for where and a byte for how much.
@@ -85,6 +85,8 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 			status := []Status{Refused, Dropped}[arg>>1&1]
 			s.c.RefusedBy(path, first, uint32(arg), status)
 			d.do(i)
+		case 21:
+			d.impostor(i, path, arg)
 		case 17: // a peer that says anything
 			if arg < 200 || s.end[path] == nil {
 				continue
@@ -156,6 +158,10 @@ func TestTwoCores(t *testing.T) {
 		ops := randomOps(rng, i, 600)
 		for k := 1; k < len(ops); k += 3 {
 			switch tame := rng.IntN(8) > 0; ops[k] % fuzzOps {
+			case 21:
+				if i%4 != 3 || rng.IntN(8) > 0 {
+					ops[k] = 9 // few impostors: another generation ends what is repeated
+				}
 			case 17:
 				ops[k] = 4 // honest peers only: those must come to rest
 			case 15:
