@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/netip"
 	"os"
@@ -41,7 +42,7 @@ func (s *shortened) Read(b []byte) (int, error) {
 			s.r.made.Add(1)
 			return 0, errShortened
 		}
-		s.left = 1 << 62
+		s.left = math.MaxInt
 	}
 	n, err := s.from.Read(b[:min(len(b), s.left)])
 	s.left -= n

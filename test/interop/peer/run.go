@@ -105,37 +105,38 @@ func pace(ctx context.Context, start time.Time, messages, rate int) error {
 }
 
 // sendOne sends one message. With Try it asks again and again while the send
-// buffer is full, so that congestion is told from that.
+// buffer is full, so that congestion is told from that: either may follow the other.
 func sendOne(ctx context.Context, t *task, socket Socket, a SendArgs, b []byte, r *SendResult) error {
 	if !a.Try {
 		return socket.Send(ctx, a.To, b)
 	}
-	err := socket.TrySend(a.To, b)
-	if errors.Is(err, syscall.EAGAIN) {
-		r.Full++
-		tick := time.NewTicker(time.Millisecond)
-		defer tick.Stop()
-		for errors.Is(err, syscall.EAGAIN) {
+	full := false
+	for {
+		err := socket.TrySend(a.To, b)
+		switch {
+		case errors.Is(err, syscall.EAGAIN):
+			if !full {
+				full = true
+				r.Full++
+			}
 			select {
-			case <-tick.C:
-				err = socket.TrySend(a.To, b)
+			case <-time.After(time.Millisecond):
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		}
-	}
-	for errors.Is(err, syscall.ENOBUFS) {
-		r.Congested++
-		t.congested.Add(1)
-		if !a.Monitor {
-			return socket.Send(ctx, a.To, b)
-		}
-		if err := awaitNews(ctx, socket, a.To.Port()); err != nil {
+		case errors.Is(err, syscall.ENOBUFS):
+			r.Congested++
+			t.congested.Add(1)
+			if !a.Monitor {
+				return socket.Send(ctx, a.To, b)
+			}
+			if err := awaitNews(ctx, socket, a.To.Port()); err != nil { // any map counts as news: refusal is possible
+				return err
+			}
+		default:
 			return err
 		}
-		err = socket.TrySend(a.To, b) // any map counts as news: refusal is possible
 	}
-	return err
 }
 
 // awaitNews waits until the congestion monitor names a port.
