@@ -183,7 +183,7 @@ func TestRefusedTakeovers(t *testing.T) {
 		want   string
 	}{
 		{"bad settings", args(here, "--npaths", "2"), 2, "npaths"},
-		{"another address", args("127.22.31.77"), 1, "the running daemon goes on: other settings than this daemon's: listen"},
+		{"another address", args("127.22.62.77"), 1, "the running daemon goes on: other settings than this daemon's: listen"},
 		{"another wire and port", append(args(here), "--wire", "tcp", "--port", "1"), 1, "other settings than this daemon's: port, wire"},
 		{"metrics", args(here, "--metrics", "127.0.0.1:1"), 1, "other settings than this daemon's: metrics"},
 		{"nobody there", []string{"--takeover", "--listen", here, "--socket", filepath.Join(u.dir, "none.sock"), "--control", "none"}, 1, "no rdsd to take over from"},
@@ -238,8 +238,8 @@ func TestUpgradeBySignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	d := exec.Command(bin.Path("rdsd"), "--listen", "127.22.31.5", "--port", "17231", "--socket", socket,
-		"--control", filepath.Join(tmp, "c.sock"), "--metrics", "127.22.31.5:17233")
+	d := exec.Command(bin.Path("rdsd"), "--listen", "127.22.62.5", "--port", "17262", "--socket", socket,
+		"--control", filepath.Join(tmp, "c.sock"), "--metrics", "127.22.62.5:17263")
 	d.Env, d.Stderr = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(tmp, "n.sock")), log
 	if err := d.Start(); err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestUpgradeBySignal(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	scrape, err := net.Dial("tcp", "127.22.31.5:17233")
+	scrape, err := net.Dial("tcp", "127.22.62.5:17263")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,13 +86,13 @@ func TestGreedyUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	attach, ctl := filepath.Join(tmp, "a.sock"), filepath.Join(tmp, "c.sock")
-	text := "listen = ['127.22.31.5']\nport = 17231\nwire = 'tcp'\n[users]\npeers = 6\nsockets = 5\n"
+	text := "listen = ['127.22.61.5']\nport = 17261\nwire = 'tcp'\n[users]\npeers = 6\nsockets = 5\n"
 	file := write(t, text)
 	d := daemonAt(t, "--config", file, "--socket", attach, "--control", ctl, "--drain", "0s")
 	var two []*clitest.Process
 	for i, uid := range []uint32{12001, 12002} {
-		p := clitest.StartAs(t, as(uid), []string{greedyEnv + "=" + attach + " 127.22.31.5 127.22.3" + strconv.Itoa(2+i) + ".1"}, "/proc/self/exe")
-		p.Line(p.Stdout, "sockets 5: rds: bind 127.22.31.5:0: 5 sockets are the share of user "+strconv.Itoa(int(uid)))
+		p := clitest.StartAs(t, as(uid), []string{greedyEnv + "=" + attach + " 127.22.61.5 127.22.3" + strconv.Itoa(2+i) + ".1"}, "/proc/self/exe")
+		p.Line(p.Stdout, "sockets 5: rds: bind 127.22.61.5:0: 5 sockets are the share of user "+strconv.Itoa(int(uid)))
 		p.Line(p.Stdout, "6 peers are the share of user "+strconv.Itoa(int(uid)))
 		two = append(two, p)
 	}
@@ -106,7 +106,7 @@ func TestGreedyUsers(t *testing.T) {
 	}
 	d.Signal(syscall.SIGHUP)
 	d.Line(d.Stderr, `reloaded	{"changed": ["users.peers"]}`)
-	third := clitest.StartAs(t, as(12003), []string{greedyEnv + "=" + attach + " 127.22.31.5 127.22.34.1"}, "/proc/self/exe")
+	third := clitest.StartAs(t, as(12003), []string{greedyEnv + "=" + attach + " 127.22.61.5 127.22.34.1"}, "/proc/self/exe")
 	third.Line(third.Stdout, "sockets 5")
 	third.Line(third.Stdout, "peers 7")
 	for _, p := range append(two, third) {
@@ -127,7 +127,7 @@ func TestGreedyUsers(t *testing.T) {
 	}
 	defer c.Close()
 	for range 9 {
-		if _, err := c.Bind(netip.MustParseAddrPort("127.22.31.5:0")); err != nil {
+		if _, err := c.Bind(netip.MustParseAddrPort("127.22.61.5:0")); err != nil {
 			t.Fatal(err)
 		}
 	}
