@@ -2,9 +2,10 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"net/netip"
-	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/rds"
 )
@@ -19,13 +20,12 @@ func TestUpgradeWithWaitingMessages(t *testing.T) {
 			u := upgradesOf(t, wire)
 			from := u.ends[0]
 			const n = 300
-			down := &side{addr: u.sides[0].addr, path: filepath.Join(u.dir, "down.sock")}
-			host := down.addr.Addr().As4()
+			host := u.sides[0].addr.Addr().As4()
 			host[3] = 77
-			down.addr = netip.AddrPortFrom(netip.AddrFrom4(host), 4000)
+			to := netip.AddrPortFrom(netip.AddrFrom4(host), 4000)
 			payload := func(i int) []byte { return bytes.Repeat([]byte{byte(i), byte(i >> 8)}, 32+i%100/99*9000) }
 			for i := range n {
-				if err := from.messages.SendMessage(u.ctx, &rds.Outgoing{To: down.addr, Data: payload(i), Notify: true, Token: uint64(i)}); err != nil {
+				if err := from.messages.SendMessage(u.ctx, &rds.Outgoing{To: to, Data: payload(i), Notify: true, Token: uint64(i)}); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -37,12 +37,22 @@ func TestUpgradeWithWaitingMessages(t *testing.T) {
 					t.Fatalf("status %d: %s", status, was.Stderr)
 				}
 			}
-			u.start(down)
-			u.attach(down)
+			// A node listens when it binds: a daemon would take messages before its application has bound.
+			node, err := rds.NewNode(rds.Config{Port: uint16(u.port), Wire: rds.Wire(u.wire)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = node.Close() })
+			sock, err := node.Bind(to)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(u.ctx, 30*time.Second)
+			defer cancel()
 			for i := range n {
-				m, err := down.sock.Recv(u.ctx)
+				m, err := sock.Recv(ctx)
 				if err != nil || !bytes.Equal(m.Data, payload(i)) {
-					t.Fatalf("message %d: %d bytes, %v", i, len(m.Data), err)
+					t.Fatalf("message %d: %v\n%s", i, err, u.sides[0].daemon.Stderr)
 				}
 				m.Release()
 				f, err := from.messages.Recv(u.ctx)
@@ -50,7 +60,7 @@ func TestUpgradeWithWaitingMessages(t *testing.T) {
 					t.Fatalf("fate %d: %v of %d, %v", i, f.Status, f.Token, err)
 				}
 			}
-			if m, err := down.sock.TryRecv(); err == nil {
+			if m, err := sock.TryRecv(); err == nil {
 				t.Errorf("one more message, of %d bytes", len(m.Data))
 			}
 		})
