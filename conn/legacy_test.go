@@ -58,7 +58,7 @@ func TestInheritedConnectionIsTheSameIncarnation(t *testing.T) {
 	if hs := wire.ParseHandshake(&h.Extensions); hs.Generation != 99 || h.Sequence != was.Next[0] {
 		t.Errorf("generation %d and number %d, want 99 and %d", hs.Generation, h.Sequence, was.Next[0])
 	}
-	pong(c, 0) // of the same generation of the peer
+	pong(c, 0) // the peer's generation is the same
 	if c.Epoch() != 0 || c.Counters().Generations != 0 {
 		t.Error("the peer seems to be another")
 	}

@@ -52,11 +52,11 @@ func TestLookUpsArePaced(t *testing.T) {
 			{time.Second / 2, 1, 1000, 32},
 			{time.Hour, 1, 1000, 64}, // an hour has saved up no more than a second
 			{2 * time.Second, 8, 1000, 8 * 64},
-			{2 * time.Second, 64, 100, 1024}, // and not 64 times 64
+			{2 * time.Second, 64, 100, 1024}, // the limit of the device, not 64 times 64
 			{time.Second / 4, 64, 100, 256},
 			{2 * time.Second, 5000, 1, 1024},
 		} {
-			<-time.After(c.after) // of the bubble
+			<-time.After(c.after) // the time of the synctest bubble
 			if got := g.tried(r, c.peers, c.tries); got != c.want {
 				g.Errorf("%d peers: %d look-ups after %v, want %d", c.peers, got, c.after, c.want)
 			}
@@ -101,7 +101,7 @@ func TestKnownKeysAreAlwaysLookedUp(t *testing.T) {
 			g.wantFault(r, g.from(peerA, foreign, 0), Denied)
 			g.wantFault(r, g.from(peerA, elsewhere, 0), Denied)
 		}
-		<-time.After(time.Second) // of the bubble: there are tokens again
+		<-time.After(time.Second) // the time of the synctest bubble: there are tokens again
 		g.wantFault(r, g.from(peerA, foreign, 0), None)
 		g.wantFault(r, g.from(peerA, elsewhere, 0), Denied)
 	})
@@ -195,7 +195,7 @@ func TestGuessesLookTheSame(t *testing.T) {
 		if f := fault(r, with(live, nil)); f != Denied { // good, and refused unseen
 			g.Errorf("a good key without a token: %v", f)
 		}
-		<-time.After(time.Second) // of the bubble
+		<-time.After(time.Second) // the time of the synctest bubble
 		g.wantFault(r, with(live, nil), None)
 	})
 }

@@ -57,7 +57,7 @@ func TestKeysTellNothingOfOneAnother(t *testing.T) {
 			t.Errorf("remap %v: %d keys are near the ones before them", again, near)
 		}
 		for bit, n := range flips {
-			if n < 1800 || n > 2300 { // of 4,095, 2,047 are expected, with a deviation of 32
+			if n < 1800 || n > 2300 { // 2,047 of 4,095 are expected, with a deviation of 32
 				t.Errorf("remap %v: bit %d differs in %d of %d pairs", again, bit, n, len(keys)-1)
 			}
 		}

@@ -18,7 +18,7 @@ type offenders struct {
 	// Under mu.
 	peers   map[netip.Addr]*offender
 	swept   time.Time
-	timer   *time.Timer // of the next lines; nil before it is needed
+	timer   *time.Timer // writes the next lines; nil before it is needed
 	armed   bool        // the timer runs
 	stopped bool
 }
@@ -28,9 +28,9 @@ type offender struct {
 	last  time.Time
 	// Since the last line.
 	refused uint64
-	unseen  uint64 // of them, without a look-up
+	unseen  uint64 // refusals without a look-up
 	since   time.Time
-	fault   Fault // of the last one
+	fault   Fault // why the last request was refused
 	due     time.Time
 }
 

@@ -156,7 +156,7 @@ func TestPortAloneMeansTheOnlyAddress(t *testing.T) {
 		binders(t, func(t *testing.T, p Provider) {
 			_, err := p.Bind(only(4000))
 			wantSaid(t, "none", err, ErrInvalid, "rds: bind :4000: ", "there is none yet", "127.0.0.1")
-			bound(t, p, addrOf(a, 4001)) // from then on there is one
+			bound(t, p, addrOf(a, 4001)) // the node has an address from then on
 			s, err := p.Bind(only(4000))
 			if err != nil || s.LocalAddrPort() != addrOf(a, 4000) {
 				t.Errorf("%v, %v", s, err)

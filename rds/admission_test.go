@@ -19,7 +19,7 @@ func TestAllowList(t *testing.T) {
 	for addr, want := range map[string]bool{
 		"10.0.0.1": true, "10.0.0.255": true, "10.0.1.0": false, "10.1.2.3": true, "10.1.2.4": false,
 		"::ffff:10.0.0.1": true, "::ffff:10.0.1.1": false, // a mapped address is its IPv4 address
-		"10.9.255.1": true, "10.10.0.1": false, "::ffff:10.9.0.7": true, // and so is a mapped prefix
+		"10.9.255.1": true, "10.10.0.1": false, "::ffff:10.9.0.7": true, // a mapped prefix counts as IPv4
 		"fd00:1::7": true, "fd00:1::7%eth0": true, "fd00:1:0:1::7": false, "::a00:1": false,
 		"192.168.0.1": true, // the bits behind the length do not count
 	} {

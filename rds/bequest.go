@@ -140,7 +140,7 @@ func (s *Service) legacy(l *Legacy) (*legacyService, error) {
 	all := s.all()
 	slices.SortFunc(all, func(a, b *session) int { return int(int64(a.id) - int64(b.id)) })
 	for _, x := range all {
-		if !x.moves { // it attaches to the other process when this one has ended
+		if !x.moves { // such an application attaches to the successor when this process has ended
 			continue
 		}
 		y, err := x.legacy(l)
@@ -261,7 +261,7 @@ func (a *appSocket) regions(st *legacySocket) error {
 	for k, flags := range t.keys {
 		kept, mem, err := t.owner.Keep(k)
 		if err != nil {
-			continue // it was for one use, or is being revoked
+			continue // the region was for one use, or is being revoked
 		}
 		off := uintptr(unsafe.Pointer(unsafe.SliceData(mem))) - uintptr(unsafe.Pointer(unsafe.SliceData(a.sess.memory)))
 		st.Regions = append(st.Regions, legacyRegion{kept, uint32(flags), int(off), len(mem)})

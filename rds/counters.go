@@ -65,7 +65,7 @@ func (p *peer) countersLocked() conn.Counters {
 func (n *Node) list() []transport.Counter {
 	n.tally()
 	n.mu.RLock()
-	t := n.endedCounters // with the peers that have not ended: none counts twice, and none is missed
+	t := n.endedCounters // read under the same lock as the peers: none counts twice, and none is missed
 	peers := slices.Collect(maps.Values(n.peers))
 	n.mu.RUnlock()
 	for _, p := range peers {

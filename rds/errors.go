@@ -76,7 +76,7 @@ func (e *OpError) Error() string {
 	switch {
 	case e.Local.IsValid():
 		s += " " + e.Local.String()
-	case e.Local.Port() != 0: // of the only address
+	case e.Local.Port() != 0: // the port of the only address
 		s += " :" + strconv.Itoa(int(e.Local.Port()))
 	}
 	if e.Peer.IsValid() {

@@ -26,14 +26,14 @@ type Info struct {
 	Peers       *PeersInfo          `json:"peers,omitempty"`     // sizes of the tables of peers
 	Users       []UserInfo          `json:"users,omitempty"`     // what users have of their shares
 	LeftOut     string              `json:"left_out,omitempty"`  // what this report leaves out; empty: nothing
-	Waits       []WaitInfo          `json:"waits,omitempty"`     // who waits, for what and since when
+	Waits       []WaitInfo          `json:"waits,omitempty"`     // messages that wait, for what and since when
 	Time        time.Time           `json:"time,omitzero"`       // when the snapshot was made
 }
 
 // PeersInfo is how many peers a node knows.
 type PeersInfo struct {
 	Peers        int `json:"peers"`         // peers with a link, or that somebody here talks to
-	Strangers    int `json:"strangers"`     // those of Peers that have proved nothing
+	Strangers    int `json:"strangers"`     // peers that have proved nothing
 	MaxStrangers int `json:"max_strangers"` // bound of Strangers
 	Sequences    int `json:"sequences"`     // entries of the table of receive sequences
 	MaxSequences int `json:"max_sequences"` // entries, and strangers that might need one, beyond which new strangers are refused

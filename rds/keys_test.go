@@ -128,7 +128,7 @@ func TestGuessesOverTheWire(t *testing.T) {
 	stop := make(chan struct{})
 	var honest atomic.Uint64
 	var wg sync.WaitGroup
-	wg.Go(func() { // of the address that the guesser has, too: it is the honest host that guesses
+	wg.Go(func() { // the honest peer has the guesser's address: its host is the one that guesses
 		local := make([]byte, 8)
 		for i := uint64(0); ; i++ {
 			select {

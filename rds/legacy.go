@@ -19,7 +19,7 @@ import (
 type Legacy struct {
 	State     []byte
 	Files     []*os.File
-	StateFile int // which of Files is that of Config.State, and has its lock; -1: none
+	StateFile int // number in Files of the file Config.State, locked; -1: none
 }
 
 // Close closes the files.
@@ -43,7 +43,7 @@ type legacyState struct {
 	Listeners  []legacyListener
 	StateFile  int
 	Secret     uint64           // mr.Device.Secret
-	Peers      []legacyPeer     // in the order of their numbers
+	Peers      []legacyPeer     // ascending by number
 	Told       []toldPeer       // peers that have ended and whose numbers applications may have
 	Sequences  []legacySequence // receive sequences, if there is no state file
 	Service    *legacyService
@@ -95,7 +95,7 @@ type legacyQueued struct {
 // legacyService is a service. Attach is its listening socket.
 type legacyService struct {
 	Attach   int
-	Path     string // of the socket file; empty: the listener was given
+	Path     string // path of the socket file; empty: the listener was given
 	Next     uint64
 	Maps     uint64 // congestion maps counted in the table
 	Openings []int  // connections that have said nothing yet

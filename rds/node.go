@@ -33,7 +33,7 @@ type Node struct {
 	self       transport.Transport // carries messages between the node's own addresses
 	pool       *buf.Pool
 	generation uint32
-	pages      *pageSource // where regions begin
+	pages      *pageSource // draws the page in which a cookie's offset begins
 	suspicion  suspicionRates
 	control    io.Closer
 	counters   counters
@@ -55,7 +55,7 @@ type Node struct {
 	mu            sync.RWMutex
 	ending        bool          // Close has begun: no new sockets
 	closed        bool          // no new connections either
-	endedCounters conn.Counters // of peers that have ended
+	endedCounters conn.Counters // sum over the peers that have ended
 	locals        map[netip.Addr]*localAddr
 	peers         map[peerKey]*peer
 	socks         map[*nodeSocket]struct{}
@@ -299,7 +299,7 @@ func (n *Node) findOrMake(la *localAddr, key peerKey, stranger bool) (p *peer, m
 	p = newPeer(n, la, key, role)
 	p.stranger.Store(stranger)
 	if p.own {
-		p.retain() // for ever
+		p.retain() // a peer of the node's own addresses never ends
 	}
 	if l := n.allowed.Load(); l != nil && n.locals[key.remote] == nil && !l.has(key.remote) { // The list has just changed.
 		p.barred.Store(true)

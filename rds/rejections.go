@@ -22,7 +22,7 @@ const (
 type AdmissionInfo struct {
 	Allow    []netip.Prefix `json:"allow"`              // Admission.Allow; empty: everybody
 	Rejected uint64         `json:"rejected"`           // connections that were reset
-	Prefixes []RejectedInfo `json:"prefixes,omitempty"` // whose connections those were, the most first; at most 1,024
+	Prefixes []RejectedInfo `json:"prefixes,omitempty"` // networks of rejected peers, the most connections first; at most 1,024
 	Others   uint64         `json:"others,omitempty"`   // part of Rejected of prefixes that are not in Prefixes any more
 }
 

@@ -114,7 +114,7 @@ func pauseFor(d time.Duration, stop <-chan struct{}) bool {
 
 // reportTurns are those of a user's applications, of which one at a time gets a report.
 type reportTurns struct {
-	token chan struct{} // with whoever has the turn, which guards the fields below
+	token chan struct{} // one token; its holder makes the report, and may use the fields below
 	rest  time.Time     // nobody has the turn before
 	of    *snapshot
 	text  []byte // what the user may see of the snapshot, as JSON

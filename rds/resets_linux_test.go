@@ -94,7 +94,7 @@ func TestResetsAtRandomBytes(t *testing.T) {
 						return
 					}
 				}
-				for ctx.Err() == nil { // on RDS/TCP one may be lost
+				for ctx.Err() == nil { // a message may be lost on RDS/TCP
 					if near.Send(ctx, there, nil) != nil {
 						return
 					}

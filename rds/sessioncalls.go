@@ -42,7 +42,7 @@ func (x *session) calls() {
 	for {
 		var q ipc.Request
 		if err := x.conn.Receive(&q); err != nil {
-			if errors.Is(err, os.ErrDeadlineExceeded) { // of Service.rest
+			if errors.Is(err, os.ErrDeadlineExceeded) { // Service.rest has set the deadline
 				if h := x.svc.moving.Load(); h != nil {
 					x.park(h)
 				}

@@ -188,7 +188,7 @@ func TestStrangersAreBounded(t *testing.T) {
 		if err != nil {
 			return
 		}
-		_, _ = c.Write(probe(rand.Uint32()|1, 1)) // of links on which nothing has come there are fewer (transport.MostSetups)
+		_, _ = c.Write(probe(rand.Uint32()|1, 1)) // silent links have a lower limit (transport.MostSetups)
 		if conns = append(conns, c); len(conns)%64 == 0 {
 			eventually(t, "the links to be started or refused", func() bool {
 				return counter(t, node, "recv_ping")-pings+node.counters.strangersRefused.Load() >= uint64(len(conns))
@@ -210,7 +210,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	}
 	eventually(t, "strangers to be refused", func() bool { return full() == maxStrangers && node.counters.strangersRefused.Load() > 0 })
 
-	mustSend(t, old, victim.LocalAddrPort(), []byte("and I am back")) // it has proved itself before
+	mustSend(t, old, victim.LocalAddrPort(), []byte("and I am back")) // old has proved itself before
 	expect(t, victim, "and I am back")
 	fresh := l.bind(l.node(Config{Wire: WireTCP}))
 	mustSend(t, victim, fresh.LocalAddrPort(), []byte("you are new"))

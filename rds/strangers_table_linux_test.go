@@ -99,7 +99,7 @@ func TestListedNetworksAreNotBound(t *testing.T) {
 			}
 			defer c.Close()
 			_, _ = c.Write(probe(rand.Uint32()|1, 1))
-			if i%64 == 63 || i == maxNetworkStrangers+more-1 { // of links on which nothing has come there are fewer
+			if i%64 == 63 || i == maxNetworkStrangers+more-1 { // silent links have a lower limit
 				eventually(t, "the links to be started or refused", func() bool {
 					return counter(t, n, "recv_ping")-pings+n.counters.strangersRefused.Load()-before > uint64(i)
 				})

@@ -15,9 +15,9 @@ import (
 // given (mr.Config.PeerLookUps, the same number there as here): a socket that guesses keys
 // leaves the rest to the others of its host. All of them are refusals a second.
 type suspicionRates struct {
-	suspects  int // of all sockets that had one before; 0: nobody is suspected
-	share     int // of each of them
-	strangers int // of first operations, before sockets that had no success count as suspects
+	suspects  int // refusals of all suspected sockets together; 0: nobody is suspected
+	share     int // refusals of each suspected socket
+	strangers int // refusals of first operations, before sockets without a success count as suspects
 }
 
 func suspicionRatesOf(lookUps int) (r suspicionRates) {

@@ -88,7 +88,7 @@ type user struct {
 	over    atomic.Bool  // the share of memory is used up; written under Service.mu
 
 	regionsOnce sync.Once
-	regions     atomic.Pointer[mr.Owner] // who all regions of the user's sessions are within; nil: there were none so far
+	regions     atomic.Pointer[mr.Owner] // owner of all regions of the user's sessions; nil: there were none so far
 
 	// Guarded by Service.mu.
 	sessions int                         // sessions, and former ones with sockets that linger
@@ -272,7 +272,7 @@ func (s *Service) regionsOf(u *user, d *mr.Device) *mr.Owner {
 type UserInfo struct {
 	UID        uint32 `json:"uid"`
 	Sessions   int    `json:"sessions"`
-	Sockets    int    `json:"sockets"`     // those included that linger
+	Sockets    int    `json:"sockets"`     // open and lingering sockets
 	Addresses  int    `json:"addresses"`   // addresses that the user's sockets are bound to
 	Peers      int    `json:"peers"`       // connections that the user's applications use
 	Memory     int64  `json:"memory"`      // bytes of shared memory that were touched

@@ -36,7 +36,7 @@ type daemon struct {
 	service service // nil if applications cannot attach
 	serving rds.ServiceConfig
 	watch   []io.Closer // control socket, metrics and takeover socket, closed last
-	parts   []ownPart   // of watch, what a successor takes over
+	parts   []ownPart   // the sockets of watch that a successor takes over
 	log     *zap.Logger
 	level   zap.AtomicLevel
 	dropped func() uint64 // lines of the log that standard error has not taken

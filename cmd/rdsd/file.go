@@ -62,7 +62,7 @@ type fileKey struct {
 	header      int    // line of the header of its table, from 1; 0: none
 	first, next int    // its first line, and that of what follows; 0: the end of the file
 	list        string // key of the list of tables that it is in, such as "ports"
-	index       int    // which of those tables it is in
+	index       int    // number of the table that has the key
 	inline      bool   // its value is a table in braces
 }
 

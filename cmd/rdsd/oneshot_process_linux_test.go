@@ -26,8 +26,8 @@ import (
 // Margins of a daemon's use of the machine 10 s after an attack over its use before.
 const (
 	memoryMargin     = 48 << 20               // 2,000 peers that stayed would be 100 MiB
-	descriptorMargin = 8                      // of the honest peers' last links
-	cpuMargin        = 250 * time.Millisecond // of a second
+	descriptorMargin = 8                      // the honest peers' last links may still be open
+	cpuMargin        = 250 * time.Millisecond // CPU time in one second
 )
 
 // footprint is what a process uses of the machine.

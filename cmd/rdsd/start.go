@@ -33,7 +33,7 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 	if err != nil {
 		return cli.WithStatus(cli.StatusUsage, err)
 	}
-	zap.RedirectStdLog(log) // of libraries
+	zap.RedirectStdLog(log) // libraries write to the standard logger
 	program, err := exec.LookPath(os.Args[0])
 	if err == nil {
 		program, err = filepath.Abs(program) // the working directory may change
@@ -49,7 +49,7 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 		in.close()
 		return cli.WithStatus(cli.StatusUsage, err)
 	}
-	p.service.ReportGroups = reportGroups(p.control) // of the control socket that was inherited, if one was
+	p.service.ReportGroups = reportGroups(p.control) // the control socket may be an inherited one, with another group
 	if in.attach != nil {
 		p.node.State = set.statePath(in.attach.Addr().String())
 	}
@@ -71,7 +71,7 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 		d.before = d.fromStore(left)
 	}
 	if err := d.open(p); err != nil {
-		if d.before != nil { // which goes on with all there is
+		if d.before != nil { // the predecessor goes on with all there is
 			d.before.refuse(err)
 			return err
 		}

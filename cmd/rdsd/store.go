@@ -29,7 +29,7 @@ import (
 // Names in the store.
 const (
 	storeHead = "rdsd-head" // storedHead
-	storeFile = "rdsd-"     // and the number of the file
+	storeFile = "rdsd-"     // a stored file's name is this and its number
 )
 
 // storedHead describes what is in the store.
@@ -38,7 +38,7 @@ type storedHead struct {
 	Place           place
 	State           int // bytes of the state of the rds.Legacy, behind this JSON text
 	Files           int // files of the rds.Legacy; those of Parts follow
-	StateFile       int // which of them is the state file of the daemon; -1: none
+	StateFile       int // number of the passed file that is the daemon's state file; -1: none
 	Parts           []passedPart
 }
 

@@ -87,7 +87,7 @@ func takeFrom(path string, at place) (*predecessor, error) {
 // serve tells the predecessor that all is ready, and returns nil when it is this daemon's
 // turn: when the predecessor says so, or has ended.
 func (p *predecessor) serve() error {
-	if p.c == nil { // it has ended, and left all in the descriptor store
+	if p.c == nil { // the predecessor has ended, and left all in the descriptor store
 		return nil
 	}
 	var m takeoverStepMessage
@@ -208,7 +208,7 @@ func listenerOf[L net.Listener](p *predecessor, name string) (l L, err error) {
 	if p == nil || p.parts[name] == nil {
 		return l, nil
 	}
-	x, err := net.FileListener(p.parts[name]) // which has a descriptor of its own
+	x, err := net.FileListener(p.parts[name]) // the listener has a descriptor of its own
 	if err != nil {
 		return l, err
 	}

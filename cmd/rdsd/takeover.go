@@ -325,7 +325,7 @@ func (d *daemon) pass(ctx context.Context, s successor, l *rds.Legacy) (err erro
 	}
 	_ = s.c.SetDeadline(time.Now().Add(takeoverStep))
 	if err := s.c.Send(&takeoverStepMessage{Step: stepGo}); err != nil {
-		return err // it has ended
+		return err // the successor has ended
 	}
 	err = s.hear(stepServing)
 	if errors.Is(err, os.ErrDeadlineExceeded) {

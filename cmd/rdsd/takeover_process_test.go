@@ -239,7 +239,7 @@ func TestUpgradeBySignal(t *testing.T) {
 	}
 	defer log.Close()
 	d := exec.Command(bin.Path("rdsd"), "--listen", "127.22.62.5", "--port", "17262", "--socket", socket,
-		"--control", filepath.Join(tmp, "c.sock"), "--metrics", "127.22.62.5:17263")
+		"--control", filepath.Join(tmp, "c.sock"), "--metrics", "127.22.62.5:17269")
 	d.Env, d.Stderr = append(os.Environ(), "NOTIFY_SOCKET="+filepath.Join(tmp, "n.sock")), log
 	if err := d.Start(); err != nil {
 		t.Fatal(err)
@@ -291,7 +291,7 @@ func TestUpgradeBySignal(t *testing.T) {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	scrape, err := net.Dial("tcp", "127.22.62.5:17263")
+	scrape, err := net.Dial("tcp", "127.22.62.5:17269")
 	if err != nil {
 		t.Fatal(err)
 	}

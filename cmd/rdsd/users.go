@@ -46,7 +46,7 @@ func reportGroups(cfg control.Config) []uint32 {
 	} else if cfg.Path == "" {
 		return nil
 	}
-	if mode&0o020 == 0 { // who connects needs to be allowed to write
+	if mode&0o020 == 0 { // connecting needs the right to write
 		return nil
 	}
 	return []uint32{uint32(group)}

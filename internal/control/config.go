@@ -28,7 +28,7 @@ type Config struct {
 	// They must end when their request's context does.
 	Extra map[string]http.Handler
 
-	readTimeout time.Duration // for tests; 0: the constant of that name
+	readTimeout time.Duration // set by tests; 0: the constant readTimeout
 }
 
 // listener is what to accept on; the file is nil if it is not ours.

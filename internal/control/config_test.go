@@ -74,7 +74,7 @@ func TestGroupThatCannotBe(t *testing.T) {
 	if os.Geteuid() == 0 {
 		t.Skip("needs another user than root, who may give files to any group")
 	}
-	gid := uint32(math.MaxUint32 - 1) // as an int of 32 bits it is negative
+	gid := uint32(math.MaxUint32 - 1) // negative as an int of 32 bits
 	if _, err := (Config{Path: path, Group: int(gid)}).Serve(constant); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("group %d: ", int(gid))) {
 		t.Errorf("error %v, want one that names the group", err)
 	}

@@ -101,7 +101,7 @@ func (ln *Listener) unlisten() {
 		})
 	}
 	ln.last.Store(true)
-	_ = ln.ln.SetDeadline(time.Unix(1, 0)) // for a run that waits
+	_ = ln.ln.SetDeadline(time.Unix(1, 0)) // a call of run that waits returns
 	<-ln.done
 	ln.Close()
 }
@@ -181,7 +181,7 @@ func (ln *Listener) run(accept func(*Conn)) {
 			continue
 		case ln.ctx.Err() != nil || errors.Is(err, net.ErrClosed):
 			return
-		case errors.Is(err, os.ErrDeadlineExceeded): // of unlisten, or of pause
+		case errors.Is(err, os.ErrDeadlineExceeded): // unlisten or pause has set the deadline
 			if ln.last.Load() {
 				_ = ln.ln.SetDeadline(time.Time{})
 			}

@@ -47,7 +47,7 @@ func (e *Engine) Pause() {
 	e.mu.Unlock()
 	for _, ln := range listeners {
 		ln.hold.CompareAndSwap(nil, &pausing{parked: make(chan struct{}), resume: make(chan struct{})})
-		_ = ln.ln.SetDeadline(time.Unix(1, 0)) // for a run that waits
+		_ = ln.ln.SetDeadline(time.Unix(1, 0)) // a call of run that waits returns
 	}
 	for _, ln := range listeners {
 		if hold := ln.hold.Load(); hold != nil {

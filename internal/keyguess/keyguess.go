@@ -22,7 +22,7 @@ type Guess struct {
 // Result is what became of guesses.
 type Result struct {
 	Tried uint64 // guesses that were answered
-	Hits  uint64 // of them, those that have read
+	Hits  uint64 // guesses that have read memory
 	Took  time.Duration
 }
 

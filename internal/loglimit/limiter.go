@@ -32,7 +32,7 @@ type Limiter struct {
 	trusted func(netip.Addr) bool // peers that PerKind does not bind, but PerPeer does; may be nil
 
 	mu    sync.Mutex       // guards the fields below; a leaf
-	kinds map[string]*kind // by message
+	kinds map[string]*kind // key: the message of the log line
 	left  uint64           // lines left out so far
 }
 
@@ -43,7 +43,7 @@ type kind struct {
 	length  time.Duration
 	written int               // lines written, but for those about trusted peers
 	left    uint64            // lines left out
-	peers   map[string]*count // by peer; the empty string: lines about no peer
+	peers   map[string]*count // key: the peer; the empty string: lines about no peer
 }
 
 // count is what is known of one peer.
