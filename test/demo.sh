@@ -7,7 +7,9 @@
 # 127.0.0.2. `make bench-table` has the measurements.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. test/lib.sh
 
+modules
 make --no-print-directory build
 
 began=$(date +%s%N)

@@ -24,3 +24,9 @@ need() {
     rm -f "$log"
     [ -z "$need_why" ]
 }
+
+# modules fetches the modules. Without certificates none can be fetched, and Debian's git
+# comes without them.
+modules() {
+    go mod download 2>/dev/null || need ca-certificates || echo "$need_why"
+}

@@ -144,8 +144,7 @@ interop_missing() {
     command -v qemu-system-x86_64 >/dev/null || { echo "no qemu-system-x86_64"; return 0; }
 }
 
-# Without certificates no module can be fetched, and Debian's git comes without them.
-go mod download 2>/dev/null || need ca-certificates || echo "$need_why"
+modules
 go build -o "$tmp/testsum" ./internal/testsum
 
 stage format format
