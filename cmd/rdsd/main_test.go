@@ -16,6 +16,9 @@ func TestMain(m *testing.M) {
 	if where := os.Getenv(greedyEnv); where != "" {
 		greedy(where)
 	}
+	if what := os.Getenv(fatesEnv); what != "" {
+		sendForFates(what)
+	}
 	if path := os.Getenv(halfEnv); path != "" {
 		halfAttach(path)
 	}

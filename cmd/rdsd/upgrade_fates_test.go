@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/rds"
+)
+
+// fatesEnv has this binary be an application that sends: it holds the path of a daemon's
+// socket, the address to bind there, the address to send to, and the number of messages.
+const fatesEnv = "RDSD_TEST_FATES"
+
+// sendForFates sends messages, says so, and writes the fate of each.
+func sendForFates(what string) {
+	var path, addr, peer string
+	var n uint64
+	if _, err := fmt.Sscan(what, &path, &addr, &peer, &n); err != nil {
+		panic(err)
+	}
+	c, err := rds.Dial(path)
+	if err != nil {
+		panic(err)
+	}
+	s, err := c.Bind(netip.MustParseAddrPort(addr))
+	if err != nil {
+		panic(err)
+	}
+	ctx, to := context.Background(), netip.MustParseAddrPort(peer)
+	for i := range n {
+		if err := s.SendMessage(ctx, &rds.Outgoing{To: to, Data: []byte("?"), Notify: true, Token: i}); err != nil {
+			panic(err)
+		}
+	}
+	fmt.Println("sent")
+	for {
+		m, err := s.Recv(ctx)
+		if err != nil {
+			panic(err)
+		}
+		fmt.Println("fate", m.Token, m.Status)
+	}
+}
+
+// An application is stopped while its messages are delivered, more than its completion ring
+// has room for, and its daemon is upgraded twice before it goes on. The application then
+// receives the fate of each message, once and in order.
+func TestUpgradeOfAStoppedSender(t *testing.T) {
+	t.Parallel()
+	u := upgradesOf(t, "xrc")
+	const n = 6000 // the completion ring has 4096 entries
+	host := u.sides[0].addr.Addr().As4()
+	host[3] = 77
+	to := netip.AddrPortFrom(netip.AddrFrom4(host), 4000)
+	from := netip.AddrPortFrom(u.sides[0].addr.Addr(), 4020)
+	app := clitest.StartEnv(t, []string{fatesEnv + "=" + fmt.Sprintln(u.sides[0].path, from, to, n)}, os.Args[0])
+	app.Line(app.Stdout, "sent")
+	app.Signal(syscall.SIGSTOP)
+	node, err := rds.NewNode(rds.Config{Port: uint16(u.port), Wire: rds.WireXRC})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = node.Close() })
+	sock, err := node.Bind(to)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(u.ctx, 30*time.Second)
+	defer cancel()
+	for i := range n {
+		m, err := sock.Recv(ctx)
+		if err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		m.Release()
+	}
+	for range 2 {
+		was := u.sides[0].daemon
+		u.startWith(u.sides[0], "--takeover")
+		if status := was.Wait(); status != 0 {
+			t.Fatalf("status %d: %s", status, was.Stderr)
+		}
+	}
+	app.Signal(syscall.SIGCONT)
+	for i := range n {
+		if line := app.Line(app.Stdout, "fate "); strings.TrimSpace(line) != fmt.Sprintf("fate %d %v", i, rds.StatusSuccess) {
+			t.Fatalf("fate %d: %s", i, line)
+		}
+	}
+}
