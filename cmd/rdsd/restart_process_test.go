@@ -29,7 +29,8 @@ type restarts struct {
 	times   int
 	down    time.Duration
 	kill    bool
-	sending bool // the sender's daemon is restarted, not the receiver's
+	sending bool                                // the sender's daemon is restarted, not the receiver's
+	end     func(r *restarts, s *side, nth int) // ends a daemon in the test's own way
 
 	dir    string
 	config string        // file; "": none
@@ -54,11 +55,16 @@ func (r *restarts) start(s *side) {
 
 func (r *restarts) startWith(s *side, more ...string) {
 	r.Helper()
+	s.daemon = daemonAt(r.T, append(r.args(s), more...)...)
+}
+
+// args are those of a side's daemon.
+func (r *restarts) args(s *side) []string {
 	args := []string{"--listen", s.addr.Addr().String(), "--port", fmt.Sprint(r.port), "--wire", r.wire, "--socket", s.path, "--control", "none"}
 	if r.config != "" {
 		args = append(args, "--config", r.config)
 	}
-	s.daemon = daemonAt(r.T, append(args, more...)...)
+	return args
 }
 
 // configure gives the daemons a configuration, and a directory.
@@ -132,9 +138,11 @@ func (r *restarts) run() {
 	if r.sending {
 		who = from
 	}
-	for range r.times {
+	for i := range r.times {
 		<-time.After(r.hold)
-		if r.kill {
+		if r.end != nil {
+			r.end(r, who, i)
+		} else if r.kill {
 			who.kill()
 		} else {
 			who.daemon.Signal(syscall.SIGTERM)

@@ -42,7 +42,6 @@ func takeFrom(path string, at place) (*predecessor, error) {
 	if err != nil {
 		return fail(err)
 	}
-	p.pid = cred.PID
 	_ = c.SetDeadline(time.Now().Add(takeoverAsk))
 	if err := c.Send(&takeoverAskMessage{Version: takeoverVersion, Legacy: rds.LegacyVersion, Place: at}); err != nil {
 		return fail(err)
@@ -54,6 +53,9 @@ func takeFrom(path string, at place) (*predecessor, error) {
 	}
 	if answer.Error != "" {
 		return fail(errors.New("the running daemon goes on: " + answer.Error))
+	}
+	if cred.PID != 0 { // else the daemon is in another PID namespace, where it has another number
+		p.pid = answer.PID
 	}
 	var files []*os.File
 	for len(files) < answer.Files {

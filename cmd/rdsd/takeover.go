@@ -63,6 +63,7 @@ type place struct {
 // takeoverAnswer is the first answer; its descriptors follow in messages of their own.
 type takeoverAnswer struct {
 	Error  string       // why the daemon goes on by itself
+	PID    int          // of the daemon; the socket's credentials are those of the first daemon, which called listen
 	Files  int          // number of descriptors that follow: the state of the rds.Legacy, its files, those of Parts
 	Legacy int          // number of files of the rds.Legacy
 	Parts  []passedPart // listening sockets
@@ -285,7 +286,7 @@ func (d *daemon) handOver(ctx context.Context, s successor) bool {
 func (d *daemon) pass(ctx context.Context, s successor, l *rds.Legacy) (err error) {
 	stop := context.AfterFunc(ctx, func() { _ = s.c.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
-	answer := takeoverAnswer{Legacy: len(l.Files)}
+	answer := takeoverAnswer{PID: os.Getpid(), Legacy: len(l.Files)}
 	state, err := ipc.NewFile("rdsd-state", l.State)
 	if err != nil {
 		return err
