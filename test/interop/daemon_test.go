@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -19,11 +20,12 @@ import (
 
 // daemon is an rdsd in the namespace, for a node program that is attached to it.
 type daemon struct {
-	l      *lab
-	cmd    *exec.Cmd
-	socket string
-	log    string
-	args   []string
+	l       *lab
+	cmd     *exec.Cmd
+	socket  string
+	control string
+	log     string
+	args    []string
 }
 
 // startApplication starts an rdsd that serves addr and the addresses of first
@@ -40,10 +42,10 @@ func (l *lab) startApplication(t *testing.T, addr netip.Addr, paths int, args ..
 		a = a.Next()
 		l.addAddr(t, a)
 	}
-	d := &daemon{l: l, socket: filepath.Join(dir, "s"), log: l.logFile(t, "rdsd-")}
+	d := &daemon{l: l, socket: filepath.Join(dir, "s"), control: filepath.Join(dir, "c"), log: l.logFile(t, "rdsd-")}
 	d.args = append([]string{
 		"--listen", strings.Join(all, ","), "--npaths", strconv.Itoa(paths),
-		"--socket", d.socket, "--control", filepath.Join(dir, "c"), "--drain", "1s", "--log-level", "debug",
+		"--socket", d.socket, "--control", d.control, "--drain", "1s", "--log-level", "debug",
 	}, args...)
 	d.start(t)
 	t.Cleanup(func() {
@@ -60,21 +62,10 @@ func (l *lab) startApplication(t *testing.T, addr netip.Addr, paths int, args ..
 // start starts the daemon and waits until it takes applications.
 func (d *daemon) start(t *testing.T) {
 	t.Helper()
-	program, err := daemonOnce()
-	if err != nil {
+	if err := d.launch(); err != nil {
 		t.Fatal(err)
 	}
-	log, err := os.OpenFile(d.log, os.O_WRONLY|os.O_APPEND, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = log.Close() }()
-	d.cmd = d.l.command(program, d.args...)
-	d.cmd.Stdout, d.cmd.Stderr = log, log
-	if err := d.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	err = poll(t.Context(), func() (bool, error) {
+	err := poll(t.Context(), func() (bool, error) {
 		c, err := rds.Dial(d.socket)
 		if err != nil {
 			return false, nil
@@ -85,6 +76,34 @@ func (d *daemon) start(t *testing.T) {
 		t.Fatalf("rdsd does not start: %v\n%s", err, tail(d.log, 4<<10))
 	}
 }
+
+// launch starts the daemon's process, with further arguments.
+func (d *daemon) launch(more ...string) error {
+	program, err := daemonOnce()
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(d.log, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = log.Close() }()
+	d.cmd = d.l.command(program, slices.Concat(d.args, more)...)
+	d.cmd.Stdout, d.cmd.Stderr = log, log
+	return d.cmd.Start()
+}
+
+// upgrade has a new process take the daemon's place, and waits for the end of the old one.
+func (d *daemon) upgrade() error {
+	was := d.cmd
+	if err := d.launch("--takeover"); err != nil {
+		return err
+	}
+	return was.Wait()
+}
+
+// info is the daemon's report.
+func (d *daemon) info(ctx context.Context) (rds.Info, error) { return rds.FetchInfo(ctx, d.control) }
 
 // kill ends the daemon as a crash would.
 func (d *daemon) kill() {

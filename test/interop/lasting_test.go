@@ -21,8 +21,8 @@ import (
 // long tells whether what takes minutes is to run at its full length.
 func long() bool { return os.Getenv("RDS_LONG") != "" }
 
-// TestLasting shows to a guest what lasts: restarts of rdsd in a row, receivers that do
-// not read, questions for XRC. RDS_LONG=1 has 20 restarts of each kind, also at 50,000
+// TestLasting shows to a guest what lasts: restarts and upgrades of rdsd in a row, receivers
+// that do not read, questions for XRC. RDS_LONG=1 has 20 of each kind, restarts also at 50,000
 // messages a second, pauses of 5 minutes with the default limit of silence, and
 // 7 minutes of questions.
 func TestLasting(t *testing.T) {
@@ -58,6 +58,19 @@ func TestLasting(t *testing.T) {
 				t.Parallel()
 			}
 			c.run(t, l, guest, addr)
+		})
+	}
+	for name, c := range map[string]upgrades{
+		"upgrades-1": {addr: "10.77.16.1", witness: "10.77.17.1", paths: 1},
+		"upgrades-8": {addr: "10.77.216.1", witness: "10.77.217.1", paths: 8},
+	} {
+		c.times, c.rate, c.count = 4, 1000, 1000
+		if long() {
+			c.times = 20
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.run(t, l, guest)
 		})
 	}
 	pause, limits := 5*time.Second, "silence = \"1s\"\n"
