@@ -50,7 +50,7 @@ type attachment struct {
 
 	peerMu   sync.RWMutex // guards resolved and origins
 	resolved map[[2]netip.Addr]uint32
-	origins  map[uint32]*netip.Addr
+	origins  map[uint32]origin
 
 	sockMu sync.Mutex
 	socks  [maxSessionSockets]atomic.Pointer[clientSocket] // sockets by index; written under sockMu
@@ -61,7 +61,7 @@ type attachment struct {
 }
 
 func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
-	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves}
+	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves, ipc.FeatureSlots}
 	if c.cfg.Reconnect {
 		features = append(features, ipc.FeatureAgain)
 	}
@@ -70,7 +70,7 @@ func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 	}
 	t := &attachment{
 		c: c, conn: control, dead: make(chan struct{}), calls: make(map[uint64]chan *ipc.Reply),
-		resolved: make(map[[2]netip.Addr]uint32), origins: make(map[uint32]*netip.Addr),
+		resolved: make(map[[2]netip.Addr]uint32), origins: make(map[uint32]origin),
 		closed: make(map[uint32]uint16), early: make(map[uint32][]recvItem),
 		fates: make(map[uint32][]conn.Fate), coming: make(map[uint32]comingSocket),
 	}
@@ -330,22 +330,31 @@ func (t *attachment) resolve(ctx context.Context, local, remote netip.Addr) (uin
 
 var noAddr netip.Addr
 
-// origin is the remote address of a connection. It is looked up once.
-func (t *attachment) origin(i uint32) *netip.Addr {
+// origin is what was read of a slot of the table.
+type origin struct {
+	slot   uint32 // generation of the slot
+	remote *netip.Addr
+}
+
+// origin is the remote address of a connection that an entry of a ring names. It is looked
+// up once, and again when the slot is another connection's.
+func (t *attachment) origin(i uint32) origin {
+	slot := t.table.Slot(int(i))
 	t.peerMu.RLock()
-	a := t.origins[i]
+	o := t.origins[i]
 	t.peerMu.RUnlock()
-	if a != nil {
-		return a
+	if o.remote != nil && o.slot == slot {
+		return o
 	}
 	_, remote, ok := t.table.Peer(int(i))
 	if !ok {
-		return &noAddr
+		return origin{slot, &noAddr}
 	}
+	o = origin{slot, &remote}
 	t.peerMu.Lock()
 	defer t.peerMu.Unlock()
-	t.origins[i] = &remote
-	return &remote
+	t.origins[i] = o
+	return o
 }
 
 // boundBy finds the half that a call has bound, nil if there is none.

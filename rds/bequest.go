@@ -122,7 +122,7 @@ func (s *Service) legacy(l *Legacy) (*legacyService, error) {
 	if err != nil {
 		return nil, err
 	}
-	st := &legacyService{Attach: l.add(f), Maps: s.table.Maps()}
+	st := &legacyService{Attach: l.add(f), Maps: s.table.Maps(), Slots: s.slots()}
 	if s.file != nil {
 		st.Path = s.file.Path()
 	}
@@ -161,7 +161,7 @@ func (x *session) legacy(l *Legacy) (st legacySession, err error) {
 		return st, err
 	}
 	st = legacySession{
-		ID: x.id, Cred: x.cred, Command: x.command, Since: x.since, Again: x.again, Spills: x.spills, Promised: x.promised,
+		ID: x.id, Cred: x.cred, Command: x.command, Since: x.since, Again: x.again, Spills: x.spills, Slots: x.slots, Promised: x.promised,
 		Backlog: x.queue.limit, Soft: x.mem.soft, Layout: x.seg.Layout, Submitted: x.sq.At(), Ahead: x.ahead, Gens: x.gens,
 		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(), RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(),
 		Stalls: x.stalls.Load(), Blocked: x.congBlocked.Load(), Congested: x.congErrors.Load(), RunFull: x.queueFull.Load(),

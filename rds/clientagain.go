@@ -81,7 +81,7 @@ func (t *attachment) salvage(cause error) {
 		default:
 			continue
 		}
-		remote := *t.origin(e.Peer())
+		remote := *t.origin(e.Peer()).remote
 		if s == nil || !remote.IsValid() {
 			continue
 		}

@@ -1,8 +1,6 @@
 package rds
 
 import (
-	"net/netip"
-
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
 )
@@ -14,6 +12,9 @@ func (t *attachment) turn() (some bool, err error) {
 	n, err := l.cq.Refresh()
 	if n == 0 || err != nil {
 		return false, err
+	}
+	if l.d.from.slot != t.table.Slot(int(l.d.peer)) { // The slot may be another peer's since the last turn; entries that name a slot keep it.
+		l.d.from = origin{}
 	}
 	for i := range n {
 		e := l.cq.Peek(i)
@@ -37,8 +38,8 @@ type delivery struct {
 	count   int
 	block   *clientBlock // the block of the last message
 	off     uint32
-	more    int // messages in block besides the one that the block was granted for
-	from    *netip.Addr
+	more    int    // messages in block besides the one that the block was granted for
+	from    origin // of the last message
 	peer    uint32
 	touched []*clientSocket
 	spilled uint64 // messages that were spilled before they were on the ring, in all
@@ -78,10 +79,10 @@ func (d *delivery) take(e *ipc.Entry) {
 
 func (d *delivery) message(e *ipc.Entry) {
 	t := d.t
-	if d.from == nil || d.peer != e.Peer() {
+	if d.from.remote == nil || d.peer != e.Peer() {
 		d.from, d.peer = t.origin(e.Peer()), e.Peer()
 	}
-	it := recvItem{from: d.from, peer: e.Peer(), seq: e.Token(), length: e.Length(), sport: e.Port(), path: e.Flags() &^ (ipc.FlagDest | ipc.FlagSpilled), dest: e.Flags()&ipc.FlagDest != 0}
+	it := recvItem{from: d.from.remote, peer: e.Peer(), seq: e.Token(), length: e.Length(), sport: e.Port(), path: e.Flags() &^ (ipc.FlagDest | ipc.FlagSpilled), dest: e.Flags()&ipc.FlagDest != 0}
 	if e.Block() != ipc.NoBlock {
 		if d.block == nil || d.off != e.Block() {
 			d.settle()

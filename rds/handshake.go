@@ -134,7 +134,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		svc: s, node: s.node, cred: cred, gids: append(cred.Groups, cred.GID), command: command(cred.PID), since: time.Now(), conn: c,
 		promised: cfg.SendBudget, budget: int64(cfg.SendBudget) * 3 / 2, flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
 		again: slices.Contains(hello.Features, ipc.FeatureAgain), spills: slices.Contains(hello.Features, ipc.FeatureSpill),
-		moves: slices.Contains(hello.Features, ipc.FeatureMoves),
+		moves: slices.Contains(hello.Features, ipc.FeatureMoves), slots: slices.Contains(hello.Features, ipc.FeatureSlots),
 	}
 	x.regions.sess = x
 	x.changed.Store(x.since.UnixNano())
@@ -157,7 +157,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		return nil, err
 	}
 	features := x.node.transports()
-	features = append(features, ipc.FeatureAgain, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves)
+	features = append(features, ipc.FeatureAgain, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves, ipc.FeatureSlots)
 	if x.node.operates() {
 		features = append(features, ipc.FeatureRDMA)
 	}
@@ -260,6 +260,7 @@ func (s *Service) enlist(x *session) error {
 
 // release is reserve's other half.
 func (s *Service) release(x *session) {
+	s.node.restTold(&x.heard) // before sweep misses the session
 	s.mu.Lock()
 	delete(s.sessions, x.id)
 	s.unnumberLocked(x)

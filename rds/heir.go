@@ -176,7 +176,7 @@ func (n *Node) inherit(in *inheritance) error {
 // inherit takes over the sessions of the predecessor.
 func (s *Service) inherit(in *inheritance) error {
 	st := in.state.Service
-	s.table.Succeed(st.Maps + 1)
+	s.table.Succeed(st.Maps+1, st.Slots)
 	for _, x := range in.state.Told {
 		if x.Index < ipc.MaxPeers && s.node.peerAt(x.Index) == nil {
 			_ = s.table.SetPeer(int(x.Index), x.Local, x.Remote) // its zones have been written before
@@ -211,7 +211,7 @@ func (s *Service) resume(st *legacySession, in *inheritance) (err error) {
 	x := &session{
 		svc: s, node: s.node, id: st.ID, cred: st.Cred, gids: append(st.Cred.Groups, st.Cred.GID), command: st.Command, since: st.Since,
 		promised: st.Promised, budget: int64(st.Promised) * 3 / 2, flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}),
-		done: make(chan struct{}), again: st.Again, spills: st.Spills, moves: true, holds: 1, ahead: st.Ahead, gens: st.Gens,
+		done: make(chan struct{}), again: st.Again, spills: st.Spills, slots: st.Slots, moves: true, holds: 1, ahead: st.Ahead, gens: st.Gens,
 	}
 	x.log = s.log.With(zap.Uint64("session", x.id), zap.Int("pid", x.cred.PID), zap.Uint32("uid", x.cred.UID), zap.String("command", x.command))
 	if x.conn, err = ipc.OpenConn(in.take(st.Conn)); err != nil {
@@ -401,14 +401,17 @@ func (a *appSocket) resumeRegion(r legacyRegion) error {
 // resumeMessages queues what had found no room in the application's memory.
 func (a *appSocket) resumeMessages(list []legacyMessage) error {
 	q, bytes := &a.s.q, int64(0)
+	from := make([]*netip.Addr, len(list))
+	for i := range list {
+		from[i] = a.s.node.remoteOf(list[i].Peer)
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for _, m := range list {
-		p := a.s.node.peerAt(m.Peer)
-		if p == nil || len(m.Data) > MaxMessage {
+	for i, m := range list {
+		if from[i] == nil || len(m.Data) > MaxMessage {
 			return ErrInvalid
 		}
-		it := recvItem{from: &p.remote, peer: m.Peer, seq: m.Sequence, length: uint32(len(m.Data)), sport: m.Sport, path: m.Path, dest: m.HasDest}
+		it := recvItem{from: from[i], peer: m.Peer, seq: m.Sequence, length: uint32(len(m.Data)), sport: m.Sport, path: m.Path, dest: m.HasDest}
 		if len(m.Data) > 0 {
 			it.buf = a.s.node.pool.Get(len(m.Data))
 			copy(it.buf.B, m.Data)

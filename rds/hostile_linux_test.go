@@ -43,11 +43,12 @@ const (
 	rawCQHead   = 0x300
 	rawWantSQ   = 0x400
 	rawWantMaps = 0x480
+	rawCQ       = 4096 + 32*ringEntries
 	rawCells    = 4096 + 2*32*ringEntries
 )
 
 // intrude shakes hands by hand.
-func intrude(t testing.TB, path string) *evil {
+func intrude(t testing.TB, path string, features ...string) *evil {
 	t.Helper()
 	c, err := net.DialUnix(ipc.Network, nil, &net.UnixAddr{Name: path, Net: ipc.Network})
 	if err != nil {
@@ -55,7 +56,7 @@ func intrude(t testing.TB, path string) *evil {
 	}
 	e := &evil{TB: t, sock: c, conn: ipc.NewConn(c)}
 	_ = c.SetDeadline(time.Now().Add(patience))
-	if err := e.conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: []string{ipc.FeatureRDMA}}); err != nil {
+	if err := e.conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: append(features, ipc.FeatureRDMA)}); err != nil {
 		t.Fatal(err)
 	}
 	files, err := e.conn.ReceiveFiles(&e.w, ipc.WelcomeFiles)

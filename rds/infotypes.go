@@ -37,7 +37,7 @@ type PeersInfo struct {
 	MaxStrangers int `json:"max_strangers"` // bound of Strangers
 	Sequences    int `json:"sequences"`     // entries of the table of receive sequences
 	MaxSequences int `json:"max_sequences"` // entries, and strangers that might need one, beyond which new strangers are refused
-	SlotsTold    int `json:"slots_told"`    // slots of the table of applications that are not used again, as applications know them
+	SlotsTold    int `json:"slots_told"`    // slots of the table of applications whose peers have ended and that applications may know
 }
 
 // SessionInfo describes an application attached to a Service.

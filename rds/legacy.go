@@ -97,8 +97,9 @@ type legacyService struct {
 	Attach   int
 	Path     string // path of the socket file; empty: the listener was given
 	Next     uint64
-	Maps     uint64 // congestion maps counted in the table
-	Openings []int  // connections that have said nothing yet
+	Maps     uint64   // congestion maps counted in the table
+	Slots    []uint32 // generations of the slots of the table
+	Openings []int    // connections that have said nothing yet
 	Sessions []legacySession
 }
 
@@ -108,7 +109,7 @@ type legacySession struct {
 	Cred                        ipc.Credentials
 	Command                     string
 	Since                       time.Time
-	Again, Spills               bool
+	Again, Spills, Slots        bool
 	Promised                    int
 	Backlog                     int64
 	Soft                        int // receive memory that is not late

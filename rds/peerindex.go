@@ -11,17 +11,19 @@ import (
 
 // peerIndex finds peers by number. It grows under Node.mu; who looks a peer up takes no lock.
 //
-// A number is given again when its peer has ended and nobody was told of it: no message of
-// the peer went to a socket's queue, and so to no application's ring, and no application has
-// looked the peer up. A number that was told stays what it was, for entries that applications
-// have not read yet, and for what they remember: when all others are given it is given again
-// if no session that is attached was told, and a minute after its peer has ended.
+// A number is given again when its peer has ended and nothing names the peer by the number
+// any more. If nobody was told of the number, that is at once: no message of the peer went to
+// a socket's queue, and no application has looked the peer up. A number that was told rests
+// first, and is given again when Node.sweep finds nothing that names it.
 type peerIndex struct {
-	pages atomic.Pointer[[]*peerPage]
-	next  uint32        // lowest number that was never given; guarded by Node.mu
-	free  []uint32      // numbers to be given again; guarded by Node.mu
-	told  []toldPeer    // peers that have ended and whose numbers were told, those first that ended first; guarded by Node.mu
-	rest  time.Duration // how long a number that was told is not given again; 0: numberRest
+	pages  atomic.Pointer[[]*peerPage]
+	next   uint32        // lowest number that was never given; guarded by Node.mu
+	free   []uint32      // numbers to be given again; guarded by Node.mu
+	beyond []uint32      // numbers to be given again that are no slots of the table; guarded by Node.mu
+	told   []toldPeer    // peers that have ended and whose numbers were told; guarded by Node.mu
+	rest   time.Duration // how long a number that was told is not given again; 0: numberRest
+
+	sweeping bool // a sweep runs, or is scheduled; guarded by Node.mu
 }
 
 // toldPeer is a peer that has ended and whose number applications may have.
@@ -29,102 +31,38 @@ type toldPeer struct {
 	Index         uint32
 	Local, Remote netip.Addr
 
-	since time.Time // when the peer had ended
+	since time.Time // when the peer had ended, or a session that knew it
 }
 
 const (
-	// numberRest is how long a number that was told rests at least: what the end of its peer
-	// has left under way is over then.
-	numberRest = time.Minute
-	// numberTries is how many such numbers are looked at for a new peer.
-	numberTries = 16
+	// numberRest is how long a number that was told rests at least: what the end of its peer,
+	// or of a session, has left under way is over then.
+	numberRest = 10 * time.Second
+	// sweeps is how many sweeps there are in that time while few numbers are left.
+	sweeps = 10
+	// fewNumbers is the count of free numbers at which sweeps begin.
+	fewNumbers = ipc.MaxPeers / 4
 )
+
+// resting is how long a number that was told is not given again.
+func (x *peerIndex) resting() time.Duration { return cmp.Or(x.rest, numberRest) }
 
 // numberLocked is the number of a new peer.
 func (n *Node) numberLocked() uint32 {
 	x := &n.index
-	if i := len(x.free) - 1; i >= 0 {
-		number := x.free[i]
-		x.free = x.free[:i]
-		return number
-	}
-	if x.next >= ipc.MaxPeers {
-		if number, ok := n.againLocked(); ok {
+	n.sweepSoonLocked()
+	for _, free := range [...]*[]uint32{&x.free, &x.beyond} {
+		if i := len(*free) - 1; i >= 0 {
+			number := (*free)[i]
+			*free = (*free)[:i]
 			return number
+		}
+		if x.next < ipc.MaxPeers {
+			break
 		}
 	}
 	x.next++
 	return x.next - 1
-}
-
-// againLocked takes a number that was told and that no session knows any more.
-func (n *Node) againLocked() (number uint32, ok bool) {
-	x, svc := &n.index, n.service.Load()
-	for range min(len(x.told), numberTries) {
-		t := x.told[0]
-		if n.now().Sub(t.since) < cmp.Or(x.rest, numberRest) {
-			return 0, false
-		}
-		x.told = x.told[1:]
-		if svc == nil {
-			return t.Index, true
-		}
-		if !svc.knows(t.Index) {
-			svc.table.ClearPeer(int(t.Index))
-			return t.Index, true
-		}
-		x.told = append(x.told, t)
-	}
-	return 0, false
-}
-
-// slotSet is a set of slots of the table.
-type slotSet [ipc.MaxPeers / 64]atomic.Uint64
-
-func (h *slotSet) add(slot uint32) {
-	if slot >= ipc.MaxPeers {
-		return
-	}
-	w, bit := &h[slot/64], uint64(1)<<(slot%64)
-	if w.Load()&bit == 0 {
-		w.Or(bit)
-	}
-}
-
-func (h *slotSet) has(slot uint32) bool {
-	return slot < ipc.MaxPeers && h[slot/64].Load()>>(slot%64)&1 != 0
-}
-
-// legacy is the set for another process, and inherit takes it over: a set that is not there
-// has everything.
-func (h *slotSet) legacy() []uint64 {
-	out := make([]uint64, len(h))
-	for i := range h {
-		out[i] = h[i].Load()
-	}
-	return out
-}
-
-func (h *slotSet) inherit(set []uint64) {
-	for i := range h {
-		if i < len(set) {
-			h[i].Store(set[i])
-		} else {
-			h[i].Store(^uint64(0))
-		}
-	}
-}
-
-// knows tells whether some session was told of a number.
-func (s *Service) knows(number uint32) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, x := range s.sessions {
-		if x.heard.has(number) {
-			return true
-		}
-	}
-	return false
 }
 
 // peerPage is a piece of the index.
@@ -167,16 +105,32 @@ func (n *Node) skipTo(i uint32) bool {
 	return true
 }
 
-// inheritTold takes over the numbers of peers that have ended.
+// inheritTold takes over the numbers of peers that have ended. All that are neither theirs
+// nor those of connections are free: nobody was told, or nothing names them any more.
 func (n *Node) inheritTold(list []toldPeer) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	x := &n.index
+	x.told = list
+	taken := make(map[uint32]bool)
 	for i := range list {
 		list[i].since = n.now()
+		taken[list[i].Index] = true
+		x.next = max(x.next, list[i].Index+1)
 	}
-	n.index.told = list
-	for _, x := range list {
-		n.index.next = max(n.index.next, x.Index+1)
+	for i := range x.next {
+		if !taken[i] && n.peerAt(i) == nil {
+			x.freeLocked(i)
+		}
+	}
+}
+
+// freeLocked has a number given again.
+func (x *peerIndex) freeLocked(i uint32) {
+	if i < ipc.MaxPeers {
+		x.free = append(x.free, i)
+	} else {
+		x.beyond = append(x.beyond, i)
 	}
 }
 
@@ -185,15 +139,30 @@ func (n *Node) unindexLocked(p *peer) {
 	x := &n.index
 	x.place(p.index).Store(nil)
 	svc := n.service.Load()
-	switch {
-	case !p.told.Load():
-		if svc != nil {
-			svc.hide(p)
-		}
-		x.free = append(x.free, p.index)
-	case svc != nil && p.index < ipc.MaxPeers:
+	if p.told.Load() && p.index < ipc.MaxPeers {
 		x.told = append(x.told, toldPeer{p.index, p.local.addr, p.remote, n.now()})
+		n.sweepSoonLocked()
+		return
 	}
+	if svc != nil {
+		svc.hide(p)
+	}
+	x.freeLocked(p.index)
+}
+
+// remoteOf is the remote address of a peer that may have ended, nil if the number was not told.
+func (n *Node) remoteOf(i uint32) *netip.Addr {
+	if p := n.peerAt(i); p != nil {
+		return &p.remote
+	}
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	for k := range n.index.told {
+		if t := n.index.told[k]; t.Index == i {
+			return &t.Remote
+		}
+	}
+	return nil
 }
 
 // peerAt is the peer with a number, nil if there is none.

@@ -1,7 +1,10 @@
 package rds
 
 import (
+	"fmt"
 	"net/netip"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,7 +55,7 @@ func TestNumbersOfPeersAreGivenAgain(t *testing.T) {
 	t.Parallel()
 	n, svc, path := served(t, newLoopLab(t), Config{Linger: -1}, ServiceConfig{Users: UserShares{Peers: ipc.MaxPeers}})
 	n.mu.Lock()
-	n.index.next, n.index.rest = ipc.MaxPeers-4, time.Nanosecond
+	n.index.next, n.index.rest = ipc.MaxPeers-4, 20*time.Millisecond
 	n.mu.Unlock()
 	here := newAddr()
 	first, second := dialed(t, path), dialed(t, path)
@@ -82,26 +85,151 @@ func TestNumbersOfPeersAreGivenAgain(t *testing.T) {
 	wantErr(t, "one more", c.TrySend(next(), []byte("x")), ErrTooMany)
 }
 
-// A number is not given again while an application that has had messages from its peer, and
-// remembers the peer's address, is attached.
-func TestNumberOfASenderIsKept(t *testing.T) {
+// sweepByHand has a node, whose numbers below first are not used, sweep only when sweptOf
+// is called.
+func sweepByHand(n *Node, first uint32) {
+	n.mu.Lock()
+	n.index.next, n.index.rest, n.index.sweeping = first, time.Nanosecond, true
+	n.mu.Unlock()
+}
+
+// sweptOf sweeps, and counts the told numbers that are still not given again.
+func sweptOf(n *Node) (told int) {
+	n.sweep()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return len(n.index.told)
+}
+
+// An application receives a message each from more addresses than the table has slots, one
+// after the other, and reaches the last one as it does the first one. Slots are used again
+// meanwhile, but no message comes from another address than its sender's, and none is sent
+// to another one than the program says. RDS_LONG=1 has the whole table.
+func TestSlotsOfSendersAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
-	n, svc, path := served(t, l, Config{}, ServiceConfig{})
-	to := bound(t, dialed(t, path), addrOf(newAddr(), 5))
-	far := l.bindOne(Config{})
-	mustSend(t, far, to.LocalAddrPort(), []byte("hello"))
-	expect(t, to, "hello")
-	p := n.known(n.local(to.LocalAddrPort().Addr()), far.LocalAddrPort().Addr())
-	if p == nil || !svc.knows(p.index) || svc.knows(p.index+1) {
-		t.Fatalf("%+v", p)
+	n, _, path := served(t, l, Config{}, ServiceConfig{})
+	s := bound(t, dialed(t, path), addrOf(newAddr(), 5))
+	senders, slots := 40, uint32(8)
+	if os.Getenv("RDS_LONG") != "" {
+		senders, slots = ipc.MaxPeers+100, ipc.MaxPeers
+	}
+	sweepByHand(n, ipc.MaxPeers-slots)
+	var held Message // of the first sender, over the use of its slot by others
+	for i := range senders {
+		far := l.bindOne(Config{})
+		text := fmt.Sprint("from ", i)
+		mustSend(t, far, s.LocalAddrPort(), []byte(text))
+		m := mustRecv(t, s)
+		if m.From != far.LocalAddrPort() || string(m.Data) != text {
+			t.Fatalf("%q from %v, want %q from %v", m.Data, m.From, text, far.LocalAddrPort())
+		}
+		if i == 0 {
+			held = m
+		} else {
+			m.Release()
+		}
+		if i == senders-1 {
+			mustSend(t, s, far.LocalAddrPort(), []byte("to the last one"))
+			expect(t, far, "to the last one")
+		}
+		_ = nodeOf(far).Close()
+		if i < senders-1 {
+			eventually(t, "the end of the sender", func() bool { return peersOf(n) == 0 })
+			if senders <= 40 || i%1000 == 999 {
+				eventually(t, "its slot to be free", func() bool { return sweptOf(n) == 0 })
+			}
+		}
 	}
 	n.mu.Lock()
-	n.index.next, n.index.rest = ipc.MaxPeers, time.Nanosecond
-	n.index.told = []toldPeer{{Index: p.index}, {Index: p.index + 1}}
-	got := []uint32{n.numberLocked(), n.numberLocked()}
+	next, pages := n.index.next, len(*n.index.pages.Load())
 	n.mu.Unlock()
-	if got[0] != p.index+1 || got[1] != ipc.MaxPeers {
-		t.Errorf("numbers %v", got)
+	if next > ipc.MaxPeers || pages > ipc.MaxPeers/256 {
+		t.Errorf("%d numbers, %d pages", next, pages)
+	}
+	if string(held.Data) != "from 0" {
+		t.Errorf("the message held is %q", held.Data)
+	}
+	first := l.bind(l.node(Config{}), held.From)
+	mustSend(t, s, held.From, []byte("to the first one"))
+	expect(t, first, "to the first one")
+	held.Release()
+}
+
+// A number is kept while a message that names it waits for a socket, or for the next owner of
+// a port, and while a successor may have been told that the number is taken.
+func TestNumberIsKeptInQueues(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	n := l.node(Config{})
+	sweepByHand(n, ipc.MaxPeers-2)
+	s := l.bind(n)
+	la := n.local(s.LocalAddrPort().Addr())
+	la.mu.Lock()
+	la.expectLocked(7)
+	la.mu.Unlock()
+	far := l.bindOne(Config{})
+	port := uint16(7)
+	for _, to := range []*Socket{nil, s} {
+		if to != nil {
+			port = to.LocalAddrPort().Port()
+		}
+		if err := far.Send(background(t), addrOf(la.addr, port), []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	eventually(t, "both messages", func() bool {
+		la.mu.Lock()
+		k := la.keepers[7]
+		la.mu.Unlock()
+		return k != nil && k.q.count.Load() == 1 && s.node.q.count.Load() == 1
+	})
+	_ = nodeOf(far).Close()
+	eventually(t, "the end of the peer", func() bool { return peersOf(n) == 0 })
+	kept := func(where string) {
+		t.Helper()
+		if sweptOf(n) != 1 {
+			t.Errorf("the number that %s names is free", where)
+		}
+	}
+	kept("a message of two")
+	expect(t, s, "x")
+	kept("a message for nobody so far")
+	next := l.bind(n, addrOf(la.addr, 7))
+	expect(t, next, "x")
+	n.leaving.Store(true)
+	kept("a successor's state")
+	n.leaving.Store(false)
+	if told := sweptOf(n); told != 0 {
+		t.Errorf("%d numbers are kept", told)
+	}
+}
+
+// Numbers that are no slots of the table are given again at once, when slots are used up,
+// and a successor gives those again that nobody has.
+func TestNumbersWithoutSlots(t *testing.T) {
+	t.Parallel()
+	n := newLoopLab(t).node(Config{})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.index.next = ipc.MaxPeers
+	n.index.freeLocked(ipc.MaxPeers + 3)
+	n.index.freeLocked(7)
+	for _, want := range []uint32{7, ipc.MaxPeers + 3, ipc.MaxPeers} {
+		if got := n.numberLocked(); got != want {
+			t.Errorf("number %d, want %d", got, want)
+		}
+	}
+	n.index = peerIndex{next: 4}
+	n.mu.Unlock()
+	n.inheritTold([]toldPeer{{Index: 2}, {Index: 5}})
+	n.mu.Lock()
+	n.mu.Unlock()
+	if n.remoteOf(2) == nil || n.remoteOf(3) != nil { // a message of the ended peer may wait for an application
+		t.Error("the addresses of peers that have ended are not those that were inherited")
+	}
+	n.mu.Lock()
+	if x := &n.index; x.next != 6 || !slices.Equal(x.free, []uint32{0, 1, 3, 4}) {
+		t.Errorf("next %d, free %v", x.next, x.free)
 	}
 }

@@ -268,11 +268,18 @@ func (s *Service) show(p *peer) {
 // one in its slot.
 func (s *Service) shows(p *peer) bool { return p.index < ipc.MaxPeers && s.node.peerAt(p.index) == p }
 
-// hide takes a connection out of the table, of which no application was told.
+// hide takes a connection that has ended out of the table.
 func (s *Service) hide(p *peer) {
 	if p.index < ipc.MaxPeers {
 		s.table.ClearPeer(int(p.index))
 	}
+}
+
+// slots are the generations of the slots of the table.
+func (s *Service) slots() []uint32 {
+	s.node.mu.RLock()
+	defer s.node.mu.RUnlock()
+	return s.table.Slots()
 }
 
 // showDown puts into the table whether there is no link to a peer, and whether there may

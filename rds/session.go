@@ -66,7 +66,7 @@ type session struct {
 
 	user      *user              // constant once reserve was called
 	changed   atomic.Int64       // when the session, or its last call that a report shows, began, in Unix nanoseconds
-	heard     slotSet            // peers that the application knows by their numbers
+	heard     slotSet            // numbers of peers that the application has looked up, or has messages of
 	ending    atomic.Bool        // the session has begun to end: its memory is on its way back
 	met       map[*peer]struct{} // connections that the session uses; guarded by Service.mu
 	holds     int                // what keeps the session counted against the limits on sessions; guarded by Service.mu
@@ -89,6 +89,7 @@ type session struct {
 	last    bool            // the session is ending: submissions are taken whatever the budget
 	moves   bool            // the application goes on in the process that takes the daemon's place; constant
 	spills  bool            // the application finds what was spilled when the daemon has ended; constant
+	slots   bool            // ipc.FeatureSlots: the application needs a slot until it has taken the entries that name the slot; constant
 	again   bool            // the application submits to the next daemon what this one leaves
 	left    bool            // nothing more is taken, and the application knows
 	ended   bool

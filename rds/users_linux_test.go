@@ -194,10 +194,11 @@ func TestUsersTakeAllTheyGet(t *testing.T) {
 	n, svc, path := served(t, newLoopLab(t), Config{Linger: -1}, ServiceConfig{Users: shares, MaxSessionsPerUID: 8})
 	openTo(t, path)
 	n.mu.Lock()
-	n.index.next, n.index.rest = ipc.MaxPeers-104, time.Nanosecond
+	n.index.next, n.index.rest = ipc.MaxPeers-104, 20*time.Millisecond
 	n.mu.Unlock()
 	for range 3 {
 		takeAll(t, svc, path)
+		eventually(t, "the numbers to be given again", func() bool { return n.peersInfo().SlotsTold == 0 })
 	}
 }
 

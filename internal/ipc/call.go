@@ -25,6 +25,7 @@ const (
 	FeatureSpill   = "spill"   // completions that find the ring full are spilled
 	FeatureMoves   = "moves"   // the session goes on in the next daemon: a Reply with ID 0 brings its table
 	FeatureExpires = "expires" // messages may have a time limit: AboutExpires
+	FeatureSlots   = "slots"   // the application reads a sender's slot before it gives the entry back, and compares Table.Slot with what it remembers
 )
 
 // Welcome answers a Hello: either with the reason of a refusal, or with four

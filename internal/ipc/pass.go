@@ -100,8 +100,11 @@ func (p *Spill) Restore(s SpillState) bool {
 }
 
 // Succeed has a table, of which no application has the file yet, count congestion maps on
-// from where another daemon's was.
-func (t *Table) Succeed(maps uint64) { t.word(offTableMaps).Store(maps) }
+// from where another daemon's was, and generations of slots.
+func (t *Table) Succeed(maps uint64, slots []uint32) {
+	t.word(offTableMaps).Store(maps)
+	copy(t.slots, slots)
+}
 
 // Replace maps the table in f in place of t. Whoever reads t meanwhile reads the one or
 // the other.

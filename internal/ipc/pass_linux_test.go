@@ -94,7 +94,7 @@ func TestTableIsReplaced(t *testing.T) {
 		}
 		var m wire.CongestionMap
 		m.Set(uint16(i))
-		next.Succeed(uint64(1000 * i))
+		next.Succeed(uint64(1000*i), nil)
 		next.SetMap(3, &m)
 		if err := r.Replace(g); err != nil {
 			t.Fatal(err)

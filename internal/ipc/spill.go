@@ -72,6 +72,16 @@ func (p *Spill) Take() Entry {
 	return entries(b[spillHead:SpillBlock])[i%SpillEntries]
 }
 
+// Each shows f the entries that wait, as the application has left them.
+func (p *Spill) Each(f func(*Entry)) {
+	for k := p.taken; k < p.put; k++ {
+		i := k - p.first
+		b := p.area[p.blocks[i/SpillEntries]:]
+		e := entries(b[spillHead:SpillBlock])[i%SpillEntries]
+		f(&e)
+	}
+}
+
 // Freed returns a block all of whose entries were taken, and are visible to the
 // application on the ring; false: there is none.
 func (p *Spill) Freed() (off uint32, ok bool) {

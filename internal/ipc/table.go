@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/wire"
 )
 
 // MaxPeers is the number of slots of a Table: of connections a daemon can show
-// to applications. A slot is used again only if no application was told of it.
+// to applications. A slot is used again when nothing names it any more: with its next
+// generation, if applications were told of it.
 const MaxPeers = 16384
 
 const (
@@ -27,7 +29,7 @@ const (
 	offTableBits  = tableHead + MaxPeers*tablePeer
 	tableSize     = offTableBits + MaxPeers*wire.CongestionMapSize
 
-	offPeerUsed  = 0  // peerUsed once the rest of the entry is written; peerDown, peerBarred
+	offPeerUsed  = 0  // peerUsed once the rest of the entry is written; peerDown, peerBarred; above them the generation
 	offPeerKind  = 4  // address family: 4 or 6
 	offPeerZone  = 5  // length of the zone, at most zoneMax
 	offPeerScope = 6  // who the zone belongs to: bit 0 local, bit 1 remote
@@ -42,6 +44,8 @@ const (
 	peerBarred   = 4 // the peer is not on the daemon's allow-list
 	familyV4     = 4
 	familyV6     = 6
+	slotShift    = 8 // of the generation in the word at offPeerUsed
+	slotBits     = 24
 	scopeLocal   = 1
 	scopeRemote  = 2
 	mapWordBytes = 8
@@ -51,7 +55,8 @@ const (
 // peers of the daemon and their congestion maps.
 type Table struct {
 	mem     []byte
-	written []bool // by slot: the peer's map is not all zeros, or was not once
+	written []bool   // by slot: the peer's map is not all zeros, or was not once
+	slots   []uint32 // by slot: the generation of its present or next peer
 }
 
 // NewTable makes a table and the file to hand to applications, which is sealed
@@ -61,7 +66,7 @@ func NewTable(generation uint32) (*Table, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &Table{written: make([]bool, MaxPeers)}
+	t := &Table{written: make([]bool, MaxPeers), slots: slices.Repeat([]uint32{1}, MaxPeers)}
 	if t.mem, err = mmap(f, tableSize, true); err == nil {
 		err = sealWrites(f)
 	}
@@ -134,7 +139,7 @@ func (t *Table) SetPeer(i int, local, remote netip.Addr) error {
 	l, r := local.As16(), remote.As16()
 	copy(b[offLocal:], l[:])
 	copy(b[offRemote:], r[:])
-	atomic32(b[offPeerUsed:]).Store(peerUsed)
+	atomic32(b[offPeerUsed:]).Store(peerUsed | t.slots[i]<<slotShift)
 	return nil
 }
 
@@ -149,6 +154,25 @@ func (t *Table) ClearPeer(i int) {
 		t.written[i] = false
 	}
 }
+
+// RetirePeer empties slot i, of which applications were told and which nothing names any
+// more. The slot's next peer has the next generation.
+func (t *Table) RetirePeer(i int) {
+	t.ClearPeer(i)
+	t.slots[i] = max(1, (t.slots[i]+1)&(1<<slotBits-1))
+}
+
+// Slot is the generation of the peer in slot i, 0 if the slot is empty. What was read of the
+// slot when its generation was another one is about another peer.
+func (t *Table) Slot(i int) uint32 {
+	if i < 0 || i >= MaxPeers {
+		return 0
+	}
+	return atomic32(t.peer(i)[offPeerUsed:]).Load() >> slotShift
+}
+
+// Slots are the generations of all slots, for Succeed of another daemon's table.
+func (t *Table) Slots() []uint32 { return slices.Clone(t.slots) }
 
 // Peer reads slot i.
 func (t *Table) Peer(i int) (local, remote netip.Addr, ok bool) {
@@ -186,10 +210,11 @@ func (t *Table) peer(i int) []byte {
 // for a slot.
 func (t *Table) SetDown(i int, down, barred bool) {
 	w := atomic32(t.peer(i)[offPeerUsed:])
-	v := uint32(peerUsed)
-	if w.Load() == 0 {
+	last := w.Load()
+	if last == 0 {
 		return
 	}
+	v := peerUsed | last>>slotShift<<slotShift
 	if down {
 		v |= peerDown
 	}

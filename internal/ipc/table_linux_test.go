@@ -85,6 +85,54 @@ func TestApplicationsReadWhatTheDaemonWrites(t *testing.T) {
 	}
 }
 
+// A slot has the next generation when its peer, of which applications were told, has ended,
+// whatever else is said of the peer.
+func TestSlotsHaveGenerations(t *testing.T) {
+	t.Parallel()
+	w, f := newTable(t)
+	r := openTable(t, f)
+	a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+	is := func(what string, want uint32) {
+		t.Helper()
+		if got := r.Slot(9); got != want {
+			t.Errorf("%s: generation %d, want %d", what, got, want)
+		}
+	}
+	is("empty", 0)
+	for n := range uint32(3) {
+		if err := w.SetPeer(9, a, b); err != nil {
+			t.Fatal(err)
+		}
+		w.ClearPeer(9)
+		is("of a peer that nobody was told of", 0)
+		_ = w.SetPeer(9, b, a)
+		w.SetDown(9, true, n == 1)
+		is("used", n+1)
+		if !r.Down(9) || r.Barred(9) != (n == 1) {
+			t.Error("the generation hides the state")
+		}
+		w.RetirePeer(9)
+		is("retired", 0)
+		if _, _, ok := r.Peer(9); ok {
+			t.Error("the slot is used")
+		}
+	}
+	next, g := newTable(t)
+	next.Succeed(1, w.Slots())
+	_ = next.SetPeer(9, a, b)
+	if err := r.Replace(g); err != nil {
+		t.Fatal(err)
+	}
+	is("of a successor", 4)
+	next.slots[9] = 1<<slotBits - 1
+	next.RetirePeer(9)
+	_ = next.SetPeer(9, a, b)
+	is("after the highest generation", 1)
+	if r.Slot(-1) != 0 || r.Slot(MaxPeers) != 0 {
+		t.Error("a slot that is not there has a generation")
+	}
+}
+
 func TestCongestionMapsAreReadBitByBit(t *testing.T) {
 	t.Parallel()
 	w, f := newTable(t)
