@@ -87,6 +87,9 @@ func (p *Spill) State() SpillState {
 
 // Restore has a new Spill go on from there. It is false if there is no such list.
 func (p *Spill) Restore(s SpillState) bool {
+	if len(s.Blocks) == 0 && s.Taken == s.Put {
+		s.First = s.Put // Freed has left First behind the last block, which was not full.
+	}
 	if s.Taken > s.Put || s.First > s.Taken || s.Put-s.First > uint64(len(s.Blocks))*SpillEntries {
 		return false
 	}

@@ -180,6 +180,21 @@ func TestSegmentIsAdopted(t *testing.T) {
 	if e := left.Take(); e.Port() != 1 {
 		t.Errorf("completion %d", e.Port())
 	}
+	for left.Len() > 0 {
+		left.Take()
+	}
+	if _, ok := left.Freed(); !ok {
+		t.Error("the block is kept")
+	}
+	empty := g.Spill() // of a block that was not full
+	if !empty.Restore(left.State()) || empty.Len() != 0 || !empty.Full() {
+		t.Fatalf("not restored from %+v", left.State())
+	}
+	empty.Grow(0)
+	empty.Put(MakeEntry(OpMessage, 0, 7, 0, 0, 0, 0, 0, 0))
+	if e := empty.Take(); e.Port() != 7 || empty.Len() != 0 {
+		t.Errorf("completion %d, %d more", e.Port(), empty.Len())
+	}
 	for _, bad := range []SpillState{{Taken: 2, Put: 1}, {Put: 1}, {Blocks: []uint32{1 << 20}, Put: 1}, {Blocks: []uint32{5}, Put: 1}, {First: 1, Put: 1}} {
 		p := g.Spill()
 		if p.Restore(bad) {
