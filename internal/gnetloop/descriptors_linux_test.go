@@ -3,6 +3,7 @@ package gnetloop
 import (
 	"errors"
 	"io"
+	"net/netip"
 	"os"
 	"sync"
 	"testing"
@@ -122,6 +123,18 @@ func TestLastDescriptorsAreNotForPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Setrlimit(unix.RLIMIT_NOFILE, &old) })
+	ln, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(ln)
+	other := newAddr()
+	if err := errors.Join(unix.Bind(ln, &unix.SockaddrInet4{Addr: other.Addr().As4(), Port: 4000}), unix.Listen(ln, 1)); err != nil {
+		t.Fatal(err)
+	}
+	if half := newEngine(t, Options{EventLoops: 1, HalfOpen: 256, HalfOpenEach: 16}).half.most; half != 75/halfOpenPart {
+		t.Errorf("of 75 descriptors %d half-open connections may have two each", half)
+	}
 	e := newEngine(t, Options{EventLoops: 1})
 	if e.bound != 75 {
 		t.Errorf("of 100 descriptors those from %d on are not for peers", e.bound)
@@ -143,8 +156,22 @@ func TestLastDescriptorsAreNotForPeers(t *testing.T) {
 	if n := openDescriptors(t); n < 72 || n > 78 {
 		t.Errorf("%d of 100 descriptors are open", n)
 	}
-	if _, err := e.Dial(t.Context(), newAddr(), addr); !errors.Is(err, unix.EMFILE) {
+	for { // a connection would find one descriptor, and have to be made to miss its second
+		fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if fd >= e.bound {
+			break
+		}
+	}
+	if _, err := e.Dial(t.Context(), newAddr(), netip.AddrPortFrom(other.Addr(), 4000)); !errors.Is(err, unix.EMFILE) {
 		t.Errorf("Dial: %v", err)
+	}
+	if fd, _, err := unix.Accept4(ln, unix.SOCK_CLOEXEC); err != unix.EAGAIN {
+		t.Errorf("Dial has connected without a descriptor for it: %v", err)
+		_ = unix.Close(fd)
 	}
 	for len(accepted) > 0 {
 		receive(t, accepted).Close(transport.Abort)

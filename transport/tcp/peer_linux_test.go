@@ -19,13 +19,20 @@ import (
 // the started link that was accepted. onMessage may be nil.
 func rawPeer(t *testing.T, o Options, onMessage func(*wire.Header, []byte)) (*net.TCPConn, *link, *transporttest.Recorder) {
 	t.Helper()
-	tr := newTransport(t, o)
-	addr := newAddr()
 	rec := transporttest.NewRecorder(t)
 	rec.OnMessage = onMessage
+	c, l := rawPeerOf(t, o, rec)
+	return c, l, rec
+}
+
+// rawPeerOf is rawPeer with a handler.
+func rawPeerOf(t *testing.T, o Options, h transport.Handler) (*net.TCPConn, *link) {
+	t.Helper()
+	tr := newTransport(t, o)
+	addr := newAddr()
 	accepted := make(chan transport.Link, 1)
 	if err := tr.Listen(addr, func(l transport.Link) {
-		if err := l.Start(rec); err != nil {
+		if err := l.Start(h); err != nil {
 			t.Error(err)
 		}
 		accepted <- l
@@ -37,7 +44,7 @@ func rawPeer(t *testing.T, o Options, onMessage func(*wire.Header, []byte)) (*ne
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = c.Close() })
-	return c, receive(t, accepted).(*link), rec
+	return c, receive(t, accepted).(*link)
 }
 
 func receive[T any](t testing.TB, c <-chan T) (v T) {

@@ -10,8 +10,14 @@ import (
 	"github.com/rds-go/rds/transport/transporttest"
 )
 
+// friend is the handler of a peer that we are acquainted with.
+type friend struct{ *transporttest.Recorder }
+
+func (friend) Acquainted() bool { return true }
+
 // A peer that has connected, or has begun a message, and does not go on loses its link. One
-// that has said all it had to say keeps it, and counts as settled.
+// that has said all it had to say keeps it, and counts as settled; one that we are acquainted
+// with keeps it longer, for its process may be stopped.
 func TestUnfinishedMessageEndsTheLink(t *testing.T) {
 	t.Parallel()
 	o := Options{Silence: time.Second}
@@ -29,6 +35,11 @@ func TestUnfinishedMessageEndsTheLink(t *testing.T) {
 	rec.WaitMessages(t, 1)
 	if n := kept.t.engine.Stats().HalfOpen; n != 0 {
 		t.Errorf("%d links are not settled", n)
+	}
+	stopped := friend{transporttest.NewRecorder(t)}
+	c, _ := rawPeerOf(t, o, stopped)
+	if _, err := c.Write(whole(500_000)[:100_000]); err != nil {
+		t.Fatal(err)
 	}
 	for name, b := range map[string][]byte{
 		"nothing":             nil,
@@ -48,6 +59,9 @@ func TestUnfinishedMessageEndsTheLink(t *testing.T) {
 		if n := l.t.engine.Stats().HalfOpen; n != 0 {
 			t.Errorf("%s: %d links are not settled", name, n)
 		}
+	}
+	if stopped.IsClosed() {
+		t.Error("the link of a peer that we are acquainted with has ended")
 	}
 	if rec.IsClosed() {
 		t.Error("the link of a peer that has finished its message has ended")
