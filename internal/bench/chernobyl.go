@@ -18,12 +18,14 @@ const (
 	messageSize  = 16      // number of the worker, number of the operation
 	directoryLen = 16      // key, 4 bytes of nothing, address
 	thirds       = 3       // the times before, with and after the rogue
+	socketRounds = 15      // times with the rogue, of a run with sockets
 )
 
 // Thirds is what a Chernobyl run is about: the workers before, while and after
-// one of them uses bad keys.
+// one of them uses bad keys. With several rounds the rates are medians.
 type Thirds struct {
 	Rates      [thirds]float64 `json:"rates"`      // operations of the others, per second
+	Rounds     []float64       `json:"rounds"`     // the others' rate beside the rogue, as a part of that before and after it, in each round
 	Errors     uint64          `json:"errors"`     // operations of the others that failed
 	Refused    uint64          `json:"refused"`    // requests of the rogue
 	Unanswered uint64          `json:"unanswered"` // messages that came, and whose sender does not know
@@ -39,13 +41,30 @@ type Sample struct {
 	Refused float64 `json:"refused"` // requests per second
 }
 
-// kept is the others' rate beside the rogue, as a part of that without it.
-func (t *Thirds) kept() float64 {
-	if without := (t.Rates[0] + t.Rates[2]) / 2; without > 0 {
-		return t.Rates[1] / without
+// newThirds makes one of the others' rates without the rogue, with it, without it, and so on.
+// A round is compared with the times beside it only: what else the machine does changes.
+func newThirds(rates []float64) *Thirds {
+	t := &Thirds{}
+	var of [thirds][]float64
+	for i := 1; i < len(rates); i += 2 {
+		for k := range of {
+			of[k] = append(of[k], rates[i-1+k])
+		}
+		kept := 0.0
+		if without := (rates[i-1] + rates[i+1]) / 2; without > 0 {
+			kept = rates[i] / without
+		}
+		t.Rounds = append(t.Rounds, kept)
 	}
-	return 0
+	for k := range of {
+		t.Rates[k] = median(of[k])
+	}
+	return t
 }
+
+// kept is the others' rate beside the rogue, as a part of that without it: the median of
+// the rounds.
+func (t *Thirds) kept() float64 { return median(t.Rounds) }
 
 // middle is the run of which as many kept more as kept less.
 func middle(runs []Result) *Thirds {
@@ -116,8 +135,12 @@ func (row *Row) chernobylSentence() string {
 	rates := func(t *Thirds) string {
 		return fmt.Sprintf("%s/s before, %s/s beside the rogue, %s/s after", count(t.Rates[0]), count(t.Rates[1]), count(t.Rates[2]))
 	}
-	s := fmt.Sprintf("%s: %s (x %.3f, %+.1f %%); %d errors of the others, %d requests of the rogue refused; %d connection, %d cut, nothing lost, doubled or changed",
-		row.Title, rates(t), t.kept(), 100*(t.kept()-1), t.Errors, t.Refused, row.RDS.TCPConns, t.Cut)
+	rounds := ""
+	if n := len(t.Rounds); n > 1 {
+		rounds = fmt.Sprintf("; median of %d rounds, %.3f to %.3f", n, slices.Min(t.Rounds), slices.Max(t.Rounds))
+	}
+	s := fmt.Sprintf("%s: %s (x %.3f, %+.1f %%%s); %d errors of the others, %d requests of the rogue refused; %d connection, %d cut, nothing lost, doubled or changed",
+		row.Title, rates(t), t.kept(), 100*(t.kept()-1), rounds, t.Errors, t.Refused, row.RDS.TCPConns, t.Cut)
 	if row.Plain != nil && row.Plain.Thirds != nil {
 		p := row.Plain.Thirds
 		s += fmt.Sprintf(". On a plain connection: %s; %d errors of the others, %d messages of unknown fate", rates(p), p.Errors, p.Unanswered)

@@ -70,7 +70,7 @@ func TestChernobylOfSockets(t *testing.T) {
 	}
 	for _, row := range rep.Rows {
 		s := row.RDS.Thirds
-		if !row.Finished || s.Errors != 0 || s.Refused == 0 || s.Cut != 0 || row.RDS.TCPConns != 1 || row.RDS.Latency == nil || len(s.Series) == 0 || row.Plain != nil {
+		if !row.Finished || s.Errors != 0 || s.Refused == 0 || s.Cut != 0 || len(s.Rounds) != socketRounds || row.RDS.TCPConns != 1 || row.RDS.Latency == nil || len(s.Series) == 0 || row.Plain != nil {
 			t.Errorf("%s: %+v, %+v", row.Title, row.RDS, s)
 		}
 	}
@@ -82,6 +82,18 @@ func TestChernobylOfSockets(t *testing.T) {
 		if !strings.Contains(s, what) {
 			t.Errorf("no %q in\n%s", what, s)
 		}
+	}
+}
+
+// What else a machine does changes all rates; a round is compared with what is beside it.
+func TestRoundsAreComparedWithTheirNeighbours(t *testing.T) {
+	t.Parallel()
+	s := newThirds([]float64{100, 90, 100, 450, 900, 810, 900})
+	if !slices.Equal(s.Rounds, []float64{0.9, 0.9, 0.9}) || s.kept() != 0.9 || s.Rates != [thirds]float64{100, 450, 900} {
+		t.Errorf("%+v keeps %v", s, s.kept())
+	}
+	if s := newThirds([]float64{10, 0, 0}); s.kept() != 0 || newThirds([]float64{0, 1, 0}).kept() != 0 {
+		t.Errorf("%+v keeps %v", s, s.kept())
 	}
 }
 

@@ -12,7 +12,7 @@ const (
 )
 
 // chernobylPlot draws the time series of the workers on both connections, and
-// of the rogue, with the third that the rogue has marked. The style is for a
+// of the rogue, with the times that the rogue has marked. The style is for a
 // picture that is not on a page.
 func chernobylPlot(row *Row, style string) *svg {
 	const w, h, left, right, top, bottom = 640.0, 300.0, 60.0, 20.0, 40.0, 40.0
@@ -50,10 +50,18 @@ func chernobylPlot(row *Row, style string) *svg {
 	most = math.Ceil(most/step) * step
 	x := func(at float64) float64 { return left + at/last*(w-left-right) }
 	y := func(rate float64) float64 { return h - bottom - rate/most*(h-top-bottom) }
-	s := newSVG(w, h, row.Title+", one more with bad keys in the second third")
+	times := 2*max(len(shared.Rounds), 1) + 1
+	when := "in the second third"
+	if times > thirds {
+		when = "at times"
+	}
+	s := newSVG(w, h, row.Title+", one more with bad keys "+when)
 	s.b.WriteString(style)
 	s.rect(0, 0, w, h, "#ffffff", "")
-	s.rect(x(last/thirds), top, x(last/thirds)-left, h-top-bottom, "#fbe9e7", "the rogue at work")
+	width := last / float64(times)
+	for i := 1; i < times; i += 2 {
+		s.rect(x(float64(i)*width), top, x(width)-left, h-top-bottom, "#fbe9e7", "the rogue at work")
+	}
 	for v := 0.0; v <= most; v += step {
 		s.line(left, y(v), w-right, y(v), "grid")
 		s.text(left-6, y(v)+4, "end", count(v))

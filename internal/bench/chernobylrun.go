@@ -84,7 +84,7 @@ func (c *cell) chernobyl() (Result, error) {
 		})
 	}
 	c.sleep(c.opts.Warmup)
-	res, err := r.measured(r.rogue.provoke)
+	res, err := r.measured(1, r.rogue.provoke)
 	r.stop.Store(true)
 	if err != nil {
 		return res, err

@@ -40,8 +40,8 @@ type socketWorker struct {
 	writes uint64
 }
 
-// chernobylSockets has sockets write, read and send over the one connection, and in
-// the second third of the time one more whose keys are bad.
+// chernobylSockets has sockets write, read and send over the one connection, and at
+// times one more whose keys are bad.
 func (c *cell) chernobylSockets() (Result, error) {
 	ctx, cancel := context.WithCancel(c.hard)
 	defer cancel()
@@ -76,7 +76,7 @@ func (c *cell) chernobylSockets() (Result, error) {
 		})
 	}
 	c.sleep(c.opts.Warmup)
-	res, err := r.measured(r.rogue.provoke)
+	res, err := r.measured(socketRounds, r.rogue.provoke)
 	r.stop.Store(true)
 	if err != nil {
 		return res, err

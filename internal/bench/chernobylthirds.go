@@ -20,27 +20,29 @@ type thirdsRun struct {
 	refused atomic.Uint64 // requests of the rogue
 }
 
-// measured is the three thirds, of which rogue is at work in the second. Each goes on
-// until something is done in it: rates of nothing say nothing of the others.
-func (r *thirdsRun) measured(rogue func(end <-chan struct{}) error) (Result, error) {
+// measured is rounds of a time without the rogue and one with it, and a last time without
+// it: three thirds, if there is one round. Each time goes on until something is done in it:
+// rates of nothing say nothing of the others.
+func (r *thirdsRun) measured(rounds int, rogue func(end <-chan struct{}) error) (Result, error) {
 	c := r.c
 	m, err := c.begin()
 	if err != nil {
 		return Result{}, err
 	}
-	t := &Thirds{}
+	times := 2*rounds + 1
+	rates := make([]float64, times)
 	r.measure.Store(true)
 	series := r.sample(m.start)
 	first := r.done.Load()
-	for third := range thirds {
+	for i := range times {
 		var stop func() error
-		if third == 1 {
+		if i%2 == 1 {
 			stop = provoke(rogue)
 		}
 		from, before := time.Now(), r.done.Load()
-		c.sleep(c.opts.Duration / thirds)
+		c.sleep(c.opts.Duration / time.Duration(times))
 		r.until(func() bool { return r.done.Load() > before || r.over() })
-		t.Rates[third] = float64(r.done.Load()-before) / time.Since(from).Seconds()
+		rates[i] = float64(r.done.Load()-before) / time.Since(from).Seconds()
 		if stop != nil {
 			if err := stop(); err != nil {
 				series()
@@ -48,6 +50,7 @@ func (r *thirdsRun) measured(rogue func(end <-chan struct{}) error) (Result, err
 			}
 		}
 	}
+	t := newThirds(rates)
 	t.Series = series()
 	r.measure.Store(false)
 	res, err := c.end(m, r.done.Load()-first, c.work.Size)
