@@ -125,7 +125,11 @@ func (b *batch) grow(n int) {
 	if b.stage != nil {
 		have = len(b.stage.B)
 	}
-	next := b.pool.Get(max(stageLeast, 2*(have+n)))
+	size := max(stageLeast, 2*(have+n))
+	if b.crc && n >= stageLeast {
+		size = max(size, batchBytes+n) // all of the batch is staged: there is nothing to grow a second time
+	}
+	next := b.pool.Get(size)
 	next.B = next.B[:0]
 	if b.stage != nil {
 		next.B = append(next.B, b.stage.B...)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/transport/iwarp/mpa"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
 
@@ -94,4 +95,22 @@ func TestBatchKeepsWhatHasBegun(t *testing.T) {
 		}
 		b.release()
 	}
+}
+
+// With a CRC all of a batch is staged. Long segments do not have what was staged before
+// copied to a longer buffer.
+func TestBatchWithCRCIsStagedOnce(t *testing.T) {
+	t.Parallel()
+	var pool buf.Pool
+	b := batch{pool: &pool, crc: true}
+	segment := make([]byte, mpa.MaxULPDU)
+	b.add(segment)
+	stage := b.stage
+	for !b.full() {
+		b.add(segment)
+	}
+	if b.stage != stage {
+		t.Errorf("%d octets have moved to another buffer", len(stage.B))
+	}
+	b.release()
 }
