@@ -46,9 +46,11 @@ func (c *Conn) respond(p *path) {
 	}
 }
 
-// vindicate refuses the links that wait for p, whose link lives.
+// vindicate refuses the links that wait for p, whose link lives, and ends those that
+// contradict that link.
 func (c *Conn) vindicate(p *path) {
 	c.unask(p)
+	c.denyClaims(p)
 	kept := c.held[:0]
 	for _, h := range c.held {
 		if h.path == p.index {
@@ -64,26 +66,32 @@ func (c *Conn) vindicate(p *path) {
 func (c *Conn) judge(now time.Time) {
 	for i := range c.paths {
 		p := &c.paths[i]
-		if p.asked == 0 || p.askedBy.After(now) {
-			continue
-		}
-		switch {
+		switch due := p.asked != 0 && !p.askedBy.After(now); {
+		case !due:
 		case p.state != Up:
 			c.unask(p)
 		case p.paused: // nothing can be heard of it
 			p.askedBy = now.Add(askTime)
 		case p.lives():
 			c.vindicate(p)
-		default:
+		}
+	}
+	for i := range c.paths { // when those that live have spoken for others
+		if p := &c.paths[i]; p.asked != 0 && !p.askedBy.After(now) {
 			c.supersede(now, p)
 		}
 	}
+	c.grantClaims(now)
 }
 
-// supersede ends the link of p, which does not answer, if another one waits for p. It is
-// read to its end first.
+// supersede ends the link of p, which does not answer, if another one waits for p, or
+// contradicts that link. It is read to its end first.
 func (c *Conn) supersede(now time.Time, p *path) {
 	c.unask(p)
+	if p.agrees && p.state == Up && c.claimed() {
+		p.must(Resetting)
+		c.act(Action{Kind: CloseLink, Link: p.link})
+	}
 	for k := range c.held {
 		if h := &c.held[k]; h.path == p.index || h.path < 0 && c.npaths == 0 {
 			h.until = now.Add(c.cfg.HoldTimeout)

@@ -13,14 +13,16 @@ type Conn struct {
 	cfg   Config
 	paths [MaxPaths]path
 
-	npaths      int    // number of paths after the handshake; 0: no handshake yet
-	multipath   bool   // the peer states more than one path
-	sourceIndex bool   // the peer's source ports tell its path indexes
-	theirGen    uint32 // the peer's generation; 0: not stated
-	genBorn     uint64 // birth of the link that told theirGen: what older links say is out of date
-	births      uint64 // links dialed and accepted so far
-	epoch       uint32 // grows when the peer's generation changes
-	early       bool   // messages took path 0 for want of a handshake
+	npaths      int            // number of paths after the handshake; 0: no handshake yet
+	multipath   bool           // the peer states more than one path
+	sourceIndex bool           // the peer's source ports tell its path indexes
+	theirGen    uint32         // the peer's generation; 0: not stated
+	genBorn     uint64         // birth of the link that told theirGen: what older links say is out of date
+	stated      wire.Handshake // what the peer states, as far as it is believed, see claim.go
+	disputed    bool           // path settings have been stated, and then others
+	births      uint64         // links dialed and accepted so far
+	epoch       uint32         // grows when the peer's generation changes
+	early       bool           // messages took path 0 for want of a handshake
 
 	barrier uint64    // not 0: paths other than 0 wait until the peer has path 0's messages up to here
 	fence   uint32    // the probe of path 0's link whose answer lifts the barrier; 0: not sent

@@ -155,14 +155,14 @@ func (d *duo) answer(i int, ok bool) {
 	d.do(i)
 }
 
-// impostor connects to side i from the address of the other side, and states a generation of
-// its own, and as many paths as the other side has. It takes nothing of what side i sends,
-// and stays until somebody ends its link.
+// impostor connects to side i from the address of the other side, and states a generation and
+// path settings of its own. It takes nothing of what side i sends, and stays until somebody
+// ends its link.
 func (d *duo) impostor(i, path, arg int) {
 	s := d.side[i]
 	l := &duoLink{sport: uint16(32768 + path), posed: true}
 	h := wire.Header{Sequence: uint64(arg), Sport: wire.PortProbe}
-	wire.Handshake{HasPaths: true, Paths: uint16(d.side[1-i].c.cfg.Paths), Generation: uint32(100 + arg%16), SourceIndex: d.side[1-i].c.cfg.Paths > 1}.Put(&h.Extensions)
+	wire.Handshake{HasPaths: true, Paths: []uint16{1, MaxPaths}[arg&1], Generation: uint32(100 + arg%16), SourceIndex: arg&16 > 0}.Put(&h.Extensions)
 	s.last++
 	e := &duoEnd{l: l, id: s.last}
 	l.ends[i], l.ends[1-i] = e, &duoEnd{l: l, flight: h.AppendTo(nil)}

@@ -97,9 +97,14 @@ func markRetransmitted(e *entry) { wire.MarkRetransmitted(e.chunk.b.B[e.off:]) }
 // handshake takes what a probe or its pong on p says of the peer.
 func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
 	p.tell(hs.Generation)
-	if !c.generation(p, hs.Generation) {
-		return // the link is of the peer's earlier process
+	if c.claims(now, p, hs) || !c.generation(p, hs.Generation) {
+		return
 	}
+	c.believe(p, hs)
+	if p.strays(hs) {
+		c.endLink(p)
+	}
+	defer c.grantClaims(now)
 	n := c.npaths
 	switch {
 	case hs.HasPaths:
@@ -108,7 +113,7 @@ func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
 	case n == 0:
 		n = 1
 	}
-	c.sourceIndex = hs.SourceIndex
+	c.sourceIndex = hs.SourceIndex || hs.Generation != 0 && hs.Paths > 1 // Linux 6.1 states neither
 	old := c.npaths
 	c.npaths = n
 	switch {
@@ -145,12 +150,12 @@ func (c *Conn) Stated(i int) (generation uint32, ok bool) {
 }
 
 // generation takes the peer's generation as told on p, 0 if it was not. It returns false
-// if a later one is known.
+// if we have dialed a later link, which has told another one.
 func (c *Conn) generation(p *path, g uint32) bool {
 	if g == 0 || g == c.theirGen {
 		return true
 	}
-	if p.born < c.genBorn {
+	if p.born < c.genBorn && c.Connector() {
 		return false
 	}
 	if c.theirGen != 0 {

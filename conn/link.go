@@ -1,6 +1,10 @@
 package conn
 
-import "time"
+import (
+	"time"
+
+	"github.com/rds-go/rds/internal/wire"
+)
 
 // heldLink is an inbound link that waits for its path's old link to end.
 type heldLink struct {
@@ -33,7 +37,7 @@ func (c *Conn) Dialed(now time.Time, i int, link LinkID) {
 	}
 	if c.Connector() && (i == 0 || c.paths[0].state == Up) {
 		c.births++
-		c.install(now, p, link, true, c.births)
+		c.install(now, p, heldLink{link: link, born: c.births}, true)
 		return
 	}
 	c.act(Action{Kind: CloseLink, Link: link})
@@ -90,6 +94,8 @@ func (c *Conn) place(now time.Time, h heldLink, n int) {
 	want := -1
 	if c.sourceIndex && n > 1 {
 		want = int(h.sport) % n
+	} else if c.perhapsFirst(h) {
+		want = 0
 	} else {
 		for i := range n {
 			if s := c.paths[i].state; s == Down || s == Connecting {
@@ -107,10 +113,10 @@ func (c *Conn) place(now time.Time, h heldLink, n int) {
 	}
 	switch p := &c.paths[want]; p.state {
 	case Down:
-		c.install(now, p, h.link, false, h.born)
+		c.install(now, p, h, false)
 	case Connecting: // the link of our own knock is no longer needed
 		c.act(Action{Kind: CancelDial, Path: want})
-		c.install(now, p, h.link, false, h.born)
+		c.install(now, p, h, false)
 	case Up:
 		c.challenge(now, p)
 		c.hold(now, h, want)
@@ -121,6 +127,12 @@ func (c *Conn) place(now time.Time, h heldLink, n int) {
 	default:
 		c.hold(now, h, want)
 	}
+}
+
+// perhapsFirst tells whether an inbound link may be path 0's though the peer is said not to
+// tell by source ports: what says so is disputed, or has not answered a probe yet.
+func (c *Conn) perhapsFirst(h heldLink) bool {
+	return !c.sourceIndex && h.sport%MaxPaths == 0 && (c.disputed || c.paths[0].answers == 0)
 }
 
 // placeHeld gives the links that waited for the handshake to their paths. They
@@ -176,7 +188,7 @@ func (c *Conn) expire(now time.Time, h heldLink) {
 	}
 	for i := range c.paths {
 		if p := &c.paths[i]; p.state == Down && !p.dialing {
-			c.install(now, p, h.link, false, h.born)
+			c.install(now, p, h, false)
 			return
 		}
 	}
@@ -223,14 +235,15 @@ func (c *Conn) hold(now time.Time, h heldLink, want int) {
 }
 
 // install puts a link to use on a path that has none.
-func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born uint64) {
+func (c *Conn) install(now time.Time, p *path, h heldLink, outbound bool) {
 	p.must(Up)
-	p.link, p.outbound, p.proved, p.paused = link, outbound, false, false
+	p.link, p.outbound, p.proved, p.paused = h.link, outbound, false, false
 	p.written, p.acked, p.settled, p.nextOff, p.control = 0, 0, 0, 0, nil
 	p.mapPending, p.probe = true, true
-	p.born = born
+	p.born, p.sport = h.born, h.sport
 	p.probes, p.answers, p.mapAt, p.survey, p.surveys = 0, 0, 0, 0, 0
 	p.told, p.toldGen = false, 0
+	p.agrees, p.claiming, p.met, p.claim = false, false, false, wire.Handshake{}
 	c.unask(p)
 	if c.retired {
 		p.survey, p.surveys = 1, 1 // by the first probe
@@ -242,7 +255,7 @@ func (c *Conn) install(now time.Time, p *path, link LinkID, outbound bool, born 
 	}
 	p.redialAt, p.proveBy = time.Time{}, now.Add(c.cfg.ProofTimeout)
 	c.asked, c.invited = false, false
-	c.act(Action{Kind: Start, Path: p.index, Link: link})
+	c.act(Action{Kind: Start, Path: p.index, Link: h.link})
 	c.act(Action{Kind: Transmit, Path: p.index})
 }
 
@@ -313,6 +326,7 @@ func (c *Conn) LinkClosed(now time.Time, link LinkID, acked uint64) {
 			return
 		}
 		c.afterLoss(now, p)
+		c.grantClaims(now)
 		return
 	}
 }
@@ -338,9 +352,9 @@ func (c *Conn) forgetMap() {
 // afterLoss finds the path its next link.
 func (c *Conn) afterLoss(now time.Time, p *path) {
 	for k, h := range c.held {
-		if h.path == p.index || h.path < 0 && p.index < c.used() {
+		if h.path == p.index || h.path < 0 && p.index < c.used() && (p.index == 0 || !c.perhapsFirst(h)) {
 			c.held = append(c.held[:k], c.held[k+1:]...)
-			c.install(now, p, h.link, false, h.born)
+			c.install(now, p, h, false)
 			c.follow(now, p)
 			return
 		}

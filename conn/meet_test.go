@@ -21,7 +21,7 @@ func TestMeetsNewGeneration(t *testing.T) {
 		o.wrote(opSize + 1) // the second in part
 		epoch := o.Epoch()
 		o.lose()
-		o.Meets(0, c.told)
+		o.Meets(epochTime, 0, c.told)
 		o.check()
 		if c.dropped {
 			o.fates(Fate{Token: 1, Status: Dropped}, Fate{Token: 2, Status: Dropped})
@@ -61,12 +61,12 @@ func TestMeetsBeforeAnythingWasSent(t *testing.T) {
 	o.theirGen = 1
 	o.send(nil)
 	o.lose()
-	o.Meets(0, 2)
+	o.Meets(epochTime, 0, 2)
 	o.probe()
 	o.fill(opSize, nil)
 	o.wrote(1)
 	o.lose()
-	o.Meets(0, 2)
+	o.Meets(epochTime, 0, 2)
 	o.write(1)
 	o.probe()
 	o.end(1)

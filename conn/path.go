@@ -16,6 +16,7 @@ type path struct {
 	state State
 	link  LinkID
 	born  uint64 // number of the link among all of the connection, in the order they came
+	sport uint16 // source port of the link, if that is inbound
 
 	sequence uint64 // sequence number of the next message picked for the first time
 	q        queue
@@ -33,17 +34,21 @@ type path struct {
 	probes     uint32    // probes sent on this link
 	probeAt    time.Time // when an unanswered probe is repeated; zero: no repetition is due
 	probeWait  time.Duration
-	answers    uint32 // probes of this link that were answered
-	told       bool   // the peer has stated its generation on this link
-	toldGen    uint32 // the stated generation; 0: the peer has stated that it has none
-	survey     uint32 // answers that end the present survey of this link
-	surveys    int    // surveys begun on this link
-	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
-	filling    bool   // Fill has shown bytes, and Wrote has not been called
-	leaving    bool   // nothing new is picked; the link ends when what is partly written is out, see Leave
-	bound      bool   // the link takes what is written next for the message of an operation it has begun
-	hold       bool   // nothing is written before that bound operation is done
-	compact    bool   // canceled messages wait for Wrote
+	answers    uint32         // probes of this link that were answered
+	told       bool           // the peer has stated its generation on this link
+	toldGen    uint32         // the stated generation; 0: the peer has stated that it has none
+	survey     uint32         // answers that end the present survey of this link
+	surveys    int            // surveys begun on this link
+	mapAt      uint32         // probes when the last map was written: more answers prove that it was taken
+	filling    bool           // Fill has shown bytes, and Wrote has not been called
+	agrees     bool           // this link has stated what is known of the peer, see claim.go
+	claiming   bool           // nothing is written while this link claims something else
+	met        bool           // Meets is to follow when what this link claims is believed
+	claim      wire.Handshake // what this link claims, if claiming
+	leaving    bool           // nothing new is picked; the link ends when what is partly written is out, see Leave
+	bound      bool           // the link takes what is written next for the message of an operation it has begun
+	hold       bool           // nothing is written before that bound operation is done
+	compact    bool           // canceled messages wait for Wrote
 
 	dialing  bool // a dial was asked for and has not been answered
 	outbound bool // the link was dialed by us
@@ -73,7 +78,7 @@ func (c *Conn) Ready(i int) bool {
 
 // ready tells whether there is something to write.
 func (p *path) ready(c *Conn) bool {
-	if p.hold {
+	if p.hold || p.claiming {
 		return false
 	}
 	if p.leaving {
@@ -155,7 +160,7 @@ func (c *Conn) Fill(i int, b *Batch) bool { return c.FillWithin(i, b, 0, math.Ma
 func (c *Conn) FillWithin(i int, b *Batch, claimed, fresh int) bool {
 	p := &c.paths[i]
 	b.reset()
-	if p.state != Up || p.filling || p.hold || c.closed || p.leaving && !p.begun() {
+	if p.state != Up || p.filling || p.hold || p.claiming || c.closed || p.leaving && !p.begun() {
 		return false
 	}
 	q := &p.q

@@ -347,7 +347,7 @@ func (p *peer) start(i int, id conn.LinkID) {
 	p.carriesLocked(i, l)
 	if g, ok := l.(transport.Generational); ok {
 		before := p.core.PeerGeneration()
-		p.core.Meets(i, g.Generation())
+		p.core.Meets(p.node.now(), i, g.Generation())
 		p.met(before, p.core.PeerGeneration())
 		p.epoch.Store(p.core.Epoch())
 		p.generation.Store(p.core.PeerGeneration())

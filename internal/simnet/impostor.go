@@ -3,6 +3,7 @@ package simnet
 import (
 	"time"
 
+	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
 )
 
@@ -21,35 +22,41 @@ func (s *Sim) planImpostors(until time.Duration) {
 // unboundPort is a port that no host's sockets have.
 const unboundPort = 60000
 
-// impostor connects once. It states a generation, and sends messages to a port that nobody
+// impostor connects once. It states a generation and path settings, and sends messages to a port that nobody
 // has, with numbers of its own. It answers nothing, and goes away some time later.
 func (s *Sim) impostor() {
 	from, to := pick(s, s.hosts), pick(s, s.hosts)
 	if from == to || from.bad || to.bad || to.linux || to.down || to.unlistened || to.refusing > s.now {
 		return
 	}
-	t := s.newTCP(from, to, 0)
+	t := s.newTCP(from, to, s.rng.IntN(conn.MaxPaths))
 	a, b := t.ends[0], t.ends[1]
 	a.inc = 0 // no process of from has it
 	a.cutAt, b.cutAt, a.capacity = never, never, 1<<20
 	s.counts.Impostors++
-	generation := s.rng.Uint32() | 1
-	s.tracef("an impostor of %v connects to %v as %08x: tcp%d", from, to, generation, t.id)
+	states := wire.Handshake{HasPaths: s.chance(0.9), Paths: uint16(from.paths), Generation: s.rng.Uint32() | 1, SourceIndex: from.paths > 1}
+	if s.chance(0.7) {
+		states.Paths, states.SourceIndex = pick(s, []uint16{1, conn.MaxPaths}), s.chance(0.5)
+	}
+	if s.chance(0.1) {
+		states.Generation = 0
+	}
+	s.tracef("an impostor of %v connects to %v and states %+v: tcp%d", from, to, states, t.id)
 	s.check.usurped[[2]*host{to, from}] = true
-	say := func(h wire.Header, states bool) {
-		if states {
-			wire.Handshake{HasPaths: true, Paths: uint16(from.paths), Generation: generation, SourceIndex: from.paths > 1}.Put(&h.Extensions)
+	say := func(h wire.Header) {
+		if h.Sport == wire.PortProbe {
+			states.Put(&h.Extensions)
 		}
 		_, _ = a.write(h.AppendTo(nil))
 	}
 	seq := uint64(1 + s.rng.IntN(5))
 	if s.chance(0.3) {
-		say(wire.Header{Sequence: seq, Sport: 4000, Dport: unboundPort}, false)
+		say(wire.Header{Sequence: seq, Sport: 4000, Dport: unboundPort})
 	}
 	if s.chance(0.9) {
-		say(wire.Header{Sequence: seq + 1, Sport: wire.PortProbe}, true)
+		say(wire.Header{Sequence: seq + 1, Sport: wire.PortProbe})
 		for i := range uint64(s.rng.IntN(4)) {
-			say(wire.Header{Sequence: seq + 2 + i, Sport: 4000, Dport: unboundPort, Flags: []uint8{0, wire.FlagRetransmitted}[i&1]}, false)
+			say(wire.Header{Sequence: seq + 2 + i, Sport: 4000, Dport: unboundPort, Flags: []uint8{0, wire.FlagRetransmitted}[i&1]})
 		}
 	}
 	s.after(from.s.cfg.Scenario.latency+s.upTo(time.Millisecond), func() {

@@ -76,7 +76,7 @@ func (p *peer) perform(a conn.Action) {
 			io := &p.path[a.Path]
 			io.end, io.blocked = e, false
 			if s.cfg.Scenario.Refusals { // links that refuse know the pair that they connect
-				p.core.Meets(a.Path, e.other.generation)
+				p.core.Meets(s.clock(), a.Path, e.other.generation)
 			}
 			e.start(p, a.Path)
 		}
