@@ -159,7 +159,7 @@ func TestTwoCores(t *testing.T) {
 		for k := 1; k < len(ops); k += 3 {
 			switch tame := rng.IntN(8) > 0; ops[k] % fuzzOps {
 			case 21:
-				if i%4 != 3 || rng.IntN(8) > 0 {
+				if i%2 != 1 || rng.IntN(4) > 0 {
 					ops[k] = 9 // few impostors: another generation ends what is repeated
 				}
 			case 17:

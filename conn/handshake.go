@@ -200,7 +200,7 @@ func (c *Conn) migrate(p *path) {
 	}
 	c.unshelveAll(p)
 	c.settle(p, from, q.tail, func(e *entry) (Status, bool) { return Canceled, e.flags&entryCanceled != 0 })
-	if from == q.tail {
+	if from = max(from, q.first); from == q.tail { // all were canceled, and first has passed them
 		return
 	}
 	to := &c.paths[0]
