@@ -170,7 +170,7 @@ func (d *duo) impostor(i, path, arg int) {
 	d.links = append(d.links, l)
 	up := make(map[int]*duoLink)
 	for k, e := range s.end {
-		if e != nil && !e.l.cut && s.c.paths[k].state == Up {
+		if misplaced := e != nil && int(e.l.sport)%MaxPaths != k; e != nil && !misplaced && !e.l.cut && s.c.paths[k].state == Up {
 			up[k] = e.l
 		}
 	}

@@ -111,16 +111,18 @@ func (c *Conn) place(now time.Time, h heldLink, n int) {
 		c.hold(now, h, want)
 		return
 	}
-	switch p := &c.paths[want]; p.state {
-	case Down:
+	p := &c.paths[want]
+	misplaced := want == 0 && c.sourceIndex && int(p.sport)%n != 0 // who has restarted gives path 0 the first link, whosever it is
+	switch {
+	case p.state == Down:
 		c.install(now, p, h, false)
-	case Connecting: // the link of our own knock is no longer needed
+	case p.state == Connecting: // the link of our own knock is no longer needed
 		c.act(Action{Kind: CancelDial, Path: want})
 		c.install(now, p, h, false)
-	case Up:
+	case p.state == Up && !misplaced:
 		c.challenge(now, p)
 		c.hold(now, h, want)
-	case Error, Disconnecting:
+	case p.state != Resetting:
 		p.must(Resetting)
 		c.act(Action{Kind: CloseLink, Link: p.link})
 		c.hold(now, h, want)

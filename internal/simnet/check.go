@@ -120,9 +120,10 @@ func (c *checker) delivered(k *sock, p *peer, payload []byte) {
 			c.failf("%v delivered twice to %v", m, k)
 		}
 	case k.last[m.from] >= m.n:
-		// What was being written to a process with more paths, since replaced,
-		// comes after what was sent later on path 0.
-		if lowered := k.inc > 1 && k.h.paths < m.from.h.paths; !lowered && !c.excused(m) {
+		// What was being written to a process with more paths, since replaced, or while
+		// an impostor had stated one path, comes after what was sent later on path 0.
+		lowered := k.inc > 1 && k.h.paths < m.from.h.paths || c.usurped[[2]*host{m.from.h, k.h}]
+		if !lowered && !c.excused(m) {
 			c.failf("%v delivered to %v after number %d", m, k, k.last[m.from])
 		}
 	}

@@ -88,8 +88,10 @@ func TestAnything(t *testing.T)   { seeds(t, 600, Scenario{}) }
 func TestLinux(t *testing.T)      { seeds(t, 400, Scenario{Linux: true}) }
 func TestBadPeer(t *testing.T)    { seeds(t, 100, Scenario{Bad: true}) }
 
-// Impostors do not make the sequences of honest hosts forgotten.
-func TestImpostors(t *testing.T) { seeds(t, 400, Scenario{Impostors: true}) }
+// Impostors, whatever they state, do not make the sequences of honest hosts forgotten, and
+// no path stands still when they have gone.
+func TestImpostors(t *testing.T)           { seeds(t, 400, Scenario{Impostors: true}) }
+func TestImpostorsEightPaths(t *testing.T) { seeds(t, 400, Scenario{Impostors: true, Paths: []int{8}}) }
 
 // Operations on the peer's memory, before messages or alone: each is executed at
 // most once, comes before its message, and its sender knows what became of it.
