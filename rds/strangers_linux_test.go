@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/rdma"
@@ -27,9 +28,20 @@ type attacker struct {
 
 // probe is what an attacker sends: a probe with a generation of its own.
 func probe(generation uint32, seq uint64) []byte {
+	return statement(wire.Handshake{HasPaths: true, Paths: 1, Generation: generation}, seq)
+}
+
+// statement is a probe that states hs.
+func statement(hs wire.Handshake, seq uint64) []byte {
 	h := wire.Header{Sequence: seq, Sport: wire.PortProbe}
-	wire.Handshake{HasPaths: true, Paths: 1, Generation: generation}.Put(&h.Extensions)
+	hs.Put(&h.Extensions)
 	return h.AppendTo(nil)
+}
+
+// anyStatement states a generation and path settings of an attacker's own.
+func anyStatement(generation uint32) []byte {
+	paths := []uint16{1, conn.MaxPaths}[rand.IntN(2)]
+	return statement(wire.Handshake{HasPaths: true, Paths: paths, Generation: generation, SourceIndex: rand.IntN(2) == 0}, 1)
 }
 
 // connect connects from an address; the connection ends with a reset.
@@ -223,13 +235,14 @@ func TestStrangersAreBounded(t *testing.T) {
 }
 
 // pose makes a link on RDS/TCP from an address that is not the attacker's, with a random
-// generation, which lasts until the node refuses the link, or for a moment.
+// generation and random path settings, which lasts until the node refuses the link, or for a
+// moment.
 func (a *attacker) pose(_ context.Context, from netip.Addr) bool {
 	c, err := a.connect(from)
 	if err != nil {
 		return false
 	}
-	_, _ = c.Write(probe(rand.Uint32()|1, 1))
+	_, _ = c.Write(anyStatement(rand.Uint32() | 1))
 	_ = c.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
 	_, _ = c.Read(make([]byte, 64))
 	_ = c.Close()
@@ -238,12 +251,13 @@ func (a *attacker) pose(_ context.Context, from netip.Addr) bool {
 
 // poseXRC is pose on XRC, with a whole set-up.
 func (a *attacker) poseXRC(ctx context.Context, from netip.Addr) bool {
-	x, err := rdma.New(rdma.Options{Port: a.to.Port() ^ 1, EventLoops: 1, Generation: rand.Uint32() | 1})
+	generation := rand.Uint32() | 1
+	x, err := rdma.New(rdma.Options{Port: a.to.Port() ^ 1, EventLoops: 1, Generation: generation})
 	if err != nil {
 		return false
 	}
 	defer x.Close()
-	link, err := x.Dial(ctx, from, a.to.Addr(), 0)
+	link, err := x.Dial(ctx, from, a.to.Addr(), rand.IntN(conn.MaxPaths))
 	if err != nil {
 		return false
 	}
@@ -251,32 +265,39 @@ func (a *attacker) poseXRC(ctx context.Context, from netip.Addr) bool {
 	if link.Start(m) != nil {
 		return false
 	}
-	moment := time.NewTimer(5 * time.Millisecond)
-	select {
-	case <-m.closed:
-	case <-moment.C:
+	moment, end := context.WithTimeout(ctx, 5*time.Millisecond)
+	defer end()
+	if h := anyStatement(generation); m.write(link, moment.Done(), len(h), h) {
+		select {
+		case <-m.closed:
+		case <-moment.Done():
+		}
 	}
 	link.Close(transport.Abort)
 	return true
 }
 
 // Somebody connects from an honest peer's address again and again, and states another
-// generation each time: the honest link goes on, its stream comes once and in order, and so
-// it does when the honest link is lost meanwhile.
+// generation and other path settings each time: the honest links go on, the streams on all
+// paths come once and in order, and so they do when honest links are lost meanwhile.
 func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 	t.Parallel()
-	for i := range 4 {
-		cut, w := i%2 == 1, []Wire{WireTCP, WireXRC}[i/2]
-		t.Run(fmt.Sprintf("%s/cut=%v", w, cut), func(t *testing.T) {
+	for i := range 8 {
+		cut, w, paths := i%2 == 1, []Wire{WireTCP, WireXRC}[i/2%2], []int{1, conn.MaxPaths}[i/4]
+		t.Run(fmt.Sprintf("%s/cut=%v/paths=%d", w, cut, paths), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
-			cfg := Config{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond}
-			honest := l.bind(l.node(cfg)) // its address is the smaller one: it dials
+			cfg := Config{Wire: w, Paths: paths, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond}
+			node := l.node(cfg)
+			honest := []*Socket{l.bind(node)} // the address is the smaller one: the node dials
+			for len(honest) < 4*paths-3 {     // enough for every path to have a stream
+				at := honest[0].LocalAddrPort()
+				honest = append(honest, l.bind(node, netip.AddrPortFrom(at.Addr(), at.Port()+uint16(len(honest)))))
+			}
 			victim := l.bind(l.node(cfg))
-			mustSend(t, honest, victim.LocalAddrPort(), payload(0, 100))
-			expectNumber(t, victim, 0)
+			to := victim.LocalAddrPort()
 
-			a := &attacker{to: netip.AddrPortFrom(victim.LocalAddrPort().Addr(), l.port)}
+			a := &attacker{to: netip.AddrPortFrom(to.Addr(), l.port)}
 			ctx, cancel := context.WithCancel(background(t))
 			var work sync.WaitGroup
 			defer work.Wait()
@@ -286,53 +307,75 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 			if w == WireXRC {
 				pose = a.poseXRC
 			}
+			for _, s := range honest {
+				mustSend(t, s, to, payload(0, 100))
+			}
 			work.Go(func() {
 				for ctx.Err() == nil {
-					if pose(ctx, honest.LocalAddrPort().Addr()) {
+					if pose(ctx, honest[0].LocalAddrPort().Addr()) {
 						links.Add(1)
 					}
 				}
 			})
-			work.Go(func() {
-				for i := 1; i < 3000 || links.Load() <= 50; i++ {
-					if err := honest.Send(ctx, victim.LocalAddrPort(), payload(uint64(i), 500)); err != nil {
-						t.Error(err)
-						return
+			for _, s := range honest {
+				work.Go(func() {
+					for i := 1; i < 3000/len(honest) || links.Load() <= 50; i++ {
+						if err := s.Send(ctx, to, payload(uint64(i), 500)); err != nil {
+							t.Error(err)
+							return
+						}
 					}
-				}
-				if err := honest.Send(ctx, victim.LocalAddrPort(), nil); err != nil {
-					t.Error(err)
-				}
-			})
+					if err := s.Send(ctx, to, nil); err != nil {
+						t.Error(err)
+					}
+				})
+			}
 			resets := func() (n uint64) {
-				for _, c := range connections(t, nodeOf(honest)) {
+				for _, c := range connections(t, node) {
 					for _, p := range c.Path {
 						n += p.Resets
 					}
 				}
 				return n
 			}
-			got := uint64(1)
-			for ; ; got++ {
+			got := make(map[netip.AddrPort]uint64)
+			for total, left := 0, len(honest); left > 0; total++ {
 				m := mustRecv(t, victim)
 				if len(m.Data) == 0 {
-					break
+					left--
+					continue
 				}
-				if err := verify(m.Data, got); err != nil {
-					t.Fatal(err)
+				if err := verify(m.Data, got[m.From]); err != nil {
+					t.Fatal(m.From, err)
 				}
+				got[m.From]++
 				m.Release()
-				if cut && got%300 == 0 {
-					cutLinks(nodeOf(honest))
+				switch {
+				case cut && total%600 == 0:
+					cutLinks(node)
+				case cut && total%100 == 0:
+					cutPath(node, total/100%paths)
 				}
 			}
 			if !cut && resets() != 0 {
-				t.Errorf("the honest link was lost %d times", resets())
+				t.Errorf("honest links were lost %d times", resets())
 			}
 			if cut && resets() == 0 {
-				t.Error("the honest link was not lost")
+				t.Error("no honest link was lost")
 			}
-			t.Logf("%d messages, %d links of the impostor, %d losses of the honest one", got, links.Load(), resets())
+			t.Logf("%d links of the impostor, %d losses of the honest ones", links.Load(), resets())
 		})
 	}
+}
+
+// cutPath ends the links of one path of a node.
+func cutPath(n *Node, path int) {
+	n.eachPeer(func(p *peer) {
+		p.mu.Lock()
+		l := p.path[path].link
+		p.mu.Unlock()
+		if l != nil {
+			l.Close(transport.Abort)
+		}
+	})
 }
