@@ -71,3 +71,50 @@ func TestMeetsBeforeAnythingWasSent(t *testing.T) {
 	o.probe()
 	o.end(1)
 }
+
+// A link that knows whom it connects names another generation while a link of the known one
+// is up. Nothing is written on it until that link has shown whether it lives.
+func TestMeetsBesideAnotherGeneration(t *testing.T) {
+	t.Parallel()
+	for _, lives := range []bool{true, false} {
+		o := &opBench{Conn: newConn(t, Config{Paths: MaxPaths, Role: Acceptor}), t: t, link: 1}
+		o.acct.SetLimit(1 << 30)
+		o.Accepted(epochTime, 1, 0)
+		o.Meets(epochTime, 0, 7)
+		o.shake(MaxPaths, 7)
+		o.Accepted(epochTime, 2, 5)
+		o.Meets(epochTime, 5, 7)
+		o.wrotePorts(5)
+		o.queue(5, Message{Dport: 5000})
+		o.wrotePorts(5, 5000)
+		o.LinkClosed(epochTime, 2, 0)
+		epoch := o.Epoch()
+
+		o.Accepted(epochTime, 3, 5)
+		o.Meets(epochTime, 5, 8)
+		if o.Fill(5, &o.b) {
+			t.Error("something is written for a generation that may be an impostor's")
+		}
+		o.wrotePorts(0)
+		o.TakeActions(nil)
+		if lives {
+			o.shake(MaxPaths, 7)
+			o.acts(Action{Kind: CloseLink, Link: 3})
+			if o.PeerGeneration() != 7 || o.Epoch() != epoch {
+				t.Errorf("generation %d, epoch %d", o.PeerGeneration(), o.Epoch())
+			}
+			o.fates()
+			o.LinkClosed(epochTime, 3, 0)
+			o.Accepted(epochTime, 4, 5)
+			o.Meets(epochTime, 5, 7)
+			o.wrotePorts(5, 5000)
+			continue
+		}
+		o.LinkClosed(epochTime, 1, 0)
+		if o.PeerGeneration() != 8 || o.Epoch() == epoch {
+			t.Errorf("generation %d, epoch %d", o.PeerGeneration(), o.Epoch())
+		}
+		o.fates(Fate{Token: 1, Status: Dropped}) // the last generation may have had it
+		o.wrotePorts(5)
+	}
+}
