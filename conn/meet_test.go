@@ -1,6 +1,10 @@
 package conn
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/rds-go/rds/internal/wire"
+)
 
 // What an earlier generation of the peer was sent and has not acknowledged is not sent to
 // the next one, though this is the first link to that: a message that both had delivered
@@ -116,5 +120,30 @@ func TestMeetsBesideAnotherGeneration(t *testing.T) {
 		}
 		o.fates(Fate{Token: 1, Status: Dropped}) // the last generation may have had it
 		o.wrotePorts(5)
+	}
+}
+
+// Two links of the peer's next process, each of which has named its generation: what one of
+// them states is what the other one states.
+func TestMeetsTwice(t *testing.T) {
+	t.Parallel()
+	o := &opBench{Conn: newConn(t, Config{Paths: MaxPaths, Role: Acceptor}), t: t}
+	o.Accepted(epochTime, 1, 0)
+	o.shake(MaxPaths, 7)
+	for i := range 2 {
+		o.Accepted(epochTime, LinkID(2+i), uint16(5+i))
+		o.Meets(epochTime, 5+i, 8)
+	}
+	h := wire.Header{Sport: wire.PortProbe}
+	wire.Handshake{HasPaths: true, Paths: MaxPaths, Generation: 8, SourceIndex: true}.Put(&h.Extensions)
+	o.HandleControl(epochTime, 5, &h, nil)
+	o.LinkClosed(epochTime, 1, 0)
+	if o.PeerGeneration() != 8 || !o.Ready(5) {
+		t.Errorf("generation %d", o.PeerGeneration())
+	}
+	o.HandleControl(epochTime, 6, &h, nil)
+	o.TakeActions(nil)
+	if !o.Ready(6) {
+		t.Error("the second link waits")
 	}
 }
