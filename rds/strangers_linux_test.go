@@ -310,6 +310,15 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 			for _, s := range honest {
 				mustSend(t, s, to, payload(0, 100))
 			}
+			eventually(t, "links of all paths", func() bool {
+				up := 0
+				for _, p := range connections(t, node)[0].Path {
+					if p.State == conn.Up.String() && p.Proved {
+						up++
+					}
+				}
+				return up == paths
+			})
 			work.Go(func() {
 				for ctx.Err() == nil {
 					if pose(ctx, honest[0].LocalAddrPort().Addr()) {
