@@ -34,21 +34,19 @@ type path struct {
 	probes     uint32    // probes sent on this link
 	probeAt    time.Time // when an unanswered probe is repeated; zero: no repetition is due
 	probeWait  time.Duration
-	answers    uint32         // probes of this link that were answered
-	told       bool           // the peer has stated its generation on this link
-	toldGen    uint32         // the stated generation; 0: the peer has stated that it has none
-	survey     uint32         // answers that end the present survey of this link
-	surveys    int            // surveys begun on this link
-	mapAt      uint32         // probes when the last map was written: more answers prove that it was taken
-	filling    bool           // Fill has shown bytes, and Wrote has not been called
-	agrees     bool           // this link has stated what is known of the peer, see claim.go
-	claiming   bool           // nothing is written while this link claims something else
-	met        bool           // Meets is to follow when what this link claims is believed
-	claim      wire.Handshake // what this link claims, if claiming
-	leaving    bool           // nothing new is picked; the link ends when what is partly written is out, see Leave
-	bound      bool           // the link takes what is written next for the message of an operation it has begun
-	hold       bool           // nothing is written before that bound operation is done
-	compact    bool           // canceled messages wait for Wrote
+	answers    uint32 // probes of this link that were answered
+	told       bool   // the peer has stated its generation on this link
+	toldGen    uint32 // the stated generation; 0: the peer has stated that it has none
+	survey     uint32 // answers that end the present survey of this link
+	surveys    int    // surveys begun on this link
+	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
+	filling    bool   // Fill has shown bytes, and Wrote has not been called
+	agrees     bool   // this link has stated what is known of the peer, see claim.go
+	claiming   bool   // nothing is written while this link claims something else
+	leaving    bool   // nothing new is picked; the link ends when what is partly written is out, see Leave
+	bound      bool   // the link takes what is written next for the message of an operation it has begun
+	hold       bool   // nothing is written before that bound operation is done
+	compact    bool   // canceled messages wait for Wrote
 
 	dialing  bool // a dial was asked for and has not been answered
 	outbound bool // the link was dialed by us
@@ -60,9 +58,11 @@ type path struct {
 	idle     bool          // redialAt is that of a path with nothing to send
 	resets   uint64
 
-	asked   uint32    // not 0: the probe whose answer has the links refused that wait for this path, see challenge.go
-	askedBy time.Time // when the wait for that answer ends
-	heard   time.Time // when something arrived on the link last, since asked was set
+	asked   uint32         // not 0: the probe whose answer has the links refused that wait for this path, see challenge.go
+	askedBy time.Time      // when the wait for that answer ends
+	heard   time.Time      // when something arrived on the link last, since asked was set
+	met     bool           // Meets is to follow when what this link claims is believed
+	claim   wire.Handshake // what this link claims, if claiming
 
 	pending int    // operations begun and not done
 	quiet   int    // messages in [first,next) that wait only for their operation
