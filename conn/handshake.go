@@ -183,9 +183,10 @@ func (c *Conn) newGeneration() {
 	}
 }
 
-// migrate moves what a path that is no longer used has not begun on its link,
-// everything if it has no link, to path 0, as new messages. What a write under
-// way may carry follows after Wrote.
+// migrate moves what a path that is no longer used has not begun on any link to
+// path 0, as new messages. What an earlier link has carried is not repeated: the
+// peer may have it, and could not tell by path 0's numbers. What a write under way
+// may carry follows after Wrote.
 func (c *Conn) migrate(p *path) {
 	q := &p.q
 	from := q.first
@@ -199,8 +200,17 @@ func (c *Conn) migrate(p *path) {
 		from = max(from, q.fresh)
 	}
 	c.unshelveAll(p)
-	c.settle(p, from, q.tail, func(e *entry) (Status, bool) { return Canceled, e.flags&entryCanceled != 0 })
-	if from = max(from, q.first); from == q.tail { // all were canceled, and first has passed them
+	c.settle(p, from, q.tail, func(e *entry) (Status, bool) {
+		switch {
+		case e.flags&entryCanceled != 0:
+			return Canceled, true
+		case e.flags&entryWritten != 0:
+			c.stats.DroppedFlush++
+			return Dropped, true
+		}
+		return 0, false
+	})
+	if from = max(from, q.first); from == q.tail { // all have ended, and first has passed them
 		return
 	}
 	to := &c.paths[0]
