@@ -106,6 +106,9 @@ func (c *checker) delivered(k *sock, p *peer, payload []byte) {
 		return
 	}
 	m := c.messages[id-1]
+	if c.s.cfg.Scenario.Impostors && c.s.calm && c.s.now > c.s.calmAt+recoverTime {
+		c.failf("%v delivered %v after the last impostor has come", m, c.s.now-c.s.calmAt)
+	}
 	switch {
 	case m.toInc == 0:
 		c.failf("%v delivered to %v, never accepted", m, k)

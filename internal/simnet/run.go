@@ -38,6 +38,10 @@ type Scenario struct {
 // settleTime bounds how long everything may take after the last fault.
 const settleTime = 60 * time.Second
 
+// recoverTime bounds how long messages may wait after the last fault where there were
+// impostors, whose links last for 5 s.
+const recoverTime = 20 * time.Second
+
 func (s *Sim) draw() {
 	c := &s.cfg.Scenario
 	if c.Hosts == 0 {
@@ -109,7 +113,7 @@ func Run(cfg Config) (Counts, error) {
 	}
 	s.now = max(s.now, calmAt)
 	s.tracef("calm")
-	s.calm = true
+	s.calm, s.calmAt = true, s.now
 	for _, h := range s.hosts {
 		h.refusing, h.rejects = 0, 0
 		if h.bad {

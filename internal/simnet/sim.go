@@ -22,10 +22,11 @@ type Sim struct {
 	check  checker
 
 	hosts   []*host
-	links   []*tcp   // links that may still carry something
-	calm    bool     // faults are over
-	halved  bool     // half of the ports are held, and the checker looks whether the rest goes on
-	tired   []func() // senders that wait for the end of halved
+	links   []*tcp        // links that may still carry something
+	calm    bool          // faults are over
+	calmAt  time.Duration // when the faults were over
+	halved  bool          // half of the ports are held, and the checker looks whether the rest goes on
+	tired   []func()      // senders that wait for the end of halved
 	lastTCP int
 	counts  Counts
 }
