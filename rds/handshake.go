@@ -137,7 +137,6 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		moves: slices.Contains(hello.Features, ipc.FeatureMoves), slots: slices.Contains(hello.Features, ipc.FeatureSlots),
 	}
 	x.regions.sess = x
-	x.changed.Store(x.since.UnixNano())
 	s.lookAgain(cred.UID)
 	if err := s.reserve(x); err != nil {
 		return refuse(err)
@@ -255,6 +254,7 @@ func (s *Service) enlist(x *session) error {
 	}
 	s.sessions[x.id] = x
 	x.user.weighLocked(x)
+	x.changed.Store(time.Now().UnixNano())
 	return nil
 }
 

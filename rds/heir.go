@@ -270,11 +270,7 @@ func (s *Service) resume(st *legacySession, in *inheritance) (err error) {
 	if err := x.resumeMemory(st); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	s.sessions[x.id] = x
-	x.user.weighLocked(x)
-	s.mu.Unlock()
-	return nil
+	return s.enlist(x)
 }
 
 // resumeMemory makes the session's sockets, and takes over what of the receive arena is in

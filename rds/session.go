@@ -65,7 +65,7 @@ type session struct {
 	leaving    atomic.Bool   // the service ends: the application hears when nothing has its memory
 
 	user      *user              // constant once reserve was called
-	changed   atomic.Int64       // when the session, or its last call that a report shows, began, in Unix nanoseconds
+	changed   atomic.Int64       // when the service listed the session, or its last call that a report shows took effect, in Unix nanoseconds
 	heard     slotSet            // numbers of peers that the application has looked up, or has messages of
 	ending    atomic.Bool        // the session has begun to end: its memory is on its way back
 	met       map[*peer]struct{} // connections that the session uses; guarded by Service.mu

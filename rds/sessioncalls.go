@@ -27,7 +27,7 @@ func (x *session) calls() {
 		mu     sync.Mutex // one answer at a time
 		broken error      // guarded by mu: error of the first answer that failed
 	)
-	reply := func(r *ipc.Reply) {
+	send := func(r *ipc.Reply) {
 		if x.leaving.Load() { // the end of the connection is the answer
 			return
 		}
@@ -38,6 +38,10 @@ func (x *session) calls() {
 			broken = err
 			x.svc.work.Go(func() { x.end(err) }) // which closes the connection when it takes nothing more
 		}
+	}
+	reply := func(r *ipc.Reply) {
+		x.changed.Store(time.Now().UnixNano())
+		send(r)
 	}
 	for {
 		var q ipc.Request
@@ -55,9 +59,6 @@ func (x *session) calls() {
 			mu.Unlock()
 			x.end(err)
 			return
-		}
-		if q.Op != ipc.CallInfo {
-			x.changed.Store(time.Now().UnixNano())
 		}
 		switch q.Op {
 		case ipc.CallClose: // lingers
@@ -81,7 +82,7 @@ func (x *session) calls() {
 				reply(r)
 			})
 		case ipc.CallInfo:
-			x.beside(func() { x.report(q.ID, reply) })
+			x.beside(func() { x.report(q.ID, send) })
 		case ipc.CallCancel, ipc.CallReach, ipc.CallConceal:
 			x.beside(func() {
 				r, err := x.long(&q)
@@ -422,16 +423,16 @@ func (n *Node) addresses() int {
 }
 
 // report answers CallInfo, in parts.
-func (x *session) report(id uint64, reply func(*ipc.Reply)) {
+func (x *session) report(id uint64, send func(*ipc.Reply)) {
 	err := x.describe(func(b []byte) {
 		for len(b) > ipc.DataPart {
-			reply(&ipc.Reply{ID: id, Data: b[:ipc.DataPart], More: true})
+			send(&ipc.Reply{ID: id, Data: b[:ipc.DataPart], More: true})
 			b = b[ipc.DataPart:]
 		}
-		reply(&ipc.Reply{ID: id, Data: b})
+		send(&ipc.Reply{ID: id, Data: b})
 	})
 	if err != nil {
-		reply(failed(id, err))
+		send(failed(id, err))
 	}
 }
 
