@@ -26,6 +26,13 @@ func (c *checks) between(key string, v, low, high int) {
 	}
 }
 
+// bytes checks a number of bytes, which may be more than an int holds on hosts of 32 bits.
+func (c *checks) bytes(key string, v int64) {
+	if v < 0 {
+		c.add(key, "%d is less than 0", v)
+	}
+}
+
 func (c *checks) positive(key string, d duration) {
 	if c.parsed(key, d) && d.Duration <= 0 {
 		c.add(key, "%s is not a positive duration", d)

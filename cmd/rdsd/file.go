@@ -171,7 +171,7 @@ func wanted(t reflect.Type, key []string) string {
 	}
 	switch t.Kind() {
 	case reflect.Int, reflect.Int64:
-		return fmt.Sprintf("want a whole number, at most %d", maxInt)
+		return fmt.Sprintf("want a whole number, at most %d", uint64(1)<<(t.Bits()-1)-1)
 	case reflect.Bool:
 		return "want true or false"
 	case reflect.String:

@@ -49,8 +49,8 @@ func (m *memorySettings) check(c *checks) {
 	c.between("memory.regions", m.Regions, 1, maxRegions)
 	c.between("memory.large_regions", m.LargeRegions, 1, maxRegions)
 	c.between("memory.registered_regions", m.RegisteredRegions, 1, maxRegions)
-	c.between("memory.pinned", int(m.Pinned), 0, maxInt)
-	c.between("memory.large_pinned", int(m.LargePinned), 0, maxInt)
+	c.bytes("memory.pinned", m.Pinned)
+	c.bytes("memory.large_pinned", m.LargePinned)
 	c.between("memory.keys", m.Keys, 2, maxKeys)
 	c.within("memory.quarantine", m.Quarantine, 0, 24*time.Hour)
 	if m.Linger.Duration != 0 || m.Linger.bad != "" {

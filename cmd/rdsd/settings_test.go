@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -155,8 +156,9 @@ func TestLoadErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ text, want string }{
 		{"lisen = []\n[tcp]\nbuffers = 1\n", ":1: lisen: unknown key\n@:3: tcp.buffers: unknown key"},
-		{"npaths = \"8\"\n", ":1: npaths: want a whole number, at most 9223372036854775807"},
-		{"[tcp]\nkeepalive_count = true\n", ":2: tcp.keepalive_count: want a whole number, at most 9223372036854775807"},
+		{"npaths = \"8\"\n", ":1: npaths: want a whole number, at most " + strconv.Itoa(maxInt)},
+		{"[tcp]\nkeepalive_count = true\n", ":2: tcp.keepalive_count: want a whole number, at most " + strconv.Itoa(maxInt)},
+		{"users.memory = 'x'\n", ":1: users.memory: want a whole number, at most 9223372036854775807"},
 		{"tcp = 1\nping = 1\nlisten = [\n'a',\n1]\nwire = 5", ":1: tcp: want a table\n@:2: ping: want true or false\n@:5: listen: want a list of strings, such as [\"a\", \"b\"]\n@:6: wire: want a string in quotes"},
 		{"tcp.silence = [1]\nxrc = { port = true }\nping = 2", ":1: tcp.silence: want a duration such as \"1m30s\"\n@:2: xrc: toml: cannot decode TOML boolean into struct field main.xrcSettings.Port of type int\n@:3: ping: want true or false"},
 		{"[[ports]]\nrange = [1]\n[[ports]]\nrange = '4000'\nusers = 5\nwho = 1\n", ":2: ports[0].range: want a string in quotes\n@:5: ports[1].users: want a list of strings, such as [\"a\", \"b\"]\n@:6: ports[1].who: unknown key"},
@@ -328,6 +330,15 @@ func TestWires(t *testing.T) {
 	s.Wire, s.Peers, s.XRC.Port = "auto", nil, s.Port
 	if _, err := s.plan(); err == nil {
 		t.Error("one port for two transports")
+	}
+}
+
+// Shares and limits in bytes may be larger than what an int of 32 bits holds.
+func TestBytesBeyond32Bits(t *testing.T) {
+	t.Parallel()
+	p := serving(t, "[users]\nmemory = 3000000000\npinned = 4000000000\n[memory]\npinned = 7000000000\nlarge_pinned = 2147483648\n")
+	if u, m := p.service.Users, p.node.Memory; u.Memory != 3_000_000_000 || u.Pinned != 4_000_000_000 || m.Small.Pinned != 7_000_000_000 || m.Large.Pinned != 1<<31 {
+		t.Errorf("%+v, %+v", u, m)
 	}
 }
 

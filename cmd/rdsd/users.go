@@ -21,9 +21,9 @@ type usersSettings struct {
 func (u *usersSettings) shares(c *checks) rds.UserShares {
 	c.between("users.peers", u.Peers, 1, maxInt)
 	c.between("users.sockets", u.Sockets, 1, maxInt)
-	c.between("users.memory", int(u.Memory), 0, maxInt)
+	c.bytes("users.memory", u.Memory)
 	c.between("users.regions", u.Regions, 0, maxInt)
-	c.between("users.pinned", int(u.Pinned), 0, maxInt)
+	c.bytes("users.pinned", u.Pinned)
 	s := rds.UserShares{Peers: u.Peers, Sockets: u.Sockets, Memory: u.Memory, Regions: u.Regions, Pinned: u.Pinned}
 	for _, w := range u.Exempt {
 		s.Exempt = append(s.Exempt, c.account("users.exempt", "user", w, userID))
