@@ -224,6 +224,35 @@ func TestQuestionsAreRare(t *testing.T) {
 	}
 }
 
+// A peer without links is asked nothing. One that rests keeps its choice, and is asked again
+// after the next link; one that is forgotten is unknown.
+func TestPeersWithoutLinksAreNotAsked(t *testing.T) {
+	in(t, func(t *testing.T, r *rig) {
+		r.preferred.set(refuses)
+		r.other.set(answers)
+		_ = r.wantDial("first", long, "old")
+		r.Rest(us, them)
+		pass(time.Hour)
+		r.wantChosen("at rest", "old")
+		if n := r.preferred.asked(); n != 0 {
+			t.Errorf("asked %d times at rest", n)
+		}
+		_ = r.wantDial("again", long, "old")
+		pass(time.Hour)
+		if n := r.preferred.asked(); n == 0 {
+			t.Error("not asked any more after the rest")
+		}
+		r.Forget(us, them)
+		pass(time.Hour)
+		if by := r.Chosen(us, them); by != "" {
+			t.Errorf("forgotten: %q is chosen", by)
+		}
+		if n := r.preferred.asked(); n != 0 {
+			t.Errorf("asked %d times when forgotten", n)
+		}
+	})
+}
+
 // A peer that is served by configuration is not asked and does not move.
 func TestForcedNeverAsks(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
