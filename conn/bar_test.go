@@ -2,6 +2,7 @@ package conn
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 )
@@ -15,15 +16,9 @@ func TestBarEndsWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	c := newConn(t, Config{})
 	up(t, c, 1)
-	a := new(Account)
-	a.SetLimit(1 << 20)
-	for k := range 4 {
-		a.Charge(1000)
-		if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 1, Dport: uint16(2 + k/3), Account: a, Payload: make([]byte, 1000), Token: uint64(k + 1), Notify: true}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.Hold([]uint16{3}, true) // the last message is held back
+	a := enqueue(t, c, 3, Message{Payload: make([]byte, 1000)})
+	held := enqueue(t, c, 1, Message{Dport: 3, Payload: make([]byte, 1000)})
+	c.Hold([]uint16{3}, true)
 	var b Batch
 	before := c.paths[0].written
 	if !c.Fill(0, &b) {
@@ -43,15 +38,12 @@ func TestBarEndsWhatIsQueued(t *testing.T) {
 		t.Error("senders would wait rather than hear of it")
 	}
 	c.LinkClosed(epochTime, 1, before+1048)
-	want := []Status{Success, Dropped, OtherError, OtherError}
-	fates := c.TakeFates(nil)
-	for i, f := range fates {
-		if f.Token != uint64(i+1) || f.Status != want[i] {
-			t.Errorf("message %d ends with %v, want %v", f.Token, f.Status, want[i])
-		}
+	want := []Fate{{Account: a, Token: 1, Status: Success}, {Account: a, Token: 2, Status: Dropped}, {Account: a, Token: 3, Status: OtherError}, {Account: held, Token: 1, Status: OtherError}}
+	if fates := c.TakeFates(nil); !slices.Equal(fates, want) {
+		t.Errorf("fates %+v, want %+v", fates, want)
 	}
-	if len(fates) != 4 || a.Messages() != 0 || c.Queued() != 0 {
-		t.Errorf("%d fates, %d messages, %d bytes are left", len(fates), a.Messages(), c.Queued())
+	if n := a.Messages() + held.Messages(); n != 0 || c.Queued() != 0 {
+		t.Errorf("%d messages, %d bytes are left", n, c.Queued())
 	}
 	checkConn(t, c)
 }
@@ -65,12 +57,7 @@ func TestBarredPeerGetsNoLink(t *testing.T) {
 			cfg.Local, cfg.Remote = netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1")
 		}
 		c := newConn(t, cfg)
-		a := new(Account)
-		a.SetLimit(1 << 20)
-		a.Charge(0)
-		if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 1, Dport: 2, Account: a, Token: 1, Notify: true}); err != nil {
-			t.Fatal(err)
-		}
+		enqueue(t, c, 1, Message{})
 		if dialed(c) != 1 {
 			t.Fatal("nothing is dialed")
 		}
@@ -100,10 +87,7 @@ func TestBarredPeerGetsNoLink(t *testing.T) {
 		}
 		c.Unbar(epochTime)
 		c.TakeActions(nil)
-		a.Charge(0)
-		if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 1, Dport: 2, Account: a}); err != nil {
-			t.Fatal(err)
-		}
+		enqueue(t, c, 1, Message{})
 		if c.Tick(epochTime.Add(2 * time.Hour)); dialed(c) == 0 && c.State(0) != Connecting {
 			t.Errorf("nothing is dialed after Unbar: %v", c.State(0))
 		}
@@ -116,14 +100,7 @@ func TestBarWithOperations(t *testing.T) {
 	t.Parallel()
 	c := newConn(t, Config{})
 	up(t, c, 1)
-	a := new(Account)
-	a.SetLimit(1 << 20)
-	for k := range 2 {
-		a.Charge(0)
-		if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 1, Dport: 2, Account: a, Token: uint64(k + 1), Notify: true, Op: &Operation{Silent: true}}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	enqueue(t, c, 2, Message{Op: &Operation{Silent: true}})
 	var b Batch
 	if !c.Fill(0, &b) || b.Op == nil {
 		t.Fatal("no operation")

@@ -47,6 +47,41 @@ func up(t testing.TB, c *Conn, link LinkID) {
 	c.TakeActions(nil)
 }
 
+// enqueue has a connection take n messages like m to port 2, with the tokens 1 to n, and returns
+// the account that they are charged to.
+func enqueue(t testing.TB, c *Conn, n int, m Message) *Account {
+	t.Helper()
+	a := new(Account)
+	a.SetLimit(1 << 20)
+	m.Sport, m.Account, m.Notify = 1, a, true
+	if m.Dport == 0 {
+		m.Dport = 2
+	}
+	for k := range n {
+		a.Charge(len(m.Payload))
+		each := m
+		each.Token = uint64(k + 1)
+		if m.Op != nil {
+			op := *m.Op
+			each.Op = &op
+		}
+		if _, err := c.Enqueue(epochTime, 0, &each); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return a
+}
+
+// closes takes the connection's actions, and tells how many close a link.
+func closes(c *Conn, link LinkID) (n int) {
+	for _, a := range c.TakeActions(nil) {
+		if a.Kind == CloseLink && a.Link == link {
+			n++
+		}
+	}
+	return n
+}
+
 // checkConn checks what holds between any two calls.
 func checkConn(t testing.TB, c *Conn) {
 	t.Helper()

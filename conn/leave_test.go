@@ -5,38 +5,14 @@ import (
 	"time"
 )
 
-// leaver is a connector with a link, a message that is partly written and one that is
-// not picked yet.
-func leaver(t *testing.T) (*Conn, *Account) {
-	t.Helper()
-	c := newConn(t, Config{})
-	up(t, c, 1)
-	a := new(Account)
-	a.SetLimit(1 << 20)
-	for k := range 2 {
-		a.Charge(1000)
-		if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 1, Dport: 2, Account: a, Payload: make([]byte, 1000), Token: uint64(k + 1), Notify: true}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return c, a
-}
-
-func closes(c *Conn, link LinkID) (n int) {
-	for _, a := range c.TakeActions(nil) {
-		if a.Kind == CloseLink && a.Link == link {
-			n++
-		}
-	}
-	return n
-}
-
 // A link that is left finishes the message that is partly written, picks no other one,
 // and is closed once. What follows goes out on the next link, the first message not
 // again if the final count covers it.
 func TestLeave(t *testing.T) {
 	t.Parallel()
-	c, a := leaver(t)
+	c := newConn(t, Config{})
+	up(t, c, 1)
+	a := enqueue(t, c, 2, Message{Payload: make([]byte, 1000)})
 	var b Batch
 	if !c.Fill(0, &b) {
 		t.Fatal("nothing to write")
@@ -89,14 +65,7 @@ func TestLeaveWithOperations(t *testing.T) {
 	t.Parallel()
 	c := newConn(t, Config{})
 	up(t, c, 1)
-	a := new(Account)
-	a.SetLimit(1 << 20)
-	for k := range 2 {
-		a.Charge(0)
-		if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 1, Dport: 2, Account: a, Token: uint64(k + 1), Notify: true, Op: &Operation{Silent: true}}); err != nil {
-			t.Fatal(err)
-		}
-	}
+	enqueue(t, c, 2, Message{Op: &Operation{Silent: true}})
 	var b Batch
 	if !c.Fill(0, &b) || b.Op == nil {
 		t.Fatal("no operation")

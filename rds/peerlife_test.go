@@ -9,6 +9,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/statefile"
+	"github.com/rds-go/rds/transport/choice"
 )
 
 // peersOf is the number of a node's peers.
@@ -58,6 +59,38 @@ func TestPeerEndsWithItsLink(t *testing.T) {
 			eventually(t, "the last peer to be forgotten", func() bool { return peersOf(n) == 0 })
 		}
 	})
+}
+
+// Which wire serves a peer is known as long as its receive sequence is kept, whichever side
+// dials; nothing is known of a peer that has delivered nothing.
+func TestWireOfAPeerThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, smaller := range []bool{true, false} {
+		l := newLab(t)
+		here, there := newAddr(), newAddr()
+		if !smaller {
+			here, there = there, here
+		}
+		n := l.node(Config{})
+		b := l.bind(n, addrOf(here, 5))
+		peer := l.node(Config{Wire: WireTCP})
+		a := l.bind(peer, addrOf(there, 5))
+		stranger := l.node(Config{Wire: WireTCP})
+		far := newAddr()
+		ping(t, l.bind(stranger, addrOf(far, 5)), here)
+		mustSend(t, a, b.LocalAddrPort(), []byte("one"))
+		expect(t, b, "one")
+		_ = stranger.Close()
+		_ = peer.Close()
+		eventually(t, "the peers to be forgotten", func() bool { return peersOf(n) == 0 })
+		wires := n.wire.(*choice.Transport)
+		if by := wires.Chosen(here, there); by != "tcp" {
+			t.Errorf("smaller %v: the peer is served by %q", smaller, by)
+		}
+		if by := wires.Chosen(here, far); by != "" {
+			t.Errorf("smaller %v: a stranger is served by %q", smaller, by)
+		}
+	}
 }
 
 // A ping is nothing that a peer stays for, nor is one that nobody is bound for; the answer

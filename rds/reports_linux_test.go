@@ -33,6 +33,38 @@ func TestReportFollowsCalls(t *testing.T) {
 	}
 }
 
+// The members of a report group see what all users have, others see their own.
+func TestReportGroups(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	_, _, path := served(t, newLoopLab(t), Config{}, ServiceConfig{ReportGroups: []uint32{12009, 12002}})
+	openTo(t, path)
+	bound(t, dialed(t, path), addrOf(newAddr(), 5))
+	for i, do := range []string{"info", "info of all"} {
+		u := asUser(t, 12001+uint32(i), userOrder{Path: path, Do: do, At: newAddr(), N: 2}) // the user's group has the same number
+		if n, errno := u.done(); n != 2 || errno != 0 {
+			t.Errorf("%s: %d reports, errno %d", do, n, errno)
+		}
+		u.kill()
+	}
+}
+
+// A node rests after each report, whoever asks.
+func TestReportsRest(t *testing.T) {
+	t.Parallel()
+	n := newLoopLab(t).node(Config{})
+	r := &n.reports
+	for i := range 10 {
+		rest := r.rest
+		if _, err := n.Report(); err != nil {
+			t.Fatal(err)
+		}
+		if begun := r.last.begun; begun.Before(rest) || !r.rest.After(begun) {
+			t.Errorf("report %d began at %v, the node rests until %v and then until %v", i, begun, rest, r.rest)
+		}
+	}
+}
+
 // onlySession is the session of a service that has one.
 func onlySession(svc *Service) *session {
 	svc.mu.Lock()
