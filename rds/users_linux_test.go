@@ -282,6 +282,40 @@ func TestHogIsEnded(t *testing.T) {
 	})
 }
 
+// What a process has touched and reserved of shared memory is given back when it is killed,
+// while another one of its user goes on.
+func TestPagesOfAKilledProcess(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	_, svc, path := served(t, newLoopLab(t), Config{Linger: -1}, ServiceConfig{SendArena: 1 << 20, ReceiveArena: 1 << 20, MemoryArena: 1 << 20, Users: UserShares{Memory: 1 << 40}})
+	openTo(t, path)
+	reserved := func() (segments int, bytes int64) {
+		svc.mu.Lock()
+		defer svc.mu.Unlock()
+		u := svc.users[12001]
+		return len(u.segments), u.reserved
+	}
+	start := func() *otherUser {
+		p := asUser(t, 12001, userOrder{Path: path, Do: "touch", N: 1})
+		if line := p.line(); line != "touched" {
+			t.Fatal(line)
+		}
+		return p
+	}
+	start()
+	_, one := reserved()
+	touched := svc.Users()[0].Memory
+	second := start()
+	if n, bytes := reserved(); n != 2 || bytes != 2*one || svc.Users()[0].Memory < touched*3/2 {
+		t.Errorf("%d segments of %d bytes, %+v", n, bytes, svc.Users())
+	}
+	second.kill()
+	eventually(t, "the memory to be given back", func() bool {
+		n, bytes := reserved()
+		return n == 1 && bytes == one && svc.Users()[0].Memory < touched*3/2
+	})
+}
+
 // Eight loops of Client.Info have few reports made, and each gets what is its own.
 func TestInfoInLoops(t *testing.T) {
 	t.Parallel()
