@@ -23,7 +23,9 @@ type UserShares struct {
 	// when the connection itself ends. 0 means DefaultUserPeers.
 	Peers int
 	// Addresses bounds the addresses that a user's sockets are bound to, where the node has
-	// no list of addresses. 0 means DefaultUserAddresses.
+	// no list of addresses. 0 means DefaultUserAddresses. Such a node listens on an address
+	// until it closes, and on 256 at most: where users do not trust each other, set
+	// Config.Addresses.
 	Addresses int
 	// Sockets bounds the sockets of a user, those included that linger. 0 means
 	// DefaultUserSockets.
