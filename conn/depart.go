@@ -33,11 +33,11 @@ func (c *Conn) survey(p *path) {
 	c.act(Action{Kind: Transmit, Path: p.index})
 }
 
-// Retired tells whether the surveys of all links that are up are answered, and no link
-// waits for its path.
+// Retired tells whether the surveys of all links that are up are answered, no operation is
+// under way, and no link waits for its path.
 func (c *Conn) Retired() bool {
 	for i := range c.paths {
-		if p := &c.paths[i]; p.state == Up && (p.surveys < surveys || p.answers < p.survey) {
+		if p := &c.paths[i]; p.state == Up && (p.surveys < surveys || p.answers < p.survey || p.pending > 0) {
 			return false
 		}
 	}

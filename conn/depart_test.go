@@ -2,6 +2,7 @@ package conn
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -98,4 +99,48 @@ func TestRetireWaitsForHeldLinks(t *testing.T) {
 		t.Error("all surveys are answered, and something is under way")
 	}
 	checkConn(t, c)
+}
+
+// An operation that has begun when its link ends is lost: after Retire none begins, those
+// that have begun are waited for, and Return has the others go on. A message that has its
+// number already is not held up.
+func TestRetireBeginsNoOperation(t *testing.T) {
+	t.Parallel()
+	o := newOpBench(t)
+	begun, picked, waits := &Operation{}, &Operation{}, &Operation{}
+	o.send(begun)
+	o.begin(begun)
+	o.send(picked)
+	o.fill(opSize, picked)
+	o.wrote(0) // the link is full
+	o.send(waits)
+	o.send(nil)
+	o.Retire()
+	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.wrote(o.b.Bytes)
+	o.begin(picked)
+	for range 1 + surveys { // the probe of the new link is answered, too
+		pong(o.Conn, 0)
+	}
+	o.idle()
+	for _, op := range []*Operation{begun, picked} {
+		if o.Retired() {
+			t.Error("an operation is under way")
+		}
+		o.done(op, Success)
+	}
+	if !o.Retired() {
+		t.Error("the link may end")
+	}
+	o.TakeActions(nil)
+	o.Return(epochTime)
+	if !slices.Contains(o.TakeActions(nil), Action{Kind: Transmit}) {
+		t.Error("what has waited does not go on")
+	}
+	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.wrote(o.b.Bytes)
+	o.begin(waits)
+	o.write(1)
+	o.done(waits, Success)
+	o.end(1, 2, 3, 4)
 }

@@ -50,6 +50,11 @@ func (c *Conn) Return(now time.Time) {
 		return
 	}
 	c.retired, c.departed = false, false
+	for i := range c.paths {
+		if p := &c.paths[i]; p.state == Up && p.ready(c) { // operations have waited
+			c.act(Action{Kind: Transmit, Path: i})
+		}
+	}
 	c.MapChanged()
 	c.scheduleKnock(now)
 	c.dialNext(now)

@@ -101,7 +101,7 @@ func (c *Conn) Proved(now time.Time, i int) {
 	if p.state != Up || p.proved {
 		return
 	}
-	waits := p.opWaits()
+	waits := c.opWaits(p)
 	p.proved, p.proveBy, p.window = true, time.Time{}, 0
 	c.applyAcked(p)
 	if waits {

@@ -126,11 +126,14 @@ func (c *Conn) shownOp(p *path) *Operation {
 }
 
 // opWaits tells whether the message that is next waits, since it has an operation and
-// the peer's RDS has not shown that it took the link. It takes a link when it has done
+// either the peer's RDS has not shown that it took the link, or the link is about to end
+// (Retire) and the message was never picked. The peer takes a link when it has done
 // with the one before: what that one still carried must not reach the peer's memory
-// behind what follows a loss that was reported.
-func (p *path) opWaits() bool {
-	return !p.proved && p.q.next < p.q.tail && p.q.at(p.q.next).flags&entryOp != 0
+// behind what follows a loss that was reported. An operation that has begun when its
+// link ends is lost, so that none begins then.
+func (c *Conn) opWaits(p *path) bool {
+	q := &p.q
+	return q.next < q.tail && q.at(q.next).flags&entryOp != 0 && (!p.proved || c.retired && q.next == q.fresh)
 }
 
 // refuseStale ends messages in front whose operations were meant for an earlier

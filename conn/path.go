@@ -87,7 +87,7 @@ func (p *path) ready(c *Conn) bool {
 	if len(p.control) > 0 || p.mapPending || p.probe {
 		return true
 	}
-	return (p.q.next < p.q.fresh || p.q.next < p.q.tail && !c.blocked(p)) && !p.opWaits()
+	return (p.q.next < p.q.fresh || p.q.next < p.q.tail && !c.blocked(p)) && !c.opWaits(p)
 }
 
 // blocked tells whether new messages must wait for path 0; see barrier.go.
@@ -194,7 +194,7 @@ func (c *Conn) FillWithin(i int, b *Batch, claimed, fresh int) bool {
 		end = min(end, q.fresh)
 	}
 	if q.next < end && q.at(q.next).flags&entryOp != 0 {
-		if p.opWaits() {
+		if c.opWaits(p) {
 			return false
 		}
 		if e := q.at(q.next); e.flags&entrySilent == 0 && !b.takes(max(0, e.size()-p.nextOff-claimed), fresh) {

@@ -9,7 +9,7 @@ import (
 
 // QueuedMessage is a message that a connection leaves to the one that continues it.
 type QueuedMessage struct {
-	Message         // without Body: Payload is all of it
+	Message         // without Body: Payload is all of it; Op is the predecessor's
 	Path     int    // path that it is queued on
 	Sequence uint64 // its sequence number; 0: it was never picked
 	Written  bool   // some of it was written: the peer may have it
@@ -31,21 +31,26 @@ func (c *Conn) Settled() bool {
 
 // Queue shows f what is queued when no path has a link, in an order in which Requeue can
 // have it: those of a path that were picked come first. Payloads are valid during the call.
-// It is false if there is something that cannot be left: an operation.
+// Operations among it have not begun: what has begun ends with its link. It is false if
+// there is one that has, and cannot be left.
 func (c *Conn) Queue(f func(*QueuedMessage)) bool {
 	for i := range c.paths {
 		p := &c.paths[i]
 		show := func(e *entry, picked bool) bool {
-			switch {
-			case e.flags&(entryPong|entryCanceled|entryHole) != 0:
+			if e.flags&(entryPong|entryCanceled|entryHole) != 0 {
 				return true
-			case e.flags&entryOp != 0:
-				return false
 			}
 			m := QueuedMessage{Path: i, Written: e.flags&entryWritten != 0, Lent: e.body, Message: Message{
 				Sport: e.sport, Dport: e.dport, Account: e.acct, Token: e.token,
 				Notify: e.flags&entryNotify != 0, Failure: e.flags&entryFailure != 0, Admitted: true,
 			}}
+			if e.flags&entryOp != 0 {
+				if m.Op = c.ops[e.token]; m.Op.begun {
+					return false
+				}
+				m.Token = m.Op.token
+				picked = picked && !m.Op.Silent // a silent operation takes no number
+			}
 			b := e.chunk.b.B[e.off:]
 			if e.body != nil {
 				m.Payload = e.body.B

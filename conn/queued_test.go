@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -98,12 +99,78 @@ func TestQueueIsContinued(t *testing.T) {
 	if port != 106 || last < legacy.Next[0] {
 		t.Errorf("the last message is for port %d, its number %d", port-1, last)
 	}
-	e := newConn(t, Config{})
-	op := &Operation{}
-	if _, err := e.Enqueue(epochTime, 0, &Message{Sport: 5, Dport: 6, Account: new(Account), Op: op}); err != nil {
-		t.Fatal(err)
-	}
-	if e.Queue(func(*QueuedMessage) {}) {
-		t.Error("an operation is left")
+}
+
+// What another one continues has the operations that have not begun: one whose message has
+// its number, one that is silent, which has none, and one that was never picked. One that
+// has begun ends with its link, and before that nothing can be continued.
+func TestQueuedOperationsAreContinued(t *testing.T) {
+	t.Parallel()
+	for _, silent := range []bool{false, true} { // the operation that was picked
+		o := newOpBench(t)
+		lost, picked, last := &Operation{Work: "lost"}, &Operation{Work: "picked", Fence: true, Silent: silent}, &Operation{Work: "last"}
+		o.send(lost)
+		o.begin(lost)
+		if o.Queue(func(*QueuedMessage) {}) {
+			t.Error("an operation that has begun is left")
+		}
+		o.send(picked)
+		if !o.Fill(0, &o.b) || o.b.Op != picked {
+			t.Fatal("the operation is not shown")
+		}
+		o.wrote(0) // the link is full
+		o.send(last)
+		o.send(nil)
+		o.Depart()
+		o.LinkClosed(epochTime, o.link, 0)
+		o.fates(Fate{Token: 1, Status: Dropped})
+		next := newOpBench(t)
+		next.Inherit(o.Legacy())
+		next.LinkClosed(epochTime, next.link, 0)
+		var works []any
+		if !o.Queue(func(m *QueuedMessage) {
+			if (m.Sequence != 0) != (m.Op == picked && !silent) || m.Token != uint64(len(works)+2) {
+				t.Errorf("%+v", m)
+			}
+			q := *m
+			q.Account, q.Lent = &next.acct, nil
+			next.acct.Charge(m.Size())
+			works = append(works, nil)
+			if m.Op != nil {
+				works[len(works)-1] = m.Op.Work
+				q.Op = &Operation{Work: m.Op.Work, Fence: m.Op.Fence, Silent: m.Op.Silent}
+			}
+			if err := next.Requeue(epochTime, &q); err != nil {
+				t.Error(err)
+			}
+			next.check()
+		}) || !slices.Equal(works, []any{"picked", "last", nil}) {
+			t.Fatalf("operations %v", works)
+		}
+		next.invited = true
+		next.Tick(epochTime.Add(2 * next.cfg.ReconnectMax))
+		next.link++
+		next.Dialed(epochTime, 0, next.link)
+		next.Proved(epochTime, 0)
+		var ops []*Operation
+		for next.Fill(0, &next.b) {
+			if op := next.b.Op; op != nil {
+				ops = append(ops, op)
+				next.Began(0)
+				next.wrote(next.b.Bytes)
+				next.done(op, Success)
+				continue
+			}
+			next.wrote(next.b.Bytes)
+		}
+		if len(ops) != 2 || ops[0].Work != picked.Work || ops[1].Work != last.Work {
+			t.Fatalf("%d operations are shown", len(ops))
+		}
+		if silent {
+			next.fates(Fate{Token: 2})
+			next.end(3, 4)
+		} else {
+			next.end(2, 3, 4)
+		}
 	}
 }

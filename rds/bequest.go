@@ -91,7 +91,8 @@ func (p *peer) legacy() (legacyPeer, error) {
 	if c, ok := p.node.via(p.remote).(*choice.Transport); ok {
 		out.Wire = c.Chosen(p.local.addr, p.remote)
 	}
-	all := p.core.Queue(func(m *conn.QueuedMessage) {
+	epoch := p.core.Epoch()
+	waits := func(m *conn.QueuedMessage) {
 		a := m.Account.Owner.(*nodeSocket).app
 		if a == nil || !a.sess.moves {
 			return
@@ -108,10 +109,22 @@ func (p *peer) legacy() (legacyPeer, error) {
 				q.Lent, q.Offset = true, b.off
 			}
 		}
+		if m.Op != nil {
+			q.Op = m.Op.Work.(*operation).legacy(epoch)
+		}
 		out.Queue = append(out.Queue, q)
-	})
-	if !all || len(p.flows) > 0 {
-		return out, fmt.Errorf("operations, or messages of busy applications, wait for %v: %w", p.remote, ErrBusy)
+	}
+	if !p.core.Queue(waits) {
+		return out, fmt.Errorf("an operation on the memory of %v is under way: %w", p.remote, ErrBusy)
+	}
+	for _, f := range p.flows { // behind what is queued, as the peer's budget has no room
+		for _, it := range f.queue.All() {
+			m := conn.QueuedMessage{Message: it.m, Path: p.core.PathFor(it.m.Sport), Lent: it.m.Body}
+			if m.Body != nil {
+				m.Payload = m.Body.B
+			}
+			waits(&m)
+		}
 	}
 	return out, nil
 }

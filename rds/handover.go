@@ -216,7 +216,7 @@ func (n *Node) settled() bool {
 	settled := true
 	n.eachPeer(func(p *peer) {
 		p.mu.Lock()
-		settled = settled && p.core.Settled() && len(p.flows) == 0
+		settled = settled && p.core.Settled() && (len(p.flows) == 0 || len(p.links) == 0)
 		p.mu.Unlock()
 	})
 	return settled

@@ -28,10 +28,21 @@ func (s *Service) requeue(p *peer, list []legacyQueued) error {
 		if q.Lent { // the message has a copy now
 			x.out.frees = append(x.out.frees, q.Offset)
 		}
+		if q.Op != nil {
+			op, err := x.resumeOperation(a, p, q)
+			if err != nil {
+				return err
+			}
+			m.Op = &op.core
+		}
 		m.Account.Admit(len(q.Data))
 		x.queued.Add(int64(len(q.Data) + itemCost))
 		p.mu.Lock()
 		err := p.core.Requeue(s.node.now(), &m)
+		if err == conn.ErrBudget {
+			p.acceptLocked(x, a.s, &m.Message)
+			err = nil
+		}
 		p.armLocked()
 		p.unlock(nil)
 		if err != nil {

@@ -30,7 +30,7 @@ func (l *Legacy) Close() {
 
 // legacyVersion is that of Legacy.State. A process that is asked for another one leaves
 // nothing.
-const legacyVersion = 1
+const legacyVersion = 2
 
 // LegacyVersion is the version of the Legacies that this package leaves and takes.
 const LegacyVersion = legacyVersion
@@ -90,6 +90,7 @@ type legacyQueued struct {
 	Data            []byte
 	Lent            bool // Data was in the send arena, at Offset
 	Offset          uint32
+	Op              *legacyOperation // nil: none
 }
 
 // legacyService is a service. Attach is its listening socket.
