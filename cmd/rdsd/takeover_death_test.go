@@ -46,10 +46,11 @@ func relayAt(t *testing.T, s *side, point deathPoint) *deathRelay {
 		t.Fatal(err)
 	}
 	r.l.SetUnlinkOnClose(false)
+	daemon := s.daemon // the caller starts another one
 	go func() {
 		defer close(r.done)
 		defer r.l.Close()
-		r.run(s.daemon)
+		r.run(daemon)
 	}()
 	return r
 }
