@@ -11,6 +11,7 @@ import (
 type Stats struct {
 	Small, Large, Registered PoolStats
 
+	Owners        int    // owners that were not closed
 	Stale         int64  // regions whose invalidation is held up by a stuck reader
 	Invalidations uint64 // regions invalidated
 	Batches       uint64 // grace periods that covered them
@@ -80,6 +81,7 @@ func (d *Device) Stats() Stats {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	s.Owners = len(d.owners)
 	s.BadKeys = d.gone
 	for _, r := range *d.readers.Load() {
 		for f := range r.counts {

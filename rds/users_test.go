@@ -80,16 +80,23 @@ func TestExemptUser(t *testing.T) {
 }
 
 // A user's sessions together may have as many regions as the user's share, and else as the
-// user leaves free.
+// user leaves free. They have an owner together, which ends with the last of them.
 func TestRegionsOfAUser(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	_, _, path := served(t, l, Config{Wire: WireXRC}, ServiceConfig{Users: UserShares{Regions: 5}})
+	node, svc, path := served(t, l, Config{Wire: WireXRC}, ServiceConfig{Users: UserShares{Regions: 5}})
 	n := 0
 	here := newAddr()
-	var err error
+	device, _, err := node.regions()
+	if err != nil {
+		t.Fatal(err)
+	}
+	owners := device.Stats().Owners
+	var clients []*Client
 	for i := range 3 {
-		s := bound(t, dialed(t, path), addrOf(here, uint16(5+i)))
+		c := dialed(t, path)
+		clients = append(clients, c)
+		s := bound(t, c, addrOf(here, uint16(5+i)))
 		m, e := s.AllocMemory(64)
 		if e != nil {
 			t.Fatal(e)
@@ -105,6 +112,14 @@ func TestRegionsOfAUser(t *testing.T) {
 	if n != 5 || !errors.Is(err, syscall.EAGAIN) {
 		t.Errorf("%d regions, then %v", n, err)
 	}
+	for i, c := range clients {
+		if got := device.Stats().Owners; got <= owners {
+			t.Errorf("%d owners while %d sessions have regions, %d before", got, len(clients)-i, owners)
+		}
+		_ = c.Close()
+	}
+	eventually(t, "the user's end", func() bool { return len(svc.Users()) == 0 })
+	eventually(t, "the end of all owners of regions", func() bool { return device.Stats().Owners == owners })
 }
 
 // A report of a user's own has nothing of anybody else.
