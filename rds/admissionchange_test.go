@@ -3,6 +3,7 @@ package rds
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"slices"
 	"syscall"
@@ -207,6 +208,38 @@ func TestBlockedSendersHearThatThePeerIsNotAllowed(t *testing.T) {
 			case <-time.After(patience):
 				t.Fatalf("a sender that waits for %s is not told", name)
 			}
+		}
+	})
+}
+
+// A sender that waits for room, which a message for another peer takes, hears that its own
+// peer is no longer allowed: no message for that peer ends, which would make room.
+func TestSenderBehindOthersHearsThatThePeerIsNotAllowed(t *testing.T) {
+	t.Parallel()
+	admitting(t, func(t *testing.T, l *lab, bind func(Config) (*Socket, *Node)) {
+		slow := l.raw()
+		s, n := bind(Config{Wire: WireTCP})
+		to := l.bind(l.node(Config{Wire: WireTCP}))
+		ping(t, s, to.LocalAddrPort().Addr())
+		link := slow.dial(s.LocalAddrPort().Addr())
+		mustSet(t, link.Conn.(*net.TCPConn).SetReadBuffer(4096)) // The message below is never acknowledged.
+		link.write(link.probe(link.hs))
+		eventually(t, "the link of the slow peer", func() bool {
+			return slices.ContainsFunc(connections(t, n), func(c ConnectionInfo) bool { return c.Connected && c.Remote == slow.addr })
+		})
+		mustSet(t, s.SetWriteBuffer(MaxMessage))
+		mustSend(t, s, addrOf(slow.addr, 9), make([]byte, MaxMessage))
+		got := make(chan error, 1)
+		go func() { got <- s.Send(background(t), to.LocalAddrPort(), []byte("x")) }()
+		eventually(t, "a sender waits", func() bool {
+			return slices.ContainsFunc(infoOf(t, n).Waits, func(w WaitInfo) bool { return w.Senders > 0 })
+		})
+		admit(t, n, Admission{Allow: []netip.Prefix{netip.PrefixFrom(slow.addr, 32)}})
+		select {
+		case err := <-got:
+			wantErr(t, "the sender", err, ErrPermission)
+		case <-time.After(patience):
+			t.Fatal("the sender is not told")
 		}
 	})
 }
