@@ -56,8 +56,7 @@ func (c *Conn) Barred() bool { return c.barred }
 func (c *Conn) endBarred(p *path) {
 	c.unshelveAll(p)
 	c.settle(p, p.q.first, p.q.tail, func(e *entry) (Status, bool) {
-		switch {
-		case e.flags&entryCanceled != 0:
+		if e.flags&entryCanceled != 0 {
 			return Canceled, true
 		}
 		c.stats.SendBarred++

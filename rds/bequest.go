@@ -23,7 +23,7 @@ func (n *Node) legacy(wire passing, svc *Service) (_ *Legacy, err error) {
 			l.Close()
 		}
 	}()
-	st := &legacyState{Version: legacyVersion, Generation: n.generation, StateFile: -1}
+	st := &legacyState{Version: LegacyVersion, Generation: n.generation, StateFile: -1}
 	if d, _, err := n.regions(); err == nil {
 		st.Secret = d.Secret()
 	}

@@ -113,15 +113,14 @@ func (s *Service) rest() {
 }
 
 // rush has a handshake end at once when the service rests.
-func (s *Service) rush(o *opening, hello func() error) error {
+func (s *Service) rush(o *opening) {
 	if s.moving.Load() != nil {
 		_ = o.c.SetReadDeadline(time.Unix(1, 0))
 	}
-	return hello()
 }
 
-// keeps tells whether a connection whose Hello did not come is left to the process that
-// takes the daemon's place, or for later.
+// keeps tells whether a connection whose Hello did not come is kept for admitKept, of this
+// service or of the one of the process that takes the daemon's place.
 func (s *Service) keeps(o *opening, err error) bool {
 	if s.moving.Load() == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 		return false
@@ -149,20 +148,20 @@ func (s *Service) wake() {
 	}
 	_ = s.listener.SetDeadline(time.Time{})
 	s.begin()
+	s.admitKept()
+	for _, x := range s.all() {
+		x.poke()
+	}
+}
+
+// admitKept shakes hands with the applications whose connections were kept.
+func (s *Service) admitKept() {
 	s.mu.Lock()
 	kept := s.kept
 	s.kept = nil
 	s.mu.Unlock()
 	for _, o := range kept {
-		cred, err := o.c.Peer()
-		if err != nil || !s.enter(o) {
-			_ = o.c.Close()
-			continue
-		}
-		s.admit(o, cred)
-	}
-	for _, x := range s.all() {
-		x.poke()
+		s.welcome(o)
 	}
 }
 

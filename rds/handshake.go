@@ -40,18 +40,17 @@ func (s *Service) accept() {
 			s.pause()
 			continue
 		}
-		o := &opening{c: ipc.NewConn(c)}
-		cred, err := o.c.Peer()
-		if o.uid = cred.UID; err != nil || !s.enter(o) {
-			_ = o.c.Close()
-			continue
-		}
-		s.admit(o, cred)
+		s.welcome(&opening{c: ipc.NewConn(c)})
 	}
 }
 
-// admit shakes hands with an application and serves it.
-func (s *Service) admit(o *opening, cred ipc.Credentials) {
+// welcome shakes hands with an application and serves it, or closes the connection.
+func (s *Service) welcome(o *opening) {
+	cred, err := o.c.Peer()
+	if o.uid = cred.UID; err != nil || !s.enter(o) {
+		_ = o.c.Close()
+		return
+	}
 	s.entering.Add(1)
 	s.work.Go(func() {
 		x, err := s.open(o, cred)
@@ -113,7 +112,8 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	_ = c.SetDeadline(time.Now().Add(openTimeout))
 	c.Bound()
 	var hello ipc.Hello
-	err := s.rush(o, func() error { return c.Receive(&hello) })
+	s.rush(o)
+	err := c.Receive(&hello)
 	s.entered(o)
 	if err != nil {
 		if s.keeps(o, err) {

@@ -445,17 +445,6 @@ func (s *Service) takeUp() {
 		x.log.Info("application taken over")
 		x.serve()
 	}
-	s.mu.Lock()
-	kept := s.kept
-	s.kept = nil
-	s.mu.Unlock()
-	for _, o := range kept {
-		cred, err := o.c.Peer()
-		if o.uid = cred.UID; err != nil || !s.enter(o) {
-			_ = o.c.Close()
-			continue
-		}
-		s.admit(o, cred)
-	}
+	s.admitKept()
 	s.begin()
 }

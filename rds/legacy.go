@@ -28,12 +28,9 @@ func (l *Legacy) Close() {
 	l.Files = nil
 }
 
-// legacyVersion is that of Legacy.State. A process that is asked for another one leaves
-// nothing.
-const legacyVersion = 2
-
-// LegacyVersion is the version of the Legacies that this package leaves and takes.
-const LegacyVersion = legacyVersion
+// LegacyVersion is the version of Legacy.State that this package leaves and takes. A process
+// that is asked for another version leaves nothing.
+const LegacyVersion = 2
 
 // legacyState is Legacy.State. Files are named by their index in Legacy.Files; -1 is none.
 type legacyState struct {
@@ -188,8 +185,8 @@ func decodeLegacy(b []byte) (*legacyState, error) {
 	if err := gob.NewDecoder(bytes.NewReader(b)).Decode(s); err != nil {
 		return nil, fmt.Errorf("rds: legacy: %w", err)
 	}
-	if s.Version != legacyVersion {
-		return nil, fmt.Errorf("rds: legacy of version %d, want %d: %w", s.Version, legacyVersion, ErrNotSupported)
+	if s.Version != LegacyVersion {
+		return nil, fmt.Errorf("rds: legacy of version %d, want %d: %w", s.Version, LegacyVersion, ErrNotSupported)
 	}
 	return s, nil
 }

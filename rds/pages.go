@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path"
@@ -152,11 +153,7 @@ func (s *Service) look(u *user) bool {
 func (s *Service) segmentsOf(u *user) map[*sharedSegment]*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := make(map[*sharedSegment]*session, len(u.segments))
-	for g, x := range u.segments {
-		all[g] = x
-	}
-	return all
+	return maps.Clone(u.segments)
 }
 
 // turnShort tells the application that its user's share is used up, or that it is not, and

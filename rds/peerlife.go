@@ -12,7 +12,7 @@ import (
 // session that has looked it up, a call under way. These hold it. What it has delivered to
 // bound ports is remembered beyond its end, in sequences.
 
-// ended is the value of peer.users when the peer has ended.
+// endedUsers is the value of peer.users when the peer has ended.
 const endedUsers = -1 << 31
 
 // retain keeps a peer from ending, and tells whether it has not ended before.

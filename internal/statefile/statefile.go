@@ -87,9 +87,9 @@ func Open(path string) (*File, error) {
 		return nil, err
 	}
 	s := newFile(f, mem)
-	if m := s.word(0).Load(); (m == magic || m == magicOne) && s.boot() == boot {
+	if m := s.magic().Load(); (m == magic || m == magicOne) && s.boot() == boot {
 		s.read()
-		s.word(0).Store(magic)
+		s.magic().Store(magic)
 		return s, nil
 	}
 	if err := s.renew(boot); err != nil {
@@ -115,7 +115,7 @@ func Adopt(f *os.File) (*File, error) {
 		return nil, err
 	}
 	s := newFile(f, mem)
-	if s.word(0).Load() != magic || s.boot() != bootID() {
+	if s.magic().Load() != magic || s.boot() != bootID() {
 		f.Close()
 		return nil, errors.New("statefile: the file is of another layout, or boot")
 	}
@@ -135,7 +135,7 @@ func (s *File) renew(boot string) error {
 		return err
 	}
 	copy(s.mem[offBoot:offBoot+bootSize], boot)
-	s.word(0).Store(magic)
+	s.magic().Store(magic)
 	return nil
 }
 
@@ -294,7 +294,7 @@ func (s *File) Close() {
 	s.f.Close()
 }
 
-func (s *File) word(off int) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&s.mem[off])) }
+func (s *File) magic() *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&s.mem[0])) }
 
 // putName writes the length last: a name without one is none.
 func putName(b []byte, text string) {
