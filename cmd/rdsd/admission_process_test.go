@@ -48,24 +48,9 @@ func TestDaemonAllowsOnlyListedPeers(t *testing.T) {
 	}
 
 	// An application, and a peer that it talks to until the list changes.
-	peer, err := rds.NewNode(rds.Config{Port: 17241, Addresses: []netip.Addr{netip.MustParseAddr("127.22.41.4")}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
-	to, err := peer.Bind(netip.MustParseAddrPort("127.22.41.4:4000"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := rds.Dial(attach)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s, err := c.Bind(netip.MustParseAddrPort("127.22.41.5:4000"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	peer := nodeOf(t, rds.Config{Port: 17241, Addresses: []netip.Addr{netip.MustParseAddr("127.22.41.4")}})
+	to := bind(t, peer, "127.22.41.4:4000")
+	s := bind(t, clientOf(t, attach), "127.22.41.5:4000")
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	exchange := func(text string) {
@@ -107,10 +92,7 @@ func TestDaemonAllowsOnlyListedPeers(t *testing.T) {
 	if ping("127.22.41.3", "xrc") != 0 {
 		t.Error("a stranger has no answer although everybody is allowed")
 	}
-	d.Signal(syscall.SIGTERM)
-	if status := d.Wait(); status != 0 {
-		t.Errorf("status %d: %s", status, d.Stderr)
-	}
+	terminate(t, d)
 }
 
 // Thousands of connections of strangers leave nothing: no peers, no descriptors, a line or

@@ -42,15 +42,7 @@ func TestCRCIsOnBetweenHosts(t *testing.T) {
 	daemon(here, "10.77.6.3")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	c, err := rds.NewClient(rds.ClientConfig{Path: attach})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s, err := c.Bind(netip.MustParseAddrPort("10.77.6.1:4000"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := bind(t, clientOf(t, attach), "10.77.6.1:4000")
 	for _, to := range []string{"10.77.6.2:4000", "10.77.6.3:4000"} {
 		o := rds.Outgoing{To: netip.MustParseAddrPort(to), Data: []byte("to a port of nobody"), Notify: true}
 		if err := s.SendMessage(ctx, &o); err != nil {

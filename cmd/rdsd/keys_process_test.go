@@ -37,16 +37,8 @@ func TestStrangerGuessesKeysOfAnApplication(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	c, err := rds.NewClient(rds.ClientConfig{Path: attach})
-	fail(err)
-	defer c.Close()
-	app, err := c.Bind(netip.MustParseAddrPort("127.22.60.9:4000"))
-	fail(err)
-	n, err := rds.NewNode(rds.Config{Port: 17260, Wire: rds.WireXRC})
-	fail(err)
-	defer n.Close()
-	peer, err := n.Bind(netip.MustParseAddrPort("127.22.60.8:4000"))
-	fail(err)
+	app := bind(t, clientOf(t, attach), "127.22.60.9:4000")
+	peer := bind(t, nodeOf(t, rds.Config{Port: 17260, Wire: rds.WireXRC}), "127.22.60.8:4000")
 	const regions, size = 1000, 8 << 10
 	cookies := make([]rds.Cookie, regions)
 	for i := range cookies {

@@ -18,7 +18,6 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/wire"
-	"github.com/rds-go/rds/rds"
 )
 
 // maxFloodLog is what an hour of flood may make of log, and so what the seconds of a test
@@ -68,22 +67,6 @@ func noise(n int) []byte {
 		b[i] = byte(rand.Uint32())
 	}
 	return b
-}
-
-// counterOf is a counter of the daemon behind a control socket.
-func counterOf(t *testing.T, ctl, name string) uint64 {
-	t.Helper()
-	info, err := rds.FetchInfo(context.Background(), ctl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range info.Counters {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	t.Fatalf("no counter %s", name)
-	return 0
 }
 
 func answers(t *testing.T, port, from, to string) bool {

@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
@@ -56,8 +55,5 @@ func TestDaemonTellsOfAddressThatHasGone(t *testing.T) {
 	if line := d.Line(d.Stderr, "is back"); !strings.Contains(line, "10.77.5.1") {
 		t.Errorf("%s", line)
 	}
-	d.Signal(syscall.SIGTERM)
-	if status := d.Wait(); status != 0 {
-		t.Errorf("status %d: %s", status, d.Stderr)
-	}
+	terminate(t, d)
 }

@@ -32,11 +32,7 @@ func TestApplicationAttaches(t *testing.T) {
 			t.Errorf("%s: mode %v, %v", path, info.Mode(), err)
 		}
 	}
-	c, err := rds.Dial(attach)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := clientOf(t, attach)
 	if second, err := rds.Dial(attach); err == nil {
 		second.Close()
 		t.Error("a second application although max is 1")
@@ -68,11 +64,7 @@ func TestApplicationAttaches(t *testing.T) {
 	if _, err := c.Bind(netip.AddrPortFrom(at, 4005)); err != nil {
 		t.Errorf("the rule is gone and still holds: %v", err)
 	}
-	second, err := rds.Dial(attach)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer second.Close()
+	clientOf(t, attach)
 
 	d.Signal(syscall.SIGTERM)
 	d.Line(d.Stderr, `applications cut off	{"sessions": 2}`)
@@ -92,24 +84,8 @@ func TestDaemonDrainsApplications(t *testing.T) {
 	clitest.NeedLoopback(t)
 	attach := filepath.Join(dir(t), "a.sock")
 	d := daemonAt(t, "--listen", "127.22.9.5", "--port", "17209", "--socket", attach, "--drain", "20s")
-	peer, err := rds.NewNode(rds.Config{Port: 17209})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer peer.Close()
-	to, err := peer.Bind(netip.MustParseAddrPort("127.22.9.6:4000"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := rds.Dial(attach)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	from, err := c.Bind(netip.MustParseAddrPort("127.22.9.5:4000"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := bind(t, nodeOf(t, rds.Config{Port: 17209}), "127.22.9.6:4000")
+	from := bind(t, clientOf(t, attach), "127.22.9.5:4000")
 	const messages = 200
 	for range messages {
 		if err := from.Send(context.Background(), to.LocalAddrPort(), make([]byte, 1000)); err != nil {

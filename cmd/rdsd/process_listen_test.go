@@ -69,10 +69,7 @@ func TestDaemonComesBackUnderAnApplicationThatListens(t *testing.T) {
 		d = start() // which fails if the application has its ports
 		app.Line(app.Stdout, "bound")
 	}
-	d.Signal(syscall.SIGTERM)
-	if status := d.Wait(); status != 0 {
-		t.Errorf("status %d: %s", status, d.Stderr)
-	}
+	terminate(t, d)
 	if info, err := os.Stat(run); err != nil || !info.IsDir() {
 		t.Errorf("rdsd has stopped, and its directory is gone: %v", err)
 	}

@@ -15,7 +15,6 @@ import (
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/internal/ipc"
-	"github.com/rds-go/rds/rds"
 )
 
 // The file is read again on SIGHUP, under the flags of the command line.
@@ -42,10 +41,7 @@ func TestDaemonReloads(t *testing.T) {
 	if line := d.Line(d.Stderr, "not reloaded"); !strings.Contains(line, "listen: no address") || !strings.Contains(line, "; npaths: 3 is neither 1 nor 8") {
 		t.Errorf("bad file: %s", line)
 	}
-	d.Signal(syscall.SIGTERM)
-	if status := d.Wait(); status != 0 {
-		t.Errorf("status %d: %s", status, d.Stderr)
-	}
+	terminate(t, d)
 }
 
 // Profiles and metrics are where they were asked for and nowhere else.
@@ -85,10 +81,7 @@ func TestDaemonShowsProfilesAndMetrics(t *testing.T) {
 		}
 	}
 	http.DefaultClient.CloseIdleConnections()
-	d.Signal(syscall.SIGTERM)
-	if status := d.Wait(); status != 0 {
-		t.Errorf("status %d: %s", status, d.Stderr)
-	}
+	terminate(t, d)
 }
 
 // A daemon that inherits its sockets serves them, ends, and leaves their files
@@ -146,11 +139,7 @@ func TestDaemonInheritsSockets(t *testing.T) {
 	if err := control.Fetch(context.Background(), ctl, &info); err != nil || info.Provider != "node" {
 		t.Errorf("control socket: %+v, %v", info, err)
 	}
-	c, err := rds.Dial(attach)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	clientOf(t, attach)
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

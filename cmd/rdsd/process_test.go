@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -37,6 +38,63 @@ func daemonAt(t *testing.T, args ...string) *clitest.Process {
 	return p
 }
 
+// terminate stops a daemon, which has to end without an error.
+func terminate(t *testing.T, d *clitest.Process) {
+	t.Helper()
+	d.Signal(syscall.SIGTERM)
+	if status := d.Wait(); status != 0 {
+		t.Errorf("status %d: %s", status, d.Stderr)
+	}
+}
+
+// clientOf is an application of a daemon until the test ends.
+func clientOf(t *testing.T, path string) *rds.Client {
+	t.Helper()
+	c, err := rds.Dial(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// nodeOf is a node in the test until it ends.
+func nodeOf(t *testing.T, cfg rds.Config) *rds.Node {
+	t.Helper()
+	n, err := rds.NewNode(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+// bind binds a socket to an "IP:port".
+func bind(t *testing.T, p rds.Provider, address string) *rds.Socket {
+	t.Helper()
+	s, err := p.Bind(netip.MustParseAddrPort(address))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// counterOf is a counter of the daemon behind a control socket.
+func counterOf(t *testing.T, ctl, name string) uint64 {
+	t.Helper()
+	info, err := rds.FetchInfo(context.Background(), ctl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range info.Counters {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	t.Fatalf("no counter %s", name)
+	return 0
+}
+
 func TestDaemonAnswersAndStops(t *testing.T) {
 	t.Parallel()
 	clitest.NeedLoopback(t)
@@ -49,17 +107,7 @@ func TestDaemonAnswersAndStops(t *testing.T) {
 			t.Fatalf("rdsping: status %d, %s%s", status, stdout, stderr)
 		}
 	}
-	info, err := rds.FetchInfo(context.Background(), ctl)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pings := uint64(0)
-	for _, c := range info.Counters {
-		if c.Name == "recv_ping" {
-			pings = c.Value
-		}
-	}
-	if pings < 4 {
+	if pings := counterOf(t, ctl, "recv_ping"); pings < 4 {
 		t.Errorf("recv_ping %d, want at least 4", pings)
 	}
 

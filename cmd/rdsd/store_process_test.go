@@ -111,15 +111,7 @@ func TestRestartWithDescriptorStore(t *testing.T) {
 	addr := netip.AddrPortFrom(netip.MustParseAddr("127.22.32.5"), 4000)
 	args := []string{"--listen", addr.Addr().String(), "--port", fmt.Sprint(u.port), "--wire", "xrc", "--socket", path, "--control", "none"}
 	d := m.start(args...)
-	c, err := rds.NewClient(rds.ClientConfig{Path: path})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	sock, err := c.Bind(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sock := bind(t, clientOf(t, path), addr.String())
 	memory, err := sock.AllocMemory(4096)
 	if err != nil {
 		t.Fatal(err)

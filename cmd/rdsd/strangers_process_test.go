@@ -64,24 +64,11 @@ func TestHalfOpenSetUpsStarveNobody(t *testing.T) {
 	defer cancel()
 	d.Line(d.Stderr, "ready")
 	descriptors := func() int {
-		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.Pid()))
+		fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", d.PID()))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return len(fds)
-	}
-	counter := func(name string) uint64 {
-		info, err := rds.FetchInfo(ctx, ctl)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, c := range info.Counters {
-			if c.Name == name {
-				return c.Value
-			}
-		}
-		t.Fatalf("no counter %s", name)
-		return 0
 	}
 	base, most := descriptors(), 0
 	var h halfOpens
@@ -156,7 +143,7 @@ func TestHalfOpenSetUpsStarveNobody(t *testing.T) {
 	if most > 768+64 { // the last quarter is for others, but for connections that are just ending
 		t.Errorf("%d descriptors, %d before", most, base)
 	}
-	if x, y := counter("xrc_setups_crowded"), counter("tcp_setups_crowded"); x == 0 || y == 0 {
+	if x, y := counterOf(t, ctl, "xrc_setups_crowded"), counterOf(t, ctl, "tcp_setups_crowded"); x == 0 || y == 0 {
 		t.Errorf("%d and %d set-ups ended for others", x, y)
 	}
 	if s := d.Stderr.String(); strings.Contains(s, "cannot accept") {

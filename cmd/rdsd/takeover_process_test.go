@@ -261,11 +261,7 @@ func TestUpgradeBySignal(t *testing.T) {
 		}
 	}
 	hear("READY=1")
-	c, err := rds.Dial(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	clientOf(t, socket)
 	pid := d.Process.Pid
 	for range 2 {
 		if err := syscall.Kill(pid, syscall.SIGUSR2); err != nil {

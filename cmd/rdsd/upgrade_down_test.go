@@ -30,23 +30,10 @@ func TestUpgradeWithWaitingMessages(t *testing.T) {
 				}
 			}
 			for range 3 {
-				s := u.sides[0]
-				was := s.daemon
-				u.startWith(s, "--takeover")
-				if status := was.Wait(); status != 0 {
-					t.Fatalf("status %d: %s", status, was.Stderr)
-				}
+				u.takeOver(u.sides[0])
 			}
 			// A node listens when it binds: a daemon would take messages before its application has bound.
-			node, err := rds.NewNode(rds.Config{Port: uint16(u.port), Wire: rds.Wire(u.wire)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = node.Close() })
-			sock, err := node.Bind(to)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sock := bind(t, nodeOf(t, rds.Config{Port: uint16(u.port), Wire: rds.Wire(u.wire)}), to.String())
 			ctx, cancel := context.WithTimeout(u.ctx, 30*time.Second)
 			defer cancel()
 			for i := range n {

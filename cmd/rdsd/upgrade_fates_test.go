@@ -63,15 +63,7 @@ func TestUpgradeOfAStoppedSender(t *testing.T) {
 	app := clitest.StartEnv(t, []string{fatesEnv + "=" + fmt.Sprintln(u.sides[0].path, from, to, n)}, os.Args[0])
 	app.Line(app.Stdout, "sent")
 	app.Signal(syscall.SIGSTOP)
-	node, err := rds.NewNode(rds.Config{Port: uint16(u.port), Wire: rds.WireXRC})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = node.Close() })
-	sock, err := node.Bind(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sock := bind(t, nodeOf(t, rds.Config{Port: uint16(u.port), Wire: rds.WireXRC}), to.String())
 	ctx, cancel := context.WithTimeout(u.ctx, 30*time.Second)
 	defer cancel()
 	for i := range n {
@@ -82,11 +74,7 @@ func TestUpgradeOfAStoppedSender(t *testing.T) {
 		m.Release()
 	}
 	for range 2 {
-		was := u.sides[0].daemon
-		u.startWith(u.sides[0], "--takeover")
-		if status := was.Wait(); status != 0 {
-			t.Fatalf("status %d: %s", status, was.Stderr)
-		}
+		u.takeOver(u.sides[0])
 	}
 	app.Signal(syscall.SIGCONT)
 	for i := range n {

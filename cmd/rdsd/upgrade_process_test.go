@@ -301,6 +301,16 @@ func (u *upgrades) connecting(s *side) *atomic.Int64 {
 	return &tries
 }
 
+// takeOver has a new process take the place of a side's daemon.
+func (u *upgrades) takeOver(s *side, args ...string) {
+	u.T.Helper()
+	was := s.daemon
+	u.startWith(s, append(args, "--takeover")...)
+	if status := was.Wait(); status != 0 {
+		u.T.Fatalf("the predecessor's status is %d: %s", status, was.Stderr)
+	}
+}
+
 // upgrade has a new process take the place of a side's daemon, and returns for how long
 // no message came, at either side.
 func (u *upgrades) upgrade(s *side, args ...string) time.Duration {
@@ -310,12 +320,8 @@ func (u *upgrades) upgrade(s *side, args ...string) time.Duration {
 		e.gap = 0
 		e.mu.Unlock()
 	}
-	was := s.daemon
-	u.sameGeneration(was)
-	u.startWith(s, append(args, "--takeover")...)
-	if status := was.Wait(); status != 0 {
-		u.T.Fatalf("the predecessor's status is %d: %s", status, was.Stderr)
-	}
+	u.sameGeneration(s.daemon)
+	u.takeOver(s, args...)
 	u.traffic()
 	var gap time.Duration
 	for _, e := range u.ends {

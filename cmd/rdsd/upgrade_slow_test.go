@@ -82,11 +82,7 @@ func upgradeUnderSlowApplications(t *testing.T, buffer int) {
 	}
 	for range 2 {
 		for _, s := range u.sides {
-			was := s.daemon
-			u.startWith(s, "--takeover")
-			if status := was.Wait(); status != 0 {
-				t.Fatalf("status %d: %s", status, was.Stderr)
-			}
+			u.takeOver(s)
 		}
 	}
 	for i := range n {

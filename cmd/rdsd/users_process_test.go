@@ -121,15 +121,9 @@ func TestGreedyUsers(t *testing.T) {
 		}
 		<-time.After(time.Millisecond)
 	}
-	c, err := rds.Dial(attach) // root is exempt
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := clientOf(t, attach) // root is exempt
 	for range 9 {
-		if _, err := c.Bind(netip.MustParseAddrPort("127.22.61.5:0")); err != nil {
-			t.Fatal(err)
-		}
+		bind(t, c, "127.22.61.5:0")
 	}
 }
 

@@ -100,9 +100,6 @@ func (p *Process) Signal(s os.Signal) {
 	}
 }
 
-// Pid is the process's number.
-func (p *Process) Pid() int { return p.cmd.Process.Pid }
-
 // Line waits until a line of output that no earlier call returned holds text,
 // and returns it. Lines before it are passed over.
 func (p *Process) Line(o *Output, text string) string {
