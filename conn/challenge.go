@@ -19,8 +19,8 @@ func (c *Conn) challenge(now time.Time, p *path) {
 	c.act(Action{Kind: Transmit, Path: p.index})
 }
 
-// Asks tells whose links are being asked whether they live: bit i is path i's. Heard is
-// wanted of them.
+// Asks tells which paths' links are being asked whether they live: bit i is path i's. The
+// owner calls Heard when something arrives on such a link.
 func (c *Conn) Asks() uint8 { return c.asks }
 
 // unask ends the question.

@@ -135,10 +135,7 @@ func (m *mapping) acquaintLocked(d *Device, p Peer) {
 			}
 		}
 		t = grown
-		t.at(p).Store(uint64(p))
-		t.n++
 		a.more.Store(t)
-		return
 	}
 	t.at(p).Store(uint64(p))
 	t.n++

@@ -44,11 +44,11 @@ type Reader struct {
 	dev     *Device
 	name    string
 
-	recent  [64]recentKey // keys that were looked for last, each where its last bits say
+	recent  [64]recentKey // keys that were looked for last; a key is at the index that its lowest bits are
 	guarded bool          // look-ups of peers are paced
 	peer    netip.Addr    // peer that recent is about
 	id      Peer          // peer, as regions note it
-	met     [4]metPeer    // first len(met) of those to note after the section
+	met     [4]metPeer    // keys that peers have used in the section and that Leave notes; more than fit are not noted
 	meets   uint32        // number of entries of met in use
 	_       [64]byte
 }
@@ -178,7 +178,7 @@ func (r *Reader) meet(req *Request, e *recentKey, m *mapping) Fault {
 	return None
 }
 
-// serve makes recent that of a peer.
+// serve has recent be about a peer: it forgets which keys another peer has.
 func (r *Reader) serve(peer netip.Addr) {
 	if r.peer == peer {
 		return

@@ -86,8 +86,8 @@ func (t *table) known(k Key) *slot {
 	return nil
 }
 
-// grow adds a base of the class. The base that one version of would have the key 0 is
-// left out, and so is index 0, which queues have for no base.
+// grow adds a base of the class. It leaves out the base that the key 0 would name, and
+// index 0, which stands for no base in the queues of bases.
 func (t *table) grow(c class) (uint32, *slot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -23,17 +23,6 @@ type strangers struct {
 	networks map[netip.Prefix]int
 }
 
-// network is what an address is counted by.
-func network(a netip.Addr) netip.Prefix {
-	a = a.Unmap().WithZone("")
-	bits := 64
-	if a.Is4() {
-		bits = 24
-	}
-	p, _ := a.Prefix(bits)
-	return p
-}
-
 // enter counts a stranger, if there is room for one.
 func (s *strangers) enter(a netip.Addr) bool {
 	s.mu.Lock()
@@ -45,12 +34,12 @@ func (s *strangers) enter(a netip.Addr) bool {
 		s.networks = make(map[netip.Prefix]int)
 	}
 	s.total++
-	s.networks[network(a)]++
+	s.networks[neighbourhood(a)]++
 	return true
 }
 
 func (s *strangers) fullLocked(a netip.Addr) bool {
-	return s.total >= maxStrangers || s.networks[network(a)] >= maxNetworkStrangers
+	return s.total >= maxStrangers || s.networks[neighbourhood(a)] >= maxNetworkStrangers
 }
 
 // leave takes one out of the count.
@@ -58,7 +47,7 @@ func (s *strangers) leave(a netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total--
-	if k := network(a); s.networks[k] > 1 {
+	if k := neighbourhood(a); s.networks[k] > 1 {
 		s.networks[k]--
 	} else {
 		delete(s.networks, k)

@@ -62,7 +62,6 @@ func Main(cmd *cobra.Command) int { return Run(cmd, os.Args[1:]) }
 func Run(cmd *cobra.Command, args []string) int { return RunTo(cmd, args, os.Stderr) }
 
 // RunTo is Run that says to stderr what went wrong.
-
 func RunTo(cmd *cobra.Command, args []string, stderr io.Writer) int {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Usage(err) })

@@ -74,7 +74,7 @@ func (a *Arena) Take(off, size int) bool {
 	return true
 }
 
-// Spilled completions as one daemon leaves them to another.
+// SpillState is a Spill as one daemon leaves it to another.
 type SpillState struct {
 	Blocks            []uint32 // offsets in the receive arena
 	First, Taken, Put uint64

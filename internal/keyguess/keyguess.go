@@ -89,27 +89,20 @@ func Run(ctx context.Context, port uint16, from, to netip.Addr, next func() Gues
 	list := make([]*transport.Operation, 1)
 	began := time.Now()
 	for n := uint64(0); ctx.Err() == nil; {
-		if n-answered.Load() >= window {
-			select {
-			case <-h.room:
-			case <-h.over:
-				return r, fmt.Errorf("the link has ended after %d guesses", answered.Load())
-			case <-ctx.Done():
+		if n-answered.Load() < window {
+			g := next()
+			at := n % uint64(len(ops))
+			numbers[at] = n
+			ops[at] = transport.Operation{Kind: transport.OpRead, Local: [][]byte{make([]byte, 1)}, Key: g.Key, Addr: g.Addr, Owner: &numbers[at], Done: done}
+			list[0] = &ops[at]
+			taken, err := o.Operate(list)
+			if err != nil {
+				return r, err
 			}
-			continue
-		}
-		g := next()
-		at := n % uint64(len(ops))
-		numbers[at] = n
-		ops[at] = transport.Operation{Kind: transport.OpRead, Local: [][]byte{make([]byte, 1)}, Key: g.Key, Addr: g.Addr, Owner: &numbers[at], Done: done}
-		list[0] = &ops[at]
-		taken, err := o.Operate(list)
-		if err != nil {
-			return r, err
-		}
-		if taken {
-			n++
-			continue
+			if taken {
+				n++
+				continue
+			}
 		}
 		select {
 		case <-h.room:

@@ -22,8 +22,9 @@ func (s *Sim) planImpostors(until time.Duration) {
 // unboundPort is a port that no host's sockets have.
 const unboundPort = 60000
 
-// impostor connects once. It states a generation and path settings, and sends messages to a port that nobody
-// has, with numbers of its own. It answers nothing, and goes away some time later.
+// impostor connects once. It states a generation and path settings, and sends messages to a
+// port that nobody has, with numbers of its own. It answers nothing, and goes away some time
+// later.
 func (s *Sim) impostor() {
 	from, to := pick(s, s.hosts), pick(s, s.hosts)
 	if from == to || from.bad || to.bad || to.linux || to.down || to.unlistened || to.refusing > s.now {
