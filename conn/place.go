@@ -64,7 +64,8 @@ func (c *Conn) place(now time.Time, h heldLink, n int) {
 		return
 	}
 	p := &c.paths[want]
-	misplaced := want == 0 && c.sourceIndex && int(p.sport)%n != 0 // who has restarted gives path 0 the first link, whosever it is
+	// After our own restart path 0 took the first link that came, which may be another path's.
+	misplaced := want == 0 && c.sourceIndex && int(p.sport)%n != 0
 	switch {
 	case p.state == Down:
 		c.install(now, p, h, false)

@@ -28,9 +28,6 @@ const patience = time.Minute
 // gnet starts a worker pool when the program starts; only what comes later is ours.
 func TestMain(m *testing.M) {
 	os.Setenv(ipc.EnvPath, "none") // whatever this machine has
-	if text := os.Getenv(userEnv); text != "" {
-		beUser(text)
-	}
 	if os.Getenv(exhaustEnv) != "" {
 		os.Exit(m.Run())
 	}

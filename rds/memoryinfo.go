@@ -17,9 +17,9 @@ type MemoryInfo struct {
 	StuckReaders  uint64                `json:"stuck_readers"`   // invalidations that waited too long for a reader
 	Refused       uint64                `json:"refused"`         // requests over a limit of pinned bytes of an application or a user
 	BadKeys       []BadKeysInfo         `json:"bad_keys"`        // requests of peers that were refused, by reason
-	Offenders     map[netip.Addr]uint64 `json:"offenders"`       // the same by peer; those beyond the table's room have no address
+	Offenders     map[netip.Addr]uint64 `json:"offenders"`       // refused requests by peer; peers beyond the table's room have no address and count together
 	BatchSize     []uint64              `json:"batch_size"`      // batches by size: element i those of at least 1<<(i-1) and less than 1<<i regions
-	GraceTime     []uint64              `json:"grace_time_usec"` // batches by duration in microseconds, likewise
+	GraceTime     []uint64              `json:"grace_time_usec"` // batches by duration in microseconds, with the same bounds as BatchSize
 }
 
 // MemoryPoolInfo is one class of regions.

@@ -20,6 +20,20 @@ type mute struct {
 	closed chan struct{}
 }
 
+// dialMute makes a link whose handler is a mute.
+func dialMute(ctx context.Context, t *testing.T, tr transport.Transport, from, to netip.Addr) (transport.Link, *mute) {
+	t.Helper()
+	link, err := tr.Dial(ctx, from, to, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &mute{room: make(chan struct{}, 1), closed: make(chan struct{})}
+	if err := link.Start(m); err != nil {
+		t.Fatal(err)
+	}
+	return link, m
+}
+
 func (*mute) Begin() {}
 func (*mute) Message(_ *wire.Header, _ []byte, b *buf.Buf) {
 	if b != nil {
@@ -115,14 +129,7 @@ func TestStrangersThatBeginMessages(t *testing.T) {
 			var all sync.WaitGroup
 			var mutes []*mute
 			for _, from := range froms {
-				link, err := attack.Dial(ctx, from, to.Addr(), 0)
-				if err != nil {
-					t.Fatal(err)
-				}
-				m := &mute{room: make(chan struct{}, 1), closed: make(chan struct{})}
-				if err := link.Start(m); err != nil {
-					t.Fatal(err)
-				}
+				link, m := dialMute(ctx, t, attack, from, to.Addr())
 				mutes = append(mutes, m)
 				all.Go(func() {
 					for seq := range uint64(3) {

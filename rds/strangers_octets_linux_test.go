@@ -44,14 +44,7 @@ func TestStrangersLeaveOctetsToPeers(t *testing.T) {
 	var begun atomic.Int64
 	stop := make(chan struct{})
 	for _, from := range froms {
-		link, err := attack.Dial(ctx, from, s.LocalAddrPort().Addr(), 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m := &mute{room: make(chan struct{}, 1), closed: make(chan struct{})}
-		if err := link.Start(m); err != nil {
-			t.Fatal(err)
-		}
+		link, m := dialMute(ctx, t, attack, from, s.LocalAddrPort().Addr())
 		mutes = append(mutes, m)
 		all.Go(func() {
 			const length = 64<<10 - wire.HeaderSize

@@ -23,6 +23,12 @@ import (
 // userEnv has this binary be an application of another user: it holds a userOrder.
 const userEnv = "RDS_TEST_USER"
 
+func init() {
+	if text := os.Getenv(userEnv); text != "" {
+		beUser(text)
+	}
+}
+
 // userOrder is what such an application does.
 type userOrder struct {
 	Path, Do string
