@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/transport"
 )
 
 // onlyOf allows the addresses of some sockets.
@@ -145,6 +147,33 @@ func TestChangeEndsConnections(t *testing.T) {
 			admit(t, n, onlyOf(friend, before, behind))
 			expect(t, s, "kept") // each peer has kept its message, and is taken again
 			expect(t, s, "kept")
+		})
+	}
+}
+
+// The node's transport turns a stranger away by the allow-list before the node hears of the
+// connection, and does not dial a stranger.
+func TestTransportTurnsStrangersAway(t *testing.T) {
+	t.Parallel()
+	for _, wire := range []Wire{WireTCP, WireXRC} {
+		t.Run(string(wire), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			stranger := l.bind(l.node(Config{Wire: wire}))
+			s := l.bind(l.node(Config{Wire: wire, Admission: nobody()}))
+			n := nodeOf(s)
+			mustSend(t, stranger, s.LocalAddrPort(), []byte("x"))
+			eventually(t, "the stranger is turned away, and comes again", func() bool { return counter(t, n, "conn_not_allowed") > 1 })
+			if got := counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
+				t.Errorf("%d peers, and %d were refused", peersOf(n), got)
+			}
+			link, err := n.wire.Dial(background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
+			if !errors.Is(err, transport.ErrNotAllowed) {
+				t.Errorf("the dial of a stranger: %v", err)
+			}
+			if err == nil {
+				link.Close(transport.Abort)
+			}
 		})
 	}
 }
