@@ -32,8 +32,7 @@ type snapshot struct {
 	info  Info
 	err   error
 
-	once sync.Once
-	text []byte // all of info as JSON; set by once
+	text func() ([]byte, error) // all of info as JSON, made once
 }
 
 // Report is Info for programs that ask often, such as a server of metrics: those that ask
@@ -70,6 +69,7 @@ func (n *Node) report(since time.Time, stop <-chan struct{}) *snapshot {
 			continue
 		}
 		s = &snapshot{begun: now, done: make(chan struct{})}
+		s.text = sync.OnceValues(s.encode)
 		r.last = s
 		r.made++
 		r.mu.Unlock()
@@ -88,6 +88,13 @@ func (r *reports) count() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.made
+}
+
+// encode is all of a snapshot that is made, as applications get it.
+func (s *snapshot) encode() ([]byte, error) {
+	info := s.info
+	info.Provider = ProviderDaemon
+	return json.Marshal(&info)
 }
 
 // under tells whether the snapshot is being made.
@@ -163,12 +170,7 @@ func (x *session) describe(send func([]byte)) error {
 // text is what the session may see of a snapshot. It has the turn.
 func (x *session) text(s *snapshot) (b []byte, err error) {
 	if x.svc.sees(x) {
-		s.once.Do(func() {
-			info := s.info
-			info.Provider = ProviderDaemon
-			s.text, err = json.Marshal(&info)
-		})
-		return s.text, err
+		return s.text()
 	}
 	t := &x.user.turns
 	if t.of == s {
