@@ -223,8 +223,6 @@ func TestNumbersWithoutSlots(t *testing.T) {
 	n.index = peerIndex{next: 4}
 	n.mu.Unlock()
 	n.inheritTold([]toldPeer{{Index: 2}, {Index: 5}})
-	n.mu.Lock()
-	n.mu.Unlock()
 	if n.remoteOf(2) == nil || n.remoteOf(3) != nil { // a message of the ended peer may wait for an application
 		t.Error("the addresses of peers that have ended are not those that were inherited")
 	}
