@@ -152,8 +152,8 @@ type Placer interface {
 }
 
 // Acquainted is a Handler that can tell whether its side has wanted something of the peer.
-// Over TCP such a peer has more time for a message that it has begun; on XRC the octets of
-// strangers are bounded. Any goroutine may call it.
+// Over TCP such a peer has more time for a message that it has begun. Any goroutine may
+// call it.
 type Acquainted interface {
 	Acquainted() bool
 }

@@ -65,13 +65,11 @@ type Sink interface {
 	// has begun none, and the message's number. The connection ends when the peer does not
 	// go on with it. Any goroutine may call it.
 	Begun() (number uint64, left int)
-	// Acquainted tells whether the peer is no stranger to the Reservation.
-	Acquainted() bool
 	// Acked says that QP.DirectAcked has grown.
 	Acked()
 	// Writable follows a SendDirect that took less than all, and a DirectWant that was
-	// false. It may come from inside any call that posts or sends, and before that
-	// SendDirect has returned.
+	// false. It may come from inside
+	// any call that posts or sends, and before that SendDirect has returned.
 	Writable()
 	// Closed is the end of the queue pair: nothing of the above but a Writable that
 	// has begun comes after it. It has a goroutine of its own.

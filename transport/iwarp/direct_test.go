@@ -131,7 +131,6 @@ func (d *directRecorder) Acked() {
 }
 
 func (d *directRecorder) Begun() (uint64, int) { return 0, 0 }
-func (d *directRecorder) Acquainted() bool     { return true }
 
 func (d *directRecorder) Writable() { d.writable <- struct{}{} }
 

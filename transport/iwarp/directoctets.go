@@ -63,7 +63,7 @@ func (r *receiver) grantOctets() {
 	case !o.on || r.dead || !x.direct.taking:
 		return
 	case o.share == nil:
-		share := x.params.Direct.Reservation.Join(x.direct.queue.sink.Acquainted, s.tellGrant)
+		share := x.params.Direct.Reservation.Join(s.tellGrant)
 		s.q.mu.Lock()
 		o.share = share
 		s.q.mu.Unlock()

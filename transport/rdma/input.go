@@ -20,7 +20,6 @@ type input struct {
 	listener     transport.AckListener     // set by started; nil: the handler does not listen
 	sorts        transport.SortListener    // set by started; nil: the handler does not listen
 	refusals     transport.RefusalListener // set by started; nil: the handler does not listen
-	known        transport.Acquainted      // set by started; nil: the handler has no strangers
 	started      atomic.Bool
 	early        []byte // the event loop's: bytes that came before started
 
@@ -34,7 +33,6 @@ func (in *input) start(h transport.Handler, pool *buf.Pool, max uint32) {
 	in.listener, _ = h.(transport.AckListener)
 	in.sorts, _ = h.(transport.SortListener)
 	in.refusals, _ = h.(transport.RefusalListener)
-	in.known, _ = h.(transport.Acquainted)
 	in.started.Store(true)
 }
 
@@ -92,9 +90,6 @@ func (in *input) Begun() (number uint64, left int) {
 	}
 	return in.Parser.Begun()
 }
-
-// Acquainted tells whether the handler's side has wanted something of the peer.
-func (in *input) Acquainted() bool { return in.known == nil || in.known.Acquainted() }
 
 // Queue passes on whose the messages are that follow. Before Start there are only the
 // first queue's: nobody has been told of others.

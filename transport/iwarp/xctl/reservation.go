@@ -22,25 +22,21 @@ import (
 // turn, before anybody's share is filled up. So every message up to the longest one gets
 // its turn, as long as senders use, return, or lose with their connection what they have.
 //
-// What a sender may have without asking grows with what it has delivered, for it may never
-// use what it gets. A sender that this side is not acquainted with is a stranger: whatever it
-// has delivered, all strangers together have a quarter of the total, or one message, beyond
-// the few octets that each of them may have. A stranger waits for the octets of other
-// strangers, and nobody else for them.
+// What a sender may have grows with what it has delivered: it is a stranger at first, and
+// may never use what it gets. Beyond that it is advanced the octets of a message that it
+// asks for; all strangers together are advanced half of the total, or one message.
 //
 // A Reservation is safe for concurrent use. Its lock is a leaf, and tell is called
 // without it.
 type Reservation struct {
 	total, most int64
 	short       atomic.Bool // the octets that a sender asks for are not there: deliveries are counted at once; written under mu
-	crowded     atomic.Bool // other strangers have the octets that a stranger asks for: what strangers deliver is counted at once; written under mu
 
-	mu        sync.Mutex
-	free      int64
-	more      int64 // octets that strangers have beyond firstLocked
-	strangers int   // strangers among shares
-	shares    map[*Share]struct{}
-	asking    []*Share // shares that ask for octets, in the order of their turns
+	mu     sync.Mutex
+	free   int64
+	ahead  int64 // octets that strangers have been advanced
+	shares map[*Share]struct{}
+	asking []*Share // shares that ask for octets, in the order of their turns
 }
 
 // NewReservation makes the account. most is the longest message with its header, and the
@@ -60,33 +56,27 @@ func (r *Reservation) Granted() int64 {
 // Share is a connection's part of a Reservation. Arrived, Delivered and Returned are for
 // one goroutine, its event loop.
 type Share struct {
-	r          *Reservation
-	acquainted func() bool
-	tell       func()
+	r    *Reservation
+	tell func()
 
 	bound     atomic.Uint64 // granted less returned
 	arrived   uint64        // octets arrived; the event loop's
 	unsettled uint64        // the event loop's: octets delivered and not counted in taken
-	stranger  bool          // written by the event loop, under r.mu
 
 	// Guarded by r.mu.
 	granted, returned, taken uint64
 	keep                     uint32 // octets that the sender may keep of what it had when it was given octets last
 	want                     int64  // octets, while it is among asking
-	more                     int64  // octets counted in Reservation.more
+	ahead                    int64  // octets that it has been advanced
 	gone                     bool
 }
 
 // Join adds a connection. tell is called when there is a new Grant for it; the first one
-// is there when Join returns. acquainted tells whether the sender is no stranger; who is
-// none stays none.
-func (r *Reservation) Join(acquainted func() bool, tell func()) *Share {
-	s := &Share{r: r, acquainted: acquainted, tell: tell, keep: KeepAll, stranger: !acquainted()}
+// is there when Join returns.
+func (r *Reservation) Join(tell func()) *Share {
 	r.mu.Lock()
+	s := &Share{r: r, tell: tell, keep: KeepAll}
 	r.shares[s] = struct{}{}
-	if s.stranger {
-		r.strangers++
-	}
 	var tells []*Share
 	if !r.short.Load() {
 		r.fillLocked(s)
@@ -122,9 +112,7 @@ const lazyPart = 16
 func (s *Share) Delivered(n int) (grant, urgent bool) {
 	s.unsettled += uint64(n)
 	r := s.r
-	met := s.stranger && s.acquainted()
-	lazy := !r.short.Load() && !(s.stranger && r.crowded.Load())
-	if !met && (s.unsettled == 0 || lazy && s.unsettled < (s.bound.Load()-s.arrived)/lazyPart) {
+	if s.unsettled == 0 || !r.short.Load() && s.unsettled < (s.bound.Load()-s.arrived)/lazyPart {
 		return false, false
 	}
 	r.mu.Lock()
@@ -132,12 +120,10 @@ func (s *Share) Delivered(n int) (grant, urgent bool) {
 		r.mu.Unlock()
 		return false, false
 	}
-	r.backLocked(s, s.returned)
-	if met {
-		s.stranger = false
-		r.strangers--
-		r.countLocked(s)
-	}
+	s.taken += s.unsettled
+	r.free += int64(s.unsettled)
+	s.unsettled = 0
+	r.settleLocked(s)
 	tells := r.serveLocked(nil)
 	if !r.short.Load() {
 		out := s.outstanding()
@@ -164,7 +150,11 @@ func (s *Share) Returned(ret Return) error {
 		r.mu.Unlock()
 		return ddp.ErrNoBuffer
 	}
-	r.backLocked(s, ret.Returned)
+	s.taken += s.unsettled
+	r.free += int64(s.unsettled) + int64(ret.Returned-s.returned)
+	s.unsettled = 0
+	s.returned = ret.Returned
+	r.settleLocked(s)
 	s.bound.Store(s.granted - s.returned)
 	if ret.Want > 0 {
 		if s.want == 0 {
@@ -189,10 +179,7 @@ func (s *Share) Leave() {
 	s.gone = true
 	delete(r.shares, s)
 	r.free += s.outstanding()
-	r.more -= s.more
-	if s.stranger {
-		r.strangers--
-	}
+	r.ahead -= s.ahead
 	for i, a := range r.asking {
 		if a == s {
 			r.asking = append(r.asking[:i], r.asking[i+1:]...)
@@ -206,48 +193,44 @@ func (s *Share) Leave() {
 
 func (s *Share) outstanding() int64 { return int64(s.granted - s.returned - s.taken) }
 
-// backLocked counts what s has delivered as free, and what it has returned.
-func (r *Reservation) backLocked(s *Share, returned uint64) {
-	s.taken += s.unsettled
-	r.free += int64(s.unsettled) + int64(returned-s.returned)
-	s.unsettled, s.returned = 0, returned
-	r.countLocked(s)
-}
-
+// What a sender that has delivered nothing may have, and how many times what it has
+// delivered it may have later.
 const (
-	firstOctets = 64 << 10 // what a sender that has delivered nothing may have
-	trust       = 16       // how many times what it has delivered a sender may have without asking
-	firstPart   = 8        // the part of the total that strangers are given at first, together
-	morePart    = 4        // the part of the total that strangers have beyond that, together
+	strangersShare = 64 << 10
+	trust          = 16
 )
 
-// credit is what a sender may have without asking.
+// credit is what a sender may have.
 func (s *Share) credit() int64 {
-	return max(firstOctets, trust*int64(min(s.taken, math.MaxInt64/(2*trust))))
+	return max(strangersShare, trust*int64(min(s.taken, math.MaxInt64/(2*trust))))
 }
 
-// firstLocked is what each stranger may have whatever other strangers have.
-func (r *Reservation) firstLocked() int64 {
-	return min(firstOctets, r.total/firstPart/int64(max(r.strangers, 1)))
-}
-
-// mostMore is how many octets all strangers together may have beyond firstLocked.
-func (r *Reservation) mostMore() int64 { return max(r.total/morePart, r.most) }
-
-// countLocked counts what s has, if it is a stranger.
-func (r *Reservation) countLocked(s *Share) {
-	more := int64(0)
-	if s.stranger {
-		more = max(0, s.outstanding()-r.firstLocked())
+// advanceLocked tells whether s may be given the octets that it asks for, and notes them if
+// they are more than its credit.
+func (r *Reservation) advanceLocked(s *Share) bool {
+	if s.outstanding()+s.want <= s.credit() {
+		return true
 	}
-	r.more += more - s.more
-	s.more = more
+	if r.ahead > 0 && r.ahead+s.want > r.total/2 {
+		return false
+	}
+	s.ahead += s.want
+	r.ahead += s.want
+	return true
+}
+
+// settleLocked ends the advance of a sender that has delivered, or returned, so much that
+// its credit covers what it has.
+func (r *Reservation) settleLocked(s *Share) {
+	if s.ahead > 0 && s.outstanding() <= s.credit() {
+		r.ahead -= s.ahead
+		s.ahead = 0
+	}
 }
 
 func (r *Reservation) giveLocked(s *Share, n int64) {
 	r.free -= n
 	s.granted += uint64(n)
-	r.countLocked(s)
 	s.keep = KeepAll
 	s.bound.Store(s.granted - s.returned)
 }
@@ -255,21 +238,11 @@ func (r *Reservation) giveLocked(s *Share, n int64) {
 // even is what each connection has when all have the same and half is left.
 func (r *Reservation) even() int64 { return r.total / int64(2*max(len(r.shares), 1)) }
 
-// evenMore is even for what strangers have beyond firstLocked.
-func (r *Reservation) evenMore() int64 { return r.mostMore() / int64(2*max(r.strangers, 1)) }
-
 // fillLocked fills a share up to as much as is left free, unless that is little more
 // than the share has.
 func (r *Reservation) fillLocked(s *Share) bool {
 	out := s.outstanding()
 	to := min((r.free+out)/2, s.credit())
-	if s.stranger {
-		more := int64(0)
-		if !r.crowded.Load() {
-			more = max(0, r.mostMore()-r.more+s.more) / 2
-		}
-		to = min(to, r.firstLocked()+more)
-	}
 	if to <= 0 || out > to-to/4 {
 		return false
 	}
@@ -280,10 +253,7 @@ func (r *Reservation) fillLocked(s *Share) bool {
 // evenLocked asks larger shares back if s has less than an even one.
 func (r *Reservation) evenLocked(s *Share, tells []*Share) []*Share {
 	if even := r.even(); s.outstanding() < even && r.free < even {
-		tells = r.recallLocked(even, false, tells)
-	}
-	if even := r.evenMore(); s.stranger && s.more < even && r.mostMore()-r.more < even {
-		tells = r.recallLocked(r.firstLocked()+even, true, tells)
+		return r.recallLocked(even, tells)
 	}
 	return tells
 }
@@ -291,45 +261,33 @@ func (r *Reservation) evenLocked(s *Share, tells []*Share) []*Share {
 // serveLocked gives octets to those who ask, in turn, and asks others back what is
 // missing. It returns who is to be told.
 func (r *Reservation) serveLocked(tells []*Share) []*Share {
-	short, crowded := false, false
-	for i := 0; i < len(r.asking) && !short; {
+	for i := 0; i < len(r.asking); {
 		s := r.asking[i]
-		more := s.outstanding() + s.want - r.firstLocked()
-		switch {
-		case s.stranger && more > 0 && (crowded || r.more-s.more+more > r.mostMore()):
-			if !crowded {
-				crowded = true
-				tells = r.recallLocked(r.firstLocked()+min(r.evenMore(), (r.mostMore()-s.want)/int64(2*r.strangers)), true, tells)
-			}
-			i++ // nobody but other strangers waits for it
-		case s.want > r.free:
-			short = true
-			tells = r.recallLocked(min(r.even(), (r.total-s.want)/int64(2*len(r.shares))), false, tells)
-		default:
-			n := s.want
-			if !s.stranger {
-				n = max(n, min(r.free/int64(len(r.asking)+1), s.credit()-s.outstanding()))
-			}
-			r.giveLocked(s, n)
-			s.want = 0
-			r.asking = slices.Delete(r.asking, i, i+1)
-			tells = append(tells, s)
+		if s.want > r.free {
+			r.short.Store(true)
+			return r.recallLocked(min(r.even(), (r.total-s.want)/int64(2*len(r.shares))), tells)
 		}
+		if !r.advanceLocked(s) {
+			i++ // a stranger waits for other strangers, and nobody for it
+			continue
+		}
+		r.giveLocked(s, max(s.want, min(r.free/int64(len(r.asking)+1), s.credit()-s.outstanding())))
+		s.want = 0
+		r.asking = slices.Delete(r.asking, i, i+1)
+		tells = append(tells, s)
 	}
 	if len(r.asking) == 0 {
 		r.asking = nil
 	}
-	r.short.Store(short)
-	r.crowded.Store(crowded)
+	r.short.Store(false)
 	return tells
 }
 
-// recallLocked asks those who have more than keep octets, all or the strangers among them,
-// for the rest.
-func (r *Reservation) recallLocked(keep int64, strangers bool, tells []*Share) []*Share {
+// recallLocked asks those who have more than keep octets for the rest.
+func (r *Reservation) recallLocked(keep int64, tells []*Share) []*Share {
 	k := uint32(min(keep, math.MaxUint32-1))
 	for s := range r.shares {
-		if s.want == 0 && s.outstanding() > keep && k < s.keep && (s.stranger || !strangers) {
+		if s.want == 0 && s.outstanding() > keep && k < s.keep {
 			s.keep = k
 			tells = append(tells, s)
 		}

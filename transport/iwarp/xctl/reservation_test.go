@@ -22,7 +22,6 @@ type reserveWorld struct {
 type reserveLink struct {
 	w     *reserveWorld
 	share *Share
-	met   bool // the receiver is acquainted with the sender
 	mine  *Allowance
 	there []any   // on the way to the receiver: int, octets of a segment, 0: end of the message; or Return
 	back  []Grant // on the way to the sender
@@ -49,8 +48,7 @@ func newReserveWorld(t *testing.T, seed uint64, total, most, links, messages int
 
 func (l *reserveLink) connect() {
 	l.mine, l.there, l.back, l.left, l.whole, l.waits = new(Allowance), nil, nil, 0, 0, false
-	l.met = l.w.rng.IntN(2) == 0
-	l.share = l.w.r.Join(func() bool { return l.met }, func() { l.told = true })
+	l.share = l.w.r.Join(func() { l.told = true })
 	l.told = true
 	l.next()
 }
@@ -140,20 +138,11 @@ func (l *reserveLink) hear() {
 
 // check compares the account with what the links have.
 func (w *reserveWorld) check() {
-	out, more, strangers := int64(0), int64(0), 0
+	out := int64(0)
 	for _, l := range w.links {
 		if !l.share.gone {
 			out += l.share.outstanding()
-			more += l.share.more
-			if l.share.stranger {
-				strangers++
-			} else if l.share.more != 0 {
-				w.t.Fatal("octets of strangers are counted for a sender that is none")
-			}
 		}
-	}
-	if w.r.more != more || w.r.strangers != strangers {
-		w.t.Fatalf("%d strangers and %d octets of theirs in the account; there are %d and %d", w.r.strangers, w.r.more, strangers, more)
 	}
 	if got := w.r.Granted(); got != out || got > w.total || got < 0 {
 		w.t.Fatalf("%d octets granted in the account, %d to links, %d at most", got, out, w.total)
@@ -174,7 +163,6 @@ func (w *reserveWorld) run(cut bool) {
 			case 3:
 				l.hear()
 			}
-			l.met = l.met || w.rng.IntN(5000) == 0
 			if cut && w.rng.IntN(2000) == 0 {
 				l.share.Leave()
 				l.share.Leave()
@@ -224,25 +212,22 @@ func TestReservationGoesRound(t *testing.T) {
 	}
 }
 
-func acquainted() bool { return true }
-func stranger() bool   { return false }
-
 // A busy sender alone has half of all, n busy senders have about the same each.
 func TestReservationIsShared(t *testing.T) {
 	t.Parallel()
 	r := NewReservation(1<<20, 1<<10)
-	a := r.Join(acquainted, func() {})
-	if g := a.Grant().Granted; g != firstOctets {
-		t.Errorf("at first: %d octets", g)
+	a := r.Join(func() {})
+	if g := a.Grant().Granted; g != strangersShare {
+		t.Errorf("a stranger: %d octets", g)
 	}
-	a.Arrived(firstOctets)
-	a.Delivered(firstOctets)
+	a.Arrived(strangersShare)
+	a.Delivered(strangersShare)
 	if out := a.outstanding(); out != 1<<19 {
 		t.Errorf("alone: %d octets", out)
 	}
 	shares := []*Share{a}
 	for range 15 {
-		shares = append(shares, r.Join(acquainted, func() {}))
+		shares = append(shares, r.Join(func() {}))
 	}
 	for range 100 {
 		for _, s := range shares { // all of it is used
@@ -260,32 +245,33 @@ func TestReservationIsShared(t *testing.T) {
 	}
 }
 
-// deliver has a message of n bytes come by s, and fails if the octets for it are not there
-// when they are asked for.
-func deliver(t *testing.T, s *Share, n int) {
-	t.Helper()
-	if int(s.Bound()-s.arrived) < n {
-		if err := s.Returned(Return{Returned: s.granted - s.arrived, Want: uint32(n)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if m := int(s.Bound() - s.arrived); m < n {
-		t.Fatalf("%d octets for a message of %d", m, n)
-	}
-	s.Arrived(n)
-	s.Delivered(n)
-}
-
-// Strangers that have delivered something, ask for the octets of a long message and never
-// use them have a quarter of the total together, and a little each. Others go on beside
-// them, of strangers those whose messages are short. When some end, others have their turn,
-// and one that we get acquainted with does not wait for them.
+// Strangers that ask for the octets of a long message and never use them do not have more
+// than half of the total and what each has for nothing. A sender that has delivered
+// something goes on beside them, and a stranger's message of little length, too; when the
+// strangers have gone the others of them have their turn.
 func TestStrangersLeaveOctetsToOthers(t *testing.T) {
 	t.Parallel()
 	const total, most, strangers = 64 << 20, 1<<20 + 48, 100
-	const turns = total / 4 / (most - firstOctets) // strangers that have the octets of a message
 	r := NewReservation(total, most)
-	honest := r.Join(acquainted, func() {})
+	honest := r.Join(func() {})
+	deliver := func(s *Share, n int) {
+		t.Helper()
+		for n > 0 {
+			m := min(n, int(s.Bound()-s.arrived))
+			if m == 0 {
+				if err := s.Returned(Return{Returned: s.returned, Want: uint32(n)}); err != nil {
+					t.Fatal(err)
+				}
+				if m = min(n, int(s.Bound()-s.arrived)); m < n {
+					t.Fatalf("%d octets for a message of %d", m, n)
+				}
+			}
+			s.Arrived(m)
+			s.Delivered(m)
+			n -= m
+		}
+	}
+	deliver(honest, 1<<20)
 	var all []*Share
 	served := func() (n int) {
 		for _, s := range all {
@@ -295,104 +281,31 @@ func TestStrangersLeaveOctetsToOthers(t *testing.T) {
 		}
 		return n
 	}
-	met := false
-	for i := range strangers {
-		s := r.Join(func() bool { return met && i == strangers-1 }, func() {})
+	for range strangers {
+		s := r.Join(func() {})
 		all = append(all, s)
-		deliver(t, s, firstOctets)
-	}
-	for _, s := range all {
-		if err := s.Returned(Return{Returned: s.granted - s.arrived, Want: most}); err != nil {
+		if err := s.Returned(Return{Want: most}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := served(); n != turns {
-		t.Errorf("%d strangers have the octets of a message, not %d", n, turns)
+	if n := served(); n != total/2/most {
+		t.Errorf("%d strangers were advanced a message", n)
+	}
+	if g := r.Granted(); g > total/2+strangers*strangersShare+honest.outstanding() {
+		t.Errorf("%d octets granted", g)
 	}
 	for range 1000 {
-		deliver(t, honest, most)
-		deliver(t, honest, 8<<10)
+		deliver(honest, most)
 	}
-	if out := honest.outstanding(); out < total/4 {
-		t.Errorf("the share of a busy sender is %d octets", out)
+	if honest.outstanding() < 4<<20 {
+		t.Errorf("the share of a busy sender is %d octets", honest.outstanding())
 	}
-	late := r.Join(stranger, func() {})
-	for range 1000 {
-		deliver(t, late, 48<<10)
-	}
-	if out := late.outstanding(); out > firstOctets {
-		t.Errorf("a stranger has %d octets while others wait", out)
-	}
-	met = true
-	last := all[strangers-1]
-	last.Delivered(0)
-	if last.outstanding() < most {
-		t.Error("a sender that is a stranger no more waits for strangers")
-	}
-	all = all[:strangers-1]
-	for _, s := range all[:turns] {
+	deliver(r.Join(func() {}), strangersShare)
+	for _, s := range all[:total/2/most] {
 		s.Leave()
 	}
-	if n := served(); n != turns {
-		t.Errorf("%d other strangers have the octets of a message, not %d", n, turns)
-	}
-}
-
-// However many strangers take what they are given and never use it, and ask for more, others
-// find octets.
-func TestManyStrangersLeaveOctetsToOthers(t *testing.T) {
-	t.Parallel()
-	const total, most = 64 << 20, 1<<20 + 48
-	r := NewReservation(total, most)
-	for range 2000 {
-		s := r.Join(stranger, func() {})
-		if s.Bound() > 0 {
-			deliver(t, s, 1)
-		}
-		for range 3 {
-			if err := s.Returned(Return{Returned: s.returned, Want: firstOctets}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if g := r.Granted(); g > total/4*3 {
-		t.Errorf("%d octets granted to strangers", g)
-	}
-	honest := r.Join(acquainted, func() {})
-	for range 100 {
-		deliver(t, honest, most)
-	}
-}
-
-// Strangers that send all the time have their messages through and about the same each,
-// and one of them alone as much as all strangers may have.
-func TestHonestStrangersShare(t *testing.T) {
-	t.Parallel()
-	const total = 64 << 20
-	r := NewReservation(total, 1<<20)
-	shares := []*Share{r.Join(stranger, func() {})}
-	for range 100 {
-		deliver(t, shares[0], firstOctets)
-	}
-	if out := shares[0].outstanding(); out < total/4/2*3/4 {
-		t.Errorf("alone: %d octets", out)
-	}
-	for range 15 {
-		shares = append(shares, r.Join(stranger, func() {}))
-	}
-	for range 100 {
-		for _, s := range shares { // all of it is used
-			n := int(s.Bound() - s.arrived)
-			if !s.Arrived(n) {
-				t.Fatal("not granted")
-			}
-			s.Delivered(n)
-		}
-	}
-	for i, s := range shares {
-		if out := s.outstanding(); out < total/4/17/2 || out > total/4/17*2 {
-			t.Errorf("share %d of 16: %d octets", i, out)
-		}
+	if n := served(); n != total/2/most {
+		t.Errorf("%d other strangers were advanced a message", n)
 	}
 }
 
@@ -402,12 +315,12 @@ func TestReservationRefuses(t *testing.T) {
 	t.Parallel()
 	join := func() (*Reservation, *Share) {
 		r := NewReservation(1<<20, 1<<10)
-		s := r.Join(acquainted, func() {})
+		s := r.Join(func() {})
 		s.Arrived(1000)
 		return r, s
 	}
 	r, s := join()
-	if s.Arrived(firstOctets) {
+	if s.Arrived(strangersShare) {
 		t.Error("octets beyond the grant arrive")
 	}
 	s.Leave()
@@ -415,15 +328,15 @@ func TestReservationRefuses(t *testing.T) {
 		t.Error("a share that has ended")
 	}
 	for name, ret := range map[string]Return{
-		"more than was granted": {Returned: firstOctets + 1},
-		"what was used":         {Returned: firstOctets - 999},
+		"more than was granted": {Returned: strangersShare + 1},
+		"what was used":         {Returned: strangersShare - 999},
 		"a want too long":       {Want: 1<<10 + 1},
 	} {
 		r, s := join()
 		if err := s.Returned(ret); !errors.Is(err, ddp.ErrNoBuffer) {
 			t.Errorf("%s: %v", name, err)
 		}
-		if r.Granted() != firstOctets {
+		if r.Granted() != strangersShare {
 			t.Errorf("%s: %d octets granted", name, r.Granted())
 		}
 	}
@@ -450,7 +363,7 @@ func FuzzReservation(f *testing.F) {
 	f.Add([]byte{2, 0x80, 8 + 2, 0xff, 1, 255, 3, 3, 8 + 1, 255, 7, 0})
 	f.Fuzz(func(t *testing.T, script []byte) {
 		r := NewReservation(1000, 100)
-		shares := []*Share{r.Join(stranger, func() {}), r.Join(acquainted, func() {})}
+		shares := []*Share{r.Join(func() {}), r.Join(func() {})}
 		mine := []*Allowance{{}, {}}
 		for i := 0; i+1 < len(script); i += 2 {
 			k, n := int(script[i]>>3&1), int(script[i+1])
@@ -478,7 +391,7 @@ func FuzzReservation(f *testing.F) {
 				_, _, _ = a.Heard(Grant{Granted: uint64(n), Keep: uint32(n)})
 			case 7:
 				s.Leave()
-				shares[k], mine[k] = r.Join(func() bool { return n&1 == 0 }, func() {}), new(Allowance)
+				shares[k], mine[k] = r.Join(func() {}), new(Allowance)
 			}
 			if g := r.Granted(); g < 0 || g > 1000 {
 				t.Fatalf("%d octets granted", g)
