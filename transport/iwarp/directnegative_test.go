@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
@@ -86,7 +87,15 @@ func TestBadDirectIsTerminated(t *testing.T) {
 					if n := e.qp.DirectAcked(); n != 0 {
 						t.Errorf("%d bytes count as acknowledged", n)
 					}
-					if n, err := e.direct(make([]byte, 8)); n != 0 || err == nil {
+					var (
+						n   int
+						err error
+					)
+					eventually(10*time.Second, func() bool { // nothing is taken while the Terminate is being sent
+						n, err = e.direct(make([]byte, 8))
+						return n != 0 || err != nil
+					})
+					if n != 0 || err == nil {
 						t.Errorf("sending afterwards: %d, %v", n, err)
 					}
 				})
