@@ -51,6 +51,7 @@ type hello struct {
 	Version    int     `json:"version"`
 	Provider   string  `json:"provider"`
 	Socket     string  `json:"socket,omitempty"` // path of the rdsd's socket
+	State      string  `json:"state,omitempty"`  // path of the rdsd's state file; empty: it has none
 	Node       uint16  `json:"node,omitempty"`   // port of a node to compare the provider with; 0: none
 	Port       uint16  `json:"port"`
 	Paths      int     `json:"paths"`

@@ -45,6 +45,9 @@ func (r *Runner) startDaemon(d *daemons, s side) (*child, error) {
 	}
 	h := r.hello(d.port)
 	h.Socket = d.socket(s)
+	if r.Options.Restarts > 0 { // as rdsd has: a new daemon waits for the ports of the one before
+		h.State = h.Socket + ".state"
+	}
 	if _, err := c.call(request{Op: opServe, Hello: h}); err != nil {
 		return nil, errors.Join(err, c.end())
 	}
@@ -83,7 +86,7 @@ type rdsd struct {
 }
 
 func startRDSD(cfg rds.Config, ip netip.Addr, h *hello) (*rdsd, error) {
-	cfg.Wire, cfg.TCP.Burst = h.Wire, rds.ServiceBurst
+	cfg.Wire, cfg.TCP.Burst, cfg.State = h.Wire, rds.ServiceBurst, h.State
 	p, err := openProvider(cfg, ip, rds.ProviderNode, h.Port, h)
 	if err != nil {
 		return nil, err
