@@ -39,7 +39,7 @@ type delivery struct {
 	block   *clientBlock // the block of the last message
 	off     uint32
 	more    int    // messages in block besides the one that the block was granted for
-	from    origin // of the last message
+	from    origin // sender of the last message
 	peer    uint32
 	touched []*clientSocket
 	spilled uint64 // messages that were spilled before they were on the ring, in all

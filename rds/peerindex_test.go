@@ -115,7 +115,7 @@ func TestSlotsOfSendersAreUsedAgain(t *testing.T) {
 		senders, slots = ipc.MaxPeers+100, ipc.MaxPeers
 	}
 	sweepByHand(n, ipc.MaxPeers-slots)
-	var held Message // of the first sender, over the use of its slot by others
+	var held Message // the first sender's, kept over the use of its slot by others
 	for i := range senders {
 		far := l.bindOne(Config{})
 		text := fmt.Sprint("from ", i)

@@ -137,7 +137,7 @@ func TestSlotsAreTakenOver(t *testing.T) {
 	here := newAddr()
 	_, lookPort := looks.bind(addrOf(here, 0))
 	_, oldPort := old.bind(addrOf(here, 0))
-	told := func(e *evil, port uint16, took uint64) (slot int) { // of a peer that has ended
+	told := func(e *evil, port uint16, took uint64) (slot int) { // the slot is that of a peer that has ended
 		t.Helper()
 		far := l.bindOne(Config{Wire: WireTCP})
 		mustSend(t, far, addrOf(here, port), []byte("x"))

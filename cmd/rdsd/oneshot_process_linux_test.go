@@ -77,7 +77,7 @@ type oneShots struct {
 	at   netip.Addr
 	port uint16
 	xrc  *rdma.Transport
-	made [2]atomic.Int64 // by wire: RDS/TCP, XRC
+	made [2]atomic.Int64 // number of links made over RDS/TCP and over XRC
 }
 
 func (o *oneShots) tcp(ctx context.Context, from netip.Addr) {

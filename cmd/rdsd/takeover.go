@@ -63,7 +63,7 @@ type place struct {
 // takeoverAnswer is the first answer; its descriptors follow in messages of their own.
 type takeoverAnswer struct {
 	Error  string       // why the daemon goes on by itself
-	PID    int          // of the daemon; the socket's credentials are those of the first daemon, which called listen
+	PID    int          // the daemon's process; the socket's credentials are those of the first daemon, which called listen
 	Files  int          // number of descriptors that follow: the state of the rds.Legacy, its files, those of Parts
 	Legacy int          // number of files of the rds.Legacy
 	Parts  []passedPart // listening sockets

@@ -179,7 +179,7 @@ func TestNobodyTakesOver(t *testing.T) {
 		relay := relayAt(t, s, points[nth])
 		failed := clitest.StartEnv(t, []string{"RDS_SOCKET=none", "RDS_CONTROL=none"}, bin.Path("rdsd"), append(r.args(s), "--takeover")...)
 		relay.restore()
-		want := [2]int{0, -1} // of the old daemon and of the new one
+		want := [2]int{0, -1} // exit statuses of the old daemon and of the new one
 		if points[nth] == diesAsked {
 			want = [2]int{-1, 1}
 		}

@@ -186,7 +186,7 @@ func TestSegmentIsAdopted(t *testing.T) {
 	if _, ok := left.Freed(); !ok {
 		t.Error("the block is kept")
 	}
-	empty := g.Spill() // of a block that was not full
+	empty := g.Spill() // the block that was emptied had not been full
 	if !empty.Restore(left.State()) || empty.Len() != 0 || !empty.Full() {
 		t.Fatalf("not restored from %+v", left.State())
 	}

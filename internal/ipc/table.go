@@ -44,7 +44,7 @@ const (
 	peerBarred   = 4 // the peer is not on the daemon's allow-list
 	familyV4     = 4
 	familyV6     = 6
-	slotShift    = 8 // of the generation in the word at offPeerUsed
+	slotShift    = 8 // position of the generation in the word at offPeerUsed
 	slotBits     = 24
 	scopeLocal   = 1
 	scopeRemote  = 2
@@ -55,8 +55,8 @@ const (
 // peers of the daemon and their congestion maps.
 type Table struct {
 	mem     []byte
-	written []bool   // by slot: the peer's map is not all zeros, or was not once
-	slots   []uint32 // by slot: the generation of its present or next peer
+	written []bool   // element i is about slot i: the peer's map is not all zeros, or was not once
+	slots   []uint32 // element i is the generation of slot i's present or next peer
 }
 
 // NewTable makes a table and the file to hand to applications, which is sealed
