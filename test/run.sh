@@ -97,6 +97,17 @@ fuzz_one() {
     return 1
 }
 
+# generate compiles the programs for the kernel anew, in a copy, and compares.
+generate() {
+    local copy=$tmp/generate
+    mkdir -p "$copy"
+    cp -a go.mod go.sum ebpf "$copy"
+    (cd "$copy" && go generate ./ebpf/internal/bpf)
+    diff -rq ebpf/internal/bpf "$copy/ebpf/internal/bpf" && return
+    echo 'the committed objects are not those of the sources: go generate ./ebpf/internal/bpf'
+    return 1
+}
+
 benchmarks() {
     cd benchmarks
     # Several commands at once are built and thrown away.
@@ -151,6 +162,16 @@ stage format format
 stage vet vet
 stage staticcheck go tool staticcheck ./...
 stage tidy go mod tidy -diff
+case " ${STAGES:-generate} " in
+*" generate "*)
+    # The objects depend on the compiler, which is why it is this one and no other.
+    if need clang-19 llvm-19 libbpf-dev linux-libc-dev; then
+        stage generate generate
+    else
+        skip generate "$need_why"
+    fi
+    ;;
+esac
 race=()
 case " ${STAGES:-unit} " in
 *" unit "*)

@@ -9,6 +9,8 @@ import (
 const (
 	gnet = "github.com/panjf2000/gnet"
 	unix = "golang.org/x/sys/unix"
+
+	ciliumEBPF = "github.com/cilium/ebpf"
 )
 
 // ban forbids imports. Packages are directories; imports of this module begin
@@ -69,6 +71,12 @@ var bans = []ban{
 		why: "examples are read, not imported"},
 	{pkgs: []string{""}, except: []string{"internal/gnetloop"}, imports: []string{gnet},
 		why: "the event loop is a detail of the package that drives it for the socket transports"},
+	{pkgs: []string{""}, except: []string{"cmd", "ebpf", "internal", "test"}, imports: []string{"/ebpf"}, deep: true,
+		why: "a node works without the kernel's help; commands offer it"},
+	{pkgs: []string{""}, except: []string{"ebpf"}, imports: []string{ciliumEBPF},
+		why: "package ebpf is the one place that knows the loader"},
+	{pkgs: []string{"ebpf"}, imports: []string{"/"}, allow: []string{"/ebpf", "/internal/invariants"},
+		why: "programs in the kernel know TCP and ports, not our stack"},
 	{pkgs: []string{""}, except: systemPackages, imports: []string{unix, "unsafe"},
 		why: "system calls stay in the packages listed for them"},
 }

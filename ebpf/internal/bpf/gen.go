@@ -1,0 +1,3 @@
+package bpf
+
+//go:generate sh gen.sh Admission
