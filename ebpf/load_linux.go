@@ -17,10 +17,11 @@ const maxPorts = 8
 
 // loading is what is set before programs are loaded.
 type loading struct {
-	ports    []uint16       // TCP ports; nil is defaultPorts
-	set      map[string]any // further constants of the programs, by their names
-	programs []string       // the programs to load; nil is all of them
-	btf      *btf.Cache     // the kernel's types, kept from one load to the next; may be nil
+	ports    []uint16             // TCP ports; nil is defaultPorts
+	set      map[string]any       // further constants of the programs, by their names
+	programs []string             // the programs to load; nil is all of them
+	maps     map[string]*ebpf.Map // maps to use in place of new ones, by their names; may be nil
+	btf      *btf.Cache           // the kernel's types, kept from one load to the next; may be nil
 }
 
 // load loads the programs of an object. The error is one of the kernel's or the loader's:
@@ -59,5 +60,5 @@ func load(object func() (*ebpf.CollectionSpec, error), l loading) (*ebpf.Collect
 	}
 	// Before Linux 5.11 maps count as locked memory. Where that limit cannot be lifted, loading says so.
 	_ = rlimit.RemoveMemlock()
-	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: l.btf})
+	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: l.btf, MapReplacements: l.maps})
 }

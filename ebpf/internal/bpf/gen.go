@@ -1,3 +1,4 @@
 package bpf
 
 //go:generate sh gen.sh Admission
+//go:generate sh gen.sh Telemetry

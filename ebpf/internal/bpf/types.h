@@ -11,6 +11,103 @@
 
 #pragma clang attribute push(__attribute__((preserve_access_index)), apply_to = record)
 
+struct ns_common {
+	unsigned int inum;
+};
+
+struct net {
+	struct ns_common ns;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
+struct in6_addr {
+	union {
+		__u32 u6_addr32[4];
+	} in6_u;
+};
+
+struct sock_common {
+	__be32 skc_daddr;
+	__be32 skc_rcv_saddr;
+	__be16 skc_dport;
+	__u16 skc_num;
+	unsigned short skc_family;
+	volatile unsigned char skc_state;
+	possible_net_t skc_net;
+	struct in6_addr skc_v6_daddr;
+	struct in6_addr skc_v6_rcv_saddr;
+};
+
+struct inode {
+	unsigned long i_ino;
+};
+
+struct socket {
+	void *sk;
+};
+
+struct socket_alloc {
+	struct socket socket;
+	struct inode vfs_inode;
+};
+
+struct sock {
+	struct sock_common __sk_common;
+	struct socket *sk_socket;
+};
+
+struct minmax_sample {
+	__u32 v;
+};
+
+struct minmax {
+	struct minmax_sample s[3];
+};
+
+struct tcp_sock {
+	__u32 rcv_nxt;
+	__u32 copied_seq;
+	__u32 snd_una;
+	__u32 snd_nxt;
+	__u32 write_seq;
+	__u32 srtt_us;
+	__u32 snd_cwnd;
+	__u32 total_retrans;
+	__u64 bytes_acked;
+	__u64 bytes_received;
+	struct minmax rtt_min;
+	__u8 bpf_sock_ops_cb_flags;
+};
+
+struct sk_buff {
+	__be16 protocol;
+	__u16 transport_header;
+	__u16 network_header;
+	unsigned char *head;
+};
+
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+};
+
+struct bpf_iter__tcp {
+	struct bpf_iter_meta *meta;
+	struct sock_common *sk_common;
+	unsigned int uid;
+};
+
+struct bpf_iter__bpf_sk_storage_map {
+	struct bpf_iter_meta *meta;
+	struct bpf_map *map;
+	struct sock *sk;
+	void *value;
+};
+
 #pragma clang attribute pop
 
 #endif

@@ -1,0 +1,413 @@
+package ebpf
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
+	"github.com/cilium/ebpf/link"
+
+	"github.com/rds-go/rds/ebpf/internal/bpf"
+	"github.com/rds-go/rds/ebpf/internal/fs"
+)
+
+// Telemetry measures the TCP connections with the ports that it was loaded with, of all
+// network namespaces. Its methods may be called at the same time, except Close.
+type Telemetry struct {
+	features []FeatureSupport
+	loaded   time.Time
+	drops    *ebpf.Map // nil: not counted
+	// connections opens the list of the connections of the network namespace that the calling
+	// thread is in.
+	connections func() (io.ReadCloser, error)
+	// What LoadTelemetry has made; OpenTelemetry makes nothing.
+	programs map[string]*ebpf.Program
+	maps     map[string]*ebpf.Map
+	links    map[string]link.Link
+}
+
+// telemetryPart is what a feature is made of.
+type telemetryPart struct {
+	feature  *feature
+	programs []string
+	// attach makes one program of the part run; the result may be nil.
+	attach func(t *Telemetry, p *ebpf.Program) (link.Link, error)
+}
+
+var telemetryParts = []telemetryPart{
+	{telemetryConnections, []string{bpf.TelemetryProgTelemetryConnections}, attachIter},
+	{telemetryRTT, []string{bpf.TelemetryProgTelemetryRtt}, attachSockops},
+	{telemetryWait, []string{bpf.TelemetryProgTelemetryArrival, bpf.TelemetryProgTelemetryRead}, attachTracing},
+	{telemetryDrops, []string{bpf.TelemetryProgTelemetryDrop}, attachTracing},
+	{telemetryOlder, []string{bpf.TelemetryProgTelemetryAdopt}, adopt},
+}
+
+// LoadTelemetry begins to measure. With a directory to pin in, what is loaded stays there until
+// [UnloadTelemetry]; what an earlier LoadTelemetry has pinned there is replaced, and what it
+// has counted is gone. Parts that the kernel does not have are left out: see Features. The
+// error is that of the list of connections, without which there is nothing.
+//
+// It takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and CAP_SYS_ADMIN to see connections of
+// other network namespaces.
+func LoadTelemetry(o TelemetryOptions) (*Telemetry, error) {
+	t := &Telemetry{loaded: time.Now(), programs: make(map[string]*ebpf.Program), maps: make(map[string]*ebpf.Map),
+		links: make(map[string]link.Link)}
+	cache := btf.NewCache()
+	for _, part := range telemetryParts {
+		err := part.feature.err(t.load(&part, &o, cache))
+		t.features = append(t.features, FeatureSupport{Name: part.feature.name, Kernel: part.feature.kernel,
+			Capabilities: part.feature.capabilities, Err: err})
+		if err != nil && part.feature == telemetryConnections {
+			t.Close()
+			return nil, err
+		}
+	}
+	it := t.links[bpf.TelemetryProgTelemetryConnections].(*link.Iter)
+	t.connections = it.Open
+	if t.links[bpf.TelemetryProgTelemetryDrop] != nil {
+		t.drops = t.maps[bpf.TelemetryMapTelemetryDrops]
+	}
+	if o.Dir != "" {
+		if err := t.pin(&o); err != nil {
+			t.Close()
+			return nil, telemetryConnections.err(err)
+		}
+	}
+	return t, nil
+}
+
+// load loads and attaches a part.
+func (t *Telemetry) load(part *telemetryPart, o *TelemetryOptions, cache *btf.Cache) error {
+	for _, name := range part.programs {
+		if slices.Contains(o.missing, name) {
+			return ErrNotSupported
+		}
+	}
+	c, err := load(bpf.LoadTelemetry, loading{ports: o.Ports, programs: part.programs, btf: cache, maps: t.maps})
+	if err != nil {
+		return err
+	}
+	defer c.Close() // what is left in it
+	for name := range c.Maps {
+		if t.maps[name] == nil {
+			t.maps[name] = c.DetachMap(name)
+		}
+	}
+	if part.feature == telemetryDrops {
+		if err := nameDrops(t.maps[bpf.TelemetryMapTelemetryDrops], cache); err != nil {
+			return err
+		}
+	}
+	links := make(map[string]link.Link)
+	for _, name := range part.programs {
+		if links[name], err = part.attach(t, c.Programs[name]); err != nil {
+			for _, l := range links {
+				if l != nil {
+					l.Close()
+				}
+			}
+			return err
+		}
+	}
+	for name, l := range links {
+		if l != nil {
+			t.links[name] = l
+			t.programs[name] = c.DetachProgram(name)
+		}
+	}
+	return nil
+}
+
+func attachIter(_ *Telemetry, p *ebpf.Program) (link.Link, error) {
+	return link.AttachIter(link.IterOptions{Program: p})
+}
+
+func attachTracing(_ *Telemetry, p *ebpf.Program) (link.Link, error) {
+	return link.AttachTracing(link.TracingOptions{Program: p})
+}
+
+// attachSockops attaches to the root of the control groups that this process sees.
+func attachSockops(_ *Telemetry, p *ebpf.Program) (link.Link, error) {
+	root, err := fs.Cgroup2()
+	if err != nil {
+		return nil, err
+	}
+	return link.AttachCgroup(link.CgroupOptions{Path: root, Attach: ebpf.AttachCGroupSockOps, Program: p})
+}
+
+// adopt has round trips counted of connections that are up already, and leaves nothing behind.
+func adopt(t *Telemetry, p *ebpf.Program) (link.Link, error) {
+	if t.links[bpf.TelemetryProgTelemetryRtt] == nil {
+		return nil, fmt.Errorf("%w: there is no %s", ErrNotSupported, telemetryRTT.name)
+	}
+	it, err := link.AttachIter(link.IterOptions{Program: p})
+	if err != nil {
+		return nil, err
+	}
+	defer it.Close()
+	var done, refused int
+	err = eachNetns(func() error {
+		results, err := readIter(it.Open)
+		for b := results; len(b) >= 4; b = b[4:] {
+			if int32(binary.NativeEndian.Uint32(b)) == 0 {
+				done++
+			} else {
+				refused++
+			}
+		}
+		return err
+	})
+	if err == nil && done == 0 && refused > 0 {
+		err = ErrNotSupported
+	}
+	return nil, err
+}
+
+// about is the text of the map telemetry_about.
+type about struct {
+	Record int         `json:"record"` // size of a connection in the list
+	Loaded time.Time   `json:"loaded"`
+	Parts  []aboutPart `json:"parts"`
+}
+
+type aboutPart struct {
+	Name string `json:"name"`
+	Text string `json:"text,omitempty"` // why the part is not there; without the part's name
+	Kind string `json:"kind,omitempty"` // "supported" if the kernel does not have it, "permitted"
+}
+
+const (
+	notSupported = "supported"
+	notPermitted = "permitted"
+)
+
+// pin pins what is attached. Only the list of connections can be read, only as a file: a link
+// that can be opened can be detached.
+func (t *Telemetry) pin(o *TelemetryOptions) error {
+	a := about{Record: recordSize, Loaded: t.loaded}
+	for _, f := range t.features {
+		p := aboutPart{Name: f.Name}
+		if e := (*Error)(nil); errors.As(f.Err, &e) {
+			p.Text = e.Err.Error()
+			switch {
+			case errors.Is(f.Err, ErrNotSupported):
+				p.Kind = notSupported
+			case errors.Is(f.Err, ErrPermission):
+				p.Kind = notPermitted
+			}
+		}
+		a.Parts = append(a.Parts, p)
+	}
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	m := t.maps[bpf.TelemetryMapTelemetryAbout]
+	value := make([]byte, m.ValueSize())
+	if copy(value, text) < len(text) {
+		return fmt.Errorf("%d octets about what is loaded, at most %d", len(text), len(value))
+	}
+	if err := m.Put(uint32(0), value); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return err
+	}
+	if err := UnloadTelemetry(o.Dir); err != nil {
+		return err
+	}
+	for name, l := range t.links {
+		mode := os.FileMode(0)
+		if name == bpf.TelemetryProgTelemetryConnections {
+			mode = 0o440
+		}
+		if err := pinAs(o.Dir, name, l, mode, o.Group); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{bpf.TelemetryMapTelemetryDrops, bpf.TelemetryMapTelemetryAbout} {
+		if err := pinAs(o.Dir, name, t.maps[name], 0o440, o.Group); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pinAs pins an object for a group to use. Until the group is set, nobody else has it.
+func pinAs(dir, name string, object interface{ Pin(string) error }, mode os.FileMode, group int) error {
+	path := filepath.Join(dir, name)
+	if err := object.Pin(path); err != nil {
+		return fmt.Errorf("pin %s: %w", path, err)
+	}
+	if err := os.Chown(path, -1, group); err != nil {
+		return err
+	}
+	return os.Chmod(path, mode)
+}
+
+// OpenTelemetry opens what LoadTelemetry has pinned in a directory. It takes no capability, but
+// the permission to read there. Without pins the error Is os.ErrNotExist.
+func OpenTelemetry(dir string) (*Telemetry, error) {
+	t, err := openTelemetry(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, &Error{Feature: "telemetry", Err: fmt.Errorf("no pins in %s: %w", dir, os.ErrNotExist)}
+	}
+	if errors.Is(err, os.ErrPermission) {
+		return nil, &Error{Feature: "telemetry", Capabilities: "to be of the group that may read " + dir, Err: ErrPermission}
+	}
+	if err != nil {
+		return nil, &Error{Feature: "telemetry", Err: err}
+	}
+	return t, nil
+}
+
+func openTelemetry(dir string) (*Telemetry, error) {
+	readOnly := &ebpf.LoadPinOptions{ReadOnly: true}
+	m, err := ebpf.LoadPinnedMap(filepath.Join(dir, bpf.TelemetryMapTelemetryAbout), readOnly)
+	if err != nil {
+		return nil, err
+	}
+	defer m.Close()
+	text, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		return nil, err
+	}
+	var a about
+	if err := json.Unmarshal([]byte(strings.TrimRight(string(text), "\x00")), &a); err != nil {
+		return nil, err
+	}
+	if a.Record != recordSize {
+		return nil, errors.New("another version has loaded telemetry: load it again")
+	}
+	t := &Telemetry{loaded: a.Loaded, maps: make(map[string]*ebpf.Map)}
+	for _, part := range telemetryParts {
+		f := part.feature
+		s := FeatureSupport{Name: f.name, Kernel: f.kernel, Capabilities: f.capabilities}
+		for _, p := range a.Parts {
+			if p.Name == f.name && p.Text != "" {
+				s.Err = &Error{Feature: f.name, Kernel: f.kernel, Capabilities: f.capabilities, Err: p.err()}
+			}
+		}
+		t.features = append(t.features, s)
+		if f == telemetryDrops && s.Err == nil {
+			if t.drops, err = ebpf.LoadPinnedMap(filepath.Join(dir, bpf.TelemetryMapTelemetryDrops), readOnly); err != nil {
+				return nil, err
+			}
+			t.maps[bpf.TelemetryMapTelemetryDrops] = t.drops
+		}
+	}
+	// A file of the BPF file system that is read runs the iterator in the reader's namespace.
+	t.connections = func() (io.ReadCloser, error) {
+		return os.Open(filepath.Join(dir, bpf.TelemetryProgTelemetryConnections))
+	}
+	return t, nil
+}
+
+func (p *aboutPart) err() error {
+	switch p.Kind {
+	case notSupported:
+		if p.Text == ErrNotSupported.Error() {
+			return ErrNotSupported
+		}
+		return fmt.Errorf("%w: %s", ErrNotSupported, strings.TrimPrefix(p.Text, ErrNotSupported.Error()+": "))
+	case notPermitted:
+		return ErrPermission
+	}
+	return errors.New(p.Text)
+}
+
+// UnloadTelemetry removes what LoadTelemetry has pinned in a directory; the directory stays.
+// The programs stop when nobody has them open any more. It is no error if nothing is there.
+func UnloadTelemetry(dir string) error {
+	names := []string{bpf.TelemetryMapTelemetryAbout, bpf.TelemetryMapTelemetryDrops}
+	for _, part := range telemetryParts {
+		names = append(names, part.programs...)
+	}
+	for _, name := range names {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return telemetryConnections.err(err)
+		}
+	}
+	return nil
+}
+
+// Features tells of each part of telemetry whether it was loaded, and why not.
+func (t *Telemetry) Features() []FeatureSupport { return slices.Clone(t.features) }
+
+// Since is when telemetry was loaded, from which time on it counts.
+func (t *Telemetry) Since() time.Time { return t.loaded }
+
+// Close ends what is not pinned.
+func (t *Telemetry) Close() error {
+	var all []error
+	for _, l := range t.links {
+		all = append(all, l.Close())
+	}
+	for _, p := range t.programs {
+		all = append(all, p.Close())
+	}
+	for _, m := range t.maps {
+		all = append(all, m.Close())
+	}
+	return errors.Join(all...)
+}
+
+// probe loads the programs of a part.
+func (part *telemetryPart) probe() error {
+	if part.feature == telemetryRTT {
+		if _, err := fs.Cgroup2(); err != nil {
+			return err
+		}
+	}
+	c, err := load(bpf.LoadTelemetry, loading{programs: part.programs})
+	if err != nil {
+		return err
+	}
+	c.Close()
+	return nil
+}
+
+// telemetryFeatures are the parts of telemetry, for Probe.
+func telemetryFeatures() []*feature {
+	out := make([]*feature, len(telemetryParts))
+	for i := range telemetryParts {
+		f := *telemetryParts[i].feature
+		f.probe = telemetryParts[i].probe
+		out[i] = &f
+	}
+	return out
+}
+
+// nameDrops gives the counters of drops the names that this kernel has for them.
+func nameDrops(m *ebpf.Map, cache *btf.Cache) error {
+	spec, err := cache.Kernel()
+	if err != nil {
+		return err
+	}
+	var reasons *btf.Enum
+	if err := spec.TypeByName("skb_drop_reason", &reasons); err != nil {
+		return err
+	}
+	const prefix = "SKB_DROP_REASON_"
+	value := make([]byte, m.ValueSize())
+	for _, v := range reasons.Values {
+		if v.Value >= uint64(m.MaxEntries()) {
+			continue
+		}
+		clear(value)
+		copy(value[8:len(value)-1], strings.TrimPrefix(v.Name, prefix))
+		if err := m.Put(uint32(v.Value), value); err != nil {
+			return err
+		}
+	}
+	return nil
+}
