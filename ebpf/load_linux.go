@@ -8,13 +8,6 @@ import (
 	"github.com/cilium/ebpf/rlimit"
 )
 
-// Ports that the programs look at when none are given: those of RDS over TCP and of RDS on
-// XRC.
-var defaultPorts = []uint16{16385, 18634}
-
-// maxPorts is PORTS_MAX of rds.h.
-const maxPorts = 8
-
 // loading is what is set before programs are loaded.
 type loading struct {
 	ports    []uint16             // TCP ports; nil is defaultPorts

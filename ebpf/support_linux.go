@@ -3,6 +3,7 @@ package ebpf
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -11,7 +12,10 @@ import (
 
 // allFeatures are the features in the order in which Probe reports them.
 func allFeatures() []*feature {
-	return telemetryFeatures()
+	return slices.Concat(
+		[]*feature{refuseFeature, tcxFeature, xdpFeature},
+		telemetryFeatures(),
+	)
 }
 
 // classify makes the error of package ebpf of what the loader or the kernel has said. The

@@ -1,12 +1,363 @@
 //go:build ignore
 
 // SPDX-License-Identifier: (GPL-2.0-only OR MIT)
+/*
+ * Admission: connections from addresses that are not on a list are turned away before TCP
+ * answers. sk_lookup refuses (the stranger gets a RST), tcx and XDP drop (the stranger gets
+ * nothing). Only packets that begin a connection to one of the ports are looked at.
+ */
 #include "rds.h"
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 
+#define LOOPBACK_IFINDEX	1	/* of "lo" in every network namespace */
+
+#define TCX_NEXT	(-1)	/* the next program or the stack decides */
+#define TCX_DROP	2
+
+#define ETH_P_8021Q_BE	bpf_htons(ETH_P_8021Q)
+#define ETH_P_8021AD_BE	bpf_htons(ETH_P_8021AD)
+#define VLAN_TAGS	2	/* in the packet; a tag in the skb is not seen here */
+
+#define IP_MORE		0x2000
+#define IP_OFFSET	0x1fff
+#define IP6_HEADERS	8	/* extension headers, at most */
+
+#define TCP_SYN		0x02
+#define TCP_ACK		0x10
+#define TCP_SHOWN	14	/* octets of a TCP header, up to and with the flags */
+
+#define LIST_MAX	65536	/* prefixes of a list */
+
+/*
+ * The list. While a list replaces another one both are here: each has its generation. An
+ * IPv6 prefix has no IPv4 addresses in it, not even ::/0, so the family is a part of the key.
+ */
+struct list_key {
+	__u32 prefixlen;	/* bits that count, those of tag with them */
+	__u32 tag;		/* generation * 2, and 1 for IPv4; network byte order */
+	struct addr addr;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 2 * LIST_MAX);
+	__type(key, struct list_key);
+	__type(value, __u8);
+} rds_list SEC(".maps");
+
+/* User space writes it; programs read generation alone. */
+struct state {
+	__u32 generation;	/* of the list that counts; 0: there is none, everybody may connect */
+	__u32 last;		/* the last generation that was given away */
+	__u32 prefixes;		/* length of the list that counts */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct state);
+} rds_state SEC(".maps");
+
+/* Strangers by address. LRU: false source addresses push out the oldest entries. */
+struct refused {
+	__u64 count;
+	__u64 last;	/* CLOCK_BOOTTIME, ns */
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, struct addr);
+	__type(value, struct refused);
+} rds_refused SEC(".maps");
+
+struct totals {
+	__u64 passed;
+	__u64 refused;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct totals);
+} rds_totals SEC(".maps");
+
+/* A note of user space to itself: with which options this filter was loaded. */
+struct config {
+	char json[16384];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct config);
+} rds_config SEC(".maps");
+
+/*
+ * An atomic operation that returns something orders all reads and writes around it. The
+ * word is this CPU's own: there is nobody to contend with.
+ */
+static __always_inline void barrier_full(__u64 *word)
+{
+	__u64 was = __sync_fetch_and_add(word, 0);
+
+	asm volatile("" : : "r"(was));
+}
+
+/*
+ * listed tells whether the list has the address. User space writes a new list, then its
+ * generation, and then deletes the old list. A miss counts only if the generation is still
+ * the one that was looked for.
+ */
+static __always_inline bool listed(struct list_key *key, bool ip4, __u64 *word)
+{
+	volatile struct state *state;
+	__u32 generation, zero = 0;
+	int i;
+
+	state = bpf_map_lookup_elem(&rds_state, &zero);
+	if (!state)
+		return true;
+	generation = state->generation;
+	for (i = 0; i < 4; i++) {
+		if (!generation)
+			return true;
+		barrier_full(word);
+		key->prefixlen = 32 + 128;
+		key->tag = bpf_htonl(generation << 1 | ip4);
+		if (bpf_map_lookup_elem(&rds_list, key))
+			return true;
+		barrier_full(word);
+		if (state->generation == generation)
+			return false;
+		generation = state->generation;
+	}
+	return false;
+}
+
+/* stranger tells whether a connection from an address is turned away, and counts. */
+static __noinline int stranger(struct addr *from)
+{
+	struct refused *old, new = { .count = 1 };
+	struct list_key key = {};
+	struct totals *totals;
+	__u32 zero = 0;
+	bool ip4;
+
+	if (!from)
+		return 0;
+	key.addr = *from;
+	ip4 = !from->word[0] && !from->word[1] && from->word[2] == bpf_htonl(0xffff);
+	totals = bpf_map_lookup_elem(&rds_totals, &zero);
+	if (!totals)
+		return 0;
+	if (listed(&key, ip4, &totals->passed)) {
+		totals->passed++;
+		return 0;
+	}
+	totals->refused++;
+	new.last = bpf_ktime_get_boot_ns();
+	old = bpf_map_lookup_elem(&rds_refused, &key.addr);
+	if (old) {
+		__sync_fetch_and_add(&old->count, 1);
+		old->last = new.last;
+	} else {
+		bpf_map_update_elem(&rds_refused, &key.addr, &new, BPF_ANY);
+	}
+	return 1;
+}
+
+/*
+ * admission_lookup runs when TCP looks for a listener: for SYNs, and for packets of
+ * connections that are not there. SK_DROP makes it find none.
+ */
 SEC("sk_lookup")
 int admission_lookup(struct bpf_sk_lookup *ctx)
 {
-	return rds_port(ctx->local_port) ? SK_DROP : SK_PASS;
+	struct addr from;
+
+	if (ctx->protocol != IPPROTO_TCP || !rds_port(ctx->local_port))
+		return SK_PASS;
+	if (ctx->ingress_ifindex == LOOPBACK_IFINDEX)
+		return SK_PASS;	/* this host's own addresses may always connect */
+	if (ctx->family == AF_INET) {
+		addr_map4(&from, ctx->remote_ip4);
+	} else {
+		/* The verifier refuses reads that the compiler has merged. */
+		volatile __u32 *ip6 = ctx->remote_ip6;
+
+		from.word[0] = ip6[0];
+		from.word[1] = ip6[1];
+		from.word[2] = ip6[2];
+		from.word[3] = ip6[3];
+	}
+	return stranger(&from) ? SK_DROP : SK_PASS;
+}
+
+/* A packet, of an skb or of XDP; offsets are from the network header or from the frame's. */
+struct packet {
+	void *ctx;
+	bool xdp;
+};
+
+static __always_inline bool load(const struct packet *p, __u32 at, void *to, __u32 len)
+{
+	if (p->xdp)
+		return !bpf_xdp_load_bytes(p->ctx, at, to, len);
+	return !bpf_skb_load_bytes_relative(p->ctx, at, to, len, BPF_HDR_START_NET);
+}
+
+/*
+ * tcp tells whether a TCP header begins a connection to one of the ports. shown is how much
+ * of TCP a first fragment has, the whole packet's is ~0. A fragment that is too short to
+ * show its ports and flags counts as such a beginning (RFC 1858): no stack makes one.
+ */
+static __always_inline bool tcp(const struct packet *p, __u32 at, __u32 shown)
+{
+	struct {
+		__be16 source, dest;
+		__be32 seq, ack;
+		__u8 offset, flags;
+	} __attribute__((packed)) h;
+
+	if (shown < TCP_SHOWN) {
+		if (shown < 4 || !load(p, at, &h, 4))
+			return true;
+		return rds_port(bpf_ntohs(h.dest));
+	}
+	if (!load(p, at, &h, TCP_SHOWN))
+		return shown != ~0;
+	return (h.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && rds_port(bpf_ntohs(h.dest));
+}
+
+static __always_inline bool begins4(const struct packet *p, __u32 at, struct addr *from)
+{
+	__u32 fragment, shown = ~0, len;
+	struct iphdr h;
+
+	if (!load(p, at, &h, sizeof(h)))
+		return false;
+	if (h.protocol != IPPROTO_TCP || h.version != 4 || h.ihl < 5)
+		return false;
+	addr_map4(from, h.saddr);
+	fragment = bpf_ntohs(h.frag_off);
+	if (fragment & IP_OFFSET)
+		return (fragment & IP_OFFSET) == 1;	/* it would overwrite the flags */
+	if (fragment & IP_MORE) {
+		len = bpf_ntohs(h.tot_len);
+		shown = len > h.ihl * 4 ? len - h.ihl * 4 : 0;
+	}
+	return tcp(p, at + h.ihl * 4, shown);
+}
+
+static __always_inline bool begins6(const struct packet *p, __u32 at, struct addr *from)
+{
+	struct {
+		__u8 next, len;
+		__be16 fragment;
+	} x;
+	struct ipv6hdr h;
+	bool first = false;	/* the first of several fragments */
+	__u32 start, len;
+	__u8 next;
+	int i;
+
+	if (!load(p, at, &h, sizeof(h)) || h.version != 6)
+		return false;
+	__builtin_memcpy(from, &h.saddr, sizeof(*from));
+	next = h.nexthdr;
+	start = at += sizeof(h);
+	for (i = 0; i <= IP6_HEADERS; i++) {
+		switch (next) {
+		case IPPROTO_TCP:
+			if (!first)
+				return tcp(p, at, ~0);
+			len = bpf_ntohs(h.payload_len) + start;
+			return tcp(p, at, len > at ? len - at : 0);
+		case IPPROTO_HOPOPTS:
+		case IPPROTO_ROUTING:
+		case IPPROTO_DSTOPTS:
+		case IPPROTO_AH:
+		case IPPROTO_FRAGMENT:
+			break;
+		default:
+			return false;
+		}
+		if (i == IP6_HEADERS)
+			return true;	/* nobody needs so many but to hide what is behind them */
+		if (!load(p, at, &x, sizeof(x)))
+			return first;
+		if (next == IPPROTO_FRAGMENT) {
+			__u32 fragment = bpf_ntohs(x.fragment);
+
+			if (fragment >> 3)
+				return fragment >> 3 == 1 && x.next == IPPROTO_TCP;
+			first = first || (fragment & 1);
+			at += 8;
+		} else if (next == IPPROTO_AH) {
+			at += (x.len + 2) * 4;
+		} else {
+			at += (x.len + 1) * 8;
+		}
+		next = x.next;
+	}
+	return true;
+}
+
+/* begins tells whether a packet begins a connection to one of the ports, and from where. */
+static __always_inline bool begins(const struct packet *p, __be16 proto, __u32 at, struct addr *from)
+{
+	int i;
+
+	for (i = 0; i < VLAN_TAGS; i++) {
+		struct {
+			__be16 tag, proto;
+		} vlan;
+
+		if (proto != ETH_P_8021Q_BE && proto != ETH_P_8021AD_BE)
+			break;
+		if (!load(p, at, &vlan, sizeof(vlan)))
+			return false;
+		proto = vlan.proto;
+		at += sizeof(vlan);
+	}
+	if (proto == bpf_htons(ETH_P_IP))
+		return begins4(p, at, from);
+	if (proto == bpf_htons(ETH_P_IPV6))
+		return begins6(p, at, from);
+	return false;
+}
+
+SEC("tcx/ingress")
+int admission_tcx(struct __sk_buff *skb)
+{
+	struct packet p = { .ctx = skb, .xdp = false };
+	struct addr from;
+
+	if (!begins(&p, skb->protocol, 0, &from))
+		return TCX_NEXT;
+	return stranger(&from) ? TCX_DROP : TCX_NEXT;
+}
+
+SEC("xdp.frags")
+int admission_xdp(struct xdp_md *ctx)
+{
+	struct packet p = { .ctx = ctx, .xdp = true };
+	struct ethhdr eth;
+	struct addr from;
+
+	if (!load(&p, 0, &eth, sizeof(eth)))
+		return XDP_PASS;
+	if (!begins(&p, eth.h_proto, sizeof(eth), &from))
+		return XDP_PASS;
+	return stranger(&from) ? XDP_DROP : XDP_PASS;
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";

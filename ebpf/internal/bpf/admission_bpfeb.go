@@ -16,7 +16,14 @@ import (
 //
 // Used for safe lookups in a Collection or CollectionSpec.
 const (
+	AdmissionMapRdsConfig        = "rds_config"
+	AdmissionMapRdsList          = "rds_list"
+	AdmissionMapRdsRefused       = "rds_refused"
+	AdmissionMapRdsState         = "rds_state"
+	AdmissionMapRdsTotals        = "rds_totals"
 	AdmissionProgAdmissionLookup = "admission_lookup"
+	AdmissionProgAdmissionTcx    = "admission_tcx"
+	AdmissionProgAdmissionXdp    = "admission_xdp"
 	AdmissionVarRdsPorts         = "rds_ports"
 	AdmissionVarRdsPortsLen      = "rds_ports_len"
 )
@@ -64,12 +71,19 @@ type AdmissionSpecs struct {
 // It can be passed ebpf.CollectionSpec.Assign.
 type AdmissionProgramSpecs struct {
 	AdmissionLookup *ebpf.ProgramSpec `ebpf:"admission_lookup"`
+	AdmissionTcx    *ebpf.ProgramSpec `ebpf:"admission_tcx"`
+	AdmissionXdp    *ebpf.ProgramSpec `ebpf:"admission_xdp"`
 }
 
 // AdmissionMapSpecs contains maps before they are loaded into the kernel.
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type AdmissionMapSpecs struct {
+	RdsConfig  *ebpf.MapSpec `ebpf:"rds_config"`
+	RdsList    *ebpf.MapSpec `ebpf:"rds_list"`
+	RdsRefused *ebpf.MapSpec `ebpf:"rds_refused"`
+	RdsState   *ebpf.MapSpec `ebpf:"rds_state"`
+	RdsTotals  *ebpf.MapSpec `ebpf:"rds_totals"`
 }
 
 // AdmissionVariableSpecs contains global variables before they are loaded into the kernel.
@@ -100,10 +114,21 @@ func (o *AdmissionObjects) Close() error {
 //
 // It can be passed to LoadAdmissionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type AdmissionMaps struct {
+	RdsConfig  *ebpf.Map `ebpf:"rds_config"`
+	RdsList    *ebpf.Map `ebpf:"rds_list"`
+	RdsRefused *ebpf.Map `ebpf:"rds_refused"`
+	RdsState   *ebpf.Map `ebpf:"rds_state"`
+	RdsTotals  *ebpf.Map `ebpf:"rds_totals"`
 }
 
 func (m *AdmissionMaps) Close() error {
-	return _AdmissionClose()
+	return _AdmissionClose(
+		m.RdsConfig,
+		m.RdsList,
+		m.RdsRefused,
+		m.RdsState,
+		m.RdsTotals,
+	)
 }
 
 // AdmissionVariables contains all global variables after they have been loaded into the kernel.
@@ -119,11 +144,15 @@ type AdmissionVariables struct {
 // It can be passed to LoadAdmissionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type AdmissionPrograms struct {
 	AdmissionLookup *ebpf.Program `ebpf:"admission_lookup"`
+	AdmissionTcx    *ebpf.Program `ebpf:"admission_tcx"`
+	AdmissionXdp    *ebpf.Program `ebpf:"admission_xdp"`
 }
 
 func (p *AdmissionPrograms) Close() error {
 	return _AdmissionClose(
 		p.AdmissionLookup,
+		p.AdmissionTcx,
+		p.AdmissionXdp,
 	)
 }
 
