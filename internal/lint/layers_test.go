@@ -36,6 +36,8 @@ var bans = []ban{
 		why: "the bottom layer knows no other package"},
 	{pkgs: []string{"internal/wire"}, imports: []string{"reflect", "net", "os", "unsafe"}, allow: []string{"net/netip"},
 		why: "bytes to structs by encoding/binary, nothing else"},
+	{pkgs: []string{"internal/netlink"}, imports: []string{"/"},
+		why: "the kernel's TCP sockets and interfaces owe nothing to our stack"},
 	{pkgs: []string{"internal/buf"}, imports: []string{"/"}, allow: []string{"/internal/invariants"},
 		why: "buffers know nothing of what they carry"},
 	{pkgs: []string{"transport"}, only: true, imports: []string{"/", "net", "os", gnet},
@@ -75,7 +77,7 @@ var bans = []ban{
 		why: "a node works without the kernel's help; commands offer it"},
 	{pkgs: []string{""}, except: []string{"ebpf"}, imports: []string{ciliumEBPF},
 		why: "package ebpf is the one place that knows the loader"},
-	{pkgs: []string{"ebpf"}, imports: []string{"/"}, allow: []string{"/ebpf", "/internal/invariants"},
+	{pkgs: []string{"ebpf"}, imports: []string{"/"}, allow: []string{"/ebpf", "/internal/invariants", "/internal/netlink"},
 		why: "programs in the kernel know TCP and ports, not our stack"},
 	{pkgs: []string{""}, except: systemPackages, imports: []string{unix, "unsafe"},
 		why: "system calls stay in the packages listed for them"},
@@ -88,6 +90,7 @@ var systemPackages = []string{
 	"internal/afrds",     // AF_RDS has no wrapper in package net
 	"internal/ipc",       // shared memory and descriptors between rdsd and applications
 	"internal/statefile", // a mapped file that outlives its process
+	"internal/netlink",   // netlink has no wrapper in package net
 	"internal/stack",
 	"rds",
 	"ebpf",

@@ -1,0 +1,104 @@
+package netlink
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestDiagOfV4MappedConnection(t *testing.T) {
+	t.Parallel()
+	b := make([]byte, sizeofDiagMsg)
+	b[0], b[1] = unix.AF_INET6, Established
+	copy(b[4:], []byte{0x40, 0x01, 0xc0, 0x00}) // ports 16385 and 49152
+	local, remote := netip.MustParseAddr("::ffff:10.77.0.2").As16(), netip.MustParseAddr("::ffff:10.77.0.1").As16()
+	copy(b[8:], local[:])
+	copy(b[24:], remote[:])
+	s, err := parseDiag(b)
+	if err != nil || s.Local != netip.MustParseAddrPort("10.77.0.2:16385") || s.Remote != netip.MustParseAddrPort("10.77.0.1:49152") || s.State != Established {
+		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+func TestNetlinkLengthsAreChecked(t *testing.T) {
+	t.Parallel()
+	done := header(nil, 0, unix.NLMSG_DONE, 0)
+	if ok, err := messages(done, nil); !ok || err != nil {
+		t.Errorf("end of a dump: %v, %v", ok, err)
+	}
+	for _, size := range []byte{0, unix.SizeofNlMsghdr - 1, unix.SizeofNlMsghdr + 1} {
+		done[0] = size
+		if _, err := messages(done, nil); err != errMalformed {
+			t.Errorf("length %d: %v", size, err)
+		}
+	}
+	if _, err := parseDiag(make([]byte, sizeofDiagMsg-1)); err != errMalformed {
+		t.Errorf("short answer: %v", err)
+	}
+}
+
+func TestDestroyOfNoConnection(t *testing.T) {
+	t.Parallel()
+	none := Socket{family: unix.AF_INET}
+	if err := none.Destroy(); !errors.Is(err, syscall.ENOENT) {
+		t.Skipf("needs the kernel's socket monitor, and root (modprobe tcp_diag): %v", err)
+	}
+	if err := CanDestroy(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Both ends of a connection are listed, the listener as such; destroying one end resets the other.
+func TestConnectionIsListedAndDestroyed(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	d, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	at := l.Addr().(*net.TCPAddr).AddrPort()
+	list, err := TCP(func(s *Socket) bool { return s.Local == at || s.Remote == at })
+	if err != nil {
+		t.Skipf("needs the kernel's socket monitor (modprobe tcp_diag): %v", err)
+	}
+	slices.SortFunc(list, func(a, b Socket) int { return int(a.State) - int(b.State) })
+	if len(list) != 3 || list[0].State != Established || list[1].State != Established || list[2].State != Listen || list[0].Local != list[1].Remote {
+		t.Fatalf("%+v", list)
+	}
+	if err := list[0].Destroy(); errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Skipf("needs root, and a kernel with CONFIG_INET_DIAG_DESTROY: %v", err)
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []net.Conn{c, d} {
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNABORTED) && !errors.Is(err, syscall.ECONNRESET) {
+			t.Error(err)
+		}
+	}
+}
+
+func TestQdiscsOfLoopback(t *testing.T) {
+	t.Parallel()
+	lo, err := net.InterfaceByName("lo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kinds, err := Qdiscs(lo.Index); err != nil || len(kinds) == 0 {
+		t.Errorf("%q, %v", kinds, err)
+	}
+}
