@@ -15,6 +15,7 @@ func allFeatures() []*feature {
 	return slices.Concat(
 		[]*feature{refuseFeature, tcxFeature, xdpFeature},
 		telemetryFeatures(),
+		faultFeatures(),
 	)
 }
 

@@ -2,3 +2,4 @@ package bpf
 
 //go:generate sh gen.sh Admission
 //go:generate sh gen.sh Telemetry
+//go:generate sh gen.sh Fault
