@@ -58,7 +58,6 @@ type kernelRule struct {
 	Local, Remote             [16]byte
 	LocalPort, RemotePort     uint16
 	Ports                     [maxPorts]uint16
-	_                         uint32
 }
 
 // FaultRule is a fault that is being made. It holds a place of its Fault until Stop.

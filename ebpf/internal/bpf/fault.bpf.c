@@ -52,7 +52,6 @@ struct rule {
 	__u16 local_port;	/* 0: any */
 	__u16 remote_port;	/* 0: any */
 	__u16 ports[PORTS_MAX];	/* one end has one of these; the first is 0: any */
-	__u32 pad;
 };
 
 /* Written by the programs only. */
