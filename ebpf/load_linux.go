@@ -6,6 +6,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
 )
 
 // loading is what is set before programs are loaded.
@@ -20,6 +21,10 @@ type loading struct {
 // load loads the programs of an object. The error is one of the kernel's or the loader's:
 // feature.err makes it one of this package.
 func load(object func() (*ebpf.CollectionSpec, error), l loading) (*ebpf.Collection, error) {
+	// Without the capability, the loader's own probes take everything to be missing.
+	if !hasCapability(unix.CAP_BPF) && !hasCapability(unix.CAP_SYS_ADMIN) {
+		return nil, ErrPermission
+	}
 	spec, err := object()
 	if err != nil {
 		return nil, err
@@ -54,4 +59,12 @@ func load(object func() (*ebpf.CollectionSpec, error), l loading) (*ebpf.Collect
 	// Before Linux 5.11 maps count as locked memory. Where that limit cannot be lifted, loading says so.
 	_ = rlimit.RemoveMemlock()
 	return ebpf.NewCollectionWithOptions(spec, ebpf.CollectionOptions{Cache: l.btf, MapReplacements: l.maps})
+}
+
+// hasCapability tells whether the calling thread may use a capability, numbered as in
+// linux/capability.h.
+func hasCapability(c int) bool {
+	var data [2]unix.CapUserData
+	err := unix.Capget(&unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, &data[0])
+	return err == nil && data[c/32].Effective&(1<<(c%32)) != 0
 }

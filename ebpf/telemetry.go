@@ -8,13 +8,15 @@ import (
 // TelemetryOptions are the options of [LoadTelemetry].
 type TelemetryOptions struct {
 	// Dir is the directory of the BPF file system to pin in, such as /sys/fs/bpf/rds; it is made
-	// if it does not exist. Without one, what is loaded ends with Close or with the process.
+	// if it does not exist, its parent is there. Empty: what is loaded ends with Close or with
+	// the process.
 	Dir string
 	// Ports are the TCP ports of the connections to measure, at either end: at most 8. None is
 	// those of RDS over TCP and of RDS on XRC, 16385 and 18634.
 	Ports []uint16
-	// Group is the group whose processes may read the pins; root may as well. The pins stay
-	// root's: their owner could make himself able to remove the programs.
+	// Group is the gid of the processes that may open the pins, besides those with
+	// CAP_DAC_OVERRIDE. The zero value is root's group. The directories above Dir must let them
+	// through.
 	Group int
 
 	missing []string // programs that are taken not to be supported; tests set it

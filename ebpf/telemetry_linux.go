@@ -62,8 +62,19 @@ func LoadTelemetry(o TelemetryOptions) (*Telemetry, error) {
 	t := &Telemetry{loaded: time.Now(), programs: make(map[string]*ebpf.Program), maps: make(map[string]*ebpf.Map),
 		links: make(map[string]link.Link)}
 	cache := btf.NewCache()
+	// All programs at once are loaded faster than part by part. One that cannot be loaded is the
+	// end of all.
+	l := loading{ports: o.Ports, btf: cache}
 	for _, part := range telemetryParts {
-		err := part.feature.err(t.load(&part, &o, cache))
+		l.programs = append(l.programs, part.programs...)
+	}
+	all, err := load(bpf.LoadTelemetry, l)
+	if err == nil {
+		defer all.Close() // what is left in it
+		t.takeMaps(all)
+	}
+	for _, part := range telemetryParts {
+		err := part.feature.err(t.load(&part, &o, all, cache))
 		t.features = append(t.features, FeatureSupport{Name: part.feature.name, Kernel: part.feature.kernel,
 			Capabilities: part.feature.capabilities, Err: err})
 		if err != nil && part.feature == telemetryConnections {
@@ -85,22 +96,28 @@ func LoadTelemetry(o TelemetryOptions) (*Telemetry, error) {
 	return t, nil
 }
 
-// load loads and attaches a part.
-func (t *Telemetry) load(part *telemetryPart, o *TelemetryOptions, cache *btf.Cache) error {
+func (t *Telemetry) takeMaps(c *ebpf.Collection) {
+	for name := range c.Maps {
+		if t.maps[name] == nil {
+			t.maps[name] = c.DetachMap(name)
+		}
+	}
+}
+
+// load attaches a part; its programs are in a collection, or are loaded if that is nil.
+func (t *Telemetry) load(part *telemetryPart, o *TelemetryOptions, c *ebpf.Collection, cache *btf.Cache) (err error) {
 	for _, name := range part.programs {
 		if slices.Contains(o.missing, name) {
 			return ErrNotSupported
 		}
 	}
-	c, err := load(bpf.LoadTelemetry, loading{ports: o.Ports, programs: part.programs, btf: cache, maps: t.maps})
-	if err != nil {
-		return err
-	}
-	defer c.Close() // what is left in it
-	for name := range c.Maps {
-		if t.maps[name] == nil {
-			t.maps[name] = c.DetachMap(name)
+	if c == nil {
+		c, err = load(bpf.LoadTelemetry, loading{ports: o.Ports, programs: part.programs, btf: cache, maps: t.maps})
+		if err != nil {
+			return err
 		}
+		defer c.Close() // what is left in it
+		t.takeMaps(c)
 	}
 	if part.feature == telemetryDrops {
 		if err := nameDrops(t.maps[bpf.TelemetryMapTelemetryDrops], cache); err != nil {
@@ -219,10 +236,10 @@ func (t *Telemetry) pin(o *TelemetryOptions) error {
 	if err := m.Put(uint32(0), value); err != nil {
 		return err
 	}
-	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+	if err := os.Mkdir(o.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
-	if err := UnloadTelemetry(o.Dir); err != nil {
+	if _, err := removeTelemetry(o.Dir); err != nil {
 		return err
 	}
 	for name, l := range t.links {
@@ -242,13 +259,14 @@ func (t *Telemetry) pin(o *TelemetryOptions) error {
 	return nil
 }
 
-// pinAs pins an object for a group to use. Until the group is set, nobody else has it.
+// pinAs pins an object for a group to use. The pins are nobody's: an owner may change a pin's
+// mode, so root without capabilities could make a link's pin one that can be opened.
 func pinAs(dir, name string, object interface{ Pin(string) error }, mode os.FileMode, group int) error {
 	path := filepath.Join(dir, name)
 	if err := object.Pin(path); err != nil {
 		return fmt.Errorf("pin %s: %w", path, err)
 	}
-	if err := os.Chown(path, -1, group); err != nil {
+	if err := os.Chown(path, noUID, group); err != nil {
 		return err
 	}
 	return os.Chmod(path, mode)
@@ -325,19 +343,35 @@ func (p *aboutPart) err() error {
 	return errors.New(p.Text)
 }
 
-// UnloadTelemetry removes what LoadTelemetry has pinned in a directory; the directory stays.
-// The programs stop when nobody has them open any more. It is no error if nothing is there.
+// UnloadTelemetry removes what LoadTelemetry has pinned in a directory, and the directory if it
+// is empty then. The programs stop when nobody has them open any more. If nothing is there, the
+// error Is os.ErrNotExist.
 func UnloadTelemetry(dir string) error {
+	there, err := removeTelemetry(dir)
+	switch {
+	case err != nil:
+		return &Error{Feature: "telemetry", Capabilities: "CAP_DAC_OVERRIDE", Err: classify(err)}
+	case !there:
+		return &Error{Feature: "telemetry", Err: fmt.Errorf("no pins in %s: %w", dir, os.ErrNotExist)}
+	}
+	_ = os.Remove(dir) // others have pins in it
+	return nil
+}
+
+func removeTelemetry(dir string) (there bool, err error) {
 	names := []string{bpf.TelemetryMapTelemetryAbout, bpf.TelemetryMapTelemetryDrops}
 	for _, part := range telemetryParts {
 		names = append(names, part.programs...)
 	}
 	for _, name := range names {
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return telemetryConnections.err(err)
+		switch err := os.Remove(filepath.Join(dir, name)); {
+		case err == nil:
+			there = true
+		case !errors.Is(err, os.ErrNotExist):
+			return there, err
 		}
 	}
-	return nil
+	return there, nil
 }
 
 // Features tells of each part of telemetry whether it was loaded, and why not.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"net/netip"
@@ -33,15 +32,29 @@ func (t *Telemetry) Snapshot() ([]Connection, error) {
 
 // SnapshotLocal lists the connections of the network namespace of the calling thread.
 func (t *Telemetry) SnapshotLocal() ([]Connection, error) {
-	list, err := readIter(t.connections)
+	var connections []Connection
+	f, err := t.connections()
 	if err != nil {
 		return nil, telemetryConnections.err(err)
 	}
-	connections := make([]Connection, 0, len(list)/recordSize)
-	for ; len(list) >= recordSize; list = list[recordSize:] {
-		connections = append(connections, parseConnection(list[:recordSize]))
+	defer f.Close()
+	buf := make([]byte, 64<<10) // more than the kernel gives at a time
+	have := 0
+	for {
+		n, err := f.Read(buf[have:])
+		have += n
+		list := buf[:have]
+		for ; len(list) >= recordSize; list = list[recordSize:] {
+			connections = append(connections, parseConnection(list[:recordSize]))
+		}
+		have = copy(buf, list)
+		switch {
+		case err == io.EOF:
+			return connections, nil
+		case err != nil:
+			return nil, telemetryConnections.err(err)
+		}
 	}
-	return connections, nil
 }
 
 // Drops counts the packets of connections with our ports that the kernel has dropped since
@@ -82,7 +95,7 @@ func (t *Telemetry) Drops() ([]Drop, error) {
 // headSize is the size of struct connection of telemetry.bpf.c, recordSize that of it and of
 // the two histograms that follow it.
 const (
-	headSize   = 112
+	headSize   = 104
 	recordSize = headSize + 2*histogramSize
 )
 
@@ -115,25 +128,14 @@ func parseConnection(b []byte) Connection {
 	return c
 }
 
-// readIter reads what an iterator writes.
+// readIter reads all that an iterator writes.
 func readIter(open func() (io.ReadCloser, error)) ([]byte, error) {
 	f, err := open()
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	var out []byte
-	for {
-		out = slices.Grow(out, 64<<10) // more than the kernel gives at a time
-		n, err := f.Read(out[len(out):cap(out)])
-		out = out[:len(out)+n]
-		switch {
-		case err == io.EOF:
-			return out, nil
-		case err != nil:
-			return nil, err
-		}
-	}
+	return io.ReadAll(f)
 }
 
 // eachNetns calls f in each network namespace that this process finds and may enter, beginning
@@ -161,11 +163,8 @@ func inEach(paths []string, f func() error) error {
 		}
 		err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
 		ns.Close()
-		switch {
-		case errors.Is(err, unix.EPERM):
-			continue
-		case err != nil:
-			return fmt.Errorf("network namespace %s: %w", path, err)
+		if err != nil {
+			continue // not permitted, or being made or removed
 		}
 		if err := f(); err != nil {
 			return err
@@ -176,23 +175,37 @@ func inEach(paths []string, f func() error) error {
 
 // otherNetns finds network namespaces that are not the calling thread's.
 func otherNetns() (paths []string) {
-	seen := make(map[uint64]bool)
+	type inode struct{ dev, ino uint64 }
+	seen := make(map[inode]bool)
 	isNew := func(path string) bool {
 		var st unix.Stat_t
-		if unix.Stat(path, &st) != nil || seen[st.Ino] {
+		if unix.Stat(path, &st) != nil || seen[inode{uint64(st.Dev), st.Ino}] {
 			return false
 		}
-		seen[st.Ino] = true
+		seen[inode{uint64(st.Dev), st.Ino}] = true
 		return true
 	}
 	isNew(fmt.Sprintf("/proc/self/task/%d/ns/net", unix.Gettid()))
-	for _, pattern := range []string{"/run/netns/*", "/proc/[0-9]*/ns/net"} {
-		found, _ := filepath.Glob(pattern)
-		for _, path := range found {
-			if isNew(path) {
+	for _, place := range []struct{ dir, file string }{{"/run/netns", ""}, {"/proc", "ns/net"}} {
+		for _, name := range names(place.dir) {
+			if place.dir == "/proc" && (name[0] < '1' || name[0] > '9') {
+				continue // no process
+			}
+			if path := filepath.Join(place.dir, name, place.file); isNew(path) {
 				paths = append(paths, path)
 			}
 		}
 	}
 	return paths
+}
+
+// names are those in a directory; none if it cannot be read.
+func names(dir string) []string {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	all, _ := f.Readdirnames(-1)
+	return all
 }

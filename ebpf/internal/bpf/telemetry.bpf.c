@@ -131,14 +131,19 @@ int telemetry_arrival(__u64 *ctx)
 
 	if (!ours(&sk->__sk_common) || sk->__sk_common.skc_state == TCP_LISTEN)
 		return 0;
+	m = bpf_sk_storage_get(&telemetry_sockets, sk, 0, 0);
+	if (m && m->arrived)
+		return 0;
 	tp = bpf_skc_to_tcp_sock(sk);
 	if (!tp)
 		return 0;
-	m = bpf_sk_storage_get(&telemetry_sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
-	if (!m || m->arrived)
-		return 0;
+	if (!m) {
+		m = bpf_sk_storage_get(&telemetry_sockets, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+		if (!m)
+			return 0;
+	}
 	m->end = tp->rcv_nxt;
-	m->arrived = bpf_ktime_get_ns();
+	m->arrived = tp->tcp_clock_cache;	/* TCP has looked at the clock when the packet came */
 	return 0;
 }
 

@@ -76,6 +76,7 @@ struct tcp_sock {
 	__u32 srtt_us;
 	__u32 snd_cwnd;
 	__u32 total_retrans;
+	__u64 tcp_clock_cache;
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	struct minmax rtt_min;
