@@ -10,7 +10,7 @@ import (
 	"github.com/cilium/ebpf"
 
 	"github.com/rds-go/rds/ebpf/internal/bpf"
-	"github.com/rds-go/rds/ebpf/internal/lab"
+	"github.com/rds-go/rds/internal/netlab"
 )
 
 // What the programs return: the packet goes on, it is dropped on the way in, and it is
@@ -24,7 +24,7 @@ const (
 // faultPrograms is a Fault whose programs are attached to nothing.
 func faultPrograms(t *testing.T, loopback bool) *Fault {
 	t.Helper()
-	lab.Root(t)
+	netlab.Root(t)
 	f := &Fault{loopback: loopback}
 	var err error
 	if f.objects, err = loadFault(14); err != nil {

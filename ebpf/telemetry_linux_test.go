@@ -14,13 +14,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rds-go/rds/ebpf/internal/bpf"
-	"github.com/rds-go/rds/ebpf/internal/lab"
+	"github.com/rds-go/rds/internal/netlab"
 )
 
 // measure loads telemetry of a port for a test. Sockets of other tests have other ports.
 func measure(t *testing.T, o TelemetryOptions) *Telemetry {
 	t.Helper()
-	lab.Root(t)
+	netlab.Root(t)
 	tel, err := LoadTelemetry(o)
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +34,7 @@ func measure(t *testing.T, o TelemetryOptions) *Telemetry {
 }
 
 // dial connects two hosts, client to server.
-func dial(t *testing.T, client, server *lab.Host, address netip.Addr, port uint16) (c, s *net.TCPConn) {
+func dial(t *testing.T, client, server *netlab.Host, address netip.Addr, port uint16) (c, s *net.TCPConn) {
 	t.Helper()
 	l := listen(t, server, address, port)
 	defer l.Close()
@@ -47,7 +47,7 @@ func dial(t *testing.T, client, server *lab.Host, address netip.Addr, port uint1
 	return c, accepted
 }
 
-func listen(t *testing.T, h *lab.Host, address netip.Addr, port uint16) (l *net.TCPListener) {
+func listen(t *testing.T, h *netlab.Host, address netip.Addr, port uint16) (l *net.TCPListener) {
 	t.Helper()
 	var err error
 	h.Do(func() {
@@ -60,7 +60,7 @@ func listen(t *testing.T, h *lab.Host, address netip.Addr, port uint16) (l *net.
 	return l
 }
 
-func dialTo(t *testing.T, h *lab.Host, to netip.AddrPort) (c *net.TCPConn) {
+func dialTo(t *testing.T, h *netlab.Host, to netip.AddrPort) (c *net.TCPConn) {
 	t.Helper()
 	var err error
 	h.Do(func() { c, err = net.DialTCP("tcp", nil, net.TCPAddrFromAddrPort(to)) })
@@ -123,7 +123,7 @@ func find(t *testing.T, tel *Telemetry, c *net.TCPConn) Connection {
 
 func TestTelemetryAgreesWithTCPInfo(t *testing.T) {
 	t.Parallel()
-	a, b := lab.Pair(t)
+	a, b := netlab.Pair(t)
 	tel := measure(t, TelemetryOptions{Ports: []uint16{21001}})
 	for _, address := range []netip.Addr{b.IP4, b.IP6} {
 		client, server := dial(t, a, b, address, 21001)
@@ -144,7 +144,7 @@ func TestTelemetryAgreesWithTCPInfo(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, c := range []*net.TCPConn{client, server} {
-			lab.Until(t, "all is acknowledged", func() bool { return tcpInfo(t, c).Unacked == 0 })
+			netlab.Until(t, "all is acknowledged", func() bool { return tcpInfo(t, c).Unacked == 0 })
 			info, got := tcpInfo(t, c), find(t, tel, c)
 			// A window update may come between the two readings, and change nothing but times.
 			for _, v := range []struct {
@@ -180,7 +180,7 @@ func TestTelemetryAgreesWithTCPInfo(t *testing.T) {
 
 func TestTelemetrySeesHowLongDataWaits(t *testing.T) {
 	t.Parallel()
-	a, b := lab.Pair(t)
+	a, b := netlab.Pair(t)
 	tel := measure(t, TelemetryOptions{Ports: []uint16{21002}})
 	client, server := dial(t, a, b, b.IP4, 21002)
 	const sent, wait = 1000, 50 * time.Millisecond
@@ -188,9 +188,9 @@ func TestTelemetrySeesHowLongDataWaits(t *testing.T) {
 	if _, err := client.Write(make([]byte, sent)); err != nil {
 		t.Fatal(err)
 	}
-	lab.Until(t, "the data is in the queue", func() bool { return find(t, tel, server).ReceiveQueue == sent })
+	netlab.Until(t, "the data is in the queue", func() bool { return find(t, tel, server).ReceiveQueue == sent })
 	stalled := time.Now()
-	lab.Until(t, "it has waited", func() bool { return time.Since(stalled) >= wait })
+	netlab.Until(t, "it has waited", func() bool { return time.Since(stalled) >= wait })
 	if w := find(t, tel, server).Waits; w.Count != 0 {
 		t.Errorf("%d waits before anybody has read", w.Count)
 	}
@@ -214,7 +214,7 @@ func TestTelemetrySeesHowLongDataWaits(t *testing.T) {
 
 func TestTelemetryTimesConnectionsThatAreOlder(t *testing.T) {
 	t.Parallel()
-	a, b := lab.Pair(t)
+	a, b := netlab.Pair(t)
 	client, server := dial(t, a, b, b.IP4, 21003)
 	roundTrips(t, client, server, 10, func() {})
 	tel := measure(t, TelemetryOptions{Ports: []uint16{21003}})
@@ -229,12 +229,12 @@ func TestTelemetryTimesConnectionsThatAreOlder(t *testing.T) {
 
 func TestTelemetrySeesAllNamespaces(t *testing.T) {
 	t.Parallel()
-	a, b := lab.Pair(t)
+	a, b := netlab.Pair(t)
 	tel := measure(t, TelemetryOptions{Ports: []uint16{21004}})
 	client, server := dial(t, a, b, b.IP6, 21004)
 	other, _ := dial(t, a, b, b.IP6, 21005) // not one of ours
 	for _, x := range []struct {
-		host *lab.Host
+		host *netlab.Host
 		c    *net.TCPConn
 	}{{a, client}, {b, server}} {
 		var st unix.Stat_t
@@ -283,7 +283,7 @@ func TestTelemetryKeepsNothingOfClosedConnections(t *testing.T) {
 	if os.Getenv("RDS_LONG") != "" {
 		connects = 100_000
 	}
-	a, b := lab.Pair(t)
+	a, b := netlab.Pair(t)
 	tel := measure(t, TelemetryOptions{Ports: []uint16{21006}})
 	l := listen(t, b, b.IP4, 21006)
 	const together = 500
@@ -317,5 +317,5 @@ func TestTelemetryKeepsNothingOfClosedConnections(t *testing.T) {
 		}
 	}
 	// Sockets are freed after a grace period of the kernel.
-	lab.Until(t, "nothing is kept", func() bool { return kept(t, tel) == 0 })
+	netlab.Until(t, "nothing is kept", func() bool { return kept(t, tel) == 0 })
 }

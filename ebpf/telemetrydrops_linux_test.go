@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rds-go/rds/ebpf/internal/lab"
+	"github.com/rds-go/rds/internal/netlab"
 )
 
 // dropped is how many packets were dropped for a reason.
@@ -30,7 +30,7 @@ func dropped(t *testing.T, tel *Telemetry, reason string) uint64 {
 
 func TestTelemetryTellsWhyPacketsAreDropped(t *testing.T) {
 	t.Parallel()
-	a, b := lab.Pair(t)
+	a, b := netlab.Pair(t)
 	for i, c := range []struct {
 		reason string
 		cause  func(t *testing.T, to netip.AddrPort) (packets uint64) // at least; makes them be dropped
@@ -57,7 +57,7 @@ func TestTelemetryTellsWhyPacketsAreDropped(t *testing.T) {
 			}
 			before := dropped(t, tel, c.reason)
 			packets := c.cause(t, netip.AddrPortFrom(ip, uint16(21020+i)))
-			lab.Until(t, "packets are dropped: "+c.reason, func() bool { return dropped(t, tel, c.reason) >= before+packets })
+			netlab.Until(t, "packets are dropped: "+c.reason, func() bool { return dropped(t, tel, c.reason) >= before+packets })
 		}
 		// Other ports do not count.
 		before := dropped(t, tel, "NO_SOCKET")

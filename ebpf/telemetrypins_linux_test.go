@@ -12,13 +12,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rds-go/rds/ebpf/internal/bpf"
-	"github.com/rds-go/rds/ebpf/internal/lab"
+	"github.com/rds-go/rds/internal/netlab"
 )
 
 func TestTelemetryIsNotForEverybody(t *testing.T) {
 	t.Parallel()
 	for _, capabilities := range [][]int{nil, {unix.CAP_CHOWN}, {unix.CAP_BPF}} {
-		lab.As(t, 65534, 65534, func() {
+		netlab.As(t, 65534, 65534, func() {
 			tel, err := LoadTelemetry(TelemetryOptions{})
 			if err == nil {
 				tel.Close()
@@ -33,8 +33,8 @@ func TestTelemetryIsNotForEverybody(t *testing.T) {
 
 func TestTelemetryPartsAreMissingOneByOne(t *testing.T) {
 	t.Parallel()
-	a, b := lab.Pair(t)
-	dir := lab.BPFFS(t)
+	a, b := netlab.Pair(t)
+	dir := netlab.BPFFS(t)
 	for i, c := range []struct {
 		program string
 		missing []string // features
@@ -87,8 +87,8 @@ func TestTelemetryPartsAreMissingOneByOne(t *testing.T) {
 
 func TestPinnedTelemetryIsReadByItsGroupAndRemovedByNobody(t *testing.T) {
 	t.Parallel()
-	a, b := lab.Pair(t)
-	base := lab.BPFFS(t)
+	a, b := netlab.Pair(t)
+	base := netlab.BPFFS(t)
 	// The directories of a test are root's alone.
 	for dir := filepath.Dir(base); dir != os.TempDir() && dir != "/"; dir = filepath.Dir(dir) {
 		if err := os.Chmod(dir, 0o755); err != nil {

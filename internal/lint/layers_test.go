@@ -91,6 +91,7 @@ var systemPackages = []string{
 	"internal/ipc",       // shared memory and descriptors between rdsd and applications
 	"internal/statefile", // a mapped file that outlives its process
 	"internal/netlink",   // netlink has no wrapper in package net
+	"internal/netlab",    // namespaces and mounts of tests
 	"internal/stack",
 	"rds",
 	"ebpf",

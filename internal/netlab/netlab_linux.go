@@ -1,4 +1,4 @@
-package lab
+package netlab
 
 import (
 	"fmt"
@@ -76,7 +76,7 @@ func Hosts(t *testing.T, n int) []*Host {
 
 func newHost(t *testing.T) *Host {
 	t.Helper()
-	h := &Host{t: t, Name: fmt.Sprintf("rds-lab-%d-%d", os.Getpid(), count.Add(1))}
+	h := &Host{t: t, Name: fmt.Sprintf("rds-netlab-%d-%d", os.Getpid(), count.Add(1))}
 	if out, err := exec.Command("ip", "netns", "add", h.Name).CombinedOutput(); err != nil {
 		t.Skipf("needs CAP_SYS_ADMIN, to make a network namespace: %s", out)
 	}
