@@ -16,6 +16,7 @@ func allFeatures() []*feature {
 		[]*feature{refuseFeature, tcxFeature, xdpFeature},
 		telemetryFeatures(),
 		faultFeatures(),
+		[]*feature{wakeups},
 	)
 }
 

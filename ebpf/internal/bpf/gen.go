@@ -3,3 +3,4 @@ package bpf
 //go:generate sh gen.sh Admission
 //go:generate sh gen.sh Telemetry
 //go:generate sh gen.sh Fault
+//go:generate sh gen.sh Wakeups

@@ -109,6 +109,52 @@ struct bpf_iter__bpf_sk_storage_map {
 	void *value;
 };
 
+/* A thread. */
+struct task_struct {
+	int pid;
+	int tgid;
+	int on_cpu;
+	unsigned int flags;
+	char comm[16];
+};
+
+struct task_struct___state {	/* since Linux 5.14 */
+	unsigned int __state;
+};
+
+struct task_struct___old {
+	long state;
+};
+
+/* Where the context that a CPU is in is counted: with the thread (arm64), or ... */
+struct preempt___count {
+	__u32 count;
+};
+
+struct thread_info___count {
+	struct preempt___count preempt;
+};
+
+struct task_struct___count {
+	struct thread_info___count thread_info;
+};
+
+/* ... with the CPU (x86): Linux 6.2 to 6.14; others have a variable of its own. */
+struct pcpu_hot {
+	int preempt_count;
+};
+
+/* The registers of a thread in user mode. */
+struct pt_regs___x86 {
+	unsigned long di;
+	unsigned long orig_ax;
+};
+
+struct pt_regs___arm64 {
+	__u64 orig_x0;
+	__s32 syscallno;
+};
+
 #pragma clang attribute pop
 
 #endif
