@@ -24,7 +24,7 @@ type Host struct {
 }
 
 // Root skips a test that is not run by root, who may make namespaces and load programs.
-func Root(t *testing.T) {
+func Root(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root, to make network namespaces and to load programs into the kernel")
