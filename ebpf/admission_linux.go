@@ -27,9 +27,12 @@ var (
 
 // Admission is a filter in the kernel: it turns away connections from addresses that are not on
 // its list, before TCP answers and before the listening program hears of them. Connections that
-// exist are not looked at, also not those of peers that leave the list. A host's connections
-// with its own addresses are always allowed. The methods may be called by several goroutines,
-// and, where the filter is pinned, by several processes.
+// exist are not looked at, also not those of peers that leave the list. The methods may be
+// called by several goroutines, and, where the filter is pinned, by several processes.
+//
+// A host may always connect to its own addresses. With Refuse those are learned by LoadAdmission
+// and by Set, where that is called in the filter's network namespace: an address that the host
+// gets later is allowed to connect to itself, and to others from the next Set on.
 type Admission struct {
 	mu    sync.Mutex
 	conf  admissionConfig
@@ -115,12 +118,12 @@ func loadHooks(o AdmissionOptions, kind hookKind) (_ *Admission, err error) {
 		return nil, err
 	}
 	defer program.Close()
-	if err := a.Set(o.Allow); err != nil {
+	if err := inNetns(o.Netns, func() error { return a.Set(o.Allow) }); err != nil {
 		a.Close()
 		return nil, err
 	}
-	for _, h := range a.conf.Hooks {
-		l, err := h.attach(o.Netns, program)
+	for i := range a.conf.Hooks {
+		l, err := a.conf.Hooks[i].attach(o.Netns, program)
 		if err != nil {
 			a.Close()
 			return nil, err
@@ -191,12 +194,9 @@ func (a *Admission) Set(list []netip.Prefix) error {
 // Allow reads the list. Its prefixes have no bits behind their lengths, and are in order.
 func (a *Admission) Allow() (list []netip.Prefix, err error) {
 	err = a.locked(func() error {
-		var s admissionState
-		keys, err := a.keysLocked(&s)
-		for _, k := range keys {
-			if k.generation() == s.Generation {
-				list = append(list, k.prefix())
-			}
+		listed, _, _, err := a.keysLocked()
+		for _, k := range listed {
+			list = append(list, k.prefix())
 		}
 		return err
 	})

@@ -67,12 +67,12 @@ func wantedHooks(o AdmissionOptions, kind hookKind) (hooks []hook, err error) {
 	err = inNetns(o.Netns, func() error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		var ns unix.Stat_t
-		if err := unix.Stat("/proc/thread-self/ns/net", &ns); err != nil {
-			return fmt.Errorf("/proc/thread-self/ns/net: %w", err)
+		inode, err := netnsInode()
+		if err != nil {
+			return err
 		}
 		if kind == hookLookup {
-			hooks = []hook{{place: place{Kind: kind, Netns: uint32(ns.Ino)}}}
+			hooks = []hook{{place: place{Kind: kind, Netns: inode}}}
 			return nil
 		}
 		var interfaces []net.Interface
@@ -95,7 +95,7 @@ func wantedHooks(o AdmissionOptions, kind hookKind) (hooks []hook, err error) {
 			if kind == hookXDP && len(i.HardwareAddr) != 6 {
 				return fmt.Errorf("%w: XDP on interface %s, which is no Ethernet", ErrNotSupported, i.Name)
 			}
-			hooks = append(hooks, hook{place: place{Kind: kind, Netns: uint32(ns.Ino), Index: i.Index, Name: i.Name}})
+			hooks = append(hooks, hook{place: place{Kind: kind, Netns: inode, Index: i.Index, Name: i.Name}})
 		}
 		if len(hooks) == 0 {
 			return errors.New("no interface but loopback")
@@ -103,6 +103,15 @@ func wantedHooks(o AdmissionOptions, kind hookKind) (hooks []hook, err error) {
 		return nil
 	})
 	return hooks, err
+}
+
+// netnsInode is the inode of the calling thread's network namespace.
+func netnsInode() (uint32, error) {
+	var ns unix.Stat_t
+	if err := unix.Stat("/proc/thread-self/ns/net", &ns); err != nil {
+		return 0, fmt.Errorf("/proc/thread-self/ns/net: %w", err)
+	}
+	return uint32(ns.Ino), nil
 }
 
 // attach attaches the program. It sets whether XDP is generic.

@@ -1,10 +1,13 @@
 package ebpf
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"time"
 
 	"github.com/cilium/ebpf"
@@ -14,7 +17,7 @@ import (
 // admissionState is struct state of admission.bpf.c.
 type admissionState struct {
 	Generation uint32 // of the list that counts; 0: everybody may connect
-	Last       uint32 // the last generation that was given away
+	Last       uint32 // the generation of the last list that was set, also if that was empty
 	Prefixes   uint32 // length of the list that counts
 }
 
@@ -50,60 +53,114 @@ func (a *Admission) locked(f func() error) error {
 	return nil
 }
 
+// Values of the map rds_list.
+const (
+	valueListed = 0
+	valueOwn    = 1 // an address of this host
+)
+
+// maxOwn is OWN_MAX of admission.bpf.c.
+const maxOwn = 4096
+
 // setLocked writes the new list, makes it the one that counts, and deletes the old one. What a
 // process left behind that died in between is deleted first.
 func (a *Admission) setLocked(keys []listKey) error {
-	var s admissionState
-	all, err := a.keysLocked(&s)
+	old, oldOwn, rest, err := a.keysLocked()
 	if err != nil {
 		return err
 	}
-	var old, rest []listKey
-	for _, k := range all {
-		if k.generation() == s.Generation {
-			old = append(old, k)
-		} else {
-			rest = append(rest, k)
-		}
+	own, err := a.ownKeys(oldOwn)
+	if err != nil {
+		return err
 	}
+	old = append(old, oldOwn...)
 	if err := a.deleteKeys(rest); err != nil {
 		return err
 	}
-	next := admissionState{Generation: s.Last%maxGeneration + 1, Prefixes: uint32(len(keys))}
-	next.Last = next.Generation
+	var s admissionState
+	if err := a.maps[mapState].Lookup(uint32(0), &s); err != nil {
+		return err
+	}
+	next := admissionState{Last: s.Last%maxGeneration + 1, Prefixes: uint32(len(keys))}
+	if len(keys) > 0 {
+		next.Generation = next.Last
+	}
 	for i := range keys {
-		keys[i].setGeneration(next.Generation)
+		keys[i].setGeneration(next.Last)
 	}
-	if err := a.insertKeys(keys); err != nil {
-		return errors.Join(err, a.deleteKeys(keys))
+	for i := range own {
+		own[i].setGeneration(next.Last)
 	}
-	if len(keys) == 0 {
-		next.Generation = 0
+	// A prefix that is an own address as well counts as listed: it is written last.
+	err = a.insertKeys(own, valueOwn)
+	if err == nil {
+		err = a.insertKeys(keys, valueListed)
 	}
-	if err := a.maps[mapState].Put(uint32(0), next); err != nil {
-		return errors.Join(err, a.deleteKeys(keys))
+	if err == nil {
+		err = a.maps[mapState].Put(uint32(0), next)
+	}
+	if err != nil {
+		return errors.Join(err, a.deleteKeys(own), a.deleteKeys(keys))
 	}
 	return a.deleteKeys(old)
 }
 
-// keysLocked reads the state and all keys of the list's map, of whatever generation.
-func (a *Admission) keysLocked(s *admissionState) ([]listKey, error) {
-	if err := a.maps[mapState].Lookup(uint32(0), s); err != nil {
-		return nil, err
+// keysLocked reads the keys of the list that counts, those of the host's own addresses beside
+// it, and those that a process left behind.
+func (a *Admission) keysLocked() (listed, own, rest []listKey, err error) {
+	var s admissionState
+	if err := a.maps[mapState].Lookup(uint32(0), &s); err != nil {
+		return nil, nil, nil, err
 	}
-	return batch[listKey, uint8](a.maps[mapList], func(listKey, uint8) {})
+	err = batch(a.maps[mapList], func(k listKey, value uint8) {
+		switch {
+		case k.generation() != s.Last:
+			rest = append(rest, k)
+		case value == valueOwn:
+			own = append(own, k)
+		default:
+			listed = append(listed, k)
+		}
+	})
+	return listed, own, rest, err
+}
+
+// ownKeys are the keys of the host's own addresses; old ones, if this thread is not in the
+// filter's network namespace. Only sk_lookup sees connections with oneself.
+func (a *Admission) ownKeys(old []listKey) ([]listKey, error) {
+	if len(a.conf.Hooks) == 0 || a.conf.Hooks[0].Kind != hookLookup {
+		return nil, nil
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if inode, err := netnsInode(); err != nil || inode != a.conf.Hooks[0].Netns {
+		return old, nil
+	}
+	addrs, err := net.InterfaceAddrs()
+	if err != nil {
+		return old, nil
+	}
+	var own []netip.Prefix
+	for _, x := range addrs {
+		if n, ok := x.(*net.IPNet); ok && len(own) < maxOwn {
+			if ip, ok := netip.AddrFromSlice(n.IP); ok {
+				own = append(own, netip.PrefixFrom(ip.Unmap(), ip.Unmap().BitLen()))
+			}
+		}
+	}
+	return listKeys(own)
 }
 
 // insertKeys adds keys, all in one call where the kernel has that (Linux 5.16).
-func (a *Admission) insertKeys(keys []listKey) error {
+func (a *Admission) insertKeys(keys []listKey, value uint8) error {
 	if len(keys) == 0 {
 		return nil
 	}
 	m := a.maps[mapList]
-	_, err := m.BatchUpdate(keys, make([]uint8, len(keys)), nil)
+	_, err := m.BatchUpdate(keys, bytes.Repeat([]byte{value}, len(keys)), nil)
 	if errors.Is(err, ebpf.ErrNotSupported) {
 		for i := range keys {
-			if err := m.Put(&keys[i], uint8(0)); err != nil {
+			if err := m.Put(&keys[i], value); err != nil {
 				return err
 			}
 		}
@@ -133,10 +190,9 @@ func (a *Admission) deleteKeys(keys []listKey) error {
 	return nil
 }
 
-// batch reads a map, calls f for each entry, and returns the keys. Entries that come or go
-// meanwhile may be missing.
-func batch[K, V any](m *ebpf.Map, f func(K, V)) ([]K, error) {
-	var all []K
+// batch reads a map and calls f for each entry. Entries that come or go meanwhile may be
+// missing.
+func batch[K, V any](m *ebpf.Map, f func(K, V)) error {
 	keys, values := make([]K, 4096), make([]V, 4096)
 	for cursor := (ebpf.MapBatchCursor{}); ; {
 		n, err := m.BatchLookup(&cursor, keys, values, nil)
@@ -144,14 +200,13 @@ func batch[K, V any](m *ebpf.Map, f func(K, V)) ([]K, error) {
 			break
 		}
 		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
-			return nil, err
+			return err
 		}
 		for i := range n {
 			f(keys[i], values[i])
 		}
-		all = append(all, keys[:n]...)
 		if err != nil {
-			return all, nil
+			return nil
 		}
 	}
 	var k K
@@ -159,12 +214,11 @@ func batch[K, V any](m *ebpf.Map, f func(K, V)) ([]K, error) {
 	entries := m.Iterate()
 	for entries.Next(&k, &v) {
 		f(k, v)
-		all = append(all, k)
 	}
 	if err := entries.Err(); err != nil && !errors.Is(err, ebpf.ErrIterationAborted) {
-		return nil, err
+		return err
 	}
-	return all, nil
+	return nil
 }
 
 // Status tells what the filter is, and what it has done since it was loaded.
@@ -210,7 +264,7 @@ func (a *Admission) Counters() (map[netip.Addr]Counts, error) {
 	now, boot := time.Now(), ts.Nano()
 	out := make(map[netip.Addr]Counts)
 	type refused struct{ Count, Last uint64 } // struct refused of admission.bpf.c
-	_, err := batch(a.maps[mapRefused], func(k [16]byte, v refused) {
+	err := batch(a.maps[mapRefused], func(k [16]byte, v refused) {
 		out[netip.AddrFrom16(k).Unmap()] = Counts{Refused: v.Count, Last: now.Add(time.Duration(int64(v.Last) - boot))}
 	})
 	return out, pinsFeature.err(err)

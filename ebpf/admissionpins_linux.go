@@ -165,7 +165,7 @@ func replacePinned(o AdmissionOptions, conf admissionConfig, kind hookKind, old 
 		}
 	}()
 	if handed == nil {
-		if err := a.Set(list); err != nil {
+		if err := inNetns(o.Netns, func() error { return a.Set(list) }); err != nil {
 			return nil, err
 		}
 	}

@@ -31,9 +31,12 @@
 
 #define LIST_MAX	65536	/* prefixes of a list */
 
+#define OWN_MAX		4096	/* addresses of this host */
+
 /*
  * The list. While a list replaces another one both are here: each has its generation. An
  * IPv6 prefix has no IPv4 addresses in it, not even ::/0, so the family is a part of the key.
+ * With sk_lookup the host's own addresses are on the list; their value is not 0, for user space.
  */
 struct list_key {
 	__u32 prefixlen;	/* bits that count, those of tag with them */
@@ -44,7 +47,7 @@ struct list_key {
 struct {
 	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__uint(max_entries, 2 * LIST_MAX);
+	__uint(max_entries, 2 * (LIST_MAX + OWN_MAX));
 	__type(key, struct list_key);
 	__type(value, __u8);
 } rds_list SEC(".maps");
@@ -52,7 +55,7 @@ struct {
 /* User space writes it; programs read generation alone. */
 struct state {
 	__u32 generation;	/* of the list that counts; 0: there is none, everybody may connect */
-	__u32 last;		/* the last generation that was given away */
+	__u32 last;		/* the generation of the last list, empty or not */
 	__u32 prefixes;		/* length of the list that counts */
 };
 
@@ -185,18 +188,27 @@ int admission_lookup(struct bpf_sk_lookup *ctx)
 
 	if (ctx->protocol != IPPROTO_TCP || !rds_port(ctx->local_port))
 		return SK_PASS;
+	/*
+	 * This host may always connect to itself: from loopback, and from an address to the same
+	 * one. Between two of its addresses the interface is that of the addresses; the list has them.
+	 */
 	if (ctx->ingress_ifindex == LOOPBACK_IFINDEX)
-		return SK_PASS;	/* this host's own addresses may always connect */
+		return SK_PASS;
 	if (ctx->family == AF_INET) {
+		if (ctx->remote_ip4 == ctx->local_ip4)
+			return SK_PASS;
 		addr_map4(&from, ctx->remote_ip4);
 	} else {
 		/* The verifier refuses reads that the compiler has merged. */
 		volatile __u32 *ip6 = ctx->remote_ip6;
+		volatile __u32 *to = ctx->local_ip6;
 
 		from.word[0] = ip6[0];
 		from.word[1] = ip6[1];
 		from.word[2] = ip6[2];
 		from.word[3] = ip6[3];
+		if (from.word[0] == to[0] && from.word[1] == to[1] && from.word[2] == to[2] && from.word[3] == to[3])
+			return SK_PASS;
 	}
 	return stranger(&from) ? SK_DROP : SK_PASS;
 }
