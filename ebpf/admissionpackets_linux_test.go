@@ -79,8 +79,8 @@ func packet6(from netip.Addr, proto byte, extensions []extension, payload []byte
 	return append(b, body...)
 }
 
-// frame puts an IP packet behind an Ethernet header with VLAN tags.
-func frame(packet []byte, tags ...uint16) []byte {
+// ethernet puts an IP packet behind an Ethernet header with VLAN tags.
+func ethernet(packet []byte, tags ...uint16) []byte {
 	b := []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2}
 	for _, tag := range tags {
 		b = binary.BigEndian.AppendUint16(b, tag)

@@ -74,10 +74,10 @@ func TestPacketsOfStrangersAreDroppedThatBeginConnections(t *testing.T) {
 				}
 				for _, tags := range [][]uint16{nil, {tagQ}, {tagAD}, {tagAD, tagQ}} {
 					runs += 2
-					if got := r.drops(frame(c.packet(stranger), tags...)); got != c.drop {
+					if got := r.drops(ethernet(c.packet(stranger), tags...)); got != c.drop {
 						t.Errorf("%s of a stranger, tags %x: dropped %v, want %v", c.name, tags, got, c.drop)
 					}
-					if r.drops(frame(c.packet(peer), tags...)) {
+					if r.drops(ethernet(c.packet(peer), tags...)) {
 						t.Errorf("%s of a peer, tags %x: dropped", c.name, tags)
 					}
 					if c.drop {
@@ -90,10 +90,10 @@ func TestPacketsOfStrangersAreDroppedThatBeginConnections(t *testing.T) {
 			}
 			t.Logf("%d frames", runs)
 			// Three tags and other protocols are not looked at.
-			if r.drops(frame(packet4(stranger4, protoTCP, 0, 0, tcpSegment(16385, syn, 0)), tagAD, tagQ, tagQ)) {
+			if r.drops(ethernet(packet4(stranger4, protoTCP, 0, 0, tcpSegment(16385, syn, 0)), tagAD, tagQ, tagQ)) {
 				t.Error("a frame with three tags is dropped")
 			}
-			arp := frame(packet4(stranger4, protoTCP, 0, 0, tcpSegment(16385, syn, 0)))
+			arp := ethernet(packet4(stranger4, protoTCP, 0, 0, tcpSegment(16385, syn, 0)))
 			arp[13] = 6
 			if r.drops(arp) {
 				t.Error("an ARP frame is dropped")
@@ -123,7 +123,7 @@ func TestTruncatedPacketsAreJudgedByWhatTheyShow(t *testing.T) {
 				{"IPv6 first fragment", packet6(stranger6, protoTCP, []extension{{kind: extFragment, fragment: 1}, {kind: extDst}}, s), 40 + 4},
 			} {
 				for _, tags := range [][]uint16{nil, {tagQ}, {tagAD, tagQ}} {
-					whole := frame(c.packet, tags...)
+					whole := ethernet(c.packet, tags...)
 					from := 15
 					if kind == hookTCX && len(tags) == 0 {
 						// The kernel makes no skb for a test run that is shorter than its IP header.
