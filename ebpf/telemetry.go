@@ -29,7 +29,7 @@ type Connection struct {
 	State  string         `json:"state"` // such as "established"
 	Netns  uint32         `json:"netns"` // inode of the network namespace, as in /proc/PID/ns/net
 	UID    uint32         `json:"uid"`   // user who made the socket
-	Inode  uint64         `json:"inode"` // of the socket, as in /proc/PID/fd; 0 if it is the kernel's own or closed
+	Inode  uint64         `json:"inode"` // of the socket, as in /proc/PID/fd; 0 if the program has closed it
 
 	RTT          time.Duration `json:"rtt_ns"`     // smoothed round-trip time
 	MinRTT       time.Duration `json:"min_rtt_ns"` // shortest one of the last minutes

@@ -31,6 +31,13 @@ told by the socket of applications (--socket) about their own sockets and the
 connections that these use; what is left out is said on standard error. With --provider kernel the
 reports are those of the RDS in Linux.
 
+With --kernel, the report is that of the Linux kernel about all TCP connections of RDS on this
+host, those of containers and of other network namespaces too: round-trip times (RTT50: half
+of them are not longer), how long data waits until the program reads it (Wait50, Wait99), queues
+in bytes, and why packets were dropped. "rdsbpf load telemetry" lets the kernel count from then
+on. Where that is not loaded, rdsinfo loads it for itself, as root, and counts from then on:
+give it time with --for or --watch. With either, what is counted is that of the last period.
+
 Exit status: 0 if the reports were printed, 1 if they could not be had, 2 for
 wrong flags.`
 
@@ -42,7 +49,8 @@ const examples = `  rdsinfo                          all reports of rdsd
   rdsinfo -c --watch               counters, every second until Ctrl-C
   rdsinfo -c --watch=200ms --json  the same for a script, five times a second
   rdsinfo --control /tmp/a.sock    of another node
-  rdsinfo --provider kernel -k     the kernel's sockets`
+  rdsinfo --provider kernel -k     the kernel's sockets
+  rdsinfo --kernel --for 10        TCP connections of RDS, as the kernel sees them for 10 s`
 
 // fetchTimeout bounds the wait for a node that does not answer.
 const fetchTimeout = 5 * time.Second
@@ -63,6 +71,7 @@ type options struct {
 	watching bool
 	watch    cli.Interval
 	provider string
+	kernel   kernelOptions
 	print    func(w io.Writer, info, before *rds.Info) error // prints one round; before is nil in the first round
 }
 
@@ -77,6 +86,12 @@ func newCommand() *cobra.Command {
 			o.watching = cmd.Flags().Changed("watch")
 			if err := o.check(args); err != nil {
 				return err
+			}
+			if err := o.kernel.check(&o, cmd); err != nil {
+				return err
+			}
+			if o.kernel.chosen {
+				return runKernel(cmd.Context(), &o, os.Stdout, os.Stderr)
 			}
 			o.print = o.reports
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -107,6 +122,7 @@ func newCommand() *cobra.Command {
 	} {
 		o.chosen[k.kind] = f.BoolP(k.name, string(rune(k.kind)), false, k.help)
 	}
+	o.kernel.flags(cmd)
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print the paths of connections too")
 	f = cmd.PersistentFlags()
 	f.StringVar(&o.control, "control", "", "control socket of the node: its `path`")
