@@ -1,0 +1,96 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"github.com/rds-go/rds/ebpf"
+	"github.com/rds-go/rds/rds"
+)
+
+// Values of a setting that says whether a feature is to be loaded.
+const (
+	modeAuto    = "auto"    // where the kernel has it
+	modeRequire = "require" // without it, loading fails
+	modeOff     = "off"
+)
+
+// config is what rdsbpf reads of rdsd's file. rdsd checks the other keys.
+type config struct {
+	Port      int    `toml:"port"`
+	Wire      string `toml:"wire"`
+	Admission struct {
+		Kernel     string   `toml:"kernel"`
+		Deny       string   `toml:"deny"`
+		Interfaces []string `toml:"interfaces"`
+		Pins       string   `toml:"pins"`
+	} `toml:"admission"`
+	XRC struct {
+		Port int `toml:"port"`
+	} `toml:"xrc"`
+}
+
+// defaultConfig is rdsd's: a test compares it with rdsd.toml.
+func defaultConfig() *config {
+	c := &config{Port: rds.DefaultPort, Wire: "auto"}
+	c.Admission.Kernel, c.Admission.Deny, c.Admission.Pins = modeAuto, string(ebpf.Refuse), ebpf.DefaultDir
+	return c
+}
+
+// readConfig reads rdsd's file; "" is the defaults.
+func readConfig(file string) (*config, error) {
+	c := defaultConfig()
+	if file == "" {
+		return c, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	if err := toml.Unmarshal(text, c); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	if err := c.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
+}
+
+func (c *config) check() error {
+	var errs []error
+	a := &c.Admission
+	if !slices.Contains([]string{modeAuto, modeRequire, modeOff}, a.Kernel) {
+		errs = append(errs, fmt.Errorf("admission.kernel: %q is none of auto, require and off", a.Kernel))
+	}
+	if a.Deny != string(ebpf.Silent) && a.Deny != string(ebpf.Refuse) {
+		errs = append(errs, fmt.Errorf("admission.deny: %q is neither silent nor refuse", a.Deny))
+	}
+	for key, port := range map[string]int{"port": c.Port, "xrc.port": c.XRC.Port} {
+		if port < 0 || port > 65535 || port == 0 && key == "port" {
+			errs = append(errs, fmt.Errorf("%s: %d is no TCP port", key, port))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ports are the TCP ports that rdsd listens on, by the rule of package rds.
+func (c *config) ports() (ports []uint16) {
+	if c.Wire != string(rds.WireXRC) {
+		ports = append(ports, uint16(c.Port))
+	}
+	if c.Wire != string(rds.WireTCP) {
+		port := uint16(c.XRC.Port)
+		switch {
+		case port == 0 && c.Port != rds.DefaultPort:
+			port = uint16(c.Port) ^ 1
+		case port == 0:
+			port = rds.DefaultXRCPort
+		}
+		ports = append(ports, port)
+	}
+	return ports
+}
