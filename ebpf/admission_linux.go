@@ -110,6 +110,13 @@ func loadHooks(o AdmissionOptions, kind hookKind) (_ *Admission, err error) {
 	if conf.Tags[kind.program()], err = spec.Programs[kind.program()].Tag(); err != nil {
 		return nil, err
 	}
+	if kind == hookLookup {
+		defer func() {
+			if err == nil { // a handover that is loaded already asks the filter from now on
+				err = inNetns(o.Netns, filterHandoversHere)
+			}
+		}()
+	}
 	if o.Dir != "" {
 		return loadPinned(o, conf, kind)
 	}
@@ -167,7 +174,7 @@ func (a *Admission) Close() error {
 	defer a.mu.Unlock()
 	var errs []error
 	for _, l := range a.links {
-		errs = append(errs, l.Close())
+		errs = append(errs, leaveHandovers(l), l.Close())
 	}
 	for _, m := range a.maps {
 		errs = append(errs, m.Close())

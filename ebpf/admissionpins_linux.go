@@ -277,7 +277,7 @@ func removeLinks(dir string, but []hook) error {
 		if err != nil {
 			return err
 		}
-		err = l.Detach()
+		err = errors.Join(leaveHandovers(l), l.Detach())
 		l.Close()
 		if err != nil && !errors.Is(err, link.ErrNotSupported) { // removing the pin detaches it then
 			return err

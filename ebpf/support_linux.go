@@ -17,6 +17,7 @@ func allFeatures() []*feature {
 		telemetryFeatures(),
 		faultFeatures(),
 		[]*feature{wakeups},
+		[]*feature{handoverFeature},
 	)
 }
 

@@ -4,3 +4,4 @@ package bpf
 //go:generate sh gen.sh Telemetry
 //go:generate sh gen.sh Fault
 //go:generate sh gen.sh Wakeups
+//go:generate sh gen.sh Handover
