@@ -39,6 +39,8 @@ type Admission struct {
 	maps  map[string]*ebpf.Map
 	lock  *os.File // the directory that excludes other processes from changing the list; nil: not pinned
 	links []link.Link
+
+	written *listEntries // by the last Set, if that was of this Admission; else nil
 }
 
 // admissionConfig is what a filter was loaded with. A pinned one keeps it in the map rds_config.
@@ -48,6 +50,7 @@ type admissionConfig struct {
 	Owner int               `json:"owner"`
 	Tags  map[string]string `json:"tags"` // digests of the programs, by their names
 	Hooks []hook            `json:"hooks"`
+	Ether bool              `json:"ether"` // all interfaces have Ethernet headers
 }
 
 // Maps of admission.bpf.c.
@@ -99,7 +102,7 @@ func loadAdmission(o AdmissionOptions, f *feature, kinds []hookKind) (*Admission
 
 func loadHooks(o AdmissionOptions, kind hookKind) (_ *Admission, err error) {
 	conf := admissionConfig{Deny: o.Deny, Ports: o.Ports, Owner: o.Owner}
-	if conf.Hooks, err = wantedHooks(o, kind); err != nil {
+	if conf.Hooks, conf.Ether, err = wantedHooks(o, kind); err != nil {
 		return nil, err
 	}
 	spec, err := bpf.LoadAdmission()
@@ -143,7 +146,8 @@ func loadHooks(o AdmissionOptions, kind hookKind) (_ *Admission, err error) {
 // newAdmission loads the program for hooks of a kind, and maps where they are not given. It
 // attaches nothing. The caller closes the program.
 func newAdmission(conf admissionConfig, kind hookKind, maps map[string]*ebpf.Map) (*Admission, *ebpf.Program, error) {
-	c, err := load(bpf.LoadAdmission, loading{ports: conf.Ports, programs: []string{kind.program()}, maps: maps})
+	c, err := load(bpf.LoadAdmission, loading{ports: conf.Ports, programs: []string{kind.program()}, maps: maps,
+		set: map[string]any{bpf.AdmissionVarRdsEthernet: conf.Ether}})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -201,8 +205,12 @@ func (a *Admission) Set(list []netip.Prefix) error {
 // Allow reads the list. Its prefixes have no bits behind their lengths, and are in order.
 func (a *Admission) Allow() (list []netip.Prefix, err error) {
 	err = a.locked(func() error {
-		listed, _, _, err := a.keysLocked()
-		for _, k := range listed {
+		s, err := a.stateLocked()
+		if err != nil {
+			return err
+		}
+		last, _, err := a.keysLocked(s)
+		for _, k := range last.listed {
 			list = append(list, k.prefix())
 		}
 		return err

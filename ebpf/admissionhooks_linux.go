@@ -62,8 +62,9 @@ func (h hook) String() string {
 	return fmt.Sprintf("%s on %s", h.Kind, h.Name)
 }
 
-// wantedHooks are the hooks that the options ask for.
-func wantedHooks(o AdmissionOptions, kind hookKind) (hooks []hook, err error) {
+// wantedHooks are the hooks that the options ask for, and whether all are of Ethernet.
+func wantedHooks(o AdmissionOptions, kind hookKind) (hooks []hook, ether bool, err error) {
+	ether = true
 	err = inNetns(o.Netns, func() error {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -92,7 +93,8 @@ func wantedHooks(o AdmissionOptions, kind hookKind) (hooks []hook, err error) {
 			if i.Flags&net.FlagLoopback != 0 {
 				continue
 			}
-			if kind == hookXDP && len(i.HardwareAddr) != 6 {
+			ether = ether && len(i.HardwareAddr) == 6
+			if kind == hookXDP && !ether {
 				return fmt.Errorf("%w: XDP on interface %s, which is no Ethernet", ErrNotSupported, i.Name)
 			}
 			hooks = append(hooks, hook{place: place{Kind: kind, Netns: inode, Index: i.Index, Name: i.Name}})
@@ -102,7 +104,7 @@ func wantedHooks(o AdmissionOptions, kind hookKind) (hooks []hook, err error) {
 		}
 		return nil
 	})
-	return hooks, err
+	return hooks, ether, err
 }
 
 // netnsInode is the inode of the calling thread's network namespace.

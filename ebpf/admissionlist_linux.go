@@ -19,6 +19,7 @@ type admissionState struct {
 	Generation uint32 // of the list that counts; 0: everybody may connect
 	Last       uint32 // the generation of the last list that was set, also if that was empty
 	Prefixes   uint32 // length of the list that counts
+	Writing    uint32 // not 0: a process is replacing the list, or died while it did
 }
 
 // maxGeneration is the largest generation that fits the tag of a key.
@@ -62,67 +63,86 @@ const (
 // maxOwn is OWN_MAX of admission.bpf.c.
 const maxOwn = 4096
 
+// listEntries is what the map rds_list has in it of one generation.
+type listEntries struct {
+	generation  uint32
+	listed, own []listKey
+}
+
 // setLocked writes the new list, makes it the one that counts, and deletes the old one. What a
 // process left behind that died in between is deleted first.
 func (a *Admission) setLocked(keys []listKey) error {
-	old, oldOwn, rest, err := a.keysLocked()
+	s, err := a.stateLocked()
 	if err != nil {
 		return err
 	}
-	own, err := a.ownKeys(oldOwn)
-	if err != nil {
-		return err
+	old, rest := a.written, []listKey(nil)
+	if old == nil || old.generation != s.Last || s.Writing != 0 {
+		if old, rest, err = a.keysLocked(s); err != nil {
+			return err
+		}
 	}
-	old = append(old, oldOwn...)
+	a.written = nil
 	if err := a.deleteKeys(rest); err != nil {
 		return err
 	}
-	var s admissionState
-	if err := a.maps[mapState].Lookup(uint32(0), &s); err != nil {
+	next := &listEntries{generation: s.Last%maxGeneration + 1, listed: keys}
+	if next.own, err = a.ownKeys(old.own); err != nil {
 		return err
 	}
-	next := admissionState{Last: s.Last%maxGeneration + 1, Prefixes: uint32(len(keys))}
+	for _, keys := range [][]listKey{next.listed, next.own} {
+		for i := range keys {
+			keys[i].setGeneration(next.generation)
+		}
+	}
+	s.Writing = 1
+	if err := a.putState(s); err != nil {
+		return err
+	}
+	s = admissionState{Last: next.generation, Prefixes: uint32(len(keys)), Writing: 1}
 	if len(keys) > 0 {
-		next.Generation = next.Last
-	}
-	for i := range keys {
-		keys[i].setGeneration(next.Last)
-	}
-	for i := range own {
-		own[i].setGeneration(next.Last)
+		s.Generation = next.generation
 	}
 	// A prefix that is an own address as well counts as listed: it is written last.
-	err = a.insertKeys(own, valueOwn)
+	err = a.insertKeys(next.own, valueOwn)
 	if err == nil {
-		err = a.insertKeys(keys, valueListed)
+		err = a.insertKeys(next.listed, valueListed)
 	}
 	if err == nil {
-		err = a.maps[mapState].Put(uint32(0), next)
+		err = a.putState(s)
 	}
 	if err != nil {
-		return errors.Join(err, a.deleteKeys(own), a.deleteKeys(keys))
+		return errors.Join(err, a.deleteKeys(next.own), a.deleteKeys(next.listed))
 	}
-	return a.deleteKeys(old)
+	if err := errors.Join(a.deleteKeys(old.listed), a.deleteKeys(old.own)); err != nil {
+		return err
+	}
+	a.written, s.Writing = next, 0
+	return a.putState(s)
 }
 
-// keysLocked reads the keys of the list that counts, those of the host's own addresses beside
-// it, and those that a process left behind.
-func (a *Admission) keysLocked() (listed, own, rest []listKey, err error) {
-	var s admissionState
-	if err := a.maps[mapState].Lookup(uint32(0), &s); err != nil {
-		return nil, nil, nil, err
-	}
+func (a *Admission) stateLocked() (s admissionState, err error) {
+	err = a.maps[mapState].Lookup(uint32(0), &s)
+	return s, err
+}
+
+func (a *Admission) putState(s admissionState) error { return a.maps[mapState].Put(uint32(0), s) }
+
+// keysLocked reads what there is of the last list that was set, and the rest, which a process
+// left behind.
+func (a *Admission) keysLocked(s admissionState) (last *listEntries, rest []listKey, err error) {
+	last = &listEntries{generation: s.Last}
 	err = batch(a.maps[mapList], func(k listKey, value uint8) {
 		switch {
 		case k.generation() != s.Last:
 			rest = append(rest, k)
 		case value == valueOwn:
-			own = append(own, k)
+			last.own = append(last.own, k)
 		default:
-			listed = append(listed, k)
+			last.listed = append(last.listed, k)
 		}
 	})
-	return listed, own, rest, err
+	return last, rest, err
 }
 
 // ownKeys are the keys of the host's own addresses; old ones, if this thread is not in the
@@ -232,8 +252,8 @@ func (a *Admission) Status() (AdmissionStatus, error) {
 	if a.maps == nil {
 		return s, fmt.Errorf("admission: %w", os.ErrClosed)
 	}
-	var state admissionState
-	if err := a.maps[mapState].Lookup(uint32(0), &state); err != nil {
+	state, err := a.stateLocked()
+	if err != nil {
 		return s, pinsFeature.err(err)
 	}
 	s.Prefixes = int(state.Prefixes)
@@ -258,14 +278,14 @@ func (a *Admission) Counters() (map[netip.Addr]Counts, error) {
 		return nil, fmt.Errorf("admission: %w", os.ErrClosed)
 	}
 	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
 		return nil, err
 	}
-	now, boot := time.Now(), ts.Nano()
+	now, mono := time.Now(), ts.Nano()
 	out := make(map[netip.Addr]Counts)
 	type refused struct{ Count, Last uint64 } // struct refused of admission.bpf.c
 	err := batch(a.maps[mapRefused], func(k [16]byte, v refused) {
-		out[netip.AddrFrom16(k).Unmap()] = Counts{Refused: v.Count, Last: now.Add(time.Duration(int64(v.Last) - boot))}
+		out[netip.AddrFrom16(k).Unmap()] = Counts{Refused: v.Count, Last: now.Add(time.Duration(int64(v.Last) - mono))}
 	})
 	return out, pinsFeature.err(err)
 }

@@ -172,5 +172,5 @@ func packetCases() (cases []packetCase) {
 	return cases
 }
 
-// tcpShown is TCP_SHOWN of admission.bpf.c.
+// tcpShown is the size of struct tcp_start of admission.bpf.c.
 const tcpShown = 14

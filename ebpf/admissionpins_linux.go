@@ -79,7 +79,7 @@ func loadPinned(o AdmissionOptions, conf admissionConfig, kind hookKind) (_ *Adm
 
 // same tells whether a filter with one of the configurations does what the other one says.
 func (c admissionConfig) same(d admissionConfig) bool {
-	return c.Deny == d.Deny && c.Owner == d.Owner && slices.Equal(c.Ports, d.Ports) && maps.Equal(c.Tags, d.Tags) &&
+	return c.Deny == d.Deny && c.Owner == d.Owner && c.Ether == d.Ether && slices.Equal(c.Ports, d.Ports) && maps.Equal(c.Tags, d.Tags) &&
 		slices.EqualFunc(c.Hooks, d.Hooks, func(a, b hook) bool { return a.place == b.place })
 }
 

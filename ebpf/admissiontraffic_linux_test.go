@@ -53,6 +53,17 @@ func newSite(t *testing.T) *site {
 	return s
 }
 
+// interfaceIndex is the index of an interface of the site.
+func (s *site) interfaceIndex(name string) (index int, err error) {
+	s.here.Do(func() {
+		var i *net.Interface
+		if i, err = net.InterfaceByName(name); err == nil {
+			index = i.Index
+		}
+	})
+	return index, err
+}
+
 func (s *site) peers() []netip.Prefix {
 	return []netip.Prefix{netip.PrefixFrom(s.there.IP4, 32), netip.PrefixFrom(s.there.IP6, 128)}
 }

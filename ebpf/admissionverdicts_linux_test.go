@@ -28,8 +28,14 @@ type runner struct {
 
 func newRunner(t testing.TB, kind hookKind, list []netip.Prefix) *runner {
 	t.Helper()
+	return newRunnerOn(t, kind, true, list)
+}
+
+// newRunnerOn is a runner that expects only Ethernet headers, or any.
+func newRunnerOn(t testing.TB, kind hookKind, ether bool, list []netip.Prefix) *runner {
+	t.Helper()
 	netlab.Root(t)
-	a, p, err := newAdmission(admissionConfig{}, kind, nil)
+	a, p, err := newAdmission(admissionConfig{Ether: ether}, kind, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,6 +48,16 @@ func newRunner(t testing.TB, kind hookKind, list []netip.Prefix) *runner {
 	}
 	return &runner{t, kind, a, p}
 }
+
+// runnerVariant is a program as it is for interfaces of Ethernet only, or of any kind.
+type runnerVariant struct {
+	kind  hookKind
+	ether bool
+}
+
+func (v runnerVariant) String() string { return fmt.Sprintf("%s, Ethernet only %v", v.kind, v.ether) }
+
+var runnerVariants = []runnerVariant{{hookTCX, true}, {hookTCX, false}, {hookXDP, true}, {hookXDP, false}}
 
 // drops tells whether the program drops a frame.
 func (r *runner) drops(frame []byte) bool {
@@ -62,10 +78,11 @@ func (r *runner) drops(frame []byte) bool {
 
 func TestPacketsOfStrangersAreDroppedThatBeginConnections(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []hookKind{hookTCX, hookXDP} {
-		t.Run(string(kind), func(t *testing.T) {
+	for _, v := range runnerVariants {
+		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
-			r := newRunner(t, kind, peers)
+			kind := v.kind
+			r := newRunnerOn(t, kind, v.ether, peers)
 			runs, refused := 0, uint64(0)
 			for _, c := range packetCases() {
 				peer, stranger := peer4, stranger4
@@ -105,10 +122,11 @@ func TestPacketsOfStrangersAreDroppedThatBeginConnections(t *testing.T) {
 func TestTruncatedPacketsAreJudgedByWhatTheyShow(t *testing.T) {
 	t.Parallel()
 	s := tcpSegment(16385, syn, 4)
-	for _, kind := range []hookKind{hookTCX, hookXDP} {
-		t.Run(string(kind), func(t *testing.T) {
+	for _, v := range runnerVariants {
+		t.Run(v.String(), func(t *testing.T) {
 			t.Parallel()
-			r := newRunner(t, kind, peers)
+			kind := v.kind
+			r := newRunnerOn(t, kind, v.ether, peers)
 			for _, c := range []struct {
 				name   string
 				packet []byte

@@ -27,7 +27,6 @@
 
 #define TCP_SYN		0x02
 #define TCP_ACK		0x10
-#define TCP_SHOWN	14	/* octets of a TCP header, up to and with the flags */
 
 #define LIST_MAX	65536	/* prefixes of a list */
 
@@ -57,6 +56,7 @@ struct state {
 	__u32 generation;	/* of the list that counts; 0: there is none, everybody may connect */
 	__u32 last;		/* the generation of the last list, empty or not */
 	__u32 prefixes;		/* length of the list that counts */
+	__u32 writing;		/* not 0: a process is replacing the list, or died while it did */
 };
 
 struct {
@@ -69,7 +69,7 @@ struct {
 /* Strangers by address. LRU: false source addresses push out the oldest entries. */
 struct refused {
 	__u64 count;
-	__u64 last;	/* CLOCK_BOOTTIME, ns */
+	__u64 last;	/* CLOCK_MONOTONIC, ns */
 };
 
 struct {
@@ -166,7 +166,7 @@ static __noinline int stranger(struct addr *from)
 		return 0;
 	}
 	totals->refused++;
-	new.last = bpf_ktime_get_boot_ns();
+	new.last = bpf_ktime_get_coarse_ns();
 	old = bpf_map_lookup_elem(&rds_refused, &key.addr);
 	if (old) {
 		__sync_fetch_and_add(&old->count, 1);
@@ -213,6 +213,13 @@ int admission_lookup(struct bpf_sk_lookup *ctx)
 	return stranger(&from) ? SK_DROP : SK_PASS;
 }
 
+/* What of a TCP header is looked at: 14 octets. */
+struct tcp_start {
+	__be16 source, dest;
+	__be32 seq, ack;
+	__u8 offset, flags;
+} __attribute__((packed));
+
 /* A packet, of an skb or of XDP; offsets are from the network header or from the frame's. */
 struct packet {
 	void *ctx;
@@ -233,18 +240,14 @@ static __always_inline bool load(const struct packet *p, __u32 at, void *to, __u
  */
 static __always_inline bool tcp(const struct packet *p, __u32 at, __u32 shown)
 {
-	struct {
-		__be16 source, dest;
-		__be32 seq, ack;
-		__u8 offset, flags;
-	} __attribute__((packed)) h;
+	struct tcp_start h;
 
-	if (shown < TCP_SHOWN) {
+	if (shown < sizeof(h)) {
 		if (shown < 4 || !load(p, at, &h, 4))
 			return true;
 		return rds_port(bpf_ntohs(h.dest));
 	}
-	if (!load(p, at, &h, TCP_SHOWN))
+	if (!load(p, at, &h, sizeof(h)))
 		return shown != ~0;
 	return (h.flags & (TCP_SYN | TCP_ACK)) == TCP_SYN && rds_port(bpf_ntohs(h.dest));
 }
@@ -323,6 +326,24 @@ static __always_inline bool begins6(const struct packet *p, __u32 at, struct add
 	return true;
 }
 
+/*
+ * Functions that are not static are verified once, for any arguments, and not again for each
+ * way that leads to them.
+ */
+__noinline int begins6_skb(struct __sk_buff *skb, __u32 at, struct addr *from)
+{
+	struct packet p = { .ctx = skb, .xdp = false };
+
+	return from && begins6(&p, at, from);
+}
+
+__noinline int begins6_xdp(struct xdp_md *ctx, __u32 at, struct addr *from)
+{
+	struct packet p = { .ctx = ctx, .xdp = true };
+
+	return from && begins6(&p, at, from);
+}
+
 /* begins tells whether a packet begins a connection to one of the ports, and from where. */
 static __always_inline bool begins(const struct packet *p, __be16 proto, __u32 at, struct addr *from)
 {
@@ -342,18 +363,75 @@ static __always_inline bool begins(const struct packet *p, __be16 proto, __u32 a
 	}
 	if (proto == bpf_htons(ETH_P_IP))
 		return begins4(p, at, from);
-	if (proto == bpf_htons(ETH_P_IPV6))
-		return begins6(p, at, from);
-	return false;
+	if (proto != bpf_htons(ETH_P_IPV6))
+		return false;
+	return p->xdp ? begins6_xdp(p->ctx, at, from) : begins6_skb(p->ctx, at, from);
+}
+
+/* Set before loading: all interfaces have Ethernet headers. */
+const volatile bool rds_ethernet = false;
+
+enum quick {
+	PASSES,		/* begins no connection to one of the ports */
+	BEGINS,
+	UNCLEAR,	/* options, extensions, fragments, tags, a header that is not at hand */
+};
+
+static __always_inline enum quick quick_tcp(const struct tcp_start *h)
+{
+	if ((h->flags & (TCP_SYN | TCP_ACK)) != TCP_SYN)
+		return PASSES;
+	return rds_port(bpf_ntohs(h->dest)) ? BEGINS : PASSES;
+}
+
+/* quick judges what most packets are, TCP right behind IP right behind Ethernet, in place. */
+static __always_inline enum quick quick(void *data, void *end, __be16 proto, struct addr *from)
+{
+	struct ethhdr *eth = data;
+
+	if (!rds_ethernet || data + sizeof(*eth) > end || eth->h_proto != proto)
+		return UNCLEAR;
+	if (proto == bpf_htons(ETH_P_IP)) {
+		struct iphdr *h = data + sizeof(*eth);
+		struct tcp_start *t = (void *)(h + 1);
+
+		if ((void *)(t + 1) > end || h->version != 4 || h->ihl != 5)
+			return UNCLEAR;
+		if (h->protocol != IPPROTO_TCP)
+			return PASSES;
+		if (h->frag_off & bpf_htons(IP_MORE | IP_OFFSET))
+			return UNCLEAR;
+		if (quick_tcp(t) == PASSES)
+			return PASSES;
+		addr_map4(from, h->saddr);
+		return BEGINS;
+	}
+	if (proto == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *h = data + sizeof(*eth);
+		struct tcp_start *t = (void *)(h + 1);
+
+		if ((void *)(t + 1) > end || h->version != 6 || h->nexthdr != IPPROTO_TCP)
+			return UNCLEAR;
+		if (quick_tcp(t) == PASSES)
+			return PASSES;
+		__builtin_memcpy(from, &h->saddr, sizeof(*from));
+		return BEGINS;
+	}
+	return UNCLEAR;
 }
 
 SEC("tcx/ingress")
 int admission_tcx(struct __sk_buff *skb)
 {
 	struct packet p = { .ctx = skb, .xdp = false };
+	__be16 proto = skb->protocol;
 	struct addr from;
+	enum quick q;
 
-	if (!begins(&p, skb->protocol, 0, &from))
+	q = quick((void *)(long)skb->data, (void *)(long)skb->data_end, proto, &from);
+	if (q == UNCLEAR)
+		q = begins(&p, proto, 0, &from) ? BEGINS : PASSES;
+	if (q == PASSES)
 		return TCX_NEXT;
 	return stranger(&from) ? TCX_DROP : TCX_NEXT;
 }
@@ -362,12 +440,18 @@ SEC("xdp.frags")
 int admission_xdp(struct xdp_md *ctx)
 {
 	struct packet p = { .ctx = ctx, .xdp = true };
-	struct ethhdr eth;
+	void *data = (void *)(long)ctx->data;
+	void *end = (void *)(long)ctx->data_end;
+	struct ethhdr *eth = data;
 	struct addr from;
+	enum quick q;
 
-	if (!load(&p, 0, &eth, sizeof(eth)))
+	if (data + sizeof(*eth) > end)
 		return XDP_PASS;
-	if (!begins(&p, eth.h_proto, sizeof(eth), &from))
+	q = quick(data, end, eth->h_proto, &from);
+	if (q == UNCLEAR)
+		q = begins(&p, eth->h_proto, sizeof(*eth), &from) ? BEGINS : PASSES;
+	if (q == PASSES)
 		return XDP_PASS;
 	return stranger(&from) ? XDP_DROP : XDP_PASS;
 }

@@ -24,6 +24,7 @@ const (
 	AdmissionProgAdmissionLookup = "admission_lookup"
 	AdmissionProgAdmissionTcx    = "admission_tcx"
 	AdmissionProgAdmissionXdp    = "admission_xdp"
+	AdmissionVarRdsEthernet      = "rds_ethernet"
 	AdmissionVarRdsPorts         = "rds_ports"
 	AdmissionVarRdsPortsLen      = "rds_ports_len"
 )
@@ -90,6 +91,7 @@ type AdmissionMapSpecs struct {
 //
 // It can be passed ebpf.CollectionSpec.Assign.
 type AdmissionVariableSpecs struct {
+	RdsEthernet *ebpf.VariableSpec `ebpf:"rds_ethernet"`
 	RdsPorts    *ebpf.VariableSpec `ebpf:"rds_ports"`
 	RdsPortsLen *ebpf.VariableSpec `ebpf:"rds_ports_len"`
 }
@@ -135,6 +137,7 @@ func (m *AdmissionMaps) Close() error {
 //
 // It can be passed to LoadAdmissionObjects or ebpf.CollectionSpec.LoadAndAssign.
 type AdmissionVariables struct {
+	RdsEthernet *ebpf.Variable `ebpf:"rds_ethernet"`
 	RdsPorts    *ebpf.Variable `ebpf:"rds_ports"`
 	RdsPortsLen *ebpf.Variable `ebpf:"rds_ports_len"`
 }
