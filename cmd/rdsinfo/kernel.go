@@ -34,7 +34,7 @@ type kernelOptions struct {
 func (k *kernelOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&k.chosen, "kernel", false, "TCP connections of RDS on this host, as the kernel sees them")
-	f.Var(&k.period, "for", "with --kernel: count for so long: `seconds`, or with ms or us")
+	f.Var(&k.period, "for", "with --kernel or --wakeups: count for so long: `seconds`, or with ms or us")
 	f.StringVar(&k.pins, "pins", defaultPins, "with --kernel: `directory` that rdsbpf has pinned in")
 }
 

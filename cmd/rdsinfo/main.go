@@ -38,6 +38,9 @@ in bytes, and why packets were dropped. "rdsbpf load telemetry" lets the kernel 
 on. Where that is not loaded, rdsinfo loads it for itself, as root, and counts from then on:
 give it time with --for or --watch. With either, what is counted is that of the last period.
 
+With --wakeups it counts, instead, how the threads of processes (the arguments)
+are woken, for a while; that needs root. docs/PERFORMANCE.md reads such a report.
+
 Exit status: 0 if the reports were printed, 1 if they could not be had, 2 for
 wrong flags.`
 
@@ -50,7 +53,8 @@ const examples = `  rdsinfo                          all reports of rdsd
   rdsinfo -c --watch=200ms --json  the same for a script, five times a second
   rdsinfo --control /tmp/a.sock    of another node
   rdsinfo --provider kernel -k     the kernel's sockets
-  rdsinfo --kernel --for 10        TCP connections of RDS, as the kernel sees them for 10 s`
+  rdsinfo --kernel --for 10        TCP connections of RDS, as the kernel sees them for 10 s
+  rdsinfo --wakeups --for 2s 17 23 who wakes the threads of two processes, and how late they run`
 
 // fetchTimeout bounds the wait for a node that does not answer.
 const fetchTimeout = 5 * time.Second
@@ -79,11 +83,18 @@ func main() { os.Exit(cli.Main(newCommand())) }
 
 func newCommand() *cobra.Command {
 	o := options{chosen: make(map[report.Kind]*bool)}
+	var wakeups tracing
 	cmd := &cobra.Command{
 		Use: "rdsinfo [-aAcIkmnrstTuv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
-		Args: cli.Args(cobra.MaximumNArgs(1)), // the argument is the interval, if a space follows --watch
+		Args: cli.Args(cobra.ArbitraryArgs), // processes for --wakeups; else the interval, if a space follows --watch
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.watching = cmd.Flags().Changed("watch")
+			if wakeups.on {
+				ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+				defer stop()
+				wakeups.time = time.Duration(o.kernel.period)
+				return wakeups.run(ctx, args, o.json, os.Stdout)
+			}
 			if err := o.check(args); err != nil {
 				return err
 			}
@@ -123,6 +134,8 @@ func newCommand() *cobra.Command {
 		o.chosen[k.kind] = f.BoolP(k.name, string(rune(k.kind)), false, k.help)
 	}
 	o.kernel.flags(cmd)
+	f.BoolVar(&wakeups.on, "wakeups", false, "count who wakes the threads of the processes given, or of those called rdsd")
+	f.Float64Var(&wakeups.per, "per", 0, "with --wakeups: round trips a second, to print wake-ups for each; or of what else")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print the paths of connections too")
 	f = cmd.PersistentFlags()
 	f.StringVar(&o.control, "control", "", "control socket of the node: its `path`")
@@ -135,9 +148,9 @@ func newCommand() *cobra.Command {
 }
 
 func (o *options) check(args []string) error {
-	if len(args) == 1 {
-		if !o.watching {
-			return cli.Usagef("unexpected argument %q", args[0])
+	if len(args) > 0 {
+		if !o.watching || len(args) > 1 {
+			return cli.Usagef("unexpected argument %q", args[len(args)-1])
 		}
 		if err := o.watch.Set(args[0]); err != nil {
 			return cli.Usagef("invalid argument %q for --watch: %w", args[0], err)
