@@ -64,6 +64,9 @@ func buildGuest() (built, error) {
 			return built{}, err
 		}
 	}
+	if files[ebpfProbe], err = goTool("ebpfprobe", "build", "-ldflags=-s -w", "./ebpfprobe"); err != nil {
+		return built{}, err
+	}
 	b := built{kernel: k, image: filepath.Join(buildDir, "guest.cpio"), options: "quiet"}
 	modules, err := moduleOrder(k, guestModules)
 	if err != nil {

@@ -30,6 +30,7 @@ const socketMemory = "16777216"
 func boot() error {
 	for _, m := range []struct{ kind, dir string }{
 		{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/tmp"},
+		{"bpf", "/sys/fs/bpf"}, {"cgroup2", "/sys/fs/cgroup"},
 	} {
 		if err := unix.Mount(m.kind, m.dir, m.kind, 0, ""); err != nil {
 			return fmt.Errorf("mount %s: %w", m.dir, err)
