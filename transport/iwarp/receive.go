@@ -176,6 +176,7 @@ func (r *receiver) put(p []byte) {
 		return
 	}
 	if r.left -= len(p); r.left == 0 {
+		r.s.arrived()
 		r.finish()
 	}
 }
@@ -200,6 +201,7 @@ func (r *receiver) ulpduOrEnd(u []byte) error {
 
 // ulpdu takes a whole DDP segment.
 func (r *receiver) ulpdu(u []byte) {
+	r.s.arrived()
 	var seg rdmap.Segment
 	if err := seg.Parse(u, r.ops); err != nil {
 		r.refuseParsed(seg.Op, err, u, len(u))
@@ -275,6 +277,7 @@ func (r *receiver) filled(n int) {
 	}
 	r.sink.moved(n)
 	if r.left -= n; r.left == 0 {
+		r.s.arrived()
 		r.finish()
 	}
 }

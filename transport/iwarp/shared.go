@@ -39,8 +39,9 @@ type SharedParams struct {
 	// number, for a peer that sees to it itself. Messages to a queue that is gone
 	// count once in a second, and not at all if they were sent within its credit.
 	Errors int
-	// Silence is how long nothing may come from the peer, to within an eighth less,
-	// before the connection ends with ErrSilent. After at most half of that time the
+	// Silence is how long no whole FPDU may come from the peer, to within an eighth less,
+	// before the connection ends with ErrSilent. A part of one is no sign of life: a length
+	// that has changed on its way makes one that never ends. After at most half of that time the
 	// peer is sent a PING, which its program has to answer. Time in which the peer's TCP
 	// takes what is written before the PING does not count. 0 means 20 s, negative for
 	// ever.

@@ -23,7 +23,7 @@ const (
 // at times whether anything has come, so a connection in use pays a flag for it and
 // an idle one a PING per host pair, which takes nothing of anybody's queues.
 type watch struct {
-	heard atomic.Bool // something has come since the last look
+	heard atomic.Bool // an FPDU has come whole since the last look
 
 	// Guarded by QP.mu.
 	timer *time.Timer
@@ -48,6 +48,15 @@ func (s *stream) watchLocked() {
 	x := s.shared
 	if d := x.params.silence() / silenceLooks; d > 0 && x.agreed.Caps.Has(xctl.CapPing) {
 		x.watch.timer = time.AfterFunc(d, func() { s.listen(d) })
+	}
+}
+
+// arrived notes that a whole FPDU has come, with a good CRC if there are CRCs. The octets of
+// a part of one say nothing: if a bit of a length has changed on its way, what comes behind
+// it, PONGs among them, looks like the rest of a long FPDU that never ends.
+func (s *stream) arrived() {
+	if s.shared != nil {
+		s.shared.watch.arrived()
 	}
 }
 

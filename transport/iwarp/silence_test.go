@@ -202,6 +202,40 @@ func TestHungPeerUnderTrafficIsGivenUp(t *testing.T) {
 	})
 }
 
+// A bit of an FPDU's length has changed on its way: the FPDU seems to have 60 KB, and what
+// the peer says from then on goes into it. Its octets are no sign of life: the connection
+// ends, although something comes all the time.
+func TestFrameThatDoesNotEndIsSilence(t *testing.T) {
+	t.Parallel()
+	const silence = time.Second
+	for _, crc := range []bool{false, true} {
+		bothRoles(t, func(t *testing.T, initiator bool) {
+			e, _ := sharedHost(t)
+			x := openExtendedCRC(t, e, initiator, crc, allCaps, SharedParams{Silence: silence})
+			x.sync()
+			mem := make([]byte, 60_000)
+			f := x.frame(x.message(5, 0, true, mem))
+			x.write(f[:100])
+			tick := time.NewTicker(10 * time.Millisecond)
+			defer tick.Stop()
+			for at := 100; ; at += 8 {
+				select {
+				case <-e.qp.Done():
+					if err := e.qp.Err(); !errors.Is(err, ErrSilent) {
+						t.Fatal(err)
+					}
+					return
+				case <-tick.C:
+				}
+				if at > 100+8*1000 {
+					t.Fatal("the connection lives")
+				}
+				x.write(f[at : at+8])
+			}
+		})
+	}
+}
+
 // chatter writes something that takes nothing of the peer's queues, and waits until the
 // peer's TCP has it.
 func (e *end) chatter() {

@@ -232,9 +232,6 @@ func (s *stream) Feed(b []byte) error {
 		s.ready.Store(true)
 		s.mu.Unlock()
 	}
-	if s.shared != nil {
-		s.shared.watch.arrived()
-	}
 	s.rx.feed(b)
 	return nil
 }
@@ -249,9 +246,6 @@ func (s *stream) Space() ([]byte, int) {
 
 // Filled follows Space.
 func (s *stream) Filled(n int) {
-	if n > 0 && s.shared != nil {
-		s.shared.watch.arrived()
-	}
 	s.rx.filled(n)
 }
 
