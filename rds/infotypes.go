@@ -22,7 +22,7 @@ type Info struct {
 	XRC         []XRCInfo           `json:"xrc_connections"`
 	Sessions    []SessionInfo       `json:"sessions,omitempty"`  // applications attached to a Service
 	Memory      *MemoryInfo         `json:"memory,omitempty"`    // memory regions; nil without a transport that carries RDMA
-	Admission   *AdmissionInfo      `json:"admission,omitempty"` // nil: the node has no allow-list and never rejected anybody
+	Admission   *AdmissionInfo      `json:"admission,omitempty"` // nil: the node has no allow-list and never rejected anybody, and no filter is known
 	Peers       *PeersInfo          `json:"peers,omitempty"`     // sizes of the tables of peers
 	Users       []UserInfo          `json:"users,omitempty"`     // what users have of their shares
 	LeftOut     string              `json:"left_out,omitempty"`  // what this report leaves out; empty: nothing

@@ -24,6 +24,21 @@ type AdmissionInfo struct {
 	Rejected uint64         `json:"rejected"`           // connections that were reset
 	Prefixes []RejectedInfo `json:"prefixes,omitempty"` // networks of rejected peers, the most connections first; at most 1,024
 	Others   uint64         `json:"others,omitempty"`   // part of Rejected of prefixes that are not in Prefixes any more
+
+	Kernel *KernelFilterInfo `json:"kernel,omitempty"` // of rdsd: the filter in the kernel; nil: unknown
+}
+
+// KernelFilterInfo is the filter in the kernel that turns strangers away before TCP answers
+// them. A node does not fill it in: the program does that has the filter, such as rdsd.
+type KernelFilterInfo struct {
+	Active   bool     `json:"active"`             // the filter is there, and has the node's list
+	Why      string   `json:"why,omitempty"`      // reason why it is not
+	Deny     string   `json:"deny,omitempty"`     // what strangers get: "silent" or "refuse"
+	Hooks    []string `json:"hooks,omitempty"`    // where its programs are, such as "tcx on eth0"
+	Ports    []uint16 `json:"ports,omitempty"`    // TCP ports that are filtered
+	Prefixes int      `json:"prefixes,omitempty"` // length of its list; 0: everybody may connect
+	Passed   uint64   `json:"passed,omitempty"`   // attempts to connect, since the filter was loaded
+	Refused  uint64   `json:"refused,omitempty"`  // attempts of strangers
 }
 
 // RejectedInfo counts the connections that were reset of one neighbourhood.

@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -108,17 +109,39 @@ func (c *Config) xrcPort() uint16 {
 	return c.XRC.Port
 }
 
-// portFields are the TCP ports that a node listens on, for the log.
-func (c *Config) portFields() (fields []zap.Field) {
+// ports are the TCP ports that a node listens on, 0 for one that it does not have.
+func (c *Config) ports() (tcp, xrc uint16) {
 	if c.Wire != WireXRC {
-		fields = append(fields, zap.Uint16("tcp_port", c.Port))
+		tcp = cmp.Or(c.Port, DefaultPort)
 	}
 	if c.Wire != WireTCP && c.Transport == nil {
-		port := c.xrcPort()
-		if port == 0 {
-			port = DefaultXRCPort
+		filled := *c
+		filled.Port = cmp.Or(c.Port, DefaultPort)
+		xrc = cmp.Or(filled.xrcPort(), DefaultXRCPort)
+	}
+	return tcp, xrc
+}
+
+// Ports are the TCP ports that a node of this configuration listens on: that of RDS over TCP,
+// and that of RDS on XRC, as far as Wire has them.
+func (c *Config) Ports() (ports []uint16) {
+	tcp, xrc := c.ports()
+	for _, port := range []uint16{tcp, xrc} {
+		if port != 0 {
+			ports = append(ports, port)
 		}
-		fields = append(fields, zap.Uint16("xrc_port", port))
+	}
+	return ports
+}
+
+// portFields are the TCP ports that a node listens on, for the log.
+func (c *Config) portFields() (fields []zap.Field) {
+	tcp, xrc := c.ports()
+	if tcp != 0 {
+		fields = append(fields, zap.Uint16("tcp_port", tcp))
+	}
+	if xrc != 0 {
+		fields = append(fields, zap.Uint16("xrc_port", xrc))
 	}
 	return fields
 }

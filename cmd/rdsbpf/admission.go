@@ -46,7 +46,7 @@ func filter(s *ebpf.AdmissionStatus) string {
 	for _, p := range s.Ports {
 		ports = append(ports, fmt.Sprint(p))
 	}
-	return fmt.Sprintf("%s by %s, TCP ports %s", s.Deny, strings.Join(s.Hooks, ", "), strings.Join(ports, " and "))
+	return fmt.Sprintf("%s by %s, TCP %s", s.Deny, strings.Join(s.Hooks, ", "), strings.Join(ports, " and "))
 }
 
 func prefixes(n int) string {

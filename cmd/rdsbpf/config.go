@@ -19,6 +19,9 @@ const (
 	modeOff     = "off"
 )
 
+// wireAuto is the value of wire that means rds.WireAuto.
+const wireAuto = "auto"
+
 // config is what rdsbpf reads of rdsd's file. rdsd checks the other keys.
 type config struct {
 	Port      int    `toml:"port"`
@@ -36,7 +39,7 @@ type config struct {
 
 // defaultConfig is rdsd's: a test compares it with rdsd.toml.
 func defaultConfig() *config {
-	c := &config{Port: rds.DefaultPort, Wire: "auto"}
+	c := &config{Port: rds.DefaultPort, Wire: wireAuto}
 	c.Admission.Kernel, c.Admission.Deny, c.Admission.Pins = modeAuto, string(ebpf.Refuse), ebpf.DefaultDir
 	return c
 }
@@ -69,6 +72,9 @@ func (c *config) check() error {
 	if a.Deny != string(ebpf.Silent) && a.Deny != string(ebpf.Refuse) {
 		errs = append(errs, fmt.Errorf("admission.deny: %q is neither silent nor refuse", a.Deny))
 	}
+	if c.Wire != wireAuto && c.Wire != string(rds.WireTCP) && c.Wire != string(rds.WireXRC) {
+		errs = append(errs, fmt.Errorf("wire: %q is none of auto, xrc and tcp", c.Wire))
+	}
 	for key, port := range map[string]int{"port": c.Port, "xrc.port": c.XRC.Port} {
 		if port < 0 || port > 65535 || port == 0 && key == "port" {
 			errs = append(errs, fmt.Errorf("%s: %d is no TCP port", key, port))
@@ -77,20 +83,11 @@ func (c *config) check() error {
 	return errors.Join(errs...)
 }
 
-// ports are the TCP ports that rdsd listens on, by the rule of package rds.
-func (c *config) ports() (ports []uint16) {
-	if c.Wire != string(rds.WireXRC) {
-		ports = append(ports, uint16(c.Port))
+// ports are the TCP ports that rdsd listens on.
+func (c *config) ports() []uint16 {
+	node := rds.Config{Port: uint16(c.Port), XRC: rds.XRCConfig{Port: uint16(c.XRC.Port)}}
+	if c.Wire != wireAuto {
+		node.Wire = rds.Wire(c.Wire)
 	}
-	if c.Wire != string(rds.WireTCP) {
-		port := uint16(c.XRC.Port)
-		switch {
-		case port == 0 && c.Port != rds.DefaultPort:
-			port = uint16(c.Port) ^ 1
-		case port == 0:
-			port = rds.DefaultXRCPort
-		}
-		ports = append(ports, port)
-	}
-	return ports
+	return node.Ports()
 }

@@ -49,6 +49,7 @@ type daemon struct {
 	notify  func(state string) error // tells the service manager
 
 	admission rds.Admission // the allow-list in effect
+	filter    *filter       // the filter in the kernel; nil: none is looked for
 
 	set    settings                 // the settings in effect
 	load   func() (settings, error) // reads the settings again; nil without a file
@@ -121,6 +122,14 @@ func (d *daemon) info() (rds.Info, error) {
 	info, err := d.node.Report()
 	if d.dropped != nil { // The list is shared: Clip makes append copy it.
 		info.Counters = append(slices.Clip(info.Counters), transport.Counter{Name: "log_dropped", Value: d.dropped()})
+	}
+	if err == nil && d.filter != nil {
+		a := rds.AdmissionInfo{}
+		if info.Admission != nil {
+			a = *info.Admission // which is shared
+		}
+		a.Kernel = d.filter.info()
+		info.Admission = &a
 	}
 	if err == nil && info.Sessions == nil && d.service != nil {
 		info.Sessions = d.service.Sessions()

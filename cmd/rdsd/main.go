@@ -75,6 +75,8 @@ func newCommand(wrong []error) *cobra.Command {
 	f.StringVar(&set.Wire, "wire", set.Wire, "transport to peers: xrc, tcp, or auto for xrc with those that have it")
 	f.StringSliceVar(&set.Peers, "peer", set.Peers, "what serves one peer, as `HOST=tcp` or HOST=xrc; may be repeated")
 	f.StringSliceVar(&set.Admission.Allow, "allow", set.Admission.Allow, "`prefix` or host of peers that are allowed, and nobody else; may be repeated")
+	f.StringVar(&set.Admission.Kernel, "admission-kernel", set.Admission.Kernel, "filter of strangers in the kernel, loaded by rdsbpf: auto, require or off")
+	f.StringVar(&set.Admission.Pins, "admission-pins", set.Admission.Pins, "`directory` that rdsbpf has pinned it in")
 	f.IntVar(&set.XRC.Port, "xrc-port", set.XRC.Port, "TCP port of RDS on XRC, here and on peers; 0 is 18634, or beside a --port")
 	f.Var(&set.XRC.CRC, "xrc-crc", "CRC of RDS on XRC besides TCP's checksum: on, off, or auto for on between hosts")
 	f.Lookup("xrc-crc").NoOptDefVal = crcOn
@@ -112,11 +114,15 @@ func newCommand(wrong []error) *cobra.Command {
 // overlay returns file with the settings of the flags that were given.
 func overlay(file, flags settings, given func(flag string) bool) settings {
 	for flag, take := range map[string]func(){
-		"listen":     func() { file.Listen = flags.Listen },
-		"port":       func() { file.Port = flags.Port },
-		"wire":       func() { file.Wire = flags.Wire },
-		"peer":       func() { file.Peers = flags.Peers },
-		"allow":      func() { file.Admission = flags.Admission },
+		"listen": func() { file.Listen = flags.Listen },
+		"port":   func() { file.Port = flags.Port },
+		"wire":   func() { file.Wire = flags.Wire },
+		"peer":   func() { file.Peers = flags.Peers },
+		"allow":  func() { file.Admission.Allow = flags.Admission.Allow },
+
+		"admission-kernel": func() { file.Admission.Kernel = flags.Admission.Kernel },
+		"admission-pins":   func() { file.Admission.Pins = flags.Admission.Pins },
+
 		"xrc-port":   func() { file.XRC.Port = flags.XRC.Port },
 		"xrc-crc":    func() { file.XRC.CRC = flags.XRC.CRC },
 		"npaths":     func() { file.Paths = flags.Paths },

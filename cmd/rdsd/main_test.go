@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	switch address := os.Getenv(listenEnv); {
 	case address == "":
-		os.Exit(clitest.Main(m, &bin, "./cmd/rdsd", "./cmd/rdsping", "./cmd/rdsinfo"))
+		os.Exit(clitest.Main(m, &bin, "./cmd/rdsd", "./cmd/rdsping", "./cmd/rdsinfo", "./cmd/rdsbpf"))
 	case os.Getenv(listenTwiceEnv) != "":
 		listenTwice(address)
 	default:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -88,7 +89,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, m := range appMetrics {
 		out <- m.desc
 	}
-	for _, d := range memoryDescs {
+	for _, d := range slices.Concat(memoryDescs, filterDescs) {
 		out <- d
 	}
 	info, err := c.info()
@@ -121,6 +122,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	collectPaths(out, info.Connections)
 	collectWaits(out, info.Waits)
 	collectMemory(out, info.Memory)
+	collectFilter(out, info.Admission)
 	c.apps.update(info.Sessions)
 	c.apps.collect(out)
 }

@@ -26,8 +26,9 @@ import (
 func busy() rds.Info {
 	host := netip.MustParseAddr
 	return rds.Info{
-		Provider: "node",
-		Counters: []transport.Counter{{Name: "send_queued", Value: 12}, {Name: "recv_rdma_bytes", Value: 0}},
+		Provider:  "node",
+		Admission: &rds.AdmissionInfo{Kernel: &rds.KernelFilterInfo{Active: true, Hooks: []string{"sk_lookup"}, Prefixes: 12, Refused: 5301, Passed: 17}},
+		Counters:  []transport.Counter{{Name: "send_queued", Value: 12}, {Name: "recv_rdma_bytes", Value: 0}},
 		Sockets: []rds.SocketInfo{
 			{SendQueued: 100, RecvQueued: 20, RecvMessages: 2, Congested: true},
 			{SendQueued: 1, RecvQueued: 3, RecvMessages: 1},
@@ -60,6 +61,18 @@ func constant(info rds.Info) func() (rds.Info, error) {
 }
 
 const busyMetrics = `
+# HELP rds_admission_kernel_active Whether a filter in the kernel turns strangers away before TCP answers them, by the daemon's list.
+# TYPE rds_admission_kernel_active gauge
+rds_admission_kernel_active 1
+# HELP rds_admission_kernel_passed_total Attempts to connect that the filter in the kernel has let through since it was loaded.
+# TYPE rds_admission_kernel_passed_total counter
+rds_admission_kernel_passed_total 17
+# HELP rds_admission_kernel_prefixes Prefixes on the list of the filter in the kernel; without any everybody may connect.
+# TYPE rds_admission_kernel_prefixes gauge
+rds_admission_kernel_prefixes 12
+# HELP rds_admission_kernel_refused_total Attempts of strangers to connect that the filter in the kernel has refused since it was loaded.
+# TYPE rds_admission_kernel_refused_total counter
+rds_admission_kernel_refused_total 5301
 # HELP rds_application_backlog_bytes Memory of the messages that wait.
 # TYPE rds_application_backlog_bytes gauge
 rds_application_backlog_bytes{command="bad?name",uid="0"} 0

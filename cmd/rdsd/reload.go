@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -26,6 +27,13 @@ func (d *daemon) reload() {
 	}
 	next := d.mix(read)
 	p, err := next.plan()
+	// The filter in the kernel comes first: whoever is on the new list gets through it when the
+	// node allows them, and nobody who is off the list connects again when the node resets them.
+	filtered := false
+	if err == nil {
+		err = d.filter.set(&next.Admission, p.node.Admission.Allow)
+		filtered = err == nil
+	}
 	if err == nil && d.service != nil {
 		p.service.Path, p.service.Listener, p.service.Mode = d.serving.Path, d.serving.Listener, d.serving.Mode
 		p.service.ReportGroups = d.serving.ReportGroups
@@ -39,6 +47,9 @@ func (d *daemon) reload() {
 		}
 	}
 	if err != nil {
+		if filtered {
+			err = errors.Join(err, d.filter.set(&d.set.Admission, d.admission.Allow))
+		}
 		d.notReloaded(err)
 		return
 	}

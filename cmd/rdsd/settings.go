@@ -103,7 +103,7 @@ func defaults() settings {
 		MaxMessage: rds.MaxMessage, SendBuffer: rds.DefaultBuffer, ReceiveBuffer: rds.DefaultBuffer,
 		ReceiveOverrun: rds.DefaultReceiveOverrun, PeerBudget: rds.DefaultPeerBudget,
 		ReconnectMin: duration{Duration: 4 * time.Millisecond}, ReconnectMax: duration{Duration: time.Second},
-		Admission: admissionSettings{Allow: []string{}},
+		Admission: defaultAdmission(),
 		Receive:   receiveSettings{Stall: duration{Duration: rds.DefaultReceiveStall}},
 		TCP: tcpSettings{
 			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,

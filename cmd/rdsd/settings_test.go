@@ -290,7 +290,7 @@ func TestBadDurations(t *testing.T) {
 func TestFlagsOverrideFile(t *testing.T) {
 	t.Parallel()
 	file := settings{Listen: []string{"10.0.0.1"}, Port: 1, Wire: "tcp", Peers: []string{"10.0.0.3=tcp"}, Paths: 1, Socket: "x", Control: "a", Metrics: "m", Drain: duration{Duration: 1}, Ping: true, Log: logSettings{"info", "json"}}
-	flags := settings{Listen: []string{"10.0.0.2"}, Port: 2, Wire: "auto", Peers: []string{"10.0.0.3=xrc"}, Admission: admissionSettings{[]string{"10.0.0.0/24"}}, XRC: xrcSettings{Port: 3, CRC: crcOn}, Paths: 8, Socket: "y", Control: "b", Metrics: "n", Pprof: true, Drain: duration{Duration: 2}, Log: logSettings{"warn", "console"}}
+	flags := settings{Listen: []string{"10.0.0.2"}, Port: 2, Wire: "auto", Peers: []string{"10.0.0.3=xrc"}, Admission: admissionSettings{Allow: []string{"10.0.0.0/24"}, Kernel: "require", Pins: "/p"}, XRC: xrcSettings{Port: 3, CRC: crcOn}, Paths: 8, Socket: "y", Control: "b", Metrics: "n", Pprof: true, Drain: duration{Duration: 2}, Log: logSettings{"warn", "console"}}
 	if got := overlay(file, flags, func(string) bool { return false }); !reflect.DeepEqual(got, file) {
 		t.Errorf("no flag given: %+v", got)
 	}
@@ -300,7 +300,7 @@ func TestFlagsOverrideFile(t *testing.T) {
 		t.Errorf("all flags given: %+v, want %+v", got, want)
 	}
 	cmd := newCommand(nil)
-	for _, name := range []string{"listen", "port", "wire", "peer", "allow", "xrc-port", "xrc-crc", "npaths", "socket", "control", "metrics", "pprof", "drain", "log-level", "log-format"} {
+	for _, name := range []string{"listen", "port", "wire", "peer", "allow", "admission-kernel", "admission-pins", "xrc-port", "xrc-crc", "npaths", "socket", "control", "metrics", "pprof", "drain", "log-level", "log-format"} {
 		if cmd.Flags().Lookup(name) == nil {
 			t.Errorf("overlay knows --%s, the command does not", name)
 		}

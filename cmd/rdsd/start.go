@@ -59,6 +59,7 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 	d := &daemon{
 		log: log, level: level, dropped: sink.Dropped, signals: signals, notify: notify,
 		set: set, load: load, linger: set.Drain.Duration, grace: grace, program: program,
+		filter: newFilter(p.node.Ports(), set.Admission, log),
 	}
 	d.at = placeOf(&p, &set, &in)
 	asks := takeoverPath(d.at.Socket, d.at.Control)
@@ -111,6 +112,9 @@ func (d *daemon) open(p plan) (err error) {
 		}
 	}
 	p.node.Logger, p.service.Logger, d.admission = d.log, d.log, p.node.Admission
+	if err := d.filter.usable(&d.set.Admission); err != nil {
+		return cli.WithStatus(cli.StatusUsage, err)
+	}
 	if d.before != nil {
 		return d.inherit(p)
 	}
@@ -119,6 +123,10 @@ func (d *daemon) open(p plan) (err error) {
 		return d.set.explainNode(err)
 	}
 	d.node, opened = n, append(opened, n)
+	// Not before the node has its addresses: another daemon may have them, and this filter.
+	if err = d.filter.set(&d.set.Admission, d.admission.Allow); err != nil {
+		return cli.WithStatus(cli.StatusUsage, err)
+	}
 
 	if p.service.Path != "" || p.service.Listener != nil {
 		s, err := rds.NewService(n, p.service)

@@ -151,6 +151,10 @@ func (d *daemon) begin(p plan, asks string) error {
 			return err
 		}
 		d.heir.Begin()
+		// Not before the predecessor has left: until then the filter's list is that one's.
+		if err := d.filter.set(&d.set.Admission, d.admission.Allow); err != nil {
+			d.log.Error("kernel filter not set", zap.Error(err)) // usable has found it good, and nobody else serves
+		}
 	}
 	metrics, err := listenerOf[*net.TCPListener](d.before, partMetrics)
 	if err == nil && d.before != nil {

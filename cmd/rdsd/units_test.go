@@ -66,7 +66,9 @@ func TestServiceUnit(t *testing.T) {
 	o := options(t, "rdsd.service")
 	for key, want := range map[string]string{
 		"Service.Type":                     "notify",
-		"Service.ExecReload":               "/bin/kill -HUP $MAINPID",
+		"Service.ExecStartPre":             "-+/usr/local/bin/rdsbpf load --config /etc/rdsd.toml",
+		"Service.ExecReload":               "-+/usr/local/bin/rdsbpf load --config /etc/rdsd.toml /bin/kill -HUP $MAINPID",
+		"Service.ProtectKernelTunables":    "yes", // the BPF file system is read-only: rdsd cannot remove pins
 		"Service.RestartPreventExitStatus": "2",
 		"Service.NoNewPrivileges":          "yes",
 		"Service.FileDescriptorStoreMax":   "32768",
@@ -167,8 +169,8 @@ func TestSystemdVerifiesUnits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// The binary is where this test has built it.
-		at := strings.ReplaceAll(string(text), "/usr/local/bin/rdsd", bin.Path("rdsd"))
+		// The binaries are where this test has built it.
+		at := strings.NewReplacer("/usr/local/bin/rdsd", bin.Path("rdsd"), "/usr/local/bin/rdsbpf", bin.Path("rdsbpf")).Replace(string(text))
 		file := filepath.Join(tmp, name)
 		if err := os.WriteFile(file, []byte(at), 0o644); err != nil {
 			t.Fatal(err)

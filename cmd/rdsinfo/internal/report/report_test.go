@@ -50,6 +50,7 @@ func busy() *rds.Info {
 		},
 		Admission: &rds.AdmissionInfo{
 			Allow: []netip.Prefix{netip.MustParsePrefix("10.9.0.0/24"), netip.MustParsePrefix("fd00:1:2:3::/64")}, Rejected: 1234, Others: 4,
+			Kernel:   &rds.KernelFilterInfo{Active: true, Deny: "silent", Hooks: []string{"tcx on eth0", "tcx on eth1"}, Ports: []uint16{16385, 18634}, Prefixes: 12, Passed: 17, Refused: 5301},
 			Prefixes: []rds.RejectedInfo{{Prefix: netip.MustParsePrefix("192.168.100.0/24"), Count: 1230, Last: time.Date(2026, 5, 4, 3, 2, 0, 0, time.UTC)}},
 		},
 		XRC: []rds.XRCInfo{
@@ -86,6 +87,11 @@ func earlier() *rds.Info {
 	return i
 }
 
+// filtered is a node without an allow-list whose program knows of the filter in the kernel.
+func filtered(k rds.KernelFilterInfo) *rds.Info {
+	return &rds.Info{Provider: "node", Admission: &rds.AdmissionInfo{Kernel: &k}}
+}
+
 func ipv6() *rds.Info {
 	return &rds.Info{
 		Provider:    "node",
@@ -113,6 +119,9 @@ func TestGolden(t *testing.T) {
 		{"ipv6", ipv6(), []Kind{Sockets, Connections}, false, false, nil},
 		{"all_json", busy(), Kinds(), false, true, nil},
 		{"rates", attached(), []Kind{Counters, Applications, Connections}, true, false, earlier()},
+		{"no_filter", filtered(rds.KernelFilterInfo{Why: "no pins in /sys/fs/bpf/rds"}), []Kind{Admission}, false, false, nil},
+		{"no_filter_json", filtered(rds.KernelFilterInfo{Why: "no pins in /sys/fs/bpf/rds"}), []Kind{Admission}, false, true, nil},
+		{"other_filter", filtered(rds.KernelFilterInfo{Why: "not permitted", Deny: "refuse", Hooks: []string{"sk_lookup"}, Ports: []uint16{16385}, Prefixes: 1}), []Kind{Admission}, false, false, nil},
 		{"empty_json", &rds.Info{Provider: "kernel"}, []Kind{Sockets, TCP}, false, true, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
