@@ -30,17 +30,17 @@ type metricsServer struct {
 }
 
 // serveMetrics shows what info returns on an address, until Close.
-func serveMetrics(addr string, info func() (rds.Info, error), log *zap.Logger) (*metricsServer, error) {
+func serveMetrics(addr string, info func() (rds.Info, error), log *zap.Logger, more ...prometheus.Collector) (*metricsServer, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	return serveMetricsOn(l.(*net.TCPListener), info, log)
+	return serveMetricsOn(l.(*net.TCPListener), info, log, more...)
 }
 
 // serveMetricsOn is serveMetrics on a listener, which it closes.
-func serveMetricsOn(l *net.TCPListener, info func() (rds.Info, error), log *zap.Logger) (*metricsServer, error) {
-	h, err := metricsHandler(info, log)
+func serveMetricsOn(l *net.TCPListener, info func() (rds.Info, error), log *zap.Logger, more ...prometheus.Collector) (*metricsServer, error) {
+	h, err := metricsHandler(info, log, more...)
 	if err != nil {
 		_ = l.Close()
 		return nil, err
@@ -60,12 +60,12 @@ func serveMetricsOn(l *net.TCPListener, info func() (rds.Info, error), log *zap.
 	return m, nil
 }
 
-// metricsHandler shows the daemon, its process and the Go runtime.
-func metricsHandler(info func() (rds.Info, error), log *zap.Logger) (http.Handler, error) {
+// metricsHandler shows the daemon, its process, the Go runtime, and what more collects.
+func metricsHandler(info func() (rds.Info, error), log *zap.Logger, more ...prometheus.Collector) (http.Handler, error) {
 	r := prometheus.NewRegistry()
-	for _, c := range []prometheus.Collector{
+	for _, c := range append([]prometheus.Collector{
 		newCollector(info), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	} {
+	}, more...) {
 		if err := r.Register(c); err != nil {
 			return nil, err
 		}

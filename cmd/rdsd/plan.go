@@ -56,6 +56,7 @@ func (s *settings) plan() (plan, error) {
 	c.positive("tcp.drain_timeout", s.TCP.DrainTimeout)
 	admission := s.Admission.admission(&c)
 	s.Log.check(&c)
+	s.Telemetry.check(&c)
 	s.Memory.check(&c)
 	s.Sessions.check(&c)
 	var p plan

@@ -48,6 +48,7 @@ type settings struct {
 	Sessions       sessionsSettings  `toml:"sessions"`
 	Users          usersSettings     `toml:"users"`
 	Ports          []portsSettings   `toml:"ports"`
+	Telemetry      telemetrySettings `toml:"telemetry"`
 	Log            logSettings       `toml:"log"`
 }
 
@@ -119,7 +120,8 @@ func defaults() settings {
 		Users: usersSettings{
 			Peers: rds.DefaultUserPeers, Sockets: rds.DefaultUserSockets, Exempt: []word{"0"},
 		},
-		Log: logSettings{Level: "info", Format: "console"},
+		Telemetry: defaultTelemetry(),
+		Log:       logSettings{Level: "info", Format: "console"},
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/cli"
@@ -161,13 +162,17 @@ func (d *daemon) show(c control.Config, passed *net.TCPListener) error {
 		return nil
 	}
 	var (
-		m   *metricsServer
-		err error
+		m    *metricsServer
+		err  error
+		more []prometheus.Collector
 	)
+	if t := newTelemetry(d.set.Telemetry, d.log); t != nil {
+		more = append(more, t)
+	}
 	if passed != nil {
-		m, err = serveMetricsOn(passed, d.info, d.log)
+		m, err = serveMetricsOn(passed, d.info, d.log, more...)
 	} else {
-		m, err = serveMetrics(d.set.Metrics, d.info, d.log)
+		m, err = serveMetrics(d.set.Metrics, d.info, d.log, more...)
 	}
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)
