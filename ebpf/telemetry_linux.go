@@ -25,6 +25,7 @@ import (
 type Telemetry struct {
 	features []FeatureSupport
 	loaded   time.Time
+	options  TelemetryOptions
 	drops    *ebpf.Map // nil: not counted
 	// connections opens the list of the connections of the network namespace that the calling
 	// thread is in.
@@ -59,7 +60,10 @@ var telemetryParts = []telemetryPart{
 // It takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN, and CAP_SYS_ADMIN to see connections of
 // other network namespaces.
 func LoadTelemetry(o TelemetryOptions) (*Telemetry, error) {
-	t := &Telemetry{loaded: time.Now(), programs: make(map[string]*ebpf.Program), maps: make(map[string]*ebpf.Map),
+	if len(o.Ports) == 0 {
+		o.Ports = slices.Clone(defaultPorts)
+	}
+	t := &Telemetry{loaded: time.Now(), options: o, programs: make(map[string]*ebpf.Program), maps: make(map[string]*ebpf.Map),
 		links: make(map[string]link.Link)}
 	cache := btf.NewCache()
 	// All programs at once are loaded faster than part by part. One that cannot be loaded is the
@@ -193,6 +197,8 @@ func adopt(t *Telemetry, p *ebpf.Program) (link.Link, error) {
 type about struct {
 	Record int         `json:"record"` // size of a connection in the list
 	Loaded time.Time   `json:"loaded"`
+	Ports  []uint16    `json:"ports"`
+	Group  int         `json:"group"`
 	Parts  []aboutPart `json:"parts"`
 }
 
@@ -210,7 +216,7 @@ const (
 // pin pins what is attached. Only the list of connections can be read, only as a file: a link
 // that can be opened can be detached.
 func (t *Telemetry) pin(o *TelemetryOptions) error {
-	a := about{Record: recordSize, Loaded: t.loaded}
+	a := about{Record: recordSize, Loaded: t.loaded, Ports: o.Ports, Group: o.Group}
 	for _, f := range t.features {
 		p := aboutPart{Name: f.Name}
 		if e := (*Error)(nil); errors.As(f.Err, &e) {
@@ -306,7 +312,8 @@ func openTelemetry(dir string) (*Telemetry, error) {
 	if a.Record != recordSize {
 		return nil, errors.New("another version has loaded telemetry: load it again")
 	}
-	t := &Telemetry{loaded: a.Loaded, maps: make(map[string]*ebpf.Map)}
+	o := TelemetryOptions{Dir: dir, Ports: a.Ports, Group: a.Group}
+	t := &Telemetry{loaded: a.Loaded, options: o, maps: make(map[string]*ebpf.Map)}
 	for _, part := range telemetryParts {
 		f := part.feature
 		s := FeatureSupport{Name: f.name, Kernel: f.kernel, Capabilities: f.capabilities}
@@ -376,6 +383,9 @@ func removeTelemetry(dir string) (there bool, err error) {
 
 // Features tells of each part of telemetry whether it was loaded, and why not.
 func (t *Telemetry) Features() []FeatureSupport { return slices.Clone(t.features) }
+
+// Options are those that telemetry was loaded with.
+func (t *Telemetry) Options() TelemetryOptions { return t.options }
 
 // Since is when telemetry was loaded, from which time on it counts.
 func (t *Telemetry) Since() time.Time { return t.loaded }

@@ -32,6 +32,9 @@ func (*Telemetry) Drops() ([]Drop, error) { return nil, telemetryDrops.err(notHe
 // Features is for Linux.
 func (*Telemetry) Features() []FeatureSupport { return nil }
 
+// Options is for Linux.
+func (*Telemetry) Options() TelemetryOptions { return TelemetryOptions{} }
+
 // Since is for Linux.
 func (*Telemetry) Since() time.Time { return time.Time{} }
 

@@ -32,6 +32,9 @@ type config struct {
 		Interfaces []string `toml:"interfaces"`
 		Pins       string   `toml:"pins"`
 	} `toml:"admission"`
+	Telemetry struct {
+		Kernel string `toml:"kernel"`
+	} `toml:"telemetry"`
 	XRC struct {
 		Port int `toml:"port"`
 	} `toml:"xrc"`
@@ -41,6 +44,7 @@ type config struct {
 func defaultConfig() *config {
 	c := &config{Port: rds.DefaultPort, Wire: wireAuto}
 	c.Admission.Kernel, c.Admission.Deny, c.Admission.Pins = modeAuto, string(ebpf.Refuse), ebpf.DefaultDir
+	c.Telemetry.Kernel = modeAuto
 	return c
 }
 
@@ -74,6 +78,9 @@ func (c *config) check() error {
 	}
 	if c.Wire != wireAuto && c.Wire != string(rds.WireTCP) && c.Wire != string(rds.WireXRC) {
 		errs = append(errs, fmt.Errorf("wire: %q is none of auto, xrc and tcp", c.Wire))
+	}
+	if t := c.Telemetry.Kernel; t != modeAuto && t != modeOff {
+		errs = append(errs, fmt.Errorf("telemetry.kernel: %q is neither auto nor off", t))
 	}
 	for key, port := range map[string]int{"port": c.Port, "xrc.port": c.XRC.Port} {
 		if port < 0 || port > 65535 || port == 0 && key == "port" {

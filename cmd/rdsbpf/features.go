@@ -12,8 +12,9 @@ import (
 
 // feature is something that rdsbpf loads into the kernel.
 type feature struct {
-	name  string
-	short string // for the help
+	name     string
+	short    string // for the help
+	onDemand bool   // it is only loaded if it is named
 	// mode is what the configuration says of the feature: modeAuto, modeRequire or modeOff.
 	mode func(*config) string
 	// load loads the feature, or finds it loaded, and says in a line what is there.
@@ -32,6 +33,11 @@ var features = []feature{
 		name: "admission", short: "turn strangers away before TCP answers them",
 		mode: func(c *config) string { return c.Admission.Kernel },
 		load: loadAdmission, unload: ebpf.UnloadAdmission, status: admissionStatus,
+	},
+	{
+		name: "telemetry", short: "measure TCP connections of RDS: see rdsinfo --kernel", onDemand: true,
+		mode: func(c *config) string { return c.Telemetry.Kernel },
+		load: loadTelemetry, unload: ebpf.UnloadTelemetry, status: telemetryStatus,
 	},
 }
 

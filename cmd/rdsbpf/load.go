@@ -22,6 +22,9 @@ What is loaded already stays as it is if nothing else is asked for. Otherwise th
 place of the old without a gap, with the same list of peers and the same counts. A first list
 is empty and lets everybody connect: rdsd writes its own, or rdsbpf allow does.
 
+Telemetry is only loaded if it is named: it costs each connection a little. The group of
+--owner may read it.
+
 The BPF file system is mounted at /sys/fs/bpf if it is not there.`
 
 // loadOptions are the flags of load, and the configuration.
@@ -33,14 +36,14 @@ type loadOptions struct {
 	netns      string
 	interfaces []string
 	owner      string
-	uid        int // of owner
+	uid, gid   int // of owner
 	config     *config
 }
 
 func loadCommand(o *options) *cobra.Command {
 	l := &loadOptions{options: o}
 	cmd := &cobra.Command{
-		Use: "load [admission]", Short: "Load features into the kernel", Long: loadLong,
+		Use: "load [admission] [telemetry]", Short: "Load features into the kernel", Long: loadLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return l.run(args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -84,6 +87,9 @@ func (l *loadOptions) check() (err error) {
 			return cli.Usagef("no user %q on this host", l.owner)
 		}
 	}
+	if l.gid, err = strconv.Atoi(u.Gid); err != nil {
+		return err
+	}
 	l.uid, err = strconv.Atoi(u.Uid)
 	return err
 }
@@ -98,6 +104,9 @@ func (l *loadOptions) run(names []string, stdout, stderr io.Writer) error {
 	}
 	var errs []error
 	for _, f := range list {
+		if f.onDemand && !named {
+			continue
+		}
 		mode := f.mode(l.config)
 		if named && l.file == "" {
 			mode = modeRequire

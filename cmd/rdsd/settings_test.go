@@ -225,7 +225,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 			{Range: "1-65536", Users: []word{"no-such-user", "4294967295"}, Groups: []word{"-1"}},
 		},
 		Users: usersSettings{Memory: -1, Regions: -1, Pinned: -1, Exempt: []word{"no-such-user"}},
-		Log:   logSettings{Level: "loud", Format: "xml"},
+		Log:   logSettings{Level: "loud", Format: "xml"}, Telemetry: telemetrySettings{Kernel: "require"},
 	}
 	_, err := s.plan()
 	if err == nil {
@@ -245,6 +245,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"reconnect_min: 0s is not a positive duration", "reconnect_max: -1ns is not a positive duration",
 		"receive.stall: 0s is not a positive duration", "tcp.keepalive_idle: -1ns is not a positive duration", "tcp.keepalive_interval: 0s is not a positive duration", "tcp.drain_timeout: 0s is not a positive duration",
 		`log.level: "loud" is none of debug, info, warn and error`, `log.format: "xml" is neither console nor json`,
+		`telemetry.kernel: "require" is neither "auto" nor "off"`,
 		"memory.regions: 0 is not between 1 and 8388608", "memory.large_regions: 8388609 is not between 1 and 8388608", "memory.registered_regions: -1 is not between 1 and 8388608",
 		"memory.pinned: -1 is less than 0", "memory.large_pinned: -2 is less than 0", "memory.keys: 16777216 is not between 2 and 16777214", "memory.quarantine: -1ns is not between 0s and 24h0m0s",
 		"memory.linger: 1ns is not between 1ms and 1h0m0s", "memory.stuck: 0s is not between 1ms and 10m0s", "memory.wait: 1ns is not between 0s and 0s",

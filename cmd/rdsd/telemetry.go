@@ -25,7 +25,7 @@ const (
 )
 
 func defaultTelemetry() telemetrySettings {
-	return telemetrySettings{Kernel: telemetryAuto, Pins: "/sys/fs/bpf/rds"}
+	return telemetrySettings{Kernel: telemetryAuto, Pins: ebpf.DefaultDir}
 }
 
 func (t *telemetrySettings) check(c *checks) {

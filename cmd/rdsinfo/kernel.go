@@ -21,9 +21,6 @@ import (
 	"github.com/rds-go/rds/internal/cli"
 )
 
-// defaultPins is where rdsbpf pins what it loads.
-const defaultPins = "/sys/fs/bpf/rds"
-
 // kernelOptions are the flags of --kernel.
 type kernelOptions struct {
 	chosen bool
@@ -35,7 +32,7 @@ func (k *kernelOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&k.chosen, "kernel", false, "TCP connections of RDS on this host, as the kernel sees them")
 	f.Var(&k.period, "for", "with --kernel or --wakeups: count for so long: `seconds`, or with ms or us")
-	f.StringVar(&k.pins, "pins", defaultPins, "with --kernel: `directory` that rdsbpf has pinned in")
+	f.StringVar(&k.pins, "pins", ebpf.DefaultDir, "with --kernel: `directory` that rdsbpf has pinned in")
 }
 
 // check says what does not go with the flags.

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/rds-go/rds/internal/netlab"
+)
+
+// Telemetry is loaded when it is named, goes on when it is loaded again, and is gone when it is
+// unloaded.
+func TestTelemetryIsLoadedAndUnloaded(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(netlab.BPFFS(t), "rds")
+	program := filepath.Join(t.TempDir(), "rdsbpf")
+	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		out, err := exec.Command(program, append(args, "--dir", dir)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%v: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	since := func() string {
+		t.Helper()
+		var r struct {
+			Loaded struct {
+				Telemetry *telemetryReport `json:"telemetry"`
+			} `json:"loaded"`
+		}
+		if err := json.Unmarshal([]byte(run("status", "--json")), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Loaded.Telemetry == nil {
+			return ""
+		}
+		return r.Loaded.Telemetry.Since.String()
+	}
+	if out := run("load", "telemetry", "--port", "21100"); !strings.Contains(out, "telemetry: TCP ports 21100, since ") {
+		t.Error(out)
+	}
+	first := since()
+	if run("load", "telemetry", "--port", "21100"); since() != first || first == "" {
+		t.Errorf("loaded again: since %s, want %s", since(), first)
+	}
+	if run("load", "telemetry", "--port", "21101"); since() == first {
+		t.Error("another port, and nothing is loaded")
+	}
+	if out := run("unload", "telemetry"); out != "telemetry: unloaded\n" || since() != "" {
+		t.Errorf("%s: since %s", out, since())
+	}
+}
