@@ -83,12 +83,7 @@ func TestListReplacedUnderLoadGivesNoWrongVerdict(t *testing.T) {
 	}
 	workers.Go(func() {
 		for ctx.Err() == nil {
-			// A SYN that is dropped is sent again after a second: a connect that takes so long was judged wrongly.
-			begin := time.Now()
 			s.connects("peer", s.there, s.there.IP4, s.here.IP4)
-			if d := time.Since(begin); d > 900*time.Millisecond {
-				t.Errorf("a peer's connect took %v: a SYN was dropped", d)
-			}
 			connects.Add(1)
 		}
 	})
@@ -104,10 +99,26 @@ func TestListReplacedUnderLoadGivesNoWrongVerdict(t *testing.T) {
 		}
 	}
 	took := time.Since(begin) / replacements
+	// Short lists take turns faster.
+	for i := range 500 {
+		if err := a.Set(lists[i%2][n-6:]); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := a.Set(lists[0]); err != nil {
+		t.Error(err)
+	}
 	stop()
 	workers.Wait()
 	if got, err := a.Allow(); err != nil || len(got) != n {
 		t.Errorf("%d prefixes, %v", len(got), err)
+	}
+	// A SYN of a peer that is dropped is sent again, but it is counted.
+	counts, err := a.Counters()
+	for _, p := range append(s.peers(), peers...) {
+		if c, ok := counts[p.Addr()]; ok || err != nil {
+			t.Errorf("peer %v was refused %d times; %v", p, c.Refused, err)
+		}
 	}
 	t.Logf("%d lists, %v each; %d verdicts, %d connections of a peer", replacements, took, verdicts.Load(), connects.Load())
 }
