@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/netlab"
+	"github.com/rds-go/rds/rds"
+)
+
+// filtered is a host with rdsbpf and rdsd, a peer and a stranger.
+type filtered struct {
+	t                      *testing.T
+	host, friend, stranger *netlab.Host
+	file, ctl, pins        string
+}
+
+func newFiltered(t *testing.T) *filtered {
+	t.Helper()
+	hosts := netlab.Hosts(t, 3)
+	tmp := dir(t)
+	return &filtered{t: t, host: hosts[0], friend: hosts[1], stranger: hosts[2],
+		file: filepath.Join(tmp, "rdsd.toml"), ctl: filepath.Join(tmp, "c.sock"), pins: filepath.Join(netlab.BPFFS(t), "rds")}
+}
+
+// configure writes rdsd's file.
+func (f *filtered) configure(deny, kernel string, allow ...netip.Addr) {
+	f.t.Helper()
+	var list []string
+	for _, a := range allow {
+		list = append(list, fmt.Sprintf("'%v'", a))
+	}
+	text := fmt.Sprintf("listen = ['%v']\nsocket = 'none'\ncontrol = '%s'\n[admission]\nallow = [%s]\nkernel = '%s'\ndeny = '%s'\npins = '%s'\n",
+		f.host.IP4, f.ctl, strings.Join(list, ", "), kernel, deny, f.pins)
+	if err := os.WriteFile(f.file, []byte(text), 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// rdsbpf runs rdsbpf on the host.
+func (f *filtered) rdsbpf(args ...string) string {
+	f.t.Helper()
+	return f.host.Run(append([]string{bin.Path("rdsbpf")}, args...)...)
+}
+
+// connect connects to a port of the host, for a quarter of a second.
+func (f *filtered) connect(from *netlab.Host, port int) (err error) {
+	f.t.Helper()
+	from.Do(func() {
+		var c net.Conn
+		if c, err = net.DialTimeout("tcp", fmt.Sprintf("%v:%d", f.host.IP4, port), 250*time.Millisecond); err == nil {
+			_ = c.Close()
+		}
+	})
+	return err
+}
+
+// turnedAway tells whether the error of a stranger's connect is what deny says.
+func turnedAway(deny string, err error) bool {
+	if deny == "refuse" {
+		return errors.Is(err, syscall.ECONNREFUSED)
+	}
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// admission is what rdsd reports.
+func (f *filtered) admission() rds.AdmissionInfo {
+	f.t.Helper()
+	info, err := rds.FetchInfo(context.Background(), f.ctl)
+	if err != nil || info.Admission == nil || info.Admission.Kernel == nil {
+		f.t.Fatalf("no report of the filter: %v, %+v", err, info.Admission)
+	}
+	return *info.Admission
+}
+
+// Strangers do not get as far as rdsd; SIGHUP opens the filter for them and closes it; it
+// stays when rdsd is killed, and is gone when rdsbpf unloads it.
+func TestKernelFilterKeepsStrangersFromTheDaemon(t *testing.T) {
+	t.Parallel()
+	for _, deny := range []string{"refuse", "silent"} {
+		t.Run(deny, func(t *testing.T) {
+			t.Parallel()
+			f := newFiltered(t)
+			f.configure(deny, "require", f.friend.IP4)
+			f.rdsbpf("load", "--config", f.file)
+			if again := f.rdsbpf("load", "--config", f.file); !strings.Contains(again, deny+" by ") {
+				t.Errorf("loaded again: %s", again)
+			}
+			d := daemonOn(t, f.host, "--config", f.file)
+			d.Line(d.Stderr, "kernel filter set")
+			d.Line(d.Stderr, "ready")
+			for _, port := range []int{rds.DefaultPort, rds.DefaultXRCPort} {
+				if err := f.connect(f.friend, port); err != nil {
+					t.Errorf("the peer: port %d: %v", port, err)
+				}
+				if err := f.connect(f.stranger, port); !turnedAway(deny, err) {
+					t.Errorf("the stranger: port %d: %v", port, err)
+				}
+			}
+			if a := f.admission(); !a.Kernel.Active || a.Kernel.Prefixes != 1 || a.Kernel.Refused < 2 || a.Kernel.Deny != deny || a.Rejected != 0 {
+				t.Errorf("%+v, filter %+v", a, a.Kernel)
+			}
+			if _, out, _ := clitest.Run(t, bin.Path("rdsinfo"), "--control", f.ctl, "-A"); !strings.Contains(out, "kernel filter: "+deny+" by ") {
+				t.Errorf("rdsinfo -A: %s", out)
+			}
+			f.configure(deny, "require", f.friend.IP4, f.stranger.IP4)
+			d.Signal(syscall.SIGHUP)
+			d.Line(d.Stderr, "reloaded")
+			if err := f.connect(f.stranger, rds.DefaultPort); err != nil {
+				t.Errorf("after the list had it the stranger: %v", err)
+			}
+			f.configure(deny, "require", f.friend.IP4)
+			d.Signal(syscall.SIGHUP)
+			d.Line(d.Stderr, "reloaded")
+			if err := f.connect(f.stranger, rds.DefaultPort); !turnedAway(deny, err) {
+				t.Errorf("off the list the stranger: %v", err)
+			}
+			d.Signal(syscall.SIGKILL)
+			d.Wait()
+			var l net.Listener
+			var err error
+			f.host.Do(func() { l, err = net.Listen("tcp", fmt.Sprintf("%v:%d", f.host.IP4, rds.DefaultPort)) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			if err := f.connect(f.stranger, rds.DefaultPort); !turnedAway(deny, err) {
+				t.Errorf("without rdsd the stranger: %v", err)
+			}
+			if err := f.connect(f.friend, rds.DefaultPort); err != nil {
+				t.Errorf("without rdsd the peer: %v", err)
+			}
+			f.rdsbpf("unload", "--dir", f.pins)
+			if err := f.connect(f.stranger, rds.DefaultPort); err != nil {
+				t.Errorf("without the filter the stranger: %v", err)
+			}
+			if _, err := os.Stat(f.pins); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("pins are left: %v", err)
+			}
+		})
+	}
+}
+
+// The filter that stays when rdsd stops gets the list of the next one, an empty one too.
+func TestKernelFilterOfTheDaemonBefore(t *testing.T) {
+	t.Parallel()
+	f := newFiltered(t)
+	f.configure("refuse", "auto", f.friend.IP4)
+	f.rdsbpf("load", "--config", f.file)
+	d := daemonOn(t, f.host, "--config", f.file)
+	d.Line(d.Stderr, "ready")
+	terminate(t, d)
+	if out := f.rdsbpf("status", "--dir", f.pins); !strings.Contains(out, ", 1 prefix, ") {
+		t.Errorf("after the end: %s", out)
+	}
+	f.configure("refuse", "auto")
+	d = daemonOn(t, f.host, "--config", f.file)
+	d.Line(d.Stderr, "ready")
+	if err := f.connect(f.stranger, rds.DefaultPort); err != nil {
+		t.Errorf("everybody is allowed, and the stranger: %v", err)
+	}
+	terminate(t, d)
+}
+
+// Without pins rdsd says why there is no filter and does without, or does not start.
+func TestKernelFilterThatIsMissing(t *testing.T) {
+	t.Parallel()
+	f := newFiltered(t)
+	f.configure("refuse", "auto", f.friend.IP4)
+	d := daemonOn(t, f.host, "--config", f.file)
+	if line := d.Line(d.Stderr, "no kernel filter"); !strings.Contains(line, "no pins in "+f.pins) {
+		t.Errorf("%s", line)
+	}
+	d.Line(d.Stderr, "ready")
+	if a := f.admission(); a.Kernel.Active || a.Kernel.Why != "no pins in "+f.pins {
+		t.Errorf("%+v", a.Kernel)
+	}
+	terminate(t, d)
+	f.configure("refuse", "require", f.friend.IP4)
+	d = daemonOn(t, f.host, "--config", f.file)
+	if status := d.Wait(); status != 2 || !strings.Contains(d.Stderr.String(), `admission.kernel is "require": no pins in `+f.pins) {
+		t.Errorf("status %d: %s", status, d.Stderr)
+	}
+}
+
+// A daemon that may do what the service unit says changes the list, and cannot remove the
+// filter: nor can anything else with those limits.
+func TestDaemonOfTheUnitCannotRemoveTheKernelFilter(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"setpriv", "unshare"} {
+		if _, err := os.Stat("/usr/bin/" + program); err != nil {
+			t.Skipf("needs the program %s (util-linux), to limit a process as systemd does", program)
+		}
+	}
+	f := newFiltered(t)
+	limited := func(args ...string) []string {
+		// CapabilityBoundingSet=CAP_CHOWN, NoNewPrivileges=yes, ProtectKernelTunables=yes
+		limits := `mount -o remount,bind,ro "$0" && exec setpriv --bounding-set=-all,+chown --inh-caps=-all --no-new-privs "$@"`
+		return f.host.Args(append([]string{"unshare", "--mount", "sh", "-c", limits, filepath.Dir(f.pins)}, args...)...)
+	}
+	f.configure("refuse", "require", f.friend.IP4)
+	f.rdsbpf("load", "--config", f.file)
+	args := limited(bin.Path("rdsd"), "--config", f.file)
+	d := clitest.Start(t, args[0], args[1:]...)
+	d.Line(d.Stderr, "ready")
+	f.configure("refuse", "require", f.friend.IP4, f.stranger.IP4)
+	d.Signal(syscall.SIGHUP)
+	d.Line(d.Stderr, "reloaded")
+	if a := f.admission(); !a.Kernel.Active || a.Kernel.Prefixes != 2 {
+		t.Errorf("%+v", a.Kernel)
+	}
+	entries, err := os.ReadDir(filepath.Join(f.pins, "links"))
+	if err != nil || len(entries) != 1 {
+		t.Fatalf("links %v, %v", entries, err)
+	}
+	link := filepath.Join(f.pins, "links", entries[0].Name())
+	for _, attempt := range [][]string{
+		{"rm", "-f", filepath.Join(f.pins, "rds_config")},
+		{"rm", "-f", link},
+		{"cat", link},
+		{"chown", "0", filepath.Dir(link)},
+		{"chmod", "0700", filepath.Dir(link)},
+		{"mv", filepath.Dir(link), f.pins + "/other"},
+		{"umount", filepath.Dir(f.pins)},
+		{"mount", "-o", "remount,bind,rw", filepath.Dir(f.pins)},
+		{bin.Path("rdsbpf"), "unload", "--dir", f.pins},
+		{bin.Path("rdsbpf"), "load", "admission", "--deny", "silent", "--dir", f.pins},
+		{bin.Path("rdsbpf"), "load", "admission", "--dir", f.pins + "2"},
+	} {
+		args := limited(attempt...)
+		if status, stdout, stderr := clitest.Run(t, args[0], args[1:]...); status == 0 {
+			t.Errorf("%q works: %s%s", attempt, stdout, stderr)
+		}
+	}
+	f.configure("refuse", "require", f.friend.IP4)
+	d.Signal(syscall.SIGHUP)
+	d.Line(d.Stderr, "reloaded")
+	if err := f.connect(f.stranger, rds.DefaultPort); !turnedAway("refuse", err) {
+		t.Errorf("the stranger after all that: %v", err)
+	}
+	terminate(t, d)
+}
