@@ -244,6 +244,8 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"drain: -1ns is negative", "tcp.user_timeout: -1ns is negative", "tcp.silence: -1ns is negative",
 		"reconnect_min: 0s is not a positive duration", "reconnect_max: -1ns is not a positive duration",
 		"receive.stall: 0s is not a positive duration", "tcp.keepalive_idle: -1ns is not a positive duration", "tcp.keepalive_interval: 0s is not a positive duration", "tcp.drain_timeout: 0s is not a positive duration",
+		`admission.kernel: "" is none of auto, require and off`, `admission.deny: "" is neither silent nor refuse`,
+		`admission.pins: "" is not an absolute path, such as /sys/fs/bpf/rds`,
 		`log.level: "loud" is none of debug, info, warn and error`, `log.format: "xml" is neither console nor json`,
 		`telemetry.kernel: "require" is neither "auto" nor "off"`,
 		"memory.regions: 0 is not between 1 and 8388608", "memory.large_regions: 8388609 is not between 1 and 8388608", "memory.registered_regions: -1 is not between 1 and 8388608",

@@ -166,7 +166,7 @@ func (d *daemon) show(c control.Config, passed *net.TCPListener) error {
 		err  error
 		more []prometheus.Collector
 	)
-	if t := newTelemetry(d.set.Telemetry, d.log); t != nil {
+	if t := newTelemetry(d.set.Telemetry, d.set.Admission.Pins, d.log); t != nil {
 		more = append(more, t)
 	}
 	if passed != nil {

@@ -15,7 +15,6 @@ import (
 // telemetrySettings say whether metrics have what the kernel measures.
 type telemetrySettings struct {
 	Kernel string `toml:"kernel"`
-	Pins   string `toml:"pins"`
 }
 
 // Values of telemetry.kernel.
@@ -25,7 +24,7 @@ const (
 )
 
 func defaultTelemetry() telemetrySettings {
-	return telemetrySettings{Kernel: telemetryAuto, Pins: ebpf.DefaultDir}
+	return telemetrySettings{Kernel: telemetryAuto}
 }
 
 func (t *telemetrySettings) check(c *checks) {
@@ -67,19 +66,19 @@ var (
 	kernelDropDesc = prometheus.NewDesc("rds_kernel_dropped_packets_total", "TCP packets of RDS that the kernel of this host has dropped, by its reason.", []string{"reason"}, nil)
 )
 
-// newTelemetry is nil if telemetry is off.
-func newTelemetry(t telemetrySettings, log *zap.Logger) prometheus.Collector {
+// newTelemetry is nil if telemetry is off. Telemetry is pinned beside the filter of strangers.
+func newTelemetry(t telemetrySettings, pins string, log *zap.Logger) prometheus.Collector {
 	if t.Kernel == telemetryOff {
 		return nil
 	}
-	switch tel, err := ebpf.OpenTelemetry(t.Pins); {
+	switch tel, err := ebpf.OpenTelemetry(pins); {
 	case err == nil:
-		log.Info("metrics have the kernel's telemetry", zap.String("pins", t.Pins))
+		log.Info("metrics have the kernel's telemetry", zap.String("pins", pins))
 		_ = tel.Close()
 	default:
 		log.Info("metrics are without the kernel's telemetry", zap.String("reason", err.Error()))
 	}
-	return &telemetryMetrics{dir: t.Pins, peers: make(map[kernelPeer]*kernelTotals)}
+	return &telemetryMetrics{dir: pins, peers: make(map[kernelPeer]*kernelTotals)}
 }
 
 // Describe implements prometheus.Collector.

@@ -60,9 +60,9 @@ func TestMetricsHaveTheKernelsTelemetry(t *testing.T) {
 	for i, h := range hosts {
 		d := dir(t)
 		attach, file := filepath.Join(d, "a.sock"), filepath.Join(d, "rdsd.toml")
-		text := fmt.Sprintf("listen = ['%s']\nmetrics = '%s'\n[telemetry]\npins = '%s'\n", h.IP4, metrics, pins)
+		text := fmt.Sprintf("listen = ['%s']\nmetrics = '%s'\n[admission]\npins = '%s'\n", h.IP4, metrics, pins)
 		if i == 1 {
-			text += "kernel = 'off'\n"
+			text += "[telemetry]\nkernel = 'off'\n"
 		}
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
