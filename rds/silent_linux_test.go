@@ -11,14 +11,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/ebpf"
 )
 
-// routed is three network namespaces in a row: a host, a router and another host. The
-// router can drop all packets, and bound their rate.
+// routed is three network namespaces in a row: a host, a router and another host. All
+// packets between them can be dropped, and the router can bound their rate.
 type routed struct {
 	testing.TB
 	prefix string
-	hosts  [2]netip.Addr // addresses of a and b
+	hosts  [2]netip.Addr   // addresses of a and b
+	hole   *ebpf.FaultRule // drops all packets
 }
 
 const routedPrefix = "rds-silent-"
@@ -68,15 +71,26 @@ func (r *routed) inside(ns string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// drop has the router drop every packet, without a word to anybody, until heal.
-func (r *routed) drop() { r.Helper(); r.blackhole("add") }
-
-func (r *routed) heal() { r.Helper(); r.blackhole("del") }
-
-func (r *routed) blackhole(verb string) {
+// drop has every packet to and from a vanish, without a word to anybody, until heal.
+func (r *routed) drop() {
 	r.Helper()
-	for _, h := range r.hosts {
-		r.ip("-n", r.prefix+"r", "route", verb, "blackhole", h.String()+"/32")
+	f, err := ebpf.NewFault(ebpf.FaultOptions{Netns: "/run/netns/" + r.prefix + "a", Interface: "eth0"})
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, ebpf.ErrPermission) {
+		r.Skipf("needs a kernel that drops packets for it: %v", err)
+	}
+	if err != nil {
+		r.Fatal(err)
+	}
+	r.Cleanup(func() { _ = f.Close() })
+	if r.hole, err = f.Blackhole(ebpf.FaultMatch{}, ebpf.MaxFaultTime); err != nil {
+		r.Fatal(err)
+	}
+}
+
+func (r *routed) heal() {
+	r.Helper()
+	if c, err := r.hole.Stop(); err != nil || c.Hit == 0 {
+		r.Errorf("the network was not silent: %+v, %v", c, err)
 	}
 }
 
