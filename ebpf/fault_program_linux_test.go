@@ -2,6 +2,7 @@ package ebpf
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"net/netip"
 	"testing"
@@ -27,7 +28,11 @@ func faultPrograms(t *testing.T, loopback bool) *Fault {
 	netlab.Root(t)
 	f := &Fault{loopback: loopback}
 	var err error
-	if f.objects, err = loadFault(14); err != nil {
+	f.objects, err = loadFault(14)
+	if err := faultPackets.err(err); errors.Is(err, ErrNotSupported) || errors.Is(err, ErrPermission) {
+		t.Skipf("needs a kernel that loads the programs, and the right to: %v", err)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { f.Close() })

@@ -24,6 +24,9 @@ import (
 func faultOn(t *testing.T, h *netlab.Host, iface string) *Fault {
 	t.Helper()
 	f, err := NewFault(FaultOptions{Netns: h.Netns(), Interface: iface})
+	if errors.Is(err, ErrNotSupported) || errors.Is(err, ErrPermission) {
+		t.Skipf("needs a kernel with tcx, and the right to load programs: %v", err)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package campaign
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -228,6 +229,9 @@ func (h *hosts) finish() {
 func (h *hosts) fault() *ebpf.Fault {
 	h.Helper()
 	f, err := ebpf.NewFault(ebpf.FaultOptions{Netns: h.a.Netns(), Interface: "eth0"})
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, ebpf.ErrPermission) {
+		h.Skipf("needs a kernel with tcx, and the right to load programs: %v", err)
+	}
 	if err != nil {
 		h.Fatal(err)
 	}
