@@ -18,8 +18,8 @@ import (
 	"github.com/rds-go/rds/ebpf/internal/bpf"
 )
 
-// BPF_PROG_TEST_RUN refuses programs of type tp_btf (EINVAL from bpf_prog_test_run_tracing of
-// net/bpf/test_run.c), so these tests have real threads woken.
+// The kernel does not run programs of type tp_btf for a test (TestTracingProgramsHaveNoTestRun),
+// so these tests have real threads woken.
 
 // relay is two processes, cat | cat. What is written to the first one comes back from the
 // second one: each octet wakes each of them once.
@@ -279,6 +279,75 @@ func TestSizeAndLoadTimeOfWakeups(t *testing.T) {
 	began := time.Now()
 	newTestWakeups(t, os.Getpid())
 	t.Logf("loaded and attached in %v", time.Since(began))
+}
+
+// Nothing is pinned: the programs leave the kernel with the process, by SIGKILL too.
+func TestWakeupsEndWithTheirProcess(t *testing.T) {
+	if os.Getenv("EBPF_WAKEUPS") != "" { // the process
+		w, err := NewWakeups([]int{os.Getpid()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id, ok := infoID(t, w.programs.Programs[bpf.WakeupsProgWakeupSwitch])
+		fmt.Println("loaded", id, ok)
+		select {} // until it is killed
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to trace the scheduler")
+	}
+	c := exec.Command(os.Args[0], "-test.run", "^TestWakeupsEndWithTheirProcess$")
+	c.Env = append(os.Environ(), "EBPF_WAKEUPS=1")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start(t, c)
+	var id uint32
+	if _, err := fmt.Fscanf(out, "loaded %d true\n", &id); err != nil {
+		t.Fatal(err)
+	}
+	p, err := cilium.NewProgramFromID(cilium.ProgramID(id))
+	if err != nil {
+		t.Fatalf("program %d of a process that lives: %v", id, err)
+	}
+	p.Close()
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait()
+	// The kernel frees programs a little later.
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		p, err := cilium.NewProgramFromID(cilium.ProgramID(id))
+		if errors.Is(err, os.ErrNotExist) {
+			return
+		}
+		if err == nil {
+			p.Close()
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("program %d outlives its process: %v", id, err)
+		}
+		runtime.Gosched()
+	}
+}
+
+func infoID(t *testing.T, p *cilium.Program) (uint32, bool) {
+	t.Helper()
+	info, err := p.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, ok := info.ID()
+	return uint32(id), ok
+}
+
+func TestTracingProgramsHaveNoTestRun(t *testing.T) {
+	t.Parallel()
+	w := newTestWakeups(t, os.Getpid())
+	// bpf_prog_test_run_tracing of net/bpf/test_run.c has EFAULT for what it does not know.
+	if _, err := w.programs.Programs[bpf.WakeupsProgWakeupSwitch].Run(&cilium.RunOptions{}); !errors.Is(err, unix.EFAULT) {
+		t.Errorf("%v: if the kernel does run the program, a test can be a table of events", err)
+	}
 }
 
 // The programs run for each switch and each wake-up of the host: the figures are those of one

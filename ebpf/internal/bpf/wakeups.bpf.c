@@ -183,8 +183,8 @@ static __always_inline struct thread *thread(struct task_struct *task)
 
 /*
  * lasted is how long a thread has been on its CPU, or asleep, since start; 0: since the
- * counting began if nothing is known of the thread. Some kernels do not show each switch
- * (met on 6.18, when a worker of the kernel goes to sleep): then nobody knows.
+ * counting began if nothing is known of the thread. Not every kernel shows each switch: on a
+ * virtual machine with 6.18 some were missing, in ftrace too. Then nobody knows.
  */
 static __always_inline __u64 lasted(struct thread *t, __u64 start, __u64 now)
 {
