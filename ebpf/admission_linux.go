@@ -110,6 +110,7 @@ func loadHooks(o AdmissionOptions, kind hookKind) (_ *Admission, err error) {
 		return nil, err
 	}
 	conf.Tags = make(map[string]string)
+	//lint:ignore SA1019 The tag is compared with the tags of other loads only, never with the kernel's.
 	if conf.Tags[kind.program()], err = spec.Programs[kind.program()].Tag(); err != nil {
 		return nil, err
 	}
