@@ -30,6 +30,8 @@ type Config struct {
 	// Addresses are listened on from the start, so that peers can reach (and
 	// ping) the node before anything is bound. Bind adds others by itself.
 	Addresses []netip.Addr
+	// Shared has many of the addresses listened on with one socket. Nil: each has its own.
+	Shared *SharedListeners
 	// Port is the TCP port of RDS over TCP, on this node and on its peers.
 	// Default 16385, the only one Linux speaks.
 	Port uint16

@@ -19,7 +19,7 @@ type localAddr struct {
 	// finds one with two loads and no lock.
 	pages [256]atomic.Pointer[portPage]
 
-	bits *statefile.Address // the state file's entry for this address; nil: there is no state file
+	file *statefile.File // nil: there is no state file
 
 	expecting atomic.Int32 // number of ports in expect
 	leaving   atomic.Bool  // the node stops: no port takes messages
@@ -28,7 +28,8 @@ type localAddr struct {
 
 	mu      sync.Mutex // guards the fields below; held for bind and unbind
 	bound   int
-	cong    wire.CongestionMap
+	bits    *statefile.Address     // the entry of file for this address; nil: no port was bound, or file has no room
+	cong    *wire.CongestionMap    // nil: no bit was ever set; a node may have thousands of addresses
 	peers   []*peer                // connections of this address, for map updates
 	expect  map[uint16]struct{}    // ports of the predecessor that nobody has bound yet
 	keepers map[uint16]*nodeSocket // sockets that stand in for expected ports once a message has come for them
@@ -84,6 +85,9 @@ func (l *localAddr) bind(s *nodeSocket, port uint16) (met int, err error) {
 	pg[port&255].Store(s)
 	met = l.meetLocked(port) // after s can be found: until then receivers look for a keeper
 	l.bound++
+	if l.bits == nil && l.file != nil {
+		l.bits = l.file.Address(l.addr)
+	}
 	if l.bits != nil {
 		l.bits.Set(port)
 	}
@@ -110,8 +114,11 @@ func (l *localAddr) mark(s *nodeSocket) {
 	l.mu.Lock()
 	var changed bool
 	if now := l.lookup(s.port); now != nil && now.congested.Load() {
+		if l.cong == nil {
+			l.cong = new(wire.CongestionMap)
+		}
 		changed = l.cong.Set(s.port)
-	} else {
+	} else if l.cong != nil {
 		changed = l.cong.Clear(s.port)
 	}
 	l.mu.Unlock()
@@ -144,7 +151,10 @@ func (l *localAddr) copyMap(m *wire.CongestionMap) {
 		return
 	}
 	l.mu.Lock()
-	*m = l.cong
+	*m = wire.CongestionMap{}
+	if l.cong != nil {
+		*m = *l.cong
+	}
 	for port := range l.expect {
 		m.Set(port)
 	}

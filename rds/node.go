@@ -234,7 +234,11 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 	}
 	n.chosen(a) // no wire is chosen for our own address
 	n.enforce() // an own address is allowed
-	n.log.Info("listening", append([]zap.Field{zap.Stringer("address", a)}, n.cfg.portFields()...)...)
+	level := zap.InfoLevel
+	if n.cfg.Shared.has(a) { // there may be thousands
+		level = zap.DebugLevel
+	}
+	n.log.Log(level, "listening", append([]zap.Field{zap.Stringer("address", a)}, n.cfg.portFields()...)...)
 	return la, nil
 }
 

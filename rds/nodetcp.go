@@ -11,7 +11,7 @@ import (
 
 func tcpOptions(c *Config, g transport.Gate) tcp.Options {
 	return tcp.Options{
-		Port: c.Port, MaxMessage: c.MaxMessage, Gate: g, Inherited: c.inherited.sockets(), Logger: c.Logger,
+		Port: c.Port, MaxMessage: c.MaxMessage, Gate: g, Inherited: c.inherited.sockets(), Sharing: c.Shared.sharing(), Logger: c.Logger,
 		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: c.localSendBuffer(), ReceiveBuffer: c.TCP.ReceiveBuffer,
 		KeepAliveIdle: c.TCP.KeepAliveIdle, KeepAliveInterval: c.TCP.KeepAliveInterval, KeepAliveCount: c.TCP.KeepAliveCount,
 		UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence, Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,

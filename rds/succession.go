@@ -144,7 +144,7 @@ func (u *succession) introduce(la *localAddr) {
 	if u.file == nil {
 		return
 	}
-	la.bits = u.file.Address(la.addr)
+	la.file = u.file
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.over {

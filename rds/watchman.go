@@ -243,6 +243,9 @@ func (n *Node) lookForAddresses() {
 	}
 	for _, la := range n.allLocals() {
 		a := la.addr
+		if n.cfg.Shared.has(a) { // a route makes it the host's, no interface has it
+			continue
+		}
 		switch gone := !has(a); {
 		case gone && !w.gone[a]:
 			w.gone[a] = true

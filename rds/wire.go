@@ -149,7 +149,7 @@ func (c *Config) portFields() (fields []zap.Field) {
 func xrcOptions(c *Config, generation uint32, g transport.Gate) rdma.Options {
 	return rdma.Options{
 		Generation: generation, Port: c.xrcPort(), CRC: rdma.CRC(c.XRC.CRC), Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
-		Overrun: c.ReceiveOverrun, Gate: g, Memory: c.Memory, Inherited: c.inherited.sockets(),
+		Overrun: c.ReceiveOverrun, Gate: g, Memory: c.Memory, Inherited: c.inherited.sockets(), Sharing: c.Shared.sharing(),
 		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: c.localSendBuffer(), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
 		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
 	}

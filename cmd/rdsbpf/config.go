@@ -35,6 +35,9 @@ type config struct {
 	Telemetry struct {
 		Kernel string `toml:"kernel"`
 	} `toml:"telemetry"`
+	Handover struct {
+		Kernel string `toml:"kernel"`
+	} `toml:"handover"`
 	XRC struct {
 		Port int `toml:"port"`
 	} `toml:"xrc"`
@@ -45,6 +48,7 @@ func defaultConfig() *config {
 	c := &config{Port: rds.DefaultPort, Wire: wireAuto}
 	c.Admission.Kernel, c.Admission.Deny, c.Admission.Pins = modeAuto, string(ebpf.Refuse), ebpf.DefaultDir
 	c.Telemetry.Kernel = modeAuto
+	c.Handover.Kernel = modeAuto
 	return c
 }
 
@@ -72,6 +76,9 @@ func (c *config) check() error {
 	a := &c.Admission
 	if !slices.Contains([]string{modeAuto, modeRequire, modeOff}, a.Kernel) {
 		errs = append(errs, fmt.Errorf("admission.kernel: %q is none of auto, require and off", a.Kernel))
+	}
+	if k := c.Handover.Kernel; !slices.Contains([]string{modeAuto, modeRequire, modeOff}, k) {
+		errs = append(errs, fmt.Errorf("handover.kernel: %q is none of auto, require and off", k))
 	}
 	if a.Deny != string(ebpf.Silent) && a.Deny != string(ebpf.Refuse) {
 		errs = append(errs, fmt.Errorf("admission.deny: %q is neither silent nor refuse", a.Deny))

@@ -39,6 +39,11 @@ var features = []feature{
 		mode: func(c *config) string { return c.Telemetry.Kernel },
 		load: loadTelemetry, unload: ebpf.UnloadTelemetry, status: telemetryStatus,
 	},
+	{
+		name: "handover", short: "bring connections to many addresses to one listening socket", onDemand: true,
+		mode: func(c *config) string { return c.Handover.Kernel },
+		load: loadHandover, unload: unloadHandover, status: handoverStatus,
+	},
 }
 
 // chosen are the features with these names; without names all. named tells which it was.

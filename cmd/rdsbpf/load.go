@@ -43,7 +43,7 @@ type loadOptions struct {
 func loadCommand(o *options) *cobra.Command {
 	l := &loadOptions{options: o}
 	cmd := &cobra.Command{
-		Use: "load [admission] [telemetry]", Short: "Load features into the kernel", Long: loadLong,
+		Use: "load [admission] [telemetry] [handover]", Short: "Load features into the kernel", Long: loadLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return l.run(args, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

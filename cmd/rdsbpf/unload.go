@@ -13,7 +13,7 @@ their pins. Strangers get to rdsd again, which turns them away by itself.`
 
 func unloadCommand(o *options) *cobra.Command {
 	return &cobra.Command{
-		Use: "unload [admission] [telemetry]", Short: "Take features out of the kernel", Long: unloadLong,
+		Use: "unload [admission] [telemetry] [handover]", Short: "Take features out of the kernel", Long: unloadLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, _, err := chosen(args)
 			if err != nil {

@@ -34,13 +34,19 @@ func lookUp(names []string, find func(ctx context.Context, name string) (netip.A
 }
 
 // listenOn finds the addresses of this host to listen on.
-func (s *settings) listenOn(c *checks) (addrs []netip.Addr) {
+func (s *settings) listenOn(c *checks) (addrs []netip.Addr, prefixes []netip.Prefix) {
 	if len(s.Listen) == 0 {
 		c.add("listen", "no address: give --listen HOST[,HOST...], or listen in the configuration file")
 	}
-	names := make([]string, len(s.Listen))
-	for i, l := range s.Listen {
-		names[i] = strings.TrimSpace(l)
+	var names []string
+	for _, l := range s.Listen {
+		l = strings.TrimSpace(l)
+		switch p, ok := listenPrefix(l, c); {
+		case !ok:
+			names = append(names, l)
+		case p.IsValid():
+			prefixes = append(prefixes, p)
+		}
 	}
 	found := lookUp(names, resolve.Local)
 	for _, name := range names {
@@ -53,5 +59,5 @@ func (s *settings) listenOn(c *checks) (addrs []netip.Addr) {
 			addrs = append(addrs, h.addr)
 		}
 	}
-	return addrs
+	return expand(prefixes, addrs, c), prefixes
 }

@@ -11,15 +11,16 @@ import (
 
 // plan is the settings as the parts of the daemon take them.
 type plan struct {
-	node    rds.Config
-	service rds.ServiceConfig // an empty Path means that there is no service
-	control control.Config    // an empty Path means that there is no control socket
+	node     rds.Config
+	service  rds.ServiceConfig // an empty Path means that there is no service
+	prefixes []netip.Prefix    // those of listen: addresses that may share a listening socket
+	control  control.Config    // an empty Path means that there is no control socket
 }
 
 // plan checks the settings. The error names all that are wrong.
 func (s *settings) plan() (plan, error) {
 	var c checks
-	addrs := s.listenOn(&c)
+	addrs, prefixes := s.listenOn(&c)
 	c.between("port", s.Port, 1, 65535)
 	wire, peers := s.wires(&c)
 	if s.Paths != 1 && s.Paths != 8 {
@@ -55,6 +56,7 @@ func (s *settings) plan() (plan, error) {
 	c.positive("tcp.keepalive_interval", s.TCP.KeepAliveInterval)
 	c.positive("tcp.drain_timeout", s.TCP.DrainTimeout)
 	admission := s.Admission.admission(&c)
+	s.Handover.check(&c)
 	s.Log.check(&c)
 	s.Telemetry.check(&c)
 	s.Memory.check(&c)
@@ -67,7 +69,7 @@ func (s *settings) plan() (plan, error) {
 	if err := c.err(); err != nil {
 		return plan{}, err
 	}
-	p.node = s.node(addrs)
+	p.node, p.prefixes = s.node(addrs), prefixes
 	p.node.Wire, p.node.PeerWires, p.node.Admission = wire, peers, admission
 	return p, p.validate(s)
 }

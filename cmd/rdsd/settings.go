@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/rds"
@@ -41,6 +42,7 @@ type settings struct {
 	ReconnectMin   duration          `toml:"reconnect_min"`
 	ReconnectMax   duration          `toml:"reconnect_max"`
 	Admission      admissionSettings `toml:"admission"`
+	Handover       handoverSettings  `toml:"handover"`
 	Receive        receiveSettings   `toml:"receive"`
 	TCP            tcpSettings       `toml:"tcp"`
 	XRC            xrcSettings       `toml:"xrc"`
@@ -105,6 +107,7 @@ func defaults() settings {
 		ReceiveOverrun: rds.DefaultReceiveOverrun, PeerBudget: rds.DefaultPeerBudget,
 		ReconnectMin: duration{Duration: 4 * time.Millisecond}, ReconnectMax: duration{Duration: time.Second},
 		Admission: defaultAdmission(),
+		Handover:  handoverSettings{Kernel: kernelAuto, Pins: ebpf.DefaultDir + "/handover"},
 		Receive:   receiveSettings{Stall: duration{Duration: rds.DefaultReceiveStall}},
 		TCP: tcpSettings{
 			KeepAliveIdle: duration{Duration: 5 * time.Second}, KeepAliveInterval: duration{Duration: 5 * time.Second}, KeepAliveCount: 5,

@@ -209,7 +209,7 @@ func TestLoadReadsAllThatIsRight(t *testing.T) {
 func TestPlanNamesAllThatIsWrong(t *testing.T) {
 	t.Parallel()
 	s := settings{
-		Listen: []string{"0.0.0.0", "10.0.0.256", "224.0.0.1", "255.255.255.255"}, Port: 65536, Wire: "ib", Peers: []string{"10.0.0.7", "a:b=tcp", "10.0.0.7=ib", "10.0.0.7=tcp", "10.0.0.7=xrc"}, Paths: 3, Control: none, SocketMode: "888", ControlMode: "01000", ControlGroup: "no-such-group",
+		Listen: []string{"0.0.0.0", "10.0.0.256", "224.0.0.1", "255.255.255.255", "10.1.0.1/20", "10.0.0.0/15", "10.1.0.0/33"}, Port: 65536, Wire: "ib", Peers: []string{"10.0.0.7", "a:b=tcp", "10.0.0.7=ib", "10.0.0.7=tcp", "10.0.0.7=xrc"}, Paths: 3, Control: none, SocketMode: "888", ControlMode: "01000", ControlGroup: "no-such-group",
 		Metrics: "9385", Pprof: true, Drain: duration{Duration: -1},
 		MaxMessage: 8191, SendBuffer: -1, ReceiveBuffer: 0, ReceiveOverrun: 0, PeerBudget: -5, ReconnectMax: duration{Duration: -1},
 		TCP: tcpSettings{SendBuffer: -1, ReceiveBuffer: -1, KeepAliveIdle: duration{Duration: -1}, UserTimeout: duration{Duration: -1}, Silence: duration{Duration: -1}, EventLoops: -1},
@@ -224,8 +224,9 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 			{Range: "0"},
 			{Range: "1-65536", Users: []word{"no-such-user", "4294967295"}, Groups: []word{"-1"}},
 		},
-		Users: usersSettings{Memory: -1, Regions: -1, Pinned: -1, Exempt: []word{"no-such-user"}},
-		Log:   logSettings{Level: "loud", Format: "xml"}, Telemetry: telemetrySettings{Kernel: "require"},
+		Handover: handoverSettings{Kernel: "perhaps"},
+		Users:    usersSettings{Memory: -1, Regions: -1, Pinned: -1, Exempt: []word{"no-such-user"}},
+		Log:      logSettings{Level: "loud", Format: "xml"}, Telemetry: telemetrySettings{Kernel: "require"},
 	}
 	_, err := s.plan()
 	if err == nil {
@@ -233,6 +234,8 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 	}
 	lines := strings.Split(err.Error(), "\n")
 	for _, want := range []string{
+		`listen: "10.1.0.1/20" has bits behind its length: 10.1.0.0/20 is the prefix, 10.1.0.1 the address`, `listen: "10.0.0.0/15" has more than 65536 addresses`,
+		`listen: "10.1.0.0/33" is neither a prefix such as "10.1.0.0/20" nor an address or a name`,
 		`listen: "0.0.0.0" is not the address of an interface`, `listen: "10.0.0.256": neither an IP address nor a host name`, `listen: "224.0.0.1" is not the address of an interface`, `listen: "255.255.255.255" is not the address of an interface`,
 		"port: 65536 is not between 1 and 65535", `wire: "ib" is none of auto, xrc and tcp`,
 		`peers: "10.0.0.7" is not a host with =tcp or =xrc`, `peers: "a:b": neither an IP address nor a host name`,
@@ -246,6 +249,7 @@ func TestPlanNamesAllThatIsWrong(t *testing.T) {
 		"receive.stall: 0s is not a positive duration", "tcp.keepalive_idle: -1ns is not a positive duration", "tcp.keepalive_interval: 0s is not a positive duration", "tcp.drain_timeout: 0s is not a positive duration",
 		`admission.kernel: "" is none of auto, require and off`, `admission.deny: "" is neither silent nor refuse`,
 		`admission.pins: "" is not an absolute path, such as /sys/fs/bpf/rds`,
+		`handover.kernel: "perhaps" is none of auto, require and off`, "handover.pins: no directory",
 		`log.level: "loud" is none of debug, info, warn and error`, `log.format: "xml" is neither console nor json`,
 		`telemetry.kernel: "require" is neither "auto" nor "off"`,
 		"memory.regions: 0 is not between 1 and 8388608", "memory.large_regions: 8388609 is not between 1 and 8388608", "memory.registered_regions: -1 is not between 1 and 8388608",

@@ -62,6 +62,10 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 		set: set, load: load, linger: set.Drain.Duration, grace: grace, program: program,
 		filter: newFilter(p.node.Ports(), set.Admission, log),
 	}
+	if err := set.handOn(&p, log); err != nil {
+		in.close()
+		return err
+	}
 	d.at = placeOf(&p, &set, &in)
 	asks := takeoverPath(d.at.Socket, d.at.Control)
 	if takeover {
@@ -192,6 +196,9 @@ func (s *settings) explainNode(err error) error {
 	case errors.Is(err, syscall.EADDRINUSE):
 		return fmt.Errorf("%s: port %d is in use, by another node or the kernel's RDS", at, s.Port)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		if strings.Contains(strings.Join(s.Listen, ","), "/") {
+			return fmt.Errorf("listen: %s: %w; a route makes a prefix local: ip route add local PREFIX dev lo", at, e.Err)
+		}
 		return fmt.Errorf("listen: %s: %w", at, e.Err)
 	}
 	return err

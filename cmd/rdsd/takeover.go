@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -116,8 +117,13 @@ func placeOf(p *plan, set *settings, in *inherited) place {
 		Port: set.Port, XRCPort: set.XRC.Port, Wire: set.Wire, Metrics: set.Metrics,
 		Socket: where(p.service.Path, in.attach), Control: where(p.control.Path, in.control),
 	}
+	for _, x := range p.prefixes { // one message has no room for all their addresses
+		at.Listen = append(at.Listen, x.String())
+	}
 	for _, a := range p.node.Addresses {
-		at.Listen = append(at.Listen, a.String())
+		if !slices.ContainsFunc(p.prefixes, func(x netip.Prefix) bool { return x.Contains(a) }) {
+			at.Listen = append(at.Listen, a.String())
+		}
 	}
 	slices.Sort(at.Listen)
 	return at

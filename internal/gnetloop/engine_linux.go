@@ -31,12 +31,15 @@ type Engine struct {
 	once   sync.Once
 	err    error // result of Close, set by once
 
+	sharing sync.Mutex // held while a shared socket is opened or closed; locked before mu
+
 	mu        sync.Mutex
-	closed    bool                   // guarded by mu
-	listeners map[*Listener]struct{} // guarded by mu; from Listen until it accepts no more
-	conns     map[*Conn]struct{}     // guarded by mu; from newConn to finish
-	looks     *time.Timer            // guarded by mu; runs lookForSilence; nil before the first connection
-	looking   bool                   // guarded by mu; lookForSilence runs
+	closed    bool                               // guarded by mu
+	listeners map[*Listener]struct{}             // guarded by mu; from Listen until it accepts no more
+	conns     map[*Conn]struct{}                 // guarded by mu; from newConn to finish
+	shared    map[netip.AddrPort]*sharedListener // guarded by sharing; by the address that the socket is bound to
+	looks     *time.Timer                        // guarded by mu; runs lookForSilence; nil before the first connection
+	looking   bool                               // guarded by mu; lookForSilence runs
 
 	congestionOnce sync.Once // limits the log to one line for failures to set the congestion control on accepted connections
 
@@ -60,6 +63,7 @@ func New(opts Options) (*Engine, error) {
 		opts:      opts,
 		log:       opts.Logger,
 		listeners: make(map[*Listener]struct{}),
+		shared:    make(map[netip.AddrPort]*sharedListener),
 		conns:     make(map[*Conn]struct{}),
 		bells:     make(map[gnet.EventLoop]*doorbell),
 		bound:     descriptorBound(),

@@ -30,6 +30,9 @@ type Listener struct {
 	ctx    context.Context // ends with the listener and with the engine
 	cancel context.CancelFunc
 
+	local  netip.AddrPort  // of a part of a shared socket
+	shared *sharedListener // socket that this is a part of, which alone has run; nil: it is a socket of its own
+
 	last atomic.Bool   // what the kernel has connected is offered, and then listening ends
 	done chan struct{} // closed when nothing is offered any more
 	hold atomic.Pointer[pausing]
@@ -38,9 +41,25 @@ type Listener struct {
 // Listen accepts connections on local; the kernel chooses a port that is 0.
 // Each is offered to accept on a goroutine of the engine; accept must start it
 // or close it, at once or later, and must not block.
+//
+// An address that shares a socket (Options.Sharing) has no port 0, and its Listener may be
+// closed like others.
 func (e *Engine) Listen(local netip.AddrPort, accept func(*Conn)) (*Listener, error) {
-	l, err := e.listener(unmap(local))
+	local = unmap(local)
+	if e.opts.Sharing.Has(local.Addr()) && local.Port() != 0 {
+		return e.listenShared(local, accept)
+	}
+	return e.listen(local, []netip.Prefix{netip.PrefixFrom(local.Addr().WithZone(""), local.Addr().BitLen())}, accept)
+}
+
+// listen opens a socket that accepts the connections to prefixes.
+func (e *Engine) listen(local netip.AddrPort, prefixes []netip.Prefix, accept func(*Conn)) (*Listener, error) {
+	l, err := e.listener(local)
 	if err != nil {
+		return nil, err
+	}
+	if err := e.steer(prefixes, l); err != nil {
+		_ = l.Close()
 		return nil, err
 	}
 	ln := &Listener{e: e, ln: l, done: make(chan struct{})}
@@ -81,10 +100,19 @@ func (e *Engine) listener(local netip.AddrPort) (*net.TCPListener, error) {
 }
 
 // Addr is what is listened on, with the port the kernel chose.
-func (ln *Listener) Addr() netip.AddrPort { return addrPort(ln.ln.Addr()) }
+func (ln *Listener) Addr() netip.AddrPort {
+	if ln.shared != nil {
+		return ln.local
+	}
+	return addrPort(ln.ln.Addr())
+}
 
 // Close ends listening. One more connection may be offered while it runs.
 func (ln *Listener) Close() {
+	if ln.shared != nil {
+		ln.leave()
+		return
+	}
 	ln.cancel()
 	_ = ln.ln.Close()
 }

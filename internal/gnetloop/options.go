@@ -67,6 +67,8 @@ type Options struct {
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *Inheritance
 
+	// Sharing says which addresses share a listening socket. nil: each has its own.
+	Sharing *Sharing
 	// Logger hears about changes of state. nil logs nothing.
 	Logger *zap.Logger
 }

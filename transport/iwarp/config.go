@@ -72,6 +72,8 @@ type Config struct {
 	Gate transport.Gate
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *gnetloop.Inheritance
+	// Sharing says which addresses share a listening socket. nil: each has its own.
+	Sharing *gnetloop.Sharing
 	// OnEvent hears of asynchronous events. It is called from internal
 	// goroutines, must not block, and must not close objects. nil: nobody.
 	OnEvent func(Event)
@@ -139,6 +141,7 @@ func (c Config) loop() gnetloop.Options {
 		DrainTimeout:      c.CloseTimeout,
 		Gate:              c.Gate,
 		Inherited:         c.Inherited,
+		Sharing:           c.Sharing,
 		HalfOpen:          transport.MostSetups,
 		HalfOpenEach:      transport.MostSetupsOfPeer,
 		Logger:            c.Logger,

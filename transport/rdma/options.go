@@ -77,6 +77,8 @@ type Options struct {
 	Gate transport.Gate
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *gnetloop.Inheritance
+	// Sharing says which addresses share a listening socket. nil: each has its own.
+	Sharing *gnetloop.Sharing
 	// Logger hears about changes of state. nil logs nothing.
 	Logger *zap.Logger
 }
@@ -126,5 +128,5 @@ func (o Options) withDefaults() Options {
 
 func (o Options) device() iwarp.Config {
 	return iwarp.Config{Regions: o.Regions, Memory: o.Memory, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, LocalSendBuffer: o.LocalSendBuffer, ReceiveBuffer: o.ReceiveBuffer,
-		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Gate: o.Gate, Inherited: o.Inherited, Logger: o.Logger}
+		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Gate: o.Gate, Inherited: o.Inherited, Sharing: o.Sharing, Logger: o.Logger}
 }

@@ -67,6 +67,8 @@ type Options struct {
 	Gate transport.Gate
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *gnetloop.Inheritance
+	// Sharing says which addresses share a listening socket. nil: each has its own.
+	Sharing *gnetloop.Sharing
 
 	// Seed makes the choice of source ports repeatable. 0 takes a random seed.
 	Seed uint64
@@ -112,6 +114,7 @@ func (o Options) engine() gnetloop.Options {
 		DrainTimeout:      o.DrainTimeout,
 		Gate:              o.Gate,
 		Inherited:         o.Inherited,
+		Sharing:           o.Sharing,
 		HalfOpen:          transport.MostSetups,
 		HalfOpenEach:      transport.MostSetupsOfPeer,
 		Logger:            o.Logger,

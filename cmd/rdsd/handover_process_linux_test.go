@@ -1,0 +1,282 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/ebpf"
+	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/netlab"
+)
+
+// steered is two hosts: b has the addresses of 10.200.0.0/20 by a route and a handover that is
+// pinned for a user without capabilities; a reaches them.
+type steered struct {
+	*testing.T
+	a, b *netlab.Host
+	pins string
+	tmp  string
+}
+
+// nobodyID is the user that the daemons run as.
+const nobodyID = 65534
+
+func newSteered(t *testing.T) *steered {
+	t.Helper()
+	s := &steered{T: t}
+	s.a, s.b = netlab.Pair(t)
+	s.b.Run("ip", "route", "add", "local", "10.200.0.0/20", "dev", "lo")
+	s.a.Run("ip", "route", "add", "10.200.0.0/20", "via", s.b.IP4.String())
+	fs := netlab.BPFFS(t)
+	for d := fs; len(d) > len(os.TempDir()); d = filepath.Dir(d) { // t.TempDir is root's alone
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.pins, s.tmp = filepath.Join(fs, "handover"), dir(t)
+	if err := os.Chmod(s.tmp, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(bin.Path("rdsd")) // in a directory that is root's alone
+	if err == nil {
+		err = os.WriteFile(filepath.Join(s.tmp, "rdsd"), program, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{Dir: s.pins, Netns: s.b.Netns(), Owner: nobodyID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Close()
+	return s
+}
+
+// start starts a daemon on b that listens on prefixes.
+func (s *steered) start(name string, prefixes ...string) *clitest.Process {
+	s.Helper()
+	file := filepath.Join(s.tmp, name+".toml")
+	text := fmt.Sprintf("listen = ['%s']\n[handover]\nkernel = 'require'\npins = '%s'\n[admission]\nkernel = 'off'\n",
+		strings.Join(prefixes, "', '"), s.pins)
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		s.Fatal(err)
+	}
+	args := s.b.Args(filepath.Join(s.tmp, "rdsd"), "--config", file, "--socket", filepath.Join(s.tmp, name+".sock"), "--control", filepath.Join(s.tmp, name+".control"))
+	// The program is started by root, who may enter the namespace, and is nobody from then on.
+	args = append([]string{args[0], args[1], fmt.Sprintf("--setgid=%d", nobodyID), fmt.Sprintf("--setuid=%d", nobodyID)}, args[2:]...)
+	return clitest.Start(s.T, args[0], args[1:]...)
+}
+
+func (s *steered) ready(d *clitest.Process) *clitest.Process {
+	s.Helper()
+	d.Line(d.Stderr, "ready")
+	return d
+}
+
+// pings has host a ping an address by both wires, and tells whether there were answers.
+func (s *steered) pings(to string) bool {
+	s.Helper()
+	for _, wire := range []string{"tcp", "xrc"} {
+		args := s.a.Args(bin.Path("rdsping"), "--provider", "node", "--wire", wire, "-c", "1", "-W", "5s", "-I", s.a.IP4.String(), to)
+		if status, stdout, stderr := clitest.Run(s.T, args[0], args[1:]...); status != 0 {
+			s.Logf("ping %s over %s: status %d: %s%s", to, wire, status, stdout, stderr)
+			return false
+		}
+	}
+	return true
+}
+
+// connects connects from a by TCP.
+func (s *steered) connects(to string, port int) (err error) {
+	s.a.Do(func() {
+		var c net.Conn
+		d := net.Dialer{Timeout: 10 * time.Second}
+		if c, err = d.DialContext(context.Background(), "tcp", net.JoinHostPort(to, fmt.Sprint(port))); err == nil {
+			c.Close()
+		}
+	})
+	return err
+}
+
+// sockets counts the descriptors of a process and the listening TCP sockets of its namespace.
+func sockets(t *testing.T, pid int) (descriptors, listening int) {
+	t.Helper()
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(fds), strings.Count(string(table), " 00000000:0000 0A ")
+}
+
+// A daemon without capabilities has 4,096 addresses with one listening socket for each port,
+// and is upgraded while peers connect, none of which is refused.
+func TestDaemonHas4096AddressesWithOneListener(t *testing.T) {
+	t.Parallel()
+	s := newSteered(t)
+	began := time.Now()
+	d := s.ready(s.start("one", "10.200.0.0/20"))
+	descriptors, listening := sockets(t, d.PID())
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rss, _ := strings.Cut(string(status), "VmRSS:")
+	rss, _, _ = strings.Cut(rss, "\n")
+	t.Logf("ready after %v, %d descriptors, %d listening sockets, %s", time.Since(began).Round(time.Millisecond), descriptors, listening, strings.TrimSpace(rss))
+	if descriptors > 64 || listening != 2 {
+		t.Errorf("%d descriptors and %d listening sockets for 4,096 addresses", descriptors, listening)
+	}
+	for _, a := range []string{"10.200.0.0", "10.200.0.1", "10.200.7.255", "10.200.15.254", "10.200.15.255"} {
+		if !s.pings(a) {
+			t.Errorf("%s does not answer", a)
+		}
+	}
+	stop := make(chan struct{})
+	var (
+		work     sync.WaitGroup
+		connects int
+		failed   []error
+	)
+	work.Go(func() {
+		to := netip.MustParseAddr("10.200.0.0")
+		for ; ; connects++ {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			if err := s.connects(to.String(), []int{16385, 18634}[connects%2]); err != nil {
+				failed = append(failed, err)
+			}
+			to = to.Next()
+		}
+	})
+	d.Signal(upgradeSignal)
+	d.Line(d.Stderr, "taken over")
+	if !s.pings("10.200.3.3") {
+		t.Error("no answer of the successor")
+	}
+	close(stop)
+	work.Wait()
+	t.Logf("%d connections", connects)
+	if len(failed) > 0 || connects == 0 {
+		t.Errorf("%d of %d connections have failed, the first: %v", len(failed), connects, failed[:min(1, len(failed))])
+	}
+	pid := 0
+	if line := lastLine(d.Stderr.String(), "successor started"); line != "" {
+		_, text, _ := strings.Cut(line, `"successor": `)
+		_, _ = fmt.Sscanf(text, "%d", &pid)
+	}
+	if pid == 0 {
+		t.Fatalf("no successor: %s", d.Stderr)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	if descriptors, listening := sockets(t, pid); descriptors > 64 || listening != 2 {
+		t.Errorf("the successor has %d descriptors and %d listening sockets", descriptors, listening)
+	}
+}
+
+func lastLine(text, with string) (last string) {
+	for _, line := range strings.Split(text, "\n") {
+		if strings.Contains(line, with) {
+			last = line
+		}
+	}
+	return last
+}
+
+// Two daemons have every second /28 of one range, at the same ports. One that is killed leaves
+// its addresses refusing, and has them again when it is started again. A third cannot have the
+// same prefix, and strangers to an admission get to none.
+func TestDaemonsShareOneRange(t *testing.T) {
+	t.Parallel()
+	s := newSteered(t)
+	var halves [2][]string
+	for i := range 256 {
+		a := netip.AddrFrom4([4]byte{10, 200, byte(i >> 4), byte(i << 4)})
+		halves[i%2] = append(halves[i%2], netip.PrefixFrom(a, 28).String())
+	}
+	first, second := s.start("first", halves[0]...), s.start("second", halves[1]...)
+	s.ready(first)
+	s.ready(second)
+	reached := func(first, second bool) {
+		t.Helper()
+		for a, want := range map[string]bool{"10.200.0.5": first, "10.200.15.224": first, "10.200.0.16": second, "10.200.15.255": second} {
+			if want && !s.pings(a) {
+				t.Errorf("%s does not answer", a)
+			}
+			for _, port := range []int{16385, 18634} {
+				if err := s.connects(a, port); want != (err == nil) || !want && !errors.Is(err, syscall.ECONNREFUSED) {
+					t.Errorf("connect to %s port %d: %v", a, port, err)
+				}
+			}
+		}
+	}
+	reached(true, true)
+	third := s.start("third", halves[1][0])
+	if status := third.Wait(); status == 0 || !strings.Contains(third.Stderr.String(), "in use") {
+		t.Errorf("a prefix of another daemon: status %d: %s", status, third.Stderr)
+	}
+	first.Signal(syscall.SIGKILL)
+	first.Wait()
+	reached(false, true)
+	s.ready(s.start("first", halves[0]...))
+	reached(true, true)
+	filter, err := ebpf.LoadAdmission(ebpf.AdmissionOptions{Deny: ebpf.Refuse, Netns: s.b.Netns(), Allow: []netip.Prefix{netip.MustParsePrefix("10.250.0.0/24")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer filter.Close()
+	reached(false, false)
+}
+
+// Without a handover auto listens on each address, require does not start and says why, and a
+// user who may not register is told what is needed.
+func TestDaemonWithoutHandover(t *testing.T) {
+	t.Parallel()
+	s := newSteered(t)
+	pins := s.pins
+	s.pins = filepath.Join(s.tmp, "none")
+	d := s.start("require", "10.200.0.0/28")
+	if status := d.Wait(); status != 2 || !strings.Contains(d.Stderr.String(), "handover.kernel: require") {
+		t.Errorf("status %d: %s", status, d.Stderr)
+	}
+	s.pins = pins
+	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{Dir: pins, Netns: s.b.Netns()}) // for root alone
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Close()
+	d = s.start("stranger", "10.200.0.0/28")
+	if status := d.Wait(); status != 2 || !strings.Contains(d.Stderr.String(), "not permitted: needs to be owner") {
+		t.Errorf("status %d: %s", status, d.Stderr)
+	}
+	args := s.b.Args(bin.Path("rdsd"), "--listen", "10.200.0.0/28", "--socket", "none", "--control", "none")
+	auto := clitest.StartEnv(t, nil, args[0], args[1:]...)
+	line := auto.Line(auto.Stderr, "hands no connections over")
+	if !strings.Contains(line, "no such file") && !strings.Contains(line, "not exist") {
+		t.Errorf("%s", line)
+	}
+	s.ready(auto)
+	if _, listening := sockets(t, auto.PID()); listening != 2*16 {
+		t.Errorf("%d listening sockets for 16 addresses", listening)
+	}
+	if !s.pings("10.200.0.15") {
+		t.Error("no answer")
+	}
+	terminate(t, auto)
+}
