@@ -74,6 +74,7 @@ func LoadHandover(o HandoverOptions) (*Handover, error) {
 	if err != nil {
 		return nil, handoverFeature.err(err)
 	}
+	//lint:ignore SA1019 The tag is compared with the tags of other loads only, never with the kernel's.
 	if conf.Tag, err = spec.Programs[handoverProgram].Tag(); err != nil {
 		return nil, handoverFeature.err(err)
 	}

@@ -170,9 +170,7 @@ func (h *Handover) pinLink(path string, program *ebpf.Program) error {
 
 // same tells whether a handover with one of the configurations does what the other one says.
 func (c handoverConfig) same(d handoverConfig) bool {
-	ports := slices.Equal(c.Ports, d.Ports)
-	c.Ports, d.Ports = nil, nil
-	return ports && c.Cookie == d.Cookie && c.Netns == d.Netns && c.Owner == d.Owner && c.Group == d.Group && c.Tag == d.Tag
+	return slices.Equal(c.Ports, d.Ports) && c.Cookie == d.Cookie && c.Netns == d.Netns && c.Owner == d.Owner && c.Group == d.Group && c.Tag == d.Tag
 }
 
 // handoverLink is the link pinned at a path if it is attached to a network namespace; nil if
