@@ -165,19 +165,14 @@ func TestNumberIsKeptInQueues(t *testing.T) {
 	sweepByHand(n, ipc.MaxPeers-2)
 	s := l.bind(n)
 	la := n.local(s.LocalAddrPort().Addr())
+	far := l.bindOne(Config{})
+	mustSend(t, far, s.LocalAddrPort(), []byte("x"))
+	eventually(t, "the first message", func() bool { return s.node.q.count.Load() == 1 })
+	// The sender's map of congested ports is older than this: it does not hold the message back.
 	la.mu.Lock()
 	la.expectLocked(7)
 	la.mu.Unlock()
-	far := l.bindOne(Config{})
-	port := uint16(7)
-	for _, to := range []*Socket{nil, s} {
-		if to != nil {
-			port = to.LocalAddrPort().Port()
-		}
-		if err := far.Send(background(t), addrOf(la.addr, port), []byte("x")); err != nil {
-			t.Fatal(err)
-		}
-	}
+	mustSend(t, far, addrOf(la.addr, 7), []byte("x"))
 	eventually(t, "both messages", func() bool {
 		la.mu.Lock()
 		k := la.keepers[7]
