@@ -32,6 +32,9 @@ type result struct {
 	size     int
 	children bool // the test has subtests
 	failures bool // the test's failure is counted elsewhere: with a subtest, a test of the package, a build
+
+	races  []string // of a package: what the race detector has said
+	racing bool     // of a package: its next line belongs to races
 }
 
 func (r *result) add(s string) {
@@ -93,7 +96,9 @@ func take(get func(key) *result, e event) {
 	res.ran = true
 	switch e.Action {
 	case "output":
-		res.add(e.Output)
+		if !get(key{e.Package, ""}).race(e.Output) {
+			res.add(e.Output)
+		}
 	case "pass", "skip", "fail":
 		res.action = e.Action
 		res.failures = res.failures || e.FailedBuild != ""
@@ -102,6 +107,19 @@ func take(get func(key) *result, e event) {
 		k = k.parent()
 		get(k).children = true
 	}
+}
+
+// race takes a line that the race detector prints, and tells whether it was one. Go gives such
+// lines to whichever test of the package printed last, and fails all that run.
+func (r *result) race(line string) bool {
+	r.racing = r.racing || strings.HasPrefix(line, "WARNING: DATA RACE")
+	if !r.racing {
+		return false
+	}
+	if r.racing = !strings.HasPrefix(line, "==="); r.racing {
+		r.races = append(r.races, line)
+	}
+	return true
 }
 
 // failed tells whether a test failed, or has no result.
@@ -127,6 +145,9 @@ func report(w io.Writer, order []key, results map[key]*result) (c counts) {
 	for _, k := range order {
 		res := results[k]
 		failed := res.failed(k) || res.action == "fail"
+		for _, line := range res.races {
+			fmt.Fprint(w, "    ", line)
+		}
 		switch {
 		case failed && !res.failures:
 			c.failed++
@@ -166,7 +187,7 @@ func show(w io.Writer, k key, res *result) {
 
 // noise are the lines by which the test binary marks its progress.
 func noise(line string) bool {
-	return strings.HasPrefix(line, "=== ")
+	return strings.HasPrefix(line, "===")
 }
 
 // reason is what a skipped test said last, without the place it said it.

@@ -23,6 +23,7 @@ func TestSummaries(t *testing.T) {
 		{"nobuild", counts{failed: 1}},                    // does not compile
 		{"main", counts{passed: 1, failed: 1}},            // TestMain exits with 1
 		{"hang", counts{failed: 1}},                       // a subtest met the timeout
+		{"race", counts{passed: 1, failed: 1}},            // the race detector's report
 		{"slash", counts{passed: 1, failed: 1}},           // subtests with slashes in their names
 	} {
 		t.Run(c.name, func(t *testing.T) {
