@@ -115,6 +115,10 @@ func TestUpgradeWithWaitingOperations(t *testing.T) {
 	for range 3 * n {
 		fate()
 	}
+	send(rds.Outgoing{Data: []byte("done")}) // before it comes, the host's own reads of there are not ordered behind the operations
+	if m, err := sock.Recv(ctx); err != nil || string(m.Data) != "done" {
+		t.Fatalf("%q, %v", m.Data, err)
+	}
 	for i, was := range found {
 		if was != uint64(1000+i) {
 			t.Errorf("addition %d found %d", i, was)
