@@ -25,14 +25,15 @@ type manager struct {
 	path string
 
 	mu     sync.Mutex
-	names  []string   // guarded by mu
-	files  []*os.File // guarded by mu
-	states []string   // guarded by mu
+	names  []string      // guarded by mu
+	files  []*os.File    // guarded by mu
+	states []string      // guarded by mu
+	news   chan struct{} // guarded by mu; closed by the next notification
 }
 
 func newManager(t *testing.T, dir string) *manager {
 	t.Helper()
-	m := &manager{T: t, path: filepath.Join(dir, "notify")}
+	m := &manager{T: t, path: filepath.Join(dir, "notify"), news: make(chan struct{})}
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.path, Net: "unixgram"})
 	if err != nil {
 		t.Fatal(err)
@@ -55,6 +56,8 @@ func (m *manager) heard(state string, oob []byte) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.states = append(m.states, state)
+	defer func(news chan struct{}) { close(news) }(m.news)
+	m.news = make(chan struct{})
 	_, name, _ := strings.Cut(state, "FDNAME=")
 	switch {
 	case strings.HasPrefix(state, "FDSTORE=1\nFDPOLL=0\n"):
@@ -96,6 +99,25 @@ func (m *manager) stored() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return len(m.files)
+}
+
+// until waits until a condition holds, which is asked with m.mu held.
+func (m *manager) until(what string, ok func() bool) {
+	m.Helper()
+	late := time.After(10 * time.Second)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for !ok() {
+		news := m.news
+		m.mu.Unlock()
+		select {
+		case <-news:
+			m.mu.Lock()
+		case <-late:
+			m.mu.Lock()
+			m.Fatalf("not in time: %s: %q", what, m.names)
+		}
+	}
 }
 
 // A daemon that the service manager restarts leaves all in the descriptor store: its
@@ -145,6 +167,7 @@ func TestRestartWithDescriptorStore(t *testing.T) {
 		if status := d.Wait(); status != 0 || !strings.Contains(d.Stderr.String(), "all is left in the descriptor store") {
 			t.Fatalf("status %d: %s", status, d.Stderr)
 		}
+		m.until("all is in the store", func() bool { return slices.Contains(m.names, storeHead) }) // the head comes last
 		if n := m.stored(); n < 8 {
 			t.Fatalf("%d descriptors in the store", n)
 		}
@@ -156,13 +179,7 @@ func TestRestartWithDescriptorStore(t *testing.T) {
 		}
 		tcp.Close()
 		d = m.start(args...)
-		for late := time.After(10 * time.Second); m.stored() > 0; {
-			select {
-			case <-time.After(time.Millisecond):
-			case <-late:
-				t.Fatalf("%d descriptors are still in the store", m.stored())
-			}
-		}
+		m.until("the store is empty", func() bool { return len(m.files) == 0 })
 		got, err = sock.Recv(ctx)
 		if err != nil || string(got.Data) != "to myself" {
 			t.Fatalf("round %d: %q, %v", round, got.Data, err)
