@@ -107,15 +107,6 @@ func wantedHooks(o AdmissionOptions, kind hookKind) (hooks []hook, ether bool, e
 	return hooks, ether, err
 }
 
-// netnsInode is the inode of the calling thread's network namespace.
-func netnsInode() (uint32, error) {
-	var ns unix.Stat_t
-	if err := unix.Stat("/proc/thread-self/ns/net", &ns); err != nil {
-		return 0, fmt.Errorf("/proc/thread-self/ns/net: %w", err)
-	}
-	return uint32(ns.Ino), nil
-}
-
 // attach attaches the program. It sets whether XDP is generic.
 func (h *hook) attach(netns string, program *ebpf.Program) (l link.Link, err error) {
 	err = inNetns(netns, func() error {
@@ -170,24 +161,19 @@ func (p place) attached(l link.Link) bool {
 // probeAdmission loads and attaches a program in a network namespace of its own, where that is
 // possible, else to the loopback interface. Without a list it lets everything through.
 func probeAdmission(kind hookKind) error {
-	probed := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and not unlocked: the thread ends with the goroutine
+	return onMovingThread(func() error {
 		_ = unix.Unshare(unix.CLONE_NEWNET)
-		probed <- func() error {
-			a, program, err := newAdmission(admissionConfig{}, kind, nil)
-			if err != nil {
-				return err
-			}
-			defer a.Close()
-			defer program.Close()
-			h := hook{place: place{Kind: kind, Index: 1, Name: "lo"}}
-			l, err := h.attach("", program)
-			if err != nil {
-				return err
-			}
-			return l.Close()
-		}()
-	}()
-	return <-probed
+		a, program, err := newAdmission(admissionConfig{}, kind, nil)
+		if err != nil {
+			return err
+		}
+		defer a.Close()
+		defer program.Close()
+		h := hook{place: place{Kind: kind, Index: 1, Name: "lo"}}
+		l, err := h.attach("", program)
+		if err != nil {
+			return err
+		}
+		return l.Close()
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"time"
 
@@ -145,26 +144,14 @@ func eachNetns(f func() error) error {
 	if err := f(); err != nil || len(others) == 0 {
 		return err
 	}
-	done := make(chan error)
-	go func() {
-		// The thread is not unlocked: it ends with the goroutine, and nobody else gets it.
-		runtime.LockOSThread()
-		done <- inEach(others, f)
-	}()
-	return <-done
+	return onMovingThread(func() error { return inEach(others, f) })
 }
 
 // inEach moves the calling thread from one network namespace to the next and calls f in each.
 func inEach(paths []string, f func() error) error {
 	for _, path := range paths {
-		ns, err := os.Open(path)
-		if err != nil {
-			continue // gone with its process
-		}
-		err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-		ns.Close()
-		if err != nil {
-			continue // not permitted, or being made or removed
+		if enterNetns(path) != nil {
+			continue // gone with its process, not permitted, or being made or removed
 		}
 		if err := f(); err != nil {
 			return err
