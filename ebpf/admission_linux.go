@@ -15,13 +15,13 @@ import (
 )
 
 var (
-	refuseFeature = &feature{name: "admission by sk_lookup", kernel: "5.17", capabilities: "CAP_BPF and CAP_NET_ADMIN",
+	refuseFeature = &feature{name: "admission by sk_lookup", kernel: "5.17", capabilities: "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
 		probe: func() error { return probeAdmission(hookLookup) }}
-	tcxFeature = &feature{name: "admission by tcx", kernel: "6.6", capabilities: "CAP_BPF and CAP_NET_ADMIN",
+	tcxFeature = &feature{name: "admission by tcx", kernel: "6.6", capabilities: "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
 		probe: func() error { return probeAdmission(hookTCX) }}
-	xdpFeature = &feature{name: "admission by XDP", kernel: "5.18", capabilities: "CAP_BPF and CAP_NET_ADMIN",
+	xdpFeature = &feature{name: "admission by XDP", kernel: "5.18", capabilities: "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
 		probe: func() error { return probeAdmission(hookXDP) }}
-	silentFeature = &feature{name: "admission by tcx or XDP", kernel: "5.18", capabilities: "CAP_BPF and CAP_NET_ADMIN"}
+	silentFeature = &feature{name: "admission by tcx or XDP", kernel: "5.18", capabilities: "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN"}
 	pinsFeature   = &feature{name: "pinned admission", capabilities: "the owner of the pins (before Linux 5.19 also CAP_BPF), or root with CAP_DAC_OVERRIDE"}
 )
 
@@ -62,9 +62,10 @@ const (
 	mapConfig  = "rds_config"
 )
 
-// LoadAdmission loads a filter into the kernel. It takes CAP_BPF and CAP_NET_ADMIN; pinning for
-// an owner takes CAP_CHOWN and CAP_DAC_OVERRIDE as well. It needs Linux 5.17 with Refuse, and
-// with Silent 6.6 for tcx, or 5.18 for XDP, which is used where tcx is missing.
+// LoadAdmission loads a filter into the kernel. It takes CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN;
+// pinning for an owner takes CAP_CHOWN and CAP_DAC_OVERRIDE as well, and Refuse where there are
+// other programs of sk_lookup, such as a [Handover], CAP_SYS_ADMIN. It needs Linux 5.17 with
+// Refuse, and with Silent 6.6 for tcx, or 5.18 for XDP, which is used where tcx is missing.
 //
 // Where a filter is pinned in the directory already, its list and its counts stay. If its
 // options and programs are the same, LoadAdmission only opens it. Otherwise the new filter
@@ -113,13 +114,6 @@ func loadHooks(o AdmissionOptions, kind hookKind) (_ *Admission, err error) {
 	//lint:ignore SA1019 The tag is compared with the tags of other loads only, never with the kernel's.
 	if conf.Tags[kind.program()], err = spec.Programs[kind.program()].Tag(); err != nil {
 		return nil, err
-	}
-	if kind == hookLookup {
-		defer func() {
-			if err == nil { // a handover that is loaded already asks the filter from now on
-				err = inNetns(o.Netns, filterHandoversHere)
-			}
-		}()
 	}
 	if o.Dir != "" {
 		return loadPinned(o, conf, kind)

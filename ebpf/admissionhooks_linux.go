@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"runtime"
 
 	"github.com/cilium/ebpf"
@@ -112,12 +111,7 @@ func (h *hook) attach(netns string, program *ebpf.Program) (l link.Link, err err
 	err = inNetns(netns, func() error {
 		switch h.Kind {
 		case hookLookup:
-			ns, err := os.Open("/proc/thread-self/ns/net")
-			if err != nil {
-				return err
-			}
-			defer ns.Close()
-			l, err = link.AttachNetNs(int(ns.Fd()), program)
+			l, err = attachLookup(program, nil)
 			return err
 		case hookTCX:
 			l, err = link.AttachTCX(link.TCXOptions{Interface: h.Index, Program: program, Attach: ebpf.AttachTCXIngress})

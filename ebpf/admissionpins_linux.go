@@ -254,7 +254,12 @@ func (a *Admission) pinLinks(o AdmissionOptions, program *ebpf.Program, old []ho
 			return err
 		}
 	}
-	for _, l := range update {
+	for i, l := range update {
+		if i == 0 && a.conf.Hooks[0].Kind == hookLookup {
+			if err := inNetns(o.Netns, func() error { return fillSlots(program, nil) }); err != nil {
+				return err
+			}
+		}
 		if err := l.Update(program); err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func (j job) unprivileged() {
 		for _, dir := range []string{"", j.Options.Dir, j.Options.Dir + "2"} {
 			_, err := LoadAdmission(AdmissionOptions{Deny: deny, Dir: dir})
 			expect(fmt.Sprintf("load %s in %q", deny, dir), err, ErrPermission)
-			if e := (*Error)(nil); !errors.As(err, &e) || !strings.Contains(err.Error(), "needs CAP_BPF and CAP_NET_ADMIN") {
+			if e := (*Error)(nil); !errors.As(err, &e) || !strings.Contains(err.Error(), "needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN") {
 				fmt.Println("BAD: error", err)
 			}
 		}

@@ -16,7 +16,7 @@ import (
 )
 
 var (
-	handoverFeature = &feature{name: "handover by sk_lookup", kernel: "5.9", capabilities: "CAP_BPF and CAP_NET_ADMIN",
+	handoverFeature = &feature{name: "handover by sk_lookup", kernel: "5.9", capabilities: "CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN",
 		probe: probeHandover}
 	handoverPinsFeature = &feature{name: "pinned handover",
 		capabilities: "to be owner or group of the pins (before Linux 5.19 also CAP_BPF), or root with CAP_DAC_OVERRIDE"}
@@ -56,10 +56,11 @@ const (
 	handoverConfigMax = 4096
 )
 
-// LoadHandover loads a handover into the kernel, without any prefix. It takes CAP_BPF and
-// CAP_NET_ADMIN; pinning for an owner takes CAP_CHOWN and CAP_DAC_OVERRIDE as well, and where
-// there are other programs of sk_lookup, such as an [Admission] with Refuse, CAP_SYS_ADMIN. A
-// stranger to an admission is refused at addresses of a handover too, whichever is loaded first.
+// LoadHandover loads a handover into the kernel, without any prefix. It takes CAP_BPF,
+// CAP_PERFMON and CAP_NET_ADMIN; pinning for an owner takes CAP_CHOWN and CAP_DAC_OVERRIDE as
+// well, and where there are other programs of sk_lookup, such as an [Admission] with Refuse,
+// CAP_SYS_ADMIN. A stranger to an admission is refused at addresses of a handover too, whichever
+// is loaded first.
 //
 // Where a handover of the same network namespace is pinned in the directory already, what is
 // registered there stays, also with other ports or another owner, and there is no moment
@@ -88,12 +89,6 @@ func LoadHandover(o HandoverOptions) (*Handover, error) {
 		} else {
 			h, err = loadUnpinnedHandover(conf)
 		}
-		if err != nil {
-			return err
-		}
-		if err = filterHandoversHere(); err != nil {
-			h.Close()
-		}
 		return err
 	})
 	if err != nil {
@@ -108,7 +103,7 @@ func loadUnpinnedHandover(conf handoverConfig) (*Handover, error) {
 		return nil, err
 	}
 	defer program.Close()
-	if h.link, err = attachHere(program); err != nil {
+	if h.link, err = attachLookup(program, h.maps[mapFilter]); err != nil {
 		h.Close()
 		return nil, err
 	}
@@ -144,20 +139,6 @@ func newHandover(conf handoverConfig, maps map[string]*ebpf.Map) (*Handover, *eb
 		h.maps[name] = c.DetachMap(name)
 	}
 	return h, c.DetachProgram(handoverProgram), nil
-}
-
-// attachHere attaches to the network namespace of the calling thread.
-func attachHere(program *ebpf.Program) (link.Link, error) {
-	ns, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return nil, err
-	}
-	defer ns.Close()
-	l, err := link.AttachNetNs(int(ns.Fd()), program)
-	if err != nil {
-		return nil, err
-	}
-	return l, nil
 }
 
 func probeHandover() error {

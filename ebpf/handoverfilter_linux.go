@@ -13,10 +13,48 @@ import (
 // choice of one beats the SK_DROP of another one. So a handover asks the program of an
 // admission that refuses by a tail call, from the slot of the map rds_filter.
 
-// filterHandoversHere puts the admission of the calling thread's network namespace, if there is
-// one, into the slots of the handovers there, and empties the slots otherwise. It takes
-// CAP_SYS_ADMIN if there are programs.
-func filterHandoversHere() error {
+// attachLookup attaches a program to the network namespace of the calling thread: that of an
+// admission, or that of a handover with its slot. Handovers ask the admission before it is
+// attached, so that no stranger passes meanwhile, and once more afterwards, because another
+// process may have loaded a handover, or the admission, meanwhile.
+func attachLookup(program *ebpf.Program, slot *ebpf.Map) (l link.Link, err error) {
+	ns, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	if err := fillSlots(program, slot); err != nil {
+		return nil, err
+	}
+	if l, err = link.AttachNetNs(int(ns.Fd()), program); err == nil {
+		if err = fillSlots(program, slot); err != nil {
+			l.Close()
+		}
+	}
+	if err != nil && slot == nil {
+		if info, e := program.Info(); e == nil {
+			id, _ := info.ID()
+			_ = unfilterHandovers(id)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l, nil
+}
+
+// fillSlots puts an admission into the slots of all handovers of the calling thread's network
+// namespace; or, if there is a slot, the admission of the namespace into that one. It takes
+// CAP_SYS_ADMIN if there are other programs of sk_lookup.
+func fillSlots(program *ebpf.Program, slot *ebpf.Map) error {
+	if !hasCapability(unix.CAP_NET_ADMIN) && !hasCapability(unix.CAP_SYS_ADMIN) {
+		return ErrPermission // the library takes the query of programs to be missing then, and for ever
+	}
+	info, err := program.Info()
+	if err != nil {
+		return err
+	}
+	own, _ := info.ID()
 	ns, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
 		return err
@@ -26,17 +64,11 @@ func filterHandoversHere() error {
 	if err != nil {
 		return err
 	}
-	var (
-		filter *ebpf.Program
-		slots  []*ebpf.Map
-	)
-	defer func() {
-		filter.Close()
-		for _, m := range slots {
-			m.Close()
-		}
-	}()
+	asks := false
 	for _, a := range attached.Programs {
+		if a.ID == own {
+			continue
+		}
 		p, err := ebpf.NewProgramFromID(a.ID)
 		if errors.Is(err, os.ErrNotExist) { // it was unloaded meanwhile
 			continue
@@ -44,38 +76,42 @@ func filterHandoversHere() error {
 		if err != nil {
 			return err
 		}
-		slot, err := filterSlot(p)
-		switch {
-		case err != nil:
-			p.Close()
-			return err
-		case slot != nil:
-			slots = append(slots, slot)
-		case named(p, hookLookup.program()):
-			filter.Close()
-			filter = p
-			continue
+		if slot != nil && named(p, hookLookup.program()) {
+			err, asks = slot.Put(uint32(0), p), true
+		} else if slot == nil {
+			err = fillSlotOf(p, program)
 		}
 		p.Close()
-	}
-	for _, slot := range slots {
-		err := slot.Delete(uint32(0))
-		if filter != nil {
-			err = slot.Put(uint32(0), filter)
-		}
-		if err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		if err != nil {
 			return err
 		}
+	}
+	if slot == nil || asks {
+		return nil
+	}
+	// What is in the slot is of an admission that ended with its process.
+	if err := slot.Delete(uint32(0)); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return err
 	}
 	return nil
 }
 
+// fillSlotOf puts an admission into the slot of a program, if that is a handover's.
+func fillSlotOf(handover, admission *ebpf.Program) error {
+	slot, err := filterSlot(handover)
+	if slot == nil || err != nil {
+		return err
+	}
+	defer slot.Close()
+	return slot.Put(uint32(0), admission)
+}
+
 // unfilterHandovers empties the slots, of all network namespaces, that have a program which is
-// about to be unloaded.
+// about to be unloaded. Without CAP_SYS_ADMIN it does nothing: handovers go on asking the program.
 func unfilterHandovers(unloaded ebpf.ProgramID) error {
 	for id := ebpf.ProgramID(0); ; {
 		next, err := ebpf.ProgramGetNextID(id)
-		if errors.Is(err, os.ErrNotExist) {
+		if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
 			return nil
 		}
 		if err != nil {

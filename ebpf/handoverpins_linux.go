@@ -93,7 +93,9 @@ func loadPinnedHandover(dir string, conf handoverConfig) (_ *Handover, err error
 		return nil, err
 	}
 	if attached != nil {
-		err = attached.Update(program)
+		if err = fillSlots(program, h.maps[mapFilter]); err == nil {
+			err = attached.Update(program)
+		}
 	} else {
 		err = h.pinLink(path, program)
 	}
@@ -157,7 +159,7 @@ func (h *Handover) pinLink(path string, program *ebpf.Program) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	l, err := attachHere(program)
+	l, err := attachLookup(program, h.maps[mapFilter])
 	if err != nil {
 		return err
 	}

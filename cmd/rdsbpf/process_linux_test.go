@@ -125,8 +125,8 @@ func TestLoadByConfiguration(t *testing.T) {
 		want   string
 	}{
 		{"off", true, "", 0, "admission: off in the configuration: nothing loaded\n"},
-		{"auto", false, "", 0, "admission: not loaded, rdsd does without: admission by sk_lookup: not permitted: needs CAP_BPF and CAP_NET_ADMIN\n"},
-		{"require", false, "", 1, "rdsbpf: admission by sk_lookup: not permitted: needs CAP_BPF and CAP_NET_ADMIN\n"},
+		{"auto", false, "", 0, "admission: not loaded, rdsd does without: admission by sk_lookup: not permitted: needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN\n"},
+		{"require", false, "", 1, "rdsbpf: admission by sk_lookup: not permitted: needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN\n"},
 		{"require", true, "", 0, "admission: refuse by sk_lookup, TCP 17000 and 17001, everybody may connect\n"},
 		{"off", true, "", 0, "nothing loaded\nrdsbpf: admission was loaded into " + mount + "/rds before and stays: rdsbpf unload takes it out\n"},
 		{"auto", true, "--port 16385", 0, "admission: refuse by sk_lookup, TCP 16385, everybody may connect\n"},
