@@ -15,7 +15,7 @@ import (
 func TestThreadsComeBackFromOtherNamespaces(t *testing.T) {
 	t.Parallel()
 	netlab.Root(t)
-	home, err := os.Readlink("/proc/self/ns/net")
+	home, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
 		t.Fatal(err)
 	}
