@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -405,18 +406,48 @@ func (t *Telemetry) Close() error {
 	return errors.Join(all...)
 }
 
-// probe loads the programs of a part.
+// probe tries a part.
 func (part *telemetryPart) probe() error {
 	if part.feature == telemetryRTT {
 		if _, err := fs.Cgroup2(); err != nil {
 			return err
 		}
 	}
+	if part.feature == telemetryOlder {
+		return probeOlder()
+	}
 	c, err := load(bpf.LoadTelemetry, loading{programs: part.programs})
 	if err != nil {
 		return err
 	}
 	c.Close()
+	return nil
+}
+
+// probeOlder has round trips counted of a connection on loopback that is older than telemetry:
+// a kernel that loads the program may refuse what it does.
+func probeOlder() error {
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	c, err := net.Dial("tcp4", l.Addr().String())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	t := &Telemetry{programs: make(map[string]*ebpf.Program), maps: make(map[string]*ebpf.Map), links: make(map[string]link.Link)}
+	defer t.Close()
+	o := TelemetryOptions{Ports: []uint16{uint16(l.Addr().(*net.TCPAddr).Port)}}
+	cache := btf.NewCache()
+	for _, part := range telemetryParts {
+		if part.feature == telemetryRTT || part.feature == telemetryOlder {
+			if err := t.load(&part, &o, nil, cache); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
