@@ -17,7 +17,7 @@ func loadHandover(l *loadOptions) (string, error) {
 		return "", err
 	}
 	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{
-		Dir: handoverDir(l.dir), Ports: l.portsOr(l.config.ports()), Netns: l.netns, Owner: l.uid,
+		Dir: handoverDir(l.dir), Ports: l.portsOr(l.config.ports()), Netns: l.netns, Owner: l.uid, Group: l.groupID,
 	})
 	if err != nil {
 		return "", err

@@ -37,6 +37,8 @@ type loadOptions struct {
 	interfaces []string
 	owner      string
 	uid, gid   int // of owner
+	group      string
+	groupID    int // of group; 0: none
 	config     *config
 }
 
@@ -55,6 +57,7 @@ func loadCommand(o *options) *cobra.Command {
 	f.StringVar(&l.netns, "netns", "", "network namespace to filter: a `file` such as /run/netns/blue")
 	f.StringSliceVar(&l.interfaces, "interface", nil, "interfaces to filter with deny silent, by `name`; may be repeated (default all but loopback)")
 	f.StringVar(&l.owner, "owner", "root", "`user` who may change the list besides root: the one that rdsd runs as")
+	f.StringVar(&l.group, "group", "", "`group` that may register listening sockets with the handover besides the owner: of rdsds that run as several users")
 	return cmd
 }
 
@@ -90,7 +93,16 @@ func (l *loadOptions) check() (err error) {
 	if l.gid, err = strconv.Atoi(u.Gid); err != nil {
 		return err
 	}
-	l.uid, err = strconv.Atoi(u.Uid)
+	if l.uid, err = strconv.Atoi(u.Uid); err != nil || l.group == "" {
+		return err
+	}
+	g, err := user.LookupGroup(l.group)
+	if err != nil {
+		if g, err = user.LookupGroupId(l.group); err != nil {
+			return cli.Usagef("no group %q on this host", l.group)
+		}
+	}
+	l.groupID, err = strconv.Atoi(g.Gid)
 	return err
 }
 

@@ -47,7 +47,7 @@ func TestMistakesOfTheConfiguration(t *testing.T) {
 			t.Errorf("%q: status %d, %s", text, status, stderr)
 		}
 	}
-	for _, args := range []string{"load nothing", "load admission --port 0", "load --deny loud", "allow", "allow 10.0.0.1/24", "deny x", "watch --interval 0", "status more", "unload more", "load --owner no-such-user", ""} {
+	for _, args := range []string{"load nothing", "load admission --port 0", "load --deny loud", "allow", "allow 10.0.0.1/24", "deny x", "watch --interval 0", "status more", "unload more", "load --owner no-such-user", "load handover --group no-such-group", ""} {
 		if status, _, stderr := clitest.Run(t, bin.Path("rdsbpf"), strings.Fields(args)...); status != 2 || strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%s: status %d, %s", args, status, stderr)
 		}

@@ -15,13 +15,9 @@ import (
 func TestTelemetryIsLoadedAndUnloaded(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(netlab.BPFFS(t), "rds")
-	program := filepath.Join(t.TempDir(), "rdsbpf")
-	if out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
 	run := func(args ...string) string {
 		t.Helper()
-		out, err := exec.Command(program, append(args, "--dir", dir)...).CombinedOutput()
+		out, err := exec.Command(bin.Path("rdsbpf"), append(args, "--dir", dir)...).CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %v: %s", args, err, out)
 		}

@@ -86,8 +86,12 @@ func (s *steered) ready(d *clitest.Process) *clitest.Process {
 // pings has host a ping an address by both wires, and tells whether there were answers.
 func (s *steered) pings(to string) bool {
 	s.Helper()
+	from := s.a.IP4
+	if strings.Contains(to, ":") {
+		from = s.a.IP6
+	}
 	for _, wire := range []string{"tcp", "xrc"} {
-		args := s.a.Args(bin.Path("rdsping"), "--provider", "node", "--wire", wire, "-c", "1", "-W", "5s", "-I", s.a.IP4.String(), to)
+		args := s.a.Args(bin.Path("rdsping"), "--provider", "node", "--wire", wire, "-c", "1", "-W", "5s", "-I", from.String(), to)
 		if status, stdout, stderr := clitest.Run(s.T, args[0], args[1:]...); status != 0 {
 			s.Logf("ping %s over %s: status %d: %s%s", to, wire, status, stdout, stderr)
 			return false
@@ -187,6 +191,33 @@ func TestDaemonHas4096AddressesWithOneListener(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	if descriptors, listening := sockets(t, pid); descriptors > 64 || listening != 2 {
 		t.Errorf("the successor has %d descriptors and %d listening sockets", descriptors, listening)
+	}
+}
+
+// Prefixes of both families have a listening socket each for each port, and their addresses
+// connect to others as they are connected to.
+func TestDaemonWithPrefixesOfBothFamilies(t *testing.T) {
+	t.Parallel()
+	s := newSteered(t)
+	s.b.Run("ip", "route", "add", "local", "fd77::/124", "dev", "lo")
+	s.b.Run("sh", "-c", "echo 1 > /proc/sys/net/ipv6/ip_nonlocal_bind") // without it IPv6 has no use for the route
+	s.a.Run("ip", "route", "add", "fd77::/124", "via", s.b.IP6.String())
+	d := s.ready(s.start("both", "10.200.0.0/28", "fd77::/124"))
+	if descriptors, listening := sockets(t, d.PID()); descriptors > 64 || listening != 2 {
+		t.Errorf("%d descriptors, %d listening sockets of IPv4", descriptors, listening)
+	}
+	for _, a := range []string{"10.200.0.15", "fd77::", "fd77::7", "fd77::f"} {
+		if !s.pings(a) {
+			t.Errorf("%s does not answer", a)
+		}
+	}
+	peer := daemonOn(t, s.a, "--listen", s.a.IP4.String()+","+s.a.IP6.String())
+	peer.Line(peer.Stderr, "ready")
+	for from, to := range map[string]netip.Addr{"10.200.0.7": s.a.IP4, "fd77::9": s.a.IP6} {
+		args := s.b.Args(bin.Path("rdsping"), "--socket", filepath.Join(s.tmp, "both.sock"), "-c", "2", "-W", "10s", "-I", from, to.String())
+		if status, stdout, stderr := clitest.Run(t, args[0], args[1:]...); status != 0 {
+			t.Errorf("ping from %s: status %d: %s%s", from, status, stdout, stderr)
+		}
 	}
 }
 

@@ -197,7 +197,7 @@ func (s *settings) explainNode(err error) error {
 		return fmt.Errorf("%s: port %d is in use, by another node or the kernel's RDS", at, s.Port)
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		if strings.Contains(strings.Join(s.Listen, ","), "/") {
-			return fmt.Errorf("listen: %s: %w; a route makes a prefix local: ip route add local PREFIX dev lo", at, e.Err)
+			return fmt.Errorf("listen: %s: %w; a route makes a prefix local: ip route add local PREFIX dev lo, and for IPv6 also sysctl net.ipv6.ip_nonlocal_bind=1", at, e.Err)
 		}
 		return fmt.Errorf("listen: %s: %w", at, e.Err)
 	}

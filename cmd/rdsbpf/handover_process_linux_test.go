@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/ebpf"
+	"github.com/rds-go/rds/internal/netlab"
+)
+
+// A handover that is loaded for a group lets its members register listening sockets, and nobody
+// else. It is loaded again without losing them, is shown, and is gone when it is unloaded.
+func TestHandoverIsLoadedForAGroup(t *testing.T) {
+	t.Parallel()
+	client, server := netlab.Pair(t)
+	server.Run("ip", "route", "add", "local", "10.1.0.0/24", "dev", "lo")
+	client.Run("ip", "route", "add", "10.1.0.0/24", "via", server.IP4.String())
+	mount := netlab.BPFFS(t)
+	for d := mount; len(d) > len(os.TempDir()); d = filepath.Dir(d) { // t.TempDir is root's alone
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pins := filepath.Join(mount, "rds")
+	does := func(want string, args ...string) string {
+		t.Helper()
+		status, stdout, stderr := command(t, server, append(args, "--dir", pins)...)
+		if status != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("%q: status %d, %s%s; want %q", args, status, stdout, stderr, want)
+		}
+		return stdout
+	}
+	connect := func() (err error) {
+		client.Do(func() {
+			var c net.Conn
+			if c, err = net.DialTimeout("tcp", "10.1.0.77:16385", 5*time.Second); err == nil {
+				_ = c.Close()
+			}
+		})
+		return err
+	}
+	does("handover: ports [16385 18634], 0 listening sockets with 0 prefixes, in "+pins, "load", "handover", "--group", "daemon")
+	var (
+		l   net.Listener
+		err error
+	)
+	server.Do(func() {
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false)
+		l, err = lc.Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	all := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}
+	register := func(gid int) (err error) {
+		server.As(65534, gid, func() {
+			var h *ebpf.Handover
+			if h, err = ebpf.OpenHandover(filepath.Join(pins, "handover")); err == nil {
+				err = errors.Join(h.Register(all, 16385, l.(*net.TCPListener)), h.Close())
+			}
+		})
+		return err
+	}
+	if err := register(65534); !errors.Is(err, ebpf.ErrPermission) {
+		t.Errorf("registered by another group: %v", err)
+	}
+	if err := register(1); err != nil { // the group daemon
+		t.Errorf("registered by the group: %v", err)
+	}
+	if err := connect(); err != nil {
+		t.Error(err)
+	}
+	does("handover: ports [16385], 1 listening sockets with 1 prefixes", "load", "handover", "--port", "16385")
+	does("0 prefixes of sockets that were closed; ", "status")
+	var r struct {
+		Loaded struct {
+			Handover *handoverReport `json:"handover"`
+		} `json:"loaded"`
+	}
+	if err := json.Unmarshal([]byte(does("", "status", "--json")), &r); err != nil || r.Loaded.Handover == nil {
+		t.Fatalf("%v, %+v", err, r)
+	}
+	if h := r.Loaded.Handover; h.Handed == 0 || len(h.Registered) != 1 || h.Registered[0].Prefix != all[0] || !h.Registered[0].Live {
+		t.Errorf("%+v", h)
+	}
+	if err := connect(); err != nil {
+		t.Errorf("loaded again: %v", err)
+	}
+	if err := register(1); !errors.Is(err, ebpf.ErrPermission) {
+		t.Errorf("registered by the group that the handover is not loaded for any more: %v", err)
+	}
+	does("handover: unloaded\n", "unload", "handover")
+	if err := connect(); !errors.Is(err, syscall.ECONNREFUSED) {
+		t.Errorf("unloaded: %v", err)
+	}
+	if _, err := os.Stat(pins); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("pins are left: %v", err)
+	}
+	does("handover: not loaded in "+pins, "status")
+}
