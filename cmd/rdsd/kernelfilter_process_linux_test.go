@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -172,6 +173,57 @@ func TestKernelFilterOfTheDaemonBefore(t *testing.T) {
 		t.Errorf("everybody is allowed, and the stranger: %v", err)
 	}
 	terminate(t, d)
+}
+
+// An upgrade does not open the filter: no stranger gets in at any moment, and no peer is refused.
+func TestKernelFilterStaysClosedDuringAnUpgrade(t *testing.T) {
+	t.Parallel()
+	f := newFiltered(t)
+	f.configure("refuse", "require", f.friend.IP4)
+	f.rdsbpf("load", "--config", f.file)
+	d := daemonOn(t, f.host, "--config", f.file)
+	d.Line(d.Stderr, "ready")
+	var (
+		work     sync.WaitGroup
+		attempts [2]int
+	)
+	stop := make(chan struct{})
+	end := sync.OnceFunc(func() { close(stop); work.Wait() })
+	t.Cleanup(end)
+	for i, from := range []*netlab.Host{f.friend, f.stranger} {
+		work.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				attempts[i]++
+				switch err := f.connect(from, rds.DefaultPort); {
+				case i == 0 && err != nil:
+					t.Errorf("attempt %d of the peer: %v", attempts[i], err)
+				case i == 1 && !turnedAway("refuse", err):
+					t.Errorf("attempt %d of the stranger: %v", attempts[i], err)
+				default:
+					continue
+				}
+				return
+			}
+		})
+	}
+	d.Signal(upgradeSignal)
+	d.Line(d.Stderr, "taken over")
+	end()
+	t.Logf("%d attempts of the peer, %d of the stranger", attempts[0], attempts[1])
+	var pid int
+	_, text, _ := strings.Cut(lastLine(d.Stderr.String(), "successor started"), `"successor": `)
+	if _, err := fmt.Sscanf(text, "%d", &pid); err != nil {
+		t.Fatalf("no successor: %s", d.Stderr)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
+	if a := f.admission(); !a.Kernel.Active || a.Kernel.Prefixes != 1 || a.Rejected != 0 {
+		t.Errorf("%+v, filter %+v", a, a.Kernel)
+	}
 }
 
 // Without pins rdsd says why there is no filter and does without, or does not start.
