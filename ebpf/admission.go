@@ -86,9 +86,14 @@ type AdmissionStatus struct {
 	Hooks    []string `json:"hooks"`    // where the programs are, such as "sk_lookup" or "tcx on eth0" or "XDP on eth0 (generic)"
 	Ports    []uint16 `json:"ports"`    // TCP ports that are filtered
 	Prefixes int      `json:"prefixes"` // length of the list; 0: everybody may connect
+	// Here tells whether it is the calling thread's network namespace that is filtered.
+	Here bool `json:"here"`
+	// Version is another one whenever the list was set, by whichever process, and of each filter.
+	Version string `json:"version"`
 	// Passed and Refused count attempts to connect since the filter was loaded: SYNs, and with
 	// Refuse other packets that belong to no connection. A SYN that is sent again counts again,
-	// and so does one that passes two filtered interfaces, such as eth0 and eth0.5.
+	// and so does one that passes two filtered interfaces, such as eth0 and eth0.5, or one that
+	// a handover asks about (see LoadHandover).
 	Passed  uint64 `json:"passed"`
 	Refused uint64 `json:"refused"`
 }

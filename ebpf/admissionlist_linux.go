@@ -25,9 +25,6 @@ type admissionState struct {
 // maxGeneration is the largest generation that fits the tag of a key.
 const maxGeneration = 1<<31 - 1
 
-// lockWait is how long Set waits for another process that is changing the list.
-const lockWait = 5 * time.Second
-
 // locked calls f while nobody else changes the list.
 func (a *Admission) locked(f func() error) error {
 	a.mu.Lock()
@@ -36,17 +33,11 @@ func (a *Admission) locked(f func() error) error {
 		return fmt.Errorf("admission: %w", os.ErrClosed)
 	}
 	if a.lock != nil {
-		fd := int(a.lock.Fd())
-		for end := time.Now().Add(lockWait); ; time.Sleep(time.Millisecond) {
-			err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-			if err == nil {
-				break
-			}
-			if err != unix.EINTR && (err != unix.EWOULDBLOCK || time.Now().After(end)) {
-				return fmt.Errorf("admission: another process is changing the list: %w", err)
-			}
+		unlock, err := exclude(a.lock)
+		if err != nil {
+			return fmt.Errorf("admission: another process is changing the list: %w", err)
 		}
-		defer unix.Flock(fd, unix.LOCK_UN)
+		defer unlock()
 	}
 	if err := f(); err != nil {
 		return pinsFeature.err(err)
@@ -114,11 +105,29 @@ func (a *Admission) setLocked(keys []listKey) error {
 	if err != nil {
 		return errors.Join(err, a.deleteKeys(next.own), a.deleteKeys(next.listed))
 	}
-	if err := errors.Join(a.deleteKeys(old.listed), a.deleteKeys(old.own)); err != nil {
-		return err
+	// The new list counts. What is left of the old one, if anything, the next process deletes
+	// that changes the list.
+	if a.deleteKeys(old.listed) == nil && a.deleteKeys(old.own) == nil {
+		if s.Writing = 0; a.putState(s) == nil {
+			a.written = next
+		}
 	}
-	a.written, s.Writing = next, 0
-	return a.putState(s)
+	return nil
+}
+
+// setAgain sets the list that there is, and learns the host's own addresses anew.
+func (a *Admission) setAgain() error {
+	return a.locked(func() error {
+		s, err := a.stateLocked()
+		if err != nil {
+			return err
+		}
+		last, _, err := a.keysLocked(s)
+		if err != nil {
+			return err
+		}
+		return a.setLocked(last.listed)
+	})
 }
 
 func (a *Admission) stateLocked() (s admissionState, err error) {
@@ -257,6 +266,17 @@ func (a *Admission) Status() (AdmissionStatus, error) {
 		return s, pinsFeature.err(err)
 	}
 	s.Prefixes = int(state.Prefixes)
+	inode, err := netnsInode()
+	if err != nil {
+		return s, err
+	}
+	s.Here = len(a.conf.Hooks) > 0 && a.conf.Hooks[0].Netns == inode
+	info, err := a.maps[mapState].Info()
+	if err != nil {
+		return s, pinsFeature.err(err)
+	}
+	id, _ := info.ID()
+	s.Version = fmt.Sprintf("%d.%d", id, state.Last)
 	var cpus []struct{ Passed, Refused uint64 } // struct totals of admission.bpf.c
 	if err := a.maps[mapTotals].Lookup(uint32(0), &cpus); err != nil {
 		return s, pinsFeature.err(err)

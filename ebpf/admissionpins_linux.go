@@ -54,9 +54,11 @@ func loadPinned(o AdmissionOptions, conf admissionConfig, kind hookKind) (_ *Adm
 		}
 		return nil, err
 	}
-	if err := unix.Flock(int(dir.Fd()), unix.LOCK_EX); err != nil {
-		return nil, err
+	unlock, err := exclude(dir)
+	if err != nil {
+		return nil, fmt.Errorf("another process is changing %s: %w", o.Dir, err)
 	}
+	defer unlock()
 	old, err := openPinned(o.Dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -67,8 +69,11 @@ func loadPinned(o AdmissionOptions, conf admissionConfig, kind hookKind) (_ *Adm
 			return nil, err
 		}
 		defer func() {
-			if err != nil {
-				_ = unloadPinned(o.Dir)
+			if err == nil {
+				return
+			}
+			if removePinned(o.Dir) != nil && fresh {
+				_ = os.Remove(o.Dir)
 			}
 		}()
 	} else if old.conf.same(conf) && linksAttached(o.Dir, old.conf.Hooks) {
@@ -189,6 +194,12 @@ func replacePinned(o AdmissionOptions, conf admissionConfig, kind hookKind, old 
 	}
 	if a.lock, err = os.Open(filepath.Join(o.Dir, lockDir)); err != nil {
 		return nil, err
+	}
+	if handed != nil && !slices.EqualFunc(oldHooks, conf.Hooks, func(a, b hook) bool { return a.Kind == b.Kind && a.Netns == b.Netns }) {
+		// What is the host's own is not what it was.
+		if err := inNetns(o.Netns, a.setAgain); err != nil {
+			return nil, err
+		}
 	}
 	if err := a.pinLinks(o, program, oldHooks); err != nil {
 		return nil, err
@@ -316,14 +327,24 @@ func own(path string, owner int, mode os.FileMode) error {
 	return os.Chmod(path, mode)
 }
 
-// unloadPinned takes out the filter of a directory and removes its pins, those with them of a
-// filter that was loaded half.
+// unloadPinned takes out the filter of a directory and removes its pins.
 func unloadPinned(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
+	unlock, err := exclude(d)
+	if err != nil {
+		return fmt.Errorf("another process is changing %s: %w", dir, err)
+	}
+	defer unlock()
+	return removePinned(dir)
+}
+
+// removePinned is unloadPinned of the process that has the directory's lock. It also removes what
+// there is of a filter that was loaded half.
+func removePinned(dir string) error {
 	there := false
 	remove := func(name string) error {
 		err := os.Remove(filepath.Join(dir, name))

@@ -105,6 +105,27 @@ func TestPinnedFilterIsReplacedWithoutAGap(t *testing.T) {
 	s.open("unloaded")
 }
 
+// A filter that refuses sees connections between the host's addresses, and knows them also when
+// it takes the place of one that has no need of them.
+func TestFilterThatIsReplacedKnowsTheHostsAddresses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.here.Run("ip", "address", "add", "10.99.0.77/16", "dev", "eth0")
+	o := AdmissionOptions{Dir: filepath.Join(netlab.BPFFS(t), "rds"), Netns: s.here.Netns(), Allow: s.peers()}
+	for _, o.Deny = range []Deny{Silent, Refuse} {
+		a, err := LoadAdmission(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+		s.connects(string(o.Deny)+" and oneself", s.here, netip.MustParseAddr("10.99.0.77"), s.here.IP4)
+		s.filters(string(o.Deny), o.Deny)
+		s.filters(string(o.Deny), o.Deny)
+	}
+}
+
 // The maps of another version of this package are replaced, and the list is kept.
 func TestPinsOfAnotherVersionHandOnTheirList(t *testing.T) {
 	t.Parallel()

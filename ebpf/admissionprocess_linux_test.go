@@ -102,8 +102,15 @@ func (j job) own() {
 	}
 	expect("chmod the directory of links", os.Chmod(filepath.Join(dir, linksDir), 0o777), os.ErrPermission, unix.EROFS)
 	expect("chown the directory of links", os.Chown(filepath.Join(dir, linksDir), os.Geteuid(), 0), os.ErrPermission, unix.EROFS)
-	expect("move the directory of links", os.Rename(filepath.Join(dir, linksDir), filepath.Join(dir, "x")), os.ErrPermission, unix.EROFS)
-	expect("unlink the list", os.Remove(filepath.Join(dir, mapList)), os.ErrPermission, unix.EROFS)
+	if handover := os.Getenv("RDS_TEST_HANDOVER"); handover != "" {
+		_, err = ebpf.LoadPinnedMap(filepath.Join(handover, mapFilter), nil)
+		expect("open what a handover asks", err, os.ErrPermission)
+		_, err = ebpf.LoadPinnedMap(filepath.Join(handover, mapFilter), &ebpf.LoadPinOptions{ReadOnly: true})
+		expect("open what a handover asks for reading", err, os.ErrPermission)
+	} else {
+		expect("move the directory of links", os.Rename(filepath.Join(dir, linksDir), filepath.Join(dir, "x")), os.ErrPermission, unix.EROFS)
+		expect("unlink the list", os.Remove(filepath.Join(dir, mapList)), os.ErrPermission, unix.EROFS)
+	}
 	_, err = link.NewFromID(1)
 	expect("a link by its number", err, os.ErrPermission)
 	expect("unload", UnloadAdmission(dir), ErrPermission, unix.EROFS)
@@ -265,6 +272,9 @@ func TestOwnerChangesTheListAndCannotRemoveTheFilter(t *testing.T) {
 			{"root without capabilities", 0, []string{"unshare", "--mount", "sh", "-c",
 				`mount --bind "$D" "$D" && mount -o remount,bind,ro "$D" && exec "$@"`, "sh",
 				"setpriv", "--inh-caps=-all", "--bounding-set=-all,+chown", "--no-new-privs"}},
+			// Where the directory is not read-only, modes and owners are what protects the filter, and the
+			// directory's own entries are not protected.
+			{"root without capabilities, a handover", 0, []string{"setpriv", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"}},
 			{"a user", nobody, []string{"setpriv", fmt.Sprintf("--reuid=%d", nobody), fmt.Sprintf("--regid=%d", nobody),
 				"--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"}},
 		} {
@@ -286,6 +296,15 @@ func TestOwnerChangesTheListAndCannotRemoveTheFilter(t *testing.T) {
 				j := job{Do: "own", Options: o, Set: s.peers()}
 				cmd := j.command(t, c.words...)
 				cmd.Env = append(cmd.Env, "D="+mount, "RDS_TEST_LINKS="+links[0].Name())
+				if strings.HasSuffix(c.name, "a handover") {
+					dir := filepath.Join(mount, "handover")
+					h, err := LoadHandover(HandoverOptions{Dir: dir, Netns: s.here.Netns()})
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer h.Close()
+					cmd.Env = append(cmd.Env, "RDS_TEST_HANDOVER="+dir)
+				}
 				j.run(t, cmd)
 				s.filters("after the owner's attempts", deny)
 			})

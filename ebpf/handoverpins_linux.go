@@ -123,7 +123,7 @@ func (h *Handover) pinParts(dir string) (err error) {
 			return err
 		}
 	}
-	if err := pinMap(h.maps[mapFilter], filepath.Join(dir, mapFilter), 0, 0o600); err != nil {
+	if err := pinMap(h.maps[mapFilter], filepath.Join(dir, mapFilter), noUID, 0); err != nil {
 		return err
 	}
 	lock, links := filepath.Join(dir, lockDir), filepath.Join(dir, linksDir)

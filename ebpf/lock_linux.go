@@ -7,6 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// lockWait is how long a process waits for another one that is changing the same pins.
+const lockWait = 5 * time.Second
+
 // exclude takes the lock of an open directory, which processes that change the same pins take.
 // It waits for lockWait at most. The result gives the lock back.
 func exclude(dir *os.File) (unlock func(), err error) {

@@ -1,7 +1,9 @@
 package ebpf
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -19,7 +21,10 @@ func Mount(dir string) (mounted bool, err error) {
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(mountPoint, &fs); err != nil {
-		return false, mountFeature.err(fmt.Errorf("%s: %w", mountPoint, err))
+		if errors.Is(err, os.ErrNotExist) { // the kernel has no BPF, or /sys is not there
+			err = fmt.Errorf("%w: there is no %s", ErrNotSupported, mountPoint)
+		}
+		return false, mountFeature.err(err)
 	}
 	if uint32(fs.Type) == unix.BPF_FS_MAGIC {
 		return false, nil

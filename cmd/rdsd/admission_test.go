@@ -74,10 +74,11 @@ func TestReloadChangesTheAllowList(t *testing.T) {
 
 // fakeFilter is a filter in the kernel that writes down its lists.
 type fakeFilter struct {
-	ports []uint16
-	deny  ebpf.Deny
-	lists []string
-	fails error
+	ports     []uint16
+	deny      ebpf.Deny
+	elsewhere bool
+	lists     []string
+	fails     error
 }
 
 func (f *fakeFilter) Set(list []netip.Prefix) error {
@@ -88,7 +89,7 @@ func (f *fakeFilter) Set(list []netip.Prefix) error {
 }
 
 func (f *fakeFilter) Status() (ebpf.AdmissionStatus, error) {
-	return ebpf.AdmissionStatus{Deny: f.deny, Hooks: []string{"sk_lookup"}, Ports: f.ports}, nil
+	return ebpf.AdmissionStatus{Deny: f.deny, Hooks: []string{"sk_lookup"}, Ports: f.ports, Here: !f.elsewhere, Version: fmt.Sprint(len(f.lists))}, nil
 }
 
 func (f *fakeFilter) Close() error { return nil }
@@ -141,6 +142,14 @@ func TestReloadChangesTheKernelFilter(t *testing.T) {
 	if i := r.filter.info(); !i.Active || i.Why != "" {
 		t.Errorf("%+v", i)
 	}
+	k.lists = append(k.lists, "of another process")
+	if i := r.filter.info(); i.Active || !strings.Contains(i.Why, "set by another process") {
+		t.Errorf("%+v", i)
+	}
+	r.read(t, listed)
+	if i := r.filter.info(); !i.Active {
+		t.Errorf("%+v", i)
+	}
 }
 
 // A filter that is missing, fails or is another daemon's is no obstacle, unless it is required.
@@ -156,6 +165,7 @@ func TestKernelFilterThatCannotBeUsed(t *testing.T) {
 		"missing":   {nil, os.ErrNotExist, "no kernel filter, the daemon keeps strangers out by itself", "no pins in /sys/fs/bpf/rds"},
 		"forbidden": {nil, os.ErrPermission, "kernel filter not set: it keeps the list it has", "permission denied"},
 		"failing":   {&fakeFilter{ports: both, deny: ebpf.Refuse, fails: errors.New("full")}, nil, "kernel filter not set: it keeps the list it has", "full"},
+		"elsewhere": {&fakeFilter{ports: both, deny: ebpf.Refuse, elsewhere: true}, nil, "kernel filter not set: it keeps the list it has", "is of another network namespace"},
 		"foreign":   {&fakeFilter{ports: []uint16{17000}, deny: ebpf.Refuse}, nil, "kernel filter not set: it keeps the list it has", "is for TCP ports 17000, not for 16385, 18634"},
 	} {
 		r := newRig().withFilter(c.k, c.open)

@@ -42,6 +42,7 @@ type filter struct {
 	mu   sync.Mutex        // guards the fields below; a leaf
 	conf admissionSettings // settings in effect
 	told string            // the last line of the log about the filter
+	list string            // ebpf.AdmissionStatus.Version of the list that was set last
 	bad  string            // reason why the last set failed; empty: it did not
 }
 
@@ -64,7 +65,9 @@ func (f *filter) use(conf *admissionSettings) (k kernelFilter, s ebpf.AdmissionS
 		return nil, s, err
 	}
 	if s, err = k.Status(); err == nil {
-		if without := f.without(&s); len(without) == len(f.ports) || len(without) > 0 && conf.Kernel == kernelRequire {
+		if !s.Here {
+			err = fmt.Errorf("the filter in %s is of another network namespace", conf.Pins)
+		} else if without := f.without(&s); len(without) == len(f.ports) || len(without) > 0 && conf.Kernel == kernelRequire {
 			err = fmt.Errorf("the filter in %s is for TCP ports %s, not for %s", conf.Pins, portList(s.Ports), portList(without))
 		}
 	}
@@ -116,7 +119,9 @@ func (f *filter) set(conf *admissionSettings, list []netip.Prefix) error {
 	}
 	k, s, err := f.use(conf)
 	if err == nil {
-		err = k.Set(list)
+		if err = k.Set(list); err == nil {
+			s, err = k.Status()
+		}
 		_ = k.Close()
 	}
 	if err != nil && conf.Kernel == kernelRequire {
@@ -124,7 +129,7 @@ func (f *filter) set(conf *admissionSettings, list []netip.Prefix) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.conf, f.bad = *conf, ""
+	f.conf, f.bad, f.list = *conf, "", s.Version
 	if err != nil {
 		f.bad = err.Error()
 		f.noneLocked(conf, err)
@@ -145,14 +150,24 @@ func (f *filter) noneLocked(conf *admissionSettings, err error) {
 	why := zap.String("why", err.Error())
 	switch {
 	case errors.Is(err, errOff):
-		if _, err := os.Stat(conf.Pins); err == nil { // only its pins would tell whether it is one of this daemon's ports
+		if k, err := f.open(conf.Pins); err == nil {
+			_ = k.Close()
 			f.sayLocked(f.log.Warn, "kernel filter is loaded and keeps the list it has: rdsbpf unload takes it out", why, zap.String("pins", conf.Pins))
 		}
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, ebpf.ErrNotSupported):
 		f.sayLocked(f.log.Info, "no kernel filter, the daemon keeps strangers out by itself", why)
+	case errors.Is(err, os.ErrPermission) && closed(conf.Pins):
+		f.sayLocked(f.log.Info, "no kernel filter that this user may use, the daemon keeps strangers out by itself", why)
 	default:
 		f.sayLocked(f.log.Warn, "kernel filter not set: it keeps the list it has", why, zap.String("pins", conf.Pins))
 	}
+}
+
+// closed tells whether a directory is in one that this user may not look into, so that nobody
+// here knows whether it is there.
+func closed(dir string) bool {
+	_, err := os.Stat(dir)
+	return errors.Is(err, os.ErrPermission)
 }
 
 // sayLocked logs a line if it is not the last one again.
@@ -167,16 +182,21 @@ func (f *filter) sayLocked(log func(string, ...zap.Field), text string, fields .
 // info is what the filter is and has done, for reports.
 func (f *filter) info() *rds.KernelFilterInfo {
 	f.mu.Lock()
-	conf, bad := f.conf, f.bad
+	conf, bad, list := f.conf, f.bad, f.list
 	f.mu.Unlock()
 	k, s, err := f.use(&conf)
 	if err != nil {
 		return &rds.KernelFilterInfo{Why: err.Error()}
 	}
 	_ = k.Close()
-	i := &rds.KernelFilterInfo{Active: bad == "", Why: bad, Deny: string(s.Deny), Hooks: s.Hooks, Ports: s.Ports, Prefixes: s.Prefixes, Passed: s.Passed, Refused: s.Refused}
-	if !i.Active {
-		i.Why += ", the last time that it was given its list"
+	i := &rds.KernelFilterInfo{Deny: string(s.Deny), Hooks: s.Hooks, Ports: s.Ports, Prefixes: s.Prefixes, Passed: s.Passed, Refused: s.Refused}
+	switch {
+	case bad != "":
+		i.Why = bad + ", the last time that it was given its list"
+	case s.Version != list:
+		i.Why = "its list was set by another process, or it was loaded anew; rdsd sets its own when it is reloaded"
+	default:
+		i.Active = true
 	}
 	return i
 }

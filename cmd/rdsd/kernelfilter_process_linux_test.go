@@ -154,7 +154,8 @@ func TestKernelFilterKeepsStrangersFromTheDaemon(t *testing.T) {
 	}
 }
 
-// The filter that stays when rdsd stops gets the list of the next one, an empty one too.
+// The filter that stays when rdsd stops gets the list of the next one, an empty one too, but not
+// that of a daemon in another network namespace.
 func TestKernelFilterOfTheDaemonBefore(t *testing.T) {
 	t.Parallel()
 	f := newFiltered(t)
@@ -166,11 +167,36 @@ func TestKernelFilterOfTheDaemonBefore(t *testing.T) {
 	if out := f.rdsbpf("status", "--dir", f.pins); !strings.Contains(out, ", 1 prefix, ") {
 		t.Errorf("after the end: %s", out)
 	}
+	// A daemon of another network namespace sees the pins, and leaves them alone.
+	other := filepath.Join(dir(t), "other.toml")
+	text := fmt.Sprintf("listen = ['%v']\nsocket = 'none'\ncontrol = 'none'\n[admission]\npins = '%s'\n", f.friend.IP4, f.pins)
+	if err := os.WriteFile(other, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d = daemonOn(t, f.friend, "--config", other)
+	if line := d.Line(d.Stderr, "kernel filter not set"); !strings.Contains(line, "is of another network namespace") {
+		t.Error(line)
+	}
+	d.Line(d.Stderr, "ready")
+	terminate(t, d)
+	if out := f.rdsbpf("status", "--dir", f.pins); !strings.Contains(out, ", 1 prefix, ") {
+		t.Errorf("after a daemon of another namespace: %s", out)
+	}
 	f.configure("refuse", "auto")
 	d = daemonOn(t, f.host, "--config", f.file)
 	d.Line(d.Stderr, "ready")
 	if err := f.connect(f.stranger, rds.DefaultPort); err != nil {
 		t.Errorf("everybody is allowed, and the stranger: %v", err)
+	}
+	// A list that somebody else sets is not the daemon's, until that sets its own again.
+	f.rdsbpf("allow", "--dir", f.pins, "10.1.0.0/16")
+	if a := f.admission(); a.Kernel.Active || a.Kernel.Prefixes != 1 || !strings.Contains(a.Kernel.Why, "set by another process") {
+		t.Errorf("%+v", a.Kernel)
+	}
+	d.Signal(syscall.SIGHUP)
+	d.Line(d.Stderr, "reloaded")
+	if a := f.admission(); !a.Kernel.Active || a.Kernel.Prefixes != 0 {
+		t.Errorf("%+v", a.Kernel)
 	}
 	terminate(t, d)
 }
