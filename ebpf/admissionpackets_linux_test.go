@@ -35,6 +35,7 @@ func packet4(from netip.Addr, proto byte, options int, fragment uint16, payload 
 	binary.BigEndian.PutUint16(b[2:], uint16(n+len(payload)))
 	binary.BigEndian.PutUint16(b[6:], fragment)
 	copy(b[12:], from.AsSlice())
+	copy(b[16:], []byte{127, 0, 0, 1})
 	for i := 20; i < n; i++ {
 		b[i] = 1 // no operation
 	}
@@ -76,12 +77,14 @@ func packet6(from netip.Addr, proto byte, extensions []extension, payload []byte
 	}
 	binary.BigEndian.PutUint16(b[4:], uint16(len(body)))
 	copy(b[8:], from.AsSlice())
+	b[39] = 1 // to ::1
 	return append(b, body...)
 }
 
-// ethernet puts an IP packet behind an Ethernet header with VLAN tags.
+// ethernet puts an IP packet behind an Ethernet header with VLAN tags. It is to loopback, on which
+// test runs come in.
 func ethernet(packet []byte, tags ...uint16) []byte {
-	b := []byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2}
+	b := []byte{0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 2}
 	for _, tag := range tags {
 		b = binary.BigEndian.AppendUint16(b, tag)
 		b = append(b, 0, 5) // VLAN 5

@@ -228,3 +228,67 @@ func TestStrangersDoNotConnect(t *testing.T) {
 		})
 	}
 }
+
+// A router drops what strangers send to itself, and sends on what is for others.
+func TestForwardedConnectionsAreNotTheFiltersBusiness(t *testing.T) {
+	t.Parallel()
+	client, router := netlab.Pair(t)
+	server, _ := netlab.Pair(t)
+	router.Run("ip", "link", "add", "to-server", "type", "veth", "peer", "name", "to-router", "netns", server.Name)
+	for _, c := range []struct {
+		host    *netlab.Host
+		command string
+	}{
+		{server, "ip link del eth0"},
+		{router, "ip address add 10.98.0.1/16 dev to-server"},
+		{router, "ip address add fd98::1/64 dev to-server nodad"},
+		{router, "ip link set to-server up"},
+		{server, "ip address add 10.98.0.2/16 dev to-router"},
+		{server, "ip address add fd98::2/64 dev to-router nodad"},
+		{server, "ip link set to-router up"},
+		{server, "ip route add default via 10.98.0.1"},
+		{server, "ip route add default via fd98::1"},
+		{client, "ip route add 10.98.0.0/16 via 10.99.0.2"},
+		{client, "ip route add fd98::/64 via fd99::2"},
+	} {
+		c.host.Run(strings.Fields(c.command)...)
+	}
+	router.Run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
+	for _, h := range []*netlab.Host{router, server} {
+		var l net.Listener
+		var err error
+		h.Do(func() { l, err = net.Listen("tcp", ":16385") })
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+	}
+	for _, kind := range []hookKind{hookTCX, hookXDP} {
+		a, err := loadAdmission(AdmissionOptions{Deny: Silent, Netns: router.Netns(), Allow: prefixes("192.0.2.0/24")}, silentFeature, []hookKind{kind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for to, own := range map[string]bool{"10.99.0.2": true, "fd99::2": true, "10.98.0.1": true, "10.98.0.2": false, "fd98::2": false} {
+			wait := 5 * time.Second
+			if own {
+				wait = silence
+			}
+			client.Do(func() {
+				var c net.Conn
+				if c, err = net.DialTimeout("tcp", net.JoinHostPort(to, "16385"), wait); err == nil {
+					c.Close()
+				}
+			})
+			var timeout net.Error
+			if own && (!errors.As(err, &timeout) || !timeout.Timeout()) || !own && err != nil {
+				t.Errorf("%s: connect to %s: %v", kind, to, err)
+			}
+		}
+		if s, err := a.Status(); err != nil || s.Refused < 3 || s.Passed != 0 {
+			t.Errorf("%s: %+v, %v", kind, s, err)
+		}
+		if err := a.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

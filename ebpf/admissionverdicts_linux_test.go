@@ -115,6 +115,12 @@ func TestPacketsOfStrangersAreDroppedThatBeginConnections(t *testing.T) {
 			if r.drops(arp) {
 				t.Error("an ARP frame is dropped")
 			}
+			// XDP does not know which frames are this host's.
+			other := ethernet(packet4(stranger4, protoTCP, 0, 0, tcpSegment(16385, syn, 0)))
+			other[5] = 1
+			if dropped := r.drops(other); dropped != (kind == hookXDP) {
+				t.Errorf("a frame to another host, as a bridge gets it: dropped %v", dropped)
+			}
 		})
 	}
 }

@@ -17,6 +17,8 @@
 #define TCX_NEXT	(-1)	/* the next program or the stack decides */
 #define TCX_DROP	2
 
+#define PACKET_HOST	0	/* linux/if_packet.h: the frame is for this host */
+
 #define ETH_P_8021Q_BE	bpf_htons(ETH_P_8021Q)
 #define ETH_P_8021AD_BE	bpf_htons(ETH_P_8021AD)
 #define VLAN_TAGS	2	/* in the packet; a tag in the skb is not seen here */
@@ -145,10 +147,9 @@ static __always_inline bool listed(struct list_key *key, bool ip4, __u64 *word)
 	return false;
 }
 
-/* stranger tells whether a connection from an address is turned away, and counts. */
-static __noinline int stranger(struct addr *from)
+/* unlisted tells whether the list does not have an address; it counts those that pass. */
+static __noinline int unlisted(struct addr *from)
 {
-	struct refused *old, new = { .count = 1 };
 	struct list_key key = {};
 	struct totals *totals;
 	__u32 zero = 0;
@@ -165,16 +166,29 @@ static __noinline int stranger(struct addr *from)
 		totals->passed++;
 		return 0;
 	}
+	return 1;
+}
+
+/* refuse counts a stranger who is turned away. */
+static __noinline int refuse(struct addr *from)
+{
+	struct refused *old, new = { .count = 1 };
+	struct totals *totals;
+	__u32 zero = 0;
+
+	totals = bpf_map_lookup_elem(&rds_totals, &zero);
+	if (!from || !totals)
+		return 0;
 	totals->refused++;
 	new.last = bpf_ktime_get_coarse_ns();
-	old = bpf_map_lookup_elem(&rds_refused, &key.addr);
+	old = bpf_map_lookup_elem(&rds_refused, from);
 	if (old) {
 		__sync_fetch_and_add(&old->count, 1);
 		old->last = new.last;
 	} else {
-		bpf_map_update_elem(&rds_refused, &key.addr, &new, BPF_ANY);
+		bpf_map_update_elem(&rds_refused, from, &new, BPF_ANY);
 	}
-	return 1;
+	return 0;
 }
 
 /*
@@ -210,7 +224,10 @@ int admission_lookup(struct bpf_sk_lookup *ctx)
 		if (from.word[0] == to[0] && from.word[1] == to[1] && from.word[2] == to[2] && from.word[3] == to[3])
 			return SK_PASS;
 	}
-	return stranger(&from) ? SK_DROP : SK_PASS;
+	if (!unlisted(&from))
+		return SK_PASS;
+	refuse(&from);
+	return SK_DROP;
 }
 
 /* What of a TCP header is looked at: 14 octets. */
@@ -459,6 +476,67 @@ static __always_inline enum quick quick(void *data, void *end, __be16 proto, str
 	return UNCLEAR;
 }
 
+/*
+ * forwards tells whether this host would send a packet on, which is none of this filter's
+ * business. The answers of bpf_fib_lookup are "not forwarded" for an address of this host.
+ */
+static __always_inline bool forwards(void *ctx, struct bpf_fib_lookup *fib)
+{
+	fib->l4_protocol = IPPROTO_TCP;
+	switch (bpf_fib_lookup(ctx, fib, sizeof(*fib), 0)) {
+	case BPF_FIB_LKUP_RET_SUCCESS:
+	case BPF_FIB_LKUP_RET_UNSUPP_LWT:
+	case BPF_FIB_LKUP_RET_NO_NEIGH:
+	case BPF_FIB_LKUP_RET_FRAG_NEEDED:
+		return true;
+	}
+	return false;
+}
+
+static __noinline int forwards_skb(struct __sk_buff *skb)
+{
+	struct bpf_fib_lookup fib = { .ifindex = skb->ifindex };
+	__be32 ends[2];
+
+	if (skb->protocol == bpf_htons(ETH_P_IP)) {
+		fib.family = AF_INET;
+		if (bpf_skb_load_bytes_relative(skb, 12, ends, sizeof(ends), BPF_HDR_START_NET))
+			return 0;
+		fib.ipv4_src = ends[0];
+		fib.ipv4_dst = ends[1];
+	} else if (skb->protocol == bpf_htons(ETH_P_IPV6)) {
+		fib.family = AF_INET6;
+		if (bpf_skb_load_bytes_relative(skb, 8, fib.ipv6_src, 32, BPF_HDR_START_NET)) /* and ipv6_dst */
+			return 0;
+	} else {
+		return 0;
+	}
+	return forwards(skb, &fib);
+}
+
+/* A tag says which of the host's networks a packet is of: those with tags are not looked at. */
+static __noinline int forwards_xdp(struct xdp_md *ctx, __be16 proto)
+{
+	struct bpf_fib_lookup fib = { .ifindex = ctx->ingress_ifindex };
+	__u32 at = sizeof(struct ethhdr);
+	__be32 ends[2];
+
+	if (proto == bpf_htons(ETH_P_IP)) {
+		fib.family = AF_INET;
+		if (bpf_xdp_load_bytes(ctx, at + 12, ends, sizeof(ends)))
+			return 0;
+		fib.ipv4_src = ends[0];
+		fib.ipv4_dst = ends[1];
+	} else if (proto == bpf_htons(ETH_P_IPV6)) {
+		fib.family = AF_INET6;
+		if (bpf_xdp_load_bytes(ctx, at + 8, fib.ipv6_src, 32)) /* and ipv6_dst */
+			return 0;
+	} else {
+		return 0;
+	}
+	return forwards(ctx, &fib);
+}
+
 SEC("tcx/ingress")
 int admission_tcx(struct __sk_buff *skb)
 {
@@ -470,9 +548,10 @@ int admission_tcx(struct __sk_buff *skb)
 	q = quick((void *)(long)skb->data, (void *)(long)skb->data_end, proto, &from);
 	if (q == UNCLEAR)
 		q = begins(&p, proto, 0, &from) ? BEGINS : PASSES;
-	if (q == PASSES)
+	if (q == PASSES || skb->pkt_type != PACKET_HOST || !unlisted(&from) || forwards_skb(skb))
 		return TCX_NEXT;
-	return stranger(&from) ? TCX_DROP : TCX_NEXT;
+	refuse(&from);
+	return TCX_DROP;
 }
 
 SEC("xdp.frags")
@@ -484,15 +563,18 @@ int admission_xdp(struct xdp_md *ctx)
 	struct ethhdr *eth = data;
 	struct addr from;
 	enum quick q;
+	__be16 proto;
 
 	if (data + sizeof(*eth) > end)
 		return XDP_PASS;
-	q = quick(data, end, eth->h_proto, &from);
+	proto = eth->h_proto;
+	q = quick(data, end, proto, &from);
 	if (q == UNCLEAR)
-		q = begins(&p, eth->h_proto, sizeof(*eth), &from) ? BEGINS : PASSES;
-	if (q == PASSES)
+		q = begins(&p, proto, sizeof(*eth), &from) ? BEGINS : PASSES;
+	if (q == PASSES || !unlisted(&from) || forwards_xdp(ctx, proto))
 		return XDP_PASS;
-	return stranger(&from) ? XDP_DROP : XDP_PASS;
+	refuse(&from);
+	return XDP_DROP;
 }
 
 char _license[] SEC("license") = "Dual MIT/GPL";
