@@ -38,6 +38,9 @@ func abort(m FaultMatch, most int) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if len(list) == 0 { // who may not abort hears of it all the same
+		return 0, netlink.CanDestroy()
+	}
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	for i := range list {
 		if most > 0 && n == most {

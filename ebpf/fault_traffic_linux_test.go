@@ -277,12 +277,26 @@ func TestDelayNeedsFQ(t *testing.T) {
 	if !errors.Is(err, ErrNotSupported) || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v", err)
 	}
-	if exec.Command("nsenter", "--net="+a.Netns(), "--", "tc", "qdisc", "replace", "dev", "eth0", "root", "fq").Run() != nil {
-		t.Log("this kernel has no fq: delays were not made")
-		return
+}
+
+func TestPacketsAreDelayed(t *testing.T) {
+	t.Parallel()
+	a, b := netlab.Pair(t)
+	if out, err := a.Command("tc", "qdisc", "replace", "dev", "eth0", "root", "fq").CombinedOutput(); err != nil {
+		t.Skipf("needs the program tc (iproute2) and a kernel with the qdisc fq: %v: %s", err, bytes.TrimSpace(out))
 	}
-	if _, err := f.Delay(FaultMatch{}, FaultLimits{}, 20*time.Millisecond); err != nil {
-		t.Error(err)
+	ln := listenPlain(t, b, "tcp4", ":16385")
+	f := faultOn(t, a, "eth0")
+	const by = 50 * time.Millisecond
+	if _, err := f.Delay(FaultMatch{}, FaultLimits{}, by); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := connect(a, netip.AddrPortFrom(b.IP4, uint16(ln.Addr().(*net.TCPAddr).Port))); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(began); d < by {
+		t.Errorf("a connect took %v, with a delay of %v", d, by)
 	}
 }
 
