@@ -39,7 +39,7 @@ func abort(m FaultMatch, most int) (n int, err error) {
 		return 0, err
 	}
 	if len(list) == 0 { // who may not abort hears of it all the same
-		return 0, netlink.CanDestroy()
+		return 0, probeAbort()
 	}
 	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	for i := range list {
@@ -57,4 +57,10 @@ func abort(m FaultMatch, most int) (n int, err error) {
 	return n, nil
 }
 
-func probeAbort() error { return netlink.CanDestroy() }
+// probeAbort asks the kernel, which looks for the socket before it looks at the capability.
+func probeAbort() error {
+	if !hasCapability(unix.CAP_NET_ADMIN) {
+		return ErrPermission
+	}
+	return netlink.CanDestroy()
+}
