@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -168,14 +167,7 @@ func TestAbortChoosesConnections(t *testing.T) {
 func TestFaultsThatCannotBegin(t *testing.T) {
 	t.Parallel()
 	e := newEcho(t)
-	program := t.TempDir() + "/rdsfault"
-	b, err := os.ReadFile(bin.Path("rdsfault"))
-	if err == nil {
-		err = os.WriteFile(program, b, 0o755)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := bin.Path("rdsfault")
 	nobody := []string{"setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs", program}
 	for _, c := range []struct {
 		as   []string
