@@ -57,6 +57,13 @@ type Drop struct {
 	Packets uint64 `json:"packets"`
 }
 
+// Continues tells whether a connection of a snapshot is one of an earlier snapshot, with the same
+// namespace and addresses: what the earlier one counted is then part of what this one has. A
+// socket has no inode before the program accepts it, and when the program has closed it.
+func (c *Connection) Continues(before *Connection) bool {
+	return (c.Inode == before.Inode || c.Inode == 0 || before.Inode == 0) && before.RTTs.Count <= c.RTTs.Count && before.Waits.Count <= c.Waits.Count
+}
+
 // Parts of telemetry. Each of them is there or not by itself; only without the first one there
 // is nothing.
 var (

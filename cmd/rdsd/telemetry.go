@@ -56,7 +56,7 @@ type kernelTotals struct {
 // kernelConnection tells the connections of a peer apart.
 type kernelConnection struct {
 	localPort, remotePort uint16
-	inode                 uint64
+	netns                 uint32
 }
 
 var (
@@ -143,12 +143,11 @@ func (m *telemetryMetrics) update(connections []ebpf.Connection) {
 			}
 			next[peer] = now
 		}
-		key := kernelConnection{c.Local.Port(), c.Remote.Port(), c.Inode}
+		key := kernelConnection{c.Local.Port(), c.Remote.Port(), c.Netns}
 		now.seen[key] = c
 		rtts, waits := c.RTTs, c.Waits
 		if before != nil {
-			// A smaller count is that of telemetry that was loaded anew.
-			if o := before.seen[key]; o != nil && o.RTTs.Count <= rtts.Count && o.Waits.Count <= waits.Count {
+			if o := before.seen[key]; o != nil && c.Continues(o) { // if not, it is another one, or telemetry was loaded anew
 				rtts, waits = rtts.Since(&o.RTTs), waits.Since(&o.Waits)
 			}
 		}

@@ -142,7 +142,6 @@ type kernelReader struct {
 type connectionKey struct {
 	netns         uint32
 	local, remote netip.AddrPort
-	inode         uint64
 }
 
 func (r *kernelReader) read() (*report.Kernel, error) {
@@ -165,9 +164,9 @@ func (r *kernelReader) read() (*report.Kernel, error) {
 	counted := make(map[connectionKey]*ebpf.Connection, len(all))
 	for i := range all {
 		c := all[i]
-		key := connectionKey{c.Netns, c.Local, c.Remote, c.Inode}
+		key := connectionKey{c.Netns, c.Local, c.Remote}
 		counted[key] = &all[i]
-		if before := r.counted[key]; before != nil {
+		if before := r.counted[key]; before != nil && c.Continues(before) {
 			c.RTTs, c.Waits = c.RTTs.Since(&before.RTTs), c.Waits.Since(&before.Waits)
 		}
 		p := owners[c.Inode]
