@@ -31,7 +31,7 @@ func (e *Error) Error() string {
 	switch {
 	case errors.Is(e.Err, ErrNotSupported):
 		b.WriteString(e.Err.Error())
-		if e.Kernel != "" {
+		if r := reason(""); e.Kernel != "" && !errors.As(e.Err, &r) {
 			b.WriteString(": needs Linux " + e.Kernel)
 		}
 	case errors.Is(e.Err, ErrPermission):
@@ -44,6 +44,13 @@ func (e *Error) Error() string {
 	}
 	return b.String()
 }
+
+// reason is why a feature is missing that another kernel would not cure. It Is ErrNotSupported.
+type reason string
+
+func (r reason) Error() string { return string(r) }
+
+func (reason) Is(target error) bool { return target == ErrNotSupported }
 
 // Unwrap is for errors.Is and errors.As.
 func (e *Error) Unwrap() error { return e.Err }

@@ -25,6 +25,7 @@ import (
 // network namespaces. Its methods may be called at the same time, except Close.
 type Telemetry struct {
 	features []FeatureSupport
+	tags     string // of programs that were pinned
 	loaded   time.Time
 	options  TelemetryOptions
 	drops    *ebpf.Map // nil: not counted
@@ -157,9 +158,18 @@ func attachTracing(_ *Telemetry, p *ebpf.Program) (link.Link, error) {
 	return link.AttachTracing(link.TracingOptions{Program: p})
 }
 
+// cgroups is the root of the control groups that this process sees.
+func cgroups() (string, error) {
+	root, err := fs.Cgroup2()
+	if errors.Is(err, fs.ErrNotMounted) {
+		err = reason(err.Error())
+	}
+	return root, err
+}
+
 // attachSockops attaches to the root of the control groups that this process sees.
 func attachSockops(_ *Telemetry, p *ebpf.Program) (link.Link, error) {
-	root, err := fs.Cgroup2()
+	root, err := cgroups()
 	if err != nil {
 		return nil, err
 	}
@@ -169,7 +179,7 @@ func attachSockops(_ *Telemetry, p *ebpf.Program) (link.Link, error) {
 // adopt has round trips counted of connections that are up already, and leaves nothing behind.
 func adopt(t *Telemetry, p *ebpf.Program) (link.Link, error) {
 	if t.links[bpf.TelemetryProgTelemetryRtt] == nil {
-		return nil, fmt.Errorf("%w: there is no %s", ErrNotSupported, telemetryRTT.name)
+		return nil, reason("there is no " + telemetryRTT.name)
 	}
 	it, err := link.AttachIter(link.IterOptions{Program: p})
 	if err != nil {
@@ -200,6 +210,7 @@ type about struct {
 	Loaded time.Time   `json:"loaded"`
 	Ports  []uint16    `json:"ports"`
 	Group  int         `json:"group"`
+	Tags   string      `json:"tags"` // digest of the programs
 	Parts  []aboutPart `json:"parts"`
 }
 
@@ -217,7 +228,11 @@ const (
 // pin pins what is attached. Only the list of connections can be read, only as a file: a link
 // that can be opened can be detached.
 func (t *Telemetry) pin(o *TelemetryOptions) error {
-	a := about{Record: recordSize, Loaded: t.loaded, Ports: o.Ports, Group: o.Group}
+	tags, err := telemetryTags()
+	if err != nil {
+		return err
+	}
+	a := about{Record: recordSize, Loaded: t.loaded, Ports: o.Ports, Group: o.Group, Tags: tags}
 	for _, f := range t.features {
 		p := aboutPart{Name: f.Name}
 		if e := (*Error)(nil); errors.As(f.Err, &e) {
@@ -246,9 +261,27 @@ func (t *Telemetry) pin(o *TelemetryOptions) error {
 	if err := os.Mkdir(o.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
+	dir, err := os.Open(o.Dir)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	unlock, err := exclude(dir)
+	if err != nil {
+		return fmt.Errorf("another process is changing %s: %w", o.Dir, err)
+	}
+	defer unlock()
 	if _, err := removeTelemetry(o.Dir); err != nil {
 		return err
 	}
+	if err := t.pinAll(o); err != nil {
+		_, _ = removeTelemetry(o.Dir)
+		return err
+	}
+	return nil
+}
+
+func (t *Telemetry) pinAll(o *TelemetryOptions) error {
 	for name, l := range t.links {
 		mode := os.FileMode(0)
 		if name == bpf.TelemetryProgTelemetryConnections {
@@ -264,6 +297,25 @@ func (t *Telemetry) pin(o *TelemetryOptions) error {
 		}
 	}
 	return nil
+}
+
+// telemetryTags is a digest of all programs of this package's telemetry.
+func telemetryTags() (string, error) {
+	spec, err := bpf.LoadTelemetry()
+	if err != nil {
+		return "", err
+	}
+	var tags []string
+	for name, p := range spec.Programs {
+		//lint:ignore SA1019 The tag is compared with the tags of other loads only, never with the kernel's.
+		tag, err := p.Tag()
+		if err != nil {
+			return "", err
+		}
+		tags = append(tags, name+" "+tag)
+	}
+	slices.Sort(tags)
+	return strings.Join(tags, ", "), nil
 }
 
 // pinAs pins an object for a group to use. The pins are nobody's: an owner may change a pin's
@@ -314,7 +366,7 @@ func openTelemetry(dir string) (*Telemetry, error) {
 		return nil, errors.New("another version has loaded telemetry: load it again")
 	}
 	o := TelemetryOptions{Dir: dir, Ports: a.Ports, Group: a.Group}
-	t := &Telemetry{loaded: a.Loaded, options: o, maps: make(map[string]*ebpf.Map)}
+	t := &Telemetry{loaded: a.Loaded, options: o, tags: a.Tags, maps: make(map[string]*ebpf.Map)}
 	for _, part := range telemetryParts {
 		f := part.feature
 		s := FeatureSupport{Name: f.name, Kernel: f.kernel, Capabilities: f.capabilities}
@@ -344,7 +396,10 @@ func (p *aboutPart) err() error {
 		if p.Text == ErrNotSupported.Error() {
 			return ErrNotSupported
 		}
-		return fmt.Errorf("%w: %s", ErrNotSupported, strings.TrimPrefix(p.Text, ErrNotSupported.Error()+": "))
+		if text, ok := strings.CutPrefix(p.Text, ErrNotSupported.Error()+": "); ok {
+			return fmt.Errorf("%w: %s", ErrNotSupported, text)
+		}
+		return reason(p.Text)
 	case notPermitted:
 		return ErrPermission
 	}
@@ -388,6 +443,20 @@ func (t *Telemetry) Features() []FeatureSupport { return slices.Clone(t.features
 // Options are those that telemetry was loaded with.
 func (t *Telemetry) Options() TelemetryOptions { return t.options }
 
+// Outdated tells whether what is pinned should be loaded anew: its programs are those of another
+// version of this package, or a part is missing that can be loaded now. Counts begin anew then.
+func (t *Telemetry) Outdated() bool {
+	if tags, err := telemetryTags(); err == nil && tags != t.tags {
+		return true
+	}
+	for i, f := range t.features {
+		if f.Err != nil && telemetryParts[i].probe() == nil {
+			return true
+		}
+	}
+	return false
+}
+
 // Since is when telemetry was loaded, from which time on it counts.
 func (t *Telemetry) Since() time.Time { return t.loaded }
 
@@ -409,7 +478,7 @@ func (t *Telemetry) Close() error {
 // probe tries a part.
 func (part *telemetryPart) probe() error {
 	if part.feature == telemetryRTT {
-		if _, err := fs.Cgroup2(); err != nil {
+		if _, err := cgroups(); err != nil {
 			return err
 		}
 	}

@@ -35,6 +35,9 @@ func (*Telemetry) Features() []FeatureSupport { return nil }
 // Options is for Linux.
 func (*Telemetry) Options() TelemetryOptions { return TelemetryOptions{} }
 
+// Outdated is for Linux.
+func (*Telemetry) Outdated() bool { return false }
+
 // Since is for Linux.
 func (*Telemetry) Since() time.Time { return time.Time{} }
 

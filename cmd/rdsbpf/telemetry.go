@@ -9,12 +9,13 @@ import (
 	"github.com/rds-go/rds/ebpf"
 )
 
-// loadTelemetry has the kernel measure connections. What measures the same already goes on.
+// loadTelemetry has the kernel measure connections. What measures the same already goes on, unless
+// it is of another version, or of a time when a part could not be loaded.
 func loadTelemetry(l *loadOptions) (string, error) {
 	o := ebpf.TelemetryOptions{Dir: l.dir, Ports: l.portsOr(l.config.ports()), Group: l.gid}
 	t, err := ebpf.OpenTelemetry(l.dir)
 	if err == nil {
-		if old := t.Options(); !slices.Equal(old.Ports, o.Ports) || old.Group != o.Group {
+		if old := t.Options(); !slices.Equal(old.Ports, o.Ports) || old.Group != o.Group || t.Outdated() {
 			t.Close()
 			t = nil
 		}

@@ -45,6 +45,16 @@ func TestTelemetryIsLoadedAndUnloaded(t *testing.T) {
 	if run("load", "telemetry", "--port", "21100"); since() != first || first == "" {
 		t.Errorf("loaded again: since %s, want %s", since(), first)
 	}
+	// What was loaded where there were no control groups is loaded anew where there are.
+	run("unload", "telemetry")
+	script := `umount -l $(awk '/ - cgroup2 /{print $5}' /proc/self/mountinfo) && "$0" load telemetry --port 21100 --dir "$1"`
+	out, err := exec.Command("unshare", "--mount", "sh", "-c", script, bin.Path("rdsbpf"), dir).CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "not measured: telemetry of round trips: cgroup2: not mounted; not measured: telemetry of round trips of older connections: there is no telemetry of round trips\n") {
+		t.Errorf("without control groups: %v, %s", err, out)
+	}
+	if out := run("load", "telemetry", "--port", "21100"); strings.Contains(out, "not measured") {
+		t.Error(out)
+	}
 	if run("load", "telemetry", "--port", "21101"); since() == first {
 		t.Error("another port, and nothing is loaded")
 	}
