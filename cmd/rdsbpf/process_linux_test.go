@@ -129,6 +129,8 @@ func TestLoadByConfiguration(t *testing.T) {
 		{"require", false, "", 1, "rdsbpf: admission by sk_lookup: not permitted: needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN\n"},
 		{"require", true, "", 0, "admission: refuse by sk_lookup, TCP 17000 and 17001, everybody may connect\n"},
 		{"off", true, "", 0, "nothing loaded\nrdsbpf: admission was loaded into " + mount + "/rds before and stays: rdsbpf unload takes it out\n"},
+		{"auto", false, "admission", 0, "admission: not loaded, rdsd does without: admission by sk_lookup: not permitted: needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN\n"},
+		{"", false, "admission", 1, "rdsbpf: admission by sk_lookup: not permitted: needs CAP_BPF, CAP_PERFMON and CAP_NET_ADMIN\n"}, // named, without a file
 		{"auto", true, "--port 16385", 0, "admission: refuse by sk_lookup, TCP 16385, everybody may connect\n"},
 	} {
 		text := fmt.Sprintf("port = 17000\nnpaths = 8\n[admission]\nkernel = '%s'\npins = '%s/rds'\n", c.kernel, mount)
@@ -136,6 +138,9 @@ func TestLoadByConfiguration(t *testing.T) {
 			t.Fatal(err)
 		}
 		args := append([]string{bin.Path("rdsbpf"), "load", "--config", file}, strings.Fields(c.args)...)
+		if c.kernel == "" {
+			args = append([]string{bin.Path("rdsbpf"), "load", "--dir", mount + "/none"}, strings.Fields(c.args)...)
+		}
 		if !c.may {
 			args = append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all"}, args...)
 		}
