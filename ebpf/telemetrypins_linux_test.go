@@ -54,6 +54,13 @@ func TestTelemetryPartsAreMissingOneByOne(t *testing.T) {
 		}
 		client, server := dial(t, a, b, b.IP4, port)
 		roundTrips(t, client, server, 10, func() {})
+		if missing := len(c.missing) > 0; pinned.Outdated() != missing { // this kernel has all parts
+			t.Errorf("without %s: outdated %v", c.program, !missing)
+		}
+		pinned.tags = "of another version"
+		if !pinned.Outdated() {
+			t.Error("programs of another version will do")
+		}
 		for _, x := range []*Telemetry{tel, pinned} {
 			for _, f := range x.Features() {
 				e := (*Error)(nil)

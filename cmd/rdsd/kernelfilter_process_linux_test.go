@@ -205,7 +205,11 @@ func TestKernelFilterOfTheDaemonBefore(t *testing.T) {
 func TestKernelFilterStaysClosedDuringAnUpgrade(t *testing.T) {
 	t.Parallel()
 	f := newFiltered(t)
-	f.configure("refuse", "require", f.friend.IP4)
+	list := []netip.Addr{f.friend.IP4} // and so many others that a list takes milliseconds to be written
+	for i := range 5000 {
+		list = append(list, netip.AddrFrom4([4]byte{10, 200, byte(i >> 8), byte(i)}))
+	}
+	f.configure("refuse", "require", list...)
 	f.rdsbpf("load", "--config", f.file)
 	d := daemonOn(t, f.host, "--config", f.file)
 	d.Line(d.Stderr, "ready")
@@ -248,7 +252,7 @@ func TestKernelFilterStaysClosedDuringAnUpgrade(t *testing.T) {
 		t.Fatalf("no successor: %s", d.Stderr)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
-	if a := f.admission(); !a.Kernel.Active || a.Kernel.Prefixes != 1 || a.Rejected != 0 || a.Kernel.Passed != uint64(attempts[0]) || a.Kernel.Refused < uint64(attempts[1]) {
+	if a := f.admission(); !a.Kernel.Active || a.Kernel.Prefixes != len(list) || a.Rejected != 0 || a.Kernel.Passed != uint64(attempts[0]) || a.Kernel.Refused < uint64(attempts[1]) {
 		t.Errorf("%+v, filter %+v", a, a.Kernel)
 	}
 }
