@@ -111,12 +111,10 @@ func loadUnpinnedHandover(conf handoverConfig) (*Handover, error) {
 }
 
 // here notes the network namespace of the calling thread.
-func (c *handoverConfig) here() error {
-	var st unix.Stat_t
-	if err := unix.Stat("/proc/thread-self/ns/net", &st); err != nil {
+func (c *handoverConfig) here() (err error) {
+	if c.Netns, err = netnsInode(); err != nil {
 		return err
 	}
-	c.Netns = uint32(st.Ino)
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err

@@ -95,7 +95,7 @@ func (s *settings) handOn(p *plan, log *zap.Logger) error {
 	}
 	h, err := ebpf.OpenHandover(s.Handover.Pins)
 	if err == nil {
-		err = s.handsOver(h)
+		err = handsOver(h, p.node.Ports())
 	}
 	switch {
 	case err != nil && s.Handover.Kernel == kernelRequire:
@@ -115,10 +115,10 @@ func (s *settings) handOn(p *plan, log *zap.Logger) error {
 	return nil
 }
 
-// handsOver checks that the pins have the ports of the daemon.
-func (s *settings) handsOver(h *ebpf.Handover) error {
+// handsOver checks that the handover has the ports of the daemon. After an error h is closed.
+func handsOver(h *ebpf.Handover, ports []uint16) error {
 	st, err := h.Status()
-	for _, port := range s.tcpPorts() {
+	for _, port := range ports {
 		if err == nil && !slices.Contains(st.Ports, port) {
 			err = fmt.Errorf("port %d is none of the handover's, %v: see rdsbpf load --port", port, st.Ports)
 		}
@@ -127,22 +127,4 @@ func (s *settings) handsOver(h *ebpf.Handover) error {
 		_ = h.Close()
 	}
 	return err
-}
-
-// tcpPorts are the TCP ports that the node listens on, by the rule of rds.XRCConfig.Port.
-func (s *settings) tcpPorts() (ports []uint16) {
-	if s.Wire != string(rds.WireXRC) {
-		ports = append(ports, uint16(s.Port))
-	}
-	if s.Wire != string(rds.WireTCP) {
-		port := uint16(s.XRC.Port)
-		switch {
-		case port == 0 && s.Port != rds.DefaultPort:
-			port = uint16(s.Port) ^ 1
-		case port == 0:
-			port = rds.DefaultXRCPort
-		}
-		ports = append(ports, port)
-	}
-	return ports
 }
