@@ -60,6 +60,7 @@ type HandoverPrefix struct {
 // HandoverStatus is what a handover is and has done.
 type HandoverStatus struct {
 	Ports     []uint16 `json:"ports"`     // TCP ports that connections are handed over of
+	Here      bool     `json:"here"`      // the handover is of the calling thread's network namespace
 	Listeners int      `json:"listeners"` // listening sockets that are registered and have not been closed
 	Prefixes  int      `json:"prefixes"`  // prefixes of these
 	Vacant    int      `json:"vacant"`    // prefixes of sockets that were closed

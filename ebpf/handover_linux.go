@@ -124,6 +124,15 @@ func (c *handoverConfig) here() (err error) {
 	return nil
 }
 
+// sameNetns tells whether two configurations are of one network namespace. The kernel uses an
+// inode again when a namespace is gone, a cookie never.
+func (c *handoverConfig) sameNetns(d *handoverConfig) bool {
+	if c.Cookie != 0 && d.Cookie != 0 {
+		return c.Cookie == d.Cookie
+	}
+	return c.Netns == d.Netns
+}
+
 // newHandover loads the program, and maps where they are not given. It attaches nothing. The
 // caller closes the program.
 func newHandover(conf handoverConfig, maps map[string]*ebpf.Map) (*Handover, *ebpf.Program, error) {
@@ -249,6 +258,11 @@ func (h *Handover) prefixesLocked() (all []HandoverPrefix, err error) {
 func (h *Handover) Status() (s HandoverStatus, err error) {
 	err = h.locked(func() error {
 		s.Ports = slices.Clone(h.conf.Ports)
+		var thread handoverConfig
+		if err := thread.here(); err != nil {
+			return err
+		}
+		s.Here = h.conf.sameNetns(&thread)
 		all, err := h.prefixesLocked()
 		if err != nil {
 			return handoverPinsFeature.err(err)

@@ -384,6 +384,13 @@ func TestPinnedHandoverOutlivesItsLoader(t *testing.T) {
 	}
 	defer h.Close()
 	ln := listenPlain(t, b, "tcp4", "127.0.0.1:0")
+	for host, here := range map[*netlab.Host]bool{a: false, b: true} {
+		host.Do(func() {
+			if s, err := h.Status(); err != nil || s.Here != here {
+				t.Errorf("status in %s: %+v, %v", host.Name, s, err)
+			}
+		})
+	}
 	if err := h.Register(prefixes("10.1.0.0/24"), 16385, ln); err != nil {
 		t.Fatal(err)
 	}

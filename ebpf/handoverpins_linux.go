@@ -67,7 +67,7 @@ func loadPinnedHandover(dir string, conf handoverConfig) (_ *Handover, err error
 		}
 	}
 	var handed map[string]*ebpf.Map
-	if old != nil && old.conf.Netns == conf.Netns && old.conf.Cookie == conf.Cookie {
+	if old != nil && old.conf.sameNetns(&conf) {
 		handed = make(map[string]*ebpf.Map)
 		for _, name := range []string{mapPrefixes, mapListeners, mapHanded, mapFilter} {
 			handed[name] = old.maps[name]

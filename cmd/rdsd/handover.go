@@ -95,7 +95,7 @@ func (s *settings) handOn(p *plan, log *zap.Logger) error {
 	}
 	h, err := ebpf.OpenHandover(s.Handover.Pins)
 	if err == nil {
-		err = handsOver(h, p.node.Ports())
+		err = s.Handover.handsOver(h, p.node.Ports())
 	}
 	switch {
 	case err != nil && s.Handover.Kernel == kernelRequire:
@@ -115,9 +115,13 @@ func (s *settings) handOn(p *plan, log *zap.Logger) error {
 	return nil
 }
 
-// handsOver checks that the handover has the ports of the daemon. After an error h is closed.
-func handsOver(h *ebpf.Handover, ports []uint16) error {
+// handsOver checks that the handover is of the daemon's network namespace and has its ports.
+// After an error h is closed.
+func (c *handoverSettings) handsOver(h *ebpf.Handover, ports []uint16) error {
 	st, err := h.Status()
+	if err == nil && !st.Here {
+		err = fmt.Errorf("the handover in %s is of another network namespace", c.Pins)
+	}
 	for _, port := range ports {
 		if err == nil && !slices.Contains(st.Ports, port) {
 			err = fmt.Errorf("port %d is none of the handover's, %v: see rdsbpf load --port", port, st.Ports)

@@ -311,3 +311,36 @@ func TestDaemonWithoutHandover(t *testing.T) {
 	}
 	terminate(t, auto)
 }
+
+// A handover of another network namespace is not the daemon's: auto listens on each address and
+// says why, also without prefixes, and require does not start.
+func TestDaemonBesideAHandoverOfAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	s := newSteered(t)
+	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{Dir: s.pins, Netns: s.a.Netns(), Owner: nobodyID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Close()
+	const why = "of another network namespace"
+	d := s.start("require", "10.200.0.0/28")
+	if status := d.Wait(); status != 2 || !strings.Contains(d.Stderr.String(), "handover.kernel: require") || !strings.Contains(d.Stderr.String(), why) {
+		t.Errorf("require: status %d: %s", status, d.Stderr)
+	}
+	for _, c := range []struct{ listen, ping string }{{"10.200.0.0/28", "10.200.0.15"}, {s.b.IP4.String(), s.b.IP4.String()}} {
+		file := filepath.Join(s.tmp, "auto.toml")
+		if err := os.WriteFile(file, []byte("[handover]\npins = '"+s.pins+"'\n[admission]\nkernel = 'off'\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		args := s.b.Args(bin.Path("rdsd"), "--config", file, "--listen", c.listen, "--socket", "none", "--control", "none")
+		auto := clitest.Start(t, args[0], args[1:]...)
+		if line := auto.Line(auto.Stderr, "hands no connections over"); !strings.Contains(line, why) {
+			t.Errorf("auto: %s", line)
+		}
+		s.ready(auto)
+		if !s.pings(c.ping) {
+			t.Errorf("%s does not answer", c.ping)
+		}
+		terminate(t, auto)
+	}
+}
