@@ -14,21 +14,16 @@ import (
 // mount namespace, such as inside "ip netns exec", which mounts another /sys.
 var ErrNotMounted = errors.New("not mounted")
 
-// BPF is where the BPF file system is mounted, usually /sys/fs/bpf.
-func BPF() (string, error) { return find("bpf", "BPF file system") }
-
 // Cgroup2 is where the second version of control groups is mounted.
-func Cgroup2() (string, error) { return find("cgroup2", "cgroup2") }
-
-func find(kind, name string) (string, error) {
+func Cgroup2() (string, error) {
 	f, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
 		return "", err
 	}
 	defer f.Close()
-	dir, err := mountOf(f, kind)
+	dir, err := mountOf(f, "cgroup2")
 	if err == nil && dir == "" {
-		err = fmt.Errorf("%s: %w", name, ErrNotMounted)
+		err = fmt.Errorf("cgroup2: %w", ErrNotMounted)
 	}
 	return dir, err
 }
