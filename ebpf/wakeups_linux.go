@@ -45,11 +45,11 @@ type Wakeups struct {
 // ErrPermission, or os.ErrNotExist for a process that there is not.
 func NewWakeups(pids []int) (*Wakeups, error) {
 	if len(pids) == 0 || len(pids) > MaxWakeupPIDs {
-		return nil, fmt.Errorf("%s: %d processes: must be 1 to %d", wakeups.name, len(pids), MaxWakeupPIDs)
+		return nil, &Error{Feature: wakeups.name, Err: fmt.Errorf("%d processes: must be 1 to %d", len(pids), MaxWakeupPIDs)}
 	}
 	for _, pid := range pids {
 		if _, err := os.Stat(fmt.Sprintf("/proc/%d", pid)); pid <= 0 || err != nil {
-			return nil, fmt.Errorf("%s: process %d: %w", wakeups.name, pid, os.ErrNotExist)
+			return nil, &Error{Feature: wakeups.name, Err: fmt.Errorf("process %d: %w", pid, os.ErrNotExist)}
 		}
 	}
 	w, err := newWakeups(pids)

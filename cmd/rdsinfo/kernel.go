@@ -37,9 +37,9 @@ func (k *kernelOptions) flags(cmd *cobra.Command) {
 
 // check says what does not go with the flags.
 func (k *kernelOptions) check(o *options, cmd *cobra.Command) error {
-	for _, name := range []string{"for", "pins"} {
-		if !k.chosen && cmd.Flags().Changed(name) {
-			return cli.Usagef("--%s goes with --kernel", name)
+	for name, with := range map[string]string{"for": "--kernel or --wakeups", "pins": "--kernel", "per": "--wakeups"} {
+		if cmd.Flags().Changed(name) && (!k.chosen || name == "per") {
+			return cli.Usagef("--%s goes with %s", name, with)
 		}
 	}
 	if !k.chosen {

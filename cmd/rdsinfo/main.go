@@ -90,6 +90,9 @@ func newCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.watching = cmd.Flags().Changed("watch")
 			if wakeups.on {
+				if err := wakeups.check(cmd); err != nil {
+					return err
+				}
 				ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 				defer stop()
 				wakeups.time = time.Duration(o.kernel.period)

@@ -15,6 +15,9 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
 	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/cli"
 )
@@ -24,6 +27,16 @@ type tracing struct {
 	on   bool
 	time time.Duration // 0: not told
 	per  float64       // round trips, or what else, a second; 0: not told
+}
+
+// check says what does not go with --wakeups.
+func (t *tracing) check(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if !slices.Contains([]string{"wakeups", "for", "per", "json"}, f.Name) {
+			err = cli.Usagef("--%s does not go with --wakeups", f.Name)
+		}
+	})
+	return err
 }
 
 // run counts the wake-ups of processes, of all that are called rdsd if none is given, for the

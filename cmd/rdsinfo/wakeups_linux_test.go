@@ -23,6 +23,9 @@ func TestWakeupsOfProcesses(t *testing.T) {
 	if err := json.Unmarshal([]byte(stdout), &r); status != 0 || err != nil {
 		t.Fatalf("status %d, %v: %s", status, err, stderr)
 	}
+	if len(r.Threads) == 0 || len(r.Wakes) == 0 { // this process reads what rdsinfo writes
+		t.Errorf("nothing is counted: %s", stdout)
+	}
 	for _, th := range r.Threads {
 		if th.PID != os.Getpid() {
 			t.Errorf("a thread of another process: %+v", th)
