@@ -64,7 +64,8 @@ const (
 //
 // Where a handover of the same network namespace is pinned in the directory already, what is
 // registered there stays, also with other ports or another owner, and there is no moment
-// without it. The handover must be closed. That ends it if it is not pinned.
+// without it. LoadHandover waits 5 s at most for another process that is changing the directory.
+// The handover must be closed. That ends it if it is not pinned.
 func LoadHandover(o HandoverOptions) (*Handover, error) {
 	o, err := o.validate()
 	if err != nil {

@@ -25,9 +25,17 @@ import (
 // loadPinnedHandover loads a handover into a directory, for the network namespace of the
 // calling thread.
 func loadPinnedHandover(dir string, conf handoverConfig) (_ *Handover, err error) {
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+	made := false // this call has made the directory
+	if err := os.Mkdir(dir, 0o755); err == nil {
+		made = true
+	} else if !errors.Is(err, os.ErrExist) {
 		return nil, err
 	}
+	defer func() {
+		if err != nil && made {
+			_ = os.Remove(dir)
+		}
+	}()
 	d, err := os.Open(dir)
 	if err != nil {
 		return nil, err
@@ -37,9 +45,12 @@ func loadPinnedHandover(dir string, conf handoverConfig) (_ *Handover, err error
 	if err := unix.Fstatfs(int(d.Fd()), &fs); err == nil && uint32(fs.Type) != unix.BPF_FS_MAGIC {
 		return nil, fmt.Errorf("%s is not on a BPF file system", dir)
 	}
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		return nil, err
+	unlock, err := exclude(d)
+	if err != nil {
+		made = false // The directory is in use by the process that holds the lock.
+		return nil, fmt.Errorf("another process is changing %s: %w", dir, err)
 	}
+	defer unlock()
 	old, err := openPinnedHandover(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -226,9 +237,11 @@ func unloadPinnedHandover(dir string) error {
 		return err
 	}
 	defer d.Close()
-	if err := unix.Flock(int(d.Fd()), unix.LOCK_EX); err != nil {
-		return err
+	unlock, err := exclude(d)
+	if err != nil {
+		return fmt.Errorf("another process is changing %s: %w", dir, err)
 	}
+	defer unlock()
 	if _, err := os.Lstat(filepath.Join(dir, mapHandover)); err != nil {
 		return err
 	}
