@@ -37,6 +37,7 @@ type config struct {
 	} `toml:"telemetry"`
 	Handover struct {
 		Kernel string `toml:"kernel"`
+		Pins   string `toml:"pins"`
 	} `toml:"handover"`
 	XRC struct {
 		Port int `toml:"port"`
@@ -48,9 +49,12 @@ func defaultConfig() *config {
 	c := &config{Port: rds.DefaultPort, Wire: wireAuto}
 	c.Admission.Kernel, c.Admission.Deny, c.Admission.Pins = modeAuto, string(ebpf.Refuse), ebpf.DefaultDir
 	c.Telemetry.Kernel = modeAuto
-	c.Handover.Kernel = modeAuto
+	c.Handover.Kernel, c.Handover.Pins = modeAuto, handoverDir(ebpf.DefaultDir)
 	return c
 }
+
+// pinIn has all features pinned in a directory and below, instead of where the file says.
+func (c *config) pinIn(dir string) { c.Admission.Pins, c.Handover.Pins = dir, handoverDir(dir) }
 
 // readConfig reads rdsd's file; "" is the defaults.
 func readConfig(file string) (*config, error) {
@@ -79,6 +83,9 @@ func (c *config) check() error {
 	}
 	if k := c.Handover.Kernel; !slices.Contains([]string{modeAuto, modeRequire, modeOff}, k) {
 		errs = append(errs, fmt.Errorf("handover.kernel: %q is none of auto, require and off", k))
+	}
+	if c.Handover.Pins == "" && c.Handover.Kernel != modeOff {
+		errs = append(errs, errors.New("handover.pins: no directory"))
 	}
 	if a.Deny != string(ebpf.Silent) && a.Deny != string(ebpf.Refuse) {
 		errs = append(errs, fmt.Errorf("admission.deny: %q is neither silent nor refuse", a.Deny))

@@ -17,12 +17,13 @@ type feature struct {
 	onDemand bool   // it is only loaded if it is named
 	// mode is what the configuration says of the feature: modeAuto, modeRequire or modeOff.
 	mode func(*config) string
+	dir  func(*config) string // directory where the feature is pinned
 	// load loads the feature, or finds it loaded, and says in a line what is there.
 	load func(*loadOptions) (string, error)
-	// unload takes the feature out of the directory. Its error Is os.ErrNotExist if it is not
+	// unload takes the feature out of its directory. The error Is os.ErrNotExist if it is not
 	// there.
 	unload func(dir string) error
-	// status tells what is in the directory, as a value for JSON and in lines. Its error Is
+	// status tells what is in the feature's directory, as a value for JSON and in lines. Its error Is
 	// os.ErrNotExist if the feature is not there.
 	status func(dir string) (value any, lines []string, err error)
 }
@@ -32,16 +33,19 @@ var features = []feature{
 	{
 		name: "admission", short: "turn strangers away before TCP answers them",
 		mode: func(c *config) string { return c.Admission.Kernel },
+		dir:  func(c *config) string { return c.Admission.Pins },
 		load: loadAdmission, unload: ebpf.UnloadAdmission, status: admissionStatus,
 	},
 	{
 		name: "telemetry", short: "measure TCP connections of RDS: see rdsinfo --kernel", onDemand: true,
 		mode: func(c *config) string { return c.Telemetry.Kernel },
+		dir:  func(c *config) string { return c.Admission.Pins },
 		load: loadTelemetry, unload: ebpf.UnloadTelemetry, status: telemetryStatus,
 	},
 	{
 		name: "handover", short: "bring connections to many addresses to one listening socket", onDemand: true,
 		mode: func(c *config) string { return c.Handover.Kernel },
+		dir:  func(c *config) string { return c.Handover.Pins },
 		load: loadHandover, unload: unloadHandover, status: handoverStatus,
 	},
 }

@@ -8,28 +8,35 @@ import (
 	"github.com/rds-go/rds/ebpf"
 )
 
-// handoverDir is where the handover is pinned below the directory of all features.
+// handoverDir is where the handover is pinned below the directory of all features, where
+// handover.pins does not say another place.
 func handoverDir(dir string) string { return filepath.Join(dir, "handover") }
 
 // loadHandover loads the handover, or finds it loaded.
 func loadHandover(l *loadOptions) (string, error) {
-	if err := os.MkdirAll(l.dir, 0o755); err != nil {
+	dir := l.config.Handover.Pins
+	above := filepath.Dir(dir)
+	_, absent := os.Stat(above)
+	if err := os.MkdirAll(above, 0o755); err != nil {
 		return "", err
 	}
 	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{
-		Dir: handoverDir(l.dir), Ports: l.portsOr(l.config.ports()), Netns: l.netns, Owner: l.uid, Group: l.groupID,
+		Dir: dir, Ports: l.portsOr(l.config.ports()), Netns: l.netns, Owner: l.uid, Group: l.groupID,
 	})
 	if err != nil {
+		if absent != nil {
+			_ = os.Remove(above)
+		}
 		return "", err
 	}
 	defer h.Close()
 	s, err := h.Status()
-	return handoverLine(s) + ", in " + handoverDir(l.dir), err
+	return handoverLine(s) + ", in " + dir, err
 }
 
 func unloadHandover(dir string) error {
-	err := ebpf.UnloadHandover(handoverDir(dir))
-	_ = os.Remove(dir) // unless other features are in it
+	err := ebpf.UnloadHandover(dir)
+	_ = os.Remove(filepath.Dir(dir)) // unless other features are in it
 	return err
 }
 
@@ -44,7 +51,7 @@ type handoverReport struct {
 }
 
 func handoverStatus(dir string) (any, []string, error) {
-	h, err := ebpf.OpenHandover(handoverDir(dir))
+	h, err := ebpf.OpenHandover(dir)
 	if err != nil {
 		return nil, nil, err
 	}

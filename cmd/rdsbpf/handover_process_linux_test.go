@@ -3,17 +3,20 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/rds-go/rds/ebpf"
+	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/netlab"
 )
 
@@ -108,4 +111,54 @@ func TestHandoverIsLoadedForAGroup(t *testing.T) {
 		t.Errorf("pins are left: %v", err)
 	}
 	does("handover: not loaded in "+pins, "status")
+}
+
+// The handover is pinned where the file says, which is where rdsd looks for it; --dir is the
+// directory of all features. status and unload find it by the file. A load that fails leaves
+// nothing.
+func TestHandoverIsPinnedWhereTheFileSays(t *testing.T) {
+	t.Parallel()
+	host := netlab.Hosts(t, 1)[0]
+	mount := netlab.BPFFS(t)
+	own, all := filepath.Join(mount, "own", "shared"), filepath.Join(mount, "all")
+	file := filepath.Join(t.TempDir(), "rdsd.toml")
+	text := fmt.Sprintf("[handover]\nkernel = 'require'\npins = '%s'\n[admission]\npins = '%s/rds'\n", own, mount)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	leaves := func(want ...string) {
+		t.Helper()
+		var got []string
+		dirs, err := os.ReadDir(mount)
+		for _, d := range dirs {
+			if filepath.Ext(d.Name()) != ".debug" { // the kernel's: maps.debug and progs.debug
+				got = append(got, d.Name())
+			}
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q are there, want %q; %v", got, want, err)
+		}
+	}
+	does := func(want string, args ...string) {
+		t.Helper()
+		status, stdout, stderr := command(t, host, append(args, "--config", file)...)
+		if status != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("%q: status %d, %s%s; want %q", args, status, stdout, stderr, want)
+		}
+	}
+	args := host.Args("setpriv", "--bounding-set=-all", "--inh-caps=-all", bin.Path("rdsbpf"), "load", "handover", "--config", file)
+	if status, _, stderr := clitest.Run(t, args[0], args[1:]...); status != 1 || !strings.Contains(stderr, "not permitted") {
+		t.Errorf("without capabilities: status %d, %s", status, stderr)
+	}
+	leaves()
+	does(", in "+own+"\n", "load", "handover")
+	leaves("own")
+	does("handover: ports [16385 18634], ", "status")
+	does(", in "+all+"/handover\n", "load", "handover", "--dir", all)
+	leaves("all", "own")
+	does("handover: unloaded\n", "unload")
+	leaves("all")
+	does("handover: not loaded in "+own+"\n", "status")
+	does("handover: unloaded\n", "unload", "--dir", all)
+	leaves()
 }

@@ -30,7 +30,6 @@ The BPF file system is mounted at /sys/fs/bpf if it is not there.`
 // loadOptions are the flags of load, and the configuration.
 type loadOptions struct {
 	*options
-	file       string
 	deny       string
 	ports      []uint
 	netns      string
@@ -51,7 +50,7 @@ func loadCommand(o *options) *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&l.file, "config", "", "take ports and [admission] from this TOML `file` of rdsd")
+	f.StringVar(&l.file, "config", "", "take ports, [admission] and [handover] from this TOML `file` of rdsd")
 	f.StringVar(&l.deny, "deny", "", "what strangers get: silent for no answer, refuse for a reset")
 	f.UintSliceVar(&l.ports, "port", nil, "TCP `port` of this host to filter; may be repeated (default 16385 and 18634)")
 	f.StringVar(&l.netns, "netns", "", "network namespace to filter: a `file` such as /run/netns/blue")
@@ -63,13 +62,11 @@ func loadCommand(o *options) *cobra.Command {
 
 // check reads the configuration and what the flags say instead.
 func (l *loadOptions) check() (err error) {
-	if l.config, err = readConfig(l.file); err != nil {
-		return cli.WithStatus(cli.StatusUsage, err)
+	if l.config, err = l.read(); err != nil {
+		return err
 	}
 	a := &l.config.Admission
-	if l.dir == "" {
-		l.dir = a.Pins
-	}
+	l.dir = a.Pins
 	if l.deny != "" {
 		a.Deny = l.deny
 	}
@@ -125,8 +122,8 @@ func (l *loadOptions) run(names []string, stdout, stderr io.Writer) error {
 		}
 		if mode == modeOff {
 			fmt.Fprintf(stdout, "%s: off in the configuration: nothing loaded\n", f.name)
-			if _, _, err := f.status(l.dir); !missing(err) {
-				fmt.Fprintf(stderr, "rdsbpf: %s was loaded into %s before and stays: rdsbpf unload takes it out\n", f.name, l.dir)
+			if _, _, err := f.status(f.dir(l.config)); !missing(err) {
+				fmt.Fprintf(stderr, "rdsbpf: %s was loaded into %s before and stays: rdsbpf unload takes it out\n", f.name, f.dir(l.config))
 			}
 			continue
 		}
@@ -144,7 +141,7 @@ func (l *loadOptions) run(names []string, stdout, stderr io.Writer) error {
 }
 
 func (l *loadOptions) load(f feature) (string, error) {
-	if _, err := ebpf.Mount(l.dir); err != nil {
+	if _, err := ebpf.Mount(f.dir(l.config)); err != nil {
 		return "", err
 	}
 	return f.load(l)

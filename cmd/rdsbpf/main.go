@@ -31,7 +31,8 @@ const examples = `  rdsbpf load --config /etc/rdsd.toml    what the configuratio
 
 // options are the flags that several commands have.
 type options struct {
-	dir  string // pins; empty: of the configuration
+	dir  string // pins of all features; empty: of the configuration
+	file string // configuration; empty: the defaults
 	json bool
 }
 
@@ -53,12 +54,29 @@ func newCommand() *cobra.Command {
 	return cmd
 }
 
-// pins is the directory of the pins where no configuration says another.
+// read reads the configuration, and has the features pinned where --dir says if it is given.
+func (o *options) read() (*config, error) {
+	c, err := readConfig(o.file)
+	if err != nil {
+		return nil, cli.WithStatus(cli.StatusUsage, err)
+	}
+	if o.dir != "" {
+		c.pinIn(o.dir)
+	}
+	return c, nil
+}
+
+// pins is the directory of the filter's pins where no configuration says another.
 func (o *options) pins() string {
 	if o.dir == "" {
 		return ebpf.DefaultDir
 	}
 	return o.dir
+}
+
+// directoriesFlag is for commands that read the configuration for its directories alone.
+func directoriesFlag(cmd *cobra.Command, o *options) {
+	cmd.Flags().StringVar(&o.file, "config", "", "take the directories of pins from this TOML `file` of rdsd")
 }
 
 func jsonFlag(cmd *cobra.Command, o *options) {

@@ -36,6 +36,7 @@ func TestMistakesOfTheConfiguration(t *testing.T) {
 	for text, want := range map[string]string{
 		"[admission]\nkernel = 'yes'\n": `admission.kernel: "yes" is none of auto, require and off`,
 		"[admission]\ndeny = 'loud'\n":  `admission.deny: "loud" is neither silent nor refuse`,
+		"[handover]\npins = ''\n":       "handover.pins: no directory",
 		"port = 70000\n":                "port: 70000 is no TCP port",
 		"port = \n":                     "toml:",
 	} {

@@ -36,16 +36,21 @@ func statusCommand(o *options) *cobra.Command {
 		Use: "status", Short: "What is loaded, and what can be", Long: statusLong, Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.status(cmd.OutOrStdout()) },
 	}
+	directoriesFlag(cmd, o)
 	jsonFlag(cmd, o)
 	return cmd
 }
 
 func (o *options) status(w io.Writer) error {
-	dir := o.pins()
-	r := statusReport{Dir: dir, Loaded: make(map[string]any), Possible: make(map[string]possibleOf)}
+	c, err := o.read()
+	if err != nil {
+		return err
+	}
+	r := statusReport{Dir: c.Admission.Pins, Loaded: make(map[string]any), Possible: make(map[string]possibleOf)}
 	var errs []error
 	var text []string
 	for _, f := range features {
+		dir := f.dir(c)
 		value, lines, err := f.status(dir)
 		switch {
 		case missing(err):
@@ -72,7 +77,6 @@ func (o *options) status(w io.Writer) error {
 		r.Possible[s.Name] = p
 		text = append(text, "    "+s.String())
 	}
-	var err error
 	if o.json {
 		err = json.NewEncoder(w).Encode(r)
 	} else {

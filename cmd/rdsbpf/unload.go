@@ -12,17 +12,21 @@ const unloadLong = `unload takes features out of the kernel, all of them or thos
 their pins. Strangers get to rdsd again, which turns them away by itself.`
 
 func unloadCommand(o *options) *cobra.Command {
-	return &cobra.Command{
+	cmd := &cobra.Command{
 		Use: "unload [admission] [telemetry] [handover]", Short: "Take features out of the kernel", Long: unloadLong,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, _, err := chosen(args)
 			if err != nil {
 				return err
 			}
+			c, err := o.read()
+			if err != nil {
+				return err
+			}
 			var errs []error
 			found := false
 			for _, f := range list {
-				err := f.unload(o.pins())
+				err := f.unload(f.dir(c))
 				switch {
 				case missing(err):
 					continue
@@ -34,11 +38,13 @@ func unloadCommand(o *options) *cobra.Command {
 				found = true
 			}
 			if !found {
-				return fmt.Errorf("nothing is loaded in %s", o.pins())
+				return fmt.Errorf("nothing is loaded in %s", list[0].dir(c))
 			}
 			return errors.Join(errs...)
 		},
 	}
+	directoriesFlag(cmd, o)
+	return cmd
 }
 
 // said is an error that is told to users in other words.
