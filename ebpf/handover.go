@@ -24,6 +24,11 @@ type HandoverOptions struct {
 	// through OpenHandover besides those with CAP_DAC_OVERRIDE. Whoever may register a listener
 	// may take connections from others who may. The directories above Dir must let them through.
 	Owner, Group int
+	// Keep leaves alone what others may rely on. A handover that is pinned in Dir already, and is
+	// for this network namespace and for all of Ports, keeps its own ports, owner and group.
+	// Otherwise, as long as it has a listening socket that has not been closed, it stays as it is,
+	// and the error Is syscall.EBUSY.
+	Keep bool
 }
 
 // validate returns the options with defaults, or an error in words.

@@ -86,7 +86,7 @@ func LoadHandover(o HandoverOptions) (*Handover, error) {
 			return err
 		}
 		if o.Dir != "" {
-			h, err = loadPinnedHandover(o.Dir, conf)
+			h, err = loadPinnedHandover(o.Dir, o.Keep, conf)
 		} else {
 			h, err = loadUnpinnedHandover(conf)
 		}

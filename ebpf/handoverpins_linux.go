@@ -23,8 +23,8 @@ import (
 //	links/handover_lookup                     nobody's, mode 0, as those of an admission
 
 // loadPinnedHandover loads a handover into a directory, for the network namespace of the
-// calling thread.
-func loadPinnedHandover(dir string, conf handoverConfig) (_ *Handover, err error) {
+// calling thread. keep is HandoverOptions.Keep.
+func loadPinnedHandover(dir string, keep bool, conf handoverConfig) (_ *Handover, err error) {
 	made := false // this call has made the directory
 	if err := os.Mkdir(dir, 0o755); err == nil {
 		made = true
@@ -62,6 +62,11 @@ func loadPinnedHandover(dir string, conf handoverConfig) (_ *Handover, err error
 		return nil, err
 	default:
 		defer old.Close()
+	}
+	if old != nil && keep {
+		if conf, err = old.keep(conf); err != nil {
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
 	}
 	path := filepath.Join(dir, linksDir, handoverProgram)
 	attached := handoverLink(path, conf.Netns)
@@ -184,6 +189,25 @@ func (h *Handover) pinLink(path string, program *ebpf.Program) error {
 // same tells whether a handover with one of the configurations does what the other one says.
 func (c handoverConfig) same(d handoverConfig) bool {
 	return slices.Equal(c.Ports, d.Ports) && c.Cookie == d.Cookie && c.Netns == d.Netns && c.Owner == d.Owner && c.Group == d.Group && c.Tag == d.Tag
+}
+
+// keep returns the configuration that takes the place of a pinned handover's, as
+// HandoverOptions.Keep says.
+func (h *Handover) keep(conf handoverConfig) (handoverConfig, error) {
+	here := h.conf.sameNetns(&conf)
+	if here && !slices.ContainsFunc(conf.Ports, func(p uint16) bool { return !slices.Contains(h.conf.Ports, p) }) {
+		conf.Ports, conf.Owner, conf.Group = h.conf.Ports, h.conf.Owner, h.conf.Group
+		return conf, nil
+	}
+	switch s, err := h.Status(); {
+	case err != nil:
+		return conf, err
+	case s.Listeners > 0 && !here:
+		return conf, fmt.Errorf("the handover is in use in another network namespace: %w", unix.EBUSY)
+	case s.Listeners > 0:
+		return conf, fmt.Errorf("the handover is in use with ports %v, not %v: %w", h.conf.Ports, conf.Ports, unix.EBUSY)
+	}
+	return conf, nil
 }
 
 // handoverLink is the link pinned at a path if it is attached to a network namespace; nil if

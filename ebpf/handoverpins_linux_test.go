@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,5 +86,73 @@ func TestHandoverDoesNotWaitForeverForOthers(t *testing.T) {
 	}
 	if _, err := h.Status(); err != nil {
 		t.Errorf("the handover that was there: %v", err)
+	}
+}
+
+// With Keep a handover that is pinned already keeps its ports, owner and group, and one that
+// others use stays as it is.
+func TestHandoverThatIsKept(t *testing.T) {
+	t.Parallel()
+	hosts := netlab.Hosts(t, 2)
+	here, there := hosts[0], hosts[1]
+	dir := filepath.Join(netlab.BPFFS(t), "handover")
+	load := func(host *netlab.Host, keep bool, owner int, ports ...uint16) error {
+		h, err := LoadHandover(HandoverOptions{Dir: dir, Netns: host.Netns(), Keep: keep, Owner: owner, Ports: ports})
+		if err == nil {
+			err = h.Close()
+		}
+		return err
+	}
+	is := func(what string, host *netlab.Host, owner uint32, ports ...uint16) {
+		t.Helper()
+		h, err := OpenHandover(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer h.Close()
+		host.Do(func() {
+			if s, err := h.Status(); err != nil || !s.Here || !slices.Equal(s.Ports, ports) {
+				t.Errorf("%s: %+v, %v", what, s, err)
+			}
+		})
+		var st unix.Stat_t
+		if err := unix.Stat(filepath.Join(dir, mapPrefixes), &st); err != nil || st.Uid != owner {
+			t.Errorf("%s: owner %d, %v", what, st.Uid, err)
+		}
+	}
+	if err := load(here, true, 7, 16385, 18634); err != nil {
+		t.Fatal(err)
+	}
+	is("nothing to keep", here, 7, 16385, 18634)
+	if err := load(here, true, 8, 18634); err != nil {
+		t.Error(err)
+	}
+	is("fewer ports, another owner", here, 7, 16385, 18634)
+	h, err := OpenHandover(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	ln := listenPlain(t, here, "tcp4", "127.0.0.1:0")
+	if err := h.Register(prefixes("10.1.0.0/24"), 16385, ln); err != nil {
+		t.Fatal(err)
+	}
+	for what, err := range map[string]error{"another port": load(here, true, 8, 17000), "another namespace": load(there, true, 8)} {
+		if !errors.Is(err, unix.EBUSY) {
+			t.Errorf("%s of a handover in use: %v", what, err)
+		}
+		is(what, here, 7, 16385, 18634)
+	}
+	ln.Close()
+	if err := load(there, true, 8); err != nil {
+		t.Errorf("nobody uses the handover: %v", err)
+	}
+	is("nobody uses the handover", there, 8, 16385, 18634)
+	if err := load(there, false, 9, 17000); err != nil {
+		t.Error(err)
+	}
+	is("without Keep", there, 9, 17000)
+	if err := UnloadHandover(dir); err != nil {
+		t.Error(err)
 	}
 }

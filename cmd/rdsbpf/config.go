@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -24,8 +25,9 @@ const wireAuto = "auto"
 
 // config is what rdsbpf reads of rdsd's file. rdsd checks the other keys.
 type config struct {
-	Port      int    `toml:"port"`
-	Wire      string `toml:"wire"`
+	Listen    []string `toml:"listen"`
+	Port      int      `toml:"port"`
+	Wire      string   `toml:"wire"`
 	Admission struct {
 		Kernel     string   `toml:"kernel"`
 		Deny       string   `toml:"deny"`
@@ -102,6 +104,18 @@ func (c *config) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// wantsHandover tells whether rdsd needs a handover, or auto has it use one: with a prefix to
+// listen on.
+func (c *config) wantsHandover() bool {
+	switch c.Handover.Kernel {
+	case modeRequire:
+		return true
+	case modeAuto:
+		return slices.ContainsFunc(c.Listen, func(at string) bool { return strings.Contains(at, "/") })
+	}
+	return false
 }
 
 // ports are the TCP ports that rdsd listens on.

@@ -12,9 +12,11 @@ import (
 
 // feature is something that rdsbpf loads into the kernel.
 type feature struct {
-	name     string
-	short    string // for the help
-	onDemand bool   // it is only loaded if it is named
+	name  string
+	short string // for the help
+	// asked tells whether the configuration asks for the feature, which is loaded without being
+	// named then; nil: it is only loaded if it is named.
+	asked func(*config) bool
 	// mode is what the configuration says of the feature: modeAuto, modeRequire or modeOff.
 	mode func(*config) string
 	dir  func(*config) string // directory where the feature is pinned
@@ -32,21 +34,23 @@ type feature struct {
 var features = []feature{
 	{
 		name: "admission", short: "turn strangers away before TCP answers them",
-		mode: func(c *config) string { return c.Admission.Kernel },
-		dir:  func(c *config) string { return c.Admission.Pins },
-		load: loadAdmission, unload: ebpf.UnloadAdmission, status: admissionStatus,
+		asked: func(*config) bool { return true },
+		mode:  func(c *config) string { return c.Admission.Kernel },
+		dir:   func(c *config) string { return c.Admission.Pins },
+		load:  loadAdmission, unload: ebpf.UnloadAdmission, status: admissionStatus,
 	},
 	{
-		name: "telemetry", short: "measure TCP connections of RDS: see rdsinfo --kernel", onDemand: true,
+		name: "telemetry", short: "measure TCP connections of RDS: see rdsinfo --kernel",
 		mode: func(c *config) string { return c.Telemetry.Kernel },
 		dir:  func(c *config) string { return c.Admission.Pins },
 		load: loadTelemetry, unload: ebpf.UnloadTelemetry, status: telemetryStatus,
 	},
 	{
-		name: "handover", short: "bring connections to many addresses to one listening socket", onDemand: true,
-		mode: func(c *config) string { return c.Handover.Kernel },
-		dir:  func(c *config) string { return c.Handover.Pins },
-		load: loadHandover, unload: unloadHandover, status: handoverStatus,
+		name: "handover", short: "bring connections to many addresses to one listening socket",
+		asked: (*config).wantsHandover,
+		mode:  func(c *config) string { return c.Handover.Kernel },
+		dir:   func(c *config) string { return c.Handover.Pins },
+		load:  loadHandover, unload: unloadHandover, status: handoverStatus,
 	},
 }
 

@@ -22,6 +22,7 @@ func loadHandover(l *loadOptions) (string, error) {
 	}
 	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{
 		Dir: dir, Ports: l.portsOr(l.config.ports()), Netns: l.netns, Owner: l.uid, Group: l.groupID,
+		Keep: !l.named,
 	})
 	if err != nil {
 		if absent != nil {

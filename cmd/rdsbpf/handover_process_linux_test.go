@@ -162,3 +162,94 @@ func TestHandoverIsPinnedWhereTheFileSays(t *testing.T) {
 	does("handover: unloaded\n", "unload", "--dir", all)
 	leaves()
 }
+
+// Without names load loads the handover if the file requires it, or has a prefix to listen on,
+// and nothing else than the file asks for. What others have loaded and use stays.
+func TestHandoverIsLoadedIfTheFileAsksForIt(t *testing.T) {
+	t.Parallel()
+	hosts := netlab.Hosts(t, 2)
+	mount := netlab.BPFFS(t)
+	pins := filepath.Join(mount, "shared")
+	file := filepath.Join(t.TempDir(), "rdsd.toml")
+	load := func(host *netlab.Host, listen, kernel, args string, capable bool) (int, string) {
+		t.Helper()
+		text := fmt.Sprintf("listen = [%s]\n[handover]\nkernel = '%s'\npins = '%s'\n[admission]\nkernel = 'off'\npins = '%s/rds'\n", listen, kernel, pins, mount)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		line := append([]string{bin.Path("rdsbpf"), "load", "--config", file}, strings.Fields(args)...)
+		if !capable {
+			line = append([]string{"setpriv", "--bounding-set=-all", "--inh-caps=-all"}, line...)
+		}
+		line = host.Args(line...)
+		status, stdout, stderr := clitest.Run(t, line[0], line[1:]...)
+		return status, strings.TrimPrefix(stdout, "admission: off in the configuration: nothing loaded\n") + stderr
+	}
+	for _, c := range []struct {
+		listen, kernel string
+		capable        bool
+		status         int
+		want           string // the start of the output; empty: nothing
+	}{
+		{"'10.1.0.1'", modeAuto, true, 0, ""},
+		{"'10.1.0.1', '10.1.0.0/24'", modeOff, true, 0, ""},
+		{"'10.1.0.1', '10.1.0.0/24'", modeAuto, false, 0, "handover: not loaded, rdsd does without: handover by sk_lookup: not permitted"},
+		{"'10.1.0.1', '10.1.0.0/24'", modeAuto, true, 0, "handover: ports [16385 18634], 0 listening sockets with 0 prefixes, in " + pins},
+		{"", modeRequire, false, 1, "rdsbpf: handover by sk_lookup: not permitted"},
+		{"", modeRequire, true, 0, "handover: ports [16385 18634], 0 listening sockets with 0 prefixes, in " + pins},
+	} {
+		status, out := load(hosts[0], c.listen, c.kernel, "", c.capable)
+		if status != c.status || !strings.HasPrefix(out, c.want) || c.want == "" && out != "" {
+			t.Errorf("%+v: status %d, %s", c, status, out)
+		}
+		if err := ebpf.UnloadHandover(pins); (err == nil) != (c.status == 0 && c.capable && c.want != "") {
+			t.Errorf("%+v: unload: %v", c, err)
+		}
+		if dirs, err := filepath.Glob(filepath.Join(mount, "[^mp]*")); err != nil || len(dirs) != 0 {
+			t.Errorf("%+v: %v are there, %v", c, dirs, err)
+		}
+	}
+
+	h, err := ebpf.LoadHandover(ebpf.HandoverOptions{Dir: pins, Netns: hosts[0].Netns(), Owner: 65534})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	if status, out := load(hosts[0], "'10.1.0.0/24'", modeAuto, "", true); status != 0 || !strings.HasPrefix(out, "handover: ports") {
+		t.Errorf("status %d, %s", status, out)
+	}
+	if fi, err := os.Stat(filepath.Join(pins, "rds_prefixes")); err != nil || fi.Sys().(*syscall.Stat_t).Uid != 65534 {
+		t.Errorf("the owner of the handover is another one: %+v, %v", fi, err)
+	}
+	var l net.Listener
+	hosts[0].Do(func() {
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false)
+		l, err = lc.Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if err := h.Register([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, 16385, l.(*net.TCPListener)); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		host         *netlab.Host
+		kernel, args string
+		status       int
+		want         string
+	}{
+		{hosts[1], modeAuto, "", 0, "handover: not loaded, rdsd does without: handover by sk_lookup: " + pins + ": the handover is in use in another network namespace"},
+		{hosts[0], modeAuto, "--port 17000", 0, "handover: not loaded, rdsd does without: handover by sk_lookup: " + pins + ": the handover is in use with ports [16385 18634], not [17000]"},
+		{hosts[1], modeRequire, "", 1, "rdsbpf: handover by sk_lookup: " + pins + ": the handover is in use in another"},
+		{hosts[0], modeRequire, "handover", 0, "handover: ports [16385 18634], 1 listening sockets with 1 prefixes, in " + pins},
+	} {
+		if status, out := load(c.host, "'10.1.0.0/24'", c.kernel, c.args, true); status != c.status || !strings.HasPrefix(out, c.want) {
+			t.Errorf("%+v: status %d, %s", c, status, out)
+		}
+	}
+	if fi, err := os.Stat(filepath.Join(pins, "rds_prefixes")); err != nil || fi.Sys().(*syscall.Stat_t).Uid != 0 {
+		t.Errorf("the owner of the handover that was loaded by name is another one: %+v, %v", fi, err)
+	}
+}

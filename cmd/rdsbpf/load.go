@@ -6,6 +6,7 @@ import (
 	"io"
 	"os/user"
 	"strconv"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -14,13 +15,18 @@ import (
 )
 
 const loadLong = `load loads features into the kernel and pins them. Without names these are the ones that
-the configuration asks for; a feature that is named is loaded, or load fails. With
+the configuration asks for: admission, and the handover if handover.kernel is "require", or is
+"auto" and listen has a prefix. A feature that is named is loaded, or load fails. With
 kernel = "auto" in the file a feature that the kernel does not have, or that this user may not
 load, is said in a line and is no failure; with "require" it is.
 
 What is loaded already stays as it is if nothing else is asked for. Otherwise the new takes the
 place of the old without a gap, with the same list of peers and the same counts. A first list
 is empty and lets everybody connect: rdsd writes its own, or rdsbpf allow does.
+
+Several daemons may share a handover. Unless it is named, one that is there keeps its owner and
+group, and more ports than are asked for; one that is in use with other ports, or in another
+network namespace, stays as it is.
 
 Telemetry is only loaded if it is named: it costs each connection a little. The group of
 --owner may read it.
@@ -37,7 +43,8 @@ type loadOptions struct {
 	owner      string
 	uid, gid   int // of owner
 	group      string
-	groupID    int // of group; 0: none
+	groupID    int  // of group; 0: none
+	named      bool // the features to load are named
 	config     *config
 }
 
@@ -108,12 +115,13 @@ func (l *loadOptions) run(names []string, stdout, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	l.named = named
 	if err := l.check(); err != nil {
 		return err
 	}
 	var errs []error
 	for _, f := range list {
-		if f.onDemand && !named {
+		if !named && (f.asked == nil || !f.asked(l.config)) {
 			continue
 		}
 		mode := f.mode(l.config)
@@ -131,7 +139,7 @@ func (l *loadOptions) run(names []string, stdout, stderr io.Writer) error {
 		switch {
 		case err == nil:
 			fmt.Fprintf(stdout, "%s: %s\n", f.name, line)
-		case mode == modeAuto && (errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, ebpf.ErrPermission)):
+		case mode == modeAuto && (errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, ebpf.ErrPermission) || errors.Is(err, syscall.EBUSY)):
 			fmt.Fprintf(stdout, "%s: not loaded, rdsd does without: %v\n", f.name, err)
 		default:
 			errs = append(errs, err)

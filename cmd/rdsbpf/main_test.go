@@ -21,7 +21,7 @@ func TestDefaultsAreThoseOfTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := defaultConfig()
-	want.Admission.Interfaces = []string{}
+	want.Admission.Interfaces, want.Listen = []string{}, []string{}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the file has %+v, rdsbpf %+v", got, want)
 	}
