@@ -105,7 +105,11 @@ func (s *site) connects(what string, h *netlab.Host, from, to netip.Addr) {
 // denied fails the test unless a connection is denied in the way that is asked for.
 func (s *site) denied(what string, deny Deny, from, to netip.Addr) {
 	s.t.Helper()
-	c, err := s.dial(s.there, from, to, silence)
+	limit := silence
+	if deny == Refuse {
+		limit = 10 * time.Second
+	}
+	c, err := s.dial(s.there, from, to, limit)
 	if err == nil {
 		c.Close()
 		s.t.Errorf("%s: connected", what)

@@ -55,25 +55,38 @@ func (f *filtered) rdsbpf(args ...string) string {
 	return f.host.Run(append([]string{bin.Path("rdsbpf")}, args...)...)
 }
 
-// connect connects to a port of the host, for a quarter of a second.
-func (f *filtered) connect(from *netlab.Host, port int) (err error) {
+// connect connects to a port of the host, for so long.
+func (f *filtered) connect(from *netlab.Host, port int, limit time.Duration) (err error) {
 	f.t.Helper()
 	from.Do(func() {
 		var c net.Conn
-		if c, err = net.DialTimeout("tcp", fmt.Sprintf("%v:%d", f.host.IP4, port), 250*time.Millisecond); err == nil {
+		if c, err = net.DialTimeout("tcp", fmt.Sprintf("%v:%d", f.host.IP4, port), limit); err == nil {
 			_ = c.Close()
 		}
 	})
 	return err
 }
 
-// turnedAway tells whether the error of a stranger's connect is what deny says.
-func turnedAway(deny string, err error) bool {
-	if deny == "refuse" {
-		return errors.Is(err, syscall.ECONNREFUSED)
+// reaches fails the test unless somebody can connect.
+func (f *filtered) reaches(who string, from *netlab.Host, port int) {
+	f.t.Helper()
+	if err := f.connect(from, port, 10*time.Second); err != nil {
+		f.t.Errorf("%s: port %d: %v", who, port, err)
 	}
+}
+
+// denied fails the test unless somebody's connect ends as deny says.
+func (f *filtered) denied(who, deny string, from *netlab.Host, port int) {
+	f.t.Helper()
+	limit := 10 * time.Second
+	if deny == "silent" {
+		limit = 250 * time.Millisecond
+	}
+	err := f.connect(from, port, limit)
 	var timeout net.Error
-	return errors.As(err, &timeout) && timeout.Timeout()
+	if deny == "refuse" && !errors.Is(err, syscall.ECONNREFUSED) || deny == "silent" && (!errors.As(err, &timeout) || !timeout.Timeout()) {
+		f.t.Errorf("%s: port %d: %v", who, port, err)
+	}
 }
 
 // admission is what rdsd reports.
@@ -103,12 +116,8 @@ func TestKernelFilterKeepsStrangersFromTheDaemon(t *testing.T) {
 			d.Line(d.Stderr, "kernel filter set")
 			d.Line(d.Stderr, "ready")
 			for _, port := range []int{rds.DefaultPort, rds.DefaultXRCPort} {
-				if err := f.connect(f.friend, port); err != nil {
-					t.Errorf("the peer: port %d: %v", port, err)
-				}
-				if err := f.connect(f.stranger, port); !turnedAway(deny, err) {
-					t.Errorf("the stranger: port %d: %v", port, err)
-				}
+				f.reaches("the peer", f.friend, port)
+				f.denied("the stranger", deny, f.stranger, port)
 			}
 			if a := f.admission(); !a.Kernel.Active || a.Kernel.Prefixes != 1 || a.Kernel.Refused < 2 || a.Kernel.Deny != deny || a.Rejected != 0 {
 				t.Errorf("%+v, filter %+v", a, a.Kernel)
@@ -119,15 +128,11 @@ func TestKernelFilterKeepsStrangersFromTheDaemon(t *testing.T) {
 			f.configure(deny, "require", f.friend.IP4, f.stranger.IP4)
 			d.Signal(syscall.SIGHUP)
 			d.Line(d.Stderr, "reloaded")
-			if err := f.connect(f.stranger, rds.DefaultPort); err != nil {
-				t.Errorf("after the list had it the stranger: %v", err)
-			}
+			f.reaches("after the list had it the stranger", f.stranger, rds.DefaultPort)
 			f.configure(deny, "require", f.friend.IP4)
 			d.Signal(syscall.SIGHUP)
 			d.Line(d.Stderr, "reloaded")
-			if err := f.connect(f.stranger, rds.DefaultPort); !turnedAway(deny, err) {
-				t.Errorf("off the list the stranger: %v", err)
-			}
+			f.denied("off the list the stranger", deny, f.stranger, rds.DefaultPort)
 			d.Signal(syscall.SIGKILL)
 			d.Wait()
 			var l net.Listener
@@ -137,16 +142,10 @@ func TestKernelFilterKeepsStrangersFromTheDaemon(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer l.Close()
-			if err := f.connect(f.stranger, rds.DefaultPort); !turnedAway(deny, err) {
-				t.Errorf("without rdsd the stranger: %v", err)
-			}
-			if err := f.connect(f.friend, rds.DefaultPort); err != nil {
-				t.Errorf("without rdsd the peer: %v", err)
-			}
+			f.denied("without rdsd the stranger", deny, f.stranger, rds.DefaultPort)
+			f.reaches("without rdsd the peer", f.friend, rds.DefaultPort)
 			f.rdsbpf("unload", "--dir", f.pins)
-			if err := f.connect(f.stranger, rds.DefaultPort); err != nil {
-				t.Errorf("without the filter the stranger: %v", err)
-			}
+			f.reaches("without the filter the stranger", f.stranger, rds.DefaultPort)
 			if _, err := os.Stat(f.pins); !errors.Is(err, fs.ErrNotExist) {
 				t.Errorf("pins are left: %v", err)
 			}
@@ -185,9 +184,7 @@ func TestKernelFilterOfTheDaemonBefore(t *testing.T) {
 	f.configure("refuse", "auto")
 	d = daemonOn(t, f.host, "--config", f.file)
 	d.Line(d.Stderr, "ready")
-	if err := f.connect(f.stranger, rds.DefaultPort); err != nil {
-		t.Errorf("everybody is allowed, and the stranger: %v", err)
-	}
+	f.reaches("everybody is allowed, and the stranger", f.stranger, rds.DefaultPort)
 	// A list that somebody else sets is not the daemon's, until that sets its own again.
 	f.rdsbpf("allow", "--dir", f.pins, "10.1.0.0/16")
 	if a := f.admission(); a.Kernel.Active || a.Kernel.Prefixes != 1 || !strings.Contains(a.Kernel.Why, "set by another process") {
@@ -234,9 +231,7 @@ func TestKernelFilterStaysClosedDuringAnUpgrade(t *testing.T) {
 	}
 	until(func() {
 		attempts[0]++
-		if err := f.connect(f.friend, rds.DefaultPort); err != nil {
-			t.Errorf("attempt %d of the peer: %v", attempts[0], err)
-		}
+		f.reaches("the peer", f.friend, rds.DefaultPort)
 	})
 	until(func() { // as many as it can: the filter counts those that get through
 		attempts[1] += 100
@@ -330,8 +325,6 @@ func TestDaemonOfTheUnitCannotRemoveTheKernelFilter(t *testing.T) {
 	f.configure("refuse", "require", f.friend.IP4)
 	d.Signal(syscall.SIGHUP)
 	d.Line(d.Stderr, "reloaded")
-	if err := f.connect(f.stranger, rds.DefaultPort); !turnedAway("refuse", err) {
-		t.Errorf("the stranger after all that: %v", err)
-	}
+	f.denied("the stranger after all that", "refuse", f.stranger, rds.DefaultPort)
 	terminate(t, d)
 }
