@@ -29,7 +29,12 @@ type Connection struct {
 	State  string         `json:"state"` // such as "established"
 	Netns  uint32         `json:"netns"` // inode of the network namespace, as in /proc/PID/ns/net
 	UID    uint32         `json:"uid"`   // user who made the socket
-	Inode  uint64         `json:"inode"` // of the socket, as in /proc/PID/fd; 0 if the program has closed it
+	// Inode is the socket's, as in /proc/PID/fd; 0 before the program accepts the connection, and
+	// when the program has closed it.
+	Inode uint64 `json:"inode"`
+	// Cookie is the socket's, as of SO_COOKIE: no two sockets have the same one until the host is
+	// started again.
+	Cookie uint64 `json:"cookie"`
 
 	RTT          time.Duration `json:"rtt_ns"`     // smoothed round-trip time
 	MinRTT       time.Duration `json:"min_rtt_ns"` // shortest one of the last minutes
@@ -57,17 +62,16 @@ type Drop struct {
 	Packets uint64 `json:"packets"`
 }
 
-// Continues tells whether a connection of a snapshot is one of an earlier snapshot, with the same
-// namespace and addresses: what the earlier one counted is then part of what this one has. A
-// socket has no inode before the program accepts it, and when the program has closed it.
+// Continues tells whether a connection of a snapshot is the given one of an earlier snapshot: what
+// was counted then is part of what c has. If telemetry was loaded anew in between, it is not.
 func (c *Connection) Continues(before *Connection) bool {
-	return (c.Inode == before.Inode || c.Inode == 0 || before.Inode == 0) && before.RTTs.Count <= c.RTTs.Count && before.Waits.Count <= c.Waits.Count
+	return c.Cookie == before.Cookie && before.RTTs.Count <= c.RTTs.Count && before.Waits.Count <= c.Waits.Count
 }
 
 // Parts of telemetry. Each of them is there or not by itself; only without the first one there
 // is nothing.
 var (
-	telemetryConnections = &feature{name: "telemetry of connections", kernel: "5.11",
+	telemetryConnections = &feature{name: "telemetry of connections", kernel: "5.12",
 		capabilities: "CAP_BPF and CAP_PERFMON"}
 	telemetryRTT = &feature{name: "telemetry of round trips", kernel: "5.11",
 		capabilities: "CAP_BPF and CAP_NET_ADMIN"}

@@ -94,7 +94,7 @@ func (t *Telemetry) Drops() ([]Drop, error) {
 // headSize is the size of struct connection of telemetry.bpf.c, recordSize that of it and of
 // the two histograms that follow it.
 const (
-	headSize   = 104
+	headSize   = 112
 	recordSize = headSize + 2*histogramSize
 )
 
@@ -109,9 +109,9 @@ func parseConnection(b []byte) Connection {
 	c := Connection{
 		Local: netip.AddrPortFrom(address(0), u16(b[32:])), Remote: netip.AddrPortFrom(address(16), u16(b[34:])),
 		Timed: b[37] != 0, UID: u32(b[40:]), Netns: u32(b[44:]), Inode: u64(b[48:]),
-		Acked: u64(b[56:]), Received: u64(b[64:]),
-		RTT: us(72) / 8, MinRTT: us(76), Cwnd: u32(b[80:]), Retransmits: u32(b[84:]),
-		ReceiveQueue: u32(b[88:]), Unacked: u32(b[92:]), Unsent: u32(b[96:]),
+		Cookie: u64(b[56:]), Acked: u64(b[64:]), Received: u64(b[72:]),
+		RTT: us(80) / 8, MinRTT: us(84), Cwnd: u32(b[88:]), Retransmits: u32(b[92:]),
+		ReceiveQueue: u32(b[96:]), Unacked: u32(b[100:]), Unsent: u32(b[104:]),
 		RTTs: parseHistogram(b[headSize:]), Waits: parseHistogram(b[headSize+histogramSize:]),
 	}
 	if state := int(b[36]); state < len(tcpStates) {

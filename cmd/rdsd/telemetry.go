@@ -50,13 +50,7 @@ type kernelPeer struct{ local, remote netip.Addr }
 // begin anew when all have ended.
 type kernelTotals struct {
 	rtts, waits ebpf.Histogram
-	seen        map[kernelConnection]*ebpf.Connection // the last snapshot
-}
-
-// kernelConnection tells the connections of a peer apart.
-type kernelConnection struct {
-	localPort, remotePort uint16
-	netns                 uint32
+	seen        map[uint64]*ebpf.Connection // the last snapshot, by cookies
 }
 
 var (
@@ -137,17 +131,16 @@ func (m *telemetryMetrics) update(connections []ebpf.Connection) {
 			if len(next) >= maxPathSeries {
 				continue
 			}
-			now = &kernelTotals{seen: make(map[kernelConnection]*ebpf.Connection)}
+			now = &kernelTotals{seen: make(map[uint64]*ebpf.Connection)}
 			if before != nil {
 				now.rtts, now.waits = before.rtts, before.waits
 			}
 			next[peer] = now
 		}
-		key := kernelConnection{c.Local.Port(), c.Remote.Port(), c.Netns}
-		now.seen[key] = c
+		now.seen[c.Cookie] = c
 		rtts, waits := c.RTTs, c.Waits
 		if before != nil {
-			if o := before.seen[key]; o != nil && c.Continues(o) { // if not, it is another one, or telemetry was loaded anew
+			if o := before.seen[c.Cookie]; o != nil && c.Continues(o) { // if not, telemetry was loaded anew
 				rtts, waits = rtts.Since(&o.RTTs), waits.Since(&o.Waits)
 			}
 		}

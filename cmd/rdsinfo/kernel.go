@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
 	"os"
 	"os/signal"
 	"slices"
@@ -133,15 +132,9 @@ func runKernel(ctx context.Context, o *options, stdout *os.File, stderr io.Write
 type kernelReader struct {
 	telemetry *ebpf.Telemetry
 	missing   []string
-	last      time.Time // of the last report; zero: none
-	counted   map[connectionKey]*ebpf.Connection
+	last      time.Time                  // of the last report; zero: none
+	counted   map[uint64]ebpf.Connection // connections of the last report, by cookies
 	drops     map[string]uint64
-}
-
-// connectionKey tells connections apart.
-type connectionKey struct {
-	netns         uint32
-	local, remote netip.AddrPort
 }
 
 func (r *kernelReader) read() (*report.Kernel, error) {
@@ -161,14 +154,8 @@ func (r *kernelReader) read() (*report.Kernel, error) {
 		return cmp.Or(cmp.Compare(a.Netns, b.Netns), a.Local.Compare(b.Local), a.Remote.Compare(b.Remote))
 	})
 	owners := owners(all)
-	counted := make(map[connectionKey]*ebpf.Connection, len(all))
-	for i := range all {
-		c := all[i]
-		key := connectionKey{c.Netns, c.Local, c.Remote}
-		counted[key] = &all[i]
-		if before := r.counted[key]; before != nil && c.Continues(before) {
-			c.RTTs, c.Waits = c.RTTs.Since(&before.RTTs), c.Waits.Since(&before.Waits)
-		}
+	r.sinceLast(all)
+	for _, c := range all {
 		p := owners[c.Inode]
 		k.Connections = append(k.Connections, report.KernelConnection{Connection: c, PID: p.pid, Command: p.command})
 	}
@@ -179,6 +166,19 @@ func (r *kernelReader) read() (*report.Kernel, error) {
 			k.Drops = append(k.Drops, d)
 		}
 	}
-	r.last, r.counted, r.drops = k.Time, counted, total
+	r.last, r.drops = k.Time, total
 	return k, nil
+}
+
+// sinceLast subtracts from the histograms of connections what they had at the last report.
+func (r *kernelReader) sinceLast(connections []ebpf.Connection) {
+	counted := make(map[uint64]ebpf.Connection, len(connections))
+	for i := range connections {
+		c := &connections[i]
+		counted[c.Cookie] = *c
+		if before, there := r.counted[c.Cookie]; there && c.Continues(&before) {
+			c.RTTs, c.Waits = c.RTTs.Since(&before.RTTs), c.Waits.Since(&before.Waits)
+		}
+	}
+	r.counted = counted
 }

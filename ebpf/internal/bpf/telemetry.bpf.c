@@ -217,6 +217,7 @@ struct connection {
 	__u32 uid;
 	__u32 netns;
 	__u64 inode;
+	__u64 cookie;		/* of the socket, also when it has no inode */
 	__u64 bytes_acked;
 	__u64 bytes_received;
 	__u32 srtt_us;		/* 8 times the smoothed round-trip time */
@@ -285,6 +286,7 @@ int telemetry_connections(struct bpf_iter__tcp *ctx)
 	socket = ((struct sock *)tp)->sk_socket;
 	if (socket)
 		bpf_core_read(&c.inode, sizeof(unsigned long), &((struct socket_alloc *)socket)->vfs_inode.i_ino);
+	c.cookie = bpf_get_socket_cookie(tp);
 	c.bytes_acked = tp->bytes_acked;
 	c.bytes_received = tp->bytes_received;
 	c.srtt_us = tp->srtt_us;
