@@ -1,6 +1,8 @@
 package ebpf
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -23,4 +25,42 @@ func exclude(dir *os.File) (unlock func(), err error) {
 			return nil, err
 		}
 	}
+}
+
+// makeAndExclude makes a directory, or finds it, and takes its lock; made tells which. To close the
+// directory gives the lock back. A directory that another process removes meanwhile, with the
+// last pin in it, is made again.
+func makeAndExclude(path string) (dir *os.File, made bool, err error) {
+	for end := time.Now().Add(lockWait); ; {
+		err := os.Mkdir(path, 0o755)
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, false, err
+		}
+		made = err == nil
+		dir, err := os.Open(path)
+		if err == nil {
+			if _, err = exclude(dir); err != nil {
+				dir.Close()
+				return nil, false, fmt.Errorf("another process is changing %s: %w", path, err)
+			}
+			if isAt(dir, path) {
+				return dir, made, nil
+			}
+			dir.Close()
+			err = os.ErrNotExist
+		}
+		if !errors.Is(err, os.ErrNotExist) || time.Now().After(end) {
+			return nil, false, err
+		}
+	}
+}
+
+// isAt tells whether a path leads to an open directory.
+func isAt(dir *os.File, path string) bool {
+	is, err := dir.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(path)
+	return err == nil && os.SameFile(is, there)
 }

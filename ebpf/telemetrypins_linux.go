@@ -70,27 +70,22 @@ func (t *Telemetry) pin(o *TelemetryOptions) error {
 	if err := m.Put(uint32(0), value); err != nil {
 		return err
 	}
-	if err := os.Mkdir(o.Dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	dir, err := os.Open(o.Dir)
+	dir, made, err := makeAndExclude(o.Dir)
 	if err != nil {
 		return err
 	}
-	defer dir.Close()
-	unlock, err := exclude(dir)
+	defer dir.Close() // gives the lock back
+	_, err = removeTelemetry(o.Dir)
+	if err == nil {
+		err = t.pinAll(o)
+	}
 	if err != nil {
-		return fmt.Errorf("another process is changing %s: %w", o.Dir, err)
-	}
-	defer unlock()
-	if _, err := removeTelemetry(o.Dir); err != nil {
-		return err
-	}
-	if err := t.pinAll(o); err != nil {
 		_, _ = removeTelemetry(o.Dir)
-		return err
+		if made {
+			_ = os.Remove(o.Dir)
+		}
 	}
-	return nil
+	return err
 }
 
 func (t *Telemetry) pinAll(o *TelemetryOptions) error {
@@ -222,17 +217,34 @@ func (p *aboutPart) err() error {
 // is empty then. The programs stop when nobody has them open any more. If nothing is there, the
 // error Is os.ErrNotExist.
 func UnloadTelemetry(dir string) error {
-	there, err := removeTelemetry(dir)
+	there, err := unloadTelemetry(dir)
 	switch {
+	case errors.Is(err, os.ErrNotExist), err == nil && !there:
+		return &Error{Feature: "telemetry", Err: fmt.Errorf("no pins in %s: %w", dir, os.ErrNotExist)}
 	case err != nil:
 		return &Error{Feature: "telemetry", Capabilities: "CAP_DAC_OVERRIDE", Err: classify(err)}
-	case !there:
-		return &Error{Feature: "telemetry", Err: fmt.Errorf("no pins in %s: %w", dir, os.ErrNotExist)}
 	}
-	_ = os.Remove(dir) // others have pins in it
 	return nil
 }
 
+func unloadTelemetry(path string) (there bool, err error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close() // gives the lock back
+	if _, err := exclude(dir); err != nil {
+		return false, fmt.Errorf("another process is changing %s: %w", path, err)
+	}
+	if there, err = removeTelemetry(path); err != nil || !there {
+		return there, err
+	}
+	_ = os.Remove(path) // fails if other features have pins in the directory
+	return true, nil
+}
+
+// removeTelemetry removes the pins, by the process that has the directory's lock. The text about
+// them goes first: without it OpenTelemetry finds nothing.
 func removeTelemetry(dir string) (there bool, err error) {
 	names := []string{bpf.TelemetryMapTelemetryAbout, bpf.TelemetryMapTelemetryDrops}
 	for _, part := range telemetryParts {
