@@ -1,12 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	kernel "github.com/cilium/ebpf"
+
+	"github.com/rds-go/rds/ebpf"
 	"github.com/rds-go/rds/internal/netlab"
 )
 
@@ -52,13 +57,69 @@ func TestTelemetryIsLoadedAndUnloaded(t *testing.T) {
 	if err != nil || !strings.Contains(string(out), "not measured: telemetry of round trips: cgroup2: not mounted; not measured: telemetry of round trips of older connections: there is no telemetry of round trips\n") {
 		t.Errorf("without control groups: %v, %s", err, out)
 	}
+	tel, err := ebpf.OpenTelemetry(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lacking := 0
+	for _, f := range tel.Features() {
+		if f.Err != nil {
+			lacking++
+			if !errors.Is(f.Err, ebpf.ErrNotSupported) || strings.Contains(f.Err.Error(), "needs Linux") {
+				t.Errorf("without control groups: %v", f.Err)
+			}
+		}
+	}
+	if lacking != 2 {
+		t.Errorf("without control groups: %d parts are missing, want 2", lacking)
+	}
+	tel.Close()
 	if out := run("load", "telemetry", "--port", "21100"); strings.Contains(out, "not measured") {
 		t.Error(out)
+	}
+	// What another version of rdsbpf has loaded is loaded anew.
+	current := since()
+	ofAnotherVersion(t, filepath.Join(dir, "telemetry_about"))
+	if run("load", "telemetry", "--port", "21100"); since() == current {
+		t.Error("the programs of another version stay")
+	}
+	current = since()
+	if run("load", "telemetry", "--port", "21100"); since() != current {
+		t.Errorf("loaded again: since %s, want %s", since(), current)
 	}
 	if run("load", "telemetry", "--port", "21101"); since() == first {
 		t.Error("another port, and nothing is loaded")
 	}
 	if out := run("unload", "telemetry"); out != "telemetry: unloaded\n" || since() != "" {
 		t.Errorf("%s: since %s", out, since())
+	}
+}
+
+// ofAnotherVersion changes the digest of the programs in the text about pinned telemetry.
+func ofAnotherVersion(t *testing.T, about string) {
+	t.Helper()
+	m, err := kernel.LoadPinnedMap(about, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer m.Close()
+	raw, err := m.LookupBytes(uint32(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var text map[string]json.RawMessage
+	if err := json.Unmarshal(bytes.TrimRight(raw, "\x00"), &text); err != nil {
+		t.Fatal(err)
+	}
+	if len(text["tags"]) < 10 {
+		t.Fatalf("no digest in %s", raw)
+	}
+	text["tags"] = json.RawMessage(`"telemetry_rtt 0123456789abcdef"`)
+	other, err := json.Marshal(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.Put(uint32(0), append(other, make([]byte, len(raw)-len(other))...)); err != nil {
+		t.Fatal(err)
 	}
 }
