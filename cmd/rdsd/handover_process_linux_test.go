@@ -85,12 +85,16 @@ func (s *steered) ready(d *clitest.Process) *clitest.Process {
 // pings has host a ping an address by both wires, and tells whether there were answers.
 func (s *steered) pings(to string) bool {
 	s.Helper()
-	from := s.a.IP4
 	if strings.Contains(to, ":") {
-		from = s.a.IP6
+		return s.pingsFrom(s.a.IP6.String(), to)
 	}
+	return s.pingsFrom(s.a.IP4.String(), to)
+}
+
+func (s *steered) pingsFrom(from, to string) bool {
+	s.Helper()
 	for _, wire := range []string{"tcp", "xrc"} {
-		args := s.a.Args(bin.Path("rdsping"), "--provider", "node", "--wire", wire, "-c", "1", "-W", "5s", "-I", from.String(), to)
+		args := s.a.Args(bin.Path("rdsping"), "--provider", "node", "--wire", wire, "-c", "1", "-W", "5s", "-I", from, to)
 		if status, stdout, stderr := clitest.Run(s.T, args[0], args[1:]...); status != 0 {
 			s.Logf("ping %s over %s: status %d: %s%s", to, wire, status, stdout, stderr)
 			return false
@@ -148,6 +152,7 @@ func TestDaemonHas4096AddressesWithOneListener(t *testing.T) {
 			t.Errorf("%s does not answer", a)
 		}
 	}
+	s.a.Run("ip", "address", "add", "10.99.0.7/16", "dev", "eth0")
 	stop := make(chan struct{})
 	var (
 		work     sync.WaitGroup
@@ -165,12 +170,16 @@ func TestDaemonHas4096AddressesWithOneListener(t *testing.T) {
 			if err := s.connects(to.String(), []int{16385, 18634}[connects%2]); err != nil {
 				failed = append(failed, err)
 			}
-			to = to.Next()
+			if to = to.Next(); to == netip.MustParseAddr("10.200.15.0") {
+				to = netip.MustParseAddr("10.200.0.0")
+			}
 		}
 	})
 	d.Signal(upgradeSignal)
 	d.Line(d.Stderr, "taken over")
-	if !s.pings("10.200.15.251") { // an address that is not connected to meanwhile: the peer would take that for its own new connection
+	// From an address that does not connect all the time: of such a one the oldest connections that
+	// are not set up end for the next ones, the ping's too.
+	if !s.pingsFrom("10.99.0.7", "10.200.15.251") {
 		t.Error("no answer of the successor")
 	}
 	close(stop)
