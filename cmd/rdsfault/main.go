@@ -39,6 +39,12 @@ const examples = `  rdsfault drop --interface eth0 --rate 1% --for 30s
   rdsfault abort                                   all connections of RDS, once
   rdsfault abort --every 50ms --count 20           one at random every 50 ms`
 
+// Bounds of the flags. Package ebpf has the same.
+const (
+	maxPorts = 8
+	maxDelay = 10 * time.Second
+)
+
 // options are the flags.
 type options struct {
 	netns     string
@@ -147,6 +153,9 @@ func (o *options) match() (m ebpf.FaultMatch, err error) {
 	if m.Remote, err = end("--peer", o.peer); err != nil {
 		return m, err
 	}
+	if len(o.ports) > maxPorts {
+		return m, cli.Usagef("--port: %d ports, at most %d", len(o.ports), maxPorts)
+	}
 	for _, p := range o.ports {
 		if p == 0 || p > 65535 {
 			return m, cli.Usagef("--port %d: from 1 to 65535", p)
@@ -215,8 +224,15 @@ func run(ctx context.Context, k kind, o *options) error {
 	if err != nil {
 		return err
 	}
-	if o.iface == "" && k.begin != nil {
+	switch {
+	case o.iface == "" && k.begin != nil:
 		return cli.Usagef("--interface is missing: which interface's packets?")
+	case k.name == "delay" && (o.by <= 0 || o.by > maxDelay):
+		return cli.Usagef("--by %v: above 0 and at most %v", o.by, maxDelay)
+	case o.every < 0:
+		return cli.Usagef("--every %v: above 0", o.every)
+	case k.name == "abort" && o.count > 0 && o.every == 0:
+		return cli.Usagef("--count %d: of connections aborted one at a time, which takes --every", o.count)
 	}
 	if o.netns != "" && !strings.Contains(o.netns, "/") {
 		o.netns = "/run/netns/" + o.netns
@@ -265,10 +281,15 @@ func packets(ctx context.Context, f *ebpf.Fault, m ebpf.FaultMatch, l ebpf.Fault
 func abort(ctx context.Context, f *ebpf.Fault, m ebpf.FaultMatch, o *options, r *report) error {
 	n := 0
 	r.Aborted = &n
-	if o.every <= 0 {
-		var err error
-		n, err = f.Abort(m, 0)
-		return cli.WithStatus(cli.StatusUsage, err)
+	more := func(most int) error {
+		done, err := f.Abort(m, most)
+		if n += done; n == 0 {
+			err = cli.WithStatus(cli.StatusUsage, err)
+		}
+		return err
+	}
+	if o.every == 0 {
+		return more(0)
 	}
 	fmt.Fprintf(os.Stderr, "abort every %v for %v at most; Ctrl-C ends it\n", o.every, o.time)
 	ctx, stop := context.WithTimeout(ctx, o.time)
@@ -281,11 +302,7 @@ func abort(ctx context.Context, f *ebpf.Fault, m ebpf.FaultMatch, o *options, r 
 			return nil
 		case <-tick.C:
 		}
-		done, err := f.Abort(m, 1)
-		if n += done; err != nil {
-			if n == 0 {
-				err = cli.WithStatus(cli.StatusUsage, err)
-			}
+		if err := more(1); err != nil {
 			return err
 		}
 	}
