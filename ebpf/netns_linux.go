@@ -30,7 +30,11 @@ func enterNetns(path string) error {
 		return err
 	}
 	defer ns.Close()
-	return unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+	err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
+	if err == unix.EPERM {
+		return errEnterNetns
+	}
+	return err
 }
 
 // onMovingThread runs f on a thread that f may move to other network namespaces. Afterwards the thread

@@ -1,6 +1,12 @@
 package ebpf
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
+
+// errEnterNetns says that this process may not enter the network namespace that was asked for.
+var errEnterNetns = fmt.Errorf("enter the network namespace: %w", ErrPermission)
 
 // feature is one thing that a kernel can do for a node.
 type feature struct {
@@ -15,7 +21,11 @@ func (f *feature) err(cause error) error {
 	if cause == nil {
 		return nil
 	}
-	return &Error{Feature: f.name, Kernel: f.kernel, Capabilities: f.capabilities, Err: classify(cause)}
+	takes := f.capabilities
+	if errors.Is(cause, errEnterNetns) {
+		takes += ", and CAP_SYS_ADMIN for another network namespace"
+	}
+	return &Error{Feature: f.name, Kernel: f.kernel, Capabilities: takes, Err: classify(cause)}
 }
 
 // FeatureSupport is whether one feature can be used.

@@ -243,6 +243,7 @@ func TestWhatCannotBeginSaysWhy(t *testing.T) {
 		return &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}, AmbientCaps: capabilities}
 	}
 	const packets, abort = "faults by tcx: not permitted: needs CAP_BPF and CAP_NET_ADMIN", "abort by SOCK_DESTROY: not permitted: needs CAP_NET_ADMIN"
+	const other = ", and CAP_SYS_ADMIN for another network namespace"
 	for _, c := range []struct {
 		args string
 		user *syscall.SysProcAttr // nil: root
@@ -252,6 +253,8 @@ func TestWhatCannotBeginSaysWhy(t *testing.T) {
 		{"drop --interface lo", nobody(unix.CAP_NET_ADMIN), packets},
 		{"drop --interface lo", nobody(unix.CAP_BPF), packets},
 		{"abort", nobody(), abort},
+		{"drop --interface eth0 --netns " + a.Netns(), nobody(unix.CAP_BPF, unix.CAP_NET_ADMIN), packets + other},
+		{"abort --netns " + a.Netns(), nobody(unix.CAP_NET_ADMIN), abort + other},
 		{"drop --interface eth1 --netns " + a.Netns(), nil, "faults by tcx: interface eth1: route ip+net: no such network interface"},
 		{"drop --interface eth0 --netns no-such", nil, "faults by tcx: network namespace /run/netns/no-such: open /run/netns/no-such: no such file or directory"},
 		{"delay --interface eth0 --netns " + a.Netns(), nil, "delay by the qdisc fq: not supported by this kernel as it is set up: " +
