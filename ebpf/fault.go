@@ -38,7 +38,7 @@ const (
 type FaultMatch struct {
 	// Local and Remote are the ends of the connections, as the host sees it that has the
 	// interface; on a loopback interface either may be local. An address that is not valid
-	// matches any, and so does port 0.
+	// matches any, and so does port 0. Zones of addresses are not looked at.
 	Local, Remote netip.AddrPort
 	// Ports are TCP ports of which one end has one, at most 8. Nil is those of RDS, 16385 and
 	// 18634, or any where Local or Remote has a port.

@@ -29,7 +29,7 @@ func abort(m FaultMatch, most int) (n int, err error) {
 		ports = defaultPorts
 	}
 	end := func(want, have netip.AddrPort) bool {
-		return (!want.Addr().IsValid() || want.Addr().Unmap() == have.Addr().WithZone("")) && (want.Port() == 0 || want.Port() == have.Port())
+		return (!want.Addr().IsValid() || want.Addr().Unmap().WithZone("") == have.Addr().WithZone("")) && (want.Port() == 0 || want.Port() == have.Port())
 	}
 	list, err := netlink.TCP(func(s *netlink.Socket) bool {
 		return s.State == netlink.Established && end(m.Local, s.Local) && end(m.Remote, s.Remote) &&

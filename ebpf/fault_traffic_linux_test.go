@@ -320,7 +320,7 @@ func TestAbortEndsConnections(t *testing.T) {
 	}
 	c, d := connection(t, a, b, b.IP4, 1234)
 	other = append(other, c, d)
-	if n, err := f.Abort(FaultMatch{Remote: netip.AddrPortFrom(b.IP6, 0)}, 0); n != 1 || err != nil {
+	if n, err := f.Abort(FaultMatch{Remote: netip.AddrPortFrom(b.IP6.WithZone("eth0"), 0)}, 0); n != 1 || err != nil {
 		t.Errorf("%d by address, %v", n, err)
 	}
 	if n, err := f.Abort(FaultMatch{}, 1); n != 1 || err != nil {
