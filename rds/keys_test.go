@@ -98,7 +98,9 @@ func guesses(known Cookie) map[string]func() keyguess.Guess {
 		"at random":           func() keyguess.Guess { return keyguess.Guess{Key: rnd.Uint32(), Addr: uint64(rnd.Uint32())} },
 		"neighbours of a key": func() keyguess.Guess { n++; return keyguess.Guess{Key: known.Key() + n, Addr: uint64(known.Offset())} },
 		"next versions": func() keyguess.Guess {
-			n++
+			if n++; n&0xff == known.Key()&0xff { // that version is the known cookie's own
+				n++
+			}
 			return keyguess.Guess{Key: known.Key()&^0xff | n&0xff, Addr: uint64(known.Offset()) + uint64(n>>8<<12)}
 		},
 	}
