@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -58,7 +59,15 @@ func TestKernelKeepsStrangersFromTheDaemon(t *testing.T) {
 			if err := a.Close(); err != nil {
 				t.Error(err)
 			}
-			there.Do(func() { knock(t, 10, netip.MustParseAddr("10.99.0.66"), here.IP4) })
+			var c net.Conn
+			there.Do(func() {
+				d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(10, 99, 0, 66)}, Timeout: 10 * time.Second}
+				c, err = d.DialContext(t.Context(), "tcp", netip.AddrPortFrom(here.IP4, rds.DefaultPort).String())
+			})
+			if err != nil {
+				t.Fatalf("a stranger without the filter: %v", err)
+			}
+			defer c.Close() // one that is closed at once may never be accepted
 			netlab.Until(t, "the daemon rejects a stranger", func() bool {
 				info, err := rds.FetchInfo(context.Background(), ctl)
 				return err == nil && info.Admission != nil && info.Admission.Rejected > 0
