@@ -11,7 +11,7 @@ import (
 type QueuedMessage struct {
 	Message         // without Body: Payload is all of it; Op is the predecessor's
 	Path     int    // path that it is queued on
-	Sequence uint64 // its sequence number; 0: it was never picked
+	Sequence uint64 // sequence number of the message; 0: it was never picked
 	Written  bool   // some of it was written: the peer may have it
 	Lent     *buf.Buf
 }

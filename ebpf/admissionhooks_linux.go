@@ -37,8 +37,8 @@ func (k hookKind) program() string {
 type place struct {
 	Kind  hookKind `json:"kind"`
 	Netns uint32   `json:"netns"`           // inode of the network namespace
-	Index int      `json:"index,omitempty"` // of the interface; 0 with sk_lookup
-	Name  string   `json:"name,omitempty"`  // of the interface
+	Index int      `json:"index,omitempty"` // index of the interface; 0 with sk_lookup
+	Name  string   `json:"name,omitempty"`  // name of the interface
 }
 
 // pin is the name of the pin of a link at this place.

@@ -16,7 +16,7 @@ import (
 
 // admissionState is struct state of admission.bpf.c.
 type admissionState struct {
-	Generation uint32 // of the list that counts; 0: everybody may connect
+	Generation uint32 // generation of the list that counts; 0: everybody may connect
 	Last       uint32 // the generation of the last list that was set, also if that was empty
 	Prefixes   uint32 // length of the list that counts
 	Writing    uint32 // not 0: a process is replacing the list, or died while it did

@@ -26,7 +26,7 @@ import (
 // pinned. The methods may be called at the same time.
 type Fault struct {
 	o        FaultOptions
-	index    int // of the interface
+	index    int // index of the interface
 	loopback bool
 	objects  *ebpf.Collection // nil without an interface
 	links    []link.Link

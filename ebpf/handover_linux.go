@@ -38,7 +38,7 @@ type Handover struct {
 // handoverConfig is what a handover was loaded with. The map rds_handover has it in JSON.
 type handoverConfig struct {
 	Ports  []uint16 `json:"ports"`
-	Cookie uint64   `json:"cookie"` // of the network namespace, SO_NETNS_COOKIE; 0: not known
+	Cookie uint64   `json:"cookie"` // cookie of the network namespace, SO_NETNS_COOKIE; 0: not known
 	Netns  uint32   `json:"netns"`  // inode of the network namespace
 	Owner  int      `json:"owner"`
 	Group  int      `json:"group"`

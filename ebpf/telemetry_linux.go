@@ -21,7 +21,7 @@ import (
 // network namespaces. Its methods may be called at the same time, except Close.
 type Telemetry struct {
 	features []FeatureSupport
-	tags     string // of programs that were pinned
+	tags     string // digest of the programs that were pinned
 	loaded   time.Time
 	options  TelemetryOptions
 	drops    *ebpf.Map // nil: not counted

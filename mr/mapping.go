@@ -53,7 +53,7 @@ type mapping struct {
 	share      *share
 	prev, next *mapping // neighbours in share.live, in a list of dropped mappings, or in the free list
 	released   func()
-	replaced   bool // the next version of the base has taken its place, so the base stays in use
+	replaced   bool // the next version of the base has taken the place of this mapping, and keeps the base in use
 	scribbled  bool // recycled; readers look at it under invariants
 }
 

@@ -75,7 +75,7 @@ type legacyPeer struct {
 // legacyQueued is a message that waits, for a host that is down or a port that is stopped.
 type legacyQueued struct {
 	Session         uint64
-	Socket          uint32 // its number
+	Socket          uint32 // number of the sending socket
 	Path            int
 	Sequence        uint64 // 0: the message was never picked
 	Written         bool
@@ -136,7 +136,7 @@ type legacyBlock struct {
 	Off    uint32
 	Size   int
 	Lent   int64
-	Socket uint32 // its number; that of a socket that was closed is of none
+	Socket uint32 // number of the receiving socket, which may have been closed
 }
 
 // legacySocket is a socket of an application.

@@ -13,7 +13,7 @@ import (
 // feature is something that rdsbpf loads into the kernel.
 type feature struct {
 	name  string
-	short string // for the help
+	short string // one line for the help
 	// asked tells whether the configuration asks for the feature, which is loaded without being
 	// named then; nil: it is only loaded if it is named.
 	asked func(*config) bool

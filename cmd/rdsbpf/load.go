@@ -41,9 +41,9 @@ type loadOptions struct {
 	netns      string
 	interfaces []string
 	owner      string
-	uid, gid   int // of owner
+	uid, gid   int // numbers of the owner and of its group
 	group      string
-	groupID    int  // of group; 0: none
+	groupID    int  // number of --group; 0: no group
 	named      bool // the features to load are named
 	config     *config
 }

@@ -49,7 +49,7 @@ func newCommand() *cobra.Command {
 	}
 	cmd.CompletionOptions.DisableDefaultCmd = true
 	cmd.SetHelpCommand(&cobra.Command{Hidden: true})
-	cmd.PersistentFlags().StringVar(&o.dir, "dir", "", "`directory` of the pins, on a BPF file system (default "+ebpf.DefaultDir+", with load --config what that file says)")
+	cmd.PersistentFlags().StringVar(&o.dir, "dir", "", "`directory` of the pins, on a BPF file system (default "+ebpf.DefaultDir+", with --config what that file says)")
 	cmd.AddCommand(loadCommand(o), unloadCommand(o), statusCommand(o), allowCommand(o), denyCommand(o), watchCommand(o))
 	return cmd
 }

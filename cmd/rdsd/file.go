@@ -60,10 +60,10 @@ func (s *settings) load(file string) error {
 // fileKey is a key with its value in a file, or the header of a table.
 type fileKey struct {
 	header      int    // line of the header of its table, from 1; 0: none
-	first, next int    // its first line, and that of what follows; 0: the end of the file
+	first, next int    // first line of the key, and of what follows the value; 0: the end of the file
 	list        string // key of the list of tables that it is in, such as "ports"
 	index       int    // number of the table that has the key
-	inline      bool   // its value is a table in braces
+	inline      bool   // the value is a table in braces
 }
 
 // fileKeys are those of a file that is TOML, in their order.

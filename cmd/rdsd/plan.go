@@ -13,7 +13,7 @@ import (
 type plan struct {
 	node     rds.Config
 	service  rds.ServiceConfig // an empty Path means that there is no service
-	prefixes []netip.Prefix    // those of listen: addresses that may share a listening socket
+	prefixes []netip.Prefix    // prefixes of the setting listen: their addresses may share a listening socket
 	control  control.Config    // an empty Path means that there is no control socket
 }
 

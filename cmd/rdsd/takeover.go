@@ -73,7 +73,7 @@ type takeoverAnswer struct {
 // passedPart is a listening socket besides those of the node.
 type passedPart struct {
 	Name string // partControl, partMetrics or partTakeover
-	Owns bool   // its file is the daemon's to remove
+	Owns bool   // the daemon removes the socket's file when it ends
 }
 
 const (

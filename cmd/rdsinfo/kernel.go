@@ -132,7 +132,7 @@ func runKernel(ctx context.Context, o *options, stdout *os.File, stderr io.Write
 type kernelReader struct {
 	telemetry *ebpf.Telemetry
 	missing   []string
-	last      time.Time                  // of the last report; zero: none
+	last      time.Time                  // time of the last report; zero: there was none
 	counted   map[uint64]ebpf.Connection // connections of the last report, by cookies
 	drops     map[string]uint64
 }

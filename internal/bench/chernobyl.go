@@ -25,7 +25,7 @@ const (
 // one of them uses bad keys. With several rounds the rates are medians.
 type Thirds struct {
 	Rates      [thirds]float64 `json:"rates"`      // operations of the others, per second
-	Rounds     []float64       `json:"rounds"`     // the others' rate beside the rogue, as a part of that before and after it, in each round
+	Rounds     []float64       `json:"rounds"`     // for each round: the others' rate beside the rogue, divided by their rate before and after it
 	Errors     uint64          `json:"errors"`     // operations of the others that failed
 	Refused    uint64          `json:"refused"`    // requests of the rogue
 	Unanswered uint64          `json:"unanswered"` // messages that came, and whose sender does not know

@@ -30,7 +30,7 @@ type Listener struct {
 	ctx    context.Context // ends with the listener and with the engine
 	cancel context.CancelFunc
 
-	local  netip.AddrPort  // of a part of a shared socket
+	local  netip.AddrPort  // address of this part of a shared socket
 	shared *sharedListener // socket that this is a part of, which alone has run; nil: it is a socket of its own
 
 	last atomic.Bool   // what the kernel has connected is offered, and then listening ends

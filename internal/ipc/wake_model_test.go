@@ -47,7 +47,7 @@ type modelState struct {
 	rings [2]uint8 // in the sleeper's bell
 	pc    [2]modelPC
 	own   [2]uint8 // index, not yet published
-	seen  [2]uint8 // the other's index
+	seen  [2]uint8 // index of the other side, when it was looked at last
 	knows [2]bool  // only in variants: the flag was set when looked at
 }
 

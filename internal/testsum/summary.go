@@ -33,8 +33,8 @@ type result struct {
 	children bool // the test has subtests
 	failures bool // the test's failure is counted elsewhere: with a subtest, a test of the package, a build
 
-	races  []string // of a package: what the race detector has said
-	racing bool     // of a package: its next line belongs to races
+	races  []string // reports of the race detector, kept with the package
+	racing bool     // the next line of the package belongs to races
 }
 
 func (r *result) add(s string) {

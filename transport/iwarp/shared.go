@@ -122,7 +122,7 @@ type shared struct {
 	open     *SRQ                    // queue whose message is being received
 	recv     receiveSlot             // receive request that the message goes into
 	placed   xctl.WriteReceiver
-	badWrite bool // the rest of the Write at hand is dropped
+	badWrite bool // segments of the present Write are dropped until its last one
 	wrote    bool // Writes have come since the last flush
 
 	// Guarded by QP.mu.

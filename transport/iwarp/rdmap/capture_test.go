@@ -20,7 +20,7 @@ type message struct {
 	from     pcap.End
 	op       Op
 	tagged   ddp.Tagged   // header of the first segment, without Last and ULP
-	untagged ddp.Untagged // the same
+	untagged ddp.Untagged // header of the first segment, without Last and ULP
 	payload  []byte
 	segment  int  // octets of payload in each; 0: all
 	hold     bool // the next message goes into the same TCP segment
