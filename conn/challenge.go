@@ -4,9 +4,9 @@ import "time"
 
 // An inbound link for a path that is up may be the peer's, whose end of the present link is
 // gone, or an impostor's. So the present link is asked, by a probe, and goes on if it lives:
-// if the probe is answered, or something still arrives, within askTime. The waiting link is
-// then refused: whoever is the peer has no need of it. A host that knows nothing of the
-// present link answers the probe with a reset, which ends the present link at once.
+// if the probe is answered, or something still arrives, within Config.AskTimeout. The waiting
+// link is then refused: whoever is the peer has no need of it. A host that knows nothing of
+// the present link answers the probe with a reset, which ends the present link at once.
 
 // challenge asks the link of p, unless it is being asked.
 func (c *Conn) challenge(now time.Time, p *path) {
@@ -14,7 +14,7 @@ func (c *Conn) challenge(now time.Time, p *path) {
 		return
 	}
 	p.probe = true
-	p.asked, p.askedBy, p.heard = p.probes+1, now.Add(askTime), time.Time{}
+	p.asked, p.askedBy, p.heard = p.probes+1, now.Add(c.cfg.AskTimeout), time.Time{}
 	c.asks |= 1 << p.index
 	c.act(Action{Kind: Transmit, Path: p.index})
 }
@@ -34,9 +34,9 @@ func (c *Conn) unask(p *path) {
 func (c *Conn) Heard(now time.Time, i int) { c.paths[i].heard = now }
 
 // lives tells whether the link of p has brought something not long ago. What had arrived
-// when p was asked proves nothing, and is read in the first half of askTime.
-func (p *path) lives() bool {
-	return !p.heard.IsZero() && p.heard.After(p.askedBy.Add(-askTime/2))
+// when p was asked proves nothing, and is read in the first half of Config.AskTimeout.
+func (c *Conn) lives(p *path) bool {
+	return !p.heard.IsZero() && p.heard.After(p.askedBy.Add(-c.cfg.AskTimeout/2))
 }
 
 // respond takes an answer of p's link.
@@ -71,8 +71,8 @@ func (c *Conn) judge(now time.Time) {
 		case p.state != Up:
 			c.unask(p)
 		case p.paused: // nothing can be heard of it
-			p.askedBy = now.Add(askTime)
-		case p.lives():
+			p.askedBy = now.Add(c.cfg.AskTimeout)
+		case c.lives(p):
 			c.vindicate(p)
 		}
 	}

@@ -54,6 +54,8 @@ type Config struct {
 	ProofTimeout time.Duration
 	// HoldTimeout is how long an inbound link may wait for its path: 10 s.
 	HoldTimeout time.Duration
+	// AskTimeout is how long a link that is asked whether it lives may take to answer: 1 s.
+	AskTimeout time.Duration
 
 	// Budget bounds the memory of queued and unacknowledged messages: 64 MiB.
 	Budget int
@@ -86,6 +88,7 @@ func (c *Config) setDefaults() {
 	c.IdleReconnectMax = max(c.IdleReconnectMax, c.ReconnectMax)
 	def(&c.ProofTimeout, 15*time.Second)
 	def(&c.HoldTimeout, 10*time.Second)
+	def(&c.AskTimeout, time.Second)
 	if c.Budget == 0 {
 		c.Budget = 64 << 20
 	}

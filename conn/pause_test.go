@@ -73,9 +73,9 @@ func TestLinksWaitNoLongerAfterAPause(t *testing.T) {
 	c.Paused(0, 2, true) // said of another link: nothing
 	c.Accepted(epochTime, 2, 40008)
 	wants(t, c)
-	c.Tick(epochTime.Add(askTime))
+	c.Tick(epochTime.Add(c.cfg.AskTimeout))
 	wants(t, c, Action{Kind: CloseLink, Link: 1})
-	c.Tick(epochTime.Add(askTime + c.cfg.HoldTimeout))
+	c.Tick(epochTime.Add(c.cfg.AskTimeout + c.cfg.HoldTimeout))
 	wants(t, c, Action{Kind: CloseLink, Link: 2})
 
 	c = acceptor(t)
@@ -84,9 +84,9 @@ func TestLinksWaitNoLongerAfterAPause(t *testing.T) {
 	c.Tick(epochTime.Add(c.cfg.HoldTimeout))
 	c.Paused(0, 1, false)
 	wants(t, c)
-	c.Tick(epochTime.Add(c.cfg.HoldTimeout + askTime))
+	c.Tick(epochTime.Add(c.cfg.HoldTimeout + c.cfg.AskTimeout))
 	wants(t, c, Action{Kind: CloseLink, Link: 1})
-	c.Tick(epochTime.Add(askTime + 2*c.cfg.HoldTimeout))
+	c.Tick(epochTime.Add(c.cfg.AskTimeout + 2*c.cfg.HoldTimeout))
 	wants(t, c, Action{Kind: CloseLink, Link: 2})
 }
 

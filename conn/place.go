@@ -109,7 +109,7 @@ func (c *Conn) placeHeld(now time.Time) {
 		default:
 			p := &c.paths[0]
 			p.probe = true
-			h.ask, h.until = p.probes+1, now.Add(min(h.until.Sub(now), askTime))
+			h.ask, h.until = p.probes+1, now.Add(min(h.until.Sub(now), c.cfg.AskTimeout))
 			if p.state == Up {
 				c.act(Action{Kind: Transmit, Path: 0})
 			}
@@ -117,9 +117,6 @@ func (c *Conn) placeHeld(now time.Time) {
 		c.held = append(c.held, h)
 	}
 }
-
-// askTime is how long the answer may take.
-const askTime = time.Second
 
 // expire ends the wait of a held link.
 func (c *Conn) expire(now time.Time, h heldLink) {

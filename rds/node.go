@@ -48,7 +48,8 @@ type Node struct {
 	allowed    atomic.Pointer[allowList] // addresses that the node has connections with; nil: everybody
 	rejections rejections
 	reports    reports
-	leaving    atomic.Bool // the node stops: its state file belongs to a successor
+	leaving    atomic.Bool   // the node stops: its state file belongs to a successor
+	askTimeout time.Duration // conn.Config.AskTimeout; tests set it
 
 	admissionMu sync.Mutex // serialises changes of allowed; locked before all other locks
 
