@@ -34,22 +34,7 @@ func newSite(t *testing.T) *site {
 	s.here, s.there = netlab.Pair(t)
 	s.there.Run("ip", "address", "add", s.strange4.String()+"/16", "dev", "eth0")
 	s.there.Run("ip", "address", "add", s.strange6.String()+"/64", "dev", "eth0", "nodad")
-	var l net.Listener
-	var err error
-	s.here.Do(func() { l, err = net.Listen("tcp", fmt.Sprintf(":%d", s.port)) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() { defer c.Close(); _, _ = io.Copy(c, c) }()
-		}
-	}()
+	s.here.Echo(int(s.port))
 	return s
 }
 
@@ -259,13 +244,7 @@ func TestForwardedConnectionsAreNotTheFiltersBusiness(t *testing.T) {
 	}
 	router.Run("sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
 	for _, h := range []*netlab.Host{router, server} {
-		var l net.Listener
-		var err error
-		h.Do(func() { l, err = net.Listen("tcp", ":16385") })
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
+		h.Echo(16385)
 	}
 	for _, kind := range []hookKind{hookTCX, hookXDP} {
 		a, err := loadAdmission(AdmissionOptions{Deny: Silent, Netns: router.Netns(), Allow: prefixes("192.0.2.0/24")}, silentFeature, []hookKind{kind})

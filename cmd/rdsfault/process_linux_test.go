@@ -26,22 +26,7 @@ func newEcho(t *testing.T) *echo {
 	e := &echo{T: t}
 	e.server, e.client = netlab.Pair(t)
 	for _, port := range []int{16385, 18634} {
-		var l net.Listener
-		var err error
-		e.server.Do(func() { l, err = net.Listen("tcp4", fmt.Sprintf(":%d", port)) })
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { l.Close() })
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				go func() { defer c.Close(); _, _ = io.Copy(c, c) }()
-			}
-		}()
+		e.server.Echo(port)
 	}
 	return e
 }
