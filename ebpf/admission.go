@@ -34,7 +34,7 @@ type AdmissionOptions struct {
 	Dir string
 	// Deny is what strangers get.
 	Deny Deny
-	// Ports are the TCP ports that are filtered, at most 8. Nil: 16385 and 18634.
+	// Ports are the TCP ports that are filtered, at most MaxPorts. Nil: 16385 and 18634.
 	Ports []uint16
 	// Netns is the file of the network namespace that is filtered, such as /run/netns/blue or
 	// /proc/17/ns/net. Empty: the namespace of the calling thread. Another one takes
@@ -73,8 +73,8 @@ func (o AdmissionOptions) validate() (AdmissionOptions, error) {
 	if o.Ports == nil {
 		o.Ports = slices.Clone(defaultPorts)
 	}
-	if len(o.Ports) > maxPorts {
-		return o, fmt.Errorf("%d ports, at most %d", len(o.Ports), maxPorts)
+	if len(o.Ports) > MaxPorts {
+		return o, fmt.Errorf("%d ports, at most %d", len(o.Ports), MaxPorts)
 	}
 	_, err := listKeys(o.Allow)
 	return o, err

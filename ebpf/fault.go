@@ -9,6 +9,7 @@ import (
 const (
 	DefaultFaultTime = 10 * time.Second // of a rule without a time
 	MaxFaultTime     = time.Hour
+	MaxFaultDelay    = 10 * time.Second
 	MaxFaultRules    = 16 // of one Fault at the same time
 )
 
@@ -40,7 +41,7 @@ type FaultMatch struct {
 	// interface; on a loopback interface either may be local. An address that is not valid
 	// matches any, and so does port 0. Zones of addresses are not looked at.
 	Local, Remote netip.AddrPort
-	// Ports are TCP ports of which one end has one, at most 8. Nil is those of RDS, 16385 and
+	// Ports are TCP ports of which one end has one, at most MaxPorts. Nil is those of RDS, 16385 and
 	// 18634, or any where Local or Remote has a port.
 	Ports []uint16
 	// Direction is that of the packets; Abort does not look at it.

@@ -57,7 +57,7 @@ type kernelRule struct {
 	Kind, Direction, Flags    uint32
 	Local, Remote             [16]byte
 	LocalPort, RemotePort     uint16
-	Ports                     [maxPorts]uint16
+	Ports                     [MaxPorts]uint16
 }
 
 // FaultRule is a fault that is being made. It holds a place of its Fault until Stop.
@@ -166,12 +166,12 @@ func (f *Fault) Blackhole(m FaultMatch, d time.Duration) (*FaultRule, error) {
 	return f.add(kindDrop, m, FaultLimits{For: d}, 0)
 }
 
-// Delay sends outgoing packets later by a time of at most 10 s. Without a Rate of 1 they
+// Delay sends outgoing packets later by a time of at most MaxFaultDelay. Without a Rate of 1 they
 // overtake each other. Packets wait in the qdisc fq, which the interface must have as its
 // root, or below mq; else the error Is ErrNotSupported.
 func (f *Fault) Delay(m FaultMatch, l FaultLimits, by time.Duration) (*FaultRule, error) {
-	if by <= 0 || by > 10*time.Second {
-		return nil, fmt.Errorf("delay of %v: above 0 and at most 10s", by)
+	if by <= 0 || by > MaxFaultDelay {
+		return nil, fmt.Errorf("delay of %v: above 0 and at most %v", by, MaxFaultDelay)
 	}
 	if m.Direction == FaultIn {
 		return nil, errors.New("delay of packets that come in: only those that go out can be delayed")
@@ -253,8 +253,8 @@ func newRule(kind uint32, m FaultMatch, l FaultLimits, delay time.Duration, loop
 		return nil, fmt.Errorf("rate %v: above 0 and at most 1", l.Rate)
 	case l.For < 0 || l.For > MaxFaultTime:
 		return nil, fmt.Errorf("time %v: above 0 and at most %v", l.For, MaxFaultTime)
-	case len(ports) > maxPorts || slices.Contains(ports, 0):
-		return nil, fmt.Errorf("ports %v: at most %d, and not 0", ports, maxPorts)
+	case len(ports) > MaxPorts || slices.Contains(ports, 0):
+		return nil, fmt.Errorf("ports %v: at most %d, and not 0", ports, MaxPorts)
 	}
 	r := &kernelRule{
 		Until: monotonic() + uint64(l.For), Count: l.Count, Rate: uint64(math.Ceil(l.Rate * (1 << 32))), Delay: uint64(delay),

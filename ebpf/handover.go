@@ -14,7 +14,7 @@ type HandoverOptions struct {
 	// until UnloadHandover, whatever becomes of this process. Empty: nothing is pinned, and the
 	// handover ends with Close, or with the process.
 	Dir string
-	// Ports are the TCP ports that connections are handed over of, at most 8. Nil: 16385 and
+	// Ports are the TCP ports that connections are handed over of, at most MaxPorts. Nil: 16385 and
 	// 18634.
 	Ports []uint16
 	// Netns is the file of the network namespace, such as /run/netns/blue or /proc/17/ns/net.
@@ -46,8 +46,8 @@ func (o HandoverOptions) validate() (HandoverOptions, error) {
 	if o.Ports == nil {
 		o.Ports = slices.Clone(defaultPorts)
 	}
-	if len(o.Ports) > maxPorts {
-		return o, fmt.Errorf("%d ports, at most %d", len(o.Ports), maxPorts)
+	if len(o.Ports) > MaxPorts {
+		return o, fmt.Errorf("%d ports, at most %d", len(o.Ports), MaxPorts)
 	}
 	return o, nil
 }

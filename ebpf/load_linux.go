@@ -40,10 +40,10 @@ func load(object func() (*ebpf.CollectionSpec, error), l loading) (*ebpf.Collect
 	if ports == nil {
 		ports = defaultPorts
 	}
-	if len(ports) > maxPorts {
-		return nil, fmt.Errorf("%d ports, at most %d", len(ports), maxPorts)
+	if len(ports) > MaxPorts {
+		return nil, fmt.Errorf("%d ports, at most %d", len(ports), MaxPorts)
 	}
-	var all [maxPorts]uint16
+	var all [MaxPorts]uint16
 	copy(all[:], ports)
 	set := map[string]any{"rds_ports": all, "rds_ports_len": uint32(len(ports))}
 	for name, v := range l.set {

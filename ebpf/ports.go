@@ -4,5 +4,5 @@ package ebpf
 // XRC.
 var defaultPorts = []uint16{16385, 18634}
 
-// maxPorts is PORTS_MAX of rds.h.
-const maxPorts = 8
+// MaxPorts is how many ports the programs look at: PORTS_MAX of rds.h.
+const MaxPorts = 8

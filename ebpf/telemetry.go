@@ -11,7 +11,7 @@ type TelemetryOptions struct {
 	// if it does not exist, its parent is there. Empty: what is loaded ends with Close or with
 	// the process.
 	Dir string
-	// Ports are the TCP ports of the connections to measure, at either end: at most 8. None is
+	// Ports are the TCP ports of the connections to measure, at either end: at most MaxPorts. None is
 	// those of RDS over TCP and of RDS on XRC, 16385 and 18634.
 	Ports []uint16
 	// Group is the gid of the processes that may open the pins, besides those with

@@ -39,12 +39,6 @@ const examples = `  rdsfault drop --interface eth0 --rate 1% --for 30s
   rdsfault abort                                   all connections of RDS, once
   rdsfault abort --every 50ms --count 20           one at random every 50 ms`
 
-// Bounds of the flags. Package ebpf has the same.
-const (
-	maxPorts = 8
-	maxDelay = 10 * time.Second
-)
-
 // options are the flags.
 type options struct {
 	netns     string
@@ -153,8 +147,8 @@ func (o *options) match() (m ebpf.FaultMatch, err error) {
 	if m.Remote, err = end("--peer", o.peer); err != nil {
 		return m, err
 	}
-	if len(o.ports) > maxPorts {
-		return m, cli.Usagef("--port: %d ports, at most %d", len(o.ports), maxPorts)
+	if len(o.ports) > ebpf.MaxPorts {
+		return m, cli.Usagef("--port: %d ports, at most %d", len(o.ports), ebpf.MaxPorts)
 	}
 	for _, p := range o.ports {
 		if p == 0 || p > 65535 {
@@ -227,8 +221,8 @@ func run(ctx context.Context, k kind, o *options) error {
 	switch {
 	case o.iface == "" && k.begin != nil:
 		return cli.Usagef("--interface is missing: which interface's packets?")
-	case k.name == "delay" && (o.by <= 0 || o.by > maxDelay):
-		return cli.Usagef("--by %v: above 0 and at most %v", o.by, maxDelay)
+	case k.name == "delay" && (o.by <= 0 || o.by > ebpf.MaxFaultDelay):
+		return cli.Usagef("--by %v: above 0 and at most %v", o.by, ebpf.MaxFaultDelay)
 	case o.every < 0:
 		return cli.Usagef("--every %v: above 0", o.every)
 	case k.name == "abort" && o.count > 0 && o.every == 0:
