@@ -111,7 +111,7 @@ func (h *hook) attach(netns string, program *ebpf.Program) (l link.Link, err err
 	err = inNetns(netns, func() error {
 		switch h.Kind {
 		case hookLookup:
-			l, err = attachLookup(program, nil)
+			l, err = attachAdmission(program)
 			return err
 		case hookTCX:
 			l, err = link.AttachTCX(link.TCXOptions{Interface: h.Index, Program: program, Attach: ebpf.AttachTCXIngress})

@@ -35,30 +35,11 @@ const (
 
 // loadPinned loads a filter into a directory, or opens the one that is there.
 func loadPinned(o AdmissionOptions, conf admissionConfig, kind hookKind) (_ *Admission, err error) {
-	fresh := false
-	if err := os.Mkdir(o.Dir, 0o755); err == nil {
-		fresh = true
-	} else if !errors.Is(err, os.ErrExist) {
-		return nil, err
-	}
-	dir, err := os.Open(o.Dir)
+	dir, made, err := makePins(o.Dir)
 	if err != nil {
 		return nil, err
 	}
 	defer dir.Close()
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(dir.Fd()), &fs); err == nil && uint32(fs.Type) != unix.BPF_FS_MAGIC {
-		err = fmt.Errorf("%s is not on a BPF file system", o.Dir)
-		if fresh {
-			_ = os.Remove(o.Dir)
-		}
-		return nil, err
-	}
-	unlock, err := exclude(dir)
-	if err != nil {
-		return nil, fmt.Errorf("another process is changing %s: %w", o.Dir, err)
-	}
-	defer unlock()
 	old, err := openPinned(o.Dir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
@@ -72,7 +53,7 @@ func loadPinned(o AdmissionOptions, conf admissionConfig, kind hookKind) (_ *Adm
 			if err == nil {
 				return
 			}
-			if removePinned(o.Dir) != nil && fresh {
+			if removePinned(o.Dir) != nil && made {
 				_ = os.Remove(o.Dir)
 			}
 		}()
@@ -265,12 +246,12 @@ func (a *Admission) pinLinks(o AdmissionOptions, program *ebpf.Program, old []ho
 			return err
 		}
 	}
-	for i, l := range update {
-		if i == 0 && a.conf.Hooks[0].Kind == hookLookup {
-			if err := inNetns(o.Netns, func() error { return fillSlots(program, nil) }); err != nil {
-				return err
-			}
+	if len(update) > 0 && a.conf.Hooks[0].Kind == hookLookup {
+		if err := inNetns(o.Netns, func() error { return fillHandoverSlots(program) }); err != nil {
+			return err
 		}
+	}
+	for _, l := range update {
 		if err := l.Update(program); err != nil {
 			return err
 		}
@@ -329,16 +310,11 @@ func own(path string, owner int, mode os.FileMode) error {
 
 // unloadPinned takes out the filter of a directory and removes its pins.
 func unloadPinned(dir string) error {
-	d, err := os.Open(dir)
+	d, err := lockPins(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	unlock, err := exclude(d)
-	if err != nil {
-		return fmt.Errorf("another process is changing %s: %w", dir, err)
-	}
-	defer unlock()
 	return removePinned(dir)
 }
 

@@ -104,7 +104,7 @@ func loadUnpinnedHandover(conf handoverConfig) (*Handover, error) {
 		return nil, err
 	}
 	defer program.Close()
-	if h.link, err = attachLookup(program, h.maps[mapFilter]); err != nil {
+	if h.link, err = attachLookup(program, h.fillSlot); err != nil {
 		h.Close()
 		return nil, err
 	}

@@ -13,44 +13,84 @@ import (
 // choice of one beats the SK_DROP of another one. So a handover asks the program of an
 // admission that refuses by a tail call, from the slot of the map rds_filter.
 
-// attachLookup attaches a program to the network namespace of the calling thread: that of an
-// admission, or that of a handover with its slot. Handovers ask the admission before it is
-// attached, so that no stranger passes meanwhile, and once more afterwards, because another
-// process may have loaded a handover, or the admission, meanwhile.
-func attachLookup(program *ebpf.Program, slot *ebpf.Map) (l link.Link, err error) {
-	ns, err := os.Open("/proc/thread-self/ns/net")
+// attachAdmission attaches the program of an admission to the network namespace of the calling
+// thread.
+func attachAdmission(program *ebpf.Program) (link.Link, error) {
+	l, err := attachLookup(program, fillHandoverSlots)
 	if err != nil {
-		return nil, err
-	}
-	defer ns.Close()
-	if err := fillSlots(program, slot); err != nil {
-		return nil, err
-	}
-	if l, err = link.AttachNetNs(int(ns.Fd()), program); err == nil {
-		if err = fillSlots(program, slot); err != nil {
-			l.Close()
-		}
-	}
-	if err != nil && slot == nil {
 		if info, e := program.Info(); e == nil {
 			id, _ := info.ID()
 			_ = unfilterHandovers(id)
 		}
 	}
+	return l, err
+}
+
+// attachLookup attaches a program to the network namespace of the calling thread: that of an
+// admission with fillHandoverSlots, that of a handover with fillSlot. The slots are filled before
+// the program is attached, so that no stranger passes meanwhile, and once more afterwards, because
+// another process may have loaded a handover, or the admission, meanwhile.
+func attachLookup(program *ebpf.Program, fill func(*ebpf.Program) error) (link.Link, error) {
+	ns, err := os.Open("/proc/thread-self/ns/net")
 	if err != nil {
+		return nil, err
+	}
+	defer ns.Close()
+	if err := fill(program); err != nil {
+		return nil, err
+	}
+	l, err := link.AttachNetNs(int(ns.Fd()), program)
+	if err != nil {
+		return nil, err
+	}
+	if err := fill(program); err != nil {
+		l.Close()
 		return nil, err
 	}
 	return l, nil
 }
 
-// fillSlots puts an admission into the slots of all handovers of the calling thread's network
-// namespace; or, if there is a slot, the admission of the namespace into that one. It takes
-// CAP_SYS_ADMIN if there are other programs of sk_lookup.
-func fillSlots(program *ebpf.Program, slot *ebpf.Map) error {
+// fillHandoverSlots puts an admission into the slots of all handovers of the calling thread's
+// network namespace.
+func fillHandoverSlots(admission *ebpf.Program) error {
+	return eachLookup(admission, func(other *ebpf.Program) error {
+		slot, err := filterSlot(other)
+		if slot == nil || err != nil {
+			return err
+		}
+		defer slot.Close()
+		return slot.Put(uint32(0), admission)
+	})
+}
+
+// fillSlot puts the admission of the calling thread's network namespace, if there is one, into the
+// slot of h, which has the program.
+func (h *Handover) fillSlot(program *ebpf.Program) error {
+	slot, asks := h.maps[mapFilter], false
+	err := eachLookup(program, func(other *ebpf.Program) error {
+		if !named(other, hookLookup.program()) {
+			return nil
+		}
+		asks = true
+		return slot.Put(uint32(0), other)
+	})
+	if err != nil || asks {
+		return err
+	}
+	// What is in the slot is of an admission that ended with its process.
+	if err := slot.Delete(uint32(0)); !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return err
+	}
+	return nil
+}
+
+// eachLookup calls f with the programs of sk_lookup of the calling thread's network namespace but
+// one. It takes CAP_SYS_ADMIN if there are any.
+func eachLookup(but *ebpf.Program, f func(*ebpf.Program) error) error {
 	if !hasCapability(unix.CAP_NET_ADMIN) && !hasCapability(unix.CAP_SYS_ADMIN) {
 		return ErrPermission // the library takes the query of programs to be missing then, and for ever
 	}
-	info, err := program.Info()
+	info, err := but.Info()
 	if err != nil {
 		return err
 	}
@@ -64,7 +104,6 @@ func fillSlots(program *ebpf.Program, slot *ebpf.Map) error {
 	if err != nil {
 		return err
 	}
-	asks := false
 	for _, a := range attached.Programs {
 		if a.ID == own {
 			continue
@@ -76,34 +115,13 @@ func fillSlots(program *ebpf.Program, slot *ebpf.Map) error {
 		if err != nil {
 			return err
 		}
-		if slot != nil && named(p, hookLookup.program()) {
-			err, asks = slot.Put(uint32(0), p), true
-		} else if slot == nil {
-			err = fillSlotOf(p, program)
-		}
+		err = f(p)
 		p.Close()
 		if err != nil {
 			return err
 		}
 	}
-	if slot == nil || asks {
-		return nil
-	}
-	// What is in the slot is of an admission that ended with its process.
-	if err := slot.Delete(uint32(0)); !errors.Is(err, ebpf.ErrKeyNotExist) {
-		return err
-	}
 	return nil
-}
-
-// fillSlotOf puts an admission into the slot of a program, if that is a handover's.
-func fillSlotOf(handover, admission *ebpf.Program) error {
-	slot, err := filterSlot(handover)
-	if slot == nil || err != nil {
-		return err
-	}
-	defer slot.Close()
-	return slot.Put(uint32(0), admission)
 }
 
 // unfilterHandovers empties the slots, of all network namespaces, that have a program which is

@@ -25,32 +25,16 @@ import (
 // loadPinnedHandover loads a handover into a directory, for the network namespace of the
 // calling thread. keep is HandoverOptions.Keep.
 func loadPinnedHandover(dir string, keep bool, conf handoverConfig) (_ *Handover, err error) {
-	made := false // this call has made the directory
-	if err := os.Mkdir(dir, 0o755); err == nil {
-		made = true
-	} else if !errors.Is(err, os.ErrExist) {
+	d, made, err := makePins(dir)
+	if err != nil {
 		return nil, err
 	}
+	defer d.Close()
 	defer func() {
 		if err != nil && made {
 			_ = os.Remove(dir)
 		}
 	}()
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(int(d.Fd()), &fs); err == nil && uint32(fs.Type) != unix.BPF_FS_MAGIC {
-		return nil, fmt.Errorf("%s is not on a BPF file system", dir)
-	}
-	unlock, err := exclude(d)
-	if err != nil {
-		made = false // The directory is in use by the process that holds the lock.
-		return nil, fmt.Errorf("another process is changing %s: %w", dir, err)
-	}
-	defer unlock()
 	old, err := openPinnedHandover(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -109,7 +93,7 @@ func loadPinnedHandover(dir string, keep bool, conf handoverConfig) (_ *Handover
 		return nil, err
 	}
 	if attached != nil {
-		if err = fillSlots(program, h.maps[mapFilter]); err == nil {
+		if err = h.fillSlot(program); err == nil {
 			err = attached.Update(program)
 		}
 	} else {
@@ -175,7 +159,7 @@ func (h *Handover) pinLink(path string, program *ebpf.Program) error {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
-	l, err := attachLookup(program, h.maps[mapFilter])
+	l, err := attachLookup(program, h.fillSlot)
 	if err != nil {
 		return err
 	}
@@ -256,16 +240,11 @@ func openPinnedHandover(dir string) (_ *Handover, err error) {
 
 // unloadPinnedHandover takes out the handover of a directory and removes its pins.
 func unloadPinnedHandover(dir string) error {
-	d, err := os.Open(dir)
+	d, err := lockPins(dir)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	unlock, err := exclude(d)
-	if err != nil {
-		return fmt.Errorf("another process is changing %s: %w", dir, err)
-	}
-	defer unlock()
 	if _, err := os.Lstat(filepath.Join(dir, mapHandover)); err != nil {
 		return err
 	}

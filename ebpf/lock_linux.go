@@ -27,23 +27,27 @@ func exclude(dir *os.File) (unlock func(), err error) {
 	}
 }
 
-// makeAndExclude makes a directory, or finds it, and takes its lock; made tells which. To close the
-// directory gives the lock back. A directory that another process removes meanwhile, with the
+// makePins makes a directory for pins, or finds it, and takes its lock; made tells which. To close
+// the directory gives the lock back. A directory that another process removes meanwhile, with the
 // last pin in it, is made again.
-func makeAndExclude(path string) (dir *os.File, made bool, err error) {
+func makePins(path string) (dir *os.File, made bool, err error) {
 	for end := time.Now().Add(lockWait); ; {
 		err := os.Mkdir(path, 0o755)
 		if err != nil && !errors.Is(err, os.ErrExist) {
 			return nil, false, err
 		}
-		made = err == nil
-		dir, err := os.Open(path)
+		made := err == nil
+		dir, err := lockPins(path)
 		if err == nil {
-			if _, err = exclude(dir); err != nil {
+			var fs unix.Statfs_t
+			switch err := unix.Fstatfs(int(dir.Fd()), &fs); {
+			case err == nil && uint32(fs.Type) != unix.BPF_FS_MAGIC:
 				dir.Close()
-				return nil, false, fmt.Errorf("another process is changing %s: %w", path, err)
-			}
-			if isAt(dir, path) {
+				if made {
+					_ = os.Remove(path)
+				}
+				return nil, false, fmt.Errorf("%s is not on a BPF file system", path)
+			case isAt(dir, path):
 				return dir, made, nil
 			}
 			dir.Close()
@@ -53,6 +57,20 @@ func makeAndExclude(path string) (dir *os.File, made bool, err error) {
 			return nil, false, err
 		}
 	}
+}
+
+// lockPins opens a directory of pins and takes its lock. To close the directory gives the lock
+// back.
+func lockPins(path string) (*os.File, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := exclude(dir); err != nil {
+		dir.Close()
+		return nil, fmt.Errorf("another process is changing %s: %w", path, err)
+	}
+	return dir, nil
 }
 
 // isAt tells whether a path leads to an open directory.

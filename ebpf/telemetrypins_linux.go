@@ -70,7 +70,7 @@ func (t *Telemetry) pin(o *TelemetryOptions) error {
 	if err := m.Put(uint32(0), value); err != nil {
 		return err
 	}
-	dir, made, err := makeAndExclude(o.Dir)
+	dir, made, err := makePins(o.Dir)
 	if err != nil {
 		return err
 	}
@@ -228,14 +228,11 @@ func UnloadTelemetry(dir string) error {
 }
 
 func unloadTelemetry(path string) (there bool, err error) {
-	dir, err := os.Open(path)
+	dir, err := lockPins(path)
 	if err != nil {
 		return false, err
 	}
 	defer dir.Close() // gives the lock back
-	if _, err := exclude(dir); err != nil {
-		return false, fmt.Errorf("another process is changing %s: %w", path, err)
-	}
 	if there, err = removeTelemetry(path); err != nil || !there {
 		return there, err
 	}
