@@ -38,29 +38,26 @@ func makePins(path string) (dir *os.File, made bool, err error) {
 		}
 		made := err == nil
 		dir, err := lockPins(path)
-		if err == nil {
-			var fs unix.Statfs_t
-			switch err := unix.Fstatfs(int(dir.Fd()), &fs); {
-			case err == nil && uint32(fs.Type) != unix.BPF_FS_MAGIC:
-				dir.Close()
-				if made {
-					_ = os.Remove(path)
-				}
-				return nil, false, fmt.Errorf("%s is not on a BPF file system", path)
-			case isAt(dir, path):
-				return dir, made, nil
-			}
-			dir.Close()
-			err = os.ErrNotExist
+		if errors.Is(err, os.ErrNotExist) && time.Now().Before(end) {
+			continue
 		}
-		if !errors.Is(err, os.ErrNotExist) || time.Now().After(end) {
+		if err != nil {
 			return nil, false, err
 		}
+		var fs unix.Statfs_t
+		if err := unix.Fstatfs(int(dir.Fd()), &fs); err == nil && uint32(fs.Type) != unix.BPF_FS_MAGIC {
+			if made {
+				_ = os.Remove(path)
+			}
+			dir.Close()
+			return nil, false, fmt.Errorf("%s is not on a BPF file system", path)
+		}
+		return dir, made, nil
 	}
 }
 
 // lockPins opens a directory of pins and takes its lock. To close the directory gives the lock
-// back.
+// back. If another process has removed the directory meanwhile, the error Is os.ErrNotExist.
 func lockPins(path string) (*os.File, error) {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -69,6 +66,10 @@ func lockPins(path string) (*os.File, error) {
 	if _, err := exclude(dir); err != nil {
 		dir.Close()
 		return nil, fmt.Errorf("another process is changing %s: %w", path, err)
+	}
+	if !isAt(dir, path) {
+		dir.Close()
+		return nil, &os.PathError{Op: "open", Path: path, Err: os.ErrNotExist}
 	}
 	return dir, nil
 }
