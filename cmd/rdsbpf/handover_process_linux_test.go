@@ -52,25 +52,13 @@ func TestHandoverIsLoadedForAGroup(t *testing.T) {
 		return err
 	}
 	does("handover: ports [16385 18634], 0 listening sockets with 0 prefixes, in "+pins, "load", "handover", "--group", "daemon")
-	var (
-		l   net.Listener
-		err error
-	)
-	server.Do(func() {
-		var lc net.ListenConfig
-		lc.SetMultipathTCP(false)
-		l, err = lc.Listen(t.Context(), "tcp4", "127.0.0.1:0")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
+	l := listener(t, server)
 	all := []netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}
 	register := func(gid int) (err error) {
 		server.As(65534, gid, func() {
 			var h *ebpf.Handover
 			if h, err = ebpf.OpenHandover(filepath.Join(pins, "handover")); err == nil {
-				err = errors.Join(h.Register(all, 16385, l.(*net.TCPListener)), h.Close())
+				err = errors.Join(h.Register(all, 16385, l), h.Close())
 			}
 		})
 		return err
@@ -221,17 +209,8 @@ func TestHandoverIsLoadedIfTheFileAsksForIt(t *testing.T) {
 	if fi, err := os.Stat(filepath.Join(pins, "rds_prefixes")); err != nil || fi.Sys().(*syscall.Stat_t).Uid != 65534 {
 		t.Errorf("the owner of the handover is another one: %+v, %v", fi, err)
 	}
-	var l net.Listener
-	hosts[0].Do(func() {
-		var lc net.ListenConfig
-		lc.SetMultipathTCP(false)
-		l, err = lc.Listen(t.Context(), "tcp4", "127.0.0.1:0")
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	if err := h.Register([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, 16385, l.(*net.TCPListener)); err != nil {
+	l := listener(t, hosts[0])
+	if err := h.Register([]netip.Prefix{netip.MustParsePrefix("10.1.0.0/24")}, 16385, l); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -252,4 +231,21 @@ func TestHandoverIsLoadedIfTheFileAsksForIt(t *testing.T) {
 	if fi, err := os.Stat(filepath.Join(pins, "rds_prefixes")); err != nil || fi.Sys().(*syscall.Stat_t).Uid != 0 {
 		t.Errorf("the owner of the handover that was loaded by name is another one: %+v, %v", fi, err)
 	}
+}
+
+// listener listens on a host with plain TCP, which a handover takes.
+func listener(t *testing.T, h *netlab.Host) *net.TCPListener {
+	t.Helper()
+	var l net.Listener
+	var err error
+	h.Do(func() {
+		var lc net.ListenConfig
+		lc.SetMultipathTCP(false)
+		l, err = lc.Listen(t.Context(), "tcp4", "127.0.0.1:0")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { l.Close() })
+	return l.(*net.TCPListener)
 }
