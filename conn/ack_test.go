@@ -259,7 +259,7 @@ func TestHolesAreBounded(t *testing.T) {
 				o.Began(0)
 				o.Wrote(0, o.b.Bytes)
 			}
-			left, waiting := n, 0 // of those that have not ended, for their acknowledgement
+			left, waiting := n, 0 // messages that have not ended, messages that wait for their acknowledgement alone
 			for i, k := range order.list {
 				if i == n/2 {
 					o.ack()

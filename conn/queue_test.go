@@ -45,7 +45,7 @@ func queueRun(t *testing.T, seed uint64) {
 	}
 	link, now := LinkID(0), epochTime
 	var batch Batch
-	var expect []byte // of the write under way
+	var expect []byte // octets of the write under way
 	full := false     // the link has no room for the operation of that write
 	var bodies []*buf.Buf
 	fail := func(format string, args ...any) {

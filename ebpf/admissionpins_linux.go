@@ -137,7 +137,7 @@ func replacePinned(o AdmissionOptions, conf admissionConfig, kind hookKind, old 
 		}
 	}
 	a, program, err := newAdmission(conf, kind, handed)
-	if errors.Is(err, ebpf.ErrMapIncompatible) { // of another version of this package
+	if errors.Is(err, ebpf.ErrMapIncompatible) { // the pinned maps are those of another version of this package
 		handed = nil
 		a, program, err = newAdmission(conf, kind, nil)
 	}

@@ -7,10 +7,10 @@ import (
 
 // Limits of what a rule of a [Fault] does.
 const (
-	DefaultFaultTime = 10 * time.Second // of a rule without a time
+	DefaultFaultTime = 10 * time.Second // time of a rule that says none
 	MaxFaultTime     = time.Hour
 	MaxFaultDelay    = 10 * time.Second
-	MaxFaultRules    = 16 // of one Fault at the same time
+	MaxFaultRules    = 16 // rules of one Fault at the same time
 )
 
 // FaultOptions say where faults are made.

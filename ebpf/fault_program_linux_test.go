@@ -79,10 +79,10 @@ type frame struct {
 	fragment uint16  // offset of the fragment, in units of 8 octets
 	more     bool    // more fragments follow
 	protocol uint8   // 0: TCP
-	payload  string  // of TCP
-	padding  int     // behind the IP packet
+	payload  string  // payload of TCP
+	padding  int     // octets behind the IP packet
 	cut      int     // octets that are missing at the end
-	doff     uint8   // of TCP, in words; 0: 5
+	doff     uint8   // length of the TCP header, in words of 4 octets; 0: 5 words
 	noLength bool    // the length of IP is 0, as of a large burst
 }
 

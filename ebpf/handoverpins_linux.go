@@ -74,7 +74,7 @@ func loadPinnedHandover(dir string, keep bool, conf handoverConfig) (_ *Handover
 		}
 	}
 	h, program, err := newHandover(conf, handed)
-	if errors.Is(err, ebpf.ErrMapIncompatible) { // of another version of this package
+	if errors.Is(err, ebpf.ErrMapIncompatible) { // the pinned maps are those of another version of this package
 		h, program, err = newHandover(conf, nil)
 	}
 	if err != nil {

@@ -103,7 +103,7 @@ func (h *Handover) Register(prefixes []netip.Prefix, port uint16, ln *net.TCPLis
 
 func (h *Handover) registerLocked(keys []prefixKey, l *listener) error {
 	trie := h.maps[mapPrefixes]
-	var fresh []prefixKey // of closed sockets, or of none
+	var fresh []prefixKey // prefixes of closed sockets, or of no socket
 	for _, k := range keys {
 		switch owner, there, err := h.exact(k); {
 		case err != nil:

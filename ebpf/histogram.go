@@ -11,8 +11,8 @@ const HistogramBuckets = 40
 
 // Histogram counts durations by powers of two of nanoseconds. The zero value is an empty one.
 type Histogram struct {
-	Sum   time.Duration `json:"sum_ns"` // of all durations
-	Count uint64        `json:"count"`  // of durations
+	Sum   time.Duration `json:"sum_ns"` // sum of all durations
+	Count uint64        `json:"count"`  // number of durations
 	// Buckets[n] counts the durations of 2^n up to, but not including, 2^(n+1) nanoseconds. The
 	// first bucket has the 0 as well, the last one everything longer (18 minutes and more).
 	Buckets [HistogramBuckets]uint64 `json:"buckets"`

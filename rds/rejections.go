@@ -25,7 +25,7 @@ type AdmissionInfo struct {
 	Prefixes []RejectedInfo `json:"prefixes,omitempty"` // networks of rejected peers, the most connections first; at most 1,024
 	Others   uint64         `json:"others,omitempty"`   // part of Rejected of prefixes that are not in Prefixes any more
 
-	Kernel *KernelFilterInfo `json:"kernel,omitempty"` // of rdsd: the filter in the kernel; nil: unknown
+	Kernel *KernelFilterInfo `json:"kernel,omitempty"` // rdsd's filter in the kernel; nil: unknown
 }
 
 // KernelFilterInfo is the filter in the kernel that turns strangers away before TCP answers

@@ -159,7 +159,7 @@ func TestKernelFilterThatCannotBeUsed(t *testing.T) {
 	for name, c := range map[string]struct {
 		k    *fakeFilter
 		open error
-		line string // of the log, with auto
+		line string // line of the log, with auto
 		why  string
 	}{
 		"missing":   {nil, os.ErrNotExist, "no kernel filter, the daemon keeps strangers out by itself", "no pins in /sys/fs/bpf/rds"},

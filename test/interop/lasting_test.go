@@ -99,11 +99,11 @@ func TestLasting(t *testing.T) {
 // to its application, which attaches again, or the other way round. Each message arrives
 // once and, but for what we send on several paths, in order.
 type plannedRestarts struct {
-	addr  string // of rdsd
+	addr  string // address of rdsd
 	paths int
 	times int
 	rate  int // messages a second, as far as the sender can
-	size  int // of messages
+	size  int // octets of a message
 	count int // messages between two restarts, at least
 
 	guest bool // sends, not our application

@@ -20,7 +20,7 @@ import (
 // keeps its session, and to peers each daemon is the one before: of its generation, with
 // numbers that go on. What the guest sees is connections that end.
 type upgrades struct {
-	addr    string // of rdsd
+	addr    string // address of rdsd
 	witness string // address of a node that sees the generation of rdsd
 	paths   int
 	times   int
@@ -102,8 +102,8 @@ func (c *upgrades) run(t *testing.T, l *lab, guest *process) {
 
 // upgraded is what an upgrade does not change, and what the guest counts.
 type upgraded struct {
-	generation uint32             // of the daemon
-	connection rds.ConnectionInfo // with the guest
+	generation uint32             // generation of the daemon
+	connection rds.ConnectionInfo // connection with the guest
 	sessions   []string
 	guest      map[string]uint64
 }

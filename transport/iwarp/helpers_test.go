@@ -14,7 +14,7 @@ type end struct {
 	t   testing.TB
 	dev *Device
 	pd  *PD
-	cq  *CQ // both queues complete here
+	cq  *CQ // completion queue of both queues of qp
 	qp  *QP
 	est *Established
 }

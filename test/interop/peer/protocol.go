@@ -128,8 +128,8 @@ type TCPConn struct {
 
 // Test programs that a guest has.
 const (
-	TestAFRDS       = "/afrds.test"       // of internal/afrds
-	TestConformance = "/conformance.test" // of internal/conformance
+	TestAFRDS       = "/afrds.test"       // tests of internal/afrds
+	TestConformance = "/conformance.test" // tests of internal/conformance
 )
 
 // ExecArgs asks for a program to be run to its end: its name and arguments, and

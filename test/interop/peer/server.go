@@ -33,7 +33,7 @@ type task struct {
 	cancel    context.CancelFunc
 	messages  atomic.Int64
 	congested atomic.Int64
-	program   *program // of an OpExec, nil else
+	program   *program // program of an OpExec; nil: another command
 }
 
 // Serve executes the commands read from conn until it ends, then cancels what

@@ -35,7 +35,7 @@ const maxReads = 128
 
 type options struct {
 	addr    netip.AddrPort
-	size    int  // of a message, or of what is written or read
+	size    int  // octets of a message, or of what is written or read
 	depth   int  // receives, as -r of perftest
 	echo    bool // answer messages
 	crc     bool

@@ -31,7 +31,7 @@ type capture struct {
 	name     string
 	rev      uint8
 	crc      bool
-	markers  bool // both ask for them; dissectors cannot tell the directions apart
+	markers  bool // both sides ask for markers; dissectors cannot tell the directions apart
 	empty    bool // has Sends without payload
 	messages []message
 }
