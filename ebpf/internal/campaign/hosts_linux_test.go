@@ -199,6 +199,23 @@ func (h *hosts) pass(d time.Duration) {
 	}
 }
 
+// hits lets the traffic go on until the fault has hit a packet. A burst that is cut into
+// packets later is hit or missed as one, so a low rate can take a while.
+func (h *hosts) hits(r *ebpf.FaultRule) {
+	h.Helper()
+	for {
+		c, err := r.Counts()
+		h.check(err)
+		if c.Hit > 0 {
+			return
+		}
+		if r.Ended() {
+			h.Fatalf("none of %d packets was hit", c.Seen)
+		}
+		h.pass(10 * time.Millisecond)
+	}
+}
+
 // finish ends the traffic: everything sent has to arrive, once.
 func (h *hosts) finish() {
 	h.Helper()
