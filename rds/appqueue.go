@@ -9,7 +9,7 @@ import (
 )
 
 // appQueue is an attached application as peers see it, on links that are
-// transport.Sorters: a receive queue of its own on the one connection that all
+// transport.Links: a receive queue of its own on the one connection that all
 // applications share. Peers learn that a port is the application's when messages for
 // the port come by another queue. When more than its backlog waits for the
 // application, which does not take it, the queue is not ready: peers keep what they
@@ -26,14 +26,14 @@ type appQueue struct {
 	mu    sync.Mutex // guards homes; a leaf
 	homes map[homing]struct{}
 
-	tell  sync.Mutex                    // locked before the locks of links, after no other lock
-	links map[transport.Sorter]struct{} // guarded by tell: the links whose peers know of the queue
-	ended bool                          // guarded by tell: the application is gone
+	tell  sync.Mutex                  // locked before the locks of links, after no other lock
+	links map[transport.Link]struct{} // guarded by tell: the links whose peers know of the queue
+	ended bool                        // guarded by tell: the application is gone
 }
 
 // homing is a port to be told of on a link.
 type homing struct {
-	link transport.Sorter
+	link transport.Link
 	port uint16
 }
 
@@ -76,7 +76,7 @@ func (q *appQueue) turns(n int64) bool {
 func (q *appQueue) turned() bool { return q.number != 0 && q.turns(q.backlog.Load()) }
 
 // misplaced notes that messages for port came by another queue on a link.
-func (q *appQueue) misplaced(x *session, l transport.Sorter, port uint16) {
+func (q *appQueue) misplaced(x *session, l transport.Link, port uint16) {
 	h := homing{l, port}
 	q.mu.Lock()
 	_, noted := q.homes[h]
@@ -114,7 +114,7 @@ func (q *appQueue) announce() bool {
 			continue
 		}
 		if q.links == nil {
-			q.links = make(map[transport.Sorter]struct{})
+			q.links = make(map[transport.Link]struct{})
 		}
 		q.links[h.link] = struct{}{}
 		h.link.Ready(q.number, !q.full.Load())
@@ -131,7 +131,7 @@ func (q *appQueue) announce() bool {
 }
 
 // forget is for a link that has ended.
-func (q *appQueue) forget(l transport.Sorter) {
+func (q *appQueue) forget(l transport.Link) {
 	q.tell.Lock()
 	delete(q.links, l)
 	q.tell.Unlock()

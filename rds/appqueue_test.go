@@ -275,7 +275,7 @@ func mustSet(t testing.TB, err error) {
 // hurried is a link whose peer's application is quick: while the link is told one thing
 // the backlog goes.
 type hurried struct {
-	transport.Sorter
+	transport.Link
 	drain func()
 	ready []bool
 }

@@ -18,7 +18,7 @@ func (l *askedLink) Ask() {
 	case l.asked <- struct{}{}:
 	default:
 	}
-	l.Link.(transport.Asker).Ask()
+	l.Link.Ask()
 }
 
 // A sender that waits for room has the peer asked for what it has taken, each time.

@@ -112,7 +112,7 @@ func (p *peer) info(info *Info, users []uint32) {
 		}
 		st := l.Stats()
 		if pi.Index == 0 {
-			c.Transport, c.CRC = st.Transport, st.CRC
+			c.Transport, c.CRC = st.Transport, l.Caps().CRC
 		}
 		switch Wire(st.Transport) {
 		case WireTCP:
@@ -124,7 +124,7 @@ func (p *peer) info(info *Info, users []uint32) {
 		case WireXRC:
 			info.XRC = append(info.XRC, XRCInfo{
 				Local: l.LocalAddr(), Remote: l.RemoteAddr(), Path: pi.Index,
-				CRC: st.CRC, Operations: st.Operations, Written: st.Written, Acked: st.Acked,
+				CRC: l.Caps().CRC, Operations: st.Operations, Written: st.Written, Acked: st.Acked,
 			})
 		}
 	}

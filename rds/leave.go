@@ -37,9 +37,7 @@ func (n *Node) beginLeaving() {
 // given, or when cut is closed.
 func (n *Node) leave(until time.Time, cut <-chan struct{}) {
 	for _, t := range []transport.Transport{n.wire, n.self} {
-		if u, ok := t.(transport.Unlistener); ok {
-			u.Unlisten()
-		}
+		t.Unlisten()
 	}
 	n.succession.open() // links that wait end with the others
 	left := time.Until(until)

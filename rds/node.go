@@ -383,8 +383,8 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 		return
 	}
 	sport := remote.Port()
-	if l, ok := l.(transport.Indexed); ok {
-		sport = uint16(l.Path())
+	if i := l.Caps().Path; i >= 0 {
+		sport = uint16(i)
 	}
 	p.accepted(l, sport)
 	p.release()

@@ -34,11 +34,7 @@ type PathTCP struct {
 
 // pathTCP asks the kernel about a path's link.
 func pathTCP(path int, l transport.Link) (p PathTCP, ok bool) {
-	informer, ok := l.(transport.TCPInformer)
-	if !ok {
-		return p, false
-	}
-	i, ok := informer.TCPInfo()
+	i, ok := l.TCPInfo()
 	if !ok {
 		return p, false
 	}

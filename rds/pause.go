@@ -17,7 +17,7 @@ import (
 )
 
 // A message that has come and has no room in its socket's receive queue stops the link
-// that brought it, if the link can pause (transport.Pauser): a Linux peer sends its whole
+// that brought it, if the link can pause (transport.Caps): a Linux peer sends its whole
 // queue whatever our congestion map says, and TCP has acknowledged the message. The
 // receiver keeps the message, and what the link had read behind it, until the socket
 // has room, is closed, or Config.ReceiveStall is over; the kernel and the peer keep the
@@ -26,8 +26,8 @@ import (
 // pause is what a receiver needs to stop its link and to go on. But for what waiters
 // guards it belongs to the goroutine that calls the handler.
 type pause struct {
-	link   transport.Pauser // nil: the link cannot pause
-	on     bool             // the link is paused
+	link   transport.Link // nil: the link cannot pause
+	on     bool           // the link is paused
 	parked fifo.Queue[parkedArrival]
 	bytes  atomic.Int64 // payload of parked: other goroutines read it
 	slab   *buf.Buf     // collects small payloads of parked messages
@@ -155,7 +155,7 @@ func (r *receiver) wake() {
 	}
 }
 
-// Resumed is for transport.Resumer: it takes what is parked, as far as it has room.
+// Resumed is for transport.Handler: it takes what is parked, as far as it has room.
 func (r *receiver) Resumed() (read bool) {
 	p := &r.pause
 	if !p.on {

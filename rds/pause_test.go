@@ -343,7 +343,7 @@ func TestWaitersAreServedInTurn(t *testing.T) {
 
 // wakeful is a link that tells of Resume.
 type wakeful struct {
-	transport.Pauser
+	transport.Link
 	wake func()
 }
 

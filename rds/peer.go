@@ -84,8 +84,8 @@ type pathIO struct {
 	history pathHistory
 	paused  atomic.Pointer[pausedFor] // the pause of the link's receiver; nil: the link is read
 
-	reserver transport.Reserver // the link, if it is a transport.Reserver
-	claimed  int                // octets claimed of reserver for messages that were picked and are not written
+	reserver transport.Link // the link, if its peer grants octets
+	claimed  int            // octets claimed of reserver for messages that were picked and are not written
 }
 
 type linkEnd struct {
@@ -338,16 +338,20 @@ func (p *peer) start(i int, id conn.LinkID) {
 	}
 	io.link, io.id = l, id
 	io.history.opened(p.node.now())
-	io.reserver, _ = l.(transport.Reserver)
+	caps := l.Caps()
+	io.reserver = nil
+	if caps.Reserves {
+		io.reserver = l
+	}
 	io.claimed = 0
 	inbound := !p.core.Outbound(i)
 	p.turnLocked()
 	io.tx.reset()
 	io.tx.blocked = true // a link that is not started does not report that it has room
 	p.carriesLocked(i, l)
-	if g, ok := l.(transport.Generational); ok {
+	if caps.GenerationStated {
 		before := p.core.PeerGeneration()
-		p.core.Meets(p.node.now(), i, g.Generation())
+		p.core.Meets(p.node.now(), i, caps.Generation)
 		p.met(before, p.core.PeerGeneration())
 		p.epoch.Store(p.core.Epoch())
 		p.generation.Store(p.core.PeerGeneration())
@@ -359,13 +363,18 @@ func (p *peer) start(i int, id conn.LinkID) {
 	p.waiters.wake(-1) // senders that wait to know what the link carries
 	p.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))
 	rx := &receiver{peer: p, path: i, id: id, io: io, operator: carriageOf(l) == operators, arrived: transport.FirstQueue}
-	rx.sorter, _ = l.(transport.Sorter)
-	rx.pause.link, _ = l.(transport.Pauser)
-	if rx.reserver, _ = l.(transport.Reserver); rx.reserver != nil {
-		p.local.join(rx.reserver)
+	if caps.Queues {
+		rx.sorter = l
 	}
-	if f, ok := l.(transport.Refuser); ok && f.Refuses() {
-		rx.refuser = f
+	if caps.Pauses {
+		rx.pause.link = l
+	}
+	if caps.Reserves {
+		rx.reserver = l
+		p.local.join(l)
+	}
+	if caps.Refuses {
+		rx.refuser = l
 	}
 	if err := l.Start(rx); err != nil {
 		if rx.reserver != nil {

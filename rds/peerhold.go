@@ -63,7 +63,7 @@ func (p *peer) holdLocked(i int, ports []uint16, on bool) (news bool) {
 }
 
 // forgetSorter has attached applications forget a link that has ended.
-func (n *Node) forgetSorter(l transport.Sorter) {
+func (n *Node) forgetSorter(l transport.Link) {
 	svc := n.service.Load()
 	if svc == nil {
 		return

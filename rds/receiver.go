@@ -23,13 +23,13 @@ type receiver struct {
 	io     *pathIO
 	proved bool
 
-	sorter   transport.Sorter   // the link, if it is a transport.Sorter
-	refuser  transport.Refuser  // the link, if its peer can be told of refused messages
-	arrived  uint32             // number of the queue that messages come by
-	reserver transport.Reserver // the link, if it is a transport.Reserver
-	ignored  bool               // the peer has sent beyond what it was granted
-	operator bool               // the link carries operations, and extensions about memory
-	reader   *mr.Reader         // reader of the regions to be retired; nil before there are any
+	sorter   transport.Link // the link, if applications have queues on it
+	refuser  transport.Link // the link, if its peer can be told of refused messages
+	arrived  uint32         // number of the queue that messages come by
+	reserver transport.Link // the link, if its peer grants octets
+	ignored  bool           // the peer has sent beyond what it was granted
+	operator bool           // the link carries operations, and extensions about memory
+	reader   *mr.Reader     // reader of the regions to be retired; nil before there are any
 
 	cur       *nodeSocket // destination of the run of messages at hand; its q.mu is held
 	curBytes  int
@@ -265,10 +265,10 @@ func (r *receiver) memory(h *wire.Header) wire.Memory {
 	return about
 }
 
-// Acquainted is for transport.Acquainted.
+// Acquainted is for transport.Handler.
 func (r *receiver) Acquainted() bool { return r.peer.acquainted() }
 
-// Place is for transport.Placer: a large payload for an attached application is
+// Place is for transport.Handler: a large payload for an attached application is
 // received straight into its memory. The parser asks only where earlier messages of the link
 // have had a sixteenth of the payload. Of strangers no more than a part of that memory
 // is taken by what they have begun.
@@ -316,13 +316,13 @@ func (r *receiver) misplaced(s *nodeSocket) {
 	}
 }
 
-// Queue is for transport.SortListener.
+// Queue is for transport.Handler.
 func (r *receiver) Queue(queue uint32) {
 	r.leave()
 	r.arrived = queue
 }
 
-// Hold is for transport.SortListener: applications of the peer take no messages now.
+// Hold is for transport.Handler: applications of the peer take no messages now.
 func (r *receiver) Hold(ports []uint16, on bool) {
 	r.leave()
 	r.peer.hold(r.path, r.id, ports, on)

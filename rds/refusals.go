@@ -219,7 +219,7 @@ func (r *receiver) again(h *wire.Header) {
 	}
 }
 
-// Refused is for transport.RefusalListener.
+// Refused is for transport.Handler.
 func (r *receiver) Refused(first uint64, count uint32, why transport.Refusal) {
 	status := conn.Dropped
 	if why == transport.RefusedPort {
@@ -263,5 +263,5 @@ func (p *peer) refusedLocked(sport, dport uint16) {
 	p.unbound = append(p.unbound, u)
 }
 
-// RefusalsHeard is for transport.RefusalListener.
+// RefusalsHeard is for transport.Handler.
 func (r *receiver) RefusalsHeard(n uint64) { r.io.refused.heard(n) }

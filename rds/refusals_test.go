@@ -142,7 +142,7 @@ func TestRefusalsOfAGeneration(t *testing.T) {
 
 // refuserLink remembers the messages that it is to refuse.
 type refuserLink struct {
-	transport.Refuser
+	transport.Link
 	numbers []uint64
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Credit on XRC is a reservation: a peer's node grants octets before they are sent
-// (transport.Reserver), and all that it has granted and not received is never more than
+// (transport.Link.Claim), and all that it has granted and not received is never more than
 // Config.ReceiveOverrun. So what can still arrive for a socket that is full is bounded:
 // the node tells each link that the port is full before it grants anything more, and the
 // sender, which gives a message its sequence number only with the octets for it in hand,
@@ -63,7 +63,7 @@ type fullPorts struct {
 	mu sync.Mutex // guards links; locked before localAddr.mu and the locks of links
 	// links has, for each link, the ports that have no room, and how many octets the peer
 	// had been granted when it was told.
-	links map[transport.Reserver]map[uint16]uint64
+	links map[transport.Link]map[uint16]uint64
 }
 
 // setCongested notes whether a socket has no room, and tells all links: what they grant
@@ -114,7 +114,7 @@ func (l *localAddr) tellFullLocked(port uint16) {
 	}
 }
 
-func tellLink(link transport.Reserver, ports map[uint16]uint64, port uint16, on bool) {
+func tellLink(link transport.Link, ports map[uint16]uint64, port uint16, on bool) {
 	granted, _ := link.Full(port, on)
 	if on {
 		ports[port] = granted
@@ -124,12 +124,12 @@ func tellLink(link transport.Reserver, ports map[uint16]uint64, port uint16, on 
 }
 
 // join adds a link that is about to start, and tells it which ports have no room.
-func (l *localAddr) join(link transport.Reserver) {
+func (l *localAddr) join(link transport.Link) {
 	f := &l.full
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.links == nil {
-		f.links = make(map[transport.Reserver]map[uint16]uint64)
+		f.links = make(map[transport.Link]map[uint16]uint64)
 	}
 	ports := make(map[uint16]uint64)
 	f.links[link] = ports
@@ -153,7 +153,7 @@ func (l *localAddr) join(link transport.Reserver) {
 }
 
 // leave is for a link that has ended.
-func (l *localAddr) leave(r transport.Reserver) {
+func (l *localAddr) leave(r transport.Link) {
 	l.full.mu.Lock()
 	delete(l.full.links, r)
 	l.full.mu.Unlock()
@@ -198,7 +198,7 @@ func (r *receiver) early() int {
 }
 
 // overrun is how many octets peers may have under way to the node on links that are
-// transport.Reservers: ReceiveOverrun, but at least the longest message.
+// that are granted octets: ReceiveOverrun, but at least the longest message.
 func (n *Node) overrun() int64 {
 	return int64(max(n.cfg.ReceiveOverrun, wire.HeaderSize+n.cfg.MaxMessage))
 }

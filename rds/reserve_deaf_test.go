@@ -24,12 +24,7 @@ func (d deafTransport) Dial(ctx context.Context, local, remote netip.Addr, path 
 
 // xrcLink is all that a link of XRC is.
 type xrcLink interface {
-	transport.Reserver
 	transport.Operator
-	transport.Sorter
-	transport.Asker
-	transport.Indexed
-	transport.Generational
 }
 
 type deafLink struct{ xrcLink }

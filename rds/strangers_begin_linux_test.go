@@ -16,6 +16,7 @@ import (
 
 // mute is the handler of a stranger's link, which takes everything and says nothing.
 type mute struct {
+	transport.Simple
 	room   chan struct{} // cap 1: the link may have room
 	closed chan struct{}
 }
@@ -34,13 +35,11 @@ func dialMute(ctx context.Context, t *testing.T, tr transport.Transport, from, t
 	return link, m
 }
 
-func (*mute) Begin() {}
 func (*mute) Message(_ *wire.Header, _ []byte, b *buf.Buf) {
 	if b != nil {
 		b.Release()
 	}
 }
-func (*mute) End() {}
 func (m *mute) Writable() {
 	select {
 	case m.room <- struct{}{}:
@@ -61,7 +60,7 @@ func (m *mute) write(l transport.Link, stop <-chan struct{}, octets int, b []byt
 		}
 		return false
 	}
-	if r, ok := l.(transport.Reserver); ok {
+	if r := l; r.Caps().Reserves {
 		for claimed := 0; claimed < octets; claimed += r.Claim() {
 			for !r.Want(octets - claimed) {
 				if !wait() {

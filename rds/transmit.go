@@ -408,7 +408,7 @@ func (p *peer) pressedLocked() {
 // askLocked asks the peer for the acknowledgements that it has not sent.
 func (p *peer) askLocked() {
 	for i := range p.path {
-		if l, ok := p.path[i].link.(transport.Asker); ok && p.core.Unacked(i) > 0 {
+		if l := p.path[i].link; l != nil && p.core.Unacked(i) > 0 {
 			l.Ask()
 		}
 	}

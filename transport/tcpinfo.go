@@ -2,12 +2,6 @@ package transport
 
 import "time"
 
-// TCPInformer is a Link on a TCP connection, of which it tells what the kernel knows. It
-// reports false when the connection has ended.
-type TCPInformer interface {
-	TCPInfo() (TCPInfo, bool)
-}
-
 // TCPInfo is what the kernel knows of a link's TCP connection (TCP_INFO, tcp(7)). Of a
 // kernel that lacks a field the field is 0.
 type TCPInfo struct {

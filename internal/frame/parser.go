@@ -14,12 +14,12 @@ type Sink interface {
 	Begin()
 	Message(h *wire.Header, payload []byte, owned *buf.Buf)
 	End()
+	Place(h *wire.Header) *buf.Buf
 }
 
 // Parser turns a stream into messages. Init makes it ready.
 type Parser struct {
 	sink   Sink
-	place  transport.Placer // nil: none
 	pool   *buf.Pool
 	max    uint32
 	lax    bool
@@ -48,7 +48,6 @@ type Parser struct {
 func (p *Parser) Init(sink Sink, pool *buf.Pool, max uint32, lax bool) {
 	p.Reset()
 	p.sink, p.pool, p.max, p.lax = sink, pool, max, lax
-	p.place, _ = sink.(transport.Placer)
 	p.began, p.inBody, p.have, p.seen, p.need, p.got, p.err = false, false, 0, 0, 0, 0, nil
 	p.messages = 0
 	p.begun.Store(0)

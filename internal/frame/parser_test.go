@@ -47,6 +47,8 @@ func (c *collector) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 	}
 }
 
+func (c *collector) Place(*wire.Header) *buf.Buf { return nil }
+
 func (c *collector) End() {
 	if !c.batch {
 		c.t.Fatal("End without Begin")

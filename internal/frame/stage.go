@@ -49,8 +49,8 @@ func (p *Parser) reserve(n int) {
 	if p.body != nil && p.got+n <= len(p.body.B) {
 		return
 	}
-	if p.body == nil && p.place != nil && p.mayPlace() {
-		if p.body = p.place.Place(&p.hdr); p.body != nil {
+	if p.body == nil && p.mayPlace() {
+		if p.body = p.sink.Place(&p.hdr); p.body != nil {
 			return
 		}
 	}

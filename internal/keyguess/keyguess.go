@@ -31,12 +31,11 @@ const window = 64
 
 // handler is of a link on which no message matters.
 type handler struct {
+	transport.Simple
 	room chan struct{}
 	over chan struct{}
 }
 
-func (handler) Begin() {}
-func (handler) End()   {}
 func (handler) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
 	if owned != nil {
 		owned.Release()
@@ -65,7 +64,7 @@ func Run(ctx context.Context, port uint16, from, to netip.Addr, next func() Gues
 	if err != nil {
 		return r, err
 	}
-	h := handler{make(chan struct{}, 1), make(chan struct{})}
+	h := handler{room: make(chan struct{}, 1), over: make(chan struct{})}
 	if err := l.Start(h); err != nil {
 		return r, err
 	}

@@ -15,14 +15,12 @@ import (
 // counted is a handler that counts the bytes of messages, all empty, and notes what
 // was acknowledged at the end.
 type counted struct {
+	transport.Simple
 	received uint64
 	acked    uint64
 	closed   chan struct{} // closed at the end
 }
 
-func (*counted) Begin()                                   {}
-func (*counted) End()                                     {}
-func (*counted) Writable()                                {}
 func (c *counted) Message(*wire.Header, []byte, *buf.Buf) { c.received += wire.HeaderSize }
 func (c *counted) Closed(_ error, acked uint64)           { c.acked = acked; close(c.closed) }
 

@@ -108,6 +108,17 @@ func (t *nic) Listen(local netip.Addr, accept func(transport.Link)) error {
 	return nil
 }
 
+// Unlisten ends listening; links go on.
+func (t *nic) Unlisten() {
+	t.net.mu.Lock()
+	defer t.net.mu.Unlock()
+	for a, l := range t.net.listeners {
+		if l == t {
+			delete(t.net.listeners, a)
+		}
+	}
+}
+
 // Dial connects to whoever listens on remote.
 func (t *nic) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
 	n := t.net
@@ -200,13 +211,7 @@ func (t *nic) Close() error {
 	}
 	t.closed = true
 	t.mu.Unlock()
-	t.net.mu.Lock()
-	for a, l := range t.net.listeners {
-		if l == t {
-			delete(t.net.listeners, a)
-		}
-	}
-	t.net.mu.Unlock()
+	t.Unlisten()
 	for _, p := range t.all() {
 		p.Close(transport.Abort)
 	}

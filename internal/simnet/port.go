@@ -17,6 +17,7 @@ const portBuffer = 128 << 10
 
 // port is one end of a link of a Network.
 type port struct {
+	transport.Plain
 	net           *Network
 	t             *nic
 	local, remote netip.AddrPort

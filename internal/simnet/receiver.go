@@ -7,11 +7,13 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 )
 
 // receiver applies the sequence rule to what one link receives, as package rds
 // does.
 type receiver struct {
+	transport.Simple
 	peer   *peer
 	path   int
 	end    *end
@@ -210,9 +212,6 @@ func (r *receiver) accept(h *wire.Header, payload []byte) bool {
 	}
 	return !s.rigged(LoseMessages, 0.05)
 }
-
-// End ends a burst.
-func (r *receiver) End() {}
 
 // receive queues n bytes at a socket; the application takes them later.
 func (k *sock) receive(n int) {

@@ -328,9 +328,7 @@ func (t *Transport) Stats() []transport.Counter {
 // Unlisten ends listening of those that can; links go on.
 func (t *Transport) Unlisten() {
 	for _, tr := range []transport.Transport{t.opts.Other, t.opts.Preferred} {
-		if u, ok := tr.(transport.Unlistener); ok {
-			u.Unlisten()
-		}
+		tr.Unlisten()
 	}
 }
 

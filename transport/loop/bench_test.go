@@ -13,17 +13,13 @@ import (
 )
 
 // sink takes everything and does nothing.
-type sink struct{}
+type sink struct{ transport.Simple }
 
-func (sink) Begin() {}
 func (sink) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
 	if owned != nil {
 		owned.Release()
 	}
 }
-func (sink) End()                 {}
-func (sink) Writable()            {}
-func (sink) Closed(error, uint64) {}
 
 // settle waits until the goroutine of Start has left, so that Writev delivers.
 func settle(l transport.Link) {

@@ -12,17 +12,17 @@ import (
 )
 
 // printer prints what it hears.
-type printer struct{ done chan struct{} }
+type printer struct {
+	transport.Simple
+	done chan struct{}
+}
 
-func (printer) Begin() {}
 func (printer) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 	fmt.Printf("message %d: %s\n", h.Sequence, payload)
 	if owned != nil {
 		owned.Release()
 	}
 }
-func (printer) End()      {}
-func (printer) Writable() {}
 func (p printer) Closed(cause error, _ uint64) {
 	fmt.Println("closed:", cause)
 	close(p.done)
@@ -38,7 +38,7 @@ func ExampleNetwork() {
 	addrA, addrB := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 
 	done := make(chan struct{})
-	err := b.Listen(addrB, func(l transport.Link) { _ = l.Start(printer{done}) })
+	err := b.Listen(addrB, func(l transport.Link) { _ = l.Start(printer{done: done}) })
 	if err != nil {
 		fmt.Println(err)
 	}

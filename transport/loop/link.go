@@ -21,6 +21,7 @@ const ending = 1 << 30
 // the link itself being one until it has ended; the last one to leave sees to
 // finish, which calls Closed.
 type link struct {
+	transport.Plain
 	t             *Transport
 	local, remote netip.AddrPort
 	accepted      bool
@@ -40,11 +41,6 @@ type link struct {
 	cause    error       // guarded by mu; why the link has ended
 	timer    *time.Timer // guarded by mu; bounds draining
 }
-
-var (
-	_ transport.Pauser  = (*link)(nil)
-	_ transport.Refuser = (*link)(nil)
-)
 
 func newLink(t *Transport, local, remote netip.AddrPort) *link {
 	l := &link{t: t, local: local, remote: remote}
@@ -109,8 +105,8 @@ func (l *link) Writev(bufs [][]byte) (int, error) {
 	return l.send.write(bufs[:min(len(bufs), transport.MaxSlices)])
 }
 
-// Refuses is true: the other end is a node like this one.
-func (l *link) Refuses() bool { return true }
+// Caps of a link: the other end is a node like this one, which hears of refusals.
+func (l *link) Caps() transport.Caps { return transport.Caps{Pauses: true, Refuses: true, Path: -1} }
 
 // Refuse tells the other end at once: what it has written counts as acknowledged when
 // this call's Message and those of the same write have returned.
@@ -123,12 +119,10 @@ func (l *link) Refuse(number uint64, why transport.Refusal) bool {
 	o.mu.Lock()
 	h := o.h
 	o.mu.Unlock()
-	if to, ok := h.(transport.RefusalListener); ok {
-		to.Refused(number, 1, why)
+	if h != nil {
+		h.Refused(number, 1, why)
 	}
-	if own, ok := l.h.(transport.RefusalListener); ok {
-		own.RefusalsHeard(l.refused.Add(1))
-	}
+	l.h.RefusalsHeard(l.refused.Add(1))
 	return true
 }
 

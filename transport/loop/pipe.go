@@ -260,7 +260,7 @@ func (p *pipe) resumed() {
 	if !p.dst.acquire() {
 		return
 	}
-	if p.dst.h.(transport.Resumer).Resumed() {
+	if p.dst.h.Resumed() {
 		p.mu.Lock()
 		p.paused = false
 		p.mu.Unlock()

@@ -49,6 +49,9 @@ func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error 
 	return t.net.listen(local.Unmap(), &listener{t: t, accept: accept})
 }
 
+// Unlisten ends listening; links go on.
+func (t *Transport) Unlisten() { t.net.forget(t) }
+
 // Stats returns how often a write found its direction full, and how often
 // Writable was called.
 func (t *Transport) Stats() []transport.Counter {

@@ -14,16 +14,16 @@ import (
 )
 
 // deaf is a handler that waits for nothing but the end.
-type deaf struct{ ended sync.WaitGroup }
+type deaf struct {
+	transport.Simple
+	ended sync.WaitGroup
+}
 
-func (*deaf) Begin() {}
 func (*deaf) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
 	if owned != nil {
 		owned.Release()
 	}
 }
-func (*deaf) End()                   {}
-func (*deaf) Writable()              {}
 func (d *deaf) Closed(error, uint64) { d.ended.Done() }
 
 // The peer aborts at any moment while we write, and perhaps drain: the end is told in

@@ -11,7 +11,7 @@
 //
 // # Queues
 //
-// A link is a transport.Sorter: each application of a host has a receive queue, which
+// A link has Caps.Queues: each application of a host has a receive queue, which
 // messages name, and both sides tell each other whose ports are whose and which
 // applications take no messages now.
 //

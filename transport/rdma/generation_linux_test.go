@@ -12,7 +12,7 @@ func TestGeneration(t *testing.T) {
 	t.Parallel()
 	e := newEnv(t, Options{Generation: 5}, Options{Generation: 6})
 	a, b := e.Dial(t, e.Accepted(t))
-	if x, y := a.(transport.Generational).Generation(), b.(transport.Generational).Generation(); x != 6 || y != 5 {
+	if x, y := a.Caps().Generation, b.Caps().Generation; x != 6 || y != 5 {
 		t.Errorf("who dialed knows of %d, who was dialed of %d", x, y)
 	}
 	a.Close(transport.Abort)

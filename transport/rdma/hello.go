@@ -75,6 +75,3 @@ func settleHello(b []byte, sealed bool) (hello, error) {
 	}
 	return h, err
 }
-
-// Generation is that of the node at the other end.
-func (l *link) Generation() uint32 { return l.generation }

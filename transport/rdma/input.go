@@ -17,9 +17,7 @@ import (
 type input struct {
 	frame.Parser // the event loop's, from started
 	link         *link
-	listener     transport.AckListener     // set by started; nil: the handler does not listen
-	sorts        transport.SortListener    // set by started; nil: the handler does not listen
-	refusals     transport.RefusalListener // set by started; nil: the handler does not listen
+	h            transport.Handler // set by started
 	started      atomic.Bool
 	early        []byte // the event loop's: bytes that came before started
 
@@ -30,9 +28,7 @@ var _ iwarp.Sink = (*input)(nil)
 
 func (in *input) start(h transport.Handler, pool *buf.Pool, max uint32) {
 	in.Init(h, pool, max, false)
-	in.listener, _ = h.(transport.AckListener)
-	in.sorts, _ = h.(transport.SortListener)
-	in.refusals, _ = h.(transport.RefusalListener)
+	in.h = h
 	in.started.Store(true)
 }
 
@@ -94,8 +90,8 @@ func (in *input) Begun() (number uint64, left int) {
 // Queue passes on whose the messages are that follow. Before Start there are only the
 // first queue's: nobody has been told of others.
 func (in *input) Queue(n uint32) {
-	if in.started.Load() && in.sorts != nil {
-		in.sorts.Queue(n)
+	if in.started.Load() {
+		in.h.Queue(n)
 	}
 }
 
@@ -104,8 +100,8 @@ func (in *input) Home(tag, queue uint32) {
 	if tag > math.MaxUint16 || !in.started.Load() {
 		return
 	}
-	if held, changed := in.link.routes.home(uint16(tag), queue); changed && in.sorts != nil {
-		in.sorts.Hold([]uint16{uint16(tag)}, held)
+	if held, changed := in.link.routes.home(uint16(tag), queue); changed {
+		in.h.Hold([]uint16{uint16(tag)}, held)
 	}
 }
 
@@ -114,8 +110,8 @@ func (in *input) State(queue uint32, s iwarp.QueueState) {
 	if !in.started.Load() {
 		return
 	}
-	if ports, held := in.link.routes.state(queue, s); len(ports) > 0 && in.sorts != nil {
-		in.sorts.Hold(ports, held)
+	if ports, held := in.link.routes.state(queue, s); len(ports) > 0 {
+		in.h.Hold(ports, held)
 	}
 }
 
@@ -151,27 +147,24 @@ func (in *input) fulls() {
 
 // hold tells the handler that a port of the peer's is full or has room, if that is news.
 func (in *input) hold(port uint16, full bool) {
-	if in.link.routes.fill(port, full) && in.sorts != nil {
-		in.sorts.Hold([]uint16{port}, full)
+	if in.link.routes.fill(port, full) {
+		in.h.Hold([]uint16{port}, full)
 	}
 }
 
 // Refused passes on what the peer has not delivered.
 func (in *input) Refused(first uint64, count uint32, why iwarp.Refusal) {
-	if in.started.Load() && in.refusals != nil {
-		in.refusals.Refused(first, count, transport.Refusal(why))
+	if in.started.Load() {
+		in.h.Refused(first, count, transport.Refusal(why))
 	}
 }
 
 // Heard passes on what the peer knows of that we have not delivered.
 func (in *input) Heard(n uint64) {
-	if in.started.Load() && in.refusals != nil {
-		in.refusals.RefusalsHeard(n)
+	if in.started.Load() {
+		in.h.RefusalsHeard(n)
 	}
 }
-
-// Refuses tells whether the peer knows refusals.
-func (l *link) Refuses() bool { return l.qp.DirectRefuses() }
 
 // Refuse tells the peer that a message was not delivered.
 func (l *link) Refuse(number uint64, why transport.Refusal) bool {
@@ -182,10 +175,10 @@ func (l *link) Refuse(number uint64, why transport.Refusal) bool {
 	return ok
 }
 
-// Acked tells the handler if it wants to hear.
+// Acked tells the handler.
 func (in *input) Acked() {
-	if in.started.Load() && in.listener != nil {
-		in.listener.Acked()
+	if in.started.Load() {
+		in.h.Acked()
 	}
 }
 

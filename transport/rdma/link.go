@@ -14,6 +14,7 @@ import (
 
 // link is a queue pair with RDS messages on it.
 type link struct {
+	transport.Plain
 	t             *Transport
 	qp            *iwarp.QP
 	cq            *iwarp.CQ // completion queue of operations
@@ -47,11 +48,6 @@ type link struct {
 
 var (
 	_ transport.Operator = (*link)(nil)
-	_ transport.Indexed  = (*link)(nil)
-	_ transport.Sorter   = (*link)(nil)
-	_ transport.Asker    = (*link)(nil)
-	_ transport.Reserver = reserving{}
-	_ transport.Refuser  = (*link)(nil)
 )
 
 func (l *link) params(path int) iwarp.ConnParams {
@@ -166,15 +162,18 @@ func (l *link) LocalAddr() netip.AddrPort { return l.local }
 // RemoteAddr returns the peer's end.
 func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
 
-// Path is the index of the path that the link was dialed for.
-func (l *link) Path() int { return int(l.hello.path) }
+// Caps are what the set-up has settled.
+func (l *link) Caps() transport.Caps {
+	return transport.Caps{Refuses: l.qp.DirectRefuses(), Queues: true, Reserves: l.qp.DirectReserves(), AcksTold: true,
+		Path: int(l.hello.path), Generation: l.generation, GenerationStated: true, CRC: l.crc}
+}
 
-// TCPInfo is for transport.TCPInformer.
+// TCPInfo is what the kernel knows of the connection.
 func (l *link) TCPInfo() (transport.TCPInfo, bool) { return l.qp.TCPInfo() }
 
 // Stats returns what reports show of the link.
 func (l *link) Stats() transport.LinkStats {
-	s := transport.LinkStats{Transport: Name, Acked: l.Acked(), Written: l.written.Load(), CRC: l.crc, Operations: l.ops.outstanding()}
+	s := transport.LinkStats{Transport: Name, Acked: l.Acked(), Written: l.written.Load(), Operations: l.ops.outstanding()}
 	s.HeaderRemaining, s.PayloadRemaining = l.in.Remaining()
 	return s
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
@@ -92,10 +93,9 @@ func TestRoutesOfOneQueue(t *testing.T) {
 
 // held notes which ports a handler was told of.
 type held struct {
+	transport.Handler
 	told []string
 }
-
-func (h *held) Queue(uint32) {}
 
 func (h *held) Hold(ports []uint16, on bool) {
 	h.told = append(h.told, fmt.Sprint(ports, on))
@@ -114,7 +114,7 @@ func TestFullPortsBeforeStart(t *testing.T) {
 	if len(h.told) != 0 {
 		t.Errorf("told %q before Start", h.told)
 	}
-	in.sorts = h
+	in.h = h
 	in.started.Store(true)
 	in.Full(3, true)
 	in.Full(2, false)

@@ -18,6 +18,7 @@ import (
 // sorting is a handler that notes the ports of messages with the queue that they came
 // by, and what is held.
 type sorting struct {
+	transport.Simple
 	mu    sync.Mutex
 	queue uint32   // guarded by mu
 	news  []string // guarded by mu
@@ -37,7 +38,6 @@ func (s *sorting) note(format string, args ...any) {
 	}
 }
 
-func (s *sorting) Begin() {}
 func (s *sorting) Message(h *wire.Header, _ []byte, owned *buf.Buf) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,8 +46,6 @@ func (s *sorting) Message(h *wire.Header, _ []byte, owned *buf.Buf) {
 		owned.Release()
 	}
 }
-func (s *sorting) End()      {}
-func (s *sorting) Writable() {}
 
 func (s *sorting) Closed(error, uint64) { close(s.over) }
 
@@ -90,7 +88,7 @@ func (s *sorting) await(t *testing.T, want ...string) {
 }
 
 // sorters are the two ends of a link.
-func sorters(t *testing.T) (a, b transport.Sorter, ha, hb *sorting) {
+func sorters(t *testing.T) (a, b transport.Link, ha, hb *sorting) {
 	t.Helper()
 	ta, tb := newTransport(t, Options{}), newTransport(t, Options{})
 	at := [2]netip.Addr{newAddr(), newAddr()}
@@ -113,11 +111,11 @@ func sorters(t *testing.T) (a, b transport.Sorter, ha, hb *sorting) {
 		if err := other.Start(hb); err != nil {
 			t.Fatal(err)
 		}
-		b = other.(transport.Sorter)
+		b = other
 	case <-ctx.Done():
 		t.Fatal("nothing was accepted")
 	}
-	return l.(transport.Sorter), b, ha, hb
+	return l, b, ha, hb
 }
 
 // messages are some to these ports, in one write.

@@ -144,7 +144,7 @@ func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 		return
 	}
 	l.local, l.remote, l.crc = est.Local, est.Remote, est.CRC
-	accept(l.established())
+	accept(l)
 }
 
 // Dial connects local to remote.
@@ -170,7 +170,7 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 		return nil, err
 	}
 	l.local, l.remote, l.crc = est.Local, est.Remote, est.CRC
-	return l.established(), nil
+	return l, nil
 }
 
 // Absent tells whether an error of Dial means that somebody is there who does not

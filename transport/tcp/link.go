@@ -12,13 +12,12 @@ import (
 
 // link is a connection with messages on it.
 type link struct {
+	transport.Plain
 	t       *Transport
 	conn    *gnetloop.Conn
 	started atomic.Bool
 	in      input // used from Start on
 }
-
-var _ transport.Pauser = (*link)(nil)
 
 // Start hands the connection to an event loop. It does not wait for it, so it
 // may be called from one.
@@ -33,6 +32,9 @@ func (l *link) Start(h transport.Handler) error {
 
 // Writev writes from the caller's goroutine straight to the socket.
 func (l *link) Writev(bufs [][]byte) (int, error) { return l.conn.Writev(bufs) }
+
+// Caps of a link: it can pause.
+func (l *link) Caps() transport.Caps { return transport.Caps{Pauses: true, Path: -1} }
 
 // Acked returns how much of what was written the peer's TCP has.
 func (l *link) Acked() uint64 { return l.conn.Acked() }
@@ -55,7 +57,7 @@ func (l *link) LocalAddr() netip.AddrPort { return l.conn.LocalAddr() }
 // RemoteAddr returns the peer's end.
 func (l *link) RemoteAddr() netip.AddrPort { return l.conn.RemoteAddr() }
 
-// TCPInfo is for transport.TCPInformer.
+// TCPInfo is what the kernel knows of the connection.
 func (l *link) TCPInfo() (transport.TCPInfo, bool) { return l.conn.TCPInfo() }
 
 // Stats returns what rds-info -T shows.
@@ -103,16 +105,13 @@ func (in *input) Begun() (number uint64, left int, known bool) {
 	if number == 0 && left == 0 && in.accepted {
 		left = wire.HeaderSize
 	}
-	if a, ok := in.h.(transport.Acquainted); ok && left > 0 {
-		known = a.Acquainted()
-	}
-	return number, left, known
+	return number, left, left > 0 && in.h.Acquainted()
 }
 
 // Wake follows Resume. Nothing else waits: a parser has only what its rest has not
 // come for.
 func (in *input) Wake() error {
-	if in.resume.Swap(false) && in.h.(transport.Resumer).Resumed() {
+	if in.resume.Swap(false) && in.h.Resumed() {
 		in.conn.Resume()
 	}
 	return nil

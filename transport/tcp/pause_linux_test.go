@@ -22,7 +22,7 @@ func TestPausedLinkIsNotCutWhileItDrains(t *testing.T) {
 		pauses := func(l transport.Link) func(*wire.Header, []byte) {
 			return func(h *wire.Header, _ []byte) {
 				if h.Sequence == 0 {
-					l.(transport.Pauser).Pause()
+					l.Pause()
 				}
 			}
 		}
@@ -48,7 +48,7 @@ func TestPausedLinkIsNotCutWhileItDrains(t *testing.T) {
 			a.Close(transport.Drain)
 			want = io.EOF
 		}
-		b.(transport.Pauser).Resume()
+		b.Resume()
 		if _, cause := recB.WaitClosed(t); !errors.Is(cause, want) {
 			t.Errorf("the peer ends: %v; Closed(%v)", ends, cause)
 		}

@@ -6,10 +6,12 @@ import (
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 )
 
 // Hearer is a transport.Handler that keeps the numbers of messages made by a Sender.
 type Hearer struct {
+	transport.Simple
 	OnMessage func(seq uint64) // called first, if it is not nil
 	Room      chan struct{}    // hears of Writable
 	Over      chan struct{}    // closed by Closed
@@ -22,12 +24,6 @@ type Hearer struct {
 func NewHearer(room int) *Hearer {
 	return &Hearer{Room: make(chan struct{}, room), Over: make(chan struct{})}
 }
-
-// Begin is for transport.Handler, as are the next ones.
-func (*Hearer) Begin() {}
-
-// End is Begin's other half.
-func (*Hearer) End() {}
 
 // Message takes a message.
 func (l *Hearer) Message(h *wire.Header, payload []byte, owned *buf.Buf) {

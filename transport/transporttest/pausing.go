@@ -13,12 +13,12 @@ import (
 // The parts of the contract about links that can stop reading.
 
 // paused is a pair whose B has paused in its first message.
-func paused(t *testing.T, e Env) (Pair, transport.Pauser) {
+func paused(t *testing.T, e Env) (Pair, transport.Link) {
 	t.Helper()
 	a, b := e.Dial(t, e.Accepted(t))
-	l, ok := b.(transport.Pauser)
-	if !ok {
-		t.Skipf("needs a transport.Pauser, which links of %s are not", e.B.Name())
+	l := b
+	if !l.Caps().Pauses {
+		t.Skipf("needs a links that can pause, which those of %s cannot", e.B.Name())
 	}
 	p := Pair{RecA: NewRecorder(t), RecB: NewRecorder(t)}
 	p.A, p.B = &Sender{Link: a, Rec: p.RecA}, &Sender{Link: b, Rec: p.RecB}
@@ -36,7 +36,7 @@ func paused(t *testing.T, e Env) (Pair, transport.Pauser) {
 }
 
 // resume has l go on reading.
-func (r *Recorder) resume(t *testing.T, l transport.Pauser) {
+func (r *Recorder) resume(t *testing.T, l transport.Link) {
 	t.Helper()
 	l.Resume()
 	wait(t, r.resumed, "Resumed")

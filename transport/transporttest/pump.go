@@ -16,6 +16,7 @@ import (
 // pumpSink counts what it takes and says when there is room to write and when a
 // number of messages is there.
 type pumpSink struct {
+	transport.Simple
 	room    chan struct{}
 	n, want atomic.Uint64
 	reached chan struct{}
@@ -27,7 +28,6 @@ func newPumpSink() *pumpSink {
 	return s
 }
 
-func (s *pumpSink) Begin() {}
 func (s *pumpSink) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
 	if owned != nil {
 		owned.Release()
@@ -39,9 +39,8 @@ func (s *pumpSink) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
 		}
 	}
 }
-func (s *pumpSink) End()                 {}
-func (s *pumpSink) Writable()            { s.room <- struct{}{} }
-func (s *pumpSink) Closed(error, uint64) {}
+
+func (s *pumpSink) Writable() { s.room <- struct{}{} }
 
 // Pump writes messages of one size from one link to another, for benchmarks.
 type Pump struct {
@@ -155,32 +154,29 @@ func (w *writer) write(messages int) {
 
 // echo is a handler that answers every message with one of the same length.
 type echo struct {
+	transport.Simple
 	writer
 	n int
 }
 
-func (e *echo) Begin() {}
 func (e *echo) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
 	if owned != nil {
 		owned.Release()
 	}
 	e.n++
 }
-func (e *echo) End()                 { e.write(e.n); e.n = 0 }
-func (e *echo) Writable()            { go e.write(0) }
-func (e *echo) Closed(error, uint64) {}
+func (e *echo) End()      { e.write(e.n); e.n = 0 }
+func (e *echo) Writable() { go e.write(0) }
 
 // asker is a handler that says when an answer is there.
 type asker struct {
+	transport.Simple
 	writer
 	answered chan struct{}
 }
 
-func (a *asker) Begin()                                 {}
 func (a *asker) Message(*wire.Header, []byte, *buf.Buf) { a.answered <- struct{}{} }
-func (a *asker) End()                                   {}
 func (a *asker) Writable()                              { go a.write(0) }
-func (a *asker) Closed(error, uint64)                   {}
 
 // PingPong measures round trips with one message of 64 bytes outstanding, which the
 // other end answers from its event loop.

@@ -19,6 +19,7 @@ const Patience = 20 * time.Second
 // is called: who may call what when, and that messages made by a Sender arrive
 // whole and in order.
 type Recorder struct {
+	transport.Simple
 	// OnMessage and OnEnd, if not nil, are called after the checks.
 	OnMessage func(h *wire.Header, payload []byte)
 	OnEnd     func()
@@ -135,7 +136,7 @@ func (r *Recorder) End() {
 	r.busy.Store(false)
 }
 
-// Resumed implements transport.Resumer.
+// Resumed implements transport.Handler.
 func (r *Recorder) Resumed() bool {
 	r.enter("Resumed")
 	if r.inBatch {
@@ -234,5 +235,3 @@ func wait(t testing.TB, c <-chan struct{}, what string) {
 		t.Fatalf("no %s in time", what)
 	}
 }
-
-var _ transport.Resumer = (*Recorder)(nil)
