@@ -117,11 +117,8 @@ func TestHolesAreNeverResent(t *testing.T) {
 	}
 	o.lose()
 	o.fates(Fate{Token: 8, Status: Dropped}, Fate{Token: 9, Status: Dropped})
-	o.fill(5*opSize, nil)
-	var b []byte
-	for _, s := range o.b.Bufs {
-		b = append(b, s...)
-	}
+	o.fill(5 * opSize)
+	b := octets(&o.b)
 	first := o.cfg.FirstSequence + 1 // behind the probe
 	for _, k := range []uint64{0, 1, 2, 3, 5} {
 		var h wire.Header
@@ -161,7 +158,7 @@ func TestAckedBeforeProof(t *testing.T) {
 		}
 		o.lose()
 		o.fates()
-		o.fill(4*opSize, nil)
+		o.fill(4 * opSize)
 	}
 }
 
@@ -256,8 +253,7 @@ func TestHolesAreBounded(t *testing.T) {
 					t.Fatal(err)
 				}
 				o.Fill(0, &o.b)
-				o.Began(0)
-				o.Wrote(0, o.b.Bytes)
+				o.Wrote(0, all(&o.b))
 			}
 			left, waiting := n, 0 // messages that have not ended, messages that wait for their acknowledgement alone
 			for i, k := range order.list {

@@ -15,7 +15,7 @@ func cycle(t testing.TB, c *Conn, b *Batch, m *Message) {
 	if !c.Fill(0, b) {
 		t.Fatal("nothing to write")
 	}
-	c.Wrote(0, b.Bytes)
+	c.Wrote(0, all(b))
 	c.Acked(0, c.paths[0].written)
 }
 
@@ -65,7 +65,7 @@ func TestRetransmissionAllocatesNothing(t *testing.T) {
 	acts := make([]Action, 0, 16)
 	run := func() {
 		for c.Fill(0, &b) {
-			c.Wrote(0, b.Bytes)
+			c.Wrote(0, all(&b))
 		}
 		c.LinkClosed(epochTime, link, 0)
 		c.Tick(epochTime.Add(2 * c.cfg.ReconnectMax))
@@ -124,7 +124,7 @@ func BenchmarkStream64(b *testing.B) {
 		if !c.Fill(0, &batch) {
 			b.Fatal("nothing to write")
 		}
-		c.Wrote(0, n)
+		c.Wrote(0, take(&batch, n, 0))
 	}
 	step("all", func() {
 		enqueue()

@@ -28,7 +28,7 @@ func TestBarEndsWhatIsQueued(t *testing.T) {
 	if n := closes(c, 1); n != 1 || c.State(0) != Disconnecting {
 		t.Fatalf("the link is closed %d times, state %v", n, c.State(0))
 	}
-	if c.Wrote(0, 1048+10); c.Fill(0, &b) {
+	if c.Wrote(0, take(&b, 1048+10, 0)); c.Fill(0, &b) {
 		t.Error("something is picked for a barred peer")
 	}
 	if _, err := c.Enqueue(epochTime, 0, &Message{Sport: 1, Dport: 2, Account: a}); err != ErrBarred {
@@ -102,11 +102,10 @@ func TestBarWithOperations(t *testing.T) {
 	up(t, c, 1)
 	enqueue(t, c, 2, Message{Op: &Operation{Silent: true}})
 	var b Batch
-	if !c.Fill(0, &b) || b.Op == nil {
+	if !c.Fill(0, &b) || len(b.Ops) == 0 {
 		t.Fatal("no operation")
 	}
-	c.Began(0)
-	c.Wrote(0, 0)
+	c.Wrote(0, take(&b, 0, 1))
 	c.Bar()
 	c.LinkClosed(epochTime, 1, c.paths[0].written)
 	f := c.TakeFates(nil)

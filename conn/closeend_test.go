@@ -11,10 +11,10 @@ func TestCloseWithAMessagePartlyWritten(t *testing.T) {
 		o := newOpBench(t)
 		o.send(nil)
 		o.send(nil)
-		o.fill(2*opSize, nil)
+		o.fill(2 * opSize)
 		o.wrote(opSize + 7) // the link is full within the second message
 		if writing {
-			o.fill(opSize-7, nil)
+			o.fill(opSize - 7)
 		}
 		o.Close()
 		if writing {

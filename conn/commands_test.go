@@ -115,7 +115,7 @@ func fillCommand(r *runner, s *scripted, a *args) {
 	p := &s.paths[i]
 	skip := 0
 	if len(p.control) > 0 {
-		skip = len(p.control)
+		skip = len(p.control) - p.controlOff
 	} else if p.nextOff > 0 {
 		skip = p.q.at(p.q.next).size() - p.nextOff
 	}
@@ -123,7 +123,7 @@ func fillCommand(r *runner, s *scripted, a *args) {
 		r.printf("nothing to write")
 		return
 	}
-	b := bytes.Join(s.batch[i].Bufs, nil)
+	b := octets(&s.batch[i])
 	r.printf("%d bytes", len(b))
 	r.frames(b, skip, dump)
 }
@@ -135,7 +135,7 @@ func wroteCommand(r *runner, s *scripted, a *args) {
 	if !a.flag("all") {
 		n = a.int()
 	}
-	r.printf("more=%v", s.Wrote(i, n))
+	r.printf("more=%v", s.Wrote(i, take(&s.batch[i], n, 0)))
 }
 
 // write NAME PATH: fill and wrote until there is no more.
@@ -143,8 +143,8 @@ func writeCommand(r *runner, s *scripted, a *args) {
 	i := a.int()
 	more := true
 	for more && s.Fill(i, &s.batch[i]) {
-		r.frames(bytes.Join(s.batch[i].Bufs, nil), 0, false)
-		more = s.Wrote(i, s.batch[i].Bytes)
+		r.frames(octets(&s.batch[i]), 0, false)
+		more = s.Wrote(i, all(&s.batch[i]))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 func written(c *Conn, i int) {
 	var b Batch
 	for c.Fill(i, &b) {
-		c.Wrote(i, b.Bytes)
+		c.Wrote(i, all(&b))
 	}
 }
 
@@ -116,7 +116,7 @@ func TestRetireBeginsNoOperation(t *testing.T) {
 	o.send(waits)
 	o.send(nil)
 	o.Retire()
-	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.fill(wire.HeaderSize + wire.CongestionMapSize)
 	o.wrote(o.b.Bytes)
 	o.begin(picked)
 	for range 1 + surveys { // the probe of the new link is answered, too
@@ -137,7 +137,7 @@ func TestRetireBeginsNoOperation(t *testing.T) {
 	if !slices.Contains(o.TakeActions(nil), Action{Kind: Transmit}) {
 		t.Error("what has waited does not go on")
 	}
-	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.fill(wire.HeaderSize + wire.CongestionMapSize)
 	o.wrote(o.b.Bytes)
 	o.begin(waits)
 	o.write(1)

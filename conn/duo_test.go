@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 )
 
 // duo is two cores back to back. Nothing happens by itself: its methods are
@@ -186,10 +187,7 @@ func (d *duo) impostor(i, path, arg int) {
 func (d *duo) fill(i, path int) {
 	s := d.side[i]
 	if s.write[path] == nil && s.end[path] != nil && s.c.Fill(path, &s.batch[path]) {
-		s.write[path] = []byte{}
-		for _, b := range s.batch[path].Bufs {
-			s.write[path] = append(s.write[path], b...)
-		}
+		s.write[path] = append([]byte{}, octets(&s.batch[path])...)
 	}
 	checkConn(d.t, s.c)
 }
@@ -200,52 +198,53 @@ func (d *duo) wrote(i, path, n int) {
 	if w == nil {
 		return
 	}
-	k := 0
-	for _, b := range s.batch[path].Bufs {
-		if string(b) != string(w[k:k+len(b)]) {
-			d.t.Fatal("what Fill showed has changed")
-		}
-		k += len(b)
+	b := &s.batch[path]
+	if string(octets(b)) != string(w) {
+		d.t.Fatal("what Fill showed has changed")
 	}
 	e := s.end[path]
-	n = min(n, len(w))
-	failed := e.l.cut
-	if failed || !d.begin(i, path, n) {
-		n = 0
+	var t transport.Taken
+	var refused *Operation
+	if !e.l.cut {
+		t, refused = d.take(i, path, n)
 	}
-	e.flight = append(e.flight, w[:n]...)
+	e.flight = append(e.flight, w[:b.Taken(t)]...)
 	s.write[path] = nil
-	s.c.Wrote(path, n)
-	if failed {
+	s.c.Wrote(path, t)
+	if e.l.cut {
 		s.c.LinkFailed(e.id)
+	} else if refused != nil {
+		s.c.OpRefused(refused)
 	}
 	d.do(i)
 }
 
-// begin has the link of path take the operation that is shown, if any, and tells
-// whether bytes may follow.
-func (d *duo) begin(i, path, n int) bool {
+// take has the link of path take n octets, and operations until it has no room for one or
+// refuses one.
+func (d *duo) take(i, path, n int) (t transport.Taken, refused *Operation) {
 	s := d.side[i]
-	op := s.batch[path].Op
-	switch {
-	case op == nil:
-		return true
-	case n%16 == 5: // no room
-		return false
-	case n%16 == 6:
-		s.c.OpRefused(path)
-		return false
-	case op.Work != nil:
-		d.t.Fatal("an operation is begun again")
-	case n%16 == 7:
-		s.c.OpDone(path, op, Success) // before Began
-	default:
-		s.ops[path] = append(s.ops[path], op)
+	b := &s.batch[path]
+	room := 0
+	for room < len(b.Ops) && (n+room)%16 != 5 && (n+room)%16 != 6 {
+		room++
 	}
-	op.Work = d
-	s.begun++
-	s.c.Began(path)
-	return true
+	t = take(b, n, room)
+	for k, o := range begun(b, t) {
+		if o.Op.Work != nil {
+			d.t.Fatal("an operation is begun again")
+		}
+		o.Op.Work = d
+		s.begun++
+		if (n+k)%16 == 7 {
+			s.c.OpDone(path, o.Op, Success) // before Wrote
+		} else {
+			s.ops[path] = append(s.ops[path], o.Op)
+		}
+	}
+	if room < len(b.Ops) && (n+room)%16 == 6 && b.Ops[room].Frame == t.Frames && !t.Begun() {
+		refused = b.Ops[room].Op
+	}
+	return t, refused
 }
 
 // opDone ends one of the operations that path of side i has begun.

@@ -14,12 +14,12 @@ func TestNewGenerationKeepsWhatWasPicked(t *testing.T) {
 		o.drain(0)
 		o.send(nil)
 		o.send(nil)
-		o.fill(2*opSize, nil)
+		o.fill(2 * opSize)
 		o.wrote(first)
-		o.fill(2*opSize-first, nil)
+		o.fill(2*opSize - first)
 		o.shake(1, 8) // the new incarnation says so on this link
 		o.wrote(0)
-		o.fill(2*opSize-first, nil)
+		o.fill(2*opSize - first)
 		o.wrote(2*opSize - first)
 		o.lose()
 		if first > 0 {

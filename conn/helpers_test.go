@@ -42,7 +42,7 @@ func up(t testing.TB, c *Conn, link LinkID) {
 		if !c.Fill(0, &b) {
 			t.Fatal("nothing to write on a new link")
 		}
-		c.Wrote(0, b.Bytes)
+		c.Wrote(0, all(&b))
 	}
 	c.TakeActions(nil)
 }

@@ -27,28 +27,22 @@ func (o *opBench) held(on bool, ports ...uint16) {
 // returns the destination ports of the messages in order.
 func (o *opBench) drain(i int) (ports []uint16) {
 	o.t.Helper()
-	var all []byte
+	var written []byte
 	for o.Fill(i, &o.b) {
-		for _, s := range o.b.Bufs {
-			all = append(all, s...)
-		}
-		op := o.b.Op
-		if op != nil {
-			o.Began(i)
-		}
-		o.Wrote(i, o.b.Bytes)
-		if op != nil {
-			o.OpDone(i, op, Success)
+		written = append(written, octets(&o.b)...)
+		o.Wrote(i, all(&o.b))
+		for _, b := range o.b.Ops {
+			o.OpDone(i, b.Op, Success)
 		}
 		o.check()
 	}
 	last := uint64(0)
-	for len(all) > 0 {
+	for len(written) > 0 {
 		var h wire.Header
-		if err := h.Decode(all); err != nil {
+		if err := h.Decode(written); err != nil {
 			o.t.Fatal(err)
 		}
-		all = all[wire.HeaderSize+int(h.Length):]
+		written = written[wire.HeaderSize+int(h.Length):]
 		if h.Sport != 4000 {
 			continue
 		}
@@ -141,11 +135,11 @@ func TestHoldKeepsWhatWasPicked(t *testing.T) {
 	for _, n := range []int{0, 5} {
 		o := newOpBench(t)
 		o.sendTo(5000, nil)
-		o.fill(opSize, nil)
+		o.fill(opSize)
 		o.sendTo(5000, nil)
 		o.held(true, 5000)
 		o.wrote(n)
-		o.fill(opSize-n, nil)
+		o.fill(opSize - n)
 		o.wrote(opSize - n)
 		o.idle()
 		o.lose()
@@ -221,10 +215,10 @@ func TestHoldOfOperations(t *testing.T) {
 		o := newOpBench(t)
 		first, other := &Operation{}, &Operation{}
 		o.sendTo(5001, first)
+		o.begin(first)
 		o.sendTo(5000, op)
 		o.sendTo(5001, other)
 		o.sendTo(5000, nil)
-		o.begin(first)
 		o.held(true, 5000)
 		o.begin(other)
 		o.idle()
@@ -250,9 +244,9 @@ func TestHoldOfAnOperationThatWasShown(t *testing.T) {
 	o := newOpBench(t)
 	op, next := &Operation{}, &Operation{}
 	o.sendTo(5000, op)
-	o.sendTo(5000, next)
 	o.fill(opSize, op)
 	o.wrote(0)
+	o.sendTo(5000, next)
 	o.held(true, 5000)
 	o.begin(op)
 	o.idle()
@@ -308,7 +302,7 @@ func TestHoldOfPings(t *testing.T) {
 	}
 	o.held(true, wire.PortHost, wire.PortProbe)
 	ping(wire.PortProbe)
-	o.fill(wire.HeaderSize, nil)
+	o.fill(wire.HeaderSize)
 	o.wrote(wire.HeaderSize)
 	ping(5000)
 	o.held(true, 5000)
@@ -318,7 +312,7 @@ func TestHoldOfPings(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	o.held(false, 5000)
-	o.fill(wire.HeaderSize, nil)
+	o.fill(wire.HeaderSize)
 	o.wrote(wire.HeaderSize)
 	o.ack()
 	o.rest()

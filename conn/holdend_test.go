@@ -10,7 +10,7 @@ func TestCancelOfHeld(t *testing.T) {
 		o := newOpBench(t)
 		o.sendTo(5002, nil)
 		if filling {
-			o.fill(opSize, nil)
+			o.fill(opSize)
 		}
 		o.held(true, 5000, 5001)
 		op := &Operation{Fence: true}
@@ -41,7 +41,7 @@ func TestHoldOfCanceled(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
 	o.sendTo(5001, nil)
-	o.fill(opSize, nil)
+	o.fill(opSize)
 	o.sendTo(5000, nil)
 	o.Cancel(&o.acct, 5000, false)
 	o.held(true, 5000)

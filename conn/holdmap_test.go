@@ -27,7 +27,7 @@ func TestMapHoldsBackWhatIsQueued(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
 	o.sendTo(5000, nil)
-	o.fill(opSize, nil) // picked: it is under way
+	o.fill(opSize) // picked: it is under way
 	for _, port := range []uint16{5000, 5001, 5000, 5002, 5001} {
 		o.sendTo(port, nil)
 	}
@@ -139,7 +139,7 @@ func TestMapOfHostPorts(t *testing.T) {
 	}
 	o.HandleControl(epochTime, 0, &wire.Header{Sport: wire.PortProbe, Dport: wire.PortHost}, nil)
 	o.check()
-	o.fill(wire.HeaderSize, nil)
+	o.fill(wire.HeaderSize)
 	o.wrote(wire.HeaderSize)
 }
 

@@ -51,7 +51,7 @@ func TestHeldMessagesFollowTheHandshake(t *testing.T) {
 		o := newPathsBench(t)
 		if picked { // the peer must have this one first
 			o.sendTo(5000, nil)
-			o.fill(opSize, nil)
+			o.fill(opSize)
 		}
 		o.held(true, 5000)
 		first := o.sendTo(5000, &Operation{})
@@ -152,7 +152,7 @@ func TestHeldMessagesMigrate(t *testing.T) {
 	if !o.Fill(pathOf, &o.b) {
 		t.Fatal("nothing to write")
 	}
-	o.Wrote(pathOf, 0)
+	o.Wrote(pathOf, take(&o.b, 0, 0))
 	o.held(true, 5000)
 	o.sendTo(5000, op)
 	o.sendTo(5001, nil)

@@ -21,7 +21,7 @@ func TestLeave(t *testing.T) {
 	if n := closes(c, 1); n != 0 {
 		t.Fatal("the link is closed during a write")
 	}
-	c.Wrote(0, 10)
+	c.Wrote(0, take(&b, 10, 0))
 	if n := closes(c, 1); n != 0 {
 		t.Fatal("the link is closed inside a message")
 	}
@@ -29,7 +29,7 @@ func TestLeave(t *testing.T) {
 		t.Fatalf("%d bytes are to follow, not the rest of the message alone", b.Bytes)
 	}
 	c.Leave(0)
-	if more := c.Wrote(0, b.Bytes); more {
+	if more := c.Wrote(0, all(&b)); more {
 		t.Error("there is more to write on a link that is left")
 	}
 	if n := closes(c, 1); n != 1 || c.State(0) != Disconnecting {
@@ -51,7 +51,7 @@ func TestLeave(t *testing.T) {
 	total := 0
 	for c.Fill(0, &b) {
 		total += b.Bytes
-		c.Wrote(0, b.Bytes)
+		c.Wrote(0, all(&b))
 	}
 	if a.Messages() != 1 || c.State(0) != Up || total < 1048 || total >= 2*1048+8192+48 {
 		t.Errorf("%d messages, %v, %d bytes written", a.Messages(), c.State(0), total)
@@ -65,14 +65,14 @@ func TestLeaveWithOperations(t *testing.T) {
 	t.Parallel()
 	c := newConn(t, Config{})
 	up(t, c, 1)
-	enqueue(t, c, 2, Message{Op: &Operation{Silent: true}})
+	enqueue(t, c, 1, Message{Op: &Operation{Silent: true}})
 	var b Batch
-	if !c.Fill(0, &b) || b.Op == nil {
+	if !c.Fill(0, &b) || len(b.Ops) == 0 {
 		t.Fatal("no operation")
 	}
+	enqueue(t, c, 1, Message{Op: &Operation{Silent: true}})
 	c.Leave(0)
-	c.Began(0)
-	c.Wrote(0, 0)
+	c.Wrote(0, take(&b, 0, 1))
 	if n := closes(c, 1); n != 1 {
 		t.Fatalf("closed %d times", n)
 	}
@@ -81,7 +81,7 @@ func TestLeaveWithOperations(t *testing.T) {
 		t.Errorf("fates %v", f)
 	}
 	up(t, c, 2)
-	if !c.Fill(0, &b) || b.Op == nil {
+	if !c.Fill(0, &b) || len(b.Ops) == 0 {
 		t.Error("the operation that waited is not shown on the next link")
 	}
 	checkConn(t, c)

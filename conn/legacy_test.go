@@ -12,13 +12,13 @@ func probeOf(t *testing.T, c *Conn) wire.Header {
 	t.Helper()
 	var b Batch
 	for c.Fill(0, &b) {
-		for _, s := range b.Bufs {
+		for i := range b.Frames {
 			var h wire.Header
-			if err := h.Decode(s); err == nil && h.Sport == wire.PortProbe {
+			if err := h.Decode(b.Frames[i].Head); err == nil && h.Sport == wire.PortProbe {
 				return h
 			}
 		}
-		c.Wrote(0, b.Bytes)
+		c.Wrote(0, all(&b))
 	}
 	t.Fatal("no probe")
 	return wire.Header{}

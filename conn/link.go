@@ -70,7 +70,7 @@ func (c *Conn) knocked(now time.Time) {
 func (c *Conn) install(now time.Time, p *path, h heldLink, outbound bool) {
 	p.must(Up)
 	p.link, p.outbound, p.proved, p.paused = h.link, outbound, false, false
-	p.written, p.acked, p.settled, p.nextOff, p.control = 0, 0, 0, 0, nil
+	p.written, p.acked, p.settled, p.nextOff, p.control, p.controlOff = 0, 0, 0, 0, nil, 0
 	p.mapPending, p.probe = true, true
 	p.born, p.sport = h.born, h.sport
 	p.probes, p.answers, p.mapAt, p.survey, p.surveys = 0, 0, 0, 0, 0
@@ -101,7 +101,7 @@ func (c *Conn) Proved(now time.Time, i int) {
 	if p.state != Up || p.proved {
 		return
 	}
-	waits := c.opWaits(p)
+	waits := c.opWaits(p, p.q.next)
 	p.proved, p.proveBy, p.window = true, time.Time{}, 0
 	c.applyAcked(p)
 	if waits {
@@ -224,7 +224,7 @@ func (c *Conn) closeSurplus() {
 // resetPath prepares what the lost link left for the next one.
 func (c *Conn) resetPath(p *path) {
 	q := &p.q
-	p.control, p.nextOff, p.bound, p.hold, p.mapPending, p.probe = nil, 0, false, false, false, false
+	p.control, p.controlOff, p.nextOff, p.bound, p.hold, p.mapPending, p.probe = nil, 0, 0, false, false, false, false
 	p.leaving = false
 	c.closeRanks(p)
 	for pos := q.first; pos < q.next; pos++ {

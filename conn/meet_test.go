@@ -20,9 +20,9 @@ func TestMeetsNewGeneration(t *testing.T) {
 		op := &Operation{}
 		o.send(nil)
 		o.send(nil)
-		o.send(op) // not begun
-		o.fill(2*opSize, nil)
+		o.fill(2 * opSize)
 		o.wrote(opSize + 1) // the second in part
+		o.send(op)          // not begun
 		epoch := o.Epoch()
 		o.lose()
 		o.Meets(epochTime, 0, c.told)
@@ -42,11 +42,7 @@ func TestMeetsNewGeneration(t *testing.T) {
 			o.send(next)
 			o.send(&Operation{})
 			o.begin(next)
-			o.fates(Fate{Token: 3, Status: RemoteError})
-			if o.Fill(0, &o.b) {
-				t.Error("an operation of before is begun")
-			}
-			o.fates(Fate{Token: 5, Status: RemoteError})
+			o.fates(Fate{Token: 3, Status: RemoteError}, Fate{Token: 5, Status: RemoteError})
 			o.idle()
 			o.done(next, Success)
 			o.end(4)
@@ -67,7 +63,7 @@ func TestMeetsBeforeAnythingWasSent(t *testing.T) {
 	o.lose()
 	o.Meets(epochTime, 0, 2)
 	o.probe()
-	o.fill(opSize, nil)
+	o.fill(opSize)
 	o.wrote(1)
 	o.lose()
 	o.Meets(epochTime, 0, 2)

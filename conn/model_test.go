@@ -21,7 +21,7 @@ type model struct {
 	written  uint64
 	took     uint64 // bytes acknowledged, of those written
 	filling  bool
-	shown    *modelMessage   // message whose operation Fill has shown
+	shown    []*modelMessage // messages whose operations Fill has shown
 	begun    []*modelMessage // messages whose operations some link has begun
 	fates    []Fate
 }
@@ -37,7 +37,8 @@ type modelMessage struct {
 	retrans  bool
 	canceled bool
 	op       modelOp
-	status   Status // status of the operation
+	early    *Status // the operation has ended before Wrote
+	status   Status  // status of the operation
 }
 
 // modelOp is what has become of a message's operation on the present link.
@@ -172,7 +173,7 @@ func (m *model) fill() (out []byte, ok bool) {
 		return m.control, true
 	}
 	for i, e := range waiting {
-		if e.op != opNone && i > 0 || !e.picked && m.probe {
+		if !e.picked && m.probe || i > 0 && begun && m.needMap {
 			break
 		}
 		if !e.picked && !e.silent() {
@@ -182,20 +183,10 @@ func (m *model) fill() (out []byte, ok bool) {
 		e.picked, m.filling = true, true
 		out = append(out, e.bytes()[min(e.off, e.size()):]...)
 		if e.op == opWaits {
-			m.shown = e
-		}
-		if m.needMap || e.op != opNone {
-			break
+			m.shown = append(m.shown, e)
 		}
 	}
 	return out, m.filling
-}
-
-// begin has the link take the operation that was shown.
-func (m *model) begin() {
-	e := m.shown
-	e.op, e.begun, e.end = opBegun, true, m.written
-	m.begun = append(m.begun, e)
 }
 
 // opDone ends an operation, and the message that waited for it only.
@@ -206,22 +197,40 @@ func (m *model) opDone(e *modelMessage, s Status) {
 	}
 }
 
-func (m *model) wrote(n int) {
+// wrote has the link take n octets and ops operations.
+func (m *model) wrote(n, ops int) {
 	m.filling = false
-	m.written += uint64(n)
 	if len(m.control) > 0 {
+		m.written += uint64(n)
 		m.control = m.control[n:]
-		n = 0
+		m.sweep()
+		return
 	}
-	end := m.written - uint64(n)
-	for _, e := range m.q {
-		k := min(n, e.size()-e.off)
-		if k > 0 {
+	for _, e := range slices.Clone(m.q) {
+		if e.done() {
+			continue
+		}
+		if !e.picked || e.op == opWaits && ops == 0 {
+			break
+		}
+		if e.op == opWaits {
+			ops--
+			e.op, e.begun, e.end = opBegun, true, m.written
+			if e.early != nil {
+				m.opDone(e, *e.early)
+			} else {
+				m.begun = append(m.begun, e)
+			}
+		}
+		if k := min(n, e.size()-e.off); k > 0 {
 			e.begun = true
 			e.off += k
-			end += uint64(k)
-			e.end = end
+			m.written += uint64(k)
+			e.end = m.written
 			n -= k
+		}
+		if !e.done() {
+			break
 		}
 	}
 	m.sweep()
@@ -264,6 +273,9 @@ func (m *model) end(e *modelMessage, s Status) {
 		if e.m.Notify {
 			if e.op == opDone && e.status != Success {
 				s = e.status
+			}
+			if e.early != nil && *e.early != Success {
+				s = *e.early
 			}
 			m.fates = append(m.fates, Fate{e.m.Account, e.m.Token, s, e.m.Op})
 		}

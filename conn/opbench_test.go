@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 )
 
 // opBench is a core whose path 0 is up, and what its owner has.
@@ -13,6 +14,7 @@ type opBench struct {
 	t    testing.TB
 	acct Account
 	b    Batch
+	room int    // operations that the link takes with the batch at hand
 	last uint64 // token
 	link LinkID
 }
@@ -53,46 +55,71 @@ func (o *opBench) check() {
 	checkConn(o.t, o.Conn)
 }
 
-// fill expects a batch of n bytes with op.
-func (o *opBench) fill(n int, op *Operation) {
+// fill expects a batch of n bytes with ops.
+func (o *opBench) fill(n int, ops ...*Operation) {
 	o.t.Helper()
+	o.room = 0
 	if !o.Fill(0, &o.b) {
 		o.t.Fatal("nothing to write")
 	}
-	if o.b.Bytes != n || o.b.Op != op {
-		o.t.Fatalf("%d bytes with operation %p, not %d with %p", o.b.Bytes, o.b.Op, n, op)
+	if got := o.shown(); o.b.Bytes != n || !slices.Equal(got, ops) {
+		o.t.Fatalf("%d bytes with operations %p, not %d with %p", o.b.Bytes, got, n, ops)
 	}
 }
+
+// shown are the operations of the batch at hand.
+func (o *opBench) shown() (ops []*Operation) {
+	for _, b := range o.b.Ops {
+		ops = append(ops, b.Op)
+	}
+	return ops
+}
+
+// show expects a batch that begins with op.
+func (o *opBench) show(op *Operation) {
+	o.t.Helper()
+	o.room = 0
+	if !o.Fill(0, &o.b) || len(o.b.Ops) == 0 || o.b.Ops[0] != (BatchOp{op, 0}) {
+		o.t.Fatalf("operation %p is not shown", op)
+	}
+}
+
+// took says that the link takes one more operation with the batch at hand.
+func (o *opBench) took() { o.room++ }
 
 // idle expects that there is nothing to write.
 func (o *opBench) idle() {
 	o.t.Helper()
 	if o.Ready(0) || o.Fill(0, &o.b) {
-		o.t.Fatalf("%d bytes to write, operation %p", o.b.Bytes, o.b.Op)
+		o.t.Fatalf("%d bytes to write, operations %p", o.b.Bytes, o.shown())
 	}
 }
 
+// wrote has the link take n octets, and the operations that it took.
 func (o *opBench) wrote(n int) {
 	o.t.Helper()
-	o.Wrote(0, n)
+	o.Wrote(0, take(&o.b, n, o.room))
+	o.room = 0
 	o.check()
 }
 
 // write expects a batch of n messages without operations, and writes it.
 func (o *opBench) write(n int) {
 	o.t.Helper()
-	o.fill(n*opSize, nil)
+	o.fill(n * opSize)
 	o.wrote(n * opSize)
 }
 
-// begin has the link take op, and with it what the batch holds.
+// begin has the link take op, nil: none, and its message.
 func (o *opBench) begin(op *Operation) {
 	o.t.Helper()
-	if !o.Fill(0, &o.b) || o.b.Op != op {
-		o.t.Fatalf("operation %p is not shown", op)
+	if op == nil {
+		o.write(1)
+		return
 	}
-	o.Began(0)
-	o.wrote(o.b.Bytes)
+	o.show(op)
+	o.Wrote(0, transport.Taken{Frames: 1})
+	o.check()
 }
 
 func (o *opBench) done(op *Operation, s Status) {
@@ -118,14 +145,14 @@ func (o *opBench) lose() {
 	o.Tick(epochTime.Add(2 * o.cfg.ReconnectMax))
 	o.Dialed(epochTime, 0, o.link)
 	o.Proved(epochTime, 0)
-	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.fill(wire.HeaderSize + wire.CongestionMapSize)
 	o.wrote(o.b.Bytes)
 }
 
 // probe writes the probe of a new link, which comes behind what is resent.
 func (o *opBench) probe() {
 	o.t.Helper()
-	o.fill(wire.HeaderSize, nil)
+	o.fill(wire.HeaderSize)
 	o.wrote(o.b.Bytes)
 }
 

@@ -1,27 +1,31 @@
 package conn
 
-import "github.com/rds-go/rds/internal/wire"
+import (
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
+)
 
 // Operation is an access to the peer's memory that precedes a message, or comes
 // alone: in Linux's words, RDMA arguments or an atomic (net/rds/rdma.c,
 // rds_message.rdma and .atomic). It belongs to one Message, and to the core
 // from Enqueue to the message's end.
 //
-// When the message's turn has come Fill shows the operation, in a batch of its
-// own. If the link takes it the owner calls Began before Wrote, and then writes
-// the batch's bytes, of which there are none when the message must wait (Fence)
-// or there is no message (Silent). If the link has no room for it the owner
-// calls Wrote with 0, and Fill shows it again; if the link cannot do such
-// things at all, OpRefused and then Wrote with 0, or if it shall not begin now, OpAgain. OpDone tells its end. Fill
-// refuses one of an Epoch that is over.
+// When the message's turn has come, and Config.Begins lets it begin, Fill shows the
+// operation in the frame of its message, or in a frame of its own when the message must
+// wait (Fence) or there is none (Silent). Wrote tells whether the link has begun it; if
+// not, Fill shows it again. OpRefused follows if no link can do such a thing. OpDone tells
+// its end, perhaps before Wrote. Fill ends the message of one whose Epoch is over.
 //
-//	       Fill, Began            bytes acknowledged and OpDone
+//	       Fill, Wrote            bytes acknowledged and OpDone
 //	queued ───────────▶ begun ───────────────────────────────────▶ settled
-//	   ▲                  │ link lost
-//	   └─ Fill, Wrote(0)  ▼
-//	                   Dropped: never begun again, message and all
+//	   ▲       │          │ link lost
+//	   └───────┘          ▼
+//	   not taken       Dropped: never begun again, message and all
 type Operation struct {
-	Work   any    // the owner's operation; the core passes it through
+	Work any // the owner's operation; the core passes it through
+	// List is what the link does.
+	List   []*transport.Operation
+	Cost   int    // octets that the operation counts for in a batch besides its message's
 	Fence  bool   // the message is not written before the operation is done
 	Silent bool   // there is no message: the payload is empty, nothing is written
 	Epoch  uint32 // the connection's epoch when the operation was asked for: the key is of that generation of the peer
@@ -109,92 +113,19 @@ func (c *Conn) forgetOp(p *path, e *entry) {
 	}
 }
 
-// shownOp is the operation that path p's last Fill has shown, nil if it has
-// shown none.
-func (c *Conn) shownOp(p *path) *Operation {
-	if !p.filling || len(p.control) > 0 || p.q.next == p.q.tail {
-		return nil
-	}
-	e := p.q.at(p.q.next)
-	if e.flags&entryOp == 0 {
-		return nil
-	}
-	if op := c.ops[e.token]; !op.begun {
-		return op
-	}
-	return nil
-}
-
-// opWaits tells whether the message that is next waits, since it has an operation and
+// opWaits tells whether the message at pos waits, since it has an operation and
 // either the peer's RDS has not shown that it took the link, or the link is about to end
 // (Retire) and the message was never picked. The peer takes a link when it has done
 // with the one before: what that one still carried must not reach the peer's memory
 // behind what follows a loss that was reported. An operation that has begun when its
 // link ends is lost, so that none begins then.
-func (c *Conn) opWaits(p *path) bool {
+func (c *Conn) opWaits(p *path, pos uint64) bool {
 	q := &p.q
-	return q.next < q.tail && q.at(q.next).flags&entryOp != 0 && (!p.proved || c.retired && q.next == q.fresh)
+	return pos < q.tail && q.at(pos).flags&entryOp != 0 && (!p.proved || c.retired && pos == q.fresh)
 }
 
-// refuseStale ends messages in front whose operations were meant for an earlier
-// generation of the peer with RemoteError, as that one's end would have. Their keys may
-// by chance name memory of the present one. No Fill is under way.
-func (c *Conn) refuseStale(p *path) {
-	for q := &p.q; q.next < q.tail; {
-		e := q.at(q.next)
-		if e.flags&entryOp == 0 {
-			return
-		}
-		if op := c.ops[e.token]; op.begun || op.Epoch == c.epoch {
-			return
-		}
-		c.remove(p, q.next, RemoteError)
-	}
-}
-
-// fillOp shows the message that is next, which has an operation: first that,
-// with the message's bytes unless they must wait, then what is left of them.
-func (c *Conn) fillOp(p *path, b *Batch) {
-	p.filling = true
-	q := &p.q
-	e := q.at(q.next)
-	op := c.ops[e.token]
-	switch {
-	case q.next < q.fresh: // the message was shown before
-	case op.Silent:
-		e.seq = p.sequence - 1 // so that sequence numbers never descend in the queue
-		e.flags &^= entryLimited
-		q.fresh++
-	default:
-		p.number(e)
-	}
-	b.Behind = p.bound || !op.begun // a fence that is over binds nothing: the operation is done
-	if !op.begun {
-		if b.Op = op; op.Silent || op.Fence {
-			return
-		}
-	}
-	skip := p.nextOff
-	if head := e.head(); skip < head {
-		b.add(e.chunk, int(e.off)+skip, head-skip)
-		skip = 0
-	} else {
-		skip -= head
-	}
-	if e.body != nil {
-		b.addBody(e.body.B[skip:])
-	}
-}
-
-// Began says that path i's link has taken the operation that Fill has shown.
-// It comes between Fill and Wrote. OpDone must follow sooner or later, unless
-// the link is lost; it may even have been called already.
-func (c *Conn) Began(i int) {
-	p := &c.paths[i]
-	op := c.shownOp(p)
-	if op == nil {
-		return
-	}
+// began follows an operation of the message that is next, which the link has begun.
+func (c *Conn) began(p *path, op *Operation) {
 	op.begun = true
 	if !op.done {
 		p.pending++
@@ -215,21 +146,11 @@ func (c *Conn) Began(i int) {
 	}
 }
 
-// OpRefused says that path i's link cannot carry the operation that Fill has
-// shown. It comes between Fill and Wrote(i, 0). The message ends with OtherError.
-func (c *Conn) OpRefused(i int) {
-	p := &c.paths[i]
-	if op := c.shownOp(p); op != nil {
-		c.remove(p, op.pos, OtherError)
-	}
-}
-
-// OpAgain says that the operation that Fill has shown is not to begin now. It comes
-// between Fill and Wrote(i, 0). The message ends with Again.
-func (c *Conn) OpAgain(i int) {
-	p := &c.paths[i]
-	if op := c.shownOp(p); op != nil {
-		c.remove(p, op.pos, Again)
+// OpRefused says that no link can carry an operation that Fill has shown. It follows
+// Wrote. The message ends with OtherError.
+func (c *Conn) OpRefused(op *Operation) {
+	if c.hasOp(op) && !op.begun {
+		c.remove(&c.paths[op.path], op.pos, OtherError)
 	}
 }
 
@@ -238,7 +159,7 @@ func (c *Conn) OpAgain(i int) {
 // link, OtherError. An operation whose message has ended is ignored.
 func (c *Conn) OpDone(i int, op *Operation, status Status) {
 	p := &c.paths[i]
-	if c.closed || !c.hasOp(op) || op.path != i || op.done || !op.begun && c.shownOp(p) != op {
+	if c.closed || !c.hasOp(op) || op.path != i || op.done || !op.begun && !(p.filling && op.pos >= p.q.next && op.pos < p.shown) {
 		return
 	}
 	op.done, op.status = true, status

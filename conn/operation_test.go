@@ -5,31 +5,38 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 )
 
-// A message with an operation ends the batch before it, comes alone, and
-// nothing follows in its batch, until it is wholly written.
-func TestOperationIsAloneInItsBatch(t *testing.T) {
+// Messages with operations and others are in one batch, in order, whatever the link takes
+// of it.
+func TestOperationsAndMessagesShareABatch(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
-	op := &Operation{Work: "work"}
+	op, second := &Operation{Work: "work"}, &Operation{}
 	o.send(nil)
 	o.send(nil)
 	o.send(op)
 	o.send(nil)
-	o.write(2)
-	o.fill(opSize, op)
-	o.wrote(0) // the link was full
-	o.fill(opSize, op)
-	o.Began(0)
+	o.send(second)
+	o.fill(5*opSize, op, second)
+	o.wrote(2 * opSize) // the link had no room for the operation
+	o.fill(3*opSize, op, second)
+	o.took()
 	o.wrote(5)
-	o.fill(opSize-5, nil)
+	o.fill(3*opSize-5, second)
 	o.wrote(opSize - 5)
-	o.write(1)
+	o.fill(2*opSize, second)
+	o.wrote(2 * opSize) // the second operation was not taken
+	o.fill(opSize, second)
+	o.took()
+	o.wrote(opSize)
 	o.ack()
 	o.fates(Fate{Token: 1}, Fate{Token: 2}, Fate{Token: 4})
 	o.done(op, Success)
 	o.fates(Fate{Token: 3})
+	o.done(second, Success)
+	o.fates(Fate{Token: 5})
 	o.rest()
 }
 
@@ -41,14 +48,14 @@ func TestOperationAndItsMessageStayTogether(t *testing.T) {
 	op := &Operation{}
 	o.send(op)
 	o.fill(opSize, op)
-	o.Began(0)
+	o.took()
 	o.wrote(0)
 	o.MapChanged()
 	o.paths[0].probe = true
 	o.write(1)
-	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.fill(wire.HeaderSize + wire.CongestionMapSize)
 	o.wrote(o.b.Bytes)
-	o.fill(wire.HeaderSize, nil)
+	o.fill(wire.HeaderSize)
 	o.wrote(o.b.Bytes)
 	o.done(op, Success)
 	o.fates()
@@ -72,7 +79,7 @@ func TestOperationWaitsForProof(t *testing.T) {
 	o.invited = true
 	o.Tick(epochTime.Add(2 * o.cfg.ReconnectMax))
 	o.Dialed(epochTime, 0, o.link)
-	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.fill(wire.HeaderSize + wire.CongestionMapSize)
 	o.wrote(o.b.Bytes)
 	o.probe()
 	o.write(1)
@@ -139,7 +146,7 @@ func TestFenceHoldsThePath(t *testing.T) {
 	o.send(op)
 	o.send(nil)
 	o.fill(0, op)
-	o.Began(0)
+	o.took()
 	o.wrote(0)
 	o.MapChanged()
 	o.idle()
@@ -148,10 +155,10 @@ func TestFenceHoldsThePath(t *testing.T) {
 	if acts := o.TakeActions(nil); !slices.Equal(acts, []Action{{Kind: Transmit}}) {
 		t.Fatalf("actions %v", acts)
 	}
-	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.fill(wire.HeaderSize + wire.CongestionMapSize)
 	o.wrote(o.b.Bytes)
-	for range 2 {
-		if o.fill(opSize, nil); o.b.Behind {
+	for i := range 2 {
+		if o.fill(2*opSize - i*opSize); o.b.Frames[0].Ops != nil {
 			t.Fatal("a message whose operation is done is bound to it")
 		}
 		o.wrote(opSize)
@@ -171,13 +178,14 @@ func TestFencedMessageOfAFailedOperation(t *testing.T) {
 		if early { // the link was quicker than the owner
 			o.done(op, RemoteError)
 			o.fates()
-			o.Began(0)
-		} else {
-			o.Began(0)
+		}
+		o.took()
+		o.wrote(0)
+		if !early {
+			o.idle()
 			o.done(op, RemoteError)
 		}
 		o.fates(Fate{Token: 1, Status: RemoteError})
-		o.wrote(0)
 		o.write(1)
 		o.end(2)
 	}
@@ -190,14 +198,10 @@ func TestOperationDoneBeforeBegan(t *testing.T) {
 		o := newOpBench(t)
 		o.send(op)
 		o.send(nil)
-		if !o.Fill(0, &o.b) || o.b.Op != op {
-			t.Fatal("the operation is not shown")
-		}
+		o.show(op)
 		o.done(op, Success)
-		o.Began(0)
-		o.wrote(o.b.Bytes)
-		for o.Fill(0, &o.b) {
-			o.wrote(o.b.Bytes)
+		for ok := true; ok; ok = o.Fill(0, &o.b) {
+			o.Wrote(0, all(&o.b))
 		}
 		if op.Silent {
 			o.fates(Fate{Token: 1})
@@ -218,12 +222,12 @@ func TestSilentOperation(t *testing.T) {
 	o := newOpBench(t)
 	a, b := &Operation{Silent: true}, &Operation{Silent: true}
 	o.send(nil)
+	o.write(1)
+	next := o.PathInfos()[0].NextTX
 	o.send(a)
 	o.send(b)
 	o.send(nil)
-	o.write(1)
-	next := o.PathInfos()[0].NextTX
-	o.fill(0, a)
+	o.fill(opSize, a, b)
 	o.wrote(0)
 	o.begin(a)
 	o.begin(b)
@@ -258,7 +262,7 @@ func TestOutstandingOperationsHoldUpNobody(t *testing.T) {
 		for range 20 {
 			o.send(nil)
 		}
-		o.fill(20*opSize, nil)
+		o.fill(20 * opSize)
 		o.wrote(20 * opSize)
 		o.ack()
 		if got := len(o.TakeFates(nil)); got != 20 {
@@ -285,12 +289,12 @@ func TestExtensionsAreCopied(t *testing.T) {
 	if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Payload: []byte("abc"), Extensions: area}); err != nil {
 		t.Fatal(err)
 	}
-	o.fill(wire.HeaderSize+3, nil)
+	o.fill(wire.HeaderSize + 3)
 	var h wire.Header
-	if err := h.Decode(o.b.Bufs[0]); err != nil || h.Extensions != area {
+	if err := h.Decode(o.b.Frames[0].Head); err != nil || h.Extensions != area {
 		t.Fatalf("%v, %v", h.Extensions, err)
 	}
-	if string(o.b.Bufs[0][wire.HeaderSize:]) != "abc" {
+	if string(o.b.Frames[0].Head[wire.HeaderSize:]) != "abc" {
 		t.Error("the payload is not behind the header")
 	}
 	o.wrote(o.b.Bytes)
@@ -301,7 +305,7 @@ func TestExtensionsAreCopied(t *testing.T) {
 func TestOperationBeforeALargeMessage(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
-	op := &Operation{}
+	op := &Operation{List: []*transport.Operation{{}}}
 	body := o.cfg.Pool.Get(InlineMax + 1)
 	o.acct.Charge(len(body.B))
 	if _, err := o.Enqueue(epochTime, 0, &Message{Account: &o.acct, Body: body, Token: 1, Notify: true, Op: op}); err != nil {
@@ -311,16 +315,15 @@ func TestOperationBeforeALargeMessage(t *testing.T) {
 	o.send(nil)
 	left := wire.HeaderSize + InlineMax + 1
 	for i, n := range []int{20, 28, 1, InlineMax} {
-		if o.fill(left, map[bool]*Operation{true: op}[i == 0]); !o.b.Behind {
-			t.Fatal("the batch does not say that an operation precedes it")
+		o.fill(left+opSize, []*Operation{op}[:1-min(i, 1)]...)
+		if len(o.b.Frames[0].Ops) != 1 || o.b.Frames[1].Ops != nil {
+			t.Fatal("a frame does not say that an operation precedes it, or the next one does")
 		}
-		o.Began(0) // of no effect but the first time
+		o.took()
 		o.wrote(n)
 		left -= n
 	}
-	if o.fill(opSize, nil); o.b.Behind {
-		t.Fatal("the next message has no operation")
-	}
+	o.fill(opSize)
 	o.wrote(opSize)
 	o.done(op, Success)
 	o.end(1, 2)

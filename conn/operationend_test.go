@@ -33,7 +33,7 @@ func TestBegunOperationIsDroppedWithItsLink(t *testing.T) {
 	for _, op := range []*Operation{acked, written, held, silent} {
 		o.done(op, Dropped) // the link says so too, late
 	}
-	o.fill(opSize, nil) // the plain one
+	o.fill(opSize) // the plain one
 	o.wrote(opSize)
 	o.probe()
 	o.begin(queued)
@@ -51,17 +51,17 @@ func TestOperationNotBegunGoesToTheNextLink(t *testing.T) {
 	o := newOpBench(t)
 	op, silent := &Operation{}, &Operation{Silent: true}
 	o.send(op)
-	o.send(silent)
 	o.fill(opSize, op)
 	o.wrote(0)
+	o.send(silent)
 	number := o.paths[0].q.at(o.paths[0].q.first).seq
 	o.lose()
 	o.fill(opSize, op)
 	var h wire.Header
-	if err := h.Decode(o.b.Bufs[0]); err != nil || h.Sequence != number || h.Retransmitted() {
+	if err := h.Decode(o.b.Frames[0].Head); err != nil || h.Sequence != number || h.Retransmitted() {
 		t.Fatalf("%+v, %v; the number was %d", h, err, number)
 	}
-	o.Began(0)
+	o.took()
 	o.wrote(opSize)
 	o.probe()
 	o.begin(silent)
@@ -76,19 +76,16 @@ func TestOperationRefused(t *testing.T) {
 	t.Parallel()
 	for _, op := range []*Operation{{}, {Fence: true}, {Silent: true}} {
 		o := newOpBench(t)
+		last := &Operation{Silent: true}
 		o.send(op)
-		o.send(&Operation{Silent: true})
-		if !o.Fill(0, &o.b) || o.b.Op != op {
-			t.Fatal("the operation is not shown")
-		}
-		o.OpRefused(0)
+		o.send(last)
+		o.show(op)
 		o.wrote(0)
+		o.OpRefused(op)
 		o.fates(Fate{Token: 1, Status: OtherError})
-		if !o.Fill(0, &o.b) || o.b.Op == nil {
-			t.Fatal("the next operation is not shown")
-		}
-		o.OpRefused(0)
+		o.show(last)
 		o.wrote(0)
+		o.OpRefused(last)
 		o.fates(Fate{Token: 2, Status: OtherError})
 		o.rest()
 	}
@@ -111,9 +108,9 @@ func TestCancelOfAnOperation(t *testing.T) {
 		{"queued", &Operation{}, nothing, nothing},
 		{"shown, not taken", &Operation{}, shown, func(o *opBench, _ *Operation) { o.wrote(0) }},
 		{"shown, taken, message not begun", &Operation{}, shown, func(o *opBench, op *Operation) {
-			o.Began(0)
+			o.took()
 			o.wrote(0)
-			o.fill(opSize, nil) // the link expects its message
+			o.fill(opSize) // the link expects its message
 			o.wrote(opSize)
 			o.ack()
 			o.done(op, RemoteError)
@@ -165,7 +162,7 @@ func TestCloseForgetsOperations(t *testing.T) {
 	o.send(queued)
 	o.fill(0, held)
 	o.Conn.Close()
-	o.Began(0)
+	o.took()
 	o.wrote(0)
 	o.fates(Fate{Token: 1, Status: Canceled}, Fate{Token: 2, Status: Canceled}, Fate{Token: 3, Status: Canceled})
 	for _, op := range []*Operation{quiet, held, queued} {

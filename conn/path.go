@@ -1,11 +1,8 @@
 package conn
 
 import (
-	"encoding/binary"
-	"math"
 	"time"
 
-	"github.com/rds-go/rds/internal/invariants"
 	"github.com/rds-go/rds/internal/wire"
 )
 
@@ -27,7 +24,8 @@ type path struct {
 	acked    uint64
 	pongs    int
 
-	control    []byte    // unwritten rest of the encoded map or probe being written
+	control    []byte    // encoded map or probe being written
+	controlOff int       // bytes of control already written
 	mapBuf     []byte    // memory of control, if that is a map
 	mapPending bool      // this link has not carried our map yet
 	probe      bool      // a probe is due on this link
@@ -40,7 +38,8 @@ type path struct {
 	survey     uint32 // answers that end the present survey of this link
 	surveys    int    // surveys begun on this link
 	mapAt      uint32 // probes when the last map was written: more answers prove that it was taken
-	filling    bool   // Fill has shown bytes, and Wrote has not been called
+	filling    bool   // Fill has shown something, and Wrote has not been called
+	shown      uint64 // end of the messages that Fill has shown last
 	agrees     bool   // this link has stated what is known of the peer, see claim.go
 	claiming   bool   // nothing is written while this link claims something else
 	leaving    bool   // nothing new is picked; the link ends when what is partly written is out, see Leave
@@ -87,239 +86,11 @@ func (p *path) ready(c *Conn) bool {
 	if len(p.control) > 0 || p.mapPending || p.probe {
 		return true
 	}
-	return (p.q.next < p.q.fresh || p.q.next < p.q.tail && !c.blocked(p)) && !c.opWaits(p)
+	return (p.q.next < p.q.fresh || p.q.next < p.q.tail && !c.blocked(p)) && !c.opWaits(p, p.q.next)
 }
 
 // blocked tells whether new messages must wait for path 0; see barrier.go.
 func (c *Conn) blocked(p *path) bool { return p.index > 0 && c.barrier > 0 }
-
-// Batch is what one vectored write is to carry.
-type Batch struct {
-	Bufs  [][]byte
-	Bytes int
-
-	lastChunk *chunk
-	lastEnd   int
-
-	// Op, if not nil, is to be begun before anything is written.
-	Op *Operation
-	// Behind says that the bytes are of one message whose operation the link has
-	// begun, or begins first, and which had not to wait for its end.
-	Behind bool
-
-	// Octets and Short are FillWithin's: how many octets more than those claimed the
-	// link needs for what was picked, and, if there were not enough for the message that
-	// is next, how many more than those claimed that needs; else 0.
-	Octets, Short int
-}
-
-const (
-	batchBytes  = 1 << 20
-	batchSlices = 1024 // UIO_MAXIOV: more fails with EINVAL
-)
-
-func (b *Batch) reset() {
-	clear(b.Bufs)
-	b.Bufs, b.Bytes, b.Op, b.Behind, b.lastChunk = b.Bufs[:0], 0, nil, false, nil
-	b.Octets, b.Short = 0, 0
-}
-
-// add appends n bytes of a chunk, to the last slice if they follow it.
-func (b *Batch) add(ck *chunk, off, n int) {
-	if b.lastChunk == ck && b.lastEnd == off {
-		last := &b.Bufs[len(b.Bufs)-1]
-		*last = (*last)[: len(*last)+n : cap(*last)]
-	} else {
-		b.Bufs = append(b.Bufs, ck.b.B[off:off+n])
-	}
-	b.lastChunk, b.lastEnd = ck, off+n
-	b.Bytes += n
-}
-
-func (b *Batch) addBody(s []byte) {
-	b.Bufs = append(b.Bufs, s)
-	b.lastChunk = nil
-	b.Bytes += len(s)
-}
-
-// Fill collects into b what path i is to write next and tells whether there is
-// anything. Its slices are valid until Wrote, which must follow before any
-// other Fill on the path. Until Wrote the bytes shown are pinned: the log is
-// neither compacted nor cut by a cancel.
-//
-// A map goes before messages, a probe between those that are resent and those
-// that are new; both only where a message ends. A message with an operation is
-// alone in its batch; see Operation.
-func (c *Conn) Fill(i int, b *Batch) bool { return c.FillWithin(i, b, 0, math.MaxInt) }
-
-// FillWithin is Fill for a link that takes no more octets than were granted to it.
-// claimed octets are there for what earlier Fills have picked and Wrote has not taken,
-// fresh ones for other messages: Batch.Octets tells how many of the fresh ones belong to
-// what was picked now, and are claimed from then on. What has been picked, and so
-// has its number, always has its octets.
-func (c *Conn) FillWithin(i int, b *Batch, claimed, fresh int) bool {
-	p := &c.paths[i]
-	b.reset()
-	if p.state != Up || p.filling || p.hold || p.claiming || c.closed || p.leaving && !p.begun() {
-		return false
-	}
-	q := &p.q
-	if p.nextOff == 0 && !p.bound && len(p.control) == 0 {
-		switch {
-		case p.mapPending:
-			if !b.takes(wire.HeaderSize+wire.CongestionMapSize, fresh) {
-				return false
-			}
-			p.mapPending, p.mapAt = false, p.probes
-			p.control = c.encodeMap(p)
-		case p.probe && q.next == q.fresh:
-			if !b.takes(wire.HeaderSize, fresh) {
-				return false
-			}
-			p.probe = false
-			p.control = c.encodeProbe(p)
-		}
-	}
-	if len(p.control) > 0 {
-		b.addBody(p.control)
-		p.filling = true
-		return true
-	}
-	c.refuseStale(p)
-	end := q.tail
-	if p.mapPending && p.nextOff > 0 || p.leaving {
-		end = q.next + 1
-	}
-	if c.blocked(p) {
-		end = min(end, q.fresh)
-	}
-	if q.next < end && q.at(q.next).flags&entryOp != 0 {
-		if c.opWaits(p) {
-			return false
-		}
-		if e := q.at(q.next); e.flags&entrySilent == 0 && !b.takes(max(0, e.size()-p.nextOff-claimed), fresh) {
-			return false
-		}
-		c.fillOp(p, b)
-		return true
-	}
-	room := claimed + fresh
-	if room < 0 {
-		room = math.MaxInt // negative: room is not bounded
-	}
-	for pos := q.next; pos < end && b.Bytes < batchBytes && len(b.Bufs) < batchSlices-1; pos++ {
-		e := q.at(pos)
-		skip := 0
-		if pos == q.next {
-			skip = p.nextOff
-		}
-		if skip == 0 {
-			if e.flags&entryOp != 0 {
-				break
-			}
-			if e.size() > room-b.Bytes {
-				b.Short = e.size() + b.Bytes - claimed
-				break
-			}
-			if invariants.Enabled && e.flags&entryCanceled != 0 {
-				panic("conn: a canceled message is picked")
-			}
-		}
-		if pos == q.fresh {
-			if p.probe {
-				break
-			}
-			p.number(e)
-		}
-		if head := e.head(); skip < head {
-			b.add(e.chunk, int(e.off)+skip, head-skip)
-			skip = 0
-		} else {
-			skip -= head
-		}
-		if e.body != nil && len(e.body.B) > skip {
-			b.addBody(e.body.B[skip:])
-		}
-	}
-	b.Octets = max(0, b.Bytes-claimed)
-	p.filling = len(b.Bufs) > 0
-	return p.filling
-}
-
-// takes claims n of the fresh octets, or says that there are not enough.
-func (b *Batch) takes(n, fresh int) bool {
-	if n > fresh {
-		b.Short = n
-		return false
-	}
-	b.Octets = n
-	return true
-}
-
-// Picked tells whether path i has octets to write that were picked before.
-func (c *Conn) Picked(i int) bool {
-	p := &c.paths[i]
-	return len(p.control) > 0 || p.q.next < p.q.fresh
-}
-
-// number gives the first message that was never picked its sequence number.
-func (p *path) number(e *entry) {
-	e.seq = p.sequence
-	e.flags &^= entryLimited
-	p.sequence++
-	p.q.fresh++
-	binary.BigEndian.PutUint64(e.chunk.b.B[e.off:], e.seq)
-}
-
-// Wrote tells how many bytes of the last Fill the link of path i has taken,
-// and whether there is more to write.
-func (c *Conn) Wrote(i, n int) (more bool) {
-	p := &c.paths[i]
-	p.filling = false
-	if len(p.control) > 0 {
-		p.control = p.control[min(n, len(p.control)):]
-		p.written += uint64(n)
-	} else {
-		q := &p.q
-		was := q.next
-		for q.next < q.fresh {
-			e := q.at(q.next)
-			if e.flags&entrySilent != 0 {
-				break // Began passes the silent operation
-			}
-			left := e.size() - p.nextOff
-			if n > 0 || left == 0 {
-				e.flags |= entryWritten
-			}
-			if n < left {
-				p.nextOff += n
-				p.written += uint64(n)
-				break
-			}
-			n -= left
-			p.written += uint64(left)
-			e.end = p.written
-			p.nextOff = 0
-			q.unsent -= e.size()
-			q.next++
-		}
-		p.bound = p.bound && q.next == was
-	}
-	switch {
-	case c.closed:
-		c.discard(p)
-		return false
-	case p.compact:
-		p.compact = false
-		c.dropCanceled(p)
-	}
-	c.fencePath(p)
-	if p.index >= c.used() {
-		c.migrate(p)
-	}
-	c.leave(p)
-	return p.ready(c)
-}
 
 // Trim gives back the memory that empty queues keep for the next burst. The
 // owner calls it when the connection has been idle for a moment.

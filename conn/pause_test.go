@@ -113,7 +113,7 @@ func TestBarrierWaitsForAPeerThatAnswers(t *testing.T) {
 		}
 		var b Batch
 		for c.Fill(0, &b) {
-			c.Wrote(0, b.Bytes)
+			c.Wrote(0, all(&b))
 		}
 		c.Acked(0, c.paths[0].written)
 		now := epochTime.Add(c.cfg.ProofTimeout)
@@ -127,7 +127,7 @@ func TestBarrierWaitsForAPeerThatAnswers(t *testing.T) {
 		if !c.Fill(0, &b) {
 			t.Fatal("the peer is not asked again")
 		}
-		c.Wrote(0, b.Bytes)
+		c.Wrote(0, all(&b))
 		for range c.paths[0].probes - 1 {
 			c.HandleControl(now, 0, &pong, nil)
 		}

@@ -25,7 +25,7 @@ func TestPlainLinkGetsNoExtensions(t *testing.T) {
 	}
 	o.send(nil)
 	extended()
-	o.fill(opSize+wire.HeaderSize, nil)
+	o.fill(opSize + wire.HeaderSize)
 	o.wrote(o.b.Bytes) // to a link that may say such things, and is lost
 	o.send(&Operation{Silent: true})
 	extended()
@@ -38,11 +38,11 @@ func TestPlainLinkGetsNoExtensions(t *testing.T) {
 	o.check()
 	o.fates(Fate{Token: 2, Status: OtherError}, Fate{Token: 3, Status: OtherError}, Fate{Token: 4, Status: OtherError})
 	o.Proved(epochTime, 0)
-	o.fill(wire.HeaderSize+wire.CongestionMapSize, nil)
+	o.fill(wire.HeaderSize + wire.CongestionMapSize)
 	o.wrote(o.b.Bytes)
-	o.fill(opSize, nil) // repeated
+	o.fill(opSize) // repeated
 	o.wrote(opSize)
-	o.fill(wire.HeaderSize, nil) // a probe
+	o.fill(wire.HeaderSize) // a probe
 	o.wrote(o.b.Bytes)
 	o.write(1)
 	o.ack()

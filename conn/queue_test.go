@@ -46,7 +46,8 @@ func queueRun(t *testing.T, seed uint64) {
 	link, now := LinkID(0), epochTime
 	var batch Batch
 	var expect []byte // octets of the write under way
-	full := false     // the link has no room for the operation of that write
+	room := 0         // operations of that write that the link has room for
+	whole := false    // the link takes all that it has room for: some of these operations have ended
 	var bodies []*buf.Buf
 	fail := func(format string, args ...any) {
 		t.Helper()
@@ -93,40 +94,44 @@ func queueRun(t *testing.T, seed uint64) {
 			m.accept(e)
 		case x < 12 && expect == nil:
 			want, some := m.fill()
-			var shown *Operation
-			if m.shown != nil {
-				shown = m.shown.m.Op
+			ok := c.Fill(0, &batch)
+			if same := func(b BatchOp, e *modelMessage) bool { return b.Op == e.m.Op }; ok != some || !slices.EqualFunc(batch.Ops, m.shown, same) {
+				fail("op %d: Fill is %v with %d bytes to write and %d operations, not %d", op, ok, len(want), len(batch.Ops), len(m.shown))
 			}
-			if ok := c.Fill(0, &batch); ok != some || batch.Op != shown {
-				fail("op %d: Fill is %v with %d bytes to write and operation %p, not %p", op, ok, len(want), batch.Op, shown)
-			}
-			if got := bytes.Join(batch.Bufs, nil); !bytes.Equal(got, want) || batch.Bytes != len(got) {
+			if got := octets(&batch); !bytes.Equal(got, want) {
 				fail("op %d: Fill shows %d bytes, not %d", op, len(got), len(want))
 			}
 			if some {
 				expect = append([]byte{}, want...)
 			}
-			if full = shown != nil && rng.IntN(3) == 0; shown != nil && !full {
-				c.Began(0)
-				m.begin()
+			if room = len(m.shown); rng.IntN(3) == 0 {
+				room = rng.IntN(room + 1)
 			}
 		case x < 16 && expect != nil:
-			if !bytes.Equal(bytes.Join(batch.Bufs, nil), expect) {
+			if !bytes.Equal(octets(&batch), expect) {
 				fail("op %d: what Fill showed has changed", op)
 			}
 			n := len(expect)
-			if full {
-				n = 0
-			} else if rng.IntN(2) == 0 {
+			if rng.IntN(2) == 0 && !whole {
 				n = rng.IntN(n + 1)
 			}
-			c.Wrote(0, n)
-			m.wrote(n)
+			whole = false
+			t := take(&batch, n, room)
+			c.Wrote(0, t)
+			m.wrote(batch.Taken(t), len(begun(&batch, t)))
 			expect = nil
 		case x == 16 || x == 20:
 			total := uint64(rng.Int64N(int64(m.written) + 1))
 			c.Acked(0, total)
 			m.acked(total)
+		case x == 25 && expect != nil && room > 0: // the link is quicker than its writer
+			e := m.shown[rng.IntN(room)]
+			if t := take(&batch, len(expect), room); e.early == nil && slices.ContainsFunc(begun(&batch, t), func(b BatchOp) bool { return b.Op == e.m.Op }) {
+				status := Status(rng.IntN(2)) * RemoteError
+				e.early = &status
+				whole = true
+				c.OpDone(0, e.m.Op, status)
+			}
 		case x >= 23:
 			if n := len(m.begun); n > 0 {
 				i, status := rng.IntN(n), Status(rng.IntN(2))*RemoteError
@@ -203,10 +208,8 @@ func queueRun(t *testing.T, seed uint64) {
 	}
 	c.Close()
 	switch {
-	case expect != nil && full:
-		c.Wrote(0, 0)
 	case expect != nil:
-		c.Wrote(0, len(expect))
+		c.Wrote(0, take(&batch, len(expect), room))
 	}
 	if m.up {
 		c.LinkClosed(now, link, 0)

@@ -34,7 +34,7 @@ func TestQueueIsContinued(t *testing.T) {
 	}
 	var b Batch
 	for c.Fill(0, &b) { // all but 103 is written whole
-		c.Wrote(0, min(b.Bytes, 3*(wire.HeaderSize+1)))
+		c.Wrote(0, take(&b, 3*(wire.HeaderSize+1), 0))
 		break
 	}
 	queue(104, time.Time{})
@@ -75,16 +75,12 @@ func TestQueueIsContinued(t *testing.T) {
 	var last uint64
 	port := uint16(100)
 	for d.Fill(0, &b) {
-		var all []byte
-		for _, s := range b.Bufs {
-			all = append(all, s...)
-		}
-		for len(all) > 0 {
+		for rest := octets(&b); len(rest) > 0; {
 			var h wire.Header
-			if err := h.Decode(all); err != nil {
+			if err := h.Decode(rest); err != nil {
 				t.Fatal(err)
 			}
-			all = all[wire.HeaderSize+int(h.Length):]
+			rest = rest[wire.HeaderSize+int(h.Length):]
 			if h.IsCongestion() || h.Sport == wire.PortProbe {
 				continue
 			}
@@ -94,7 +90,7 @@ func TestQueueIsContinued(t *testing.T) {
 			last = h.Sequence
 			port++
 		}
-		d.Wrote(0, b.Bytes)
+		d.Wrote(0, all(&b))
 	}
 	if port != 106 || last < legacy.Next[0] {
 		t.Errorf("the last message is for port %d, its number %d", port-1, last)
@@ -115,9 +111,7 @@ func TestQueuedOperationsAreContinued(t *testing.T) {
 			t.Error("an operation that has begun is left")
 		}
 		o.send(picked)
-		if !o.Fill(0, &o.b) || o.b.Op != picked {
-			t.Fatal("the operation is not shown")
-		}
+		o.show(picked)
 		o.wrote(0) // the link is full
 		o.send(last)
 		o.send(nil)
@@ -154,14 +148,11 @@ func TestQueuedOperationsAreContinued(t *testing.T) {
 		next.Proved(epochTime, 0)
 		var ops []*Operation
 		for next.Fill(0, &next.b) {
-			if op := next.b.Op; op != nil {
-				ops = append(ops, op)
-				next.Began(0)
-				next.wrote(next.b.Bytes)
-				next.done(op, Success)
-				continue
+			next.Wrote(0, all(&next.b))
+			for _, b := range next.b.Ops {
+				ops = append(ops, b.Op)
+				next.done(b.Op, Success)
 			}
-			next.wrote(next.b.Bytes)
 		}
 		if len(ops) != 2 || ops[0].Work != picked.Work || ops[1].Work != last.Work {
 			t.Fatalf("%d operations are shown", len(ops))

@@ -46,7 +46,7 @@ func TestRefusedIsTheFate(t *testing.T) {
 	for range 5 {
 		o.send(nil)
 	}
-	o.fill(5*opSize, nil)
+	o.fill(5 * opSize)
 	o.refused(2) // the peer is faster than the write's return
 	o.wrote(5 * opSize)
 	o.refused(4)
@@ -67,7 +67,7 @@ func TestRefusedIsAFailure(t *testing.T) {
 	if _, err := o.Enqueue(epochTime, 0, &Message{Sport: 4000, Dport: 5000, Account: &o.acct, Failure: true}); err != nil {
 		t.Fatal(err)
 	}
-	o.fill(wire.HeaderSize, nil)
+	o.fill(wire.HeaderSize)
 	o.wrote(wire.HeaderSize)
 	o.RefusedBy(0, o.paths[0].sequence-1, 1, Refused)
 	o.ack()
@@ -155,14 +155,10 @@ func TestRefusedBehindAnOperation(t *testing.T) {
 	}
 	o := newOpBench(t)
 	op, silent := &Operation{}, &Operation{Silent: true}
-	o.send(nil)
-	o.send(op)
-	o.send(silent)
-	o.send(nil)
-	o.write(1)
-	o.begin(op)
-	o.begin(silent)
-	o.write(1)
+	for _, op := range []*Operation{nil, op, silent, nil} {
+		o.send(op)
+		o.begin(op)
+	}
 	o.RefusedBy(0, o.seqOf(1), 3, Refused)
 	o.check()
 	o.done(silent, Success)
@@ -183,7 +179,7 @@ func TestRefusalsOfALiar(t *testing.T) {
 	for range 3 {
 		o.send(nil)
 	}
-	o.fill(3*opSize, nil)
+	o.fill(3 * opSize)
 	o.wrote(opSize)
 	o.send(nil)
 	refuse := func(first uint64, count uint32, status Status) {
@@ -204,7 +200,7 @@ func TestRefusalsOfALiar(t *testing.T) {
 	}
 	refuse(0, 1<<32-1, Refused) // all that was picked; the last was not
 	refuse(0, 1<<32-1, Dropped) // said before
-	o.fill(3*opSize, nil)       // of two that are written now the peer has lied
+	o.fill(3 * opSize)          // of two that are written now the peer has lied
 	o.wrote(3 * opSize)
 	o.ack()
 	o.fates(Fate{Token: 2, Status: Refused}, Fate{Token: 3, Status: Refused}, Fate{Token: 4, Status: Refused}, Fate{Token: 5})

@@ -24,7 +24,7 @@ func (w *within) pickedBytes() (n int) {
 			n += e.size()
 		}
 	}
-	return n - p.nextOff + len(p.control)
+	return n - p.nextOff + len(p.control) - p.controlOff
 }
 
 // step fills and writes some of that. It returns how many octets more Fill needs, 0 if
@@ -43,20 +43,17 @@ func (w *within) step() (short int) {
 	if !ok {
 		return w.b.Short
 	}
-	if op := w.b.Op; op != nil {
-		if w.r.IntN(3) == 0 { // no room for it
-			w.wrote(0)
-			return 0
-		}
-		w.Began(0)
-		defer w.done(op, Success)
-	}
 	n := w.r.IntN(w.b.Bytes + 1)
 	if w.r.IntN(2) == 0 {
 		n = w.b.Bytes
 	}
-	w.wrote(n)
-	w.claimed -= n
+	t := take(&w.b, n, w.r.IntN(len(w.b.Ops)+1))
+	w.Wrote(0, t)
+	w.check()
+	w.claimed -= w.b.Taken(t)
+	for _, b := range begun(&w.b, t) {
+		w.done(b.Op, Success)
+	}
 	return 0
 }
 

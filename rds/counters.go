@@ -37,8 +37,8 @@ type counters struct {
 
 // operated counts an operation that was begun.
 func (c *counters) operated(op *operation) {
-	c.sendRDMA.Add(uint64(len(op.list)))
-	for _, t := range op.list {
+	c.sendRDMA.Add(uint64(len(op.core.List)))
+	for _, t := range op.core.List {
 		n := 0
 		for _, b := range t.Local {
 			n += len(b)

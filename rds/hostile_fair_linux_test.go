@@ -52,15 +52,15 @@ type valveLink struct {
 
 func (l *valveLink) Start(h transport.Handler) error { l.h = h; return l.Link.Start(h) }
 
-func (l *valveLink) Writev(bufs [][]byte) (int, error) {
+func (l *valveLink) Send(frames []transport.Frame) (transport.Taken, error) {
 	l.v.mu.Lock()
 	if l.v.shut {
 		l.v.waiting = append(l.v.waiting, l.h)
 		l.v.mu.Unlock()
-		return 0, nil
+		return transport.Taken{}, nil
 	}
 	l.v.mu.Unlock()
-	return l.Link.Writev(bufs)
+	return l.Link.Send(frames)
 }
 
 // floodBudget sends until the daemon takes no more.

@@ -40,7 +40,7 @@ func (op *operation) legacy(epoch uint32) *legacyOperation {
 		ID: l.id, Notify: l.notify, Failure: l.failure, Fence: op.core.Fence, Silent: op.core.Silent, Stale: op.core.Epoch != epoch, Cost: l.cost,
 	}
 	memory := uintptr(unsafe.Pointer(unsafe.SliceData(l.sess.memory)))
-	for _, t := range op.list {
+	for _, t := range op.core.List {
 		x := legacyAccess{
 			Kind: t.Kind, Key: t.Key, Addr: t.Addr, Add: t.Add, AddMask: t.AddMask,
 			Compare: t.Compare, CompareMask: t.CompareMask, Swap: t.Swap, SwapMask: t.SwapMask,
@@ -60,14 +60,13 @@ func (x *session) resumeOperation(a *appSocket, p *peer, q *legacyQueued) (*oper
 	in := q.Op
 	op := &operation{s: a.s, peer: p, dport: q.Dport}
 	op.lent = &lentOperation{sess: x, id: in.ID, notify: in.Notify, failure: in.Failure, cost: in.Cost}
-	op.core = conn.Operation{Work: op, Fence: in.Fence, Silent: in.Silent, Epoch: p.epoch.Load()}
+	op.core = conn.Operation{Work: op, List: op.room[:0], Cost: operationCost, Fence: in.Fence, Silent: in.Silent, Epoch: p.epoch.Load()}
 	if in.Stale {
 		op.core.Epoch--
 	}
-	op.list = op.room[:0]
 	for i := range in.Accesses {
 		y := &in.Accesses[i]
-		if len(op.list) == len(op.room) {
+		if len(op.core.List) == len(op.room) {
 			return nil, ErrInvalid
 		}
 		t := op.add()
@@ -79,17 +78,17 @@ func (x *session) resumeOperation(a *appSocket, p *peer, q *legacyQueued) (*oper
 				return nil, ErrInvalid
 			}
 			t.Local = append(t.Local, mem)
-			op.bytes += len(mem)
+			op.core.Cost += len(mem)
 		}
 		if t.Kind != transport.OpRead && t.Kind != transport.OpWrite {
 			t.Local = op.piece(unsafe.Slice((*byte)(unsafe.Pointer(&op.found)), 8))
-			op.bytes += 8
+			op.core.Cost += 8
 		}
 		if err := t.Validate(); err != nil {
 			return nil, err
 		}
 	}
-	op.left.Store(int32(len(op.list)))
+	op.left.Store(int32(len(op.core.List)))
 	x.queued.Add(in.Cost)
 	x.operations.Add(1)
 	x.seg.hold()

@@ -21,16 +21,14 @@ type operation struct {
 	peer  *peer
 	dport uint16
 	path  int // path that the operation was begun on, guarded by peer.mu
-	bytes int // bytes of local memory
 
 	first  transport.Operation
-	list   []*transport.Operation // first, and a second operation of the same message
-	room   [2]*transport.Operation
-	pieces [2][1][]byte  // local memory of the operations, where it is one piece each
-	found  uint64        // the result of an atomic, unless the message says where it goes
-	left   atomic.Int32  // operations of list that are not done
-	worst  atomic.Uint32 // worst transport.OpStatus of the operations that are done
-	paid   bool          // the operation is of a suspected socket; guarded by peer.mu
+	room   [2]*transport.Operation // memory of core.List: first, and a second operation of the same message
+	pieces [2][1][]byte            // local memory of the operations, where it is one piece each
+	found  uint64                  // the result of an atomic, unless the message says where it goes
+	left   atomic.Int32            // operations of core.List that are not done
+	worst  atomic.Uint32           // worst transport.OpStatus of the operations that are done
+	paid   bool                    // the operation is of a suspected socket; guarded by peer.mu
 
 	// Guarded by socketOps.mu.
 	prev, next *operation // in socketOps
@@ -55,8 +53,7 @@ func newOperation(s *nodeSocket, p *peer, o *Outgoing, dport uint16) *operation 
 // init makes the operation of a message that has one.
 func (op *operation) init(s *nodeSocket, p *peer, o *Outgoing, dport uint16) {
 	op.s, op.peer, op.dport = s, p, dport
-	op.core = conn.Operation{Work: op, Silent: o.size() == 0, Epoch: p.epoch.Load()}
-	op.list = op.room[:0]
+	op.core = conn.Operation{Work: op, List: op.room[:0], Cost: operationCost, Silent: o.size() == 0, Epoch: p.epoch.Load()}
 	if r := o.RDMA; r != nil {
 		t := op.add()
 		t.Kind = transport.OpRead
@@ -70,7 +67,7 @@ func (op *operation) init(s *nodeSocket, p *peer, o *Outgoing, dport uint16) {
 		}
 		t.Key, t.Addr = r.Cookie.Key(), uint64(r.Cookie.Offset())+r.Offset
 		for _, b := range r.Local {
-			op.bytes += len(b)
+			op.core.Cost += len(b)
 		}
 		op.core.Fence = r.Fence && !r.Write
 		op.core.Silent = op.core.Silent && r.Silent
@@ -92,25 +89,25 @@ func (op *operation) init(s *nodeSocket, p *peer, o *Outgoing, dport uint16) {
 			result = &op.found
 		}
 		t.Local = op.piece(unsafe.Slice((*byte)(unsafe.Pointer(result)), 8))
-		op.bytes += 8
+		op.core.Cost += 8
 		op.core.Silent = op.core.Silent && a.Silent
 	}
-	op.left.Store(int32(len(op.list)))
+	op.left.Store(int32(len(op.core.List)))
 }
 
 func (op *operation) add() *transport.Operation {
 	t := &op.first
-	if len(op.list) > 0 {
+	if len(op.core.List) > 0 {
 		t = new(transport.Operation)
 	}
 	t.Owner, t.Done = op, operationDone
-	op.list = append(op.list, t)
+	op.core.List = append(op.core.List, t)
 	return t
 }
 
 // piece is the local memory of what was added last, in one piece.
 func (op *operation) piece(b []byte) [][]byte {
-	p := &op.pieces[len(op.list)-1]
+	p := &op.pieces[len(op.core.List)-1]
 	p[0] = b
 	return p[:]
 }

@@ -107,7 +107,7 @@ func newPeer(n *Node, la *localAddr, key peerKey, role conn.Role) *peer {
 		Local: la.addr, Remote: remote, Role: role, Paths: n.cfg.Paths, Generation: n.generation, PeerGeneration: legacy.Generation,
 		FirstSequence: uint64(n.now().UnixNano()), IgnorePings: n.cfg.DisablePing,
 		ReconnectMin: n.cfg.ReconnectMin, ReconnectMax: n.cfg.ReconnectMax, AskTimeout: n.askTimeout, Budget: n.cfg.PeerBudget,
-		Pool: n.pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap, OnRefused: p.refusedLocked,
+		Pool: n.pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap, OnRefused: p.refusedLocked, Begins: p.beginsLocked,
 	})
 	p.core.Inherit(legacy)
 	return p

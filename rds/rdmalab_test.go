@@ -184,8 +184,6 @@ func (n *opNet) link(l transport.Link) transport.Link {
 	return ol
 }
 
-var _ transport.Operator = (*opLink)(nil)
-
 // opLink is a link that carries operations.
 type opLink struct {
 	transport.Link
@@ -193,9 +191,11 @@ type opLink struct {
 
 	mu      sync.Mutex
 	h       transport.Handler
-	refused bool   // Operate was, for want of room
+	refused bool   // operations were, for want of room
+	begun   bool   // operations of the frame that is next are begun
 	skip    bool   // the message behind the operation is not delivered
 	written uint64 // by the link inside
+	part    int    // octets of the frame that is next which the link inside has taken
 	skipped []skipped
 }
 
@@ -209,31 +209,50 @@ func (l *opLink) Start(h transport.Handler) error {
 	return l.Link.Start(opHandler{h, l})
 }
 
-func (l *opLink) Writev(bufs [][]byte) (int, error) {
-	n, err := l.Link.Writev(bufs)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.written += uint64(n)
-	return n, err
+func (l *opLink) Caps() transport.Caps {
+	c := l.Link.Caps()
+	c.Operations = true
+	return c
 }
 
-func (l *opLink) Cork() {}
+func (l *opLink) Send(frames []transport.Frame) (t transport.Taken, err error) {
+	for ; t.Frames < len(frames); t.Frames++ {
+		f := frames[t.Frames]
+		if len(f.Ops) > 0 && !l.begun {
+			if !l.operate(f.Ops) {
+				return t, nil
+			}
+			l.begun, t.Ops = true, true
+		}
+		if f.Size() > 0 && !(l.begun && l.skips(f.Size())) {
+			f.Ops = nil
+			n, err := l.Link.Send([]transport.Frame{f})
+			l.mu.Lock()
+			l.part += n.Octets
+			l.written += uint64(n.Octets)
+			if n.Frames == 1 {
+				l.written += uint64(f.Size() - l.part)
+				l.part = 0
+			}
+			l.mu.Unlock()
+			if n.Frames == 0 {
+				t.Octets = n.Octets
+				return t, err
+			}
+		}
+		l.begun, t.Ops = false, false
+	}
+	return t, nil
+}
 
-func (l *opLink) Uncork() {}
-
-func (l *opLink) WriteBehind(bufs [][]byte) (int, error) {
+// skips passes over a message of n octets if its operation was refused.
+func (l *opLink) skips(n int) bool {
 	l.mu.Lock()
-	if !l.skip {
-		l.mu.Unlock()
-		return l.Writev(bufs)
-	}
 	defer l.mu.Unlock()
-	n := 0
-	for _, b := range bufs {
-		n += len(b)
+	if l.skip {
+		l.skipped = append(l.skipped, skipped{l.written, uint64(n)})
 	}
-	l.skipped = append(l.skipped, skipped{l.written, uint64(n)})
-	return n, nil
+	return l.skip
 }
 
 func (l *opLink) Acked() uint64 { return l.acked(l.Link.Acked()) }
@@ -250,7 +269,7 @@ func (l *opLink) acked(inside uint64) uint64 {
 	return total
 }
 
-func (l *opLink) Operate(ops []*transport.Operation) (bool, error) {
+func (l *opLink) operate(ops []*transport.Operation) bool {
 	n := l.net
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -262,7 +281,7 @@ func (l *opLink) Operate(ops []*transport.Operation) (bool, error) {
 			n.tried = nil
 			tried()
 		}
-		return false, nil
+		return false
 	}
 	l.mu.Lock()
 	l.skip = false
@@ -284,7 +303,7 @@ func (l *opLink) Operate(ops []*transport.Operation) (bool, error) {
 		}
 		go op.Done(op, status)
 	}
-	return true, nil
+	return true
 }
 
 // do executes an operation on the regions of the host that the link leads to.

@@ -16,11 +16,11 @@ type carriage uint8
 const (
 	undecided carriage = iota // no link has come up yet
 	plain
-	operators // links are transport.Operators, now or when last seen
+	operators // links carry operations, now or when last seen
 )
 
 func carriageOf(l transport.Link) carriage {
-	if _, ok := l.(transport.Operator); ok {
+	if l.Caps().Operations {
 		return operators
 	}
 	return plain
@@ -131,63 +131,46 @@ func (s *nodeSocket) lookOperators(p *peer) error {
 	return ErrWouldBlock
 }
 
-// beginLocked gives the operation that Fill has shown to the link, and tells
-// whether to write what Fill has shown besides, and else whether to go on with
-// another Fill. It releases p.mu meanwhile.
-func (p *peer) beginLocked(i int, link transport.Link) (write, more bool) {
-	io := &p.path[i]
-	t := &io.tx
-	l, ok := link.(transport.Operator)
-	if !ok {
-		p.core.OpRefused(i)
-		p.core.Wrote(i, 0)
-		return false, true
-	}
-	op := t.batch.Op.Work.(*operation)
+// beginsLocked is conn.Config.Begins: an operation that may begin is the link's from now on,
+// unless given says otherwise.
+func (p *peer) beginsLocked(i int, o *conn.Operation) bool {
+	op := o.Work.(*operation)
 	if !p.trustsLocked(op) {
 		p.node.counters.sendAgain.Add(1)
-		p.core.OpAgain(i)
-		p.core.Wrote(i, 0)
-		return false, io.ended == nil
+		return false
 	}
 	op.path = i
 	op.s.ops.add(op)
-	io.ops++
-	p.mu.Unlock()
-	taken, err := l.Operate(op.list)
-	if !taken || err != nil {
-		if late, canceled := op.s.ops.remove(op); canceled {
+	p.path[i].ops++
+	return true
+}
+
+// begunOf is how many of the operations of a batch a link has begun.
+func begunOf(b *conn.Batch, n transport.Taken) (begun int) {
+	for begun < len(b.Ops) && (b.Ops[begun].Frame < n.Frames || b.Ops[begun].Frame == n.Frames && n.Ops) {
+		begun++
+	}
+	return begun
+}
+
+// aboutFrame tells whether an error of Send is about a frame, and not about the link.
+func aboutFrame(err error) bool {
+	_, ok := err.(*transport.FrameError)
+	return ok
+}
+
+// given follows a Send: operations that the link has not begun are not its. The caller is
+// the writer, without p.mu.
+func (p *peer) given(b *conn.Batch, n transport.Taken) {
+	begun := begunOf(b, n)
+	for i := range b.Ops {
+		op := b.Ops[i].Op.Work.(*operation)
+		if i < begun {
+			p.node.counters.operated(op)
+		} else if late, canceled := op.s.ops.remove(op); canceled {
 			op.s.endedLate(late)
 		}
 	}
-	p.mu.Lock()
-	if !taken || err != nil {
-		io.ops--
-		if err != nil {
-			p.core.OpRefused(i)
-		}
-		p.core.Wrote(i, 0)
-		if err == nil && !t.again {
-			t.blocked = io.ended == nil
-			return false, false
-		}
-		return false, io.ended == nil
-	}
-	p.node.counters.operated(op)
-	p.core.Began(i)
-	if len(t.batch.Bufs) > 0 {
-		return true, true
-	}
-	p.core.Wrote(i, 0)
-	return false, io.ended == nil
-}
-
-// writeTo writes a batch to a link.
-func writeTo(link transport.Link, b *conn.Batch) (int, error) {
-	if b.Behind {
-		return link.(transport.Operator).WriteBehind(b.Bufs)
-	}
-	return link.Writev(b.Bufs)
 }
 
 // operated follows the end of an operation that was begun.

@@ -14,7 +14,7 @@ import (
 	"github.com/rds-go/rds/mr"
 )
 
-// exposing is a transport of transport.Operators: it has the table of the memory that
+// exposing is a transport whose links carry operations: it has the table of the memory that
 // peers reach by key, and the protection domain they reach it in. Both are nil if
 // there is none after all. They end with the transport, after its links.
 type exposing interface {

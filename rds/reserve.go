@@ -42,12 +42,21 @@ func (p *peer) fillLocked(i int, t *transmitter) bool {
 	}
 }
 
-// wroteLocked is conn.Conn.Wrote.
-func (p *peer) wroteLocked(i, n int) {
+// wroteLocked is conn.Conn.Wrote for the batch at hand, and ends the message of an operation
+// that no link takes. It returns how many octets the link has taken.
+func (p *peer) wroteLocked(i int, n transport.Taken, err error) int {
+	io := &p.path[i]
+	b := &io.tx.batch
+	octets := b.Taken(n)
+	io.ops -= len(b.Ops) - begunOf(b, n)
 	p.core.Wrote(i, n)
-	if io := &p.path[i]; io.reserver != nil {
-		io.claimed -= n
+	if io.reserver != nil {
+		io.claimed -= octets
 	}
+	if k := begunOf(b, n); aboutFrame(err) && k < len(b.Ops) {
+		p.core.OpRefused(b.Ops[k].Op)
+	}
+	return octets
 }
 
 // unclaimLocked gives back octets of messages that were picked and then canceled.

@@ -19,18 +19,13 @@ func (d deafTransport) Dial(ctx context.Context, local, remote netip.Addr, path 
 	if err != nil {
 		return nil, err
 	}
-	return deafLink{l.(xrcLink)}, nil
+	return deafLink{l}, nil
 }
 
-// xrcLink is all that a link of XRC is.
-type xrcLink interface {
-	transport.Operator
-}
-
-type deafLink struct{ xrcLink }
+type deafLink struct{ transport.Link }
 
 func (d deafLink) Start(h transport.Handler) error {
-	return d.xrcLink.Start(deafHandler{h.(*receiver)})
+	return d.Link.Start(deafHandler{h.(*receiver)})
 }
 
 type deafHandler struct{ *receiver }

@@ -229,7 +229,7 @@ func (op *operation) completion(socket uint32, status Status) ipc.Entry {
 // hushed tells whether the application need not hear of the end at once: what it
 // gets then is memory that it is free to write to.
 func (op *operation) hushed() bool {
-	return !op.lent.notify && !op.lent.failure && len(op.list) == 1 && op.first.Kind == transport.OpWrite
+	return !op.lent.notify && !op.lent.failure && len(op.core.List) == 1 && op.first.Kind == transport.OpWrite
 }
 
 // ended queues the end of a message for its sender to receive. Nothing has the

@@ -41,13 +41,13 @@ func (l *slowLink) Start(h transport.Handler) error {
 	return l.Link.Start(h)
 }
 
-// Writev takes nothing before Start, and has no handler to tell when it would.
-func (l *slowLink) Writev(bufs [][]byte) (int, error) {
+// Send takes nothing before Start, and has no handler to tell when it would.
+func (l *slowLink) Send(frames []transport.Frame) (transport.Taken, error) {
 	if !l.started.Load() {
 		l.t.early.Store(true)
-		return 0, nil
+		return transport.Taken{}, nil
 	}
-	return l.Link.Writev(bufs)
+	return l.Link.Send(frames)
 }
 
 // A sender that came while a link was being started wrote to it at once. If the

@@ -48,7 +48,7 @@ func (m *mute) Writable() {
 }
 func (m *mute) Closed(error, uint64) { close(m.closed) }
 
-// write writes all of b, and on XRC within the octets that it asks for. It gives up when the
+// write writes b, a message or its beginning, and on XRC within the octets that it asks for. It gives up when the
 // link ends, or stop.
 func (m *mute) write(l transport.Link, stop <-chan struct{}, octets int, b []byte) bool {
 	wait := func() bool {
@@ -69,16 +69,15 @@ func (m *mute) write(l transport.Link, stop <-chan struct{}, octets int, b []byt
 			}
 		}
 	}
-	for len(b) > 0 {
-		n, err := l.Writev([][]byte{b})
-		if err != nil {
+	for {
+		n, err := l.Send([]transport.Frame{{Head: b}})
+		if err != nil || n.Frames == 0 && !wait() {
 			return false
 		}
-		if b = b[n:]; len(b) > 0 && !wait() {
-			return false
+		if n.Frames == 1 {
+			return true
 		}
 	}
-	return true
 }
 
 // A hundred strangers begin a message of 1 MiB to an application and do not go on, on either

@@ -184,48 +184,20 @@ func (p *peer) transmitLocked(i int, limit int) {
 	if len(p.flows) > 0 {
 		p.serveLocked()
 	}
-	corked, stopped, operated := transport.Operator(nil), false, 0
-fill:
 	for p.fillLocked(i, t) {
 		t.again = false
-		if t.batch.Op != nil {
-			if l, ok := link.(transport.Operator); ok && corked == nil {
-				l.Cork() // the link sends several batches together
-				corked = l
-			}
-			operated += operationCost + t.batch.Op.Work.(*operation).bytes
-			if operated >= p.node.cfg.TCP.Burst { // below Burst, operations are one write
-				limit -= operated
-				operated = 0
-			}
-			write, more := p.beginLocked(i, link)
-			if !write && more && limit > 0 {
-				continue
-			}
-			if !write {
-				if more && p.core.Ready(i) {
-					p.delayLocked(i)
-				}
-				stopped = true
-				break
-			}
-		}
 		p.mu.Unlock()
-		n, err := writeTo(link, &t.batch)
+		n, err := link.Send(t.batch.Frames)
+		p.given(&t.batch, n)
 		p.mu.Lock()
-		p.wroteLocked(i, n)
-		if err != nil {
+		limit -= p.wroteLocked(i, n, err) + t.batch.Cost
+		if err != nil && !aboutFrame(err) {
 			p.core.LinkFailed(id)
-			stopped = true
 			break
 		}
-		if n < t.batch.Bytes && !t.again {
+		if n.Frames < len(t.batch.Frames) && err == nil && !t.again {
 			t.blocked = io.ended == nil
-			stopped = true
 			break
-		}
-		if !t.batch.Behind {
-			limit -= n
 		}
 		t.since = 0
 		if len(p.flows) > 0 {
@@ -238,30 +210,13 @@ fill:
 			p.core.Acked(i, acked)
 		}
 		if io.ended != nil {
-			stopped = true
 			break
 		}
 		if limit <= 0 {
 			if p.core.Ready(i) {
 				p.delayLocked(i)
 			}
-			stopped = true
 			break
-		}
-	}
-	if corked != nil {
-		t.again = false
-		p.mu.Unlock()
-		corked.Uncork()
-		p.mu.Lock()
-		corked = nil
-		switch { // others may have appended, or the link may have room again
-		case io.ended != nil:
-		case !stopped && !t.blocked || t.again:
-			stopped = false
-			goto fill
-		case !t.blocked && p.core.Ready(i):
-			p.delayLocked(i)
 		}
 	}
 	if t.told {

@@ -3,13 +3,13 @@
 //
 // A Transport listens on local addresses and dials remote ones; what it
 // establishes is a Link, an ordered stream of RDS messages in both directions.
-// The stack writes encoded messages to a link as byte slices, with no framing
-// but the headers inside, and gets whole messages back through the Handler it
-// gave to Start.
+// The stack sends frames, each a message or operations on the peer's memory and a message
+// behind them, and gets whole messages back through the Handler it gave to Start. What not
+// every link can do is in its Caps.
 //
 // # Concurrency
 //
-// Writev may be called by one goroutine at a time, any goroutine. All other
+// Send, Claim, Unclaim and Want may be called by one goroutine at a time, any goroutine. All other
 // methods of a Link are safe for concurrent use. A link calls its handler from
 // one goroutine at a time for Begin, Message and End, and from any goroutine,
 // perhaps at the same moment, for Writable. Closed is the last call of all and
@@ -17,7 +17,6 @@
 //
 // # Buffers
 //
-// The slices given to Writev are the caller's again when it returns. The
-// payload given to Message belongs to the link unless it comes with a counted
+// The memory of frames is the caller's again when Send returns. The payload given to Message belongs to the link unless it comes with a counted
 // buffer, which then changes hands.
 package transport

@@ -24,7 +24,7 @@ type Handler interface {
 	// peer has more time for a message that it has begun. Any goroutine may call it.
 	Acquainted() bool
 
-	// Writable follows a Writev that took less than all.
+	// Writable follows a Send that took less than all, and a Want that was false.
 	Writable()
 	// Acked says that Acked of the link has grown, if the link has Caps.AcksTold. It is
 	// called as Begin is.

@@ -13,12 +13,18 @@ type Link interface {
 	Start(h Handler) error
 	// Caps is what the link can do and knows from its set-up.
 	Caps() Caps
-	// Writev takes as many leading bytes of bufs as it can without blocking
-	// and returns their number. Less than all of them with a nil error means
-	// the link is full; the handler's Writable is then called once when it
-	// has room again. At most MaxSlices slices.
-	Writev(bufs [][]byte) (int, error)
-	// Acked returns how many of the bytes taken by Writev the peer's transport
+	// Send takes as many leading frames as it can without blocking, and perhaps a part of
+	// the next one, and says how much. Less than all with a nil error means that the link
+	// is full; the handler's Writable is then called once when it has room again. The
+	// memory is the caller's again when Send returns; but after a frame that has begun
+	// the next Send goes on with that frame, which it is given again, whole.
+	//
+	// The operations of a frame begin, all or none, behind everything that was sent before.
+	// Its message is delivered only when the data of those that write is in place, and not
+	// at all if one of these is refused; it then counts as acknowledged. A FrameError is
+	// about the frame behind those that were taken, which was not begun.
+	Send(frames []Frame) (Taken, error)
+	// Acked returns how many octets of messages that Send has taken the peer's transport
 	// has acknowledged. It may lag behind but never runs ahead.
 	Acked() uint64
 	// Ask asks the peer to tell what it has taken, which some peers tell late. It writes
@@ -116,12 +122,13 @@ type reserver interface {
 
 // Caps is what a link can do, and what it knows from its set-up.
 type Caps struct {
-	Pauses   bool // reading can be stopped, until the handler hears Resumed
-	Refuses  bool // the peer can be told that a message was not delivered
-	Queues   bool // each application of a host has a receive queue of its own
-	Reserves bool // the peer grants octets before they are sent
-	AcksTold bool // the handler hears Acked by itself
-	CRC      bool // a CRC besides TCP's checksum protects what is sent
+	Operations bool // frames may have operations
+	Pauses     bool // reading can be stopped, until the handler hears Resumed
+	Refuses    bool // the peer can be told that a message was not delivered
+	Queues     bool // each application of a host has a receive queue of its own
+	Reserves   bool // the peer grants octets before they are sent
+	AcksTold   bool // the handler hears Acked by itself
+	CRC        bool // a CRC besides TCP's checksum protects what is sent
 
 	// Path is the index of the path that the link was dialed for, -1 if only its source
 	// port tells.
@@ -168,7 +175,7 @@ type LinkStats struct {
 	Transport        string // name of the link's transport
 	HeaderRemaining  uint64 // header bytes the message being received still lacks; wire.HeaderSize when idle
 	PayloadRemaining uint64 // payload bytes that the message being received still lacks
-	Written          uint64 // bytes taken by Writev so far
+	Written          uint64 // octets of messages taken by Send so far
 	Acked            uint64 // bytes of Written that the peer has acknowledged
 	Operations       int    // requests for the peer's memory under way, on a link that carries operations
 }

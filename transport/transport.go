@@ -9,7 +9,7 @@ import (
 // DefaultPort is the TCP port of RDS over TCP (net/rds/tcp.h, RDS_TCP_PORT).
 const DefaultPort = 16385
 
-// MaxSlices is the largest number of slices one Writev call may carry
+// MaxSlices is the largest number of slices that one vectored write may have
 // (UIO_MAXIOV).
 const MaxSlices = 1024
 

@@ -68,7 +68,6 @@ func Run(ctx context.Context, port uint16, from, to netip.Addr, next func() Gues
 	if err := l.Start(h); err != nil {
 		return r, err
 	}
-	o := l.(transport.Operator)
 	var answered, hits, unordered atomic.Uint64
 	ops := make([]transport.Operation, 4*window)
 	done := func(op *transport.Operation, s transport.OpStatus) {
@@ -86,6 +85,7 @@ func Run(ctx context.Context, port uint16, from, to netip.Addr, next func() Gues
 	}
 	numbers := make([]uint64, len(ops))
 	list := make([]*transport.Operation, 1)
+	frame := []transport.Frame{{Ops: list}}
 	began := time.Now()
 	for n := uint64(0); ctx.Err() == nil; {
 		if n-answered.Load() < window {
@@ -94,11 +94,11 @@ func Run(ctx context.Context, port uint16, from, to netip.Addr, next func() Gues
 			numbers[at] = n
 			ops[at] = transport.Operation{Kind: transport.OpRead, Local: [][]byte{make([]byte, 1)}, Key: g.Key, Addr: g.Addr, Owner: &numbers[at], Done: done}
 			list[0] = &ops[at]
-			taken, err := o.Operate(list)
+			taken, err := l.Send(frame)
 			if err != nil {
 				return r, err
 			}
-			if taken {
+			if taken.Frames > 0 {
 				n++
 				continue
 			}

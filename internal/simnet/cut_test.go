@@ -48,7 +48,7 @@ func TestCutAcknowledgesNothingThatIsLost(t *testing.T) {
 			var wg sync.WaitGroup
 			wg.Go(func() {
 				for err := error(nil); err == nil; {
-					_, err = l.Writev([][]byte{message})
+					_, err = l.Send([]transport.Frame{{Head: message}})
 				}
 			})
 			wg.Go(l.(*port).cut)

@@ -181,8 +181,8 @@ func (c *checker) shown(p *peer, io *pathIO) {
 		}
 		m.shown = true
 	}
-	if op := io.batch.Op; op != nil {
-		first(op.Work.(*operation).m)
+	for _, b := range io.batch.Ops {
+		first(b.Op.Work.(*operation).m)
 	}
 	var h wire.Header
 	for pos := io.end.track.need; h.Decode(io.shadow[min(pos, len(io.shadow)):]) == nil; pos += wire.HeaderSize + int(h.Length) {

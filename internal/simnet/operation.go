@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/transport"
 )
 
 // operation is what a message does with the peer's memory first, and what has
@@ -29,45 +30,11 @@ func (s *Sim) operate(m *message) {
 	}
 	o := &operation{m: m}
 	o.Work, o.Fence, o.Silent = o, s.chance(0.3), s.chance(0.2)
+	o.List = []*transport.Operation{{Owner: o}}
 	if o.Silent {
 		m.size = 0
 	}
 	m.op = o
-}
-
-// begin offers the operation shown in a batch to the link of path i and tells
-// whether the bytes may follow.
-func (p *peer) begin(i int, e *end, op *conn.Operation) bool {
-	s, o := p.h.s, op.Work.(*operation)
-	switch {
-	case e.rst || e.gone || e.closing || e.finSent:
-		return true // writing will fail
-	case s.chance(0.02):
-		o.unable = true
-		p.core.OpRefused(i)
-		return false
-	case s.chance(0.2):
-		p.path[i].blocked = p.path[i].ended == nil
-		s.after(s.upTo(time.Millisecond), e.writable)
-		return false
-	}
-	if o.begun {
-		s.check.failf("%v: its operation is begun twice", o.m)
-	}
-	o.begun = true
-	s.counts.Operations++
-	if !o.Fence && !o.Silent {
-		o.m.begun = true // the link takes the next bytes for the operation's message
-	}
-	e.ops = append(e.ops, o)
-	e.later(func() { e.execute(o) })
-	if s.chance(0.1) { // the answer comes before the writer returns
-		e.answer(o, conn.OtherError)
-	}
-	if !s.rigged(RepeatOperations, 0.1) {
-		p.core.Began(i)
-	}
-	return true
 }
 
 // stale tells whether the peer has restarted since the operation was asked for.

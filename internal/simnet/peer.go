@@ -7,6 +7,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 )
 
 // peer drives one core, as package rds does.
@@ -205,14 +206,13 @@ func (p *peer) transmit(i int) {
 		}
 		return
 	}
-	if op := io.batch.Op; op != nil && op.Work.(*operation).stale() {
-		p.h.s.check.failf("%v: its operation was for an earlier generation", op.Work.(*operation).m)
+	for _, b := range io.batch.Ops {
+		if o := b.Op.Work.(*operation); o.stale() {
+			p.h.s.check.failf("%v: its operation was for an earlier generation", o.m)
+		}
 	}
 	io.busy = true
-	io.shadow = io.shadow[:0]
-	for _, b := range io.batch.Bufs {
-		io.shadow = append(io.shadow, b...)
-	}
+	io.shadow = append(io.shadow[:0], octets(&io.batch)...)
 	s := p.h.s
 	s.check.shown(p, io)
 	var d time.Duration
@@ -228,26 +228,25 @@ func (p *peer) finishWrite(i int) {
 	if p.dead {
 		return
 	}
-	if s.rigged(ScribbleBatch, 0.1) {
-		io.batch.Bufs[0][0] ^= 0xff
+	if s.rigged(ScribbleBatch, 0.1) && io.batch.Bytes > 0 {
+		i := slices.IndexFunc(io.batch.Frames, func(f transport.Frame) bool { return len(f.Head) > 0 })
+		io.batch.Frames[i].Head[0] ^= 0xff
 	}
-	if !bytes.Equal(bytes.Join(io.batch.Bufs, nil), io.shadow) {
+	if !bytes.Equal(octets(&io.batch), io.shadow) {
 		s.check.failf("%v->%v path %d: what Fill showed changed before Wrote", p.h, p.remote, i)
 	}
-	var n int
-	var err error
-	if op := io.batch.Op; op == nil || p.begin(i, e, op) {
-		n, err = e.write(io.shadow)
-	} else {
-		io.shadow = io.shadow[:0]
-	}
-	s.check.wrote(e, io.shadow, n)
+	n, err := e.send(io.batch.Frames)
+	s.check.wrote(e, io.shadow, io.batch.Taken(n))
 	io.busy = false
-	more := p.core.Wrote(i, n)
+	p.core.Wrote(i, n)
 	switch {
+	case err == errUnable:
+		k := slices.IndexFunc(io.batch.Ops, func(b conn.BatchOp) bool { return b.Frame == n.Frames })
+		p.core.OpRefused(io.batch.Ops[k].Op)
+		err = nil
 	case err != nil:
 		p.core.LinkFailed(e.id)
-	case n < len(io.shadow):
+	case n.Frames < len(io.batch.Frames):
 		io.blocked = io.ended == nil
 	}
 	if o := io.ended; o != nil {
@@ -257,9 +256,18 @@ func (p *peer) finishWrite(i int) {
 	}
 	p.watchAcks()
 	p.do()
-	if more && err == nil && !io.blocked {
+	if err == nil && !io.blocked && p.core.Ready(i) {
 		p.transmit(i)
 	}
+}
+
+// octets is what a link has not taken of a batch.
+func octets(b *conn.Batch) []byte {
+	var all []byte
+	for i := range b.Frames {
+		all = append(append(all, b.Frames[i].Head...), b.Frames[i].Body...)
+	}
+	return all[len(all)-b.Bytes:]
 }
 
 func (p *peer) writable(e *end) {

@@ -27,6 +27,7 @@ type port struct {
 	h             transport.Handler
 	in            frame.Parser
 	wake          chan struct{} // cap 1: there is something to look at
+	stream        transport.Stream
 
 	mu      sync.Mutex // the locks of both ends are never held together
 	inbox   []segment  // guarded by mu; segments on their way to this end, in order
@@ -63,6 +64,7 @@ func (n *Network) newPort(t *nic, local, remote netip.AddrPort) *port {
 	defer n.mu.Unlock()
 	p := &port{net: n, t: t, local: local, remote: remote, cutAt: never, wake: make(chan struct{}, 1), room: portBuffer,
 		latency: n.faults.Latency/2 + n.belowLocked(n.faults.Latency)}
+	p.stream.Writev = p.writev
 	if n.chanceLocked(n.faults.Cut) {
 		p.cutAt = uint64(n.rng.IntN(n.faults.CutSize))
 	}
@@ -89,8 +91,12 @@ func (p *port) Start(h transport.Handler) error {
 	return nil
 }
 
-// Writev takes what fits.
-func (p *port) Writev(bufs [][]byte) (int, error) {
+// Send takes what fits.
+func (p *port) Send(frames []transport.Frame) (transport.Taken, error) {
+	return p.stream.Send(frames)
+}
+
+func (p *port) writev(bufs [][]byte) (int, error) {
 	n := p.net
 	n.mu.Lock()
 	delay := n.belowLocked(p.latency/4) + p.latency

@@ -68,6 +68,8 @@ type end struct {
 	ended   bool // the end was reported
 	track   writeTrack
 	ops     []*operation // operations begun on this link
+	skip    int          // octets taken of the frame that is next
+	bound   bool         // the operation of the frame that is next has begun
 }
 
 func (s *Sim) newTCP(from, to *host, path int) *tcp {

@@ -65,7 +65,7 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// exposing is a transport of transport.Operators.
+// exposing is a transport whose links carry operations.
 type exposing interface {
 	Regions() *mr.Device
 	Domain() *mr.Domain

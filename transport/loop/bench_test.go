@@ -21,7 +21,7 @@ func (sink) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
 	}
 }
 
-// settle waits until the goroutine of Start has left, so that Writev delivers.
+// settle waits until the goroutine of Start has left, so that Send delivers.
 func settle(l transport.Link) {
 	for p := l.(*link).send; ; runtime.Gosched() {
 		p.mu.Lock()
@@ -33,7 +33,7 @@ func settle(l transport.Link) {
 	}
 }
 
-func BenchmarkWritev(b *testing.B) {
+func BenchmarkSend(b *testing.B) {
 	for _, size := range []int{64, 1 << 10, 64 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			e := newEnv()
@@ -42,11 +42,11 @@ func BenchmarkWritev(b *testing.B) {
 				b.Fatal(err)
 			}
 			settle(x)
-			msg := (&transporttest.Sender{}).Next(size)
+			frames := []transport.Frame{(&transporttest.Sender{}).Next(size)}
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := x.Writev(msg); err != nil {
+				if _, err := x.Send(frames); err != nil {
 					b.Fatal(err)
 				}
 			}

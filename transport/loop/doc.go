@@ -16,15 +16,14 @@
 //
 // # Operations
 //
-// Links that lead to a transport which exposes memory (Expose) are
-// transport.Operators. An operation is done on the goroutine that calls Operate,
-// before it returns, in reader sections of its own for every 64 KiB; as long as
+// Links that lead to a transport which exposes memory (Expose) have
+// Caps.Operations. An operation is done on the goroutine that calls Send, before it returns, in reader sections of its own for every 64 KiB; as long as
 // something written before is not delivered, the link is full.
 //
 // # Buffers
 //
-// A payload given to Message may alias the memory given to Writev, valid during
+// A payload given to Message may alias the memory of frames, valid during
 // the call, unless it comes with a counted buffer (see internal/frame). What is
-// appended is copied, up to 256 KiB in each direction; Writev takes less when
+// appended is copied, up to 256 KiB in each direction; Send takes less when
 // they are full.
 package loop

@@ -51,7 +51,7 @@ func ExampleNetwork() {
 	}
 	header := make([]byte, wire.HeaderSize)
 	wire.PutData(header, 1, 5, 4000, 5000)
-	if _, err := link.Writev([][]byte{header, []byte("hello")}); err != nil {
+	if _, err := link.Send([]transport.Frame{{Head: header, Body: []byte("hello"), Port: 5000}}); err != nil {
 		fmt.Println(err)
 	}
 	link.Close(transport.Drain)

@@ -30,6 +30,7 @@ type link struct {
 	written       atomic.Uint64
 	acked         atomic.Uint64 // constant once life has ended
 	ops           *operator     // nil: the other end's transport exposes no memory
+	out           sender
 	refused       atomic.Uint64 // refused messages
 
 	h transport.Handler // set by Start
@@ -95,18 +96,10 @@ func (l *link) Start(h transport.Handler) error {
 	return nil
 }
 
-// Writev delivers bufs to the other end, or appends them for whoever is
-// delivering.
-func (l *link) Writev(bufs [][]byte) (int, error) {
-	if !l.acquire() {
-		return 0, transport.ErrClosed
-	}
-	defer l.put()
-	return l.send.write(bufs[:min(len(bufs), transport.MaxSlices)])
-}
-
 // Caps of a link: the other end is a node like this one, which hears of refusals.
-func (l *link) Caps() transport.Caps { return transport.Caps{Pauses: true, Refuses: true, Path: -1} }
+func (l *link) Caps() transport.Caps {
+	return transport.Caps{Operations: l.ops != nil, Pauses: true, Refuses: true, Path: -1}
+}
 
 // Refuse tells the other end at once: what it has written counts as acknowledged when
 // this call's Message and those of the same write have returned.

@@ -51,7 +51,7 @@ func TestDrainTimesOutInBubble(t *testing.T) {
 	})
 }
 
-// Messages of a started link arrive before the Writev that carries them returns.
+// Messages of a started link arrive before the Send that carries them returns.
 func TestDeliversInline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := newEnv()
@@ -60,7 +60,7 @@ func TestDeliversInline(t *testing.T) {
 		for i := range uint64(100) {
 			p.A.Send(t, int(i))
 			if n, _ := p.RecB.Received(); n != i+1 {
-				t.Fatalf("%d messages after the %dth Writev", n, i+1)
+				t.Fatalf("%d messages after the %dth Send", n, i+1)
 			}
 		}
 		_ = e.A.Close()
@@ -86,7 +86,7 @@ func TestGarbageEndsLink(t *testing.T) {
 	for i := range garbage {
 		garbage[i] = 0xff
 	}
-	if _, err := p.A.Link.Writev([][]byte{garbage}); err != nil {
+	if _, err := p.A.Link.Send([]transport.Frame{{Head: garbage}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, cause := p.RecB.WaitClosed(t); !errors.Is(cause, transport.ErrTooLong) {
@@ -107,9 +107,9 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	settle(a)
-	msg := (&transporttest.Sender{}).Next(1000)
+	frames := []transport.Frame{(&transporttest.Sender{}).Next(1000)}
 	if n := testing.AllocsPerRun(1000, func() {
-		if _, err := a.Writev(msg); err != nil {
+		if _, err := a.Send(frames); err != nil {
 			t.Fatal(err)
 		}
 	}); n > 0.5 {

@@ -84,7 +84,7 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 	}
 	go func() {
 		defer ln.t.wg.Done() // taken by register
-		ln.accept(b.handle())
+		ln.accept(b)
 	}()
-	return a.handle(), nil
+	return a, nil
 }

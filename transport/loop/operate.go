@@ -3,6 +3,7 @@ package loop
 import (
 	"encoding/binary"
 	"net/netip"
+	"syscall"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
@@ -17,25 +18,12 @@ type memory struct {
 	domain  *mr.Domain
 }
 
-// operating is a link to a transport that exposes memory.
-type operating struct{ *link }
-
-var _ transport.Operator = operating{}
-
 // operator does a link's operations. All but far is the writer's.
 type operator struct {
 	far     memory
 	claim   uint64     // the host's, of regions for one use
 	reader  *mr.Reader // nil before it is needed
 	refused bool       // a write of the last operations was: their message is not delivered
-}
-
-// handle is the link as its user gets it.
-func (l *link) handle() transport.Link {
-	if l.ops != nil {
-		return operating{l}
-	}
-	return l
 }
 
 // operateOn makes l carry operations on the memory of the transport it leads to.
@@ -48,22 +36,20 @@ func (l *link) operateOn(far *memory) {
 	l.ops = &operator{far: *far, claim: max(1, claim)}
 }
 
-// Operate does ops at once, on the caller's goroutine, if all that was written
-// before is delivered.
-func (l operating) Operate(ops []*transport.Operation) (bool, error) {
+// operate does ops, if all that was sent before is delivered. An error is about ops.
+func (l *link) operate(ops []*transport.Operation) (done bool, err error) {
+	o := l.ops
+	if o == nil {
+		return false, &transport.FrameError{Err: syscall.EOPNOTSUPP}
+	}
 	for _, op := range ops {
 		if err := op.Validate(); err != nil {
-			return false, err
+			return false, &transport.FrameError{Err: err}
 		}
 	}
-	if !l.acquire() {
-		return false, nil
-	}
-	defer l.put()
 	if !l.send.idle() {
 		return false, nil
 	}
-	o := l.ops
 	if o.reader == nil {
 		o.reader = o.far.regions.NewReader("link from " + l.local.String())
 	}
@@ -78,26 +64,6 @@ func (l operating) Operate(ops []*transport.Operation) (bool, error) {
 	}
 	return true, nil
 }
-
-// WriteBehind is Writev, or passes over the message of a write that was refused.
-func (l operating) WriteBehind(bufs [][]byte) (int, error) {
-	if !l.ops.refused {
-		return l.Writev(bufs)
-	}
-	if !l.acquire() {
-		return 0, transport.ErrClosed
-	}
-	defer l.put()
-	n, err := l.send.skip(bufs)
-	if n > 0 {
-		l.ops.refused = false
-	}
-	return n, err
-}
-
-// Cork and Uncork do nothing: operations wait for nobody.
-func (operating) Cork()   {}
-func (operating) Uncork() {}
 
 // execute does one operation of the host from. What is wrong with any part of it is
 // found before a byte is copied, unless the region ends in the midst.

@@ -16,7 +16,7 @@ import (
 // operators is a link to a transport that exposes a region.
 type operators struct {
 	t      testing.TB
-	from   transport.Operator
+	from   transport.Link
 	to     transport.Link
 	ha, hb *transporttest.Hearer
 	owner  *mr.Owner
@@ -44,10 +44,11 @@ func newOperators(t testing.TB, region int) *operators {
 	x.mem = make([]byte, region)
 	x.key = x.expose(x.mem, mr.Options{})
 	a, b := e.Dial(t, e.Accepted(t))
-	if _, ok := b.(transport.Operator); ok {
-		t.Error("operations towards who exposes nothing")
+	if !a.Caps().Operations || b.Caps().Operations {
+		t.Error("operations are not towards who exposes memory, and nobody else")
 	}
-	x.from, x.to = a.(transport.Operator), b
+	x.from, x.to = a, b
+	x.s.Link = a
 	return x
 }
 
@@ -88,29 +89,22 @@ func (x *operators) operate(ops ...*transport.Operation) []transport.OpStatus {
 	for _, op := range ops {
 		op.Done = func(_ *transport.Operation, s transport.OpStatus) { ends = append(ends, s) }
 	}
-	for {
-		ok, err := x.from.Operate(ops)
-		if err != nil {
-			x.t.Fatal(err)
-		}
-		if ok {
-			return ends
-		}
-		x.wait(x.ha.Room, "Writable")
-	}
+	x.send(transport.Frame{Ops: ops})
+	return ends
 }
 
-// write writes all of bufs.
-func (x *operators) write(f func([][]byte) (int, error), bufs [][]byte) {
+// send sends frames, waiting for room.
+func (x *operators) send(frames ...transport.Frame) {
 	x.t.Helper()
-	for bufs != nil {
-		n, err := f(bufs)
-		if err != nil {
+	for {
+		var err error
+		if frames, err = x.s.Try(frames); err != nil {
 			x.t.Fatal(err)
 		}
-		if bufs = transporttest.Skip(bufs, n); bufs != nil {
-			x.wait(x.ha.Room, "Writable")
+		if len(frames) == 0 {
+			return
 		}
+		x.wait(x.ha.Room, "Writable")
 	}
 }
 
@@ -136,21 +130,26 @@ func TestMessagesFollowTheirOperations(t *testing.T) {
 		if r.IntN(4) == 0 { // what is wrong with it is no matter of the next message
 			x.operate(bad())
 		}
+		var ops []*transport.Operation
 		var ends, wants []transport.OpStatus
 		switch r.IntN(4) {
 		case 0:
-			ends, wants = x.operate(good(), bad(), good()), []transport.OpStatus{ok, no, ok}
+			ops, wants = []*transport.Operation{good(), bad(), good()}, []transport.OpStatus{ok, no, ok}
 		case 1:
-			ends, wants = x.operate(bad()), []transport.OpStatus{no}
+			ops, wants = []*transport.Operation{bad()}, []transport.OpStatus{no}
 		default:
-			ends, wants = x.operate(good()), []transport.OpStatus{ok}
+			ops, wants = []*transport.Operation{good()}, []transport.OpStatus{ok}
 			want = append(want, 2*i)
 		}
+		for _, op := range ops {
+			op.Done = func(_ *transport.Operation, s transport.OpStatus) { ends = append(ends, s) }
+		}
+		f := x.s.Next(r.IntN([]int{1, 100, 5000, 200_000}[r.IntN(4)]) + 1)
+		f.Ops = ops
+		x.send(f, x.s.Next(r.IntN(300)))
 		if !slices.Equal(ends, wants) {
 			t.Errorf("operations of message %d ended with %v, want %v", 2*i, ends, wants)
 		}
-		x.write(x.from.WriteBehind, x.s.Next(r.IntN([]int{1, 100, 5000, 200_000}[r.IntN(4)])+1))
-		x.write(x.from.Writev, x.s.Next(r.IntN(300)))
 		want = append(want, 2*i+1)
 	}
 	x.operate(&transport.Operation{Kind: transport.OpRead, Local: [][]byte{make([]byte, 1)}, Key: x.key, Addr: 16}) // behind everything
@@ -174,12 +173,12 @@ func TestOperationsComeBehindMessages(t *testing.T) {
 	if err := x.from.Start(x.ha); err != nil {
 		t.Fatal(err)
 	}
-	x.write(x.from.Writev, x.s.Next(100))
+	x.send(x.s.Next(100))
 	op := &transport.Operation{Kind: transport.OpWrite, Local: [][]byte{{1}}, Key: x.key, Addr: 16, Done: func(*transport.Operation, transport.OpStatus) {
 		t.Error("done on a link that was full")
 	}}
-	if ok, err := x.from.Operate([]*transport.Operation{op}); ok || err != nil {
-		t.Fatalf("%v, %v: the peer has not started", ok, err)
+	if n, err := x.from.Send([]transport.Frame{{Ops: []*transport.Operation{op}}}); n != (transport.Taken{}) || err != nil {
+		t.Fatalf("%+v, %v: the peer has not started", n, err)
 	}
 	if err := x.to.Start(x.hb); err != nil {
 		t.Fatal(err)
@@ -228,8 +227,9 @@ func TestRefusedOperations(t *testing.T) {
 		{Kind: transport.OpFetchAdd, Key: x.key, Addr: 20, Local: [][]byte{word}},
 		{Kind: transport.OpFetchAdd, Key: x.key, Addr: 16, Local: [][]byte{word[:4]}},
 	} {
-		if ok, err := x.from.Operate([]*transport.Operation{&op}); ok || err == nil {
-			t.Errorf("%+v was begun", op)
+		var about *transport.FrameError
+		if n, err := x.from.Send([]transport.Frame{{Ops: []*transport.Operation{&op}}}); n != (transport.Taken{}) || !errors.As(err, &about) {
+			t.Errorf("%+v: %+v, %v", op, n, err)
 		}
 	}
 }
@@ -259,11 +259,12 @@ func TestOperationsAtTheEnd(t *testing.T) {
 			x.wait(x.ha.Over, "Closed")
 			late := op()
 			late.Done = func(*transport.Operation, transport.OpStatus) { t.Error("done after the end") }
-			if ok, err := x.from.Operate([]*transport.Operation{late}); ok || err != nil {
-				t.Errorf("after the end: %v, %v", ok, err)
-			}
-			if _, err := x.from.WriteBehind(x.s.Next(1)); !errors.Is(err, transport.ErrClosed) {
-				t.Errorf("after the end: %v", err)
+			f := x.s.Next(1)
+			for _, ops := range [][]*transport.Operation{{late}, nil} {
+				f.Ops = ops
+				if n, err := x.from.Send([]transport.Frame{f}); n != (transport.Taken{}) || !errors.Is(err, transport.ErrClosed) {
+					t.Errorf("after the end: %+v, %v", n, err)
+				}
 			}
 			if got := binary.NativeEndian.Uint64(x.mem); got != 1 {
 				t.Errorf("%d was added", got)

@@ -14,7 +14,7 @@ const (
 	// capacity bounds what one direction keeps for whoever delivers it.
 	capacity = 256 << 10
 	// inlineBudget bounds the bytes others appended that a writer delivers
-	// before a goroutine takes over, so that its Writev returns.
+	// before a goroutine takes over, so that its Send returns.
 	inlineBudget = 1 << 20
 )
 

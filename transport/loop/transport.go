@@ -30,7 +30,7 @@ type Transport struct {
 var _ transport.Transport = (*Transport)(nil)
 
 // Expose has links that lead to t carry operations on the regions of domain, which
-// is of that device: they are transport.Operators. It is called before the first
+// is of that device: they have Caps.Operations. It is called before the first
 // link is made, and the device outlives t.
 func (t *Transport) Expose(regions *mr.Device, domain *mr.Domain) {
 	t.memory = &memory{regions, domain}

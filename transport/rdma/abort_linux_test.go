@@ -55,7 +55,7 @@ func TestEndIsToldWhileWriting(t *testing.T) {
 		}
 		writers.Go(func() {
 			for range 5 {
-				if _, err := l.Writev((&transporttest.Sender{}).Next(8192)); err != nil {
+				if _, err := l.Send([]transport.Frame{(&transporttest.Sender{}).Next(8192)}); err != nil {
 					break
 				}
 			}

@@ -17,7 +17,7 @@
 //
 // # Operations
 //
-// A link is a transport.Operator: reads, writes and atomics on the peer's regions
+// A link has Caps.Operations: reads, writes and atomics on the peer's regions
 // go in order with messages. A bad key costs its own operation and the message
 // that comes with it, nothing else.
 //

@@ -27,12 +27,10 @@ type link struct {
 	routes        routes // which of the peer's queues messages go to
 
 	// The writer's.
-	cutter cutter
-	after  bool                // the message of the last operations waits until these are sent
-	builds uint32              // number of Writes among the last operations
-	reqs   []iwarp.WorkRequest // scratch of Operate
-	runs   []*running          // scratch of Operate
-	ops    operations
+	out  sender
+	reqs []iwarp.WorkRequest // scratch of operate
+	runs []*running          // scratch of operate
+	ops  operations
 
 	mu      sync.Mutex
 	h       transport.Handler // guarded by mu; nil before Start
@@ -45,10 +43,6 @@ type link struct {
 	cause   error             // guarded by mu; set with over
 	once    sync.Once
 }
-
-var (
-	_ transport.Operator = (*link)(nil)
-)
 
 func (l *link) params(path int) iwarp.ConnParams {
 	p := iwarp.ConnParams{
@@ -87,35 +81,6 @@ func (l *link) Start(h transport.Handler) error {
 	}
 	l.qp.DirectReady()
 	return nil
-}
-
-// Writev writes from the caller's goroutine straight to the socket.
-func (l *link) Writev(bufs [][]byte) (int, error) { return l.write(bufs, false, 0) }
-
-// WriteBehind writes a message that follows operations.
-func (l *link) WriteBehind(bufs [][]byte) (int, error) {
-	n, err := l.write(bufs, l.after, l.builds)
-	if n > 0 {
-		l.after, l.builds = false, 0
-	}
-	return n, err
-}
-
-// Cork has operations wait for Uncork.
-func (l *link) Cork() { l.qp.Cork() }
-
-// Uncork sends what waits.
-func (l *link) Uncork() { l.qp.Uncork() }
-
-func (l *link) write(bufs [][]byte, after bool, builds uint32) (int, error) {
-	l.cutter.begin(bufs)
-	n, err := l.qp.SendDirect(bufs, l.cutter.cut, after, builds)
-	l.cutter.end(n)
-	l.written.Add(uint64(n))
-	if err != nil {
-		return n, transport.ErrClosed
-	}
-	return n, nil
 }
 
 // Acked returns how much of what was written the peer's RDS has taken.
@@ -164,7 +129,7 @@ func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
 
 // Caps are what the set-up has settled.
 func (l *link) Caps() transport.Caps {
-	return transport.Caps{Refuses: l.qp.DirectRefuses(), Queues: true, Reserves: l.qp.DirectReserves(), AcksTold: true,
+	return transport.Caps{Operations: true, Refuses: l.qp.DirectRefuses(), Queues: true, Reserves: l.qp.DirectReserves(), AcksTold: true,
 		Path: int(l.hello.path), Generation: l.generation, GenerationStated: true, CRC: l.crc}
 }
 

@@ -14,7 +14,7 @@ import (
 
 // operations are those under way on a link.
 type operations struct {
-	sges []iwarp.SGE // scratch of Operate, for its caller
+	sges []iwarp.SGE // scratch of operate, for its caller
 
 	mu      sync.Mutex
 	running []*running         // guarded by mu; a ring, by the ID of each work request; as they are posted so they complete
@@ -66,8 +66,8 @@ func (o *operations) putLocked(runs []*running) {
 	o.free = append(o.free, runs...)
 }
 
-// Operate begins ops, all or none.
-func (l *link) Operate(ops []*transport.Operation) (bool, error) {
+// operate begins ops, all or none. An error is about them.
+func (l *link) operate(ops []*transport.Operation) (bool, error) {
 	o := &l.ops
 	reqs, runs := l.reqs[:0], o.take(l.runs[:0], len(ops))
 	defer func() {
@@ -131,7 +131,7 @@ func (l *link) Operate(ops []*transport.Operation) (bool, error) {
 	if n, _ := l.qp.PostSend(reqs...); n < len(reqs) && l.withdraw(first) {
 		return fail(nil) // the link is draining, and its end follows
 	}
-	l.after, l.builds = true, writes
+	l.out.builds = writes
 	return true, nil
 }
 

@@ -41,6 +41,7 @@ func newOperators(t testing.TB, o Options, region int, message func(mem []byte, 
 	}
 	a, b := e.Dial(t, e.Accepted(t))
 	x.from, x.to = a.(*link), b.(*link)
+	x.s.Link = a
 	if err := errors.Join(a.Start(x.ha), b.Start(x.hb)); err != nil {
 		t.Fatal(err)
 	}
@@ -50,16 +51,7 @@ func newOperators(t testing.TB, o Options, region int, message func(mem []byte, 
 // operate begins operations, waiting for room.
 func (x *operators) operate(ops ...*transport.Operation) {
 	x.t.Helper()
-	for {
-		ok, err := x.from.Operate(ops)
-		if err != nil {
-			x.t.Fatal(err)
-		}
-		if ok {
-			return
-		}
-		x.wait(x.ha.Room, "Writable")
-	}
+	x.send(transport.Frame{Ops: ops})
 }
 
 func (x *operators) wait(c <-chan struct{}, what string) {
@@ -71,25 +63,18 @@ func (x *operators) wait(c <-chan struct{}, what string) {
 	}
 }
 
-// write writes bufs with one of the link's methods first, and the rest as it comes.
-func (x *operators) write(behind bool, bufs, more [][]byte) {
+// send sends frames, waiting for room.
+func (x *operators) send(frames ...transport.Frame) {
 	x.t.Helper()
-	for bufs != nil {
-		f := x.from.Writev
-		if behind {
-			f = x.from.WriteBehind
-		}
-		n, err := f(bufs)
-		if err != nil {
+	for {
+		var err error
+		if frames, err = x.s.Try(frames); err != nil {
 			x.t.Fatal(err)
 		}
-		if bufs = transporttest.Skip(bufs, n); bufs != nil {
-			x.wait(x.ha.Room, "Writable")
+		if len(frames) == 0 {
+			return
 		}
-		if n > 0 && behind {
-			behind = false
-			bufs, more = append(bufs, more...), nil // what follows goes with the rest
-		}
+		x.wait(x.ha.Room, "Writable")
 	}
 }
 
@@ -132,16 +117,17 @@ func TestMessagesFollowTheirOperations(t *testing.T) {
 			if r.IntN(4) == 0 { // what is wrong with it is no matter of the next message
 				x.operate(bad())
 			}
+			f := x.s.Next(r.IntN([]int{1, 100, 5000, 200_000}[r.IntN(4)]) + 1)
 			switch r.IntN(4) {
 			case 0:
-				x.operate(good(), bad(), good())
+				f.Ops = []*transport.Operation{good(), bad(), good()}
 			case 1:
-				x.operate(bad())
+				f.Ops = []*transport.Operation{bad()}
 			default:
-				x.operate(good())
+				f.Ops = []*transport.Operation{good()}
 				want = append(want, 2*i)
 			}
-			x.write(true, x.s.Next(r.IntN([]int{1, 100, 5000, 200_000}[r.IntN(4)])+1), x.s.Next(r.IntN(300)))
+			x.send(f, x.s.Next(r.IntN(300)))
 			want = append(want, 2*i+1)
 		}
 		ended.Wait()
@@ -214,6 +200,15 @@ func TestOperateRefusesNonsense(t *testing.T) {
 	never := func(*transport.Operation, transport.OpStatus) { t.Error("an operation that was not begun has ended") }
 	good := transport.Operation{Kind: transport.OpWrite, Local: [][]byte{{1}}, Key: x.key, Done: never}
 	word := [][]byte{make([]byte, 8)}
+	refused := func(what string, want error, ops ...*transport.Operation) {
+		t.Helper()
+		f := x.s.Next(10)
+		f.Ops = ops
+		n, err := x.from.Send([]transport.Frame{f})
+		if about := new(transport.FrameError); n != (transport.Taken{}) || !errors.As(err, &about) || !errors.Is(err, want) {
+			t.Errorf("%s: %+v, %v", what, n, err)
+		}
+	}
 	for name, bad := range map[string]transport.Operation{
 		"misaligned":        {Kind: transport.OpFetchAdd, Local: word, Key: x.key, Addr: 4, Done: never},
 		"short word":        {Kind: transport.OpCompareSwap, Local: [][]byte{{1, 2, 3, 4}}, Key: x.key, Done: never},
@@ -221,17 +216,13 @@ func TestOperateRefusesNonsense(t *testing.T) {
 		"word of nobody":    {Kind: transport.OpFetchAdd, Key: x.key, Done: never},
 		"unknown operation": {Kind: 4, Local: word, Key: x.key, Done: never},
 	} {
-		if ok, err := x.from.Operate([]*transport.Operation{&good, &bad}); ok || !errors.Is(err, syscall.EINVAL) {
-			t.Errorf("%s: %v, %v", name, ok, err)
-		}
+		refused(name, syscall.EINVAL, &good, &bad)
 	}
-	if ok, err := x.from.Operate([]*transport.Operation{&good, &good, &good, &good, &good}); ok || err == nil {
-		t.Errorf("too many: %v, %v", ok, err)
-	}
+	refused("too many", errTooMuch, &good, &good, &good, &good, &good)
 	if after := x.a.Regions().Stats().Registered; after.Live != before.Live {
 		t.Errorf("%d regions are registered, %d before", after.Live, before.Live)
 	}
-	x.write(false, x.s.Next(10), nil)
+	x.send(x.s.Next(10))
 	eventually(t, "message", func() bool { return len(x.hb.Got()) == 1 })
 }
 
@@ -283,12 +274,12 @@ func TestOperationsEndWithTheLink(t *testing.T) {
 					}
 					ended.Add(1)
 				}
-				ok, err := la.(transport.Operator).Operate([]*transport.Operation{op})
+				n, err := la.Send([]transport.Frame{{Ops: []*transport.Operation{op}}})
 				switch {
 				case err != nil:
 					t.Error(err)
 					return
-				case ok:
+				case n.Frames == 1:
 					begun.Add(1)
 				default:
 					select {
@@ -323,8 +314,8 @@ func TestOperationsEndWithTheLink(t *testing.T) {
 		if begun.Load() != ended.Load() {
 			t.Fatalf("round %d: %d operations were begun, %d have ended", round, begun.Load(), ended.Load())
 		}
-		if ok, err := la.(transport.Operator).Operate([]*transport.Operation{{Kind: transport.OpWrite, Key: key}}); ok || err != nil {
-			t.Fatalf("after the end: %v, %v", ok, err)
+		if n, err := la.Send([]transport.Frame{{Ops: []*transport.Operation{{Kind: transport.OpWrite, Key: key}}}}); n != (transport.Taken{}) || err != nil {
+			t.Fatalf("after the end: %+v, %v", n, err)
 		}
 	}
 	if after := a.Regions().Stats().Registered; after.Live != before.Live {

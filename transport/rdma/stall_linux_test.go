@@ -67,9 +67,9 @@ func TestNoWakeUpIsLost(t *testing.T) {
 			s := &transporttest.Sender{Link: links[i], Rec: recs[i].Recorder}
 			var short, ops, done atomic.Int64
 			for n := 0; n < messages; {
-				var bufs [][]byte
+				var frames []transport.Frame
 				for range 1 + r.IntN(20) {
-					bufs = append(bufs, s.Next(r.IntN(400))...)
+					frames = append(frames, s.Next(r.IntN(400)))
 					n++
 				}
 				if r.IntN(50) == 0 {
@@ -80,29 +80,20 @@ func TestNoWakeUpIsLost(t *testing.T) {
 							}
 							done.Add(1)
 						}}
-					for {
-						ok, err := links[i].(transport.Operator).Operate([]*transport.Operation{op})
-						if err != nil {
-							t.Error(err)
-						}
-						if ok {
-							break
-						}
-						short.Add(1)
-						recs[i].WaitWritable(t)
-					}
+					frames[r.IntN(len(frames))].Ops = []*transport.Operation{op}
 					ops.Add(1)
 				}
-				for bufs != nil {
-					taken, err := links[i].Writev(bufs)
-					if err != nil {
-						t.Errorf("Writev: %v", err)
+				for {
+					var err error
+					if frames, err = s.Try(frames); err != nil {
+						t.Errorf("Send: %v", err)
 						return
 					}
-					if bufs = transporttest.Skip(bufs, taken); bufs != nil {
-						short.Add(1)
-						recs[i].WaitWritable(t)
+					if len(frames) == 0 {
+						break
 					}
+					short.Add(1)
+					recs[i].WaitWritable(t)
 				}
 			}
 			recs[1-i].WaitMessages(t, uint64(messages))
@@ -128,9 +119,9 @@ func eventually(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// A peer that stops reading stops no call of Writev: it takes what there is room
+// A peer that stops reading stops no call of Send: it takes what there is room
 // for, down to nothing, and the rest follows when the peer goes on.
-func TestWritevReturnsWhateverThePeerDoes(t *testing.T) {
+func TestSendReturnsWhateverThePeerDoes(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 16, 64, 1000, 5000, 70000} {
 		small := Options{SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10, EventLoops: 1}
@@ -147,32 +138,31 @@ func TestWritevReturnsWhateverThePeerDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		s := &transporttest.Sender{Link: a, Rec: recA}
-		full := make(chan [][]byte, 1)
+		full := make(chan []transport.Frame, 1)
 		sent := uint64(0)
 		go func() {
 			for {
-				bufs := s.Next(size)
+				rest, err := s.Try([]transport.Frame{s.Next(size)})
 				sent++
-				n, err := a.Writev(bufs)
 				if err != nil {
-					t.Errorf("Writev: %v", err)
+					t.Errorf("Send: %v", err)
 				}
-				if rest := transporttest.Skip(bufs, n); rest != nil || err != nil {
+				if len(rest) > 0 || err != nil {
 					full <- rest
 					return
 				}
 			}
 		}()
-		var rest [][]byte
+		var rest []transport.Frame
 		select {
 		case rest = <-full:
 		case <-time.After(transporttest.Patience):
 			close(hold)
-			t.Fatalf("messages of %d bytes: Writev has not returned", size)
+			t.Fatalf("messages of %d bytes: Send has not returned", size)
 		}
 		close(hold)
 		recA.WaitWritable(t)
-		s.Write(t, rest)
+		s.Write(t, rest...)
 		recB.WaitMessages(t, sent)
 		eventually(t, "acknowledgements", func() bool { return a.Acked() == a.Stats().Written })
 	}

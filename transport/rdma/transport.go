@@ -195,7 +195,7 @@ func (t *Transport) newLink() (*link, error) {
 		return nil, err
 	}
 	l := &link{t: t, qp: qp, cq: cq}
-	l.in.link, l.cutter.routes = l, &l.routes
+	l.in.link = l
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {

@@ -9,10 +9,10 @@
 //
 // # Concurrency
 //
-// All methods are safe for concurrent use, except that Writev of one link may
+// All methods are safe for concurrent use, except that Send of one link may
 // be called by one goroutine at a time. Begin, Message and End of a link come
 // from its event loop; Writable comes from the goroutine that waits for room,
-// and may come before the Writev that asked for it has returned. Closed comes
+// and may come before the Send that asked for it has returned. Closed comes
 // last, from whichever goroutine was the last to use the link. Handlers may
 // call anything but Transport.Close.
 //
@@ -20,7 +20,7 @@
 //
 // A payload given to Message aliases the event loop's read buffer, valid
 // during the call, unless it comes with a counted buffer (see
-// internal/frame). Slices given to Writev are not kept.
+// internal/frame). The memory of frames is not kept.
 //
 // The package works on Linux; elsewhere New returns an error that is
 // errors.ErrUnsupported.

@@ -16,6 +16,7 @@ type link struct {
 	t       *Transport
 	conn    *gnetloop.Conn
 	started atomic.Bool
+	stream  transport.Stream
 	in      input // used from Start on
 }
 
@@ -30,8 +31,10 @@ func (l *link) Start(h transport.Handler) error {
 	return l.conn.Start(&l.in)
 }
 
-// Writev writes from the caller's goroutine straight to the socket.
-func (l *link) Writev(bufs [][]byte) (int, error) { return l.conn.Writev(bufs) }
+// Send writes from the caller's goroutine straight to the socket.
+func (l *link) Send(frames []transport.Frame) (transport.Taken, error) {
+	return l.stream.Send(frames)
+}
 
 // Caps of a link: it can pause.
 func (l *link) Caps() transport.Caps { return transport.Caps{Pauses: true, Path: -1} }

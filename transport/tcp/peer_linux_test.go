@@ -74,9 +74,8 @@ func eventually(t testing.TB, what string, ok func() bool) {
 // messages returns the stream of messages of these sizes.
 func messages(s *transporttest.Sender, sizes ...int) (b []byte) {
 	for _, n := range sizes {
-		for _, part := range s.Next(n) {
-			b = append(b, part...)
-		}
+		f := s.Next(n)
+		b = append(append(b, f.Head...), f.Body...)
 	}
 	return b
 }

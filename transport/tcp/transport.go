@@ -57,7 +57,9 @@ func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error 
 	return err
 }
 
-func (t *Transport) newLink(c *gnetloop.Conn) *link { return &link{t: t, conn: c} }
+func (t *Transport) newLink(c *gnetloop.Conn) *link {
+	return &link{t: t, conn: c, stream: transport.Stream{Writev: c.Writev}}
+}
 
 // Stats returns the counters. The first five are those of
 // net/rds/tcp_stats.c; the last two of them count what cannot happen here.

@@ -22,11 +22,9 @@ func TestUnfinishedMessageEndsTheLink(t *testing.T) {
 	t.Parallel()
 	o := Options{Silence: time.Second}
 	var s transporttest.Sender
-	whole := func(n int) (b []byte) {
-		for _, p := range s.Next(n) {
-			b = append(b, p...)
-		}
-		return b
+	whole := func(n int) []byte {
+		f := s.Next(n)
+		return append(f.Head, f.Body...)
 	}
 	idle, kept, rec := rawPeer(t, o, nil)
 	if _, err := idle.Write(whole(100)); err != nil {

@@ -18,8 +18,8 @@ func drainDeliversEverything(t *testing.T, e Env) {
 	p := e.Connect(t)
 	p.A.Send(t, sizes...)
 	p.A.Link.Close(transport.Drain)
-	if n, err := p.A.Link.Writev(p.A.Next(1)); n != 0 || !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("Writev after Close: %d, %v", n, err)
+	if n, err := p.A.Link.Send([]transport.Frame{p.A.Next(1)}); n != (transport.Taken{}) || !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("Send after Close: %+v, %v", n, err)
 	}
 	if _, cause := p.RecB.WaitClosed(t); !errors.Is(cause, io.EOF) {
 		t.Errorf("the peer heard %v", cause)
@@ -63,8 +63,8 @@ func abortEndsBothSides(t *testing.T, e Env) {
 	if _, cause := p.RecB.WaitClosed(t); errors.Is(cause, transport.ErrClosed) {
 		t.Errorf("Closed(%v) on the side that did not close", cause)
 	}
-	if _, err := p.B.Link.Writev(p.B.Next(1)); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("Writev after Closed: %v", err)
+	if _, err := p.B.Link.Send([]transport.Frame{p.B.Next(1)}); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("Send after Closed: %v", err)
 	}
 	p.B.Link.Close(transport.Drain)
 	p.B.Link.Close(transport.Abort)
@@ -115,8 +115,8 @@ func closeBeforeStart(t *testing.T, e Env) {
 	if err := a.Start(NewRecorder(t)); !errors.Is(err, transport.ErrClosed) {
 		t.Errorf("Start after Close: %v", err)
 	}
-	if _, err := a.Writev([][]byte{{1}}); !errors.Is(err, transport.ErrClosed) {
-		t.Errorf("Writev after Close: %v", err)
+	if _, err := a.Send([]transport.Frame{new(Sender).Next(1)}); !errors.Is(err, transport.ErrClosed) {
+		t.Errorf("Send after Close: %v", err)
 	}
 	if a.Acked() != 0 {
 		t.Errorf("Acked = %d", a.Acked())

@@ -26,7 +26,7 @@ func Run(t *testing.T, newEnv func(t *testing.T) Env) {
 		run  func(*testing.T, Env)
 	}{
 		{"DeliversBothWays", deliversBothWays},
-		{"TakesManySlices", takesManySlices},
+		{"TakesManyFrames", takesManyFrames},
 		{"RepliesFromHandler", repliesFromHandler},
 		{"WritableFollowsPartialWrite", writableFollowsPartialWrite},
 		{"AckedReachesWritten", ackedReachesWritten},
@@ -77,16 +77,16 @@ func deliversBothWays(t *testing.T, e Env) {
 	}
 }
 
-func takesManySlices(t *testing.T, e Env) {
+func takesManyFrames(t *testing.T, e Env) {
 	p := e.Connect(t)
-	var bufs [][]byte
-	const n = transport.MaxSlices / 2
+	var frames []transport.Frame
+	const n = transport.MaxSlices // each has two slices
 	for range n {
-		bufs = append(bufs, p.A.Next(100)...)
+		frames = append(frames, p.A.Next(100))
 	}
-	p.A.Write(t, bufs)
-	if n, err := p.A.Link.Writev(nil); n != 0 || err != nil {
-		t.Errorf("Writev of nothing: %d, %v", n, err)
+	p.A.Write(t, frames...)
+	if n, err := p.A.Link.Send(nil); n != (transport.Taken{}) || err != nil {
+		t.Errorf("Send of nothing: %+v, %v", n, err)
 	}
 	p.RecB.WaitMessages(t, n)
 	if s := p.A.Link.Stats(); s.Written != n*(100+wire.HeaderSize) {
@@ -103,7 +103,7 @@ func repliesFromHandler(t *testing.T, e Env) {
 	const rounds = 2000
 	recB.OnMessage = func(h *wire.Header, _ []byte) { sb.Send(t, int(h.Length)) }
 	// The first message comes from this goroutine, the others from whoever
-	// calls the handler, perhaps before the first Writev has returned: whoever
+	// calls the handler, perhaps before the first Send has returned: whoever
 	// finds the sender idle sends what is due.
 	var due atomic.Int64
 	var busy atomic.Bool
@@ -138,19 +138,19 @@ func writableFollowsPartialWrite(t *testing.T, e Env) {
 	}
 	// The other end takes nothing yet, so the link fills up.
 	const size = 100000
-	var rest [][]byte
-	fill := func() (wrote bool) {
+	var rest []transport.Frame
+	fill := func() bool {
+		before := sa.Sent()
 		for {
-			if rest == nil {
-				rest = sa.Next(size)
+			if len(rest) == 0 {
+				rest = []transport.Frame{sa.Next(size), sa.Next(0), sa.Next(size)}
 			}
-			n, err := a.Writev(rest)
-			if err != nil {
+			var err error
+			if rest, err = sa.Try(rest); err != nil {
 				t.Fatal(err)
 			}
-			wrote = wrote || n > 0
-			if rest = Skip(rest, n); rest != nil {
-				return wrote
+			if len(rest) > 0 {
+				return sa.Sent() > before
 			}
 		}
 	}
@@ -165,7 +165,7 @@ func writableFollowsPartialWrite(t *testing.T, e Env) {
 		t.Fatal(err)
 	}
 	recA.WaitWritable(t)
-	sa.Write(t, rest)
+	sa.Write(t, rest...)
 	recB.WaitMessages(t, sa.next)
 	sa.Send(t, 1)
 	recB.WaitMessages(t, sa.next)

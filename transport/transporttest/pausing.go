@@ -45,15 +45,13 @@ func (r *Recorder) resume(t *testing.T, l transport.Link) {
 func pauseStopsReading(t *testing.T, e Env) {
 	p, l := paused(t, e)
 	full := false
-	var rest [][]byte
+	var rest []transport.Frame
 	for !full { // the peer is the one to wait
-		msg := p.A.Next(100000)
-		n, err := p.A.Link.Writev(msg)
-		if err != nil {
+		var err error
+		if rest, err = p.A.Try([]transport.Frame{p.A.Next(100000)}); err != nil {
 			t.Fatal(err)
 		}
-		rest = Skip(msg, n)
-		full = rest != nil
+		full = len(rest) > 0
 	}
 	for _, on := range []bool{false, false, true} {
 		p.RecB.OnResumed = func() bool {
@@ -64,15 +62,7 @@ func pauseStopsReading(t *testing.T, e Env) {
 		}
 		p.RecB.resume(t, l)
 	}
-	for rest != nil {
-		n, err := p.A.Link.Writev(rest)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if rest = Skip(rest, n); rest != nil {
-			p.RecA.WaitWritable(t)
-		}
-	}
+	p.A.Write(t, rest...)
 	p.RecB.WaitMessages(t, p.A.next)
 }
 

@@ -46,7 +46,7 @@ func (s *pumpSink) Writable() { s.room <- struct{}{} }
 type Pump struct {
 	From         transport.Link
 	here, there  *pumpSink
-	msgs, scrap  [][]byte
+	frames       []transport.Frame
 	perRun, sent uint64
 }
 
@@ -58,27 +58,28 @@ func NewPump(t testing.TB, e Env, size, batch int) *Pump {
 		t.Fatal(err)
 	}
 	s := Sender{}
+	log := make([]byte, 0, batch*(wire.HeaderSize+4096))
 	for range batch {
-		m := s.Next(size)
+		f := s.Next(size)
 		if size < 4096 { // small payloads lie behind their headers, as in the stack
-			m = [][]byte{append(m[0], m[1]...)}
+			at := len(log)
+			log = append(append(log, f.Head...), f.Body...)
+			f.Head, f.Body = log[at:], nil
 		}
-		p.msgs = append(p.msgs, m...)
+		p.frames = append(p.frames, f)
 	}
-	p.scrap = make([][]byte, len(p.msgs))
 	return p
 }
 
 // Write writes the batch once.
 func (p *Pump) Write(t testing.TB) {
-	copy(p.scrap, p.msgs)
 	p.sent += p.perRun
-	for bufs := p.scrap; ; {
-		n, err := p.From.Writev(bufs)
+	for frames := p.frames; ; {
+		n, err := p.From.Send(frames)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if bufs = Skip(bufs, n); bufs == nil {
+		if frames = frames[n.Frames:]; len(frames) == 0 {
 			return
 		}
 		<-p.here.room
@@ -128,28 +129,24 @@ func Allocates(t *testing.T, newEnv func(testing.TB) Env, most float64) {
 // writer writes messages of 64 bytes when there is room, and what could not be written
 // when there is again.
 type writer struct {
-	link transport.Link
-	t    testing.TB
+	t testing.TB
 
 	mu   sync.Mutex
-	s    Sender
-	rest [][]byte // guarded by mu
+	s    Sender            // guarded by mu
+	rest []transport.Frame // guarded by mu
 }
 
 func (w *writer) write(messages int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for range messages {
-		w.rest = append(w.rest, w.s.Next(64)...)
+		w.rest = append(w.rest, w.s.Next(64))
 	}
-	if w.rest == nil {
-		return
-	}
-	n, err := w.link.Writev(w.rest)
+	rest, err := w.s.Try(w.rest)
 	if err != nil {
 		w.t.Error(err)
 	}
-	w.rest = Skip(w.rest, n)
+	w.rest = append(w.rest[:0], rest...)
 }
 
 // echo is a handler that answers every message with one of the same length.
@@ -183,8 +180,8 @@ func (a *asker) Writable()                              { go a.write(0) }
 func PingPong(b *testing.B, newEnv func(testing.TB) Env) {
 	env := newEnv(b)
 	near, far := env.Dial(b, env.Accepted(b))
-	a := &asker{writer: writer{link: near, t: b}, answered: make(chan struct{}, 1)}
-	if err := errors.Join(near.Start(a), far.Start(&echo{writer: writer{link: far, t: b}})); err != nil {
+	a := &asker{writer: writer{s: Sender{Link: near}, t: b}, answered: make(chan struct{}, 1)}
+	if err := errors.Join(near.Start(a), far.Start(&echo{writer: writer{s: Sender{Link: far}, t: b}})); err != nil {
 		b.Fatal(err)
 	}
 	b.ReportAllocs()

@@ -2,6 +2,7 @@ package transporttest
 
 import (
 	"encoding/binary"
+	"fmt"
 	"testing"
 
 	"github.com/rds-go/rds/internal/wire"
@@ -13,7 +14,8 @@ type Sender struct {
 	Link transport.Link
 	Rec  *Recorder // hears Writable
 	next uint64    // number of the next message
-	sent uint64    // bytes
+	sent uint64    // octets
+	part int       // octets taken of the frame that is next
 }
 
 // Fill writes the content of message number seq into b.
@@ -48,24 +50,41 @@ func Filled(b []byte, seq uint64) bool {
 }
 
 // Next returns the next message with size payload bytes, as header and payload.
-func (s *Sender) Next(size int) [][]byte {
+func (s *Sender) Next(size int) transport.Frame {
 	header, payload := make([]byte, wire.HeaderSize), make([]byte, size)
 	wire.PutData(header, s.next, uint32(size), 1000, 2000)
 	Fill(payload, s.next)
 	s.next++
-	return [][]byte{header, payload}
+	return transport.Frame{Head: header, Body: payload, Port: 2000}
 }
 
-// Write writes bufs, waiting for room as often as needed.
-func (s *Sender) Write(t testing.TB, bufs [][]byte) {
+// Try sends leading frames, and returns those that were not taken whole.
+func (s *Sender) Try(frames []transport.Frame) (rest []transport.Frame, err error) {
+	n, err := s.Link.Send(frames)
+	if n.Frames > len(frames) || n.Frames == len(frames) && n.Begun() || n.Octets < 0 {
+		panic(fmt.Sprintf("Send of %d frames has taken %+v", len(frames), n))
+	}
+	for i := range n.Frames {
+		s.sent += uint64(frames[i].Size() - s.part)
+		s.part = 0
+	}
+	rest = frames[n.Frames:]
+	s.sent += uint64(n.Octets)
+	if s.part += n.Octets; len(rest) > 0 && s.part > 0 && s.part >= rest[0].Size() {
+		panic(fmt.Sprintf("Send has taken %d octets of a frame of %d, and not the frame", s.part, rest[0].Size()))
+	}
+	return rest, err
+}
+
+// Write sends frames, waiting for room as often as needed.
+func (s *Sender) Write(t testing.TB, frames ...transport.Frame) {
 	t.Helper()
 	for {
-		n, err := s.Link.Writev(bufs)
+		rest, err := s.Try(frames)
 		if err != nil {
-			t.Fatalf("Writev: %v", err)
+			t.Fatalf("Send: %v", err)
 		}
-		s.sent += uint64(n)
-		if bufs = Skip(bufs, n); bufs == nil {
+		if frames = rest; len(frames) == 0 {
 			return
 		}
 		s.Rec.WaitWritable(t)
@@ -80,18 +99,5 @@ func (s *Sender) Send(t testing.TB, sizes ...int) {
 	}
 }
 
-// Sent returns how many bytes were written.
+// Sent returns how many octets were written.
 func (s *Sender) Sent() uint64 { return s.sent }
-
-// Skip returns what is left of bufs behind its first n bytes, nil if nothing.
-// It changes the slices of bufs.
-func Skip(bufs [][]byte, n int) [][]byte {
-	for i, b := range bufs {
-		if n < len(b) {
-			bufs[i] = b[n:]
-			return bufs[i:]
-		}
-		n -= len(b)
-	}
-	return nil
-}

@@ -28,8 +28,8 @@ const (
 	OpFailed           // failed on this host: the operation did not happen
 )
 
-// Operation is one access to memory of the peer. It is the link's from Operate to
-// Done, and so is Local.
+// Operation is one access to memory of the peer. It is the link's from the Send that
+// begins it to Done, and so is Local.
 type Operation struct {
 	Kind  OpKind
 	Local [][]byte // memory that is written from or read into; for atomics 8 bytes for the old value, in host order
@@ -45,7 +45,7 @@ type Operation struct {
 	Owner any // the caller's
 
 	// Done is called once for every Operation that was begun, from any goroutine,
-	// with none of the link's locks held; it may be before Operate has returned, and
+	// with none of the link's locks held; it may be before Send has returned, and
 	// is always before the handler hears Closed. Local is the caller's again.
 	Done func(*Operation, OpStatus)
 }
@@ -75,22 +75,4 @@ func (op *Operation) Validate() error {
 		return fmt.Errorf("transport: an atomic takes 8 bytes of local memory: %w", syscall.EINVAL)
 	}
 	return nil
-}
-
-// Operator is a Link that also carries operations on the peer's memory.
-type Operator interface {
-	Link
-	// Operate begins all of ops, in order, behind everything written before, or none
-	// of them and returns false: the link is full, and the handler's Writable follows
-	// once, or the link is ending, and Closed does. It is called by who calls Writev. An error is about ops, none of which was
-	// begun, and not about the link.
-	Operate(ops []*Operation) (bool, error)
-	// WriteBehind is Writev for the bytes of the one message that belongs to the last
-	// ops begun: it is delivered only when the data of those that write is in place,
-	// and not at all if one of these is refused; it then counts as acknowledged.
-	WriteBehind(bufs [][]byte) (int, error)
-	// Between Cork and Uncork, which follows soon, operations and messages behind
-	// them may wait for each other, to leave together. Both are for who calls Writev.
-	Cork()
-	Uncork()
 }

@@ -87,8 +87,8 @@ func (s *sorting) await(t *testing.T, want ...string) {
 	}
 }
 
-// sorters are the two ends of a link.
-func sorters(t *testing.T) (a, b transport.Link, ha, hb *sorting) {
+// queued are the two ends of a link.
+func queued(t *testing.T) (a, b transport.Link, ha, hb *sorting) {
 	t.Helper()
 	ta, tb := newTransport(t, Options{}), newTransport(t, Options{})
 	at := [2]netip.Addr{newAddr(), newAddr()}
@@ -119,33 +119,31 @@ func sorters(t *testing.T) (a, b transport.Link, ha, hb *sorting) {
 }
 
 // messages are some to these ports, in one write.
-func messages(ports ...uint16) (bufs [][]byte, n int) {
+func messages(ports ...uint16) (frames []transport.Frame) {
 	for i, p := range ports {
-		b := (&wire.Header{Sequence: uint64(i), Length: 100, Sport: 9, Dport: p}).AppendTo(nil)
-		b = append(b, make([]byte, 100)...)
-		bufs = append(bufs, b)
-		n += len(b)
+		head := (&wire.Header{Sequence: uint64(i), Length: 100, Sport: 9, Dport: p}).AppendTo(nil)
+		frames = append(frames, transport.Frame{Head: head, Body: make([]byte, 100), Port: p})
 	}
-	return bufs, n
+	return frames
 }
 
 // Messages come by the queues that the peer has told of, the others by the first, in
 // the order in which they were written; what is not ready is held.
-func TestLinkSorts(t *testing.T) {
+func TestMessagesComeByTheirQueues(t *testing.T) {
 	t.Parallel()
-	a, b, ha, hb := sorters(t)
+	a, b, ha, hb := queued(t)
 	write := func(ports ...uint16) {
 		t.Helper()
-		bufs, n := messages(ports...)
-		for end := time.Now().Add(transporttest.Patience); n > 0; {
-			m, err := a.Writev(bufs)
+		frames := messages(ports...)
+		for end := time.Now().Add(transporttest.Patience); len(frames) > 0; {
+			n, err := a.Send(frames)
 			if err != nil || time.Now().After(end) {
-				t.Fatal(m, err)
+				t.Fatal(n, err)
 			}
-			if m != 0 && m != n {
-				t.Fatalf("%d of %d bytes", m, n)
+			if n.Frames != 0 && n.Frames != len(frames) || n.Begun() {
+				t.Fatalf("%+v of %d", n, len(frames))
 			}
-			n -= m
+			frames = frames[n.Frames:]
 		}
 	}
 	write(10, 20)
