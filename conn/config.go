@@ -71,6 +71,9 @@ type Config struct {
 	// OnRefused hears, within RefusedBy, of each message to whose port nobody is bound;
 	// nil: nobody does.
 	OnRefused func(sport, dport uint16)
+	// OneOperation has Fill show one operation at a time, for links that do operations within
+	// Send: how one has ended may decide whether the next one begins.
+	OneOperation bool
 	// Begins hears, within Fill, of each operation that is about to be shown on a path, and
 	// lets it begin; otherwise its message ends with Again. nil: all begin.
 	Begins func(path int, op *Operation) bool

@@ -116,7 +116,7 @@ func (c *Conn) pick(p *path, b *Batch, end uint64, claimed, fresh int) {
 	if room < 0 {
 		room = math.MaxInt // negative: room is not bounded
 	}
-	picked := 0
+	picked, most := 0, max(1, p.opsMost)
 	pos := q.next
 	for pos < end && picked+b.Cost < batchBytes && len(b.Frames) < batchFrames {
 		e := q.at(pos)
@@ -163,8 +163,8 @@ func (c *Conn) pick(p *path, b *Batch, end uint64, claimed, fresh int) {
 		picked += size
 		pos++
 		if op != nil && !b.operate(op) {
-			if op.Fence && !op.Silent {
-				break // the message waits for the end of the operation
+			if op.Fence && !op.Silent || len(b.Ops) >= most {
+				break // with Fence the message waits for the end of the operation
 			}
 			continue
 		}
@@ -177,8 +177,11 @@ func (c *Conn) pick(p *path, b *Batch, end uint64, claimed, fresh int) {
 		}
 		b.Frames = append(b.Frames, f)
 		b.Bytes += size
+		if len(b.Ops) >= most { // what is behind keeps its chance to expire, or to be held back
+			break
+		}
 	}
-	p.shown = pos
+	p.shown, p.opsShown = pos, len(b.Ops)
 	b.Octets = max(0, picked-claimed)
 }
 
@@ -246,12 +249,14 @@ func (c *Conn) Wrote(i int, t transport.Taken) (more bool) {
 	if len(p.control) > 0 {
 		p.controlTaken(t)
 	} else {
+		p.opsBegun = 0
 		for range t.Frames {
 			c.frameTaken(p)
 		}
 		if t.Begun() {
 			c.frameBegun(p, t)
 		}
+		p.boundOps(c.cfg.OneOperation)
 	}
 	switch {
 	case c.closed:
@@ -267,6 +272,20 @@ func (c *Conn) Wrote(i int, t transport.Taken) (more bool) {
 	}
 	c.leave(p)
 	return p.ready(c)
+}
+
+// boundOps sets how many operations the next Fill shows: one at first, twice as many each
+// time when the link has begun all of them, and as many as it has begun when it had no room.
+func (p *path) boundOps(one bool) {
+	switch {
+	case p.opsShown == 0:
+	case one:
+		p.opsMost = 1
+	case p.opsBegun < p.opsShown:
+		p.opsMost = max(1, p.opsBegun)
+	default:
+		p.opsMost = min(max(2, 2*p.opsMost), batchFrames)
+	}
 }
 
 func (p *path) controlTaken(t transport.Taken) {

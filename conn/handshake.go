@@ -14,7 +14,9 @@ func (c *Conn) HandleControl(now time.Time, i int, h *wire.Header, payload []byt
 	switch {
 	case c.closed:
 	case h.IsCongestion():
-		if len(payload) == wire.CongestionMapSize {
+		// A path that is not in use may have a link of the peer's last process, whose map comes
+		// behind those of the present one, before it tells whose it is.
+		if len(payload) == wire.CongestionMapSize && (i < c.used() || p.told) {
 			c.hearMap((*wire.CongestionMap)(payload))
 			c.mapped = true
 			c.maps++

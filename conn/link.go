@@ -200,6 +200,8 @@ func (c *Conn) afterLoss(now time.Time, p *path) {
 		c.schedule(now, p)
 		if p.index > 0 {
 			c.verifyPeer(now)
+		} else {
+			c.closeSurplus()
 		}
 	case p.index == 0:
 		c.closeSurplus()

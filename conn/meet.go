@@ -26,6 +26,7 @@ func (c *Conn) Meets(now time.Time, i int, generation uint32) {
 }
 
 func (c *Conn) meet(p *path) {
+	p.met = false // later the link has carried something
 	if !c.generation(p, p.toldGen) {
 		return
 	}

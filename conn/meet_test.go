@@ -39,6 +39,7 @@ func TestMeetsNewGeneration(t *testing.T) {
 		o.probe()
 		if c.dropped { // its key was the last generation's
 			next := &Operation{Epoch: o.Epoch()}
+			o.paths[0].opsMost = 8
 			o.send(next)
 			o.send(&Operation{})
 			o.begin(next)

@@ -140,8 +140,9 @@ func (m *model) connect() {
 	m.written, m.took = 0, 0
 }
 
-// fill returns what the path must write next, and whether there is anything.
-func (m *model) fill() (out []byte, ok bool) {
+// fill returns what the path must write next, with so many operations at most, and whether
+// there is anything.
+func (m *model) fill(most int) (out []byte, ok bool) {
 	m.shown = nil
 	if !m.up {
 		return nil, false
@@ -183,7 +184,9 @@ func (m *model) fill() (out []byte, ok bool) {
 		e.picked, m.filling = true, true
 		out = append(out, e.bytes()[min(e.off, e.size()):]...)
 		if e.op == opWaits {
-			m.shown = append(m.shown, e)
+			if m.shown = append(m.shown, e); len(m.shown) == most {
+				break
+			}
 		}
 	}
 	return out, m.filling

@@ -127,6 +127,7 @@ func (c *Conn) opWaits(p *path, pos uint64) bool {
 // began follows an operation of the message that is next, which the link has begun.
 func (c *Conn) began(p *path, op *Operation) {
 	op.begun = true
+	p.opsBegun++
 	if !op.done {
 		p.pending++
 	}
@@ -150,7 +151,11 @@ func (c *Conn) began(p *path, op *Operation) {
 // Wrote. The message ends with OtherError.
 func (c *Conn) OpRefused(op *Operation) {
 	if c.hasOp(op) && !op.begun {
-		c.remove(&c.paths[op.path], op.pos, OtherError)
+		p := &c.paths[op.path]
+		if op.pos == shelved { // Wrote has moved its message to path 0, where its port is stopped
+			c.unshelve(p, func(e *entry) bool { return e.flags&entryOp != 0 && c.ops[e.token] == op })
+		}
+		c.remove(p, op.pos, OtherError)
 	}
 }
 
@@ -191,4 +196,7 @@ func (c *Conn) opEnded(p *path, op *Operation) {
 // remove settles the message at pos, which is not written.
 func (c *Conn) remove(p *path, pos uint64, status Status) {
 	c.settle(p, pos, pos+1, func(*entry) (Status, bool) { return status, true })
+	if c.fencePath(p); p.probe && p.state == Up { // the barrier may have waited for the message
+		c.act(Action{Kind: Transmit, Path: p.index})
+	}
 }

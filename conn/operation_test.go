@@ -13,6 +13,7 @@ import (
 func TestOperationsAndMessagesShareABatch(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
+	o.paths[0].opsMost = 8
 	op, second := &Operation{Work: "work"}, &Operation{}
 	o.send(nil)
 	o.send(nil)
@@ -21,9 +22,11 @@ func TestOperationsAndMessagesShareABatch(t *testing.T) {
 	o.send(second)
 	o.fill(5*opSize, op, second)
 	o.wrote(2 * opSize) // the link had no room for the operation
+	o.paths[0].opsMost = 8
 	o.fill(3*opSize, op, second)
 	o.took()
 	o.wrote(5)
+	o.paths[0].opsMost = 8
 	o.fill(3*opSize-5, second)
 	o.wrote(opSize - 5)
 	o.fill(2*opSize, second)
@@ -221,6 +224,7 @@ func TestSilentOperation(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
 	a, b := &Operation{Silent: true}, &Operation{Silent: true}
+	o.paths[0].opsMost = 8
 	o.send(nil)
 	o.write(1)
 	next := o.PathInfos()[0].NextTX
@@ -315,6 +319,7 @@ func TestOperationBeforeALargeMessage(t *testing.T) {
 	o.send(nil)
 	left := wire.HeaderSize + InlineMax + 1
 	for i, n := range []int{20, 28, 1, InlineMax} {
+		o.paths[0].opsMost = 8
 		o.fill(left+opSize, []*Operation{op}[:1-min(i, 1)]...)
 		if len(o.b.Frames[0].Ops) != 1 || o.b.Frames[1].Ops != nil {
 			t.Fatal("a frame does not say that an operation precedes it, or the next one does")

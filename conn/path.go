@@ -63,6 +63,10 @@ type path struct {
 	met     bool           // Meets is to follow when what this link claims is believed
 	claim   wire.Handshake // what this link claims, if claiming
 
+	opsMost  int // operations that Fill shows at a time: what the link has taken of late, and some more
+	opsShown int // operations that the last Fill has shown
+	opsBegun int // operations that the link has begun of those
+
 	pending int    // operations begun and not done
 	quiet   int    // messages in [first,next) that wait only for their operation
 	holes   int    // settled messages in [first,next)

@@ -93,7 +93,7 @@ func queueRun(t *testing.T, seed uint64) {
 			}
 			m.accept(e)
 		case x < 12 && expect == nil:
-			want, some := m.fill()
+			want, some := m.fill(max(1, c.paths[0].opsMost))
 			ok := c.Fill(0, &batch)
 			if same := func(b BatchOp, e *modelMessage) bool { return b.Op == e.m.Op }; ok != some || !slices.EqualFunc(batch.Ops, m.shown, same) {
 				fail("op %d: Fill is %v with %d bytes to write and %d operations, not %d", op, ok, len(want), len(batch.Ops), len(m.shown))

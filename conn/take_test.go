@@ -59,6 +59,7 @@ func begun(b *Batch, t transport.Taken) []BatchOp {
 func TestBatchCountsWhatIsTaken(t *testing.T) {
 	t.Parallel()
 	o := newOpBench(t)
+	o.paths[0].opsMost = 8
 	for range 3 {
 		o.send(nil)
 	}
@@ -67,6 +68,7 @@ func TestBatchCountsWhatIsTaken(t *testing.T) {
 	o.send(nil)
 	o.Fill(0, &o.b)
 	o.Wrote(0, take(&o.b, 7, 0)) // so that some of the first frame was taken before
+	o.paths[0].opsMost = 8
 	o.Fill(0, &o.b)
 	if o.b.Bytes != 5*opSize-7 || len(o.b.Frames) != 6 {
 		t.Fatalf("%d bytes in %d frames", o.b.Bytes, len(o.b.Frames))

@@ -184,27 +184,27 @@ func awaitReset(peers []*peer) {
 
 // linked tells whether the peer has a link that has not ended.
 func (p *peer) linked() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.links) > 0
+	p.Lock()
+	defer p.Unlock()
+	return p.Linked() > 0
 }
 
 // bar begins or ends that there may be no connection with the peer. It tells whether that
 // is news, and whether there were links, which are reset.
 func (p *peer) bar(on bool) (changed, reset bool) {
-	p.mu.Lock()
-	if p.core.Barred() == on {
-		p.mu.Unlock()
+	p.Lock()
+	if p.Core.Barred() == on {
+		p.Unlock()
 		return false, false
 	}
-	links := make([]transport.Link, 0, len(p.links))
+	var links []transport.Link
 	p.barred.Store(on)
 	if svc := p.node.service.Load(); svc != nil {
 		svc.showDown(p) // before messages end, whose room lets senders go on
 	}
 	if on {
-		links = slices.AppendSeq(links, maps.Values(p.links))
-		p.core.Bar()
+		links = p.Links()
+		p.Core.Bar()
 		for _, f := range slices.Clone(p.flows) {
 			for _, it := range p.unparkLocked(f, func(*parked) bool { return true }) {
 				p.ending = append(p.ending, parkedEnd{it, StatusOtherError})
@@ -212,11 +212,11 @@ func (p *peer) bar(on bool) (changed, reset bool) {
 			}
 		}
 	} else {
-		p.core.Unbar(p.node.now())
+		p.Core.Unbar(p.node.now())
 	}
 	p.turned = true // sockets and applications are to hear of it
-	p.armLocked()
-	p.unlock(nil)
+	p.Arm()
+	p.Commit()
 	for _, l := range links {
 		l.Close(transport.Abort) // Draining would go on taking what the peer sends.
 	}

@@ -241,9 +241,9 @@ func TestNotReadyEnds(t *testing.T) {
 				return
 			}
 			q.node.eachPeer(func(p *peer) {
-				p.mu.Lock()
-				l := p.path[0].link
-				p.mu.Unlock()
+				p.Lock()
+				l := p.Link(0)
+				p.Unlock()
 				if l != nil && p.remote == at.Addr() {
 					l.Close(1)
 				}

@@ -2,9 +2,11 @@ package rds
 
 import (
 	"context"
+	"net/netip"
 	"testing"
 
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/rdma"
 )
 
 // askedLink is a link that tells when it is asked for acknowledgements.
@@ -21,23 +23,40 @@ func (l *askedLink) Ask() {
 	l.Link.Ask()
 }
 
+// askedTransport makes links that tell when they are asked.
+type askedTransport struct {
+	*rdma.Transport
+	asked chan struct{}
+}
+
+func (t askedTransport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
+	l, err := t.Transport.Dial(ctx, local, remote, path)
+	if err != nil {
+		return nil, err
+	}
+	return &askedLink{l, t.asked}, nil
+}
+
+func (t askedTransport) Listen(local netip.Addr, accept func(transport.Link)) error {
+	return t.Transport.Listen(local, func(l transport.Link) { accept(&askedLink{l, t.asked}) })
+}
+
 // A sender that waits for room has the peer asked for what it has taken, each time.
 func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	a, b := l.bind(l.node(Config{Wire: WireXRC})), l.bind(l.node(Config{Wire: WireXRC}))
+	cfg := Config{Port: l.port}
+	cfg.setDefaults()
+	tr, err := rdma.New(xrcOptions(&cfg, 0, nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan struct{}, 1)
+	a, b := l.bind(l.node(Config{Wire: WireAuto, Transport: askedTransport{tr, asked}})), l.bind(l.node(Config{Wire: WireXRC}))
 	ctx := background(t)
 	if err := converse(ctx, a, b, 3); err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan struct{}, 1)
-	a.node.node.eachPeer(func(p *peer) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.path[0].link != nil {
-			p.path[0].link = &askedLink{p.path[0].link, asked}
-		}
-	})
 	mustSet(t, a.SetWriteBuffer(16<<10))
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

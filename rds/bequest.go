@@ -82,16 +82,16 @@ func (l *Legacy) add(f *os.File) int {
 }
 
 func (p *peer) legacy() (legacyPeer, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	out := legacyPeer{Index: p.index, Local: p.local.addr, Remote: p.remote, Core: p.core.Legacy(), Carries: uint8(p.carries)}
-	for i := range p.path {
-		out.Received[i] = p.path[i].in.Next()
+	p.Lock()
+	defer p.Unlock()
+	out := legacyPeer{Index: p.index, Local: p.local.addr, Remote: p.remote, Core: p.Core.Legacy(), Carries: uint8(p.carries)}
+	for i := range conn.MaxPaths {
+		out.Received[i] = p.Inbound(i).Next()
 	}
 	if c, ok := p.node.via(p.remote).(*choice.Transport); ok {
 		out.Wire = c.Chosen(p.local.addr, p.remote)
 	}
-	epoch := p.core.Epoch()
+	epoch := p.Core.Epoch()
 	waits := func(m *conn.QueuedMessage) {
 		a := m.Account.Owner.(*nodeSocket).app
 		if a == nil || !a.sess.moves {
@@ -114,12 +114,12 @@ func (p *peer) legacy() (legacyPeer, error) {
 		}
 		out.Queue = append(out.Queue, q)
 	}
-	if !p.core.Queue(waits) {
+	if !p.Core.Queue(waits) {
 		return out, fmt.Errorf("an operation on the memory of %v is under way: %w", p.remote, ErrBusy)
 	}
 	for _, f := range p.flows { // behind what is queued, as the peer's budget has no room
 		for _, it := range f.queue.All() {
-			m := conn.QueuedMessage{Message: it.m, Path: p.core.PathFor(it.m.Sport), Lent: it.m.Body}
+			m := conn.QueuedMessage{Message: it.m, Path: p.Core.PathFor(it.m.Sport), Lent: it.m.Body}
 			if m.Body != nil {
 				m.Payload = m.Body.B
 			}

@@ -157,10 +157,10 @@ func TestSubmissionsAreMarkedBeforeTheyAreTaken(t *testing.T) {
 	x.mu.Lock()
 	head := x.sq.Head()
 	x.mu.Unlock()
-	p.mu.Lock() // nothing can be sent
+	p.Lock() // nothing can be sent
 	mustSend(t, s, far.LocalAddrPort(), []byte("second"))
 	marked := holds(patience, func() bool { return x.seg.Taking().Load() == head+1+1 })
-	p.mu.Unlock()
+	p.Unlock()
 	if !marked {
 		t.Fatal("a submission is taken that was not marked before")
 	}

@@ -316,9 +316,9 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 	operate(t, a, b, 2, read)
 	refused := func() bool {
 		p := x.node.peerAt(0)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.path[0].tx.blocked
+		p.Lock()
+		defer p.Unlock()
+		return p.Full(0)
 	}
 	eventually(t, "a link without room", refused)
 	done := make(chan error, 1)

@@ -54,7 +54,7 @@ func (c *counters) operated(op *operation) {
 
 // countersLocked are those of a connection.
 func (p *peer) countersLocked() conn.Counters {
-	c := p.core.Counters()
+	c := p.Core.Counters()
 	c.SendExpired += p.expired
 	return c
 }
@@ -69,9 +69,9 @@ func (n *Node) list() []transport.Counter {
 	peers := slices.Collect(maps.Values(n.peers))
 	n.mu.RUnlock()
 	for _, p := range peers {
-		p.mu.Lock()
+		p.Lock()
 		t.Add(p.countersLocked())
-		p.mu.Unlock()
+		p.Unlock()
 	}
 	c := &n.counters
 	out := []transport.Counter{

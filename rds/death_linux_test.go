@@ -198,9 +198,9 @@ func TestApplicationsAreKilled(t *testing.T) { // not in parallel: it measures t
 		}
 		n.mu.RUnlock()
 		n.eachPeer(func(p *peer) {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if k := len(p.flows); k != 0 || p.unackedLocked() {
+			p.Lock()
+			defer p.Unlock()
+			if k := len(p.flows); k != 0 || p.Unacked() {
 				t.Errorf("%v: %d flows are left, or something unacknowledged", p.remote, k)
 			}
 		})

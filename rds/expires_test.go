@@ -223,11 +223,11 @@ func TestExpiresInAFlow(t *testing.T) {
 	eventually(t, "messages to be in a flow", func() bool {
 		parked := 0
 		n.eachPeer(func(p *peer) {
-			p.mu.Lock()
+			p.Lock()
 			for _, f := range p.flows {
 				parked += f.queue.Len()
 			}
-			p.mu.Unlock()
+			p.Unlock()
 		})
 		return parked > most/2
 	})

@@ -21,7 +21,7 @@ const (
 )
 
 // flow holds the messages of one session that wait for a connection. It is
-// guarded by peer.mu.
+// guarded by the lock of the peer.
 type flow struct {
 	sess    *session
 	queue   fifo.Queue[parked]
@@ -84,14 +84,14 @@ func (f *flow) pop() {
 // link it has not: what is parked for a peer is bounded by budgets, and whoever
 // closes the gate has something to write, and opens it again.
 func (p *peer) gateClosed(port uint16) bool {
-	i := p.core.PathFor(port)
-	return p.path[i].link != nil && p.core.Unsent(i)-p.core.HeldBytes(i) >= flowGate
+	i := p.Core.PathFor(port)
+	return p.Link(i) != nil && p.Core.Unsent(i)-p.Core.HeldBytes(i) >= flowGate
 }
 
 // acceptLocked takes a session's message: into the log, or into its flow.
 func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) {
 	if s.account.Bytes() >= s.account.Limit()/2 { // the application waits for room, or soon will
-		p.pressedLocked()
+		p.Press()
 	}
 	f := x.flows[p]
 	if (f == nil || f.empty()) && !p.gateClosed(m.Sport) {
@@ -111,7 +111,7 @@ func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) {
 	f.park(p.node.pool, s, m)
 	if !m.Deadline.IsZero() {
 		p.limits.Note(m.Deadline)
-		p.armLocked()
+		p.Arm()
 	}
 	x.stalls.Add(1)
 	if !f.active {
@@ -163,18 +163,18 @@ func (p *peer) serveLocked() (some bool) {
 // serve is serveLocked when something other than the transmitter has opened
 // the gates.
 func (p *peer) serve() {
-	p.mu.Lock()
+	p.Lock()
 	if len(p.flows) == 0 || !p.serveLocked() {
-		p.mu.Unlock()
+		p.Unlock()
 		return
 	}
-	p.unlock(nil)
-	for i := range p.path {
-		p.mu.Lock()
-		ready := p.core.Ready(i)
-		p.mu.Unlock()
+	p.Commit()
+	for i := range conn.MaxPaths {
+		p.Lock()
+		ready := p.Core.Ready(i)
+		p.Unlock()
 		if ready {
-			p.transmit(i)
+			p.Transmit(i)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool, status conn.St
 	if s.app == nil {
 		return 0, 0
 	}
-	p.mu.Lock()
+	p.Lock()
 	var f *flow
 	for _, g := range p.flows {
 		if g.sess == s.app.sess {
@@ -192,11 +192,11 @@ func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool, status conn.St
 		}
 	}
 	if f == nil {
-		p.mu.Unlock()
+		p.Unlock()
 		return 0, 0
 	}
 	gone := p.unparkLocked(f, func(it *parked) bool { return it.s == s && (all || it.m.Dport == port) })
-	p.mu.Unlock()
+	p.Unlock()
 	for i := range gone {
 		bytes += gone[i].m.Size()
 		gone[i].end(status)

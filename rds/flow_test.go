@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -17,9 +18,9 @@ func TestSessionsTakeTurns(t *testing.T) {
 	l := newLoopLab(t)
 	n := l.node(Config{})
 	la := &localAddr{addr: newAddr()}
-	p := newPeer(n, la, peerKey{local: la.addr, remote: newAddr()}, conn.ByAddress)
+	p := newPeer(n, la, peerKey{local: la.addr, remote: newAddr()}, conn.Acceptor)
 	defer p.close()
-	p.path[0].link = deadLink{} // there is one, and nothing is written
+	p.Accepted(deadLink{}, 32768) // there is a link, and nothing is written
 	const size = 32 << 10
 	sessions := make([]*session, 3)
 	socks := make([]*nodeSocket, 3)
@@ -39,13 +40,13 @@ func TestSessionsTakeTurns(t *testing.T) {
 		}
 	}
 	queued := func() (ports []uint16) {
-		for _, m := range p.core.Messages(false, 1000) {
+		for _, m := range p.Core.Messages(false, 1000) {
 			ports = append(ports, m.Sport)
 		}
 		return ports
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Lock()
+	defer p.Unlock()
 	for range 40 { // a flood,
 		send(0, size)
 	}
@@ -61,7 +62,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 	if got := queued(); len(got) != direct {
 		t.Fatalf("%d messages went to the log before the gate closed, want %d", len(got), direct)
 	}
-	p.core.Cancel(&socks[0].account, 9, true) // the log is empty again
+	p.Core.Cancel(&socks[0].account, 9, true) // the log is empty again
 	if got := queued(); len(got) != 0 {
 		t.Fatalf("%d messages left", len(got))
 	}
@@ -69,7 +70,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 		if !p.serveLocked() {
 			t.Fatal("nobody was served with an open gate")
 		}
-		if unsent := p.core.Unsent(0); unsent > flowGate+size+48 {
+		if unsent := p.Core.Unsent(0); unsent > flowGate+size+48 {
 			t.Fatalf("%d unwritten bytes were let through", unsent)
 		}
 		got := queued()
@@ -77,7 +78,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 			t.Errorf("the small messages are number %d, behind more than a quantum of the flood: %v", i, got)
 		}
 		for _, s := range socks {
-			p.core.Cancel(&s.account, 9, true)
+			p.Core.Cancel(&s.account, 9, true)
 		}
 	}
 	for i, s := range socks {
@@ -94,8 +95,8 @@ func TestLooksAtFlowsAreBounded(t *testing.T) {
 	la := &localAddr{addr: newAddr()}
 	p := newPeer(newLoopLab(t).node(Config{PeerBudget: 1000}), la, peerKey{local: la.addr, remote: newAddr()}, conn.ByAddress)
 	defer p.close()
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Lock()
+	defer p.Unlock()
 	s, x := &nodeSocket{node: p.node, la: la, port: 100}, &session{flows: make(map[*peer]*flow)}
 	s.account.SetLimit(1 << 30)
 	const messages = 20_000
@@ -118,10 +119,16 @@ func TestLooksAtFlowsAreBounded(t *testing.T) {
 	p.ending = nil // their session is none
 }
 
-// deadLink is a link that nobody writes to.
-type deadLink struct{ transport.Link }
+// deadLink is a link that takes nothing.
+type deadLink struct{ transport.Plain }
 
-func (deadLink) Close(transport.CloseMode) {}
+func (deadLink) Start(transport.Handler) error                         { return nil }
+func (deadLink) Send([]transport.Frame) (t transport.Taken, err error) { return t, err }
+func (deadLink) Acked() uint64                                         { return 0 }
+func (deadLink) Close(transport.CloseMode)                             {}
+func (deadLink) LocalAddr() (a netip.AddrPort)                         { return a }
+func (deadLink) RemoteAddr() (a netip.AddrPort)                        { return a }
+func (deadLink) Stats() (s transport.LinkStats)                        { return s }
 
 // nowhereToGo owns what the test throws away.
 type nowhereToGo struct{}

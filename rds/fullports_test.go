@@ -127,9 +127,9 @@ func heldBack(t *testing.T, buffer, n int) (s *Socket, h *share, far, up *Socket
 	p := s.node.last.Load()
 	h = s.node.share(p)
 	eventually(t, "acknowledgements", func() bool { return s.node.account.Messages() == 0 })
-	p.mu.Lock()
-	p.core.Hold([]uint16{heldPort}, true)
-	p.unlock(nil)
+	p.Lock()
+	p.Core.Hold([]uint16{heldPort}, true)
+	p.Commit()
 	h.Admit(n)
 	queueHeld(t, h, n)
 	return s, h, far, up
@@ -138,9 +138,9 @@ func heldBack(t *testing.T, buffer, n int) (s *Socket, h *share, far, up *Socket
 // queueHeld queues a message of n bytes, which the send buffer has already, for port 5000.
 func queueHeld(t *testing.T, h *share, n int) {
 	t.Helper()
-	h.p.mu.Lock()
+	h.p.Lock()
 	err := h.p.enqueueLocked(h.s, &conn.Message{Sport: h.s.port, Dport: heldPort, Account: &h.Account, Payload: make([]byte, n), Admitted: true})
-	h.p.unlock(nil)
+	h.p.Commit()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,16 +217,16 @@ func TestSendersHearOfMessagesHeldBack(t *testing.T) {
 
 	s, h, _, up = heldBack(t, limit, 0)
 	p := h.p
-	p.mu.Lock() // nothing of p is transmitted
-	p.core.Hold([]uint16{heldPort}, false)
+	p.Lock() // nothing of p is transmitted
+	p.Core.Hold([]uint16{heldPort}, false)
 	h.Admit(limit)
 	err := p.enqueueLocked(h.s, &conn.Message{Sport: h.s.port, Dport: heldPort, Account: &h.Account, Payload: make([]byte, limit)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	sent = sending(t, s, up, 1)
-	p.core.Hold([]uint16{heldPort}, true)
-	p.unlock(nil)
+	p.Core.Hold([]uint16{heldPort}, true)
+	p.Commit()
 	if err := <-sent; err != nil {
 		t.Errorf("messages that were queued: %v", err)
 	}
@@ -246,10 +246,10 @@ func TestApplicationHearsOfMessagesHeldBack(t *testing.T) {
 	var p *peer
 	near.eachPeer(func(q *peer) { p = q })
 	const size = 1000
-	p.mu.Lock()
+	p.Lock()
 	mustSend(t, s, netip.AddrPortFrom(far.LocalAddrPort().Addr(), heldPort), make([]byte, size))
-	p.core.Hold([]uint16{heldPort}, true)
-	p.unlock(nil)
+	p.Core.Hold([]uint16{heldPort}, true)
+	p.Commit()
 	h := s.client.half.Load()
 	eventually(t, "the bytes held back", func() bool { return h.heldBytes() == size })
 

@@ -74,10 +74,10 @@ func (n *Node) Return() {
 		wire.Resume()
 	}
 	n.eachPeer(func(p *peer) {
-		p.mu.Lock()
-		p.core.Return(p.node.now())
-		p.armLocked()
-		p.unlock(nil)
+		p.Lock()
+		p.Core.Return(p.node.now())
+		p.Arm()
+		p.Commit()
 	})
 	for _, la := range n.allLocals() {
 		la.announce(n)
@@ -214,9 +214,9 @@ func (n *Node) settle(ctx context.Context, svc *Service) error {
 func (n *Node) settled() bool {
 	settled := true
 	n.eachPeer(func(p *peer) {
-		p.mu.Lock()
-		settled = settled && p.core.Settled() && (len(p.flows) == 0 || len(p.links) == 0)
-		p.mu.Unlock()
+		p.Lock()
+		settled = settled && p.Core.Settled() && (len(p.flows) == 0 || p.Linked() == 0)
+		p.Unlock()
 	})
 	return settled
 }

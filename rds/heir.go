@@ -84,10 +84,10 @@ func (h *Heir) Begin() {
 	}
 	for _, st := range h.in.state.Peers {
 		if p := n.peerAt(st.Index); p != nil && st.Core.Linked {
-			p.mu.Lock()
-			p.core.Reconnect(n.now())
-			p.armLocked()
-			p.unlock(nil)
+			p.Lock()
+			p.Core.Reconnect(n.now())
+			p.Arm()
+			p.Commit()
 		}
 	}
 	for _, p := range h.in.peers {
@@ -151,19 +151,17 @@ func (n *Node) inherit(in *inheritance) error {
 		if err != nil {
 			return err
 		}
-		p.mu.Lock()
-		p.core.Inherit(st.Core)
+		p.Lock()
+		p.Core.Inherit(st.Core)
 		p.carries = carriage(st.Carries)
-		p.epoch.Store(p.core.Epoch())
-		p.generation.Store(st.Core.Generation)
+		p.Sync()
 		p.told.Store(true)
-		for i := range p.path {
-			if io := &p.path[i]; io.in.Next() == 0 && st.Received[i] > 0 { // there is no sequence: nothing came for a bound port
-				io.in = conn.InboundFrom(conn.Received{Generation: st.Core.Generation, Next: st.Received[i]})
-				io.nextRX.Store(st.Received[i])
+		for i := range conn.MaxPaths {
+			if p.Inbound(i).Next() == 0 && st.Received[i] > 0 { // there is no sequence: nothing came for a bound port
+				p.Resume(i, conn.Received{Generation: st.Core.Generation, Next: st.Received[i]})
 			}
 		}
-		p.mu.Unlock()
+		p.Unlock()
 		in.peers = append(in.peers, p)
 		if c, ok := n.via(p.remote).(*choice.Transport); ok && st.Wire != "" {
 			c.Inherit(st.Local, st.Remote, st.Wire, "taken over")

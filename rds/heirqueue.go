@@ -37,14 +37,14 @@ func (s *Service) requeue(p *peer, list []legacyQueued) error {
 		}
 		m.Account.Admit(len(q.Data))
 		x.queued.Add(int64(len(q.Data) + itemCost))
-		p.mu.Lock()
-		err := p.core.Requeue(s.node.now(), &m)
+		p.Lock()
+		err := p.Core.Requeue(s.node.now(), &m)
 		if err == conn.ErrBudget {
 			p.acceptLocked(x, a.s, &m.Message)
 			err = nil
 		}
-		p.armLocked()
-		p.unlock(nil)
+		p.Arm()
+		p.Commit()
 		if err != nil {
 			return err
 		}

@@ -330,9 +330,9 @@ func discard(ctx context.Context, s *Socket) {
 // congestedAt tells whether a peer of n has said that its port is congested.
 func congestedAt(n *Node, port uint16) (yes bool) {
 	n.eachPeer(func(p *peer) {
-		p.mu.Lock()
-		yes = yes || p.core.Congested(port)
-		p.mu.Unlock()
+		p.Lock()
+		yes = yes || p.Core.Congested(port)
+		p.Unlock()
 	})
 	return yes
 }

@@ -138,8 +138,8 @@ func TestFloodOfAPeerThatIsAway(t *testing.T) {
 	}
 	p := n.known(n.local(here), nobody)
 	flows := func() int {
-		p.mu.Lock()
-		defer p.mu.Unlock()
+		p.Lock()
+		defer p.Unlock()
 		return len(p.flows)
 	}
 	if flows() != 1 {

@@ -89,21 +89,21 @@ func (s *nodeSocket) received() []QueuedInfo {
 
 func (p *peer) info(info *Info, users []uint32) {
 	serving := p.node.serving(p.local.addr, p.remote)
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Lock()
+	defer p.Unlock()
 	c := ConnectionInfo{
-		Local: p.local.addr, Remote: p.remote, Paths: p.core.Paths(), Generation: p.core.PeerGeneration(),
-		Queued: p.core.Queued(), Path: p.core.PathInfos(), NextRX: p.path[0].nextRX.Load(),
+		Local: p.local.addr, Remote: p.remote, Paths: p.Core.Paths(), Generation: p.Core.PeerGeneration(),
+		Queued: p.Core.Queued(), Path: p.Core.PathInfos(), NextRX: p.NextRX(0),
 		users: users, Transport: serving, // replaced below by the link's own word, if there is a link
 	}
 	if len(c.Path) > 0 {
 		c.NextTX = c.Path[0].NextTX
 	}
-	c.Connected = p.core.State(0) == conn.Up
-	c.Connecting = p.core.State(0) == conn.Connecting
+	c.Connected = p.Core.State(0) == conn.Up
+	c.Connecting = p.Core.State(0) == conn.Connecting
 	for _, pi := range c.Path {
 		c.Sending = c.Sending || pi.Transmitter
-		l := p.path[pi.Index].link
+		l := p.Link(pi.Index)
 		if l == nil {
 			continue
 		}
@@ -130,7 +130,7 @@ func (p *peer) info(info *Info, users []uint32) {
 	}
 	info.Connections = append(info.Connections, c)
 	list := func(unacked bool) (out []QueuedInfo) {
-		for _, m := range p.core.Messages(unacked, infoMessages) {
+		for _, m := range p.Core.Messages(unacked, infoMessages) {
 			out = append(out, QueuedInfo{
 				Local: netip.AddrPortFrom(p.local.addr, m.Sport), Remote: netip.AddrPortFrom(p.remote, m.Dport),
 				Sequence: m.Sequence, Bytes: m.Length,

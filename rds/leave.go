@@ -58,16 +58,16 @@ func (n *Node) leave(until time.Time, cut <-chan struct{}) {
 
 // part ends the peer's links, and tells whether it had the time to.
 func (p *peer) part(dialed, silent, late, cut <-chan struct{}) bool {
-	p.mu.Lock()
-	p.core.Retire()
-	p.unlock(nil)
-	p.awaitParting(dialed, cut, func() bool { return !p.core.Dialing() })
-	p.awaitParting(silent, cut, p.core.Retired)
-	p.mu.Lock()
-	p.core.Depart()
-	p.armLocked()
-	p.unlock(nil)
-	return p.awaitParting(late, cut, func() bool { return len(p.links) == 0 })
+	p.Lock()
+	p.Core.Retire()
+	p.Commit()
+	p.Await(dialed, cut, func() bool { return !p.Core.Dialing() })
+	p.Await(silent, cut, p.Core.Retired)
+	p.Lock()
+	p.Core.Depart()
+	p.Arm()
+	p.Commit()
+	return p.Await(late, cut, func() bool { return p.Linked() == 0 })
 }
 
 // closeWait is how long a node that is closed waits for its links to end.
@@ -80,42 +80,9 @@ func (n *Node) awaitLinks() {
 	defer time.AfterFunc(closeWait, func() { close(late) }).Stop()
 	var wg sync.WaitGroup
 	n.eachPeer(func(p *peer) {
-		wg.Go(func() { p.awaitParting(late, nil, func() bool { return len(p.links) == 0 }) })
+		wg.Go(func() { p.Await(late, nil, func() bool { return p.Linked() == 0 }) })
 	})
 	wg.Wait()
-}
-
-// awaitParting waits for a condition under mu of which partingLocked tells.
-func (p *peer) awaitParting(late, cut <-chan struct{}, ok func() bool) bool {
-	news := make(chan struct{}, 1)
-	p.mu.Lock()
-	p.parting = news
-	done := ok()
-	p.mu.Unlock()
-	for !done {
-		select {
-		case <-news:
-		case <-late:
-			return false
-		case <-cut:
-			return false
-		}
-		p.mu.Lock()
-		done = ok()
-		p.mu.Unlock()
-	}
-	return true
-}
-
-// partingLocked wakes who waits for this peer to be left.
-func (p *peer) partingLocked() {
-	if p.parting == nil {
-		return
-	}
-	select {
-	case p.parting <- struct{}{}:
-	default:
-	}
 }
 
 // abandon gives up what the socket has sent and peers have not acknowledged, logs it for

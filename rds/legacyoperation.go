@@ -60,7 +60,7 @@ func (x *session) resumeOperation(a *appSocket, p *peer, q *legacyQueued) (*oper
 	in := q.Op
 	op := &operation{s: a.s, peer: p, dport: q.Dport}
 	op.lent = &lentOperation{sess: x, id: in.ID, notify: in.Notify, failure: in.Failure, cost: in.Cost}
-	op.core = conn.Operation{Work: op, List: op.room[:0], Cost: operationCost, Fence: in.Fence, Silent: in.Silent, Epoch: p.epoch.Load()}
+	op.core = conn.Operation{Work: op, List: op.room[:0], Cost: operationCost, Fence: in.Fence, Silent: in.Silent, Epoch: p.Epoch()}
 	if in.Stale {
 		op.core.Epoch--
 	}

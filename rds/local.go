@@ -134,9 +134,9 @@ func (l *localAddr) announce(n *Node) {
 	l.mu.Unlock()
 	n.counters.congUpdateQueued.Add(uint64(len(peers)))
 	for _, p := range peers {
-		p.mu.Lock()
-		p.core.MapChanged()
-		p.unlock(nil)
+		p.Lock()
+		p.Core.MapChanged()
+		p.Commit()
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // portMarks is since when ports of a peer take no messages, because the peer's congestion
-// map marks them or they are held. peer.mu guards it. It follows each change of either, not
+// map marks them or they are held. The lock of the peer guards it. It follows each change of either, not
 // each message.
 type portMarks struct {
 	last  *wire.CongestionMap  // marks of the last update; nil: no port is marked

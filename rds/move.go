@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 
+	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/choice"
 )
@@ -21,14 +22,14 @@ func (n *Node) moves(local, remote netip.Addr) {
 	if p == nil {
 		return
 	}
-	p.mu.Lock()
-	for i := range p.path {
-		if l := p.links[p.core.Link(i)]; l != nil && !p.targets(l) {
-			p.core.Leave(i)
+	p.Lock()
+	for i := range conn.MaxPaths {
+		if l := p.Carrying(i); l != nil && !p.targets(l) {
+			p.Core.Leave(i)
 		}
 	}
-	p.armLocked()
-	p.unlock(nil)
+	p.Arm()
+	p.Commit()
 }
 
 // targets tells whether a link is of the transport that the peer is to be served by.

@@ -392,16 +392,16 @@ func TestMoveWaitsForTheOldLink(t *testing.T) {
 	mustSend(t, from, other.LocalAddrPort(), []byte("xrc again"))
 	p := m.b.peers[peerKey{local: m.far, remote: m.near}]
 	eventually(t, "the new link to wait", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
+		p.Lock()
+		defer p.Unlock()
 		wire := "none"
-		if l := p.links[p.core.Link(0)]; l != nil {
+		if l := p.Carrying(0); l != nil {
 			wire = l.Stats().Transport
 		}
 		if wire != "tcp" {
 			t.Fatalf("%s while messages of the old link are not read", wire)
 		}
-		return len(p.links) == 2
+		return p.Linked() == 2
 	})
 	for i := range n {
 		msg := mustRecv(t, full)

@@ -308,7 +308,7 @@ func (n *Node) findOrMake(la *localAddr, key peerKey, stranger bool) (p *peer, m
 	}
 	if l := n.allowed.Load(); l != nil && n.locals[key.remote] == nil && !l.has(key.remote) { // The list has just changed.
 		p.barred.Store(true)
-		p.core.Bar()
+		p.Core.Bar()
 	}
 	n.peers[key] = p
 	n.indexLocked(p)
@@ -358,8 +358,8 @@ func (n *Node) pollAcks(la *localAddr) {
 	peers := la.peers
 	la.mu.Unlock()
 	for _, p := range peers {
-		p.pollAcks()
-		p.pressed()
+		p.PollAcks()
+		p.Pressed()
 	}
 }
 
@@ -386,7 +386,7 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 	if i := l.Caps().Path; i >= 0 {
 		sport = uint16(i)
 	}
-	p.accepted(l, sport)
+	p.Accepted(l, sport)
 	p.release()
 }
 

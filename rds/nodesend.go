@@ -116,13 +116,13 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 func (s *nodeSocket) submit(ctx context.Context, p *peer, m *conn.Message, o *Outgoing, copied, block bool) error {
 	scope := waitScope{list: &s.waits}
 	for {
-		p.mu.Lock()
+		p.Lock()
 		err := p.enqueueLocked(s, m)
 		if err == nil {
-			p.kickLocked(int(m.Sport))
+			p.Commit()
 			break
 		}
-		p.mu.Unlock()
+		p.Unlock()
 		// While it waits others have the room: a congested port keeps nobody from
 		// sending to another one.
 		n := m.Size()
@@ -212,13 +212,13 @@ func (s *nodeSocket) charge(ctx context.Context, h *share, port uint16, n int, b
 // meetsCongestion tells whether the peer's port is congested. Then the send is refused for
 // that, and the socket's congestion monitor waits for the port.
 func (s *nodeSocket) meetsCongestion(p *peer, port uint16) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.core.Congested(port) && !p.core.Held(port) {
+	p.Lock()
+	defer p.Unlock()
+	if !p.Core.Congested(port) && !p.Core.Held(port) {
 		return false
 	}
 	s.node.counters.congSendError.Add(1)
-	s.refused(port) // under p.mu: the map that frees the port comes later, and is news
+	s.refused(port) // under the lock: the map that frees the port comes later, and is news
 	return true
 }
 
@@ -227,8 +227,8 @@ func (s *nodeSocket) meetsCongestion(p *peer, port uint16) bool {
 func (s *nodeSocket) awaitRoom(ctx context.Context, h *share, n int, block bool) error {
 	p := h.p
 	s.node.counters.sendQueueFull.Add(1)
-	p.push()
-	p.pollAcks()
+	p.Push()
+	p.PollAcks()
 	if h.take(n) {
 		return nil
 	}
@@ -261,7 +261,7 @@ func (s *nodeSocket) awaitRoom(ctx context.Context, h *share, n int, block bool)
 		case err == nil && h.take(n):
 			room = true
 		case err == nil:
-			p.pressed()
+			p.Pressed()
 			err = w.wait(ctx)
 		}
 		s.writers.done(w)
@@ -285,12 +285,12 @@ func (p *peer) attempt() {
 	if !p.down.Load() {
 		return
 	}
-	p.mu.Lock()
-	if !p.gone.Load() {
-		p.core.Connect(p.node.now())
-		p.armLocked()
+	p.Lock()
+	if !p.Gone() {
+		p.Core.Connect(p.node.now())
+		p.Arm()
 	}
-	p.unlock(nil)
+	p.Commit()
 }
 
 // pause waits for what refused a message to change: a congestion map, or the
@@ -320,13 +320,13 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 	default:
 		scope.enter(senderWait{cause: CauseBudget, peer: p.index})
 	}
-	p.push()
+	p.Push()
 	w := p.waiters.add()
 	defer p.waiters.done(w)
 	switch {
 	case p.takes(m.Dport):
 		return nil
-	case s.closed.Load() || p.gone.Load():
+	case s.closed.Load() || p.Gone():
 		return net.ErrClosed
 	}
 	if err := s.wdl.err(); err != nil {
@@ -335,7 +335,7 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	p.pressed()
+	p.Pressed()
 	if err := w.wait(ctx); err != nil {
 		return err
 	}
@@ -347,9 +347,9 @@ func (s *nodeSocket) pause(ctx context.Context, p *peer, m *conn.Message, cause 
 
 // takes tells whether a port of the peer takes messages.
 func (p *peer) takes(port uint16) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.core.Admits(port)
+	p.Lock()
+	defer p.Unlock()
+	return p.Core.Admits(port)
 }
 
 // sendBatch takes the connection's lock once for a run of messages to one host.
@@ -389,7 +389,7 @@ func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
 	h := s.share(p)
 	var m conn.Message
 	n := 0
-	p.mu.Lock()
+	p.Lock()
 	for ; n < limit; n++ {
 		o := &out[n]
 		size := o.size()
@@ -413,9 +413,9 @@ func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
 		accepted(o, m.Body != nil)
 	}
 	if n > 0 {
-		p.kickLocked(int(s.port))
+		p.Commit()
 	} else {
-		p.mu.Unlock()
+		p.Unlock()
 	}
 	if n == len(out) {
 		return n, nil

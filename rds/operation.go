@@ -20,7 +20,7 @@ type operation struct {
 	s     *nodeSocket
 	peer  *peer
 	dport uint16
-	path  int // path that the operation was begun on, guarded by peer.mu
+	path  int // path that the operation was begun on, guarded by the lock of the peer
 
 	first  transport.Operation
 	room   [2]*transport.Operation // memory of core.List: first, and a second operation of the same message
@@ -28,7 +28,7 @@ type operation struct {
 	found  uint64                  // the result of an atomic, unless the message says where it goes
 	left   atomic.Int32            // operations of core.List that are not done
 	worst  atomic.Uint32           // worst transport.OpStatus of the operations that are done
-	paid   bool                    // the operation is of a suspected socket; guarded by peer.mu
+	paid   bool                    // the operation is of a suspected socket; guarded by the lock of the peer
 
 	// Guarded by socketOps.mu.
 	prev, next *operation // in socketOps
@@ -38,6 +38,9 @@ type operation struct {
 
 	lent *lentOperation // the operation of an attached application; nil: the operation is of this process
 }
+
+// operationCost is what an operation counts for in a write besides its memory.
+const operationCost = 4 << 10
 
 // newOperation makes the operation of a checked message, nil if it has none. It is
 // one piece of memory, as far as that goes: there are as many as messages.
@@ -53,7 +56,7 @@ func newOperation(s *nodeSocket, p *peer, o *Outgoing, dport uint16) *operation 
 // init makes the operation of a message that has one.
 func (op *operation) init(s *nodeSocket, p *peer, o *Outgoing, dport uint16) {
 	op.s, op.peer, op.dport = s, p, dport
-	op.core = conn.Operation{Work: op, List: op.room[:0], Cost: operationCost, Silent: o.size() == 0, Epoch: p.epoch.Load()}
+	op.core = conn.Operation{Work: op, List: op.room[:0], Cost: operationCost, Silent: o.size() == 0, Epoch: p.Epoch()}
 	if r := o.RDMA; r != nil {
 		t := op.add()
 		t.Kind = transport.OpRead

@@ -9,8 +9,6 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-
-	"github.com/rds-go/rds/transport"
 )
 
 // stalled is a node with two sockets on one connection to a peer that sends whatever
@@ -304,18 +302,18 @@ func TestWaitersAreServedInTurn(t *testing.T) {
 	s := &nodeSocket{node: &Node{cfg: Config{ReceiveOverrun: 8000}}, la: new(localAddr)}
 	var woken []int
 	now := time.Now()
-	rs := make([]*receiver, 5)
+	rs := make([]*sink, 5)
 	for i := range rs {
-		rs[i] = new(receiver)
-		p := &rs[i].pause
+		rs[i] = new(sink)
+		p := &rs[i].wait
 		p.sock, p.need, p.since = s, 1000, now.Add(time.Duration(i)*time.Second)
-		p.bytes.Store(2000)
-		p.link = wakeful{wake: func() { woken = append(woken, i) }}
+		p.parked = func() int64 { return 2000 }
+		p.wake = func() { woken = append(woken, i) }
 	}
 	for _, i := range []int{3, 0, 4, 1, 2} {
 		s.la.waiters.add(rs[i])
 	}
-	s.la.waiters.add(&receiver{pause: pause{sock: new(nodeSocket), since: now}}) // for another one
+	s.la.waiters.add(&sink{wait: roomWait{sock: new(nodeSocket), since: now}}) // for another one
 	s.q.count.Store(8)
 	s.q.bytes.Store(8000 - 900)
 	s.spare()
@@ -340,11 +338,3 @@ func TestWaitersAreServedInTurn(t *testing.T) {
 		t.Fatalf("%v were woken, %d wait", woken, s.awaited.Load())
 	}
 }
-
-// wakeful is a link that tells of Resume.
-type wakeful struct {
-	transport.Link
-	wake func()
-}
-
-func (w wakeful) Resume() { w.wake() }

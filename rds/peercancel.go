@@ -9,10 +9,10 @@ func (p *peer) cancel(s *nodeSocket, port uint16, all bool) (messages, bytes int
 		return 0, 0
 	}
 	m, b := p.cancelParked(s, port, all, conn.Canceled) // first, because messages in the log came before those in flows
-	p.mu.Lock()
-	messages, bytes = p.core.Cancel(&h.Account, port, all)
+	p.Lock()
+	messages, bytes = p.Core.Cancel(&h.Account, port, all)
 	waits := len(p.flows) > 0
-	p.unlock(nil)
+	p.Commit()
 	if waits {
 		p.serve() // nothing may be left to write whose end would serve the flows
 	}
@@ -26,8 +26,8 @@ func (p *peer) abandon(s *nodeSocket) (messages, bytes int) {
 		return 0, 0
 	}
 	m, b := p.cancelParked(s, 0, true, conn.Dropped)
-	p.mu.Lock()
-	messages, bytes = p.core.Abandon(&h.Account)
-	p.unlock(nil)
+	p.Lock()
+	messages, bytes = p.Core.Abandon(&h.Account)
+	p.Commit()
 	return messages + m, bytes + b
 }

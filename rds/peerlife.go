@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/driver"
 )
 
 // The life of a peer. It begins with the first message to a remote address, with the wish
@@ -35,19 +36,15 @@ func (p *peer) release() {
 	}
 }
 
-// needLocked tells the core whether somebody holds the peer: otherwise it does not try to
-// keep a link.
-func (p *peer) needLocked() { p.core.Need(p.users.Load() > 0) }
-
 // endIdle ends a peer that nobody holds and that has neither a link nor anything that
 // waits for one.
 func (n *Node) endIdle(p *peer) {
 	if p.users.Load() != 0 || n.leaving.Load() { // a successor may need the peer's number
 		return
 	}
-	p.mu.Lock()
+	p.Lock()
 	idle := p.spentLocked()
-	p.mu.Unlock()
+	p.Unlock()
 	if !idle {
 		return
 	}
@@ -56,22 +53,22 @@ func (n *Node) endIdle(p *peer) {
 		n.mu.Unlock()
 		return
 	}
-	p.mu.Lock()
+	p.Lock()
 	if !p.spentLocked() || !p.users.CompareAndSwap(0, endedUsers) {
-		p.mu.Unlock()
+		p.Unlock()
 		n.mu.Unlock()
 		return
 	}
-	refused := make(map[int]refusals)
-	for i := range p.path {
-		if q := &p.path[i].refused; !q.empty() || len(q.others) > 0 {
+	refused := make(map[int]driver.Refusals)
+	for i := range conn.MaxPaths {
+		if q := p.Refusals(i); !q.Empty() {
 			refused[i] = *q
 		}
 	}
 	n.endedCounters.Add(p.countersLocked())
-	legacy := p.core.Legacy()
+	legacy := p.Core.Legacy()
 	legacy.Next = [conn.MaxPaths]uint64{} // a later peer's numbers are higher
-	p.mu.Unlock()
+	p.Unlock()
 	delete(n.peers, p.key)
 	n.unindexLocked(p)
 	p.local.mu.Lock()
@@ -87,31 +84,30 @@ func (n *Node) endIdle(p *peer) {
 
 // spentLocked tells whether nothing would be missed if the peer ended.
 func (p *peer) spentLocked() bool {
-	p.needLocked()
-	return !p.gone.Load() && len(p.links) == 0 && len(p.flows) == 0 && len(p.ending) == 0 && p.core.Idle()
+	p.Core.Need(p.users.Load() > 0)
+	return !p.Gone() && p.Linked() == 0 && len(p.flows) == 0 && len(p.ending) == 0 && p.Core.Idle()
 }
 
-// inherit takes up the receive sequence where the last peer of the address, or the node's
-// predecessor, has left it, so that what a peer sends again is not received twice, and
-// returns what was known of the peer then. The caller holds Node.mu.
-func (p *peer) inherit() (l conn.Legacy) {
+// findSequence finds where the last peer of the address, or the node's predecessor, has left
+// the receive sequence, and what it had refused; nil if there was none. The caller holds
+// Node.mu.
+func (p *peer) findSequence() (*sequence, map[int]driver.Refusals) {
 	if _, p.own = p.node.locals[p.remote]; p.own {
-		return l
+		return nil, nil
 	}
-	s, refused := p.node.sequences.begin(p.local.addr, p.remote)
+	return p.node.sequences.begin(p.local.addr, p.remote)
+}
+
+// inherit takes a receive sequence up, so that what a peer sends again is not received twice.
+func (p *peer) inherit(s *sequence, refused map[int]driver.Refusals) {
 	if s == nil {
-		return l
+		return
 	}
 	p.sequence.Store(s)
-	for i := range p.path {
-		io := &p.path[i]
+	for i := range conn.MaxPaths {
 		if list := p.node.sequences.received(s, i); len(list) > 0 {
-			io.in = conn.InboundFrom(list...)
-			io.nextRX.Store(io.in.Next())
+			p.Resume(i, list...)
 		}
-		io.refused = refused[i]
+		*p.Refusals(i) = refused[i]
 	}
-	l = s.legacy
-	l.Generation = s.records[0].Generation.Load()
-	return l
 }

@@ -29,9 +29,9 @@ func TestOperationsWaitUntilALinkIsTaken(t *testing.T) {
 	link := <-in.links
 	p := nodeOf(a).peerAt(0)
 	eventually(t, "an idle link", func() bool {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.core.State(0) == conn.Up && !p.core.Ready(0)
+		p.Lock()
+		defer p.Unlock()
+		return p.Core.State(0) == conn.Up && !p.Core.Ready(0)
 	})
 	if n.count() != 0 {
 		t.Error("an operation was begun")
@@ -92,9 +92,9 @@ func TestDroppedFateFollowsTheMemory(t *testing.T) {
 		if err != nil {
 			return false
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.path[0].ended != nil
+		p.Lock()
+		defer p.Unlock()
+		return p.Core.State(0) == conn.Error
 	}
 	eventually(t, "the end of the link", ended)
 	wantNothing(t, a)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -99,10 +100,10 @@ func operateUnderLosses(t *testing.T, a, b *Socket) {
 // cutLinks ends all links of a node.
 func cutLinks(n *Node) {
 	n.eachPeer(func(p *peer) {
-		for i := range p.path {
-			p.mu.Lock()
-			l := p.path[i].link
-			p.mu.Unlock()
+		for i := range conn.MaxPaths {
+			p.Lock()
+			l := p.Link(i)
+			p.Unlock()
 			if l != nil {
 				l.Close(transport.Abort)
 			}

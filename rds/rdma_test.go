@@ -180,7 +180,7 @@ func TestFenceHoldsTheMessageBack(t *testing.T) {
 	operate(t, a, b, 2, Outgoing{Data: []byte("fenced"), RDMA: &RDMA{Cookie: c, Local: [][]byte{got}, Fence: true}})
 	mustSend(t, a, b.LocalAddrPort(), []byte("behind"))
 	n.waitHeld(t, 2)
-	nodeOf(a).eachPeer((*peer).push)
+	nodeOf(a).eachPeer((*peer).Push)
 	wantNothing(t, b)
 	wantNothing(t, a) // the messages' bytes alone are no success
 	n.release()
@@ -282,7 +282,7 @@ func TestFullLinkTakesOperationsLater(t *testing.T) {
 		operate(t, a, b, uint64(i), Outgoing{Data: []byte{i}, RDMA: &RDMA{Cookie: c, Offset: uint64(i), Local: [][]byte{{i + 1}}, Write: true}})
 	}
 	mustSend(t, a, b.LocalAddrPort(), []byte("last"))
-	nodeOf(a).eachPeer((*peer).push)
+	nodeOf(a).eachPeer((*peer).Push)
 	wantNothing(t, b)
 	n.open()
 	ends := map[uint64]Status{}

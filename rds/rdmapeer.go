@@ -28,12 +28,8 @@ func carriageOf(l transport.Link) carriage {
 
 // carriesLocked follows the start of a link on path i.
 func (p *peer) carriesLocked(i int, l transport.Link) {
-	c := carriageOf(l)
-	if c == plain {
-		p.core.Plain(i)
-	}
 	if i == 0 {
-		p.carries = c
+		p.carries = carriageOf(l)
 		if svc := p.node.service.Load(); svc != nil {
 			svc.showCarriage(p)
 		}
@@ -43,7 +39,7 @@ func (p *peer) carriesLocked(i int, l transport.Link) {
 // carriedLocked tells whether path i may be given a message that says something
 // about memory: an unservedError if it may not.
 func (p *peer) carriedLocked(i int) error {
-	if l := p.path[i].link; p.carries != operators || l != nil && carriageOf(l) != operators {
+	if l := p.Link(i); p.carries != operators || l != nil && carriageOf(l) != operators {
 		return p.unserved()
 	}
 	return nil
@@ -110,85 +106,56 @@ func (s *nodeSocket) awaitOperators(ctx context.Context, p *peer, block bool) er
 
 // lookOperators looks once. What is not known is ErrWouldBlock.
 func (s *nodeSocket) lookOperators(p *peer) error {
-	if s.closed.Load() || p.gone.Load() {
+	if s.closed.Load() || p.Gone() {
 		return net.ErrClosed
 	}
 	if p.barred.Load() {
 		return &notAllowedError{p.remote}
 	}
-	p.mu.Lock()
+	p.Lock()
 	switch p.carries {
 	case operators:
-		p.mu.Unlock()
+		p.Unlock()
 		return nil
 	case plain:
-		p.mu.Unlock()
+		p.Unlock()
 		return p.unserved()
 	}
-	p.core.Connect(p.node.now())
-	p.armLocked()
-	p.unlock(nil)
+	p.Core.Connect(p.node.now())
+	p.Arm()
+	p.Commit()
 	return ErrWouldBlock
 }
 
-// beginsLocked is conn.Config.Begins: an operation that may begin is the link's from now on,
-// unless given says otherwise.
-func (p *peer) beginsLocked(i int, o *conn.Operation) bool {
-	op := o.Work.(*operation)
-	if !p.trustsLocked(op) {
-		p.node.counters.sendAgain.Add(1)
+// Begins lets an operation begin if the peer trusts its socket. It is the link's from now
+// on, unless NotBegun says otherwise.
+func (o *owner) Begins(i int, c *conn.Operation) bool {
+	op := c.Work.(*operation)
+	if !o.peer().trustsLocked(op) {
+		o.node.counters.sendAgain.Add(1)
 		return false
 	}
 	op.path = i
 	op.s.ops.add(op)
-	p.path[i].ops++
 	return true
 }
 
-// begunOf is how many of the operations of a batch a link has begun.
-func begunOf(b *conn.Batch, n transport.Taken) (begun int) {
-	for begun < len(b.Ops) && (b.Ops[begun].Frame < n.Frames || b.Ops[begun].Frame == n.Frames && n.Ops) {
-		begun++
-	}
-	return begun
-}
+// Begun counts an operation that the link has begun.
+func (o *owner) Begun(c *conn.Operation) { o.node.counters.operated(c.Work.(*operation)) }
 
-// aboutFrame tells whether an error of Send is about a frame, and not about the link.
-func aboutFrame(err error) bool {
-	_, ok := err.(*transport.FrameError)
-	return ok
-}
-
-// given follows a Send: operations that the link has not begun are not its. The caller is
-// the writer, without p.mu.
-func (p *peer) given(b *conn.Batch, n transport.Taken) {
-	begun := begunOf(b, n)
-	for i := range b.Ops {
-		op := b.Ops[i].Op.Work.(*operation)
-		if i < begun {
-			p.node.counters.operated(op)
-		} else if late, canceled := op.s.ops.remove(op); canceled {
-			op.s.endedLate(late)
-		}
+// NotBegun takes an operation back that the link has not begun.
+func (o *owner) NotBegun(c *conn.Operation) {
+	op := c.Work.(*operation)
+	if late, canceled := op.s.ops.remove(op); canceled {
+		op.s.endedLate(late)
 	}
 }
 
 // operated follows the end of an operation that was begun.
 func (p *peer) operated(op *operation) {
-	p.mu.Lock()
-	i := op.path
-	io := &p.path[i]
-	io.ops--
-	status := op.status()
+	p.Lock()
 	p.learnLocked(op)
-	if status == StatusDropped {
-		p.core.LinkFailed(io.id) // before the link's end is heard: messages that wait are for the next link
-	}
-	p.core.OpDone(i, &op.core, status)
-	if e := io.ended; e != nil && io.ops == 0 && !io.tx.busy {
-		io.ended = nil
-		p.endedLocked(i, io.id, e.cause, e.acked)
-		return
-	}
-	p.unlock(nil)
+	i := op.path
+	p.Unlock()
+	p.OpDone(i, &op.core, op.status())
 }

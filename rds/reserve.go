@@ -18,55 +18,6 @@ import (
 // holds back what it has not numbered (conn.Conn.Hold). Nothing is dropped and nothing
 // pauses.
 
-// fillLocked is conn.Conn.Fill, within the octets that the link of a path was granted.
-// With too few of them for the next message the path waits for Writable.
-func (p *peer) fillLocked(i int, t *transmitter) bool {
-	io := &p.path[i]
-	l := io.reserver
-	if l == nil {
-		return p.core.Fill(i, &t.batch)
-	}
-	for {
-		fresh := l.Claim()
-		filled := p.core.FillWithin(i, &t.batch, io.claimed, fresh)
-		io.claimed += t.batch.Octets
-		l.Unclaim(fresh - t.batch.Octets)
-		if filled || t.batch.Short == 0 {
-			return filled
-		}
-		t.again = false
-		if !l.Want(t.batch.Short) {
-			t.blocked = io.ended == nil
-			return false
-		}
-	}
-}
-
-// wroteLocked is conn.Conn.Wrote for the batch at hand, and ends the message of an operation
-// that no link takes. It returns how many octets the link has taken.
-func (p *peer) wroteLocked(i int, n transport.Taken, err error) int {
-	io := &p.path[i]
-	b := &io.tx.batch
-	octets := b.Taken(n)
-	io.ops -= len(b.Ops) - begunOf(b, n)
-	p.core.Wrote(i, n)
-	if io.reserver != nil {
-		io.claimed -= octets
-	}
-	if k := begunOf(b, n); aboutFrame(err) && k < len(b.Ops) {
-		p.core.OpRefused(b.Ops[k].Op)
-	}
-	return octets
-}
-
-// unclaimLocked gives back octets of messages that were picked and then canceled.
-func (p *peer) unclaimLocked(i int) {
-	if io := &p.path[i]; io.claimed > 0 && io.reserver != nil && !p.core.Picked(i) {
-		io.reserver.Unclaim(io.claimed)
-		io.claimed = 0
-	}
-}
-
 // fullPorts is what the links of an address were told of its ports.
 type fullPorts struct {
 	mu sync.Mutex // guards links; locked before localAddr.mu and the locks of links
@@ -174,34 +125,34 @@ func (l *localAddr) leave(r transport.Link) {
 // are sent again, beside what others are granted by then, so that only beyond twice the
 // bound a message is looked at: a peer that sends it although it has heard before it was
 // granted the octets ignores what it is told, and its link ends.
-func (r *receiver) reserved(s *nodeSocket, n int) bool {
-	if r.reserver == nil {
+func (k *sink) reserved(s *nodeSocket, n int) bool {
+	if !k.rx.Caps().Reserves {
 		return false
 	}
-	bytes, count := s.q.bytes.Load()+int64(r.curBytes+n), s.q.count.Load()+int64(r.curCount)
-	if bytes+count*itemCost <= 2*(s.rcvbuf.Load()+r.peer.node.overrun()) {
+	bytes, count := s.q.bytes.Load()+int64(k.curBytes+n), s.q.count.Load()+int64(k.curCount)
+	if bytes+count*itemCost <= 2*(s.rcvbuf.Load()+k.peer.node.overrun()) {
 		return true
 	}
 	f := &s.la.full
 	f.mu.Lock()
-	granted, full := f.links[r.reserver][s.port]
+	granted, full := f.links[k.rx.Link()][s.port]
 	f.mu.Unlock()
 	// What other paths wait for is not held back, but counts against the peer's budget.
-	if !full || r.reserver.Started() <= granted+uint64(r.early()) {
+	if !full || k.rx.Link().Started() <= granted+uint64(k.early()) {
 		return true
 	}
-	r.ignored = true
-	r.peer.log.Warn("peer sends to a full socket beyond its grant, connection ended",
+	k.rx.Ignore()
+	k.peer.log.Warn("peer sends to a full socket beyond its grant, connection ended",
 		zap.Uint16("port", s.port), zap.Int64("queued", s.q.bytes.Load()))
-	r.reserver.Close(transport.Abort)
+	k.rx.Link().Close(transport.Abort)
 	return true // this message has been counted as received; later ones have not
 }
 
 // early is how many octets more a peer with several paths may have to send to a full port:
 // what its other paths wait for.
-func (r *receiver) early() int {
-	if r.peer.node.cfg.Paths > 1 {
-		return r.peer.node.cfg.PeerBudget
+func (k *sink) early() int {
+	if k.peer.node.cfg.Paths > 1 {
+		return k.peer.node.cfg.PeerBudget
 	}
 	return 0
 }

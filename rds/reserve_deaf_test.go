@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/driver"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/rdma"
@@ -25,16 +26,16 @@ func (d deafTransport) Dial(ctx context.Context, local, remote netip.Addr, path 
 type deafLink struct{ transport.Link }
 
 func (d deafLink) Start(h transport.Handler) error {
-	return d.Link.Start(deafHandler{h.(*receiver)})
+	return d.Link.Start(deafHandler{h.(*driver.Handler)})
 }
 
-type deafHandler struct{ *receiver }
+type deafHandler struct{ *driver.Handler }
 
 func (deafHandler) Hold([]uint16, bool) {}
 
 func (d deafHandler) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 	if !h.IsCongestion() {
-		d.receiver.Message(h, payload, owned)
+		d.Handler.Message(h, payload, owned)
 	}
 }
 

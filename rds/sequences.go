@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/driver"
 	"github.com/rds-go/rds/internal/fifo"
 	"github.com/rds-go/rds/internal/statefile"
 )
@@ -20,9 +21,8 @@ const (
 	// sequenceTime is how long a sequence is kept at least, after the last link.
 	sequenceTime = 10 * time.Minute
 	// maxStoredRuns bounds the runs of refused messages that are kept of all peers that
-	// have ended. Beyond, a path keeps fewRuns exactly.
+	// have ended. Beyond, a path keeps few exactly.
 	maxStoredRuns = 1 << 16
-	fewRuns       = 16
 )
 
 // sequences is the table of receive sequences: what the peers have delivered to bound
@@ -51,10 +51,10 @@ type addressPair struct{ local, remote netip.Addr }
 // sequence is what is remembered of one peer. Its fields are guarded by sequences.mu.
 type sequence struct {
 	addressPair
-	records []*statefile.Peer // records of the generations, the one used last first
-	ended   time.Time         // when the peer ended; zero: it has not
-	legacy  conn.Legacy       // what the last peer has left to the next one
-	refused map[int]refusals  // messages refused of which the peer may not have heard, by path
+	records []*statefile.Peer       // records of the generations, the one used last first
+	ended   time.Time               // when the peer ended; zero: it has not
+	legacy  conn.Legacy             // what the last peer has left to the next one
+	refused map[int]driver.Refusals // messages refused of which the peer may not have heard, by path
 }
 
 type endedSequence struct {
@@ -131,7 +131,7 @@ func (t *sequences) sortLocked() {
 
 // begin is called for a new peer, and returns what is known of it, nil if nothing is, and
 // what was refused.
-func (t *sequences) begin(local, remote netip.Addr) (*sequence, map[int]refusals) {
+func (t *sequences) begin(local, remote netip.Addr) (*sequence, map[int]driver.Refusals) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.pairs[addressPair{local, remote}]
@@ -143,11 +143,11 @@ func (t *sequences) begin(local, remote netip.Addr) (*sequence, map[int]refusals
 }
 
 // takeRefusedLocked takes what was refused out of the table.
-func (t *sequences) takeRefusedLocked(s *sequence) map[int]refusals {
+func (t *sequences) takeRefusedLocked(s *sequence) map[int]driver.Refusals {
 	refused := s.refused
 	s.refused = nil
 	for _, q := range refused {
-		t.runs -= q.runs()
+		t.runs -= q.Runs()
 	}
 	return refused
 }
@@ -317,18 +317,18 @@ func (t *sequences) received(s *sequence, path int) (list []conn.Received) {
 }
 
 // end is called when a peer has ended.
-func (t *sequences) end(s *sequence, legacy conn.Legacy, refused map[int]refusals, now time.Time) {
+func (t *sequences) end(s *sequence, legacy conn.Legacy, refused map[int]driver.Refusals, now time.Time) {
 	if s == nil {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for i, q := range refused {
-		if t.runs+q.runs() > maxStoredRuns {
-			q.shorten()
+		if t.runs+q.Runs() > maxStoredRuns {
+			q.Shorten()
 			refused[i] = q
 		}
-		t.runs += q.runs()
+		t.runs += q.Runs()
 	}
 	s.ended, s.legacy, s.refused = now, legacy, refused
 	t.ended.Push(endedSequence{s, now})
@@ -354,22 +354,4 @@ func (t *sequences) size() (records, reserved, limit int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.records, t.reserved, t.limit
-}
-
-// runs is the number of runs that are remembered.
-func (q *refusals) runs() int {
-	n := len(q.told) + len(q.before)
-	for i := range q.others {
-		n += q.others[i].runs()
-	}
-	return n
-}
-
-// shorten leaves few runs: of the others it is not known any more what was refused.
-func (q *refusals) shorten() {
-	q.others = nil
-	for q.runs() > fewRuns {
-		q.loseOldest()
-	}
-	q.told, q.before = slices.Clone(q.told), slices.Clone(q.before)
 }

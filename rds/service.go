@@ -102,10 +102,10 @@ func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
 	n.mu.Unlock()
 	n.eachPeer(func(p *peer) {
 		s.show(p)
-		p.mu.Lock()
+		p.Lock()
 		s.showMap(p)
 		s.showCarriage(p)
-		p.mu.Unlock()
+		p.Unlock()
 	})
 	if cfg.inherited == nil {
 		s.begin()
@@ -297,7 +297,7 @@ func (s *Service) showDown(p *peer) {
 // messages into the table.
 func (s *Service) showMap(p *peer) {
 	if s.shows(p) {
-		m := p.core.RefusedPorts()
+		m := p.Core.RefusedPorts()
 		if m == nil {
 			m = new(wire.CongestionMap)
 		}

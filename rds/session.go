@@ -203,7 +203,6 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 	}
 	var (
 		p      *peer // locked
-		port   uint16
 		bytes  int
 		n      int
 		sent   uint64
@@ -211,7 +210,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 	)
 	unlock := func() {
 		if p != nil {
-			p.kickLocked(int(port))
+			p.Commit()
 			p = nil
 		}
 	}
@@ -262,11 +261,10 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 		if q != p {
 			unlock()
 			p = q
-			p.mu.Lock()
+			p.Lock()
 		}
 		size := m.Size()
 		p.acceptLocked(x, a.s, &m)
-		port = m.Sport
 		bytes += size
 		sent++
 		amount += uint64(size)

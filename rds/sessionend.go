@@ -116,9 +116,9 @@ func (s *nodeSocket) cut() error {
 
 // cut ends the link that has an operation.
 func (p *peer) cut(op *operation) {
-	p.mu.Lock()
-	l := p.path[op.path].link
-	p.mu.Unlock()
+	p.Lock()
+	l := p.Link(op.path)
+	p.Unlock()
 	if l != nil {
 		l.Close(transport.Abort)
 	}

@@ -138,8 +138,8 @@ func (s *nodeSocket) roomed() {
 // turnLocked follows a change of p's links: without any the peer is down.
 func (p *peer) turnLocked() {
 	down := true
-	for i := range p.path {
-		down = down && p.path[i].link == nil
+	for i := range conn.MaxPaths {
+		down = down && p.Link(i) == nil
 	}
 	if p.down.Swap(down) == down {
 		return

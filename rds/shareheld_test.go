@@ -49,17 +49,17 @@ func TestHeldIsWhatAFullCountFinds(t *testing.T) {
 	promptly(t, sock, up, nil)
 	p := s.last.Load()
 	hold := func(on bool) {
-		p.mu.Lock()
-		p.core.Hold([]uint16{5000}, on)
-		p.unlock(nil)
+		p.Lock()
+		p.Core.Hold([]uint16{5000}, on)
+		p.Commit()
 	}
 	hold(true)
 	for range 4 {
 		m := conn.Message{Sport: s.port, Dport: 5000, Account: &s.share(p).Account, Payload: make([]byte, size), Admitted: true}
 		m.Account.Admit(size)
-		p.mu.Lock()
-		_, err := p.core.Enqueue(p.node.now(), p.core.PathFor(s.port), &m)
-		p.unlock(nil)
+		p.Lock()
+		_, err := p.Core.Enqueue(p.node.now(), p.Core.PathFor(s.port), &m)
+		p.Commit()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,10 +5,7 @@ import (
 	"net/netip"
 	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/rds-go/rds/conn"
-	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -100,48 +97,4 @@ type interceptor struct {
 func (t *interceptor) Listen(local netip.Addr, accept func(transport.Link)) error {
 	t.accept = accept
 	return t.Transport.Listen(local, func(l transport.Link) { t.links <- l })
-}
-
-// A peer that lost its connection right after the set-up, and was back before the
-// accepting goroutine had come to start the first link, found a path that waited for
-// the end of that link for ever: nobody had a handler to hear it.
-func TestALinkIsReplacedBeforeItWasStarted(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	in := &interceptor{Transport: l.net.Transport(), links: make(chan transport.Link, 2)}
-	small, out := newAddr(), l.net.Transport()
-	s := l.bind(l.node(Config{Transport: in}))
-	t.Cleanup(func() { _ = out.Close() })
-	p, err := nodeOf(s).peerByKey(s.node.la, peerKey{local: s.node.la.addr, remote: small})
-	if err != nil {
-		t.Fatal(err)
-	}
-	link := func() transport.Link {
-		t.Helper()
-		if _, err := out.Dial(background(t), small, p.local.addr, 0); err != nil {
-			t.Fatal(err)
-		}
-		return <-in.links
-	}
-	first, second := link(), link()
-
-	p.mu.Lock()
-	p.core.HandleControl(p.node.now(), 0, &wire.Header{Dport: wire.PortProbe}, nil) // of a link before: there is one path
-	p.core.Accepted(p.node.now(), p.registerLocked(first), 1)
-	late := p.core.TakeActions(nil)
-	p.core.Accepted(p.node.now(), p.registerLocked(second), 1)
-	p.core.Tick(p.node.now().Add(2 * time.Second)) // the first link does not answer
-	p.unlock(nil)
-	for _, a := range late {
-		p.perform(a)
-	}
-
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if state := p.core.State(0); state != conn.Up || p.path[0].link != second {
-		t.Errorf("the path is %v, with the second link %t", state, p.path[0].link == second)
-	}
-	if len(p.links) != 1 {
-		t.Errorf("%d links are known", len(p.links))
-	}
 }

@@ -383,9 +383,9 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 // cutPath ends the links of one path of a node.
 func cutPath(n *Node, path int) {
 	n.eachPeer(func(p *peer) {
-		p.mu.Lock()
-		l := p.path[path].link
-		p.mu.Unlock()
+		p.Lock()
+		l := p.Link(path)
+		p.Unlock()
 		if l != nil {
 			l.Close(transport.Abort)
 		}

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/driver"
 )
 
 // heirs makes one node after the other at an address, with one state file.
@@ -113,10 +115,10 @@ func TestExpectedPortIsKept(t *testing.T) {
 		waits := func(port uint16) (total int64, congested bool) { // in a keeper, or held back by the sender
 			total = kept(port)
 			nodeOf(far).eachPeer(func(p *peer) {
-				p.mu.Lock()
-				defer p.mu.Unlock()
-				congested = p.core.Congested(port)
-				for _, m := range p.core.Messages(false, 1000) {
+				p.Lock()
+				defer p.Unlock()
+				congested = p.Core.Congested(port)
+				for _, m := range p.Core.Messages(false, 1000) {
 					if m.Dport == port {
 						total++
 					}
@@ -186,15 +188,15 @@ func TestSequenceOutlivesTheNode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return p.path[0].nextRX.Load()
+			return p.NextRX(0)
 		}
 		eventually(t, "the number to be noted", func() bool { return next(n) > 0 })
 		was := next(n)
 		h.end(n)
 		n = h.next()
-		if p, err := n.peer(n.local(h.at), far.LocalAddrPort().Addr()); err != nil || p.path[0].in.Next() < was {
-			t.Errorf("the sequence goes on with %d instead of %d: %v", p.path[0].in.Next(), was, err)
-		} else if g := p.core.PeerGeneration(); g != nodeOf(far).generation {
+		if p, err := n.peer(n.local(h.at), far.LocalAddrPort().Addr()); err != nil || p.Inbound(0).Next() < was {
+			t.Errorf("the sequence goes on with %d instead of %d: %v", p.Inbound(0).Next(), was, err)
+		} else if g := p.Core.PeerGeneration(); g != nodeOf(far).generation {
 			t.Errorf("the peer's generation is %d instead of %d", g, nodeOf(far).generation)
 		}
 	})
@@ -304,7 +306,7 @@ func TestExpectedPortIsNeverNobodys(t *testing.T) {
 	for range receivers {
 		go func() {
 			begun.Done()
-			r := &receiver{peer: &peer{node: n, local: l}}
+			r := &sink{peer: &peer{node: n, local: l}, rx: new(driver.Receiver)}
 			at := r.enter(port)
 			for ; at == k; at = r.enter(port) {
 				at.q.mu.Unlock()

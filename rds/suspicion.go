@@ -83,7 +83,7 @@ func (d *suspicions) end(peer netip.Addr) {
 }
 
 // peerKeys is what a connection knows about keys of regions. The allowances are guarded by
-// peer.mu.
+// the lock of the peer.
 type peerKeys struct {
 	holder    atomic.Uint64 // the host as mr.Peer, 0 before it is needed
 	suspects  allowance     // refusals of operations of sockets that had one before

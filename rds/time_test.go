@@ -177,29 +177,3 @@ func TestNodeCloseReportsAndJoins(t *testing.T) {
 		// The bubble ends only when every goroutine of the node has.
 	})
 }
-
-// A flusher that finds its link gone must stop trying, or the node never ends.
-func TestFlusherWithoutLinkEnds(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	n := l.node(Config{})
-	s := l.bind(n)
-	mustSend(t, s, nowhere(), []byte("x"))
-	n.eachPeer(func(p *peer) {
-		p.mu.Lock()
-		p.delayLocked(0) // as for a stream whose link has just been lost
-		p.mu.Unlock()
-		eventually(t, "the flusher gives up", func() bool {
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return !p.path[0].tx.delayed
-		})
-	})
-	done := make(chan struct{})
-	go func() { _ = n.Close(); close(done) }()
-	select {
-	case <-done:
-	case <-background(t).Done():
-		t.Fatal("Close waits for the flusher")
-	}
-}

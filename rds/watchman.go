@@ -199,9 +199,9 @@ func (n *Node) tellWait(key watched, wait *WaitInfo, e *episode) {
 func (n *Node) suspects() bool {
 	some := false
 	n.eachPeer(func(p *peer) {
-		p.mu.Lock()
-		some = some || len(p.marks.since) > 0 || p.core.Queued() > 0 && p.pathDownLocked()
-		p.mu.Unlock()
+		p.Lock()
+		some = some || len(p.marks.since) > 0 || p.Core.Queued() > 0 && p.pathDownLocked()
+		p.Unlock()
 	})
 	n.mu.RLock()
 	defer n.mu.RUnlock()
@@ -213,8 +213,8 @@ func (n *Node) suspects() bool {
 
 // pathDownLocked tells whether some path that is wanted has no link.
 func (p *peer) pathDownLocked() bool {
-	for i := range max(1, p.core.Paths()) {
-		if p.core.State(i) != conn.Up {
+	for i := range max(1, p.Core.Paths()) {
+		if p.Core.State(i) != conn.Up {
 			return true
 		}
 	}
@@ -254,12 +254,5 @@ func (n *Node) lookForAddresses() {
 			delete(w.gone, a)
 			n.log.Info("an address of this node is back", zap.Stringer("address", a))
 		}
-	}
-}
-
-// met follows what was heard of the peer's generation, which was old before.
-func (p *peer) met(old, now uint32) {
-	if old != 0 && now != old {
-		p.log.Info("peer restarted", zap.Uint32("generation", now), zap.Uint32("before", old))
 	}
 }

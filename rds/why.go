@@ -2,8 +2,6 @@ package rds
 
 import (
 	"cmp"
-	"errors"
-	"io"
 	"net/netip"
 	"slices"
 	"time"
@@ -123,23 +121,23 @@ func (y *waitReport) finish(w *WaitInfo) {
 // peer lists what is queued for a peer and does not move.
 func (y *waitReport) peer(p *peer) {
 	y.served(p)
-	for i := range p.path {
-		if f := p.path[i].paused.Load(); f != nil {
+	for i := range conn.MaxPaths {
+		if f := p.paused[i].Load(); f != nil {
 			y.add(WaitInfo{Cause: CausePaused, Since: f.since, Remote: netip.AddrPortFrom(p.remote, 0), Path: i, Detail: "what the peer sends other sockets on this path waits, too"}, f.sock)
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.Lock()
+	defer p.Unlock()
 	for _, u := range p.unbound {
 		if y.now.Sub(u.last) < unboundLast {
 			y.add(WaitInfo{Cause: CauseRefused, Since: u.first, Last: u.last, Local: netip.AddrPortFrom(p.local.addr, u.sport), Remote: netip.AddrPortFrom(p.remote, u.dport), Messages: u.count}, nil)
 		}
 	}
 	paths := make(map[int]conn.PathInfo)
-	for _, pi := range p.core.PathInfos() {
+	for _, pi := range p.Core.PathInfos() {
 		paths[pi.Index] = pi
 	}
-	for _, b := range p.core.Backlogs() {
+	for _, b := range p.Core.Backlogs() {
 		pi := paths[b.Path]
 		w := WaitInfo{Remote: netip.AddrPortFrom(p.remote, b.Dport), Path: b.Path, Messages: b.Unsent + b.Unacked, Bytes: b.Bytes}
 		if p.waitsLocked(y.now, &w, &b, &pi) {
@@ -147,7 +145,7 @@ func (y *waitReport) peer(p *peer) {
 		}
 	}
 	for _, f := range p.flows { // messages that wait for more than their session's turn wait for the budget
-		if !p.core.OverBudget() {
+		if !p.Core.OverBudget() {
 			break
 		}
 		type key struct {
@@ -159,7 +157,7 @@ func (y *waitReport) peer(p *peer) {
 			k := key{it.s, it.m.Dport}
 			w := sums[k]
 			if w == nil {
-				w = &WaitInfo{Cause: CauseBudget, Since: f.since, Remote: netip.AddrPortFrom(p.remote, k.port), Path: p.core.PathFor(it.m.Sport), Detail: "the budget of the peer"}
+				w = &WaitInfo{Cause: CauseBudget, Since: f.since, Remote: netip.AddrPortFrom(p.remote, k.port), Path: p.Core.PathFor(it.m.Sport), Detail: "the budget of the peer"}
 				sums[k] = w
 			}
 			w.Messages++
@@ -190,33 +188,32 @@ func (y *waitReport) served(p *peer) {
 
 // waitsLocked says what messages queued on a path wait for. It is false if they move.
 func (p *peer) waitsLocked(now time.Time, w *WaitInfo, b *conn.Backlog, pi *conn.PathInfo) bool {
-	h := &p.path[b.Path].history
+	h := p.History(b.Path)
 	switch {
 	case pi.State != conn.Up.String():
-		w.Cause, w.Since, w.Tries, w.NextTry = CauseUnreachable, h.down, h.tries, pi.NextTry
+		w.Cause, w.Since, w.Tries, w.NextTry = CauseUnreachable, h.Down, h.Tries, pi.NextTry
 		w.Detail = "the path is " + pi.State
-		if h.err != nil {
-			w.Error = h.err.Error()
+		if h.Err != nil {
+			w.Error = h.Err.Error()
 		}
 	case !pi.Proved:
-		w.Cause, w.Since = CauseHandshake, h.up
+		w.Cause, w.Since = CauseHandshake, h.Up
 	case pi.Waits:
-		w.Cause, w.Since, w.Detail = CauseHandshake, h.up, "path 0 has messages from before the handshake"
+		w.Cause, w.Since, w.Detail = CauseHandshake, h.Up, "path 0 has messages from before the handshake"
 	case b.Held:
 		w.Cause, w.Since = CauseCongested, p.marks.since[b.Dport]
-		if p.core.Held(b.Dport) {
+		if p.Core.Held(b.Dport) {
 			w.Cause = CauseHeld
 		}
 	default:
-		t := &p.path[b.Path].tx
-		w.Cause, w.Since, w.Detail = CauseWindow, h.progressAt(pi, now), "nothing was acknowledged since"
+		w.Cause, w.Since, w.Detail = CauseWindow, h.Progress(pi.Acked, now), "nothing was acknowledged since"
 		if pi.Unacked == 0 { // A single large message is being written, and nobody polls its acknowledgements.
-			w.Since = t.last
+			w.Since = h.Wrote
 		}
-		if now.Sub(w.Since) < stallLeast || pi.Unacked == 0 && !t.blocked {
+		if now.Sub(w.Since) < stallLeast || pi.Unacked == 0 && !p.Full(b.Path) {
 			return false
 		}
-		if tcp, ok := pathTCP(b.Path, p.path[b.Path].link); ok {
+		if tcp, ok := pathTCP(b.Path, p.Link(b.Path)); ok {
 			w.Detail += "; " + tcp.stalled()
 		}
 	}
@@ -238,14 +235,14 @@ func (y *waitReport) senders(s *nodeSocket) {
 			}
 			w.Remote = netip.AddrPortFrom(p.remote, e.port)
 			if e.cause == CauseCongested {
-				p.mu.Lock()
-				if p.core.Held(e.port) {
+				p.Lock()
+				if p.Core.Held(e.port) {
 					w.Cause = CauseHeld
 				}
 				if at, ok := p.marks.since[e.port]; ok {
 					w.Since = at
 				}
-				p.mu.Unlock()
+				p.Unlock()
 			}
 		}
 		if e := y.with(&w, s); e != nil {
@@ -291,53 +288,5 @@ func (y *waitReport) session(x *session) {
 	if x.queue.full.Load() {
 		y.add(WaitInfo{Cause: CauseReceiver, Since: time.Unix(0, x.queue.fullAt.Load()), PID: x.cred.PID, Command: x.command, whose: mine,
 			Bytes: int(x.queue.backlog.Load()), Detail: "its receive queue is not ready: peers on XRC hold back what is for any of its ports"}, nil)
-	}
-}
-
-// pathHistory is since when a path is as it is, for reports and the log. peer.mu guards it.
-type pathHistory struct {
-	up, down time.Time // when the present link came up; when it was lost, or the first attempt to connect was made
-	tries    int       // attempts to connect that failed since
-	err      error     // error of the last attempt
-	acked    uint64    // bytes acknowledged on the present link, as last seen
-	progress time.Time // when acked was last seen to grow, or nothing was unacknowledged
-}
-
-// progressAt is when the path was last seen to move.
-func (h *pathHistory) progressAt(pi *conn.PathInfo, now time.Time) time.Time {
-	h.saw(pi.Acked, now)
-	return h.progress
-}
-
-// saw notes how much of the present link is acknowledged.
-func (h *pathHistory) saw(acked uint64, now time.Time) {
-	if acked != h.acked {
-		h.acked, h.progress = acked, now
-	}
-}
-
-// opened follows the start of a link, and proved the first word of the peer on it.
-func (h *pathHistory) opened(now time.Time) { h.up, h.acked, h.progress = now, 0, now }
-
-func (h *pathHistory) proved() { h.down, h.tries, h.err = time.Time{}, 0, nil }
-
-// lost follows the end of a link, and failed an attempt to connect that came to nothing.
-// A link on which the peer said nothing does not count: the path has been down before it.
-func (h *pathHistory) lost(now time.Time, cause error) {
-	h.wanted(now)
-	if cause != nil && !errors.Is(cause, io.EOF) {
-		h.err = cause
-	}
-}
-
-func (h *pathHistory) failed(cause error) {
-	h.tries++
-	h.err = cause
-}
-
-// wanted precedes an attempt to connect.
-func (h *pathHistory) wanted(now time.Time) {
-	if h.down.IsZero() {
-		h.down = now
 	}
 }

@@ -59,6 +59,8 @@ var bans = []ban{
 		why: "the core does no I/O: now and events in, actions out"},
 	{pkgs: []string{"conn"}, imports: []string{"/transport/", "/rds", "/internal/stack", "/xrc", "/mr"}, deep: true,
 		why: "the core knows the transport's interface, never an implementation, and nothing above itself"},
+	{pkgs: []string{"internal/driver"}, imports: []string{"/transport/", "/rds", "/mr", "/xrc", gnet, "net", "os", unix}, allow: []string{"net/netip"},
+		why: "the driver knows its owner, links and clock by their interfaces: the simulator brings its own"},
 	{pkgs: []string{"mr"}, imports: []string{"/conn", "/transport", "/rds", "/xrc", "/internal/stack", gnet}, deep: true,
 		why: "memory regions outlive connections and know none"},
 	{pkgs: []string{"xrc"}, imports: []string{"/conn", "/rds", "/internal/stack"}, deep: true,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/driver"
 )
 
 // firstPort is the port of a host's first socket.
@@ -26,7 +27,7 @@ type sock struct {
 	slow   bool // the application takes messages slowly
 	queued int  // bytes received and not yet taken
 
-	awaited []*receiver // receivers whose links wait for room in the socket
+	awaited []*driver.Receiver // receivers whose links wait for room in the socket
 
 	left    int      // messages still to send
 	pending *message // message refused so far, to be tried again
@@ -143,9 +144,12 @@ func (k *sock) send() {
 		if k.pending = m; !k.try(m) {
 			break
 		}
-		k.pending, k.tries = nil, 0
+		if k.pending, k.tries = nil, 0; !k.alive { // the process was killed meanwhile
+			return
+		}
 	}
 	switch {
+	case !k.alive:
 	case k.pending != nil:
 		k.retry()
 	case k.left > 0:
@@ -198,7 +202,7 @@ func (k *sock) try(m *message) bool {
 	}
 	if m.op != nil {
 		cm.Op = &m.op.Operation
-		m.op.p, m.op.Epoch = p, p.core.Epoch()
+		m.op.p, m.op.Epoch = p, p.Core.Epoch()
 	}
 	if m.limit > 0 && !s.rigged(ForgetLimits, 0.5) {
 		cm.Deadline = start.Add(m.limit)
@@ -208,8 +212,8 @@ func (k *sock) try(m *message) bool {
 	}
 	k.count[m.route]++
 	m.n = k.count[m.route]
-	i := p.core.PathFor(k.port)
-	ready, err := p.core.Enqueue(s.clock(), i, &cm)
+	p.Lock()
+	err := p.Enqueue(&cm)
 	s.check.judged(p, m, err)
 	if err != nil {
 		k.count[m.route]--
@@ -220,17 +224,14 @@ func (k *sock) try(m *message) bool {
 		if errors.Is(err, conn.ErrClosed) {
 			s.check.failf("%v: %v", m, err)
 		}
-		p.do()
+		p.Commit()
 		return false
 	}
 	clear(cm.Payload) // clobbered, because the core must have copied it
-	m.early = p.core.Paths() <= 1
+	m.early = p.Core.Paths() <= 1
 	s.check.accepted(m)
-	s.tracef("%v accepted on path %d", m, i)
-	p.do()
-	if ready {
-		p.transmit(i)
-	}
+	s.tracef("%v accepted on path %d", m, p.Core.PathFor(k.port))
+	p.Commit()
 	return true
 }
 
@@ -247,16 +248,15 @@ func (k *sock) cancel(r route, all bool) {
 		if p == nil || !all && p.remote != r.to {
 			continue
 		}
-		for i := range p.path {
-			s.check.picked(&p.path[i])
-		}
-		before := k.acct.Messages()
-		n, _ := p.core.Cancel(&k.acct, r.port, all)
-		if after := k.acct.Messages(); before-after != n {
-			s.check.failf("%v: cancel of %d messages took %d from the account", k, n, before-after)
-		}
-		s.counts.Canceled += n
-		p.do()
+		s.check.picked(p)
+		p.with(func() {
+			before := k.acct.Messages()
+			n, _ := p.Core.Cancel(&k.acct, r.port, all)
+			if after := k.acct.Messages(); before-after != n {
+				s.check.failf("%v: cancel of %d messages took %d from the account", k, n, before-after)
+			}
+			s.counts.Canceled += n
+		})
 	}
 	if n := k.acct.Messages(); all && n != 0 {
 		s.check.failf("%v: all was canceled, and %d messages are left", k, n)

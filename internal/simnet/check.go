@@ -150,8 +150,8 @@ func (c *checker) excused(m *message) bool {
 
 // discarded notes that an end threw away bytes its TCP had acknowledged.
 func (c *checker) discarded(e *end) {
-	if e.h.linux && e.started {
-		c.lossy[[2]*host{e.other.h, e.h}] = true
+	if e.host.linux && e.started {
+		c.lossy[[2]*host{e.other.host, e.host}] = true
 	}
 }
 
@@ -176,15 +176,10 @@ func (c *checker) wrote(e *end, b []byte, n int) {
 
 // picked notes the messages of a write under way, which a cancel comes too
 // late for.
-func (c *checker) picked(io *pathIO) {
-	if !io.busy {
-		return
-	}
-	t := io.end.track
-	var h wire.Header
-	for pos := t.need; h.Decode(io.shadow[min(pos, len(io.shadow)):]) == nil; pos += wire.HeaderSize + int(h.Length) {
-		if !h.IsCongestion() && h.Length >= 8 {
-			c.messages[binary.BigEndian.Uint64(io.shadow[pos+wire.HeaderSize:])-1].begun = true
+func (c *checker) picked(p *peer) {
+	for i := range conn.MaxPaths {
+		if e := p.end(i); e != nil && e.sending != nil {
+			e.each(func(m *message) { m.begun = true })
 		}
 	}
 }
@@ -192,7 +187,7 @@ func (c *checker) picked(io *pathIO) {
 // began judges the number and the flag of a message of which e writes the
 // first byte.
 func (c *checker) began(e *end, h *wire.Header, payload []byte) {
-	where := fmt.Sprintf("%v->%v path %d tcp%d seq %d flags %x", e.h, e.other.h, e.path, e.t.id, h.Sequence, h.Flags)
+	where := fmt.Sprintf("%v->%v path %d tcp%d seq %d flags %x", e.host, e.other.host, e.path, e.t.id, h.Sequence, h.Flags)
 	if h.IsCongestion() {
 		if h.Sequence != 0 || h.Length != wire.CongestionMapSize {
 			c.failf("%s: malformed congestion map", where)
@@ -266,12 +261,12 @@ func (c *checker) linkClosed(e *end, acked uint64) {
 // closedCore checks a core after Close: nothing is left but what a write under
 // way needs.
 func (c *checker) closedCore(p *peer) {
-	for i := range p.path {
-		if p.path[i].busy {
+	for i := range conn.MaxPaths {
+		if e := p.end(i); e != nil && e.sending != nil {
 			return
 		}
 	}
-	if q := p.core.Queued(); q != 0 {
+	if q := p.Core.Queued(); q != 0 {
 		c.failf("%v->%v: %d bytes queued after Close", p.h, p.remote, q)
 	}
 }

@@ -1,8 +1,9 @@
 // Package simnet runs RDS over links that fail, in virtual time.
 //
 // There are two tools. Sim is a deterministic discrete-event simulator: several
-// hosts of bare conn.Conn cores on one goroutine, joined by models of TCP
-// connections. Run makes a whole random schedule out of a seed: hosts that
+// hosts, whose connections have the cores (conn) and drivers (internal/driver) of the
+// product, joined by models of TCP connections. A write may take its time: it is
+// suspended, and other events happen, on stacks of which one runs at a time. Run makes a whole random schedule out of a seed: hosts that
 // send, cancel, congest, freeze and restart, links that are cut at any byte,
 // stall, fall silent or are half closed. While it runs and at its end it checks
 // what the protocol promises and reports every breach as a Violation. The same

@@ -1,6 +1,10 @@
 package simnet
 
-import "time"
+import (
+	"time"
+
+	"github.com/rds-go/rds/conn"
+)
 
 // fault does one bad thing.
 func (s *Sim) fault() {
@@ -65,7 +69,7 @@ func (s *Sim) fault() {
 	case x < 22: // everything at once, as when a switch reboots
 		s.tracef("fault: all links of %v are cut", h)
 		for _, t := range s.links {
-			if t.ends[0].h == h || t.ends[1].h == h {
+			if t.ends[0].host == h || t.ends[1].host == h {
 				t.cut(30*time.Millisecond, 30*time.Millisecond)
 			}
 		}
@@ -100,10 +104,11 @@ func (s *Sim) move(h *host) {
 		if p.dead {
 			return
 		}
-		for i := range p.path {
-			p.core.Leave(i)
-		}
-		p.do()
+		p.with(func() {
+			for i := range conn.MaxPaths {
+				p.Core.Leave(i)
+			}
+		})
 	})
 }
 

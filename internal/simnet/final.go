@@ -55,41 +55,41 @@ func (c *checker) message(m *message) {
 
 // peer is invariants 4 and 5, and that nothing leaks.
 func (c *checker) peer(p *peer) {
-	if q := p.core.Queued(); q != 0 {
+	if q := p.Core.Queued(); q != 0 {
 		c.failf("%v->%v: %d bytes still queued", p.h, p.remote, q)
 	}
 	for i := range conn.MaxPaths {
-		if p.core.Unsent(i) != 0 || p.core.HeldBytes(i) != 0 {
-			c.failf("%v->%v: %d bytes unsent on path %d, %d held back", p.h, p.remote, p.core.Unsent(i), i, p.core.HeldBytes(i))
+		if p.Core.Unsent(i) != 0 || p.Core.HeldBytes(i) != 0 {
+			c.failf("%v->%v: %d bytes unsent on path %d, %d held back", p.h, p.remote, p.Core.Unsent(i), i, p.Core.HeldBytes(i))
 		}
 	}
-	if len(p.links) > conn.MaxPaths {
-		c.failf("%v->%v: %d links", p.h, p.remote, len(p.links))
+	if p.Linked() > conn.MaxPaths {
+		c.failf("%v->%v: %d links", p.h, p.remote, p.Linked())
 	}
 	q := p.remote.peers[p.h.index]
 	if p.remote.bad || p.h.bad {
 		return
 	}
 	for i := range conn.MaxPaths {
-		e := p.path[i].end
+		e := p.end(i)
 		if e == nil {
-			if st := p.core.State(i); st == conn.Up {
+			if st := p.Core.State(i); st == conn.Up {
 				c.failf("%v->%v: path %d is %v without a link", p.h, p.remote, i, st)
 			}
 			continue
 		}
-		if e.t.ends[0].h.addr.Compare(e.t.ends[1].h.addr) > 0 {
+		if e.t.ends[0].host.addr.Compare(e.t.ends[1].host.addr) > 0 {
 			c.failf("%v->%v: path %d uses tcp%d, from the larger address", p.h, p.remote, i, e.t.id)
 		}
-		if q == nil || e.other.p != q || q.path[e.other.path].end != e.other {
+		if q == nil || e.other.p != q || q.end(e.other.path) != e.other {
 			c.failf("%v->%v: path %d uses tcp%d, and the other side does not", p.h, p.remote, i, e.t.id)
 		} else if e.other.path != i && !p.h.linux && !p.remote.linux {
 			c.failf("%v->%v: path %d is the other side's path %d", p.h, p.remote, i, e.other.path)
 		}
 	}
-	if p.core.State(0) == conn.Up {
+	if p.Core.State(0) == conn.Up {
 		for _, k := range p.remote.sockets() {
-			if got, want := p.core.Congested(k.port), p.remote.cmap.Congested(k.port); got != want {
+			if got, want := p.Core.Congested(k.port), p.remote.cmap.Congested(k.port); got != want {
 				c.failf("%v believes congested=%v of %v", p.h, got, k)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 )
 
 // planHolds has ports held and let go until calmAt and a little longer.
@@ -54,10 +55,11 @@ func (p *peer) hold(ports []uint16, on bool) {
 	for _, port := range ports {
 		p.held[port] = on
 	}
-	if !on || !s.rigged(IgnoreHolds, 1) {
-		p.core.Hold(ports, on)
-	}
-	p.do()
+	p.with(func() {
+		if !on || !s.rigged(IgnoreHolds, 1) {
+			p.Core.Hold(ports, on)
+		}
+	})
 }
 
 // letGo lets go all that is held.
@@ -99,7 +101,7 @@ func (s *Sim) holdHalf() {
 func (s *Sim) letGo() {
 	s.halved = false
 	s.eachPeer(func(p *peer) {
-		s.counts.Held += int(p.core.Counters().Held)
+		s.counts.Held += int(p.Core.Counters().Held)
 		p.letGo()
 	})
 	for _, again := range s.tired {
@@ -162,7 +164,7 @@ func (c *checker) judged(p *peer, m *message, err error) {
 	switch {
 	case err == nil && held:
 		c.failf("%v accepted for a port that takes nothing", m)
-	case congested && (m.forced || !held && !p.core.Congested(m.route.port)):
+	case congested && (m.forced || !held && !p.Core.Congested(m.route.port)):
 		c.failf("%v refused, and its port is free", m)
 	}
 }
@@ -170,10 +172,11 @@ func (c *checker) judged(p *peer, m *message, err error) {
 // shown checks that what a transmitter is shown for the first time is for ports
 // that take something. On path 0, what was sent before a handshake for more paths
 // goes on: they wait for it.
-func (c *checker) shown(p *peer, io *pathIO) {
+func (c *checker) shown(e *end, frames []transport.Frame) {
+	p := e.p
 	first := func(m *message) {
 		switch {
-		case m.shown, m.early && p.core.Paths() > 1:
+		case m.shown, m.early && p.Core.Paths() > 1, c.s.cfg.Scenario.Impostors && e.path == 0: // an impostor may have stated fewer paths
 		case p.held[m.route.port]:
 			c.failf("%v is written, and its port takes nothing", m)
 		case p.marked != nil && p.marked.Congested(m.route.port):
@@ -181,13 +184,25 @@ func (c *checker) shown(p *peer, io *pathIO) {
 		}
 		m.shown = true
 	}
-	for _, b := range io.batch.Ops {
-		first(b.Op.Work.(*operation).m)
+	for i := range frames {
+		if len(frames[i].Ops) == 0 || i == 0 && e.bound {
+			continue
+		}
+		o := frames[i].Ops[0].Owner.(*operation)
+		first(o.m)
+		if o.stale() {
+			c.failf("%v: its operation was for an earlier generation", o.m)
+		}
 	}
+	e.each(first)
+}
+
+// each calls fn with the messages of the Send under way that have not begun.
+func (e *end) each(fn func(*message)) {
 	var h wire.Header
-	for pos := io.end.track.need; h.Decode(io.shadow[min(pos, len(io.shadow)):]) == nil; pos += wire.HeaderSize + int(h.Length) {
+	for pos := e.track.need; h.Decode(e.sending[min(pos, len(e.sending)):]) == nil; pos += wire.HeaderSize + int(h.Length) {
 		if !h.IsCongestion() && h.Length >= 8 {
-			first(c.messages[binary.BigEndian.Uint64(io.shadow[pos+wire.HeaderSize:])-1])
+			fn(e.t.s.check.messages[binary.BigEndian.Uint64(e.sending[pos+wire.HeaderSize:])-1])
 		}
 	}
 }

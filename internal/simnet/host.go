@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
 )
 
@@ -74,15 +73,14 @@ func (h *host) kill(politely, silent bool) {
 			continue
 		}
 		if politely {
-			p.core.Close()
-			p.do()
+			p.Close()
 			h.s.check.closedCore(p)
 		}
 		p.dead = true
 	}
 	for _, t := range h.s.links {
 		for _, e := range t.ends {
-			if e.h == h && e.inc == h.incarnation {
+			if e.host == h && e.inc == h.incarnation {
 				e.vanish(silent)
 			}
 		}
@@ -94,12 +92,7 @@ func (h *host) peer(to *host) *peer {
 	if p := h.peers[to.index]; p != nil {
 		return p
 	}
-	p := &peer{h: h, remote: to, inc: h.incarnation, links: map[conn.LinkID]*end{}}
-	p.core = conn.New(conn.Config{
-		Local: h.addr, Remote: to.addr, Paths: h.paths, Generation: h.generation, FirstSequence: h.firstSeq,
-		Budget: h.s.cfg.Scenario.budget, Pool: &h.s.pool, Rand: h.s.rng,
-		LocalMap: h.localMap,
-	})
+	p := h.newPeer(to)
 	h.peers[to.index] = p
 	return p
 }
@@ -112,7 +105,7 @@ func (h *host) dial(p *peer, path int) {
 	rtt := s.cfg.Scenario.latency + s.upTo(s.cfg.Scenario.latency)
 	fail := func() {
 		if !p.dead {
-			p.dialFailed(path)
+			p.Dialed(path, nil, errLink)
 		}
 	}
 	switch {
@@ -134,9 +127,10 @@ func (h *host) dial(p *peer, path int) {
 				a.vanish(false)
 			case abandon: // the link was established, and the dial timed out all the same
 				a.close()
-				p.dialFailed(path)
+				p.Dialed(path, nil, errLink)
 			default:
-				p.dialed(path, a)
+				a.p = p
+				p.Dialed(path, a, nil)
 			}
 		})
 	})
@@ -163,7 +157,8 @@ func (h *host) accept(from *host, e *end) {
 		e.close()
 		return
 	}
-	p.accepted(e)
+	e.p = p
+	p.Accepted(e, e.t.sport)
 }
 
 // awake calls fn now, or when the host's process runs again, in the order of
@@ -203,8 +198,7 @@ func (h *host) mark(port uint16, congested bool) {
 func (h *host) mapChanged() {
 	for _, p := range h.peers {
 		if p != nil {
-			p.core.MapChanged()
-			p.do()
+			p.with(p.Core.MapChanged)
 		}
 	}
 }

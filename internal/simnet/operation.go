@@ -38,7 +38,7 @@ func (s *Sim) operate(m *message) {
 }
 
 // stale tells whether the peer has restarted since the operation was asked for.
-func (o *operation) stale() bool { return o.Epoch != o.p.core.Epoch() }
+func (o *operation) stale() bool { return o.Epoch != o.p.Core.Epoch() }
 
 // execute is the operation's arrival at the other side.
 func (e *end) execute(o *operation) {
@@ -72,13 +72,12 @@ func (e *end) answer(o *operation, status conn.Status) {
 		return
 	}
 	o.answered = true
-	e.h.awake(func() {
+	e.host.awake(func() {
 		if e.p.dead {
 			return
 		}
 		e.t.s.check.answered(o, status)
-		e.p.core.OpDone(e.path, &o.Operation, status)
-		e.p.do()
+		e.p.OpDone(e.path, &o.Operation, status)
 	})
 }
 

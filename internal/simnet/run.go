@@ -117,19 +117,27 @@ func Run(cfg Config) (Counts, error) {
 	for _, h := range s.hosts {
 		h.refusing, h.rejects = 0, 0
 		if h.bad {
-			s.forsake(h)
+			s.after(0, func() { s.forsake(h) })
 		}
 	}
 	if sc.Holds {
-		s.holdHalf()
+		s.after(0, s.holdHalf)
 		s.settle()
 		s.check.half()
 		s.check.expired()
-		s.letGo()
+		s.after(0, s.letGo)
 	}
 	s.settle()
 	s.counts.Elapsed = s.now
 	s.check.finish()
+	for _, h := range s.hosts {
+		for _, p := range h.peers {
+			if p != nil {
+				p.dead = true
+			}
+		}
+	}
+	s.fibers.end()
 	if len(s.check.broken) > 0 {
 		return s.counts, &Violation{Seed: cfg.Seed, Broken: s.check.broken}
 	}

@@ -1,7 +1,9 @@
 package simnet
 
 import (
+	"bytes"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/rds-go/rds/conn"
@@ -10,7 +12,45 @@ import (
 
 var errUnable = &transport.FrameError{Err: errors.New("simnet: the link cannot do this")}
 
-// send is transport.Link.Send: it takes what fits, and begins operations.
+// Send is for transport.Link: it takes what fits, and begins operations. It may take its time:
+// what happens meanwhile must not change the frames.
+func (e *end) Send(frames []transport.Frame) (t transport.Taken, err error) {
+	s := e.t.s
+	if e.p.dead {
+		return t, errLink
+	}
+	e.sending = append([]byte{}, e.octets(frames)...)
+	s.tracef("%v->%v path %d tcp%d writes %d frames", e.p.h, e.p.remote, e.path, e.t.id, len(frames))
+	s.check.shown(e, frames)
+	if s.chance(0.3) {
+		s.suspend(e.host, s.upTo(time.Millisecond))
+	}
+	if e.p.dead {
+		return t, errLink
+	}
+	if s.rigged(ScribbleBatch, 0.1) && len(e.sending) > 0 {
+		i := slices.IndexFunc(frames, func(f transport.Frame) bool { return len(f.Head) > 0 })
+		frames[i].Head[0] ^= 0xff
+	}
+	if !bytes.Equal(e.octets(frames), e.sending) {
+		s.check.failf("%v->%v path %d: what Fill showed changed before Wrote", e.p.h, e.p.remote, e.path)
+	}
+	before := e.written
+	t, err = e.send(frames)
+	s.check.wrote(e, e.sending, int(e.written-before))
+	e.sending = nil
+	return t, err
+}
+
+// octets are those of frames that were not taken before.
+func (e *end) octets(frames []transport.Frame) (all []byte) {
+	for i := range frames {
+		all = append(append(all, frames[i].Head...), frames[i].Body...)
+	}
+	return all[e.skip:]
+}
+
+// send takes what fits now.
 func (e *end) send(frames []transport.Frame) (t transport.Taken, err error) {
 	for t.Frames < len(frames) {
 		left := frames[t.Frames:]

@@ -28,6 +28,7 @@ type Sim struct {
 	halved  bool          // half of the ports are held, and the checker looks whether the rest goes on
 	tired   []func()      // senders that wait for the end of halved
 	lastTCP int
+	fibers  fibers
 	counts  Counts
 }
 
@@ -113,7 +114,7 @@ func (s *Sim) step(until time.Duration) bool {
 		s.check.failf("%d events: something turns in circles", maxEvents)
 		s.events = nil
 	}
-	e.fn()
+	s.fibers.run(e.fn)
 	return true
 }
 

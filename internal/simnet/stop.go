@@ -48,15 +48,15 @@ func (h *host) stop() {
 func (h *host) retire() {
 	anySock := func(*sock) bool { return true }
 	depart := func() {
-		h.eachPeer(func(p *peer) { p.core.Depart() })
-		h.until(anySock, func(p *peer) bool { return len(p.links) == 0 }, h.stopped)
+		h.eachPeer(func(p *peer) { p.Core.Depart() })
+		h.until(anySock, func(p *peer) bool { return p.Linked() == 0 }, h.stopped)
 	}
 	if h.s.rigged(SkipSurvey, 1) {
 		depart()
 		return
 	}
-	h.eachPeer(func(p *peer) { p.core.Retire() })
-	h.until(anySock, func(p *peer) bool { return !p.core.Dialing() && p.core.Retired() }, depart)
+	h.eachPeer(func(p *peer) { p.Core.Retire() })
+	h.until(anySock, func(p *peer) bool { return !p.Core.Dialing() && p.Core.Retired() }, depart)
 }
 
 // stopped replaces the process, whose links have ended.
@@ -74,8 +74,7 @@ func (h *host) stopped() {
 func (h *host) eachPeer(fn func(*peer)) {
 	for _, p := range h.peers {
 		if p != nil {
-			fn(p)
-			p.do()
+			p.with(func() { fn(p) })
 		}
 	}
 }
@@ -120,15 +119,14 @@ func (k *sock) abandon() {
 		if p == nil {
 			continue
 		}
-		for i := range p.path {
-			s.check.picked(&p.path[i])
-		}
-		if s.rigged(CancelAbandoned, 1) {
-			p.core.Cancel(&k.acct, 0, true)
-		} else {
-			p.core.Abandon(&k.acct)
-		}
-		p.do()
+		s.check.picked(p)
+		p.with(func() {
+			if s.rigged(CancelAbandoned, 1) {
+				p.Core.Cancel(&k.acct, 0, true)
+			} else {
+				p.Core.Abandon(&k.acct)
+			}
+		})
 	}
 	if n := k.acct.Messages(); n != 0 {
 		s.check.failf("%v: all was abandoned, and %d messages are left", k, n)

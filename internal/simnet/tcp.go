@@ -2,11 +2,12 @@ package simnet
 
 import (
 	"errors"
+	"net/netip"
 	"time"
 
-	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/frame"
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/transport"
 )
 
 const (
@@ -28,12 +29,13 @@ type tcp struct {
 
 // end is one side of a connection: its socket and its outgoing stream.
 type end struct {
+	transport.Plain
 	t     *tcp
-	h     *host
-	inc   int // incarnation of h
+	host  *host
+	inc   int // incarnation of host
 	other *end
 
-	generation uint32 // generation of h when the link was made
+	generation uint32 // generation of host when the link was made
 
 	// The outgoing stream.
 	latency  time.Duration
@@ -53,23 +55,29 @@ type end struct {
 	eof     bool
 	rst     bool
 	reading bool
-	paused  bool     // nothing is read: see receiver
+	paused  bool     // nothing is read, since a message has no room
+	resume  bool     // the handler is to hear Resumed
+	feeding bool     // the handler is at work
+	owed    bool     // the end is to be reported when the handler is back
 	refused []uint64 // numbers of the messages read and refused, of which the other side is to be told
+	told    uint64   // refusals of which the other side has heard
 	deaf    bool     // the connection broke before what the other side has said came here
 	in      frame.Parser
-	rx      *receiver // takes what in has cut into messages; nil: not started
+	h       transport.Handler // takes what in has cut into messages
+	sink    *sink
 
-	p       *peer
-	id      conn.LinkID
+	p       *peer // nil: nobody has the link yet
 	path    int
 	started bool
 	closing bool // closed by us, draining
 	gone    bool // the socket is closed: what arrives is answered with a reset
 	ended   bool // the end was reported
 	track   writeTrack
-	ops     []*operation // operations begun on this link
-	skip    int          // octets taken of the frame that is next
-	bound   bool         // the operation of the frame that is next has begun
+	ops     []*operation         // operations begun on this link
+	maps    []wire.CongestionMap // maps that have come and the core has not taken
+	sending []byte               // octets of the Send under way; nil: there is none
+	skip    int                  // octets taken of the frame that is next
+	bound   bool                 // the operation of the frame that is next has begun
 }
 
 func (s *Sim) newTCP(from, to *host, path int) *tcp {
@@ -83,7 +91,7 @@ func (s *Sim) newTCP(from, to *host, path int) *tcp {
 	}
 	for i, h := range []*host{from, to} {
 		lat := s.cfg.Scenario.latency
-		t.ends[i] = &end{t: t, h: h, inc: h.incarnation, generation: h.generation, latency: lat/2 + s.upTo(lat), capacity: 1 << (s.cfg.Scenario.minBuffer + s.rng.IntN(9)), cutAt: never}
+		t.ends[i] = &end{t: t, host: h, inc: h.incarnation, generation: h.generation, latency: lat/2 + s.upTo(lat), capacity: 1 << (s.cfg.Scenario.minBuffer + s.rng.IntN(9)), cutAt: never}
 	}
 	a, b := t.ends[0], t.ends[1]
 	a.other, b.other = b, a
@@ -146,7 +154,7 @@ func (e *end) arrive(data []byte) {
 	}
 	o.scheduleRead()
 	if !whole {
-		t.s.tracef("tcp%d cut at byte %d from %v", t.id, e.cutAt, e.h)
+		t.s.tracef("tcp%d cut at byte %d from %v", t.id, e.cutAt, e.host)
 		t.cut(50*time.Millisecond, 50*time.Millisecond)
 	}
 }
@@ -159,14 +167,25 @@ func (e *end) tell() {
 		if o.deaf = o.deaf || e.t.broken && s.chance(0.5); o.deaf {
 			return
 		}
-		o.h.awake(func() {
-			if p := o.p; p != nil && !p.dead && p.path[o.path].end == o {
+		o.host.awake(func() {
+			if p := o.p; p != nil && !p.dead && o.started && !o.ended {
 				for _, n := range refused {
-					p.core.RefusedBy(o.path, n, 1, conn.Refused)
+					o.h.Refused(n, 1, transport.RefusedPort)
 				}
 				o.acked = max(o.acked, total)
+				s.after(o.latency, func() { e.heard(len(refused)) })
 			}
 		})
+	})
+}
+
+// heard tells that the other side has heard of refusals.
+func (e *end) heard(n int) {
+	e.host.awake(func() {
+		if p := e.p; n > 0 && p != nil && !p.dead && e.started && !e.ended && !e.feeding {
+			e.told += uint64(n)
+			e.h.RefusalsHeard(e.told)
+		}
 	})
 }
 
@@ -204,11 +223,21 @@ func (e *end) fin() {
 	})
 }
 
-// close is transport.Link.Close(Drain).
+// Close is for transport.Link.
+func (e *end) Close(mode transport.CloseMode) {
+	if mode == transport.Abort {
+		e.t.s.after(e.latency, e.other.reset)
+		e.finish()
+		return
+	}
+	e.close()
+}
+
+// close is Close(Drain).
 func (e *end) close() {
 	switch {
 	case e.gone || e.closing:
-	case !e.started || e.h.linux:
+	case !e.started || e.host.linux:
 		if len(e.buf) > 0 {
 			e.t.s.check.discarded(e)
 			e.t.s.after(e.latency, e.other.reset)
@@ -238,11 +267,26 @@ func (e *end) finish() {
 	}
 	e.fin()
 	e.gone = true
+	if e.feeding {
+		e.owed = true
+		return
+	}
+	e.report()
+}
+
+// report tells the handler of the end.
+func (e *end) report() {
 	e.in.Reset()
-	if e.started && !e.ended {
-		e.ended = true
-		e.lost()
-		e.p.ended(e, e.acked)
+	if !e.started || e.ended || e.p.dead {
+		return
+	}
+	e.ended = true
+	e.lost()
+	s := e.t.s
+	s.tracef("%v->%v tcp%d closed, path %d, acked %d of %d", e.p.h, e.p.remote, e.t.id, e.path, e.acked, e.written)
+	s.check.linkClosed(e, e.acked)
+	if !s.rigged(LeakLinks, 0.2) {
+		e.h.Closed(errLink, e.Acked())
 	}
 }
 
@@ -250,7 +294,9 @@ func (e *end) finish() {
 func (e *end) vanish(silent bool) {
 	if !e.gone {
 		e.gone = true
-		e.in.Reset()
+		if !e.feeding {
+			e.in.Reset()
+		}
 		if silent { // bytes find nobody until the host answers again
 			e.t.broken = true
 			e.t.s.after(e.t.s.upTo(8*time.Second), e.other.reset)
@@ -260,15 +306,22 @@ func (e *end) vanish(silent bool) {
 	}
 }
 
-func (e *end) start(p *peer, path int) {
-	e.p, e.path, e.started = p, path, true
-	e.rx = &receiver{peer: p, path: path, end: e}
-	e.in.Init(e.rx, &e.t.s.pool, wire.MaxPayload, false)
+// Start is for transport.Link.
+func (e *end) Start(h transport.Handler) error {
+	if e.gone || e.started {
+		return errLink
+	}
+	e.h, e.started = &tap{h, e}, true
+	e.in.Init(e.h, &e.t.s.pool, wire.MaxPayload, false)
 	e.scheduleRead()
+	return nil
 }
 
 func (e *end) scheduleRead() {
-	if !e.started || e.reading || e.gone || e.paused || len(e.buf) == 0 && !e.eof && !e.rst {
+	if e.started && e.paused && !e.reading && !e.gone && (e.eof || e.rst) && e.t.s.rigged(CutPaused, 1) {
+		e.finish()
+	}
+	if !e.started || e.reading || e.gone || e.paused && !e.resume || !e.resume && len(e.buf) == 0 && !e.eof && !e.rst {
 		return
 	}
 	e.reading = true
@@ -285,49 +338,120 @@ func (e *end) readSome() {
 	if e.gone {
 		return
 	}
-	if d := e.h.frozen - s.now; d > 0 {
+	if d := e.host.frozen - s.now; d > 0 {
 		s.after(d, e.readSome)
 		return
 	}
+	if e.resume {
+		e.resume, e.feeding = false, true
+		read := false
+		e.at(func() { read = e.h.Resumed() })
+		e.feeding = false
+		if e.paused && read {
+			s.tracef("%v<-%v path %d tcp%d goes on", e.p.h, e.p.remote, e.path, e.t.id)
+			e.paused = false
+		}
+	}
+	if !e.paused && !e.owed {
+		e.feed()
+	}
 	e.reading = false
+	switch {
+	case e.owed:
+		e.owed = false
+		e.report()
+	case e.gone, e.paused:
+		e.scheduleRead()
+	case len(e.buf) == 0 && (e.eof || e.rst):
+		e.finish()
+	default:
+		e.scheduleRead()
+	}
+}
+
+// feed reads some of what has come.
+func (e *end) feed() {
+	s := e.t.s
 	n := len(e.buf)
 	if n > 1 && s.chance(0.4) {
 		n = 1 + s.rng.IntN(n)
 	}
-	if n > 0 {
-		data := e.buf[:n]
-		e.buf = e.buf[n:]
-		e.read += uint64(n)
-		err := e.in.Feed(data)
-		e.in.Flush()
-		if err != nil {
-			s.check.failf("tcp%d: %v cannot parse: %v", e.t.id, e.h, err)
-			e.finish()
-			return
-		}
-		if s.cfg.Scenario.Refusals {
-			e.tell()
-		}
-		if o := e.other; o.starved && !o.gone {
-			o.starved = false
-			s.after(e.latency, o.writable)
-		}
-	}
-	if len(e.buf) == 0 && (e.eof || e.rst) && e.rx != nil {
-		e.rx.unstated()
-	}
-	if e.paused && !s.rigged(CutPaused, 1) {
+	if n == 0 {
 		return
 	}
-	if len(e.buf) == 0 && (e.eof || e.rst) {
+	data := e.buf[:n]
+	e.buf = e.buf[n:]
+	e.read += uint64(n)
+	e.feeding = true
+	var err error
+	e.at(func() {
+		err = e.in.Feed(data)
+		e.in.Flush()
+	})
+	e.feeding = false
+	if err != nil {
+		s.check.failf("tcp%d: %v cannot parse: %v", e.t.id, e.host, err)
 		e.finish()
 		return
 	}
+	if s.cfg.Scenario.Refusals {
+		e.tell()
+	}
+	if o := e.other; o.starved && !o.gone {
+		o.starved = false
+		s.after(e.latency, o.writable)
+	}
+}
+
+// Pause is for transport.Link, as are the next ones.
+func (e *end) Pause() {
+	s := e.t.s
+	s.tracef("%v<-%v path %d tcp%d paused", e.p.h, e.p.remote, e.path, e.t.id)
+	e.paused = true
+	s.counts.Paused++
+}
+
+// Resume has the handler's Resumed called.
+func (e *end) Resume() {
+	e.resume = true
 	e.scheduleRead()
 }
 
-func (e *end) writable() {
-	if e.p != nil && !e.gone {
-		e.p.writable(e)
+// Caps of a link: in runs with refusals it is as on XRC, else as over TCP.
+func (e *end) Caps() transport.Caps {
+	s := e.t.s
+	refuses := s.cfg.Scenario.Refusals
+	return transport.Caps{Operations: true, Pauses: !refuses && !e.host.linux, Refuses: refuses,
+		Path: -1, Generation: e.other.generation, GenerationStated: refuses}
+}
+
+// Acked is how much the other side has acknowledged.
+func (e *end) Acked() uint64 {
+	if e.t.s.rigged(AckAhead, 1) {
+		return e.written
 	}
+	return e.acked
+}
+
+// Refuse notes a message that is not delivered.
+func (e *end) Refuse(number uint64, _ transport.Refusal) bool {
+	e.refused = append(e.refused, number)
+	return true
+}
+
+// LocalAddr is our end.
+func (e *end) LocalAddr() netip.AddrPort { return netip.AddrPortFrom(e.host.addr, e.t.sport) }
+
+// RemoteAddr is the other end.
+func (e *end) RemoteAddr() netip.AddrPort { return netip.AddrPortFrom(e.other.host.addr, e.t.sport) }
+
+// Stats are not looked at.
+func (e *end) Stats() transport.LinkStats { return transport.LinkStats{} }
+
+func (e *end) writable() {
+	e.host.awake(func() {
+		if e.started && !e.ended && !e.gone && !e.p.dead {
+			e.h.Writable()
+		}
+	})
 }

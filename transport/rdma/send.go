@@ -21,7 +21,7 @@ func (l *link) Send(frames []transport.Frame) (t transport.Taken, err error) {
 	for t.Frames < len(frames) {
 		f := &frames[t.Frames]
 		if len(f.Ops) > 0 && !o.begun {
-			if !corked && (t.Frames+1 < len(frames) || f.Size() > 0) {
+			if !corked {
 				l.qp.Cork()
 				corked = true
 			}

@@ -1,9 +1,8 @@
-package rds
+package driver
 
 import (
 	"cmp"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"github.com/rds-go/rds/transport"
@@ -24,7 +23,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 	unknown := 0
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
-		q := refusals{limit: 16}
+		q := Refusals{limit: 16}
 		m := refusalModel{refused: map[uint64]bool{}}
 		next, first := uint64(1000), uint64(1000) // number of the next message; the lowest that has not ended at the peer
 		exact := seed%3 > 0                       // few enough to know each
@@ -127,7 +126,7 @@ func TestRefusalsAreRemembered(t *testing.T) {
 // Another generation of the peer has numbers of its own.
 func TestRefusalsOfAGeneration(t *testing.T) {
 	t.Parallel()
-	var q refusals
+	var q Refusals
 	q.begin(1)
 	q.add(7, transport.RefusedPort)
 	q.sync(1)
@@ -137,41 +136,5 @@ func TestRefusalsOfAGeneration(t *testing.T) {
 	q.begin(2)
 	if q.find(7) != 0 || q.pending {
 		t.Error("the last generation's message is remembered")
-	}
-}
-
-// refuserLink remembers the messages that it is to refuse.
-type refuserLink struct {
-	transport.Link
-	numbers []uint64
-}
-
-func (l *refuserLink) Refuse(number uint64, _ transport.Refusal) bool {
-	l.numbers = append(l.numbers, number)
-	return true
-}
-
-// Of what a socket has, the messages of a path's present burst are refused, in order: not
-// those of other peers and paths between them. Those of earlier bursts are not looked at.
-func TestUndeliveredAreThoseOfTheBurst(t *testing.T) {
-	t.Parallel()
-	link := &refuserLink{}
-	r := receiver{peer: &peer{index: 1}, path: 2, io: new(pathIO), refuser: link, first: 1000}
-	var s nodeSocket
-	s.q.out = []recvItem{{peer: 1, path: 2, seq: 5000}, {peer: 1, path: 2, seq: 999}} // of an earlier generation; of the last burst
-	for seq := uint64(1000); seq < 1010; seq++ {
-		items := []recvItem{{peer: 1, path: 2, seq: seq}, {peer: 2, path: 2, seq: seq - 500}, {peer: 1, path: 1, seq: 7}}
-		if seq < 1005 {
-			s.q.out = append(s.q.out, items...)
-		} else {
-			s.q.in = append(s.q.in, items...)
-		}
-	}
-	r.undelivered(&s)
-	if want := []uint64{1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007, 1008, 1009}; !slices.Equal(link.numbers, want) {
-		t.Errorf("refused %v, want %v", link.numbers, want)
-	}
-	if n := len(r.io.refused.told); n != 1 {
-		t.Errorf("%d runs of refused messages", n)
 	}
 }

@@ -1,31 +1,34 @@
-package rds
+package driver
 
 import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 )
 
-// maxDoubts bounds the payload, and itemCost for each message, that waits on a link for the
+// maxDoubts bounds the payload, and doubtCost for each message, that waits on a link for the
 // peer's statement of its generation.
-const maxDoubts = 4 << 20
+const (
+	maxDoubts = 4 << 20
+	doubtCost = 64
+)
 
 // doubts are messages that came before the peer has stated its generation on the link, and
 // that the sequences of its last generations disagree about: some generation has sent them
 // before. Over TCP the statement follows what is sent again, and an impostor may have had
 // the path before.
 type doubts struct {
-	list  []parkedArrival
+	list  []parked
 	bytes int
 }
 
 // doubtful keeps a message that has to wait for the peer's statement, and tells whether it
 // did. A statement, the end of the link, or too many messages end the wait.
-func (r *receiver) doubtful(h *wire.Header, payload []byte, owned *buf.Buf) bool {
+func (r *Receiver) doubtful(h *wire.Header, payload []byte, owned *buf.Buf) bool {
 	d := &r.doubts
 	switch {
 	case h.IsCongestion():
 		return false
-	case len(d.list) == 0 && !r.io.in.Doubtful(h, r.peer.generation.Load()):
+	case len(d.list) == 0 && !r.p.in.Doubtful(h, r.d.generation.Load()):
 		return false
 	case h.Sport == wire.PortProbe || h.Dport == wire.PortProbe:
 		r.state(wire.ParseHandshake(&h.Extensions).Generation)
@@ -35,10 +38,11 @@ func (r *receiver) doubtful(h *wire.Header, payload []byte, owned *buf.Buf) bool
 		r.unstated()
 		return false
 	}
-	d.bytes += len(payload) + itemCost
-	it := parkedArrival{h: *h, buf: owned, owned: true}
+	r.Doubted++
+	d.bytes += len(payload) + doubtCost
+	it := parked{h: *h, buf: owned, owned: true}
 	if owned == nil && len(payload) > 0 {
-		it.buf = r.peer.node.pool.Get(len(payload))
+		it.buf = r.d.pool.Get(len(payload))
 		copy(it.buf.B, payload)
 	}
 	d.list = append(d.list, it)
@@ -46,15 +50,15 @@ func (r *receiver) doubtful(h *wire.Header, payload []byte, owned *buf.Buf) bool
 }
 
 // unstated takes what waits for a statement that does not come.
-func (r *receiver) unstated() {
+func (r *Receiver) unstated() {
 	if len(r.doubts.list) > 0 {
-		r.io.in.Unstated()
+		r.p.in.Unstated()
 		r.decide()
 	}
 }
 
 // decide takes what has waited.
-func (r *receiver) decide() {
+func (r *Receiver) decide() {
 	list := r.doubts.list
 	r.doubts = doubts{}
 	for i := range list {
