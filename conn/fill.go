@@ -121,6 +121,26 @@ func (c *Conn) pick(p *path, b *Batch, end uint64, claimed, fresh int) {
 	for pos < end && picked+b.Cost < batchBytes && len(b.Frames) < batchFrames {
 		e := q.at(pos)
 		size := e.size()
+		if e.flags&entryOp == 0 && (pos != q.next || !p.begun()) { // the usual case
+			if size > room-picked {
+				b.Short = size + picked - claimed
+				break
+			}
+			if pos == q.fresh {
+				if p.probe {
+					break
+				}
+				p.number(e)
+			}
+			if invariants.Enabled && e.flags&entryCanceled != 0 {
+				panic("conn: a canceled message is picked")
+			}
+			b.show(e)
+			picked += size
+			b.Bytes += size
+			pos++
+			continue
+		}
 		var op *Operation
 		if e.flags&entryOp != 0 {
 			op = c.ops[e.token]
@@ -168,14 +188,10 @@ func (c *Conn) pick(p *path, b *Batch, end uint64, claimed, fresh int) {
 			}
 			continue
 		}
-		f := transport.Frame{Head: e.chunk.b.B[e.off : int(e.off)+e.head()], Port: e.dport}
-		if e.body != nil {
-			f.Body = e.body.B
-		}
+		f := b.show(e)
 		if op != nil && !op.Fence { // a fence that is over binds nothing
 			f.Ops = op.List
 		}
-		b.Frames = append(b.Frames, f)
 		b.Bytes += size
 		if len(b.Ops) >= most { // what is behind keeps its chance to expire, or to be held back
 			break
@@ -183,6 +199,23 @@ func (c *Conn) pick(p *path, b *Batch, end uint64, claimed, fresh int) {
 	}
 	p.shown, p.opsShown = pos, len(b.Ops)
 	b.Octets = max(0, picked-claimed)
+}
+
+// show appends the frame of a message. What follows the frames in memory is clear.
+func (b *Batch) show(e *entry) *transport.Frame {
+	n := len(b.Frames)
+	if n == cap(b.Frames) {
+		b.Frames = append(b.Frames, transport.Frame{})
+	} else {
+		b.Frames = b.Frames[:n+1]
+	}
+	f := &b.Frames[n]
+	f.Head = e.chunk.b.B[e.off:][:e.head()]
+	if e.body != nil {
+		f.Body = e.body.B
+	}
+	f.Port = e.dport
+	return f
 }
 
 // operate notes an operation that is to begin. It is false if its frame, which is then in
@@ -250,8 +283,10 @@ func (c *Conn) Wrote(i int, t transport.Taken) (more bool) {
 		p.controlTaken(t)
 	} else {
 		p.opsBegun = 0
-		for range t.Frames {
-			c.frameTaken(p)
+		for k := 0; k < t.Frames; k++ {
+			if k += p.messagesTaken(t.Frames - k); k < t.Frames {
+				c.frameTaken(p)
+			}
 		}
 		if t.Begun() {
 			c.frameBegun(p, t)
@@ -296,6 +331,28 @@ func (p *path) controlTaken(t transport.Taken) {
 	}
 	p.written += uint64(len(p.control) - p.controlOff)
 	p.control, p.controlOff = nil, 0
+}
+
+// messagesTaken follows up to n frames of messages without operations, and returns of how
+// many.
+func (p *path) messagesTaken(n int) (taken int) {
+	q := &p.q
+	written, off := p.written, p.nextOff
+	for ; taken < n; taken++ {
+		e := q.at(q.next)
+		if e.flags&entryOp != 0 {
+			break
+		}
+		size := e.size()
+		e.flags |= entryWritten
+		written += uint64(size - off)
+		e.end = written
+		off = 0
+		q.unsent -= size
+		q.next++
+	}
+	p.written, p.nextOff = written, off
+	return taken
 }
 
 // frameTaken follows the frame of the message that is next.

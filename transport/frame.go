@@ -44,6 +44,10 @@ func Flatten(bufs [][]byte, frames []Frame, skip, most int) (out [][]byte, n, si
 		}
 		size += len(f.Head) + len(f.Body)
 		n++
+		if k := len(bufs) - 1; i > 0 && k >= 0 && len(f.Body) == 0 && follows(bufs[k], f.Head) { // the usual case
+			bufs[k] = bufs[k][:len(bufs[k])+len(f.Head)]
+			continue
+		}
 		head, body := f.Head, f.Body
 		if skip > 0 {
 			k := min(skip, len(head))
