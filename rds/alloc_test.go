@@ -188,7 +188,7 @@ func TestOperationsAllocateLittle(t *testing.T) {
 		}
 		batch(serves, asks)
 	})
-	if n > 2.25*each {
+	if n > 1.5*each {
 		t.Errorf("%v allocations per batch of %d", n, each)
 	}
 }

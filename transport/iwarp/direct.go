@@ -118,6 +118,7 @@ type direct struct {
 	lazy    []xctl.Credit // scratch of acknowledge
 
 	short []shortMessage // short messages that were copied and are not in a batch yet
+	spare [][]byte       // memory of short messages, to use again
 
 	// The transmitter's. lanes are who calls SendDirect's, and written under QP.mu.
 	main   lane

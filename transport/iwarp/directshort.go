@@ -20,8 +20,13 @@ type shortMessage struct {
 // shortMost is how long they are: with their segments they fit any batch.
 const shortMost = 2 << 10
 
-// shortWaiting bounds how many wait.
-const shortWaiting = 256
+// shortWaiting bounds how many wait, and shortSpare how much memory of such is kept for
+// others, of shortLeast octets or more each.
+const (
+	shortWaiting = 256
+	shortSpare   = 64
+	shortLeast   = 128
+)
 
 // Cork has work requests, and short messages of SendDirect that follow them, wait for
 // Uncork, which is to follow soon: they leave together. Both are for who calls
@@ -52,13 +57,24 @@ func (d *direct) takesShortLocked(q *QP, total int, after bool) bool {
 
 // addShortLocked copies one. It tells whether to send now.
 func (d *direct) addShortLocked(q *QP, l *lane, bufs [][]byte, total int, after bool, builds uint32) bool {
-	m := shortMessage{lane: l, data: make([]byte, 0, total), after: q.tail, builds: builds, answer: after}
+	m := shortMessage{lane: l, data: d.shortData(total), after: q.tail, builds: builds, answer: after}
 	for _, b := range bufs {
 		m.data = append(m.data, b...)
 	}
 	d.short = append(d.short, m)
 	l.waiting++
 	return !q.corked
+}
+
+// shortData is memory for a short message.
+func (d *direct) shortData(n int) []byte {
+	if k := len(d.spare) - 1; k >= 0 {
+		b := d.spare[k]
+		if d.spare = d.spare[:k]; cap(b) >= n {
+			return b
+		}
+	}
+	return make([]byte, 0, max(n, shortLeast))
 }
 
 // shortLocked shows the transmitter what waits.
@@ -98,6 +114,9 @@ func (d *direct) builtLocked(s *stream) {
 			l.built = 0
 			l.waiting--
 			d.begunLocked(&d.built[i])
+			if len(d.spare) < shortSpare {
+				d.spare = append(d.spare, d.short[i].data[:0])
+			}
 		}
 		rest := d.short[copy(d.short, d.short[len(d.built):]):]
 		clear(rest)
