@@ -18,7 +18,7 @@ func paused(t *testing.T, e Env) (Pair, transport.Link) {
 	a, b := e.Dial(t, e.Accepted(t))
 	l := b
 	if !l.Caps().Pauses {
-		t.Skipf("needs a links that can pause, which those of %s cannot", e.B.Name())
+		t.Skipf("needs links that can pause, which those of %s cannot", e.B.Name())
 	}
 	p := Pair{RecA: NewRecorder(t), RecB: NewRecorder(t)}
 	p.A, p.B = &Sender{Link: a, Rec: p.RecA}, &Sender{Link: b, Rec: p.RecB}

@@ -421,6 +421,8 @@ static __always_inline bool begins(const struct packet *p, __be16 proto, __u32 a
 		return begins4(p, at, from);
 	if (proto != bpf_htons(ETH_P_IPV6))
 		return false;
+	/* Verifiers such as that of Linux 6.1.172 want what another function may read initialized. */
+	__builtin_memset(from, 0, sizeof(*from));
 	return p->xdp ? begins6_xdp(p->ctx, at, from) : begins6_skb(p->ctx, at, from);
 }
 
