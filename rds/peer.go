@@ -218,6 +218,14 @@ func (o *owner) LinkUp(i int, l transport.Link) {
 	o.peer().carriesLocked(i, l)
 }
 
+// via returns the transport that reaches the peer.
+func (p *peer) via() transport.Transport {
+	if p.own {
+		return p.node.self
+	}
+	return p.node.wire
+}
+
 // LinkDown follows the end of one.
 func (o *owner) LinkDown(int) { o.peer().turnLocked() }
 
@@ -243,7 +251,7 @@ func (o *owner) PortsChanged() { o.node.mapNews() }
 
 // Met tells who the peer says that it is.
 func (o *owner) Met(before, now driver.State) {
-	if before.Paths != now.Paths || before.Generation == 0 {
+	if now.Paths > 0 {
 		o.log.Info("handshake", zap.Int("paths", now.Paths), zap.Uint32("generation", now.Generation))
 	}
 	if before.Generation != 0 && now.Generation != before.Generation {

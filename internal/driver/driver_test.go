@@ -22,14 +22,15 @@ const patience = 10 * time.Second
 type nobody struct {
 	d     *Driver
 	fates chan conn.Fate
+	down  func() // what Serve does once, when a link has ended
+	lost  bool
 }
 
 func (*nobody) Needed() bool                      { return true }
-func (*nobody) Serve()                            {}
 func (*nobody) Deadline() (t time.Time)           { return t }
 func (*nobody) Tick(time.Time)                    {}
 func (*nobody) LinkUp(int, transport.Link)        {}
-func (*nobody) LinkDown(int)                      {}
+func (o *nobody) LinkDown(int)                    { o.lost = true }
 func (*nobody) Begins(int, *conn.Operation) bool  { return true }
 func (*nobody) Takes(transport.Link) error        { return nil }
 func (*nobody) Committing() bool                  { return false }
@@ -46,6 +47,13 @@ func (*nobody) PortsChanged()                     {}
 func (*nobody) Met(_, _ State)                    {}
 func (*nobody) Committed()                        {}
 func (*nobody) Sink(*Receiver) Sink               { return void{} }
+
+func (o *nobody) Serve() {
+	if f := o.down; f != nil && o.lost {
+		o.down = nil
+		f()
+	}
+}
 
 // void is a sink for ports that nobody is bound to.
 type void struct{}
@@ -67,10 +75,10 @@ func (void) Closed()                                         {}
 var near, far = netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
 
 // newDriver makes the driver of the side that takes links.
-func newDriver(t *testing.T) (*Driver, *nobody, *sync.WaitGroup) {
+func newDriver(t *testing.T, paths int) (*Driver, *nobody, *sync.WaitGroup) {
 	o, pool, work := &nobody{fates: make(chan conn.Fate, 16)}, new(buf.Pool), new(sync.WaitGroup)
 	o.d = New(Config{Owner: o, Runtime: System{Work: work}, Pool: pool, Burst: 1 << 20, Core: conn.Config{
-		Local: far, Remote: near, Paths: 1, Generation: 1, FirstSequence: 1, Pool: pool, Rand: rand.New(rand.NewPCG(1, 1)),
+		Local: far, Remote: near, Paths: paths, Generation: 1, FirstSequence: 1, Pool: pool, Rand: rand.New(rand.NewPCG(1, 1)),
 	}})
 	t.Cleanup(func() {
 		o.d.Close()
@@ -103,7 +111,7 @@ func links(t *testing.T, n int) (out []transport.Link) {
 // the end of that link for ever: nobody had a handler to hear it.
 func TestALinkIsReplacedBeforeItHasStarted(t *testing.T) {
 	t.Parallel()
-	d, _, _ := newDriver(t)
+	d, _, _ := newDriver(t, 1)
 	two := links(t, 2)
 	d.Lock()
 	now := d.rt.Now()
@@ -130,7 +138,7 @@ func TestALinkIsReplacedBeforeItHasStarted(t *testing.T) {
 // meanwhile leaves it nothing to do, and Close ends it (see newDriver).
 func TestFlusherOutlivesItsLink(t *testing.T) {
 	t.Parallel()
-	d, o, _ := newDriver(t)
+	d, o, _ := newDriver(t, 1)
 	l := links(t, 1)[0]
 	d.Accepted(l, 1)
 	a := new(conn.Account)

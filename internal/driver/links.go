@@ -56,8 +56,8 @@ func (d *Driver) dial(i int) {
 	}
 	d.path[i].cancel = cancel
 	d.path[i].history.wanted(d.rt.Now())
-	d.mu.Unlock()
 	d.owner.Dial(ctx, i)
+	d.mu.Unlock()
 }
 
 // Dialed is the outcome of Owner.Dial: a link, or an error.
@@ -210,7 +210,8 @@ func (d *Driver) endLocked(i int, id conn.LinkID, cause error, acked uint64) (ne
 	d.partingLocked()
 	d.holdLocked(i, nil, false) // holds were the word of this link
 	news = d.Core.MapVersion() != ports
-	d.owner.Serve() // what waits outside the core goes to its log, from where the next link sends it
+	d.owner.Serve()  // what waits outside the core goes to its log, from where the next link sends it
+	d.othersLocked() // some of that may be for paths that are up
 	d.armLocked()
 	return news
 }
@@ -232,6 +233,7 @@ func (d *Driver) OpDone(i int, o *conn.Operation, status conn.Status) {
 		d.Core.LinkFailed(p.id) // before the link's end is heard: messages that wait are for the next link
 	}
 	d.Core.OpDone(i, o, status)
+	d.partingLocked()
 	e := p.ended
 	if e == nil || p.ops > 0 || p.tx.busy() {
 		d.release(nil)

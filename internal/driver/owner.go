@@ -21,12 +21,12 @@ type Owner interface {
 	LinkUp(path int, l transport.Link)       // a path has a link, which is about to start
 	LinkDown(path int)                       // a path's link has ended
 	Begins(path int, o *conn.Operation) bool // conn.Config.Begins
+	Dial(ctx context.Context, path int)      // connects a path: Driver.Dialed is to follow, later
 	Takes(l transport.Link) error            // looks at a link that was dialed: an error has it aborted
 	Committing() bool                        // Commit is about to give the lock back; whether Committed is to follow
 
 	// These are called without it.
 
-	Dial(ctx context.Context, path int)               // connects a path: Driver.Dialed is to follow, later
 	Sink(r *Receiver) Sink                            // takes what a link brings, which is about to start
 	Started(path int, l transport.Link, inbound bool) // follows LinkUp, before the link has started
 	Ended(path int, cause error)                      // follows LinkDown

@@ -63,6 +63,9 @@ func (d *Driver) leaveLocked(i int) {
 		return
 	}
 	t.to(stepLeave)
+	if t.resting { // a sender has written for itself meanwhile, and is to go on so
+		t.to(stepPause)
+	}
 	if t.flusher == nil {
 		t.flusher = d.rt.Worker(func() (time.Duration, bool) { return d.flush(i) })
 	}
@@ -73,8 +76,10 @@ func (d *Driver) leaveLocked(i int) {
 func (d *Driver) flush(i int) (pause time.Duration, again bool) {
 	t := &d.path[i].tx
 	d.mu.Lock()
+	t.resting = false
 	if t.phase == pausing {
 		if d.rt.Now().Sub(t.last) < flushPause && !t.stopped { // a sender writes for itself
+			t.resting = true
 			d.mu.Unlock()
 			return flushPause, true
 		}
@@ -96,6 +101,7 @@ func (d *Driver) flush(i int) (pause time.Duration, again bool) {
 		return 0, false
 	}
 	t.to(stepPause)
+	t.resting = true
 	return flushPause, true
 }
 

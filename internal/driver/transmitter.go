@@ -29,6 +29,7 @@ type transmitter struct {
 	count int // messages appended since the last write
 
 	flusher Worker // nil before it is needed
+	resting bool   // the flusher pauses, whatever the phase has become meanwhile
 	stopped bool
 }
 

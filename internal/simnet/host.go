@@ -181,7 +181,7 @@ func (h *host) thaw() {
 	fns := h.waiting
 	h.waiting = nil
 	for _, fn := range fns {
-		fn()
+		h.s.fibers.run(fn) // each on a stack of its own, as one that is suspended must not hold up the next
 	}
 }
 
