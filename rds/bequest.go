@@ -88,7 +88,7 @@ func (p *peer) legacy() (legacyPeer, error) {
 	for i := range conn.MaxPaths {
 		out.Received[i] = p.Inbound(i).Next()
 	}
-	if c, ok := p.node.via(p.remote).(*choice.Transport); ok {
+	if c, ok := p.via().(*choice.Transport); ok {
 		out.Wire = c.Chosen(p.local.addr, p.remote)
 	}
 	epoch := p.Core.Epoch()

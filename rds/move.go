@@ -34,8 +34,8 @@ func (n *Node) moves(local, remote netip.Addr) {
 
 // targets tells whether a link is of the transport that the peer is to be served by.
 func (p *peer) targets(l transport.Link) bool {
-	c, ok := p.node.via(p.remote).(*choice.Transport)
-	if !ok {
+	c, ok := p.via().(*choice.Transport)
+	if !ok || l.Stats().Transport == p.node.self.Name() {
 		return true
 	}
 	to := c.Target(p.local.addr, p.remote)

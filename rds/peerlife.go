@@ -85,7 +85,7 @@ func (n *Node) endIdle(p *peer) {
 // spentLocked tells whether nothing would be missed if the peer ended.
 func (p *peer) spentLocked() bool {
 	p.Core.Need(p.users.Load() > 0)
-	return !p.Gone() && p.Linked() == 0 && len(p.flows) == 0 && len(p.ending) == 0 && p.Core.Idle()
+	return !p.Gone() && p.Linked() == 0 && len(p.flows) == 0 && p.Core.Idle()
 }
 
 // findSequence finds where the last peer of the address, or the node's predecessor, has left

@@ -65,9 +65,9 @@ func (e *unservedError) Unwrap() error { return ErrNotSupported }
 
 // unserved is the error of an RDMA call to the peer.
 func (p *peer) unserved() error {
-	e := &unservedError{peer: p.remote, wire: p.node.serving(p.local.addr, p.remote)}
-	if c, ok := p.node.via(p.remote).(*choice.Transport); ok {
-		e.why = c.State(p.local.addr, p.remote).Reason
+	e := &unservedError{peer: p.remote, wire: p.via().Name()}
+	if c, ok := p.via().(*choice.Transport); ok {
+		e.wire, e.why = c.Chosen(p.local.addr, p.remote), c.State(p.local.addr, p.remote).Reason
 	}
 	if e.wire == "" {
 		e.wire = string(WireTCP)

@@ -115,7 +115,7 @@ func (p *peer) proved() {
 
 // taken follows the start of a link that the peer has dialed: its transport serves the pair.
 func (p *peer) taken(l transport.Link) {
-	if c, ok := p.node.wire.(*choice.Transport); ok && !p.own {
+	if c, ok := p.via().(*choice.Transport); ok {
 		c.Taken(l)
 	}
 }
@@ -123,7 +123,7 @@ func (p *peer) taken(l transport.Link) {
 // forgetWire has the wire forget what serves a peer that has ended, unless its receive
 // sequence is kept: a peer that comes back is then found by the transport that it had.
 func (p *peer) forgetWire() {
-	if c, ok := p.node.wire.(*choice.Transport); ok && !p.own {
+	if c, ok := p.via().(*choice.Transport); ok {
 		if p.sequence.Load() != nil {
 			c.Rest(p.local.addr, p.remote)
 		} else {
