@@ -1,6 +1,7 @@
 package rds
 
 import (
+	"cmp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -37,12 +38,16 @@ type homing struct {
 	port uint16
 }
 
-// queueOf is the queue that messages for a socket are to come by.
-func queueOf(s *nodeSocket) uint32 {
-	if s.app != nil && s.app.sess.queue.number != 0 {
-		return s.app.sess.queue.number
+// queue is for owner.
+func (a *appSocket) queue() uint32 { return cmp.Or(a.sess.queue.number, transport.FirstQueue) }
+
+// home is for owner. The session's goroutine tells the peer.
+func (a *appSocket) home(l transport.Link, port uint16) {
+	if a.sess.queue.number == 0 {
+		l.Home(port, transport.FirstQueue)
+		return
 	}
-	return transport.FirstQueue
+	a.sess.queue.misplaced(a.sess, l, port)
 }
 
 // received counts what was queued for a of the application's messages, or with

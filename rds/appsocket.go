@@ -12,7 +12,7 @@ import (
 	"github.com/rds-go/rds/internal/ipc"
 )
 
-// appSocket is what a socket of an attached application has besides a socket
+// appSocket is the owner of an attached application's socket: what that has besides a socket
 // of the node.
 //
 // Its receive queue continues in the application: what has been put on the
@@ -49,16 +49,16 @@ type appSocket struct {
 // Get is the memory of the socket's slabs: the session's, or the node's when
 // that is scarce.
 func (a *appSocket) Get(n int) *buf.Buf {
-	if b := a.place(n); b != nil {
+	if b := a.get(n); b != nil {
 		return b
 	}
 	return a.sess.node.pool.Get(n)
 }
 
-// place returns memory of the session, nil if the socket shall have none. What
+// get returns memory of the session, nil if the socket shall have none. What
 // follows a message in the node's memory goes there too: otherwise messages in
 // the arena could wait behind one that waits for room in the arena.
-func (a *appSocket) place(n int) *buf.Buf {
+func (a *appSocket) get(n int) *buf.Buf {
 	if a.heap.Load() > 0 {
 		return nil
 	}
@@ -68,11 +68,11 @@ func (a *appSocket) place(n int) *buf.Buf {
 	return nil
 }
 
-// begin is place for a message that has come in part, from a stranger or not.
-func (a *appSocket) begin(n int, stranger bool) *buf.Buf {
+// place is get for a message that has come in part, from a stranger or not.
+func (a *appSocket) place(n int, stranger bool) *buf.Buf {
 	switch {
 	case !stranger:
-		return a.place(n)
+		return a.get(n)
 	case a.heap.Load() > 0:
 		return nil
 	}
@@ -103,6 +103,34 @@ func (a *appSocket) outstanding() (bytes, count int64) {
 	count = a.gaveCount.Load() - int64(a.cell.TakenMessages.Load())
 	runtime.KeepAlive(a)
 	return min(max(bytes, 0), a.gaveBytes.Load()), min(max(count, 0), a.gaveCount.Load())
+}
+
+// waiting is what has come and the application has not taken. The lock of the
+// queue is held while messages go from the queue to the application: they count once.
+func (a *appSocket) waiting() (bytes, count int64) {
+	q := &a.s.q
+	q.rmu.Lock()
+	defer q.rmu.Unlock()
+	bytes, count = a.outstanding()
+	return bytes + q.bytes.Load(), count + q.count.Load()
+}
+
+// heard is for owner.
+func (a *appSocket) heard(peer uint32) { a.sess.heard.add(peer) }
+
+// flows is for owner.
+func (a *appSocket) flows() *flowSet { return &a.sess.flows }
+
+// who is for owner.
+func (a *appSocket) who() application {
+	c := &a.sess.cred
+	return application{whose{true, c.UID}, c.PID, a.sess.command}
+}
+
+// rings is for owner: whoever rang has cleared the flag.
+func (a *appSocket) rings() bool {
+	a.tell(true)
+	return true
 }
 
 // deliver moves what has come for the socket to the completion ring. It tells whether the
@@ -145,10 +173,10 @@ func (a *appSocket) fatesLocked() bool {
 		switch {
 		case !a.s.fates.take(&f, false):
 		case f.Op != nil:
-			if op := f.Op.Work.(*operation); op.hushed() {
-				c.hush(op.completion(a.id, f.Status))
+			if op := f.Op.Work.(*operation); hushed(op) {
+				c.hush(completion(op, a.id, f.Status))
 			} else {
-				c.add(op.completion(a.id, f.Status))
+				c.add(completion(op, a.id, f.Status))
 			}
 		default:
 			c.add(ipc.MakeEntry(ipc.OpFate, 0, 0, a.id, 0, uint32(f.Status), 0, 0, f.Token))
@@ -406,8 +434,8 @@ func (a *appSocket) showHeld() {
 	runtime.KeepAlive(a)
 }
 
-// resharedNews is reshare for the application's senders.
-func (a *appSocket) resharedNews() {
+// reshared is reshare for the application's senders.
+func (a *appSocket) reshared() {
 	a.showHeld()
 	a.mu.Lock()
 	want := !a.gone.Load() && a.cell.WantRoom.Take()

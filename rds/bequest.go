@@ -93,8 +93,8 @@ func (p *peer) legacy() (legacyPeer, error) {
 	}
 	epoch := p.Core.Epoch()
 	waits := func(m *conn.QueuedMessage) {
-		a := m.Account.Owner.(*nodeSocket).app
-		if a == nil || !a.sess.moves {
+		a, ok := m.Account.Owner.(*nodeSocket).owner.(*appSocket)
+		if !ok || !a.sess.moves {
 			return
 		}
 		q := legacyQueued{
@@ -110,7 +110,7 @@ func (p *peer) legacy() (legacyPeer, error) {
 			}
 		}
 		if m.Op != nil {
-			q.Op = m.Op.Work.(*operation).legacy(epoch)
+			q.Op = legacyOf(m.Op, epoch)
 		}
 		out.Queue = append(out.Queue, q)
 	}
@@ -177,7 +177,7 @@ func (x *session) legacy(l *Legacy) (st legacySession, err error) {
 		ID: x.id, Cred: x.cred, Command: x.command, Since: x.since, Again: x.again, Spills: x.spills, Slots: x.slots, Promised: x.promised,
 		Backlog: x.queue.limit, Soft: x.mem.soft, Layout: x.seg.Layout, Submitted: x.sq.At(), Ahead: x.ahead, Gens: x.gens,
 		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(), RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(),
-		Stalls: x.stalls.Load(), Blocked: x.congBlocked.Load(), Congested: x.congErrors.Load(), RunFull: x.queueFull.Load(),
+		Stalls: x.flows.stalls.Load(), Blocked: x.congBlocked.Load(), Congested: x.congErrors.Load(), RunFull: x.queueFull.Load(),
 	}
 	for _, f := range []struct {
 		at   *int
@@ -263,11 +263,11 @@ func (a *appSocket) legacy(x *legacySession) (st legacySocket, err error) {
 			st.Messages = append(st.Messages, m)
 		}
 	}
-	return st, a.regions(&st)
+	return st, a.legacyRegions(&st)
 }
 
-// regions describes the socket's regions.
-func (a *appSocket) regions(st *legacySocket) error {
+// legacyRegions describes the socket's regions.
+func (a *appSocket) legacyRegions(st *legacySocket) error {
 	t := &a.s.exposed
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -285,7 +285,7 @@ func (a *appSocket) regions(st *legacySocket) error {
 // fateEntry is a fate as the completion ring has it.
 func (a *appSocket) fateEntry(f conn.Fate) ipc.Entry {
 	if f.Op != nil {
-		return f.Op.Work.(*operation).completion(a.id, f.Status)
+		return completion(f.Op.Work.(*operation), a.id, f.Status)
 	}
 	return ipc.MakeEntry(ipc.OpFate, 0, 0, a.id, 0, uint32(f.Status), 0, 0, f.Token)
 }

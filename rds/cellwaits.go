@@ -25,8 +25,8 @@ func (h *half) showWaits(waits []senderWait) {
 	}
 }
 
-// waits reads what the application says its senders wait for, as far as that can be true.
-func (a *appSocket) waits() (out []senderWait) {
+// senders reads what the application says its senders wait for, as far as that can be true.
+func (a *appSocket) senders() (out []senderWait) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.gone.Load() {
@@ -108,8 +108,6 @@ func (n *Node) tally() {
 		return
 	}
 	for _, s := range n.sockets() {
-		if s.app != nil {
-			s.app.tally()
-		}
+		s.owner.tally()
 	}
 }

@@ -55,9 +55,8 @@ func (l *localAddr) keeper(n *Node, port uint16) *nodeSocket {
 	}
 	k := l.keepers[port]
 	if k == nil {
-		k = &nodeSocket{node: n, la: l, port: port, keeps: true}
-		k.inbox.owner = k
-		k.rcvbuf.Store(int64(n.cfg.ReceiveBuffer))
+		k = newNodeSocket(n, l)
+		k.port, k.keeps = port, true
 		if l.keepers == nil {
 			l.keepers = make(map[uint16]*nodeSocket)
 		}
@@ -92,19 +91,15 @@ func (s *nodeSocket) inherit(k *nodeSocket) {
 	bytes, count := int64(0), int64(0)
 	for _, it := range k.q.in {
 		s.q.pushLocked(it)
-		if s.app != nil {
-			s.app.placedLocked(it.buf)
-			s.app.sess.heard.add(it.peer)
-		}
+		s.owner.placedLocked(it.buf)
+		s.owner.heard(it.peer)
 		bytes += int64(it.length)
 		count++
 	}
 	s.q.inDest = k.q.inDest
 	s.q.bytes.Add(bytes)
 	s.q.count.Add(count)
-	if s.app != nil {
-		s.app.received(bytes, count)
-	}
+	s.owner.received(bytes, count)
 	k.q.in, k.q.inDest, k.q.closed = nil, nil, true
 	k.closed.Store(true)
 }

@@ -2,6 +2,7 @@ package rds
 
 import (
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/conn"
@@ -20,10 +21,17 @@ const (
 	flowQuantum = 64 << 10
 )
 
+// flowSet is the flows of one session. Its map is guarded by the lock of the session, as the
+// taking of its messages is.
+type flowSet struct {
+	of     map[*peer]*flow // nil: no message had to wait yet
+	stalls atomic.Uint64   // messages that had to wait for their turn
+}
+
 // flow holds the messages of one session that wait for a connection. It is
 // guarded by the lock of the peer.
 type flow struct {
-	sess    *session
+	set     *flowSet
 	queue   fifo.Queue[parked]
 	deficit int
 	active  bool      // the flow is in peer.flows
@@ -89,11 +97,11 @@ func (p *peer) gateClosed(port uint16) bool {
 }
 
 // acceptLocked takes a session's message: into the log, or into its flow.
-func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) {
+func (p *peer) acceptLocked(x *flowSet, s *nodeSocket, m *conn.Message) {
 	if s.account.Bytes() >= s.account.Limit()/2 { // the application waits for room, or soon will
 		p.Press()
 	}
-	f := x.flows[p]
+	f := x.of[p]
 	if (f == nil || f.empty()) && !p.gateClosed(m.Sport) {
 		err := p.enqueueLocked(s, m)
 		if err == nil {
@@ -105,8 +113,11 @@ func (p *peer) acceptLocked(x *session, s *nodeSocket, m *conn.Message) {
 		}
 	}
 	if f == nil {
-		f = &flow{sess: x}
-		x.flows[p] = f
+		f = &flow{set: x}
+		if x.of == nil {
+			x.of = make(map[*peer]*flow)
+		}
+		x.of[p] = f
 	}
 	f.park(p.node.pool, s, m)
 	if !m.Deadline.IsZero() {
@@ -181,13 +192,14 @@ func (p *peer) serve() {
 
 // cancelParked drops what waits in s's session's flow, to one port or to all.
 func (p *peer) cancelParked(s *nodeSocket, port uint16, all bool, status conn.Status) (messages, bytes int) {
-	if s.app == nil {
+	set := s.owner.flows()
+	if set == nil {
 		return 0, 0
 	}
 	p.Lock()
 	var f *flow
 	for _, g := range p.flows {
-		if g.sess == s.app.sess {
+		if g.set == set {
 			f = g
 		}
 	}
@@ -266,11 +278,11 @@ func (it *parked) end(status Status) {
 	s, m := it.s, &it.m
 	m.Account.Release(m.Size(), 1)
 	if m.Notify || m.Failure {
-		s.ended(conn.Fate{Account: &s.account, Token: m.Token, Status: status, Op: m.Op})
+		s.owner.ended(conn.Fate{Account: &s.account, Token: m.Token, Status: status, Op: m.Op})
 	}
 	if m.Body != nil {
 		m.Body.Release()
 	}
-	s.app.settled()
-	s.app.deliver()
+	s.owner.settled()
+	s.owner.deliver()
 }

@@ -22,11 +22,11 @@ func TestSessionsTakeTurns(t *testing.T) {
 	defer p.close()
 	p.Accepted(deadLink{}, 32768) // there is a link, and nothing is written
 	const size = 32 << 10
-	sessions := make([]*session, 3)
+	sessions := make([]flowSet, 3)
 	socks := make([]*nodeSocket, 3)
 	for i := range sessions {
-		sessions[i] = &session{flows: make(map[*peer]*flow)}
-		socks[i] = &nodeSocket{node: n, la: la, port: uint16(100 + i)}
+		socks[i] = newNodeSocket(n, la)
+		socks[i].port = uint16(100 + i)
 		socks[i].account.SetLimit(1 << 30)
 	}
 	send := func(i, n int) {
@@ -35,7 +35,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 		b.Lend(make([]byte, n), nowhereToGo{})
 		m.Body = b
 		socks[i].account.Admit(n)
-		if p.acceptLocked(sessions[i], socks[i], &m); len(p.ending) > 0 {
+		if p.acceptLocked(&sessions[i], socks[i], &m); len(p.ending) > 0 {
 			t.Fatal("refused")
 		}
 	}
@@ -82,7 +82,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 		}
 	}
 	for i, s := range socks {
-		if s.account.Messages() != 0 || !sessions[i].flows[p].empty() {
+		if s.account.Messages() != 0 || !sessions[i].of[p].empty() {
 			t.Errorf("socket %d: %d messages left", i, s.account.Messages())
 		}
 	}
@@ -97,7 +97,8 @@ func TestLooksAtFlowsAreBounded(t *testing.T) {
 	defer p.close()
 	p.Lock()
 	defer p.Unlock()
-	s, x := &nodeSocket{node: p.node, la: la, port: 100}, &session{flows: make(map[*peer]*flow)}
+	s, x := newNodeSocket(p.node, la), new(flowSet)
+	s.port = 100
 	s.account.SetLimit(1 << 30)
 	const messages = 20_000
 	start := time.Now().Add(time.Hour)
@@ -105,15 +106,15 @@ func TestLooksAtFlowsAreBounded(t *testing.T) {
 		m := conn.Message{Sport: 100, Dport: 9, Account: &s.account, Admitted: true, Deadline: start.Add(time.Duration(i) * 10 * time.Microsecond)}
 		p.acceptLocked(x, s, &m)
 	}
-	parked, looks := x.flows[p].queue.Len(), 0
+	parked, looks := x.of[p].queue.Len(), 0
 	for at := p.limits.Next(); !at.IsZero() && looks < messages; at = p.limits.Next() {
 		p.expireLocked(at)
 		looks++
-		if left, most := x.flows[p].queue.Len(), messages-int(at.Sub(start)/(10*time.Microsecond)); left > max(0, most) {
+		if left, most := x.of[p].queue.Len(), messages-int(at.Sub(start)/(10*time.Microsecond)); left > max(0, most) {
 			t.Errorf("at %v %d messages are left", at.Sub(start), left)
 		}
 	}
-	if looks > 150 || parked < messages/2 || len(p.ending) != parked || !x.flows[p].empty() { // 200 ms
+	if looks > 150 || parked < messages/2 || len(p.ending) != parked || !x.of[p].empty() { // 200 ms
 		t.Errorf("%d looks, %d of %d ended", looks, len(p.ending), parked)
 	}
 	p.ending = nil // their session is none

@@ -132,7 +132,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	cfg := s.config()
 	x := &session{
 		svc: s, node: s.node, cred: cred, gids: append(cred.Groups, cred.GID), command: command(cred.PID), since: time.Now(), conn: c,
-		promised: cfg.SendBudget, budget: int64(cfg.SendBudget) * 3 / 2, flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
+		promised: cfg.SendBudget, budget: int64(cfg.SendBudget) * 3 / 2, congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
 		again: slices.Contains(hello.Features, ipc.FeatureAgain), spills: slices.Contains(hello.Features, ipc.FeatureSpill),
 		moves: slices.Contains(hello.Features, ipc.FeatureMoves), slots: slices.Contains(hello.Features, ipc.FeatureSlots),
 	}

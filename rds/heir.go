@@ -208,7 +208,7 @@ func (s *Service) inherit(in *inheritance) error {
 func (s *Service) resume(st *legacySession, in *inheritance) (err error) {
 	x := &session{
 		svc: s, node: s.node, id: st.ID, cred: st.Cred, gids: append(st.Cred.Groups, st.Cred.GID), command: st.Command, since: st.Since,
-		promised: st.Promised, budget: int64(st.Promised) * 3 / 2, flows: make(map[*peer]*flow), congested: make(map[*appSocket]struct{}),
+		promised: st.Promised, budget: int64(st.Promised) * 3 / 2, congested: make(map[*appSocket]struct{}),
 		done: make(chan struct{}), again: st.Again, spills: st.Spills, slots: st.Slots, moves: true, holds: 1, ahead: st.Ahead, gens: st.Gens,
 	}
 	x.log = s.log.With(zap.Uint64("session", x.id), zap.Int("pid", x.cred.PID), zap.Uint32("uid", x.cred.UID), zap.String("command", x.command))
@@ -261,7 +261,7 @@ func (s *Service) resume(st *legacySession, in *inheritance) (err error) {
 		v  uint64
 	}{
 		{&x.sentMessages, st.SentMessages}, {&x.sentBytes, st.SentBytes}, {&x.recvMessages, st.RecvMessages}, {&x.recvBytes, st.RecvBytes},
-		{&x.stalls, st.Stalls}, {&x.congBlocked, st.Blocked}, {&x.congErrors, st.Congested}, {&x.queueFull, st.RunFull},
+		{&x.flows.stalls, st.Stalls}, {&x.congBlocked, st.Blocked}, {&x.congErrors, st.Congested}, {&x.queueFull, st.RunFull},
 	} {
 		v.to.Store(v.v)
 	}
@@ -338,9 +338,8 @@ func (x *session) resumeSocket(st *legacySocket) error {
 	a.gaveBytes.Store(st.GaveBytes)
 	a.gaveCount.Store(st.GaveCount)
 	s, err := x.node.bind(st.Bound, func(s *nodeSocket) {
-		s.app, a.s = a, s
+		s.owner, a.s = a, s
 		s.q.source = a
-		s.exposed.session = &x.regions
 		s.account.Every = true
 	})
 	if err != nil {
@@ -376,14 +375,13 @@ func (a *appSocket) resumeRegion(r legacyRegion) error {
 		return ErrInvalid
 	}
 	t := &a.s.exposed
-	owner, domain, err := t.open(a.s.node)
+	owner, domain, err := a.s.openRegions()
 	if err != nil {
 		return err
 	}
-	pages := a.sess.seg
-	pages.hold()
-	if err := owner.Restore(mem, r.Kept, mr.Options{Domain: domain, Released: pages.drop}); err != nil {
-		pages.drop()
+	released := a.lend()
+	if err := owner.Restore(mem, r.Kept, mr.Options{Domain: domain, Released: released}); err != nil {
+		released()
 		return err
 	}
 	t.mu.Lock()

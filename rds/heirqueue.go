@@ -40,7 +40,7 @@ func (s *Service) requeue(p *peer, list []legacyQueued) error {
 		p.Lock()
 		err := p.Core.Requeue(s.node.now(), &m)
 		if err == conn.ErrBudget {
-			p.acceptLocked(x, a.s, &m.Message)
+			p.acceptLocked(&x.flows, a.s, &m.Message)
 			err = nil
 		}
 		p.Arm()

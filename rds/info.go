@@ -54,19 +54,14 @@ func (s *nodeSocket) info() SocketInfo {
 	q.rmu.Lock()
 	bytes, count := q.bytes.Load()-int64(q.taken), q.count.Load()-int64(q.takenN)
 	q.rmu.Unlock()
-	if s.app != nil {
-		b, n := s.app.outstanding()
-		bytes, count = bytes+b, count+n
-	}
-	info := SocketInfo{
+	b, c := s.owner.outstanding()
+	bytes, count = bytes+b, count+c
+	who := s.owner.who()
+	return SocketInfo{
 		Bound: s.local(), Connected: s.remote(), SendBuffer: s.account.Limit(), ReceiveBuf: int(s.rcvbuf.Load()),
-		SendQueued: s.account.Bytes(), RecvQueued: int(bytes), RecvMessages: int(count), Congested: s.congested.Load(), whose: s.whose(),
+		SendQueued: s.account.Bytes(), RecvQueued: int(bytes), RecvMessages: int(count), Congested: s.congested.Load(),
+		PID: who.pid, UID: who.uid, Command: who.command, whose: who.whose,
 	}
-	if s.app != nil {
-		x := s.app.sess
-		info.PID, info.UID, info.Command = x.cred.PID, x.cred.UID, x.command
-	}
-	return info
 }
 
 // received lists the messages nobody has taken yet.

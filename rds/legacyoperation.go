@@ -32,10 +32,10 @@ type legacyAccess struct {
 // legacyPiece is a piece of the session's memory.
 type legacyPiece struct{ Offset, Len uint32 }
 
-// legacy describes an operation of an application, which has not begun. epoch is the
+// legacyOf describes an operation of an application, which has not begun. epoch is the
 // connection's.
-func (op *operation) legacy(epoch uint32) *legacyOperation {
-	l := op.lent
+func legacyOf(core *conn.Operation, epoch uint32) *legacyOperation {
+	op, l := core.Work.(*operation), lentOf(core)
 	out := &legacyOperation{
 		ID: l.id, Notify: l.notify, Failure: l.failure, Fence: op.core.Fence, Silent: op.core.Silent, Stale: op.core.Epoch != epoch, Cost: l.cost,
 	}

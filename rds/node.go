@@ -160,11 +160,9 @@ func (n *Node) bind(addr netip.AddrPort, prepare func(*nodeSocket)) (*nodeSocket
 	if err != nil {
 		return nil, err
 	}
-	s := &nodeSocket{node: n, la: la}
-	s.inbox.owner = s
+	s := newNodeSocket(n, la)
 	s.account.Owner = s
 	s.account.SetLimit(n.cfg.SendBuffer)
-	s.rcvbuf.Store(int64(n.cfg.ReceiveBuffer))
 	s.linger.Store(int64(n.cfg.Linger))
 	s.news.Store(n.mapGen.Load())
 	if prepare != nil {

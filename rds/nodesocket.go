@@ -14,11 +14,11 @@ import (
 // nodeSocket is a socket of a Node: the endpoint behind a Socket.
 type nodeSocket struct {
 	node *Node
-	app  *appSocket // the attached application's socket; nil: the socket is of this process
 	la   *localAddr
 	port uint16
 
-	keeps bool // the socket is the keeper of an expected port: no program has it
+	owner owner // constant
+	keeps bool  // the socket is the keeper of an expected port: no program has it
 
 	inbox
 	account conn.Account // bytes and messages of the send buffer in use
@@ -46,6 +46,15 @@ type nodeSocket struct {
 	tosValue  atomic.Uint32 // value + 1<<8 once set
 	sent      atomic.Bool   // a send has fixed the TOS
 	news      atomic.Uint64 // congestion generation last polled
+}
+
+// newNodeSocket makes a socket of this process. Who makes it another's sets its owner before
+// anybody else sees it.
+func newNodeSocket(n *Node, la *localAddr) *nodeSocket {
+	s := &nodeSocket{node: n, la: la}
+	s.inbox.owner, s.owner = s, (*own)(s)
+	s.rcvbuf.Store(int64(n.cfg.ReceiveBuffer))
+	return s
 }
 
 // drained and cause are for the inbox.
@@ -198,20 +207,8 @@ func (s *nodeSocket) poll() Events {
 // over tells whether what is queued passes a bound of n bytes. Besides the
 // payload, which alone Linux counts, it looks at the memory of small messages.
 func (s *nodeSocket) over(n int64) bool {
-	bytes, count := s.waiting()
+	bytes, count := s.owner.waiting()
 	return bytes > n || count*itemCost > n
-}
-
-// waiting is what has come and the application has not taken. The lock of an application's
-// queue is held while messages go from the queue to the application: they count once.
-func (s *nodeSocket) waiting() (bytes, count int64) {
-	if s.app == nil {
-		return s.q.bytes.Load(), s.q.count.Load()
-	}
-	s.q.rmu.Lock()
-	defer s.q.rmu.Unlock()
-	bytes, count = s.app.outstanding()
-	return bytes + s.q.bytes.Load(), count + s.q.count.Load()
 }
 
 // congest marks the port when the queue has passed the receive buffer
@@ -219,9 +216,7 @@ func (s *nodeSocket) waiting() (bytes, count int64) {
 func (s *nodeSocket) congest() {
 	if s.over(s.rcvbuf.Load()) && s.setCongested(true) {
 		s.la.mark(s)
-		if s.app != nil {
-			s.app.watch()
-		}
+		s.owner.watch()
 		s.uncongest() // a receiver may have emptied the queue in between
 	}
 }
@@ -231,24 +226,21 @@ func (s *nodeSocket) uncongest() {
 	if !s.congested.Load() {
 		return
 	}
-	half := s.rcvbuf.Load() / 2
-	if bytes, count := s.waiting(); bytes >= half && bytes > 0 || count*itemCost > max(half, itemCost) {
-		if s.app != nil {
-			s.app.tell(true) // whoever rang has cleared the flag
-			if bytes, count = s.waiting(); bytes >= half && bytes > 0 || count*itemCost > max(half, itemCost) {
-				return
-			}
-		} else {
-			return
-		}
+	if s.halfFull() && (!s.owner.rings() || s.halfFull()) { // the second look: what was taken before rings was not rung for
+		return
 	}
 	if s.setCongested(false) {
-		if s.app != nil {
-			s.app.watch()
-		}
+		s.owner.watch()
 		s.dropping.Store(false)
 		s.la.mark(s)
 	}
+}
+
+// halfFull tells whether half the receive buffer or more is queued.
+func (s *nodeSocket) halfFull() bool {
+	half := s.rcvbuf.Load() / 2
+	bytes, count := s.owner.waiting()
+	return bytes >= half && bytes > 0 || count*itemCost > max(half, itemCost)
 }
 
 // close unbinds, drops what was received, and waits for what was sent.

@@ -36,7 +36,7 @@ type operation struct {
 	canceled   bool       // the message was canceled meanwhile, with the fate late
 	late       conn.Fate
 
-	lent *lentOperation // the operation of an attached application; nil: the operation is of this process
+	lent any // what the owner of the socket keeps with the operation
 }
 
 // operationCost is what an operation counts for in a write besides its memory.
@@ -135,6 +135,12 @@ func operationDone(t *transport.Operation, status transport.OpStatus) {
 	if canceled {
 		op.s.endedLate(late)
 	}
+}
+
+// endedLate ends a message whose fate has waited for the memory of its operation.
+func (s *nodeSocket) endedLate(f conn.Fate) {
+	s.owner.ended(f)
+	s.owner.deliver()
 }
 
 // status is the fate of the message as far as the operation decides it.

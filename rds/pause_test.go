@@ -299,7 +299,7 @@ func TestReceiveStallIsChecked(t *testing.T) {
 // many as it has room for.
 func TestWaitersAreServedInTurn(t *testing.T) {
 	t.Parallel()
-	s := &nodeSocket{node: &Node{cfg: Config{ReceiveOverrun: 8000}}, la: new(localAddr)}
+	s := newNodeSocket(&Node{cfg: Config{ReceiveOverrun: 8000}}, new(localAddr))
 	var woken []int
 	now := time.Now()
 	rs := make([]*sink, 5)

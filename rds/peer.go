@@ -53,7 +53,7 @@ type peer struct {
 	unbound []unboundPort // ports of the peer that refused messages; the last one to do so is last
 }
 
-var _ driver.Owner = (*owner)(nil)
+var _ driver.Owner = (*driven)(nil)
 
 func newPeer(n *Node, la *localAddr, key peerKey, role conn.Role) *peer {
 	remote := key.remote
@@ -70,7 +70,7 @@ func newPeer(n *Node, la *localAddr, key peerKey, role conn.Role) *peer {
 	p.down.Store(true)
 	p.users.Store(1) // whoever makes the peer holds it; its own addresses a node holds for ever
 	p.Driver = driver.New(driver.Config{
-		Owner: (*owner)(p), Runtime: driver.System{Work: &n.work}, Pool: n.pool, Burst: n.cfg.TCP.Burst,
+		Owner: (*driven)(p), Runtime: driver.System{Work: &n.work}, Pool: n.pool, Burst: n.cfg.TCP.Burst,
 		Core: conn.Config{
 			Local: la.addr, Remote: remote, Role: role, Paths: n.cfg.Paths, OneOperation: p.own, Generation: n.generation, PeerGeneration: legacy.Generation,
 			FirstSequence: uint64(n.now().UnixNano()), IgnorePings: n.cfg.DisablePing,
@@ -111,29 +111,29 @@ func (p *peer) close() {
 	p.Close()
 }
 
-// owner is a peer as its Driver knows it.
-type owner peer
+// driven is a peer as its Driver knows it.
+type driven peer
 
-func (o *owner) peer() *peer { return (*peer)(o) }
+func (o *driven) peer() *peer { return (*peer)(o) }
 
 // Needed is for driver.Owner, as are the other methods.
-func (o *owner) Needed() bool { return o.users.Load() > 0 }
+func (o *driven) Needed() bool { return o.users.Load() > 0 }
 
 // Deadline is the first time limit of the messages in flows.
-func (o *owner) Deadline() time.Time { return o.limits.Next() }
+func (o *driven) Deadline() time.Time { return o.limits.Next() }
 
 // Tick ends the messages in flows whose time limit is over.
-func (o *owner) Tick(now time.Time) { o.peer().expireLocked(now) }
+func (o *driven) Tick(now time.Time) { o.peer().expireLocked(now) }
 
 // Serve moves messages from flows to the log.
-func (o *owner) Serve() {
+func (o *driven) Serve() {
 	if len(o.flows) > 0 {
 		o.peer().serveLocked()
 	}
 }
 
 // Committing notes what is to be told when the lock is released.
-func (o *owner) Committing() bool {
+func (o *driven) Committing() bool {
 	if v := o.Core.MapVersion(); v != o.mapsSeen {
 		o.mapsSeen, o.turned = v, true
 		o.marks.update(o.node.now(), o.Core.RefusedPorts())
@@ -143,7 +143,7 @@ func (o *owner) Committing() bool {
 }
 
 // Committed tells sockets what has changed.
-func (o *owner) Committed() {
+func (o *driven) Committed() {
 	o.Lock()
 	ending, turned := o.ending, o.turned
 	o.ending, o.turned = nil, false
@@ -157,33 +157,31 @@ func (o *owner) Committed() {
 }
 
 // Freed wakes senders.
-func (o *owner) Freed(a *conn.Account) {
+func (o *driven) Freed(a *conn.Account) {
 	s := a.Owner.(*nodeSocket)
-	if s.app != nil {
-		s.app.settled()
-	}
+	s.owner.settled()
 	s.roomed()
 }
 
 // Fate reports what has become of a message.
-func (o *owner) Fate(f conn.Fate, last bool) {
+func (o *driven) Fate(f conn.Fate, last bool) {
 	s := f.Account.Owner.(*nodeSocket)
 	if f.Op == nil || !s.ops.defers(f) {
-		s.ended(f)
+		s.owner.ended(f)
 	}
-	if s.app != nil && last {
-		s.app.deliver()
+	if last {
+		s.owner.deliver()
 	}
 }
 
 // WakeAll wakes those who wait for a map or the budget.
-func (o *owner) WakeAll() {
+func (o *driven) WakeAll() {
 	o.peer().serve()
 	o.waiters.wake(-1)
 }
 
 // Dial connects a path.
-func (o *owner) Dial(ctx context.Context, i int) {
+func (o *driven) Dial(ctx context.Context, i int) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	o.node.work.Go(func() {
 		defer cancel()
@@ -205,7 +203,7 @@ func (o *owner) Dial(ctx context.Context, i int) {
 }
 
 // Takes refuses a link if the pair of hosts has moved to the other wire meanwhile.
-func (o *owner) Takes(l transport.Link) error {
+func (o *driven) Takes(l transport.Link) error {
 	if !o.peer().targets(l) {
 		return errMoved
 	}
@@ -213,7 +211,7 @@ func (o *owner) Takes(l transport.Link) error {
 }
 
 // LinkUp follows the start of a link.
-func (o *owner) LinkUp(i int, l transport.Link) {
+func (o *driven) LinkUp(i int, l transport.Link) {
 	o.peer().turnLocked()
 	o.peer().carriesLocked(i, l)
 }
@@ -227,10 +225,10 @@ func (p *peer) via() transport.Transport {
 }
 
 // LinkDown follows the end of one.
-func (o *owner) LinkDown(int) { o.peer().turnLocked() }
+func (o *driven) LinkDown(int) { o.peer().turnLocked() }
 
 // Started tells of a link.
-func (o *owner) Started(i int, l transport.Link, inbound bool) {
+func (o *driven) Started(i int, l transport.Link, inbound bool) {
 	if inbound {
 		o.peer().taken(l)
 	}
@@ -239,18 +237,18 @@ func (o *owner) Started(i int, l transport.Link, inbound bool) {
 }
 
 // Ended tells of the end of a link.
-func (o *owner) Ended(i int, cause error) {
+func (o *driven) Ended(i int, cause error) {
 	o.log.Info("path down", zap.Int("path", i), zap.Error(cause))
 }
 
 // Idle ends the peer, if nobody holds it.
-func (o *owner) Idle() { o.node.endIdle(o.peer()) }
+func (o *driven) Idle() { o.node.endIdle(o.peer()) }
 
 // PortsChanged wakes those who wait for ports of the peer.
-func (o *owner) PortsChanged() { o.node.mapNews() }
+func (o *driven) PortsChanged() { o.node.mapNews() }
 
 // Met tells who the peer says that it is.
-func (o *owner) Met(before, now driver.State) {
+func (o *driven) Met(before, now driver.State) {
 	if now.Paths > 0 {
 		o.log.Info("handshake", zap.Int("paths", now.Paths), zap.Uint32("generation", now.Generation))
 	}
@@ -260,7 +258,7 @@ func (o *owner) Met(before, now driver.State) {
 }
 
 // Sink takes what a link brings.
-func (o *owner) Sink(r *driver.Receiver) driver.Sink { return newSink(o.peer(), r) }
+func (o *driven) Sink(r *driver.Receiver) driver.Sink { return newSink(o.peer(), r) }
 
 // dialTimeout bounds one attempt to connect; Linux leaves it to TCP's SYN
 // retries, some two minutes, which a restarted peer would have to wait out.

@@ -129,7 +129,7 @@ func (s *nodeSocket) lookOperators(p *peer) error {
 
 // Begins lets an operation begin if the peer trusts its socket. It is the link's from now
 // on, unless NotBegun says otherwise.
-func (o *owner) Begins(i int, c *conn.Operation) bool {
+func (o *driven) Begins(i int, c *conn.Operation) bool {
 	op := c.Work.(*operation)
 	if !o.peer().trustsLocked(op) {
 		o.node.counters.sendAgain.Add(1)
@@ -141,10 +141,10 @@ func (o *owner) Begins(i int, c *conn.Operation) bool {
 }
 
 // Begun counts an operation that the link has begun.
-func (o *owner) Begun(c *conn.Operation) { o.node.counters.operated(c.Work.(*operation)) }
+func (o *driven) Begun(c *conn.Operation) { o.node.counters.operated(c.Work.(*operation)) }
 
 // NotBegun takes an operation back that the link has not begun.
-func (o *owner) NotBegun(c *conn.Operation) {
+func (o *driven) NotBegun(c *conn.Operation) {
 	op := c.Work.(*operation)
 	if late, canceled := op.s.ops.remove(op); canceled {
 		op.s.endedLate(late)

@@ -48,23 +48,22 @@ type socketRegions struct {
 	owner  *mr.Owner
 	keys   map[mr.Key]MRFlags // keys of the regions that have not ended
 	closed bool
-
-	session *sessionRegions // the session whose owner the regions have; nil: the socket has an owner of its own
 }
 
-// open returns who the socket's regions belong to.
-func (t *socketRegions) open(n *Node) (*mr.Owner, *mr.Domain, error) {
+// openRegions returns who the socket's regions belong to.
+func (s *nodeSocket) openRegions() (*mr.Owner, *mr.Domain, error) {
+	t := &s.exposed
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
 		return nil, nil, net.ErrClosed
 	}
 	if t.owner == nil {
-		d, domain, err := n.regions()
+		d, domain, err := s.node.regions()
 		if err != nil {
 			return nil, nil, err
 		}
-		owner := t.session.open(d)
+		owner := s.owner.regions(d)
 		if owner == nil {
 			return nil, nil, net.ErrClosed
 		}
@@ -112,7 +111,7 @@ func (s *nodeSocket) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, 
 		return 0, net.ErrClosed
 	}
 	t := &s.exposed
-	owner, domain, err := t.open(s.node)
+	owner, domain, err := s.openRegions()
 	if err != nil {
 		return 0, err
 	}
@@ -124,11 +123,7 @@ func (s *nodeSocket) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, 
 	if flags&MRReadOnly != 0 {
 		opt.Rights = mr.RemoteRead
 	}
-	if s.app != nil {
-		pages := s.app.sess.seg
-		pages.hold()
-		opt.Released = pages.drop
-	}
+	opt.Released = s.owner.lend()
 	k, err := owner.Map(mem, opt)
 	if err != nil {
 		if opt.Released != nil {
@@ -162,7 +157,7 @@ func (s *nodeSocket) freeMR(c Cookie, flags MRFlags) error {
 		return ErrInvalid
 	}
 	t := &s.exposed
-	owner, _, err := t.open(s.node)
+	owner, _, err := s.openRegions()
 	if err != nil {
 		return err
 	}
@@ -236,9 +231,7 @@ func (s *nodeSocket) retire(r *mr.Reader, k mr.Key, from netip.Addr) {
 	t.mu.Lock()
 	delete(t.keys, k)
 	t.mu.Unlock()
-	if s.app != nil {
-		s.app.retired(k)
-	}
+	s.owner.retired(k)
 }
 
 // revoke ends all regions of the socket, for good: no operation that comes from now
@@ -262,13 +255,10 @@ func (s *nodeSocket) unexpose() error {
 	t.mu.Lock()
 	owner := t.owner
 	t.mu.Unlock()
-	switch {
-	case owner == nil:
+	if owner == nil {
 		return nil
-	case t.session == nil:
-		return regionError(owner.Close(context.Background()))
 	}
-	return regionError(owner.Barrier(context.Background()))
+	return regionError(s.owner.closeRegions(owner))
 }
 
 // regionError makes our errors of those of package mr.

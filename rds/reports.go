@@ -190,12 +190,7 @@ type whose struct {
 	uid uint32
 }
 
-func (s *nodeSocket) whose() whose {
-	if s.app == nil {
-		return whose{}
-	}
-	return whose{true, s.app.sess.cred.UID}
-}
+func (s *nodeSocket) whose() whose { return s.owner.who().whose }
 
 // leftOut is what Info.LeftOut says to those who are shown their own.
 const leftOut = "what other users have is left out, and counters: root and the group of the control socket see everything"

@@ -178,7 +178,7 @@ func TestFanInDropsNothing(t *testing.T) {
 			eventually(t, "congestion", func() bool { return f.blocked.Load() >= int32(c.nodes*c.sockets) })
 			idle(t, n)
 			s := n.local(at.Addr()).lookup(at.Port())
-			bytes, _ := s.waiting()
+			bytes, _ := s.owner.waiting()
 			if most := int64(cfg.ReceiveBuffer + cfg.ReceiveOverrun); bytes > most || bytes <= int64(cfg.ReceiveBuffer) && c.nodes*c.sockets > 1 && s.q.count.Load()*itemCost <= int64(cfg.ReceiveBuffer) {
 				t.Errorf("%d octets wait, %d at most", bytes, most)
 			}

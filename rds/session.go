@@ -48,7 +48,6 @@ type session struct {
 	stalledAt  atomic.Int64 // when submissions began to wait, in Unix nanoseconds
 	fatesFull  atomic.Bool  // submissions wait for fates to be read
 	starving   atomic.Bool  // messages wait for returned memory
-	stalls     atomic.Uint64
 
 	sentMessages, sentBytes atomic.Uint64
 	recvMessages, recvBytes atomic.Uint64 // messages and bytes taken by the application, as of the last tally
@@ -82,16 +81,16 @@ type session struct {
 	sockets []*appSocket // sockets by index; nil: the index is free
 	gens    []uint16     // generations of the indexes
 	bound   atomic.Int32
-	flows   map[*peer]*flow // the session's flows by peer; guarded by the peer's mu
-	ahead   uint64          // the returns below this index have been taken
-	unread  *appSocket      // the socket whose fates must be read before more is taken
-	bad     error           // violation by the application: nothing more is taken
-	last    bool            // the session is ending: submissions are taken whatever the budget
-	moves   bool            // the application goes on in the process that takes the daemon's place; constant
-	spills  bool            // the application finds what was spilled when the daemon has ended; constant
-	slots   bool            // ipc.FeatureSlots: the application needs a slot until it has taken the entries that name the slot; constant
-	again   bool            // the application submits to the next daemon what this one leaves
-	left    bool            // nothing more is taken, and the application knows
+	flows   flowSet
+	ahead   uint64     // the returns below this index have been taken
+	unread  *appSocket // the socket whose fates must be read before more is taken
+	bad     error      // violation by the application: nothing more is taken
+	last    bool       // the session is ending: submissions are taken whatever the budget
+	moves   bool       // the application goes on in the process that takes the daemon's place; constant
+	spills  bool       // the application finds what was spilled when the daemon has ended; constant
+	slots   bool       // ipc.FeatureSlots: the application needs a slot until it has taken the entries that name the slot; constant
+	again   bool       // the application submits to the next daemon what this one leaves
+	left    bool       // nothing more is taken, and the application knows
 	ended   bool
 	endOnce sync.Once
 	done    chan struct{}
@@ -264,7 +263,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 			p.Lock()
 		}
 		size := m.Size()
-		p.acceptLocked(x, a.s, &m)
+		p.acceptLocked(&x.flows, a.s, &m)
 		bytes += size
 		sent++
 		amount += uint64(size)

@@ -218,9 +218,8 @@ func (x *session) bind(q *ipc.Request) (*ipc.Reply, error) {
 	a.cell.Number.Store(a.id)
 	a.cell.BoundBy.Store(q.ID) // before messages come
 	s, err := x.choose(addr, cfg.Ports, func(s *nodeSocket) {
-		s.app, a.s = a, s
+		s.owner, a.s = a, s
 		s.q.source = a
-		s.exposed.session = &x.regions
 		s.account.Every = true
 	})
 	if err != nil {
@@ -443,7 +442,7 @@ func (x *session) info() SessionInfo {
 		Sockets: int(x.bound.Load()), SendQueued: int(x.queued.Load()), SendBudget: x.promised,
 		ReceiveArena: x.mem.soft, ReceiveLent: x.mem.used(),
 		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(),
-		RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(), Stalled: x.stalls.Load(),
+		RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(), Stalled: x.flows.stalls.Load(),
 		CongestionBlocked: x.congBlocked.Load(), CongestionErrors: x.congErrors.Load(), QueueFull: x.queueFull.Load(),
 		Queue: x.queue.number, Backlog: int(x.queue.backlog.Load()), NotReady: x.queue.full.Load(),
 	}

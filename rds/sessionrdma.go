@@ -35,12 +35,8 @@ type sessionRegions struct {
 	over  bool
 }
 
-// open returns the owner, nil if the session is over. Without a session it is a
-// new one.
+// open returns the owner, nil if the session is over.
 func (r *sessionRegions) open(d *mr.Device) *mr.Owner {
-	if r == nil {
-		return d.NewOwner(mr.OwnerConfig{})
-	}
 	user := r.sess.svc.regionsOf(r.sess.user, d)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +194,7 @@ func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) 
 		op.init(a.s, p, &o, m.Dport)
 		op.lent = &both.lent
 		m.Notify = true // the end of the operation has to be known
-		x.queued.Add(op.lent.cost)
+		x.queued.Add(both.lent.cost)
 		x.operations.Add(1)
 		x.seg.hold()
 	}
@@ -216,9 +212,12 @@ type lentOperation struct {
 	cost    int64
 }
 
-// completion is the entry that tells the operation's end.
-func (op *operation) completion(socket uint32, status Status) ipc.Entry {
-	l := op.lent
+// lentOf is what an application's operation has besides.
+func lentOf(op *conn.Operation) *lentOperation { return op.Work.(*operation).lent.(*lentOperation) }
+
+// completion is the entry that tells the end of an application's operation.
+func completion(op *operation, socket uint32, status Status) ipc.Entry {
+	l := op.lent.(*lentOperation)
 	flags := uint8(0)
 	if l.notify || l.failure && status != StatusSuccess {
 		flags = ipc.FlagTold
@@ -228,31 +227,29 @@ func (op *operation) completion(socket uint32, status Status) ipc.Entry {
 
 // hushed tells whether the application need not hear of the end at once: what it
 // gets then is memory that it is free to write to.
-func (op *operation) hushed() bool {
-	return !op.lent.notify && !op.lent.failure && len(op.core.List) == 1 && op.first.Kind == transport.OpWrite
+func hushed(op *operation) bool {
+	l := op.lent.(*lentOperation)
+	return !l.notify && !l.failure && len(op.core.List) == 1 && op.first.Kind == transport.OpWrite
 }
 
-// ended queues the end of a message for its sender to receive. Nothing has the
-// memory of its operation any more.
-func (s *nodeSocket) ended(f conn.Fate) {
-	var lent *lentOperation
+// ended is for owner.
+func (a *appSocket) ended(f conn.Fate) {
+	a.s.fate(f)
 	if f.Op != nil {
-		if lent = f.Op.Work.(*operation).lent; lent == nil {
-			f.Op = nil
-		}
-	}
-	s.fate(f)
-	if lent != nil {
-		lent.sess.endOperation(lent)
+		a.sess.endOperation(lentOf(f.Op))
 	}
 }
 
-// endedLate is ended for a fate that has waited for the memory of its operation.
-func (s *nodeSocket) endedLate(f conn.Fate) {
-	s.ended(f)
-	if s.app != nil {
-		s.app.deliver()
-	}
+// regions is for owner.
+func (a *appSocket) regions(d *mr.Device) *mr.Owner { return a.sess.regions.open(d) }
+
+// closeRegions is for owner: the session's other sockets have the owner, too.
+func (a *appSocket) closeRegions(o *mr.Owner) error { return o.Barrier(context.Background()) }
+
+// lend is for owner.
+func (a *appSocket) lend() (released func()) {
+	a.sess.seg.hold()
+	return a.sess.seg.drop
 }
 
 // retired tells the application that a region for one use has ended.

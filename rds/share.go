@@ -168,9 +168,7 @@ func (p *peer) reshare() {
 		svc.mapNews() // wakes senders that p has no message of yet
 	}
 	for _, s := range socks {
-		if s.app != nil {
-			s.app.resharedNews()
-		}
+		s.owner.reshared()
 		s.writers.wake(-1)
 	}
 }

@@ -147,9 +147,7 @@ func (k *sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 		s.q.inDest = append(s.q.inDest, Cookie(about.Dest))
 	}
 	s.q.pushLocked(it)
-	if s.app != nil {
-		s.app.placedLocked(it.buf)
-	}
+	s.owner.placedLocked(it.buf)
 	k.curBytes += n
 	k.curCount++
 	k.first = min(k.first, h.Sequence)
@@ -188,10 +186,10 @@ func (k *sink) Acquainted() bool { return k.peer.acquainted() }
 // is taken by what they have begun.
 func (k *sink) Place(h *wire.Header) *buf.Buf {
 	s := k.peer.local.lookup(h.Dport)
-	if s == nil || s.app == nil || h.Length <= slabInline {
+	if s == nil || h.Length <= slabInline {
 		return nil
 	}
-	return s.app.begin(int(h.Length), !k.peer.acquainted())
+	return s.owner.place(int(h.Length), !k.peer.acquainted())
 }
 
 // enter makes the socket bound to port the one at hand, nil if there is none.
@@ -211,23 +209,14 @@ func (k *sink) enter(port uint16) *nodeSocket {
 		return nil
 	}
 	k.cur = s
-	if k.rx.Caps().Queues && k.arrived != queueOf(s) {
-		k.misplaced(s)
+	if k.rx.Caps().Queues && k.arrived != s.owner.queue() {
+		k.peer.node.counters.recvMisplaced.Add(1)
+		s.owner.home(k.rx.Link(), s.port)
 	}
 	hard := s.bound()
 	k.roomBytes = int(hard - s.q.bytes.Load())
 	k.roomCount = int(hard/itemCost - s.q.count.Load())
 	return s
-}
-
-// misplaced has the peer told whose a socket's port is.
-func (k *sink) misplaced(s *nodeSocket) {
-	k.peer.node.counters.recvMisplaced.Add(1)
-	if s.app != nil && s.app.sess.queue.number != 0 {
-		s.app.sess.queue.misplaced(s.app.sess, k.rx.Link(), s.port)
-	} else {
-		k.rx.Link().Home(s.port, transport.FirstQueue)
-	}
 }
 
 // Queue is for driver.Sink.
@@ -247,10 +236,8 @@ func (k *sink) Leave() {
 		if !k.peer.told.Load() {
 			k.peer.told.Store(true)
 		}
-		if s.app != nil {
-			s.app.sess.heard.add(k.peer.index)
-			s.app.received(int64(k.curBytes), int64(k.curCount))
-		}
+		s.owner.heard(k.peer.index)
+		s.owner.received(int64(k.curBytes), int64(k.curCount))
 		s.q.bytes.Add(int64(k.curBytes))
 		if s.q.count.Add(int64(k.curCount)) == int64(k.curCount) || len(k.touched) == 0 || k.touched[len(k.touched)-1] != s {
 			k.touched = append(k.touched, s)
@@ -273,7 +260,7 @@ func (k *sink) End() {
 	k.Leave()
 	k.remember()
 	for i, s := range k.touched {
-		if s.app != nil && !s.app.deliver() {
+		if !s.owner.deliver() {
 			k.undelivered(s)
 		}
 		s.congest()

@@ -294,7 +294,7 @@ func TestExpectedPortIsNeverNobodys(t *testing.T) {
 	t.Parallel()
 	const port = 4000
 	n, l := new(Node), new(localAddr)
-	s := &nodeSocket{node: n}
+	s := newNodeSocket(n, l)
 	l.expectLocked(port)
 	k := l.keeper(n, port)
 	k.q.in = make([]recvItem, 1<<19) // takes a while to move

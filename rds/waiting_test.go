@@ -25,7 +25,7 @@ func TestWhatWaitsForAnApplicationCountsOnce(t *testing.T) {
 		}
 	})
 	for b, n := int64(0), int64(0); n < 400_000 && !t.Failed(); {
-		bytes, count := s.waiting()
+		bytes, count := s.owner.waiting()
 		if bytes < b || count < n {
 			t.Errorf("%d messages of %d bytes wait, and before that %d of %d", count, bytes, n, b)
 		}

@@ -95,10 +95,8 @@ func (y *waitReport) add(w WaitInfo, s *nodeSocket) {
 		return
 	}
 	if s != nil {
-		w.Local, w.whose = s.local(), s.whose()
-		if s.app != nil {
-			w.PID, w.Command = s.app.sess.cred.PID, s.app.sess.command
-		}
+		who := s.owner.who()
+		w.Local, w.whose, w.PID, w.Command = s.local(), who.whose, who.pid, who.command
 	}
 	y.out = append(y.out, w)
 }
@@ -113,8 +111,9 @@ func (y *waitReport) finish(w *WaitInfo) {
 	if la == nil {
 		return
 	}
-	if s := la.lookup(w.Remote.Port()); s != nil && s.app != nil {
-		w.Owner, w.OwnerPID, w.holder = s.app.sess.command, s.app.sess.cred.PID, s.whose()
+	if s := la.lookup(w.Remote.Port()); s != nil {
+		who := s.owner.who()
+		w.Owner, w.OwnerPID, w.holder = who.command, who.pid, who.whose
 	}
 }
 
@@ -222,11 +221,7 @@ func (p *peer) waitsLocked(now time.Time, w *WaitInfo, b *conn.Backlog, pi *conn
 
 // senders lists the calls that are blocked on a socket.
 func (y *waitReport) senders(s *nodeSocket) {
-	waits := s.waits.all()
-	if s.app != nil {
-		waits = s.app.waits()
-	}
-	for _, e := range waits {
+	for _, e := range s.owner.senders() {
 		w := WaitInfo{Cause: e.cause, Since: e.since, Senders: e.senders}
 		if !e.any {
 			p := y.node.peerAt(e.peer)
@@ -270,7 +265,7 @@ func (y *waitReport) receiver(s *nodeSocket) {
 	if !s.congested.Load() {
 		return
 	}
-	bytes, count := s.waiting()
+	bytes, count := s.owner.waiting()
 	y.add(WaitInfo{Cause: CauseReceiver, Since: time.Unix(0, s.congestedAt.Load()), Messages: int(count), Bytes: int(bytes), Detail: "its receive buffer is full: peers hold back what is for it"}, s)
 }
 
