@@ -215,3 +215,8 @@ func hostAddresses() []netip.Addr {
 	}
 	return append(others, loopback...)
 }
+
+// serves tells whether applications may bind to an address.
+func (n *Node) serves(a netip.Addr) bool {
+	return len(n.cfg.Addresses) == 0 || slices.ContainsFunc(n.cfg.Addresses, func(b netip.Addr) bool { return b.Unmap() == a })
+}

@@ -154,8 +154,8 @@ func (n *Node) enforce() (ended []*peer) {
 			ended = append(ended, p)
 		}
 	})
-	if svc := n.service.Load(); svc != nil && turned {
-		svc.admissionNews()
+	if turned {
+		n.server().admissionNews()
 	}
 	return ended
 }
@@ -199,9 +199,7 @@ func (p *peer) bar(on bool) (changed, reset bool) {
 	}
 	var links []transport.Link
 	p.barred.Store(on)
-	if svc := p.node.service.Load(); svc != nil {
-		svc.showDown(p) // before messages end, whose room lets senders go on
-	}
+	p.node.server().showDown(p) // before messages end, whose room lets senders go on
 	if on {
 		links = p.Links()
 		p.Core.Bar()

@@ -47,7 +47,7 @@ func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
 	l := newLab(t)
 	cfg := Config{Port: l.port}
 	cfg.setDefaults()
-	tr, err := rdma.New(xrcOptions(&cfg, 0, nil))
+	tr, err := rdma.New(xrcOptions(&cfg, 0, nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/rds-go/rds/transport/choice"
 )
 
-// legacy describes the node as it is after its links have ended.
-func (n *Node) legacy(wire passing, svc *Service) (_ *Legacy, err error) {
+// legacyOfNode describes the node as it is after its links have ended.
+func legacyOfNode(n *Node, wire passing, svc *Service) (_ *Legacy, err error) {
 	l := &Legacy{StateFile: -1}
 	defer func() {
 		if err != nil {
@@ -58,7 +58,7 @@ func (n *Node) legacy(wire passing, svc *Service) (_ *Legacy, err error) {
 	st.Told = slices.Clone(n.index.told)
 	n.mu.RUnlock()
 	for key, p := range peers {
-		y, err := p.legacy()
+		y, err := legacyOfPeer(p)
 		if err != nil {
 			return nil, err
 		}
@@ -81,7 +81,7 @@ func (l *Legacy) add(f *os.File) int {
 	return len(l.Files) - 1
 }
 
-func (p *peer) legacy() (legacyPeer, error) {
+func legacyOfPeer(p *peer) (legacyPeer, error) {
 	p.Lock()
 	defer p.Unlock()
 	out := legacyPeer{Index: p.index, Local: p.local.addr, Remote: p.remote, Core: p.Core.Legacy(), Carries: uint8(p.carries)}

@@ -7,24 +7,6 @@ import (
 	"github.com/rds-go/rds/internal/ipc"
 )
 
-// waitCauses are the causes as a cell has them.
-var waitCauses = map[ipc.WaitCause]string{ipc.WaitRoom: CauseSendBuffer, ipc.WaitPort: CauseCongested, ipc.WaitMemory: CauseMemory, ipc.WaitPeer: CauseBudget}
-
-// showWaits puts what senders wait for into the cell, for the daemon's reports.
-func (h *half) showWaits(waits []senderWait) {
-	for i, w := range h.cell.Waits {
-		if i >= len(waits) {
-			w.Clear()
-			continue
-		}
-		for code, cause := range waitCauses {
-			if e := &waits[i]; cause == e.cause {
-				w.Set(code, e.senders, e.peer, e.port, e.since.UnixNano())
-			}
-		}
-	}
-}
-
 // senders reads what the application says its senders wait for, as far as that can be true.
 func (a *appSocket) senders() (out []senderWait) {
 	a.mu.Lock()
@@ -100,14 +82,4 @@ func (a *appSocket) tallyLocked() (left int64) {
 	x.queueFull.Add(n)
 	c.sendQueueFull.Add(n)
 	return left
-}
-
-// tally counts what applications say in their cells. It precedes a look at the counters.
-func (n *Node) tally() {
-	if n.service.Load() == nil {
-		return
-	}
-	for _, s := range n.sockets() {
-		s.owner.tally()
-	}
 }

@@ -310,10 +310,8 @@ func (s *clientSocket) reach(ctx context.Context, h *half, d *destination, block
 			return nil
 		case ipc.CarriesMessages:
 			e := &unservedError{peer: d.addr, wire: string(WireTCP)}
-			for w, server := range servers {
-				if server == h.t.table.Server(int(d.peer)) && w != WireAuto {
-					e.wire = string(w)
-				}
+			if name := h.t.table.Server(int(d.peer)).Transport(); name != "" {
+				e.wire = name
 			}
 			return e
 		}

@@ -113,8 +113,6 @@ type Config struct {
 	// Transport carries the messages instead of Wire; the node closes it. It is
 	// for tests and simulations.
 	Transport transport.Transport
-
-	inherited *inheritance // what another process has left; nil: nothing
 }
 
 // ServiceBurst is TCPConfig.Burst for a node that serves applications.

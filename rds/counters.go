@@ -139,9 +139,7 @@ func (n *Node) list() []transport.Counter {
 // mapNews tells sockets that a congestion map has arrived.
 func (n *Node) mapNews() {
 	defer n.mapGen.Add(1) // last: whoever sees the map counted gets no news of that map later
-	if svc := n.service.Load(); svc != nil {
-		svc.mapNews()
-	}
+	n.server().mapNews()
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	if !n.monitored.Load() {
@@ -149,5 +147,12 @@ func (n *Node) mapNews() {
 	}
 	for s := range n.socks {
 		s.congestionNews()
+	}
+}
+
+// tally counts what applications say in their cells. It precedes a look at the counters.
+func (n *Node) tally() {
+	for _, s := range n.sockets() {
+		s.owner.tally()
 	}
 }

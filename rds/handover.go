@@ -24,16 +24,8 @@ type passing interface {
 // errMoving: a handshake is left to the process that takes the daemon's place.
 var errMoving = errors.New("rds: the service moves")
 
-// Bequeath prepares the node, and its service if it has one, for a process that takes
-// their place: it ends all links so that nothing is lost, as Service.Drain does, and
-// stops the work of all applications, which notice nothing but the pause. What connects
-// meanwhile, peer or application, waits in the kernel. ctx, and the linger time, bound
-// what it may take.
-//
-// The process that has the Legacy calls Succeed and Heir.Begin. This one then has to end
-// without a call of Close, or, if that process has ended or given up, calls Return. After
-// an error the node serves as before.
-func (n *Node) Bequeath(ctx context.Context) (*Legacy, error) {
+// bequeath is Node.Bequeath.
+func bequeath(ctx context.Context, n *Node) (*Legacy, error) {
 	fail := func(err error) (*Legacy, error) { return nil, &OpError{Op: "bequeath", Err: err} }
 	wire, ok := n.wire.(passing)
 	if !ok {
@@ -41,31 +33,30 @@ func (n *Node) Bequeath(ctx context.Context) (*Legacy, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(n.cfg.Linger, time.Second))
 	defer cancel()
-	svc := n.service.Load()
+	svc, _ := n.server().(*Service)
 	if svc != nil {
 		svc.rest()
 	}
-	err := n.settle(ctx, svc)
+	err := settle(ctx, n, svc)
 	if err == nil {
 		wire.Pause()
-		err = n.depart(ctx)
+		err = depart(ctx, n)
 	}
 	if err == nil && svc != nil {
 		err = svc.freeze(ctx)
 	}
 	if err == nil {
 		var l *Legacy
-		if l, err = n.legacy(wire, svc); err == nil {
+		if l, err = legacyOfNode(n, wire, svc); err == nil {
 			return l, nil
 		}
 	}
-	n.Return()
+	giveBack(n)
 	return fail(err)
 }
 
-// Return has the node serve again after Bequeath. What was queued meanwhile goes out on
-// new links.
-func (n *Node) Return() {
+// giveBack is Node.Return.
+func giveBack(n *Node) {
 	n.leaving.Store(false)
 	for _, la := range n.allLocals() {
 		la.leaving.Store(false)
@@ -82,7 +73,7 @@ func (n *Node) Return() {
 	for _, la := range n.allLocals() {
 		la.announce(n)
 	}
-	if svc := n.service.Load(); svc != nil {
+	if svc, ok := n.server().(*Service); ok {
 		svc.wake()
 	}
 }
@@ -178,7 +169,7 @@ func (s *Service) begin() {
 // settle marks all ports congested and waits until everything that was sent is
 // acknowledged, but for what waits for hosts that are down and ports that are stopped, and
 // no socket that was closed waits for that.
-func (n *Node) settle(ctx context.Context, svc *Service) error {
+func settle(ctx context.Context, n *Node, svc *Service) error {
 	n.beginLeaving()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -196,7 +187,7 @@ func (n *Node) settle(ctx context.Context, svc *Service) error {
 			}
 			svc.mu.Unlock()
 		}
-		if lingering == 0 && (messages == 0 || n.settled()) {
+		if lingering == 0 && (messages == 0 || settled(n)) {
 			return nil
 		}
 		for _, la := range n.allLocals() {
@@ -211,7 +202,7 @@ func (n *Node) settle(ctx context.Context, svc *Service) error {
 }
 
 // settled tells whether no message is under way that a peer could acknowledge.
-func (n *Node) settled() bool {
+func settled(n *Node) bool {
 	settled := true
 	n.eachPeer(func(p *peer) {
 		p.Lock()
@@ -222,7 +213,7 @@ func (n *Node) settled() bool {
 }
 
 // depart ends all links, so that nothing is lost.
-func (n *Node) depart(ctx context.Context) error {
+func depart(ctx context.Context, n *Node) error {
 	until, _ := ctx.Deadline()
 	left := time.Until(until)
 	dialed, silent := make(chan struct{}), make(chan struct{})

@@ -25,11 +25,11 @@ type Heir struct {
 	Node    *Node
 	Service *Service // nil: the predecessor had none
 
-	in *inheritance
+	in *estate
 }
 
-// inheritance is what a node takes over when it is made.
-type inheritance struct {
+// estate is what a Heir takes over.
+type estate struct {
 	state *legacyState
 	files []*os.File    // nil where a file was taken
 	begin chan struct{} // closed by Heir.Begin
@@ -53,9 +53,9 @@ func Succeed(cfg Config, service ServiceConfig, l *Legacy) (*Heir, error) {
 	if err != nil {
 		return fail(err)
 	}
-	in := &inheritance{state: st, files: l.Files, begin: make(chan struct{})}
-	cfg.inherited, cfg.Memory.Seed = in, st.Secret
-	n, err := NewNode(cfg)
+	in := &estate{state: st, files: l.Files, begin: make(chan struct{})}
+	cfg.Memory.Seed = st.Secret
+	n, err := newNode(cfg, &inheritance{generation: st.Generation, begin: in.begin, sockets: in.sockets(), stateFile: in.stateFile, restore: in.restore})
 	if err != nil {
 		return nil, err
 	}
@@ -63,12 +63,12 @@ func Succeed(cfg Config, service ServiceConfig, l *Legacy) (*Heir, error) {
 	if st.Service == nil {
 		return h, nil
 	}
-	service.Path, service.inherited = "", in
+	service.Path = ""
 	if service.Listener, err = listenerOf[*net.UnixListener](in.take(st.Service.Attach)); err != nil {
 		return fail(err)
 	}
 	service.Listener.SetUnlinkOnClose(false)
-	if h.Service, err = NewService(n, service); err != nil {
+	if h.Service, err = newService(n, service, in); err != nil {
 		return nil, err
 	}
 	return h, nil
@@ -96,7 +96,7 @@ func (h *Heir) Begin() {
 }
 
 // take returns a file, which belongs to the caller. It may be nil.
-func (in *inheritance) take(i int) *os.File {
+func (in *estate) take(i int) *os.File {
 	if i < 0 || i >= len(in.files) {
 		return nil
 	}
@@ -106,10 +106,7 @@ func (in *inheritance) take(i int) *os.File {
 }
 
 // sockets is what a transport takes over.
-func (in *inheritance) sockets() *gnetloop.Inheritance {
-	if in == nil {
-		return nil
-	}
+func (in *estate) sockets() *gnetloop.Inheritance {
 	return &gnetloop.Inheritance{Begin: in.begin, Listener: func(local netip.AddrPort) *net.TCPListener {
 		for _, x := range in.state.Listeners {
 			if x.Local != local {
@@ -126,7 +123,7 @@ func (in *inheritance) sockets() *gnetloop.Inheritance {
 }
 
 // stateFile takes the state file over, nil if the predecessor had none.
-func (in *inheritance) stateFile() (*statefile.File, error) {
+func (in *estate) stateFile() (*statefile.File, error) {
 	f := in.take(in.state.StateFile)
 	if f == nil {
 		return nil, nil
@@ -134,8 +131,8 @@ func (in *inheritance) stateFile() (*statefile.File, error) {
 	return statefile.Adopt(f)
 }
 
-// inherit takes over the addresses and connections of the predecessor.
-func (n *Node) inherit(in *inheritance) error {
+// restore has the node take over the addresses and connections of the predecessor.
+func (in *estate) restore(n *Node) error {
 	for _, a := range in.state.Addresses {
 		if _, err := n.listen(a); err != nil {
 			return fmt.Errorf("listen on %v: %w", a, err)
@@ -172,7 +169,7 @@ func (n *Node) inherit(in *inheritance) error {
 }
 
 // inherit takes over the sessions of the predecessor.
-func (s *Service) inherit(in *inheritance) error {
+func (s *Service) inherit(in *estate) error {
 	st := in.state.Service
 	s.table.Succeed(st.Maps+1, st.Slots)
 	for _, x := range in.state.Told {
@@ -205,7 +202,7 @@ func (s *Service) inherit(in *inheritance) error {
 }
 
 // resume makes a session of the predecessor. No goroutine works for it yet.
-func (s *Service) resume(st *legacySession, in *inheritance) (err error) {
+func (s *Service) resume(st *legacySession, in *estate) (err error) {
 	x := &session{
 		svc: s, node: s.node, id: st.ID, cred: st.Cred, gids: append(st.Cred.Groups, st.Cred.GID), command: st.Command, since: st.Since,
 		promised: st.Promised, budget: int64(st.Promised) * 3 / 2, congested: make(map[*appSocket]struct{}),

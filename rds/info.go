@@ -31,11 +31,7 @@ func (n *Node) Info() (Info, error) {
 	}
 	slices.SortFunc(info.Addresses, netip.Addr.Compare)
 	sort.Slice(info.Sockets, func(i, j int) bool { return info.Sockets[i].Bound.Compare(info.Sockets[j].Bound) < 0 })
-	var users map[*peer][]uint32
-	if svc := n.service.Load(); svc != nil {
-		info.Sessions, info.Users = svc.Sessions(), svc.Users()
-		users = svc.usersOfPeers()
-	}
+	users := n.server().describe(&info)
 	info.Admission = n.admission()
 	info.Peers = n.peersInfo()
 	n.eachPeer(func(p *peer) { p.info(&info, users[p]) })

@@ -389,3 +389,16 @@ func (s *kernelSocket) queued() (d DroppedError) {
 	}
 	return d
 }
+
+// setTransport asks the kernel, which refuses to change what Bind has chosen
+// (net/rds/af_rds.c, rds_set_transport).
+func (s *kernelSocket) setTransport(w Wire) error {
+	if w == WireXRC {
+		return ErrNoTransport
+	}
+	have, err := s.c.Transport()
+	if err != nil || w == WireAuto || have == afrds.TransportTCP {
+		return err
+	}
+	return s.c.SetTransport(afrds.TransportTCP)
+}

@@ -104,36 +104,6 @@ func (s *nodeSocket) abandon() (messages, bytes int) {
 	return messages, bytes
 }
 
-// handOver waits until what has come for applications is theirs.
-func (s *Service) handOver(until time.Time) {
-	late := time.NewTimer(time.Until(until))
-	defer late.Stop()
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for s.waiting() {
-		select {
-		case <-tick.C:
-		case <-late.C:
-			return
-		case <-s.cut:
-			return
-		}
-	}
-}
-
-// waiting tells whether something waits for room in an application's memory.
-func (s *Service) waiting() bool {
-	for _, x := range s.all() {
-		x.out.mu.Lock()
-		n := len(x.out.waiting)
-		x.out.mu.Unlock()
-		if n > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // logUndelivered logs, for each peer, what was received and not handed over.
 func (n *Node) logUndelivered() {
 	type sum struct{ messages, bytes int }
@@ -155,5 +125,25 @@ func (n *Node) logUndelivered() {
 		if p := n.peerAt(i); p != nil {
 			p.log.Warn("stopped with messages that applications did not take", zap.Int("messages", l.messages), zap.Int("bytes", l.bytes))
 		}
+	}
+}
+
+// cut ends the links that have operations of the socket, which then end: nobody else
+// can do without these links longer than the node, which ends as well. Its error is
+// ErrBusy if they go on nevertheless.
+func (s *nodeSocket) cut() error {
+	for _, op := range s.ops.all() {
+		op.peer.cut(op)
+	}
+	return s.ops.wait(func(*operation) bool { return true })
+}
+
+// cut ends the link that has an operation.
+func (p *peer) cut(op *operation) {
+	p.Lock()
+	l := p.Link(op.path)
+	p.Unlock()
+	if l != nil {
+		l.Close(transport.Abort)
 	}
 }

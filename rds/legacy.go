@@ -51,15 +51,6 @@ type legacyListener struct {
 	File  int
 }
 
-// legacySequence is the receive sequence of one generation of a peer.
-type legacySequence struct {
-	Local, Remote netip.Addr
-	Generation    uint32
-	Next          [conn.MaxPaths]uint64
-	Taken         uint64
-	Used          int64
-}
-
 // legacyPeer is a connection. Its links have ended.
 type legacyPeer struct {
 	Index         uint32

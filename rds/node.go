@@ -16,7 +16,9 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/loglimit"
+	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/choice"
 	"github.com/rds-go/rds/transport/loop"
@@ -26,8 +28,9 @@ import (
 // and one connection per peer host that all of them share.
 type Node struct {
 	cfg        Config
-	log        *zap.Logger // keeps to logLimit
-	plainLog   *zap.Logger // Config.Logger
+	inherited  *inheritance // what another process has left; nil: nothing
+	log        *zap.Logger  // keeps to logLimit
+	plainLog   *zap.Logger  // Config.Logger
 	logLimit   *loglimit.Limiter
 	wire       transport.Transport // carries messages to other hosts
 	self       transport.Transport // carries messages between the node's own addresses
@@ -37,7 +40,7 @@ type Node struct {
 	suspicion  suspicionRates
 	control    io.Closer
 	counters   counters
-	service    atomic.Pointer[Service]
+	served     atomic.Pointer[serverBox]
 	watchman   watchman
 	index      peerIndex
 	sequences  sequences
@@ -75,28 +78,41 @@ type peerKey struct {
 var _ Provider = (*Node)(nil)
 
 // NewNode starts a node. Close must be called to end it.
-func NewNode(cfg Config) (*Node, error) {
+func NewNode(cfg Config) (*Node, error) { return newNode(cfg, nil) }
+
+// inheritance is what a node takes over from another process when it is made.
+type inheritance struct {
+	generation uint32
+	begin      chan struct{} // closed when the node may begin to serve
+	sockets    *gnetloop.Inheritance
+	stateFile  func() (*statefile.File, error) // nil file: the predecessor had none
+	restore    func(*Node) error               // takes over addresses and connections
+}
+
+// newNode is NewNode for a node that takes over what another process has left; nil: nothing.
+func newNode(cfg Config, in *inheritance) (*Node, error) {
 	fail := func(err error) (*Node, error) { return nil, &OpError{Op: "node", Err: err} }
 	if err := cfg.Validate(); err != nil {
 		return fail(err)
 	}
 	cfg.setDefaults()
 	n := &Node{
-		plainLog: cfg.Logger, pool: new(buf.Pool), pages: newPageSource(), suspicion: suspicionRatesOf(cfg.Memory.PeerLookUps),
+		inherited: in, plainLog: cfg.Logger, pool: new(buf.Pool), pages: newPageSource(), suspicion: suspicionRatesOf(cfg.Memory.PeerLookUps),
 		locals: make(map[netip.Addr]*localAddr), peers: make(map[peerKey]*peer), socks: make(map[*nodeSocket]struct{}),
 	}
 	n.logLimit = loglimit.New(time.Now, n.listed)
 	cfg.Logger = n.logLimit.Logger(cfg.Logger)
 	n.cfg, n.log = cfg, cfg.Logger
 	n.allowed.Store(newAllowList(&cfg.Admission))
-	if in := cfg.inherited; in != nil {
-		n.generation = in.state.Generation
+	var sockets *gnetloop.Inheritance
+	if in != nil {
+		n.generation, sockets = in.generation, in.sockets
 	}
 	for n.generation == 0 {
 		n.generation = rand.Uint32()
 	}
 	var err error
-	if n.wire, err = wireTransport(&cfg, n.generation, gate{n}); err != nil {
+	if n.wire, err = wireTransport(&cfg, n.generation, gate{n}, sockets); err != nil {
 		return fail(err)
 	}
 	own := loop.NewNetwork().Transport()
@@ -118,8 +134,8 @@ func NewNode(cfg Config) (*Node, error) {
 			return nil, &OpError{Op: "listen", Local: netip.AddrPortFrom(a, 0), Err: err}
 		}
 	}
-	if cfg.inherited != nil {
-		if err := n.inherit(cfg.inherited); err != nil {
+	if in != nil {
+		if err := in.restore(n); err != nil {
 			_ = n.Close()
 			return fail(err)
 		}
@@ -316,14 +332,6 @@ func (n *Node) findOrMake(la *localAddr, key peerKey, stranger bool) (p *peer, m
 	return p, true, nil
 }
 
-// showMap shows a connection's congestion map, which the caller has locked, to
-// applications.
-func (n *Node) showMap(p *peer) {
-	if svc := n.service.Load(); svc != nil {
-		svc.showMap(p)
-	}
-}
-
 func (n *Node) eachPeer(f func(*peer)) {
 	n.mu.RLock()
 	peers := make([]*peer, 0, len(n.peers))
@@ -463,3 +471,17 @@ func closeAll[S interface{ close() error }](socks []S) (total DroppedError) {
 
 // now is the node's clock.
 func (n *Node) now() time.Time { return time.Now() }
+
+// known is the connection from la to a remote address, nil if there is none.
+func (n *Node) known(la *localAddr, remote netip.Addr) *peer {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.peers[peerKey{local: la.addr, remote: remote}]
+}
+
+// addresses is the number of addresses listened on.
+func (n *Node) addresses() int {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return len(n.locals)
+}

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"syscall"
 
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/tcp"
 )
 
-func tcpOptions(c *Config, g transport.Gate) tcp.Options {
+func tcpOptions(c *Config, g transport.Gate, in *gnetloop.Inheritance) tcp.Options {
 	return tcp.Options{
-		Port: c.Port, MaxMessage: c.MaxMessage, Gate: g, Inherited: c.inherited.sockets(), Sharing: c.Shared.sharing(), Logger: c.Logger,
+		Port: c.Port, MaxMessage: c.MaxMessage, Gate: g, Inherited: in, Sharing: c.Shared.sharing(), Logger: c.Logger,
 		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: c.localSendBuffer(), ReceiveBuffer: c.TCP.ReceiveBuffer,
 		KeepAliveIdle: c.TCP.KeepAliveIdle, KeepAliveInterval: c.TCP.KeepAliveInterval, KeepAliveCount: c.TCP.KeepAliveCount,
 		UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence, Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,

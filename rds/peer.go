@@ -137,7 +137,7 @@ func (o *driven) Committing() bool {
 	if v := o.Core.MapVersion(); v != o.mapsSeen {
 		o.mapsSeen, o.turned = v, true
 		o.marks.update(o.node.now(), o.Core.RefusedPorts())
-		o.node.showMap(o.peer())
+		o.node.server().showMap(o.peer())
 	}
 	return o.turned || len(o.ending) > 0
 }

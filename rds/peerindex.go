@@ -89,9 +89,7 @@ func (n *Node) indexLocked(p *peer) {
 		x.pages.Store(&pages)
 	}
 	x.place(p.index).Store(p)
-	if svc := n.service.Load(); svc != nil {
-		svc.show(p)
-	}
+	n.server().show(p)
 }
 
 // skipTo has the next peer get a number, which must not have been given before.
@@ -138,15 +136,12 @@ func (x *peerIndex) freeLocked(i uint32) {
 func (n *Node) unindexLocked(p *peer) {
 	x := &n.index
 	x.place(p.index).Store(nil)
-	svc := n.service.Load()
 	if p.told.Load() && p.index < ipc.MaxPeers {
 		x.told = append(x.told, toldPeer{p.index, p.local.addr, p.remote, n.now()})
 		n.sweepSoonLocked()
 		return
 	}
-	if svc != nil {
-		svc.hide(p)
-	}
+	n.server().hide(p)
 	x.freeLocked(p.index)
 }
 

@@ -64,12 +64,8 @@ func (n *Node) sweep() {
 		s.q.name(named)
 	}
 	unnamed.remove(named)
-	svc := n.service.Load()
-	if svc != nil {
-		for _, s := range svc.all() {
-			s.forget(unnamed)
-		}
-	}
+	svc := n.server()
+	svc.forget(unnamed)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.leaving.Load() { // A successor may have been told already which numbers are taken.
@@ -79,9 +75,7 @@ func (n *Node) sweep() {
 		if rests(t) || !unnamed.has(t.Index) { // restTold may have changed since.
 			return false
 		}
-		if svc != nil {
-			svc.table.RetirePeer(int(t.Index))
-		}
+		svc.retire(t.Index)
 		x.freeLocked(t.Index)
 		return true
 	})
@@ -97,33 +91,6 @@ func (n *Node) restTold(known *slotSet) {
 			t.since = n.now()
 		}
 	}
-}
-
-// forget removes the slots that the session still knows from ended, a set of slots whose
-// peers have ended and which no message in a queue names. The session forgets the rest of
-// ended. Slots that the application has looked up are not in ended, because the session
-// holds their peers. Other slots the application knows from messages only, and reads their
-// addresses before it takes the messages off the ring.
-func (x *session) forget(ended *slotSet) {
-	c := &x.out
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !x.slots || c.closed {
-		ended.remove(&x.heard)
-		return
-	}
-	named := new(slotSet)
-	name := func(e *ipc.Entry) {
-		if e.Op() == ipc.OpMessage && x.heard.has(e.Peer()) { // The application can write here, but must not keep slots that it was not told of.
-			named.add(e.Peer())
-		}
-	}
-	c.spill.Each(name)
-	for _, e := range c.ring.Left(0) {
-		name(&e)
-	}
-	ended.remove(named)
-	x.heard.remove(ended)
 }
 
 // name adds the numbers that messages in the queue name to a set.

@@ -30,9 +30,7 @@ func carriageOf(l transport.Link) carriage {
 func (p *peer) carriesLocked(i int, l transport.Link) {
 	if i == 0 {
 		p.carries = carriageOf(l)
-		if svc := p.node.service.Load(); svc != nil {
-			svc.showCarriage(p)
-		}
+		p.node.server().showCarriage(p)
 	}
 }
 

@@ -355,3 +355,12 @@ func (t *sequences) size() (records, reserved, limit int) {
 	defer t.mu.Unlock()
 	return t.records, t.reserved, t.limit
 }
+
+// legacySequence is the receive sequence of one generation of a peer.
+type legacySequence struct {
+	Local, Remote netip.Addr
+	Generation    uint32
+	Next          [conn.MaxPaths]uint64
+	Taken         uint64
+	Used          int64
+}

@@ -3,19 +3,16 @@ package rds
 import (
 	"errors"
 	"net"
-	"net/netip"
 	"os"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/internal/ipc"
-	"github.com/rds-go/rds/internal/wire"
 )
 
 // Service lets other processes use a node's sockets: applications attach to
@@ -64,7 +61,11 @@ const (
 )
 
 // NewService starts serving n's sockets. Close it before the node.
-func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
+func NewService(n *Node, cfg ServiceConfig) (*Service, error) { return newService(n, cfg, nil) }
+
+// newService is NewService for a service that takes over what another process has left; nil:
+// nothing.
+func newService(n *Node, cfg ServiceConfig, in *estate) (*Service, error) {
 	fail := func(err error) (*Service, error) { return nil, &OpError{Op: "serve", Err: err} }
 	if err := cfg.Validate(); err != nil {
 		return fail(err)
@@ -87,19 +88,16 @@ func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
 			return fail(err)
 		}
 	}
-	if cfg.inherited != nil {
-		if err := s.inherit(cfg.inherited); err != nil {
+	if in != nil {
+		if err := s.inherit(in); err != nil {
 			return fail(err)
 		}
 	}
-	n.mu.Lock()
-	if n.ending || !n.service.CompareAndSwap(nil, s) {
-		n.mu.Unlock()
+	if !n.serve(s) {
 		s.unlisten()
 		s.tableFD.Close()
 		return fail(errors.New("the node is closed, or served already"))
 	}
-	n.mu.Unlock()
 	n.eachPeer(func(p *peer) {
 		s.show(p)
 		p.Lock()
@@ -107,7 +105,7 @@ func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
 		s.showCarriage(p)
 		p.Unlock()
 	})
-	if cfg.inherited == nil {
+	if in == nil {
 		s.begin()
 	}
 	return s, nil
@@ -151,65 +149,6 @@ func (s *Service) all() []*session {
 	return out
 }
 
-// Drain ends the node's part in RDS so that nothing is lost, at most for the node's
-// linger time: it refuses new sessions and new sockets, marks all ports congested, waits
-// until everything that applications have sent is acknowledged, ends all links, having
-// read each to its end, and hands over what has come. Applications with
-// ClientConfig.Reconnect keep what they submit meanwhile for the next daemon. What
-// applications sent that have ended since counts, too.
-//
-// What is left is logged for each peer, and its senders hear that it was dropped; the
-// error then holds a *DroppedError. Close ends a Drain, and is what remains to be done.
-func (s *Service) Drain() error {
-	s.draining.Store(true)
-	until := time.Now().Add(max(0, s.node.cfg.Linger))
-	s.node.beginLeaving()
-	socks := make(map[*appSocket]struct{})
-	for _, x := range s.all() {
-		x.mu.Lock()
-		x.leaveLocked()
-		for _, a := range x.sockets {
-			if a != nil {
-				socks[a] = struct{}{}
-			}
-		}
-		x.mu.Unlock()
-	}
-	s.mu.Lock()
-	for a := range s.lingering {
-		socks[a] = struct{}{}
-	}
-	s.mu.Unlock()
-	var (
-		wg   sync.WaitGroup
-		mu   sync.Mutex
-		left DroppedError
-	)
-	for a := range socks {
-		if a.s.account.Messages() == 0 {
-			continue
-		}
-		wg.Go(func() {
-			a.await(s.node.cfg.Linger * 3 / 4) // the last quarter is for the steps that follow
-			messages, bytes := a.s.abandon()
-			mu.Lock()
-			left.Messages += messages
-			left.Bytes += bytes
-			mu.Unlock()
-		})
-	}
-	wg.Wait()
-	if s.node.cfg.Linger > 0 {
-		s.node.leave(until, s.cut)
-		s.handOver(until)
-	}
-	s.node.logUndelivered()
-	if left.Messages > 0 {
-		return &OpError{Op: "drain", Err: &left}
-	}
-	return nil
-}
-
 // Close ends all sessions: their applications' calls fail, at once or when the
 // operations that are under way have ended. What they have sent may take the node's
 // linger time, unless Drain was called before; the error then holds a *DroppedError
@@ -234,7 +173,7 @@ func (s *Service) Close() error {
 		x.end(net.ErrClosed)
 	}
 	s.work.Wait()
-	s.node.service.Store(nil)
+	s.node.unserve()
 	s.tableFD.Close()
 	// The table stays mapped until nobody reads it: the node may still write.
 	s.mu.Lock()
@@ -253,66 +192,6 @@ func (s *Service) unlisten() {
 	_ = s.listener.Close()
 }
 
-// show puts a connection into the table.
-func (s *Service) show(p *peer) {
-	if p.index < ipc.MaxPeers {
-		if err := s.table.SetPeer(int(p.index), p.local.addr, p.remote); err != nil {
-			s.log.Warn("a peer that applications cannot reach", zap.Stringer("peer", p.remote), zap.Error(err))
-			return
-		}
-		s.showDown(p)
-	}
-}
-
-// shows tells whether the table has a connection: it has not ended, nor is there another
-// one in its slot.
-func (s *Service) shows(p *peer) bool { return p.index < ipc.MaxPeers && s.node.peerAt(p.index) == p }
-
-// hide takes a connection that has ended out of the table.
-func (s *Service) hide(p *peer) {
-	if p.index < ipc.MaxPeers {
-		s.table.ClearPeer(int(p.index))
-	}
-}
-
-// slots are the generations of the slots of the table.
-func (s *Service) slots() []uint32 {
-	s.node.mu.RLock()
-	defer s.node.mu.RUnlock()
-	return s.table.Slots()
-}
-
-// showDown puts into the table whether there is no link to a peer, and whether there may
-// be one. Of two calls at once
-// the later one says what is.
-func (s *Service) showDown(p *peer) {
-	if s.shows(p) {
-		p.sharesMu.Lock()
-		s.table.SetDown(int(p.index), p.down.Load(), p.barred.Load())
-		p.sharesMu.Unlock()
-	}
-}
-
-// showMap puts what ports of a connection, which the caller has locked, take no
-// messages into the table.
-func (s *Service) showMap(p *peer) {
-	if s.shows(p) {
-		m := p.Core.RefusedPorts()
-		if m == nil {
-			m = new(wire.CongestionMap)
-		}
-		s.table.SetMap(int(p.index), m)
-	}
-}
-
-// showCarriage puts what the links of a connection carry, which the caller has
-// locked, into the table.
-func (s *Service) showCarriage(p *peer) {
-	if s.shows(p) {
-		s.table.SetCarriage(int(p.index), [...]ipc.Carriage{undecided: ipc.CarriesUnknown, plain: ipc.CarriesMessages, operators: ipc.CarriesOperations}[p.carries])
-	}
-}
-
 // mapNews tells the applications that wait for it that a map has arrived.
 func (s *Service) mapNews() {
 	for _, x := range s.all() {
@@ -328,9 +207,4 @@ func (s *Service) admissionNews() {
 		x.maps.Take()
 		x.out.event(ipc.OpMaps, 0)
 	}
-}
-
-// serves tells whether applications may bind to an address.
-func (n *Node) serves(a netip.Addr) bool {
-	return len(n.cfg.Addresses) == 0 || slices.ContainsFunc(n.cfg.Addresses, func(b netip.Addr) bool { return b.Unmap() == a })
 }

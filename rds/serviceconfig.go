@@ -65,8 +65,6 @@ type ServiceConfig struct {
 
 	// Logger receives one line per change of state; nil means the node's.
 	Logger *zap.Logger
-
-	inherited *inheritance // what another process has left; nil: nothing
 }
 
 // PortRule reserves the ports First to Last for some users and groups.

@@ -407,54 +407,6 @@ func (x *session) resolve(local, remote netip.Addr, connect bool) (*ipc.Reply, e
 	return &ipc.Reply{Peer: p.index}, nil
 }
 
-// known is the connection from la to a remote address, nil if there is none.
-func (n *Node) known(la *localAddr, remote netip.Addr) *peer {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return n.peers[peerKey{local: la.addr, remote: remote}]
-}
-
-// addresses is the number of addresses listened on.
-func (n *Node) addresses() int {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	return len(n.locals)
-}
-
-// report answers CallInfo, in parts.
-func (x *session) report(id uint64, send func(*ipc.Reply)) {
-	err := x.describe(func(b []byte) {
-		for len(b) > ipc.DataPart {
-			send(&ipc.Reply{ID: id, Data: b[:ipc.DataPart], More: true})
-			b = b[ipc.DataPart:]
-		}
-		send(&ipc.Reply{ID: id, Data: b})
-	})
-	if err != nil {
-		send(failed(id, err))
-	}
-}
-
-// info describes the session.
-func (x *session) info() SessionInfo {
-	i := SessionInfo{
-		ID: x.id, PID: x.cred.PID, UID: x.cred.UID, GID: x.cred.GID, Command: x.command, Since: x.since,
-		Sockets: int(x.bound.Load()), SendQueued: int(x.queued.Load()), SendBudget: x.promised,
-		ReceiveArena: x.mem.soft, ReceiveLent: x.mem.used(),
-		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(),
-		RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(), Stalled: x.flows.stalls.Load(),
-		CongestionBlocked: x.congBlocked.Load(), CongestionErrors: x.congErrors.Load(), QueueFull: x.queueFull.Load(),
-		Queue: x.queue.number, Backlog: int(x.queue.backlog.Load()), NotReady: x.queue.full.Load(),
-	}
-	x.out.mu.Lock()
-	i.Waiting = x.out.spill.Len()
-	for _, a := range x.out.waiting {
-		i.Waiting += int(a.s.q.count.Load())
-	}
-	x.out.mu.Unlock()
-	return i
-}
-
 func (x *session) logEnd(cause error) {
 	fields := []zap.Field{zap.Uint64("sent", x.sentMessages.Load()), zap.Uint64("received", x.recvMessages.Load())}
 	switch {
@@ -463,4 +415,17 @@ func (x *session) logEnd(cause error) {
 	default:
 		x.log.Info("application detached", fields...)
 	}
+}
+
+// decide tells whether a socket may send to a peer by a transport, which is decided
+// if it was not. The caller holds mu.
+func (x *session) decide(a *appSocket, peer uint32, w Wire) error {
+	p := x.node.peerAt(peer)
+	if p == nil || p.local != a.s.la || ipc.ServerOf(string(w)) == ipc.ServerUnknown {
+		return ErrInvalid
+	}
+	if err := a.s.has(w); err != nil {
+		return err
+	}
+	return a.s.admits(p.remote, w)
 }

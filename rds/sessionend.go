@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/ipc"
-	"github.com/rds-go/rds/transport"
 )
 
 // end ends the session, whoever's idea it is: what was submitted is taken, the
@@ -101,25 +100,5 @@ func (x *session) endOperation(l *lentOperation) {
 	x.seg.drop()
 	if x.operations.Add(-1) == 0 {
 		x.quiet.wake(-1)
-	}
-}
-
-// cut ends the links that have operations of the socket, which then end: nobody else
-// can do without these links longer than the node, which ends as well. Its error is
-// ErrBusy if they go on nevertheless.
-func (s *nodeSocket) cut() error {
-	for _, op := range s.ops.all() {
-		op.peer.cut(op)
-	}
-	return s.ops.wait(func(*operation) bool { return true })
-}
-
-// cut ends the link that has an operation.
-func (p *peer) cut(op *operation) {
-	p.Lock()
-	l := p.Link(op.path)
-	p.Unlock()
-	if l != nil {
-		l.Close(transport.Abort)
 	}
 }

@@ -163,10 +163,9 @@ func (p *peer) reshare() {
 		}
 	}
 	p.sharesMu.Unlock()
-	if svc := p.node.service.Load(); svc != nil {
-		svc.showDown(p)
-		svc.mapNews() // wakes senders that p has no message of yet
-	}
+	svc := p.node.server()
+	svc.showDown(p)
+	svc.mapNews() // wakes senders that p has no message of yet
 	for _, s := range socks {
 		s.owner.reshared()
 		s.writers.wake(-1)

@@ -180,10 +180,9 @@ func (r *receiveMemory) begin(a *appSocket, n int) *block {
 	return k
 }
 
-// whole says that the message in b, if b is a block, has come whole.
-func whole(b *buf.Buf) {
-	k, ok := b.Owner().(*block)
-	if !ok || !k.begun {
+// Whole says that the message in the block has come whole.
+func (k *block) Whole() {
+	if !k.begun {
 		return
 	}
 	k.mem.mu.Lock()

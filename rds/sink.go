@@ -109,7 +109,11 @@ func (k *sink) remember() {
 }
 
 // Whole is for driver.Sink.
-func (k *sink) Whole(owned *buf.Buf) { whole(owned) }
+func (k *sink) Whole(owned *buf.Buf) {
+	if b, ok := owned.Owner().(interface{ Whole() }); ok { // memory of an owner's, which counts what has begun
+		b.Whole()
+	}
+}
 
 // Take takes a message for a socket.
 func (k *sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdict {
@@ -289,20 +293,9 @@ func (k *sink) Closed() {
 		k.reader.Close()
 	}
 	if k.rx.Caps().Queues {
-		k.peer.node.forgetLink(k.rx.Link())
+		k.peer.node.server().unlink(k.rx.Link())
 	}
 	if k.rx.Caps().Reserves {
 		k.peer.local.leave(k.rx.Link())
-	}
-}
-
-// forgetLink has attached applications forget a link that has ended.
-func (n *Node) forgetLink(l transport.Link) {
-	svc := n.service.Load()
-	if svc == nil {
-		return
-	}
-	for _, x := range svc.all() {
-		x.queue.forget(l)
 	}
 }

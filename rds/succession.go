@@ -47,7 +47,7 @@ const (
 func (n *Node) succeed() {
 	u := &n.succession
 	u.opened = make(chan struct{})
-	if in := n.cfg.inherited; in != nil {
+	if in := n.inherited; in != nil {
 		u.held = true
 		f, err := in.stateFile()
 		if err != nil {
@@ -204,7 +204,7 @@ func (n *Node) endSuccession() {
 		u.grace.Stop()
 	}
 	u.open()
-	if in := n.cfg.inherited; u.file != nil && (in == nil || isClosed(in.begin)) { // else the lock is the predecessor's
+	if in := n.inherited; u.file != nil && (in == nil || isClosed(in.begin)) { // else the lock is the predecessor's
 		u.file.Close()
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
 )
 
 // Causes of a WaitInfo, as its Cause has them.
@@ -139,3 +141,6 @@ func (s *waitScope) end() {
 		s.list.leave(s.w)
 	}
 }
+
+// waitCauses are the causes as a cell has them.
+var waitCauses = map[ipc.WaitCause]string{ipc.WaitRoom: CauseSendBuffer, ipc.WaitPort: CauseCongested, ipc.WaitMemory: CauseMemory, ipc.WaitPeer: CauseBudget}

@@ -68,11 +68,7 @@ func (n *Node) why(now time.Time) []WaitInfo {
 		y.senders(s)
 		y.receiver(s)
 	}
-	if svc := n.service.Load(); svc != nil {
-		for _, x := range svc.all() {
-			y.session(x)
-		}
-	}
+	n.server().waits(y)
 	for i := range y.out {
 		y.finish(&y.out[i])
 	}
@@ -267,21 +263,4 @@ func (y *waitReport) receiver(s *nodeSocket) {
 	}
 	bytes, count := s.owner.waiting()
 	y.add(WaitInfo{Cause: CauseReceiver, Since: time.Unix(0, s.congestedAt.Load()), Messages: int(count), Bytes: int(bytes), Detail: "its receive buffer is full: peers hold back what is for it"}, s)
-}
-
-// session lists what an application as a whole waits for.
-func (y *waitReport) session(x *session) {
-	mine := whose{true, x.cred.UID}
-	w := WaitInfo{PID: x.cred.PID, Command: x.command, whose: mine}
-	if x.overBudget.Load() {
-		w.Cause, w.Since, w.Bytes, w.Detail = CauseBudget, time.Unix(0, x.stalledAt.Load()), int(x.queued.Load()), "the send budget of the application"
-		if x.fatesFull.Load() {
-			w.Cause, w.Detail = CauseFates, "fates that the application has not received"
-		}
-		y.add(w, nil)
-	}
-	if x.queue.full.Load() {
-		y.add(WaitInfo{Cause: CauseReceiver, Since: time.Unix(0, x.queue.fullAt.Load()), PID: x.cred.PID, Command: x.command, whose: mine,
-			Bytes: int(x.queue.backlog.Load()), Detail: "its receive queue is not ready: peers on XRC hold back what is for any of its ports"}, nil)
-	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/choice"
 	"github.com/rds-go/rds/transport/rdma"
@@ -71,20 +72,21 @@ type XRCConfig struct {
 	Patience time.Duration
 }
 
-// wireTransport makes the transport to other hosts, of a node in this incarnation.
-func wireTransport(c *Config, generation uint32, g transport.Gate) (transport.Transport, error) {
+// wireTransport makes the transport to other hosts, of a node in this incarnation. in are the
+// sockets that it takes over.
+func wireTransport(c *Config, generation uint32, g transport.Gate, in *gnetloop.Inheritance) (transport.Transport, error) {
 	if c.Transport != nil {
 		return c.Transport, nil
 	}
 	var other, preferred transport.Transport
 	if c.Wire != WireXRC {
-		t, err := tcp.New(tcpOptions(c, g))
+		t, err := tcp.New(tcpOptions(c, g, in))
 		if err != nil || c.Wire == WireTCP {
 			return t, err
 		}
 		other = t
 	}
-	preferred, err := rdma.New(xrcOptions(c, generation, g))
+	preferred, err := rdma.New(xrcOptions(c, generation, g, in))
 	switch {
 	case err != nil && other != nil:
 		_ = other.Close()
@@ -146,10 +148,10 @@ func (c *Config) portFields() (fields []zap.Field) {
 	return fields
 }
 
-func xrcOptions(c *Config, generation uint32, g transport.Gate) rdma.Options {
+func xrcOptions(c *Config, generation uint32, g transport.Gate, in *gnetloop.Inheritance) rdma.Options {
 	return rdma.Options{
 		Generation: generation, Port: c.xrcPort(), CRC: rdma.CRC(c.XRC.CRC), Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
-		Overrun: c.ReceiveOverrun, Gate: g, Memory: c.Memory, Inherited: c.inherited.sockets(), Sharing: c.Shared.sharing(),
+		Overrun: c.ReceiveOverrun, Gate: g, Memory: c.Memory, Inherited: in, Sharing: c.Shared.sharing(),
 		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: c.localSendBuffer(), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
 		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
 	}

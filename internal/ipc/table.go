@@ -300,3 +300,25 @@ func (t *Table) Maps() uint64 { return t.word(offTableMaps).Load() }
 
 // Generation is the daemon's.
 func (t *Table) Generation() uint32 { return uint32(t.word(offTableGen).Load()) }
+
+// ServerOf is the Server of the transport with a name; ServerUnknown for another name.
+func ServerOf(transport string) Server {
+	switch transport {
+	case "xrc":
+		return ServerXRC
+	case "tcp":
+		return ServerTCP
+	}
+	return ServerUnknown
+}
+
+// Transport is the name of the transport, empty if it is not known which it is.
+func (s Server) Transport() string {
+	switch s {
+	case ServerXRC:
+		return "xrc"
+	case ServerTCP:
+		return "tcp"
+	}
+	return ""
+}

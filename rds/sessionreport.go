@@ -1,0 +1,137 @@
+package rds
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// reportTurns are those of a user's applications, of which one at a time gets a report.
+type reportTurns struct {
+	token chan struct{} // one token; its holder makes the report, and may use the fields below
+	rest  time.Time     // nobody has the turn before
+	of    *snapshot
+	text  []byte // what the user may see of the snapshot, as JSON
+}
+
+func newReportTurns() reportTurns {
+	t := reportTurns{token: make(chan struct{}, 1)}
+	t.token <- struct{}{}
+	return t
+}
+
+// describe gives the session's part of a recent report to send. A user's applications rest
+// after each answer: its cost is the daemon's too.
+func (x *session) describe(send func([]byte)) error {
+	t := &x.user.turns
+	select {
+	case <-t.token:
+	case <-x.done:
+		return errSilent
+	}
+	defer func() { t.token <- struct{}{} }()
+	if wait := time.Until(t.rest); wait > 0 && !pauseFor(wait, x.done) {
+		return errSilent
+	}
+	begun := time.Now()
+	defer func() { t.rest = time.Now().Add(min(reportPause, max(reportLeast, reportRest*time.Since(begun)))) }()
+	since := begun.Add(-reportAge)
+	if changed := time.Unix(0, x.changed.Load()); changed.After(since) { // a session finds in a report what it has done before
+		since = changed
+	}
+	s := x.node.report(since, x.done)
+	switch {
+	case s == nil:
+		return errSilent
+	case s.err != nil:
+		return s.err
+	}
+	begun = time.Now()
+	text, err := x.text(s)
+	if err == nil {
+		send(text)
+	}
+	return err
+}
+
+// text is what the session may see of a snapshot. It has the turn.
+func (x *session) text(s *snapshot) (b []byte, err error) {
+	if x.svc.sees(x) {
+		return s.text()
+	}
+	t := &x.user.turns
+	if t.of == s {
+		return t.text, nil
+	}
+	info := s.info.of(x.cred.UID)
+	info.Provider = ProviderDaemon
+	if b, err = json.Marshal(&info); err == nil {
+		t.of, t.text = s, b
+	}
+	return b, err
+}
+
+// report answers CallInfo, in parts.
+func (x *session) report(id uint64, send func(*ipc.Reply)) {
+	err := x.describe(func(b []byte) {
+		for len(b) > ipc.DataPart {
+			send(&ipc.Reply{ID: id, Data: b[:ipc.DataPart], More: true})
+			b = b[ipc.DataPart:]
+		}
+		send(&ipc.Reply{ID: id, Data: b})
+	})
+	if err != nil {
+		send(failed(id, err))
+	}
+}
+
+// info describes the session.
+func (x *session) info() SessionInfo {
+	i := SessionInfo{
+		ID: x.id, PID: x.cred.PID, UID: x.cred.UID, GID: x.cred.GID, Command: x.command, Since: x.since,
+		Sockets: int(x.bound.Load()), SendQueued: int(x.queued.Load()), SendBudget: x.promised,
+		ReceiveArena: x.mem.soft, ReceiveLent: x.mem.used(),
+		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(),
+		RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(), Stalled: x.flows.stalls.Load(),
+		CongestionBlocked: x.congBlocked.Load(), CongestionErrors: x.congErrors.Load(), QueueFull: x.queueFull.Load(),
+		Queue: x.queue.number, Backlog: int(x.queue.backlog.Load()), NotReady: x.queue.full.Load(),
+	}
+	x.out.mu.Lock()
+	i.Waiting = x.out.spill.Len()
+	for _, a := range x.out.waiting {
+		i.Waiting += int(a.s.q.count.Load())
+	}
+	x.out.mu.Unlock()
+	return i
+}
+
+// waits lists what the application as a whole waits for.
+func (x *session) waits(y *waitReport) {
+	mine := whose{true, x.cred.UID}
+	w := WaitInfo{PID: x.cred.PID, Command: x.command, whose: mine}
+	if x.overBudget.Load() {
+		w.Cause, w.Since, w.Bytes, w.Detail = CauseBudget, time.Unix(0, x.stalledAt.Load()), int(x.queued.Load()), "the send budget of the application"
+		if x.fatesFull.Load() {
+			w.Cause, w.Detail = CauseFates, "fates that the application has not received"
+		}
+		y.add(w, nil)
+	}
+	if x.queue.full.Load() {
+		y.add(WaitInfo{Cause: CauseReceiver, Since: time.Unix(0, x.queue.fullAt.Load()), PID: x.cred.PID, Command: x.command, whose: mine,
+			Bytes: int(x.queue.backlog.Load()), Detail: "its receive queue is not ready: peers on XRC hold back what is for any of its ports"}, nil)
+	}
+}
+
+// describe is for server.
+func (s *Service) describe(info *Info) (users map[*peer][]uint32) {
+	info.Sessions, info.Users = s.Sessions(), s.Users()
+	return s.usersOfPeers()
+}
+
+// waits is for server.
+func (s *Service) waits(y *waitReport) {
+	for _, x := range s.all() {
+		x.waits(y)
+	}
+}
