@@ -5,34 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/rds-go/rds/internal/resolve"
 )
-
-// ParseAddr reads an "IP:port", such as "10.0.0.1:4000" or "[2001:db8::1]:4000", with
-// an IP address that a host may have. It does not look up names; ResolveAddr does.
-func ParseAddr(address string) (netip.AddrPort, error) {
-	a, err := parseAddr(address)
-	if err != nil {
-		return netip.AddrPort{}, &OpError{Op: "parse address", Err: err}
-	}
-	return a, nil
-}
-
-// ResolveAddr reads an "IP:port" as ParseAddr does, or a "host:port", whose host it
-// looks up, for at most 5 s. Of a host that has several addresses it takes the first
-// IPv4 address in the order of the system's resolver, and the first IPv6 address if
-// there is no IPv4 address.
-func ResolveAddr(ctx context.Context, address string) (netip.AddrPort, error) {
-	all, err := resolveAddrs(ctx, address)
-	if err != nil {
-		return netip.AddrPort{}, &OpError{Op: "resolve", Err: err}
-	}
-	return all[0], nil
-}
 
 // addressError is what is wrong with an address that was given as text, or with one that
 // no socket can have. It is ErrInvalid.
@@ -133,47 +110,6 @@ func checkLocal(addr netip.AddrPort) error {
 	return nil
 }
 
-// bindable is the address that a socket is to be bound to: addr, with the node's only
-// address if addr has none.
-func (n *Node) bindable(addr netip.AddrPort) (netip.AddrPort, error) {
-	addr = unmap(addr)
-	if !addr.Addr().IsValid() {
-		ip, err := onlyAddress(n.ownAddresses())
-		if err != nil {
-			return addr, err
-		}
-		addr = netip.AddrPortFrom(ip, addr.Port())
-	}
-	return addr, checkLocal(addr)
-}
-
-// ownAddresses are those that sockets of the node may have: the configured ones, or what
-// has been bound so far.
-func (n *Node) ownAddresses() []netip.Addr {
-	var own []netip.Addr
-	for _, a := range n.cfg.Addresses {
-		own = append(own, a.Unmap())
-	}
-	if own == nil {
-		for _, la := range n.allLocals() {
-			own = append(own, la.addr)
-		}
-	}
-	slices.SortFunc(own, netip.Addr.Compare)
-	return slices.Compact(own)
-}
-
-// onlyAddress is the one address there is, which ":port" means.
-func onlyAddress(own []netip.Addr) (netip.Addr, error) {
-	switch len(own) {
-	case 1:
-		return own[0], nil
-	case 0:
-		return netip.Addr{}, fmt.Errorf("%w: a port alone is at the only address, and there is none yet: name one of this host's, %s", ErrInvalid, enumerate(hostAddresses()))
-	}
-	return netip.Addr{}, fmt.Errorf("%w: a port alone is at the only address, and there are several: name one of %s", ErrInvalid, enumerate(own))
-}
-
 // foreign is the error for a local address that is not one of have, which belong to whose.
 func foreign(whose string, have []netip.Addr) error {
 	return fmt.Errorf("%w: it is not an address of %s, which has %s", ErrAddressNotAvailable, whose, enumerate(have))
@@ -216,7 +152,9 @@ func hostAddresses() []netip.Addr {
 	return append(others, loopback...)
 }
 
-// serves tells whether applications may bind to an address.
-func (n *Node) serves(a netip.Addr) bool {
-	return len(n.cfg.Addresses) == 0 || slices.ContainsFunc(n.cfg.Addresses, func(b netip.Addr) bool { return b.Unmap() == a })
+func unicast(a netip.Addr) bool {
+	a = a.Unmap()
+	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }
+
+func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -14,48 +14,6 @@ import (
 	"github.com/rds-go/rds/transport"
 )
 
-// maxPrefixes bounds Admission.Allow.
-const maxPrefixes = 65536
-
-// Admission says which peers a node has connections with.
-type Admission struct {
-	// Allow lists the addresses of peers. Empty allows everybody. Otherwise a
-	// connection from any other address is reset right behind accept, no other
-	// address is dialed, and sending to one fails with ErrPermission. A node's own
-	// addresses are always allowed. IPv4 addresses may be written mapped into IPv6.
-	// At most 65,536 prefixes.
-	Allow []netip.Prefix
-}
-
-// Validate returns nil or an error that names the first prefix that is wrong.
-func (a *Admission) Validate() error {
-	if len(a.Allow) > maxPrefixes {
-		return fmt.Errorf("%d prefixes, at most %d", len(a.Allow), maxPrefixes)
-	}
-	for _, p := range a.Allow {
-		if _, ok := unmapPrefix(p); !ok {
-			return fmt.Errorf("%v is not a prefix", p)
-		}
-	}
-	return nil
-}
-
-// unmapPrefix is the IPv4 form of a prefix of mapped addresses, with no bits behind its
-// length. A prefix that holds mapped and other addresses has no meaning here.
-func unmapPrefix(p netip.Prefix) (netip.Prefix, bool) {
-	if !p.IsValid() {
-		return p, false
-	}
-	if a := p.Addr(); a.Is4In6() {
-		const mapped = 96
-		if p.Bits() < mapped {
-			return p, false
-		}
-		p = netip.PrefixFrom(a.Unmap(), p.Bits()-mapped)
-	}
-	return p.Masked(), true
-}
-
 // allowList is an Admission made ready for look-ups. It does not change.
 type allowList struct {
 	prefixes map[netip.Prefix]struct{}
@@ -113,16 +71,6 @@ func (n *Node) allows(a netip.Addr) bool {
 	l := n.allowed.Load()
 	return l == nil || l.has(a) || n.local(a.Unmap()) != nil
 }
-
-// notAllowedError is the ErrPermission of what concerns a peer that is not on the
-// allow-list.
-type notAllowedError struct{ peer netip.Addr }
-
-func (e *notAllowedError) Error() string {
-	return e.peer.String() + " is not on the allow-list: " + ErrPermission.Error()
-}
-
-func (e *notAllowedError) Unwrap() error { return ErrPermission }
 
 // SetAdmission changes which peers the node has connections with. Connections with peers
 // that are no longer allowed are reset before it returns. Messages that wait for such a

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
@@ -53,11 +52,11 @@ type attachment struct {
 	origins  map[uint32]origin
 
 	sockMu sync.Mutex
-	socks  [maxSessionSockets]atomic.Pointer[clientSocket] // sockets by index; written under sockMu
-	closed map[uint32]uint16                               // by index: number of the last socket there that was closed
-	early  map[uint32][]recvItem                           // messages of sockets that are not registered yet
-	fates  map[uint32][]conn.Fate                          // fates of messages submitted again, of sockets that are not registered yet
-	coming map[uint32]comingSocket                         // sockets that are being bound again, by number
+	socks  [ipc.MaxSockets]atomic.Pointer[clientSocket] // sockets by index; written under sockMu
+	closed map[uint32]uint16                            // by index: number of the last socket there that was closed
+	early  map[uint32][]recvItem                        // messages of sockets that are not registered yet
+	fates  map[uint32][]conn.Fate                       // fates of messages submitted again, of sockets that are not registered yet
+	coming map[uint32]comingSocket                      // sockets that are being bound again, by number
 }
 
 func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
@@ -133,40 +132,6 @@ func (m clientMappings) close() {
 		_ = m.table.Close()
 	}
 }
-
-// remoteErrors are the errors of calls by errno.
-var remoteErrors = func() map[syscall.Errno]error {
-	m := make(map[syscall.Errno]error)
-	for _, e := range []error{
-		ErrWouldBlock, ErrCongested, ErrMessageTooLong, ErrNotConnected, ErrAddressInUse, ErrAddressNotAvailable,
-		ErrInvalid, ErrNotSupported, ErrNoTransport, ErrPermission, ErrTooMany, ErrQuota, ErrBusy, errDestination, errFault,
-	} {
-		m[e.(*sentinel).errno] = e
-	}
-	m[syscall.EBADF] = net.ErrClosed
-	return m
-}()
-
-// remoteError is the error of a call that the daemon refused.
-func remoteError(errno int, text string) error {
-	e, ok := remoteErrors[syscall.Errno(errno)]
-	if !ok {
-		return fmt.Errorf("%s: %w", text, syscall.Errno(errno))
-	}
-	if e.Error() == text {
-		return e
-	}
-	return &toldError{text, e}
-}
-
-// toldError is one of our errors with the daemon's words.
-type toldError struct {
-	text string
-	err  error
-}
-
-func (e *toldError) Error() string { return e.text }
-func (e *toldError) Unwrap() error { return e.err }
 
 // call asks the daemon and waits for its answer.
 func (t *attachment) call(ctx context.Context, q ipc.Request) (*ipc.Reply, error) {
@@ -400,7 +365,7 @@ func (t *attachment) unregister(s *clientSocket, id uint32) {
 
 // socket finds a socket by its number.
 func (t *attachment) socket(id uint32) *clientSocket {
-	if i := id & 0xffff; i < maxSessionSockets {
+	if i := id & 0xffff; i < ipc.MaxSockets {
 		if s := t.socks[i].Load(); s != nil {
 			if h := s.half.Load(); h != nil && h.id == id && h.t == t {
 				return s

@@ -106,11 +106,11 @@ func TestTrySendBatchStopsAtTheSendBuffer(t *testing.T) {
 			t.Errorf("%d messages after the cancel", k)
 		}
 	}()
-	eventually(t, "it waits", func() bool { return s.node.writers.n.Load() == 1 })
+	eventually(t, "it waits", func() bool { return halfOf(s).writers.n.Load() == 1 })
 	if err := s.CancelSentTo(to); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it waits again", func() bool { return s.node.writers.n.Load() == 1 && s.node.account.Bytes() == 1200 })
+	eventually(t, "it waits again", func() bool { return halfOf(s).writers.n.Load() == 1 && halfOf(s).account.Bytes() == 1200 })
 	cancel()
 	<-done
 }

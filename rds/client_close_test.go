@@ -57,7 +57,7 @@ func TestLingeringSocketLeavesItsCell(t *testing.T) {
 	if err := next.CancelSentTo(addrOf(noAddr, 0)); err != nil {
 		t.Fatal(err)
 	}
-	h := next.client.half.Load()
+	h := clientHalfOf(next).half.Load()
 	if h.hasRoom(); h.account.Bytes() != 0 || h.account.Messages() != 0 {
 		t.Errorf("%d messages, %d bytes in an empty buffer", h.account.Messages(), h.account.Bytes())
 	}

@@ -167,7 +167,7 @@ func TestDrainLogsWhatIsLeft(t *testing.T) {
 	}
 	eventually(t, "all to be taken", func() bool {
 		info, err := n.Info()
-		return err == nil && slices.ContainsFunc(info.Sockets, func(i SocketInfo) bool { return i.SendQueued == 5 }) && unread.node.q.count.Load() == 3
+		return err == nil && slices.ContainsFunc(info.Sockets, func(i SocketInfo) bool { return i.SendQueued == 5 }) && halfOf(unread).q.count.Load() == 3
 	})
 	if err := svc.Drain(); err == nil {
 		t.Error("nothing is left")

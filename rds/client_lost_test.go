@@ -10,17 +10,17 @@ import (
 // hear of the end when tell is called.
 func endingDaemon(t *testing.T, d *restarted, s *Socket, to netip.AddrPort) (tell func()) {
 	t.Helper()
-	att := s.client.half.Load().t
+	att := clientHalfOf(s).half.Load().t
 	d.leave()
 	mustSend(t, s, to, []byte("left"))
-	s.client.unsent.mu.Lock() // holds up salvage
+	clientHalfOf(s).unsent.mu.Lock() // holds up salvage
 	d.stop()
 	eventually(t, "the end", func() bool {
 		att.submission.mu.Lock()
 		defer att.submission.mu.Unlock()
 		return att.submission.dead
 	})
-	return s.client.unsent.mu.Unlock
+	return clientHalfOf(s).unsent.mu.Unlock
 }
 
 // A send that finds the send arena gone, in the moment between the end of the daemon and
@@ -39,7 +39,7 @@ func TestSendWhileADaemonEnds(t *testing.T) {
 	wantErr(t, "TrySend", s.TrySend(far.LocalAddrPort(), []byte("x")), ErrWouldBlock)
 	sent := make(chan error, 1)
 	go func() { sent <- s.Send(background(t), far.LocalAddrPort(), []byte("second")) }()
-	eventually(t, "the next send to wait", func() bool { return s.client.writers.n.Load() == 1 })
+	eventually(t, "the next send to wait", func() bool { return clientHalfOf(s).writers.n.Load() == 1 })
 	tell()
 	d.start()
 	if err := <-sent; err != nil {
@@ -58,12 +58,12 @@ func TestSendWaitsForBudgetWhileADaemonEnds(t *testing.T) {
 	to := nowhere()
 	mustSend(t, s, to, []byte("x"))
 	tell := endingDaemon(t, d, s, to)
-	s.client.half.Load().t.budget.account.SetLimit(1) // "left" uses it up
+	clientHalfOf(s).half.Load().t.budget.account.SetLimit(1) // "left" uses it up
 	ctx, cancel := context.WithCancel(background(t))
 	defer cancel()
 	sent := make(chan error, 1)
 	go func() { sent <- s.Send(ctx, to, []byte("x")) }()
-	space := &s.client.half.Load().t.space
+	space := &clientHalfOf(s).half.Load().t.space
 	eventually(t, "the send to wait", func() bool { return space.n.Load() == 1 })
 	tell()
 	wantErr(t, "Send", <-sent, ErrDaemonLost)

@@ -74,8 +74,8 @@ func TestEveryPathOfAnApplicationIsWritten(t *testing.T) {
 				u := &c.att.submission
 				u.mu.Lock()
 				for i := range pairs {
-					h := froms[i].client.half.Load()
-					d := froms[i].client.last.Load()
+					h := clientHalfOf(froms[i]).half.Load()
+					d := clientHalfOf(froms[i]).last.Load()
 					if !h.account.Charge(8) {
 						t.Error("no room")
 					}

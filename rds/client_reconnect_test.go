@@ -86,9 +86,9 @@ func newBlocked(t testing.TB, c *Client, congested *Socket) *blocked {
 	run("Send", func() error { return b.full.Send(ctx, nowhere(), nil) })
 	run("second Send", func() error { return b.full.Send(ctx, nowhere(), nil) })
 	run("congested Send", func() error { return b.congested.Send(ctx, congested.LocalAddrPort(), nil) })
-	h := b.congested.client.half.Load()
+	h := clientHalfOf(b.congested).half.Load()
 	eventually(t, "all wait", func() bool {
-		return b.recv.client.readers.n.Load() == 2 && b.full.client.readers.n.Load() == 1 && b.full.client.writers.n.Load() == 2 && h.t.maps.n.Load() == 1
+		return clientHalfOf(b.recv).readers.n.Load() == 2 && clientHalfOf(b.full).readers.n.Load() == 1 && clientHalfOf(b.full).writers.n.Load() == 2 && h.t.maps.n.Load() == 1
 	})
 	return b
 }
@@ -121,7 +121,7 @@ func TestReconnect(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustSend(t, far, b.congested.LocalAddrPort(), []byte("before"))
-	eventually(t, "arrival", func() bool { return b.congested.Poll()&PollIn != 0 && b.congested.client.q.count.Load() > 0 })
+	eventually(t, "arrival", func() bool { return b.congested.Poll()&PollIn != 0 && clientHalfOf(b.congested).q.count.Load() > 0 })
 
 	for round := range 3 {
 		d.stop()
@@ -138,7 +138,7 @@ func TestReconnect(t *testing.T) {
 		wait := make(chan error, 1)
 		if round == 0 { // the loss was reported: this waits for the next daemon
 			go func() { wait <- b.recv.Send(background(t), far.LocalAddrPort(), []byte("waited")) }()
-			eventually(t, "it waits", func() bool { return b.recv.client.writers.n.Load() == 1 })
+			eventually(t, "it waits", func() bool { return clientHalfOf(b.recv).writers.n.Load() == 1 })
 			wantErr(t, "TrySend", b.full.TrySend(far.LocalAddrPort(), nil), ErrWouldBlock)
 		}
 		d.start()
@@ -204,7 +204,7 @@ func TestDaemonLost(t *testing.T) {
 	c := d.client(false)
 	b := newBlocked(t, c, l.bindOne(Config{ReceiveBuffer: 1000}))
 	mustSend(t, far, b.congested.LocalAddrPort(), []byte("before"))
-	eventually(t, "arrival", func() bool { return b.congested.client.q.count.Load() > 0 })
+	eventually(t, "arrival", func() bool { return clientHalfOf(b.congested).q.count.Load() > 0 })
 	d.stop()
 	b.fail(t, attachTimeout, ErrDaemonLost)
 	expect(t, b.congested, "before")
@@ -258,7 +258,7 @@ func TestCloseWhileReconnecting(t *testing.T) {
 	calls := make(chan error, 2)
 	go func() { calls <- s.Send(context.Background(), nowhere(), nil) }()
 	go func() { _, err := s.Recv(context.Background()); calls <- err }()
-	eventually(t, "they wait", func() bool { return s.client.writers.n.Load() == 1 && s.client.readers.n.Load() == 1 })
+	eventually(t, "they wait", func() bool { return clientHalfOf(s).writers.n.Load() == 1 && clientHalfOf(s).readers.n.Load() == 1 })
 	_ = s.SetWriteDeadline(time.Unix(1, 0))
 	wantErr(t, "Send after its deadline", <-calls, os.ErrDeadlineExceeded)
 	if err := c.Close(); err != nil {
@@ -277,7 +277,7 @@ func TestReconnectFindsItsAddressTaken(t *testing.T) {
 	d.stop()
 	other := l.bind(d.node, s.LocalAddrPort())
 	d.start()
-	eventually(t, "the address to be refused", func() bool { return s.client.failed.Load() != nil })
+	eventually(t, "the address to be refused", func() bool { return clientHalfOf(s).failed.Load() != nil })
 	_, err := s.Recv(background(t))
 	wantErr(t, "Recv", err, ErrDaemonLost)
 	for range 2 {
@@ -300,11 +300,11 @@ func TestReconnectToADaemonThatStops(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.svc.draining.Store(true)
-	s.client.half.Store(nil) // as if at had just been found
-	s.client.rebind(at)
+	clientHalfOf(s).half.Store(nil) // as if at had just been found
+	clientHalfOf(s).rebind(at)
 	lost := make(chan error, 1)
 	go func() { _, err := s.Recv(background(t)); lost <- err }()
-	eventually(t, "it waits", func() bool { return s.client.readers.n.Load() == 1 || len(lost) > 0 })
+	eventually(t, "it waits", func() bool { return clientHalfOf(s).readers.n.Load() == 1 || len(lost) > 0 })
 	d.stop()
 	wantErr(t, "Recv", <-lost, ErrDaemonLost)
 	d.start()

@@ -71,7 +71,7 @@ func TestReturnsThatFoundTheRingFull(t *testing.T) {
 	for i := range got {
 		got[i].Release()
 	}
-	u := &a.client.half.Load().t.submission
+	u := &clientHalfOf(a).half.Load().t.submission
 	u.mu.Lock()
 	if len(u.returns) == 0 {
 		t.Error("all returns found room")

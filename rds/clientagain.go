@@ -95,7 +95,7 @@ func (t *attachment) salvage(cause error) {
 				continue // loseOperations tells of its end
 			}
 			if m.gone = a.Flags&ipc.AboutDest != 0; a.Flags&ipc.AboutExpires != 0 {
-				m.limit = heard(a.Expires)
+				m.limit = ipc.HearLimit(a.Expires)
 			}
 		}
 		if m.notify {
@@ -207,7 +207,7 @@ func (s *clientSocket) sendOneAgain(h *half, m *unsentMessage) error {
 	d := &destination{t, m.to.Addr(), peer}
 	o := &Outgoing{Notify: m.notify, Token: m.token, Expires: m.limit}
 	var x *special
-	if o.about() {
+	if says(o) {
 		x = new(special)
 		if err := x.describe(h, o); err != nil {
 			return err

@@ -65,7 +65,7 @@ func TestLeftSubmissionsGoToTheNextDaemon(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if holds(20*time.Millisecond, func() bool { return far.node.q.count.Load() > 0 }) {
+		if holds(20*time.Millisecond, func() bool { return halfOf(far).q.count.Load() > 0 }) {
 			t.Fatal("a daemon that has left takes submissions")
 		}
 		d.stop()
@@ -184,7 +184,7 @@ func TestRingOutlivesTheDaemon(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		d, s, far := newAttached(t, newLoopLab(t), again)
 		const messages = 100
-		s.client.q.mu.Lock() // nobody can receive
+		clientHalfOf(s).q.mu.Lock() // nobody can receive
 		for i := range messages {
 			mustSend(t, far, s.LocalAddrPort(), payload(uint64(i), 8+i*100))
 		}
@@ -193,10 +193,10 @@ func TestRingOutlivesTheDaemon(t *testing.T) {
 		a := x.sockets[0]
 		x.mu.Unlock()
 		eventually(t, "all to be on the ring", func() bool { return a.gaveCount.Load() == messages })
-		att := s.client.half.Load().t
+		att := clientHalfOf(s).half.Load().t
 		d.stop()
 		<-att.dead
-		s.client.q.mu.Unlock()
+		clientHalfOf(s).q.mu.Unlock()
 		expectDespite(t, s, messages, again)
 	}
 }
@@ -246,7 +246,7 @@ func TestSuccessMeansOnTheRing(t *testing.T) {
 	x := svc.all()[0]
 	x.out.mu.Lock() // nothing can be put on the ring
 	send(2)
-	if holds(100*time.Millisecond, func() bool { return far.node.fates.n.Load() > 0 }) {
+	if holds(100*time.Millisecond, func() bool { return halfOf(far).fates.n.Load() > 0 }) {
 		t.Error("success of a message that is not on the ring")
 	}
 	x.out.mu.Unlock()
@@ -271,8 +271,8 @@ func TestLeftSubmissionsThatSayMore(t *testing.T) {
 	mustSend(t, s, far.LocalAddrPort(), []byte("up"))
 	expect(t, far, "up")
 	eventually(t, "the link to carry operations", func() bool {
-		h := s.client.half.Load()
-		return h != nil && h.t.table.Carries(int(s.client.last.Load().peer)) == ipc.CarriesOperations
+		h := clientHalfOf(s).half.Load()
+		return h != nil && h.t.table.Carries(int(clientHalfOf(s).last.Load().peer)) == ipc.CarriesOperations
 	})
 	d.leave()
 	end := after(500 * time.Millisecond)

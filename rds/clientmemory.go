@@ -68,9 +68,12 @@ func (k *clientBlock) Put(*buf.Buf) {
 	if m.blocks[off] == k {
 		delete(m.blocks, off)
 	}
-	if len(m.spare) < maxSpareBlocks {
+	if len(m.spare) < maxSpareRecords {
 		m.spare = append(m.spare, k)
 	}
 	m.mu.Unlock()
 	m.t.submission.returned(off, n)
 }
+
+// maxSpareRecords bounds the records kept for new blocks.
+const maxSpareRecords = 64

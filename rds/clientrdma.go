@@ -6,15 +6,11 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"syscall"
 	"unsafe"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
 )
-
-// errFault: memory of regions or operations is not that of AllocMemory.
-var errFault error = &sentinel{"memory is not of AllocMemory", syscall.EFAULT}
 
 // clientArena is the memory of an attachment for regions and operations. It is
 // the application's to divide up.
@@ -43,10 +39,10 @@ func (m *clientArena) alloc(n int) (*Memory, error) {
 	}
 	m.mu.Lock()
 	off, size, ok := m.arena.Alloc(n)
-	short := ok && !mayTouch(m.seg, &m.touched, off+size)
+	short := ok && !m.seg.MayTouch(&m.touched, off+size)
 	if short {
 		m.arena.Release(off)
-		trimArena(m.seg, m.arena, m.area, &m.touched)
+		m.seg.Trim(m.arena, m.area, &m.touched)
 	}
 	m.mu.Unlock()
 	switch {
@@ -57,14 +53,14 @@ func (m *clientArena) alloc(n int) (*Memory, error) {
 	}
 	b := m.area[off : off+n : off+n]
 	clear(b)
-	return &Memory{B: b, release: func() {
+	return NewMemory(b, func() {
 		m.mu.Lock()
 		m.arena.Release(off)
 		if m.seg.Short().IsSet() && m.arena.Empty(off) {
-			trimArena(m.seg, m.arena, m.area, &m.touched)
+			m.seg.Trim(m.arena, m.area, &m.touched)
 		}
 		m.mu.Unlock()
-	}}, nil
+	}), nil
 }
 
 // locate is where memory lies that alloc has returned.
@@ -214,14 +210,14 @@ func (x *special) said() []byte {
 
 // special prepares what a message says besides its payload.
 func (s *clientSocket) special(ctx context.Context, h *half, d *destination, to netip.AddrPort, o *Outgoing, block bool) (*special, error) {
-	if o.special() && !h.t.operates {
+	if needsRDMA(o) && !h.t.operates {
 		return nil, ErrNotSupported
 	}
 	x := new(special)
 	if err := x.describe(h, o); err != nil {
 		return nil, err
 	}
-	if o.special() {
+	if needsRDMA(o) {
 		if err := s.reach(ctx, h, d, block); err != nil {
 			return nil, err
 		}
@@ -251,7 +247,7 @@ func (x *special) describe(h *half, o *Outgoing) error {
 		if !h.t.expires {
 			return ErrNotSupported
 		}
-		a.Flags, a.Expires = ipc.AboutExpires, told(o.Expires)
+		a.Flags, a.Expires = ipc.AboutExpires, ipc.TellLimit(o.Expires)
 	}
 	a.Pieces = x.pieces[:0]
 	if r := o.RDMA; r != nil {

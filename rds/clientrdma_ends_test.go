@@ -135,8 +135,8 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 	expect(t, b, "")
 	wantStatus(t, a, 1, StatusSuccess)
 
-	h := a.client.half.Load()
-	_, d, err := a.client.check(background(t), h.t, &Outgoing{To: b.LocalAddrPort()})
+	h := clientHalfOf(a).half.Load()
+	_, d, err := clientHalfOf(a).check(background(t), h.t, &Outgoing{To: b.LocalAddrPort()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 		{To: b.LocalAddrPort(), Notify: true, Token: 6, HasDest: true, Dest: own, Data: payload(6, 40_000)},
 	}
 	for i := range outs {
-		x, err := a.client.special(background(t), h, d, b.LocalAddrPort(), &outs[i], true)
+		x, err := clientHalfOf(a).special(background(t), h, d, b.LocalAddrPort(), &outs[i], true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,10 +159,10 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 	o.To = b.LocalAddrPort()
 	wantErr(t, "then", a.SendMessage(background(t), &o), ErrNotSupported)
 	for i, x := range late {
-		if err := a.client.sendChecked(background(t), h, d, b.LocalAddrPort().Port(), &outs[i], x, true); err != nil {
+		if err := clientHalfOf(a).sendChecked(background(t), h, d, b.LocalAddrPort().Port(), &outs[i], x, true); err != nil {
 			t.Fatal(err)
 		}
-		x.accepted(a.client, h, &outs[i])
+		x.accepted(clientHalfOf(a), h, &outs[i])
 		wantStatus(t, a, uint64(5+i), StatusOtherError)
 	}
 	mustSend(t, a, b.LocalAddrPort(), []byte("plain"))
@@ -222,7 +222,7 @@ func TestOperationsEndWithTheDaemon(t *testing.T) {
 		t.Errorf("GetMR without a daemon: %v", err)
 	}
 	d.start()
-	eventually(t, "the next daemon", func() bool { return a.client.half.Load() != nil })
+	eventually(t, "the next daemon", func() bool { return clientHalfOf(a).half.Load() != nil })
 	_, _ = a.TryRecv() // reports the loss, if nobody did
 	_, err = a.GetMR(old, 0)
 	wantErr(t, "GetMR of old memory", err, syscall.EFAULT)
@@ -347,9 +347,9 @@ func TestClientIgnoresUnknownOperations(t *testing.T) {
 	l, n := newOpLab(t)
 	_, c := opService(t, l, n, ServiceConfig{})
 	a := bound(t, c, addrOf(newAddr(), 100))
-	h := a.client.half.Load()
+	h := clientHalfOf(a).half.Load()
 	e := ipc.MakeEntry(ipc.OpDone, ipc.FlagTold, 0, h.id, 0, 0, 1, 2, 99)
-	a.client.operated(h.t, &e)
+	clientHalfOf(a).operated(h.t, &e)
 	wantNothing(t, a)
 }
 

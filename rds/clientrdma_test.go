@@ -60,7 +60,7 @@ func eachProvider(t *testing.T, test func(t *testing.T, a, b *Socket)) {
 // Go's heap.
 func lent(t testing.TB, s *Socket, n int) []byte {
 	t.Helper()
-	if s.node != nil {
+	if halfOf(s) != nil {
 		b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
 		if err != nil {
 			t.Fatal(err)

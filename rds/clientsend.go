@@ -82,10 +82,10 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 	if err != nil {
 		return err
 	}
-	if !o.about() {
+	if !says(o) {
 		return s.sendChecked(ctx, h, d, to.Port(), o, nil, block)
 	}
-	n := o.size()
+	n := size(o)
 	x, err := s.special(ctx, h, d, to, o, block)
 	if err != nil {
 		return err
@@ -101,7 +101,7 @@ func (s *clientSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 
 // sendChecked charges and submits a message. x is what it says besides its payload.
 func (s *clientSocket) sendChecked(ctx context.Context, h *half, d *destination, port uint16, o *Outgoing, x *special, block bool) error {
-	n := o.size()
+	n := size(o)
 	if err := s.charge(ctx, h, d, port, n, block); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (s *clientSocket) submit(h *half, d *destination, port uint16, o *Outgoing,
 	}
 	data := o.Data
 	if b := o.Buffer; b != nil {
-		if own, ok := b.arena(t); ok {
+		if own, ok := inArena(b, t); ok {
 			if !t.lends(d.peer) {
 				return t.noRoom()
 			}
@@ -226,16 +226,6 @@ func (h *half) putCopy(d *destination, port uint16, o *Outgoing, data []byte, x 
 		own.Release()
 	}
 	return err
-}
-
-// arena returns the block of the send arena that holds all the message's data,
-// and that nobody shares.
-func (m *Message) arena(t *attachment) (*sendBuffer, bool) {
-	if m.buf == nil || len(m.Data) == 0 {
-		return nil, false
-	}
-	b, ok := m.buf.Owner().(*sendBuffer)
-	return b, ok && b.t == t && b.Sole() && &m.Data[0] == &b.B[0]
 }
 
 // charge takes room in the send buffer and in the session's budget, waiting for it if
@@ -443,14 +433,14 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 		}
 		data := o.Data
 		if o.Buffer != nil {
-			if _, ok := o.Buffer.arena(t); ok {
+			if _, ok := inArena(o.Buffer, t); ok {
 				break
 			}
 			data = o.Buffer.Data
 		}
 		x := (*special)(nil)
-		if o.about() {
-			if x = &u.about; o.Map != nil || o.special() && (!t.operates || t.table.Carries(int(d.peer)) != ipc.CarriesOperations) || x.describe(h, o) != nil {
+		if says(o) {
+			if x = &u.about; o.Map != nil || needsRDMA(o) && (!t.operates || t.table.Carries(int(d.peer)) != ipc.CarriesOperations) || x.describe(h, o) != nil {
 				break
 			}
 		}
@@ -494,4 +484,19 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 		op = next
 	}
 	return n
+}
+
+// inArena returns the block of the send arena that holds all of a message's data,
+// and that nobody shares.
+func inArena(m *Message, t *attachment) (*sendBuffer, bool) {
+	at := m.Held()
+	if at == nil || len(m.Data) == 0 {
+		return nil, false
+	}
+	b, ok := at.Owner().(*sendBuffer)
+	return b, ok && b.t == t && b.Sole() && &m.Data[0] == &b.B[0]
+}
+
+func (s *clientSocket) sendTo(ctx context.Context, to netip.AddrPort, data []byte, block bool) error {
+	return s.send(ctx, &Outgoing{To: to, Data: data}, block)
 }

@@ -21,7 +21,8 @@ const (
 	DefaultReceiveStall   = 60 * time.Second
 	DefaultPeerBudget     = 64 << 20 // bytes
 	DefaultLinger         = 5 * time.Second
-	MaxMessage            = wire.MaxPayload // the largest message, 1 MiB
+	DefaultGrace          = 10 * time.Second // how long ports of a node's predecessor are waited for
+	MaxMessage            = wire.MaxPayload  // the largest message, 1 MiB
 )
 
 // Config is what a Node is told once. Its zero value works: no listener until
@@ -247,9 +248,4 @@ func (c *Config) setDefaults() {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
-}
-
-func unicast(a netip.Addr) bool {
-	a = a.Unmap()
-	return a.IsValid() && !a.IsUnspecified() && !a.IsMulticast() && a != netip.AddrFrom4([4]byte{255, 255, 255, 255})
 }

@@ -53,7 +53,7 @@ func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 		if n < buffer/size {
 			t.Errorf("congested after %d messages", n)
 		}
-		if a.Poll()&PollOut == 0 && a.node.account.Bytes() < 1<<20 {
+		if a.Poll()&PollOut == 0 && halfOf(a).account.Bytes() < 1<<20 {
 			t.Error("POLLOUT has to do with congestion")
 		}
 		info, _ := nodeOf(b).Info()
@@ -84,7 +84,7 @@ func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 			t.Errorf("a blocked sender returned %v", err)
 		}
 
-		left := b.node.q.bytes.Load()
+		left := halfOf(b).q.bytes.Load()
 		got := make(map[netip.AddrPort]int)
 		take := func() {
 			m := mustRecv(t, b)
@@ -97,7 +97,7 @@ func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 		for taken := int64(0); left-taken > buffer/2+buffer/4; taken += size {
 			take()
 		}
-		if !b.node.congested.Load() {
+		if !halfOf(b).congested.Load() {
 			t.Error("uncongested with more than half of the buffer queued")
 		}
 		for got[a.LocalAddrPort()] < n+1 || got[a2.LocalAddrPort()] < 1 { // the blocked ones come too
@@ -192,7 +192,7 @@ func TestCongestionMapOnTheWire(t *testing.T) {
 		r.write(r.data(1000, port, make([]byte, 1000)))
 	}
 	eventually(t, "arrival", func() bool { return counter(t, nodeOf(s), "recv_queued") == 10 })
-	if s.node.congested.Load() {
+	if halfOf(s).congested.Load() {
 		t.Error("congested at the limit, not above it")
 	}
 	r.write(r.data(1000, port, make([]byte, 1)))
@@ -261,7 +261,7 @@ func TestRefusalCostsNoRoom(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
 		wantErr(t, "blocked send", s.Send(ctx, to, make([]byte, size)), context.DeadlineExceeded)
 		cancel()
-		if b, m := s.node.account.Bytes(), s.node.account.Messages(); b != 0 || m != 0 {
+		if b, m := halfOf(s).account.Bytes(), halfOf(s).account.Messages(); b != 0 || m != 0 {
 			t.Fatalf("%d bytes of %d messages stay charged after one of %d was refused", b, m, size)
 		}
 	}
@@ -317,7 +317,7 @@ func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 	})
 	sent := make(chan error, 1)
 	go func() { sent <- a.Send(background(t), b.LocalAddrPort(), nil) }()
-	eventually(t, "a sender that waits", func() bool { return a.client.half.Load().t.maps.n.Load() == 1 })
+	eventually(t, "a sender that waits", func() bool { return clientHalfOf(a).half.Load().t.maps.n.Load() == 1 })
 	cutLinks(near)
 	if err := <-sent; err != nil {
 		t.Error(err)
@@ -334,12 +334,12 @@ func TestCongestionComesBeforeAFullSendBuffer(t *testing.T) {
 		flood(t, s, up, 50_000)
 		to := up.LocalAddrPort()
 		var account *conn.Account
-		full := func() uint64 { return s.client.half.Load().cell.Full.Load() }
-		if s.node != nil {
-			account = &s.node.account
+		full := func() uint64 { return clientHalfOf(s).half.Load().cell.Full.Load() }
+		if halfOf(s) != nil {
+			account = &halfOf(s).account
 			full = func() uint64 { return counter(t, nodeOf(s), "send_queue_full") }
 		} else {
-			account = &s.client.half.Load().account
+			account = &clientHalfOf(s).half.Load().account
 		}
 		account.Admit(account.Limit())
 		defer account.Refund(account.Limit(), 1)

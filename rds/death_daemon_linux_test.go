@@ -131,8 +131,8 @@ func TestDaemonIsKilled(t *testing.T) {
 		}
 	}
 	blocked(calls,
-		waiting(&full1.client.writers, 1), waiting(&full2.client.writers, 1), waiting(&full3.client.writers, 1),
-		waiting(&alone.client.readers, 1), waiting(&reader.client.readers, 2), asking(1))
+		waiting(&clientHalfOf(full1).writers, 1), waiting(&clientHalfOf(full2).writers, 1), waiting(&clientHalfOf(full3).writers, 1),
+		waiting(&clientHalfOf(alone).readers, 1), waiting(&clientHalfOf(reader).readers, 2), asking(1))
 	if err := d.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

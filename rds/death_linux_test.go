@@ -228,7 +228,7 @@ func TestSessionThatEndsBetweenTwoStepsOfAClose(t *testing.T) {
 		return svc.live
 	}
 	x := lastSession(svc)
-	a, err := x.take(s.client.half.Load().id)
+	a, err := x.take(clientHalfOf(s).half.Load().id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"strconv"
 	"syscall"
+
+	"github.com/rds-go/rds/internal/errno"
 )
 
 // Errors a caller may branch on. Each is also the errno a Linux RDS socket
@@ -15,53 +17,43 @@ import (
 var (
 	// ErrWouldBlock: a non-blocking call would have to wait: nothing to
 	// receive, or the send buffer is full (EAGAIN).
-	ErrWouldBlock error = &sentinel{"operation would block", syscall.EAGAIN}
+	ErrWouldBlock error = &errno.Error{Text: "operation would block", Errno: syscall.EAGAIN}
 	// ErrCongested: the destination port is congested (ENOBUFS).
-	ErrCongested error = &sentinel{"destination port congested", syscall.ENOBUFS}
+	ErrCongested error = &errno.Error{Text: "destination port congested", Errno: syscall.ENOBUFS}
 	// ErrMessageTooLong: more than 1 MiB, or more than the send buffer (EMSGSIZE).
-	ErrMessageTooLong error = &sentinel{"message too long", syscall.EMSGSIZE}
+	ErrMessageTooLong error = &errno.Error{Text: "message too long", Errno: syscall.EMSGSIZE}
 	// ErrNotConnected: no destination given and none set by Connect (ENOTCONN).
-	ErrNotConnected error = &sentinel{"no destination", syscall.ENOTCONN}
+	ErrNotConnected error = &errno.Error{Text: "no destination", Errno: syscall.ENOTCONN}
 	// ErrAddressInUse: the port is taken (EADDRINUSE).
-	ErrAddressInUse error = &sentinel{"address already in use", syscall.EADDRINUSE}
+	ErrAddressInUse error = &errno.Error{Text: "address already in use", Errno: syscall.EADDRINUSE}
 	// ErrAddressNotAvailable: the address is not one of this host (EADDRNOTAVAIL).
-	ErrAddressNotAvailable error = &sentinel{"cannot assign requested address", syscall.EADDRNOTAVAIL}
+	ErrAddressNotAvailable error = &errno.Error{Text: "cannot assign requested address", Errno: syscall.EADDRNOTAVAIL}
 	// ErrInvalid: an argument RDS does not accept (EINVAL).
-	ErrInvalid error = &sentinel{"invalid argument", syscall.EINVAL}
+	ErrInvalid error = &errno.Error{Text: "invalid argument", Errno: syscall.EINVAL}
 	// ErrNotSupported: not possible on this socket or transport (EOPNOTSUPP).
-	ErrNotSupported error = &sentinel{"operation not supported", syscall.EOPNOTSUPP}
+	ErrNotSupported error = &errno.Error{Text: "operation not supported", Errno: syscall.EOPNOTSUPP}
 	// ErrNoTransport: this provider does not have the transport asked for
 	// (ENOPROTOOPT).
-	ErrNoTransport error = &sentinel{"transport not available", syscall.ENOPROTOOPT}
+	ErrNoTransport error = &errno.Error{Text: "transport not available", Errno: syscall.ENOPROTOOPT}
 	// ErrBusy: memory that was to be out of use may still be in use (EBUSY).
-	ErrBusy error = &sentinel{"memory may still be in use", syscall.EBUSY}
+	ErrBusy error = &errno.Error{Text: "memory may still be in use", Errno: syscall.EBUSY}
 	// ErrPermission: the port is reserved for other users, or the peer is not on the
 	// node's allow-list (EACCES).
-	ErrPermission error = &sentinel{"permission denied", syscall.EACCES}
+	ErrPermission error = &errno.Error{Text: "permission denied", Errno: syscall.EACCES}
 	// ErrTooMany: a limit of the daemon is reached (EMFILE).
-	ErrTooMany error = &sentinel{"limit reached", syscall.EMFILE}
+	ErrTooMany error = &errno.Error{Text: "limit reached", Errno: syscall.EMFILE}
 	// ErrQuota: the user's applications have all that one user may have: of peers,
 	// addresses, sockets or shared memory (EDQUOT). Each comes back when sockets or
 	// sessions end.
-	ErrQuota error = &sentinel{"share of the user is used up", syscall.EDQUOT}
+	ErrQuota error = &errno.Error{Text: "share of the user is used up", Errno: syscall.EDQUOT}
 	// ErrDaemonLost: rdsd has ended, or has ended the session (ECONNRESET).
 	// What was not acknowledged by then may or may not be delivered.
-	ErrDaemonLost error = &sentinel{"rdsd has gone", syscall.ECONNRESET}
+	ErrDaemonLost error = &errno.Error{Text: "rdsd has gone", Errno: syscall.ECONNRESET}
 	// ErrNoDaemon: no rdsd answers at the path (ECONNREFUSED).
-	ErrNoDaemon error = &sentinel{"no rdsd", syscall.ECONNREFUSED}
+	ErrNoDaemon error = &errno.Error{Text: "no rdsd", Errno: syscall.ECONNREFUSED}
 	// ErrNoKernel: the kernel has no RDS, or not for us (EAFNOSUPPORT).
-	ErrNoKernel error = &sentinel{"the kernel has no RDS (AF_RDS)", syscall.EAFNOSUPPORT}
+	ErrNoKernel error = &errno.Error{Text: "the kernel has no RDS (AF_RDS)", Errno: syscall.EAFNOSUPPORT}
 )
-
-type sentinel struct {
-	text  string
-	errno syscall.Errno
-}
-
-func (s *sentinel) Error() string   { return s.text }
-func (s *sentinel) Unwrap() error   { return s.errno }
-func (s *sentinel) Timeout() bool   { return false }
-func (s *sentinel) Temporary() bool { return s.errno == syscall.EAGAIN || s.errno == syscall.ENOBUFS }
 
 // OpError is the error of every Node and Socket method.
 type OpError struct {

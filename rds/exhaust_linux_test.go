@@ -64,7 +64,7 @@ func TestOutOfDescriptors(t *testing.T) {
 	// One that was accepted with the last descriptor may have been lost again.
 	for try := 0; ; try++ {
 		_, _ = r.Write(r.data(1000, 4000, []byte("after")))
-		if holds(2*time.Second, func() bool { return s.Poll()&PollIn != 0 && s.node.q.count.Load() > 0 }) || try == 5 {
+		if holds(2*time.Second, func() bool { return s.Poll()&PollIn != 0 && halfOf(s).q.count.Load() > 0 }) || try == 5 {
 			break
 		}
 		r = late.dial(s.LocalAddrPort().Addr())

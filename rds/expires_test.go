@@ -2,7 +2,6 @@ package rds
 
 import (
 	"context"
-	"fmt"
 	"syscall"
 	"testing"
 	"time"
@@ -263,7 +262,7 @@ func TestTimeLimitsThatAreNotKnown(t *testing.T) {
 	s, peer := bound(t, dialed(t, path), addrOf(newAddr(), 4000)), l.bindOne(Config{})
 	mustSend(t, s, peer.LocalAddrPort(), []byte("up"))
 	expect(t, peer, "up")
-	s.client.half.Load().t.expires = false
+	clientHalfOf(s).half.Load().t.expires = false
 	o := Outgoing{To: peer.LocalAddrPort(), Expires: after(time.Hour)}
 	wantErr(t, "SendMessage", s.SendMessage(background(t), &o), ErrNotSupported)
 	n, err := s.SendBatch(background(t), []Outgoing{{To: peer.LocalAddrPort(), Data: []byte("without")}, o})
@@ -273,31 +272,4 @@ func TestTimeLimitsThatAreNotKnown(t *testing.T) {
 	wantErr(t, "SendBatch", err, ErrNotSupported)
 	expect(t, peer, "without")
 	wantErr(t, "kernel", newSocket(new(kernelSocket)).TrySendMessage(&o), ErrNotSupported, syscall.EOPNOTSUPP)
-}
-
-// What an application says of a time limit, rdsd hears.
-func TestTimeLimitIsHeardAsTold(t *testing.T) {
-	t.Parallel()
-	for _, d := range []time.Duration{-time.Hour, 0, time.Millisecond, time.Hour, longest - time.Hour} {
-		for _, limit := range []time.Time{after(d), after(d).Round(0)} {
-			if off := heard(told(limit)).Sub(limit).Abs(); off > time.Second {
-				t.Errorf("%v becomes later by %v", d, off)
-			}
-		}
-	}
-	for _, far := range []time.Time{time.Unix(1<<61, 0), time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)} {
-		if got := heard(told(far)); got.Before(after(longest - time.Hour)) {
-			t.Errorf("%v becomes %v", far, got)
-		}
-	}
-	for _, past := range []time.Time{{}, time.Unix(0, 0), time.Unix(-1<<61, 0)} {
-		if got := heard(told(past)); got.After(time.Now()) {
-			t.Errorf("%v becomes %v", past, got)
-		}
-	}
-	for _, n := range []int64{-1 << 63, 0, 1<<63 - 1} {
-		if got := heard(n); got.After(time.Now()) != (n > 0) {
-			t.Error(fmt.Sprint(n, " is heard as ", got))
-		}
-	}
 }

@@ -67,7 +67,7 @@ func TestOverrunPausesTheConnection(t *testing.T) {
 			eventually(t, "the pause", func() bool { return counter(t, n, "recv_paused") == 1 })
 			o.write(o.data(6000, 5000, []byte("other")))
 			expect(t, other, "other")
-			if got := s.node.q.bytes.Load(); got > buffer+overrun {
+			if got := halfOf(s).q.bytes.Load(); got > buffer+overrun {
 				t.Errorf("%d bytes queued", got)
 			}
 			if grown, most := heap()-before, 2*int64(buffer+overrun)+c.slack; grown > most {

@@ -45,10 +45,10 @@ func fillPorts(t *testing.T, l *lab, s *Socket, ports, size int) (free *Socket) 
 
 // held is what a socket's send buffer has.
 func held(s *Socket) int {
-	if s.node != nil {
-		return s.node.account.Bytes()
+	if halfOf(s) != nil {
+		return halfOf(s).account.Bytes()
 	}
-	return s.client.half.Load().account.Bytes()
+	return clientHalfOf(s).half.Load().account.Bytes()
 }
 
 // What full ports of a host that is up hold back is bounded by the send buffer, however many
@@ -124,9 +124,9 @@ func heldBack(t *testing.T, buffer, n int) (s *Socket, h *share, far, up *Socket
 	far, up = l.bindOne(Config{}), l.bindOne(Config{})
 	promptly(t, s, up, nil)
 	promptly(t, s, far, nil)
-	p := s.node.last.Load()
-	h = s.node.share(p)
-	eventually(t, "acknowledgements", func() bool { return s.node.account.Messages() == 0 })
+	p := halfOf(s).last.Load()
+	h = halfOf(s).share(p)
+	eventually(t, "acknowledgements", func() bool { return halfOf(s).account.Messages() == 0 })
 	p.Lock()
 	p.Core.Hold([]uint16{heldPort}, true)
 	p.Commit()
@@ -151,7 +151,7 @@ func sending(t *testing.T, s, to *Socket, n int32) chan error {
 	t.Helper()
 	sent := make(chan error, 1)
 	go func() { sent <- s.Send(background(t), to.LocalAddrPort(), make([]byte, 10)) }()
-	eventually(t, "the sender to wait", func() bool { return s.node.writers.n.Load() == n })
+	eventually(t, "the sender to wait", func() bool { return halfOf(s).writers.n.Load() == n })
 	return sent
 }
 
@@ -165,7 +165,7 @@ func TestFullPortsWithAllOfTheBuffer(t *testing.T) {
 		t.Error("no POLLOUT")
 	}
 	goesOn(t, s, far, up)
-	eventually(t, "acknowledgements", func() bool { return s.node.account.Messages() == 1 })
+	eventually(t, "acknowledgements", func() bool { return halfOf(s).account.Messages() == 1 })
 }
 
 // Full ports of a host leave its other ports half of what is left of one and a quarter send
@@ -250,7 +250,7 @@ func TestApplicationHearsOfMessagesHeldBack(t *testing.T) {
 	mustSend(t, s, netip.AddrPortFrom(far.LocalAddrPort().Addr(), heldPort), make([]byte, size))
 	p.Core.Hold([]uint16{heldPort}, true)
 	p.Commit()
-	h := s.client.half.Load()
+	h := clientHalfOf(s).half.Load()
 	eventually(t, "the bytes held back", func() bool { return h.heldBytes() == size })
 
 	// A session whose budget and a half is held back submits nothing: the daemon would not take it.

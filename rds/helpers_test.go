@@ -126,7 +126,7 @@ func (l *lab) pair(cfg Config) (a, b *Socket) {
 	return l.bind(l.node(cfg)), l.bind(l.node(cfg))
 }
 
-func nodeOf(s *Socket) *Node { return s.node.node }
+func nodeOf(s *Socket) *Node { return halfOf(s).node }
 
 func background(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -336,3 +336,8 @@ func congestedAt(n *Node, port uint16) (yes bool) {
 	})
 	return yes
 }
+
+// halfOf and clientHalfOf are what is behind a socket of a node, and of an application.
+func halfOf(s *Socket) *nodeSocket { return s.ep.(*nodeSocket) }
+
+func clientHalfOf(s *Socket) *clientSocket { return s.ep.(*clientSocket) }

@@ -231,7 +231,7 @@ func TestMemoryThatChangesCostsNoConnection(t *testing.T) {
 	const size = 256 << 10
 	mem, read := lent(t, bad, size), lent(t, peer, size)
 	target, source := mustGetMR(t, peer, lent(t, peer, size), 0), mustGetMR(t, bad, mem, MRReadOnly)
-	body := bad.client.half.Load().t.seg.SendArea()[:size]
+	body := clientHalfOf(bad).half.Load().t.seg.SendArea()[:size]
 	var stop atomic.Bool
 	done := make(chan struct{})
 	go func() {

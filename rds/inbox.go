@@ -125,8 +125,8 @@ func (s *inbox) tryRecv(m *Message, peek bool) (bool, error) {
 	}
 	q.fill(m, it)
 	if peek {
-		if m.buf != nil {
-			m.buf.Retain(1)
+		if b := m.Held(); b != nil {
+			b.Retain(1)
 		}
 		q.rmu.Unlock()
 		return true, nil

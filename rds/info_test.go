@@ -65,7 +65,7 @@ func TestInfo(t *testing.T) {
 	mustSend(t, a, b.LocalAddrPort(), make([]byte, 20))
 	mustSend(t, a, lost, make([]byte, 3000))
 	eventually(t, "arrival", func() bool { return counter(t, nb, "recv_queued") == 2 })
-	eventually(t, "acknowledgement", func() bool { return a.node.account.Messages() == 1 })
+	eventually(t, "acknowledgement", func() bool { return halfOf(a).account.Messages() == 1 })
 	eventually(t, "the end of the handshake", func() bool { // each has probed and answered, and the other has it
 		i, _ := na.Info()
 		ours, theirs := i.Connections[0], connections(t, nb)[0]

@@ -141,3 +141,10 @@ type XRCInfo struct {
 	Written    uint64         `json:"written"`    // bytes of messages written
 	Acked      uint64         `json:"acked"`      // bytes of messages taken by the peer's RDS
 }
+
+// Names of providers, for Open and the environment variable RDS_PROVIDER.
+const (
+	ProviderNode   = "node"
+	ProviderDaemon = "rdsd"
+	ProviderKernel = "kernel"
+)

@@ -14,13 +14,12 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/afrds"
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/errno"
 	"github.com/rds-go/rds/transport"
 )
 
 // Kernel is the provider whose sockets are the Linux kernel's own (AF_RDS).
 type Kernel struct{ pool *buf.Pool }
-
-var _ Provider = (*Kernel)(nil)
 
 // OpenKernel returns the kernel provider, or an error that is ErrNoKernel where
 // the kernel has no RDS.
@@ -112,13 +111,13 @@ func (k *Kernel) Info() (Info, error) {
 // kernelError makes an error of a system call one of ours too.
 func kernelError(err error) error {
 	var (
-		errno syscall.Errno
-		ours  *sentinel
+		code syscall.Errno
+		ours *errno.Error
 	)
-	if errors.As(err, &ours) || !errors.As(err, &errno) {
+	if errors.As(err, &ours) || !errors.As(err, &code) {
 		return err
 	}
-	if e := remoteErrors[errno]; e != nil {
+	if e := errnoErrors[code]; e != nil {
 		return &toldError{err.Error(), e}
 	}
 	return err
@@ -165,7 +164,7 @@ func (s *kernelSocket) send(ctx context.Context, o *Outgoing, block bool) error 
 	if o.Buffer != nil {
 		data = o.Buffer.Data
 	}
-	if o.Notify || o.about() {
+	if o.Notify || says(o) {
 		return ErrNotSupported // Linux reports the fate of RDMA operations only, and has none over TCP
 	}
 	to := unmap(o.To)
@@ -342,7 +341,7 @@ func (s *kernelSocket) tos() uint8               { t, _ := s.c.TOS(); return t }
 
 func (s *kernelSocket) alloc(n int) Message {
 	b := s.k.pool.Get(n)
-	return Message{Data: b.B, buf: b}
+	return NewMessage(b.B, b)
 }
 
 func (s *kernelSocket) setLinger(d time.Duration) { s.linger.Store(int64(d)) }
@@ -402,3 +401,9 @@ func (s *kernelSocket) setTransport(w Wire) error {
 	}
 	return s.c.SetTransport(afrds.TransportTCP)
 }
+
+func (s *kernelSocket) sendTo(ctx context.Context, to netip.AddrPort, data []byte, block bool) error {
+	return s.send(ctx, &Outgoing{To: to, Data: data}, block)
+}
+
+func (s *kernelSocket) explain(err error) error { return kernelError(err) }

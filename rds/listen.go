@@ -49,13 +49,9 @@ func openShared(ctx context.Context) (Provider, error) {
 func ended(p Provider) bool {
 	switch p := p.(type) {
 	case *Node:
-		p.mu.RLock()
-		defer p.mu.RUnlock()
-		return p.ending
+		return p.over()
 	case *Client:
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return p.closed
+		return p.over()
 	}
 	return false
 }

@@ -85,6 +85,17 @@ type Message struct {
 	buf *buf.Buf
 }
 
+// NewMessage is a message whose Data is in the counted memory b, which Release gives back. It
+// is for providers.
+func NewMessage(data []byte, b *buf.Buf) Message { return Message{Data: data, buf: b} }
+
+// Hold makes b the counted memory of Data, and Held returns it; nil: Data has none. They are
+// for providers.
+func (m *Message) Hold(b *buf.Buf) { m.buf = b }
+
+// Held returns what Hold was given.
+func (m *Message) Held() *buf.Buf { return m.buf }
+
 // Release gives the memory of Data back. Data must not be used afterwards.
 // Releasing the zero Message, or the same variable again, does nothing.
 func (m *Message) Release() {
@@ -144,16 +155,4 @@ type Outgoing struct {
 	HasDest bool
 	Dest    Cookie
 	Map     *Map
-}
-
-// special tells whether the message needs a transport with RDMA.
-func (o *Outgoing) special() bool {
-	return o.RDMA != nil || o.Atomic != nil || o.Map != nil || o.HasDest
-}
-
-func (o *Outgoing) size() int {
-	if o.Buffer != nil {
-		return len(o.Buffer.Data)
-	}
-	return len(o.Data)
 }

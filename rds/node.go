@@ -75,8 +75,6 @@ type peerKey struct {
 	passive       bool
 }
 
-var _ Provider = (*Node)(nil)
-
 // NewNode starts a node. Close must be called to end it.
 func NewNode(cfg Config) (*Node, error) { return newNode(cfg, nil) }
 
@@ -250,10 +248,10 @@ func (n *Node) listen(a netip.Addr) (*localAddr, error) {
 	n.chosen(a) // no wire is chosen for our own address
 	n.enforce() // an own address is allowed
 	level := zap.InfoLevel
-	if n.cfg.Shared.has(a) { // there may be thousands
+	if sharing(&n.cfg).Has(a) { // there may be thousands
 		level = zap.DebugLevel
 	}
-	n.log.Log(level, "listening", append([]zap.Field{zap.Stringer("address", a)}, n.cfg.portFields()...)...)
+	n.log.Log(level, "listening", append([]zap.Field{zap.Stringer("address", a)}, portFields(&n.cfg)...)...)
 	return la, nil
 }
 
@@ -447,28 +445,6 @@ func (n *Node) Close() error {
 	return nil
 }
 
-// closeAll closes sockets, which linger at the same time, and returns what they
-// dropped.
-func closeAll[S interface{ close() error }](socks []S) (total DroppedError) {
-	var (
-		wg sync.WaitGroup
-		mu sync.Mutex
-	)
-	for _, s := range socks {
-		wg.Go(func() {
-			var d *DroppedError
-			if errors.As(s.close(), &d) {
-				mu.Lock()
-				total.Messages += d.Messages
-				total.Bytes += d.Bytes
-				mu.Unlock()
-			}
-		})
-	}
-	wg.Wait()
-	return total
-}
-
 // now is the node's clock.
 func (n *Node) now() time.Time { return time.Now() }
 
@@ -484,4 +460,11 @@ func (n *Node) addresses() int {
 	n.mu.RLock()
 	defer n.mu.RUnlock()
 	return len(n.locals)
+}
+
+// over tells whether Close was called.
+func (n *Node) over() bool {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	return n.ending
 }

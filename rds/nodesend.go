@@ -5,14 +5,11 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"syscall"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 )
-
-var errDestination error = &sentinel{"destination address required", syscall.EDESTADDRREQ}
 
 // check is checkSend with what this socket knows.
 func (s *nodeSocket) check(o *Outgoing) (to netip.AddrPort, err error) {
@@ -31,39 +28,6 @@ func (s *nodeSocket) check(o *Outgoing) (to netip.AddrPort, err error) {
 		}
 	}
 	return to, checkMessage(o, &s.fates, s.account.Limit())
-}
-
-// The checks of an outgoing message are those of sendmsg, in its order
-// (net/rds/send.c, rds_sendmsg).
-
-// defaultDestination is where a message without a destination goes.
-func defaultDestination(to netip.AddrPort, p *netip.AddrPort) (netip.AddrPort, error) {
-	if p == nil || to.Addr().IsValid() {
-		return to, ErrNotConnected
-	}
-	return *p, nil
-}
-
-func checkDestination(local, to netip.Addr) error {
-	switch {
-	case !unicast(to):
-		return ErrInvalid
-	case to.Is4() != local.Is4():
-		return ErrNotSupported
-	case to.Zone() != local.Zone() && to.IsLinkLocalUnicast():
-		return ErrInvalid
-	}
-	return nil
-}
-
-func checkMessage(o *Outgoing, fates *fateQueue, limit int) error {
-	if o.Notify && fates.full() {
-		return ErrWouldBlock
-	}
-	if n := o.size(); n > MaxMessage || n > limit {
-		return ErrMessageTooLong
-	}
-	return nil
 }
 
 // peerFor is the connection to a destination.
@@ -96,7 +60,7 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 	if err != nil {
 		return err
 	}
-	if o.special() {
+	if needsRDMA(o) {
 		return s.sendSpecial(ctx, o, to, block)
 	}
 	p, err := s.peerFor(to.Addr())
@@ -104,7 +68,7 @@ func (s *nodeSocket) send(ctx context.Context, o *Outgoing, block bool) error {
 		return err
 	}
 	h := s.share(p)
-	if err := s.charge(ctx, h, to.Port(), o.size(), block); err != nil {
+	if err := s.charge(ctx, h, to.Port(), size(o), block); err != nil {
 		return err
 	}
 	var m conn.Message
@@ -155,8 +119,8 @@ func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, h *share, port uint16
 	}
 	data := o.Data
 	if b := o.Buffer; b != nil {
-		if b.whole() {
-			m.Body = b.buf
+		if whole(b) {
+			m.Body = b.Held()
 			m.Body.B = m.Body.B[:len(b.Data)]
 			return false
 		}
@@ -171,26 +135,9 @@ func (s *nodeSocket) prepare(m *conn.Message, o *Outgoing, h *share, port uint16
 	return true
 }
 
-// whole tells whether the message's data starts at the start of a buffer that
-// nobody shares and is too large to be copied behind a header.
-func (m *Message) whole() bool {
-	return m.buf != nil && len(m.Data) > conn.InlineMax && m.buf.Sole() && &m.Data[0] == &m.buf.B[0]
-}
-
-// accepted ends the caller's hold on a buffer that was sent; moved says that
-// its reference has passed to the core.
-func accepted(o *Outgoing, moved bool) {
-	if b := o.Buffer; b != nil {
-		if !moved {
-			b.Release()
-		}
-		*b = Message{}
-	}
-}
-
 func (s *nodeSocket) alloc(n int) Message {
 	b := s.node.pool.Get(n)
-	return Message{Data: b.B, buf: b}
+	return NewMessage(b.B, b)
 }
 
 // charge takes room in the send buffer for a message of n bytes to a port of the share's
@@ -392,14 +339,14 @@ func (s *nodeSocket) sendRun(out []Outgoing) (int, error) {
 	p.Lock()
 	for ; n < limit; n++ {
 		o := &out[n]
-		size := o.size()
+		size := size(o)
 		if n > 0 {
 			if to, err = s.check(o); err != nil || to.Addr() != p.remote {
 				break
 			}
 		}
-		special := o.special()
-		if special && !s.sendsLocked(p, o) || size > conn.InlineMax && (o.Buffer == nil || !o.Buffer.whole()) || !h.take(size) {
+		special := needsRDMA(o)
+		if special && !s.sendsLocked(p, o) || size > conn.InlineMax && (o.Buffer == nil || !whole(o.Buffer)) || !h.take(size) {
 			break
 		}
 		s.prepare(&m, o, h, to.Port())
@@ -456,4 +403,15 @@ func (s *nodeSocket) awaitMemory(to netip.AddrPort) error {
 	return s.ops.wait(func(op *operation) bool {
 		return all || op.peer.remote == to.Addr() && op.dport == to.Port()
 	})
+}
+
+// whole tells whether a message's data starts at the start of a buffer that
+// nobody shares and is too large to be copied behind a header.
+func whole(m *Message) bool {
+	b := m.Held()
+	return b != nil && len(m.Data) > conn.InlineMax && b.Sole() && &m.Data[0] == &b.B[0]
+}
+
+func (s *nodeSocket) sendTo(ctx context.Context, to netip.AddrPort, data []byte, block bool) error {
+	return s.send(ctx, &Outgoing{To: to, Data: data}, block)
 }

@@ -95,18 +95,6 @@ func (s *nodeSocket) connect(to netip.AddrPort) error {
 	return nil
 }
 
-func checkConnect(local, a netip.Addr) error {
-	switch {
-	case !a.IsValid() || a.IsUnspecified():
-		return errDestination
-	case !unicast(a):
-		return ErrInvalid
-	case a.Is4() != local.Is4():
-		return ErrNotSupported
-	}
-	return nil
-}
-
 func (s *nodeSocket) buffers() (send, receive int) {
 	return s.account.Limit(), int(s.rcvbuf.Load())
 }
@@ -320,3 +308,5 @@ func (s *nodeSocket) awaitAcks(d time.Duration) {
 		s.writers.done(w)
 	}
 }
+
+func (s *nodeSocket) explain(err error) error { return err }

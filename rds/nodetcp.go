@@ -12,8 +12,8 @@ import (
 
 func tcpOptions(c *Config, g transport.Gate, in *gnetloop.Inheritance) tcp.Options {
 	return tcp.Options{
-		Port: c.Port, MaxMessage: c.MaxMessage, Gate: g, Inherited: in, Sharing: c.Shared.sharing(), Logger: c.Logger,
-		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: c.localSendBuffer(), ReceiveBuffer: c.TCP.ReceiveBuffer,
+		Port: c.Port, MaxMessage: c.MaxMessage, Gate: g, Inherited: in, Sharing: sharing(c), Logger: c.Logger,
+		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: localSendBuffer(c), ReceiveBuffer: c.TCP.ReceiveBuffer,
 		KeepAliveIdle: c.TCP.KeepAliveIdle, KeepAliveInterval: c.TCP.KeepAliveInterval, KeepAliveCount: c.TCP.KeepAliveCount,
 		UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence, Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
 	}
@@ -24,7 +24,7 @@ func tcpOptions(c *Config, g transport.Gate, in *gnetloop.Inheritance) tcp.Optio
 // to a third slower), and 1 MiB, which is as fast with Reno, halves the rate with BBR, whose
 // pacing then sends it in small pieces. Through daemons 384 KiB are a quarter slower than
 // 256 KiB.
-func (c *Config) localSendBuffer() int { return min(c.TCP.Burst, 384<<10) }
+func localSendBuffer(c *Config) int { return min(c.TCP.Burst, 384<<10) }
 
 // listenError makes our errors of the errnos that listen(2) gives.
 func listenError(err error) error {

@@ -42,7 +42,7 @@ func TestNotifySuccess(t *testing.T) {
 		wantStatus(t, a, 5, StatusRefused)
 		mustSend(t, a, b.LocalAddrPort(), []byte("unasked"))
 		expect(t, b, "unasked")
-		eventually(t, "the acknowledgement", func() bool { return a.node.account.Messages() == 0 })
+		eventually(t, "the acknowledgement", func() bool { return halfOf(a).account.Messages() == 0 })
 		if _, err := a.TryRecv(); !errors.Is(err, ErrWouldBlock) {
 			t.Error("a fate nobody asked for")
 		}
@@ -79,10 +79,10 @@ func TestCancelSentTo(t *testing.T) {
 	}
 	wantStatus(t, s, 1, StatusCanceled)
 	wantStatus(t, s, 4, StatusCanceled)
-	if got := s.node.account.Bytes(); got != 200 {
+	if got := halfOf(s).account.Bytes(); got != 200 {
 		t.Errorf("%d bytes charged", got)
 	}
-	if got := other.node.account.Bytes(); got != 100 {
+	if got := halfOf(other).account.Bytes(); got != 100 {
 		t.Errorf("%d bytes of the other socket charged", got)
 	}
 	if err := s.CancelSentTo(Outgoing{}.To); err != nil { // all
@@ -237,7 +237,7 @@ func TestFatesComeFirstAndAreBounded(t *testing.T) {
 	if err := a.SendMessage(ctx, &o); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "fate", func() bool { return a.node.fates.n.Load() == 1 })
+	eventually(t, "fate", func() bool { return halfOf(a).fates.n.Load() == 1 })
 	for i, want := range []Kind{KindStatus, KindData} {
 		m, err := a.Recv(ctx)
 		if err != nil || m.Kind != want {
@@ -254,7 +254,7 @@ func TestFatesComeFirstAndAreBounded(t *testing.T) {
 			return
 		}
 	}
-	eventually(t, "all fates", func() bool { return a.node.fates.full() })
+	eventually(t, "all fates", func() bool { return halfOf(a).fates.full() })
 	wantErr(t, "unread fates", a.SendMessage(ctx, &o), ErrWouldBlock)
 }
 

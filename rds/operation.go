@@ -56,7 +56,7 @@ func newOperation(s *nodeSocket, p *peer, o *Outgoing, dport uint16) *operation 
 // init makes the operation of a message that has one.
 func (op *operation) init(s *nodeSocket, p *peer, o *Outgoing, dport uint16) {
 	op.s, op.peer, op.dport = s, p, dport
-	op.core = conn.Operation{Work: op, List: op.room[:0], Cost: operationCost, Silent: o.size() == 0, Epoch: p.Epoch()}
+	op.core = conn.Operation{Work: op, List: op.room[:0], Cost: operationCost, Silent: size(o) == 0, Epoch: p.Epoch()}
 	if r := o.RDMA; r != nil {
 		t := op.add()
 		t.Kind = transport.OpRead

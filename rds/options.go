@@ -99,5 +99,3 @@ func (s *Socket) TOS() uint8 { return s.ep.tos() }
 // SetLinger sets how long Close waits for unacknowledged messages; 0 or less
 // means not at all.
 func (s *Socket) SetLinger(d time.Duration) { s.ep.setLinger(d) }
-
-func unmap(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }

@@ -3,13 +3,8 @@ package rds
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"math"
-	"os"
-	"path"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -202,51 +197,5 @@ func (r *receiveMemory) trim() {
 	if r.ended {
 		return
 	}
-	trimArena(r.seg.Segment, r.arena, r.area, &r.touched)
+	r.seg.Segment.Trim(r.arena, r.area, &r.touched)
 }
-
-// hostMemory is the memory of the host, or what the process's control group may have of it
-// if that is less. It is math.MaxInt64 where the system does not tell.
-func hostMemory(root fs.FS) int64 {
-	most := int64(math.MaxInt64)
-	if b, err := fs.ReadFile(root, "proc/meminfo"); err == nil {
-		for line := range strings.Lines(string(b)) {
-			f := strings.Fields(line)
-			if len(f) >= 2 && f[0] == "MemTotal:" {
-				if n, err := strconv.ParseInt(f[1], 10, 64); err == nil && n > 0 {
-					most = n << 10
-				}
-			}
-		}
-	}
-	b, err := fs.ReadFile(root, "proc/self/cgroup")
-	if err != nil {
-		return most
-	}
-	for line := range strings.Lines(string(b)) {
-		f := strings.SplitN(strings.TrimSpace(line), ":", 3)
-		if len(f) != 3 {
-			continue
-		}
-		base, file := "sys/fs/cgroup", "memory.max"
-		if f[1] == "memory" { // version 1
-			base, file = "sys/fs/cgroup/memory", "memory.limit_in_bytes"
-		} else if f[1] != "" {
-			continue
-		}
-		for dir := path.Clean("/" + f[2]); ; dir = path.Dir(dir) { // limits of the groups around it count, too
-			if b, err := fs.ReadFile(root, path.Join(base, dir, file)); err == nil {
-				if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 { // else it is "max"
-					most = min(most, n)
-				}
-			}
-			if dir == "/" {
-				break
-			}
-		}
-	}
-	return most
-}
-
-// defaultUserMemory is an eighth of the host's memory.
-func defaultUserMemory() int64 { return hostMemory(os.DirFS("/")) / 8 }

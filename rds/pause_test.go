@@ -103,7 +103,7 @@ func TestStallHasALimit(t *testing.T) {
 	if d := time.Since(begin); d < limit {
 		t.Errorf("the connection went on after %v", d)
 	}
-	kept := int(x.full.node.q.count.Load())
+	kept := int(halfOf(x.full).q.count.Load())
 	x.dropped(uint64(x.sent - kept))
 	warned := x.logs.FilterMessageSnippet("takes nothing").All()
 	if len(warned) != 1 || fmt.Sprint(warned[0].ContextMap()["port"]) != "4000" || warned[0].ContextMap()["peer"] != x.peer.addr.String() {

@@ -167,7 +167,7 @@ func TestNumberIsKeptInQueues(t *testing.T) {
 	la := n.local(s.LocalAddrPort().Addr())
 	far := l.bindOne(Config{})
 	mustSend(t, far, s.LocalAddrPort(), []byte("x"))
-	eventually(t, "the first message", func() bool { return s.node.q.count.Load() == 1 })
+	eventually(t, "the first message", func() bool { return halfOf(s).q.count.Load() == 1 })
 	// The sender's map of congested ports is older than this: it does not hold the message back.
 	la.mu.Lock()
 	la.expectLocked(7)
@@ -177,7 +177,7 @@ func TestNumberIsKeptInQueues(t *testing.T) {
 		la.mu.Lock()
 		k := la.keepers[7]
 		la.mu.Unlock()
-		return k != nil && k.q.count.Load() == 1 && s.node.q.count.Load() == 1
+		return k != nil && k.q.count.Load() == 1 && halfOf(s).q.count.Load() == 1
 	})
 	_ = nodeOf(far).Close()
 	eventually(t, "the end of the peer", func() bool { return peersOf(n) == 0 })

@@ -47,7 +47,7 @@ func TestPeerEndsWithItsLink(t *testing.T) {
 			_ = stranger.Close()
 			_ = nodeOf(a).Close()
 			eventually(t, "the stranger to be forgotten", func() bool { return peersOf(n) == 1 })
-			if p := b.node.last.Load(); p == nil || p.Gone() {
+			if p := halfOf(b).last.Load(); p == nil || p.Gone() {
 				t.Error("the peer that a socket has sent to has ended")
 			}
 			if n.sequences.records == 0 {

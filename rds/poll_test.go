@@ -164,7 +164,7 @@ func TestCongestionNewsWakeReceivers(t *testing.T) {
 	wantErr(t, "send", s.TrySend(netip.AddrPortFrom(peer.addr, 7), nil), ErrCongested)
 	got := make(chan Message)
 	go func() { got <- mustRecv(t, s) }()
-	eventually(t, "it waits", func() bool { return s.node.readers.n.Load() == 1 })
+	eventually(t, "it waits", func() bool { return halfOf(s).readers.n.Load() == 1 })
 	r.write(congestion())
 	if m := <-got; m.Kind != KindCongestion || m.Congestion != 1<<7 {
 		t.Errorf("%+v", m)
@@ -194,7 +194,7 @@ func TestCongestionNewsBeforeTheRefusalIsNoted(t *testing.T) {
 	eventually(t, "the peer's map", func() bool { return nodeOf(s).mapGen.Load() == 1 })
 	mustSet(t, s.SetCongestionMonitor(true))
 	port := far.LocalAddrPort().Port()
-	if err := s.node.pause(background(t), s.node.last.Load(), &conn.Message{Dport: port}, conn.ErrCongested, false, nil); err != ErrCongested {
+	if err := halfOf(s).pause(background(t), halfOf(s).last.Load(), &conn.Message{Dport: port}, conn.ErrCongested, false, nil); err != ErrCongested {
 		t.Error(err)
 	}
 	m, err := s.TryRecv()

@@ -22,13 +22,6 @@ type Provider interface {
 	Close() error
 }
 
-// Names of providers, for Open and the environment variable RDS_PROVIDER.
-const (
-	ProviderNode   = "node"
-	ProviderDaemon = "rdsd"
-	ProviderKernel = "kernel"
-)
-
 // EnvProvider is the environment variable that names the provider of programs
 // which leave the choice to Open.
 const EnvProvider = "RDS_PROVIDER"

@@ -88,7 +88,7 @@ func TestDroppedFateFollowsTheMemory(t *testing.T) {
 	n.waitHeld(t, 1)
 	cutLinks(nodeOf(a))
 	ended := func() bool {
-		p, err := a.node.peerFor(b.LocalAddrPort().Addr())
+		p, err := halfOf(a).peerFor(b.LocalAddrPort().Addr())
 		if err != nil {
 			return false
 		}
@@ -162,7 +162,7 @@ func TestCancelOperations(t *testing.T) {
 	}
 	canceled := make(chan error, 1)
 	go func() { canceled <- a.CancelSentTo(b.LocalAddrPort()) }()
-	eventually(t, "a canceled message", func() bool { return a.node.account.Messages() == 0 })
+	eventually(t, "a canceled message", func() bool { return halfOf(a).account.Messages() == 0 })
 	wantNothing(t, a)
 	select {
 	case err := <-canceled:
@@ -276,7 +276,7 @@ func TestFirstOperationConnects(t *testing.T) {
 	_ = small.SetWriteDeadline(time.Time{})
 	waiting := make(chan error, 1)
 	go func() { waiting <- small.SendMessage(background(t), &o) }()
-	p, err := small.node.peerFor(o.To.Addr())
+	p, err := halfOf(small).peerFor(o.To.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,7 +329,7 @@ func TestOperationsNotSupported(t *testing.T) {
 		mustSend(t, x.from, x.to.LocalAddrPort(), []byte("still there"))
 		expect(t, x.to, "still there")
 	}
-	if s := a.node.exposed.keys; len(s) != 1 {
+	if s := halfOf(a).exposed.keys; len(s) != 1 {
 		t.Errorf("%d regions after sends that failed", len(s))
 	}
 }

@@ -95,13 +95,13 @@ func TestMRREQ11FreeMR(t *testing.T) {
 			}
 			operate(t, a, b, 2, Outgoing{RDMA: write(c, 2)})
 			wantStatus(t, a, 2, StatusRemoteError)
-			if pinned := b.node.exposed.owner.Pinned(); (pinned == 0) != x.flushed {
+			if pinned := halfOf(b).exposed.owner.Pinned(); (pinned == 0) != x.flushed {
 				t.Errorf("%s: %d bytes pinned, %d invalidations before, %d now", x.name, pinned, before, dev.Stats().Invalidations)
 			}
 			if err := b.FreeMR(0, MRInvalidate); err != nil {
 				t.Error(err)
 			}
-			if pinned := b.node.exposed.owner.Pinned(); pinned != 0 {
+			if pinned := halfOf(b).exposed.owner.Pinned(); pinned != 0 {
 				t.Errorf("%s: %d bytes pinned after a barrier", x.name, pinned)
 			}
 		}
@@ -153,7 +153,7 @@ func TestMRREQ33UseOnce(t *testing.T) {
 			if mem[0] != 4 {
 				t.Errorf("the region holds %d", mem[0])
 			}
-			if pinned := b.node.exposed.owner.Pinned(); flags&MRInvalidate == 0 && pinned > 10 {
+			if pinned := halfOf(b).exposed.owner.Pinned(); flags&MRInvalidate == 0 && pinned > 10 {
 				t.Errorf("%d bytes pinned", pinned)
 			}
 			wantErr(t, "FreeMR", b.FreeMR(c, 0), ErrInvalid)
@@ -199,7 +199,7 @@ func TestDestRoundTrip(t *testing.T) {
 		send("plain again", false)
 		m := mustRecv(t, b)
 		want(&m, "plain", false)
-		eventually(t, "all", func() bool { return b.node.q.count.Load()-int64(b.node.q.unpublished()) == 3 })
+		eventually(t, "all", func() bool { return halfOf(b).q.count.Load()-int64(halfOf(b).q.unpublished()) == 3 })
 		room := make([]byte, 100)
 		for range 2 { // a peek leaves it
 			k, m, err := b.ReadMessage(room, Peek)
@@ -246,7 +246,7 @@ func TestRegionsEndBeforeThePortIsFree(t *testing.T) {
 		a, b := l.bind(node()), l.bind(node())
 		mem := lent(t, b, 8)
 		c := mustGetMR(t, b, mem, 0)
-		if !b.node.shut() {
+		if !halfOf(b).shut() {
 			t.Fatal("closed")
 		}
 		next, err := nodeOf(b).Bind(b.LocalAddrPort())
@@ -258,7 +258,7 @@ func TestRegionsEndBeforeThePortIsFree(t *testing.T) {
 		operate(t, a, next, 2, Outgoing{Data: []byte("without")})
 		wantStatus(t, a, 2, StatusSuccess)
 		expect(t, next, "without")
-		if err := b.node.finish(); err != nil {
+		if err := halfOf(b).finish(); err != nil {
 			t.Error(err)
 		}
 		if mem[0] != 0 {
@@ -299,7 +299,7 @@ func TestMRREQ36MapIsUndoneWhenTheSendFails(t *testing.T) {
 	if failing.Map.Cookie != 0 {
 		t.Error("a cookie from a send that failed")
 	}
-	if keys := len(a.node.exposed.keys); keys != 0 {
+	if keys := len(halfOf(a).exposed.keys); keys != 0 {
 		t.Errorf("%d regions left", keys)
 	}
 	n.open()

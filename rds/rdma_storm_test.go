@@ -176,7 +176,7 @@ func TestOperationsCanceledUnderLosses(t *testing.T) {
 		}
 		wantNothing(t, a)
 		eventually(t, "an empty send buffer", func() bool {
-			return a.node.account.Messages() == 0 && a.node.account.Bytes() == 0 && a.node.ops.n.Load() == 0
+			return halfOf(a).account.Messages() == 0 && halfOf(a).account.Bytes() == 0 && halfOf(a).ops.n.Load() == 0
 		})
 		operate(t, a, b, 1, Outgoing{RDMA: write(c, 1), Data: []byte("still well")})
 		wantStatus(t, a, 1, StatusSuccess)

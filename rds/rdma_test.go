@@ -225,7 +225,7 @@ func TestSilentOperations(t *testing.T) {
 		if string(mem[:7]) != "silence" || binary.NativeEndian.Uint64(mem[16:]) != 3 {
 			t.Errorf("% x", mem[:24])
 		}
-		if got := a.node.account.Messages(); got > 2 {
+		if got := halfOf(a).account.Messages(); got > 2 {
 			t.Errorf("%d messages charged", got)
 		}
 	})
@@ -348,7 +348,7 @@ func TestOperationErrors(t *testing.T) {
 			t.Errorf("%s, in a batch: %d, %v", x.name, k, err)
 		}
 	}
-	if got := a.node.account.Messages(); got != 0 {
+	if got := halfOf(a).account.Messages(); got != 0 {
 		t.Errorf("%d messages charged", got)
 	}
 	if got := len(n.begun); got != 0 {

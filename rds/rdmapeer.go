@@ -3,7 +3,6 @@ package rds
 import (
 	"context"
 	"net"
-	"net/netip"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/transport"
@@ -42,24 +41,6 @@ func (p *peer) carriedLocked(i int) error {
 	}
 	return nil
 }
-
-// unservedError is the ErrNotSupported of an RDMA call to a peer whose transport carries
-// no operations.
-type unservedError struct {
-	peer netip.Addr
-	wire string // the wire that serves the peer
-	why  string // why that wire serves the peer; may be empty
-}
-
-func (e *unservedError) Error() string {
-	s := e.peer.String() + " is served by " + e.wire
-	if e.why != "" {
-		s += " (" + e.why + ")"
-	}
-	return s + ", which carries no RDMA: " + ErrNotSupported.Error()
-}
-
-func (e *unservedError) Unwrap() error { return ErrNotSupported }
 
 // unserved is the error of an RDMA call to the peer.
 func (p *peer) unserved() error {

@@ -9,48 +9,6 @@ import (
 	"github.com/rds-go/rds/mr"
 )
 
-// maxPieces bounds RDMA.Local (UIO_MAXIOV).
-const maxPieces = 1024
-
-// checkSpecial checks what a message says about memory (net/rds/send.c,
-// rds_rm_size, and net/rds/rdma.c, rds_cmsg_rdma_args, rds_cmsg_atomic).
-func checkSpecial(o *Outgoing) error {
-	offers := o.HasDest || o.Map != nil
-	if (o.RDMA != nil || o.Atomic != nil) && offers || o.HasDest && o.Map != nil {
-		return ErrInvalid
-	}
-	if r := o.RDMA; r != nil {
-		switch {
-		case len(r.Local) == 0:
-			return ErrInvalid
-		case len(r.Local) > maxPieces:
-			return ErrMessageTooLong
-		}
-		total := 0
-		for _, b := range r.Local {
-			if len(b) == 0 {
-				return ErrInvalid
-			}
-			if total += len(b); total > MaxMessage {
-				return ErrMessageTooLong
-			}
-		}
-		if r.Offset+uint64(r.Cookie.Offset())+uint64(total) < r.Offset {
-			return ErrInvalid
-		}
-	}
-	if a := o.Atomic; a != nil {
-		at := a.Offset + uint64(a.Cookie.Offset())
-		if a.Kind > MaskedCompareSwap || at < a.Offset || at%8 != 0 {
-			return ErrInvalid
-		}
-	}
-	if m := o.Map; m != nil {
-		return checkMRFlags(m.Flags)
-	}
-	return nil
-}
-
 // sendsLocked tells whether a message that says something about memory can be
 // queued at once. If not, sendSpecial finds out why.
 func (s *nodeSocket) sendsLocked(p *peer, o *Outgoing) bool {
@@ -94,7 +52,7 @@ func (s *nodeSocket) sendSpecial(ctx context.Context, o *Outgoing, to netip.Addr
 
 func (s *nodeSocket) sendAbout(ctx context.Context, o *Outgoing, p *peer, dport uint16, about wire.Memory, block bool) error {
 	h := s.share(p)
-	if err := s.charge(ctx, h, dport, o.size(), block); err != nil {
+	if err := s.charge(ctx, h, dport, size(o), block); err != nil {
 		return err
 	}
 	var m conn.Message

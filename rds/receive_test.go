@@ -78,14 +78,14 @@ func TestPeekPassesTheWakeUpOn(t *testing.T) {
 		_, _, err := b.ReadMessage(make([]byte, 10), Peek)
 		peeked <- err
 	}()
-	eventually(t, "one waits", func() bool { return b.node.readers.n.Load() == 1 })
+	eventually(t, "one waits", func() bool { return halfOf(b).readers.n.Load() == 1 })
 	ctx := background(t)
 	go func() {
 		m, err := b.Recv(ctx)
 		m.Release()
 		taken <- err
 	}()
-	eventually(t, "two wait", func() bool { return b.node.readers.n.Load() == 2 })
+	eventually(t, "two wait", func() bool { return halfOf(b).readers.n.Load() == 2 })
 	mustSend(t, a, b.LocalAddrPort(), []byte("x"))
 	if err := errors.Join(<-peeked, <-taken); err != nil {
 		t.Error(err)
@@ -219,7 +219,7 @@ func TestUnboundPortsDropSilently(t *testing.T) {
 	mustSend(t, a, b.LocalAddrPort(), []byte("somebody"))
 	expect(t, b, "somebody")
 	eventually(t, "the count", func() bool { return counter(t, nodeOf(b), "recv_drop_no_sock") == 5 })
-	eventually(t, "all is acknowledged", func() bool { return a.node.account.Messages() == 0 })
+	eventually(t, "all is acknowledged", func() bool { return halfOf(a).account.Messages() == 0 })
 }
 
 func TestQueuedMessagesDieWithTheirSocket(t *testing.T) {

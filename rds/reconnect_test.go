@@ -52,7 +52,7 @@ func TestReconnectResendsUnacked(t *testing.T) {
 				t.Errorf("first: %+v", first)
 			}
 			// Delayed acknowledgements: the first message must not come again too.
-			eventually(t, "its acknowledgement", func() bool { return v.s.node.account.Messages() == 2 })
+			eventually(t, "its acknowledgement", func() bool { return halfOf(v.s).account.Messages() == 2 })
 			r.reset()
 
 			r = next()
@@ -65,7 +65,7 @@ func TestReconnectResendsUnacked(t *testing.T) {
 			if h.Retransmitted() || h.Sequence <= first.Sequence || string(b) != "never begun" {
 				t.Errorf("then: %+v %.40q", h, b)
 			}
-			eventually(t, "the acknowledgement", func() bool { return v.s.node.account.Messages() == 0 })
+			eventually(t, "the acknowledgement", func() bool { return halfOf(v.s).account.Messages() == 0 })
 			if n := counter(t, v.node, "send_retransmitted"); n != 1 {
 				t.Errorf("send_retransmitted %d", n)
 			}

@@ -222,7 +222,8 @@ func (q *recvQueue) isClosed() bool {
 // fill makes a Message of the item that next returned; the item's reference
 // passes to it. The caller holds rmu.
 func (q *recvQueue) fill(m *Message, it *recvItem) {
-	m.Path, m.buf = it.path, it.buf
+	m.Path = it.path
+	m.Hold(it.buf)
 	if it.dest {
 		m.HasDest, m.Dest = true, q.outDest[0]
 	}

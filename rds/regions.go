@@ -82,7 +82,7 @@ func (s *nodeSocket) allocMemory(n int) (*Memory, error) {
 	case n <= 0:
 		return nil, ErrInvalid
 	}
-	return &Memory{B: make([]byte, (n+7)&^7)[:n:n]}, nil // made of whole words, so that words in it are aligned
+	return NewMemory(make([]byte, (n+7)&^7)[:n:n], nil), nil // made of whole words, so that words in it are aligned
 }
 
 // pageMask makes a region's offset of an address, as Linux does. The bits above are drawn.
@@ -140,13 +140,6 @@ func (s *nodeSocket) getMR(mem []byte, dest netip.Addr, flags MRFlags) (Cookie, 
 	t.mu.Unlock()
 	_ = owner.FreeInvalidate(context.Background(), k) // fails if the owner has ended, and then the region has too
 	return 0, net.ErrClosed
-}
-
-func checkMRFlags(f MRFlags) error {
-	if f&^mrFlags != 0 || f&(MRReadWrite|MRReadOnly) == MRReadWrite|MRReadOnly {
-		return ErrInvalid
-	}
-	return nil
 }
 
 func (s *nodeSocket) freeMR(c Cookie, flags MRFlags) error {

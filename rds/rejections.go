@@ -18,36 +18,6 @@ const (
 	toldRejecting = 8    // prefixes that a line of the log names
 )
 
-// AdmissionInfo is a node's allow-list, and what it has kept out.
-type AdmissionInfo struct {
-	Allow    []netip.Prefix `json:"allow"`              // Admission.Allow; empty: everybody
-	Rejected uint64         `json:"rejected"`           // connections that were reset
-	Prefixes []RejectedInfo `json:"prefixes,omitempty"` // networks of rejected peers, the most connections first; at most 1,024
-	Others   uint64         `json:"others,omitempty"`   // part of Rejected of prefixes that are not in Prefixes any more
-
-	Kernel *KernelFilterInfo `json:"kernel,omitempty"` // rdsd's filter in the kernel; nil: unknown
-}
-
-// KernelFilterInfo is the filter in the kernel that turns strangers away before TCP answers
-// them. A node does not fill it in: the program does that has the filter, such as rdsd.
-type KernelFilterInfo struct {
-	Active   bool     `json:"active"`             // the filter is there, and has the node's list
-	Why      string   `json:"why,omitempty"`      // reason why it is not
-	Deny     string   `json:"deny,omitempty"`     // what strangers get: "silent" or "refuse"
-	Hooks    []string `json:"hooks,omitempty"`    // where its programs are, such as "tcx on eth0"
-	Ports    []uint16 `json:"ports,omitempty"`    // TCP ports that are filtered
-	Prefixes int      `json:"prefixes,omitempty"` // length of its list; 0: everybody may connect
-	Passed   uint64   `json:"passed,omitempty"`   // attempts to connect, since the filter was loaded
-	Refused  uint64   `json:"refused,omitempty"`  // attempts of strangers
-}
-
-// RejectedInfo counts the connections that were reset of one neighbourhood.
-type RejectedInfo struct {
-	Prefix netip.Prefix `json:"prefix"` // a /24 of IPv4 or a /64 of IPv6
-	Count  uint64       `json:"count"`
-	Last   time.Time    `json:"last,omitzero"`
-}
-
 // rejections counts the connections that were reset because the allow-list does not name
 // their address, by prefix: /24 of IPv4, /64 of IPv6. The log hears of them in sum.
 type rejections struct {

@@ -71,11 +71,11 @@ func TestPeerThatIgnoresFullPorts(t *testing.T) {
 			honestly++
 		}
 		most := 2*cfg.ReceiveBuffer + 3*cfg.ReceiveOverrun // what was granted before either heard that the socket is full may come beyond
-		if q := &s.node.q; q.bytes.Load() > int64(most) {
+		if q := &halfOf(s).q; q.bytes.Load() > int64(most) {
 			t.Fatalf("%d octets are queued", q.bytes.Load())
 		}
 	}
-	if got := s.node.q.bytes.Load(); got <= int64(cfg.ReceiveBuffer+cfg.ReceiveOverrun) {
+	if got := halfOf(s).q.bytes.Load(); got <= int64(cfg.ReceiveBuffer+cfg.ReceiveOverrun) {
 		t.Errorf("the link of a peer ended when the socket held %d octets", got)
 	}
 	var from [2]uint64

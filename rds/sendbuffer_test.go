@@ -37,7 +37,7 @@ func TestLastMessageMayPassTheSendBuffer(t *testing.T) {
 		t.Error("no POLLOUT although only one host has its share")
 	}
 	mustSend(t, s, up.LocalAddrPort(), data)
-	eventually(t, "the message to a host that is up to be settled", func() bool { return s.node.account.Bytes() == 120000 })
+	eventually(t, "the message to a host that is up to be settled", func() bool { return halfOf(s).account.Bytes() == 120000 })
 	wantErr(t, "third message", s.TrySend(to, data), ErrWouldBlock, syscall.EAGAIN)
 	wantErr(t, "a byte", s.TrySend(to, data[:1]), ErrWouldBlock, syscall.EAGAIN)
 	wantErr(t, "an empty message", s.TrySend(to, nil), ErrWouldBlock, syscall.EAGAIN)
@@ -139,7 +139,7 @@ func TestRoomReturns(t *testing.T) {
 				sent := make(chan error, 1)
 				if blocked {
 					go func() { sent <- s.Send(background(t), to, data) }()
-					eventually(t, "the sender waits", func() bool { return s.node.writers.n.Load() == 1 })
+					eventually(t, "the sender waits", func() bool { return halfOf(s).writers.n.Load() == 1 })
 				}
 				c.how(t, l, s, to)
 				if blocked {
@@ -162,7 +162,7 @@ func TestSendBlocksUntil(t *testing.T) {
 		return s, to
 	}
 	waits := func(t *testing.T, s *Socket) {
-		eventually(t, "the sender waits", func() bool { return s.node.writers.n.Load() > 0 })
+		eventually(t, "the sender waits", func() bool { return halfOf(s).writers.n.Load() > 0 })
 	}
 	t.Run("its context is canceled", func(t *testing.T) {
 		t.Parallel()
@@ -188,7 +188,7 @@ func TestSendBlocksUntil(t *testing.T) {
 		for range 5 {
 			go func() { got <- s.Send(context.Background(), to, []byte("x")) }()
 		}
-		eventually(t, "all wait", func() bool { return s.node.writers.n.Load() == 5 })
+		eventually(t, "all wait", func() bool { return halfOf(s).writers.n.Load() == 5 })
 		go func() { _ = s.Close() }()
 		for range 5 {
 			if err := <-got; !closed(err) {
@@ -240,7 +240,7 @@ func TestSendThatEndsBehindACloseGivesBackOnce(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
 	_, path := serving(t, l.node(Config{}), ServiceConfig{})
-	s := bound(t, dialed(t, path), addrOf(newAddr(), 100)).client
+	s := clientHalfOf(bound(t, dialed(t, path), addrOf(newAddr(), 100)))
 	h := s.half.Load()
 	const size = 3000
 	for range 2 { // the second send begins behind the close

@@ -70,7 +70,11 @@ func newService(n *Node, cfg ServiceConfig, in *estate) (*Service, error) {
 	if err := cfg.Validate(); err != nil {
 		return fail(err)
 	}
-	cfg.setDefaults(n)
+	cfg.setDefaults()
+	if cfg.Logger == nil {
+		cfg.Logger = n.log
+	}
+	cfg.Logger = n.logLimit.Logger(cfg.Logger)
 	s := &Service{
 		node: n, log: cfg.Logger, listener: cfg.Listener, cut: make(chan struct{}), quit: make(chan struct{}),
 		sessions: make(map[uint64]*session), users: make(map[uint32]*user),
@@ -123,7 +127,7 @@ func (s *Service) Reload(cfg ServiceConfig) error {
 	if err := cfg.Validate(); err != nil {
 		return &OpError{Op: "reload", Err: err}
 	}
-	cfg.setDefaults(s.node)
+	cfg.setDefaults()
 	s.limits.Store(&cfg)
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/ipc"
 )
 
 // Defaults of a ServiceConfig.
@@ -93,8 +95,8 @@ func (c *ServiceConfig) Validate() error {
 			bad(f.name, "must not be negative", f.v)
 		}
 	}
-	if c.MaxSockets > maxSessionSockets {
-		bad("MaxSockets", fmt.Sprintf("must be at most %d", maxSessionSockets), c.MaxSockets)
+	if c.MaxSockets > ipc.MaxSockets {
+		bad("MaxSockets", fmt.Sprintf("must be at most %d", ipc.MaxSockets), c.MaxSockets)
 	}
 	for _, f := range []struct {
 		name string
@@ -113,9 +115,7 @@ func (c *ServiceConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-const maxSessionSockets = 16384
-
-func (c *ServiceConfig) setDefaults(n *Node) {
+func (c *ServiceConfig) setDefaults() {
 	def := func(v *int, d int) {
 		if *v == 0 {
 			*v = d
@@ -133,33 +133,8 @@ func (c *ServiceConfig) setDefaults(n *Node) {
 	if c.Mode == 0 {
 		c.Mode = DefaultSocketMode
 	}
-	if c.Logger == nil {
-		c.Logger = n.log
-	}
-	c.Logger = n.logLimit.Logger(c.Logger)
 }
 
-// permits tells whether a user in groups may bind port.
-func permits(rules []PortRule, port uint16, uid uint32, gids []uint32) bool {
-	named := false
-	for i := range rules {
-		r := &rules[i]
-		if port < r.First || port > r.Last {
-			continue
-		}
-		named = true
-		for _, u := range r.UIDs {
-			if u == uid {
-				return true
-			}
-		}
-		for _, g := range r.GIDs {
-			for _, have := range gids {
-				if g == have {
-					return true
-				}
-			}
-		}
-	}
-	return !named
-}
+// maxAddresses bounds the addresses that a node without a list of them listens
+// on at the wish of applications: each is a descriptor for good.
+const maxAddresses = 256

@@ -232,10 +232,6 @@ func (x *session) bind(q *ipc.Request) (*ipc.Reply, error) {
 	return &ipc.Reply{Socket: a.id, Addr: s.local()}, nil
 }
 
-// maxAddresses bounds the addresses that a node without a list of them listens
-// on at the wish of applications: each is a descriptor for good.
-const maxAddresses = 256
-
 // choose binds a socket. For port 0 it takes none that is reserved for others,
 // not for a moment either.
 func (x *session) choose(addr netip.AddrPort, rules []PortRule, prepare func(*nodeSocket)) (*nodeSocket, error) {
@@ -428,4 +424,29 @@ func (x *session) decide(a *appSocket, peer uint32, w Wire) error {
 		return err
 	}
 	return a.s.admits(p.remote, w)
+}
+
+// permits tells whether a user in groups may bind port.
+func permits(rules []PortRule, port uint16, uid uint32, gids []uint32) bool {
+	named := false
+	for i := range rules {
+		r := &rules[i]
+		if port < r.First || port > r.Last {
+			continue
+		}
+		named = true
+		for _, u := range r.UIDs {
+			if u == uid {
+				return true
+			}
+		}
+		for _, g := range r.GIDs {
+			for _, have := range gids {
+				if g == have {
+					return true
+				}
+			}
+		}
+	}
+	return !named
 }

@@ -181,7 +181,7 @@ func (x *session) special(e *ipc.Entry, a *appSocket, p *peer, m *conn.Message) 
 		return errViolation
 	}
 	if has(ipc.AboutExpires) {
-		m.Deadline = heard(q.Expires)
+		m.Deadline = ipc.HearLimit(q.Expires)
 	}
 	var op *operation
 	if o.RDMA != nil || o.Atomic != nil {

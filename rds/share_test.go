@@ -52,10 +52,10 @@ func stuffed(t *testing.T, s *Socket, to netip.AddrPort, size int) (n int) {
 	for {
 		err := s.TrySend(to, data)
 		if errors.Is(err, ErrWouldBlock) {
-			if s.client == nil || allTaken(s.client.half.Load().t) {
+			if clientHalfOf(s) == nil || allTaken(clientHalfOf(s).half.Load().t) {
 				return n
 			}
-			eventually(t, "the daemon to take what was submitted", func() bool { return allTaken(s.client.half.Load().t) })
+			eventually(t, "the daemon to take what was submitted", func() bool { return allTaken(clientHalfOf(s).half.Load().t) })
 			continue
 		}
 		if err != nil {
@@ -150,13 +150,13 @@ func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 		var own int
 		switch p.(type) {
 		case *Node: // all of it was sent while the host was up
-			h := s.node.share(s.node.last.Load())
+			h := halfOf(s).share(halfOf(s).last.Load())
 			eventually(t, "the host to be down", func() bool { return h.p.down.Load() })
-			h.Admit(s.node.account.Limit())
+			h.Admit(halfOf(s).account.Limit())
 			defer h.Refund(h.Bytes(), h.Messages())
 			own = h.Bytes()
 		case *Client:
-			own = s.client.half.Load().account.Limit()
+			own = clientHalfOf(s).half.Load().account.Limit()
 			filledWhileUp(t, s, dying.LocalAddrPort())
 		}
 		if own == 0 {
@@ -173,16 +173,16 @@ func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 // up, as what it was sent before the host went down would.
 func filledWhileUp(t *testing.T, s *Socket, to netip.AddrPort) {
 	t.Helper()
-	h := s.client.half.Load()
-	eventually(t, "the host to be down", func() bool { return h.t.table.Down(int(s.client.last.Load().peer)) })
-	d := s.client.last.Load()
+	h := clientHalfOf(s).half.Load()
+	eventually(t, "the host to be down", func() bool { return h.t.table.Down(int(clientHalfOf(s).last.Load().peer)) })
+	d := clientHalfOf(s).last.Load()
 	const size = 100_000
 	for h.account.Bytes() < h.account.Limit() {
 		if !h.account.Charge(size) {
 			break
 		}
 		h.t.budget.account.Admit(cost(size))
-		if err := s.client.submit(h, d, to.Port(), &Outgoing{To: to, Data: make([]byte, size)}, nil); err != nil {
+		if err := clientHalfOf(s).submit(h, d, to.Port(), &Outgoing{To: to, Data: make([]byte, size)}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -251,10 +251,10 @@ func TestAHostThatIsUpAndSilentHasRoom(t *testing.T) {
 
 // waitsToSend tells whether a sender waits for room.
 func waitsToSend(s *Socket) bool {
-	if s.node != nil {
-		return s.node.writers.n.Load() > 0
+	if halfOf(s) != nil {
+		return halfOf(s).writers.n.Load() > 0
 	}
-	return s.client.writers.n.Load()+s.client.half.Load().t.space.n.Load() > 0
+	return clientHalfOf(s).writers.n.Load()+clientHalfOf(s).half.Load().t.space.n.Load() > 0
 }
 
 // Eight sockets with 4 MiB each for a host that is down use up an application's budget:

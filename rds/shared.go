@@ -3,8 +3,6 @@ package rds
 import (
 	"net"
 	"net/netip"
-
-	"github.com/rds-go/rds/internal/gnetloop"
 )
 
 // SharedListeners has a node listen on many addresses with one socket for each port and family
@@ -20,14 +18,3 @@ type SharedListeners struct {
 	// there. The socket is the node's. Nil: nobody is told.
 	Register func(prefixes []netip.Prefix, ln *net.TCPListener) error
 }
-
-// sharing is what the transports take.
-func (s *SharedListeners) sharing() *gnetloop.Sharing {
-	if s == nil {
-		return nil
-	}
-	return &gnetloop.Sharing{Prefixes: s.Prefixes, Register: s.Register}
-}
-
-// has tells whether an address shares a socket.
-func (s *SharedListeners) has(a netip.Addr) bool { return s.sharing().Has(a) }

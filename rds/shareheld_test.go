@@ -13,7 +13,7 @@ func TestHeldIsWhatAFullCountFinds(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	sock := l.bindOne(Config{})
-	s := sock.node
+	s := halfOf(sock)
 	check := func(what string, bytes, messages int) {
 		t.Helper()
 		eventually(t, what, func() bool { b, m := s.account.Held(); return b == bytes && m == messages })

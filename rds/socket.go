@@ -10,30 +10,14 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 )
 
-// Addr is the address of an RDS socket, a net.Addr.
-type Addr netip.AddrPort
-
-// Network returns "rds".
-func (a Addr) Network() string { return "rds" }
-
-func (a Addr) String() string { return netip.AddrPort(a).String() }
-
-// Events is a set of readiness bits, values as in poll(2).
-type Events uint16
-
-// Readiness of a Socket (net/rds/af_rds.c, rds_poll).
-const (
-	PollIn     Events = 0x001 // a datagram, a status or congestion news can be received
-	PollOut    Events = 0x004 // the send buffer has room; says nothing of congestion
-	PollHup    Events = 0x010 // the socket is closed
-	PollWrBand Events = 0x200 // a congestion map has arrived since the last look
-)
-
 // endpoint is one bound socket of some provider: the node of this process, or
 // the kernel. Errors are causes; Socket wraps them.
 type endpoint interface {
 	local() netip.AddrPort
 	send(ctx context.Context, o *Outgoing, block bool) error
+	// sendTo is send for a message that is data alone: through an interface only what is
+	// passed by value stays off the heap.
+	sendTo(ctx context.Context, to netip.AddrPort, data []byte, block bool) error
 	sendBatch(ctx context.Context, out []Outgoing, block bool) (int, error)
 	recv(ctx context.Context, block, peek bool) (Message, error)
 	recvBatch(ctx context.Context, ms []Message, block bool) (int, error)
@@ -56,54 +40,27 @@ type endpoint interface {
 	remote() netip.AddrPort
 	setLinger(d time.Duration)
 	close() error
+	// explain makes one of our errors of what a method has returned, if it is none.
+	explain(err error) error
 }
 
 // Socket is one RDS socket, bound to an address. All methods are safe for
 // concurrent use. It is a net.PacketConn whose datagrams arrive, once and in
 // order.
-type Socket struct {
-	ep endpoint
-	// ep, if it is one of these: calls without the interface keep arguments off
-	// the heap.
-	node   *nodeSocket
-	client *clientSocket
-}
+type Socket struct{ ep endpoint }
 
-func newSocket(ep endpoint) *Socket {
-	s := &Socket{ep: ep}
-	s.node, _ = ep.(*nodeSocket)
-	s.client, _ = ep.(*clientSocket)
-	return s
-}
+func newSocket(ep endpoint) *Socket { return &Socket{ep} }
 
 // send and recv are the two calls of the data path.
 func (s *Socket) send(ctx context.Context, to netip.AddrPort, data []byte, block bool) error {
-	var err error
-	switch {
-	case s.node != nil:
-		o := Outgoing{To: to, Data: data}
-		err = s.node.send(ctx, &o, block)
-	case s.client != nil:
-		o := Outgoing{To: to, Data: data}
-		err = s.client.send(ctx, &o, block)
-	default:
-		err = s.ep.send(ctx, &Outgoing{To: to, Data: data}, block)
-	}
-	if err != nil {
+	if err := s.ep.sendTo(ctx, to, data, block); err != nil {
 		return s.fail("send", to, err)
 	}
 	return nil
 }
 
-func (s *Socket) recv(ctx context.Context, block, peek bool) (m Message, err error) {
-	switch {
-	case s.node != nil:
-		m, err = s.node.recv(ctx, block, peek)
-	case s.client != nil:
-		m, err = s.client.recv(ctx, block, peek)
-	default:
-		m, err = s.ep.recv(ctx, block, peek)
-	}
+func (s *Socket) recv(ctx context.Context, block, peek bool) (Message, error) {
+	m, err := s.ep.recv(ctx, block, peek)
 	if err != nil {
 		return Message{}, s.fail("receive", netip.AddrPort{}, err)
 	}
@@ -120,10 +77,7 @@ func (s *Socket) fail(op string, to netip.AddrPort, err error) error {
 	if errors.As(err, &oe) {
 		return err
 	}
-	if s.node == nil && s.client == nil {
-		err = kernelError(err)
-	}
-	return &OpError{Op: op, Local: s.ep.local(), Peer: to, Err: err}
+	return &OpError{Op: op, Local: s.ep.local(), Peer: to, Err: s.ep.explain(err)}
 }
 
 // LocalAddr returns the bound address as an Addr.
@@ -225,16 +179,6 @@ func (s *Socket) TryRecvBatch(ms []Message) (int, error) {
 	}
 	return n, nil
 }
-
-// Flags of ReadMessage, values as in recvmsg(2).
-type Flags int
-
-// Flags.
-const (
-	Peek     Flags = 0x02 // leave the message queued
-	Trunc    Flags = 0x20 // return the datagram's length even if the buffer is shorter
-	DontWait Flags = 0x40 // fail with ErrWouldBlock instead of waiting
-)
 
 // ReadMessage is recvmsg(2): it copies the next datagram into b. A datagram
 // longer than b is cut, its rest lost (unless Peek is set) and m.Truncated set;

@@ -271,9 +271,9 @@ func (t *attachment) alloc(n int) *sendBuffer {
 	if !ok {
 		return nil
 	}
-	if !mayTouch(u.seg, &u.touched, off+size) {
+	if !u.seg.MayTouch(&u.touched, off+size) {
 		u.arena.Release(off)
-		trimArena(u.seg, u.arena, u.bodies, &u.touched)
+		u.seg.Trim(u.arena, u.bodies, &u.touched)
 		return nil
 	}
 	u.lent.block(off).size = int32(size)
@@ -287,32 +287,6 @@ func (t *attachment) alloc(n int) *sendBuffer {
 	b.off = uint32(off)
 	b.Lend(u.bodies[off:off+n:off+size], b)
 	return b
-}
-
-// mayTouch tells whether an application may use an area up to end: while its user's share
-// of memory is used up only what it has used before, or the first MiB.
-func mayTouch(seg *ipc.Segment, touched *int, end int) bool {
-	if end <= *touched {
-		return true
-	}
-	if end > ipc.ChunkSize && seg.Short().IsSet() {
-		return false
-	}
-	*touched = end
-	return true
-}
-
-// trimArena gives back the pages of all chunks of an area in which nothing is allocated.
-func trimArena(seg *ipc.Segment, arena *ipc.Arena, area []byte, touched *int) {
-	end := 0
-	for off := 0; off < *touched; off += ipc.ChunkSize {
-		if arena.Empty(off) {
-			seg.DiscardPart(area[off:][:ipc.ChunkSize])
-		} else {
-			end = off + ipc.ChunkSize
-		}
-	}
-	*touched = min(*touched, end)
 }
 
 // Put takes a buffer back that was not sent.
@@ -339,7 +313,7 @@ func (u *submission) freed(off uint32) {
 	u.arena.Release(int(off))
 	u.lent.free(int(off))
 	if u.seg.Short().IsSet() && u.arena.Empty(int(off)) {
-		trimArena(u.seg, u.arena, u.bodies, &u.touched)
+		u.seg.Trim(u.arena, u.bodies, &u.touched)
 	}
 	u.mu.Unlock()
 	u.space.wake(-1)

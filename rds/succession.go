@@ -32,9 +32,6 @@ type succession struct {
 }
 
 const (
-	// DefaultGrace is how long ports of a node's predecessor are waited for.
-	DefaultGrace = 10 * time.Second
-
 	// gateTime bounds how long links wait for the programs of the predecessor: a
 	// program that has ended meanwhile does not come back.
 	gateTime = time.Second

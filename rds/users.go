@@ -10,75 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/mr"
 )
-
-// UserShares bound what all applications of one user may have together. A share is given
-// back when the sockets or sessions end that had it. What is beyond a share is refused with
-// ErrQuota.
-type UserShares struct {
-	// Peers bounds the connections that a user's applications have sent to, or tried to.
-	// A connection is given back when the sessions have ended, and what they have sent, or
-	// when the connection itself ends. 0 means DefaultUserPeers.
-	Peers int
-	// Addresses bounds the addresses that a user's sockets are bound to, where the node has
-	// no list of addresses. 0 means DefaultUserAddresses. Such a node listens on an address
-	// until it closes, and on 256 at most: where users do not trust each other, set
-	// Config.Addresses.
-	Addresses int
-	// Sockets bounds the sockets of a user, those included that linger. 0 means
-	// DefaultUserSockets.
-	Sockets int
-	// Memory bounds the shared memory that a user's applications, and the daemon for them,
-	// have touched, in bytes; what is merely reserved does not count. 0 means an eighth of
-	// the host's memory, or of what the process's control group may have if that is less.
-	Memory int64
-	// Regions bounds the memory regions of each size, and Pinned their bytes. 0 lets a user
-	// have as many regions as the user leaves free.
-	Regions int
-	Pinned  int64
-	// Exempt are users without shares. MaxSessionsPerUID binds them too.
-	Exempt []uint32
-}
-
-// Defaults of UserShares: an eighth of what there is.
-const (
-	DefaultUserPeers     = ipc.MaxPeers / 8
-	DefaultUserAddresses = maxAddresses / 8
-	DefaultUserSockets   = (1 << 16) / 8
-)
-
-func (c *UserShares) setDefaults() {
-	def := func(v *int, d int) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	def(&c.Peers, DefaultUserPeers)
-	def(&c.Addresses, DefaultUserAddresses)
-	def(&c.Sockets, DefaultUserSockets)
-	if c.Memory == 0 {
-		c.Memory = defaultUserMemory()
-	}
-}
-
-// check tells what is out of bounds.
-func (c *UserShares) check(bad func(field, why string, v any)) {
-	for _, f := range []struct {
-		name string
-		v    int64
-	}{
-		{"Peers", int64(c.Peers)}, {"Addresses", int64(c.Addresses)}, {"Sockets", int64(c.Sockets)}, {"Memory", c.Memory}, {"Regions", int64(c.Regions)}, {"Pinned", c.Pinned},
-	} {
-		if f.v < 0 {
-			bad("Users."+f.name, "must not be negative", f.v)
-		}
-	}
-}
-
-// bind tells whether the shares bind a user.
-func (c *UserShares) bind(uid uint32) bool { return !slices.Contains(c.Exempt, uid) }
 
 // user is what the applications of one user have, together. It is there as long as one of
 // their sessions counts.
@@ -268,17 +201,6 @@ func (s *Service) regionsOf(u *user, d *mr.Device) *mr.Owner {
 		u.regions.Store(d.NewOwner(c))
 	})
 	return u.regions.Load()
-}
-
-// UserInfo is what the applications of one user have of the user's shares.
-type UserInfo struct {
-	UID        uint32 `json:"uid"`
-	Sessions   int    `json:"sessions"`
-	Sockets    int    `json:"sockets"`     // open and lingering sockets
-	Addresses  int    `json:"addresses"`   // addresses that the user's sockets are bound to
-	Peers      int    `json:"peers"`       // connections that the user's applications use
-	Memory     int64  `json:"memory"`      // bytes of shared memory that were touched
-	OverMemory bool   `json:"over_memory"` // the share of memory is used up
 }
 
 // Users lists what users have of their shares, by their numbers.

@@ -64,13 +64,13 @@ func TestSenderThatGivesUpLeavesTheRoomToOthers(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
 	_, path := serving(t, l.node(Config{}), ServiceConfig{})
-	s := l.bind(l.node(Config{})).node
+	s := halfOf(l.bind(l.node(Config{})))
 	p, err := s.peerFor(newAddr())
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.down.Store(false) // as if it were up: it may have all of the buffer
-	app := bound(t, dialed(t, path), addrOf(newAddr(), 100)).client
+	app := clientHalfOf(bound(t, dialed(t, path), addrOf(newAddr(), 100)))
 	h := app.half.Load()
 	d := &destination{h.t, app.addr.Addr(), ipc.MaxPeers - 1} // up, as far as the table says
 	for _, c := range []struct {

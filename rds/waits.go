@@ -8,38 +8,6 @@ import (
 	"github.com/rds-go/rds/internal/ipc"
 )
 
-// Causes of a WaitInfo, as its Cause has them.
-const (
-	// CauseUnreachable: the path has no connection to the peer.
-	CauseUnreachable = "unreachable"
-	// CauseHandshake: the peer has accepted the connection and its RDS has not answered on it.
-	CauseHandshake = "handshake"
-	// CauseCongested: the peer has marked the port congested.
-	CauseCongested = "congested"
-	// CauseHeld: the application that has the port on the peer takes nothing, on XRC.
-	CauseHeld = "held"
-	// CauseSendBuffer: the socket's send buffer is full.
-	CauseSendBuffer = "send_buffer"
-	// CauseBudget: the budget of the peer, or of the application, is used up.
-	CauseBudget = "budget"
-	// CauseMemory: the application's submission ring or send arena is full.
-	CauseMemory = "memory"
-	// CauseFates: the application has not read the fates of its earlier messages.
-	CauseFates = "fates"
-	// CauseWindow: the peer's host takes or acknowledges nothing of what was written.
-	CauseWindow = "window"
-	// CauseReceiver: an application of this host does not take what has come for it.
-	CauseReceiver = "receiver"
-	// CausePaused: the path is not read, because the next message there has no room in the
-	// socket. What comes behind it for other sockets waits, too.
-	CausePaused = "paused"
-	// CauseRefused: nobody is bound to the port, and the peer has refused messages for it
-	// within the last 10 minutes. Nothing waits.
-	CauseRefused = "refused"
-	// CauseFallenBack: the peer is served over TCP although XRC is preferred. Nothing waits.
-	CauseFallenBack = "fallen_back"
-)
-
 // waitList is who of a socket's senders waits, and for what. Senders enter it before they
 // sleep, so it costs nothing while there is room.
 type waitList struct {

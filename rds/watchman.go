@@ -243,7 +243,7 @@ func (n *Node) lookForAddresses() {
 	}
 	for _, la := range n.allLocals() {
 		a := la.addr
-		if n.cfg.Shared.has(a) { // a route makes it the host's, no interface has it
+		if sharing(&n.cfg).Has(a) { // a route makes it the host's, no interface has it
 			continue
 		}
 		switch gone := !has(a); {

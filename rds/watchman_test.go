@@ -86,7 +86,7 @@ func TestLogTellsOfUnreachablePeerOnceAndThenInSum(t *testing.T) {
 	lines(t, logs, zap.WarnLevel, text, 3)
 	far := l.bind(l.node(Config{}), to)
 	expect(t, far, string(make([]byte, 7)))
-	eventually(t, "the acknowledgement", func() bool { return s.node.account.Messages() == 0 })
+	eventually(t, "the acknowledgement", func() bool { return halfOf(s).account.Messages() == 0 })
 	look(begun.Add(184 * time.Second))
 	contains(t, lines(t, logs, zap.InfoLevel, "peer reachable again", 1), to.Addr().String())
 	look(begun.Add(185 * time.Second))
@@ -124,7 +124,7 @@ func TestLogTellsOfCongestionOnceAndThenInSum(t *testing.T) {
 			discard(ctx, b)
 			close(drained)
 		}()
-		eventually(t, "the end of the congestion", func() bool { return !b.node.congested.Load() && a.node.node.peerAt(0).takes(b.LocalAddrPort().Port()) })
+		eventually(t, "the end of the congestion", func() bool { return !halfOf(b).congested.Load() && halfOf(a).node.peerAt(0).takes(b.LocalAddrPort().Port()) })
 		cancel()
 		<-drained // a drain that still ran would take what the next round sends
 		at := begun.Add(time.Duration(10*round+8) * time.Second)

@@ -17,32 +17,6 @@ const (
 	maxWaits   = 1024                   // longest list of waits reported
 )
 
-// WaitInfo says that messages or senders wait: who, for what, and since when. Addresses and
-// ports that do not matter are zero.
-type WaitInfo struct {
-	Cause    string         `json:"cause"` // one of CauseUnreachable and the other causes
-	Since    time.Time      `json:"since"`
-	Local    netip.AddrPort `json:"local"`             // the socket that waits
-	Remote   netip.AddrPort `json:"remote"`            // the peer and its port that the socket waits for
-	Path     int            `json:"path"`              // path of the connection
-	PID      int            `json:"pid,omitempty"`     // process id of the application whose socket waits
-	Command  string         `json:"command,omitempty"` // name of the application whose socket waits
-	Messages int            `json:"messages"`          // messages that wait
-	Bytes    int            `json:"bytes"`             // payload bytes that wait
-	Senders  int            `json:"senders"`           // blocked calls
-	Error    string         `json:"error,omitempty"`   // error of the last attempt to connect
-	Tries    int            `json:"tries,omitempty"`   // attempts to connect that failed in a row
-	NextTry  time.Time      `json:"next_try,omitzero"`
-	Last     time.Time      `json:"last,omitzero"`   // refused message
-	Owner    string         `json:"owner,omitempty"` // name of the application on this host that has the port waited for
-	OwnerPID int            `json:"owner_pid,omitempty"`
-	Detail   string         `json:"detail,omitempty"` // more that is known about the wait
-	Hint     string         `json:"hint,omitempty"`   // what an operator can do
-
-	whose  whose // the socket that waits
-	holder whose // the application of Owner
-}
-
 // hints are what to do about a cause.
 var hints = map[string]string{
 	CauseUnreachable: "is the peer up, and its rdsd or RDS? are TCP ports 18634 and 16385 open from here to there and from there to here?",
@@ -209,7 +183,7 @@ func (p *peer) waitsLocked(now time.Time, w *WaitInfo, b *conn.Backlog, pi *conn
 			return false
 		}
 		if tcp, ok := pathTCP(b.Path, p.Link(b.Path)); ok {
-			w.Detail += "; " + tcp.stalled()
+			w.Detail += "; " + whyStalled(&tcp)
 		}
 	}
 	return true

@@ -1,9 +1,7 @@
 package rds
 
 import (
-	"cmp"
 	"errors"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -13,64 +11,6 @@ import (
 	"github.com/rds-go/rds/transport/rdma"
 	"github.com/rds-go/rds/transport/tcp"
 )
-
-// Wire names a wire transport.
-type Wire string
-
-// The wire transports.
-const (
-	// WireAuto is XRC with every peer that has it, and TCP with the others. The first
-	// connection finds out. A peer that does not answer on XRC any more moves to TCP, and
-	// one that TCP serves is asked from time to time, and moves to XRC when it answers.
-	WireAuto Wire = ""
-	// WireXRC is RDS on XRC over software iWARP, which carries RDMA; only this
-	// service speaks it.
-	WireXRC Wire = "xrc"
-	// WireTCP is RDS over TCP, as Linux speaks it.
-	WireTCP Wire = "tcp"
-)
-
-// CRC says which connections of RDS on XRC have a CRC. RDS over TCP has none: Linux does
-// not know one.
-type CRC string
-
-// Values of CRC.
-const (
-	// CRCAuto asks for a CRC unless the peer's address is one of this host's, where data
-	// does not leave the host's memory. A container with a network namespace of its own
-	// is another host.
-	CRCAuto CRC = ""
-	// CRCOn asks for a CRC with every peer.
-	CRCOn CRC = "on"
-	// CRCOff asks for none. Data that changes behind TCP's checksum, as some network
-	// cards, virtual ones and loopback devices leave it to others, reaches applications.
-	CRCOff CRC = "off"
-)
-
-// DefaultXRCPort is the TCP port of RDS on XRC.
-const DefaultXRCPort = rdma.DefaultPort
-
-// maxOperations bounds XRCConfig.Operations.
-const maxOperations = 4096
-
-// XRCConfig tunes RDS on XRC.
-type XRCConfig struct {
-	// Port is its TCP port, on this node and on its peers. 0 means 18634, or with
-	// a Config.Port that is not 16385 the port beside that.
-	Port uint16
-	// CRC says with which peers every segment has a CRC32c besides TCP's checksum. A
-	// connection has one if either side asks for it. The zero value is CRCAuto: with
-	// peers on other hosts.
-	CRC CRC
-	// Operations is how many RDMA operations may be under way with a peer; beyond
-	// it they wait. 0 means 64.
-	Operations int
-	// Patience is, where a node speaks TCP too, how long a peer may be silent on XRC, and
-	// how long one that has spoken it may refuse it, before TCP is tried. TCP then serves
-	// the peer until it answers on XRC again. A lost SYN is sent again after 1 s, and
-	// after 2 s more. 0 means 3.5 s.
-	Patience time.Duration
-}
 
 // wireTransport makes the transport to other hosts, of a node in this incarnation. in are the
 // sockets that it takes over.
@@ -103,41 +43,8 @@ func wireTransport(c *Config, generation uint32, g transport.Gate, in *gnetloop.
 	return both, nil
 }
 
-// xrcPort is the TCP port of RDS on XRC, 0 for the default one.
-func (c *Config) xrcPort() uint16 {
-	if c.XRC.Port == 0 && c.Port != DefaultPort {
-		return c.Port ^ 1
-	}
-	return c.XRC.Port
-}
-
-// ports are the TCP ports that a node listens on, 0 for one that it does not have.
-func (c *Config) ports() (tcp, xrc uint16) {
-	if c.Wire != WireXRC {
-		tcp = cmp.Or(c.Port, DefaultPort)
-	}
-	if c.Wire != WireTCP && c.Transport == nil {
-		filled := *c
-		filled.Port = cmp.Or(c.Port, DefaultPort)
-		xrc = cmp.Or(filled.xrcPort(), DefaultXRCPort)
-	}
-	return tcp, xrc
-}
-
-// Ports are the TCP ports that a node of this configuration listens on: that of RDS over TCP,
-// and that of RDS on XRC, as far as Wire has them.
-func (c *Config) Ports() (ports []uint16) {
-	tcp, xrc := c.ports()
-	for _, port := range []uint16{tcp, xrc} {
-		if port != 0 {
-			ports = append(ports, port)
-		}
-	}
-	return ports
-}
-
 // portFields are the TCP ports that a node listens on, for the log.
-func (c *Config) portFields() (fields []zap.Field) {
+func portFields(c *Config) (fields []zap.Field) {
 	tcp, xrc := c.ports()
 	if tcp != 0 {
 		fields = append(fields, zap.Uint16("tcp_port", tcp))
@@ -151,8 +58,16 @@ func (c *Config) portFields() (fields []zap.Field) {
 func xrcOptions(c *Config, generation uint32, g transport.Gate, in *gnetloop.Inheritance) rdma.Options {
 	return rdma.Options{
 		Generation: generation, Port: c.xrcPort(), CRC: rdma.CRC(c.XRC.CRC), Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
-		Overrun: c.ReceiveOverrun, Gate: g, Memory: c.Memory, Inherited: in, Sharing: c.Shared.sharing(),
-		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: c.localSendBuffer(), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
+		Overrun: c.ReceiveOverrun, Gate: g, Memory: c.Memory, Inherited: in, Sharing: sharing(c),
+		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: localSendBuffer(c), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
 		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
 	}
+}
+
+// sharing is what the transports take of Config.Shared.
+func sharing(c *Config) *gnetloop.Sharing {
+	if c.Shared == nil {
+		return nil
+	}
+	return &gnetloop.Sharing{Prefixes: c.Shared.Prefixes, Register: c.Shared.Register}
 }

@@ -141,7 +141,7 @@ func TestPeerRestartsWithAnotherWire(t *testing.T) {
 			n := l.node(Config{Wire: c.before, XRC: xrc})
 			b := l.bind(n, theirs)
 			exchange(t, a, b, c.first)
-			eventually(t, "acknowledgement", func() bool { return a.node.account.Messages() == 0 })
+			eventually(t, "acknowledgement", func() bool { return halfOf(a).account.Messages() == 0 })
 			_ = n.Close()
 			eventually(t, "the end", func() bool { _, up := transportTo(t, nodeOf(a), theirs.Addr()); return !up })
 			const count = 100

@@ -101,15 +101,15 @@ func TestBufferRefusedForCongestionStays(t *testing.T) {
 		if k, err := s.TrySendBatch([]Outgoing{{To: to, Buffer: &m}}); k != 0 || !errors.Is(err, ErrCongested) {
 			t.Fatal(k, err)
 		}
-		if s.node.account.Bytes() != 0 || s.node.account.Messages() != 0 {
-			t.Errorf("%d bytes of %d messages charged", s.node.account.Bytes(), s.node.account.Messages())
+		if halfOf(s).account.Bytes() != 0 || halfOf(s).account.Messages() != 0 {
+			t.Errorf("%d bytes of %d messages charged", halfOf(s).account.Bytes(), halfOf(s).account.Messages())
 		}
 		m.Data = m.Data[:size]
 		if err := s.TrySendMessage(&Outgoing{To: s.LocalAddrPort(), Buffer: &m}); err != nil {
 			t.Fatal(err)
 		}
 		expect(t, s, string(want))
-		eventually(t, "the acknowledgement", func() bool { return s.node.account.Messages() == 0 })
+		eventually(t, "the acknowledgement", func() bool { return halfOf(s).account.Messages() == 0 })
 	}
 }
 

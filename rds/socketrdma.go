@@ -1,0 +1,63 @@
+package rds
+
+import "net/netip"
+
+// AllocMemory returns n zero bytes, aligned for atomic operations, that may be
+// exposed and be Local memory of operations.
+//
+// On a Node any other memory of this process will do as well, as long as it is
+// not the stack's own. On a Client no other will: regions and operations of it
+// fail with EFAULT. There n is at most 1 MiB, and ErrWouldBlock means that the
+// session's memory for this (ServiceConfig.MemoryArena) is used up. When a
+// daemon has ended its memory is good for nothing but to be released.
+func (s *Socket) AllocMemory(n int) (*Memory, error) {
+	m, err := s.ep.allocMemory(n)
+	if err != nil {
+		return nil, s.fail("alloc", netip.AddrPort{}, err)
+	}
+	return m, nil
+}
+
+// GetMR exposes 1 byte to 1 MiB of memory to the operations of all peers
+// (RDS_GET_MR). It needs no connection. The memory belongs to them and to the
+// caller, with no order but that of messages, until FreeMR with MRInvalidate or
+// Close returns; connections that end do not matter.
+//
+// ErrNotSupported means that this provider carries no operations, ErrWouldBlock
+// that as many regions, or as much memory, are exposed as can be.
+func (s *Socket) GetMR(mem []byte, flags MRFlags) (Cookie, error) {
+	c, err := s.ep.getMR(mem, netip.Addr{}, flags)
+	return c, s.fail("map", netip.AddrPort{}, err)
+}
+
+// GetMRForDest is GetMR for the operations of one host only, that of dest
+// (RDS_GET_MR_FOR_DEST; Linux lets in all of them).
+func (s *Socket) GetMRForDest(dest netip.AddrPort, mem []byte, flags MRFlags) (Cookie, error) {
+	dest = unmap(dest)
+	if !unicast(dest.Addr()) {
+		return 0, s.fail("map", dest, ErrInvalid)
+	}
+	c, err := s.ep.getMR(mem, dest.Addr(), flags)
+	return c, s.fail("map", dest, err)
+}
+
+// FreeMR ends a region (RDS_FREE_MR): its key is dead when the call returns.
+// Without MRInvalidate, then or at GetMR, an operation that had begun may touch
+// the memory for a moment longer. With it the memory of this region and of all
+// that were ended before is out of use at return; ErrBusy means that this could
+// not be had in time. A region that is not this socket's, or has ended, is
+// ErrInvalid.
+//
+// The cookie 0 ends nothing and waits as MRInvalidate does.
+func (s *Socket) FreeMR(c Cookie, flags MRFlags) error {
+	return s.fail("unmap", netip.AddrPort{}, s.ep.freeMR(c, flags))
+}
+
+// noRDMA is the part of an endpoint that carries no operations.
+type noRDMA struct{}
+
+func (noRDMA) allocMemory(int) (*Memory, error) { return nil, ErrNotSupported }
+
+func (noRDMA) getMR([]byte, netip.Addr, MRFlags) (Cookie, error) { return 0, ErrNotSupported }
+
+func (noRDMA) freeMR(Cookie, MRFlags) error { return ErrNotSupported }
