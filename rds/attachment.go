@@ -343,7 +343,7 @@ func (t *attachment) register(s *clientSocket, h *half) {
 	delete(t.early, id)
 	s.q.mu.Lock()
 	for _, it := range early {
-		s.q.pushClientLocked(it)
+		pushClientLocked(&s.q, it)
 		s.q.bytes.Add(int64(it.length))
 	}
 	s.q.count.Add(int64(len(early)))

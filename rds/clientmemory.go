@@ -8,7 +8,7 @@ import (
 
 // pushClientLocked is pushLocked in an application: a message that offers a region
 // has its cookie where others have the sequence number.
-func (q *recvQueue) pushClientLocked(it recvItem) {
+func pushClientLocked(q *recvQueue, it recvItem) {
 	if it.dest {
 		q.inDest = append(q.inDest, Cookie(it.seq))
 	}

@@ -486,17 +486,6 @@ func (s *clientSocket) sendRun(ctx context.Context, out []Outgoing) int {
 	return n
 }
 
-// inArena returns the block of the send arena that holds all of a message's data,
-// and that nobody shares.
-func inArena(m *Message, t *attachment) (*sendBuffer, bool) {
-	at := m.Held()
-	if at == nil || len(m.Data) == 0 {
-		return nil, false
-	}
-	b, ok := at.Owner().(*sendBuffer)
-	return b, ok && b.t == t && b.Sole() && &m.Data[0] == &b.B[0]
-}
-
 func (s *clientSocket) sendTo(ctx context.Context, to netip.AddrPort, data []byte, block bool) error {
 	return s.send(ctx, &Outgoing{To: to, Data: data}, block)
 }

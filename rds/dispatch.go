@@ -122,7 +122,7 @@ func (d *delivery) message(e *ipc.Entry) {
 		}
 		return
 	}
-	s.q.pushClientLocked(it)
+	pushClientLocked(&s.q, it)
 	d.bytes += int(e.Length())
 	d.count++
 }

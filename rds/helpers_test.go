@@ -337,7 +337,14 @@ func congestedAt(n *Node, port uint16) (yes bool) {
 	return yes
 }
 
-// halfOf and clientHalfOf are what is behind a socket of a node, and of an application.
-func halfOf(s *Socket) *nodeSocket { return s.ep.(*nodeSocket) }
+// halfOf and clientHalfOf are what is behind a socket of a node, and of an application, nil if
+// the socket is of another kind.
+func halfOf(s *Socket) *nodeSocket {
+	h, _ := s.ep.(*nodeSocket)
+	return h
+}
 
-func clientHalfOf(s *Socket) *clientSocket { return s.ep.(*clientSocket) }
+func clientHalfOf(s *Socket) *clientSocket {
+	h, _ := s.ep.(*clientSocket)
+	return h
+}

@@ -57,11 +57,11 @@ func (n *Node) sweep() {
 		keepers := slices.Collect(maps.Values(la.keepers))
 		la.mu.Unlock()
 		for _, k := range keepers {
-			k.q.name(named)
+			nameAll(&k.q, named)
 		}
 	}
 	for _, s := range n.sockets() {
-		s.q.name(named)
+		nameAll(&s.q, named)
 	}
 	unnamed.remove(named)
 	svc := n.server()
@@ -93,8 +93,8 @@ func (n *Node) restTold(known *slotSet) {
 	}
 }
 
-// name adds the numbers that messages in the queue name to a set.
-func (q *recvQueue) name(named *slotSet) {
+// nameAll adds the numbers that messages in the queue name to a set.
+func nameAll(q *recvQueue, named *slotSet) {
 	q.each(func(it *recvItem) bool {
 		named.add(it.peer)
 		return true

@@ -318,3 +318,14 @@ func (u *submission) freed(off uint32) {
 	u.mu.Unlock()
 	u.space.wake(-1)
 }
+
+// inArena returns the block of the send arena that holds all of a message's data,
+// and that nobody shares.
+func inArena(m *Message, t *attachment) (*sendBuffer, bool) {
+	at := m.Held()
+	if at == nil || len(m.Data) == 0 {
+		return nil, false
+	}
+	b, ok := at.Owner().(*sendBuffer)
+	return b, ok && b.t == t && b.Sole() && &m.Data[0] == &b.B[0]
+}

@@ -124,7 +124,9 @@ func TestLogTellsOfCongestionOnceAndThenInSum(t *testing.T) {
 			discard(ctx, b)
 			close(drained)
 		}()
-		eventually(t, "the end of the congestion", func() bool { return !halfOf(b).congested.Load() && halfOf(a).node.peerAt(0).takes(b.LocalAddrPort().Port()) })
+		eventually(t, "the end of the congestion", func() bool {
+			return !halfOf(b).congested.Load() && halfOf(a).node.peerAt(0).takes(b.LocalAddrPort().Port())
+		})
 		cancel()
 		<-drained // a drain that still ran would take what the next round sends
 		at := begun.Add(time.Duration(10*round+8) * time.Second)
