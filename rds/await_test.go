@@ -2,65 +2,42 @@ package rds
 
 import (
 	"context"
-	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/rds-go/rds/internal/ipc"
 )
 
-// A host that has an rdsd: OpenContext waits for a daemon that is down, and one that
-// comes up during the wait is attached to. That it has waited is known from a
-// connection to something at the daemon's path that is no daemon.
-func TestOpenWaitsForTheDaemon(t *testing.T) {
-	dir, err := os.MkdirTemp("", "rds")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	t.Setenv(EnvProvider, "")
-	t.Setenv(ipc.EnvPath, "")
-	t.Setenv(ipc.EnvDir, dir)
-	path := filepath.Join(dir, "rds.sock")
-	none, err := net.ListenUnix(ipc.Network, &net.UnixAddr{Name: path, Net: ipc.Network})
-	if err != nil {
-		t.Fatal(err)
-	}
-	opened := make(chan error, 1)
-	var p Provider
-	go func() {
-		var err error
-		p, err = OpenContext(background(t), "", Config{})
-		opened <- err
-	}()
-	for range 2 { // it was refused once, and tries again
-		c, err := none.AcceptUnix()
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = c.Close()
-	}
-	_ = none.Close() // and removes the file
+// A daemon that has stopped reading calls does not keep a caller beyond its time, and what
+// it binds later is closed again.
+func TestBindContextEndsInItsTime(t *testing.T) {
+	t.Parallel()
 	l := newLoopLab(t)
-	n := l.node(Config{})
-	svc, err := NewService(n, ServiceConfig{Path: path})
+	_, svc, path := served(t, l, Config{}, ServiceConfig{})
+	c := dialed(t, path)
+	x := svc.all()[0]
+	at := netip.AddrPortFrom(newAddr(), 100)
+	x.mu.Lock() // as a session that is busy
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	_, err := c.BindContext(ctx, at)
+	x.mu.Unlock()
+	wantErr(t, "BindContext", err, context.DeadlineExceeded)
+	eventually(t, "the port to be free", func() bool {
+		s, err := c.Bind(at)
+		return err == nil && s.Close() == nil
+	})
+}
+
+// An application attaches again by itself. BindContext waits for that.
+func TestBindContextWaitsForTheDaemon(t *testing.T) {
+	t.Parallel()
+	n, svc, path := served(t, newLoopLab(t), Config{}, ServiceConfig{})
+	c, err := NewClient(ClientConfig{Path: path, Reconnect: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := <-opened; err != nil {
-		t.Fatal(err)
-	}
-	defer p.Close()
-	c, ok := p.(*Client)
-	if !ok {
-		t.Fatalf("a %T", p)
-	}
-
-	// It attaches again by itself. BindContext waits for that.
+	defer c.Close()
 	if err := svc.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -89,35 +66,4 @@ func TestOpenWaitsForTheDaemon(t *testing.T) {
 	if err := <-bound; err != nil {
 		t.Error(err)
 	}
-}
-
-// A call that waits behind another one for the process's provider ends in its own time.
-func TestListenEndsInItsTime(t *testing.T) {
-	shared.token <- struct{}{} // as a call that waits for a daemon does
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	_, err := ListenContext(ctx, "127.0.0.1:4000")
-	<-shared.token
-	wantErr(t, "ListenContext", err, context.Canceled)
-}
-
-// A daemon that has stopped reading calls does not keep a caller beyond its time, and what
-// it binds later is closed again.
-func TestBindContextEndsInItsTime(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	_, svc, path := served(t, l, Config{}, ServiceConfig{})
-	c := dialed(t, path)
-	x := svc.all()[0]
-	at := netip.AddrPortFrom(newAddr(), 100)
-	x.mu.Lock() // as a session that is busy
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
-	defer cancel()
-	_, err := c.BindContext(ctx, at)
-	x.mu.Unlock()
-	wantErr(t, "BindContext", err, context.DeadlineExceeded)
-	eventually(t, "the port to be free", func() bool {
-		s, err := c.Bind(at)
-		return err == nil && s.Close() == nil
-	})
 }

@@ -1,21 +1,16 @@
 package rds
 
 import (
-	"context"
 	"errors"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"slices"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
-
-	"github.com/rds-go/rds/internal/ipc"
 )
 
 // dials waits until the daemon lets one more in, or returns why it does not. The
@@ -215,70 +210,4 @@ func TestClientInfo(t *testing.T) {
 	if x := info.Sessions[0]; x.PID != os.Getpid() || x.Sockets != count {
 		t.Errorf("%+v", x)
 	}
-}
-
-// Open looks at RDS_PROVIDER, then for a daemon, then makes a Node.
-func TestOpenChooses(t *testing.T) {
-	l := newLoopLab(t)
-	_, _, path := served(t, l, Config{}, ServiceConfig{MaxSessions: 3})
-	kind := func(name string) string {
-		t.Helper()
-		p, err := Open(name, Config{Port: newPort()})
-		if err != nil {
-			return err.Error()
-		}
-		defer p.Close()
-		switch p.(type) {
-		case *Node:
-			return ProviderNode
-		case *Client:
-			return ProviderDaemon
-		}
-		return "?"
-	}
-	want := func(what, name, provider string) {
-		t.Helper()
-		if got := kind(name); got != provider {
-			t.Errorf("%s: %s", what, got)
-		}
-	}
-	t.Setenv(EnvProvider, "")
-	t.Setenv(ipc.EnvPath, path)
-	want("a daemon is there", "", ProviderDaemon)
-	want("a node by name", ProviderNode, ProviderNode)
-	t.Setenv(EnvProvider, ProviderNode)
-	want("a node by the environment", "", ProviderNode)
-	want("the name counts before the environment", ProviderDaemon, ProviderDaemon)
-	t.Setenv(EnvProvider, "nonsense")
-	_, err := Open("", Config{})
-	wantErr(t, "nonsense", err, ErrInvalid)
-
-	t.Setenv(EnvProvider, "")
-	empty := filepath.Join(t.TempDir(), "empty")
-	t.Setenv(ipc.EnvPath, empty)
-	noDaemon := func(what, name string) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
-		defer cancel()
-		_, err := OpenContext(ctx, name, Config{})
-		wantErr(t, what, err, ErrNoDaemon, syscall.ECONNREFUSED, context.DeadlineExceeded)
-		if !strings.Contains(err.Error(), empty) {
-			t.Errorf("%s: %q does not name the socket %s", what, err, empty)
-		}
-	}
-	noDaemon("no daemon is there", "")
-	noDaemon("a daemon by name", ProviderDaemon)
-	if err := os.WriteFile(empty, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	noDaemon("a file that is no socket", "")
-	want("a node by name", ProviderNode, ProviderNode)
-	t.Setenv(ipc.EnvPath, "none")
-	want("no daemon on this host", "", ProviderNode)
-	t.Setenv(ipc.EnvPath, path)
-	for range 3 {
-		dials(t, path)
-	}
-	_, err = Open("", Config{})
-	wantErr(t, "a daemon that is full", err, ErrTooMany) // a Node could not have its port either
 }

@@ -229,14 +229,6 @@ func TestErrorClasses(t *testing.T) {
 	}
 }
 
-func TestListenParsesItsAddress(t *testing.T) {
-	t.Parallel()
-	for _, a := range []string{"", "127.0.0.1", "localhost", "0.0.0.0:4000", "127.0.0.1:70000"} {
-		_, err := Listen(a)
-		wantErr(t, a, err, ErrInvalid, syscall.EINVAL)
-	}
-}
-
 func TestDeadlineInThePast(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)

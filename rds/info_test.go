@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -216,39 +215,4 @@ func TestConfigValidate(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-}
-
-func TestOpen(t *testing.T) {
-	t.Parallel()
-	for _, name := range []string{"", ProviderNode} {
-		p, err := Open(name, Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	_, err := Open("udp", Config{})
-	wantErr(t, "unknown provider", err, ErrInvalid, syscall.EINVAL)
-	if !strings.Contains(err.Error(), "udp") || !strings.Contains(err.Error(), ProviderKernel) {
-		t.Error(err)
-	}
-	_, err = Open(ProviderNode, Config{Paths: 3})
-	wantErr(t, "bad config", err)
-}
-
-func TestKernelProviderSaysThatThereIsNone(t *testing.T) {
-	t.Parallel()
-	k, err := OpenKernel()
-	if err == nil {
-		_ = k.Close()
-		t.Skip("needs a kernel without RDS (rmmod rds)")
-	}
-	wantErr(t, "OpenKernel", err, ErrNoKernel, syscall.EAFNOSUPPORT)
-	if !strings.HasPrefix(err.Error(), "rds: open: the kernel has no RDS (AF_RDS)") || strings.Contains(err.Error(), "\n") {
-		t.Errorf("not clear, or not one line: %q", err)
-	}
-	_, err = Open(ProviderKernel, Config{})
-	wantErr(t, "Open", err, ErrNoKernel)
 }

@@ -158,7 +158,7 @@ func TestSlotsAreTakenOver(t *testing.T) {
 	}
 	generation := svc.table.Slot(looked)
 
-	legacy, err := n.Bequeath(background(t))
+	legacy, err := bequeath(background(t), n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,5 +195,5 @@ func TestSlotsAreTakenOver(t *testing.T) {
 	eventually(t, "the end of the sessions", func() bool { return len(h.Service.all()) == 0 })
 	_ = h.Service.Close()
 	_ = h.Node.Close()
-	n.Return()
+	giveBack(n)
 }
