@@ -145,7 +145,7 @@ func TestGuessesOverTheWire(t *testing.T) {
 	})
 	to, port := b.LocalAddrPort().Addr(), n.cfg.xrcPort()
 	for name, next := range guesses(cookies[0]) {
-		before := n.memoryCounts()
+		before := memoryCounts(n)
 		good := honest.Load()
 		ctx, cancel := context.WithTimeout(background(t), 700*time.Millisecond)
 		r, err := keyguess.Run(ctx, port, strangers[0], to, next)
@@ -154,7 +154,7 @@ func TestGuessesOverTheWire(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		after := n.memoryCounts()
+		after := memoryCounts(n)
 		looked, unseen := after[mr.Denied]-before[mr.Denied], after[mr.Unseen]-before[mr.Unseen]
 		t.Logf("%s: %.0f answers a second, %d look-ups, %d unseen, %d hits; %d honest operations beside", name, float64(r.Tried)/r.Took.Seconds(), looked, unseen, r.Hits, honest.Load()-good)
 		if r.Hits != 0 {
@@ -177,7 +177,7 @@ func TestGuessesOverTheWire(t *testing.T) {
 	}
 }
 
-func (n *Node) memoryCounts() map[mr.Fault]uint64 {
+func memoryCounts(n *Node) map[mr.Fault]uint64 {
 	d, _, _ := n.regions()
 	m := make(map[mr.Fault]uint64)
 	for _, f := range mr.Faults() {
@@ -217,7 +217,7 @@ func TestManyGuessersShareTheHostsLookUps(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	counts := n.memoryCounts()
+	counts := memoryCounts(n)
 	looked := counts[mr.Denied]
 	t.Logf("%d guesses in %v, %d look-ups, %d unseen", tried.Load(), time.Since(began), looked, counts[mr.Unseen])
 	if most := rdma.LookUps * (time.Since(began).Seconds() + 1); float64(looked) > most {
