@@ -136,13 +136,13 @@ func TestBrokenStreamsEnd(t *testing.T) {
 		t.Run(c.name+" from the larger address", func(t *testing.T) {
 			t.Parallel()
 			v := newVictim(t, Config{})
-			v.high.listen()
+			ln := v.high.listen()
 			mustSend(t, v.s, addrOf(v.high.addr, 1000), []byte("hello"))
-			r := v.high.accept()
+			r := ln.accept()
 			r.write(c.bytes)
 			r.waitEnd()
 			_ = r.Conn.Close()
-			r = v.high.accept() // the victim connects again by itself
+			r = ln.accept() // the victim connects again by itself
 			// A peer that has said nothing right has not taken anything either.
 			if !bytes.HasPrefix(c.bytes, good) {
 				if h, b := r.nextData(); string(b) != "hello" {

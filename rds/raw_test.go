@@ -17,7 +17,6 @@ import (
 type rawPeer struct {
 	*lab
 	addr netip.Addr
-	ln   net.Listener // listener of listen
 }
 
 // raw is one TCP connection of a rawPeer.
@@ -60,25 +59,31 @@ func (p *rawPeer) conn(c net.Conn) *raw {
 	return &raw{TB: p, Conn: c, seq: 1, hs: wire.Handshake{HasPaths: true, Paths: 1}}
 }
 
+// rawListener is where nodes connect to a rawPeer.
+type rawListener struct {
+	*rawPeer
+	*net.TCPListener
+}
+
 // listen waits for a node, for which this peer is the larger address.
-func (p *rawPeer) listen() {
+func (p *rawPeer) listen() rawListener {
 	p.Helper()
 	ln, err := net.Listen("tcp4", netip.AddrPortFrom(p.addr, p.port).String())
 	if err != nil {
 		p.Fatal(err)
 	}
-	p.ln = ln
 	p.Cleanup(func() { _ = ln.Close() })
+	return rawListener{p, ln.(*net.TCPListener)}
 }
 
-func (p *rawPeer) accept() *raw {
-	p.Helper()
-	_ = p.ln.(*net.TCPListener).SetDeadline(time.Now().Add(patience))
-	c, err := p.ln.Accept()
+func (l rawListener) accept() *raw {
+	l.Helper()
+	_ = l.SetDeadline(time.Now().Add(patience))
+	c, err := l.Accept()
 	if err != nil {
-		p.Fatal(err)
+		l.Fatal(err)
 	}
-	return p.conn(c)
+	return l.conn(c)
 }
 
 func (r *raw) write(b []byte) {

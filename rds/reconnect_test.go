@@ -24,8 +24,8 @@ func TestReconnectResendsUnacked(t *testing.T) {
 			next := func() *raw { return peer.dial(v.host) }
 			if role == "smaller" { // of the victim
 				peer = v.high
-				peer.listen()
-				next = peer.accept
+				ln := peer.listen()
+				next = ln.accept
 			}
 			to := addrOf(peer.addr, 1000)
 			var r *raw
@@ -99,13 +99,13 @@ func TestAcceptAndClose(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, with RST %v", c.name, reset), func(t *testing.T) {
 				t.Parallel()
 				v := newVictim(t, Config{})
-				v.high.listen()
+				ln := v.high.listen()
 				to := addrOf(v.high.addr, 1000)
 				const count = 50
 				for i := range count {
 					mustSend(t, v.s, to, payload(uint64(i), 100))
 				}
-				next := v.high.accept()
+				next := ln.accept()
 				end := time.Now().Add(time.Second)
 				for dials := int64(1); next != nil; dials++ {
 					if dials > c.most {
@@ -118,13 +118,13 @@ func TestAcceptAndClose(t *testing.T) {
 					} else {
 						_ = r.Conn.Close()
 					}
-					_ = v.high.ln.(*net.TCPListener).SetDeadline(end)
+					_ = ln.SetDeadline(end)
 					next = nil
-					if conn, err := v.high.ln.Accept(); err == nil {
+					if conn, err := ln.Accept(); err == nil {
 						next = v.high.conn(conn)
 					}
 				}
-				r := v.high.accept() // it goes on
+				r := ln.accept() // it goes on
 				if c.with != nil {
 					return // what it acknowledged then is gone, as with Linux
 				}
@@ -144,12 +144,12 @@ func TestProbeWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	for _, paths := range []int{1, 8} {
 		v := newVictim(t, Config{Paths: paths})
-		v.high.listen()
+		ln := v.high.listen()
 		to := addrOf(v.high.addr, 1000)
 		for i := range 3 {
 			mustSend(t, v.s, to, payload(uint64(i), 50_000))
 		}
-		r := v.high.accept()
+		r := ln.accept()
 		for i := uint64(0); i < 6; {
 			h, b, err := r.next()
 			if err != nil {
@@ -182,7 +182,7 @@ func TestLiesAboutPaths(t *testing.T) {
 			t.Run(fmt.Sprintf("%d of our %d", theirs, ours), func(t *testing.T) {
 				t.Parallel()
 				v := newVictim(t, Config{Paths: ours})
-				v.high.listen()
+				ln := v.high.listen()
 				to := addrOf(v.high.addr, 1000)
 				var socks []*Socket
 				for port := range uint16(8) {
@@ -195,7 +195,7 @@ func TestLiesAboutPaths(t *testing.T) {
 				go func() {
 					defer close(done)
 					for {
-						c, err := v.high.ln.Accept()
+						c, err := ln.Accept()
 						if err != nil {
 							return
 						}
@@ -242,7 +242,7 @@ func TestLiesAboutPaths(t *testing.T) {
 				if n := int(open.Load()); n > agreed {
 					t.Errorf("%d connections for %d paths", n, agreed)
 				}
-				_ = v.high.ln.Close()
+				_ = ln.Close()
 				<-done
 			})
 		}
@@ -334,14 +334,14 @@ func TestSecondConnectionSupersedes(t *testing.T) {
 func TestKnock(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, Config{})
-	v.high.listen()
+	ln := v.high.listen()
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(addrOf(v.high.addr, 0))}
 	c, err := d.Dial("tcp4", addrOf(v.host, v.port).String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	knock := v.high.conn(c)
-	r := v.high.accept()
+	r := ln.accept()
 	knock.waitEnd()
 	r.write(v.data(r, "came in"))
 	expect(t, v.s, "came in")

@@ -241,8 +241,7 @@ func TestAHostThatIsUpAndSilentHasRoom(t *testing.T) {
 		sent := make(chan error, 1)
 		go func() { sent <- s.Send(background(t), netip.AddrPortFrom(silent.addr, 1), []byte("x")) }()
 		eventually(t, "the sender to wait", func() bool { return waitsToSend(s) })
-		silent.listen()
-		silent.accept()
+		silent.listen().accept()
 		if err := <-sent; err != nil {
 			t.Error(err)
 		}
