@@ -3,7 +3,7 @@ package rds
 import "github.com/rds-go/rds/transport"
 
 // server is a service that lends the node's sockets to other processes, as the node knows
-// it. A node that nobody serves has nobody. The node calls show, hide and retire under
+// it. A node that nobody serves has noServer. The node calls show, hide and retire under
 // Node.mu, and what shows a peer's state under the lock of the peer.
 type server interface {
 	// show and hide put a peer into the table of peers, and take it out: it has ended, and
