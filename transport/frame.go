@@ -31,6 +31,24 @@ type FrameError struct{ Err error }
 func (e *FrameError) Error() string { return e.Err.Error() }
 func (e *FrameError) Unwrap() error { return e.Err }
 
+// Slices appends octets from to to of the message to bufs. What lies right behind the last
+// slice in memory extends that slice.
+func (f *Frame) Slices(bufs [][]byte, from, to int) [][]byte {
+	n := len(f.Head)
+	if from < n {
+		head := f.Head[from:min(to, n)]
+		if k := len(bufs) - 1; k >= 0 && follows(bufs[k], head) {
+			bufs[k] = bufs[k][:len(bufs[k])+len(head)]
+		} else {
+			bufs = append(bufs, head)
+		}
+	}
+	if to > n {
+		bufs = append(bufs, f.Body[max(from-n, 0):to-n])
+	}
+	return bufs
+}
+
 // Flatten appends the messages of leading frames to bufs, without the first skip octets of
 // the first one, up to a frame with operations and to most slices. Messages that lie one
 // behind the other in memory share a slice. It returns how many frames it has put there,
@@ -48,21 +66,8 @@ func Flatten(bufs [][]byte, frames []Frame, skip, most int) (out [][]byte, n, si
 			bufs[k] = bufs[k][:len(bufs[k])+len(f.Head)]
 			continue
 		}
-		head, body := f.Head, f.Body
-		if skip > 0 {
-			k := min(skip, len(head))
-			head, body, skip = head[k:], body[skip-k:], 0
-		}
-		if len(head) > 0 {
-			if k := len(bufs) - 1; k >= 0 && follows(bufs[k], head) {
-				bufs[k] = bufs[k][:len(bufs[k])+len(head)]
-			} else {
-				bufs = append(bufs, head)
-			}
-		}
-		if len(body) > 0 {
-			bufs = append(bufs, body)
-		}
+		bufs = f.Slices(bufs, skip, f.Size())
+		skip = 0
 	}
 	return bufs, n, size
 }

@@ -34,7 +34,7 @@ type batch struct {
 	crc     bool
 	markers *mpa.MarkerWriter // puts markers into the stream; nil: no markers
 	scratch []byte            // an FPDU before its markers are put in
-	own     [][]byte          // memory that the caller of SendDirect lends until keep, or that was found in a section until unlend
+	own     [][]byte          // memory that the caller of SendFrames lends, or that was found in a section, until unlend
 	begun   bool              // part of the first FPDU was written with the previous batch
 
 	stage  *buf.Buf
@@ -180,7 +180,7 @@ func (b *batch) lend(p piece, mem []byte) {
 	b.lends = true
 }
 
-// lendOwn adds memory that stays where it is until keep or unlend.
+// lendOwn adds memory that stays where it is until unlend.
 func (b *batch) lendOwn(mem []byte) {
 	if b.crc {
 		b.sum = mpa.UpdateCRC(b.sum, b.stage.B[b.summed:])
@@ -193,30 +193,36 @@ func (b *batch) lendOwn(mem []byte) {
 	b.size += len(mem)
 }
 
-// keep ends the batch at end, of which written bytes are written; what is left up
-// to there is copied, and counts as one FPDU. Nothing but staged and own pieces may
-// be in it.
-func (b *batch) keep(written, end int) {
-	if written >= end {
-		b.reset()
+// borrow adds memory of who sends frames.
+func (b *batch) borrow(mem []byte) {
+	if len(mem) <= copyLeast || b.crc {
+		// With a CRC also since a program may share the memory with others: what they
+		// change between the CRC and the write would cost the connection.
+		b.stage.B = append(b.stage.B, mem...)
 		return
 	}
-	rest := b.pool.Get(max(stageLeast, end-written))
-	rest.B = rest.B[:0]
-	iov, _ := b.slices(nil)
-	pos := 0
-	for _, p := range iov {
-		if from, to := max(written-pos, 0), min(end-pos, len(p)); from < to {
-			rest.B = append(rest.B, p[from:to]...)
+	b.lendOwn(mem)
+	b.borrows = true
+}
+
+// copyLeast is how short a piece must be for its copy to cost less than an element more of
+// the system call's vector.
+const copyLeast = 256
+
+// trim takes out what lies behind the first end bytes, where an FPDU ends, or the batch
+// begins. Nothing of that is written.
+func (b *batch) trim(end int) {
+	for b.size > end {
+		last := &b.pieces[len(b.pieces)-1]
+		n := min(last.n, b.size-end)
+		b.size -= n
+		if last.n -= n; last.n == 0 {
+			b.pieces = b.pieces[:len(b.pieces)-1]
 		}
-		pos += len(p)
 	}
-	clear(iov)
-	b.release()
-	b.reset()
-	b.stage, b.begun = rest, written > 0
-	b.cover()
-	b.marks = append(b.marks, mark{end: b.size})
+	for k := len(b.marks); k > 0 && b.marks[k-1].end > end; k-- {
+		b.marks = b.marks[:k-1]
+	}
 }
 
 // cover makes a piece of what was added to the staging buffer.

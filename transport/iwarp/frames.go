@@ -15,7 +15,8 @@ type window struct {
 	frames [][]byte // whole ULPDUs that go first: an RTR, a kick
 	hold   bool     // no message may leave yet
 	now    time.Time
-	short  []shortMessage // messages to the direct queue, each in its place among the work requests
+	short  []shortMessage // short messages, each in its place among the work requests
+	run    *frameRun      // what SendFrames sends; nil: nothing
 }
 
 // end is the work request before which something else has to be sent.
@@ -39,7 +40,7 @@ func (s *stream) build(w window) (failure, bool) {
 		t.batch.add(f)
 	}
 	for !w.hold && t.doomed == nil && (!t.batch.full() || s.shortNext(&w)) && (t.open || s.pick(&w)) {
-		if t.from == fromDirect {
+		if t.from == fromShort {
 			s.shortSegment(&w)
 			continue
 		}
@@ -56,9 +57,13 @@ func (s *stream) build(w window) (failure, bool) {
 			}
 		}
 	}
+	if w.run != nil && t.doomed == nil && !t.open && len(w.short) == 0 && (!w.run.after || t.next == w.tail) {
+		s.addFrames(w.run)
+	}
 	if t.doomed != nil && t.batch.size == 0 {
 		return *t.doomed, false
 	}
+	t.done = t.doomed == nil && !t.open && !t.batch.full()
 	return failure{}, true
 }
 
@@ -92,7 +97,7 @@ func (t *transmitter) doom(f failure) {
 func (s *stream) pick(w *window) bool {
 	t := &s.tx
 	if len(w.short) > 0 && t.next == w.short[0].after {
-		t.open, t.from = true, fromDirect
+		t.open, t.from = true, fromShort
 		return true
 	}
 	for s.shared != nil && t.next != w.end() && s.slot(t.next).queue != 0 && s.mayStart(s.slot(t.next)) {

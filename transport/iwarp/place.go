@@ -26,20 +26,14 @@ type sink struct {
 	to        *xctl.Receiver // receiver of a message to a shared queue
 	srq       *SRQ           // the shared queue that takes the message
 	shared    bool
+	sunk      bool // the segment is of a message to a queue with a sink
+	feed      Sink // takes the payload: the message is for a queue with a sink; nil: memory does
 	immediate uint64
 
 	tagged   ddp.Tagged
 	untagged ddp.Untagged
 	header   [ddp.UntaggedLen]byte // header of the segment, for a Terminate
 	hlen     int
-}
-
-// direct takes the payload of a message to a direct queue, nil for others.
-func (k *sink) direct() Sink {
-	if k.srq == nil {
-		return nil
-	}
-	return k.srq.sink
 }
 
 func (k *sink) moved(n int) { k.offset += uint64(n) }
@@ -53,7 +47,7 @@ func (r *receiver) begin(seg *rdmap.Segment, ulpdu []byte, n int) bool {
 	}
 	k := &r.sink
 	k.op, k.last, k.n, k.offset, k.drop = seg.Op, seg.Last(), n, 0, false
-	k.to, k.srq, k.shared = nil, nil, false
+	k.to, k.srq, k.shared, k.feed, k.sunk = nil, nil, false, nil, false
 	k.hlen = copy(k.header[:ddp.HeaderLen(ulpdu[0])], ulpdu)
 	switch {
 	case seg.Op == rdmap.OpWrite:
@@ -233,9 +227,9 @@ func (r *receiver) place(p []byte) bool {
 	if r.sink.drop {
 		return true
 	}
-	if d := r.sink.direct(); d != nil {
-		r.s.shared.direct.fed = true
-		if err := d.Feed(p); err != nil {
+	if to := r.sink.feed; to != nil {
+		r.s.shared.sink.fed = true
+		if err := to.Feed(p); err != nil {
 			f := r.refusal(rdmap.CauseStreamCatastrophic, nil, 0)
 			f.err = err
 			r.stop(f)

@@ -78,7 +78,7 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 }
 
 func (q *QP) postLocked(w *WorkRequest) error {
-	if q.slots == nil { // made late, because many queue pairs never send, or only to direct queues
+	if q.slots == nil { // made late, because many queue pairs never send, or only frames
 		q.slots = make([]sendSlot, 1<<bits.Len(uint(q.cfg.MaxSend-1)))
 	}
 	if n := int(q.tail - q.head); n == len(q.slots) || n+q.stream.detached() >= len(q.slots) {
@@ -132,6 +132,8 @@ func (q *QP) checkRequest(w *WorkRequest) (uint32, error) {
 			return 0, badRequest("shared queue %#x", w.Queue)
 		case q.stream == nil || q.stream.shared == nil || !q.stream.shared.agreed.Caps.Has(xctl.CapInitiator):
 			return 0, badRequest("a connection that does not send to shared queues")
+		case q.stream.shared.frames.queue(xctl.SRQN(w.Queue)) != nil:
+			return 0, badRequest("queue %#x, which is sent frames", w.Queue)
 		}
 	}
 	total := uint64(len(w.Inline))

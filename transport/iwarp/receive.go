@@ -54,7 +54,7 @@ type receiver struct {
 	asked    atomic.Uint64 // requests received, ever
 	answered atomic.Uint64 // responses received, ever
 	kick     bool          // the transmitter has something to do
-	acked    bool          // the peer has acknowledged messages of the direct queue
+	acked    bool          // the peer has acknowledged frames
 	comps    []Completion
 }
 
@@ -218,8 +218,8 @@ func (r *receiver) space() (dst []byte, beyond int) {
 	switch {
 	case r.dead:
 	case r.left > 0 && r.sink.drop:
-	case r.left > 0 && r.sink.direct() != nil:
-		mem, last := r.sink.direct().Space()
+	case r.left > 0 && r.sink.feed != nil:
+		mem, last := r.sink.feed.Space()
 		if len(mem) == 0 {
 			return nil, 0
 		}
@@ -266,9 +266,9 @@ func (r *receiver) filled(n int) {
 		r.staged()
 		return
 	}
-	if d := r.sink.direct(); d != nil {
-		r.s.shared.direct.fed = true
-		d.Filled(n)
+	if to := r.sink.feed; to != nil {
+		r.s.shared.sink.fed = true
+		to.Filled(n)
 	} else {
 		r.leave()
 	}
@@ -287,23 +287,23 @@ func (r *receiver) filled(n int) {
 func (r *receiver) flush() {
 	r.push()
 	answers := false
-	if x := r.s.shared; x != nil && x.direct.queue != nil && !r.dead {
-		answers = x.direct.fed
-		x.direct.taking = x.direct.queue.ready.Load()
-		x.direct.fed = false
-		x.direct.queue.sink.Flush()
+	if x := r.s.shared; x != nil && x.params.Sink != nil && !r.dead {
+		answers = x.sink.fed
+		x.sink.taking = x.sink.ready.Load()
+		x.sink.fed = false
+		x.params.Sink.Flush()
 		// Only now: a CREDIT that leaves earlier would outlive a process that is killed
 		// before the sink has passed the messages on. And before the transmitter runs,
 		// so that what the program answers takes it along.
 		r.acknowledge()
 		r.grantOctets()
-		if x.direct.octets.woken {
-			x.direct.octets.woken = false
-			x.direct.queue.sink.Writable()
+		if x.octets.woken {
+			x.octets.woken = false
+			x.params.Sink.Writable()
 		}
-		if late := x.direct.late.Load() && x.direct.late.Swap(false); late || r.acked {
+		if late := x.frames.late.Load() && x.frames.late.Swap(false); late || r.acked {
 			r.acked = false
-			x.direct.queue.sink.Acked()
+			x.params.Sink.Acked()
 		}
 	} else {
 		r.acknowledge()
@@ -316,8 +316,8 @@ func (r *receiver) flush() {
 	}
 	q.mu.Lock()
 	q.streak.heard = true
-	if x := s.shared; x != nil && x.direct.refusals.told > 0 {
-		x.direct.refusals.askLocked(s)
+	if x := s.shared; x != nil && x.refusals.told > 0 {
+		x.refusals.askLocked(s)
 	}
 	if q.state == StateSQD && !s.drained {
 		s.drained, r.kick = true, true

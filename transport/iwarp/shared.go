@@ -16,10 +16,15 @@ import (
 // or both. Both sides have to; with a peer that does not know them the
 // connection is a plain one, see Established.Shared.
 type SharedParams struct {
-	// Queues takes the messages of the peer; nil takes none.
+	// Queues finds the queues that take the messages of the peer; nil: there are none.
 	Queues Queues
-	// Direct is a queue of this connection alone; nil: there is none.
-	Direct *DirectParams
+	// Sink takes the messages for queues with SRQConfig.Sink, and hears of what SendFrames
+	// sends. nil: such queues take nothing on this connection, and it sends no frames.
+	Sink Sink
+	// Reservation, if the peer has one too, bounds the frames that are under way: each side
+	// sends within octets that the other one has granted, see QP.Claim. nil: only the
+	// sender bounds them.
+	Reservation *Reservation
 	// Send is whether this side sends to the peer's queues.
 	Send bool
 	// Domain is the scope of the numbers, for the peer to compare.
@@ -55,13 +60,13 @@ func (p *SharedParams) block() xctl.Block {
 		Caps:   xctl.CapCredit | xctl.CapRNR | xctl.CapSoftRead | xctl.CapSoftWrite | xctl.CapPing | xctl.CapBigFPDU | xctl.CapImmediate | xctl.CapAtomics | xctl.CapRefused,
 		Domain: p.Domain, MaxSRQ: p.MaxQueues, MaxULPDU: mpa.MaxReceiveULPDU, Credit: p.Credit, Incarnation: p.Incarnation,
 	}
-	if p.Queues != nil || p.Direct != nil {
+	if p.Queues != nil {
 		b.Caps |= xctl.CapTarget
 	}
-	if p.Send || p.Direct != nil {
+	if p.Send || p.Sink != nil {
 		b.Caps |= xctl.CapInitiator
 	}
-	if p.Direct != nil && p.Direct.Reservation != nil {
+	if p.Reservation != nil {
 		b.Caps |= xctl.CapOctets
 	}
 	if b.MaxSRQ == 0 {
@@ -85,9 +90,12 @@ func (p *SharedParams) rate() xctl.ErrorRate {
 
 // shared is what a connection has beside a plain one.
 type shared struct {
-	params SharedParams
-	agreed xctl.Agreed
-	direct direct
+	params   SharedParams
+	agreed   xctl.Agreed
+	frames   frameSender
+	sink     sinkState
+	octets   octets
+	refusals refusals
 
 	// The transmitter's.
 	out       map[xctl.SRQN]*outQueue
@@ -102,7 +110,7 @@ type shared struct {
 	control   uint32    // MSN of the last control message
 	scratch   [][]byte  // memory of control messages; the first lent slices are in use
 	lent      int
-	frames    [][]byte // scratch of stepLocked
+	step      [][]byte // scratch of stepLocked
 	writes    xctl.WriteSender
 	begun     uint64      // Writes begun
 	lastWrite uint32      // ordinal of the last Write
@@ -126,14 +134,16 @@ type shared struct {
 	wrote    bool // Writes have come since the last flush
 
 	// Guarded by QP.mu.
-	backlog xctl.Backlog
-	arrived []arrivedRecord // records that wait for the transmitter
-	written uint64          // Writes whose fate is known
-	pings   map[uint64]chan struct{}
-	nonce   uint64
-	timer   *time.Timer
-	wakeAt  time.Time // when the timer goes off, or went off
-	watch   watch
+	backlog  xctl.Backlog
+	arrived  []arrivedRecord // records that wait for the transmitter
+	written  uint64          // Writes whose fate is known
+	pings    map[uint64]chan struct{}
+	nonce    uint64
+	timer    *time.Timer
+	says     bool        // sayTimer runs
+	sayTimer *time.Timer // sends what there is to say and was put off
+	wakeAt   time.Time   // when the timer goes off, or went off
+	watch    watch
 
 	undecided atomic.Int32 // see detached
 
@@ -186,12 +196,7 @@ func (s *stream) share(p *SharedParams, agreed xctl.Agreed) error {
 		hungry:  make(map[*xctl.Receiver]*SRQ),
 		pings:   make(map[uint64]chan struct{}),
 	}
-	if p.Direct != nil {
-		if err := x.direct.init(p.Direct, agreed.Peer.Credit); err != nil {
-			return err
-		}
-		x.direct.octets.on = p.Direct.Reservation != nil && agreed.Caps.Has(xctl.CapOctets)
-	}
+	x.octets.on = p.Reservation != nil && agreed.Caps.Has(xctl.CapOctets)
 	s.shared = x
 	return nil
 }
@@ -249,8 +254,8 @@ func (q *QP) Ping(ctx context.Context) error {
 // ponged ends the Pings up to a nonce: of several that wait to be sent only the
 // last one is, and its answer is a sign of life to all.
 func (x *shared) ponged(q *QP, nonce uint64) {
-	if heard := x.direct.refusals.ponged(q, nonce); heard > 0 {
-		x.direct.queue.sink.Heard(heard)
+	if heard := x.refusals.ponged(q, nonce); heard > 0 {
+		x.params.Sink.Heard(heard)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

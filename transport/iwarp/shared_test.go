@@ -33,7 +33,7 @@ func (q *queueMap) remove(n uint32) {
 // srq makes a shared receive queue with a completion queue of its own.
 func (q *queueMap) srq(e *end, n uint32, cfg SRQConfig) *SRQ {
 	e.t.Helper()
-	if cfg.CQ == nil {
+	if cfg.CQ == nil && !cfg.Sink {
 		cfg.CQ = e.cq
 	}
 	cfg.Number = n

@@ -14,13 +14,7 @@ func (r *receiver) touchFed() {
 	}
 	x.fedMu.Lock()
 	for _, n := range x.fed {
-		if x.direct.queue != nil && n == x.direct.queue.num { // all direct queues are ready together
-			for rcv, srq := range x.hungry {
-				if srq == x.direct.queue {
-					r.touch(rcv)
-				}
-			}
-		} else if rcv := x.in.Find(n); rcv != nil {
+		if rcv := x.in.Find(n); rcv != nil {
 			r.touch(rcv)
 		}
 	}
@@ -44,25 +38,24 @@ func (r *receiver) acknowledge() {
 		x.wrote = false
 		a, wrote = x.placed.Ack()
 	}
-	now := time.Unix(0, 0) // direct queues do without the time
-	if x.params.Queues != nil {
-		now = time.Now()
-	}
-	patience := now
-	if wrote {
-		patience = now.Add(xctl.CreditDelay) // other CREDITs are waiting, too
-	}
-	var wake time.Time
-	later, due, lazy := x.touched[:0], x.due[:0], x.direct.lazy[:0]
-	atOnce := x.direct.unsaid >= directAck
+	var now, patience, wake time.Time
+	later, due, lazy := x.touched[:0], x.due[:0], x.sink.credits[:0]
+	atOnce := x.sink.unsaid >= ackBytes
 	for _, rcv := range x.touched {
-		delete(x.hungry, rcv)
-		own := x.isDirect(rcv.SRQ())
-		if own && !x.direct.taking {
-			x.hungry[rcv] = x.direct.queue // DirectReady wakes us
-			continue                       // nobody has taken anything yet
+		srq := x.find(rcv.SRQ())
+		sunk := srq != nil && srq.sink
+		if sunk && !x.sink.taking {
+			later = append(later, rcv) // SinkReady wakes us: nobody has taken anything yet
+			continue
 		}
-		if srq := x.find(rcv.SRQ()); srq != nil {
+		if now.IsZero() && !sunk { // queues with a sink do without the time
+			now = time.Now()
+			if patience = now; wrote {
+				patience = now.Add(xctl.CreditDelay) // other CREDITs are waiting, too
+			}
+		}
+		delete(x.hungry, rcv)
+		if srq != nil {
 			n := srq.stock(r.s)
 			if n == 0 {
 				x.hungry[rcv] = srq // PostReceive wakes us
@@ -70,18 +63,22 @@ func (r *receiver) acknowledge() {
 				rcv.Grant(uint32(n))
 			}
 		}
-		c, ok := rcv.Credit(patience)
-		if !ok && own {
+		asked := patience
+		if sunk {
+			asked = sinkTime
+		}
+		c, ok := rcv.Credit(asked)
+		if !ok && sunk {
 			// It goes as if it had waited: at once, or with the program's answer, if
-			// one comes soon. No time it was asked at is later.
-			if c, ok = rcv.Credit(now.Add(2 * xctl.CreditDelay)); ok && !atOnce {
+			// one comes soon.
+			if c, ok = rcv.Credit(sinkTime.Add(xctl.CreditDelay)); ok && !atOnce {
 				lazy = append(lazy, c)
 				continue
 			}
 		}
 		if ok {
-			if own {
-				x.direct.unsaid = 0
+			if sunk {
+				x.sink.unsaid = 0
 			}
 			due = append(due, c)
 		} else if at, ok := rcv.Deadline(); ok {
@@ -91,7 +88,7 @@ func (r *receiver) acknowledge() {
 			}
 		}
 	}
-	x.touched, x.due, x.direct.lazy = later, due, lazy
+	x.touched, x.due, x.sink.credits = later, due, lazy
 	q := r.s.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,24 +110,63 @@ func (r *receiver) acknowledge() {
 	}
 }
 
-// DirectAsk asks the peer to say at once what it has taken from its direct queues: it
-// waits for company otherwise. It writes nothing itself.
-func (q *QP) DirectAsk() {
+// sinkTime is what receivers of queues with a sink are told of the time: their CREDITs wait
+// for the program's answer and not for a time.
+var sinkTime = time.Unix(0, 0)
+
+// Of messages to queues with a sink this many bytes are acknowledged without delay, where
+// each message counts as ackCost more.
+const (
+	ackBytes = 512 << 10
+	ackCost  = ackBytes / 64
+)
+
+// sayDelay is how long what there is to say about queues with a sink waits for company.
+const sayDelay = 4 * xctl.CreditDelay
+
+// sayLaterLocked has what there is to say said after a while, if nothing that is sent
+// takes it along before.
+func (x *shared) sayLaterLocked(s *stream) {
+	if !x.says {
+		x.sayInLocked(s, sayDelay)
+	}
+}
+
+func (x *shared) sayInLocked(s *stream, wait time.Duration) {
+	x.says = true
+	if x.sayTimer != nil {
+		x.sayTimer.Reset(wait)
+		return
+	}
+	x.sayTimer = time.AfterFunc(wait, func() {
+		s.q.mu.Lock()
+		x.says = false
+		run := !x.backlog.Empty() && !s.q.over && s.kickLocked()
+		s.q.mu.Unlock()
+		if run {
+			s.transmit()
+		}
+	})
+}
+
+// AskAcked asks the peer to say at once what frames it has taken: it waits for company
+// otherwise. It writes nothing itself.
+func (q *QP) AskAcked() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if s := q.stream; q.state == StateRTS && s.shared != nil && len(s.shared.direct.ends) > 0 {
+	if s := q.stream; q.state == StateRTS && s.shared != nil && len(s.shared.frames.ends) > 0 {
 		s.shared.backlog.Ping(xctl.Ping{Nonce: s.shared.nonce})
 		s.shared.sayInLocked(s, 0)
 	}
 }
 
-// DirectAcked returns how many of the bytes that SendDirect took the peer has taken
-// from its direct queue.
-func (q *QP) DirectAcked() uint64 {
+// FramesAcked returns how many bytes of the frames that SendFrames took the peer's sink has
+// taken.
+func (q *QP) FramesAcked() uint64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.stream == nil || q.stream.shared == nil {
 		return 0
 	}
-	return q.stream.shared.direct.acked
+	return q.stream.shared.frames.acked
 }

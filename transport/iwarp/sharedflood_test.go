@@ -365,7 +365,7 @@ func TestMaxSendCountsMessagesInQueues(t *testing.T) {
 // is late with.
 func TestLaterWakeKeepsTheOverdueOne(t *testing.T) {
 	t.Parallel()
-	e, x, d := openDirect(t, Config{}, true, false)
+	e, x, d := openSink(t, Config{}, true, false)
 	x.sync()
 	e.quiet()
 	flushes := func() int {

@@ -37,6 +37,9 @@ func openExtendedCRC(t testing.TB, e *end, initiator, crc bool, caps xctl.Caps, 
 	t.Helper()
 	x := &extended{e: e, queues: &queueMap{}, next: make(map[xctl.SRQN]uint32), data: func(rdmap.Segment) {}}
 	own.Queues, own.Send, own.Require = x.queues, true, true
+	for n := uint32(sinkNum); own.Sink != nil && n <= sinkNum+sinkOthers; n++ {
+		x.queues.srq(e, n, SRQConfig{Sink: true})
+	}
 	block := xctl.Block{Caps: caps, MaxSRQ: 4096, MaxULPDU: 65535, Credit: 4}
 	terms := ConnParams{NoCRC: !crc, Guard: -1, Shared: &own}
 	if initiator {
@@ -50,6 +53,11 @@ func openExtendedCRC(t testing.TB, e *end, initiator, crc bool, caps xctl.Caps, 
 	}
 	if !e.est.Shared {
 		t.Fatal("not agreed")
+	}
+	if own.Sink != nil { // so that the peer can grant messages before there are any
+		e.qp.mu.Lock()
+		e.qp.stream.shared.useQueueLocked(sinkNum)
+		e.qp.mu.Unlock()
 	}
 	x.send(emptyWrite())
 	return x

@@ -64,16 +64,13 @@ func (r *receiver) route(seg *rdmap.Segment, ulpdu []byte) bool {
 func (r *receiver) beginShared(n xctl.SRQN) bool {
 	x, k, h := r.s.shared, &r.sink, &r.sink.untagged
 	k.shared, k.drop = true, true
-	own := x.isDirect(n)
-	if own && !x.direct.octets.arrived(k.n) {
-		r.refuseSink(rdmap.CauseDDPNoBuffer)
-		return false
-	}
 	rcv := x.in.Find(n)
 	var srq *SRQ
-	begins := h.MO == 0 && (x.open == nil || x.open.num != n)
+	k.sunk = n == x.sink.open
+	begins := h.MO == 0 && !k.sunk && (x.open == nil || x.open.num != n)
 	if begins {
 		srq = x.find(n)
+		k.sunk = srq != nil && srq.sink
 		if srq == nil && rcv != nil && !rcv.Discarding() {
 			if last, ok := x.in.Remove(n); ok {
 				r.say(func(b *xctl.Backlog) bool { b.Credit(last); return true })
@@ -86,6 +83,10 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 				rcv = x.in.Adopt(n, h)
 			}
 		}
+	}
+	if k.sunk && !x.octets.arrived(k.n) {
+		r.refuseSink(rdmap.CauseDDPNoBuffer)
+		return false
 	}
 	if rcv == nil {
 		if nak, last := xctl.Unknown(n, h); last {
@@ -104,13 +105,18 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 	case xctl.ArrivalDrop:
 		return true
 	case xctl.ArrivalMore:
-		if k.srq = x.open; own {
-			k.srq = x.direct.receiving(n)
+		if k.sunk {
+			k.feed = x.params.Sink
+		} else {
+			k.srq = x.open
 		}
 	case xctl.ArrivalFirst:
-		if x.open != nil && !own {
+		if x.open != nil && !k.sunk || x.sink.open != 0 && k.sunk {
 			r.refuseSink(rdmap.CauseStreamCatastrophic) // messages do not interleave
 			return false
+		}
+		if k.sunk {
+			x.sink.open = n
 		}
 		if srq == nil {
 			return r.refuseMessage(xctl.NAKUnknown, 0)
@@ -125,20 +131,15 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 				return r.refuseMessage(xctl.NAKDependency, 0)
 			}
 		}
-		if own {
+		if k.sunk {
 			if k.op.Immediate() || k.op.Invalidates() {
 				return r.refuseMessage(xctl.NAKForbidden, 0)
 			}
-			if x.direct.inside {
-				r.refuseSink(rdmap.CauseStreamCatastrophic) // messages do not interleave
-				return false
-			}
 			rcv.Take()
-			k.srq = srq
-			x.direct.inside = true
-			if n != x.direct.current {
-				x.direct.current = n
-				srq.sink.Queue(uint32(n))
+			k.feed = x.params.Sink
+			if n != x.sink.queue {
+				x.sink.queue = n
+				k.feed.Queue(uint32(n))
 			}
 			break
 		}
@@ -154,7 +155,7 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 		rcv.Take()
 		x.open, k.srq = srq, srq
 	}
-	if own {
+	if k.sunk {
 		k.drop = false
 		return true
 	}
@@ -278,17 +279,17 @@ func (r *receiver) finishShared() {
 		}
 	}
 	switch {
-	case k.srq == nil || !k.last:
-	case k.srq.sink != nil: // the sink has had the payload
-		x.direct.inside = false
-		if x.direct.unsaid += c.Len + directCost; c.Solicited { // the sender waits for the acknowledgement
-			x.direct.unsaid += directAck
+	case k.feed != nil && k.last: // the sink has had the payload
+		if x.sink.unsaid += c.Len + ackCost; c.Solicited { // the sender waits for the acknowledgement
+			x.sink.unsaid += ackBytes
 		}
+	case k.srq == nil || !k.last:
 	case !r.deliver(c):
 		return
 	}
-	if k.last && x.isDirect(k.to.SRQ()) {
-		x.direct.octets.ended()
+	if k.sunk && k.last {
+		x.sink.open = 0
+		x.octets.ended()
 	}
 	r.touch(k.to) // the segment may have begun in an earlier burst
 	k.to.Advance(&k.untagged, k.n)
@@ -340,10 +341,10 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 				a.writeErr = it.WriteError()
 			}
 			q.mu.Lock()
-			if (a.kind == xctl.TypeCredit || a.kind == xctl.TypeNAK) && x.isDirect(a.queue()) {
-				err := x.direct.heardLocked(&a)
+			if l := x.framesTo(&a); l != nil {
+				err := x.frames.heardLocked(l, &a)
 				// What there is to say of our own does not leave because of this.
-				r.kick = r.kick || x.direct.want || q.state == StateSQD
+				r.kick = r.kick || x.frames.want || q.state == StateSQD
 				q.mu.Unlock()
 				if err != nil {
 					r.refuse(rdmap.CauseOf(err), ulpdu)
@@ -378,7 +379,7 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 				return
 			}
 		case xctl.TypeReturn:
-			if !x.direct.octets.on {
+			if !x.octets.on {
 				continue
 			}
 			if err := r.returned(it.Return()); err != nil {
@@ -386,15 +387,13 @@ func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
 				return
 			}
 		case xctl.TypeFull:
-			if f := it.Full(); x.direct.octets.on {
-				x.direct.queue.sink.Full(f.Tag, f.On)
+			if f := it.Full(); x.octets.on && x.params.Sink != nil {
+				x.params.Sink.Full(f.Tag, f.On)
 			}
 		case xctl.TypeHome, xctl.TypeSRQ:
-			if x.direct.queue != nil {
-				r.directNews(&it)
-			}
+			r.queueNews(&it)
 		case xctl.TypeRefused:
-			r.directRefused(it.Refused())
+			r.refused(it.Refused())
 		case xctl.TypePing:
 			p := it.Ping()
 			r.say(func(b *xctl.Backlog) bool { b.Pong(xctl.Pong(p)); return true })
@@ -419,11 +418,11 @@ func (r *receiver) endShared() {
 	}
 	clear(x.hungry)
 	x.touched = nil
-	if x.direct.octets.share != nil {
-		x.direct.octets.share.Leave()
+	if x.octets.share != nil {
+		x.octets.share.Leave()
 	}
-	if x.direct.fed {
-		x.direct.fed = false
-		x.direct.queue.sink.Flush() // the sink may have bytes that came before the end
+	if x.sink.fed {
+		x.sink.fed = false
+		x.params.Sink.Flush() // the sink may have bytes that came before the end
 	}
 }

@@ -91,7 +91,7 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 	x.arrived = x.arrived[:0]
 	x.letGo()
 	x.lent = 0
-	frames = x.resume(s, now, x.frames[:0])
+	frames = x.resume(s, now, x.step[:0])
 	if q := x.stopped.first(); q != nil {
 		at, _ := q.Deadline()
 		x.wakeAtLocked(s, now, at)
@@ -101,11 +101,11 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 		frames = append(frames, x.backlog.AppendTo(x.controlHeader(), s.tx.ulpdu-ddp.UntaggedLen))
 	}
 	x.watch.out = pings && !x.backlog.Pings()
-	if x.direct.later && x.backlog.Empty() {
-		x.direct.later = false
-		x.direct.timer.Stop()
+	if x.says && x.backlog.Empty() {
+		x.says = false
+		x.sayTimer.Stop()
 	}
-	x.frames = frames
+	x.step = frames
 	return frames
 }
 
@@ -387,7 +387,7 @@ func (s *stream) detached() int {
 // caller is the transmitter.
 func (s *stream) undecided() bool {
 	x := s.shared
-	return x != nil && (len(x.free) < len(x.msgs) || x.writes.Outstanding() > 0 || len(x.direct.ends) > 0)
+	return x != nil && (len(x.free) < len(x.msgs) || x.writes.Outstanding() > 0 || len(x.frames.ends) > 0)
 }
 
 // flushLocked completes all messages to shared queues, in the order in which they

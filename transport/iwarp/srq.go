@@ -13,8 +13,11 @@ import (
 // SRQConfig sets up a shared receive queue.
 type SRQConfig struct {
 	Number     uint32 // number by which peers name the queue: 1 to 0xFFFFFE, unique in its Queues
-	CQ         *CQ    // required: where messages complete
+	CQ         *CQ    // required without Sink: where messages complete
 	MaxReceive int    // posted receive requests. 0 means 128
+	// Sink has messages go to the SharedParams.Sink of the connection that brings them.
+	// Such a queue has a Number and nothing else: no memory is posted to it.
+	Sink bool
 	// Limit, if not 0, has OnLimit called once when fewer requests are posted;
 	// Arm sets it again (IBV_EVENT_SRQ_LIMIT_REACHED). OnLimit is called by an
 	// event loop and must not block.
@@ -31,8 +34,7 @@ type SRQ struct {
 	num     xctl.SRQN
 	rq      receiveQueue
 	onLimit func(*SRQ)
-	sink    Sink        // sink of a direct queue, which of the fields above has num only
-	ready   atomic.Bool // the sink of a direct queue takes all messages
+	sink    bool // messages go to the Sink of their connection; cq, rq and onLimit are not used
 	closed  atomic.Bool
 	// using is held for reading while a byte of the queue's memory is written,
 	// so that Close waits for that and not for the rest of a message.
@@ -46,22 +48,57 @@ type SRQ struct {
 // CreateSRQ makes a shared receive queue. The keys of its receive requests are
 // of this domain.
 func (p *PD) CreateSRQ(cfg SRQConfig) (*SRQ, error) {
+	if err := cfg.check(p.dev); err != nil {
+		return nil, err
+	}
+	p.users.Add(1)
+	s := &SRQ{pd: p, num: xctl.SRQN(cfg.Number), sink: cfg.Sink}
+	if cfg.Sink {
+		return s, nil
+	}
 	if cfg.MaxReceive == 0 {
 		cfg.MaxReceive = 128
 	}
-	switch {
-	case cfg.CQ == nil || cfg.CQ.dev != p.dev:
-		return nil, fmt.Errorf("iwarp: completion queue missing or of another device: %w", syscall.EINVAL)
-	case cfg.MaxReceive < 1 || cfg.MaxReceive > maxQueue || cfg.Limit < 0 || cfg.Limit > cfg.MaxReceive:
-		return nil, fmt.Errorf("iwarp: shared receive queue of %d, limit %d: %w", cfg.MaxReceive, cfg.Limit, syscall.EINVAL)
-	case !xctl.SRQN(cfg.Number).Valid():
-		return nil, fmt.Errorf("iwarp: shared receive queue %#x: %w", cfg.Number, syscall.EINVAL)
-	}
-	s := &SRQ{pd: p, cq: cfg.CQ, num: xctl.SRQN(cfg.Number), limit: cfg.Limit, onLimit: cfg.OnLimit, starved: make(map[*stream]struct{})}
+	s.cq, s.limit, s.onLimit, s.starved = cfg.CQ, cfg.Limit, cfg.OnLimit, make(map[*stream]struct{})
 	s.rq.ring = make([]receiveSlot, cfg.MaxReceive)
-	p.users.Add(1)
 	cfg.CQ.useSRQ(1)
 	return s, nil
+}
+
+// check tells which field of c is wrong.
+func (c *SRQConfig) check(dev *Device) error {
+	most := c.MaxReceive
+	if most == 0 {
+		most = 128
+	}
+	switch {
+	case !xctl.SRQN(c.Number).Valid():
+		return badField("SRQConfig.Number", "%#x is not in 1..%#x", c.Number, xctl.MaxSRQN)
+	case c.Sink && c.CQ != nil:
+		return badField("SRQConfig.CQ", "set beside Sink")
+	case c.Sink && c.MaxReceive != 0:
+		return badField("SRQConfig.MaxReceive", "%d beside Sink", c.MaxReceive)
+	case c.Sink && c.Limit != 0:
+		return badField("SRQConfig.Limit", "%d beside Sink", c.Limit)
+	case c.Sink && c.OnLimit != nil:
+		return badField("SRQConfig.OnLimit", "set beside Sink")
+	case c.Sink:
+		return nil
+	case c.CQ == nil:
+		return badField("SRQConfig.CQ", "missing")
+	case c.CQ.dev != dev:
+		return badField("SRQConfig.CQ", "of another device")
+	case most < 1 || most > maxQueue:
+		return badField("SRQConfig.MaxReceive", "%d is not in 1..%d", c.MaxReceive, maxQueue)
+	case c.Limit < 0 || c.Limit > most:
+		return badField("SRQConfig.Limit", "%d is not in 0..%d", c.Limit, most)
+	}
+	return nil
+}
+
+// badField is the error about one field of what a program has asked for.
+func badField(field, format string, args ...any) error {
+	return fmt.Errorf("iwarp: %s: %w", fmt.Sprintf(field+": "+format, args...), syscall.EINVAL)
 }
 
 // Num is the queue's number.
@@ -70,8 +107,11 @@ func (s *SRQ) Num() uint32 { return uint32(s.num) }
 // PostReceive is that of a queue pair. It wakes senders that found the queue
 // empty.
 func (s *SRQ) PostReceive(reqs ...ReceiveRequest) (int, error) {
-	if s.closed.Load() {
+	switch {
+	case s.closed.Load():
 		return 0, ErrClosed
+	case s.sink:
+		return 0, fmt.Errorf("iwarp: receives posted to a queue with a sink: %w", syscall.EINVAL)
 	}
 	n, err := s.rq.post(reqs, nil)
 	if n > 0 {
@@ -129,7 +169,7 @@ func (s *SRQ) putBack(slot *receiveSlot) {
 // stock is how many requests are posted. If there are none, st hears of the next
 // one.
 func (s *SRQ) stock(st *stream) int {
-	if s.sink != nil {
+	if s.sink {
 		return math.MaxInt32
 	}
 	if n := s.rq.posted(); n > 0 {
@@ -183,23 +223,31 @@ func (s *SRQ) leave() { s.using.RUnlock() }
 // Close destroys the queue. What is posted is forgotten without a completion, as
 // verbs has it; when Close returns none of its memory is touched any more. Peers
 // that send to it are told that there is no such queue. The caller has taken it
-// out of its Queues.
+// out of its Queues. Messages that are under way to a queue with a sink go to the
+// sink all the same, if Queues.Find knows another queue with a sink for the number.
 func (s *SRQ) Close() error {
 	if s.closed.Swap(true) {
 		return ErrClosed
+	}
+	defer s.pd.users.Add(-1)
+	if s.sink {
+		return nil
 	}
 	s.using.Lock() // whoever holds using leaves, and nobody takes it any more
 	s.rq.drop()
 	s.using.Unlock()
 	s.feed()
 	s.cq.useSRQ(-1)
-	s.pd.users.Add(-1)
 	return nil
 }
 
 // Queues finds the shared receive queues that the peer of a connection may name.
 // It is asked on the event loop, for the first segment of each message, and must
 // not block. nil means that there is no such queue, for this peer at least.
+//
+// An SRQ with a sink may be found by other numbers than its own, of which the sink hears
+// by Sink.Queue. So a program whose queues come and go, and whose sink sorts messages by
+// what they say, loses none: it gives one of them for every number that was in use.
 type Queues interface {
 	Find(number uint32) *SRQ
 }

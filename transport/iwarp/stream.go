@@ -279,13 +279,13 @@ func (s *stream) Flush() {
 	}
 }
 
-// Begun is for gnetloop.Beginner: what the peer has begun of messages to direct queues.
+// Begun is for gnetloop.Beginner: what the peer has begun of messages to the sink.
 // A peer on such a connection has to answer PINGs whoever it is.
 func (s *stream) Begun() (number uint64, left int, known bool) {
-	if s.phase.Load() != phaseOpen || s.shared == nil || s.shared.direct.queue == nil {
+	if s.phase.Load() != phaseOpen || s.shared == nil || s.shared.params.Sink == nil {
 		return 0, 0, false
 	}
-	number, left = s.shared.direct.queue.sink.Begun()
+	number, left = s.shared.params.Sink.Begun()
 	return number, left, false
 }
 
@@ -410,8 +410,8 @@ func (q *QP) flushLocked() {
 	}
 	q.flushReceiveQueue(first)
 	close(q.done)
-	if s := q.stream; s != nil && s.shared != nil && s.shared.direct.queue != nil {
-		sink, err := s.shared.direct.queue.sink, q.failed.err
+	if s := q.stream; s != nil && s.shared != nil && s.shared.params.Sink != nil {
+		sink, err := s.shared.params.Sink, q.failed.err
 		q.dev.wg.Go(func() { sink.Closed(err) })
 	}
 }

@@ -36,6 +36,8 @@ type transmitter struct {
 	grows  int        // bytes after which the path's segment size is looked at again, 0: never
 	batch  batch
 	doomed *failure // the segment that comes next cannot be sent
+	done   bool     // nothing was left to be put into the batch when it was built
+	short  bool     // the socket has taken less of the batch than it was given
 
 	next     uint32 // the work request to start next
 	sends    uint32 // MSN of the last message of each queue
@@ -64,7 +66,7 @@ const (
 	fromShared                 // a queue of messages to one of the peer's shared queues
 	origins
 
-	fromDirect = origins // a short message to the peer's direct queue, sent whole and in its place
+	fromShort = origins // a short message that follows work requests, sent whole and in its place
 )
 
 // most is the longest payload of a segment.
@@ -91,7 +93,10 @@ func (s *stream) kickLocked() bool {
 
 // transmit writes until nothing is left, the socket is full, or others have to
 // have a turn. The caller has set sending.
-func (s *stream) transmit() {
+func (s *stream) transmit() { s.transmitFrames(nil) }
+
+// transmitFrames is transmit, and sends frames beside what else there is.
+func (s *stream) transmitFrames(run *frameRun) {
 	q, b := s.q, &s.tx.batch
 	for round := 0; ; round++ {
 		q.mu.Lock()
@@ -103,14 +108,7 @@ func (s *stream) transmit() {
 			s.flushRestLocked() // flushRestLocked unlocks q.mu
 			return
 		}
-		w := window{tail: q.tail, hold: s.hold}
-		if b.empty() {
-			if s.shared != nil && !s.hold {
-				w.now = time.Now()
-				w.short = s.shared.direct.shortLocked()
-			}
-			w.frames = s.framesLocked(w.now)
-		}
+		w := s.windowLocked(run)
 		q.mu.Unlock()
 
 		n, f, err := s.advance(w)
@@ -118,32 +116,14 @@ func (s *stream) transmit() {
 			q.fail(*f)
 			continue
 		}
-		if b.empty() {
-			q.mu.Lock()
-			s.wroteLocked(0)
-			if s.again || q.state == StateError {
-				q.mu.Unlock()
-				continue
-			}
-			s.sending = false
-			b.release()
-			finished := q.state == StateSQD && s.drained && s.tx.next == q.tail && !s.hold && !s.undecided()
-			writable := s.wantLocked()
-			q.mu.Unlock()
-			if finished {
-				s.conn.Close(transport.Drain)
-			}
-			if writable {
-				s.shared.params.Direct.Sink.Writable()
-			}
-			return
-		}
-
 		if n > 0 && !s.spoke.Load() {
 			s.firstWrite()
 		}
 		q.mu.Lock()
-		s.wroteLocked(n)
+		idle := b.size == 0 && !s.tx.short // nothing was built
+		if s.wroteLocked(n) {
+			round = 0 // frames of the caller's are on their way
+		}
 		switch {
 		case q.state == StateError:
 			// Whoever has failed it relies on this goroutine to end the sending.
@@ -162,9 +142,12 @@ func (s *stream) transmit() {
 			s.blocked, s.sending = true, false
 			q.mu.Unlock()
 			return
-		case !b.empty() && !s.writable:
+		case s.tx.short && !s.writable:
 			s.blocked, s.sending = true, false
 			q.mu.Unlock()
+			return
+		case !s.again && (idle || s.idleLocked()):
+			s.restLocked()
 			return
 		case round >= roundsInRow:
 			s.sending, s.resume, s.writable = false, true, false
@@ -172,8 +155,50 @@ func (s *stream) transmit() {
 			s.conn.Wake()
 			return
 		}
-		s.writable = false
+		s.writable = s.writable && idle
 		q.mu.Unlock()
+	}
+}
+
+// windowLocked is what there is to be sent.
+func (s *stream) windowLocked(run *frameRun) window {
+	w := window{tail: s.q.tail, hold: s.hold}
+	if !s.tx.batch.empty() {
+		s.tx.done = false // more may have come since it was built
+		return w
+	}
+	if x := s.shared; x != nil && !s.hold {
+		if len(x.out) > 0 {
+			w.now = time.Now()
+		}
+		w.short = x.frames.short
+		if run.left() {
+			w.run = run
+		}
+		x.frames.writing = len(w.short) > 0 || w.run != nil // CREDITs may come before builtLocked
+	}
+	w.frames = s.framesLocked(w.now)
+	return w
+}
+
+// idleLocked tells whether nothing is left to be sent behind the batch that is written.
+func (s *stream) idleLocked() bool {
+	return s.tx.batch.empty() && s.tx.done && s.tx.doomed == nil && s.tx.next == s.q.tail && (s.shared == nil || s.shared.backlog.Empty())
+}
+
+// restLocked ends the sending until there is more to send. It unlocks.
+func (s *stream) restLocked() {
+	q := s.q
+	s.sending = false
+	s.tx.batch.release()
+	finished := q.state == StateSQD && s.drained && s.tx.next == q.tail && !s.hold && !s.undecided()
+	writable := s.wantLocked()
+	q.mu.Unlock()
+	if finished {
+		s.conn.Close(transport.Drain)
+	}
+	if writable {
+		s.shared.params.Sink.Writable()
 	}
 }
 
@@ -196,6 +221,7 @@ func (s *stream) framesLocked(now time.Time) [][]byte {
 // f tells why nothing more can be sent.
 func (s *stream) advance(w window) (n int, f *failure, err error) {
 	b := &s.tx.batch
+	s.tx.short = false
 	if s.firm() {
 		s.tx.enter()
 		defer s.tx.leave()
@@ -253,7 +279,16 @@ func (s *stream) write() (int, error) {
 	if err == nil && n == size && n < b.size-b.written {
 		err = errLocalMemory
 	}
-	if b.borrows && n < size {
+	if n == size {
+		return n, err
+	}
+	s.tx.short = true
+	if s.shared != nil {
+		if end, ok := s.shared.frames.unbegun(b.written + n); ok {
+			b.trim(end)
+		}
+	}
+	if b.borrows {
 		b.unlend(n) // from here on, a peer's wrong invalidation of the region harms nobody else
 	}
 	return n, err
@@ -266,10 +301,11 @@ func (s *stream) look(p *piece) ([]byte, bool) {
 	return mem, fault == mr.None
 }
 
-// wroteLocked completes what ended in the n bytes that the socket took.
-func (s *stream) wroteLocked(n int) {
+// wroteLocked completes what ended in the n bytes that the socket took. It tells whether
+// frames are on their way with them.
+func (s *stream) wroteLocked(n int) (frames bool) {
 	if s.shared != nil {
-		s.shared.direct.builtLocked(s)
+		frames = s.shared.frames.builtLocked(s, n)
 	}
 	requests := s.tx.batch.wrote(n)
 	if s.shared != nil {
@@ -286,6 +322,7 @@ func (s *stream) wroteLocked(n int) {
 	if s.shared != nil && !s.q.over {
 		s.shared.settleWithdrawnLocked(s.q)
 	}
+	return frames
 }
 
 // Writable goes on after the socket was full.

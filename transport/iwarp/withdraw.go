@@ -60,11 +60,11 @@ func (x *shared) spoiled(n uint32) bool {
 	return x.spoilt > 0 && x.taken-x.spoilt < uint64(n)
 }
 
-// directDependency is what a message to the direct queue names that builds on so many
+// dependencyOn is what a message of SendFrames names that builds on so many
 // Writes. The peer has not heard of one that has failed here, and the message has its
 // place among the bytes that were sent: so it is preceded by a Write that the peer
 // refuses.
-func (x *shared) directDependency(b *batch, builds uint32) uint32 {
+func (x *shared) dependencyOn(b *batch, builds uint32) uint32 {
 	switch {
 	case builds == 0:
 		return 0

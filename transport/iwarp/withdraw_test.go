@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
@@ -295,20 +296,22 @@ func TestRegionsGoWhileMessagesAreSent(t *testing.T) {
 	}
 }
 
-// A message to the direct queue that builds on a Write with a wrong local key is
+// A message to the queue with a sink that builds on a Write with a wrong local key is
 // refused by the peer, as if that Write had failed there; what comes before and
 // after is taken.
-func TestDirectMessageOnWriteThatFailsHere(t *testing.T) {
+func TestSinkMessageOnWriteThatFailsHere(t *testing.T) {
 	t.Parallel()
-	sinks := []*directRecorder{newDirectRecorder(t), newDirectRecorder(t)}
+	sinks := []*sinkRecorder{newSinkRecorder(t), newSinkRecorder(t)}
 	ends := []*end{newEnd(t, openDevice(t, Config{}), QPConfig{}), newEnd(t, openDevice(t, Config{}), QPConfig{})}
 	var terms [2]ConnParams
 	for i := range terms {
-		terms[i].Shared = &SharedParams{Direct: &DirectParams{Number: directNum, Sink: sinks[i]}, Require: true}
+		queues := &queueMap{}
+		queues.srq(ends[i], sinkNum, SRQConfig{Sink: true})
+		terms[i].Shared = &SharedParams{Queues: queues, Sink: sinks[i], Require: true}
 	}
 	client, server := ends[0], ends[1]
 	connectEnds(t, client, server, terms[0], terms[1])
-	server.qp.DirectReady()
+	server.qp.SinkReady()
 	remote, local := server.reg(64, allRights), client.reg(64, 0)
 	write := WorkRequest{ID: 1, Op: OpWrite, Flags: Signaled, SGE: []SGE{local.SGE(0, 64)}, RemoteKey: remote.Key(), RemoteAddr: remote.Base()}
 	wrong := write
@@ -316,7 +319,7 @@ func TestDirectMessageOnWriteThatFailsHere(t *testing.T) {
 	say := func(text string, writes ...WorkRequest) {
 		t.Helper()
 		client.send(writes...)
-		if n, err := client.qp.SendDirect([][]byte{[]byte(text)}, oneMessage(len(text)), true, uint32(len(writes))); n != len(text) || err != nil {
+		if n, err := client.frames([]transport.Frame{{Head: []byte(text), Ops: following, Port: sinkNum}}, uint32(len(writes))); n != len(text) || err != nil {
 			t.Fatal(n, err)
 		}
 		for _, w := range writes {
@@ -333,8 +336,8 @@ func TestDirectMessageOnWriteThatFailsHere(t *testing.T) {
 	say("lost ", write, wrong)
 	say("lost ", wrong, write)
 	say("three")
-	if !eventually(10*time.Second, func() bool { return client.qp.DirectAcked() == uint64(len("one lost two lost lost three")) }) {
-		t.Fatalf("%d acknowledged; %v", client.qp.DirectAcked(), client.qp.Err())
+	if !eventually(10*time.Second, func() bool { return client.qp.FramesAcked() == uint64(len("one lost two lost lost three")) }) {
+		t.Fatalf("%d acknowledged; %v", client.qp.FramesAcked(), client.qp.Err())
 	}
 	if got := string(sinks[1].taken()); got != "one two three" {
 		t.Errorf("%q", got)

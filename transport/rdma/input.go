@@ -19,6 +19,7 @@ type input struct {
 	link         *link
 	h            transport.Handler // set by started
 	started      atomic.Bool
+	queue        uint32 // the event loop's: queue of the last message
 	early        []byte // the event loop's: bytes that came before started
 
 	full map[uint16]struct{} // the event loop's: ports without room of which the handler was to hear before started; nil: none
@@ -37,7 +38,7 @@ func (in *input) Feed(b []byte) error {
 	if in.started.Load() {
 		return in.begin(b)
 	}
-	if len(in.early)+len(b) > iwarp.DirectEarly+mpa.MaxULPDU+wire.HeaderSize+in.link.t.opts.MaxMessage {
+	if len(in.early)+len(b) > iwarp.SinkEarly+mpa.MaxULPDU+wire.HeaderSize+in.link.t.opts.MaxMessage {
 		return transport.ErrTooLong
 	}
 	in.early = append(in.early, b...)
@@ -90,14 +91,15 @@ func (in *input) Begun() (number uint64, left int) {
 // Queue passes on whose the messages are that follow. Before Start there are only the
 // first queue's: nobody has been told of others.
 func (in *input) Queue(n uint32) {
-	if in.started.Load() {
+	if in.started.Load() && n != in.queue {
+		in.queue = n
 		in.h.Queue(n)
 	}
 }
 
 // Home takes whose a port of the peer's is.
 func (in *input) Home(tag, queue uint32) {
-	if tag > math.MaxUint16 || !in.started.Load() {
+	if tag > math.MaxUint16 || queue > transport.Queues || !in.started.Load() {
 		return
 	}
 	if held, changed := in.link.routes.home(uint16(tag), queue); changed {
@@ -107,7 +109,7 @@ func (in *input) Home(tag, queue uint32) {
 
 // State takes the state of a queue of the peer's.
 func (in *input) State(queue uint32, s iwarp.QueueState) {
-	if !in.started.Load() {
+	if queue > transport.Queues || !in.started.Load() {
 		return
 	}
 	if ports, held := in.link.routes.state(queue, s); len(ports) > 0 {
@@ -168,7 +170,7 @@ func (in *input) Heard(n uint64) {
 
 // Refuse tells the peer that a message was not delivered.
 func (l *link) Refuse(number uint64, why transport.Refusal) bool {
-	ok, err := l.qp.DirectRefuse(number, iwarp.Refusal(why))
+	ok, err := l.qp.Refuse(number, iwarp.Refusal(why))
 	if err != nil {
 		l.Close(transport.Abort)
 	}

@@ -24,7 +24,8 @@ type link struct {
 	crc           bool   // segments have a CRC
 	in            input
 	written       atomic.Uint64
-	routes        routes // which of the peer's queues messages go to
+	routes        routes                   // which of the peer's queues messages go to
+	queueOf       func(port uint16) uint32 // routes.queue
 
 	// The writer's.
 	out  sender
@@ -53,8 +54,8 @@ func (l *link) params(path int) iwarp.ConnParams {
 		Private: hello{path: uint8(path), generation: l.t.opts.Generation}.bytes(),
 		Shared: &iwarp.SharedParams{
 			Silence: l.t.opts.Silence,
-			Direct:  &iwarp.DirectParams{Number: transport.FirstQueue, Others: transport.Queues - transport.FirstQueue, Sink: &l.in, Reservation: l.t.reservation},
-			Errors:  -1, Require: true,
+			Queues:  l.t, Sink: &l.in, Reservation: l.t.reservation,
+			Errors: -1, Require: true,
 		},
 	}
 	l.t.opts.CRC.ask(&p)
@@ -79,15 +80,15 @@ func (l *link) Start(h transport.Handler) error {
 		l.t.work.Go(l.finish)
 		return nil
 	}
-	l.qp.DirectReady()
+	l.qp.SinkReady()
 	return nil
 }
 
 // Acked returns how much of what was written the peer's RDS has taken.
-func (l *link) Acked() uint64 { return l.qp.DirectAcked() }
+func (l *link) Acked() uint64 { return l.qp.FramesAcked() }
 
 // Ask has the peer tell now what it has taken.
-func (l *link) Ask() { l.qp.DirectAsk() }
+func (l *link) Ask() { l.qp.AskAcked() }
 
 // Close ends the link.
 func (l *link) Close(mode transport.CloseMode) {
@@ -129,7 +130,7 @@ func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
 
 // Caps are what the set-up has settled.
 func (l *link) Caps() transport.Caps {
-	return transport.Caps{Operations: true, Refuses: l.qp.DirectRefuses(), Queues: true, Reserves: l.qp.DirectReserves(), AcksTold: true,
+	return transport.Caps{Operations: true, Refuses: l.qp.Refuses(), Queues: true, Reserves: l.qp.Reserves(), AcksTold: true,
 		Path: int(l.hello.path), Generation: l.generation, GenerationStated: true, CRC: l.crc}
 }
 

@@ -131,7 +131,7 @@ func (l *link) operate(ops []*transport.Operation) (bool, error) {
 	if n, _ := l.qp.PostSend(reqs...); n < len(reqs) && l.withdraw(first) {
 		return fail(nil) // the link is draining, and its end follows
 	}
-	l.out.builds = writes
+	l.out.writes = writes
 	return true, nil
 }
 

@@ -128,7 +128,7 @@ func (r *routes) state(queue uint32, s iwarp.QueueState) (ports []uint16, held b
 
 // Home tells the peer whose a port of ours is.
 func (l *link) Home(port uint16, queue uint32) bool {
-	return l.qp.DirectHome(uint32(port), queue) == nil
+	return queue <= transport.Queues && l.qp.TellHome(uint32(port), queue) == nil
 }
 
 // Ready tells the peer whether messages of a queue of ours are welcome.
@@ -137,8 +137,12 @@ func (l *link) Ready(queue uint32, ready bool) bool {
 	if !ready {
 		s = iwarp.QueueNotReady
 	}
-	return l.qp.DirectState(queue, s) == nil
+	return l.tell(queue, s)
+}
+
+func (l *link) tell(queue uint32, s iwarp.QueueState) bool {
+	return queue <= transport.Queues && l.qp.TellState(queue, s) == nil
 }
 
 // Gone tells the peer that a queue of ours has ended.
-func (l *link) Gone(queue uint32) bool { return l.qp.DirectState(queue, iwarp.QueueGone) == nil }
+func (l *link) Gone(queue uint32) bool { return l.tell(queue, iwarp.QueueGone) }

@@ -28,6 +28,7 @@ type Transport struct {
 	pool   buf.Pool
 
 	reservation *iwarp.Reservation // nil: octets are not granted
+	queue       *iwarp.SRQ         // takes the messages of all queues, whether their applications are there or have ended
 
 	mu     sync.Mutex
 	closed bool                  // guarded by mu
@@ -61,8 +62,20 @@ func New(opts Options) (*Transport, error) {
 	if opts.Overrun > 0 {
 		t.reservation = iwarp.NewReservation(opts.Overrun, wire.HeaderSize+opts.MaxMessage)
 	}
+	if t.queue, err = pd.CreateSRQ(iwarp.SRQConfig{Number: transport.FirstQueue, Sink: true}); err != nil {
+		return nil, errors.Join(err, pd.Close(), dev.Close())
+	}
 	t.ctx, t.stop = context.WithCancel(context.Background())
 	return t, nil
+}
+
+// Find is for iwarp.Queues: one queue with a sink takes messages by all numbers that an
+// application may have, so that none is refused when an application ends.
+func (t *Transport) Find(number uint32) *iwarp.SRQ {
+	if number < transport.FirstQueue || number > transport.Queues {
+		return nil
+	}
+	return t.queue
 }
 
 // Name returns "xrc".
@@ -195,7 +208,8 @@ func (t *Transport) newLink() (*link, error) {
 		return nil, err
 	}
 	l := &link{t: t, qp: qp, cq: cq}
-	l.in.link = l
+	l.in.link, l.in.queue = l, transport.FirstQueue
+	l.queueOf = l.routes.queue
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -278,6 +292,6 @@ func (t *Transport) Close() error {
 		l.Close(transport.Abort)
 	}
 	t.work.Wait()
-	errs = append(errs, t.owner.Close(context.Background()), t.pd.Close(), t.dev.Close())
+	errs = append(errs, t.owner.Close(context.Background()), t.queue.Close(), t.pd.Close(), t.dev.Close())
 	return errors.Join(errs...)
 }

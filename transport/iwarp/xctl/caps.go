@@ -22,7 +22,7 @@ const (
 	CapBigFPDU                     // FPDUs beyond the TCP segment, up to Block.MaxULPDU
 	CapImmediate                   // immediate data, RFC 7306 section 6
 	CapAtomics                     // atomic operations, RFC 7306 section 5
-	CapOctets                      // messages to direct queues within GRANTs
+	CapOctets                      // messages to queues with a sink within GRANTs
 	CapRefused                     // REFUSED records
 
 	capRoles = CapTarget | CapInitiator

@@ -3,9 +3,9 @@ package xctl
 import "encoding/binary"
 
 // The records of CapOctets: the receiving side of a connection grants the octets of
-// messages to its direct queues before they are sent. See Reservation.
+// messages to its queues with a sink before they are sent. See Reservation.
 
-// Grant says how many octets of messages the sender may send to the direct queues of
+// Grant says how many octets of messages the sender may send to queues with a sink of
 // the connection in all, and asks for octets back if Keep is less than KeepAll.
 //
 //	4   8 granted: octets since the connection began, those returned included

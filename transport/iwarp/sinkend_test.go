@@ -8,10 +8,10 @@ import (
 
 // A program that ends the connection when it has a message, in the middle of the burst
 // that has brought it, has acknowledged the message: its CREDIT leaves before the end.
-func TestDirectEndsWithTheCredit(t *testing.T) {
+func TestSinkEndsWithTheCredit(t *testing.T) {
 	t.Parallel()
-	e, x, d := openDirect(t, Config{}, true, false)
-	e.qp.DirectReady()
+	e, x, d := openSink(t, Config{}, true, false)
+	e.qp.SinkReady()
 	x.sync()
 	d.mu.Lock()
 	d.burst = func() {
@@ -20,7 +20,7 @@ func TestDirectEndsWithTheCredit(t *testing.T) {
 		}
 	}
 	d.mu.Unlock()
-	x.raw.send(x.message(directNum, 0, true, []byte("last")))
+	x.raw.send(x.message(sinkNum, 0, true, []byte("last")))
 	for {
 		if _, _, err := x.take(); err != nil {
 			break

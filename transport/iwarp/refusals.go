@@ -9,7 +9,7 @@ import (
 
 var errUnread = fmt.Errorf("iwarp: the peer does not read what it is told: %w", syscall.ENOBUFS)
 
-// Refusal is why a program has not delivered messages of a direct queue.
+// Refusal is why a program has not delivered messages that its sink was given.
 type Refusal uint8
 
 // The reasons.
@@ -28,13 +28,13 @@ type refusals struct {
 	asks  bool   // the PING waits for its PONG
 }
 
-// DirectRefuse tells the peer that messages which it has sent to direct queues were not
+// Refuse tells the peer that messages which its SendFrames has sent were not
 // delivered; number is the program's own for them. The sink calls it when it is given the
 // message, from Feed or Filled: the peer hears of it before the message counts as
 // acknowledged. It is false if the peer does not know refusals. It fails where a
 // peer reads too little of what it is told: the caller ends the connection, or the message
 // would be acknowledged.
-func (q *QP) DirectRefuse(number uint64, why Refusal) (bool, error) {
+func (q *QP) Refuse(number uint64, why Refusal) (bool, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if !q.refusesLocked() {
@@ -44,13 +44,13 @@ func (q *QP) DirectRefuse(number uint64, why Refusal) (bool, error) {
 	if !x.backlog.Refused(xctl.Refused{First: number, Count: 1, Code: xctl.RefusedCode(why)}) {
 		return false, errUnread
 	}
-	x.direct.refusals.told++
+	x.refusals.told++
 	x.sayLaterLocked(s)
 	return true, nil
 }
 
-// DirectRefuses tells whether the peer knows refusals.
-func (q *QP) DirectRefuses() bool {
+// Refuses tells whether the peer knows refusals.
+func (q *QP) Refuses() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.refusesLocked()
@@ -58,7 +58,7 @@ func (q *QP) DirectRefuses() bool {
 
 func (q *QP) refusesLocked() bool {
 	s := q.stream
-	return s != nil && s.shared != nil && s.shared.direct.queue != nil && s.shared.agreed.Caps.Has(xctl.CapRefused)
+	return s != nil && s.shared != nil && s.shared.params.Sink != nil && s.shared.agreed.Caps.Has(xctl.CapRefused)
 }
 
 // askLocked has the peer asked what it has heard of the refusals told so far, at the end
@@ -86,11 +86,11 @@ func (r *refusals) ponged(q *QP, nonce uint64) (heard uint64) {
 	return r.asked
 }
 
-// directRefused passes on what the peer has refused.
-func (r *receiver) directRefused(m xctl.Refused) {
+// refused passes on what the peer has refused.
+func (r *receiver) refused(m xctl.Refused) {
 	x := r.s.shared
 	known := m.Code == xctl.RefusedPort || m.Code == xctl.RefusedUnknown
-	if x.direct.queue != nil && x.agreed.Caps.Has(xctl.CapRefused) && known && m.Count > 0 {
-		x.direct.queue.sink.Refused(m.First, m.Count, Refusal(m.Code))
+	if x.params.Sink != nil && x.agreed.Caps.Has(xctl.CapRefused) && known && m.Count > 0 {
+		x.params.Sink.Refused(m.First, m.Count, Refusal(m.Code))
 	}
 }

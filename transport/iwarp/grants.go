@@ -9,26 +9,26 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
-// Where both sides have a DirectParams.Reservation, messages to direct queues are sent
+// Where both sides have a SharedParams.Reservation, frames are sent
 // within octets that the receiving side has granted. The program claims octets before it
 // decides which messages to send, and sends no more than it has claimed; nothing is
-// granted before the peer's DirectReady. What arrives beyond the granted octets ends the
+// granted before the peer's SinkReady. What arrives beyond the granted octets ends the
 // connection.
 
 // Reservation bounds the octets that the peers of several connections may have under way
-// to their direct queues, together.
+// to queues with a sink, together.
 type Reservation = xctl.Reservation
 
 // NewReservation makes a Reservation of total octets, or of most, the longest message,
 // if that is more.
 func NewReservation(total, most int) *Reservation { return xctl.NewReservation(total, most) }
 
-// directOctets is what a connection has on which octets are granted.
-type directOctets struct {
+// octets is what a connection has on which octets are granted.
+type octets struct {
 	on   bool           // both sides have a Reservation; constant
 	mine xctl.Allowance // guarded by QP.mu, but for Claim and Unclaim
 
-	share *xctl.Share // octets that the peer may send; nil before DirectReady; set by the event loop under QP.mu
+	share *xctl.Share // octets that the peer may send; nil before SinkReady; set by the event loop under QP.mu
 
 	// The event loop's.
 	open  int         // octets received of the message at hand
@@ -37,11 +37,11 @@ type directOctets struct {
 	last  int         // octets of the segment at hand
 	early xctl.Return // the peer's RETURN, if it came before there was a share
 	grant *xctl.Grant // the peer's GRANT, if it came before the sink took messages; nil: none came
-	woken bool        // the octets that DirectWant has asked for are there
+	woken bool        // the octets that Want has asked for are there
 }
 
 // arrived counts a segment of n octets. It is false if that is more than was granted.
-func (o *directOctets) arrived(n int) bool {
+func (o *octets) arrived(n int) bool {
 	if !o.on {
 		return true
 	}
@@ -51,19 +51,19 @@ func (o *directOctets) arrived(n int) bool {
 }
 
 // ended notes that the message at hand is whole, or was refused.
-func (o *directOctets) ended() { o.whole, o.open = o.whole+o.open, 0 }
+func (o *octets) ended() { o.whole, o.open = o.whole+o.open, 0 }
 
 // grantOctets grants the peer its first octets once the sink takes messages, and more as
 // the sink has had those that came. It follows a Flush of the sink: the FULL records that
 // the sink has caused go first.
 func (r *receiver) grantOctets() {
 	s, x := r.s, r.s.shared
-	o := &x.direct.octets
+	o := &x.octets
 	switch {
-	case !o.on || r.dead || !x.direct.taking:
+	case !o.on || r.dead || !x.sink.taking:
 		return
 	case o.share == nil:
-		share := x.params.Direct.Reservation.Join(s.tellGrant)
+		share := x.params.Reservation.Join(s.tellGrant)
 		s.q.mu.Lock()
 		o.share = share
 		s.q.mu.Unlock()
@@ -95,7 +95,7 @@ func (r *receiver) grantOctets() {
 
 // returned takes a RETURN. An error ends the connection.
 func (r *receiver) returned(ret xctl.Return) error {
-	o := &r.s.shared.direct.octets
+	o := &r.s.shared.octets
 	if o.share == nil {
 		o.early = ret
 		return nil
@@ -107,8 +107,8 @@ func (r *receiver) returned(ret xctl.Return) error {
 func (s *stream) tellGrant() {
 	s.q.mu.Lock()
 	defer s.q.mu.Unlock()
-	if s.shared.direct.octets.share != nil && !s.q.over {
-		s.shared.backlog.Grant(s.shared.direct.octets.share.Grant())
+	if s.shared.octets.share != nil && !s.q.over {
+		s.shared.backlog.Grant(s.shared.octets.share.Grant())
 		s.shared.sayInLocked(s, 0)
 	}
 }
@@ -117,42 +117,41 @@ func (s *stream) tellGrant() {
 // waits. An error ends the connection.
 func (r *receiver) granted(g xctl.Grant) error {
 	x := r.s.shared
-	d := &x.direct
 	switch {
-	case !d.octets.on:
+	case !x.octets.on:
 		return nil
-	case d.octets.share == nil:
-		d.octets.grant = &g
+	case x.octets.share == nil:
+		x.octets.grant = &g
 		return nil
 	}
 	r.s.q.mu.Lock()
 	defer r.s.q.mu.Unlock()
-	answer, wake, err := d.octets.mine.Heard(g)
+	answer, wake, err := x.octets.mine.Heard(g)
 	if err != nil {
 		return err
 	}
-	d.heard.Store(true)
-	d.octets.woken = d.octets.woken || wake
+	x.frames.heard.Store(true)
+	x.octets.woken = x.octets.woken || wake
 	if answer {
-		x.backlog.Return(d.octets.mine.Return())
+		x.backlog.Return(x.octets.mine.Return())
 		r.kick = true
 	}
 	return nil
 }
 
-// DirectClaim takes the octets that may be sent to the peer's direct queues. They are
-// the caller's: to be used by SendDirect, or to be put back. Without a Reservation there
+// Claim takes the octets that may be sent as frames. They are
+// the caller's: to be used by SendFrames, or to be put back. Without a Reservation there
 // is no bound.
-func (q *QP) DirectClaim() int {
-	if o := q.octets(); o != nil {
+func (q *QP) Claim() int {
+	if o := q.grants(); o != nil {
 		return o.mine.Claim()
 	}
 	return math.MaxInt
 }
 
-// DirectUnclaim puts back octets that were claimed and are not going to be used.
-func (q *QP) DirectUnclaim(n int) {
-	o := q.octets()
+// Unclaim puts back octets that were claimed and are not going to be used.
+func (q *QP) Unclaim(n int) {
+	o := q.grants()
 	if o == nil || n == 0 || !o.mine.Unclaim(n) {
 		return
 	}
@@ -162,10 +161,10 @@ func (q *QP) DirectUnclaim(n int) {
 	q.stream.shared.sayInLocked(q.stream, 0)
 }
 
-// DirectWant tells whether n octets can be claimed. If not the peer is asked for them,
+// Want tells whether n octets can be claimed. If not the peer is asked for them,
 // and Sink.Writable follows. It writes nothing itself.
-func (q *QP) DirectWant(n int) bool {
-	o := q.octets()
+func (q *QP) Want(n int) bool {
+	o := q.grants()
 	if o == nil {
 		return true
 	}
@@ -179,23 +178,23 @@ func (q *QP) DirectWant(n int) bool {
 	return enough
 }
 
-// octets is what the connection has if octets are granted on it, else nil. The caller
+// grants is what the connection has if octets are granted on it, else nil. The caller
 // knows that the connection is established.
-func (q *QP) octets() *directOctets {
-	if s := q.stream; s != nil && s.shared != nil && s.shared.direct.octets.on {
-		return &s.shared.direct.octets
+func (q *QP) grants() *octets {
+	if s := q.stream; s != nil && s.shared != nil && s.shared.octets.on {
+		return &s.shared.octets
 	}
 	return nil
 }
 
-// DirectReserves tells whether both sides have a Reservation.
-func (q *QP) DirectReserves() bool { return q.octets() != nil }
+// Reserves tells whether both sides have a Reservation.
+func (q *QP) Reserves() bool { return q.grants() != nil }
 
-// DirectFull tells the peer whether there is room for messages of a kind, which the
+// TellFull tells the peer whether there is room for messages of a kind, which the
 // programs know by a tag. It precedes all octets that are granted after the call. It
 // returns how many octets were granted before, since the connection began.
-func (q *QP) DirectFull(tag uint32, full bool) (granted uint64, err error) {
-	o := q.octets()
+func (q *QP) TellFull(tag uint32, full bool) (granted uint64, err error) {
+	o := q.grants()
 	if o == nil {
 		return 0, fmt.Errorf("iwarp: octets are not granted: %w", syscall.EOPNOTSUPP)
 	}
@@ -213,10 +212,10 @@ func (q *QP) DirectFull(tag uint32, full bool) (granted uint64, err error) {
 	return o.share.Bound(), nil
 }
 
-// DirectStart is how many octets of messages had come before the segment that is being
+// Started is how many octets of messages had come before the segment that is being
 // given to the sink. It is for the sink.
-func (q *QP) DirectStart() uint64 {
-	if o := q.octets(); o != nil {
+func (q *QP) Started() uint64 {
+	if o := q.grants(); o != nil {
 		return o.start
 	}
 	return 0

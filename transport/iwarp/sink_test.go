@@ -8,20 +8,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
-// directNum is the number of the first direct queue in tests, directOthers how many
-// more there are.
+// sinkNum is the number of the first queue with a sink in tests, sinkOthers how many
+// more there are, under the numbers that follow.
 const (
-	directNum    = 9
-	directOthers = 3
+	sinkNum    = 9
+	sinkOthers = 3
 )
 
-// directRecorder is a Sink that keeps what it is given and checks the order of its
+// sinkRecorder is a Sink that keeps what it is given and checks the order of its
 // calls.
-type directRecorder struct {
+type sinkRecorder struct {
 	t        testing.TB
 	writable chan struct{}
 	acked    chan struct{}
@@ -42,18 +43,18 @@ type directRecorder struct {
 	burst   func()         // guarded by mu; what else Flush does
 }
 
-func newDirectRecorder(t testing.TB) *directRecorder {
-	return &directRecorder{t: t, writable: make(chan struct{}, 64), acked: make(chan struct{}, 1), closed: make(chan struct{})}
+func newSinkRecorder(t testing.TB) *sinkRecorder {
+	return &sinkRecorder{t: t, writable: make(chan struct{}, 64), acked: make(chan struct{}, 1), closed: make(chan struct{})}
 }
 
-func (d *directRecorder) enter(what string) {
+func (d *sinkRecorder) enter(what string) {
 	d.mu.Lock()
 	if d.over {
 		d.t.Errorf("%s after Closed", what)
 	}
 }
 
-func (d *directRecorder) Feed(b []byte) error {
+func (d *sinkRecorder) Feed(b []byte) error {
 	d.enter("Feed")
 	defer d.mu.Unlock()
 	d.got, d.dirty = append(d.got, b...), true
@@ -63,39 +64,39 @@ func (d *directRecorder) Feed(b []byte) error {
 	return d.refuse
 }
 
-func (d *directRecorder) Queue(n uint32) {
+func (d *sinkRecorder) Queue(n uint32) {
 	d.enter("Queue")
 	d.news = append(d.news, fmt.Sprintf("%d from %d", n, len(d.got)))
 	d.mu.Unlock()
 }
 
-func (d *directRecorder) Home(tag, queue uint32) {
+func (d *sinkRecorder) Home(tag, queue uint32) {
 	d.enter("Home")
 	d.news = append(d.news, fmt.Sprintf("tag %#x is of %d", tag, queue))
 	d.mu.Unlock()
 }
 
-func (d *directRecorder) State(queue uint32, s QueueState) {
+func (d *sinkRecorder) State(queue uint32, s QueueState) {
 	d.enter("State")
 	d.news = append(d.news, fmt.Sprintf("%d is %d", queue, s))
 	d.mu.Unlock()
 }
 
-func (d *directRecorder) Full(tag uint32, full bool) {
+func (d *sinkRecorder) Full(tag uint32, full bool) {
 	d.enter("Full")
 	d.news = append(d.news, fmt.Sprintf("tag %#x is full: %v", tag, full))
 	d.mu.Unlock()
 }
 
 // heard is what was said beside messages, once.
-func (d *directRecorder) heard() (news []string) {
+func (d *sinkRecorder) heard() (news []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	news, d.news = d.news, nil
 	return news
 }
 
-func (d *directRecorder) Space() ([]byte, bool) {
+func (d *sinkRecorder) Space() ([]byte, bool) {
 	d.enter("Space")
 	defer d.mu.Unlock()
 	if !d.place {
@@ -104,13 +105,13 @@ func (d *directRecorder) Space() ([]byte, bool) {
 	return d.room[:], true
 }
 
-func (d *directRecorder) Filled(n int) {
+func (d *sinkRecorder) Filled(n int) {
 	d.enter("Filled")
 	d.got, d.dirty = append(d.got, d.room[:n]...), true
 	d.mu.Unlock()
 }
 
-func (d *directRecorder) Flush() {
+func (d *sinkRecorder) Flush() {
 	d.enter("Flush")
 	d.dirty, d.flushed = false, len(d.got)
 	d.flushes++
@@ -121,7 +122,7 @@ func (d *directRecorder) Flush() {
 	}
 }
 
-func (d *directRecorder) Acked() {
+func (d *sinkRecorder) Acked() {
 	d.enter("Acked")
 	d.mu.Unlock()
 	select {
@@ -130,11 +131,11 @@ func (d *directRecorder) Acked() {
 	}
 }
 
-func (d *directRecorder) Begun() (uint64, int) { return 0, 0 }
+func (d *sinkRecorder) Begun() (uint64, int) { return 0, 0 }
 
-func (d *directRecorder) Writable() { d.writable <- struct{}{} }
+func (d *sinkRecorder) Writable() { d.writable <- struct{}{} }
 
-func (d *directRecorder) Closed(err error) {
+func (d *sinkRecorder) Closed(err error) {
 	d.enter("Closed")
 	if d.dirty {
 		d.t.Error("Closed without a Flush of what came before")
@@ -145,14 +146,14 @@ func (d *directRecorder) Closed(err error) {
 }
 
 // taken is what has come.
-func (d *directRecorder) taken() []byte {
+func (d *sinkRecorder) taken() []byte {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return bytes.Clone(d.got)
 }
 
 // ended waits for Closed.
-func (d *directRecorder) ended() error {
+func (d *sinkRecorder) ended() error {
 	d.t.Helper()
 	wait(d.t, d.closed, "Closed")
 	d.mu.Lock()
@@ -170,58 +171,81 @@ func wait[T any](t testing.TB, c <-chan T, what string) {
 	}
 }
 
-// oneMessage cuts a SendDirect that is one message.
-func oneMessage(total int) Cut {
-	return func(pos, room int) (int, bool, uint32) {
-		n := min(room, total-pos)
-		return n, pos+n == total, directNum
-	}
+// queueOfPort has the port of a frame say which queue it is for.
+func queueOfPort(port uint16) uint32 { return uint32(port) }
+
+// messageTo is a frame with a message of b to a queue.
+func messageTo(queue uint32, b []byte) transport.Frame {
+	return transport.Frame{Head: b, Port: uint16(queue)}
 }
 
-// direct sends one message of b, when nobody else is sending.
+// following makes frames follow operations that were posted.
+var following = make([]*transport.Operation, 1)
+
+// frames sends frames, and returns how many octets of them were taken.
+func (e *end) frames(list []transport.Frame, writes uint32) (octets int, err error) {
+	e.t.Helper()
+	e.qp.mu.Lock()
+	skip := 0
+	if s := e.qp.stream; s != nil {
+		skip = int(s.shared.frames.open.offset)
+	}
+	e.qp.mu.Unlock()
+	taken, err := e.qp.SendFrames(list, queueOfPort, writes)
+	if octets = taken.Octets; taken.Frames > 0 {
+		octets -= skip
+	}
+	for i := range taken.Frames {
+		octets += list[i].Size()
+	}
+	return octets, err
+}
+
+// direct sends one message of b, when nobody else is sending. It goes on with one that was
+// taken in part.
 func (e *end) direct(b []byte) (int, error) {
 	e.t.Helper()
 	e.quiet()
-	return e.qp.SendDirect([][]byte{b}, oneMessage(len(b)), false, 0)
+	return e.frames([]transport.Frame{messageTo(sinkNum, b)}, 0)
 }
 
-// quiet waits until nobody sends: a SendDirect that meets others takes nothing.
+// quiet waits until nobody sends: a SendFrames that meets others takes nothing.
 func (e *end) quiet() {
 	e.t.Helper()
 	if !eventually(10*time.Second, func() bool {
 		e.qp.mu.Lock()
 		defer e.qp.mu.Unlock()
 		s := e.qp.stream
-		return !s.sending && !s.shared.direct.later && s.shared.backlog.Empty() // nor is about to
+		return !s.sending && !s.shared.says && s.shared.backlog.Empty() // nor is about to
 	}) {
 		e.t.Error("somebody sends without end")
 	}
 }
 
-// openDirect makes a connection with a direct queue whose other end is raw.
-func openDirect(t testing.TB, cfg Config, initiator, crc bool) (*end, *extended, *directRecorder) {
+// openSink makes a connection with a queue with a sink whose other end is raw.
+func openSink(t testing.TB, cfg Config, initiator, crc bool) (*end, *extended, *sinkRecorder) {
 	t.Helper()
 	cfg.EventLoops = 1
 	e := newEnd(t, openDevice(t, cfg), QPConfig{})
-	d := newDirectRecorder(t)
-	x := openExtendedCRC(t, e, initiator, crc, allCaps, SharedParams{Direct: &DirectParams{Number: directNum, Others: directOthers, Sink: d}})
+	d := newSinkRecorder(t)
+	x := openExtendedCRC(t, e, initiator, crc, allCaps, SharedParams{Sink: d})
 	x.sync()
 	return e, x, d
 }
 
 func credit(delivered, limit uint32) xctl.Credit {
-	return xctl.Credit{SRQ: directNum, Delivered: delivered, Limit: limit}
+	return xctl.Credit{SRQ: sinkNum, Delivered: delivered, Limit: limit}
 }
 
 func nak(msn uint32, code xctl.NAKCode) xctl.NAK {
-	return xctl.NAK{SRQ: directNum, MSN: msn, Code: code}
+	return xctl.NAK{SRQ: sinkNum, MSN: msn, Code: code}
 }
 
 // CREDITs that say nothing new, or less than before, change nothing, and a message
 // refused for its Writes counts as acknowledged with the next one.
-func TestDirectToleratesStaleCredits(t *testing.T) {
+func TestSinkToleratesStaleCredits(t *testing.T) {
 	t.Parallel()
-	e, x, d := openDirect(t, Config{}, true, true)
+	e, x, d := openSink(t, Config{SendBuffer: 4 << 10}, true, true)
 	for i := range 4 {
 		if n, err := e.direct(make([]byte, 10*(i+1))); n != 10*(i+1) || err != nil {
 			t.Fatal(n, err)
@@ -237,21 +261,34 @@ func TestDirectToleratesStaleCredits(t *testing.T) {
 	} {
 		x.raw.send(x.tell(c.record.(interface{ AppendTo([]byte) []byte })))
 		x.sync()
-		if n := e.qp.DirectAcked(); n != c.acked {
+		if n := e.qp.FramesAcked(); n != c.acked {
 			t.Errorf("after %+v: %d bytes acknowledged, not %d", c.record, n, c.acked)
 		}
 	}
 	wait(t, d.acked, "Acked")
 	// A message may be refused before its end.
-	e.quiet()
-	if n, err := e.qp.SendDirect([][]byte{make([]byte, 8)}, func(int, int) (int, bool, uint32) { return 8, false, directNum }, false, 0); n != 8 || err != nil {
+	long := make([]byte, 16<<20)
+	n, err := e.direct(long)
+	if n == 0 || n == len(long) || err != nil {
 		t.Fatal(n, err)
 	}
 	x.incoming(rdmap.OpSend)
 	x.raw.send(x.tell(nak(5, xctl.NAKDependency)))
 	x.sync()
 	// One message was granted, and one only.
-	if n, err := e.direct(make([]byte, 7)); n != 7 || err != nil {
+	rest := make(chan struct{})
+	go func() {
+		defer close(rest)
+		for n < len(long) && err == nil {
+			wait(t, d.writable, "Writable")
+			var m int
+			m, err = e.direct(long)
+			n += m
+		}
+	}()
+	for !x.incoming(rdmap.OpSend).Untagged.Last {
+	}
+	if <-rest; n != len(long) || err != nil {
 		t.Error(n, err)
 	}
 	if n, err := e.direct(make([]byte, 7)); n != 0 || err != nil {
@@ -260,36 +297,36 @@ func TestDirectToleratesStaleCredits(t *testing.T) {
 }
 
 // Immediate Data and Sends with Invalidate are refused, whatever is about them is not
-// disturbed, and messages to shared queues may come in the middle of direct ones.
-func TestDirectAmongOthers(t *testing.T) {
+// disturbed, and messages to shared queues may come in the middle of those to sinks.
+func TestSinkAmongOthers(t *testing.T) {
 	t.Parallel()
 	for _, crc := range []bool{true, false} {
-		e, x, d := openDirect(t, Config{}, true, crc)
+		e, x, d := openSink(t, Config{}, true, crc)
 		d.mu.Lock()
 		d.place = true
 		d.mu.Unlock()
 		mem := e.reg(1<<16, allRights)
 		srq := x.queues.srq(e, 1, SRQConfig{})
 		e.give(srq, 1, mem.SGE(0, 1<<16))
-		e.qp.DirectReady()
+		e.qp.SinkReady()
 		want := bytes.Repeat([]byte("0123456789abcdef"), 2500)
 		x.raw.send(
-			x.message(directNum, 0, false, want[:10000]),
+			x.message(sinkNum, 0, false, want[:10000]),
 			x.message(1, 0, false, want[:20000]),
-			x.message(directNum, 10000, false, want[10000:10003]),
+			x.message(sinkNum, 10000, false, want[10000:10003]),
 			x.message(1, 20000, true, want[20000:]),
-			x.message(directNum, 10003, true, want[10003:]),
-			x.messageOp(rdmap.OpImmediate, 0, directNum, 0, true, make([]byte, 8)),
-			x.messageOp(rdmap.OpSendInvalidate, uint32(mem.Key()), directNum, 0, true, []byte("lost")),
-			x.message(directNum, 0, true, nil),
-			x.message(directNum, 0, true, want[:5]),
+			x.message(sinkNum, 10003, true, want[10003:]),
+			x.messageOp(rdmap.OpImmediate, 0, sinkNum, 0, true, make([]byte, 8)),
+			x.messageOp(rdmap.OpSendInvalidate, uint32(mem.Key()), sinkNum, 0, true, []byte("lost")),
+			x.message(sinkNum, 0, true, nil),
+			x.message(sinkNum, 0, true, want[:5]),
 		)
 		e.want(1, Success, OpReceive)
 		x.sync()
 		if naks := has[xctl.NAK](x); len(naks) != 2 || naks[0] != nak(2, xctl.NAKForbidden) || naks[1] != nak(3, xctl.NAKForbidden) {
 			t.Errorf("%+v", naks)
 		}
-		if c := await[xctl.Credit](x); c.SRQ == directNum && c.Delivered > 5 {
+		if c := await[xctl.Credit](x); c.SRQ == sinkNum && c.Delivered > 5 {
 			t.Errorf("%+v", c)
 		}
 		if !bytes.Equal(d.taken(), append(bytes.Clone(want), want[:5]...)) || !bytes.Equal(mem.Bytes()[:len(want)], want) {
@@ -298,12 +335,12 @@ func TestDirectAmongOthers(t *testing.T) {
 	}
 }
 
-// Before DirectReady nothing is acknowledged, though it has come; after, all of it.
-func TestDirectAcknowledgesWhenReady(t *testing.T) {
+// Before SinkReady nothing is acknowledged, though it has come; after, all of it.
+func TestSinkAcknowledgesWhenReady(t *testing.T) {
 	t.Parallel()
-	e, x, d := openDirect(t, Config{}, true, false)
+	e, x, d := openSink(t, Config{}, true, false)
 	for range 3 {
-		x.raw.send(x.message(directNum, 0, true, []byte("early")))
+		x.raw.send(x.message(sinkNum, 0, true, []byte("early")))
 	}
 	x.sync()
 	timer := time.NewTimer(20 * xctl.CreditDelay) // a CREDIT would come within this time
@@ -312,7 +349,7 @@ func TestDirectAcknowledgesWhenReady(t *testing.T) {
 	if c := has[xctl.Credit](x); len(c) > 0 {
 		t.Errorf("%+v before the queue was ready", c)
 	}
-	e.qp.DirectReady()
+	e.qp.SinkReady()
 	for {
 		if c := await[xctl.Credit](x); c.Delivered == 3 && c.Limit > 1000 {
 			break
@@ -324,23 +361,22 @@ func TestDirectAcknowledgesWhenReady(t *testing.T) {
 }
 
 // A peer that grants nothing is sent what it has granted at first and not more, and
-// no more than DirectEarly without a sign of its program; Writable follows once.
-func TestDirectWaitsForCredit(t *testing.T) {
+// no more than SinkEarly without a sign of its program; Writable follows once.
+func TestSinkWaitsForCredit(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{100, DirectEarly - 1, DirectEarly, 200_000} {
-		e, x, d := openDirect(t, Config{}, true, false)
+	for _, size := range []int{100, SinkEarly - 1, SinkEarly, 200_000} {
+		e, x, d := openSink(t, Config{}, true, false)
 		done := make(chan int)
 		msg := bytes.Repeat([]byte{7}, size)
-		want := min(4, (DirectEarly+size-1)/size) * size
+		want := min(4, (SinkEarly+size-1)/size) * size
 		go func() {
 			for sent := 0; ; {
-				rest := msg[sent%size:]
-				n, err := e.direct(rest)
+				n, err := e.direct(msg)
 				if sent += n; n == 0 && sent >= want || err != nil {
 					done <- sent
 					return
 				}
-				if n < len(rest) { // the socket was full, or the event loop was sending
+				if n == 0 || sent%size > 0 { // the socket was full, or the event loop was sending
 					wait(t, d.writable, "Writable")
 				}
 			}
@@ -373,10 +409,10 @@ func TestDirectWaitsForCredit(t *testing.T) {
 
 // Requests that are held back to leave together leave when a message is to be sent,
 // also if that finds no credit.
-func TestDirectLetsRequestsGo(t *testing.T) {
+func TestSinkLetsRequestsGo(t *testing.T) {
 	t.Parallel()
 	for range 20 {
-		e, x, _ := openDirect(t, Config{}, true, false)
+		e, x, _ := openSink(t, Config{}, true, false)
 		for range 4 {
 			if n, err := e.direct(make([]byte, 1)); n != 1 || err != nil {
 				t.Fatal(n, err)
@@ -399,9 +435,9 @@ func TestDirectLetsRequestsGo(t *testing.T) {
 // A peer that acknowledges as fast as it can, often before the sender has come back
 // from the system call: the sink hears of the last acknowledgement, and none is ahead
 // of what was sent.
-func TestDirectAcknowledgedAtOnce(t *testing.T) {
+func TestSinkAcknowledgedAtOnce(t *testing.T) {
 	t.Parallel()
-	e, x, d := openDirect(t, Config{}, true, false)
+	e, x, d := openSink(t, Config{}, true, false)
 	x.raw.send(x.tell(credit(0, 1<<20)))
 	x.sync()
 	rounds := 3000
@@ -421,7 +457,7 @@ func TestDirectAcknowledgedAtOnce(t *testing.T) {
 	msg := make([]byte, 3000)
 	for i := range rounds {
 		for {
-			n, err := e.qp.SendDirect([][]byte{msg}, oneMessage(len(msg)), false, 0)
+			n, err := e.frames([]transport.Frame{messageTo(sinkNum, msg)}, 0)
 			if n == len(msg) {
 				break
 			}
@@ -430,7 +466,7 @@ func TestDirectAcknowledgedAtOnce(t *testing.T) {
 			}
 			wait(t, d.writable, "Writable")
 		}
-		for e.qp.DirectAcked() < uint64(i+1)*uint64(len(msg)) {
+		for e.qp.FramesAcked() < uint64(i+1)*uint64(len(msg)) {
 			wait(t, d.acked, "Acked")
 		}
 	}
@@ -438,16 +474,16 @@ func TestDirectAcknowledgedAtOnce(t *testing.T) {
 
 // A conversation that ends after any octet, gently or not, ends the queue pair: what
 // came whole was handed over, what was acknowledged counts, and nothing else.
-func TestDirectEndsAtEveryOctet(t *testing.T) {
+func TestSinkEndsAtEveryOctet(t *testing.T) {
 	t.Parallel()
 	dev := openDevice(t, Config{EventLoops: 1})
 	for _, reset := range []bool{false, true} {
 		for cut := 0; ; cut++ {
 			e := newEnd(t, dev, QPConfig{})
-			d := newDirectRecorder(t)
-			x := openExtendedCRC(t, e, cut%2 == 0, cut%3 == 0, allCaps, SharedParams{Direct: &DirectParams{Number: directNum, Sink: d}})
+			d := newSinkRecorder(t)
+			x := openExtendedCRC(t, e, cut%2 == 0, cut%3 == 0, allCaps, SharedParams{Sink: d})
 			x.sync()
-			e.qp.DirectReady()
+			e.qp.SinkReady()
 			for range 2 {
 				n, err := e.direct([]byte("message"))
 				for n == 0 && err == nil { // the event loop was sending
@@ -460,9 +496,9 @@ func TestDirectEndsAtEveryOctet(t *testing.T) {
 				x.incoming(rdmap.OpSend)
 			}
 			frames := [][]byte{
-				x.frame(x.tell(credit(1, 9))), x.frame(x.message(directNum, 0, true, []byte("whole"))),
-				x.frame(x.message(directNum, 0, false, []byte("first "))), x.frame(x.tell(credit(2, 9))),
-				x.frame(x.message(directNum, 6, true, []byte("second"))),
+				x.frame(x.tell(credit(1, 9))), x.frame(x.message(sinkNum, 0, true, []byte("whole"))),
+				x.frame(x.message(sinkNum, 0, false, []byte("first "))), x.frame(x.tell(credit(2, 9))),
+				x.frame(x.message(sinkNum, 6, true, []byte("second"))),
 			}
 			var all []byte
 			var acked uint64
@@ -488,7 +524,7 @@ func TestDirectEndsAtEveryOctet(t *testing.T) {
 			if g := string(d.taken()); g != got && !(reset && strings.HasPrefix(got, g)) {
 				t.Errorf("after %d octets, reset %v: %q came, not %q", cut, reset, g, got)
 			}
-			if n := e.qp.DirectAcked(); n != acked && !(reset && n < acked) {
+			if n := e.qp.FramesAcked(); n != acked && !(reset && n < acked) {
 				t.Errorf("after %d octets, reset %v: %d bytes acknowledged, not %d", cut, reset, n, acked)
 			}
 			_ = x.conn.Close()

@@ -10,25 +10,25 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
-func (d *directRecorder) Refused(first uint64, count uint32, why Refusal) {
+func (d *sinkRecorder) Refused(first uint64, count uint32, why Refusal) {
 	d.enter("Refused")
 	d.news = append(d.news, fmt.Sprintf("%d from %d refused: %d", count, first, why))
 	d.mu.Unlock()
 }
 
-func (d *directRecorder) Heard(n uint64) {
+func (d *sinkRecorder) Heard(n uint64) {
 	d.enter("Heard")
 	d.news = append(d.news, fmt.Sprintf("%d refusals heard", n))
 	d.mu.Unlock()
 }
 
 // refusing has the sink refuse what it is given: each octet is the number of a message.
-func (e *end) refusing(d *directRecorder) {
+func (e *end) refusing(d *sinkRecorder) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.fed = func(b []byte) {
 		for _, n := range b {
-			if ok, err := e.qp.DirectRefuse(uint64(n), RefusedPort); !ok || err != nil {
+			if ok, err := e.qp.Refuse(uint64(n), RefusedPort); !ok || err != nil {
 				d.t.Errorf("message %d cannot be refused: %v", n, err)
 			}
 		}
@@ -56,17 +56,17 @@ func until[T any](x *extended) (all []any) {
 
 // What the sink refuses the peer hears of before the CREDIT, though that is due, and a
 // PING asks for what of it has been heard.
-func TestDirectRefusalComesBeforeTheCredit(t *testing.T) {
+func TestRefusalComesBeforeTheCredit(t *testing.T) {
 	t.Parallel()
 	bothRoles(t, func(t *testing.T, initiator bool) {
-		e, x, d := openDirect(t, Config{}, initiator, true)
+		e, x, d := openSink(t, Config{}, initiator, true)
 		e.refusing(d)
-		e.qp.DirectReady()
+		e.qp.SinkReady()
 		x.sync()
 		next := byte(1)
 		for round := range 3 {
 			// A Send that is acknowledged at once, for several messages.
-			x.raw.send(x.messageOp(rdmap.OpSendSolicited, 0, directNum+1, 0, true, []byte{next, next + 1, next + 5, next + 6}))
+			x.raw.send(x.messageOp(rdmap.OpSendSolicited, 0, sinkNum+1, 0, true, []byte{next, next + 1, next + 5, next + 6}))
 			var refused []any
 			var ping xctl.Ping
 			for _, r := range until[xctl.Credit](x) {
@@ -106,20 +106,20 @@ func TestDirectRefusalComesBeforeTheCredit(t *testing.T) {
 
 // A peer that does not know refusals is told none, and asked nothing; what it says of them
 // means nothing.
-func TestDirectRefusalNeedsTheCapability(t *testing.T) {
+func TestRefusalNeedsTheCapability(t *testing.T) {
 	t.Parallel()
 	e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
-	d := newDirectRecorder(t)
-	x := openExtendedCRC(t, e, true, true, allCaps&^xctl.CapRefused, SharedParams{Direct: &DirectParams{Number: directNum, Sink: d}})
+	d := newSinkRecorder(t)
+	x := openExtendedCRC(t, e, true, true, allCaps&^xctl.CapRefused, SharedParams{Sink: d})
 	d.mu.Lock()
 	d.fed = func([]byte) {
-		if ok, err := e.qp.DirectRefuse(1, RefusedPort); ok || err != nil {
+		if ok, err := e.qp.Refuse(1, RefusedPort); ok || err != nil {
 			t.Errorf("refused: %v, %v", ok, err)
 		}
 	}
 	d.mu.Unlock()
-	e.qp.DirectReady()
-	x.raw.send(x.tell(xctl.Refused{First: 1, Count: 1, Code: xctl.RefusedPort}), x.message(directNum, 0, true, []byte("message")))
+	e.qp.SinkReady()
+	x.raw.send(x.tell(xctl.Refused{First: 1, Count: 1, Code: xctl.RefusedPort}), x.message(sinkNum, 0, true, []byte("message")))
 	x.sync()
 	for _, r := range x.records {
 		switch r.(type) {
@@ -127,16 +127,16 @@ func TestDirectRefusalNeedsTheCapability(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	if got := d.heard(); len(got) != 0 {
+	if got := d.heard(); !slices.Equal(got, []string{"9 from 0"}) {
 		t.Errorf("%q", got)
 	}
 }
 
 // The sink hears of a refusal before the messages count as acknowledged, also when both
 // come in one control message. Codes of the future and empty records are passed over.
-func TestDirectRefusedIsHeardFirst(t *testing.T) {
+func TestRefusedIsHeardFirst(t *testing.T) {
 	t.Parallel()
-	e, x, d := openDirect(t, Config{}, true, false)
+	e, x, d := openSink(t, Config{}, true, false)
 	if n, err := e.direct(make([]byte, 100)); n != 100 || err != nil {
 		t.Fatal(n, err)
 	}
@@ -147,7 +147,7 @@ func TestDirectRefusedIsHeardFirst(t *testing.T) {
 	if got, want := d.heard(), []string{"3 from 7 refused: 1", "1 from 22 refused: 2"}; !slices.Equal(got, want) {
 		t.Errorf("%q, not %q", got, want)
 	}
-	if n := e.qp.DirectAcked(); n != 100 {
+	if n := e.qp.FramesAcked(); n != 100 {
 		t.Errorf("%d bytes acknowledged", n)
 	}
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
-// badDirect are mistakes that end a connection on which our side has sent messages 1
-// to 3 to the direct queue, and the peer message 1.
-var badDirect = []struct {
+// badSinks are mistakes that end a connection on which our side has sent messages 1
+// to 3 to the queue with a sink, and the peer message 1.
+var badSinks = []struct {
 	name  string
 	send  func(x *extended) [][]byte
 	cause rdmap.Cause
@@ -29,25 +29,25 @@ var badDirect = []struct {
 	{"NAK invalidate", records(nak(1, xctl.NAKInvalidate)), rdmap.CauseDDPNoBuffer},
 	{"NAK of another code", records(nak(1, 99)), rdmap.CauseDDPNoBuffer},
 	{"NAK dependency of a message not sent", records(nak(4, xctl.NAKDependency)), rdmap.CauseDDPMSNRange},
-	{"RESUME", records(xctl.Resume{SRQ: directNum, MSN: 2}), rdmap.CauseDDPMSNRange},
-	{"message number again", directSegment(ddp.Untagged{Last: true, MSN: 1}), rdmap.CauseDDPMSNRange},
-	{"message number skipped", directSegment(ddp.Untagged{Last: true, MSN: 3}), rdmap.CauseDDPMSNRange},
-	{"message with MO 8 first", directSegment(ddp.Untagged{Last: true, MSN: 2, MO: 8}), rdmap.CauseDDPInvalidMO},
-	{"segment with a gap", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 2, MO: 9}), rdmap.CauseDDPInvalidMO},
-	{"segment twice", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 2}), rdmap.CauseDDPInvalidMO},
-	{"second message in the middle", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 3}), rdmap.CauseDDPMSNRange},
-	{"message to another queue in the middle", directSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, QN: xctl.SRQN(directNum + 1).QN(), MSN: 1}), rdmap.CauseStreamCatastrophic},
-	{"CREDIT of a queue that was not sent to", records(xctl.Credit{SRQ: directNum + 1, Limit: 9}), rdmap.CauseDDPMSNRange},
-	{"NAK of a queue that was not sent to", records(xctl.NAK{SRQ: directNum + 1, MSN: 1, Code: xctl.NAKDependency}), rdmap.CauseDDPMSNRange},
-	{"message that builds on Writes to come", directSegment(ddp.Untagged{Last: true, MSN: 2, ULPData: 7}), rdmap.CauseStreamCatastrophic},
+	{"RESUME", records(xctl.Resume{SRQ: sinkNum, MSN: 2}), rdmap.CauseDDPMSNRange},
+	{"message number again", sinkSegment(ddp.Untagged{Last: true, MSN: 1}), rdmap.CauseDDPMSNRange},
+	{"message number skipped", sinkSegment(ddp.Untagged{Last: true, MSN: 3}), rdmap.CauseDDPMSNRange},
+	{"message with MO 8 first", sinkSegment(ddp.Untagged{Last: true, MSN: 2, MO: 8}), rdmap.CauseDDPInvalidMO},
+	{"segment with a gap", sinkSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 2, MO: 9}), rdmap.CauseDDPInvalidMO},
+	{"segment twice", sinkSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 2}), rdmap.CauseDDPInvalidMO},
+	{"second message in the middle", sinkSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, MSN: 3}), rdmap.CauseDDPMSNRange},
+	{"message to another queue in the middle", sinkSegment(ddp.Untagged{MSN: 2}, ddp.Untagged{Last: true, QN: xctl.SRQN(sinkNum + 1).QN(), MSN: 1}), rdmap.CauseStreamCatastrophic},
+	{"CREDIT of a queue that was not sent to", records(xctl.Credit{SRQ: sinkNum + 1, Limit: 9}), rdmap.CauseDDPMSNRange},
+	{"NAK of a queue that was not sent to", records(xctl.NAK{SRQ: sinkNum + 1, MSN: 1, Code: xctl.NAKDependency}), rdmap.CauseDDPMSNRange},
+	{"message that builds on Writes to come", sinkSegment(ddp.Untagged{Last: true, MSN: 2, ULPData: 7}), rdmap.CauseStreamCatastrophic},
 }
 
-// directSegment makes Sends of 8 octets to the direct queue.
-func directSegment(list ...ddp.Untagged) func(*extended) [][]byte {
+// sinkSegment makes Sends of 8 octets to the queue with a sink.
+func sinkSegment(list ...ddp.Untagged) func(*extended) [][]byte {
 	return func(*extended) (out [][]byte) {
 		for _, h := range list {
 			if h.QN == 0 {
-				h.QN = xctl.SRQN(directNum).QN()
+				h.QN = xctl.SRQN(sinkNum).QN()
 			}
 			h.ULP = rdmap.OpSend.Control()
 			out = append(out, append(h.AppendTo(nil), "12345678"...))
@@ -58,15 +58,15 @@ func directSegment(list ...ddp.Untagged) func(*extended) [][]byte {
 
 // Each mistake ends the connection by its Terminate, behind whatever good came in the
 // same read; the sink hears of its end once, last, and nothing is acknowledged by it.
-func TestBadDirectIsTerminated(t *testing.T) {
+func TestBadSinksIsTerminated(t *testing.T) {
 	t.Parallel()
 	for _, crc := range []bool{true, false} {
-		for _, b := range badDirect {
+		for _, b := range badSinks {
 			t.Run(fmt.Sprintf("crc %v/%s", crc, b.name), func(t *testing.T) {
 				t.Parallel()
 				bothRoles(t, func(t *testing.T, initiator bool) {
-					e, x, d := openDirect(t, Config{}, initiator, crc)
-					e.qp.DirectReady()
+					e, x, d := openSink(t, Config{}, initiator, crc)
+					e.qp.SinkReady()
 					x.sync() // the event loop has heard of it
 					for range 3 {
 						if n, err := e.direct(make([]byte, 100)); n != 100 || err != nil {
@@ -75,7 +75,7 @@ func TestBadDirectIsTerminated(t *testing.T) {
 						x.incoming(rdmap.OpSend)
 					}
 					var all []byte
-					for _, u := range append([][]byte{x.message(directNum, 0, true, []byte("good"))}, b.send(x)...) {
+					for _, u := range append([][]byte{x.message(sinkNum, 0, true, []byte("good"))}, b.send(x)...) {
 						all = append(all, x.frame(u)...)
 					}
 					x.write(all)
@@ -84,7 +84,7 @@ func TestBadDirectIsTerminated(t *testing.T) {
 					if got := d.taken(); !bytes.HasPrefix(got, []byte("good")) {
 						t.Errorf("%q has come", got)
 					}
-					if n := e.qp.DirectAcked(); n != 0 {
+					if n := e.qp.FramesAcked(); n != 0 {
 						t.Errorf("%d bytes count as acknowledged", n)
 					}
 					var (
@@ -105,14 +105,14 @@ func TestBadDirectIsTerminated(t *testing.T) {
 }
 
 // What the sink refuses ends the connection, with the sink's error.
-func TestDirectSinkRefuses(t *testing.T) {
+func TestSinkRefuses(t *testing.T) {
 	t.Parallel()
-	e, x, d := openDirect(t, Config{}, true, false)
+	e, x, d := openSink(t, Config{}, true, false)
 	no := errors.New("no")
 	d.mu.Lock()
 	d.refuse = no
 	d.mu.Unlock()
-	x.raw.send(x.message(directNum, 0, true, []byte("message")))
+	x.raw.send(x.message(sinkNum, 0, true, []byte("message")))
 	x.terminated(rdmap.CauseStreamCatastrophic)
 	if err := d.ended(); !errors.Is(err, no) || !errors.Is(e.qp.Err(), no) {
 		t.Errorf("ended by %v", err)

@@ -1,0 +1,250 @@
+package iwarp
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+	"github.com/rds-go/rds/transport/iwarp/xctl"
+)
+
+// Queues of both kinds share a connection: frames to two queues with a sink, messages to a
+// queue with receives, and messages to one that is dry and is refused all the while. The
+// sink is given all frames in their order, the messages of the queue with receives complete
+// in theirs, and those of the dry one when it gets memory.
+func TestQueuesOfBothKindsShareAConnection(t *testing.T) {
+	t.Parallel()
+	for _, crc := range []bool{true, false} {
+		const rounds, dry, wet = 300, 1, 2
+		sinks := [2]*sinkRecorder{newSinkRecorder(t), newSinkRecorder(t)}
+		ends := [2]*end{newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{MaxSend: 1024}), newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{MaxSend: 1024})}
+		var (
+			terms  [2]ConnParams
+			queues [2]*queueMap
+		)
+		for i, e := range ends {
+			queues[i] = &queueMap{}
+			for n := range uint32(2) {
+				queues[i].srq(e, sinkNum+n, SRQConfig{Sink: true})
+			}
+			terms[i] = ConnParams{NoCRC: !crc, Shared: &SharedParams{Queues: queues[i], Send: true, Sink: sinks[i], Require: true}}
+		}
+		client, server := ends[0], ends[1]
+		scq, err := server.dev.CreateCQ(4 * rounds)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dst, src := server.reg(1<<16, mr.LocalWrite), client.reg(1<<16, 0)
+		srqs := [2]*SRQ{queues[1].srq(server, dry, SRQConfig{CQ: scq, MaxReceive: 1024}), queues[1].srq(server, wet, SRQConfig{CQ: scq, MaxReceive: 1024})}
+		connectEnds(t, client, server, terms[0], terms[1])
+		for _, e := range ends {
+			e.qp.SinkReady()
+		}
+		for i := range uint64(rounds) {
+			server.give(srqs[1], i, dst.SGE(0, 64))
+		}
+		var want []byte
+		total := 0
+		for i := range rounds {
+			msg := bytes.Repeat([]byte{byte(i)}, 1+i*i%9000)
+			frame := messageTo(sinkNum+uint32(i&1), msg)
+			want, total = append(want, msg...), total+len(msg)
+			binary.BigEndian.PutUint32(src.Bytes(), uint32(i))
+			client.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: dry, SGE: []SGE{src.SGE(0, 4)}},
+				WorkRequest{ID: 1000 + uint64(i), Flags: Signaled, Queue: wet, SGE: []SGE{src.SGE(0, 4)}})
+			for left := len(msg); left > 0; {
+				n, err := client.frames([]transport.Frame{frame}, 0)
+				if left -= n; err != nil {
+					t.Fatal(err)
+				}
+				if left > 0 {
+					wait(t, sinks[0].writable, "Writable")
+				}
+			}
+			client.want(1000+uint64(i), Success, OpSend)
+		}
+		if !eventually(10*time.Second, func() bool { return client.qp.FramesAcked() == uint64(total) }) {
+			t.Fatalf("%d of %d octets acknowledged; %v", client.qp.FramesAcked(), total, client.qp.Err())
+		}
+		if !bytes.Equal(sinks[1].taken(), want) {
+			t.Error("the sink has other octets than were sent")
+		}
+		for i := range uint64(rounds) {
+			server.give(srqs[0], 5000+i, dst.SGE(0, 64))
+		}
+		for i := range uint64(rounds) {
+			client.want(i, Success, OpSend)
+		}
+		next := map[uint32]uint32{}
+		for got := 0; got < 2*rounds; {
+			var list [64]Completion
+			n := scq.Poll(list[:])
+			for _, c := range list[:n] {
+				next[c.Queue]++
+				if c.Status != Success || c.Serial < next[c.Queue] {
+					t.Fatalf("queue %d: message %d, %v, after %d", c.Queue, c.Serial, c.Status, next[c.Queue])
+				}
+				next[c.Queue] = c.Serial
+			}
+			if got += n; n == 0 {
+				if err := scq.Wait(within(t)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+}
+
+// A queue that is dry, its NAK and the RESUME after it do not touch the numbers of queues
+// with a sink, nor these those of the dry one; each queue has CREDITs of its own.
+func TestNAKDoesNotDisturbSinks(t *testing.T) {
+	t.Parallel()
+	e, x, d := openSink(t, Config{}, true, true)
+	mem := e.reg(1<<16, allRights)
+	srq := x.queues.srq(e, 1, SRQConfig{})
+	e.qp.SinkReady()
+	x.raw.send(
+		x.message(sinkNum, 0, false, []byte("one ")),
+		x.message(1, 0, true, []byte("refused")),
+		x.message(sinkNum, 4, true, []byte("two ")),
+		x.message(1, 0, true, []byte("dropped")),
+		x.message(sinkNum+1, 0, true, []byte("three")),
+	)
+	x.sync()
+	if naks := has[xctl.NAK](x); len(naks) != 1 || naks[0].SRQ != 1 || naks[0].MSN != 1 || naks[0].Code != xctl.NAKNotReady {
+		t.Fatalf("%+v", naks)
+	}
+	if got := string(d.taken()); got != "one two three" {
+		t.Errorf("%q", got)
+	}
+	e.give(srq, 1, mem.SGE(0, 100))
+	for acked := map[xctl.SRQN]uint32{}; acked[sinkNum] < 1 || acked[sinkNum+1] < 1; {
+		c := await[xctl.Credit](x)
+		if acked[c.SRQ] = c.Delivered; c.SRQ == 1 && c.Delivered > 0 {
+			t.Errorf("%+v of a queue that has taken nothing", c)
+		}
+	}
+	x.raw.send(x.tell(xctl.Resume{SRQ: 1, MSN: 3}), x.message(1, 0, true, []byte("again")), x.message(sinkNum, 0, true, []byte(" four")))
+	e.want(1, Success, OpReceive)
+	x.sync()
+	if got := string(d.taken()); got != "one two three four" || string(mem.Bytes()[:5]) != "again" {
+		t.Errorf("%q and %q", got, mem.Bytes()[:5])
+	}
+}
+
+// An application's queue ends in the middle of a message, and more messages to its number
+// are under way. None is refused or lost where Find has another queue with a sink for the
+// number; where it has none they are refused as for any queue that there is not.
+func TestQueueWithSinkEndsUnderTraffic(t *testing.T) {
+	t.Parallel()
+	e, x, d := openSink(t, Config{}, true, false)
+	e.qp.SinkReady()
+	first, second := x.queues.Find(sinkNum), x.queues.Find(sinkNum+1)
+	long := bytes.Repeat([]byte("long"), 5000)
+	x.raw.send(x.message(sinkNum+1, 0, false, long[:10000]))
+	x.sync()
+	x.queues.put(sinkNum+1, first)
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x.raw.send(x.message(sinkNum+1, 10000, true, long[10000:]), x.message(sinkNum+1, 0, true, []byte("late")))
+	x.sync()
+	if got := d.taken(); !bytes.Equal(got, append(bytes.Clone(long), "late"...)) || len(has[xctl.NAK](x)) > 0 {
+		t.Errorf("%d octets have come", len(got))
+	}
+	if news := d.heard(); len(news) != 1 || news[0] != "10 from 0" {
+		t.Errorf("%q", news)
+	}
+	for await[xctl.Credit](x).Delivered < 2 {
+	}
+	x.queues.remove(sinkNum + 1)
+	x.raw.send(x.message(sinkNum+1, 0, true, []byte("refused")), x.message(sinkNum, 0, true, []byte("taken")))
+	x.sync()
+	if naks := has[xctl.NAK](x); len(naks) != 1 || naks[0] != (xctl.NAK{SRQ: sinkNum + 1, MSN: 3, Code: xctl.NAKUnknown}) {
+		t.Errorf("%+v", naks)
+	}
+	if got := d.taken(); !bytes.HasSuffix(got, []byte("latetaken")) {
+		t.Errorf("%d octets have come", len(got))
+	}
+}
+
+// A queue is sent frames or work requests: its messages have one count.
+func TestQueueIsSentFramesOrWorkRequests(t *testing.T) {
+	t.Parallel()
+	e, x, _ := openSink(t, Config{}, true, false)
+	if n, err := e.direct([]byte{1}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	x.incoming(rdmap.OpSend)
+	if _, err := e.qp.PostSend(WorkRequest{Queue: sinkNum, Inline: []byte{1}}); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("work request to a queue that is sent frames: %v", err)
+	}
+	e.send(WorkRequest{Queue: 77, Inline: []byte{2}})
+	x.incoming(rdmap.OpSend)
+	e.quiet()
+	if n, err := e.frames([]transport.Frame{messageTo(77, []byte{3})}, 0); n != 0 || !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("frame to a queue that was sent work requests: %d, %v", n, err)
+	}
+	if n, err := e.direct([]byte{4}); n != 1 || err != nil {
+		t.Errorf("after it: %d, %v", n, err)
+	}
+}
+
+// A connection without a sink has no queues with one.
+func TestQueueWithSinkNeedsASink(t *testing.T) {
+	t.Parallel()
+	e, _ := sharedHost(t)
+	x := openExtended(t, e, true, allCaps, SharedParams{})
+	x.queues.srq(e, 5, SRQConfig{Sink: true})
+	x.raw.send(x.message(5, 0, true, []byte("refused")))
+	if n := await[xctl.NAK](x); n != (xctl.NAK{SRQ: 5, MSN: 1, Code: xctl.NAKUnknown}) {
+		t.Errorf("%+v", n)
+	}
+	if _, err := e.qp.SendFrames([]transport.Frame{messageTo(5, []byte{1})}, queueOfPort, 0); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("frames on a connection without a sink: %v", err)
+	}
+}
+
+// What is wrong with an SRQConfig is named by its field.
+func TestSRQConfigNamesTheField(t *testing.T) {
+	t.Parallel()
+	e, other := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{}), newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
+	for want, cfg := range map[string]SRQConfig{
+		"Number: 0x0 is not in 1..0xfffffe":        {CQ: e.cq},
+		"Number: 0xffffff is not in 1..0xfffffe":   {Number: 0xFFFFFF, Sink: true},
+		"CQ: missing":                              {Number: 1},
+		"CQ: of another device":                    {Number: 1, CQ: other.cq},
+		"MaxReceive: -1 is not in 1..1048576":      {Number: 1, CQ: e.cq, MaxReceive: -1},
+		"MaxReceive: 1048577 is not in 1..1048576": {Number: 1, CQ: e.cq, MaxReceive: maxQueue + 1},
+		"Limit: 129 is not in 0..128":              {Number: 1, CQ: e.cq, Limit: 129},
+		"CQ: set beside Sink":                      {Number: 1, Sink: true, CQ: e.cq},
+		"MaxReceive: 5 beside Sink":                {Number: 1, Sink: true, MaxReceive: 5},
+		"Limit: 1 beside Sink":                     {Number: 1, Sink: true, Limit: 1},
+		"OnLimit: set beside Sink":                 {Number: 1, Sink: true, OnLimit: func(*SRQ) {}},
+	} {
+		srq, err := e.pd.CreateSRQ(cfg)
+		if srq != nil || !errors.Is(err, syscall.EINVAL) || !strings.HasPrefix(err.Error(), "iwarp: SRQConfig."+want+": ") {
+			t.Errorf("%v, not %q", err, want)
+		}
+	}
+	srq, err := e.pd.CreateSRQ(SRQConfig{Number: 1, Sink: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := srq.PostReceive(ReceiveRequest{}); !errors.Is(err, syscall.EINVAL) {
+		t.Errorf("receive posted to a queue with a sink: %v", err)
+	}
+	if err := e.pd.Close(); err == nil {
+		t.Error("a protection domain was closed that has a queue")
+	}
+	if err, again := srq.Close(), srq.Close(); err != nil || !errors.Is(again, ErrClosed) {
+		t.Errorf("closed: %v, %v", err, again)
+	}
+}
