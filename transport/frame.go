@@ -37,7 +37,7 @@ func (f *Frame) Slices(bufs [][]byte, from, to int) [][]byte {
 	n := len(f.Head)
 	if from < n {
 		head := f.Head[from:min(to, n)]
-		if k := len(bufs) - 1; k >= 0 && follows(bufs[k], head) {
+		if k := len(bufs) - 1; k >= 0 && Follows(bufs[k], head) {
 			bufs[k] = bufs[k][:len(bufs[k])+len(head)]
 		} else {
 			bufs = append(bufs, head)
@@ -62,7 +62,7 @@ func Flatten(bufs [][]byte, frames []Frame, skip, most int) (out [][]byte, n, si
 		}
 		size += len(f.Head) + len(f.Body)
 		n++
-		if k := len(bufs) - 1; i > 0 && k >= 0 && len(f.Body) == 0 && follows(bufs[k], f.Head) { // the usual case
+		if k := len(bufs) - 1; i > 0 && k >= 0 && len(f.Body) == 0 && Follows(bufs[k], f.Head) { // the usual case
 			bufs[k] = bufs[k][:len(bufs[k])+len(f.Head)]
 			continue
 		}
@@ -72,9 +72,9 @@ func Flatten(bufs [][]byte, frames []Frame, skip, most int) (out [][]byte, n, si
 	return bufs, n, size
 }
 
-// follows tells whether b, which is not empty, lies right behind a in the same memory.
-func follows(a, b []byte) bool {
-	return cap(a) >= len(a)+len(b) && &a[:len(a)+1][len(a)] == &b[0]
+// Follows tells whether b lies right behind a in the same memory.
+func Follows(a, b []byte) bool {
+	return cap(a) >= len(a)+len(b) && len(b) > 0 && &a[:len(a)+1][len(a)] == &b[0]
 }
 
 // Cut tells what octets, the first that a link has taken of the messages of frames, are:

@@ -56,8 +56,13 @@ func (d *frameSender) takeShortLocked(q *QP, run *frameRun) (kick, ok bool) {
 		return false, false
 	}
 	total, n := 0, run.queueOf(run.frames[0].Port)
-	for i := range run.frames {
-		f := &run.frames[i]
+	frames := run.frames
+	for i := range frames {
+		f := &frames[i]
+		if i > 0 && len(f.Ops) > 0 {
+			frames = frames[:i]
+			break
+		}
 		if total += f.Size(); total > shortMost || i > 0 && run.queueOf(f.Port) != n {
 			return false, false
 		}
@@ -67,9 +72,11 @@ func (d *frameSender) takeShortLocked(q *QP, run *frameRun) (kick, ok bool) {
 		return false, false
 	}
 	m := shortMessage{queue: l, data: d.shortData(total), after: q.tail, writes: run.writes, answer: run.after}
-	for i := range run.frames {
-		m.data = append(append(m.data, run.frames[i].Head...), run.frames[i].Body...)
+	run.frames = frames
+	for i := range frames {
+		m.data = append(append(m.data, frames[i].Head...), frames[i].Body...)
 	}
+	d.sent += uint64(total)
 	if !run.after {
 		m.writes = 0
 	}

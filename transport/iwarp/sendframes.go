@@ -15,6 +15,7 @@ type frameSender struct {
 	want  bool        // a SendFrames took less than all: Writable is due
 	after bool        // the message of that SendFrames waits until what was posted has been sent
 	stuck *frameQueue // queue that waits for credit; nil: none does
+	sent  uint64      // bytes of messages that SendFrames has taken
 	acked uint64      // bytes of messages that the peer has taken or refused
 	ends  []frameEnd
 	first int // index in ends of the oldest message that is not acknowledged
@@ -114,21 +115,20 @@ func (q *QP) sendRun(frames []transport.Frame, queueOf func(port uint16) uint32,
 	}
 	d := &s.shared.frames
 	skip := d.open.offset
-	n, after := 1, begin && len(frames[0].Ops) > 0 && skip == 0
-	for !after && n < len(frames) && len(frames[n].Ops) == 0 {
-		n++
-	}
-	d.run = frameRun{frames: frames[:n], queueOf: queueOf, after: after, writes: writes}
-	d.after, d.stuck = after, nil
 	run := &d.run
-	defer func() { *run = frameRun{} }()
+	*run = frameRun{frames: frames, queueOf: queueOf, after: begin && len(frames[0].Ops) > 0 && skip == 0, writes: writes}
+	if run.after {
+		run.frames = frames[:1]
+	}
+	d.after, d.stuck = run.after, nil
 	if kick, ok := d.takeShortLocked(q, run); ok {
+		t.Frames = len(run.frames)
 		kick = kick && s.kickLocked()
 		q.mu.Unlock()
 		if kick {
 			s.transmit()
 		}
-		return transport.Taken{Frames: n}, true, nil
+		return t, true, nil
 	}
 	for err == nil {
 		q.letGoLocked()
@@ -150,13 +150,14 @@ func (q *QP) sendRun(frames []transport.Frame, queueOf func(port uint16) uint32,
 		}
 		err = q.sendsFramesLocked()
 	}
-	if t.Frames = run.done; t.Frames < n {
+	if t.Frames, all = run.done, run.done == len(run.frames); !all {
 		if t.Octets = int(d.open.offset); t.Frames == 0 {
 			t.Octets -= int(skip)
 		}
 	}
+	*run = frameRun{}
 	q.mu.Unlock()
-	return t, t.Frames == n, err
+	return t, all, err
 }
 
 // sendsFramesLocked tells why frames cannot be sent.
@@ -210,6 +211,10 @@ func (s *stream) addFrames(run *frameRun) {
 	}
 	for i := run.done; i < len(run.frames) && !b.full(); {
 		f := &run.frames[i]
+		if len(f.Ops) > 0 && i > 0 {
+			run.frames = run.frames[:i] // its operations come first
+			return
+		}
 		size := f.Size()
 		if m.offset == 0 {
 			if m.queue = s.frameQueue(run.queueOf(f.Port)); m.queue == nil {
@@ -224,45 +229,67 @@ func (s *stream) addFrames(run *frameRun) {
 				m.dep = s.shared.dependencyOn(b, run.writes)
 			}
 		}
-		c := frameCut{start: b.size, last: true, open: m}
-		bufs := d.bufs[:0]
+		c := frameCut{start: b.size, frames: 1, last: true, open: m}
 		if at := int(m.offset); at > 0 || size > room {
 			c.n = min(size-at, room)
-			c.last = at+c.n == size
-			bufs = f.Slices(bufs, at, at+c.n)
-		} else {
-			for n := uint32(m.queue.num); ; f = &run.frames[i+c.frames] {
-				bufs = f.Slices(bufs, 0, size)
-				c.n += size
-				c.frames++
-				if i+c.frames == len(run.frames) || len(bufs) > frameSlices {
-					break
-				}
-				next := &run.frames[i+c.frames]
-				if size = next.Size(); c.n+size > room || run.queueOf(next.Port) != n {
-					break
-				}
+			if c.last = at+c.n == size; !c.last {
+				c.frames = 0
 			}
-			c.frames-- // the last one is counted below
+			d.bufs = f.Slices(d.bufs[:0], at, at+c.n)
+		} else {
+			c.n, c.frames = d.gather(run, i, room, uint32(m.queue.num))
 		}
 		h := ddp.Untagged{Last: c.last, ULP: m.op.Control(), ULPData: m.dep, QN: m.queue.num.QN(), MSN: m.queue.next + m.queue.built, MO: m.offset}
 		b.begin(ddp.UntaggedLen + c.n)
 		b.stage.B = h.AppendTo(b.stage.B)
-		for _, p := range bufs {
+		for _, p := range d.bufs {
 			b.borrow(p)
 		}
+		clear(d.bufs)
 		b.end(mark{})
-		clear(bufs)
-		d.bufs = bufs
 		m.offset += uint32(c.n)
 		if bytes += uint64(c.n); c.last {
-			c.frames++
 			m.queue.built++
 			m.offset = 0
 		}
 		i += c.frames
 		d.cuts = append(d.cuts, c)
 	}
+}
+
+// gather puts the memory of whole messages into bufs, of as many as fit a segment and are for
+// one queue, from frame i on, which does. It returns how many octets and frames that is. A
+// frame whose operations come first ends the run.
+func (d *frameSender) gather(run *frameRun, i, room int, queue uint32) (n, frames int) {
+	f := &run.frames[i]
+	port := f.Port
+	bufs := f.Slices(d.bufs[:0], 0, f.Size())
+	var tail []byte // the last of bufs
+	if k := len(bufs) - 1; k >= 0 {
+		bufs, tail = bufs[:k], bufs[k]
+	}
+	n = f.Size()
+	list := run.frames[i+1:]
+	for k := range list {
+		f = &list[k]
+		if len(f.Ops) > 0 {
+			run.frames = run.frames[:i+1+k]
+			break
+		}
+		size := len(f.Head) + len(f.Body)
+		if n+size > room || f.Port != port && run.queueOf(f.Port) != queue || len(bufs) > frameSlices {
+			break
+		}
+		frames++
+		if n += size; len(f.Body) == 0 && transport.Follows(tail, f.Head) { // the usual case
+			tail = tail[:len(tail)+len(f.Head)]
+			continue
+		}
+		bufs = f.Slices(append(bufs, tail), 0, size)
+		bufs, tail = bufs[:len(bufs)-1], bufs[len(bufs)-1]
+	}
+	d.bufs = append(bufs, tail)
+	return n, frames + 1
 }
 
 // frameSlices bounds the slices of memory that one segment is made of, so that a batch of
@@ -298,6 +325,7 @@ func (d *frameSender) builtLocked(s *stream, written int) (begun bool) {
 		c := &d.cuts[i]
 		if c.open.queue.built = 0; c.start < written {
 			d.begunLocked(c)
+			d.sent += uint64(c.n)
 			d.run.done += c.frames
 			begun = true
 		}

@@ -160,6 +160,16 @@ func (q *QP) AskAcked() {
 	}
 }
 
+// FramesSent returns how many bytes of frames SendFrames has taken.
+func (q *QP) FramesSent() uint64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stream == nil || q.stream.shared == nil {
+		return 0
+	}
+	return q.stream.shared.frames.sent
+}
+
 // FramesAcked returns how many bytes of the frames that SendFrames took the peer's sink has
 // taken.
 func (q *QP) FramesAcked() uint64 {

@@ -178,12 +178,15 @@ func (s *stream) windowLocked(run *frameRun) window {
 		x.frames.writing = len(w.short) > 0 || w.run != nil // CREDITs may come before builtLocked
 	}
 	w.frames = s.framesLocked(w.now)
+	// There may be more to say than fits a batch. What there is to say from now on waits
+	// for company, unless somebody kicks.
+	s.again = s.shared != nil && !s.hold && !s.shared.backlog.Empty()
 	return w
 }
 
 // idleLocked tells whether nothing is left to be sent behind the batch that is written.
 func (s *stream) idleLocked() bool {
-	return s.tx.batch.empty() && s.tx.done && s.tx.doomed == nil && s.tx.next == s.q.tail && (s.shared == nil || s.shared.backlog.Empty())
+	return s.tx.batch.empty() && s.tx.done && s.tx.doomed == nil && s.tx.next == s.q.tail
 }
 
 // restLocked ends the sending until there is more to send. It unlocks.

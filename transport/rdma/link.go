@@ -5,7 +5,6 @@ import (
 	"io"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/transport"
@@ -23,7 +22,6 @@ type link struct {
 	generation    uint32 // the peer's generation
 	crc           bool   // segments have a CRC
 	in            input
-	written       atomic.Uint64
 	routes        routes                   // which of the peer's queues messages go to
 	queueOf       func(port uint16) uint32 // routes.queue
 
@@ -139,7 +137,7 @@ func (l *link) TCPInfo() (transport.TCPInfo, bool) { return l.qp.TCPInfo() }
 
 // Stats returns what reports show of the link.
 func (l *link) Stats() transport.LinkStats {
-	s := transport.LinkStats{Transport: Name, Acked: l.Acked(), Written: l.written.Load(), Operations: l.ops.outstanding()}
+	s := transport.LinkStats{Transport: Name, Acked: l.Acked(), Written: l.qp.FramesSent(), Operations: l.ops.outstanding()}
 	s.HeaderRemaining, s.PayloadRemaining = l.in.Remaining()
 	return s
 }

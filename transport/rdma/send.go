@@ -4,7 +4,6 @@ import "github.com/rds-go/rds/transport"
 
 // sender is what Send has to know of the frame that is next. It is the writer's.
 type sender struct {
-	skip   int    // octets that were taken of it
 	begun  bool   // its operations have begun
 	writes uint32 // number of Writes among its operations
 }
@@ -35,7 +34,6 @@ func (l *link) Send(frames []transport.Frame) (t transport.Taken, err error) {
 			o.begun, t.Ops = true, true
 		}
 		part, e := l.qp.SendFrames(left, l.queueOf, o.writes)
-		l.count(left, part)
 		if part.Frames > 0 {
 			o.begun, t.Ops = false, false
 		}
@@ -51,18 +49,4 @@ func (l *link) Send(frames []transport.Frame) (t transport.Taken, err error) {
 		l.qp.Uncork()
 	}
 	return t, err
-}
-
-// count counts octets that were written.
-func (l *link) count(frames []transport.Frame, t transport.Taken) {
-	n := t.Octets
-	for i := range t.Frames {
-		n += frames[i].Size()
-	}
-	if t.Frames > 0 {
-		n -= l.out.skip
-		l.out.skip = 0
-	}
-	l.out.skip += t.Octets
-	l.written.Add(uint64(n))
 }
