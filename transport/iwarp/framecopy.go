@@ -52,7 +52,7 @@ func (q *QP) Uncork() {
 // takeShortLocked copies the frames of a run, if they are one short message that has to wait
 // for work requests or for others that do. It tells whether to send now.
 func (d *frameSender) takeShortLocked(q *QP, run *frameRun) (kick, ok bool) {
-	if !run.after && len(d.short) == 0 || d.open.offset > 0 || len(d.short) >= shortWaiting || q.stream.hold {
+	if !d.fenced && len(d.short) == 0 || d.open.offset > 0 || len(d.short) >= shortWaiting || q.stream.hold {
 		return false, false
 	}
 	total, n := 0, run.queueOf(run.frames[0].Port)
@@ -71,15 +71,15 @@ func (d *frameSender) takeShortLocked(q *QP, run *frameRun) (kick, ok bool) {
 	if l == nil || !d.mayBegin(l, l.next+l.waiting, d.bytes+uint64(len(d.short))*shortMost) {
 		return false, false
 	}
-	m := shortMessage{queue: l, data: d.shortData(total), after: q.tail, writes: run.writes, answer: run.after}
+	m := shortMessage{queue: l, data: d.shortData(total), after: q.tail}
+	if d.fenced {
+		m.after, m.writes, m.answer, d.fenced = d.fence, d.writes, true, false
+	}
 	run.frames = frames
 	for i := range frames {
 		m.data = append(append(m.data, frames[i].Head...), frames[i].Body...)
 	}
 	d.sent += uint64(total)
-	if !run.after {
-		m.writes = 0
-	}
 	d.short = append(d.short, m)
 	l.waiting++
 	return !q.corked, true

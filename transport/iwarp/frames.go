@@ -57,7 +57,7 @@ func (s *stream) build(w window) (failure, bool) {
 			}
 		}
 	}
-	if w.run != nil && t.doomed == nil && !t.open && len(w.short) == 0 && (!w.run.after || t.next == w.tail) {
+	if w.run != nil && t.doomed == nil && !t.open && len(w.short) == 0 && (!w.run.fenced || t.next == w.tail) {
 		s.addFrames(w.run)
 	}
 	if t.doomed != nil && t.batch.size == 0 {

@@ -72,7 +72,7 @@ func TestSinkSeesToWhatCameMeanwhile(t *testing.T) {
 			if n, err := e.qp.SendFrames([]transport.Frame{messageTo(sinkNum, make([]byte, 7))}, func(port uint16) uint32 {
 				tt.during(e)
 				return queueOfPort(port)
-			}, 0); n.Frames != 1 || err != nil {
+			}); n.Frames != 1 || err != nil {
 				t.Fatal(n, err)
 			}
 			x.incoming(rdmap.OpSend)

@@ -56,11 +56,12 @@ func TestQueuesOfBothKindsShareAConnection(t *testing.T) {
 			msg := bytes.Repeat([]byte{byte(i)}, 1+i*i%9000)
 			frame := messageTo(sinkNum+uint32(i&1), msg)
 			want, total = append(want, msg...), total+len(msg)
-			binary.BigEndian.PutUint32(src.Bytes(), uint32(i))
-			client.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: dry, SGE: []SGE{src.SGE(0, 4)}},
-				WorkRequest{ID: 1000 + uint64(i), Flags: Signaled, Queue: wet, SGE: []SGE{src.SGE(0, 4)}})
+			at := 4 * i
+			binary.BigEndian.PutUint32(src.Bytes()[at:], uint32(i))
+			client.send(WorkRequest{ID: uint64(i), Flags: Signaled, Queue: dry, SGE: []SGE{src.SGE(at, 4)}},
+				WorkRequest{ID: 1000 + uint64(i), Flags: Signaled, Queue: wet, SGE: []SGE{src.SGE(at, 4)}})
 			for left := len(msg); left > 0; {
-				n, err := client.frames([]transport.Frame{frame}, 0)
+				n, err := client.frames([]transport.Frame{frame})
 				if left -= n; err != nil {
 					t.Fatal(err)
 				}
@@ -189,7 +190,7 @@ func TestQueueIsSentFramesOrWorkRequests(t *testing.T) {
 	e.send(WorkRequest{Queue: 77, Inline: []byte{2}})
 	x.incoming(rdmap.OpSend)
 	e.quiet()
-	if n, err := e.frames([]transport.Frame{messageTo(77, []byte{3})}, 0); n != 0 || !errors.Is(err, syscall.EINVAL) {
+	if n, err := e.frames([]transport.Frame{messageTo(77, []byte{3})}); n != 0 || !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("frame to a queue that was sent work requests: %d, %v", n, err)
 	}
 	if n, err := e.direct([]byte{4}); n != 1 || err != nil {
@@ -207,7 +208,7 @@ func TestQueueWithSinkNeedsASink(t *testing.T) {
 	if n := await[xctl.NAK](x); n != (xctl.NAK{SRQ: 5, MSN: 1, Code: xctl.NAKUnknown}) {
 		t.Errorf("%+v", n)
 	}
-	if _, err := e.qp.SendFrames([]transport.Frame{messageTo(5, []byte{1})}, queueOfPort, 0); !errors.Is(err, syscall.EINVAL) {
+	if _, err := e.qp.SendFrames([]transport.Frame{messageTo(5, []byte{1})}, queueOfPort); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("frames on a connection without a sink: %v", err)
 	}
 }
@@ -246,5 +247,73 @@ func TestSRQConfigNamesTheField(t *testing.T) {
 	}
 	if err, again := srq.Close(), srq.Close(); err != nil || !errors.Is(again, ErrClosed) {
 		t.Errorf("closed: %v, %v", err, again)
+	}
+}
+
+// A message builds on the Writes that were posted for it. What somebody else posts between
+// them and the message goes behind it, or the message would name that as its own; in a
+// queue pair that is to end it waits for the message no more.
+func TestMessageComesRightBehindItsWrites(t *testing.T) {
+	t.Parallel()
+	e, x, _ := openSink(t, Config{}, true, false)
+	var early []uint32
+	x.data = func(s rdmap.Segment) { early = append(early, s.Tagged.STag) }
+	for round := range uint32(3) {
+		e.quiet()
+		mine := WorkRequest{Op: OpWrite, Inline: []byte{1}, RemoteKey: 100}
+		if err := e.qp.PostFirst(mine, mine); err != nil {
+			t.Fatal(err)
+		}
+		e.send(WorkRequest{Op: OpWrite, Inline: []byte{1}, RemoteKey: 200})
+		e.qp.letGo()
+		x.sync()
+		for len(early) < 2 {
+			early = append(early, x.incoming(rdmap.OpWrite).Tagged.STag)
+		}
+		if len(early) != 2 || early[0] != 100 || early[1] != 100 {
+			t.Fatalf("Writes %d before the message", early)
+		}
+		early = nil
+		if round == 2 {
+			break
+		}
+		e.quiet()
+		if n, err := e.frames([]transport.Frame{{Head: []byte("message"), Ops: following, Port: sinkNum}}); n != 7 || err != nil {
+			t.Fatal(n, err)
+		}
+		if s := x.incoming(rdmap.OpSendSolicited); s.Untagged.ULPData != 1+3*round {
+			t.Errorf("the message names Write %d", s.Untagged.ULPData)
+		}
+		if s := x.incoming(rdmap.OpWrite); s.Tagged.STag != 200 {
+			t.Errorf("a Write with key %d behind the message", s.Tagged.STag)
+		}
+	}
+	if err := e.qp.Disconnect(); err != nil {
+		t.Fatal(err)
+	}
+	if s := x.incoming(rdmap.OpWrite); s.Tagged.STag != 200 {
+		t.Errorf("a Write with key %d", s.Tagged.STag)
+	}
+}
+
+// Work requests that a message follows are posted all or none.
+func TestPostFirstTakesAllOrNone(t *testing.T) {
+	t.Parallel()
+	e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{MaxSend: 4})
+	d := newSinkRecorder(t)
+	x := openExtendedCRC(t, e, true, false, allCaps, SharedParams{Sink: d})
+	x.sync()
+	list := make([]WorkRequest, 5)
+	for i := range list {
+		list[i] = WorkRequest{Op: OpWrite, Inline: []byte{1}}
+	}
+	if err := e.qp.PostFirst(list...); !errors.Is(err, ErrQueueFull) {
+		t.Errorf("five requests in a queue of four: %v", err)
+	}
+	if err := e.qp.PostFirst(list[:4]...); err != nil {
+		t.Error(err)
+	}
+	for range 4 {
+		x.incoming(rdmap.OpWrite)
 	}
 }

@@ -46,10 +46,47 @@ func (s *sendSlot) answered() bool {
 // many at once costs less. In StateError requests complete as flushed.
 func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 	q.mu.Lock()
-	if q.state == StateInit || q.state == StateSQD {
-		state := q.state
+	n, run, err := q.postAllLocked(reqs)
+	s := q.stream
+	q.mu.Unlock()
+	if run {
+		s.transmit()
+	}
+	return n, err
+}
+
+// PostFirst is PostSend for work requests that the message of a frame follows: the first
+// frame of the next SendFrames. Nothing that others post goes between them and the message,
+// which the peer refuses if a Write among them failed. All are posted, or none. It is for
+// who calls SendFrames.
+func (q *QP) PostFirst(reqs ...WorkRequest) error {
+	q.mu.Lock()
+	if len(reqs) > q.cfg.MaxSend-int(q.tail-q.head)-q.stream.detached() {
 		q.mu.Unlock()
-		return 0, fmt.Errorf("%w: post in state %v", ErrState, state)
+		return ErrQueueFull
+	}
+	n, run, err := q.postAllLocked(reqs)
+	if s := q.stream; err == nil && s != nil && s.shared != nil {
+		d := &s.shared.frames
+		d.fenced, d.fence, d.writes = true, q.tail, 0
+		for i := range reqs[:n] {
+			if reqs[i].Op == OpWrite {
+				d.writes++
+			}
+		}
+	}
+	s := q.stream
+	q.mu.Unlock()
+	if run {
+		s.transmit()
+	}
+	return err
+}
+
+// postAllLocked posts requests. It tells whether the caller has to send them.
+func (q *QP) postAllLocked(reqs []WorkRequest) (n int, run bool, err error) {
+	if q.state == StateInit || q.state == StateSQD {
+		return 0, false, fmt.Errorf("%w: post in state %v", ErrState, q.state)
 	}
 	var bytes uint32
 	for n = range reqs {
@@ -61,7 +98,6 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 	if err == nil {
 		n = len(reqs)
 	}
-	run := false
 	switch {
 	case q.over:
 		q.flushSendLocked()
@@ -69,12 +105,7 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 	case n > 0 && !q.holdLocked(n, bytes):
 		run = q.stream.kickLocked()
 	}
-	s := q.stream
-	q.mu.Unlock()
-	if run {
-		s.transmit()
-	}
-	return n, err
+	return n, run, err
 }
 
 func (q *QP) postLocked(w *WorkRequest) error {

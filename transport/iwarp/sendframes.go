@@ -12,13 +12,15 @@ import (
 // frameSender is the sending end of the peer's queues that frames are sent to.
 type frameSender struct {
 	// Guarded by QP.mu.
-	want  bool        // a SendFrames took less than all: Writable is due
-	after bool        // the message of that SendFrames waits until what was posted has been sent
-	stuck *frameQueue // queue that waits for credit; nil: none does
-	sent  uint64      // bytes of messages that SendFrames has taken
-	acked uint64      // bytes of messages that the peer has taken or refused
-	ends  []frameEnd
-	first int // index in ends of the oldest message that is not acknowledged
+	want   bool        // a SendFrames took less than all: Writable is due
+	fenced bool        // the message that is next follows work requests, and nothing else may
+	fence  uint32      // if fenced: the work request that the message goes before
+	writes uint32      // if fenced: number of Writes right before the fence that the message builds on
+	stuck  *frameQueue // queue that waits for credit; nil: none does
+	sent   uint64      // bytes of messages that SendFrames has taken
+	acked  uint64      // bytes of messages that the peer has taken or refused
+	ends   []frameEnd
+	first  int // index in ends of the oldest message that is not acknowledged
 
 	// While a batch is being written the peer may already acknowledge messages that the
 	// transmitter has not noted yet. It notes the acknowledgements after the write.
@@ -66,10 +68,9 @@ type frameCut struct {
 type frameRun struct {
 	frames  []transport.Frame
 	queueOf func(port uint16) uint32
-	after   bool   // the first frame waits until what was posted has been sent
-	writes  uint32 // the first frame builds on so many Writes
-	done    int    // frames that were taken
-	err     error  // the next frame cannot be sent
+	fenced  bool  // the first frame follows work requests, see frameSender.fence
+	done    int   // frames that were taken
+	err     error // the next frame cannot be sent
 }
 
 // left tells whether some of the run is to be sent yet.
@@ -86,16 +87,15 @@ func (r *frameRun) left() bool { return r != nil && r.done < len(r.frames) && r.
 // as fit a segment travel in one Send of one segment; a message that does not fit has a
 // Send of its own. A queue is sent frames or work requests, not both.
 //
-// The call ends before a frame with operations, unless that is the first one: the caller
-// has posted the operations of that one right before, writes Writes among them. Its
-// message follows what was posted, and the peer refuses it if one of these Writes failed.
-func (q *QP) SendFrames(frames []transport.Frame, queueOf func(port uint16) uint32, writes uint32) (t transport.Taken, err error) {
+// The call ends before a frame with operations, unless that is the first one, and the
+// caller has posted its operations by PostFirst.
+func (q *QP) SendFrames(frames []transport.Frame, queueOf func(port uint16) uint32) (t transport.Taken, err error) {
 	for begin := true; t.Frames < len(frames); begin = false {
 		left := frames[t.Frames:]
 		if !begin && len(left[0].Ops) > 0 {
 			break
 		}
-		part, all, err := q.sendRun(left, queueOf, writes, begin)
+		part, all, err := q.sendRun(left, queueOf)
 		t.Frames, t.Octets = t.Frames+part.Frames, part.Octets
 		if !all || err != nil {
 			return t, err
@@ -106,7 +106,7 @@ func (q *QP) SendFrames(frames []transport.Frame, queueOf func(port uint16) uint
 
 // sendRun sends one frame that follows its operations, or frames up to one with operations.
 // It tells whether all of that was taken.
-func (q *QP) sendRun(frames []transport.Frame, queueOf func(port uint16) uint32, writes uint32, begin bool) (t transport.Taken, all bool, err error) {
+func (q *QP) sendRun(frames []transport.Frame, queueOf func(port uint16) uint32) (t transport.Taken, all bool, err error) {
 	q.mu.Lock()
 	s := q.stream
 	if err := q.sendsFramesLocked(); err != nil {
@@ -116,11 +116,10 @@ func (q *QP) sendRun(frames []transport.Frame, queueOf func(port uint16) uint32,
 	d := &s.shared.frames
 	skip := d.open.offset
 	run := &d.run
-	*run = frameRun{frames: frames, queueOf: queueOf, after: begin && len(frames[0].Ops) > 0 && skip == 0, writes: writes}
-	if run.after {
+	if *run = (frameRun{frames: frames, queueOf: queueOf, fenced: d.fenced}); d.fenced {
 		run.frames = frames[:1]
 	}
-	d.after, d.stuck = run.after, nil
+	d.stuck = nil
 	if kick, ok := d.takeShortLocked(q, run); ok {
 		t.Frames = len(run.frames)
 		kick = kick && s.kickLocked()
@@ -187,7 +186,7 @@ func (d *frameSender) mayBegin(l *frameQueue, msn uint32, bytes uint64) bool {
 
 // behindLocked tells whether a message has to wait for others, or for work requests.
 func (d *frameSender) behindLocked(s *stream) bool {
-	return len(d.short) > 0 || d.after && s.tx.next != s.q.tail
+	return len(d.short) > 0 || d.fenced && s.tx.next != d.fence
 }
 
 // wantLocked tells, once, that a SendFrames which took less than all can go on.
@@ -225,8 +224,8 @@ func (s *stream) addFrames(run *frameRun) {
 				d.stuck = m.queue
 				return
 			}
-			if m.op, m.dep = frameOp(run.after), 0; run.after {
-				m.dep = s.shared.dependencyOn(b, run.writes)
+			if m.op, m.dep = frameOp(run.fenced), 0; run.fenced {
+				m.dep = s.shared.dependencyOn(b, d.writes)
 			}
 		}
 		c := frameCut{start: b.size, frames: 1, last: true, open: m}
@@ -325,6 +324,7 @@ func (d *frameSender) builtLocked(s *stream, written int) (begun bool) {
 		c := &d.cuts[i]
 		if c.open.queue.built = 0; c.start < written {
 			d.begunLocked(c)
+			d.fenced = false
 			d.sent += uint64(c.n)
 			d.run.done += c.frames
 			begun = true

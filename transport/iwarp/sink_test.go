@@ -183,7 +183,7 @@ func messageTo(queue uint32, b []byte) transport.Frame {
 var following = make([]*transport.Operation, 1)
 
 // frames sends frames, and returns how many octets of them were taken.
-func (e *end) frames(list []transport.Frame, writes uint32) (octets int, err error) {
+func (e *end) frames(list []transport.Frame) (octets int, err error) {
 	e.t.Helper()
 	e.qp.mu.Lock()
 	skip := 0
@@ -191,7 +191,7 @@ func (e *end) frames(list []transport.Frame, writes uint32) (octets int, err err
 		skip = int(s.shared.frames.open.offset)
 	}
 	e.qp.mu.Unlock()
-	taken, err := e.qp.SendFrames(list, queueOfPort, writes)
+	taken, err := e.qp.SendFrames(list, queueOfPort)
 	if octets = taken.Octets; taken.Frames > 0 {
 		octets -= skip
 	}
@@ -206,7 +206,7 @@ func (e *end) frames(list []transport.Frame, writes uint32) (octets int, err err
 func (e *end) direct(b []byte) (int, error) {
 	e.t.Helper()
 	e.quiet()
-	return e.frames([]transport.Frame{messageTo(sinkNum, b)}, 0)
+	return e.frames([]transport.Frame{messageTo(sinkNum, b)})
 }
 
 // quiet waits until nobody sends: a SendFrames that meets others takes nothing.
@@ -457,7 +457,7 @@ func TestSinkAcknowledgedAtOnce(t *testing.T) {
 	msg := make([]byte, 3000)
 	for i := range rounds {
 		for {
-			n, err := e.frames([]transport.Frame{messageTo(sinkNum, msg)}, 0)
+			n, err := e.frames([]transport.Frame{messageTo(sinkNum, msg)})
 			if n == len(msg) {
 				break
 			}

@@ -28,7 +28,7 @@ func TestSinkQueuesAreAcknowledgedInOrder(t *testing.T) {
 	x.sync()
 	e.quiet()
 	to := []uint32{9, 10, 12, 10, 9, 10}
-	if n, err := e.frames(messagesTo(10, to...), 0); n != 60 || err != nil {
+	if n, err := e.frames(messagesTo(10, to...)); n != 60 || err != nil {
 		t.Fatal(n, err)
 	}
 	next := map[uint32]uint32{}
@@ -66,7 +66,7 @@ func TestSinkQueuesHaveLimits(t *testing.T) {
 	go func() {
 		for n := 0; n < 4*len(to); {
 			e.quiet()
-			m, err := e.frames(messagesTo(4, to[n/4:]...), 0)
+			m, err := e.frames(messagesTo(4, to[n/4:]...))
 			if err != nil {
 				t.Error(err)
 			}
@@ -98,10 +98,10 @@ func TestSinkQueuesHaveLimits(t *testing.T) {
 	for range sent {
 	}
 	e.quiet()
-	if _, err := e.frames(messagesTo(1, 0), 0); err == nil {
+	if _, err := e.frames(messagesTo(1, 0)); err == nil {
 		t.Error("a message to a queue that there is not")
 	}
-	if n, err := e.frames(messagesTo(1, sinkNum+sinkOthers), 0); n != 1 || err != nil {
+	if n, err := e.frames(messagesTo(1, sinkNum+sinkOthers)); n != 1 || err != nil {
 		t.Errorf("after it: %d, %v", n, err)
 	}
 }
@@ -150,8 +150,10 @@ func TestSinkQueuesOfShortMessages(t *testing.T) {
 	e.qp.Cork()
 	to := []uint32{10, 9, 10, 10}
 	for i, q := range to {
-		e.send(WorkRequest{ID: uint64(i), Op: OpWrite, Inline: []byte{1}})
-		if n, err := e.frames([]transport.Frame{{Head: []byte{byte(i)}, Ops: following, Port: uint16(q)}}, 0); n != 1 || err != nil {
+		if err := e.qp.PostFirst(WorkRequest{ID: uint64(i), Op: OpWrite, Inline: []byte{1}}); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := e.frames([]transport.Frame{{Head: []byte{byte(i)}, Ops: following, Port: uint16(q)}}); n != 1 || err != nil {
 			t.Fatal(n, err)
 		}
 	}

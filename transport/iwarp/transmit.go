@@ -171,7 +171,9 @@ func (s *stream) windowLocked(run *frameRun) window {
 		if len(x.out) > 0 {
 			w.now = time.Now()
 		}
-		w.short = x.frames.short
+		if w.short = x.frames.short; x.frames.fenced && s.q.state != StateSQD {
+			w.tail = x.frames.fence // the message goes before what was posted behind
+		}
 		if run.left() {
 			w.run = run
 		}

@@ -318,8 +318,10 @@ func TestSinkMessageOnWriteThatFailsHere(t *testing.T) {
 	wrong.ID, wrong.SGE = 2, []SGE{local.SGE(1, 64)}
 	say := func(text string, writes ...WorkRequest) {
 		t.Helper()
-		client.send(writes...)
-		if n, err := client.frames([]transport.Frame{{Head: []byte(text), Ops: following, Port: sinkNum}}, uint32(len(writes))); n != len(text) || err != nil {
+		if err := client.qp.PostFirst(writes...); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := client.frames([]transport.Frame{{Head: []byte(text), Ops: following, Port: sinkNum}}); n != len(text) || err != nil {
 			t.Fatal(n, err)
 		}
 		for _, w := range writes {

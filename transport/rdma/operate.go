@@ -66,8 +66,9 @@ func (o *operations) putLocked(runs []*running) {
 	o.free = append(o.free, runs...)
 }
 
-// operate begins ops, all or none. An error is about them.
-func (l *link) operate(ops []*transport.Operation) (bool, error) {
+// operate begins ops, all or none; a message follows them or does not. An error is about
+// the operations.
+func (l *link) operate(ops []*transport.Operation, message bool) (bool, error) {
 	o := &l.ops
 	reqs, runs := l.reqs[:0], o.take(l.runs[:0], len(ops))
 	defer func() {
@@ -85,7 +86,6 @@ func (l *link) operate(ops []*transport.Operation) (bool, error) {
 		return false, err
 	}
 	o.sges = o.sges[:0]
-	writes := uint32(0)
 	for i, op := range ops {
 		r := runs[i]
 		r.op = op
@@ -94,9 +94,7 @@ func (l *link) operate(ops []*transport.Operation) (bool, error) {
 		if reqs, err = l.requests(r, reqs); err != nil {
 			return fail(err)
 		}
-		if r.left = len(reqs) - before; op.Kind == transport.OpWrite {
-			writes += uint32(r.left)
-		}
+		r.left = len(reqs) - before
 	}
 	if len(reqs) > l.t.opts.Operations {
 		return fail(errTooMuch)
@@ -128,10 +126,15 @@ func (l *link) operate(ops []*transport.Operation) (bool, error) {
 	}
 	o.mu.Unlock()
 	// There is room for all, and they are good. A queue pair in error takes them too.
-	if n, _ := l.qp.PostSend(reqs...); n < len(reqs) && l.withdraw(first) {
+	var err error
+	if message {
+		err = l.qp.PostFirst(reqs...)
+	} else {
+		_, err = l.qp.PostSend(reqs...)
+	}
+	if err != nil && l.withdraw(first) {
 		return fail(nil) // the link is draining, and its end follows
 	}
-	l.out.writes = writes
 	return true, nil
 }
 

@@ -4,8 +4,7 @@ import "github.com/rds-go/rds/transport"
 
 // sender is what Send has to know of the frame that is next. It is the writer's.
 type sender struct {
-	begun  bool   // its operations have begun
-	writes uint32 // number of Writes among its operations
+	begun bool // its operations have begun
 }
 
 // Send sends from the caller's goroutine. Operations, and the messages behind them, leave
@@ -21,7 +20,7 @@ func (l *link) Send(frames []transport.Frame) (t transport.Taken, err error) {
 				corked = true
 			}
 			var begun bool
-			if begun, err = l.operate(f.Ops); err != nil {
+			if begun, err = l.operate(f.Ops, f.Size() > 0); err != nil {
 				err = &transport.FrameError{Err: err}
 			}
 			if !begun {
@@ -33,7 +32,7 @@ func (l *link) Send(frames []transport.Frame) (t transport.Taken, err error) {
 			}
 			o.begun, t.Ops = true, true
 		}
-		part, e := l.qp.SendFrames(left, l.queueOf, o.writes)
+		part, e := l.qp.SendFrames(left, l.queueOf)
 		if part.Frames > 0 {
 			o.begun, t.Ops = false, false
 		}
