@@ -77,7 +77,10 @@ const maxIRD = 128
 
 func (p *ConnParams) validate() error {
 	if p.MaxULPDU != 0 && (p.MaxULPDU < minMaxULPDU || p.MaxULPDU > mpa.MaxULPDU) {
-		return fmt.Errorf("iwarp: MaxULPDU %d is not 0 or in %d..%d: %w", p.MaxULPDU, minMaxULPDU, mpa.MaxULPDU, syscall.EINVAL)
+		return badField("ConnParams.MaxULPDU", "%d is not 0 or in %d..%d", p.MaxULPDU, minMaxULPDU, mpa.MaxULPDU)
+	}
+	if s := p.Shared; s != nil && s.Reservation != nil && s.Sink == nil {
+		return badField("SharedParams.Reservation", "set without Sink")
 	}
 	m := p.mpa(false)
 	return m.Validate()

@@ -7,7 +7,11 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
-// frameQueue is the sending end of one of the peer's queues that frames are sent to.
+// frameQueue is the sending end of one of the peer's queues that frames are sent to, as
+// outQueue is that of one that work requests go to. They have the transmitter in common and
+// nothing else: a frameQueue keeps no messages, is never refused one for want of memory and
+// so sends nothing again, has no turn among others, and is told of CREDITs by the event
+// loop under QP.mu, without a run of the transmitter, which an outQueue waits for.
 type frameQueue struct {
 	num   xctl.SRQN
 	limit atomic.Uint32 // the last number that may be used
@@ -30,31 +34,18 @@ type frameEnd struct {
 	bytes uint64
 }
 
-// queue is the sending end of the queue of a number, nil if no frames were sent to it. The
-// caller is in SendFrames, or holds QP.mu.
-func (d *frameSender) queue(n xctl.SRQN) *frameQueue {
-	if d.main != nil && n == d.main.num {
-		return d.main
-	}
-	return d.queues[n]
-}
-
-// useQueueLocked is queue, and puts the queue to use. The caller is in SendFrames.
+// useQueueLocked is the sending end of a queue, and puts it to use. It is nil for a number
+// that no queue has. The caller is in SendFrames.
 func (x *shared) useQueueLocked(n xctl.SRQN) *frameQueue {
 	d := &x.frames
-	l := d.queue(n)
+	l := d.queues[n]
 	if l != nil || !n.Valid() {
 		return l
 	}
 	l = &frameQueue{num: n, next: 1}
+	l.limit.Store(uint32(x.agreed.Peer.Credit))
 	if d.heard.Load() && x.agreed.Caps.Has(xctl.CapRNR) {
 		l.limit.Store(frameCredit)
-	} else {
-		l.limit.Store(uint32(x.agreed.Peer.Credit))
-	}
-	if d.main == nil {
-		d.main = l
-		return l
 	}
 	if d.queues == nil {
 		d.queues = make(map[xctl.SRQN]*frameQueue)
@@ -71,7 +62,7 @@ const frameCredit = 256
 // that no queue has, or whose queue was sent work requests.
 func (s *stream) frameQueue(n uint32) *frameQueue {
 	x, num := s.shared, xctl.SRQN(n)
-	if l := x.frames.queue(num); l != nil {
+	if l := x.frames.queues[num]; l != nil {
 		return l
 	}
 	if _, rests := x.idle.rests[num]; rests || x.out[num] != nil {
@@ -109,7 +100,7 @@ func (x *shared) framesTo(r *arrivedRecord) *frameQueue {
 	if r.kind != xctl.TypeCredit && r.kind != xctl.TypeNAK {
 		return nil
 	}
-	return x.frames.queue(r.queue())
+	return x.frames.queues[r.queue()]
 }
 
 // heardLocked takes what the peer says of a queue that frames are sent to.

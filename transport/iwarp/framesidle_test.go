@@ -84,5 +84,5 @@ func TestSinkSeesToWhatCameMeanwhile(t *testing.T) {
 // heardLocked takes a CREDIT for the first queue.
 func heardLocked(e *end, c xctl.Credit) error {
 	d := &e.qp.stream.shared.frames
-	return d.heardLocked(d.queue(sinkNum), &arrivedRecord{kind: xctl.TypeCredit, credit: c})
+	return d.heardLocked(d.queues[sinkNum], &arrivedRecord{kind: xctl.TypeCredit, credit: c})
 }

@@ -317,3 +317,45 @@ func TestPostFirstTakesAllOrNone(t *testing.T) {
 		x.incoming(rdmap.OpWrite)
 	}
 }
+
+// What is wrong with a work request is named by its field.
+func TestWorkRequestNamesTheField(t *testing.T) {
+	t.Parallel()
+	e, x, _ := openSink(t, Config{}, true, false)
+	if n, err := e.direct([]byte{1}); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	x.incoming(rdmap.OpSend)
+	sge := make([]SGE, MaxSGE+1)
+	for want, w := range map[string]WorkRequest{
+		"Op: ":               {Op: OpReceive},
+		"SGE: 5 pieces":      {SGE: sge},
+		"SGE: 2 pieces":      {Op: OpRead, SGE: sge[:2]},
+		"SGE: set for":       {Op: OpImmediate, SGE: sge[:1]},
+		"SGE: 1 pieces":      {Op: OpFetchAdd, SGE: sge[:1]},
+		"SGE: 4294967296":    {SGE: []SGE{{Len: 1 << 31}, {Len: 1 << 31}}},
+		"RemoteAddr: 0x4":    {Op: OpCompareSwap, SGE: []SGE{{Len: 8}}, RemoteAddr: 4},
+		"Local: 5 pieces":    {Op: OpWrite, Local: make([][]byte, MaxSGE+1)},
+		"Local: set for":     {Local: make([][]byte, 1)},
+		"Local: set beside":  {Op: OpWrite, Local: make([][]byte, 1), SGE: sge[:1]},
+		"Inline: set for":    {Op: OpRead, Inline: []byte{1}},
+		"Inline: set beside": {Inline: []byte{1}, SGE: sge[:1]},
+		"Inline: 129 bytes":  {Inline: make([]byte, 129)},
+		"Writes: 1":          {Writes: 1},
+		"Queue: set for":     {Op: OpWrite, Queue: 1},
+		"Queue: 0xffffff is": {Queue: 0xFFFFFF},
+		"Queue: 0x9 is sent": {Queue: sinkNum},
+	} {
+		if _, err := e.qp.PostSend(w); !errors.Is(err, syscall.EINVAL) || !strings.HasPrefix(err.Error(), "iwarp: WorkRequest."+want) {
+			t.Errorf("%v, not %q", err, want)
+		}
+	}
+	for want, p := range map[string]ConnParams{
+		"ConnParams.MaxULPDU: 5 is":             {MaxULPDU: 5},
+		"SharedParams.Reservation: set without": {Shared: &SharedParams{Reservation: NewReservation(10, 1)}},
+	} {
+		if err := p.validate(); !errors.Is(err, syscall.EINVAL) || !strings.HasPrefix(err.Error(), "iwarp: "+want) {
+			t.Errorf("%v, not %q", err, want)
+		}
+	}
+}

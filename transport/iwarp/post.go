@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
-	"syscall"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
@@ -149,78 +148,56 @@ func (q *QP) inlineOf(slot uint32) []byte {
 
 // checkRequest refuses what no connection could do and returns the length.
 func (q *QP) checkRequest(w *WorkRequest) (uint32, error) {
-	if len(w.SGE) > MaxSGE {
-		return 0, badRequest("%d pieces of memory, at most %d", len(w.SGE), MaxSGE)
-	}
-	if w.Writes > 0 && (w.Queue == 0 || w.Op != OpSend) {
-		return 0, badRequest("%v that builds on writes", w.Op)
-	}
-	if w.Queue != 0 {
-		switch {
-		case w.Op != OpSend && w.Op != OpSendInvalidate && w.Op != OpImmediate:
-			return 0, badRequest("%v to a shared queue", w.Op)
-		case !xctl.SRQN(w.Queue).Valid():
-			return 0, badRequest("shared queue %#x", w.Queue)
-		case q.stream == nil || q.stream.shared == nil || !q.stream.shared.agreed.Caps.Has(xctl.CapInitiator):
-			return 0, badRequest("a connection that does not send to shared queues")
-		case q.stream.shared.frames.queue(xctl.SRQN(w.Queue)) != nil:
-			return 0, badRequest("queue %#x, which is sent frames", w.Queue)
-		}
+	bad := func(field, format string, args ...any) (uint32, error) {
+		return 0, badField("WorkRequest."+field, format, args...)
 	}
 	total := uint64(len(w.Inline))
-	if len(w.Local) > 0 {
-		switch {
-		case w.Op != OpWrite:
-			return 0, badRequest("unregistered memory with %v", w.Op)
-		case len(w.SGE)+len(w.Inline) > 0:
-			return 0, badRequest("registered and unregistered memory")
-		case len(w.Local) > MaxSGE:
-			return 0, badRequest("%d pieces of memory, at most %d", len(w.Local), MaxSGE)
-		}
-		for _, p := range w.Local {
-			total += uint64(len(p))
-		}
-	} else if total > 0 {
-		switch {
-		case w.Op > OpWrite:
-			return 0, badRequest("inline data with %v", w.Op)
-		case len(w.SGE) > 0:
-			return 0, badRequest("inline data and pieces of memory")
-		case len(w.Inline) > q.cfg.MaxInline:
-			return 0, badRequest("%d bytes inline, at most %d", len(w.Inline), q.cfg.MaxInline)
-		}
-	}
 	for i := range w.SGE {
 		total += uint64(w.SGE[i].Len)
 	}
-	switch w.Op {
-	case OpSend, OpSendInvalidate, OpWrite:
-	case OpRead:
-		if len(w.SGE) > 1 {
-			return 0, badRequest("a read has one sink")
-		}
-	case OpFetchAdd, OpCompareSwap:
-		if len(w.SGE) != 1 || total != 8 {
-			return 0, badRequest("an atomic returns 8 bytes to one place")
-		}
-		if w.RemoteAddr%8 != 0 {
-			return 0, badRequest("atomic of a misaligned address")
-		}
-	case OpImmediate:
-		if len(w.SGE) > 0 {
-			return 0, badRequest("immediate data takes no memory")
-		}
-	default:
-		return 0, badRequest("unknown operation %v", w.Op)
+	for _, p := range w.Local {
+		total += uint64(len(p))
 	}
-	if total > maxMessage {
-		return 0, badRequest("message of %d bytes", total)
+	switch {
+	case w.Op > OpImmediate:
+		return bad("Op", "%v is none of a work request", w.Op)
+	case len(w.SGE) > MaxSGE:
+		return bad("SGE", "%d pieces of memory, at most %d", len(w.SGE), MaxSGE)
+	case len(w.Local) > MaxSGE:
+		return bad("Local", "%d pieces of memory, at most %d", len(w.Local), MaxSGE)
+	case len(w.Local) > 0 && w.Op != OpWrite:
+		return bad("Local", "set for %v", w.Op)
+	case len(w.Local) > 0 && len(w.SGE)+len(w.Inline) > 0:
+		return bad("Local", "set beside SGE or Inline")
+	case len(w.Inline) > 0 && w.Op > OpWrite:
+		return bad("Inline", "set for %v", w.Op)
+	case len(w.Inline) > 0 && len(w.SGE) > 0:
+		return bad("Inline", "set beside SGE")
+	case len(w.Inline) > q.cfg.MaxInline:
+		return bad("Inline", "%d bytes, at most %d", len(w.Inline), q.cfg.MaxInline)
+	case w.Op == OpRead && len(w.SGE) > 1:
+		return bad("SGE", "%d pieces of memory for a read, at most 1", len(w.SGE))
+	case w.Op == OpImmediate && len(w.SGE) > 0:
+		return bad("SGE", "set for %v", w.Op)
+	case (w.Op == OpFetchAdd || w.Op == OpCompareSwap) && (len(w.SGE) != 1 || total != 8):
+		return bad("SGE", "%d pieces of %d bytes for an atomic, not 1 of 8", len(w.SGE), total)
+	case (w.Op == OpFetchAdd || w.Op == OpCompareSwap) && w.RemoteAddr%8 != 0:
+		return bad("RemoteAddr", "%#x of an atomic is no multiple of 8", w.RemoteAddr)
+	case total > maxMessage:
+		return bad("SGE", "%d bytes, at most %d", total, uint32(maxMessage))
+	case w.Writes > 0 && (w.Queue == 0 || w.Op != OpSend):
+		return bad("Writes", "%d for %v, and not for a Send with Queue", w.Writes, w.Op)
+	case w.Queue == 0:
+	case w.Op != OpSend && w.Op != OpSendInvalidate && w.Op != OpImmediate:
+		return bad("Queue", "set for %v", w.Op)
+	case !xctl.SRQN(w.Queue).Valid():
+		return bad("Queue", "%#x is not in 1..%#x", w.Queue, xctl.MaxSRQN)
+	case q.stream == nil || q.stream.shared == nil || !q.stream.shared.agreed.Caps.Has(xctl.CapInitiator):
+		return bad("Queue", "set on a connection that does not send to shared receive queues")
+	case q.stream.shared.frames.queues[xctl.SRQN(w.Queue)] != nil:
+		return bad("Queue", "%#x is sent frames", w.Queue)
 	}
 	return uint32(total), nil
-}
-
-func badRequest(format string, args ...any) error {
-	return fmt.Errorf("iwarp: work request: "+format+": %w", append(args, syscall.EINVAL)...)
 }
 
 // completeLocked completes, in order, the work requests that are done: a send or

@@ -33,13 +33,11 @@ type frameSender struct {
 	short []shortMessage // short messages that were copied and are not in a batch yet
 	spare [][]byte       // memory of short messages, to use again
 
-	// The transmitter's. main and queues are who calls SendFrames's; they and the fields
-	// of the open message are written under QP.mu.
-	credit uint32                    // messages that a queue takes before its first CREDIT, until heard
-	main   *frameQueue               // the queue that was used first
-	queues map[xctl.SRQN]*frameQueue // the other queues
-	built  []frameCut                // messages of short that are in the batch at hand
-	cuts   []frameCut                // segments of frames that are in the batch at hand, behind all else
+	// The transmitter's, but for queues, which is SendFrames's. What of them says which
+	// messages have been sent is written under QP.mu.
+	queues map[xctl.SRQN]*frameQueue
+	built  []frameCut // messages of short that are in the batch at hand
+	cuts   []frameCut // segments of frames that are in the batch at hand, behind all else
 	open   openFrame
 	bytes  uint64   // payload bytes of all segments begun
 	run    frameRun // what SendFrames sends
@@ -168,7 +166,7 @@ func (q *QP) sendsFramesLocked() error {
 	case q.state == StateError || q.state == StateSQD:
 		return ErrClosed
 	case s == nil || s.shared == nil || s.shared.params.Sink == nil || s.tx.batch.markers != nil:
-		return badRequest("frames on a connection without a sink")
+		return badField("SharedParams.Sink", "frames on a connection without one")
 	}
 	return nil
 }
@@ -217,7 +215,7 @@ func (s *stream) addFrames(run *frameRun) {
 		size := f.Size()
 		if m.offset == 0 {
 			if m.queue = s.frameQueue(run.queueOf(f.Port)); m.queue == nil {
-				run.err = badRequest("frames to queue %#x", run.queueOf(f.Port))
+				run.err = badField("queueOf", "%#x is no queue, or is sent work requests", run.queueOf(f.Port))
 				return
 			}
 			if d.stuck = nil; !d.mayBegin(m.queue, m.queue.next+m.queue.built, bytes) {

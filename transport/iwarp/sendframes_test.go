@@ -136,7 +136,7 @@ func TestSegmentsFindMessages(t *testing.T) {
 			}
 		}
 		for q, n := range next {
-			if l := d.queue(xctl.SRQN(q)); l.next != n+1 {
+			if l := d.queues[xctl.SRQN(q)]; l.next != n+1 {
 				t.Errorf("seed %d: queue %d has %d messages, not %d", seed, q, l.next-1, n)
 			}
 		}
