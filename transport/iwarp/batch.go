@@ -11,7 +11,10 @@ import (
 
 // Bounds of one batch, which is what one vectored write takes.
 const (
-	batchBytes  = 256 << 10
+	batchBytes = 256 << 10
+	// frameBytes is batchBytes for frames on a connection without a CRC. They are not copied,
+	// and leave the batch if the socket does not take them, so that nothing waits behind them.
+	frameBytes  = 1 << 20
 	batchPieces = transport.MaxSlices // so that a write is short only when the socket is full
 	// copyMost is the payload of a segment that is copied behind its header
 	// rather than written from where it lies: a piece more costs the system
@@ -86,6 +89,11 @@ func (b *batch) empty() bool { return b.written == b.size }
 // full tells whether the batch has no room for one more segment.
 func (b *batch) full() bool {
 	return b.size >= batchBytes || len(b.pieces) > batchPieces-MaxSGE-3
+}
+
+// fullOfFrames is full for one more segment of frames.
+func (b *batch) fullOfFrames() bool {
+	return b.size >= frameBytes || b.crc && b.size >= batchBytes || len(b.pieces) > batchPieces-2*frameSlices
 }
 
 // crammed tells whether it has none for a short message either. What was added last

@@ -57,13 +57,13 @@ func (s *stream) build(w window) (failure, bool) {
 			}
 		}
 	}
-	if w.run != nil && t.doomed == nil && !t.open && len(w.short) == 0 && (!w.run.fenced || t.next == w.tail) {
-		s.addFrames(w.run)
+	t.done = t.doomed == nil && !t.open && !t.batch.full()
+	if w.run != nil && t.done && len(w.short) == 0 && (!w.run.fenced || t.next == w.tail) {
+		t.done = s.addFrames(w.run)
 	}
 	if t.doomed != nil && t.batch.size == 0 {
 		return *t.doomed, false
 	}
-	t.done = t.doomed == nil && !t.open && !t.batch.full()
 	return failure{}, true
 }
 

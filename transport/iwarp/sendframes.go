@@ -197,30 +197,33 @@ func (s *stream) wantLocked() bool {
 	return true
 }
 
-// addFrames appends segments of a run to the batch, until that is full or the next message
-// has to wait. Nothing may be appended behind them: what of them is not written at once is
+// addFrames appends segments of a run to the batch, until that is full, which is when it
+// returns false, or the next message has to wait. Nothing may be appended behind them: what of them is not written at once is
 // taken out again, see unbegun.
-func (s *stream) addFrames(run *frameRun) {
+func (s *stream) addFrames(run *frameRun) (done bool) {
 	b, d := &s.tx.batch, &s.shared.frames
 	room, m, bytes := int(s.tx.most(false)), d.open, d.bytes
 	for i := range d.built {
 		bytes += uint64(d.built[i].n)
 	}
-	for i := run.done; i < len(run.frames) && !b.full(); {
+	for i := run.done; i < len(run.frames); {
+		if b.fullOfFrames() {
+			return false
+		}
 		f := &run.frames[i]
 		if len(f.Ops) > 0 && i > 0 {
 			run.frames = run.frames[:i] // its operations come first
-			return
+			break
 		}
 		size := f.Size()
 		if m.offset == 0 {
 			if m.queue = s.frameQueue(run.queueOf(f.Port)); m.queue == nil {
 				run.err = badField("queueOf", "%#x is no queue, or is sent work requests", run.queueOf(f.Port))
-				return
+				break
 			}
 			if d.stuck = nil; !d.mayBegin(m.queue, m.queue.next+m.queue.built, bytes) {
 				d.stuck = m.queue
-				return
+				break
 			}
 			if m.op, m.dep = frameOp(run.fenced), 0; run.fenced {
 				m.dep = s.shared.dependencyOn(b, d.writes)
@@ -252,6 +255,7 @@ func (s *stream) addFrames(run *frameRun) {
 		i += c.frames
 		d.cuts = append(d.cuts, c)
 	}
+	return true
 }
 
 // gather puts the memory of whole messages into bufs, of as many as fit a segment and are for
