@@ -38,7 +38,6 @@ type batch struct {
 	markers *mpa.MarkerWriter // puts markers into the stream; nil: no markers
 	scratch []byte            // an FPDU before its markers are put in
 	own     [][]byte          // memory that the caller of SendFrames lends, or that was found in a section, until unlend
-	begun   bool              // part of the first FPDU was written with the previous batch
 
 	stage  *buf.Buf
 	pieces []piece
@@ -106,7 +105,7 @@ func (b *batch) reset() {
 	b.pieces, b.marks = b.pieces[:0], b.marks[:0]
 	b.lends, b.borrows = false, false
 	clear(b.own)
-	b.own, b.begun = b.own[:0], false
+	b.own = b.own[:0]
 	b.staged, b.size, b.written, b.piece, b.off, b.mark = 0, 0, 0, 0, 0, 0
 	if b.markers != nil {
 		b.before = *b.markers
@@ -362,7 +361,7 @@ func (b *batch) cut(look func(*piece) ([]byte, bool)) (rest []byte, ok bool) {
 	if b.mark > 0 {
 		begun, markers = b.marks[b.mark-1].end, b.marks[b.mark-1].markers
 	}
-	partly := b.written > begun || b.begun && b.mark == 0
+	partly := b.written > begun
 	if b.markers != nil {
 		*b.markers = markers
 		if partly {

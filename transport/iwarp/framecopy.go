@@ -96,14 +96,6 @@ func (d *frameSender) shortData(n int) []byte {
 	return make([]byte, 0, max(n, shortLeast))
 }
 
-// shortLocked shows the transmitter what waits.
-func (d *frameSender) shortLocked() []shortMessage {
-	if len(d.short) > 0 {
-		d.writing = true // CREDITs may come before builtLocked
-	}
-	return d.short
-}
-
 // shortSegment appends the short message that is next.
 func (s *stream) shortSegment(w *window) {
 	d, b := &s.shared.frames, &s.tx.batch

@@ -359,3 +359,46 @@ func TestWorkRequestNamesTheField(t *testing.T) {
 		}
 	}
 }
+
+// The rest of a message that has begun behind its Writes waits for nothing that was posted
+// later, and may itself wait for the peer.
+func TestRestOfAMessageWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	e, x, d := openSink(t, Config{}, true, true)
+	x.raw.send(x.tell(credit(0, 9)))
+	x.sync()
+	mem := e.reg(64, allRights)
+	long := transport.Frame{Head: make([]byte, 4<<20), Ops: following, Port: sinkNum}
+	for round := range 2 { // the first one has TCP's window grow, so that one call writes several batches
+		if err := e.qp.PostFirst(WorkRequest{Op: OpWrite, Inline: []byte{1}}); err != nil {
+			t.Fatal(err)
+		}
+		for range 40 * round { // more than the peer is asked at a time
+			e.send(WorkRequest{Op: OpRead, SGE: []SGE{mem.SGE(0, 8)}})
+		}
+		sent := make(chan error)
+		go func() {
+			for n := 0; n < long.Size(); {
+				m, err := e.frames([]transport.Frame{long})
+				if n += m; err != nil {
+					sent <- err
+					return
+				}
+				if n < long.Size() {
+					wait(t, d.writable, "Writable")
+				}
+			}
+			sent <- nil
+		}()
+		for last := false; !last; {
+			s, ok, err := x.take()
+			if err != nil {
+				t.Fatal(err)
+			}
+			last = ok && s.Op == rdmap.OpSendSolicited && s.Untagged.Last
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+	}
+}

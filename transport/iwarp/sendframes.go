@@ -66,7 +66,7 @@ type frameCut struct {
 type frameRun struct {
 	frames  []transport.Frame
 	queueOf func(port uint16) uint32
-	fenced  bool  // the first frame follows work requests, see frameSender.fence
+	fenced  bool  // frameSender.fenced, for the batch at hand
 	done    int   // frames that were taken
 	err     error // the next frame cannot be sent
 }
@@ -114,7 +114,7 @@ func (q *QP) sendRun(frames []transport.Frame, queueOf func(port uint16) uint32)
 	d := &s.shared.frames
 	skip := d.open.offset
 	run := &d.run
-	if *run = (frameRun{frames: frames, queueOf: queueOf, fenced: d.fenced}); d.fenced {
+	if *run = (frameRun{frames: frames, queueOf: queueOf}); d.fenced {
 		run.frames = frames[:1]
 	}
 	d.stuck = nil

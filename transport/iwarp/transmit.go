@@ -175,7 +175,7 @@ func (s *stream) windowLocked(run *frameRun) window {
 			w.tail = x.frames.fence // the message goes before what was posted behind
 		}
 		if run.left() {
-			w.run = run
+			w.run, run.fenced = run, x.frames.fenced
 		}
 		x.frames.writing = len(w.short) > 0 || w.run != nil // CREDITs may come before builtLocked
 	}
