@@ -124,7 +124,7 @@ func TestSinkToleratesStaleCredits(t *testing.T) {
 	}
 	wait(t, d.acked, "Acked")
 	// A message may be refused before its end.
-	long := make([]byte, 16<<20)
+	long := make([]byte, 2<<20)
 	n, err := e.direct(long)
 	if n == 0 || n == len(long) || err != nil {
 		t.Fatal(n, err)
