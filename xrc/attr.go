@@ -90,23 +90,33 @@ func (a *Attr) check(m Mask, old *Attr, c *Config) error {
 	if m&MaskPort != 0 {
 		port = a.Port
 	}
-	for _, bad := range [...]bool{
-		m&MaskPort != 0 && (a.Port == 0 || int(a.Port) > c.Ports),
-		m&MaskAV != 0 && a.AV.Port != port,
-		m&MaskAltPath != 0 && (a.AltAV.Port == 0 || int(a.AltAV.Port) > c.Ports || a.AltTimeout > 31),
-		m&MaskPathMTU != 0 && (a.PathMTU < 256 || a.PathMTU > c.MTU),
-		m&MaskTimeout != 0 && a.Timeout > 31,
-		m&MaskMinRNRTimer != 0 && a.MinRNRTimer > 31,
-		m&MaskRetryCount != 0 && a.RetryCount > 7,
-		m&MaskRNRRetry != 0 && a.RNRRetry > 7,
-		m&MaskMaxRdAtomic != 0 && (a.MaxRdAtomic < 0 || a.MaxRdAtomic > c.RdAtomic),
-		m&MaskMaxDestRdAtomic != 0 && (a.MaxDestRdAtomic < 0 || a.MaxDestRdAtomic > c.RdAtomic),
-		m&MaskPathMigState != 0 && a.PathMig > Armed,
-		m&MaskAccess != 0 && a.Access&^accessRights != 0,
-	} {
-		if bad {
-			return ErrAttribute
-		}
+	switch {
+	case m&MaskPort != 0 && (a.Port == 0 || int(a.Port) > c.Ports):
+		return fieldError("Attr.Port", a.Port)
+	case m&MaskAV != 0 && a.AV.Port != port:
+		return fieldError("Attr.AV.Port", a.AV.Port)
+	case m&MaskAltPath != 0 && (a.AltAV.Port == 0 || int(a.AltAV.Port) > c.Ports):
+		return fieldError("Attr.AltAV.Port", a.AltAV.Port)
+	case m&MaskAltPath != 0 && a.AltTimeout > 31:
+		return fieldError("Attr.AltTimeout", a.AltTimeout)
+	case m&MaskPathMTU != 0 && (a.PathMTU < 256 || a.PathMTU > c.MTU):
+		return fieldError("Attr.PathMTU", a.PathMTU)
+	case m&MaskTimeout != 0 && a.Timeout > 31:
+		return fieldError("Attr.Timeout", a.Timeout)
+	case m&MaskMinRNRTimer != 0 && a.MinRNRTimer > 31:
+		return fieldError("Attr.MinRNRTimer", a.MinRNRTimer)
+	case m&MaskRetryCount != 0 && a.RetryCount > 7:
+		return fieldError("Attr.RetryCount", a.RetryCount)
+	case m&MaskRNRRetry != 0 && a.RNRRetry > 7:
+		return fieldError("Attr.RNRRetry", a.RNRRetry)
+	case m&MaskMaxRdAtomic != 0 && (a.MaxRdAtomic < 0 || a.MaxRdAtomic > c.RdAtomic):
+		return fieldError("Attr.MaxRdAtomic", a.MaxRdAtomic)
+	case m&MaskMaxDestRdAtomic != 0 && (a.MaxDestRdAtomic < 0 || a.MaxDestRdAtomic > c.RdAtomic):
+		return fieldError("Attr.MaxDestRdAtomic", a.MaxDestRdAtomic)
+	case m&MaskPathMigState != 0 && a.PathMig > Armed:
+		return fieldError("Attr.PathMig", a.PathMig)
+	case m&MaskAccess != 0 && a.Access&^accessRights != 0:
+		return fieldError("Attr.Access", a.Access)
 	}
 	return nil
 }

@@ -31,8 +31,9 @@ type Device struct {
 	services   map[uint64]*Service
 	hosts      map[netip.Addr]*host
 	numbers    [KindCQ + 1]numbers
-	generation uint32 // generation of the last object numbered; no generation is given out twice
-	domainTag  uint64 // tag of the last domain
+	sinks      numbers // numbers of shared receive queues with a sink
+	generation uint32  // generation of the last object numbered; no generation is given out twice
+	domainTag  uint64  // tag of the last domain
 	suspended  deadlines
 	errored    deadlines
 	tombs      deadlines
@@ -67,7 +68,8 @@ func New(c Config) (*Device, error) {
 	if d.incarnation = c.Incarnation; d.incarnation == 0 {
 		d.incarnation = d.rand.Uint64() | 1
 	}
-	d.numbers[KindSRQ].init(firstSRQ, firstInitiator, &c)
+	d.numbers[KindSRQ].init(firstSRQ, firstSink, &c)
+	d.sinks.init(firstSink, firstInitiator, &c)
 	d.numbers[KindInitiator].init(firstInitiator, firstTarget, &c)
 	d.numbers[KindTarget].init(firstTarget, maxNumber, &c)
 	d.numbers[KindCQ].init(1, maxNumber, &c)
@@ -124,15 +126,23 @@ func (d *Device) unlock() {
 }
 
 // numberLocked gives an object its name.
-func (d *Device) numberLocked(k Kind) (Ref, error) {
-	n, ok := d.numbers[k].take(d.config.Now())
+func (d *Device) numberLocked(k Kind) (Ref, error) { return d.nameLocked(k, &d.numbers[k]) }
+
+func (d *Device) nameLocked(k Kind, from *numbers) (Ref, error) {
+	n, ok := from.take(d.config.Now())
 	if !ok {
 		return Ref{}, ErrLimit
 	}
 	return Ref{k, n, d.nextGeneration()}, nil
 }
 
-func (d *Device) freeLocked(r Ref) { d.numbers[r.Kind].give(r.Number, d.config.Now()) }
+func (d *Device) freeLocked(r Ref) {
+	from := &d.numbers[r.Kind]
+	if r.Kind == KindSRQ && HasSink(r.Number) {
+		from = &d.sinks
+	}
+	from.give(r.Number, d.config.Now())
+}
 
 // nextGeneration never returns 0, which stands for no object.
 func (d *Device) nextGeneration() uint32 {

@@ -114,11 +114,31 @@ func (s *Session) openLocked(file *os.File, key inode, flags int) (*Domain, erro
 			d.domains[key] = x
 		}
 	}
+	return s.handleLocked(x), nil
+}
+
+func (s *Session) handleLocked(x *xrcd) *Domain {
 	x.refs++
 	h := &Domain{session: s, xrcd: x}
 	s.used.Domains++
 	s.addLocked(h)
-	return h, nil
+	return h
+}
+
+// ShareDomain opens a handle of the domain that another session has a handle of. It is for
+// who has both sessions, as a daemon has those of its applications.
+func (s *Session) ShareDomain(of *Domain) (*Domain, error) {
+	s.dev.mu.Lock()
+	defer s.dev.unlock()
+	switch err := s.liveLocked(); {
+	case err != nil:
+		return nil, err
+	case of == nil || of.session.dev != s.dev || of.closed:
+		return nil, ErrForeign
+	case s.used.Domains >= s.limits.Domains:
+		return nil, ErrLimit
+	}
+	return s.handleLocked(of.xrcd), nil
 }
 
 // dropLocked takes one reference away; with the last the domain is gone, and a

@@ -1,6 +1,7 @@
 package xrc
 
 import (
+	"fmt"
 	"net"
 	"syscall"
 )
@@ -52,6 +53,17 @@ var (
 	ErrMissing     error = &sentinel{"xrc: messages were lost with the connection", syscall.ECONNRESET}
 	ErrOverrun     error = &sentinel{"xrc: completion queue overrun", syscall.EOVERFLOW}
 )
+
+// attributeError is an ErrAttribute that names the field which is wrong.
+type attributeError struct {
+	field string
+	value any
+}
+
+func fieldError(field string, value any) error { return &attributeError{field, value} }
+
+func (e *attributeError) Error() string { return fmt.Sprintf("xrc: %s: %v", e.field, e.value) }
+func (e *attributeError) Unwrap() error { return ErrAttribute }
 
 type sentinel struct {
 	text  string

@@ -23,6 +23,9 @@ type InitiatorAttr struct {
 	SRQ    *SRQ    // refused
 	Domain *Domain // refused
 	Caps   Caps    // MaxSend is required; what is about receives is forced to 0
+	// Implied: the set-up of each connection tells the peer which queue pairs go on, so that
+	// Pairs does not ask for this one.
+	Implied bool
 }
 
 // CreateInitiator makes an initiator in StateReset.
@@ -46,7 +49,7 @@ func (s *Session) CreateInitiator(a InitiatorAttr) (*Initiator, error) {
 		return nil, err
 	}
 	a.Caps.MaxReceive, a.Caps.MaxReceiveSGE = 0, 0
-	i := &Initiator{qp: qp{dev: d, kind: TypeInitiator, ref: ref, attr: new(Attr)}, session: s, pd: a.PD, cq: a.SendCQ, caps: a.Caps}
+	i := &Initiator{qp: qp{dev: d, kind: TypeInitiator, ref: ref, attr: new(Attr), implied: a.Implied}, session: s, pd: a.PD, cq: a.SendCQ, caps: a.Caps}
 	i.owner = i
 	d.initiators[ref.Number] = i
 	i.pd.refs++

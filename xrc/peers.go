@@ -110,7 +110,9 @@ func (d *Device) Pairs(a netip.Addr) []Pair {
 	}
 	list := make([]Pair, 0, len(h.qps))
 	for q := range h.qps {
-		list = append(list, Pair{q.ref, q.peer.QP})
+		if !q.implied {
+			list = append(list, Pair{q.ref, q.peer.QP})
+		}
 	}
 	return list
 }
@@ -180,6 +182,22 @@ func (d *Device) PeerGone(a netip.Addr, gone ...Ref) int {
 		}
 	}
 	return ended
+}
+
+// Rename takes the word of the transport that the peer has made the queue pair at the other
+// end anew: the old one is gone with all that was under way, and ours, which has no
+// connection now, is as if it had been set up with the new one.
+func (q *qp) Rename(p Peer) error {
+	q.dev.mu.Lock()
+	defer q.dev.unlock()
+	s := q.current()
+	if q.dead || q.conn != nil || s < StateRTR || s > StateSQD {
+		return ErrState
+	}
+	q.dev.forgetLocked(q)
+	q.meetLocked(p)
+	q.attr.DestQPN = p.QP.Number
+	return nil
 }
 
 // Identify completes what is known of the queue pair at the other end, once

@@ -28,7 +28,8 @@ type qp struct {
 	kind  Type
 	owner failer
 
-	state atomic.Uint32 // a State; written under Device.mu, read by the data path
+	implied bool          // see InitiatorAttr.Implied; constant
+	state   atomic.Uint32 // a State; written under Device.mu, read by the data path
 
 	// Under Device.mu.
 	ref      Ref
@@ -74,7 +75,7 @@ func (q *qp) modifyLocked(a *Attr, m Mask) (from State, err error) {
 		to = a.State
 	}
 	if m&MaskCurState != 0 && a.CurState != from { // the rules say which states take MaskCurState at all
-		return from, ErrAttribute
+		return from, fieldError("Attr.CurState", a.CurState)
 	}
 	if from == StateSQD && q.draining && to < StateError && to != StateReset {
 		return from, ErrState

@@ -28,7 +28,8 @@ var kindNames = [...]string{"none", "device", "initiator", "target", "srq", "cq"
 // that a number that got mixed up never names anything:
 //
 //	000001..0000FF  reserved
-//	000100..3FFFFF  shared receive queues (SRQN)
+//	000100..1FFFFF  shared receive queues (SRQN)
+//	200000..3FFFFF  those with a sink
 //	400000..7FFFFF  initiators
 //	800000..FFFFFE  targets, FFFFFF is the control queue of the wire
 //
@@ -36,9 +37,14 @@ var kindNames = [...]string{"none", "device", "initiator", "target", "srq", "cq"
 const (
 	maxNumber      = 0xFFFFFF
 	firstSRQ       = 0x000100
+	firstSink      = 0x200000
 	firstInitiator = 0x400000
 	firstTarget    = 0x800000
 )
+
+// HasSink tells whether a number is one of shared receive queues with a sink, which only the
+// program that has them sends to.
+func HasSink(number uint32) bool { return number >= firstSink && number < firstInitiator }
 
 // KindOf is the kind of object that a queue pair or shared receive queue number
 // could name.

@@ -20,12 +20,16 @@ const (
 type SRQAttr struct {
 	Type   SRQType
 	Domain *Domain // required by SRQXRC, refused by SRQBasic
-	CQ     *CQ     // required by SRQXRC, refused by SRQBasic
-	PD     *PD     // required
-	MaxWR  int     // receives: 1 to Config.MaxWR
-	MaxSGE int     // pieces of memory of each: 1 to Config.MaxSGE
-	Limit  int     // see SRQ.Modify; at most MaxWR
-	Queue  Queue   // queue with room for MaxWR; nil makes a NewRing
+	CQ     *CQ     // required by SRQXRC without Sink, else refused
+	// Sink is for a queue of SRQXRC to which nobody posts receives: what arrives goes to
+	// where the connection that brings it has a place for it. MaxWR, MaxSGE and Limit are
+	// 0, Take gives nothing, and Queue, if there is one, hears of the end by its Close.
+	Sink   bool
+	PD     *PD   // required
+	MaxWR  int   // receives: 1 to Config.MaxWR
+	MaxSGE int   // pieces of memory of each: 1 to Config.MaxSGE
+	Limit  int   // see SRQ.Modify; at most MaxWR
+	Queue  Queue // queue with room for MaxWR; nil makes a NewRing
 }
 
 // SRQ is a shared receive queue of a session. Peers name it by number in what
@@ -67,11 +71,10 @@ func (s *Session) CreateSRQ(a SRQAttr) (*SRQ, error) {
 		return nil, err
 	}
 	c := &d.config
+	if err := a.check(c); err != nil {
+		return nil, err
+	}
 	switch {
-	case a.Type > SRQXRC, a.MaxWR < 1, a.MaxWR > c.MaxWR, a.MaxSGE < 1, a.MaxSGE > c.MaxSGE, a.Limit < 0, a.Limit > a.MaxWR:
-		return nil, ErrAttribute
-	case a.Type == SRQXRC && (a.Domain == nil || a.CQ == nil), a.Type == SRQBasic && (a.Domain != nil || a.CQ != nil):
-		return nil, ErrAttribute
 	case !a.PD.usableLocked(s), a.CQ != nil && !a.CQ.usableLocked(s):
 		return nil, ErrForeign
 	}
@@ -87,10 +90,18 @@ func (s *Session) CreateSRQ(a SRQAttr) (*SRQ, error) {
 		return nil, ErrLimit
 	}
 	var err error
-	if q.ref, err = d.numberLocked(KindSRQ); err != nil {
+	from := &d.numbers[KindSRQ]
+	if a.Sink {
+		from = &d.sinks
+	}
+	if q.ref, err = d.nameLocked(KindSRQ, from); err != nil {
 		return nil, err
 	}
-	if q.queue == nil {
+	switch {
+	case q.queue != nil:
+	case a.Sink:
+		q.queue = noReceives{}
+	default:
 		q.queue = NewRing(a.MaxWR, a.MaxSGE)
 	}
 	q.armLocked(a.Limit)
@@ -102,11 +113,46 @@ func (s *Session) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	if q.kind == SRQXRC {
 		q.domain.refs++
 		q.xrcd.refs++
-		q.cq.useLocked(q)
+		if q.cq != nil {
+			q.cq.useLocked(q)
+		}
 		d.srqs.set(q.ref.Number, q)
 	}
 	return q, nil
 }
+
+// check names the field that is wrong.
+func (a *SRQAttr) check(c *Config) error {
+	least := 1
+	if a.Sink {
+		least = 0
+	}
+	switch {
+	case a.Type > SRQXRC:
+		return fieldError("SRQAttr.Type", a.Type)
+	case a.Sink && (a.Type != SRQXRC || a.CQ != nil || a.MaxWR+a.MaxSGE+a.Limit != 0):
+		return fieldError("SRQAttr.Sink", "with receives or a completion queue")
+	case a.MaxWR < least || a.MaxWR > c.MaxWR:
+		return fieldError("SRQAttr.MaxWR", a.MaxWR)
+	case a.MaxSGE < least || a.MaxSGE > c.MaxSGE:
+		return fieldError("SRQAttr.MaxSGE", a.MaxSGE)
+	case a.Limit < 0 || a.Limit > a.MaxWR:
+		return fieldError("SRQAttr.Limit", a.Limit)
+	case (a.Type == SRQXRC) != (a.Domain != nil):
+		return fieldError("SRQAttr.Domain", a.Domain)
+	case (a.Type == SRQXRC && !a.Sink) != (a.CQ != nil):
+		return fieldError("SRQAttr.CQ", a.CQ)
+	}
+	return nil
+}
+
+// noReceives is the Queue of a shared receive queue with a sink.
+type noReceives struct{}
+
+func (noReceives) PostReceive([]Receive) (int, error) { return 0, ErrAttribute }
+func (noReceives) Pop(*Receive) (int, bool)           { return 0, false }
+func (noReceives) Len() int                           { return 0 }
+func (noReceives) Close()                             {}
 
 // Number is what peers name the queue by (ibv_get_srq_num); ErrNotXRC of a basic
 // queue.

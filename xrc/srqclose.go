@@ -92,7 +92,9 @@ func (q *SRQ) finishLocked() {
 	q.pd.refs--
 	d.counters.srqs--
 	if q.kind == SRQXRC {
-		q.cq.unuseLocked(q)
+		if q.cq != nil {
+			q.cq.unuseLocked(q)
+		}
 		q.domain.refs--
 		q.xrcd.dropLocked()
 	}

@@ -107,7 +107,7 @@ func strip(t Type, m Mask) Mask {
 // transition checks a change of state and what it is given.
 func transition(t Type, from, to State, m Mask) error {
 	if to > StateError {
-		return ErrAttribute
+		return fieldError("Attr.State", to)
 	}
 	r := &rules[from][to]
 	if !r.exists {

@@ -1,6 +1,8 @@
 package xrc
 
 import (
+	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -216,7 +218,7 @@ func TestAttributeValues(t *testing.T) {
 		a := upAttr(peer(1))
 		a.State = c.to
 		c.set(&a)
-		if err := q.modify(a, c.m); err != ErrAttribute {
+		if err := q.modify(a, c.m); !errors.Is(err, ErrAttribute) || !strings.HasPrefix(err.Error(), "xrc: Attr.") {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if after := q.info(); after != before {

@@ -65,6 +65,7 @@ func (d *Device) Stats() Stats {
 	for k := range d.numbers {
 		s.Resting += d.numbers[k].atRest()
 	}
+	s.Resting += d.sinks.atRest()
 	for x := range d.sessions {
 		s.EventsLost += x.events.lostCount()
 	}

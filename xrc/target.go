@@ -35,6 +35,7 @@ type TargetAttr struct {
 	SendCQ, RecvCQ *CQ
 	SRQ            *SRQ
 	Caps           Caps // ignored
+	Implied        bool // as InitiatorAttr.Implied
 }
 
 // CreateTarget makes a target in StateReset, with the session registered by
@@ -54,6 +55,7 @@ func (s *Session) CreateTarget(a TargetAttr) (Ref, error) {
 		return Ref{}, err
 	}
 	t.holders[0].byNumber = h
+	t.implied = a.Implied
 	return t.ref, nil
 }
 
