@@ -7,18 +7,19 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
-// appQueue is an attached application as peers see it, on links that are
-// transport.Links: a receive queue of its own on the one connection that all
-// applications share. Peers learn that a port is the application's when messages for
-// the port come by another queue. When more than its backlog waits for the
-// application, which does not take it, the queue is not ready: peers keep what they
-// have for it, and everybody else's messages go on.
+// appQueue is an attached application as peers on XRC see it: a receive queue of its own on
+// the one connection that all applications share. Peers learn that a port is the application's
+// when messages for the port come by another queue. When more than its backlog waits for the
+// application, which does not take it, the queue is not ready: peers keep what they have for
+// it, and everybody else's messages go on.
 //
 // The session's goroutine tells peers; others note what there is to tell.
 type appQueue struct {
-	number  uint32       // number of the receive queue, from transport.FirstQueue+1 on; 0: the application has no queue of its own
+	queue   announcing   // nil: the application has no queue of its own
+	number  uint32       // number of queue, 0 if there is none
 	backlog atomic.Int64 // memory of messages that were received and not handed over
 	limit   int64        // above this backlog the queue is not ready
 	full    atomic.Bool  // peers were told that the queue is not ready
@@ -27,9 +28,14 @@ type appQueue struct {
 	mu    sync.Mutex // guards homes; a leaf
 	homes map[homing]struct{}
 
-	tell  sync.Mutex                  // locked before the locks of links, after no other lock
-	links map[transport.Link]struct{} // guarded by tell: the links whose peers know of the queue
-	ended bool                        // guarded by tell: the application is gone
+	tell  sync.Mutex // locked before the locks of queue and of links, after no other lock
+	ended bool       // guarded by tell: the application is gone
+}
+
+// announcing is the xrc.Queue of an application.
+type announcing interface {
+	SetReady(ready bool) // tells peers whether the application takes messages
+	Close()              // tells peers that the application is gone
 }
 
 // homing is a port to be told of on a link.
@@ -112,64 +118,33 @@ func (q *appQueue) announce() bool {
 		return false
 	}
 	for h := range homes {
-		if !h.link.Home(h.port, q.number) {
-			continue
-		}
-		if _, known := q.links[h.link]; known {
-			continue
-		}
-		if q.links == nil {
-			q.links = make(map[transport.Link]struct{})
-		}
-		q.links[h.link] = struct{}{}
-		h.link.Ready(q.number, !q.full.Load())
+		h.link.Home(h.port, q.number)
 	}
 	for q.turned() { // Repeat: whoever changed the backlog before full was stored did not poke us.
 		full := !q.full.Load()
 		q.fullAt.Store(time.Now().UnixNano())
 		q.full.Store(full)
-		for l := range q.links {
-			l.Ready(q.number, !full)
-		}
+		q.queue.SetReady(!full)
 	}
 	return true
-}
-
-// forget is for a link that has ended.
-func (q *appQueue) forget(l transport.Link) {
-	q.tell.Lock()
-	delete(q.links, l)
-	q.tell.Unlock()
 }
 
 // end tells peers that the application is gone.
 func (q *appQueue) end() {
 	q.tell.Lock()
 	defer q.tell.Unlock()
-	for l := range q.links {
-		l.Gone(q.number)
+	if !q.ended && q.queue != nil {
+		q.queue.Close()
 	}
-	q.links, q.ended = nil, true
+	q.ended = true
 }
 
-// numberLocked finds a session a queue of its own.
-func (s *Service) numberLocked(x *session) {
-	for n := range s.queues {
-		if s.queues[n] == nil {
-			s.queues[n] = x
-			x.queue.number = uint32(n) + transport.FirstQueue + 1
-			return
-		}
+// open gives the application a queue of its own, where peers are spoken to on XRC.
+func (q *appQueue) open(t *xrc.Transport, name string) {
+	if t == nil {
+		return
 	}
-	if n := uint32(len(s.queues)) + transport.FirstQueue + 1; n <= transport.Queues {
-		s.queues = append(s.queues, x)
-		x.queue.number = n
-	}
-}
-
-// unnumberLocked gives the number back.
-func (s *Service) unnumberLocked(x *session) {
-	if n := x.queue.number; n != 0 {
-		s.queues[n-transport.FirstQueue-1] = nil
+	if own, err := t.NewQueue(name); err == nil { // without one the application shares the node's
+		q.queue, q.number = own, own.Number()
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // askedLink is a link that tells when it is asked for acknowledgements.
@@ -25,7 +25,7 @@ func (l *askedLink) Ask() {
 
 // askedTransport makes links that tell when they are asked.
 type askedTransport struct {
-	*rdma.Transport
+	*xrc.Transport
 	asked chan struct{}
 }
 
@@ -47,7 +47,7 @@ func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
 	l := newLab(t)
 	cfg := Config{Port: l.port}
 	cfg.setDefaults()
-	tr, err := rdma.New(xrcOptions(&cfg, 0, nil, nil))
+	tr, err := xrc.New(xrcOptions(&cfg, 0, nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

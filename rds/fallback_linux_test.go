@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rds-go/rds/transport/choice"
-	"github.com/rds-go/rds/transport/rdma"
 	"github.com/rds-go/rds/transport/tcp"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // The transports by their ports of a relay.
@@ -29,7 +29,7 @@ func relayed(t testing.TB, patience time.Duration) (*mover, *relay, *observer.Ob
 	node := func(logger *zap.Logger) *Node {
 		cfg := Config{Port: l.port, Logger: logger, ReconnectMax: 20 * time.Millisecond}
 		cfg.setDefaults()
-		preferred, err := rdma.New(xrcOptions(&cfg, 0, nil, nil))
+		preferred, err := xrc.New(xrcOptions(&cfg, 0, nil, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func relayed(t testing.TB, patience time.Duration) (*mover, *relay, *observer.Ob
 			t.Fatal(err)
 		}
 		cfg.Transport = choice.New(choice.Options{
-			Preferred: preferred, Other: other, Absent: rdma.Absent, Hung: rdma.Hung, Logger: logger,
+			Preferred: preferred, Other: other, Absent: xrc.Absent, Hung: xrc.Hung, Logger: logger,
 			Patience: patience, Gap: 300 * time.Millisecond, Ask: 200 * time.Millisecond, AskMax: 400 * time.Millisecond,
 		})
 		return l.node(cfg)

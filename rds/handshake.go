@@ -241,7 +241,7 @@ func (s *Service) reserve(x *session) error {
 	x.user.sessions++
 	x.holds = 1
 	x.queue.limit = int64(cfg.ReceiveBacklog)
-	s.numberLocked(x)
+	x.queue.open(s.node.xrc, fmt.Sprintf("application %d", x.id))
 	return nil
 }
 
@@ -260,10 +260,10 @@ func (s *Service) enlist(x *session) error {
 
 // release is reserve's other half.
 func (s *Service) release(x *session) {
+	x.queue.end()
 	s.node.restTold(&x.heard) // before sweep misses the session
 	s.mu.Lock()
 	delete(s.sessions, x.id)
-	s.unnumberLocked(x)
 	s.releaseLocked(x)
 	s.mu.Unlock()
 }

@@ -242,7 +242,7 @@ func (s *Service) resume(st *legacySession, in *estate) (err error) {
 			x.user.useLocked(x, p)
 		}
 	}
-	s.numberLocked(x)
+	x.queue.open(s.node.xrc, fmt.Sprintf("application %d", x.id))
 	s.mu.Unlock()
 	x.equip(seg, file, st.Soft, self, ear, bell)
 	x.sq.Seek(st.Submitted)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rds-go/rds/internal/keyguess"
 	"github.com/rds-go/rds/mr"
-	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // Expected time until some guess hits, with the rates that nodes have and the bits that
@@ -39,7 +39,7 @@ func TestExpectedTimeToAHit(t *testing.T) {
 		{"1,000 regions of 1 MiB, one key known", 1, 999, mr.LargeSize, 1, 1},
 		{"1,000 regions of 1 MiB, 64 guessers", 64, 1000, mr.LargeSize, 0, 0.5},
 	} {
-		rate := min(c.peers*rdma.PeerLookUps, rdma.LookUps)
+		rate := min(c.peers*xrc.PeerLookUps, xrc.LookUps)
 		keys := float64(^mr.Key(0)) - c.known              // 0 is none
 		places := float64(^uint32(0)&^pageMask) + pageMask // addresses that a region may begin at
 		tries := keys / c.regions * places / c.size
@@ -160,7 +160,7 @@ func TestGuessesOverTheWire(t *testing.T) {
 		if r.Hits != 0 {
 			t.Errorf("%s: %d of %d guesses hit", name, r.Hits, r.Tried)
 		}
-		if most := rdma.PeerLookUps * (r.Took.Seconds() + 2); float64(looked) > most || looked == 0 || unseen == 0 {
+		if most := xrc.PeerLookUps * (r.Took.Seconds() + 2); float64(looked) > most || looked == 0 || unseen == 0 {
 			t.Errorf("%s: %d look-ups in %v, %d refused unseen", name, looked, r.Took, unseen)
 		}
 		if looked+unseen < r.Tried {
@@ -220,7 +220,7 @@ func TestManyGuessersShareTheHostsLookUps(t *testing.T) {
 	counts := memoryCounts(n)
 	looked := counts[mr.Denied]
 	t.Logf("%d guesses in %v, %d look-ups, %d unseen", tried.Load(), time.Since(began), looked, counts[mr.Unseen])
-	if most := rdma.LookUps * (time.Since(began).Seconds() + 1); float64(looked) > most {
+	if most := xrc.LookUps * (time.Since(began).Seconds() + 1); float64(looked) > most {
 		t.Errorf("%d look-ups, %.0f are allowed", looked, most)
 	}
 	if hits.Load() > 1 { // the known key is among those that are tried, with a page at random

@@ -22,6 +22,7 @@ import (
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/choice"
 	"github.com/rds-go/rds/transport/loop"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // Node is a whole RDS stack inside this process: its addresses, its sockets,
@@ -33,6 +34,7 @@ type Node struct {
 	plainLog   *zap.Logger  // Config.Logger
 	logLimit   *loglimit.Limiter
 	wire       transport.Transport // carries messages to other hosts
+	xrc        *xrc.Transport      // part of wire that speaks XRC, nil if it has none
 	self       transport.Transport // carries messages between the node's own addresses
 	pool       *buf.Pool
 	generation uint32
@@ -110,7 +112,7 @@ func newNode(cfg Config, in *inheritance) (*Node, error) {
 		n.generation = rand.Uint32()
 	}
 	var err error
-	if n.wire, err = wireTransport(&cfg, n.generation, gate{n}, sockets); err != nil {
+	if n.wire, n.xrc, err = n.wireTransport(&cfg, sockets); err != nil {
 		return fail(err)
 	}
 	own := loop.NewNetwork().Transport()

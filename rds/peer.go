@@ -44,6 +44,7 @@ type peer struct {
 	flows    []*flow // flows of sessions with waiting messages, in the order of their turns
 	mapsSeen uint32  // Core.MapVersion as shown to applications
 	carries  carriage
+	channels int         // how often channels want a connection
 	turned   bool        // down, or what is held back, has changed and the sockets have not heard of the change
 	ending   []parkedEnd // messages of sessions that end without the core: the link cannot carry them, or they expired in a flow
 	limits   conn.Limits // time limits of messages in flows
@@ -125,10 +126,13 @@ func (o *driven) Deadline() time.Time { return o.limits.Next() }
 // Tick ends the messages in flows whose time limit is over.
 func (o *driven) Tick(now time.Time) { o.peer().expireLocked(now) }
 
-// Serve moves messages from flows to the log.
+// Serve moves messages from flows to the log, and asks for the connection that channels want.
 func (o *driven) Serve() {
 	if len(o.flows) > 0 {
 		o.peer().serveLocked()
+	}
+	if o.channels > 0 && o.Link(0) == nil {
+		o.Core.Connect(o.node.now())
 	}
 }
 

@@ -9,11 +9,11 @@ import (
 	"github.com/rds-go/rds/internal/driver"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // deafTransport makes links whose owner never hears that a port of the peer is full.
-type deafTransport struct{ *rdma.Transport }
+type deafTransport struct{ *xrc.Transport }
 
 func (d deafTransport) Dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
 	l, err := d.Transport.Dial(ctx, local, remote, path)
@@ -49,7 +49,7 @@ func TestPeerThatIgnoresFullPorts(t *testing.T) {
 	cfg.Port = l.port
 	cfg.setDefaults()
 	cfg.Linger = -1
-	tr, err := rdma.New(xrcOptions(&cfg, 0, nil, nil))
+	tr, err := xrc.New(xrcOptions(&cfg, 0, nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

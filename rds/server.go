@@ -1,7 +1,5 @@
 package rds
 
-import "github.com/rds-go/rds/transport"
-
 // server is a service that lends the node's sockets to other processes, as the node knows
 // it. A node that nobody serves has noServer. The node calls show, hide and retire under
 // Node.mu, and what shows a peer's state under the lock of the peer.
@@ -21,8 +19,6 @@ type server interface {
 	// has changed.
 	mapNews()
 	admissionNews()
-	// unlink follows the end of a link.
-	unlink(l transport.Link)
 	// forget has sessions forget the numbers in ended, and takes those out that they still
 	// know.
 	forget(ended *slotSet)
@@ -47,7 +43,6 @@ func (noServer) showCarriage(*peer)                       {}
 func (noServer) showServer(*peer)                         {}
 func (noServer) mapNews()                                 {}
 func (noServer) admissionNews()                           {}
-func (noServer) unlink(transport.Link)                    {}
 func (noServer) forget(*slotSet)                          {}
 func (noServer) describe(*Info) (none map[*peer][]uint32) { return none }
 func (noServer) waits(*waitReport)                        {}

@@ -38,8 +38,7 @@ type Service struct {
 	closed    bool
 	opening   []*opening // handshakes that wait for a Hello, oldest first
 	sessions  map[uint64]*session
-	queues    []*session // sessions by the number of their queue less FirstQueue+1; nil: free
-	live      int        // sessions, and former ones with sockets that linger
+	live      int // sessions, and former ones with sockets that linger
 	users     map[uint32]*user
 	lingering map[*appSocket]struct{}
 	left      DroppedError // messages of sockets that ended during Close, whose fates were not known by then

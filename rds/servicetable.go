@@ -5,7 +5,6 @@ import (
 
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/wire"
-	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/choice"
 )
 
@@ -71,13 +70,6 @@ func (s *Service) showCarriage(p *peer) {
 
 // retire takes the connection of a slot out whose number applications were told of.
 func (s *Service) retire(slot uint32) { s.table.RetirePeer(int(slot)) }
-
-// unlink has applications' queues forget a link that has ended.
-func (s *Service) unlink(l transport.Link) {
-	for _, x := range s.all() {
-		x.queue.forget(l)
-	}
-}
 
 // forget has sessions forget slots whose peers have ended.
 func (s *Service) forget(ended *slotSet) {

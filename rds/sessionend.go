@@ -58,7 +58,6 @@ func (x *session) end(cause error) {
 		}
 		x.seg.spare.Store(goesOn)
 		x.mem.end()
-		x.queue.end() // before another session gets the queue's number
 		x.svc.release(x)
 		x.seg.drop()
 		x.logEnd(cause)

@@ -292,9 +292,6 @@ func (k *sink) Closed() {
 	if k.reader != nil {
 		k.reader.Close()
 	}
-	if k.rx.Caps().Queues {
-		k.peer.node.server().unlink(k.rx.Link())
-	}
 	if k.rx.Caps().Reserves {
 		k.peer.local.leave(k.rx.Link())
 	}

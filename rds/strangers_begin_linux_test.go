@@ -10,8 +10,8 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/rdma"
 	"github.com/rds-go/rds/transport/tcp"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // mute is the handler of a stranger's link, which takes everything and says nothing.
@@ -113,7 +113,7 @@ func TestStrangersThatBeginMessages(t *testing.T) {
 			if w == WireTCP {
 				attack, err = tcp.New(tcp.Options{Port: l.port})
 			} else {
-				attack, err = rdma.New(rdma.Options{Port: l.port ^ 1, Overrun: 1 << 20})
+				attack, err = xrc.New(xrc.Options{Port: l.port ^ 1, Overrun: 1 << 20})
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -17,7 +17,7 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // attacker connects to a node's RDS/TCP port from any address of 127.0.0.0/8.
@@ -252,7 +252,7 @@ func (a *attacker) pose(_ context.Context, from netip.Addr) bool {
 // poseXRC is pose on XRC, with a whole set-up.
 func (a *attacker) poseXRC(ctx context.Context, from netip.Addr) bool {
 	generation := rand.Uint32() | 1
-	x, err := rdma.New(rdma.Options{Port: a.to.Port() ^ 1, EventLoops: 1, Generation: generation})
+	x, err := xrc.New(xrc.Options{Port: a.to.Port() ^ 1, EventLoops: 1, Generation: generation})
 	if err != nil {
 		return false
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // suspicionRates is what a host takes of the look-ups that a peer grants it for keys it was not
@@ -22,7 +22,7 @@ type suspicionRates struct {
 
 func suspicionRatesOf(lookUps int) (r suspicionRates) {
 	if lookUps == 0 {
-		lookUps = rdma.PeerLookUps
+		lookUps = xrc.PeerLookUps
 	}
 	if lookUps > 0 {
 		r = suspicionRates{suspects: max(1, lookUps/4), share: max(1, lookUps/8), strangers: max(1, lookUps/8)}

@@ -2,45 +2,78 @@ package rds
 
 import (
 	"errors"
+	"net/netip"
 
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/choice"
-	"github.com/rds-go/rds/transport/rdma"
 	"github.com/rds-go/rds/transport/tcp"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
-// wireTransport makes the transport to other hosts, of a node in this incarnation. in are the
-// sockets that it takes over.
-func wireTransport(c *Config, generation uint32, g transport.Gate, in *gnetloop.Inheritance) (transport.Transport, error) {
+// wireTransport makes the transport to other hosts. in are the sockets that it takes over.
+// Its XRC part is returned, too, nil if it has none.
+func (n *Node) wireTransport(c *Config, in *gnetloop.Inheritance) (transport.Transport, *xrc.Transport, error) {
 	if c.Transport != nil {
-		return c.Transport, nil
+		return c.Transport, nil, nil
 	}
-	var other, preferred transport.Transport
+	var other transport.Transport
 	if c.Wire != WireXRC {
-		t, err := tcp.New(tcpOptions(c, g, in))
+		t, err := tcp.New(tcpOptions(c, gate{n}, in))
 		if err != nil || c.Wire == WireTCP {
-			return t, err
+			return t, nil, err
 		}
 		other = t
 	}
-	preferred, err := rdma.New(xrcOptions(c, generation, g, in))
+	o := xrcOptions(c, n.generation, gate{n}, in)
+	o.Want = n.wanted
+	preferred, err := xrc.New(o)
 	switch {
 	case err != nil && other != nil:
-		_ = other.Close()
-		return nil, err
-	case err != nil || other == nil:
-		return preferred, err
+		return nil, nil, errors.Join(err, other.Close())
+	case err != nil:
+		return nil, nil, err
+	case other == nil:
+		return preferred, preferred, nil
 	}
-	both := choice.New(choice.Options{Preferred: preferred, Other: other, Absent: rdma.Absent, Hung: rdma.Hung, Patience: c.XRC.Patience, Logger: c.Logger})
+	both := choice.New(choice.Options{Preferred: preferred, Other: other, Absent: xrc.Absent, Hung: xrc.Hung, Patience: c.XRC.Patience, Logger: c.Logger})
 	for a, w := range c.PeerWires {
 		if err := both.Force(a.Unmap(), string(w)); err != nil {
-			return nil, errors.Join(err, both.Close())
+			return nil, nil, errors.Join(err, both.Close())
 		}
 	}
-	return both, nil
+	return both, preferred, nil
+}
+
+// XRC is what the node has of XRC: for the objects of package rds/xrc, and channels to those of
+// other nodes, on the connections that RDS has. nil without WireXRC or WireAuto.
+func (n *Node) XRC() *xrc.Transport { return n.xrc }
+
+// wanted keeps a connection to a peer, for channels of XRC, until release. An address that
+// the node does not have, or may not speak to, has none: channels to it end by their own time.
+func (n *Node) wanted(local, remote netip.Addr) (release func()) {
+	la := n.local(local)
+	if la == nil {
+		return func() {}
+	}
+	p, err := n.peer(la, remote)
+	if err != nil {
+		return func() {}
+	}
+	p.Lock()
+	p.channels++
+	p.Core.Need(true)
+	p.Core.Connect(n.now())
+	p.Arm()
+	p.Commit()
+	return func() {
+		p.Lock()
+		p.channels--
+		p.Unlock()
+		p.release()
+	}
 }
 
 // portFields are the TCP ports that a node listens on, for the log.
@@ -55,9 +88,9 @@ func portFields(c *Config) (fields []zap.Field) {
 	return fields
 }
 
-func xrcOptions(c *Config, generation uint32, g transport.Gate, in *gnetloop.Inheritance) rdma.Options {
-	return rdma.Options{
-		Generation: generation, Port: c.xrcPort(), CRC: rdma.CRC(c.XRC.CRC), Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
+func xrcOptions(c *Config, generation uint32, g transport.Gate, in *gnetloop.Inheritance) xrc.Options {
+	return xrc.Options{
+		Generation: generation, Port: c.xrcPort(), CRC: xrc.CRC(c.XRC.CRC), Addresses: c.Addresses, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
 		Overrun: c.ReceiveOverrun, Gate: g, Memory: c.Memory, Inherited: in, Sharing: sharing(c),
 		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: localSendBuffer(c), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
 		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"time"
 
-	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // Wire names a wire transport.
@@ -41,7 +41,7 @@ const (
 )
 
 // DefaultXRCPort is the TCP port of RDS on XRC.
-const DefaultXRCPort = rdma.DefaultPort
+const DefaultXRCPort = xrc.DefaultPort
 
 // maxOperations bounds XRCConfig.Operations.
 const maxOperations = 4096

@@ -73,26 +73,17 @@ type refuser interface {
 	Refuse(number uint64, why Refusal) bool
 }
 
-// Queues is how many receive queues the side of a link may have: FirstQueue, which is
-// everybody's, and one for each application after it.
-const (
-	FirstQueue = 1
-	Queues     = 4096
-)
+// FirstQueue stands for the receive queue that is everybody's: what comes by it is for the
+// ports of a node that have no other. An application's queue has another number.
+const FirstQueue = 1
 
-// sorter is the part of a Link with Caps.Queues, on which each message names the
-// receiving application: each application of a host has a receive queue of its own,
-// under a number from FirstQueue to Queues, and the peer is told which ports are whose.
-// It sends to FirstQueue what it knows no better. These calls are hints, and may come
-// from any goroutine; they do not block. A link that has ended answers false.
+// sorter is the part of a Link with Caps.Queues, on which each message names the receiving
+// application: each application of a host has a receive queue of its own, and the peer is told
+// which ports are whose. It sends to FirstQueue what it knows no better.
 type sorter interface {
-	// Home tells the peer that messages to port belong to a queue of ours.
+	// Home tells the peer that messages to port belong to a queue of ours. It is a hint, may
+	// come from any goroutine, and does not block. It is false if the link has ended.
 	Home(port uint16, queue uint32) bool
-	// Ready tells the peer whether the application of a queue takes messages now. If it
-	// does not the peer keeps what it has for these ports, and sends everything else.
-	Ready(queue uint32, ready bool) bool
-	// Gone tells the peer that a queue's application has ended: its ports are unknown.
-	Gone(queue uint32) bool
 }
 
 // reserver is the part of a Link with Caps.Reserves, whose peer grants octets before
@@ -152,8 +143,6 @@ func (Plain) Pause()                           {}
 func (Plain) Resume()                          {}
 func (Plain) Refuse(uint64, Refusal) bool      { return false }
 func (Plain) Home(uint16, uint32) bool         { return false }
-func (Plain) Ready(uint32, bool) bool          { return false }
-func (Plain) Gone(uint32) bool                 { return false }
 func (Plain) Claim() int                       { return 0 }
 func (Plain) Unclaim(int)                      {}
 func (Plain) Want(int) bool                    { return true }

@@ -17,7 +17,7 @@ import (
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/keyguess"
 	"github.com/rds-go/rds/rds"
-	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // A stranger tries keys at a daemon whose application has 1,000 regions: 64 a second are
@@ -90,7 +90,7 @@ func TestStrangerGuessesKeysOfAnApplication(t *testing.T) {
 	}
 	denied, unseen := count("xrc_keys_denied"), count("xrc_keys_unseen")
 	t.Logf("%d guesses in %v, %.0f looked up, %.0f unseen, %d hits; %d operations of a peer beside", result.Tried, result.Took, denied, unseen, result.Hits, used)
-	if most := rdma.PeerLookUps * (result.Took.Seconds() + 2); result.Hits != 0 || denied > most || denied+unseen < float64(result.Tried) || unseen == 0 {
+	if most := xrc.PeerLookUps * (result.Took.Seconds() + 2); result.Hits != 0 || denied > most || denied+unseen < float64(result.Tried) || unseen == 0 {
 		t.Errorf("%d hits, %.0f look-ups where %.0f are allowed, %.0f unseen of %d guesses", result.Hits, denied, most, unseen, result.Tried)
 	}
 	if used < 10 {

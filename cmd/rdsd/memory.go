@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/mr"
-	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // memorySettings set up the table of memory regions.
@@ -32,7 +32,7 @@ func defaultMemory() memorySettings {
 		Regions: d.Small.Items, LargeRegions: d.Large.Items, RegisteredRegions: d.Registered.Items,
 		Keys: d.Bases, Quarantine: duration{Duration: d.Quarantine}, Linger: duration{Duration: d.Linger}, Stuck: duration{Duration: d.Stuck},
 		Wait: duration{Duration: d.MapWait}, LogInterval: duration{Duration: d.LogInterval}, LogPeers: d.Peers,
-		PeerLookUps: rdma.PeerLookUps, LookUps: rdma.LookUps, Acquaintances: d.Acquaintances,
+		PeerLookUps: xrc.PeerLookUps, LookUps: xrc.LookUps, Acquaintances: d.Acquaintances,
 	}
 }
 

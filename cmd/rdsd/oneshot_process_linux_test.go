@@ -20,7 +20,7 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // Margins of a daemon's use of the machine 10 s after an attack over its use before.
@@ -76,7 +76,7 @@ func second(t *testing.T, pid int) time.Duration {
 type oneShots struct {
 	at   netip.Addr
 	port uint16
-	xrc  *rdma.Transport
+	xrc  *xrc.Transport
 	made [2]atomic.Int64 // number of links made over RDS/TCP and over XRC
 }
 
@@ -138,7 +138,7 @@ func TestOneShotConnectionsLeaveTheDaemonAtItsBaseLine(t *testing.T) {
 	d := daemonAt(t, "--listen", address, "--port", strconv.Itoa(port), "--control", ctl)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	xrc, err := rdma.New(rdma.Options{Port: port ^ 1, EventLoops: 1, Generation: 7})
+	xrc, err := xrc.New(xrc.Options{Port: port ^ 1, EventLoops: 1, Generation: 7})
 	if err != nil {
 		t.Fatal(err)
 	}

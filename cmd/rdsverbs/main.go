@@ -2,7 +2,7 @@
 // two sides of rping, a server of memory regions with single operations against
 // it, and the limits of the device. Its peers are other rdsverbs, programs over
 // Linux's siw such as rping, and whatever else follows the RFCs of iWARP. With
-// transport/rdma/fabric it plays ping-pong by XRC, between two of its kind.
+// transport/xrc it plays ping-pong by XRC, between two of its kind.
 package main
 
 import (

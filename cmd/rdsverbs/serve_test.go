@@ -230,7 +230,7 @@ func TestPostsThatMakeNoSenseAreRefused(t *testing.T) {
 	t.Parallel()
 	d := serveRegions(t, &serveOptions{}, 1, "all:64k:rwa")
 	out, ok := d.op("fetch-add:#all,addr=0x100000001,add=1,count=3", "read:$all,len=8")
-	if r := out.of(t, "refused"); ok || len(r) != 1 || r[0].Index != 0 || !strings.Contains(r[0].Error, "misaligned") {
+	if r := out.of(t, "refused"); ok || len(r) != 1 || r[0].Index != 0 || !strings.Contains(r[0].Error, "WorkRequest.RemoteAddr") {
 		t.Errorf("%v %+v", ok, r)
 	}
 	if c := out.of(t, "completion"); len(c) != 1 || c[0].Status != "success" || !out.last(t, "end").Clean {

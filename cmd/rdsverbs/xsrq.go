@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rds-go/rds/internal/cli"
-	"github.com/rds-go/rds/transport/rdma/fabric"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 const xsrqLong = `xsrq does what ibv_xsrq_pingpong does, without a card that can XRC: processes
@@ -22,6 +22,9 @@ with queue pairs for each two processes (RC) and with cards that can XRC.
 
 Each side is a host of its own and listens, too: on one machine they need two
 addresses, such as 127.0.0.1 and 127.0.0.2.`
+
+// defaultXsrqPort leaves the port of RDS on XRC to an rdsd on the same addresses.
+const defaultXsrqPort = xrc.DefaultPort + 1
 
 // Bounds of a host.
 const (
@@ -42,7 +45,7 @@ type xsrqOptions struct {
 
 func (o *xsrqOptions) flags(f *pflag.FlagSet, size string, sizeDefault int) {
 	o.crc, o.timeout, o.size = true, cli.Interval(10*time.Second), cli.Number(sizeDefault)
-	f.Uint16VarP(&o.port, "port", "p", fabric.DefaultPort, "TCP port, the same on both sides")
+	f.Uint16VarP(&o.port, "port", "p", defaultXsrqPort, "TCP port, the same on both sides")
 	f.IntVarP(&o.queues, "queues", "n", 4, "shared receive queues")
 	f.Uint64Var(&o.service, "service", 1, "id of the first queue's service; the others follow")
 	f.VarP(&o.size, "size", "S", size)

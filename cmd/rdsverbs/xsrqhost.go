@@ -2,62 +2,51 @@ package main
 
 import (
 	"context"
-	"errors"
 	"net"
 	"net/netip"
 	"os"
-	"time"
 
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/mr"
-	"github.com/rds-go/rds/transport/iwarp"
-	"github.com/rds-go/rds/transport/rdma/fabric"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/rds"
+	"github.com/rds-go/rds/transport/xrc"
+	objects "github.com/rds-go/rds/xrc"
 )
 
-// fabricHost is one life of a host: its device, its objects and its fabric.
-type fabricHost struct {
-	*fabric.Fabric
-	dev  *iwarp.Device
-	xrc  *xrc.Device
+// xsrqHost is one life of a host: a node, whose connections carry XRC.
+type xsrqHost struct {
+	*xrc.Transport
+	node *rds.Node
 	addr netip.Addr
 }
 
-// newFabricHost starts a host at an address. That it cannot is StatusUsage.
-func newFabricHost(addr netip.Addr, o *xsrqOptions) (*fabricHost, error) {
-	fail := func(err error) (*fabricHost, error) { return nil, cli.WithStatus(cli.StatusUsage, err) }
-	h := &fabricHost{addr: addr}
-	var err error
-	if h.dev, err = iwarp.Open(iwarp.Config{EventLoops: 1}); err != nil {
-		return fail(err)
+// newXsrqHost starts a host at an address. That it cannot is StatusUsage.
+func newXsrqHost(addr netip.Addr, o *xsrqOptions) (*xsrqHost, error) {
+	crc := rds.CRCOff
+	if o.crc {
+		crc = rds.CRCOn
 	}
-	if h.xrc, err = xrc.New(xrc.Config{Now: time.Now}); err != nil {
-		return fail(errors.Join(err, h.dev.Close()))
-	}
-	h.Fabric, err = fabric.New(fabric.Config{Device: h.dev, XRC: h.xrc, Addresses: []netip.Addr{addr}, Port: o.port, NoCRC: !bool(o.crc)})
+	node, err := rds.NewNode(rds.Config{Addresses: []netip.Addr{addr}, Wire: rds.WireXRC,
+		TCP: rds.TCPConfig{EventLoops: 1}, XRC: rds.XRCConfig{Port: o.port, CRC: crc}})
 	if err != nil {
-		return fail(errors.Join(err, h.xrc.Close(), h.dev.Close()))
+		return nil, cli.WithStatus(cli.StatusUsage, err)
 	}
-	return h, nil
+	return &xsrqHost{Transport: node.XRC(), node: node, addr: addr}, nil
 }
 
 // close ends it; peers are told.
-func (h *fabricHost) close() {
-	_ = h.Fabric.Close()
-	_ = h.xrc.Close()
-	_ = h.dev.Close()
-}
+func (h *xsrqHost) close() { _ = h.node.Close() }
 
 // process is a session with what it needs to send and to receive.
 type process struct {
-	*xrc.Session
-	pd     *fabric.PD
-	cq     *fabric.CQ
-	dom    *xrc.Domain
-	srq    *xrc.SRQ
-	number uint32     // number of srq
-	slots  *fabric.MR // memory for received messages
-	size   int        // size of each slot
+	*objects.Session
+	pd     *xrc.PD
+	cq     *xrc.CQ
+	dom    *objects.Domain
+	srq    *objects.SRQ
+	number uint32  // number of srq
+	slots  *xrc.MR // memory for received messages
+	size   int     // size of each slot
 }
 
 // processAttr describes a process.
@@ -71,8 +60,8 @@ type processAttr struct {
 
 // newProcess starts one. What was made ends with the session, at the latest with
 // the device.
-func (h *fabricHost) newProcess(a processAttr) (*process, error) {
-	s, err := h.xrc.NewSession(xrc.SessionConfig{Name: a.name})
+func (h *xsrqHost) newProcess(a processAttr) (*process, error) {
+	s, err := h.Objects().NewSession(objects.SessionConfig{Name: a.name})
 	if err != nil {
 		return nil, err
 	}
@@ -83,11 +72,11 @@ func (h *fabricHost) newProcess(a processAttr) (*process, error) {
 	if p.cq, err = h.CreateCQ(s, max(a.receives, a.sends)); err != nil {
 		return nil, err
 	}
-	attr := xrc.DomainAttr{Mask: xrc.DomainFD | xrc.DomainFlags, FD: a.domain, Flags: os.O_CREATE}
+	attr := objects.DomainAttr{Mask: objects.DomainFD | objects.DomainFlags, FD: a.domain, Flags: os.O_CREATE}
 	if p.dom, err = s.OpenDomain(attr); err != nil {
 		return nil, err
 	}
-	if p.srq, err = h.CreateSRQ(s, fabric.SRQAttr{Domain: p.dom, PD: p.pd, CQ: p.cq, MaxWR: a.receives, MaxSGE: 1}); err != nil {
+	if p.srq, err = h.CreateSRQ(s, xrc.SRQAttr{Domain: p.dom, PD: p.pd, CQ: p.cq, MaxWR: a.receives, MaxSGE: 1}); err != nil {
 		return nil, err
 	}
 	if p.number, err = p.srq.Number(); err != nil {
@@ -106,12 +95,12 @@ func (h *fabricHost) newProcess(a processAttr) (*process, error) {
 
 // post posts the receive that a slot is for.
 func (p *process) post(slot uint64) error {
-	_, err := p.srq.PostReceive(xrc.Receive{ID: slot, SGE: []xrc.SGE{p.slots.Receive(int(slot)*p.size, p.size)}})
+	_, err := p.srq.PostReceive(objects.Receive{ID: slot, SGE: []objects.SGE{p.slots.Receive(int(slot)*p.size, p.size)}})
 	return err
 }
 
 // received is what came to a slot.
-func (p *process) received(c *fabric.Completion) []byte {
+func (p *process) received(c *xrc.Completion) []byte {
 	return p.slots.Bytes()[int(c.ID)*p.size:][:c.Len]
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/cli"
-	"github.com/rds-go/rds/xrc"
+	objects "github.com/rds-go/rds/xrc"
 )
 
 // xsrqPingOptions are the flags of the side that pings.
@@ -90,13 +90,13 @@ func runXsrqPing(ctx context.Context, o *xsrqPingOptions, out *printer) error {
 	if err != nil {
 		return err
 	}
-	h, err := newFabricHost(local, &o.xsrqOptions)
+	h, err := newXsrqHost(local, &o.xsrqOptions)
 	if err != nil {
 		return err
 	}
 	defer h.close()
 	// Answers to an earlier life of this host must not come here.
-	c := &xsrqClient{h: h, o: o, service: answerServices | h.xrc.Incarnation(), remote: remote, out: out}
+	c := &xsrqClient{h: h, o: o, service: answerServices | h.Objects().Incarnation(), remote: remote, out: out}
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
@@ -105,11 +105,11 @@ func runXsrqPing(ctx context.Context, o *xsrqPingOptions, out *printer) error {
 
 // xsrqClient is a host with senders.
 type xsrqClient struct {
-	h       *fabricHost
+	h       *xsrqHost
 	o       *xsrqPingOptions
 	remote  netip.Addr
 	out     *printer
-	queues  []xrc.Answer // the server's queues
+	queues  []objects.Answer // the server's queues
 	senders []*sender
 	opened  int    // number of initiators opened
 	service uint64 // service id for answers
@@ -130,7 +130,7 @@ func (c *xsrqClient) begin(ctx context.Context) error {
 		c.senders = append(c.senders, s)
 	}
 	first := c.senders[0]
-	if _, err := first.Advertise(xrc.ServiceAttr{ID: c.service, Domain: first.dom, SRQ: first.srq}); err != nil {
+	if _, err := first.Advertise(objects.ServiceAttr{ID: c.service, Domain: first.dom, SRQ: first.srq}); err != nil {
 		return err
 	}
 	// This makes the connection, which then has the other questions, too.

@@ -97,7 +97,7 @@ func TestXsrqFailures(t *testing.T) {
 		status int
 		want   string
 	}{
-		{"ping -n 3", at, 1, "service 3: fabric: service: not found"},
+		{"ping -n 3", at, 1, "service 3: xrc: service: not-found"},
 		{"ping -n 2 -S 65", at, 1, "ping to queue"},
 		{"ping -a " + here.Next().String(), nobody, 1, errTimeout.Error()},
 		{"ping -a 127.0.0.1 -I 127.0.0.1", nil, 2, "the server is this host"},

@@ -7,8 +7,8 @@ import (
 	"sync"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	"github.com/rds-go/rds/transport/rdma/fabric"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/transport/xrc"
+	objects "github.com/rds-go/rds/xrc"
 )
 
 // servedQueue is a shared receive queue and the process that answers what comes
@@ -20,13 +20,13 @@ type servedQueue struct {
 	wg    sync.WaitGroup // repliers
 
 	mu        sync.Mutex
-	repliers  map[replierKey]*replier // guarded by mu
-	connected map[xrc.Ref]*replier    // guarded by mu; by initiator
-	stopper   *replier                // guarded by mu; who has told us to post no more, nil: nobody
-	held      []uint64                // guarded by mu; slots not posted because of that
-	messages  uint64                  // guarded by mu; that came
-	answered  uint64                  // guarded by mu; of them
-	dropped   uint64                  // guarded by mu; that were none, or could not be answered
+	repliers  map[replierKey]*replier  // guarded by mu
+	connected map[objects.Ref]*replier // guarded by mu; by initiator
+	stopper   *replier                 // guarded by mu; who has told us to post no more, nil: nobody
+	held      []uint64                 // guarded by mu; slots not posted because of that
+	messages  uint64                   // guarded by mu; that came
+	answered  uint64                   // guarded by mu; of them
+	dropped   uint64                   // guarded by mu; that were none, or could not be answered
 }
 
 // replierKey is whom answers go to.
@@ -36,7 +36,7 @@ type replierKey struct {
 }
 
 func newServedQueue(s *xsrqServer, index int, p *process) *servedQueue {
-	return &servedQueue{process: p, s: s, index: index, repliers: make(map[replierKey]*replier), connected: make(map[xrc.Ref]*replier)}
+	return &servedQueue{process: p, s: s, index: index, repliers: make(map[replierKey]*replier), connected: make(map[objects.Ref]*replier)}
 }
 
 // run serves until ctx ends.
@@ -44,7 +44,7 @@ func (q *servedQueue) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer q.wg.Wait()
 	defer cancel()
-	var list [64]fabric.Completion
+	var list [64]xrc.Completion
 	for {
 		n := q.cq.Poll(list[:])
 		for i := range list[:n] {
@@ -66,10 +66,10 @@ func (q *servedQueue) run(ctx context.Context) error {
 
 // completed takes the completion of an answer or of a receive. Receives are posted
 // again unless the queue is stopped.
-func (q *servedQueue) completed(ctx context.Context, c *fabric.Completion) error {
+func (q *servedQueue) completed(ctx context.Context, c *xrc.Completion) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.QP != (xrc.Ref{}) {
+	if c.QP != (objects.Ref{}) {
 		if c.Status == iwarp.Success {
 			q.answered++
 		} else {

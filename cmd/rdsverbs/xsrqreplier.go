@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	"github.com/rds-go/rds/transport/rdma/fabric"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 const (
@@ -24,11 +24,11 @@ const (
 type replier struct {
 	q   *servedQueue
 	key replierKey
-	mem *fabric.MR
+	mem *xrc.MR
 
-	ch      *fabric.Channel // guarded by q.mu; nil until connected
-	free    []int           // guarded by q.mu; slots of mem
-	waiting []outgoing      // guarded by q.mu; messages that wait for ch
+	ch      *xrc.Channel // guarded by q.mu; nil until connected
+	free    []int        // guarded by q.mu; slots of mem
+	waiting []outgoing   // guarded by q.mu; messages that wait for ch
 }
 
 // outgoing is an answer in a slot.
@@ -53,7 +53,7 @@ func newReplier(q *servedQueue, key replierKey) (*replier, error) {
 func (r *replier) run(ctx context.Context) {
 	q := r.q
 	step, cancel := context.WithTimeout(ctx, time.Duration(q.s.o.timeout))
-	ch, err := q.s.h.Connect(step, q.Session, fabric.ChannelAttr{PD: q.pd, CQ: q.cq, Local: q.s.h.addr, Remote: r.key.host,
+	ch, err := q.s.h.Connect(step, q.Session, xrc.ChannelAttr{PD: q.pd, CQ: q.cq, Local: q.s.h.addr, Remote: r.key.host,
 		Service: r.key.service, MaxSend: maxAnswers})
 	cancel()
 	if err == nil {

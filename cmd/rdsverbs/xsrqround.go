@@ -120,8 +120,8 @@ func (e playedEnd) String() string {
 
 // report prints what came of one round, or of two with queues stopped between.
 func (c *xsrqClient) report(before, after *round, err error) {
-	stats := c.h.Stats()
-	end := playedEnd{Type: "end", Queues: c.o.queues, Senders: c.o.senders, Size: int(c.o.size), TCP: stats.Links, Dials: stats.Dials,
+	stats := c.h.ChannelStats()
+	end := playedEnd{Type: "end", Queues: c.o.queues, Senders: c.o.senders, Size: int(c.o.size), TCP: stats.Links, Dials: stats.Connected,
 		RC: c.o.senders * c.o.queues,
 		// Theirs go one way: one for each sender and domain, one back for each queue.
 		XRC: c.opened + c.o.queues}

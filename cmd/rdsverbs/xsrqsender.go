@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	"github.com/rds-go/rds/transport/rdma/fabric"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/transport/xrc"
+	objects "github.com/rds-go/rds/xrc"
 )
 
 // errAnswer: what came is not the answer to what was sent.
@@ -24,14 +24,14 @@ type sender struct {
 	*process
 	c        *xsrqClient
 	index    int
-	mem      *fabric.MR                 // a ping for each queue
-	channels map[uint64]*fabric.Channel // channels by the tag of the server's domain
-	games    []game                     // one for each queue
+	mem      *xrc.MR                 // a ping for each queue
+	channels map[uint64]*xrc.Channel // channels by the tag of the server's domain
+	games    []game                  // one for each queue
 }
 
 // game is ping-pong with one queue.
 type game struct {
-	ch         *fabric.Channel
+	ch         *xrc.Channel
 	number     uint64 // number of pings so far
 	sending    bool   // the send of the last ping has not completed
 	unanswered bool   // the last ping has no answer
@@ -45,7 +45,7 @@ func newSender(c *xsrqClient, index, domain int) (*sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &sender{process: p, c: c, index: index, channels: make(map[uint64]*fabric.Channel), games: make([]game, n)}
+	s := &sender{process: p, c: c, index: index, channels: make(map[uint64]*xrc.Channel), games: make([]game, n)}
 	s.mem, err = s.pd.RegMR(make([]byte, n*size), 0, 0)
 	return s, err
 }
@@ -55,7 +55,7 @@ func (s *sender) connect(ctx context.Context, queue int) error {
 	ctx, cancel := s.c.step(ctx)
 	defer cancel()
 	service := s.c.o.service + uint64(queue)
-	ch, err := s.c.h.Connect(ctx, s.Session, fabric.ChannelAttr{PD: s.pd, CQ: s.cq, Local: s.c.h.addr, Remote: s.c.remote,
+	ch, err := s.c.h.Connect(ctx, s.Session, xrc.ChannelAttr{PD: s.pd, CQ: s.cq, Local: s.c.h.addr, Remote: s.c.remote,
 		Service: service, MaxSend: s.c.o.queues})
 	if err != nil {
 		return fmt.Errorf("service %d: %w", service, reason(ctx, err))
@@ -122,7 +122,7 @@ func (s *sender) play(ctx context.Context, r *round) error {
 			return err
 		}
 	}
-	var list [64]fabric.Completion
+	var list [64]xrc.Completion
 	for playing := r.last - r.first; playing > 0; {
 		n, err := s.next(ctx, list[:])
 		if err != nil {
@@ -151,7 +151,7 @@ func (s *sender) play(ctx context.Context, r *round) error {
 }
 
 // next waits for completions.
-func (s *sender) next(ctx context.Context, list []fabric.Completion) (int, error) {
+func (s *sender) next(ctx context.Context, list []xrc.Completion) (int, error) {
 	for {
 		if n := s.cq.Poll(list); n > 0 {
 			return n, nil
@@ -171,8 +171,8 @@ func (s *sender) next(ctx context.Context, list []fabric.Completion) (int, error
 
 // completed takes the completion of a ping or of an answer, and returns which queue
 // it is about.
-func (s *sender) completed(c *fabric.Completion, r *round) (queue int, err error) {
-	if c.QP != (xrc.Ref{}) {
+func (s *sender) completed(c *xrc.Completion, r *round) (queue int, err error) {
+	if c.QP != (objects.Ref{}) {
 		queue = int(c.ID)
 		s.games[queue].sending = false
 		if c.Status != iwarp.Success {

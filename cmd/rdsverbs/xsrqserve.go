@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/cli"
-	"github.com/rds-go/rds/xrc"
+	objects "github.com/rds-go/rds/xrc"
 )
 
 // xsrqServeOptions are the flags of the side that answers.
@@ -64,7 +64,7 @@ func runXsrqServe(ctx context.Context, o *xsrqServeOptions) error {
 
 // xsrqServer is a host with queues, each served by a goroutine.
 type xsrqServer struct {
-	h      *fabricHost
+	h      *xsrqHost
 	o      *xsrqServeOptions
 	out    *printer
 	queues []*servedQueue
@@ -83,7 +83,7 @@ func (l queueLine) String() string {
 }
 
 func newXsrqServer(addr netip.Addr, o *xsrqServeOptions, out *printer) (*xsrqServer, error) {
-	h, err := newFabricHost(addr, &o.xsrqOptions)
+	h, err := newXsrqHost(addr, &o.xsrqOptions)
 	if err != nil {
 		return nil, err
 	}
@@ -114,7 +114,7 @@ func (s *xsrqServer) begin() error {
 			return err
 		}
 		service := s.o.service + uint64(i)
-		if _, err := p.Advertise(xrc.ServiceAttr{ID: service, Domain: p.dom, SRQ: p.srq}); err != nil {
+		if _, err := p.Advertise(objects.ServiceAttr{ID: service, Domain: p.dom, SRQ: p.srq}); err != nil {
 			return err
 		}
 		s.queues = append(s.queues, newServedQueue(s, i, p))

@@ -10,7 +10,7 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/rdma"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // Guess is a read of one byte.
@@ -55,7 +55,7 @@ func wake(c chan struct{}) {
 // Run tries what next returns, in a window, until ctx ends. It fails if the host ends the
 // link or answers out of turn.
 func Run(ctx context.Context, port uint16, from, to netip.Addr, next func() Guess) (r Result, err error) {
-	t, err := rdma.New(rdma.Options{Port: port, EventLoops: 1, Operations: window})
+	t, err := xrc.New(xrc.Options{Port: port, EventLoops: 1, Operations: window})
 	if err != nil {
 		return r, err
 	}

@@ -52,7 +52,7 @@ var bans = []ban{
 	{pkgs: []string{"transport/iwarp"}, imports: []string{"/xrc"},
 		why: "XRC runs on iWARP, not the other way round"},
 	{pkgs: []string{"xrc"}, imports: []string{"/transport"},
-		why: "transport/rdma/fabric carries XRC on iWARP; the objects know no wire"},
+		why: "transport/xrc carries XRC on iWARP; the objects know no wire"},
 	{pkgs: []string{"conn"}, imports: []string{gnet, "net", "os", "unsafe", "reflect", unix}, allow: []string{"net/netip"}, deep: true,
 		why: "the core does no I/O: now and events in, actions out"},
 	{pkgs: []string{"conn"}, imports: []string{"syscall", "context"},

@@ -10,9 +10,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rds-go/rds/transport/choice"
-	"github.com/rds-go/rds/transport/rdma"
 	"github.com/rds-go/rds/transport/tcp"
 	"github.com/rds-go/rds/transport/transporttest"
+	"github.com/rds-go/rds/transport/xrc"
 )
 
 // gnet starts a worker pool when the program starts; only what comes later is ours.
@@ -43,9 +43,9 @@ func newTCP(t testing.TB) *tcp.Transport {
 	return tr
 }
 
-func newXRC(t testing.TB) *rdma.Transport {
+func newXRC(t testing.TB) *xrc.Transport {
 	t.Helper()
-	tr, err := rdma.New(rdma.Options{Port: port + 1})
+	tr, err := xrc.New(xrc.Options{Port: port + 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func newXRC(t testing.TB) *rdma.Transport {
 
 func newBoth(t testing.TB) *choice.Transport {
 	t.Helper()
-	return choice.New(choice.Options{Preferred: newXRC(t), Other: newTCP(t), Absent: rdma.Absent})
+	return choice.New(choice.Options{Preferred: newXRC(t), Other: newTCP(t), Absent: xrc.Absent})
 }
 
 // A choice keeps the contract, whatever the peer speaks.

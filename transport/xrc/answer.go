@@ -1,0 +1,52 @@
+package xrc
+
+import (
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// answer does what the peer asks for in a request, which came by m; nil: by a question.
+func (p *peer) answer(m *mux, request message) message {
+	switch r := request.(type) {
+	case *resolve:
+		a, status := p.t.objects.Lookup(r.service, p.remote)
+		return &resolved{id: r.id, service: r.service, status: status, queue: a}
+	case *connect:
+		return p.connect(m, r)
+	}
+	panic("xrc: an answer is asked for") // callers have looked at the type of the message
+}
+
+func (p *peer) connect(m *mux, r *connect) *connected {
+	refused := func(s objects.Status) *connected {
+		return &connected{id: r.id, status: s, initiator: r.initiator, incarnation: p.t.objects.Incarnation()}
+	}
+	if r.host != p.remote || r.incarnation != m.incarnation {
+		return refused(objects.StatusRejected) // the peer speaks for another host
+	}
+	from := objects.Peer{Host: p.remote, Incarnation: r.incarnation, QP: r.initiator}
+	from.QP.Kind = objects.KindInitiator
+	yes := &connected{id: r.id, initiator: r.initiator, incarnation: p.t.objects.Incarnation(), mtu: r.mtu, reads: r.reads}
+	if r.mode == modeResume {
+		psn, status := p.resume(m, from, r)
+		if status != objects.StatusFound {
+			return refused(status)
+		}
+		yes.psn, yes.target, yes.reused = psn, r.target, true
+		return yes
+	}
+	request := objects.ConnectRequest{From: from, Service: r.service, PSN: r.psn, MTU: int(r.mtu), RdAtomic: int(r.reads)}
+	if r.mode == modeJoin {
+		request.Join = r.target
+		request.Join.Kind = objects.KindTarget
+	}
+	reply, status := p.t.objects.Connect(request)
+	if status != objects.StatusFound {
+		return refused(status)
+	}
+	if err := p.carry(m, reply.Target, reply.Answer.Tag); err != nil {
+		return refused(objects.StatusNotReady)
+	}
+	yes.target, yes.psn, yes.mtu, yes.reads, yes.reused = reply.Target, reply.PSN, uint16(reply.MTU), uint8(reply.RdAtomic), reply.Reused
+	yes.queue = reply.Answer
+	return yes
+}

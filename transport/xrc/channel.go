@@ -1,0 +1,295 @@
+package xrc
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rds-go/rds/internal/fifo"
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// ChannelAttr describes a channel to be made.
+type ChannelAttr struct {
+	PD *PD // required: of the memory that is sent from and read into
+	CQ *CQ // required: where requests complete
+	// Local and Remote are the hosts. The zero local address is the first of
+	// Config.Addresses that fits.
+	Local, Remote netip.Addr
+	Service       uint64 // number by which a domain of the remote host is found
+	// MaxSend is how many requests may be outstanding: 1 to 1<<16, default 128.
+	MaxSend int
+	// Reads is how many reads and atomics may be under way at the target, to 255;
+	// the peer may allow fewer. 0 forbids them.
+	Reads int
+	// MTU in octets, 256 to 65535. Default 4096. It says nothing about messages.
+	MTU int
+	// OnQueueGone hears of shared receive queues of the remote host that are no
+	// more, whatever their domain. It must not block. nil: nobody does.
+	OnQueueGone func(srqn uint32)
+}
+
+// Channel is an initiator that is connected, or about to be connected again. All
+// methods may be called concurrently.
+type Channel struct {
+	t     *Transport
+	p     *peer
+	index uint32
+	attr  ChannelAttr
+	ini   *objects.Initiator
+	dead  chan struct{}      // closed when the state is channelDead
+	stop  context.CancelFunc // ends Connect
+
+	// Constant once connected.
+	ref    objects.Ref
+	target objects.Ref
+	psn    uint32
+	answer objects.Answer
+	depth  int
+
+	mu        sync.Mutex
+	state     channelState       // guarded by mu
+	destroyed bool               // guarded by mu: completions are for nobody
+	mux       *mux               // guarded by mu; nil but in channelReady
+	why       error              // guarded by mu; of channelDead
+	works     []work             // guarded by mu, but for those that start uses
+	free      []uint32           // guarded by mu
+	waiting   fifo.Queue[uint32] // guarded by mu; in the order of posting
+	started   int                // guarded by mu; requests that are with the connection
+	reads     int                // guarded by mu; reads among started
+	posted    uint64             // guarded by mu; requests ever
+	starting  bool               // guarded by mu; somebody is in run
+	again     bool               // guarded by mu; whoever is in run has to look once more
+
+	starvedBy *mux // the link that has the channel in starved; guarded by the link's mu
+
+	batch []iwarp.WorkRequest // scratch of whoever is in run
+	slots []uint32
+}
+
+// channelState is that of a Channel.
+//
+//	connecting ──▶ ready ◀──▶ suspended
+//	     └───────────┴────────────┴──────▶ dead
+type channelState uint8
+
+const (
+	channelConnecting channelState = iota
+	channelReady
+	channelSuspended
+	channelDead
+)
+
+// Connect makes an initiator of the session and connects it to a target in the
+// domain of a service, which the peer's fabric finds or makes; nobody else has a
+// part in it. It takes no longer than ctx. A refusal is a *StatusError.
+//
+// The channel ends with the session, or by Close.
+func (t *Transport) Connect(ctx context.Context, s *objects.Session, a ChannelAttr) (*Channel, error) {
+	def(&a.MaxSend, 128)
+	def(&a.MTU, 4096)
+	switch {
+	case a.PD == nil || a.CQ == nil || a.PD.t != t || a.CQ.t != t:
+		return nil, ErrForeign
+	case a.MaxSend < 1 || a.MaxSend > 1<<16, a.Reads < 0 || a.Reads > 255, a.MTU < 256 || a.MTU > 65535:
+		return nil, ErrRequest
+	}
+	ini, err := s.CreateInitiator(objects.InitiatorAttr{PD: a.PD.xrc, SendCQ: a.CQ.xrc, Caps: objects.Caps{MaxSend: a.MaxSend}})
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	ch := &Channel{t: t, stop: stop, attr: a, ini: ini, ref: ini.Ref(), dead: make(chan struct{}), works: make([]work, a.MaxSend)}
+	for i := range a.MaxSend {
+		ch.free = append(ch.free, uint32(a.MaxSend-1-i))
+	}
+	fail := func(err error) (*Channel, error) {
+		ch.die(err)
+		ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
+		defer cancel()
+		_ = ini.Destroy(ctx) // if Destroy fails the end of the session destroys the initiator
+		t.mu.Lock()
+		if t.inis[ch.ref.Number] == ch {
+			delete(t.inis, ch.ref.Number)
+		}
+		t.mu.Unlock()
+		return nil, err
+	}
+	if ch.p, err = t.peer(t.between(a.Local, a.Remote)); err != nil {
+		return fail(err)
+	}
+	defer t.leave(ch.p)
+	ch.p.connects(1)
+	defer ch.p.connects(-1)
+	ch.p.mu.Lock()
+	ch.p.lastChannel++
+	if ch.p.lastChannel == controlIndex {
+		ch.p.lastChannel = 0
+	}
+	ch.index = ch.p.lastChannel
+	ch.p.channels[ch.index] = ch
+	ch.p.mu.Unlock()
+	ch.p.want()
+	t.mu.Lock()
+	t.inis[ch.ref.Number] = ch
+	t.mu.Unlock()
+	if ini.State() == objects.StateError {
+		return fail(ErrClosed) // the session has ended, and the channel has not heard yet
+	}
+	for {
+		switch err := ch.connect(ctx); {
+		case err == nil:
+			return ch, nil
+		case !errors.Is(err, errNotReady):
+			return fail(err)
+		}
+		wait, err := ini.Restart()
+		if err != nil {
+			return fail(err)
+		}
+		ch.mu.Lock()
+		ch.ref = ini.Ref()
+		ch.mu.Unlock()
+		pause := time.NewTimer(wait)
+		select {
+		case <-pause.C:
+		case <-ch.dead:
+		case <-ctx.Done():
+			pause.Stop()
+			return fail(ctx.Err())
+		}
+	}
+}
+
+var errNotReady = &StatusError{objects.StatusNotReady}
+
+// Is makes all refusals with one status the same.
+func (e *StatusError) Is(err error) bool {
+	o, ok := err.(*StatusError)
+	return ok && o.Status == e.Status
+}
+
+// connect makes one attempt.
+func (ch *Channel) connect(ctx context.Context) error {
+	c := connect{mode: modeNew, host: ch.p.local, incarnation: ch.t.objects.Incarnation(), initiator: ch.ref,
+		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), psn: ch.ref.Generation & maxNumber, service: ch.attr.Service}
+	answer, m, err := ch.p.call(ctx, &c)
+	if err != nil {
+		return err
+	}
+	a, ok := answer.(*connected)
+	switch {
+	case !ok || a.initiator != c.initiator:
+		return errRecord
+	case a.status != objects.StatusFound:
+		return &StatusError{a.status}
+	}
+	ch.psn, ch.depth = c.psn, min(int(a.reads), ch.attr.Reads)
+	ch.target, ch.answer = a.target, a.queue
+	ch.target.Kind = objects.KindTarget
+	if err := raise(ch.ini, ch.p.remote, a.target.Number, int(a.mtu), a.psn, ch.psn, ch.depth); err != nil {
+		return err
+	}
+	if err := ch.ini.Identify(ch.from(m)); err != nil {
+		return err
+	}
+	if err := ch.ini.Attach(&bearer{ch}); err != nil {
+		return err
+	}
+	ch.activate(m)
+	if ch.p.hasEnded(ch.target) {
+		ch.t.objects.PeerGone(ch.p.remote, ch.target)
+	}
+	return nil
+}
+
+// from names the target at the other end of m.
+func (ch *Channel) from(m *mux) objects.Peer {
+	return objects.Peer{Host: ch.p.remote, Incarnation: m.incarnation, QP: ch.target}
+}
+
+// Ref names the initiator.
+func (ch *Channel) Ref() objects.Ref {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.ref
+}
+
+// Target names the target at the other end.
+func (ch *Channel) Target() objects.Ref { return ch.target }
+
+// Queue is the shared receive queue behind the service, zero if it has none.
+func (ch *Channel) Queue() objects.Answer { return ch.answer }
+
+// Reads is how many reads and atomics may be under way.
+func (ch *Channel) Reads() int { return ch.depth }
+
+// Initiator is the object of package xrc.
+func (ch *Channel) Initiator() *objects.Initiator { return ch.ini }
+
+// Join asks for one more service behind the same target, which must be of its
+// domain: a *StatusError with NotReady if it is not, or the target is gone.
+func (ch *Channel) Join(ctx context.Context, service uint64) (objects.Answer, error) {
+	answer, _, err := ch.p.call(ctx, &connect{mode: modeJoin, host: ch.p.local, incarnation: ch.t.objects.Incarnation(), initiator: ch.Ref(),
+		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), psn: ch.psn, service: service, target: ch.target})
+	if err != nil {
+		return objects.Answer{}, err
+	}
+	a, ok := answer.(*connected)
+	switch {
+	case !ok:
+		return objects.Answer{}, errRecord
+	case a.status != objects.StatusFound:
+		return objects.Answer{}, &StatusError{a.status}
+	}
+	return a.queue, nil
+}
+
+// Close destroys the initiator; the peer's target ends with it. Requests that are
+// outstanding vanish. It waits for the session's events of the initiator to be
+// acknowledged.
+func (ch *Channel) Close(ctx context.Context) error { return ch.ini.Destroy(ctx) }
+
+// Done is closed when the channel is of no more use: Err says why.
+func (ch *Channel) Done() <-chan struct{} { return ch.dead }
+
+// Err is why the channel ended, nil if it has not.
+func (ch *Channel) Err() error {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.why
+}
+
+// connecting tells whether the peer may have a target that we do not know of.
+func (ch *Channel) connecting() (objects.Ref, bool) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.ref, ch.state == channelConnecting
+}
+
+// queuesGone tells channels of the peer's queues that are no more.
+func (p *peer) queuesGone(list []uint32) {
+	for _, ch := range p.allChannels() {
+		if hear := ch.attr.OnQueueGone; hear != nil {
+			for _, n := range slices.Compact(list) {
+				hear(n)
+			}
+		}
+	}
+}
+
+// bearer is how the fabric carries an initiator, as objects.Connection.
+type bearer struct{ ch *Channel }
+
+// Close is the end of the initiator: the target hears of it.
+func (b *bearer) Close(cause error) {
+	if tellPeer(cause) {
+		b.ch.p.announce(b.ch.Ref())
+	}
+	b.ch.die(cause)
+}

@@ -1,0 +1,91 @@
+package xrc
+
+import (
+	"runtime"
+	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// bench is a stream of messages of one size from one process to another.
+type bench struct {
+	client, server *app
+	ch             *Channel
+	srq            *objects.SRQ
+	m, src         *MR
+	size           int
+	sends, takes   [64]Completion
+}
+
+func newBench(t testing.TB, size int) *bench {
+	n := newNet(t, hostOptions{fabric: Options{CRC: CRCOff}})
+	a, b := n.host(1), n.host(2)
+	x := &bench{client: a.app(""), server: b.app(""), size: size}
+	x.srq, x.m = x.server.serve(7, 512, size)
+	x.ch = x.client.connect(2, 7)
+	x.src = x.client.region(size, 0)
+	return x
+}
+
+// run keeps up to window messages under way.
+func (x *bench) run(t testing.TB, n, window int) {
+	w := iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: x.ch.Queue().SRQN, SGE: []iwarp.SGE{x.src.SGE(0, x.size)}}
+	piece := make([]objects.SGE, 1)
+	again := []objects.Receive{{SGE: piece}}
+	for sent, done, taken := 0, 0, 0; done < n || taken < n; {
+		idle := true
+		for sent < n && sent-done < window {
+			if _, err := x.ch.PostSend(w); err != nil {
+				t.Fatal(err)
+			}
+			sent++
+			idle = false
+		}
+		k := x.server.cq.Poll(x.takes[:])
+		for _, c := range x.takes[:k] {
+			piece[0] = x.m.Receive(int(c.ID)*x.size, x.size)
+			again[0].ID = c.ID
+			if _, err := x.srq.PostReceive(again...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		taken += k
+		j := x.client.cq.Poll(x.sends[:])
+		for i := range x.sends[:j] {
+			if x.sends[i].Status != iwarp.Success {
+				t.Fatalf("%+v", x.sends[i])
+			}
+		}
+		done += j
+		if idle && j+k == 0 {
+			runtime.Gosched()
+		}
+	}
+}
+
+func BenchmarkSend(b *testing.B) {
+	for _, size := range []int{64, 64 << 10} {
+		name := map[int]string{64: "64B", 64 << 10: "64KiB"}[size]
+		b.Run(name, func(b *testing.B) {
+			x := newBench(b, size)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			b.ResetTimer()
+			x.run(b, b.N, 256)
+		})
+	}
+}
+
+// A message costs no allocation on either side once all has its size.
+func TestMessagesDoNotAllocate(t *testing.T) {
+	if raced {
+		t.Skip("the race detector allocates: run without -race")
+	}
+	x := newBench(t, 64)
+	x.run(t, 2000, 256)
+	const each = 500
+	if got := testing.AllocsPerRun(10, func() { x.run(t, each, 256) }); got/each > 0.1 {
+		t.Errorf("%.2f allocations for a message", got/each)
+	}
+}

@@ -1,0 +1,371 @@
+package xrc
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// Senders come, send and die, and connections are lost at any moment: when all are
+// gone nothing is left on either side.
+func TestXRCREQ34NothingPilesUpOnTheWire(t *testing.T) {
+	t.Parallel()
+	const cycles = 300
+	n := newNet(t, hostOptions{fabric: Options{Interval: 20 * time.Millisecond},
+		xrc: objects.Config{Grace: 300 * time.Millisecond}})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	srq, m := server.serve(7, 64, 100)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	ctx, cancel := context.WithCancel(t.Context()) // the cycles take as long as they take
+	var wg sync.WaitGroup
+	wg.Go(func() { // the server takes messages, and lets go of targets that have ended
+		var list [16]Completion
+		for server.cq.Wait(ctx) == nil {
+			for _, c := range list[:server.cq.Poll(list[:])] {
+				if _, err := srq.PostReceive(objects.Receive{ID: c.ID, SGE: []objects.SGE{m.Receive(int(c.ID)*100, 100)}}); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	wg.Go(func() {
+		for {
+			e, err := server.NextEvent(ctx)
+			if err != nil {
+				return
+			}
+			_ = server.Ack(e)
+			if e.Kind == objects.EventLastWQE {
+				if err := server.Unregister(ctx, server.dom, e.Object.Number); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+	for i := range cycles {
+		client := a.app("")
+		ch, err := a.Connect(within(t), client.Session, ChannelAttr{PD: client.pd, CQ: client.cq, Remote: b.addr, Service: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range rnd.IntN(4) {
+			client.send(ch, aMessage(ch, 1))
+		}
+		if i%10 == 0 {
+			a.cut()
+		}
+		if rnd.IntN(2) == 0 {
+			_ = client.cq.Poll(make([]Completion, 4))
+		}
+		if err := client.Session.Close(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	a.cut()
+	n.until("nothing is left", func() bool {
+		x, y := a.objects.Stats(), b.objects.Stats()
+		return x.Initiators+x.Hosts+y.TotalTargets()+y.Suspended+y.Hosts+a.connections()+b.connections()+a.ChannelStats().Peers+b.ChannelStats().Peers == 0
+	})
+	cancel()
+	wg.Wait()
+	if x, y := a.objects.Stats(), b.objects.Stats(); x.Leaks+y.Leaks != 0 || x.Sessions != 1 || y.Domains != 2 {
+		t.Errorf("%+v, %+v", x, y)
+	}
+}
+
+// Several processes on each side send to several queues of the other, slow ones
+// among them, while connections are lost: each queue gets the messages of each
+// sender once and in order.
+func TestManyChannelsAcrossLostConnections(t *testing.T) {
+	t.Parallel()
+	const senders, queues, each = 3, 3, 250
+	n := newNet(t, hostOptions{fabric: Options{MaxSend: 64}})
+	hosts := [2]*host{n.host(1), n.host(2)}
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	for side, h := range hosts {
+		var srqns [queues]uint32
+		job := []string{"many-a", "many-b"}[side]
+		for q := range queues {
+			server := h.app(job)
+			srq, m := server.serve(uint64(q+1), 4*(q+1), 8)
+			srqns[q], _ = srq.Number()
+			wg.Go(func() { server.expect(srq, m, senders, each) })
+		}
+		for s := range senders {
+			client := hosts[1-side].app("")
+			ch := client.connect(byte(side+1), 1)
+			wg.Go(func() { client.scatter(ch, uint32(s), srqns[:], each) })
+		}
+	}
+	var cutter sync.WaitGroup
+	cutter.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for i := range 80 {
+			select {
+			case <-tick.C:
+				hosts[i%2].cut()
+			case <-stop:
+				return
+			}
+		}
+	})
+	wg.Wait()
+	close(stop)
+	cutter.Wait()
+	t.Logf("%+v", hosts[0].ChannelStats())
+}
+
+// expect takes each messages from each of the senders.
+func (a *app) expect(srq *objects.SRQ, m *MR, senders, each int) {
+	next := make([]uint32, senders)
+	for range senders * each {
+		c := a.next()
+		b := m.Bytes()[c.ID*8:]
+		from, i := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
+		if c.Status != iwarp.Success || i != next[from] {
+			a.h.n.Errorf("%+v: message %d of %d, want %d", c, i, from, next[from])
+			return
+		}
+		next[from]++
+		if _, err := srq.PostReceive(objects.Receive{ID: c.ID, SGE: []objects.SGE{m.Receive(int(c.ID)*8, 8)}}); err != nil {
+			a.h.n.Error(err)
+			return
+		}
+	}
+}
+
+// scatter sends each messages to each queue.
+func (a *app) scatter(ch *Channel, from uint32, srqns []uint32, each int) {
+	open := 0
+	for i := range each {
+		var b [8]byte
+		binary.BigEndian.PutUint32(b[:], from)
+		binary.BigEndian.PutUint32(b[4:], uint32(i))
+		for _, q := range srqns {
+			for ; open == 100; open-- {
+				a.want(1, iwarp.Success, iwarp.OpSend)
+			}
+			a.send(ch, iwarp.WorkRequest{ID: 1, Flags: iwarp.Signaled, Queue: q, Inline: b[:]})
+			open++
+		}
+	}
+	for ; open > 0; open-- {
+		a.want(1, iwarp.Success, iwarp.OpSend)
+	}
+}
+
+// A message and the Writes it builds on are one: after a lost connection it is not
+// there without them.
+func TestMessagesWithWritesAreNotSentAgain(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{fabric: Options{}})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	server.serve(7, 1000, 8)
+	memory := server.region(8, mr.RemoteWrite|mr.LocalWrite)
+	client := a.app("")
+	ch := client.connect(2, 7)
+	if _, err := ch.PostSend(iwarp.WorkRequest{Queue: ch.Queue().SRQN, Writes: 1}); !errors.Is(err, ErrRequest) {
+		t.Error("a message without its Write:", err)
+	}
+	delivered := 0
+	for i := range 300 {
+		client.send(ch, iwarp.WorkRequest{ID: 1, Op: iwarp.OpWrite, RemoteKey: memory.Key(), Inline: []byte("xyz")},
+			iwarp.WorkRequest{ID: 2, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, Writes: 1})
+		if i%30 == 5 {
+			a.cut()
+		}
+		for {
+			c := client.next()
+			if c.Status == iwarp.Success {
+				delivered++
+			} else if c.Status != iwarp.Flushed {
+				t.Fatalf("%+v", c)
+			}
+			if c.ID == 2 {
+				break
+			}
+		}
+	}
+	var list [16]Completion
+	came := 0
+	for k := server.cq.Poll(list[:]); k > 0; k = server.cq.Poll(list[:]) {
+		came += k
+	}
+	if came != delivered {
+		t.Errorf("%d came, %d completed so", came, delivered)
+	}
+}
+
+// What the channel does not take it says so, and takes later.
+func TestChannelLimits(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	srq, m := server.serve(7, 0, 8)
+	client := a.app("")
+	ch, err := a.Connect(within(t), client.Session, ChannelAttr{PD: client.pd, CQ: client.cq, Remote: b.addr, Service: 7, MaxSend: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 8 {
+		client.send(ch, aMessage(ch, uint64(i)))
+	}
+	if _, err := ch.PostSend(aMessage(ch, 8)); !errors.Is(err, ErrFull) {
+		t.Error(err)
+	}
+	foreign := server.region(8, 0)
+	for name, w := range map[string]iwarp.WorkRequest{
+		"no queue":       {Inline: []byte("x")},
+		"control queue":  {Queue: controlQueue},
+		"foreign memory": {Queue: 0x100, SGE: []iwarp.SGE{foreign.SGE(0, 8)}},
+		"long inline":    {Queue: 0x100, Inline: make([]byte, 129)},
+		"unknown":        {Op: iwarp.OpReceive},
+	} {
+		if _, err := ch.PostSend(w); err == nil || errors.Is(err, ErrFull) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for i := range 8 {
+		if _, err := srq.PostReceive(objects.Receive{ID: uint64(i), SGE: []objects.SGE{m.Receive(0, 1)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := srq.PostReceive(objects.Receive{SGE: []objects.SGE{{Key: 0x4711, Len: 8}}}); !errors.Is(err, ErrForeign) {
+		t.Error(err)
+	}
+	for i := range 8 {
+		client.want(uint64(i), iwarp.RemoteInvalid, iwarp.OpSend) // too long for it
+		_ = i
+	}
+}
+
+// Queues that nobody gives memory to hold up neither messages to others on the same
+// channel nor other channels.
+func TestDryQueuesStopNobodyElse(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{fabric: Options{MaxSend: 64}})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	var dry []uint32
+	for i := range 5 {
+		srq, _ := server.serve(uint64(100+i), 0, 8)
+		num, _ := srq.Number()
+		dry = append(dry, num)
+	}
+	_, _ = server.serve(7, 300, 8)
+	first, second := a.app(""), a.app("")
+	ch := first.connect(2, 7)
+	for i := range 250 {
+		first.send(ch, iwarp.WorkRequest{ID: 1, Queue: dry[i%len(dry)]})
+	}
+	other := second.connect(2, 7)
+	for i := range 100 {
+		first.send(ch, iwarp.WorkRequest{ID: 2, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
+		second.send(other, iwarp.WorkRequest{ID: 3, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
+		first.want(2, iwarp.Success, iwarp.OpSend)
+		second.want(3, iwarp.Success, iwarp.OpSend)
+		if i == 50 {
+			a.cut()
+		}
+	}
+}
+
+// A process that sends to queues there are not hurts nobody else.
+func TestXRCREQ38WrongQueuesByTheThousandOnTheWire(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	server.serve(7, 200, 64)
+	rogue, good := a.app(""), a.app("")
+	bad, ch := rogue.connect(2, 7), good.connect(2, 7)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		open := 0
+		for i := range 10_000 {
+			for ; open == 400; open-- {
+				rogue.want(1, iwarp.RemoteInvalidRD, iwarp.OpSend)
+			}
+			rogue.send(bad, iwarp.WorkRequest{ID: 1, Queue: 0x1000 + uint32(i)})
+			open++
+		}
+		for ; open > 0; open-- {
+			rogue.want(1, iwarp.RemoteInvalidRD, iwarp.OpSend)
+		}
+	})
+	for range 200 {
+		good.send(ch, aMessage(ch, 2))
+		good.want(2, iwarp.Success, iwarp.OpSend)
+	}
+	wg.Wait()
+	if a.dials.Load() != 1 {
+		t.Error("the connection was lost")
+	}
+}
+
+// A fabric ends while everything is going on: nothing hangs, and whoever waits
+// hears of it.
+func TestCloseInTheMiddle(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		n := newNet(t, hostOptions{})
+		a, b := n.host(1), n.host(2)
+		server := b.app("")
+		server.serve(7, 500, 64)
+		var wg sync.WaitGroup
+		var ready sync.WaitGroup
+		for range 8 {
+			client := a.app("")
+			ready.Add(1)
+			wg.Go(func() {
+				var once sync.Once
+				for {
+					ch, err := a.Connect(within(t), client.Session, ChannelAttr{PD: client.pd, CQ: client.cq, Remote: b.addr, Service: 7})
+					once.Do(ready.Done)
+					if err != nil {
+						return
+					}
+					for range 20 {
+						if _, err := ch.PostSend(aMessage(ch, 1)); err != nil {
+							return
+						}
+					}
+					for range 20 {
+						if client.next().Status != iwarp.Success {
+							return
+						}
+					}
+					if err := ch.Close(within(t)); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		ready.Wait()
+		if err := a.Transport.Close(); err != nil {
+			t.Error(err)
+		}
+		wg.Wait()
+		if err := a.Transport.Close(); err != nil {
+			t.Error(err)
+		}
+		a.dead = true
+		_ = a.objects.Close()
+		_ = a.dev.Close()
+	}
+}

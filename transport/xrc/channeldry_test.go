@@ -1,0 +1,38 @@
+package xrc
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// A channel that has more for each of many dry queues than the connection may carry
+// still reaches the others. It once looked past eight such queues only, and once eleven
+// of them had all places.
+func TestManyDryQueuesHoldUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a, b := n.host(1), n.host(2)
+	server, client := b.app("many-dry"), a.app("")
+	const dry, each = 40, 200
+	var queues []uint32
+	for i := range dry {
+		srq, _ := server.serve(uint64(100+i), 0, 8)
+		number, _ := srq.Number()
+		queues = append(queues, number)
+	}
+	server.serve(7, 16, 8)
+	ch, err := a.Connect(within(t), client.Session, ChannelAttr{PD: client.pd, CQ: client.cq, Remote: n.addr(2), Service: 7, MaxSend: 8192})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, q := range queues {
+		client.send(ch, slices.Repeat([]iwarp.WorkRequest{{ID: 1, Flags: iwarp.Signaled, Queue: q}}, each)...)
+	}
+	for i := range 16 {
+		id := uint64(1000 + i)
+		client.send(ch, iwarp.WorkRequest{ID: id, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
+		client.want(id, iwarp.Success, iwarp.OpSend)
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package xrc
+
+const raced = false

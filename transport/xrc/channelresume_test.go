@@ -1,0 +1,174 @@
+package xrc
+
+import (
+	"encoding/binary"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+var errCut = errors.New("cut by the test")
+
+// cut loses all connections of a host.
+func (h *host) cut() {
+	for _, p := range h.allPeers() {
+		p.mu.Lock()
+		m := p.mux
+		p.mu.Unlock()
+		if m != nil {
+			m.end(errCut)
+		}
+	}
+}
+
+// drain takes n messages of a queue, each of which must be the next number of its
+// sender, and posts their memory again. It reports the first that is not.
+func (a *app) drain(srq *objects.SRQ, m *MR, size, n int) error {
+	next := map[uint32]uint32{}
+	var list [16]Completion
+	for got := 0; got < n; {
+		k := a.cq.Poll(list[:])
+		if k == 0 {
+			if err := a.cq.Wait(within(a.h.n)); err != nil {
+				return err
+			}
+		}
+		for _, c := range list[:k] {
+			b := m.Bytes()[int(c.ID)*size:]
+			from, i := binary.BigEndian.Uint32(b), binary.BigEndian.Uint32(b[4:])
+			if c.Status != iwarp.Success || i != next[from] {
+				return errors.New("message lost, doubled or out of order")
+			}
+			next[from]++
+			if _, err := srq.PostReceive(objects.Receive{ID: c.ID, SGE: []objects.SGE{m.Receive(int(c.ID)*size, size)}}); err != nil {
+				return err
+			}
+			got++
+		}
+	}
+	return nil
+}
+
+// stream sends numbered messages and keeps as many under way as the channel takes.
+func (a *app) stream(ch *Channel, from uint32, n int, each func(i int)) {
+	t := a.h.n
+	t.Helper()
+	open := 0
+	finish := func() {
+		if c := a.next(); c.Status != iwarp.Success {
+			t.Fatalf("%+v", c)
+		}
+		open--
+	}
+	for i := range n {
+		var b [100]byte
+		binary.BigEndian.PutUint32(b[:], from)
+		binary.BigEndian.PutUint32(b[4:], uint32(i))
+		for open == 200 {
+			finish()
+		}
+		a.send(ch, iwarp.WorkRequest{ID: uint64(i), Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, Inline: b[:]})
+		open++
+		each(i)
+	}
+	for open > 0 {
+		finish()
+	}
+}
+
+func TestXRCREQ37EveryMessageOnceAcrossLostConnectionsOnTheWire(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	srq, m := server.serve(7, 64, 128)
+	client := a.app("")
+	ch := client.connect(2, 7)
+	const messages, cuts = 6000, 12
+	done := make(chan error, 1)
+	go func() { done <- server.drain(srq, m, 128, messages) }()
+	client.stream(ch, 1, messages, func(i int) {
+		if i%(messages/cuts) == 50 {
+			if i/(messages/cuts)%2 == 0 {
+				a.cut()
+			} else {
+				b.cut()
+			}
+		}
+	})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	s := a.ChannelStats()
+	t.Logf("%+v", s)
+	if s.Resumed == 0 {
+		t.Errorf("nothing was resumed: %+v", s)
+	}
+	if b.allTargets() != 1 || b.objects.Stats().Targets[objects.StateError] != 0 {
+		t.Errorf("%+v", b.objects.Stats())
+	}
+}
+
+// What is no message is not repeated: it completes as lost with the connection.
+func TestWritesAreNeverRepeated(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	server.serve(7, 4, 64)
+	word := server.region(8, mr.RemoteAtomic|mr.LocalWrite)
+	client := a.app("")
+	ch := client.connect(2, 7)
+	result := client.region(8, mr.LocalWrite)
+	add := iwarp.WorkRequest{Op: iwarp.OpFetchAdd, Flags: iwarp.Signaled, SGE: []iwarp.SGE{result.SGE(0, 8)}, RemoteKey: word.Key(), Add: 1}
+	succeeded, lost := 0, 0
+	for i := range 200 {
+		client.send(ch, add)
+		if i%20 == 3 {
+			a.cut()
+		}
+		switch c := client.next(); c.Status {
+		case iwarp.Success:
+			succeeded++
+		case iwarp.Flushed:
+			lost++
+		default:
+			t.Fatalf("%+v", c)
+		}
+	}
+	if err := word.Dereg(within(t)); err != nil {
+		t.Fatal(err)
+	}
+	got := int(binary.NativeEndian.Uint64(word.Bytes()))
+	if got < succeeded || got > succeeded+lost {
+		t.Errorf("%d happened; %d succeeded, %d were lost", got, succeeded, lost)
+	}
+	t.Logf("%d happened; %d succeeded, %d were lost", got, succeeded, lost)
+}
+
+func TestXRCREQ37WhatEndsASuspendedQueuePairOnTheWire(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{xrc: objects.Config{Grace: 300 * time.Millisecond}, fabric: Options{}})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	server.serve(7, 4, 64)
+	client := a.app("")
+	ch := client.connect(2, 7)
+	b.kill() // as a host that has lost its power
+	client.send(ch, iwarp.WorkRequest{ID: 5, Queue: ch.Queue().SRQN, Inline: []byte("into the dark")})
+	client.want(5, iwarp.Flushed, 0)
+	if e := client.event(); e.Kind != objects.EventQPFatal || e.Object != ch.Ref() {
+		t.Errorf("%+v", e)
+	}
+	if !errors.Is(ch.Err(), objects.ErrGrace) {
+		t.Error(ch.Err())
+	}
+	n.until("the host is forgotten", func() bool { return client.Initiator(ch).State() == objects.StateError })
+}
+
+// Initiator spares tests the way.
+func (a *app) Initiator(ch *Channel) *objects.Initiator { return ch.Initiator() }

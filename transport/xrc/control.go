@@ -1,0 +1,374 @@
+package xrc
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+const (
+	controlQueue    = 1    // number of the queue, one of those that package xrc reserves
+	controlLen      = 4096 // octets of a message
+	controlSends    = 8    // messages under way
+	controlReceives = 32
+	maxCalls        = 32           // questions without an answer, of each side
+	maxAnswers      = 4 * maxCalls // answers that wait to be sent
+	controlIndex    = 1<<32 - 1    // stands for the control queue in ids of work requests, in the place of a channel's index
+)
+
+// control is the part of a mux by which the two transports talk: messages of their own to a
+// queue of their own. No answer is waited for by who reads, so that two sides that ask each
+// other much never wait for each other. The queue, and the goroutines that take and send
+// messages, are made when a link has its first one: most have none.
+type control struct {
+	m      *mux
+	cq     *iwarp.CQ
+	memory *iwarp.MR     // receives, then sends
+	slots  chan uint32   // slots of sends that are free
+	window chan struct{} // taken by questions without an answer
+	wake   chan struct{} // cap 1: has the sender of control messages look again
+	said   chan struct{} // closed when the peer has our bye
+	srq    atomic.Pointer[iwarp.SRQ]
+
+	mu      sync.Mutex
+	opened  bool                   // guarded by mu
+	failed  error                  // guarded by mu: why the queue could not be made, or the link has ended
+	nextID  uint32                 // guarded by mu
+	calls   map[uint32]chan answer // guarded by mu
+	out     []outgoing             // guarded by mu: questions and answers, in the order of their turns
+	answers int                    // guarded by mu: answers among out
+	closed  []uint32               // guarded by mu: queues to be announced
+	asked   time.Time              // guarded by mu: since when the peer owes a recordMissing; zero if it does not
+	leaving bool                   // guarded by mu: say bye
+	byeSlot uint32                 // guarded by mu: slot of the bye plus 1
+}
+
+type outgoing struct {
+	b      []byte
+	answer bool
+}
+
+// answer is what an answer may be: either.
+type answer struct {
+	setup  message
+	record *record
+}
+
+// queue is the control queue, which is made when it is first needed; nil if the link ends.
+func (c *control) queue() *iwarp.SRQ {
+	if q := c.srq.Load(); q != nil {
+		return q
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.opened && c.failed == nil {
+		c.opened = true
+		if c.failed = c.openLocked(); c.failed == nil {
+			c.m.wg.Go(c.listen)
+			c.m.wg.Go(c.talk)
+		}
+	}
+	if c.failed != nil {
+		return nil
+	}
+	return c.srq.Load()
+}
+
+func (c *control) openLocked() (err error) {
+	t := c.m.t
+	c.slots, c.window, c.wake = make(chan uint32, controlSends), make(chan struct{}, maxCalls), make(chan struct{}, 1)
+	c.calls = make(map[uint32]chan answer)
+	if c.said == nil {
+		c.said = make(chan struct{})
+	}
+	if c.cq, err = t.dev.CreateCQ(controlReceives); err != nil {
+		return err
+	}
+	srq, err := t.pd.CreateSRQ(iwarp.SRQConfig{Number: controlQueue, CQ: c.cq, MaxReceive: controlReceives})
+	if err != nil {
+		return err
+	}
+	c.srq.Store(srq)
+	if c.memory, err = t.memory((controlReceives + controlSends) * controlLen); err != nil {
+		return err
+	}
+	for i := range uint32(controlReceives) {
+		if err := c.receive(i); err != nil {
+			return err
+		}
+	}
+	for i := range uint32(controlSends) {
+		c.slots <- i
+	}
+	return nil
+}
+
+// stop follows the end of the queue pair: the queue is not made any more.
+func (c *control) stop() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failed == nil {
+		c.failed = errLost
+	}
+}
+
+// release gives back what the queue has.
+func (c *control) release() {
+	if srq := c.srq.Load(); srq != nil {
+		_ = srq.Close()
+	}
+	if c.cq != nil {
+		_ = c.cq.Close()
+	}
+	deregister(c.memory)
+}
+
+// receive posts the memory of one message.
+func (c *control) receive(i uint32) error {
+	_, err := c.srq.Load().PostReceive(iwarp.ReceiveRequest{ID: uint64(i), SGE: []iwarp.SGE{c.memory.SGE(int(i)*controlLen, controlLen)}})
+	return err
+}
+
+// listen takes the peer's messages until the connection ends, from when channels use it on.
+func (c *control) listen() {
+	select {
+	case <-c.m.used:
+	case <-c.m.l.qp.Done():
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	c.m.wg.Go(func() { <-c.m.l.qp.Done(); cancel() })
+	var list [controlReceives]iwarp.Completion
+	for {
+		err := c.cq.Wait(ctx)
+		n := c.cq.Poll(list[:]) // completions that came before the end was heard
+		if n == 0 && err != nil {
+			return
+		}
+		for _, e := range list[:n] {
+			if e.Status != iwarp.Success {
+				continue
+			}
+			b := c.memory.Bytes()[int(e.ID)*controlLen:][:e.Len]
+			if err := c.hear(b); err != nil {
+				c.m.end(err)
+				return
+			}
+			if c.receive(uint32(e.ID)) != nil {
+				return
+			}
+		}
+	}
+}
+
+// talk sends what there is to say.
+func (c *control) talk() {
+	for {
+		b := c.next()
+		if b == nil {
+			select {
+			case <-c.wake:
+				continue
+			case <-c.m.l.qp.Done():
+				return
+			}
+		}
+		select {
+		case i := <-c.slots:
+			c.noteBye(b, i)
+			c.m.l.pump()
+			off := (controlReceives + int(i)) * controlLen
+			copy(c.memory.Bytes()[off:off+controlLen], b)
+			if _, err := c.m.l.qp.PostSend(iwarp.WorkRequest{ID: controlIndex<<32 | uint64(i), Queue: controlQueue, SGE: []iwarp.SGE{c.memory.SGE(off, len(b))}}); err != nil {
+				c.m.end(fmt.Errorf("xrc: control: %w", err))
+				return
+			}
+			c.m.t.stats.controlSent.Add(1)
+		case <-c.m.l.qp.Done():
+			return
+		}
+	}
+}
+
+// sent gives the memory of a message back.
+func (c *control) sent(slot uint32) {
+	c.mu.Lock()
+	if c.byeSlot == slot+1 {
+		c.byeSlot = 0
+		close(c.said)
+	}
+	c.mu.Unlock()
+	c.slots <- slot
+}
+
+// next is the message to send next, nil if there is none. Questions and answers go
+// before the news that whom they are about has ended.
+func (c *control) next() []byte {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.out) > 0 {
+		o := c.out[0]
+		c.out = append(c.out[:0], c.out[1:]...)
+		if o.answer {
+			c.answers--
+		}
+		return o.b
+	}
+	if gone := c.m.p.takeGone(); len(gone) > 0 {
+		return (&record{kind: recordGone, refs: gone}).appendTo(nil)
+	}
+	if n := min(len(c.closed), maxItems); n > 0 {
+		b := (&record{kind: recordClosed, numbers: c.closed[:n]}).appendTo(nil)
+		c.closed = append(c.closed[:0], c.closed[n:]...)
+		return b
+	}
+	if c.leaving {
+		c.leaving = false
+		return (&record{kind: recordBye}).appendTo(nil)
+	}
+	return nil
+}
+
+func (c *control) noteBye(b []byte, slot uint32) {
+	if isRecord(b) && recordKind(b[5]) == recordBye {
+		c.mu.Lock()
+		c.byeSlot = slot + 1
+		c.mu.Unlock()
+	}
+}
+
+func (m *mux) speak() { m.control.signal() }
+
+// signal has what there is to say said.
+func (c *control) signal() {
+	if c.queue() == nil {
+		return
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *control) bye() {
+	c.mu.Lock()
+	if c.said == nil {
+		c.said = make(chan struct{})
+	}
+	c.leaving = true
+	c.mu.Unlock()
+	c.signal()
+}
+
+// close announces that a shared receive queue is no more.
+func (c *control) close(srqn uint32) {
+	c.mu.Lock()
+	c.closed = append(c.closed, srqn)
+	c.mu.Unlock()
+	c.signal()
+}
+
+// answer queues an answer. It is false if the peer has asked more than it may.
+func (c *control) answer(b []byte) bool {
+	c.mu.Lock()
+	ok := c.answers < maxAnswers
+	if ok {
+		c.answers++
+		c.out = append(c.out, outgoing{b, true})
+	}
+	c.mu.Unlock()
+	c.signal()
+	return ok
+}
+
+// ask sends a question made with an id and waits for the answer. errLost if the
+// connection ends first.
+func (c *control) ask(ctx context.Context, question func(id uint32) []byte) (answer, error) {
+	if c.queue() == nil {
+		return answer{}, errLost
+	}
+	select {
+	case c.window <- struct{}{}:
+		defer func() { <-c.window }()
+	case <-c.m.gone:
+		return answer{}, errLost
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	}
+	done := make(chan answer, 1)
+	c.mu.Lock()
+	c.nextID++
+	id := c.nextID
+	c.calls[id] = done
+	c.out = append(c.out, outgoing{b: question(id)})
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		delete(c.calls, id)
+		c.mu.Unlock()
+	}()
+	c.signal()
+	select {
+	case m := <-done:
+		return m, nil
+	case <-c.m.gone:
+		return answer{}, errLost
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	}
+}
+
+// answered takes an answer to its question; who asked may be gone.
+func (c *control) answered(id uint32, m answer) {
+	c.mu.Lock()
+	done := c.calls[id]
+	delete(c.calls, id)
+	c.mu.Unlock()
+	if done != nil {
+		done <- m
+	}
+}
+
+// call asks for a queue or a target.
+func (m *mux) call(ctx context.Context, request message) (message, error) {
+	a, err := m.control.ask(ctx, func(id uint32) []byte { return appendMessage(nil, withID(request, id)) })
+	if err == nil && a.setup == nil {
+		err = errRecord
+	}
+	return a.setup, err
+}
+
+// withID is a request with an id of its own; callers may ask again.
+func withID(m message, id uint32) message {
+	switch m := m.(type) {
+	case *resolve:
+		r := *m
+		r.id = id
+		return &r
+	case *connect:
+		r := *m
+		r.id = id
+		return &r
+	}
+	return m
+}
+
+// takeGone is what to announce next.
+func (p *peer) takeGone() (list []objects.Ref) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for r := range p.gone {
+		if len(list) == maxItems {
+			break
+		}
+		list = append(list, r)
+		delete(p.gone, r)
+	}
+	return list
+}

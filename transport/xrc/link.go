@@ -1,0 +1,384 @@
+package xrc
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// link is a connection of a path: a queue pair with the messages and operations of RDS on it,
+// and on path 0 the messages of channels.
+type link struct {
+	transport.Plain
+	t             *Transport
+	p             *peer
+	id            uint64 // number of the connection, given by the side that dials
+	index         int    // index of the path, -1 for a question
+	path          *path  // nil for a question
+	paired        bool   // the path's queue pairs were told to the peer, and the link was not put to use
+	qp            *iwarp.QP
+	cq            *iwarp.CQ // completion queue of everything
+	mux           *mux      // carries channels; nil but on path 0
+	local, remote netip.AddrPort
+	hello         hello  // what the peer has said
+	incarnation   uint64 // the peer's
+	crc           bool   // segments have a CRC
+	in            input
+	queueOf       func(port uint16) uint32 // routes.queue
+	routes        routes                   // which of the peer's queues messages go to
+	targetNumber  atomic.Uint32            // number of the path's target, 0 while the link carries none
+	told          sync.Map                 // queues of applications that the peer has been told of: *Queue by number
+
+	// The writer's.
+	out  sender
+	reqs []iwarp.WorkRequest // scratch of operate
+	runs []*running          // scratch of operate
+	ops  operations
+
+	pumping pump
+
+	mu      sync.Mutex
+	h       transport.Handler // guarded by mu; nil before Start
+	hears   int               // guarded by mu: calls of Writable under way
+	over    bool              // guarded by mu: the queue pair has ended
+	closing bool              // guarded by mu: Close was called
+	aborted bool              // guarded by mu: Close was called with Abort
+	late    bool              // guarded by mu: the peer did not end its side in time
+	drain   *time.Timer       // guarded by mu
+	cause   error             // guarded by mu; set with over
+	once    sync.Once
+}
+
+// maxPaths is how many paths a pair of hosts may have.
+const maxPaths = 8
+
+// newLink makes a connection to be, of a path or for a question.
+func (t *Transport) newLink(h hosts, index int, id uint64) (*link, error) {
+	if index >= maxPaths {
+		return nil, errHello
+	}
+	l := &link{t: t, index: index, id: id}
+	sends := t.opts.Operations
+	if index == 0 {
+		sends += t.opts.MaxSend + controlSends
+	}
+	var err error
+	if l.cq, err = t.dev.CreateCQ(sends); err != nil {
+		return nil, err
+	}
+	if l.qp, err = t.pd.CreateQP(iwarp.QPConfig{SendCQ: l.cq, RecvCQ: l.cq, MaxSend: sends, MaxReceive: 1, MaxInline: max(t.opts.MaxInline, 1), SignalAll: true}); err != nil {
+		return nil, errors.Join(err, l.cq.Close())
+	}
+	l.in.link, l.queueOf = l, l.routes.queue
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.closed {
+		_ = l.qp.Close()
+		_ = l.cq.Close()
+		return nil, ErrClosed
+	}
+	l.p = t.peerLocked(h)
+	if index >= 0 {
+		l.path = l.p.pathLocked(index)
+	}
+	if index == 0 {
+		l.mux = newMux(l)
+		t.muxMu.Lock()
+		t.muxes[l.qp] = l.mux
+		t.muxMu.Unlock()
+	}
+	t.links[l] = struct{}{}
+	t.work.Add(1)
+	return l, nil
+}
+
+func (l *link) params(ours hello) iwarp.ConnParams {
+	p := iwarp.ConnParams{
+		// Peers of RDS on XRC know revision 2. Without Rev the set-up would be tried again
+		// with revision 1 after a peer has refused a Request that had changed on its way.
+		Rev: 2,
+		IRD: maxReads, ORD: maxReads, PeerToPeer: true, Guard: -1, Seal: true,
+		Private: ours.bytes(),
+		Shared: &iwarp.SharedParams{
+			Silence: l.t.opts.Silence, Queues: (*finder)(l), Send: true, Incarnation: l.t.objects.Incarnation(),
+			Sink: &l.in, Reservation: l.t.reservation,
+			// Any number of requests may be refused: one process that tries wrong queues must
+			// not cost all others of its host their connection, and a refusal costs us no
+			// more than a message.
+			Errors: -1, Require: true,
+		},
+	}
+	l.t.opts.CRC.ask(&p)
+	return p
+}
+
+// established follows the set-up.
+func (l *link) established(est *iwarp.Established) {
+	l.local, l.remote, l.crc = est.Local, est.Remote, est.CRC
+	l.routes.first = l.hello.queue
+	if l.mux != nil {
+		l.mux.incarnation = l.incarnation
+	}
+}
+
+// maxReads is how many reads and atomics one side may have outstanding.
+const maxReads = 64
+
+// Start begins delivery to h.
+func (l *link) Start(h transport.Handler) error {
+	l.mu.Lock()
+	if l.h != nil || l.closing {
+		l.mu.Unlock()
+		return transport.ErrClosed
+	}
+	l.h = h
+	l.mu.Unlock()
+	l.carry()
+	l.mu.Lock()
+	l.in.start(h, &l.t.pool, uint32(l.t.opts.MaxMessage))
+	over := l.over
+	l.mu.Unlock()
+	if over { // the queue pair had ended before Start, when there was no handler to tell
+		l.t.work.Go(l.finish)
+		return nil
+	}
+	l.qp.SinkReady()
+	return nil
+}
+
+// carry puts the queue pairs of the path on the link, and channels.
+func (l *link) carry() {
+	if !l.paired || !l.hello.paired() {
+		return
+	}
+	l.paired = false
+	l.t.objects.HostUp(l.p.remote, l.incarnation)
+	if err := l.path.carry(l); err != nil {
+		l.t.opts.Logger.Warn("path without queue pairs", zap.Stringer("peer", l.p.remote), zap.Error(err))
+		return
+	}
+	if l.mux != nil {
+		l.p.up(l.mux)
+	}
+}
+
+func (l *link) abort() { l.Close(transport.Abort) }
+
+// Acked returns how much of what was written the peer's RDS has taken.
+func (l *link) Acked() uint64 { return l.qp.FramesAcked() }
+
+// Ask has the peer tell now what it has taken.
+func (l *link) Ask() { l.qp.AskAcked() }
+
+// Close ends the link.
+func (l *link) Close(mode transport.CloseMode) {
+	l.mu.Lock()
+	started, first := l.h != nil, !l.closing
+	if !started && l.over && first {
+		l.closing = true
+		l.mu.Unlock()
+		l.t.work.Go(l.finish)
+		return
+	}
+	l.closing = true
+	abort := (mode == transport.Abort || !started) && !l.aborted
+	l.aborted = l.aborted || abort
+	if !abort && first && !l.over {
+		l.drain = time.AfterFunc(l.t.opts.DrainTimeout, l.drainTimeout)
+	}
+	l.mu.Unlock()
+	switch {
+	case abort:
+		l.qp.Reset()
+	case first && l.qp.Disconnect() != nil:
+		l.Close(transport.Abort)
+	}
+}
+
+func (l *link) drainTimeout() {
+	l.mu.Lock()
+	l.late = !l.aborted
+	l.mu.Unlock()
+	l.Close(transport.Abort)
+}
+
+// LocalAddr returns our end.
+func (l *link) LocalAddr() netip.AddrPort { return l.local }
+
+// RemoteAddr returns the peer's end.
+func (l *link) RemoteAddr() netip.AddrPort { return l.remote }
+
+// Caps are what the set-up has settled.
+func (l *link) Caps() transport.Caps {
+	return transport.Caps{Operations: true, Refuses: l.qp.Refuses(), Queues: true, Reserves: l.qp.Reserves(), AcksTold: true,
+		Path: l.index, Generation: l.hello.generation, GenerationStated: true, CRC: l.crc}
+}
+
+// TCPInfo is what the kernel knows of the connection.
+func (l *link) TCPInfo() (transport.TCPInfo, bool) { return l.qp.TCPInfo() }
+
+// Stats returns what reports show of the link.
+func (l *link) Stats() transport.LinkStats {
+	s := transport.LinkStats{Transport: Name, Acked: l.Acked(), Written: l.qp.FramesSent(), Operations: l.ops.outstanding()}
+	s.HeaderRemaining, s.PayloadRemaining = l.in.Remaining()
+	return s
+}
+
+// writable tells the handler, unless it has heard the end.
+func (l *link) writable() {
+	l.mu.Lock()
+	if l.h == nil || l.over {
+		l.mu.Unlock()
+		return
+	}
+	l.hears++
+	l.mu.Unlock()
+	l.h.Writable()
+	l.mu.Lock()
+	l.hears--
+	last := l.over && l.hears == 0
+	l.mu.Unlock()
+	if last {
+		l.t.work.Go(l.finish)
+	}
+}
+
+// ended follows the last call of the queue pair.
+func (l *link) ended(cause error) {
+	l.mu.Lock()
+	l.over, l.cause = true, cause
+	switch {
+	case l.late:
+		l.cause = transport.ErrDrainTimeout
+	case errors.Is(cause, iwarp.ErrPeerClosed), errors.Is(cause, iwarp.ErrClosed) && l.closing && !l.aborted:
+		l.cause = io.EOF // either side has ended after the other
+	case errors.Is(cause, iwarp.ErrClosed):
+		l.cause = transport.ErrClosed
+	}
+	if l.drain != nil {
+		l.drain.Stop()
+	}
+	now := l.hears == 0 && (l.h != nil || l.closing)
+	l.mu.Unlock()
+	if now {
+		l.finish()
+	}
+}
+
+// finish reports the end and gives back what the link has. It is called when nobody
+// is in a handler, and does it once.
+func (l *link) finish() {
+	l.once.Do(func() {
+		l.qp.Reset() // for a queue pair that was never connected
+		<-l.qp.Done()
+		acked := l.Acked()
+		if l.mux != nil {
+			l.mux.stop()
+		}
+		l.pumping.stop()
+		l.endOperations()
+		if l.mux != nil {
+			l.mux.finish()
+		}
+		if l.path != nil {
+			if l.paired {
+				l.path.dropped()
+			}
+			l.path.lost(l)
+		}
+		for _, q := range l.t.allQueues() {
+			q.forget(l)
+		}
+		_ = l.qp.Close()
+		_ = l.cq.Close()
+		if l.h != nil {
+			l.in.Reset()
+			l.h.Closed(l.cause, acked)
+		}
+		l.t.mu.Lock()
+		delete(l.t.links, l)
+		l.t.leaveLocked(l.p)
+		l.t.mu.Unlock()
+		l.t.work.Done()
+	})
+}
+
+// pump takes completions of a queue pair to whoever posted the work requests.
+type pump struct {
+	mu     sync.Mutex
+	cancel context.CancelFunc // guarded by mu: ends the goroutine, nil if there is none
+	ended  bool               // guarded by mu
+	done   chan struct{}      // closed by the goroutine
+}
+
+// start begins to take completions, because something is about to be posted.
+func (l *link) pump() {
+	u := &l.pumping
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.cancel != nil || u.ended {
+		return
+	}
+	var ctx context.Context
+	ctx, u.cancel = context.WithCancel(context.Background())
+	u.done = make(chan struct{})
+	go l.complete(ctx)
+}
+
+// stop ends the goroutine when it has taken all completions that there are.
+func (u *pump) stop() {
+	u.mu.Lock()
+	u.ended = true
+	cancel := u.cancel
+	u.mu.Unlock()
+	if cancel != nil {
+		cancel()
+		<-u.done
+	}
+}
+
+// opsIndex stands for operations of RDS in ids of work requests, in the place of a channel's
+// index; the lower half of the id is the operation's number.
+const opsIndex = 1<<32 - 2
+
+// complete takes completions until ctx ends, and then what is there.
+func (l *link) complete(ctx context.Context) {
+	defer close(l.pumping.done)
+	var (
+		list  [32]iwarp.Completion
+		ended []*running
+	)
+	for over := false; ; {
+		n := l.cq.Poll(list[:])
+		switch {
+		case n > 0:
+			ops := list[:0] // those of operations, which come together as a rule
+			for i := range list[:n] {
+				if c := &list[i]; c.ID>>32 == opsIndex {
+					ops = append(ops, *c)
+				} else {
+					l.mux.complete(c)
+				}
+			}
+			if len(ops) > 0 {
+				ended = l.completed(ops, ended[:0])
+			}
+			if len(ops) < n {
+				l.mux.feed()
+			}
+		case over:
+			return
+		default:
+			over = l.cq.Wait(ctx) != nil // completions may have come with the end of the wait
+		}
+	}
+}

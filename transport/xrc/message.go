@@ -1,0 +1,395 @@
+package xrc
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"syscall"
+
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// Set-up messages find the shared receive queue behind a service of a peer, and get an
+// initiator its target there, without the peer's application. resolve and connect are
+// requests, resolved and connected their answers. They travel as messages to the control
+// queue, and a resolve also behind the hello of a question, see hello.
+//
+//	0   4 magic "xrcS"
+//	4   1 version, 1
+//	5   1 type
+//	6   2 length, these eight octets included, a multiple of 4
+//	8   the fields of the type
+//
+// All integers are big-endian. A message is longer than its fields if a later version adds
+// some; what this version does not know is skipped.
+type message interface {
+	// validate returns an error that is errField and names each field that is wrong.
+	validate() error
+	append(b []byte) []byte
+	decode(b []byte) // takes the octets behind the header, of which there are enough for the type
+	kind() (messageType, int)
+}
+
+type messageType uint8
+
+const (
+	typeResolve   messageType = 1
+	typeResolved  messageType = 2
+	typeConnect   messageType = 3
+	typeConnected messageType = 4
+)
+
+const (
+	messageVersion   = 1
+	messageHeaderLen = 8
+	messageUnit      = 4 // lengths are multiples of it
+	resolveLen       = 24
+	resolvedLen      = 40
+	connectLen       = 76
+	connectedLen     = 64
+)
+
+// Errors of decodeMessage and validate. errors.Is finds the errno in each.
+var (
+	errMagic   = fmt.Errorf("xrc: no set-up message: %w", syscall.EPROTO)
+	errVersion = fmt.Errorf("xrc: set-up message of an unknown version: %w", syscall.EPROTO)
+	errType    = fmt.Errorf("xrc: unknown set-up message: %w", syscall.EPROTO)
+	errLength  = fmt.Errorf("xrc: set-up message of a bad length: %w", syscall.EBADMSG)
+	errField   = fmt.Errorf("xrc: bad field of a set-up message: %w", syscall.EINVAL)
+)
+
+var messageMagic = [4]byte{'x', 'r', 'c', 'S'}
+
+func newMessage(t messageType) message {
+	switch t {
+	case typeResolve:
+		return new(resolve)
+	case typeResolved:
+		return new(resolved)
+	case typeConnect:
+		return new(connect)
+	case typeConnected:
+		return new(connected)
+	}
+	return nil
+}
+
+// appendMessage appends a message, which must be valid, with its header.
+func appendMessage(b []byte, m message) []byte {
+	t, n := m.kind()
+	b = append(append(b, messageMagic[:]...), messageVersion, byte(t))
+	return m.append(binary.BigEndian.AppendUint16(b, uint16(n)))
+}
+
+// decodeMessage reads the message at the beginning of b; rest is what follows. All that it
+// returns is valid, and aliases nothing.
+func decodeMessage(b []byte) (m message, rest []byte, err error) {
+	switch {
+	case len(b) < len(messageMagic) || [4]byte(b) != messageMagic:
+		return nil, b, errMagic
+	case len(b) < messageHeaderLen:
+		return nil, b, errLength
+	case b[4] != messageVersion:
+		return nil, b, errVersion
+	}
+	if m = newMessage(messageType(b[5])); m == nil {
+		return nil, b, errType
+	}
+	_, least := m.kind()
+	n := int(binary.BigEndian.Uint16(b[6:]))
+	if n < least || n%messageUnit != 0 || n > len(b) {
+		return nil, b, errLength
+	}
+	m.decode(b[messageHeaderLen:n])
+	if err := m.validate(); err != nil {
+		return nil, b, err
+	}
+	return m, b[n:], nil
+}
+
+// fieldCheck collects what is wrong with the fields of a message.
+type fieldCheck struct{ errs []error }
+
+func (c *fieldCheck) that(ok bool, format string, args ...any) {
+	if !ok {
+		c.errs = append(c.errs, fmt.Errorf("%w: "+format, append([]any{errField}, args...)...))
+	}
+}
+
+func (c *fieldCheck) err() error { return errors.Join(c.errs...) }
+
+const (
+	maxNumber = 0xFFFFFF // highest number of a queue pair, and of a packet
+	maxSRQN   = 0xFFFFFE // highest number of a shared receive queue
+	minMTU    = 256      // least path MTU that InfiniBand knows
+)
+
+func refValid(r objects.Ref) bool {
+	return r.Number != 0 && r.Number <= maxNumber && r.Generation != 0
+}
+
+func queueValid(q objects.Answer) bool { return q.SRQN != 0 && q.SRQN <= maxSRQN }
+
+func appendQueue(b []byte, q objects.Answer) []byte {
+	b = binary.BigEndian.AppendUint64(b, q.Tag)
+	b = binary.BigEndian.AppendUint32(b, q.SRQN)
+	return append(b, 0, 0, 0, 0)
+}
+
+func decodeQueue(b []byte) objects.Answer {
+	return objects.Answer{Tag: binary.BigEndian.Uint64(b), SRQN: binary.BigEndian.Uint32(b[8:])}
+}
+
+// decodeHost is the address in 16 octets, those of IPv4 as RFC 4291 section 2.5.5.2 maps
+// them; not valid for one that no host has.
+func decodeHost(b []byte) netip.Addr {
+	a := netip.AddrFrom16([16]byte(b)).Unmap()
+	if !hostValid(a) {
+		return netip.Addr{}
+	}
+	return a
+}
+
+func hostValid(a netip.Addr) bool {
+	return a.IsValid() && a.Zone() == "" && !a.IsUnspecified() && !a.IsMulticast()
+}
+
+// resolve asks for the shared receive queue behind a service; the peer creates and holds
+// nothing for it.
+//
+//	8   4 ID
+//	12  4 0
+//	16  8 service
+type resolve struct {
+	id      uint32 // the answer has the same
+	service uint64
+}
+
+func (*resolve) kind() (messageType, int) { return typeResolve, resolveLen }
+func (*resolve) validate() error          { return nil }
+
+func (m *resolve) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, m.id)
+	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 0), m.service)
+}
+
+func (m *resolve) decode(b []byte) {
+	m.id, m.service = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[8:])
+}
+
+// resolved answers resolve.
+//
+//	8   4 ID
+//	12  1 status
+//	13  3 0
+//	16  8 service
+//	24  8 tag of the domain
+//	32  4 SRQN
+//	36  4 0
+type resolved struct {
+	id      uint32
+	status  objects.Status
+	service uint64
+	queue   objects.Answer // zero unless found
+}
+
+func (*resolved) kind() (messageType, int) { return typeResolved, resolvedLen }
+
+func (m *resolved) validate() error {
+	var c fieldCheck
+	if m.status == objects.StatusFound {
+		c.that(queueValid(m.queue), "SRQN is %#x", m.queue.SRQN)
+	} else {
+		c.that(m.queue == objects.Answer{}, "%v, and a queue", m.status)
+	}
+	return c.err()
+}
+
+func (m *resolved) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, m.id)
+	b = append(b, byte(m.status), 0, 0, 0)
+	return appendQueue(binary.BigEndian.AppendUint64(b, m.service), m.queue)
+}
+
+func (m *resolved) decode(b []byte) {
+	m.id, m.status = binary.BigEndian.Uint32(b), objects.Status(b[4])
+	m.service = binary.BigEndian.Uint64(b[8:])
+	m.queue = decodeQueue(b[16:])
+}
+
+// connectMode is what a connect is after.
+type connectMode uint8
+
+const (
+	// modeNew wants a target, a new one or that of an earlier request of the same initiator
+	// and generation.
+	modeNew connectMode = 0
+	// modeJoin has a target and wants one more service behind it. StatusNotReady says that
+	// the target is gone.
+	modeJoin connectMode = 1
+	// modeResume had a target, the connection to which was lost, and says which messages it
+	// still keeps: from psn to the one before next. The answer says which of them is
+	// expected first.
+	modeResume   connectMode = 2
+	connectModes             = 3
+)
+
+// connect asks for a target for an initiator.
+//
+//	8   4 ID
+//	12  1 mode
+//	13  1 0
+//	14  2 MTU
+//	16  16 host
+//	32  8 incarnation
+//	40  4 number of the initiator
+//	44  4 generation of the initiator
+//	48  4 PSN
+//	52  4 next PSN
+//	56  8 service
+//	64  4 number of the target
+//	68  4 generation of the target
+//	72  1 depth of reads and atomics
+//	73  3 0
+type connect struct {
+	id   uint32 // the answer has the same
+	mode connectMode
+
+	host        netip.Addr // address of the initiator's host
+	incarnation uint64     // incarnation of the initiator's daemon, not 0
+	initiator   objects.Ref
+	mtu         uint16 // octets, 256 at least
+	reads       uint8  // reads and atomics that the initiator would like to have under way
+	psn         uint32 // number of the initiator's first message; modeResume: of the oldest that it keeps
+	next        uint32 // modeResume: number of the initiator's next message; else 0
+
+	service uint64
+	target  objects.Ref // modeJoin and modeResume: the target that exists; else zero
+}
+
+func (*connect) kind() (messageType, int) { return typeConnect, connectLen }
+
+func (m *connect) validate() error {
+	var c fieldCheck
+	c.that(m.mode < connectModes, "mode is %d", m.mode)
+	c.that(hostValid(m.host), "host is %v", m.host)
+	c.that(m.incarnation != 0, "incarnation is 0")
+	c.that(refValid(m.initiator), "initiator is %v", m.initiator)
+	c.that(m.mtu >= minMTU, "MTU is %d", m.mtu)
+	c.that(m.psn <= maxNumber && m.next <= maxNumber, "PSN is %#x, next %#x", m.psn, m.next)
+	if m.mode == modeNew {
+		c.that(m.target.Number == 0 && m.target.Generation == 0, "a target is named that there is not yet")
+	} else {
+		c.that(refValid(m.target), "target is %v", m.target)
+	}
+	if m.mode == modeResume {
+		c.that((m.next-m.psn)&maxNumber < 1<<23, "next is before PSN")
+	} else {
+		c.that(m.next == 0, "next is %#x, and nothing is resumed", m.next)
+	}
+	return c.err()
+}
+
+func (m *connect) append(b []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, m.id)
+	b = append(b, byte(m.mode), 0)
+	b = binary.BigEndian.AppendUint16(b, m.mtu)
+	h := m.host.As16()
+	b = binary.BigEndian.AppendUint64(append(b, h[:]...), m.incarnation)
+	b = appendRef(b, m.initiator)
+	b = binary.BigEndian.AppendUint32(b, m.psn)
+	b = binary.BigEndian.AppendUint32(b, m.next)
+	b = appendRef(binary.BigEndian.AppendUint64(b, m.service), m.target)
+	return append(b, m.reads, 0, 0, 0)
+}
+
+func (m *connect) decode(b []byte) {
+	m.id, m.mode = binary.BigEndian.Uint32(b), connectMode(b[4])
+	m.mtu = binary.BigEndian.Uint16(b[6:])
+	m.host = decodeHost(b[8:24])
+	m.incarnation = binary.BigEndian.Uint64(b[24:])
+	m.initiator = decodeRef(b[32:])
+	m.psn, m.next = binary.BigEndian.Uint32(b[40:]), binary.BigEndian.Uint32(b[44:])
+	m.service = binary.BigEndian.Uint64(b[48:])
+	m.target = decodeRef(b[56:])
+	m.reads = b[64]
+}
+
+// connected answers connect. When the status is found the target takes messages, and the
+// queue exists: the first message may find it empty, and nothing else missing.
+//
+//	8   4 ID
+//	12  1 status
+//	13  1 flags: bit 0, the target was there before
+//	14  2 MTU
+//	16  8 incarnation
+//	24  4 number of the initiator
+//	28  4 generation of the initiator
+//	32  4 number of the target
+//	36  4 generation of the target
+//	40  4 PSN
+//	44  1 depth of reads and atomics
+//	45  3 0
+//	48  8 tag of the domain
+//	56  4 SRQN
+//	60  4 0
+type connected struct {
+	id          uint32
+	status      objects.Status
+	initiator   objects.Ref // initiator of the request
+	incarnation uint64      // incarnation of the target's daemon, not 0
+
+	// The rest is zero unless found.
+	target objects.Ref
+	reused bool   // the target was there before
+	mtu    uint16 // octets
+	reads  uint8
+	psn    uint32         // number of the target's first message; modeResume: of the first that it expects
+	queue  objects.Answer // zero if the service has no queue
+}
+
+const flagReused = 1
+
+func (*connected) kind() (messageType, int) { return typeConnected, connectedLen }
+
+func (m *connected) validate() error {
+	var c fieldCheck
+	c.that(refValid(m.initiator), "initiator is %v", m.initiator)
+	c.that(m.incarnation != 0, "incarnation is 0")
+	if m.status != objects.StatusFound {
+		rest := connected{id: m.id, status: m.status, initiator: m.initiator, incarnation: m.incarnation, target: objects.Ref{Kind: m.target.Kind}}
+		c.that(*m == rest, "%v, and a target", m.status)
+		return c.err()
+	}
+	c.that(refValid(m.target), "target is %v", m.target)
+	c.that(m.mtu >= minMTU, "MTU is %d", m.mtu)
+	c.that(m.psn <= maxNumber, "PSN is %#x", m.psn)
+	c.that(m.queue == objects.Answer{} || queueValid(m.queue), "SRQN is %#x", m.queue.SRQN)
+	return c.err()
+}
+
+func (m *connected) append(b []byte) []byte {
+	var flags byte
+	if m.reused {
+		flags |= flagReused
+	}
+	b = binary.BigEndian.AppendUint32(b, m.id)
+	b = append(b, byte(m.status), flags)
+	b = binary.BigEndian.AppendUint16(b, m.mtu)
+	b = binary.BigEndian.AppendUint64(b, m.incarnation)
+	b = appendRef(appendRef(b, m.initiator), m.target)
+	b = binary.BigEndian.AppendUint32(b, m.psn)
+	b = append(b, m.reads, 0, 0, 0)
+	return appendQueue(b, m.queue)
+}
+
+func (m *connected) decode(b []byte) {
+	m.id, m.status, m.reused = binary.BigEndian.Uint32(b), objects.Status(b[4]), b[5]&flagReused != 0
+	m.mtu = binary.BigEndian.Uint16(b[6:])
+	m.incarnation = binary.BigEndian.Uint64(b[8:])
+	m.initiator, m.target = decodeRef(b[16:]), decodeRef(b[24:])
+	m.psn = binary.BigEndian.Uint32(b[32:])
+	m.reads = b[36]
+	m.queue = decodeQueue(b[40:])
+}

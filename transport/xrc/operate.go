@@ -1,0 +1,325 @@
+package xrc
+
+import (
+	"encoding/binary"
+	"errors"
+	"math/bits"
+	"sync"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// operations are those under way on a link.
+type operations struct {
+	sges []iwarp.SGE // scratch of operate, for its caller
+
+	mu      sync.Mutex
+	running []*running // guarded by mu; a ring, by the ID of each work request; as they are posted so they complete
+	next    uint64     // guarded by mu: the next ID
+	posted  int        // guarded by mu: work requests that have not completed
+	want    bool       // guarded by mu: somebody waits for room
+	over    bool       // guarded by mu: the link has ended
+	free    []*running // guarded by mu: to use again
+}
+
+// running is an operation that was begun.
+type running struct {
+	op     *transport.Operation
+	status transport.OpStatus
+	left   int       // work requests that have not completed
+	keys   []mr.Key  // keys of the local memory
+	bounce [1][]byte // memory instead of Local, where Local has many pieces
+	word   []byte    // memory for the value that an atomic has found
+}
+
+// pieces is how many pieces of local memory an operation is done with; where there
+// are more they are gathered, or scattered, by a copy.
+const pieces = 16
+
+var errTooMuch = errors.New("xrc: operations of one message exceed the queue")
+
+// take returns a running operation for each of n.
+func (o *operations) take(runs []*running, n int) []*running {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for range n {
+		if k := len(o.free); k > 0 {
+			runs = append(runs, o.free[k-1])
+			o.free = o.free[:k-1]
+		} else {
+			runs = append(runs, new(running))
+		}
+	}
+	return runs
+}
+
+// putLocked takes them back.
+func (o *operations) putLocked(runs []*running) {
+	for _, r := range runs {
+		*r = running{keys: r.keys[:0]}
+	}
+	o.free = append(o.free, runs...)
+}
+
+// operate begins ops, all or none; a message follows them or does not. An error is about
+// the operations.
+func (l *link) operate(ops []*transport.Operation, message bool) (bool, error) {
+	o := &l.ops
+	reqs, runs := l.reqs[:0], o.take(l.runs[:0], len(ops))
+	defer func() {
+		clear(reqs)
+		clear(runs)
+		l.reqs, l.runs = reqs, runs
+	}()
+	fail := func(err error) (bool, error) {
+		for _, r := range runs {
+			l.unmap(r)
+		}
+		o.mu.Lock()
+		o.putLocked(runs)
+		o.mu.Unlock()
+		return false, err
+	}
+	o.sges = o.sges[:0]
+	for i, op := range ops {
+		r := runs[i]
+		r.op = op
+		before := len(reqs)
+		var err error
+		if reqs, err = l.requests(r, reqs); err != nil {
+			return fail(err)
+		}
+		r.left = len(reqs) - before
+	}
+	if len(reqs) > l.t.opts.Operations {
+		return fail(errTooMuch)
+	}
+	o.mu.Lock()
+	if o.over || o.posted+len(reqs) > l.t.opts.Operations {
+		o.want = true
+		o.mu.Unlock()
+		return fail(nil)
+	}
+	if o.running == nil {
+		o.running = make([]*running, 1<<bits.Len(uint(l.t.opts.Operations-1)))
+	}
+	i, first := 0, o.next
+	for _, r := range runs {
+		for range r.left {
+			reqs[i].ID = opsIndex<<32 | o.next&(1<<32-1)
+			*o.at(o.next) = r
+			o.next++
+			i++
+		}
+	}
+	o.posted += len(reqs)
+	o.mu.Unlock()
+	l.pump()
+	// There is room for all, and they are good. A queue pair in error takes them too.
+	var err error
+	if message {
+		err = l.qp.PostFirst(reqs...)
+	} else {
+		_, err = l.qp.PostSend(reqs...)
+	}
+	if err != nil && l.withdraw(first) {
+		return fail(nil) // the link is draining, and its end follows
+	}
+	return true, nil
+}
+
+// withdraw takes back the work requests from an ID on, none of which was posted. It
+// is false if they were given up already, with the link.
+func (l *link) withdraw(first uint64) bool {
+	o := &l.ops
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return false
+	}
+	for o.next != first {
+		o.next--
+		*o.at(o.next) = nil
+		o.posted--
+	}
+	return true
+}
+
+// at is the place of a work request.
+func (o *operations) at(id uint64) **running { return &o.running[id&uint64(len(o.running)-1)] }
+
+// requests makes the work requests of an operation.
+func (l *link) requests(r *running, list []iwarp.WorkRequest) ([]iwarp.WorkRequest, error) {
+	op := r.op
+	if err := op.Validate(); err != nil {
+		return list, err
+	}
+	w := iwarp.WorkRequest{RemoteKey: mr.Key(op.Key), RemoteAddr: op.Addr}
+	switch op.Kind {
+	case transport.OpWrite:
+		w.Op = iwarp.OpWrite
+	case transport.OpRead:
+		w.Op = iwarp.OpRead
+	default:
+		w.Op, w.Add, w.AddMask = iwarp.OpFetchAdd, op.Add, op.AddMask
+		if op.Kind == transport.OpCompareSwap {
+			w.Op, w.Compare, w.CompareMask, w.Swap, w.SwapMask = iwarp.OpCompareSwap, op.Compare, op.CompareMask, op.Swap, op.SwapMask
+		}
+		r.word = make([]byte, 8)
+		err := l.lend(r, r.word, &w)
+		return append(list, w), err
+	}
+	local := op.Local
+	if len(local) > pieces {
+		total := op.Size()
+		bounce := make([]byte, 0, total)
+		if op.Kind == transport.OpWrite {
+			for _, p := range local {
+				bounce = append(bounce, p...)
+			}
+		}
+		r.bounce[0] = bounce[:total]
+		local = r.bounce[:]
+	}
+	for begun := len(list); len(local) > 0 || len(list) == begun; {
+		w.Local, w.SGE = nil, nil
+		n := uint64(0)
+		if op.Kind == transport.OpWrite {
+			k := min(iwarp.MaxSGE, len(local))
+			w.Local, local = local[:k], local[k:]
+			for _, p := range w.Local {
+				n += uint64(len(p))
+			}
+		}
+		for len(local) > 0 && op.Kind == transport.OpRead && w.SGE == nil {
+			if p := local[0]; len(p) > 0 {
+				if err := l.lend(r, p, &w); err != nil {
+					return list, err
+				}
+				n = uint64(len(p))
+			}
+			local = local[1:]
+		}
+		list = append(list, w)
+		w.RemoteAddr += n
+	}
+	return list, nil
+}
+
+// lend gives local memory, which the peer's answer names, a key for the time of an
+// operation.
+func (l *link) lend(r *running, p []byte, w *iwarp.WorkRequest) error {
+	key, err := l.t.owner.Register(p, mr.Options{Domain: l.t.domain, Rights: mr.LocalWrite})
+	if err != nil {
+		return err
+	}
+	r.keys = append(r.keys, key)
+	o := &l.ops
+	o.sges = append(o.sges, iwarp.SGE{Key: key, Len: uint32(len(p))})
+	w.SGE = o.sges[len(o.sges)-1:]
+	return nil
+}
+
+func (l *link) unmap(r *running) {
+	for _, k := range r.keys {
+		_ = l.t.owner.Free(k)
+	}
+	r.keys = r.keys[:0]
+}
+
+// outstanding is the number of work requests that have not completed.
+func (o *operations) outstanding() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.posted
+}
+
+// endOperations follows the end of the queue pair: all that was posted has completed, and
+// was taken. What is being posted at this moment is given up.
+func (l *link) endOperations() {
+	o := &l.ops
+	o.mu.Lock()
+	o.over = true
+	left := o.running
+	o.running = nil
+	o.mu.Unlock()
+	for _, r := range left {
+		if r == nil {
+			continue
+		}
+		if r.left--; r.left == 0 {
+			l.unmap(r)
+			r.op.Done(r.op, transport.OpLost)
+		}
+	}
+}
+
+// completed takes the ends of work requests. ended is scratch, and returned.
+func (l *link) completed(list []iwarp.Completion, ended []*running) []*running {
+	o := &l.ops
+	o.mu.Lock()
+	for i := range list {
+		c := &list[i]
+		at := o.at(c.ID)
+		r := *at
+		if *at = nil; r == nil {
+			continue
+		}
+		if s := opStatus(c.Status); s != transport.OpSuccess && (r.status == transport.OpSuccess || s == transport.OpRefused) {
+			r.status = s
+		}
+		if r.left--; r.left == 0 {
+			ended = append(ended, r)
+		}
+	}
+	o.posted -= len(list)
+	wake := o.want
+	o.want = false
+	o.mu.Unlock()
+	for _, r := range ended {
+		l.unmap(r)
+		r.deliver()
+		r.op.Done(r.op, r.status)
+	}
+	if wake {
+		l.writable()
+	}
+	o.mu.Lock()
+	o.putLocked(ended)
+	o.mu.Unlock()
+	clear(ended)
+	return ended
+}
+
+// deliver puts what was read where it belongs.
+func (r *running) deliver() {
+	if r.status != transport.OpSuccess {
+		return
+	}
+	switch {
+	case r.word != nil:
+		binary.NativeEndian.PutUint64(r.op.Local[0], binary.NativeEndian.Uint64(r.word))
+	case r.bounce[0] != nil && r.op.Kind == transport.OpRead:
+		b := r.bounce[0]
+		for _, p := range r.op.Local {
+			b = b[copy(p, b):]
+		}
+	}
+}
+
+// opStatus translates the end of a work request. Only a refused access has not happened
+// for certain: the others of the peer's and of its responses end the connection, and it
+// may have been done before.
+func opStatus(s iwarp.Status) transport.OpStatus {
+	switch s {
+	case iwarp.Success:
+		return transport.OpSuccess
+	case iwarp.RemoteAccess:
+		return transport.OpRefused
+	case iwarp.Flushed, iwarp.RemoteInvalid, iwarp.RemoteOperation, iwarp.BadResponse:
+		return transport.OpLost
+	}
+	return transport.OpFailed
+}

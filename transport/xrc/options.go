@@ -1,0 +1,162 @@
+package xrc
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// Name is the transport's name.
+const Name = "xrc"
+
+// DefaultPort is the TCP port of RDS on XRC.
+const DefaultPort = 18634
+
+// How many keys a second are looked up that a peer is not known to have: for each peer,
+// and for all of them.
+const (
+	PeerLookUps = 64
+	LookUps     = 1024
+)
+
+// Options sets up a Transport. The zero value is ready to use.
+type Options struct {
+	// Port is the TCP port listened on and dialed. 0 means 18634.
+	Port uint16
+	// Regions is the table of memory regions; nil makes one, which the transport
+	// closes.
+	Regions *mr.Device
+	// Memory sets up the table that is made without Regions. Its PeerLookUps and LookUps
+	// are PeerLookUps and LookUps if they are 0.
+	Memory mr.Config
+	// EventLoops is the number of goroutines that receive, 1 to 256. 0 means
+	// GOMAXPROCS, at most 4.
+	EventLoops int
+	// SendBuffer and ReceiveBuffer fix SO_SNDBUF and SO_RCVBUF in bytes. 0 leaves
+	// them to the kernel.
+	SendBuffer, ReceiveBuffer int
+	// LocalSendBuffer is SO_SNDBUF towards an address of this host, if SendBuffer is 0.
+	// 0 means 256 KiB.
+	LocalSendBuffer int
+	// Congestion names the TCP congestion control. Empty: the system's.
+	Congestion string
+	// UserTimeout ends a connection whose data stays unacknowledged for so long.
+	// 0 leaves that to the kernel.
+	UserTimeout time.Duration
+	// Silence ends a link whose peer has said nothing for so long: its program, when it
+	// was asked, or its TCP, when something was sent. 0 means 20 s, negative never; at
+	// least 1 s.
+	Silence time.Duration
+	// DrainTimeout is how long Close(transport.Drain) waits for the peer. 0 means 5 s.
+	DrainTimeout time.Duration
+	// CRC says which links have a CRC of every segment besides TCP's checksum. The zero
+	// value is CRCAuto: those between hosts.
+	CRC CRC
+	// MaxMessage is the longest payload accepted, in bytes, up to 1 GiB. 0 means
+	// 1 MiB.
+	MaxMessage int
+	// Operations is how many reads, writes and atomics may be under way on a link,
+	// 1 to 4096. 0 means 64. Beyond it they wait.
+	Operations int
+	// Overrun is how many octets of messages, headers included, peers may have under way
+	// to this transport, all together: links are transport.Reservers then, with peers that
+	// do the same. It is at least the longest message. 0: nothing bounds them here.
+	Overrun int
+	// Generation is the incarnation of the node, which the peer of each link is told;
+	// 0 tells nothing.
+	Generation uint32
+	// Gate says whose links are accepted and who may be dialed. nil: everybody.
+	Gate transport.Gate
+	// Inherited is what another process has passed. nil: nothing.
+	Inherited *gnetloop.Inheritance
+	// Sharing says which addresses share a listening socket. nil: each has its own.
+	Sharing *gnetloop.Sharing
+	// XRC sets up the objects of package rds/xrc. Now is the clock of everything that is about
+	// them; nil means time.Now.
+	XRC objects.Config
+	// Want is called when channels to a peer, or questions, need a connection, and what it
+	// returns when they do not any more: in between RDS is to keep a connection on path 0. nil:
+	// channels use what connections there are.
+	Want func(local, remote netip.Addr) (release func())
+	// Addresses are the local addresses from which a channel to a peer is made that names none:
+	// the first one that fits.
+	Addresses []netip.Addr
+	// MaxSend is how many work requests of channels a connection carries at once: 32 to
+	// 1<<15. 0 means 184; with the default Operations a queue pair then has 256.
+	MaxSend int
+	// MaxInline bounds WorkRequest.Inline of channels: to 4096 bytes. 0 means 128.
+	MaxInline int
+	// Interval is how often the queue pairs of a peer's channels are asked for, all together by
+	// one frame: 1 ms to 1 h. 0 means 10 s. A peer that has not answered an interval later has
+	// lost its connection.
+	Interval time.Duration
+	// Logger hears about changes of state. nil logs nothing.
+	Logger *zap.Logger
+
+	maxULPDU int // iwarp.Config.MaxULPDU, which tests set
+}
+
+// Validate tells what is wrong with o, all of it in one error.
+func (o Options) Validate() error {
+	var errs []error
+	if o.MaxMessage < 0 || o.MaxMessage > 1<<30 {
+		errs = append(errs, fmt.Errorf("xrc: MaxMessage %d is not in 0..1 GiB", o.MaxMessage))
+	}
+	if !o.CRC.valid() {
+		errs = append(errs, fmt.Errorf("xrc: CRC %q is not on, off or empty", o.CRC))
+	}
+	if o.Overrun < 0 {
+		errs = append(errs, fmt.Errorf("xrc: Overrun %d is negative", o.Overrun))
+	}
+	if o.Operations < 0 || o.Operations > 4096 {
+		errs = append(errs, fmt.Errorf("xrc: Operations %d is not in 0..4096", o.Operations))
+	}
+	if o.MaxSend != 0 && (o.MaxSend < 32 || o.MaxSend > 1<<15) {
+		errs = append(errs, fmt.Errorf("xrc: MaxSend %d is not in 32..%d", o.MaxSend, 1<<15))
+	}
+	if o.MaxInline < 0 || o.MaxInline > 4096 {
+		errs = append(errs, fmt.Errorf("xrc: MaxInline %d is not in 0..4096", o.MaxInline))
+	}
+	if o.Interval != 0 && (o.Interval < time.Millisecond || o.Interval > time.Hour) {
+		errs = append(errs, fmt.Errorf("xrc: Interval %v is not in 1ms..1h", o.Interval))
+	}
+	return errors.Join(append(errs, o.device().Validate())...)
+}
+
+func (o Options) withDefaults() Options {
+	def(&o.Port, DefaultPort)
+	def(&o.MaxMessage, wire.MaxPayload)
+	def(&o.Operations, 64)
+	def(&o.Memory.PeerLookUps, PeerLookUps)
+	def(&o.Memory.LookUps, LookUps)
+	def(&o.DrainTimeout, 5*time.Second)
+	def(&o.MaxSend, 184)
+	def(&o.MaxInline, 128)
+	def(&o.Interval, 10*time.Second)
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
+	}
+	return o
+}
+
+func def[T comparable](v *T, d T) {
+	var zero T
+	if *v == zero {
+		*v = d
+	}
+}
+
+func (o Options) device() iwarp.Config {
+	return iwarp.Config{MaxULPDU: o.maxULPDU, Regions: o.Regions, Memory: o.Memory, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, LocalSendBuffer: o.LocalSendBuffer, ReceiveBuffer: o.ReceiveBuffer,
+		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Gate: o.Gate, Inherited: o.Inherited, Sharing: o.Sharing, Logger: o.Logger}
+}

@@ -1,0 +1,313 @@
+package xrc
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// work is a request from PostSend to its completion. It keeps what has to be sent
+// again after a connection was lost; the memory is the caller's all that time.
+type work struct {
+	wr     iwarp.WorkRequest
+	sge    [iwarp.MaxSGE]iwarp.SGE
+	inline []byte
+	order  uint64 // position in the order of posting
+	group  int    // in the first Write that a message builds on: the number of such Writes and the message
+
+	// doubtful: it was with a connection that was lost, and the peer knows whether
+	// it has come.
+	doubtful bool
+	lost     uint64 // number of the lost connection
+	serial   uint32 // serial number of the message on the lost connection
+}
+
+// startAtOnce is how many requests go to the connection in one call.
+const startAtOnce = 64
+
+// PostSend posts requests in order and returns how many it took; the error is
+// about the first that it did not take. Sends name the peer's queue
+// (WorkRequest.Queue). A message that builds on Writes is posted in one call with
+// them, and right behind them.
+//
+// While the connection is lost requests are kept. Of those that were under way
+// then, messages complete as if nothing had happened, each delivered once; Writes,
+// reads, atomics and messages that build on Writes complete as Flushed: they may
+// have happened, in part, or not at all. When the channel is dead all do.
+func (ch *Channel) PostSend(list ...iwarp.WorkRequest) (n int, err error) {
+	ch.mu.Lock()
+	if ch.state == channelConnecting || ch.destroyed {
+		ch.mu.Unlock()
+		return 0, ErrClosed
+	}
+	var flushed []Completion
+	for n < len(list) {
+		var whole int // a group is taken as one
+		whole, err = ch.checkGroup(list[n:])
+		if err != nil {
+			break
+		}
+		if len(ch.free) < whole {
+			err = ErrFull
+			break
+		}
+		for i := range whole {
+			w := &list[n+i]
+			if ch.state == channelDead {
+				flushed = append(flushed, Completion{ID: w.ID, Op: w.Op, Status: iwarp.Flushed, QP: ch.ref})
+				continue
+			}
+			slot := ch.keep(w)
+			if i == 0 {
+				ch.works[slot].group = whole
+			}
+		}
+		n += whole
+	}
+	run := ch.state == channelReady && ch.kickLocked()
+	ch.mu.Unlock()
+	ch.attr.CQ.push(flushed)
+	if run {
+		ch.run()
+	}
+	return n, err
+}
+
+// keep copies a request into a free slot.
+func (ch *Channel) keep(wr *iwarp.WorkRequest) uint32 {
+	slot := ch.free[len(ch.free)-1]
+	ch.free = ch.free[:len(ch.free)-1]
+	w := &ch.works[slot]
+	w.wr = *wr
+	w.wr.SGE = append(w.sge[:0], wr.SGE...)
+	w.inline = append(w.inline[:0], wr.Inline...)
+	w.wr.Inline = w.inline
+	ch.posted++
+	w.order, w.group, w.doubtful = ch.posted, 1, false
+	ch.waiting.Push(slot)
+	return slot
+}
+
+// checkGroup refuses what no channel could do. It returns how many requests at the
+// beginning of list belong together.
+func (ch *Channel) checkGroup(list []iwarp.WorkRequest) (n int, err error) {
+	n = 1
+	for i := range list {
+		w := &list[i]
+		if w.Writes > 0 {
+			if int(w.Writes) != i {
+				break
+			}
+			n = i + 1
+			break
+		}
+		if w.Op != iwarp.OpWrite || i >= maxGroup {
+			break
+		}
+	}
+	if list[0].Writes > 0 {
+		return 0, fmt.Errorf("%w: message without the Writes that it builds on", ErrRequest)
+	}
+	for i := range n {
+		if err := ch.check(&list[i]); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// maxGroup is how many Writes one message builds on at most.
+const maxGroup = 16
+
+// requestError is an ErrRequest that names the field which is wrong.
+func requestError(field string, value any) error {
+	return fmt.Errorf("%w: WorkRequest.%s: %v", ErrRequest, field, value)
+}
+
+func (ch *Channel) check(w *iwarp.WorkRequest) error {
+	message := w.Op == iwarp.OpSend || w.Op == iwarp.OpSendInvalidate || w.Op == iwarp.OpImmediate
+	var total uint64
+	for i := range w.SGE {
+		total += uint64(w.SGE[i].Len)
+		if !ch.attr.PD.owns(w.SGE[i].Key) {
+			return ErrForeign
+		}
+	}
+	inline, atomic := len(w.Inline) > 0, w.Op == iwarp.OpFetchAdd || w.Op == iwarp.OpCompareSwap
+	switch {
+	case w.Op > iwarp.OpImmediate:
+		return requestError("Op", w.Op)
+	case message != (w.Queue != 0), w.Queue == controlQueue, objects.HasSink(w.Queue), w.Queue > maxSRQN: // only the queue tells where a message goes, and RDS alone sends to its own
+		return requestError("Queue", w.Queue)
+	case len(w.SGE) > iwarp.MaxSGE, w.Op == iwarp.OpRead && len(w.SGE) > 1, w.Op == iwarp.OpImmediate && len(w.SGE) > 0,
+		atomic && (len(w.SGE) != 1 || total != 8), total >= 1<<32:
+		return requestError("SGE", w.SGE)
+	case inline && (len(w.SGE) > 0 || w.Op > iwarp.OpWrite || len(w.Inline) > ch.t.opts.MaxInline):
+		return requestError("Inline", len(w.Inline))
+	case atomic && w.RemoteAddr%8 != 0:
+		return requestError("RemoteAddr", w.RemoteAddr)
+	case w.Writes > 0 && w.Op != iwarp.OpSend:
+		return requestError("Writes", w.Writes)
+	}
+	return nil
+}
+
+// kickLocked asks for requests to be started. If it returns true the caller calls
+// run when it has unlocked.
+func (ch *Channel) kickLocked() bool {
+	if ch.starting {
+		ch.again = true
+		return false
+	}
+	ch.starting = ch.waiting.Len() > 0
+	return ch.starting
+}
+
+// start is for a channel that may have found no room on the connection.
+func (ch *Channel) start() {
+	ch.mu.Lock()
+	run := ch.state == channelReady && ch.kickLocked()
+	ch.mu.Unlock()
+	if run {
+		ch.run()
+	}
+}
+
+// run gives waiting requests to the connection, one caller at a time, until none
+// is left, or none can start.
+func (ch *Channel) run() {
+	for {
+		var refused []Completion
+		ch.mu.Lock()
+		ch.again = false
+		m := ch.mux
+		ch.batch, ch.slots = ch.batch[:0], ch.slots[:0]
+		if ch.state == channelReady {
+			refused = ch.pickLocked(m)
+		}
+		stop := len(ch.batch) == 0 && !ch.again
+		ch.starting = !stop
+		ch.mu.Unlock()
+		ch.attr.CQ.push(refused)
+		if stop {
+			return
+		}
+		if len(ch.batch) == 0 {
+			continue
+		}
+		m.l.pump()
+		done, err := m.l.qp.PostSend(ch.batch...)
+		m.posted()
+		if done == len(ch.batch) {
+			continue
+		}
+		ending := errors.Is(err, iwarp.ErrState)
+		ch.mu.Lock()
+		list := ch.putBackLocked(m, ch.slots[done:], ending)
+		stop = ending && ch.mux == m // sending stops until there is another connection
+		ch.starting = !stop
+		ch.mu.Unlock()
+		ch.attr.CQ.push(list)
+		m.feed()
+		if stop {
+			return
+		}
+	}
+}
+
+// pickLocked makes a batch of the requests that may start now. Those to a queue that
+// has its share of the connection wait, and let those to others pass. Reads that the
+// target does not allow are refused as the target would.
+func (ch *Channel) pickLocked(m *mux) (refused []Completion) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.over {
+		return nil
+	}
+	all := ch.waiting.All()
+	kept, i := 0, 0
+	passed := false
+	for i < len(all) && len(ch.batch) < startAtOnce {
+		w := &ch.works[all[i]]
+		n := max(w.group, 1)
+		queue := ch.works[all[i+n-1]].wr.Queue
+		reads := answered(w.wr.Op)
+		switch {
+		case reads && ch.depth == 0:
+			refused = ch.finishLocked(refused, all[i], iwarp.RemoteInvalid, 0)
+			i++
+			continue
+		case reads && ch.reads == ch.depth, n > m.room:
+			// What comes behind has to wait, too.
+		case queue != 0 && !m.mayTakeLocked(queue, n): // a request behind this one for the same queue has no more room
+			passed = true
+			kept += copy(all[kept:], all[i:i+n])
+			i += n
+			continue
+		default:
+			m.takeLocked(queue, n)
+			for _, slot := range all[i : i+n] {
+				ch.batchLocked(slot)
+			}
+			i += n
+			continue
+		}
+		if n > m.room {
+			m.starveLocked(ch)
+		}
+		break
+	}
+	if passed {
+		m.starveLocked(ch)
+	}
+	if kept == 0 {
+		ch.waiting.Drop(i)
+	} else {
+		ch.waiting.Keep(kept + copy(all[kept:], all[i:]))
+	}
+	if len(ch.batch) > 0 {
+		m.posting.Add(1)
+	}
+	return refused
+}
+
+// answered tells whether an operation has an answer.
+func answered(op iwarp.Op) bool {
+	return op == iwarp.OpRead || op == iwarp.OpFetchAdd || op == iwarp.OpCompareSwap
+}
+
+// batchLocked adds a request to the batch.
+func (ch *Channel) batchLocked(slot uint32) {
+	w := &ch.works[slot]
+	if answered(w.wr.Op) {
+		ch.reads++
+	}
+	ch.started++
+	wr := w.wr
+	wr.ID = uint64(ch.index)<<32 | uint64(slot)
+	ch.batch, ch.slots = append(ch.batch, wr), append(ch.slots, slot)
+}
+
+// putBackLocked has requests wait again that the connection did not take. If that
+// is not because it ends, the first one is at fault.
+func (ch *Channel) putBackLocked(m *mux, slots []uint32, ending bool) (list []Completion) {
+	for i, slot := range slots {
+		m.give(ch.works[slot].wr.Queue, false)
+		ch.started--
+		if answered(ch.works[slot].wr.Op) {
+			ch.reads--
+		}
+		switch {
+		case i == 0 && !ending:
+			list = ch.finishLocked(list, slot, iwarp.LocalQPError, 0)
+		case ch.state == channelDead:
+			list = ch.finishLocked(list, slot, iwarp.Flushed, 0)
+		default:
+			ch.waiting.Push(slot)
+		}
+	}
+	ch.sortLocked()
+	return list
+}

@@ -1,0 +1,152 @@
+package xrc
+
+import (
+	"encoding/binary"
+	"fmt"
+	"syscall"
+
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// Two fabrics talk in records: one, and perhaps a message of package setup, in
+// the private data of a connection that is being set up; later one or the other
+// in each message to the control queue.
+//
+//	0   4 magic "xrcF"
+//	4   1 version, 1
+//	5   1 kind
+//	6   2 length, all included, a multiple of 4
+//	8   4 ID
+//	12  4 SRQN
+//	16  8 link
+//	24  8 last link
+//	32  1 reason
+//	33  1 0
+//	34  2 number of items
+//	36  items
+//
+// All integers are big-endian. Fields that a kind has no use for are 0.
+type record struct {
+	kind    recordKind
+	reason  reason         // hello
+	id      uint32         // ask, missing, inquire, delivered: the answer has that of the question
+	queue   uint32         // inquire, delivered
+	link    uint64         // hello: the connection to be; inquire: the one that was lost
+	last    uint64         // hello: the one before it that the sender knows of, 0 if none
+	refs    []objects.Ref  // gone, missing
+	pairs   []objects.Pair // ask
+	numbers []uint32       // inquire, delivered: of messages; closed: SRQNs
+}
+
+type recordKind uint8
+
+const (
+	recordHello     recordKind = 1 // first in private data
+	recordGone      recordKind = 2 // queue pairs of the sender that are no more
+	recordAsk       recordKind = 3 // asks whether these queue pairs of the receiver are connected so
+	recordMissing   recordKind = 4 // answers recordAsk: these pairs are not connected
+	recordInquire   recordKind = 5 // asks which of these messages have come by a connection that was lost
+	recordDelivered recordKind = 6 // answers recordInquire: these messages have come
+	recordClosed    recordKind = 7 // shared receive queues of the sender that are no more
+	recordBye       recordKind = 8 // the sender's incarnation ends
+	recordKinds                = 9
+)
+
+// reason says more about a hello, or an answer.
+type reason uint8
+
+const (
+	reasonNone    reason = 0
+	reasonQuery   reason = 1 // request: no connection is wanted, only the answer
+	reasonCrossed reason = 2 // refusal: the other side's own request is to be the connection
+	reasonClosed  reason = 3 // refusal: the fabric ends
+	reasonLost    reason = 4 // delivered: it is not known any more
+	reasons              = 5
+)
+
+const (
+	recordLen     = 36
+	recordVersion = 1
+	maxItems      = 240 // small enough for every kind to fit controlLen
+)
+
+var recordMagic = [4]byte{'x', 'r', 'c', 'F'}
+
+// errRecord: the peer says something that no fabric says (EPROTO).
+var errRecord = fmt.Errorf("xrc: malformed record: %w", syscall.EPROTO)
+
+// itemLen is what one item of a kind takes.
+func (k recordKind) itemLen() int {
+	switch k {
+	case recordGone, recordMissing:
+		return 8
+	case recordAsk:
+		return 16
+	case recordInquire, recordDelivered, recordClosed:
+		return 4
+	}
+	return 0
+}
+
+func (r *record) appendTo(b []byte) []byte {
+	items := len(r.refs) + len(r.pairs) + len(r.numbers)
+	b = append(b, recordMagic[:]...)
+	b = append(b, recordVersion, byte(r.kind))
+	b = binary.BigEndian.AppendUint16(b, uint16(recordLen+items*r.kind.itemLen()))
+	b = binary.BigEndian.AppendUint32(b, r.id)
+	b = binary.BigEndian.AppendUint32(b, r.queue)
+	b = binary.BigEndian.AppendUint64(b, r.link)
+	b = binary.BigEndian.AppendUint64(b, r.last)
+	b = append(b, byte(r.reason), 0)
+	b = binary.BigEndian.AppendUint16(b, uint16(items))
+	for _, q := range r.refs {
+		b = appendRef(b, q)
+	}
+	for _, p := range r.pairs {
+		b = appendRef(appendRef(b, p.Ours), p.Theirs)
+	}
+	for _, n := range r.numbers {
+		b = binary.BigEndian.AppendUint32(b, n)
+	}
+	return b
+}
+
+func appendRef(b []byte, r objects.Ref) []byte {
+	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, r.Number), r.Generation)
+}
+
+func decodeRef(b []byte) objects.Ref {
+	n := binary.BigEndian.Uint32(b)
+	return objects.Ref{Kind: objects.KindOf(n), Number: n, Generation: binary.BigEndian.Uint32(b[4:])}
+}
+
+// isRecord tells records from messages of package setup.
+func isRecord(b []byte) bool { return len(b) >= 4 && [4]byte(b) == recordMagic }
+
+// decode reads the record at the beginning of b; what it returns is the rest. It
+// keeps nothing of b.
+func (r *record) decode(b []byte) (rest []byte, err error) {
+	*r = record{}
+	if len(b) < recordLen || !isRecord(b) || b[4] != recordVersion {
+		return b, errRecord
+	}
+	k, n, items := recordKind(b[5]), int(binary.BigEndian.Uint16(b[6:])), int(binary.BigEndian.Uint16(b[34:]))
+	if k == 0 || k >= recordKinds || n > len(b) || n != recordLen+items*k.itemLen() || items > maxItems || items > 0 && k.itemLen() == 0 || b[32] >= reasons || b[33] != 0 {
+		return b, errRecord
+	}
+	*r = record{kind: k, reason: reason(b[32]), id: binary.BigEndian.Uint32(b[8:]), queue: binary.BigEndian.Uint32(b[12:]),
+		link: binary.BigEndian.Uint64(b[16:]), last: binary.BigEndian.Uint64(b[24:])}
+	body := b[recordLen:n]
+	for range items {
+		switch k {
+		case recordGone, recordMissing:
+			r.refs = append(r.refs, decodeRef(body))
+		case recordAsk:
+			r.pairs = append(r.pairs, objects.Pair{Ours: decodeRef(body), Theirs: decodeRef(body[8:])})
+		default:
+			r.numbers = append(r.numbers, binary.BigEndian.Uint32(body))
+		}
+		body = body[k.itemLen():]
+	}
+	return b[n:], nil
+}

@@ -1,0 +1,304 @@
+package xrc
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// complete takes the end of a request from the connection l.
+func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
+	var one [1]Completion
+	list := one[:0]
+	ch.mu.Lock()
+	w := &ch.works[slot]
+	m.give(w.wr.Queue, c.Status == iwarp.Flushed)
+	ch.started--
+	if answered(w.wr.Op) {
+		ch.reads--
+	}
+	again := c.Status == iwarp.Flushed && ch.state != channelDead && w.wr.Queue != 0 && w.wr.Writes == 0
+	doubtful := c.Status == iwarp.Flushed && c.Sent && ch.state != channelDead
+	switch {
+	case doubtful:
+		w.doubtful, w.lost, w.serial = true, m.id, c.Serial
+	case again:
+		ch.waiting.Push(slot) // suspend brings it to its place
+	default:
+		list = ch.finishLocked(list, slot, c.Status, c.Vendor)
+	}
+	run := ch.state == channelReady && ch.mux == m && ch.waiting.Len() > 0 && !again && ch.kickLocked()
+	empty := ch.state == channelDead && ch.started == 0
+	ch.mu.Unlock()
+	ch.attr.CQ.push(list)
+	if run {
+		ch.run()
+	}
+	if empty {
+		ch.remove()
+	}
+}
+
+// finishLocked frees a request and adds its completion to list, if it has one.
+func (ch *Channel) finishLocked(list []Completion, slot uint32, status iwarp.Status, vendor uint32) []Completion {
+	w := &ch.works[slot]
+	if !ch.destroyed && (status != iwarp.Success || w.wr.Flags&iwarp.Signaled != 0) {
+		c := Completion{ID: w.wr.ID, QP: ch.ref, Op: w.wr.Op, Status: status, Vendor: vendor, Queue: w.wr.Queue, Peer: ch.p.remote}
+		list = append(list, c)
+	}
+	w.doubtful = false
+	ch.free = append(ch.free, slot)
+	return list
+}
+
+// sortLocked brings what waits into the order of posting.
+func (ch *Channel) sortLocked() {
+	slices.SortFunc(ch.waiting.All(), func(a, b uint32) int { return cmp.Compare(ch.works[a].order, ch.works[b].order) })
+}
+
+// suspend is the end of a connection. All that was under way by it has been
+// completed.
+func (ch *Channel) suspend(m *mux, now time.Time) {
+	ch.mu.Lock()
+	if ch.state != channelReady || ch.mux != m {
+		ch.mu.Unlock()
+		return
+	}
+	ch.state, ch.mux = channelSuspended, nil
+	ch.sortLocked()
+	psn := ch.psn
+	ch.mu.Unlock()
+	ch.p.mu.Lock()
+	ch.p.suspended++
+	ch.p.mu.Unlock()
+	if err := ch.ini.Suspend(now, psn, psn); err != nil {
+		ch.sweep() // the session has ended meanwhile
+	}
+}
+
+// activate makes a channel that was connected use l, or if that is lost already
+// wait for the next one.
+func (ch *Channel) activate(m *mux) {
+	ch.p.mu.Lock()
+	ch.mu.Lock()
+	usable := ch.p.mux == m
+	if ch.state == channelConnecting || ch.state == channelSuspended {
+		if ch.state == channelSuspended {
+			ch.p.suspended--
+		}
+		ch.state, ch.mux = channelReady, m
+	}
+	ch.mu.Unlock()
+	ch.p.mu.Unlock()
+	select {
+	case <-m.gone:
+		usable = false
+	default:
+	}
+	if !usable {
+		ch.suspend(m, ch.t.now())
+		ch.p.mu.Lock()
+		next := ch.p.mux
+		ch.p.mu.Unlock()
+		if next != nil && next != m { // next may have looked for suspended channels before this one was suspended
+			ch.resume(ch.t.ctx, next)
+		}
+		return
+	}
+	ch.start()
+}
+
+// die is the end of the channel. What waits is flushed; what is under way by a
+// connection completes when that is done with it.
+func (ch *Channel) die(cause error) {
+	ch.mu.Lock()
+	if ch.state == channelDead {
+		ch.mu.Unlock()
+		return
+	}
+	was := ch.state
+	ch.state, ch.why, ch.mux = channelDead, cause, nil
+	var list []Completion
+	for slot := range ch.works {
+		if ch.works[slot].doubtful {
+			ch.waiting.Push(uint32(slot))
+		}
+	}
+	ch.sortLocked()
+	for _, slot := range ch.waiting.All() {
+		list = ch.finishLocked(list, slot, iwarp.Flushed, 0)
+	}
+	ch.waiting.Keep(0)
+	empty := ch.started == 0
+	close(ch.dead)
+	ch.stop()
+	ch.mu.Unlock()
+	ch.attr.CQ.push(list)
+	if ch.p == nil {
+		return
+	}
+	if was == channelSuspended {
+		ch.p.mu.Lock()
+		ch.p.suspended--
+		ch.p.mu.Unlock()
+	}
+	if empty {
+		ch.remove()
+	}
+}
+
+// remove forgets a dead channel that nothing is under way of.
+func (ch *Channel) remove() {
+	ch.p.mu.Lock()
+	if ch.p.channels[ch.index] == ch {
+		delete(ch.p.channels, ch.index)
+	}
+	ch.p.mu.Unlock()
+	ch.p.want()
+}
+
+// destroy is the end of the initiator: nobody wants completions any more.
+func (ch *Channel) destroy() {
+	ch.mu.Lock()
+	ch.destroyed = true
+	ref := ch.ref
+	ch.mu.Unlock()
+	ch.die(objects.ErrDestroyed)
+	if ch.p != nil {
+		ch.p.announce(ref) // announced also if the channel was never connected, or is suspended
+	}
+}
+
+// sweep ends a channel whose initiator has ended without a connection.
+func (ch *Channel) sweep() {
+	ch.mu.Lock()
+	suspended := ch.state == channelSuspended
+	ch.mu.Unlock()
+	if suspended && ch.ini.State() == objects.StateError {
+		cause := error(objects.ErrDestroyed)
+		if info, err := ch.ini.Query(); err == nil && info.Cause != nil {
+			cause = info.Cause
+		}
+		ch.die(cause)
+	}
+}
+
+// resume has the channels that lost their connection go on by l: first it finds
+// out what has come, then each finds its target again.
+func (m *mux) resume() {
+	ctx := m.t.ctx
+	var list []*Channel
+	for _, ch := range m.p.allChannels() {
+		ch.mu.Lock()
+		if ch.state == channelSuspended {
+			list = append(list, ch)
+		}
+		ch.mu.Unlock()
+	}
+	if len(list) == 0 || m.settle(ctx, list) != nil {
+		return
+	}
+	work := make(chan *Channel)
+	for range min(len(list), maxCalls) {
+		m.t.work.Go(func() {
+			for ch := range work {
+				ch.resume(ctx, m)
+			}
+		})
+	}
+	for _, ch := range list {
+		select {
+		case work <- ch:
+		case <-m.gone:
+		}
+	}
+	close(work)
+}
+
+// doubt is what has to be asked about one queue of a connection that was lost.
+type doubt struct {
+	lost  uint64
+	queue uint32
+}
+
+// settle decides about the messages whose fate is not known. An error leaves them
+// for the next connection.
+func (m *mux) settle(ctx context.Context, list []*Channel) error {
+	doubts := make(map[doubt][]uint32)
+	for _, ch := range list {
+		ch.mu.Lock()
+		for i := range ch.works {
+			if w := &ch.works[i]; w.doubtful {
+				d := doubt{w.lost, w.wr.Queue}
+				doubts[d] = append(doubts[d], w.serial)
+			}
+		}
+		ch.mu.Unlock()
+	}
+	for d, serials := range doubts {
+		slices.SortFunc(serials, func(a, b uint32) int { return int(int32(a - b)) })
+		numbers, known, err := m.inquire(ctx, d.lost, d.queue, serials)
+		if err != nil {
+			return err
+		}
+		came := make(map[uint32]bool, len(numbers))
+		for _, n := range numbers {
+			came[n] = true
+		}
+		for _, ch := range list {
+			ch.settle(d, came, known)
+		}
+	}
+	return nil
+}
+
+// settle completes the messages of d that have come, and those that may not be
+// sent again.
+func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
+	var list []Completion
+	ch.mu.Lock()
+	for i := range ch.works {
+		w := &ch.works[i]
+		if !w.doubtful || w.lost != d.lost || w.wr.Queue != d.queue {
+			continue
+		}
+		switch {
+		case came[w.serial]:
+			list = ch.finishLocked(list, uint32(i), iwarp.Success, 0)
+		case !known || w.wr.Writes > 0:
+			list = ch.finishLocked(list, uint32(i), iwarp.Flushed, 0)
+		default:
+			w.doubtful = false
+			ch.waiting.Push(uint32(i))
+			ch.t.stats.repeated.Add(1)
+		}
+	}
+	ch.sortLocked()
+	ch.mu.Unlock()
+	ch.attr.CQ.push(list)
+}
+
+// resume finds the channel's target again.
+func (ch *Channel) resume(ctx context.Context, m *mux) {
+	answer, err := m.call(ctx, &connect{mode: modeResume, host: ch.p.local, incarnation: ch.t.objects.Incarnation(), initiator: ch.Ref(),
+		mtu: uint16(ch.attr.MTU), reads: uint8(ch.depth), psn: ch.psn, next: ch.psn, service: ch.attr.Service, target: ch.target})
+	if err != nil {
+		return // the connection ends; the next one is asked
+	}
+	a, ok := answer.(*connected)
+	if !ok || a.status != objects.StatusFound {
+		ch.t.objects.PeerGone(ch.p.remote, ch.target)
+		ch.sweep()
+		return
+	}
+	if err := ch.ini.Resume(ch.t.now(), &bearer{ch}, ch.from(m), a.psn); err != nil {
+		ch.sweep()
+		return
+	}
+	ch.t.stats.resumed.Add(1)
+	ch.activate(m)
+}

@@ -1,0 +1,224 @@
+package xrc
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// SRQAttr describes a shared receive queue. All but Limit is required.
+type SRQAttr struct {
+	Domain *objects.Domain
+	PD     *PD
+	CQ     *CQ
+	MaxWR  int // receives
+	MaxSGE int // pieces of memory of each, to iwarp.MaxSGE
+	Limit  int // see objects.SRQ.Modify
+}
+
+// CreateSRQ makes a shared receive queue that peers can send to. It is the
+// session's as if it had made it by objects.Session.CreateSRQ; it receives without the
+// daemon having a part in it.
+func (t *Transport) CreateSRQ(s *objects.Session, a SRQAttr) (*objects.SRQ, error) {
+	if a.PD == nil || a.CQ == nil || a.PD.t != t || a.CQ.t != t {
+		return nil, ErrForeign
+	}
+	if a.MaxSGE > iwarp.MaxSGE {
+		return nil, ErrRequest
+	}
+	q := &queue{t: t, pd: a.PD}
+	x, err := s.CreateSRQ(objects.SRQAttr{Type: objects.SRQXRC, Domain: a.Domain, CQ: a.CQ.xrc, PD: a.PD.xrc, MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit, Queue: q})
+	if err != nil {
+		return nil, err
+	}
+	number, _ := x.Number()
+	q.number.Store(number)
+	srq, err := t.pd.CreateSRQ(iwarp.SRQConfig{Number: number, CQ: a.CQ.dev, MaxReceive: a.MaxWR, Limit: a.Limit, OnLimit: func(*iwarp.SRQ) { q.reached() }})
+	if err != nil {
+		_ = x.Close(context.Background())
+		return nil, err
+	}
+	q.srq.Store(srq)
+	return x, nil
+}
+
+// queue is xrc's idea of a shared receive queue of iWARP. There is none for an
+// instant after the number has become known.
+type queue struct {
+	t      *Transport
+	pd     *PD
+	number atomic.Uint32
+	srq    atomic.Pointer[iwarp.SRQ]
+	// reached reports that the limit is; constant from before the number is known.
+	reached func()
+
+	mu   sync.Mutex
+	reqs []iwarp.ReceiveRequest // guarded by mu; scratch
+	sge  []iwarp.SGE            // guarded by mu; scratch
+}
+
+// PostReceive refuses keys that are not of the queue's PD (ErrForeign).
+func (q *queue) PostReceive(list []objects.Receive) (int, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var foreign error
+	q.reqs, q.sge = q.reqs[:0], q.sge[:0]
+	for i := range list {
+		for _, g := range list[i].SGE {
+			if !q.pd.owns(g.Key) {
+				foreign = ErrForeign
+			}
+		}
+		if foreign != nil {
+			break
+		}
+		from := len(q.sge)
+		for _, g := range list[i].SGE {
+			q.sge = append(q.sge, iwarp.SGE{Key: g.Key, Addr: g.Addr, Len: g.Len})
+		}
+		q.reqs = append(q.reqs, iwarp.ReceiveRequest{ID: list[i].ID, SGE: q.sge[from:len(q.sge):len(q.sge)]})
+	}
+	n, err := q.srq.Load().PostReceive(q.reqs...)
+	switch {
+	case errors.Is(err, iwarp.ErrQueueFull):
+		err = objects.ErrFull
+	case errors.Is(err, iwarp.ErrClosed):
+		err = objects.ErrClosed
+	case err == nil:
+		err = foreign
+	}
+	return n, err
+}
+
+// Pop is never right: messages take receives where they arrive.
+func (q *queue) Pop(*objects.Receive) (int, bool) { return 0, false }
+
+// Arm makes the queue an objects.Limiter.
+func (q *queue) Arm(limit int, reached func()) {
+	if srq := q.srq.Load(); srq != nil {
+		srq.Arm(limit)
+	} else {
+		q.reached = reached // the first time, and the limit is that of SRQAttr
+	}
+}
+
+// Len is how many receives are posted.
+func (q *queue) Len() int {
+	if srq := q.srq.Load(); srq != nil {
+		return srq.Posted()
+	}
+	return 0
+}
+
+// Close returns when no memory of the queue is touched any more. Peers hear that it
+// is no more.
+func (q *queue) Close() {
+	srq := q.srq.Load()
+	if srq == nil {
+		return
+	}
+	_ = srq.Close()
+	for _, p := range q.t.allPeers() {
+		if m := p.talking(); m != nil {
+			m.control.close(q.number.Load())
+		}
+	}
+}
+
+// PD is a protection domain of a session: its channels and queues use regions of
+// it and of no other. Towards peers that is not so: what a region's rights let them
+// do needs its key only, for a Write or read names no queue that would tell whose
+// it is.
+type PD struct {
+	t   *Transport
+	xrc *objects.PD
+	s   *objects.Session
+
+	mu   sync.RWMutex
+	keys map[mr.Key]struct{} // guarded by mu
+}
+
+// AllocPD makes a protection domain.
+func (t *Transport) AllocPD(s *objects.Session) (*PD, error) {
+	memory := t.dev.Regions().NewDomain()
+	x, err := s.AllocPD(memory)
+	if err != nil {
+		_ = memory.Close()
+		return nil, err
+	}
+	return &PD{t: t, xrc: x, s: s, keys: make(map[mr.Key]struct{})}, nil
+}
+
+// Close frees the domain: objects.ErrBusy while channels or queues use it, or it has
+// regions.
+func (p *PD) Close() error {
+	p.mu.RLock()
+	n := len(p.keys)
+	p.mu.RUnlock()
+	if n > 0 {
+		return objects.ErrBusy
+	}
+	return p.xrc.Close()
+}
+
+func (p *PD) owns(k mr.Key) bool {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	_, ok := p.keys[k]
+	return ok
+}
+
+// MR is a registered region. It ends by Dereg or with the session.
+type MR struct {
+	*iwarp.MR
+	pd     *PD
+	detach func()
+}
+
+// RegMR registers mem, whose first byte gets the address base. The memory must stay
+// in place until Dereg has returned, or the session is closed.
+func (p *PD) RegMR(mem []byte, rights mr.Rights, base uint64) (*MR, error) {
+	m, err := p.t.pd.RegMR(mem, rights, base)
+	if err != nil {
+		return nil, err
+	}
+	r := &MR{MR: m, pd: p}
+	if r.detach, err = p.s.Attach("memory region", (*region)(r)); err != nil {
+		_ = m.Dereg(context.Background())
+		return nil, err
+	}
+	p.mu.Lock()
+	p.keys[m.Key()] = struct{}{}
+	p.mu.Unlock()
+	return r, nil
+}
+
+// Receive names n bytes at offset off of the region for a receive.
+func (m *MR) Receive(off, n int) objects.SGE {
+	return objects.SGE{Key: m.Key(), Addr: m.Base() + uint64(off), Len: uint32(n)}
+}
+
+// Dereg ends the region. When it returns nil no byte of it is read or written any
+// more; requests that name it fail.
+func (m *MR) Dereg(ctx context.Context) error {
+	err := (*region)(m).Close(ctx)
+	if err == nil {
+		m.detach()
+	}
+	return err
+}
+
+// region is an MR in its role of objects.Resource.
+type region MR
+
+func (r *region) Close(ctx context.Context) error {
+	r.pd.mu.Lock()
+	delete(r.pd.keys, r.Key())
+	r.pd.mu.Unlock()
+	return r.MR.Dereg(ctx)
+}

@@ -1,0 +1,165 @@
+package xrc
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// carrier is how a mux carries a target, as objects.Connection.
+type carrier struct {
+	p      *peer
+	target *objects.Target
+	ref    objects.Ref
+	psn    uint32 // number of the initiator's first request
+	tag    uint64 // tag of the domain, 0 if not known
+
+	mux *mux // guarded by peer.mu; nil while suspended
+}
+
+// Close is the end of the target: the initiator hears of it.
+func (c *carrier) Close(cause error) {
+	p := c.p
+	p.mu.Lock()
+	if p.carriers[c.ref] == c {
+		delete(p.carriers, c.ref)
+		p.rescopeLocked()
+	}
+	p.mu.Unlock()
+	if tellPeer(cause) {
+		p.announce(c.ref)
+	}
+}
+
+// tellPeer tells whether the other side does not know of an end by itself.
+func tellPeer(cause error) bool {
+	return cause != objects.ErrPeerGone && cause != objects.ErrIncarnation
+}
+
+// carry makes m carry a target that was connected just now, or was before.
+func (p *peer) carry(m *mux, ref objects.Ref, tag uint64) error {
+	t, err := p.t.objects.Target(ref)
+	if err != nil {
+		return err
+	}
+	info := t.Info()
+	p.mu.Lock()
+	c := p.carriers[ref]
+	if c == nil {
+		c = &carrier{p: p, target: t, ref: ref, psn: info.Attr.RQPSN}
+		p.carriers[ref] = c
+	}
+	if tag != 0 {
+		c.tag = tag
+	}
+	c.mux = m
+	p.rescopeLocked()
+	p.mu.Unlock()
+	switch {
+	case info.Connected:
+	case info.Suspended:
+		_, err = t.Resume(p.t.now(), c, info.Peer, c.psn, c.psn)
+	default:
+		err = t.Attach(c)
+	}
+	if err != nil {
+		c.Close(objects.ErrPeerGone)
+	}
+	return err
+}
+
+// resume makes m carry a target again that was suspended.
+func (p *peer) resume(m *mux, from objects.Peer, r *connect) (psn uint32, status objects.Status) {
+	ref := r.target
+	ref.Kind = objects.KindTarget
+	p.mu.Lock()
+	c := p.carriers[ref]
+	p.mu.Unlock()
+	if c == nil {
+		return 0, objects.StatusNotReady
+	}
+	if info := c.target.Info(); info.Connected && info.Peer.QP == from.QP {
+		return c.psn, objects.StatusFound // the peer has asked twice
+	}
+	// Before it is resumed, for it may end, and be closed, in the same moment.
+	p.mu.Lock()
+	c.mux = m
+	p.mu.Unlock()
+	psn, err := c.target.Resume(p.t.now(), c, from, r.psn, r.next)
+	if err != nil {
+		p.mu.Lock()
+		c.mux = nil
+		p.mu.Unlock()
+		return 0, objects.StatusNotReady
+	}
+	return psn, objects.StatusFound
+}
+
+// scope is a domain that a peer has targets in.
+type scope struct {
+	tag     uint64
+	targets []*objects.Target
+}
+
+func (p *peer) rescopeLocked() {
+	var list []scope
+	for _, c := range p.carriers {
+		i := slices.IndexFunc(list, func(s scope) bool { return s.tag == c.tag && c.tag != 0 })
+		if i < 0 {
+			i = len(list)
+			list = append(list, scope{tag: c.tag})
+		}
+		list[i].targets = append(list[i].targets, c.target)
+	}
+	p.scopes.Store(&list)
+}
+
+// finder is a link in its role of iwarp.Queues.
+type finder link
+
+// Find answers by the rules of package rds/xrc: a message reaches the queues of domains that
+// its peer has a live target in, and no others. A queue of RDS that the peer has been told of
+// and that is gone is the node's own now, by which ports are looked up all the same.
+func (x *finder) Find(number uint32) *iwarp.SRQ {
+	t := x.t
+	switch {
+	case number == t.rds.number:
+		return t.rds.sink
+	case number == controlQueue:
+		if x.mux == nil {
+			return nil
+		}
+		return x.mux.control.queue()
+	}
+	if told, ok := x.told.Load(number); ok {
+		if q := told.(*Queue); !q.gone.Load() {
+			return q.sink
+		}
+		return t.rds.sink
+	}
+	scopes := x.p.scopes.Load()
+	if scopes == nil {
+		return nil
+	}
+	for i := range *scopes {
+		for _, target := range (*scopes)[i].targets {
+			q, err := t.objects.Resolve(number, target)
+			if err == nil {
+				if q, ok := q.Queue().(*queue); ok {
+					return q.srq.Load()
+				}
+				return nil
+			}
+			if err == objects.ErrUnknownSRQ {
+				break // the other targets of this domain do not find the queue either
+			}
+		}
+	}
+	return nil
+}
+
+func sortPairs(list []objects.Pair) {
+	slices.SortFunc(list, func(a, b objects.Pair) int { return cmp.Compare(a.Ours.Number, b.Ours.Number) })
+}
