@@ -131,3 +131,18 @@ func (p *path) strays(hs wire.Handshake) bool {
 	n := min(int(hs.Paths), MaxPaths)
 	return n <= 1 || hs.SourceIndex && int(p.sport)%n != p.index
 }
+
+// reindex follows what a link has stated, which may be that source ports tell nothing, or
+// that there is only one path, where they told paths apart before. For a while a link from
+// another source port than path 0's may nevertheless be the known process's: that has dialed
+// it when it had path 0, and an impostor has taken its place since. Read as path 0's it would
+// have its messages taken for old ones, and those that are repeated later for new ones. So it
+// is refused, unread: that process dials path 0 then.
+func (c *Conn) reindex(now time.Time, indexed bool) {
+	if indexed && !c.indexed() {
+		c.indexedBy = now.Add(c.cfg.HoldTimeout)
+	}
+}
+
+// indexed tells whether source ports tell several paths of the peer apart.
+func (c *Conn) indexed() bool { return c.sourceIndex && c.npaths > 1 }

@@ -19,6 +19,7 @@ type Conn struct {
 	theirGen    uint32         // the peer's generation; 0: not stated
 	genBorn     uint64         // birth of the link that told theirGen: what older links say is out of date
 	stated      wire.Handshake // what the peer states, as far as it is believed, see claim.go
+	indexedBy   time.Time      // until when a source port may tell though sourceIndex does not say so any more, see reindex
 	disputed    bool           // path settings have been stated, and then others
 	births      uint64         // links dialed and accepted so far
 	epoch       uint32         // grows when the peer's generation changes

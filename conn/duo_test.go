@@ -18,6 +18,7 @@ type duo struct {
 	now   time.Time
 	side  [2]*duoSide
 	links []*duoLink
+	told  bool // a link's set-up says which path it is for
 }
 
 type duoSide struct {
@@ -32,6 +33,7 @@ type duoSide struct {
 	accts [2]Account
 	sent  [2]uint64
 	got   [2]uint64              // number of the last message from each of the peer's sockets
+	count [2]uint64              // how many messages have come from each of them
 	ops   [MaxPaths][]*Operation // begun and not done
 	begun int                    // in all
 	cmap  wire.CongestionMap     // congestion map of this side's ports
@@ -150,9 +152,18 @@ func (d *duo) answer(i int, ok bool) {
 		x.ends[x.last] = e
 		l.ends[i^k] = e
 	}
-	peer.c.Accepted(d.now, peer.last, l.sport)
-	d.do(1 - i)
+	d.accepted(1-i, peer.last, l)
 	s.c.Dialed(d.now, path, s.last)
+	d.do(i)
+}
+
+// accepted offers side i a link.
+func (d *duo) accepted(i int, id LinkID, l *duoLink) {
+	if c := d.side[i].c; d.told {
+		c.AcceptedFor(d.now, id, int(l.sport%MaxPaths))
+	} else {
+		c.Accepted(d.now, id, l.sport)
+	}
 	d.do(i)
 }
 
@@ -175,8 +186,7 @@ func (d *duo) impostor(i, path, arg int) {
 			up[k] = e.l
 		}
 	}
-	s.c.Accepted(d.now, e.id, l.sport)
-	d.do(i)
+	d.accepted(i, e.id, l)
 	for k, l := range up {
 		if l.cut {
 			d.t.Errorf("side %d: the link of path %d ends at once for another one", i, k)
@@ -307,6 +317,7 @@ func (d *duo) read(i, path, n int) {
 				d.t.Fatalf("message %d of socket %d arrived after %d", n, k, s.got[k])
 			} else {
 				s.got[k] = n
+				s.count[k]++
 				in.Took(1)
 			}
 		}

@@ -19,6 +19,7 @@ func fuzzDuo(t testing.TB, ops []byte) (d *duo) {
 		return nil
 	}
 	d = newDuo(t, [][2]int{{1, 1}, {8, 8}, {1, 8}, {8, 1}}[ops[0]%4])
+	d.told = ops[0]&4 > 0
 	honest := true
 	for ops = ops[1:]; len(ops) >= 3; ops = ops[3:] {
 		i, path, arg := int(ops[1]&1), int(ops[1]>>1)%MaxPaths, int(ops[2])

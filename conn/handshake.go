@@ -115,9 +115,11 @@ func (c *Conn) handshake(now time.Time, p *path, hs wire.Handshake) {
 	case n == 0:
 		n = 1
 	}
+	indexed := c.indexed()
 	c.sourceIndex = hs.SourceIndex || hs.Generation != 0 && hs.Paths > 1 // Linux 6.1 states neither
 	old := c.npaths
 	c.npaths = n
+	c.reindex(now, indexed)
 	switch {
 	case n > max(1, old) && (c.early || old > 0):
 		c.setBarrier(now)

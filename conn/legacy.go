@@ -11,12 +11,13 @@ type Legacy struct {
 	Paths       int              // number of paths in use, 0: no handshake yet
 	Multipath   bool             // the peer states more than one path
 	SourceIndex bool             // the peer's source ports tell its path indexes
+	IndexedBy   time.Time        // until when they may tell though SourceIndex, or Paths, does not say so any more
 	Linked      bool             // there was a link
 }
 
 // Legacy returns what the connection leaves. It is final when no path has a link.
 func (c *Conn) Legacy() Legacy {
-	l := Legacy{Generation: c.theirGen, Paths: c.npaths, Multipath: c.multipath, SourceIndex: c.sourceIndex}
+	l := Legacy{Generation: c.theirGen, Paths: c.npaths, Multipath: c.multipath, SourceIndex: c.sourceIndex, IndexedBy: c.indexedBy}
 	for i := range c.paths {
 		l.Next[i] = c.paths[i].sequence
 		l.Linked = l.Linked || c.paths[i].resets > 0
@@ -29,7 +30,7 @@ func (c *Conn) Legacy() Legacy {
 func (c *Conn) Inherit(l Legacy) {
 	c.theirGen = l.Generation
 	c.npaths = min(l.Paths, c.cfg.Paths)
-	c.multipath, c.sourceIndex = l.Multipath, l.SourceIndex
+	c.multipath, c.sourceIndex, c.indexedBy = l.Multipath, l.SourceIndex, l.IndexedBy
 	for i := range c.paths {
 		if p := &c.paths[i]; l.Next[i] != 0 {
 			p.sequence = l.Next[i]

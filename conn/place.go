@@ -7,6 +7,7 @@ type heldLink struct {
 	link  LinkID
 	path  int // path that the link is for; -1: any
 	sport uint16
+	told  bool   // the link's set-up has said which path it is for: sport
 	born  uint64 // birth of the link, see path.born
 	ask   uint32 // not 0: the probe of path 0 whose answer says that this is another path's link
 	until time.Time
@@ -18,18 +19,29 @@ const maxHeld = 2 * MaxPaths
 // Accepted offers an inbound link whose source port is sport. The core starts
 // it, holds it until its path is free, or closes it.
 func (c *Conn) Accepted(now time.Time, link LinkID, sport uint16) {
+	c.accepted(now, heldLink{link: link, sport: sport})
+}
+
+// AcceptedFor is Accepted for a link whose set-up has said which path the peer has dialed
+// it for. It is that path's whatever is known of the peer's path settings: what it brings
+// is numbered as that path's.
+func (c *Conn) AcceptedFor(now time.Time, link LinkID, path int) {
+	c.accepted(now, heldLink{link: link, sport: uint16(path) % MaxPaths, told: true})
+}
+
+func (c *Conn) accepted(now time.Time, h heldLink) {
 	switch {
 	case c.closed || c.departed || c.barred:
-		c.refuse(link)
+		c.refuse(h.link)
 		return
 	case c.Connector():
 		c.knocked(now)
-		c.refuse(link)
+		c.refuse(h.link)
 		return
 	}
 	c.births++
-	h := heldLink{link: link, sport: sport, born: c.births}
-	if s := c.paths[0].state; c.npaths == 0 && s != Down && s != Connecting {
+	h.born = c.births
+	if s := c.paths[0].state; c.npaths == 0 && !h.told && s != Down && s != Connecting {
 		// It is path 0 again, whose old link may still hold messages, or a
 		// further path of a peer that outlived us: the handshake will tell.
 		if s == Up {
@@ -41,14 +53,21 @@ func (c *Conn) Accepted(now time.Time, link LinkID, sport uint16) {
 	c.place(now, h, c.used())
 }
 
-// place gives an inbound link to one of the first n paths.
+// place gives an inbound link to one of the first n paths, or to that which its set-up has
+// told.
 func (c *Conn) place(now time.Time, h heldLink, n int) {
 	want := -1
-	if c.sourceIndex && n > 1 {
+	switch {
+	case h.told:
+		want = int(h.sport)
+	case c.sourceIndex && n > 1:
 		want = int(h.sport) % n
-	} else if c.perhapsFirst(h) {
+	case h.sport%MaxPaths != 0 && now.Before(c.indexedBy):
+		c.refuse(h.link)
+		return
+	case c.perhapsFirst(h):
 		want = 0
-	} else {
+	default:
 		for i := range n {
 			if s := c.paths[i].state; s == Down || s == Connecting {
 				want = i

@@ -388,11 +388,7 @@ func (n *Node) accept(la *localAddr, l transport.Link, own bool) {
 		l.Close(transport.Abort)
 		return
 	}
-	sport := remote.Port()
-	if i := l.Caps().Path; i >= 0 {
-		sport = uint16(i)
-	}
-	p.Accepted(l, sport)
+	p.Accepted(l, remote.Port())
 	p.release()
 }
 

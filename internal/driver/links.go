@@ -94,7 +94,11 @@ func (d *Driver) registerLocked(l transport.Link) conn.LinkID {
 // Accepted offers a link that the peer has made, from a source port.
 func (d *Driver) Accepted(l transport.Link, sport uint16) {
 	d.mu.Lock()
-	d.Core.Accepted(d.rt.Now(), d.registerLocked(l), sport)
+	if path := l.Caps().Path; path >= 0 {
+		d.Core.AcceptedFor(d.rt.Now(), d.registerLocked(l), path)
+	} else {
+		d.Core.Accepted(d.rt.Now(), d.registerLocked(l), sport)
+	}
 	d.armLocked()
 	d.Commit()
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/frame"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
@@ -421,8 +422,12 @@ func (e *end) Resume() {
 func (e *end) Caps() transport.Caps {
 	s := e.t.s
 	refuses := s.cfg.Scenario.Refusals
+	path := -1
+	if refuses {
+		path = int(e.t.sport) % conn.MaxPaths
+	}
 	return transport.Caps{Operations: true, Pauses: !refuses && !e.host.linux, Refuses: refuses,
-		Path: -1, Generation: e.other.generation, GenerationStated: refuses}
+		Path: path, Generation: e.other.generation, GenerationStated: refuses}
 }
 
 // Acked is how much the other side has acknowledged.
