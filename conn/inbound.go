@@ -55,11 +55,23 @@ func (in *Inbound) Next() uint64 { return in.cur.Next }
 // Generation is the generation by whose sequence messages are judged.
 func (in *Inbound) Generation() uint32 { return in.cur.Generation }
 
+// Loose is one more than the last sequence number taken on links that ended before the peer
+// had stated its generation, 0 if there is none: what comes again may be that, whatever
+// generation the peer states then. It is no generation's, and whoever goes on from
+// InboundFrom has to be told of it by Loosen.
+func (in *Inbound) Loose() uint64 {
+	if !in.stated && in.cur.Taken > in.base.Taken && in.cur.Next > timeNumbers {
+		return max(in.loose, in.cur.Next)
+	}
+	return in.loose
+}
+
+// Loosen has the sequence go on from what Loose has said of the one before.
+func (in *Inbound) Loosen(next uint64) { in.loose = max(in.loose, next) }
+
 // Begin says that what follows comes on a new link.
 func (in *Inbound) Begin() {
-	if !in.stated && in.cur.Taken > in.base.Taken && in.cur.Next > timeNumbers {
-		in.loose = max(in.loose, in.cur.Next)
-	}
+	in.loose = in.Loose()
 	if in.cur.Taken == 0 && in.others[0].Taken > 0 { // the last link's generation has sent nothing
 		in.cur = in.others[0]
 		copy(in.others[:], in.others[1:])

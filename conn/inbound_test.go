@@ -151,3 +151,32 @@ func TestInboundDoubt(t *testing.T) {
 	in.State(7)
 	in.take(1000, again, false)
 }
+
+// What came without a statement is remembered where another sequence goes on: the messages
+// that come again are the peer's, whose generation had not been known on this path.
+func TestInboundGoesOnAfterNoStatement(t *testing.T) {
+	t.Parallel()
+	const first = timeNumbers + 1000
+	for _, behind := range []bool{false, true} { // a link without messages is behind the one that brought them
+		was := inboundTest{T: t}
+		was.Begin()
+		was.State(100) // an impostor, which sends nothing
+		was.Begin()
+		was.take(first, again, true)
+		was.take(first+1, again, true)
+		if behind {
+			was.Begin()
+			was.State(101)
+		}
+		in := inboundTest{T: t, Inbound: InboundFrom(Received{Generation: 100, Next: first + 2, Taken: 2})}
+		in.Loosen(was.Loose())
+		in.Begin()
+		in.State(7)
+		in.take(first, again, false)
+		in.take(first+1, again, false)
+		in.take(first+2, again, true)
+		if in.Loose() != 0 {
+			t.Error("what has come again is this generation's, and counts as nobody's")
+		}
+	}
+}

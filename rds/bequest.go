@@ -86,7 +86,7 @@ func legacyOfPeer(p *peer) (legacyPeer, error) {
 	defer p.Unlock()
 	out := legacyPeer{Index: p.index, Local: p.local.addr, Remote: p.remote, Core: p.Core.Legacy(), Carries: uint8(p.carries)}
 	for i := range conn.MaxPaths {
-		out.Received[i] = p.Inbound(i).Next()
+		out.Received[i], out.Loose[i] = p.Inbound(i).Next(), p.Inbound(i).Loose()
 	}
 	if c, ok := p.via().(*choice.Transport); ok {
 		out.Wire = c.Chosen(p.local.addr, p.remote)

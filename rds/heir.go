@@ -157,6 +157,7 @@ func (in *estate) restore(n *Node) error {
 			if p.Inbound(i).Next() == 0 && st.Received[i] > 0 { // there is no sequence: nothing came for a bound port
 				p.Resume(i, conn.Received{Generation: st.Core.Generation, Next: st.Received[i]})
 			}
+			p.Inbound(i).Loosen(st.Loose[i])
 		}
 		p.Unlock()
 		in.peers = append(in.peers, p)

@@ -58,6 +58,7 @@ type legacyPeer struct {
 	Passive       bool
 	Core          conn.Legacy
 	Received      [conn.MaxPaths]uint64 // next sequence number expected on each path
+	Loose         [conn.MaxPaths]uint64 // conn.Inbound.Loose of each path
 	Wire          string                // transport that serves the pair; empty: not known
 	Carries       uint8                 // carriage
 	Queue         []legacyQueued

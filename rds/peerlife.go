@@ -60,10 +60,12 @@ func (n *Node) endIdle(p *peer) {
 		return
 	}
 	refused := make(map[int]driver.Refusals)
+	var loose [conn.MaxPaths]uint64
 	for i := range conn.MaxPaths {
 		if q := p.Refusals(i); !q.Empty() {
 			refused[i] = *q
 		}
+		loose[i] = p.Inbound(i).Loose()
 	}
 	n.endedCounters.Add(p.countersLocked())
 	legacy := p.Core.Legacy()
@@ -74,7 +76,7 @@ func (n *Node) endIdle(p *peer) {
 	p.local.mu.Lock()
 	p.local.peers = slices.DeleteFunc(slices.Clone(p.local.peers), func(q *peer) bool { return q == p }) // cloned, because mark reads peers without the lock
 	p.local.mu.Unlock()
-	n.sequences.end(p.sequence.Load(), legacy, refused, n.now()) // before another peer of the address begins
+	n.sequences.end(p.sequence.Load(), legacy, loose, refused, n.now()) // before another peer of the address begins
 	p.forgetWire()
 	n.mu.Unlock()
 	p.close()
@@ -108,6 +110,7 @@ func (p *peer) inherit(s *sequence, refused map[int]driver.Refusals) {
 		if list := p.node.sequences.received(s, i); len(list) > 0 {
 			p.Resume(i, list...)
 		}
+		p.Inbound(i).Loosen(s.loose[i])
 		*p.Refusals(i) = refused[i]
 	}
 }

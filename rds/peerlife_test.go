@@ -9,6 +9,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/statefile"
+	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport/choice"
 )
 
@@ -198,7 +199,7 @@ func TestSequenceTable(t *testing.T) {
 		var in recordsInUse
 		s, r := table.keep(addressPair{local, newAddr()}, &in, 3, 7, now)
 		r.Next[3].Store(100)
-		table.end(s, conn.Legacy{}, nil, now)
+		table.end(s, conn.Legacy{}, [conn.MaxPaths]uint64{}, nil, now)
 		return s
 	}
 	var all []*sequence
@@ -248,5 +249,52 @@ func TestSequenceTable(t *testing.T) {
 	}
 	if n, _, _ := table.size(); n > records || n == 0 {
 		t.Errorf("the successor has %d records, not %d", n, records)
+	}
+}
+
+// What a peer has delivered on a link that ended before it stated its generation is not taken
+// from it again when it has ended with that link. An impostor had the path before, so that
+// the generation by which it was counted is not the peer's.
+func TestWhatCameWithoutAGenerationOutlivesThePeer(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	n := l.node(Config{Wire: WireTCP})
+	at, from := l.bind(n).LocalAddrPort().Addr(), newAddr()
+	const path = 3
+	make := func() *peer {
+		p, err := n.peerByKey(n.local(at), peerKey{local: at, remote: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	h := wire.Header{Sequence: uint64(time.Now().UnixNano()), Flags: wire.FlagRetransmitted}
+	p := make()
+	in := p.Inbound(path)
+	in.Begin()
+	in.State(100)
+	in.Begin()
+	s, record := n.sequences.keep(addressPair{at, from}, &p.records, path, in.Generation(), n.now())
+	p.sequence.Store(s)
+	if !in.Accept(&h) {
+		t.Error("the first message is not taken")
+	}
+	in.Took(1)
+	record.Taken.Add(1)
+	record.Next[path].Store(in.Next())
+	p.release()
+	if peersOf(n) != 0 {
+		t.Fatal("the peer has not ended")
+	}
+	p = make()
+	defer p.release()
+	in = p.Inbound(path)
+	in.Begin()
+	in.State(7)
+	if in.Accept(&h) {
+		t.Error("the message is taken again")
+	}
+	if h.Sequence++; !in.Accept(&h) {
+		t.Error("the next message is not taken")
 	}
 }

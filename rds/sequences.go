@@ -54,6 +54,7 @@ type sequence struct {
 	records []*statefile.Peer       // records of the generations, the one used last first
 	ended   time.Time               // when the peer ended; zero: it has not
 	legacy  conn.Legacy             // what the last peer has left to the next one
+	loose   [conn.MaxPaths]uint64   // conn.Inbound.Loose of each path of the last peer
 	refused map[int]driver.Refusals // messages refused of which the peer may not have heard, by path
 }
 
@@ -317,7 +318,7 @@ func (t *sequences) received(s *sequence, path int) (list []conn.Received) {
 }
 
 // end is called when a peer has ended.
-func (t *sequences) end(s *sequence, legacy conn.Legacy, refused map[int]driver.Refusals, now time.Time) {
+func (t *sequences) end(s *sequence, legacy conn.Legacy, loose [conn.MaxPaths]uint64, refused map[int]driver.Refusals, now time.Time) {
 	if s == nil {
 		return
 	}
@@ -330,7 +331,7 @@ func (t *sequences) end(s *sequence, legacy conn.Legacy, refused map[int]driver.
 		}
 		t.runs += q.Runs()
 	}
-	s.ended, s.legacy, s.refused = now, legacy, refused
+	s.ended, s.legacy, s.loose, s.refused = now, legacy, loose, refused
 	t.ended.Push(endedSequence{s, now})
 	if n := t.ended.Len(); n > 64 && n > 2*len(t.pairs) {
 		t.tidyLocked()
