@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/panjf2000/gnet/v2"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
@@ -60,7 +59,7 @@ type Conn struct {
 	mu       sync.Mutex
 	phase    phase        // guarded by mu
 	tcp      *net.TCPConn // guarded by mu; set while phase is fresh
-	loop     gnet.Conn    // guarded by mu; set while phase is open
+	loop     place        // guarded by mu; set while phase is open
 	draining bool         // guarded by mu
 	aborting bool         // guarded by mu
 	paused   bool         // written by the event loop with mu held

@@ -27,14 +27,22 @@ type doorbell struct {
 	serving []*Conn // used by the event loop only: connections being served, and memory for the next waiting
 }
 
-// hang puts a doorbell on one more event loop.
-func (e *Engine) hang() error {
+// newDoorbell makes a doorbell that is in no event loop, and the descriptor for the loop.
+func newDoorbell() (b *doorbell, ear int, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return os.NewSyscallError("socketpair", err)
+		return nil, -1, os.NewSyscallError("socketpair", err)
 	}
-	b := &doorbell{fd: fds[0]}
-	f := os.NewFile(uintptr(fds[1]), "doorbell")
+	return &doorbell{fd: fds[0]}, fds[1], nil
+}
+
+// hang puts a doorbell on one more event loop of gnet's.
+func (e *Engine) hang() error {
+	b, ear, err := newDoorbell()
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(ear), "doorbell")
 	c, err := net.FileConn(f)
 	_ = f.Close()
 	if err == nil {
@@ -63,9 +71,12 @@ func (b *doorbell) ring(c *Conn) {
 	b.waiting = append(b.waiting, c)
 	b.mu.Unlock()
 	if first {
-		_, _ = unix.Write(b.fd, b.byte[:]) // there is room: at most one is unread and one being answered
+		b.strike()
 	}
 }
+
+// strike wakes the event loop. It does not wait: there is room, because few bytes are unread.
+func (b *doorbell) strike() { _, _ = unix.Write(b.fd, b.byte[:]) }
 
 // answer wakes on the event loop whoever is waiting. Who rings before the list
 // is taken is in it; who rings later rings anew.

@@ -74,28 +74,36 @@ func New(opts Options) (*Engine, error) {
 		return nil, fmt.Errorf("%s: %w", opts.Name, err)
 	}
 	e.poll = poll
-	e.client, err = gnet.NewClient(&events{e: e},
-		gnet.WithNumEventLoop(opts.EventLoops),
-		gnet.WithReadBufferCap(opts.ReadBuffer),
-		gnet.WithLogger(engineLog{opts.Logger}))
-	if err == nil {
-		err = e.client.Start()
-	}
-	if err == nil {
-		for i := 0; err == nil && i < opts.EventLoops; i++ {
-			err = e.hang()
+	if opts.Loops == nil {
+		if err := e.startLoops(); err != nil {
+			e.poll.close()
+			return nil, fmt.Errorf("%s: event loops: %w", opts.Name, err)
 		}
-		if err != nil {
-			_ = e.stop()
-		}
-	}
-	if err != nil {
-		e.poll.close()
-		return nil, fmt.Errorf("%s: event loops: %w", opts.Name, err)
 	}
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.wg.Go(func() { e.poll.run(e) })
 	return e, nil
+}
+
+// startLoops starts event loops of gnet's.
+func (e *Engine) startLoops() (err error) {
+	e.client, err = gnet.NewClient(&events{e: e},
+		gnet.WithNumEventLoop(e.opts.EventLoops),
+		gnet.WithReadBufferCap(e.opts.ReadBuffer),
+		gnet.WithLogger(engineLog{e.opts.Logger}))
+	if err == nil {
+		err = e.client.Start()
+	}
+	if err != nil {
+		return err
+	}
+	for i := 0; err == nil && i < e.opts.EventLoops; i++ {
+		err = e.hang()
+	}
+	if err != nil {
+		_ = e.stop()
+	}
+	return err
 }
 
 // Stats returns the counters.
@@ -150,6 +158,9 @@ func (e *Engine) Close() error {
 
 // stop ends the event loops. Nobody may ring any more.
 func (e *Engine) stop() error {
+	if e.client == nil {
+		return nil
+	}
 	err := e.client.Stop()
 	for _, b := range e.bells {
 		b.close()

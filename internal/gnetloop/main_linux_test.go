@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
+	"os/exec"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,12 +38,41 @@ func newEngine(t testing.TB, o Options) *Engine {
 	if o.Name == "" {
 		o.Name = "test"
 	}
+	if onLoops && o.Loops == nil {
+		o.Loops = newLoops(t, o.EventLoops, o.ReadBuffer)
+	}
 	e, err := New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = e.Close() })
 	return e
+}
+
+// onLoops has newEngine make engines on Loops: see TestAllOnLoops.
+var onLoops = os.Getenv("RDS_TEST_LOOPS") != ""
+
+func newLoops(t testing.TB, n, buffer int) *Loops {
+	t.Helper()
+	ls, err := NewLoops(n, buffer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ls.Close() })
+	return ls
+}
+
+// TestAllOnLoops runs the tests of this package once more, with engines on Loops.
+func TestAllOnLoops(t *testing.T) {
+	if onLoops {
+		t.Skip("this is the second run")
+	}
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.short", "-test.v")
+	cmd.Env = append(os.Environ(), "RDS_TEST_LOOPS=1")
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
 }
 
 // listen returns an address that e listens on, and what comes there.

@@ -57,6 +57,10 @@ type Options struct {
 	// 2,730 descriptors has fewer than 256. HalfOpen 0 bounds nothing.
 	HalfOpen, HalfOpenEach int
 
+	// Loops are the event loops, shared with other engines, that read instead of the
+	// engine's own. They have to be closed after the engine. nil: the engine has its own.
+	Loops *Loops
+
 	// DrainTimeout is how long Close(transport.Drain) waits for the peer to
 	// end its side. 0 means 5 s.
 	DrainTimeout time.Duration

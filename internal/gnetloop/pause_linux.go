@@ -1,11 +1,9 @@
 package gnetloop
 
 import (
-	"os"
 	"reflect"
 
 	"github.com/panjf2000/gnet/v2"
-	"golang.org/x/sys/unix"
 
 	"github.com/rds-go/rds/transport"
 )
@@ -25,11 +23,11 @@ func (c *Conn) Pause() {
 		c.mu.Unlock()
 		return
 	}
-	err := unix.EpollCtl(c.bell.Load().ep, unix.EPOLL_CTL_DEL, c.loop.Fd(), nil)
+	err := c.loop.pause()
 	c.paused = err == nil
 	c.mu.Unlock()
 	if err != nil {
-		c.Fail(os.NewSyscallError("epoll_ctl", err))
+		c.Fail(err)
 	}
 }
 
@@ -41,14 +39,13 @@ func (c *Conn) Resume() {
 		return
 	}
 	c.paused = false
-	fd := c.loop.Fd()
-	err := unix.EpollCtl(c.bell.Load().ep, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Fd: int32(fd), Events: unix.EPOLLIN | unix.EPOLLPRI})
+	err := c.loop.resume()
 	if c.draining {
 		c.timer.Reset(c.e.opts.DrainTimeout)
 	}
 	c.mu.Unlock()
 	if err != nil {
-		c.Fail(os.NewSyscallError("epoll_ctl", err))
+		c.Fail(err)
 	}
 }
 

@@ -30,6 +30,10 @@ func (c *Conn) enroll(tc *net.TCPConn) {
 	for _, a := range []net.Addr{tc.LocalAddr(), tc.RemoteAddr()} {
 		a.(*net.TCPAddr).Zone = ""
 	}
+	if c.e.opts.Loops != nil {
+		c.e.opts.Loops.take(c, tc)
+		return
+	}
 	_, err := c.e.client.EnrollContext(tc, c)
 	c.mu.Lock()
 	lost := c.phase == starting
@@ -59,17 +63,53 @@ func (ev *events) OnOpen(gc gnet.Conn) ([]byte, gnet.Action) {
 		bell.ep = epollOf(bell.loop)
 		return nil, gnet.None
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.phase, c.loop = open, gc
-	if c.aborting {
+	b := ev.e.bells[gc.EventLoop()]
+	if !c.opened(gnetPlace{gc, b}, b) {
 		return nil, gnet.Close
 	}
-	b := ev.e.bells[gc.EventLoop()]
+	return nil, gnet.None
+}
+
+// place is where an event loop reads from a connection.
+type place interface {
+	// Close has the event loop end the connection, soon.
+	Close() error
+	// closeNow ends the connection. It is called on the event loop.
+	closeNow()
+	// pause takes the connection out of the loop's epoll instance, resume puts it there.
+	pause() error
+	resume() error
+}
+
+// gnetPlace is a connection's place in an event loop of gnet's.
+type gnetPlace struct {
+	gnet.Conn
+	bell *doorbell
+}
+
+func (g gnetPlace) closeNow() { _ = g.EventLoop().Close(g.Conn) }
+
+func (g gnetPlace) pause() error {
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(g.bell.ep, unix.EPOLL_CTL_DEL, g.Fd(), nil))
+}
+
+func (g gnetPlace) resume() error {
+	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(g.bell.ep, unix.EPOLL_CTL_ADD, g.Fd(), &unix.EpollEvent{Fd: int32(g.Fd()), Events: unix.EPOLLIN | unix.EPOLLPRI}))
+}
+
+// opened follows the arrival at an event loop with doorbell b. It is false if the connection has
+// to end.
+func (c *Conn) opened(at place, b *doorbell) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.phase, c.loop = open, at
+	if c.aborting {
+		return false
+	}
 	if c.bell.Store(b); c.woken.Load() {
 		b.ring(c)
 	}
-	return nil, gnet.None
+	return true
 }
 
 // OnTraffic feeds what the loop has read, and reads on what has its place.
@@ -80,7 +120,22 @@ func (ev *events) OnTraffic(gc gnet.Conn) gnet.Action {
 		gc.Context().(*doorbell).answer()
 		return gnet.None
 	}
-	ev.e.reads.Add(1)
+	if c.fed(b) != nil {
+		return gnet.Close
+	}
+	// Let those run whom the burst has woken. gnet's poller yields once and then
+	// blocks in epoll_wait with the processor it has. Every 61st turn of Go's
+	// scheduler that one yield chooses the poller again, and a reader that was just
+	// woken waits, where there is one processor, for the runtime's monitor thread:
+	// some 200 us. Two yields in a row never both choose the poller.
+	runtime.Gosched()
+	return gnet.None
+}
+
+// fed is what an event loop does with bytes it has read. After an error the connection has to
+// be closed at once.
+func (c *Conn) fed(b []byte) error {
+	c.e.reads.Add(1)
 	// What comes may answer what a program has written: a program that reads a region,
 	// asks the peer for the next block, and has the block placed there. The order goes
 	// through the peer, where the race detector does not see it. The writer has changed
@@ -93,15 +148,8 @@ func (ev *events) OnTraffic(gc gnet.Conn) gnet.Action {
 	c.h.Flush()
 	if err != nil {
 		c.refuse(err)
-		return gnet.Close
 	}
-	// Let those run whom the burst has woken. gnet's poller yields once and then
-	// blocks in epoll_wait with the processor it has. Every 61st turn of Go's
-	// scheduler that one yield chooses the poller again, and a reader that was just
-	// woken waits, where there is one processor, for the runtime's monitor thread:
-	// some 200 us. Two yields in a row never both choose the poller.
-	runtime.Gosched()
-	return gnet.None
+	return err
 }
 
 // OnClose is the end of the connection, whatever the reason.

@@ -29,6 +29,6 @@ func (c *Conn) wake() {
 		c.mu.Lock()
 		loop := c.loop
 		c.mu.Unlock()
-		_ = loop.EventLoop().Close(loop) // closes at once, because nothing may be fed any more
+		loop.closeNow() // because nothing may be fed any more
 	}
 }

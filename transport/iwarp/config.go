@@ -72,6 +72,9 @@ type Config struct {
 	Gate transport.Gate
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *gnetloop.Inheritance
+	// Loops are event loops that others use, too, instead of the device's own. They have to
+	// be closed after it. nil: it has its own.
+	Loops *gnetloop.Loops
 	// Sharing says which addresses share a listening socket. nil: each has its own.
 	Sharing *gnetloop.Sharing
 	// OnEvent hears of asynchronous events. It is called from internal
@@ -128,6 +131,7 @@ func (c Config) loop() gnetloop.Options {
 	return gnetloop.Options{
 		Name:              "iwarp",
 		EventLoops:        c.EventLoops,
+		Loops:             c.Loops,
 		ReadBuffer:        c.ReadBuffer,
 		SendBuffer:        c.SendBuffer,
 		LocalSendBuffer:   c.LocalSendBuffer,

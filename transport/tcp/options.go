@@ -67,6 +67,9 @@ type Options struct {
 	Gate transport.Gate
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *gnetloop.Inheritance
+	// Loops are event loops that other transports use, too, instead of the transport's own.
+	// They have to be closed after it. nil: it has its own.
+	Loops *gnetloop.Loops
 	// Sharing says which addresses share a listening socket. nil: each has its own.
 	Sharing *gnetloop.Sharing
 
@@ -101,6 +104,7 @@ func (o Options) engine() gnetloop.Options {
 	return gnetloop.Options{
 		Name:              name,
 		EventLoops:        o.EventLoops,
+		Loops:             o.Loops,
 		ReadBuffer:        o.ReadBuffer,
 		KeepAliveIdle:     o.KeepAliveIdle,
 		KeepAliveInterval: o.KeepAliveInterval,

@@ -79,6 +79,9 @@ type Options struct {
 	Gate transport.Gate
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *gnetloop.Inheritance
+	// Loops are event loops that other transports use, too, instead of the transport's own.
+	// They have to be closed after it. nil: it has its own.
+	Loops *gnetloop.Loops
 	// Sharing says which addresses share a listening socket. nil: each has its own.
 	Sharing *gnetloop.Sharing
 	// XRC sets up the objects of package rds/xrc. Now is the clock of everything that is about
@@ -157,6 +160,6 @@ func def[T comparable](v *T, d T) {
 }
 
 func (o Options) device() iwarp.Config {
-	return iwarp.Config{MaxULPDU: o.maxULPDU, Regions: o.Regions, Memory: o.Memory, EventLoops: o.EventLoops, SendBuffer: o.SendBuffer, LocalSendBuffer: o.LocalSendBuffer, ReceiveBuffer: o.ReceiveBuffer,
+	return iwarp.Config{MaxULPDU: o.maxULPDU, Regions: o.Regions, Memory: o.Memory, EventLoops: o.EventLoops, Loops: o.Loops, SendBuffer: o.SendBuffer, LocalSendBuffer: o.LocalSendBuffer, ReceiveBuffer: o.ReceiveBuffer,
 		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Gate: o.Gate, Inherited: o.Inherited, Sharing: o.Sharing, Logger: o.Logger}
 }
