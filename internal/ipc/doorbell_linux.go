@@ -57,13 +57,8 @@ const bellBuffer = 1
 
 // NewBell makes a doorbell.
 func NewBell() (*Bell, *Ear, error) {
-	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	p, err := bellPair()
 	if err != nil {
-		return nil, nil, os.NewSyscallError("socketpair", err)
-	}
-	if err := setupBell(p[0], p[1]); err != nil {
-		unix.Close(p[0])
-		unix.Close(p[1])
 		return nil, nil, err
 	}
 	bellFile := os.NewFile(uintptr(p[1]), "bell")
@@ -78,6 +73,19 @@ func NewBell() (*Bell, *Ear, error) {
 		return nil, nil, err
 	}
 	return bell, ear, nil
+}
+
+// bellPair makes the descriptors of an ear and a bell.
+func bellPair() (p [2]int, err error) {
+	if p, err = unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err != nil {
+		return p, os.NewSyscallError("socketpair", err)
+	}
+	if err := setupBell(p[0], p[1]); err != nil {
+		unix.Close(p[0])
+		unix.Close(p[1])
+		return p, err
+	}
+	return p, nil
 }
 
 func setupBell(ear, bell int) error {

@@ -4,10 +4,13 @@ package ipc
 
 import "os"
 
-// Bell and Ear are the ends of a doorbell; see doorbell_linux.go.
+// Bell, Ear and WatchedEar are the ends of a doorbell; see doorbell_linux.go.
 type (
 	Bell struct{ f *os.File }
 	Ear  struct{ f *os.File }
+
+	// WatchedEar is the waiting end for an event loop; see watchedear_linux.go.
+	WatchedEar struct{}
 )
 
 // NewBell fails: there is nothing to ring for without shared memory.
@@ -39,3 +42,21 @@ func (e *Ear) File() *os.File { return e.f }
 
 // Close closes it.
 func (e *Ear) Close() error { return e.f.Close() }
+
+// NewWatchedBell fails: there is nothing to ring for without shared memory.
+func NewWatchedBell() (*Bell, *WatchedEar, error) { return nil, nil, errSystem }
+
+// OpenWatchedEar closes f and fails.
+func OpenWatchedEar(f *os.File) (*WatchedEar, error) { _ = f.Close(); return nil, errSystem }
+
+// FD is no descriptor.
+func (e *WatchedEar) FD() int { return -1 }
+
+// Take fails.
+func (e *WatchedEar) Take() error { return errSystem }
+
+// Duplicate fails.
+func (e *WatchedEar) Duplicate() (*os.File, error) { return nil, errSystem }
+
+// Close does nothing.
+func (e *WatchedEar) Close() error { return nil }

@@ -71,13 +71,18 @@ func Duplicate(f *os.File) (*os.File, error) {
 		return nil, err
 	}
 	var fd int
-	if e := rc.Control(func(of uintptr) { fd, err = unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0) }); e != nil {
+	if e := rc.Control(func(of uintptr) { fd, err = duplicate(of) }); e != nil {
 		return nil, e
 	}
 	if err != nil {
-		return nil, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
+		return nil, err
 	}
 	return os.NewFile(uintptr(fd), f.Name()), nil
+}
+
+func duplicate(of uintptr) (int, error) {
+	fd, err := unix.FcntlInt(of, unix.F_DUPFD_CLOEXEC, 0)
+	return fd, os.NewSyscallError("fcntl F_DUPFD_CLOEXEC", err)
 }
 
 // Touched is how many bytes of a memfd have pages, those included that were swapped out.
