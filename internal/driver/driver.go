@@ -96,10 +96,14 @@ func (d *Driver) Unlock() { d.mu.Unlock() }
 
 // Commit gives the lock back, writes what was queued, unless it is left to collect, and
 // does what the core has asked for.
-func (d *Driver) Commit() {
+func (d *Driver) Commit() { d.CommitWithin(inlineBytes) }
+
+// CommitWithin is Commit for a caller who has not the time to write more than about limit octets:
+// the flusher writes the rest.
+func (d *Driver) CommitWithin(limit int) {
 	if w := d.dueLocked(); w >= 0 {
 		d.mu.Unlock()
-		d.write(w, inlineBytes)
+		d.write(w, limit)
 		return
 	}
 	d.release(nil)
