@@ -16,7 +16,7 @@ import (
 // application, which does not take it, the queue is not ready: peers keep what they have for
 // it, and everybody else's messages go on.
 //
-// The session's goroutine tells peers; others note what there is to tell.
+// The session's event loop tells peers; others note what there is to tell.
 type appQueue struct {
 	queue   announcing   // nil: the application has no queue of its own
 	number  uint32       // number of queue, 0 if there is none

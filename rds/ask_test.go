@@ -47,7 +47,7 @@ func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
 	l := newLab(t)
 	cfg := Config{Port: l.port}
 	cfg.setDefaults()
-	tr, err := xrc.New(xrcOptions(&cfg, 0, nil, nil))
+	tr, err := xrc.New(xrcOptions(&cfg, 0, nil, nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -165,7 +165,7 @@ func (s *Service) legacy(l *Legacy) (*legacyService, error) {
 	return st, nil
 }
 
-// legacy describes the session, for which no goroutine works.
+// legacy describes the session, for which nobody works.
 func (x *session) legacy(l *Legacy) (st legacySession, err error) {
 	x.node.tally()
 	x.mu.Lock()
@@ -185,7 +185,7 @@ func (x *session) legacy(l *Legacy) (st legacySession, err error) {
 	}{
 		{&st.Conn, x.conn.File},
 		{&st.Segment, func() (*os.File, error) { return ipc.Duplicate(x.segFile) }},
-		{&st.Ear, func() (*os.File, error) { return ipc.Duplicate(x.ear.File()) }},
+		{&st.Ear, x.ear.Duplicate},
 		{&st.Self, func() (*os.File, error) { return ipc.Duplicate(x.self.File()) }},
 		{&st.Bell, func() (*os.File, error) { return ipc.Duplicate(x.out.bell.File()) }},
 	} {

@@ -18,6 +18,7 @@ func served(t testing.TB, l *lab, cfg Config, scfg ServiceConfig) (*Node, *Servi
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
+	cfg.Serves = true
 	n := l.node(cfg)
 	scfg.Path = filepath.Join(dir, "s")
 	svc, err := NewService(n, scfg)

@@ -33,7 +33,7 @@ type completions struct {
 	closed  bool
 	broken  atomic.Bool // the application does what no correct one does
 
-	self *ipc.Bell // bell of the session's goroutine, which ends the session when broken is set
+	self *ipc.Bell // has the session's event loop look, which ends the session when broken is set
 }
 
 func (c *completions) init(x *session, bell *ipc.Bell) {

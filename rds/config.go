@@ -89,6 +89,11 @@ type Config struct {
 	// PeerLookUps too (StatusAgain).
 	Memory mr.Config
 
+	// Serves is for a node that is there for a Service. The event loops that read from peers
+	// take the submissions of applications, too, and they sleep at once when nothing is left to
+	// do. A program that uses the node's own sockets as well is slower with it.
+	Serves bool
+
 	// TCP tunes the connections to peers, of either wire transport.
 	TCP TCPConfig
 

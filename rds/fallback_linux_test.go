@@ -29,11 +29,11 @@ func relayed(t testing.TB, patience time.Duration) (*mover, *relay, *observer.Ob
 	node := func(logger *zap.Logger) *Node {
 		cfg := Config{Port: l.port, Logger: logger, ReconnectMax: 20 * time.Millisecond}
 		cfg.setDefaults()
-		preferred, err := xrc.New(xrcOptions(&cfg, 0, nil, nil))
+		preferred, err := xrc.New(xrcOptions(&cfg, 0, nil, nil, nil))
 		if err != nil {
 			t.Fatal(err)
 		}
-		other, err := tcp.New(tcpOptions(&cfg, nil, nil))
+		other, err := tcp.New(tcpOptions(&cfg, nil, nil, nil))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/internal/gnetloop"
@@ -132,15 +131,14 @@ func (s *Service) wake() {
 		x.overBudget.Store(false)
 		x.mu.Unlock()
 	}
-	for _, at := range []*atomic.Pointer[halt]{&s.frozen, &s.moving} {
-		if h := at.Swap(nil); h != nil {
-			close(h.resume)
-		}
+	if h := s.moving.Swap(nil); h != nil {
+		close(h.resume)
 	}
 	_ = s.listener.SetDeadline(time.Time{})
 	s.begin()
 	s.admitKept()
 	for _, x := range s.all() {
+		x.hear()
 		x.poke()
 	}
 }
@@ -240,14 +238,13 @@ func depart(ctx context.Context, n *Node) error {
 	return nil
 }
 
-// freeze waits until no goroutine works for a session any more.
+// freeze has no event loop work for a session any more, and waits until no goroutine does.
 func (s *Service) freeze(ctx context.Context) error {
-	s.frozen.Store(&halt{make(chan struct{})})
 	tick := time.NewTicker(100 * time.Microsecond)
 	defer tick.Stop()
 	all := s.all()
 	for _, x := range all {
-		x.ear.Rouse()
+		x.deafen(false)
 	}
 	for _, x := range all {
 		for x.working.Load() > 0 {

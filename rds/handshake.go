@@ -183,7 +183,7 @@ func (x *session) share(l ipc.Layout, receive int) ([]*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, ear, err := ipc.NewBell()
+	self, ear, err := ipc.NewWatchedBell()
 	if err != nil {
 		f.Close()
 		_ = seg.Close()
@@ -203,12 +203,12 @@ func (x *session) share(l ipc.Layout, receive int) ([]*os.File, error) {
 }
 
 // equip gives the session its memory and doorbells, which belong to it from then on.
-func (x *session) equip(seg *ipc.Segment, f *os.File, receive int, self *ipc.Bell, ear *ipc.Ear, bell *ipc.Bell) {
+func (x *session) equip(seg *ipc.Segment, f *os.File, receive int, self *ipc.Bell, ear *ipc.WatchedEar, bell *ipc.Bell) {
 	x.seg, x.segFile = newSharedSegment(seg), f
 	x.seg.gone = func() { x.svc.unweigh(x.user, x.seg) }
 	x.seg.file, _ = ipc.Duplicate(f) // without it the segment counts as untouched
 	x.mem = newReceiveMemory(x, receive)
-	x.self, x.ear = self, ear
+	x.listen(self, ear)
 	x.sleeps, x.space, x.maps = seg.DaemonSleeps(), seg.WantSpace(), seg.WantMaps()
 	x.out.init(x, bell)
 	x.sq, x.data, x.bodies = seg.Submitted(), seg.DataArea(), seg.SendArea()

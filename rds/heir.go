@@ -202,7 +202,7 @@ func (s *Service) inherit(in *estate) error {
 	return nil
 }
 
-// resume makes a session of the predecessor. No goroutine works for it yet.
+// resume makes a session of the predecessor. Nobody works for the session yet.
 func (s *Service) resume(st *legacySession, in *estate) (err error) {
 	x := &session{
 		svc: s, node: s.node, id: st.ID, cred: st.Cred, gids: append(st.Cred.Groups, st.Cred.GID), command: st.Command, since: st.Since,
@@ -217,7 +217,7 @@ func (s *Service) resume(st *legacySession, in *estate) (err error) {
 	var (
 		seg        *ipc.Segment
 		self, bell *ipc.Bell
-		ear        *ipc.Ear
+		ear        *ipc.WatchedEar
 	)
 	file := in.take(st.Segment)
 	if seg, err = ipc.AdoptSegment(st.Layout, file); err != nil {
@@ -225,7 +225,7 @@ func (s *Service) resume(st *legacySession, in *estate) (err error) {
 	}
 	if self, err = ipc.OpenBell(in.take(st.Self)); err == nil {
 		if bell, err = ipc.OpenBell(in.take(st.Bell)); err == nil {
-			ear, err = ipc.OpenEar(in.take(st.Ear))
+			ear, err = ipc.OpenWatchedEar(in.take(st.Ear))
 		}
 	}
 	if err != nil {

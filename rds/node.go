@@ -36,6 +36,7 @@ type Node struct {
 	wire       transport.Transport // carries messages to other hosts
 	xrc        *xrc.Transport      // part of wire that speaks XRC, nil if it has none
 	self       transport.Transport // carries messages between the node's own addresses
+	loops      *gnetloop.Loops     // event loops of wire and of the service; nil: each has its own
 	pool       *buf.Pool
 	generation uint32
 	pages      *pageSource // draws the page in which a cookie's offset begins
@@ -112,7 +113,13 @@ func newNode(cfg Config, in *inheritance) (*Node, error) {
 		n.generation = rand.Uint32()
 	}
 	var err error
+	if cfg.Serves && cfg.Transport == nil {
+		if n.loops, err = gnetloop.NewLoops(cfg.TCP.EventLoops, 0); err != nil {
+			return fail(err)
+		}
+	}
 	if n.wire, n.xrc, err = n.wireTransport(&cfg, sockets); err != nil {
+		_ = n.loops.Close()
 		return fail(err)
 	}
 	own := loop.NewNetwork().Transport()
@@ -432,6 +439,7 @@ func (n *Node) Close() error {
 	n.awaitLinks()
 	n.succession.open()                                // inbound links that wait are refused
 	err := errors.Join(n.self.Close(), n.wire.Close()) // self before wire: the memory regions end with wire
+	_ = n.loops.Close()
 	n.work.Wait()
 	n.endSuccession()
 	if total.Messages > 0 {

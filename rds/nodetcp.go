@@ -10,9 +10,9 @@ import (
 	"github.com/rds-go/rds/transport/tcp"
 )
 
-func tcpOptions(c *Config, g transport.Gate, in *gnetloop.Inheritance) tcp.Options {
+func tcpOptions(c *Config, g transport.Gate, in *gnetloop.Inheritance, loops *gnetloop.Loops) tcp.Options {
 	return tcp.Options{
-		Port: c.Port, MaxMessage: c.MaxMessage, Gate: g, Inherited: in, Sharing: sharing(c), Logger: c.Logger,
+		Port: c.Port, MaxMessage: c.MaxMessage, Gate: g, Inherited: in, Sharing: sharing(c), Loops: loops, Logger: c.Logger,
 		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: localSendBuffer(c), ReceiveBuffer: c.TCP.ReceiveBuffer,
 		KeepAliveIdle: c.TCP.KeepAliveIdle, KeepAliveInterval: c.TCP.KeepAliveInterval, KeepAliveCount: c.TCP.KeepAliveCount,
 		UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence, Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,

@@ -49,7 +49,7 @@ func TestPeerThatIgnoresFullPorts(t *testing.T) {
 	cfg.Port = l.port
 	cfg.setDefaults()
 	cfg.Linger = -1
-	tr, err := xrc.New(xrcOptions(&cfg, 0, nil, nil))
+	tr, err := xrc.New(xrcOptions(&cfg, 0, nil, nil, nil))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/control"
+	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/ipc"
 )
 
@@ -30,7 +31,8 @@ type Service struct {
 	limits   atomic.Pointer[ServiceConfig]
 	draining atomic.Bool
 	moving   atomic.Pointer[halt] // not nil: calls and connections wait, since another process is to take the service's place
-	frozen   atomic.Pointer[halt] // not nil: no goroutine works for a session
+	loops    *gnetloop.Loops      // where submissions are taken
+	ownLoops bool                 // loops are not the node's
 	cut      chan struct{}        // closed when no socket may linger any more
 	serverMu sync.Mutex           // guards the table's word on which wire serves each peer; locked before Node.mu
 
@@ -85,19 +87,29 @@ func newService(n *Node, cfg ServiceConfig, in *estate) (*Service, error) {
 		return fail(err)
 	}
 	runtime.AddCleanup(s, func(t *ipc.Table) { _ = t.Close() }, s.table)
+	if s.loops = n.loops; s.loops == nil {
+		if s.loops, err = gnetloop.NewLoops(1, 0); err != nil {
+			s.tableFD.Close()
+			return fail(err)
+		}
+		s.ownLoops = true
+	}
 	if s.listener == nil {
 		if s.listener, s.file, err = control.Listen(ipc.Network, cfg.Path, cfg.Mode); err != nil {
+			s.closeLoops()
 			s.tableFD.Close()
 			return fail(err)
 		}
 	}
 	if in != nil {
 		if err := s.inherit(in); err != nil {
+			s.closeLoops()
 			return fail(err)
 		}
 	}
 	if !n.serve(s) {
 		s.unlisten()
+		s.closeLoops()
 		s.tableFD.Close()
 		return fail(errors.New("the node is closed, or served already"))
 	}
@@ -176,6 +188,7 @@ func (s *Service) Close() error {
 		x.end(net.ErrClosed)
 	}
 	s.work.Wait()
+	s.closeLoops()
 	s.node.unserve()
 	s.tableFD.Close()
 	// The table stays mapped until nobody reads it: the node may still write.
@@ -186,6 +199,13 @@ func (s *Service) Close() error {
 		return &OpError{Op: "close", Err: &left}
 	}
 	return nil
+}
+
+// closeLoops ends the service's own event loops, to which no session listens.
+func (s *Service) closeLoops() {
+	if s.ownLoops {
+		_ = s.loops.Close()
+	}
 }
 
 func (s *Service) unlisten() {

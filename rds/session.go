@@ -16,9 +16,9 @@ import (
 
 // session is one attached application.
 //
-// Its goroutine sleeps at the doorbell and takes submissions; calls come on
-// the Unix socket to another. Both work under mu. What arrives for its sockets
-// is put on the completion ring by the event loop that received it.
+// An event loop listens to its doorbell and takes submissions (Serve); calls come on the Unix
+// socket to a goroutine. Both work under mu. What arrives for its sockets is put on the
+// completion ring by the event loop that received it.
 type session struct {
 	svc     *Service
 	node    *Node
@@ -32,11 +32,12 @@ type session struct {
 	seg     *sharedSegment
 	segFile *os.File // the segment, for the process that takes the daemon's place
 	mem     *receiveMemory
-	ear     *ipc.Ear  // rung by the application, and by self
-	self    *ipc.Bell // rings ear for the daemon's own goroutines
-	sleeps  ipc.Flag  // the session's goroutine sleeps
-	space   ipc.Flag  // the application wants OpSpace
-	maps    ipc.Flag  // the application wants OpMaps
+	ear     *ipc.WatchedEar // rung by the application, and by self
+	self    *ipc.Bell       // rings ear for the daemon's own goroutines
+	sleeps  ipc.Flag        // the event loop takes nothing before a ring
+	space   ipc.Flag        // the application wants OpSpace
+	maps    ipc.Flag        // the application wants OpMaps
+	hearing hearing
 	out     completions
 	queue   appQueue
 
@@ -71,7 +72,7 @@ type session struct {
 	holds     int                // what keeps the session counted against the limits on sessions; guarded by Service.mu
 	lingering atomic.Int32       // sockets that were closed and wait for what they have sent
 
-	mu      sync.Mutex // guards the fields below; locked before all locks of the node
+	mu      turnLock // guards the fields below; locked before all locks of the node
 	sq      ipc.Consumer
 	data    []byte
 	bodies  []byte
@@ -83,6 +84,8 @@ type session struct {
 	bound   atomic.Int32
 	flows   flowSet
 	ahead   uint64     // the returns below this index have been taken
+	took    int        // payload bytes of the submissions that pump took last
+	toward  *peer      // the peer of the last submission that was taken
 	unread  *appSocket // the socket whose fates must be read before more is taken
 	bad     error      // violation by the application: nothing more is taken
 	last    bool       // the session is ending: submissions are taken whatever the budget
@@ -96,76 +99,6 @@ type session struct {
 	done    chan struct{}
 
 	working atomic.Int32 // goroutines that work for the session: not those that are parked
-}
-
-// Bounds of one turn of a session's goroutine.
-const (
-	pumpEntries = 512     // submissions taken before others get a turn
-	pumpBytes   = 1 << 20 // payload bytes taken before others get a turn
-
-	maxIdleRings = 1 << 20                // rings for nothing, in a row, that end a session
-	idleRings    = 64                     // rings for nothing after which each ring is answered late
-	idlePenalty  = 500 * time.Microsecond // how late a ring for nothing is answered
-)
-
-// run is the session's goroutine.
-func (x *session) run() {
-	idle := 0
-	for {
-		if h := x.svc.frozen.Load(); h != nil {
-			x.park(h)
-			continue
-		}
-		if x.mem.late.Load() { // before the look at returned memory
-			x.seg.WantReturns().Set()
-		}
-		x.mu.Lock()
-		n, more, err := x.pump(pumpEntries)
-		x.mu.Unlock()
-		useful := n > 0
-		if err != nil {
-			x.end(err)
-			return
-		}
-		useful = x.tell() || useful
-		useful = x.queue.announce() || useful
-		if x.out.broken.Load() {
-			x.end(errViolation)
-			return
-		}
-		if useful {
-			idle = 0
-		}
-		if more || x.goesOn() {
-			runtime.Gosched()
-			continue
-		}
-		if !x.overBudget.Load() { // over budget: credit wakes the session, and a bell would be for nothing
-			x.sleeps.Set()
-			x.mu.Lock()
-			var ready int
-			ready, err = x.sq.Refresh()
-			x.mu.Unlock()
-			if err == nil && ready > 0 {
-				x.sleeps.Clear()
-				continue
-			}
-		}
-		if err == nil {
-			err = x.ear.Wait()
-		}
-		if err != nil {
-			x.end(err)
-			return
-		}
-		if idle++; idle > idleRings {
-			if idle > maxIdleRings {
-				x.end(errViolation)
-				return
-			}
-			time.Sleep(idlePenalty) // a storm costs the application's time, not the daemon's
-		}
-	}
 }
 
 // tell follows a turn: it answers what the application, or memory it has
@@ -185,17 +118,15 @@ func (x *session) tell() (some bool) {
 	return some || len(socks) > 0
 }
 
-// poke wakes the session's goroutine.
-func (x *session) poke() { x.self.Ring() }
-
-// pump takes up to limit submissions, and tells whether there may be more. The
-// caller holds mu. What it returns as an error it returns again: the session's
-// goroutine ends the session.
+// pump takes up to limit submissions, and tells whether more of those that were there may be taken. The
+// caller holds mu. What it returns as an error it returns again: the event loop
+// has the session end.
 func (x *session) pump(limit int) (taken int, more bool, err error) {
 	if err := x.overLocked(); err != nil {
 		return 0, false, err
 	}
 	defer func() { x.bad = err }()
+	x.took = 0
 	ready, err := x.sq.Ready()
 	if err != nil {
 		return 0, false, err
@@ -209,7 +140,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 	)
 	unlock := func() {
 		if p != nil {
-			p.Commit()
+			p.CommitWithin(writeBytes)
 			p = nil
 		}
 	}
@@ -259,7 +190,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 		}
 		if q != p {
 			unlock()
-			p = q
+			p, x.toward = q, q
 			p.Lock()
 		}
 		size := m.Size()
@@ -277,9 +208,10 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 	if n > 0 && x.space.Take() {
 		x.out.event(ipc.OpSpace, 0)
 	}
+	x.took = bytes
 	x.sentMessages.Add(sent)
 	x.sentBytes.Add(amount)
-	return n, n < ready && !x.overBudget.Load() || n == limit && n > 0, nil
+	return n, n < ready && !x.overBudget.Load(), nil
 }
 
 // leaveLocked takes what was submitted, as far as the budget goes, and leaves all that
@@ -357,18 +289,6 @@ func (x *session) fatesUnread(e *ipc.Entry) bool {
 	}
 	x.unread = a
 	x.halt(true)
-	return true
-}
-
-// goesOn tells whether the fates that submissions waited for have been read.
-func (x *session) goesOn() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.unread == nil || x.unread.s.fates.full() && !x.unread.s.closed.Load() {
-		return false
-	}
-	x.unread = nil
-	x.overBudget.Store(false)
 	return true
 }
 

@@ -151,7 +151,7 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 func (x *session) catchUp() error {
 	err := x.takeAll()
 	if err != nil {
-		x.poke() // the session's goroutine finds the same error and ends the session
+		x.poke() // the event loop finds the same error and has the session end
 	}
 	return err
 }

@@ -68,7 +68,8 @@ func (x *session) end(cause error) {
 // hangUp has the application hear of the session's end.
 func (x *session) hangUp() {
 	_ = x.conn.Close()
-	_ = x.ear.Close()
+	x.deafen(true)
+	_ = x.ear.Close() // only now: another descriptor may have the ear's number from here on
 	_ = x.self.Close()
 	_ = x.out.bell.Close()
 	_ = x.segFile.Close()

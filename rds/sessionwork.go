@@ -3,9 +3,9 @@ package rds
 // halt is one pause of the goroutines that serve applications.
 type halt struct{ resume chan struct{} }
 
-// serve runs the session's goroutines.
+// serve begins to work for the session.
 func (x *session) serve() {
-	x.beginWork(x.run)
+	x.hear()
 	x.beginWork(x.calls)
 }
 

@@ -13,21 +13,21 @@ import (
 	"github.com/rds-go/rds/transport/xrc"
 )
 
-// wireTransport makes the transport to other hosts. in are the sockets that it takes over.
-// Its XRC part is returned, too, nil if it has none.
+// wireTransport makes the transport to other hosts. in are the sockets that it takes over, and
+// Node.loops, if not nil, read for all of it. Its XRC part is returned, too, nil if it has none.
 func (n *Node) wireTransport(c *Config, in *gnetloop.Inheritance) (transport.Transport, *xrc.Transport, error) {
 	if c.Transport != nil {
 		return c.Transport, nil, nil
 	}
 	var other transport.Transport
 	if c.Wire != WireXRC {
-		t, err := tcp.New(tcpOptions(c, gate{n}, in))
+		t, err := tcp.New(tcpOptions(c, gate{n}, in, n.loops))
 		if err != nil || c.Wire == WireTCP {
 			return t, nil, err
 		}
 		other = t
 	}
-	o := xrcOptions(c, n.generation, gate{n}, in)
+	o := xrcOptions(c, n.generation, gate{n}, in, n.loops)
 	o.Want = n.wanted
 	preferred, err := xrc.New(o)
 	switch {
@@ -88,12 +88,12 @@ func portFields(c *Config) (fields []zap.Field) {
 	return fields
 }
 
-func xrcOptions(c *Config, generation uint32, g transport.Gate, in *gnetloop.Inheritance) xrc.Options {
+func xrcOptions(c *Config, generation uint32, g transport.Gate, in *gnetloop.Inheritance, loops *gnetloop.Loops) xrc.Options {
 	return xrc.Options{
 		Generation: generation, Port: c.xrcPort(), CRC: xrc.CRC(c.XRC.CRC), Addresses: c.Addresses, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
 		Overrun: c.ReceiveOverrun, Gate: g, Memory: c.Memory, Inherited: in, Sharing: sharing(c),
 		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: localSendBuffer(c), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
-		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, DrainTimeout: c.TCP.DrainTimeout,
+		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, Loops: loops, DrainTimeout: c.TCP.DrainTimeout,
 	}
 }
 

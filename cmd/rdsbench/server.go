@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/bench"
-	"github.com/rds-go/rds/internal/cli"
 )
 
 func serverCommand() *cobra.Command {
@@ -93,7 +92,7 @@ func childCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s := bench.Server{IP: ip, Daemon: cli.SpareProcessor}
+			s := bench.Server{IP: ip}
 			return errors.Join(s.ServeParent(), end())
 		},
 	}

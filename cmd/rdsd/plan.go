@@ -90,7 +90,7 @@ func (s *settings) node(addrs []netip.Addr) rds.Config {
 		SendBuffer: s.SendBuffer, ReceiveBuffer: s.ReceiveBuffer, ReceiveOverrun: s.ReceiveOverrun,
 		ReceiveStall: s.Receive.Stall.Duration, PeerBudget: s.PeerBudget, MaxMessage: s.MaxMessage,
 		Linger: s.Drain.Duration, ReconnectMin: s.ReconnectMin.Duration, ReconnectMax: s.ReconnectMax.Duration,
-		DisablePing: !s.Ping, State: s.statePath(s.Socket), Grace: s.Grace.Duration,
+		DisablePing: !s.Ping, Serves: s.Socket != none, State: s.statePath(s.Socket), Grace: s.Grace.Duration,
 		XRC:    rds.XRCConfig{Port: uint16(s.XRC.Port), CRC: crcs[s.XRC.CRC], Operations: s.XRC.Operations, Patience: s.XRC.Patience.Duration},
 		Memory: s.Memory.table(),
 		TCP: rds.TCPConfig{

@@ -95,7 +95,7 @@ func TestDefaultsAreValid(t *testing.T) {
 			Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("2001:db8::1")},
 			Port:      16385, Paths: 1, SendBuffer: 4 << 20, ReceiveBuffer: 4 << 20, ReceiveOverrun: 64 << 20, ReceiveStall: time.Minute, PeerBudget: 64 << 20,
 			MaxMessage: 1 << 20, Linger: 5 * time.Second, ReconnectMin: 4 * time.Millisecond, ReconnectMax: time.Second,
-			State: "/run/rds/rds.state", Grace: 10 * time.Second,
+			Serves: true, State: "/run/rds/rds.state", Grace: 10 * time.Second,
 			XRC: rds.XRCConfig{Operations: 64, Patience: 3500 * time.Millisecond},
 			Memory: mr.Config{
 				Small: mr.PoolConfig{Items: 348160}, Large: mr.PoolConfig{Items: 4096}, Registered: mr.PoolConfig{Items: 262144}, Bases: 1 << 23,

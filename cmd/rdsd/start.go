@@ -54,7 +54,6 @@ func start(set settings, reading error, load func() (settings, error), takeover 
 	if in.attach != nil {
 		p.node.State = set.statePath(in.attach.Addr().String())
 	}
-	cli.SpareProcessor()
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, upgradeSignal)
 	d := &daemon{

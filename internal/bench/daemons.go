@@ -86,7 +86,7 @@ type rdsd struct {
 }
 
 func startRDSD(cfg rds.Config, ip netip.Addr, h *hello) (*rdsd, error) {
-	cfg.Wire, cfg.TCP.Burst, cfg.State = h.Wire, rds.ServiceBurst, h.State
+	cfg.Wire, cfg.TCP.Burst, cfg.State, cfg.Serves = h.Wire, rds.ServiceBurst, h.State, true
 	p, err := openProvider(cfg, ip, rds.ProviderNode, h.Port, h)
 	if err != nil {
 		return nil, err

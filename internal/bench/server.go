@@ -29,8 +29,6 @@ type Server struct {
 	// Socket is that of the rdsd to attach to if a client wants it; empty means
 	// the default.
 	Socket string
-	// Daemon, if not nil, is called when this process becomes an rdsd.
-	Daemon func()
 	// Config is the base of the nodes' settings, for tests.
 	Config rds.Config
 }
@@ -144,9 +142,6 @@ func (e *session) do(q *request, r *response) error {
 func (e *session) serveParent(q *request, r *response) (err error) {
 	switch q.Op {
 	case opServe:
-		if e.server.Daemon != nil {
-			e.server.Daemon()
-		}
 		e.rdsd, err = startRDSD(e.server.Config, e.server.IP, q.Hello)
 	case opMemory:
 		r.Snap = e.snap()
