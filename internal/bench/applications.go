@@ -3,19 +3,19 @@ package bench
 import (
 	"context"
 	"net/netip"
-	"runtime"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
 // applications starts n processes on a side that attach to its daemon, if there is
-// one. The function returned ends them.
+// one. They have as many processors as a user's program has, but over OneProcessor. The
+// function returned ends them.
 func (c *cell) applications(s side, n int) (children, func(), error) {
 	var (
 		apps  children
 		flags []string
 	)
-	if n > runtime.NumCPU() { // several processors for each would only look for work
+	if c.transport == OneProcessor {
 		flags = []string{"--procs", "1"}
 	}
 	end := func() { apps.end() }

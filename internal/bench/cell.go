@@ -52,7 +52,7 @@ func (c *cell) beginAt(server snapshot) meter {
 func (c *cell) cpu() time.Duration { return cpuTime() + c.daemonCPU(clientSide) }
 
 func (c *cell) daemonCPU(s side) time.Duration {
-	if c.transport != RDS && c.transport != Alone {
+	if c.transport != RDS && c.transport != Alone && c.transport != OneProcessor {
 		return 0
 	}
 	return c.daemons.cpu(s)

@@ -199,6 +199,8 @@ func (o *Options) transports(w *Work) []Transport {
 	switch {
 	case w.Kind == Mux && w.Stopped > 0, w.Kind == Stopped:
 		return []Transport{RDS, Active}
+	case w.Kind == Mux && w.Processes > 0:
+		return []Transport{RDS, OneProcessor}
 	case w.OverTCP && w.Baseline:
 		return []Transport{RDS, OverTCP, TCP}
 	case w.OverTCP:

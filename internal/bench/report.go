@@ -155,7 +155,7 @@ func (row *Row) lines() []line {
 	for _, other := range []struct {
 		title string
 		*Result
-	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}, {"  a barrier each", row.Singles}, {"  plain connection", row.Plain}, {"  none stopped", row.Running}, {"  RDS over TCP", row.OverTCP}, {"  none stopped", row.Active}} {
+	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}, {"  a barrier each", row.Singles}, {"  plain connection", row.Plain}, {"  none stopped", row.Running}, {"  RDS over TCP", row.OverTCP}, {"  none stopped", row.Active}, {"  one processor each", row.OneEach}} {
 		if other.Result != nil {
 			out = append(out, make("tcp", other.title, other.Result, "", "", ""))
 		}

@@ -67,6 +67,7 @@ type Row struct {
 	Plain     *Result `json:"plain,omitempty"`      // Chernobyl without shared queues
 	OverTCP   *Result `json:"over_tcp,omitempty"`   // RDS over TCP
 	Active    *Result `json:"active,omitempty"`     // Mux without what is sent to stopped sockets, Stopped with all running
+	OneEach   *Result `json:"one_each,omitempty"`   // Mux with Processes that have one processor each
 	Ratio     float64 `json:"ratio,omitempty"`      // ratio to TCP, median over the runs: of p50 for Latency, else of the rate
 	OfNode    float64 `json:"node_ratio,omitempty"` // ratio to an embedded node, as Ratio is to TCP
 	OfSingles float64 `json:"singles_ratio,omitempty"`
@@ -126,7 +127,7 @@ func newRow(w Work, runs map[Transport][]Result) Row {
 		row.RateMin, row.RateMax = min(row.RateMin, r.Rate), max(row.RateMax, r.Rate)
 	}
 	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone, Singles: &row.Singles, Plain: &row.Plain, Running: &row.Running,
-		OverTCP: &row.OverTCP, Active: &row.Active} {
+		OverTCP: &row.OverTCP, Active: &row.Active, OneProcessor: &row.OneEach} {
 		if len(runs[t]) > 0 {
 			r := combine(runs[t])
 			*to = &r

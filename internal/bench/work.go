@@ -46,8 +46,12 @@ const (
 	Node  Transport = "embedded node" // RDS by nodes in the two processes, to compare rdsd with
 	Alone Transport = "rds, alone"    // Fair without the flood
 
-	OverTCP Transport = "rds over tcp"      // RDS by nodes that do not speak XRC
-	Active  Transport = "rds, none stopped" // Mux without what is sent to stopped sockets, Stopped with all running
+	OverTCP Transport = "rds over tcp" // RDS by nodes that do not speak XRC
+	// OneProcessor is Mux with Processes that have GOMAXPROCS 1, where a user's have as many
+	// processors as there are CPUs.
+	OneProcessor Transport = "rds, one processor each"
+
+	Active Transport = "rds, none stopped" // Mux without what is sent to stopped sockets, Stopped with all running
 
 	IWARP   Transport = "iwarp"               // RDMA and Chernobyl works
 	Plain   Transport = "plain iwarp"         // Chernobyl without shared queues
