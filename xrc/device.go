@@ -25,7 +25,9 @@ type Device struct {
 	rand       *rand.Rand
 	closed     bool
 	sessions   map[*Session]struct{}
-	domains    map[inode]*xrcd
+	domains    map[inode]*xrcd    // domains of files
+	xrcds      map[*xrcd]struct{} // all domains
+	queues     map[*SRQ]struct{}  // all shared receive queues
 	targets    map[uint32]*Target
 	initiators map[uint32]*Initiator
 	services   map[uint64]*Service
@@ -34,6 +36,7 @@ type Device struct {
 	sinks      numbers // numbers of shared receive queues with a sink
 	generation uint32  // generation of the last object numbered; no generation is given out twice
 	domainTag  uint64  // tag of the last domain
+	sessionID  uint64  // ID of the last session
 	suspended  deadlines
 	errored    deadlines
 	tombs      deadlines
@@ -52,6 +55,8 @@ func New(c Config) (*Device, error) {
 		log:        c.Logger,
 		sessions:   make(map[*Session]struct{}),
 		domains:    make(map[inode]*xrcd),
+		xrcds:      make(map[*xrcd]struct{}),
+		queues:     make(map[*SRQ]struct{}),
 		targets:    make(map[uint32]*Target),
 		initiators: make(map[uint32]*Initiator),
 		services:   make(map[uint64]*Service),

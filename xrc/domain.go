@@ -109,7 +109,7 @@ func (s *Session) openLocked(file *os.File, key inode, flags int) (*Domain, erro
 	case x == nil:
 		d.domainTag++
 		x = &xrcd{dev: d, tag: d.domainTag, key: key, file: file}
-		d.counters.domains++
+		d.xrcds[x] = struct{}{}
 		if file != nil {
 			d.domains[key] = x
 		}
@@ -148,7 +148,7 @@ func (x *xrcd) dropLocked() {
 		return
 	}
 	d := x.dev
-	d.counters.domains--
+	delete(d.xrcds, x)
 	if x.file != nil {
 		delete(d.domains, x.key)
 		d.later(func() { _ = x.file.Close() })

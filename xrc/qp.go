@@ -16,9 +16,9 @@ type Connection interface {
 
 // Peer names the queue pair at the other end.
 type Peer struct {
-	Host        netip.Addr
-	Incarnation uint64
-	QP          Ref
+	Host        netip.Addr `json:"host"`
+	Incarnation uint64     `json:"incarnation"` // 0: not known
+	QP          Ref        `json:"qp"`
 }
 
 // qp is what initiators and targets have in common. A queue pair in the daemon

@@ -1,6 +1,9 @@
 package xrc
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Kind says what a number names.
 type Kind uint8
@@ -20,6 +23,19 @@ func (k Kind) String() string {
 		return kindNames[k]
 	}
 	return "unknown"
+}
+
+// MarshalText returns the name.
+func (k Kind) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
+
+// UnmarshalText takes a name that MarshalText returned.
+func (k *Kind) UnmarshalText(text []byte) error {
+	i := slices.Index(kindNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("xrc: no kind of object %q", text)
+	}
+	*k = Kind(i)
+	return nil
 }
 
 var kindNames = [...]string{"none", "device", "initiator", "target", "srq", "cq"}
@@ -63,9 +79,9 @@ func KindOf(number uint32) Kind {
 // Ref names an object for good: numbers are used again, generations are not.
 // A queue pair that is reset goes on under its number with a new generation.
 type Ref struct {
-	Kind       Kind
-	Number     uint32
-	Generation uint32
+	Kind       Kind   `json:"kind"`
+	Number     uint32 `json:"number"`
+	Generation uint32 `json:"generation"`
 }
 
 func (r Ref) String() string { return fmt.Sprintf("%v %06x.%d", r.Kind, r.Number, r.Generation) }

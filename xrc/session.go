@@ -13,6 +13,7 @@ import (
 // for what it does in its own name. Its methods may be called concurrently.
 type Session struct {
 	dev    *Device
+	id     uint64 // tells the session from all others that the device ever had
 	name   string
 	limits Limits
 	events eventQueue
@@ -55,6 +56,8 @@ func (d *Device) NewSession(c SessionConfig) (*Session, error) {
 	case len(d.sessions) >= d.config.Sessions:
 		return nil, ErrSessions
 	}
+	d.sessionID++
+	s.id = d.sessionID
 	d.sessions[s] = struct{}{}
 	return s, nil
 }

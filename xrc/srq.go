@@ -109,7 +109,7 @@ func (s *Session) CreateSRQ(a SRQAttr) (*SRQ, error) {
 	s.used.Receives += a.MaxWR
 	s.addLocked(q)
 	q.pd.refs++
-	d.counters.srqs++
+	d.queues[q] = struct{}{}
 	if q.kind == SRQXRC {
 		q.domain.refs++
 		q.xrcd.refs++

@@ -90,7 +90,7 @@ func (q *SRQ) finishLocked() {
 	delete(s.objects, q)
 	s.events.forget(q.ref) // events that the last messages caused
 	q.pd.refs--
-	d.counters.srqs--
+	delete(d.queues, q)
 	if q.kind == SRQXRC {
 		if q.cq != nil {
 			q.cq.unuseLocked(q)

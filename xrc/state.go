@@ -1,6 +1,9 @@
 package xrc
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // State is that of a queue pair, with the values of ibv_qp_state.
 //
@@ -33,6 +36,19 @@ func (s State) String() string {
 		return stateNames[s]
 	}
 	return fmt.Sprintf("state-%d", uint8(s))
+}
+
+// MarshalText returns the name.
+func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText takes a name that MarshalText returned.
+func (s *State) UnmarshalText(text []byte) error {
+	i := slices.Index(stateNames[:], string(text))
+	if i < 0 {
+		return fmt.Errorf("xrc: no state %q", text)
+	}
+	*s = State(i)
+	return nil
 }
 
 // Type is that of a queue pair, with the values of ibv_qp_type.

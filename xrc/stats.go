@@ -7,8 +7,6 @@ type counters struct {
 	targets    [states]int
 	tombstones int
 	peerGone   int
-	domains    int
-	srqs       int
 	leaks      uint64
 	eventsLost uint64 // events lost by sessions that ended
 }
@@ -52,7 +50,7 @@ func (d *Device) Stats() Stats {
 	defer d.unlock()
 	c := &d.counters
 	s := Stats{
-		Sessions: len(d.sessions), Domains: c.domains, SRQs: c.srqs, Initiators: len(d.initiators),
+		Sessions: len(d.sessions), Domains: len(d.xrcds), SRQs: len(d.queues), Initiators: len(d.initiators),
 		Services: len(d.services), Hosts: len(d.hosts),
 		Targets: c.targets, Suspended: d.suspended.list.Len(), Tombstones: c.tombstones, PeerGone: c.peerGone,
 		EventsLost: c.eventsLost, Leaks: c.leaks,
