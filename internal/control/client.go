@@ -16,16 +16,17 @@ import (
 const maxAnswer = 256 << 20
 
 // Fetch asks the server on the socket file path for a snapshot and decodes it
-// into the value into points to. Its errors name the path; errors.Is finds
+// into the value into points to. Parts are those that only snapshots have that are asked
+// for them; a server that does not know a part leaves it out. Its errors name the path; errors.Is finds
 // fs.ErrNotExist and syscall.ECONNREFUSED when nobody is there.
-func Fetch(ctx context.Context, path string, into any) error {
-	if err := fetch(ctx, path, into); err != nil {
+func Fetch(ctx context.Context, path string, into any, parts ...string) error {
+	if err := fetch(ctx, path, into, parts); err != nil {
 		return fmt.Errorf("control socket %s: %w", path, err)
 	}
 	return nil
 }
 
-func fetch(ctx context.Context, path string, into any) error {
+func fetch(ctx context.Context, path string, into any, parts []string) error {
 	tr := &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -37,6 +38,9 @@ func fetch(ctx context.Context, path string, into any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://rds"+infoPath, nil)
 	if err != nil {
 		return err
+	}
+	if len(parts) > 0 {
+		req.URL.RawQuery = url.Values{partsKey: parts}.Encode()
 	}
 	res, err := tr.RoundTrip(req)
 	if err != nil {

@@ -24,6 +24,9 @@ type Config struct {
 	// Adopt has Close remove the socket file at Path although there is a Listener: another
 	// process has made both and passed them on.
 	Adopt bool
+	// With makes a snapshot with parts that the request names and that other snapshots lack.
+	// Parts that the server does not know are left out. Without With all are.
+	With func(parts []string) (any, error)
 	// Extra handlers by the prefix of their paths, such as "/debug/pprof/".
 	// They must end when their request's context does.
 	Extra map[string]http.Handler

@@ -78,6 +78,33 @@ func TestFetchReturnsSnapshot(t *testing.T) {
 	}
 }
 
+// A request may name parts. A server that knows none answers as to any other request.
+func TestFetchNamesParts(t *testing.T) {
+	path, plain := socket(t), socket(t)
+	with := func(parts []string) (any, error) { return report{strings.Join(parts, "+"), len(parts)}, nil }
+	s, err := Config{Path: path, With: with}.Serve(constant)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	serve(t, plain, constant)
+	for _, c := range []struct {
+		path  string
+		parts []string
+		want  report
+	}{
+		{path, nil, report{"node", 7}},
+		{path, []string{"a"}, report{"a", 1}},
+		{path, []string{"a&b=?", "c"}, report{"a&b=?+c", 2}},
+		{plain, []string{"a"}, report{"node", 7}},
+	} {
+		var got report
+		if err := Fetch(limit(t), c.path, &got, c.parts...); err != nil || got != c.want {
+			t.Errorf("parts %q: %+v, %v, want %+v", c.parts, got, err, c.want)
+		}
+	}
+}
+
 func TestFetchReportsServersError(t *testing.T) {
 	path := socket(t)
 	serve(t, path, func() (any, error) { return nil, errors.New("no snapshot today") })

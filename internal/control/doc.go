@@ -3,7 +3,7 @@
 // Serve puts a snapshot function behind a socket file, Fetch reads one
 // snapshot. A Config chooses more: the file's mode and group, a listener that
 // somebody else made, further handlers. The protocol is HTTP/1.1: GET /v1/info
-// answers 200 and the snapshot as JSON, or 503 with {"error": "..."};
+// answers 200 and the snapshot as JSON (?with=PART, once or more, adds parts), or 503 with {"error": "..."};
 // everything else is refused with an error of the same form, but for the paths
 // of Config.Extra. What a snapshot holds is not this package's business:
 // package rds, which imports it, gives its Info.

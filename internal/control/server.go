@@ -30,6 +30,9 @@ const (
 // infoPath is where the snapshot is; its first element is the version.
 const infoPath = "/v1/info"
 
+// partsKey is the key in the query of infoPath that names a part of the snapshot.
+const partsKey = "with"
+
 // failure is the body of every answer that is not a snapshot.
 type failure struct {
 	Error string `json:"error"`
@@ -39,6 +42,7 @@ var errClosed = errors.New("control: closing")
 
 type server struct {
 	snapshot func() (any, error)
+	with     func(parts []string) (any, error)
 	extra    map[string]http.Handler
 	listener net.Listener
 	file     *socketFile // nil if the listener belongs to somebody else
@@ -66,7 +70,7 @@ func (c Config) Serve(snapshot func() (any, error)) (io.Closer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &server{snapshot: snapshot, extra: c.Extra, listener: l, file: file, served: make(chan struct{})}
+	s := &server{snapshot: snapshot, with: c.With, extra: c.Extra, listener: l, file: file, served: make(chan struct{})}
 	s.http = http.Server{
 		Handler:     http.HandlerFunc(s.handle),
 		ConnContext: withClient,
@@ -139,12 +143,15 @@ func (s *server) begin() bool {
 	return !s.closed
 }
 
-// info calls snapshot unless the server is closing.
-func (s *server) info() (any, error) {
+// info makes a snapshot with the parts named, unless the server is closing.
+func (s *server) info(parts []string) (any, error) {
 	if !s.begin() {
 		return nil, errClosed
 	}
 	defer s.active.Done()
+	if s.with != nil && len(parts) > 0 {
+		return s.with(parts)
+	}
 	return s.snapshot()
 }
 
@@ -178,7 +185,7 @@ func (s *server) handle(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusMethodNotAllowed, failure{"only GET is allowed"})
 		return
 	}
-	v, err := s.info()
+	v, err := s.info(r.URL.Query()[partsKey])
 	if err != nil {
 		answer(w, http.StatusServiceUnavailable, failure{err.Error()})
 		return
