@@ -181,9 +181,9 @@ func (t *attachment) answer(ctx context.Context, c chan *ipc.Reply) (*ipc.Reply,
 	}
 }
 
-// report fetches the daemon's Info as JSON.
-func (t *attachment) report(ctx context.Context) ([]byte, error) {
-	c, id, err := t.ask(&ipc.Request{Op: ipc.CallInfo})
+// report fetches the daemon's Info as JSON, with a part if one is named.
+func (t *attachment) report(ctx context.Context, part InfoPart) ([]byte, error) {
+	c, id, err := t.ask(&ipc.Request{Op: ipc.CallInfo, Option: string(part)})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -213,12 +214,23 @@ func (c *Client) bind(ctx context.Context, addr netip.AddrPort) (*Socket, error)
 }
 
 // Info is the daemon's.
-func (c *Client) Info() (Info, error) {
+func (c *Client) Info() (Info, error) { return c.info("") }
+
+// InfoWith is Info with the parts named. A daemon that does not know a part leaves it out.
+func (c *Client) InfoWith(parts ...InfoPart) (Info, error) {
+	if slices.Contains(parts, InfoObjects) {
+		return c.info(InfoObjects)
+	}
+	return c.info("")
+}
+
+// info asks the daemon for a report with a part, "" for none.
+func (c *Client) info(part InfoPart) (Info, error) {
 	t, err := c.current()
 	var info Info
 	if err == nil {
 		var b []byte
-		if b, err = t.report(context.Background()); err == nil {
+		if b, err = t.report(context.Background(), part); err == nil {
 			err = json.Unmarshal(b, &info)
 		}
 	}

@@ -137,13 +137,28 @@ func (p *peer) info(info *Info, users []uint32) {
 }
 
 func serveControl(path string, n *Node) (io.Closer, error) {
-	return control.Serve(path, func() (any, error) { return n.Report() })
+	with := func(parts []string) (any, error) { return n.Report(InfoParts(parts)...) }
+	return control.Config{Path: path, With: with}.Serve(func() (any, error) { return n.Report() })
 }
 
-// FetchInfo asks the node behind a control socket, such as rdsd's, for its Info.
-func FetchInfo(ctx context.Context, path string) (Info, error) {
+// InfoParts are parts by their names, as a request of the control socket has them.
+func InfoParts(names []string) []InfoPart {
+	parts := make([]InfoPart, len(names))
+	for i, p := range names {
+		parts[i] = InfoPart(p)
+	}
+	return parts
+}
+
+// FetchInfo asks the node behind a control socket, such as rdsd's, for its Info, with the
+// parts named. A node that does not know a part leaves it out.
+func FetchInfo(ctx context.Context, path string, parts ...InfoPart) (Info, error) {
 	var info Info
-	if err := control.Fetch(ctx, path, &info); err != nil {
+	names := make([]string, len(parts))
+	for i, p := range parts {
+		names[i] = string(p)
+	}
+	if err := control.Fetch(ctx, path, &info, names...); err != nil {
 		return Info{}, &OpError{Op: "info", Err: err}
 	}
 	return info, nil

@@ -12,6 +12,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/rds-go/rds/xrc"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -160,6 +162,92 @@ func TestControlSocket(t *testing.T) {
 	cancel()
 	_, err = FetchInfo(ctx, filepath.Join(dir, "nobody"))
 	wantErr(t, "nobody there", err)
+}
+
+// The objects of XRC are in a report that is asked for them, and in no other.
+func TestObjectsAreAskedFor(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "c")
+	l := newLab(t)
+	na, nb := l.node(Config{Control: path, Wire: WireXRC}), l.node(Config{Wire: WireXRC})
+	a, b := l.bind(na), l.bind(nb)
+	mustSend(t, a, b.LocalAddrPort(), []byte("x"))
+	mustRecv(t, b)
+	if i, err := na.Info(); err != nil || i.Objects != nil {
+		t.Errorf("Info: %+v, %v", i.Objects, err)
+	}
+	for _, parts := range [][]InfoPart{nil, {"weather"}} {
+		if i, err := na.Report(parts...); err != nil || i.Objects != nil {
+			t.Errorf("Report of %q: %+v, %v", parts, i.Objects, err)
+		}
+		if i, err := FetchInfo(background(t), path, parts...); err != nil || i.Objects != nil {
+			t.Errorf("FetchInfo of %q: %+v, %v", parts, i.Objects, err)
+		}
+	}
+	got, err := FetchInfo(background(t), path, "weather", InfoObjects)
+	if err != nil || got.Objects == nil || len(got.Counters) == 0 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	want, err := na.Report(InfoObjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := got.Objects
+	if !reflect.DeepEqual(o, want.Objects) || o.Incarnation != na.XRC().Objects().Incarnation() {
+		t.Errorf("by the socket %+v\nwant %+v", o, want.Objects)
+	}
+	if len(o.Sessions) != 1 || len(o.SRQs) != 1 || len(o.Targets) != 1 || len(o.Initiators) != 1 || len(o.Registrations) != 1 ||
+		!o.Targets[0].Connected || o.Targets[0].Peer.Host != b.LocalAddrPort().Addr() {
+		t.Errorf("%+v", o)
+	}
+	if i, err := l.node(Config{Wire: WireTCP}).Report(InfoObjects); err != nil || i.Objects != nil {
+		t.Errorf("a node without XRC has %+v, %v", i.Objects, err)
+	}
+}
+
+// A user is told of the sessions, queues and registrations of the user's applications, and of
+// RDS's queue pairs of connections that these use.
+func TestObjectsOfOneUser(t *testing.T) {
+	t.Parallel()
+	ref := func(k xrc.Kind, n uint32) xrc.Ref { return xrc.Ref{Kind: k, Number: n, Generation: 1} }
+	used, registered, strange := newAddr(), newAddr(), newAddr()
+	all := Info{
+		Sessions:    []SessionInfo{{ID: 1, UID: 7, Queue: 100}, {ID: 2, UID: 8, Queue: 101}, {ID: 3, UID: 9}},
+		Connections: []ConnectionInfo{{Remote: used, users: []uint32{7}}, {Remote: strange, users: []uint32{8}}},
+		Objects: &xrc.Objects{
+			Sessions: []xrc.SessionEntry{{ID: 1, Name: "rds"}, {ID: 2, Name: "mine"}, {ID: 3, Name: "other"}},
+			Domains:  []xrc.DomainEntry{{Tag: 1, Refs: 9}, {Tag: 2, Refs: 9}},
+			SRQs: []xrc.SRQEntry{{Ref: ref(xrc.KindSRQ, 99), Session: 1, Domain: 1}, {Ref: ref(xrc.KindSRQ, 100), Session: 2, Domain: 1},
+				{Ref: ref(xrc.KindSRQ, 101), Session: 3, Domain: 2}},
+			Registrations: []xrc.RegistrationEntry{{Session: 1, Target: ref(xrc.KindTarget, 1)}, {Session: 1, Target: ref(xrc.KindTarget, 2)},
+				{Session: 2, Target: ref(xrc.KindTarget, 2)}, {Session: 1, Target: ref(xrc.KindTarget, 3)}, {Session: 3, Target: ref(xrc.KindTarget, 3)}},
+		},
+	}
+	for i, host := range []netip.Addr{used, registered, strange} {
+		n := uint32(i) + 1
+		qp := xrc.QPEntry{Implied: true, Peer: xrc.Peer{Host: host}}
+		qp.Ref = ref(xrc.KindTarget, n)
+		all.Objects.Targets = append(all.Objects.Targets, xrc.TargetEntry{QPEntry: qp, Domain: 1, Registered: 2})
+		qp.Ref = ref(xrc.KindInitiator, n)
+		all.Objects.Initiators = append(all.Objects.Initiators, xrc.InitiatorEntry{QPEntry: qp, Session: 1})
+	}
+	o := all.Objects
+	mine := o.Targets[1]
+	mine.Registered = 1
+	theirs := o.Targets[0]
+	theirs.Registered = 0
+	want := &xrc.Objects{Sessions: o.Sessions[1:2], Domains: []xrc.DomainEntry{{Tag: 1, Refs: 3}}, SRQs: o.SRQs[1:2], Registrations: o.Registrations[2:3],
+		Targets: []xrc.TargetEntry{theirs, mine}, Initiators: o.Initiators[:1]}
+	if got := all.of(7).Objects; !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if got := all.of(9).Objects; !reflect.DeepEqual(got, &xrc.Objects{}) {
+		t.Errorf("a user without a queue is told of %+v", got)
+	}
+	all.Objects = nil
+	if got := all.of(7).Objects; got != nil {
+		t.Errorf("%+v", got)
+	}
 }
 
 func TestConfigValidate(t *testing.T) {

@@ -3,6 +3,8 @@ package rds
 import (
 	"net/netip"
 	"slices"
+
+	"github.com/rds-go/rds/xrc"
 )
 
 // whose is who has something in a report: the applications of a user, or the node.
@@ -52,10 +54,19 @@ func (i *Info) of(uid uint32) Info {
 		return list
 	}
 	out.SendQueue, out.Retransmit, out.Receive = queued(i.SendQueue), queued(i.Retransmit), queued(i.Receive)
+	queues := make(map[uint32]bool)
 	for _, s := range i.Sessions {
 		if s.UID == uid {
 			out.Sessions = append(out.Sessions, s)
+			queues[s.Queue] = true
 		}
+	}
+	if i.Objects != nil {
+		remotes := make(map[netip.Addr]bool)
+		for p := range uses {
+			remotes[p.remote] = true
+		}
+		out.Objects = objectsOf(i.Objects, queues, remotes)
 	}
 	for _, u := range i.Users {
 		if u.UID == uid {
@@ -70,6 +81,56 @@ func (i *Info) of(uid uint32) Info {
 			w.Owner, w.OwnerPID = "", 0
 		}
 		out.Waits = append(out.Waits, w)
+	}
+	return out
+}
+
+// objectsOf is what sessions with shared receive queues of these numbers have, and RDS's queue
+// pairs that are connected to these hosts.
+func objectsOf(all *xrc.Objects, queues map[uint32]bool, remotes map[netip.Addr]bool) *xrc.Objects {
+	out := &xrc.Objects{Incarnation: all.Incarnation, NotListed: all.NotListed}
+	mine := make(map[uint64]bool) // IDs of sessions
+	domains := make(map[uint64]int)
+	for _, q := range all.SRQs {
+		if queues[q.Ref.Number] {
+			mine[q.Session] = true
+		}
+	}
+	for _, s := range all.Sessions {
+		if mine[s.ID] {
+			out.Sessions = append(out.Sessions, s)
+		}
+	}
+	for _, q := range all.SRQs {
+		if mine[q.Session] {
+			out.SRQs = append(out.SRQs, q)
+			domains[q.Domain]++
+		}
+	}
+	registered := make(map[xrc.Ref]int)
+	for _, r := range all.Registrations {
+		if mine[r.Session] {
+			out.Registrations = append(out.Registrations, r)
+			registered[r.Target]++
+		}
+	}
+	for _, t := range all.Targets {
+		if n := registered[t.Ref]; n > 0 || t.Implied && remotes[t.Peer.Host] {
+			t.Registered = n
+			out.Targets = append(out.Targets, t)
+			domains[t.Domain]++
+		}
+	}
+	for _, i := range all.Initiators {
+		if mine[i.Session] || i.Implied && remotes[i.Peer.Host] {
+			out.Initiators = append(out.Initiators, i)
+		}
+	}
+	for _, d := range all.Domains {
+		if n := domains[d.Tag]; n > 0 {
+			d.Refs = n
+			out.Domains = append(out.Domains, d)
+		}
 	}
 	return out
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/xrc"
 )
 
 // Info is a snapshot of a node, what rds-info shows of a kernel.
@@ -20,15 +21,24 @@ type Info struct {
 	Receive     []QueuedInfo        `json:"receive_queue"`
 	TCP         []TCPInfo           `json:"tcp_connections"`
 	XRC         []XRCInfo           `json:"xrc_connections"`
-	Sessions    []SessionInfo       `json:"sessions,omitempty"`  // applications attached to a Service
-	Memory      *MemoryInfo         `json:"memory,omitempty"`    // memory regions; nil without a transport that carries RDMA
-	Admission   *AdmissionInfo      `json:"admission,omitempty"` // nil: the node has no allow-list and never rejected anybody, and no filter is known
-	Peers       *PeersInfo          `json:"peers,omitempty"`     // sizes of the tables of peers
-	Users       []UserInfo          `json:"users,omitempty"`     // what users have of their shares
-	LeftOut     string              `json:"left_out,omitempty"`  // what this report leaves out; empty: nothing
-	Waits       []WaitInfo          `json:"waits,omitempty"`     // messages that wait, for what and since when
-	Time        time.Time           `json:"time,omitzero"`       // when the snapshot was made
+	Sessions    []SessionInfo       `json:"sessions,omitempty"`    // applications attached to a Service
+	Memory      *MemoryInfo         `json:"memory,omitempty"`      // memory regions; nil without a transport that carries RDMA
+	Admission   *AdmissionInfo      `json:"admission,omitempty"`   // nil: the node has no allow-list and never rejected anybody, and no filter is known
+	Peers       *PeersInfo          `json:"peers,omitempty"`       // sizes of the tables of peers
+	Users       []UserInfo          `json:"users,omitempty"`       // what users have of their shares
+	LeftOut     string              `json:"left_out,omitempty"`    // what this report leaves out; empty: nothing
+	Waits       []WaitInfo          `json:"waits,omitempty"`       // messages that wait, for what and since when
+	Time        time.Time           `json:"time,omitzero"`         // when the snapshot was made
+	Objects     *xrc.Objects        `json:"xrc_objects,omitempty"` // objects of XRC, if InfoObjects was asked for; nil: the node does not speak XRC
 }
+
+// InfoPart names a part of Info that only reports have that are asked for it, because the part
+// may be large.
+type InfoPart string
+
+// InfoObjects is Info.Objects: XRC sessions, domains, targets, initiators, shared receive queues
+// and registrations. Of each kind 131,072 are listed at most.
+const InfoObjects InfoPart = "xrc_objects"
 
 // PeersInfo is how many peers a node knows.
 type PeersInfo struct {

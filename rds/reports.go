@@ -2,8 +2,11 @@ package rds
 
 import (
 	"encoding/json"
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/rds-go/rds/xrc"
 )
 
 // Bounds of what reports cost the node.
@@ -30,15 +33,18 @@ type snapshot struct {
 	info  Info
 	err   error
 
-	text func() ([]byte, error) // all of info as JSON, made once
+	objects func() *xrc.Objects    // objects of XRC, listed once, when somebody asks for them
+	text    func() ([]byte, error) // info as JSON, made once
+	large   func() ([]byte, error) // info with the objects as JSON, made once
 }
 
 // Report is Info for programs that ask often, such as a server of metrics: those that ask
 // at a time get one snapshot, and the node spends a tenth of one processor's time on them at
-// most. What it returns is shared and must not be changed.
-func (n *Node) Report() (Info, error) {
+// most. What it returns is shared and must not be changed. Unlike Info it has the parts named,
+// too.
+func (n *Node) Report(parts ...InfoPart) (Info, error) {
 	s := n.report(n.now(), nil)
-	return s.info, s.err
+	return s.with(slices.Contains(parts, InfoObjects)), s.err
 }
 
 // report is a snapshot that was begun at since or later, nil if stop is closed before.
@@ -67,7 +73,9 @@ func (n *Node) report(since time.Time, stop <-chan struct{}) *snapshot {
 			continue
 		}
 		s = &snapshot{begun: now, done: make(chan struct{})}
-		s.text = sync.OnceValues(s.encode)
+		s.objects = sync.OnceValue(n.listObjects)
+		s.text = sync.OnceValues(func() ([]byte, error) { return s.encode(false) })
+		s.large = sync.OnceValues(func() ([]byte, error) { return s.encode(true) })
 		r.last = s
 		r.made++
 		r.mu.Unlock()
@@ -88,9 +96,40 @@ func (r *reports) count() uint64 {
 	return r.made
 }
 
-// encode is all of a snapshot that is made, as applications get it.
-func (s *snapshot) encode() ([]byte, error) {
+// maxObjects bounds each kind of objects that a report lists.
+const maxObjects = 1 << 17
+
+// listObjects lists the objects of XRC, nil if there is no XRC. The node rests as after a
+// report.
+func (n *Node) listObjects() *xrc.Objects {
+	if n.xrc == nil {
+		return nil
+	}
+	begun := n.now()
+	list := n.xrc.Objects().List(maxObjects)
+	ended := n.now()
+	r := &n.reports
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.rest.Before(ended) {
+		r.rest = ended
+	}
+	r.rest = r.rest.Add(reportRest * ended.Sub(begun))
+	return &list
+}
+
+// with is the snapshot's Info, with the objects of XRC if they are wanted.
+func (s *snapshot) with(objects bool) Info {
 	info := s.info
+	if objects && s.err == nil {
+		info.Objects = s.objects()
+	}
+	return info
+}
+
+// encode is all of a snapshot that is made, as applications get it.
+func (s *snapshot) encode(objects bool) ([]byte, error) {
+	info := s.with(objects)
 	info.Provider = ProviderDaemon
 	return json.Marshal(&info)
 }

@@ -82,7 +82,7 @@ func (x *session) calls() {
 				reply(r)
 			})
 		case ipc.CallInfo:
-			x.beside(func() { x.report(q.ID, send) })
+			x.beside(func() { x.report(&q, send) })
 		case ipc.CallCancel, ipc.CallReach, ipc.CallConceal:
 			x.beside(func() {
 				r, err := x.long(&q)

@@ -12,6 +12,7 @@ type reportTurns struct {
 	token chan struct{} // one token; its holder makes the report, and may use the fields below
 	rest  time.Time     // nobody has the turn before
 	of    *snapshot
+	large bool   // text has the objects of XRC
 	text  []byte // what the user may see of the snapshot, as JSON
 }
 
@@ -23,7 +24,7 @@ func newReportTurns() reportTurns {
 
 // describe gives the session's part of a recent report to send. A user's applications rest
 // after each answer: its cost is the daemon's too.
-func (x *session) describe(send func([]byte)) error {
+func (x *session) describe(objects bool, send func([]byte)) error {
 	t := &x.user.turns
 	select {
 	case <-t.token:
@@ -48,7 +49,7 @@ func (x *session) describe(send func([]byte)) error {
 		return s.err
 	}
 	begun = time.Now()
-	text, err := x.text(s)
+	text, err := x.text(s, objects)
 	if err == nil {
 		send(text)
 	}
@@ -56,25 +57,30 @@ func (x *session) describe(send func([]byte)) error {
 }
 
 // text is what the session may see of a snapshot. It has the turn.
-func (x *session) text(s *snapshot) (b []byte, err error) {
-	if x.svc.sees(x) {
+func (x *session) text(s *snapshot, objects bool) (b []byte, err error) {
+	switch {
+	case x.svc.sees(x) && objects:
+		return s.large()
+	case x.svc.sees(x):
 		return s.text()
 	}
 	t := &x.user.turns
-	if t.of == s {
+	if t.of == s && t.large == objects {
 		return t.text, nil
 	}
-	info := s.info.of(x.cred.UID)
+	info := s.with(objects)
+	info = info.of(x.cred.UID)
 	info.Provider = ProviderDaemon
 	if b, err = json.Marshal(&info); err == nil {
-		t.of, t.text = s, b
+		t.of, t.large, t.text = s, objects, b
 	}
 	return b, err
 }
 
 // report answers CallInfo, in parts.
-func (x *session) report(id uint64, send func(*ipc.Reply)) {
-	err := x.describe(func(b []byte) {
+func (x *session) report(q *ipc.Request, send func(*ipc.Reply)) {
+	id := q.ID
+	err := x.describe(InfoPart(q.Option) == InfoObjects, func(b []byte) {
 		for len(b) > ipc.DataPart {
 			send(&ipc.Reply{ID: id, Data: b[:ipc.DataPart], More: true})
 			b = b[ipc.DataPart:]

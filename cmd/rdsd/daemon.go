@@ -17,7 +17,7 @@ import (
 
 // node and service are what the daemon needs of rds.Node and rds.Service.
 type node interface {
-	Report() (rds.Info, error)
+	Report(parts ...rds.InfoPart) (rds.Info, error)
 	SetAdmission(rds.Admission) error
 	Close() error
 }
@@ -118,8 +118,11 @@ func (d *daemon) tell(state string) {
 }
 
 // info is a snapshot of the node and what is attached to it.
-func (d *daemon) info() (rds.Info, error) {
-	info, err := d.node.Report()
+func (d *daemon) info() (rds.Info, error) { return d.infoWith() }
+
+// infoWith is info with the parts named.
+func (d *daemon) infoWith(parts ...rds.InfoPart) (rds.Info, error) {
+	info, err := d.node.Report(parts...)
 	if d.dropped != nil { // The list is shared: Clip makes append copy it.
 		info.Counters = append(slices.Clip(info.Counters), transport.Counter{Name: "log_dropped", Value: d.dropped()})
 	}

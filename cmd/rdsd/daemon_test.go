@@ -42,8 +42,8 @@ func (c *calls) add(s string) {
 	c.list = append(c.list, s)
 }
 
-func (p *part) Report() (rds.Info, error)   { return rds.Info{Provider: "node"}, nil }
-func (p *part) Sessions() []rds.SessionInfo { return p.present }
+func (p *part) Report(...rds.InfoPart) (rds.Info, error) { return rds.Info{Provider: "node"}, nil }
+func (p *part) Sessions() []rds.SessionInfo              { return p.present }
 
 func (p *part) SetAdmission(a rds.Admission) error {
 	p.admissions = append(p.admissions, a)

@@ -152,6 +152,7 @@ func (d *daemon) open(p plan) (err error) {
 // there is one.
 func (d *daemon) show(c control.Config, passed *net.TCPListener) error {
 	if c.Path != "" || c.Listener != nil {
+		c.With = func(parts []string) (any, error) { return d.infoWith(rds.InfoParts(parts)...) }
 		s, err := c.Serve(func() (any, error) { return d.info() })
 		if err != nil {
 			return d.set.explainControl(err)

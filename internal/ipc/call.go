@@ -60,7 +60,7 @@ const (
 	CallOption  = "option"  // Socket, Option, Value
 	CallCancel  = "cancel"  // Socket, Addr
 	CallResolve = "resolve" // Local, Remote: the slot of a peer; Reply.Peer
-	CallInfo    = "info"    // a report, in parts
+	CallInfo    = "info"    // Option: a report, in parts; Option names what it has besides
 	CallReach   = "reach"   // Socket, Peer, Wait: whether the connection carries operations
 	CallExpose  = "expose"  // Socket, Offset, Length, Flags, Remote: a region; Reply.Cookie
 	CallConceal = "conceal" // Socket, Cookie, Flags: ends a region
