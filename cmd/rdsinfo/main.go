@@ -23,7 +23,7 @@ import (
 
 const long = `rdsinfo prints reports about a running node: rdsd, or any program whose node has
 a control socket. The reports look like those of rds-info; without a selection
-all are printed. Sizes are in bytes.
+all are printed but that of --objects, which may be long. Sizes are in bytes.
 
 Where --control is not given, the socket is $RDS_CONTROL, else /run/rdsd.sock
 if it exists, else $XDG_RUNTIME_DIR/rdsd.sock. Whoever may not ask there is
@@ -48,6 +48,7 @@ const examples = `  rdsinfo                          all reports of rdsd
   rdsinfo -nv                      connections and their paths
   rdsinfo -IT                      what carries them: RDS on XRC, RDS over TCP
   rdsinfo -ak                      applications and their sockets
+  rdsinfo -x                       who is registered with which target of XRC, and what is connected
   rdsinfo why                      what waits, for what, and since when
   rdsinfo -c --watch               counters, every second until Ctrl-C
   rdsinfo -c --watch=200ms --json  the same for a script, five times a second
@@ -85,7 +86,7 @@ func newCommand() *cobra.Command {
 	o := options{chosen: make(map[report.Kind]*bool)}
 	var wakeups tracing
 	cmd := &cobra.Command{
-		Use: "rdsinfo [-aAcIkmnrstTuv] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
+		Use: "rdsinfo [-aAcIkmnrstTuvx] [flags]", Short: "Reports of an RDS node", Long: long, Example: examples,
 		Args: cli.Args(cobra.ArbitraryArgs), // processes for --wakeups; else the interval, if a space follows --watch
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.watching = cmd.Flags().Changed("watch")
@@ -130,6 +131,7 @@ func newCommand() *cobra.Command {
 		{report.Retransmit, "retransmit", "retransmit queues"},
 		{report.TCP, "tcp", "connections of RDS over TCP"},
 		{report.XRC, "xrc", "connections of RDS on XRC"},
+		{report.Objects, "objects", "objects of XRC: sessions, domains, targets, initiators, shared receive queues, registrations"},
 		{report.Users, "users", "what users have of their shares"},
 		{report.Admission, "admission", "the allow-list of peers, and who was turned away"},
 		{report.Memory, "memory", "memory regions, and keys of peers that were refused"},
@@ -184,7 +186,15 @@ func (o *options) kinds() []report.Kind {
 	case o.provider == providerKernel:
 		return report.LinuxKinds()
 	}
-	return report.Kinds()
+	return report.DefaultKinds()
+}
+
+// parts are those of the reports that were chosen.
+func (o *options) parts() []rds.InfoPart {
+	if *o.chosen[report.Objects] {
+		return []rds.InfoPart{rds.InfoObjects}
+	}
+	return nil
 }
 
 // fetch gets the reports. Some may be missing where there is an error.
@@ -198,11 +208,11 @@ func (o *options) fetch(ctx context.Context) (rds.Info, error) {
 		return kernel.Info()
 	}
 	if o.socket != "" {
-		return own(o.socket)
+		return own(o.socket, o.parts())
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
-	info, err := rds.FetchInfo(ctx, o.control)
+	info, err := rds.FetchInfo(ctx, o.control, o.parts()...)
 	switch {
 	case err == nil:
 		return info, nil
@@ -210,7 +220,7 @@ func (o *options) fetch(ctx context.Context) (rds.Info, error) {
 		return info, fmt.Errorf("no node answers on %s: start rdsd, or give the socket of another node with --control", o.control)
 	case errors.Is(err, os.ErrPermission):
 		if !o.named {
-			if info, err := own(""); err == nil {
+			if info, err := own("", o.parts()); err == nil {
 				return info, nil
 			}
 		}
@@ -221,13 +231,13 @@ func (o *options) fetch(ctx context.Context) (rds.Info, error) {
 
 // own is what an application may know: reports by rdsd's socket of applications, "" for the
 // default one.
-func own(path string) (rds.Info, error) {
+func own(path string, parts []rds.InfoPart) (rds.Info, error) {
 	c, err := rds.Dial(path)
 	if err != nil {
 		return rds.Info{}, err
 	}
 	defer c.Close()
-	return c.Info()
+	return c.InfoWith(parts...)
 }
 
 // reports prints the reports that were chosen.

@@ -9,4 +9,9 @@ import (
 
 var bin clitest.Bin
 
-func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./cmd/rdsinfo", "./cmd/rdsd")) }
+func TestMain(m *testing.M) {
+	if where := os.Getenv(echoEnv); where != "" {
+		echo(where)
+	}
+	os.Exit(clitest.Main(m, &bin, "./cmd/rdsinfo", "./cmd/rdsd"))
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/rds"
+	"github.com/rds-go/rds/xrc"
 )
 
 // Whoever may not ask at the control socket is told by the socket of applications what is
@@ -52,19 +53,28 @@ func TestReportsOfTheirOwn(t *testing.T) {
 	ask := func(uid uint32, groups []uint32, args ...string) (sockets int, leftOut, stderr string) {
 		t.Helper()
 		attr := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid, Groups: groups}}
-		p := clitest.StartAs(t, attr, env, bin.Path("rdsinfo"), append(args, "--json", "-kac")...)
+		p := clitest.StartAs(t, attr, env, bin.Path("rdsinfo"), append(args, "--json", "-kacx")...)
 		status := p.Wait()
 		var got struct {
 			Sockets  []rds.SocketInfo
 			Sessions []rds.SessionInfo
 			Counters []any
-			LeftOut  string `json:"left_out"`
+			LeftOut  string       `json:"left_out"`
+			Objects  *xrc.Objects `json:"xrc_objects"`
 		}
 		if err := json.Unmarshal([]byte(p.Stdout.String()), &got); status != 0 || err != nil {
 			t.Fatalf("status %d, %v: %s%s", status, err, p.Stdout, p.Stderr)
 		}
 		if len(got.Counters) > 0 != (got.LeftOut == "") || got.LeftOut != "" && (len(got.Sessions) != 1 || got.Sessions[0].UID != uid) {
 			t.Errorf("user %d: %s", uid, p.Stdout)
+		}
+		switch o := got.Objects; {
+		case o == nil:
+			t.Errorf("user %d: no objects of XRC: %s", uid, p.Stdout)
+		case got.LeftOut != "" && (len(o.Sessions) != 1 || len(o.SRQs) != 1 || o.SRQs[0].Ref.Number != got.Sessions[0].Queue):
+			t.Errorf("user %d has one session: %+v", uid, o)
+		case got.LeftOut == "" && len(o.Sessions) < 2: // those of rdsd and of c
+			t.Errorf("user %d is not told of all sessions: %+v", uid, o)
 		}
 		return len(got.Sockets), got.LeftOut, p.Stderr.String()
 	}

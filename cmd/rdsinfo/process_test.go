@@ -144,7 +144,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{[]string{"--control", "/no/such.sock"}, 1, "rdsinfo: no node answers on /no/such.sock: start rdsd, or give the socket of another node with --control\n"},
 		{[]string{"--watch", "--control", "/no/such.sock"}, 1, "rdsinfo: no node answers on /no/such.sock: start rdsd, or give the socket of another node with --control\n"},
-		{[]string{"-x"}, 2, "rdsinfo: unknown shorthand flag: 'x' in -x (see rdsinfo --help)\n"},
+		{[]string{"-y"}, 2, "rdsinfo: unknown shorthand flag: 'y' in -y (see rdsinfo --help)\n"},
 		{[]string{"x"}, 2, `rdsinfo: unexpected argument "x" (see rdsinfo --help)` + "\n"},
 		{[]string{"--watch", "x"}, 2, `rdsinfo: invalid argument "x" for --watch: want seconds, or a number and ms or us, such as 0.2 or 200ms (see rdsinfo --help)` + "\n"},
 		{[]string{"--watch=0"}, 2, "rdsinfo: the interval of --watch must not be 0 (see rdsinfo --help)\n"},
@@ -163,7 +163,7 @@ func TestKindsOfKernel(t *testing.T) {
 	for _, c := range []struct {
 		provider string
 		want     []report.Kind
-	}{{providerKernel, report.LinuxKinds()}, {providerRDSD, report.Kinds()}} {
+	}{{providerKernel, report.LinuxKinds()}, {providerRDSD, report.DefaultKinds()}} {
 		o := options{chosen: make(map[report.Kind]*bool), provider: c.provider}
 		for _, k := range report.Kinds() {
 			o.chosen[k] = new(bool)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/xrc"
 )
 
 // chosen is an rds.Info of which some reports are left out. A report that was
@@ -28,6 +29,7 @@ type chosen struct {
 	LeftOut     string               `json:"left_out,omitempty"`
 	Memory      *rds.MemoryInfo      `json:"memory,omitempty"`
 	Admission   *rds.AdmissionInfo   `json:"admission,omitempty"`
+	Objects     *xrc.Objects         `json:"xrc_objects,omitempty"`
 }
 
 // WriteJSON writes the reports in kinds as one JSON object on one line, with
@@ -49,6 +51,9 @@ func WriteJSON(w io.Writer, info *rds.Info, kinds []Kind) error {
 	}
 	if slices.Contains(kinds, Admission) {
 		out.Admission = info.Admission
+	}
+	if slices.Contains(kinds, Objects) {
+		out.Objects = info.Objects
 	}
 	return json.NewEncoder(w).Encode(out)
 }

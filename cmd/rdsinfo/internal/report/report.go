@@ -27,10 +27,17 @@ const (
 	Memory       Kind = 'm'
 	Users        Kind = 'u'
 	Admission    Kind = 'A'
+	Objects      Kind = 'x'
 )
 
 // Kinds returns all reports in order.
 func Kinds() []Kind {
+	return append(DefaultKinds(), Objects)
+}
+
+// DefaultKinds returns the reports that are printed without a selection, in order: all but
+// Objects, which may be long.
+func DefaultKinds() []Kind {
 	return append(append([]Kind{XRC}, LinuxKinds()...), Applications, Memory, Users, Admission)
 }
 
@@ -50,20 +57,25 @@ type View struct {
 func Write(w io.Writer, v View, kinds []Kind) error {
 	for _, k := range Kinds() {
 		if slices.Contains(kinds, k) {
-			t := tables[k](&v)
-			if err := t.writeTo(w); err != nil {
-				return err
+			for _, make := range tables[k] {
+				t := make(&v)
+				if err := t.writeTo(w); err != nil {
+					return err
+				}
 			}
 		}
 	}
 	return nil
 }
 
-var tables = map[Kind]func(v *View) table{
-	XRC: xrc, TCP: tcp, Counters: counters, Sockets: sockets, Connections: connections, Applications: applications, Memory: memory, Users: users, Admission: admission,
-	Receive:    func(v *View) table { return queue("Receive Message Queue", v.Info.Receive) },
-	Send:       func(v *View) table { return queue("Send Message Queue", v.Info.SendQueue) },
-	Retransmit: func(v *View) table { return queue("Retransmit Message Queue", v.Info.Retransmit) },
+// tables are those of each report.
+var tables = map[Kind][]func(v *View) table{
+	XRC: {xrcConnections}, TCP: {tcp}, Counters: {counters}, Sockets: {sockets}, Connections: {connections}, Applications: {applications},
+	Memory: {memory}, Users: {users}, Admission: {admission},
+	Receive:    {func(v *View) table { return queue("Receive Message Queue", v.Info.Receive) }},
+	Send:       {func(v *View) table { return queue("Send Message Queue", v.Info.SendQueue) }},
+	Retransmit: {func(v *View) table { return queue("Retransmit Message Queue", v.Info.Retransmit) }},
+	Objects:    {sessions, domains, targets, initiators, sharedQueues, registrations},
 }
 
 func counters(v *View) table {
@@ -177,9 +189,9 @@ func queue(title string, messages []rds.QueuedInfo) table {
 	return t
 }
 
-// xrc has the columns of rds-info -I, with the ends of the connection for its GIDs,
+// xrcConnections has the columns of rds-info -I, with the ends of the connection for its GIDs,
 // and ours behind.
-func xrc(v *View) table {
+func xrcConnections(v *View) table {
 	info := v.Info
 	t := table{title: "XRC Connections", columns: []column{
 		{"LocalAddr", 15}, {"RemoteAddr", 15}, {"Tos", 4}, {"LocalDev", 21}, {"RemoteDev", 21},

@@ -15,6 +15,7 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/xrc"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -60,11 +61,54 @@ func busy() *rds.Info {
 	}
 }
 
+// someObjects is what the XRC device of a node with an application have.
+func someObjects() *xrc.Objects {
+	ref := func(k xrc.Kind, number, generation uint32) xrc.Ref {
+		return xrc.Ref{Kind: k, Number: number, Generation: generation}
+	}
+	host, now := netip.MustParseAddr("10.9.0.3"), busy().Time
+	first, dead, tomb := ref(xrc.KindTarget, 0x800000, 1849948411), ref(xrc.KindTarget, 0x800001, 7), ref(xrc.KindTarget, 0x800002, 8)
+	qp := func(r xrc.Ref, state xrc.State, peer xrc.Ref) xrc.QPEntry {
+		return xrc.QPEntry{Ref: r, State: state, Peer: xrc.Peer{Host: host, Incarnation: 5, QP: peer}}
+	}
+	o := &xrc.Objects{
+		Incarnation: 1 << 63,
+		Sessions: []xrc.SessionEntry{{ID: 1, Name: "rds", Domains: 1, PDs: 1, CQs: 1, SRQs: 1, Initiators: 2, Targets: 3, Registrations: 3},
+			{ID: 2, Name: "application 1", Domains: 1, PDs: 1, SRQs: 1, Registrations: 1}, {ID: 3, Name: "a\nb", Services: 2}},
+		Domains: []xrc.DomainEntry{{Tag: 1, Private: true, Refs: 5}, {Tag: 2, Device: 0xfe00, Inode: 10111187, Refs: 2}},
+		Targets: []xrc.TargetEntry{
+			{QPEntry: qp(first, xrc.StateRTR, ref(xrc.KindInitiator, 0x400000, 9)), Domain: 1, Registered: 2},
+			{QPEntry: qp(dead, xrc.StateError, ref(xrc.KindInitiator, 0x400001, 9)), Domain: 1, Registered: 1},
+			{QPEntry: qp(tomb, xrc.StateError, ref(xrc.KindInitiator, 0x400002, 9)), Domain: 1, Registered: 1, Tombstone: true},
+		},
+		Initiators: []xrc.InitiatorEntry{
+			{QPEntry: qp(ref(xrc.KindInitiator, 0x400000, 3), xrc.StateRTS, ref(xrc.KindTarget, 0x800000, 4)), Session: 1, SessionName: "rds"},
+			{QPEntry: xrc.QPEntry{Ref: ref(xrc.KindInitiator, 0x400001, 4)}, Session: 1, SessionName: "rds"},
+		},
+		SRQs: []xrc.SRQEntry{
+			{Ref: ref(xrc.KindSRQ, 0x100, 5), Session: 3, SessionName: "a\nb", Domain: 2, MaxWR: 64, Posted: 12, Limit: 8},
+			{Ref: ref(xrc.KindSRQ, 0x101, 5), Session: 3, SessionName: "a\nb", Domain: 2, MaxWR: 64, Failed: true},
+			{Ref: ref(xrc.KindSRQ, 4096, 5), Session: 2, SessionName: "application 1", Domain: 1, Sink: true},
+		},
+		Registrations: []xrc.RegistrationEntry{
+			{Session: 1, SessionName: "rds", Target: first, ByNumber: true, Handles: 1}, {Session: 2, SessionName: "application 1", Target: first, ByNumber: true, Handles: 1},
+			{Session: 1, SessionName: "rds", Target: dead, ByNumber: true, Handles: 2}, {Session: 1, SessionName: "rds", Target: tomb, Handles: 1},
+		},
+		NotListed: 17,
+	}
+	o.Targets[0].Connected = true
+	o.Targets[1].Since, o.Targets[1].Cause = now.Add(-90*time.Second), xrc.ErrPeerGone.Error()
+	o.Targets[2].Since, o.Targets[2].Cause = now.Add(-26*time.Hour), xrc.ErrGrace.Error()
+	o.Initiators[0].Suspended, o.Initiators[0].Since, o.Initiators[0].Deadline = true, now.Add(-1234*time.Millisecond), now.Add(28*time.Second)
+	return o
+}
+
 // attached is a node with applications, one of which has a name that would
 // break a line and colour a terminal.
 func attached() *rds.Info {
 	i := busy()
 	i.Sockets[0].PID, i.Sockets[0].UID, i.Sockets[0].Command = 4711, 1001, "oracle"
+	i.Objects = someObjects()
 	i.Users = []rds.UserInfo{{UID: 1001, Sessions: 1, Sockets: 12, Addresses: 2, Peers: 3, Memory: 45 << 20}, {UID: 65534, Sessions: 1, OverMemory: true}}
 	i.Sessions = []rds.SessionInfo{
 		{ID: 1, PID: 4711, UID: 1001, GID: 54321, Command: "oracle", Since: time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC), Sockets: 12, SendQueued: 1 << 20, SendBudget: 32 << 20,
@@ -116,6 +160,8 @@ func TestGolden(t *testing.T) {
 		{"empty", &rds.Info{Provider: "node"}, Kinds(), true, false, nil},
 		{"attached", attached(), []Kind{Sockets, Applications}, false, false, nil},
 		{"attached_json", attached(), []Kind{Sockets, Applications}, false, true, nil},
+		{"objects", attached(), []Kind{Objects}, false, false, nil},
+		{"objects_json", attached(), []Kind{Objects}, false, true, nil},
 		{"ipv6", ipv6(), []Kind{Sockets, Connections}, false, false, nil},
 		{"all_json", busy(), Kinds(), false, true, nil},
 		{"rates", attached(), []Kind{Counters, Applications, Connections}, true, false, earlier()},
