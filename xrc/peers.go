@@ -81,8 +81,9 @@ func (d *Device) HostUp(a netip.Addr, incarnation uint64) int {
 	return ended
 }
 
-// HostDown forgets the incarnation of a host that is not connected any more and
-// will not be resumed: queue pairs that are connected to it go to StateError.
+// HostDown takes the word of a host that its incarnation ends: queue pairs that are
+// connected to it go to StateError, but for those that a connection carries and that each
+// set-up of a connection names: they follow the connection.
 func (d *Device) HostDown(a netip.Addr) {
 	d.mu.Lock()
 	defer d.unlock()
@@ -91,9 +92,23 @@ func (d *Device) HostDown(a netip.Addr) {
 		return
 	}
 	for q := range h.qps {
-		q.owner.failLocked(EventQPFatal, ErrPeerGone)
+		if !q.implied || q.conn == nil {
+			q.owner.failLocked(EventQPFatal, ErrPeerGone)
+		}
 	}
-	delete(d.hosts, a)
+	if len(h.qps) == 0 {
+		delete(d.hosts, a)
+	}
+}
+
+// Forget forgets the incarnation of a host that no queue pair is connected to. It calls
+// nobody back.
+func (d *Device) Forget(a netip.Addr) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if h := d.hosts[a]; h != nil && len(h.qps) == 0 {
+		delete(d.hosts, a)
+	}
 }
 
 // Pair is a connection of two queue pairs, seen from the host that has Ours.
@@ -176,7 +191,7 @@ func (d *Device) PeerGone(a netip.Addr, gone ...Ref) int {
 	for q := range h.qps {
 		unborn := q.peer.QP
 		unborn.Generation = 0
-		if names[q.peer.QP] || names[unborn] {
+		if !q.implied && (names[q.peer.QP] || names[unborn]) { // set-ups tell of those that are implied
 			q.owner.failLocked(EventQPFatal, ErrPeerGone)
 			ended++
 		}

@@ -48,7 +48,8 @@
 // once and in order. Writes, reads and atomics are never repeated.
 //
 // A connection that is lost because a daemon ended is not resumed: the next one has another
-// incarnation, which ends all queue pairs of the old one. A daemon that ends by Close says so.
+// incarnation, which ends all queue pairs of the old one when its links have ended (lifetime.go).
+// A daemon that ends by Close says so.
 //
 // # Who hears of what
 //

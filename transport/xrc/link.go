@@ -21,10 +21,12 @@ type link struct {
 	transport.Plain
 	t             *Transport
 	p             *peer
-	id            uint64 // number of the connection, given by the side that dials
-	index         int    // index of the path, -1 for a question
-	path          *path  // nil for a question
-	paired        bool   // the path's queue pairs were told to the peer, and the link was not put to use
+	id            uint64    // number of the connection, given by the side that dials
+	index         int       // index of the path, -1 for a question
+	path          *path     // nil for a question
+	dialed        bool      // this side has made the connection, for RDS to use
+	lifetime      *lifetime // guarded by Transport.mu: the peer's, nil while the link carries no queue pairs
+	paired        bool      // the path's queue pairs were told to the peer, and the link was not put to use
 	qp            *iwarp.QP
 	cq            *iwarp.CQ // completion queue of everything
 	mux           *mux      // carries channels; nil but on path 0
@@ -48,7 +50,7 @@ type link struct {
 
 	mu      sync.Mutex
 	h       transport.Handler // guarded by mu; nil before Start
-	hears   int               // guarded by mu: calls of Writable under way
+	hears   int               // guarded by mu: calls under way, of Writable among them, that the end waits for
 	over    bool              // guarded by mu: the queue pair has ended
 	closing bool              // guarded by mu: Close was called
 	aborted bool              // guarded by mu: Close was called with Abort
@@ -141,27 +143,28 @@ func (l *link) Start(h transport.Handler) error {
 		return transport.ErrClosed
 	}
 	l.h = h
+	l.hears++ // the end of the link waits, for it gives back what carry takes
 	l.mu.Unlock()
 	l.carry()
 	l.mu.Lock()
 	l.in.start(h, &l.t.pool, uint32(l.t.opts.MaxMessage))
 	over := l.over
 	l.mu.Unlock()
-	if over { // the queue pair had ended before Start, when there was no handler to tell
-		l.t.work.Go(l.finish)
-		return nil
+	if !over { // else the queue pair has ended before there was a handler to tell
+		l.qp.SinkReady()
 	}
-	l.qp.SinkReady()
+	l.heard()
 	return nil
 }
 
-// carry puts the queue pairs of the path on the link, and channels.
+// carry puts the queue pairs of the path on the link, and channels, or has it wait for that.
 func (l *link) carry() {
-	if !l.paired || !l.hello.paired() {
+	if !l.paired || !l.hello.paired() || !l.lives() {
 		return
 	}
 	l.paired = false
 	l.t.objects.HostUp(l.p.remote, l.incarnation)
+	l.p.use(l.path)
 	if err := l.path.carry(l); err != nil {
 		l.t.opts.Logger.Warn("path without queue pairs", zap.Stringer("peer", l.p.remote), zap.Error(err))
 		return
@@ -243,6 +246,11 @@ func (l *link) writable() {
 	l.hears++
 	l.mu.Unlock()
 	l.h.Writable()
+	l.heard()
+}
+
+// heard ends a call that the end of the link waits for.
+func (l *link) heard() {
 	l.mu.Lock()
 	l.hears--
 	last := l.over && l.hears == 0
@@ -295,6 +303,7 @@ func (l *link) finish() {
 			}
 			l.path.lost(l)
 		}
+		l.dies()
 		for _, q := range l.t.allQueues() {
 			q.forget(l)
 		}

@@ -48,15 +48,27 @@ func (x *path) offer() (initiator, target objects.Ref, err error) {
 	return x.initiator.Ref(), x.ref, nil
 }
 
-// answer is offer for a connection that the peer makes, which is for the queue pairs in its
-// hello: if these are others than before, the old ones are gone, and ours with them.
-func (x *path) answer(theirs hello, life uint64) (initiator, target objects.Ref, err error) {
+// answering is the path for a connection that the peer makes, which is for the queue pairs in
+// its hello: if these are others than before, it is one that takes the place of x when the
+// connection is put to use. Whoever made it may be somebody else, and x goes on until then.
+func (x *path) answering(theirs hello, life uint64) *path {
 	x.mu.Lock()
+	defer x.mu.Unlock()
 	if x.theirs.paired() && !x.meansLocked(theirs, life) {
-		x.endLocked(objects.ErrPeerGone)
+		return &path{p: x.p, index: x.index}
 	}
-	x.mu.Unlock()
-	return x.offer()
+	return x
+}
+
+// use puts x in its place, and ends the one that was there, if that is another.
+func (p *peer) use(x *path) {
+	p.t.mu.Lock()
+	old := p.paths[x.index]
+	p.paths[x.index] = x
+	p.t.mu.Unlock()
+	if old != x {
+		old.end(objects.ErrPeerGone)
+	}
 }
 
 // meansLocked tells whether the queue pairs are connected to those of theirs.
@@ -119,6 +131,10 @@ func (x *path) carry(l *link) error {
 	x.awaitedLocked()
 	x.theirs, x.life, x.link = l.hello, l.incarnation, l
 	l.targetNumber.Store(x.ref.Number)
+	l.told.Range(func(_, q any) bool {
+		q.(*Queue).join(l)
+		return true
+	})
 	return nil
 }
 
@@ -212,6 +228,9 @@ func (x *path) end(cause error) {
 func (x *path) endLocked(error) {
 	t := x.p.t
 	ctx := context.Background() // nobody reads the events of these sessions, so that nothing waits
+	if x.link != nil {
+		x.link.targetNumber.Store(0) // before registrations end, so that no application is registered again
+	}
 	if x.initiator != nil {
 		_ = x.initiator.Destroy(ctx)
 	}

@@ -72,10 +72,10 @@ func (t *Transport) forget(p *peer) {
 	for h := range t.peers {
 		last = last && h.remote != p.remote
 	}
-	t.mu.Unlock()
 	if last {
-		t.objects.HostDown(p.remote)
+		t.objects.Forget(p.remote) // with the lock, so that no link begins meanwhile
 	}
+	t.mu.Unlock()
 }
 
 func (t *Transport) peersLocked() []*peer {

@@ -24,11 +24,11 @@ type Queue struct {
 	sink    *iwarp.SRQ
 	gone    atomic.Bool // the application has ended
 
-	mu    sync.Mutex         // a leaf, but for the locks of links
-	busy  bool               // guarded by mu: peers keep back what is for the queue
-	ended bool               // guarded by mu; gone says the same
-	links map[*link]struct{} // guarded by mu: links whose peers know of the queue
-	with  map[uint32]int     // guarded by mu: targets that the session is registered with, and by how many links of each
+	mu    sync.Mutex          // a leaf, but for the locks of links
+	busy  bool                // guarded by mu: peers keep back what is for the queue
+	ended bool                // guarded by mu; gone says the same
+	links map[*link]struct{}  // guarded by mu: links whose peers know of the queue
+	with  map[uint32]struct{} // guarded by mu; targets that the session is registered with
 }
 
 // NewQueue makes the queue of an application. The name is for logs and reports.
@@ -37,7 +37,7 @@ func (t *Transport) NewQueue(name string) (*Queue, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &Queue{t: t, session: s, links: make(map[*link]struct{}), with: make(map[uint32]int)}
+	q := &Queue{t: t, session: s, links: make(map[*link]struct{}), with: make(map[uint32]struct{})}
 	if err := q.make(); err != nil {
 		q.Close()
 		return nil, err
@@ -139,12 +139,29 @@ func (q *Queue) home(l *link, port uint16) bool {
 	}
 	q.links[l] = struct{}{}
 	l.tellState(q.number, !q.busy)
-	if target := l.targetNumber.Load(); target != 0 {
-		if q.with[target]++; q.with[target] == 1 {
-			_, _ = q.session.Register(q.domain, target) // of a target that is ending nothing is to be held
-		}
-	}
+	q.joinLocked(l)
 	return true
+}
+
+// join is for a link that carries the queue pairs of its path from now on, and whose peer
+// knows of the queue.
+func (q *Queue) join(l *link) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !q.ended {
+		q.joinLocked(l)
+	}
+}
+
+// joinLocked registers the session with the target by which the peer's messages come.
+func (q *Queue) joinLocked(l *link) {
+	target := l.targetNumber.Load()
+	if _, registered := q.with[target]; registered || target == 0 {
+		return
+	}
+	if _, err := q.session.Register(q.domain, target); err == nil { // of a target that is ending nothing is to be held
+		q.with[target] = struct{}{}
+	}
 }
 
 // forget is for a link that has ended.

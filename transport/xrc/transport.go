@@ -51,6 +51,9 @@ type Transport struct {
 	cqs    map[*CQ]struct{}      // guarded by mu
 	inis   map[uint32]*Channel   // guarded by mu; by the number of the initiator
 
+	lifetimes map[netip.Addr]*lifetime // guarded by mu; incarnations of remote hosts that have links in use
+	waiting   map[netip.Addr][]*link   // guarded by mu; links in use of other incarnations
+
 	muxMu sync.RWMutex       // a leaf
 	muxes map[*iwarp.QP]*mux // guarded by muxMu
 
@@ -86,7 +89,8 @@ func New(opts Options) (*Transport, error) {
 	}
 	t := &Transport{opts: opts, dev: dev, pd: pd, domain: pd.Domain(), poke: make(chan struct{}, 1),
 		links: make(map[*link]struct{}), peers: make(map[hosts]*peer), queues: make(map[uint32]*Queue),
-		cqs: make(map[*CQ]struct{}), inis: make(map[uint32]*Channel), muxes: make(map[*iwarp.QP]*mux)}
+		cqs: make(map[*CQ]struct{}), inis: make(map[uint32]*Channel), muxes: make(map[*iwarp.QP]*mux),
+		lifetimes: make(map[netip.Addr]*lifetime), waiting: make(map[netip.Addr][]*link)}
 	t.owner = dev.Regions().NewOwner(mr.OwnerConfig{Name: "local memory of operations"})
 	if opts.Overrun > 0 {
 		t.reservation = iwarp.NewReservation(opts.Overrun, wire.HeaderSize+opts.MaxMessage)
@@ -233,7 +237,8 @@ func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 	l.hello, l.incarnation = theirs, incarnation(in)
 	ours := hello{generation: t.opts.Generation, queue: t.rds.number}
 	if theirs.paired() && int(theirs.path) < maxPaths {
-		if ours.initiator, ours.target, err = l.path.answer(theirs, l.incarnation); err == nil {
+		l.path = l.path.answering(theirs, l.incarnation)
+		if ours.initiator, ours.target, err = l.path.offer(); err == nil {
 			l.paired = true
 		}
 	}
@@ -265,7 +270,7 @@ func (t *Transport) Dial(ctx context.Context, local, remote netip.Addr, path int
 			l.finish()
 			return nil, err
 		}
-		l.paired = true
+		l.paired, l.dialed = true, true
 	}
 	est, err := t.dev.ConnectFrom(ctx, l.qp, netip.AddrPortFrom(local, 0), netip.AddrPortFrom(remote, t.opts.Port), l.params(ours))
 	if err == nil {
