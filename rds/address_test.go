@@ -7,6 +7,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // wantSaid checks that an error is one of ours and says each of some things.
@@ -111,7 +113,7 @@ func binders(t *testing.T, f func(t *testing.T, p Provider), at ...netip.Addr) {
 
 func TestBindNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	at := newAddr()
+	at := rdstest.NewAddr()
 	binders(t, func(t *testing.T, p Provider) {
 		for addr, why := range map[string]string{
 			"0.0.0.0:4000":     "0.0.0.0 is not the address of a host",
@@ -128,7 +130,7 @@ func TestBindNamesWhatIsWrong(t *testing.T) {
 // those to choose from.
 func TestPortAloneMeansTheOnlyAddress(t *testing.T) {
 	t.Parallel()
-	a, b := newAddr(), newAddr()
+	a, b := rdstest.NewAddr(), rdstest.NewAddr()
 	t.Run("one", func(t *testing.T) {
 		binders(t, func(t *testing.T, p Provider) {
 			for _, port := range []uint16{4000, 0} {
@@ -143,7 +145,7 @@ func TestPortAloneMeansTheOnlyAddress(t *testing.T) {
 			_, err := p.Bind(only(4000))
 			wantSaid(t, "a port that is taken", err, ErrAddressInUse, "rds: bind :4000: ")
 			_, err = p.Bind(only(1))
-			wantErr(t, "port 1", err, ErrInvalid)
+			rdstest.WantErr(t, "port 1", err, ErrInvalid)
 		}, a)
 	})
 	t.Run("several", func(t *testing.T) {
@@ -156,9 +158,9 @@ func TestPortAloneMeansTheOnlyAddress(t *testing.T) {
 		binders(t, func(t *testing.T, p Provider) {
 			_, err := p.Bind(only(4000))
 			wantSaid(t, "none", err, ErrInvalid, "rds: bind :4000: ", "there is none yet", "127.0.0.1")
-			bound(t, p, addrOf(a, 4001)) // the node has an address from then on
+			bound(t, p, rdstest.AddrOf(a, 4001)) // the node has an address from then on
 			s, err := p.Bind(only(4000))
-			if err != nil || s.LocalAddrPort() != addrOf(a, 4000) {
+			if err != nil || s.LocalAddrPort() != rdstest.AddrOf(a, 4000) {
 				t.Errorf("%v, %v", s, err)
 			}
 		})
@@ -170,7 +172,7 @@ func TestPortAloneMeansTheOnlyAddress(t *testing.T) {
 func TestForeignAddressNamesOurs(t *testing.T) {
 	t.Parallel()
 	foreign := netip.MustParseAddrPort("203.0.113.7:4000")
-	at := newAddr()
+	at := rdstest.NewAddr()
 	_, _, path := served(t, newLoopLab(t), Config{Addresses: []netip.Addr{at}}, ServiceConfig{})
 	_, err := dialed(t, path).Bind(foreign)
 	wantSaid(t, "a daemon with addresses", err, ErrAddressNotAvailable, "rds: bind 203.0.113.7:4000: ", "not an address of rdsd, which has "+at.String())
@@ -185,15 +187,15 @@ func TestForeignAddressNamesOurs(t *testing.T) {
 // Of the addresses of a name the first that the provider has is bound.
 func TestListenTakesTheFirstAddressThereIs(t *testing.T) {
 	t.Parallel()
-	at := newAddr()
+	at := rdstest.NewAddr()
 	_, _, path := served(t, newLoopLab(t), Config{Addresses: []netip.Addr{at}}, ServiceConfig{})
 	c := dialed(t, path)
-	s, err := bindFirst(t.Context(), c, []netip.AddrPort{addrOf(newAddr(), 4000), addrOf(at, 4000), addrOf(newAddr(), 4000)})
-	if err != nil || s.LocalAddrPort() != addrOf(at, 4000) {
+	s, err := bindFirst(t.Context(), c, []netip.AddrPort{rdstest.AddrOf(rdstest.NewAddr(), 4000), rdstest.AddrOf(at, 4000), rdstest.AddrOf(rdstest.NewAddr(), 4000)})
+	if err != nil || s.LocalAddrPort() != rdstest.AddrOf(at, 4000) {
 		t.Fatal(s, err)
 	}
-	_, err = bindFirst(t.Context(), c, []netip.AddrPort{addrOf(at, 4000), addrOf(newAddr(), 4000)})
-	wantErr(t, "taken", err, ErrAddressInUse) // not the next one's error
+	_, err = bindFirst(t.Context(), c, []netip.AddrPort{rdstest.AddrOf(at, 4000), rdstest.AddrOf(rdstest.NewAddr(), 4000)})
+	rdstest.WantErr(t, "taken", err, ErrAddressInUse) // not the next one's error
 	_, all, err := localAddrs(t.Context(), "localhost:4000")
 	if err != nil || all[0].String() != "127.0.0.1:4000" {
 		t.Error(all, err)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/invariants"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // The data path allocates nothing per message: both nodes are in this process,
@@ -126,7 +127,7 @@ func TestBatchesAllocateNothing(t *testing.T) {
 						bufs[i] = a.AllocMessage(c.size)
 						out[i].Buffer = &bufs[i]
 					} else {
-						out[i].Data = pattern[:c.size]
+						out[i].Data = rdstest.Pattern[:c.size]
 					}
 				}
 				if k, err := a.SendBatch(ctx, out); k != each || err != nil {
@@ -178,13 +179,13 @@ func TestOperationsAllocateLittle(t *testing.T) {
 	}
 	n := allocations(each*size, func() {
 		for i := range out {
-			out[i] = Outgoing{To: serves.LocalAddrPort(), Data: pattern[:8], HasDest: true, Dest: c}
+			out[i] = Outgoing{To: serves.LocalAddrPort(), Data: rdstest.Pattern[:8], HasDest: true, Dest: c}
 		}
 		batch(asks, serves)
 		for i := range out {
 			local[i][0] = blocks[i*size:][:size]
 			ops[i] = RDMA{Cookie: c, Offset: uint64(i * size), Local: local[i][:], Write: true}
-			out[i] = Outgoing{To: asks.LocalAddrPort(), Data: pattern[:8], RDMA: &ops[i]}
+			out[i] = Outgoing{To: asks.LocalAddrPort(), Data: rdstest.Pattern[:8], RDMA: &ops[i]}
 		}
 		batch(serves, asks)
 	})
@@ -198,10 +199,10 @@ func TestTenThousandSockets(t *testing.T) {
 	const count = 10_000
 	l := newLab(t)
 	n := l.node(Config{})
-	at := newAddr()
+	at := rdstest.NewAddr()
 	socks := make([]*Socket, count)
 	goroutines := runtime.NumGoroutine()
-	before := heap()
+	before := rdstest.Heap()
 	start := time.Now()
 	for i := range socks {
 		s, err := n.Bind(netip.AddrPortFrom(at, 0))
@@ -211,16 +212,16 @@ func TestTenThousandSockets(t *testing.T) {
 		socks[i] = s
 	}
 	took := time.Since(start)
-	each := (heap() - before) / count
+	each := (rdstest.Heap() - before) / count
 	t.Logf("%d bytes each, %v in all", each, took)
 	if n := runtime.NumGoroutine() - goroutines; n > 5 {
 		t.Errorf("%d more goroutines", n)
 	}
 	a := l.bindOne(Config{})
 	for _, i := range []int{0, 1, count / 2, count - 1} {
-		mustSend(t, a, socks[i].LocalAddrPort(), payload(uint64(i), 64))
+		mustSend(t, a, socks[i].LocalAddrPort(), rdstest.Payload(uint64(i), 64))
 		m := mustRecv(t, socks[i])
-		if err := verify(m.Data, uint64(i)); err != nil {
+		if err := rdstest.Verify(m.Data, uint64(i)); err != nil {
 			t.Error(err)
 		}
 		m.Release()
@@ -241,10 +242,10 @@ func BenchmarkBind(b *testing.B) {
 	l := newLoopLab(b)
 	n := l.node(Config{})
 	b.ReportAllocs()
-	at := newAddr()
+	at := rdstest.NewAddr()
 	for i := 0; b.Loop(); i++ {
 		if i%60_000 == 0 {
-			at = newAddr()
+			at = rdstest.NewAddr()
 		}
 		l.bind(n, netip.AddrPortFrom(at, 0))
 	}
@@ -281,14 +282,14 @@ func BenchmarkOneWay(b *testing.B) {
 				to := y.LocalAddrPort()
 				out := make([]Outgoing, batch)
 				for i := range out {
-					out[i] = Outgoing{To: to, Data: pattern[:size]}
+					out[i] = Outgoing{To: to, Data: rdstest.Pattern[:size]}
 				}
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
 				n := 0
 				for b.Loop() {
 					if batch == 1 {
-						if _, err := x.WriteToAddrPort(pattern[:size], to); err != nil {
+						if _, err := x.WriteToAddrPort(rdstest.Pattern[:size], to); err != nil {
 							b.Fatal(err)
 						}
 						n++

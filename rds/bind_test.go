@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"syscall"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // Errors of bind(2) on an RDS socket (net/rds/bind.c, rds_bind).
@@ -24,7 +26,7 @@ func TestBindRefusals(t *testing.T) {
 		{"broadcast", "255.255.255.255:4000", []error{ErrInvalid, syscall.EINVAL}},
 		{"mapped wildcard", "[::ffff:0.0.0.0]:4000", []error{ErrInvalid, syscall.EINVAL}},
 		{"port of probes", netip.AddrPortFrom(taken.Addr(), 1).String(), []error{ErrInvalid, syscall.EINVAL}},
-		{"port of probes at a new address", netip.AddrPortFrom(newAddr(), 1).String(), []error{ErrInvalid, syscall.EINVAL}},
+		{"port of probes at a new address", netip.AddrPortFrom(rdstest.NewAddr(), 1).String(), []error{ErrInvalid, syscall.EINVAL}},
 		{"port taken", taken.String(), []error{ErrAddressInUse, syscall.EADDRINUSE}},
 		{"port taken, address mapped", "[::ffff:" + taken.Addr().String() + "]:4000", []error{ErrAddressInUse, syscall.EADDRINUSE}},
 		{"foreign address", "203.0.113.7:4000", []error{ErrAddressNotAvailable, syscall.EADDRNOTAVAIL}},
@@ -35,14 +37,14 @@ func TestBindRefusals(t *testing.T) {
 			t.Errorf("%s: bound %v", c.name, s.LocalAddrPort())
 			continue
 		}
-		wantErr(t, c.name, err, c.want...)
+		rdstest.WantErr(t, c.name, err, c.want...)
 	}
 }
 
 func TestBindTellsAnotherProcessOwnsThePort(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	addr := newAddr()
+	addr := rdstest.NewAddr()
 	ln, err := net.Listen("tcp4", netip.AddrPortFrom(addr, l.port).String())
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +52,7 @@ func TestBindTellsAnotherProcessOwnsThePort(t *testing.T) {
 	n := l.node(Config{})
 	at := netip.AddrPortFrom(addr, 4000)
 	_, err = n.Bind(at)
-	wantErr(t, "bind", err, ErrAddressInUse, syscall.EADDRINUSE)
+	rdstest.WantErr(t, "bind", err, ErrAddressInUse, syscall.EADDRINUSE)
 	_ = ln.Close()
 	s, err := n.Bind(at) // and nothing of the failure remains
 	if err != nil {
@@ -63,7 +65,7 @@ func TestBindTellsAnotherProcessOwnsThePort(t *testing.T) {
 func TestAddressesAreListenedOnAtStart(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	addr := newAddr()
+	addr := rdstest.NewAddr()
 	l.node(Config{Addresses: []netip.Addr{addr}})
 	c, err := net.Dial("tcp4", netip.AddrPortFrom(addr, l.port).String())
 	if err != nil {
@@ -71,15 +73,15 @@ func TestAddressesAreListenedOnAtStart(t *testing.T) {
 	}
 	_ = c.Close()
 
-	_, err = NewNode(Config{Port: l.port, Addresses: []netip.Addr{newAddr(), addr}})
-	wantErr(t, "second node of an address", err, ErrAddressInUse, syscall.EADDRINUSE)
+	_, err = NewNode(Config{Port: l.port, Addresses: []netip.Addr{rdstest.NewAddr(), addr}})
+	rdstest.WantErr(t, "second node of an address", err, ErrAddressInUse, syscall.EADDRINUSE)
 }
 
 func TestBindPicksFreePorts(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
 	n := l.node(Config{})
-	addr := newAddr()
+	addr := rdstest.NewAddr()
 	seen := make(map[uint16]bool)
 	for range 3000 {
 		p := l.bind(n, netip.AddrPortFrom(addr, 0)).LocalAddrPort().Port()
@@ -96,7 +98,7 @@ func TestBindRunsOutOfPorts(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
 	n := l.node(Config{})
-	addr := newAddr()
+	addr := rdstest.NewAddr()
 	for port := 2; port < 1<<16; port++ {
 		if port != 777 {
 			l.bind(n, netip.AddrPortFrom(addr, uint16(port)))
@@ -104,7 +106,7 @@ func TestBindRunsOutOfPorts(t *testing.T) {
 	}
 	last := l.bind(n, netip.AddrPortFrom(addr, 0))
 	_, err := n.Bind(netip.AddrPortFrom(addr, 0))
-	wantErr(t, "the 65,535th", err, ErrAddressInUse, syscall.EADDRINUSE)
+	rdstest.WantErr(t, "the 65,535th", err, ErrAddressInUse, syscall.EADDRINUSE)
 	port := last.LocalAddrPort()
 	if port.Port() != 777 {
 		t.Errorf("bound %v, port 777 was free", port)

@@ -3,6 +3,8 @@ package rds
 import (
 	"context"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // Through rdsd the data path allocates nothing per message either: what is
@@ -13,7 +15,7 @@ func TestApplicationsAllocateNothing(t *testing.T) {
 		_, _, p1 := served(t, l, Config{}, ServiceConfig{})
 		_, _, p2 := served(t, l, Config{}, ServiceConfig{})
 		c1, c2 := dialed(t, p1), dialed(t, p2)
-		a, b := bound(t, c1, addrOf(newAddr(), 100)), bound(t, c2, addrOf(newAddr(), 100))
+		a, b := bound(t, c1, rdstest.AddrOf(rdstest.NewAddr(), 100)), bound(t, c2, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		ctx := context.Background()
 		to, back := b.LocalAddrPort(), a.LocalAddrPort()
 		check := func(err error) {

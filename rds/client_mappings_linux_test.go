@@ -5,6 +5,8 @@ import (
 	"os"
 	"runtime"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // mappings is how many mappings of shared memory this process has.
@@ -33,12 +35,12 @@ func TestEndedClientsAreUnmapped(t *testing.T) {
 			return err
 		}
 		defer c.Close()
-		s, err := c.Bind(addrOf(newAddr(), 100))
+		s, err := c.Bind(rdstest.AddrOf(rdstest.NewAddr(), 100))
 		if err != nil {
 			return err
 		}
-		mustSend(t, far, s.LocalAddrPort(), payload(uint64(i), 1000))
-		m, err := s.Recv(background(t))
+		mustSend(t, far, s.LocalAddrPort(), rdstest.Payload(uint64(i), 1000))
+		m, err := s.Recv(rdstest.Background(t))
 		if err != nil {
 			return err
 		}
@@ -61,7 +63,7 @@ func TestEndedClientsAreUnmapped(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, "unmapping", func() bool {
+	rdstest.Eventually(t, "unmapping", func() bool {
 		runtime.GC()
 		return mappings(t) < before+clients/2
 	})

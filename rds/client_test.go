@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // served is a node that serves applications.
@@ -54,9 +56,9 @@ func TestApplicationsExchange(t *testing.T) {
 	l := newLoopLab(t)
 	_, _, p1 := served(t, l, Config{}, ServiceConfig{})
 	_, _, p2 := served(t, l, Config{}, ServiceConfig{})
-	a := bound(t, dialed(t, p1), addrOf(newAddr(), 100))
-	b := bound(t, dialed(t, p2), addrOf(newAddr(), 200))
-	ctx := background(t)
+	a := bound(t, dialed(t, p1), rdstest.AddrOf(rdstest.NewAddr(), 100))
+	b := bound(t, dialed(t, p2), rdstest.AddrOf(rdstest.NewAddr(), 200))
+	ctx := rdstest.Background(t)
 	sizes := []int{0, 1, 64, 1000, 8 << 10, 16 << 10, 17 << 10, 64 << 10, 300000, MaxMessage}
 	go func() {
 		for round := range 20 {
@@ -88,8 +90,8 @@ func BenchmarkApplications(b *testing.B) {
 			l := newLoopLab(b)
 			_, _, p1 := served(b, l, Config{}, ServiceConfig{})
 			_, _, p2 := served(b, l, Config{}, ServiceConfig{})
-			x := bound(b, dialed(b, p1), addrOf(newAddr(), 100))
-			y := bound(b, dialed(b, p2), addrOf(newAddr(), 200))
+			x := bound(b, dialed(b, p1), rdstest.AddrOf(rdstest.NewAddr(), 100))
+			y := bound(b, dialed(b, p2), rdstest.AddrOf(rdstest.NewAddr(), 200))
 			ctx := context.Background()
 			data := make([]byte, n)
 			b.SetBytes(int64(n))

@@ -1,12 +1,16 @@
 package rds
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
+)
 
 // A node that is closed as soon as it has received a message has acknowledged the message:
 // its sender does not wait for a node that is gone.
 func TestNodeThatClosesHasAcknowledged(t *testing.T) {
 	t.Parallel()
-	eachWire(t, func(t *testing.T, wire Wire) {
+	rdstest.EachWire(t, func(t *testing.T, wire Wire) {
 		l := newLab(t)
 		from := l.bind(l.node(Config{Wire: wire}))
 		for i := range uint64(50) {

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // Errors of sendmsg(2) on an RDS socket (net/rds/send.c, rds_sendmsg).
@@ -18,7 +20,7 @@ func TestSendRefusals(t *testing.T) {
 	n := l.node(Config{})
 	s := l.bind(n)
 	six := l.bind(n, netip.MustParseAddrPort("[fd00::1]:4000"))
-	other := netip.AddrPortFrom(newAddr(), 4000)
+	other := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
 	small := l.bind(n)
 	if err := small.SetWriteBuffer(1000); err != nil {
 		t.Fatal(err)
@@ -44,12 +46,12 @@ func TestSendRefusals(t *testing.T) {
 		if c.to != "" {
 			to = netip.MustParseAddrPort(c.to)
 		}
-		wantErr(t, c.name+", Send", c.s.Send(background(t), to, c.data), c.want...)
-		wantErr(t, c.name+", TrySend", c.s.TrySend(to, c.data), c.want...)
+		rdstest.WantErr(t, c.name+", Send", c.s.Send(rdstest.Background(t), to, c.data), c.want...)
+		rdstest.WantErr(t, c.name+", TrySend", c.s.TrySend(to, c.data), c.want...)
 		_, err := c.s.WriteToAddrPort(c.data, to)
-		wantErr(t, c.name+", WriteToAddrPort", err, c.want...)
-		k, err := c.s.SendBatch(background(t), []Outgoing{{To: to, Data: c.data}})
-		wantErr(t, c.name+", SendBatch", err, c.want...)
+		rdstest.WantErr(t, c.name+", WriteToAddrPort", err, c.want...)
+		k, err := c.s.SendBatch(rdstest.Background(t), []Outgoing{{To: to, Data: c.data}})
+		rdstest.WantErr(t, c.name+", SendBatch", err, c.want...)
 		if k != 0 {
 			t.Errorf("%s: SendBatch accepted %d", c.name, k)
 		}
@@ -79,13 +81,13 @@ func TestConnectRefusals(t *testing.T) {
 		{"broadcast", netip.MustParseAddrPort("255.255.255.255:4000"), syscall.EINVAL},
 		{"IPv6", netip.MustParseAddrPort("[fd00::1]:4000"), syscall.EOPNOTSUPP},
 	} {
-		wantErr(t, c.name, s.Connect(c.to), c.want)
+		rdstest.WantErr(t, c.name, s.Connect(c.to), c.want)
 		if got := s.RemoteAddrPort(); got.IsValid() {
 			t.Errorf("%s: destination is now %v", c.name, got)
 		}
 	}
 	_, err := s.Write([]byte("x"))
-	wantErr(t, "Write", err, ErrNotConnected, syscall.ENOTCONN)
+	rdstest.WantErr(t, "Write", err, ErrNotConnected, syscall.ENOTCONN)
 }
 
 func TestCallsAfterClose(t *testing.T) {
@@ -96,7 +98,7 @@ func TestCallsAfterClose(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	ctx := background(t)
+	ctx := rdstest.Background(t)
 	for _, c := range []struct {
 		name string
 		call func() error
@@ -118,7 +120,7 @@ func TestCallsAfterClose(t *testing.T) {
 		{"CancelSentTo", func() error { return s.CancelSentTo(to) }},
 		{"Close", s.Close},
 	} {
-		wantErr(t, c.name, c.call(), net.ErrClosed)
+		rdstest.WantErr(t, c.name, c.call(), net.ErrClosed)
 	}
 	if ev := s.Poll(); ev != PollHup {
 		t.Errorf("Poll %#x", ev)
@@ -133,13 +135,13 @@ func TestCallsAfterNodeClose(t *testing.T) {
 	if err := n.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.Recv(background(t))
-	wantErr(t, "Recv", err, net.ErrClosed)
-	wantErr(t, "second Close", n.Close(), net.ErrClosed)
+	_, err := s.Recv(rdstest.Background(t))
+	rdstest.WantErr(t, "Recv", err, net.ErrClosed)
+	rdstest.WantErr(t, "second Close", n.Close(), net.ErrClosed)
 	_, err = n.Bind(s.LocalAddrPort())
-	wantErr(t, "Bind", err, net.ErrClosed)
-	_, err = n.Bind(netip.AddrPortFrom(newAddr(), 0))
-	wantErr(t, "Bind elsewhere", err, net.ErrClosed)
+	rdstest.WantErr(t, "Bind", err, net.ErrClosed)
+	_, err = n.Bind(netip.AddrPortFrom(rdstest.NewAddr(), 0))
+	rdstest.WantErr(t, "Bind elsewhere", err, net.ErrClosed)
 	if _, err := n.Info(); err != nil {
 		t.Errorf("Info: %v", err)
 	}
@@ -150,11 +152,11 @@ func TestNonBlockingErrors(t *testing.T) {
 	l := newLoopLab(t)
 	s := l.bind(l.node(Config{}))
 	_, err := s.TryRecv()
-	wantErr(t, "TryRecv", err, ErrWouldBlock, syscall.EAGAIN)
+	rdstest.WantErr(t, "TryRecv", err, ErrWouldBlock, syscall.EAGAIN)
 	_, err = s.TryRecvBatch(make([]Message, 3))
-	wantErr(t, "TryRecvBatch", err, ErrWouldBlock, syscall.EAGAIN)
+	rdstest.WantErr(t, "TryRecvBatch", err, ErrWouldBlock, syscall.EAGAIN)
 	_, _, err = s.ReadMessage(nil, DontWait)
-	wantErr(t, "ReadMessage", err, ErrWouldBlock, syscall.EAGAIN)
+	rdstest.WantErr(t, "ReadMessage", err, ErrWouldBlock, syscall.EAGAIN)
 	var oe *OpError
 	if errors.As(err, &oe) && (oe.Timeout() || !oe.Temporary()) {
 		t.Errorf("Timeout %v, Temporary %v", oe.Timeout(), oe.Temporary())
@@ -166,21 +168,21 @@ func TestSocketOptionRefusals(t *testing.T) {
 	l := newLoopLab(t)
 	s := l.bind(l.node(Config{}))
 	for _, n := range []int{0, -1} {
-		wantErr(t, "SetReadBuffer", s.SetReadBuffer(n), ErrInvalid, syscall.EINVAL)
-		wantErr(t, "SetWriteBuffer", s.SetWriteBuffer(n), ErrInvalid, syscall.EINVAL)
+		rdstest.WantErr(t, "SetReadBuffer", s.SetReadBuffer(n), ErrInvalid, syscall.EINVAL)
+		rdstest.WantErr(t, "SetWriteBuffer", s.SetWriteBuffer(n), ErrInvalid, syscall.EINVAL)
 	}
 	if err := s.SetTOS(3); err != nil || s.TOS() != 3 {
 		t.Errorf("TOS %d, %v", s.TOS(), err)
 	}
-	wantErr(t, "second SetTOS", s.SetTOS(4), ErrInvalid, syscall.EINVAL)
+	rdstest.WantErr(t, "second SetTOS", s.SetTOS(4), ErrInvalid, syscall.EINVAL)
 	late := l.bind(nodeOf(s))
 	mustSend(t, late, s.LocalAddrPort(), nil)
-	wantErr(t, "SetTOS after a send", late.SetTOS(1), ErrInvalid, syscall.EINVAL)
-	wantErr(t, "CancelSentTo multicast", s.CancelSentTo(netip.MustParseAddrPort("224.0.0.1:1")), ErrInvalid, syscall.EINVAL)
+	rdstest.WantErr(t, "SetTOS after a send", late.SetTOS(1), ErrInvalid, syscall.EINVAL)
+	rdstest.WantErr(t, "CancelSentTo multicast", s.CancelSentTo(netip.MustParseAddrPort("224.0.0.1:1")), ErrInvalid, syscall.EINVAL)
 	_, err := s.WriteTo(nil, nil)
-	wantErr(t, "WriteTo nil", err, ErrNotConnected, syscall.ENOTCONN)
+	rdstest.WantErr(t, "WriteTo nil", err, ErrNotConnected, syscall.ENOTCONN)
 	_, err = s.WriteTo(nil, &net.UnixAddr{Name: "x"})
-	wantErr(t, "WriteTo a file", err, ErrInvalid, syscall.EINVAL)
+	rdstest.WantErr(t, "WriteTo a file", err, ErrInvalid, syscall.EINVAL)
 }
 
 func TestOpErrorText(t *testing.T) {
@@ -196,7 +198,7 @@ func TestOpErrorText(t *testing.T) {
 		{OpError{Op: "send", Local: local, Peer: peer, Err: ErrMessageTooLong}, "rds: send 127.0.0.1:4000 to 127.0.0.2:4001: message too long"},
 		{OpError{Op: "send", Local: local, Err: ErrNotConnected}, "rds: send 127.0.0.1:4000: no destination"},
 		{OpError{Op: "receive", Local: local, Err: os.ErrDeadlineExceeded}, "rds: receive 127.0.0.1:4000: i/o timeout"},
-		{OpError{Op: "close", Local: local, Err: &DroppedError{2, 300}}, "rds: close 127.0.0.1:4000: 2 unacknowledged messages (300 bytes) dropped"},
+		{OpError{Op: "close", Local: local, Err: &DroppedError{Messages: 2, Bytes: 300}}, "rds: close 127.0.0.1:4000: 2 unacknowledged messages (300 bytes) dropped"},
 		{OpError{Op: "open", Err: ErrNoKernel}, "rds: open: the kernel has no RDS (AF_RDS)"},
 	} {
 		if got := c.err.Error(); got != c.want {
@@ -235,7 +237,7 @@ func TestDeadlineInThePast(t *testing.T) {
 	s := l.bind(l.node(Config{}))
 	_ = s.SetReadDeadline(time.Unix(1, 0))
 	_, _, err := s.ReadFromAddrPort(nil)
-	wantErr(t, "read", err, os.ErrDeadlineExceeded)
+	rdstest.WantErr(t, "read", err, os.ErrDeadlineExceeded)
 	var ne net.Error
 	if !errors.As(err, &ne) || !ne.Timeout() {
 		t.Errorf("%v is no timeout", err)

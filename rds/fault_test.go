@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/wire"
 )
 
@@ -41,8 +42,8 @@ func newVictim(t testing.TB, cfg Config) *victim {
 // healthy runs verified streams with another node until the test ends.
 func (v *victim) healthy() {
 	v.Helper()
-	mine := v.bind(v.node, addrOf(v.host, 30000))
-	good := v.bind(v.lab.node(Config{}), addrOf(newAddr(), 30000))
+	mine := v.bind(v.node, rdstest.AddrOf(v.host, 30000))
+	good := v.bind(v.lab.node(Config{}), rdstest.AddrOf(rdstest.NewAddr(), 30000))
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	var stop atomic.Bool
@@ -54,7 +55,7 @@ func (v *victim) healthy() {
 			tick := time.NewTicker(time.Millisecond)
 			defer tick.Stop()
 			for ; !stop.Load() || i < 200; i++ {
-				if err := from.Send(ctx, to.LocalAddrPort(), payload(uint64(i), 8+i%7*900)); err != nil {
+				if err := from.Send(ctx, to.LocalAddrPort(), rdstest.Payload(uint64(i), 8+i%7*900)); err != nil {
 					v.Errorf("healthy peer: send %d: %v", i, err)
 					break
 				}
@@ -81,7 +82,7 @@ func (v *victim) healthy() {
 					}
 				}
 				if err == nil {
-					err = verify(m.Data, uint64(i))
+					err = rdstest.Verify(m.Data, uint64(i))
 					m.Release()
 				}
 				if err != nil {
@@ -94,7 +95,7 @@ func (v *victim) healthy() {
 	}
 	v.Cleanup(func() {
 		stop.Store(true)
-		end := time.AfterFunc(patience, cancel)
+		end := time.AfterFunc(rdstest.Patience, cancel)
 		wg.Wait()
 		end.Stop()
 		cancel()
@@ -102,7 +103,7 @@ func (v *victim) healthy() {
 }
 
 // from is where a raw peer's data come from in these tests.
-func (v *victim) data(r *raw, text string) []byte { return r.data(1000, 4000, []byte(text)) }
+func (v *victim) data(r *rdstest.Raw, text string) []byte { return r.Data(1000, 4000, []byte(text)) }
 
 // Bytes that no RDS speaker sends end the connection, and that one only; the
 // peer may come back and behave.
@@ -110,7 +111,7 @@ func TestBrokenStreamsEnd(t *testing.T) {
 	t.Parallel()
 	huge := wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: MaxMessage + 1}
 	padded := wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: 1, Padding: 1}
-	good := message(wire.Header{Sequence: 1, Sport: 1, Dport: 2}, nil)
+	good := rdstest.Message(wire.Header{Sequence: 1, Sport: 1, Dport: 2}, nil)
 	limit := wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: 1<<32 - 1}
 	for _, c := range []struct {
 		name  string
@@ -118,38 +119,38 @@ func TestBrokenStreamsEnd(t *testing.T) {
 	}{
 		{"ones", bytes.Repeat([]byte{0xff}, 200)},
 		{"another protocol", []byte("GET /index.html HTTP/1.1\r\nHost: example.com\r\nUser-Agent: curl/8.0\r\n\r\n")},
-		{"a message over the bound", message(huge, nil)},
-		{"the largest length", message(limit, nil)},
-		{"padding", message(padded, []byte("x"))},
+		{"a message over the bound", rdstest.Message(huge, nil)},
+		{"the largest length", rdstest.Message(limit, nil)},
+		{"padding", rdstest.Message(padded, []byte("x"))},
 		{"a good message before", append(bytes.Clone(good), bytes.Repeat([]byte{0x7f}, 48)...)},
 	} {
 		t.Run(c.name+" from the smaller address", func(t *testing.T) {
 			t.Parallel()
 			v := newVictim(t, Config{})
 			r := v.small.dial(v.host)
-			r.write(c.bytes)
-			r.waitEnd()
+			r.Put(c.bytes)
+			r.WaitEnd()
 			r = v.small.dial(v.host)
-			r.write(v.data(r, "better"))
+			r.Put(v.data(r, "better"))
 			expect(t, v.s, "better")
 		})
 		t.Run(c.name+" from the larger address", func(t *testing.T) {
 			t.Parallel()
 			v := newVictim(t, Config{})
 			ln := v.high.listen()
-			mustSend(t, v.s, addrOf(v.high.addr, 1000), []byte("hello"))
+			mustSend(t, v.s, rdstest.AddrOf(v.high.addr, 1000), []byte("hello"))
 			r := ln.accept()
-			r.write(c.bytes)
-			r.waitEnd()
+			r.Put(c.bytes)
+			r.WaitEnd()
 			_ = r.Conn.Close()
 			r = ln.accept() // the victim connects again by itself
 			// A peer that has said nothing right has not taken anything either.
 			if !bytes.HasPrefix(c.bytes, good) {
-				if h, b := r.nextData(); string(b) != "hello" {
+				if h, b := r.NextData(); string(b) != "hello" {
 					t.Errorf("%+v", h)
 				}
 			}
-			r.write(v.data(r, "better"))
+			r.Put(v.data(r, "better"))
 			expect(t, v.s, "better")
 		})
 	}
@@ -165,10 +166,10 @@ func TestOddMessagesAreDelivered(t *testing.T) {
 		t.Helper()
 		h.Sport, h.Dport = 1000, 4000
 		if h.Sequence == 0 {
-			h.Sequence = r.seq
-			r.seq++
+			h.Sequence = r.Seq
+			r.Seq++
 		}
-		r.write(message(h, []byte(text)))
+		r.Put(rdstest.Message(h, []byte(text)))
 		expect(t, v.s, text)
 	}
 	send(wire.Header{Flags: 0xf8}, "unknown flags")
@@ -196,15 +197,15 @@ func TestOddMapsAreIgnored(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, Config{})
 	r := v.small.dial(v.host)
-	r.write(congestion(1000))
-	to := addrOf(v.small.addr, 1000)
-	eventually(t, "the map", func() bool { return errors.Is(v.s.TrySend(to, nil), ErrCongested) })
+	r.Put(rdstest.Congestion(1000))
+	to := rdstest.AddrOf(v.small.addr, 1000)
+	rdstest.Eventually(t, "the map", func() bool { return errors.Is(v.s.TrySend(to, nil), ErrCongested) })
 	for _, n := range []int{0, 1, 100, 8191, 8193, MaxMessage} {
-		r.write(message(wire.Header{Flags: wire.FlagCongestion}, make([]byte, n)))
+		r.Put(rdstest.Message(wire.Header{Flags: wire.FlagCongestion}, make([]byte, n)))
 	}
-	r.write(v.data(r, "then"))
+	r.Put(v.data(r, "then"))
 	expect(t, v.s, "then")
-	wantErr(t, "send", v.s.TrySend(to, nil), ErrCongested)
+	rdstest.WantErr(t, "send", v.s.TrySend(to, nil), ErrCongested)
 }
 
 // An acknowledgement frame of InfiniBand is ignored but for its sequence
@@ -213,10 +214,10 @@ func TestAckFrame(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, Config{})
 	r := v.small.dial(v.host)
-	r.seq = 1000
-	r.write(v.data(r, "before"))
-	r.write(message(wire.Header{Ack: 99}, nil))
-	r.write(message(wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Flags: wire.FlagRetransmitted}, []byte("after the rewind")))
+	r.Seq = 1000
+	r.Put(v.data(r, "before"))
+	r.Put(rdstest.Message(wire.Header{Ack: 99}, nil))
+	r.Put(rdstest.Message(wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Flags: wire.FlagRetransmitted}, []byte("after the rewind")))
 	expect(t, v.s, "before")
 	expect(t, v.s, "after the rewind")
 	if got := counter(t, v.node, "recv_drop_no_sock"); got != 0 {
@@ -231,7 +232,7 @@ func TestDuplicates(t *testing.T) {
 	v := newVictim(t, Config{})
 	r := v.small.dial(v.host)
 	send := func(seq uint64, flags uint8, text string) {
-		r.write(message(wire.Header{Sequence: seq, Sport: 1000, Dport: 4000, Flags: flags}, []byte(text)))
+		r.Put(rdstest.Message(wire.Header{Sequence: seq, Sport: 1000, Dport: 4000, Flags: flags}, []byte(text)))
 	}
 	send(10, 0, "10")
 	send(10, wire.FlagRetransmitted, "10 again")
@@ -240,7 +241,7 @@ func TestDuplicates(t *testing.T) {
 	send(11, wire.FlagRetransmitted, "11")
 	expect(t, v.s, "10")
 	expect(t, v.s, "11")
-	r.reset() // the numbers outlive the link
+	r.Reset() // the numbers outlive the link
 	r = v.small.dial(v.host)
 	send(11, wire.FlagRetransmitted, "11 again")
 	send(12, wire.FlagRetransmitted, "12")
@@ -249,5 +250,5 @@ func TestDuplicates(t *testing.T) {
 	expect(t, v.s, "12")
 	expect(t, v.s, "3, a restart")
 	expect(t, v.s, "3, twice without a flag")
-	eventually(t, "the count", func() bool { return counter(t, v.node, "recv_drop_old_seq") == 4 })
+	rdstest.Eventually(t, "the count", func() bool { return counter(t, v.node, "recv_drop_old_seq") == 4 })
 }

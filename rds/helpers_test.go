@@ -1,77 +1,48 @@
 package rds
 
 import (
-	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/netip"
 	"os"
-	"strings"
-	"sync/atomic"
+	"path/filepath"
 	"testing"
-	"time"
 
-	"go.uber.org/goleak"
-
-	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/transport/loop"
 )
 
-// patience is how long tests wait for what must happen. It proves nothing: what has not
-// happened by then is taken for lost, on a machine however busy with other tests.
-const patience = time.Minute
-
-// gnet starts a worker pool when the program starts; only what comes later is ours.
-func TestMain(m *testing.M) {
-	os.Setenv(ipc.EnvPath, "none") // whatever this machine has
-	if os.Getenv(exhaustEnv) != "" {
-		os.Exit(m.Run())
-	}
-	goleak.VerifyTestMain(closing{m}, goleak.IgnoreCurrent())
+// dials waits until the daemon lets one more in, or returns why it does not. The
+// daemon hears of the end of a session a moment after it.
+func dials(t testing.TB, path string) *Client {
+	t.Helper()
+	var c *Client
+	rdstest.Eventually(t, "room for a session", func() bool {
+		var err error
+		c, err = Dial(path)
+		return err == nil
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
-// closing closes the process's shared node, which otherwise lives as long as
-// the process.
-type closing struct{ *testing.M }
-
-func (c closing) Run() int {
-	code := c.M.Run()
-	shared.token <- struct{}{}
-	defer func() { <-shared.token }()
-	if shared.p != nil {
-		_ = shared.p.Close()
+// serving makes a node serve applications, and returns where.
+func serving(t testing.TB, n *Node, scfg ServiceConfig) (*Service, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
+	if err != nil {
+		t.Fatal(err)
 	}
-	return code
-}
-
-// exhaustEnv marks the process that runs out of descriptors on purpose.
-const exhaustEnv = "RDS_TEST_EXHAUST"
-
-var (
-	addrs    atomic.Uint32
-	addrBase = 1<<16 + rand.Uint32N(1<<23)
-	ports    atomic.Uint32
-	portBase = 20000 + rand.Uint32N(6000)
-)
-
-// newAddr returns an address of 127.0.0.0/8 that no other test of this process
-// has, and none of another process is likely to have. Each is larger than the
-// one before.
-func newAddr() netip.Addr {
-	for {
-		n := addrBase + addrs.Add(1)
-		if b := n & 0xff; b != 0 && b != 0xff {
-			return netip.AddrFrom4([4]byte{127, byte(n >> 16), byte(n >> 8), byte(n)})
-		}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	scfg.Path = filepath.Join(dir, "s")
+	svc, err := NewService(n, scfg)
+	if err != nil {
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { _ = svc.Close() })
+	return svc, scfg.Path
 }
-
-// newPort is below the ephemeral range and not the real one.
-func newPort() uint16 { return uint16(portBase + ports.Add(1)) }
 
 // lab makes nodes that reach each other, over TCP or in memory.
 type lab struct {
@@ -80,7 +51,7 @@ type lab struct {
 	net  *loop.Network
 }
 
-func newLab(t testing.TB) *lab { return &lab{TB: t, port: newPort()} }
+func newLab(t testing.TB) *lab { return &lab{TB: t, port: rdstest.NewPort()} }
 
 func newLoopLab(t testing.TB) *lab { return &lab{TB: t, net: loop.NewNetwork()} }
 
@@ -93,7 +64,7 @@ func (l *lab) node(cfg Config) *Node {
 		cfg.Linger = -1
 	}
 	if cfg.XRC.Patience == 0 {
-		cfg.XRC.Patience = patience
+		cfg.XRC.Patience = rdstest.Patience
 	}
 	if l.net != nil && cfg.Transport == nil {
 		cfg.Transport = l.net.Transport()
@@ -106,37 +77,15 @@ func (l *lab) node(cfg Config) *Node {
 	return n
 }
 
-// bind makes a socket on a node, at a new address unless one is given.
-func (l *lab) bind(n *Node, addr ...netip.AddrPort) *Socket {
-	l.Helper()
-	at := netip.AddrPortFrom(newAddr(), 4000)
-	if len(addr) > 0 {
-		at = addr[0]
-	}
-	s, err := n.Bind(at)
-	if err != nil {
-		l.Fatal(err)
-	}
-	return s
-}
-
 // pair is a socket on each of two nodes; a's address is the smaller one.
 func (l *lab) pair(cfg Config) (a, b *Socket) {
 	l.Helper()
 	return l.bind(l.node(cfg)), l.bind(l.node(cfg))
 }
 
-func nodeOf(s *Socket) *Node { return halfOf(s).node }
-
-func background(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	t.Cleanup(cancel)
-	return ctx
-}
-
 func mustSend(t testing.TB, s *Socket, to netip.AddrPort, data []byte) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rdstest.Patience)
 	defer cancel()
 	if err := s.Send(ctx, to, data); err != nil {
 		t.Fatal(err)
@@ -145,7 +94,7 @@ func mustSend(t testing.TB, s *Socket, to netip.AddrPort, data []byte) {
 
 func mustRecv(t testing.TB, s *Socket) Message {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), rdstest.Patience)
 	defer cancel()
 	m, err := s.Recv(ctx)
 	if err != nil {
@@ -154,7 +103,7 @@ func mustRecv(t testing.TB, s *Socket) Message {
 	return m
 }
 
-// expect receives a datagram and checks its payload.
+// Expect receives a datagram and checks its payload.
 func expect(t testing.TB, s *Socket, want string) {
 	t.Helper()
 	m := mustRecv(t, s)
@@ -162,59 +111,6 @@ func expect(t testing.TB, s *Socket, want string) {
 		t.Errorf("received %v %.40q, want %.40q", &m, m.Data, want)
 	}
 	m.Release()
-}
-
-// expectNumber receives the payload of a number.
-func expectNumber(t testing.TB, s *Socket, number uint64) {
-	t.Helper()
-	m := mustRecv(t, s)
-	if err := verify(m.Data, number); err != nil {
-		t.Fatal(err)
-	}
-	m.Release()
-}
-
-// expectNumbers receives payloads of the numbers below n, in order.
-func expectNumbers(t testing.TB, s *Socket, n int) {
-	t.Helper()
-	for i := range n {
-		expectNumber(t, s, uint64(i))
-	}
-}
-
-// eventually waits for something that announces itself to nobody.
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	if !holds(patience, ok) {
-		t.Fatalf("not in time: %s", what)
-	}
-}
-
-func holds(d time.Duration, ok func() bool) bool {
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	end := time.NewTimer(d)
-	defer end.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-end.C:
-			return ok()
-		}
-	}
-	return true
-}
-
-// counter reads one of a node's counters.
-func counter(t testing.TB, n *Node, name string) uint64 {
-	t.Helper()
-	for _, c := range n.list() {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	t.Fatalf("no counter %q", name)
-	return 0
 }
 
 func connections(t testing.TB, n *Node) []ConnectionInfo {
@@ -226,63 +122,13 @@ func connections(t testing.TB, n *Node) []ConnectionInfo {
 	return info.Connections
 }
 
-// wantErr checks that err is all of wants.
-func wantErr(t testing.TB, what string, err error, wants ...error) {
-	t.Helper()
-	var oe *OpError
-	if !errors.As(err, &oe) {
-		t.Errorf("%s: %v (%T) is no *OpError", what, err, err)
-		return
-	}
-	if strings.Contains(err.Error(), "\n") {
-		t.Errorf("%s: more than one line: %q", what, err)
-	}
-	for _, w := range wants {
-		if !errors.Is(err, w) {
-			t.Errorf("%s: %v is not %v", what, err, w)
-		}
-	}
-}
-
-// pattern is the bytes of all payloads: they start somewhere in it.
-var pattern = func() []byte {
-	b := make([]byte, MaxMessage+256)
-	for i := range b {
-		b[i] = byte(i * 7)
-	}
-	return b
-}()
-
-func patternOf(number uint64, size int) []byte { return pattern[number&0xff:][8:size] }
-
-// payload is a message that names its number and can be verified.
-func payload(number uint64, size int) []byte {
-	b := make([]byte, max(8, size))
-	binary.BigEndian.PutUint64(b, number)
-	copy(b[8:], patternOf(number, len(b)))
-	return b
-}
-
-func verify(b []byte, number uint64) error {
-	if len(b) < 8 {
-		return fmt.Errorf("message of %d bytes instead of number %d", len(b), number)
-	}
-	if got := binary.BigEndian.Uint64(b); got != number {
-		return fmt.Errorf("message %d instead of %d", got, number)
-	}
-	if !bytes.Equal(b[8:], patternOf(number, len(b))) {
-		return fmt.Errorf("message %d of %d bytes is damaged", number, len(b))
-	}
-	return nil
-}
-
-// stream sends count verified messages from one socket to another and returns
+// Stream sends count verified messages from one socket to another and returns
 // what went wrong.
 func stream(ctx context.Context, from, to *Socket, count int, size func(i int) int) error {
 	sent := make(chan error, 1)
 	go func() {
 		for i := range count {
-			if err := from.Send(ctx, to.LocalAddrPort(), payload(uint64(i), size(i))); err != nil {
+			if err := from.Send(ctx, to.LocalAddrPort(), rdstest.Payload(uint64(i), size(i))); err != nil {
 				sent <- fmt.Errorf("message %d: %w", i, err)
 				return
 			}
@@ -292,59 +138,51 @@ func stream(ctx context.Context, from, to *Socket, count int, size func(i int) i
 	for i := range count {
 		m, err := to.Recv(ctx)
 		if err == nil {
-			err = verify(m.Data, uint64(i))
+			err = rdstest.Verify(m.Data, uint64(i))
 			m.Release()
 		}
 		if err != nil {
-			return errors.Join(err, firstOf(sent))
+			return errors.Join(err, rdstest.FirstOf(sent))
 		}
 	}
 	return <-sent
 }
 
-func firstOf(c <-chan error) error {
-	select {
-	case err := <-c:
-		return err
-	default:
-		return nil
+func wantStatus(t testing.TB, s *Socket, token uint64, status Status) {
+	t.Helper()
+	m := mustRecv(t, s)
+	if m.Kind != KindStatus || m.Token != token || m.Status != status || m.Data != nil || m.From.IsValid() {
+		t.Errorf("%+v, want status %d of %#x", m, status, token)
+	}
+	m.Release()
+}
+
+// rdstest.MustGetMR exposes memory.
+func mustGetMR(t testing.TB, s *Socket, mem []byte, flags MRFlags) Cookie {
+	t.Helper()
+	c, err := s.GetMR(mem, flags)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Operate sends a message with Notify and token, whatever else o says.
+func operate(t testing.TB, s *Socket, to *Socket, token uint64, o Outgoing) {
+	t.Helper()
+	o.To, o.Notify, o.Token = to.LocalAddrPort(), true, token
+	if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func fixed(n int) func(int) int { return func(int) int { return n } }
-
-// closed tells whether err is what every call on a closed socket returns.
-func closed(err error) bool { return errors.Is(err, net.ErrClosed) }
-
-// discard receives until ctx ends.
-func discard(ctx context.Context, s *Socket) {
-	for {
-		m, err := s.Recv(ctx)
-		if err != nil {
-			return
-		}
+func wantNothing(t testing.TB, s *Socket) {
+	t.Helper()
+	if m, err := s.TryRecv(); !errors.Is(err, ErrWouldBlock) {
+		t.Errorf("received %v, %v", &m, err)
 		m.Release()
 	}
 }
 
-// congestedAt tells whether a peer of n has said that its port is congested.
-func congestedAt(n *Node, port uint16) (yes bool) {
-	n.eachPeer(func(p *peer) {
-		p.Lock()
-		yes = yes || p.Core.Congested(port)
-		p.Unlock()
-	})
-	return yes
-}
-
-// halfOf and clientHalfOf are what is behind a socket of a node, and of an application, nil if
-// the socket is of another kind.
-func halfOf(s *Socket) *nodeSocket {
-	h, _ := s.ep.(*nodeSocket)
-	return h
-}
-
-func clientHalfOf(s *Socket) *clientSocket {
-	h, _ := s.ep.(*clientSocket)
-	return h
-}
+// bindOne is a socket on a node of its own.
+func (l *lab) bindOne(cfg Config) *Socket { l.Helper(); return l.bind(l.node(cfg)) }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // A user who wants too many connections gets those that exist.
@@ -12,8 +13,8 @@ func TestConnectionsOfAUser(t *testing.T) {
 	_, _, path := served(t, newLoopLab(t), Config{}, ServiceConfig{Users: UserShares{Peers: 1}})
 	e := intrude(t, path)
 	defer e.leave()
-	here, there, other := newAddr(), newAddr(), newAddr()
-	e.bind(addrOf(here, 5))
+	here, there, other := rdstest.NewAddr(), rdstest.NewAddr(), rdstest.NewAddr()
+	e.bind(rdstest.AddrOf(here, 5))
 	first := e.resolve(here, there)
 	if r := e.ask(ipc.Request{Op: ipc.CallResolve, Local: here, Remote: other}); r.Error == "" {
 		t.Error("one more than allowed")
@@ -30,13 +31,13 @@ func TestChosenPortIsPermitted(t *testing.T) {
 	_, _, path := served(t, newLoopLab(t), Config{}, ServiceConfig{Ports: rules})
 	e := intrude(t, path)
 	defer e.leave()
-	here := newAddr()
+	here := rdstest.NewAddr()
 	for range 3 {
-		if _, port := e.bind(addrOf(here, 0)); port < 5000 || port > 5002 {
+		if _, port := e.bind(rdstest.AddrOf(here, 0)); port < 5000 || port > 5002 {
 			t.Errorf("port %d is reserved", port)
 		}
 	}
-	if r := e.ask(ipc.Request{Op: ipc.CallBind, Addr: addrOf(here, 0)}); r.Error == "" {
+	if r := e.ask(ipc.Request{Op: ipc.CallBind, Addr: rdstest.AddrOf(here, 0)}); r.Error == "" {
 		t.Error("a fourth port")
 	}
 }

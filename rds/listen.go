@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/rds-go/rds/internal/address"
 	"github.com/rds-go/rds/internal/resolve"
 )
 
@@ -88,14 +89,14 @@ func ListenContext(ctx context.Context, address string) (*Socket, error) {
 
 // localAddrs are the addresses that a text may mean, the best first, and its host. An address
 // without an IP address means the only one of the provider.
-func localAddrs(ctx context.Context, address string) (host string, all []netip.AddrPort, err error) {
-	host, port, err := splitAddress(address)
+func localAddrs(ctx context.Context, text string) (host string, all []netip.AddrPort, err error) {
+	host, port, err := address.Split(text)
 	switch {
 	case err != nil:
 	case host == "":
 		all = []netip.AddrPort{netip.AddrPortFrom(netip.Addr{}, port)}
 	default:
-		all, err = resolveAddrs(ctx, address)
+		all, err = address.Resolve(ctx, text)
 	}
 	return host, all, err
 }

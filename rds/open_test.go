@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 func TestOpen(t *testing.T) {
@@ -25,12 +26,12 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	_, err := Open("udp", Config{})
-	wantErr(t, "unknown provider", err, ErrInvalid, syscall.EINVAL)
+	rdstest.WantErr(t, "unknown provider", err, ErrInvalid, syscall.EINVAL)
 	if !strings.Contains(err.Error(), "udp") || !strings.Contains(err.Error(), ProviderKernel) {
 		t.Error(err)
 	}
 	_, err = Open(ProviderNode, Config{Paths: 3})
-	wantErr(t, "bad config", err)
+	rdstest.WantErr(t, "bad config", err)
 }
 
 func TestKernelProviderSaysThatThereIsNone(t *testing.T) {
@@ -40,12 +41,12 @@ func TestKernelProviderSaysThatThereIsNone(t *testing.T) {
 		_ = k.Close()
 		t.Skip("needs a kernel without RDS (rmmod rds)")
 	}
-	wantErr(t, "OpenKernel", err, ErrNoKernel, syscall.EAFNOSUPPORT)
+	rdstest.WantErr(t, "OpenKernel", err, ErrNoKernel, syscall.EAFNOSUPPORT)
 	if !strings.HasPrefix(err.Error(), "rds: open: the kernel has no RDS (AF_RDS)") || strings.Contains(err.Error(), "\n") {
 		t.Errorf("not clear, or not one line: %q", err)
 	}
 	_, err = Open(ProviderKernel, Config{})
-	wantErr(t, "Open", err, ErrNoKernel)
+	rdstest.WantErr(t, "Open", err, ErrNoKernel)
 }
 
 // Open looks at RDS_PROVIDER, then for a daemon, then makes a Node.
@@ -54,7 +55,7 @@ func TestOpenChooses(t *testing.T) {
 	_, _, path := served(t, l, Config{}, ServiceConfig{MaxSessions: 3})
 	kind := func(name string) string {
 		t.Helper()
-		p, err := Open(name, Config{Port: newPort()})
+		p, err := Open(name, Config{Port: rdstest.NewPort()})
 		if err != nil {
 			return err.Error()
 		}
@@ -82,7 +83,7 @@ func TestOpenChooses(t *testing.T) {
 	want("the name counts before the environment", ProviderDaemon, ProviderDaemon)
 	t.Setenv(EnvProvider, "nonsense")
 	_, err := Open("", Config{})
-	wantErr(t, "nonsense", err, ErrInvalid)
+	rdstest.WantErr(t, "nonsense", err, ErrInvalid)
 
 	t.Setenv(EnvProvider, "")
 	empty := filepath.Join(t.TempDir(), "empty")
@@ -92,7 +93,7 @@ func TestOpenChooses(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 		defer cancel()
 		_, err := OpenContext(ctx, name, Config{})
-		wantErr(t, what, err, ErrNoDaemon, syscall.ECONNREFUSED, context.DeadlineExceeded)
+		rdstest.WantErr(t, what, err, ErrNoDaemon, syscall.ECONNREFUSED, context.DeadlineExceeded)
 		if !strings.Contains(err.Error(), empty) {
 			t.Errorf("%s: %q does not name the socket %s", what, err, empty)
 		}
@@ -111,14 +112,14 @@ func TestOpenChooses(t *testing.T) {
 		dials(t, path)
 	}
 	_, err = Open("", Config{})
-	wantErr(t, "a daemon that is full", err, ErrTooMany) // a Node could not have its port either
+	rdstest.WantErr(t, "a daemon that is full", err, ErrTooMany) // a Node could not have its port either
 }
 
 func TestListenParsesItsAddress(t *testing.T) {
 	t.Parallel()
 	for _, a := range []string{"", "127.0.0.1", "localhost", "0.0.0.0:4000", "127.0.0.1:70000"} {
 		_, err := Listen(a)
-		wantErr(t, a, err, ErrInvalid, syscall.EINVAL)
+		rdstest.WantErr(t, a, err, ErrInvalid, syscall.EINVAL)
 	}
 }
 
@@ -129,7 +130,7 @@ func TestListenEndsInItsTime(t *testing.T) {
 	cancel()
 	_, err := ListenContext(ctx, "127.0.0.1:4000")
 	<-shared.token
-	wantErr(t, "ListenContext", err, context.Canceled)
+	rdstest.WantErr(t, "ListenContext", err, context.Canceled)
 }
 
 // A host that has an rdsd: OpenContext waits for a daemon that is down, and one that
@@ -153,7 +154,7 @@ func TestOpenWaitsForTheDaemon(t *testing.T) {
 	var p Provider
 	go func() {
 		var err error
-		p, err = OpenContext(background(t), "", Config{})
+		p, err = OpenContext(rdstest.Background(t), "", Config{})
 		opened <- err
 	}()
 	for range 2 { // it was refused once, and tries again

@@ -6,59 +6,13 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
-
-// connectionsBetween lists descriptors of this process, one for each end of each TCP
-// connection between two addresses that is established, in random order.
-func connectionsBetween(t testing.TB, random *rand.Rand, a, b netip.Addr) (fds []int) {
-	t.Helper()
-	dir, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := make(map[[2]netip.AddrPort]bool)
-	for _, d := range dir {
-		fd, err := strconv.Atoi(d.Name())
-		if err != nil {
-			continue
-		}
-		from, err1 := syscall.Getsockname(fd)
-		to, err2 := syscall.Getpeername(fd)
-		if err := errors.Join(err1, err2); err != nil {
-			continue
-		}
-		ends := [2]netip.AddrPort{ofSockaddr(from), ofSockaddr(to)}
-		if x, y := ends[0].Addr(), ends[1].Addr(); (x != a || y != b) && (x != b || y != a) || seen[ends] {
-			continue
-		}
-		seen[ends] = true
-		fds = append(fds, fd)
-	}
-	random.Shuffle(len(fds), func(i, j int) { fds[i], fds[j] = fds[j], fds[i] })
-	return fds
-}
-
-// shut ends a connection, with a reset in half of the cases, and tells whether it had not
-// ended before.
-func shut(random *rand.Rand, fd int) bool {
-	if random.IntN(2) == 0 {
-		_ = syscall.SetsockoptLinger(fd, syscall.SOL_SOCKET, syscall.SO_LINGER, &syscall.Linger{Onoff: 1})
-	}
-	return syscall.Shutdown(fd, syscall.SHUT_RDWR) == nil
-}
-
-func ofSockaddr(a syscall.Sockaddr) netip.AddrPort {
-	if a, ok := a.(*syscall.SockaddrInet4); ok {
-		return netip.AddrPortFrom(netip.AddrFrom4(a.Addr), uint16(a.Port))
-	}
-	return netip.AddrPort{}
-}
 
 // cut ends at least two of the connections between two addresses at once, behind the
 // back of both nodes: some with a reset, at either end or at both. It waits until there
@@ -67,8 +21,8 @@ func cut(t testing.TB, random *rand.Rand, a, b netip.Addr, least int, stop *atom
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	fds := connectionsBetween(t, random, a, b)
-	for end := time.Now().Add(patience); len(fds) < 2*least; fds = connectionsBetween(t, random, a, b) {
+	fds := rdstest.ConnectionsBetween(t, random, a, b)
+	for end := time.Now().Add(rdstest.Patience); len(fds) < 2*least; fds = rdstest.ConnectionsBetween(t, random, a, b) {
 		if <-tick.C; stop.Load() {
 			return 0
 		}
@@ -79,7 +33,7 @@ func cut(t testing.TB, random *rand.Rand, a, b netip.Addr, least int, stop *atom
 		}
 	}
 	for _, fd := range fds[:min(len(fds), 3+random.IntN(len(fds)))] { // of three ends two are of different connections
-		if shut(random, fd) {
+		if rdstest.Shut(random, fd) {
 			n++
 		}
 	}
@@ -112,12 +66,12 @@ func TestSeveralOfEightPathsAreCut(t *testing.T) {
 			var at [2]netip.Addr
 			var ends [2][]*Socket
 			for i := range nodes {
-				nodes[i], at[i] = l.node(Config{Paths: 8, Wire: wire}), newAddr()
+				nodes[i], at[i] = l.node(Config{Paths: 8, Wire: wire}), rdstest.NewAddr()
 				for port := range sockets {
 					ends[i] = append(ends[i], l.bind(nodes[i], netip.AddrPortFrom(at[i], uint16(4000+port))))
 				}
 			}
-			ctx, cancel := context.WithTimeout(context.Background(), 10*patience)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*rdstest.Patience)
 			defer cancel()
 			var stop atomic.Bool
 			var messages atomic.Int64
@@ -168,7 +122,7 @@ func untilStopped(ctx context.Context, from, to *Socket, stop *atomic.Bool) (n i
 				} else {
 					size = max(9, size)
 				}
-				if err := from.Send(ctx, to.LocalAddrPort(), payload(i, size)); err != nil || last {
+				if err := from.Send(ctx, to.LocalAddrPort(), rdstest.Payload(i, size)); err != nil || last {
 					return err
 				}
 			}
@@ -177,7 +131,7 @@ func untilStopped(ctx context.Context, from, to *Socket, stop *atomic.Bool) (n i
 	for {
 		m, err := to.Recv(ctx)
 		if err == nil {
-			err = verify(m.Data, uint64(n))
+			err = rdstest.Verify(m.Data, uint64(n))
 		}
 		if err != nil {
 			return n, errors.Join(err, <-sent)

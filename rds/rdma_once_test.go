@@ -3,6 +3,8 @@ package rds
 import (
 	"sync"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // Of two hosts that use a region for one use at the same time one succeeds and one
@@ -13,7 +15,7 @@ func TestMRREQ32OneOfTwoHostsUsesARegionOnce(t *testing.T) {
 		target := l.bind(node())
 		users := []*Socket{l.bind(node()), l.bind(node())}
 		for _, u := range users { // the connections are there
-			operate(t, u, target, 0, Outgoing{Data: []byte("hello"), RDMA: write(mustGetMR(t, target, make([]byte, 1), 0), 1)})
+			operate(t, u, target, 0, Outgoing{Data: []byte("hello"), RDMA: rdstest.Write(mustGetMR(t, target, make([]byte, 1), 0), 1)})
 			wantStatus(t, u, 0, StatusSuccess)
 			expect(t, target, "hello")
 		}
@@ -24,8 +26,8 @@ func TestMRREQ32OneOfTwoHostsUsesARegionOnce(t *testing.T) {
 			var wg sync.WaitGroup
 			for k, u := range users {
 				wg.Go(func() {
-					operate(t, u, target, i, Outgoing{RDMA: write(c, byte(k)+1), Data: []byte("mine")})
-					m, err := u.Recv(background(t))
+					operate(t, u, target, i, Outgoing{RDMA: rdstest.Write(c, byte(k)+1), Data: []byte("mine")})
+					m, err := u.Recv(rdstest.Background(t))
 					if err != nil || m.Kind != KindStatus || m.Token != i {
 						t.Errorf("host %d: %v, %v", k, &m, err)
 					}

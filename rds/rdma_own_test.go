@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/mr"
 )
 
@@ -19,7 +20,7 @@ func TestOperationsOfOneAddress(t *testing.T) {
 	l := newLab(t)
 	n := l.node(Config{})
 	a := l.bind(n)
-	b := l.bind(n, addrOf(a.LocalAddrPort().Addr(), 4001))
+	b := l.bind(n, rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
 	for _, to := range []*Socket{b, a} {
 		mem, err := to.AllocMemory(3 << 17)
 		if err != nil {
@@ -29,7 +30,7 @@ func TestOperationsOfOneAddress(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, back := payload(7, 3<<17-8), make([]byte, 3<<17-8)
+		data, back := rdstest.Payload(7, 3<<17-8), make([]byte, 3<<17-8)
 		operate(t, a, to, 1, Outgoing{RDMA: &RDMA{Cookie: c, Offset: 8, Local: [][]byte{data[:9], data[9:]}, Write: true, Silent: true}})
 		wantStatus(t, a, 1, StatusSuccess)
 		operate(t, a, to, 2, Outgoing{RDMA: &RDMA{Cookie: c, Offset: 8, Local: [][]byte{back}, Silent: true}})
@@ -43,7 +44,7 @@ func TestOperationsOfOneAddress(t *testing.T) {
 		if got := binary.NativeEndian.Uint64(mem.B); got != 5 || was != 0 {
 			t.Errorf("%d, and was %d", got, was)
 		}
-		operate(t, a, to, 4, Outgoing{RDMA: write(c^1, 1), Data: []byte("bad")})
+		operate(t, a, to, 4, Outgoing{RDMA: rdstest.Write(c^1, 1), Data: []byte("bad")})
 		wantStatus(t, a, 4, StatusRemoteError)
 		wantNothing(t, to)
 		if err := to.FreeMR(c, MRInvalidate); err != nil {
@@ -56,7 +57,7 @@ func TestOperationsOfOneAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operate(t, other, b, 1, Outgoing{RDMA: write(c, 1)})
+	operate(t, other, b, 1, Outgoing{RDMA: rdstest.Write(c, 1)})
 	wantStatus(t, other, 1, StatusRemoteError)
 }
 
@@ -72,9 +73,9 @@ func TestOwnOperationsInAllDirections(t *testing.T) {
 	var addr netip.Addr
 	for i := range all {
 		if i%2 == 0 { // two of each address
-			addr = newAddr()
+			addr = rdstest.NewAddr()
 		}
-		all[i] = l.bind(n, addrOf(addr, uint16(4000+i)))
+		all[i] = l.bind(n, rdstest.AddrOf(addr, uint16(4000+i)))
 	}
 	var wg sync.WaitGroup
 	for i, from := range all {
@@ -94,13 +95,13 @@ func TestOwnOperationsInAllDirections(t *testing.T) {
 			for r := range uint64(rounds) {
 				o := Outgoing{
 					To: in.LocalAddrPort(), Data: binary.BigEndian.AppendUint64(nil, r), Notify: true, Token: r,
-					RDMA: &RDMA{Cookie: c, Offset: r * 1000, Local: [][]byte{payload(r, 1000)}, Write: true},
+					RDMA: &RDMA{Cookie: c, Offset: r * 1000, Local: [][]byte{rdstest.Payload(r, 1000)}, Write: true},
 				}
 				want := StatusSuccess
 				if r%4 == 3 {
 					o.RDMA.Cookie, want = c^1, StatusRemoteError
 				}
-				if err := from.SendMessage(background(t), &o); err != nil {
+				if err := from.SendMessage(rdstest.Background(t), &o); err != nil {
 					t.Error(err)
 					return
 				}
@@ -109,7 +110,7 @@ func TestOwnOperationsInAllDirections(t *testing.T) {
 					if binary.BigEndian.Uint64(m.Data) != r {
 						t.Errorf("message % x, not %d", m.Data, r)
 					}
-					if err := verify(region[r*1000:][:1000], r); err != nil {
+					if err := rdstest.Verify(region[r*1000:][:1000], r); err != nil {
 						t.Error(err)
 					}
 					m.Release()
@@ -145,7 +146,7 @@ func TestOwnRegionsUnderFire(t *testing.T) {
 			default:
 			}
 			o := Outgoing{To: host, Notify: true, RDMA: &RDMA{Cookie: Cookie(live.Load()), Local: [][]byte{local}, Write: i%2 == 0, Silent: true}}
-			if err := user.SendMessage(background(t), &o); err != nil {
+			if err := user.SendMessage(rdstest.Background(t), &o); err != nil {
 				t.Error(err)
 				return
 			}
@@ -156,12 +157,12 @@ func TestOwnRegionsUnderFire(t *testing.T) {
 		}
 	})
 	for i := range 60 {
-		s := l.bind(n, addrOf(host.Addr(), uint16(5000+i)))
+		s := l.bind(n, rdstest.AddrOf(host.Addr(), uint16(5000+i)))
 		mem := make([]byte, MaxMessage)
 		c := mustGetMR(t, s, mem, 0)
 		live.Store(uint64(c))
 		before := ended.Load()
-		eventually(t, "operations", func() bool { return ended.Load() > before+uint64(i%4) })
+		rdstest.Eventually(t, "operations", func() bool { return ended.Load() > before+uint64(i%4) })
 		var err error
 		if i%2 == 0 {
 			err = s.FreeMR(c, MRInvalidate)
@@ -191,7 +192,7 @@ func TestCloseAmongOwnOperations(t *testing.T) {
 		go func() {
 			defer close(over)
 			for {
-				err := a.SendMessage(background(t), &Outgoing{To: b.LocalAddrPort(), RDMA: &RDMA{Cookie: c, Local: [][]byte{local}, Write: true, Silent: true}})
+				err := a.SendMessage(rdstest.Background(t), &Outgoing{To: b.LocalAddrPort(), RDMA: &RDMA{Cookie: c, Local: [][]byte{local}, Write: true, Silent: true}})
 				if err != nil {
 					if !errors.Is(err, net.ErrClosed) {
 						t.Error(err)

@@ -2,12 +2,12 @@ package rds
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"net/netip"
 	"sync"
 	"testing"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/loop"
@@ -57,11 +57,6 @@ func (n *opNet) node(l *lab, cfg Config) *Node {
 	return l.node(cfg)
 }
 
-// pair is a socket on each of two nodes with RDMA.
-func (n *opNet) pair(l *lab) (a, b *Socket) {
-	return l.bind(n.node(l, Config{})), l.bind(n.node(l, Config{}))
-}
-
 // eachRDMA runs a test in memory, on XRC, and between addresses of one node. node
 // makes nodes of one lab, or returns that one.
 func eachRDMA(t *testing.T, test func(t *testing.T, l *lab, node func() *Node)) {
@@ -83,64 +78,6 @@ func eachRDMA(t *testing.T, test func(t *testing.T, l *lab, node func() *Node)) 
 	})
 }
 
-// set changes how links behave.
-func (n *opNet) set(change func()) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	change()
-}
-
-// count is the number of operations begun.
-func (n *opNet) count() int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.begun)
-}
-
-// waitHeld waits until so many operations are held.
-func (n *opNet) waitHeld(t testing.TB, count int) {
-	t.Helper()
-	eventually(t, "operations at the link", func() bool {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-		return len(n.held) >= count
-	})
-}
-
-// release does and reports what was held, and holds nothing any more.
-func (n *opNet) release() {
-	n.mu.Lock()
-	n.hold = false
-	held := n.held
-	n.held = nil
-	n.mu.Unlock()
-	for _, h := range held {
-		h.op.Done(h.op, h.l.do(h.op))
-	}
-}
-
-// open lets links take operations again.
-func (n *opNet) open() {
-	n.set(func() { n.full = false })
-	n.writable()
-}
-
-// writable has links that took no operation be tried again.
-func (n *opNet) writable() {
-	n.mu.Lock()
-	links := n.links
-	n.mu.Unlock()
-	for _, l := range links {
-		l.mu.Lock()
-		h, refused := l.h, l.refused
-		l.refused = false
-		l.mu.Unlock()
-		if refused {
-			h.Writable()
-		}
-	}
-}
-
 // opTransport is one node's.
 type opTransport struct {
 	transport.Transport
@@ -148,8 +85,6 @@ type opTransport struct {
 	dev    *mr.Device
 	domain *mr.Domain
 }
-
-var _ exposing = (*opTransport)(nil)
 
 func (t *opTransport) Regions() *mr.Device { return t.dev }
 
@@ -196,11 +131,8 @@ type opLink struct {
 	skip    bool   // the message behind the operation is not delivered
 	written uint64 // by the link inside
 	part    int    // octets of the frame that is next which the link inside has taken
-	skipped []skipped
+	skipped []rdstest.Skipped
 }
-
-// skipped is n bytes that the peer's node never sees, behind at of others.
-type skipped struct{ at, n uint64 }
 
 func (l *opLink) Start(h transport.Handler) error {
 	l.mu.Lock()
@@ -250,7 +182,7 @@ func (l *opLink) skips(n int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.skip {
-		l.skipped = append(l.skipped, skipped{l.written, uint64(n)})
+		l.skipped = append(l.skipped, rdstest.Skipped{At: l.written, N: uint64(n)})
 	}
 	return l.skip
 }
@@ -262,8 +194,8 @@ func (l *opLink) acked(inside uint64) uint64 {
 	defer l.mu.Unlock()
 	total := inside
 	for _, s := range l.skipped {
-		if s.at <= inside {
-			total += s.n
+		if s.At <= inside {
+			total += s.N
 		}
 	}
 	return total
@@ -328,9 +260,9 @@ func (l *opLink) do(op *transport.Operation) transport.OpStatus {
 	}
 	switch op.Kind {
 	case transport.OpFetchAdd:
-		putWord(op.Local[0], mr.FetchAdd(mem, op.Add, op.AddMask))
+		rdstest.PutWord(op.Local[0], mr.FetchAdd(mem, op.Add, op.AddMask))
 	case transport.OpCompareSwap:
-		putWord(op.Local[0], mr.CompareSwap(mem, op.Compare, op.CompareMask, op.Swap, op.SwapMask))
+		rdstest.PutWord(op.Local[0], mr.CompareSwap(mem, op.Compare, op.CompareMask, op.Swap, op.SwapMask))
 	default:
 		for _, b := range op.Local {
 			if op.Kind == transport.OpWrite {
@@ -343,9 +275,6 @@ func (l *opLink) do(op *transport.Operation) transport.OpStatus {
 	}
 	return transport.OpSuccess
 }
-
-// putWord stores what a word was.
-func putWord(b []byte, w uint64) { binary.NativeEndian.PutUint64(b, w) }
 
 // opHandler reports what a link loses before its end.
 type opHandler struct {

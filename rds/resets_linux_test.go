@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // resetter resets the connections that pass through a relay, in each direction behind a
@@ -71,25 +73,25 @@ func TestResetsAtRandomBytes(t *testing.T) {
 			r := newFilter(l, x.through)
 			cfg := Config{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond,
 				TCP: TCPConfig{Silence: time.Second, DrainTimeout: time.Second}}
-			near := l.bind(l.node(cfg), netip.AddrPortFrom(r.near, 4000))
-			far := l.bind(l.node(cfg), netip.AddrPortFrom(r.far, 4000))
-			there := netip.AddrPortFrom(r.there, 4000)
-			ctx, cancel := context.WithTimeout(t.Context(), patience+time.Duration(resets)*100*time.Millisecond)
+			near := l.bind(l.node(cfg), netip.AddrPortFrom(r.Near, 4000))
+			far := l.bind(l.node(cfg), netip.AddrPortFrom(r.Far, 4000))
+			there := netip.AddrPortFrom(r.There, 4000)
+			ctx, cancel := context.WithTimeout(t.Context(), rdstest.Patience+time.Duration(resets)*100*time.Millisecond)
 			var work sync.WaitGroup
 			defer work.Wait()
 			defer cancel()
 			if attacked {
-				a := &attacker{to: netip.AddrPortFrom(r.far, l.port)}
+				a := &rdstest.Attacker{To: netip.AddrPortFrom(r.Far, l.port)}
 				work.Go(func() {
 					for ctx.Err() == nil && x.left.Load() > 0 {
-						strangersFrom(50, a.once)
+						rdstest.StrangersFrom(50, a.Once)
 					}
 				})
 			}
 			work.Go(func() {
 				rng := rand.New(rand.NewPCG(1, 2))
 				for i := uint64(0); x.left.Load() > 0; i++ {
-					if err := near.Send(ctx, there, payload(i, 8+rng.IntN(3000))); err != nil {
+					if err := near.Send(ctx, there, rdstest.Payload(i, 8+rng.IntN(3000))); err != nil {
 						t.Error(err)
 						return
 					}
@@ -114,8 +116,8 @@ func TestResetsAtRandomBytes(t *testing.T) {
 					m.Release()
 					break
 				}
-				number := be64(m.Data)
-				if err := verify(m.Data, number); err != nil || number < next || w == WireXRC && number != next {
+				number := rdstest.Be64(m.Data)
+				if err := rdstest.Verify(m.Data, number); err != nil || number < next || w == WireXRC && number != next {
 					t.Fatalf("message %d instead of %d: %v", number, next, err)
 				}
 				m.Release()

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // Two nodes are restarted in turn under traffic in both directions. Messages
@@ -19,8 +21,8 @@ func TestRestarts(t *testing.T) {
 		t.Run(fmt.Sprintf("%d paths", paths), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
-			a := &mortal{lab: l, at: netip.AddrPortFrom(newAddr(), 4000), paths: paths}
-			b := &mortal{lab: l, at: netip.AddrPortFrom(newAddr(), 4000), paths: paths}
+			a := &mortal{lab: l, at: netip.AddrPortFrom(rdstest.NewAddr(), 4000), paths: paths}
+			b := &mortal{lab: l, at: netip.AddrPortFrom(rdstest.NewAddr(), 4000), paths: paths}
 			a.peer, b.peer = b.at, a.at
 			a.live()
 			b.live()
@@ -28,14 +30,14 @@ func TestRestarts(t *testing.T) {
 				m := []*mortal{a, b}[round%2]
 				for _, x := range []*mortal{a, b} {
 					n := x.received.Load()
-					eventually(t, fmt.Sprintf("traffic in round %d", round), func() bool { return x.received.Load() > n+30 })
+					rdstest.Eventually(t, fmt.Sprintf("traffic in round %d", round), func() bool { return x.received.Load() > n+30 })
 				}
 				m.die()
 				m.live()
 			}
 			for _, x := range []*mortal{a, b} {
 				n := x.received.Load()
-				eventually(t, "traffic at the end", func() bool { return x.received.Load() > n+30 })
+				rdstest.Eventually(t, "traffic at the end", func() bool { return x.received.Load() > n+30 })
 			}
 			a.die()
 			b.die()
@@ -66,7 +68,7 @@ func (m *mortal) live() {
 	go func() {
 		defer func() { m.done <- struct{}{} }()
 		for i := uint64(0); ; i++ {
-			b := payload(i, 16+int(i%9)*3000)
+			b := rdstest.Payload(i, 16+int(i%9)*3000)
 			b = append(binary.BigEndian.AppendUint64(nil, life), b...)
 			if err := s.Send(ctx, m.peer, b); err != nil {
 				return
@@ -82,7 +84,7 @@ func (m *mortal) live() {
 			if err != nil {
 				return
 			}
-			life, i := be64(msg.Data), be64(msg.Data[8:])
+			life, i := rdstest.Be64(msg.Data), rdstest.Be64(msg.Data[8:])
 			// What a life's other paths have brought may be read behind what its
 			// successor sends on path 0.
 			if life < from && m.paths == 1 {
@@ -92,7 +94,7 @@ func (m *mortal) live() {
 			if next := nexts[life]; i < next {
 				m.Errorf("message %d of life %d after %d", i, life, next-1)
 			}
-			if err := verify(msg.Data[8:], i); err != nil {
+			if err := rdstest.Verify(msg.Data[8:], i); err != nil {
 				m.Errorf("life %d: %v", life, err)
 			}
 			nexts[life] = i + 1
@@ -114,14 +116,14 @@ func (m *mortal) die() {
 func TestPeacefulRestartLosesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	at := netip.AddrPortFrom(newAddr(), 4000)
+	at := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
 	b := l.bindOne(Config{ReconnectMax: 20 * time.Millisecond})
 	total := uint64(0)
 	for range 4 {
-		n := l.node(Config{Linger: patience, ReconnectMax: 20 * time.Millisecond})
+		n := l.node(Config{Linger: rdstest.Patience, ReconnectMax: 20 * time.Millisecond})
 		a := l.bind(n, at)
 		for range 50 {
-			mustSend(t, a, b.LocalAddrPort(), payload(total, 5000))
+			mustSend(t, a, b.LocalAddrPort(), rdstest.Payload(total, 5000))
 			total++
 		}
 		if err := n.Close(); err != nil {
@@ -137,7 +139,7 @@ func TestPeacefulRestartLosesNothing(t *testing.T) {
 	}
 	for i := range total {
 		m := mustRecv(t, b)
-		if err := verify(m.Data, i); err != nil {
+		if err := rdstest.Verify(m.Data, i); err != nil {
 			t.Fatal(err)
 		}
 		m.Release()

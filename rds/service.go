@@ -1,233 +1,47 @@
 package rds
 
-import (
-	"errors"
-	"net"
-	"os"
-	"runtime"
-	"slices"
-	"sync"
-	"sync/atomic"
-
-	"go.uber.org/zap"
-
-	"github.com/rds-go/rds/internal/control"
-	"github.com/rds-go/rds/internal/gnetloop"
-	"github.com/rds-go/rds/internal/ipc"
-)
+import "github.com/rds-go/rds/internal/daemon"
 
 // Service lets other processes use a node's sockets: applications attach to
 // its Unix socket and share the node's connections. docs/IPC.md describes what
 // goes on between the two.
 //
 // A Service trusts no application. What one does wrong ends its own session.
-type Service struct {
-	node     *Node
-	log      *zap.Logger
-	listener *net.UnixListener
-	file     *control.SocketFile // nil: the listener was given
-	table    *ipc.Table
-	tableFD  *os.File
-	limits   atomic.Pointer[ServiceConfig]
-	draining atomic.Bool
-	moving   atomic.Pointer[halt] // not nil: calls and connections wait, since another process is to take the service's place
-	loops    *gnetloop.Loops      // where submissions are taken
-	ownLoops bool                 // loops are not the node's
-	cut      chan struct{}        // closed when no socket may linger any more
-	serverMu sync.Mutex           // guards the table's word on which wire serves each peer; locked before Node.mu
-
-	mu        sync.Mutex // guards the fields below; a leaf
-	closed    bool
-	opening   []*opening // handshakes that wait for a Hello, oldest first
-	sessions  map[uint64]*session
-	live      int // sessions, and former ones with sockets that linger
-	users     map[uint32]*user
-	lingering map[*appSocket]struct{}
-	left      DroppedError // messages of sockets that ended during Close, whose fates were not known by then
-	next      uint64
-	work      sync.WaitGroup
-	kept      []*opening     // while moving: connections that have said nothing yet
-	accepting sync.WaitGroup // the goroutine of accept
-	entering  sync.WaitGroup // handshakes
-	quit      chan struct{}  // closed when Close begins
-	watching  sync.Once      // starts watchPages
-	looking   sync.Mutex     // one look at a time at the memory that users have touched; locked before session.mu
-}
-
-// Sizes of a session's rings. The data ring holds a message of conn.InlineMax
-// for each 64 submissions; smaller ones fill the ring of submissions first.
-const (
-	ringEntries = 4096
-	dataRing    = 1 << 20
-)
+type Service struct{ s *daemon.Service }
 
 // NewService starts serving n's sockets. Close it before the node.
-func NewService(n *Node, cfg ServiceConfig) (*Service, error) { return newService(n, cfg, nil) }
-
-// newService is NewService for a service that takes over what another process has left; nil:
-// nothing.
-func newService(n *Node, cfg ServiceConfig, in *estate) (*Service, error) {
-	fail := func(err error) (*Service, error) { return nil, &OpError{Op: "serve", Err: err} }
-	if err := cfg.Validate(); err != nil {
-		return fail(err)
+func NewService(n *Node, cfg ServiceConfig) (*Service, error) {
+	s, err := daemon.New(n.n, cfg)
+	if err != nil {
+		return nil, err
 	}
-	cfg.setDefaults()
-	if cfg.Logger == nil {
-		cfg.Logger = n.log
-	}
-	cfg.Logger = n.logLimit.Logger(cfg.Logger)
-	s := &Service{
-		node: n, log: cfg.Logger, listener: cfg.Listener, cut: make(chan struct{}), quit: make(chan struct{}),
-		sessions: make(map[uint64]*session), users: make(map[uint32]*user),
-		lingering: make(map[*appSocket]struct{}),
-	}
-	s.limits.Store(&cfg)
-	var err error
-	if s.table, s.tableFD, err = ipc.NewTable(n.generation); err != nil {
-		return fail(err)
-	}
-	runtime.AddCleanup(s, func(t *ipc.Table) { _ = t.Close() }, s.table)
-	if s.loops = n.loops; s.loops == nil {
-		if s.loops, err = gnetloop.NewLoops(1, 0); err != nil {
-			s.tableFD.Close()
-			return fail(err)
-		}
-		s.ownLoops = true
-	}
-	if s.listener == nil {
-		if s.listener, s.file, err = control.Listen(ipc.Network, cfg.Path, cfg.Mode); err != nil {
-			s.closeLoops()
-			s.tableFD.Close()
-			return fail(err)
-		}
-	}
-	if in != nil {
-		if err := s.inherit(in); err != nil {
-			s.closeLoops()
-			return fail(err)
-		}
-	}
-	if !n.serve(s) {
-		s.unlisten()
-		s.closeLoops()
-		s.tableFD.Close()
-		return fail(errors.New("the node is closed, or served already"))
-	}
-	n.eachPeer(func(p *peer) {
-		s.show(p)
-		p.Lock()
-		s.showMap(p)
-		s.showCarriage(p)
-		p.Unlock()
-	})
-	if in == nil {
-		s.begin()
-	}
-	return s, nil
+	return &Service{s}, nil
 }
-
-// config is the present configuration.
-func (s *Service) config() *ServiceConfig { return s.limits.Load() }
 
 // Reload replaces the limits on sessions and sockets, the budgets and the
 // rules for ports. They count for what is attached or bound from then on; the
 // socket, its mode and the logger stay as they are.
-func (s *Service) Reload(cfg ServiceConfig) error {
-	old := s.config()
-	cfg.Path, cfg.Listener, cfg.Mode, cfg.Logger = old.Path, old.Listener, old.Mode, old.Logger
-	if err := cfg.Validate(); err != nil {
-		return &OpError{Op: "reload", Err: err}
-	}
-	cfg.setDefaults()
-	s.limits.Store(&cfg)
-	return nil
-}
+func (s *Service) Reload(cfg ServiceConfig) error { return s.s.Reload(cfg) }
 
 // Sessions lists the attached applications, oldest first.
-func (s *Service) Sessions() []SessionInfo {
-	s.node.tally()
-	var out []SessionInfo
-	for _, x := range s.all() {
-		out = append(out, x.info())
-	}
-	slices.SortFunc(out, func(a, b SessionInfo) int { return int(int64(a.ID) - int64(b.ID)) })
-	return out
-}
+func (s *Service) Sessions() []SessionInfo { return s.s.Sessions() }
 
-func (s *Service) all() []*session {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	out := make([]*session, 0, len(s.sessions))
-	for _, x := range s.sessions {
-		out = append(out, x)
-	}
-	return out
-}
+// Users lists what users have of their shares, by their numbers.
+func (s *Service) Users() []UserInfo { return s.s.Users() }
+
+// Drain ends the node's part in RDS so that nothing is lost, at most for the node's
+// linger time: it refuses new sessions and new sockets, marks all ports congested, waits
+// until everything that applications have sent is acknowledged, ends all links, having
+// read each to its end, and hands over what has come. Applications with
+// ClientConfig.Reconnect keep what they submit meanwhile for the next daemon. What
+// applications sent that have ended since counts, too.
+//
+// What is left is logged for each peer, and its senders hear that it was dropped; the
+// error then holds a *DroppedError. Close ends a Drain, and is what remains to be done.
+func (s *Service) Drain() error { return s.s.Drain() }
 
 // Close ends all sessions: their applications' calls fail, at once or when the
 // operations that are under way have ended. What they have sent may take the node's
 // linger time, unless Drain was called before; the error then holds a *DroppedError
 // if something was dropped. Links whose operations do not end within 5 s more are cut.
-func (s *Service) Close() error {
-	s.mu.Lock()
-	if s.closed {
-		s.mu.Unlock()
-		return &OpError{Op: "close", Err: net.ErrClosed}
-	}
-	s.closed = true
-	close(s.quit)
-	if s.draining.Swap(true) {
-		close(s.cut)
-	}
-	for _, o := range s.opening {
-		_ = o.c.Close()
-	}
-	s.mu.Unlock()
-	s.unlisten()
-	for _, x := range s.all() {
-		x.end(net.ErrClosed)
-	}
-	s.work.Wait()
-	s.closeLoops()
-	s.node.unserve()
-	s.tableFD.Close()
-	// The table stays mapped until nobody reads it: the node may still write.
-	s.mu.Lock()
-	left := s.left
-	s.mu.Unlock()
-	if left.Messages > 0 {
-		return &OpError{Op: "close", Err: &left}
-	}
-	return nil
-}
-
-// closeLoops ends the service's own event loops, to which no session listens.
-func (s *Service) closeLoops() {
-	if s.ownLoops {
-		_ = s.loops.Close()
-	}
-}
-
-func (s *Service) unlisten() {
-	if s.file != nil {
-		s.file.Remove()
-	}
-	_ = s.listener.Close()
-}
-
-// mapNews tells the applications that wait for it that a map has arrived.
-func (s *Service) mapNews() {
-	for _, x := range s.all() {
-		x.mapNews()
-	}
-}
-
-// admissionNews tells all applications, whatever they wait for, that the table says anew
-// whether a peer is allowed.
-func (s *Service) admissionNews() {
-	s.table.CountBar()
-	for _, x := range s.all() {
-		x.maps.Take()
-		x.out.event(ipc.OpMaps, 0)
-	}
-}
+func (s *Service) Close() error { return s.s.Close() }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/ebpf"
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // routed is three network namespaces in a row: a host, a router and another host. All
@@ -35,7 +36,7 @@ func newRouted(t testing.TB) *routed {
 		t.Skip("needs the program ip (iproute2)")
 	}
 	sweepRouted()
-	r := &routed{TB: t, prefix: routedPrefix + strconv.Itoa(os.Getpid()) + "-" + strconv.Itoa(int(newPort())) + "-"}
+	r := &routed{TB: t, prefix: routedPrefix + strconv.Itoa(os.Getpid()) + "-" + strconv.Itoa(int(rdstest.NewPort())) + "-"}
 	if out, err := exec.Command("ip", "netns", "add", r.prefix+"r").CombinedOutput(); err != nil {
 		t.Skipf("needs CAP_SYS_ADMIN, to make network namespaces: %s", out)
 	}
@@ -134,10 +135,10 @@ func silenceLimit() time.Duration {
 
 // isTalker runs the process of a test.
 func isTalker() bool {
-	if os.Getenv(roleEnv) != talkerRole {
+	if os.Getenv(rdstest.RoleEnv) != talkerRole {
 		return false
 	}
-	beTalker(strings.Fields(os.Getenv(argEnv)))
+	beTalker(strings.Fields(os.Getenv(rdstest.ArgEnv)))
 	return true
 }
 
@@ -161,7 +162,7 @@ func TestSilentNetworkIsNoticed(t *testing.T) {
 	}
 	t.Parallel()
 	limit := silenceLimit()
-	eachWire(t, func(t *testing.T, wire Wire) {
+	rdstest.EachWire(t, func(t *testing.T, wire Wire) {
 		r := newRouted(t)
 		a, b := r.both("TestSilentNetworkIsNoticed", talk{wire: wire, paths: 1, silence: limit, every: 5 * time.Millisecond, size: 500})
 		a.more(50)
@@ -188,8 +189,8 @@ func TestSilentNetworkIsNoticed(t *testing.T) {
 // here starts two talkers on this host.
 func here(t *testing.T, test string, k talk) (a, b *talker) {
 	t.Helper()
-	k.here, k.there = netip.AddrPortFrom(newAddr(), 4000), netip.AddrPortFrom(newAddr(), 4000)
-	k.port = newPort()
+	k.here, k.there = netip.AddrPortFrom(rdstest.NewAddr(), 4000), netip.AddrPortFrom(rdstest.NewAddr(), 4000)
+	k.port = rdstest.NewPort()
 	a = startTalker(t, test, "", k)
 	k.here, k.there = k.there, k.here
 	return a, startTalker(t, test, "", k)
@@ -227,7 +228,7 @@ func TestStoppedPeer(t *testing.T) {
 	} {
 		t.Run(traffic.name, func(t *testing.T) {
 			t.Parallel()
-			eachWire(t, func(t *testing.T, wire Wire) {
+			rdstest.EachWire(t, func(t *testing.T, wire Wire) {
 				a, b := here(t, "TestStoppedPeer", talk{wire: wire, paths: 1, silence: limit, every: traffic.every, size: traffic.size})
 				a.more(50)
 				b.more(50)
@@ -260,7 +261,7 @@ func TestSlowLinkIsNotSilent(t *testing.T) {
 	if limit > time.Second {
 		rate = "1mbit"
 	}
-	eachWire(t, func(t *testing.T, wire Wire) {
+	rdstest.EachWire(t, func(t *testing.T, wire Wire) {
 		r := newRouted(t)
 		r.limit(rate)
 		a, b := r.both("TestSlowLinkIsNotSilent", talk{wire: wire, paths: 1, silence: limit, size: 64 << 10, most: 128})

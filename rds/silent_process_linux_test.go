@@ -17,6 +17,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // talker is a process with a node, which exchanges numbered messages with another one
@@ -122,7 +124,7 @@ func (p *talker) note(line string) {
 // wait returns when the condition holds, which is asked with p.mu held.
 func (p *talker) wait(what string, ok func() bool) {
 	p.Helper()
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(rdstest.Patience)
 	defer timeout.Stop()
 	for {
 		p.mu.Lock()
@@ -216,7 +218,7 @@ func beTalker(args []string) {
 func (k *talk) run() error {
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "what"})
 	n, err := NewNode(Config{
-		Addresses: []netip.Addr{k.here.Addr()}, Port: k.port, Wire: k.wire, Paths: k.paths, Linger: patience,
+		Addresses: []netip.Addr{k.here.Addr()}, Port: k.port, Wire: k.wire, Paths: k.paths, Linger: rdstest.Patience,
 		TCP:    TCPConfig{Silence: k.silence},
 		Logger: zap.New(zapcore.NewCore(encoder, zapcore.Lock(os.Stdout), zap.InfoLevel)),
 	})
@@ -265,7 +267,7 @@ func (k *talk) send(s *Socket, told <-chan struct{}) error {
 		if stop {
 			size = 8
 		}
-		if err := s.Send(context.Background(), k.there, payload(uint64(i), size)); err != nil {
+		if err := s.Send(context.Background(), k.there, rdstest.Payload(uint64(i), size)); err != nil {
 			return fmt.Errorf("message %d: %w", i, err)
 		}
 		if stop {
@@ -281,7 +283,7 @@ func (k *talk) receive(s *Socket) error {
 	for i := 0; ; i++ {
 		m, err := s.Recv(context.Background())
 		if err == nil {
-			err = verify(m.Data, uint64(i))
+			err = rdstest.Verify(m.Data, uint64(i))
 		}
 		if err != nil {
 			return fmt.Errorf("receiving message %d: %w", i, err)

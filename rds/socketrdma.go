@@ -10,13 +10,7 @@ import "net/netip"
 // fail with EFAULT. There n is at most 1 MiB, and ErrWouldBlock means that the
 // session's memory for this (ServiceConfig.MemoryArena) is used up. When a
 // daemon has ended its memory is good for nothing but to be released.
-func (s *Socket) AllocMemory(n int) (*Memory, error) {
-	m, err := s.ep.allocMemory(n)
-	if err != nil {
-		return nil, s.fail("alloc", netip.AddrPort{}, err)
-	}
-	return m, nil
-}
+func (s *Socket) AllocMemory(n int) (*Memory, error) { return s.s.AllocMemory(n) }
 
 // GetMR exposes 1 byte to 1 MiB of memory to the operations of all peers
 // (RDS_GET_MR). It needs no connection. The memory belongs to them and to the
@@ -25,20 +19,12 @@ func (s *Socket) AllocMemory(n int) (*Memory, error) {
 //
 // ErrNotSupported means that this provider carries no operations, ErrWouldBlock
 // that as many regions, or as much memory, are exposed as can be.
-func (s *Socket) GetMR(mem []byte, flags MRFlags) (Cookie, error) {
-	c, err := s.ep.getMR(mem, netip.Addr{}, flags)
-	return c, s.fail("map", netip.AddrPort{}, err)
-}
+func (s *Socket) GetMR(mem []byte, flags MRFlags) (Cookie, error) { return s.s.GetMR(mem, flags) }
 
 // GetMRForDest is GetMR for the operations of one host only, that of dest
 // (RDS_GET_MR_FOR_DEST; Linux lets in all of them).
 func (s *Socket) GetMRForDest(dest netip.AddrPort, mem []byte, flags MRFlags) (Cookie, error) {
-	dest = unmap(dest)
-	if !unicast(dest.Addr()) {
-		return 0, s.fail("map", dest, ErrInvalid)
-	}
-	c, err := s.ep.getMR(mem, dest.Addr(), flags)
-	return c, s.fail("map", dest, err)
+	return s.s.GetMRForDest(dest, mem, flags)
 }
 
 // FreeMR ends a region (RDS_FREE_MR): its key is dead when the call returns.
@@ -49,15 +35,4 @@ func (s *Socket) GetMRForDest(dest netip.AddrPort, mem []byte, flags MRFlags) (C
 // ErrInvalid.
 //
 // The cookie 0 ends nothing and waits as MRInvalidate does.
-func (s *Socket) FreeMR(c Cookie, flags MRFlags) error {
-	return s.fail("unmap", netip.AddrPort{}, s.ep.freeMR(c, flags))
-}
-
-// noRDMA is the part of an endpoint that carries no operations.
-type noRDMA struct{}
-
-func (noRDMA) allocMemory(int) (*Memory, error) { return nil, ErrNotSupported }
-
-func (noRDMA) getMR([]byte, netip.Addr, MRFlags) (Cookie, error) { return 0, ErrNotSupported }
-
-func (noRDMA) freeMR(Cookie, MRFlags) error { return ErrNotSupported }
+func (s *Socket) FreeMR(c Cookie, flags MRFlags) error { return s.s.FreeMR(c, flags) }

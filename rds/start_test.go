@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -56,7 +57,7 @@ func TestNobodyWritesBeforeALinkIsStarted(t *testing.T) {
 	slow := &slowStart{Transport: l.net.Transport(), starting: make(chan struct{}), start: make(chan struct{})}
 	to := l.bind(l.node(Config{}))
 	from := l.bind(l.node(Config{Transport: slow}), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 4000))
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), rdstest.Patience)
 	defer cancel()
 	send := func(b byte) {
 		t.Helper()
@@ -85,16 +86,4 @@ func TestNobodyWritesBeforeALinkIsStarted(t *testing.T) {
 	if slow.early.Load() {
 		t.Error("the link was written to before it was started")
 	}
-}
-
-// interceptor keeps the links that come in.
-type interceptor struct {
-	transport.Transport
-	links  chan transport.Link
-	accept func(transport.Link) // who would have got them
-}
-
-func (t *interceptor) Listen(local netip.Addr, accept func(transport.Link)) error {
-	t.accept = accept
-	return t.Transport.Listen(local, func(l transport.Link) { t.links <- l })
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // Messages of every size arrive once, whole and in order, in both directions
@@ -22,7 +24,7 @@ func TestStreams(t *testing.T) {
 				t.Parallel()
 				a, b := l.pair(Config{Paths: paths})
 				var wg sync.WaitGroup
-				ctx := background(t)
+				ctx := rdstest.Background(t)
 				for _, d := range [][2]*Socket{{a, b}, {b, a}} {
 					wg.Go(func() {
 						size := func(i int) int { return sizes[i%len(sizes)] / (1 + i/100) }
@@ -43,11 +45,11 @@ func TestBothSidesConnectAtOnce(t *testing.T) {
 	l := newLab(t)
 	for range 20 {
 		a, b := l.pair(Config{Paths: 1 + 7*rand.IntN(2)})
-		ctx := background(t)
+		ctx := rdstest.Background(t)
 		var wg sync.WaitGroup
 		for _, d := range [][2]*Socket{{a, b}, {b, a}} {
 			wg.Go(func() {
-				if err := stream(ctx, d[0], d[1], 20, fixed(500)); err != nil {
+				if err := stream(ctx, d[0], d[1], 20, rdstest.Fixed(500)); err != nil {
 					t.Error(err)
 				}
 			})
@@ -74,7 +76,7 @@ func TestManyGoroutines(t *testing.T) {
 					for {
 						err := f(s, r)
 						switch {
-						case closed(err) || errors.Is(err, context.Canceled):
+						case rdstest.Closed(err) || errors.Is(err, context.Canceled):
 							return
 						case err == nil || errors.Is(err, ErrWouldBlock) || errors.Is(err, ErrCongested):
 						default:
@@ -88,7 +90,7 @@ func TestManyGoroutines(t *testing.T) {
 		to := func(r *rand.Rand) *Socket { return socks[r.IntN(len(socks))] }
 		for range 2 {
 			run(func(s *Socket, r *rand.Rand) error {
-				return s.Send(ctx, to(r).LocalAddrPort(), payload(1, r.IntN(30_000)))
+				return s.Send(ctx, to(r).LocalAddrPort(), rdstest.Payload(1, r.IntN(30_000)))
 			})
 			run(func(s *Socket, r *rand.Rand) error {
 				m := s.AllocMessage(8 + r.IntN(30_000))
@@ -133,7 +135,7 @@ func TestManyGoroutines(t *testing.T) {
 		})
 		for _, s := range socks {
 			want := counter(t, nodeOf(s), "recv_delivered") + 100
-			eventually(t, "traffic", func() bool { return counter(t, nodeOf(s), "recv_delivered") > want })
+			rdstest.Eventually(t, "traffic", func() bool { return counter(t, nodeOf(s), "recv_delivered") > want })
 		}
 		var ends sync.WaitGroup
 		for _, s := range socks {
@@ -153,7 +155,7 @@ func TestBindWhileClosing(t *testing.T) {
 	for range 5 {
 		l := newLoopLab(t)
 		n := l.node(Config{})
-		at := addrOf(newAddr(), 0)
+		at := rdstest.AddrOf(rdstest.NewAddr(), 0)
 		var wg sync.WaitGroup
 		for range 4 {
 			wg.Go(func() {
@@ -163,24 +165,24 @@ func TestBindWhileClosing(t *testing.T) {
 						return // all ports: the node's end was slow to come
 					}
 					if err != nil {
-						wantErr(t, "bind", err, net.ErrClosed)
+						rdstest.WantErr(t, "bind", err, net.ErrClosed)
 						return
 					}
 					wg.Go(func() { // ends when the node does
-						if _, err := s.Recv(context.Background()); !closed(err) {
+						if _, err := s.Recv(context.Background()); !rdstest.Closed(err) {
 							t.Error(err)
 						}
 					})
 				}
 			})
 		}
-		eventually(t, "sockets", func() bool { info, _ := n.Info(); return len(info.Sockets) > 10 })
+		rdstest.Eventually(t, "sockets", func() bool { info, _ := n.Info(); return len(info.Sockets) > 10 })
 		_ = n.Close()
 		done := make(chan struct{})
 		go func() { wg.Wait(); close(done) }()
 		select {
 		case <-done:
-		case <-background(t).Done():
+		case <-rdstest.Background(t).Done():
 			t.Fatal("a socket of a closed node still waits")
 		}
 	}

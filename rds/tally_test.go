@@ -5,6 +5,8 @@ import (
 	"errors"
 	"os"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // sessionOf is the only session of a service.
@@ -24,7 +26,7 @@ func TestCountersThroughDaemon(t *testing.T) {
 	l := newLoopLab(t)
 	n, svc, path := served(t, l, Config{}, ServiceConfig{})
 	far := l.bind(l.node(Config{}))
-	s := bound(t, dialed(t, path), addrOf(newAddr(), 100))
+	s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 	counts := func(name string, got uint64, want uint64) {
 		t.Helper()
 		if c := counter(t, n, name); got != want || c != want {
@@ -35,7 +37,7 @@ func TestCountersThroughDaemon(t *testing.T) {
 	for range 3 {
 		mustSend(t, far, s.LocalAddrPort(), make([]byte, 10))
 	}
-	eventually(t, "arrival", func() bool { return counter(t, n, "recv_queued") == 3 })
+	rdstest.Eventually(t, "arrival", func() bool { return counter(t, n, "recv_queued") == 3 })
 	x := sessionOf(t, svc)
 	counts("recv_delivered", x.RecvMessages, 0)
 	for range 3 {
@@ -52,18 +54,18 @@ func TestCountersThroughDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	var err error
-	eventually(t, "congestion", func() bool {
+	rdstest.Eventually(t, "congestion", func() bool {
 		err = s.TrySend(far.LocalAddrPort(), make([]byte, 500))
 		return errors.Is(err, ErrCongested)
 	})
 	counts("cong_send_error", sessionOf(t, svc).CongestionErrors, 1)
-	ctx, cancel := context.WithCancel(background(t))
+	ctx, cancel := context.WithCancel(rdstest.Background(t))
 	sent := make(chan error, 1)
 	go func() { sent <- s.Send(ctx, far.LocalAddrPort(), []byte("x")) }()
-	eventually(t, "a blocked sender", func() bool { return sessionOf(t, svc).CongestionBlocked == 1 })
+	rdstest.Eventually(t, "a blocked sender", func() bool { return sessionOf(t, svc).CongestionBlocked == 1 })
 	counts("cong_send_blocked", sessionOf(t, svc).CongestionBlocked, 1)
 	var w WaitInfo
-	eventually(t, "the wait in the daemon's report", func() bool { w = waitOf(t, n, CauseCongested); return w.Senders == 1 })
+	rdstest.Eventually(t, "the wait in the daemon's report", func() bool { w = waitOf(t, n, CauseCongested); return w.Senders == 1 })
 	if w.Local != s.LocalAddrPort() || w.Remote != far.LocalAddrPort() || w.PID != os.Getpid() {
 		t.Errorf("%+v", w)
 	}
@@ -71,13 +73,13 @@ func TestCountersThroughDaemon(t *testing.T) {
 	if err := <-sent; !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	eventually(t, "the end of the wait", func() bool { return waitOf(t, n, CauseCongested).Senders == 0 })
+	rdstest.Eventually(t, "the end of the wait", func() bool { return waitOf(t, n, CauseCongested).Senders == 0 })
 
 	const buffer = 100_000 // more than what the congested port holds back
 	if err := s.SetWriteBuffer(buffer); err != nil {
 		t.Fatal(err)
 	}
-	to := nowhere()
+	to := rdstest.Nowhere()
 	mustSend(t, s, to, make([]byte, buffer))
 	before := sessionOf(t, svc).QueueFull
 	if err := s.TrySend(to, []byte("x")); !errors.Is(err, ErrWouldBlock) {
@@ -88,7 +90,7 @@ func TestCountersThroughDaemon(t *testing.T) {
 	for range 5 {
 		mustSend(t, far, s.LocalAddrPort(), nil)
 	}
-	eventually(t, "arrival", func() bool { return counter(t, n, "recv_queued") == 8 })
+	rdstest.Eventually(t, "arrival", func() bool { return counter(t, n, "recv_queued") == 8 })
 	s.SetLinger(0)
 	_ = s.Close() // the socket closes with five messages not taken
 	if got := counter(t, n, "recv_drop_dead_sock"); got != 5 {
@@ -100,11 +102,11 @@ func TestCountersThroughDaemon(t *testing.T) {
 // waitOf is the first wait for this cause, zero if there is none.
 func waitOf(t *testing.T, n *Node, cause string) WaitInfo {
 	t.Helper()
-	info, err := n.Info()
+	report, err := n.Info()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range info.Waits {
+	for _, w := range report.Waits {
 		if w.Cause == cause {
 			return w
 		}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rds-go/rds/internal/rdstest"
 )
 
 // Deadlines and contexts, on simulated time.
@@ -23,7 +25,7 @@ func TestReadDeadlineMovesWhileBlocked(t *testing.T) {
 		synctest.Wait()
 		_ = s.SetReadDeadline(start.Add(time.Hour))                                               // later
 		time.AfterFunc(time.Minute, func() { _ = s.SetReadDeadline(start.Add(time.Minute * 2)) }) // earlier again
-		wantErr(t, "read", <-got, os.ErrDeadlineExceeded)
+		rdstest.WantErr(t, "read", <-got, os.ErrDeadlineExceeded)
 		if d := time.Since(start); d != 2*time.Minute {
 			t.Errorf("after %v", d)
 		}
@@ -39,21 +41,21 @@ func TestWriteDeadline(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newLoopLab(t).bindOne(Config{SendBuffer: 10})
-		to := nowhere()
+		to := rdstest.Nowhere()
 		start := time.Now()
 		_ = s.SetDeadline(start.Add(time.Second))
 		mustSend(t, s, to, make([]byte, 10))
 		_, err := s.WriteToAddrPort([]byte("x"), to)
-		wantErr(t, "write", err, os.ErrDeadlineExceeded)
+		rdstest.WantErr(t, "write", err, os.ErrDeadlineExceeded)
 		var ne net.Error
 		if !errors.As(err, &ne) || !ne.Timeout() || time.Since(start) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
-		wantErr(t, "Send", s.Send(context.Background(), to, nil), os.ErrDeadlineExceeded)
+		rdstest.WantErr(t, "Send", s.Send(context.Background(), to, nil), os.ErrDeadlineExceeded)
 		k, err := s.SendBatch(context.Background(), []Outgoing{{To: to}})
-		wantErr(t, "SendBatch", err, os.ErrDeadlineExceeded)
+		rdstest.WantErr(t, "SendBatch", err, os.ErrDeadlineExceeded)
 		_, err = s.Recv(context.Background())
-		wantErr(t, "Recv", err, os.ErrDeadlineExceeded)
+		rdstest.WantErr(t, "Recv", err, os.ErrDeadlineExceeded)
 		if k != 0 {
 			t.Errorf("%d sent", k)
 		}
@@ -74,13 +76,13 @@ func TestContextEndsRecv(t *testing.T) {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		_, err := s.Recv(ctx)
-		wantErr(t, "Recv", err, context.DeadlineExceeded)
+		rdstest.WantErr(t, "Recv", err, context.DeadlineExceeded)
 		var ne net.Error
 		if !errors.As(err, &ne) || !ne.Timeout() || time.Since(start) != time.Minute {
 			t.Errorf("%v after %v", err, time.Since(start))
 		}
 		_, err = s.RecvBatch(ctx, make([]Message, 2))
-		wantErr(t, "RecvBatch", err, context.DeadlineExceeded)
+		rdstest.WantErr(t, "RecvBatch", err, context.DeadlineExceeded)
 		// What is there is delivered all the same.
 		mustSend(t, s, s.LocalAddrPort(), []byte("x"))
 		synctest.Wait()
@@ -109,12 +111,12 @@ func TestCloseLingersBounded(t *testing.T) {
 			if c.option != 0 {
 				s.SetLinger(c.option)
 			}
-			mustSend(t, s, nowhere(), make([]byte, 100))
-			mustSend(t, s, nowhere(), make([]byte, 20))
+			mustSend(t, s, rdstest.Nowhere(), make([]byte, 100))
+			mustSend(t, s, rdstest.Nowhere(), make([]byte, 20))
 			start := time.Now()
 			err = s.Close()
 			var d *DroppedError
-			if !errors.As(err, &d) || *d != (DroppedError{2, 120}) {
+			if !errors.As(err, &d) || *d != (DroppedError{Messages: 2, Bytes: 120}) {
 				t.Errorf("%+v: %v", c, err)
 			}
 			if took := time.Since(start); took != c.want {
@@ -132,7 +134,7 @@ func TestCloseWaitsForAcknowledgement(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoopLab(t)
 		s := l.bindOne(Config{Linger: time.Hour})
-		to := nowhere()
+		to := rdstest.Nowhere()
 		mustSend(t, s, to, []byte("late"))
 		done := make(chan error, 1)
 		go func() { done <- s.Close() }()
@@ -162,13 +164,13 @@ func TestNodeCloseReportsAndJoins(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, b := l.bind(n), l.bind(n)
-		mustSend(t, a, nowhere(), make([]byte, 5))
-		mustSend(t, b, nowhere(), make([]byte, 6))
-		mustSend(t, b, nowhere(), nil)
+		mustSend(t, a, rdstest.Nowhere(), make([]byte, 5))
+		mustSend(t, b, rdstest.Nowhere(), make([]byte, 6))
+		mustSend(t, b, rdstest.Nowhere(), nil)
 		start := time.Now()
 		err = n.Close()
 		var d *DroppedError
-		if !errors.As(err, &d) || *d != (DroppedError{3, 11}) {
+		if !errors.As(err, &d) || *d != (DroppedError{Messages: 3, Bytes: 11}) {
 			t.Error(err)
 		}
 		if took := time.Since(start); took != time.Second {

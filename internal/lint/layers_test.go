@@ -25,12 +25,16 @@ type ban struct {
 	why     string
 }
 
+// vocabulary is what node, daemon, client and API speak of.
+var vocabulary = []string{"/rds/datagram", "/rds/config", "/rds/info"}
+
 // bans draw the layers:
 //
-//	cmd, examples > rds > internal/stack > conn > transport > internal/wire
+//	cmd, examples > rds > internal/client, internal/daemon > internal/node > internal/socket
+//	internal/node > internal/driver > conn > transport > internal/wire
 //
-// with mr and xrc beside conn. Packages that do not exist yet are in the table
-// all the same. Test files are free.
+// with rds/datagram, rds/config and rds/info, which all above conn speak of, and with mr and
+// xrc beside conn. Test files are free.
 var bans = []ban{
 	{pkgs: []string{"internal/wire", "internal/invariants"}, imports: []string{"/"},
 		why: "the bottom layer knows no other package"},
@@ -43,7 +47,7 @@ var bans = []ban{
 	{pkgs: []string{"transport"}, only: true, imports: []string{"/", "net", "os", gnet},
 		allow: []string{"/internal/wire", "/internal/buf", "/internal/invariants", "net/netip"}, deep: true,
 		why: "the interface stands above the wire format and below everything that uses or implements it"},
-	{pkgs: []string{"transport/"}, imports: []string{"/conn", "/rds", "/internal/stack"},
+	{pkgs: []string{"transport/"}, imports: []string{"/conn", "/rds", "/internal/node", "/internal/daemon", "/internal/client"},
 		why: "a transport serves whoever implements its handler"},
 	{pkgs: []string{"internal/gnetloop"}, imports: []string{"/"}, allow: []string{"/transport", "/internal/buf", "/internal/invariants"},
 		why: "moving bytes needs nobody who knows what they mean"},
@@ -57,17 +61,39 @@ var bans = []ban{
 		why: "the core does no I/O: now and events in, actions out"},
 	{pkgs: []string{"conn"}, imports: []string{"syscall", "context"},
 		why: "the core does no I/O: now and events in, actions out"},
-	{pkgs: []string{"conn"}, imports: []string{"/transport/", "/rds", "/internal/stack", "/xrc", "/mr"}, deep: true,
+	{pkgs: []string{"conn"}, imports: []string{"/transport/", "/rds", "/internal/node", "/internal/daemon", "/internal/client", "/xrc", "/mr"}, deep: true,
 		why: "the core knows the transport's interface, never an implementation, and nothing above itself"},
 	{pkgs: []string{"internal/driver"}, imports: []string{"/transport/", "/rds", "/mr", "/xrc", gnet, "net", "os", unix}, allow: []string{"net/netip"},
 		why: "the driver knows its owner, links and clock by their interfaces: the simulator brings its own"},
-	{pkgs: []string{"mr"}, imports: []string{"/conn", "/transport", "/rds", "/xrc", "/internal/stack", gnet}, deep: true,
+	{pkgs: []string{"mr"}, imports: []string{"/conn", "/transport", "/rds", "/xrc", "/internal/node", "/internal/daemon", "/internal/client", gnet}, deep: true,
 		why: "memory regions outlive connections and know none"},
-	{pkgs: []string{"xrc"}, imports: []string{"/conn", "/rds", "/internal/stack"}, deep: true,
+	{pkgs: []string{"xrc"}, imports: []string{"/conn", "/rds", "/internal/node", "/internal/daemon", "/internal/client"}, deep: true,
 		why: "XRC does not know RDS"},
-	{pkgs: []string{"internal/stack"}, imports: []string{"/rds"},
-		why: "rds is the thin top of the stack"},
-	{pkgs: []string{"internal/afrds"}, imports: []string{"/conn", "/transport", "/rds", "/internal/stack"},
+	{pkgs: []string{"rds/datagram"}, imports: []string{"/"}, allow: []string{"/conn", "/internal/buf", "/internal/errno"},
+		why: "messages and errors know nothing that sends them"},
+	{pkgs: []string{"rds/config", "rds/info"}, imports: []string{"/rds", "/internal"},
+		allow: []string{"/rds/datagram", "/internal/address", "/internal/ipc", "/internal/wire"},
+		why:   "settings and reports know nothing that has them"},
+	{pkgs: []string{"internal/errno"}, imports: []string{"/"},
+		why: "an error knows no other package"},
+	{pkgs: []string{"internal/address"}, imports: []string{"/"}, allow: []string{"/internal/resolve", "/rds/datagram"},
+		why: "addresses as text need nothing that has them"},
+	{pkgs: []string{"internal/socket"}, imports: []string{"/"},
+		allow: append([]string{"/conn", "/internal/address", "/internal/buf", "/internal/errno", "/internal/fifo", "/internal/ipc"}, vocabulary...),
+		why:   "what all sockets have in common knows none of their providers"},
+	{pkgs: []string{"internal/node"}, imports: []string{"/rds", "/internal/daemon", "/internal/client", "/internal/kernel"}, allow: vocabulary, deep: true,
+		why: "the node knows who has its sockets by Owner, and its service by Server"},
+	{pkgs: []string{"internal/daemon"}, imports: []string{"/rds", "/internal/client", "/internal/kernel"}, allow: vocabulary, deep: true,
+		why: "the daemon adds applications to a node, and they are other processes"},
+	{pkgs: []string{"internal/client"}, imports: []string{"/rds", "/internal/node", "/internal/daemon", "/internal/kernel", "/internal/driver", "/internal/gnetloop"},
+		allow: vocabulary, deep: false,
+		why: "an application shares memory with the daemon, not code of its own"},
+	{pkgs: []string{"internal/kernel"}, imports: []string{"/rds", "/internal/node", "/internal/daemon", "/internal/client", "/internal/driver", "/internal/ipc"},
+		allow: vocabulary,
+		why:   "the kernel's sockets need none of our stack"},
+	{pkgs: []string{"rds"}, only: true, imports: []string{"/conn", "/transport", "/mr", "/xrc", "/internal/driver", "/internal/gnetloop", "/internal/buf"},
+		why: "the API is thin: what it does is done below"},
+	{pkgs: []string{"internal/afrds"}, imports: []string{"/conn", "/transport", "/rds", "/internal/node", "/internal/daemon", "/internal/client"},
 		why: "the kernel's sockets owe nothing to our stack; tests compare the two"},
 	{pkgs: []string{""}, except: []string{"cmd", "examples", "rds", "internal", "test"}, imports: []string{"/rds"},
 		why: "the socket API is for programs"},
@@ -96,8 +122,9 @@ var systemPackages = []string{
 	"internal/statefile", // a mapped file that outlives its process
 	"internal/netlink",   // netlink has no wrapper in package net
 	"internal/netlab",    // namespaces and mounts of tests
-	"internal/stack",
-	"rds",
+	"internal/node",      // words of operations as bytes
+	"internal/daemon",    // places in a session's memory
+	"internal/client",    // places in a session's memory
 	"ebpf",
 	"mr",             // atomic operations on words of the caller's memory
 	"internal/bench", // TCP_INFO of connections that may be cut

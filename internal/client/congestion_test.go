@@ -1,0 +1,339 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/node"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
+	"github.com/rds-go/rds/transport"
+)
+
+// A receiver past its buffer marks its port, which refuses or blocks its
+// senders until less than half is left (net/rds/recv.c, rds_recv_rcvbuf_delta).
+// Others on the same connection go on meanwhile.
+func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
+	t.Parallel()
+	for _, l := range []*lab{newLab(t), newLoopLab(t)} {
+		a, b := l.pair(config.Node{SendBuffer: 1 << 20})
+		a2 := l.bind(nodeOf(a), rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
+		b2 := l.bind(nodeOf(b), rdstest.AddrOf(b.LocalAddrPort().Addr(), 4001))
+		const buffer, size = 64 << 10, 4 << 10
+		if err := b.SetReadBuffer(buffer); err != nil {
+			t.Fatal(err)
+		}
+		n := rdstest.Flood(t, a, b, size)
+		if n < buffer/size {
+			t.Errorf("congested after %d messages", n)
+		}
+		if a.Poll()&datagram.PollOut == 0 && halfOf(a).Account.Bytes() < 1<<20 {
+			t.Error("POLLOUT has to do with congestion")
+		}
+		info, _ := nodeOf(b).Info()
+		for _, s := range info.Sockets {
+			if want := s.Bound == b.LocalAddrPort(); s.Congested != want {
+				t.Errorf("%v congested: %v", s.Bound, s.Congested)
+			}
+		}
+
+		blocked := make(chan error, 1)
+		go func() { blocked <- a.Send(context.Background(), b.LocalAddrPort(), rdstest.Payload(uint64(n), size)) }()
+		batched := make(chan error, 1)
+		go func() {
+			_, err := a2.SendBatch(context.Background(), []datagram.Outgoing{{To: b.LocalAddrPort(), Data: rdstest.Payload(0, size)}})
+			batched <- err
+		}()
+		ctx := rdstest.Background(t)
+		for _, c := range [][2]*socket.Socket{{a2, b2}, {b2, a2}, {b, a}} {
+			if err := rdstest.Stream(ctx, c[0], c[1], 300, rdstest.Fixed(1000)); err != nil {
+				t.Errorf("%v to %v: %v", c[0].LocalAddr(), c[1].LocalAddr(), err)
+			}
+		}
+		if err := rdstest.Stream(ctx, a, b2, 300, rdstest.Fixed(1000)); err != nil {
+			t.Errorf("the refused sender, elsewhere: %v", err)
+		}
+		rdstest.Eventually(t, "both wait", func() bool { return counter(t, nodeOf(a), "cong_send_blocked") >= 2 })
+		if err := errors.Join(rdstest.FirstOf(blocked), rdstest.FirstOf(batched)); err != nil || len(blocked)+len(batched) > 0 {
+			t.Errorf("a blocked sender returned %v", err)
+		}
+
+		left := halfOf(b).Queue.Bytes.Load()
+		got := make(map[netip.AddrPort]int)
+		take := func() {
+			m := rdstest.MustRecv(t, b)
+			if err := rdstest.Verify(m.Data, uint64(got[m.From])); err != nil {
+				t.Fatal(err)
+			}
+			got[m.From]++
+			m.Release()
+		}
+		for taken := int64(0); left-taken > buffer/2+buffer/4; taken += size {
+			take()
+		}
+		if !halfOf(b).Congested.Load() {
+			t.Error("uncongested with more than half of the buffer queued")
+		}
+		for got[a.LocalAddrPort()] < n+1 || got[a2.LocalAddrPort()] < 1 { // the blocked ones come too
+			take()
+		}
+		if err := errors.Join(<-blocked, <-batched); err != nil {
+			t.Error(err)
+		}
+		if err := rdstest.Stream(ctx, a, b, 300, rdstest.Fixed(100)); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	}
+}
+
+func TestCongestedSendEnds(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	a, b := l.pair(config.Node{})
+	if err := b.SetReadBuffer(1000); err != nil {
+		t.Fatal(err)
+	}
+	rdstest.Flood(t, a, b, 500)
+	to := b.LocalAddrPort()
+	waits := func() bool { return waitersOf(a) > 0 }
+
+	ctx, cancel := context.WithCancel(context.Background())
+	got := make(chan error, 1)
+	go func() { got <- a.Send(ctx, to, nil) }()
+	rdstest.Eventually(t, "the sender waits", waits)
+	cancel()
+	rdstest.WantErr(t, "cancel", <-got, context.Canceled)
+
+	_ = a.SetWriteDeadline(time.Now().Add(time.Hour))
+	go func() { got <- a.Send(context.Background(), to, nil) }()
+	rdstest.Eventually(t, "the sender waits", waits)
+	_ = a.SetWriteDeadline(time.Unix(1, 0)) // moved while it is blocked
+	err := <-got
+	var oe *datagram.OpError
+	if !errors.As(err, &oe) || !oe.Timeout() {
+		t.Errorf("deadline: %v", err)
+	}
+	_ = a.SetWriteDeadline(time.Time{})
+
+	other := l.bind(nodeOf(a), rdstest.AddrOf(a.LocalAddrPort().Addr(), 4001))
+	go func() { got <- other.Send(context.Background(), to, nil) }()
+	rdstest.Eventually(t, "the sender waits", waits)
+	_ = other.Close()
+	if err := <-got; !rdstest.Closed(err) {
+		t.Errorf("close: %v", err)
+	}
+
+	go func() { got <- a.Send(context.Background(), to, []byte("x")) }()
+	rdstest.Eventually(t, "the sender waits", waits)
+	_ = b.Close() // uncongests the port; the message is dropped without a word
+	if err := <-got; err != nil {
+		t.Errorf("receiver gone: %v", err)
+	}
+
+	c := l.bind(nodeOf(b), rdstest.AddrOf(to.Addr(), 4001))
+	if err := c.SetReadBuffer(1000); err != nil {
+		t.Fatal(err)
+	}
+	rdstest.Flood(t, a, c, 500)
+	go func() { got <- a.Send(context.Background(), c.LocalAddrPort(), nil) }()
+	rdstest.Eventually(t, "the sender waits", waits)
+	_ = nodeOf(a).Close()
+	if err := <-got; !rdstest.Closed(err) {
+		t.Errorf("node close: %v", err)
+	}
+}
+
+func waitersOf(s *socket.Socket) (n int32) {
+	nodeOf(s).EachPeer(func(p *node.Peer) { n += p.Waiters.N.Load() })
+	return n
+}
+
+// On the wire: the bit of the port is set in a map sent at once, and cleared.
+func TestCongestionMapOnTheWire(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	peer := l.raw()
+	s := l.bindOne(config.Node{})
+	port := s.LocalAddrPort().Port()
+	if err := s.SetReadBuffer(10_000); err != nil {
+		t.Fatal(err)
+	}
+	r := peer.dial(s.LocalAddrPort().Addr())
+	if m := r.NextMap(); *m != (wire.CongestionMap{}) {
+		t.Error("the first map is not empty")
+	}
+	for range 10 { // equals the limit: not yet
+		r.Put(r.Data(1000, port, make([]byte, 1000)))
+	}
+	rdstest.Eventually(t, "arrival", func() bool { return counter(t, nodeOf(s), "recv_queued") == 10 })
+	if halfOf(s).Congested.Load() {
+		t.Error("congested at the limit, not above it")
+	}
+	r.Put(r.Data(1000, port, make([]byte, 1)))
+	if m := r.NextMap(); !m.Congested(port) || m[port/8] != 1<<(port%8) {
+		t.Errorf("map byte %#x", m[port/8])
+	}
+	for range 11 {
+		m := rdstest.MustRecv(t, s)
+		m.Release()
+	}
+	if m := r.NextMap(); *m != (wire.CongestionMap{}) {
+		t.Error("not cleared")
+	}
+	if got := counter(t, nodeOf(s), "cong_update_queued"); got != 2 {
+		t.Errorf("cong_update_queued %d", got)
+	}
+}
+
+// Turning the monitor off clears the socket's own bit, as Linux does
+// (net/rds/af_rds.c, rds_cong_monitor).
+func TestMonitorOffClearsOwnBit(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	peer := l.raw()
+	s := l.bindOne(config.Node{ReceiveBuffer: 1000})
+	port := s.LocalAddrPort().Port()
+	r := peer.dial(s.LocalAddrPort().Addr())
+	r.NextMap()
+	r.Put(r.Data(1000, port, make([]byte, 2000)))
+	if !r.NextMap().Congested(port) {
+		t.Fatal("not congested")
+	}
+	if err := errors.Join(s.SetCongestionMonitor(true), s.SetCongestionMonitor(false)); err != nil {
+		t.Fatal(err)
+	}
+	if r.NextMap().Congested(port) {
+		t.Error("still congested")
+	}
+}
+
+// A tiny buffer sets and clears its bit all the time. No change may be lost.
+func TestCongestionComesAndGoesQuickly(t *testing.T) {
+	t.Parallel()
+	for _, l := range []*lab{newLab(t), newLoopLab(t)} {
+		for _, buffer := range []int{1, 200, 3000} {
+			a, b := l.pair(config.Node{ReceiveBuffer: buffer})
+			if err := rdstest.Stream(rdstest.Background(t), a, b, 3000, func(i int) int { return 8 + i%5*40 }); err != nil {
+				t.Errorf("buffer of %d: %v", buffer, err)
+			}
+		}
+	}
+}
+
+// What a refused message was charged is returned, whatever its size.
+func TestRefusalCostsNoRoom(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	peer := l.raw()
+	s := l.bindOne(config.Node{})
+	r := peer.dial(s.LocalAddrPort().Addr())
+	r.Put(rdstest.Congestion(9))
+	to := rdstest.AddrOf(peer.addr, 9)
+	rdstest.Eventually(t, "the map", func() bool { return counter(t, nodeOf(s), "cong_update_received") == 1 })
+	for _, size := range []int{0, 100, 16 << 10, 16<<10 + 1, 100_000} {
+		rdstest.WantErr(t, "send", s.TrySend(to, make([]byte, size)), datagram.ErrCongested)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
+		rdstest.WantErr(t, "blocked send", s.Send(ctx, to, make([]byte, size)), context.DeadlineExceeded)
+		cancel()
+		if b, m := halfOf(s).Account.Bytes(), halfOf(s).Account.Messages(); b != 0 || m != 0 {
+			t.Fatalf("%d bytes of %d messages stay charged after one of %d was refused", b, m, size)
+		}
+	}
+}
+
+// A port that is congested again while the one who has just cleared it has not come to
+// say so is watched: the application rings when it has taken what there is.
+func TestApplicationIsWatchedWhoseCongestionReturns(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	svc, path := serving(t, l.node(config.Node{}), config.Service{})
+	a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
+	rdstest.MustSet(t, a.SetReadBuffer(10_000))
+	x := lastSession(svc)
+	x.Mu.Lock()
+	app := x.Sockets[0]
+	x.Mu.Unlock()
+	from := l.bind(l.node(config.Node{}))
+	rdstest.MustSend(t, from, a.LocalAddrPort(), make([]byte, 1000))
+	sent := 1
+	rdstest.Eventually(t, "congestion", func() bool {
+		err := from.TrySend(a.LocalAddrPort(), make([]byte, 1000))
+		if err == nil {
+			sent++
+		}
+		return errors.Is(err, datagram.ErrCongested)
+	})
+	app.Watch() // of who has cleared it, and was late
+	app.S.At.Mark(app.S)
+	for range sent {
+		m := rdstest.MustRecv(t, a)
+		m.Release()
+	}
+	rdstest.Eventually(t, "a port that is not congested", func() bool { return !app.S.Congested.Load() })
+}
+
+// When the last link to a peer is lost its congestion map is forgotten, and applications
+// that wait for a port hear of it: where they have nothing else queued nobody would ask
+// for the link that brings the next map.
+func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLoopLab(t)
+	near := l.node(config.Node{})
+	_, path := serving(t, near, config.Service{})
+	a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
+	far := &rdstest.Interceptor{Transport: l.net.Transport(), Links: make(chan transport.Link, 100)}
+	b := l.bind(l.node(config.Node{Transport: far}))
+	rdstest.MustSet(t, b.SetReadBuffer(1000))
+	rdstest.MustSend(t, a, b.LocalAddrPort(), nil)
+	far.Accept(<-far.Links) // and no other
+	rdstest.Eventually(t, "congestion", func() bool {
+		return errors.Is(a.TrySend(b.LocalAddrPort(), make([]byte, 1000)), datagram.ErrCongested)
+	})
+	sent := make(chan error, 1)
+	go func() { sent <- a.Send(rdstest.Background(t), b.LocalAddrPort(), nil) }()
+	rdstest.Eventually(t, "a sender that waits", func() bool { return clientHalfOf(a).Half.Load().T.maps.N.Load() == 1 })
+	cutLinks(near)
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+}
+
+// A port that is congested counts before a send buffer that is full, as in Linux: a program
+// that monitors congestion is to hear of its end. Linux counts such a refusal as congestion,
+// not as a full send buffer.
+func TestCongestionComesBeforeAFullSendBuffer(t *testing.T) {
+	t.Parallel()
+	eachSender(t, config.Node{}, config.Service{}, func(t *testing.T, l *lab, p provider, up *socket.Socket) {
+		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
+		rdstest.Flood(t, s, up, 50_000)
+		to := up.LocalAddrPort()
+		var account *conn.Account
+		full := func() uint64 { return clientHalfOf(s).Half.Load().cell.Full.Load() }
+		if halfOf(s) != nil {
+			account = &halfOf(s).Account
+			full = func() uint64 { return counter(t, nodeOf(s), "send_queue_full") }
+		} else {
+			account = &clientHalfOf(s).Half.Load().Account
+		}
+		account.Admit(account.Limit())
+		defer account.Refund(account.Limit(), 1)
+		before := full()
+		if err := s.TrySend(to, rdstest.Payload(1, 500)); !errors.Is(err, datagram.ErrCongested) || !errors.Is(err, syscall.ENOBUFS) {
+			t.Errorf("to a congested port: %v", err)
+		}
+		if n := full() - before; n != 0 {
+			t.Errorf("the refusal counts as %d of a full send buffer", n)
+		}
+		if err := s.TrySend(netip.AddrPortFrom(to.Addr(), to.Port()+1), rdstest.Payload(1, 500)); !errors.Is(err, datagram.ErrWouldBlock) {
+			t.Errorf("to another port: %v", err)
+		}
+	})
+}

@@ -1,0 +1,252 @@
+package client
+
+import (
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/daemon"
+	"github.com/rds-go/rds/internal/node"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
+	"github.com/rds-go/rds/rds/info"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/loop"
+)
+
+// served is a node that serves applications.
+func served(t testing.TB, l *lab, cfg config.Node, scfg config.Service) (*node.Node, *daemon.Service, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	cfg.Serves = true
+	n := l.node(cfg)
+	scfg.Path = filepath.Join(dir, "s")
+	svc, err := daemon.New(n, scfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = svc.Close() })
+	return n, svc, scfg.Path
+}
+
+func dialed(t testing.TB, path string) *Client {
+	t.Helper()
+	c, err := Dial(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func bound(t testing.TB, p provider, a netip.AddrPort) *socket.Socket {
+	t.Helper()
+	s, err := p.Bind(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// leave has the daemon take nothing more, as one that stops does.
+func (r *restarted) leave() {
+	for _, x := range r.svc.All() {
+		x.Mu.Lock()
+		x.LeaveLocked()
+		x.Mu.Unlock()
+	}
+}
+
+// lastSession is the one that attached last.
+func lastSession(svc *daemon.Service) *daemon.Session {
+	var last *daemon.Session
+	for _, x := range svc.All() {
+		if last == nil || x.ID > last.ID {
+			last = x
+		}
+	}
+	return last
+}
+
+// serving makes a node serve applications, and returns where.
+func serving(t testing.TB, n *node.Node, scfg config.Service) (*daemon.Service, string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	scfg.Path = filepath.Join(dir, "s")
+	svc, err := daemon.New(n, scfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = svc.Close() })
+	return svc, scfg.Path
+}
+
+// lent is memory that the provider takes. What orders the accesses of peers, on a
+// wire or in shared memory, the race detector does not see, so none of it is of
+// Go's heap.
+func lent(t testing.TB, s *socket.Socket, n int) []byte {
+	t.Helper()
+	if halfOf(s) != nil {
+		b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); !errors.Is(err, datagram.ErrBusy) { // nothing has it any more
+				_ = syscall.Munmap(b)
+			}
+		})
+		return b
+	}
+	m, err := s.AllocMemory(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Release() })
+	return m.B
+}
+
+// lab makes nodes that reach each other, over TCP or in memory.
+type lab struct {
+	testing.TB
+	port uint16
+	net  *loop.Network
+}
+
+func newLab(t testing.TB) *lab { return &lab{TB: t, port: rdstest.NewPort()} }
+
+func newLoopLab(t testing.TB) *lab { return &lab{TB: t, net: loop.NewNetwork()} }
+
+// node starts a node that does not linger unless cfg says so, and does not give up XRC
+// because the machine is busy.
+func (l *lab) node(cfg config.Node) *node.Node {
+	l.Helper()
+	cfg.Port = l.port
+	if cfg.Linger == 0 {
+		cfg.Linger = -1
+	}
+	if cfg.XRC.Patience == 0 {
+		cfg.XRC.Patience = rdstest.Patience
+	}
+	if l.net != nil && cfg.Transport == nil {
+		cfg.Transport = l.net.Transport()
+	}
+	n, err := node.New(cfg)
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+// bind makes a socket on a node, at a new address unless one is given.
+func (l *lab) bind(n *node.Node, addr ...netip.AddrPort) *socket.Socket {
+	l.Helper()
+	at := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
+	if len(addr) > 0 {
+		at = addr[0]
+	}
+	s, err := n.Bind(at)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return s
+}
+
+// pair is a socket on each of two nodes; a's address is the smaller one.
+func (l *lab) pair(cfg config.Node) (a, b *socket.Socket) {
+	l.Helper()
+	return l.bind(l.node(cfg)), l.bind(l.node(cfg))
+}
+
+func nodeOf(s *socket.Socket) *node.Node { return halfOf(s).Node }
+
+// counter reads one of a node's counters.
+func counter(t testing.TB, n *node.Node, name string) uint64 {
+	t.Helper()
+	for _, c := range n.List() {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	t.Fatalf("no counter %q", name)
+	return 0
+}
+
+// halfOf and clientHalfOf are what is behind a socket of a node, and of an application, nil if
+// the socket is of another kind.
+func halfOf(s *socket.Socket) *node.Socket {
+	h, _ := s.Endpoint.(*node.Socket)
+	return h
+}
+
+func clientHalfOf(s *socket.Socket) *Socket {
+	h, _ := s.Endpoint.(*Socket)
+	return h
+}
+
+// peersOf is the number of a node's peers.
+func peersOf(n *node.Node) int {
+	n.Mu.RLock()
+	defer n.Mu.RUnlock()
+	return len(n.Peers)
+}
+
+// cutLinks ends all links of a node.
+func cutLinks(n *node.Node) {
+	n.EachPeer(func(p *node.Peer) {
+		for i := range conn.MaxPaths {
+			p.Lock()
+			l := p.Link(i)
+			p.Unlock()
+			if l != nil {
+				l.Close(transport.Abort)
+			}
+		}
+	})
+}
+
+// sharesOf is what the user of this process has.
+func sharesOf(svc *daemon.Service) info.User {
+	for _, u := range svc.Users() {
+		if u.UID == uint32(os.Getuid()) {
+			return u
+		}
+	}
+	return info.User{}
+}
+
+// infoOf is a node's report.
+func infoOf(t testing.TB, n *node.Node) info.Report {
+	t.Helper()
+	info, err := n.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info
+}
+
+// transportTo is what serves a peer, as a node reports it, and whether it does now.
+func transportTo(t testing.TB, n *node.Node, remote netip.Addr) (name string, connected bool) {
+	t.Helper()
+	for _, c := range infoOf(t, n).Connections {
+		if c.Remote == remote {
+			return c.Transport, c.Connected
+		}
+	}
+	return "", false
+}

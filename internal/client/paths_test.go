@@ -1,0 +1,101 @@
+package client
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
+)
+
+// Sockets of one application use several paths. Whoever moved their messages to
+// the log wrote, or woke the writer of, one of these paths only: messages of the
+// others lay there until something else was sent on their path. The Linux guest
+// of test/interop stood still for minutes.
+func TestEveryPathOfAnApplicationIsWritten(t *testing.T) {
+	t.Parallel()
+	for _, paths := range []int{1, 8} {
+		t.Run(fmt.Sprint(paths), func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t)
+			_, _, path := served(t, l, config.Node{Paths: paths}, config.Service{})
+			c := dialed(t, path)
+			at := rdstest.NewAddr()
+			n := l.node(config.Node{Paths: paths})
+			far := rdstest.NewAddr()
+			ctx := rdstest.Background(t)
+			const pairs = 8
+			var froms, tos []*socket.Socket
+			for i := range pairs {
+				froms = append(froms, bound(t, c, rdstest.AddrOf(at, uint16(1000+i))))
+				tos = append(tos, l.bind(n, rdstest.AddrOf(far, uint16(1000+i))))
+				rdstest.Ping(t, froms[i], far) // all paths are up
+			}
+			// A turn of the daemon takes messages of all sockets.
+			done := make(chan error, pairs)
+			for i := range pairs {
+				go func() {
+					for round := range 30 {
+						size := 100
+						if round%3 == 0 {
+							size = config.MaxMessage - i
+						}
+						if err := froms[i].Send(ctx, tos[i].LocalAddrPort(), rdstest.Payload(uint64(round), size)); err != nil {
+							done <- fmt.Errorf("sender %d, round %d: %w", i, round, err)
+							return
+						}
+					}
+					done <- nil
+				}()
+			}
+			for i := range pairs {
+				go func() {
+					for round := range 30 {
+						m, err := tos[i].Recv(ctx)
+						if err == nil {
+							err = rdstest.Verify(m.Data, uint64(round))
+							m.Release()
+						}
+						if err != nil {
+							done <- fmt.Errorf("receiver %d, round %d: %w", i, round, err)
+							return
+						}
+					}
+					done <- nil
+				}()
+			}
+			for range 2 * pairs {
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			}
+			// And one message for each path, in one turn: the doorbell is rung
+			// when all are there.
+			for range 20 {
+				u := &c.Att.Submission
+				u.Mu.Lock()
+				for i := range pairs {
+					h := clientHalfOf(froms[i]).Half.Load()
+					d := clientHalfOf(froms[i]).Last.Load()
+					if !h.Account.Charge(8) {
+						t.Error("no room")
+					}
+					o := datagram.Outgoing{Data: rdstest.Payload(7, 8)}
+					if err := u.putLocked(&h.asked, h.entry(ipc.OpSend, d, uint16(1000+i), &o, 8, nil), nil, o.Data); err != nil {
+						t.Error(err)
+					}
+				}
+				u.publishLocked()
+				u.Mu.Unlock()
+				u.wake()
+				for i := range pairs {
+					m := rdstest.MustRecv(t, tos[i])
+					m.Release()
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,492 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/address"
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
+)
+
+// Socket is a socket of a Client, the Endpoint of a socket.Socket.
+type Socket struct {
+	socket.Inbox
+	c    *Client
+	addr netip.AddrPort
+
+	Half atomic.Pointer[half] // nil while there is no daemon
+
+	sndbuf   atomic.Int64
+	writers  socket.WaitQueue // senders that wait for room in the half's account, or for a half
+	waitDown atomic.Int32     // senders among writers whose peer is down: room for others is not for them
+	wdl      socket.Deadline
+
+	Last   atomic.Pointer[destination]
+	only   atomic.Pointer[config.Wire] // the only wire to send by; nil or WireAuto: any
+	toPort atomic.Pointer[netip.AddrPort]
+	linger atomic.Int64
+
+	recvErrOn atomic.Bool
+	tosValue  atomic.Uint32 // value + 1<<8 once set
+	sent      atomic.Bool
+	news      atomic.Uint64 // Table.Maps as last polled
+
+	losses atomic.Uint64              // number of daemons lost
+	loss   atomic.Bool                // a daemon was lost and no call has reported it
+	told   atomic.Pointer[attachment] // the attachment whose loss a call has reported
+	unsent unsent                     // messages that earlier daemons have not taken
+	failed atomic.Pointer[error]      // why the socket could not be bound at the new daemon
+}
+
+// half is the daemon's half of a socket. The send buffer belongs to it: what was
+// charged for one daemon is never given back to the account of another.
+type half struct {
+	T       *attachment
+	ID      uint32
+	cell    ipc.Cell
+	Account conn.Account
+
+	waits   socket.WaitList // what senders wait for, and since when; the cell shows the oldest wait
+	Memory  halfMemory
+	downs   downBytes
+	asked   askedFates
+	freedMu sync.Mutex
+	retired bool      // the cell may belong to another socket
+	freed   [2]uint64 // FreedBytes and FreedMessages of the cell, as refunded to account
+}
+
+// destination is a host a socket has sent to, on one attachment.
+type destination struct {
+	t    *attachment
+	addr netip.Addr
+	Peer uint32
+}
+
+// allowed is the error of what is sent to a peer that is not on the daemon's allow-list,
+// nil for others.
+func (d *destination) allowed() error {
+	if d.t.Table.Barred(int(d.Peer)) {
+		return &socket.NotAllowedError{Peer: d.addr}
+	}
+	return nil
+}
+
+func newSocket(c *Client, t *attachment) *Socket {
+	s := &Socket{c: c}
+	s.Inbox.Owner = s
+	s.sndbuf.Store(int64(t.Welcome.SendBuffer))
+	s.ReceiveBuffer.Store(int64(t.Welcome.ReceiveBuffer))
+	s.linger.Store(int64(t.Welcome.Linger))
+	s.news.Store(t.Table.Maps())
+	return s
+}
+
+// bind makes the daemon's half of the socket.
+func (s *Socket) bind(ctx context.Context, t *attachment, addr netip.AddrPort) error {
+	h, err := s.ask(ctx, t, addr)
+	if err == nil {
+		s.use(h)
+	}
+	return err
+}
+
+// ask has the daemon make its half of the socket. Nobody sends by it before use. A daemon
+// that has ended without an answer may have made the half, which is returned with the error:
+// messages for it may be on the ring.
+func (s *Socket) ask(ctx context.Context, t *attachment, addr netip.AddrPort) (*half, error) {
+	q := &ipc.Request{Op: ipc.CallBind, Addr: addr}
+	if !addr.Addr().IsValid() { // the text of such an address has no port
+		q.Addr, q.Value = netip.AddrPort{}, int64(addr.Port())
+	}
+	c, id, err := t.ask(q)
+	if err != nil {
+		return nil, err
+	}
+	defer t.forgetCall(id)
+	r, err := t.answer(ctx, c)
+	if errors.Is(err, datagram.ErrDaemonLost) {
+		return t.boundBy(id), err
+	}
+	if err != nil {
+		return nil, err
+	}
+	h := &half{T: t, ID: r.Socket, cell: t.Seg.Cell(int(r.Socket & 0xffff))}
+	h.Account.SetLimit(int(s.sndbuf.Load()))
+	h.waits.Show = h.showWaits
+	if !s.addr.IsValid() { // Otherwise the socket is bound again, to the same address.
+		s.addr = r.Addr
+	}
+	return h, nil
+}
+
+// use begins to send and receive by a half.
+func (s *Socket) use(h *half) {
+	s.Queue.TakeMu.Lock()
+	s.Queue.Gone = &h.cell
+	s.Queue.TakeMu.Unlock()
+	s.Half.Store(h)
+	h.T.register(s, h)
+}
+
+// bindWithin is bind of a new socket. The daemon's half of one that is bound after
+// ctx has ended is closed again.
+func (s *Socket) bindWithin(ctx context.Context, t *attachment, addr netip.AddrPort) error {
+	if ctx.Done() == nil {
+		return s.bind(ctx, t, addr)
+	}
+	bound := make(chan error, 1)
+	go func() { bound <- s.bind(context.Background(), t, addr) }()
+	select {
+	case err := <-bound:
+		return err
+	case <-ctx.Done():
+		go func() {
+			if <-bound == nil {
+				_ = s.Close()
+			}
+		}()
+		return fmt.Errorf("rdsd at %s does not answer: %w", s.c.Config.Path, ctx.Err())
+	}
+}
+
+// lost is the end of the attachment.
+func (s *Socket) lost(t *attachment) {
+	if h := s.Half.Load(); h != nil {
+		s.loseOperations(h) // before anybody hears of the loss instead of the fates of operations
+		s.loseFates(h)
+	}
+	s.loss.Store(true)
+	if s.told.Load() == t {
+		s.loss.Store(false)
+	}
+	s.losses.Add(1)
+	s.Half.Store(nil)
+	s.Queue.CutOff()
+	s.Readers.Wake(-1)
+	s.writers.Wake(-1)
+}
+
+// lossOf is the error of a call that was under way on an attachment that has
+// ended. The next call need not hear of it.
+func (s *Socket) lossOf(t *attachment) error {
+	err := t.lossError()
+	s.told.Store(t) // before loss is cleared: lost sets loss and then reads told
+	s.loss.Store(false)
+	return err
+}
+
+// Drained, cause and trouble are for the inbox.
+func (s *Socket) Drained(int) {
+	if h := s.Half.Load(); h != nil && h.cell.Tell.Take() {
+		h.T.bell.Ring()
+	}
+}
+
+func (s *Socket) Cause() error { return net.ErrClosed }
+
+// Begun and missed: every call that waits when the daemon goes fails, not only
+// the first to notice.
+func (s *Socket) Begun() uint64 { return s.losses.Load() }
+
+func (s *Socket) Missed(since uint64) error {
+	if s.losses.Load() == since {
+		return nil
+	}
+	s.loss.Store(false)
+	return datagram.ErrDaemonLost
+}
+
+// Wait waits for something to receive, and look looks for it.
+func (s *Socket) Wait(ctx context.Context, w *socket.Waiter) error {
+	if h := s.Half.Load(); h != nil {
+		return h.T.wait(ctx, w, true)
+	}
+	return w.Wait(ctx)
+}
+
+func (s *Socket) Look() bool {
+	h := s.Half.Load()
+	return h != nil && h.T.catchUp()
+}
+
+// Trouble is the error of a socket whose daemon has gone.
+func (s *Socket) Trouble() error {
+	if s.Half.Load() != nil && !s.loss.Load() {
+		return nil
+	}
+	if !s.c.Config.Reconnect || s.loss.Swap(false) {
+		return datagram.ErrDaemonLost
+	}
+	if e := s.failed.Load(); e != nil { // a loss is reported before this error
+		return *e
+	}
+	return nil
+}
+
+// session is the half to send on, waiting for one if block is set.
+func (s *Socket) session(ctx context.Context, block bool) (*half, error) {
+	for {
+		if s.Closed.Load() {
+			return nil, net.ErrClosed
+		}
+		if h := s.living(); h != nil && !s.loss.Load() {
+			return h, nil
+		}
+		if err := s.Trouble(); err != nil {
+			return nil, err
+		}
+		if h := s.living(); h != nil {
+			return h, nil
+		}
+		if !block {
+			return nil, datagram.ErrWouldBlock
+		}
+		w := s.writers.Add()
+		err := s.wdl.Err()
+		if err == nil && s.living() == nil && !s.Closed.Load() && s.failed.Load() == nil {
+			err = w.Wait(ctx)
+		}
+		s.writers.Done(w)
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// living is the half to send on, nil between the first call that has failed because the
+// daemon ended and the next daemon.
+func (s *Socket) living() *half {
+	h := s.Half.Load()
+	if h != nil && s.told.Load() == h.T {
+		return nil
+	}
+	return h
+}
+
+func (s *Socket) Local() netip.AddrPort { return s.addr }
+
+func (s *Socket) Remote() netip.AddrPort {
+	if to := s.toPort.Load(); to != nil {
+		return *to
+	}
+	return netip.AddrPort{}
+}
+
+// tell makes a call about this socket.
+func (h *half) tell(q ipc.Request) (*ipc.Reply, error) {
+	return h.tellWithin(context.Background(), q)
+}
+
+func (h *half) tellWithin(ctx context.Context, q ipc.Request) (*ipc.Reply, error) {
+	q.Socket = h.ID
+	return h.T.call(ctx, q)
+}
+
+// set makes a call about this socket on the present attachment.
+func (s *Socket) set(q ipc.Request) error {
+	h, err := s.session(context.Background(), false)
+	if err == nil {
+		_, err = h.tell(q)
+	}
+	return err
+}
+
+func (s *Socket) Connect(to netip.AddrPort) error {
+	if s.Closed.Load() {
+		return net.ErrClosed
+	}
+	if err := socket.CheckConnect(s.addr.Addr(), to.Addr()); err != nil {
+		return err
+	}
+	if err := s.set(ipc.Request{Op: ipc.CallConnect, Addr: to}); err != nil {
+		return err
+	}
+	s.toPort.Store(&to)
+	return nil
+}
+
+func (s *Socket) Cancel(to netip.AddrPort) error {
+	switch {
+	case s.Closed.Load():
+		return net.ErrClosed
+	case to.Addr().IsValid() && !address.Unicast(to.Addr()):
+		return datagram.ErrInvalid
+	}
+	h, err := s.session(context.Background(), false)
+	if err == nil {
+		h.Collect()
+		bytes, messages := h.Account.Bytes(), h.Account.Messages()
+		if _, err = h.tell(ipc.Request{Op: ipc.CallCancel, Addr: to}); err == nil {
+			h.Memory.keepOff(to)
+			h.Collect()
+			h.canceled(s.addr.Addr(), to.Addr(), bytes-h.Account.Bytes(), messages-h.Account.Messages())
+			s.writers.Wake(-1)
+		}
+	}
+	return err
+}
+
+func (s *Socket) Buffers() (send, receive int) {
+	return int(s.sndbuf.Load()), int(s.ReceiveBuffer.Load())
+}
+
+func (s *Socket) SetBuffers(send, receive int) error {
+	if send > 0 {
+		if err := s.set(ipc.Request{Op: ipc.CallOption, Option: ipc.OptionSendBuffer, Value: int64(send)}); err != nil {
+			return err
+		}
+		s.sndbuf.Store(int64(send))
+		if h := s.Half.Load(); h != nil {
+			h.Account.SetLimit(send)
+		}
+		s.writers.Wake(-1)
+	}
+	if receive > 0 {
+		if err := s.set(ipc.Request{Op: ipc.CallOption, Option: ipc.OptionReceiveBuffer, Value: int64(receive)}); err != nil {
+			return err
+		}
+		s.ReceiveBuffer.Store(int64(receive))
+	}
+	return nil
+}
+
+func (s *Socket) SetDeadline(read, write bool, t time.Time) {
+	if read {
+		s.ReadDeadline.Set(t, func() { s.Readers.Wake(-1) })
+	}
+	if write {
+		s.wdl.Set(t, s.wakeWriters)
+	}
+}
+
+// wakeWriters wakes the senders of this socket wherever they wait.
+func (s *Socket) wakeWriters() {
+	s.writers.Wake(-1)
+	if h := s.Half.Load(); h != nil {
+		h.T.maps.Wake(-1)
+		h.T.space.Wake(-1)
+	}
+}
+
+func (s *Socket) SetMonitor(on bool) error {
+	if s.Closed.Load() {
+		return net.ErrClosed
+	}
+	if on {
+		s.Monitor.CompareAndSwap(nil, new(socket.Monitor))
+	} else {
+		s.Monitor.Store(nil)
+	}
+	return nil
+}
+
+func (s *Socket) SetRecvErr(on bool) error {
+	v := int64(0)
+	if on {
+		v = 1
+	}
+	if err := s.set(ipc.Request{Op: ipc.CallOption, Option: ipc.OptionRecvErr, Value: v}); err != nil {
+		return err
+	}
+	s.recvErrOn.Store(on)
+	return nil
+}
+
+func (s *Socket) RecvErr() bool             { return s.recvErrOn.Load() }
+func (s *Socket) SetLinger(d time.Duration) { s.linger.Store(int64(d)) }
+func (s *Socket) TOS() uint8                { return uint8(s.tosValue.Load()) }
+
+func (s *Socket) SetTOS(tos uint8) error {
+	if s.Closed.Load() {
+		return net.ErrClosed
+	}
+	if s.sent.Load() || !s.tosValue.CompareAndSwap(0, uint32(tos)|1<<8) {
+		return datagram.ErrInvalid
+	}
+	return nil
+}
+
+func (s *Socket) Poll() datagram.Events {
+	if s.Closed.Load() {
+		return datagram.PollHup
+	}
+	s.Look()
+	h := s.Half.Load()
+	var ev datagram.Events
+	switch {
+	case h != nil && h.hasRoom() && h.T.Budget.hasRoom(h.T):
+		ev |= datagram.PollOut
+	case h == nil && (!s.c.Config.Reconnect || s.failed.Load() != nil):
+		ev |= datagram.PollIn | datagram.PollOut // no call would wait: all calls fail
+	}
+	if s.Fates.N.Load() > 0 || s.Queue.Count.Load() > int64(s.Queue.Unpublished()) || s.loss.Load() {
+		ev |= datagram.PollIn
+	}
+	if m := s.Monitor.Load(); m != nil {
+		m.Mu.Lock()
+		if m.Notify != 0 {
+			ev |= datagram.PollIn
+		}
+		m.Mu.Unlock()
+	} else if h != nil {
+		if gen := h.T.Table.Maps(); s.news.Swap(gen) != gen {
+			ev |= datagram.PollIn | datagram.PollWrBand
+		}
+	}
+	return ev
+}
+
+// Alloc returns memory of the send arena, or ordinary memory if that is used
+// up, which is copied when it is sent.
+func (s *Socket) Alloc(n int) datagram.Message {
+	if h := s.Half.Load(); h != nil && n > 0 {
+		b := h.T.alloc(n)
+		if b == nil && h.T.catchUp() {
+			b = h.T.alloc(n)
+		}
+		if b != nil {
+			return datagram.Message{Data: b.B, Buf: &b.Buf}
+		}
+	}
+	return datagram.Message{Data: make([]byte, n)}
+}
+
+// Close ends the socket. The daemon waits for what was sent.
+func (s *Socket) Close() error {
+	if s.Closed.Swap(true) {
+		return net.ErrClosed
+	}
+	s.c.forget(s)
+	s.Readers.Wake(-1)
+	s.wakeWriters()
+	s.SetDeadline(true, true, time.Time{})
+	s.Queue.Drop() // before the call: after the call the cell may belong to another socket
+	h := s.Half.Load()
+	if h == nil {
+		return nil
+	}
+	h.waits.Hide()
+	r, err := h.tell(ipc.Request{Op: ipc.CallClose, Linger: time.Duration(s.linger.Load())})
+	h.T.unregister(s, h.ID)
+	h.retire()
+	h.Memory.keepOff(netip.AddrPort{})
+	switch {
+	case err != nil:
+		return err
+	case r.Messages > 0:
+		return &datagram.DroppedError{Messages: r.Messages, Bytes: r.Bytes}
+	}
+	return nil
+}
+
+func (s *Socket) Explain(err error) error { return err }

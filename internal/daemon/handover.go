@@ -1,0 +1,261 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/node"
+	"github.com/rds-go/rds/rds/datagram"
+)
+
+// passing is a transport whose listening sockets another process can take over.
+type passing interface {
+	Pause()
+	Resume()
+	Listening() ([]gnetloop.Listening, error)
+}
+
+// errMoving: a handshake is left to the process that takes the daemon's place.
+var errMoving = errors.New("rds: the service moves")
+
+// Bequeath is node.Node.Bequeath.
+func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
+	fail := func(err error) (*Legacy, error) { return nil, &datagram.OpError{Op: "bequeath", Err: err} }
+	wire, ok := n.Wire.(passing)
+	if !ok {
+		return fail(datagram.ErrNotSupported)
+	}
+	ctx, cancel := context.WithTimeout(ctx, max(n.Config.Linger, time.Second))
+	defer cancel()
+	svc, _ := n.Server().(*Service)
+	if svc != nil {
+		svc.rest()
+	}
+	err := settle(ctx, n, svc)
+	if err == nil {
+		wire.Pause()
+		err = depart(ctx, n)
+	}
+	if err == nil && svc != nil {
+		err = svc.freeze(ctx)
+	}
+	if err == nil {
+		var l *Legacy
+		if l, err = legacyOfNode(n, wire, svc); err == nil {
+			return l, nil
+		}
+	}
+	Return(n)
+	return fail(err)
+}
+
+// Return is node.Node.Return.
+func Return(n *node.Node) {
+	n.Leaving.Store(false)
+	for _, la := range n.AllLocals() {
+		la.Leaving.Store(false)
+	}
+	if wire, ok := n.Wire.(passing); ok {
+		wire.Resume()
+	}
+	n.EachPeer(func(p *node.Peer) {
+		p.Lock()
+		p.Core.Return(p.Node.Now())
+		p.Arm()
+		p.Commit()
+	})
+	for _, la := range n.AllLocals() {
+		la.Announce(n)
+	}
+	if svc, ok := n.Server().(*Service); ok {
+		svc.wake()
+	}
+}
+
+// rest has the service take no more connections, and sessions no more calls and
+// submissions. What comes waits.
+func (s *Service) rest() {
+	s.looking.Lock() // a look under way gives pages back, which will be another process's to do
+	s.moving.Store(&halt{make(chan struct{})})
+	s.looking.Unlock()
+	_ = s.listener.SetDeadline(time.Unix(1, 0))
+	s.accepting.Wait()
+	s.mu.Lock()
+	for _, o := range s.opening {
+		_ = o.c.SetReadDeadline(time.Unix(1, 0))
+	}
+	s.mu.Unlock()
+	s.entering.Wait()
+	for _, x := range s.All() {
+		_ = x.conn.SetReadDeadline(time.Unix(1, 0))
+		x.Mu.Lock()
+		if slices.ContainsFunc(x.Sockets, func(a *appSocket) bool { return a != nil && a.closing }) {
+			_ = x.catchUp() // what was submitted before a call of Close is sent first
+		}
+		x.left = true
+		x.Mu.Unlock()
+	}
+}
+
+// rush has a handshake end at once when the service rests.
+func (s *Service) rush(o *opening) {
+	if s.moving.Load() != nil {
+		_ = o.c.SetReadDeadline(time.Unix(1, 0))
+	}
+}
+
+// keeps tells whether a connection whose Hello did not come is kept for admitKept, of this
+// service or of the one of the process that takes the daemon's place.
+func (s *Service) keeps(o *opening, err error) bool {
+	if s.moving.Load() == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
+		return false
+	}
+	_ = o.c.SetDeadline(time.Time{})
+	s.mu.Lock()
+	s.kept = append(s.kept, o)
+	s.mu.Unlock()
+	return true
+}
+
+// wake undoes rest and freeze.
+func (s *Service) wake() {
+	for _, x := range s.All() {
+		_ = x.conn.SetReadDeadline(time.Time{})
+		x.Mu.Lock()
+		x.left = false
+		x.overBudget.Store(false)
+		x.Mu.Unlock()
+	}
+	if h := s.moving.Swap(nil); h != nil {
+		close(h.resume)
+	}
+	_ = s.listener.SetDeadline(time.Time{})
+	s.begin()
+	s.admitKept()
+	for _, x := range s.All() {
+		x.hear()
+		x.poke()
+	}
+}
+
+// admitKept shakes hands with the applications whose connections were kept.
+func (s *Service) admitKept() {
+	s.mu.Lock()
+	kept := s.kept
+	s.kept = nil
+	s.mu.Unlock()
+	for _, o := range kept {
+		s.welcome(o)
+	}
+}
+
+// begin accepts applications.
+func (s *Service) begin() {
+	s.watching.Do(func() { s.work.Go(s.watchPages) })
+	s.accepting.Add(1)
+	s.work.Go(func() {
+		defer s.accepting.Done()
+		s.accept()
+	})
+}
+
+// settle marks all ports congested and waits until everything that was sent is
+// acknowledged, but for what waits for hosts that are down and ports that are stopped, and
+// no socket that was closed waits for that.
+func settle(ctx context.Context, n *node.Node, svc *Service) error {
+	n.BeginLeaving()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		messages := 0
+		for _, s := range n.Sockets() {
+			messages += s.Account.Messages()
+		}
+		lingering := 0
+		if svc != nil {
+			svc.mu.Lock()
+			lingering = len(svc.lingering)
+			for a := range svc.lingering {
+				messages += a.S.Account.Messages()
+			}
+			svc.mu.Unlock()
+		}
+		if lingering == 0 && (messages == 0 || settled(n)) {
+			return nil
+		}
+		for _, la := range n.AllLocals() {
+			n.PollAcks(la)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return fmt.Errorf("%d messages are not acknowledged: %w", messages, ctx.Err())
+		}
+	}
+}
+
+// settled tells whether no message is under way that a peer could acknowledge.
+func settled(n *node.Node) bool {
+	settled := true
+	n.EachPeer(func(p *node.Peer) {
+		p.Lock()
+		settled = settled && p.Core.Settled() && (len(p.Flows) == 0 || p.Linked() == 0)
+		p.Unlock()
+	})
+	return settled
+}
+
+// depart ends all links, so that nothing is lost.
+func depart(ctx context.Context, n *node.Node) error {
+	until, _ := ctx.Deadline()
+	left := time.Until(until)
+	dialed, silent := make(chan struct{}), make(chan struct{})
+	defer time.AfterFunc(left/10, func() { close(dialed) }).Stop()
+	defer time.AfterFunc(left/2, func() { close(silent) }).Stop() // peers that do not answer pings
+	var (
+		wg   sync.WaitGroup
+		mu   sync.Mutex
+		late []netip.Addr // guarded by mu
+	)
+	n.EachPeer(func(p *node.Peer) {
+		wg.Go(func() {
+			if !p.Part(dialed, silent, ctx.Done(), nil) {
+				mu.Lock()
+				late = append(late, p.Remote)
+				mu.Unlock()
+			}
+		})
+	})
+	wg.Wait()
+	if len(late) > 0 {
+		return fmt.Errorf("links to %v did not end in time: %w", late, context.DeadlineExceeded)
+	}
+	return nil
+}
+
+// freeze has no event loop work for a session any more, and waits until no goroutine does.
+func (s *Service) freeze(ctx context.Context) error {
+	tick := time.NewTicker(100 * time.Microsecond)
+	defer tick.Stop()
+	all := s.All()
+	for _, x := range all {
+		x.deafen(false)
+	}
+	for _, x := range all {
+		for x.working.Load() > 0 {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return fmt.Errorf("a call of process %d does not end: %w", x.cred.PID, ctx.Err())
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,22 @@
+package daemon
+
+import (
+	"os"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/rds-go/rds/internal/ipc"
+)
+
+// gnet starts a worker pool when the program starts; only what comes later is ours.
+func TestMain(m *testing.M) {
+	os.Setenv(ipc.EnvPath, "none") // whatever this machine has
+	if os.Getenv(exhaustEnv) != "" {
+		os.Exit(m.Run())
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+}
+
+// exhaustEnv marks a process that a test has started, and whose end nobody checks for leaks.
+const exhaustEnv = "RDS_TEST_EXHAUST"

@@ -1,0 +1,346 @@
+package daemon
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rds-go/rds/internal/node"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
+)
+
+// stalled is a node with two sockets on one connection to a peer that sends whatever
+// our congestion map says. The first socket is full, and the connection paused.
+type stalled struct {
+	*lab
+	node        *node.Node
+	full, other *socket.Socket
+	peer        *rawPeer
+	link        *rdstest.Raw
+	sent        int // messages of stalledSize to full; one to other follows
+	logs        *observer.ObservedLogs
+}
+
+const stalledSize = 1000
+
+func newStalled(t *testing.T, cfg config.Node) *stalled {
+	t.Helper()
+	x := &stalled{lab: newLab(t)}
+	core, logs := observer.New(zap.WarnLevel)
+	x.logs = logs
+	cfg.Logger = zap.New(core)
+	cfg.ReceiveBuffer, cfg.ReceiveOverrun = 8<<10, 8<<10
+	x.peer = x.raw()
+	x.node = x.lab.node(cfg)
+	x.full = x.bind(x.node)
+	x.other = x.bind(x.node, rdstest.AddrOf(x.full.LocalAddrPort().Addr(), 5000))
+	x.link = x.peer.dial(x.full.LocalAddrPort().Addr())
+	x.listen()
+	x.overfill(100)
+	rdstest.Eventually(t, "the pause", func() bool { return counter(t, x.node, "recv_paused") == 1 })
+	return x
+}
+
+// listen reads what the node sends to the peer.
+func (x *stalled) listen() {
+	link := x.link
+	go func() { _ = link.Discard() }()
+}
+
+// overfill sends n messages to the full socket and one to the other.
+func (x *stalled) overfill(n int) {
+	x.Helper()
+	var b []byte
+	for range n {
+		b = append(b, x.link.Data(6000, x.full.LocalAddrPort().Port(), rdstest.Payload(uint64(x.sent), stalledSize))...)
+		x.sent++
+	}
+	x.link.Put(append(b, x.link.Data(6000, 5000, []byte("behind"))...))
+}
+
+// takeAll receives every message of the full socket from number on, in order.
+func (x *stalled) takeAll(number int) {
+	x.Helper()
+	for ; number < x.sent; number++ {
+		m := rdstest.MustRecv(x, x.full)
+		if err := rdstest.Verify(m.Data, uint64(number)); err != nil || len(m.Data) != stalledSize {
+			x.Fatalf("message %d: %d bytes, %v", number, len(m.Data), err)
+		}
+		m.Release()
+	}
+}
+
+func (x *stalled) dropped(want uint64) {
+	x.Helper()
+	if n := counter(x, x.node, "recv_drop_overrun"); n != want {
+		x.Errorf("%d messages were dropped, not %d", n, want)
+	}
+}
+
+// Nothing is lost while a socket takes its time, and then all goes on.
+func TestPausedPathGoesOn(t *testing.T) {
+	t.Parallel()
+	x := newStalled(t, config.Node{})
+	x.takeAll(0)
+	rdstest.Expect(t, x.other, "behind")
+	x.overfill(50)
+	x.takeAll(100)
+	rdstest.Expect(t, x.other, "behind")
+	x.dropped(0)
+}
+
+// After config.Node.ReceiveStall what comes for a socket that takes nothing is dropped, and
+// counted, and a warning names the peer and the port; others on the connection go on,
+// at once from then on. Once the socket has room it is as any other again.
+func TestStallHasALimit(t *testing.T) {
+	t.Parallel()
+	const limit = 300 * time.Millisecond
+	begin := time.Now()
+	x := newStalled(t, config.Node{ReceiveStall: limit})
+	rdstest.Expect(t, x.other, "behind")
+	if d := time.Since(begin); d < limit {
+		t.Errorf("the connection went on after %v", d)
+	}
+	kept := int(halfOf(x.full).Queue.Count.Load())
+	x.dropped(uint64(x.sent - kept))
+	warned := x.logs.FilterMessageSnippet("takes nothing").All()
+	if len(warned) != 1 || fmt.Sprint(warned[0].ContextMap()["port"]) != "4000" || warned[0].ContextMap()["peer"] != x.peer.addr.String() {
+		t.Errorf("warnings %v", warned)
+	}
+	x.overfill(10)
+	rdstest.Expect(t, x.other, "behind")
+	x.dropped(uint64(x.sent - kept))
+	if n := counter(t, x.node, "recv_paused"); n != 1 {
+		t.Errorf("%d pauses", n)
+	}
+	lost := x.sent - kept
+	for range kept {
+		m := rdstest.MustRecv(t, x.full)
+		m.Release()
+	}
+	from := x.sent
+	x.overfill(100)
+	rdstest.Eventually(t, "another pause", func() bool { return counter(t, x.node, "recv_paused") == 2 })
+	x.takeAll(from)
+	rdstest.Expect(t, x.other, "behind")
+	x.dropped(uint64(lost))
+}
+
+// A socket that closes ends the pause at once: its messages are dropped as those to any
+// port that nobody has.
+func TestClosedSocketEndsThePause(t *testing.T) {
+	t.Parallel()
+	x := newStalled(t, config.Node{})
+	if err := x.full.Close(); err != nil {
+		t.Fatal(err)
+	}
+	rdstest.Expect(t, x.other, "behind")
+	x.dropped(0)
+	dead, none := counter(t, x.node, "recv_drop_dead_sock"), counter(t, x.node, "recv_drop_no_sock")
+	if dead+none != uint64(x.sent) || dead == 0 || none == 0 {
+		t.Errorf("%d dropped with their socket, %d for want of one, of %d", dead, none, x.sent)
+	}
+}
+
+// The same between two addresses of one node: what the socket had is a success, and what
+// waited for room in it is refused, as nobody has got it.
+func TestClosedSocketRefusesWhatWaitsOnThisHost(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	n := l.node(config.Node{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10})
+	from, full := l.bind(n), l.bind(n)
+	out := make([]datagram.Outgoing, 100)
+	for i := range out {
+		out[i] = datagram.Outgoing{To: full.LocalAddrPort(), Data: make([]byte, stalledSize), Notify: true, Token: uint64(i)}
+	}
+	if k, err := from.SendBatch(rdstest.Background(t), out); k != len(out) {
+		t.Fatal(k, err)
+	}
+	rdstest.Eventually(t, "the pause", func() bool { return counter(t, n, "recv_paused") == 1 })
+	if err := full.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fates := map[datagram.Status]uint64{}
+	for range out {
+		m := rdstest.MustRecv(t, from)
+		fates[m.Status]++
+	}
+	had, refused := counter(t, n, "recv_drop_dead_sock"), counter(t, n, "recv_refused")
+	if had == 0 || refused == 0 || fates[datagram.StatusSuccess] != had || fates[datagram.StatusRefused] != refused {
+		t.Errorf("fates %v, the socket had %d messages, and %d were refused", fates, had, refused)
+	}
+}
+
+// A larger buffer ends the pause as taking does.
+func TestLargerBufferEndsThePause(t *testing.T) {
+	t.Parallel()
+	x := newStalled(t, config.Node{})
+	if err := x.full.SetReadBuffer(1 << 20); err != nil {
+		t.Fatal(err)
+	}
+	rdstest.Expect(t, x.other, "behind")
+	x.takeAll(0)
+	x.dropped(0)
+}
+
+// What a connection has brought that ends while it is paused is received, all of it and
+// before what the next connections bring.
+func TestPausedPathThatEndsIsReadOut(t *testing.T) {
+	t.Parallel()
+	x := newStalled(t, config.Node{})
+	for range 3 {
+		if err := x.link.Close(); err != nil {
+			t.Fatal(err)
+		}
+		next := x.peer.dial(x.full.LocalAddrPort().Addr())
+		next.Seq = x.link.Seq
+		x.link = next
+		x.listen()
+		x.overfill(10)
+	}
+	x.takeAll(0)
+	for range 4 {
+		rdstest.Expect(t, x.other, "behind")
+	}
+	x.dropped(0)
+}
+
+// A message that is larger than the bound goes into an empty queue.
+func TestMessageLargerThanTheBound(t *testing.T) {
+	t.Parallel()
+	x := newStalled(t, config.Node{})
+	big := rdstest.Payload(7, 100_000)
+	x.link.Put(x.link.Data(6000, x.full.LocalAddrPort().Port(), big))
+	x.takeAll(0)
+	m := rdstest.MustRecv(t, x.full)
+	if err := rdstest.Verify(m.Data, 7); err != nil || len(m.Data) != len(big) {
+		t.Errorf("%d bytes, %v", len(m.Data), err)
+	}
+	m.Release()
+	x.dropped(0)
+}
+
+// Close of a node does not wait for paused connections, whose ends may have been noticed
+// or not.
+func TestCloseWhilePaused(t *testing.T) {
+	t.Parallel()
+	for _, ended := range []bool{false, true} {
+		x := newStalled(t, config.Node{Linger: -1})
+		if ended {
+			_ = x.link.Close()
+		}
+		begin := time.Now()
+		if err := x.node.Close(); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(begin); d > 10*time.Second {
+			t.Errorf("Close took %v", d)
+		}
+	}
+}
+
+// An attached application that does not take its messages, as one that is stopped, is a
+// socket like any other; its end ends the pause.
+func TestApplicationsPauseToo(t *testing.T) {
+	t.Parallel()
+	for _, dies := range []bool{false, true} {
+		l := newLab(t)
+		peer := l.raw()
+		n := l.node(config.Node{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10})
+		_, path := serving(t, n, config.Service{ReceiveArena: 1 << 20})
+		c := dialed(t, path)
+		addr := rdstest.NewAddr()
+		for !peer.addr.Less(addr) {
+			addr = rdstest.NewAddr()
+		}
+		s := bound(t, c, rdstest.AddrOf(addr, 4000))
+		other := l.bind(n, rdstest.AddrOf(addr, 5000))
+		r := peer.dial(addr)
+		go func() { _ = r.Discard() }()
+		const count, size = 3000, 1000
+		written := make(chan error, 1)
+		go func() {
+			var b []byte
+			for i := range count {
+				b = append(b, r.Data(6000, 4000, rdstest.Payload(uint64(i), size))...)
+			}
+			_, err := r.Conn.Write(append(b, r.Data(6000, 5000, []byte("behind"))...))
+			written <- err
+		}()
+		rdstest.Eventually(t, "the pause", func() bool { return counter(t, n, "recv_paused") > 0 })
+		if dies {
+			if err := c.Close(); err != nil {
+				t.Error(err)
+			}
+		} else {
+			rdstest.ExpectNumbers(t, s, count)
+		}
+		rdstest.Expect(t, other, "behind")
+		if err := <-written; err != nil {
+			t.Error(err)
+		}
+		if k := counter(t, n, "recv_drop_overrun"); k != 0 {
+			t.Errorf("%d messages were dropped", k)
+		}
+	}
+}
+
+// The bound of a wait must be a time.
+func TestReceiveStallIsChecked(t *testing.T) {
+	t.Parallel()
+	if _, err := node.New(config.Node{ReceiveStall: -1}); err == nil || !strings.Contains(err.Error(), "ReceiveStall") {
+		t.Errorf("%v", err)
+	}
+}
+
+// Links that wait for one socket are woken in the order in which they began to wait, as
+// many as it has room for.
+func TestWaitersAreServedInTurn(t *testing.T) {
+	t.Parallel()
+	s := node.NewSocket(&node.Node{Config: config.Node{ReceiveOverrun: 8000}}, new(node.Local))
+	var woken []int
+	now := time.Now()
+	rs := make([]*node.Sink, 5)
+	for i := range rs {
+		rs[i] = new(node.Sink)
+		p := &rs[i].Wait
+		p.Sock, p.Need, p.Since = s, 1000, now.Add(time.Duration(i)*time.Second)
+		p.Parked = func() int64 { return 2000 }
+		p.Wake = func() { woken = append(woken, i) }
+	}
+	for _, i := range []int{3, 0, 4, 1, 2} {
+		s.At.Waiters.Add(rs[i])
+	}
+	s.At.Waiters.Add(&node.Sink{Wait: node.RoomWait{Sock: new(node.Socket), Since: now}}) // for another one
+	s.Queue.Count.Store(8)
+	s.Queue.Bytes.Store(8000 - 900)
+	s.Spare()
+	if len(woken) != 0 {
+		t.Fatalf("%v were woken for 900 bytes of room", woken)
+	}
+	s.Queue.Bytes.Store(8000 - 3000)
+	s.Spare()
+	if !slices.Equal(woken, []int{0, 1}) {
+		t.Fatalf("%v were woken for 3000 bytes of room", woken)
+	}
+	s.At.Waiters.Add(rs[0]) // it found no room after all
+	s.Queue.Bytes.Store(8000 - 1000)
+	s.Spare()
+	if !slices.Equal(woken, []int{0, 1, 0}) {
+		t.Fatalf("%v were woken", woken)
+	}
+	s.At.Waiters.Remove(rs[2])
+	s.At.Waiters.Remove(rs[2])
+	s.At.Waiters.Ended(s)
+	if !slices.Equal(woken, []int{0, 1, 0, 3, 4}) || s.Awaited.Load() != 0 || len(s.At.Waiters.List) != 1 {
+		t.Fatalf("%v were woken, %d wait", woken, s.Awaited.Load())
+	}
+}

@@ -1,0 +1,257 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
+	"github.com/rds-go/rds/rds/info"
+	"github.com/rds-go/rds/transport/loop"
+)
+
+// lent is memory that the provider takes. What orders the accesses of peers, on a
+// wire or in shared memory, the race detector does not see, so none of it is of
+// Go's heap.
+func lent(t testing.TB, s *socket.Socket, n int) []byte {
+	t.Helper()
+	if halfOf(s) != nil {
+		b, err := syscall.Mmap(-1, 0, n, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := s.Close(); !errors.Is(err, datagram.ErrBusy) { // nothing has it any more
+				_ = syscall.Munmap(b)
+			}
+		})
+		return b
+	}
+	m, err := s.AllocMemory(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { m.Release() })
+	return m.B
+}
+
+// victim is a node with a socket that is about to meet a bad peer, and with a
+// healthy peer whose verified streams must not notice.
+type victim struct {
+	*lab
+	node        *Node
+	s           *socket.Socket
+	host        netip.Addr
+	small, high *rawPeer // on either side of the victim's address
+}
+
+func newVictim(t testing.TB, cfg config.Node) *victim {
+	t.Helper()
+	l := newLab(t)
+	v := &victim{lab: l, small: l.raw()}
+	if cfg.TCP.DrainTimeout == 0 {
+		cfg.TCP.DrainTimeout = 200 * time.Millisecond
+	}
+	v.node = l.node(cfg)
+	v.s = l.bind(v.node)
+	v.host = v.s.LocalAddrPort().Addr()
+	v.high = l.raw()
+	v.healthy()
+	return v
+}
+
+// healthy runs verified streams with another node until the test ends.
+func (v *victim) healthy() {
+	v.Helper()
+	mine := v.bind(v.node, rdstest.AddrOf(v.host, 30000))
+	good := v.bind(v.lab.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 30000))
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	var stop atomic.Bool
+	for _, d := range [][2]*socket.Socket{{mine, good}, {good, mine}} {
+		from, to := d[0], d[1]
+		sent := make(chan int, 1)
+		wg.Go(func() {
+			i := 0
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			for ; !stop.Load() || i < 200; i++ {
+				if err := from.Send(ctx, to.LocalAddrPort(), rdstest.Payload(uint64(i), 8+i%7*900)); err != nil {
+					v.Errorf("healthy peer: send %d: %v", i, err)
+					break
+				}
+				if i >= 200 {
+					<-tick.C
+				}
+			}
+			sent <- i
+		})
+		wg.Go(func() {
+			tick := time.NewTicker(time.Millisecond)
+			defer tick.Stop()
+			total := -1
+			for i := 0; i != total; {
+				m, err := to.TryRecv()
+				if errors.Is(err, datagram.ErrWouldBlock) { // ask how many there are before waiting for another
+					select {
+					case total = <-sent:
+						continue
+					case <-ctx.Done():
+						err = ctx.Err()
+					case <-tick.C:
+						continue
+					}
+				}
+				if err == nil {
+					err = rdstest.Verify(m.Data, uint64(i))
+					m.Release()
+				}
+				if err != nil {
+					v.Errorf("healthy peer: message %d: %v", i, err)
+					return
+				}
+				i++
+			}
+		})
+	}
+	v.Cleanup(func() {
+		stop.Store(true)
+		end := time.AfterFunc(rdstest.Patience, cancel)
+		wg.Wait()
+		end.Stop()
+		cancel()
+	})
+}
+
+// from is where a raw peer's data come from in these tests.
+func (v *victim) data(r *rdstest.Raw, text string) []byte { return r.Data(1000, 4000, []byte(text)) }
+
+// lab makes nodes that reach each other, over TCP or in memory.
+type lab struct {
+	testing.TB
+	port uint16
+	net  *loop.Network
+}
+
+func newLab(t testing.TB) *lab { return &lab{TB: t, port: rdstest.NewPort()} }
+
+func newLoopLab(t testing.TB) *lab { return &lab{TB: t, net: loop.NewNetwork()} }
+
+// node starts a node that does not linger unless cfg says so, and does not give up XRC
+// because the machine is busy.
+func (l *lab) node(cfg config.Node) *Node {
+	l.Helper()
+	cfg.Port = l.port
+	if cfg.Linger == 0 {
+		cfg.Linger = -1
+	}
+	if cfg.XRC.Patience == 0 {
+		cfg.XRC.Patience = rdstest.Patience
+	}
+	if l.net != nil && cfg.Transport == nil {
+		cfg.Transport = l.net.Transport()
+	}
+	n, err := New(cfg)
+	if err != nil {
+		l.Fatal(err)
+	}
+	l.Cleanup(func() { _ = n.Close() })
+	return n
+}
+
+// bind makes a socket on a node, at a new address unless one is given.
+func (l *lab) bind(n *Node, addr ...netip.AddrPort) *socket.Socket {
+	l.Helper()
+	at := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
+	if len(addr) > 0 {
+		at = addr[0]
+	}
+	s, err := n.Bind(at)
+	if err != nil {
+		l.Fatal(err)
+	}
+	return s
+}
+
+// pair is a socket on each of two nodes; a's address is the smaller one.
+func (l *lab) pair(cfg config.Node) (a, b *socket.Socket) {
+	l.Helper()
+	return l.bind(l.node(cfg)), l.bind(l.node(cfg))
+}
+
+func nodeOf(s *socket.Socket) *Node { return halfOf(s).Node }
+
+// counter reads one of a node's counters.
+func counter(t testing.TB, n *Node, name string) uint64 {
+	t.Helper()
+	for _, c := range n.List() {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	t.Fatalf("no counter %q", name)
+	return 0
+}
+
+func connections(t testing.TB, n *Node) []info.Connection {
+	t.Helper()
+	info, err := n.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Connections
+}
+
+// discard receives until ctx ends.
+func discard(ctx context.Context, s *socket.Socket) {
+	for {
+		m, err := s.Recv(ctx)
+		if err != nil {
+			return
+		}
+		m.Release()
+	}
+}
+
+// congestedAt tells whether a peer of n has said that its port is congested.
+func congestedAt(n *Node, port uint16) (yes bool) {
+	n.EachPeer(func(p *Peer) {
+		p.Lock()
+		yes = yes || p.Core.Congested(port)
+		p.Unlock()
+	})
+	return yes
+}
+
+// halfOf and clientHalfOf are what is behind a socket of a node, and of an application, nil if
+// the socket is of another kind.
+func halfOf(s *socket.Socket) *Socket {
+	h, _ := s.Endpoint.(*Socket)
+	return h
+}
+
+// bindOne is a socket on a node of its own.
+func (l *lab) bindOne(cfg config.Node) *socket.Socket { l.Helper(); return l.bind(l.node(cfg)) }
+
+// waitOf is the first wait for this cause, zero if there is none.
+func waitOf(t *testing.T, n *Node, cause string) info.Wait {
+	t.Helper()
+	report, err := n.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range report.Waits {
+		if w.Cause == cause {
+			return w
+		}
+	}
+	return info.Wait{}
+}

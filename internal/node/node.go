@@ -1,0 +1,474 @@
+package node
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/address"
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/loglimit"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/internal/statefile"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/choice"
+	"github.com/rds-go/rds/transport/loop"
+	"github.com/rds-go/rds/transport/xrc"
+)
+
+// Node is a whole RDS stack inside this process: its addresses, its sockets,
+// and one connection per peer host that all of them share.
+type Node struct {
+	Config     config.Node
+	inherited  *Inheritance // what another process has left; nil: nothing
+	Log        *zap.Logger  // keeps to LogLimit
+	plainLog   *zap.Logger  // config.Node.Logger
+	LogLimit   *loglimit.Limiter
+	Wire       transport.Transport // carries messages to other hosts
+	Xrc        *xrc.Transport      // part of wire that speaks XRC, nil if it has none
+	self       transport.Transport // carries messages between the node's own addresses
+	Loops      *gnetloop.Loops     // event loops of wire and of the service; nil: each has its own
+	Pool       *buf.Pool
+	Generation uint32
+	pages      *pageSource // draws the page in which a cookie's offset begins
+	suspicion  suspicionRates
+	control    io.Closer
+	Counters   counters
+	served     atomic.Pointer[serverBox]
+	watchman   watchman
+	Index      PeerIndex
+	Sequences  sequences
+	strangers  strangers
+	mapGen     atomic.Uint64 // grows with each congestion map received
+	monitored  atomic.Bool   // some socket has had a congestion monitor
+	Succession succession
+	Allowed    atomic.Pointer[allowList] // addresses that the node has connections with; nil: everybody
+	rejections rejections
+	Reports    reports
+	Leaving    atomic.Bool   // the node stops: its state file belongs to a successor
+	askTimeout time.Duration // conn.Config.AskTimeout; tests set it
+
+	admissionMu sync.Mutex // serialises changes of allowed; locked before all other locks
+
+	Mu            sync.RWMutex
+	ending        bool          // Close has begun: no new sockets
+	closed        bool          // no new connections either
+	endedCounters conn.Counters // sum over the peers that have ended
+	locals        map[netip.Addr]*Local
+	Peers         map[PeerKey]*Peer
+	Socks         map[*Socket]struct{}
+	opened        sync.Mutex // serialises listening on new addresses
+
+	work sync.WaitGroup // dials and flushers
+}
+
+// PeerKey names a connection. passive marks the accepting half of an address's
+// connection to itself.
+type PeerKey struct {
+	Local, Remote netip.Addr
+	Passive       bool
+}
+
+// New is NewNode of package rds.
+func New(cfg config.Node) (*Node, error) { return NewHeir(cfg, nil) }
+
+// Inheritance is what a node takes over from another process when it is made.
+type Inheritance struct {
+	Generation uint32
+	Begin      chan struct{} // closed when the node may begin to serve
+	Sockets    *gnetloop.Inheritance
+	StateFile  func() (*statefile.File, error) // nil file: the predecessor had none
+	Restore    func(*Node) error               // takes over addresses and connections
+}
+
+// NewHeir is New for a node that takes over what another process has left; nil: nothing.
+func NewHeir(cfg config.Node, in *Inheritance) (*Node, error) {
+	fail := func(err error) (*Node, error) { return nil, &datagram.OpError{Op: "node", Err: err} }
+	if err := cfg.Validate(); err != nil {
+		return fail(err)
+	}
+	cfg.SetDefaults()
+	n := &Node{
+		inherited: in, plainLog: cfg.Logger, Pool: new(buf.Pool), pages: newPageSource(), suspicion: suspicionRatesOf(cfg.Memory.PeerLookUps),
+		locals: make(map[netip.Addr]*Local), Peers: make(map[PeerKey]*Peer), Socks: make(map[*Socket]struct{}),
+	}
+	n.LogLimit = loglimit.New(time.Now, n.Listed)
+	cfg.Logger = n.LogLimit.Logger(cfg.Logger)
+	n.Config, n.Log = cfg, cfg.Logger
+	n.Allowed.Store(newAllowList(&cfg.Admission))
+	var sockets *gnetloop.Inheritance
+	if in != nil {
+		n.Generation, sockets = in.Generation, in.Sockets
+	}
+	for n.Generation == 0 {
+		n.Generation = rand.Uint32()
+	}
+	var err error
+	if cfg.Serves && cfg.Transport == nil {
+		if n.Loops, err = gnetloop.NewLoops(cfg.TCP.EventLoops, 0); err != nil {
+			return fail(err)
+		}
+	}
+	if n.Wire, n.Xrc, err = n.wireTransport(&cfg, sockets); err != nil {
+		_ = n.Loops.Close()
+		return fail(err)
+	}
+	own := loop.NewNetwork().Transport()
+	if d, domain, err := n.Regions(); err == nil {
+		own.Expose(d, domain)
+	}
+	n.self = own
+	if c, ok := n.Wire.(*choice.Transport); ok {
+		n.Sequences.gone = c.Forget
+		c.Watch(n.chosen)
+		c.Moves(n.moves)
+	}
+	n.succeed()
+	n.Sequences.open(n.Succession.File, n.Now())
+	n.watch()
+	for _, a := range cfg.Addresses {
+		if _, err := n.Listen(a.Unmap()); err != nil {
+			_ = n.Close()
+			return nil, &datagram.OpError{Op: "listen", Local: netip.AddrPortFrom(a, 0), Err: err}
+		}
+	}
+	if in != nil {
+		if err := in.Restore(n); err != nil {
+			_ = n.Close()
+			return fail(err)
+		}
+	}
+	if cfg.Control != "" {
+		c, err := serveControl(cfg.Control, n)
+		if err != nil {
+			_ = n.Close()
+			return fail(err)
+		}
+		n.control = c
+	}
+	return n, nil
+}
+
+// Bind is Node.Bind of package rds.
+func (n *Node) Bind(addr netip.AddrPort) (*socket.Socket, error) {
+	addr = address.Unmap(addr)
+	s, err := n.BindFor(addr, nil)
+	if err != nil {
+		return nil, &datagram.OpError{Op: "bind", Local: addr, Err: err}
+	}
+	return socket.New(s), nil
+}
+
+// BindFor makes a socket; prepare, if any, sees it before anybody else does.
+func (n *Node) BindFor(addr netip.AddrPort, prepare func(*Socket)) (*Socket, error) {
+	addr, err := n.Bindable(addr)
+	if err != nil {
+		return nil, err
+	}
+	la, err := n.Listen(addr.Addr())
+	if err != nil {
+		return nil, err
+	}
+	s := NewSocket(n, la)
+	s.Account.Owner = s
+	s.Account.SetLimit(n.Config.SendBuffer)
+	s.Linger.Store(int64(n.Config.Linger))
+	s.news.Store(n.mapGen.Load())
+	if prepare != nil {
+		prepare(s)
+	}
+	n.Mu.Lock()
+	if n.ending {
+		n.Mu.Unlock()
+		return nil, net.ErrClosed
+	}
+	met, err := la.bind(s, addr.Port())
+	if err == nil {
+		n.Socks[s] = struct{}{}
+	}
+	n.Mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	if met > 0 {
+		s.Congest() // messages that came for the port before fill the socket
+		la.expectFewer()
+		la.Announce(n)
+		n.Succession.met(met)
+	}
+	return s, nil
+}
+
+func (n *Node) forget(s *Socket) {
+	n.Mu.Lock()
+	delete(n.Socks, s)
+	n.Mu.Unlock()
+}
+
+// Listen returns the state of a local address, listening on it if that is new.
+func (n *Node) Listen(a netip.Addr) (*Local, error) {
+	n.Mu.RLock()
+	la, closed := n.locals[a], n.ending
+	n.Mu.RUnlock()
+	if la != nil && !closed {
+		return la, nil
+	}
+	n.opened.Lock()
+	defer n.opened.Unlock()
+	n.Mu.RLock()
+	la, closed = n.locals[a], n.ending
+	n.Mu.RUnlock()
+	switch {
+	case closed:
+		return nil, net.ErrClosed
+	case la != nil:
+		return la, nil
+	}
+	la = &Local{Addr: a}
+	la.Leaving.Store(n.Leaving.Load())
+	n.Succession.introduce(la)
+	n.Mu.Lock()
+	n.locals[a] = la // before the first link can arrive
+	n.Mu.Unlock()
+	err := n.Wire.Listen(a, func(l transport.Link) { n.accept(la, l, false) })
+	if err == nil {
+		err = n.self.Listen(a, func(l transport.Link) { n.accept(la, l, true) })
+	}
+	if err != nil {
+		n.Mu.Lock()
+		delete(n.locals, a)
+		n.Mu.Unlock()
+		return nil, listenError(err)
+	}
+	n.chosen(a) // no wire is chosen for our own address
+	n.enforce() // an own address is allowed
+	level := zap.InfoLevel
+	if sharing(&n.Config).Has(a) { // there may be thousands
+		level = zap.DebugLevel
+	}
+	n.Log.Log(level, "listening", append([]zap.Field{zap.Stringer("address", a)}, portFields(&n.Config)...)...)
+	return la, nil
+}
+
+// Via is the transport to a remote address, which may be one of our own.
+func (n *Node) Via(remote netip.Addr) transport.Transport {
+	if n.Local(remote) != nil {
+		return n.self
+	}
+	return n.Wire
+}
+
+func (n *Node) Local(a netip.Addr) *Local {
+	n.Mu.RLock()
+	defer n.Mu.RUnlock()
+	return n.locals[a]
+}
+
+// Peer finds or makes the connection from la to a remote address, which the caller has to
+// release.
+func (n *Node) Peer(la *Local, remote netip.Addr) (*Peer, error) {
+	return n.PeerByKey(la, PeerKey{Local: la.Addr, Remote: remote})
+}
+
+func (n *Node) PeerByKey(la *Local, key PeerKey) (*Peer, error) {
+	p, _, err := n.findOrMake(la, key, false)
+	return p, err
+}
+
+// findOrMake is PeerByKey for what may be a stranger, and tells whether it has made the peer.
+func (n *Node) findOrMake(la *Local, key PeerKey, stranger bool) (p *Peer, made bool, err error) {
+	n.Mu.RLock()
+	p, closed := n.Peers[key], n.closed
+	held := p != nil && p.Retain()
+	n.Mu.RUnlock()
+	switch {
+	case closed:
+		if held {
+			p.Release()
+		}
+		return nil, false, net.ErrClosed
+	case held:
+		return p, false, nil
+	case !n.Allows(key.Remote):
+		n.Counters.SendNotAllowed.Add(1)
+		return nil, false, &socket.NotAllowedError{Peer: key.Remote}
+	}
+	n.Mu.Lock()
+	defer n.Mu.Unlock()
+	if n.closed {
+		return nil, false, net.ErrClosed
+	}
+	if p := n.Peers[key]; p != nil && p.Retain() {
+		return p, false, nil
+	}
+	role := conn.ByAddress
+	if key.Local == key.Remote {
+		role = conn.Connector
+		if key.Passive {
+			role = conn.Acceptor
+		}
+	}
+	p = newPeer(n, la, key, role)
+	p.stranger.Store(stranger)
+	if p.own {
+		p.Retain() // a peer of the node's own addresses never ends
+	}
+	if l := n.Allowed.Load(); l != nil && n.locals[key.Remote] == nil && !l.has(key.Remote) { // The list has just changed.
+		p.Barred.Store(true)
+		p.Core.Bar()
+	}
+	n.Peers[key] = p
+	n.indexLocked(p)
+	la.Mu.Lock()
+	la.peers = append(la.peers[:len(la.peers):len(la.peers)], p) // copied, because mark reads peers without the lock
+	la.Mu.Unlock()
+	return p, true, nil
+}
+
+func (n *Node) EachPeer(f func(*Peer)) {
+	n.Mu.RLock()
+	peers := make([]*Peer, 0, len(n.Peers))
+	for _, p := range n.Peers {
+		peers = append(peers, p)
+	}
+	n.Mu.RUnlock()
+	for _, p := range peers {
+		f(p)
+	}
+}
+
+// Sockets are the open sockets.
+func (n *Node) Sockets() []*Socket {
+	n.Mu.RLock()
+	defer n.Mu.RUnlock()
+	return slices.Collect(maps.Keys(n.Socks))
+}
+
+// AllLocals are the node's addresses.
+func (n *Node) AllLocals() []*Local {
+	n.Mu.RLock()
+	defer n.Mu.RUnlock()
+	return slices.Collect(maps.Values(n.locals))
+}
+
+// PollAcks looks for acknowledgements on all connections of an address.
+func (n *Node) PollAcks(la *Local) {
+	la.Mu.Lock()
+	peers := la.peers
+	la.Mu.Unlock()
+	for _, p := range peers {
+		p.PollAcks()
+		p.Pressed()
+	}
+}
+
+// accept gives an inbound link to the connection it belongs to.
+func (n *Node) accept(la *Local, l transport.Link, own bool) {
+	remote := l.RemoteAddr()
+	a := remote.Addr()
+	switch {
+	case own != (n.Local(a) != nil):
+		l.Close(transport.Abort) // A link from outside to our own address is not ours to take (net/rds/tcp_listen.c).
+		return
+	case !gate{n}.Admits(a): // The list may have changed since the transport took the link.
+		l.Close(transport.Abort)
+		return
+	case n.Succession.gated(func() { n.accept(la, l, own) }, func() { l.Close(transport.Abort) }):
+		return
+	}
+	p := n.Accepting(la, PeerKey{Local: la.Addr, Remote: a, Passive: la.Addr == a})
+	if p == nil {
+		l.Close(transport.Abort)
+		return
+	}
+	p.Accepted(l, remote.Port())
+	p.Release()
+}
+
+// Close is Node.Close of package rds.
+func (n *Node) Close() error {
+	n.Mu.Lock()
+	if n.ending {
+		n.Mu.Unlock()
+		return &datagram.OpError{Op: "close", Err: net.ErrClosed}
+	}
+	n.ending = true
+	n.Leaving.Store(n.Succession.File != nil)
+	socks := make([]*Socket, 0, len(n.Socks))
+	for s := range n.Socks {
+		socks = append(socks, s)
+	}
+	n.Mu.Unlock()
+	n.unwatch()
+
+	var linger []*Socket // sockets that have sent something; others have nothing to wait for
+	for _, s := range socks {
+		if s.Account.Messages() == 0 {
+			_ = s.Close()
+		} else {
+			linger = append(linger, s)
+		}
+	}
+	total := socket.CloseAll(linger)
+
+	n.Mu.Lock()
+	n.closed = true
+	n.Mu.Unlock()
+	if n.control != nil {
+		_ = n.control.Close()
+	}
+	for _, la := range n.AllLocals() {
+		la.giveUp() // otherwise a link that waits for room in a port would go on waiting
+	}
+	n.EachPeer((*Peer).close)
+	n.awaitLinks()
+	n.Succession.Open()                                // inbound links that wait are refused
+	err := errors.Join(n.self.Close(), n.Wire.Close()) // self before wire: the memory regions end with wire
+	_ = n.Loops.Close()
+	n.work.Wait()
+	n.endSuccession()
+	if total.Messages > 0 {
+		err = errors.Join(&total, err)
+	}
+	if err != nil {
+		return &datagram.OpError{Op: "close", Err: err}
+	}
+	return nil
+}
+
+// Now is the node's clock.
+func (n *Node) Now() time.Time { return time.Now() }
+
+// Known is the connection from la to a remote address, nil if there is none.
+func (n *Node) Known(la *Local, remote netip.Addr) *Peer {
+	n.Mu.RLock()
+	defer n.Mu.RUnlock()
+	return n.Peers[PeerKey{Local: la.Addr, Remote: remote}]
+}
+
+// Addresses is the number of addresses listened on.
+func (n *Node) Addresses() int {
+	n.Mu.RLock()
+	defer n.Mu.RUnlock()
+	return len(n.locals)
+}
+
+// Over tells whether Close was called.
+func (n *Node) Over() bool {
+	n.Mu.RLock()
+	defer n.Mu.RUnlock()
+	return n.ending
+}

@@ -1,0 +1,303 @@
+package node
+
+import (
+	"context"
+	"math/rand/v2"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/internal/statefile"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/transport/choice"
+)
+
+// peersOf is the number of a node's peers.
+func peersOf(n *Node) int {
+	n.Mu.RLock()
+	defer n.Mu.RUnlock()
+	return len(n.Peers)
+}
+
+// A peer that no socket here has sent to ends with its last link, whichever side has
+// dialed. One that a socket has sent to stays as long as the socket.
+func TestPeerEndsWithItsLink(t *testing.T) {
+	t.Parallel()
+	rdstest.EachWire(t, func(t *testing.T, w config.Wire) {
+		for _, smaller := range []bool{true, false} {
+			l := newLab(t)
+			a, b := l.pair(config.Node{Wire: w})
+			if !smaller {
+				a, b = b, a
+			}
+			n := nodeOf(b)
+			stranger := l.node(config.Node{Wire: w})
+			s := l.bind(stranger)
+			rdstest.MustSend(t, s, b.LocalAddrPort(), []byte("one"))
+			rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("two"))
+			for range 2 {
+				m := rdstest.MustRecv(t, b)
+				m.Release()
+			}
+			rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("three"))
+			rdstest.Expect(t, a, "three")
+			if got := peersOf(n); got != 2 {
+				t.Errorf("%d peers", got)
+			}
+			_ = stranger.Close()
+			_ = nodeOf(a).Close()
+			rdstest.Eventually(t, "the stranger to be forgotten", func() bool { return peersOf(n) == 1 })
+			if p := halfOf(b).Last.Load(); p == nil || p.Gone() {
+				t.Error("the peer that a socket has sent to has ended")
+			}
+			if n.Sequences.records == 0 {
+				t.Error("no receive sequence is kept")
+			}
+			if err := b.Close(); err != nil {
+				t.Error(err)
+			}
+			rdstest.Eventually(t, "the last peer to be forgotten", func() bool { return peersOf(n) == 0 })
+		}
+	})
+}
+
+// Which wire serves a peer is known as long as its receive sequence is kept, whichever side
+// dials; nothing is known of a peer that has delivered nothing.
+func TestWireOfAPeerThatHasEnded(t *testing.T) {
+	t.Parallel()
+	for _, smaller := range []bool{true, false} {
+		l := newLab(t)
+		here, there := rdstest.NewAddr(), rdstest.NewAddr()
+		if !smaller {
+			here, there = there, here
+		}
+		n := l.node(config.Node{})
+		b := l.bind(n, rdstest.AddrOf(here, 5))
+		peer := l.node(config.Node{Wire: config.WireTCP})
+		a := l.bind(peer, rdstest.AddrOf(there, 5))
+		stranger := l.node(config.Node{Wire: config.WireTCP})
+		far := rdstest.NewAddr()
+		rdstest.Ping(t, l.bind(stranger, rdstest.AddrOf(far, 5)), here)
+		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("one"))
+		rdstest.Expect(t, b, "one")
+		_ = stranger.Close()
+		_ = peer.Close()
+		rdstest.Eventually(t, "the peers to be forgotten", func() bool { return peersOf(n) == 0 })
+		wires := n.Wire.(*choice.Transport)
+		if by := wires.Chosen(here, there); by != "tcp" {
+			t.Errorf("smaller %v: the peer is served by %q", smaller, by)
+		}
+		if by := wires.Chosen(here, far); by != "" {
+			t.Errorf("smaller %v: a stranger is served by %q", smaller, by)
+		}
+	}
+}
+
+// A ping is nothing that a peer stays for, nor is one that nobody is bound for; the answer
+// to a ping is.
+func TestStrangersLeaveNothing(t *testing.T) {
+	t.Parallel()
+	rdstest.EachWire(t, func(t *testing.T, w config.Wire) {
+		l := newLab(t)
+		n := l.node(config.Node{Wire: w})
+		b := l.bind(n)
+		for range 5 {
+			stranger := l.node(config.Node{Wire: w})
+			s := l.bind(stranger)
+			rdstest.Ping(t, s, b.LocalAddrPort().Addr())
+			rdstest.MustSend(t, s, rdstest.AddrOf(b.LocalAddrPort().Addr(), 9), []byte("for nobody"))
+			rdstest.Ping(t, s, b.LocalAddrPort().Addr())
+			_ = stranger.Close()
+		}
+		rdstest.Eventually(t, "the strangers to be forgotten", func() bool { return peersOf(n) == 0 })
+		if records, _, _ := n.Sequences.size(); records != 0 {
+			t.Errorf("%d sequences are kept of peers that have delivered nothing", records)
+		}
+	})
+}
+
+// One-way traffic to a receiver that never sends: its peer ends with each link, and what
+// comes again on the next link is taken once. RDS_LONG=1 resets the links 1,000 times.
+func TestOneWayTrafficIsTakenOnce(t *testing.T) {
+	t.Parallel()
+	rdstest.EachWire(t, func(t *testing.T, w config.Wire) {
+		for _, smaller := range []bool{true, false} {
+			l := newLab(t)
+			from, to := l.pair(config.Node{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond})
+			if !smaller {
+				from, to = to, from
+			}
+			resets := 40
+			if os.Getenv("RDS_LONG") != "" {
+				resets = 1000
+			}
+			oneWay(t, from, to, resets)
+			if nodeOf(to).Counters.peersEnded.Load() == 0 {
+				t.Error("no peer has ended")
+			}
+		}
+	})
+}
+
+// oneWay streams from one socket to another while the sender's links are reset that often,
+// and checks that each message comes once and in order.
+func oneWay(t *testing.T, from, to *socket.Socket, resets int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(rdstest.Background(t))
+	defer cancel()
+	sent := make(chan int, 1)
+	go func() {
+		rng := rand.New(rand.NewPCG(1, 2))
+		n := 0
+		for ; ctx.Err() == nil; n++ {
+			if err := from.Send(ctx, to.LocalAddrPort(), rdstest.Payload(uint64(n), rng.IntN(3000))); err != nil {
+				break
+			}
+		}
+		sent <- n
+	}()
+	rng := rand.New(rand.NewPCG(3, 4))
+	got := 0
+	for done := 0; done < resets; done++ {
+		for range 1 + rng.IntN(200) {
+			rdstest.ExpectNumber(t, to, uint64(got))
+			got++
+			if t.Failed() {
+				return
+			}
+		}
+		cutLinks(nodeOf(from))
+	}
+	cancel()
+	for n := <-sent; got < n; got++ {
+		rdstest.ExpectNumber(t, to, uint64(got))
+	}
+	again := counter(t, nodeOf(to), "recv_drop_old_seq")
+	t.Logf("%d messages, %d resets, %d came again", got, resets, again)
+}
+
+// The table keeps what is younger than sequenceTime whatever comes, and refuses strangers
+// instead; older entries make room, the oldest first. A successor has the table, too.
+func TestSequenceTable(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	path := t.TempDir() + "/state"
+	open := func() (*sequences, *statefile.File) {
+		f, err := statefile.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &sequences{limit: 10}
+		s.open(f, now)
+		return s, f
+	}
+	table, file := open()
+	local := rdstest.NewAddr()
+	add := func() *sequence {
+		t.Helper()
+		var in recordsInUse
+		s, r := table.keep(addressPair{local, rdstest.NewAddr()}, &in, 3, 7, now)
+		r.Next[3].Store(100)
+		table.end(s, conn.Legacy{}, [conn.MaxPaths]uint64{}, nil, now)
+		return s
+	}
+	var all []*sequence
+	for range 10 {
+		if !table.reserve(now) {
+			t.Fatal("the table is full too soon")
+		}
+		all = append(all, add())
+		table.unreserve()
+		now = now.Add(time.Second)
+	}
+	if table.reserve(now) {
+		t.Error("a full table takes a stranger")
+	}
+	now = all[0].ended.Add(sequenceTime)
+	if !table.reserve(now) {
+		t.Error("an old entry does not make room")
+	}
+	if s, _ := table.begin(local, all[0].remote); s != nil {
+		t.Error("the oldest entry is still there")
+	}
+	if s, _ := table.begin(local, all[1].remote); s == nil || table.received(s, 3)[0].Next != 100 {
+		t.Error("a young entry is forgotten")
+	}
+	if table.reserve(all[1].ended.Add(2*sequenceTime)) && table.pairs[all[1].addressPair] == nil {
+		t.Error("the entry of a peer that is back has made room")
+	}
+	// An impostor's generations do not take the place of the honest peer's.
+	var in recordsInUse
+	honest := all[5]
+	honest.records[0].Taken.Store(1000)
+	for g := range uint32(20) {
+		_, r := table.keep(honest.addressPair, &in, 0, 100+g, now)
+		r.Taken.Add(1)
+		table.use(honest, &in, 0, 7, now)
+	}
+	if r := table.other(honest, 7); r == nil || r.Next[3].Load() != 100 || len(honest.records) > 4 {
+		t.Errorf("the record is %v of %d", r, len(honest.records))
+	}
+	records, _, _ := table.size()
+	file.Close()
+	table, file = open()
+	defer file.Close()
+	s, _ := table.begin(local, honest.remote)
+	if s == nil || len(table.received(s, 3)) != 1 || table.received(s, 3)[0].Generation != 7 {
+		t.Error("the successor has no sequence")
+	}
+	if n, _, _ := table.size(); n > records || n == 0 {
+		t.Errorf("the successor has %d records, not %d", n, records)
+	}
+}
+
+// What a peer has delivered on a link that ended before it stated its generation is not taken
+// from it again when it has ended with that link. An impostor had the path before, so that
+// the generation by which it was counted is not the peer's.
+func TestWhatCameWithoutAGenerationOutlivesThePeer(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	n := l.node(config.Node{Wire: config.WireTCP})
+	at, from := l.bind(n).LocalAddrPort().Addr(), rdstest.NewAddr()
+	const path = 3
+	make := func() *Peer {
+		p, err := n.PeerByKey(n.Local(at), PeerKey{Local: at, Remote: from})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p
+	}
+	h := wire.Header{Sequence: uint64(time.Now().UnixNano()), Flags: wire.FlagRetransmitted}
+	p := make()
+	in := p.Inbound(path)
+	in.Begin()
+	in.State(100)
+	in.Begin()
+	s, record := n.Sequences.keep(addressPair{at, from}, &p.records, path, in.Generation(), n.Now())
+	p.sequence.Store(s)
+	if !in.Accept(&h) {
+		t.Error("the first message is not taken")
+	}
+	in.Took(1)
+	record.Taken.Add(1)
+	record.Next[path].Store(in.Next())
+	p.Release()
+	if peersOf(n) != 0 {
+		t.Fatal("the peer has not ended")
+	}
+	p = make()
+	defer p.Release()
+	in = p.Inbound(path)
+	in.Begin()
+	in.State(7)
+	if in.Accept(&h) {
+		t.Error("the message is taken again")
+	}
+	if h.Sequence++; !in.Accept(&h) {
+		t.Error("the next message is not taken")
+	}
+}

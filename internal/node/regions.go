@@ -1,0 +1,277 @@
+package node
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	mrand "math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"unsafe"
+
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/rds/datagram"
+)
+
+// exposing is a transport whose links carry operations: it has the table of the memory that
+// peers reach by key, and the protection domain they reach it in. Both are nil if
+// there is none after all. They end with the transport, after its links.
+type exposing interface {
+	Regions() *mr.Device
+	Domain() *mr.Domain
+}
+
+// Regions returns the table of all regions of a node, and the domain that all
+// its sockets expose theirs in: every connection of the host serves all of them.
+// They are the transport's; ErrNotSupported if it carries no operations.
+func (n *Node) Regions() (*mr.Device, *mr.Domain, error) {
+	if t, ok := n.Wire.(exposing); ok {
+		if d := t.Regions(); d != nil {
+			return d, t.Domain(), nil
+		}
+	}
+	return nil, nil, datagram.ErrNotSupported
+}
+
+// Operates tells whether the node has a transport that carries operations.
+func (n *Node) Operates() bool {
+	_, _, err := n.Regions()
+	return err == nil
+}
+
+// socketRegions are the regions of one socket.
+type socketRegions struct {
+	Mu     sync.Mutex
+	device *mr.Device
+	domain *mr.Domain
+	Owner  *mr.Owner
+	Keys   map[mr.Key]datagram.MRFlags // keys of the regions that have not ended
+	closed bool
+}
+
+// OpenRegions returns who the socket's regions belong to.
+func (s *Socket) OpenRegions() (*mr.Owner, *mr.Domain, error) {
+	t := &s.Exposed
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	if t.closed {
+		return nil, nil, net.ErrClosed
+	}
+	if t.Owner == nil {
+		d, domain, err := s.Node.Regions()
+		if err != nil {
+			return nil, nil, err
+		}
+		owner := s.Owner.Regions(d)
+		if owner == nil {
+			return nil, nil, net.ErrClosed
+		}
+		t.device, t.domain, t.Owner = d, domain, owner
+		t.Keys = make(map[mr.Key]datagram.MRFlags)
+	}
+	return t.Owner, t.domain, nil
+}
+
+func (s *Socket) AllocMemory(n int) (*datagram.Memory, error) {
+	switch {
+	case s.Closed.Load():
+		return nil, net.ErrClosed
+	case !s.Node.Operates():
+		return nil, datagram.ErrNotSupported
+	case n <= 0:
+		return nil, datagram.ErrInvalid
+	}
+	return datagram.NewMemory(make([]byte, (n+7)&^7)[:n:n], nil), nil // made of whole words, so that words in it are aligned
+}
+
+// PageMask makes a region's offset of an address, as Linux does. The bits above are drawn.
+const PageMask = 4095
+
+// pageSource draws the pages in which regions begin, so that nobody can guess them.
+type pageSource struct {
+	mu  sync.Mutex // leaf
+	rnd *mrand.ChaCha8
+}
+
+func newPageSource() *pageSource {
+	var seed [32]byte
+	rand.Read(seed[:]) // never fails
+	return &pageSource{rnd: mrand.NewChaCha8(seed)}
+}
+
+func (p *pageSource) draw() uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return uint32(p.rnd.Uint64())
+}
+
+func (s *Socket) GetMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (datagram.Cookie, error) {
+	if s.Closed.Load() {
+		return 0, net.ErrClosed
+	}
+	t := &s.Exposed
+	owner, domain, err := s.OpenRegions()
+	if err != nil {
+		return 0, err
+	}
+	if err := socket.CheckMRFlags(flags); err != nil {
+		return 0, err
+	}
+	offset := uint32(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))&PageMask | s.Node.pages.draw()&^PageMask
+	opt := mr.Options{Domain: domain, Rights: mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic, Base: uint64(offset), Peer: dest, Once: flags&datagram.MRUseOnce != 0}
+	if flags&datagram.MRReadOnly != 0 {
+		opt.Rights = mr.RemoteRead
+	}
+	opt.Released = s.Owner.Lend()
+	k, err := owner.Map(mem, opt)
+	if err != nil {
+		if opt.Released != nil {
+			opt.Released()
+		}
+		return 0, regionError(err)
+	}
+	t.Mu.Lock()
+	if !t.closed {
+		t.Keys[k] = flags
+		t.Mu.Unlock()
+		return datagram.MakeCookie(uint32(k), offset), nil
+	}
+	t.Mu.Unlock()
+	_ = owner.FreeInvalidate(context.Background(), k) // fails if the owner has ended, and then the region has too
+	return 0, net.ErrClosed
+}
+
+func (s *Socket) FreeMR(c datagram.Cookie, flags datagram.MRFlags) error {
+	switch {
+	case s.Closed.Load():
+		return net.ErrClosed
+	case !s.Node.Operates() || flags&^socket.MrFlags != 0:
+		return datagram.ErrInvalid
+	}
+	t := &s.Exposed
+	owner, _, err := s.OpenRegions()
+	if err != nil {
+		return err
+	}
+	if c != 0 {
+		k := mr.Key(c.Key())
+		t.Mu.Lock()
+		had, ok := t.Keys[k]
+		delete(t.Keys, k)
+		t.Mu.Unlock()
+		if !ok {
+			return datagram.ErrInvalid
+		}
+		flags |= had
+		if err = owner.Free(k); err != nil {
+			return regionError(err)
+		}
+	}
+	if c == 0 || flags&datagram.MRInvalidate != 0 {
+		err = owner.Barrier(context.Background())
+	}
+	return regionError(err)
+}
+
+// has tells whether a key is that of a region of the socket.
+func (t *socketRegions) has(k mr.Key) bool {
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	_, ok := t.Keys[k]
+	return ok
+}
+
+// give has the host of a peer's use the region of a key from now on, if the region is
+// the socket's.
+func (t *socketRegions) give(k mr.Key, p *Peer) {
+	t.Mu.Lock()
+	device := t.device
+	_, ok := t.Keys[k]
+	t.Mu.Unlock()
+	if ok {
+		device.Give(k, p.as(device, p.Remote))
+	}
+}
+
+// once tells whether a key is that of a region of the socket for one use.
+func (s *Socket) once(k mr.Key) bool {
+	t := &s.Exposed
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	return t.Keys[k]&datagram.MRUseOnce != 0
+}
+
+// reader makes a reader for retire. The socket has regions.
+func (s *Socket) reader(name string) *mr.Reader {
+	t := &s.Exposed
+	t.Mu.Lock()
+	defer t.Mu.Unlock()
+	return t.device.NewReader(name)
+}
+
+// retire ends a region for one use, which a message from a peer says to have
+// used (net/rds/rdma.c, rds_rdma_unuse). It returns when nothing touches the
+// memory any more.
+func (s *Socket) retire(r *mr.Reader, k mr.Key, from netip.Addr) {
+	t := &s.Exposed
+	t.Mu.Lock()
+	domain := t.domain
+	t.Mu.Unlock()
+	if f := r.Revoke(k, domain, from); f != mr.None && f != mr.Held {
+		return // the key is not of a region for this peer, or was just freed
+	}
+	t.Mu.Lock()
+	delete(t.Keys, k)
+	t.Mu.Unlock()
+	s.Owner.Retired(k)
+}
+
+// revoke ends all regions of the socket, for good: no operation that comes from now
+// on has any of their memory.
+func (s *Socket) revoke() {
+	t := &s.Exposed
+	t.Mu.Lock()
+	t.closed = true
+	owner, keys := t.Owner, t.Keys
+	t.Keys = nil
+	t.Mu.Unlock()
+	for k := range keys {
+		_ = owner.Free(k) // a message may have just ended the region
+	}
+}
+
+// unexpose follows revoke. Nothing touches the regions' memory any more when it
+// returns nil.
+func (s *Socket) unexpose() error {
+	t := &s.Exposed
+	t.Mu.Lock()
+	owner := t.Owner
+	t.Mu.Unlock()
+	if owner == nil {
+		return nil
+	}
+	return regionError(s.Owner.CloseRegions(owner))
+}
+
+// regionError makes our errors of those of package mr.
+func regionError(err error) error {
+	var ours error
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, mr.ErrTooLong):
+		ours = datagram.ErrMessageTooLong
+	case errors.Is(err, mr.ErrExhausted):
+		ours = datagram.ErrWouldBlock
+	case errors.Is(err, mr.ErrStuck):
+		ours = datagram.ErrBusy
+	case errors.Is(err, mr.ErrEmpty), errors.Is(err, mr.ErrBase), errors.Is(err, mr.ErrKey):
+		ours = datagram.ErrInvalid
+	default:
+		return err
+	}
+	return fmt.Errorf("%w: %w", ours, err)
+}

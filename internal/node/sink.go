@@ -1,0 +1,300 @@
+package node
+
+import (
+	"math"
+	"sync/atomic"
+
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/driver"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/rds/datagram"
+	"github.com/rds-go/rds/transport"
+)
+
+// Sink puts the datagrams that a link brings on their sockets' queues. It runs on the
+// transport's event loop.
+type Sink struct {
+	peer *Peer
+	rx   *driver.Receiver
+
+	arrived uint32     // number of the queue that messages come by
+	reader  *mr.Reader // reader of the regions to be retired; nil before there are any
+
+	cur       *Socket // destination of the run of messages at hand; its q.mu is held
+	curBytes  int
+	curCount  int
+	roomBytes int // payload bytes that fit below the hard bound of the socket at hand
+	roomCount int // messages that fit below the hard bound of the socket at hand
+	Wait      RoomWait
+	touched   []*Socket // sockets that got something in this burst, woken at its end
+
+	first uint64 // lowest number of the messages that this burst has queued
+
+	queued, noSock uint64 // counters of this burst
+}
+
+var _ driver.Sink = (*Sink)(nil)
+
+func newSink(p *Peer, r *driver.Receiver) *Sink {
+	k := &Sink{peer: p, rx: r, arrived: transport.FirstQueue, Wait: RoomWait{Wake: r.Wake, Parked: r.Parked}}
+	if r.Caps().Reserves {
+		p.Local.join(r.Link())
+	}
+	return k
+}
+
+// Begin starts a burst.
+func (k *Sink) Begin() { k.first = math.MaxUint64 }
+
+// Proved has the path's record be that of the peer's generation.
+func (k *Sink) Proved() { k.use() }
+
+// Stated follows the peer's statement of another generation.
+func (k *Sink) Stated(before uint32) {
+	k.use()
+	k.restore(before)
+}
+
+// use has the path's record be that of the generation at hand, if there is one.
+func (k *Sink) use() {
+	p, in := k.peer, k.rx.Inbound()
+	s := p.sequence.Load()
+	if s == nil {
+		return
+	}
+	if record := p.Node.Sequences.use(s, &p.records, k.rx.Path(), in.Generation(), p.Node.Now()); record != nil {
+		record.Next[k.rx.Path()].Store(in.Next())
+	}
+}
+
+// restore has the record of another generation say what the path has received of that one:
+// the link, which was taken for one of that generation, has changed the record.
+func (k *Sink) restore(generation uint32) {
+	p := k.peer
+	record := p.Node.Sequences.other(p.sequence.Load(), generation)
+	if record == nil {
+		return
+	}
+	next := uint64(0)
+	k.rx.Inbound().Others(func(o conn.Received) {
+		if o.Generation == generation {
+			next = o.Next
+		}
+	})
+	record.Next[k.rx.Path()].Store(next)
+}
+
+// remember stores what was received, before applications have it: neither a later peer of
+// the address nor a successor shall take any of it twice.
+func (k *Sink) remember() {
+	p, in, path := k.peer, k.rx.Inbound(), k.rx.Path()
+	record := p.records[path].Load()
+	if record == nil {
+		if k.queued == 0 || p.own {
+			return
+		}
+		var s *sequence
+		s, record = p.Node.Sequences.keep(addressPair{p.Local.Addr, p.Remote}, &p.records, path, in.Generation(), p.Node.Now())
+		p.sequence.Store(s)
+		p.Proved()
+	}
+	record.Next[path].Store(in.Next())
+	if k.queued > 0 {
+		in.Took(k.queued)
+		record.Taken.Add(k.queued)
+	}
+}
+
+// Whole is for driver.Sink.
+func (k *Sink) Whole(owned *buf.Buf) {
+	if b, ok := owned.Owner().(interface{ Whole() }); ok { // memory of an owner's, which counts what has begun
+		b.Whole()
+	}
+}
+
+// Take takes a message for a socket.
+func (k *Sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdict {
+	p := k.peer
+	var about wire.Memory
+	if h.Extensions[0] != wire.ExtNone && k.rx.Caps().Operations {
+		about = k.memory(h)
+	}
+	s := k.cur
+	if s == nil || s.Port != h.Dport || s.Queue.Closed {
+		k.Leave()
+		if s = k.enter(h.Dport); s == nil {
+			k.noSock++
+			k.Wait.waiting = false
+			return driver.NoPort
+		}
+	}
+	n := len(payload)
+	if (k.curBytes+n > k.roomBytes || k.curCount >= k.roomCount) && (k.curCount > 0 || s.Queue.Count.Load() > 0) && !k.reserved(s, n) {
+		if k.waits(s, n) {
+			return driver.Waits
+		}
+		k.overrun(s)
+		return driver.Dropped
+	}
+	it := socket.Item{From: &p.Remote, Peer: p.Index, Seq: h.Sequence, Length: uint32(n), Sport: h.Sport, Path: uint8(k.rx.Path())}
+	if owned != nil {
+		it.Buf = owned
+	} else if n > 0 {
+		b, off := s.Queue.PlaceLocked(p.Node.Pool, payload)
+		it.Buf, it.Off = b, uint32(off)
+	}
+	if about.HasDest {
+		it.Dest = true
+		s.Queue.InDest = append(s.Queue.InDest, datagram.Cookie(about.Dest))
+	}
+	s.Queue.PushLocked(it)
+	s.Owner.PlacedLocked(it.Buf)
+	k.curBytes += n
+	k.curCount++
+	k.first = min(k.first, h.Sequence)
+	k.Wait.waiting = false
+	if s.keeps {
+		return driver.TakenUnsure
+	}
+	return driver.Taken
+}
+
+// memory reads what a message says about memory, and retires the region that
+// the operation before it has used, if it was for one use.
+func (k *Sink) memory(h *wire.Header) wire.Memory {
+	about := wire.ParseMemory(&h.Extensions)
+	if !about.HasUsed {
+		return about
+	}
+	s := k.peer.Local.Lookup(h.Dport)
+	if s == nil || !s.once(mr.Key(about.Used)) {
+		return about
+	}
+	k.Leave() // nobody may wait for an invalidation while holding a queue's lock
+	if k.reader == nil {
+		k.reader = s.reader("receiver of " + k.peer.Remote.String())
+	}
+	s.retire(k.reader, mr.Key(about.Used), k.peer.Remote)
+	return about
+}
+
+// Acquainted is for driver.Sink.
+func (k *Sink) Acquainted() bool { return k.peer.acquainted() }
+
+// Place is for driver.Sink: a large payload for an attached application is
+// received straight into its memory. The parser asks only where earlier messages of the link
+// have had a sixteenth of the payload. Of strangers no more than a part of that memory
+// is taken by what they have begun.
+func (k *Sink) Place(h *wire.Header) *buf.Buf {
+	s := k.peer.Local.Lookup(h.Dport)
+	if s == nil || h.Length <= socket.SlabInline {
+		return nil
+	}
+	return s.Owner.Place(int(h.Length), !k.peer.acquainted())
+}
+
+// enter makes the socket bound to port the one at hand, nil if there is none.
+func (k *Sink) enter(port uint16) *Socket {
+	s := k.peer.Local.Lookup(port)
+	if s == nil {
+		if s = k.peer.Local.keeper(k.peer.Node, port); s == nil {
+			return nil
+		}
+	}
+	s.Queue.Mu.Lock()
+	if s.Queue.Closed {
+		s.Queue.Mu.Unlock()
+		if s.keeps { // the port's next owner has what the keeper had
+			return k.enter(port)
+		}
+		return nil
+	}
+	k.cur = s
+	if k.rx.Caps().Queues && k.arrived != s.Owner.ReceiveQueue() {
+		k.peer.Node.Counters.recvMisplaced.Add(1)
+		s.Owner.Home(k.rx.Link(), s.Port)
+	}
+	hard := s.bound()
+	k.roomBytes = int(hard - s.Queue.Bytes.Load())
+	k.roomCount = int(hard/socket.ItemCost - s.Queue.Count.Load())
+	return s
+}
+
+// Queue is for driver.Sink.
+func (k *Sink) Queue(queue uint32) {
+	k.Leave()
+	k.arrived = queue
+}
+
+// Leave ends the run for the socket at hand.
+func (k *Sink) Leave() {
+	s := k.cur
+	if s == nil {
+		return
+	}
+	k.cur = nil
+	if k.curCount > 0 {
+		if !k.peer.Told.Load() {
+			k.peer.Told.Store(true)
+		}
+		s.Owner.Heard(k.peer.Index)
+		s.Owner.Received(int64(k.curBytes), int64(k.curCount))
+		s.Queue.Bytes.Add(int64(k.curBytes))
+		if s.Queue.Count.Add(int64(k.curCount)) == int64(k.curCount) || len(k.touched) == 0 || k.touched[len(k.touched)-1] != s {
+			k.touched = append(k.touched, s)
+		}
+		k.queued += uint64(k.curCount)
+		k.curBytes, k.curCount = 0, 0
+	}
+	s.Queue.Mu.Unlock()
+}
+
+func (k *Sink) overrun(s *Socket) {
+	k.peer.Node.Counters.recvDropOverrun.Add(1)
+	if !s.dropping.Swap(true) {
+		k.peer.log.Warn("receive buffer overrun, dropping", zap.Uint16("port", s.Port), zap.Int64("queued", s.Queue.Bytes.Load()))
+	}
+}
+
+// End wakes every socket that received something, once.
+func (k *Sink) End() {
+	k.Leave()
+	k.remember()
+	for i, s := range k.touched {
+		if !s.Owner.Deliver() {
+			k.undelivered(s)
+		}
+		s.Congest()
+		if n := s.Readers.N.Load(); n > 0 {
+			s.Readers.Wake(int(min(int64(n), max(1, s.Queue.Count.Load()))))
+		}
+		k.touched[i] = nil
+	}
+	k.touched = k.touched[:0]
+	c := &k.peer.Node.Counters
+	add := func(a *atomic.Uint64, n *uint64) {
+		if *n > 0 {
+			a.Add(*n)
+			*n = 0
+		}
+	}
+	add(&c.recvQueued, &k.queued)
+	add(&c.recvDropNoSock, &k.noSock)
+	add(&c.recvDropOld, &k.rx.Old)
+	add(&c.recvRefused, &k.rx.Refused)
+}
+
+// Closed is the end of a link of which everything is taken.
+func (k *Sink) Closed() {
+	if k.reader != nil {
+		k.reader.Close()
+	}
+	if k.rx.Caps().Reserves {
+		k.peer.Local.leave(k.rx.Link())
+	}
+}

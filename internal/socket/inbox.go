@@ -1,0 +1,189 @@
+package socket
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/rds-go/rds/rds/datagram"
+)
+
+// Inbox is the receiving half of a socket: what has come for it, and who waits.
+type Inbox struct {
+	Closed        atomic.Bool
+	Queue         Queue
+	Fates         Fates
+	Readers       WaitQueue
+	ReadDeadline  Deadline
+	ReceiveBuffer atomic.Int64
+	Monitor       atomic.Pointer[Monitor]
+	Owner         Owner
+}
+
+// Owner is the socket around an inbox.
+type Owner interface {
+	// Drained follows each attempt to take data, of which n messages came.
+	Drained(n int)
+	// Cause is the error of a closed socket.
+	Cause() error
+	// Trouble is asked when there is nothing to receive: an error ends the
+	// call that would wait.
+	Trouble() error
+	// Begun is asked when a call begins to wait, and missed each time it was
+	// woken for nothing, with that answer: an error ends the call.
+	Begun() uint64
+	Missed(since uint64) error
+	// Wait is w.wait, and look tells whether more is there than was known.
+	Wait(ctx context.Context, w *Waiter) error
+	Look() bool
+}
+
+func (s *Inbox) drained(n int) { s.Owner.Drained(n) }
+func (s *Inbox) cause() error  { return s.Owner.Cause() }
+
+// Recv takes the next message: fates first, then congestion news, then data
+// (net/rds/recv.c, rds_recvmsg).
+func (s *Inbox) Recv(ctx context.Context, block, peek bool) (m datagram.Message, err error) {
+	if ok, err := s.tryRecv(&m, peek); ok || err != nil {
+		return m, err
+	}
+	err = s.awaitRecv(ctx, block, func() (bool, error) { return s.tryRecv(&m, peek) })
+	if peek && err == nil {
+		s.Readers.Wake(1) // the message is still there for the next who waits
+	}
+	return m, err
+}
+
+func (s *Inbox) RecvBatch(ctx context.Context, ms []datagram.Message, block bool) (int, error) {
+	if len(ms) == 0 {
+		return 0, nil
+	}
+	n, err := s.tryRecvBatch(ms)
+	if n > 0 || err != nil {
+		return n, err
+	}
+	err = s.awaitRecv(ctx, block, func() (bool, error) {
+		n, err = s.tryRecvBatch(ms)
+		return n > 0, err
+	})
+	return n, err
+}
+
+// awaitRecv calls try until it has something, waiting in between.
+func (s *Inbox) awaitRecv(ctx context.Context, block bool, try func() (bool, error)) error {
+	if !block {
+		if s.Owner.Look() {
+			if ok, err := try(); ok || err != nil {
+				return err
+			}
+		}
+		return datagram.ErrWouldBlock
+	}
+	since := s.Owner.Begun()
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		w := s.Readers.Add()
+		ok, err := try()
+		switch {
+		case ok || err != nil:
+		case s.ReadDeadline.expired.Load():
+			err = s.ReadDeadline.Err()
+		default:
+			if err = s.Owner.Wait(ctx, w); err == nil {
+				ok, err = try()
+			}
+		}
+		s.Readers.Done(w)
+		if ok || err != nil {
+			return err
+		}
+		if err := s.Owner.Missed(since); err != nil {
+			return err
+		}
+	}
+}
+
+func (s *Inbox) tryRecv(m *datagram.Message, peek bool) (bool, error) {
+	if s.Closed.Load() {
+		return false, s.cause()
+	}
+	if s.Fates.next(m, peek) {
+		return true, nil
+	}
+	if s.Monitor.Load() != nil {
+		if bits := s.takeNews(peek); bits != 0 {
+			*m = datagram.Message{Kind: datagram.KindCongestion, Congestion: bits}
+			return true, nil
+		}
+	}
+	q := &s.Queue
+	q.TakeMu.Lock()
+	it := q.Next()
+	if it == nil {
+		q.TakeMu.Unlock()
+		s.drained(0)
+		return false, s.Owner.Trouble()
+	}
+	q.fill(m, it)
+	if peek {
+		if b := m.Held(); b != nil {
+			b.Retain(1)
+		}
+		q.TakeMu.Unlock()
+		return true, nil
+	}
+	q.Take(it)
+	s.settleTaken()
+	q.TakeMu.Unlock()
+	s.drained(1)
+	return true, nil
+}
+
+func (s *Inbox) tryRecvBatch(ms []datagram.Message) (int, error) {
+	if s.Closed.Load() {
+		return 0, s.cause()
+	}
+	n := 0
+	for n < len(ms) && s.Fates.next(&ms[n], false) {
+		n++
+	}
+	if n == len(ms) {
+		return n, nil
+	}
+	if s.Monitor.Load() != nil {
+		if bits := s.takeNews(false); bits != 0 {
+			ms[n] = datagram.Message{Kind: datagram.KindCongestion, Congestion: bits}
+			return n + 1, nil
+		}
+	}
+	q := &s.Queue
+	first := n
+	q.TakeMu.Lock()
+	for n < len(ms) {
+		it := q.Next()
+		if it == nil {
+			break
+		}
+		ms[n] = datagram.Message{}
+		q.fill(&ms[n], it)
+		q.Take(it)
+		n++
+	}
+	s.settleTaken()
+	q.TakeMu.Unlock()
+	s.drained(n - first)
+	if n == 0 {
+		return 0, s.Owner.Trouble()
+	}
+	return n, nil
+}
+
+// settleTaken publishes what was taken when it has become much: a shared
+// counter is not touched per message. The caller holds q.rmu.
+func (s *Inbox) settleTaken() {
+	q := &s.Queue
+	if limit := int(s.ReceiveBuffer.Load()); q.Taken*8 >= limit || q.TakenN*ItemCost*8 >= limit || q.OutPos == len(q.Out) {
+		q.Publish()
+	}
+}
