@@ -52,3 +52,8 @@ func TestMain(m *testing.M) {
 	}
 	goleak.VerifyTestMain(m)
 }
+
+// Serve is Config.Serve on a path, with the defaults of a Config.
+func Serve(path string, snapshot func() (any, error)) (io.Closer, error) {
+	return Config{Path: path}.Serve(snapshot)
+}

@@ -54,11 +54,6 @@ type server struct {
 	active sync.WaitGroup // running snapshots and handlers; Add under mu while not closed
 }
 
-// Serve is Config.Serve on a path, with the defaults of a Config.
-func Serve(path string, snapshot func() (any, error)) (io.Closer, error) {
-	return Config{Path: path}.Serve(snapshot)
-}
-
 // Serve answers on the socket with what snapshot returns, until the closer is
 // closed. It fails with ErrInUse if a server answers on the path already; a
 // socket file that a dead one left is replaced.
