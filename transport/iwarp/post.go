@@ -54,18 +54,50 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 	return n, err
 }
 
+// PostLeaving is PostSend that leaves so many places of the send queue to others. Messages
+// to shared queues keep their places when they have completed, as long as a read or a write
+// is before them that has not.
+func (q *QP) PostLeaving(places int, reqs ...WorkRequest) (n int, err error) {
+	q.mu.Lock()
+	room := max(q.placesLocked()-places, 0)
+	n, run, err := q.postAllLocked(reqs[:min(len(reqs), room)])
+	if err == nil && n < len(reqs) {
+		err = ErrQueueFull
+	}
+	s := q.stream
+	q.mu.Unlock()
+	if run {
+		s.transmit()
+	}
+	return n, err
+}
+
+// PostAll is PostSend that posts all work requests, or none if there is no room for all.
+func (q *QP) PostAll(reqs ...WorkRequest) error { return q.postWhole(reqs, false) }
+
+// placesLocked is how many work requests there is room for.
+func (q *QP) placesLocked() int {
+	n, all := int(q.tail-q.head), len(q.slots)
+	if q.slots == nil {
+		all = q.cfg.MaxSend
+	}
+	return min(all-n, q.cfg.MaxSend-n-q.stream.detached())
+}
+
 // PostFirst is PostSend for work requests that the message of a frame follows: the first
 // frame of the next SendFrames. Nothing that others post goes between them and the message,
 // which the peer refuses if a Write among them failed. All are posted, or none. It is for
 // who calls SendFrames.
-func (q *QP) PostFirst(reqs ...WorkRequest) error {
+func (q *QP) PostFirst(reqs ...WorkRequest) error { return q.postWhole(reqs, true) }
+
+func (q *QP) postWhole(reqs []WorkRequest, first bool) error {
 	q.mu.Lock()
-	if len(reqs) > q.cfg.MaxSend-int(q.tail-q.head)-q.stream.detached() {
+	if len(reqs) > q.placesLocked() {
 		q.mu.Unlock()
 		return ErrQueueFull
 	}
 	n, run, err := q.postAllLocked(reqs)
-	if s := q.stream; err == nil && s != nil && s.shared != nil {
+	if s := q.stream; first && err == nil && s != nil && s.shared != nil {
 		d := &s.shared.frames
 		d.fenced, d.fence, d.writes = true, q.tail, 0
 		for i := range reqs[:n] {

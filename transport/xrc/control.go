@@ -185,13 +185,30 @@ func (c *control) talk() {
 			c.m.l.pump()
 			off := (controlReceives + int(i)) * controlLen
 			copy(c.memory.Bytes()[off:off+controlLen], b)
-			if _, err := c.m.l.qp.PostSend(iwarp.WorkRequest{ID: controlIndex<<32 | uint64(i), Queue: controlQueue, SGE: []iwarp.SGE{c.memory.SGE(off, len(b))}}); err != nil {
+			if err := c.post(iwarp.WorkRequest{ID: controlIndex<<32 | uint64(i), Queue: controlQueue, SGE: []iwarp.SGE{c.memory.SGE(off, len(b))}}); err != nil {
 				c.m.end(fmt.Errorf("xrc: control: %w", err))
 				return
 			}
 			c.m.t.stats.controlSent.Add(1)
 		case <-c.m.l.qp.Done():
 			return
+		}
+	}
+}
+
+// fullWait is how long a control message waits for a place of a send queue that is full, which
+// takes a long read with more control messages behind it than there are places.
+const fullWait = time.Millisecond
+
+func (c *control) post(wr iwarp.WorkRequest) error {
+	for {
+		_, err := c.m.l.qp.PostSend(wr)
+		if err != iwarp.ErrQueueFull {
+			return err
+		}
+		select {
+		case <-time.After(fullWait):
+		case <-c.m.l.qp.Done():
 		}
 	}
 }

@@ -382,6 +382,9 @@ func (l *link) complete(ctx context.Context) {
 				ended = l.completed(ops, ended[:0])
 			}
 			if len(ops) < n {
+				l.roomForOperations()
+			}
+			if l.mux != nil {
 				l.mux.feed()
 			}
 		case over:

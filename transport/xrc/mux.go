@@ -103,6 +103,16 @@ func (m *mux) starveLocked(ch *Channel) {
 	}
 }
 
+// starves is starveLocked for a channel that found the send queue full. It is false if the
+// channel did not wait before, and has to look again.
+func (m *mux) starves(ch *Channel) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	waited := ch.starvedBy == m
+	m.starveLocked(ch)
+	return waited
+}
+
 func (m *mux) posted() { m.posting.Done() }
 
 // give gives the place of a work request back; feed, which follows with no lock held,

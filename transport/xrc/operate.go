@@ -117,15 +117,21 @@ func (l *link) operate(ops []*transport.Operation, message bool) (bool, error) {
 	o.posted += len(reqs)
 	o.mu.Unlock()
 	l.pump()
-	// There is room for all, and they are good. A queue pair in error takes them too.
-	var err error
+	// All are good, and a queue pair in error takes them too. There is room for all but behind
+	// a long read of a channel, where messages of channels keep their places.
+	post := l.qp.PostAll
 	if message {
-		err = l.qp.PostFirst(reqs...)
-	} else {
-		_, err = l.qp.PostSend(reqs...)
+		post = l.qp.PostFirst
+	}
+	err := post(reqs...)
+	if err == iwarp.ErrQueueFull {
+		o.mu.Lock()
+		o.want = true
+		o.mu.Unlock()
+		err = post(reqs...) // the read may have ended before somebody wanted to know
 	}
 	if err != nil && l.withdraw(first) {
-		return fail(nil) // the link is draining, and its end follows
+		return fail(nil) // the link is draining, and its end follows, or its queue is full
 	}
 	return true, nil
 }
@@ -275,22 +281,30 @@ func (l *link) completed(list []iwarp.Completion, ended []*running) []*running {
 		}
 	}
 	o.posted -= len(list)
-	wake := o.want
-	o.want = false
 	o.mu.Unlock()
 	for _, r := range ended {
 		l.unmap(r)
 		r.deliver()
 		r.op.Done(r.op, r.status)
 	}
-	if wake {
-		l.writable()
-	}
+	l.roomForOperations()
 	o.mu.Lock()
 	o.putLocked(ended)
 	o.mu.Unlock()
 	clear(ended)
 	return ended
+}
+
+// roomForOperations tells who waits for room that work requests have completed.
+func (l *link) roomForOperations() {
+	o := &l.ops
+	o.mu.Lock()
+	wake := o.want
+	o.want = false
+	o.mu.Unlock()
+	if wake {
+		l.writable()
+	}
 }
 
 // deliver puts what was read where it belongs.

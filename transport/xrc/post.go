@@ -198,19 +198,21 @@ func (ch *Channel) run() {
 			continue
 		}
 		m.l.pump()
-		done, err := m.l.qp.PostSend(ch.batch...)
+		done, err := m.l.qp.PostLeaving(m.t.opts.Operations-m.l.ops.outstanding()+controlSends, ch.batch...)
 		m.posted()
 		if done == len(ch.batch) {
 			continue
 		}
-		ending := errors.Is(err, iwarp.ErrState)
+		ending, full := errors.Is(err, iwarp.ErrState), err == iwarp.ErrQueueFull
 		ch.mu.Lock()
-		list := ch.putBackLocked(m, ch.slots[done:], ending)
-		stop = ending && ch.mux == m // sending stops until there is another connection
+		list := ch.putBackLocked(m, ch.slots[done:], ending || full)
+		stop = ending && ch.mux == m || full && m.starves(ch) // sending stops until there is another connection, or room
 		ch.starting = !stop
 		ch.mu.Unlock()
 		ch.attr.CQ.push(list)
-		m.feed()
+		if !full { // else what was given back is no room for others, who hear of the next completion
+			m.feed()
+		}
 		if stop {
 			return
 		}
@@ -291,8 +293,8 @@ func (ch *Channel) batchLocked(slot uint32) {
 }
 
 // putBackLocked has requests wait again that the connection did not take. If that
-// is not because it ends, the first one is at fault.
-func (ch *Channel) putBackLocked(m *mux, slots []uint32, ending bool) (list []Completion) {
+// is not because it ends, or is full, the first one is at fault.
+func (ch *Channel) putBackLocked(m *mux, slots []uint32, good bool) (list []Completion) {
 	for i, slot := range slots {
 		m.give(ch.works[slot].wr.Queue, false)
 		ch.started--
@@ -300,7 +302,7 @@ func (ch *Channel) putBackLocked(m *mux, slots []uint32, ending bool) (list []Co
 			ch.reads--
 		}
 		switch {
-		case i == 0 && !ending:
+		case i == 0 && !good:
 			list = ch.finishLocked(list, slot, iwarp.LocalQPError, 0)
 		case ch.state == channelDead:
 			list = ch.finishLocked(list, slot, iwarp.Flushed, 0)
