@@ -62,7 +62,7 @@ func TestIdleSessionsSleepInTheEventLoop(t *testing.T) { // not in parallel: it 
 	rdstest.Eventually(t, "one goroutine for each session", func() bool {
 		k := 0
 		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "rds.(*session).") {
+			if strings.Contains(g, "daemon.(*Session).") {
 				k++
 			}
 		}

@@ -109,7 +109,7 @@ func (everybody) Listed(netip.Addr) bool { return false }
 func TestOptionsReachTheEngine(t *testing.T) {
 	o := Options{
 		EventLoops: 1, ReadBuffer: 2, KeepAliveIdle: 3, KeepAliveInterval: 4, KeepAliveCount: 5, UserTimeout: 6, Silence: 10,
-		SendBuffer: 7, LocalSendBuffer: 11, ReceiveBuffer: 8, Congestion: "reno", DrainTimeout: 9, Gate: everybody{}, Inherited: new(gnetloop.Inheritance), Sharing: new(gnetloop.Sharing), Logger: zap.NewNop(),
+		SendBuffer: 7, LocalSendBuffer: 11, ReceiveBuffer: 8, Congestion: "reno", DrainTimeout: 9, Gate: everybody{}, Inherited: new(gnetloop.Inheritance), Loops: new(gnetloop.Loops), Sharing: new(gnetloop.Sharing), Logger: zap.NewNop(),
 	}
 	from, to := reflect.ValueOf(o), reflect.ValueOf(o.engine())
 	for i := range to.NumField() {
