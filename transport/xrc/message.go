@@ -231,9 +231,11 @@ const (
 	// modeResume had a target, the connection to which was lost, and says which messages it
 	// still keeps: from psn to the one before next. The answer says which of them is
 	// expected first.
-	modeResume   connectMode = 2
-	connectModes             = 3
+	modeResume connectMode = 2
 )
+
+// connectModes is how many modes there are.
+const connectModes = 3
 
 // connect asks for a target for an initiator.
 //

@@ -168,9 +168,7 @@ func (q *Queue) joinLocked(l *link) {
 func (q *Queue) forget(l *link) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, known := q.links[l]; known {
-		delete(q.links, l)
-	}
+	delete(q.links, l)
 }
 
 // unregister ends the registration with a target that ends.
