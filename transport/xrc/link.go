@@ -150,7 +150,7 @@ func (l *link) Start(h transport.Handler) error {
 	l.in.start(h, &l.t.pool, uint32(l.t.opts.MaxMessage))
 	over := l.over
 	l.mu.Unlock()
-	if !over { // else the queue pair has ended before there was a handler to tell
+	if !over { // a queue pair that ended before Start had no handler to tell
 		l.qp.SinkReady()
 	}
 	l.heard()
@@ -370,7 +370,7 @@ func (l *link) complete(ctx context.Context) {
 		n := l.cq.Poll(list[:])
 		switch {
 		case n > 0:
-			ops := list[:0] // those of operations, which come together as a rule
+			ops := list[:0] // completions of operations, which come together as a rule
 			for i := range list[:n] {
 				if c := &list[i]; c.ID>>32 == opsIndex {
 					ops = append(ops, *c)

@@ -210,7 +210,7 @@ func (ch *Channel) run() {
 		ch.starting = !stop
 		ch.mu.Unlock()
 		ch.attr.CQ.push(list)
-		if !full { // else what was given back is no room for others, who hear of the next completion
+		if !full { // with a full queue the places given back are no room for others, who hear of the next completion
 			m.feed()
 		}
 		if stop {
