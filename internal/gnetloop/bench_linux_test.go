@@ -4,8 +4,6 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-
-	"github.com/rds-go/rds/internal/invariants"
 )
 
 // sink takes a stream of records of one size, all but their first bytes
@@ -87,9 +85,6 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 }
 
 func TestWakeAllocatesNothing(t *testing.T) {
-	if onLoops && invariants.Enabled {
-		t.Skip("the race detector and -tags invariants allocate: run without them")
-	}
 	a, _ := connect(t, newEngine(t, Options{EventLoops: 1}))
 	s := newSink(64)
 	if err := a.Start(s); err != nil {

@@ -55,6 +55,7 @@ type loop struct {
 	tasks []func()   // guarded by mu; what other goroutines want done on the loop
 	over  bool       // guarded by mu; the loop takes no more tasks
 	spare []func()   // used by the loop only: memory for the next tasks
+	rings [64]byte   // used by the loop only: what was read of the bell; on the stack it would escape under -race
 
 	members map[uint64]member // used by the loop only: what is in the epoll instance, by the number that events name
 	last    uint64            // number of the member that was added last
@@ -219,8 +220,7 @@ func (l *loop) ready(ev *unix.EpollEvent) {
 
 // rung does what other goroutines want of the loop.
 func (l *loop) rung() {
-	var b [64]byte
-	_, _ = unix.Read(l.ear, b[:]) // before the looks
+	_, _ = unix.Read(l.ear, l.rings[:]) // before the looks
 	l.mu.Lock()
 	tasks := l.tasks
 	l.tasks = l.spare[:0]
