@@ -2,6 +2,7 @@ package xrc
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -93,18 +94,18 @@ func (c *control) openLocked() (err error) {
 	if err != nil {
 		return err
 	}
-	c.srq.Store(srq)
 	if c.memory, err = t.memory((controlReceives + controlSends) * controlLen); err != nil {
-		return err
+		return errors.Join(err, srq.Close())
 	}
 	for i := range uint32(controlReceives) {
-		if err := c.receive(i); err != nil {
-			return err
+		if err := c.receive(srq, i); err != nil {
+			return errors.Join(err, srq.Close())
 		}
 	}
 	for i := range uint32(controlSends) {
 		c.slots <- i
 	}
+	c.srq.Store(srq) // last: whoever finds the queue finds all of it
 	return nil
 }
 
@@ -129,8 +130,8 @@ func (c *control) release() {
 }
 
 // receive posts the memory of one message.
-func (c *control) receive(i uint32) error {
-	_, err := c.srq.Load().PostReceive(iwarp.ReceiveRequest{ID: uint64(i), SGE: []iwarp.SGE{c.memory.SGE(int(i)*controlLen, controlLen)}})
+func (c *control) receive(srq *iwarp.SRQ, i uint32) error {
+	_, err := srq.PostReceive(iwarp.ReceiveRequest{ID: uint64(i), SGE: []iwarp.SGE{c.memory.SGE(int(i)*controlLen, controlLen)}})
 	return err
 }
 
@@ -160,7 +161,7 @@ func (c *control) listen() {
 				c.m.end(err)
 				return
 			}
-			if c.receive(uint32(e.ID)) != nil {
+			if c.receive(c.srq.Load(), uint32(e.ID)) != nil {
 				return
 			}
 		}
