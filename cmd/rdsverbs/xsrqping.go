@@ -38,7 +38,7 @@ func xsrqPingCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&o.connect, "connect", "a", "", "`address` of the server")
-	f.StringVarP(&o.source, "source", "I", "", "local `address`, which no other fabric has; else that of the route")
+	f.StringVarP(&o.source, "source", "I", "", "local `address`, which no other host has; else that of the route")
 	o.xsrqOptions.flags(f, "size of a ping", 64)
 	f.IntVarP(&o.senders, "senders", "m", 4, "processes that send")
 	o.count = 1000

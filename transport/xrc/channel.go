@@ -85,7 +85,7 @@ const (
 )
 
 // Connect makes an initiator of the session and connects it to a target in the
-// domain of a service, which the peer's fabric finds or makes; nobody else has a
+// domain of a service, which the peer's transport finds or makes; nobody else has a
 // part in it. It takes no longer than ctx. A refusal is a *StatusError.
 //
 // The channel ends with the session, or by Close.
@@ -283,7 +283,7 @@ func (p *peer) queuesGone(list []uint32) {
 	}
 }
 
-// bearer is how the fabric carries an initiator, as objects.Connection.
+// bearer is how a mux carries an initiator, as objects.Connection.
 type bearer struct{ ch *Channel }
 
 // Close is the end of the initiator: the target hears of it.

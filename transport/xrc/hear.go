@@ -38,7 +38,7 @@ func (c *control) hear(b []byte) error {
 		a := record{kind: recordDelivered, id: r.id, queue: r.queue, link: r.link}
 		known := false
 		if a.numbers, known = p.delivered(&r); !known {
-			a.numbers, a.reason = nil, reasonLost
+			a.numbers, a.unknown = nil, true
 		}
 		return c.reply(a.appendTo(nil))
 	case recordDelivered:
@@ -180,7 +180,7 @@ func (m *mux) inquire(ctx context.Context, lost uint64, queue uint32, serials []
 			return nil, false, err
 		case a.record == nil:
 			return nil, false, errRecord
-		case a.record.reason == reasonLost:
+		case a.record.unknown:
 			return nil, false, nil
 		}
 		came = append(came, a.record.numbers...)

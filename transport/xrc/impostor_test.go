@@ -235,7 +235,7 @@ func TestRegistrationsFollowTheTarget(t *testing.T) {
 	}
 	defer q.Close()
 	l := b.theLink(0)
-	l.path.end(nil)
+	l.path.end()
 	if !l.Home(4000, q.Number()) {
 		t.Fatal("not told")
 	}

@@ -67,7 +67,7 @@ func (p *peer) use(x *path) {
 	p.paths[x.index] = x
 	p.t.mu.Unlock()
 	if old != x {
-		old.end(objects.ErrPeerGone)
+		old.end()
 	}
 }
 
@@ -79,7 +79,7 @@ func (x *path) meansLocked(theirs hello, life uint64) bool {
 func (x *path) makeLocked() error {
 	t := x.p.t
 	if x.initiator != nil && (x.initiator.State() == objects.StateError || x.target.State() == objects.StateError) {
-		x.endLocked(objects.ErrPeerGone)
+		x.endLocked()
 	}
 	if x.initiator != nil {
 		return nil
@@ -93,7 +93,7 @@ func (x *path) makeLocked() error {
 		x.target, err = t.objects.Target(x.ref)
 	}
 	if err != nil {
-		x.endLocked(err)
+		x.endLocked()
 	}
 	return err
 }
@@ -109,7 +109,7 @@ func (x *path) dropped() {
 // spareLocked ends queue pairs that were never connected and that no connection is set up for.
 func (x *path) spareLocked() {
 	if x.opening == 0 && !x.theirs.paired() {
-		x.endLocked(objects.ErrDestroyed)
+		x.endLocked()
 	}
 }
 
@@ -125,7 +125,7 @@ func (x *path) carry(l *link) error {
 		x.suspendLocked(x.p.t.now())
 	}
 	if err := x.connectLocked(l); err != nil {
-		x.endLocked(err)
+		x.endLocked()
 		return err
 	}
 	x.awaitedLocked()
@@ -195,11 +195,11 @@ func (x *path) suspendLocked(now time.Time) {
 	x.link.targetNumber.Store(0)
 	x.link = nil
 	if x.p.t.suspended.Load() >= maxSuspended {
-		x.endLocked(objects.ErrGrace)
+		x.endLocked()
 		return
 	}
 	if x.target.Suspend(now, 0) != nil || x.initiator.Suspend(now, 0, 0) != nil {
-		x.endLocked(objects.ErrPeerGone) // one of the queue pairs has ended while it was carried
+		x.endLocked() // one of the queue pairs has ended while it was carried
 		return
 	}
 	x.waits = true
@@ -211,21 +211,21 @@ func (x *path) sweep() (empty bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.initiator != nil && x.opening == 0 && x.link == nil && x.initiator.State() == objects.StateError {
-		x.endLocked(objects.ErrGrace)
+		x.endLocked()
 	}
 	return x.initiator == nil && x.opening == 0
 }
 
 // end ends the queue pairs.
-func (x *path) end(cause error) {
+func (x *path) end() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.endLocked(cause)
+	x.endLocked()
 }
 
 // endLocked ends the queue pairs, and with them all registrations with the target: of those
 // who are registered nobody has to do anything for that.
-func (x *path) endLocked(error) {
+func (x *path) endLocked() {
 	t := x.p.t
 	ctx := context.Background() // nobody reads the events of these sessions, so that nothing waits
 	if x.link != nil {

@@ -114,7 +114,7 @@ func TestPathOfAPeerThatHasForgotten(t *testing.T) {
 			return p.suspended && q.suspended
 		})
 		for _, p := range forgetful.allPeers() {
-			p.paths[0].end(objects.ErrGrace)
+			p.paths[0].end()
 		}
 		again()
 		n.until("a link", func() bool { return a.connections() == 1 && b.connections() == 1 })

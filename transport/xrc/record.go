@@ -8,9 +8,8 @@ import (
 	objects "github.com/rds-go/rds/xrc"
 )
 
-// Two fabrics talk in records: one, and perhaps a message of package setup, in
-// the private data of a connection that is being set up; later one or the other
-// in each message to the control queue.
+// Two transports talk about channels by messages to the control queue. Each is one set-up
+// message (message.go) or one record.
 //
 //	0   4 magic "xrcF"
 //	4   1 version, 1
@@ -19,8 +18,8 @@ import (
 //	8   4 ID
 //	12  4 SRQN
 //	16  8 link
-//	24  8 last link
-//	32  1 reason
+//	24  8 0
+//	32  1 reason: 4, it is not known any more; else 0
 //	33  1 0
 //	34  2 number of items
 //	36  items
@@ -28,11 +27,10 @@ import (
 // All integers are big-endian. Fields that a kind has no use for are 0.
 type record struct {
 	kind    recordKind
-	reason  reason         // hello
+	unknown bool           // delivered: it is not known any more what has come
 	id      uint32         // ask, missing, inquire, delivered: the answer has that of the question
 	queue   uint32         // inquire, delivered
-	link    uint64         // hello: the connection to be; inquire: the one that was lost
-	last    uint64         // hello: the one before it that the sender knows of, 0 if none
+	link    uint64         // inquire, delivered: the connection that was lost
 	refs    []objects.Ref  // gone, missing
 	pairs   []objects.Pair // ask
 	numbers []uint32       // inquire, delivered: of messages; closed: SRQNs
@@ -41,7 +39,6 @@ type record struct {
 type recordKind uint8
 
 const (
-	recordHello     recordKind = 1 // first in private data
 	recordGone      recordKind = 2 // queue pairs of the sender that are no more
 	recordAsk       recordKind = 3 // asks whether these queue pairs of the receiver are connected so
 	recordMissing   recordKind = 4 // answers recordAsk: these pairs are not connected
@@ -52,27 +49,16 @@ const (
 	recordKinds                = 9
 )
 
-// reason says more about a hello, or an answer.
-type reason uint8
-
-const (
-	reasonNone    reason = 0
-	reasonQuery   reason = 1 // request: no connection is wanted, only the answer
-	reasonCrossed reason = 2 // refusal: the other side's own request is to be the connection
-	reasonClosed  reason = 3 // refusal: the fabric ends
-	reasonLost    reason = 4 // delivered: it is not known any more
-	reasons              = 5
-)
-
 const (
 	recordLen     = 36
 	recordVersion = 1
 	maxItems      = 240 // small enough for every kind to fit controlLen
+	reasonUnknown = 4
 )
 
 var recordMagic = [4]byte{'x', 'r', 'c', 'F'}
 
-// errRecord: the peer says something that no fabric says (EPROTO).
+// errRecord: the peer says something that no transport says (EPROTO).
 var errRecord = fmt.Errorf("xrc: malformed record: %w", syscall.EPROTO)
 
 // itemLen is what one item of a kind takes.
@@ -96,8 +82,12 @@ func (r *record) appendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, r.id)
 	b = binary.BigEndian.AppendUint32(b, r.queue)
 	b = binary.BigEndian.AppendUint64(b, r.link)
-	b = binary.BigEndian.AppendUint64(b, r.last)
-	b = append(b, byte(r.reason), 0)
+	b = binary.BigEndian.AppendUint64(b, 0)
+	var reason byte
+	if r.unknown {
+		reason = reasonUnknown
+	}
+	b = append(b, reason, 0)
 	b = binary.BigEndian.AppendUint16(b, uint16(items))
 	for _, q := range r.refs {
 		b = appendRef(b, q)
@@ -120,7 +110,7 @@ func decodeRef(b []byte) objects.Ref {
 	return objects.Ref{Kind: objects.KindOf(n), Number: n, Generation: binary.BigEndian.Uint32(b[4:])}
 }
 
-// isRecord tells records from messages of package setup.
+// isRecord tells records from set-up messages.
 func isRecord(b []byte) bool { return len(b) >= 4 && [4]byte(b) == recordMagic }
 
 // decode reads the record at the beginning of b; what it returns is the rest. It
@@ -131,11 +121,11 @@ func (r *record) decode(b []byte) (rest []byte, err error) {
 		return b, errRecord
 	}
 	k, n, items := recordKind(b[5]), int(binary.BigEndian.Uint16(b[6:])), int(binary.BigEndian.Uint16(b[34:]))
-	if k == 0 || k >= recordKinds || n > len(b) || n != recordLen+items*k.itemLen() || items > maxItems || items > 0 && k.itemLen() == 0 || b[32] >= reasons || b[33] != 0 {
+	if k < recordGone || k >= recordKinds || n > len(b) || n != recordLen+items*k.itemLen() || items > maxItems || items > 0 && k.itemLen() == 0 || binary.BigEndian.Uint64(b[24:]) != 0 || b[32] != 0 && b[32] != reasonUnknown || b[33] != 0 {
 		return b, errRecord
 	}
-	*r = record{kind: k, reason: reason(b[32]), id: binary.BigEndian.Uint32(b[8:]), queue: binary.BigEndian.Uint32(b[12:]),
-		link: binary.BigEndian.Uint64(b[16:]), last: binary.BigEndian.Uint64(b[24:])}
+	*r = record{kind: k, unknown: b[32] == reasonUnknown, id: binary.BigEndian.Uint32(b[8:]), queue: binary.BigEndian.Uint32(b[12:]),
+		link: binary.BigEndian.Uint64(b[16:])}
 	body := b[recordLen:n]
 	for range items {
 		switch k {
