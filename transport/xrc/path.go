@@ -140,12 +140,18 @@ func (x *path) carry(l *link) error {
 
 // connectLocked connects the queue pairs to those of a connection, or resumes them.
 func (x *path) connectLocked(l *link) error {
-	t, now, c := x.p.t, x.p.t.now(), &carriedPath{l}
+	t, c := x.p.t, &carriedPath{l}
 	initiator := objects.Peer{Host: x.p.remote, Incarnation: l.incarnation, QP: l.hello.initiator}
 	target := objects.Peer{Host: x.p.remote, Incarnation: l.incarnation, QP: l.hello.target}
 	initiator.QP.Kind, target.QP.Kind = objects.KindInitiator, objects.KindTarget
-	switch {
-	case !x.theirs.paired():
+	if x.theirs.paired() { // suspended; the peer's queue pairs are those of before, or new ones
+		if err := x.target.Rename(initiator); err != nil {
+			return err
+		}
+		if err := x.initiator.Rename(target); err != nil {
+			return err
+		}
+	} else {
 		if _, err := t.session.EnsureConnected(t.rds.domain, x.ref.Number, objects.Attr{Port: 1, AV: objects.AddressVector{Host: x.p.remote, Port: 1},
 			PathMTU: pathMTU, DestQPN: initiator.QP.Number, MaxDestRdAtomic: pathDepth, MinRNRTimer: 1}); err != nil {
 			return err
@@ -157,18 +163,6 @@ func (x *path) connectLocked(l *link) error {
 			return err
 		}
 		if err := x.initiator.Identify(target); err != nil {
-			return err
-		}
-	case x.meansLocked(l.hello, l.incarnation):
-		if _, err := x.target.Resume(now, c, initiator, 0, 0); err != nil {
-			return err
-		}
-		return x.initiator.Resume(now, c, target, 0)
-	default: // the peer has made its queue pairs anew
-		if err := x.target.Rename(initiator); err != nil {
-			return err
-		}
-		if err := x.initiator.Rename(target); err != nil {
 			return err
 		}
 	}
