@@ -60,6 +60,9 @@ func (a *appSocket) Home(l transport.Link, port uint16) {
 // Received counts what was queued for a of the application's messages, or with
 // negative numbers handed over or dropped.
 func (a *appSocket) Received(bytes, count int64) {
+	if count > 0 {
+		a.sess.node.Counters.RecvWaited.Add(uint64(count))
+	}
 	n := bytes + count*socket.ItemCost
 	a.backlog.Add(n)
 	a.sess.queue.add(a.sess, n)

@@ -19,9 +19,9 @@ import (
 // appSocket is the owner of an attached application's socket: what that has besides a socket
 // of the node.
 //
-// Its receive queue continues in the application: what has been put on the
-// completion ring counts as queued until the application says, in the cell,
-// that it has taken it.
+// Its receive queue is in the application: what has been put on the completion ring counts
+// as queued until the application says, in the cell, that it has taken it. The queue of the
+// node's socket has what finds no room there (hand.go).
 type appSocket struct {
 	sess *Session
 	S    *node.Socket
@@ -36,6 +36,7 @@ type appSocket struct {
 
 	// Guarded by completions.mu.
 	queued bool   // on completions.waiting
+	run    run    // what is being put on the ring, and is not shown
 	pack   *block // slab for messages that came in the node's memory
 	packed int    // bytes of it used
 
@@ -194,19 +195,7 @@ func (a *appSocket) dataLocked() (all bool) {
 	if c.closed || a.gone.Load() {
 		return false
 	}
-	var (
-		q     = &a.S.Queue
-		run   *block // block whose messages of this call are not lent yet
-		n     int64
-		bytes int64
-		count int64
-	)
-	lend := func() {
-		if run != nil {
-			run.lent.Add(n)
-		}
-		run, n = nil, 0
-	}
+	q := &a.S.Queue
 	q.TakeMu.Lock()
 	defer q.TakeMu.Unlock()
 	for {
@@ -216,44 +205,43 @@ func (a *appSocket) dataLocked() (all bool) {
 			break
 		}
 		if c.room == 0 {
-			lend() // before has, which may publish what run has lent
+			a.run.lend() // before mayAdd, which may show what is on the ring
 		}
 		if !c.mayAdd() {
 			break
 		}
 		var k *block
 		if it.Buf != nil {
-			if k, _ = it.Buf.Owner().(*block); k == nil || k.mem != a.sess.mem {
-				if k = a.copyIn(it); k == nil {
-					break
-				}
+			heap := it.Buf.Owner() == nil
+			if k = a.own(it); k == nil {
+				break
+			}
+			if heap {
+				a.heap.Add(-1)
 			}
 		}
-		if k != run {
-			lend()
-			run = k
-		}
-		off, block := uint32(0), uint32(ipc.NoBlock)
-		if k != nil {
-			off, block = k.off+it.Off, k.off
-			n++
-		}
-		bytes += int64(it.Length)
-		count++
-		flags, token := it.Path, it.Seq
+		dest := datagram.Cookie(0)
 		if it.Dest {
-			flags, token = flags|ipc.FlagDest, uint64(q.OutDest[0])
+			dest = q.OutDest[0]
 		}
-		c.addMessage(ipc.MakeEntry(ipc.OpMessage, flags, it.Sport, a.id, it.Peer, it.Length, off, block, token))
+		a.run.add(k, it.Length)
+		c.addMessage(a.message(it, k, dest))
 		q.Take(it)
 	}
-	lend()
-	a.gaveBytes.Add(bytes)
-	a.gaveCount.Add(count)
-	a.Received(-bytes, -count)
+	a.Received(-a.run.bytes, -a.run.count)
+	a.gaveLocked()
 	q.Publish()
 	a.S.Spare()
 	return all
+}
+
+// own is the block of an item, which is moved into the session's memory if it is not there;
+// nil: there is no room. The caller holds completions.mu.
+func (a *appSocket) own(it *socket.Item) *block {
+	if k, _ := it.Buf.Owner().(*block); k != nil && k.mem == a.sess.mem {
+		return k
+	}
+	return a.copyIn(it)
 }
 
 // copyIn moves an item into the session's memory. If there is none it asks for
@@ -279,9 +267,6 @@ func (a *appSocket) copyIn(it *socket.Item) *block {
 		a.packed = off + n
 	}
 	copy(k.B[off:], it.Buf.B[it.Off:it.Off+it.Length])
-	if it.Buf.Owner() == nil {
-		a.heap.Add(-1)
-	}
 	it.Buf.Release()
 	it.Buf, it.Off = &k.Buf, uint32(off)
 	return k

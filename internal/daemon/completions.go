@@ -61,13 +61,11 @@ func (c *completions) has() bool {
 		return false
 	}
 	for range 2 {
-		n, err := c.ring.Free(1)
-		if err != nil {
-			c.violated()
-			return false
-		}
-		if c.room = n; n > 0 {
+		if c.look() {
 			return true
+		}
+		if c.closed {
+			return false
 		}
 		c.publish() // let the application see what fills it
 		c.want.Set()
@@ -76,6 +74,17 @@ func (c *completions) has() bool {
 		}
 	}
 	return false
+}
+
+// look finds out how many entries fit, and tells whether one does.
+func (c *completions) look() bool {
+	n, err := c.ring.Free(1)
+	if err != nil {
+		c.violated()
+		return false
+	}
+	c.room = n
+	return n > 0
 }
 
 // pass puts what an earlier daemon has left on the ring, and tells whether that is all.

@@ -255,7 +255,7 @@ func TestApplicationsPauseToo(t *testing.T) {
 		l := newLab(t)
 		peer := l.raw()
 		n := l.node(config.Node{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10})
-		_, path := serving(t, n, config.Service{ReceiveArena: 1 << 20})
+		_, path := serving(t, n, config.Service{ReceiveArena: 1 << 20, ReceiveBacklog: 1 << 20})
 		c := dialed(t, path)
 		addr := rdstest.NewAddr()
 		for !peer.addr.Less(addr) {
@@ -265,7 +265,7 @@ func TestApplicationsPauseToo(t *testing.T) {
 		other := l.bind(n, rdstest.AddrOf(addr, 5000))
 		r := peer.dial(addr)
 		go func() { _ = r.Discard() }()
-		const count, size = 3000, 1000
+		const count, size = 12_000, 1000 // more than the arena, its backlog, and what is granted on XRC
 		written := make(chan error, 1)
 		go func() {
 			var b []byte

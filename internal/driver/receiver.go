@@ -95,6 +95,7 @@ func (r *Receiver) heard() {
 
 // state follows the peer's statement of its generation on the link.
 func (r *Receiver) state(generation uint32) {
+	r.sink.Leave() // what came before counts as of the generation that it was taken for
 	in := &r.p.in
 	before := in.Generation()
 	in.State(generation)

@@ -21,6 +21,7 @@ type counters struct {
 	recvDropOverrun  atomic.Uint64 // messages beyond the hard bound of a receive buffer
 	recvPaused       atomic.Uint64 // times a link was paused for a message without room
 	recvMisplaced    atomic.Uint64 // runs of messages by another queue than their application's
+	RecvWaited       atomic.Uint64 // messages for which an application's ring or arena had no room at once
 	RecvDelivered    atomic.Uint64 // messages taken by the application
 	recvQueued       atomic.Uint64 // messages put on a socket's queue
 	SendQueueFull    atomic.Uint64 // sends that met a full send buffer or budget
@@ -117,6 +118,7 @@ func (n *Node) List() []transport.Counter {
 		{Name: "recv_drop_overrun", Value: c.recvDropOverrun.Load()},
 		{Name: "recv_paused", Value: c.recvPaused.Load()},
 		{Name: "recv_misplaced", Value: c.recvMisplaced.Load()},
+		{Name: "recv_waited", Value: c.RecvWaited.Load()},
 		{Name: "recv_refused", Value: c.recvRefused.Load()},
 		{Name: "peers_ended", Value: c.peersEnded.Load()},
 		{Name: "strangers_refused", Value: c.strangersRefused.Load()},

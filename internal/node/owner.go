@@ -7,6 +7,7 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/rds/info"
 	"github.com/rds-go/rds/transport"
 )
@@ -23,6 +24,13 @@ type Owner interface {
 	// Place is memory for a message of n bytes that has come in part, from a stranger or
 	// not; nil: the node's.
 	Place(n int, stranger bool) *buf.Buf
+	// Enter begins a run of messages for the socket, before the lock of its queue is taken. It
+	// tells whether the owner takes them itself, until Left, which follows when the lock is
+	// given back: Hand takes one, unless there is no room for it, and offers the region dest
+	// if it.Dest is set. What was handed over is the owner's when Left returns.
+	Enter() bool
+	Hand(it *socket.Item, dest datagram.Cookie) bool
+	Left()
 	// PlacedLocked follows the queueing of a message, whose payload is in b if it has any.
 	// The caller holds the lock of the queue's filling half.
 	PlacedLocked(b *buf.Buf)
@@ -30,8 +38,8 @@ type Owner interface {
 	// Received how many of what size.
 	Heard(peer uint32)
 	Received(bytes, count int64)
-	// Deliver hands over what has come, messages and fates, to an owner with a queue of its
-	// own. It tells whether the owner has all messages.
+	// Deliver hands over what is queued, messages and fates, to an owner with a queue of its
+	// own, and tells it of what was handed over. It tells whether the owner has all messages.
 	Deliver() (all bool)
 	// Waiting is what has come and was not taken, and Outstanding the part of it that was
 	// handed over.
@@ -86,6 +94,8 @@ func (*own) ReceiveQueue() uint32 { return transport.FirstQueue }
 func (*own) Home(l transport.Link, port uint16) { l.Home(port, transport.FirstQueue) }
 
 func (*own) Place(int, bool) *buf.Buf        { return nil }
+func (*own) Enter() bool                     { return false }
+func (*own) Left()                           {}
 func (*own) PlacedLocked(*buf.Buf)           {}
 func (*own) Heard(uint32)                    {}
 func (*own) Received(_, _ int64)             {}
@@ -102,6 +112,9 @@ func (*own) Who() (none Application)         { return none }
 func (*own) Tally()                          {}
 func (o *own) Senders() []socket.SenderWait  { return o.waits.All() }
 func (o *own) Waiting() (bytes, count int64) { return o.Queue.Bytes.Load(), o.Queue.Count.Load() }
+
+// Hand is never called: Enter is false.
+func (*own) Hand(*socket.Item, datagram.Cookie) bool { return false }
 
 func (o *own) Ended(f conn.Fate) {
 	f.Op = nil

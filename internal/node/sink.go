@@ -26,15 +26,20 @@ type Sink struct {
 	reader  *mr.Reader // reader of the regions to be retired; nil before there are any
 
 	cur       *Socket // destination of the run of messages at hand; its q.mu is held
-	curBytes  int
-	curCount  int
-	roomBytes int // payload bytes that fit below the hard bound of the socket at hand
-	roomCount int // messages that fit below the hard bound of the socket at hand
+	entered   bool    // the socket's owner is to hear of the run's end (Owner.Left)
+	hands     bool    // the owner takes the run's messages itself, as far as it can
+	handed    int     // messages of the run that the owner has taken
+	next      uint64  // number behind that of the last of them
+	curBytes  int     // payload bytes of the run that were queued
+	curCount  int     // messages of the run that were queued
+	roomBytes int     // payload bytes that fit below the hard bound of the socket at hand
+	roomCount int     // messages that fit below the hard bound of the socket at hand
 	Wait      RoomWait
 	touched   []*Socket // sockets that got something in this burst, woken at its end
 
 	first uint64 // lowest number of the messages that this burst has queued
 
+	taken          uint64 // messages that sockets have got, or their owners, and that are not remembered
 	queued, noSock uint64 // counters of this burst
 }
 
@@ -89,13 +94,14 @@ func (k *Sink) restore(generation uint32) {
 	record.Next[k.rx.Path()].Store(next)
 }
 
-// remember stores what was received, before applications have it: neither a later peer of
-// the address nor a successor shall take any of it twice.
-func (k *Sink) remember() {
+// remember stores what was received, all before the message next, before applications have
+// it: neither a later peer of the address nor a successor shall take any of it twice.
+func (k *Sink) remember(next uint64) {
 	p, in, path := k.peer, k.rx.Inbound(), k.rx.Path()
 	record := p.records[path].Load()
 	if record == nil {
-		if k.queued == 0 || p.own {
+		if k.taken == 0 || p.own {
+			k.taken = 0
 			return
 		}
 		var s *sequence
@@ -103,10 +109,11 @@ func (k *Sink) remember() {
 		p.sequence.Store(s)
 		p.Proved()
 	}
-	record.Next[path].Store(in.Next())
-	if k.queued > 0 {
-		in.Took(k.queued)
-		record.Taken.Add(k.queued)
+	record.Next[path].Store(next)
+	if k.taken > 0 {
+		in.Took(k.taken)
+		record.Taken.Add(k.taken)
+		k.taken = 0
 	}
 }
 
@@ -148,8 +155,17 @@ func (k *Sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 		b, off := s.Queue.PlaceLocked(p.Node.Pool, payload)
 		it.Buf, it.Off = b, uint32(off)
 	}
-	if about.HasDest {
-		it.Dest = true
+	it.Dest = about.HasDest
+	k.Wait.waiting = false
+	if k.hands {
+		if s.Owner.Hand(&it, datagram.Cookie(about.Dest)) {
+			k.handed++
+			k.next = h.Sequence + 1
+			return driver.Taken
+		}
+		k.hands = false // what follows goes to the queue, too: in order
+	}
+	if it.Dest {
 		s.Queue.InDest = append(s.Queue.InDest, datagram.Cookie(about.Dest))
 	}
 	s.Queue.PushLocked(it)
@@ -157,7 +173,6 @@ func (k *Sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 	k.curBytes += n
 	k.curCount++
 	k.first = min(k.first, h.Sequence)
-	k.Wait.waiting = false
 	if s.keeps {
 		return driver.TakenUnsure
 	}
@@ -206,15 +221,18 @@ func (k *Sink) enter(port uint16) *Socket {
 			return nil
 		}
 	}
+	k.entered = s.Owner.Enter()
 	s.Queue.Mu.Lock()
 	if s.Queue.Closed {
 		s.Queue.Mu.Unlock()
+		k.left(s)
 		if s.keeps { // the port's next owner has what the keeper had
 			return k.enter(port)
 		}
 		return nil
 	}
 	k.cur = s
+	k.hands = k.entered && s.Queue.Count.Load() == 0
 	if k.rx.Caps().Queues && k.arrived != s.Owner.ReceiveQueue() {
 		k.peer.Node.Counters.recvMisplaced.Add(1)
 		s.Owner.Home(k.rx.Link(), s.Port)
@@ -238,20 +256,41 @@ func (k *Sink) Leave() {
 		return
 	}
 	k.cur = nil
-	if k.curCount > 0 {
+	if n := k.curCount + k.handed; n > 0 {
 		if !k.peer.Told.Load() {
 			k.peer.Told.Store(true)
 		}
 		s.Owner.Heard(k.peer.Index)
-		s.Owner.Received(int64(k.curBytes), int64(k.curCount))
-		s.Queue.Bytes.Add(int64(k.curBytes))
-		if s.Queue.Count.Add(int64(k.curCount)) == int64(k.curCount) || len(k.touched) == 0 || k.touched[len(k.touched)-1] != s {
+		k.taken += uint64(n)
+		k.queued += uint64(n)
+		again := len(k.touched) > 0 && k.touched[len(k.touched)-1] == s
+		if k.curCount > 0 {
+			s.Owner.Received(int64(k.curBytes), int64(k.curCount))
+			s.Queue.Bytes.Add(int64(k.curBytes))
+			if s.Queue.Count.Add(int64(k.curCount)) == int64(k.curCount) {
+				again = false
+			}
+			k.curBytes, k.curCount = 0, 0
+		}
+		if !again {
 			k.touched = append(k.touched, s)
 		}
-		k.queued += uint64(k.curCount)
-		k.curBytes, k.curCount = 0, 0
 	}
 	s.Queue.Mu.Unlock()
+	k.left(s)
+}
+
+// left ends the run for the owner, who may show its application what was handed over.
+func (k *Sink) left(s *Socket) {
+	if !k.entered {
+		return
+	}
+	if k.handed > 0 {
+		k.remember(k.next) // before anything of it is shown
+		k.handed = 0
+	}
+	s.Owner.Left()
+	k.entered, k.hands = false, false
 }
 
 func (k *Sink) overrun(s *Socket) {
@@ -264,7 +303,7 @@ func (k *Sink) overrun(s *Socket) {
 // End wakes every socket that received something, once.
 func (k *Sink) End() {
 	k.Leave()
-	k.remember()
+	k.remember(k.rx.Inbound().Next())
 	for i, s := range k.touched {
 		if !s.Owner.Deliver() {
 			k.undelivered(s)

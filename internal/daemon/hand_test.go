@@ -1,0 +1,62 @@
+package daemon
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/rds/config"
+)
+
+// Messages go to the application's ring without being queued in the daemon. Those that its
+// memory has no room for are queued, and those that come behind them, and reach it in order
+// when it has made room.
+func TestMessagesGoStraightToTheRing(t *testing.T) {
+	t.Parallel()
+	for _, wire := range []config.Wire{config.WireTCP, config.WireXRC} {
+		t.Run(string(wire), func(t *testing.T) {
+			l := newLab(t)
+			from := l.bind(l.node(config.Node{Wire: wire, SendBuffer: 64 << 20}))
+			n, svc, path := served(t, l, config.Node{Wire: wire, ReceiveBuffer: 64 << 20}, config.Service{})
+			to := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
+			send := func(to *socket.Socket, i uint64) {
+				data := make([]byte, 8+700*(i%30))
+				binary.BigEndian.PutUint64(data, i)
+				rdstest.MustSend(t, from, to.LocalAddrPort(), data)
+			}
+			receive := func(to *socket.Socket, i uint64) {
+				t.Helper()
+				m := rdstest.MustRecv(t, to)
+				if got := binary.BigEndian.Uint64(m.Data); got != i {
+					t.Fatalf("message %d instead of %d", got, i)
+				}
+				m.Release()
+			}
+			const messages = 500
+			for i := range uint64(messages) {
+				send(to, i)
+				if i >= 50 {
+					receive(to, i-50)
+				}
+			}
+			if w := counter(t, n, "recv_waited"); w != 0 {
+				t.Errorf("%d messages have waited in the daemon", w)
+			}
+			first := svc.All()[0]
+			slow := bound(t, dialed(t, path), rdstest.AddrOf(to.LocalAddrPort().Addr(), 101))
+			for _, x := range svc.All() {
+				if x != first {
+					shrink(x, 4<<20)
+				}
+			}
+			for i := range uint64(2*messages) {
+				send(slow, i)
+			}
+			rdstest.Eventually(t, "messages to wait", func() bool { return counter(t, n, "recv_waited") > 0 })
+			for i := range uint64(2*messages) {
+				receive(slow, i)
+			}
+		})
+	}
+}
