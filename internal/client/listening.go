@@ -18,8 +18,8 @@ import (
 // they come one soon after the other, and for one goroutine, it offers that one its
 // place. A receiver that listens leaves with its messages and mostly comes back.
 // Meanwhile nobody listens, so whoever waits for something else has the dispatcher
-// listen, who only looks takes what is there, and the dispatcher looks every lookEvery:
-// it listens again when no receiver has come back, or one has waited long.
+// listen, who only looks takes what is there, and the dispatcher looks now and then, ever
+// more seldom: it listens again when no receiver has come back, or one has waited long.
 type listening struct {
 	role    chan struct{} // token (cap 1): its holder alone takes completions from the ring
 	nudge   chan struct{} // cap 1: has the dispatcher look who listens
@@ -29,7 +29,7 @@ type listening struct {
 	offered atomic.Bool   // set by the dispatcher, which has role: the next receiver may take it
 	wanted  atomic.Bool   // set by a receiver that wants what is offered
 	recall  atomic.Bool   // set by the dispatcher, which wants role back
-	longest int           // most looks of a receiver without a message
+	longest time.Duration // longest time that a receiver listens without a message
 
 	// For the holder of role:
 	cq    ipc.Consumer
@@ -39,19 +39,21 @@ type listening struct {
 }
 
 const (
-	// lookEvery bounds how late that is taken which nobody waits for.
-	lookEvery = time.Millisecond
-	// briskTurns is how many turns the dispatcher judges a receiver by, which have
-	// to come as often as it looks.
+	// lookFirst is how soon the dispatcher looks whether a receiver has come back. It looks
+	// half as often each time that one has, but every lookLast: that bounds how late what nobody
+	// waits for is taken.
+	lookFirst = time.Millisecond
+	lookLast  = 64 * time.Millisecond
+	// briskTurns is how many turns the dispatcher judges a receiver by: they have to come
+	// within briskTime. A hand-over costs two threads' switches, and a look one.
 	briskTurns = 64
-	// longestTurn is how many looks a receiver listens without a message.
-	longestTurn = 8
+	briskTime  = time.Second
 )
 
 func (l *listening) init(t *attachment) {
 	l.role, l.nudge = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.role <- struct{}{}
-	l.longest = longestTurn
+	l.longest = lookLast
 	l.cq, l.d.t = t.Seg.Completed(), t
 }
 
@@ -82,25 +84,30 @@ func (t *attachment) dispatch() {
 // watch returns when the dispatcher has to listen again, false with the attachment.
 func (t *attachment) watch() bool {
 	l := &t.listening
-	tick := time.NewTicker(lookEvery)
+	every := lookFirst
+	tick := time.NewTimer(every)
 	defer tick.Stop()
-	for last, idle := l.turns.Load(), 0; l.others.Load() == 0 || l.held.Load(); {
+	idle := time.Duration(0)
+	for last := l.turns.Load(); l.others.Load() == 0 || l.held.Load(); {
 		select {
 		case <-t.Dead:
 			return false
 		case <-l.nudge:
+			continue
 		case <-tick.C:
-			if turns := l.turns.Load(); turns != last {
-				last, idle = turns, 0
-				t.catchUp()
-			} else if idle++; !l.held.Load() {
-				return true
-			} else if idle == l.longest {
-				l.recall.Store(true)
-				t.ear.Rouse()
-				return true
-			}
 		}
+		if turns := l.turns.Load(); turns != last {
+			last, idle = turns, 0
+			t.catchUp()
+			every = min(2*every, lookLast)
+		} else if idle += every; !l.held.Load() {
+			return true
+		} else if idle >= l.longest {
+			l.recall.Store(true)
+			t.ear.Rouse()
+			return true
+		}
+		tick.Reset(every)
 	}
 	return true
 }
@@ -225,7 +232,7 @@ func (l *listening) judge() {
 	}
 	if l.brisk++; l.brisk == briskTurns {
 		l.brisk = 0
-		l.offered.Store(time.Since(l.since) < briskTurns*lookEvery)
+		l.offered.Store(time.Since(l.since) < briskTime)
 	}
 }
 

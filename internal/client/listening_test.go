@@ -21,8 +21,8 @@ type received struct {
 }
 
 // listener starts a Recv of s and returns when it listens at the doorbell of its
-// application itself, at most longest looks of the dispatcher long.
-func listener(t *testing.T, c *Client, s *socket.Socket, longest int) <-chan received {
+// application itself, at most longest long.
+func listener(t *testing.T, c *Client, s *socket.Socket, longest time.Duration) <-chan received {
 	t.Helper()
 	l := &c.Att.listening
 	rdstest.Eventually(t, "the dispatcher listens", l.held.Load)
@@ -65,8 +65,8 @@ func (r *received) good(t *testing.T, n uint64) {
 	r.m.Release()
 }
 
-// forever is more looks than a test has.
-const forever = 1 << 30
+// forever is longer than a test.
+const forever = time.Hour
 
 func listenerLab(t *testing.T) (c *Client, a, b *socket.Socket, svc *daemon.Service) {
 	l := newLoopLab(t)
@@ -131,7 +131,7 @@ func TestListeningReceiverIsWoken(t *testing.T) {
 func TestListenerIsRecalled(t *testing.T) {
 	t.Parallel()
 	c, a, b, _ := listenerLab(t)
-	got := listener(t, c, b, longestTurn)
+	got := listener(t, c, b, lookLast)
 	l := &c.Att.listening
 	rdstest.Eventually(t, "the dispatcher listens again", func() bool { return l.held.Load() && l.others.Load() == 1 })
 	rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(1, 64))
@@ -169,7 +169,8 @@ func TestPlaceIsOffered(t *testing.T) {
 	}{
 		{"one that waits, often", 1, 0, true},
 		{"one that is busy, often", 0, 0, true},
-		{"one, seldom", 1, time.Hour, false},
+		{"one, some hundred times a second", 1, briskTime / 2, true},
+		{"one, seldom", 1, 2 * briskTime, false},
 		{"two", 2, 0, false},
 	} {
 		var l listening
