@@ -77,6 +77,13 @@ func (in *input) Flush() {
 			return
 		}
 	}
+	hold, free := in.link.routes.apply()
+	if len(hold) > 0 {
+		in.h.Hold(hold, true)
+	}
+	if len(free) > 0 {
+		in.h.Hold(free, false)
+	}
 	in.Parser.Flush()
 }
 
@@ -105,9 +112,7 @@ func (in *input) Home(tag, queue uint32) {
 	if tag > math.MaxUint16 || !objects.HasSink(queue) || !in.started.Load() {
 		return
 	}
-	if held, changed := in.link.routes.home(uint16(tag), queue); changed {
-		in.h.Hold([]uint16{uint16(tag)}, held)
-	}
+	in.link.routes.home(uint16(tag), queue)
 }
 
 // State takes the state of a queue of the peer's.
@@ -115,9 +120,7 @@ func (in *input) State(queue uint32, s iwarp.QueueState) {
 	if !objects.HasSink(queue) || !in.started.Load() {
 		return
 	}
-	if ports, held := in.link.routes.state(queue, s); len(ports) > 0 {
-		in.h.Hold(ports, held)
-	}
+	in.link.routes.state(queue, s)
 }
 
 // Full takes whether a port of the peer's has room. Before Start that is kept for fulls.

@@ -10,15 +10,30 @@ import (
 // routes is what is known of the peer's queues: whose each port is. The event loop
 // learns it, and the writer looks it up for each message; it may be out of date for
 // either.
+//
+// That a port has no room counts at once: what the peer grants next is not for it. Whose a
+// port is, and whether a queue is ready, are hints, which count at the end of a burst: so
+// it costs a peer as much to change them often as it costs us.
 type routes struct {
-	first  uint32 // the peer's own queue, for ports of which nothing is known; constant once the link is set up
-	pages  atomic.Pointer[routePages]
-	closed map[uint32]struct{} // the event loop's: queues that are not ready
-	full   map[uint16]struct{} // the event loop's: ports that have no room
+	first uint32 // the peer's own queue, for ports of which nothing is known; constant once the link is set up
+	pages atomic.Pointer[routePages]
+
+	// The event loop's:
+	known  int                         // ports in pages
+	closed map[uint32]struct{}         // queues that are not ready
+	full   map[uint16]struct{}         // ports that have no room
+	held   map[uint16]struct{}         // ports that the handler was told to hold
+	homed  map[uint16]struct{}         // ports whose queue has changed in this burst
+	news   map[uint32]iwarp.QueueState // what queues were said to be in this burst
 }
 
-// maxClosed is how many queues of a peer may be not ready.
-const maxClosed = 4096
+const (
+	// maxClosed is how many queues of a peer may be not ready.
+	maxClosed = 4096
+	// maxHomes is of how many ports of a peer is noted whose they are: all are looked at when
+	// a queue changes. Messages for others go by the peer's own queue.
+	maxHomes = 8192
+)
 
 // routePages has the pages by the ports' upper halves; nil: all unknown.
 type routePages [256]atomic.Pointer[routePage]
@@ -40,12 +55,10 @@ func (r *routes) queue(port uint16) uint32 {
 	return r.first
 }
 
-// home notes whose a port is. It tells whether that changes if the port takes
-// messages, and whether it is held then.
-func (r *routes) home(port uint16, queue uint32) (held, changed bool) {
-	old := r.queue(port)
-	if old == queue {
-		return false, false
+// home notes whose a port is.
+func (r *routes) home(port uint16, queue uint32) {
+	if r.queue(port) == queue {
+		return
 	}
 	pages := r.pages.Load()
 	if pages == nil {
@@ -57,59 +70,104 @@ func (r *routes) home(port uint16, queue uint32) (held, changed bool) {
 		p = new(routePage)
 		pages[port>>8].Store(p)
 	}
-	p[port&0xff].Store(queue)
-	_, was := r.closed[old]
-	_, held = r.closed[queue]
-	if _, full := r.full[port]; full {
-		return true, false
+	if p[port&0xff].Load() == 0 {
+		if r.known == maxHomes {
+			return
+		}
+		r.known++
 	}
-	return held, was != held
+	p[port&0xff].Store(queue)
+	put(&r.homed, port)
+}
+
+// put adds to a set, which is made when it has its first member.
+func put[K comparable](set *map[K]struct{}, k K) {
+	if *set == nil {
+		*set = make(map[K]struct{})
+	}
+	(*set)[k] = struct{}{}
 }
 
 // fill notes whether a port has room. It tells whether that changes if the port takes
 // messages.
 func (r *routes) fill(port uint16, full bool) (changed bool) {
-	_, was := r.full[port]
-	switch {
-	case full == was:
-		return false
-	case !full:
+	if full {
+		put(&r.full, port)
+	} else {
 		delete(r.full, port)
-	default:
-		if r.full == nil {
-			r.full = make(map[uint16]struct{})
-		}
-		r.full[port] = struct{}{}
 	}
-	_, closed := r.closed[r.queue(port)]
-	return !closed
+	return r.turn(port)
 }
 
-// state notes the state of a queue. It returns the ports for which that changes
-// whether they take messages.
-func (r *routes) state(queue uint32, s iwarp.QueueState) (ports []uint16, held bool) {
-	if queue == r.first {
-		return nil, false // all ports may use this queue
+// turn notes whether the handler is to hold a port. It tells whether that is a change.
+func (r *routes) turn(port uint16) (changed bool) {
+	_, was := r.held[port]
+	_, is := r.full[port]
+	if !is {
+		_, is = r.closed[r.queue(port)]
 	}
-	_, was := r.closed[queue]
-	held = s == iwarp.QueueNotReady
 	switch {
-	case held && !was:
-		if len(r.closed) == maxClosed {
-			return nil, false // a peer with so many applications has room for what comes for this one
-		}
-		if r.closed == nil {
-			r.closed = make(map[uint32]struct{})
-		}
-		r.closed[queue] = struct{}{}
-	case !held && was:
-		delete(r.closed, queue)
-	case s != iwarp.QueueGone:
-		return nil, held
+	case is == was:
+		return false
+	case is:
+		put(&r.held, port)
+	default:
+		delete(r.held, port)
 	}
+	return true
+}
+
+// state notes the state of a queue.
+func (r *routes) state(queue uint32, s iwarp.QueueState) {
+	if queue == r.first {
+		return // all ports may use this queue
+	}
+	if r.news == nil {
+		r.news = make(map[uint32]iwarp.QueueState)
+	}
+	r.news[queue] = s
+}
+
+// apply returns, at the end of a burst, the ports that are to be held from now on, and those
+// that are not any more.
+func (r *routes) apply() (hold, free []uint16) {
+	if len(r.homed)+len(r.news) == 0 {
+		return nil, nil
+	}
+	for queue, s := range r.news {
+		_, was := r.closed[queue]
+		switch is := s == iwarp.QueueNotReady; {
+		case is && !was && len(r.closed) < maxClosed: // a peer with more applications has room for what comes for this one
+			put(&r.closed, queue)
+		case !is && was:
+			delete(r.closed, queue)
+		case s != iwarp.QueueGone:
+			delete(r.news, queue)
+		}
+	}
+	if len(r.news) > 0 {
+		r.spread()
+	}
+	for port := range r.homed {
+		switch {
+		case !r.turn(port):
+		case r.holds(port):
+			hold = append(hold, port)
+		default:
+			free = append(free, port)
+		}
+	}
+	clear(r.homed)
+	clear(r.news)
+	return hold, free
+}
+
+// spread has the ports of queues with news looked at, and forgets whose those of queues that
+// are gone are.
+func (r *routes) spread() {
 	pages := r.pages.Load()
 	if pages == nil {
-		return nil, held
+		return
 	}
 	for i := range pages {
 		p := pages[i].Load()
@@ -117,20 +175,25 @@ func (r *routes) state(queue uint32, s iwarp.QueueState) (ports []uint16, held b
 			continue
 		}
 		for j := range p {
-			if p[j].Load() == queue {
-				if _, full := r.full[uint16(i<<8|j)]; !full {
-					ports = append(ports, uint16(i<<8|j))
-				}
+			n := p[j].Load()
+			if n == 0 {
+				continue
+			}
+			if s, ok := r.news[n]; ok {
 				if s == iwarp.QueueGone {
 					p[j].Store(0)
+					r.known--
 				}
+				put(&r.homed, uint16(i<<8|j))
 			}
 		}
 	}
-	if held == was {
-		ports = nil // the ports are unknown now, which changes nothing else
-	}
-	return ports, held
+}
+
+// holds tells whether the handler was told to hold a port.
+func (r *routes) holds(port uint16) bool {
+	_, held := r.held[port]
+	return held
 }
 
 // Home tells the peer whose a port of ours is.

@@ -10,8 +10,9 @@ import (
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
-// What is told of ports and queues, in any order, comes to what it says: whose each port
-// is, and that those of queues that are not ready are held, each once and as long as that.
+// What is told of ports and queues, in any order, comes to what it says at the end of each
+// burst: whose each port is, and that those of queues that are not ready are held, each once
+// and as long as that.
 func TestRoutesFollowTheNews(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -20,53 +21,70 @@ func TestRoutesFollowTheNews(t *testing.T) {
 			routes = routes{first: 1}
 			home   = map[uint16]uint32{}
 			closed = map[uint32]bool{}
+			full   = map[uint16]bool{}
 			held   = map[uint16]bool{}
 		)
-		turn := func(port uint16, on bool) {
-			if held[port] == on {
-				t.Fatalf("seed %d: port %d is told of twice: %v", seed, port, on)
-			}
-			if held[port] = on; !on {
-				delete(held, port)
+		turn := func(ports []uint16, on bool) {
+			for _, port := range ports {
+				if held[port] == on {
+					t.Fatalf("seed %d: port %d is told of twice: %v", seed, port, on)
+				}
+				held[port] = on
 			}
 		}
 		for step := range 3000 {
-			queue := 1 + uint32(r.IntN(5))
-			if r.IntN(2) == 0 {
-				port := uint16(r.IntN(40) * 150)
-				home[port] = queue
-				if on, changed := routes.home(port, queue); changed {
-					turn(port, on)
+			for range r.IntN(5) {
+				queue, port := 1+uint32(r.IntN(5)), uint16(r.IntN(40)*150)
+				switch r.IntN(3) {
+				case 0:
+					home[port] = queue
+					routes.home(port, queue)
+				case 1:
+					full[port] = !full[port]
+					if routes.fill(port, full[port]) {
+						turn([]uint16{port}, full[port])
+					}
+					if full[port] && !held[port] {
+						t.Fatalf("seed %d, step %d: full port %d is not held", seed, step, port)
+					}
+				default:
+					routes.state(queue, iwarp.QueueState(1+r.IntN(3)))
 				}
-			} else {
-				state := iwarp.QueueState(1 + r.IntN(3))
-				if queue > 1 {
-					closed[queue] = state == iwarp.QueueNotReady
-					if state == iwarp.QueueGone {
-						for p, q := range home {
-							if q == queue {
-								delete(home, p)
-							}
+			}
+			for queue, state := range routes.news {
+				closed[queue] = state == iwarp.QueueNotReady
+				if state == iwarp.QueueGone {
+					for p, q := range home {
+						if q == queue {
+							delete(home, p)
 						}
 					}
 				}
-				ports, on := routes.state(queue, state)
-				for _, p := range ports {
-					turn(p, on)
-				}
 			}
+			hold, free := routes.apply()
+			turn(hold, true)
+			turn(free, false)
 			for i := range uint16(40) {
 				port := i * 150
 				want := max(1, home[port])
 				if got := routes.queue(port); got != want {
 					t.Fatalf("seed %d, step %d: port %d is of %d, not %d", seed, step, port, got, want)
 				}
-				if held[port] != closed[want] {
+				if held[port] != (closed[want] || full[port]) {
 					t.Fatalf("seed %d, step %d: port %d of %d is held: %v", seed, step, port, want, held[port])
 				}
 			}
 			if got := routes.queue(7); got != 1 {
 				t.Fatalf("a port that nobody spoke of is of %d", got)
+			}
+			known := 0
+			for i := range uint16(40) {
+				if pages := routes.pages.Load(); pages != nil && pages[i*150>>8].Load() != nil && pages[i*150>>8].Load()[i*150&0xff].Load() != 0 {
+					known++
+				}
+			}
+			if routes.known != known {
+				t.Fatalf("seed %d, step %d: %d ports are known, and counted %d", seed, step, known, routes.known)
 			}
 		}
 	}
@@ -79,15 +97,40 @@ func TestRoutesOfOneQueue(t *testing.T) {
 		r.home(p, 3)
 	}
 	r.home(6, 2)
-	ports, held := r.state(3, iwarp.QueueNotReady)
-	if !slices.Equal(ports, []uint16{0, 5, 256, 65535}) || !held {
-		t.Errorf("%d, %v", ports, held)
+	told := func(what string, hold, free int) {
+		t.Helper()
+		if h, f := r.apply(); len(h) != hold || len(f) != free {
+			t.Errorf("%s: %d are held, %d free", what, h, f)
+		}
 	}
-	if ports, _ := r.state(3, iwarp.QueueNotReady); ports != nil {
-		t.Errorf("told again: %d", ports)
+	r.state(3, iwarp.QueueNotReady)
+	told("not ready", 4, 0)
+	r.state(3, iwarp.QueueNotReady)
+	told("told again", 0, 0)
+	for range 1000 {
+		r.state(3, iwarp.QueueReady)
+		r.state(3, iwarp.QueueNotReady)
 	}
-	if ports, held := r.state(3, iwarp.QueueGone); len(ports) != 4 || held {
-		t.Errorf("gone: %d, %v", ports, held)
+	told("back and forth in one burst", 0, 0)
+	r.state(3, iwarp.QueueGone)
+	told("gone", 0, 4)
+}
+
+// A peer that says of all ports whose they are has no more of them noted than are looked at
+// when a queue changes.
+func TestRoutesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := routes{first: 1}
+	for p := range 1 << 16 {
+		r.home(uint16(p), 3)
+	}
+	r.state(3, iwarp.QueueNotReady)
+	if hold, _ := r.apply(); len(hold) != maxHomes {
+		t.Errorf("%d ports are held", len(hold))
+	}
+	r.state(3, iwarp.QueueGone)
+	if _, free := r.apply(); len(free) != maxHomes || r.known != 0 {
+		t.Errorf("%d ports are free, %d known", len(free), r.known)
 	}
 }
 
