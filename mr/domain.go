@@ -15,6 +15,9 @@ const closedDomain = -1
 // NewDomain makes a protection domain.
 func (d *Device) NewDomain() *Domain { return &Domain{dev: d} }
 
+// Device is the table of regions that the domain is of.
+func (p *Domain) Device() *Device { return p.dev }
+
 // Close ends the domain. It returns ErrBusy while regions of it are live, and
 // ErrDomain if it is closed already.
 func (p *Domain) Close() error {

@@ -74,7 +74,7 @@ func (n *Node) Return() { daemon.Return(n.n) }
 
 // XRC is what the node has of XRC: for the objects of package rds/xrc, and channels to those of
 // other nodes, on the connections that RDS has. nil without WireXRC or WireAuto.
-func (n *Node) XRC() *xrc.Transport { return n.n.XRC() }
+func (n *Node) XRC() *xrc.Transport { return n.n.Xrc }
 
 // over tells whether Close was called.
 func (n *Node) over() bool { return n.n.Over() }

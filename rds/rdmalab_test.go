@@ -53,7 +53,8 @@ func (n *opNet) node(l *lab, cfg Config) *Node {
 	if cfg.Transport == nil {
 		cfg.Transport = n.net.Transport()
 	}
-	cfg.Transport = &opTransport{Transport: cfg.Transport, net: n, dev: dev, domain: dev.NewDomain()}
+	cfg.Domain = dev.NewDomain()
+	cfg.Transport = &opTransport{Transport: cfg.Transport, net: n, dev: dev, domain: cfg.Domain}
 	return l.node(cfg)
 }
 
@@ -85,10 +86,6 @@ type opTransport struct {
 	dev    *mr.Device
 	domain *mr.Domain
 }
-
-func (t *opTransport) Regions() *mr.Device { return t.dev }
-
-func (t *opTransport) Domain() *mr.Domain { return t.domain }
 
 func (t *opTransport) Close() error { return errors.Join(t.Transport.Close(), t.dev.Close()) }
 

@@ -173,7 +173,7 @@ func TestTransportTurnsStrangersAway(t *testing.T) {
 			if got := counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
 				t.Errorf("%d peers, and %d were refused", peersOf(n), got)
 			}
-			link, err := n.Wire.Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
+			link, err := n.Wires[0].Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
 			if !errors.Is(err, transport.ErrNotAllowed) {
 				t.Errorf("the dial of a stranger: %v", err)
 			}

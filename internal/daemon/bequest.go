@@ -15,11 +15,10 @@ import (
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/datagram"
-	"github.com/rds-go/rds/transport/choice"
 )
 
 // legacyOfNode describes the node as it is after its links have ended.
-func legacyOfNode(n *node.Node, wire passing, svc *Service) (_ *Legacy, err error) {
+func legacyOfNode(n *node.Node, svc *Service) (_ *Legacy, err error) {
 	l := &Legacy{StateFile: -1}
 	defer func() {
 		if err != nil {
@@ -39,12 +38,14 @@ func legacyOfNode(n *node.Node, wire passing, svc *Service) (_ *Legacy, err erro
 			return nil, errors.New("messages wait for ports of the predecessor")
 		}
 	}
-	listening, err := wire.Listening()
-	for _, x := range listening {
-		st.Listeners = append(st.Listeners, legacyListener{x.Local, l.add(x.File)})
-	}
-	if err != nil {
-		return nil, err
+	for _, t := range n.Passing {
+		listening, err := t.Listening()
+		for _, x := range listening {
+			st.Listeners = append(st.Listeners, legacyListener{x.Local, l.add(x.File)})
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
 	if f := n.Succession.File; f != nil {
 		d, err := ipc.Duplicate(f.File())
@@ -91,7 +92,7 @@ func legacyOfPeer(p *node.Peer) (legacyPeer, error) {
 	for i := range conn.MaxPaths {
 		out.Received[i], out.Loose[i] = p.Inbound(i).Next(), p.Inbound(i).Loose()
 	}
-	if c, ok := p.Via().(*choice.Transport); ok {
+	if c := p.Choosing(); c != nil {
 		out.Wire = c.Chosen(p.Local.Addr, p.Remote)
 	}
 	epoch := p.Core.Epoch()

@@ -10,17 +10,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/rds/datagram"
 )
-
-// passing is a transport whose listening sockets another process can take over.
-type passing interface {
-	Pause()
-	Resume()
-	Listening() ([]gnetloop.Listening, error)
-}
 
 // errMoving: a handshake is left to the process that takes the daemon's place.
 var errMoving = errors.New("rds: the service moves")
@@ -28,8 +20,7 @@ var errMoving = errors.New("rds: the service moves")
 // Bequeath is node.Node.Bequeath.
 func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
 	fail := func(err error) (*Legacy, error) { return nil, &datagram.OpError{Op: "bequeath", Err: err} }
-	wire, ok := n.Wire.(passing)
-	if !ok {
+	if len(n.Passing) == 0 {
 		return fail(datagram.ErrNotSupported)
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(n.Config.Linger, time.Second))
@@ -40,7 +31,9 @@ func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
 	}
 	err := settle(ctx, n, svc)
 	if err == nil {
-		wire.Pause()
+		for _, t := range slices.Backward(n.Passing) { // the preferred one last, as it listens first
+			t.Pause()
+		}
 		err = depart(ctx, n)
 	}
 	if err == nil && svc != nil {
@@ -48,7 +41,7 @@ func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
 	}
 	if err == nil {
 		var l *Legacy
-		if l, err = legacyOfNode(n, wire, svc); err == nil {
+		if l, err = legacyOfNode(n, svc); err == nil {
 			return l, nil
 		}
 	}
@@ -62,8 +55,8 @@ func Return(n *node.Node) {
 	for _, la := range n.AllLocals() {
 		la.Leaving.Store(false)
 	}
-	if wire, ok := n.Wire.(passing); ok {
-		wire.Resume()
+	for _, t := range n.Passing {
+		t.Resume()
 	}
 	n.EachPeer(func(p *node.Peer) {
 		p.Lock()

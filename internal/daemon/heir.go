@@ -20,7 +20,6 @@ import (
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
-	"github.com/rds-go/rds/transport/choice"
 )
 
 // Heir is a node, and its service, that take the place of another process's. Both are
@@ -156,7 +155,7 @@ func (in *estate) restore(n *node.Node) error {
 		}
 		p.Unlock()
 		in.peers = append(in.peers, p)
-		if c, ok := n.Via(p.Remote).(*choice.Transport); ok && st.Wire != "" {
+		if c := p.Choosing(); c != nil {
 			c.Inherit(st.Local, st.Remote, st.Wire, "taken over")
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/wire"
-	"github.com/rds-go/rds/transport/choice"
 )
 
 // Show puts a connection into the table.
@@ -89,7 +88,7 @@ func (s *Service) ShowServer(p *node.Peer) {
 	s.serverMu.Lock() // serialises changes, so that the table shows the later one last
 	defer s.serverMu.Unlock()
 	server := ipc.ServerAny
-	if c, ok := s.node.Via(p.Remote).(*choice.Transport); ok {
+	if c := s.node.Choosing(p.Remote); c != nil {
 		server = ipc.ServerOf(c.Chosen(p.Local.Addr, p.Remote))
 	}
 	s.table.SetServer(int(p.Index), server)

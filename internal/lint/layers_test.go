@@ -81,6 +81,8 @@ var bans = []ban{
 	{pkgs: []string{"internal/socket"}, imports: []string{"/"},
 		allow: append([]string{"/conn", "/internal/address", "/internal/buf", "/internal/errno", "/internal/fifo", "/internal/ipc"}, vocabulary...),
 		why:   "what all sockets have in common knows none of their providers"},
+	{pkgs: []string{"internal/choice"}, imports: []string{"/"}, allow: []string{"/transport"},
+		why: "the dial policy decides between two transports by what their dials end with"},
 	{pkgs: []string{"internal/node"}, imports: []string{"/rds", "/internal/daemon", "/internal/client", "/internal/kernel"}, allow: vocabulary, deep: true,
 		why: "the node knows who has its sockets by Owner, and its service by Server"},
 	{pkgs: []string{"internal/daemon"}, imports: []string{"/rds", "/internal/client", "/internal/kernel"}, allow: vocabulary, deep: true,

@@ -183,10 +183,15 @@ func (n *Node) admission() *info.Admission {
 
 // dial makes a link to an address that the node may have connections with.
 func (n *Node) dial(ctx context.Context, local, remote netip.Addr, path int) (transport.Link, error) {
-	if !n.Allows(remote) {
+	switch {
+	case !n.Allows(remote):
 		return nil, transport.ErrNotAllowed
+	case n.Local(remote) != nil:
+		return n.self.Dial(ctx, local, remote, path)
+	case n.Choice != nil:
+		return n.Choice.Dial(ctx, local, remote, path)
 	}
-	return n.Via(remote).Dial(ctx, local, remote, path)
+	return n.Wires[0].Dial(ctx, local, remote, path)
 }
 
 // gate is the node as its transport's transport.Gate.

@@ -54,7 +54,7 @@ func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
 		t.Fatal(err)
 	}
 	asked := make(chan struct{}, 1)
-	a, b := l.bind(l.node(config.Node{Wire: config.WireAuto, Transport: askedTransport{tr, asked}})), l.bind(l.node(config.Node{Wire: config.WireXRC}))
+	a, b := l.bind(l.node(config.Node{Wire: config.WireAuto, Transport: askedTransport{tr, asked}, Domain: tr.Domain()})), l.bind(l.node(config.Node{Wire: config.WireXRC}))
 	ctx := rdstest.Background(t)
 	if err := rdstest.Converse(ctx, a, b, 3); err != nil {
 		t.Fatal(err)

@@ -135,7 +135,10 @@ func (n *Node) List() []transport.Counter {
 		{Name: "user_refused", Value: c.UserRefused.Load()},
 		{Name: "reports_made", Value: n.Reports.Count()},
 	}
-	return append(out, n.Wire.Stats()...)
+	for _, t := range n.Wires {
+		out = append(out, t.Stats()...)
+	}
+	return out
 }
 
 // mapNews tells sockets that a congestion map has arrived.

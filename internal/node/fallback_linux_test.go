@@ -10,11 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/rds-go/rds/internal/rdstest"
-	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
-	"github.com/rds-go/rds/transport/choice"
-	"github.com/rds-go/rds/transport/tcp"
-	"github.com/rds-go/rds/transport/xrc"
 )
 
 // The transports by their ports of a relay.
@@ -29,25 +25,8 @@ func relayed(t testing.TB, patience time.Duration) (*mover, *rdstest.Relay, *obs
 	l := newLab(t)
 	r := newRelay(l)
 	core, log := observer.New(zap.InfoLevel)
-	node := func(logger *zap.Logger) *Node {
-		cfg := config.Node{Port: l.port, Logger: logger, ReconnectMax: 20 * time.Millisecond}
-		cfg.SetDefaults()
-		preferred, err := xrc.New(xrcOptions(&cfg, 0, nil, nil, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		other, err := tcp.New(tcpOptions(&cfg, nil, nil, nil))
-		if err != nil {
-			t.Fatal(err)
-		}
-		cfg.Transport = choice.New(choice.Options{
-			Preferred: preferred, Other: other, Absent: xrc.Absent, Hung: xrc.Hung, Logger: logger,
-			Patience: patience, Gap: 300 * time.Millisecond, Ask: 200 * time.Millisecond, AskMax: 400 * time.Millisecond,
-		})
-		return l.node(cfg)
-	}
-	m := &mover{lab: l, near: r.Near, there: r.There, here: r.Here, far: r.Far, a: node(zap.New(core)), b: node(zap.NewNop())}
-	m.pair = m.a.Wire.(*choice.Transport)
+	m := &mover{lab: l, near: r.Near, there: r.There, here: r.Here, far: r.Far, a: l.quick(zap.New(core), patience), b: l.quick(zap.NewNop(), patience)}
+	m.pair = m.a.Choice
 	return m, r, log
 }
 

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/choice"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
@@ -147,7 +150,17 @@ func newLoopLab(t testing.TB) *lab { return &lab{TB: t, net: loop.NewNetwork()} 
 
 // node starts a node that does not linger unless cfg says so, and does not give up XRC
 // because the machine is busy.
-func (l *lab) node(cfg config.Node) *Node {
+func (l *lab) node(cfg config.Node) *Node { l.Helper(); return l.timed(cfg, choice.Times{}) }
+
+// quick is a node on both wires that does not wait for minutes until it asks and moves.
+func (l *lab) quick(logger *zap.Logger, patience time.Duration) *Node {
+	l.Helper()
+	return l.timed(config.Node{Logger: logger, ReconnectMax: 20 * time.Millisecond, XRC: config.XRC{Patience: patience}},
+		choice.Times{Gap: 300 * time.Millisecond, AskAfter: 200 * time.Millisecond, AskMax: 400 * time.Millisecond})
+}
+
+// timed is node with times of the policy that chooses a wire.
+func (l *lab) timed(cfg config.Node, times choice.Times) *Node {
 	l.Helper()
 	cfg.Port = l.port
 	if cfg.Linger == 0 {
@@ -159,7 +172,7 @@ func (l *lab) node(cfg config.Node) *Node {
 	if l.net != nil && cfg.Transport == nil {
 		cfg.Transport = l.net.Transport()
 	}
-	n, err := New(cfg)
+	n, err := newNode(cfg, nil, times)
 	if err != nil {
 		l.Fatal(err)
 	}

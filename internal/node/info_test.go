@@ -197,7 +197,7 @@ func TestObjectsAreAskedFor(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := got.Objects
-	if !reflect.DeepEqual(o, want.Objects) || o.Incarnation != na.XRC().Objects().Incarnation() {
+	if !reflect.DeepEqual(o, want.Objects) || o.Incarnation != na.Xrc.Objects().Incarnation() {
 		t.Errorf("by the socket %+v\nwant %+v", o, want.Objects)
 	}
 	if len(o.Sessions) != 1 || len(o.SRQs) != 1 || len(o.Targets) != 1 || len(o.Initiators) != 1 || len(o.Registrations) != 1 ||

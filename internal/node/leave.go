@@ -37,9 +37,10 @@ func (n *Node) BeginLeaving() {
 // Leave ends all links. It returns when they have ended, at the latest at the time
 // given, or when cut is closed.
 func (n *Node) Leave(until time.Time, cut <-chan struct{}) {
-	for _, t := range []transport.Transport{n.Wire, n.self} {
+	for _, t := range slices.Backward(n.Wires) { // the preferred one last, as it listens first
 		t.Unlisten()
 	}
+	n.self.Unlisten()
 	n.Succession.Open() // links that wait end with the others
 	left := time.Until(until)
 	late, silent, dialed := make(chan struct{}), make(chan struct{}), make(chan struct{})

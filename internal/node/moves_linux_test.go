@@ -13,11 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rds-go/rds/internal/choice"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
-	"github.com/rds-go/rds/transport/choice"
 )
 
 // mover has verified streams run both ways between two nodes.
@@ -26,7 +26,7 @@ type mover struct {
 	a, b        *Node      // a dials
 	near, there netip.Addr // address of a, and the address that a has for b
 	here, far   netip.Addr // address that b has for a, and the address of b
-	pair        *choice.Transport
+	pair        *choice.Policy
 	got         atomic.Int64 // messages received
 	cuts        atomic.Int64 // connections cut
 	stop        atomic.Bool
@@ -37,7 +37,7 @@ func newMover(l *lab, cfg config.Node) *mover {
 	m := &mover{lab: l, near: rdstest.NewAddr(), there: rdstest.NewAddr()}
 	m.here, m.far = m.near, m.there
 	m.a, m.b = l.node(cfg), l.node(cfg)
-	m.pair = m.a.Wire.(*choice.Transport)
+	m.pair = m.a.Choice
 	return m
 }
 

@@ -17,14 +17,15 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/address"
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/choice"
 	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/loglimit"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/internal/statefile"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/choice"
 	"github.com/rds-go/rds/transport/loop"
 	"github.com/rds-go/rds/transport/xrc"
 )
@@ -37,10 +38,13 @@ type Node struct {
 	Log        *zap.Logger  // keeps to LogLimit
 	plainLog   *zap.Logger  // config.Node.Logger
 	LogLimit   *loglimit.Limiter
-	Wire       transport.Transport // carries messages to other hosts
-	Xrc        *xrc.Transport      // part of wire that speaks XRC, nil if it has none
-	self       transport.Transport // carries messages between the node's own addresses
-	Loops      *gnetloop.Loops     // event loops of wire and of the service; nil: each has its own
+	Wires      []transport.Transport // carry messages to other hosts; of two, the first one is preferred
+	Choice     *choice.Policy        // which of two wires serves a peer; nil: there is only one
+	Passing    []passing             // wires whose listening sockets another process can take over
+	Xrc        *xrc.Transport        // wire that speaks XRC, nil if there is none
+	domain     *mr.Domain            // of the regions that peers reach; nil: no wire carries operations
+	self       transport.Transport   // carries messages between the node's own addresses
+	Loops      *gnetloop.Loops       // event loops of the wires and of the service; nil: each has its own
 	Pool       *buf.Pool
 	Generation uint32
 	pages      *pageSource // draws the page in which a cookie's offset begins
@@ -70,7 +74,8 @@ type Node struct {
 	locals        map[netip.Addr]*Local
 	Peers         map[PeerKey]*Peer
 	Socks         map[*Socket]struct{}
-	opened        sync.Mutex // serialises listening on new addresses
+	opened        sync.Mutex         // serialises listening on new addresses
+	halfOpen      map[netip.Addr]int // guarded by opened; how many transports listen on an address after an error
 
 	work sync.WaitGroup // dials and flushers
 }
@@ -96,6 +101,11 @@ type Inheritance struct {
 
 // NewHeir is New for a node that takes over what another process has left; nil: nothing.
 func NewHeir(cfg config.Node, in *Inheritance) (*Node, error) {
+	return newNode(cfg, in, choice.Times{})
+}
+
+// newNode is NewHeir with times of the policy that chooses a wire; Patience is that of cfg.
+func newNode(cfg config.Node, in *Inheritance, times choice.Times) (*Node, error) {
 	fail := func(err error) (*Node, error) { return nil, &datagram.OpError{Op: "node", Err: err} }
 	if err := cfg.Validate(); err != nil {
 		return fail(err)
@@ -104,6 +114,7 @@ func NewHeir(cfg config.Node, in *Inheritance) (*Node, error) {
 	n := &Node{
 		inherited: in, plainLog: cfg.Logger, Pool: new(buf.Pool), pages: newPageSource(), suspicion: suspicionRatesOf(cfg.Memory.PeerLookUps),
 		locals: make(map[netip.Addr]*Local), Peers: make(map[PeerKey]*Peer), Socks: make(map[*Socket]struct{}),
+		halfOpen: make(map[netip.Addr]int),
 	}
 	n.LogLimit = loglimit.New(time.Now, n.Listed)
 	cfg.Logger = n.LogLimit.Logger(cfg.Logger)
@@ -122,7 +133,7 @@ func NewHeir(cfg config.Node, in *Inheritance) (*Node, error) {
 			return fail(err)
 		}
 	}
-	if n.Wire, n.Xrc, err = n.wireTransport(&cfg, sockets); err != nil {
+	if err = n.openWires(sockets, times); err != nil {
 		_ = n.Loops.Close()
 		return fail(err)
 	}
@@ -131,11 +142,6 @@ func NewHeir(cfg config.Node, in *Inheritance) (*Node, error) {
 		own.Expose(d, domain)
 	}
 	n.self = own
-	if c, ok := n.Wire.(*choice.Transport); ok {
-		n.Sequences.gone = c.Forget
-		c.Watch(n.chosen)
-		c.Moves(n.moves)
-	}
 	n.succeed()
 	n.Sequences.open(n.Succession.File, n.Now())
 	n.watch()
@@ -243,11 +249,7 @@ func (n *Node) Listen(a netip.Addr) (*Local, error) {
 	n.Mu.Lock()
 	n.locals[a] = la // before the first link can arrive
 	n.Mu.Unlock()
-	err := n.Wire.Listen(a, func(l transport.Link) { n.accept(la, l, false) })
-	if err == nil {
-		err = n.self.Listen(a, func(l transport.Link) { n.accept(la, l, true) })
-	}
-	if err != nil {
+	if err := n.listen(a); err != nil {
 		n.Mu.Lock()
 		delete(n.locals, a)
 		n.Mu.Unlock()
@@ -261,14 +263,6 @@ func (n *Node) Listen(a netip.Addr) (*Local, error) {
 	}
 	n.Log.Log(level, "listening", append([]zap.Field{zap.Stringer("address", a)}, portFields(&n.Config)...)...)
 	return la, nil
-}
-
-// Via is the transport to a remote address, which may be one of our own.
-func (n *Node) Via(remote netip.Addr) transport.Transport {
-	if n.Local(remote) != nil {
-		return n.self
-	}
-	return n.Wire
 }
 
 func (n *Node) Local(a netip.Addr) *Local {
@@ -375,18 +369,26 @@ func (n *Node) PollAcks(la *Local) {
 	}
 }
 
-// accept gives an inbound link to the connection it belongs to.
-func (n *Node) accept(la *Local, l transport.Link, own bool) {
+// accept gives an inbound link of a local address to the connection it belongs to. own tells
+// whether the link has come by Node.self.
+func (n *Node) accept(local netip.Addr, l transport.Link, own bool) {
 	remote := l.RemoteAddr()
 	a := remote.Addr()
+	la := n.Local(local)
 	switch {
+	case la == nil: // not all transports listen there
+		l.Close(transport.Abort)
+		return
 	case own != (n.Local(a) != nil):
 		l.Close(transport.Abort) // A link from outside to our own address is not ours to take (net/rds/tcp_listen.c).
 		return
 	case !gate{n}.Admits(a): // The list may have changed since the transport took the link.
 		l.Close(transport.Abort)
 		return
-	case n.Succession.gated(func() { n.accept(la, l, own) }, func() { l.Close(transport.Abort) }):
+	case n.Succession.gated(func() { n.accept(local, l, own) }, func() { l.Close(transport.Abort) }):
+		return
+	case n.Choice != nil && !own && !n.Choice.Accepts(l):
+		l.Close(transport.Abort)
 		return
 	}
 	p := n.Accepting(la, PeerKey{Local: la.Addr, Remote: a, Passive: la.Addr == a})
@@ -436,7 +438,7 @@ func (n *Node) Close() error {
 	n.EachPeer((*Peer).close)
 	n.awaitLinks()
 	n.Succession.Open()                                // inbound links that wait are refused
-	err := errors.Join(n.self.Close(), n.Wire.Close()) // self before wire: the memory regions end with wire
+	err := errors.Join(n.self.Close(), n.closeWires()) // self before wires: the memory regions end with a wire
 	_ = n.Loops.Close()
 	n.work.Wait()
 	n.endSuccession()

@@ -15,10 +15,7 @@ import (
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/choice"
 	"github.com/rds-go/rds/transport/iwarp"
-	"github.com/rds-go/rds/transport/tcp"
-	"github.com/rds-go/rds/transport/xrc"
 )
 
 // hellos are what peers of earlier versions answer, with the generation 7. Version 1 has none.
@@ -120,28 +117,8 @@ func (o *oldPeer) end() {
 	_ = o.node.Close()
 }
 
-// quick is a node on both wires that does not wait for minutes until it asks and moves.
-func (l *lab) quick(logger *zap.Logger) *Node {
-	l.Helper()
-	cfg := config.Node{Port: l.port, Logger: logger, ReconnectMax: 20 * time.Millisecond}
-	cfg.SetDefaults()
-	preferred, err := xrc.New(xrcOptions(&cfg, 0, nil, nil, nil))
-	if err != nil {
-		l.Fatal(err)
-	}
-	other, err := tcp.New(tcpOptions(&cfg, nil, nil, nil))
-	if err != nil {
-		l.Fatal(err)
-	}
-	cfg.Transport = choice.New(choice.Options{
-		Preferred: preferred, Other: other, Absent: xrc.Absent, Hung: xrc.Hung, Logger: logger,
-		Patience: rdstest.Patience, Gap: 300 * time.Millisecond, Ask: 200 * time.Millisecond, AskMax: 400 * time.Millisecond,
-	})
-	return l.node(cfg)
-}
-
 func chosenFor(n *Node, local, remote netip.Addr) string {
-	return n.Wire.(*choice.Transport).Chosen(local, remote)
+	return n.Choice.Chosen(local, remote)
 }
 
 // A peer of an earlier version is served over TCP at once, with one warning, however often it is
@@ -153,7 +130,7 @@ func TestPeerOfAnEarlierVersion(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			core, log := observer.New(zap.DebugLevel)
-			node := l.quick(zap.New(core))
+			node := l.quick(zap.New(core), rdstest.Patience)
 			near := l.bind(node)
 			far := rdstest.AddrOf(rdstest.NewAddr(), 4000)
 			old := l.oldPeer(far, hello)
@@ -179,7 +156,7 @@ func TestPeerOfAnEarlierVersion(t *testing.T) {
 			}
 			log.TakeAll()
 			old.end()
-			upgraded := l.bind(l.quick(zap.NewNop()), far)
+			upgraded := l.bind(l.quick(zap.NewNop(), rdstest.Patience), far)
 			rdstest.Eventually(t, "XRC", func() bool {
 				ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 				defer cancel()
@@ -210,7 +187,7 @@ func TestPeerOfAnEarlierVersionConnects(t *testing.T) {
 			l := newLab(t)
 			at := rdstest.AddrOf(rdstest.NewAddr(), 4000)
 			core, log := observer.New(zap.InfoLevel)
-			node := l.quick(zap.New(core))
+			node := l.quick(zap.New(core), rdstest.Patience)
 			far := l.bind(node)
 			to := netip.AddrPortFrom(far.LocalAddrPort().Addr(), l.port^1)
 			old := l.oldPeer(at, hello)
@@ -231,7 +208,7 @@ func TestPeerOfAnEarlierVersionConnects(t *testing.T) {
 				t.Errorf("served by %q", by)
 			}
 			old.end()
-			upgraded := l.bind(l.quick(zap.NewNop()), at)
+			upgraded := l.bind(l.quick(zap.NewNop(), rdstest.Patience), at)
 			rdstest.Eventually(t, "XRC", func() bool {
 				rdstest.MustSend(t, upgraded, far.LocalAddrPort(), []byte("second"))
 				rdstest.Expect(t, far, "second")

@@ -208,12 +208,7 @@ func (o *driven) Dial(ctx context.Context, i int) {
 }
 
 // Takes refuses a link if the pair of hosts has moved to the other wire meanwhile.
-func (o *driven) Takes(l transport.Link) error {
-	if !o.peer().targets(l) {
-		return errMoved
-	}
-	return nil
-}
+func (o *driven) Takes(l transport.Link) error { return o.peer().targets(l) }
 
 // LinkUp follows the start of a link.
 func (o *driven) LinkUp(i int, l transport.Link) {
@@ -221,21 +216,13 @@ func (o *driven) LinkUp(i int, l transport.Link) {
 	o.peer().carriesLocked(i, l)
 }
 
-// Via returns the transport that reaches the peer.
-func (p *Peer) Via() transport.Transport {
-	if p.own {
-		return p.Node.self
-	}
-	return p.Node.Wire
-}
-
 // LinkDown follows the end of one.
 func (o *driven) LinkDown(int) { o.peer().turnLocked() }
 
 // Started tells of a link.
 func (o *driven) Started(i int, l transport.Link, inbound bool) {
-	if inbound {
-		o.peer().taken(l)
+	if c := o.peer().Choosing(); inbound && c != nil {
+		c.Taken(l)
 	}
 	o.Waiters.Wake(-1) // senders that wait to know what the link carries
 	o.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))

@@ -13,7 +13,6 @@ import (
 	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/rds/config"
-	"github.com/rds-go/rds/transport/choice"
 )
 
 // peersOf is the number of a node's peers.
@@ -87,7 +86,7 @@ func TestWireOfAPeerThatHasEnded(t *testing.T) {
 		_ = stranger.Close()
 		_ = peer.Close()
 		rdstest.Eventually(t, "the peers to be forgotten", func() bool { return peersOf(n) == 0 })
-		wires := n.Wire.(*choice.Transport)
+		wires := n.Choice
 		if by := wires.Chosen(here, there); by != "tcp" {
 			t.Errorf("smaller %v: the peer is served by %q", smaller, by)
 		}

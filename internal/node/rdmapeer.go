@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"net"
 
@@ -9,7 +10,6 @@ import (
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/choice"
 )
 
 // Carriage is what is known of a connection's transport.
@@ -47,12 +47,13 @@ func (p *Peer) carriedLocked(i int) error {
 
 // unserved is the error of an RDMA call to the peer.
 func (p *Peer) unserved() error {
-	e := &socket.UnservedError{Peer: p.Remote, Wire: p.Via().Name()}
-	if c, ok := p.Via().(*choice.Transport); ok {
-		e.Wire, e.Why = c.Chosen(p.Local.Addr, p.Remote), c.State(p.Local.Addr, p.Remote).Reason
-	}
-	if e.Wire == "" {
-		e.Wire = string(config.WireTCP)
+	e := &socket.UnservedError{Peer: p.Remote, Wire: p.Node.Wires[0].Name()}
+	switch c := p.Choosing(); {
+	case c != nil:
+		st := c.State(p.Local.Addr, p.Remote)
+		e.Wire, e.Why = cmp.Or(st.Wire, string(config.WireTCP)), st.Reason
+	case p.own:
+		e.Wire = p.Node.self.Name()
 	}
 	return e
 }

@@ -16,30 +16,19 @@ import (
 	"github.com/rds-go/rds/rds/datagram"
 )
 
-// exposing is a transport whose links carry operations: it has the table of the memory that
-// peers reach by key, and the protection domain they reach it in. Both are nil if
-// there is none after all. They end with the transport, after its links.
-type exposing interface {
-	Regions() *mr.Device
-	Domain() *mr.Domain
-}
-
 // Regions returns the table of all regions of a node, and the domain that all
 // its sockets expose theirs in: every connection of the host serves all of them.
 // They are the transport's; ErrNotSupported if it carries no operations.
 func (n *Node) Regions() (*mr.Device, *mr.Domain, error) {
-	if t, ok := n.Wire.(exposing); ok {
-		if d := t.Regions(); d != nil {
-			return d, t.Domain(), nil
-		}
+	if n.domain == nil {
+		return nil, nil, datagram.ErrNotSupported
 	}
-	return nil, nil, datagram.ErrNotSupported
+	return n.domain.Device(), n.domain, nil
 }
 
 // Operates tells whether the node has a transport that carries operations.
 func (n *Node) Operates() bool {
-	_, _, err := n.Regions()
-	return err == nil
+	return n.domain != nil
 }
 
 // socketRegions are the regions of one socket.

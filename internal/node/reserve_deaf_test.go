@@ -56,7 +56,7 @@ func TestPeerThatIgnoresFullPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	deaf := rdstest.ReservedConfig()
-	deaf.Wire, deaf.Transport, deaf.SendBuffer = config.WireAuto, deafTransport{tr}, 4<<20
+	deaf.Wire, deaf.Transport, deaf.Domain, deaf.SendBuffer = config.WireAuto, deafTransport{tr}, tr.Domain(), 4<<20
 	hostile, honest := l.node(deaf), l.node(rdstest.ReservedConfig())
 	a, b := l.bind(hostile), l.bind(honest)
 	n := l.node(rdstest.ReservedConfig())

@@ -3,20 +3,23 @@ package node
 import (
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
-	"github.com/rds-go/rds/transport/choice"
+	"github.com/rds-go/rds/transport"
 )
 
 // Serving is the name of the transport that serves a pair of addresses.
 func (n *Node) Serving(local, remote netip.Addr) string {
-	t := n.Via(remote)
-	if c, ok := t.(*choice.Transport); ok {
+	switch c := n.Choosing(remote); {
+	case c != nil:
 		return c.Chosen(local, remote)
+	case n.Local(remote) != nil:
+		return n.self.Name()
 	}
-	return t.Name()
+	return n.Wires[0].Name()
 }
 
 // SetTransport notes the wish. It concerns each destination when it is sent to.
@@ -34,7 +37,7 @@ func (s *Socket) SetTransport(w config.Wire) error {
 
 // Has tells whether the node has a transport.
 func (s *Socket) Has(w config.Wire) error {
-	if _, both := s.Node.Wire.(*choice.Transport); w != config.WireAuto && !both && s.Node.Wire.Name() != string(w) {
+	if w != config.WireAuto && !s.Node.speaks(w) {
 		return datagram.ErrNoTransport
 	}
 	return nil
@@ -50,8 +53,8 @@ func (s *Socket) wanted() config.Wire {
 
 // Admits tells whether this socket may send to a remote address.
 func (s *Socket) Admits(remote netip.Addr, w config.Wire) error {
-	c, ok := s.Node.Via(remote).(*choice.Transport)
-	if !ok { // SetTransport does not store another value
+	c := s.Node.Choosing(remote)
+	if c == nil { // SetTransport does not store another value
 		return nil
 	}
 	if have := c.Chosen(s.At.Addr, remote); have == string(w) || have == "" && c.Force(remote, string(w)) == nil {
@@ -60,29 +63,18 @@ func (s *Socket) Admits(remote netip.Addr, w config.Wire) error {
 	return datagram.ErrNotSupported
 }
 
+// speaks tells whether the node has a transport.
+func (n *Node) speaks(w config.Wire) bool {
+	return slices.ContainsFunc(n.Wires, func(t transport.Transport) bool { return t.Name() == string(w) })
+}
+
 // Transports are the features of the daemon's transports.
 func (n *Node) Transports() []string {
 	names := []string{ipc.FeatureChoice}
-	_, both := n.Wire.(*choice.Transport)
 	for _, w := range []config.Wire{config.WireXRC, config.WireTCP} {
-		if both || n.Wire.Name() == string(w) {
+		if n.speaks(w) {
 			names = append(names, string(w))
 		}
 	}
 	return names
-}
-
-// chosen follows a change of what serves a remote address.
-func (n *Node) chosen(remote netip.Addr) {
-	var peers []*Peer
-	n.Mu.RLock()
-	for _, la := range n.locals {
-		if p := n.Peers[PeerKey{Local: la.Addr, Remote: remote}]; p != nil {
-			peers = append(peers, p)
-		}
-	}
-	n.Mu.RUnlock()
-	for _, p := range peers {
-		n.Server().ShowServer(p)
-	}
 }

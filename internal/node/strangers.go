@@ -5,8 +5,6 @@ import (
 	"sync"
 
 	"github.com/rds-go/rds/rds/info"
-	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/choice"
 )
 
 // Limits on strangers. A stranger is a peer that has connected and has proved nothing: it
@@ -111,24 +109,5 @@ func (p *Peer) Proved() {
 	if p.stranger.Load() && p.stranger.Swap(false) {
 		p.Node.strangers.leave(p.Remote)
 		p.Node.Sequences.unreserve()
-	}
-}
-
-// taken follows the start of a link that the peer has dialed: its transport serves the pair.
-func (p *Peer) taken(l transport.Link) {
-	if c, ok := p.Via().(*choice.Transport); ok {
-		c.Taken(l)
-	}
-}
-
-// forgetWire has the wire forget what serves a peer that has ended, unless its receive
-// sequence is kept: a peer that comes back is then found by the transport that it had.
-func (p *Peer) forgetWire() {
-	if c, ok := p.Via().(*choice.Transport); ok {
-		if p.sequence.Load() != nil {
-			c.Rest(p.Local.Addr, p.Remote)
-		} else {
-			c.Forget(p.Local.Addr, p.Remote)
-		}
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/info"
-	"github.com/rds-go/rds/transport/choice"
 )
 
 // Bounds of what Info says of waits.
@@ -142,8 +141,8 @@ func (y *WaitReport) peer(p *Peer) {
 
 // served tells that a peer is served over TCP although the node would rather speak XRC.
 func (y *WaitReport) served(p *Peer) {
-	c, ok := y.node.Via(p.Remote).(*choice.Transport)
-	if !ok {
+	c := y.node.Choosing(p.Remote)
+	if c == nil {
 		return
 	}
 	st := c.State(p.Local.Addr, p.Remote)

@@ -3,53 +3,84 @@ package node
 import (
 	"errors"
 	"net/netip"
+	"slices"
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/choice"
 	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/choice"
 	"github.com/rds-go/rds/transport/tcp"
 	"github.com/rds-go/rds/transport/xrc"
 )
 
-// wireTransport makes the transport to other hosts. in are the sockets that it takes over, and
-// Node.Loops, if not nil, read for all of it. Its XRC part is returned, too, nil if it has none.
-func (n *Node) wireTransport(c *config.Node, in *gnetloop.Inheritance) (transport.Transport, *xrc.Transport, error) {
-	if c.Transport != nil {
-		return c.Transport, nil, nil
-	}
-	var other transport.Transport
-	if c.Wire != config.WireXRC {
-		t, err := tcp.New(tcpOptions(c, gate{n}, in, n.Loops))
-		if err != nil || c.Wire == config.WireTCP {
-			return t, nil, err
-		}
-		other = t
-	}
-	o := xrcOptions(c, n.Generation, gate{n}, in, n.Loops)
-	o.Want = n.wanted
-	preferred, err := xrc.New(o)
-	switch {
-	case err != nil && other != nil:
-		return nil, nil, errors.Join(err, other.Close())
-	case err != nil:
-		return nil, nil, err
-	case other == nil:
-		return preferred, preferred, nil
-	}
-	both := choice.New(choice.Options{Preferred: preferred, Other: other, Absent: xrc.Absent, Hung: xrc.Hung, Patience: c.XRC.Patience, Logger: c.Logger})
-	for a, w := range c.PeerWires {
-		if err := both.Force(a.Unmap(), string(w)); err != nil {
-			return nil, nil, errors.Join(err, both.Close())
-		}
-	}
-	return both, preferred, nil
+// passing is a transport whose listening sockets another process can take over.
+type passing interface {
+	// Pause has links accepted no more: they wait in the kernel until Resume, or for a
+	// process that has the sockets. Links go on.
+	Pause()
+	Resume()
+	// Listening returns copies of the listening sockets.
+	Listening() ([]gnetloop.Listening, error)
 }
 
-// XRC is Node.XRC of package rds.
-func (n *Node) XRC() *xrc.Transport { return n.Xrc }
+// openWires makes the transports to other hosts. in are the sockets that they take over, and
+// times those of the policy, if there are two transports.
+func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times) (err error) {
+	c := &n.Config
+	if c.Transport != nil {
+		n.Wires, n.domain = []transport.Transport{c.Transport}, c.Domain
+		return nil
+	}
+	if c.Wire != config.WireTCP {
+		o := xrcOptions(c, n.Generation, gate{n}, in, n.Loops)
+		o.Want = n.wanted
+		o.Admit = func(remote netip.Addr) bool { return n.Choice == nil || n.Choice.Admits(remote, xrc.Name) }
+		if n.Xrc, err = xrc.New(o); err != nil {
+			return err
+		}
+		n.domain, n.Passing = n.Xrc.Domain(), append(n.Passing, n.Xrc)
+		n.Wires = append(n.Wires, n.Xrc)
+	}
+	if c.Wire != config.WireXRC {
+		t, err := tcp.New(tcpOptions(c, gate{n}, in, n.Loops))
+		if err != nil {
+			return errors.Join(err, n.closeWires())
+		}
+		n.Wires, n.Passing = append(n.Wires, t), append(n.Passing, t)
+	}
+	if len(n.Wires) == 2 {
+		err = n.choose(times)
+	}
+	return err
+}
+
+// listen listens on an address by all transports, the preferred one first: a peer that gets
+// through by the other one could have had the preferred one. After an error it may be called
+// again, and goes on where it has ended. The caller holds Node.opened.
+func (n *Node) listen(a netip.Addr) error {
+	all := append(slices.Clone(n.Wires), n.self)
+	for i := n.halfOpen[a]; i < len(all); i++ {
+		if err := all[i].Listen(a, func(l transport.Link) { n.accept(a, l, i == len(n.Wires)) }); err != nil {
+			n.halfOpen[a] = i
+			return err
+		}
+	}
+	delete(n.halfOpen, a)
+	return nil
+}
+
+// closeWires closes the transports to other hosts, the preferred one last, as it listens first.
+func (n *Node) closeWires() (err error) {
+	if n.Choice != nil {
+		n.Choice.Close()
+	}
+	for _, t := range slices.Backward(n.Wires) {
+		err = errors.Join(err, t.Close())
+	}
+	return err
+}
 
 // wanted keeps a connection to a peer, for channels of XRC, until release. An address that
 // the node does not have, or may not speak to, has none: channels to it end by their own time.

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"net"
 	"net/netip"
 	"os"
 	"syscall"
@@ -247,4 +248,30 @@ func TestPeerWires(t *testing.T) {
 	exchange(t, b, a, "tcp") // whoever begins
 	c := l.bind(l.node(config.Node{}))
 	exchange(t, a, c, "xrc")
+}
+
+// An address on which one of two transports cannot listen has no peers, until both can.
+func TestListenAgain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	b := l.bindOne(config.Node{Wire: config.WireXRC, ReconnectMax: 20 * time.Millisecond}) // its address is smaller: it dials
+	n, at := l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 4000)
+	taken, err := net.Listen("tcp", rdstest.AddrOf(at.Addr(), l.port).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		_, err = n.Bind(at)
+		rdstest.WantErr(t, "bind", err, datagram.ErrAddressInUse)
+	}
+	rdstest.MustSend(t, b, at, []byte("early"))
+	rdstest.Eventually(t, "links of the transport that listens", func() bool { return counter(t, n, "xrc_accepted") > 1 })
+	if p := peersOf(n); p != 0 {
+		t.Errorf("%d peers of an address that is not bound", p)
+	}
+	_ = taken.Close()
+	a := l.bind(n, at)
+	rdstest.Expect(t, a, "early")
+	exchange(t, a, b, "xrc")
+	exchange(t, a, l.bindOne(config.Node{Wire: config.WireTCP}), "tcp")
 }

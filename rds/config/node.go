@@ -120,6 +120,9 @@ type Node struct {
 	// Transport carries the messages instead of Wire; the node closes it. It is
 	// for tests and simulations.
 	Transport transport.Transport
+	// Domain is the protection domain of the memory that links of Transport reach. nil: they
+	// carry no operations.
+	Domain *mr.Domain
 }
 
 // ServiceBurst is TCP.Burst for a node that serves applications.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -17,7 +18,8 @@ import (
 // A question is answered and never becomes a link.
 func TestAsk(t *testing.T) {
 	t.Parallel()
-	e := newEnv(t, Options{}, Options{Generation: 6})
+	var rejects atomic.Bool
+	e := newEnv(t, Options{}, Options{Generation: 6, Admit: func(netip.Addr) bool { return !rejects.Load() }})
 	ctx, cancel := context.WithTimeout(t.Context(), transporttest.Patience)
 	defer cancel()
 	a, b := e.A.(*Transport), e.B.(*Transport)
@@ -33,11 +35,11 @@ func TestAsk(t *testing.T) {
 	if err := a.Ask(ctx, e.AddrA, e.Nobody); !errors.Is(err, syscall.ECONNREFUSED) {
 		t.Errorf("a peer that does not listen: %v", err)
 	}
-	b.Admit(func(netip.Addr) bool { return false })
+	rejects.Store(true)
 	if err := a.Ask(ctx, e.AddrA, e.AddrB); !errors.Is(err, iwarp.ErrRejected) || !Absent(err) {
 		t.Errorf("a peer that rejects us: %v", err)
 	}
-	b.Admit(func(netip.Addr) bool { return true })
+	rejects.Store(false)
 	l, err := a.Dial(ctx, e.AddrA, e.AddrB, 0)
 	if err != nil {
 		t.Fatal(err)

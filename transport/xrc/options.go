@@ -77,6 +77,9 @@ type Options struct {
 	Generation uint32
 	// Gate says whose links are accepted and who may be dialed. nil: everybody.
 	Gate transport.Gate
+	// Admit tells whether a peer may be served by this transport. The set-up of one that may
+	// not is rejected, so that it tries another transport. It must not block. nil: everybody may.
+	Admit func(remote netip.Addr) bool
 	// Inherited is what another process has passed. nil: nothing.
 	Inherited *gnetloop.Inheritance
 	// Loops are event loops that other transports use, too, instead of the transport's own.

@@ -42,14 +42,13 @@ type Transport struct {
 	stats     counters
 
 	mu     sync.Mutex
-	closed bool                  // guarded by mu
-	admit  func(netip.Addr) bool // guarded by mu; nil: everybody
-	lns    []*iwarp.Listener     // guarded by mu
-	links  map[*link]struct{}    // guarded by mu: links that have not ended
-	peers  map[hosts]*peer       // guarded by mu
-	queues map[uint32]*Queue     // guarded by mu; queues of applications, by their numbers
-	cqs    map[*CQ]struct{}      // guarded by mu
-	inis   map[uint32]*Channel   // guarded by mu; by the number of the initiator
+	closed bool                // guarded by mu
+	lns    []*iwarp.Listener   // guarded by mu
+	links  map[*link]struct{}  // guarded by mu: links that have not ended
+	peers  map[hosts]*peer     // guarded by mu
+	queues map[uint32]*Queue   // guarded by mu; queues of applications, by their numbers
+	cqs    map[*CQ]struct{}    // guarded by mu
+	inis   map[uint32]*Channel // guarded by mu; by the number of the initiator
 
 	lifetimes map[netip.Addr]*lifetime // guarded by mu; incarnations of remote hosts that have links in use
 	waiting   map[netip.Addr][]*link   // guarded by mu; links in use of other incarnations
@@ -169,14 +168,6 @@ func (t *Transport) Regions() *mr.Device { return t.dev.Regions() }
 // Domain is the protection domain of regions that peers reach by links.
 func (t *Transport) Domain() *mr.Domain { return t.domain }
 
-// Admit has set-ups of peers that admit returns false for rejected, so that they try
-// another transport. It must not block.
-func (t *Transport) Admit(admit func(remote netip.Addr) bool) {
-	t.mu.Lock()
-	t.admit = admit
-	t.mu.Unlock()
-}
-
 // Listen accepts links on local and Options.Port.
 func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error {
 	ln, err := t.dev.Listen(netip.AddrPortFrom(local, t.opts.Port))
@@ -212,10 +203,7 @@ const setupTimeout = 10 * time.Second
 func (t *Transport) incoming(in *iwarp.Incoming, accept func(transport.Link)) {
 	ctx, cancel := context.WithTimeout(t.ctx, setupTimeout)
 	defer cancel()
-	t.mu.Lock()
-	admit := t.admit
-	t.mu.Unlock()
-	if admit != nil && !admit(in.Remote().Addr()) {
+	if t.opts.Admit != nil && !t.opts.Admit(in.Remote().Addr()) {
 		_ = in.Reject(nil)
 		return
 	}

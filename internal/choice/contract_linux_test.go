@@ -2,14 +2,18 @@ package choice_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
+	"go.uber.org/zap"
 
-	"github.com/rds-go/rds/transport/choice"
+	"github.com/rds-go/rds/internal/choice"
+	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/tcp"
 	"github.com/rds-go/rds/transport/transporttest"
 	"github.com/rds-go/rds/transport/xrc"
@@ -43,9 +47,12 @@ func newTCP(t testing.TB) *tcp.Transport {
 	return tr
 }
 
-func newXRC(t testing.TB) *xrc.Transport {
+func newXRC(t testing.TB) *xrc.Transport { t.Helper(); return newXRCWith(t, xrc.Options{}) }
+
+func newXRCWith(t testing.TB, o xrc.Options) *xrc.Transport {
 	t.Helper()
-	tr, err := xrc.New(xrc.Options{Port: port + 1})
+	o.Port = port + 1
+	tr, err := xrc.New(o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,12 +60,64 @@ func newXRC(t testing.TB) *xrc.Transport {
 	return tr
 }
 
-func newBoth(t testing.TB) *choice.Transport {
-	t.Helper()
-	return choice.New(choice.Options{Preferred: newXRC(t), Other: newTCP(t), Absent: xrc.Absent})
+// both is the transports of a node that has two, as far as the contract goes.
+type both struct {
+	*choice.Policy
+	wires []transport.Transport
 }
 
-// A choice keeps the contract, whatever the peer speaks.
+func newBoth(t testing.TB) *both {
+	t.Helper()
+	b := &both{}
+	preferred, other := newXRCWith(t, xrc.Options{Admit: func(remote netip.Addr) bool { return b.Admits(remote, "xrc") }}), newTCP(t)
+	b.wires = []transport.Transport{preferred, other}
+	b.Policy = choice.New(choice.Options{
+		Preferred: choice.Wire{Name: "xrc", Dial: preferred.Dial}, Other: choice.Wire{Name: "tcp", Dial: other.Dial}, Ask: preferred.Ask,
+		Absent: xrc.Absent, Hung: xrc.Hung, Changed: func(netip.Addr) {}, Leave: func(_, _ netip.Addr) {}, Logger: zap.NewNop(),
+	})
+	return b
+}
+
+func (b *both) Name() string { return "both" }
+
+func (b *both) Listen(local netip.Addr, accept func(transport.Link)) error {
+	for _, w := range b.wires {
+		err := w.Listen(local, func(l transport.Link) {
+			if !b.Accepts(l) {
+				l.Close(transport.Abort)
+				return
+			}
+			accept(l)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *both) Stats() (all []transport.Counter) {
+	for _, w := range b.wires {
+		all = append(all, w.Stats()...)
+	}
+	return all
+}
+
+func (b *both) Unlisten() {
+	for _, w := range slices.Backward(b.wires) {
+		w.Unlisten()
+	}
+}
+
+func (b *both) Close() (err error) {
+	b.Policy.Close()
+	for _, w := range slices.Backward(b.wires) {
+		err = errors.Join(err, w.Close())
+	}
+	return err
+}
+
+// Dials of a policy keep the contract, whatever the peer speaks.
 func TestContract(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -98,13 +157,13 @@ func TestChosenBySpeech(t *testing.T) {
 			if got := p.B.Link.Stats().Transport; got != c.want {
 				t.Errorf("their end of the link is of %q, want %q", got, c.want)
 			}
-			if got := e.A.(*choice.Transport).Chosen(e.AddrA, e.AddrB); got != c.want {
+			if got := e.A.(*both).Chosen(e.AddrA, e.AddrB); got != c.want {
 				t.Errorf("we have chosen %q, want %q", got, c.want)
 			}
-			if b, ok := e.B.(*choice.Transport); ok {
+			if b, ok := e.B.(*both); ok {
 				b.Taken(p.B.Link)
 			}
-			if b, ok := e.B.(*choice.Transport); ok && b.Chosen(e.AddrB, e.AddrA) != c.want {
+			if b, ok := e.B.(*both); ok && b.Chosen(e.AddrB, e.AddrA) != c.want {
 				t.Errorf("they have chosen %q, want %q", b.Chosen(e.AddrB, e.AddrA), c.want)
 			}
 		})
@@ -114,7 +173,7 @@ func TestChosenBySpeech(t *testing.T) {
 // Who was forced to use the one tells a peer that tries the other.
 func TestForcedPeerIsToldSo(t *testing.T) {
 	e := transporttest.Env{A: newBoth(t), B: newBoth(t), AddrA: newAddr(), AddrB: newAddr()}
-	if err := e.B.(*choice.Transport).Force(e.AddrA, "tcp"); err != nil {
+	if err := e.B.(*both).Force(e.AddrA, "tcp"); err != nil {
 		t.Fatal(err)
 	}
 	p := e.Connect(t)

@@ -38,8 +38,7 @@ var (
 
 // fake is a transport whose dials end as the test says.
 type fake struct {
-	transport.Transport // nil: what is not here must not be called
-	name                string
+	name string
 
 	mu      sync.Mutex
 	answer  answer
@@ -51,15 +50,9 @@ type fake struct {
 
 	answered func(*fakeLink) // if not nil, a dial calls it with its link
 
-	listens int
-	deaf    error // result of Listen
-	accept  func(transport.Link)
-	closed  bool
 }
 
 func newFake(name string) *fake { return &fake{name: name, dialing: make(chan struct{}, 100)} }
-
-func (f *fake) Name() string { return f.name }
 
 func (f *fake) set(a answer) {
 	f.mu.Lock()
@@ -146,31 +139,13 @@ func (f *fake) asked() int {
 	return n
 }
 
-func (f *fake) Listen(_ netip.Addr, accept func(transport.Link)) error {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.listens++
-	if f.deaf == nil {
-		f.accept = accept
-	}
-	return f.deaf
-}
+func (f *fake) wire() Wire { return Wire{Name: f.name, Dial: f.Dial} }
 
-// connect is a peer that connects to us. It returns the link.
-func (f *fake) connect(remote netip.Addr) *fakeLink {
-	f.mu.Lock()
-	accept := f.accept
-	f.mu.Unlock()
+// connect is a peer that connects to us. It returns the link, and whether the policy accepts
+// it.
+func (r *rig) connect(f *fake, remote netip.Addr) (*fakeLink, bool) {
 	l := &fakeLink{by: f, remote: remote}
-	accept(l)
-	return l
-}
-
-func (f *fake) Stats() []transport.Counter { return []transport.Counter{{Name: f.name}} }
-
-func (f *fake) Close() error {
-	f.closed = true
-	return nil
+	return l, r.Accepts(l)
 }
 
 // fakeLink is a link of a fake transport.
@@ -209,10 +184,10 @@ var (
 // rig is a choice between two fakes.
 type rig struct {
 	testing.TB
-	*Transport
+	*Policy
 	preferred, other *fake
 	told             atomic.Value // what was chosen when the last change was told of
-	moves            atomic.Int32 // calls of what Moves was given
+	moves            atomic.Int32 // calls of Options.Leave
 	log              *observer.ObservedLogs
 }
 
@@ -220,15 +195,15 @@ func newRig(t testing.TB, patience time.Duration) *rig {
 	r := &rig{TB: t, preferred: newFake("new"), other: newFake("old")}
 	core, log := observer.New(zap.InfoLevel)
 	r.log = log
-	r.Transport = New(Options{
-		Preferred: r.preferred, Other: r.other, Patience: patience, Logger: zap.New(core),
-		Absent: func(err error) bool { return errors.Is(err, errRejected) },
-		Hung:   func(err error) bool { return errors.Is(err, errHung) },
-	})
 	r.told.Store("")
-	r.Watch(func(remote netip.Addr) { r.told.Store(r.Chosen(us, remote)) })
-	r.Moves(func(netip.Addr, netip.Addr) { r.moves.Add(1) })
-	t.Cleanup(func() { _ = r.Close() }) // questions end
+	r.Policy = New(Options{
+		Preferred: r.preferred.wire(), Other: r.other.wire(), Ask: r.preferred.Ask, Times: Times{Patience: patience}, Logger: zap.New(core),
+		Absent:  func(err error) bool { return errors.Is(err, errRejected) },
+		Hung:    func(err error) bool { return errors.Is(err, errHung) },
+		Changed: func(remote netip.Addr) { r.told.Store(r.Chosen(us, remote)) },
+		Leave:   func(netip.Addr, netip.Addr) { r.moves.Add(1) },
+	})
+	t.Cleanup(r.Close) // questions end
 	return r
 }
 

@@ -3,15 +3,12 @@ package choice
 import (
 	"context"
 	"errors"
-	"net"
 	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/rds-go/rds/transport"
 )
 
 // long is more than any dial of a test takes.
@@ -175,10 +172,6 @@ func TestPeerComesUpWhileAsked(t *testing.T) {
 // A peer that is the side that dials has chosen when it connects, and may choose anew.
 func TestInboundDecides(t *testing.T) {
 	r := newRig(t, time.Second)
-	var got []transport.Link
-	if err := r.Listen(us, func(l transport.Link) { got = append(got, l) }); err != nil {
-		t.Fatal(err)
-	}
 	r.preferred.set(answers)
 	r.other.set(answers)
 	chosen := func(what, want string) {
@@ -187,7 +180,7 @@ func TestInboundDecides(t *testing.T) {
 			t.Errorf("%s: %q is chosen, want %q", what, by, want)
 		}
 	}
-	l := r.other.connect(below)
+	l, ok := r.connect(r.other, below)
 	chosen("inbound, not in use", "")
 	r.Taken(l)
 	chosen("inbound", "old")
@@ -195,14 +188,14 @@ func TestInboundDecides(t *testing.T) {
 		t.Error(err)
 	}
 	r.wantDials("a knock", 0, 1)
-	m := r.preferred.connect(below)
+	m, again := r.connect(r.preferred, below)
 	chosen("another, not in use", "old")
 	r.Taken(m)
 	chosen("inbound again", "new")
 	r.Rest(us, below)
 	chosen("a peer without links", "new")
-	if len(got) != 2 || got[0] != transport.Link(l) || got[1] != transport.Link(m) || l.wasAborted() || m.wasAborted() {
-		t.Errorf("accepted %v", got)
+	if !ok || !again || l.wasAborted() || m.wasAborted() {
+		t.Errorf("accepted %v and %v", ok, again)
 	}
 	if w := r.log.FilterLevelExact(zap.WarnLevel).Len(); w != 1 {
 		t.Errorf("%d warnings of one change", w)
@@ -222,11 +215,8 @@ func TestInboundDecides(t *testing.T) {
 // Knocks, of the side that does not dial, settle nothing: neither ours nor the peer's.
 func TestKnocksDecideNothing(t *testing.T) {
 	r := newRig(t, time.Second)
-	if err := r.Listen(us, func(transport.Link) {}); err != nil {
-		t.Fatal(err)
-	}
 	r.other.set(answers)
-	if l := r.other.connect(them); l.wasAborted() {
+	if l, ok := r.connect(r.other, them); !ok || l.wasAborted() {
 		t.Error("a knock is not accepted")
 	}
 	r.wantChosen("knocked", "")
@@ -241,10 +231,6 @@ func TestKnocksDecideNothing(t *testing.T) {
 
 func TestForce(t *testing.T) {
 	r := newRig(t, time.Second)
-	accepted := 0
-	if err := r.Listen(us, func(transport.Link) { accepted++ }); err != nil {
-		t.Fatal(err)
-	}
 	r.preferred.set(answers)
 	r.other.set(refuses)
 	if err := r.Force(them, "newer"); !errors.Is(err, syscall.EINVAL) {
@@ -258,10 +244,10 @@ func TestForce(t *testing.T) {
 	_ = r.wantDial("not what it speaks", long, "")
 	r.wantDials("not what it speaks", 0, 1)
 	r.wantChosen("refused", "old")
-	if l := r.preferred.connect(them); !l.wasAborted() || accepted != 0 {
+	if _, ok := r.connect(r.preferred, them); ok || r.Admits(them, "new") {
 		t.Error("an inbound link of the other transport was accepted")
 	}
-	if l := r.other.connect(them); l.wasAborted() || accepted != 1 {
+	if l, ok := r.connect(r.other, them); l.wasAborted() || !ok || !r.Admits(them, "old") {
 		t.Error("an inbound link of the right transport was not accepted")
 	}
 	if err := r.Force(them, "old"); err != nil {
@@ -323,9 +309,6 @@ func TestConcurrentDials(t *testing.T) {
 // Many dials and inbound links at once; the race detector looks on.
 func TestMany(t *testing.T) {
 	r := newRig(t, long)
-	if err := r.Listen(us, func(transport.Link) {}); err != nil {
-		t.Fatal(err)
-	}
 	r.preferred.set(answers)
 	r.other.set(answers)
 	const n = 20
@@ -338,7 +321,7 @@ func TestMany(t *testing.T) {
 			}
 			done <- name
 		}()
-		go r.preferred.connect(them)
+		go r.connect(r.preferred, them)
 	}
 	for range n {
 		if got := <-done; got != "new" {
@@ -348,52 +331,21 @@ func TestMany(t *testing.T) {
 	r.wantChosen("all", "new")
 }
 
-// An address on which one of the two cannot listen accepts nothing, until both can.
-func TestListenRetried(t *testing.T) {
-	r := newRig(t, time.Second)
-	accepted := 0
-	accept := func(transport.Link) { accepted++ }
-	r.other.deaf = syscall.EADDRINUSE
-	if err := r.Listen(us, accept); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Fatalf("%v", err)
-	}
-	if l := r.preferred.connect(them); !l.wasAborted() || accepted != 0 {
-		t.Error("a link was accepted although nobody listens")
-	}
-	r.wantChosen("not accepted", "")
-	r.other.deaf = nil
-	if err := r.Listen(us, accept); err != nil {
-		t.Fatal(err)
-	}
-	if r.preferred.listens != 1 || r.other.listens != 2 {
-		t.Errorf("listened %d and %d times", r.preferred.listens, r.other.listens)
-	}
-	if l := r.preferred.connect(them); l.wasAborted() || accepted != 1 {
-		t.Error("not accepted")
-	}
-	if l := r.other.connect(them); l.wasAborted() || accepted != 2 {
-		t.Error("not accepted")
-	}
-	if err := r.Listen(us, accept); !errors.Is(err, syscall.EADDRINUSE) {
-		t.Errorf("again: %v", err)
-	}
-}
-
-func TestReports(t *testing.T) {
-	r := newRig(t, time.Second)
-	if got := r.Transport.Name(); got != "new+old" {
-		t.Errorf("name %q", got)
-	}
-	if s := r.Stats(); len(s) != 2 || s[0].Name != "new" || s[1].Name != "old" {
-		t.Errorf("counters %v", s)
-	}
-	if r.Regions() != nil || r.Domain() != nil {
-		t.Error("regions of transports that have none")
-	}
-	if err := r.Close(); err != nil || !r.preferred.closed || !r.other.closed {
-		t.Errorf("close: %v", err)
-	}
-	if err := r.Listen(us, nil); !errors.Is(err, net.ErrClosed) {
-		t.Errorf("listen afterwards: %v", err)
-	}
+// A policy that is closed asks nothing more, and gives no links.
+func TestClosed(t *testing.T) {
+	in(t, func(t *testing.T, r *rig) {
+		fallen(r)
+		pass(29 * time.Second)
+		r.Close()
+		pass(time.Hour)
+		if n := r.preferred.asked(); n != 0 {
+			t.Errorf("asked %d times", n)
+		}
+		var late *fakeLink
+		r.other.answered = func(l *fakeLink) { late = l }
+		_ = r.wantDial("closed", long, "")
+		if late == nil || !late.wasAborted() {
+			t.Error("the link of a late dial is left open")
+		}
+	})
 }

@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-
-	"github.com/rds-go/rds/transport"
 )
 
 // in runs f in a bubble with a rig of the default times.
@@ -309,15 +307,12 @@ func TestLateDial(t *testing.T) {
 // The knock of a peer, by the preferred transport, has it asked at once.
 func TestKnockAsks(t *testing.T) {
 	in(t, func(t *testing.T, r *rig) {
-		if err := r.Listen(us, func(transport.Link) {}); err != nil {
-			t.Fatal(err)
-		}
 		r.preferred.set(refuses)
 		r.other.set(answers)
 		_ = r.wantDial("first", long, "old")
 		pass(10 * time.Second)
 		r.preferred.set(answers)
-		r.preferred.connect(them)
+		r.connect(r.preferred, them)
 		synctest.Wait()
 		if r.preferred.asked() != 1 || r.Target(us, them) != "new" {
 			t.Errorf("target %q", r.Target(us, them))

@@ -1,0 +1,107 @@
+package node
+
+import (
+	"errors"
+	"net/netip"
+
+	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/choice"
+	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/xrc"
+)
+
+// choose sets up the policy of a node with two transports.
+func (n *Node) choose(times choice.Times) error {
+	wire := func(t transport.Transport) choice.Wire { return choice.Wire{Name: t.Name(), Dial: t.Dial} }
+	times.Patience = n.Config.XRC.Patience
+	n.Choice = choice.New(choice.Options{
+		Preferred: wire(n.Wires[0]), Other: wire(n.Wires[1]), Ask: n.Xrc.Ask, Absent: xrc.Absent, Hung: xrc.Hung,
+		Changed: n.chosen, Leave: n.leaveWire, Times: times, Logger: n.Log,
+	})
+	n.Sequences.gone = n.Choice.Forget
+	for a, w := range n.Config.PeerWires {
+		if err := n.Choice.Force(a.Unmap(), string(w)); err != nil {
+			return errors.Join(err, n.closeWires())
+		}
+	}
+	return nil
+}
+
+// Choosing is the policy by which links to a remote address are made, nil if there is nothing
+// to choose: the node has one transport, or the address is one of its own.
+func (n *Node) Choosing(remote netip.Addr) *choice.Policy {
+	if n.Local(remote) != nil {
+		return nil
+	}
+	return n.Choice
+}
+
+// Choosing is Node.Choosing for the peer. It takes no locks.
+func (p *Peer) Choosing() *choice.Policy {
+	if p.own {
+		return nil
+	}
+	return p.Node.Choice
+}
+
+// chosen follows a change of what serves a remote address.
+func (n *Node) chosen(remote netip.Addr) {
+	var peers []*Peer
+	n.Mu.RLock()
+	for _, la := range n.locals {
+		if p := n.Peers[PeerKey{Local: la.Addr, Remote: remote}]; p != nil {
+			peers = append(peers, p)
+		}
+	}
+	n.Mu.RUnlock()
+	for _, p := range peers {
+		n.Server().ShowServer(p)
+	}
+}
+
+// leaveWire ends the links of a pair that are not of the transport that it is to be served
+// by. Each path dials when its old link has been read to its end.
+func (n *Node) leaveWire(local, remote netip.Addr) {
+	n.Mu.RLock()
+	p := n.Peers[PeerKey{Local: local, Remote: remote}]
+	n.Mu.RUnlock()
+	if p == nil {
+		return
+	}
+	p.Lock()
+	for i := range conn.MaxPaths {
+		if l := p.Carrying(i); l != nil && p.targets(l) != nil {
+			p.Core.Leave(i)
+		}
+	}
+	p.Arm()
+	p.Commit()
+}
+
+// errMoved: the pair of addresses is served by another transport than it was when the
+// dial began.
+var errMoved = errors.New("rds: the peer has moved to another transport")
+
+// targets is errMoved if a link is not of the transport that the peer is to be served by.
+func (p *Peer) targets(l transport.Link) error {
+	c, by := p.Choosing(), l.Stats().Transport
+	if c == nil || by == p.Node.self.Name() {
+		return nil
+	}
+	if to := c.Target(p.Local.Addr, p.Remote); to != "" && to != by {
+		return errMoved
+	}
+	return nil
+}
+
+// forgetWire has the policy forget what serves a peer that has ended, unless its receive
+// sequence is kept: a peer that comes back is then found by the transport that it had.
+func (p *Peer) forgetWire() {
+	switch c := p.Choosing(); {
+	case c == nil:
+	case p.sequence.Load() != nil:
+		c.Rest(p.Local.Addr, p.Remote)
+	default:
+		c.Forget(p.Local.Addr, p.Remote)
+	}
+}
