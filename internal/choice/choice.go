@@ -136,9 +136,8 @@ func (p *Policy) forces(remote netip.Addr, which *Wire) bool {
 	p.forced[remote] = which
 	for k, st := range p.pairs {
 		if k.remote == remote {
-			st.settle(which, configured)
-			st.target, st.forced = nil, true
 			st.quiet()
+			delete(p.pairs, k) // its next state is that of a forced peer
 		}
 	}
 	return true
@@ -194,19 +193,16 @@ func (p *Policy) Inherit(local, remote netip.Addr, name, reason string) {
 	}
 }
 
-// Rest ends questions to the peer of a pair that has no links for now.
-func (p *Policy) Rest(local, remote netip.Addr) {
+// Ended ends questions to the peer of a pair that has no links now. Unless it is to keep
+// what serves the pair, the policy forgets it.
+func (p *Policy) Ended(local, remote netip.Addr, keep bool) {
+	k := pairOf(local, remote)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.lookLocked(pairOf(local, remote)).quiet()
-}
-
-// Forget forgets what serves a pair that has no links.
-func (p *Policy) Forget(local, remote netip.Addr) {
-	p.Rest(local, remote)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.pairs, pairOf(local, remote))
+	p.lookLocked(k).quiet()
+	if !keep {
+		delete(p.pairs, k)
+	}
 }
 
 // Pairs is the number of pairs of which something is known.

@@ -192,7 +192,7 @@ func TestInboundDecides(t *testing.T) {
 	chosen("another, not in use", "old")
 	r.Taken(m)
 	chosen("inbound again", "new")
-	r.Rest(us, below)
+	r.Ended(us, below, true)
 	chosen("a peer without links", "new")
 	if !ok || !again || l.wasAborted() || m.wasAborted() {
 		t.Errorf("accepted %v and %v", ok, again)
@@ -201,7 +201,7 @@ func TestInboundDecides(t *testing.T) {
 		t.Errorf("%d warnings of one change", w)
 	}
 	defer func() {
-		r.Forget(us, below)
+		r.Ended(us, below, false)
 		chosen("a peer that is forgotten", "")
 	}()
 	if to := r.Target(us, below); to != "" {

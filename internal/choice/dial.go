@@ -24,12 +24,8 @@ func (p *Policy) Dial(ctx context.Context, local, remote netip.Addr, path int) (
 	known := p.look(k)
 	d := dial{Policy: p, pair: k, path: path, known: known}
 	switch {
-	case known.forced:
-		l, err := d.by(ctx, known.serves)
-		if err != nil {
-			return nil, err
-		}
-		return d.take(l, known.serves, configured)
+	case known.forced: // for good, so that there is nothing to note
+		return d.by(ctx, known.serves)
 	case !k.dials():
 		return d.knock(ctx)
 	case known.target != nil && known.target != known.serves:

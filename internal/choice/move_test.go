@@ -229,7 +229,7 @@ func TestPeersWithoutLinksAreNotAsked(t *testing.T) {
 		r.preferred.set(refuses)
 		r.other.set(answers)
 		_ = r.wantDial("first", long, "old")
-		r.Rest(us, them)
+		r.Ended(us, them, true)
 		pass(time.Hour)
 		r.wantChosen("at rest", "old")
 		if n := r.preferred.asked(); n != 0 {
@@ -240,7 +240,7 @@ func TestPeersWithoutLinksAreNotAsked(t *testing.T) {
 		if n := r.preferred.asked(); n == 0 {
 			t.Error("not asked any more after the rest")
 		}
-		r.Forget(us, them)
+		r.Ended(us, them, false)
 		pass(time.Hour)
 		if by := r.Chosen(us, them); by != "" {
 			t.Errorf("forgotten: %q is chosen", by)

@@ -41,9 +41,6 @@ type state struct {
 	asked  time.Time     // when the peer was asked last
 }
 
-// configured is the reason for a transport that Force has chosen.
-const configured = "configured"
-
 // settle notes what serves.
 func (st *state) settle(which *Wire, reason string) {
 	if st.serves != which {
@@ -130,7 +127,7 @@ func (p *Policy) lookLocked(k pair) *state {
 		return st
 	}
 	if f := p.forced[k.remote]; f != nil {
-		return &state{serves: f, reason: configured, forced: true}
+		return &state{serves: f, reason: "configured", forced: true}
 	}
 	return new(state)
 }
@@ -263,8 +260,6 @@ func (p *Policy) absent(err error) bool {
 func (p *Policy) why(err error, since time.Time) string {
 	name := p.preferred.Name
 	switch {
-	case err == nil:
-		return name + " is not in use"
 	case p.opts.Absent(err): // before refusal: a rejection may wrap ECONNREFUSED, too
 		return name + " is rejected"
 	case errors.Is(err, syscall.ECONNREFUSED):

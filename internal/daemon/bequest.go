@@ -92,8 +92,8 @@ func legacyOfPeer(p *node.Peer) (legacyPeer, error) {
 	for i := range conn.MaxPaths {
 		out.Received[i], out.Loose[i] = p.Inbound(i).Next(), p.Inbound(i).Loose()
 	}
-	if c := p.Choosing(); c != nil {
-		out.Wire = c.Chosen(p.Local.Addr, p.Remote)
+	if p.Choice != nil {
+		out.Wire = p.Choice.Chosen(p.Local.Addr, p.Remote)
 	}
 	epoch := p.Core.Epoch()
 	waits := func(m *conn.QueuedMessage) {

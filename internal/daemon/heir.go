@@ -155,8 +155,8 @@ func (in *estate) restore(n *node.Node) error {
 		}
 		p.Unlock()
 		in.peers = append(in.peers, p)
-		if c := p.Choosing(); c != nil {
-			c.Inherit(st.Local, st.Remote, st.Wire, "taken over")
+		if p.Choice != nil {
+			p.Choice.Inherit(st.Local, st.Remote, st.Wire, "taken over")
 		}
 	}
 	n.InheritTold(in.state.Told)

@@ -18,7 +18,7 @@ func (n *Node) choose(times choice.Times) error {
 		Preferred: wire(n.Wires[0]), Other: wire(n.Wires[1]), Ask: n.Xrc.Ask, Absent: xrc.Absent, Hung: xrc.Hung,
 		Changed: n.chosen, Leave: n.leaveWire, Times: times, Logger: n.Log,
 	})
-	n.Sequences.gone = n.Choice.Forget
+	n.Sequences.gone = func(local, remote netip.Addr) { n.Choice.Ended(local, remote, false) }
 	for a, w := range n.Config.PeerWires {
 		if err := n.Choice.Force(a.Unmap(), string(w)); err != nil {
 			return errors.Join(err, n.closeWires())
@@ -34,14 +34,6 @@ func (n *Node) Choosing(remote netip.Addr) *choice.Policy {
 		return nil
 	}
 	return n.Choice
-}
-
-// Choosing is Node.Choosing for the peer. It takes no locks.
-func (p *Peer) Choosing() *choice.Policy {
-	if p.own {
-		return nil
-	}
-	return p.Node.Choice
 }
 
 // chosen follows a change of what serves a remote address.
@@ -84,24 +76,12 @@ var errMoved = errors.New("rds: the peer has moved to another transport")
 
 // targets is errMoved if a link is not of the transport that the peer is to be served by.
 func (p *Peer) targets(l transport.Link) error {
-	c, by := p.Choosing(), l.Stats().Transport
-	if c == nil || by == p.Node.self.Name() {
+	by := l.Stats().Transport
+	if p.Choice == nil || by == p.Node.self.Name() {
 		return nil
 	}
-	if to := c.Target(p.Local.Addr, p.Remote); to != "" && to != by {
+	if to := p.Choice.Target(p.Local.Addr, p.Remote); to != "" && to != by {
 		return errMoved
 	}
 	return nil
-}
-
-// forgetWire has the policy forget what serves a peer that has ended, unless its receive
-// sequence is kept: a peer that comes back is then found by the transport that it had.
-func (p *Peer) forgetWire() {
-	switch c := p.Choosing(); {
-	case c == nil:
-	case p.sequence.Load() != nil:
-		c.Rest(p.Local.Addr, p.Remote)
-	default:
-		c.Forget(p.Local.Addr, p.Remote)
-	}
 }

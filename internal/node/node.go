@@ -138,9 +138,7 @@ func newNode(cfg config.Node, in *Inheritance, times choice.Times) (*Node, error
 		return fail(err)
 	}
 	own := loop.NewNetwork().Transport()
-	if d, domain, err := n.Regions(); err == nil {
-		own.Expose(d, domain)
-	}
+	own.Expose(n.domain)
 	n.self = own
 	n.succeed()
 	n.Sequences.open(n.Succession.File, n.Now())

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/choice"
 	"github.com/rds-go/rds/internal/driver"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/transport"
@@ -23,8 +24,9 @@ type Peer struct {
 	Local  *Local
 	Remote netip.Addr
 	key    PeerKey
-	own    bool   // the peer is one of the node's own addresses, and does not end
-	Index  uint32 // position in Node.Index
+	own    bool           // the peer is one of the node's own addresses, and does not end
+	Choice *choice.Policy // Node.Choice; nil: there is nothing to choose, or the peer is an own address
+	Index  uint32         // position in Node.Index
 	log    *zap.Logger
 
 	Waiters  socket.WaitQueue // senders that wait for a congestion map or the budget
@@ -64,6 +66,9 @@ func newPeer(n *Node, la *Local, key PeerKey, role conn.Role) *Peer {
 		log: n.Log.With(zap.Stringer("local", la.Addr), zap.Stringer("peer", remote)),
 	}
 	s, refused := p.findSequence()
+	if !p.own {
+		p.Choice = n.Choice
+	}
 	var legacy conn.Legacy
 	if s != nil {
 		legacy = s.legacy
@@ -221,8 +226,8 @@ func (o *driven) LinkDown(int) { o.peer().turnLocked() }
 
 // Started tells of a link.
 func (o *driven) Started(i int, l transport.Link, inbound bool) {
-	if c := o.peer().Choosing(); inbound && c != nil {
-		c.Taken(l)
+	if inbound && o.Choice != nil {
+		o.Choice.Taken(l)
 	}
 	o.Waiters.Wake(-1) // senders that wait to know what the link carries
 	o.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))

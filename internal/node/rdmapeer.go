@@ -48,9 +48,9 @@ func (p *Peer) carriedLocked(i int) error {
 // unserved is the error of an RDMA call to the peer.
 func (p *Peer) unserved() error {
 	e := &socket.UnservedError{Peer: p.Remote, Wire: p.Node.Wires[0].Name()}
-	switch c := p.Choosing(); {
-	case c != nil:
-		st := c.State(p.Local.Addr, p.Remote)
+	switch {
+	case p.Choice != nil:
+		st := p.Choice.State(p.Local.Addr, p.Remote)
 		e.Wire, e.Why = cmp.Or(st.Wire, string(config.WireTCP)), st.Reason
 	case p.own:
 		e.Wire = p.Node.self.Name()

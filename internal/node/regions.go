@@ -34,7 +34,6 @@ func (n *Node) Operates() bool {
 // socketRegions are the regions of one socket.
 type socketRegions struct {
 	Mu     sync.Mutex
-	device *mr.Device
 	domain *mr.Domain
 	Owner  *mr.Owner
 	Keys   map[mr.Key]datagram.MRFlags // keys of the regions that have not ended
@@ -58,7 +57,7 @@ func (s *Socket) OpenRegions() (*mr.Owner, *mr.Domain, error) {
 		if owner == nil {
 			return nil, nil, net.ErrClosed
 		}
-		t.device, t.domain, t.Owner = d, domain, owner
+		t.domain, t.Owner = domain, owner
 		t.Keys = make(map[mr.Key]datagram.MRFlags)
 	}
 	return t.Owner, t.domain, nil
@@ -177,11 +176,11 @@ func (t *socketRegions) has(k mr.Key) bool {
 // the socket's.
 func (t *socketRegions) give(k mr.Key, p *Peer) {
 	t.Mu.Lock()
-	device := t.device
+	domain := t.domain
 	_, ok := t.Keys[k]
 	t.Mu.Unlock()
 	if ok {
-		device.Give(k, p.as(device, p.Remote))
+		domain.Device().Give(k, p.as(domain.Device(), p.Remote))
 	}
 }
 
@@ -198,7 +197,7 @@ func (s *Socket) reader(name string) *mr.Reader {
 	t := &s.Exposed
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
-	return t.device.NewReader(name)
+	return t.domain.Device().NewReader(name)
 }
 
 // retire ends a region for one use, which a message from a peer says to have

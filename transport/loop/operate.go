@@ -12,28 +12,22 @@ import (
 // chunk is how much one section copies: what an invalidation waits for.
 const chunk = 64 << 10
 
-// memory is what a transport exposes to those who have links to it.
-type memory struct {
-	regions *mr.Device
-	domain  *mr.Domain
-}
-
 // operator does a link's operations. All but far is the writer's.
 type operator struct {
-	far     memory
+	far     *mr.Domain // of the memory that the other end's transport exposes
 	claim   uint64     // the host's, of regions for one use
 	reader  *mr.Reader // nil before it is needed
 	refused bool       // a write of the last operations was: their message is not delivered
 }
 
 // operateOn makes l carry operations on the memory of the transport it leads to.
-func (l *link) operateOn(far *memory) {
+func (l *link) operateOn(far *mr.Domain) {
 	if far == nil {
 		return
 	}
 	a := l.local.Addr().As16()
 	claim := binary.BigEndian.Uint64(a[:]) ^ binary.BigEndian.Uint64(a[8:])
-	l.ops = &operator{far: *far, claim: max(1, claim)}
+	l.ops = &operator{far: far, claim: max(1, claim)}
 }
 
 // operate does ops, if all that was sent before is delivered. An error is about ops.
@@ -51,7 +45,7 @@ func (l *link) operate(ops []*transport.Operation) (done bool, err error) {
 		return false, nil
 	}
 	if o.reader == nil {
-		o.reader = o.far.regions.NewReader("link from " + l.local.String())
+		o.reader = o.far.Device().NewReader("link from " + l.local.String())
 	}
 	o.refused = false
 	for _, op := range ops {
@@ -68,7 +62,7 @@ func (l *link) operate(ops []*transport.Operation) (done bool, err error) {
 // execute does one operation of the host from. What is wrong with any part of it is
 // found before a byte is copied, unless the region ends in the midst.
 func (o *operator) execute(op *transport.Operation, from netip.Addr) mr.Fault {
-	req := mr.Request{Key: mr.Key(op.Key), Domain: o.far.domain, From: from, Claim: o.claim, Addr: op.Addr, Len: op.Size()}
+	req := mr.Request{Key: mr.Key(op.Key), Domain: o.far, From: from, Claim: o.claim, Addr: op.Addr, Len: op.Size()}
 	switch op.Kind {
 	case transport.OpWrite:
 		req.Rights = mr.RemoteWrite

@@ -35,7 +35,7 @@ func newOperators(t testing.TB, region int) *operators {
 	}
 	e := newEnv()
 	x := &operators{t: t, ha: transporttest.NewHearer(16), hb: transporttest.NewHearer(16), owner: dev.NewOwner(mr.OwnerConfig{}), domain: dev.NewDomain()}
-	e.B.(*Transport).Expose(dev, x.domain)
+	e.B.(*Transport).Expose(x.domain)
 	t.Cleanup(func() {
 		if err := errors.Join(e.A.Close(), e.B.Close(), dev.Close()); err != nil {
 			t.Error(err)

@@ -14,7 +14,7 @@ import (
 // ends it.
 type Transport struct {
 	net    *Network
-	memory *memory // nil: none is exposed
+	memory *mr.Domain // of what is exposed; nil: nothing is
 	pool   buf.Pool
 	wg     sync.WaitGroup // links until they are finished, and what runs for them
 	once   sync.Once
@@ -29,12 +29,10 @@ type Transport struct {
 
 var _ transport.Transport = (*Transport)(nil)
 
-// Expose has links that lead to t carry operations on the regions of domain, which
-// is of that device: they have Caps.Operations. It is called before the first
-// link is made, and the device outlives t.
-func (t *Transport) Expose(regions *mr.Device, domain *mr.Domain) {
-	t.memory = &memory{regions, domain}
-}
+// Expose has links that lead to t carry operations on the regions of domain: they have
+// Caps.Operations. It is called before the first link is made, and the domain's device
+// outlives t.
+func (t *Transport) Expose(domain *mr.Domain) { t.memory = domain }
 
 // Name returns "loop".
 func (t *Transport) Name() string { return "loop" }
