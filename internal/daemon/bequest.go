@@ -38,7 +38,7 @@ func legacyOfNode(n *node.Node, svc *Service) (_ *Legacy, err error) {
 			return nil, errors.New("messages wait for ports of the predecessor")
 		}
 	}
-	for _, t := range n.Passing {
+	for _, t := range n.Listeners {
 		listening, err := t.Listening()
 		for _, x := range listening {
 			st.Listeners = append(st.Listeners, legacyListener{x.Local, l.add(x.File)})

@@ -20,7 +20,7 @@ var errMoving = errors.New("rds: the service moves")
 // Bequeath is node.Node.Bequeath.
 func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
 	fail := func(err error) (*Legacy, error) { return nil, &datagram.OpError{Op: "bequeath", Err: err} }
-	if len(n.Passing) == 0 {
+	if len(n.Listeners) == 0 {
 		return fail(datagram.ErrNotSupported)
 	}
 	ctx, cancel := context.WithTimeout(ctx, max(n.Config.Linger, time.Second))
@@ -31,7 +31,7 @@ func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
 	}
 	err := settle(ctx, n, svc)
 	if err == nil {
-		for _, t := range slices.Backward(n.Passing) { // the preferred one last, as it listens first
+		for _, t := range slices.Backward(n.Listeners) { // the preferred one last, as it listens first
 			t.Pause()
 		}
 		err = depart(ctx, n)
@@ -55,7 +55,7 @@ func Return(n *node.Node) {
 	for _, la := range n.AllLocals() {
 		la.Leaving.Store(false)
 	}
-	for _, t := range n.Passing {
+	for _, t := range n.Listeners {
 		t.Resume()
 	}
 	n.EachPeer(func(p *node.Peer) {

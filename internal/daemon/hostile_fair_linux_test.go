@@ -140,7 +140,7 @@ func TestFloodOfAPeerThatIsAway(t *testing.T) {
 	if err := rdstest.Stream(rdstest.Background(t), bound(t, c2, rdstest.AddrOf(here, 2)), to, 200, rdstest.Fixed(9000)); err != nil {
 		t.Error(err)
 	}
-	p := n.Known(n.Local(here), nobody)
+	p := n.Known(here, nobody)
 	flows := func() int {
 		p.Lock()
 		defer p.Unlock()

@@ -387,7 +387,7 @@ func (x *Session) resolve(local, remote netip.Addr, connect bool) (*ipc.Reply, e
 	if err := socket.CheckDestination(la.Addr, remote); err != nil {
 		return nil, err
 	}
-	if x.node.Known(la, remote) == nil && !x.node.Allows(remote) {
+	if x.node.Known(la.Addr, remote) == nil && !x.node.Allows(remote) {
 		x.node.Counters.SendNotAllowed.Add(1)
 		return nil, &socket.NotAllowedError{Peer: remote}
 	}

@@ -36,7 +36,7 @@ func TestSlotIsKeptWhileNamed(t *testing.T) {
 		rdstest.Eventually(t, "the ring to be full", func() bool { return e.word(rawCQTail).Load()-e.word(rawCQHead).Load() == ringEntries })
 		rdstest.MustSend(t, ends, to, []byte("spilled"))
 		rdstest.Eventually(t, "a message to wait", func() bool { return x.info().Waiting == 1 })
-		slot := n.Known(n.Local(to.Addr()), ends.LocalAddrPort().Addr()).Index
+		slot := n.Known(to.Addr(), ends.LocalAddrPort().Addr()).Index
 		was := svc.table.Slot(int(slot))
 		kept := func(where string) {
 			t.Helper()
@@ -97,7 +97,7 @@ func TestLiarKeepsNoSlotsOfOthers(t *testing.T) {
 	first, stays := l.bindOne(config.Node{}), l.bindOne(config.Node{})
 	rdstest.MustSend(t, first, rdstest.AddrOf(here, port), []byte("x"))
 	rdstest.Eventually(t, "a message to be on the ring", func() bool { return e.word(rawCQTail).Load() == 1 })
-	slot := n.Known(n.Local(here), first.LocalAddrPort().Addr()).Index
+	slot := n.Known(here, first.LocalAddrPort().Addr()).Index
 	e.word(rawCQHead).Store(1)
 	_ = nodeOf(first).Close()
 	rdstest.Eventually(t, "the end of the peer", func() bool { return peersOf(n) == 0 })
@@ -107,7 +107,7 @@ func TestLiarKeepsNoSlotsOfOthers(t *testing.T) {
 	second := l.bindOne(config.Node{})
 	rdstest.MustSend(t, second, good.LocalAddrPort(), []byte("y"))
 	rdstest.Expect(t, good, "y")
-	if got := n.Known(n.Local(here), second.LocalAddrPort().Addr()).Index; got != slot {
+	if got := n.Known(here, second.LocalAddrPort().Addr()).Index; got != slot {
 		t.Fatalf("slot %d, want %d", got, slot)
 	}
 	rdstest.MustSend(t, stays, rdstest.AddrOf(here, port), []byte("z"))
@@ -144,7 +144,7 @@ func TestSlotsAreTakenOver(t *testing.T) {
 		far := l.bindOne(config.Node{Wire: config.WireTCP})
 		rdstest.MustSend(t, far, rdstest.AddrOf(here, port), []byte("x"))
 		rdstest.Eventually(t, "the message to be on the ring", func() bool { return e.word(rawCQTail).Load() == took+1 })
-		slot = int(n.Known(n.Local(here), far.LocalAddrPort().Addr()).Index)
+		slot = int(n.Known(here, far.LocalAddrPort().Addr()).Index)
 		_ = nodeOf(far).Close()
 		rdstest.Eventually(t, "the end of the peer", func() bool { return peersOf(n) == 0 })
 		return slot

@@ -90,7 +90,7 @@ func (u *user) leaveLocked(p *node.Peer) {
 // it as used by the session's user.
 func (s *Service) meet(x *Session, la *node.Local, remote netip.Addr) (*node.Peer, error) {
 	u := x.user
-	known := x.node.Known(la, remote)
+	known := x.node.Known(la.Addr, remote)
 	shares := &s.config().Users
 	s.mu.Lock()
 	if known != nil && u.peers[known] > 0 {

@@ -16,6 +16,16 @@ type Listening struct {
 	File  *os.File // a descriptor of its own; whoever has it closes it
 }
 
+// Sockets are the listening sockets of an engine.
+type Sockets interface {
+	// Pause has connections accepted no more, until Resume. Those that there are go on. It
+	// returns when every connection that was accepted has been offered.
+	Pause()
+	Resume()
+	// Listening returns copies of the sockets, to be passed to another process.
+	Listening() ([]Listening, error)
+}
+
 // Inheritance is what an engine has from another process.
 type Inheritance struct {
 	// Listener returns the listening socket for an address, which then belongs to the

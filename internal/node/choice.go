@@ -54,9 +54,7 @@ func (n *Node) chosen(remote netip.Addr) {
 // leaveWire ends the links of a pair that are not of the transport that it is to be served
 // by. Each path dials when its old link has been read to its end.
 func (n *Node) leaveWire(local, remote netip.Addr) {
-	n.Mu.RLock()
-	p := n.Peers[PeerKey{Local: local, Remote: remote}]
-	n.Mu.RUnlock()
+	p := n.Known(local, remote)
 	if p == nil {
 		return
 	}

@@ -40,7 +40,7 @@ type Node struct {
 	LogLimit   *loglimit.Limiter
 	Wires      []transport.Transport // carry messages to other hosts; of two, the first one is preferred
 	Choice     *choice.Policy        // which of two wires serves a peer; nil: there is only one
-	Passing    []passing             // wires whose listening sockets another process can take over
+	Listeners  []gnetloop.Sockets    // of the wires that have some, which another process can take over
 	Xrc        *xrc.Transport        // wire that speaks XRC, nil if there is none
 	domain     *mr.Domain            // of the regions that peers reach; nil: no wire carries operations
 	self       transport.Transport   // carries messages between the node's own addresses
@@ -452,11 +452,11 @@ func (n *Node) Close() error {
 // Now is the node's clock.
 func (n *Node) Now() time.Time { return time.Now() }
 
-// Known is the connection from la to a remote address, nil if there is none.
-func (n *Node) Known(la *Local, remote netip.Addr) *Peer {
+// Known is the connection from a local to a remote address, nil if there is none.
+func (n *Node) Known(local, remote netip.Addr) *Peer {
 	n.Mu.RLock()
 	defer n.Mu.RUnlock()
-	return n.Peers[PeerKey{Local: la.Addr, Remote: remote}]
+	return n.Peers[PeerKey{Local: local, Remote: remote}]
 }
 
 // Addresses is the number of addresses listened on.

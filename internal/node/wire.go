@@ -15,16 +15,6 @@ import (
 	"github.com/rds-go/rds/transport/xrc"
 )
 
-// passing is a transport whose listening sockets another process can take over.
-type passing interface {
-	// Pause has links accepted no more: they wait in the kernel until Resume, or for a
-	// process that has the sockets. Links go on.
-	Pause()
-	Resume()
-	// Listening returns copies of the listening sockets.
-	Listening() ([]gnetloop.Listening, error)
-}
-
 // openWires makes the transports to other hosts. in are the sockets that they take over, and
 // times those of the policy, if there are two transports.
 func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times) (err error) {
@@ -40,15 +30,15 @@ func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times) (err erro
 		if n.Xrc, err = xrc.New(o); err != nil {
 			return err
 		}
-		n.domain, n.Passing = n.Xrc.Domain(), append(n.Passing, n.Xrc)
-		n.Wires = append(n.Wires, n.Xrc)
+		n.Wires, n.Listeners = append(n.Wires, n.Xrc), append(n.Listeners, n.Xrc.Sockets())
+		n.domain = n.Xrc.Domain()
 	}
 	if c.Wire != config.WireXRC {
 		t, err := tcp.New(tcpOptions(c, gate{n}, in, n.Loops))
 		if err != nil {
 			return errors.Join(err, n.closeWires())
 		}
-		n.Wires, n.Passing = append(n.Wires, t), append(n.Passing, t)
+		n.Wires, n.Listeners = append(n.Wires, t), append(n.Listeners, t.Sockets())
 	}
 	if len(n.Wires) == 2 {
 		err = n.choose(times)

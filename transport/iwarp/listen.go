@@ -40,15 +40,8 @@ func (d *Device) Listen(local netip.AddrPort) (*Listener, error) {
 	return l, nil
 }
 
-// Pause has connections accepted no more: they wait in the kernel until Resume, or for
-// another process that has the sockets.
-func (d *Device) Pause() { d.engine.Pause() }
-
-// Resume ends a Pause.
-func (d *Device) Resume() { d.engine.Resume() }
-
-// Listening returns the listening sockets, to be passed to another process.
-func (d *Device) Listening() ([]gnetloop.Listening, error) { return d.engine.Listening() }
+// Sockets are the listening sockets, which another process can take over.
+func (d *Device) Sockets() gnetloop.Sockets { return d.engine }
 
 // Addr is where it listens.
 func (l *Listener) Addr() netip.AddrPort { return l.ln.Addr() }

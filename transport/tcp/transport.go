@@ -79,15 +79,8 @@ func (t *Transport) Stats() []transport.Counter {
 // Unlisten ends listening; links go on.
 func (t *Transport) Unlisten() { t.engine.Unlisten() }
 
-// Pause has links accepted no more: they wait in the kernel until Resume, or for another
-// process that has the sockets. Links go on.
-func (t *Transport) Pause() { t.engine.Pause() }
-
-// Resume ends a Pause.
-func (t *Transport) Resume() { t.engine.Resume() }
-
-// Listening returns the listening sockets, to be passed to another process.
-func (t *Transport) Listening() ([]gnetloop.Listening, error) { return t.engine.Listening() }
+// Sockets are the listening sockets, which another process can take over.
+func (t *Transport) Sockets() gnetloop.Sockets { return t.engine }
 
 // Close ends listening and dialing, aborts all links and returns when every
 // handler has heard Closed. It must not be called from a handler.

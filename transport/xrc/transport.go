@@ -316,15 +316,8 @@ func (t *Transport) Unlisten() {
 	}
 }
 
-// Pause has connections accepted no more: they wait in the kernel until Resume, or for
-// another process that has the sockets. Links, and set-ups under way, go on.
-func (t *Transport) Pause() { t.dev.Pause() }
-
-// Resume ends a Pause.
-func (t *Transport) Resume() { t.dev.Resume() }
-
-// Listening returns the listening sockets, to be passed to another process.
-func (t *Transport) Listening() ([]gnetloop.Listening, error) { return t.dev.Listening() }
+// Sockets are the listening sockets, which another process can take over.
+func (t *Transport) Sockets() gnetloop.Sockets { return t.dev.Sockets() }
 
 // byeTime bounds how long Close waits for peers of channels to hear of it.
 const byeTime = time.Second
