@@ -250,6 +250,23 @@ func TestPeerWires(t *testing.T) {
 	exchange(t, a, c, "xrc")
 }
 
+// A peer that connects by the transport that is not the one configured for it has no link.
+func TestConfiguredPeerConnectsByAnother(t *testing.T) {
+	t.Parallel()
+	l := newLab(t)
+	b := l.bindOne(config.Node{Wire: config.WireTCP, ReconnectMax: 20 * time.Millisecond}) // its address is smaller: it dials
+	n := l.node(config.Node{PeerWires: map[netip.Addr]config.Wire{b.LocalAddrPort().Addr(): config.WireXRC}})
+	a := l.bind(n)
+	rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("there"))
+	rdstest.Eventually(t, "connections of the peer", func() bool { return connections(t, nodeOf(b))[0].Path[0].Resets > 1 })
+	if p := peersOf(n); p != 0 {
+		t.Errorf("%d peers", p)
+	}
+	if m, err := a.TryRecv(); err == nil {
+		t.Errorf("received %v", &m)
+	}
+}
+
 // An address on which one of two transports cannot listen has no peers, until both can.
 func TestListenAgain(t *testing.T) {
 	t.Parallel()
