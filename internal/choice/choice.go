@@ -87,7 +87,8 @@ func New(opts Options) *Policy {
 	return p
 }
 
-// Close ends questions. What dials bring later is closed.
+// Close ends questions. Dials give no links any more, but for those that have nothing to
+// note: the node closes the transports next.
 func (p *Policy) Close() {
 	p.cancel()
 	p.mu.Lock()

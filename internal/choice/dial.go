@@ -105,11 +105,8 @@ func (d *dial) byOther(ctx context.Context) (transport.Link, error) {
 	if err == nil {
 		return d.take(l, d.other, d.known.reason)
 	}
-	if ended := ctx.Err(); ended != nil {
-		return nil, errors.Join(ended, err)
-	}
-	if !d.absent(err) || !d.mayMove(&d.known) {
-		return nil, err
+	if ctx.Err() != nil || !d.absent(err) || !d.mayMove(&d.known) {
+		return nil, errors.Join(ctx.Err(), err)
 	}
 	l, better := d.by(ctx, d.preferred)
 	if better == nil {

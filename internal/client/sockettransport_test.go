@@ -117,7 +117,7 @@ func TestDecidingCallsThatAreRefused(t *testing.T) {
 			t.Errorf("%+v was taken", q)
 		}
 	}
-	if by := n.Serving(s.LocalAddrPort().Addr(), far); by != "" {
+	if by := n.Choice.Chosen(s.LocalAddrPort().Addr(), far); by != "" {
 		t.Errorf("served by %q", by)
 	}
 	for range 2 {
@@ -128,8 +128,8 @@ func TestDecidingCallsThatAreRefused(t *testing.T) {
 	if _, err := h.tell(ipc.Request{Op: ipc.CallAdmit, Peer: peer, Option: "xrc"}); err == nil {
 		t.Error("a host has two transports")
 	}
-	if got := c.Att.Table.Server(int(not)); got != ipc.ServerTCP || n.Serving(s.LocalAddrPort().Addr(), far) != "tcp" {
-		t.Errorf("the table says %d, the node %q", got, n.Serving(s.LocalAddrPort().Addr(), far))
+	if got := c.Att.Table.Server(int(not)); got != ipc.ServerTCP || n.Choice.Chosen(s.LocalAddrPort().Addr(), far) != "tcp" {
+		t.Errorf("the table says %d, the node %q", got, n.Choice.Chosen(s.LocalAddrPort().Addr(), far))
 	}
 }
 
@@ -181,7 +181,7 @@ func TestSetTransportOutlivesTheDaemon(t *testing.T) {
 		rdstest.MustSend(t, tcp, to.LocalAddrPort(), []byte("after"))
 		rdstest.Expect(t, to, "after")
 		rdstest.WantErr(t, "by XRC", xrc.Send(rdstest.Background(t), to.LocalAddrPort(), nil), datagram.ErrNotSupported)
-		if by := r.node.Serving(tcp.LocalAddrPort().Addr(), to.LocalAddrPort().Addr()); by != "tcp" {
+		if by := r.node.Choice.Chosen(tcp.LocalAddrPort().Addr(), to.LocalAddrPort().Addr()); by != "tcp" {
 			t.Errorf("served by %q", by)
 		}
 	}

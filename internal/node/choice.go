@@ -36,6 +36,19 @@ func (n *Node) Choosing(remote netip.Addr) *choice.Policy {
 	return n.Choice
 }
 
+// servedBy is the name of the transport that serves the peer, "" while it is not known, and
+// why that was chosen.
+func (p *Peer) servedBy() (wire, why string) {
+	switch {
+	case p.own:
+		return p.Node.self.Name(), ""
+	case p.Choice == nil:
+		return p.Node.Wires[0].Name(), ""
+	}
+	st := p.Choice.State(p.Local.Addr, p.Remote)
+	return st.Wire, st.Reason
+}
+
 // chosen follows a change of what serves a remote address.
 func (n *Node) chosen(remote netip.Addr) {
 	var peers []*Peer

@@ -82,7 +82,7 @@ func (s *Socket) received() []info.Queued {
 }
 
 func (p *Peer) info(report *info.Report, users []uint32) {
-	serving := p.Node.Serving(p.Local.Addr, p.Remote)
+	serving, _ := p.servedBy()
 	p.Lock()
 	defer p.Unlock()
 	c := info.Connection{

@@ -47,15 +47,8 @@ func (p *Peer) carriedLocked(i int) error {
 
 // unserved is the error of an RDMA call to the peer.
 func (p *Peer) unserved() error {
-	e := &socket.UnservedError{Peer: p.Remote, Wire: p.Node.Wires[0].Name()}
-	switch {
-	case p.Choice != nil:
-		st := p.Choice.State(p.Local.Addr, p.Remote)
-		e.Wire, e.Why = cmp.Or(st.Wire, string(config.WireTCP)), st.Reason
-	case p.own:
-		e.Wire = p.Node.self.Name()
-	}
-	return e
+	wire, why := p.servedBy()
+	return &socket.UnservedError{Peer: p.Remote, Wire: cmp.Or(wire, string(config.WireTCP)), Why: why}
 }
 
 // AwaitOperators returns nil when the connection is one that carries

@@ -11,17 +11,6 @@ import (
 	"github.com/rds-go/rds/transport"
 )
 
-// Serving is the name of the transport that serves a pair of addresses.
-func (n *Node) Serving(local, remote netip.Addr) string {
-	switch c := n.Choosing(remote); {
-	case c != nil:
-		return c.Chosen(local, remote)
-	case n.Local(remote) != nil:
-		return n.self.Name()
-	}
-	return n.Wires[0].Name()
-}
-
 // SetTransport notes the wish. It concerns each destination when it is sent to.
 func (s *Socket) SetTransport(w config.Wire) error {
 	if s.Closed.Load() {
