@@ -77,7 +77,8 @@ func (n *Node) endIdle(p *Peer) {
 	p.Local.peers = slices.DeleteFunc(slices.Clone(p.Local.peers), func(q *Peer) bool { return q == p }) // cloned, because mark reads peers without the lock
 	p.Local.Mu.Unlock()
 	n.Sequences.end(p.sequence.Load(), legacy, loose, refused, n.Now()) // before another peer of the address begins
-	if p.Choice != nil {                                                // what serves the peer is kept with its sequence, for when it comes back
+	// What serves the peer is kept with its sequence, for when the peer comes back.
+	if p.Choice != nil {
 		p.Choice.Ended(p.Local.Addr, p.Remote, p.sequence.Load() != nil)
 	}
 	n.Mu.Unlock()
