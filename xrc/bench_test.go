@@ -1,6 +1,10 @@
 package xrc
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp"
+)
 
 func BenchmarkResolve(b *testing.B) {
 	g := newRig(b, Config{})
@@ -24,8 +28,8 @@ func BenchmarkMessage(b *testing.B) {
 	tgt, _ := p.up(peer(1))
 	q := p.srq(4)
 	n := q.num(b)
-	list := []Receive{{ID: 1, SGE: []SGE{{Key: 1, Len: 8192}}}}
-	r := Receive{SGE: make([]SGE, 0, 4)}
+	list := []iwarp.ReceiveRequest{{ID: 1, SGE: []iwarp.SGE{{Key: 1, Len: 8192}}}}
+	r := iwarp.ReceiveRequest{SGE: make([]iwarp.SGE, 0, 4)}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := q.PostReceive(list...); err != nil {

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 // Processes live and die while peers connect, vanish, are restarted and ask,
@@ -96,7 +98,7 @@ func (g *rig) lifetime(rnd *rand.Rand, keeper *process, id uint64, carried *atom
 			rnd := rand.New(rand.NewPCG(seed, 0))
 			soon, cancel := context.WithCancel(ctx)
 			cancel() // nobody acknowledges anything here
-			var r Receive
+			var r iwarp.ReceiveRequest
 			for range 30 {
 				switch rnd.IntN(8) {
 				case 0:
@@ -135,7 +137,7 @@ func (g *rig) lifetime(rnd *rand.Rand, keeper *process, id uint64, carried *atom
 				case 4:
 					allowed(p.ModifyTarget(p.dom, shared.Number, Attr{State: []State{StateReset, StateError}[rnd.IntN(2)]}, MaskState))
 				case 5:
-					_, err := q.PostReceive(Receive{}, Receive{})
+					_, err := q.PostReceive(iwarp.ReceiveRequest{}, iwarp.ReceiveRequest{})
 					allowed(err)
 					if q.Take(&r) == nil {
 						q.Done()
@@ -153,7 +155,7 @@ func (g *rig) lifetime(rnd *rand.Rand, keeper *process, id uint64, carried *atom
 	}
 	g.ok(p.Session.Close(ctx))
 	threads.Wait()
-	if err := q.Take(&Receive{}); err != ErrUnknownSRQ {
+	if err := q.Take(&iwarp.ReceiveRequest{}); err != ErrUnknownSRQ {
 		g.Errorf("a dead process's queue: %v", err)
 	}
 	g.ok(keeper.Unregister(ctx, keeper.dom, shared.Number))

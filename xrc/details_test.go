@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 func TestCommunicationIsEstablishedOnceInEachLife(t *testing.T) {
@@ -199,7 +201,7 @@ func TestADestroyedQueueLeavesNoEvents(t *testing.T) {
 	q := p.srq(1)
 	posted(t, q, 1)
 	n := q.num(t)
-	g.ok(q.Take(&Receive{}))
+	g.ok(q.Take(&iwarp.ReceiveRequest{}))
 	soon, cancel := context.WithCancel(ctx)
 	cancel()
 	g.want(q.Close(soon), ErrStuck)

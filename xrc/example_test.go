@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc"
 )
 
@@ -51,7 +52,7 @@ func Example() {
 	pd, _ := app.AllocPD(regions.NewDomain())
 	cq, _ := app.CreateCQ(completions{})
 	srq, _ := app.CreateSRQ(xrc.SRQAttr{Type: xrc.SRQXRC, Domain: dom, PD: pd, CQ: cq, MaxWR: 16, MaxSGE: 1})
-	_, _ = srq.PostReceive(xrc.Receive{ID: 42})
+	_, _ = srq.PostReceive(iwarp.ReceiveRequest{ID: 42})
 	_, _ = app.Advertise(xrc.ServiceAttr{ID: 7, Domain: dom, SRQ: srq})
 
 	// The daemon gets a peer's request to connect.
@@ -68,7 +69,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	var r xrc.Receive
+	var r iwarp.ReceiveRequest
 	if queue.Take(&r) == nil {
 		fmt.Println("message lands in receive", r.ID)
 		queue.Done()

@@ -14,9 +14,11 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// gnet starts a worker pool when the program starts; only what comes later is ours.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
 
 var (
 	hostA = netip.MustParseAddr("192.0.2.1")
@@ -264,7 +266,7 @@ func (g *rig) send(t *Target, srqn uint32) error {
 	if err != nil {
 		return err
 	}
-	var r Receive
+	var r iwarp.ReceiveRequest
 	if err := q.Take(&r); err != nil {
 		return err
 	}
@@ -284,7 +286,7 @@ func (q *SRQ) num(t testing.TB) uint32 {
 func posted(t testing.TB, q *SRQ, n int) {
 	t.Helper()
 	for i := range n {
-		if _, err := q.PostReceive(Receive{ID: uint64(i)}); err != nil {
+		if _, err := q.PostReceive(iwarp.ReceiveRequest{ID: uint64(i)}); err != nil {
 			t.Fatal(err)
 		}
 	}

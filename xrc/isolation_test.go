@@ -1,6 +1,10 @@
 package xrc
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp"
+)
 
 // A peer that has a target in one job tries every number there is of a queue: it finds the
 // queues of that job and nothing else.
@@ -55,9 +59,9 @@ func TestResolveAllocatesNothing(t *testing.T) {
 	tgt, _ := p.up(peer(1))
 	q := p.srq(4)
 	n := q.num(t)
-	piece := []SGE{{Key: 1, Len: 100}}
-	list := []Receive{{ID: 1, SGE: piece}}
-	r := Receive{SGE: make([]SGE, 0, 4)}
+	piece := []iwarp.SGE{{Key: 1, Len: 100}}
+	list := []iwarp.ReceiveRequest{{ID: 1, SGE: piece}}
+	r := iwarp.ReceiveRequest{SGE: make([]iwarp.SGE, 0, 4)}
 	if a := testing.AllocsPerRun(1000, func() {
 		if _, err := q.PostReceive(list...); err != nil {
 			t.Fatal(err)

@@ -3,21 +3,8 @@ package xrc
 import (
 	"sync"
 
-	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
 )
-
-// SGE is a piece of registered memory that a receive lands in.
-type SGE struct {
-	Key  mr.Key
-	Addr uint64
-	Len  uint32
-}
-
-// Receive is memory for one message.
-type Receive struct {
-	ID  uint64
-	SGE []SGE
-}
 
 // Queue holds the receives of a shared receive queue, first in, first out. A
 // transport has its own, or uses NewRing. All methods may be called
@@ -25,10 +12,10 @@ type Receive struct {
 type Queue interface {
 	// PostReceive copies receives in order and returns how many it took; the
 	// error is about the first that it did not take, ErrFull for want of room.
-	PostReceive(list []Receive) (int, error)
+	PostReceive(list []iwarp.ReceiveRequest) (int, error)
 	// Pop takes the oldest and tells how many are left. It reuses the memory of
 	// into.SGE.
-	Pop(into *Receive) (left int, ok bool)
+	Pop(into *iwarp.ReceiveRequest) (left int, ok bool)
 	// Len is how many are posted.
 	Len() int
 	// Close drops them: they vanish without completions.
@@ -60,27 +47,27 @@ type ring struct {
 
 	mu sync.Mutex
 	// Under mu, a leaf.
-	slots   []Receive
+	slots   []iwarp.ReceiveRequest
 	head, n int
 	closed  bool
 }
 
-func (r *ring) make(n int) []Receive {
-	slots, pieces := make([]Receive, n), make([]SGE, n*r.sge)
+func (r *ring) make(n int) []iwarp.ReceiveRequest {
+	slots, pieces := make([]iwarp.ReceiveRequest, n), make([]iwarp.SGE, n*r.sge)
 	for i := range slots {
 		slots[i].SGE = pieces[i*r.sge : i*r.sge : (i+1)*r.sge]
 	}
 	return slots
 }
 
-func (r *ring) at(i int) *Receive {
+func (r *ring) at(i int) *iwarp.ReceiveRequest {
 	if i += r.head; i >= len(r.slots) {
 		i -= len(r.slots)
 	}
 	return &r.slots[i]
 }
 
-func (r *ring) PostReceive(list []Receive) (int, error) {
+func (r *ring) PostReceive(list []iwarp.ReceiveRequest) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := range list {
@@ -98,7 +85,7 @@ func (r *ring) PostReceive(list []Receive) (int, error) {
 	return len(list), nil
 }
 
-func (r *ring) Pop(into *Receive) (int, bool) {
+func (r *ring) Pop(into *iwarp.ReceiveRequest) (int, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.n == 0 {
@@ -112,7 +99,7 @@ func (r *ring) Pop(into *Receive) (int, bool) {
 	return r.n, true
 }
 
-func copyReceive(to, from *Receive) {
+func copyReceive(to, from *iwarp.ReceiveRequest) {
 	to.ID = from.ID
 	to.SGE = append(to.SGE[:0], from.SGE...)
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 // A process lives through a script of calls and is killed after any of them, at
@@ -163,7 +165,7 @@ func TestXRCREQ31DeathDisturbsNobody(t *testing.T) {
 				return
 			default:
 			}
-			if _, err := q.PostReceive(Receive{ID: uint64(messages)}); err != nil {
+			if _, err := q.PostReceive(iwarp.ReceiveRequest{ID: uint64(messages)}); err != nil {
 				t.Error(err)
 			}
 			s, err := g.Resolve(n, tgt)
@@ -171,7 +173,7 @@ func TestXRCREQ31DeathDisturbsNobody(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			var r Receive
+			var r iwarp.ReceiveRequest
 			if err := s.Take(&r); err != nil || r.ID != uint64(messages) {
 				t.Errorf("message %d: %+v, %v", messages, r, err)
 			}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"strings"
 	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 // A shared receive queue with a sink takes no receives, completes nowhere, and has a number of
@@ -32,14 +34,14 @@ func TestQueueWithASink(t *testing.T) {
 	if !HasSink(n) || KindOf(n) != KindSRQ || HasSink(p.srq(1).num(t)) {
 		t.Errorf("number %#x", n)
 	}
-	if _, err := q.PostReceive(Receive{}); err == nil {
+	if _, err := q.PostReceive(iwarp.ReceiveRequest{}); err == nil {
 		t.Error("a receive was posted")
 	}
 	tgt, _ := p.up(peer(1))
 	if got, err := g.Resolve(n, tgt); got != q || err != nil {
 		t.Errorf("%v, %v", got, err)
 	}
-	g.want(q.Take(&Receive{}), ErrEmpty)
+	g.want(q.Take(&iwarp.ReceiveRequest{}), ErrEmpty)
 	g.ok(q.Close(ctx))
 	_, err = g.Resolve(n, tgt)
 	g.want(err, ErrUnknownSRQ)

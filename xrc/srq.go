@@ -5,6 +5,7 @@ import (
 
 	"github.com/rds-go/rds/internal/invariants"
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 // SRQType is that of a shared receive queue, with the values of ibv_srq_type.
@@ -149,10 +150,10 @@ func (a *SRQAttr) check(c *Config) error {
 // noReceives is the Queue of a shared receive queue with a sink.
 type noReceives struct{}
 
-func (noReceives) PostReceive([]Receive) (int, error) { return 0, ErrAttribute }
-func (noReceives) Pop(*Receive) (int, bool)           { return 0, false }
-func (noReceives) Len() int                           { return 0 }
-func (noReceives) Close()                             {}
+func (noReceives) PostReceive([]iwarp.ReceiveRequest) (int, error) { return 0, ErrAttribute }
+func (noReceives) Pop(*iwarp.ReceiveRequest) (int, bool)           { return 0, false }
+func (noReceives) Len() int                                        { return 0 }
+func (noReceives) Close()                                          {}
 
 // Number is what peers name the queue by (ibv_get_srq_num); ErrNotXRC of a basic
 // queue.
@@ -178,7 +179,7 @@ func (q *SRQ) Queue() Queue { return q.queue }
 
 // PostReceive posts receives in order and returns how many it took; the error is
 // about the first that it did not take. Keys are checked when they are used.
-func (q *SRQ) PostReceive(list ...Receive) (int, error) {
+func (q *SRQ) PostReceive(list ...iwarp.ReceiveRequest) (int, error) {
 	for i := range list {
 		if len(list[i].SGE) > q.maxSGE {
 			n, err := q.queue.PostReceive(list[:i])
@@ -195,7 +196,7 @@ func (q *SRQ) PostReceive(list ...Receive) (int, error) {
 // ErrUnknownSRQ if the queue is destroyed. Done follows when nothing touches the
 // receive's memory any more and its completion is in the CQ; the queue is not
 // destroyed before. It allocates nothing if into.SGE has room.
-func (q *SRQ) Take(into *Receive) error {
+func (q *SRQ) Take(into *iwarp.ReceiveRequest) error {
 	if q.holds.Add(1) > closing {
 		q.Done()
 		return ErrUnknownSRQ

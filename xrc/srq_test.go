@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/invariants"
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 func TestCreateSRQ(t *testing.T) {
@@ -79,18 +80,18 @@ func TestPostReceive(t *testing.T) {
 	g := newRig(t, Config{})
 	p := g.process("p", g.file("job"))
 	q := p.srq(5)
-	three := Receive{ID: 9, SGE: make([]SGE, 3)}
-	n, err := q.PostReceive(Receive{ID: 1}, Receive{ID: 2, SGE: []SGE{{Key: 7, Addr: 8, Len: 9}}}, three, Receive{}, Receive{})
+	three := iwarp.ReceiveRequest{ID: 9, SGE: make([]iwarp.SGE, 3)}
+	n, err := q.PostReceive(iwarp.ReceiveRequest{ID: 1}, iwarp.ReceiveRequest{ID: 2, SGE: []iwarp.SGE{{Key: 7, Addr: 8, Len: 9}}}, three, iwarp.ReceiveRequest{}, iwarp.ReceiveRequest{})
 	if n != 2 || !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("took %d: %v", n, err)
 	}
-	n, err = q.PostReceive(make([]Receive, 5)...)
+	n, err = q.PostReceive(make([]iwarp.ReceiveRequest, 5)...)
 	if n != 3 || !errors.Is(err, syscall.ENOMEM) {
 		t.Errorf("took %d: %v", n, err)
 	}
-	var r Receive
+	var r iwarp.ReceiveRequest
 	for i, want := range []uint64{1, 2, 0, 0, 0} {
-		if err := q.Take(&r); err != nil || r.ID != want || i == 1 && (len(r.SGE) != 1 || r.SGE[0] != SGE{7, 8, 9}) {
+		if err := q.Take(&r); err != nil || r.ID != want || i == 1 && (len(r.SGE) != 1 || r.SGE[0] != (iwarp.SGE{Key: 7, Addr: 8, Len: 9})) {
 			t.Errorf("%d: %+v, %v", i, r, err)
 		}
 		q.Done()
@@ -132,7 +133,7 @@ func TestResizeSRQ(t *testing.T) {
 	g := newRig(t, Config{MaxWR: 32, Limits: Limits{Receives: 40}})
 	p := g.process("p", g.file("job"))
 	q := p.srq(8)
-	var r Receive
+	var r iwarp.ReceiveRequest
 	posted(t, q, 5)
 	for range 3 {
 		g.ok(q.Take(&r))
@@ -209,7 +210,7 @@ func TestXRCREQ45DestructionWaitsForTheMessageInProgress(t *testing.T) {
 		q := p.srq(4)
 		posted(t, q, 2)
 		n := q.num(t)
-		var r Receive
+		var r iwarp.ReceiveRequest
 		g.ok(q.Take(&r))
 		late, err := g.Resolve(n, tgt) // before the destruction
 		g.ok(err)
@@ -256,7 +257,7 @@ func TestXRCREQ45DestructionUnderLoad(t *testing.T) {
 					if err != nil {
 						return
 					}
-					var r Receive
+					var r iwarp.ReceiveRequest
 					if err := s.Take(&r); err != nil {
 						return
 					}
@@ -282,7 +283,7 @@ func TestXRCREQ45TheLastMessageOfADeadSession(t *testing.T) {
 	p := g.process("p", f)
 	q := p.srq(4)
 	posted(t, q, 1)
-	var r Receive
+	var r iwarp.ReceiveRequest
 	g.ok(q.Take(&r))
 	gone, cancel := context.WithCancel(ctx)
 	cancel()

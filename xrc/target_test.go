@@ -3,6 +3,8 @@ package xrc
 import (
 	"sync"
 	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 func TestXRCREQ1TargetOutlivesItsCreator(t *testing.T) {
@@ -260,7 +262,7 @@ func TestXRCREQ10DeliveryNeedsNoRegistration(t *testing.T) {
 	g.ok(err)
 	inFlight, err := g.Resolve(q.num(t), tgt)
 	g.ok(err)
-	var r Receive
+	var r iwarp.ReceiveRequest
 	g.ok(inFlight.Take(&r))
 	g.ok(b.Unregister(ctx, b.dom, tgt.ref.Number)) // does not wait for the message
 	inFlight.Done()

@@ -79,8 +79,8 @@ func TestXsrqWrongMessagesAreDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := func() xrc.Completion {
-		var c [1]xrc.Completion
+	next := func() iwarp.Completion {
+		var c [1]iwarp.Completion
 		for p.cq.Poll(c[:]) == 0 {
 			if err := p.cq.Wait(within(t)); err != nil {
 				t.Fatal(err)
@@ -95,7 +95,7 @@ func TestXsrqWrongMessagesAreDropped(t *testing.T) {
 		}
 	}
 	sent := func(want iwarp.Status) {
-		if c := next(); c.QP != ch.Ref() || c.Status != want {
+		if c := next(); c.Initiator != ch.Ref().Number || c.Status != want {
 			t.Errorf("%+v, want %v", c, want)
 		}
 	}
@@ -113,13 +113,13 @@ func TestXsrqWrongMessagesAreDropped(t *testing.T) {
 		send(xsrqHeaderLen, xsrqHeader{kind: xsrqPing, service: 10, answer: p.number}) // no service
 		sent(iwarp.Success)
 		send(257, good) // longer than its receives: it takes none
-		if c := next(); c.QP != ch.Ref() || c.Status == iwarp.Success {
+		if c := next(); c.Initiator != ch.Ref().Number || c.Status == iwarp.Success {
 			t.Errorf("%+v", c)
 		}
 	}
 	send(xsrqHeaderLen, good)
 	for range 2 { // the ping and its answer, in either order
-		if c := next(); c.Status != iwarp.Success || c.QP == (objects.Ref{}) && !answers(p.received(&c), mem.Bytes()[:xsrqHeaderLen]) {
+		if c := next(); c.Status != iwarp.Success || c.Initiator == 0 && !answers(p.received(&c), mem.Bytes()[:xsrqHeaderLen]) {
 			t.Errorf("%+v", c)
 		}
 	}

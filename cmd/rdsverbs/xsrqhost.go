@@ -9,6 +9,7 @@ import (
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds"
+	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/xrc"
 	objects "github.com/rds-go/rds/xrc"
 )
@@ -95,12 +96,12 @@ func (h *xsrqHost) newProcess(a processAttr) (*process, error) {
 
 // post posts the receive that a slot is for.
 func (p *process) post(slot uint64) error {
-	_, err := p.srq.PostReceive(objects.Receive{ID: slot, SGE: []objects.SGE{p.slots.Receive(int(slot)*p.size, p.size)}})
+	_, err := p.srq.PostReceive(iwarp.ReceiveRequest{ID: slot, SGE: []iwarp.SGE{p.slots.SGE(int(slot)*p.size, p.size)}})
 	return err
 }
 
 // received is what came to a slot.
-func (p *process) received(c *xrc.Completion) []byte {
+func (p *process) received(c *iwarp.Completion) []byte {
 	return p.slots.Bytes()[int(c.ID)*p.size:][:c.Len]
 }
 

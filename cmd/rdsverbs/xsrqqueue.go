@@ -7,8 +7,6 @@ import (
 	"sync"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	"github.com/rds-go/rds/transport/xrc"
-	objects "github.com/rds-go/rds/xrc"
 )
 
 // servedQueue is a shared receive queue and the process that answers what comes
@@ -20,13 +18,13 @@ type servedQueue struct {
 	wg    sync.WaitGroup // repliers
 
 	mu        sync.Mutex
-	repliers  map[replierKey]*replier  // guarded by mu
-	connected map[objects.Ref]*replier // guarded by mu; by initiator
-	stopper   *replier                 // guarded by mu; who has told us to post no more, nil: nobody
-	held      []uint64                 // guarded by mu; slots not posted because of that
-	messages  uint64                   // guarded by mu; that came
-	answered  uint64                   // guarded by mu; of them
-	dropped   uint64                   // guarded by mu; that were none, or could not be answered
+	repliers  map[replierKey]*replier // guarded by mu
+	connected map[uint32]*replier     // guarded by mu; by number of the initiator
+	stopper   *replier                // guarded by mu; who has told us to post no more, nil: nobody
+	held      []uint64                // guarded by mu; slots not posted because of that
+	messages  uint64                  // guarded by mu; that came
+	answered  uint64                  // guarded by mu; of them
+	dropped   uint64                  // guarded by mu; that were none, or could not be answered
 }
 
 // replierKey is whom answers go to.
@@ -36,7 +34,7 @@ type replierKey struct {
 }
 
 func newServedQueue(s *xsrqServer, index int, p *process) *servedQueue {
-	return &servedQueue{process: p, s: s, index: index, repliers: make(map[replierKey]*replier), connected: make(map[objects.Ref]*replier)}
+	return &servedQueue{process: p, s: s, index: index, repliers: make(map[replierKey]*replier), connected: make(map[uint32]*replier)}
 }
 
 // run serves until ctx ends.
@@ -44,7 +42,7 @@ func (q *servedQueue) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer q.wg.Wait()
 	defer cancel()
-	var list [64]xrc.Completion
+	var list [64]iwarp.Completion
 	for {
 		n := q.cq.Poll(list[:])
 		for i := range list[:n] {
@@ -66,22 +64,22 @@ func (q *servedQueue) run(ctx context.Context) error {
 
 // completed takes the completion of an answer or of a receive. Receives are posted
 // again unless the queue is stopped.
-func (q *servedQueue) completed(ctx context.Context, c *xrc.Completion) error {
+func (q *servedQueue) completed(ctx context.Context, c *iwarp.Completion) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if c.QP != (objects.Ref{}) {
+	if c.Initiator != 0 {
 		if c.Status == iwarp.Success {
 			q.answered++
 		} else {
 			q.dropped++
 		}
-		if r := q.connected[c.QP]; r != nil {
+		if r := q.connected[c.Initiator]; r != nil {
 			r.free = append(r.free, int(c.ID))
 		}
 		return nil
 	}
 	q.messages++
-	if c.Status != iwarp.Success || !q.answerLocked(ctx, c.Peer, q.received(c)) {
+	if c.Status != iwarp.Success || !q.answerLocked(ctx, c.QP.Peer(), q.received(c)) {
 		q.dropped++
 	}
 	if q.stopper != nil {
@@ -121,7 +119,7 @@ func (q *servedQueue) answerLocked(ctx context.Context, from netip.Addr, b []byt
 func (q *servedQueue) leaveLocked(r *replier) error {
 	delete(q.repliers, r.key)
 	if r.ch != nil {
-		delete(q.connected, r.ch.Ref())
+		delete(q.connected, r.ch.Ref().Number)
 	}
 	if q.stopper != r {
 		return nil

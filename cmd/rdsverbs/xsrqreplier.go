@@ -59,7 +59,7 @@ func (r *replier) run(ctx context.Context) {
 	if err == nil {
 		q.mu.Lock()
 		r.ch = ch
-		q.connected[ch.Ref()] = r
+		q.connected[ch.Ref().Number] = r
 		for _, o := range r.waiting {
 			if !r.sendLocked(o) {
 				q.dropped++

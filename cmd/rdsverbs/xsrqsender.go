@@ -9,7 +9,6 @@ import (
 
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/xrc"
-	objects "github.com/rds-go/rds/xrc"
 )
 
 // errAnswer: what came is not the answer to what was sent.
@@ -122,7 +121,7 @@ func (s *sender) play(ctx context.Context, r *round) error {
 			return err
 		}
 	}
-	var list [64]xrc.Completion
+	var list [64]iwarp.Completion
 	for playing := r.last - r.first; playing > 0; {
 		n, err := s.next(ctx, list[:])
 		if err != nil {
@@ -151,7 +150,7 @@ func (s *sender) play(ctx context.Context, r *round) error {
 }
 
 // next waits for completions.
-func (s *sender) next(ctx context.Context, list []xrc.Completion) (int, error) {
+func (s *sender) next(ctx context.Context, list []iwarp.Completion) (int, error) {
 	for {
 		if n := s.cq.Poll(list); n > 0 {
 			return n, nil
@@ -171,8 +170,8 @@ func (s *sender) next(ctx context.Context, list []xrc.Completion) (int, error) {
 
 // completed takes the completion of a ping or of an answer, and returns which queue
 // it is about.
-func (s *sender) completed(c *xrc.Completion, r *round) (queue int, err error) {
-	if c.QP != (objects.Ref{}) {
+func (s *sender) completed(c *iwarp.Completion, r *round) (queue int, err error) {
+	if c.Initiator != 0 {
 		queue = int(c.ID)
 		s.games[queue].sending = false
 		if c.Status != iwarp.Success {

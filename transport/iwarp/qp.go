@@ -3,6 +3,7 @@ package iwarp
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"sync"
 	"syscall"
 
@@ -134,6 +135,16 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 
 // Num is the queue pair's number within its device.
 func (q *QP) Num() uint32 { return q.num }
+
+// Peer is the other host of the connection, the zero address before there is one.
+func (q *QP) Peer() netip.Addr {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.stream == nil {
+		return netip.Addr{}
+	}
+	return q.stream.peer.Unmap()
+}
 
 // PD is the domain it was made in.
 func (q *QP) PD() *PD { return q.pd }

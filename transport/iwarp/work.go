@@ -130,11 +130,11 @@ func (s Status) String() string {
 	return fmt.Sprintf("status(%d)", uint8(s))
 }
 
-// Completion tells how a work request ended. Of one that failed only ID, QP,
+// Completion tells how a work request ended. Of one that failed only ID, QP, Initiator,
 // Status and Vendor mean something.
 type Completion struct {
 	ID          uint64
-	QP          *QP
+	QP          *QP // nil if Initiator is set
 	Status      Status
 	Op          Op     // what completed; OpReceive for a message, OpImmediate for immediate data
 	Solicited   bool   // receive: the sender asked for attention
@@ -147,5 +147,6 @@ type Completion struct {
 	// peer may have got the message: under this number, if at all.
 	Serial    uint32
 	Sent      bool
+	Initiator uint32 // number of the XRC initiator that sent, across connections; 0: QP did, or a message was received
 	Immediate uint64
 }

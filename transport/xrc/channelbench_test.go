@@ -15,7 +15,7 @@ type bench struct {
 	srq            *objects.SRQ
 	m, src         *MR
 	size           int
-	sends, takes   [64]Completion
+	sends, takes   [64]iwarp.Completion
 }
 
 func newBench(t testing.TB, size int) *bench {
@@ -31,8 +31,8 @@ func newBench(t testing.TB, size int) *bench {
 // run keeps up to window messages under way.
 func (x *bench) run(t testing.TB, n, window int) {
 	w := iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: x.ch.Queue().SRQN, SGE: []iwarp.SGE{x.src.SGE(0, x.size)}}
-	piece := make([]objects.SGE, 1)
-	again := []objects.Receive{{SGE: piece}}
+	piece := make([]iwarp.SGE, 1)
+	again := []iwarp.ReceiveRequest{{SGE: piece}}
 	for sent, done, taken := 0, 0, 0; done < n || taken < n; {
 		idle := true
 		for sent < n && sent-done < window {
@@ -44,7 +44,7 @@ func (x *bench) run(t testing.TB, n, window int) {
 		}
 		k := x.server.cq.Poll(x.takes[:])
 		for _, c := range x.takes[:k] {
-			piece[0] = x.m.Receive(int(c.ID)*x.size, x.size)
+			piece[0] = x.m.SGE(int(c.ID)*x.size, x.size)
 			again[0].ID = c.ID
 			if _, err := x.srq.PostReceive(again...); err != nil {
 				t.Fatal(err)

@@ -30,10 +30,10 @@ func TestXRCREQ34NothingPilesUpOnTheWire(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context()) // the cycles take as long as they take
 	var wg sync.WaitGroup
 	wg.Go(func() { // the server takes messages, and lets go of targets that have ended
-		var list [16]Completion
+		var list [16]iwarp.Completion
 		for server.cq.Wait(ctx) == nil {
 			for _, c := range list[:server.cq.Poll(list[:])] {
-				if _, err := srq.PostReceive(objects.Receive{ID: c.ID, SGE: []objects.SGE{m.Receive(int(c.ID)*100, 100)}}); err != nil {
+				if _, err := srq.PostReceive(iwarp.ReceiveRequest{ID: c.ID, SGE: []iwarp.SGE{m.SGE(int(c.ID)*100, 100)}}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -66,7 +66,7 @@ func TestXRCREQ34NothingPilesUpOnTheWire(t *testing.T) {
 			a.cut()
 		}
 		if rnd.IntN(2) == 0 {
-			_ = client.cq.Poll(make([]Completion, 4))
+			_ = client.cq.Poll(make([]iwarp.Completion, 4))
 		}
 		if err := client.Session.Close(context.Background()); err != nil {
 			t.Fatal(err)
@@ -140,7 +140,7 @@ func (a *app) expect(srq *objects.SRQ, m *MR, senders, each int) {
 			return
 		}
 		next[from]++
-		if _, err := srq.PostReceive(objects.Receive{ID: c.ID, SGE: []objects.SGE{m.Receive(int(c.ID)*8, 8)}}); err != nil {
+		if _, err := srq.PostReceive(iwarp.ReceiveRequest{ID: c.ID, SGE: []iwarp.SGE{m.SGE(int(c.ID)*8, 8)}}); err != nil {
 			a.h.n.Error(err)
 			return
 		}
@@ -200,7 +200,7 @@ func TestMessagesWithWritesAreNotSentAgain(t *testing.T) {
 			}
 		}
 	}
-	var list [16]Completion
+	var list [16]iwarp.Completion
 	came := 0
 	for k := server.cq.Poll(list[:]); k > 0; k = server.cq.Poll(list[:]) {
 		came += k
@@ -241,11 +241,11 @@ func TestChannelLimits(t *testing.T) {
 		}
 	}
 	for i := range 8 {
-		if _, err := srq.PostReceive(objects.Receive{ID: uint64(i), SGE: []objects.SGE{m.Receive(0, 1)}}); err != nil {
+		if _, err := srq.PostReceive(iwarp.ReceiveRequest{ID: uint64(i), SGE: []iwarp.SGE{m.SGE(0, 1)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := srq.PostReceive(objects.Receive{SGE: []objects.SGE{{Key: 0x4711, Len: 8}}}); !errors.Is(err, ErrForeign) {
+	if _, err := srq.PostReceive(iwarp.ReceiveRequest{SGE: []iwarp.SGE{{Key: 0x4711, Len: 8}}}); !errors.Is(err, ErrForeign) {
 		t.Error(err)
 	}
 	for i := range 8 {

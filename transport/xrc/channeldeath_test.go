@@ -205,7 +205,7 @@ func TestXRCREQ45CloseUnderLoadOnTheWire(t *testing.T) {
 	}
 	clear(m.Bytes())
 	delivered := 1
-	var list [16]Completion
+	var list [16]iwarp.Completion
 	delivered += server.cq.Poll(list[:])
 	ok := 0
 	for range 8 {

@@ -29,7 +29,7 @@ func (h *host) cut() {
 // sender, and posts their memory again. It reports the first that is not.
 func (a *app) drain(srq *objects.SRQ, m *MR, size, n int) error {
 	next := map[uint32]uint32{}
-	var list [16]Completion
+	var list [16]iwarp.Completion
 	for got := 0; got < n; {
 		k := a.cq.Poll(list[:])
 		if k == 0 {
@@ -44,7 +44,7 @@ func (a *app) drain(srq *objects.SRQ, m *MR, size, n int) error {
 				return errors.New("message lost, doubled or out of order")
 			}
 			next[from]++
-			if _, err := srq.PostReceive(objects.Receive{ID: c.ID, SGE: []objects.SGE{m.Receive(int(c.ID)*size, size)}}); err != nil {
+			if _, err := srq.PostReceive(iwarp.ReceiveRequest{ID: c.ID, SGE: []iwarp.SGE{m.SGE(int(c.ID)*size, size)}}); err != nil {
 				return err
 			}
 			got++

@@ -311,7 +311,7 @@ func (a *app) serve(service uint64, n, size int) (*objects.SRQ, *MR) {
 	}
 	m := a.region(max(n*size, 1), mr.LocalWrite)
 	for i := range n {
-		if _, err := srq.PostReceive(objects.Receive{ID: uint64(i), SGE: []objects.SGE{m.Receive(i*size, size)}}); err != nil {
+		if _, err := srq.PostReceive(iwarp.ReceiveRequest{ID: uint64(i), SGE: []iwarp.SGE{m.SGE(i*size, size)}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -343,10 +343,10 @@ func (a *app) connect(i byte, service uint64) *Channel {
 }
 
 // next waits for one completion.
-func (a *app) next() Completion {
+func (a *app) next() iwarp.Completion {
 	t := a.h.n
 	t.Helper()
-	var c [1]Completion
+	var c [1]iwarp.Completion
 	for a.cq.Poll(c[:]) == 0 {
 		if err := a.cq.Wait(within(t)); err != nil {
 			t.Fatal(err)
@@ -355,7 +355,7 @@ func (a *app) next() Completion {
 	return c[0]
 }
 
-func (a *app) want(id uint64, status iwarp.Status, op iwarp.Op) Completion {
+func (a *app) want(id uint64, status iwarp.Status, op iwarp.Op) iwarp.Completion {
 	t := a.h.n
 	t.Helper()
 	c := a.next()

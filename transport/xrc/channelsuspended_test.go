@@ -59,7 +59,7 @@ func TestXRCREQ37UnknownFatesAreNotRepeatedOnTheWire(t *testing.T) {
 	client.send(ch, iwarp.WorkRequest{ID: 2, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
 	again()
 	client.want(1, iwarp.Flushed, iwarp.OpSend)
-	if _, err := srq.PostReceive(objects.Receive{ID: 9, SGE: []objects.SGE{m.Receive(0, 1)}}); err != nil {
+	if _, err := srq.PostReceive(iwarp.ReceiveRequest{ID: 9, SGE: []iwarp.SGE{m.SGE(0, 1)}}); err != nil {
 		t.Fatal(err)
 	}
 	client.want(2, iwarp.Success, iwarp.OpSend)
@@ -122,7 +122,7 @@ func TestLimitOfASharedReceiveQueue(t *testing.T) {
 	ch := client.connect(2, 7)
 	for round, limit := range []int{3, 2} {
 		for srq.Query().Posted < 4 {
-			if _, err := srq.PostReceive(objects.Receive{SGE: []objects.SGE{m.Receive(0, 64)}}); err != nil {
+			if _, err := srq.PostReceive(iwarp.ReceiveRequest{SGE: []iwarp.SGE{m.SGE(0, 64)}}); err != nil {
 				t.Fatal(err)
 			}
 		}

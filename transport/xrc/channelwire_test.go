@@ -219,7 +219,7 @@ func TestXRCREQ22SetUpUsesNothingOfTheApplicationOnTheWire(t *testing.T) {
 	ch := client.connect(2, 7)
 	a.cut()
 	n.until("resumed", func() bool { return a.ChannelStats().Resumed == 1 })
-	var c [1]Completion
+	var c [1]iwarp.Completion
 	if srq.Query().Posted != 4 || server.cq.Poll(c[:]) != 0 || client.cq.Poll(c[:]) != 0 {
 		t.Errorf("%+v, %+v", srq.Query(), c)
 	}

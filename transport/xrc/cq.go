@@ -3,31 +3,13 @@ package xrc
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"slices"
 	"sync"
 
 	"github.com/rds-go/rds/internal/fifo"
-	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 	objects "github.com/rds-go/rds/xrc"
 )
-
-// Completion tells how a request ended. Of one that failed only ID, QP, Status and
-// Vendor mean something.
-type Completion struct {
-	ID          uint64
-	QP          objects.Ref // the initiator; of a message received zero: any target of the domain may have brought it
-	Status      iwarp.Status
-	Op          iwarp.Op
-	Solicited   bool
-	Queue       uint32     // the shared receive queue
-	Peer        netip.Addr // the other host
-	Len         uint32     // bytes received
-	Vendor      uint32
-	Invalidated mr.Key // the key that a message invalidated
-	Immediate   uint64
-}
 
 // CQ is a completion queue of a session: of its channels and its shared receive
 // queues. Its methods may be called concurrently; each completion goes to one
@@ -39,7 +21,7 @@ type CQ struct {
 
 	mu      sync.Mutex
 	limit   int                              // most completions in ring
-	ring    fifo.Queue[Completion]           // guarded by mu; completions that do not wait in dev
+	ring    fifo.Queue[iwarp.Completion]     // guarded by mu; completions that do not wait in dev
 	overrun bool                             // guarded by mu
 	closed  bool                             // guarded by mu
 	waiting map[*context.CancelFunc]struct{} // guarded by mu
@@ -70,39 +52,33 @@ func (t *Transport) CreateCQ(s *objects.Session, n int) (*CQ, error) {
 func (c *CQ) Close(ctx context.Context) error { return c.xrc.Close(ctx) }
 
 // Poll takes up to len(dst) completions and returns their number.
-func (c *CQ) Poll(dst []Completion) int {
+func (c *CQ) Poll(dst []iwarp.Completion) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	n := copy(dst, c.ring.All())
 	c.ring.Drop(n)
 	for n < len(dst) {
-		k := c.dev.Poll(c.list[:min(len(c.list), len(dst)-n)])
+		k := c.dev.Poll(dst[n:])
 		if k == 0 {
 			break
 		}
-		for i := range c.list[:k] {
-			dst[n] = c.receivedLocked(&c.list[i])
-			n++
+		for i := range dst[n : n+k] {
+			c.noteLocked(&dst[n+i])
 		}
+		n += k
 	}
 	return n
 }
 
-// receivedLocked notes a message that has come. All that complete are noted before
-// their connection is asked for what it brought.
-func (c *CQ) receivedLocked(e *iwarp.Completion) Completion {
+// noteLocked notes a message that has come. All that complete are noted before their connection
+// is asked for what it brought.
+func (c *CQ) noteLocked(e *iwarp.Completion) {
 	if e.QP != c.qp {
 		c.qp, c.mux = e.QP, c.t.muxOf(e.QP)
 	}
-	r := Completion{ID: e.ID, Status: e.Status, Op: e.Op, Solicited: e.Solicited, Queue: e.Queue, Len: e.Len, Vendor: e.Vendor,
-		Invalidated: e.Invalidated, Immediate: e.Immediate}
-	if m := c.mux; m != nil {
-		r.Peer = m.p.remote
-		if e.Status == iwarp.Success {
-			m.ledger.note(e.Queue, e.Serial)
-		}
+	if c.mux != nil && e.Status == iwarp.Success {
+		c.mux.ledger.note(e.Queue, e.Serial)
 	}
-	return r
 }
 
 // collect notes all messages that have come, for the connection that has ended.
@@ -111,15 +87,16 @@ func (c *CQ) collect() {
 	defer c.mu.Unlock()
 	for n := c.dev.Poll(c.list[:]); n > 0; n = c.dev.Poll(c.list[:]) {
 		for i := range c.list[:n] {
-			c.ring.Push(c.receivedLocked(&c.list[i]))
+			c.noteLocked(&c.list[i])
 		}
+		c.ring.Push(c.list[:n]...)
 	}
 	c.qp, c.mux = nil, nil
 	c.wakeLocked() // Wait looks elsewhere for these completions
 }
 
 // push adds completions of channels.
-func (c *CQ) push(list []Completion) {
+func (c *CQ) push(list []iwarp.Completion) {
 	if len(list) == 0 {
 		return
 	}
@@ -193,7 +170,7 @@ func (x *completions) Purge(r objects.Ref) {
 		ch.destroy()
 	}
 	c.mu.Lock()
-	c.ring.Keep(len(slices.DeleteFunc(c.ring.All(), func(e Completion) bool { return e.QP == r })))
+	c.ring.Keep(len(slices.DeleteFunc(c.ring.All(), func(e iwarp.Completion) bool { return e.Initiator == r.Number })))
 	c.mu.Unlock()
 }
 
@@ -201,7 +178,7 @@ func (x *completions) Close() {
 	c := (*CQ)(x)
 	c.collect() // notes messages that have come, for peers that ask
 	c.mu.Lock()
-	c.closed, c.ring = true, fifo.Queue[Completion]{}
+	c.closed, c.ring = true, fifo.Queue[iwarp.Completion]{}
 	c.wakeLocked()
 	c.mu.Unlock()
 	_ = c.dev.Close()

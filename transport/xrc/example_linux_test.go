@@ -46,7 +46,7 @@ func Example() {
 		panic(err)
 	}
 	memory, _ := pd.RegMR(make([]byte, 1024), mr.LocalWrite, 0)
-	_, _ = srq.PostReceive(objects.Receive{ID: 42, SGE: []objects.SGE{memory.Receive(0, 1024)}})
+	_, _ = srq.PostReceive(iwarp.ReceiveRequest{ID: 42, SGE: []iwarp.SGE{memory.SGE(0, 1024)}})
 	_, _ = server.Advertise(objects.ServiceAttr{ID: 0x1001, Domain: dom, SRQ: srq})
 
 	client, _ := here.Objects().NewSession(objects.SessionConfig{Name: "client"})
@@ -62,13 +62,13 @@ func Example() {
 		panic(err)
 	}
 
-	var done [1]xrc.Completion
+	var done [1]iwarp.Completion
 	for cq.Poll(done[:]) == 0 {
 		if err := cq.Wait(ctx); err != nil {
 			panic(err)
 		}
 	}
-	fmt.Printf("receive %d from %v: %q\n", done[0].ID, done[0].Peer, memory.Bytes()[:done[0].Len])
+	fmt.Printf("receive %d from %v: %q\n", done[0].ID, done[0].QP.Peer(), memory.Bytes()[:done[0].Len])
 	for clientCQ.Poll(done[:]) == 0 {
 		if err := clientCQ.Wait(ctx); err != nil {
 			panic(err)

@@ -42,7 +42,7 @@ func (ch *Channel) PostSend(list ...iwarp.WorkRequest) (n int, err error) {
 		ch.mu.Unlock()
 		return 0, ErrClosed
 	}
-	var flushed []Completion
+	var flushed []iwarp.Completion
 	for n < len(list) {
 		var whole int // a group is taken as one
 		whole, err = ch.checkGroup(list[n:])
@@ -56,7 +56,7 @@ func (ch *Channel) PostSend(list ...iwarp.WorkRequest) (n int, err error) {
 		for i := range whole {
 			w := &list[n+i]
 			if ch.state == channelDead {
-				flushed = append(flushed, Completion{ID: w.ID, Op: w.Op, Status: iwarp.Flushed, QP: ch.ref})
+				flushed = append(flushed, iwarp.Completion{ID: w.ID, Op: w.Op, Status: iwarp.Flushed, Initiator: ch.ref.Number})
 				continue
 			}
 			slot := ch.keep(w)
@@ -179,7 +179,7 @@ func (ch *Channel) start() {
 // is left, or none can start.
 func (ch *Channel) run() {
 	for {
-		var refused []Completion
+		var refused []iwarp.Completion
 		ch.mu.Lock()
 		ch.again = false
 		m := ch.mux
@@ -222,7 +222,7 @@ func (ch *Channel) run() {
 // pickLocked makes a batch of the requests that may start now. Those to a queue that
 // has its share of the connection wait, and let those to others pass. Reads that the
 // target does not allow are refused as the target would.
-func (ch *Channel) pickLocked(m *mux) (refused []Completion) {
+func (ch *Channel) pickLocked(m *mux) (refused []iwarp.Completion) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.over {
@@ -294,7 +294,7 @@ func (ch *Channel) batchLocked(slot uint32) {
 
 // putBackLocked has requests wait again that the connection did not take. If that
 // is not because it ends, or is full, the first one is at fault.
-func (ch *Channel) putBackLocked(m *mux, slots []uint32, good bool) (list []Completion) {
+func (ch *Channel) putBackLocked(m *mux, slots []uint32, good bool) (list []iwarp.Completion) {
 	for i, slot := range slots {
 		m.give(ch.works[slot].wr.Queue, false)
 		ch.started--

@@ -80,9 +80,9 @@ func (t *Transport) sinkQueue(s *objects.Session, dom *objects.Domain, pd *objec
 // other half: it ends with the session.
 type sinkQueue struct{ srq *iwarp.SRQ }
 
-func (*sinkQueue) PostReceive([]objects.Receive) (int, error) { return 0, objects.ErrAttribute }
-func (*sinkQueue) Pop(*objects.Receive) (int, bool)           { return 0, false }
-func (*sinkQueue) Len() int                                   { return 0 }
+func (*sinkQueue) PostReceive([]iwarp.ReceiveRequest) (int, error) { return 0, objects.ErrAttribute }
+func (*sinkQueue) Pop(*iwarp.ReceiveRequest) (int, bool)           { return 0, false }
+func (*sinkQueue) Len() int                                        { return 0 }
 
 func (q *sinkQueue) Close() {
 	if q.srq != nil {

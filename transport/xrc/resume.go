@@ -12,7 +12,7 @@ import (
 
 // complete takes the end of a request from the connection l.
 func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
-	var one [1]Completion
+	var one [1]iwarp.Completion
 	list := one[:0]
 	ch.mu.Lock()
 	w := &ch.works[slot]
@@ -44,10 +44,10 @@ func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
 }
 
 // finishLocked frees a request and adds its completion to list, if it has one.
-func (ch *Channel) finishLocked(list []Completion, slot uint32, status iwarp.Status, vendor uint32) []Completion {
+func (ch *Channel) finishLocked(list []iwarp.Completion, slot uint32, status iwarp.Status, vendor uint32) []iwarp.Completion {
 	w := &ch.works[slot]
 	if !ch.destroyed && (status != iwarp.Success || w.wr.Flags&iwarp.Signaled != 0) {
-		c := Completion{ID: w.wr.ID, QP: ch.ref, Op: w.wr.Op, Status: status, Vendor: vendor, Queue: w.wr.Queue, Peer: ch.p.remote}
+		c := iwarp.Completion{ID: w.wr.ID, Initiator: ch.ref.Number, Op: w.wr.Op, Status: status, Vendor: vendor, Queue: w.wr.Queue}
 		list = append(list, c)
 	}
 	w.doubtful = false
@@ -122,7 +122,7 @@ func (ch *Channel) die(cause error) {
 	}
 	was := ch.state
 	ch.state, ch.why, ch.mux = channelDead, cause, nil
-	var list []Completion
+	var list []iwarp.Completion
 	for slot := range ch.works {
 		if ch.works[slot].doubtful {
 			ch.waiting.Push(uint32(slot))
@@ -259,7 +259,7 @@ func (m *mux) settle(ctx context.Context, list []*Channel) error {
 // settle completes the messages of d that have come, and those that may not be
 // sent again.
 func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
-	var list []Completion
+	var list []iwarp.Completion
 	ch.mu.Lock()
 	for i := range ch.works {
 		w := &ch.works[i]

@@ -77,7 +77,7 @@ func TestOperationsBehindALongRead(t *testing.T) {
 			}
 			begun += taken.Frames
 		}
-		var list [64]Completion
+		var list [64]iwarp.Completion
 		for _, c := range list[:client.cq.Poll(list[:])] {
 			if c.Status != iwarp.Success {
 				t.Fatalf("%+v", c)

@@ -56,34 +56,23 @@ type queue struct {
 	srq    atomic.Pointer[iwarp.SRQ]
 	// reached reports that the limit is; constant from before the number is known.
 	reached func()
-
-	mu   sync.Mutex
-	reqs []iwarp.ReceiveRequest // guarded by mu; scratch
-	sge  []iwarp.SGE            // guarded by mu; scratch
 }
 
 // PostReceive refuses keys that are not of the queue's PD (ErrForeign).
-func (q *queue) PostReceive(list []objects.Receive) (int, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (q *queue) PostReceive(list []iwarp.ReceiveRequest) (int, error) {
 	var foreign error
-	q.reqs, q.sge = q.reqs[:0], q.sge[:0]
 	for i := range list {
 		for _, g := range list[i].SGE {
 			if !q.pd.owns(g.Key) {
-				foreign = ErrForeign
+				list, foreign = list[:i], ErrForeign
+				break
 			}
 		}
 		if foreign != nil {
 			break
 		}
-		from := len(q.sge)
-		for _, g := range list[i].SGE {
-			q.sge = append(q.sge, iwarp.SGE{Key: g.Key, Addr: g.Addr, Len: g.Len})
-		}
-		q.reqs = append(q.reqs, iwarp.ReceiveRequest{ID: list[i].ID, SGE: q.sge[from:len(q.sge):len(q.sge)]})
 	}
-	n, err := q.srq.Load().PostReceive(q.reqs...)
+	n, err := q.srq.Load().PostReceive(list...)
 	switch {
 	case errors.Is(err, iwarp.ErrQueueFull):
 		err = objects.ErrFull
@@ -96,7 +85,7 @@ func (q *queue) PostReceive(list []objects.Receive) (int, error) {
 }
 
 // Pop is never right: messages take receives where they arrive.
-func (q *queue) Pop(*objects.Receive) (int, bool) { return 0, false }
+func (q *queue) Pop(*iwarp.ReceiveRequest) (int, bool) { return 0, false }
 
 // Arm makes the queue an objects.Limiter.
 func (q *queue) Arm(limit int, reached func()) {
@@ -196,11 +185,6 @@ func (p *PD) RegMR(mem []byte, rights mr.Rights, base uint64) (*MR, error) {
 	p.keys[m.Key()] = struct{}{}
 	p.mu.Unlock()
 	return r, nil
-}
-
-// Receive names n bytes at offset off of the region for a receive.
-func (m *MR) Receive(off, n int) objects.SGE {
-	return objects.SGE{Key: m.Key(), Addr: m.Base() + uint64(off), Len: uint32(n)}
 }
 
 // Dereg ends the region. When it returns nil no byte of it is read or written any
