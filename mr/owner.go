@@ -201,6 +201,18 @@ func (o *Owner) ownLocked(at *slot, k Key) *mapping {
 	return nil
 }
 
+// Owns tells whether k is the key of a live region of this owner.
+func (o *Owner) Owns(k Key) bool {
+	at := o.dev.table.known(k)
+	if at == nil {
+		return false
+	}
+	p := o.dev.pools[at.class()]
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return o.ownLocked(at, k) != nil
+}
+
 // Free ends a region lazily. The key is dead for sections that begin after the
 // return; one that is open may use the memory until it ends, so the memory is
 // the caller's when Options.Released is called, after any later barrier, a

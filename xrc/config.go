@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 // Limits bound what one session may hold. A field of zero takes its default.
@@ -23,8 +25,11 @@ type Limits struct {
 	Events        int // events queued or not acknowledged; 2 at least. Default 256
 }
 
-// Config describes a Device. Now is required, all else has a default.
+// Config describes a Device. Now and Base are required, all else has a default.
 type Config struct {
+	// Base is the protection domain of the queue pairs that messages come by: what sessions
+	// make is of its device, and their protection domains share its domain.
+	Base *iwarp.PD
 	// Now is the clock. It is asked in control calls only.
 	Now func() time.Time
 	// Seed makes the incarnation, generations and sequence numbers predictable,
@@ -114,6 +119,9 @@ func (c Config) Validate() error {
 	var errs []error
 	if c.Now == nil {
 		errs = append(errs, errors.New("xrc: Config.Now: there is no clock"))
+	}
+	if c.Base == nil {
+		errs = append(errs, errors.New("xrc: Config.Base: there is no protection domain"))
 	}
 	c = c.withDefaults()
 	check := func(ok bool, field string, v any) {

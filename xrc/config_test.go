@@ -12,25 +12,26 @@ import (
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	now := time.Now
-	if err := (Config{Now: now}).Validate(); err != nil {
+	if err := (Config{Now: now, Base: base}).Validate(); err != nil {
 		t.Error(err)
 	}
 	for field, c := range map[string]Config{
-		"Now":           {},
-		"Sessions":      {Now: now, Sessions: -1},
-		"Grace":         {Now: now, Grace: 2 * time.Hour},
-		"Reap":          {Now: now, Reap: 1},
-		"Rest":          {Now: now, Rest: -1},
-		"RestCount":     {Now: now, RestCount: 1<<20 + 1},
-		"Restarts":      {Now: now, Restarts: -1},
-		"RestartWait":   {Now: now, RestartWait: 1},
-		"Ports":         {Now: now, Ports: 256},
-		"MTU":           {Now: now, MTU: 255},
-		"RdAtomic":      {Now: now, RdAtomic: 256},
-		"MaxWR":         {Now: now, MaxWR: -1},
-		"MaxSGE":        {Now: now, MaxSGE: 65},
-		"Limits.SRQs":   {Now: now, Limits: Limits{SRQs: -1}},
-		"Limits.Events": {Now: now, Limits: Limits{Events: 1}},
+		"Now":           {Base: base},
+		"Base":          {Now: now},
+		"Sessions":      {Now: now, Base: base, Sessions: -1},
+		"Grace":         {Now: now, Base: base, Grace: 2 * time.Hour},
+		"Reap":          {Now: now, Base: base, Reap: 1},
+		"Rest":          {Now: now, Base: base, Rest: -1},
+		"RestCount":     {Now: now, Base: base, RestCount: 1<<20 + 1},
+		"Restarts":      {Now: now, Base: base, Restarts: -1},
+		"RestartWait":   {Now: now, Base: base, RestartWait: 1},
+		"Ports":         {Now: now, Base: base, Ports: 256},
+		"MTU":           {Now: now, Base: base, MTU: 255},
+		"RdAtomic":      {Now: now, Base: base, RdAtomic: 256},
+		"MaxWR":         {Now: now, Base: base, MaxWR: -1},
+		"MaxSGE":        {Now: now, Base: base, MaxSGE: 65},
+		"Limits.SRQs":   {Now: now, Base: base, Limits: Limits{SRQs: -1}},
+		"Limits.Events": {Now: now, Base: base, Limits: Limits{Events: 1}},
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), field) || strings.Count(err.Error(), "\n") != 0 {
 			t.Errorf("%s: %v", field, err)

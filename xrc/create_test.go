@@ -126,16 +126,20 @@ func TestProtectionDomainWithRegions(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
 	p := g.process("p", g.file("job"))
-	owner := g.regions.NewOwner(mr.OwnerConfig{})
-	_, err := owner.Map(make([]byte, 64), mr.Options{Domain: p.pd.Memory(), Rights: mr.RemoteRead})
+	m, err := p.pd.RegMR(make([]byte, 64), mr.RemoteRead, 0)
 	g.ok(err)
+	other, err := p.AllocPD()
+	g.ok(err)
+	if !p.pd.Owns(m.Key()) || other.Owns(m.Key()) {
+		t.Error("a region is not of the domain that it was registered in, and of no other")
+	}
 	g.want(p.pd.Close(), syscall.EBUSY)
-	_, err = p.AllocPD(nil)
-	g.want(err, ErrAttribute)
-	// At the end of the session the regions go first, whenever they were made.
-	_, err = p.Attach("regions", owner)
-	g.ok(err)
-	g.ok(p.Session.Close(ctx))
+	g.ok(other.Close())
+	g.want(other.Close(), ErrForeign)
+	g.ok(p.Session.Close(ctx)) // ends the region
+	if p.pd.Owns(m.Key()) {
+		t.Error("a region of an ended session")
+	}
 }
 
 func TestCreateCQ(t *testing.T) {

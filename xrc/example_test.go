@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc"
 )
@@ -28,9 +27,13 @@ func (connection) Close(cause error) { fmt.Println("connection closed:", cause) 
 // dies, and with it what only it was registered with.
 func Example() {
 	ctx := context.Background()
-	regions, _ := mr.New(mr.Config{})
-	defer regions.Close()
-	dev, err := xrc.New(xrc.Config{Now: time.Now})
+	hardware, err := iwarp.Open(iwarp.Config{})
+	if err != nil {
+		panic(err)
+	}
+	defer hardware.Close()
+	base, _ := hardware.AllocPD() // of the queue pairs that messages come by
+	dev, err := xrc.New(xrc.Config{Now: time.Now, Base: base})
 	if err != nil {
 		panic(err)
 	}
@@ -49,7 +52,7 @@ func Example() {
 	}
 	_ = job.Close() // the domain keeps the inode
 
-	pd, _ := app.AllocPD(regions.NewDomain())
+	pd, _ := app.AllocPD()
 	cq, _ := app.CreateCQ(completions{})
 	srq, _ := app.CreateSRQ(xrc.SRQAttr{Type: xrc.SRQXRC, Domain: dom, PD: pd, CQ: cq, MaxWR: 16, MaxSGE: 1})
 	_, _ = srq.PostReceive(iwarp.ReceiveRequest{ID: 42})

@@ -13,12 +13,24 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
-// gnet starts a worker pool when the program starts; only what comes later is ours.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m, goleak.IgnoreCurrent()) }
+// base is the protection domain of all devices of these tests.
+var base *iwarp.PD
+
+// gnet starts a worker pool when the program starts, and the event loop of base stays; only what
+// comes later is the tests'.
+func TestMain(m *testing.M) {
+	dev, err := iwarp.Open(iwarp.Config{EventLoops: 1})
+	if err == nil {
+		base, err = dev.AllocPD()
+	}
+	if err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreCurrent())
+}
 
 var (
 	hostA = netip.MustParseAddr("192.0.2.1")
@@ -39,23 +51,18 @@ func (c *clock) advance(d time.Duration) { c.passed.Add(int64(d)) }
 type rig struct {
 	testing.TB
 	*Device
-	clk     clock
-	regions *mr.Device
+	clk clock
 }
 
 func newRig(t testing.TB, c Config) *rig {
 	t.Helper()
 	g := &rig{TB: t}
-	c.Now = g.clk.now
+	c.Now, c.Base = g.clk.now, base
 	if c.Seed == 0 {
 		c.Seed = 5
 	}
 	var err error
 	if g.Device, err = New(c); err != nil {
-		t.Fatal(err)
-	}
-	pool := mr.PoolConfig{Items: 16}
-	if g.regions, err = mr.New(mr.Config{Bases: 64, Small: pool, Large: pool, Registered: pool}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -69,7 +76,6 @@ func newRig(t testing.TB, c Config) *rig {
 			g.ok(s.Close(ctx))
 		}
 		g.empty()
-		g.ok(g.regions.Close())
 	})
 	return g
 }
@@ -140,7 +146,7 @@ func (g *rig) process(name string, file *os.File) *process {
 	var err error
 	p.dom, err = p.OpenDomain(DomainAttr{Mask: allDomain, FD: int(file.Fd()), Flags: os.O_CREATE})
 	g.ok(err)
-	p.pd, err = p.AllocPD(g.regions.NewDomain())
+	p.pd, err = p.AllocPD()
 	g.ok(err)
 	p.cq, err = p.CreateCQ(p.cqs)
 	g.ok(err)

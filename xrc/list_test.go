@@ -16,7 +16,7 @@ func TestListTellsOfAllObjects(t *testing.T) {
 	a, b := g.process("a", shared), g.session("b")
 	dom, err := b.OpenDomain(DomainAttr{Mask: allDomain, FD: -1, Flags: os.O_CREATE})
 	g.ok(err)
-	pd, err := b.AllocPD(g.regions.NewDomain())
+	pd, err := b.AllocPD()
 	g.ok(err)
 	sink, err := b.CreateSRQ(SRQAttr{Type: SRQXRC, Domain: dom, PD: pd, Sink: true})
 	g.ok(err)

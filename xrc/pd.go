@@ -3,57 +3,69 @@ package xrc
 import (
 	"context"
 
-	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
-// PD is a protection domain of a session. Keys in requests to a shared receive
-// queue are checked against the queue's: through one target, the memory of a
-// session is reached only by requests that name one of its queues.
+// PD is a protection domain of a session: its channels and shared receive queues use regions
+// of it and of no other. Towards peers that is not so: what a region's rights let them do
+// needs its key only, for a Write or read names no queue that would tell whose it is.
 type PD struct {
+	*iwarp.PD
 	session *Session
-	memory  *mr.Domain
 
 	// Under Device.mu.
 	refs   int // shared receive queues and initiators
 	closed bool
 }
 
-// AllocPD makes a protection domain of memory, which is the PD's to close from
-// then on.
-func (s *Session) AllocPD(memory *mr.Domain) (*PD, error) {
-	s.dev.mu.Lock()
-	defer s.dev.unlock()
+// AllocPD makes a protection domain.
+func (s *Session) AllocPD() (*PD, error) {
+	d := s.dev
+	d.mu.Lock()
+	defer d.unlock()
 	switch err := s.liveLocked(); {
 	case err != nil:
 		return nil, err
-	case memory == nil:
-		return nil, ErrAttribute
 	case s.used.PDs >= s.limits.PDs:
 		return nil, ErrLimit
 	}
-	p := &PD{session: s, memory: memory}
+	shared, err := d.config.Base.Share()
+	if err != nil {
+		return nil, err
+	}
+	p := &PD{PD: shared, session: s}
 	s.used.PDs++
 	s.addLocked(p)
 	return p, nil
 }
 
-// Memory is what the table of regions knows the domain by.
-func (p *PD) Memory() *mr.Domain { return p.memory }
-
-// Close frees the domain: ErrBusy, or mr.ErrBusy, while queues, queue pairs or
-// regions of it exist.
+// Close frees the domain: EBUSY while queues, queue pairs or regions of it exist. The end of
+// the session ends the regions, too.
 func (p *PD) Close() error { return p.end(context.Background()) }
 
-func (p *PD) end(context.Context) error {
-	p.session.dev.mu.Lock()
-	defer p.session.dev.unlock()
+func (p *PD) end(ctx context.Context) error {
+	d := p.session.dev
+	d.mu.Lock()
+	ending := p.session.ending
 	switch {
 	case p.closed:
+		d.unlock()
 		return ErrForeign
 	case p.refs > 0:
+		d.unlock()
 		return ErrBusy
 	}
-	if err := p.memory.Close(); err != nil {
+	p.closed = true // before the lock is let go of, so that nothing is made with p
+	d.unlock()
+	free := p.PD.Close
+	if ending {
+		free = func() error { return p.PD.Free(ctx) }
+	}
+	err := free()
+	d.mu.Lock()
+	defer d.unlock()
+	if err != nil {
+		p.closed = false
 		return err
 	}
 	p.abandonLocked()

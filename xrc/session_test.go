@@ -239,7 +239,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 	p := &process{Session: s, g: g}
 	p.dom, err = s.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd())})
 	g.ok(err)
-	p.pd, err = s.AllocPD(g.regions.NewDomain())
+	p.pd, err = s.AllocPD()
 	g.ok(err)
 	p.cq, err = s.CreateCQ(&completions{})
 	g.ok(err)
@@ -257,7 +257,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 			return err
 		}},
 		{"completion queues", 1, func() error { _, err := s.CreateCQ(&completions{}); return err }},
-		{"protection domains", 1, func() error { _, err := s.AllocPD(g.regions.NewDomain()); return err }},
+		{"protection domains", 1, func() error { _, err := s.AllocPD(); return err }},
 		{"initiators", 2, func() error {
 			_, err := s.CreateInitiator(InitiatorAttr{PD: p.pd, SendCQ: p.cq, Caps: Caps{MaxSend: 1}})
 			return err

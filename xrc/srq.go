@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/invariants"
-	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
@@ -169,10 +168,6 @@ func (q *SRQ) Ref() Ref { return q.ref }
 
 // CQ is where receives complete.
 func (q *SRQ) CQ() *CQ { return q.cq }
-
-// Protection is the domain that keys in requests to this queue are checked
-// against.
-func (q *SRQ) Protection() *mr.Domain { return q.pd.memory }
 
 // Queue is the queue that it was made with.
 func (q *SRQ) Queue() Queue { return q.queue }

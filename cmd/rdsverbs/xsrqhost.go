@@ -41,13 +41,13 @@ func (h *xsrqHost) close() { _ = h.node.Close() }
 // process is a session with what it needs to send and to receive.
 type process struct {
 	*objects.Session
-	pd     *xrc.PD
+	pd     *objects.PD
 	cq     *xrc.CQ
 	dom    *objects.Domain
 	srq    *objects.SRQ
-	number uint32  // number of srq
-	slots  *xrc.MR // memory for received messages
-	size   int     // size of each slot
+	number uint32    // number of srq
+	slots  *iwarp.MR // memory for received messages
+	size   int       // size of each slot
 }
 
 // processAttr describes a process.
@@ -67,7 +67,7 @@ func (h *xsrqHost) newProcess(a processAttr) (*process, error) {
 		return nil, err
 	}
 	p := &process{Session: s, size: a.size}
-	if p.pd, err = h.AllocPD(s); err != nil {
+	if p.pd, err = s.AllocPD(); err != nil {
 		return nil, err
 	}
 	if p.cq, err = h.CreateCQ(s, max(a.receives, a.sends)); err != nil {

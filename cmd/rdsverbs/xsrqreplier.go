@@ -24,7 +24,7 @@ const (
 type replier struct {
 	q   *servedQueue
 	key replierKey
-	mem *xrc.MR
+	mem *iwarp.MR
 
 	ch      *xrc.Channel // guarded by q.mu; nil until connected
 	free    []int        // guarded by q.mu; slots of mem

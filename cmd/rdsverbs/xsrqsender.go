@@ -23,7 +23,7 @@ type sender struct {
 	*process
 	c        *xsrqClient
 	index    int
-	mem      *xrc.MR                 // a ping for each queue
+	mem      *iwarp.MR               // a ping for each queue
 	channels map[uint64]*xrc.Channel // channels by the tag of the server's domain
 	games    []game                  // one for each queue
 }

@@ -105,18 +105,32 @@ type PD struct {
 	dev    *Device
 	domain *mr.Domain
 	owner  *mr.Owner
-	users  atomic.Int32 // queue pairs and regions
+	base   *PD          // has the domain, see Share; nil: the PD has one of its own
+	users  atomic.Int32 // queue pairs, regions, shared receive queues, and what Share has made
 	once   sync.Once
 }
 
 // AllocPD makes a protection domain.
-func (d *Device) AllocPD() (*PD, error) {
+func (d *Device) AllocPD() (*PD, error) { return d.addPD(&PD{dev: d}) }
+
+// Share makes a protection domain for one of several programs whose messages come by queue
+// pairs of p. Peers reach its regions by these queue pairs, as if they were p's; a receive
+// posted in it, and a request for which Owns was asked, reaches its own regions only.
+func (p *PD) Share() (*PD, error) { return p.dev.addPD(&PD{dev: p.dev, base: p}) }
+
+func (d *Device) addPD(p *PD) (*PD, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		return nil, ErrClosed
 	}
-	p := &PD{dev: d, domain: d.regions.NewDomain(), owner: d.regions.NewOwner(mr.OwnerConfig{})}
+	p.owner = d.regions.NewOwner(mr.OwnerConfig{})
+	if p.base == nil {
+		p.domain = d.regions.NewDomain()
+	} else {
+		p.domain = p.base.domain
+		p.base.users.Add(1)
+	}
 	d.pds[p] = struct{}{}
 	return p, nil
 }
@@ -125,22 +139,43 @@ func (d *Device) AllocPD() (*PD, error) {
 // are mapped there rather than by RegMR.
 func (p *PD) Domain() *mr.Domain { return p.domain }
 
-// Close frees the domain; ErrBusy while it has queue pairs or regions.
+// Owns tells whether k is the key of a region that was registered here and is live.
+func (p *PD) Owns(k mr.Key) bool { return p.owner.Owns(k) }
+
+// Close frees the domain; ErrBusy while it has queue pairs, shared receive queues or regions.
 func (p *PD) Close() error {
 	if p.users.Load() > 0 {
 		return ErrBusy
 	}
+	p.end()
+	return nil
+}
+
+// Free is Close for a program that has ended: its regions end with the domain, and when Free
+// returns nil no byte of them is read or written any more.
+func (p *PD) Free(ctx context.Context) error {
+	if err := p.owner.Close(ctx); err != nil {
+		return err
+	}
+	p.end()
+	return nil
+}
+
+func (p *PD) end() {
 	p.dev.mu.Lock()
 	delete(p.dev.pds, p)
 	p.dev.mu.Unlock()
 	p.release()
-	return nil
 }
 
 func (p *PD) release() {
 	p.once.Do(func() {
 		_ = p.owner.Close(context.Background())
-		_ = p.domain.Close()
+		if p.base == nil {
+			_ = p.domain.Close()
+		} else {
+			p.base.users.Add(-1)
+		}
 	})
 }
 

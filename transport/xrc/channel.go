@@ -15,8 +15,8 @@ import (
 
 // ChannelAttr describes a channel to be made.
 type ChannelAttr struct {
-	PD *PD // required: of the memory that is sent from and read into
-	CQ *CQ // required: where requests complete
+	PD *objects.PD // required: of the memory that is sent from and read into
+	CQ *CQ         // required: where requests complete
 	// Local and Remote are the hosts. The zero local address is the first of
 	// Config.Addresses that fits.
 	Local, Remote netip.Addr
@@ -93,12 +93,12 @@ func (t *Transport) Connect(ctx context.Context, s *objects.Session, a ChannelAt
 	def(&a.MaxSend, 128)
 	def(&a.MTU, 4096)
 	switch {
-	case a.PD == nil || a.CQ == nil || a.PD.t != t || a.CQ.t != t:
+	case a.PD == nil || a.CQ == nil || a.CQ.t != t:
 		return nil, ErrForeign
 	case a.MaxSend < 1 || a.MaxSend > 1<<16, a.Reads < 0 || a.Reads > 255, a.MTU < 256 || a.MTU > 65535:
 		return nil, ErrRequest
 	}
-	ini, err := s.CreateInitiator(objects.InitiatorAttr{PD: a.PD.xrc, SendCQ: a.CQ.xrc, Caps: objects.Caps{MaxSend: a.MaxSend}})
+	ini, err := s.CreateInitiator(objects.InitiatorAttr{PD: a.PD, SendCQ: a.CQ.xrc, Caps: objects.Caps{MaxSend: a.MaxSend}})
 	if err != nil {
 		return nil, err
 	}

@@ -13,7 +13,7 @@ type bench struct {
 	client, server *app
 	ch             *Channel
 	srq            *objects.SRQ
-	m, src         *MR
+	m, src         *iwarp.MR
 	size           int
 	sends, takes   [64]iwarp.Completion
 }

@@ -129,7 +129,7 @@ func TestManyChannelsAcrossLostConnections(t *testing.T) {
 }
 
 // expect takes each messages from each of the senders.
-func (a *app) expect(srq *objects.SRQ, m *MR, senders, each int) {
+func (a *app) expect(srq *objects.SRQ, m *iwarp.MR, senders, each int) {
 	next := make([]uint32, senders)
 	for range senders * each {
 		c := a.next()

@@ -27,7 +27,7 @@ func (h *host) cut() {
 
 // drain takes n messages of a queue, each of which must be the next number of its
 // sender, and posts their memory again. It reports the first that is not.
-func (a *app) drain(srq *objects.SRQ, m *MR, size, n int) error {
+func (a *app) drain(srq *objects.SRQ, m *iwarp.MR, size, n int) error {
 	next := map[uint32]uint32{}
 	var list [16]iwarp.Completion
 	for got := 0; got < n; {

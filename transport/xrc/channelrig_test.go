@@ -261,7 +261,7 @@ type app struct {
 	*objects.Session
 	h   *host
 	dom *objects.Domain
-	pd  *PD
+	pd  *objects.PD
 	cq  *CQ
 }
 
@@ -287,7 +287,7 @@ func (h *host) app(job string) *app {
 	if a.dom, err = s.OpenDomain(attr); err != nil {
 		t.Fatal(err)
 	}
-	if a.pd, err = h.AllocPD(s); err != nil {
+	if a.pd, err = s.AllocPD(); err != nil {
 		t.Fatal(err)
 	}
 	if a.cq, err = h.CreateCQ(s, 4096); err != nil {
@@ -302,7 +302,7 @@ func (h *host) app(job string) *app {
 }
 
 // serve makes a queue with n receives of size bytes and advertises it.
-func (a *app) serve(service uint64, n, size int) (*objects.SRQ, *MR) {
+func (a *app) serve(service uint64, n, size int) (*objects.SRQ, *iwarp.MR) {
 	t := a.h.n
 	t.Helper()
 	srq, err := a.h.CreateSRQ(a.Session, SRQAttr{Domain: a.dom, PD: a.pd, CQ: a.cq, MaxWR: 1024, MaxSGE: 1})
@@ -321,7 +321,7 @@ func (a *app) serve(service uint64, n, size int) (*objects.SRQ, *MR) {
 	return srq, m
 }
 
-func (a *app) region(n int, rights mr.Rights) *MR {
+func (a *app) region(n int, rights mr.Rights) *iwarp.MR {
 	t := a.h.n
 	t.Helper()
 	m, err := a.pd.RegMR(make([]byte, n), rights, 0)

@@ -131,7 +131,7 @@ func (ch *Channel) check(w *iwarp.WorkRequest) error {
 	var total uint64
 	for i := range w.SGE {
 		total += uint64(w.SGE[i].Len)
-		if !ch.attr.PD.owns(w.SGE[i].Key) {
+		if !ch.attr.PD.Owns(w.SGE[i].Key) {
 			return ErrForeign
 		}
 	}

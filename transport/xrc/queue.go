@@ -52,7 +52,7 @@ func (q *Queue) make() (err error) {
 	if q.domain, err = q.session.ShareDomain(q.t.rds.domain); err != nil {
 		return err
 	}
-	if q.pd, err = q.session.AllocPD(q.t.dev.Regions().NewDomain()); err != nil {
+	if q.pd, err = q.session.AllocPD(); err != nil {
 		return err
 	}
 	q.srq, q.sink, err = q.t.sinkQueue(q.session, q.domain, q.pd)

@@ -3,10 +3,8 @@ package xrc
 import (
 	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
 
-	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 	objects "github.com/rds-go/rds/xrc"
 )
@@ -14,7 +12,7 @@ import (
 // SRQAttr describes a shared receive queue. All but Limit is required.
 type SRQAttr struct {
 	Domain *objects.Domain
-	PD     *PD
+	PD     *objects.PD
 	CQ     *CQ
 	MaxWR  int // receives
 	MaxSGE int // pieces of memory of each, to iwarp.MaxSGE
@@ -25,14 +23,14 @@ type SRQAttr struct {
 // session's as if it had made it by objects.Session.CreateSRQ; it receives without the
 // daemon having a part in it.
 func (t *Transport) CreateSRQ(s *objects.Session, a SRQAttr) (*objects.SRQ, error) {
-	if a.PD == nil || a.CQ == nil || a.PD.t != t || a.CQ.t != t {
+	if a.PD == nil || a.CQ == nil || a.CQ.t != t {
 		return nil, ErrForeign
 	}
 	if a.MaxSGE > iwarp.MaxSGE {
 		return nil, ErrRequest
 	}
 	q := &queue{t: t, pd: a.PD}
-	x, err := s.CreateSRQ(objects.SRQAttr{Type: objects.SRQXRC, Domain: a.Domain, CQ: a.CQ.xrc, PD: a.PD.xrc, MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit, Queue: q})
+	x, err := s.CreateSRQ(objects.SRQAttr{Type: objects.SRQXRC, Domain: a.Domain, CQ: a.CQ.xrc, PD: a.PD, MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit, Queue: q})
 	if err != nil {
 		return nil, err
 	}
@@ -51,7 +49,7 @@ func (t *Transport) CreateSRQ(s *objects.Session, a SRQAttr) (*objects.SRQ, erro
 // instant after the number has become known.
 type queue struct {
 	t      *Transport
-	pd     *PD
+	pd     *objects.PD
 	number atomic.Uint32
 	srq    atomic.Pointer[iwarp.SRQ]
 	// reached reports that the limit is; constant from before the number is known.
@@ -63,7 +61,7 @@ func (q *queue) PostReceive(list []iwarp.ReceiveRequest) (int, error) {
 	var foreign error
 	for i := range list {
 		for _, g := range list[i].SGE {
-			if !q.pd.owns(g.Key) {
+			if !q.pd.Owns(g.Key) {
 				list, foreign = list[:i], ErrForeign
 				break
 			}
@@ -117,92 +115,4 @@ func (q *queue) Close() {
 			m.control.close(q.number.Load())
 		}
 	}
-}
-
-// PD is a protection domain of a session: its channels and queues use regions of
-// it and of no other. Towards peers that is not so: what a region's rights let them
-// do needs its key only, for a Write or read names no queue that would tell whose
-// it is.
-type PD struct {
-	t   *Transport
-	xrc *objects.PD
-	s   *objects.Session
-
-	mu   sync.RWMutex
-	keys map[mr.Key]struct{} // guarded by mu
-}
-
-// AllocPD makes a protection domain.
-func (t *Transport) AllocPD(s *objects.Session) (*PD, error) {
-	memory := t.dev.Regions().NewDomain()
-	x, err := s.AllocPD(memory)
-	if err != nil {
-		_ = memory.Close()
-		return nil, err
-	}
-	return &PD{t: t, xrc: x, s: s, keys: make(map[mr.Key]struct{})}, nil
-}
-
-// Close frees the domain: objects.ErrBusy while channels or queues use it, or it has
-// regions.
-func (p *PD) Close() error {
-	p.mu.RLock()
-	n := len(p.keys)
-	p.mu.RUnlock()
-	if n > 0 {
-		return objects.ErrBusy
-	}
-	return p.xrc.Close()
-}
-
-func (p *PD) owns(k mr.Key) bool {
-	p.mu.RLock()
-	defer p.mu.RUnlock()
-	_, ok := p.keys[k]
-	return ok
-}
-
-// MR is a registered region. It ends by Dereg or with the session.
-type MR struct {
-	*iwarp.MR
-	pd     *PD
-	detach func()
-}
-
-// RegMR registers mem, whose first byte gets the address base. The memory must stay
-// in place until Dereg has returned, or the session is closed.
-func (p *PD) RegMR(mem []byte, rights mr.Rights, base uint64) (*MR, error) {
-	m, err := p.t.pd.RegMR(mem, rights, base)
-	if err != nil {
-		return nil, err
-	}
-	r := &MR{MR: m, pd: p}
-	if r.detach, err = p.s.Attach("memory region", (*region)(r)); err != nil {
-		_ = m.Dereg(context.Background())
-		return nil, err
-	}
-	p.mu.Lock()
-	p.keys[m.Key()] = struct{}{}
-	p.mu.Unlock()
-	return r, nil
-}
-
-// Dereg ends the region. When it returns nil no byte of it is read or written any
-// more; requests that name it fail.
-func (m *MR) Dereg(ctx context.Context) error {
-	err := (*region)(m).Close(ctx)
-	if err == nil {
-		m.detach()
-	}
-	return err
-}
-
-// region is an MR in its role of objects.Resource.
-type region MR
-
-func (r *region) Close(ctx context.Context) error {
-	r.pd.mu.Lock()
-	delete(r.pd.keys, r.Key())
-	r.pd.mu.Unlock()
-	return r.MR.Dereg(ctx)
 }

@@ -121,6 +121,7 @@ func (t *Transport) makeObjects() (err error) {
 	if c.Logger == nil {
 		c.Logger = t.opts.Logger
 	}
+	c.Base = t.pd
 	if t.objects, err = objects.New(c); err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (t *Transport) makeObjects() (err error) {
 	if t.rds.domain, err = t.session.OpenDomain(objects.DomainAttr{Mask: objects.DomainFD | objects.DomainFlags, FD: -1, Flags: os.O_CREATE}); err != nil {
 		return err
 	}
-	if t.rds.pd, err = t.session.AllocPD(t.dev.Regions().NewDomain()); err != nil {
+	if t.rds.pd, err = t.session.AllocPD(); err != nil {
 		return err
 	}
 	if t.rds.cq, err = t.session.CreateCQ(noCompletions{}); err != nil {
