@@ -1,23 +1,17 @@
 package xrc
 
-import "context"
+import (
+	"context"
 
-// Completions is a completion queue of the transport. Both methods are called
-// without a lock.
-type Completions interface {
-	// Purge removes what a queue pair that is destroyed has left there.
-	Purge(qp Ref)
-	// Close is called when the queue is destroyed. Of a session whose process
-	// died, a message may still complete there after that, for nobody.
-	Close()
-}
+	"github.com/rds-go/rds/transport/iwarp"
+)
 
-// CQ is a completion queue of a session: shared receive queues and initiators
-// complete there.
+// CQ is a completion queue of a session: requests of its initiators, and messages to its shared
+// receive queues, complete there.
 type CQ struct {
+	*iwarp.CQ
 	session *Session
 	ref     Ref
-	queue   Completions
 
 	// Under Device.mu.
 	users   map[completer]int // how often each user completes here
@@ -28,24 +22,28 @@ type CQ struct {
 // completer is what a completion queue takes with it when it is overrun.
 type completer interface{ overrunLocked() }
 
-// CreateCQ makes a completion queue.
-func (s *Session) CreateCQ(queue Completions) (*CQ, error) {
+// CreateCQ makes a completion queue of n entries. Size it for all that can complete at once: a
+// completion that finds it full ends it.
+func (s *Session) CreateCQ(n int) (*CQ, error) {
 	d := s.dev
 	d.mu.Lock()
 	defer d.unlock()
 	switch err := s.liveLocked(); {
 	case err != nil:
 		return nil, err
-	case queue == nil:
-		return nil, ErrAttribute
 	case s.used.CQs >= s.limits.CQs:
 		return nil, ErrLimit
+	}
+	queue, err := d.config.Base.Device().CreateCQ(n)
+	if err != nil {
+		return nil, err
 	}
 	ref, err := d.numberLocked(KindCQ)
 	if err != nil {
 		return nil, err
 	}
-	c := &CQ{session: s, ref: ref, queue: queue, users: make(map[completer]int)}
+	c := &CQ{CQ: queue, session: s, ref: ref, users: make(map[completer]int)}
+	queue.OnOverrun(c.overran)
 	s.used.CQs++
 	s.addLocked(c)
 	return c, nil
@@ -54,11 +52,10 @@ func (s *Session) CreateCQ(queue Completions) (*CQ, error) {
 // Ref names the queue in events.
 func (c *CQ) Ref() Ref { return c.ref }
 
-// Overrun is how the transport reports that a completion found the queue full.
-// The session hears EventCQError; initiators that complete here fail, shared
-// receive queues give no more receives. Targets are nobody's to stop: others
-// have queues behind them.
-func (c *CQ) Overrun() {
+// overran follows a completion that found the queue full. The session hears EventCQError;
+// initiators that complete here fail, shared receive queues take no more messages. Targets are
+// nobody's to stop: others have queues behind them.
+func (c *CQ) overran() {
 	d := c.session.dev
 	d.mu.Lock()
 	defer d.unlock()
@@ -94,7 +91,7 @@ func (c *CQ) abandonLocked() {
 	c.session.used.CQs--
 	delete(c.session.objects, c)
 	d.freeLocked(c.ref)
-	d.later(c.queue.Close)
+	d.later(func() { _ = c.CQ.Close() })
 }
 
 func (c *CQ) String() string { return c.ref.String() }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 func TestCreateInitiator(t *testing.T) {
@@ -14,7 +15,7 @@ func TestCreateInitiator(t *testing.T) {
 	f := g.file("job")
 	p, other, far := g.process("p", f), g.process("other", f), h.process("far", f)
 	good := InitiatorAttr{PD: p.pd, SendCQ: p.cq, Caps: Caps{MaxSend: 4, MaxSendSGE: 2, MaxInline: 64, MaxReceive: 9, MaxReceiveSGE: 9}}
-	closed, err := p.CreateCQ(&completions{})
+	closed, err := p.CreateCQ(cqEntries)
 	g.ok(err)
 	g.ok(closed.Close(ctx))
 	for _, c := range []struct {
@@ -146,11 +147,9 @@ func TestCreateCQ(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
 	p := g.process("p", g.file("job"))
-	_, err := p.CreateCQ(nil)
-	g.want(err, ErrAttribute)
+	_, err := p.CreateCQ(0)
+	g.want(err, syscall.EINVAL)
 	g.ok(p.cq.Close(ctx))
-	if p.cqs.closed != 1 {
-		t.Errorf("closed %d times", p.cqs.closed)
-	}
+	g.want(p.cq.Wait(ctx), iwarp.ErrClosed)
 	g.want(p.cq.Close(ctx), ErrForeign)
 }

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 func TestOpenDomain(t *testing.T) {
@@ -141,11 +143,20 @@ func TestXRCREQ40DestructionOrder(t *testing.T) {
 	i := b.initiator()
 	g.want(b.cq.Close(ctx), ErrBusy)
 	g.want(b.pd.Close(), ErrBusy)
-	ref := i.Ref()
+	other := iwarp.Completion{ID: 7, Initiator: i.Ref().Number + 1}
+	b.cq.Push(iwarp.Completion{Initiator: i.Ref().Number}, other, iwarp.Completion{Initiator: i.Ref().Number})
+	ended := 0
+	if !i.OnEnd(func() { ended++ }) {
+		t.Error("the initiator has ended")
+	}
 	g.ok(i.Destroy(ctx))
 	g.want(i.Destroy(ctx), ErrForeign)
-	if p := b.cqs.purged; len(p) != 1 || p[0] != ref {
-		t.Errorf("completions of %v purged", p)
+	left := make([]iwarp.Completion, 4)
+	if n := b.cq.Poll(left); n != 1 || left[0] != other {
+		t.Errorf("%+v is left", left[:n])
+	}
+	if i.OnEnd(func() {}) || ended != 1 {
+		t.Errorf("the end was told %d times", ended)
 	}
 	g.ok(b.cq.Close(ctx))
 	g.want(b.cq.Close(ctx), ErrForeign)

@@ -9,6 +9,8 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 // sharers are a creator, two that opened the target and one that registered.
@@ -94,7 +96,7 @@ func TestXRCREQ25EventsSayWhatTheyAreAbout(t *testing.T) {
 	g.ok(i.Modify(Attr{State: StateInit, Port: 1}, MaskState|initMask))
 	i.Fail(EventQPFatal, ErrPeerGone)
 	g.ok(tgt.Raise(EventPathMigrated, nil))
-	p.cq.Overrun()
+	p.cq.Push(make([]iwarp.Completion, cqEntries+1)...)
 	want := []Ref{q.Ref(), i.Ref(), tgt.Info().Ref, p.cq.Ref(), q.Ref()}
 	for n, e := range g.events(p.Session, EventSRQLimit, EventQPFatal, EventPathMigrated, EventCQError, EventSRQError) {
 		if e.Object != want[n] {

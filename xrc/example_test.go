@@ -12,12 +12,6 @@ import (
 	"github.com/rds-go/rds/xrc"
 )
 
-// completions stands for the transport's completion queue.
-type completions struct{}
-
-func (completions) Purge(xrc.Ref) {}
-func (completions) Close()        {}
-
 // connection stands for what the transport carries a queue pair on.
 type connection struct{}
 
@@ -53,7 +47,7 @@ func Example() {
 	_ = job.Close() // the domain keeps the inode
 
 	pd, _ := app.AllocPD()
-	cq, _ := app.CreateCQ(completions{})
+	cq, _ := app.CreateCQ(16)
 	srq, _ := app.CreateSRQ(xrc.SRQAttr{Type: xrc.SRQXRC, Domain: dom, PD: pd, CQ: cq, MaxWR: 16, MaxSGE: 1})
 	_, _ = srq.PostReceive(iwarp.ReceiveRequest{ID: 42})
 	_, _ = app.Advertise(xrc.ServiceAttr{ID: 7, Domain: dom, SRQ: srq})

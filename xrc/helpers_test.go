@@ -103,6 +103,9 @@ func (g *rig) want(err, want error) {
 	}
 }
 
+// cqEntries is the size of completion queues.
+const cqEntries = 64
+
 // process is a session with what most need.
 type process struct {
 	*Session
@@ -110,26 +113,6 @@ type process struct {
 	dom *Domain
 	pd  *PD
 	cq  *CQ
-	cqs *completions
-}
-
-// completions is a completion queue of a transport.
-type completions struct {
-	mu     sync.Mutex
-	purged []Ref
-	closed int
-}
-
-func (c *completions) Purge(r Ref) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.purged = append(c.purged, r)
-}
-
-func (c *completions) Close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed++
 }
 
 func (g *rig) session(name string) *Session {
@@ -142,13 +125,13 @@ func (g *rig) session(name string) *Session {
 // process makes a session that has the domain of a file open.
 func (g *rig) process(name string, file *os.File) *process {
 	g.Helper()
-	p := &process{Session: g.session(name), g: g, cqs: &completions{}}
+	p := &process{Session: g.session(name), g: g}
 	var err error
 	p.dom, err = p.OpenDomain(DomainAttr{Mask: allDomain, FD: int(file.Fd()), Flags: os.O_CREATE})
 	g.ok(err)
 	p.pd, err = p.AllocPD()
 	g.ok(err)
-	p.cq, err = p.CreateCQ(p.cqs)
+	p.cq, err = p.CreateCQ(cqEntries)
 	g.ok(err)
 	return p
 }

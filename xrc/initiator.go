@@ -12,6 +12,7 @@ type Initiator struct {
 	caps    Caps
 
 	// Under Device.mu.
+	ended    func() // see OnEnd
 	una      uint32 // while suspended: number of the oldest request not acknowledged; psn is the next
 	restarts int    // restarts since the last connection
 }
@@ -158,6 +159,15 @@ func (i *Initiator) failLocked(k EventKind, cause error) {
 
 func (i *Initiator) overrunLocked() { i.failLocked(EventLastWQE, ErrOverrun) }
 
+// OnEnd has f called, with no lock held, when the initiator is destroyed, before its completions
+// are removed. It is false if that has happened.
+func (i *Initiator) OnEnd(f func()) bool {
+	i.dev.mu.Lock()
+	defer i.dev.unlock()
+	i.ended = f
+	return i.pd != nil
+}
+
 // Destroy ends the initiator. What was posted vanishes, and completions that were
 // not polled are gone. It waits for the session's events of it to be
 // acknowledged. ErrForeign the second time.
@@ -174,13 +184,18 @@ func (i *Initiator) end(ctx context.Context) error {
 
 func (i *Initiator) abandonLocked() {
 	i.destroyLocked(ErrDestroyed)
-	s, cq, ref := i.session, i.cq, i.ref
+	s, cq, ended, number := i.session, i.cq, i.ended, i.ref.Number
 	i.pd.refs--
 	cq.unuseLocked(i)
 	i.pd, i.cq = nil, nil
 	s.used.Initiators--
 	delete(s.objects, i)
-	i.dev.later(func() { cq.queue.Purge(ref) })
+	i.dev.later(func() {
+		if ended != nil {
+			ended()
+		}
+		cq.PurgeInitiator(number)
+	})
 }
 
 // destroyLocked ends the queue pair; Device.Close leaves the object to its owner.

@@ -241,7 +241,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 	g.ok(err)
 	p.pd, err = s.AllocPD()
 	g.ok(err)
-	p.cq, err = s.CreateCQ(&completions{})
+	p.cq, err = s.CreateCQ(cqEntries)
 	g.ok(err)
 	srq := SRQAttr{Type: SRQXRC, Domain: p.dom, CQ: p.cq, PD: p.pd, MaxWR: 4, MaxSGE: 1}
 	big := srq
@@ -256,7 +256,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 			_, err := s.OpenDomain(DomainAttr{Mask: allDomain, FD: -1, Flags: os.O_CREATE})
 			return err
 		}},
-		{"completion queues", 1, func() error { _, err := s.CreateCQ(&completions{}); return err }},
+		{"completion queues", 1, func() error { _, err := s.CreateCQ(cqEntries); return err }},
 		{"protection domains", 1, func() error { _, err := s.AllocPD(); return err }},
 		{"initiators", 2, func() error {
 			_, err := s.CreateInitiator(InitiatorAttr{PD: p.pd, SendCQ: p.cq, Caps: Caps{MaxSend: 1}})

@@ -188,8 +188,9 @@ func TestOverrunCompletionQueue(t *testing.T) {
 	q, i := p.srq(4), p.initiator()
 	posted(t, q, 2)
 	g.ok(i.Modify(Attr{State: StateInit, Port: 1}, MaskState|initMask))
-	p.cq.Overrun()
-	p.cq.Overrun()
+	p.cq.Push(make([]iwarp.Completion, cqEntries+1)...)
+	p.cq.Push(iwarp.Completion{})
+	g.want(p.cq.Wait(ctx), iwarp.ErrOverrun)
 	g.events(p.Session, EventCQError, EventSRQError)
 	if i.State() != StateError {
 		t.Errorf("initiator in %v", i.State())

@@ -42,7 +42,7 @@ func (h *xsrqHost) close() { _ = h.node.Close() }
 type process struct {
 	*objects.Session
 	pd     *objects.PD
-	cq     *xrc.CQ
+	cq     *objects.CQ
 	dom    *objects.Domain
 	srq    *objects.SRQ
 	number uint32    // number of srq
@@ -70,7 +70,7 @@ func (h *xsrqHost) newProcess(a processAttr) (*process, error) {
 	if p.pd, err = s.AllocPD(); err != nil {
 		return nil, err
 	}
-	if p.cq, err = h.CreateCQ(s, max(a.receives, a.sends)); err != nil {
+	if p.cq, err = s.CreateCQ(a.receives + a.sends); err != nil {
 		return nil, err
 	}
 	attr := objects.DomainAttr{Mask: objects.DomainFD | objects.DomainFlags, FD: a.domain, Flags: os.O_CREATE}

@@ -2,16 +2,15 @@ package iwarp
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"syscall"
 )
 
-// ErrOverrun: a completion found its queue full. The queue is of no more use,
+// ErrOverrun: a completion found its queue full (EOVERFLOW). The queue is of no more use,
 // and its queue pairs are in error.
-var ErrOverrun = errors.New("iwarp: completion queue overrun")
+var ErrOverrun = fmt.Errorf("iwarp: completion queue overrun: %w", syscall.EOVERFLOW)
 
 // ErrBusy: the object is still used by others (EBUSY).
 var ErrBusy = fmt.Errorf("iwarp: object in use: %w", syscall.EBUSY)
@@ -35,6 +34,7 @@ type CQ struct {
 	closed  bool             // guarded by mu
 	users   map[*QP]struct{} // guarded by mu; once for each queue pair
 	srqs    int              // guarded by mu; shared receive queues
+	lost    func()           // guarded by mu; see OnOverrun
 
 	wake chan struct{} // cap 1: has waiting goroutines look again
 	held atomic.Int32  // queue pairs that hold requests back, see streak
@@ -122,6 +122,22 @@ func (c *CQ) signal() {
 	}
 }
 
+// OnOverrun has f called, with no lock held, once when the queue is lost to an overrun.
+func (c *CQ) OnOverrun(f func()) {
+	c.mu.Lock()
+	c.lost = f
+	c.mu.Unlock()
+}
+
+// Push adds completions of requests that no queue pair has any more: those of an XRC initiator
+// outlive the connections that they were posted on. What does not fit is an overrun. The
+// caller holds no lock that OnOverrun's function takes.
+func (c *CQ) Push(list ...Completion) {
+	if !c.push(list) {
+		c.fail()
+	}
+}
+
 // push adds completions. If they do not fit, the queue is lost; the caller then
 // calls fail with no lock held.
 func (c *CQ) push(list []Completion) bool {
@@ -160,11 +176,14 @@ func (c *CQ) push(list []Completion) bool {
 func (c *CQ) fail() {
 	c.mu.Lock()
 	users := keys(c.users)
-	first := !c.told
+	first, lost := !c.told, c.lost
 	c.told = true
 	c.mu.Unlock()
 	if first {
 		c.dev.event(Event{Kind: EventCQError, CQ: c})
+	}
+	if first && lost != nil {
+		lost()
 	}
 	for _, q := range users {
 		q.fail(failure{err: ErrOverrun, status: Flushed})
@@ -185,16 +204,23 @@ func (c *CQ) unuse(q *QP) {
 }
 
 // purge removes what q has left in the queue, as destroying it does.
-func (c *CQ) purge(q *QP) {
+func (c *CQ) purge(q *QP) { c.remove(func(e *Completion) bool { return e.QP == q }) }
+
+// PurgeInitiator removes what an XRC initiator has left in the queue.
+func (c *CQ) PurgeInitiator(number uint32) {
+	c.remove(func(e *Completion) bool { return e.Initiator == number })
+}
+
+func (c *CQ) remove(which func(*Completion) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	kept := 0
 	for i := range c.n {
-		e := c.ring[(c.head+i)%len(c.ring)]
-		if e.QP == q {
+		e := &c.ring[(c.head+i)%len(c.ring)]
+		if which(e) {
 			continue
 		}
-		c.ring[(c.head+kept)%len(c.ring)] = e
+		c.ring[(c.head+kept)%len(c.ring)] = *e
 		kept++
 	}
 	c.n = kept

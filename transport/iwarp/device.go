@@ -139,6 +139,9 @@ func (d *Device) addPD(p *PD) (*PD, error) {
 // are mapped there rather than by RegMR.
 func (p *PD) Domain() *mr.Domain { return p.domain }
 
+// Device is the device that the domain was made on.
+func (p *PD) Device() *Device { return p.dev }
+
 // Owns tells whether k is the key of a region that was registered here and is live.
 func (p *PD) Owns(k mr.Key) bool { return p.owner.Owns(k) }
 

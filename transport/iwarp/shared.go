@@ -21,6 +21,9 @@ type SharedParams struct {
 	// Sink takes the messages for queues with SRQConfig.Sink, and hears of what SendFrames
 	// sends. nil: such queues take nothing on this connection, and it sends no frames.
 	Sink Sink
+	// Delivered hears, on the event loop, of each message that was put into a shared receive
+	// queue of ours, by its Completion.Serial. nil: nobody does.
+	Delivered func(queue, serial uint32)
 	// Reservation, if the peer has one too, bounds the frames that are under way: each side
 	// sends within octets that the other one has granted, see QP.Claim. nil: only the
 	// sender bounds them.

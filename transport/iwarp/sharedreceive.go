@@ -309,6 +309,9 @@ func (r *receiver) deliver(c Completion) bool {
 	pushed := srq.cq.push([]Completion{c})
 	srq.leave() // Close returns after the last completion
 	if pushed {
+		if x.params.Delivered != nil {
+			x.params.Delivered(c.Queue, c.Serial)
+		}
 		return true
 	}
 	r.s.dev.wg.Go(srq.cq.fail)

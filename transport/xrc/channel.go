@@ -16,7 +16,7 @@ import (
 // ChannelAttr describes a channel to be made.
 type ChannelAttr struct {
 	PD *objects.PD // required: of the memory that is sent from and read into
-	CQ *CQ         // required: where requests complete
+	CQ *objects.CQ // required: where requests complete
 	// Local and Remote are the hosts. The zero local address is the first of
 	// Config.Addresses that fits.
 	Local, Remote netip.Addr
@@ -93,12 +93,12 @@ func (t *Transport) Connect(ctx context.Context, s *objects.Session, a ChannelAt
 	def(&a.MaxSend, 128)
 	def(&a.MTU, 4096)
 	switch {
-	case a.PD == nil || a.CQ == nil || a.CQ.t != t:
+	case a.PD == nil || a.CQ == nil:
 		return nil, ErrForeign
 	case a.MaxSend < 1 || a.MaxSend > 1<<16, a.Reads < 0 || a.Reads > 255, a.MTU < 256 || a.MTU > 65535:
 		return nil, ErrRequest
 	}
-	ini, err := s.CreateInitiator(objects.InitiatorAttr{PD: a.PD, SendCQ: a.CQ.xrc, Caps: objects.Caps{MaxSend: a.MaxSend}})
+	ini, err := s.CreateInitiator(objects.InitiatorAttr{PD: a.PD, SendCQ: a.CQ, Caps: objects.Caps{MaxSend: a.MaxSend}})
 	if err != nil {
 		return nil, err
 	}
@@ -113,11 +113,6 @@ func (t *Transport) Connect(ctx context.Context, s *objects.Session, a ChannelAt
 		ctx, cancel := context.WithTimeout(context.Background(), setupTimeout)
 		defer cancel()
 		_ = ini.Destroy(ctx) // if Destroy fails the end of the session destroys the initiator
-		t.mu.Lock()
-		if t.inis[ch.ref.Number] == ch {
-			delete(t.inis, ch.ref.Number)
-		}
-		t.mu.Unlock()
 		return nil, err
 	}
 	if ch.p, err = t.peer(t.between(a.Local, a.Remote)); err != nil {
@@ -135,10 +130,7 @@ func (t *Transport) Connect(ctx context.Context, s *objects.Session, a ChannelAt
 	ch.p.channels[ch.index] = ch
 	ch.p.mu.Unlock()
 	ch.p.want()
-	t.mu.Lock()
-	t.inis[ch.ref.Number] = ch
-	t.mu.Unlock()
-	if ini.State() == objects.StateError {
+	if !ini.OnEnd(ch.destroy) || ini.State() == objects.StateError {
 		return fail(ErrClosed) // the session has ended, and the channel has not heard yet
 	}
 	for {

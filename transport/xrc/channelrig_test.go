@@ -262,7 +262,7 @@ type app struct {
 	h   *host
 	dom *objects.Domain
 	pd  *objects.PD
-	cq  *CQ
+	cq  *objects.CQ
 }
 
 // app starts a process in the domain of a job; the empty job is a private one.
@@ -290,7 +290,7 @@ func (h *host) app(job string) *app {
 	if a.pd, err = s.AllocPD(); err != nil {
 		t.Fatal(err)
 	}
-	if a.cq, err = h.CreateCQ(s, 4096); err != nil {
+	if a.cq, err = s.CreateCQ(8192); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

@@ -64,10 +64,8 @@
 // # Concurrency
 //
 // All methods may be called concurrently. Locks are taken in the order path.mu, Transport.mu,
-// control.mu, peer.mu, Channel.mu, mux.mu; CQ.mu before ledger.mu; Queue.mu
-// is a leaf. No method of rds/xrc or iwarp that may call back or send is called with
-// one of them held, but with path.mu, which no call back takes, PostReceive of a queue, and
-// Poll.
+// control.mu, peer.mu, Channel.mu, mux.mu; Queue.mu and ledger.mu are leaves. No method of rds/xrc or iwarp that may call back or send is called with
+// one of them held, but with path.mu, which no call back takes.
 //
 // # Memory
 //

@@ -20,9 +20,6 @@ var (
 	// ErrForeign: a key of another protection domain, or an object of another
 	// session (EINVAL).
 	ErrForeign = fmt.Errorf("xrc: object or key of another domain: %w", syscall.EINVAL)
-	// ErrOverrun: a completion found its queue full (EOVERFLOW). Nothing completes
-	// there any more.
-	ErrOverrun = fmt.Errorf("xrc: completion queue overrun: %w", syscall.EOVERFLOW)
 )
 
 // Causes that connections between hosts end with.

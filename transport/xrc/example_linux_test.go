@@ -40,7 +40,7 @@ func Example() {
 	defer server.Close(ctx)
 	dom, _ := server.OpenDomain(objects.DomainAttr{Mask: objects.DomainFD | objects.DomainFlags, FD: -1, Flags: os.O_CREATE})
 	pd, _ := server.AllocPD()
-	cq, _ := there.CreateCQ(server, 64)
+	cq, _ := server.CreateCQ(64)
 	srq, err := there.CreateSRQ(server, xrc.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 16, MaxSGE: 1})
 	if err != nil {
 		panic(err)
@@ -52,7 +52,7 @@ func Example() {
 	client, _ := here.Objects().NewSession(objects.SessionConfig{Name: "client"})
 	defer client.Close(ctx)
 	clientPD, _ := client.AllocPD()
-	clientCQ, _ := here.CreateCQ(client, 64)
+	clientCQ, _ := client.CreateCQ(64)
 	ch, err := here.Connect(ctx, client, xrc.ChannelAttr{PD: clientPD, CQ: clientCQ, Remote: netip.MustParseAddr("127.0.0.78"), Service: 0x1001})
 	if err != nil {
 		panic(err)

@@ -94,9 +94,6 @@ func (t *Transport) newLink(h hosts, index int, id uint64) (*link, error) {
 	}
 	if index == 0 {
 		l.mux = newMux(l)
-		t.muxMu.Lock()
-		t.muxes[l.qp] = l.mux
-		t.muxMu.Unlock()
 	}
 	t.links[l] = struct{}{}
 	t.work.Add(1)
@@ -118,6 +115,9 @@ func (l *link) params(ours hello) iwarp.ConnParams {
 			// more than a message.
 			Errors: -1, Require: true,
 		},
+	}
+	if l.mux != nil {
+		p.Shared.Delivered = l.mux.delivered
 	}
 	l.t.opts.CRC.ask(&p)
 	return p

@@ -56,9 +56,6 @@ func (m *mux) finish() {
 	close(m.gone)
 	m.wg.Wait()
 	m.p.lost(m)
-	m.t.muxMu.Lock()
-	delete(m.t.muxes, m.l.qp)
-	m.t.muxMu.Unlock()
 	m.control.release()
 }
 
@@ -126,6 +123,13 @@ func (m *mux) give(queue uint32, flushed bool) {
 		if m.queued[queue]--; m.queued[queue] == 0 {
 			delete(m.queued, queue)
 		}
+	}
+}
+
+// delivered notes a message to an application, for the peer to ask when the connection is lost.
+func (m *mux) delivered(queue, serial uint32) {
+	if queue != controlQueue {
+		m.ledger.note(queue, serial)
 	}
 }
 

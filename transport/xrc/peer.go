@@ -272,9 +272,6 @@ func (p *peer) lost(m *mux) {
 
 // keep suspends what the connection carried.
 func (p *peer) keep(m *mux) {
-	for _, c := range p.t.allCQs() {
-		c.collect()
-	}
 	now := p.t.now()
 	p.mu.Lock()
 	p.rememberLocked(m)

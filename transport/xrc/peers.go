@@ -7,7 +7,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rds-go/rds/transport/iwarp"
 	objects "github.com/rds-go/rds/xrc"
 )
 
@@ -90,13 +89,6 @@ func (t *Transport) allPeers() []*peer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.peersLocked()
-}
-
-// muxOf is the mux of a queue pair.
-func (t *Transport) muxOf(q *iwarp.QP) *mux {
-	t.muxMu.RLock()
-	defer t.muxMu.RUnlock()
-	return t.muxes[q]
 }
 
 // between names a pair of hosts. A local address that is not valid is the first one of

@@ -68,7 +68,7 @@ func (ch *Channel) PostSend(list ...iwarp.WorkRequest) (n int, err error) {
 	}
 	run := ch.state == channelReady && ch.kickLocked()
 	ch.mu.Unlock()
-	ch.attr.CQ.push(flushed)
+	ch.attr.CQ.Push(flushed...)
 	if run {
 		ch.run()
 	}
@@ -190,7 +190,7 @@ func (ch *Channel) run() {
 		stop := len(ch.batch) == 0 && !ch.again
 		ch.starting = !stop
 		ch.mu.Unlock()
-		ch.attr.CQ.push(refused)
+		ch.attr.CQ.Push(refused...)
 		if stop {
 			return
 		}
@@ -209,7 +209,7 @@ func (ch *Channel) run() {
 		stop = ending && ch.mux == m || full && m.starves(ch) // sending stops until there is another connection, or room
 		ch.starting = !stop
 		ch.mu.Unlock()
-		ch.attr.CQ.push(list)
+		ch.attr.CQ.Push(list...)
 		if !full { // with a full queue the places given back are no room for others, who hear of the next completion
 			m.feed()
 		}

@@ -34,7 +34,7 @@ func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
 	run := ch.state == channelReady && ch.mux == m && ch.waiting.Len() > 0 && !again && ch.kickLocked()
 	empty := ch.state == channelDead && ch.started == 0
 	ch.mu.Unlock()
-	ch.attr.CQ.push(list)
+	ch.attr.CQ.Push(list...)
 	if run {
 		ch.run()
 	}
@@ -137,7 +137,7 @@ func (ch *Channel) die(cause error) {
 	close(ch.dead)
 	ch.stop()
 	ch.mu.Unlock()
-	ch.attr.CQ.push(list)
+	ch.attr.CQ.Push(list...)
 	if ch.p == nil {
 		return
 	}
@@ -279,7 +279,7 @@ func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
 	}
 	ch.sortLocked()
 	ch.mu.Unlock()
-	ch.attr.CQ.push(list)
+	ch.attr.CQ.Push(list...)
 }
 
 // resume finds the channel's target again.

@@ -13,7 +13,7 @@ import (
 type SRQAttr struct {
 	Domain *objects.Domain
 	PD     *objects.PD
-	CQ     *CQ
+	CQ     *objects.CQ
 	MaxWR  int // receives
 	MaxSGE int // pieces of memory of each, to iwarp.MaxSGE
 	Limit  int // see objects.SRQ.Modify
@@ -23,20 +23,20 @@ type SRQAttr struct {
 // session's as if it had made it by objects.Session.CreateSRQ; it receives without the
 // daemon having a part in it.
 func (t *Transport) CreateSRQ(s *objects.Session, a SRQAttr) (*objects.SRQ, error) {
-	if a.PD == nil || a.CQ == nil || a.CQ.t != t {
+	if a.PD == nil || a.CQ == nil {
 		return nil, ErrForeign
 	}
 	if a.MaxSGE > iwarp.MaxSGE {
 		return nil, ErrRequest
 	}
 	q := &queue{t: t, pd: a.PD}
-	x, err := s.CreateSRQ(objects.SRQAttr{Type: objects.SRQXRC, Domain: a.Domain, CQ: a.CQ.xrc, PD: a.PD, MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit, Queue: q})
+	x, err := s.CreateSRQ(objects.SRQAttr{Type: objects.SRQXRC, Domain: a.Domain, CQ: a.CQ, PD: a.PD, MaxWR: a.MaxWR, MaxSGE: a.MaxSGE, Limit: a.Limit, Queue: q})
 	if err != nil {
 		return nil, err
 	}
 	number, _ := x.Number()
 	q.number.Store(number)
-	srq, err := t.pd.CreateSRQ(iwarp.SRQConfig{Number: number, CQ: a.CQ.dev, MaxReceive: a.MaxWR, Limit: a.Limit, OnLimit: func(*iwarp.SRQ) { q.reached() }})
+	srq, err := t.pd.CreateSRQ(iwarp.SRQConfig{Number: number, CQ: a.CQ.CQ, MaxReceive: a.MaxWR, Limit: a.Limit, OnLimit: func(*iwarp.SRQ) { q.reached() }})
 	if err != nil {
 		_ = x.Close(context.Background())
 		return nil, err

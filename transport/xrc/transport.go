@@ -42,19 +42,14 @@ type Transport struct {
 	stats     counters
 
 	mu     sync.Mutex
-	closed bool                // guarded by mu
-	lns    []*iwarp.Listener   // guarded by mu
-	links  map[*link]struct{}  // guarded by mu: links that have not ended
-	peers  map[hosts]*peer     // guarded by mu
-	queues map[uint32]*Queue   // guarded by mu; queues of applications, by their numbers
-	cqs    map[*CQ]struct{}    // guarded by mu
-	inis   map[uint32]*Channel // guarded by mu; by the number of the initiator
+	closed bool               // guarded by mu
+	lns    []*iwarp.Listener  // guarded by mu
+	links  map[*link]struct{} // guarded by mu: links that have not ended
+	peers  map[hosts]*peer    // guarded by mu
+	queues map[uint32]*Queue  // guarded by mu; queues of applications, by their numbers
 
 	lifetimes map[netip.Addr]*lifetime // guarded by mu; incarnations of remote hosts that have links in use
 	waiting   map[netip.Addr][]*link   // guarded by mu; links in use of other incarnations
-
-	muxMu sync.RWMutex       // a leaf
-	muxes map[*iwarp.QP]*mux // guarded by muxMu
 
 	ctx  context.Context // ends with the transport
 	stop context.CancelFunc
@@ -65,9 +60,9 @@ type Transport struct {
 type rdsObjects struct {
 	domain *objects.Domain
 	pd     *objects.PD
-	cq     *objects.CQ
-	number uint32     // SRQN of the node's own queue
-	sink   *iwarp.SRQ // that queue
+	cq     *objects.CQ // stays empty: each link completes its operations itself
+	number uint32      // SRQN of the node's own queue
+	sink   *iwarp.SRQ  // that queue
 }
 
 var _ transport.Transport = (*Transport)(nil)
@@ -88,7 +83,6 @@ func New(opts Options) (*Transport, error) {
 	}
 	t := &Transport{opts: opts, dev: dev, pd: pd, domain: pd.Domain(), poke: make(chan struct{}, 1),
 		links: make(map[*link]struct{}), peers: make(map[hosts]*peer), queues: make(map[uint32]*Queue),
-		cqs: make(map[*CQ]struct{}), inis: make(map[uint32]*Channel), muxes: make(map[*iwarp.QP]*mux),
 		lifetimes: make(map[netip.Addr]*lifetime), waiting: make(map[netip.Addr][]*link)}
 	t.owner = dev.Regions().NewOwner(mr.OwnerConfig{Name: "local memory of operations"})
 	if opts.Overrun > 0 {
@@ -136,7 +130,7 @@ func (t *Transport) makeObjects() (err error) {
 	if t.rds.pd, err = t.session.AllocPD(); err != nil {
 		return err
 	}
-	if t.rds.cq, err = t.session.CreateCQ(noCompletions{}); err != nil {
+	if t.rds.cq, err = t.session.CreateCQ(1); err != nil {
 		return err
 	}
 	srq, sink, err := t.sinkQueue(t.session, t.rds.domain, t.rds.pd)
@@ -147,13 +141,6 @@ func (t *Transport) makeObjects() (err error) {
 	t.rds.number, err = srq.Number()
 	return err
 }
-
-// noCompletions is the completion queue of RDS's initiators, whose operations each link
-// completes itself.
-type noCompletions struct{}
-
-func (noCompletions) Purge(objects.Ref) {}
-func (noCompletions) Close()            {}
 
 func (t *Transport) now() time.Time { return t.opts.XRC.Now() }
 
