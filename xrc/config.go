@@ -64,8 +64,11 @@ type Config struct {
 	MTU int
 	// RdAtomic is the largest depth of reads and atomics: 1 to 255, default 128.
 	RdAtomic int
-	// MaxWR and MaxSGE bound a shared receive queue. Defaults 1<<16 and 16.
-	MaxWR, MaxSGE int
+	// MaxWR bounds the receives of a shared receive queue. Default 1<<16.
+	MaxWR int
+	// QueueGone hears, with no lock held, of each shared receive queue without a sink that is
+	// no more; nil: nobody does.
+	QueueGone func(number uint32)
 	// Logger takes state changes of shared objects and leaks; nil discards them.
 	Logger *zap.Logger
 }
@@ -100,7 +103,6 @@ func (c Config) withDefaults() Config {
 	def(&c.MTU, 65535)
 	def(&c.RdAtomic, 128)
 	def(&c.MaxWR, 1<<16)
-	def(&c.MaxSGE, 16)
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
@@ -141,7 +143,6 @@ func (c Config) Validate() error {
 	check(c.MTU >= 256 && c.MTU <= 65535, "MTU", c.MTU)
 	check(c.RdAtomic >= 1 && c.RdAtomic <= 255, "RdAtomic", c.RdAtomic)
 	check(c.MaxWR >= 1 && c.MaxWR <= 1<<20, "MaxWR", c.MaxWR)
-	check(c.MaxSGE >= 1 && c.MaxSGE <= 64, "MaxSGE", c.MaxSGE)
 	return errors.Join(errs...)
 }
 

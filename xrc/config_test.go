@@ -29,7 +29,6 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		"MTU":           {Now: now, Base: base, MTU: 255},
 		"RdAtomic":      {Now: now, Base: base, RdAtomic: 256},
 		"MaxWR":         {Now: now, Base: base, MaxWR: -1},
-		"MaxSGE":        {Now: now, Base: base, MaxSGE: 65},
 		"Limits.SRQs":   {Now: now, Base: base, Limits: Limits{SRQs: -1}},
 		"Limits.Events": {Now: now, Base: base, Limits: Limits{Events: 1}},
 	} {
@@ -50,9 +49,9 @@ func TestErrorsReachTheErrno(t *testing.T) {
 	for err, want := range map[error]error{
 		ErrAttribute: syscall.EINVAL, ErrState: syscall.EINVAL, ErrNumber: syscall.EINVAL, ErrNotRegistered: syscall.EINVAL,
 		ErrForeign: syscall.EINVAL, ErrExists: syscall.EINVAL, ErrNoDomain: syscall.EAGAIN, ErrFile: syscall.EBADF,
-		ErrMask: syscall.EOPNOTSUPP, ErrNotXRC: syscall.EOPNOTSUPP, ErrBusy: syscall.EBUSY, ErrLimit: syscall.ENOMEM,
-		ErrSessions: syscall.EMFILE, ErrFull: syscall.ENOMEM, ErrServiceInUse: syscall.EADDRINUSE, ErrClosed: net.ErrClosed,
-		ErrGrace: syscall.ETIMEDOUT, &waitError{ErrStuck, ErrClosed}: syscall.EBUSY,
+		ErrMask: syscall.EOPNOTSUPP, ErrBusy: syscall.EBUSY, ErrLimit: syscall.ENOMEM,
+		ErrSessions: syscall.EMFILE, ErrServiceInUse: syscall.EADDRINUSE, ErrClosed: net.ErrClosed,
+		ErrGrace: syscall.ETIMEDOUT, &waitError{ErrUnacked, ErrClosed}: syscall.EBUSY,
 	} {
 		if !errors.Is(err, want) || err.Error() == "" {
 			t.Errorf("%v is no %v", err, want)

@@ -1,7 +1,9 @@
 // Package xrc has the objects of XRC transport and their lifetimes: what a
 // kernel and a card do for processes that share connections. It moves no data
-// and reads no wire. A transport carries queue pairs, asks Device.Resolve and
-// SRQ.Take for each message, and reports what happens to connections.
+// and reads no wire. A PD, CQ or SRQ is that of package iwarp and the session that
+// has it; work requests, completions and regions are iwarp's. A transport carries
+// queue pairs, asks Device.Resolve for each message, and reports what happens to
+// connections.
 //
 //	Device ── one life of a daemon: numbers, peers, limits
 //	 ├ Session ── a process: owns what it made, has a queue of events
@@ -49,14 +51,14 @@
 // # Concurrency
 //
 // All methods may be called concurrently. Device.mu guards everything but the
-// data path; eventQueue.mu and ring.mu are leaves below it. Connections,
-// Completions, Resources, files and the log are touched with no lock held, before
-// the call that caused it returns. The clock, Queue.Len and Resizer.Resize are called under
-// Device.mu. Resolve, Take, Done and the State methods take no lock of the device,
-// except that the last message of a queue whose session is gone finishes it.
+// data path; eventQueue.mu is a leaf below it. Connections, Resources, files and the
+// log are touched with no lock held, before the call that caused it returns, and so are
+// queues and domains of iwarp when they are closed. The clock is asked, and queues and
+// domains of iwarp are made, resized and counted, under Device.mu. Resolve and the State
+// methods take no lock of the device.
 //
 // # Buffers
 //
-// The package never touches the memory that receives name. A receive that Take
-// gave out is in use until Done; SRQ.Close returns after that.
+// The package never touches the memory that receives name. SRQ.Close returns when
+// package iwarp does not touch it any more either.
 package xrc

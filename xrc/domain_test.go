@@ -137,7 +137,7 @@ func TestXRCREQ40DestructionOrder(t *testing.T) {
 	g.want(b.pd.Close(), ErrBusy)
 	tgt, c := b.connect(r, peer(1))
 	posted(t, q, 1)
-	n := q.num(t)
+	n := q.Num()
 	g.ok(q.Close(ctx)) // with a target connected
 	g.want(g.send(tgt, n), ErrUnknownSRQ)
 	i := b.initiator()
@@ -181,7 +181,7 @@ func TestXRCREQ43ANewDomainOfTheSameFileKnowsNoOldNumbers(t *testing.T) {
 	g := newRig(t, Config{})
 	f := g.file("job")
 	a := g.process("a", f)
-	old, srqn, tag := a.target(), a.srq(1).num(t), a.dom.Tag()
+	old, srqn, tag := a.target(), a.srq(1).Num(), a.dom.Tag()
 	g.ok(a.Session.Close(ctx))
 	b := g.process("b", f)
 	if b.dom.Tag() == tag {

@@ -18,13 +18,10 @@ var (
 	ErrNoDomain      error = &sentinel{"xrc: the file has no domain", syscall.EAGAIN}                            // EAGAIN
 	ErrFile          error = &sentinel{"xrc: not an open file", syscall.EBADF}                                   // EBADF
 	ErrMask          error = &sentinel{"xrc: unknown mask bit", syscall.EOPNOTSUPP}                              // EOPNOTSUPP
-	ErrNotXRC        error = &sentinel{"xrc: a basic shared receive queue has no number", syscall.EOPNOTSUPP}    // EOPNOTSUPP
 	ErrUnsupported   error = &sentinel{"xrc: not supported on this system", syscall.EOPNOTSUPP}                  // EOPNOTSUPP
 	ErrBusy          error = &sentinel{"xrc: object in use", syscall.EBUSY}                                      // EBUSY
-	ErrStuck         error = &sentinel{"xrc: a message still uses the queue's memory", syscall.EBUSY}            // EBUSY
 	ErrLimit         error = &sentinel{"xrc: limit of the session, or numbers used up", syscall.ENOMEM}          // ENOMEM
 	ErrSessions      error = &sentinel{"xrc: too many sessions", syscall.EMFILE}                                 // EMFILE
-	ErrFull          error = &sentinel{"xrc: receive queue full", syscall.ENOMEM}                                // ENOMEM
 	ErrServiceInUse  error = &sentinel{"xrc: service id in use", syscall.EADDRINUSE}                             // EADDRINUSE
 	ErrStale         error = &sentinel{"xrc: generation of an object that is gone", syscall.ESTALE}              // ESTALE
 	ErrUnacked       error = &sentinel{"xrc: an event of the object is not acknowledged", syscall.EBUSY}         // EBUSY
@@ -38,7 +35,6 @@ var (
 var (
 	ErrUnknownSRQ error = &sentinel{"xrc: number of no shared receive queue of the target's domain", syscall.EINVAL} // NAK 0x64, or a soft failure of the message
 	ErrNotReady   error = &sentinel{"xrc: the target takes no requests", syscall.ENOTCONN}                           // dropped
-	ErrEmpty      error = &sentinel{"xrc: shared receive queue empty", syscall.EAGAIN}                               // RNR
 )
 
 // Causes that a Connection is closed with and that are found in a queue pair in

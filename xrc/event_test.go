@@ -88,9 +88,7 @@ func TestXRCREQ25EventsSayWhatTheyAreAbout(t *testing.T) {
 	p := g.process("p", g.file("job"))
 	tgt, _ := p.up(peer(1))
 	q := p.srq(4)
-	g.ok(q.Modify(SRQLimit, 0, 1))
-	posted(t, q, 1)
-	g.ok(g.send(tgt, q.num(t)))
+	q.reached(q.SRQ)
 	i := p.initiator()
 	i.Fail(EventQPFatal, ErrPeerGone) // in RESET: nothing can fail
 	g.ok(i.Modify(Attr{State: StateInit, Port: 1}, MaskState|initMask))

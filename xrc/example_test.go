@@ -48,7 +48,7 @@ func Example() {
 
 	pd, _ := app.AllocPD()
 	cq, _ := app.CreateCQ(16)
-	srq, _ := app.CreateSRQ(xrc.SRQAttr{Type: xrc.SRQXRC, Domain: dom, PD: pd, CQ: cq, MaxWR: 16, MaxSGE: 1})
+	srq, _ := app.CreateSRQ(xrc.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 16})
 	_, _ = srq.PostReceive(iwarp.ReceiveRequest{ID: 42})
 	_, _ = app.Advertise(xrc.ServiceAttr{ID: 7, Domain: dom, SRQ: srq})
 
@@ -66,18 +66,14 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	var r iwarp.ReceiveRequest
-	if queue.Take(&r) == nil {
-		fmt.Println("message lands in receive", r.ID)
-		queue.Done()
-	}
+	fmt.Println("message finds a queue with receives:", queue.Posted())
 
 	_ = app.Close(ctx)
 	_, err = dev.Resolve(reply.Answer.SRQN, target)
 	fmt.Println("after the process:", err)
 	// Output:
 	// connect: found
-	// message lands in receive 42
+	// message finds a queue with receives: 1
 	// connection closed: xrc: queue pair destroyed
 	// after the process: xrc: the target takes no requests
 }

@@ -76,8 +76,8 @@ type SRQEntry struct {
 	Ref         Ref    `json:"ref"`
 	Session     uint64 `json:"session"` // ID of the owner
 	SessionName string `json:"session_name"`
-	Domain      uint64 `json:"domain,omitempty"` // tag of the domain; 0: the queue is of SRQBasic
-	Sink        bool   `json:"sink,omitempty"`   // see SRQAttr.Sink; the fields below are 0
+	Domain      uint64 `json:"domain"`         // tag of the domain
+	Sink        bool   `json:"sink,omitempty"` // see SRQAttr.Sink; the fields below are 0
 	MaxWR       int    `json:"max_wr,omitempty"`
 	Posted      int    `json:"posted,omitempty"` // receives that wait for messages
 	Limit       int    `json:"limit,omitempty"`  // 0: not armed
@@ -186,14 +186,8 @@ func (l *lister) srqLocked(q *SRQ) {
 	if q.gone {
 		return
 	}
-	e := SRQEntry{Ref: q.ref, Session: q.session.id, SessionName: q.session.name, Sink: q.kind == SRQXRC && HasSink(q.ref.Number),
-		MaxWR: q.maxWR, Limit: int(q.limit.Load()), Failed: q.failed.Load()}
-	if q.xrcd != nil {
-		e.Domain = q.xrcd.tag
-	}
-	if !e.Sink {
-		e.Posted = q.queue.Len()
-	}
+	e := SRQEntry{Ref: q.ref, Session: q.session.id, SessionName: q.session.name, Domain: q.xrcd.tag,
+		Sink: HasSink(q.ref.Number), MaxWR: q.maxWR, Posted: q.Posted(), Limit: q.Limit(), Failed: q.failed.Load()}
 	l.out.SRQs = append(l.out.SRQs, e)
 }
 

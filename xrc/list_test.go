@@ -18,7 +18,7 @@ func TestListTellsOfAllObjects(t *testing.T) {
 	g.ok(err)
 	pd, err := b.AllocPD()
 	g.ok(err)
-	sink, err := b.CreateSRQ(SRQAttr{Type: SRQXRC, Domain: dom, PD: pd, Sink: true})
+	sink, err := b.CreateSRQ(SRQAttr{Domain: dom, PD: pd, Sink: true})
 	g.ok(err)
 	q := a.srq(8)
 	posted(t, q, 3)

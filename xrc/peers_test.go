@@ -371,7 +371,7 @@ func TestXRCREQ48SessionsHearThatTheDeviceIsGone(t *testing.T) {
 	g.want(g.Device.Close(), ErrClosed)
 	g.ended(c, ErrClosed)
 	g.events(p.Session, EventDeviceFatal)
-	g.want(g.send(tgt, q.num(t)), ErrNotReady)
+	g.want(g.send(tgt, q.Num()), ErrNotReady)
 	_, err := p.CreateTarget(TargetAttr{Domain: p.dom})
 	g.want(err, ErrClosed)
 	_, err = g.NewSession(SessionConfig{})

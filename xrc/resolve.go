@@ -6,7 +6,7 @@ package xrc
 // target's peer.
 //
 // ErrNotReady if the target takes no requests, ErrUnknownSRQ if there is no such
-// queue. The queue may be destroyed at any time; SRQ.Take tells.
+// queue. The queue may be destroyed at any time; messages that it has no more are refused.
 func (d *Device) Resolve(number uint32, target *Target) (*SRQ, error) {
 	if s := target.current(); s < StateRTR || s > StateSQD {
 		return nil, ErrNotReady

@@ -65,7 +65,7 @@ func (s *Session) Advertise(a ServiceAttr) (*Service, error) {
 		return nil, err
 	case a.Access&^accessRights != 0:
 		return nil, ErrAttribute
-	case a.SRQ != nil && (a.SRQ.session != s || a.SRQ.closing):
+	case a.SRQ != nil && (a.SRQ.session != s || a.SRQ.gone):
 		return nil, ErrForeign
 	case a.SRQ != nil && a.SRQ.xrcd != x:
 		return nil, ErrAttribute
@@ -149,7 +149,7 @@ func (d *Device) findLocked(id uint64, from netip.Addr) (*Service, Status) {
 		return nil, StatusNotFound
 	case v.attr.Hosts != nil && !slices.ContainsFunc(v.attr.Hosts, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) }):
 		return nil, StatusRejected
-	case v.session.ending, v.attr.SRQ != nil && v.attr.SRQ.closing:
+	case v.session.ending, v.attr.SRQ != nil && v.attr.SRQ.gone:
 		return nil, StatusNotReady
 	case v.busy:
 		return nil, StatusBusy

@@ -41,7 +41,7 @@ func TestXRCREQ15ApplicationsOnlyAdvertise(t *testing.T) {
 	p, q, _ := g.advertised("app", g.file("job"), serviceID)
 	reply, tgt := g.connected(request(peer(1), serviceID))
 	if reply.Incarnation != g.Incarnation() || reply.MTU != 2048 || reply.RdAtomic != 8 || reply.Reused ||
-		reply.Answer.SRQN != q.num(t) || reply.Answer.Tag != p.dom.Tag() {
+		reply.Answer.SRQN != q.Num() || reply.Answer.Tag != p.dom.Tag() {
 		t.Errorf("%+v", reply)
 	}
 	i := tgt.Info()
@@ -81,7 +81,7 @@ func TestXRCREQ17QueriesLeaveNothingBehind(t *testing.T) {
 		if st != c.want || st != StatusFound && a != (Answer{}) {
 			t.Fatalf("service %d: %v, %+v", c.id, st, a)
 		}
-		if st == StatusFound && a != (Answer{q.num(t), p.dom.Tag()}) {
+		if st == StatusFound && a != (Answer{q.Num(), p.dom.Tag()}) {
 			t.Fatalf("%+v", a)
 		}
 	}
@@ -253,7 +253,7 @@ func TestXRCREQ21ConnectedMeansReady(t *testing.T) {
 	g := newRig(t, Config{})
 	p, q, _ := g.advertised("app", g.file("job"), serviceID)
 	reply, tgt := g.connected(request(peer(1), serviceID))
-	g.want(g.send(tgt, reply.Answer.SRQN), ErrEmpty) // which is no failure of the set-up
+	g.want(g.send(tgt, reply.Answer.SRQN), errEmpty) // which is no failure of the set-up
 	g.ok(q.Close(ctx))
 	if _, st := g.Connect(request(peer(2), serviceID)); st != StatusNotReady {
 		t.Errorf("no queue: %v", st)

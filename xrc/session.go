@@ -67,8 +67,8 @@ func (d *Device) NewSession(c SessionConfig) (*Session, error) {
 // progress, and events it has not acknowledged are discarded. Targets that
 // other sessions are registered with live on.
 //
-// Messages that fill memory of the session are waited for as long as ctx lets;
-// then the error is ErrStuck, and that memory stays in use until they are done.
+// Memory of the session that is being read or written is waited for as long as ctx
+// lets; then the error is mr's, and that memory stays in use until that is done.
 // Whatever else could not be destroyed is forgotten, logged as a leak, and
 // reported. Further calls return ErrClosed.
 func (s *Session) Close(ctx context.Context) error {

@@ -15,12 +15,11 @@ func TestQueueWithASink(t *testing.T) {
 	g := newRig(t, Config{})
 	p := g.process("p", g.file("job"))
 	for field, a := range map[string]SRQAttr{
-		"Sink":   {Type: SRQXRC, Domain: p.dom, PD: p.pd, Sink: true, CQ: p.cq},
-		"Sink\n": {Type: SRQXRC, Domain: p.dom, PD: p.pd, Sink: true, MaxWR: 1},
-		"Sink\t": {Type: SRQBasic, PD: p.pd, Sink: true},
-		"Domain": {Type: SRQXRC, PD: p.pd, Sink: true},
-		"MaxWR":  {Type: SRQXRC, Domain: p.dom, PD: p.pd, CQ: p.cq, MaxSGE: 1},
-		"CQ":     {Type: SRQXRC, Domain: p.dom, PD: p.pd, MaxWR: 1, MaxSGE: 1},
+		"Sink":   {Domain: p.dom, PD: p.pd, Sink: true, CQ: p.cq},
+		"Sink\n": {Domain: p.dom, PD: p.pd, Sink: true, MaxWR: 1},
+		"Domain": {PD: p.pd, Sink: true},
+		"MaxWR":  {Domain: p.dom, PD: p.pd, CQ: p.cq},
+		"CQ":     {Domain: p.dom, PD: p.pd, MaxWR: 1},
 	} {
 		_, err := p.CreateSRQ(a)
 		g.want(err, ErrAttribute)
@@ -28,10 +27,10 @@ func TestQueueWithASink(t *testing.T) {
 			t.Errorf("%v, which is about %s", err, want)
 		}
 	}
-	q, err := p.CreateSRQ(SRQAttr{Type: SRQXRC, Domain: p.dom, PD: p.pd, Sink: true})
+	q, err := p.CreateSRQ(SRQAttr{Domain: p.dom, PD: p.pd, Sink: true})
 	g.ok(err)
-	n := q.num(t)
-	if !HasSink(n) || KindOf(n) != KindSRQ || HasSink(p.srq(1).num(t)) {
+	n := q.Num()
+	if !HasSink(n) || KindOf(n) != KindSRQ || HasSink(p.srq(1).Num()) {
 		t.Errorf("number %#x", n)
 	}
 	if _, err := q.PostReceive(iwarp.ReceiveRequest{}); err == nil {
@@ -41,11 +40,11 @@ func TestQueueWithASink(t *testing.T) {
 	if got, err := g.Resolve(n, tgt); got != q || err != nil {
 		t.Errorf("%v, %v", got, err)
 	}
-	g.want(q.Take(&iwarp.ReceiveRequest{}), ErrEmpty)
+	g.want(g.send(tgt, n), errEmpty)
 	g.ok(q.Close(ctx))
 	_, err = g.Resolve(n, tgt)
 	g.want(err, ErrUnknownSRQ)
-	if again, err := p.CreateSRQ(SRQAttr{Type: SRQXRC, Domain: p.dom, PD: p.pd, Sink: true}); err != nil || again.num(t) == n {
+	if again, err := p.CreateSRQ(SRQAttr{Domain: p.dom, PD: p.pd, Sink: true}); err != nil || again.Num() == n {
 		t.Errorf("the number %#x is given again at once, %v", n, err)
 	}
 }

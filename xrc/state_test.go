@@ -108,7 +108,7 @@ func TestXRCREQ11TargetsReceiveFromRTROn(t *testing.T) {
 	a := g.process("a", g.file("job"))
 	q := a.srq(8)
 	posted(t, q, 8)
-	n := q.num(t)
+	n := q.Num()
 	r := a.target()
 	tgt, err := g.Target(r)
 	g.ok(err)
@@ -252,7 +252,7 @@ func TestXRCREQ13DepthOfReadsMayBeZero(t *testing.T) {
 	for range 2 {
 		q := p.srq(1)
 		posted(t, q, 1)
-		g.ok(g.send(tgt, q.num(t)))
+		g.ok(g.send(tgt, q.Num()))
 	}
 }
 

@@ -77,12 +77,10 @@ func (h *xsrqHost) newProcess(a processAttr) (*process, error) {
 	if p.dom, err = s.OpenDomain(attr); err != nil {
 		return nil, err
 	}
-	if p.srq, err = h.CreateSRQ(s, xrc.SRQAttr{Domain: p.dom, PD: p.pd, CQ: p.cq, MaxWR: a.receives, MaxSGE: 1}); err != nil {
+	if p.srq, err = s.CreateSRQ(objects.SRQAttr{Domain: p.dom, PD: p.pd, CQ: p.cq, MaxWR: a.receives}); err != nil {
 		return nil, err
 	}
-	if p.number, err = p.srq.Number(); err != nil {
-		return nil, err
-	}
+	p.number = p.srq.Num()
 	if p.slots, err = p.pd.RegMR(make([]byte, a.receives*a.size), mr.LocalWrite, 0); err != nil {
 		return nil, err
 	}

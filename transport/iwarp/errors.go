@@ -23,6 +23,8 @@ var (
 	ErrQueueFull = fmt.Errorf("iwarp: work queue full: %w", syscall.ENOMEM)
 	// ErrState: the queue pair's state does not allow it (EINVAL).
 	ErrState = fmt.Errorf("iwarp: wrong state of the queue pair: %w", syscall.EINVAL)
+	// ErrForeign: a key that the protection domain does not own (EINVAL).
+	ErrForeign = fmt.Errorf("iwarp: key of another protection domain: %w", syscall.EINVAL)
 	// ErrNotShared: the peer does not know shared receive queues (EOPNOTSUPP).
 	ErrNotShared = fmt.Errorf("iwarp: the peer has no shared receive queues: %w", syscall.EOPNOTSUPP)
 	// ErrSilent: the peer has said nothing for too long, and has not answered a

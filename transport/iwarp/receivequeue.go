@@ -66,6 +66,22 @@ func (r *receiveQueue) post(reqs []ReceiveRequest, over func(*ReceiveRequest)) (
 	return len(reqs), nil
 }
 
+// resize changes how many requests there is room for. It is false, and changes nothing, if
+// more are posted or lent.
+func (r *receiveQueue) resize(n int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if n < max(r.n+r.lent, 1) {
+		return false
+	}
+	ring := make([]receiveSlot, n)
+	for i := range r.n {
+		ring[i] = r.ring[(r.head+i)%len(r.ring)]
+	}
+	r.ring, r.head = ring, 0
+	return true
+}
+
 // drop forgets what is posted.
 func (r *receiveQueue) drop() {
 	r.mu.Lock()

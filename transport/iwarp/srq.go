@@ -105,7 +105,8 @@ func badField(field, format string, args ...any) error {
 func (s *SRQ) Num() uint32 { return uint32(s.num) }
 
 // PostReceive is that of a queue pair. It wakes senders that found the queue
-// empty.
+// empty. Keys that the queue's PD does not own are refused (ErrForeign) if that shares its
+// domain with others (PD.Share).
 func (s *SRQ) PostReceive(reqs ...ReceiveRequest) (int, error) {
 	switch {
 	case s.closed.Load():
@@ -113,11 +114,30 @@ func (s *SRQ) PostReceive(reqs ...ReceiveRequest) (int, error) {
 	case s.sink:
 		return 0, fmt.Errorf("iwarp: receives posted to a queue with a sink: %w", syscall.EINVAL)
 	}
-	n, err := s.rq.post(reqs, nil)
+	own := s.owned(reqs)
+	n, err := s.rq.post(reqs[:own], nil)
 	if n > 0 {
 		s.feed()
 	}
+	if err == nil && own < len(reqs) {
+		err = ErrForeign
+	}
 	return n, err
+}
+
+// owned is how many requests there are before the first that names memory of others.
+func (s *SRQ) owned(reqs []ReceiveRequest) int {
+	if s.pd.base == nil {
+		return len(reqs) // the domain tells, when the memory is touched
+	}
+	for i := range reqs {
+		for _, g := range reqs[i].SGE {
+			if !s.pd.Owns(g.Key) {
+				return i
+			}
+		}
+	}
+	return len(reqs)
 }
 
 // feed tells the connections that met an empty queue.
@@ -134,6 +154,22 @@ func (s *SRQ) feed() {
 
 // Posted is how many receive requests wait for messages.
 func (s *SRQ) Posted() int { return s.rq.posted() }
+
+// Resize changes how many receive requests there is room for: not to fewer than are posted,
+// or being filled.
+func (s *SRQ) Resize(n int) error {
+	if s.sink || n > maxQueue || !s.rq.resize(n) {
+		return fmt.Errorf("iwarp: receive queue of %d requests: %w", n, syscall.EINVAL)
+	}
+	return nil
+}
+
+// Limit is what SRQConfig.Limit or Arm has set, 0 once OnLimit was called.
+func (s *SRQ) Limit() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.limit
+}
 
 // Arm has OnLimit called once more when fewer than limit requests are posted.
 func (s *SRQ) Arm(limit int) {

@@ -93,8 +93,6 @@ func (t *Transport) Connect(ctx context.Context, s *objects.Session, a ChannelAt
 	def(&a.MaxSend, 128)
 	def(&a.MTU, 4096)
 	switch {
-	case a.PD == nil || a.CQ == nil:
-		return nil, ErrForeign
 	case a.MaxSend < 1 || a.MaxSend > 1<<16, a.Reads < 0 || a.Reads > 255, a.MTU < 256 || a.MTU > 65535:
 		return nil, ErrRequest
 	}
@@ -262,6 +260,15 @@ func (ch *Channel) connecting() (objects.Ref, bool) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	return ch.ref, ch.state == channelConnecting
+}
+
+// queueGone tells peers that a shared receive queue of ours is no more.
+func (t *Transport) queueGone(number uint32) {
+	for _, p := range t.allPeers() {
+		if m := p.talking(); m != nil {
+			m.control.close(number)
+		}
+	}
 }
 
 // queuesGone tells channels of the peer's queues that are no more.

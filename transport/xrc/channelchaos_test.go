@@ -100,7 +100,7 @@ func TestManyChannelsAcrossLostConnections(t *testing.T) {
 		for q := range queues {
 			server := h.app(job)
 			srq, m := server.serve(uint64(q+1), 4*(q+1), 8)
-			srqns[q], _ = srq.Number()
+			srqns[q] = srq.Num()
 			wg.Go(func() { server.expect(srq, m, senders, each) })
 		}
 		for s := range senders {
@@ -245,7 +245,7 @@ func TestChannelLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := srq.PostReceive(iwarp.ReceiveRequest{SGE: []iwarp.SGE{{Key: 0x4711, Len: 8}}}); !errors.Is(err, ErrForeign) {
+	if _, err := srq.PostReceive(iwarp.ReceiveRequest{SGE: []iwarp.SGE{{Key: 0x4711, Len: 8}}}); !errors.Is(err, iwarp.ErrForeign) {
 		t.Error(err)
 	}
 	for i := range 8 {
@@ -264,7 +264,7 @@ func TestDryQueuesStopNobodyElse(t *testing.T) {
 	var dry []uint32
 	for i := range 5 {
 		srq, _ := server.serve(uint64(100+i), 0, 8)
-		num, _ := srq.Number()
+		num := srq.Num()
 		dry = append(dry, num)
 	}
 	_, _ = server.serve(7, 300, 8)

@@ -19,7 +19,7 @@ func TestManyDryQueuesHoldUpNobodyElse(t *testing.T) {
 	var queues []uint32
 	for i := range dry {
 		srq, _ := server.serve(uint64(100+i), 0, 8)
-		number, _ := srq.Number()
+		number := srq.Num()
 		queues = append(queues, number)
 	}
 	server.serve(7, 16, 8)

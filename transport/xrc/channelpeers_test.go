@@ -206,7 +206,7 @@ func TestLyingPeers(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	number, _ := srq.Number()
+	number := srq.Num()
 	for name, c := range map[string]struct {
 		say  []byte
 		ends bool

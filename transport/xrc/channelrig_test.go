@@ -305,7 +305,7 @@ func (h *host) app(job string) *app {
 func (a *app) serve(service uint64, n, size int) (*objects.SRQ, *iwarp.MR) {
 	t := a.h.n
 	t.Helper()
-	srq, err := a.h.CreateSRQ(a.Session, SRQAttr{Domain: a.dom, PD: a.pd, CQ: a.cq, MaxWR: 1024, MaxSGE: 1})
+	srq, err := a.CreateSRQ(objects.SRQAttr{Domain: a.dom, PD: a.pd, CQ: a.cq, MaxWR: 1024})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -110,7 +110,7 @@ func TestLimitOfASharedReceiveQueue(t *testing.T) {
 	n := newNet(t, hostOptions{})
 	a, b := n.host(1), n.host(2)
 	server := b.app("")
-	srq, err := b.CreateSRQ(server.Session, SRQAttr{Domain: server.dom, PD: server.pd, CQ: server.cq, MaxWR: 8, MaxSGE: 1, Limit: 3})
+	srq, err := server.CreateSRQ(objects.SRQAttr{Domain: server.dom, PD: server.pd, CQ: server.cq, MaxWR: 8, Limit: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -156,7 +156,7 @@ func TestXRCREQ47APeerReachesItsDomainsOnTheWire(t *testing.T) {
 	hidden, _ := other.serve(8, 64, 64)
 	client := a.app("")
 	ch := client.connect(2, 7)
-	own, _ := srq.Number()
+	own := srq.Num()
 	for from := uint32(2); from < 0x400; from += 64 {
 		for q := from; q < from+64; q++ {
 			client.send(ch, iwarp.WorkRequest{ID: uint64(q), Flags: iwarp.Signaled, Queue: q})

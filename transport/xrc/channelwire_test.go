@@ -66,7 +66,7 @@ func TestXRCREQ17QueriesMakeNoConnectionOnTheWire(t *testing.T) {
 	srq, _ := server.serve(7, 1, 100)
 	for range 20 {
 		got, err := a.Resolve(within(t), a.addr, b.addr, 7)
-		if num, _ := srq.Number(); err != nil || got.SRQN != num || got.Tag != server.dom.Tag() {
+		if num := srq.Num(); err != nil || got.SRQN != num || got.Tag != server.dom.Tag() {
 			t.Fatalf("%+v, %v", got, err)
 		}
 	}
@@ -74,7 +74,7 @@ func TestXRCREQ17QueriesMakeNoConnectionOnTheWire(t *testing.T) {
 	if _, err := a.Resolve(within(t), a.addr, b.addr, 8); !errors.As(err, &refused) || refused.Status != objects.StatusNotFound {
 		t.Fatal(err)
 	}
-	if _, err := a.Connect(within(t), a.app("").Session, ChannelAttr{}); !errors.Is(err, ErrForeign) {
+	if _, err := a.Connect(within(t), a.app("").Session, ChannelAttr{}); !errors.Is(err, objects.ErrAttribute) {
 		t.Error(err)
 	}
 	if s := b.objects.Stats(); a.connections()+b.connections()+s.TotalTargets()+s.Initiators != 0 || a.paths() != 0 {
@@ -135,7 +135,7 @@ func TestXRCREQ18TwoDomainsOnOneConnectionOnTheWire(t *testing.T) {
 
 	// One more service of the domain is behind the same target, another's is not.
 	joined, err := toRed.Join(within(t), 3)
-	if num, _ := second.Number(); err != nil || joined.SRQN != num {
+	if num := second.Num(); err != nil || joined.SRQN != num {
 		t.Fatalf("%+v, %v", joined, err)
 	}
 	if _, err := toRed.Join(within(t), 2); !errors.Is(err, errNotReady) {
@@ -257,7 +257,7 @@ func TestXRCREQ23ConnectionsOutliveWhatSetThemUpOnTheWire(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := aMessage(ch, 2)
-	w.Queue, _ = queue.Number()
+	w.Queue = queue.Num()
 	client.send(ch, w)
 	client.want(2, iwarp.Success, iwarp.OpSend)
 	other.want(0, iwarp.Success, iwarp.OpReceive)

@@ -4,7 +4,7 @@
 //	t, err := xrc.New(xrc.Options{})
 //	err = t.Listen(addr, accept)                 // RDS: a transport.Transport
 //	q, err := t.NewQueue("application 7")        // RDS: the receive queue of an application
-//	srq, err := t.CreateSRQ(session, ...)        // XRC: whoever receives: queue, domain,
+//	srq, err := session.CreateSRQ(...)           // XRC: whoever receives: queue, domain,
 //	_, err = session.Advertise(...)              // and a service id for both
 //	ch, err := t.Connect(ctx, session, ...)      // XRC: whoever sends: to a host and service
 //	ch.PostSend(iwarp.WorkRequest{Queue: n, ...})

@@ -17,9 +17,6 @@ var (
 	ErrFull = fmt.Errorf("xrc: send queue full: %w", syscall.ENOMEM)
 	// ErrRequest: a work request that no channel could do (EINVAL).
 	ErrRequest = fmt.Errorf("xrc: bad work request: %w", syscall.EINVAL)
-	// ErrForeign: a key of another protection domain, or an object of another
-	// session (EINVAL).
-	ErrForeign = fmt.Errorf("xrc: object or key of another domain: %w", syscall.EINVAL)
 )
 
 // Causes that connections between hosts end with.

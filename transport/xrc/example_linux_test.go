@@ -41,7 +41,7 @@ func Example() {
 	dom, _ := server.OpenDomain(objects.DomainAttr{Mask: objects.DomainFD | objects.DomainFlags, FD: -1, Flags: os.O_CREATE})
 	pd, _ := server.AllocPD()
 	cq, _ := server.CreateCQ(64)
-	srq, err := there.CreateSRQ(server, xrc.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 16, MaxSGE: 1})
+	srq, err := server.CreateSRQ(objects.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 16})
 	if err != nil {
 		panic(err)
 	}

@@ -132,7 +132,7 @@ func (ch *Channel) check(w *iwarp.WorkRequest) error {
 	for i := range w.SGE {
 		total += uint64(w.SGE[i].Len)
 		if !ch.attr.PD.Owns(w.SGE[i].Key) {
-			return ErrForeign
+			return iwarp.ErrForeign
 		}
 	}
 	inline, atomic := len(w.Inline) > 0, w.Op == iwarp.OpFetchAdd || w.Op == iwarp.OpCompareSwap

@@ -2,7 +2,6 @@ package xrc
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"sync/atomic"
 
@@ -19,7 +18,6 @@ type Queue struct {
 	session *objects.Session
 	domain  *objects.Domain
 	pd      *objects.PD
-	srq     *objects.SRQ
 	number  uint32
 	sink    *iwarp.SRQ
 	gone    atomic.Bool // the application has ended
@@ -55,39 +53,11 @@ func (q *Queue) make() (err error) {
 	if q.pd, err = q.session.AllocPD(); err != nil {
 		return err
 	}
-	q.srq, q.sink, err = q.t.sinkQueue(q.session, q.domain, q.pd)
+	srq, err := q.session.CreateSRQ(objects.SRQAttr{Domain: q.domain, PD: q.pd, Sink: true})
 	if err == nil {
-		q.number, err = q.srq.Number()
+		q.number, q.sink = srq.Num(), srq.SRQ
 	}
 	return err
-}
-
-// sinkQueue makes a shared receive queue with a sink, of package rds/xrc and of iWARP.
-func (t *Transport) sinkQueue(s *objects.Session, dom *objects.Domain, pd *objects.PD) (*objects.SRQ, *iwarp.SRQ, error) {
-	q := new(sinkQueue)
-	x, err := s.CreateSRQ(objects.SRQAttr{Type: objects.SRQXRC, Domain: dom, PD: pd, Sink: true, Queue: q})
-	if err != nil {
-		return nil, nil, err
-	}
-	number, _ := x.Number()
-	if q.srq, err = t.pd.CreateSRQ(iwarp.SRQConfig{Number: number, Sink: true}); err != nil {
-		return nil, nil, errors.Join(err, x.Close(context.Background()))
-	}
-	return x, q.srq, nil
-}
-
-// sinkQueue is objects.Queue for a shared receive queue with a sink, of which iWARP has the
-// other half: it ends with the session.
-type sinkQueue struct{ srq *iwarp.SRQ }
-
-func (*sinkQueue) PostReceive([]iwarp.ReceiveRequest) (int, error) { return 0, objects.ErrAttribute }
-func (*sinkQueue) Pop(*iwarp.ReceiveRequest) (int, bool)           { return 0, false }
-func (*sinkQueue) Len() int                                        { return 0 }
-
-func (q *sinkQueue) Close() {
-	if q.srq != nil {
-		_ = q.srq.Close()
-	}
 }
 
 // Number is what peers name the queue by.

@@ -147,10 +147,7 @@ func (x *finder) Find(number uint32) *iwarp.SRQ {
 		for _, target := range (*scopes)[i].targets {
 			q, err := t.objects.Resolve(number, target)
 			if err == nil {
-				if q, ok := q.Queue().(*queue); ok {
-					return q.srq.Load()
-				}
-				return nil
+				return q.SRQ
 			}
 			if err == objects.ErrUnknownSRQ {
 				break // the other targets of this domain do not find the queue either

@@ -115,7 +115,7 @@ func (t *Transport) makeObjects() (err error) {
 	if c.Logger == nil {
 		c.Logger = t.opts.Logger
 	}
-	c.Base = t.pd
+	c.Base, c.QueueGone = t.pd, t.queueGone
 	if t.objects, err = objects.New(c); err != nil {
 		return err
 	}
@@ -133,12 +133,10 @@ func (t *Transport) makeObjects() (err error) {
 	if t.rds.cq, err = t.session.CreateCQ(1); err != nil {
 		return err
 	}
-	srq, sink, err := t.sinkQueue(t.session, t.rds.domain, t.rds.pd)
-	if err != nil {
-		return err
+	srq, err := t.session.CreateSRQ(objects.SRQAttr{Domain: t.rds.domain, PD: t.rds.pd, Sink: true})
+	if err == nil {
+		t.rds.number, t.rds.sink = srq.Num(), srq.SRQ
 	}
-	t.rds.sink = sink
-	t.rds.number, err = srq.Number()
 	return err
 }
 
