@@ -167,3 +167,27 @@ func TestFlusherOutlivesItsLink(t *testing.T) {
 		}
 	}
 }
+
+// keeping is a sink that keeps the lock of a socket until it is told to leave.
+type keeping struct {
+	void
+	locked bool
+}
+
+func (k *keeping) Leave() { k.locked = false }
+
+// What the peer has not delivered may come in the middle of a burst, behind messages to a
+// socket. Two goroutines once could wait for each other for ever: the event loop with the lock
+// of the socket's queue for that of the driver, and who completed a message of the same
+// application the other way round.
+func TestTheSinkLeavesBeforeARefusalIsFollowed(t *testing.T) {
+	t.Parallel()
+	d, _, _ := newDriver(t, 1)
+	k := &keeping{locked: true}
+	h := &Handler{newReceiver(d, 0, 0, links(t, 1)[0])}
+	h.sink = k
+	h.Refused(1, 1, transport.RefusedPort)
+	if k.locked {
+		t.Error("the sink still has the socket's lock")
+	}
+}

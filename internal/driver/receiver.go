@@ -291,6 +291,7 @@ func (h *Handler) Hold(ports []uint16, on bool) {
 
 // Refused takes what the peer has not delivered.
 func (h *Handler) Refused(first uint64, count uint32, why transport.Refusal) {
+	h.sink.Leave()
 	h.refusedBy(first, count, why)
 }
 
