@@ -135,6 +135,13 @@ type Deadline struct {
 // Set moves the deadline to t, never if t is zero, and calls wake when it
 // passes or has passed.
 func (d *Deadline) Set(t time.Time, wake func()) {
+	if d.set(t, wake) {
+		wake()
+	}
+}
+
+// set tells whether t has passed.
+func (d *Deadline) set(t time.Time, wake func()) (passed bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.timer != nil {
@@ -144,7 +151,7 @@ func (d *Deadline) Set(t time.Time, wake func()) {
 	d.gen++
 	d.expired.Store(false)
 	if t.IsZero() {
-		return
+		return false
 	}
 	gen := d.gen
 	expire := func() {
@@ -160,10 +167,10 @@ func (d *Deadline) Set(t time.Time, wake func()) {
 	}
 	if left := time.Until(t); left > 0 {
 		d.timer = time.AfterFunc(left, expire)
-		return
+		return false
 	}
 	d.expired.Store(true)
-	wake()
+	return true
 }
 
 func (d *Deadline) Err() error {
