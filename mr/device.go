@@ -6,11 +6,11 @@ import (
 	"encoding/binary"
 	"runtime"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/internal/invariants"
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // Device is the table of one host device: a key is good on every connection of
@@ -30,7 +30,7 @@ type Device struct {
 
 	acquaintances acquaintanceBudget
 
-	mu sync.Mutex
+	mu lockorder.Mutex[Device]
 	// Under mu.
 	owners map[*Owner]struct{}
 	gone   [faults]uint64 // refusals counted by closed readers
@@ -152,7 +152,7 @@ func (d *Device) dropped(watermark bool) {
 type linger struct {
 	armed atomic.Bool
 
-	mu sync.Mutex
+	mu lockorder.Mutex[linger]
 	// Under mu.
 	timer   *time.Timer
 	stopped bool

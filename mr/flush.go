@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // flusher commits invalidations in groups. There is no worker between a caller
@@ -16,7 +18,7 @@ import (
 // gives up (its context ends, a reader is stuck) leaves the batch to a
 // goroutine, the keeper; so does a watermark.
 type flusher struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex[flusher]
 	current *batch // the batch that has a leader; nil: nobody invalidates
 	next    *batch // takes the place of current when that is done
 	spare   *batch // done, and never had waiters

@@ -1,8 +1,9 @@
 package mr
 
 import (
-	"sync"
 	"time"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // guard paces the look-ups of keys that a peer is not known to have, so that keys
@@ -11,7 +12,7 @@ import (
 type guard struct {
 	peer, all time.Duration // time in which a token grows, of a peer and of the device; 0: no pace
 
-	mu sync.Mutex
+	mu lockorder.Mutex[guard]
 	// Under mu. A peer whose bucket is full has no entry.
 	began  time.Time
 	device tokens

@@ -2,10 +2,11 @@ package mr
 
 import (
 	"net/netip"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // offenders attributes bad keys to the peers that send them, in bounded room
@@ -14,7 +15,7 @@ import (
 type offenders struct {
 	config *Config
 
-	mu sync.Mutex
+	mu lockorder.Mutex[offenders]
 	// Under mu.
 	peers   map[netip.Addr]*offender
 	swept   time.Time

@@ -1,10 +1,10 @@
 package mr
 
 import (
-	"sync"
 	"time"
 
 	"github.com/rds-go/rds/internal/invariants"
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // class says which limits a region counts against.
@@ -32,7 +32,7 @@ type pool struct {
 	rest   time.Duration
 	table  *table
 
-	mu sync.Mutex
+	mu lockorder.Mutex[pool]
 	// Under mu. Bases are reused oldest first, so that a key stays dead as long
 	// as possible; mappings newest first, because they are in the cache.
 	clean   queue

@@ -1,8 +1,9 @@
 package mr
 
 import (
-	"sync"
 	"sync/atomic"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // slot is a base: the place of one index in the table. A base never changes
@@ -50,7 +51,7 @@ type table struct {
 	cipher keyCipher
 	chunks [1 << (indexBits - chunkBits)]atomic.Pointer[[chunkLen]slot]
 
-	mu sync.Mutex
+	mu lockorder.Mutex[table]
 	// Under mu: the index that comes next, how many bases there are, and the most
 	// there may be.
 	next, bases, limit uint32

@@ -5,10 +5,11 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // Device is what a host has of XRC: the numbers of its queue pairs and shared
@@ -20,7 +21,7 @@ type Device struct {
 	log         *zap.Logger
 	srqs        srqTable // read by the data path without a lock
 
-	mu sync.Mutex
+	mu lockorder.Mutex[Device]
 	// Under mu.
 	rand       *rand.Rand
 	closed     bool

@@ -3,10 +3,11 @@ package xrc
 import (
 	"context"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // eventQueue holds a session's events. It never blocks whoever reports one: an
@@ -16,7 +17,7 @@ import (
 type eventQueue struct {
 	limit int
 
-	mu sync.Mutex
+	mu lockorder.Mutex[eventQueue]
 	// Under mu, a leaf.
 	queue   []Event
 	unacked map[uint64]Ref

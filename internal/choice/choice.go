@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -71,7 +72,7 @@ type Policy struct {
 	slots            chan struct{}  // one token for each question under way
 	work             sync.WaitGroup // counts questions under way
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex[Policy]
 	pairs  map[pair]*state      // guarded by mu
 	forced map[netip.Addr]*Wire // guarded by mu; the transport that Force has chosen for a peer
 }

@@ -7,12 +7,12 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/datagram"
 )
@@ -24,7 +24,7 @@ import (
 
 // unsent is what a socket has to submit again.
 type unsent struct {
-	mu   sync.Mutex // guards list; a leaf
+	mu   lockorder.Mutex[unsent] // guards list; a leaf
 	list []unsentMessage
 }
 

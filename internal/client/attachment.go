@@ -14,6 +14,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/rds/info"
@@ -45,16 +46,16 @@ type attachment struct {
 	Dead    chan struct{}
 	cause   error // set before dead is closed
 
-	sendMu sync.Mutex // one call at a time on the socket
-	callMu sync.Mutex // guards lastID and calls
+	sendMu lockorder.Mutex[attachmentSendMu] // one call at a time on the socket
+	callMu lockorder.Mutex[attachmentCallMu] // guards lastID and calls
 	lastID uint64
 	calls  map[uint64]chan *ipc.Reply
 
-	peerMu   sync.RWMutex // guards resolved and origins
+	peerMu   lockorder.RWMutex[attachmentPeerMu] // guards resolved and origins
 	resolved map[[2]netip.Addr]uint32
 	origins  map[uint32]origin
 
-	sockMu sync.Mutex
+	sockMu lockorder.Mutex[attachmentSockMu]
 	socks  [ipc.MaxSockets]atomic.Pointer[Socket] // sockets by index; written under sockMu
 	closed map[uint32]uint16                      // by index: number of the last socket there that was closed
 	early  map[uint32][]socket.Item               // messages of sockets that are not registered yet

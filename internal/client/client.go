@@ -14,6 +14,7 @@ import (
 
 	"github.com/rds-go/rds/internal/address"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
@@ -31,9 +32,9 @@ import (
 type Client struct {
 	Config config.Client
 
-	reattaching sync.Mutex // one search for a daemon at a time; locked before all other locks
+	reattaching lockorder.Mutex[clientReattaching] // one search for a daemon at a time; locked before all other locks
 
-	Mu       sync.Mutex
+	Mu       lockorder.Mutex[clientMu]
 	Att      *attachment // the present attachment; nil while there is none
 	socks    map[*Socket]struct{}
 	closed   bool

@@ -3,10 +3,10 @@ package client
 import (
 	"cmp"
 	"slices"
-	"sync"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // askedFates are the fates that a half of a socket has asked for and has not been told. A
@@ -14,8 +14,8 @@ import (
 // ends with StatusDropped then. The daemon knows a message by a number instead of the
 // token that the program has chosen, which need not be unique.
 type askedFates struct {
-	mu   sync.Mutex // a leaf
-	last uint64     // number given; 0 is for messages whose fate nobody has asked for
+	mu   lockorder.Mutex[askedFates] // a leaf
+	last uint64                      // number given; 0 is for messages whose fate nobody has asked for
 	of   map[uint64]uint64
 }
 

@@ -252,9 +252,14 @@ func TestApplicationHearsOfMessagesHeldBack(t *testing.T) {
 	near.EachPeer(func(q *node.Peer) { p = q })
 	const size = 1000
 	p.Lock()
-	rdstest.MustSend(t, s, netip.AddrPortFrom(far.LocalAddrPort().Addr(), heldPort), make([]byte, size))
+	sent := make(chan error)
+	go func() { // the application holds no locks of the daemon
+		sent <- s.Send(rdstest.Background(t), netip.AddrPortFrom(far.LocalAddrPort().Addr(), heldPort), make([]byte, size))
+	}()
+	err := <-sent
 	p.Core.Hold([]uint16{heldPort}, true)
 	p.Commit()
+	rdstest.MustSet(t, err)
 	h := clientHalfOf(s).Half.Load()
 	rdstest.Eventually(t, "the bytes held back", func() bool { return h.heldBytes() == size })
 

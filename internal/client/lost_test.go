@@ -18,14 +18,14 @@ func endingDaemon(t *testing.T, d *restarted, s *socket.Socket, to netip.AddrPor
 	att := clientHalfOf(s).Half.Load().T
 	d.leave()
 	rdstest.MustSend(t, s, to, []byte("left"))
-	clientHalfOf(s).unsent.mu.Lock() // holds up salvage
+	release := rdstest.Hold(&clientHalfOf(s).unsent.mu) // holds up salvage
 	d.stop()
 	rdstest.Eventually(t, "the end", func() bool {
 		att.Submission.Mu.Lock()
 		defer att.Submission.Mu.Unlock()
 		return att.Submission.dead
 	})
-	return clientHalfOf(s).unsent.mu.Unlock
+	return release
 }
 
 // A send that finds the send arena gone, in the moment between the end of the daemon and

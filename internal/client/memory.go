@@ -1,9 +1,8 @@
 package client
 
 import (
-	"sync"
-
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/datagram"
 )
@@ -23,7 +22,7 @@ type memory struct {
 	t    *attachment
 	area []byte
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex[memory]
 	blocks map[uint32]*block
 	spare  []*block
 }

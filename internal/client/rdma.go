@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"unsafe"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
@@ -22,7 +22,7 @@ type arena struct {
 
 	seg *ipc.Segment
 
-	mu      sync.Mutex // guards the fields below
+	mu      lockorder.Mutex[arena] // guards the fields below
 	arena   *ipc.Arena
 	touched int // end of what was ever allocated
 }
@@ -78,7 +78,7 @@ func (m *arena) locate(b []byte) (ipc.Piece, error) {
 // halfMemory is what a half of a socket has exposed, and its operations under
 // way.
 type halfMemory struct {
-	Mu     sync.Mutex // guards the fields below; a leaf
+	Mu     lockorder.Mutex[halfMemory] // guards the fields below; a leaf
 	keys   map[uint32]struct{}
 	Ops    map[uint64]*operation
 	lastOp uint64

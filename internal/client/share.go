@@ -4,12 +4,12 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 )
 
@@ -21,8 +21,8 @@ import (
 // downBytes is what was charged for each peer since that was seen to be down. What had been
 // charged before counts as other peers': what is used is known, not for whom.
 type downBytes struct {
-	n  atomic.Int32 // number of peers in of
-	mu sync.Mutex   // guards the fields below; a leaf
+	n  atomic.Int32               // number of peers in of
+	mu lockorder.Mutex[downBytes] // guards the fields below; a leaf
 	of map[uint32]int
 
 	limited []limitedBytes // charges in of that end with the time limit of a message

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/address"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
@@ -60,7 +60,7 @@ type half struct {
 	Memory  halfMemory
 	downs   downBytes
 	asked   askedFates
-	freedMu sync.Mutex
+	freedMu lockorder.Mutex[half]
 	retired bool      // the cell may belong to another socket
 	freed   [2]uint64 // FreedBytes and FreedMessages of the cell, as refunded to account
 }

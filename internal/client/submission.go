@@ -2,10 +2,10 @@ package client
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/datagram"
 )
@@ -19,7 +19,7 @@ type Submission struct {
 	want   ipc.Flag // WantSpace
 	space  socket.WaitQueue
 
-	Mu      sync.Mutex // guards the fields below
+	Mu      lockorder.Mutex[Submission] // guards the fields below
 	ring    ipc.Producer
 	data    []byte
 	tail    uint64   // bytes of data ever used, gaps at its end included

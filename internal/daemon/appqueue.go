@@ -2,10 +2,10 @@ package daemon
 
 import (
 	"cmp"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/xrc"
@@ -26,11 +26,11 @@ type appQueue struct {
 	full    atomic.Bool  // peers were told that the queue is not ready
 	fullAt  atomic.Int64 // when full last changed, in Unix nanoseconds
 
-	mu    sync.Mutex // guards homes; a leaf
+	mu    lockorder.Mutex[appQueueMu] // guards homes; a leaf
 	homes map[homing]struct{}
 
-	tell  sync.Mutex // locked before the locks of queue and of links, after no other lock
-	ended bool       // guarded by tell: the application is gone
+	tell  lockorder.Mutex[appQueueTell] // locked before the locks of queue and of links, after no other lock
+	ended bool                          // guarded by tell: the application is gone
 }
 
 // announcing is the xrc.Queue of an application.

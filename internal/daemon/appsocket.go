@@ -3,13 +3,13 @@ package daemon
 import (
 	"errors"
 	"runtime"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/datagram"
@@ -44,11 +44,11 @@ type appSocket struct {
 
 	gone atomic.Bool // the cell belongs to the slot's next socket; written under mu
 
-	mu              sync.Mutex // guards the fields below and writes to the cell; a leaf
-	held            int64      // memory of messages for peers that are down, as shown in the segment
-	bytes, messages uint64     // settled bytes and messages, as shown in the cell
-	before          [2]uint64  // bytes and messages that an earlier daemon has settled; constant
-	counted         tallies    // the application's sums in the cell, as last read
+	mu              lockorder.Mutex[appSocket] // guards the fields below and writes to the cell; a leaf
+	held            int64                      // memory of messages for peers that are down, as shown in the segment
+	bytes, messages uint64                     // settled bytes and messages, as shown in the cell
+	before          [2]uint64                  // bytes and messages that an earlier daemon has settled; constant
+	counted         tallies                    // the application's sums in the cell, as last read
 }
 
 // Get is the memory of the socket's slabs: the session's, or the node's when

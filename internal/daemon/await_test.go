@@ -22,11 +22,11 @@ func TestBindContextEndsInItsTime(t *testing.T) {
 	c := dialed(t, path)
 	x := svc.All()[0]
 	at := netip.AddrPortFrom(rdstest.NewAddr(), 100)
-	x.Mu.Lock() // as a session that is busy
+	release := rdstest.Hold(&x.Mu) // as a session that is busy
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	_, err := c.BindContext(ctx, at)
-	x.Mu.Unlock()
+	release()
 	rdstest.WantErr(t, "BindContext", err, context.DeadlineExceeded)
 	rdstest.Eventually(t, "the port to be free", func() bool {
 		s, err := c.Bind(at)

@@ -68,7 +68,7 @@ func TestReturnsThatFoundTheRingFull(t *testing.T) {
 	}
 	rdstest.MustSend(t, a, b.LocalAddrPort(), nil) // which finds the connection
 	x := lastSession(svc)
-	x.Mu.Lock() // takes nothing
+	release := rdstest.Hold(&x.Mu) // takes nothing
 	for err := error(nil); err == nil; {
 		if err = a.TrySend(b.LocalAddrPort(), nil); err != nil {
 			rdstest.WantErr(t, "full", err, datagram.ErrWouldBlock)
@@ -83,7 +83,7 @@ func TestReturnsThatFoundTheRingFull(t *testing.T) {
 		t.Error("all returns found room")
 	}
 	u.Mu.Unlock()
-	x.Mu.Unlock()
+	release()
 	x.poke()
 	rdstest.Eventually(t, "the memory", func() bool { return x.mem.used() == 0 })
 }

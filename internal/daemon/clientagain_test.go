@@ -163,10 +163,10 @@ func TestSubmissionsAreMarkedBeforeTheyAreTaken(t *testing.T) {
 	x.Mu.Lock()
 	head := x.Sq.Head()
 	x.Mu.Unlock()
-	p.Lock() // nothing can be sent
+	release := rdstest.Hold(p) // nothing can be sent
 	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("second"))
 	marked := rdstest.Holds(rdstest.Patience, func() bool { return x.Seg.Taking().Load() == head+1+1 })
-	p.Unlock()
+	release()
 	if !marked {
 		t.Fatal("a submission is taken that was not marked before")
 	}
@@ -190,7 +190,7 @@ func TestRingOutlivesTheDaemon(t *testing.T) {
 	for _, again := range []bool{true, false} {
 		d, s, far := newAttached(t, newLoopLab(t), again)
 		const messages = 100
-		clientHalfOf(s).Queue.Mu.Lock() // nobody can receive
+		release := rdstest.Hold(&clientHalfOf(s).Queue.Mu) // nobody can receive
 		for i := range messages {
 			rdstest.MustSend(t, far, s.LocalAddrPort(), rdstest.Payload(uint64(i), 8+i*100))
 		}
@@ -202,7 +202,9 @@ func TestRingOutlivesTheDaemon(t *testing.T) {
 		att := clientHalfOf(s).Half.Load().T
 		d.stop()
 		<-att.Dead
-		clientHalfOf(s).Queue.Mu.Unlock()
+		release()
+		// A call that waits when the socket hears of the end fails for that.
+		rdstest.Eventually(t, "the socket to hear of the end", func() bool { return clientHalfOf(s).Begun() == 1 })
 		expectDespite(t, s, messages, again)
 	}
 }
@@ -250,12 +252,12 @@ func TestSuccessMeansOnTheRing(t *testing.T) {
 	rdstest.WantStatus(t, far, 1, datagram.StatusSuccess)
 	rdstest.Expect(t, s, "x")
 	x := svc.All()[0]
-	x.out.mu.Lock() // nothing can be put on the ring
+	release := rdstest.Hold(&x.out.mu) // nothing can be put on the ring
 	send(2)
 	if rdstest.Holds(100*time.Millisecond, func() bool { return halfOf(far).Fates.N.Load() > 0 }) {
 		t.Error("success of a message that is not on the ring")
 	}
-	x.out.mu.Unlock()
+	release()
 	rdstest.WantStatus(t, far, 2, datagram.StatusSuccess)
 	rdstest.Expect(t, s, "x")
 }
@@ -348,12 +350,12 @@ func TestMessagesOfASocketWhoseBindWasNotAnswered(t *testing.T) {
 	_, err := s.Recv(rdstest.Background(t))
 	rdstest.WantErr(t, "Recv", err, datagram.ErrDaemonLost)
 
-	c.Mu.Lock() // the application attaches, and binds nothing yet
+	release := rdstest.Hold(&c.Mu) // the application attaches, and binds nothing yet
 	d.start()
 	rdstest.Eventually(t, "the application", func() bool { return len(d.svc.All()) == 1 })
 	x := d.svc.All()[0]
 	x.leaving.Store(true) // the daemon answers no call
-	c.Mu.Unlock()
+	release()
 	var a *appSocket
 	rdstest.Eventually(t, "the socket", func() bool {
 		x.Mu.Lock()

@@ -2,10 +2,10 @@ package daemon
 
 import (
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 )
 
@@ -18,7 +18,7 @@ type completions struct {
 	sleeps ipc.Flag
 	want   ipc.Flag // WantCompletions
 
-	mu      sync.Mutex // guards the fields below, but for broken and self; locked before socket.Queue.TakeMu
+	mu      lockorder.Mutex[completions] // guards the fields below, but for broken and self; locked before socket.Queue.TakeMu
 	ring    ipc.Producer
 	put     int          // entries since the last publish
 	hushed  int          // entries of put that the application need not hear of at once

@@ -50,11 +50,11 @@ func TestMessagesGoStraightToTheRing(t *testing.T) {
 					shrink(x, 4<<20)
 				}
 			}
-			for i := range uint64(2*messages) {
+			for i := range uint64(2 * messages) {
 				send(slow, i)
 			}
 			rdstest.Eventually(t, "messages to wait", func() bool { return counter(t, n, "recv_waited") > 0 })
-			for i := range uint64(2*messages) {
+			for i := range uint64(2 * messages) {
 				receive(slow, i)
 			}
 		})

@@ -16,7 +16,7 @@ func TestReportFollowsCalls(t *testing.T) {
 	x := onlySession(svc)
 	addr := rdstest.AddrOf(rdstest.NewAddr(), 5)
 	done := make(chan error, 1)
-	x.Mu.Lock()
+	release := rdstest.Hold(&x.Mu)
 	go func() {
 		_, err := c.Bind(addr)
 		done <- err
@@ -26,7 +26,7 @@ func TestReportFollowsCalls(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	x.Mu.Unlock()
+	release()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/rds-go/rds/internal/control"
 	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
@@ -34,13 +35,13 @@ type Service struct {
 	tableFD  *os.File
 	limits   atomic.Pointer[config.Service]
 	Draining atomic.Bool
-	moving   atomic.Pointer[halt] // not nil: calls and connections wait, since another process is to take the service's place
-	loops    *gnetloop.Loops      // where submissions are taken
-	ownLoops bool                 // loops are not the node's
-	cut      chan struct{}        // closed when no socket may linger any more
-	serverMu sync.Mutex           // guards the table's word on which wire serves each peer; locked before node.Node.Mu
+	moving   atomic.Pointer[halt]             // not nil: calls and connections wait, since another process is to take the service's place
+	loops    *gnetloop.Loops                  // where submissions are taken
+	ownLoops bool                             // loops are not the node's
+	cut      chan struct{}                    // closed when no socket may linger any more
+	serverMu lockorder.Mutex[serviceServerMu] // guards the table's word on which wire serves each peer; locked before node.Node.Mu
 
-	mu        sync.Mutex // guards the fields below; a leaf
+	mu        lockorder.Mutex[serviceMu] // guards the fields below; a leaf
 	closed    bool
 	opening   []*opening // handshakes that wait for a Hello, oldest first
 	sessions  map[uint64]*Session
@@ -50,12 +51,12 @@ type Service struct {
 	left      datagram.DroppedError // messages of sockets that ended during Close, whose fates were not known by then
 	next      uint64
 	work      sync.WaitGroup
-	kept      []*opening     // while moving: connections that have said nothing yet
-	accepting sync.WaitGroup // the goroutine of accept
-	entering  sync.WaitGroup // handshakes
-	quit      chan struct{}  // closed when Close begins
-	watching  sync.Once      // starts watchPages
-	looking   sync.Mutex     // one look at a time at the memory that users have touched; locked before Session.Mu
+	kept      []*opening                      // while moving: connections that have said nothing yet
+	accepting sync.WaitGroup                  // the goroutine of accept
+	entering  sync.WaitGroup                  // handshakes
+	quit      chan struct{}                   // closed when Close begins
+	watching  sync.Once                       // starts watchPages
+	looking   lockorder.Mutex[serviceLooking] // one look at a time at the memory that users have touched; locked before Session.Mu
 }
 
 // Sizes of a session's rings. The data ring holds a message of conn.InlineMax

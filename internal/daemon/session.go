@@ -12,6 +12,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
@@ -58,7 +59,7 @@ type Session struct {
 
 	congBlocked, congErrors, queueFull atomic.Uint64 // counts of sends, as of the last tally
 
-	congestedMu sync.Mutex // guards congested; a leaf
+	congestedMu lockorder.Mutex[Session] // guards congested; a leaf
 	congested   map[*appSocket]struct{}
 
 	regions    sessionRegions

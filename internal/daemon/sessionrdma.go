@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/internal/wire"
@@ -33,7 +33,7 @@ const (
 type sessionRegions struct {
 	sess *Session
 
-	mu    sync.Mutex // guards owner and over; locked before the locks of mr only
+	mu    lockorder.Mutex[sessionRegions] // guards owner and over; locked before the locks of mr only
 	owner *mr.Owner
 	over  bool
 }

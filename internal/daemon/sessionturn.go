@@ -1,12 +1,12 @@
 package daemon
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // An application's submissions are taken on an event loop, mostly the one that reads from the peer
@@ -35,7 +35,7 @@ const (
 // turnLock is a mutex that an event loop never waits for. The loop leaves its turn to whoever
 // holds the mutex: that one has the loop come again.
 type turnLock struct {
-	sync.Mutex
+	lockorder.Mutex[turnLock]
 	due  atomic.Bool // the loop was here
 	poke func()      // has the loop come again; nil: there is no loop
 }
@@ -62,8 +62,8 @@ func (l *turnLock) tryLock() bool {
 type hearing struct {
 	source atomic.Pointer[gnetloop.Source] // nil: nobody listens
 
-	mu   sync.Mutex // held while an event loop gives the ear up, so that the ear is closed after that
-	over bool       // nobody listens any more
+	mu   lockorder.Mutex[hearing] // held while an event loop gives the ear up, so that the ear is closed after that
+	over bool                     // nobody listens any more
 
 	// For the event loop:
 	idle  int  // rings for nothing in a row

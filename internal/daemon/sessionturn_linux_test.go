@@ -163,12 +163,12 @@ func TestLoopDoesNotWaitForASession(t *testing.T) {
 	x := svc.sessions[c1.Att.Welcome.Session]
 	svc.mu.Unlock()
 	for range 20 {
-		x.Mu.Lock() // as a call that takes its time
+		release := rdstest.Hold(&x.Mu) // as a call that takes its time
 		rdstest.MustSend(t, busy, to.LocalAddrPort(), []byte("busy"))
 		rdstest.Eventually(t, "the event loop at the session", x.Mu.due.Load)
 		rdstest.MustSend(t, other, to.LocalAddrPort(), []byte("other"))
 		rdstest.Expect(t, to, "other")
-		x.Mu.Unlock()
+		release()
 		rdstest.Expect(t, to, "busy")
 	}
 }

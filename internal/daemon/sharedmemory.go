@@ -10,6 +10,7 @@ import (
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // sharedSegment is a session's memory in the daemon, and how many still need
@@ -56,7 +57,7 @@ type receiveMemory struct {
 	area []byte
 	soft int
 
-	mu      sync.Mutex // a leaf
+	mu      lockorder.Mutex[receiveMemory] // a leaf
 	arena   *ipc.Arena
 	blocks  map[uint32]*block // allocated, by offset
 	spare   []*block

@@ -1,12 +1,12 @@
 package driver
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -31,7 +31,7 @@ type Driver struct {
 	generation atomic.Uint32 // Core.PeerGeneration
 	gone       atomic.Bool
 
-	mu sync.Mutex // guards the fields below
+	mu lockorder.Mutex[Driver] // guards the fields below
 	// Core is the connection's core. It is used with the lock.
 	Core     *conn.Conn
 	asks     uint8 // Core.Asks, as told to the receivers

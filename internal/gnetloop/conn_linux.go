@@ -3,13 +3,13 @@ package gnetloop
 import (
 	"net"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -56,7 +56,7 @@ type Conn struct {
 	silence silence // used by Engine.lookForSilence only
 	lax     bool    // used by Engine.lookForSilence only: retransmissions are as far apart as the kernel likes
 
-	mu       sync.Mutex
+	mu       lockorder.Mutex[Conn]
 	phase    phase        // guarded by mu
 	tcp      *net.TCPConn // guarded by mu; set while phase is fresh
 	loop     place        // guarded by mu; set while phase is open

@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"sync"
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // doorbell wakes connections on one event loop. It is a pair of sockets with
@@ -21,7 +22,7 @@ type doorbell struct {
 	loop gnet.EventLoop // set by OnOpen, before hang returns
 	ep   int            // the loop's epoll instance, set together with loop
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[doorbell]
 	waiting []*Conn // guarded by mu; connections that have asked for Wake since the last answer
 
 	serving []*Conn // used by the event loop only: connections being served, and memory for the next waiting

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -31,9 +32,9 @@ type Engine struct {
 	once   sync.Once
 	err    error // result of Close, set by once
 
-	sharing sync.Mutex // held while a shared socket is opened or closed; locked before mu
+	sharing lockorder.Mutex[engineSharing] // held while a shared socket is opened or closed; locked before mu
 
-	mu        sync.Mutex
+	mu        lockorder.Mutex[engineMu]
 	closed    bool                               // guarded by mu
 	listeners map[*Listener]struct{}             // guarded by mu; from Listen until it accepts no more
 	conns     map[*Conn]struct{}                 // guarded by mu; from newConn to finish

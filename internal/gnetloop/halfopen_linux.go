@@ -3,8 +3,9 @@ package gnetloop
 import (
 	"net/netip"
 	"slices"
-	"sync"
 	"syscall"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // ErrCrowded ends an accepted connection that was not settled when another one came and
@@ -24,7 +25,7 @@ func (crowded) Unwrap() error { return syscall.ECONNRESET }
 type halfOpen struct {
 	most, each int // 0: no bound
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex[halfOpen]
 	conns []*Conn              // guarded by mu; oldest first
 	of    map[netip.Addr]int   // guarded by mu; number of conns of an address
 	near  map[netip.Prefix]int // guarded by mu; number of conns of a network

@@ -2,11 +2,12 @@ package gnetloop
 
 import (
 	"os"
-	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // poller waits for full sockets to have room again, in an epoll instance of
@@ -21,7 +22,7 @@ type poller struct {
 	raw  syscall.RawConn // the raw connection of file
 	wake int             // an eventfd that ends run
 
-	mu    sync.Mutex
+	mu    lockorder.Mutex[poller]
 	conns map[uint64]*Conn // guarded by mu; connections by watch.id
 	next  uint64           // guarded by mu
 }

@@ -4,15 +4,16 @@ import (
 	"errors"
 	"net"
 	"net/netip"
-	"sync"
 	"syscall"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // sharedListener is a listening socket for many addresses.
 type sharedListener struct {
 	*Listener
 
-	mu     sync.RWMutex
+	mu     lockorder.RWMutex[sharedListener]
 	accept map[netip.Addr]func(*Conn) // guarded by mu; by the local address of connections
 }
 

@@ -3,9 +3,9 @@ package node
 import (
 	"math/rand/v2"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/rds/datagram"
@@ -27,7 +27,7 @@ type Local struct {
 
 	Waiters waiters // receivers that wait for a socket here
 
-	Mu      sync.Mutex // guards the fields below; held for bind and unbind
+	Mu      lockorder.Mutex[Local] // guards the fields below; held for bind and unbind
 	bound   int
 	bits    *statefile.Address  // the entry of file for this address; nil: no port was bound, or file has no room
 	cong    *wire.CongestionMap // nil: no bit was ever set; a node may have thousands of addresses

@@ -19,6 +19,7 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/choice"
 	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/loglimit"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/internal/statefile"
@@ -65,17 +66,17 @@ type Node struct {
 	Leaving    atomic.Bool   // the node stops: its state file belongs to a successor
 	askTimeout time.Duration // conn.Config.AskTimeout; tests set it
 
-	admissionMu sync.Mutex // serialises changes of allowed; locked before all other locks
+	admissionMu lockorder.Mutex[nodeAdmissionMu] // serialises changes of allowed; locked before all other locks
 
-	Mu            sync.RWMutex
+	Mu            lockorder.RWMutex[nodeMu]
 	ending        bool          // Close has begun: no new sockets
 	closed        bool          // no new connections either
 	endedCounters conn.Counters // sum over the peers that have ended
 	locals        map[netip.Addr]*Local
 	Peers         map[PeerKey]*Peer
 	Socks         map[*Socket]struct{}
-	opened        sync.Mutex         // serialises listening on new addresses
-	halfOpen      map[netip.Addr]int // guarded by opened; how many transports listen on an address after an error
+	opened        lockorder.Mutex[nodeOpened] // serialises listening on new addresses
+	halfOpen      map[netip.Addr]int          // guarded by opened; how many transports listen on an address after an error
 
 	work sync.WaitGroup // dials and flushers
 }

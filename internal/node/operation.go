@@ -3,12 +3,12 @@ package node
 import (
 	"context"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/datagram"
@@ -164,7 +164,7 @@ type socketOps struct {
 	n          atomic.Int64
 	Ended      socket.WaitQueue
 	suspicions suspicions
-	Mu         sync.Mutex
+	Mu         lockorder.Mutex[socketOps]
 	head       *Operation // guarded by mu
 }
 

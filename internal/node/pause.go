@@ -3,11 +3,11 @@ package node
 import (
 	"cmp"
 	"slices"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 )
 
@@ -141,7 +141,7 @@ func (s *Socket) Spare() {
 // waiters are the sinks of an address whose links wait for a socket, the one that
 // has waited longest first.
 type waiters struct {
-	mu   sync.Mutex
+	mu   lockorder.Mutex[waiters]
 	List []*Sink
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/choice"
 	"github.com/rds-go/rds/internal/driver"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/transport"
 )
@@ -29,9 +29,9 @@ type Peer struct {
 	Index  uint32         // position in Node.Index
 	log    *zap.Logger
 
-	Waiters  socket.WaitQueue // senders that wait for a congestion map or the budget
-	Down     atomic.Bool      // no path has a link; written under the lock
-	SharesMu sync.Mutex       // guards shares; a leaf
+	Waiters  socket.WaitQueue      // senders that wait for a congestion map or the budget
+	Down     atomic.Bool           // no path has a link; written under the lock
+	SharesMu lockorder.Mutex[Peer] // guards shares; a leaf
 	shares   map[*Share]struct{}
 	partner  atomic.Bool              // a socket of ours has had something for the peer
 	Barred   atomic.Bool              // the allow-list does not name the peer; written under the lock

@@ -8,9 +8,9 @@ import (
 	mrand "math/rand/v2"
 	"net"
 	"net/netip"
-	"sync"
 	"unsafe"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/datagram"
@@ -33,7 +33,7 @@ func (n *Node) Operates() bool {
 
 // socketRegions are the regions of one socket.
 type socketRegions struct {
-	Mu     sync.Mutex
+	Mu     lockorder.Mutex[socketRegions]
 	domain *mr.Domain
 	Owner  *mr.Owner
 	Keys   map[mr.Key]datagram.MRFlags // keys of the regions that have not ended
@@ -80,7 +80,7 @@ const PageMask = 4095
 
 // pageSource draws the pages in which regions begin, so that nobody can guess them.
 type pageSource struct {
-	mu  sync.Mutex // leaf
+	mu  lockorder.Mutex[pageSource] // leaf
 	rnd *mrand.ChaCha8
 }
 

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/rds/info"
 )
 
@@ -23,7 +23,7 @@ const (
 // rejections counts the connections that were reset because the allow-list does not name
 // their address, by prefix: /24 of IPv4, /64 of IPv6. The log hears of them in sum.
 type rejections struct {
-	mu     sync.Mutex // guards the fields below; a leaf
+	mu     lockorder.Mutex[rejections] // guards the fields below; a leaf
 	total  uint64
 	others uint64 // rejections of prefixes that have made room for others
 	of     map[netip.Prefix]*rejection

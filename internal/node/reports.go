@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/rds/info"
 	"github.com/rds-go/rds/xrc"
 )
@@ -21,9 +22,9 @@ const (
 // reports makes snapshots of a node for all who ask: one at a time, and none while it rests
 // after the one before.
 type reports struct {
-	mu   sync.Mutex // guards the fields below; a leaf
-	Last *Snapshot  // the last one made, or being made
-	Rest time.Time  // no snapshot is begun before
+	mu   lockorder.Mutex[reports] // guards the fields below; a leaf
+	Last *Snapshot                // the last one made, or being made
+	Rest time.Time                // no snapshot is begun before
 	made uint64
 }
 

@@ -2,10 +2,10 @@ package node
 
 import (
 	"maps"
-	"sync"
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
@@ -21,7 +21,7 @@ import (
 
 // fullPorts is what the links of an address were told of its ports.
 type fullPorts struct {
-	mu sync.Mutex // guards links; locked before Local.Mu and the locks of links
+	mu lockorder.Mutex[fullPorts] // guards links; locked before Local.Mu and the locks of links
 	// links has, for each link, the ports that have no room, and how many octets the peer
 	// had been granted when it was told.
 	links map[transport.Link]map[uint16]uint64

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/driver"
 	"github.com/rds-go/rds/internal/fifo"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/statefile"
 )
 
@@ -37,7 +37,7 @@ type sequences struct {
 	limit int                            // most records, and reservations of strangers
 	gone  func(local, remote netip.Addr) // hears of pairs that are forgotten; nil: nobody does
 
-	mu       sync.Mutex // guards the fields below; a leaf
+	mu       lockorder.Mutex[sequences] // guards the fields below; a leaf
 	pairs    map[addressPair]*sequence
 	records  int                       // records of all pairs
 	reserved int                       // strangers with links that have delivered nothing yet

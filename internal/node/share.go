@@ -1,10 +1,10 @@
 package node
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // A socket's send buffer is accounted for by destination: what waits for a host that
@@ -21,7 +21,7 @@ type Share struct {
 
 // shares are those of a socket, and what it needs to wait for room in them.
 type shares struct {
-	mu     sync.Mutex // guards of and closed; locked before Peer.SharesMu only
+	mu     lockorder.Mutex[shares] // guards of and closed; locked before Peer.SharesMu only
 	of     map[*Peer]*Share
 	closed bool
 

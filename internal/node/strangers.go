@@ -2,8 +2,8 @@ package node
 
 import (
 	"net/netip"
-	"sync"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/rds/info"
 )
 
@@ -17,7 +17,7 @@ const (
 
 // strangers counts strangers.
 type strangers struct {
-	mu       sync.Mutex // guards the fields below; a leaf
+	mu       lockorder.Mutex[strangers] // guards the fields below; a leaf
 	total    int
 	networks map[netip.Prefix]int
 }

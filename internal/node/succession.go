@@ -2,11 +2,11 @@ package node
 
 import (
 	"net/netip"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/statefile"
 )
 
@@ -21,10 +21,10 @@ type succession struct {
 	File   *statefile.File // nil: no state file, and so no predecessor
 	opened chan struct{}   // closed when links to peers may be made and taken
 
-	mu      sync.Mutex              // guards the fields below; a leaf
-	ports   map[netip.Addr][]uint16 // the predecessor's ports that nobody has bound yet
-	missing int                     // number of ports in ports
-	links   []func()                // inbound links that wait for the gate
+	mu      lockorder.Mutex[succession] // guards the fields below; a leaf
+	ports   map[netip.Addr][]uint16     // the predecessor's ports that nobody has bound yet
+	missing int                         // number of ports in ports
+	links   []func()                    // inbound links that wait for the gate
 	gate    *time.Timer
 	grace   *time.Timer
 	over    bool // the grace time is over

@@ -2,10 +2,10 @@ package node
 
 import (
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/xrc"
@@ -38,8 +38,8 @@ type suspicions struct {
 	n      atomic.Int32 // length of peers, readable without mu
 	proved atomic.Bool  // some operation has succeeded
 
-	mu    sync.Mutex                // a leaf
-	peers map[netip.Addr]*suspicion // guarded by mu
+	mu    lockorder.Mutex[suspicions] // a leaf
+	peers map[netip.Addr]*suspicion   // guarded by mu
 }
 
 // suspicion is about operations of a socket towards one peer. It is guarded by the lock of the

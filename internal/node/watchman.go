@@ -3,13 +3,13 @@ package node
 import (
 	"net"
 	"net/netip"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/rds-go/rds/conn"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/rds/info"
 )
 
@@ -28,7 +28,7 @@ const (
 // watchman looks at a node every second and writes the log's lines about what lasts: a peer
 // that cannot be reached while messages wait, a congested port, an address that has gone.
 type watchman struct {
-	mu       sync.Mutex // guards the fields below; locked before all other locks
+	mu       lockorder.Mutex[watchman] // guards the fields below; locked before all other locks
 	timer    *time.Timer
 	stopped  bool
 	looks    int

@@ -1,11 +1,11 @@
 package socket
 
 import (
-	"sync"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/fifo"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/rds/datagram"
 )
 
@@ -17,7 +17,7 @@ const MaxFates = 64 << 10
 // Fates holds the fates of sent messages until they are received.
 type Fates struct {
 	N     atomic.Int64 // length of queue, readable without mu
-	Mu    sync.Mutex
+	Mu    lockorder.Mutex[Fates]
 	Queue fifo.Queue[conn.Fate]
 }
 

@@ -1,11 +1,11 @@
 package socket
 
-import "sync"
+import "github.com/rds-go/rds/internal/lockorder"
 
 // Monitor is the state of RDS_CONG_MONITOR (net/rds/cong.c): bits of ports a
 // send was refused for, and of those that may be free again.
 type Monitor struct {
-	Mu     sync.Mutex
+	Mu     lockorder.Mutex[Monitor]
 	waited uint64
 	Notify uint64
 }

@@ -3,11 +3,11 @@ package socket
 import (
 	"net/netip"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/rds/datagram"
 )
 
@@ -18,7 +18,7 @@ import (
 // more than a swap. Small payloads are copied into slabs of this socket's own:
 // a socket that is slow, or keeps its messages, holds only its own memory.
 type Queue struct {
-	TakeMu  sync.Mutex // guards out and the fields with it; locked before mu
+	TakeMu  lockorder.Mutex[queueTakeMu] // guards out and the fields with it; locked before mu
 	Out     []Item
 	OutPos  int
 	Taken   int // bytes taken from out and not yet subtracted from bytes
@@ -26,7 +26,7 @@ type Queue struct {
 	small   int               // swaps in a row that used little of the memory
 	OutDest []datagram.Cookie // offered regions of messages in out, in the order of the messages
 
-	Mu      sync.Mutex
+	Mu      lockorder.Mutex[queueMu]
 	In      []Item
 	InDest  []datagram.Cookie
 	Slab    *buf.Buf

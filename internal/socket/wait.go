@@ -3,18 +3,18 @@ package socket
 import (
 	"context"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // WaitQueue is a set of goroutines that wait for something to change. The
 // pattern is: add, look once more, wait, look again.
 type WaitQueue struct {
 	N      atomic.Int32 // waiters queued; readable without mu
-	Mu     sync.Mutex
+	Mu     lockorder.Mutex[WaitQueue]
 	Head   *Waiter // oldest waiter first
 	tail   *Waiter
 	spare  *Waiter // waiters for add to use again, linked by next
@@ -127,7 +127,7 @@ func (w *Waiter) Wait(ctx context.Context) error {
 // Deadline is a point in time that can be moved while goroutines wait for it.
 type Deadline struct {
 	expired atomic.Bool
-	mu      sync.Mutex
+	mu      lockorder.Mutex[Deadline]
 	timer   *time.Timer
 	gen     uint64
 }

@@ -2,17 +2,17 @@ package socket
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/rds/info"
 )
 
 // WaitList is who of a socket's senders waits, and for what. Senders enter it before they
 // sleep, so it costs nothing while there is room.
 type WaitList struct {
-	mu   sync.Mutex // guards list; a leaf
+	mu   lockorder.Mutex[WaitList] // guards list; a leaf
 	list []*SenderWait
 	Show func([]SenderWait) // called with every change of list, under mu; nil: nobody is told
 }

@@ -6,9 +6,10 @@ import (
 	"net/netip"
 	"os"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // ErrInUse: another process has the file.
@@ -48,7 +49,7 @@ type File struct {
 	f   *os.File
 	mem []byte
 
-	mu        sync.Mutex
+	mu        lockorder.Mutex[File]
 	addresses map[netip.Addr]*Address
 	peers     map[*Peer][2]netip.Addr // local and remote address of used entries
 	slots     int                     // number of used slots for addresses

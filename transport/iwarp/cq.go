@@ -3,9 +3,10 @@ package iwarp
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"syscall"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // ErrOverrun: a completion found its queue full (EOVERFLOW). The queue is of no more use,
@@ -24,7 +25,7 @@ var ErrBusy = fmt.Errorf("iwarp: object in use: %w", syscall.EBUSY)
 type CQ struct {
 	dev *Device
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[CQ]
 	size    int
 	ring    []Completion     // guarded by mu; nil before the first
 	head, n int              // guarded by mu

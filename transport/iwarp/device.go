@@ -10,6 +10,7 @@ import (
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 )
@@ -26,7 +27,7 @@ type Device struct {
 	nextQPN atomic.Uint32
 	wg      sync.WaitGroup // goroutines that end queue pairs of a lost completion queue
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex[Device]
 	closed bool               // guarded by mu
 	qps    map[*QP]struct{}   // guarded by mu
 	pds    map[*PD]struct{}   // guarded by mu

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -60,7 +61,7 @@ type QP struct {
 	num uint32
 	rq  receiveQueue
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex[QP]
 	state  State        // guarded by mu
 	taken  bool         // guarded by mu: a connection is being set up
 	stream *stream      // guarded by mu until it is set, then constant

@@ -2,14 +2,15 @@ package iwarp
 
 import (
 	"fmt"
-	"sync"
 	"syscall"
+
+	"github.com/rds-go/rds/internal/lockorder"
 )
 
 // receiveQueue holds the memory that a program has posted for messages, first
 // in, first out. The poster is one side, the event loop the other.
 type receiveQueue struct {
-	mu      sync.Mutex
+	mu      lockorder.Mutex[receiveQueue]
 	ring    []receiveSlot // guarded by mu
 	head, n int           // guarded by mu
 	lent    int           // guarded by mu: taken for messages that have not come whole, and may come back

@@ -3,10 +3,10 @@ package iwarp
 import (
 	"context"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
@@ -150,7 +150,7 @@ type shared struct {
 
 	undecided atomic.Int32 // see detached
 
-	fedMu sync.Mutex
+	fedMu lockorder.Mutex[shared]
 	fed   []xctl.SRQN // guarded by fedMu; queues that were empty and have buffers again
 }
 

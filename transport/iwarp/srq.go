@@ -3,10 +3,10 @@ package iwarp
 import (
 	"fmt"
 	"math"
-	"sync"
 	"sync/atomic"
 	"syscall"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
@@ -38,9 +38,9 @@ type SRQ struct {
 	closed  atomic.Bool
 	// using is held for reading while a byte of the queue's memory is written,
 	// so that Close waits for that and not for the rest of a message.
-	using sync.RWMutex
+	using lockorder.RWMutex[srqUsing]
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[srqMu]
 	limit   int                  // guarded by mu; 0: not armed
 	starved map[*stream]struct{} // guarded by mu: connections that met an empty queue
 }

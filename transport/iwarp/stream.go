@@ -5,13 +5,13 @@ import (
 	"errors"
 	"io"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
@@ -48,7 +48,7 @@ type stream struct {
 	// constant from before phaseOpen.
 	shared *shared
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex[stream]
 	ini    *mpa.Initiator   // guarded by mu; nil on the responder's side
 	res    *mpa.Responder   // guarded by mu
 	params ConnParams       // the initiator's

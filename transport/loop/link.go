@@ -3,10 +3,10 @@ package loop
 import (
 	"io"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 )
@@ -35,7 +35,7 @@ type link struct {
 
 	h transport.Handler // set by Start
 
-	mu       sync.Mutex
+	mu       lockorder.Mutex[link]
 	started  bool        // guarded by mu
 	draining bool        // guarded by mu
 	ended    bool        // guarded by mu

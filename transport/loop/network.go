@@ -4,15 +4,15 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"sync"
 	"syscall"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport"
 )
 
 // Network connects its transports. NewNetwork makes it.
 type Network struct {
-	mu        sync.Mutex
+	mu        lockorder.Mutex[Network]
 	listeners map[netip.Addr]*listener // guarded by mu
 	dialed    int                      // guarded by mu; counts source ports
 }

@@ -3,10 +3,10 @@ package loop
 import (
 	"io"
 	"math"
-	"sync"
 	"syscall"
 
 	"github.com/rds-go/rds/internal/frame"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -27,7 +27,7 @@ type pipe struct {
 	one      [1][]byte    // belongs to whoever has set busy
 	parsed   int          // belongs to whoever has set busy; bytes parsed and not acknowledged, since dst is paused
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[pipe]
 	paused  bool   // guarded by mu; set by whoever has set busy: dst reads nothing
 	resume  bool   // guarded by mu; dst's handler is to hear Resumed
 	started bool   // guarded by mu; dst has a handler

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 )
@@ -19,7 +20,7 @@ type Transport struct {
 	wg     sync.WaitGroup // links until they are finished, and what runs for them
 	once   sync.Once
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex[Transport]
 	closed bool               // guarded by mu
 	links  map[*link]struct{} // guarded by mu; from register to finish
 

@@ -3,10 +3,10 @@ package tcp
 import (
 	"math/rand/v2"
 	"net/netip"
-	"sync"
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport"
 )
 
@@ -16,7 +16,7 @@ type Transport struct {
 	engine *gnetloop.Engine
 	pool   buf.Pool // memory of the links' parsers
 
-	mu       sync.Mutex
+	mu       lockorder.Mutex[Transport]
 	rand     *rand.Rand // guarded by mu
 	lowPort  int        // set by New: the range source ports come from
 	highPort int

@@ -5,10 +5,10 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/rds-go/rds/internal/fifo"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport/iwarp"
 	objects "github.com/rds-go/rds/xrc"
 )
@@ -51,7 +51,7 @@ type Channel struct {
 	answer objects.Answer
 	depth  int
 
-	mu        sync.Mutex
+	mu        lockorder.Mutex[Channel]
 	state     channelState       // guarded by mu
 	destroyed bool               // guarded by mu: completions are for nobody
 	mux       *mux               // guarded by mu; nil but in channelReady

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport/iwarp"
 	objects "github.com/rds-go/rds/xrc"
 )
@@ -36,7 +36,7 @@ type control struct {
 	said   chan struct{} // closed when the peer has our bye
 	srq    atomic.Pointer[iwarp.SRQ]
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[control]
 	opened  bool                   // guarded by mu
 	failed  error                  // guarded by mu: why the queue could not be made, or the link has ended
 	nextID  uint32                 // guarded by mu

@@ -1,6 +1,6 @@
 package xrc
 
-import "sync"
+import "github.com/rds-go/rds/internal/lockorder"
 
 // maxRuns bounds what a ledger keeps of one queue. A gap between two runs is a
 // message that was refused, or offered in vain to an empty queue.
@@ -9,7 +9,7 @@ const maxRuns = 256
 // ledger knows by their numbers which messages have come by one connection: what
 // its peer asks when the connection is lost before all were acknowledged.
 type ledger struct {
-	mu     sync.Mutex
+	mu     lockorder.Mutex[ledger]
 	queues map[uint32]*runs // guarded by mu
 }
 

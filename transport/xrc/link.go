@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
 )
@@ -48,7 +49,7 @@ type link struct {
 
 	pumping pump
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[link]
 	h       transport.Handler // guarded by mu; nil before Start
 	hears   int               // guarded by mu: calls under way, of Writable among them, that the end waits for
 	over    bool              // guarded by mu: the queue pair has ended
@@ -323,7 +324,7 @@ func (l *link) finish() {
 
 // pump takes completions of a queue pair to whoever posted the work requests.
 type pump struct {
-	mu     sync.Mutex
+	mu     lockorder.Mutex[pump]
 	cancel context.CancelFunc // guarded by mu: ends the goroutine, nil if there is none
 	ended  bool               // guarded by mu
 	done   chan struct{}      // closed by the goroutine

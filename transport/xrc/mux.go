@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
@@ -28,7 +29,7 @@ type mux struct {
 	wg      sync.WaitGroup
 	posting sync.WaitGroup // channels between take and posted
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[mux]
 	room    int            // guarded by mu; work requests that may be posted
 	queued  map[uint32]int // guarded by mu; messages that are posted, by their queue
 	over    bool           // guarded by mu; no work request may be posted any more

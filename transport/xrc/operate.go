@@ -4,8 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
-	"sync"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
@@ -15,7 +15,7 @@ import (
 type operations struct {
 	sges []iwarp.SGE // scratch of operate, for its caller
 
-	mu      sync.Mutex
+	mu      lockorder.Mutex[operations]
 	running []*running // guarded by mu; a ring, by the ID of each work request; as they are posted so they complete
 	next    uint64     // guarded by mu: the next ID
 	posted  int        // guarded by mu: work requests that have not completed

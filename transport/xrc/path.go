@@ -3,9 +3,9 @@ package xrc
 import (
 	"context"
 	"net/netip"
-	"sync"
 	"time"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	objects "github.com/rds-go/rds/xrc"
 )
 
@@ -18,15 +18,15 @@ type path struct {
 	p     *peer
 	index uint8
 
-	mu        sync.Mutex         // taken before all others; no call back takes it
-	initiator *objects.Initiator // guarded by mu, nil: there is none
-	target    *objects.Target    // guarded by mu, as initiator
-	ref       objects.Ref        // guarded by mu: name of target
-	theirs    hello              // guarded by mu: what the peer has said of its queue pairs; not paired: nothing was connected yet
-	life      uint64             // guarded by mu: the peer's incarnation with theirs
-	link      *link              // guarded by mu: connection that carries the queue pairs, nil while they are suspended
-	waits     bool               // guarded by mu: counted in Transport.suspended
-	opening   int                // guarded by mu: links that have told the peer of the queue pairs, and were not put to use
+	mu        lockorder.Mutex[path] // taken before all others; no call back takes it
+	initiator *objects.Initiator    // guarded by mu, nil: there is none
+	target    *objects.Target       // guarded by mu, as initiator
+	ref       objects.Ref           // guarded by mu: name of target
+	theirs    hello                 // guarded by mu: what the peer has said of its queue pairs; not paired: nothing was connected yet
+	life      uint64                // guarded by mu: the peer's incarnation with theirs
+	link      *link                 // guarded by mu: connection that carries the queue pairs, nil while they are suspended
+	waits     bool                  // guarded by mu: counted in Transport.suspended
+	opening   int                   // guarded by mu: links that have told the peer of the queue pairs, and were not put to use
 }
 
 // Attributes of RDS's queue pairs. What has no meaning on TCP has the value that the

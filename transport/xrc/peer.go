@@ -3,12 +3,12 @@ package xrc
 import (
 	"context"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	objects "github.com/rds-go/rds/xrc"
 )
 
@@ -27,7 +27,7 @@ type peer struct {
 	// scopes are the domains that the peer has targets of channels in, for Find.
 	scopes atomic.Pointer[[]scope]
 
-	mu          sync.Mutex
+	mu          lockorder.Mutex[peerMu]
 	mux         *mux                     // guarded by mu; nil if there is none
 	next        *mux                     // guarded by mu; follows mux, whose end is about to be heard; nil: nothing does
 	incarnation uint64                   // guarded by mu; the peer's incarnation on the last connection
@@ -43,8 +43,8 @@ type peer struct {
 	connecting  int                      // guarded by mu; number of channels that are connecting
 	hurry       bool                     // guarded by mu; maintain is to look soon
 
-	wanting sync.Mutex // taken before mu
-	release func()     // guarded by wanting; ends what Options.Want has begun; nil: nobody wants a connection
+	wanting lockorder.Mutex[peerWanting] // taken before mu
+	release func()                       // guarded by wanting; ends what Options.Want has begun; nil: nobody wants a connection
 }
 
 // pastLink is what is left of a connection that was lost.

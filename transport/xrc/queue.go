@@ -2,9 +2,9 @@ package xrc
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport/iwarp"
 	objects "github.com/rds-go/rds/xrc"
 )
@@ -22,11 +22,11 @@ type Queue struct {
 	sink    *iwarp.SRQ
 	gone    atomic.Bool // the application has ended
 
-	mu    sync.Mutex          // a leaf, but for the locks of links
-	busy  bool                // guarded by mu: peers keep back what is for the queue
-	ended bool                // guarded by mu; gone says the same
-	links map[*link]struct{}  // guarded by mu: links whose peers know of the queue
-	with  map[uint32]struct{} // guarded by mu; targets that the session is registered with
+	mu    lockorder.Mutex[Queue] // a leaf, but for the locks of links
+	busy  bool                   // guarded by mu: peers keep back what is for the queue
+	ended bool                   // guarded by mu; gone says the same
+	links map[*link]struct{}     // guarded by mu: links whose peers know of the queue
+	with  map[uint32]struct{}    // guarded by mu; targets that the session is registered with
 }
 
 // NewQueue makes the queue of an application. The name is for logs and reports.

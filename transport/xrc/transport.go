@@ -14,6 +14,7 @@ import (
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/gnetloop"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
@@ -41,7 +42,7 @@ type Transport struct {
 	suspended atomic.Int32  // paths that wait for a connection
 	stats     counters
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex[Transport]
 	closed bool               // guarded by mu
 	lns    []*iwarp.Listener  // guarded by mu
 	links  map[*link]struct{} // guarded by mu: links that have not ended

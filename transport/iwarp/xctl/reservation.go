@@ -3,9 +3,9 @@ package xctl
 import (
 	"math"
 	"slices"
-	"sync"
 	"sync/atomic"
 
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 )
 
@@ -32,7 +32,7 @@ type Reservation struct {
 	total, most int64
 	short       atomic.Bool // the octets that a sender asks for are not there: deliveries are counted at once; written under mu
 
-	mu     sync.Mutex
+	mu     lockorder.Mutex[Reservation]
 	free   int64
 	ahead  int64 // octets that strangers have been advanced
 	shares map[*Share]struct{}

@@ -1,0 +1,10 @@
+package daemon
+
+// The locks of structs that have several, for lockorder.
+type (
+	appQueueMu      *appQueue
+	appQueueTell    *appQueue
+	serviceServerMu *Service
+	serviceMu       *Service
+	serviceLooking  *Service
+)

@@ -1,0 +1,7 @@
+package iwarp
+
+// The locks of structs that have several, for lockorder.
+type (
+	srqUsing *SRQ
+	srqMu    *SRQ
+)
