@@ -159,7 +159,7 @@ func TestOperationsAllocateLittle(t *testing.T) {
 	asks, serves := l.pair(Config{Wire: WireXRC})
 	ctx := context.Background()
 	const each, size = 32, 8 << 10
-	c := mustGetMR(t, asks, make([]byte, each*size), 0)
+	c := rdstest.MustGetMR(t, asks, make([]byte, each*size), 0)
 	blocks := make([]byte, each*size)
 	out, in, ops, local := make([]Outgoing, each), make([]Message, each), make([]RDMA, each), make([][1][]byte, each)
 	batch := func(from, to *Socket) {
@@ -219,8 +219,8 @@ func TestTenThousandSockets(t *testing.T) {
 	}
 	a := l.bindOne(Config{})
 	for _, i := range []int{0, 1, count / 2, count - 1} {
-		mustSend(t, a, socks[i].LocalAddrPort(), rdstest.Payload(uint64(i), 64))
-		m := mustRecv(t, socks[i])
+		rdstest.MustSend(t, a, socks[i].LocalAddrPort(), rdstest.Payload(uint64(i), 64))
+		m := rdstest.MustRecv(t, socks[i])
 		if err := rdstest.Verify(m.Data, uint64(i)); err != nil {
 			t.Error(err)
 		}

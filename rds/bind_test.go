@@ -58,8 +58,8 @@ func TestBindTellsAnotherProcessOwnsThePort(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustSend(t, s, at, []byte("self"))
-	expect(t, s, "self")
+	rdstest.MustSend(t, s, at, []byte("self"))
+	rdstest.Expect(t, s, "self")
 }
 
 func TestAddressesAreListenedOnAtStart(t *testing.T) {

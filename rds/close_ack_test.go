@@ -19,12 +19,12 @@ func TestNodeThatClosesHasAcknowledged(t *testing.T) {
 				t.Fatal(err)
 			}
 			to := l.bind(n)
-			operate(t, from, to, i, Outgoing{Data: []byte("last")})
-			expect(t, to, "last")
+			rdstest.Operate(t, from, to, i, Outgoing{Data: []byte("last")})
+			rdstest.Expect(t, to, "last")
 			if err := n.Close(); err != nil {
 				t.Error(err)
 			}
-			wantStatus(t, from, i, StatusSuccess)
+			rdstest.WantStatus(t, from, i, StatusSuccess)
 		}
 	})
 }

@@ -176,7 +176,7 @@ func TestSocketOptionRefusals(t *testing.T) {
 	}
 	rdstest.WantErr(t, "second SetTOS", s.SetTOS(4), ErrInvalid, syscall.EINVAL)
 	late := l.bind(nodeOf(s))
-	mustSend(t, late, s.LocalAddrPort(), nil)
+	rdstest.MustSend(t, late, s.LocalAddrPort(), nil)
 	rdstest.WantErr(t, "SetTOS after a send", late.SetTOS(1), ErrInvalid, syscall.EINVAL)
 	rdstest.WantErr(t, "CancelSentTo multicast", s.CancelSentTo(netip.MustParseAddrPort("224.0.0.1:1")), ErrInvalid, syscall.EINVAL)
 	_, err := s.WriteTo(nil, nil)
@@ -243,6 +243,6 @@ func TestDeadlineInThePast(t *testing.T) {
 		t.Errorf("%v is no timeout", err)
 	}
 	_ = s.SetReadDeadline(time.Time{})
-	mustSend(t, s, s.LocalAddrPort(), []byte("x"))
-	expect(t, s, "x")
+	rdstest.MustSend(t, s, s.LocalAddrPort(), []byte("x"))
+	rdstest.Expect(t, s, "x")
 }

@@ -31,22 +31,22 @@ func TestOperationsOfOneAddress(t *testing.T) {
 			t.Fatal(err)
 		}
 		data, back := rdstest.Payload(7, 3<<17-8), make([]byte, 3<<17-8)
-		operate(t, a, to, 1, Outgoing{RDMA: &RDMA{Cookie: c, Offset: 8, Local: [][]byte{data[:9], data[9:]}, Write: true, Silent: true}})
-		wantStatus(t, a, 1, StatusSuccess)
-		operate(t, a, to, 2, Outgoing{RDMA: &RDMA{Cookie: c, Offset: 8, Local: [][]byte{back}, Silent: true}})
-		wantStatus(t, a, 2, StatusSuccess)
+		rdstest.Operate(t, a, to, 1, Outgoing{RDMA: &RDMA{Cookie: c, Offset: 8, Local: [][]byte{data[:9], data[9:]}, Write: true, Silent: true}})
+		rdstest.WantStatus(t, a, 1, StatusSuccess)
+		rdstest.Operate(t, a, to, 2, Outgoing{RDMA: &RDMA{Cookie: c, Offset: 8, Local: [][]byte{back}, Silent: true}})
+		rdstest.WantStatus(t, a, 2, StatusSuccess)
 		if !bytes.Equal(data, back) {
 			t.Error("what was read is not what was written")
 		}
 		var was uint64
-		operate(t, a, to, 3, Outgoing{Atomic: &Atomic{Cookie: c, Add: 5, Result: &was, Silent: true}})
-		wantStatus(t, a, 3, StatusSuccess)
+		rdstest.Operate(t, a, to, 3, Outgoing{Atomic: &Atomic{Cookie: c, Add: 5, Result: &was, Silent: true}})
+		rdstest.WantStatus(t, a, 3, StatusSuccess)
 		if got := binary.NativeEndian.Uint64(mem.B); got != 5 || was != 0 {
 			t.Errorf("%d, and was %d", got, was)
 		}
-		operate(t, a, to, 4, Outgoing{RDMA: rdstest.Write(c^1, 1), Data: []byte("bad")})
-		wantStatus(t, a, 4, StatusRemoteError)
-		wantNothing(t, to)
+		rdstest.Operate(t, a, to, 4, Outgoing{RDMA: rdstest.Write(c^1, 1), Data: []byte("bad")})
+		rdstest.WantStatus(t, a, 4, StatusRemoteError)
+		rdstest.WantNothing(t, to)
 		if err := to.FreeMR(c, MRInvalidate); err != nil {
 			t.Error(err)
 		}
@@ -57,8 +57,8 @@ func TestOperationsOfOneAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	operate(t, other, b, 1, Outgoing{RDMA: rdstest.Write(c, 1)})
-	wantStatus(t, other, 1, StatusRemoteError)
+	rdstest.Operate(t, other, b, 1, Outgoing{RDMA: rdstest.Write(c, 1)})
+	rdstest.WantStatus(t, other, 1, StatusRemoteError)
 }
 
 // Each of many sockets writes to another's memory and sends a message that builds
@@ -106,7 +106,7 @@ func TestOwnOperationsInAllDirections(t *testing.T) {
 					return
 				}
 				if want == StatusSuccess {
-					m := mustRecv(t, in)
+					m := rdstest.MustRecv(t, in)
 					if binary.BigEndian.Uint64(m.Data) != r {
 						t.Errorf("message % x, not %d", m.Data, r)
 					}
@@ -115,9 +115,9 @@ func TestOwnOperationsInAllDirections(t *testing.T) {
 					}
 					m.Release()
 				}
-				wantStatus(t, from, r, want)
+				rdstest.WantStatus(t, from, r, want)
 			}
-			wantNothing(t, in)
+			rdstest.WantNothing(t, in)
 		})
 	}
 	wg.Wait()
@@ -150,7 +150,7 @@ func TestOwnRegionsUnderFire(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if m := mustRecv(t, user); m.Status != StatusSuccess && m.Status != StatusRemoteError {
+			if m := rdstest.MustRecv(t, user); m.Status != StatusSuccess && m.Status != StatusRemoteError {
 				t.Errorf("status %d", m.Status)
 			}
 			ended.Add(1)
@@ -159,7 +159,7 @@ func TestOwnRegionsUnderFire(t *testing.T) {
 	for i := range 60 {
 		s := l.bind(n, rdstest.AddrOf(host.Addr(), uint16(5000+i)))
 		mem := make([]byte, MaxMessage)
-		c := mustGetMR(t, s, mem, 0)
+		c := rdstest.MustGetMR(t, s, mem, 0)
 		live.Store(uint64(c))
 		before := ended.Load()
 		rdstest.Eventually(t, "operations", func() bool { return ended.Load() > before+uint64(i%4) })
@@ -187,7 +187,7 @@ func TestCloseAmongOwnOperations(t *testing.T) {
 		n := l.node(Config{Wire: WireXRC})
 		a, b := l.bind(n), l.bind(n)
 		mem, local := make([]byte, MaxMessage), make([]byte, MaxMessage)
-		c := mustGetMR(t, b, mem, 0)
+		c := rdstest.MustGetMR(t, b, mem, 0)
 		begun, over := make(chan struct{}, 1), make(chan struct{})
 		go func() {
 			defer close(over)

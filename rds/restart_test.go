@@ -123,22 +123,22 @@ func TestPeacefulRestartLosesNothing(t *testing.T) {
 		n := l.node(Config{Linger: rdstest.Patience, ReconnectMax: 20 * time.Millisecond})
 		a := l.bind(n, at)
 		for range 50 {
-			mustSend(t, a, b.LocalAddrPort(), rdstest.Payload(total, 5000))
+			rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(total, 5000))
 			total++
 		}
 		if err := n.Close(); err != nil {
 			t.Fatal(err)
 		}
-		mustSend(t, b, at, []byte("while you were out"))
+		rdstest.MustSend(t, b, at, []byte("while you were out"))
 		n = l.node(Config{ReconnectMax: 20 * time.Millisecond})
 		a = l.bind(n, at)
-		expect(t, a, "while you were out")
+		rdstest.Expect(t, a, "while you were out")
 		if err := n.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for i := range total {
-		m := mustRecv(t, b)
+		m := rdstest.MustRecv(t, b)
 		if err := rdstest.Verify(m.Data, i); err != nil {
 			t.Fatal(err)
 		}

@@ -28,7 +28,7 @@ func TestStreams(t *testing.T) {
 				for _, d := range [][2]*Socket{{a, b}, {b, a}} {
 					wg.Go(func() {
 						size := func(i int) int { return sizes[i%len(sizes)] / (1 + i/100) }
-						if err := stream(ctx, d[0], d[1], 400, size); err != nil {
+						if err := rdstest.Stream(ctx, d[0], d[1], 400, size); err != nil {
 							t.Error(err)
 						}
 					})
@@ -49,7 +49,7 @@ func TestBothSidesConnectAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for _, d := range [][2]*Socket{{a, b}, {b, a}} {
 			wg.Go(func() {
-				if err := stream(ctx, d[0], d[1], 20, rdstest.Fixed(500)); err != nil {
+				if err := rdstest.Stream(ctx, d[0], d[1], 20, rdstest.Fixed(500)); err != nil {
 					t.Error(err)
 				}
 			})

@@ -35,13 +35,13 @@ func TestCountersThroughDaemon(t *testing.T) {
 	}
 
 	for range 3 {
-		mustSend(t, far, s.LocalAddrPort(), make([]byte, 10))
+		rdstest.MustSend(t, far, s.LocalAddrPort(), make([]byte, 10))
 	}
 	rdstest.Eventually(t, "arrival", func() bool { return counter(t, n, "recv_queued") == 3 })
 	x := sessionOf(t, svc)
 	counts("recv_delivered", x.RecvMessages, 0)
 	for range 3 {
-		m := mustRecv(t, s)
+		m := rdstest.MustRecv(t, s)
 		m.Release()
 	}
 	x = sessionOf(t, svc)
@@ -80,7 +80,7 @@ func TestCountersThroughDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	to := rdstest.Nowhere()
-	mustSend(t, s, to, make([]byte, buffer))
+	rdstest.MustSend(t, s, to, make([]byte, buffer))
 	before := sessionOf(t, svc).QueueFull
 	if err := s.TrySend(to, []byte("x")); !errors.Is(err, ErrWouldBlock) {
 		t.Errorf("%v", err)
@@ -88,7 +88,7 @@ func TestCountersThroughDaemon(t *testing.T) {
 	counts("send_queue_full", sessionOf(t, svc).QueueFull, before+1)
 
 	for range 5 {
-		mustSend(t, far, s.LocalAddrPort(), nil)
+		rdstest.MustSend(t, far, s.LocalAddrPort(), nil)
 	}
 	rdstest.Eventually(t, "arrival", func() bool { return counter(t, n, "recv_queued") == 8 })
 	s.SetLinger(0)

@@ -44,7 +44,7 @@ func TestWriteDeadline(t *testing.T) {
 		to := rdstest.Nowhere()
 		start := time.Now()
 		_ = s.SetDeadline(start.Add(time.Second))
-		mustSend(t, s, to, make([]byte, 10))
+		rdstest.MustSend(t, s, to, make([]byte, 10))
 		_, err := s.WriteToAddrPort([]byte("x"), to)
 		rdstest.WantErr(t, "write", err, os.ErrDeadlineExceeded)
 		var ne net.Error
@@ -84,7 +84,7 @@ func TestContextEndsRecv(t *testing.T) {
 		_, err = s.RecvBatch(ctx, make([]Message, 2))
 		rdstest.WantErr(t, "RecvBatch", err, context.DeadlineExceeded)
 		// What is there is delivered all the same.
-		mustSend(t, s, s.LocalAddrPort(), []byte("x"))
+		rdstest.MustSend(t, s, s.LocalAddrPort(), []byte("x"))
 		synctest.Wait()
 		if m, err := s.Recv(ctx); err != nil || string(m.Data) != "x" {
 			t.Error(err)
@@ -111,8 +111,8 @@ func TestCloseLingersBounded(t *testing.T) {
 			if c.option != 0 {
 				s.SetLinger(c.option)
 			}
-			mustSend(t, s, rdstest.Nowhere(), make([]byte, 100))
-			mustSend(t, s, rdstest.Nowhere(), make([]byte, 20))
+			rdstest.MustSend(t, s, rdstest.Nowhere(), make([]byte, 100))
+			rdstest.MustSend(t, s, rdstest.Nowhere(), make([]byte, 20))
 			start := time.Now()
 			err = s.Close()
 			var d *DroppedError
@@ -135,14 +135,14 @@ func TestCloseWaitsForAcknowledgement(t *testing.T) {
 		l := newLoopLab(t)
 		s := l.bindOne(Config{Linger: time.Hour})
 		to := rdstest.Nowhere()
-		mustSend(t, s, to, []byte("late"))
+		rdstest.MustSend(t, s, to, []byte("late"))
 		done := make(chan error, 1)
 		go func() { done <- s.Close() }()
 		received := make(chan struct{})
 		time.AfterFunc(time.Minute, func() {
 			defer close(received)
 			d := l.bind(l.node(Config{}), to)
-			expect(t, d, "late")
+			rdstest.Expect(t, d, "late")
 		})
 		start := time.Now()
 		if err := <-done; err != nil {
@@ -164,9 +164,9 @@ func TestNodeCloseReportsAndJoins(t *testing.T) {
 			t.Fatal(err)
 		}
 		a, b := l.bind(n), l.bind(n)
-		mustSend(t, a, rdstest.Nowhere(), make([]byte, 5))
-		mustSend(t, b, rdstest.Nowhere(), make([]byte, 6))
-		mustSend(t, b, rdstest.Nowhere(), nil)
+		rdstest.MustSend(t, a, rdstest.Nowhere(), make([]byte, 5))
+		rdstest.MustSend(t, b, rdstest.Nowhere(), make([]byte, 6))
+		rdstest.MustSend(t, b, rdstest.Nowhere(), nil)
 		start := time.Now()
 		err = n.Close()
 		var d *DroppedError

@@ -16,11 +16,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/transport"
 )
+
+// Socket is a socket of a node, of rdsd or of package rds.
+type Socket interface {
+	LocalAddrPort() netip.AddrPort
+	Send(ctx context.Context, to netip.AddrPort, data []byte) error
+	SendMessage(ctx context.Context, o *datagram.Outgoing) error
+	TrySend(to netip.AddrPort, data []byte) error
+	Recv(ctx context.Context) (datagram.Message, error)
+	TryRecv() (datagram.Message, error)
+	GetMR(mem []byte, flags datagram.MRFlags) (datagram.Cookie, error)
+	GetMRForDest(dest netip.AddrPort, mem []byte, flags datagram.MRFlags) (datagram.Cookie, error)
+}
 
 func Prefixes(list ...string) (out []netip.Prefix) {
 	for _, s := range list {
@@ -30,9 +41,9 @@ func Prefixes(list ...string) (out []netip.Prefix) {
 }
 
 // Converse has a pair of sockets send each other messages of their own.
-func Converse(ctx context.Context, a, b *socket.Socket, count int) error {
+func Converse(ctx context.Context, a, b Socket, count int) error {
 	for i := range count {
-		for _, d := range [...][2]*socket.Socket{{a, b}, {b, a}} {
+		for _, d := range [...][2]Socket{{a, b}, {b, a}} {
 			if err := d[0].Send(ctx, d[1].LocalAddrPort(), binary.BigEndian.AppendUint32(nil, uint32(i))); err != nil {
 				return err
 			}
@@ -58,7 +69,7 @@ func MustSet(t testing.TB, err error) {
 
 // Flood sends until the destination is congested and returns how many messages
 // were accepted.
-func Flood(t testing.TB, from, to *socket.Socket, size int) int {
+func Flood(t testing.TB, from, to Socket, size int) int {
 	t.Helper()
 	n := 0
 	Eventually(t, "congestion", func() bool {
@@ -124,7 +135,7 @@ func Background(t testing.TB) context.Context {
 	return ctx
 }
 
-func MustSend(t testing.TB, s *socket.Socket, to netip.AddrPort, data []byte) {
+func MustSend(t testing.TB, s Socket, to netip.AddrPort, data []byte) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -133,7 +144,7 @@ func MustSend(t testing.TB, s *socket.Socket, to netip.AddrPort, data []byte) {
 	}
 }
 
-func MustRecv(t testing.TB, s *socket.Socket) datagram.Message {
+func MustRecv(t testing.TB, s Socket) datagram.Message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -145,7 +156,7 @@ func MustRecv(t testing.TB, s *socket.Socket) datagram.Message {
 }
 
 // Expect receives a datagram and checks its payload.
-func Expect(t testing.TB, s *socket.Socket, want string) {
+func Expect(t testing.TB, s Socket, want string) {
 	t.Helper()
 	m := MustRecv(t, s)
 	if m.Kind != datagram.KindData || string(m.Data) != want {
@@ -155,7 +166,7 @@ func Expect(t testing.TB, s *socket.Socket, want string) {
 }
 
 // ExpectNumber receives the payload of a number.
-func ExpectNumber(t testing.TB, s *socket.Socket, number uint64) {
+func ExpectNumber(t testing.TB, s Socket, number uint64) {
 	t.Helper()
 	m := MustRecv(t, s)
 	if err := Verify(m.Data, number); err != nil {
@@ -165,7 +176,7 @@ func ExpectNumber(t testing.TB, s *socket.Socket, number uint64) {
 }
 
 // ExpectNumbers receives payloads of the numbers below n, in order.
-func ExpectNumbers(t testing.TB, s *socket.Socket, n int) {
+func ExpectNumbers(t testing.TB, s Socket, n int) {
 	t.Helper()
 	for i := range n {
 		ExpectNumber(t, s, uint64(i))
@@ -247,7 +258,7 @@ func Verify(b []byte, number uint64) error {
 
 // Stream sends count verified messages from one socket to another and returns
 // what went wrong.
-func Stream(ctx context.Context, from, to *socket.Socket, count int, size func(i int) int) error {
+func Stream(ctx context.Context, from, to Socket, count int, size func(i int) int) error {
 	sent := make(chan error, 1)
 	go func() {
 		for i := range count {
@@ -285,7 +296,7 @@ func Fixed(n int) func(int) int { return func(int) int { return n } }
 // Closed tells whether err is what every call on a closed socket returns.
 func Closed(err error) bool { return errors.Is(err, net.ErrClosed) }
 
-func WantStatus(t testing.TB, s *socket.Socket, token uint64, status datagram.Status) {
+func WantStatus(t testing.TB, s Socket, token uint64, status datagram.Status) {
 	t.Helper()
 	m := MustRecv(t, s)
 	if m.Kind != datagram.KindStatus || m.Token != token || m.Status != status || m.Data != nil || m.From.IsValid() {
@@ -300,7 +311,7 @@ func Write(c datagram.Cookie, v byte) *datagram.RDMA {
 }
 
 // MustGetMR exposes memory.
-func MustGetMR(t testing.TB, s *socket.Socket, mem []byte, flags datagram.MRFlags) datagram.Cookie {
+func MustGetMR(t testing.TB, s Socket, mem []byte, flags datagram.MRFlags) datagram.Cookie {
 	t.Helper()
 	c, err := s.GetMR(mem, flags)
 	if err != nil {
@@ -310,7 +321,7 @@ func MustGetMR(t testing.TB, s *socket.Socket, mem []byte, flags datagram.MRFlag
 }
 
 // MustGetMRFor is MustGetMR for the operations of another socket's host.
-func MustGetMRFor(t testing.TB, s, dest *socket.Socket, mem []byte, flags datagram.MRFlags) datagram.Cookie {
+func MustGetMRFor(t testing.TB, s, dest Socket, mem []byte, flags datagram.MRFlags) datagram.Cookie {
 	t.Helper()
 	c, err := s.GetMRForDest(dest.LocalAddrPort(), mem, flags)
 	if err != nil {
@@ -320,7 +331,7 @@ func MustGetMRFor(t testing.TB, s, dest *socket.Socket, mem []byte, flags datagr
 }
 
 // Operate sends a message with Notify and token, whatever else o says.
-func Operate(t testing.TB, s *socket.Socket, to *socket.Socket, token uint64, o datagram.Outgoing) {
+func Operate(t testing.TB, s Socket, to Socket, token uint64, o datagram.Outgoing) {
 	t.Helper()
 	o.To, o.Notify, o.Token = to.LocalAddrPort(), true, token
 	if err := s.SendMessage(Background(t), &o); err != nil {
@@ -328,7 +339,7 @@ func Operate(t testing.TB, s *socket.Socket, to *socket.Socket, token uint64, o 
 	}
 }
 
-func WantNothing(t testing.TB, s *socket.Socket) {
+func WantNothing(t testing.TB, s Socket) {
 	t.Helper()
 	if m, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
 		t.Errorf("received %v, %v", &m, err)
@@ -345,7 +356,7 @@ func ReservedConfig() config.Node {
 func AddrOf(a netip.Addr, port uint16) netip.AddrPort { return netip.AddrPortFrom(a, port) }
 
 // Ping sends one to the host itself and takes the answer.
-func Ping(t testing.TB, s *socket.Socket, host netip.Addr) {
+func Ping(t testing.TB, s Socket, host netip.Addr) {
 	t.Helper()
 	MustSend(t, s, AddrOf(host, 0), []byte("not echoed"))
 	m := MustRecv(t, s)
@@ -361,7 +372,7 @@ func Nowhere() netip.AddrPort { return netip.AddrPortFrom(NewAddr(), 4000) }
 
 // Promptly sends a message to a host that is up and sees it arrive. Were it to wait for
 // the dead hosts it would wait for good.
-func Promptly(t *testing.T, s, up *socket.Socket, data []byte) {
+func Promptly(t *testing.T, s, up Socket, data []byte) {
 	t.Helper()
 	ctx := Background(t)
 	if err := s.Send(ctx, up.LocalAddrPort(), data); err != nil {

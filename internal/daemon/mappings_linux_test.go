@@ -1,4 +1,4 @@
-package rds
+package daemon
 
 import (
 	"bytes"
@@ -6,7 +6,10 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
 )
 
 // mappings is how many mappings of shared memory this process has.
@@ -23,14 +26,14 @@ func mappings(t *testing.T) int {
 // still has: a message that was not released, and memory for operations.
 func TestEndedClientsAreUnmapped(t *testing.T) {
 	l, ops := newOpLab(t)
-	n := ops.node(l, Config{})
-	far := l.bind(ops.node(l, Config{}))
-	_, path := serving(t, n, ServiceConfig{})
+	n := ops.node(l, config.Node{})
+	far := l.bind(ops.node(l, config.Node{}))
+	_, path := serving(t, n, config.Service{})
 	const clients = 20
 	before := mappings(t)
-	messages, exposed := make([]Message, clients), make([][]byte, clients)
+	messages, exposed := make([]datagram.Message, clients), make([][]byte, clients)
 	use := func(i int) error {
-		c, err := Dial(path)
+		c, err := client.Dial(path)
 		if err != nil {
 			return err
 		}
@@ -39,7 +42,7 @@ func TestEndedClientsAreUnmapped(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		mustSend(t, far, s.LocalAddrPort(), rdstest.Payload(uint64(i), 1000))
+		rdstest.MustSend(t, far, s.LocalAddrPort(), rdstest.Payload(uint64(i), 1000))
 		m, err := s.Recv(rdstest.Background(t))
 		if err != nil {
 			return err

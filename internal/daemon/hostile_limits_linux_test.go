@@ -1,16 +1,17 @@
-package rds
+package daemon
 
 import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/rds/config"
 )
 
 // A user who wants too many connections gets those that exist.
 func TestConnectionsOfAUser(t *testing.T) {
 	t.Parallel()
-	_, _, path := served(t, newLoopLab(t), Config{}, ServiceConfig{Users: UserShares{Peers: 1}})
+	_, _, path := served(t, newLoopLab(t), config.Node{}, config.Service{Users: config.UserShares{Peers: 1}})
 	e := intrude(t, path)
 	defer e.leave()
 	here, there, other := rdstest.NewAddr(), rdstest.NewAddr(), rdstest.NewAddr()
@@ -27,8 +28,8 @@ func TestConnectionsOfAUser(t *testing.T) {
 // A port that is chosen is none that others have reserved.
 func TestChosenPortIsPermitted(t *testing.T) {
 	t.Parallel()
-	rules := []PortRule{{First: 0, Last: 4999, UIDs: []uint32{1 << 30}}, {First: 5003, Last: 65535, UIDs: []uint32{1 << 30}}}
-	_, _, path := served(t, newLoopLab(t), Config{}, ServiceConfig{Ports: rules})
+	rules := []config.PortRule{{First: 0, Last: 4999, UIDs: []uint32{1 << 30}}, {First: 5003, Last: 65535, UIDs: []uint32{1 << 30}}}
+	_, _, path := served(t, newLoopLab(t), config.Node{}, config.Service{Ports: rules})
 	e := intrude(t, path)
 	defer e.leave()
 	here := rdstest.NewAddr()

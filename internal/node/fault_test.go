@@ -1,115 +1,21 @@
-package rds
+package node
 
 import (
 	"bytes"
-	"context"
 	"errors"
-	"net/netip"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
 )
-
-// victim is a node with a socket that is about to meet a bad peer, and with a
-// healthy peer whose verified streams must not notice.
-type victim struct {
-	*lab
-	node        *Node
-	s           *Socket
-	host        netip.Addr
-	small, high *rawPeer // on either side of the victim's address
-}
-
-func newVictim(t testing.TB, cfg Config) *victim {
-	t.Helper()
-	l := newLab(t)
-	v := &victim{lab: l, small: l.raw()}
-	if cfg.TCP.DrainTimeout == 0 {
-		cfg.TCP.DrainTimeout = 200 * time.Millisecond
-	}
-	v.node = l.node(cfg)
-	v.s = l.bind(v.node)
-	v.host = v.s.LocalAddrPort().Addr()
-	v.high = l.raw()
-	v.healthy()
-	return v
-}
-
-// healthy runs verified streams with another node until the test ends.
-func (v *victim) healthy() {
-	v.Helper()
-	mine := v.bind(v.node, rdstest.AddrOf(v.host, 30000))
-	good := v.bind(v.lab.node(Config{}), rdstest.AddrOf(rdstest.NewAddr(), 30000))
-	ctx, cancel := context.WithCancel(context.Background())
-	var wg sync.WaitGroup
-	var stop atomic.Bool
-	for _, d := range [][2]*Socket{{mine, good}, {good, mine}} {
-		from, to := d[0], d[1]
-		sent := make(chan int, 1)
-		wg.Go(func() {
-			i := 0
-			tick := time.NewTicker(time.Millisecond)
-			defer tick.Stop()
-			for ; !stop.Load() || i < 200; i++ {
-				if err := from.Send(ctx, to.LocalAddrPort(), rdstest.Payload(uint64(i), 8+i%7*900)); err != nil {
-					v.Errorf("healthy peer: send %d: %v", i, err)
-					break
-				}
-				if i >= 200 {
-					<-tick.C
-				}
-			}
-			sent <- i
-		})
-		wg.Go(func() {
-			tick := time.NewTicker(time.Millisecond)
-			defer tick.Stop()
-			total := -1
-			for i := 0; i != total; {
-				m, err := to.TryRecv()
-				if errors.Is(err, ErrWouldBlock) { // ask how many there are before waiting for another
-					select {
-					case total = <-sent:
-						continue
-					case <-ctx.Done():
-						err = ctx.Err()
-					case <-tick.C:
-						continue
-					}
-				}
-				if err == nil {
-					err = rdstest.Verify(m.Data, uint64(i))
-					m.Release()
-				}
-				if err != nil {
-					v.Errorf("healthy peer: message %d: %v", i, err)
-					return
-				}
-				i++
-			}
-		})
-	}
-	v.Cleanup(func() {
-		stop.Store(true)
-		end := time.AfterFunc(rdstest.Patience, cancel)
-		wg.Wait()
-		end.Stop()
-		cancel()
-	})
-}
-
-// from is where a raw peer's data come from in these tests.
-func (v *victim) data(r *rdstest.Raw, text string) []byte { return r.Data(1000, 4000, []byte(text)) }
 
 // Bytes that no RDS speaker sends end the connection, and that one only; the
 // peer may come back and behave.
 func TestBrokenStreamsEnd(t *testing.T) {
 	t.Parallel()
-	huge := wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: MaxMessage + 1}
+	huge := wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: config.MaxMessage + 1}
 	padded := wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: 1, Padding: 1}
 	good := rdstest.Message(wire.Header{Sequence: 1, Sport: 1, Dport: 2}, nil)
 	limit := wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: 1<<32 - 1}
@@ -126,19 +32,19 @@ func TestBrokenStreamsEnd(t *testing.T) {
 	} {
 		t.Run(c.name+" from the smaller address", func(t *testing.T) {
 			t.Parallel()
-			v := newVictim(t, Config{})
+			v := newVictim(t, config.Node{})
 			r := v.small.dial(v.host)
 			r.Put(c.bytes)
 			r.WaitEnd()
 			r = v.small.dial(v.host)
 			r.Put(v.data(r, "better"))
-			expect(t, v.s, "better")
+			rdstest.Expect(t, v.s, "better")
 		})
 		t.Run(c.name+" from the larger address", func(t *testing.T) {
 			t.Parallel()
-			v := newVictim(t, Config{})
+			v := newVictim(t, config.Node{})
 			ln := v.high.listen()
-			mustSend(t, v.s, rdstest.AddrOf(v.high.addr, 1000), []byte("hello"))
+			rdstest.MustSend(t, v.s, rdstest.AddrOf(v.high.addr, 1000), []byte("hello"))
 			r := ln.accept()
 			r.Put(c.bytes)
 			r.WaitEnd()
@@ -151,7 +57,7 @@ func TestBrokenStreamsEnd(t *testing.T) {
 				}
 			}
 			r.Put(v.data(r, "better"))
-			expect(t, v.s, "better")
+			rdstest.Expect(t, v.s, "better")
 		})
 	}
 }
@@ -160,7 +66,7 @@ func TestBrokenStreamsEnd(t *testing.T) {
 // rds_recv_incoming checks nothing).
 func TestOddMessagesAreDelivered(t *testing.T) {
 	t.Parallel()
-	v := newVictim(t, Config{})
+	v := newVictim(t, config.Node{})
 	r := v.small.dial(v.host)
 	send := func(h wire.Header, text string) {
 		t.Helper()
@@ -170,7 +76,7 @@ func TestOddMessagesAreDelivered(t *testing.T) {
 			r.Seq++
 		}
 		r.Put(rdstest.Message(h, []byte(text)))
-		expect(t, v.s, text)
+		rdstest.Expect(t, v.s, text)
 	}
 	send(wire.Header{Flags: 0xf8}, "unknown flags")
 	send(wire.Header{Flags: 0xff}, "all flags") // with RETRANSMITTED, but new
@@ -195,31 +101,31 @@ func TestOddMessagesAreDelivered(t *testing.T) {
 // (net/rds/tcp_recv.c, rds_tcp_cong_recv).
 func TestOddMapsAreIgnored(t *testing.T) {
 	t.Parallel()
-	v := newVictim(t, Config{})
+	v := newVictim(t, config.Node{})
 	r := v.small.dial(v.host)
 	r.Put(rdstest.Congestion(1000))
 	to := rdstest.AddrOf(v.small.addr, 1000)
-	rdstest.Eventually(t, "the map", func() bool { return errors.Is(v.s.TrySend(to, nil), ErrCongested) })
-	for _, n := range []int{0, 1, 100, 8191, 8193, MaxMessage} {
+	rdstest.Eventually(t, "the map", func() bool { return errors.Is(v.s.TrySend(to, nil), datagram.ErrCongested) })
+	for _, n := range []int{0, 1, 100, 8191, 8193, config.MaxMessage} {
 		r.Put(rdstest.Message(wire.Header{Flags: wire.FlagCongestion}, make([]byte, n)))
 	}
 	r.Put(v.data(r, "then"))
-	expect(t, v.s, "then")
-	rdstest.WantErr(t, "send", v.s.TrySend(to, nil), ErrCongested)
+	rdstest.Expect(t, v.s, "then")
+	rdstest.WantErr(t, "send", v.s.TrySend(to, nil), datagram.ErrCongested)
 }
 
 // An acknowledgement frame of InfiniBand is ignored but for its sequence
 // number, as in Linux.
 func TestAckFrame(t *testing.T) {
 	t.Parallel()
-	v := newVictim(t, Config{})
+	v := newVictim(t, config.Node{})
 	r := v.small.dial(v.host)
 	r.Seq = 1000
 	r.Put(v.data(r, "before"))
 	r.Put(rdstest.Message(wire.Header{Ack: 99}, nil))
 	r.Put(rdstest.Message(wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Flags: wire.FlagRetransmitted}, []byte("after the rewind")))
-	expect(t, v.s, "before")
-	expect(t, v.s, "after the rewind")
+	rdstest.Expect(t, v.s, "before")
+	rdstest.Expect(t, v.s, "after the rewind")
 	if got := counter(t, v.node, "recv_drop_no_sock"); got != 0 {
 		t.Errorf("recv_drop_no_sock %d", got)
 	}
@@ -229,7 +135,7 @@ func TestAckFrame(t *testing.T) {
 // delivered before; anything else is taken.
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
-	v := newVictim(t, Config{})
+	v := newVictim(t, config.Node{})
 	r := v.small.dial(v.host)
 	send := func(seq uint64, flags uint8, text string) {
 		r.Put(rdstest.Message(wire.Header{Sequence: seq, Sport: 1000, Dport: 4000, Flags: flags}, []byte(text)))
@@ -239,16 +145,16 @@ func TestDuplicates(t *testing.T) {
 	send(9, wire.FlagRetransmitted, "9 again")
 	send(9, 0x84, "9 again, with an unknown flag")
 	send(11, wire.FlagRetransmitted, "11")
-	expect(t, v.s, "10")
-	expect(t, v.s, "11")
+	rdstest.Expect(t, v.s, "10")
+	rdstest.Expect(t, v.s, "11")
 	r.Reset() // the numbers outlive the link
 	r = v.small.dial(v.host)
 	send(11, wire.FlagRetransmitted, "11 again")
 	send(12, wire.FlagRetransmitted, "12")
 	send(3, 0, "3, a restart")
 	send(3, 0, "3, twice without a flag")
-	expect(t, v.s, "12")
-	expect(t, v.s, "3, a restart")
-	expect(t, v.s, "3, twice without a flag")
+	rdstest.Expect(t, v.s, "12")
+	rdstest.Expect(t, v.s, "3, a restart")
+	rdstest.Expect(t, v.s, "3, twice without a flag")
 	rdstest.Eventually(t, "the count", func() bool { return counter(t, v.node, "recv_drop_old_seq") == 4 })
 }

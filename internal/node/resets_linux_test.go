@@ -1,4 +1,4 @@
-package rds
+package node
 
 import (
 	"context"
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/rds/config"
 )
 
 // resetter resets the connections that pass through a relay, in each direction behind a
@@ -64,15 +65,15 @@ func TestResetsAtRandomBytes(t *testing.T) {
 		resets = 1000
 	}
 	for i := range 4 {
-		attacked, w := i%2 == 1, []Wire{WireTCP, WireXRC}[i/2]
+		attacked, w := i%2 == 1, []config.Wire{config.WireTCP, config.WireXRC}[i/2]
 		t.Run(fmt.Sprintf("%s/attacked=%v", w, attacked), func(t *testing.T) {
 			t.Parallel()
 			l := newLab(t)
 			x := &resetter{within: 200_000}
 			x.left.Store(resets)
 			r := newFilter(l, x.through)
-			cfg := Config{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond,
-				TCP: TCPConfig{Silence: time.Second, DrainTimeout: time.Second}}
+			cfg := config.Node{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond,
+				TCP: config.TCP{Silence: time.Second, DrainTimeout: time.Second}}
 			near := l.bind(l.node(cfg), netip.AddrPortFrom(r.Near, 4000))
 			far := l.bind(l.node(cfg), netip.AddrPortFrom(r.Far, 4000))
 			there := netip.AddrPortFrom(r.There, 4000)
@@ -100,7 +101,7 @@ func TestResetsAtRandomBytes(t *testing.T) {
 					if near.Send(ctx, there, nil) != nil {
 						return
 					}
-					if w == WireXRC {
+					if w == config.WireXRC {
 						return
 					}
 					<-time.After(10 * time.Millisecond)
@@ -117,7 +118,7 @@ func TestResetsAtRandomBytes(t *testing.T) {
 					break
 				}
 				number := rdstest.Be64(m.Data)
-				if err := rdstest.Verify(m.Data, number); err != nil || number < next || w == WireXRC && number != next {
+				if err := rdstest.Verify(m.Data, number); err != nil || number < next || w == config.WireXRC && number != next {
 					t.Fatalf("message %d instead of %d: %v", number, next, err)
 				}
 				m.Release()

@@ -1,10 +1,12 @@
-package rds
+package node
 
 import (
 	"sync"
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/rds/datagram"
 )
 
 // Of two hosts that use a region for one use at the same time one succeeds and one
@@ -13,22 +15,22 @@ func TestMRREQ32OneOfTwoHostsUsesARegionOnce(t *testing.T) {
 	t.Parallel()
 	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
 		target := l.bind(node())
-		users := []*Socket{l.bind(node()), l.bind(node())}
+		users := []*socket.Socket{l.bind(node()), l.bind(node())}
 		for _, u := range users { // the connections are there
-			operate(t, u, target, 0, Outgoing{Data: []byte("hello"), RDMA: rdstest.Write(mustGetMR(t, target, make([]byte, 1), 0), 1)})
-			wantStatus(t, u, 0, StatusSuccess)
-			expect(t, target, "hello")
+			rdstest.Operate(t, u, target, 0, datagram.Outgoing{Data: []byte("hello"), RDMA: rdstest.Write(rdstest.MustGetMR(t, target, make([]byte, 1), 0), 1)})
+			rdstest.WantStatus(t, u, 0, datagram.StatusSuccess)
+			rdstest.Expect(t, target, "hello")
 		}
 		for i := range uint64(50) {
 			mem := make([]byte, 1)
-			c := mustGetMR(t, target, mem, MRUseOnce)
-			status := make([]Status, len(users))
+			c := rdstest.MustGetMR(t, target, mem, datagram.MRUseOnce)
+			status := make([]datagram.Status, len(users))
 			var wg sync.WaitGroup
 			for k, u := range users {
 				wg.Go(func() {
-					operate(t, u, target, i, Outgoing{RDMA: rdstest.Write(c, byte(k)+1), Data: []byte("mine")})
+					rdstest.Operate(t, u, target, i, datagram.Outgoing{RDMA: rdstest.Write(c, byte(k)+1), Data: []byte("mine")})
 					m, err := u.Recv(rdstest.Background(t))
-					if err != nil || m.Kind != KindStatus || m.Token != i {
+					if err != nil || m.Kind != datagram.KindStatus || m.Token != i {
 						t.Errorf("host %d: %v, %v", k, &m, err)
 					}
 					status[k] = m.Status
@@ -36,13 +38,13 @@ func TestMRREQ32OneOfTwoHostsUsesARegionOnce(t *testing.T) {
 			}
 			wg.Wait()
 			won := 0
-			if status[1] == StatusSuccess {
+			if status[1] == datagram.StatusSuccess {
 				won = 1
 			}
-			if status[won] != StatusSuccess || status[1-won] != StatusRemoteError && status[1-won] != StatusAgain {
+			if status[won] != datagram.StatusSuccess || status[1-won] != datagram.StatusRemoteError && status[1-won] != datagram.StatusAgain {
 				t.Fatalf("use %d: %v and %v", i, status[0], status[1])
 			}
-			expect(t, target, "mine")
+			rdstest.Expect(t, target, "mine")
 			if mem[0] != byte(won)+1 {
 				t.Fatalf("use %d: host %d won, the region holds %d", i, won, mem[0])
 			}
