@@ -45,7 +45,7 @@ func TestBindTellsAnotherProcessOwnsThePort(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	addr := rdstest.NewAddr()
-	ln, err := net.Listen("tcp4", netip.AddrPortFrom(addr, l.port).String())
+	ln, err := net.Listen("tcp4", netip.AddrPortFrom(addr, l.Port).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,13 +67,13 @@ func TestAddressesAreListenedOnAtStart(t *testing.T) {
 	l := newLab(t)
 	addr := rdstest.NewAddr()
 	l.node(Config{Addresses: []netip.Addr{addr}})
-	c, err := net.Dial("tcp4", netip.AddrPortFrom(addr, l.port).String())
+	c, err := net.Dial("tcp4", netip.AddrPortFrom(addr, l.Port).String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = c.Close()
 
-	_, err = NewNode(Config{Port: l.port, Addresses: []netip.Addr{rdstest.NewAddr(), addr}})
+	_, err = NewNode(Config{Port: l.Port, Addresses: []netip.Addr{rdstest.NewAddr(), addr}})
 	rdstest.WantErr(t, "second node of an address", err, ErrAddressInUse, syscall.EADDRINUSE)
 }
 

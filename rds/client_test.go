@@ -5,50 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
 )
-
-// served is a node that serves applications.
-func served(t testing.TB, l *lab, cfg Config, scfg ServiceConfig) (*Node, *Service, string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	cfg.Serves = true
-	n := l.node(cfg)
-	scfg.Path = filepath.Join(dir, "s")
-	svc, err := NewService(n, scfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = svc.Close() })
-	return n, svc, scfg.Path
-}
-
-func dialed(t testing.TB, path string) *Client {
-	t.Helper()
-	c, err := Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-func bound(t testing.TB, p Provider, a netip.AddrPort) *Socket {
-	t.Helper()
-	s, err := p.Bind(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 // Two applications at two daemons exchange messages of all sizes.
 func TestApplicationsExchange(t *testing.T) {
@@ -113,4 +73,20 @@ func BenchmarkApplications(b *testing.B) {
 			}
 		})
 	}
+}
+
+// served is a node that serves applications.
+func served(t testing.TB, l *lab, cfg Config, scfg ServiceConfig) (*Node, *Service, string) {
+	t.Helper()
+	cfg.Serves = true
+	n := l.node(cfg)
+	svc, path := rdstest.Serve(t, NewService, n, scfg)
+	return n, svc, path
+}
+
+func dialed(t testing.TB, path string) *Client { t.Helper(); return rdstest.Attach(t, Dial, path) }
+
+func bound(t testing.TB, p Provider, a netip.AddrPort) *Socket {
+	t.Helper()
+	return rdstest.Bind(t, p, a)
 }

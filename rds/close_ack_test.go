@@ -14,7 +14,7 @@ func TestNodeThatClosesHasAcknowledged(t *testing.T) {
 		l := newLab(t)
 		from := l.bind(l.node(Config{Wire: wire}))
 		for i := range uint64(50) {
-			n, err := NewNode(Config{Port: l.port, Wire: wire})
+			n, err := NewNode(Config{Port: l.Port, Wire: wire})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -54,7 +54,7 @@ func (l *slowLink) Send(frames []transport.Frame) (transport.Taken, error) {
 func TestNobodyWritesBeforeALinkIsStarted(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
-	slow := &slowStart{Transport: l.net.Transport(), starting: make(chan struct{}), start: make(chan struct{})}
+	slow := &slowStart{Transport: l.Net.Transport(), starting: make(chan struct{}), start: make(chan struct{})}
 	to := l.bind(l.node(Config{}))
 	from := l.bind(l.node(Config{Transport: slow}), netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), 4000))
 	ctx, cancel := context.WithTimeout(t.Context(), rdstest.Patience)

@@ -103,7 +103,7 @@ func TestCloseLingersBounded(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLoopLab(t)
-			n, err := NewNode(Config{Transport: l.net.Transport(), Linger: c.config})
+			n, err := NewNode(Config{Transport: l.Net.Transport(), Linger: c.config})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -159,7 +159,7 @@ func TestNodeCloseReportsAndJoins(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l := newLoopLab(t)
-		n, err := NewNode(Config{Transport: l.net.Transport(), Linger: time.Second})
+		n, err := NewNode(Config{Transport: l.Net.Transport(), Linger: time.Second})
 		if err != nil {
 			t.Fatal(err)
 		}

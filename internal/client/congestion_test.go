@@ -61,7 +61,7 @@ func TestSlowReceiverStopsItsSendersOnly(t *testing.T) {
 		if err := rdstest.Stream(ctx, a, b2, 300, rdstest.Fixed(1000)); err != nil {
 			t.Errorf("the refused sender, elsewhere: %v", err)
 		}
-		rdstest.Eventually(t, "both wait", func() bool { return counter(t, nodeOf(a), "cong_send_blocked") >= 2 })
+		rdstest.Eventually(t, "both wait", func() bool { return rdstest.Counter(t, nodeOf(a), "cong_send_blocked") >= 2 })
 		if err := errors.Join(rdstest.FirstOf(blocked), rdstest.FirstOf(batched)); err != nil || len(blocked)+len(batched) > 0 {
 			t.Errorf("a blocked sender returned %v", err)
 		}
@@ -160,20 +160,20 @@ func waitersOf(s *socket.Socket) (n int32) {
 func TestCongestionMapOnTheWire(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	peer := l.raw()
+	peer := l.Raw()
 	s := l.bindOne(config.Node{})
 	port := s.LocalAddrPort().Port()
 	if err := s.SetReadBuffer(10_000); err != nil {
 		t.Fatal(err)
 	}
-	r := peer.dial(s.LocalAddrPort().Addr())
+	r := peer.Dial(s.LocalAddrPort().Addr())
 	if m := r.NextMap(); *m != (wire.CongestionMap{}) {
 		t.Error("the first map is not empty")
 	}
 	for range 10 { // equals the limit: not yet
 		r.Put(r.Data(1000, port, make([]byte, 1000)))
 	}
-	rdstest.Eventually(t, "arrival", func() bool { return counter(t, nodeOf(s), "recv_queued") == 10 })
+	rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nodeOf(s), "recv_queued") == 10 })
 	if halfOf(s).Congested.Load() {
 		t.Error("congested at the limit, not above it")
 	}
@@ -188,7 +188,7 @@ func TestCongestionMapOnTheWire(t *testing.T) {
 	if m := r.NextMap(); *m != (wire.CongestionMap{}) {
 		t.Error("not cleared")
 	}
-	if got := counter(t, nodeOf(s), "cong_update_queued"); got != 2 {
+	if got := rdstest.Counter(t, nodeOf(s), "cong_update_queued"); got != 2 {
 		t.Errorf("cong_update_queued %d", got)
 	}
 }
@@ -198,10 +198,10 @@ func TestCongestionMapOnTheWire(t *testing.T) {
 func TestMonitorOffClearsOwnBit(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	peer := l.raw()
+	peer := l.Raw()
 	s := l.bindOne(config.Node{ReceiveBuffer: 1000})
 	port := s.LocalAddrPort().Port()
-	r := peer.dial(s.LocalAddrPort().Addr())
+	r := peer.Dial(s.LocalAddrPort().Addr())
 	r.NextMap()
 	r.Put(r.Data(1000, port, make([]byte, 2000)))
 	if !r.NextMap().Congested(port) {
@@ -232,12 +232,12 @@ func TestCongestionComesAndGoesQuickly(t *testing.T) {
 func TestRefusalCostsNoRoom(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	peer := l.raw()
+	peer := l.Raw()
 	s := l.bindOne(config.Node{})
-	r := peer.dial(s.LocalAddrPort().Addr())
+	r := peer.Dial(s.LocalAddrPort().Addr())
 	r.Put(rdstest.Congestion(9))
-	to := rdstest.AddrOf(peer.addr, 9)
-	rdstest.Eventually(t, "the map", func() bool { return counter(t, nodeOf(s), "cong_update_received") == 1 })
+	to := rdstest.AddrOf(peer.Addr, 9)
+	rdstest.Eventually(t, "the map", func() bool { return rdstest.Counter(t, nodeOf(s), "cong_update_received") == 1 })
 	for _, size := range []int{0, 100, 16 << 10, 16<<10 + 1, 100_000} {
 		rdstest.WantErr(t, "send", s.TrySend(to, make([]byte, size)), datagram.ErrCongested)
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Millisecond)
@@ -289,7 +289,7 @@ func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 	near := l.node(config.Node{})
 	_, path := serving(t, near, config.Service{})
 	a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
-	far := &rdstest.Interceptor{Transport: l.net.Transport(), Links: make(chan transport.Link, 100)}
+	far := &rdstest.Interceptor{Transport: l.Net.Transport(), Links: make(chan transport.Link, 100)}
 	b := l.bind(l.node(config.Node{Transport: far}))
 	rdstest.MustSet(t, b.SetReadBuffer(1000))
 	rdstest.MustSend(t, a, b.LocalAddrPort(), nil)
@@ -319,7 +319,7 @@ func TestCongestionComesBeforeAFullSendBuffer(t *testing.T) {
 		full := func() uint64 { return clientHalfOf(s).Half.Load().cell.Full.Load() }
 		if halfOf(s) != nil {
 			account = &halfOf(s).Account
-			full = func() uint64 { return counter(t, nodeOf(s), "send_queue_full") }
+			full = func() uint64 { return rdstest.Counter(t, nodeOf(s), "send_queue_full") }
 		} else {
 			account = &clientHalfOf(s).Half.Load().Account
 		}

@@ -47,7 +47,7 @@ func TestDaemonIsKilled(t *testing.T) {
 	here := rdstest.NewAddr()
 	peer := l.bind(l.node(config.Node{ReconnectMax: 20 * time.Millisecond}))
 	start := func() *exec.Cmd {
-		d := process("TestDaemonIsKilled", "daemon", path, here.String(), strconv.Itoa(int(l.port)))
+		d := process("TestDaemonIsKilled", "daemon", path, here.String(), strconv.Itoa(int(l.Port)))
 		d.Stderr = os.Stderr
 		out, err := d.StdoutPipe()
 		if err == nil {
@@ -167,12 +167,12 @@ func TestDaemonIsKilled(t *testing.T) {
 	}
 	_ = d.Wait()
 
-	before := counter(t, nodeOf(peer), "peer_generations")
+	before := rdstest.Counter(t, nodeOf(peer), "peer_generations")
 	d = start()
 	again := bound(t, dialed(t, path), first.LocalAddrPort())
 	rdstest.MustSend(t, again, peer.LocalAddrPort(), []byte("again"))
 	rdstest.Expect(t, peer, "again")
-	rdstest.Eventually(t, "a new generation", func() bool { return counter(t, nodeOf(peer), "peer_generations") == before+1 })
+	rdstest.Eventually(t, "a new generation", func() bool { return rdstest.Counter(t, nodeOf(peer), "peer_generations") == before+1 })
 }
 
 // beDaemon serves until it is killed.

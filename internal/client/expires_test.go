@@ -243,7 +243,7 @@ func TestExpiresInAFlow(t *testing.T) {
 		t.Fatal(err)
 	}
 	rdstest.WantStatus(t, s, 100, datagram.StatusExpired)
-	if got := counter(t, n, "send_expired"); got != most/2+1 {
+	if got := rdstest.Counter(t, n, "send_expired"); got != most/2+1 {
 		t.Errorf("send_expired %d", got)
 	}
 	late := l.bind(l.node(config.Node{}), to)

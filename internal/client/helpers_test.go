@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -17,46 +16,7 @@ import (
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/rds/info"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/loop"
 )
-
-// served is a node that serves applications.
-func served(t testing.TB, l *lab, cfg config.Node, scfg config.Service) (*node.Node, *daemon.Service, string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	cfg.Serves = true
-	n := l.node(cfg)
-	scfg.Path = filepath.Join(dir, "s")
-	svc, err := daemon.New(n, scfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = svc.Close() })
-	return n, svc, scfg.Path
-}
-
-func dialed(t testing.TB, path string) *Client {
-	t.Helper()
-	c, err := Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-func bound(t testing.TB, p provider, a netip.AddrPort) *socket.Socket {
-	t.Helper()
-	s, err := p.Bind(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
 
 // leave has the daemon take nothing more, as one that stops does.
 func (r *restarted) leave() {
@@ -76,23 +36,6 @@ func lastSession(svc *daemon.Service) *daemon.Session {
 		}
 	}
 	return last
-}
-
-// serving makes a node serve applications, and returns where.
-func serving(t testing.TB, n *node.Node, scfg config.Service) (*daemon.Service, string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	scfg.Path = filepath.Join(dir, "s")
-	svc, err := daemon.New(n, scfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = svc.Close() })
-	return svc, scfg.Path
 }
 
 // lent is memory that the provider takes. What orders the accesses of peers, on a
@@ -121,50 +64,21 @@ func lent(t testing.TB, s *socket.Socket, n int) []byte {
 }
 
 // lab makes nodes that reach each other, over TCP or in memory.
-type lab struct {
-	testing.TB
-	port uint16
-	net  *loop.Network
-}
+type lab struct{ rdstest.Lab }
 
-func newLab(t testing.TB) *lab { return &lab{TB: t, port: rdstest.NewPort()} }
+func newLab(t testing.TB) *lab { return &lab{rdstest.NewLab(t)} }
 
-func newLoopLab(t testing.TB) *lab { return &lab{TB: t, net: loop.NewNetwork()} }
+func newLoopLab(t testing.TB) *lab { return &lab{rdstest.NewLoopLab(t)} }
 
-// node starts a node that does not linger unless cfg says so, and does not give up XRC
-// because the machine is busy.
 func (l *lab) node(cfg config.Node) *node.Node {
 	l.Helper()
-	cfg.Port = l.port
-	if cfg.Linger == 0 {
-		cfg.Linger = -1
-	}
-	if cfg.XRC.Patience == 0 {
-		cfg.XRC.Patience = rdstest.Patience
-	}
-	if l.net != nil && cfg.Transport == nil {
-		cfg.Transport = l.net.Transport()
-	}
-	n, err := node.New(cfg)
-	if err != nil {
-		l.Fatal(err)
-	}
-	l.Cleanup(func() { _ = n.Close() })
-	return n
+	return rdstest.Start(&l.Lab, node.New, cfg)
 }
 
 // bind makes a socket on a node, at a new address unless one is given.
 func (l *lab) bind(n *node.Node, addr ...netip.AddrPort) *socket.Socket {
 	l.Helper()
-	at := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
-	if len(addr) > 0 {
-		at = addr[0]
-	}
-	s, err := n.Bind(at)
-	if err != nil {
-		l.Fatal(err)
-	}
-	return s
+	return rdstest.Bind(l.TB, n, addr...)
 }
 
 // pair is a socket on each of two nodes; a's address is the smaller one.
@@ -173,19 +87,10 @@ func (l *lab) pair(cfg config.Node) (a, b *socket.Socket) {
 	return l.bind(l.node(cfg)), l.bind(l.node(cfg))
 }
 
-func nodeOf(s *socket.Socket) *node.Node { return halfOf(s).Node }
+// bindOne is a socket on a node of its own.
+func (l *lab) bindOne(cfg config.Node) *socket.Socket { l.Helper(); return l.bind(l.node(cfg)) }
 
-// counter reads one of a node's counters.
-func counter(t testing.TB, n *node.Node, name string) uint64 {
-	t.Helper()
-	for _, c := range n.List() {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	t.Fatalf("no counter %q", name)
-	return 0
-}
+func nodeOf(s *socket.Socket) *node.Node { return halfOf(s).Node }
 
 // halfOf and clientHalfOf are what is behind a socket of a node, and of an application, nil if
 // the socket is of another kind.
@@ -230,23 +135,24 @@ func sharesOf(svc *daemon.Service) info.User {
 	return info.User{}
 }
 
-// infoOf is a node's report.
-func infoOf(t testing.TB, n *node.Node) info.Report {
+// served is a node that serves applications.
+func served(t testing.TB, l *lab, cfg config.Node, scfg config.Service) (*node.Node, *daemon.Service, string) {
 	t.Helper()
-	info, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
+	cfg.Serves = true
+	n := l.node(cfg)
+	svc, path := rdstest.Serve(t, daemon.New, n, scfg)
+	return n, svc, path
 }
 
-// transportTo is what serves a peer, as a node reports it, and whether it does now.
-func transportTo(t testing.TB, n *node.Node, remote netip.Addr) (name string, connected bool) {
+func dialed(t testing.TB, path string) *Client { t.Helper(); return rdstest.Attach(t, Dial, path) }
+
+func bound(t testing.TB, p provider, a netip.AddrPort) *socket.Socket {
 	t.Helper()
-	for _, c := range infoOf(t, n).Connections {
-		if c.Remote == remote {
-			return c.Transport, c.Connected
-		}
-	}
-	return "", false
+	return rdstest.Bind(t, p, a)
+}
+
+// serving makes a node serve applications, and returns where.
+func serving(t testing.TB, n *node.Node, cfg config.Service) (*daemon.Service, string) {
+	t.Helper()
+	return rdstest.Serve(t, daemon.New, n, cfg)
 }

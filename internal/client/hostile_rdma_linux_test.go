@@ -59,7 +59,7 @@ func TestMemoryThatChangesCostsNoConnection(t *testing.T) {
 	stop.Store(true)
 	<-done
 	for _, n := range []*node.Node{n, nodeOf(peer)} {
-		if got := counter(t, n, "conn_reset"); got != 0 {
+		if got := rdstest.Counter(t, n, "conn_reset"); got != 0 {
 			t.Errorf("%d connections broke", got)
 		}
 	}

@@ -41,7 +41,7 @@ func TestLastMessageMayPassTheSendBuffer(t *testing.T) {
 	rdstest.WantErr(t, "third message", s.TrySend(to, data), datagram.ErrWouldBlock, syscall.EAGAIN)
 	rdstest.WantErr(t, "a byte", s.TrySend(to, data[:1]), datagram.ErrWouldBlock, syscall.EAGAIN)
 	rdstest.WantErr(t, "an empty message", s.TrySend(to, nil), datagram.ErrWouldBlock, syscall.EAGAIN)
-	if n := counter(t, nodeOf(s), "send_queue_full"); n != 3 {
+	if n := rdstest.Counter(t, nodeOf(s), "send_queue_full"); n != 3 {
 		t.Errorf("send_queue_full %d", n)
 	}
 	info, _ := nodeOf(s).Info()
@@ -208,9 +208,6 @@ func TestSendBlocksUntil(t *testing.T) {
 		}
 	})
 }
-
-// bindOne is a socket on a node of its own.
-func (l *lab) bindOne(cfg config.Node) *socket.Socket { l.Helper(); return l.bind(l.node(cfg)) }
 
 func TestCloseReturnsRoomOfOtherSockets(t *testing.T) {
 	t.Parallel()

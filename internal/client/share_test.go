@@ -223,12 +223,12 @@ func TestAHostThatIsUpAndSilentHasRoom(t *testing.T) {
 	eachSender(t, config.Node{Wire: config.WireTCP, SendBuffer: 1000}, config.Service{}, func(t *testing.T, l *lab, p provider, _ *socket.Socket) {
 		s := bound(t, p, rdstest.AddrOf(rdstest.NewAddr(), 100))
 		s.SetLinger(0)
-		silent := l.raw()
+		silent := l.Raw()
 		rdstest.MustSend(t, s, rdstest.Nowhere(), make([]byte, 1000))
 		sent := make(chan error, 1)
-		go func() { sent <- s.Send(rdstest.Background(t), netip.AddrPortFrom(silent.addr, 1), []byte("x")) }()
+		go func() { sent <- s.Send(rdstest.Background(t), netip.AddrPortFrom(silent.Addr, 1), []byte("x")) }()
 		rdstest.Eventually(t, "the sender to wait", func() bool { return waitsToSend(s) })
-		silent.listen().accept()
+		silent.Listen().Accept()
 		if err := <-sent; err != nil {
 			t.Error(err)
 		}

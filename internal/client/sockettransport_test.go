@@ -26,7 +26,7 @@ func TestSetTransportThroughDaemon(t *testing.T) {
 		t.Helper()
 		rdstest.MustSend(t, from, to.LocalAddrPort(), []byte("there"))
 		rdstest.Expect(t, to, "there")
-		if got, up := transportTo(t, n, to.LocalAddrPort().Addr()); got != by || !up {
+		if got, up := rdstest.TransportTo(t, n, to.LocalAddrPort().Addr()); got != by || !up {
 			t.Errorf("%v is served by %q, up %v; want %q", to.LocalAddrPort().Addr(), got, up, by)
 		}
 	}

@@ -93,7 +93,7 @@ func TestSendToAPeerThatIsNotAllowed(t *testing.T) {
 			rdstest.WantErr(t, "a batch", err, datagram.ErrPermission)
 			local.Release()
 		}
-		if counter(t, n, "send_not_allowed") == 0 {
+		if rdstest.Counter(t, n, "send_not_allowed") == 0 {
 			t.Error("nothing is counted")
 		}
 		rdstest.MustSend(t, s, s.LocalAddrPort(), []byte("to myself"))
@@ -137,8 +137,8 @@ func TestChangeEndsConnections(t *testing.T) {
 			})
 			rdstest.MustSend(t, before, s.LocalAddrPort(), []byte("kept"))
 			rdstest.MustSend(t, behind, s.LocalAddrPort(), []byte("kept"))
-			rdstest.Eventually(t, "refusals", func() bool { return counter(t, n, "conn_not_allowed") >= 4 })
-			info := infoOf(t, n).Admission
+			rdstest.Eventually(t, "refusals", func() bool { return rdstest.Counter(t, n, "conn_not_allowed") >= 4 })
+			info := rdstest.Report(t, n).Admission
 			if info == nil || len(info.Allow) != 1 || info.Rejected < 4 || len(info.Prefixes) == 0 || info.Prefixes[0].Prefix.Bits() != 24 {
 				t.Errorf("%+v", info)
 			}
@@ -169,8 +169,8 @@ func TestTransportTurnsStrangersAway(t *testing.T) {
 			s := l.bind(l.node(config.Node{Wire: wire, Admission: nobody()}))
 			n := nodeOf(s)
 			rdstest.MustSend(t, stranger, s.LocalAddrPort(), []byte("x"))
-			rdstest.Eventually(t, "the stranger is turned away, and comes again", func() bool { return counter(t, n, "conn_not_allowed") > 1 })
-			if got := counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
+			rdstest.Eventually(t, "the stranger is turned away, and comes again", func() bool { return rdstest.Counter(t, n, "conn_not_allowed") > 1 })
+			if got := rdstest.Counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
 				t.Errorf("%d peers, and %d were refused", peersOf(n), got)
 			}
 			link, err := n.Wires[0].Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
@@ -201,7 +201,7 @@ func TestQueuedMessagesEndWhenThePeerIsNotAllowed(t *testing.T) {
 		for i := range uint64(10) {
 			rdstest.WantStatus(t, s, i, datagram.StatusOtherError)
 		}
-		if got := counter(t, n, "send_not_allowed"); got < 10 {
+		if got := rdstest.Counter(t, n, "send_not_allowed"); got < 10 {
 			t.Errorf("%d counted", got)
 		}
 	})
@@ -234,7 +234,7 @@ func TestBlockedSendersHearThatThePeerIsNotAllowed(t *testing.T) {
 			got := make(chan error, 1)
 			go func() { got <- s.Send(rdstest.Background(t), to, make([]byte, 10_000)) }()
 			rdstest.Eventually(t, "a sender waits for "+name, func() bool {
-				return slices.ContainsFunc(infoOf(t, n).Waits, func(w info.Wait) bool { return w.Senders > 0 })
+				return slices.ContainsFunc(rdstest.Report(t, n).Waits, func(w info.Wait) bool { return w.Senders > 0 })
 			})
 			admit(t, n, nobody())
 			select {
@@ -252,24 +252,24 @@ func TestBlockedSendersHearThatThePeerIsNotAllowed(t *testing.T) {
 func TestSenderBehindOthersHearsThatThePeerIsNotAllowed(t *testing.T) {
 	t.Parallel()
 	admitting(t, func(t *testing.T, l *lab, bind func(config.Node) (*socket.Socket, *node.Node)) {
-		slow := l.raw()
+		slow := l.Raw()
 		s, n := bind(config.Node{Wire: config.WireTCP})
 		to := l.bind(l.node(config.Node{Wire: config.WireTCP}))
 		rdstest.Ping(t, s, to.LocalAddrPort().Addr())
-		link := slow.dial(s.LocalAddrPort().Addr())
+		link := slow.Dial(s.LocalAddrPort().Addr())
 		rdstest.MustSet(t, link.Conn.(*net.TCPConn).SetReadBuffer(4096)) // The message below is never acknowledged.
 		link.Put(link.Probe(link.Hs))
 		rdstest.Eventually(t, "the link of the slow peer", func() bool {
-			return slices.ContainsFunc(connections(t, n), func(c info.Connection) bool { return c.Connected && c.Remote == slow.addr })
+			return slices.ContainsFunc(connections(t, n), func(c info.Connection) bool { return c.Connected && c.Remote == slow.Addr })
 		})
 		rdstest.MustSet(t, s.SetWriteBuffer(config.MaxMessage))
-		rdstest.MustSend(t, s, rdstest.AddrOf(slow.addr, 9), make([]byte, config.MaxMessage))
+		rdstest.MustSend(t, s, rdstest.AddrOf(slow.Addr, 9), make([]byte, config.MaxMessage))
 		got := make(chan error, 1)
 		go func() { got <- s.Send(rdstest.Background(t), to.LocalAddrPort(), []byte("x")) }()
 		rdstest.Eventually(t, "a sender waits", func() bool {
-			return slices.ContainsFunc(infoOf(t, n).Waits, func(w info.Wait) bool { return w.Senders > 0 })
+			return slices.ContainsFunc(rdstest.Report(t, n).Waits, func(w info.Wait) bool { return w.Senders > 0 })
 		})
-		admit(t, n, config.Admission{Allow: []netip.Prefix{netip.PrefixFrom(slow.addr, 32)}})
+		admit(t, n, config.Admission{Allow: []netip.Prefix{netip.PrefixFrom(slow.Addr, 32)}})
 		select {
 		case err := <-got:
 			rdstest.WantErr(t, "the sender", err, datagram.ErrPermission)

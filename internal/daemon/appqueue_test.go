@@ -44,16 +44,6 @@ func (q *queueLab) session(queue uint32) (s info.Session) {
 	return info.Session{}
 }
 
-func (q *queueLab) counter(n *node.Node, name string) uint64 {
-	for _, c := range n.List() {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	q.Fatalf("no counter %s", name)
-	return 0
-}
-
 // Each application has a queue of its own on the one connection: after the first
 // messages, which find out, those for its ports come by it, and those for the next
 // owner of a port by that one's.
@@ -74,17 +64,17 @@ func TestApplicationsHaveQueues(t *testing.T) {
 	settled := func(what string, socks []*socket.Socket) {
 		t.Helper()
 		rdstest.Eventually(t, what, func() bool {
-			before := q.counter(q.svc.node, "recv_misplaced")
+			before := rdstest.Counter(q, q.svc.node, "recv_misplaced")
 			for _, s := range socks {
 				if err := rdstest.Converse(ctx, from, s, 3); err != nil {
 					t.Fatal(err)
 				}
 			}
-			return q.counter(q.svc.node, "recv_misplaced") == before
+			return rdstest.Counter(q, q.svc.node, "recv_misplaced") == before
 		})
 	}
 	settled("messages by the applications' queues", socks)
-	if n := q.counter(q.svc.node, "recv_misplaced"); n < 6 {
+	if n := rdstest.Counter(q, q.svc.node, "recv_misplaced"); n < 6 {
 		t.Errorf("%d messages came by another queue: those that find out are missing", n)
 	}
 	seen := map[uint32]bool{}
@@ -131,11 +121,11 @@ func TestStoppedApplicationIsNotReady(t *testing.T) {
 		t.Fatal(err)
 	}
 	rdstest.Eventually(t, "the peer knows whose the port is", func() bool {
-		before := q.counter(q.svc.node, "recv_misplaced")
+		before := rdstest.Counter(q, q.svc.node, "recv_misplaced")
 		if err := rdstest.Converse(ctx, from, stopped, 1); err != nil {
 			t.Fatal(err)
 		}
-		return q.counter(q.svc.node, "recv_misplaced") == before
+		return rdstest.Counter(q, q.svc.node, "recv_misplaced") == before
 	})
 	accepted := uint32(0)
 	data := make([]byte, size)
@@ -174,7 +164,7 @@ func TestStoppedApplicationIsNotReady(t *testing.T) {
 		m.Release()
 	}
 	rdstest.Eventually(t, "the application's queue is ready", func() bool { s := q.session(queue); return !s.NotReady && s.Backlog == 0 })
-	if n := q.counter(q.svc.node, "recv_drop_overrun"); n != 0 {
+	if n := rdstest.Counter(q, q.svc.node, "recv_drop_overrun"); n != 0 {
 		t.Errorf("%d messages were dropped", n)
 	}
 	if err := rdstest.Converse(ctx, from, stopped, 5); err != nil {

@@ -111,7 +111,7 @@ func TestClientWithoutOperations(t *testing.T) {
 	b := l.bind(n.node(l, config.Node{}))
 	o := datagram.Outgoing{To: b.LocalAddrPort(), RDMA: &datagram.RDMA{Local: [][]byte{lent(t, a, 1)}}}
 	rdstest.WantErr(t, "not known yet", a.TrySendMessage(&o), datagram.ErrWouldBlock)
-	n.set(func() { n.plain = true })
+	n.Set(func() { n.Plain = true })
 	away := datagram.Outgoing{To: rdstest.AddrOf(rdstest.NewAddr(), 100), RDMA: o.RDMA}
 	ctx, cancel := context.WithTimeout(context.Background(), 3*reachWait)
 	defer cancel()
@@ -157,7 +157,7 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 		}
 		late = append(late, x)
 	}
-	n.set(func() { n.full, n.plain = true, true })
+	n.Set(func() { n.Full, n.Plain = true, true })
 	rdstest.Operate(t, a, b, 2, o)
 	cutLinks(svc.node)
 	rdstest.WantStatus(t, a, 2, datagram.StatusOtherError)
@@ -194,18 +194,18 @@ func TestOperationsEndWithTheDaemon(t *testing.T) {
 	o := datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: remote, Local: [][]byte{old}, Write: true, Silent: true}}
 	rdstest.Operate(t, a, b, 1, o)
 	rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
-	n.set(func() { n.hold = true })
+	n.Set(func() { n.Hold = true })
 	var result uint64
 	rdstest.Operate(t, a, b, 2, datagram.Outgoing{Atomic: &datagram.Atomic{Cookie: remote, Add: 1, Result: &result, Silent: true}})
 	rdstest.Operate(t, a, b, 3, o)
-	n.waitHeld(t, 2)
+	n.WaitHeld(t, 2)
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		d.stop()
 	}()
 	rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.All()) == 0 })
-	n.release()
+	n.Release()
 	var told, losses uint64
 	for range 3 { // in any order: what is told of two things may be read in between
 		m, err := a.Recv(rdstest.Background(t))
@@ -267,9 +267,9 @@ func TestClientCancelAndCloseWaitForMemory(t *testing.T) {
 			rdstest.Operate(t, a, b, 1, read)
 			rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
 			clear(local)
-			n.set(func() { n.hold = true })
+			n.Set(func() { n.Hold = true })
 			rdstest.Operate(t, a, b, 2, read)
-			n.waitHeld(t, 1)
+			n.WaitHeld(t, 1)
 			done := make(chan error, 1)
 			go func() { done <- end.call(a, b.LocalAddrPort()) }()
 			rdstest.Eventually(t, "the wait", func() bool {
@@ -286,7 +286,7 @@ func TestClientCancelAndCloseWaitForMemory(t *testing.T) {
 				t.Fatalf("it did not wait: %v", err)
 			default:
 			}
-			n.release()
+			n.Release()
 			var dropped *datagram.DroppedError
 			if err := <-done; err != nil && !errors.As(err, &dropped) {
 				t.Fatal(err)
@@ -317,7 +317,7 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 	x.Mu.Lock()
 	s := x.Sockets[0].S
 	x.Mu.Unlock()
-	n.set(func() { n.full = true })
+	n.Set(func() { n.Full = true })
 	rdstest.Operate(t, a, b, 2, read)
 	refused := func() bool {
 		p := x.node.PeerAt(0)
@@ -327,8 +327,8 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 	}
 	rdstest.Eventually(t, "a link without room", refused)
 	done := make(chan error, 1)
-	n.set(func() {
-		n.tried = func() {
+	n.Set(func() {
+		n.Tried = func() {
 			go func() { done <- a.CancelSentTo(b.LocalAddrPort()) }()
 			rdstest.Eventually(t, "the cancel", func() bool {
 				ops := s.Ops.All()
@@ -338,7 +338,7 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 			})
 		}
 	})
-	n.writable()
+	n.Writable()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
@@ -367,16 +367,16 @@ func TestClientCloseWithMemoryThatIsStuck(t *testing.T) {
 	a.SetLinger(0)
 	b := l.bind(n.node(l, config.Node{}))
 	remote, local := rdstest.MustGetMR(t, b, rdstest.Payload(1, 100), 0), lent(t, a, 100)
-	n.set(func() { n.hold = true })
+	n.Set(func() { n.Hold = true })
 	rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: remote, Local: [][]byte{local}, Silent: true}})
-	n.waitHeld(t, 1)
+	n.WaitHeld(t, 1)
 	seg := lastSession(svc).Seg
 	rdstest.WantErr(t, "Close", a.Close(), datagram.ErrBusy)
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
 	rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.All()) == 0 })
-	n.release()
+	n.Release()
 	rdstest.Eventually(t, "the pages to be given back", func() bool {
 		return seg.holds.Load() == 0 && rdstest.Verify(seg.MemoryArea()[:100], 1) != nil
 	})

@@ -31,9 +31,9 @@ func newStopping(t *testing.T) *stopping {
 	p.local = lent(t, p.a, len(p.theirs))
 	copy(p.local, bytes.Repeat([]byte{0x11}, len(p.local)))
 	remote := rdstest.MustGetMR(t, p.b, p.theirs, 0)
-	n.set(func() { n.hold = true })
+	n.Set(func() { n.Hold = true })
 	rdstest.Operate(t, p.a, p.b, 1, datagram.Outgoing{Data: []byte("written"), RDMA: &datagram.RDMA{Cookie: remote, Local: [][]byte{p.local}, Write: true}})
-	n.waitHeld(t, 1)
+	n.WaitHeld(t, 1)
 	x := lastSession(svc)
 	go func() {
 		defer close(p.reused)
@@ -65,7 +65,7 @@ func TestEndOfTheDaemonIsHeardBehindOperations(t *testing.T) {
 	if rdstest.Holds(20*time.Millisecond, p.isReused) {
 		t.Error("the application has heard, and the link has its memory")
 	}
-	p.net.release()
+	p.net.Release()
 	<-p.reused
 	<-p.over
 	if !bytes.Equal(p.theirs, bytes.Repeat([]byte{0x11}, len(p.theirs))) {
@@ -78,13 +78,10 @@ func TestEndOfTheDaemonCutsOperations(t *testing.T) {
 	t.Parallel()
 	p := newStopping(t)
 	<-p.reused
-	p.net.mu.Lock()
-	held := len(p.net.held)
-	p.net.mu.Unlock()
-	if held > 0 {
+	if p.net.Held() > 0 {
 		t.Error("the application has heard, and the link has its memory")
 	}
-	p.net.release()
+	p.net.Release()
 	<-p.over
 }
 
@@ -95,8 +92,8 @@ func TestEndOfTheDaemonWithMemoryThatIsStuck(t *testing.T) {
 	}
 	t.Parallel()
 	p := newStopping(t)
-	p.net.set(func() { p.net.late = true })
+	p.net.Set(func() { p.net.Late = true })
 	<-p.over
 	<-p.reused
-	p.net.lose(nil)
+	p.net.Lose(nil)
 }

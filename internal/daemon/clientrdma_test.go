@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"syscall"
 	"testing"
 
@@ -16,23 +14,6 @@ import (
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 )
-
-// serving makes a node serve applications, and returns where.
-func serving(t testing.TB, n *node.Node, scfg config.Service) (*Service, string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	scfg.Path = filepath.Join(dir, "s")
-	svc, err := New(n, scfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = svc.Close() })
-	return svc, scfg.Path
-}
 
 // eachProvider runs a test between sockets of nodes and of applications, in
 // memory, on XRC, and within one node.
@@ -372,4 +353,10 @@ func TestProvidersErrors(t *testing.T) {
 			t.Errorf("GetMR of a closed socket: %v", err)
 		}
 	})
+}
+
+// serving makes a node serve applications, and returns where.
+func serving(t testing.TB, n *node.Node, cfg config.Service) (*Service, string) {
+	t.Helper()
+	return rdstest.Serve(t, New, n, cfg)
 }

@@ -207,7 +207,7 @@ func TestApplicationsAreKilled(t *testing.T) { // not in parallel: it measures t
 				t.Errorf("%v: %d flows are left, or something unacknowledged", p.Remote, k)
 			}
 		})
-		if k := counter(t, n, "recv_drop_overrun"); k != 0 {
+		if k := rdstest.Counter(t, n, "recv_drop_overrun"); k != 0 {
 			t.Errorf("%d messages were dropped", k)
 		}
 		for _, c := range connections(t, n) {

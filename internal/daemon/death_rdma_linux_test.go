@@ -53,7 +53,7 @@ func killExposed(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 	kept := rdstest.MustGetMRFor(t, stays, peer, region, 0) // the keys of dead applications use up the look-ups of others
 
 	for round := range 10 {
-		before := counter(t, nodeOf(peer), "conn_reset")
+		before := rdstest.Counter(t, nodeOf(peer), "conn_reset")
 		app := expose(t, path, rdstest.AddrOf(stays.LocalAddrPort().Addr(), 501).String(), peer.LocalAddrPort().String(), fmt.Sprintf("%#x", uint64(blocks)))
 		x := lastSession(svc)
 		seg := x.Seg // keeps the memory mapped
@@ -120,7 +120,7 @@ func killExposed(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 		if err := rdstest.Verify(region, uint64(round)); err != nil {
 			t.Error(err)
 		}
-		if got := counter(t, nodeOf(peer), "conn_reset"); got != before {
+		if got := rdstest.Counter(t, nodeOf(peer), "conn_reset"); got != before {
 			t.Errorf("%d connections reset", got-before)
 		}
 	}

@@ -170,9 +170,9 @@ type fanInRun struct {
 
 func (f fanIn) run(t *testing.T) {
 	l := newLab(t)
-	r := &fanInRun{fanIn: f, T: t, port: l.port}
+	r := &fanInRun{fanIn: f, T: t, port: l.Port}
 	if f.wire == config.WireXRC {
-		r.port = (&config.Node{Port: l.port}).XrcPort()
+		r.port = (&config.Node{Port: l.Port}).XrcPort()
 	}
 	// The receiver's address is between those of its peers: half of them connect to it,
 	// and it connects to the others.
@@ -190,7 +190,7 @@ func (f fanIn) run(t *testing.T) {
 	if f.daemon {
 		role = "daemon"
 	}
-	r.front = startTaker(t, role, r.to, l.port, f.wire, f.buffer, f.overrun, path)
+	r.front = startTaker(t, role, r.to, l.Port, f.wire, f.buffer, f.overrun, path)
 	r.full = r.front
 	if f.daemon {
 		r.full = startTaker(t, "application", r.to, path)

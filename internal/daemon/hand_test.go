@@ -40,7 +40,7 @@ func TestMessagesGoStraightToTheRing(t *testing.T) {
 					receive(to, i-50)
 				}
 			}
-			if w := counter(t, n, "recv_waited"); w != 0 {
+			if w := rdstest.Counter(t, n, "recv_waited"); w != 0 {
 				t.Errorf("%d messages have waited in the daemon", w)
 			}
 			first := svc.All()[0]
@@ -53,7 +53,7 @@ func TestMessagesGoStraightToTheRing(t *testing.T) {
 			for i := range uint64(2 * messages) {
 				send(slow, i)
 			}
-			rdstest.Eventually(t, "messages to wait", func() bool { return counter(t, n, "recv_waited") > 0 })
+			rdstest.Eventually(t, "messages to wait", func() bool { return rdstest.Counter(t, n, "recv_waited") > 0 })
 			for i := range uint64(2 * messages) {
 				receive(slow, i)
 			}

@@ -180,8 +180,8 @@ var operationAttacks = []attack{
 		<-done
 	}},
 	{"operations pile up", false, func(s *siege, e *evil) {
-		s.ops.set(func() { s.ops.full = true })
-		defer s.ops.open()
+		s.ops.Set(func() { s.ops.Full = true })
+		defer s.ops.Open()
 		x := e.say(s, &ipc.About{Flags: ipc.AboutRDMA | ipc.AboutWrite, Cookie: 99, Pieces: manyPieces(1024, 1)})
 		defer func() { e.ask(ipc.Request{Op: ipc.CallClose, Socket: x.Socket()}) }()
 		s.many(e, x, ringEntries)
@@ -217,14 +217,14 @@ var operationAttacks = []attack{
 			}
 		}()
 		x := e.say(s, &ipc.About{Flags: ipc.AboutRDMA | ipc.AboutWrite | ipc.AboutSilent, Cookie: uint64(c), Pieces: manyPieces(1, 64<<10)})
-		resets := counter(s, s.node, "conn_reset")
+		resets := rdstest.Counter(s, s.node, "conn_reset")
 		for range 100 {
 			e.submit(x)
 			e.drain(s)
 		}
 		stop.Store(true)
 		<-done
-		if got := counter(s, s.node, "conn_reset"); got != resets {
+		if got := rdstest.Counter(s, s.node, "conn_reset"); got != resets {
 			s.Errorf("%d connections broke", got-resets)
 		}
 	}},

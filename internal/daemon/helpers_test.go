@@ -3,8 +3,6 @@ package daemon
 import (
 	"errors"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,7 +15,6 @@ import (
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/rds/info"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/transport/loop"
 )
 
 // careless has a Client not keep to its budget, as hostile ones do.
@@ -67,89 +64,22 @@ func (r *restarted) client(again bool) *client.Client {
 	return c
 }
 
-// served is a node that serves applications.
-func served(t testing.TB, l *lab, cfg config.Node, scfg config.Service) (*node.Node, *Service, string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	cfg.Serves = true
-	n := l.node(cfg)
-	scfg.Path = filepath.Join(dir, "s")
-	svc, err := New(n, scfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = svc.Close() })
-	return n, svc, scfg.Path
-}
-
-func dialed(t testing.TB, path string) *client.Client {
-	t.Helper()
-	c, err := client.Dial(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-func bound(t testing.TB, p provider, a netip.AddrPort) *socket.Socket {
-	t.Helper()
-	s, err := p.Bind(a)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
-}
-
 // lab makes nodes that reach each other, over TCP or in memory.
-type lab struct {
-	testing.TB
-	port uint16
-	net  *loop.Network
-}
+type lab struct{ rdstest.Lab }
 
-func newLab(t testing.TB) *lab { return &lab{TB: t, port: rdstest.NewPort()} }
+func newLab(t testing.TB) *lab { return &lab{rdstest.NewLab(t)} }
 
-func newLoopLab(t testing.TB) *lab { return &lab{TB: t, net: loop.NewNetwork()} }
+func newLoopLab(t testing.TB) *lab { return &lab{rdstest.NewLoopLab(t)} }
 
-// node starts a node that does not linger unless cfg says so, and does not give up XRC
-// because the machine is busy.
 func (l *lab) node(cfg config.Node) *node.Node {
 	l.Helper()
-	cfg.Port = l.port
-	if cfg.Linger == 0 {
-		cfg.Linger = -1
-	}
-	if cfg.XRC.Patience == 0 {
-		cfg.XRC.Patience = rdstest.Patience
-	}
-	if l.net != nil && cfg.Transport == nil {
-		cfg.Transport = l.net.Transport()
-	}
-	n, err := node.New(cfg)
-	if err != nil {
-		l.Fatal(err)
-	}
-	l.Cleanup(func() { _ = n.Close() })
-	return n
+	return rdstest.Start(&l.Lab, node.New, cfg)
 }
 
 // bind makes a socket on a node, at a new address unless one is given.
 func (l *lab) bind(n *node.Node, addr ...netip.AddrPort) *socket.Socket {
 	l.Helper()
-	at := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
-	if len(addr) > 0 {
-		at = addr[0]
-	}
-	s, err := n.Bind(at)
-	if err != nil {
-		l.Fatal(err)
-	}
-	return s
+	return rdstest.Bind(l.TB, n, addr...)
 }
 
 // pair is a socket on each of two nodes; a's address is the smaller one.
@@ -158,19 +88,10 @@ func (l *lab) pair(cfg config.Node) (a, b *socket.Socket) {
 	return l.bind(l.node(cfg)), l.bind(l.node(cfg))
 }
 
-func nodeOf(s *socket.Socket) *node.Node { return halfOf(s).Node }
+// bindOne is a socket on a node of its own.
+func (l *lab) bindOne(cfg config.Node) *socket.Socket { l.Helper(); return l.bind(l.node(cfg)) }
 
-// counter reads one of a node's counters.
-func counter(t testing.TB, n *node.Node, name string) uint64 {
-	t.Helper()
-	for _, c := range n.List() {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	t.Fatalf("no counter %q", name)
-	return 0
-}
+func nodeOf(s *socket.Socket) *node.Node { return halfOf(s).Node }
 
 func connections(t testing.TB, n *node.Node) []info.Connection {
 	t.Helper()
@@ -240,9 +161,6 @@ func cutLinks(n *node.Node) {
 	})
 }
 
-// bindOne is a socket on a node of its own.
-func (l *lab) bindOne(cfg config.Node) *socket.Socket { l.Helper(); return l.bind(l.node(cfg)) }
-
 // sessionOf is the only session of a service.
 func sessionOf(t *testing.T, svc *Service) info.Session {
 	t.Helper()
@@ -253,27 +171,21 @@ func sessionOf(t *testing.T, svc *Service) info.Session {
 	return all[0]
 }
 
-// waitOf is the first wait for this cause, zero if there is none.
-func waitOf(t *testing.T, n *node.Node, cause string) info.Wait {
+// served is a node that serves applications.
+func served(t testing.TB, l *lab, cfg config.Node, scfg config.Service) (*node.Node, *Service, string) {
 	t.Helper()
-	report, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range report.Waits {
-		if w.Cause == cause {
-			return w
-		}
-	}
-	return info.Wait{}
+	cfg.Serves = true
+	n := l.node(cfg)
+	svc, path := rdstest.Serve(t, New, n, scfg)
+	return n, svc, path
 }
 
-// infoOf is a node's report.
-func infoOf(t testing.TB, n *node.Node) info.Report {
+func dialed(t testing.TB, path string) *client.Client {
 	t.Helper()
-	info, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
+	return rdstest.Attach(t, client.Dial, path)
+}
+
+func bound(t testing.TB, p provider, a netip.AddrPort) *socket.Socket {
+	t.Helper()
+	return rdstest.Bind(t, p, a)
 }

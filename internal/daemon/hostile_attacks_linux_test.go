@@ -189,7 +189,7 @@ var attacks = []attack{
 		small, large := e.good(s), e.good(s)
 		withLength(ipc.OpSend, 0, conn.InlineMax)(s, e, &small)
 		withLength(ipc.OpSendBlock, 0, 64<<10)(s, e, &large)
-		resets := counter(s, s.node, "conn_reset")
+		resets := rdstest.Counter(s, s.node, "conn_reset")
 		stop, done := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(done)
@@ -211,7 +211,7 @@ var attacks = []attack{
 		}
 		close(stop)
 		<-done
-		if got := counter(s, s.node, "conn_reset"); got != resets {
+		if got := rdstest.Counter(s, s.node, "conn_reset"); got != resets {
 			s.Errorf("%d connections broke", got-resets)
 		}
 	}},

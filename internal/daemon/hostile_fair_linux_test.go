@@ -93,7 +93,7 @@ func TestFairShareOfALink(t *testing.T) {
 	t.Parallel()
 	network := loop.NewNetwork()
 	l := newLoopLab(t)
-	l.net = network
+	l.Net = network
 	v := &valve{Transport: network.Transport()}
 	_, svc, path := served(t, l, config.Node{Transport: v}, config.Service{SendBudget: 4 << 20})
 	to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))
@@ -185,7 +185,7 @@ func TestDrainAfterDeath(t *testing.T) {
 	t.Parallel()
 	network := loop.NewNetwork()
 	l := newLoopLab(t)
-	l.net = network
+	l.Net = network
 	v := &valve{Transport: network.Transport()}
 	_, svc, path := served(t, l, config.Node{Transport: v, Linger: rdstest.Patience}, config.Service{})
 	to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))

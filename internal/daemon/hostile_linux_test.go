@@ -466,12 +466,12 @@ func TestCountersOfALiar(t *testing.T) {
 	cell.Waits[0].Set(ipc.WaitPort, 9, 0, 77, time.Now().Add(time.Hour).UnixNano()) // the peer of another address
 	cell.Waits[1].Set(ipc.WaitPort, 9, 1<<31, 77, 0)
 	cell.Waits[2].Set(200, 1, 0, 0, 0)
-	if w := waitOf(t, n, info.CauseCongested); w.Senders != 0 {
+	if w := rdstest.WaitOf(t, n, info.CauseCongested); w.Senders != 0 {
 		t.Errorf("reported although there is no such peer: %+v", w)
 	}
 	cell.Waits[2].Set(ipc.WaitRoom, 0, 1, 1, 1)
-	rdstest.Eventually(t, "a wait that can be", func() bool { return waitOf(t, n, info.CauseSendBuffer).Senders == 1 })
-	if w := waitOf(t, n, info.CauseSendBuffer); w.Since.Before(liar().Since) {
+	rdstest.Eventually(t, "a wait that can be", func() bool { return rdstest.WaitOf(t, n, info.CauseSendBuffer).Senders == 1 })
+	if w := rdstest.WaitOf(t, n, info.CauseSendBuffer); w.Since.Before(liar().Since) {
 		t.Errorf("it waits for longer than it is there: %+v", w)
 	}
 }

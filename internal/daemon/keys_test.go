@@ -177,7 +177,7 @@ func TestGuessesOverTheWire(t *testing.T) {
 	if honest.Load() == 0 {
 		t.Error("no honest operation beside the guesses")
 	}
-	if got := counter(t, n, "xrc_keys_unseen"); got == 0 {
+	if got := rdstest.Counter(t, n, "xrc_keys_unseen"); got == 0 {
 		t.Error("look-ups refused unseen are not counted")
 	}
 }
@@ -316,7 +316,7 @@ func TestNewCookiesBesideAGuesser(t *testing.T) {
 		if again.Load() == 0 {
 			t.Error("the guesser was not held back")
 		}
-		if unseen := counter(t, far, "xrc_keys_unseen"); unseen > 0 {
+		if unseen := rdstest.Counter(t, far, "xrc_keys_unseen"); unseen > 0 {
 			t.Errorf("the host has asked for %d more keys than the peer looks up", unseen)
 		}
 	}
@@ -335,25 +335,25 @@ func TestOneOperationAfterARefusal(t *testing.T) {
 	}
 	rdstest.Operate(t, a, b, 1, write(c^1))
 	rdstest.WantStatus(t, a, 1, datagram.StatusRemoteError)
-	n.set(func() { n.hold = true })
+	n.Set(func() { n.Hold = true })
 	for i := range uint64(3) {
 		rdstest.Operate(t, a, b, 10+i, write(c))
 	}
 	rdstest.Operate(t, other, b, 20, write(c))
 	rdstest.Operate(t, other, b, 21, write(c))
-	n.waitHeld(t, 3)
+	n.WaitHeld(t, 3)
 	rdstest.WantStatus(t, a, 11, datagram.StatusAgain)
 	rdstest.WantStatus(t, a, 12, datagram.StatusAgain)
-	n.release()
+	n.Release()
 	rdstest.WantStatus(t, a, 10, datagram.StatusSuccess)
 	rdstest.WantStatus(t, other, 20, datagram.StatusSuccess)
 	rdstest.WantStatus(t, other, 21, datagram.StatusSuccess)
-	n.set(func() { n.hold = true })
+	n.Set(func() { n.Hold = true })
 	for i := range uint64(3) {
 		rdstest.Operate(t, a, b, 30+i, write(c))
 	}
-	n.waitHeld(t, 3)
-	n.release()
+	n.WaitHeld(t, 3)
+	n.Release()
 	for i := range uint64(3) {
 		rdstest.WantStatus(t, a, 30+i, datagram.StatusSuccess)
 	}

@@ -23,7 +23,7 @@ type stalled struct {
 	*lab
 	node        *node.Node
 	full, other *socket.Socket
-	peer        *rawPeer
+	peer        *rdstest.RawPeer
 	link        *rdstest.Raw
 	sent        int // messages of stalledSize to full; one to other follows
 	logs        *observer.ObservedLogs
@@ -38,14 +38,14 @@ func newStalled(t *testing.T, cfg config.Node) *stalled {
 	x.logs = logs
 	cfg.Logger = zap.New(core)
 	cfg.ReceiveBuffer, cfg.ReceiveOverrun = 8<<10, 8<<10
-	x.peer = x.raw()
+	x.peer = x.Raw()
 	x.node = x.lab.node(cfg)
 	x.full = x.bind(x.node)
 	x.other = x.bind(x.node, rdstest.AddrOf(x.full.LocalAddrPort().Addr(), 5000))
-	x.link = x.peer.dial(x.full.LocalAddrPort().Addr())
+	x.link = x.peer.Dial(x.full.LocalAddrPort().Addr())
 	x.listen()
 	x.overfill(100)
-	rdstest.Eventually(t, "the pause", func() bool { return counter(t, x.node, "recv_paused") == 1 })
+	rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, x.node, "recv_paused") == 1 })
 	return x
 }
 
@@ -80,7 +80,7 @@ func (x *stalled) takeAll(number int) {
 
 func (x *stalled) dropped(want uint64) {
 	x.Helper()
-	if n := counter(x, x.node, "recv_drop_overrun"); n != want {
+	if n := rdstest.Counter(x, x.node, "recv_drop_overrun"); n != want {
 		x.Errorf("%d messages were dropped, not %d", n, want)
 	}
 }
@@ -112,13 +112,13 @@ func TestStallHasALimit(t *testing.T) {
 	kept := int(halfOf(x.full).Queue.Count.Load())
 	x.dropped(uint64(x.sent - kept))
 	warned := x.logs.FilterMessageSnippet("takes nothing").All()
-	if len(warned) != 1 || fmt.Sprint(warned[0].ContextMap()["port"]) != "4000" || warned[0].ContextMap()["peer"] != x.peer.addr.String() {
+	if len(warned) != 1 || fmt.Sprint(warned[0].ContextMap()["port"]) != "4000" || warned[0].ContextMap()["peer"] != x.peer.Addr.String() {
 		t.Errorf("warnings %v", warned)
 	}
 	x.overfill(10)
 	rdstest.Expect(t, x.other, "behind")
 	x.dropped(uint64(x.sent - kept))
-	if n := counter(t, x.node, "recv_paused"); n != 1 {
+	if n := rdstest.Counter(t, x.node, "recv_paused"); n != 1 {
 		t.Errorf("%d pauses", n)
 	}
 	lost := x.sent - kept
@@ -128,7 +128,7 @@ func TestStallHasALimit(t *testing.T) {
 	}
 	from := x.sent
 	x.overfill(100)
-	rdstest.Eventually(t, "another pause", func() bool { return counter(t, x.node, "recv_paused") == 2 })
+	rdstest.Eventually(t, "another pause", func() bool { return rdstest.Counter(t, x.node, "recv_paused") == 2 })
 	x.takeAll(from)
 	rdstest.Expect(t, x.other, "behind")
 	x.dropped(uint64(lost))
@@ -144,7 +144,7 @@ func TestClosedSocketEndsThePause(t *testing.T) {
 	}
 	rdstest.Expect(t, x.other, "behind")
 	x.dropped(0)
-	dead, none := counter(t, x.node, "recv_drop_dead_sock"), counter(t, x.node, "recv_drop_no_sock")
+	dead, none := rdstest.Counter(t, x.node, "recv_drop_dead_sock"), rdstest.Counter(t, x.node, "recv_drop_no_sock")
 	if dead+none != uint64(x.sent) || dead == 0 || none == 0 {
 		t.Errorf("%d dropped with their socket, %d for want of one, of %d", dead, none, x.sent)
 	}
@@ -164,7 +164,7 @@ func TestClosedSocketRefusesWhatWaitsOnThisHost(t *testing.T) {
 	if k, err := from.SendBatch(rdstest.Background(t), out); k != len(out) {
 		t.Fatal(k, err)
 	}
-	rdstest.Eventually(t, "the pause", func() bool { return counter(t, n, "recv_paused") == 1 })
+	rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, n, "recv_paused") == 1 })
 	if err := full.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -173,7 +173,7 @@ func TestClosedSocketRefusesWhatWaitsOnThisHost(t *testing.T) {
 		m := rdstest.MustRecv(t, from)
 		fates[m.Status]++
 	}
-	had, refused := counter(t, n, "recv_drop_dead_sock"), counter(t, n, "recv_refused")
+	had, refused := rdstest.Counter(t, n, "recv_drop_dead_sock"), rdstest.Counter(t, n, "recv_refused")
 	if had == 0 || refused == 0 || fates[datagram.StatusSuccess] != had || fates[datagram.StatusRefused] != refused {
 		t.Errorf("fates %v, the socket had %d messages, and %d were refused", fates, had, refused)
 	}
@@ -200,7 +200,7 @@ func TestPausedPathThatEndsIsReadOut(t *testing.T) {
 		if err := x.link.Close(); err != nil {
 			t.Fatal(err)
 		}
-		next := x.peer.dial(x.full.LocalAddrPort().Addr())
+		next := x.peer.Dial(x.full.LocalAddrPort().Addr())
 		next.Seq = x.link.Seq
 		x.link = next
 		x.listen()
@@ -253,17 +253,17 @@ func TestApplicationsPauseToo(t *testing.T) {
 	t.Parallel()
 	for _, dies := range []bool{false, true} {
 		l := newLab(t)
-		peer := l.raw()
+		peer := l.Raw()
 		n := l.node(config.Node{ReceiveBuffer: 8 << 10, ReceiveOverrun: 8 << 10})
 		_, path := serving(t, n, config.Service{ReceiveArena: 1 << 20, ReceiveBacklog: 1 << 20})
 		c := dialed(t, path)
 		addr := rdstest.NewAddr()
-		for !peer.addr.Less(addr) {
+		for !peer.Addr.Less(addr) {
 			addr = rdstest.NewAddr()
 		}
 		s := bound(t, c, rdstest.AddrOf(addr, 4000))
 		other := l.bind(n, rdstest.AddrOf(addr, 5000))
-		r := peer.dial(addr)
+		r := peer.Dial(addr)
 		go func() { _ = r.Discard() }()
 		const count, size = 12_000, 1000 // more than the arena, its backlog, and what is granted on XRC
 		written := make(chan error, 1)
@@ -275,7 +275,7 @@ func TestApplicationsPauseToo(t *testing.T) {
 			_, err := r.Conn.Write(append(b, r.Data(6000, 5000, []byte("behind"))...))
 			written <- err
 		}()
-		rdstest.Eventually(t, "the pause", func() bool { return counter(t, n, "recv_paused") > 0 })
+		rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, n, "recv_paused") > 0 })
 		if dies {
 			if err := c.Close(); err != nil {
 				t.Error(err)
@@ -287,7 +287,7 @@ func TestApplicationsPauseToo(t *testing.T) {
 		if err := <-written; err != nil {
 			t.Error(err)
 		}
-		if k := counter(t, n, "recv_drop_overrun"); k != 0 {
+		if k := rdstest.Counter(t, n, "recv_drop_overrun"); k != 0 {
 			t.Errorf("%d messages were dropped", k)
 		}
 	}

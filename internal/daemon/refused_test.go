@@ -104,7 +104,7 @@ func TestRefusedInABurst(t *testing.T) {
 		m := rdstest.MustRecv(t, b)
 		m.Release()
 	}
-	if s, r := counter(t, nodeOf(a), "send_refused"), counter(t, nodeOf(b), "recv_refused"); s != refused || r != refused {
+	if s, r := rdstest.Counter(t, nodeOf(a), "send_refused"), rdstest.Counter(t, nodeOf(b), "recv_refused"); s != refused || r != refused {
 		t.Errorf("%d were refused, sent and refused: %d, received and refused: %d", refused, s, r)
 	}
 }
@@ -175,7 +175,7 @@ func TestRefusedIsNeverSuccess(t *testing.T) {
 			if i%(n/8) == 0 {
 				rdstest.Eventually(t, "lost links", func() bool {
 					cut()
-					return counter(t, nodeOf(a), "conn_reset") >= uint64(i/(n/8))
+					return rdstest.Counter(t, nodeOf(a), "conn_reset") >= uint64(i/(n/8))
 				})
 			}
 			m := rdstest.MustRecv(t, a)
@@ -186,7 +186,7 @@ func TestRefusedIsNeverSuccess(t *testing.T) {
 		}
 		cancel()
 		wg.Wait()
-		t.Logf("%d paths, %d links lost: %v", paths, counter(t, nodeOf(a), "conn_reset"), ends)
+		t.Logf("%d paths, %d links lost: %v", paths, rdstest.Counter(t, nodeOf(a), "conn_reset"), ends)
 		if _, err := b.TryRecv(); err == nil {
 			t.Error("a message came twice")
 		}

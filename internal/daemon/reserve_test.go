@@ -128,7 +128,7 @@ func idle(t *testing.T, n *node.Node) {
 	t.Helper()
 	was, quiet := ^uint64(0), 0
 	rdstest.Eventually(t, "the senders are held back", func() bool {
-		if now := counter(t, n, "recv_queued"); now != was {
+		if now := rdstest.Counter(t, n, "recv_queued"); now != was {
 			was, quiet = now, 0
 		}
 		quiet++
@@ -182,18 +182,18 @@ func TestFanInDropsNothing(t *testing.T) {
 			if most := int64(cfg.ReceiveBuffer + cfg.ReceiveOverrun); bytes > most || bytes <= int64(cfg.ReceiveBuffer) && c.nodes*c.sockets > 1 && s.Queue.Count.Load()*socket.ItemCost <= int64(cfg.ReceiveBuffer) {
 				t.Errorf("%d octets wait, %d at most", bytes, most)
 			}
-			t.Logf("%d accepted, %d received, %d octets wait", f.all(), counter(t, n, "recv_queued"), bytes)
+			t.Logf("%d accepted, %d received, %d octets wait", f.all(), rdstest.Counter(t, n, "recv_queued"), bytes)
 			back := l.bind(f.peers[0])
 			if err := rdstest.Converse(rdstest.Background(t), back, other, 20); err != nil {
 				t.Errorf("another socket waits: %v", err)
 			}
 			f.finish()
 			for _, name := range []string{"recv_drop_overrun", "recv_drop_no_sock", "recv_drop_dead_sock"} {
-				if d := counter(t, n, name); d != 0 {
+				if d := rdstest.Counter(t, n, name); d != 0 {
 					t.Errorf("%s is %d", name, d)
 				}
 			}
-			if d := counter(t, n, "conn_reset"); d != 0 {
+			if d := rdstest.Counter(t, n, "conn_reset"); d != 0 {
 				t.Errorf("%d links have ended", d)
 			}
 		})

@@ -164,7 +164,7 @@ func TestSlotsAreTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.Port, cfg.Linger = l.port, -1
+	cfg.Port, cfg.Linger = l.Port, -1
 	h, err := Succeed(cfg, config.Service{}, legacy)
 	if err != nil {
 		t.Fatal(err)

@@ -60,9 +60,9 @@ func TestStrangersThatBeginMessages(t *testing.T) {
 
 			var attack transport.Transport
 			if w == config.WireTCP {
-				attack, err = tcp.New(tcp.Options{Port: l.port})
+				attack, err = tcp.New(tcp.Options{Port: l.Port})
 			} else {
-				attack, err = xrc.New(xrc.Options{Port: l.port ^ 1, Overrun: 1 << 20})
+				attack, err = xrc.New(xrc.Options{Port: l.Port ^ 1, Overrun: 1 << 20})
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -47,7 +47,7 @@ func (t askedTransport) Listen(local netip.Addr, accept func(transport.Link)) er
 func TestWaitingSenderAsksForAcknowledgements(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	cfg := config.Node{Port: l.port}
+	cfg := config.Node{Port: l.Port}
 	cfg.SetDefaults()
 	tr, err := xrc.New(xrcOptions(&cfg, 0, nil, nil, nil))
 	if err != nil {

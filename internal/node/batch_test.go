@@ -20,7 +20,7 @@ func TestRecvBatchTakesWhatIsThere(t *testing.T) {
 	for _, s := range []string{"1", "2", "3", "4", "5"} {
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte(s))
 	}
-	rdstest.Eventually(t, "arrival", func() bool { return counter(t, nodeOf(b), "recv_queued") == 5 })
+	rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_queued") == 5 })
 	ms := make([]datagram.Message, 3)
 	ms[0].Token = 77 // leftovers must not show
 	n, err := b.RecvBatch(rdstest.Background(t), ms)

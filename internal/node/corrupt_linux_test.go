@@ -175,7 +175,7 @@ func TestChangedBitsAreNotDelivered(t *testing.T) {
 	if !bytes.Equal(region, rdstest.Pattern[:len(region)]) {
 		t.Error("the region has changed")
 	}
-	found := counter(t, nodeOf(c.near), "xrc_crc_errors") + counter(t, nodeOf(c.far), "xrc_crc_errors")
+	found := rdstest.Counter(t, nodeOf(c.near), "xrc_crc_errors") + rdstest.Counter(t, nodeOf(c.far), "xrc_crc_errors")
 	if c.made.Load() != flips || int64(found) < flips/4 {
 		t.Errorf("%d bits changed, %d changes found", c.made.Load(), found)
 	}

@@ -31,9 +31,9 @@ func TestOutOfDescriptors(t *testing.T) {
 	}
 	core, logs := observer.New(zap.InfoLevel)
 	l := newLab(t)
-	peer, late := l.raw(), l.raw()
+	peer, late := l.Raw(), l.Raw()
 	s := l.bindOne(config.Node{Logger: zap.New(core)})
-	first := peer.dial(s.LocalAddrPort().Addr())
+	first := peer.Dial(s.LocalAddrPort().Addr())
 	first.Put(first.Data(1000, 4000, []byte("before")))
 	rdstest.Expect(t, s, "before")
 
@@ -51,14 +51,14 @@ func TestOutOfDescriptors(t *testing.T) {
 		hogs = append(hogs, f)
 	}
 	_ = hogs[0].Close() // room for the client's end, none for ours
-	r, err := late.tryDial(s.LocalAddrPort().Addr())
+	r, err := late.TryDial(s.LocalAddrPort().Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	rdstest.Eventually(t, "an accept error", func() bool { return counter(t, nodeOf(s), "tcp_accept_errors") > 0 })
+	rdstest.Eventually(t, "an accept error", func() bool { return rdstest.Counter(t, nodeOf(s), "tcp_accept_errors") > 0 })
 	first.Put(first.Data(1000, 4000, []byte("meanwhile")))
 	rdstest.Expect(t, s, "meanwhile")
-	rdstest.MustSend(t, s, rdstest.AddrOf(peer.addr, 1), []byte("and out"))
+	rdstest.MustSend(t, s, rdstest.AddrOf(peer.Addr, 1), []byte("and out"))
 	if h, b := first.NextData(); string(b) != "and out" {
 		t.Errorf("%+v", h)
 	}
@@ -71,7 +71,7 @@ func TestOutOfDescriptors(t *testing.T) {
 		if rdstest.Holds(2*time.Second, func() bool { return s.Poll()&datagram.PollIn != 0 && halfOf(s).Queue.Count.Load() > 0 }) || try == 5 {
 			break
 		}
-		r = late.dial(s.LocalAddrPort().Addr())
+		r = late.Dial(s.LocalAddrPort().Addr())
 	}
 	rdstest.Expect(t, s, "after")
 	if n := logs.FilterMessage("cannot accept").Len(); n != 1 {

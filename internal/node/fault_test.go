@@ -33,23 +33,23 @@ func TestBrokenStreamsEnd(t *testing.T) {
 		t.Run(c.name+" from the smaller address", func(t *testing.T) {
 			t.Parallel()
 			v := newVictim(t, config.Node{})
-			r := v.small.dial(v.host)
+			r := v.small.Dial(v.host)
 			r.Put(c.bytes)
 			r.WaitEnd()
-			r = v.small.dial(v.host)
+			r = v.small.Dial(v.host)
 			r.Put(v.data(r, "better"))
 			rdstest.Expect(t, v.s, "better")
 		})
 		t.Run(c.name+" from the larger address", func(t *testing.T) {
 			t.Parallel()
 			v := newVictim(t, config.Node{})
-			ln := v.high.listen()
-			rdstest.MustSend(t, v.s, rdstest.AddrOf(v.high.addr, 1000), []byte("hello"))
-			r := ln.accept()
+			ln := v.high.Listen()
+			rdstest.MustSend(t, v.s, rdstest.AddrOf(v.high.Addr, 1000), []byte("hello"))
+			r := ln.Accept()
 			r.Put(c.bytes)
 			r.WaitEnd()
 			_ = r.Conn.Close()
-			r = ln.accept() // the victim connects again by itself
+			r = ln.Accept() // the victim connects again by itself
 			// A peer that has said nothing right has not taken anything either.
 			if !bytes.HasPrefix(c.bytes, good) {
 				if h, b := r.NextData(); string(b) != "hello" {
@@ -67,7 +67,7 @@ func TestBrokenStreamsEnd(t *testing.T) {
 func TestOddMessagesAreDelivered(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, config.Node{})
-	r := v.small.dial(v.host)
+	r := v.small.Dial(v.host)
 	send := func(h wire.Header, text string) {
 		t.Helper()
 		h.Sport, h.Dport = 1000, 4000
@@ -92,7 +92,7 @@ func TestOddMessagesAreDelivered(t *testing.T) {
 	send(wire.Header{Sequence: 1 << 63}, "a jump ahead")
 	send(wire.Header{Sequence: 1<<64 - 1}, "the last number")
 	send(wire.Header{Sequence: 5}, "back without a flag")
-	if c := connections(t, v.node); c[0].Remote == v.small.addr && c[0].Paths == 3 {
+	if c := connections(t, v.node); c[0].Remote == v.small.Addr && c[0].Paths == 3 {
 		t.Error("extensions of a datagram were taken for a handshake")
 	}
 }
@@ -102,9 +102,9 @@ func TestOddMessagesAreDelivered(t *testing.T) {
 func TestOddMapsAreIgnored(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, config.Node{})
-	r := v.small.dial(v.host)
+	r := v.small.Dial(v.host)
 	r.Put(rdstest.Congestion(1000))
-	to := rdstest.AddrOf(v.small.addr, 1000)
+	to := rdstest.AddrOf(v.small.Addr, 1000)
 	rdstest.Eventually(t, "the map", func() bool { return errors.Is(v.s.TrySend(to, nil), datagram.ErrCongested) })
 	for _, n := range []int{0, 1, 100, 8191, 8193, config.MaxMessage} {
 		r.Put(rdstest.Message(wire.Header{Flags: wire.FlagCongestion}, make([]byte, n)))
@@ -119,14 +119,14 @@ func TestOddMapsAreIgnored(t *testing.T) {
 func TestAckFrame(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, config.Node{})
-	r := v.small.dial(v.host)
+	r := v.small.Dial(v.host)
 	r.Seq = 1000
 	r.Put(v.data(r, "before"))
 	r.Put(rdstest.Message(wire.Header{Ack: 99}, nil))
 	r.Put(rdstest.Message(wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Flags: wire.FlagRetransmitted}, []byte("after the rewind")))
 	rdstest.Expect(t, v.s, "before")
 	rdstest.Expect(t, v.s, "after the rewind")
-	if got := counter(t, v.node, "recv_drop_no_sock"); got != 0 {
+	if got := rdstest.Counter(t, v.node, "recv_drop_no_sock"); got != 0 {
 		t.Errorf("recv_drop_no_sock %d", got)
 	}
 }
@@ -136,7 +136,7 @@ func TestAckFrame(t *testing.T) {
 func TestDuplicates(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, config.Node{})
-	r := v.small.dial(v.host)
+	r := v.small.Dial(v.host)
 	send := func(seq uint64, flags uint8, text string) {
 		r.Put(rdstest.Message(wire.Header{Sequence: seq, Sport: 1000, Dport: 4000, Flags: flags}, []byte(text)))
 	}
@@ -148,7 +148,7 @@ func TestDuplicates(t *testing.T) {
 	rdstest.Expect(t, v.s, "10")
 	rdstest.Expect(t, v.s, "11")
 	r.Reset() // the numbers outlive the link
-	r = v.small.dial(v.host)
+	r = v.small.Dial(v.host)
 	send(11, wire.FlagRetransmitted, "11 again")
 	send(12, wire.FlagRetransmitted, "12")
 	send(3, 0, "3, a restart")
@@ -156,5 +156,5 @@ func TestDuplicates(t *testing.T) {
 	rdstest.Expect(t, v.s, "12")
 	rdstest.Expect(t, v.s, "3, a restart")
 	rdstest.Expect(t, v.s, "3, twice without a flag")
-	rdstest.Eventually(t, "the count", func() bool { return counter(t, v.node, "recv_drop_old_seq") == 4 })
+	rdstest.Eventually(t, "the count", func() bool { return rdstest.Counter(t, v.node, "recv_drop_old_seq") == 4 })
 }

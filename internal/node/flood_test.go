@@ -35,11 +35,11 @@ func TestOverrunPausesTheConnection(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLab(t)
-			peer, another := l.raw(), l.raw()
+			peer, another := l.Raw(), l.Raw()
 			n := l.node(config.Node{ReceiveBuffer: buffer, ReceiveOverrun: overrun})
 			s := l.bind(n)
 			other := l.bind(n, rdstest.AddrOf(s.LocalAddrPort().Addr(), 5000))
-			r, o := peer.dial(s.LocalAddrPort().Addr()), another.dial(s.LocalAddrPort().Addr())
+			r, o := peer.Dial(s.LocalAddrPort().Addr()), another.Dial(s.LocalAddrPort().Addr())
 			go func() { _ = r.Discard() }()
 			go func() { _ = o.Discard() }()
 			count := uint64(c.total / max(1, c.size))
@@ -55,7 +55,7 @@ func TestOverrunPausesTheConnection(t *testing.T) {
 				_, err := r.Conn.Write(stream)
 				written <- err
 			}()
-			rdstest.Eventually(t, "the pause", func() bool { return counter(t, n, "recv_paused") == 1 })
+			rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, n, "recv_paused") == 1 })
 			o.Put(o.Data(6000, 5000, []byte("other")))
 			rdstest.Expect(t, other, "other")
 			if got := halfOf(s).Queue.Bytes.Load(); got > buffer+overrun {
@@ -76,7 +76,7 @@ func TestOverrunPausesTheConnection(t *testing.T) {
 			if err := <-written; err != nil {
 				t.Error(err)
 			}
-			if n := counter(t, n, "recv_drop_overrun"); n != 0 {
+			if n := rdstest.Counter(t, n, "recv_drop_overrun"); n != 0 {
 				t.Errorf("%d messages were dropped", n)
 			}
 		})
@@ -86,9 +86,9 @@ func TestOverrunPausesTheConnection(t *testing.T) {
 // Messages to ports nobody has cost a counter.
 func TestUnboundPortFlood(t *testing.T) {
 	l := newLab(t)
-	peer := l.raw()
+	peer := l.Raw()
 	s := l.bindOne(config.Node{})
-	r := peer.dial(s.LocalAddrPort().Addr())
+	r := peer.Dial(s.LocalAddrPort().Addr())
 	go func() { _ = r.Discard() }()
 	before := rdstest.Heap()
 	const bursts, each = 100, 1000
@@ -101,7 +101,7 @@ func TestUnboundPortFlood(t *testing.T) {
 	}
 	r.Put(r.Data(9, s.LocalAddrPort().Port(), []byte("end")))
 	rdstest.Expect(t, s, "end")
-	rdstest.Eventually(t, "the count", func() bool { return counter(t, nodeOf(s), "recv_drop_no_sock") == bursts*each })
+	rdstest.Eventually(t, "the count", func() bool { return rdstest.Counter(t, nodeOf(s), "recv_drop_no_sock") == bursts*each })
 	if grown := rdstest.Heap() - before; grown > 2<<20 {
 		t.Errorf("heap grew by %d KiB", grown>>10)
 	}
@@ -110,9 +110,9 @@ func TestUnboundPortFlood(t *testing.T) {
 // Pings from a peer that reads no answers are answered up to a number.
 func TestPingFlood(t *testing.T) {
 	l := newLab(t)
-	peer := l.raw()
+	peer := l.Raw()
 	s := l.bindOne(config.Node{})
-	r := peer.dial(s.LocalAddrPort().Addr())
+	r := peer.Dial(s.LocalAddrPort().Addr())
 	before := rdstest.Heap()
 	const bursts, each = 200, 1000
 	for range bursts {
@@ -124,10 +124,10 @@ func TestPingFlood(t *testing.T) {
 	}
 	r.Put(r.Data(9, s.LocalAddrPort().Port(), []byte("end")))
 	rdstest.Expect(t, s, "end")
-	if got := counter(t, nodeOf(s), "recv_ping"); got != bursts*each {
+	if got := rdstest.Counter(t, nodeOf(s), "recv_ping"); got != bursts*each {
 		t.Errorf("recv_ping %d", got)
 	}
-	if pong, drop := counter(t, nodeOf(s), "send_pong"), counter(t, nodeOf(s), "send_pong_dropped"); pong+drop < bursts*each {
+	if pong, drop := rdstest.Counter(t, nodeOf(s), "send_pong"), rdstest.Counter(t, nodeOf(s), "send_pong_dropped"); pong+drop < bursts*each {
 		t.Errorf("%d answered, %d not", pong, drop)
 	}
 	if grown := rdstest.Heap() - before; grown > 4<<20 {
@@ -139,16 +139,16 @@ func TestPingFlood(t *testing.T) {
 // as it likes, holds little more than it has sent.
 func TestStalledMessagesAreBounded(t *testing.T) {
 	l := newLab(t)
-	var peers []*rawPeer
+	var peers []*rdstest.RawPeer
 	for range 100 {
-		peers = append(peers, l.raw())
+		peers = append(peers, l.Raw())
 	}
 	s := l.bindOne(config.Node{Paths: 8})
 	before := rdstest.Heap()
 	head := rdstest.Message(wire.Header{Sequence: 1, Sport: 1000, Dport: 4000, Length: config.MaxMessage}, []byte("the start"))
 	var conns []*rdstest.Raw
 	for _, p := range peers {
-		r := p.dial(s.LocalAddrPort().Addr())
+		r := p.Dial(s.LocalAddrPort().Addr())
 		r.Put(head)
 		conns = append(conns, r)
 	}
@@ -173,7 +173,7 @@ func TestStalledMessagesAreBounded(t *testing.T) {
 	rest := bytes.Repeat([]byte("r"), config.MaxMessage-9)
 	conns[7].Put(rest) // it was only slow
 	m := rdstest.MustRecv(t, s)
-	if len(m.Data) != config.MaxMessage || m.From != netip.AddrPortFrom(peers[7].addr, 1000) {
+	if len(m.Data) != config.MaxMessage || m.From != netip.AddrPortFrom(peers[7].Addr, 1000) {
 		t.Errorf("%v", &m)
 	}
 	m.Release()

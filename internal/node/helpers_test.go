@@ -18,7 +18,6 @@ import (
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/rds/info"
-	"github.com/rds-go/rds/transport/loop"
 )
 
 // lent is memory that the provider takes. What orders the accesses of peers, on a
@@ -53,20 +52,20 @@ type victim struct {
 	node        *Node
 	s           *socket.Socket
 	host        netip.Addr
-	small, high *rawPeer // on either side of the victim's address
+	small, high *rdstest.RawPeer // on either side of the victim's address
 }
 
 func newVictim(t testing.TB, cfg config.Node) *victim {
 	t.Helper()
 	l := newLab(t)
-	v := &victim{lab: l, small: l.raw()}
+	v := &victim{lab: l, small: l.Raw()}
 	if cfg.TCP.DrainTimeout == 0 {
 		cfg.TCP.DrainTimeout = 200 * time.Millisecond
 	}
 	v.node = l.node(cfg)
 	v.s = l.bind(v.node)
 	v.host = v.s.LocalAddrPort().Addr()
-	v.high = l.raw()
+	v.high = l.Raw()
 	v.healthy()
 	return v
 }
@@ -138,60 +137,26 @@ func (v *victim) healthy() {
 func (v *victim) data(r *rdstest.Raw, text string) []byte { return r.Data(1000, 4000, []byte(text)) }
 
 // lab makes nodes that reach each other, over TCP or in memory.
-type lab struct {
-	testing.TB
-	port uint16
-	net  *loop.Network
-}
+type lab struct{ rdstest.Lab }
 
-func newLab(t testing.TB) *lab { return &lab{TB: t, port: rdstest.NewPort()} }
+func newLab(t testing.TB) *lab { return &lab{rdstest.NewLab(t)} }
 
-func newLoopLab(t testing.TB) *lab { return &lab{TB: t, net: loop.NewNetwork()} }
+func newLoopLab(t testing.TB) *lab { return &lab{rdstest.NewLoopLab(t)} }
 
-// node starts a node that does not linger unless cfg says so, and does not give up XRC
-// because the machine is busy.
-func (l *lab) node(cfg config.Node) *Node { l.Helper(); return l.timed(cfg, choice.Times{}) }
+func (l *lab) node(cfg config.Node) *Node { l.Helper(); return rdstest.Start(&l.Lab, New, cfg) }
 
 // quick is a node on both wires that does not wait for minutes until it asks and moves.
 func (l *lab) quick(logger *zap.Logger, patience time.Duration) *Node {
 	l.Helper()
-	return l.timed(config.Node{Logger: logger, ReconnectMax: 20 * time.Millisecond, XRC: config.XRC{Patience: patience}},
-		choice.Times{Gap: 300 * time.Millisecond, AskAfter: 200 * time.Millisecond, AskMax: 400 * time.Millisecond})
-}
-
-// timed is node with times of the policy that chooses a wire.
-func (l *lab) timed(cfg config.Node, times choice.Times) *Node {
-	l.Helper()
-	cfg.Port = l.port
-	if cfg.Linger == 0 {
-		cfg.Linger = -1
-	}
-	if cfg.XRC.Patience == 0 {
-		cfg.XRC.Patience = rdstest.Patience
-	}
-	if l.net != nil && cfg.Transport == nil {
-		cfg.Transport = l.net.Transport()
-	}
-	n, err := newNode(cfg, nil, times)
-	if err != nil {
-		l.Fatal(err)
-	}
-	l.Cleanup(func() { _ = n.Close() })
-	return n
+	times := choice.Times{Gap: 300 * time.Millisecond, AskAfter: 200 * time.Millisecond, AskMax: 400 * time.Millisecond}
+	return rdstest.Start(&l.Lab, func(cfg config.Node) (*Node, error) { return newNode(cfg, nil, times) },
+		config.Node{Logger: logger, ReconnectMax: 20 * time.Millisecond, XRC: config.XRC{Patience: patience}})
 }
 
 // bind makes a socket on a node, at a new address unless one is given.
 func (l *lab) bind(n *Node, addr ...netip.AddrPort) *socket.Socket {
 	l.Helper()
-	at := netip.AddrPortFrom(rdstest.NewAddr(), 4000)
-	if len(addr) > 0 {
-		at = addr[0]
-	}
-	s, err := n.Bind(at)
-	if err != nil {
-		l.Fatal(err)
-	}
-	return s
+	return rdstest.Bind(l.TB, n, addr...)
 }
 
 // pair is a socket on each of two nodes; a's address is the smaller one.
@@ -200,19 +165,10 @@ func (l *lab) pair(cfg config.Node) (a, b *socket.Socket) {
 	return l.bind(l.node(cfg)), l.bind(l.node(cfg))
 }
 
-func nodeOf(s *socket.Socket) *Node { return halfOf(s).Node }
+// bindOne is a socket on a node of its own.
+func (l *lab) bindOne(cfg config.Node) *socket.Socket { l.Helper(); return l.bind(l.node(cfg)) }
 
-// counter reads one of a node's counters.
-func counter(t testing.TB, n *Node, name string) uint64 {
-	t.Helper()
-	for _, c := range n.List() {
-		if c.Name == name {
-			return c.Value
-		}
-	}
-	t.Fatalf("no counter %q", name)
-	return 0
-}
+func nodeOf(s *socket.Socket) *Node { return halfOf(s).Node }
 
 func connections(t testing.TB, n *Node) []info.Connection {
 	t.Helper()
@@ -249,22 +205,4 @@ func congestedAt(n *Node, port uint16) (yes bool) {
 func halfOf(s *socket.Socket) *Socket {
 	h, _ := s.Endpoint.(*Socket)
 	return h
-}
-
-// bindOne is a socket on a node of its own.
-func (l *lab) bindOne(cfg config.Node) *socket.Socket { l.Helper(); return l.bind(l.node(cfg)) }
-
-// waitOf is the first wait for this cause, zero if there is none.
-func waitOf(t *testing.T, n *Node, cause string) info.Wait {
-	t.Helper()
-	report, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range report.Waits {
-		if w.Cause == cause {
-			return w
-		}
-	}
-	return info.Wait{}
 }

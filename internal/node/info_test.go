@@ -69,12 +69,12 @@ func TestInfo(t *testing.T) {
 	rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 100))
 	rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 20))
 	rdstest.MustSend(t, a, lost, make([]byte, 3000))
-	rdstest.Eventually(t, "arrival", func() bool { return counter(t, nb, "recv_queued") == 2 })
+	rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nb, "recv_queued") == 2 })
 	rdstest.Eventually(t, "acknowledgement", func() bool { return halfOf(a).Account.Messages() == 1 })
 	rdstest.Eventually(t, "the end of the handshake", func() bool { // each has probed and answered, and the other has it
 		i, _ := na.Info()
 		ours, theirs := i.Connections[0], connections(t, nb)[0]
-		return counter(t, na, "send_pong") == 2 && counter(t, nb, "send_pong") == 2 && ours.Queued+theirs.Queued == 0 &&
+		return rdstest.Counter(t, na, "send_pong") == 2 && rdstest.Counter(t, nb, "send_pong") == 2 && ours.Queued+theirs.Queued == 0 &&
 			ours.NextTX == theirs.NextRX && ours.NextRX == theirs.NextTX
 	})
 
@@ -121,12 +121,12 @@ func TestInfo(t *testing.T) {
 	if len(ia.TCP) != 1 || len(ib.TCP) != 1 {
 		t.Fatalf("%+v %+v", ia.TCP, ib.TCP)
 	}
-	if x, y := ia.TCP[0], ib.TCP[0]; x.Local != y.Remote || x.Remote != y.Local || x.Remote.Port() != l.port ||
+	if x, y := ia.TCP[0], ib.TCP[0]; x.Local != y.Remote || x.Remote != y.Local || x.Remote.Port() != l.Port ||
 		x.HeaderRemaining != 48 || x.PayloadRemaining != 0 || x.SeenUna != x.ExpectedUna || x.SentNext > x.ExpectedUna {
 		t.Errorf("%+v\n%+v", x, y)
 	}
 	for name, want := range map[string]uint64{"send_queued": 3, "recv_queued": 0, "conn_reset": 0} {
-		if got := counter(t, na, name); got != want {
+		if got := rdstest.Counter(t, na, name); got != want {
 			t.Errorf("%s %d, want %d", name, got, want)
 		}
 	}
@@ -152,7 +152,7 @@ func TestControlSocket(t *testing.T) {
 		b, _ := json.Marshal(want)
 		t.Errorf("%s\nwant\n%s", a, b)
 	}
-	_, err = New(config.Node{Port: l.port, Control: path})
+	_, err = New(config.Node{Port: l.Port, Control: path})
 	rdstest.WantErr(t, "a second node on the path", err)
 	if err := n.Close(); err != nil && !errors.As(err, new(*datagram.DroppedError)) {
 		t.Fatal(err)

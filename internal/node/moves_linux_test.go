@@ -356,7 +356,7 @@ func TestMovesUnderTraffic(t *testing.T) {
 				}
 			}
 			t.Logf("%d moves, %d cuts, %d links lost or left, %d messages, %d repeated, %d came twice", moves, m.cuts.Load(), links, m.got.Load(),
-				counter(t, m.a, "send_retransmitted")+counter(t, m.b, "send_retransmitted"), counter(t, m.a, "recv_drop_old_seq")+counter(t, m.b, "recv_drop_old_seq"))
+				rdstest.Counter(t, m.a, "send_retransmitted")+rdstest.Counter(t, m.b, "send_retransmitted"), rdstest.Counter(t, m.a, "recv_drop_old_seq")+rdstest.Counter(t, m.b, "recv_drop_old_seq"))
 			if links < uint64(moves) || m.got.Load() == 0 {
 				t.Error("nothing has happened")
 			}
@@ -391,7 +391,7 @@ func TestMoveWaitsForTheOldLink(t *testing.T) {
 	if k, err := from.SendBatch(rdstest.Background(t), out); k != n {
 		t.Fatal(k, err)
 	}
-	rdstest.Eventually(t, "the pause", func() bool { return counter(t, m.b, "recv_paused") == 1 })
+	rdstest.Eventually(t, "the pause", func() bool { return rdstest.Counter(t, m.b, "recv_paused") == 1 })
 	move("xrc")
 	rdstest.MustSend(t, from, other.LocalAddrPort(), []byte("xrc again"))
 	p := m.b.Peers[PeerKey{Local: m.far, Remote: m.near}]

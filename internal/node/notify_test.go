@@ -148,10 +148,10 @@ func TestRecvErr(t *testing.T) {
 func TestNewGenerationDrops(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	peer := l.raw()
+	peer := l.Raw()
 	s := l.bindOne(config.Node{TCP: config.TCP{SendBuffer: 256 << 10}})
 	dial := func(generation uint32) *rdstest.Raw {
-		r := peer.dial(s.LocalAddrPort().Addr())
+		r := peer.Dial(s.LocalAddrPort().Addr())
 		_ = r.Conn.(*net.TCPConn).SetReadBuffer(4096) // so that most of it cannot be acknowledged
 		r.Put(r.Probe(wire.Handshake{HasPaths: true, Paths: 1, Generation: generation}))
 		rdstest.Eventually(t, "the handshake", func() bool {
@@ -161,7 +161,7 @@ func TestNewGenerationDrops(t *testing.T) {
 		return r
 	}
 	r := dial(5)
-	o := datagram.Outgoing{To: rdstest.AddrOf(peer.addr, 1000), Notify: true, Token: 1}
+	o := datagram.Outgoing{To: rdstest.AddrOf(peer.Addr, 1000), Notify: true, Token: 1}
 	for range 3 { // far more than the window takes
 		o.Data = make([]byte, config.MaxMessage)
 		if err := s.SendMessage(rdstest.Background(t), &o); err != nil {
@@ -177,7 +177,7 @@ func TestNewGenerationDrops(t *testing.T) {
 	rdstest.Eventually(t, "a part is written again", sent)
 	r.Reset()
 	rdstest.WantStatus(t, s, 1, datagram.StatusDropped)
-	r = peer.dial(s.LocalAddrPort().Addr())
+	r = peer.Dial(s.LocalAddrPort().Addr())
 	r.Put(rdstest.Congestion()) // or nobody knows that it took the link
 	for token := uint64(2); token <= 3; token++ {
 		h, b := r.NextData()
@@ -186,10 +186,10 @@ func TestNewGenerationDrops(t *testing.T) {
 		}
 		rdstest.WantStatus(t, s, token, datagram.StatusSuccess)
 	}
-	if got := counter(t, nodeOf(s), "send_drop_generation"); got != 1 {
+	if got := rdstest.Counter(t, nodeOf(s), "send_drop_generation"); got != 1 {
 		t.Errorf("send_drop_generation %d", got)
 	}
-	if got := counter(t, nodeOf(s), "peer_generations"); got != 1 {
+	if got := rdstest.Counter(t, nodeOf(s), "peer_generations"); got != 1 {
 		t.Errorf("peer_generations %d", got)
 	}
 }
@@ -227,7 +227,7 @@ func TestFatesComeFirstAndAreBounded(t *testing.T) {
 	a, b := newLoopLab(t).pair(config.Node{})
 	ctx := rdstest.Background(t)
 	rdstest.MustSend(t, b, a.LocalAddrPort(), []byte("data"))
-	rdstest.Eventually(t, "data", func() bool { return counter(t, nodeOf(a), "recv_queued") == 1 })
+	rdstest.Eventually(t, "data", func() bool { return rdstest.Counter(t, nodeOf(a), "recv_queued") == 1 })
 	o := datagram.Outgoing{To: b.LocalAddrPort(), Notify: true, Token: 1}
 	if err := a.SendMessage(ctx, &o); err != nil {
 		t.Fatal(err)

@@ -74,7 +74,7 @@ func (l *lab) oldPeer(at netip.AddrPort, hello string) *oldPeer {
 	if err != nil {
 		l.Fatal(err)
 	}
-	ln, err := o.dev.Listen(netip.AddrPortFrom(at.Addr(), l.port^1))
+	ln, err := o.dev.Listen(netip.AddrPortFrom(at.Addr(), l.Port^1))
 	if err != nil {
 		l.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func TestPeerOfAnEarlierVersionConnects(t *testing.T) {
 			core, log := observer.New(zap.InfoLevel)
 			node := l.quick(zap.New(core), rdstest.Patience)
 			far := l.bind(node)
-			to := netip.AddrPortFrom(far.LocalAddrPort().Addr(), l.port^1)
+			to := netip.AddrPortFrom(far.LocalAddrPort().Addr(), l.Port^1)
 			old := l.oldPeer(at, hello)
 			for _, private := range []string{hello, "RDSx\x00\x00\x02\x00\x00\x00\x00\x07"} { // a link, and a question
 				q, err := old.qp()

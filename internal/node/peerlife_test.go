@@ -175,7 +175,7 @@ func oneWay(t *testing.T, from, to *socket.Socket, resets int) {
 	for n := <-sent; got < n; got++ {
 		rdstest.ExpectNumber(t, to, uint64(got))
 	}
-	again := counter(t, nodeOf(to), "recv_drop_old_seq")
+	again := rdstest.Counter(t, nodeOf(to), "recv_drop_old_seq")
 	t.Logf("%d messages, %d resets, %d came again", got, resets, again)
 }
 

@@ -19,8 +19,8 @@ func TestPollBits(t *testing.T) {
 		t.Errorf("fresh: %#x", ev)
 	}
 	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("x"))
-	rdstest.Eventually(t, "the peer's maps", func() bool { return counter(t, nodeOf(b), "cong_update_received") > 0 })
-	rdstest.Eventually(t, "arrival", func() bool { return counter(t, nodeOf(b), "recv_queued") == 1 })
+	rdstest.Eventually(t, "the peer's maps", func() bool { return rdstest.Counter(t, nodeOf(b), "cong_update_received") > 0 })
+	rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_queued") == 1 })
 	b.Poll()
 	if ev := b.Poll(); ev != datagram.PollOut|datagram.PollIn {
 		t.Errorf("with a message: %#x", ev)
@@ -43,9 +43,9 @@ func TestEveryMapIsNewsOnce(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	n := l.node(config.Node{})
-	peer := l.raw()
+	peer := l.Raw()
 	s1, s2 := l.bind(n), l.bind(n)
-	r := peer.dial(s1.LocalAddrPort().Addr())
+	r := peer.Dial(s1.LocalAddrPort().Addr())
 	maps := uint64(0)
 	send := func() {
 		maps++
@@ -82,10 +82,10 @@ func TestCongestionMonitor(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	n := l.node(config.Node{})
-	peer := l.raw()
+	peer := l.Raw()
 	s, plain := l.bind(n), l.bind(n)
-	r := peer.dial(s.LocalAddrPort().Addr())
-	to := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(peer.addr, port) }
+	r := peer.Dial(s.LocalAddrPort().Addr())
+	to := func(port uint16) netip.AddrPort { return netip.AddrPortFrom(peer.Addr, port) }
 	maps := uint64(0)
 	send := func(ports ...uint16) {
 		maps++
@@ -147,7 +147,7 @@ func TestCongestionMonitor(t *testing.T) {
 	if got := news(); got != 0 {
 		t.Errorf("news %#x after off and on", got)
 	}
-	if got := counter(t, n, "cong_send_error"); got != 4 {
+	if got := rdstest.Counter(t, n, "cong_send_error"); got != 4 {
 		t.Errorf("cong_send_error %d", got)
 	}
 }
@@ -157,15 +157,15 @@ func TestCongestionNewsWakeReceivers(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	n := l.node(config.Node{})
-	peer := l.raw()
+	peer := l.Raw()
 	s := l.bind(n)
-	r := peer.dial(s.LocalAddrPort().Addr())
+	r := peer.Dial(s.LocalAddrPort().Addr())
 	if err := s.SetCongestionMonitor(true); err != nil {
 		t.Fatal(err)
 	}
 	r.Put(rdstest.Congestion(7))
 	rdstest.Eventually(t, "the news of the map", func() bool { return n.mapGen.Load() == 1 })
-	rdstest.WantErr(t, "send", s.TrySend(netip.AddrPortFrom(peer.addr, 7), nil), datagram.ErrCongested)
+	rdstest.WantErr(t, "send", s.TrySend(netip.AddrPortFrom(peer.Addr, 7), nil), datagram.ErrCongested)
 	got := make(chan datagram.Message)
 	go func() { got <- rdstest.MustRecv(t, s) }()
 	rdstest.Eventually(t, "it waits", func() bool { return halfOf(s).Readers.N.Load() == 1 })
@@ -174,8 +174,8 @@ func TestCongestionNewsWakeReceivers(t *testing.T) {
 		t.Errorf("%+v", m)
 	}
 	r.Put(rdstest.Congestion(7))
-	rdstest.Eventually(t, "the map", func() bool { return counter(t, n, "cong_update_received") == 3 })
-	rdstest.WantErr(t, "send", s.TrySend(netip.AddrPortFrom(peer.addr, 7), nil), datagram.ErrCongested)
+	rdstest.Eventually(t, "the map", func() bool { return rdstest.Counter(t, n, "cong_update_received") == 3 })
+	rdstest.WantErr(t, "send", s.TrySend(netip.AddrPortFrom(peer.Addr, 7), nil), datagram.ErrCongested)
 	r.Put(rdstest.Congestion())
 	for range 2 {
 		if n, m, err := s.ReadMessage(nil, datagram.Peek); n != 0 || err != nil || m.Kind != datagram.KindCongestion {

@@ -98,15 +98,15 @@ func TestBadKeysOfOneSocketAreNobodyElsesAffair(t *testing.T) {
 		t.Error("bad keys and good operations did not meet")
 	}
 	rdstest.WantNothing(t, target) // of all that was to follow bad writes
-	if got := counter(t, far, "xrc_access_errors"); got != bad {
+	if got := rdstest.Counter(t, far, "xrc_access_errors"); got != bad {
 		t.Errorf("%d operations refused, %d were bad", got, bad)
 	}
 	for _, n := range []*Node{near, far} {
-		if c, r := len(infoOf(t, n).Connections), counter(t, n, "conn_reset"); c != 1 || r != 0 {
+		if c, r := len(rdstest.Report(t, n).Connections), rdstest.Counter(t, n, "conn_reset"); c != 1 || r != 0 {
 			t.Errorf("%d connections, %d reset", c, r)
 		}
 	}
-	if a, b := counter(t, near, "xrc_connected"), counter(t, near, "xrc_accepted"); a+b != 1 {
+	if a, b := rdstest.Counter(t, near, "xrc_connected"), rdstest.Counter(t, near, "xrc_accepted"); a+b != 1 {
 		t.Errorf("%d connections made, %d accepted", a, b)
 	}
 }

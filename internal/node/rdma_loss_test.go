@@ -23,7 +23,7 @@ func TestOperationsWaitUntilALinkIsTaken(t *testing.T) {
 	t.Parallel()
 	l, n := newOpLab(t)
 	a := l.bind(n.node(l, config.Node{}))
-	in := &rdstest.Interceptor{Transport: n.net.Transport(), Links: make(chan transport.Link, 1)}
+	in := &rdstest.Interceptor{Transport: n.Net.Transport(), Links: make(chan transport.Link, 1)}
 	b := l.bind(n.node(l, config.Node{Transport: in}))
 	c := rdstest.MustGetMR(t, b, make([]byte, 10), 0)
 	rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: rdstest.Write(c, 1)})
@@ -34,7 +34,7 @@ func TestOperationsWaitUntilALinkIsTaken(t *testing.T) {
 		defer p.Unlock()
 		return p.Core.State(0) == conn.Up && !p.Core.Ready(0)
 	})
-	if n.count() != 0 {
+	if n.Count() != 0 {
 		t.Error("an operation was begun")
 	}
 	in.Accept(link)
@@ -53,13 +53,13 @@ func TestMRREQ25LostOperationsAreDroppedRegionsStay(t *testing.T) {
 		rdstest.Operate(t, a, b, 1, datagram.Outgoing{Data: []byte("up"), RDMA: rdstest.Write(c, round)})
 		rdstest.Expect(t, b, "up")
 		rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
-		n.set(func() { n.hold, n.begun = true, nil })
+		n.Set(func() { n.Hold, n.Begun = true, nil })
 		got := make([]byte, 1)
 		rdstest.Operate(t, a, b, 2, datagram.Outgoing{Data: []byte("begun"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{got}, Fence: true}})
 		rdstest.Operate(t, a, b, 3, datagram.Outgoing{Data: []byte("waits"), RDMA: rdstest.Write(c, 100+round)})
 		rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("plain"))
-		n.waitHeld(t, 1)
-		n.set(func() { n.hold = false })
+		n.WaitHeld(t, 1)
+		n.Set(func() { n.Hold = false })
 		cutLinks(nodeOf(a))
 		rdstest.WantStatus(t, a, 2, datagram.StatusDropped)
 		rdstest.Expect(t, b, "waits")
@@ -68,9 +68,9 @@ func TestMRREQ25LostOperationsAreDroppedRegionsStay(t *testing.T) {
 		if mem[0] != 100+round {
 			t.Errorf("round %d: the region holds %d", round, mem[0])
 		}
-		n.set(func() {
-			if len(n.begun) != 2 {
-				t.Errorf("round %d: %d operations begun", round, len(n.begun))
+		n.Set(func() {
+			if len(n.Begun) != 2 {
+				t.Errorf("round %d: %d operations begun", round, len(n.Begun))
 			}
 		})
 	}
@@ -83,10 +83,10 @@ func TestDroppedFateFollowsTheMemory(t *testing.T) {
 	l, n := newOpLab(t)
 	a, b := n.pair(l)
 	c := rdstest.MustGetMR(t, b, make([]byte, 10), 0)
-	n.set(func() { n.hold, n.late = true, true })
+	n.Set(func() { n.Hold, n.Late = true, true })
 	rdstest.Operate(t, a, b, 1, datagram.Outgoing{Data: []byte("lost"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}, Fence: true}})
 	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("repeated"))
-	n.waitHeld(t, 1)
+	n.WaitHeld(t, 1)
 	cutLinks(nodeOf(a))
 	ended := func() bool {
 		p, err := halfOf(a).PeerFor(b.LocalAddrPort().Addr())
@@ -99,8 +99,8 @@ func TestDroppedFateFollowsTheMemory(t *testing.T) {
 	}
 	rdstest.Eventually(t, "the end of the link", ended)
 	rdstest.WantNothing(t, a)
-	n.set(func() { n.hold = false })
-	n.lose(nil)
+	n.Set(func() { n.Hold = false })
+	n.Lose(nil)
 	rdstest.WantStatus(t, a, 1, datagram.StatusDropped)
 	rdstest.Expect(t, b, "repeated")
 }
@@ -121,11 +121,11 @@ func TestRecvErrOfOperations(t *testing.T) {
 		}
 	}
 	rdstest.WantStatus(t, a, 0, datagram.StatusRemoteError)
-	n.set(func() { n.hold = true })
+	n.Set(func() { n.Hold = true })
 	if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: to, RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{1}}, Silent: true}}); err != nil {
 		t.Fatal(err)
 	}
-	n.waitHeld(t, 1)
+	n.WaitHeld(t, 1)
 	cutLinks(nodeOf(a))
 	rdstest.WantStatus(t, a, 0, datagram.StatusDropped)
 }
@@ -142,22 +142,22 @@ func TestCancelOperations(t *testing.T) {
 	rdstest.Expect(t, b, "up")
 	rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
 
-	n.set(func() { n.full = true })
+	n.Set(func() { n.Full = true })
 	rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: rdstest.Write(c, 2), Data: []byte("canceled")})
 	if err := a.CancelSentTo(b.LocalAddrPort()); err != nil {
 		t.Fatal(err)
 	}
 	rdstest.WantStatus(t, a, 2, datagram.StatusCanceled)
-	n.open()
+	n.Open()
 	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("next"))
 	rdstest.Expect(t, b, "next")
 	if mem[0] != 1 {
 		t.Error("a canceled write was done")
 	}
 
-	n.set(func() { n.hold = true })
+	n.Set(func() { n.Hold = true })
 	rdstest.Operate(t, a, b, 3, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}, Silent: true}})
-	n.waitHeld(t, 1)
+	n.WaitHeld(t, 1)
 	if err := a.CancelSentTo(rdstest.AddrOf(b.LocalAddrPort().Addr(), 9)); err != nil { // not concerned
 		t.Fatal(err)
 	}
@@ -170,7 +170,7 @@ func TestCancelOperations(t *testing.T) {
 		t.Errorf("returned %v with the memory at the link", err)
 	default:
 	}
-	n.release()
+	n.Release()
 	if err := <-canceled; err != nil {
 		t.Error(err)
 	}
@@ -193,9 +193,9 @@ func TestCloseTakesMemoryBack(t *testing.T) {
 	rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: rdstest.Write(c, 1)})
 	rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
 
-	n.set(func() { n.hold = true })
+	n.Set(func() { n.Hold = true })
 	rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}}})
-	n.waitHeld(t, 1)
+	n.WaitHeld(t, 1)
 	done := make(chan error, 1)
 	go func() { done <- a.Close() }()
 	select {
@@ -203,7 +203,7 @@ func TestCloseTakesMemoryBack(t *testing.T) {
 		t.Fatalf("closed, %v, with the memory at the link", err)
 	case <-time.After(20 * time.Millisecond):
 	}
-	n.release()
+	n.Release()
 	var dropped *datagram.DroppedError
 	if err := <-done; err != nil && !errors.As(err, &dropped) {
 		t.Error(err)
@@ -241,11 +241,11 @@ func TestMemoryThatDoesNotComeBack(t *testing.T) {
 	l, n := newOpLab(t)
 	a, b := n.pair(l)
 	c := rdstest.MustGetMR(t, b, make([]byte, 10), 0)
-	n.set(func() { n.hold = true })
+	n.Set(func() { n.Hold = true })
 	rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}}})
-	n.waitHeld(t, 1)
+	n.WaitHeld(t, 1)
 	rdstest.WantErr(t, "CancelSentTo", a.CancelSentTo(b.LocalAddrPort()), datagram.ErrBusy, syscall.EBUSY)
-	n.release()
+	n.Release()
 }
 
 // What a node does not know yet it finds out: a send that does not block fails
@@ -292,7 +292,7 @@ func TestFirstOperationConnects(t *testing.T) {
 func TestOperationsNotSupported(t *testing.T) {
 	t.Parallel()
 	l, n := newOpLab(t)
-	n.plain = true
+	n.Plain = true
 	a, b := n.pair(l)
 	plainA, plainB := newLab(t).pair(config.Node{Wire: config.WireTCP})
 	loopA, loopB := newLoopLab(t).pair(config.Node{})
@@ -345,7 +345,7 @@ func TestPeerComesBackWithoutOperations(t *testing.T) {
 	own := rdstest.MustGetMR(t, a, make([]byte, 10), 0)
 	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("up"))
 	rdstest.Expect(t, b, "up")
-	n.set(func() { n.full, n.plain = true, true })
+	n.Set(func() { n.Full, n.Plain = true, true })
 	rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: rdstest.Write(c, 1), Data: []byte("lost")})
 	rdstest.Operate(t, a, b, 2, datagram.Outgoing{HasDest: true, Dest: own, Data: []byte("lost")})
 	rdstest.Operate(t, a, b, 3, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{1}}, Silent: true}})
@@ -356,7 +356,7 @@ func TestPeerComesBackWithoutOperations(t *testing.T) {
 	}
 	rdstest.Expect(t, b, "plain")
 	rdstest.WantErr(t, "then", a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: b.LocalAddrPort(), RDMA: rdstest.Write(c, 1)}), datagram.ErrNotSupported)
-	n.set(func() { n.full, n.plain = false, false })
+	n.Set(func() { n.Full, n.Plain = false, false })
 	cutLinks(nodeOf(a))
 	rdstest.Eventually(t, "operations again", func() bool {
 		return a.TrySendMessage(&datagram.Outgoing{To: b.LocalAddrPort(), RDMA: rdstest.Write(c, 1)}) == nil

@@ -296,7 +296,7 @@ func TestMRREQ36MapIsUndoneWhenTheSendFails(t *testing.T) {
 	if err := a.SetWriteBuffer(1000); err != nil {
 		t.Fatal(err)
 	}
-	n.set(func() { n.full = true })
+	n.Set(func() { n.Full = true })
 	rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: rdstest.Write(m.Dest, 7), Data: make([]byte, 1000)}) // fills the send buffer
 	failing := datagram.Outgoing{To: b.LocalAddrPort(), Data: []byte("no room"), Map: &datagram.Map{Memory: mem}}
 	rdstest.WantErr(t, "no room", a.TrySendMessage(&failing), datagram.ErrWouldBlock)
@@ -306,7 +306,7 @@ func TestMRREQ36MapIsUndoneWhenTheSendFails(t *testing.T) {
 	if keys := len(halfOf(a).Exposed.Keys); keys != 0 {
 		t.Errorf("%d regions left", keys)
 	}
-	n.open()
+	n.Open()
 	rdstest.WantStatus(t, a, 2, datagram.StatusRemoteError)
 }
 
@@ -368,8 +368,8 @@ func TestRegionsUnderFire(t *testing.T) {
 		mu.Lock()
 		live = c
 		mu.Unlock()
-		before := n.count()
-		rdstest.Eventually(t, "an operation", func() bool { return n.count() > before })
+		before := n.Count()
+		rdstest.Eventually(t, "an operation", func() bool { return n.Count() > before })
 		var err error
 		if i%2 == 0 {
 			err = s.FreeMR(c, datagram.MRInvalidate)

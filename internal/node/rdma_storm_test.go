@@ -93,7 +93,7 @@ func operateUnderLosses(t *testing.T, a, b *socket.Socket) {
 	if err := b.FreeMR(c, datagram.MRInvalidate); err != nil {
 		t.Fatal(err)
 	}
-	begun, word := counter(t, nodeOf(a), "send_rdma"), binary.NativeEndian.Uint64(mem)
+	begun, word := rdstest.Counter(t, nodeOf(a), "send_rdma"), binary.NativeEndian.Uint64(mem)
 	if succeeded > word || word > begun || begun > count/2 {
 		t.Errorf("%d operations have succeeded, the counter is %d, %d were begun", succeeded, word, begun)
 	}

@@ -30,7 +30,7 @@ func TestWriteIsInPlaceWhenTheMessageArrives(t *testing.T) {
 			}
 			rdstest.WantStatus(t, a, i, datagram.StatusSuccess)
 		}
-		if got := counter(t, nodeOf(a), "send_rdma_bytes"); got != 20*90_000 {
+		if got := rdstest.Counter(t, nodeOf(a), "send_rdma_bytes"); got != 20*90_000 {
 			t.Errorf("send_rdma_bytes is %d", got)
 		}
 	})
@@ -48,7 +48,7 @@ func TestReadFillsLocalMemory(t *testing.T) {
 		if !bytes.Equal(append(first, second...), mem) {
 			t.Error("what was read is not what is there")
 		}
-		if got := counter(t, nodeOf(a), "recv_rdma_bytes"); got != config.MaxMessage {
+		if got := rdstest.Counter(t, nodeOf(a), "recv_rdma_bytes"); got != config.MaxMessage {
 			t.Errorf("recv_rdma_bytes is %d", got)
 		}
 		rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{first}, Write: true}})
@@ -139,17 +139,17 @@ func TestFenceHoldsTheMessageBack(t *testing.T) {
 	c := rdstest.MustGetMR(t, b, []byte("what there is to read"), 0)
 	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("connect"))
 	rdstest.Expect(t, b, "connect")
-	n.set(func() { n.hold = true })
+	n.Set(func() { n.Hold = true })
 	got := make([]byte, 4)
 	rdstest.Operate(t, a, b, 1, datagram.Outgoing{Data: []byte("not fenced"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{got}}})
 	rdstest.Expect(t, b, "not fenced") // before the read has ended
 	rdstest.Operate(t, a, b, 2, datagram.Outgoing{Data: []byte("fenced"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{got}, Fence: true}})
 	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("behind"))
-	n.waitHeld(t, 2)
+	n.WaitHeld(t, 2)
 	nodeOf(a).EachPeer((*Peer).Push)
 	rdstest.WantNothing(t, b)
 	rdstest.WantNothing(t, a) // the messages' bytes alone are no success
-	n.release()
+	n.Release()
 	rdstest.Expect(t, b, "fenced")
 	rdstest.Expect(t, b, "behind")
 	rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
@@ -221,7 +221,7 @@ func TestMRREQ26BadKeyCostsItsOwnOperation(t *testing.T) {
 			rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("good"))
 			rdstest.Expect(t, b, "good")
 		}
-		if got := counter(t, nodeOf(a), "conn_reset"); got != 0 {
+		if got := rdstest.Counter(t, nodeOf(a), "conn_reset"); got != 0 {
 			t.Errorf("%d connections reset", got)
 		}
 	})
@@ -232,7 +232,7 @@ func TestOperationThatFailsHere(t *testing.T) {
 	l, n := newOpLab(t)
 	a, b := n.pair(l)
 	c := rdstest.MustGetMR(t, b, make([]byte, 100), 0)
-	n.set(func() { n.fail = true })
+	n.Set(func() { n.Fail = true })
 	rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{1}}, Write: true}})
 	rdstest.WantStatus(t, a, 1, datagram.StatusOtherError)
 }
@@ -243,14 +243,14 @@ func TestFullLinkTakesOperationsLater(t *testing.T) {
 	a, b := n.pair(l)
 	mem := make([]byte, 100)
 	c := rdstest.MustGetMR(t, b, mem, 0)
-	n.set(func() { n.full = true })
+	n.Set(func() { n.Full = true })
 	for i := range byte(3) {
 		rdstest.Operate(t, a, b, uint64(i), datagram.Outgoing{Data: []byte{i}, RDMA: &datagram.RDMA{Cookie: c, Offset: uint64(i), Local: [][]byte{{i + 1}}, Write: true}})
 	}
 	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("last"))
 	nodeOf(a).EachPeer((*Peer).Push)
 	rdstest.WantNothing(t, b)
-	n.open()
+	n.Open()
 	ends := map[uint64]datagram.Status{}
 	for i := range byte(3) {
 		rdstest.Expect(t, b, string([]byte{i}))
@@ -317,7 +317,7 @@ func TestOperationErrors(t *testing.T) {
 	if got := halfOf(a).Account.Messages(); got != 0 {
 		t.Errorf("%d messages charged", got)
 	}
-	if got := len(n.begun); got != 0 {
+	if got := len(n.Begun); got != 0 {
 		t.Errorf("%d operations begun", got)
 	}
 }
@@ -346,10 +346,10 @@ func TestOperationsInBatches(t *testing.T) {
 			t.Errorf("message %d before its write", i)
 		}
 	}
-	if got := len(n.begun); got != 20 {
+	if got := len(n.Begun); got != 20 {
 		t.Errorf("%d operations", got)
 	}
-	if n.begun[0].Kind != transport.OpWrite {
+	if n.Begun[0].Kind != transport.OpWrite {
 		t.Error("not a write")
 	}
 }

@@ -68,7 +68,7 @@ func TestPeekLeavesAccounting(t *testing.T) {
 	if s := info.Sockets[0]; s.RecvQueued != 3000 || s.RecvMessages != 1 || len(info.Receive) != 1 {
 		t.Errorf("%+v", s)
 	}
-	if n := counter(t, nodeOf(b), "recv_delivered"); n != 0 {
+	if n := rdstest.Counter(t, nodeOf(b), "recv_delivered"); n != 0 {
 		t.Errorf("recv_delivered %d", n)
 	}
 }
@@ -222,7 +222,7 @@ func TestUnboundPortsDropSilently(t *testing.T) {
 	}
 	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("somebody"))
 	rdstest.Expect(t, b, "somebody")
-	rdstest.Eventually(t, "the count", func() bool { return counter(t, nodeOf(b), "recv_drop_no_sock") == 5 })
+	rdstest.Eventually(t, "the count", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_drop_no_sock") == 5 })
 	rdstest.Eventually(t, "all is acknowledged", func() bool { return halfOf(a).Account.Messages() == 0 })
 }
 
@@ -232,11 +232,11 @@ func TestQueuedMessagesDieWithTheirSocket(t *testing.T) {
 	for range 3 {
 		rdstest.MustSend(t, a, b.LocalAddrPort(), make([]byte, 20_000))
 	}
-	rdstest.Eventually(t, "arrival", func() bool { return counter(t, nodeOf(b), "recv_queued") == 3 })
+	rdstest.Eventually(t, "arrival", func() bool { return rdstest.Counter(t, nodeOf(b), "recv_queued") == 3 })
 	if err := b.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if n := counter(t, nodeOf(b), "recv_drop_dead_sock"); n != 3 {
+	if n := rdstest.Counter(t, nodeOf(b), "recv_drop_dead_sock"); n != 3 {
 		t.Errorf("recv_drop_dead_sock %d", n)
 	}
 }

@@ -25,13 +25,13 @@ func TestReconnectResendsUnacked(t *testing.T) {
 			t.Parallel()
 			v := newVictim(t, config.Node{TCP: config.TCP{SendBuffer: 64 << 10}})
 			peer := v.small
-			next := func() *rdstest.Raw { return peer.dial(v.host) }
+			next := func() *rdstest.Raw { return peer.Dial(v.host) }
 			if role == "smaller" { // of the victim
 				peer = v.high
-				ln := peer.listen()
-				next = ln.accept
+				ln := peer.Listen()
+				next = ln.Accept
 			}
-			to := rdstest.AddrOf(peer.addr, 1000)
+			to := rdstest.AddrOf(peer.Addr, 1000)
 			var r *rdstest.Raw
 			if role == "larger" {
 				r = next()
@@ -70,7 +70,7 @@ func TestReconnectResendsUnacked(t *testing.T) {
 				t.Errorf("then: %+v %.40q", h, b)
 			}
 			rdstest.Eventually(t, "the acknowledgement", func() bool { return halfOf(v.s).Account.Messages() == 0 })
-			if n := counter(t, v.node, "send_retransmitted"); n != 1 {
+			if n := rdstest.Counter(t, v.node, "send_retransmitted"); n != 1 {
 				t.Errorf("send_retransmitted %d", n)
 			}
 		})
@@ -103,13 +103,13 @@ func TestAcceptAndClose(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, with RST %v", c.name, reset), func(t *testing.T) {
 				t.Parallel()
 				v := newVictim(t, config.Node{})
-				ln := v.high.listen()
-				to := rdstest.AddrOf(v.high.addr, 1000)
+				ln := v.high.Listen()
+				to := rdstest.AddrOf(v.high.Addr, 1000)
 				const count = 50
 				for i := range count {
 					rdstest.MustSend(t, v.s, to, rdstest.Payload(uint64(i), 100))
 				}
-				next := ln.accept()
+				next := ln.Accept()
 				end := time.Now().Add(time.Second)
 				for dials := int64(1); next != nil; dials++ {
 					if dials > c.most {
@@ -124,11 +124,11 @@ func TestAcceptAndClose(t *testing.T) {
 					}
 					_ = ln.SetDeadline(end)
 					next = nil
-					if conn, err := ln.Accept(); err == nil {
-						next = v.high.conn(conn)
+					if conn, err := ln.TCPListener.Accept(); err == nil {
+						next = v.high.Conn(conn)
 					}
 				}
-				r := ln.accept() // it goes on
+				r := ln.Accept() // it goes on
 				if c.with != nil {
 					return // what it acknowledged then is gone, as with Linux
 				}
@@ -148,12 +148,12 @@ func TestProbeWithoutAnswer(t *testing.T) {
 	t.Parallel()
 	for _, paths := range []int{1, 8} {
 		v := newVictim(t, config.Node{Paths: paths})
-		ln := v.high.listen()
-		to := rdstest.AddrOf(v.high.addr, 1000)
+		ln := v.high.Listen()
+		to := rdstest.AddrOf(v.high.Addr, 1000)
 		for i := range 3 {
 			rdstest.MustSend(t, v.s, to, rdstest.Payload(uint64(i), 50_000))
 		}
-		r := ln.accept()
+		r := ln.Accept()
 		for i := uint64(0); i < 6; {
 			h, b, err := r.Next()
 			if err != nil {
@@ -186,8 +186,8 @@ func TestLiesAboutPaths(t *testing.T) {
 			t.Run(fmt.Sprintf("%d of our %d", theirs, ours), func(t *testing.T) {
 				t.Parallel()
 				v := newVictim(t, config.Node{Paths: ours})
-				ln := v.high.listen()
-				to := rdstest.AddrOf(v.high.addr, 1000)
+				ln := v.high.Listen()
+				to := rdstest.AddrOf(v.high.Addr, 1000)
 				var socks []*socket.Socket
 				for port := range uint16(8) {
 					socks = append(socks, v.bind(v.node, rdstest.AddrOf(v.host, 5000+port)))
@@ -199,12 +199,12 @@ func TestLiesAboutPaths(t *testing.T) {
 				go func() {
 					defer close(done)
 					for {
-						c, err := ln.Accept()
+						c, err := ln.TCPListener.Accept()
 						if err != nil {
 							return
 						}
 						open.Add(1)
-						r := v.high.conn(c)
+						r := v.high.Conn(c)
 						r.Hs = wire.Handshake{HasPaths: true, Paths: theirs}
 						go func() {
 							_ = r.Serve(func(_ wire.Header, b []byte) { got <- rdstest.Be64(b) })
@@ -230,7 +230,7 @@ func TestLiesAboutPaths(t *testing.T) {
 				agreed := max(1, min(int(theirs), ours))
 				rdstest.Eventually(t, "the handshake", func() bool {
 					for _, c := range connections(t, v.node) {
-						if c.Remote == v.high.addr {
+						if c.Remote == v.high.Addr {
 							return c.Paths == agreed
 						}
 					}
@@ -258,19 +258,19 @@ func TestLiesAboutPaths(t *testing.T) {
 func TestPathsThatAreNotOpened(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, config.Node{Paths: 8})
-	r := v.small.dial(v.host)
+	r := v.small.Dial(v.host)
 	r.Hs.Paths = 8
 	r.Put(r.Probe(r.Hs))
 	rdstest.Eventually(t, "the handshake", func() bool {
 		for _, c := range connections(t, v.node) {
-			if c.Remote == v.small.addr {
+			if c.Remote == v.small.Addr {
 				return c.Paths == 8
 			}
 		}
 		return false
 	})
 	const count = 64
-	to := rdstest.AddrOf(v.small.addr, 1000)
+	to := rdstest.AddrOf(v.small.Addr, 1000)
 	for i := range uint16(count) {
 		s := v.bind(v.node, rdstest.AddrOf(v.host, 6000+i))
 		rdstest.MustSend(t, s, to, rdstest.Payload(uint64(i), 100))
@@ -301,7 +301,7 @@ func TestPathsThatAreNotOpened(t *testing.T) {
 		t.Errorf("%d of %d messages on the one path", n, count)
 	}
 	for range 7 {
-		serve(v.small.dial(v.host))
+		serve(v.small.Dial(v.host))
 	}
 	for range count - len(seen) {
 		if !take(rdstest.Patience) {
@@ -315,13 +315,13 @@ func TestPathsThatAreNotOpened(t *testing.T) {
 func TestSecondConnectionSupersedes(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, config.Node{})
-	dead := v.small.dial(v.host)
+	dead := v.small.Dial(v.host)
 	dead.Put(dead.Probe(dead.Hs)) // with one path there is no doubt which is meant
 	dead.Put(v.data(dead, "first"))
 	rdstest.Expect(t, v.s, "first")
-	to := rdstest.AddrOf(v.small.addr, 1000)
+	to := rdstest.AddrOf(v.small.Addr, 1000)
 	for range 3 {
-		r := v.small.dial(v.host)
+		r := v.small.Dial(v.host)
 		r.Seq = dead.Seq
 		r.Put(v.data(r, "next"))
 		rdstest.Expect(t, v.s, "next")
@@ -338,18 +338,18 @@ func TestSecondConnectionSupersedes(t *testing.T) {
 func TestKnock(t *testing.T) {
 	t.Parallel()
 	v := newVictim(t, config.Node{})
-	ln := v.high.listen()
-	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(rdstest.AddrOf(v.high.addr, 0))}
-	c, err := d.Dial("tcp4", rdstest.AddrOf(v.host, v.port).String())
+	ln := v.high.Listen()
+	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(rdstest.AddrOf(v.high.Addr, 0))}
+	c, err := d.Dial("tcp4", rdstest.AddrOf(v.host, v.Port).String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	knock := v.high.conn(c)
-	r := ln.accept()
+	knock := v.high.Conn(c)
+	r := ln.Accept()
 	knock.WaitEnd()
 	r.Put(v.data(r, "came in"))
 	rdstest.Expect(t, v.s, "came in")
-	if n := counter(t, v.node, "conn_refused"); n == 0 { // the healthy peer may have knocked too
+	if n := rdstest.Counter(t, v.node, "conn_refused"); n == 0 { // the healthy peer may have knocked too
 		t.Errorf("conn_refused %d", n)
 	}
 }
@@ -360,11 +360,11 @@ func TestOwnAddressFromOutside(t *testing.T) {
 	v := newVictim(t, config.Node{})
 	mine := v.bind(v.node).LocalAddrPort().Addr()
 	d := net.Dialer{LocalAddr: net.TCPAddrFromAddrPort(rdstest.AddrOf(mine, 0))}
-	c, err := d.Dial("tcp4", rdstest.AddrOf(v.host, v.port).String())
+	c, err := d.Dial("tcp4", rdstest.AddrOf(v.host, v.Port).String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := v.high.conn(c)
+	r := v.high.Conn(c)
 	_, _ = r.Write(v.data(r, "impostor"))
 	r.WaitEnd()
 	if _, err := v.s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {

@@ -48,7 +48,7 @@ func (d deafHandler) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 func TestPeerThatIgnoresFullPorts(t *testing.T) {
 	l := newLab(t)
 	cfg := rdstest.ReservedConfig()
-	cfg.Port = l.port
+	cfg.Port = l.Port
 	cfg.SetDefaults()
 	cfg.Linger = -1
 	tr, err := xrc.New(xrcOptions(&cfg, 0, nil, nil, nil))
@@ -65,7 +65,7 @@ func TestPeerThatIgnoresFullPorts(t *testing.T) {
 	rdstest.MustSend(t, b, to, rdstest.Payload(0, 1000))
 	const size = 8 << 10
 	sent, honestly := uint64(0), uint64(1)
-	for counter(t, n, "conn_reset") == 0 {
+	for rdstest.Counter(t, n, "conn_reset") == 0 {
 		if a.TrySend(to, rdstest.Payload(sent, size)) == nil {
 			sent++
 		}
@@ -93,10 +93,10 @@ func TestPeerThatIgnoresFullPorts(t *testing.T) {
 		from[k]++
 		m.Release()
 	}
-	if r := counter(t, honest, "conn_reset"); r != 0 {
+	if r := rdstest.Counter(t, honest, "conn_reset"); r != 0 {
 		t.Errorf("the honest peer's link was reset %d times", r)
 	}
-	if r := counter(t, hostile, "conn_reset"); r == 0 {
+	if r := rdstest.Counter(t, hostile, "conn_reset"); r == 0 {
 		t.Error("the link of the peer that ignores full ports was not reset")
 	}
 	t.Logf("%d messages of one peer, %d of the other", from[0], from[1])

@@ -82,7 +82,7 @@ func TestResetsAtRandomBytes(t *testing.T) {
 			defer work.Wait()
 			defer cancel()
 			if attacked {
-				a := &rdstest.Attacker{To: netip.AddrPortFrom(r.Far, l.port)}
+				a := &rdstest.Attacker{To: netip.AddrPortFrom(r.Far, l.Port)}
 				work.Go(func() {
 					for ctx.Err() == nil && x.left.Load() > 0 {
 						rdstest.StrangersFrom(50, a.Once)
@@ -125,7 +125,7 @@ func TestResetsAtRandomBytes(t *testing.T) {
 				lost += number - next
 				next = number + 1
 			}
-			again := counter(t, nodeOf(far), "recv_drop_old_seq")
+			again := rdstest.Counter(t, nodeOf(far), "recv_drop_old_seq")
 			t.Logf("%d messages, %d resets, %d came again, %d lost behind the relay's acknowledgement", next, x.made.Load(), again, lost)
 			if x.made.Load() != resets {
 				t.Errorf("%d resets", x.made.Load())

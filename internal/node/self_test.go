@@ -39,7 +39,7 @@ func TestOwnAddresses(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, s := range info.TCP {
-			if s.Remote.Port() == l.port || s.Local.Port() == l.port {
+			if s.Remote.Port() == l.Port || s.Local.Port() == l.Port {
 				t.Errorf("a TCP connection: %+v", s)
 			}
 		}
@@ -113,7 +113,7 @@ func TestPing(t *testing.T) {
 			rdstest.Ping(t, s, host)
 		}
 		rdstest.Ping(t, s, s.LocalAddrPort().Addr())
-		if got := counter(t, n, "recv_ping"); got < 10 {
+		if got := rdstest.Counter(t, n, "recv_ping"); got < 10 {
 			t.Errorf("recv_ping %d", got)
 		}
 	}
@@ -130,7 +130,7 @@ func TestDisabledPing(t *testing.T) {
 	rdstest.Expect(t, quiet, "data")
 	rdstest.MustSend(t, quiet, s.LocalAddrPort(), []byte("back"))
 	rdstest.Expect(t, s, "back") // and no pong before it
-	if got := counter(t, nodeOf(quiet), "recv_drop_no_sock"); got == 0 {
+	if got := rdstest.Counter(t, nodeOf(quiet), "recv_drop_no_sock"); got == 0 {
 		t.Error("the ping was not dropped as data to port 0")
 	}
 }
@@ -139,9 +139,9 @@ func TestDisabledPing(t *testing.T) {
 func TestPongMeetsCongestion(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	peer := l.raw()
+	peer := l.Raw()
 	s := l.bindOne(config.Node{})
-	r := peer.dial(s.LocalAddrPort().Addr())
+	r := peer.Dial(s.LocalAddrPort().Addr())
 	r.Put(rdstest.Congestion(77))
 	r.Put(r.Data(77, wire.PortHost, nil))
 	r.Put(r.Data(78, wire.PortHost, nil))
@@ -149,7 +149,7 @@ func TestPongMeetsCongestion(t *testing.T) {
 	if h.Dport != 78 || h.Sport != wire.PortHost || h.Length != 0 {
 		t.Errorf("%+v", h)
 	}
-	if got := counter(t, nodeOf(s), "cong_send_error"); got != 1 {
+	if got := rdstest.Counter(t, nodeOf(s), "cong_send_error"); got != 1 {
 		t.Errorf("cong_send_error %d", got)
 	}
 }

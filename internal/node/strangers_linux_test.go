@@ -54,7 +54,7 @@ func TestOneShotConnectionsLeaveNothing(t *testing.T) {
 		l := newLab(t)
 		victim := l.bind(l.node(config.Node{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond}))
 		at := victim.LocalAddrPort().Addr()
-		a := &rdstest.Attacker{To: netip.AddrPortFrom(at, l.port)}
+		a := &rdstest.Attacker{To: netip.AddrPortFrom(at, l.Port)}
 		rdstest.StrangersFrom(200, a.Once) // what is made once is there
 		nd := nodeOf(victim)
 		quiet := func() bool { return peersOf(nd) == 0 && nd.strangers.size() == 0 }
@@ -126,14 +126,14 @@ func TestStrangersAreBounded(t *testing.T) {
 	rdstest.Expect(t, victim, "I was here")
 	cutLinks(nd)
 
-	a := &rdstest.Attacker{To: netip.AddrPortFrom(victim.LocalAddrPort().Addr(), l.port)}
+	a := &rdstest.Attacker{To: netip.AddrPortFrom(victim.LocalAddrPort().Addr(), l.Port)}
 	var conns []net.Conn
 	defer func() {
 		for _, c := range conns {
 			_ = c.Close()
 		}
 	}()
-	third, pings := byte(rand.IntN(250)), counter(t, nd, "recv_ping")
+	third, pings := byte(rand.IntN(250)), rdstest.Counter(t, nd, "recv_ping")
 	dial := func(from netip.Addr) {
 		c, err := a.Connect(from)
 		if err != nil {
@@ -142,7 +142,7 @@ func TestStrangersAreBounded(t *testing.T) {
 		_, _ = c.Write(rdstest.Probe(rand.Uint32()|1, 1)) // silent links have a lower limit (transport.MostSetups)
 		if conns = append(conns, c); len(conns)%64 == 0 {
 			rdstest.Eventually(t, "the links to be started or refused", func() bool {
-				return counter(t, nd, "recv_ping")-pings+nd.Counters.strangersRefused.Load() >= uint64(len(conns))
+				return rdstest.Counter(t, nd, "recv_ping")-pings+nd.Counters.strangersRefused.Load() >= uint64(len(conns))
 			})
 		}
 	}
@@ -196,7 +196,7 @@ func TestImpostorDoesNotBreakTheStream(t *testing.T) {
 			victim := l.bind(target)
 			to := victim.LocalAddrPort()
 
-			a := &rdstest.Attacker{To: netip.AddrPortFrom(to.Addr(), l.port)}
+			a := &rdstest.Attacker{To: netip.AddrPortFrom(to.Addr(), l.Port)}
 			ctx, cancel := context.WithCancel(rdstest.Background(t))
 			var work sync.WaitGroup
 			defer work.Wait()

@@ -60,7 +60,7 @@ func TestStrangersAreRefusedBehindAccept(t *testing.T) {
 	n := l.node(config.Node{})
 	to := netip.MustParseAddr("fdff::1") // the highest address: the others dial
 	l.bind(n, rdstest.AddrOf(to, 4000))
-	attack := l.net.Transport()
+	attack := l.Net.Transport()
 	defer attack.Close()
 	const more = 3 // links that are refused of each kind
 	refused := 0
@@ -133,10 +133,10 @@ func TestListedNetworksAreNotBound(t *testing.T) {
 		rdstest.Eventually(t, "peers without links to end", func() bool { return peersOf(n) == 0 && n.strangers.size() == 0 })
 
 		at := []netip.Addr{s.LocalAddrPort().Addr(), l.bind(n).LocalAddrPort().Addr()} // a /24 has 256 addresses only
-		before, pings := n.Counters.strangersRefused.Load(), counter(t, n, "recv_ping")
+		before, pings := n.Counters.strangersRefused.Load(), rdstest.Counter(t, n, "recv_ping")
 		for i := range maxNetworkStrangers + more {
-			a := &rdstest.Attacker{To: netip.AddrPortFrom(at[i/256], l.port)}
-			c, err := a.Connect(netip.AddrFrom4([4]byte{127, 0, byte(1 + l.port%250), byte(i)}))
+			a := &rdstest.Attacker{To: netip.AddrPortFrom(at[i/256], l.Port)}
+			c, err := a.Connect(netip.AddrFrom4([4]byte{127, 0, byte(1 + l.Port%250), byte(i)}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -144,7 +144,7 @@ func TestListedNetworksAreNotBound(t *testing.T) {
 			_, _ = c.Write(rdstest.Probe(rand.Uint32()|1, 1))
 			if i%64 == 63 || i == maxNetworkStrangers+more-1 { // silent links have a lower limit
 				rdstest.Eventually(t, "the links to be started or refused", func() bool {
-					return counter(t, n, "recv_ping")-pings+n.Counters.strangersRefused.Load()-before > uint64(i)
+					return rdstest.Counter(t, n, "recv_ping")-pings+n.Counters.strangersRefused.Load()-before > uint64(i)
 				})
 			}
 		}
@@ -188,7 +188,7 @@ func TestFullSequenceTable(t *testing.T) {
 		if err := stranger.Send(rdstest.Background(t), victim.LocalAddrPort(), rdstest.Payload(7, 100)); err != nil {
 			t.Fatal(err)
 		}
-		rdstest.Eventually(t, "the stranger to be refused", func() bool { return counter(t, n, "sequences_full") > 0 })
+		rdstest.Eventually(t, "the stranger to be refused", func() bool { return rdstest.Counter(t, n, "sequences_full") > 0 })
 		for i, s := range peers {
 			if records, _, _ := n.Sequences.size(); records != limit {
 				t.Errorf("%d records", records)

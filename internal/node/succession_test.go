@@ -76,7 +76,7 @@ func TestProgramsComeBeforePeers(t *testing.T) {
 		l.bind(n, two)
 		rdstest.Expect(t, a, "one")
 		t.Logf("received %v after the last port was bound", time.Since(began))
-		if got := counter(t, n, "recv_drop_no_sock"); got != 0 {
+		if got := rdstest.Counter(t, n, "recv_drop_no_sock"); got != 0 {
 			t.Errorf("%d messages dropped", got)
 		}
 	})
@@ -138,7 +138,7 @@ func TestExpectedPortIsKept(t *testing.T) {
 		rdstest.MustSend(t, far, late, []byte("more")) // the message waits for the port to be free
 		rdstest.Expect(t, s, "more")
 		n.graceOver()
-		rdstest.Eventually(t, "the message for nobody to be dropped", func() bool { return counter(t, n, "recv_drop_no_sock") == 1 })
+		rdstest.Eventually(t, "the message for nobody to be dropped", func() bool { return rdstest.Counter(t, n, "recv_drop_no_sock") == 1 })
 		rdstest.MustSend(t, far, never, nil)
 		h.end(n)
 		n = h.next() // a third one does not wait for that port
@@ -212,7 +212,7 @@ func TestLinkThatWaitsForAKeeperGoesOn(t *testing.T) {
 	cfg := h.config()
 	cfg.ReceiveBuffer, cfg.ReceiveOverrun = 100_000, 50_000
 	n := h.node(cfg)
-	rdstest.Eventually(t, "the link to wait", func() bool { return counter(t, n, "recv_paused") > 0 })
+	rdstest.Eventually(t, "the link to wait", func() bool { return rdstest.Counter(t, n, "recv_paused") > 0 })
 	rdstest.ExpectNumbers(t, l.bind(n, late), messages)
 }
 

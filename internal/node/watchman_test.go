@@ -75,7 +75,7 @@ func TestLogTellsOfUnreachablePeerOnceAndThenInSum(t *testing.T) {
 	look(begun.Add(time.Hour))
 	lines(t, logs, zap.WarnLevel, text, 0)
 	rdstest.MustSend(t, s, to, make([]byte, 7))
-	rdstest.Eventually(t, "a failed attempt", func() bool { return waitOf(t, n, info.CauseUnreachable).Tries > 0 })
+	rdstest.Eventually(t, "a failed attempt", func() bool { return rdstest.WaitOf(t, n, info.CauseUnreachable).Tries > 0 })
 	begun = time.Now()
 	for d := 2 * time.Second; d < 50*time.Second; d += time.Second {
 		look(begun.Add(d))
@@ -114,7 +114,7 @@ func TestLogTellsOfCongestionOnceAndThenInSum(t *testing.T) {
 		ctx, cancel := context.WithCancel(rdstest.Background(t))
 		sent := make(chan error, 1)
 		go func() { sent <- a.Send(ctx, b.LocalAddrPort(), []byte("x")) }()
-		rdstest.Eventually(t, "a blocked sender", func() bool { return waitOf(t, nodeOf(a), info.CauseCongested).Senders == 1 })
+		rdstest.Eventually(t, "a blocked sender", func() bool { return rdstest.WaitOf(t, nodeOf(a), info.CauseCongested).Senders == 1 })
 		for d := range 3 {
 			at := begun.Add(time.Duration(10*round+d+2) * time.Second)
 			lookA(at)
@@ -206,9 +206,9 @@ func TestLogNamesBothPorts(t *testing.T) {
 		wire config.Wire
 		want []string
 	}{
-		{config.WireAuto, []string{fmt.Sprint("tcp_port:", l.port), fmt.Sprint("xrc_port:", l.port^1)}},
-		{config.WireTCP, []string{fmt.Sprint("tcp_port:", l.port)}},
-		{config.WireXRC, []string{fmt.Sprint("xrc_port:", l.port^1)}},
+		{config.WireAuto, []string{fmt.Sprint("tcp_port:", l.Port), fmt.Sprint("xrc_port:", l.Port^1)}},
+		{config.WireTCP, []string{fmt.Sprint("tcp_port:", l.Port)}},
+		{config.WireXRC, []string{fmt.Sprint("xrc_port:", l.Port^1)}},
 	} {
 		l.bind(l.node(config.Node{Wire: c.wire, Logger: log}))
 		line := lines(t, logs, zap.InfoLevel, "listening", 1)

@@ -14,33 +14,11 @@ import (
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
-	"github.com/rds-go/rds/rds/info"
 )
-
-// infoOf is a node's report.
-func infoOf(t testing.TB, n *Node) info.Report {
-	t.Helper()
-	info, err := n.Info()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info
-}
-
-// transportTo is what serves a peer, as a node reports it, and whether it does now.
-func transportTo(t testing.TB, n *Node, remote netip.Addr) (name string, connected bool) {
-	t.Helper()
-	for _, c := range infoOf(t, n).Connections {
-		if c.Remote == remote {
-			return c.Transport, c.Connected
-		}
-	}
-	return "", false
-}
 
 func wantTransport(t testing.TB, from, to *socket.Socket, want string) {
 	t.Helper()
-	if got, up := transportTo(t, nodeOf(from), to.LocalAddrPort().Addr()); got != want || !up {
+	if got, up := rdstest.TransportTo(t, nodeOf(from), to.LocalAddrPort().Addr()); got != want || !up {
 		t.Errorf("%v is served by %q, up %v; want %q", to.LocalAddrPort().Addr(), got, up, want)
 	}
 }
@@ -63,13 +41,13 @@ func TestTwoNodesSpeakXRC(t *testing.T) {
 		l := newLab(t)
 		a, b := l.bind(l.node(config.Node{})), l.bind(l.node(config.Node{XRC: config.XRC{CRC: crc}}))
 		exchange(t, a, b, "xrc")
-		rdstest.Eventually(t, "acknowledgement", func() bool { x := infoOf(t, nodeOf(a)).XRC; return x[0].Acked == x[0].Written })
-		ia, ib := infoOf(t, nodeOf(a)), infoOf(t, nodeOf(b))
+		rdstest.Eventually(t, "acknowledgement", func() bool { x := rdstest.Report(t, nodeOf(a)).XRC; return x[0].Acked == x[0].Written })
+		ia, ib := rdstest.Report(t, nodeOf(a)), rdstest.Report(t, nodeOf(b))
 		if len(ia.TCP)+len(ib.TCP) != 0 || len(ia.XRC) != 1 || len(ib.XRC) != 1 {
 			t.Fatalf("%+v\n%+v", ia, ib)
 		}
 		x, y := ia.XRC[0], ib.XRC[0]
-		if x.Local != y.Remote || x.Remote != y.Local || x.Remote.Port() != l.port^1 || x.Path != 0 || x.Operations != 0 {
+		if x.Local != y.Remote || x.Remote != y.Local || x.Remote.Port() != l.Port^1 || x.Path != 0 || x.Operations != 0 {
 			t.Errorf("%+v\n%+v", x, y)
 		}
 		if x.CRC != want || y.CRC != want {
@@ -81,7 +59,7 @@ func TestTwoNodesSpeakXRC(t *testing.T) {
 		if x.Written < uint64(len("there")) || y.Written < uint64(len("and back")) {
 			t.Errorf("%+v\n%+v", x, y)
 		}
-		if counter(t, nodeOf(a), "xrc_connected") == 0 || counter(t, nodeOf(b), "xrc_accepted") == 0 {
+		if rdstest.Counter(t, nodeOf(a), "xrc_connected") == 0 || rdstest.Counter(t, nodeOf(b), "xrc_accepted") == 0 {
 			t.Error("no connection was counted")
 		}
 	}
@@ -146,7 +124,7 @@ func TestPeerRestartsWithAnotherWire(t *testing.T) {
 			exchange(t, a, b, c.first)
 			rdstest.Eventually(t, "acknowledgement", func() bool { return halfOf(a).Account.Messages() == 0 })
 			_ = n.Close()
-			rdstest.Eventually(t, "the end", func() bool { _, up := transportTo(t, nodeOf(a), theirs.Addr()); return !up })
+			rdstest.Eventually(t, "the end", func() bool { _, up := rdstest.TransportTo(t, nodeOf(a), theirs.Addr()); return !up })
 			const count = 100
 			for i := range count {
 				rdstest.MustSend(t, a, theirs, rdstest.Payload(uint64(i), 5000))
@@ -221,7 +199,7 @@ func TestForcedTransportThatThePeerLacks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
 	rdstest.WantErr(t, "full", a.Send(ctx, b.LocalAddrPort(), []byte("x")), context.DeadlineExceeded)
-	if name, up := transportTo(t, nodeOf(a), b.LocalAddrPort().Addr()); name != "xrc" || up {
+	if name, up := rdstest.TransportTo(t, nodeOf(a), b.LocalAddrPort().Addr()); name != "xrc" || up {
 		t.Errorf("served by %q, up %v", name, up)
 	}
 	if m, err := b.TryRecv(); err == nil {
@@ -230,7 +208,7 @@ func TestForcedTransportThatThePeerLacks(t *testing.T) {
 	if m, err := a.TryRecv(); err == nil {
 		t.Errorf("received %v", &m)
 	}
-	if q := infoOf(t, nodeOf(a)).SendQueue; len(q) != 1 || q[0].Bytes != 10_000 {
+	if q := rdstest.Report(t, nodeOf(a)).SendQueue; len(q) != 1 || q[0].Bytes != 10_000 {
 		t.Errorf("send queue %+v", q)
 	}
 	if err := a.SetWriteDeadline(time.Now().Add(50 * time.Millisecond)); err != nil {
@@ -273,7 +251,7 @@ func TestListenAgain(t *testing.T) {
 	l := newLab(t)
 	b := l.bindOne(config.Node{Wire: config.WireXRC, ReconnectMax: 20 * time.Millisecond}) // its address is smaller: it dials
 	n, at := l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 4000)
-	taken, err := net.Listen("tcp", rdstest.AddrOf(at.Addr(), l.port).String())
+	taken, err := net.Listen("tcp", rdstest.AddrOf(at.Addr(), l.Port).String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -282,7 +260,7 @@ func TestListenAgain(t *testing.T) {
 		rdstest.WantErr(t, "bind", err, datagram.ErrAddressInUse)
 	}
 	rdstest.MustSend(t, b, at, []byte("early"))
-	rdstest.Eventually(t, "links of the transport that listens", func() bool { return counter(t, n, "xrc_accepted") > 1 })
+	rdstest.Eventually(t, "links of the transport that listens", func() bool { return rdstest.Counter(t, n, "xrc_accepted") > 1 })
 	if p := peersOf(n); p != 0 {
 		t.Errorf("%d peers of an address that is not bound", p)
 	}

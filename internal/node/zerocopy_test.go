@@ -90,12 +90,12 @@ func TestRefusedBufferStays(t *testing.T) {
 func TestBufferRefusedForCongestionStays(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	peer := l.raw()
+	peer := l.Raw()
 	s := l.bindOne(config.Node{})
-	r := peer.dial(s.LocalAddrPort().Addr())
+	r := peer.Dial(s.LocalAddrPort().Addr())
 	r.Put(rdstest.Congestion(9))
-	rdstest.Eventually(t, "the map", func() bool { return counter(t, nodeOf(s), "cong_update_received") == 1 })
-	to := rdstest.AddrOf(peer.addr, 9)
+	rdstest.Eventually(t, "the map", func() bool { return rdstest.Counter(t, nodeOf(s), "cong_update_received") == 1 })
+	to := rdstest.AddrOf(peer.Addr, 9)
 	for _, size := range []int{100, 100_000} {
 		m := s.AllocMessage(size)
 		want := fill(m.Data, size)

@@ -1,0 +1,55 @@
+package rdstest
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/rds-go/rds/rds/info"
+	"github.com/rds-go/rds/transport"
+)
+
+type reporter interface{ Info() (info.Report, error) }
+
+// Report is a node's report.
+func Report(t testing.TB, n reporter) info.Report {
+	t.Helper()
+	report, err := n.Info()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// TransportTo is what serves a peer, as a node reports it, and whether it does now.
+func TransportTo(t testing.TB, n reporter, remote netip.Addr) (name string, connected bool) {
+	t.Helper()
+	for _, c := range Report(t, n).Connections {
+		if c.Remote == remote {
+			return c.Transport, c.Connected
+		}
+	}
+	return "", false
+}
+
+// WaitOf is the first wait for this cause, zero if there is none.
+func WaitOf(t testing.TB, n reporter, cause string) info.Wait {
+	t.Helper()
+	for _, w := range Report(t, n).Waits {
+		if w.Cause == cause {
+			return w
+		}
+	}
+	return info.Wait{}
+}
+
+// Counter reads one of a node's counters.
+func Counter(t testing.TB, n interface{ List() []transport.Counter }, name string) uint64 {
+	t.Helper()
+	for _, c := range n.List() {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	t.Fatalf("no counter %q", name)
+	return 0
+}
