@@ -10,6 +10,7 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/transporttest"
 	"github.com/rds-go/rds/transport/xrc"
 )
 
@@ -31,7 +32,7 @@ const window = 64
 
 // handler is of a link on which no message matters.
 type handler struct {
-	transport.Simple
+	transporttest.Simple
 	room chan struct{}
 	over chan struct{}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/transporttest"
 	"github.com/rds-go/rds/transport/xrc"
 )
 
@@ -76,7 +77,7 @@ func ofSockaddr(a syscall.Sockaddr) netip.AddrPort {
 
 // Mute is the handler of a stranger's link, which takes everything and says nothing.
 type Mute struct {
-	transport.Simple
+	transporttest.Simple
 	Room  chan struct{} // cap 1: the link may have room
 	Ended chan struct{}
 }

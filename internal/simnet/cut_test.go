@@ -10,12 +10,13 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/transporttest"
 )
 
 // counted is a handler that counts the bytes of messages, all empty, and notes what
 // was acknowledged at the end.
 type counted struct {
-	transport.Simple
+	transporttest.Simple
 	received uint64
 	acked    uint64
 	closed   chan struct{} // closed at the end

@@ -13,7 +13,7 @@ import (
 )
 
 // sink takes everything and does nothing.
-type sink struct{ transport.Simple }
+type sink struct{ transporttest.Simple }
 
 func (sink) Message(_ *wire.Header, _ []byte, owned *buf.Buf) {
 	if owned != nil {

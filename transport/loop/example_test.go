@@ -9,11 +9,12 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/loop"
+	"github.com/rds-go/rds/transport/transporttest"
 )
 
 // printer prints what it hears.
 type printer struct {
-	transport.Simple
+	transporttest.Simple
 	done chan struct{}
 }
 

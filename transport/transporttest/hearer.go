@@ -6,12 +6,11 @@ import (
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
-	"github.com/rds-go/rds/transport"
 )
 
 // Hearer is a transport.Handler that keeps the numbers of messages made by a Sender.
 type Hearer struct {
-	transport.Simple
+	Simple
 	OnMessage func(seq uint64) // called first, if it is not nil
 	Room      chan struct{}    // hears of Writable
 	Over      chan struct{}    // closed by Closed

@@ -16,7 +16,7 @@ import (
 // pumpSink counts what it takes and says when there is room to write and when a
 // number of messages is there.
 type pumpSink struct {
-	transport.Simple
+	Simple
 	room    chan struct{}
 	n, want atomic.Uint64
 	reached chan struct{}
@@ -151,7 +151,7 @@ func (w *writer) write(messages int) {
 
 // echo is a handler that answers every message with one of the same length.
 type echo struct {
-	transport.Simple
+	Simple
 	writer
 	n int
 }
@@ -167,7 +167,7 @@ func (e *echo) Writable() { go e.write(0) }
 
 // asker is a handler that says when an answer is there.
 type asker struct {
-	transport.Simple
+	Simple
 	writer
 	answered chan struct{}
 }

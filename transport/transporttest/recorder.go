@@ -9,7 +9,6 @@ import (
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
-	"github.com/rds-go/rds/transport"
 )
 
 // Patience is how long tests wait for something that must happen.
@@ -19,7 +18,7 @@ const Patience = 20 * time.Second
 // is called: who may call what when, and that messages made by a Sender arrive
 // whole and in order.
 type Recorder struct {
-	transport.Simple
+	Simple
 	// OnMessage and OnEnd, if not nil, are called after the checks.
 	OnMessage func(h *wire.Header, payload []byte)
 	OnEnd     func()

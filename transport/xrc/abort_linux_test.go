@@ -15,7 +15,7 @@ import (
 
 // deaf is a handler that waits for nothing but the end.
 type deaf struct {
-	transport.Simple
+	transporttest.Simple
 	ended sync.WaitGroup
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
+	"github.com/rds-go/rds/transport/transporttest"
 	objects "github.com/rds-go/rds/xrc"
 )
 
@@ -182,7 +183,7 @@ func (h *host) start(remote netip.Addr, l transport.Link) {
 
 // kept takes the messages of a link, of which there are none, and its end.
 type kept struct {
-	transport.Simple
+	transporttest.Simple
 	h      *host
 	remote netip.Addr
 }

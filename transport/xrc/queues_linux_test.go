@@ -18,7 +18,7 @@ import (
 // sorting is a handler that notes the ports of messages with the queue that they came
 // by, and what is held.
 type sorting struct {
-	transport.Simple
+	transporttest.Simple
 	mu    sync.Mutex
 	queue uint32         // guarded by mu
 	names map[uint32]int // guarded by mu: what a test calls its queues; by number
