@@ -308,13 +308,10 @@ func (r *FaultRule) countsLocked() (FaultCounts, error) {
 
 // Ended is whether the fault is over, by its limits or by Stop.
 func (r *FaultRule) Ended() bool {
+	c, err := r.Counts()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.over || monotonic() >= r.rule.Until {
-		return true
-	}
-	c, err := r.countsLocked()
-	return err != nil || r.rule.Count > 0 && c.Hit >= r.rule.Count
+	return r.over || err != nil || monotonic() >= r.rule.Until || r.rule.Count > 0 && c.Hit >= r.rule.Count
 }
 
 // Stop ends the fault, if its limits have not, and returns its counts.
