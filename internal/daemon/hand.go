@@ -77,19 +77,19 @@ func (a *appSocket) Enter() bool {
 }
 
 // Hand is for node.Owner. What else may be on the ring by then is not shown: Left does that.
-func (a *appSocket) Hand(it *socket.Item, dest datagram.Cookie) bool {
+func (a *appSocket) Hand(it socket.Item, dest datagram.Cookie) bool {
 	c := &a.sess.out
 	if c.room == 0 && !c.look() {
 		return false
 	}
 	var k *block
 	if it.Buf != nil {
-		if k = a.own(it); k == nil {
+		if k = a.own(&it); k == nil {
 			return false
 		}
 	}
 	a.run.add(k, it.Length)
-	c.add(a.message(it, k, dest))
+	c.add(a.message(&it, k, dest))
 	return true
 }
 

@@ -29,7 +29,7 @@ type Owner interface {
 	// given back: Hand takes one, unless there is no room for it, and offers the region dest
 	// if it.Dest is set. What was handed over is the owner's when Left returns.
 	Enter() bool
-	Hand(it *socket.Item, dest datagram.Cookie) bool
+	Hand(it socket.Item, dest datagram.Cookie) bool
 	Left()
 	// PlacedLocked follows the queueing of a message, whose payload is in b if it has any.
 	// The caller holds the lock of the queue's filling half.
@@ -114,7 +114,7 @@ func (o *own) Senders() []socket.SenderWait  { return o.waits.All() }
 func (o *own) Waiting() (bytes, count int64) { return o.Queue.Bytes.Load(), o.Queue.Count.Load() }
 
 // Hand is never called: Enter is false.
-func (*own) Hand(*socket.Item, datagram.Cookie) bool { return false }
+func (*own) Hand(socket.Item, datagram.Cookie) bool { return false }
 
 func (o *own) Ended(f conn.Fate) {
 	f.Op = nil

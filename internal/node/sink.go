@@ -158,7 +158,7 @@ func (k *Sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 	it.Dest = about.HasDest
 	k.Wait.waiting = false
 	if k.hands {
-		if s.Owner.Hand(&it, datagram.Cookie(about.Dest)) {
+		if s.Owner.Hand(it, datagram.Cookie(about.Dest)) {
 			k.handed++
 			k.next = h.Sequence + 1
 			return driver.Taken

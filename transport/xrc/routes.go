@@ -1,6 +1,7 @@
 package xrc
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/transport"
@@ -159,6 +160,8 @@ func (r *routes) apply() (hold, free []uint16) {
 	}
 	clear(r.homed)
 	clear(r.news)
+	slices.Sort(hold)
+	slices.Sort(free)
 	return hold, free
 }
 
