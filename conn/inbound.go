@@ -203,6 +203,9 @@ func (in *Inbound) Accept(h *wire.Header) bool {
 	return true
 }
 
+// Taken is how many messages of the generation went to sockets.
+func (in *Inbound) Taken() uint64 { return in.cur.Taken }
+
 // Took says that n of the accepted messages went to sockets. A generation that none came
 // from is not remembered.
 func (in *Inbound) Took(n uint64) {

@@ -147,6 +147,8 @@ func (s *Socket) SendChecked(ctx context.Context, h *half, d *destination, port 
 				scope.End()
 				return nil
 			}
+		case err == errFull && h.T.catchUp(): // memory may have come back that nobody has waited for
+			continue
 		case err == errFull:
 			h.cell.Full.Add(1)
 			err = datagram.ErrWouldBlock

@@ -185,7 +185,7 @@ func TestTheSinkLeavesBeforeARefusalIsFollowed(t *testing.T) {
 	d, _, _ := newDriver(t, 1)
 	k := &keeping{locked: true}
 	h := &Handler{newReceiver(d, 0, 0, links(t, 1)[0])}
-	h.sink = k
+	h.sink, h.caps.Queues = k, true
 	h.Refused(1, 1, transport.RefusedPort)
 	if k.locked {
 		t.Error("the sink still has the socket's lock")

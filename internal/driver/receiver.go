@@ -259,6 +259,7 @@ func (r *Receiver) refusedBy(first uint64, count uint32, why transport.Refusal) 
 
 // closed is the end of a link of which everything is taken.
 func (r *Receiver) closed(cause error, acked uint64) {
+	r.sink.Leave() // the last burst may have been cut short
 	r.sink.Closed()
 	r.d.linkEnded(r.path, r.id, cause, acked)
 }
@@ -289,9 +290,12 @@ func (h *Handler) Hold(ports []uint16, on bool) {
 	h.d.hold(h.path, h.id, ports, on)
 }
 
-// Refused takes what the peer has not delivered.
+// Refused takes what the peer has not delivered. On a link in memory the caller is the
+// peer's goroutine, to which the sink does not belong.
 func (h *Handler) Refused(first uint64, count uint32, why transport.Refusal) {
-	h.sink.Leave()
+	if h.caps.Queues {
+		h.sink.Leave()
+	}
 	h.refusedBy(first, count, why)
 }
 

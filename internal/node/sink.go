@@ -10,6 +10,7 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/driver"
 	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/datagram"
@@ -29,7 +30,7 @@ type Sink struct {
 	entered   bool    // the socket's owner is to hear of the run's end (Owner.Left)
 	hands     bool    // the owner takes the run's messages itself, as far as it can
 	handed    int     // messages of the run that the owner has taken
-	next      uint64  // number behind that of the last of them
+	next      uint64  // what was received when the last of them had come
 	curBytes  int     // payload bytes of the run that were queued
 	curCount  int     // messages of the run that were queued
 	roomBytes int     // payload bytes that fit below the hard bound of the socket at hand
@@ -59,9 +60,15 @@ func (k *Sink) Begin() { k.first = math.MaxUint64 }
 // Proved has the path's record be that of the peer's generation.
 func (k *Sink) Proved() { k.use() }
 
-// Stated follows the peer's statement of another generation.
+// Stated follows the peer's statement of another generation. What has come by the link was
+// remembered as of the generation that it was taken for.
 func (k *Sink) Stated(before uint32) {
 	k.use()
+	if in := k.rx.Inbound(); in.Taken() > 0 && !k.peer.own && k.peer.records[k.rx.Path()].Load() == nil {
+		record := k.keep()
+		record.Next[k.rx.Path()].Store(in.Next())
+		record.Taken.Add(in.Taken())
+	}
 	k.restore(before)
 }
 
@@ -104,10 +111,7 @@ func (k *Sink) remember(next uint64) {
 			k.taken = 0
 			return
 		}
-		var s *sequence
-		s, record = p.Node.Sequences.keep(addressPair{p.Local.Addr, p.Remote}, &p.records, path, in.Generation(), p.Node.Now())
-		p.sequence.Store(s)
-		p.Proved()
+		record = k.keep()
 	}
 	record.Next[path].Store(next)
 	if k.taken > 0 {
@@ -115,6 +119,15 @@ func (k *Sink) remember(next uint64) {
 		record.Taken.Add(k.taken)
 		k.taken = 0
 	}
+}
+
+// keep makes the record of the generation at hand.
+func (k *Sink) keep() *statefile.Peer {
+	p := k.peer
+	s, record := p.Node.Sequences.keep(addressPair{p.Local.Addr, p.Remote}, &p.records, k.rx.Path(), k.rx.Inbound().Generation(), p.Node.Now())
+	p.sequence.Store(s)
+	p.Proved()
+	return record
 }
 
 // Whole is for driver.Sink.
@@ -160,7 +173,10 @@ func (k *Sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 	if k.hands {
 		if s.Owner.Hand(it, datagram.Cookie(about.Dest)) {
 			k.handed++
-			k.next = h.Sequence + 1
+			k.next = k.rx.Inbound().Next()
+			if owned != nil { // it pays for a run of its own: the next one may be read for long
+				k.Leave()
+			}
 			return driver.Taken
 		}
 		k.hands = false // what follows goes to the queue, too: in order
@@ -210,6 +226,7 @@ func (k *Sink) Place(h *wire.Header) *buf.Buf {
 	if s == nil || h.Length <= socket.SlabInline {
 		return nil
 	}
+	k.Leave() // nobody waits for what is to be read
 	return s.Owner.Place(int(h.Length), !k.peer.acquainted())
 }
 

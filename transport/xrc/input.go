@@ -74,6 +74,7 @@ func (in *input) Flush() {
 	if in.early != nil {
 		if err := in.begin(nil); err != nil {
 			in.link.Close(transport.Abort)
+			in.Parser.Flush() // of what came before
 			return
 		}
 	}

@@ -1,7 +1,7 @@
 package xrc
 
 import (
-	"slices"
+	"math/bits"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/transport"
@@ -21,10 +21,12 @@ type routes struct {
 
 	// The event loop's:
 	known  int                         // ports in pages
+	oldest byte                        // page of which ports are forgotten next
 	closed map[uint32]struct{}         // queues that are not ready
-	full   map[uint16]struct{}         // ports that have no room
-	held   map[uint16]struct{}         // ports that the handler was told to hold
-	homed  map[uint16]struct{}         // ports whose queue has changed in this burst
+	full   portSet                     // ports that have no room
+	held   portSet                     // ports that the handler was told to hold
+	homed  portSet                     // ports whose queue has changed in this burst
+	moved  bool                        // there are ports in homed
 	news   map[uint32]iwarp.QueueState // what queues were said to be in this burst
 }
 
@@ -32,9 +34,46 @@ const (
 	// maxClosed is how many queues of a peer may be not ready.
 	maxClosed = 4096
 	// maxHomes is of how many ports of a peer is noted whose they are: all are looked at when
-	// a queue changes. Messages for others go by the peer's own queue.
+	// a queue changes. Others are forgotten, and the peer says again whose they are when
+	// messages for them come by its own queue.
 	maxHomes = 8192
+	// maxNews is how many queues may have news in a burst for the table of them to be kept.
+	maxNews = 64
 )
+
+// portSet is a set of ports. The zero value is empty.
+type portSet struct{ words *[1 << 10]uint64 }
+
+func (s *portSet) has(port uint16) bool {
+	return s.words != nil && s.words[port>>6]&(1<<(port&63)) != 0
+}
+
+func (s *portSet) put(port uint16, in bool) {
+	switch {
+	case s.words == nil && !in:
+		return
+	case s.words == nil:
+		s.words = new([1 << 10]uint64)
+	}
+	if in {
+		s.words[port>>6] |= 1 << (port & 63)
+	} else {
+		s.words[port>>6] &^= 1 << (port & 63)
+	}
+}
+
+// take empties the set, and calls f for each port that was in it, in their order.
+func (s *portSet) take(f func(port uint16)) {
+	if s.words == nil {
+		return
+	}
+	for i := range s.words {
+		for w := s.words[i]; w != 0; w &= w - 1 {
+			f(uint16(i<<6 | bits.TrailingZeros64(w)))
+		}
+		s.words[i] = 0
+	}
+}
 
 // routePages has the pages by the ports' upper halves; nil: all unknown.
 type routePages [256]atomic.Pointer[routePage]
@@ -73,48 +112,54 @@ func (r *routes) home(port uint16, queue uint32) {
 	}
 	if p[port&0xff].Load() == 0 {
 		if r.known == maxHomes {
-			return
+			r.forget(pages)
 		}
 		r.known++
 	}
 	p[port&0xff].Store(queue)
-	put(&r.homed, port)
+	r.move(port)
 }
 
-// put adds to a set, which is made when it has its first member.
-func put[K comparable](set *map[K]struct{}, k K) {
-	if *set == nil {
-		*set = make(map[K]struct{})
+// move has a port looked at when the burst ends.
+func (r *routes) move(port uint16) {
+	r.homed.put(port, true)
+	r.moved = true
+}
+
+// forget forgets whose the ports of a page are.
+func (r *routes) forget(pages *routePages) {
+	for before := r.known; r.known == before; r.oldest++ {
+		p := pages[r.oldest].Load()
+		if p == nil {
+			continue
+		}
+		for i := range p {
+			if p[i].Load() != 0 {
+				p[i].Store(0)
+				r.known--
+				r.move(uint16(r.oldest)<<8 | uint16(i))
+			}
+		}
 	}
-	(*set)[k] = struct{}{}
 }
 
 // fill notes whether a port has room. It tells whether that changes if the port takes
 // messages.
 func (r *routes) fill(port uint16, full bool) (changed bool) {
-	if full {
-		put(&r.full, port)
-	} else {
-		delete(r.full, port)
-	}
+	r.full.put(port, full)
 	return r.turn(port)
 }
 
 // turn notes whether the handler is to hold a port. It tells whether that is a change.
 func (r *routes) turn(port uint16) (changed bool) {
-	_, was := r.held[port]
-	_, is := r.full[port]
-	if !is {
-		_, is = r.closed[r.queue(port)]
+	hold := r.full.has(port)
+	if !hold {
+		_, hold = r.closed[r.queue(port)]
 	}
-	switch {
-	case is == was:
+	if hold == r.held.has(port) {
 		return false
-	case is:
-		put(&r.held, port)
-	default:
-		delete(r.held, port)
 	}
+	r.held.put(port, hold)
 	return true
 }
 
@@ -132,14 +177,35 @@ func (r *routes) state(queue uint32, s iwarp.QueueState) {
 // apply returns, at the end of a burst, the ports that are to be held from now on, and those
 // that are not any more.
 func (r *routes) apply() (hold, free []uint16) {
-	if len(r.homed)+len(r.news) == 0 {
+	if len(r.news) > 0 {
+		r.learn()
+	}
+	if !r.moved {
 		return nil, nil
 	}
+	r.moved = false
+	r.homed.take(func(port uint16) {
+		switch {
+		case !r.turn(port):
+		case r.held.has(port):
+			hold = append(hold, port)
+		default:
+			free = append(free, port)
+		}
+	})
+	return hold, free
+}
+
+// learn takes the news of queues.
+func (r *routes) learn() {
 	for queue, s := range r.news {
 		_, was := r.closed[queue]
 		switch is := s == iwarp.QueueNotReady; {
 		case is && !was && len(r.closed) < maxClosed: // a peer with more applications has room for what comes for this one
-			put(&r.closed, queue)
+			if r.closed == nil {
+				r.closed = make(map[uint32]struct{})
+			}
+			r.closed[queue] = struct{}{}
 		case !is && was:
 			delete(r.closed, queue)
 		case s != iwarp.QueueGone:
@@ -149,20 +215,11 @@ func (r *routes) apply() (hold, free []uint16) {
 	if len(r.news) > 0 {
 		r.spread()
 	}
-	for port := range r.homed {
-		switch {
-		case !r.turn(port):
-		case r.holds(port):
-			hold = append(hold, port)
-		default:
-			free = append(free, port)
-		}
+	if len(r.news) > maxNews {
+		r.news = nil
+	} else {
+		clear(r.news)
 	}
-	clear(r.homed)
-	clear(r.news)
-	slices.Sort(hold)
-	slices.Sort(free)
-	return hold, free
 }
 
 // spread has the ports of queues with news looked at, and forgets whose those of queues that
@@ -187,16 +244,10 @@ func (r *routes) spread() {
 					p[j].Store(0)
 					r.known--
 				}
-				put(&r.homed, uint16(i<<8|j))
+				r.move(uint16(i<<8 | j))
 			}
 		}
 	}
-}
-
-// holds tells whether the handler was told to hold a port.
-func (r *routes) holds(port uint16) bool {
-	_, held := r.held[port]
-	return held
 }
 
 // Home tells the peer whose a port of ours is.

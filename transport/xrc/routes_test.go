@@ -117,20 +117,45 @@ func TestRoutesOfOneQueue(t *testing.T) {
 }
 
 // A peer that says of all ports whose they are has no more of them noted than are looked at
-// when a queue changes.
+// when a queue changes: those that it has spoken of last.
 func TestRoutesAreBounded(t *testing.T) {
 	t.Parallel()
 	r := routes{first: 1}
-	for p := range 1 << 16 {
-		r.home(uint16(p), 3)
+	for range 2 {
+		for p := range 1 << 16 {
+			r.home(uint16(p), 3)
+			if r.queue(uint16(p)) != 3 || r.known > maxHomes {
+				t.Fatalf("port %d is of %d, %d are known", p, r.queue(uint16(p)), r.known)
+			}
+		}
 	}
 	r.state(3, iwarp.QueueNotReady)
-	if hold, _ := r.apply(); len(hold) != maxHomes {
-		t.Errorf("%d ports are held", len(hold))
+	hold, _ := r.apply()
+	if len(hold) != r.known || len(hold) < maxHomes-256 {
+		t.Errorf("%d ports are held, %d known", len(hold), r.known)
 	}
+	for i := range uint32(2 * maxNews) {
+		r.state(10+i, iwarp.QueueNotReady)
+	}
+	r.home(1, 10)
 	r.state(3, iwarp.QueueGone)
-	if _, free := r.apply(); len(free) != maxHomes || r.known != 0 {
+	if _, free := r.apply(); len(free) < maxHomes-512 || r.known > 257 {
 		t.Errorf("%d ports are free, %d known", len(free), r.known)
+	}
+}
+
+func BenchmarkRoutesTurn(b *testing.B) {
+	for _, ports := range []int{0, 256, maxHomes} {
+		b.Run(fmt.Sprint(ports), func(b *testing.B) {
+			r := routes{first: 1}
+			for p := range ports {
+				r.home(uint16(p*8), 3)
+			}
+			for i := 0; b.Loop(); i++ {
+				r.state(3, iwarp.QueueState(1+i%2))
+				r.apply()
+			}
+		})
 	}
 }
 
