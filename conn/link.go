@@ -113,6 +113,13 @@ func (c *Conn) Proved(now time.Time, i int) {
 // NeedsProof tells whether Proved would change something.
 func (c *Conn) NeedsProof(i int) bool { return !c.paths[i].proved }
 
+// Introduced tells whether path i has no link that is still to carry its first message, the
+// congestion map, to the peer. Before that the peer counts no acknowledgement, see Proved.
+func (c *Conn) Introduced(i int) bool {
+	p := &c.paths[i]
+	return p.state != Up || p.written >= wire.HeaderSize+wire.CongestionMapSize
+}
+
 // LinkFailed says that writing to link failed: nothing more goes out on it.
 // What the peer sent before is still to be received; LinkClosed follows.
 func (c *Conn) LinkFailed(link LinkID) {

@@ -248,8 +248,20 @@ func (d *Driver) OpDone(i int, o *conn.Operation, status conn.Status) {
 	d.ended(i, e.cause, news)
 }
 
-// Await waits for a condition, which is looked at with the lock each time a link, a dial or
-// an answer of the peer has come to its end. It is false if late or cut is closed before.
+// Introduced tells whether each link that was started has carried its first message to the
+// peer, with the lock. On a link that Reserves the peer's RDS acknowledges, so the peer needs no
+// message to know that its own were taken.
+func (d *Driver) Introduced() bool {
+	for i := range d.path {
+		if p := &d.path[i]; p.link != nil && !p.caps.Reserves && !d.Core.Introduced(i) {
+			return false
+		}
+	}
+	return true
+}
+
+// Await waits for a condition, which is looked at with the lock each time a link, a dial, a
+// write or an answer of the peer has come to its end. It is false if late or cut is closed before.
 func (d *Driver) Await(late, cut <-chan struct{}, ok func() bool) bool {
 	news := make(chan struct{}, 1)
 	d.mu.Lock()

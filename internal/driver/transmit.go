@@ -247,6 +247,7 @@ func (d *Driver) endWriteLocked(i int) (ended, news bool, cause error) {
 	t.last = d.rt.Now()
 	p.history.Wrote = t.last
 	d.othersLocked()
+	d.partingLocked()
 	if d.Core.Unacked(i) > 0 {
 		d.watchAcksLocked()
 	}

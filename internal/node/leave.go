@@ -75,14 +75,20 @@ func (p *Peer) Part(dialed, silent, late, cut <-chan struct{}) bool {
 // closeWait is how long a node that is closed waits for its links to end.
 const closeWait = time.Second
 
-// awaitLinks waits until the links of closed peers have ended: they may have to acknowledge
-// what sockets have received.
-func (n *Node) awaitLinks() {
+// endLinks closes all peers and waits until their links have ended: the links may have to
+// acknowledge what sockets have received.
+func (n *Node) endLinks() {
 	late := make(chan struct{})
 	defer time.AfterFunc(closeWait, func() { close(late) }).Stop()
 	var wg sync.WaitGroup
 	n.EachPeer(func(p *Peer) {
-		wg.Go(func() { p.Await(late, nil, func() bool { return p.Linked() == 0 }) })
+		wg.Go(func() {
+			if p.Told.Load() {
+				p.Await(late, nil, p.Introduced)
+			}
+			p.close()
+			p.Await(late, nil, func() bool { return p.Linked() == 0 })
+		})
 	})
 	wg.Wait()
 }

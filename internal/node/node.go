@@ -434,8 +434,7 @@ func (n *Node) Close() error {
 	for _, la := range n.AllLocals() {
 		la.giveUp() // otherwise a link that waits for room in a port would go on waiting
 	}
-	n.EachPeer((*Peer).close)
-	n.awaitLinks()
+	n.endLinks()
 	n.Succession.Open()                                // inbound links that wait are refused
 	err := errors.Join(n.self.Close(), n.closeWires()) // self before wires: the memory regions end with a wire
 	_ = n.Loops.Close()
