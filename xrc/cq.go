@@ -91,7 +91,7 @@ func (c *CQ) abandonLocked() {
 	c.session.used.CQs--
 	delete(c.session.objects, c)
 	d.freeLocked(c.ref)
-	d.later(func() { _ = c.CQ.Close() })
+	d.later(c.CQ.Free)
 }
 
 func (c *CQ) String() string { return c.ref.String() }

@@ -242,8 +242,16 @@ func (c *CQ) Close() error {
 		c.mu.Unlock()
 		return ErrBusy
 	}
+	c.mu.Unlock()
+	c.Free()
+	return nil
+}
+
+// Free is Close for a program that is done with the queue and with all that completes there:
+// goroutines in Wait return, though a shared receive queue may not have ended yet.
+func (c *CQ) Free() {
+	c.mu.Lock()
 	c.closed = true
 	c.mu.Unlock()
 	c.signal()
-	return nil
 }
