@@ -98,17 +98,22 @@ func TestOneShotConnectionsLeaveNothing(t *testing.T) {
 		if records, _, _ := nd.Sequences.size(); records > 3 {
 			t.Errorf("%d sequences of the honest peers", records)
 		}
-		if nd.Index.Next > maxStrangers+100 {
-			t.Errorf("%d numbers were given to peers", nd.Index.Next)
+		numbers := func() uint32 {
+			nd.Mu.Lock()
+			defer nd.Mu.Unlock()
+			return nd.Index.Next
 		}
-		dials := nd.Index.Next
+		dials := numbers()
+		if dials > maxStrangers+100 {
+			t.Errorf("%d numbers were given to peers", dials)
+		}
 		cpu := busy(t)
 		second := time.NewTimer(time.Second)
 		<-second.C
 		if cpu = busy(t) - cpu; cpu > 500*time.Millisecond {
 			t.Errorf("%v of CPU in a second when the attack is over", cpu)
 		}
-		if nd.Index.Next != dials {
+		if numbers() != dials {
 			t.Error("peers are made when the attack is over")
 		}
 	}
