@@ -4,6 +4,9 @@ package lockorder
 
 import "sync"
 
+// Recording is true when locks are recorded, which allocates.
+const Recording = true
+
 // Mutex is a lock of struct T.
 type Mutex[T any] struct {
 	mu     sync.Mutex

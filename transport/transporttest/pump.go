@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/buf"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
 )
@@ -114,6 +115,9 @@ func Throughput(b *testing.B, newEnv func(testing.TB) Env) {
 // Allocates checks how much both ends together allocate for two messages, whether
 // they come in one piece, in a staged buffer, or straight to their place.
 func Allocates(t *testing.T, newEnv func(testing.TB) Env, most float64) {
+	if lockorder.Recording {
+		t.Skip("-tags invariants allocate: run without them")
+	}
 	for _, size := range []int{64, 5000, 64 << 10, 1 << 20} {
 		p := NewPump(t, newEnv(t), size, 2)
 		for range 8 {
