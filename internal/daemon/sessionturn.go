@@ -19,9 +19,9 @@ import (
 
 // Bounds of one turn of a session.
 const (
-	pumpEntries = 512       // submissions taken before others get a turn
+	pumpEntries = 2048      // submissions taken before others get a turn
 	pumpBytes   = 512 << 10 // payload bytes taken before others get a turn
-	writeBytes  = 192 << 10 // octets written to a peer in one go: one write of a burst, the flusher writes more
+	writeBytes  = 512 << 10 // octets written to a peer in one go: one write of a burst, the flusher writes more
 
 	burstEntries = 2        // more submissions than that in a turn are a burst: others may follow at once
 	burstBytes   = 32 << 10 // so are so many bytes

@@ -117,7 +117,7 @@ func TestATurnIsBounded(t *testing.T) {
 	submit := func(op ipc.Op, size uint32) {
 		t.Helper()
 		m := ipc.MakeEntry(op, 0, port, id, at, size, 0, 0, 0)
-		for range ringEntries / 4 {
+		for range pumpEntries + ringEntries/4 {
 			if e.submit(m) != 1 {
 				t.Fatal("the ring is full")
 			}
