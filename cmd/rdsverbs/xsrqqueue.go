@@ -23,7 +23,7 @@ type servedQueue struct {
 	stopper   *replier                // guarded by mu; who has told us to post no more, nil: nobody
 	held      []uint64                // guarded by mu; slots not posted because of that
 	messages  uint64                  // guarded by mu; that came
-	answered  uint64                  // guarded by mu; of them
+	answered  uint64                  // guarded by mu; messages received that were answered
 	dropped   uint64                  // guarded by mu; that were none, or could not be answered
 }
 

@@ -10,13 +10,12 @@ import (
 // queued in the daemon only if the ring or the arena has no room for it, or others are queued;
 // what is queued follows when the application has made room (dataLocked).
 
-// run counts messages that are put on the ring, one after the other, and the last of them
-// that are in the same block.
+// run counts messages that are put on the ring, one after the other.
 type run struct {
-	block *block // block whose messages are not lent yet, nil if there is none
-	lent  int64  // how many of them there are
-	bytes int64
-	count int64
+	block *block // block of the latest messages, nil if they have none
+	lent  int64  // messages in block that are not lent yet
+	bytes int64  // payload bytes of all messages
+	count int64  // number of all messages
 }
 
 // add counts a message, which is in k unless k is nil.

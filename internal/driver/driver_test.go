@@ -191,3 +191,16 @@ func TestTheSinkLeavesBeforeARefusalIsFollowed(t *testing.T) {
 		t.Error("the sink still has the socket's lock")
 	}
 }
+
+// A burst that an error has cut short leaves its socket when the link ends.
+func TestTheSinkLeavesWithItsLink(t *testing.T) {
+	t.Parallel()
+	d, _, _ := newDriver(t, 1)
+	k := &keeping{locked: true}
+	h := &Handler{newReceiver(d, 0, 9, links(t, 1)[0])}
+	h.sink = k
+	h.Closed(nil, 0)
+	if k.locked {
+		t.Error("the sink still has the socket's lock")
+	}
+}

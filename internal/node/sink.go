@@ -28,9 +28,9 @@ type Sink struct {
 
 	cur       *Socket // destination of the run of messages at hand; its q.mu is held
 	entered   bool    // the socket's owner is to hear of the run's end (Owner.Left)
-	hands     bool    // the owner takes the run's messages itself, as far as it can
+	hands     bool    // the socket's owner takes messages of the run itself (Owner.Hand)
 	handed    int     // messages of the run that the owner has taken
-	next      uint64  // what was received when the last of them had come
+	next      uint64  // the path's receive sequence behind the last message that the owner has taken
 	curBytes  int     // payload bytes of the run that were queued
 	curCount  int     // messages of the run that were queued
 	roomBytes int     // payload bytes that fit below the hard bound of the socket at hand

@@ -24,7 +24,7 @@ type Queue struct {
 
 	mu    lockorder.Mutex[Queue] // a leaf, but for the locks of links
 	busy  bool                   // guarded by mu: peers keep back what is for the queue
-	ended bool                   // guarded by mu; gone says the same
+	ended bool                   // guarded by mu: the application has ended, as gone says without it
 	links map[*link]struct{}     // guarded by mu: links whose peers know of the queue
 	with  map[uint32]struct{}    // guarded by mu; targets that the session is registered with
 }
