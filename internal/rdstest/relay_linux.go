@@ -16,7 +16,8 @@ import (
 // Relay is a network between two nodes that a test disturbs: each of them takes the
 // relay for the other. On its ports it forwards, refuses, or drops SYNs. It has
 // acknowledged what it forwards: connections over TCP may not be cut, or messages are
-// lost that nobody can know of.
+// lost that nobody can know of. It holds little, so that a node that ends a connection has
+// had all of it in the time that it waits for.
 type Relay struct {
 	testing.TB
 	Near, Far netip.Addr                // the nodes; near dials, as its address is smaller than there
@@ -30,6 +31,9 @@ type Relay struct {
 	over  bool
 	Conns map[*net.TCPConn]int // 1: of XRC
 }
+
+// relayBuffer is the size of each buffer of a connection.
+const relayBuffer = 64 << 10
 
 // RelayPort is one port, of one of the relay's addresses.
 type RelayPort struct {
@@ -133,6 +137,8 @@ func (r *Relay) enter(c *net.TCPConn, xrc int) bool {
 		return false
 	}
 	r.Conns[c] = xrc
+	_ = c.SetReadBuffer(relayBuffer)
+	_ = c.SetWriteBuffer(relayBuffer)
 	return true
 }
 
