@@ -43,6 +43,9 @@ func (f *crowd) start(l *lab, nodes, sockets int, size func(*rand.Rand) int) {
 		if size(rand.New(rand.NewPCG(1, 1))) < 400 {
 			cfg.SendBuffer = 8 << 10 // many messages take long enough
 		}
+		if nodes*sockets > 1000 {
+			cfg.SendBuffer = 64 << 10 // all nodes of the test share the CPUs that tell them of a full port
+		}
 		n := l.node(cfg)
 		f.peers = append(f.peers, n)
 		at := rdstest.NewAddr()

@@ -199,8 +199,10 @@ func TestSequenceTable(t *testing.T) {
 	add := func() *sequence {
 		t.Helper()
 		var in recordsInUse
-		s, r := table.keep(addressPair{local, rdstest.NewAddr()}, &in, 3, 7, now)
-		r.Next[3].Store(100)
+		s, r := table.keep(addressPair{local, rdstest.NewAddr()}, &in, 3, conn.Received{Generation: 7, Next: 100, Taken: 1}, now)
+		if r.Next[3].Load() != 100 || r.Taken.Load() != 1 {
+			t.Errorf("the record is %v", r)
+		}
 		table.end(s, conn.Legacy{}, [conn.MaxPaths]uint64{}, nil, now)
 		return s
 	}
@@ -234,8 +236,7 @@ func TestSequenceTable(t *testing.T) {
 	honest := all[5]
 	honest.records[0].Taken.Store(1000)
 	for g := range uint32(20) {
-		_, r := table.keep(honest.addressPair, &in, 0, 100+g, now)
-		r.Taken.Add(1)
+		table.keep(honest.addressPair, &in, 0, conn.Received{Generation: 100 + g, Next: 1, Taken: 1}, now)
 		table.use(honest, &in, 0, 7, now)
 	}
 	if r := table.other(honest, 7); r == nil || r.Next[3].Load() != 100 || len(honest.records) > 4 {
@@ -276,7 +277,7 @@ func TestWhatCameWithoutAGenerationOutlivesThePeer(t *testing.T) {
 	in.Begin()
 	in.State(100)
 	in.Begin()
-	s, record := n.Sequences.keep(addressPair{at, from}, &p.records, path, in.Generation(), n.Now())
+	s, record := n.Sequences.keep(addressPair{at, from}, &p.records, path, conn.Received{Generation: in.Generation()}, n.Now())
 	p.sequence.Store(s)
 	if !in.Accept(&h) {
 		t.Error("the first message is not taken")

@@ -251,13 +251,15 @@ func (t *sequences) other(s *sequence, generation uint32) *statefile.Peer {
 	return nil
 }
 
-// keep makes the record of a generation for a path of a peer. Of too many records of one
-// peer the one with the fewest messages goes.
-func (t *sequences) keep(pair addressPair, in *recordsInUse, path int, generation uint32, now time.Time) (*sequence, *statefile.Peer) {
+// keep makes the record of a generation for a path of a peer, with what the path has received
+// of it. Of too many records of one peer the one with the fewest messages goes.
+func (t *sequences) keep(pair addressPair, in *recordsInUse, path int, has conn.Received, now time.Time) (*sequence, *statefile.Peer) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := t.pairs[pair]
-	if r := s.recordLocked(generation, now); r != nil {
+	if r := s.recordLocked(has.Generation, now); r != nil {
+		r.Next[path].Store(has.Next)
+		r.Taken.Add(has.Taken)
 		in[path].Store(r)
 		return s, r
 	}
@@ -280,11 +282,13 @@ func (t *sequences) keep(pair addressPair, in *recordsInUse, path int, generatio
 	t.expireLocked(now)
 	var r *statefile.Peer
 	if t.file != nil {
-		r = t.file.Add(pair.local, pair.remote, generation)
+		r = t.file.Add(pair.local, pair.remote, has.Generation, path, has.Next, has.Taken)
 	}
 	if r == nil { // The file is full, or there is none.
 		r = new(statefile.Peer)
-		r.Generation.Store(generation)
+		r.Generation.Store(has.Generation)
+		r.Next[path].Store(has.Next)
+		r.Taken.Store(has.Taken)
 	}
 	r.Used.Store(now.UnixNano())
 	s.records = slices.Insert(s.records, 0, r)

@@ -10,7 +10,6 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/driver"
 	"github.com/rds-go/rds/internal/socket"
-	"github.com/rds-go/rds/internal/statefile"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/datagram"
@@ -65,9 +64,7 @@ func (k *Sink) Proved() { k.use() }
 func (k *Sink) Stated(before uint32) {
 	k.use()
 	if in := k.rx.Inbound(); in.Taken() > 0 && !k.peer.own && k.peer.records[k.rx.Path()].Load() == nil {
-		record := k.keep()
-		record.Next[k.rx.Path()].Store(in.Next())
-		record.Taken.Add(in.Taken())
+		k.keep(in.Next(), in.Taken())
 	}
 	k.restore(before)
 }
@@ -111,7 +108,10 @@ func (k *Sink) remember(next uint64) {
 			k.taken = 0
 			return
 		}
-		record = k.keep()
+		in.Took(k.taken)
+		k.keep(next, k.taken)
+		k.taken = 0
+		return
 	}
 	record.Next[path].Store(next)
 	if k.taken > 0 {
@@ -121,13 +121,14 @@ func (k *Sink) remember(next uint64) {
 	}
 }
 
-// keep makes the record of the generation at hand.
-func (k *Sink) keep() *statefile.Peer {
+// keep makes the record of the generation at hand, of which taken messages were received, all
+// before the message next.
+func (k *Sink) keep(next, taken uint64) {
 	p := k.peer
-	s, record := p.Node.Sequences.keep(addressPair{p.Local.Addr, p.Remote}, &p.records, k.rx.Path(), k.rx.Inbound().Generation(), p.Node.Now())
+	has := conn.Received{Generation: k.rx.Inbound().Generation(), Next: next, Taken: taken}
+	s, _ := p.Node.Sequences.keep(addressPair{p.Local.Addr, p.Remote}, &p.records, k.rx.Path(), has, p.Node.Now())
 	p.sequence.Store(s)
 	p.Proved()
-	return record
 }
 
 // Whole is for driver.Sink.

@@ -231,8 +231,9 @@ func (s *File) Peers(f func(local, remote netip.Addr, p *Peer)) {
 	}
 }
 
-// Add makes an entry for a generation of a peer, nil if there is no room for it.
-func (s *File) Add(local, remote netip.Addr, generation uint32) *Peer {
+// Add makes an entry for a generation of a peer, nil if there is no room for it. Whoever
+// opens the file after a crash finds the entry with next and taken, of a path, or not at all.
+func (s *File) Add(local, remote netip.Addr, generation uint32, path int, next, taken uint64) *Peer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, r := local.String(), remote.String()
@@ -254,6 +255,8 @@ func (s *File) Add(local, remote netip.Addr, generation uint32) *Peer {
 	putName(entry[offLocal:], l)
 	putName(entry[offRemote:], r)
 	p.Generation.Store(generation)
+	p.Next[path].Store(next)
+	p.Taken.Store(taken)
 	p.used.Store(1)
 	s.peers[p] = [2]netip.Addr{local, remote}
 	return p

@@ -49,16 +49,12 @@ func TestSuccessorFindsWhatWasStored(t *testing.T) {
 	f.Address(there).Set(7)
 	f.Address(there).Clear(7)
 	f.Address(here).Clear(64)
-	p := f.Add(here, there, 42)
+	p := f.Add(here, there, 42, 7, 9, 77)
 	p.Next[0].Store(1 << 60)
-	p.Next[7].Store(9)
-	p.Taken.Store(77)
 	p.Used.Store(88)
-	f.Add(here, there, 43).Next[1].Store(3) // another generation
-	f.Add(there, there, 1)                  // nothing was received
-	gone := f.Add(there, here, 44)
-	gone.Next[0].Store(1)
-	f.Remove(gone)
+	f.Add(here, there, 43, 1, 3, 0) // another generation
+	f.Add(there, there, 1, 0, 0, 0) // nothing was received
+	f.Remove(f.Add(there, here, 44, 0, 1, 0))
 	copied := filepath.Join(t.TempDir(), "killed") // as SIGKILL leaves it
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -82,7 +78,7 @@ func TestSuccessorFindsWhatWasStored(t *testing.T) {
 			t.Fatal("the peer is another")
 		}
 		for range 3 {
-			g.Add(there, here, 5).Next[0].Store(5) // takes a slot of its own
+			g.Add(there, here, 5, 0, 5, 0) // takes a slot of its own
 		}
 		if q.Next[0].Load() != 1<<60 {
 			t.Error("slots overlap")
@@ -106,7 +102,7 @@ func TestForeignContentsAreDiscarded(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "state")
 		f := opened(t, path)
 		f.Address(here).Set(4000)
-		f.Add(here, there, 1).Next[0].Store(1)
+		f.Add(here, there, 1, 0, 1, 0)
 		f.Close()
 		b, err := os.ReadFile(path)
 		if err != nil {
@@ -129,7 +125,7 @@ func TestVersionBeforeIsTakenOver(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	f := opened(t, path)
 	f.Address(here).Set(4000)
-	f.Add(here, there, 42).Next[3].Store(7)
+	f.Add(here, there, 42, 3, 7, 0)
 	f.Close()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -165,12 +161,12 @@ func TestSlotsAreBounded(t *testing.T) {
 		t.Error("a slot too many")
 	}
 	for range maxPeers {
-		if f.Add(here, a, 1) == nil {
+		if f.Add(here, a, 1, 0, 0, 0) == nil {
 			t.Fatalf("no slot for %v", a)
 		}
 		a = a.Next()
 	}
-	if f.Add(here, a, 1) != nil {
+	if f.Add(here, a, 1, 0, 0, 0) != nil {
 		t.Error("a peer too many")
 	}
 }
