@@ -67,10 +67,9 @@ func (d *Driver) Dialed(i int, l transport.Link, err error) {
 		cancel()
 		d.path[i].cancel = nil
 	}
-	if err == nil {
-		if err = d.owner.Takes(l); err != nil {
-			l.Close(transport.Abort)
-		}
+	dialed := err == nil
+	if dialed {
+		err = d.owner.Takes(l)
 	}
 	if err != nil {
 		d.path[i].history.failed(err)
@@ -82,6 +81,9 @@ func (d *Driver) Dialed(i int, l transport.Link, err error) {
 	d.partingLocked()
 	d.armLocked()
 	d.Commit()
+	if dialed && err != nil {
+		l.Close(transport.Abort)
+	}
 	d.owner.Idle()
 }
 

@@ -55,7 +55,8 @@ func (r *Receiver) Caps() *transport.Caps { return &r.caps }
 // Inbound is the path's receive sequence.
 func (r *Receiver) Inbound() *conn.Inbound { return &r.p.in }
 
-// Ignore has everything that comes on the link from now on thrown away: the sink ends it.
+// Ignore has everything that comes on the link from now on thrown away, and ends the link with
+// the burst, when the sink has no lock any more.
 func (r *Receiver) Ignore() { r.ignored = true }
 
 // Begin starts a burst.
@@ -203,6 +204,9 @@ func (r *Receiver) remember() { r.p.nextRX.Store(r.p.in.Next()) }
 func (r *Receiver) end() {
 	r.remember()
 	r.sink.End()
+	if r.ignored {
+		r.link.Close(transport.Abort)
+	}
 	if !r.kicked {
 		return
 	}

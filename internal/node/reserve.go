@@ -145,7 +145,6 @@ func (k *Sink) reserved(s *Socket, n int) bool {
 	k.rx.Ignore()
 	k.peer.log.Warn("peer sends to a full socket beyond its grant, connection ended",
 		zap.Uint16("port", s.Port), zap.Int64("queued", s.Queue.Bytes.Load()))
-	k.rx.Link().Close(transport.Abort)
 	return true // this message has been counted as received; later ones have not
 }
 
