@@ -14,7 +14,9 @@ import (
 // When the daemon ends, every blocked call fails with ErrDaemonLost, and so do
 // all later ones, unless ClientConfig.Reconnect is set. What was sent and not
 // acknowledged by then may or may not be delivered: where its fate was asked for it ends
-// with StatusDropped.
+// with StatusDropped. A socket that is attached again tells the loss once, between what the
+// daemon has brought and what the next one brings, if no other call has told it before: what
+// was lost on its way to the socket was due there.
 type Client struct{ c *client.Client }
 
 // Dial attaches to the rdsd that listens on path; "" means the default path of

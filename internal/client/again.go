@@ -150,7 +150,7 @@ func (s *Socket) rebind(t *attachment) {
 		<-t.Dead
 		t.end(err)       // returns when what is on the ring has been taken
 		t.register(s, h) // what the daemon has put on the ring is the socket's
-		s.Queue.CutOff()
+		s.Queue.CutOff(s.losses.Load())
 		s.loseFates(h)
 	default:
 		s.use(h)

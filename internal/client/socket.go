@@ -41,11 +41,11 @@ type Socket struct {
 	sent      atomic.Bool
 	news      atomic.Uint64 // Table.Maps as last polled
 
-	losses atomic.Uint64              // number of daemons lost
-	loss   atomic.Bool                // a daemon was lost and no call has reported it
-	told   atomic.Pointer[attachment] // the attachment whose loss a call has reported
-	unsent unsent                     // messages that earlier daemons have not taken
-	failed atomic.Pointer[error]      // why the socket could not be bound at the new daemon
+	losses   atomic.Uint64              // number of daemons lost
+	reported atomic.Uint64              // number of them that calls have reported
+	told     atomic.Pointer[attachment] // the attachment whose loss a call has reported
+	unsent   unsent                     // messages that earlier daemons have not taken
+	failed   atomic.Pointer[error]      // why the socket could not be bound at the new daemon
 }
 
 // half is the daemon's half of a socket. The send buffer belongs to it: what was
@@ -159,33 +159,7 @@ func (s *Socket) bindWithin(ctx context.Context, t *attachment, addr netip.AddrP
 	}
 }
 
-// lost is the end of the attachment.
-func (s *Socket) lost(t *attachment) {
-	if h := s.Half.Load(); h != nil {
-		s.loseOperations(h) // before anybody hears of the loss instead of the fates of operations
-		s.loseFates(h)
-	}
-	s.loss.Store(true)
-	if s.told.Load() == t {
-		s.loss.Store(false)
-	}
-	s.losses.Add(1)
-	s.Half.Store(nil)
-	s.Queue.CutOff()
-	s.Readers.Wake(-1)
-	s.writers.Wake(-1)
-}
-
-// lossOf is the error of a call that was under way on an attachment that has
-// ended. The next call need not hear of it.
-func (s *Socket) lossOf(t *attachment) error {
-	err := t.lossError()
-	s.told.Store(t) // before loss is cleared: lost sets loss and then reads told
-	s.loss.Store(false)
-	return err
-}
-
-// Drained, cause and trouble are for the inbox.
+// Drained and Cause are for the inbox.
 func (s *Socket) Drained(int) {
 	if h := s.Half.Load(); h != nil && h.cell.Tell.Take() {
 		h.T.bell.Ring()
@@ -193,18 +167,6 @@ func (s *Socket) Drained(int) {
 }
 
 func (s *Socket) Cause() error { return net.ErrClosed }
-
-// Begun and missed: every call that waits when the daemon goes fails, not only
-// the first to notice.
-func (s *Socket) Begun() uint64 { return s.losses.Load() }
-
-func (s *Socket) Missed(since uint64) error {
-	if s.losses.Load() == since {
-		return nil
-	}
-	s.loss.Store(false)
-	return datagram.ErrDaemonLost
-}
 
 // Wait waits for something to receive, and look looks for it.
 func (s *Socket) Wait(ctx context.Context, w *socket.Waiter) error {
@@ -219,27 +181,13 @@ func (s *Socket) Look() bool {
 	return h != nil && h.T.catchUp()
 }
 
-// Trouble is the error of a socket whose daemon has gone.
-func (s *Socket) Trouble() error {
-	if s.Half.Load() != nil && !s.loss.Load() {
-		return nil
-	}
-	if !s.c.Config.Reconnect || s.loss.Swap(false) {
-		return datagram.ErrDaemonLost
-	}
-	if e := s.failed.Load(); e != nil { // a loss is reported before this error
-		return *e
-	}
-	return nil
-}
-
 // session is the half to send on, waiting for one if block is set.
 func (s *Socket) session(ctx context.Context, block bool) (*half, error) {
 	for {
 		if s.Closed.Load() {
 			return nil, net.ErrClosed
 		}
-		if h := s.living(); h != nil && !s.loss.Load() {
+		if h := s.living(); h != nil && !s.lossDue() {
 			return h, nil
 		}
 		if err := s.Trouble(); err != nil {
@@ -429,7 +377,7 @@ func (s *Socket) Poll() datagram.Events {
 	case h == nil && (!s.c.Config.Reconnect || s.failed.Load() != nil):
 		ev |= datagram.PollIn | datagram.PollOut // no call would wait: all calls fail
 	}
-	if s.Fates.N.Load() > 0 || s.Queue.Count.Load() > int64(s.Queue.Unpublished()) || s.loss.Load() {
+	if s.Fates.N.Load() > 0 || s.Queue.Count.Load() > int64(s.Queue.Unpublished()) || s.lossDue() {
 		ev |= datagram.PollIn
 	}
 	if m := s.Monitor.Load(); m != nil {

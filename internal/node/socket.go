@@ -69,8 +69,9 @@ func (s *Socket) Drained(n int) {
 	}
 }
 
-func (s *Socket) Cause() error   { return net.ErrClosed }
-func (s *Socket) Trouble() error { return nil }
+func (s *Socket) Cause() error      { return net.ErrClosed }
+func (s *Socket) Trouble() error    { return nil }
+func (s *Socket) Lost(uint64) error { return nil }
 
 func (s *Socket) Wait(ctx context.Context, w *socket.Waiter) error { return w.Wait(ctx) }
 func (s *Socket) Look() bool                                       { return false }

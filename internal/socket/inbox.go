@@ -28,6 +28,9 @@ type Owner interface {
 	// Trouble is asked when there is nothing to receive: an error ends the
 	// call that would wait.
 	Trouble() error
+	// Lost is asked when what follows comes from another daemon than number loss, which
+	// has brought what was taken last, and has ended: an error ends the call.
+	Lost(loss uint64) error
 	// Begun is asked when a call begins to wait, and missed each time it was
 	// woken for nothing, with that answer: an error ends the call.
 	Begun() uint64
@@ -119,6 +122,10 @@ func (s *Inbox) tryRecv(m *datagram.Message, peek bool) (bool, error) {
 	}
 	q := &s.Queue
 	q.TakeMu.Lock()
+	if err := s.lost(); err != nil {
+		q.TakeMu.Unlock()
+		return false, err
+	}
 	it := q.Next()
 	if it == nil {
 		q.TakeMu.Unlock()
@@ -160,7 +167,14 @@ func (s *Inbox) tryRecvBatch(ms []datagram.Message) (int, error) {
 	q := &s.Queue
 	first := n
 	q.TakeMu.Lock()
+	var err error
 	for n < len(ms) {
+		if q.atCut() && n > 0 {
+			break // the next call tells of the loss
+		}
+		if err = s.lost(); err != nil {
+			break
+		}
 		it := q.Next()
 		if it == nil {
 			break
@@ -173,10 +187,24 @@ func (s *Inbox) tryRecvBatch(ms []datagram.Message) (int, error) {
 	s.settleTaken()
 	q.TakeMu.Unlock()
 	s.drained(n - first)
-	if n == 0 {
-		return 0, s.Owner.Trouble()
+	if n == 0 && err == nil {
+		err = s.Owner.Trouble()
 	}
-	return n, nil
+	return n, err
+}
+
+// lost is the error of a daemon that was lost before it has brought what is due. The caller
+// holds q.rmu.
+func (s *Inbox) lost() error {
+	for {
+		loss, passed := s.Queue.pass()
+		if !passed {
+			return nil
+		}
+		if err := s.Owner.Lost(loss); err != nil {
+			return err
+		}
+	}
 }
 
 // settleTaken publishes what was taken when it has become much: a shared

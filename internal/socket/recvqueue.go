@@ -40,7 +40,14 @@ type Queue struct {
 
 	Source memory    // where slabs come from; nil: the node's pool
 	Gone   *ipc.Cell // the cell that shows the daemon what was taken; nil: there is no daemon
-	keep   [2]int    // bytes and messages of an earlier daemon, which are taken first and not shown
+	keep   [2]int    // bytes and messages of earlier daemons, which are taken first and not shown
+	cuts   []cut     // where the messages of one daemon end and those of the next begin
+}
+
+// cut is the end of what a daemon has brought.
+type cut struct {
+	left int    // messages to be taken before
+	loss uint64 // number of the daemon, in the order in which they were lost
 }
 
 // memory is where buffers come from.
@@ -157,30 +164,46 @@ func (q *Queue) Publish() {
 	if q.TakenN > 0 {
 		q.Count.Add(-int64(q.TakenN))
 		q.Bytes.Add(-int64(q.Taken))
-		if q.Gone != nil {
-			q.tell()
-		}
+		q.tell()
 		q.Taken, q.TakenN = 0, 0
 	}
 }
 
-// tell says in the cell what was taken.
+// tell says in the cell what was taken of what the daemon has brought.
 func (q *Queue) tell() {
 	bytes, n := min(q.Taken, q.keep[0]), min(q.TakenN, q.keep[1])
 	q.keep[0] -= bytes
 	q.keep[1] -= n
-	q.Gone.TakenBytes.Add(uint64(q.Taken - bytes))
-	q.Gone.TakenMessages.Add(uint64(q.TakenN - n))
+	for i := range q.cuts {
+		q.cuts[i].left -= q.TakenN
+	}
+	if q.Gone != nil {
+		q.Gone.TakenBytes.Add(uint64(q.Taken - bytes))
+		q.Gone.TakenMessages.Add(uint64(q.TakenN - n))
+	}
 }
 
-// CutOff follows the end of the daemon that has brought what is in the queue: the next one
-// is not told when that is taken.
-func (q *Queue) CutOff() {
+// atCut tells whether all was taken that a lost daemon has brought. The caller holds rmu.
+func (q *Queue) atCut() bool { return len(q.cuts) > 0 && q.TakenN >= q.cuts[0].left }
+
+// pass is atCut, once for each daemon, and its number. The caller holds rmu.
+func (q *Queue) pass() (loss uint64, passed bool) {
+	if !q.atCut() {
+		return 0, false
+	}
+	loss = q.cuts[0].loss
+	q.cuts = q.cuts[1:]
+	return loss, true
+}
+
+// CutOff follows the end of a daemon, which has brought what is in the queue behind what earlier
+// ones have: the next one is not told when that is taken. Its number is loss.
+func (q *Queue) CutOff(loss uint64) {
 	q.TakeMu.Lock()
 	defer q.TakeMu.Unlock()
 	q.Publish()
 	q.keep = [2]int{int(q.Bytes.Load()), int(q.Count.Load())}
-	q.Gone = nil
+	q.cuts, q.Gone = append(q.cuts, cut{q.keep[1], loss}), nil
 }
 
 // Unpublished is the number of messages taken that count still includes.

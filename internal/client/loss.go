@@ -1,0 +1,81 @@
+package client
+
+import "github.com/rds-go/rds/rds/datagram"
+
+// The loss of a daemon is told once for each socket: by the call that receives what the next
+// daemon has brought, before it, or by one that sends or waits before that.
+
+// lost is the end of the attachment.
+func (s *Socket) lost(t *attachment) {
+	if h := s.Half.Load(); h != nil {
+		s.loseOperations(h) // before anybody hears of the loss instead of the fates of operations
+		s.loseFates(h)
+	}
+	n := s.losses.Add(1)
+	if s.told.Load() == t {
+		s.report(n)
+	}
+	s.Half.Store(nil)
+	s.Queue.CutOff(n)
+	s.Readers.Wake(-1)
+	s.writers.Wake(-1)
+}
+
+// lossOf is the error of a call that was under way on an attachment that has
+// ended. The next call need not hear of it.
+func (s *Socket) lossOf(t *attachment) error {
+	err := t.lossError()
+	s.told.Store(t) // before losses is read: lost counts and then reads told
+	s.report(s.losses.Load())
+	return err
+}
+
+// report notes that the losses up to number n are reported, and tells whether all were before.
+func (s *Socket) report(n uint64) (before bool) {
+	for {
+		was := s.reported.Load()
+		if was >= n {
+			return true
+		}
+		if s.reported.CompareAndSwap(was, n) {
+			return false
+		}
+	}
+}
+
+// lossDue tells whether a daemon was lost and no call has reported it.
+func (s *Socket) lossDue() bool { return s.reported.Load() < s.losses.Load() }
+
+// Lost is for the inbox: what follows was brought by a later daemon than number n.
+func (s *Socket) Lost(n uint64) error {
+	if s.report(n) {
+		return nil
+	}
+	return datagram.ErrDaemonLost
+}
+
+// Begun and Missed are for the inbox: every call that waits when the daemon goes fails, not only
+// the first to notice.
+func (s *Socket) Begun() uint64 { return s.losses.Load() }
+
+func (s *Socket) Missed(since uint64) error {
+	if s.losses.Load() == since {
+		return nil
+	}
+	s.report(s.losses.Load())
+	return datagram.ErrDaemonLost
+}
+
+// Trouble is the error of a socket whose daemon has gone.
+func (s *Socket) Trouble() error {
+	if s.Half.Load() != nil && !s.lossDue() {
+		return nil
+	}
+	if !s.c.Config.Reconnect || !s.report(s.losses.Load()) {
+		return datagram.ErrDaemonLost
+	}
+	if e := s.failed.Load(); e != nil { // a loss is reported before this error
+		return *e
+	}
+	return nil
+}
