@@ -18,7 +18,6 @@ type cell struct {
 	ip        netip.Addr       // our RDS address
 	addrs     []netip.AddrPort // RDS addresses of the server's sockets
 	cookie    rds.Cookie       // cookie of the server's words
-	keys      []turmoilKeys    // keys of the server's sockets
 	hello     *hello           // the hello that this side was told
 	transport Transport
 	control   *controller
@@ -99,7 +98,6 @@ func (c *cell) run() (Result, error) {
 		return Result{}, err
 	}
 	c.addrs, c.cookie = r.Addrs, rds.Cookie(r.Cookie)
-	c.keys = r.Keys
 	var res Result
 	switch c.work.shape() {
 	case Latency:
@@ -111,11 +109,7 @@ func (c *cell) run() (Result, error) {
 	case OneWay:
 		res, err = c.oneWay()
 	case Mux, Stress:
-		if c.work.Ops {
-			res, err = c.turmoil()
-		} else {
-			res, err = c.mux()
-		}
+		res, err = c.mux()
 	case Atomic:
 		res, err = c.atomic()
 	case RDMA, Fetch:
@@ -171,8 +165,10 @@ func (c *cell) bind() (*rds.Socket, func(), error) {
 }
 
 // rdsConns counts the TCP connections under RDS.
-func (c *cell) rdsConns() int {
-	info, err := c.provider().Info()
+func (c *cell) rdsConns() int { return connsOf(c.provider()) }
+
+func connsOf(p rds.Provider) int {
+	info, err := p.Info()
 	if err != nil {
 		return 0
 	}

@@ -130,11 +130,12 @@ func (r *Runner) connect(ctx context.Context, w *Work, fail func(error)) (*cell,
 		c.control, c.ip = r.child.controller, r.ip(clientSide)
 		err = r.agree(w, ours, theirs)
 	} else {
-		c.control, err = r.reach(ctx, c)
-		if theirs.Port == 0 && err == nil {
-			if theirs.Port, err = freePort(rds.DefaultPort, c.ip); err != nil {
-				theirs.Port, err = freePort(0, c.ip)
+		var ip netip.Addr
+		if c.control, ip, err = r.reach(ctx); err == nil {
+			if !c.ip.IsValid() {
+				c.ip = ip
 			}
+			theirs.Port, err = remotePort(theirs.Port, c.ip)
 			ours.Port = theirs.Port
 		}
 		ours.Socket = r.Options.Socket
@@ -195,19 +196,28 @@ func (r *Runner) agree(w *Work, ours, theirs *hello) error {
 	return err
 }
 
-// reach connects to a running server and tells c our address.
-func (r *Runner) reach(ctx context.Context, c *cell) (*controller, error) {
+// reach connects to a running server, and tells from which address.
+func (r *Runner) reach(ctx context.Context) (*controller, netip.Addr, error) {
 	at, err := serverAddress(ctx, r.Options.Server)
 	if err != nil {
-		return nil, err
+		return nil, netip.Addr{}, err
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", at.String())
 	if err != nil {
-		return nil, err
+		return nil, netip.Addr{}, err
 	}
-	if !c.ip.IsValid() {
-		c.ip = conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+	return newController("server", conn), conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), nil
+}
+
+// remotePort is the port of RDS with a running server: want, or RDS's own, or any that is free.
+func remotePort(want uint16, ip netip.Addr) (uint16, error) {
+	if want != 0 {
+		return want, nil
 	}
-	return newController("server", conn), nil
+	port, err := freePort(rds.DefaultPort, ip)
+	if err != nil {
+		port, err = freePort(0, ip)
+	}
+	return port, err
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -35,26 +36,13 @@ func fabricHost(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 99, 0, b
 
 // connections runs hosts, each a node on an address of its own, in this process.
 func (r *Runner) connections(ctx context.Context, w *Work) (*Row, error) {
-	var results []Result
-	for range r.Options.Repeat {
-		if ctx.Err() != nil && len(results) > 0 {
-			break
-		}
-		r.progress(w, RDS)
+	return r.repeatAlone(ctx, w, func() (res Result, err error) {
 		f := &fabric{w: w}
-		err := f.start(r)
-		var res Result
-		if err == nil {
+		if err = f.start(r); err == nil {
 			res, err = f.run(ctx)
 		}
-		if err = errors.Join(err, f.close()); err != nil {
-			return nil, err
-		}
-		results = append(results, res)
-	}
-	row := newRow(*w, map[Transport][]Result{RDS: results})
-	row.Finished = ctx.Err() == nil
-	return &row, nil
+		return res, errors.Join(err, f.close())
+	})
 }
 
 // fabric is the hosts of one run.
@@ -76,7 +64,7 @@ func (f *fabric) start(r *Runner) error {
 	}
 	for _, ip := range ips {
 		h := r.hello(f.port)
-		h.Loops = orElse(h.Loops, 1)
+		h.Loops = cmp.Or(h.Loops, 1)
 		cfg := r.Config
 		cfg.Wire = h.Wire
 		p, err := openProvider(cfg, ip, rds.ProviderNode, f.port, h)

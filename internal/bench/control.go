@@ -19,7 +19,7 @@ import (
 const DefaultControlPort = 16386
 
 const (
-	controlVersion = 2
+	controlVersion = 3
 	maxControlLine = 1 << 20 // bytes; 4,096 addresses take about 100 KB
 	confirmLimit   = 10 * time.Second
 )
@@ -30,6 +30,8 @@ const (
 	opOpen    = "open"    // open what a work needs; the response has addresses
 	opSnap    = "snap"    // tell CPU time
 	opConfirm = "confirm" // wait until this many messages came, then as snap
+	opSoak    = "soak"    // be a process of a soak, after hello
+	opStop    = "stop"    // end the soak, or the sender; the response has its figures
 	opClose   = "close"   // end the work
 	opBye     = "bye"     // end the provider
 )
@@ -42,8 +44,6 @@ const (
 	opSend    = "send"    // be a sender of a work
 	opMeasure = "measure" // the sender's figures count from now
 	opCut     = "cut"     // cut connections; the response has their number as count
-	opStop    = "stop"    // end the sender; the response has its figures
-	opSoak    = "soak"    // be a process of a soak
 	opPeer    = "peer"    // news of a server socket of the soak; there is no response
 )
 
@@ -78,8 +78,7 @@ type request struct {
 	Addrs []netip.AddrPort `json:"addrs,omitempty"` // a sender's destinations
 	First int              `json:"first,omitempty"` // index of the first destination to send to
 
-	Cookie uint64        `json:"cookie,omitempty"` // a sender's region
-	Keys   []turmoilKeys `json:"keys,omitempty"`   // keys of the sender's destinations
+	Cookie uint64 `json:"cookie,omitempty"` // a sender's region
 
 	Soak *soakSpec `json:"soak,omitempty"`
 	Peer *soakPeer `json:"peer,omitempty"`
@@ -92,18 +91,19 @@ type response struct {
 	Snap  snapshot         `json:"snap"`
 	Sent  *sent            `json:"sent,omitempty"`
 
-	Cookie uint64        `json:"cookie,omitempty"` // cookie of a region of the work
-	Keys   []turmoilKeys `json:"keys,omitempty"`   // keys of each socket
+	Cookie uint64 `json:"cookie,omitempty"` // cookie of a region of the work
 
-	Life *soakPeer `json:"life,omitempty"` // not a response: a server socket of a soak has begun a life
+	Life     *soakPeer `json:"life,omitempty"`     // not a response: a server socket of a soak has begun a life
+	Journals [][]byte  `json:"journals,omitempty"` // journals of a soak that are in no files
 }
 
 // snapshot is a process as it is now.
 type snapshot struct {
-	At    time.Duration `json:"at"`            // time of the snapshot, by a clock of the process's own
-	CPU   time.Duration `json:"cpu"`           // CPU time since the process started
-	Count uint64        `json:"count"`         // messages of the work under way, received or by a flood sent
-	Sum   uint64        `json:"sum,omitempty"` // sum of the words of an Atomic work
+	At    time.Duration `json:"at"`              // time of the snapshot, by a clock of the process's own
+	CPU   time.Duration `json:"cpu"`             // CPU time since the process started
+	Count uint64        `json:"count"`           // messages of the work under way, received or by a flood sent; exchanges of a soak
+	Conns int           `json:"conns,omitempty"` // TCP connections under RDS, of a soak
+	Sum   uint64        `json:"sum,omitempty"`   // sum of the words of an Atomic work
 
 	Heap     int64 `json:"heap,omitempty"` // bytes, with opMemory
 	Resident int64 `json:"resident,omitempty"`

@@ -30,7 +30,7 @@ func (c *cell) crew() (*crew, func(), error) {
 		return nil, nil, err
 	}
 	_, err = apps.call(func(i int) request {
-		return request{Op: opSend, Work: c.work, Transport: c.transport, Addrs: c.addrs, Cookie: uint64(c.cookie), First: i * max(c.work.Workers, c.work.Sockets), Keys: c.keys}
+		return request{Op: opSend, Work: c.work, Transport: c.transport, Addrs: c.addrs, Cookie: uint64(c.cookie), First: i * max(c.work.Workers, c.work.Sockets)}
 	})
 	if err != nil {
 		end()

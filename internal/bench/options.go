@@ -107,14 +107,7 @@ func (o *Options) Validate(kind Kind) error {
 		check(o.Peers >= 1 && o.Peers <= maxSockets, "--peers is 1 to %d, not %d", maxSockets, o.Peers)
 		check(!o.Faults || o.Ops && o.Server == "", "--faults goes with --rdma, without --server")
 		if o.Ops {
-			w := o.many(Work{Sizes: o.Sizes, Processes: o.Processes, Kills: o.Kills, Restarts: o.Restarts})
-			if w.soaks() {
-				o.validateSoak(&w, check)
-			} else {
-				check(w.checkTurmoil(), "--sockets times --depth leaves less than 64 bytes for each in 1m")
-			}
-			check(o.Fault == FaultNone && o.Provider != rds.ProviderKernel && o.wire() != rds.WireTCP, "--rdma needs nodes or daemons that speak XRC")
-			check(o.Processes == 0 || o.Server == "", "--processes goes without --server")
+			o.validateSoak(check)
 		}
 		check(o.Kills == 0 && o.Restarts == 0 || o.Ops, "--kills and --restarts go with --rdma")
 		check(o.Stopped == 0 || kind == Mux && o.Stopped > 0 && o.Stopped < max(o.Sockets, o.Processes) && o.Sockets == o.Peers && !o.Baseline,

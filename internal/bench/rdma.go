@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 )
@@ -165,12 +166,12 @@ func (o *Options) rdmaCRC(w Work) []Work {
 	case w.PingPong:
 		w.Depth, w.Batch = 1, 1
 	case w.Op == OpSend:
-		w.Batch = orElse(w.Batch, 64)
-		w.Depth = orElse(w.Depth, max(w.Batch, min(2048, windowBytes/w.Size)))
+		w.Batch = cmp.Or(w.Batch, 64)
+		w.Depth = cmp.Or(w.Depth, max(w.Batch, min(2048, windowBytes/w.Size)))
 		w.queueDepth(o)
 	default:
-		w.Depth = orElse(w.Depth, max(2, min(32, windowBytes/w.Size)))
-		w.Batch = orElse(w.Batch, max(1, w.Depth/4))
+		w.Depth = cmp.Or(w.Depth, max(2, min(32, windowBytes/w.Size)))
+		w.Batch = cmp.Or(w.Batch, max(1, w.Depth/4))
 	}
 	w.Batch = min(w.Batch, w.Depth)
 	var works []Work
@@ -181,13 +182,6 @@ func (o *Options) rdmaCRC(w Work) []Work {
 		}
 	}
 	return works
-}
-
-func orElse(n, def int) int {
-	if n == 0 {
-		return def
-	}
-	return n
 }
 
 // rdmaTable is what rdsbench rdma does without --op: large writes with and

@@ -220,7 +220,7 @@ func (row *Row) Sentence() string {
 		return row.queuesSentence()
 	}
 	if row.RDS.Account != nil && row.Finished {
-		return row.turmoilSentence()
+		return row.accountSentence()
 	}
 	if row.Work.Kind == Stress && row.Finished {
 		return fmt.Sprintf("%s: %d requests and replies, every payload and sequence number verified", row.Title, row.RDS.Messages)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,9 +93,7 @@ func (r *Runner) endProcesses() error {
 // prepare makes sure that a server with this pin runs, and the daemons if
 // there are to be any, and pins this process too.
 func (r *Runner) prepare(pin Pin) error {
-	if pin == "" {
-		pin = PinNone
-	}
+	pin = cmp.Or(pin, PinNone)
 	if r.pin != pin {
 		if err := r.endProcesses(); err != nil {
 			return err
@@ -108,19 +107,44 @@ func (r *Runner) prepare(pin Pin) error {
 				return err
 			}
 		}
-		var flags []string
-		if f := r.Options.ServerCPUProfile; f != "" {
-			flags = append(flags, "--cpuprofile", f)
-		}
-		if r.child, err = r.start("server", serverSide, flags...); err != nil {
+		if r.child, err = r.start("server", serverSide, r.serverFlags()...); err != nil {
 			return err
 		}
 	}
-	if pin == PinNone || r.pinned {
+	return r.pinSelf()
+}
+
+// pinSelf pins this process, last: a process that is started has the CPUs of the one that starts it.
+func (r *Runner) pinSelf() error {
+	if r.pin == PinNone || r.pinned {
 		return nil
 	}
-	r.pinned = true // last: a process that is started has the CPUs of the one that starts it
-	return r.Affinity(pin, false)
+	r.pinned = true
+	return r.Affinity(r.pin, false)
+}
+
+// serverFlags are the flags of a server that is started.
+func (r *Runner) serverFlags() []string {
+	if f := r.Options.ServerCPUProfile; f != "" {
+		return []string{"--cpuprofile", f}
+	}
+	return nil
+}
+
+// repeatAlone does a work that has one transport and no cell as often as it is repeated.
+func (r *Runner) repeatAlone(ctx context.Context, w *Work, once func() (Result, error)) (*Row, error) {
+	var results []Result
+	for i := 0; i < r.Options.Repeat && (i == 0 || ctx.Err() == nil); i++ {
+		r.progress(w, RDS)
+		res, err := once()
+		if err != nil {
+			return nil, err
+		}
+		results = append(results, res)
+	}
+	row := newRow(*w, map[Transport][]Result{RDS: results})
+	row.Finished = ctx.Err() == nil
+	return &row, nil
 }
 
 func (r *Runner) progress(w *Work, t Transport) {
@@ -131,7 +155,7 @@ func (r *Runner) progress(w *Work, t Transport) {
 }
 
 // bind runs a Sockets work, for which there is no server.
-func (r *Runner) bind(w *Work) (*Row, error) {
+func (r *Runner) bind(ctx context.Context, w *Work) (*Row, error) {
 	ip := r.Options.Listen
 	if !ip.IsValid() {
 		ip = clientIP
@@ -145,31 +169,20 @@ func (r *Runner) bind(w *Work) (*Row, error) {
 		return nil, err
 	}
 	defer p.Close()
-	var results []Result
-	for range r.Options.Repeat {
-		r.progress(w, RDS)
-		res, err := bindSockets(p, ip, w.Sockets)
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, res)
-	}
-	row := newRow(*w, map[Transport][]Result{RDS: results})
-	row.Finished = true
-	return &row, p.Close()
+	return r.repeatAlone(ctx, w, func() (Result, error) { return bindSockets(p, ip, w.Sockets) })
 }
 
 // work does one work as often as it is repeated, over its transports in turn.
 func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 	switch w.Kind {
 	case Sockets:
-		return r.bind(w)
+		return r.bind(ctx, w)
 	case Connections:
 		return r.connections(ctx, w)
 	case Regions:
 		return r.regions(ctx, w)
 	case Stress:
-		if w.soaks() {
+		if w.Ops {
 			return r.soak(ctx, w)
 		}
 	}

@@ -16,9 +16,8 @@ type sender struct {
 	open  ends
 	socks []*muxSocket
 
-	workers []*atomicWorker  // Atomic
-	turmoil []*turmoilSocket // Stress with operations
-	flooded atomic.Uint64    // messages of floods, accepted
+	workers []*atomicWorker // Atomic
+	flooded atomic.Uint64   // messages of floods, accepted
 
 	start time.Time // start of the measured phase
 }
@@ -26,8 +25,7 @@ type sender struct {
 // sent is what a sender has to tell.
 type sent struct {
 	Seconds float64                `json:"seconds"`
-	Count   uint64                 `json:"count"` // requests answered, operations, messages accepted
-	Account *account               `json:"account,omitempty"`
+	Count   uint64                 `json:"count"`           // requests answered, operations, messages accepted
 	Total   uint64                 `json:"total,omitempty"` // Atomic: changes, since the start
 	Hist    *hdrhistogram.Snapshot `json:"hist"`
 }
@@ -41,8 +39,6 @@ func startSender(c *cell, first int, fail func(error)) (*sender, error) {
 		err = s.flood(fail)
 	case Atomic:
 		err = s.startAtomics(first, fail)
-	case Stress:
-		err = s.startTurmoil(first, fail)
 	default:
 		s.socks, err = s.run.start(&s.open, first, fail)
 	}
@@ -88,7 +84,7 @@ func (s *sender) measure() {
 func (s *sender) stop() (*sent, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), drainLimit)
 	defer cancel()
-	if len(s.socks)+len(s.workers)+len(s.turmoil) > 0 {
+	if len(s.socks)+len(s.workers) > 0 {
 		s.run.counted(ctx)
 	}
 	out := &sent{Seconds: time.Since(s.start).Seconds()}
@@ -104,13 +100,6 @@ func (s *sender) stop() (*sent, error) {
 	for _, k := range s.workers {
 		out.Count += k.count
 		out.Total += k.total
-	}
-	if s.turmoil != nil {
-		out.Account = new(account)
-	}
-	for _, t := range s.turmoil {
-		out.Count += t.count
-		out.Account.add(&t.acct)
 	}
 	out.Hist = h.Export()
 	return out, nil

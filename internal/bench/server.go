@@ -126,13 +126,21 @@ func (e *session) do(q *request, r *response) error {
 		err := e.service.tally.wait(q.Count, confirmLimit)
 		r.Snap = e.snap()
 		return err
+	case opSoak:
+		return e.startSoak(q.Soak)
 	case opClose:
 		e.closeWork()
 		return nil
 	case opBye:
 		return e.end()
 	}
-	if e.parent {
+	switch {
+	case q.Op == opStop && e.soak != nil:
+		r.Snap = e.snap()
+		var err error
+		r.Journals, err = e.soak.stop()
+		return err
+	case e.parent:
 		return e.serveParent(q, r)
 	}
 	return fmt.Errorf("unknown operation %q", q.Op)
@@ -147,7 +155,7 @@ func (e *session) serveParent(q *request, r *response) (err error) {
 		r.Snap = e.snap()
 		r.Snap.Heap, r.Snap.Resident = memoryInUse()
 	case opSend:
-		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, cookie: rds.Cookie(q.Cookie), keys: q.Keys, transport: RDS, hard: context.Background()}
+		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, cookie: rds.Cookie(q.Cookie), transport: RDS, hard: context.Background()}
 		c.opts = &Options{Congestion: e.hello.Congestion, Buffers: e.hello.Buffers, Loops: e.hello.Loops}
 		if q.Transport != "" {
 			c.transport = q.Transport
@@ -160,14 +168,8 @@ func (e *session) serveParent(q *request, r *response) (err error) {
 		var n int
 		n, err = cutConnections()
 		r.Snap.Count = uint64(n)
-	case opSoak:
-		tell := func(p soakPeer) { _ = e.lines.write(response{Life: &p}) } // the parent ends us, not the other way round
-		e.soak, err = startSoak(e.providers[RDS], e.server.IP, q.Soak, e.hello.Provider == rds.ProviderDaemon, tell, e.failOnce())
 	case opStop:
 		r.Snap = e.snap()
-		if e.soak != nil {
-			return e.soak.stop()
-		}
 		r.Sent, err = e.sender.stop()
 	default:
 		err = fmt.Errorf("unknown operation %q", q.Op)
@@ -228,15 +230,24 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 		return err
 	}
 	r.Addrs, r.Cookie = e.service.addrs, uint64(e.service.cookie)
-	r.Keys = e.service.keys
 	return nil
+}
+
+// startSoak has this process take part in a soak. Only a parent may say where files are.
+func (e *session) startSoak(spec *soakSpec) (err error) {
+	if e.providers[RDS] == nil || e.soak != nil || spec == nil || spec.Work == nil || !spec.Work.checkSoak() || spec.Journal != "" && !e.parent {
+		return errors.New("work out of bounds")
+	}
+	tell := func(p soakPeer) { _ = e.lines.write(response{Life: &p}) } // who has started the soak ends it, not the other way round
+	e.soak, err = startSoak(e.providers[RDS], e.server.IP, spec, e.hello.Provider == rds.ProviderDaemon, tell, e.failOnce())
+	return err
 }
 
 // fits tells whether a server without sockets, or with, does a work over t.
 func (w *Work) fits(t Transport, none bool) bool {
 	switch w.Kind {
 	case Stress:
-		return !none && (t == RDS || t == Node) && (!w.Ops || w.checkTurmoil())
+		return !none && (t == RDS || t == Node) && !w.Ops
 	case Atomic:
 		return none == w.Verbs && (t == IWARP) == w.Verbs && t != TCP && w.checkAtomic()
 	case RDMA:
@@ -281,6 +292,8 @@ func (e *session) snap() snapshot {
 		s.Count, s.Sum = e.service.tally.n.Load(), e.service.sum()
 	case e.sender != nil:
 		s.Count = e.sender.flooded.Load()
+	case e.soak != nil:
+		s.Count, s.Conns = e.soak.exchanges.Load(), connsOf(e.providers[RDS])
 	}
 	return s
 }

@@ -19,9 +19,8 @@ type service struct {
 	tally *tally
 	fail  func(error) // the work cannot go on; from any goroutine
 
-	words  [][]byte      // words that are exposed and added to
-	cookie rds.Cookie    // cookie of the words, of a socket (Atomic)
-	keys   []turmoilKeys // keys of each socket (Stress with operations)
+	words  [][]byte   // words that are exposed and added to
+	cookie rds.Cookie // cookie of the words, of a socket (Atomic)
 
 	wg     sync.WaitGroup
 	mu     sync.Mutex // guards the rest
@@ -97,18 +96,7 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 		socks = socks[:n-w.Stopped] // the others receive nothing
 	}
 	for _, s := range socks {
-		var places []byte
-		if w.Ops {
-			var err error
-			if places, err = v.exposePlaces(s, w); err != nil {
-				v.close()
-				return nil, err
-			}
-		}
 		v.run(func() error {
-			if w.Ops {
-				return turmoilRDS(s, w, places, v.tally)
-			}
 			switch w.Kind {
 			case Latency, Fair, Attach:
 				return echoRDS(s, w)

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -14,7 +15,7 @@ func soakWork() *Work {
 }
 
 func newTestJournal() *journal {
-	return &journal{words: make(words, (journalHead+64*journalRecord)*wordSize), unmap: func() error { return nil }}
+	return newJournal(journalHead + 64*journalRecord + journalLanes)
 }
 
 func TestSoakMessageIsChecked(t *testing.T) {
@@ -107,7 +108,7 @@ func TestSoakCheck(t *testing.T) {
 		k := newSoakCheck()
 		err := k.client(0, 1, client)
 		if err == nil {
-			err = k.server(0, server, c.exact)
+			err = k.server(0, &journal{words: server.told()}, c.exact) // what a journal tells is all that counts
 		}
 		if err == nil {
 			err = k.additions()
@@ -174,6 +175,61 @@ func idleSoak() *soakClient {
 	l.at[0] = soakRegion{life: 4, known: make([]byte, size)}
 	l.life, l.host, l.in, l.off, l.n = 4, 2, 4, 64, 100
 	return c
+}
+
+// Whatever an exchange brings that it should not is an error, at once or at the end.
+func TestSoakFindsWhatIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		turn   turn
+		faults bool
+		spoil  func(l *soakLane)
+		want   string // text of the error; empty: none
+	}{
+		{"a good read", turnRead, false, func(*soakLane) {}, ""},
+		{"another byte", turnRead, false, func(l *soakLane) { l.local.B[l.n-1] ^= 1 }, "not what is there"},
+		{"a good addition", turnAdd, false, func(*soakLane) {}, ""},
+		{"another word", turnAdd, false, func(l *soakLane) { l.result++ }, "the word was"},
+		{"another word to swap", turnSwap, false, func(l *soakLane) { l.result++ }, "the word was"},
+		{"a refused key", turnBad, false, func(l *soakLane) { l.status = rds.StatusRemoteError }, ""},
+		{"a key taken that is none", turnBad, false, func(*soakLane) {}, "had to be refused"},
+		{"a good key refused", turnWrite, false, func(l *soakLane) { l.status = rds.StatusRemoteError }, "refused"},
+		{"a loss without faults", turnWrite, false, func(l *soakLane) { l.status = rds.StatusDropped }, "dropped"},
+		{"a loss with faults", turnWrite, true, func(l *soakLane) { l.status = rds.StatusDropped }, ""},
+		{"a plain message lost", turnPlain, true, func(l *soakLane) { l.status = rds.StatusDropped }, "dropped"},
+	} {
+		s := idleSoak()
+		s.w.Faults = c.faults
+		l := &s.lanes[0]
+		l.turn = c.turn
+		known := l.at[0].known
+		binary.NativeEndian.PutUint64(known[64:], 5)
+		if c.turn != turnPlain {
+			s.operation(l, &soakMessage{}, &rds.Outgoing{})
+		}
+		switch c.turn { // what the peer does
+		case turnRead:
+			copy(l.local.B, known[l.off:][:l.n])
+		case turnAdd, turnSwap:
+			l.result = 5
+		}
+		l.fated, l.reply = true, true
+		c.spoil(l)
+		err := s.end(l)
+		if err == nil && len(s.excuses) > 0 {
+			err = s.excuses[0].what
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+		}
+		lost := l.status == rds.StatusDropped && c.turn == turnWrite
+		if l.at[0].unsure != (lost || c.name == "a good key refused") {
+			t.Errorf("%s: the place is unsure: %t", c.name, l.at[0].unsure)
+		}
+		if s.choose(l); lost && (l.turn != turnHello || l.silent) { // what was written may be placed later, so nothing is written there any more
+			t.Errorf("%s: kind %d follows", c.name, l.turn)
+		}
+	}
 }
 
 // Which ends of an exchange are right, at once or when the peer's life, or its host's, is

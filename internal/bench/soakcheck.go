@@ -109,10 +109,3 @@ func (c *soakCheck) additions() error {
 	}
 	return errors.Join(errs...)
 }
-
-// soakSentence says what was verified besides, and in spite of what.
-func (row *Row) soakSentence() string {
-	a := row.RDS.Account
-	return fmt.Sprintf("; %d processes killed, %d daemons restarted, %d connections cut; %d exchanges dropped and reported, %d refused and %d unanswered by lives that had ended; "+
-		"%d regions untouched after their end; everything verified", a.Kills, a.Restarts, a.Cuts, a.Dropped, a.Ended, a.Void, a.Released)
-}

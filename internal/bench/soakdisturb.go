@@ -5,6 +5,9 @@ import (
 	"time"
 )
 
+// faultEvery is the mean time between faults.
+const faultEvery = 300 * time.Millisecond
+
 // disturbance is what happens again and again in a soak, on the average every mean.
 type disturbance struct {
 	mean time.Duration
@@ -23,11 +26,10 @@ func (s *soakRun) disturb(end time.Time) error {
 	for _, d := range list {
 		d.next = s.after(d.mean)
 	}
-	for !c.interrupted() {
+	for len(list) > 0 && !c.interrupted() {
 		first := slices.MinFunc(list, func(a, b *disturbance) int { return a.next.Compare(b.next) })
 		if first.next.After(end) {
-			c.sleep(time.Until(end))
-			return nil
+			break
 		}
 		c.sleep(time.Until(first.next))
 		if c.interrupted() {
@@ -38,6 +40,7 @@ func (s *soakRun) disturb(end time.Time) error {
 		}
 		first.next = s.after(first.mean)
 	}
+	c.sleep(time.Until(end))
 	return nil
 }
 
@@ -94,8 +97,8 @@ func (s *soakRun) restartOne() error {
 
 // cutOne cuts connections of a daemon, or of a process that is a node.
 func (s *soakRun) cutOne() error {
-	all, i := side(s.rng.IntN(2)), s.rng.IntN(s.w.Processes)
-	c := s.crew[all][i]
+	all, i := side(s.rng.IntN(2)), s.rng.IntN(s.w.clients())
+	c := s.crew[all][i%len(s.crew[all])]
 	if s.attached() {
 		c = s.r.daemons.side[all]
 	}

@@ -9,16 +9,18 @@ import (
 
 // A journal is what a socket of a soak has to tell, in all its lives, in a file that
 // is mapped: what was stored is there when the process is killed at any point. It is
-// words: a head, of which each side has its use, and records behind it.
+// words: a head with the number of records and the account, records, and at the end
+// what each lane of a client has under way. Without files it is in memory.
 type journal struct {
 	words
 	unmap func() error
 }
 
 const (
-	journalHead   = 1 << 10 // words
-	journalRecord = 8       // words
-	journalWords  = 1 << 20 // 8 MiB at most; a file takes what was written
+	journalHead   = 64                   // words
+	journalRecord = 8                    // words
+	journalLanes  = maxDepth * laneWords // words at the end
+	journalWords  = 1 << 21              // 16 MiB at most; a file takes what was written
 )
 
 var errJournal = errors.New("verify: the journal is full")
@@ -61,7 +63,7 @@ func journalName(dir string, server bool, socket int) string {
 // add appends a record.
 func (j *journal) add(kind uint64, values ...uint64) (record, error) {
 	at := journalHead + int(j.at(0))*journalRecord
-	if (at+journalRecord)*wordSize > len(j.words) {
+	if (at+journalRecord+journalLanes)*wordSize > len(j.words) {
 		return record{}, errJournal
 	}
 	r := record{j.slice(at, journalRecord)}
@@ -82,13 +84,26 @@ func (j *journal) records(kind uint64, f func(r record)) {
 	}
 }
 
-// Head of a journal: the number of records, then the account, then of a client what
-// each lane has under way.
 const (
-	headAccount = 8
-	headLanes   = 64
+	headAccount = 8 // word where the account begins
 	laneWords   = 4 // server socket + 1, number, life; 0: nothing
 )
+
+func newJournal(words int) *journal {
+	return &journal{words: make([]byte, words*wordSize), unmap: func() error { return nil }}
+}
+
+// told is the journal without what soakCheck has no use for, as one process tells another.
+func (j *journal) told() []byte {
+	out := newJournal(journalHead + int(j.at(0))*journalRecord + journalLanes)
+	out.setAccount(j.account())
+	for kind := recordLost; kind <= recordLife; kind++ {
+		if kind != recordFlow {
+			j.records(kind, func(r record) { _, _ = out.add(kind, r.at(1), r.at(2), r.at(3), r.at(4), r.at(5), r.at(6)) }) // there is room
+		}
+	}
+	return out.words[:(journalHead+int(out.at(0))*journalRecord)*wordSize]
+}
 
 // account is the socket's account so far.
 func (j *journal) account() *account {
@@ -106,7 +121,7 @@ func (j *journal) setAccount(a *account) {
 }
 
 // lane is what a lane has under way.
-func (j *journal) lane(i int) words { return j.slice(headLanes+i*laneWords, laneWords) }
+func (j *journal) lane(i int) words { return j.slice(len(j.words)/wordSize-(i+1)*laneWords, laneWords) }
 
 // died notes what a life leaves behind that has ended.
 func (j *journal) died(lanes int) error {

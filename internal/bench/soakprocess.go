@@ -21,6 +21,8 @@ type soakProcess struct {
 	cancel   context.CancelFunc
 	stopping atomic.Bool
 
+	exchanges atomic.Uint64 // exchanges of all clients that have ended
+
 	clients []*soakClient
 	socks   []*rds.Socket
 	open    []*journal
@@ -33,9 +35,6 @@ type soakProcess struct {
 // to fail.
 func startSoak(p rds.Provider, ip netip.Addr, spec *soakSpec, attached bool, tell func(soakPeer), fail func(error)) (*soakProcess, error) {
 	w := spec.Work
-	if !w.checkSoak() {
-		return nil, errors.New("work out of bounds")
-	}
 	k := &soakProcess{spec: spec, attached: attached, tell: tell}
 	k.ctx, k.cancel = context.WithCancel(context.Background())
 	n := w.Sockets
@@ -67,7 +66,7 @@ func startSoak(p rds.Provider, ip netip.Addr, spec *soakSpec, attached bool, tel
 // add binds a socket and opens its journal.
 func (k *soakProcess) add(p rds.Provider, ip netip.Addr, socket int) (work func() error, err error) {
 	at := netip.AddrPortFrom(ip, 0)
-	if k.spec.Server {
+	if k.spec.Server && k.spec.Work.mortal() { // a successor has to have the same address
 		at = netip.AddrPortFrom(ip, uint16(soakRDSPort+socket))
 	}
 	s, err := k.bind(p, at)
@@ -75,9 +74,11 @@ func (k *soakProcess) add(p rds.Provider, ip netip.Addr, socket int) (work func(
 		return nil, err
 	}
 	k.socks = append(k.socks, s)
-	j, err := openJournal(journalName(k.spec.Journal, k.spec.Server, socket))
-	if err != nil {
-		return nil, err
+	j := newJournal(journalHead + 2*maxSoakLanes*journalRecord + journalLanes)
+	if k.spec.Journal != "" {
+		if j, err = openJournal(journalName(k.spec.Journal, k.spec.Server, socket)); err != nil {
+			return nil, err
+		}
 	}
 	k.open = append(k.open, j)
 	if k.spec.Server {
@@ -107,15 +108,15 @@ func (k *soakProcess) learn(p soakPeer) {
 	}
 }
 
-// stop ends the process when all that is under way is accounted for.
-func (k *soakProcess) stop() error {
+// stop ends the process when all that is under way is accounted for. It returns the journals
+// that are in no files.
+func (k *soakProcess) stop() (told [][]byte, err error) {
 	k.stopping.Store(true)
 	if k.spec.Server {
 		k.cancel()
 	}
 	late := time.AfterFunc(soakDrain, k.cancel)
 	k.wg.Wait()
-	var err error
 	if !late.Stop() {
 		err = fmt.Errorf("verify: process %d: fates or replies are missing after %v", k.spec.Index, soakDrain)
 		for _, c := range k.clients {
@@ -125,7 +126,12 @@ func (k *soakProcess) stop() error {
 	k.mu.Lock()
 	err = errors.Join(k.err, err)
 	k.mu.Unlock()
-	return errors.Join(err, k.end())
+	if k.spec.Journal == "" {
+		for _, j := range k.open {
+			told = append(told, j.told())
+		}
+	}
+	return told, errors.Join(err, k.end())
 }
 
 // end closes everything.

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,7 +32,7 @@ type soakRun struct {
 	soft    context.Context
 	hard    context.Context
 	lose    context.CancelCauseFunc
-	crew    [2][]*child   // processes of each side; nil while there is none
+	crew    [2]children   // processes of each side; nil while there is none
 	process uint64        // number of the last process started
 	told    chan struct{} // gets a value when a server's socket has told of a life
 	acct    account
@@ -42,17 +43,25 @@ type soakRun struct {
 	ready []*child // clients that are to hear of peers
 }
 
-// soak runs processes that are killed, and daemons that are restarted.
-func (r *Runner) soak(ctx context.Context, w *Work) (row *Row, err error) {
-	r.progress(w, RDS)
+// soak makes the runs of a Stress with operations, each with processes of its own.
+func (r *Runner) soak(ctx context.Context, w *Work) (*Row, error) {
+	return r.repeatAlone(ctx, w, func() (Result, error) {
+		err := r.endProcesses()
+		var res Result
+		if err == nil {
+			res, err = r.soakOnce(ctx, w)
+		}
+		return res, errors.Join(err, r.endProcesses())
+	})
+}
+
+func (r *Runner) soakOnce(ctx context.Context, w *Work) (res Result, err error) {
 	hard, lose := context.WithCancelCause(context.Background())
 	defer lose(nil)
 	s := &soakRun{r: r, w: w, soft: ctx, hard: hard, lose: lose, rng: rand.New(rand.NewPCG(w.Seed, 3)), hosts: 1, told: make(chan struct{}, 1)}
-	for i := range s.crew {
-		s.crew[i] = make([]*child, w.Processes)
-	}
+	s.crew[clientSide], s.crew[serverSide] = make(children, w.clients()), make(children, w.servers())
 	if s.dir, err = os.MkdirTemp("", "rdsbench"); err != nil {
-		return nil, err
+		return res, err
 	}
 	defer os.RemoveAll(s.dir)
 	limit := r.Options.Warmup + r.Options.Duration + soakAttach + 2*soakDrain
@@ -60,79 +69,111 @@ func (r *Runner) soak(ctx context.Context, w *Work) (row *Row, err error) {
 	defer stalled.Stop()
 	stop := context.AfterFunc(hard, s.kill) // kills the processes, so that no call waits
 	defer stop()
-	res, err := s.run()
+	res, err = s.run()
 	s.end()
 	if cause := context.Cause(hard); cause != nil {
 		err = cause
 	}
-	if err != nil {
-		return nil, err
-	}
-	result := newRow(*w, map[Transport][]Result{RDS: {res}})
-	result.Finished = ctx.Err() == nil
-	return &result, nil
+	return res, err
 }
 
 // run starts everything, disturbs it for the measured time, and looks at what there is.
-func (s *soakRun) run() (Result, error) {
+func (s *soakRun) run() (res Result, err error) {
 	if err := s.begin(); err != nil {
-		return Result{}, err
+		return res, err
 	}
-	start := time.Now()
-	if err := s.disturb(start.Add(s.r.Options.Warmup + s.r.Options.Duration)); err != nil {
-		return Result{}, err
+	o := &s.r.Options
+	start, warmup := time.Now(), o.Warmup
+	var client, server [2]snapshot // when the measured time begins and ends; all of the run counts if processes are killed
+	if !s.w.mortal() {
+		(&cell{soft: s.soft, hard: s.hard}).sleep(warmup)
+		if client[0], server[0], err = s.snaps(); err != nil {
+			return res, err
+		}
+		start, warmup = time.Now(), 0
+	}
+	if err := s.disturb(start.Add(warmup + o.Duration)); err != nil {
+		return res, err
 	}
 	elapsed := time.Since(start)
-	if s.attached() && s.soft.Err() == nil { // a client that has lost the daemon has told so before anybody is judged
+	if !s.w.mortal() {
+		if client[1], server[1], err = s.snaps(); err != nil {
+			return res, err
+		}
+	} else if s.attached() && s.soft.Err() == nil { // a client that has lost the daemon has told so before anybody is judged
 		if err := s.await(func(p soakPeer) bool { return p.Host == s.hosts }); err != nil {
-			return Result{}, err
+			return res, err
 		}
 	}
-	for _, all := range []side{clientSide, serverSide} {
-		if _, err := children(s.crew[all]).call(func(int) request { return request{Op: opStop} }); err != nil {
-			return Result{}, err
+	var journals [][]byte
+	for at := range s.crew {
+		stopped, err := s.crew[at].call(func(int) request { return request{Op: opStop} })
+		if err != nil {
+			return res, err
 		}
+		journals = stopped[0].Journals
 	}
-	check, err := s.check()
+	check, err := s.check(journals)
 	if err != nil {
-		return Result{}, err
+		return res, err
 	}
 	check.acct.add(&s.acct)
-	n := check.acct.Exchanges // the CPU time of those that were killed is not known: none is told
-	return Result{Seconds: elapsed.Seconds(), Messages: n, Rate: float64(n) / elapsed.Seconds(), Account: &check.acct}, nil
+	res = meter{server: server[0]}.result(elapsed, client[1].CPU-client[0].CPU, server[1], check.acct.Exchanges-client[0].Count, 0)
+	res.Account, res.TCPConns = &check.acct, max(client[0].Conns, client[1].Conns) // a connection may have been cut a moment ago
+	return res, nil
+}
+
+// snaps is what each side has used and done so far.
+func (s *soakRun) snaps() (client, server snapshot, err error) {
+	for at, to := range []*snapshot{&client, &server} {
+		all, e := s.crew[at].call(func(int) request { return request{Op: opSnap} })
+		err = errors.Join(err, e)
+		to.CPU = s.r.daemons.cpu(side(at))
+		for i := range all {
+			to.CPU += all[i].Snap.CPU
+			to.Count += all[i].Snap.Count
+			if to.Conns += all[i].Snap.Conns; s.attached() {
+				to.Conns = all[i].Snap.Conns
+			}
+		}
+	}
+	return client, server, err
 }
 
 // begin starts the daemons, if there are to be any, the servers, and then the clients.
-func (s *soakRun) begin() error {
-	var ips []netip.Addr
-	if s.attached() {
-		var err error
+func (s *soakRun) begin() (err error) {
+	s.r.pin = cmp.Or(s.w.Pin, PinNone)
+	switch {
+	case s.r.Options.Server != "": // the port is chosen with the server's address
+	case s.attached():
 		if s.r.daemons, err = s.r.startDaemons(); err != nil {
 			return err
 		}
 		s.r.daemons.watch(s.lose)
 		s.port = s.r.daemons.port
-	} else {
-		for i := range s.w.Processes {
-			ips = append(ips, s.ip(clientSide, i), s.ip(serverSide, i))
+	default:
+		var ips []netip.Addr
+		for at := range s.crew {
+			for i := range s.crew[at] {
+				ips = append(ips, s.ip(side(at), i))
+			}
 		}
-		var err error
 		if s.port, err = freePort(s.r.Options.Port, ips...); err != nil {
 			return err
 		}
 	}
-	s.peers = make([]soakPeer, s.w.Processes*s.w.Peers)
+	s.peers = make([]soakPeer, s.w.servers()*s.w.Peers)
 	for i := range s.peers {
-		s.peers[i] = soakPeer{Socket: i, Addr: netip.AddrPortFrom(s.ip(serverSide, i/s.w.Peers), uint16(soakRDSPort+i))}
+		s.peers[i].Socket = i
 	}
 	for _, all := range []side{serverSide, clientSide} {
-		for i := range s.w.Processes {
+		for i := range s.crew[all] {
 			if err := s.start(all, i); err != nil {
 				return err
 			}
 		}
 	}
-	return nil
+	return s.r.pinSelf()
 }
 
 func (s *soakRun) attached() bool { return s.r.Options.Provider == rds.ProviderDaemon }
@@ -140,7 +181,7 @@ func (s *soakRun) attached() bool { return s.r.Options.Provider == rds.ProviderD
 // ip is where a process is: with its side's daemon, or a host by itself.
 func (s *soakRun) ip(all side, i int) netip.Addr {
 	switch {
-	case s.attached():
+	case s.attached() || all == clientSide && s.w.Processes == 0 || all == serverSide && !s.w.mortal():
 		return s.r.ip(all)
 	case all == clientSide:
 		return appHost(i)
@@ -148,10 +189,31 @@ func (s *soakRun) ip(all side, i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 0, 4, byte(i + 1)})
 }
 
+// open starts process i of a side, or reaches the server that runs. A client that nobody
+// kills may be this process.
+func (s *soakRun) open(all side, i int) (*child, error) {
+	switch o := &s.r.Options; {
+	case all == clientSide && s.w.Processes == 0:
+		return s.r.local(s.ip(all, i)), nil
+	case all == clientSide:
+		return s.r.startOn(fmt.Sprintf("client %d", i), all, s.ip(all, i))
+	case o.Server == "":
+		return s.r.startOn(fmt.Sprintf("server %d", i), all, s.ip(all, i), s.r.serverFlags()...)
+	}
+	k, ip, err := s.r.reach(s.hard)
+	if err != nil {
+		return nil, err
+	}
+	if !s.r.Options.Listen.IsValid() {
+		s.r.Options.Listen = ip // from now on that is our address
+	}
+	s.port, err = remotePort(s.r.Options.Port, s.r.Options.Listen)
+	return &child{controller: k}, err
+}
+
 // start starts process i of a side.
 func (s *soakRun) start(all side, i int) error {
-	name := []string{"client", "server"}[all]
-	c, err := s.r.startOn(fmt.Sprintf("%s %d", name, i), all, s.ip(all, i))
+	c, err := s.open(all, i)
 	if err != nil {
 		return err
 	}
@@ -164,8 +226,8 @@ func (s *soakRun) start(all side, i int) error {
 	c.listen(s.learn)
 	c.watch(s.lose)
 	h := s.r.hello(s.port)
-	h.Reconnect, h.Attach = true, soakAttach
-	if s.attached() {
+	h.Reconnect, h.Attach, h.Socket = true, soakAttach, s.r.Options.Socket
+	if s.r.daemons != nil {
 		h.Socket = s.r.daemons.socket(all)
 	}
 	if _, err := c.call(request{Op: opHello, Hello: h}); err != nil {
@@ -175,6 +237,8 @@ func (s *soakRun) start(all side, i int) error {
 	spec := &soakSpec{Work: s.w, Server: all == serverSide, Index: i, Process: s.process, Journal: s.dir, Attach: soakAttach}
 	if all == clientSide {
 		spec.Peers = s.known()
+	} else if s.r.Options.Server != "" {
+		spec.Journal = ""
 	}
 	if _, err := c.call(request{Op: opSoak, Soak: spec}); err != nil {
 		return err
@@ -194,7 +258,7 @@ func (s *soakRun) start(all side, i int) error {
 func (s *soakRun) known() []soakPeer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append([]soakPeer(nil), s.peers...)
+	return slices.Clone(s.peers)
 }
 
 // await waits until the server's sockets that present does not hold for have told of
@@ -237,12 +301,16 @@ func (s *soakRun) learn(p soakPeer) {
 	}
 }
 
-// check reads the journals.
-func (s *soakRun) check() (*soakCheck, error) {
+// check reads the journals: those of the servers' sockets, or else their files.
+func (s *soakRun) check(told [][]byte) (*soakCheck, error) {
 	c := newSoakCheck()
 	var errs []error
 	each := func(server bool, n int, take func(i int, j *journal) error) {
 		for i := range n {
+			if server && len(told) > i {
+				errs = append(errs, take(i, &journal{words: told[i]}))
+				continue
+			}
 			j, err := openJournal(journalName(s.dir, server, i))
 			if err == nil {
 				err = errors.Join(take(i, j), j.unmap())
@@ -286,7 +354,5 @@ func (s *soakRun) end() {
 	}
 	s.mu.Unlock()
 	_ = all.end() // The outcome of the run is known.
-	if d := s.r.daemons; d != nil {
-		d.watch(nil)
-	}
+	s.r.daemons.watch(nil)
 }

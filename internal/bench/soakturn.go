@@ -12,12 +12,12 @@ import (
 // fits a segment, so that nothing of it may be placed.
 const maxBadWrite = 1 << 10
 
-// begin begins an exchange with any peer: of any kind if the lane has a region there,
-// else it asks for one.
-func (t *soakClient) begin(l *soakLane) error {
+// choose chooses an exchange with any peer: of any kind if the lane has a region there, and
+// knows what is in it, else it asks for one.
+func (t *soakClient) choose(l *soakLane) {
 	delete(t.orphans, l.number-4096) // no message of a turn so long ago can still come
 	l.number++
-	l.peer, l.turn = t.rng.IntN(len(t.peers)), turn(t.rng.IntN(int(soakTurns)))
+	l.peer, l.turn = t.rng.IntN(len(t.peers)), turn(t.rng.IntN(int(turns)))
 	p, r := &t.peers[l.peer], &l.at[l.peer]
 	if l.turn == turnHello && t.rng.IntN(4) > 0 { // a hello comes less often than the others
 		l.turn = turnPlain
@@ -32,13 +32,19 @@ func (t *soakClient) begin(l *soakLane) error {
 	l.off = t.rng.IntN(size)
 	l.n = 1 + t.rng.IntN(size-l.off)
 	l.message = t.sent[l.peer]
+}
+
+// begin begins an exchange.
+func (t *soakClient) begin(l *soakLane) error {
+	t.choose(l)
+	p := &t.peers[l.peer]
 	m := soakMessage{Kind: kindAsk, From: uint32(t.socket), To: uint32(l.peer), FromLife: t.life, ToLife: l.life, Number: l.message,
-		Exchange: l.number, Turn: uint32(l.turn), Epoch: r.epoch}
+		Exchange: l.number, Turn: uint32(l.turn), Epoch: l.at[l.peer].epoch}
 	o := rds.Outgoing{To: p.Addr, Notify: true, Token: l.number}
 	if l.turn != turnPlain && l.turn != turnHello {
 		if l.local == nil {
 			var err error
-			if l.local, err = t.s.AllocMemory(size); err != nil {
+			if l.local, err = t.s.AllocMemory(t.w.soakPlace()); err != nil {
 				return t.p.lost(err)
 			}
 		}
@@ -166,6 +172,12 @@ func (t *soakClient) end(l *soakLane) error {
 	case l.status == rds.StatusDropped:
 		lost = lostDropped
 		t.acct.Dropped++
+		if !l.silent && l.turn != turnBad {
+			t.acct.Unsure++
+		}
+		if l.turn == turnShared || l.turn == turnBoth {
+			t.acct.UnsureAdd++
+		}
 		if plain || !t.w.Faults {
 			t.excuse(l, excuse{host: l.host, what: bad("dropped, and the peer's host goes on")})
 		}
@@ -226,6 +238,7 @@ func (t *soakClient) settle(l *soakLane, lost uint64) error {
 	}
 	w.set(0, 0)
 	t.acct.Exchanges++
+	t.p.exchanges.Add(1)
 	t.j.setAccount(&t.acct)
 	return nil
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,12 +28,14 @@ const (
 // endLimit is how long a process that was started may take to end by itself.
 const endLimit = 3 * time.Second
 
-// child is a process that this one has started: a server, an rdsd or a further
-// application. The control connection is its standard input and output.
+// child is what this process commands: a process that it has started (a server, an rdsd, an
+// application), whose control connection is its standard input and output; itself; or a
+// server that runs.
 type child struct {
 	*controller
-	cmd       *exec.Cmd
+	cmd       *exec.Cmd // nil but for a process that was started
 	suspended bool
+	ended     chan struct{} // closed when the child has ended; nil but for this process
 }
 
 // pipes are a child's standard output and input. The child ends when the
@@ -74,6 +77,18 @@ func (r *Runner) startOn(name string, s side, ip netip.Addr, flags ...string) (*
 	return &child{controller: newController(name, pipes{stdout, stdin}), cmd: cmd}, nil
 }
 
+// local has this process serve itself.
+func (r *Runner) local(ip netip.Addr) *child {
+	ours, theirs := net.Pipe()
+	c := &child{controller: newController("client", ours), ended: make(chan struct{})}
+	go func() {
+		defer close(c.ended)
+		s := Server{IP: ip, Config: r.Config}
+		_ = s.client(context.Background(), theirs, true) // fails only if the pipe was closed, by us
+	}()
+	return c
+}
+
 // ip is the address of a side, if both are on this host.
 func (r *Runner) ip(s side) netip.Addr {
 	switch {
@@ -85,7 +100,13 @@ func (r *Runner) ip(s side) netip.Addr {
 	return clientIP
 }
 
-func (c *child) kill() { c.cmd.Process.Kill() }
+func (c *child) kill() {
+	if c.cmd == nil {
+		c.conn.Close()
+		return
+	}
+	c.cmd.Process.Kill()
+}
 
 // suspend stops the process as SIGSTOP does, until it is resumed or ended.
 func (c *child) suspend() error {
@@ -111,6 +132,12 @@ func (c *child) end() error {
 		return nil
 	}
 	c.close()
+	if c.ended != nil {
+		<-c.ended
+	}
+	if c.cmd == nil {
+		return nil
+	}
 	if err := c.cmd.Wait(); err != nil {
 		return fmt.Errorf("%s: %w", c.peer, err)
 	}

@@ -211,7 +211,7 @@ func (w *Work) crowd() string {
 	switch {
 	case w.Stopped > 0:
 		return fmt.Sprintf("%d pairs of %s", max(w.Processes, w.Sockets), map[bool]string{true: "processes", false: "sockets"}[w.Processes > 0])
-	case w.soaks():
+	case w.mortal():
 		return fmt.Sprintf("%dx%d processes of %d and %d sockets", w.Processes, w.Processes, w.Sockets, w.Peers)
 	case w.Ops && w.Processes > 0:
 		return fmt.Sprintf("%d processes of %dx%d", w.Processes, w.Sockets, w.Peers)

@@ -135,6 +135,24 @@ func TestWorksOfRunningDaemons(t *testing.T) {
 }
 
 // What is set for TCP is set for both transports.
+// A verified stress with operations, with a server that keeps no files.
+func TestSoakOfARunningServer(t *testing.T) {
+	o := serve(t)
+	o.Ops, o.Repeat, o.Sockets, o.Peers, o.Depth, o.Batch = true, 2, 2, 3, 4, 4
+	o.Sizes, o.Reply, o.Duration, o.Wire = []int{64, 100001}, 100, 200*time.Millisecond, string(rds.WireXRC)
+	if err := o.Validate(Stress); err != nil {
+		t.Fatal(err)
+	}
+	rep, err := (&Runner{Options: o}).Run(context.Background(), o.Plan(Stress))
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := rep.Rows[0]
+	if a := row.RDS.Account; !row.Finished || row.Runs != 2 || row.RDS.Messages == 0 || row.RDS.TCPConns != 1 || a.Replies == 0 || a.Regions == 0 || a.Dropped > 0 {
+		t.Errorf("%+v, %+v", row, a)
+	}
+}
+
 func TestTCPSettings(t *testing.T) {
 	o := serve(t)
 	o.Congestion, o.Buffers = defaultCongestion(), Buffers{Send: 128 << 10, Receive: 128 << 10}
@@ -206,6 +224,9 @@ func TestServerRefusesNonsense(t *testing.T) {
 		{request{Op: opHello, Hello: &hello{Version: controlVersion, Paths: 3}}, "Paths"},
 		{request{Op: opHello, Hello: good}, ""},
 		{request{Op: opHello, Hello: good}, "second hello"},
+		{request{Op: opSoak}, "out of bounds"},
+		{request{Op: opSoak, Soak: &soakSpec{Work: soakWork(), Server: true, Journal: os.TempDir()}}, "out of bounds"}, // only a parent may say where files are
+		{request{Op: opSoak, Soak: &soakSpec{Work: &Work{Kind: Stress, Ops: true, Sockets: 1, Peers: 1, Depth: 1 << 30, Reply: 128}}}, "out of bounds"},
 		{request{Op: opOpen, Work: &Work{Kind: OneWay, Batch: 1, Size: 2 << 20}}, "out of bounds"},
 		{request{Op: opOpen, Work: &Work{Kind: OneWay}}, "out of bounds"},
 		{request{Op: opOpen, Work: &Work{Kind: Mux, Batch: 1, Peers: 1 << 30}}, "out of bounds"},
