@@ -74,19 +74,17 @@ type atomics interface {
 // atomicWorker has an operation outstanding in each of its lanes. Words only grow,
 // one by one, so that their sum is the number of changes that all have made.
 type atomicWorker struct {
-	run   *muxRun
+	figures
 	w     *Work
 	a     atomics
 	rng   *rand.Rand
 	words []int      // index of the word that each lane is at
 	last  [][]uint64 // last known value of each word, by lane
-	total uint64     // changes made; read, like count, when the goroutine has ended
-	count uint64     // operations of the measured phase
 }
 
-func newAtomicWorker(r *muxRun, a atomics, seed int) *atomicWorker {
-	w := r.c.work
-	k := &atomicWorker{run: r, w: w, a: a, rng: rand.New(rand.NewPCG(uint64(seed), 1)), words: make([]int, w.Depth), last: make([][]uint64, w.Depth)}
+func newAtomicWorker(s *sender, a atomics, seed int) *atomicWorker {
+	w := s.c.work
+	k := &atomicWorker{figures: s.newFigures(), w: w, a: a, rng: rand.New(rand.NewPCG(uint64(seed), 1)), words: make([]int, w.Depth), last: make([][]uint64, w.Depth)}
 	for i := range k.last {
 		k.last[i] = make([]uint64, w.Words)
 	}
@@ -112,14 +110,12 @@ func (k *atomicWorker) work() error {
 		if err := k.end(lane, before); err != nil {
 			return err
 		}
-		switch k.run.phase.Load() {
+		switch k.sender.phase.Load() {
 		case phaseStop:
 			out--
 			continue
 		case phaseMeasure:
-			if k.count++; k.count == 1 {
-				k.run.counts()
-			}
+			k.counts(1)
 		}
 		if err := k.begin(lane); err != nil {
 			return err
@@ -140,6 +136,28 @@ func (k *atomicWorker) end(lane int, before uint64) error {
 		before++
 	}
 	*last = before
+	return nil
+}
+
+// startAtomics starts the workers of one process.
+func (s *sender) startAtomics(first int) error {
+	for i := range s.c.work.Workers {
+		var (
+			a   atomics
+			end func()
+			err error
+		)
+		if s.c.work.Verbs {
+			a, end, err = s.c.newVerbsAtomics()
+		} else {
+			a, end, err = s.c.newSocketAtomics()
+		}
+		if err != nil {
+			return err
+		}
+		s.open.add(end)
+		s.counters = append(s.counters, newAtomicWorker(s, a, first+i))
+	}
 	return nil
 }
 

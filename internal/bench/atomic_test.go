@@ -9,7 +9,7 @@ import (
 func TestAtomicWorkerNoticesLostChanges(t *testing.T) {
 	for _, op := range []Op{OpAdd, OpSwap} {
 		w := &Work{Kind: Atomic, Op: op, Words: 2, Depth: 1, Workers: 1, Size: wordSize}
-		k := newAtomicWorker(&muxRun{c: &cell{work: w}}, nil, 1)
+		k := newAtomicWorker(&sender{c: &cell{work: w}}, nil, 1)
 		for i, before := range []uint64{0, 5, 6} {
 			if err := k.end(0, before); err != nil {
 				t.Errorf("%s %d: %v", op, i, err)

@@ -21,6 +21,7 @@ type cell struct {
 	hello     *hello           // the hello that this side was told
 	transport Transport
 	control   *controller
+	servers   children // who serves: the server, or applications
 	runner    *Runner
 	daemons   *daemons // nil if we have none
 
@@ -51,17 +52,20 @@ func (c *cell) beginAt(server snapshot) meter {
 func (c *cell) cpu() time.Duration { return cpuTime() + c.daemonCPU(clientSide) }
 
 func (c *cell) daemonCPU(s side) time.Duration {
-	if c.transport != RDS && c.transport != Alone && c.transport != OneProcessor {
+	if c.transport == TCP || c.transport == Node || c.transport == OverTCP { // the daemons have no part in it
 		return 0
 	}
 	return c.daemons.cpu(s)
 }
 
 // ask has the server answer with a snapshot of its side.
-func (c *cell) ask(q request) (snapshot, error) {
-	r, err := c.control.call(q)
-	r.Snap.CPU += c.daemonCPU(serverSide)
-	return r.Snap, err
+func (c *cell) ask(q request) (sum snapshot, err error) {
+	all, err := c.servers.call(func(int) request { return q })
+	sum.CPU = c.daemonCPU(serverSide)
+	for i := range all {
+		sum.add(&all[i].Snap)
+	}
+	return sum, err
 }
 
 // end makes the result of what happened since begin: n messages, and bytes of
@@ -87,17 +91,26 @@ func (m meter) result(elapsed, cpu time.Duration, server snapshot, n uint64, byt
 
 // run does the work once.
 func (c *cell) run() (Result, error) {
-	switch {
-	case c.work.Kind == Sessions:
+	if c.work.Kind == Sessions {
 		return c.lost(c.sessions())
-	case c.work.Kind == Mux && c.work.Processes > 0:
-		return c.lost(c.processes())
 	}
-	r, err := c.control.call(request{Op: opOpen, Work: c.work, Transport: c.transport})
+	c.servers = children{{controller: c.control}}
+	if c.work.Kind == Mux && c.work.Processes > 0 {
+		apps, end, err := c.applications(serverSide, c.work.Processes)
+		if err != nil {
+			return c.lost(Result{}, err)
+		}
+		defer end()
+		c.servers = apps
+	}
+	opened, err := c.servers.call(func(int) request { return request{Op: opOpen, Work: c.work, Transport: c.transport} })
 	if err != nil {
-		return Result{}, err
+		return c.lost(Result{}, err)
 	}
-	c.addrs, c.cookie = r.Addrs, rds.Cookie(r.Cookie)
+	c.addrs, c.cookie = nil, rds.Cookie(opened[0].Cookie)
+	for _, r := range opened {
+		c.addrs = append(c.addrs, r.Addrs...)
+	}
 	var res Result
 	switch c.work.shape() {
 	case Latency:
@@ -108,10 +121,8 @@ func (c *cell) run() (Result, error) {
 		res, err = c.attach()
 	case OneWay:
 		res, err = c.oneWay()
-	case Mux, Stress:
-		res, err = c.mux()
-	case Atomic:
-		res, err = c.atomic()
+	case Mux, Stress, Atomic:
+		res, err = c.crowd()
 	case RDMA, Fetch:
 		res, err = c.reads()
 	case Chernobyl:
@@ -122,7 +133,7 @@ func (c *cell) run() (Result, error) {
 	if res, err = c.lost(res, err); err != nil {
 		return res, err
 	}
-	_, err = c.control.call(request{Op: opClose})
+	_, err = c.ask(request{Op: opClose})
 	return res, err
 }
 

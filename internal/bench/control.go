@@ -109,6 +109,13 @@ type snapshot struct {
 	Resident int64 `json:"resident,omitempty"`
 }
 
+func (s *snapshot) add(o *snapshot) {
+	s.CPU += o.CPU
+	s.Count += o.Count
+	s.Sum += o.Sum
+	s.Conns += o.Conns
+}
+
 // lines sends and receives JSON values, one on a line.
 type lines struct {
 	in *bufio.Scanner

@@ -5,35 +5,21 @@ import "time"
 // floodSize is a flood's message size.
 const floodSize = 64 << 10
 
+var floodWork = &Work{Kind: OneWay, Size: floodSize, Batch: 1, ZeroCopy: true}
+
 // fair is latency at an offered rate, beside an application on the same daemon
 // that sends to another on the server's daemon as fast as it can.
 func (c *cell) fair() (Result, error) {
 	if c.transport == Alone {
 		return c.latency()
 	}
-	flood := &Work{Kind: OneWay, Size: floodSize, Batch: 1, ZeroCopy: true}
-	sinks, end, err := c.applications(serverSide, 1)
-	if err != nil {
-		return Result{}, err
-	}
+	floods, sinks, end, err := c.pairs(1, floodWork)
 	defer end()
-	floods, end, err := c.applications(clientSide, 1)
 	if err != nil {
 		return Result{}, err
 	}
-	defer end()
-	opened, err := sinks.call(func(int) request { return request{Op: opOpen, Work: flood, Transport: RDS} })
-	if err != nil {
-		return Result{}, err
-	}
-	if _, err := floods.call(func(int) request { return request{Op: opSend, Work: flood, Addrs: opened[0].Addrs} }); err != nil {
-		return Result{}, err
-	}
-	arrived := func() (time.Time, uint64, error) {
-		r, err := sinks[0].call(request{Op: opSnap})
-		return time.Now(), r.Snap.Count, err
-	}
-	start, before, err := arrived()
+	start := time.Now()
+	before, err := sinks[0].call(request{Op: opSnap})
 	if err != nil {
 		return Result{}, err
 	}
@@ -41,11 +27,11 @@ func (c *cell) fair() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	stop, after, err := arrived()
+	after, err := sinks[0].call(request{Op: opSnap})
 	if err != nil {
 		return Result{}, err
 	}
-	res.Flood = float64(after-before) * floodSize / 1e6 / stop.Sub(start).Seconds()
-	_, err = floods.call(func(int) request { return request{Op: opStop} })
+	res.Flood = float64(after.Snap.Count-before.Snap.Count) * floodSize / 1e6 / time.Since(start).Seconds()
+	_, err = floods[0].call(request{Op: opStop})
 	return res, err
 }

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			return err
 		}
 		s.log("client " + c.RemoteAddr().String())
-		if err := s.client(ctx, c, false); err != nil {
+		if err := s.client(ctx, c, &session{}); err != nil {
 			s.log("client " + c.RemoteAddr().String() + ": " + err.Error())
 		}
 		if s.Once {
@@ -65,15 +66,15 @@ func (s *Server) log(line string) {
 // ServeParent serves the process that has started this one, over its standard
 // input and output, until the former ends.
 func (s *Server) ServeParent() error {
-	return s.client(context.Background(), pipes{os.Stdin, os.Stdout}, true)
+	return s.client(context.Background(), pipes{os.Stdin, os.Stdout}, &session{parent: true})
 }
 
 // client serves one control connection; that of our parent may do more.
-func (s *Server) client(ctx context.Context, c io.ReadWriteCloser, parent bool) error {
+func (s *Server) client(ctx context.Context, c io.ReadWriteCloser, e *session) error {
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	defer c.Close()
-	e := &session{server: s, lines: newLines(c), parent: parent}
+	e.server, e.lines = s, newLines(c)
 	defer e.end()
 	for {
 		var q request
@@ -103,6 +104,7 @@ type session struct {
 	lines     *lines
 	parent    bool      // the client has started this process for itself alone
 	providers providers // nil before hello
+	lent      bool      // the providers are another's, and stay open
 	hello     hello
 	service   *service // nil between works
 	sender    *sender  // nil but while this process is one
@@ -155,11 +157,8 @@ func (e *session) serveParent(q *request, r *response) (err error) {
 		r.Snap = e.snap()
 		r.Snap.Heap, r.Snap.Resident = memoryInUse()
 	case opSend:
-		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, cookie: rds.Cookie(q.Cookie), transport: RDS, hard: context.Background()}
+		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, cookie: rds.Cookie(q.Cookie), transport: cmp.Or(q.Transport, RDS), hard: context.Background()}
 		c.opts = &Options{Congestion: e.hello.Congestion, Buffers: e.hello.Buffers, Loops: e.hello.Loops}
-		if q.Transport != "" {
-			c.transport = q.Transport
-		}
 		e.sender, err = startSender(c, q.First, e.failOnce())
 	case opMeasure:
 		e.sender.measure()
@@ -309,6 +308,12 @@ func (e *session) end() error {
 	e.closeWork()
 	if e.soak != nil {
 		_ = e.soak.end() // may be the second call, or one in a run that is lost
+	}
+	if e.sender != nil {
+		e.sender.close()
+	}
+	if e.lent {
+		return nil
 	}
 	err := errors.Join(e.providers.close(), e.rdsd.close())
 	e.providers, e.rdsd = nil, nil

@@ -130,9 +130,8 @@ func (s *soakRun) snaps() (client, server snapshot, err error) {
 		err = errors.Join(err, e)
 		to.CPU = s.r.daemons.cpu(side(at))
 		for i := range all {
-			to.CPU += all[i].Snap.CPU
-			to.Count += all[i].Snap.Count
-			if to.Conns += all[i].Snap.Conns; s.attached() {
+			to.add(&all[i].Snap)
+			if s.attached() { // to daemons, whose connections are told by each
 				to.Conns = all[i].Snap.Conns
 			}
 		}
@@ -194,7 +193,7 @@ func (s *soakRun) ip(all side, i int) netip.Addr {
 func (s *soakRun) open(all side, i int) (*child, error) {
 	switch o := &s.r.Options; {
 	case all == clientSide && s.w.Processes == 0:
-		return s.r.local(s.ip(all, i)), nil
+		return s.r.local(s.ip(all, i), &session{}), nil
 	case all == clientSide:
 		return s.r.startOn(fmt.Sprintf("client %d", i), all, s.ip(all, i))
 	case o.Server == "":

@@ -77,14 +77,15 @@ func (r *Runner) startOn(name string, s side, ip netip.Addr, flags ...string) (*
 	return &child{controller: newController(name, pipes{stdout, stdin}), cmd: cmd}, nil
 }
 
-// local has this process serve itself.
-func (r *Runner) local(ip netip.Addr) *child {
+// local has this process serve itself, in a session.
+func (r *Runner) local(ip netip.Addr, e *session) *child {
 	ours, theirs := net.Pipe()
 	c := &child{controller: newController("client", ours), ended: make(chan struct{})}
 	go func() {
 		defer close(c.ended)
 		s := Server{IP: ip, Config: r.Config}
-		_ = s.client(context.Background(), theirs, true) // fails only if the pipe was closed, by us
+		e.parent = true
+		_ = s.client(context.Background(), theirs, e) // fails only if the pipe was closed, by us
 	}()
 	return c
 }

@@ -70,31 +70,14 @@ func (r *Runner) standstill(ctx context.Context, c *cell) (row *Row, err error) 
 // start starts the applications and has them stream. The function returned ends them,
 // also after an error.
 func (s *standstillRun) start() (end func(), err error) {
-	var open []func()
-	end = func() {
-		for i := len(open) - 1; i >= 0; i-- {
-			open[i]()
-		}
-	}
 	c := s.c
 	if s.theirs, err = rds.Dial(c.daemons.socket(serverSide)); err != nil {
-		return end, err
+		return func() {}, err
 	}
-	open = append(open, func() { s.theirs.Close() })
-	var done func()
-	if s.receivers, done, err = c.applications(serverSide, c.work.Processes); err != nil {
-		return end, err
-	}
-	open = append(open, done)
-	if s.senders, done, err = c.applications(clientSide, c.work.Processes); err != nil {
-		return end, err
-	}
-	open = append(open, done)
-	opened, err := s.receivers.call(func(int) request { return request{Op: opOpen, Work: c.work, Transport: RDS} })
+	var ended func()
+	s.senders, s.receivers, ended, err = c.pairs(c.work.Processes, c.work)
+	end = func() { ended(); s.theirs.Close() }
 	if err != nil {
-		return end, err
-	}
-	if _, err = s.senders.call(func(i int) request { return request{Op: opSend, Work: c.work, Addrs: opened[i].Addrs} }); err != nil {
 		return end, err
 	}
 	st, err := s.look()

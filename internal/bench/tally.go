@@ -96,4 +96,11 @@ var epoch = time.Now()
 func clock() int64 { return int64(time.Since(epoch)) }
 
 func putStamp(b []byte, now int64) { binary.LittleEndian.PutUint64(b[numberEnd:], uint64(now)) }
-func stampOf(b []byte) int64       { return int64(binary.LittleEndian.Uint64(b[numberEnd:])) }
+
+// stampOf is the stamp of a message, of a short one 0.
+func stampOf(b []byte) int64 {
+	if len(b) < stampEnd {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint64(b[numberEnd:]))
+}
