@@ -52,17 +52,11 @@ func (a *verbsAtomics) next() (int, uint64, error) {
 
 // serveVerbsAtomics serves the words on as many connections as there are.
 func serveVerbsAtomics(ip netip.Addr, w *Work, o verbsSettings, fail func(error)) (*service, error) {
-	first, err := openVerbs(w, o, w.Words*wordSize)
+	first, s, l, err := listenVerbs(ip, w, o, w.Words*wordSize, fail)
 	if err != nil {
 		return nil, err
 	}
-	l, err := first.dev.Listen(netip.AddrPortFrom(ip, 0))
-	if err != nil {
-		first.close()
-		return nil, err
-	}
-	s := &service{tally: newTally(), fail: fail, addrs: []netip.AddrPort{l.Addr()}, words: [][]byte{first.mem}}
-	s.own(closer(first.close))
+	s.words = [][]byte{first.mem}
 	s.run(func() error {
 		for v := first; ; {
 			if err := v.accept(l); err != nil {

@@ -42,9 +42,7 @@ func (c *cell) firstAnswer(p rds.Provider, n uint64) error {
 	if err != nil {
 		return err
 	}
-	r := rdsPinger{s: s, w: c.work, buf: make([]byte, c.work.Size)}
-	r.out.To = c.addrs[0]
-	return r.ping(n)
+	return ping(newRDSEnd(s, c.work, c.addrs[0]), n)
 }
 
 // sessions measures what attached applications take: time, and memory of the

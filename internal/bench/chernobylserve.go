@@ -53,12 +53,10 @@ func serveChernobyl(ip netip.Addr, w *Work, plain bool, o verbsSettings, fail fu
 	if plain {
 		posted = 1
 	}
-	v, err := openVerbs(w, o, directory+(w.Workers+1)*posted*messageSize)
+	v, s, l, err := listenVerbs(ip, w, o, directory+(w.Workers+1)*posted*messageSize, fail)
 	if err != nil {
 		return nil, err
 	}
-	s := &service{tally: newTally(), fail: fail}
-	s.own(closer(v.close))
 	all := make([]*written, w.Workers+1) // the last is the rogue's
 	for i := range all {
 		if all[i], err = v.openWritten(i); err != nil {
@@ -71,7 +69,7 @@ func serveChernobyl(ip netip.Addr, w *Work, plain bool, o verbsSettings, fail fu
 		serve = func() error { return nil }
 		queues := make(queueTable, len(all))
 		for i := range all {
-			var q *sharedQueue
+			var q *receiver
 			if queues[i], q, err = v.openQueue(i+1, directory+i*posted*messageSize, messageSize, posted, posted); err != nil {
 				s.close()
 				return nil, err
@@ -80,12 +78,6 @@ func serveChernobyl(ip netip.Addr, w *Work, plain bool, o verbsSettings, fail fu
 		}
 		v.shared = taking(queues)
 	}
-	l, err := v.dev.Listen(netip.AddrPortFrom(ip, 0))
-	if err != nil {
-		s.close()
-		return nil, err
-	}
-	s.addrs = []netip.AddrPort{l.Addr()}
 	s.run(func() error {
 		err := v.accept(l)
 		if err == nil {
@@ -102,37 +94,16 @@ func serveChernobyl(ip netip.Addr, w *Work, plain bool, o verbsSettings, fail fu
 	return s, nil
 }
 
-// ungone is err, unless it means that the client has gone.
-func ungone(err error) error {
-	if gone(err) {
-		return nil
-	}
-	return err
-}
-
 // serve checks what comes to the worker's queue. A message that is delivered
 // after another tells the client that the one of places-1 before has been
 // looked at, and its place may be written to.
-func (w *written) serve(q *sharedQueue, t *tally) error {
-	var comps [places]iwarp.Completion
-	for {
-		k, err := q.v.take(q.cq, comps[:])
-		if err != nil {
-			return err
+func (w *written) serve(q *receiver, t *tally) error {
+	return q.serve(places, t, func(m []byte) error {
+		if w.worker == q.v.w.Workers {
+			return errors.New("a message of the rogue was delivered, although its Write had a bad key")
 		}
-		for i := range comps[:k] {
-			if w.worker == q.v.w.Workers {
-				return errors.New("a message of the rogue was delivered, although its Write had a bad key")
-			}
-			if err := w.check(q.memory(&comps[i])); err != nil {
-				return err
-			}
-		}
-		if err := q.repost(k); err != nil {
-			return err
-		}
-		t.add(k)
-	}
+		return w.check(m)
+	}, func(int) error { return nil })
 }
 
 // errEnded: a plain connection is no more.
@@ -152,34 +123,28 @@ func (v *verbs) answerPlain(all []*written, at int, t *tally) error {
 	if err != nil {
 		return err
 	}
-	comps := make([]iwarp.Completion, answerMost)
-	var answer [inlineMost]byte
-	for {
-		k, err := v.take(v.recv, comps)
-		if err != nil {
-			return fmt.Errorf("%w: %w", errEnded, err)
+	var (
+		answer []byte
+		bad    error // what is wrong with a message
+	)
+	err = r.serve(answerMost, t, func(m []byte) error {
+		worker, _, err := parseMessage(m)
+		if err == nil && worker >= uint64(len(all)) {
+			err = fmt.Errorf("a message of worker %d", worker)
 		}
-		for i := range comps[:k] {
-			m := r.memory(&comps[i])
-			worker, _, err := parseMessage(m)
-			if err == nil && worker >= uint64(len(all)) {
-				err = fmt.Errorf("a message of worker %d", worker)
-			}
-			if err == nil {
-				err = all[worker].check(m)
-			}
-			if err != nil {
-				return err
-			}
-			binary.LittleEndian.PutUint32(answer[i*answerSize:], uint32(worker))
+		if err == nil {
+			err = all[worker].check(m)
 		}
-		if err := r.repost(k); err != nil {
-			return err
-		}
-		t.add(k)
-		_, err = v.qp.PostSend(iwarp.WorkRequest{Op: iwarp.OpSend, Inline: answer[:k*answerSize]})
-		if err != nil {
-			return fmt.Errorf("%w: %w", errEnded, err)
-		}
+		answer = binary.LittleEndian.AppendUint32(answer, uint32(worker))
+		bad = err
+		return err
+	}, func(int) error {
+		_, err := v.qp.PostSend(iwarp.WorkRequest{Op: iwarp.OpSend, Inline: answer})
+		answer = answer[:0]
+		return err
+	})
+	if bad != nil {
+		return bad
 	}
+	return fmt.Errorf("%w: %w", errEnded, err)
 }

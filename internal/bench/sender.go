@@ -111,10 +111,10 @@ func (s *sender) flood(fail func(error)) error {
 		if w.Kind == Stopped {
 			sock.SetLinger(fillLimit) // all messages sent are to arrive
 		}
-		b := newBatchSender(sock, w, to)
+		b := newRDSEnd(sock, w, to)
 		s.wg.Go(func() {
 			for n := uint64(0); s.phase.Load() != phaseStop; n += uint64(w.Batch) {
-				if err := b.burst(n, w.Batch); err != nil {
+				if err := b.send(n, w.Batch); err != nil {
 					fail(err)
 					return
 				}

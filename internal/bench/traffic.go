@@ -74,28 +74,23 @@ func trafficPair(ctx context.Context, dev *iwarp.Device, l *iwarp.Listener, w *W
 
 // move writes or reads until stop.
 func (v *verbs) move(stop *atomic.Bool, moved *atomic.Uint64) error {
-	win := newWindow(v, func(i int) iwarp.WorkRequest {
-		r := iwarp.WorkRequest{Op: iwarp.OpWrite, SGE: []iwarp.SGE{v.region.SGE(i*v.w.Size, v.w.Size)},
-			RemoteKey: v.remote.key, RemoteAddr: v.remote.addr + uint64(i*v.w.Size)}
-		if v.w.Op == OpRead {
-			r.Op = iwarp.OpRead
-		}
-		return r
-	})
+	op := iwarp.OpWrite
+	if v.w.Op == OpRead {
+		op = iwarp.OpRead
+	}
+	win := newWindows(v, 1, func(i int) iwarp.WorkRequest { return v.remoteRequest(op, i*v.w.Size, i*v.w.Size, v.w.Size) })
 	for !stop.Load() {
-		list, err := win.room(1)
-		if err == nil {
-			err = win.post(list)
+		list := win.room(0, 1)
+		if list == nil {
+			if err := win.reap(); err != nil {
+				return err
+			}
+			continue
 		}
-		if err != nil {
+		if err := win.post(0, list); err != nil {
 			return err
 		}
 		moved.Add(1)
 	}
-	for win.out > 0 {
-		if err := win.reap(); err != nil {
-			return err
-		}
-	}
-	return nil
+	return win.drain()
 }

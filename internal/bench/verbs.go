@@ -214,9 +214,22 @@ func (v *verbs) failed(c *iwarp.Completion) error {
 	return err
 }
 
+// remoteRequest is a Write of, or a Read to, the region's memory at at, from or to n bytes of the peer's.
+func (v *verbs) remoteRequest(op iwarp.Op, at, there, n int) iwarp.WorkRequest {
+	return iwarp.WorkRequest{Op: op, SGE: []iwarp.SGE{v.region.SGE(at, n)}, RemoteKey: v.remote.key, RemoteAddr: v.remote.addr + uint64(there)}
+}
+
 // gone tells whether an error means that the peer has ended the connection,
 // which is how a client ends a work; if it is too early, the client knows.
 func gone(err error) bool {
 	return errors.Is(err, iwarp.ErrPeerClosed) || errors.Is(err, iwarp.ErrClosed) || errors.Is(err, syscall.ECONNRESET) ||
 		errors.Is(err, syscall.EPIPE) || errors.Is(err, context.Canceled)
+}
+
+// ungone is err, unless it means that the client has gone.
+func ungone(err error) error {
+	if gone(err) {
+		return nil
+	}
+	return err
 }

@@ -38,22 +38,16 @@ func newPingEnd(v *verbs) (*pingEnd, error) {
 
 func (p *pingEnd) ready() {
 	v, size := p.v, p.size
-	message := iwarp.WorkRequest{Op: iwarp.OpSend}
-	if size <= inlineMost {
-		message.Inline = v.mem[:size]
-	} else {
-		message.SGE = []iwarp.SGE{v.region.SGE(0, size)}
-	}
-	p.out = []iwarp.WorkRequest{message}
+	p.out = []iwarp.WorkRequest{v.sendRequest(0, size)}
 	if p.written {
 		p.out[0].Op, p.out[0].RemoteKey = iwarp.OpWrite, v.remote.key
 		p.out = append(p.out, iwarp.WorkRequest{Op: iwarp.OpImmediate})
 	}
 }
 
-// post sends message n. Only some are signaled, to know that the send queue has
+// send sends message n. Only some are signaled, to know that the send queue has
 // room.
-func (p *pingEnd) post(n uint64) error {
+func (p *pingEnd) send(n uint64, _ int) error {
 	last := &p.out[len(p.out)-1]
 	last.Flags, last.Immediate = 0, n
 	p.out[0].RemoteAddr = p.v.remote.addr + uint64(p.target(n)) // means nothing to a Send
@@ -66,8 +60,8 @@ func (p *pingEnd) post(n uint64) error {
 	return err
 }
 
-// take waits for message n.
-func (p *pingEnd) take(n uint64) error {
+// recv waits for message n.
+func (p *pingEnd) recv(n uint64) error {
 	if _, err := p.v.take(p.v.recv, p.comps[:]); err != nil {
 		return err
 	}
@@ -93,48 +87,39 @@ func (v *verbs) echo(l *iwarp.Listener) error {
 	}
 	p.ready()
 	for n := uint64(0); ; n++ {
-		if err := p.take(n); err != nil {
+		if err := p.recv(n); err != nil {
 			return err
 		}
-		if err := p.post(n); err != nil {
+		if err := p.send(n, 1); err != nil {
 			return err
 		}
 	}
 }
 
-// ping makes p a pinger.
-func (p *pingEnd) ping(n uint64) error {
-	if err := p.post(n); err != nil {
-		return err
-	}
-	return p.take(n)
-}
+func (p *pingEnd) flush() error { return nil }
 
-func (c *cell) newVerbsPinger() (pinger, func(), error) {
-	if c.work.Op == OpRead {
-		fs := newFetches(c.work)
-		f, end, err := c.newVerbsFetcher(&fs)
-		return readPinger{f}, end, err
-	}
-	var p *pingEnd
-	_, end, err := c.dialVerbs(pingRegion(c.work.Size), func(v *verbs) (err error) {
+func (c *cell) newPingEnd() (p *pingEnd, end func(), err error) {
+	_, end, err = c.dialVerbs(pingRegion(c.work.Size), func(v *verbs) (err error) {
 		p, err = newPingEnd(v)
 		return err
 	})
-	if err != nil {
-		return nil, nil, err
+	if err == nil {
+		p.ready()
 	}
-	p.ready()
-	return p, end, nil
+	return p, end, err
 }
 
-// readPinger is one Read at a time.
-type readPinger struct{ f *verbsFetcher }
+// readEnd is one Read at a time.
+type readEnd struct{ f *verbsFetcher }
 
-func (p readPinger) ping(uint64) error {
-	if _, err := p.f.ask(1); err != nil {
-		return err
-	}
-	_, err := p.f.answers()
+func (e readEnd) send(uint64, int) error {
+	_, err := e.f.ask(1)
+	return err
+}
+
+func (e readEnd) flush() error { return nil }
+
+func (e readEnd) recv(uint64) error {
+	_, err := e.f.answers()
 	return err
 }

@@ -65,10 +65,8 @@ func (c *cell) newVerbsFetcher(f *fetches) (*verbsFetcher, func(), error) {
 	}
 	vf := &verbsFetcher{fetches: f, v: v, reqs: make([]iwarp.WorkRequest, c.work.Depth), comps: make([]iwarp.Completion, c.work.Depth)}
 	for i := range vf.reqs {
-		vf.reqs[i] = iwarp.WorkRequest{
-			Op: iwarp.OpRead, Flags: iwarp.Signaled, RemoteKey: v.remote.key,
-			SGE: []iwarp.SGE{v.region.SGE(i*size, size)},
-		}
+		vf.reqs[i] = v.remoteRequest(iwarp.OpRead, i*size, 0, size)
+		vf.reqs[i].Flags = iwarp.Signaled
 	}
 	return vf, end, nil
 }
@@ -156,29 +154,25 @@ func serveBlocks(s *stream, w *Work) error {
 // reads fetches blocks with Depth outstanding.
 func (c *cell) reads() (Result, error) {
 	fs := newFetches(c.work)
-	var f fetcher
-	if c.transport == TCP {
-		s, end, err := c.dial()
-		if err != nil {
-			return Result{}, err
-		}
-		defer end()
+	var (
+		f   fetcher
+		s   *stream
+		end func()
+		err error
+	)
+	switch {
+	case c.transport == TCP:
+		s, end, err = c.dial()
 		f = &streamFetcher{fetches: &fs, s: s}
-	} else if c.work.Kind == Fetch {
-		r, end, err := c.newRDSFetcher(&fs)
-		if err != nil {
-			return Result{}, err
-		}
-		defer end()
-		f = r
-	} else {
-		v, end, err := c.newVerbsFetcher(&fs)
-		if err != nil {
-			return Result{}, err
-		}
-		defer end()
-		f = v
+	case c.work.Kind == Fetch:
+		f, end, err = c.newRDSFetcher(&fs)
+	default:
+		f, end, err = c.newVerbsFetcher(&fs)
 	}
+	if err != nil {
+		return Result{}, err
+	}
+	defer end()
 	if err := c.fetch(f, c.opts.Warmup); err != nil {
 		return Result{}, err
 	}

@@ -2,136 +2,197 @@ package bench
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
-// window posts work requests of one kind, in lists, as many as may be
-// outstanding. The last of each list is signaled, and tells in its ID how many
-// it stands for.
-type window struct {
+// windows post work requests to one or several destinations, in lists, as many as may be
+// outstanding to each. The last of each list is signaled, and tells in its ID whose it is
+// and how many it stands for.
+type windows struct {
 	v     *verbs
-	reqs  []iwarp.WorkRequest // a ring
-	next  int                 // index of the request to post next
-	out   int                 // requests posted and not known to be complete
+	all   []window
 	comps []iwarp.Completion
 }
 
-func newWindow(v *verbs, each func(i int) iwarp.WorkRequest) window {
-	w := window{v: v, reqs: make([]iwarp.WorkRequest, v.w.Depth), comps: make([]iwarp.Completion, 64)}
-	for i := range w.reqs {
-		w.reqs[i] = each(i)
+// window is of one destination.
+type window struct {
+	reqs   []iwarp.WorkRequest // a ring
+	next   int                 // index of the request to post next
+	out    int                 // requests posted and not known to be complete
+	number uint64              // number of the next message
+}
+
+// newWindows makes n windows, of the work's depth together.
+func newWindows(v *verbs, n int, each func(i int) iwarp.WorkRequest) windows {
+	w := windows{v: v, all: make([]window, n), comps: make([]iwarp.Completion, 64)}
+	for i := range w.all {
+		for range v.w.Depth / n {
+			w.all[i].reqs = append(w.all[i].reqs, each(i*(v.w.Depth/n)+len(w.all[i].reqs)))
+		}
 	}
 	return w
 }
 
-// room waits until a list of up to n can be posted and returns it; its requests
-// are not in use any more.
-func (w *window) room(n int) ([]iwarp.WorkRequest, error) {
-	n = min(n, w.v.w.Batch, len(w.reqs)-w.next)
-	for len(w.reqs)-w.out < n {
-		if err := w.reap(); err != nil {
-			return nil, err
-		}
+// room is the list of up to n that can be posted to a destination now; nil if it has to wait.
+func (w *windows) room(i, n int) []iwarp.WorkRequest {
+	d := &w.all[i]
+	n = min(n, w.v.w.Batch, len(d.reqs)-d.next)
+	if len(d.reqs)-d.out < n {
+		return nil
 	}
-	return w.reqs[w.next : w.next+n], nil
+	return d.reqs[d.next : d.next+n]
 }
 
 // reap waits for completions.
-func (w *window) reap() error {
+func (w *windows) reap() error {
 	k, err := w.v.take(w.v.send, w.comps)
 	for i := range w.comps[:k] {
-		w.out -= int(w.comps[i].ID)
+		id := w.comps[i].ID
+		w.all[id>>32].out -= int(uint32(id))
 	}
 	return err
 }
 
 // post posts a list from room.
-func (w *window) post(list []iwarp.WorkRequest) error {
-	for i := range list {
-		list[i].Flags = 0
+func (w *windows) post(i int, list []iwarp.WorkRequest) error {
+	d := &w.all[i]
+	for k := range list {
+		list[k].Flags = 0
 	}
 	last := &list[len(list)-1]
-	last.Flags, last.ID = iwarp.Signaled, uint64(len(list))
+	last.Flags, last.ID = iwarp.Signaled, uint64(i)<<32|uint64(len(list))
 	if _, err := w.v.qp.PostSend(list...); err != nil {
 		return err
 	}
-	w.out += len(list)
-	w.next = (w.next + len(list)) % len(w.reqs)
+	d.out += len(list)
+	d.number += uint64(len(list))
+	d.next = (d.next + len(list)) % len(d.reqs)
 	return nil
 }
 
-// newVerbsBurster opens what sends one way.
-func (c *cell) newVerbsBurster() (burster, func(), error) {
-	switch {
-	case c.work.Op == OpWrite:
-		return c.newVerbsWriter()
-	case c.work.Queues > 0:
-		return c.newSpreader()
+// drain waits until everything is complete.
+func (w *windows) drain() error {
+	for w.all[0].out > 0 {
+		if err := w.reap(); err != nil {
+			return err
+		}
 	}
-	return c.newVerbsSender()
+	return nil
 }
 
-// verbsSender sends messages while it knows of receive requests for them.
+// sendRequest is a Send of the region's memory at at.
+func (v *verbs) sendRequest(at, size int) iwarp.WorkRequest {
+	if size <= inlineMost {
+		return iwarp.WorkRequest{Op: iwarp.OpSend, Inline: v.mem[at : at+size]}
+	}
+	return iwarp.WorkRequest{Op: iwarp.OpSend, SGE: []iwarp.SGE{v.region.SGE(at, size)}}
+}
+
+// verbsSender sends messages one way. Writes go to places of the server's memory, in turn;
+// Sends to shared queues, a list to each in its turn, or to the queue pair, while it is known
+// to have receive requests for them. Queues that are stopped have as much outstanding as
+// the others may, for good.
 type verbsSender struct {
-	window
-	credits *receiver
-	comps   []iwarp.Completion
-	data    func(i int) []byte
+	windows
+	credits *receiver // what the server says of its receive requests; nil: nothing
+	grant   [credits]iwarp.Completion
 	granted uint64 // messages that there have been receive requests for
+	running int    // queues below this index are drained
+	turn    int
 }
 
 func (c *cell) newVerbsSender() (*verbsSender, func(), error) {
-	s := &verbsSender{comps: make([]iwarp.Completion, credits), granted: uint64(c.work.receives())}
-	size := c.work.Size
-	v, end, err := c.dialVerbs(c.work.Depth*size, func(v *verbs) (err error) {
-		s.credits, err = newReceiver(v, len(v.mem)-creditBytes, numberEnd, credits)
+	w := c.work
+	queues := max(w.Queues, 1)
+	s := &verbsSender{granted: uint64(w.receives()), running: queues - w.Stopped}
+	n := w.Depth * w.Size
+	if w.Op == OpWrite {
+		n += w.Depth * numberEnd
+	}
+	v, end, err := c.dialVerbs(n, func(v *verbs) (err error) {
+		switch {
+		case w.Queues > 0:
+			v.shared = sending()
+		case w.Op == OpSend:
+			s.credits, err = newReceiver(v, len(v.mem)-creditBytes, numberEnd, credits)
+		}
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	s.data = func(i int) []byte { return v.mem[i*size : (i+1)*size] }
-	s.window = newWindow(v, func(i int) iwarp.WorkRequest {
-		if size <= inlineMost {
-			return iwarp.WorkRequest{Op: iwarp.OpSend, Inline: s.data(i)}
+	s.windows = newWindows(v, queues, func(i int) iwarp.WorkRequest {
+		if w.Op == OpWrite {
+			return v.remoteRequest(iwarp.OpWrite, i*w.Size, i*w.Size, w.Size)
 		}
-		return iwarp.WorkRequest{Op: iwarp.OpSend, SGE: []iwarp.SGE{v.region.SGE(i*size, size)}}
+		r := v.sendRequest(i*w.Size, w.Size)
+		if w.Queues > 0 {
+			r.Queue = uint32(i/w.window() + 1)
+		}
+		return r
 	})
+	for i := s.running; i < queues && c.transport != Running; i++ {
+		for len(s.all[i].reqs) > s.all[i].out {
+			if err := s.post(i, s.room(i, w.Depth)); err != nil {
+				end()
+				return nil, nil, err
+			}
+		}
+	}
 	return s, end, nil
 }
 
-func (s *verbsSender) burst(first uint64, n int) error {
+func (s *verbsSender) send(_ uint64, n int) error {
+	size := s.v.w.Size
 	for n > 0 {
-		list, err := s.room(n)
+		list, err := s.turns(n)
 		if err != nil {
 			return err
 		}
-		for first+uint64(len(list)) > s.granted {
+		d := &s.all[s.turn]
+		for s.credits != nil && d.number+uint64(len(list)) > s.granted {
 			if err := s.grants(); err != nil {
 				return err
 			}
 		}
+		at := s.turn*len(d.reqs) + d.next
 		for i := range list {
-			putNumber(s.data(s.next+i), first+uint64(i))
+			putNumber(s.v.mem[(at+i)*size:][:size], d.number+uint64(i))
 		}
-		first += uint64(len(list))
-		n -= len(list)
-		if err := s.post(list); err != nil {
+		if err := s.post(s.turn, list); err != nil {
 			return err
 		}
+		n -= len(list)
+		s.turn = (s.turn + 1) % s.running
 	}
 	return nil
 }
 
+// turns waits for the next of the queues that have room, and returns a list for it.
+func (s *verbsSender) turns(n int) ([]iwarp.WorkRequest, error) {
+	for full := 1; ; full++ {
+		if list := s.room(s.turn, n); list != nil {
+			return list, nil
+		}
+		s.turn = (s.turn + 1) % s.running
+		if full%s.running == 0 {
+			if err := s.reap(); err != nil {
+				return nil, err
+			}
+		}
+	}
+}
+
 // grants waits for the server to have posted more.
 func (s *verbsSender) grants() error {
-	k, err := s.v.take(s.v.recv, s.comps)
+	k, err := s.v.take(s.v.recv, s.grant[:])
 	if err != nil {
 		return err
 	}
-	last := s.credits.memory(&s.comps[k-1])
+	last := s.credits.memory(&s.grant[k-1])
 	if len(last) != numberEnd {
 		return fmt.Errorf("a grant of %d bytes", len(last))
 	}
@@ -139,81 +200,38 @@ func (s *verbsSender) grants() error {
 	return s.credits.repost(k)
 }
 
-func (s *verbsSender) flush() error { return nil } // the receiver confirms
-
-// verbsWriter writes messages to places of the server's memory, in turn. A
-// flush reads all their numbers back, which a peer answers when it has placed
-// everything that was sent before (RFC 5040 section 5.5).
-type verbsWriter struct {
-	window
-	size int
-	sent uint64
-}
-
-func (c *cell) newVerbsWriter() (*verbsWriter, func(), error) {
-	w := &verbsWriter{size: c.work.Size}
-	v, end, err := c.dialVerbs(c.work.Depth*(c.work.Size+numberEnd), nil)
-	if err != nil {
-		return nil, nil, err
+// flush of Writes reads all their numbers back, which a peer answers when it has placed
+// everything that was sent before (RFC 5040 section 5.5). Of Sends the receivers confirm.
+func (s *verbsSender) flush() error {
+	w, d := s.v.w, &s.all[0]
+	if w.Op != OpWrite {
+		return nil
 	}
-	w.window = newWindow(v, func(i int) iwarp.WorkRequest {
-		return iwarp.WorkRequest{
-			Op: iwarp.OpWrite, SGE: []iwarp.SGE{v.region.SGE(i*w.size, w.size)},
-			RemoteKey: v.remote.key, RemoteAddr: v.remote.addr + uint64(i*w.size),
-		}
-	})
-	return w, end, nil
-}
-
-func (w *verbsWriter) burst(first uint64, n int) error {
-	for n > 0 {
-		list, err := w.room(n)
-		if err != nil {
-			return err
-		}
-		for i := range list {
-			putNumber(w.v.mem[(w.next+i)*w.size:][:w.size], first+uint64(i))
-		}
-		first += uint64(len(list))
-		n -= len(list)
-		if err := w.post(list); err != nil {
-			return err
-		}
+	if err := s.drain(); err != nil {
+		return err
 	}
-	w.sent = first
-	return nil
-}
-
-func (w *verbsWriter) flush() error {
-	for w.out > 0 {
-		if err := w.reap(); err != nil {
-			return err
-		}
-	}
-	places := uint64(len(w.reqs))
-	written := min(places, w.sent)
-	n := min(numberEnd, w.size)
-	back := len(w.reqs) * w.size // offset in our region where the numbers go
+	places := uint64(len(d.reqs))
+	written := min(places, d.number)
+	n := min(numberEnd, w.Size)
+	back := len(d.reqs) * w.Size // offset in our region where the numbers go
 	for i := range int(written) {
-		_, err := w.v.qp.PostSend(iwarp.WorkRequest{
-			ID: 1, Op: iwarp.OpRead, Flags: iwarp.Signaled, SGE: []iwarp.SGE{w.v.region.SGE(back+i*numberEnd, n)},
-			RemoteKey: w.v.remote.key, RemoteAddr: w.v.remote.addr + uint64(i*w.size),
-		})
-		if err != nil {
+		r := s.v.remoteRequest(iwarp.OpRead, back+i*numberEnd, i*w.Size, n)
+		r.ID, r.Flags = 1, iwarp.Signaled
+		if _, err := s.v.qp.PostSend(r); err != nil {
 			return err
 		}
-		w.out++
+		d.out++
 	}
-	for w.out > 0 {
-		if err := w.reap(); err != nil {
-			return err
-		}
+	if err := s.drain(); err != nil {
+		return err
 	}
 	for k := range written {
-		m := w.sent - 1 - k // the last written to its place
-		if err := checkMessage(w.v.mem[back+int(m%places)*numberEnd:][:n], n, m); err != nil {
+		m := d.number - 1 - k // the last written to its place
+		if err := checkMessage(s.v.mem[back+int(m%places)*numberEnd:][:n], n, m); err != nil {
 			return fmt.Errorf("memory written to: %w", err)
 		}
 	}
 	return nil
 }
+
+func (s *verbsSender) recv(uint64) error { return errors.ErrUnsupported } // messages one way

@@ -20,30 +20,34 @@ func serveVerbs(ip netip.Addr, w *Work, o verbsSettings, fail func(error)) (*ser
 	case w.Op == OpRead:
 		n = w.blocks() * w.Size
 	}
-	v, err := openVerbs(w, o, n)
+	v, s, l, err := listenVerbs(ip, w, o, n, fail)
 	if err != nil {
 		return nil, err
 	}
-	l, err := v.dev.Listen(netip.AddrPortFrom(ip, 0))
-	if err != nil {
-		v.close()
-		return nil, err
-	}
-	s := &service{tally: newTally(), fail: fail, addrs: []netip.AddrPort{l.Addr()}}
-	s.own(closer(v.close))
 	if w.Queues > 0 {
 		if err := v.sinkQueues(s); err != nil {
 			s.close()
 			return nil, err
 		}
 	}
-	s.run(func() error {
-		if err := v.serve(l, s.tally); err != nil && !gone(err) {
-			return err
-		}
-		return nil
-	})
+	s.run(func() error { return ungone(v.serve(l, s.tally)) })
 	return s, nil
+}
+
+// listenVerbs opens the server's end of a work, with n bytes of memory.
+func listenVerbs(ip netip.Addr, w *Work, o verbsSettings, n int, fail func(error)) (*verbs, *service, *iwarp.Listener, error) {
+	v, err := openVerbs(w, o, n)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	l, err := v.dev.Listen(netip.AddrPortFrom(ip, 0))
+	if err != nil {
+		v.close()
+		return nil, nil, nil, err
+	}
+	s := &service{tally: newTally(), fail: fail, addrs: []netip.AddrPort{l.Addr()}}
+	s.own(closer(v.close))
+	return v, s, l, nil
 }
 
 type closer func()
@@ -75,6 +79,7 @@ func fillBlocks(mem []byte, size int) {
 // receiver keeps receive requests posted, of one size, and in order.
 type receiver struct {
 	v    *verbs
+	cq   *iwarp.CQ
 	post func(...iwarp.ReceiveRequest) (int, error)
 	reqs []iwarp.ReceiveRequest
 	at   int // offset in the region of the requests' memory
@@ -82,14 +87,14 @@ type receiver struct {
 	next int // index of the request that completes next
 }
 
-// newReceiver posts n requests for memory of the region from byte at on.
+// newReceiver posts n requests to the queue pair, for memory of the region from byte at on.
 func newReceiver(v *verbs, at, size, n int) (*receiver, error) {
-	return newReceiverBy(v, v.qp.PostReceive, at, size, n)
+	return newReceiverOf(v, v.recv, v.qp.PostReceive, at, size, n)
 }
 
-// newReceiverBy is newReceiver for another queue than the queue pair's.
-func newReceiverBy(v *verbs, post func(...iwarp.ReceiveRequest) (int, error), at, size, n int) (*receiver, error) {
-	r := &receiver{v: v, post: post, reqs: make([]iwarp.ReceiveRequest, n), at: at, size: size}
+// newReceiverOf is newReceiver for another queue.
+func newReceiverOf(v *verbs, cq *iwarp.CQ, post func(...iwarp.ReceiveRequest) (int, error), at, size, n int) (*receiver, error) {
+	r := &receiver{v: v, cq: cq, post: post, reqs: make([]iwarp.ReceiveRequest, n), at: at, size: size}
 	for i := range r.reqs {
 		r.reqs[i] = iwarp.ReceiveRequest{ID: uint64(i), SGE: []iwarp.SGE{v.region.SGE(at+i*size, size)}}
 	}
@@ -115,9 +120,41 @@ func (r *receiver) repost(n int) error {
 	return nil
 }
 
-// sink counts messages, checks their numbers, and tells the client each time a
-// quarter of the receive requests has been posted again: iWARP has no flow
-// control of messages, one that finds no request ends the connection.
+// serve has each message that comes checked, up to n in a row. When their requests are posted
+// again they are counted, and after is called with their number.
+func (r *receiver) serve(n int, t *tally, check func(m []byte) error, after func(n int) error) error {
+	comps := make([]iwarp.Completion, n)
+	for {
+		k, err := r.v.take(r.cq, comps)
+		if err != nil {
+			return err
+		}
+		for i := range comps[:k] {
+			if err := check(r.memory(&comps[i])); err != nil {
+				return err
+			}
+		}
+		if err := r.repost(k); err != nil {
+			return err
+		}
+		t.add(k)
+		if err := after(k); err != nil {
+			return err
+		}
+	}
+}
+
+// sink counts messages and checks their numbers, as serve does.
+func (r *receiver) sink(t *tally, after func(n uint64) error) error {
+	var n uint64
+	return r.serve(max(r.v.w.Batch, 1), t, func(m []byte) error {
+		n++
+		return checkMessage(m, r.size, n-1)
+	}, func(int) error { return after(n) })
+}
+
+// sink tells the client each time a quarter of the receive requests has been posted again: iWARP
+// has no flow control of messages, one that finds no request ends the connection.
 func (v *verbs) sink(l *iwarp.Listener, t *tally) error {
 	r, err := newReceiver(v, 0, v.w.Size, v.w.receives())
 	if err != nil {
@@ -126,32 +163,17 @@ func (v *verbs) sink(l *iwarp.Listener, t *tally) error {
 	if err := v.accept(l); err != nil {
 		return err
 	}
-	var n, told uint64
-	comps := make([]iwarp.Completion, max(v.w.Batch, 1))
+	var told uint64
+	var done [credits]iwarp.Completion
 	var credit [numberEnd]byte
-	grant := []iwarp.WorkRequest{{Op: iwarp.OpSend, Flags: iwarp.Signaled, Inline: credit[:]}}
-	for {
-		k, err := v.take(v.recv, comps)
-		if err != nil {
-			return err
+	return r.sink(t, func(n uint64) error {
+		if n-told < uint64(len(r.reqs)/4) {
+			return nil
 		}
-		for i := range comps[:k] {
-			if err := checkMessage(r.memory(&comps[i]), v.w.Size, n); err != nil {
-				return err
-			}
-			n++
-		}
-		if err := r.repost(k); err != nil {
-			return err
-		}
-		t.add(k)
-		if n-told >= uint64(len(r.reqs)/4) {
-			told = n
-			binary.LittleEndian.PutUint64(credit[:], n)
-			v.send.Poll(comps) // takes completions of earlier grants
-			if _, err := v.qp.PostSend(grant...); err != nil {
-				return err
-			}
-		}
-	}
+		told = n
+		binary.LittleEndian.PutUint64(credit[:], n)
+		v.send.Poll(done[:]) // takes completions of earlier grants
+		_, err := v.qp.PostSend(iwarp.WorkRequest{Op: iwarp.OpSend, Flags: iwarp.Signaled, Inline: credit[:]})
+		return err
+	})
 }
