@@ -177,7 +177,7 @@ func (c *cell) newSocketAtomics() (*socketAtomics, func(), error) {
 		return nil, nil, err
 	}
 	n := c.work.Depth
-	return &socketAtomics{s: s, w: c.work, to: c.addrs[0], cookie: c.cookie, results: make([]uint64, n), ops: make([]rds.Atomic, n)}, end, nil
+	return &socketAtomics{s: s, w: c.work, to: c.addrs[0], cookie: rds.Cookie(c.keys[0]), results: make([]uint64, n), ops: make([]rds.Atomic, n)}, end, nil
 }
 
 func (a *socketAtomics) post(lane, word int, old uint64) error {

@@ -17,7 +17,7 @@ type cell struct {
 	providers providers
 	ip        netip.Addr       // our RDS address
 	addrs     []netip.AddrPort // RDS addresses of the server's sockets
-	cookie    rds.Cookie       // cookie of the server's words
+	keys      []uint64         // keys or cookies of the server's memory
 	hello     *hello           // the hello that this side was told
 	transport Transport
 	control   *controller
@@ -107,7 +107,7 @@ func (c *cell) run() (Result, error) {
 	if err != nil {
 		return c.lost(Result{}, err)
 	}
-	c.addrs, c.cookie = nil, rds.Cookie(opened[0].Cookie)
+	c.addrs, c.keys = nil, opened[0].Keys
 	for _, r := range opened {
 		c.addrs = append(c.addrs, r.Addrs...)
 	}

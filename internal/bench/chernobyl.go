@@ -5,20 +5,17 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds"
 )
 
 // Bounds of a Chernobyl work.
 const (
-	maxWorkers   = 4000    // with the rogue, this many workers fit the queues of one peer
-	maxWritten   = 1 << 20 // bytes of a Write
-	maxPlaces    = 1 << 29 // bytes of memory written to
-	places       = 4       // places in each worker's memory, written to in turn
-	messageSize  = 16      // number of the worker, number of the operation
-	directoryLen = 16      // key, 4 bytes of nothing, address
-	thirds       = 3       // the times before, with and after the rogue
-	socketRounds = 15      // times with the rogue, of a run with sockets
+	maxWorkers  = 4000    // with the rogue, this many workers fit the queues of one peer
+	maxWritten  = 1 << 20 // bytes of a Write
+	maxPlaces   = 1 << 29 // bytes of memory written to
+	places      = 4       // places in each worker's memory, written to in turn
+	messageSize = 16      // number of the worker, number of the operation
+	thirds      = 3       // the times before, with and after the rogue
 )
 
 // Thirds is what a Chernobyl run is about: the workers before, while and after
@@ -148,39 +145,10 @@ func (row *Row) chernobylSentence() string {
 	return s
 }
 
-// fillPlace makes b what a worker writes in its n-th operation.
-func fillPlace(b []byte, worker int, n uint64) {
-	x := placeSeed(worker, n)
-	for ; len(b) >= 8; b = b[8:] {
-		binary.LittleEndian.PutUint64(b, x)
-		x += placeStep
-	}
-	for i := range b {
-		b[i] = byte(x >> (8 * i))
-	}
+// placeSeed begins the pattern that a worker writes in its n-th operation.
+func placeSeed(worker int, n uint64) uint64 {
+	return (uint64(worker)<<40 ^ n*0xd1342543de82ef95) | 1<<63 // never 0, from which next would not move
 }
-
-// checkPlace tells whether b is what fillPlace made.
-func checkPlace(b []byte, worker int, n uint64) error {
-	x := placeSeed(worker, n)
-	all := len(b)
-	for ; len(b) >= 8; b = b[8:] {
-		if got := binary.LittleEndian.Uint64(b); got != x {
-			return fmt.Errorf("worker %d, operation %d: %#x at byte %d, not %#x", worker, n, got, all-len(b), x)
-		}
-		x += placeStep
-	}
-	for i := range b {
-		if b[i] != byte(x>>(8*i)) {
-			return fmt.Errorf("worker %d, operation %d: %#x at byte %d, not %#x", worker, n, b[i], all-len(b)+i, byte(x>>(8*i)))
-		}
-	}
-	return nil
-}
-
-const placeStep = 0x9e3779b97f4a7c15 // odd: words of one pattern differ
-
-func placeSeed(worker int, n uint64) uint64 { return uint64(worker)<<40 ^ n*0xd1342543de82ef95 }
 
 func putMessage(b []byte, worker int, n uint64) {
 	binary.LittleEndian.PutUint64(b, uint64(worker))
@@ -192,17 +160,4 @@ func parseMessage(b []byte) (worker, n uint64, err error) {
 		return 0, 0, fmt.Errorf("a message of %d bytes, not %d", len(b), messageSize)
 	}
 	return binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:]), nil
-}
-
-// The directory tells the client each worker's region.
-
-func putEntry(directory []byte, worker int, r remoteRegion) {
-	e := directory[worker*directoryLen:]
-	binary.BigEndian.PutUint32(e, uint32(r.key))
-	binary.BigEndian.PutUint64(e[8:], r.addr)
-}
-
-func entry(directory []byte, worker int) remoteRegion {
-	e := directory[worker*directoryLen:]
-	return remoteRegion{mr.Key(binary.BigEndian.Uint32(e)), binary.BigEndian.Uint64(e[8:])}
 }

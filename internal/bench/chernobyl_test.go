@@ -119,7 +119,7 @@ func TestWrittenIsVerified(t *testing.T) {
 	fresh := func() *written {
 		w := &written{worker: 7, mem: make([]byte, places*size), size: size}
 		for n := range uint64(places) {
-			fillPlace(w.mem[n*size:][:size], 7, n)
+			fillPattern(w.mem[n*size:][:size], placeSeed(7, n))
 		}
 		return w
 	}
@@ -142,7 +142,7 @@ func TestWrittenIsVerified(t *testing.T) {
 		"not written":    func(w *written) []byte { clear(w.mem); return message(7, 0) },
 		"first byte":     func(w *written) []byte { w.mem[0] ^= 1; return message(7, 0) },
 		"last byte":      func(w *written) []byte { w.mem[size-1] ^= 0x80; return message(7, 0) },
-		"another's data": func(w *written) []byte { fillPlace(w.mem[:size], 8, 0); return message(7, 0) },
+		"another's data": func(w *written) []byte { fillPattern(w.mem[:size], placeSeed(8, 0)); return message(7, 0) },
 		"older data":     func(w *written) []byte { w.n = places; return message(7, places) },
 	} {
 		w := fresh()

@@ -1,148 +1,234 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
-	"github.com/rds-go/rds/transport/iwarp"
+	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// chernobylRun is the client's side of a run. Its memory: the directory, what
-// each worker writes, the note each has for its messages, room for answers.
+// sampleEvery is the width of a Sample, if the run has twelve of them.
+const sampleEvery = 100 * time.Millisecond
+
+// readEvery: of so many operations of a socket one is a read of what was written
+// last. The others are writes with a message behind them.
+const readEvery = 4
+
+// chernobylRun is the client's side of a run, over verbs or with sockets.
 type chernobylRun struct {
-	thirdsRun
-	plain   bool
-	v       *verbs
-	entries []remoteRegion
-	workers []*worker
-	rogue   *worker
+	c       *cell
+	ctx     context.Context // context of all waiting
+	workers []*placeWorker
+	stop    atomic.Bool   // the workers end
+	measure atomic.Bool   // latencies count
+	done    atomic.Uint64 // operations of the workers
+	errors  atomic.Uint64 // operations of the workers that failed
+	refused atomic.Uint64 // requests of the rogue
 }
 
-func (r *chernobylRun) source(worker int) int {
-	return (r.c.work.Workers+1)*directoryLen + worker*r.c.work.Size
+// level is what differs between verbs and sockets.
+type level interface {
+	ports() []placePort // of the workers
+	rounds() int        // times with the rogue
+	// provoke makes bad requests, each of which has to be refused, and tells how many were.
+	provoke() (refused uint64, err error)
+	// confirm completes the result of workers that have written this often, and ended.
+	confirm(res *Result, writes uint64) error
 }
-func (r *chernobylRun) note(worker int) int {
-	return r.source(r.c.work.Workers+1) + worker*messageSize
-}
-func (r *chernobylRun) room() int { return r.note(r.c.work.Workers + 1) }
 
-// chernobyl has workers write and send over one connection, and in the second
-// third of the time one more whose keys are bad.
-func (c *cell) chernobyl() (Result, error) {
-	if !c.work.Verbs {
-		return c.chernobylSockets()
+// placePort is what a worker has to reach memory of its own on the server. Operation n is
+// in place n modulo places.
+type placePort interface {
+	write(n uint64) error // writes the place, and sends a message that builds on it
+	read(n uint64) error  // reads what was written last
+	reads() bool          // whether it can
+}
+
+// errFailed is what the end of a plain connection is for its workers.
+var errFailed = errors.New("the operation has failed")
+
+// placeWorker is one goroutine.
+type placeWorker struct {
+	run    *chernobylRun
+	port   placePort
+	hist   *hdrhistogram.Histogram
+	writes uint64
+}
+
+// chernobyl has workers write and send over one connection, and at times one more whose
+// keys are bad.
+func (c *cell) chernobyl() (res Result, err error) {
+	ctx, cancel := context.WithCancel(c.hard)
+	defer cancel()
+	r := &chernobylRun{c: c, ctx: ctx}
+	open := r.openSockets
+	if c.work.Verbs {
+		open = r.openVerbs
 	}
-	r := &chernobylRun{thirdsRun: thirdsRun{c: c}, plain: c.transport == Plain}
-	answers := 0
-	if r.plain {
-		answers = c.work.Workers
-	}
-	var in *receiver
-	v, end, err := c.dialVerbs(r.room()+answers*inlineMost, func(v *verbs) (err error) {
-		if !r.plain {
-			v.shared = sending()
-			return nil
-		}
-		in, err = newReceiver(v, r.room(), inlineMost, answers)
-		return err
-	})
+	l, end, err := open()
 	if err != nil {
-		return Result{}, err
+		return res, err
 	}
-	r.v = v
-	var wg sync.WaitGroup
-	defer wg.Wait()
 	defer end()
-	if err := r.directory(); err != nil {
-		return Result{}, err
-	}
-	for i := range c.work.Workers {
-		r.workers = append(r.workers, r.newWorker(i))
-	}
-	r.rogue = r.newRogue()
-	background := func(f func() error) {
-		wg.Go(func() {
-			if err := f(); err != nil && v.ctx.Err() == nil {
-				c.lose(err)
-			}
-		})
-	}
-	background(r.complete)
-	if r.plain {
-		background(func() error { return r.answers(in) })
-	}
 	var workers sync.WaitGroup
 	defer workers.Wait()
-	defer end()
-	for _, w := range r.workers {
+	defer cancel()
+	for i, p := range l.ports() {
+		w := &placeWorker{run: r, port: p, hist: newSmallHist()}
+		r.workers = append(r.workers, w)
 		workers.Go(func() {
-			if err := w.work(); err != nil {
-				c.lose(fmt.Errorf("worker %d: %w", w.index, err))
+			if err := w.work(); err != nil && ctx.Err() == nil {
+				c.lose(fmt.Errorf("worker %d: %w", i, err))
 			}
 		})
 	}
 	c.sleep(c.opts.Warmup)
-	res, err := r.measured(1, r.rogue.provoke)
+	res, err = r.measured(l)
 	r.stop.Store(true)
 	if err != nil {
 		return res, err
 	}
-	res.TCPConns = int(v.dev.Stats().Connected)
 	workers.Wait()
-	return res, r.confirm(&res)
+	res.hist = newHist()
+	writes := uint64(0)
+	for _, w := range r.workers {
+		res.hist.Merge(w.hist)
+		writes += w.writes
+	}
+	res.Latency = latencyOf(res.hist)
+	res.Thirds.Errors = r.errors.Load()
+	return res, l.confirm(&res, writes)
 }
 
-// directory reads where the workers' regions are.
-func (r *chernobylRun) directory() error {
-	n := r.c.work.Workers + 1
-	_, err := r.v.qp.PostSend(iwarp.WorkRequest{
-		Op: iwarp.OpRead, Flags: iwarp.Signaled, SGE: []iwarp.SGE{r.v.region.SGE(0, n*directoryLen)},
-		RemoteKey: r.v.remote.key, RemoteAddr: r.v.remote.addr,
-	})
-	if err != nil {
-		return err
-	}
-	var comps [1]iwarp.Completion
-	if _, err := r.v.take(r.v.send, comps[:]); err != nil {
-		return err
-	}
-	for i := range n {
-		r.entries = append(r.entries, entry(r.v.mem, i))
+// work writes, tells of it and reads until the run stops, or an operation fails.
+func (w *placeWorker) work() error {
+	for n := 1; !w.run.stop.Load(); n++ {
+		begun := time.Now()
+		var err error
+		if w.port.reads() && n%readEvery == 0 {
+			err = w.port.read(w.writes - 1)
+		} else {
+			err = w.port.write(w.writes)
+			w.writes++
+		}
+		if errors.Is(err, errFailed) {
+			w.run.errors.Add(1)
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if w.run.measure.Load() {
+			w.hist.RecordValue(min(int64(time.Since(begun)), maxLatency))
+		}
+		w.run.done.Add(1)
 	}
 	return nil
 }
 
-// failures tells how the first workers have failed.
-func (r *chernobylRun) failures() string {
-	var list []string
-	for _, w := range r.workers {
-		if s := w.status.Load(); s != 0 && len(list) < 8 {
-			list = append(list, fmt.Sprintf("worker %d: %v", w.index, iwarp.Status(s)))
+// measured is rounds of a time without the rogue and one with it, and a last time without
+// it: three thirds, if there is one round. Each time goes on until something is done in it:
+// rates of nothing say nothing of the others.
+func (r *chernobylRun) measured(l level) (Result, error) {
+	c := r.c
+	m, err := c.begin()
+	if err != nil {
+		return Result{}, err
+	}
+	times := 2*l.rounds() + 1
+	rates := make([]float64, times)
+	r.measure.Store(true)
+	series := r.sample(m.start)
+	first := r.done.Load()
+	for i := range times {
+		end := func() error { return nil }
+		if i%2 == 1 {
+			end = r.rogue(l)
+		}
+		from, before := time.Now(), r.done.Load()
+		c.sleep(c.opts.Duration / time.Duration(times))
+		r.until(func() bool { return r.done.Load() > before || r.over() })
+		rates[i] = float64(r.done.Load()-before) / time.Since(from).Seconds()
+		if err := end(); err != nil {
+			series()
+			return Result{}, err
 		}
 	}
-	return strings.Join(list, ", ")
+	t := newThirds(rates)
+	t.Series = series()
+	r.measure.Store(false)
+	res, err := c.end(m, r.done.Load()-first, c.work.Size)
+	t.Refused = r.refused.Load()
+	res.Thirds = t
+	return res, err
 }
 
-// confirm completes the result when the workers have ended. Without errors the
-// server has as many messages as operations have ended well.
-func (r *chernobylRun) confirm(res *Result) error {
-	res.hist = newHist()
-	for _, w := range r.workers {
-		res.hist.Merge(w.hist)
+// over tells whether all workers have ended, as those of a plain connection do.
+func (r *chernobylRun) over() bool { return r.errors.Load() == uint64(r.c.work.Workers) }
+
+// until looks again and again, unless the run is lost.
+func (r *chernobylRun) until(ok func() bool) {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for !ok() && r.c.hard.Err() == nil {
+		<-tick.C
 	}
-	res.Latency = latencyOf(res.hist)
-	t, done := res.Thirds, r.done.Load()
-	t.Errors = r.errors.Load()
-	switch {
-	case r.plain:
-		snap, err := r.c.ask(request{Op: opSnap})
-		t.Unanswered = max(snap.Count, done) - done
-		return err
-	case t.Errors > 0:
-		return errors.Join(fmt.Errorf("%d operations with good keys failed: %s", t.Errors, r.failures()), r.v.qp.Err())
+}
+
+// rogue starts the rogue, which makes bad requests at least once, and as long as there is
+// anybody to notice. The function returned ends it and waits for it.
+func (r *chernobylRun) rogue(l level) func() error {
+	end, ended := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			n, err := l.provoke()
+			if r.refused.Add(n); err != nil || r.over() {
+				ended <- err
+				return
+			}
+			select {
+			case <-end:
+				ended <- nil
+				return
+			default:
+			}
+		}
+	}()
+	return func() error {
+		close(end)
+		return <-ended
 	}
-	_, err := r.c.ask(request{Op: opConfirm, Count: done})
-	return err
+}
+
+// sample looks at the counters again and again. The function returned ends
+// that, and returns what was seen.
+func (r *chernobylRun) sample(start time.Time) func() []Sample {
+	var series []Sample
+	ctx, cancel := context.WithCancel(r.c.hard)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		tick := time.NewTicker(max(time.Millisecond, min(sampleEvery, r.c.opts.Duration/12)))
+		defer tick.Stop()
+		at, done, refused := time.Now(), r.done.Load(), r.refused.Load()
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			}
+			now, d, f := time.Now(), r.done.Load(), r.refused.Load()
+			s := now.Sub(at).Seconds()
+			series = append(series, Sample{now.Sub(start).Seconds(), float64(d-done) / s, float64(f-refused) / s})
+			at, done, refused = now, d, f
+		}
+	})
+	return func() []Sample {
+		cancel()
+		wg.Wait()
+		return series
+	}
 }

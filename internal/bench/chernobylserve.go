@@ -1,12 +1,14 @@
 package bench
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 
 	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
@@ -15,20 +17,14 @@ import (
 // places. One goroutine uses it.
 type written struct {
 	worker int
+	rogue  bool
 	mem    []byte
 	size   int
 	n      uint64
 }
 
-// openWritten registers the worker's memory and enters it into the directory.
-func (v *verbs) openWritten(worker int) (*written, error) {
-	w := &written{worker: worker, mem: make([]byte, places*v.w.Size), size: v.w.Size}
-	region, err := v.pd.RegMR(w.mem, mr.LocalWrite|mr.RemoteWrite, regionBase)
-	if err != nil {
-		return nil, err
-	}
-	putEntry(v.mem, worker, remoteRegion{region.Key(), region.Base()})
-	return w, nil
+func (w *Work) newWritten(worker int, mem []byte) *written {
+	return &written{worker: worker, rogue: worker == w.Workers, mem: mem, size: w.Size}
 }
 
 // check verifies a message, and what was written before it: a message that is
@@ -36,45 +32,55 @@ func (v *verbs) openWritten(worker int) (*written, error) {
 func (w *written) check(message []byte) error {
 	worker, n, err := parseMessage(message)
 	switch {
+	case w.rogue:
+		return errors.New("a message of the rogue was delivered, although its write had a bad key")
 	case err != nil:
 		return err
 	case worker != uint64(w.worker) || n != w.n:
 		return fmt.Errorf("message %d of worker %d came where %d of worker %d was due", n, worker, w.n, w.worker)
 	}
 	w.n++
-	return checkPlace(w.mem[int(n%places)*w.size:][:w.size], w.worker, n)
+	if err := checkPattern(w.mem[int(n%places)*w.size:][:w.size], placeSeed(w.worker, n)); err != nil {
+		return fmt.Errorf("worker %d, operation %d: %w", w.worker, n, err)
+	}
+	return nil
 }
 
 // serveChernobyl serves w on one connection, over a plain one the answers are
 // messages.
 func serveChernobyl(ip netip.Addr, w *Work, plain bool, o verbsSettings, fail func(error)) (*service, error) {
-	directory := (w.Workers + 1) * directoryLen
 	posted := places - 1
 	if plain {
 		posted = 1
 	}
-	v, s, l, err := listenVerbs(ip, w, o, directory+(w.Workers+1)*posted*messageSize, fail)
+	v, s, l, err := listenVerbs(ip, w, o, (w.Workers+1)*posted*messageSize, fail)
 	if err != nil {
 		return nil, err
 	}
 	all := make([]*written, w.Workers+1) // the last is the rogue's
 	for i := range all {
-		if all[i], err = v.openWritten(i); err != nil {
+		mem := make([]byte, places*w.Size)
+		region, err := v.pd.RegMR(mem, mr.LocalWrite|mr.RemoteWrite, regionBase)
+		if err != nil {
 			s.close()
 			return nil, err
 		}
+		all[i] = w.newWritten(i, mem)
+		s.keys = append(s.keys, uint64(region.Key()))
 	}
-	serve := func() error { return v.answerPlain(all, directory, s.tally) }
+	serve := func() error { return v.answerPlain(all, s.tally) }
 	if !plain {
 		serve = func() error { return nil }
 		queues := make(queueTable, len(all))
 		for i := range all {
 			var q *receiver
-			if queues[i], q, err = v.openQueue(i+1, directory+i*posted*messageSize, messageSize, posted, posted); err != nil {
+			if queues[i], q, err = v.openQueue(i+1, i*posted*messageSize, messageSize, posted, posted); err != nil {
 				s.close()
 				return nil, err
 			}
-			s.run(func() error { return ungone(all[i].serve(q, s.tally)) })
+			// A message that is delivered after another tells the client that the one of places-1
+			// before has been looked at, and its place may be written to.
+			s.run(func() error { return ungone(q.serve(places, s.tally, all[i].check, func(int) error { return nil })) })
 		}
 		v.shared = taking(queues)
 	}
@@ -94,18 +100,6 @@ func serveChernobyl(ip netip.Addr, w *Work, plain bool, o verbsSettings, fail fu
 	return s, nil
 }
 
-// serve checks what comes to the worker's queue. A message that is delivered
-// after another tells the client that the one of places-1 before has been
-// looked at, and its place may be written to.
-func (w *written) serve(q *receiver, t *tally) error {
-	return q.serve(places, t, func(m []byte) error {
-		if w.worker == q.v.w.Workers {
-			return errors.New("a message of the rogue was delivered, although its Write had a bad key")
-		}
-		return w.check(m)
-	}, func(int) error { return nil })
-}
-
 // errEnded: a plain connection is no more.
 var errEnded = errors.New("connection ended")
 
@@ -118,8 +112,8 @@ const (
 // answerPlain checks what comes to the queue pair of a plain connection, and
 // tells the client which workers' messages it has seen: without shared queues
 // nothing else does.
-func (v *verbs) answerPlain(all []*written, at int, t *tally) error {
-	r, err := newReceiver(v, at, messageSize, len(all))
+func (v *verbs) answerPlain(all []*written, t *tally) error {
+	r, err := newReceiver(v, 0, messageSize, len(all))
 	if err != nil {
 		return err
 	}
@@ -147,4 +141,46 @@ func (v *verbs) answerPlain(all []*written, at int, t *tally) error {
 		return bad
 	}
 	return fmt.Errorf("%w: %w", errEnded, err)
+}
+
+// serveChernobylSockets binds a socket for each of the client's, and exposes memory
+// of each that the client's is to write to and read; the rogue's, which is the last,
+// may only be read.
+func serveChernobylSockets(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*service, error) {
+	v := &service{tally: newTally(), fail: fail}
+	for i := range w.Workers + 1 {
+		s, err := v.bind(p, ip)
+		if err != nil {
+			return nil, err
+		}
+		flags := rds.MRReadWrite
+		if i == w.Workers {
+			flags = rds.MRReadOnly
+		}
+		mem, err := v.expose(s, places*w.Size, flags)
+		if err != nil {
+			return nil, err
+		}
+		mine := w.newWritten(i, mem)
+		v.run(func() error { return mine.serveSocket(s, v.tally) })
+	}
+	return v, nil
+}
+
+// serveSocket checks and answers the client's messages.
+func (w *written) serveSocket(s *rds.Socket, t *tally) error {
+	for {
+		m, err := s.Recv(context.Background())
+		if err != nil {
+			return err
+		}
+		if err = w.check(m.Data); err == nil {
+			t.add(1)
+			err = s.SendMessage(context.Background(), &rds.Outgoing{To: m.From, Data: m.Data})
+		}
+		m.Release()
+		if err != nil {
+			return fmt.Errorf("socket %d: %w", w.worker, err)
+		}
+	}
 }

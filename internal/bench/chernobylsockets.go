@@ -1,93 +1,75 @@
 package bench
 
 import (
-	"context"
+	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
 	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/rds-go/rds/rds"
 )
 
-// readEvery: of so many operations of a socket one is a read of what was written
-// last. The others are writes with a message behind them, which the server answers.
-const readEvery = 4
-
 // The token of a socket's operation, of which it has one under way.
 const socketToken = 1
 
-// socketsRun is the client's side of a run with sockets.
-type socketsRun struct {
-	thirdsRun
-	ctx     context.Context // context of all waiting
-	workers []*socketWorker
-	rogue   *socketWorker
+// socketRounds is the number of times with the rogue, of a run with sockets.
+const socketRounds = 15
+
+// socketLevel is a run with sockets, which share a connection.
+type socketLevel struct {
+	r     *chernobylRun
+	all   []*socketPlace // the last is the rogue's
+	reset uint64         // connections that had ended before the run
 }
 
-// socketWorker is a socket of the client and the region it uses, of a socket of its
+// socketPlace is a socket of the client and the region it uses, of a socket of its
 // own on the server. One goroutine uses it.
-type socketWorker struct {
-	run    *socketsRun
+type socketPlace struct {
+	r      *chernobylRun
 	index  int
 	s      *rds.Socket
 	to     netip.AddrPort
 	cookie rds.Cookie
 	local  *rds.Memory // memory that writes copy from and reads copy to
-	hist   *hdrhistogram.Histogram
-	writes uint64
 }
 
-// chernobylSockets has sockets write, read and send over the one connection, and at
-// times one more whose keys are bad.
-func (c *cell) chernobylSockets() (Result, error) {
-	ctx, cancel := context.WithCancel(c.hard)
-	defer cancel()
-	r := &socketsRun{thirdsRun: thirdsRun{c: c}, ctx: ctx}
+func (r *chernobylRun) openSockets() (level, func(), error) {
+	l := &socketLevel{r: r}
 	var open ends
-	defer open.close()
-	for i := range c.work.Workers + 1 {
-		w, end, err := r.newWorker(i)
+	for i := range r.c.work.Workers + 1 {
+		s, end, err := r.c.bind()
 		if err != nil {
-			return Result{}, err
+			open.close()
+			return nil, nil, err
 		}
 		open.add(end)
-		if i < c.work.Workers {
-			r.workers = append(r.workers, w)
-		} else {
-			r.rogue = w
+		w := &socketPlace{r: r, index: i, s: s, to: r.c.addrs[i], cookie: rds.Cookie(r.c.keys[i])}
+		if w.local, err = s.AllocMemory(2 * r.c.work.Size); err != nil {
+			open.close()
+			return nil, nil, err
 		}
+		l.all = append(l.all, w)
 	}
-	reset, err := r.resets()
+	var err error
+	l.reset, err = l.resets()
 	if err != nil {
-		return Result{}, err
+		open.close()
 	}
-	var workers sync.WaitGroup
-	defer workers.Wait()
-	defer cancel()
-	for _, w := range r.workers {
-		workers.Go(func() {
-			if err := w.work(); err != nil && ctx.Err() == nil {
-				r.errors.Add(1)
-				c.lose(fmt.Errorf("socket %d: %w", w.index, err))
-			}
-		})
+	return l, open.close, err
+}
+
+func (l *socketLevel) rounds() int { return socketRounds }
+
+func (l *socketLevel) ports() (all []placePort) {
+	for _, w := range l.all[:len(l.all)-1] {
+		all = append(all, w)
 	}
-	c.sleep(c.opts.Warmup)
-	res, err := r.measured(socketRounds, r.rogue.provoke)
-	r.stop.Store(true)
-	if err != nil {
-		return res, err
-	}
-	workers.Wait()
-	return res, r.confirm(&res, reset)
+	return all
 }
 
 // resets is how many connections have ended so far.
-func (r *socketsRun) resets() (uint64, error) {
-	info, err := r.c.provider().Info()
+func (l *socketLevel) resets() (uint64, error) {
+	info, err := l.r.c.provider().Info()
 	if err != nil {
 		return 0, err
 	}
@@ -96,72 +78,28 @@ func (r *socketsRun) resets() (uint64, error) {
 			return n.Value, nil
 		}
 	}
-	return 0, fmt.Errorf("the provider does not count connections that end")
+	return 0, errors.New("the provider does not count connections that end")
 }
 
-// newWorker binds a socket and learns the key of its region.
-func (r *socketsRun) newWorker(i int) (w *socketWorker, end func(), err error) {
-	s, end, err := r.c.bind()
-	if err != nil {
-		return nil, nil, err
-	}
-	w = &socketWorker{run: r, index: i, s: s, to: r.c.addrs[i], hist: newSmallHist()}
-	if w.local, err = s.AllocMemory(2 * r.c.work.Size); err == nil {
-		err = s.Send(r.ctx, w.to, nil)
-	}
-	var m rds.Message
-	if err == nil {
-		m, err = s.Recv(r.ctx)
-	}
-	if err == nil && !m.HasDest {
-		err = fmt.Errorf("no key came, but %v", &m)
-	}
-	if err != nil {
-		end()
-		return nil, nil, err
-	}
-	w.cookie = m.Dest
-	m.Release()
-	return w, end, nil
+// operation is one on the place of operation n, with or without a message behind it.
+func (w *socketPlace) operation(n uint64, local []byte, write bool, note []byte) error {
+	return w.s.SendMessage(w.r.ctx, &rds.Outgoing{
+		To: w.to, Data: note, Notify: true, Token: socketToken,
+		RDMA: &rds.RDMA{Cookie: w.cookie, Offset: n % places * uint64(len(local)), Local: [][]byte{local}, Write: write, Silent: note == nil},
+	})
 }
 
-// work writes, tells of it and reads until the run stops. Every operation has to
-// succeed, and every answer and every byte that is read to be right.
-func (w *socketWorker) work() error {
-	for n := 1; !w.run.stop.Load(); n++ {
-		begun := time.Now()
-		operate := w.write
-		if n%readEvery == 0 {
-			operate = w.read
-		}
-		if err := operate(); err != nil {
-			return err
-		}
-		if w.run.measure.Load() {
-			w.hist.RecordValue(min(int64(time.Since(begun)), maxLatency))
-		}
-		w.run.done.Add(1)
-	}
-	return nil
-}
-
-// write writes to the next place, and sends a message that builds on it. It is over
-// when the server has seen both, and the fate has come.
-func (w *socketWorker) write() error {
-	size, n := w.run.c.work.Size, w.writes
-	fillPlace(w.local.B[:size], w.index, n)
+// write is over when the server has seen what was written and the message, and the fate has come.
+func (w *socketPlace) write(n uint64) error {
+	local := w.local.B[:w.r.c.work.Size]
+	fillPattern(local, placeSeed(w.index, n))
 	var note [messageSize]byte
 	putMessage(note[:], w.index, n)
-	err := w.s.SendMessage(w.run.ctx, &rds.Outgoing{
-		To: w.to, Data: note[:], Notify: true, Token: socketToken,
-		RDMA: &rds.RDMA{Cookie: w.cookie, Offset: n % places * uint64(size), Local: [][]byte{w.local.B[:size]}, Write: true},
-	})
-	if err != nil {
+	if err := w.operation(n, local, true, note[:]); err != nil {
 		return err
 	}
-	w.writes++
 	for fate, answer := false, false; !fate || !answer; {
-		m, err := w.s.Recv(w.run.ctx)
+		m, err := w.s.Recv(w.r.ctx)
 		if err != nil {
 			return err
 		}
@@ -178,19 +116,15 @@ func (w *socketWorker) write() error {
 	return nil
 }
 
-// read reads what was written last.
-func (w *socketWorker) read() error {
-	size, n := w.run.c.work.Size, w.writes-1
-	b := w.local.B[size : 2*size]
+func (w *socketPlace) reads() bool { return true }
+
+func (w *socketPlace) read(n uint64) error {
+	b := w.local.B[w.r.c.work.Size:][:w.r.c.work.Size]
 	clear(b)
-	err := w.s.SendMessage(w.run.ctx, &rds.Outgoing{
-		To: w.to, Notify: true, Token: socketToken,
-		RDMA: &rds.RDMA{Cookie: w.cookie, Offset: n % places * uint64(size), Local: [][]byte{b}, Silent: true},
-	})
-	if err != nil {
+	if err := w.operation(n, b, false, nil); err != nil {
 		return err
 	}
-	m, err := w.s.Recv(w.run.ctx)
+	m, err := w.s.Recv(w.r.ctx)
 	if err == nil {
 		err = succeeded(&m)
 		m.Release()
@@ -198,7 +132,7 @@ func (w *socketWorker) read() error {
 	if err != nil {
 		return err
 	}
-	return checkPlace(b, w.index, n)
+	return checkPattern(b, placeSeed(w.index, n))
 }
 
 func succeeded(m *rds.Message) error {
@@ -217,12 +151,12 @@ func answered(b []byte, index int, n uint64) error {
 	return err
 }
 
-// provoke sends bad requests until end is closed, at least once: without the right, with a stale
-// key, beyond the end of the region, which is to be read only, and messages that
-// build on writes. Each of them has to be refused, or not to begin
-// since others were.
-func (w *socketWorker) provoke(end <-chan struct{}) error {
-	size := w.run.c.work.Size
+// provoke sends bad requests: without the right, with a stale key, beyond the end of the
+// region, which is to be read only, and messages that build on writes. Each of them has to
+// be refused, or not to begin since others were.
+func (l *socketLevel) provoke() (refused uint64, err error) {
+	w := l.all[len(l.all)-1]
+	size := l.r.c.work.Size
 	local := [][]byte{w.local.B[:size]}
 	stale, beyond := w.cookie^1, uint64((places-1)*size+1)
 	note := make([]byte, messageSize)
@@ -233,59 +167,44 @@ func (w *socketWorker) provoke(end <-chan struct{}) error {
 		{RDMA: &rds.RDMA{Cookie: w.cookie, Offset: beyond, Local: local, Silent: true}},
 		{RDMA: &rds.RDMA{Cookie: stale, Local: local, Write: true, Silent: true}},
 	}
-	ended := make([]bool, len(bad)) // operations of a round that have ended, in whatever order
 	for i := range bad {
 		bad[i].To, bad[i].Notify, bad[i].Token = w.to, true, uint64(i)
 	}
-	for {
-		if n, err := w.s.SendBatch(w.run.ctx, bad); err != nil {
-			return fmt.Errorf("rogue, after %d: %w", n, err)
+	if n, err := w.s.SendBatch(l.r.ctx, bad); err != nil {
+		return 0, fmt.Errorf("rogue, after %d: %w", n, err)
+	}
+	ended := make([]bool, len(bad)) // operations that have ended, in whatever order
+	for range bad {
+		m, err := w.s.Recv(l.r.ctx)
+		if err != nil {
+			return refused, fmt.Errorf("rogue: %w", err)
 		}
-		clear(ended)
-		refused := uint64(0)
-		for range bad {
-			m, err := w.s.Recv(w.run.ctx)
-			if err != nil {
-				return fmt.Errorf("rogue: %w", err)
-			}
-			if m.Kind != rds.KindStatus || m.Token >= uint64(len(bad)) || ended[m.Token] || m.Status != rds.StatusRemoteError && m.Status != rds.StatusAgain {
-				return fmt.Errorf("a bad request was not refused: %v", &m)
-			}
-			ended[m.Token] = true
-			m.Release()
-			if m.Status == rds.StatusRemoteError {
-				refused++
-			}
+		if m.Kind != rds.KindStatus || m.Token >= uint64(len(bad)) || ended[m.Token] || m.Status != rds.StatusRemoteError && m.Status != rds.StatusAgain {
+			return refused, fmt.Errorf("a bad request was not refused: %v", &m)
 		}
-		if w.run.refused.Add(refused); refused == 0 {
-			time.Sleep(time.Millisecond) // the requests may be tried a little later
-		}
-		select {
-		case <-end:
-			return nil
-		default:
+		ended[m.Token] = true
+		m.Release()
+		if m.Status == rds.StatusRemoteError {
+			refused++
 		}
 	}
+	if refused == 0 {
+		time.Sleep(time.Millisecond) // the requests may be tried a little later
+	}
+	return refused, nil
 }
 
-// confirm completes the result when the workers have ended: the server has as many
-// messages as were answered, and the connection is the one that was there before.
-func (r *socketsRun) confirm(res *Result, reset uint64) error {
-	res.hist = newHist()
-	writes := uint64(0)
-	for _, w := range r.workers {
-		res.hist.Merge(w.hist)
-		writes += w.writes
-	}
-	res.Latency = latencyOf(res.hist)
-	now, err := r.resets()
+// confirm: the server has as many messages as were answered, and the connection is the one
+// that was there before.
+func (l *socketLevel) confirm(res *Result, writes uint64) error {
+	now, err := l.resets()
 	if err != nil {
 		return err
 	}
-	res.Thirds.Errors, res.Thirds.Cut, res.TCPConns = r.errors.Load(), now-reset, r.c.rdsConns()
+	res.Thirds.Cut, res.TCPConns = now-l.reset, l.r.c.rdsConns()
 	if res.Thirds.Cut != 0 || res.TCPConns != 1 {
 		return fmt.Errorf("%d connections were cut, %d are there", res.Thirds.Cut, res.TCPConns)
 	}
-	_, err = r.c.ask(request{Op: opConfirm, Count: writes})
+	_, err = l.r.c.ask(request{Op: opConfirm, Count: writes})
 	return err
 }

@@ -78,7 +78,7 @@ type request struct {
 	Addrs []netip.AddrPort `json:"addrs,omitempty"` // a sender's destinations
 	First int              `json:"first,omitempty"` // index of the first destination to send to
 
-	Cookie uint64 `json:"cookie,omitempty"` // a sender's region
+	Keys []uint64 `json:"keys,omitempty"` // keys that a sender uses
 
 	Soak *soakSpec `json:"soak,omitempty"`
 	Peer *soakPeer `json:"peer,omitempty"`
@@ -91,7 +91,7 @@ type response struct {
 	Snap  snapshot         `json:"snap"`
 	Sent  *sent            `json:"sent,omitempty"`
 
-	Cookie uint64 `json:"cookie,omitempty"` // cookie of a region of the work
+	Keys []uint64 `json:"keys,omitempty"` // keys or cookies of the memory of the work
 
 	Life     *soakPeer `json:"life,omitempty"`     // not a response: a server socket of a soak has begun a life
 	Journals [][]byte  `json:"journals,omitempty"` // journals of a soak that are in no files

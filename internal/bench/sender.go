@@ -259,7 +259,7 @@ func (c *cell) senders() (_ children, end func(), err error) {
 	}
 	if err == nil {
 		_, err = all.call(func(i int) request {
-			q := request{Op: opSend, Work: w, Transport: c.transport, Addrs: c.addrs, Cookie: uint64(c.cookie), First: i * max(w.Workers, w.Sockets)}
+			q := request{Op: opSend, Work: w, Transport: c.transport, Addrs: c.addrs, Keys: c.keys, First: i * max(w.Workers, w.Sockets)}
 			if w.Stopped > 0 && w.Processes > 0 { // pairs
 				q.Addrs, q.First = c.addrs[i*w.Peers:(i+1)*w.Peers], 0
 			}

@@ -157,7 +157,7 @@ func (e *session) serveParent(q *request, r *response) (err error) {
 		r.Snap = e.snap()
 		r.Snap.Heap, r.Snap.Resident = memoryInUse()
 	case opSend:
-		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, cookie: rds.Cookie(q.Cookie), transport: cmp.Or(q.Transport, RDS), hard: context.Background()}
+		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, keys: q.Keys, transport: cmp.Or(q.Transport, RDS), hard: context.Background()}
 		c.opts = &Options{Congestion: e.hello.Congestion, Buffers: e.hello.Buffers, Loops: e.hello.Loops}
 		e.sender, err = startSender(c, q.First, e.failOnce())
 	case opMeasure:
@@ -228,7 +228,7 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 		e.service = nil
 		return err
 	}
-	r.Addrs, r.Cookie = e.service.addrs, uint64(e.service.cookie)
+	r.Addrs, r.Keys = e.service.addrs, e.service.keys
 	return nil
 }
 

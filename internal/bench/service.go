@@ -19,8 +19,8 @@ type service struct {
 	tally *tally
 	fail  func(error) // the work cannot go on; from any goroutine
 
-	words  [][]byte   // words that are exposed and added to
-	cookie rds.Cookie // cookie of the words, of a socket (Atomic)
+	words [][]byte // words that are exposed and added to
+	keys  []uint64 // keys or cookies of the memory that is exposed
 
 	wg     sync.WaitGroup
 	mu     sync.Mutex // guards the rest
@@ -76,21 +76,15 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 	}
 	socks := make([]*rds.Socket, n)
 	for i := range socks {
-		s, err := p.Bind(netip.AddrPortFrom(ip, 0))
-		if err != nil {
-			v.close()
+		var err error
+		if socks[i], err = v.bind(p, ip); err != nil {
 			return nil, err
 		}
-		v.own(s)
-		socks[i] = s
-		v.addrs = append(v.addrs, s.LocalAddrPort())
 	}
-	if w.Kind == Atomic {
-		if err := v.exposeWords(socks[0], w); err != nil {
-			v.close()
-			return nil, err
-		}
-		return v, nil
+	if w.Kind == Atomic { // nothing is received
+		words, err := v.expose(socks[0], w.Words*wordSize, rds.MRReadWrite)
+		v.words = [][]byte{words}
+		return v, err
 	}
 	if w.Kind == Mux && w.Stopped > 0 && w.Processes == 0 {
 		socks = socks[:n-w.Stopped] // the others receive nothing
@@ -111,15 +105,31 @@ func serveRDS(p rds.Provider, ip netip.Addr, w *Work, fail func(error)) (*servic
 	return v, nil
 }
 
-// exposeWords exposes what an Atomic work changes. Nothing is received.
-func (v *service) exposeWords(s *rds.Socket, w *Work) error {
-	m, err := s.AllocMemory(w.Words * wordSize)
+// bind binds a socket that is closed with the service, also if that fails.
+func (v *service) bind(p rds.Provider, ip netip.Addr) (*rds.Socket, error) {
+	s, err := p.Bind(netip.AddrPortFrom(ip, 0))
 	if err != nil {
-		return err
+		v.close()
+		return nil, err
 	}
-	v.words = [][]byte{m.B}
-	v.cookie, err = s.GetMR(m.B, rds.MRReadWrite)
-	return err
+	v.own(s)
+	v.addrs = append(v.addrs, s.LocalAddrPort())
+	return s, nil
+}
+
+// expose exposes n bytes of memory. It closes the service if that fails.
+func (v *service) expose(s *rds.Socket, n int, flags rds.MRFlags) ([]byte, error) {
+	m, err := s.AllocMemory(n)
+	var cookie rds.Cookie
+	if err == nil {
+		cookie, err = s.GetMR(m.B, flags)
+	}
+	if err != nil {
+		v.close()
+		return nil, err
+	}
+	v.keys = append(v.keys, uint64(cookie))
+	return m.B, nil
 }
 
 // sum adds up the words.

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
@@ -139,8 +138,8 @@ func (m *soakMessage) pattern(kind uint32) uint64 {
 	return (x^m.Exchange*0xbf58476d1ce4e5b9^m.Number*0x94d049bb133111eb)&^(1<<63) | 1<<62
 }
 
-// parse takes a message apart and checks every byte of it. scratch is as long.
-func (m *soakMessage) parse(b, scratch []byte, kind uint32) error {
+// parse takes a message apart and checks every byte of it.
+func (m *soakMessage) parse(b []byte, kind uint32) error {
 	if len(b) < soakHeader {
 		return fmt.Errorf("verify: a message of %d bytes", len(b))
 	}
@@ -150,10 +149,8 @@ func (m *soakMessage) parse(b, scratch []byte, kind uint32) error {
 	if m.Kind != kind || int(m.Length) != len(b) {
 		return fmt.Errorf("verify: a message of kind %#x and %d bytes, not of kind %#x and %d", m.Kind, m.Length, kind, len(b))
 	}
-	want := scratch[:len(b)-soakHeader]
-	fillPattern(want, m.pattern(kind))
-	if !bytes.Equal(want, b[soakHeader:]) {
-		return fmt.Errorf("verify: message %d of socket %d, life %#x: the payload is damaged", m.Number, m.From, m.FromLife)
+	if err := checkPattern(b[soakHeader:], m.pattern(kind)); err != nil {
+		return fmt.Errorf("verify: message %d of socket %d, life %#x: %w", m.Number, m.From, m.FromLife, err)
 	}
 	return nil
 }

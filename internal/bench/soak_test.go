@@ -25,30 +25,29 @@ func TestSoakMessageIsChecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	var got soakMessage
-	scratch := make([]byte, len(b))
-	if err := got.parse(b, scratch, kindAsk); err != nil || got != m {
+	if err := got.parse(b, kindAsk); err != nil || got != m {
 		t.Errorf("%+v, %v", got, err)
 	}
 	for i := range b {
 		b[i] ^= 0x10
-		if err := got.parse(b, scratch, kindAsk); err == nil && got == m {
+		if err := got.parse(b, kindAsk); err == nil && got == m {
 			t.Errorf("byte %d is not looked at", i)
 		}
 		b[i] ^= 0x10
 	}
 	for i := soakHeader; i < len(b); i++ {
 		b[i]++
-		if got.parse(b, scratch, kindAsk) == nil {
+		if got.parse(b, kindAsk) == nil {
 			t.Errorf("byte %d is not checked", i)
 		}
 		b[i]--
 	}
 	for _, short := range [][]byte{nil, b[:soakHeader-1], b[:len(b)-1]} {
-		if got.parse(short, scratch, kindAsk) == nil {
+		if got.parse(short, kindAsk) == nil {
 			t.Errorf("%d bytes are taken", len(short))
 		}
 	}
-	if got.parse(b, scratch, kindAnswer) == nil {
+	if got.parse(b, kindAnswer) == nil {
 		t.Error("a request is taken for a reply")
 	}
 }
@@ -149,12 +148,13 @@ func TestSoakFindsRepetitions(t *testing.T) {
 // Memory that is written after its region has ended is found.
 func TestSoakFindsWritesAfterFree(t *testing.T) {
 	s := newSoakServer(&soakProcess{spec: &soakSpec{Work: soakWork()}}, nil, 0, newTestJournal())
-	l := &placedLane{filled: true, released: &rds.Memory{B: make([]byte, len(s.want))}}
+	const size = 200
+	l := &placedLane{filled: true, released: &rds.Memory{B: make([]byte, size)}}
 	fillPattern(l.released.B, uint64(kindReleased))
 	if err := s.untouched(l); err != nil {
 		t.Error(err)
 	}
-	for _, i := range []int{0, len(s.want) / 2, len(s.want) - 1} {
+	for _, i := range []int{0, size / 2, size - 1} {
 		l.released.B[i] ^= 1
 		if err := s.untouched(l); err == nil {
 			t.Errorf("byte %d is not looked at", i)

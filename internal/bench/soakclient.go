@@ -30,7 +30,6 @@ type soakClient struct {
 	excuses []excuse
 	acct    account
 	buf     []byte
-	scratch []byte
 
 	mu     sync.Mutex
 	news   []soakPeer         // guarded by mu: not yet taken
@@ -90,7 +89,7 @@ func newSoakClient(p *soakProcess, s *rds.Socket, socket int, j *journal) *soakC
 	n := len(p.spec.Peers)
 	t := &soakClient{p: p, s: s, w: w, j: j, socket: socket, rng: rand.New(rand.NewPCG(p.spec.Process<<32|uint64(socket), w.Seed)),
 		lanes: make([]soakLane, w.Depth), peers: slices.Clone(p.spec.Peers), sent: make([]uint64, n), orphans: map[uint64]bool{},
-		acct: *j.account(), buf: make([]byte, w.maxSize()), scratch: make([]byte, w.maxSize())}
+		acct: *j.account(), buf: make([]byte, w.maxSize())}
 	for i := range t.lanes {
 		t.lanes[i].number = uint64(i)<<laneShift | 1
 		t.lanes[i].at = make([]soakRegion, n)
@@ -257,7 +256,7 @@ func (t *soakClient) take(m *rds.Message) error {
 		return nil
 	}
 	var a soakMessage
-	if err := a.parse(m.Data, t.scratch, kindAnswer); err != nil {
+	if err := a.parse(m.Data, kindAnswer); err != nil {
 		return err
 	}
 	if int(a.To) != t.socket || a.ToLife > t.life || int(a.From) >= len(t.peers) || m.From != t.peers[a.From].Addr {

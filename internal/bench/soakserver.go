@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -26,8 +25,6 @@ type soakServer struct {
 	flows   map[flowKey]*soakFlow
 	acct    account
 	reply   []byte
-	want    []byte
-	scratch []byte
 }
 
 // flowKey is a client socket in one of its lives.
@@ -55,7 +52,7 @@ type placedLane struct {
 func newSoakServer(p *soakProcess, s *rds.Socket, socket int, j *journal) *soakServer {
 	w := p.spec.Work
 	t := &soakServer{p: p, s: s, j: j, socket: socket, acct: *j.account(), flows: map[flowKey]*soakFlow{},
-		reply: make([]byte, w.Reply), want: make([]byte, w.soakPlace()), scratch: make([]byte, w.maxSize())}
+		reply: make([]byte, w.Reply)}
 	j.records(recordFlow, func(r record) { t.flows[flowKey{uint32(r.at(1)), r.at(2)}] = &soakFlow{record: r} })
 	return t
 }
@@ -95,7 +92,7 @@ func (t *soakServer) live() error {
 			got.Release()
 			continue
 		}
-		err = m.parse(got.Data, t.scratch, kindAsk)
+		err = m.parse(got.Data, kindAsk)
 		got.Release()
 		if err == nil {
 			err = t.take(&m)
@@ -155,10 +152,8 @@ func (t *soakServer) take(m *soakMessage) error {
 		if lane == nil || lane.life != m.FromLife || lane.epoch != m.Epoch || m.ToLife != t.life {
 			break // the message is for a region that is gone
 		}
-		want := t.want[:m.N]
-		fillPattern(want, m.pattern(kindPlaced))
-		if !bytes.Equal(lane.now.B[m.Off:][:m.N], want) {
-			return bad("%d bytes at %d are not what was written before it", m.N, m.Off)
+		if err := checkPattern(lane.now.B[m.Off:][:m.N], m.pattern(kindPlaced)); err != nil {
+			return bad("%d bytes at %d are not what was written before it: %w", m.N, m.Off, err)
 		}
 	}
 	m.Kind, m.To, m.From = kindAnswer, m.From, uint32(t.socket)
@@ -241,9 +236,8 @@ func (t *soakServer) untouched(l *placedLane) error {
 	if !l.filled {
 		return nil
 	}
-	fillPattern(t.want, uint64(kindReleased))
-	if !bytes.Equal(l.released.B, t.want) {
-		return fmt.Errorf("verify: socket %d, life %#x: memory was written after its region had ended", t.socket, t.life)
+	if err := checkPattern(l.released.B, uint64(kindReleased)); err != nil {
+		return fmt.Errorf("verify: socket %d, life %#x: memory was written after its region had ended: %w", t.socket, t.life, err)
 	}
 	t.acct.Released++
 	return nil

@@ -53,14 +53,7 @@ func (v *verifier) fill(b []byte, to netip.AddrPort, kind uint32) {
 	le.PutUint32(b[20:], kind)
 	x := pattern(v.local, to, n, kind)
 	le.PutUint64(b[24:], x)
-	p := b[stressHeader:]
-	for ; len(p) >= 8; p = p[8:] {
-		x = next(x)
-		le.PutUint64(p, x)
-	}
-	for i := range p {
-		p[i] = byte(next(x) >> (8 * i))
-	}
+	fillPattern(b[stressHeader:], next(x))
 }
 
 // skip leaves out the next number to a peer: a fault for tests.
@@ -88,16 +81,8 @@ func (v *verifier) check(from netip.AddrPort, b []byte) error {
 	if w := le.Uint64(b[24:]); w != x {
 		return bad("pattern", fmt.Sprintf("%#x", w), fmt.Sprintf("%#x", x))
 	}
-	p := b[stressHeader:]
-	for ; len(p) >= 8; p = p[8:] {
-		if x = next(x); le.Uint64(p) != x {
-			return bad(fmt.Sprintf("payload at byte %d", len(b)-len(p)), fmt.Sprintf("%#x", le.Uint64(p)), fmt.Sprintf("%#x", x))
-		}
-	}
-	for i := range p {
-		if w := byte(next(x) >> (8 * i)); p[i] != w {
-			return bad(fmt.Sprintf("payload at byte %d", len(b)-len(p)+i), p[i], w)
-		}
+	if err := checkPattern(b[stressHeader:], next(x)); err != nil {
+		return fmt.Errorf("verify: message %d from %v to %v: %w", want, from, v.local, err)
 	}
 	v.received[from] = want + 1
 	return nil
@@ -105,10 +90,28 @@ func (v *verifier) check(from netip.AddrPort, b []byte) error {
 
 // fillPattern fills b with the pattern that begins with x.
 func fillPattern(b []byte, x uint64) {
-	var word [8]byte
-	for len(b) > 0 {
-		putNumber(word[:], x)
-		b = b[copy(b, word[:]):]
+	for ; len(b) >= 8; b = b[8:] {
+		binary.LittleEndian.PutUint64(b, x)
 		x = next(x)
 	}
+	for i := range b {
+		b[i] = byte(x >> (8 * i))
+	}
+}
+
+// checkPattern tells where b first differs from the pattern that begins with x.
+func checkPattern(b []byte, x uint64) error {
+	rest := b
+	for ; len(rest) >= 8; rest = rest[8:] {
+		if got := binary.LittleEndian.Uint64(rest); got != x {
+			return fmt.Errorf("payload at byte %d is %#x, should be %#x", len(b)-len(rest), got, x)
+		}
+		x = next(x)
+	}
+	for i, got := range rest {
+		if want := byte(x >> (8 * i)); got != want {
+			return fmt.Errorf("payload at byte %d is %#x, should be %#x", len(b)-len(rest)+i, got, want)
+		}
+	}
+	return nil
 }
