@@ -44,38 +44,3 @@ func (c *cell) firstAnswer(p rds.Provider, n uint64) error {
 	}
 	return ping(newRDSEnd(s, c.work, c.addrs[0]), n)
 }
-
-// sessions measures what attached applications take: time, and memory of the
-// daemon, shared memory included.
-func (c *cell) sessions() (Result, error) {
-	n := c.work.Sockets
-	daemon := c.daemons.side[clientSide]
-	before, err := daemon.call(request{Op: opMemory})
-	if err != nil {
-		return Result{}, err
-	}
-	var open ends
-	defer open.close()
-	cpu, start := c.cpu(), time.Now()
-	for range n {
-		p, err := rds.Dial(c.daemons.socket(clientSide))
-		if err != nil {
-			return Result{}, err
-		}
-		open.add(func() { p.Close() })
-	}
-	elapsed := time.Since(start)
-	cpu = c.cpu() - cpu
-	after, err := daemon.call(request{Op: opMemory})
-	if err != nil {
-		return Result{}, err
-	}
-	each := func(a, b int64) float64 { return float64(max(a-b, 0)) / float64(n) }
-	return Result{
-		Seconds: elapsed.Seconds(), Messages: uint64(n), Rate: float64(n) / elapsed.Seconds(), ClientCPU: float64(cpu) / 1e3 / float64(n),
-		Memory: &Memory{
-			HeapEach: each(after.Snap.Heap, before.Snap.Heap), ResidentEach: each(after.Snap.Resident, before.Snap.Resident),
-			BindMillis: elapsed.Seconds() * 1e3,
-		},
-	}, nil
-}

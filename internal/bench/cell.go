@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -130,11 +131,12 @@ func (c *cell) run() (Result, error) {
 	default:
 		err = fmt.Errorf("no work of kind %q", c.work.Kind)
 	}
-	if res, err = c.lost(res, err); err != nil {
+	var few errDescriptors
+	if res, err = c.lost(res, err); err != nil && !errors.As(err, &few) {
 		return res, err
 	}
-	_, err = c.ask(request{Op: opClose})
-	return res, err
+	_, e := c.ask(request{Op: opClose})
+	return res, errors.Join(err, e)
 }
 
 // lost puts the reason of a lost run in the place of what came of it.

@@ -119,45 +119,18 @@ func (r *Runner) hello(port uint16) *hello {
 }
 
 // connect opens the providers on each side. The function returned closes them.
-func (r *Runner) connect(ctx context.Context, w *Work, fail func(error)) (*cell, func() error, error) {
-	c := &cell{ip: r.Options.Listen, runner: r, daemons: r.daemons}
-	theirs, ours := r.hello(r.Options.Port), r.hello(r.Options.Port)
-	if w.belowSockets() {
-		ours.Provider, theirs.Provider = providerNone, providerNone
-	}
-	var err error
-	if r.child != nil {
-		c.control, c.ip = r.child.controller, r.ip(clientSide)
-		err = r.agree(w, ours, theirs)
-	} else {
-		var ip netip.Addr
-		if c.control, ip, err = r.reach(ctx); err == nil {
-			if !c.ip.IsValid() {
-				c.ip = ip
-			}
-			theirs.Port, err = remotePort(theirs.Port, c.ip)
-			ours.Port = theirs.Port
-		}
-		ours.Socket = r.Options.Socket
-	}
-	if err != nil {
-		if r.child == nil && c.control != nil {
-			c.control.close()
-		}
+func (r *Runner) connect(w *Work, fail func(error)) (*cell, func() error, error) {
+	c := &cell{ip: r.ip(clientSide), runner: r, daemons: r.daemons, control: r.child.controller, hello: r.hello(r.Options.Port)}
+	theirs := *c.hello
+	if err := r.agree(w, c.hello, &theirs); err != nil {
 		return nil, nil, err
 	}
 	c.control.watch(fail)
 	r.daemons.watch(fail)
-	release := func() {
-		c.control.watch(nil)
-		r.daemons.watch(nil)
-		if r.child == nil {
-			c.control.close()
-		}
-	}
-	c.hello = ours
-	if _, err = c.control.call(request{Op: opHello, Hello: theirs}); err == nil {
-		c.providers, err = openProviders(r.Config, c.ip, ours)
+	release := func() { c.control.watch(nil); r.daemons.watch(nil) }
+	_, err := c.control.call(request{Op: opHello, Hello: &theirs})
+	if err == nil {
+		c.providers, err = openProviders(r.Config, c.ip, c.hello)
 	}
 	if err != nil {
 		release()
@@ -174,50 +147,60 @@ func (r *Runner) connect(ctx context.Context, w *Work, fail func(error)) (*cell,
 	}, nil
 }
 
-// agree completes what both sides are told when both are on this host.
-func (r *Runner) agree(w *Work, ours, theirs *hello) error {
-	var err error
-	if w.OverTCP {
-		if ours.OverTCP, err = freePort(0, r.ip(clientSide), r.ip(serverSide)); err != nil {
-			return err
+// agree completes what both sides are told.
+func (r *Runner) agree(w *Work, ours, theirs *hello) (err error) {
+	free := func(want uint16) (port uint16) {
+		if err == nil {
+			port, err = freePort(want, r.ip(clientSide), r.ip(serverSide))
 		}
-		theirs.OverTCP = ours.OverTCP
+		return port
 	}
-	if r.daemons == nil {
-		ours.Port, err = freePort(r.Options.Port, r.ip(clientSide), r.ip(serverSide))
-		theirs.Port = ours.Port
-		return err
+	switch {
+	case w.belowSockets():
+		ours.Provider = providerNone
+	case r.Options.Server != "":
+		ours.Socket = r.Options.Socket
+		ours.Port, err = r.remotePort()
+	case r.daemons == nil:
+		ours.Port = free(r.Options.Port)
+	case w.Baseline: // the daemons have the port that was asked for
+		ours.Node = free(0)
 	}
-	ours.Socket, theirs.Socket = r.daemons.socket(clientSide), r.daemons.socket(serverSide)
-	if w.Baseline { // the daemons have the port that was asked for
-		ours.Node, err = freePort(0, r.ip(clientSide), r.ip(serverSide))
-		theirs.Node = ours.Node
+	if w.OverTCP {
+		ours.OverTCP = free(0)
+	}
+	*theirs = *ours
+	if r.daemons != nil {
+		ours.Socket, theirs.Socket = r.daemons.socket(clientSide), r.daemons.socket(serverSide)
 	}
 	return err
 }
 
-// reach connects to a running server, and tells from which address.
-func (r *Runner) reach(ctx context.Context) (*controller, netip.Addr, error) {
+// reach connects to a running server. From then on our address is the one that reaches it,
+// unless the options have another.
+func (r *Runner) reach(ctx context.Context) (*child, error) {
 	at, err := serverAddress(ctx, r.Options.Server)
 	if err != nil {
-		return nil, netip.Addr{}, err
+		return nil, err
 	}
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, "tcp", at.String())
 	if err != nil {
-		return nil, netip.Addr{}, err
+		return nil, err
 	}
-	return newController("server", conn), conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap(), nil
+	r.here = conn.LocalAddr().(*net.TCPAddr).AddrPort().Addr().Unmap()
+	return &child{controller: newController("server", conn)}, nil
 }
 
-// remotePort is the port of RDS with a running server: want, or RDS's own, or any that is free.
-func remotePort(want uint16, ip netip.Addr) (uint16, error) {
-	if want != 0 {
-		return want, nil
+// remotePort is the port of RDS with a running server: what the options say, or RDS's own, or
+// any that is free.
+func (r *Runner) remotePort() (uint16, error) {
+	if r.Options.Port != 0 {
+		return r.Options.Port, nil
 	}
-	port, err := freePort(rds.DefaultPort, ip)
+	port, err := freePort(rds.DefaultPort, r.ip(clientSide))
 	if err != nil {
-		port, err = freePort(0, ip)
+		port, err = freePort(0, r.ip(clientSide))
 	}
 	return port, err
 }

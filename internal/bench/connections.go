@@ -34,18 +34,7 @@ type Fabric struct {
 // fabricHost is the address of the i-th host.
 func fabricHost(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 99, 0, byte(i + 1)}) }
 
-// connections runs hosts, each a node on an address of its own, in this process.
-func (r *Runner) connections(ctx context.Context, w *Work) (*Row, error) {
-	return r.repeatAlone(ctx, w, func() (res Result, err error) {
-		f := &fabric{w: w}
-		if err = f.start(r); err == nil {
-			res, err = f.run(ctx)
-		}
-		return res, errors.Join(err, f.close())
-	})
-}
-
-// fabric is the hosts of one run.
+// fabric is the hosts of one run, each a node on an address of its own, in this process.
 type fabric struct {
 	w     *Work
 	port  uint16 // port of RDS over TCP on all hosts; XRC has the port beside it

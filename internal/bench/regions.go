@@ -78,29 +78,7 @@ func (row *Row) regionsSentence() string {
 	return ""
 }
 
-// regions runs a Regions work, for which there is no server.
-func (r *Runner) regions(ctx context.Context, w *Work) (*Row, error) {
-	results := map[Transport][]Result{}
-	for range r.Options.Repeat {
-		for _, t := range r.Options.transports(w) {
-			if ctx.Err() != nil && len(results[Device]) > 0 {
-				continue
-			}
-			r.progress(w, t)
-			b := &regionsRun{w: w, opts: &r.Options, soft: ctx, single: t == Singles}
-			res, err := b.run()
-			if err != nil {
-				return nil, err
-			}
-			results[t] = append(results[t], res)
-		}
-	}
-	row := newRow(*w, results)
-	row.Finished = ctx.Err() == nil
-	return &row, nil
-}
-
-// regionsRun is one run of a Regions work.
+// regionsRun is one run of a Regions work, for which there is no server.
 type regionsRun struct {
 	w      *Work
 	opts   *Options

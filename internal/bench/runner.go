@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/rds-go/rds/rds"
@@ -35,10 +36,11 @@ type Runner struct {
 	// Config is the base of the node's settings, for tests.
 	Config rds.Config
 
-	child   *child   // the server; nil if it is one of --server
-	daemons *daemons // the daemons of provider rdsd, unless --server has them
-	pin     Pin      // how daemons, child and this process are pinned
-	pinned  bool     // this process is pinned
+	child   *child     // the server, which this process has started or reached
+	here    netip.Addr // our address, as seen from a server that was reached
+	daemons *daemons   // the daemons of provider rdsd, unless --server has them
+	pin     Pin        // how daemons, child and this process are pinned
+	pinned  bool       // this process is pinned
 	run     int
 	runs    int
 }
@@ -92,7 +94,7 @@ func (r *Runner) endProcesses() error {
 
 // prepare makes sure that a server with this pin runs, and the daemons if
 // there are to be any, and pins this process too.
-func (r *Runner) prepare(pin Pin) error {
+func (r *Runner) prepare(ctx context.Context, pin Pin) error {
 	pin = cmp.Or(pin, PinNone)
 	if r.pin != pin {
 		if err := r.endProcesses(); err != nil {
@@ -100,18 +102,20 @@ func (r *Runner) prepare(pin Pin) error {
 		}
 		r.pin = pin
 	}
-	if r.Options.Server == "" && r.child == nil {
-		var err error
-		if r.Options.Provider == rds.ProviderDaemon {
-			if r.daemons, err = r.startDaemons(); err != nil {
-				return err
-			}
+	var err error
+	switch o := &r.Options; {
+	case r.child != nil:
+	case o.Server != "":
+		r.child, err = r.reach(ctx)
+	default:
+		if o.Provider == rds.ProviderDaemon {
+			r.daemons, err = r.startDaemons()
 		}
-		if r.child, err = r.start("server", serverSide, r.serverFlags()...); err != nil {
-			return err
+		if err == nil {
+			r.child, err = r.start("server", serverSide, r.serverFlags()...)
 		}
 	}
-	return r.pinSelf()
+	return errors.Join(err, r.pinSelf())
 }
 
 // pinSelf pins this process, last: a process that is started has the CPUs of the one that starts it.
@@ -131,22 +135,6 @@ func (r *Runner) serverFlags() []string {
 	return nil
 }
 
-// repeatAlone does a work that has one transport and no cell as often as it is repeated.
-func (r *Runner) repeatAlone(ctx context.Context, w *Work, once func() (Result, error)) (*Row, error) {
-	var results []Result
-	for i := 0; i < r.Options.Repeat && (i == 0 || ctx.Err() == nil); i++ {
-		r.progress(w, RDS)
-		res, err := once()
-		if err != nil {
-			return nil, err
-		}
-		results = append(results, res)
-	}
-	row := newRow(*w, map[Transport][]Result{RDS: results})
-	row.Finished = ctx.Err() == nil
-	return &row, nil
-}
-
 func (r *Runner) progress(w *Work, t Transport) {
 	r.run++
 	if r.Progress != nil {
@@ -154,39 +142,35 @@ func (r *Runner) progress(w *Work, t Transport) {
 	}
 }
 
-// bind runs a Sockets work, for which there is no server.
-func (r *Runner) bind(ctx context.Context, w *Work) (*Row, error) {
-	ip := r.Options.Listen
-	if !ip.IsValid() {
-		ip = clientIP
+// alone makes one run of a work that needs no server; nil for other works.
+func (r *Runner) alone(ctx context.Context, w *Work) func(Transport) (Result, error) {
+	switch {
+	case w.Kind == Sockets:
+		return func(Transport) (Result, error) { return r.bindSockets(w.Sockets) }
+	case w.Kind == Connections:
+		return func(Transport) (res Result, err error) {
+			f := &fabric{w: w}
+			if err = f.start(r); err == nil {
+				res, err = f.run(ctx)
+			}
+			return res, errors.Join(err, f.close())
+		}
+	case w.Kind == Regions:
+		return func(t Transport) (Result, error) {
+			return (&regionsRun{w: w, opts: &r.Options, soft: ctx, single: t == Singles}).run()
+		}
+	case w.Kind == Stress && w.Ops:
+		return func(Transport) (Result, error) { return r.soak(ctx, w) }
 	}
-	port, err := freePort(r.Options.Port, ip)
-	if err != nil {
-		return nil, err
-	}
-	p, err := openProvider(r.Config, ip, r.Options.Provider, port, &hello{Paths: r.Options.Paths})
-	if err != nil {
-		return nil, err
-	}
-	defer p.Close()
-	return r.repeatAlone(ctx, w, func() (Result, error) { return bindSockets(p, ip, w.Sockets) })
+	return nil
 }
 
 // work does one work as often as it is repeated, over its transports in turn.
 func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
-	switch w.Kind {
-	case Sockets:
-		return r.bind(ctx, w)
-	case Connections:
-		return r.connections(ctx, w)
-	case Regions:
-		return r.regions(ctx, w)
-	case Stress:
-		if w.Ops {
-			return r.soak(ctx, w)
-		}
+	if once := r.alone(ctx, w); once != nil {
+		return r.repeat(ctx, w, once)
 	}
-	if err := r.prepare(w.Pin); err != nil {
+	if err := r.prepare(ctx, w.Pin); err != nil {
 		return nil, err
 	}
 	hard, fail := context.WithCancelCause(context.Background())
@@ -201,7 +185,7 @@ func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 		}
 	})
 	defer stopAbort()
-	c, end, err := r.connect(ctx, w, fail)
+	c, end, err := r.connect(w, fail)
 	if err != nil {
 		return nil, err
 	}
@@ -210,45 +194,43 @@ func (r *Runner) work(ctx context.Context, w *Work) (row *Row, err error) {
 	if w.Kind == Stopped {
 		return r.standstill(ctx, c)
 	}
-	return r.repeat(ctx, c)
+	limit := r.Options.Warmup + r.Options.Duration + stallLimit + time.Duration(w.Sockets)*socketTime
+	return r.repeat(ctx, w, func(t Transport) (Result, error) {
+		c.transport = t
+		stalled := time.AfterFunc(limit, func() { c.lose(fmt.Errorf("the run has not ended after %v", limit)) })
+		defer stalled.Stop()
+		return c.run()
+	})
 }
 
-func (r *Runner) repeat(ctx context.Context, c *cell) (*Row, error) {
+// repeat makes a row of runs. Without the descriptors for a baseline there is none.
+func (r *Runner) repeat(ctx context.Context, w *Work, once func(Transport) (Result, error)) (*Row, error) {
 	results := map[Transport][]Result{}
-	subject := c.work.subject()
+	subject := w.subject()
 	note := ""
 	var err error
-loop:
-	for i := range r.Options.Repeat {
-		for _, t := range r.Options.transports(c.work) {
-			if t == TCP && note != "" || ctx.Err() != nil && len(results[subject]) > 0 {
+	for i := 0; i < r.Options.Repeat && err == nil; i++ {
+		for _, t := range r.Options.transports(w) {
+			if err != nil || t == TCP && note != "" || ctx.Err() != nil && len(results[subject]) > 0 {
 				continue
 			}
-			r.progress(c.work, t)
-			c.transport = t
+			r.progress(w, t)
 			var res Result
-			limit := r.Options.Warmup + r.Options.Duration + stallLimit + time.Duration(c.work.Sockets)*socketTime
-			stalled := time.AfterFunc(limit, func() { c.lose(fmt.Errorf("the run has not ended after %v", limit)) })
-			res, err = c.run()
-			stalled.Stop()
 			var few errDescriptors
-			if errors.As(err, &few) {
+			switch res, err = once(t); {
+			case errors.As(err, &few):
 				note, err = few.Error(), nil
-				if _, err = c.control.call(request{Op: opClose}); err == nil {
-					continue
-				}
-			}
-			if err != nil {
+			case err != nil:
 				err = fmt.Errorf("run %d over %s: %w", i+1, t, err)
-				break loop
+			default:
+				results[t] = append(results[t], res)
 			}
-			results[t] = append(results[t], res)
 		}
 	}
 	if len(results[subject]) == 0 {
 		return nil, err
 	}
-	row := newRow(*c.work, results)
+	row := newRow(*w, results)
 	row.Note, row.Finished = note, ctx.Err() == nil && err == nil
 	return &row, err
 }

@@ -43,16 +43,12 @@ type soakRun struct {
 	ready []*child // clients that are to hear of peers
 }
 
-// soak makes the runs of a Stress with operations, each with processes of its own.
-func (r *Runner) soak(ctx context.Context, w *Work) (*Row, error) {
-	return r.repeatAlone(ctx, w, func() (Result, error) {
-		err := r.endProcesses()
-		var res Result
-		if err == nil {
-			res, err = r.soakOnce(ctx, w)
-		}
-		return res, errors.Join(err, r.endProcesses())
-	})
+// soak makes a run of a Stress with operations, with processes of its own.
+func (r *Runner) soak(ctx context.Context, w *Work) (res Result, err error) {
+	if err = r.endProcesses(); err == nil {
+		res, err = r.soakOnce(ctx, w)
+	}
+	return res, errors.Join(err, r.endProcesses())
 }
 
 func (r *Runner) soakOnce(ctx context.Context, w *Work) (res Result, err error) {
@@ -199,15 +195,11 @@ func (s *soakRun) open(all side, i int) (*child, error) {
 	case o.Server == "":
 		return s.r.startOn(fmt.Sprintf("server %d", i), all, s.ip(all, i), s.r.serverFlags()...)
 	}
-	k, ip, err := s.r.reach(s.hard)
-	if err != nil {
-		return nil, err
+	c, err := s.r.reach(s.hard)
+	if err == nil {
+		s.port, err = s.r.remotePort()
 	}
-	if !s.r.Options.Listen.IsValid() {
-		s.r.Options.Listen = ip // from now on that is our address
-	}
-	s.port, err = remotePort(s.r.Options.Port, s.r.Options.Listen)
-	return &child{controller: k}, err
+	return c, err
 }
 
 // start starts process i of a side.

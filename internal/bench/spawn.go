@@ -90,13 +90,15 @@ func (r *Runner) local(ip netip.Addr, e *session) *child {
 	return c
 }
 
-// ip is the address of a side, if both are on this host.
+// ip is the address of a side; that of the server if it is on this host.
 func (r *Runner) ip(s side) netip.Addr {
 	switch {
 	case s == serverSide:
 		return serverIP
 	case r.Options.Listen.IsValid():
 		return r.Options.Listen
+	case r.here.IsValid():
+		return r.here
 	}
 	return clientIP
 }
