@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/cobra"
 
-	"github.com/rds-go/rds/internal/bench"
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/rds"
 )
@@ -76,9 +76,11 @@ leave in one system call.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f.common(root.Flags(), rds.ProviderNode)
 	f.compare(root.Flags(), true)
-	root.AddCommand(latencyCommand(), oneWayCommand("rate"), oneWayCommand("bandwidth"),
-		muxCommand(), stressCommand(), fairCommand(), stoppedCommand(), attachCommand(), socketsCommand(),
-		xrcCommand(), fetchCommand(), atomicCommand(), connectionsCommand(), rdmaCommand(), chernobylCommand(), regionsCommand(), serverCommand(), childCommand())
+	modes := slices.Concat(socketModes, xrcModes, verbsModes)
+	for i := range modes {
+		root.AddCommand(modes[i].command())
+	}
+	root.AddCommand(serverCommand(), childCommand())
 	return root
 }
 
@@ -87,15 +89,4 @@ func noArgs(cmd *cobra.Command, args []string) error {
 		return usageError{fmt.Errorf("unknown argument %q", args[0])}
 	}
 	return nil
-}
-
-func mode(kind bench.Kind, f *flags, cmd *cobra.Command) *cobra.Command {
-	cmd.Args = noArgs
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), kind) }
-	provider := rds.ProviderNode
-	if kind == bench.Fair || kind == bench.Attach || kind == bench.Stopped {
-		provider = rds.ProviderDaemon
-	}
-	f.common(cmd.Flags(), provider)
-	return cmd
 }

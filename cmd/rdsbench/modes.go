@@ -2,13 +2,55 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/rds"
 )
 
-func latencyCommand() *cobra.Command {
-	f := &flags{}
-	cmd := mode(bench.Latency, f, &cobra.Command{
+// mode is a subcommand. It has the common flags and those of its own.
+type mode struct {
+	kind  bench.Kind
+	cmd   cobra.Command
+	flags func(f *flags, cmd *cobra.Command, fs *pflag.FlagSet) // nil: none
+}
+
+func (m *mode) command() *cobra.Command {
+	f, cmd := &flags{}, &m.cmd
+	cmd.Args = noArgs
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), m.kind) }
+	provider := rds.ProviderNode
+	if m.kind == bench.Fair || m.kind == bench.Attach || m.kind == bench.Stopped {
+		provider = rds.ProviderDaemon
+	}
+	f.common(cmd.Flags(), provider)
+	if m.flags != nil {
+		m.flags(f, cmd, cmd.Flags())
+	}
+	return cmd
+}
+
+func oneWay(name, short, sizes, example string) mode {
+	return mode{kind: bench.OneWay, cmd: cobra.Command{
+		Use:   name,
+		Short: short,
+		Long: short + `: one socket to one socket, as fast as RDS takes it.
+
+The sender calls WriteToAddrPort for each message and the receiver Recv; with
+--batch N they call SendBatch and RecvBatch of up to N. With zero-copy the sender
+takes its buffers from AllocMessage, writes the message's number and sends them.`,
+		Example: example,
+	}, flags: func(f *flags, _ *cobra.Command, fs *pflag.FlagSet) {
+		f.size(fs, sizes)
+		f.compare(fs, false)
+		f.pinning(fs)
+		f.zeroCopy(fs)
+		fs.IntVar(&f.opts.Batch, "batch", 1, "messages of a SendBatch or RecvBatch (1: calls for single messages)")
+	}}
+}
+
+var socketModes = []mode{
+	{kind: bench.Latency, cmd: cobra.Command{
 		Use:   "latency",
 		Short: "Ping-pong: round trips with one message outstanding",
 		Long: `Whole round trips with one message outstanding.
@@ -21,48 +63,20 @@ make up for those that a slow one delayed (corrected for coordinated omission).`
 		Example: `  rdsbench latency --pin same --baseline
   rdsbench latency --size 64,8k --pin split --json
   rdsbench latency --rate 2000 --duration 10s`,
-	})
-	f.size(cmd.Flags(), "64")
-	f.compare(cmd.Flags(), false)
-	f.pinning(cmd.Flags())
-	f.zeroCopy(cmd.Flags())
-	cmd.Flags().Float64Var(&f.opts.Rate, "rate", 0, "offered round trips per second (0: one after the other)")
-	return cmd
-}
-
-func oneWayCommand(name string) *cobra.Command {
-	f := &flags{}
-	short, sizes := "Small messages one way, confirmed by count", "64,1k"
-	example := `  rdsbench rate --baseline
+	}, flags: func(f *flags, _ *cobra.Command, fs *pflag.FlagSet) {
+		f.size(fs, "64")
+		f.compare(fs, false)
+		f.pinning(fs)
+		f.zeroCopy(fs)
+		fs.Float64Var(&f.opts.Rate, "rate", 0, "offered round trips per second (0: one after the other)")
+	}},
+	oneWay("rate", "Small messages one way, confirmed by count", "64,1k", `  rdsbench rate --baseline
   rdsbench rate --size 64 --batch 64 --baseline --repeat 5
-  rdsbench rate --server 192.0.2.7 --paths 8`
-	if name == "bandwidth" {
-		short, sizes = "Large messages one way, confirmed by count", "8k,64k,1m"
-		example = `  rdsbench bandwidth --baseline --congestion reno
+  rdsbench rate --server 192.0.2.7 --paths 8`),
+	oneWay("bandwidth", "Large messages one way, confirmed by count", "8k,64k,1m", `  rdsbench bandwidth --baseline --congestion reno
   rdsbench bandwidth --size 1m --zero-copy off
-  rdsbench bandwidth --size 64k --cpuprofile send.prof --server-cpuprofile receive.prof`
-	}
-	cmd := mode(bench.OneWay, f, &cobra.Command{
-		Use:   name,
-		Short: short,
-		Long: short + `: one socket to one socket, as fast as RDS takes it.
-
-The sender calls WriteToAddrPort for each message and the receiver Recv; with
---batch N they call SendBatch and RecvBatch of up to N. With zero-copy the sender
-takes its buffers from AllocMessage, writes the message's number and sends them.`,
-		Example: example,
-	})
-	f.size(cmd.Flags(), sizes)
-	f.compare(cmd.Flags(), false)
-	f.pinning(cmd.Flags())
-	f.zeroCopy(cmd.Flags())
-	cmd.Flags().IntVar(&f.opts.Batch, "batch", 1, "messages of a SendBatch or RecvBatch (1: calls for single messages)")
-	return cmd
-}
-
-func muxCommand() *cobra.Command {
-	f := &flags{}
-	cmd := mode(bench.Mux, f, &cobra.Command{
+  rdsbench bandwidth --size 64k --cpuprofile send.prof --server-cpuprofile receive.prof`),
+	{kind: bench.Mux, cmd: cobra.Command{
 		Use:   "mux",
 		Short: "n sockets to m sockets, all to all, request and reply",
 		Long: `Each of the client's sockets goes round the server's, with --depth requests
@@ -83,26 +97,22 @@ is what they all share.`,
   rdsbench mux --sockets 8 --peers 1000 --depth 32 --size 1k --reply 1k
   rdsbench mux --batch 1
   rdsbench mux --provider rdsd --processes 32`,
-	})
-	cmd.PreRun = func(cmd *cobra.Command, _ []string) {
-		for name, n := range map[string]*int{"sockets": &f.opts.Sockets, "peers": &f.opts.Peers} {
-			if f.opts.Processes > 0 && !cmd.Flags().Changed(name) {
-				*n = 1
+	}, flags: func(f *flags, cmd *cobra.Command, fs *pflag.FlagSet) {
+		cmd.PreRun = func(cmd *cobra.Command, _ []string) {
+			for name, n := range map[string]*int{"sockets": &f.opts.Sockets, "peers": &f.opts.Peers} {
+				if f.opts.Processes > 0 && !cmd.Flags().Changed(name) {
+					*n = 1
+				}
 			}
 		}
-	}
-	cmd.Flags().IntVar(&f.opts.Processes, "processes", 0, "processes on each side, which share its rdsd")
-	cmd.Flags().IntVar(&f.opts.Stopped, "stopped", 0, "pairs instead of all to all, and so many of which the server's end receives nothing")
-	f.size(cmd.Flags(), "256")
-	f.many(cmd.Flags(), 64, 64, 8, 64)
-	f.compare(cmd.Flags(), false)
-	f.pinning(cmd.Flags())
-	return cmd
-}
-
-func stressCommand() *cobra.Command {
-	f := &flags{}
-	cmd := mode(bench.Stress, f, &cobra.Command{
+		fs.IntVar(&f.opts.Processes, "processes", 0, "processes on each side, which share its rdsd")
+		fs.IntVar(&f.opts.Stopped, "stopped", 0, "pairs instead of all to all, and so many of which the server's end receives nothing")
+		f.size(fs, "256")
+		f.many(fs, 64, 64, 8, 64)
+		f.compare(fs, false)
+		f.pinning(fs)
+	}},
+	{kind: bench.Stress, cmd: cobra.Command{
 		Use:   "stress",
 		Short: "Verify every payload and sequence number, as rds-stress does",
 		Long: `Like mux, with requests of the given sizes in turn, and with everything
@@ -141,36 +151,28 @@ on XRC within a second is served by TCP, without RDMA, and that ends the run.`,
   rdsbench stress --rdma --faults --wire xrc --duration 10m --processes 3 --sockets 4 --peers 4 --kills 1s --restarts 5s --provider rdsd
   rdsbench stress --size 32,1k,1m --sockets 4 --peers 4 --depth 2 --paths 8
   rdsbench stress --server 192.0.2.7 --provider kernel`,
-	})
-	f.size(cmd.Flags(), "64,1k,8k,64k")
-	f.many(cmd.Flags(), 8, 8, 8, 256)
-	f.pinning(cmd.Flags())
-	cmd.Flags().BoolVar(&f.opts.Ops, "rdma", false, "operations on the server's memory, too")
-	cmd.Flags().BoolVar(&f.opts.Faults, "faults", false, "with --rdma: cut connections all the time")
-	cmd.Flags().IntVar(&f.opts.Processes, "processes", 0, "with --rdma: client processes of --sockets each (default: this one); with --kills or --restarts on each side")
-	cmd.Flags().DurationVar(&f.opts.Kills, "kills", 0, "with --rdma and --processes: kill one of the processes every so often, and start another")
-	cmd.Flags().DurationVar(&f.opts.Restarts, "restarts", 0, "with --rdma, --processes and --provider rdsd: end or kill a daemon every so often, and start another")
-	cmd.Flags().Uint64Var(&f.opts.Seed, "seed", 1, "with --rdma: of what is random")
-	cmd.Flags().StringVar((*string)(&f.opts.Fault), "fault", "", "damage one message: corrupt or skip")
-	cmd.Flags().MarkHidden("fault")
-	return cmd
-}
-
-func fairCommand() *cobra.Command {
-	f := &flags{}
-	return mode(bench.Fair, f, &cobra.Command{
+	}, flags: func(f *flags, _ *cobra.Command, fs *pflag.FlagSet) {
+		f.size(fs, "64,1k,8k,64k")
+		f.many(fs, 8, 8, 8, 256)
+		f.pinning(fs)
+		fs.BoolVar(&f.opts.Ops, "rdma", false, "operations on the server's memory, too")
+		fs.BoolVar(&f.opts.Faults, "faults", false, "with --rdma: cut connections all the time")
+		fs.IntVar(&f.opts.Processes, "processes", 0, "with --rdma: client processes of --sockets each (default: this one); with --kills or --restarts on each side")
+		fs.DurationVar(&f.opts.Kills, "kills", 0, "with --rdma and --processes: kill one of the processes every so often, and start another")
+		fs.DurationVar(&f.opts.Restarts, "restarts", 0, "with --rdma, --processes and --provider rdsd: end or kill a daemon every so often, and start another")
+		fs.Uint64Var(&f.opts.Seed, "seed", 1, "with --rdma: of what is random")
+		fs.StringVar((*string)(&f.opts.Fault), "fault", "", "damage one message: corrupt or skip")
+		fs.MarkHidden("fault")
+	}},
+	{kind: bench.Fair, cmd: cobra.Command{
 		Use:   "fair",
 		Short: "Latency of one application while another floods",
 		Long: `One application sends 64 B a thousand times a second to another on the other
 side, which sends them back: alone, and while a second application of the same
 daemon sends 64 KiB as fast as it can to a sink on the other side.`,
 		Example: "  rdsbench fair\n  rdsbench fair --duration 5s --repeat 3 --json",
-	})
-}
-
-func attachCommand() *cobra.Command {
-	f := &flags{}
-	cmd := mode(bench.Attach, f, &cobra.Command{
+	}},
+	{kind: bench.Attach, cmd: cobra.Command{
 		Use:   "attach",
 		Short: "Time and memory of attaching to a daemon",
 		Long: `The latency is of the whole way from nothing to the first answer: attach to the
@@ -179,20 +181,44 @@ daemon, bind, send 64 B to an application on the other side, receive its reply.
 The memory is what attached applications cost the daemon, shared memory
 included.`,
 		Example: "  rdsbench attach\n  rdsbench attach --attaches 1000 --sessions 100",
-	})
-	cmd.Flags().IntVar(&f.opts.Attaches, "attaches", 200, "how often to attach for the latency")
-	cmd.Flags().IntVar(&f.opts.Sessions, "sessions", 1000, "attached applications for the memory")
-	return cmd
-}
-
-func socketsCommand() *cobra.Command {
-	f := &flags{}
-	cmd := mode(bench.Sockets, f, &cobra.Command{
+	}, flags: func(f *flags, _ *cobra.Command, fs *pflag.FlagSet) {
+		fs.IntVar(&f.opts.Attaches, "attaches", 200, "how often to attach for the latency")
+		fs.IntVar(&f.opts.Sessions, "sessions", 1000, "attached applications for the memory")
+	}},
+	{kind: bench.Sockets, cmd: cobra.Command{
 		Use:     "sockets",
 		Short:   "Time and memory of binding many sockets",
 		Long:    "Binds sockets on one node and looks at the time, the live heap and the\nphysical memory. It needs no server.",
 		Example: "  rdsbench sockets\n  rdsbench sockets --sockets 50000 --json",
-	})
-	cmd.Flags().IntVar(&f.opts.Sockets, "sockets", 10000, "sockets to bind")
-	return cmd
+	}, flags: func(f *flags, _ *cobra.Command, fs *pflag.FlagSet) {
+		fs.IntVar(&f.opts.Sockets, "sockets", 10000, "sockets to bind")
+	}},
+	{kind: bench.Stopped, cmd: cobra.Command{
+		Use:   "stopped",
+		Short: "Applications that stream on one connection, while one of them is stopped",
+		Long: `Each application of the client's daemon streams to one of the server's, from each of
+its sockets to one there. All share the daemons' one connection. In turn, --repeat
+times: the rate of all pairs but the first is taken with all running; the first
+receiver is stopped by SIGSTOP until its memory is full and its queue is not ready;
+the rate is taken again; and the receiver goes on by SIGCONT, until all that its
+sender's calls had been accepted for has arrived.
+
+Every number of every socket is verified, in order, and in the end the counts of both
+sides: one message lost or doubled ends the run with exit status 1, and so does one
+that a daemon has dropped. Beside the ratio of the rates stands what the stopped
+application costs: what waits for it in its daemon, and the daemon's memory.`,
+		Example: `  rdsbench stopped --repeat 5
+  rdsbench stopped --pairs 8 --size 64 --duration 5s --json`,
+	}, flags: func(f *flags, cmd *cobra.Command, fs *pflag.FlagSet) {
+		cmd.PreRun = func(cmd *cobra.Command, _ []string) {
+			if !cmd.Flags().Changed("wire") {
+				f.opts.Wire = string(rds.WireXRC) // a busy host would settle for TCP
+			}
+		}
+		fs.IntVar(&f.opts.Processes, "pairs", 32, "applications on each side")
+		fs.IntVar(&f.opts.Sockets, "sockets", 12, "sockets of each, whose receive buffers have to hold more than its arena")
+		f.size(fs, "8k")
+		fs.IntVar(&f.opts.Batch, "batch", 8, "messages of a SendBatch or RecvBatch (1: calls for single messages)")
+		f.pinning(fs)
+	}},
 }
