@@ -41,20 +41,6 @@ func (o *Options) atomicWorks() []Work {
 	return works
 }
 
-func (w *Work) atomicTitle() string {
-	level, crowd, words := "rds", fmt.Sprintf("%d workers", w.Workers), "1 word"
-	if w.Verbs {
-		level = "verbs"
-	}
-	if w.Processes > 0 {
-		crowd = fmt.Sprintf("%d processes of %s", w.Processes, crowd)
-	}
-	if w.Words > 1 {
-		words = fmt.Sprintf("%d words", w.Words)
-	}
-	return fmt.Sprintf("%s, %s, %s, %s, depth %d", level, w.Op, words, crowd, w.Depth)
-}
-
 // checkAtomic refuses works out of bounds.
 func (w *Work) checkAtomic() bool {
 	return (w.Op == OpAdd || w.Op == OpSwap) && w.Words >= 1 && w.Words <= maxWords && w.Size == wordSize &&

@@ -15,7 +15,6 @@ const (
 // of the rogue, with the times that the rogue has marked. The style is for a
 // picture that is not on a page.
 func chernobylPlot(row *Row, style string) *svg {
-	const w, h, left, right, top, bottom = 640.0, 300.0, 60.0, 20.0, 40.0, 40.0
 	shared := row.RDS.Thirds
 	if shared == nil || len(shared.Series) == 0 {
 		return nil
@@ -26,10 +25,7 @@ func chernobylPlot(row *Row, style string) *svg {
 		of           func(*Sample) float64
 	}
 	others := func(s *Sample) float64 { return s.Others }
-	who := "sockets"
-	if row.Work.Verbs {
-		who = "workers"
-	}
+	who := row.Work.workers()
 	curves := []curve{
 		{who, rdsColour, shared.Series, others},
 		{"rogue, refused", rogueColour, shared.Series, func(s *Sample) float64 { return s.Refused }},
@@ -48,42 +44,38 @@ func chernobylPlot(row *Row, style string) *svg {
 		step /= 2
 	}
 	most = math.Ceil(most/step) * step
-	x := func(at float64) float64 { return left + at/last*(w-left-right) }
-	y := func(rate float64) float64 { return h - bottom - rate/most*(h-top-bottom) }
 	times := 2*max(len(shared.Rounds), 1) + 1
 	when := "in the second third"
 	if times > thirds {
 		when = "at times"
 	}
-	s := newSVG(w, h, row.Title+", one more with bad keys "+when)
+	s := newPlot(row.Title+", one more with bad keys "+when, 40)
 	s.b.WriteString(style)
-	s.rect(0, 0, w, h, "#ffffff", "")
-	width := last / float64(times)
+	s.rect(0, 0, s.w, s.h, "#ffffff", "")
 	for i := 1; i < times; i += 2 {
-		s.rect(x(float64(i)*width), top, x(width)-left, h-top-bottom, "#fbe9e7", "the rogue at work")
+		s.rect(s.across(float64(i)/float64(times)), s.top, (s.right-s.left)/float64(times), s.bottom-s.top, "#fbe9e7", "the rogue at work")
 	}
 	for v := 0.0; v <= most; v += step {
-		s.line(left, y(v), w-right, y(v), "grid")
-		s.text(left-6, y(v)+4, "end", count(v))
+		s.row(v/most, count(v))
 	}
 	for sec, every := 0.0, math.Ceil(last/10); sec <= last+every/10; sec += every {
-		s.text(x(min(sec, last)), h-bottom+16, "middle", fmt.Sprintf("%g s", sec))
+		s.text(s.across(min(sec/last, 1)), s.bottom+16, "middle", fmt.Sprintf("%g s", sec))
 	}
-	s.text(left, h-6, "start", "per second: operations of the "+who+", requests of the rogue")
-	s.line(left, h-bottom, w-right, h-bottom, "axis")
-	at := left
+	s.text(s.left, s.h-6, "start", "per second: operations of the "+who+", requests of the rogue")
+	s.line(s.left, s.bottom, s.right, s.bottom, "axis")
+	at := s.left
 	for i := range curves {
 		c := &curves[i]
 		var points []string
 		for k := range c.series {
-			points = append(points, fmt.Sprintf("%.1f,%.1f", x(c.series[k].At), y(c.of(&c.series[k]))))
+			points = append(points, s.point(c.series[k].At/last, c.of(&c.series[k])/most))
 		}
 		s.polyline(points, c.colour)
 		s.rect(at, 14, 10, 10, c.colour, c.name)
 		s.text(at+14, 23, "start", c.name)
 		at += 30 + 6.2*float64(len(c.name))
 	}
-	return s
+	return s.svg
 }
 
 // WriteSVG writes the plot of the first Chernobyl row as a picture by itself.

@@ -217,17 +217,3 @@ func (row *Row) fabricSentence() string {
 	fmt.Fprintf(&b, "%.1f KiB of heap for an idle pair of hosts, which is %.1f KiB on each", f.HeapPair/1024, f.HeapPair/2048)
 	return b.String()
 }
-
-// fabricOf takes the medians of several runs.
-func fabricOf(runs []Result) *Fabric {
-	if runs[0].Fabric == nil {
-		return nil
-	}
-	out := *runs[0].Fabric
-	var heap []float64
-	for _, r := range runs {
-		heap = append(heap, r.Fabric.HeapPair)
-	}
-	out.HeapPair = median(heap)
-	return &out
-}

@@ -2,8 +2,6 @@ package bench
 
 import (
 	"cmp"
-	"fmt"
-	"strings"
 )
 
 // Op is what an RDMA or Regions work does.
@@ -64,45 +62,6 @@ func (w *Work) subject() Transport {
 		return Device
 	}
 	return RDS
-}
-
-func (w *Work) rdmaTitle() string {
-	var s strings.Builder
-	what := string(w.Op)
-	if w.PingPong {
-		what = "ping-pong " + what
-	}
-	fmt.Fprintf(&s, "%s %s", what, FormatSize(w.Size))
-	if !w.PingPong {
-		fmt.Fprintf(&s, ", depth %d", w.Depth)
-		if w.Batch > 1 {
-			fmt.Fprintf(&s, ", lists of %d", w.Batch)
-		} else {
-			s.WriteString(", single")
-		}
-	}
-	if w.Queues > 0 {
-		fmt.Fprintf(&s, ", %d queues", w.Queues)
-	}
-	if w.Stopped > 0 {
-		fmt.Fprintf(&s, ", %d stopped", w.Stopped)
-	}
-	if w.CRC {
-		s.WriteString(", CRC")
-	}
-	if w.ULPDU > 0 {
-		fmt.Fprintf(&s, ", segments of %d", w.ULPDU)
-	}
-	if w.Busy {
-		s.WriteString(", polling")
-	}
-	switch {
-	case w.Pin == PinSame:
-		s.WriteString(", one CPU")
-	case w.Pin == PinSplit:
-		s.WriteString(", a CPU each")
-	}
-	return s.String()
 }
 
 // sends is how many work requests the client has outstanding.

@@ -138,26 +138,19 @@ func (row *Row) lines() []line {
 	if !row.Finished {
 		title += " (cut short)"
 	}
-	make := func(class, title string, r *Result, node, wire, tcp string) line {
-		return line{class, append(append([]string{title}, r.cells()...), node, wire, tcp, fmt.Sprint(r.TCPConns))}
+	ratio := func(has bool, ratio float64) string {
+		if !has {
+			return ""
+		}
+		return fmt.Sprintf("%.2f", ratio)
 	}
-	node, wire, tcp := "", "", ""
-	if row.OverTCP != nil {
-		wire = fmt.Sprintf("%.2f", row.OfOverTCP)
+	cells := func(title string, r *Result, ratios ...string) []string {
+		return slices.Concat([]string{title}, r.cells(), ratios, []string{fmt.Sprint(r.TCPConns)})
 	}
-	if row.Node != nil {
-		node = fmt.Sprintf("%.2f", row.OfNode)
-	}
-	if row.RatioOf != "" {
-		tcp = fmt.Sprintf("%.2f", row.Ratio)
-	}
-	out := []line{make("rds", title, &row.RDS, node, wire, tcp)}
-	for _, other := range []struct {
-		title string
-		*Result
-	}{{"  alone", row.Alone}, {"  embedded node", row.Node}, {"  plain TCP", row.TCP}, {"  a barrier each", row.Singles}, {"  plain connection", row.Plain}, {"  none stopped", row.Running}, {"  RDS over TCP", row.OverTCP}, {"  none stopped", row.Active}, {"  one processor each", row.OneEach}} {
-		if other.Result != nil {
-			out = append(out, make("tcp", other.title, other.Result, "", "", ""))
+	out := []line{{"rds", cells(title, &row.RDS, ratio(row.Node != nil, row.OfNode), ratio(row.OverTCP != nil, row.OfOverTCP), ratio(row.RatioOf != "", row.Ratio))}}
+	for _, o := range row.others() {
+		if r := *o.result; r != nil {
+			out = append(out, line{"tcp", cells("  "+o.title, r, "", "", "")})
 		}
 	}
 	return out

@@ -126,20 +126,42 @@ func newRow(w Work, runs map[Transport][]Result) Row {
 	for _, r := range measured {
 		row.RateMin, row.RateMax = min(row.RateMin, r.Rate), max(row.RateMax, r.Rate)
 	}
-	for t, to := range map[Transport]**Result{TCP: &row.TCP, Node: &row.Node, Alone: &row.Alone, Singles: &row.Singles, Plain: &row.Plain, Running: &row.Running,
-		OverTCP: &row.OverTCP, Active: &row.Active, OneProcessor: &row.OneEach} {
-		if len(runs[t]) > 0 {
-			r := combine(runs[t])
-			*to = &r
+	for _, o := range row.others() {
+		if len(runs[o.transport]) == 0 {
+			continue
+		}
+		r := combine(runs[o.transport])
+		*o.result = &r
+		if x, of := ratio(&w, measured, runs[o.transport]); o.ratio != nil {
+			*o.ratio = x
+			if o.transport == TCP {
+				row.RatioOf = of
+			}
 		}
 	}
-	row.Ratio, row.RatioOf = ratio(&w, measured, runs[TCP])
-	row.OfNode, _ = ratio(&w, measured, runs[Node])
-	row.OfSingles, _ = ratio(&w, measured, runs[Singles])
-	row.OfRunning, _ = ratio(&w, measured, runs[Running])
-	row.OfOverTCP, _ = ratio(&w, measured, runs[OverTCP])
-	row.OfActive, _ = ratio(&w, measured, runs[Active])
 	return row
+}
+
+// other is what a row is compared with.
+type other struct {
+	transport Transport
+	title     string // of its line in the table
+	result    **Result
+	ratio     *float64 // nil: none is told
+}
+
+func (row *Row) others() []other {
+	return []other{
+		{Alone, "alone", &row.Alone, nil},
+		{Node, "embedded node", &row.Node, &row.OfNode},
+		{TCP, "plain TCP", &row.TCP, &row.Ratio},
+		{Singles, "a barrier each", &row.Singles, &row.OfSingles},
+		{Plain, "plain connection", &row.Plain, nil},
+		{Running, "none stopped", &row.Running, &row.OfRunning},
+		{OverTCP, "RDS over TCP", &row.OverTCP, &row.OfOverTCP},
+		{Active, "none stopped", &row.Active, &row.OfActive},
+		{OneProcessor, "one processor each", &row.OneEach, nil},
+	}
 }
 
 // ratio is the median of the ratios of neighbouring runs, and tells of what.
@@ -160,60 +182,57 @@ func ratio(w *Work, rds, base []Result) (float64, string) {
 	return median(ratios), of
 }
 
+// figures are those of which several runs have a median.
+func (r *Result) figures() []*float64 {
+	list := []*float64{&r.Seconds, &r.Rate, &r.MBPerSecond, &r.ClientCPU, &r.ServerCPU, &r.Flood}
+	if l := r.Latency; l != nil {
+		list = append(list, &l.Mean, &l.P50, &l.P99, &l.P999)
+	}
+	if m := r.Memory; m != nil {
+		list = append(list, &m.HeapEach, &m.ResidentEach, &m.BindMillis)
+	}
+	if f := r.Fabric; f != nil {
+		list = append(list, &f.HeapPair)
+	}
+	return list
+}
+
 // combine takes the median of each figure; the latency curve is of all samples.
 func combine(runs []Result) Result {
+	out := runs[0]
 	if len(runs) == 1 {
-		return runs[0]
+		return out
 	}
-	of := func(f func(*Result) float64) float64 {
-		var v []float64
-		for i := range runs {
-			v = append(v, f(&runs[i]))
-		}
-		return median(v)
+	out.Thirds = middle(runs)
+	if out.Memory != nil {
+		out.Memory = &Memory{}
 	}
-	out := Result{
-		Seconds:     of(func(r *Result) float64 { return r.Seconds }),
-		Messages:    uint64(of(func(r *Result) float64 { return float64(r.Messages) })),
-		Rate:        of(func(r *Result) float64 { return r.Rate }),
-		MBPerSecond: of(func(r *Result) float64 { return r.MBPerSecond }),
-		ClientCPU:   of(func(r *Result) float64 { return r.ClientCPU }),
-		ServerCPU:   of(func(r *Result) float64 { return r.ServerCPU }),
-		TCPConns:    runs[0].TCPConns,
-		Flood:       of(func(r *Result) float64 { return r.Flood }),
-		Thirds:      middle(runs),
-		Fabric:      fabricOf(runs),
-		Total:       runs[0].Total,
-		Account:     runs[0].Account,
+	if out.Fabric != nil {
+		f := *out.Fabric
+		out.Fabric = &f
 	}
-	lat := func(f func(*Percentiles) float64) float64 {
-		return of(func(r *Result) float64 {
-			if r.Latency == nil {
-				return 0
-			}
-			return f(r.Latency)
-		})
-	}
-	if runs[0].hist != nil {
+	if out.hist != nil {
 		out.hist = newHist()
 		for i := range runs {
 			out.hist.Merge(runs[i].hist)
 		}
 		out.Latency = latencyOf(out.hist)
-		if l := out.Latency; l != nil {
-			l.Mean = lat(func(l *Percentiles) float64 { return l.Mean })
-			l.P50 = lat(func(l *Percentiles) float64 { return l.P50 })
-			l.P99 = lat(func(l *Percentiles) float64 { return l.P99 })
-			l.P999 = lat(func(l *Percentiles) float64 { return l.P999 })
-		}
 	}
-	if runs[0].Memory != nil {
-		mem := func(f func(*Memory) float64) float64 { return of(func(r *Result) float64 { return f(r.Memory) }) }
-		out.Memory = &Memory{
-			HeapEach:     mem(func(m *Memory) float64 { return m.HeapEach }),
-			ResidentEach: mem(func(m *Memory) float64 { return m.ResidentEach }),
-			BindMillis:   mem(func(m *Memory) float64 { return m.BindMillis }),
+	of := func(get func(r *Result) float64) float64 {
+		var v []float64
+		for i := range runs {
+			v = append(v, get(&runs[i]))
 		}
+		return median(v)
+	}
+	out.Messages = uint64(of(func(r *Result) float64 { return float64(r.Messages) }))
+	for i, to := range out.figures() {
+		*to = of(func(r *Result) float64 {
+			if list := r.figures(); i < len(list) {
+				return *list[i]
+			}
+			return 0 // a run without any latency
+		})
 	}
 	return out
 }

@@ -47,27 +47,46 @@ func (s *svg) polyline(points []string, colour string) {
 
 func (s *svg) html() template.HTML { return template.HTML(s.b.String() + "</svg>") }
 
+// plot is a picture with two axes.
+type plot struct {
+	*svg
+	left, right, top, bottom float64 // edges of the area
+}
+
+func newPlot(title string, top float64) plot {
+	const w, h = 640.0, 300.0
+	return plot{newSVG(w, h, title), 60, w - 20, top, h - 40}
+}
+
+// across and up are where a share of an axis is.
+func (p *plot) across(share float64) float64 { return p.left + share*(p.right-p.left) }
+func (p *plot) up(share float64) float64     { return p.bottom - share*(p.bottom-p.top) }
+
+// point is one of a curve.
+func (p *plot) point(across, up float64) string {
+	return fmt.Sprintf("%.1f,%.1f", p.across(across), p.up(up))
+}
+
+// row marks a value of the upward axis.
+func (p *plot) row(share float64, text string) {
+	p.line(p.left, p.up(share), p.right, p.up(share), "grid")
+	p.text(p.left-6, p.up(share)+4, "end", text)
+}
+
 // latencyPlot draws percentiles: to the right the rarer, each decade of rarity
 // as wide; upwards microseconds, logarithmic.
 func latencyPlot(row *Row) template.HTML {
-	const w, h, left, right, top, bottom = 640.0, 300.0, 60.0, 20.0, 15.0, 40.0
-	curves := []struct {
-		l      *Percentiles
-		colour string
-	}{{row.RDS.Latency, rdsColour}}
+	all := []*Percentiles{row.RDS.Latency}
 	if row.TCP != nil {
-		curves = append(curves, struct {
-			l      *Percentiles
-			colour string
-		}{row.TCP.Latency, tcpColour})
+		all = append(all, row.TCP.Latency)
 	}
 	lo, hi, last := math.Inf(1), 0.0, 1.0
 	rarity := func(q float64) float64 { return -math.Log10(1 - q) } // decades
-	for _, c := range curves {
-		if c.l == nil {
+	for _, l := range all {
+		if l == nil {
 			continue
 		}
-		for _, p := range c.l.Curve {
+		for _, p := range l.Curve {
 			lo, hi = min(lo, p.US), max(hi, p.US)
 			if p.Quantile < 1 {
 				last = max(last, rarity(p.Quantile))
@@ -79,39 +98,29 @@ func latencyPlot(row *Row) template.HTML {
 	}
 	lo, hi = math.Floor(math.Log10(max(lo, 0.1))), math.Ceil(math.Log10(hi))
 	hi, last = max(hi, lo+1), last+0.5 // the maximum is drawn half a decade further
-	x := func(q float64) float64 {
-		d := last
-		if q < 1 {
-			d = rarity(q)
-		}
-		return left + d/last*(w-left-right)
-	}
-	y := func(us float64) float64 {
-		return h - bottom - (math.Log10(max(us, 0.1))-lo)/(hi-lo)*(h-top-bottom)
-	}
-	s := newSVG(w, h, "latency percentiles of "+row.Title)
+	x := func(q float64) float64 { return min(rarity(q)/last, 1) }
+	y := func(us float64) float64 { return (math.Log10(max(us, 0.1)) - lo) / (hi - lo) }
+	s := newPlot("latency percentiles of "+row.Title, 15)
 	for e := lo; e <= hi; e++ {
 		us := math.Pow(10, e)
-		s.line(left, y(us), w-right, y(us), "grid")
-		s.text(left-6, y(us)+4, "end", fmt.Sprintf("%g", us))
+		s.row(y(us), fmt.Sprintf("%g", us))
 	}
 	for _, q := range []float64{0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999} {
-		if q < 1 && rarity(q) > last-0.4 {
-			continue
+		if at := s.across(x(q)); rarity(q) <= last-0.4 {
+			s.line(at, s.top, at, s.bottom, "grid")
+			s.text(at, s.bottom+16, "middle", fmt.Sprintf("%g%%", math.Round(q*1e7)/1e5))
 		}
-		s.line(x(q), top, x(q), h-bottom, "grid")
-		s.text(x(q), h-bottom+16, "middle", fmt.Sprintf("%g%%", math.Round(q*1e7)/1e5))
 	}
-	s.text(x(1), h-bottom+16, "middle", "max")
-	s.text(left-6, top-3, "end", "us")
-	s.text((left+w-right)/2, h-6, "middle", "share of round trips that take no longer")
-	for i := len(curves) - 1; i >= 0; i-- {
-		if c := curves[i]; c.l != nil {
+	s.text(s.right, s.bottom+16, "middle", "max")
+	s.text(s.left-6, s.top-3, "end", "us")
+	s.text((s.left+s.right)/2, s.h-6, "middle", "share of round trips that take no longer")
+	for i, colour := range []string{tcpColour, rdsColour} {
+		if i = 1 - i; i < len(all) && all[i] != nil {
 			var points []string
-			for _, p := range c.l.Curve {
-				points = append(points, fmt.Sprintf("%.1f,%.1f", x(p.Quantile), y(p.US)))
+			for _, p := range all[i].Curve {
+				points = append(points, s.point(x(p.Quantile), y(p.US)))
 			}
-			s.polyline(points, c.colour)
+			s.polyline(points, colour)
 		}
 	}
 	return s.html()

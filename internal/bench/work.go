@@ -121,89 +121,95 @@ const (
 	FaultSkip    Fault = "skip"    // a sequence number is left out
 )
 
+// title is a work's name under construction.
+type title struct{ strings.Builder }
+
+// add adds to the title if ok.
+func (t *title) add(ok bool, format string, args ...any) {
+	if ok {
+		fmt.Fprintf(t, format, args...)
+	}
+}
+
 // Title names the work in a table.
 func (w *Work) Title() string {
-	var s strings.Builder
+	var s title
+	size := FormatSize(w.Size)
+	pin := func() {
+		s.add(w.Pin == PinSame, ", one CPU")
+		s.add(w.Pin == PinSplit, ", a CPU each")
+	}
 	switch w.Kind {
 	case Latency:
-		fmt.Fprintf(&s, "ping-pong %s", FormatSize(w.Size))
-		switch w.Pin {
-		case PinSame:
-			s.WriteString(", one CPU")
-		case PinSplit:
-			s.WriteString(", a CPU each")
-		}
-		if w.Rate > 0 {
-			fmt.Fprintf(&s, ", %g/s offered", w.Rate)
-		}
+		s.add(true, "ping-pong %s", size)
+		pin()
+		s.add(w.Rate > 0, ", %g/s offered", w.Rate)
 	case OneWay:
-		fmt.Fprintf(&s, "one-way %s", FormatSize(w.Size))
-		if w.Batch > 1 {
-			fmt.Fprintf(&s, ", batch %d", w.Batch)
-		} else {
-			s.WriteString(", single")
-		}
+		s.add(true, "one-way %s", size)
+		s.add(w.Batch > 1, ", batch %d", w.Batch)
+		s.add(w.Batch <= 1, ", single")
 	case Fetch:
-		fmt.Fprintf(&s, "fetch %s, depth %d", FormatSize(w.Size), w.Depth)
+		s.add(true, "fetch %s, depth %d", size, w.Depth)
 	case Mux, Stress:
-		fmt.Fprintf(&s, "%s %s, ", w.Kind, w.crowd())
+		sizes := []string{size}
 		for i, n := range w.Sizes {
-			if i > 0 {
-				s.WriteByte('/')
-			}
-			s.WriteString(FormatSize(n))
+			sizes = append(sizes[:i], FormatSize(n))
 		}
-		if len(w.Sizes) == 0 {
-			s.WriteString(FormatSize(w.Size))
-		}
-		fmt.Fprintf(&s, ", depth %d", w.Depth)
-		if w.Stopped > 0 {
-			fmt.Fprintf(&s, ", %d stopped", w.Stopped)
-		}
-		if w.Ops {
-			s.WriteString(", RDMA")
-		}
-		if w.Faults {
-			s.WriteString(", faults")
-		}
-		if w.Kills > 0 {
-			fmt.Fprintf(&s, ", kills every %v", w.Kills)
-		}
-		if w.Restarts > 0 {
-			fmt.Fprintf(&s, ", restarts every %v", w.Restarts)
-		}
+		s.add(true, "%s %s, %s, depth %d", w.Kind, w.crowd(), strings.Join(sizes, "/"), w.Depth)
+		s.add(w.Stopped > 0, ", %d stopped", w.Stopped)
+		s.add(w.Ops, ", RDMA")
+		s.add(w.Faults, ", faults")
+		s.add(w.Kills > 0, ", kills every %v", w.Kills)
+		s.add(w.Restarts > 0, ", restarts every %v", w.Restarts)
 	case Stopped:
-		fmt.Fprintf(&s, "%d pairs of applications of %d sockets, %s", w.Processes, w.Sockets, FormatSize(w.Size))
+		s.add(true, "%d pairs of applications of %d sockets, %s", w.Processes, w.Sockets, size)
 	case Connections:
-		fmt.Fprintf(&s, "%d hosts x %d sockets, all to all", w.Hosts, w.Sockets)
+		s.add(true, "%d hosts x %d sockets, all to all", w.Hosts, w.Sockets)
 	case Sockets:
-		fmt.Fprintf(&s, "bind %d sockets", w.Sockets)
+		s.add(true, "bind %d sockets", w.Sockets)
 	case Fair:
-		fmt.Fprintf(&s, "ping-pong %s, %g/s offered, beside a flood", FormatSize(w.Size), w.Rate)
+		s.add(true, "ping-pong %s, %g/s offered, beside a flood", size, w.Rate)
 	case Attach:
-		s.WriteString("attach, bind, first answer")
+		s.add(true, "attach, bind, first answer")
 	case Sessions:
-		fmt.Fprintf(&s, "attach %d applications", w.Sockets)
+		s.add(true, "attach %d applications", w.Sockets)
 	case Atomic:
-		return w.atomicTitle()
+		level := map[bool]string{true: "verbs", false: "rds"}[w.Verbs]
+		s.add(true, "%s, %s, %d word", level, w.Op, w.Words)
+		s.add(w.Words > 1, "s")
+		s.add(true, ", ")
+		s.add(w.Processes > 0, "%d processes of ", w.Processes)
+		s.add(true, "%d workers, depth %d", w.Workers, w.Depth)
+		return s.String()
 	case RDMA:
-		return w.rdmaTitle()
+		s.add(w.PingPong, "ping-pong ")
+		s.add(true, "%s %s", w.Op, size)
+		s.add(!w.PingPong, ", depth %d", w.Depth)
+		s.add(!w.PingPong && w.Batch > 1, ", lists of %d", w.Batch)
+		s.add(!w.PingPong && w.Batch <= 1, ", single")
+		s.add(w.Queues > 0, ", %d queues", w.Queues)
+		s.add(w.Stopped > 0, ", %d stopped", w.Stopped)
+		s.add(w.CRC, ", CRC")
+		s.add(w.ULPDU > 0, ", segments of %d", w.ULPDU)
+		s.add(w.Busy, ", polling")
+		pin()
+		return s.String()
 	case Regions:
 		return w.regionsTitle()
 	case Chernobyl:
-		who := "sockets"
-		if w.Verbs {
-			who = "workers"
-		}
-		fmt.Fprintf(&s, "%d %s write %s", w.Workers, who, FormatSize(w.Size))
+		s.add(true, "%d %s write %s", w.Workers, w.workers(), size)
 	}
-	if w.ZeroCopy {
-		s.WriteString(", zero-copy")
-	}
-	if w.Pin != PinNone && w.Pin != "" && w.Kind != Latency {
-		fmt.Fprintf(&s, ", pin %s", w.Pin)
-	}
+	s.add(w.ZeroCopy, ", zero-copy")
+	s.add(w.Pin != PinNone && w.Pin != "" && w.Kind != Latency, ", pin %s", w.Pin)
 	return s.String()
+}
+
+// workers is what the workers of a Chernobyl work are.
+func (w *Work) workers() string {
+	if w.Verbs {
+		return "workers"
+	}
+	return "sockets"
 }
 
 // crowd is how many ask how many.
