@@ -30,23 +30,14 @@ const (
 )
 
 func (w *Work) regionsTitle() string {
-	many := func(one, more string) string {
-		if w.Workers > 1 {
-			return fmt.Sprintf(more, w.Workers)
-		}
-		return one
+	what := map[Op]string{OpCheck: "key check", OpMapFree: "map and lazily free 8 KiB", OpInvalidate: "invalidate 1000 regions",
+		OpTraffic: "barrier beside %d connections of %s", OpBarrier: "barrier beside %d goroutines copying %s"}[w.Op]
+	if beside := w.Op == OpTraffic || w.Op == OpBarrier; beside {
+		what = fmt.Sprintf(what, w.Workers, FormatSize(w.Size))
+	} else if w.Workers > 1 {
+		what += fmt.Sprintf(", %d goroutines", w.Workers)
 	}
-	switch w.Op {
-	case OpCheck:
-		return "key check" + many("", ", %d goroutines")
-	case OpMapFree:
-		return "map and lazily free 8 KiB" + many("", ", %d goroutines")
-	case OpInvalidate:
-		return fmt.Sprintf("invalidate %d regions", invalidated)
-	case OpTraffic:
-		return fmt.Sprintf("barrier beside %d connections of %s", w.Workers, FormatSize(w.Size))
-	}
-	return fmt.Sprintf("barrier beside %d goroutines copying %s", w.Workers, FormatSize(w.Size))
+	return what
 }
 
 // regionsWorks is what rdsbench mr does.
@@ -88,26 +79,12 @@ type regionsRun struct {
 	dev    *mr.Device
 	domain *mr.Domain
 	owner  *mr.Owner
+	mem    []byte // memory that is mapped
 
+	ctx  context.Context // ends with soft, or with the first error of any goroutine
+	fail context.CancelCauseFunc
 	stop atomic.Bool // ends the workers
 	wg   sync.WaitGroup
-
-	mu  sync.Mutex
-	err error // guarded by mu: the first of any goroutine
-}
-
-func (b *regionsRun) fail(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.err == nil && err != nil {
-		b.err = err
-	}
-}
-
-func (b *regionsRun) failed() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.err
 }
 
 func (b *regionsRun) run() (res Result, err error) {
@@ -115,30 +92,43 @@ func (b *regionsRun) run() (res Result, err error) {
 		return Result{}, err
 	}
 	defer func() { err = errors.Join(err, b.dev.Close()) }()
-	b.domain, b.owner = b.dev.NewDomain(), b.dev.NewOwner(mr.OwnerConfig{})
+	b.ctx, b.fail = context.WithCancelCause(b.soft)
+	defer b.fail(nil)
+	b.domain, b.owner, b.mem = b.dev.NewDomain(), b.dev.NewOwner(mr.OwnerConfig{}), make([]byte, mr.SmallSize)
 	switch b.w.Op {
 	case OpCheck:
-		res, err = b.parallel(b.checks)
+		res = b.parallel(b.checks)
 	case OpMapFree:
-		res, err = b.parallel(b.maps)
+		res = b.parallel(b.maps)
 	case OpInvalidate:
-		res, err = b.invalidate()
+		res = b.invalidate()
 	case OpTraffic:
 		res, err = b.traffic()
 	default:
-		res, err = b.barriers(b.copiers(b.w.Workers, b.w.Size))
+		res = b.barriers(b.copiers(b.w.Workers, b.w.Size))
 	}
-	return res, errors.Join(err, b.failed())
+	if b.soft.Err() == nil {
+		err = errors.Join(err, context.Cause(b.ctx))
+	}
+	return res, err
 }
 
-// over tells whether a phase that began at start has taken d.
-func (b *regionsRun) over(start time.Time, d time.Duration) bool {
-	return time.Since(start) >= d || b.soft.Err() != nil || b.failed() != nil
+// repeat does each for d, at least once, and tells how often. It looks at the clock every burst.
+func (b *regionsRun) repeat(d time.Duration, burst uint64, each func(i uint64) error) (n uint64) {
+	for start := time.Now(); n == 0 || time.Since(start) < d && b.ctx.Err() == nil; n += burst {
+		for i := range burst {
+			if err := each(n + i); err != nil {
+				b.fail(err)
+				return n
+			}
+		}
+	}
+	return n
 }
 
 // parallel has Workers goroutines do each for the duration, which returns how
 // often it did it.
-func (b *regionsRun) parallel(each func(d time.Duration) uint64) (Result, error) {
+func (b *regionsRun) parallel(each func(d time.Duration) uint64) Result {
 	each(b.opts.Warmup)
 	var n atomic.Uint64
 	m := meter{start: time.Now(), cpu: cpuTime()}
@@ -147,54 +137,47 @@ func (b *regionsRun) parallel(each func(d time.Duration) uint64) (Result, error)
 		wg.Go(func() { n.Add(each(b.opts.Duration)) })
 	}
 	wg.Wait()
-	return m.result(time.Since(m.start), cpuTime()-m.cpu, snapshot{}, n.Load(), b.w.Size), b.failed()
+	return m.result(time.Since(m.start), cpuTime()-m.cpu, snapshot{}, n.Load(), b.w.Size)
+}
+
+// mapped maps the memory.
+func (b *regionsRun) mapped(rights mr.Rights) (mr.Key, error) {
+	return b.owner.Map(b.mem, mr.Options{Domain: b.domain, Rights: rights})
 }
 
 // checks verifies keys of 64 regions in turn.
-func (b *regionsRun) checks(d time.Duration) (n uint64) {
+func (b *regionsRun) checks(d time.Duration) uint64 {
 	var keys [64]mr.Key
 	for i := range keys {
 		var err error
-		if keys[i], err = b.owner.Map(make([]byte, mr.SmallSize), mr.Options{Domain: b.domain, Rights: mr.RemoteRead}); err != nil {
+		if keys[i], err = b.mapped(mr.RemoteRead); err != nil {
 			b.fail(err)
-			return 0
 		}
 	}
 	r := b.dev.NewReader("check")
 	defer r.Close()
 	req := mr.Request{Domain: b.domain, Rights: mr.RemoteRead, Addr: 4096, Len: 1024}
-	for start := time.Now(); !b.over(start, d); n += checkBurst {
-		for i := range checkBurst {
-			req.Key = keys[i%len(keys)]
-			r.Enter()
-			_, fault := r.Check(&req)
-			r.Leave()
-			if fault != mr.None {
-				b.fail(fault)
-				return n
-			}
+	return b.repeat(d, checkBurst, func(i uint64) error {
+		req.Key = keys[i%uint64(len(keys))]
+		r.Enter()
+		_, fault := r.Check(&req)
+		r.Leave()
+		if fault != mr.None {
+			return fault
 		}
-	}
-	return n
+		return nil
+	})
 }
 
 // maps maps and frees.
-func (b *regionsRun) maps(d time.Duration) (n uint64) {
-	mem := make([]byte, mr.SmallSize)
-	opt := mr.Options{Domain: b.domain, Rights: mr.LocalWrite | mr.RemoteWrite}
-	for start := time.Now(); !b.over(start, d); n += 64 {
-		for range 64 {
-			k, err := b.owner.Map(mem, opt)
-			if err == nil {
-				err = b.owner.Free(k)
-			}
-			if err != nil {
-				b.fail(err)
-				return n
-			}
+func (b *regionsRun) maps(d time.Duration) uint64 {
+	return b.repeat(d, 64, func(uint64) error {
+		k, err := b.mapped(mr.LocalWrite | mr.RemoteWrite)
+		if err == nil {
+			err = b.owner.Free(k)
 		}
-	}
-	return n
+		return err
+	})
 }
 
 // copiers have n goroutines read and write a region each, size bytes in a
@@ -235,66 +218,55 @@ func (b *regionsRun) copiers(n, size int) (end func()) {
 }
 
 // invalidate ends 1,000 regions again and again; a message is one region.
-func (b *regionsRun) invalidate() (Result, error) {
+func (b *regionsRun) invalidate() Result {
 	defer b.copiers(2, copied)()
-	mem := make([]byte, mr.SmallSize)
 	var keys [invalidated]mr.Key
 	var took, cpu time.Duration
-	var n uint64
-	for start := time.Now(); n == 0 || !b.over(start, b.opts.Duration); n += invalidated {
+	rounds := b.repeat(b.opts.Duration, 1, func(uint64) (err error) {
 		for i := range keys {
-			var err error
-			if keys[i], err = b.owner.Map(mem, mr.Options{Domain: b.domain, Rights: mr.RemoteRead}); err != nil {
-				return Result{}, err
+			if keys[i], err = b.mapped(mr.RemoteRead); err != nil {
+				return err
 			}
 		}
 		c, t := cpuTime(), time.Now()
+		free := b.owner.Free
+		if b.single {
+			free = func(k mr.Key) error { return b.owner.FreeInvalidate(b.soft, k) }
+		}
 		for _, k := range keys {
-			var err error
-			if b.single {
-				err = b.owner.FreeInvalidate(b.soft, k)
-			} else {
-				err = b.owner.Free(k)
-			}
-			if err != nil {
-				return Result{}, err
+			if err := free(k); err != nil {
+				return err
 			}
 		}
-		if err := b.owner.Barrier(b.soft); err != nil {
-			return Result{}, err
-		}
+		err = b.owner.Barrier(b.soft)
 		took, cpu = took+time.Since(t), cpu+cpuTime()-c
-	}
-	return meter{}.result(took, cpu, snapshot{}, n, 0), nil
+		return err
+	})
+	return meter{}.result(took, cpu, snapshot{}, rounds*invalidated, 0)
 }
 
 // barriers takes the time of FreeInvalidate beside something that end ends.
-func (b *regionsRun) barriers(end func()) (Result, error) {
+func (b *regionsRun) barriers(end func()) Result {
 	defer end()
+	b.barrier(b.opts.Warmup, newHist())
 	h := newHist()
-	if _, err := b.barrier(b.opts.Warmup, newHist()); err != nil {
-		return Result{}, err
-	}
 	m := meter{start: time.Now(), cpu: cpuTime()}
-	n, err := b.barrier(b.opts.Duration, h)
+	n := b.barrier(b.opts.Duration, h)
 	res := m.result(time.Since(m.start), cpuTime()-m.cpu, snapshot{}, n, 0)
 	res.hist, res.Latency = h, latencyOf(h)
-	return res, err
+	return res
 }
 
-func (b *regionsRun) barrier(d time.Duration, h *hdrhistogram.Histogram) (n uint64, err error) {
-	mem := make([]byte, mr.SmallSize)
-	for start := time.Now(); !b.over(start, d); n++ {
-		k, err := b.owner.Map(mem, mr.Options{Domain: b.domain, Rights: mr.RemoteRead})
+func (b *regionsRun) barrier(d time.Duration, h *hdrhistogram.Histogram) uint64 {
+	return b.repeat(d, 1, func(uint64) error {
+		k, err := b.mapped(mr.RemoteRead)
 		if err != nil {
-			return n, err
+			return err
 		}
 		t := time.Now()
-		if err := b.owner.FreeInvalidate(context.Background(), k); err != nil {
-			return n, err
-		}
+		err = b.owner.FreeInvalidate(context.Background(), k)
 		h.RecordValue(min(int64(time.Since(t)), maxLatency))
 		runtime.Gosched() // yields to all runnable goroutines
-	}
-	return n, nil
+		return err
+	})
 }

@@ -41,18 +41,22 @@ func (b *regionsRun) traffic() (Result, error) {
 		ends = append(ends, v)
 	}
 	for _, v := range ends {
-		b.wg.Go(func() { b.fail(v.move(&b.stop, &moved)) })
+		b.wg.Go(func() {
+			if err := v.move(&b.stop, &moved); err != nil {
+				b.fail(err)
+			}
+		})
 	}
 	before, start := moved.Load(), time.Now()
 	var bytes float64
 	var took time.Duration
-	res, err := b.barriers(func() {
+	res := b.barriers(func() {
 		bytes, took = float64(moved.Load()-before)*float64(b.w.Size), time.Since(start)
 		b.stop.Store(true)
 		b.wg.Wait()
 	})
 	res.Flood = bytes / took.Seconds() / 1e6
-	return res, err
+	return res, nil
 }
 
 // trafficPair makes a connection and returns the end that works.
