@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/internal/resolve"
 )
 
@@ -120,7 +121,7 @@ func localAddress(ctx context.Context, host string) (netip.Addr, error) {
 // run does a mode's works, or the demonstration, and reports.
 func (f *flags) run(ctx context.Context, kind bench.Kind) error {
 	if err := f.check(ctx, kind); err != nil {
-		return usageError{err}
+		return cli.Usage(err)
 	}
 	works := f.opts.Demonstration()
 	if kind != "" {
@@ -128,7 +129,7 @@ func (f *flags) run(ctx context.Context, kind bench.Kind) error {
 	}
 	r := bench.Runner{Options: f.opts, Affinity: newPinner().pin}
 	stopTicker := func() {}
-	if isTerminal(os.Stderr) {
+	if cli.IsTerminal(os.Stderr) {
 		t := bench.NewTicker(os.Stderr)
 		r.Progress, stopTicker = t.Show, t.Stop
 	}

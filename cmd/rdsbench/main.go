@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"slices"
@@ -15,26 +13,14 @@ import (
 	"github.com/rds-go/rds/rds"
 )
 
-// usageError is what the command line, not the run, did wrong.
-type usageError struct{ error }
-
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process
 	root := rootCommand()
-	cli.SetVersion(root)
-	err := root.ExecuteContext(ctx)
+	root.SetContext(ctx)
+	status := cli.Main(root)
 	stop()
-	var usage usageError
-	switch {
-	case err == nil:
-	case errors.As(err, &usage):
-		fmt.Fprintf(os.Stderr, "rdsbench: %v (see rdsbench --help)\n", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintln(os.Stderr, "rdsbench:", err)
-		os.Exit(1)
-	}
+	os.Exit(status)
 }
 
 func rootCommand() *cobra.Command {
@@ -65,15 +51,12 @@ leave in one system call.`,
   rdsbench --repeat 5 --duration 2s --html table.html
   rdsbench --congestion reno
   rdsbench --provider rdsd`,
-		Args:          noArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return f.run(cmd.Context(), "")
 		},
 	}
 	root.CompletionOptions.DisableDefaultCmd = true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	f.common(root.Flags(), rds.ProviderNode)
 	f.compare(root.Flags(), true)
 	modes := slices.Concat(socketModes, xrcModes, verbsModes)
@@ -82,11 +65,4 @@ leave in one system call.`,
 	}
 	root.AddCommand(serverCommand(), childCommand())
 	return root
-}
-
-func noArgs(cmd *cobra.Command, args []string) error {
-	if len(args) > 0 {
-		return usageError{fmt.Errorf("unknown argument %q", args[0])}
-	}
-	return nil
 }

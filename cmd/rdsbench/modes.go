@@ -5,6 +5,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -17,7 +18,7 @@ type mode struct {
 
 func (m *mode) command() *cobra.Command {
 	f, cmd := &flags{}, &m.cmd
-	cmd.Args = noArgs
+	cmd.Args = cli.Args(cobra.NoArgs)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return f.run(cmd.Context(), m.kind) }
 	provider := rds.ProviderNode
 	if m.kind == bench.Fair || m.kind == bench.Attach || m.kind == bench.Stopped {

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/bench"
+	"github.com/rds-go/rds/internal/cli"
 )
 
 func serverCommand() *cobra.Command {
@@ -29,11 +30,11 @@ congestion control to use. For clients of --provider rdsd it attaches to the
 rdsd of this host.`,
 		Example: `  rdsbench server --listen 192.0.2.7
   rdsbench mux --server 192.0.2.7 --baseline    # on the other host`,
-		Args: noArgs,
+		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ip, err := localAddress(cmd.Context(), listen)
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			end, err := profile(cpu, mem)
 			if err != nil {
@@ -74,11 +75,11 @@ func childCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:    "child",
 		Hidden: true,
-		Args:   noArgs,
+		Args:   cli.Args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			ip, err := netip.ParseAddr(listen)
 			if err != nil {
-				return usageError{err}
+				return cli.Usage(err)
 			}
 			if p := bench.Pin(pin); p != bench.PinNone {
 				if err := newPinner().pin(p, !client); err != nil {

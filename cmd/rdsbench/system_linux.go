@@ -74,9 +74,3 @@ func setAffinity(set *unix.CPUSet) error {
 		}
 	}
 }
-
-// isTerminal tells whether a file is a terminal.
-func isTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
-	return err == nil
-}

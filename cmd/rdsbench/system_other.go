@@ -4,7 +4,6 @@ package main
 
 import (
 	"errors"
-	"os"
 
 	"github.com/rds-go/rds/internal/bench"
 )
@@ -19,10 +18,4 @@ func (*pinner) pin(p bench.Pin, _ bool) error {
 		return nil
 	}
 	return errors.New("--pin is not supported on this system")
-}
-
-// isTerminal takes any character device for a terminal.
-func isTerminal(f *os.File) bool {
-	st, err := f.Stat()
-	return err == nil && st.Mode()&os.ModeCharDevice != 0
 }

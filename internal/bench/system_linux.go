@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -12,6 +10,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rds-go/rds/internal/netlink"
 )
 
 // setCongestion chooses the TCP congestion control of a socket; accepted
@@ -69,42 +69,14 @@ func physicalMemory(pid int) (resident, shared int64) {
 	return resident * size, shared * size
 }
 
-// establishedTCP are the TCP connections of IPv4 of this network namespace, each
-// end that is here: its own address and the other's.
-func establishedTCP() ([][2]netip.AddrPort, error) {
-	b, err := os.ReadFile("/proc/self/net/tcp")
-	if err != nil {
-		return nil, err
+// establishedTCP are the established TCP connections of this network namespace, each
+// end that is here.
+func establishedTCP() (list [][2]netip.AddrPort, err error) {
+	all, err := netlink.TCP(func(s *netlink.Socket) bool { return s.State == netlink.Established })
+	for _, s := range all {
+		list = append(list, [2]netip.AddrPort{s.Local, s.Remote})
 	}
-	const established = "01"
-	var out [][2]netip.AddrPort
-	for line := range strings.Lines(string(b)) {
-		f := strings.Fields(line)
-		if len(f) < 4 || f[3] != established {
-			continue
-		}
-		local, err1 := parseProcAddr(f[1])
-		remote, err2 := parseProcAddr(f[2])
-		if err := errors.Join(err1, err2); err != nil {
-			return nil, err
-		}
-		out = append(out, [2]netip.AddrPort{local, remote})
-	}
-	return out, nil
-}
-
-// parseProcAddr reads "0100007F:1F90": the address as the words of this machine,
-// the port as a number.
-func parseProcAddr(s string) (netip.AddrPort, error) {
-	ip, port, ok := strings.Cut(s, ":")
-	a, err1 := strconv.ParseUint(ip, 16, 32)
-	p, err2 := strconv.ParseUint(port, 16, 16)
-	if err := errors.Join(err1, err2); err != nil || !ok {
-		return netip.AddrPort{}, fmt.Errorf("address %q: %w", s, err)
-	}
-	var b [4]byte
-	binary.NativeEndian.PutUint32(b[:], uint32(a))
-	return netip.AddrPortFrom(netip.AddrFrom4(b), uint16(p)), nil
+	return list, err
 }
 
 // defaultCongestion is the TCP congestion control of sockets that choose none.
