@@ -42,5 +42,9 @@ func (c *cell) firstAnswer(p rds.Provider, n uint64) error {
 	if err != nil {
 		return err
 	}
-	return ping(newRDSEnd(s, c.work, c.addrs[0]), n)
+	e := newRDSEnd(s, c.work, c.addrs[0])
+	if err := e.send(n, 1); err != nil {
+		return err
+	}
+	return e.recv(n)
 }

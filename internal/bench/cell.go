@@ -114,18 +114,14 @@ func (c *cell) run() (Result, error) {
 	}
 	var res Result
 	switch c.work.shape() {
-	case Latency:
-		res, err = c.latency()
 	case Fair:
 		res, err = c.fair()
 	case Attach:
 		res, err = c.attach()
 	case OneWay:
 		res, err = c.oneWay()
-	case Mux, Stress, Atomic:
+	case Latency, Mux, Stress, Atomic, RDMA:
 		res, err = c.crowd()
-	case RDMA, Fetch:
-		res, err = c.reads()
 	case Chernobyl:
 		res, err = c.chernobyl()
 	default:

@@ -11,7 +11,7 @@ var floodWork = &Work{Kind: OneWay, Size: floodSize, Batch: 1, ZeroCopy: true}
 // that sends to another on the server's daemon as fast as it can.
 func (c *cell) fair() (Result, error) {
 	if c.transport == Alone {
-		return c.latency()
+		return c.crowd()
 	}
 	floods, sinks, end, err := c.pairs(1, floodWork)
 	defer end()
@@ -23,7 +23,7 @@ func (c *cell) fair() (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	res, err := c.latency()
+	res, err := c.crowd()
 	if err != nil {
 		return Result{}, err
 	}

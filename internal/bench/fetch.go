@@ -19,7 +19,7 @@ const (
 // rdsFetcher fetches blocks by messages that offer memory. The server writes the
 // block there and replies by the same message.
 type rdsFetcher struct {
-	*fetches
+	fetches
 	s    *rds.Socket
 	mem  *rds.Memory // a ring: the n-th fetch has the n-th place modulo Depth
 	keys []rds.Cookie
@@ -28,13 +28,13 @@ type rdsFetcher struct {
 	ms   []rds.Message
 }
 
-func (c *cell) newRDSFetcher(f *fetches) (_ *rdsFetcher, _ func(), err error) {
+func (c *cell) newRDSFetcher(l *loop) (_ port, _ func(), err error) {
 	s, end, err := c.bind()
 	if err != nil {
 		return nil, nil, err
 	}
 	w := c.work
-	r := &rdsFetcher{fetches: f, s: s, out: make([]rds.Outgoing, w.Batch), bufs: make([][stampEnd]byte, w.Batch), ms: make([]rds.Message, w.Batch)}
+	r := &rdsFetcher{fetches: newFetches(l, c.work), s: s, out: make([]rds.Outgoing, w.Batch), bufs: make([][stampEnd]byte, w.Batch), ms: make([]rds.Message, w.Batch)}
 	if r.mem, err = s.AllocMemory(w.Depth * w.Size); err != nil {
 		end()
 		return nil, nil, err
@@ -57,9 +57,8 @@ func (f *rdsFetcher) place(n uint64) []byte {
 	return f.mem.B[int(n%uint64(f.w.Depth))*f.w.Size:][:f.w.Size:f.w.Size]
 }
 
-func (f *rdsFetcher) ask(n int) (int, error) {
+func (f *rdsFetcher) ask(n int, now int64) (int, error) {
 	n = min(n, len(f.out))
-	now := clock()
 	for i := range n {
 		k := f.start(now)
 		putNumber(f.bufs[i][:], block(f.w, k))

@@ -26,11 +26,6 @@ func (c *cell) messenger() (m messenger, conns func() int, end func(), err error
 		m = &streamEnd{s, make([]byte, c.work.Size)}
 	case c.work.Kind == RDMA && !c.work.PingPong:
 		m, end, err = c.newVerbsSender()
-	case c.work.Kind == RDMA && c.work.Op == OpRead:
-		fs := newFetches(c.work)
-		var f *verbsFetcher
-		f, end, err = c.newVerbsFetcher(&fs)
-		m = readEnd{f}
 	case c.work.Kind == RDMA:
 		m, end, err = c.newPingEnd()
 	default:

@@ -12,9 +12,8 @@ import (
 // muxSocket is a client socket: one goroutine that keeps Depth requests
 // outstanding and goes round the server's sockets.
 type muxSocket struct {
-	figures
+	loop
 	w     *Work
-	port  muxPort
 	dests []netip.AddrPort
 	next  int       // index of the next destination
 	turn  int       // requests made
@@ -22,16 +21,9 @@ type muxSocket struct {
 	fault Fault     // damage yet to be done
 }
 
-// muxPort is what a muxSocket sends and receives by.
-type muxPort interface {
-	// send makes n requests, each by request, and sends them.
-	send(n int, now int64) error
-	// recv waits for replies and has each taken. It returns how many there were.
-	recv() (int, error)
-}
-
 func (s *sender) newMuxSocket(i, dests int) *muxSocket {
-	return &muxSocket{figures: s.newFigures(), w: s.c.work, dests: s.c.addrs, next: i % dests}
+	w := s.c.work
+	return &muxSocket{loop: loop{figures: s.newFigures(), depth: w.Depth, batch: w.Batch}, w: w, dests: s.c.addrs, next: i % dests}
 }
 
 // faultAfter is the request that is damaged: late enough to be in the middle.
@@ -71,34 +63,8 @@ func (m *muxSocket) reply(size int, stamp, now int64) error {
 	if size != m.w.Reply {
 		return fmt.Errorf("reply of %d bytes, not %d", size, m.w.Reply)
 	}
-	if m.sender.phase.Load() == phaseMeasure {
-		m.hist.RecordValue(min(now-stamp, maxLatency))
-		m.counts(1)
-	}
+	m.answered(stamp, now)
 	return nil
-}
-
-// work sends and receives until the run stops and all replies are in.
-func (m *muxSocket) work() error {
-	free, out := m.w.Depth, 0
-	for {
-		for free > 0 && (out == 0 || m.sender.phase.Load() != phaseStop) {
-			n := min(free, m.w.Batch)
-			if err := m.port.send(n, clock()); err != nil {
-				return err
-			}
-			free -= n
-			out += n
-		}
-		n, err := m.port.recv()
-		if err != nil {
-			return err
-		}
-		free += n
-		if out -= n; out == 0 && m.sender.phase.Load() == phaseStop {
-			return nil
-		}
-	}
 }
 
 // rdsPort is an RDS socket.
@@ -119,16 +85,16 @@ func newRDSPort(m *muxSocket, s *rds.Socket) *rdsPort {
 	return p
 }
 
-func (p *rdsPort) send(n int, now int64) error {
+func (p *rdsPort) ask(n int, now int64) (int, error) {
 	for i := range n {
 		to := p.m.dests[p.m.destination(len(p.m.dests))]
 		p.out[i].To, p.out[i].Data = to, p.m.request(p.bufs[i], to, now)
 	}
 	_, err := p.s.SendBatch(context.Background(), p.out[:n])
-	return err
+	return n, err
 }
 
-func (p *rdsPort) recv() (int, error) {
+func (p *rdsPort) answers() (int, error) {
 	n, err := p.s.RecvBatch(context.Background(), p.ms)
 	now := clock()
 	for i := range p.ms[:n] {
@@ -189,6 +155,9 @@ func (s *sender) startMux(first int) error {
 
 // meanBytes is the payload of a request and its reply, or an operation.
 func (w *Work) meanBytes() int {
+	if w.shape() == Latency || w.Kind == Fair {
+		return 2 * w.Size
+	}
 	if len(w.Sizes) == 0 {
 		return w.Size + w.Reply
 	}

@@ -33,7 +33,7 @@ type tcpReply struct {
 	err        error
 }
 
-func (p *tcpPort) send(n int, now int64) error {
+func (p *tcpPort) ask(n int, now int64) (int, error) {
 	for range n {
 		i := p.m.destination(len(p.flows))
 		err := p.flows[i].send(p.m.request(p.buf, p.m.dests[0], now))
@@ -41,13 +41,13 @@ func (p *tcpPort) send(n int, now int64) error {
 			err = p.flows[i].flush()
 		}
 		if err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return nil
+	return n, nil
 }
 
-func (p *tcpPort) recv() (int, error) {
+func (p *tcpPort) answers() (int, error) {
 	r := <-p.replies
 	if r.err != nil {
 		return 0, r.err

@@ -28,6 +28,8 @@ type sender struct {
 	first    chan struct{}  // cap 1: has a token when something was counted in the measured phase
 	wg       sync.WaitGroup // goroutines that end after phaseStop
 	bound    sync.WaitGroup // goroutines that end when their sockets are closed
+	quit     chan struct{}  // closed with phaseStop
+	lost     chan struct{}  // closed when something has failed
 	open     ends
 	counters []counter
 	flooded  atomic.Uint64 // messages of floods, accepted
@@ -68,18 +70,23 @@ type sent struct {
 	Seconds float64                `json:"seconds"`
 	Count   uint64                 `json:"count"`           // requests answered, operations, messages accepted
 	Total   uint64                 `json:"total,omitempty"` // Atomic: changes, since the start
-	Hist    *hdrhistogram.Snapshot `json:"hist"`
+	Hist    *hdrhistogram.Snapshot `json:"hist,omitempty"`
 }
 
 // startSender starts the work of c. What ends it too early goes to fail.
 func startSender(c *cell, first int, fail func(error)) (*sender, error) {
-	s := &sender{c: c, first: make(chan struct{}, 1)}
+	s := &sender{c: c, first: make(chan struct{}, 1), quit: make(chan struct{}), lost: make(chan struct{})}
+	var once sync.Once
+	tell := fail
+	fail = func(err error) { once.Do(func() { close(s.lost) }); tell(err) }
 	var err error
 	switch {
 	case c.work.Kind == OneWay || c.work.Kind == Stopped:
 		err = s.flood(fail)
 	case c.work.Kind == Atomic:
 		err = s.startAtomics(first)
+	case c.work.Kind != Mux && c.work.Kind != Stress:
+		err = s.startLoop()
 	case c.transport == TCP:
 		err = s.startMuxTCP()
 	default:
@@ -138,11 +145,12 @@ func (s *sender) stop() (*sent, error) {
 	if len(s.counters) > 0 {
 		select {
 		case <-s.first:
+		case <-s.lost:
 		case <-limit.C:
 		}
 	}
 	out := &sent{Seconds: time.Since(s.start).Seconds()}
-	s.phase.Store(phaseStop)
+	s.end()
 	late := time.AfterFunc(drainLimit, s.open.close)
 	s.wg.Wait()
 	if !late.Stop() {
@@ -150,20 +158,46 @@ func (s *sender) stop() (*sent, error) {
 	}
 	s.close()
 	out.Count = s.flooded.Load()
-	h := newSmallHist()
+	var h *hdrhistogram.Histogram
 	for _, k := range s.counters {
 		f := k.told()
 		out.Count += f.count
 		out.Total += f.total
-		h.Merge(f.hist)
+		if h == nil {
+			h = f.hist
+		} else {
+			h.Merge(f.hist)
+		}
 	}
-	out.Hist = h.Export()
+	if h != nil {
+		out.Hist = h.Export()
+	}
 	return out, nil
+}
+
+// end begins phaseStop.
+func (s *sender) end() {
+	if s.phase.Swap(phaseStop) != phaseStop {
+		close(s.quit)
+	}
+}
+
+// wait waits for d, or phaseStop.
+func (s *sender) wait(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.quit:
+	}
 }
 
 // close ends all goroutines by closing their sockets.
 func (s *sender) close() {
-	s.phase.Store(phaseStop)
+	s.end()
 	s.open.close()
 	s.wg.Wait()
 	s.bound.Wait()
@@ -204,6 +238,7 @@ func (c *cell) crowd() (res Result, err error) {
 	if err != nil {
 		return res, err
 	}
+	conns = max(conns, c.conns()) // it may have begun to count late
 	h := newHist()
 	for i := range all { // each sender has its own time, for they begin and stop one after the other
 		s := all[i].Sent
@@ -211,7 +246,9 @@ func (c *cell) crowd() (res Result, err error) {
 		res.Total += s.Total
 		res.Seconds = max(res.Seconds, s.Seconds)
 		res.Rate += float64(s.Count) / s.Seconds
-		h.Merge(hdrhistogram.Import(s.Hist))
+		if s.Hist != nil {
+			h.Merge(hdrhistogram.Import(s.Hist))
+		}
 	}
 	if w.Kind == Atomic && server.Sum != res.Total {
 		return res, fmt.Errorf("the words add up to %d, and %d changes were made", server.Sum, res.Total)
@@ -229,8 +266,8 @@ func (c *cell) conns() int {
 	switch {
 	case w.Verbs:
 		return w.Workers * max(w.Processes, 1)
-	case c.transport == TCP:
-		return w.Sockets * w.Peers
+	case w.Kind == RDMA, c.transport == TCP:
+		return max(w.Sockets*w.Peers, 1)
 	case c.daemons == nil && w.Processes > 0: // nodes, each with one
 		return w.Processes
 	}

@@ -108,18 +108,3 @@ func (c *cell) newPingEnd() (p *pingEnd, end func(), err error) {
 	}
 	return p, end, err
 }
-
-// readEnd is one Read at a time.
-type readEnd struct{ f *verbsFetcher }
-
-func (e readEnd) send(uint64, int) error {
-	_, err := e.f.ask(1)
-	return err
-}
-
-func (e readEnd) flush() error { return nil }
-
-func (e readEnd) recv(uint64) error {
-	_, err := e.f.answers()
-	return err
-}

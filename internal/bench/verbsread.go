@@ -1,36 +1,20 @@
 package bench
 
-import (
-	"time"
-
-	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/rds-go/rds/transport/iwarp"
-)
+import "github.com/rds-go/rds/transport/iwarp"
 
 // block is which block the n-th read fetches: all in turn, in leaps.
 func block(w *Work, n uint64) uint64 { return n * 7919 % uint64(w.blocks()) }
 
-// fetcher keeps block fetches outstanding.
-type fetcher interface {
-	// ask posts up to n more fetches and returns how many.
-	ask(n int) (int, error)
-	// answers waits for fetches to end, checks what came and returns their
-	// number.
-	answers() (int, error)
-}
-
 // fetches are the fetches under way, first in, first out.
 type fetches struct {
-	w       *Work
-	asked   uint64
-	ended   uint64
-	stamps  []int64 // a ring
-	hist    *hdrhistogram.Histogram
-	measure bool
+	l      *loop
+	w      *Work
+	asked  uint64
+	ended  uint64
+	stamps []int64 // a ring
 }
 
-func newFetches(w *Work) fetches { return fetches{w: w, stamps: make([]int64, w.Depth)} }
+func newFetches(l *loop, w *Work) fetches { return fetches{l: l, w: w, stamps: make([]int64, w.Depth)} }
 
 func (f *fetches) start(now int64) (n uint64) {
 	n = f.asked
@@ -43,27 +27,25 @@ func (f *fetches) start(now int64) (n uint64) {
 func (f *fetches) end(b []byte, now int64) error {
 	n := f.ended
 	f.ended++
-	if f.measure {
-		f.hist.RecordValue(min(now-f.stamps[n%uint64(len(f.stamps))], maxLatency))
-	}
+	f.l.answered(f.stamps[n%uint64(len(f.stamps))], now)
 	return checkMessage(b, f.w.Size, block(f.w, n))
 }
 
 // verbsFetcher fetches by RDMA Read.
 type verbsFetcher struct {
-	*fetches
+	fetches
 	v     *verbs
 	reqs  []iwarp.WorkRequest // a ring: the n-th fetch has the n-th modulo its length
 	comps []iwarp.Completion
 }
 
-func (c *cell) newVerbsFetcher(f *fetches) (*verbsFetcher, func(), error) {
+func (c *cell) newVerbsFetcher(l *loop) (port, func(), error) {
 	size := c.work.Size
 	v, end, err := c.dialVerbs(c.work.Depth*size, nil)
 	if err != nil {
 		return nil, nil, err
 	}
-	vf := &verbsFetcher{fetches: f, v: v, reqs: make([]iwarp.WorkRequest, c.work.Depth), comps: make([]iwarp.Completion, c.work.Depth)}
+	vf := &verbsFetcher{fetches: newFetches(l, c.work), v: v, reqs: make([]iwarp.WorkRequest, c.work.Depth), comps: make([]iwarp.Completion, c.work.Depth)}
 	for i := range vf.reqs {
 		vf.reqs[i] = v.remoteRequest(iwarp.OpRead, i*size, 0, size)
 		vf.reqs[i].Flags = iwarp.Signaled
@@ -71,10 +53,9 @@ func (c *cell) newVerbsFetcher(f *fetches) (*verbsFetcher, func(), error) {
 	return vf, end, nil
 }
 
-func (f *verbsFetcher) ask(n int) (int, error) {
+func (f *verbsFetcher) ask(n int, now int64) (int, error) {
 	at := int(f.asked % uint64(len(f.reqs)))
 	n = min(n, len(f.reqs)-at)
-	now := clock()
 	for i := at; i < at+n; i++ {
 		k := f.start(now)
 		f.reqs[i].ID = k
@@ -100,13 +81,17 @@ func (f *verbsFetcher) answers() (int, error) {
 // streamFetcher is the baseline: the number of a block goes out, the block comes
 // back. Requests leave when there is no answer to look at.
 type streamFetcher struct {
-	*fetches
+	fetches
 	s   *stream
 	req [stampEnd]byte
 }
 
-func (f *streamFetcher) ask(n int) (int, error) {
-	now := clock()
+func (c *cell) newStreamFetcher(l *loop) (port, func(), error) {
+	s, end, err := c.dial()
+	return &streamFetcher{fetches: newFetches(l, c.work), s: s}, end, err
+}
+
+func (f *streamFetcher) ask(n int, now int64) (int, error) {
 	for range n {
 		putNumber(f.req[:], block(f.w, f.start(now)))
 		if err := f.s.send(f.req[:]); err != nil {
@@ -148,70 +133,5 @@ func serveBlocks(s *stream, w *Work) error {
 				return err
 			}
 		}
-	}
-}
-
-// reads fetches blocks with Depth outstanding.
-func (c *cell) reads() (Result, error) {
-	fs := newFetches(c.work)
-	var (
-		f   fetcher
-		s   *stream
-		end func()
-		err error
-	)
-	switch {
-	case c.transport == TCP:
-		s, end, err = c.dial()
-		f = &streamFetcher{fetches: &fs, s: s}
-	case c.work.Kind == Fetch:
-		f, end, err = c.newRDSFetcher(&fs)
-	default:
-		f, end, err = c.newVerbsFetcher(&fs)
-	}
-	if err != nil {
-		return Result{}, err
-	}
-	defer end()
-	if err := c.fetch(f, c.opts.Warmup); err != nil {
-		return Result{}, err
-	}
-	fs.hist, fs.measure = newHist(), true
-	before := fs.ended
-	m, err := c.begin()
-	if err != nil {
-		return Result{}, err
-	}
-	if err := c.fetch(f, c.opts.Duration); err != nil {
-		return Result{}, err
-	}
-	res, err := c.end(m, fs.ended-before, c.work.Size)
-	res.hist, res.Latency, res.TCPConns = fs.hist, latencyOf(fs.hist), 1
-	return res, err
-}
-
-// fetch keeps the work's number of fetches under way for d, begins at least some, and waits for all.
-// As many as have ended are asked for again, in lists of up to the work's batch.
-func (c *cell) fetch(f fetcher, d time.Duration) error {
-	free, out := c.work.Depth, 0
-	for start, begun := time.Now(), false; ; begun = true {
-		more := !begun || time.Since(start) < d && !c.interrupted()
-		for more && free > 0 {
-			k, err := f.ask(min(free, c.work.Batch))
-			if err != nil {
-				return err
-			}
-			free -= k
-			out += k
-		}
-		if out == 0 {
-			return nil
-		}
-		k, err := f.answers()
-		if err != nil {
-			return err
-		}
-		free += k
-		out -= k
 	}
 }
