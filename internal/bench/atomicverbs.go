@@ -51,7 +51,7 @@ func (a *verbsAtomics) next() (int, uint64, error) {
 }
 
 // serveVerbsAtomics serves the words on as many connections as there are.
-func serveVerbsAtomics(ip netip.Addr, w *Work, o verbsSettings, fail func(error)) (*service, error) {
+func serveVerbsAtomics(ip netip.Addr, w *Work, o *TCPSettings, fail func(error)) (*service, error) {
 	first, s, l, err := listenVerbs(ip, w, o, w.Words*wordSize, fail)
 	if err != nil {
 		return nil, err

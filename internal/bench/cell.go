@@ -154,7 +154,7 @@ func (c *cell) provider() rds.Provider {
 // dial makes a baseline connection that is closed when the run is lost. The
 // function returned closes it.
 func (c *cell) dial() (*stream, func(), error) {
-	conn, err := tcpSettings{c.opts.Congestion, c.opts.Buffers}.dial(c.hard, c.addrs[0])
+	conn, err := c.opts.dial(c.hard, c.addrs[0])
 	if err != nil {
 		return nil, nil, err
 	}

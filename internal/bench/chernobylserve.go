@@ -48,7 +48,7 @@ func (w *written) check(message []byte) error {
 
 // serveChernobyl serves w on one connection, over a plain one the answers are
 // messages.
-func serveChernobyl(ip netip.Addr, w *Work, plain bool, o verbsSettings, fail func(error)) (*service, error) {
+func serveChernobyl(ip netip.Addr, w *Work, plain bool, o *TCPSettings, fail func(error)) (*service, error) {
 	posted := places - 1
 	if plain {
 		posted = 1

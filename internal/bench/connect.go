@@ -71,7 +71,7 @@ func openProvider(cfg rds.Config, ip netip.Addr, name string, port uint16, h *he
 	if h.Congestion != "" || h.Buffers != (Buffers{}) {
 		// A node that cannot set them would never connect, and say so only in
 		// its log.
-		l, err := tcpSettings{h.Congestion, h.Buffers}.listen(ip)
+		l, err := h.listen(ip)
 		if err != nil {
 			return nil, err
 		}
@@ -111,7 +111,7 @@ func serverAddress(ctx context.Context, server string) (netip.AddrPort, error) {
 // hello is what both sides are told.
 func (r *Runner) hello(port uint16) *hello {
 	o := &r.Options
-	h := &hello{Version: controlVersion, Provider: o.Provider, Port: port, Paths: o.Paths, Congestion: o.Congestion, Buffers: o.Buffers, Loops: o.Loops, Wire: o.wire(), CRC: o.crc(), Guesses: o.Ops}
+	h := &hello{Version: controlVersion, Provider: o.Provider, Port: port, Paths: o.Paths, TCPSettings: o.TCPSettings, Wire: o.wire(), CRC: o.crc(), Guesses: o.Ops}
 	if o.Loops == 0 && (r.pin == PinSame || r.pin == PinSplit) {
 		h.Loops = 1
 	}

@@ -48,16 +48,15 @@ const (
 )
 
 type hello struct {
-	Version    int     `json:"version"`
-	Provider   string  `json:"provider"`
-	Socket     string  `json:"socket,omitempty"` // path of the rdsd's socket
-	State      string  `json:"state,omitempty"`  // path of the rdsd's state file; empty: it has none
-	Node       uint16  `json:"node,omitempty"`   // port of a node to compare the provider with; 0: none
-	Port       uint16  `json:"port"`
-	Paths      int     `json:"paths"`
-	Congestion string  `json:"congestion,omitempty"`
-	Buffers    Buffers `json:"buffers"`
-	Loops      int     `json:"loops,omitempty"`
+	TCPSettings
+
+	Version  int    `json:"version"`
+	Provider string `json:"provider"`
+	Socket   string `json:"socket,omitempty"` // path of the rdsd's socket
+	State    string `json:"state,omitempty"`  // path of the rdsd's state file; empty: it has none
+	Node     uint16 `json:"node,omitempty"`   // port of a node to compare the provider with; 0: none
+	Port     uint16 `json:"port"`
+	Paths    int    `json:"paths"`
 
 	Reconnect bool          `json:"reconnect,omitempty"` // attach to the next rdsd when one has ended
 	Attach    time.Duration `json:"attach,omitempty"`    // how long to try, where an earlier process may not be quite gone

@@ -75,7 +75,7 @@ func (s *sender) startLoop() error {
 		l.port, end, err = c.newVerbsFetcher(l)
 	default: // one message outstanding
 		var m messenger
-		m, _, end, err = c.messenger()
+		m, end, err = c.messenger()
 		l.port = &pingPort{l: l, m: m}
 		if l.depth, l.batch = 1, 1; w.Rate > 0 {
 			l.pace = time.Duration(float64(time.Second) / w.Rate)

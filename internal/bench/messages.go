@@ -16,9 +16,8 @@ type messenger interface {
 	recv(n uint64) error            // waits for message n, and checks it
 }
 
-// messenger opens the one of the cell's transport, and tells how many TCP connections there are.
-func (c *cell) messenger() (m messenger, conns func() int, end func(), err error) {
-	conns = func() int { return 1 }
+// messenger opens the one of the cell's transport.
+func (c *cell) messenger() (m messenger, end func(), err error) {
 	switch {
 	case c.transport == TCP:
 		var s *stream
@@ -31,9 +30,9 @@ func (c *cell) messenger() (m messenger, conns func() int, end func(), err error
 	default:
 		var s *rds.Socket
 		s, end, err = c.bind()
-		m, conns = newRDSEnd(s, c.work, c.addrs[0]), c.rdsConns
+		m = newRDSEnd(s, c.work, c.addrs[0])
 	}
-	return m, conns, end, err
+	return m, end, err
 }
 
 // rdsEnd is a socket. Messages are sent one by one, or in batches, each from a buffer of

@@ -8,7 +8,7 @@ const burstBytes = 64 << 10
 // oneWay sends as fast as the transport takes it and is done when the receiver
 // has confirmed the count.
 func (c *cell) oneWay() (Result, error) {
-	b, conns, end, err := c.messenger()
+	b, end, err := c.messenger()
 	if err != nil {
 		return Result{}, err
 	}
@@ -24,7 +24,7 @@ func (c *cell) oneWay() (Result, error) {
 	}
 	elapsed := time.Since(m.start)
 	res := m.result(elapsed, c.cpu()-m.cpu, last, all-sent, c.work.Size)
-	res.TCPConns = conns()
+	res.TCPConns = c.conns()
 	return res, nil
 }
 

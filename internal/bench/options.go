@@ -19,37 +19,36 @@ const (
 
 // Options are what the flags of rdsbench say, with the defaults of the mode.
 type Options struct {
-	Server     string        // control address of a running server; empty starts one
-	Listen     netip.Addr    // our RDS address; zero: 127.0.0.1, or the one that reaches Server
-	Port       uint16        // RDS TCP port; 0: any that is free, with Server 16385 if it is
-	Provider   string        // rds.ProviderNode, rds.ProviderDaemon or rds.ProviderKernel
-	Socket     string        // socket of the running rdsd, with Server; empty: the default
-	Wire       string        // wire of nodes and daemons: auto, xrc or tcp
-	Paths      int           // 1 or 8
-	Congestion string        // TCP congestion control of RDS and baseline; empty: the system's
-	Buffers    Buffers       // buffers of the TCP connections of RDS and baseline
-	Loops      int           // Config.TCP.EventLoops; 0: one when pinned, else the node's default
-	Sizes      []int         // message sizes; Stress takes them in turn, others make a Work of each
-	Reply      int           // bytes of a reply
-	Depth      int           // outstanding requests of each socket
-	Sockets    int           // sockets of the client, or of each host
-	Hosts      int           // Connections
-	Peers      int           // sockets of the server
-	Processes  int           // Mux, Stopped: on each side, each with Sockets or Peers sockets; 0: this one and the server
-	Attaches   int           // Attach: how often
-	Sessions   int           // Sessions: how many
-	Batch      int           // messages of a batch call; 0: as the mode does by default
-	ZeroCopy   string        // auto, on, off
-	Rate       float64       // offered messages per second (Latency); 0: as fast as it goes
-	Duration   time.Duration // length of one measured run
-	Warmup     time.Duration
-	Baseline   bool
-	Repeat     int // number of runs, of which the median counts
-	Pin        Pin
-	Fault      Fault
-	Ops        bool   // Stress: RDMA and atomic operations
-	Faults     bool   // Stress with Ops: cut connections
-	Seed       uint64 // seed of Ops
+	TCPSettings
+
+	Server    string        // control address of a running server; empty starts one
+	Listen    netip.Addr    // our RDS address; zero: 127.0.0.1, or the one that reaches Server
+	Port      uint16        // RDS TCP port; 0: any that is free, with Server 16385 if it is
+	Provider  string        // rds.ProviderNode, rds.ProviderDaemon or rds.ProviderKernel
+	Socket    string        // socket of the running rdsd, with Server; empty: the default
+	Wire      string        // wire of nodes and daemons: auto, xrc or tcp
+	Paths     int           // 1 or 8
+	Sizes     []int         // message sizes; Stress takes them in turn, others make a Work of each
+	Reply     int           // bytes of a reply
+	Depth     int           // outstanding requests of each socket
+	Sockets   int           // sockets of the client, or of each host
+	Hosts     int           // Connections
+	Peers     int           // sockets of the server
+	Processes int           // Mux, Stopped: on each side, each with Sockets or Peers sockets; 0: this one and the server
+	Attaches  int           // Attach: how often
+	Sessions  int           // Sessions: how many
+	Batch     int           // messages of a batch call; 0: as the mode does by default
+	ZeroCopy  string        // auto, on, off
+	Rate      float64       // offered messages per second (Latency); 0: as fast as it goes
+	Duration  time.Duration // length of one measured run
+	Warmup    time.Duration
+	Baseline  bool
+	Repeat    int // number of runs, of which the median counts
+	Pin       Pin
+	Fault     Fault
+	Ops       bool   // Stress: RDMA and atomic operations
+	Faults    bool   // Stress with Ops: cut connections
+	Seed      uint64 // seed of Ops
 
 	Kills    time.Duration // Stress with Ops: mean time between kills of processes; 0: none
 	Restarts time.Duration // Stress with Ops: mean time between restarts of daemons; 0: none
@@ -66,6 +65,13 @@ type Options struct {
 	Words    int  // Atomic
 
 	ServerCPUProfile string // file for the server that is started
+}
+
+// TCPSettings are those of all TCP connections, of RDS and of the baseline.
+type TCPSettings struct {
+	Congestion string  `json:"congestion,omitempty"` // congestion control; empty: the system's
+	Buffers    Buffers `json:"buffers"`
+	Loops      int     `json:"loops,omitempty"` // event loops of RDS; 0: one when pinned, else the node's default
 }
 
 // Buffers are SO_SNDBUF and SO_RCVBUF of TCP connections, in bytes; 0 leaves

@@ -157,8 +157,8 @@ func (e *session) serveParent(q *request, r *response) (err error) {
 		r.Snap = e.snap()
 		r.Snap.Heap, r.Snap.Resident = memoryInUse()
 	case opSend:
-		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, keys: q.Keys, transport: cmp.Or(q.Transport, RDS), hard: context.Background()}
-		c.opts = &Options{Congestion: e.hello.Congestion, Buffers: e.hello.Buffers, Loops: e.hello.Loops}
+		c := &cell{work: q.Work, providers: e.providers, ip: e.server.IP, addrs: q.Addrs, keys: q.Keys, hello: &e.hello, transport: cmp.Or(q.Transport, RDS), hard: context.Background()}
+		c.opts = &Options{TCPSettings: e.hello.TCPSettings}
 		e.sender, err = startSender(c, q.First, e.failOnce())
 	case opMeasure:
 		e.sender.measure()
@@ -205,13 +205,12 @@ func (e *session) open(w *Work, t Transport, r *response) error {
 	case !w.fits(t, e.hello.Provider == providerNone):
 		return errors.New("work out of bounds")
 	}
-	settings := tcpSettings{e.hello.Congestion, e.hello.Buffers}
+	o := &e.hello.TCPSettings
 	var err error
 	switch t {
 	case TCP:
-		e.service, err = serveTCP(e.server.IP, w, settings, e.failOnce())
+		e.service, err = serveTCP(e.server.IP, w, o, e.failOnce())
 	case IWARP, Plain, Running:
-		o := verbsSettings{settings, e.hello.Loops}
 		if w.Kind == Atomic {
 			e.service, err = serveVerbsAtomics(e.server.IP, w, o, e.failOnce())
 		} else if w.Kind == Chernobyl {

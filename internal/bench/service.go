@@ -166,25 +166,14 @@ func echoRDS(s *rds.Socket, w *Work) error {
 
 // sinkRDS counts messages and checks their numbers.
 func sinkRDS(s *rds.Socket, w *Work, t *tally) error {
-	var n uint64
-	if w.Batch <= 1 {
-		for {
-			m, err := s.Recv(context.Background())
-			if err != nil {
-				return err
-			}
-			err = checkMessage(m.Data, w.Size, n)
-			m.Release()
-			if err != nil {
-				return err
-			}
-			n++
-			t.add(1)
+	ms := make([]rds.Message, max(w.Batch, 1))
+	for n := uint64(0); ; {
+		k, err := 1, error(nil)
+		if w.Batch > 1 {
+			k, err = s.RecvBatch(context.Background(), ms)
+		} else {
+			ms[0], err = s.Recv(context.Background())
 		}
-	}
-	ms := make([]rds.Message, w.Batch)
-	for {
-		k, err := s.RecvBatch(context.Background(), ms)
 		if err != nil {
 			return err
 		}
@@ -236,7 +225,7 @@ func replyRDS(s *rds.Socket, w *Work) error {
 }
 
 // serveTCP listens on ip and serves the baseline of w on each connection.
-func serveTCP(ip netip.Addr, w *Work, o tcpSettings, fail func(error)) (*service, error) {
+func serveTCP(ip netip.Addr, w *Work, o *TCPSettings, fail func(error)) (*service, error) {
 	l, err := o.listen(ip)
 	if err != nil {
 		return nil, err

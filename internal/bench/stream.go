@@ -66,29 +66,23 @@ func (s *stream) recv() ([]byte, error) {
 	return s.buf[:n], err
 }
 
-// tcpSettings are what RDS's connections get too.
-type tcpSettings struct {
-	congestion string
-	buffers    Buffers
-}
-
 // control is a net.Dialer's and a net.ListenConfig's; accepted connections have
 // what their listener has.
-func (o tcpSettings) control(_, _ string, c syscall.RawConn) error {
-	if o.congestion != "" {
-		if err := setCongestion(c, o.congestion); err != nil {
+func (o *TCPSettings) control(_, _ string, c syscall.RawConn) error {
+	if o.Congestion != "" {
+		if err := setCongestion(c, o.Congestion); err != nil {
 			return err
 		}
 	}
-	return setBuffers(c, o.buffers)
+	return setBuffers(c, o.Buffers)
 }
 
-func (o tcpSettings) listen(ip netip.Addr) (net.Listener, error) {
+func (o *TCPSettings) listen(ip netip.Addr) (net.Listener, error) {
 	lc := net.ListenConfig{Control: o.control}
 	return lc.Listen(context.Background(), "tcp", netip.AddrPortFrom(ip, 0).String())
 }
 
-func (o tcpSettings) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
+func (o *TCPSettings) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	d := net.Dialer{Control: o.control}
 	return d.DialContext(ctx, "tcp", to.String())
 }

@@ -60,19 +60,13 @@ func parsePrivate(b []byte) (remoteRegion, error) {
 	return remoteRegion{mr.Key(binary.BigEndian.Uint32(b)), binary.BigEndian.Uint64(b[4:])}, nil
 }
 
-// verbsSettings are what the TCP connection under it gets, as the baseline's.
-type verbsSettings struct {
-	tcpSettings
-	loops int
-}
-
 // openVerbs opens a device with a region of n bytes.
-func openVerbs(w *Work, o verbsSettings, n int) (v *verbs, err error) {
+func openVerbs(w *Work, o *TCPSettings, n int) (v *verbs, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	v = &verbs{w: w, ctx: ctx, mem: make([]byte, n)}
 	v.dev, err = iwarp.Open(iwarp.Config{
-		EventLoops: o.loops, Congestion: o.congestion, MaxULPDU: w.ULPDU,
-		SendBuffer: o.buffers.Send, ReceiveBuffer: o.buffers.Receive,
+		EventLoops: o.Loops, Congestion: o.Congestion, MaxULPDU: w.ULPDU,
+		SendBuffer: o.Buffers.Send, ReceiveBuffer: o.Buffers.Receive,
 	})
 	if err != nil {
 		cancel()
@@ -153,7 +147,7 @@ func (v *verbs) accept(l *iwarp.Listener) error {
 // the credits. It is closed when the run is lost; the function returned closes
 // it.
 func (c *cell) dialVerbs(n int, prepare func(*verbs) error) (*verbs, func(), error) {
-	v, err := openVerbs(c.work, verbsSettings{tcpSettings{c.opts.Congestion, c.opts.Buffers}, c.loops()}, n+creditBytes)
+	v, err := openVerbs(c.work, &c.hello.TCPSettings, n+creditBytes)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -170,14 +164,6 @@ func (c *cell) dialVerbs(n int, prepare func(*verbs) error) (*verbs, func(), err
 		return nil, nil, err
 	}
 	return v, end, nil
-}
-
-// loops is the number of event loops, as hello has it.
-func (c *cell) loops() int {
-	if p := c.work.Pin; c.opts.Loops == 0 && (p == PinSame || p == PinSplit) {
-		return 1
-	}
-	return c.opts.Loops
 }
 
 // take waits for completions and returns how many there are in dst. One that

@@ -8,7 +8,7 @@ import (
 )
 
 // serveVerbs listens on ip and serves an RDMA work on one connection.
-func serveVerbs(ip netip.Addr, w *Work, o verbsSettings, fail func(error)) (*service, error) {
+func serveVerbs(ip netip.Addr, w *Work, o *TCPSettings, fail func(error)) (*service, error) {
 	n := w.Depth * w.Size
 	switch {
 	case w.PingPong && w.Op != OpRead:
@@ -35,7 +35,7 @@ func serveVerbs(ip netip.Addr, w *Work, o verbsSettings, fail func(error)) (*ser
 }
 
 // listenVerbs opens the server's end of a work, with n bytes of memory.
-func listenVerbs(ip netip.Addr, w *Work, o verbsSettings, n int, fail func(error)) (*verbs, *service, *iwarp.Listener, error) {
+func listenVerbs(ip netip.Addr, w *Work, o *TCPSettings, n int, fail func(error)) (*verbs, *service, *iwarp.Listener, error) {
 	v, err := openVerbs(w, o, n)
 	if err != nil {
 		return nil, nil, nil, err
