@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -169,18 +168,13 @@ func serveChernobylSockets(p rds.Provider, ip netip.Addr, w *Work, fail func(err
 
 // serveSocket checks and answers the client's messages.
 func (w *written) serveSocket(s *rds.Socket, t *tally) error {
-	for {
-		m, err := s.Recv(context.Background())
-		if err != nil {
+	err := answer(s, 1, func(_ int, m *rds.Message, out *rds.Outgoing) error {
+		if err := w.check(m.Data); err != nil {
 			return err
 		}
-		if err = w.check(m.Data); err == nil {
-			t.add(1)
-			err = s.SendMessage(context.Background(), &rds.Outgoing{To: m.From, Data: m.Data})
-		}
-		m.Release()
-		if err != nil {
-			return fmt.Errorf("socket %d: %w", w.worker, err)
-		}
-	}
+		out.Data = m.Data
+		t.add(1)
+		return nil
+	})
+	return fmt.Errorf("socket %d: %w", w.worker, err)
 }

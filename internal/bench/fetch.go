@@ -93,28 +93,13 @@ func fetchedRDS(s *rds.Socket, w *Work) error {
 	}
 	fillBlocks(blocks.B, w.Size)
 	defer blocks.Release()
-	ms := make([]rds.Message, fetchDepth)
-	out := make([]rds.Outgoing, fetchDepth)
 	ops := make([]rds.RDMA, fetchDepth)
 	pieces := make([][1][]byte, fetchDepth)
-	for {
-		n, err := s.RecvBatch(context.Background(), ms)
-		if err != nil {
-			return err
-		}
-		for i := range ms[:n] {
-			m := &ms[i]
-			at := int(numberOf(m.Data)%uint64(w.blocks())) * w.Size
-			pieces[i][0] = blocks.B[at:][:w.Size]
-			ops[i] = rds.RDMA{Cookie: m.Dest, Local: pieces[i][:], Write: true}
-			out[i] = rds.Outgoing{To: m.From, Data: m.Data, RDMA: &ops[i]}
-		}
-		_, err = s.SendBatch(context.Background(), out[:n])
-		for i := range ms[:n] {
-			ms[i].Release()
-		}
-		if err != nil {
-			return err
-		}
-	}
+	return answer(s, fetchDepth, func(i int, m *rds.Message, out *rds.Outgoing) error {
+		at := int(numberOf(m.Data)%uint64(w.blocks())) * w.Size
+		pieces[i][0] = blocks.B[at:][:w.Size]
+		ops[i] = rds.RDMA{Cookie: m.Dest, Local: pieces[i][:], Write: true}
+		out.Data, out.RDMA = m.Data, &ops[i]
+		return nil
+	})
 }

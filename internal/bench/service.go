@@ -142,38 +142,59 @@ func (v *service) sum() (sum uint64) {
 	return sum
 }
 
-// echoRDS sends every message back, without a copy if the work says so.
-func echoRDS(s *rds.Socket, w *Work) error {
-	var m rds.Message
-	forward := rds.Outgoing{Buffer: &m}
+// receive waits for messages: as many as there is room for, or with room for one by the call
+// for a single message.
+func receive(s *rds.Socket, ms []rds.Message) (n int, err error) {
+	if len(ms) > 1 {
+		return s.RecvBatch(context.Background(), ms)
+	}
+	ms[0], err = s.Recv(context.Background())
+	return 1, err
+}
+
+// answer answers each message by one, in batches of up to n. each completes the i-th of a batch.
+func answer(s *rds.Socket, n int, each func(i int, m *rds.Message, out *rds.Outgoing) error) error {
+	ms, out := make([]rds.Message, n), make([]rds.Outgoing, n)
 	for {
-		var err error
-		if m, err = s.Recv(context.Background()); err != nil {
+		k, err := receive(s, ms)
+		if err != nil {
 			return err
 		}
-		if w.ZeroCopy {
-			forward.To = m.From
-			err = s.SendMessage(context.Background(), &forward)
-		} else {
-			_, err = s.WriteToAddrPort(m.Data, m.From)
+		for i := range ms[:k] {
+			out[i] = rds.Outgoing{To: ms[i].From}
+			err = errors.Join(err, each(i, &ms[i], &out[i]))
 		}
-		m.Release() // gives back memory that was not sent
+		switch {
+		case err != nil:
+		case n > 1:
+			_, err = s.SendBatch(context.Background(), out[:k])
+		default:
+			err = s.SendMessage(context.Background(), &out[0])
+		}
+		for i := range ms[:k] {
+			ms[i].Release() // gives back memory that was not sent
+		}
 		if err != nil {
 			return err
 		}
 	}
 }
 
+// echoRDS sends every message back, without a copy if the work says so.
+func echoRDS(s *rds.Socket, w *Work) error {
+	return answer(s, 1, func(_ int, m *rds.Message, out *rds.Outgoing) error {
+		if out.Data = m.Data; w.ZeroCopy {
+			out.Data, out.Buffer = nil, m
+		}
+		return nil
+	})
+}
+
 // sinkRDS counts messages and checks their numbers.
 func sinkRDS(s *rds.Socket, w *Work, t *tally) error {
 	ms := make([]rds.Message, max(w.Batch, 1))
 	for n := uint64(0); ; {
-		k, err := 1, error(nil)
-		if w.Batch > 1 {
-			k, err = s.RecvBatch(context.Background(), ms)
-		} else {
-			ms[0], err = s.Recv(context.Background())
-		}
+		k, err := receive(s, ms)
 		if err != nil {
 			return err
 		}
@@ -194,34 +215,22 @@ func sinkRDS(s *rds.Socket, w *Work, t *tally) error {
 // replyRDS answers each request with w.Reply bytes that carry its stamp. In a
 // Stress it verifies requests and fills its replies.
 func replyRDS(s *rds.Socket, w *Work) error {
-	ms := make([]rds.Message, w.Batch)
-	out := make([]rds.Outgoing, w.Batch)
 	replies := make([]byte, w.Batch*w.Reply)
 	var v *verifier
 	if w.Kind == Stress {
 		v = newVerifier(s.LocalAddrPort(), kindRequest)
 	}
-	for {
-		k, err := s.RecvBatch(context.Background(), ms)
-		if err != nil {
-			return err
-		}
-		for i := range ms[:k] {
-			m, b := &ms[i], replies[i*w.Reply:(i+1)*w.Reply]
-			if v != nil {
-				if err := v.check(m.From, m.Data); err != nil {
-					return err
-				}
-				v.fill(b, m.From, kindReply)
+	return answer(s, w.Batch, func(i int, m *rds.Message, out *rds.Outgoing) error {
+		out.Data = replies[i*w.Reply : (i+1)*w.Reply]
+		if v != nil {
+			if err := v.check(m.From, m.Data); err != nil {
+				return err
 			}
-			copy(b[numberEnd:stampEnd], m.Data[numberEnd:stampEnd])
-			out[i].To, out[i].Data = m.From, b
-			m.Release()
+			v.fill(out.Data, m.From, kindReply)
 		}
-		if _, err := s.SendBatch(context.Background(), out[:k]); err != nil {
-			return err
-		}
-	}
+		copy(out.Data[numberEnd:stampEnd], m.Data[numberEnd:stampEnd])
+		return nil
+	})
 }
 
 // serveTCP listens on ip and serves the baseline of w on each connection.

@@ -53,13 +53,10 @@ func (s *soakRun) after(mean time.Duration) time.Time {
 func (s *soakRun) killOne() error {
 	all, i := side(s.rng.IntN(2)), s.rng.IntN(s.w.Processes)
 	c := s.crew[all][i]
-	c.watch(nil)
-	c.kill()
 	s.mu.Lock()
 	s.ready = slices.DeleteFunc(s.ready, func(r *child) bool { return r == c })
 	s.mu.Unlock()
-	c.close()
-	_ = c.cmd.Wait() // The process was killed.
+	c.destroy()
 	s.acct.Kills++
 	return s.start(all, i)
 }
@@ -77,9 +74,7 @@ func (s *soakRun) restartOne() error {
 	c := d.side[all]
 	c.watch(nil)
 	if s.rng.IntN(2) == 0 {
-		c.kill()
-		c.close()
-		_ = c.cmd.Wait()
+		c.destroy()
 	} else if err := c.end(); err != nil {
 		return err
 	}

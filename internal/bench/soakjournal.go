@@ -3,8 +3,10 @@ package bench
 import (
 	"encoding/binary"
 	"errors"
+	"os"
 	"path/filepath"
 	"strconv"
+	"syscall"
 )
 
 // A journal is what a socket of a soak has to tell, in all its lives, in a file that
@@ -58,6 +60,24 @@ const (
 // journalName is the file of a socket.
 func journalName(dir string, server bool, socket int) string {
 	return filepath.Join(dir, map[bool]string{false: "c", true: "s"}[server]+strconv.Itoa(socket))
+}
+
+// openJournal maps a journal, and makes it if it is not there.
+func openJournal(name string) (*journal, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	const size = journalWords * wordSize
+	if err := f.Truncate(size); err != nil {
+		return nil, err
+	}
+	b, err := syscall.Mmap(int(f.Fd()), 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
+	if err != nil {
+		return nil, errors.Join(errors.New("map the journal"), os.NewSyscallError("mmap", err))
+	}
+	return &journal{words: b, unmap: func() error { return syscall.Munmap(b) }}, nil
 }
 
 // add appends a record.

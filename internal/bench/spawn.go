@@ -123,15 +123,20 @@ func (c *child) resume() error {
 	return c.cmd.Process.Signal(syscall.SIGCONT)
 }
 
+// destroy kills the process and waits for it.
+func (c *child) destroy() {
+	c.watch(nil)
+	c.kill()
+	c.close()
+	_ = c.cmd.Wait() // The process was killed.
+}
+
 // end has the child end, by force if it takes too long, and waits for it.
 func (c *child) end() error {
 	kill := time.AfterFunc(endLimit, c.kill)
 	defer kill.Stop()
-	if c.suspended {
-		c.watch(nil)
-		c.kill() // the child cannot end by itself
-		c.close()
-		c.cmd.Wait()
+	if c.suspended { // the child cannot end by itself
+		c.destroy()
 		return nil
 	}
 	c.close()
