@@ -60,54 +60,42 @@ type atomics interface {
 // atomicWorker has an operation outstanding in each of its lanes. Words only grow,
 // one by one, so that their sum is the number of changes that all have made.
 type atomicWorker struct {
-	figures
+	*loop
 	w     *Work
 	a     atomics
 	rng   *rand.Rand
+	free  []int      // lanes without an operation
 	words []int      // index of the word that each lane is at
 	last  [][]uint64 // last known value of each word, by lane
 }
 
 func newAtomicWorker(s *sender, a atomics, seed int) *atomicWorker {
 	w := s.c.work
-	k := &atomicWorker{figures: s.newFigures(), w: w, a: a, rng: rand.New(rand.NewPCG(uint64(seed), 1)), words: make([]int, w.Depth), last: make([][]uint64, w.Depth)}
-	for i := range k.last {
-		k.last[i] = make([]uint64, w.Words)
+	k := &atomicWorker{loop: s.newLoop(nil), w: w, a: a, rng: rand.New(rand.NewPCG(uint64(seed), 1)), words: make([]int, w.Depth)}
+	k.port = k
+	for i := range w.Depth {
+		k.free, k.last = append(k.free, i), append(k.last, make([]uint64, w.Words))
 	}
 	return k
 }
 
-func (k *atomicWorker) begin(lane int) error {
-	k.words[lane] = k.rng.IntN(k.w.Words)
-	return k.a.post(lane, k.words[lane], k.last[lane][k.words[lane]])
+func (k *atomicWorker) ask(int, int64) (int, error) {
+	last := len(k.free) - 1
+	lane := k.free[last]
+	k.free = k.free[:last]
+	word := k.rng.IntN(k.w.Words)
+	k.words[lane] = word
+	return 1, k.a.post(lane, word, k.last[lane][word])
 }
 
-func (k *atomicWorker) work() error {
-	for lane := range k.w.Depth {
-		if err := k.begin(lane); err != nil {
-			return err
-		}
+func (k *atomicWorker) answers() (int, error) {
+	lane, before, err := k.a.next()
+	if err == nil {
+		err = k.end(lane, before)
 	}
-	for out := k.w.Depth; out > 0; {
-		lane, before, err := k.a.next()
-		if err != nil {
-			return err
-		}
-		if err := k.end(lane, before); err != nil {
-			return err
-		}
-		switch k.sender.phase.Load() {
-		case phaseStop:
-			out--
-			continue
-		case phaseMeasure:
-			k.counts(1)
-		}
-		if err := k.begin(lane); err != nil {
-			return err
-		}
-	}
-	return nil
+	k.free = append(k.free, lane)
+	k.answered(0, 0)
+	return 1, err
 }
 
 // end takes what a lane has got. The lane has done nothing to the word since it
@@ -142,7 +130,7 @@ func (s *sender) startAtomics(first int) error {
 			return err
 		}
 		s.open.add(end)
-		s.counters = append(s.counters, newAtomicWorker(s, a, first+i))
+		s.loops = append(s.loops, newAtomicWorker(s, a, first+i).loop)
 	}
 	return nil
 }

@@ -23,8 +23,9 @@
 // it has started and which becomes what it is told (Server.ServeParent), or a
 // server started by hand (Server.Serve).
 //
-// They agree over control connections, JSON lines over TCP or standard input and
-// output (control.go): the Runner has the others open what a work needs, asks
+// Each is a session at the end of a control connection, JSON lines over TCP or standard
+// input and output (control.go); so is the client's side in this process, at the end of a pipe.
+// The Runner has sessions open what a work needs, send and stop, asks
 // for their CPU time, and has them confirm how many messages came. All data goes
 // over the transport that is measured, none over the control connection. Every
 // control line is one request or one response of at most 1 MiB. A process that
@@ -43,4 +44,14 @@
 // # Concurrency
 //
 // A Runner does one work at a time. A Server serves one client at a time.
+//
+// # Who sends
+//
+//	sender   a session that sends and counts, in loops or as a flood
+//	loop     a goroutine that keeps requests outstanding, by a port: ping-pong (messenger),
+//	         blocks (fetches), Mux and Stress (muxSocket), Atomic (atomicWorker)
+//	soak     a Stress with operations, which is verified across cuts, kills and restarts
+//
+// One way is sent by a messenger too, without a sender: it ends when the receiver confirms.
+// A Chernobyl run has workers of its own on a level: verbs or sockets.
 package bench

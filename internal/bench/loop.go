@@ -1,16 +1,31 @@
 package bench
 
-import "time"
+import (
+	"time"
 
-// loop is a counter that keeps requests outstanding: as many as its depth, asked for in
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// loop is a goroutine of a sender that keeps requests outstanding: as many as its depth, asked for in
 // lists of up to its batch as others are answered. At an offered rate each has its time; one
 // that is late starts at once, and the histogram makes up for those that a slow one held
 // up (RecordCorrectedValue).
 type loop struct {
-	figures
+	sender       *sender
 	port         port
 	depth, batch int
 	pace         time.Duration // time between requests; 0: as fast as it goes
+
+	// These are read when the loop has ended.
+	hist  *hdrhistogram.Histogram // latencies of the measured phase; nil: not taken
+	count uint64                  // answers of the measured phase
+	total uint64                  // Atomic: changes, since the start
+	_     [64]byte                // the next loop's figures are another CPU's
+}
+
+// newLoop makes a loop with the depth and the batch of the sender's work.
+func (s *sender) newLoop(hist *hdrhistogram.Histogram) *loop {
+	return &loop{sender: s, depth: max(s.c.work.Depth, 1), batch: max(s.c.work.Batch, 1), hist: hist}
 }
 
 // port is what a loop asks by.
@@ -26,8 +41,15 @@ func (l *loop) answered(asked, now int64) {
 	if l.sender.phase.Load() != phaseMeasure {
 		return
 	}
-	l.hist.RecordCorrectedValue(min(now-asked, maxLatency), int64(l.pace))
-	l.counts(1)
+	if l.hist != nil {
+		l.hist.RecordCorrectedValue(min(now-asked, maxLatency), int64(l.pace))
+	}
+	if l.count++; l.count == 1 {
+		select {
+		case l.sender.first <- struct{}{}:
+		default:
+		}
+	}
 }
 
 func (l *loop) work() error {
@@ -60,8 +82,7 @@ func (l *loop) work() error {
 // startLoop starts ping-pong, or the fetching of blocks.
 func (s *sender) startLoop() error {
 	c, w := s.c, s.c.work
-	l := &loop{figures: s.newFigures(), depth: max(w.Depth, 1), batch: max(w.Batch, 1)}
-	l.hist = newHist()
+	l := s.newLoop(newHist())
 	var (
 		end func()
 		err error
@@ -85,7 +106,7 @@ func (s *sender) startLoop() error {
 		return err
 	}
 	s.open.add(end)
-	s.counters = append(s.counters, l)
+	s.loops = append(s.loops, l)
 	return nil
 }
 

@@ -12,7 +12,7 @@ import (
 // muxSocket is a client socket: one goroutine that keeps Depth requests
 // outstanding and goes round the server's sockets.
 type muxSocket struct {
-	loop
+	*loop
 	w     *Work
 	dests []netip.AddrPort
 	next  int       // index of the next destination
@@ -22,8 +22,7 @@ type muxSocket struct {
 }
 
 func (s *sender) newMuxSocket(i, dests int) *muxSocket {
-	w := s.c.work
-	return &muxSocket{loop: loop{figures: s.newFigures(), depth: w.Depth, batch: w.Batch}, w: w, dests: s.c.addrs, next: i % dests}
+	return &muxSocket{loop: s.newLoop(newSmallHist()), w: s.c.work, dests: s.c.addrs, next: i % dests}
 }
 
 // faultAfter is the request that is damaged: late enough to be in the middle.
@@ -145,7 +144,7 @@ func (s *sender) startMux(first int) error {
 		}
 		switch {
 		case !pairs || i < w.Sockets-w.Stopped:
-			s.counters = append(s.counters, m)
+			s.loops = append(s.loops, m.loop)
 		case s.c.transport == RDS:
 			s.bound.Go(p.flood)
 		}

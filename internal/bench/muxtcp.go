@@ -73,7 +73,7 @@ func (s *sender) startMuxTCP() error {
 		m := s.newMuxSocket(i, w.Peers)
 		p := &tcpPort{m: m, replies: make(chan tcpReply, w.Depth+w.Peers), buf: make([]byte, w.Size)}
 		m.port = p
-		s.counters = append(s.counters, m)
+		s.loops = append(s.loops, m.loop)
 		for range w.Peers {
 			f, end, err := s.c.dial()
 			if err != nil {

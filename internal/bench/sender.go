@@ -23,47 +23,18 @@ const drainLimit = 10 * time.Second
 // sender is the sending side of a work that counts there: the sockets of a Mux, workers
 // of an Atomic, or floods of one-way messages.
 type sender struct {
-	c        *cell
-	phase    atomic.Int32
-	first    chan struct{}  // cap 1: has a token when something was counted in the measured phase
-	wg       sync.WaitGroup // goroutines that end after phaseStop
-	bound    sync.WaitGroup // goroutines that end when their sockets are closed
-	quit     chan struct{}  // closed with phaseStop
-	lost     chan struct{}  // closed when something has failed
-	open     ends
-	counters []counter
-	flooded  atomic.Uint64 // messages of floods, accepted
-	start    time.Time     // start of the measured phase
+	c       *cell
+	phase   atomic.Int32
+	first   chan struct{}  // cap 1: has a token when something was counted in the measured phase
+	wg      sync.WaitGroup // goroutines that end after phaseStop
+	bound   sync.WaitGroup // goroutines that end when their sockets are closed
+	quit    chan struct{}  // closed with phaseStop
+	lost    chan struct{}  // closed when something has failed
+	open    ends
+	loops   []*loop
+	flooded atomic.Uint64 // messages of floods, accepted
+	start   time.Time     // start of the measured phase
 }
-
-// counter is one goroutine of a sender, and what it has counted.
-type counter interface {
-	work() error // until phaseStop, and all that is outstanding has come
-	told() *figures
-}
-
-// figures are what a worker has counted. They are read when its goroutine has ended.
-type figures struct {
-	sender *sender
-	hist   *hdrhistogram.Histogram // latencies of the measured phase
-	count  uint64                  // replies or operations of the measured phase
-	total  uint64                  // Atomic: changes, since the start
-	_      [64]byte                // the next worker's figures are another CPU's
-}
-
-func (f *figures) told() *figures { return f }
-
-// counts adds n in the measured phase.
-func (f *figures) counts(n int) {
-	if f.count += uint64(n); f.count == uint64(n) {
-		select {
-		case f.sender.first <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (s *sender) newFigures() figures { return figures{sender: s, hist: newSmallHist()} }
 
 // sent is what a sender has to tell.
 type sent struct {
@@ -96,9 +67,9 @@ func startSender(c *cell, first int, fail func(error)) (*sender, error) {
 		s.close()
 		return nil, err
 	}
-	for _, k := range s.counters {
+	for _, l := range s.loops {
 		s.wg.Go(func() {
-			if err := k.work(); err != nil {
+			if err := l.work(); err != nil {
 				fail(err)
 			}
 		})
@@ -142,7 +113,7 @@ func (s *sender) measure() {
 func (s *sender) stop() (*sent, error) {
 	limit := time.NewTimer(drainLimit)
 	defer limit.Stop()
-	if len(s.counters) > 0 {
+	if len(s.loops) > 0 {
 		select {
 		case <-s.first:
 		case <-s.lost:
@@ -159,14 +130,13 @@ func (s *sender) stop() (*sent, error) {
 	s.close()
 	out.Count = s.flooded.Load()
 	var h *hdrhistogram.Histogram
-	for _, k := range s.counters {
-		f := k.told()
-		out.Count += f.count
-		out.Total += f.total
+	for _, l := range s.loops {
+		out.Count += l.count
+		out.Total += l.total
 		if h == nil {
-			h = f.hist
+			h = l.hist
 		} else {
-			h.Merge(f.hist)
+			h.Merge(l.hist)
 		}
 	}
 	if h != nil {

@@ -314,36 +314,28 @@ func (s *soakRun) check(told [][]byte) (*soakCheck, error) {
 	return c, errors.Join(append(errs, c.additions())...)
 }
 
-// kill kills all processes, in a run that is lost.
-func (s *soakRun) kill() {
+// started are all processes of both sides that there are.
+func (s *soakRun) started() children {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, all := range s.crew {
-		for _, c := range all {
-			if c != nil {
-				c.kill()
-			}
-		}
-	}
+	return slices.DeleteFunc(slices.Concat(s.crew[:]...), func(c *child) bool { return c == nil })
+}
+
+// kill kills all processes, in a run that is lost.
+func (s *soakRun) kill() {
+	all := s.started()
 	if d := s.r.daemons; d != nil {
-		for _, c := range d.side {
-			c.kill()
-		}
+		s.mu.Lock()
+		all = append(all, d.side...)
+		s.mu.Unlock()
+	}
+	for _, c := range all {
+		c.kill()
 	}
 }
 
-// end ends all processes.
+// end ends all processes but the daemons.
 func (s *soakRun) end() {
-	s.mu.Lock()
-	var all children
-	for _, cs := range s.crew {
-		for _, c := range cs {
-			if c != nil {
-				all = append(all, c)
-			}
-		}
-	}
-	s.mu.Unlock()
-	_ = all.end() // The outcome of the run is known.
+	_ = s.started().end() // The outcome of the run is known.
 	s.r.daemons.watch(nil)
 }
