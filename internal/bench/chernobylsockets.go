@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"time"
@@ -73,12 +72,7 @@ func (l *socketLevel) resets() (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	for _, n := range info.Counters {
-		if n.Name == "conn_reset" {
-			return n.Value, nil
-		}
-	}
-	return 0, errors.New("the provider does not count connections that end")
+	return counterOf(&info, "conn_reset")
 }
 
 // operation is one on the place of operation n, with or without a message behind it.

@@ -248,22 +248,24 @@ func (s *standstillRun) look() (standstillLook, error) {
 			congested++
 		}
 	}
-	l.held = counterOf(&ours, "send_held")
 	o := &s.out
 	o.Congested, o.Backlog, o.Arena = max(o.Congested, congested), max(o.Backlog, l.Backlog), l.ReceiveArena
-	if o.Overrun = counterOf(&theirs, "recv_drop_overrun"); o.Overrun > 0 {
-		return l, fmt.Errorf("the server's daemon has dropped %d messages", o.Overrun)
+	var e error
+	l.held, err = counterOf(&ours, "send_held")
+	if o.Overrun, e = counterOf(&theirs, "recv_drop_overrun"); o.Overrun > 0 {
+		e = fmt.Errorf("the server's daemon has dropped %d messages", o.Overrun)
 	}
-	return l, nil
+	return l, errors.Join(err, e)
 }
 
-func counterOf(info *rds.Info, name string) uint64 {
+// counterOf is the value of a counter; it is an error if the provider does not count that.
+func counterOf(info *rds.Info, name string) (uint64, error) {
 	for _, c := range info.Counters {
 		if c.Name == name {
-			return c.Value
+			return c.Value, nil
 		}
 	}
-	return 0
+	return 0, fmt.Errorf("the provider does not count %s", name)
 }
 
 // rates measures all pairs but the first while f runs. It also returns the rate of the
