@@ -14,9 +14,6 @@ const (
 	OpSend  Op = "send"  // one way: into receive requests of the server
 )
 
-// RDMAOps are the operations of an RDMA work, in the order of the table.
-var RDMAOps = []Op{OpWrite, OpRead, OpSend}
-
 // Bounds of an RDMA work.
 const (
 	maxReads       = 128     // outstanding reads: as many as a responder of iwarp holds
