@@ -111,18 +111,6 @@ func (w *Work) fitsChernobyl(t Transport, none bool) bool {
 	return !none && t == RDS && w.checkChernobyl()
 }
 
-func (o *Options) chernobylWorks() []Work {
-	var works []Work
-	for _, n := range o.Sizes {
-		w := Work{Kind: Chernobyl, Op: OpWrite, Size: n, Workers: o.Workers, Depth: 1, Batch: 1, Verbs: !o.RDS, Baseline: o.Baseline && !o.RDS, Pin: o.Pin}
-		if o.RDS {
-			w.Sockets = 2 * o.Workers // the sockets of both sides take their time to bind
-		}
-		works = append(works, w)
-	}
-	return works
-}
-
 // chernobylSentence says what became of both connections.
 func (row *Row) chernobylSentence() string {
 	t := row.RDS.Thirds

@@ -237,8 +237,6 @@ func (o *Options) Plan(kind Kind) []Work {
 	case Attach:
 		attach := Work{Kind: Attach, Size: 64, Batch: 1, Sockets: o.Attaches}
 		return []Work{{Kind: Sessions, Batch: 1, Sockets: o.Sessions}, attach} // first, while the daemon is small
-	case Stopped:
-		return o.stoppedWorks()
 	case Fair:
 		return []Work{{Kind: Fair, Size: 64, Batch: 1, Rate: 1000}}
 	case Sockets:
@@ -248,8 +246,6 @@ func (o *Options) Plan(kind Kind) []Work {
 		return o.rdmaWorks()
 	case Regions:
 		return o.regionsWorks()
-	case Chernobyl:
-		return o.chernobylWorks()
 	case Table:
 		return o.xrcTable()
 	case Atomic:
@@ -273,10 +269,17 @@ func (o *Options) Plan(kind Kind) []Work {
 			w.Processes, w.Stopped = o.Processes, o.Stopped
 		case Latency:
 			w.Batch, w.Rate = 1, o.Rate
+		case Stopped:
+			w.Sockets, w.Peers, w.Processes = o.Sockets, o.Sockets, o.Processes
+		case Chernobyl:
+			w.Op, w.Workers, w.Depth, w.Verbs, w.Baseline = OpWrite, o.Workers, 1, !o.RDS, o.Baseline && !o.RDS
+			if o.RDS {
+				w.Sockets = 2 * o.Workers // the sockets of both sides take their time to bind
+			}
 		case Fetch:
 			w.Depth, w.Batch = o.Depth, min(o.Depth, fetchBatch)
 		}
-		w.ZeroCopy = kind != Mux && kind != Fetch && o.zeroCopy(n)
+		w.ZeroCopy = (kind == Latency || kind == OneWay) && o.zeroCopy(n)
 		works = append(works, w)
 	}
 	return works

@@ -61,14 +61,6 @@ func (o *Options) validateStopped(check func(ok bool, format string, args ...any
 	}
 }
 
-func (o *Options) stoppedWorks() []Work {
-	var works []Work
-	for _, n := range o.Sizes {
-		works = append(works, Work{Kind: Stopped, Size: n, Batch: max(o.Batch, 1), Sockets: o.Sockets, Peers: o.Sockets, Processes: o.Processes, Pin: o.Pin})
-	}
-	return works
-}
-
 // standstillSentence says what the others lose, and what the daemon holds.
 func (row *Row) standstillSentence() string {
 	s := row.Standstill
