@@ -7,98 +7,56 @@ import (
 )
 
 // Mask says which attributes a call changes; the values are those of
-// ibv_qp_attr_mask.
+// ibv_qp_attr_mask. Bits of attributes that have no meaning over TCP are ErrMask, as unknown
+// ones: P_Key, port, packet sequence numbers, alternate path and its migration.
 type Mask uint32
 
-// The attributes. Type, QKey and Cap are accepted by no transition of these
+// The attributes. QKey, Cap and RateLimit are accepted by no transition of these
 // types of queue pairs.
 const (
 	MaskState           Mask = 1 << 0
 	MaskCurState        Mask = 1 << 1
 	MaskSQDNotify       Mask = 1 << 2
 	MaskAccess          Mask = 1 << 3
-	MaskPKeyIndex       Mask = 1 << 4
-	MaskPort            Mask = 1 << 5
 	MaskQKey            Mask = 1 << 6
-	MaskAV              Mask = 1 << 7
+	MaskAV              Mask = 1 << 7 // Attr.Host, all that there is of an address vector
 	MaskPathMTU         Mask = 1 << 8
 	MaskTimeout         Mask = 1 << 9
 	MaskRetryCount      Mask = 1 << 10
 	MaskRNRRetry        Mask = 1 << 11
-	MaskRQPSN           Mask = 1 << 12
 	MaskMaxRdAtomic     Mask = 1 << 13
-	MaskAltPath         Mask = 1 << 14
 	MaskMinRNRTimer     Mask = 1 << 15
-	MaskSQPSN           Mask = 1 << 16
 	MaskMaxDestRdAtomic Mask = 1 << 17
-	MaskPathMigState    Mask = 1 << 18
 	MaskCap             Mask = 1 << 19
 	MaskDestQPN         Mask = 1 << 20
 	MaskRateLimit       Mask = 1 << 25
 
-	allMask = MaskRateLimit | (MaskDestQPN<<1 - 1)
+	allMask = MaskState | MaskCurState | MaskSQDNotify | MaskAccess | MaskQKey | MaskAV | MaskPathMTU | MaskTimeout |
+		MaskRetryCount | MaskRNRRetry | MaskMaxRdAtomic | MaskMinRNRTimer | MaskMaxDestRdAtomic | MaskCap | MaskDestQPN | MaskRateLimit
 )
-
-// AddressVector is the way to the peer.
-type AddressVector struct {
-	Host netip.Addr
-	Port uint8 // port of this device
-}
-
-// MigState is that of the alternate path, with the values of ibv_mig_state.
-type MigState uint8
-
-// The states of the alternate path.
-const (
-	Migrated MigState = iota
-	Rearm
-	Armed
-)
-
-// Caps are what a queue pair can hold, as ibv_qp_cap. Of a target all are 0.
-type Caps struct{ MaxSend, MaxReceive, MaxSendSGE, MaxReceiveSGE, MaxInline int }
 
 // Attr are the attributes of a queue pair, as ibv_qp_attr has them.
 type Attr struct {
 	State       State
-	CurState    State // state that the caller takes the queue pair to be in
-	PathMTU     int   // octets
-	DestQPN     uint32
-	RQPSN       uint32    // 24 bits
-	SQPSN       uint32    // 24 bits
-	Access      mr.Rights // what requests of the peer may do; also the upper bound for the rights of regions
-	AV, AltAV   AddressVector
-	PathMig     MigState
-	PKeyIndex   uint16
-	AltPKey     uint16
-	Port        uint8
-	MaxRdAtomic int // reads and atomics of this side at a time
+	CurState    State      // state that the caller takes the queue pair to be in
+	PathMTU     int        // octets
+	Host        netip.Addr // host of the peer
+	DestQPN     uint32     // number of the peer's queue pair, 24 bits
+	Access      mr.Rights  // what requests of the peer may do; also the upper bound for the rights of regions
+	MaxRdAtomic int        // reads and atomics of this side at a time
 	// MaxDestRdAtomic is that of the peer, over all receive queues behind a
 	// target together. 0 forbids reads and atomics, not sends and writes.
 	MaxDestRdAtomic int
 	MinRNRTimer     uint8 // code 0 to 31; 0 is the longest, 655.36 ms
 	Timeout         uint8 // 4.096 us << Timeout; 0: none
-	AltTimeout      uint8
 	RetryCount      uint8 // 0 to 7; 7 is seven
 	RNRRetry        uint8 // 0 to 7; 7 is for ever
 	SQDNotify       bool
 }
 
 // check is about the values of what m names.
-func (a *Attr) check(m Mask, old *Attr, c *Config) error {
-	port := old.Port
-	if m&MaskPort != 0 {
-		port = a.Port
-	}
+func (a *Attr) check(m Mask, c *Config) error {
 	switch {
-	case m&MaskPort != 0 && (a.Port == 0 || int(a.Port) > c.Ports):
-		return fieldError("Attr.Port", a.Port)
-	case m&MaskAV != 0 && a.AV.Port != port:
-		return fieldError("Attr.AV.Port", a.AV.Port)
-	case m&MaskAltPath != 0 && (a.AltAV.Port == 0 || int(a.AltAV.Port) > c.Ports):
-		return fieldError("Attr.AltAV.Port", a.AltAV.Port)
-	case m&MaskAltPath != 0 && a.AltTimeout > 31:
-		return fieldError("Attr.AltTimeout", a.AltTimeout)
 	case m&MaskPathMTU != 0 && (a.PathMTU < 256 || a.PathMTU > c.MTU):
 		return fieldError("Attr.PathMTU", a.PathMTU)
 	case m&MaskTimeout != 0 && a.Timeout > 31:
@@ -113,8 +71,6 @@ func (a *Attr) check(m Mask, old *Attr, c *Config) error {
 		return fieldError("Attr.MaxRdAtomic", a.MaxRdAtomic)
 	case m&MaskMaxDestRdAtomic != 0 && (a.MaxDestRdAtomic < 0 || a.MaxDestRdAtomic > c.RdAtomic):
 		return fieldError("Attr.MaxDestRdAtomic", a.MaxDestRdAtomic)
-	case m&MaskPathMigState != 0 && a.PathMig > Armed:
-		return fieldError("Attr.PathMig", a.PathMig)
 	case m&MaskAccess != 0 && a.Access&^accessRights != 0:
 		return fieldError("Attr.Access", a.Access)
 	}
@@ -123,57 +79,24 @@ func (a *Attr) check(m Mask, old *Attr, c *Config) error {
 
 const accessRights = mr.LocalWrite | mr.RemoteWrite | mr.RemoteRead | mr.RemoteAtomic
 
-// set takes over what m names, numbers cut to 24 bits.
+// set takes over what m names, the number cut to 24 bits.
 func (a *Attr) set(m Mask, from *Attr) {
-	if m&MaskAccess != 0 {
-		a.Access = from.Access
-	}
-	if m&MaskPKeyIndex != 0 {
-		a.PKeyIndex = from.PKeyIndex
-	}
-	if m&MaskPort != 0 {
-		a.Port = from.Port
-	}
-	if m&MaskAV != 0 {
-		a.AV = from.AV
-	}
-	if m&MaskAltPath != 0 {
-		a.AltAV, a.AltPKey, a.AltTimeout = from.AltAV, from.AltPKey, from.AltTimeout
-	}
-	if m&MaskPathMTU != 0 {
-		a.PathMTU = from.PathMTU
-	}
-	if m&MaskDestQPN != 0 {
-		a.DestQPN = from.DestQPN & maxNumber
-	}
-	if m&MaskRQPSN != 0 {
-		a.RQPSN = from.RQPSN & maxNumber
-	}
-	if m&MaskSQPSN != 0 {
-		a.SQPSN = from.SQPSN & maxNumber
-	}
-	if m&MaskTimeout != 0 {
-		a.Timeout = from.Timeout
-	}
-	if m&MaskRetryCount != 0 {
-		a.RetryCount = from.RetryCount
-	}
-	if m&MaskRNRRetry != 0 {
-		a.RNRRetry = from.RNRRetry
-	}
-	if m&MaskMaxRdAtomic != 0 {
-		a.MaxRdAtomic = from.MaxRdAtomic
-	}
-	if m&MaskMaxDestRdAtomic != 0 {
-		a.MaxDestRdAtomic = from.MaxDestRdAtomic
-	}
-	if m&MaskMinRNRTimer != 0 {
-		a.MinRNRTimer = from.MinRNRTimer
-	}
-	if m&MaskPathMigState != 0 {
-		a.PathMig = from.PathMig
-	}
-	if m&MaskSQDNotify != 0 {
-		a.SQDNotify = from.SQDNotify
+	take(m&MaskAccess, &a.Access, from.Access)
+	take(m&MaskAV, &a.Host, from.Host)
+	take(m&MaskPathMTU, &a.PathMTU, from.PathMTU)
+	take(m&MaskDestQPN, &a.DestQPN, from.DestQPN&maxNumber)
+	take(m&MaskTimeout, &a.Timeout, from.Timeout)
+	take(m&MaskRetryCount, &a.RetryCount, from.RetryCount)
+	take(m&MaskRNRRetry, &a.RNRRetry, from.RNRRetry)
+	take(m&MaskMaxRdAtomic, &a.MaxRdAtomic, from.MaxRdAtomic)
+	take(m&MaskMaxDestRdAtomic, &a.MaxDestRdAtomic, from.MaxDestRdAtomic)
+	take(m&MaskMinRNRTimer, &a.MinRNRTimer, from.MinRNRTimer)
+	take(m&MaskSQDNotify, &a.SQDNotify, from.SQDNotify)
+}
+
+// take sets an attribute if the mask names it.
+func take[T any](named Mask, attribute *T, to T) {
+	if named != 0 {
+		*attribute = to
 	}
 }

@@ -82,7 +82,7 @@ func (g *rig) lifetime(rnd *rand.Rand, keeper *process, id uint64, carried *atom
 	// what must never be is an error.
 	allowed := func(err error) {
 		for _, ok := range []error{nil, ErrClosed, ErrNumber, ErrNotRegistered, ErrState, ErrAttribute, ErrStale, errEmpty, ErrUnknownSRQ,
-			ErrNotReady, ErrForeign, ErrGrace, ErrMissing, ErrIncarnation, iwarp.ErrQueueFull, iwarp.ErrClosed, context.Canceled} {
+			ErrNotReady, ErrForeign, ErrGrace, ErrIncarnation, iwarp.ErrQueueFull, iwarp.ErrClosed, context.Canceled} {
 			if err == nil || ok != nil && errors.Is(err, ok) {
 				return
 			}
@@ -119,9 +119,8 @@ func (g *rig) lifetime(rnd *rand.Rand, keeper *process, id uint64, carried *atom
 						if err == nil {
 							carried.Add(1)
 						}
-						allowed(t.Suspend(g.clk.now(), 1))
-						_, err = t.Resume(g.clk.now(), c, from, 0, 2)
-						allowed(err)
+						allowed(t.Suspend(g.clk.now()))
+						allowed(t.Resume(g.clk.now(), c, from))
 					}
 				case 1:
 					_, err := p.Register(p.dom, shared.Number)

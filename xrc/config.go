@@ -32,8 +32,8 @@ type Config struct {
 	Base *iwarp.PD
 	// Now is the clock. It is asked in control calls only.
 	Now func() time.Time
-	// Seed makes the incarnation, generations and sequence numbers predictable,
-	// for tests. 0 draws one.
+	// Seed makes the incarnation, and generations predictable, for
+	// tests. 0 draws one.
 	Seed uint64
 	// Incarnation tells peers one life of the daemon from the next; 0 draws one.
 	Incarnation uint64
@@ -58,8 +58,6 @@ type Config struct {
 	// the first time, at most: 1 ms to 1 min, default 10 ms.
 	Restarts    int
 	RestartWait time.Duration
-	// Ports is how many ports the device has: 1 to 255, default 1.
-	Ports int
 	// MTU is the largest path MTU in octets: 256 to 65535, default 65535.
 	MTU int
 	// RdAtomic is the largest depth of reads and atomics: 1 to 255, default 128.
@@ -99,7 +97,6 @@ func (c Config) withDefaults() Config {
 	def(&c.RestCount, 1<<16)
 	def(&c.Restarts, 8)
 	def(&c.RestartWait, 10*time.Millisecond)
-	def(&c.Ports, 1)
 	def(&c.MTU, 65535)
 	def(&c.RdAtomic, 128)
 	def(&c.MaxWR, 1<<16)
@@ -139,7 +136,6 @@ func (c Config) Validate() error {
 	check(c.RestCount >= 1 && c.RestCount <= 1<<20, "RestCount", c.RestCount)
 	check(c.Restarts >= 1 && c.Restarts <= 1000, "Restarts", c.Restarts)
 	check(c.RestartWait >= time.Millisecond && c.RestartWait <= time.Minute, "RestartWait", c.RestartWait)
-	check(c.Ports >= 1 && c.Ports <= 255, "Ports", c.Ports)
 	check(c.MTU >= 256 && c.MTU <= 65535, "MTU", c.MTU)
 	check(c.RdAtomic >= 1 && c.RdAtomic <= 255, "RdAtomic", c.RdAtomic)
 	check(c.MaxWR >= 1 && c.MaxWR <= 1<<20, "MaxWR", c.MaxWR)

@@ -25,7 +25,6 @@ func TestConfigNamesWhatIsWrong(t *testing.T) {
 		"RestCount":     {Now: now, Base: base, RestCount: 1<<20 + 1},
 		"Restarts":      {Now: now, Base: base, Restarts: -1},
 		"RestartWait":   {Now: now, Base: base, RestartWait: 1},
-		"Ports":         {Now: now, Base: base, Ports: 256},
 		"MTU":           {Now: now, Base: base, MTU: 255},
 		"RdAtomic":      {Now: now, Base: base, RdAtomic: 256},
 		"MaxWR":         {Now: now, Base: base, MaxWR: -1},

@@ -4,7 +4,6 @@ package xrc
 type ConnectRequest struct {
 	From     Peer   // the initiator
 	Service  uint64 // service id: names the domain, and queue, that the initiator wants
-	PSN      uint32 // number of the initiator's first request
 	MTU      int    // octets
 	RdAtomic int    // reads and atomics it would like to have in flight
 	// Join, if it is not zero, is a target that the initiator has already. It
@@ -16,7 +15,6 @@ type ConnectRequest struct {
 type ConnectReply struct {
 	Target      Ref
 	Incarnation uint64
-	PSN         uint32
 	MTU         int
 	RdAtomic    int
 	Answer      Answer // zero if the service has no queue
@@ -43,7 +41,6 @@ func (d *Device) Connect(r ConnectRequest) (ConnectReply, Status) {
 		return ConnectReply{}, st
 	}
 	r.From.QP.Kind = KindInitiator
-	r.PSN &= maxNumber
 	r.MTU, r.RdAtomic = min(r.MTU, d.config.MTU), min(r.RdAtomic, d.config.RdAtomic)
 	if KindOf(r.From.QP.Number) != KindInitiator || r.From.QP.Generation == 0 || r.MTU < 256 || r.RdAtomic < 0 || !r.From.Host.IsValid() {
 		return ConnectReply{}, StatusRejected
@@ -56,13 +53,13 @@ func (d *Device) Connect(r ConnectRequest) (ConnectReply, Status) {
 		return ConnectReply{}, st
 	}
 	reply := ConnectReply{Incarnation: d.incarnation, MTU: r.MTU, RdAtomic: r.RdAtomic, Reused: t != nil}
-	if t != nil && (t.attr.RQPSN != r.PSN || t.attr.PathMTU != r.MTU || t.attr.MaxDestRdAtomic != r.RdAtomic) {
+	if t != nil && (t.attr.PathMTU != r.MTU || t.attr.MaxDestRdAtomic != r.RdAtomic) {
 		return ConnectReply{}, StatusRejected
 	}
 	if t, st = v.takeLocked(t, &r); st != StatusFound {
 		return ConnectReply{}, st
 	}
-	reply.Target, reply.PSN = t.ref, t.attr.SQPSN
+	reply.Target = t.ref
 	if v.attr.SRQ != nil {
 		reply.Answer, _ = v.answerLocked()
 	}
@@ -114,13 +111,11 @@ func (v *Service) takeLocked(t *Target, r *ConnectRequest) (*Target, Status) {
 		return nil, StatusBusy
 	}
 	v.holdLocked(h)
-	a := Attr{Port: 1, Access: v.attr.Access, AV: AddressVector{Host: r.From.Host, Port: 1}, PathMTU: r.MTU,
-		DestQPN: r.From.QP.Number, RQPSN: r.PSN, MaxDestRdAtomic: r.RdAtomic, MinRNRTimer: connectRNRTimer}
+	a := Attr{Access: v.attr.Access, Host: r.From.Host, PathMTU: r.MTU, DestQPN: r.From.QP.Number, MaxDestRdAtomic: r.RdAtomic, MinRNRTimer: connectRNRTimer}
 	if _, err := t.connectLocked(s, &a); err != nil {
 		h.abandonLocked()
 		return nil, StatusRejected
 	}
-	t.attr.SQPSN = s.dev.rand.Uint32() & maxNumber
 	t.meetLocked(r.From)
 	known := s.dev.hostLocked(r.From.Host)
 	known.targets[r.From.QP.Number] = append(known.targets[r.From.QP.Number], t)

@@ -43,9 +43,8 @@ func TestConnectionsOfASuspendedTarget(t *testing.T) {
 	}
 	from := h.tgt.Info().Peer
 	back, backI := &conn{}, &conn{}
-	expected, err := h.tgt.Resume(h.clk.now(), back, from, h.una, h.nxt)
-	h.ok(err)
-	h.ok(h.ini.Resume(h.clk.now(), backI, Peer{Host: hostB, Incarnation: h.Incarnation(), QP: h.tgt.Info().Ref}, expected))
+	h.ok(h.tgt.Resume(h.clk.now(), back, from))
+	h.ok(h.ini.Resume(h.clk.now(), backI, Peer{Host: hostB, Incarnation: h.Incarnation(), QP: h.tgt.Info().Ref}))
 	h.PeerGone(hostA, h.ini.Ref())
 	h.ended(back, ErrPeerGone)
 	h.PeerGone(hostB, h.tgt.Info().Ref)
@@ -54,7 +53,7 @@ func TestConnectionsOfASuspendedTarget(t *testing.T) {
 
 	p := h.process("p", h.file("another job"))
 	tgt, c := p.up(peer(5))
-	h.ok(tgt.Suspend(h.clk.now(), 0))
+	h.ok(tgt.Suspend(h.clk.now()))
 	h.ok(tgt.Raise(EventQPFatal, ErrPeerGone))
 	h.alive(c) // nobody's to close: it is gone
 }
@@ -111,8 +110,8 @@ func TestDeadlinesKeepTheirOrder(t *testing.T) {
 	late, _ := p.up(peer(1))
 	early, _ := p.up(peer(2))
 	now := g.clk.now()
-	g.ok(late.Suspend(now.Add(5*time.Second), 0))
-	g.ok(early.Suspend(now, 0))
+	g.ok(late.Suspend(now.Add(5 * time.Second)))
+	g.ok(early.Suspend(now))
 	if next := g.Expire(now.Add(30 * time.Second)); !next.Equal(now.Add(35 * time.Second)) {
 		t.Errorf("next after %v", next.Sub(now))
 	}
@@ -179,7 +178,7 @@ func TestWithdrawStopsFirst(t *testing.T) {
 	g.ok(err)
 	g.want(p.dom.Close(), ErrBusy) // a service is a reference
 	_, tgt := g.connected(request(peer(1), 5))
-	g.ok(tgt.Raise(EventPathMigrated, nil))
+	g.tell(tgt)
 	e, err := p.NextEvent(ctx)
 	g.ok(err)
 	soon, cancel := context.WithCancel(ctx)
@@ -264,7 +263,7 @@ func TestXRCREQ19RestartsAreFewAndWaitLonger(t *testing.T) {
 	}
 	for range 2 {
 		for n := range 10 {
-			g.ok(i.Modify(Attr{State: StateInit, Port: 1}, MaskState|initMask))
+			g.ok(i.Modify(Attr{State: StateInit}, MaskState|initMask))
 			wait, err := i.Restart()
 			g.ok(err)
 			if most := 8 * time.Millisecond << min(n, 6); wait < most/2 || wait > most {

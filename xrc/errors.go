@@ -46,7 +46,6 @@ var (
 	ErrPeerGone    error = &sentinel{"xrc: the peer's queue pair is gone", syscall.ECONNRESET}
 	ErrIncarnation error = &sentinel{"xrc: the peer's daemon was restarted", syscall.ECONNRESET}
 	ErrGrace       error = &sentinel{"xrc: the connection was lost and not resumed in time", syscall.ETIMEDOUT}
-	ErrMissing     error = &sentinel{"xrc: messages were lost with the connection", syscall.ECONNRESET}
 	ErrOverrun     error = &sentinel{"xrc: completion queue overrun", syscall.EOVERFLOW}
 )
 

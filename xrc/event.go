@@ -8,18 +8,16 @@ type EventKind uint8
 // The asynchronous events. All of a target go to every session registered with
 // it; those of other objects to the session that owns them.
 const (
-	EventCQError          EventKind = 0  // a completion found its queue full
-	EventQPFatal          EventKind = 1  // the queue pair is in error, for a reason that no completion gives
-	EventQPRequest        EventKind = 2  // the peer's request was invalid
-	EventQPAccess         EventKind = 3  // the peer used a key, a queue or a right that it has not
-	EventCommEstablished  EventKind = 4  // first request to a target in StateRTR
-	EventSQDrained        EventKind = 5  // StateSQD is reached
-	EventPathMigrated     EventKind = 6  // the queue pair has moved to the alternate path
-	EventPathMigrateError EventKind = 7  // the queue pair could not move to the alternate path
-	EventDeviceFatal      EventKind = 8  // the daemon is gone: close and open anew
-	EventSRQError         EventKind = 14 // the queue's memory is of no use
-	EventSRQLimit         EventKind = 15 // fewer receives posted than the limit; one shot
-	EventLastWQE          EventKind = 16 // the target takes no more receives from any queue
+	EventCQError         EventKind = 0  // a completion found its queue full
+	EventQPFatal         EventKind = 1  // the queue pair is in error, for a reason that no completion gives
+	EventQPRequest       EventKind = 2  // the peer's request was invalid
+	EventQPAccess        EventKind = 3  // the peer used a key, a queue or a right that it has not
+	EventCommEstablished EventKind = 4  // first request to a target in StateRTR
+	EventSQDrained       EventKind = 5  // StateSQD is reached
+	EventDeviceFatal     EventKind = 8  // the daemon is gone: close and open anew
+	EventSRQError        EventKind = 14 // the queue's memory is of no use
+	EventSRQLimit        EventKind = 15 // fewer receives posted than the limit; one shot
+	EventLastWQE         EventKind = 16 // the target takes no more receives from any queue
 
 	// EventsLost stands for events that a full queue had no room for: whoever
 	// reads it queries its objects. It is about no object.
@@ -28,8 +26,8 @@ const (
 
 var eventNames = map[EventKind]string{
 	EventCQError: "cq-error", EventQPFatal: "qp-fatal", EventQPRequest: "qp-request-error", EventQPAccess: "qp-access-error",
-	EventCommEstablished: "communication-established", EventSQDrained: "sq-drained", EventPathMigrated: "path-migrated",
-	EventPathMigrateError: "path-migrate-error", EventDeviceFatal: "device-fatal", EventSRQError: "srq-error",
+	EventCommEstablished: "communication-established", EventSQDrained: "sq-drained",
+	EventDeviceFatal: "device-fatal", EventSRQError: "srq-error",
 	EventSRQLimit: "srq-limit-reached", EventLastWQE: "last-wqe-reached", EventsLost: "events-lost",
 }
 
@@ -46,7 +44,7 @@ func (k EventKind) affiliated() (ok, fatal bool) {
 	switch k {
 	case EventQPFatal, EventQPRequest, EventQPAccess:
 		return true, true
-	case EventCommEstablished, EventPathMigrated, EventPathMigrateError:
+	case EventCommEstablished:
 		return true, false
 	}
 	return false, false

@@ -42,11 +42,11 @@ func TestXRCREQ24EverySessionHearsEachEventOnce(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
 	all, tgt := g.sharers()
-	for _, k := range []EventKind{EventCommEstablished, EventCommEstablished, EventPathMigrated, EventPathMigrateError} {
+	for _, k := range []EventKind{EventCommEstablished, EventCommEstablished} {
 		g.ok(tgt.Raise(k, nil))
 	}
 	for _, p := range all {
-		g.events(p.Session, EventCommEstablished, EventPathMigrated, EventPathMigrateError)
+		g.events(p.Session, EventCommEstablished)
 	}
 	for _, k := range []EventKind{EventQPAccess, EventQPRequest, EventQPFatal} { // the first one ends it
 		g.ok(tgt.Raise(k, ErrUnknownSRQ))
@@ -91,12 +91,12 @@ func TestXRCREQ25EventsSayWhatTheyAreAbout(t *testing.T) {
 	q.reached(q.SRQ)
 	i := p.initiator()
 	i.Fail(EventQPFatal, ErrPeerGone) // in RESET: nothing can fail
-	g.ok(i.Modify(Attr{State: StateInit, Port: 1}, MaskState|initMask))
+	g.ok(i.Modify(Attr{State: StateInit}, MaskState|initMask))
 	i.Fail(EventQPFatal, ErrPeerGone)
-	g.ok(tgt.Raise(EventPathMigrated, nil))
+	g.tell(tgt)
 	p.cq.Push(make([]iwarp.Completion, cqEntries+1)...)
 	want := []Ref{q.Ref(), i.Ref(), tgt.Info().Ref, p.cq.Ref(), q.Ref()}
-	for n, e := range g.events(p.Session, EventSRQLimit, EventQPFatal, EventPathMigrated, EventCQError, EventSRQError) {
+	for n, e := range g.events(p.Session, EventSRQLimit, EventQPFatal, EventCommEstablished, EventCQError, EventSRQError) {
 		if e.Object != want[n] {
 			t.Errorf("%v is about %v, want %v", e.Kind, e.Object, want[n])
 		}
@@ -132,8 +132,8 @@ func TestXRCREQ27ASessionThatDoesNotReadDelaysNobody(t *testing.T) {
 	g.ok(err)
 	const n = 1000
 	for range n {
-		g.ok(tgt.Raise(EventPathMigrated, nil))
-		g.events(a.Session, EventPathMigrated)
+		g.tell(tgt)
+		g.events(a.Session, EventCommEstablished)
 	}
 	if s := g.Stats(); s.EventsLost < n-8 {
 		t.Errorf("%d lost", s.EventsLost)
@@ -149,7 +149,7 @@ func TestXRCREQ27ASessionThatDoesNotReadDelaysNobody(t *testing.T) {
 	}
 	// One who reads and acknowledges nothing has no more than the limit either.
 	for range n {
-		g.ok(tgt.Raise(EventPathMigrated, nil))
+		g.tell(tgt)
 	}
 	if q := &deaf.events; len(q.queue)+len(q.unacked) > 9 || q.queue[0].Kind != EventsLost {
 		t.Errorf("%d waiting, %d not acknowledged", len(q.queue), len(q.unacked))
@@ -167,7 +167,7 @@ func TestXRCREQ29DestructionWaitsForAcknowledgement(t *testing.T) {
 		p := g.process("p", g.file("job"))
 		tgt, c := p.up(peer(1))
 		g.ok(tgt.Raise(EventCommEstablished, nil))
-		g.ok(tgt.Raise(EventPathMigrated, nil))
+		g.tell(tgt)
 		e, err := p.NextEvent(ctx)
 		g.ok(err)
 		short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)

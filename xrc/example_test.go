@@ -55,7 +55,7 @@ func Example() {
 	// The daemon gets a peer's request to connect.
 	reply, status := dev.Connect(xrc.ConnectRequest{
 		From:    xrc.Peer{Host: netip.MustParseAddr("192.0.2.1"), Incarnation: 1, QP: xrc.Ref{Kind: xrc.KindInitiator, Number: 0x400000, Generation: 1}},
-		Service: 7, PSN: 100, MTU: 4096,
+		Service: 7, MTU: 4096,
 	})
 	fmt.Println("connect:", status)
 	target, _ := dev.Target(reply.Target)

@@ -161,7 +161,7 @@ func (p *process) target() Ref {
 
 func (p *process) initiator() *Initiator {
 	p.g.Helper()
-	i, err := p.CreateInitiator(InitiatorAttr{PD: p.pd, SendCQ: p.cq, Caps: Caps{MaxSend: 16}})
+	i, err := p.CreateInitiator(InitiatorAttr{PD: p.pd, SendCQ: p.cq, MaxSend: 16})
 	p.g.ok(err)
 	return i
 }
@@ -173,8 +173,7 @@ func peer(n uint32) Peer {
 
 // upAttr brings a target up to StateRTR for a peer.
 func upAttr(p Peer) Attr {
-	return Attr{Port: 1, AV: AddressVector{Host: p.Host, Port: 1}, PathMTU: 4096, DestQPN: p.QP.Number,
-		RQPSN: 100, MaxDestRdAtomic: 4, MinRNRTimer: 12, Access: accessRights}
+	return Attr{Host: p.Host, PathMTU: 4096, DestQPN: p.QP.Number, MaxDestRdAtomic: 4, MinRNRTimer: 12, Access: accessRights}
 }
 
 // up makes a target that is connected with a peer.
@@ -247,6 +246,13 @@ func (g *rig) events(s *Session, want ...EventKind) []Event {
 		}
 	}
 	return got
+}
+
+// tell raises an event that ends nothing, and may be raised again.
+func (g *rig) tell(t *Target) {
+	g.Device.mu.Lock()
+	defer g.Device.unlock()
+	t.eventLocked(EventCommEstablished)
 }
 
 // errEmpty is what a message finds that has to wait for a receive.

@@ -9,21 +9,18 @@ type Initiator struct {
 	session *Session
 	pd      *PD
 	cq      *CQ
-	caps    Caps
+	maxSend int
 
 	// Under Device.mu.
 	ended    func() // see OnEnd
-	una      uint32 // while suspended: number of the oldest request not acknowledged; psn is the next
 	restarts int    // restarts since the last connection
 }
 
 // InitiatorAttr describes an initiator to be made.
 type InitiatorAttr struct {
-	PD     *PD     // required
-	SendCQ *CQ     // required
-	SRQ    *SRQ    // refused
-	Domain *Domain // refused
-	Caps   Caps    // MaxSend is required; what is about receives is forced to 0
+	PD      *PD // required
+	SendCQ  *CQ // required
+	MaxSend int // requests that may be outstanding; required
 	// Implied: the set-up of each connection tells the peer which queue pairs go on, so that
 	// Pairs does not ask for this one.
 	Implied bool
@@ -37,8 +34,7 @@ func (s *Session) CreateInitiator(a InitiatorAttr) (*Initiator, error) {
 	switch err := s.liveLocked(); {
 	case err != nil:
 		return nil, err
-	case a.PD == nil, a.SendCQ == nil, a.SRQ != nil, a.Domain != nil,
-		a.Caps.MaxSend < 1, a.Caps.MaxSendSGE < 0, a.Caps.MaxInline < 0:
+	case a.PD == nil, a.SendCQ == nil, a.MaxSend < 1:
 		return nil, ErrAttribute
 	case !a.PD.usableLocked(s), !a.SendCQ.usableLocked(s):
 		return nil, ErrForeign
@@ -49,8 +45,7 @@ func (s *Session) CreateInitiator(a InitiatorAttr) (*Initiator, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Caps.MaxReceive, a.Caps.MaxReceiveSGE = 0, 0
-	i := &Initiator{qp: qp{dev: d, kind: TypeInitiator, ref: ref, attr: new(Attr), implied: a.Implied}, session: s, pd: a.PD, cq: a.SendCQ, caps: a.Caps}
+	i := &Initiator{qp: qp{dev: d, kind: TypeInitiator, ref: ref, attr: new(Attr), implied: a.Implied}, session: s, pd: a.PD, cq: a.SendCQ, maxSend: a.MaxSend}
 	i.owner = i
 	d.initiators[ref.Number] = i
 	i.pd.refs++
@@ -78,7 +73,7 @@ func (i *Initiator) Query() (Info, error) {
 		return Info{}, ErrForeign
 	}
 	info := i.infoLocked()
-	info.Caps = i.caps
+	info.MaxSend = i.maxSend
 	return info, nil
 }
 

@@ -37,7 +37,7 @@ func TestListTellsOfAllObjects(t *testing.T) {
 
 	g.clk.advance(time.Second)
 	lost := g.clk.now()
-	g.ok(suspended.Suspend(lost, 5))
+	g.ok(suspended.Suspend(lost))
 	g.clk.advance(time.Second)
 	failed := g.clk.now()
 	g.ok(dead.Raise(EventQPFatal, ErrPeerGone))

@@ -37,9 +37,8 @@ type qp struct {
 	attr     *Attr // nil for a tombstone
 	conn     Connection
 	peer     Peer
-	cause    error // why state is StateError
-	draining bool  // in StateSQD: requests that were started are not done
-	psn      uint32
+	cause    error         // why state is StateError
+	draining bool          // in StateSQD: requests that were started are not done
 	waits    *list.Element // place in Device.suspended or Device.errored
 }
 
@@ -83,7 +82,7 @@ func (q *qp) modifyLocked(a *Attr, m Mask) (from State, err error) {
 	if err := transition(q.kind, from, to, m); err != nil {
 		return from, err
 	}
-	if err := a.check(m, q.attr, &q.dev.config); err != nil {
+	if err := a.check(m, &q.dev.config); err != nil {
 		return from, err
 	}
 	if to == StateReset {
@@ -92,8 +91,7 @@ func (q *qp) modifyLocked(a *Attr, m Mask) (from State, err error) {
 	}
 	q.attr.set(m, a)
 	if from == StateInit && to == StateRTR {
-		q.psn = q.attr.RQPSN
-		q.meetLocked(Peer{Host: q.attr.AV.Host, QP: Ref{Number: q.attr.DestQPN}})
+		q.meetLocked(Peer{Host: q.attr.Host, QP: Ref{Number: q.attr.DestQPN}})
 	}
 	if to != from && to != StateError {
 		q.setLocked(to)
@@ -108,7 +106,7 @@ func (q *qp) resetLocked() {
 	q.disconnectLocked(ErrReset)
 	q.attr = new(Attr)
 	q.causeLocked(nil)
-	q.peer, q.draining, q.psn = Peer{}, false, 0
+	q.peer, q.draining = Peer{}, false
 	q.ref.Generation = q.dev.nextGeneration()
 	q.setLocked(StateReset)
 }
@@ -185,7 +183,6 @@ type Info struct {
 	Ref        Ref
 	Attr       Attr // for a tombstone only the state
 	Peer       Peer
-	Caps       Caps
 	Connected  bool
 	Suspended  bool      // the connection is lost, and waited for until Deadline
 	Deadline   time.Time // if suspended: end of the wait; for a target in StateError: when it becomes a tombstone
@@ -193,6 +190,7 @@ type Info struct {
 	Cause      error     // why State is StateError
 	Registered int       // sessions registered with a target
 	Traffic    Traffic   // for a target only
+	MaxSend    int       // for an initiator only
 }
 
 func (q *qp) infoLocked() Info {

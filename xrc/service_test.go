@@ -20,7 +20,7 @@ func (g *rig) advertised(name string, f *os.File, id uint64) (*process, *SRQ, *S
 }
 
 func request(from Peer, id uint64) ConnectRequest {
-	return ConnectRequest{From: from, Service: id, PSN: 0x1000500, MTU: 4096, RdAtomic: 16}
+	return ConnectRequest{From: from, Service: id, MTU: 4096, RdAtomic: 16}
 }
 
 // connected is a peer's request that succeeds.
@@ -45,7 +45,7 @@ func TestXRCREQ15ApplicationsOnlyAdvertise(t *testing.T) {
 		t.Errorf("%+v", reply)
 	}
 	i := tgt.Info()
-	if i.Attr.State != StateRTR || i.Peer != peer(1) || i.Attr.RQPSN != 0x500 || i.Attr.SQPSN != reply.PSN || i.Attr.MinRNRTimer != connectRNRTimer || i.Registered != 1 {
+	if i.Attr.State != StateRTR || i.Peer != peer(1) || i.Attr.MinRNRTimer != connectRNRTimer || i.Registered != 1 {
 		t.Errorf("%+v", i)
 	}
 	g.ok(tgt.Attach(&conn{}))
@@ -225,7 +225,7 @@ func TestXRCREQ20OneTargetForEachInitiator(t *testing.T) {
 	r := request(peer(1), serviceID)
 	first, old := g.connected(r)
 	for _, change := range []func(*ConnectRequest){
-		func(r *ConnectRequest) { r.PSN++ }, func(r *ConnectRequest) { r.MTU = 1024 }, func(r *ConnectRequest) { r.RdAtomic = 1 },
+		func(r *ConnectRequest) { r.MTU = 1024 }, func(r *ConnectRequest) { r.RdAtomic = 1 },
 		func(r *ConnectRequest) { r.MTU = 100 }, func(r *ConnectRequest) { r.From.QP.Number = firstTarget },
 		func(r *ConnectRequest) { r.From.QP.Generation = 0 }, func(r *ConnectRequest) { r.RdAtomic = -1 }, func(r *ConnectRequest) { r.From.Host = netip.Addr{} },
 	} {

@@ -61,7 +61,7 @@ func (p *process) live(rnd *rand.Rand, shared uint32) {
 		p.up(peer(2 + rnd.Uint32N(100)))
 	case 2:
 		i := p.initiator()
-		g.ok(i.Modify(Attr{State: StateInit, Port: 1}, MaskState|initMask))
+		g.ok(i.Modify(Attr{State: StateInit}, MaskState|initMask))
 	case 3:
 		_, err := p.Register(p.dom, shared)
 		g.ok(err)
@@ -74,7 +74,7 @@ func (p *process) live(rnd *rand.Rand, shared uint32) {
 		p.PollEvent() // and never acknowledged
 	case 6:
 		t, _ := p.up(peer(201))
-		g.ok(t.Suspend(g.clk.now(), 100))
+		g.ok(t.Suspend(g.clk.now()))
 	case 7:
 		_, err := p.OpenDomain(DomainAttr{Mask: allDomain, FD: -1, Flags: os.O_CREATE})
 		g.ok(err)
@@ -249,7 +249,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 		{"completion queues", 1, func() error { _, err := s.CreateCQ(cqEntries); return err }},
 		{"protection domains", 1, func() error { _, err := s.AllocPD(); return err }},
 		{"initiators", 2, func() error {
-			_, err := s.CreateInitiator(InitiatorAttr{PD: p.pd, SendCQ: p.cq, Caps: Caps{MaxSend: 1}})
+			_, err := s.CreateInitiator(InitiatorAttr{PD: p.pd, SendCQ: p.cq, MaxSend: 1})
 			return err
 		}},
 		{"queues", 1, func() error { _, err := s.CreateSRQ(srq); return err }},

@@ -100,7 +100,7 @@ func TestRename(t *testing.T) {
 	tgt, c := p.up(peer(1))
 	was := tgt.Info().Ref
 	g.want(tgt.Rename(peer(2)), ErrState)
-	g.ok(tgt.Suspend(g.clk.now(), 100))
+	g.ok(tgt.Suspend(g.clk.now()))
 	g.ok(tgt.Rename(peer(2)))
 	if i := tgt.Info(); i.Ref != was || i.Peer.QP != peer(2).QP || i.Attr.DestQPN != peer(2).QP.Number || i.Suspended {
 		t.Errorf("%+v", i)

@@ -153,7 +153,7 @@ func TestOverrunCompletionQueue(t *testing.T) {
 	_, c := other.up(peer(1))
 	q, i := p.srq(4), p.initiator()
 	posted(t, q, 2)
-	g.ok(i.Modify(Attr{State: StateInit, Port: 1}, MaskState|initMask))
+	g.ok(i.Modify(Attr{State: StateInit}, MaskState|initMask))
 	p.cq.Push(make([]iwarp.Completion, cqEntries+1)...)
 	p.cq.Push(iwarp.Completion{})
 	g.want(p.cq.Wait(ctx), iwarp.ErrOverrun)

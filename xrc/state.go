@@ -78,20 +78,19 @@ func of(t Type) int {
 
 // What several transitions take.
 const (
-	initMask     = MaskPKeyIndex | MaskPort | MaskAccess
-	rtrMask      = MaskAV | MaskPathMTU | MaskDestQPN | MaskRQPSN
-	rtsMask      = MaskTimeout | MaskSQPSN
-	liveMask     = MaskCurState | MaskAltPath | MaskAccess | MaskPathMigState
-	sqdMask      = MaskAV | MaskPort | MaskTimeout | MaskAltPath | MaskAccess | MaskPKeyIndex | MaskPathMigState
-	responding   = MaskMaxDestRdAtomic | MaskMinRNRTimer
-	initiating   = MaskMaxRdAtomic | MaskRetryCount | MaskRNRRetry
-	rtrMayChange = MaskAltPath | MaskAccess | MaskPKeyIndex
+	initMask   = MaskAccess
+	rtrMask    = MaskAV | MaskPathMTU | MaskDestQPN
+	rtsMask    = MaskTimeout
+	liveMask   = MaskCurState | MaskAccess
+	sqdMask    = MaskAV | MaskTimeout | MaskAccess
+	responding = MaskMaxDestRdAtomic | MaskMinRNRTimer
+	initiating = MaskMaxRdAtomic | MaskRetryCount | MaskRNRRetry
 )
 
 func both(m Mask) [2]Mask { return [2]Mask{m, m} }
 
 // rules are the transitions, as drivers/infiniband/core/verbs.c of Linux 6.1 has
-// them for XRC. Those to RESET and ERR take nothing but the state.
+// them for XRC, without the attributes that mean nothing over TCP. Those to RESET and ERR take nothing but the state.
 var rules = func() (t [states][states]rule) {
 	for from := range t {
 		t[from][StateReset].exists = true
@@ -102,7 +101,7 @@ var rules = func() (t [states][states]rule) {
 	live := [2]Mask{liveMask, liveMask | MaskMinRNRTimer}
 	t[StateReset][StateInit] = rule{exists: true, required: both(initMask)}
 	t[StateInit][StateInit] = rule{exists: true, optional: both(initMask)}
-	t[StateInit][StateRTR] = rule{exists: true, required: [2]Mask{rtrMask, rtrMask | responding}, optional: both(rtrMayChange)}
+	t[StateInit][StateRTR] = rule{exists: true, required: [2]Mask{rtrMask, rtrMask | responding}, optional: both(MaskAccess)}
 	t[StateRTR][StateRTS] = rule{exists: true, required: [2]Mask{rtsMask | initiating, rtsMask}, optional: live}
 	t[StateRTS][StateRTS] = rule{exists: true, optional: live}
 	t[StateRTS][StateSQD] = rule{exists: true, optional: both(MaskSQDNotify)}

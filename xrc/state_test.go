@@ -153,7 +153,7 @@ func TestXRCREQ12EachAttributeBit(t *testing.T) {
 					q := p.at(typ, from)
 					before := q.info()
 					a := upAttr(peer(1))
-					a.State, a.CurState, a.AltAV.Port = to, from, 1
+					a.State, a.CurState = to, from
 					err := q.modify(a, (MaskState|required)^bit)
 					var want error
 					switch known := bit&allMask != 0; {
@@ -185,7 +185,7 @@ func TestXRCREQ12EachAttributeBit(t *testing.T) {
 
 func TestAttributeValues(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, Config{Ports: 2, MTU: 4096})
+	g := newRig(t, Config{MTU: 4096})
 	p := g.process("p", g.file("job"))
 	for _, c := range []struct {
 		name string
@@ -195,21 +195,16 @@ func TestAttributeValues(t *testing.T) {
 		m    Mask
 		set  func(*Attr)
 	}{
-		{"address on another port than INIT", TypeTarget, StateInit, StateRTR, rcRTR, func(a *Attr) { a.AV.Port = 2 }},
-		{"port 0", TypeTarget, StateReset, StateInit, MaskState | initMask, func(a *Attr) { a.Port = 0 }},
-		{"port 3", TypeTarget, StateReset, StateInit, MaskState | initMask, func(a *Attr) { a.Port = 3 }},
 		{"unknown right", TypeTarget, StateReset, StateInit, MaskState | initMask, func(a *Attr) { a.Access = 1 << 7 }},
 		{"min_rnr_timer 32", TypeTarget, StateInit, StateRTR, rcRTR, func(a *Attr) { a.MinRNRTimer = 32 }},
 		{"timeout 32", TypeTarget, StateRTR, StateRTS, rcRTS, func(a *Attr) { a.Timeout = 32 }},
 		{"retry_cnt 8", TypeInitiator, StateRTR, StateRTS, rcRTS, func(a *Attr) { a.RetryCount = 8 }},
 		{"rnr_retry 8", TypeInitiator, StateRTR, StateRTS, rcRTS, func(a *Attr) { a.RNRRetry = 8 }},
-		{"MTU above the port's", TypeInitiator, StateInit, StateRTR, rcRTR, func(a *Attr) { a.PathMTU = 4097 }},
+		{"MTU above the device's", TypeInitiator, StateInit, StateRTR, rcRTR, func(a *Attr) { a.PathMTU = 4097 }},
 		{"MTU too small", TypeInitiator, StateInit, StateRTR, rcRTR, func(a *Attr) { a.PathMTU = 255 }},
 		{"responder depth 129", TypeTarget, StateInit, StateRTR, rcRTR, func(a *Attr) { a.MaxDestRdAtomic = 129 }},
 		{"responder depth below 0", TypeTarget, StateInit, StateRTR, rcRTR, func(a *Attr) { a.MaxDestRdAtomic = -1 }},
 		{"initiator depth 129", TypeInitiator, StateRTR, StateRTS, rcRTS, func(a *Attr) { a.MaxRdAtomic = 129 }},
-		{"migration state 3", TypeTarget, StateRTR, StateRTS, rcRTS | MaskPathMigState, func(a *Attr) { a.PathMig = 3 }},
-		{"alternate timeout 32", TypeTarget, StateRTR, StateRTS, rcRTS | MaskAltPath, func(a *Attr) { a.AltAV.Port, a.AltTimeout = 1, 32 }},
 		{"another current state", TypeTarget, StateRTR, StateRTS, rcRTS | MaskCurState, func(a *Attr) { a.CurState = StateRTS }},
 		{"state 7", TypeTarget, StateRTR, StateUnknown, MaskState, func(*Attr) {}},
 	} {
@@ -227,10 +222,10 @@ func TestAttributeValues(t *testing.T) {
 	}
 	q := p.at(TypeTarget, StateInit)
 	a := upAttr(peer(1))
-	a.State, a.RQPSN, a.DestQPN = StateRTR, 0xFF123456, 0xAB400001
+	a.State, a.DestQPN = StateRTR, 0xAB400001
 	g.ok(q.modify(a, rcRTR))
-	if i := q.info(); i.Attr.RQPSN != 0x123456 || i.Attr.DestQPN != 0x400001 || i.Peer.QP.Number != 0x400001 {
-		t.Errorf("numbers are not cut to 24 bits: %+v", i)
+	if i := q.info(); i.Attr.DestQPN != 0x400001 || i.Peer.QP.Number != 0x400001 {
+		t.Errorf("the number is not cut to 24 bits: %+v", i)
 	}
 }
 
@@ -292,7 +287,7 @@ func TestXRCREQ14OneOfManyBringsTheTargetUp(t *testing.T) {
 	g.ok(first.ModifyTarget(first.dom, r.Number, Attr{State: StateRTS, Timeout: 14}, MaskState|rtsMask))
 	ensure(upAttr(peer(1)), nil) // RTS is past RTR
 	for _, change := range []func(*Attr){
-		func(a *Attr) { a.DestQPN++ }, func(a *Attr) { a.RQPSN++ }, func(a *Attr) { a.PathMTU = 1024 }, func(a *Attr) { a.AV.Host = hostB },
+		func(a *Attr) { a.DestQPN++ }, func(a *Attr) { a.PathMTU = 1024 }, func(a *Attr) { a.Host = hostB },
 		func(a *Attr) { a.MaxDestRdAtomic = 0 }, func(a *Attr) { a.MinRNRTimer = 0 }, func(a *Attr) { a.Access = 0 },
 	} {
 		a := upAttr(peer(1))

@@ -27,15 +27,11 @@ type holder struct {
 	byService []*Handle // handles that peers made by a service of the session
 }
 
-// TargetAttr describes a target to be made. All but the domain must be zero: a
-// target has no protection domain, no completion queue and no queue of its own.
+// TargetAttr describes a target to be made, which has no protection domain, no completion
+// queue and no queue of its own.
 type TargetAttr struct {
-	Domain         *Domain
-	PD             *PD
-	SendCQ, RecvCQ *CQ
-	SRQ            *SRQ
-	Caps           Caps // ignored
-	Implied        bool // as InitiatorAttr.Implied
+	Domain  *Domain
+	Implied bool // as InitiatorAttr.Implied
 }
 
 // CreateTarget makes a target in StateReset, with the session registered by
@@ -46,9 +42,6 @@ func (s *Session) CreateTarget(a TargetAttr) (Ref, error) {
 	defer d.unlock()
 	if _, err := s.domainLocked(a.Domain); err != nil {
 		return Ref{}, err
-	}
-	if a.PD != nil || a.SendCQ != nil || a.RecvCQ != nil || a.SRQ != nil {
-		return Ref{}, ErrAttribute
 	}
 	t, h, err := s.newTargetLocked(a.Domain)
 	if err != nil {
@@ -232,9 +225,7 @@ func (t *Target) connectLocked(s *Session, a *Attr) (bool, error) {
 		return false, nil
 	}
 	// The values of both steps first, so that one does not fail after the other.
-	with := *t.attr
-	with.Port = a.Port
-	if err := a.check(initMask|up, &with, &t.dev.config); err != nil {
+	if err := a.check(initMask|up, &t.dev.config); err != nil {
 		return false, err
 	}
 	for _, step := range [...]struct {

@@ -28,7 +28,7 @@ func TestXRCREQ2CreatorIsRegisteredFromTheBeginning(t *testing.T) {
 	r := a.target()
 	info, err := a.QueryTarget(a.dom, r.Number)
 	g.ok(err)
-	if info.Registered != 1 || info.Ref != r || info.Attr.State != StateReset || info.Caps != (Caps{}) {
+	if info.Registered != 1 || info.Ref != r || info.Attr.State != StateReset || info.MaxSend != 0 {
 		t.Errorf("%+v", info)
 	}
 	g.ok(a.Unregister(ctx, a.dom, r.Number))
@@ -234,14 +234,14 @@ func TestXRCREQ9AllWhoAreRegisteredSeeTheSame(t *testing.T) {
 	g.ok(err)
 	opened, err := h.Query()
 	g.ok(err)
-	if mine != theirs || mine != opened || mine.Peer != peer(3) || !mine.Connected || mine.Registered != 3 || mine.Attr.RQPSN != 100 ||
+	if mine != theirs || mine != opened || mine.Peer != peer(3) || !mine.Connected || mine.Registered != 3 ||
 		mine.Traffic != (Traffic{4, 4097, 1}) {
 		t.Errorf("%+v\n%+v\n%+v", mine, theirs, opened)
 	}
 	if registered.Registered, registered.Traffic = 3, mine.Traffic; registered != mine {
 		t.Errorf("registering told %+v", registered)
 	}
-	g.ok(b.ModifyTarget(b.dom, tgt.ref.Number, Attr{MinRNRTimer: 3, State: StateRTS, Timeout: 14}, MaskState|MaskTimeout|MaskSQPSN|MaskMinRNRTimer))
+	g.ok(b.ModifyTarget(b.dom, tgt.ref.Number, Attr{MinRNRTimer: 3, State: StateRTS, Timeout: 14}, MaskState|MaskTimeout|MaskMinRNRTimer))
 	if i, err := a.QueryTarget(a.dom, tgt.ref.Number); err != nil || i.Attr.MinRNRTimer != 3 || i.Attr.State != StateRTS {
 		t.Errorf("%+v, %v", i, err)
 	}

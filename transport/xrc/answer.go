@@ -25,16 +25,15 @@ func (p *peer) connect(m *mux, r *connect) *connected {
 	}
 	from := objects.Peer{Host: p.remote, Incarnation: r.incarnation, QP: r.initiator}
 	from.QP.Kind = objects.KindInitiator
-	yes := &connected{id: r.id, initiator: r.initiator, incarnation: p.t.objects.Incarnation(), mtu: r.mtu, reads: r.reads}
+	yes := &connected{id: r.id, initiator: r.initiator, incarnation: p.t.objects.Incarnation(), mtu: r.mtu, reads: r.reads, echo: r.echo}
 	if r.mode == modeResume {
-		psn, status := p.resume(m, from, r)
-		if status != objects.StatusFound {
+		if status := p.resume(m, from, r); status != objects.StatusFound {
 			return refused(status)
 		}
-		yes.psn, yes.target, yes.reused = psn, r.target, true
+		yes.target, yes.reused = r.target, true
 		return yes
 	}
-	request := objects.ConnectRequest{From: from, Service: r.service, PSN: r.psn, MTU: int(r.mtu), RdAtomic: int(r.reads)}
+	request := objects.ConnectRequest{From: from, Service: r.service, MTU: int(r.mtu), RdAtomic: int(r.reads)}
 	if r.mode == modeJoin {
 		request.Join = r.target
 		request.Join.Kind = objects.KindTarget
@@ -46,7 +45,7 @@ func (p *peer) connect(m *mux, r *connect) *connected {
 	if err := p.carry(m, reply.Target, reply.Answer.Tag); err != nil {
 		return refused(objects.StatusNotReady)
 	}
-	yes.target, yes.psn, yes.mtu, yes.reads, yes.reused = reply.Target, reply.PSN, uint16(reply.MTU), uint8(reply.RdAtomic), reply.Reused
+	yes.target, yes.mtu, yes.reads, yes.reused = reply.Target, uint16(reply.MTU), uint8(reply.RdAtomic), reply.Reused
 	yes.queue = reply.Answer
 	return yes
 }

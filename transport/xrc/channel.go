@@ -47,7 +47,6 @@ type Channel struct {
 	// Constant once connected.
 	ref    objects.Ref
 	target objects.Ref
-	psn    uint32
 	answer objects.Answer
 	depth  int
 
@@ -96,7 +95,7 @@ func (t *Transport) Connect(ctx context.Context, s *objects.Session, a ChannelAt
 	case a.MaxSend < 1 || a.MaxSend > 1<<16, a.Reads < 0 || a.Reads > 255, a.MTU < 256 || a.MTU > 65535:
 		return nil, ErrRequest
 	}
-	ini, err := s.CreateInitiator(objects.InitiatorAttr{PD: a.PD, SendCQ: a.CQ, Caps: objects.Caps{MaxSend: a.MaxSend}})
+	ini, err := s.CreateInitiator(objects.InitiatorAttr{PD: a.PD, SendCQ: a.CQ, MaxSend: a.MaxSend})
 	if err != nil {
 		return nil, err
 	}
@@ -167,7 +166,7 @@ func (e *StatusError) Is(err error) bool {
 // connect makes one attempt.
 func (ch *Channel) connect(ctx context.Context) error {
 	c := connect{mode: modeNew, host: ch.p.local, incarnation: ch.t.objects.Incarnation(), initiator: ch.ref,
-		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), psn: ch.ref.Generation & maxNumber, service: ch.attr.Service}
+		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), service: ch.attr.Service}
 	answer, m, err := ch.p.call(ctx, &c)
 	if err != nil {
 		return err
@@ -179,10 +178,10 @@ func (ch *Channel) connect(ctx context.Context) error {
 	case a.status != objects.StatusFound:
 		return &StatusError{a.status}
 	}
-	ch.psn, ch.depth = c.psn, min(int(a.reads), ch.attr.Reads)
+	ch.depth = min(int(a.reads), ch.attr.Reads)
 	ch.target, ch.answer = a.target, a.queue
 	ch.target.Kind = objects.KindTarget
-	if err := raise(ch.ini, ch.p.remote, a.target.Number, int(a.mtu), a.psn, ch.psn, ch.depth); err != nil {
+	if err := raise(ch.ini, ch.p.remote, a.target.Number, int(a.mtu), ch.depth); err != nil {
 		return err
 	}
 	if err := ch.ini.Identify(ch.from(m)); err != nil {
@@ -226,7 +225,7 @@ func (ch *Channel) Initiator() *objects.Initiator { return ch.ini }
 // domain: a *StatusError with NotReady if it is not, or the target is gone.
 func (ch *Channel) Join(ctx context.Context, service uint64) (objects.Answer, error) {
 	answer, _, err := ch.p.call(ctx, &connect{mode: modeJoin, host: ch.p.local, incarnation: ch.t.objects.Incarnation(), initiator: ch.Ref(),
-		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), psn: ch.psn, service: service, target: ch.target})
+		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), service: service, target: ch.target})
 	if err != nil {
 		return objects.Answer{}, err
 	}

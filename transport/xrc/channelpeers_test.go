@@ -122,7 +122,7 @@ func TestXRCREQ36WhatIsMissingIsFoundOutOnTheWire(t *testing.T) {
 	p.carriers[ch.Target()] = nil
 	delete(p.carriers, ch.Target())
 	p.mu.Unlock()
-	if err := c.target.Suspend(clk.now(), c.psn); err != nil {
+	if err := c.target.Suspend(clk.now()); err != nil {
 		t.Fatal(err)
 	}
 	if err := server.ModifyTarget(server.dom, ch.Target().Number, objects.Attr{State: objects.StateError}, objects.MaskState); err != nil {

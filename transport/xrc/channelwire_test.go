@@ -172,8 +172,8 @@ func TestXRCREQ20OneTargetForEachInitiatorOnTheWire(t *testing.T) {
 			mu.Unlock()
 			// The same once more, as after an answer that was lost.
 			m, _, err := ch.p.call(within(t), &connect{mode: modeNew, host: h.addr, incarnation: h.objects.Incarnation(), initiator: ch.ref,
-				mtu: 4096, psn: ch.psn, service: 7})
-			if c, ok := m.(*connected); err != nil || !ok || !c.reused || c.target != ch.target {
+				mtu: 4096, echo: 5, service: 7})
+			if c, ok := m.(*connected); err != nil || !ok || !c.reused || c.target != ch.target || c.echo != 5 {
 				t.Errorf("%+v, %v", m, err)
 			}
 		})

@@ -120,7 +120,7 @@ func (c *fieldCheck) that(ok bool, format string, args ...any) {
 func (c *fieldCheck) err() error { return errors.Join(c.errs...) }
 
 const (
-	maxNumber = 0xFFFFFF // highest number of a queue pair, and of a packet
+	maxNumber = 0xFFFFFF // highest number of a queue pair
 	maxSRQN   = 0xFFFFFE // highest number of a shared receive queue
 	minMTU    = 256      // least path MTU that InfiniBand knows
 )
@@ -228,9 +228,7 @@ const (
 	// modeJoin has a target and wants one more service behind it. StatusNotReady says that
 	// the target is gone.
 	modeJoin connectMode = 1
-	// modeResume had a target, the connection to which was lost, and says which messages it
-	// still keeps: from psn to the one before next. The answer says which of them is
-	// expected first.
+	// modeResume had a target, the connection to which was lost.
 	modeResume connectMode = 2
 )
 
@@ -247,8 +245,8 @@ const connectModes = 3
 //	32  8 incarnation
 //	40  4 number of the initiator
 //	44  4 generation of the initiator
-//	48  4 PSN
-//	52  4 next PSN
+//	48  4 echo
+//	52  4 not read; 0
 //	56  8 service
 //	64  4 number of the target
 //	68  4 generation of the target
@@ -263,8 +261,7 @@ type connect struct {
 	initiator   objects.Ref
 	mtu         uint16 // octets, 256 at least
 	reads       uint8  // reads and atomics that the initiator would like to have under way
-	psn         uint32 // number of the initiator's first message; modeResume: of the oldest that it keeps
-	next        uint32 // modeResume: number of the initiator's next message; else 0
+	echo        uint32 // the answer has the same: earlier versions compare, as packet sequence numbers, what is 0 here
 
 	service uint64
 	target  objects.Ref // modeJoin and modeResume: the target that exists; else zero
@@ -279,16 +276,10 @@ func (m *connect) validate() error {
 	c.that(m.incarnation != 0, "incarnation is 0")
 	c.that(refValid(m.initiator), "initiator is %v", m.initiator)
 	c.that(m.mtu >= minMTU, "MTU is %d", m.mtu)
-	c.that(m.psn <= maxNumber && m.next <= maxNumber, "PSN is %#x, next %#x", m.psn, m.next)
 	if m.mode == modeNew {
 		c.that(m.target.Number == 0 && m.target.Generation == 0, "a target is named that there is not yet")
 	} else {
 		c.that(refValid(m.target), "target is %v", m.target)
-	}
-	if m.mode == modeResume {
-		c.that((m.next-m.psn)&maxNumber < 1<<23, "next is before PSN")
-	} else {
-		c.that(m.next == 0, "next is %#x, and nothing is resumed", m.next)
 	}
 	return c.err()
 }
@@ -300,8 +291,7 @@ func (m *connect) append(b []byte) []byte {
 	h := m.host.As16()
 	b = binary.BigEndian.AppendUint64(append(b, h[:]...), m.incarnation)
 	b = appendRef(b, m.initiator)
-	b = binary.BigEndian.AppendUint32(b, m.psn)
-	b = binary.BigEndian.AppendUint32(b, m.next)
+	b = append(binary.BigEndian.AppendUint32(b, m.echo), 0, 0, 0, 0)
 	b = appendRef(binary.BigEndian.AppendUint64(b, m.service), m.target)
 	return append(b, m.reads, 0, 0, 0)
 }
@@ -312,7 +302,7 @@ func (m *connect) decode(b []byte) {
 	m.host = decodeHost(b[8:24])
 	m.incarnation = binary.BigEndian.Uint64(b[24:])
 	m.initiator = decodeRef(b[32:])
-	m.psn, m.next = binary.BigEndian.Uint32(b[40:]), binary.BigEndian.Uint32(b[44:])
+	m.echo = binary.BigEndian.Uint32(b[40:])
 	m.service = binary.BigEndian.Uint64(b[48:])
 	m.target = decodeRef(b[56:])
 	m.reads = b[64]
@@ -330,7 +320,7 @@ func (m *connect) decode(b []byte) {
 //	28  4 generation of the initiator
 //	32  4 number of the target
 //	36  4 generation of the target
-//	40  4 PSN
+//	40  4 echo
 //	44  1 depth of reads and atomics
 //	45  3 0
 //	48  8 tag of the domain
@@ -347,7 +337,7 @@ type connected struct {
 	reused bool   // the target was there before
 	mtu    uint16 // octets
 	reads  uint8
-	psn    uint32         // number of the target's first message; modeResume: of the first that it expects
+	echo   uint32         // that of the request
 	queue  objects.Answer // zero if the service has no queue
 }
 
@@ -366,7 +356,6 @@ func (m *connected) validate() error {
 	}
 	c.that(refValid(m.target), "target is %v", m.target)
 	c.that(m.mtu >= minMTU, "MTU is %d", m.mtu)
-	c.that(m.psn <= maxNumber, "PSN is %#x", m.psn)
 	c.that(m.queue == objects.Answer{} || queueValid(m.queue), "SRQN is %#x", m.queue.SRQN)
 	return c.err()
 }
@@ -381,7 +370,7 @@ func (m *connected) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint16(b, m.mtu)
 	b = binary.BigEndian.AppendUint64(b, m.incarnation)
 	b = appendRef(appendRef(b, m.initiator), m.target)
-	b = binary.BigEndian.AppendUint32(b, m.psn)
+	b = binary.BigEndian.AppendUint32(b, m.echo)
 	b = append(b, m.reads, 0, 0, 0)
 	return appendQueue(b, m.queue)
 }
@@ -391,7 +380,7 @@ func (m *connected) decode(b []byte) {
 	m.mtu = binary.BigEndian.Uint16(b[6:])
 	m.incarnation = binary.BigEndian.Uint64(b[8:])
 	m.initiator, m.target = decodeRef(b[16:]), decodeRef(b[24:])
-	m.psn = binary.BigEndian.Uint32(b[32:])
+	m.echo = binary.BigEndian.Uint32(b[32:])
 	m.reads = b[36]
 	m.queue = decodeQueue(b[40:])
 }

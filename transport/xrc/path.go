@@ -12,8 +12,7 @@ import (
 // path is one path of a pair of hosts: an initiator, by which this side's RDS sends, and a
 // target, by which it receives. They belong to the transport's session, and outlive
 // connections: one that is lost suspends them, the next one resumes them, and the grace of
-// package rds/xrc ends them. RDS sends again by itself what was lost, so that their packet
-// numbers stand still.
+// package rds/xrc ends them. RDS sends again by itself what was lost.
 type path struct {
 	p     *peer
 	index uint8
@@ -29,8 +28,7 @@ type path struct {
 	opening   int                   // guarded by mu: links that have told the peer of the queue pairs, and were not put to use
 }
 
-// Attributes of RDS's queue pairs. What has no meaning on TCP has the value that the
-// transition asks for.
+// Attributes of RDS's queue pairs.
 const (
 	pathMTU   = 65535
 	pathDepth = 128 // reads and atomics of all operations
@@ -84,7 +82,7 @@ func (x *path) makeLocked() error {
 	if x.initiator != nil {
 		return nil
 	}
-	i, err := t.session.CreateInitiator(objects.InitiatorAttr{PD: t.rds.pd, SendCQ: t.rds.cq, Caps: objects.Caps{MaxSend: t.opts.Operations}, Implied: true})
+	i, err := t.session.CreateInitiator(objects.InitiatorAttr{PD: t.rds.pd, SendCQ: t.rds.cq, MaxSend: t.opts.Operations, Implied: true})
 	if err != nil {
 		return err
 	}
@@ -152,11 +150,11 @@ func (x *path) connectLocked(l *link) error {
 			return err
 		}
 	} else {
-		if _, err := t.session.EnsureConnected(t.rds.domain, x.ref.Number, objects.Attr{Port: 1, AV: objects.AddressVector{Host: x.p.remote, Port: 1},
-			PathMTU: pathMTU, DestQPN: initiator.QP.Number, MaxDestRdAtomic: pathDepth, MinRNRTimer: 1}); err != nil {
+		if _, err := t.session.EnsureConnected(t.rds.domain, x.ref.Number, objects.Attr{Host: x.p.remote, PathMTU: pathMTU,
+			DestQPN: initiator.QP.Number, MaxDestRdAtomic: pathDepth, MinRNRTimer: 1}); err != nil {
 			return err
 		}
-		if err := raise(x.initiator, x.p.remote, target.QP.Number, pathMTU, 0, 0, pathDepth); err != nil {
+		if err := raise(x.initiator, x.p.remote, target.QP.Number, pathMTU, pathDepth); err != nil {
 			return err
 		}
 		if err := x.target.Identify(initiator); err != nil {
@@ -192,7 +190,7 @@ func (x *path) suspendLocked(now time.Time) {
 		x.endLocked()
 		return
 	}
-	if x.target.Suspend(now, 0) != nil || x.initiator.Suspend(now, 0, 0) != nil {
+	if x.target.Suspend(now) != nil || x.initiator.Suspend(now) != nil {
 		x.endLocked() // one of the queue pairs has ended while it was carried
 		return
 	}
@@ -255,14 +253,13 @@ func (c *carriedPath) Close(cause error) {
 }
 
 // raise brings an initiator to StateRTS.
-func raise(i *objects.Initiator, remote netip.Addr, target uint32, mtu int, targetPSN, psn uint32, depth int) error {
+func raise(i *objects.Initiator, remote netip.Addr, target uint32, mtu, depth int) error {
 	const (
-		toInit = objects.MaskState | objects.MaskPKeyIndex | objects.MaskPort | objects.MaskAccess
-		toRTR  = objects.MaskState | objects.MaskAV | objects.MaskPathMTU | objects.MaskDestQPN | objects.MaskRQPSN
-		toRTS  = objects.MaskState | objects.MaskTimeout | objects.MaskRetryCount | objects.MaskRNRRetry | objects.MaskSQPSN | objects.MaskMaxRdAtomic
+		toInit = objects.MaskState | objects.MaskAccess
+		toRTR  = objects.MaskState | objects.MaskAV | objects.MaskPathMTU | objects.MaskDestQPN
+		toRTS  = objects.MaskState | objects.MaskTimeout | objects.MaskRetryCount | objects.MaskRNRRetry | objects.MaskMaxRdAtomic
 	)
-	at := objects.Attr{Port: 1, AV: objects.AddressVector{Host: remote, Port: 1}, PathMTU: mtu, DestQPN: target,
-		RQPSN: targetPSN, SQPSN: psn, MaxRdAtomic: depth, Timeout: 14, RetryCount: 7, RNRRetry: 7}
+	at := objects.Attr{Host: remote, PathMTU: mtu, DestQPN: target, MaxRdAtomic: depth, Timeout: 14, RetryCount: 7, RNRRetry: 7}
 	for _, step := range [...]struct {
 		to objects.State
 		m  objects.Mask

@@ -284,7 +284,7 @@ func (p *peer) keep(m *mux) {
 	}
 	p.mu.Unlock()
 	for _, c := range carriers {
-		_ = c.target.Suspend(now, c.psn)
+		_ = c.target.Suspend(now)
 	}
 	for _, ch := range p.allChannels() {
 		ch.suspend(m, now)

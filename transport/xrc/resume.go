@@ -70,12 +70,11 @@ func (ch *Channel) suspend(m *mux, now time.Time) {
 	}
 	ch.state, ch.mux = channelSuspended, nil
 	ch.sortLocked()
-	psn := ch.psn
 	ch.mu.Unlock()
 	ch.p.mu.Lock()
 	ch.p.suspended++
 	ch.p.mu.Unlock()
-	if err := ch.ini.Suspend(now, psn, psn); err != nil {
+	if err := ch.ini.Suspend(now); err != nil {
 		ch.sweep() // the session has ended meanwhile
 	}
 }
@@ -285,7 +284,7 @@ func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
 // resume finds the channel's target again.
 func (ch *Channel) resume(ctx context.Context, m *mux) {
 	answer, err := m.call(ctx, &connect{mode: modeResume, host: ch.p.local, incarnation: ch.t.objects.Incarnation(), initiator: ch.Ref(),
-		mtu: uint16(ch.attr.MTU), reads: uint8(ch.depth), psn: ch.psn, next: ch.psn, service: ch.attr.Service, target: ch.target})
+		mtu: uint16(ch.attr.MTU), reads: uint8(ch.depth), service: ch.attr.Service, target: ch.target})
 	if err != nil {
 		return // the connection ends; the next one is asked
 	}
@@ -295,7 +294,7 @@ func (ch *Channel) resume(ctx context.Context, m *mux) {
 		ch.sweep()
 		return
 	}
-	if err := ch.ini.Resume(ch.t.now(), &bearer{ch}, ch.from(m), a.psn); err != nil {
+	if err := ch.ini.Resume(ch.t.now(), &bearer{ch}, ch.from(m)); err != nil {
 		ch.sweep()
 		return
 	}

@@ -13,7 +13,6 @@ type carrier struct {
 	p      *peer
 	target *objects.Target
 	ref    objects.Ref
-	psn    uint32 // number of the initiator's first request
 	tag    uint64 // tag of the domain, 0 if not known
 
 	mux *mux // guarded by peer.mu; nil while suspended
@@ -48,7 +47,7 @@ func (p *peer) carry(m *mux, ref objects.Ref, tag uint64) error {
 	p.mu.Lock()
 	c := p.carriers[ref]
 	if c == nil {
-		c = &carrier{p: p, target: t, ref: ref, psn: info.Attr.RQPSN}
+		c = &carrier{p: p, target: t, ref: ref}
 		p.carriers[ref] = c
 	}
 	if tag != 0 {
@@ -60,7 +59,7 @@ func (p *peer) carry(m *mux, ref objects.Ref, tag uint64) error {
 	switch {
 	case info.Connected:
 	case info.Suspended:
-		_, err = t.Resume(p.t.now(), c, info.Peer, c.psn, c.psn)
+		err = t.Resume(p.t.now(), c, info.Peer)
 	default:
 		err = t.Attach(c)
 	}
@@ -71,30 +70,29 @@ func (p *peer) carry(m *mux, ref objects.Ref, tag uint64) error {
 }
 
 // resume makes m carry a target again that was suspended.
-func (p *peer) resume(m *mux, from objects.Peer, r *connect) (psn uint32, status objects.Status) {
+func (p *peer) resume(m *mux, from objects.Peer, r *connect) objects.Status {
 	ref := r.target
 	ref.Kind = objects.KindTarget
 	p.mu.Lock()
 	c := p.carriers[ref]
 	p.mu.Unlock()
 	if c == nil {
-		return 0, objects.StatusNotReady
+		return objects.StatusNotReady
 	}
 	if info := c.target.Info(); info.Connected && info.Peer.QP == from.QP {
-		return c.psn, objects.StatusFound // the peer has asked twice
+		return objects.StatusFound // the peer has asked twice
 	}
 	// Before it is resumed, for it may end, and be closed, in the same moment.
 	p.mu.Lock()
 	c.mux = m
 	p.mu.Unlock()
-	psn, err := c.target.Resume(p.t.now(), c, from, r.psn, r.next)
-	if err != nil {
+	if err := c.target.Resume(p.t.now(), c, from); err != nil {
 		p.mu.Lock()
 		c.mux = nil
 		p.mu.Unlock()
-		return 0, objects.StatusNotReady
+		return objects.StatusNotReady
 	}
-	return psn, objects.StatusFound
+	return objects.StatusFound
 }
 
 // scope is a domain that a peer has targets in.
