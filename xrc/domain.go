@@ -6,28 +6,6 @@ import (
 	"os"
 )
 
-// DomainMask says which fields of DomainAttr are set; the values are those of
-// ibv_xrcd_init_attr.
-type DomainMask uint32
-
-// The fields. Both are mandatory.
-const (
-	DomainFD    DomainMask = 1 << 0
-	DomainFlags DomainMask = 1 << 1
-
-	allDomain = DomainFD | DomainFlags
-)
-
-// DomainAttr says which domain to open.
-type DomainAttr struct {
-	Mask DomainMask
-	// FD is a descriptor of the file whose domain is meant; -1 asks for a
-	// private one. It stays the caller's, who may close it after the call.
-	FD int
-	// Flags are os.O_CREATE and os.O_EXCL, as of open(2); others mean nothing.
-	Flags int
-}
-
 // inode is what a domain goes by: never a name.
 type inode struct{ dev, ino uint64 }
 
@@ -52,9 +30,11 @@ type Domain struct {
 	closed bool
 }
 
-// OpenDomain opens the domain of a file or makes one, as ibv_open_xrcd does:
+// OpenDomain opens the domain of a file or makes one, as ibv_open_xrcd does. The descriptor
+// stays the caller's, who may close it after the call. The flags are os.O_CREATE and
+// os.O_EXCL, as of open(2); others mean nothing:
 //
-//	FD       Flags              domain exists      does not exist
+//	fd       flags              domain exists      does not exist
 //	no file  any                ErrFile            ErrFile
 //	-1       O_CREATE           -                  a private domain
 //	-1       else               -                  ErrAttribute
@@ -65,25 +45,22 @@ type Domain struct {
 //
 // Whoever has the file open has access; the mode it is open in does not matter.
 // The domain keeps the file's inode, so the file may be closed and removed.
-func (s *Session) OpenDomain(a DomainAttr) (*Domain, error) {
-	switch {
-	case a.Mask&^allDomain != 0:
-		return nil, ErrMask
-	case a.Mask != allDomain, a.FD == -1 && a.Flags&os.O_CREATE == 0:
+func (s *Session) OpenDomain(fd, flags int) (*Domain, error) {
+	if fd == -1 && flags&os.O_CREATE == 0 {
 		return nil, ErrAttribute
 	}
 	var file *os.File
 	var key inode
-	if a.FD != -1 {
+	if fd != -1 {
 		var err error
-		if file, key, err = pin(a.FD); err != nil {
+		if file, key, err = pin(fd); err != nil {
 			return nil, err
 		}
 	}
 	d := s.dev
 	d.mu.Lock()
 	defer d.unlock()
-	h, err := s.openLocked(file, key, a.Flags)
+	h, err := s.openLocked(file, key, flags)
 	if file != nil && (err != nil || h.xrcd.file != file) {
 		d.later(func() { _ = file.Close() })
 	}

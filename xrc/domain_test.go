@@ -21,29 +21,25 @@ func TestOpenDomain(t *testing.T) {
 	const cr, ex = os.O_CREATE, os.O_EXCL
 	for _, c := range []struct {
 		name  string
-		mask  DomainMask
 		fd    int
 		flags int
 		want  syscall.Errno
 	}{
-		{"no such descriptor", allDomain, badFD, cr, syscall.EBADF},
-		{"no such descriptor, nothing to make", allDomain, badFD, 0, syscall.EBADF},
-		{"private", allDomain, -1, cr, 0},
-		{"private, exclusive", allDomain, -1, cr | ex, 0},
-		{"private without O_CREATE", allDomain, -1, 0, syscall.EINVAL},
-		{"exists", allDomain, old, 0, 0},
-		{"exists, O_CREATE", allDomain, old, cr, 0},
-		{"exists, O_EXCL", allDomain, old, ex, syscall.EINVAL},
-		{"exists, both", allDomain, old, cr | ex, syscall.EINVAL},
-		{"absent", allDomain, int(fresh.Fd()), 0, syscall.EAGAIN},
-		{"absent, O_EXCL", allDomain, int(fresh.Fd()), ex, syscall.EAGAIN},
-		{"absent, O_CREATE", allDomain, int(fresh.Fd()), cr, 0},
-		{"absent, both", allDomain, int(fresh.Fd()), cr | ex, 0},
-		{"only the descriptor", DomainFD, int(fresh.Fd()), cr, syscall.EINVAL},
-		{"only the flags", DomainFlags, int(fresh.Fd()), cr, syscall.EINVAL},
-		{"an unknown bit", allDomain | 4, int(fresh.Fd()), cr, syscall.EOPNOTSUPP},
+		{"no such descriptor", badFD, cr, syscall.EBADF},
+		{"no such descriptor, nothing to make", badFD, 0, syscall.EBADF},
+		{"private", -1, cr, 0},
+		{"private, exclusive", -1, cr | ex, 0},
+		{"private without O_CREATE", -1, 0, syscall.EINVAL},
+		{"exists", old, 0, 0},
+		{"exists, O_CREATE", old, cr, 0},
+		{"exists, O_EXCL", old, ex, syscall.EINVAL},
+		{"exists, both", old, cr | ex, syscall.EINVAL},
+		{"absent", int(fresh.Fd()), 0, syscall.EAGAIN},
+		{"absent, O_EXCL", int(fresh.Fd()), ex, syscall.EAGAIN},
+		{"absent, O_CREATE", int(fresh.Fd()), cr, 0},
+		{"absent, both", int(fresh.Fd()), cr | ex, 0},
 	} {
-		dom, err := s.OpenDomain(DomainAttr{Mask: c.mask, FD: c.fd, Flags: c.flags})
+		dom, err := s.OpenDomain(c.fd, c.flags)
 		if c.want == 0 && err == nil {
 			g.ok(dom.Close())
 		} else if !errors.Is(err, c.want) {
@@ -77,7 +73,7 @@ func TestDomainGoesByTheInode(t *testing.T) {
 		t.Error("a file of the same name has the same domain")
 	}
 	private := func() *Domain {
-		d, err := a.OpenDomain(DomainAttr{Mask: allDomain, FD: -1, Flags: os.O_CREATE})
+		d, err := a.OpenDomain(-1, os.O_CREATE)
 		g.ok(err)
 		return d
 	}
@@ -95,7 +91,7 @@ func TestOneOfManyExclusiveOpenersWins(t *testing.T) {
 	for range 8 {
 		s := g.session("s")
 		wg.Go(func() {
-			if _, err := s.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd()), Flags: os.O_CREATE | os.O_EXCL}); err == nil {
+			if _, err := s.OpenDomain(int(f.Fd()), os.O_CREATE|os.O_EXCL); err == nil {
 				won.Add(1)
 			}
 		})
@@ -123,7 +119,7 @@ func TestXRCREQ40DestructionOrder(t *testing.T) {
 	if i, err := b.QueryTarget(b.dom, r.Number); err != nil || i.Registered != 1 {
 		t.Errorf("%+v, %v", i, err)
 	}
-	spare, err := a.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd())})
+	spare, err := a.OpenDomain(int(f.Fd()), 0)
 	g.ok(err)
 	g.ok(a.dom.Close()) // only b has something in it
 	g.want(a.dom.Close(), ErrForeign)
@@ -163,7 +159,7 @@ func TestXRCREQ40DestructionOrder(t *testing.T) {
 	g.ok(b.pd.Close())
 	g.want(b.pd.Close(), ErrForeign)
 	g.want(b.dom.Close(), ErrBusy)
-	h, err := b.OpenTarget(HandleAttr{Mask: allHandle, Domain: b.dom, Number: r.Number, Type: TypeTarget})
+	h, err := b.OpenTarget(b.dom, r.Number)
 	g.ok(err)
 	g.ok(b.Unregister(ctx, b.dom, r.Number))
 	g.alive(c)
@@ -207,10 +203,10 @@ func TestDomainsKeepOneDescriptor(t *testing.T) {
 	}
 	before := open()
 	for range 100 {
-		d, err := p.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd())})
+		d, err := p.OpenDomain(int(f.Fd()), 0)
 		g.ok(err)
 		g.ok(d.Close())
-		_, err = p.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd()), Flags: os.O_EXCL})
+		_, err = p.OpenDomain(int(f.Fd()), os.O_EXCL)
 		g.want(err, ErrExists)
 	}
 	if n := open(); n > before+10 {

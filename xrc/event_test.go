@@ -30,7 +30,7 @@ func (g *rig) sharers() (all []*process, t *Target) {
 			if name == "registered" {
 				continue
 			}
-			_, err := p.OpenTarget(HandleAttr{Mask: allHandle, Domain: p.dom, Number: t.ref.Number, Type: TypeTarget})
+			_, err := p.OpenTarget(p.dom, t.ref.Number)
 			g.ok(err)
 		}
 		all = append(all, p)

@@ -40,7 +40,7 @@ func Example() {
 	}
 	defer os.Remove(path)
 	app, _ := dev.NewSession(xrc.SessionConfig{Name: "app"})
-	dom, err := app.OpenDomain(xrc.DomainAttr{Mask: xrc.DomainFD | xrc.DomainFlags, FD: int(job.Fd()), Flags: os.O_CREATE})
+	dom, err := app.OpenDomain(int(job.Fd()), os.O_CREATE)
 	if err != nil {
 		panic(err)
 	}

@@ -16,45 +16,19 @@ type Handle struct {
 	closed bool // under Device.mu
 }
 
-// HandleMask says which fields of HandleAttr are set; the values are those of
-// ibv_qp_open_attr.
-type HandleMask uint32
-
-// The fields. All three are required.
-const (
-	HandleNumber HandleMask = 1 << 0
-	HandleDomain HandleMask = 1 << 1
-	HandleType   HandleMask = 1 << 3
-
-	allHandle = HandleNumber | HandleDomain | HandleType
-)
-
-// HandleAttr says which target to open.
-type HandleAttr struct {
-	Mask   HandleMask
-	Domain *Domain
-	Number uint32
-	Type   Type // TypeTarget
-}
-
-// OpenTarget opens one more handle of a target, as ibv_open_qp does.
-func (s *Session) OpenTarget(a HandleAttr) (*Handle, error) {
+// OpenTarget opens one more handle of the target that number names in a domain, as
+// ibv_open_qp does.
+func (s *Session) OpenTarget(dom *Domain, number uint32) (*Handle, error) {
 	s.dev.mu.Lock()
 	defer s.dev.unlock()
-	switch {
-	case a.Mask&^allHandle != 0:
-		return nil, ErrMask
-	case a.Mask != allHandle, a.Type != TypeTarget:
-		return nil, ErrAttribute
-	}
-	t, err := s.liveTargetLocked(a.Domain, a.Number)
+	t, err := s.liveTargetLocked(dom, number)
 	if err != nil {
 		return nil, err
 	}
 	if s.used.Registrations >= s.limits.Registrations {
 		return nil, ErrLimit
 	}
-	return s.holdLocked(a.Domain, t), nil
+	return s.holdLocked(dom, t), nil
 }
 
 // Number is the target's number.

@@ -127,7 +127,7 @@ func (g *rig) process(name string, file *os.File) *process {
 	g.Helper()
 	p := &process{Session: g.session(name), g: g}
 	var err error
-	p.dom, err = p.OpenDomain(DomainAttr{Mask: allDomain, FD: int(file.Fd()), Flags: os.O_CREATE})
+	p.dom, err = p.OpenDomain(int(file.Fd()), os.O_CREATE)
 	g.ok(err)
 	p.pd, err = p.AllocPD()
 	g.ok(err)

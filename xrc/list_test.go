@@ -14,7 +14,7 @@ func TestListTellsOfAllObjects(t *testing.T) {
 	g := newRig(t, Config{Incarnation: 77})
 	shared := g.file("shared")
 	a, b := g.process("a", shared), g.session("b")
-	dom, err := b.OpenDomain(DomainAttr{Mask: allDomain, FD: -1, Flags: os.O_CREATE})
+	dom, err := b.OpenDomain(-1, os.O_CREATE)
 	g.ok(err)
 	pd, err := b.AllocPD()
 	g.ok(err)
@@ -32,7 +32,7 @@ func TestListTellsOfAllObjects(t *testing.T) {
 	if _, err := other.Register(other.dom, up.ref.Number); err != nil {
 		t.Fatal(err)
 	}
-	h, err := other.OpenTarget(HandleAttr{Mask: allHandle, Domain: other.dom, Number: up.ref.Number, Type: TypeTarget})
+	h, err := other.OpenTarget(other.dom, up.ref.Number)
 	g.ok(err)
 
 	g.clk.advance(time.Second)

@@ -128,7 +128,7 @@ func TestAdvertise(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
-	private, err := p.OpenDomain(DomainAttr{Mask: allDomain, FD: -1, Flags: os.O_CREATE})
+	private, err := p.OpenDomain(-1, os.O_CREATE)
 	g.ok(err)
 	_, err = p.Advertise(ServiceAttr{ID: 9, Domain: private, SRQ: q})
 	g.want(err, ErrAttribute)

@@ -66,7 +66,7 @@ func (p *process) live(rnd *rand.Rand, shared uint32) {
 		_, err := p.Register(p.dom, shared)
 		g.ok(err)
 	case 4:
-		_, err := p.OpenTarget(HandleAttr{Mask: allHandle, Domain: p.dom, Number: shared, Type: TypeTarget})
+		_, err := p.OpenTarget(p.dom, shared)
 		g.ok(err)
 	case 5:
 		t, _ := p.up(peer(200))
@@ -76,7 +76,7 @@ func (p *process) live(rnd *rand.Rand, shared uint32) {
 		t, _ := p.up(peer(201))
 		g.ok(t.Suspend(g.clk.now()))
 	case 7:
-		_, err := p.OpenDomain(DomainAttr{Mask: allDomain, FD: -1, Flags: os.O_CREATE})
+		_, err := p.OpenDomain(-1, os.O_CREATE)
 		g.ok(err)
 	case 8:
 		id := rnd.Uint64()
@@ -227,7 +227,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 	_, err = g.NewSession(SessionConfig{})
 	g.want(err, syscall.EMFILE)
 	p := &process{Session: s, g: g}
-	p.dom, err = s.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd())})
+	p.dom, err = s.OpenDomain(int(f.Fd()), 0)
 	g.ok(err)
 	p.pd, err = s.AllocPD()
 	g.ok(err)
@@ -243,7 +243,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 		call  func() error
 	}{
 		{"domains", 1, func() error {
-			_, err := s.OpenDomain(DomainAttr{Mask: allDomain, FD: -1, Flags: os.O_CREATE})
+			_, err := s.OpenDomain(-1, os.O_CREATE)
 			return err
 		}},
 		{"completion queues", 1, func() error { _, err := s.CreateCQ(cqEntries); return err }},
@@ -262,7 +262,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 			return err
 		}},
 		{"handles", 0, func() error {
-			_, err := s.OpenTarget(HandleAttr{Mask: allHandle, Domain: p.dom, Number: targets[0].Number, Type: TypeTarget})
+			_, err := s.OpenTarget(p.dom, targets[0].Number)
 			return err
 		}},
 		{"services", 2, func() error { id++; _, err := s.Advertise(ServiceAttr{ID: id, Domain: p.dom}); return err }},

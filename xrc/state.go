@@ -54,10 +54,8 @@ func (s *State) UnmarshalText(text []byte) error {
 // Type is that of a queue pair, with the values of ibv_qp_type.
 type Type uint8
 
-// The types. Those of connected queue pairs of other transports exist only to
-// be refused.
+// The types.
 const (
-	TypeRC        Type = 2
 	TypeInitiator Type = 9
 	TypeTarget    Type = 10
 )

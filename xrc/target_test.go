@@ -66,7 +66,7 @@ func TestXRCREQ3RegisterNeedsTheDomainAndALiveTarget(t *testing.T) {
 	if _, err := other.Register(other.dom, r.Number); err != ErrNumber {
 		t.Errorf("in another domain: %v", err)
 	}
-	closed, err := b.OpenDomain(DomainAttr{Mask: allDomain, FD: int(f.Fd())})
+	closed, err := b.OpenDomain(int(f.Fd()), 0)
 	g.ok(err)
 	g.ok(closed.Close())
 	if _, err := b.Register(closed, r.Number); err != ErrForeign {
@@ -95,10 +95,9 @@ func TestXRCREQ4NumbersRegisterOnceHandlesCount(t *testing.T) {
 	}
 	g.ok(b.Unregister(ctx, b.dom, r.Number))
 	g.want(b.Unregister(ctx, b.dom, r.Number), ErrNotRegistered)
-	open := HandleAttr{Mask: allHandle, Domain: b.dom, Number: r.Number, Type: TypeTarget}
-	h1, err := b.OpenTarget(open)
+	h1, err := b.OpenTarget(b.dom, r.Number)
 	g.ok(err)
-	h2, err := b.OpenTarget(open)
+	h2, err := b.OpenTarget(b.dom, r.Number)
 	g.ok(err)
 	g.ok(a.Unregister(ctx, a.dom, r.Number))
 	g.ok(h1.Destroy(ctx))
@@ -117,7 +116,7 @@ func TestXRCREQ5StrangersCannotUnregister(t *testing.T) {
 	f := g.file("job")
 	a, b, c := g.process("a", f), g.process("b", f), g.process("c", f)
 	tgt, link := a.up(peer(1))
-	_, err := b.OpenTarget(HandleAttr{Mask: allHandle, Domain: b.dom, Number: tgt.ref.Number, Type: TypeTarget})
+	_, err := b.OpenTarget(b.dom, tgt.ref.Number)
 	g.ok(err)
 	g.want(c.Unregister(ctx, c.dom, tgt.ref.Number), ErrNotRegistered)
 	g.want(b.Unregister(ctx, b.dom, tgt.ref.Number), ErrNotRegistered) // it has a handle, which is another thing
@@ -196,7 +195,7 @@ func TestXRCREQ8NumbersAndHandlesAreOneReferenceSet(t *testing.T) {
 	f := g.file("job")
 	a, b := g.process("a", f), g.process("b", f)
 	tgt, c := a.up(peer(1))
-	h, err := b.OpenTarget(HandleAttr{Mask: allHandle, Domain: b.dom, Number: tgt.ref.Number, Type: TypeTarget})
+	h, err := b.OpenTarget(b.dom, tgt.ref.Number)
 	g.ok(err)
 	g.ok(a.Unregister(ctx, a.dom, tgt.ref.Number))
 	g.alive(c)
@@ -207,7 +206,7 @@ func TestXRCREQ8NumbersAndHandlesAreOneReferenceSet(t *testing.T) {
 	g.ended(c, ErrDestroyed)
 	// And the other way round, with both flavours in one session.
 	r := a.target()
-	h, err = a.OpenTarget(HandleAttr{Mask: allHandle, Domain: a.dom, Number: r.Number, Type: TypeTarget})
+	h, err = a.OpenTarget(a.dom, r.Number)
 	g.ok(err)
 	g.ok(h.Destroy(ctx))
 	if i, err := a.QueryTarget(a.dom, r.Number); err != nil || i.Registered != 1 {
@@ -223,7 +222,7 @@ func TestXRCREQ9AllWhoAreRegisteredSeeTheSame(t *testing.T) {
 	tgt, _ := a.up(peer(3))
 	registered, err := b.Register(b.dom, tgt.ref.Number)
 	g.ok(err)
-	h, err := c.OpenTarget(HandleAttr{Mask: allHandle, Domain: c.dom, Number: tgt.ref.Number, Type: TypeTarget})
+	h, err := c.OpenTarget(c.dom, tgt.ref.Number)
 	g.ok(err)
 	tgt.Count(3, 4096)
 	tgt.Count(1, 1)

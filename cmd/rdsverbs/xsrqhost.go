@@ -73,8 +73,7 @@ func (h *xsrqHost) newProcess(a processAttr) (*process, error) {
 	if p.cq, err = s.CreateCQ(a.receives + a.sends); err != nil {
 		return nil, err
 	}
-	attr := objects.DomainAttr{Mask: objects.DomainFD | objects.DomainFlags, FD: a.domain, Flags: os.O_CREATE}
-	if p.dom, err = s.OpenDomain(attr); err != nil {
+	if p.dom, err = s.OpenDomain(a.domain, os.O_CREATE); err != nil {
 		return nil, err
 	}
 	if p.srq, err = s.CreateSRQ(objects.SRQAttr{Domain: p.dom, PD: p.pd, CQ: p.cq, MaxWR: a.receives}); err != nil {

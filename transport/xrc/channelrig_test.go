@@ -275,7 +275,7 @@ func (h *host) app(job string) *app {
 		t.Fatal(err)
 	}
 	a := &app{Session: s, h: h}
-	attr := objects.DomainAttr{Mask: objects.DomainFD | objects.DomainFlags, FD: -1, Flags: os.O_CREATE}
+	fd := -1
 	if job != "" {
 		file, err := os.OpenFile(filepath.Join(os.TempDir(), "fabric-test-"+job), os.O_CREATE|os.O_RDWR, 0o600)
 		if err != nil {
@@ -283,9 +283,9 @@ func (h *host) app(job string) *app {
 		}
 		t.Cleanup(func() { _ = os.Remove(file.Name()) })
 		defer file.Close()
-		attr.FD = int(file.Fd())
+		fd = int(file.Fd())
 	}
-	if a.dom, err = s.OpenDomain(attr); err != nil {
+	if a.dom, err = s.OpenDomain(fd, os.O_CREATE); err != nil {
 		t.Fatal(err)
 	}
 	if a.pd, err = s.AllocPD(); err != nil {

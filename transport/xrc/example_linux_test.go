@@ -38,7 +38,7 @@ func Example() {
 
 	server, _ := there.Objects().NewSession(objects.SessionConfig{Name: "server"})
 	defer server.Close(ctx)
-	dom, _ := server.OpenDomain(objects.DomainAttr{Mask: objects.DomainFD | objects.DomainFlags, FD: -1, Flags: os.O_CREATE})
+	dom, _ := server.OpenDomain(-1, os.O_CREATE)
 	pd, _ := server.AllocPD()
 	cq, _ := server.CreateCQ(64)
 	srq, err := server.CreateSRQ(objects.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 16})

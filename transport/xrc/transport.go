@@ -125,7 +125,7 @@ func (t *Transport) makeObjects() (err error) {
 	if t.session, err = t.objects.NewSession(objects.SessionConfig{Name: "rds", Limits: limits}); err != nil {
 		return err
 	}
-	if t.rds.domain, err = t.session.OpenDomain(objects.DomainAttr{Mask: objects.DomainFD | objects.DomainFlags, FD: -1, Flags: os.O_CREATE}); err != nil {
+	if t.rds.domain, err = t.session.OpenDomain(-1, os.O_CREATE); err != nil {
 		return err
 	}
 	if t.rds.pd, err = t.session.AllocPD(); err != nil {
