@@ -9,51 +9,41 @@ import (
 // Each is in one such list at most (qp.waits). Under Device.mu.
 type deadlines struct{ list list.List }
 
-type waiting struct {
-	q        *qp
-	since    time.Time
-	deadline time.Time
-}
-
-func (l *deadlines) init() { l.list.Init() }
-
 // add puts q behind all that end before it, which are nearly always all.
-func (l *deadlines) add(q *qp, since, deadline time.Time) {
+func (l *deadlines) add(q *qp, since time.Time, wait time.Duration) {
+	q.since, q.deadline = since, since.Add(wait)
 	at := l.list.Back()
-	for at != nil && at.Value.(waiting).deadline.After(deadline) {
+	for at != nil && at.Value.(*qp).deadline.After(q.deadline) {
 		at = at.Prev()
 	}
-	w := waiting{q, since, deadline}
 	if at == nil {
-		q.waits = l.list.PushFront(w)
+		q.waits = l.list.PushFront(q)
 	} else {
-		q.waits = l.list.InsertAfter(w, at)
+		q.waits = l.list.InsertAfter(q, at)
 	}
 }
 
 // forgetLocked takes q off the list it is in, if it is in one.
 func (d *Device) forgetLocked(q *qp) {
-	if q.waits == nil {
-		return
+	if q.waits != nil {
+		d.suspended.list.Remove(q.waits) // does nothing to elements of other lists
+		d.errored.list.Remove(q.waits)
 	}
-	for _, l := range [...]*deadlines{&d.suspended, &d.errored, &d.tombs} {
-		l.list.Remove(q.waits) // does nothing to elements of other lists
-	}
-	q.waits = nil
+	q.waits, q.since, q.deadline = nil, time.Time{}, time.Time{}
 }
 
-// first returns whose time comes first.
-func (l *deadlines) first() (w waiting, ok bool) {
+// first returns whose time comes first, nil if nobody waits.
+func (l *deadlines) first() *qp {
 	if e := l.list.Front(); e != nil {
-		return e.Value.(waiting), true
+		return e.Value.(*qp)
 	}
-	return w, false
+	return nil
 }
 
 // due returns whose time has come.
 func (l *deadlines) due(now time.Time) *qp {
-	if w, ok := l.first(); ok && !w.deadline.After(now) {
-		return w.q
+	if q := l.first(); q != nil && !q.deadline.After(now) {
+		return q
 	}
 	return nil
 }
@@ -71,9 +61,9 @@ func (d *Device) Expire(now time.Time) (next time.Time) {
 	for q := d.errored.due(now); q != nil; q = d.errored.due(now) {
 		q.owner.(*Target).buryLocked()
 	}
-	for _, l := range [...]*deadlines{&d.suspended, &d.errored} {
-		if w, ok := l.first(); ok && (next.IsZero() || w.deadline.Before(next)) {
-			next = w.deadline
+	for _, q := range [...]*qp{d.suspended.first(), d.errored.first()} {
+		if q != nil && (next.IsZero() || q.deadline.Before(next)) {
+			next = q.deadline
 		}
 	}
 	return next

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"math/rand/v2"
 	"net/netip"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -40,8 +39,8 @@ type Device struct {
 	sessionID  uint64  // ID of the last session
 	suspended  deadlines
 	errored    deadlines
-	tombs      deadlines
-	counters   counters
+	leaks      uint64   // objects that sessions left behind in use
+	eventsLost uint64   // events lost by sessions that ended
 	pending    []func() // functions that unlock calls without the lock
 }
 
@@ -79,9 +78,6 @@ func New(c Config) (*Device, error) {
 	d.numbers[KindInitiator].init(firstInitiator, firstTarget, &c)
 	d.numbers[KindTarget].init(firstTarget, maxNumber, &c)
 	d.numbers[KindCQ].init(1, maxNumber, &c)
-	d.suspended.init()
-	d.errored.init()
-	d.tombs.init()
 	return d, nil
 }
 
@@ -157,5 +153,3 @@ func (d *Device) nextGeneration() uint32 {
 	}
 	return d.generation
 }
-
-func (d *Device) now() time.Time { return d.config.Now() }

@@ -51,7 +51,7 @@
 // # Concurrency
 //
 // All methods may be called concurrently. Device.mu guards everything but the
-// data path; eventQueue.mu is a leaf below it. Connections, Resources, files and the
+// data path; eventQueue.mu is a leaf below it. Connections, files and the
 // log are touched with no lock held, before the call that caused it returns, and so are
 // queues and domains of iwarp when they are closed. The clock is asked, and queues and
 // domains of iwarp are made, resized and counted, under Device.mu. Resolve and the State

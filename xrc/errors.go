@@ -27,7 +27,7 @@ var (
 	ErrUnacked       error = &sentinel{"xrc: an event of the object is not acknowledged", syscall.EBUSY}         // EBUSY
 	ErrRestarts      error = &sentinel{"xrc: set-up was begun anew too often", syscall.ECONNREFUSED}             // ECONNREFUSED
 	ErrAcked         error = &sentinel{"xrc: no such event is waiting to be acknowledged", syscall.EINVAL}       // EINVAL
-	ErrClosed        error = &closedError{}                                                                      // net.ErrClosed
+	ErrClosed        error = &sentinel{"xrc: closed", net.ErrClosed}                                             // net.ErrClosed
 )
 
 // Outcomes of the data path's questions. They are no errno of a call: the
@@ -61,14 +61,9 @@ func (e *attributeError) Error() string { return fmt.Sprintf("xrc: %s: %v", e.fi
 func (e *attributeError) Unwrap() error { return ErrAttribute }
 
 type sentinel struct {
-	text  string
-	errno syscall.Errno
+	text string
+	is   error
 }
 
 func (s *sentinel) Error() string { return s.text }
-func (s *sentinel) Unwrap() error { return s.errno }
-
-type closedError struct{}
-
-func (*closedError) Error() string { return "xrc: closed" }
-func (*closedError) Unwrap() error { return net.ErrClosed }
+func (s *sentinel) Unwrap() error { return s.is }

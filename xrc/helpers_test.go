@@ -188,7 +188,7 @@ func (p *process) connect(r Ref, from Peer) (*Target, *conn) {
 	p.g.ok(err)
 	t, err := p.g.Target(r)
 	p.g.ok(err)
-	p.g.ok(t.Identify(from))
+	p.g.ok(t.Rename(from))
 	c := &conn{}
 	p.g.ok(t.Attach(c))
 	return t, c

@@ -90,6 +90,25 @@ func (i *Initiator) Modify(a Attr, m Mask) error {
 	return err
 }
 
+// Connect brings the initiator up to StateRTS, with the attributes a, and the queue pair p at
+// the other end.
+func (i *Initiator) Connect(p Peer, a Attr) error {
+	i.dev.mu.Lock()
+	defer i.dev.unlock()
+	a.Host, a.DestQPN = p.Host, p.QP.Number
+	for _, step := range [...]struct {
+		to State
+		m  Mask
+	}{{StateInit, initMask}, {StateRTR, rtrMask}, {StateRTS, rtsMask | initiating}} {
+		a.State = step.to
+		if _, err := i.modifyLocked(&a, MaskState|step.m); err != nil {
+			return err
+		}
+	}
+	i.meetLocked(p)
+	return nil
+}
+
 // Draining is how the transport reports that requests started before StateSQD
 // are still in flight.
 func (i *Initiator) Draining() {

@@ -218,10 +218,7 @@ func (l *lister) initiatorLocked(number uint32) {
 
 func (q *qp) entryLocked() QPEntry {
 	i := q.infoLocked()
-	e := QPEntry{Ref: i.Ref, State: i.Attr.State, Peer: i.Peer, Connected: i.Connected, Suspended: i.Suspended, Deadline: i.Deadline, Implied: q.implied}
-	if q.waits != nil {
-		e.Since = q.waits.Value.(waiting).since
-	}
+	e := QPEntry{Ref: i.Ref, State: i.Attr.State, Peer: i.Peer, Connected: i.Connected, Suspended: i.Suspended, Since: q.since, Deadline: i.Deadline, Implied: q.implied}
 	if i.Cause != nil {
 		e.Cause = i.Cause.Error()
 	}

@@ -199,8 +199,9 @@ func (d *Device) PeerGone(a netip.Addr, gone ...Ref) int {
 	return ended
 }
 
-// Rename takes the word of the transport that the peer has made the queue pair at the other
-// end anew: the old one is gone with all that was under way, and ours, which has no
+// Rename takes the word of the transport which queue pair is at the other end: its generation
+// and the incarnation of its daemon, which no attribute has, or another queue pair that the
+// peer has made. Then the old one is gone with all that was under way, and ours, which has no
 // connection now, is as if it had been set up with the new one.
 func (q *qp) Rename(p Peer) error {
 	q.dev.mu.Lock()
@@ -212,23 +213,5 @@ func (q *qp) Rename(p Peer) error {
 	q.dev.forgetLocked(q)
 	q.meetLocked(p)
 	q.attr.DestQPN = p.QP.Number
-	return nil
-}
-
-// Identify completes what is known of the queue pair at the other end, once
-// attributes have named its host and number: its generation and the incarnation
-// of its daemon, which set-up carries.
-func (q *qp) Identify(p Peer) error {
-	q.dev.mu.Lock()
-	defer q.dev.unlock()
-	s := q.current()
-	if q.dead || s < StateRTR || s > StateSQD {
-		return ErrState
-	}
-	if p.Host != q.peer.Host || p.QP.Number != q.peer.QP.Number {
-		return ErrStale
-	}
-	p.QP.Kind = q.peer.QP.Kind
-	q.peer = p
 	return nil
 }

@@ -40,7 +40,7 @@ func TestXRCREQ33TheEndOfAnInitiatorIsAnnounced(t *testing.T) {
 		g.ok(i.Modify(a, stepMask[s]))
 	}
 	at := Peer{Host: hostA, Incarnation: incarnationA, QP: Ref{KindTarget, firstTarget + 5, 9}}
-	g.ok(i.Identify(at))
+	g.ok(i.Rename(at))
 	if n := g.PeerGone(hostA, at.QP); n != 1 || i.State() != StateError {
 		t.Errorf("ended %d, %v", n, i.State())
 	}
@@ -53,18 +53,17 @@ func TestXRCREQ33TheEndOfAnInitiatorIsAnnounced(t *testing.T) {
 	g.HostDown(hostA)
 }
 
-func TestIdentify(t *testing.T) {
+func TestRenameAfterSetUp(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
 	p := g.process("p", g.file("job"))
 	r := p.target()
 	tgt, err := g.Target(r)
 	g.ok(err)
-	g.want(tgt.Identify(peer(1)), ErrState)
+	g.want(tgt.Rename(peer(1)), ErrState)
 	_, err = p.EnsureConnected(p.dom, r.Number, upAttr(peer(1)))
 	g.ok(err)
-	g.want(tgt.Identify(peer(2)), ErrStale)
-	g.ok(tgt.Identify(peer(1)))
+	g.ok(tgt.Rename(peer(1)))
 	g.ok(tgt.Attach(&conn{}))
 	g.want(tgt.Attach(&conn{}), ErrState) // it has one
 }
@@ -85,7 +84,7 @@ func TestXRCREQ36OneFrameForEachPairOfHosts(t *testing.T) {
 		there.ok(i.Modify(a, stepMask[StateInit]))
 		a.State = StateRTR
 		there.ok(i.Modify(a, stepMask[StateRTR]))
-		there.ok(i.Identify(Peer{Host: hostB, Incarnation: here.Incarnation(), QP: tgt.ref}))
+		there.ok(i.Rename(Peer{Host: hostB, Incarnation: here.Incarnation(), QP: tgt.ref}))
 		inis = append(inis, i)
 	}
 	ask := here.Pairs(hostA)
@@ -155,14 +154,14 @@ func newPair(t *testing.T, c Config) *hostPair {
 	g.ok(err)
 	tgt, err := g.Target(r)
 	g.ok(err)
-	g.ok(tgt.Identify(from))
+	g.ok(tgt.Rename(from))
 	g.ok(tgt.Attach(&conn{}))
 	for _, s := range []State{StateInit, StateRTR, StateRTS} {
 		a := upAttr(from)
 		a.Host, a.DestQPN, a.State = hostB, r.Number, s
 		g.ok(i.Modify(a, stepMask[s]))
 	}
-	g.ok(i.Identify(Peer{Host: hostB, Incarnation: g.Incarnation(), QP: r}))
+	g.ok(i.Rename(Peer{Host: hostB, Incarnation: g.Incarnation(), QP: r}))
 	g.ok(i.Attach(&conn{}))
 	return &hostPair{rig: g, tgt: tgt, ini: i}
 }

@@ -40,6 +40,8 @@ type qp struct {
 	cause    error         // why state is StateError
 	draining bool          // in StateSQD: requests that were started are not done
 	waits    *list.Element // place in Device.suspended or Device.errored
+	since    time.Time     // when it was suspended, or a target went to StateError
+	deadline time.Time     // end of the wait
 }
 
 // failer is the Target or Initiator that a qp is part of. failLocked moves it to
@@ -50,13 +52,7 @@ type failer interface {
 
 func (q *qp) current() State { return State(q.state.Load()) }
 
-func (q *qp) setLocked(s State) {
-	if q.kind == TypeTarget {
-		q.dev.counters.targets[q.current()]--
-		q.dev.counters.targets[s]++
-	}
-	q.state.Store(uint32(s))
-}
+func (q *qp) setLocked(s State) { q.state.Store(uint32(s)) }
 
 // modifyLocked is ibv_modify_qp for both types: either everything that mask
 // names is changed, or nothing. It reports the state it was in.
@@ -105,8 +101,7 @@ func (q *qp) resetLocked() {
 	q.dev.forgetLocked(q)
 	q.disconnectLocked(ErrReset)
 	q.attr = new(Attr)
-	q.causeLocked(nil)
-	q.peer, q.draining = Peer{}, false
+	q.peer, q.draining, q.cause = Peer{}, false, nil
 	q.ref.Generation = q.dev.nextGeneration()
 	q.setLocked(StateReset)
 }
@@ -119,26 +114,9 @@ func (q *qp) errorLocked(cause error) bool {
 	}
 	q.dev.forgetLocked(q)
 	q.setLocked(StateError)
-	q.causeLocked(cause)
+	q.cause = cause
 	q.disconnectLocked(cause)
 	return true
-}
-
-// causeLocked notes why a queue pair is in StateError, nil when it leaves it.
-func (q *qp) causeLocked(cause error) {
-	if q.kind == TypeTarget {
-		if peerIsGone(q.cause) {
-			q.dev.counters.peerGone--
-		}
-		if peerIsGone(cause) {
-			q.dev.counters.peerGone++
-		}
-	}
-	q.cause = cause
-}
-
-func peerIsGone(cause error) bool {
-	return cause == ErrPeerGone || cause == ErrIncarnation || cause == ErrGrace
 }
 
 func (q *qp) disconnectLocked(cause error) {
@@ -153,16 +131,8 @@ func (q *qp) disconnectLocked(cause error) {
 func (q *qp) goneLocked(cause error) {
 	q.dev.forgetLocked(q)
 	q.disconnectLocked(cause)
-	q.causeLocked(nil)
-	q.dead, q.cause = true, cause
-	if q.kind == TypeTarget {
-		q.dev.counters.targets[q.current()]--
-		if q.attr == nil {
-			q.dev.counters.tombstones--
-		}
-	}
-	q.state.Store(uint32(StateError))
-	q.attr = nil
+	q.dead, q.cause, q.attr = true, cause, nil
+	q.setLocked(StateError)
 	q.dev.freeLocked(q.ref)
 }
 
@@ -189,7 +159,7 @@ type Info struct {
 	Tombstone  bool      // nothing but the number is left
 	Cause      error     // why State is StateError
 	Registered int       // sessions registered with a target
-	Traffic    Traffic   // for a target only
+	UnknownSRQ uint64    // for a target only: requests for a queue that its domain does not have
 	MaxSend    int       // for an initiator only
 }
 
@@ -201,7 +171,7 @@ func (q *qp) infoLocked() Info {
 	i.Attr.State = q.current()
 	i.Attr.CurState = i.Attr.State
 	if q.waits != nil && !i.Tombstone {
-		i.Deadline = q.waits.Value.(waiting).deadline
+		i.Deadline = q.deadline
 		i.Suspended = i.Attr.State != StateError
 	}
 	return i

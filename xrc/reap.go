@@ -25,9 +25,7 @@ func (t *Target) buryLocked() {
 	if t.attr == nil {
 		return
 	}
-	since := t.waits.Value.(waiting).since
+	since := t.since
 	t.dev.forgetLocked(&t.qp)
-	t.attr = nil
-	t.dev.counters.tombstones++
-	t.dev.tombs.add(&t.qp, since, since)
+	t.attr, t.since = nil, since
 }

@@ -13,7 +13,7 @@ func (d *Device) Resolve(number uint32, target *Target) (*SRQ, error) {
 	}
 	q := d.srqs.find(number)
 	if q == nil || q.xrcd != target.xrcd {
-		target.traffic.unknown.Add(1)
+		target.unknown.Add(1)
 		return nil, ErrUnknownSRQ
 	}
 	return q, nil

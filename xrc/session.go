@@ -106,13 +106,13 @@ func (s *Session) Close(ctx context.Context) error {
 		o.abandonLocked()
 		delete(s.objects, o)
 		leaks = append(leaks, errs[i])
-		d.counters.leaks++
+		d.leaks++
 		name, err := o.String(), errs[i]
 		d.later(func() {
 			d.log.Error("object of an ended session left behind", zap.String("session", s.name), zap.String("object", name), zap.Error(err))
 		})
 	}
-	d.counters.eventsLost += s.events.lostCount()
+	d.eventsLost += s.events.lostCount()
 	delete(d.sessions, s)
 	return errors.Join(leaks...)
 }
@@ -147,48 +147,3 @@ func (s *Session) Used() Limits {
 	defer s.dev.mu.Unlock()
 	return s.used
 }
-
-// Resource is something of a session that is none of this package's: the memory
-// regions of a process, its rings. An error for which errors.Is finds EBUSY, or
-// any other, is retried after other objects are gone.
-type Resource interface {
-	Close(ctx context.Context) error
-}
-
-// Attach makes the end of the session close r in its turn, newest first. The
-// name is for logs. The function returned takes it out again.
-func (s *Session) Attach(name string, r Resource) (detach func(), err error) {
-	d := s.dev
-	d.mu.Lock()
-	defer d.unlock()
-	if err := s.liveLocked(); err != nil {
-		return nil, err
-	}
-	a := &attached{session: s, name: name, resource: r}
-	s.addLocked(a)
-	return a.abandon, nil
-}
-
-type attached struct {
-	session  *Session
-	name     string
-	resource Resource
-}
-
-func (a *attached) end(ctx context.Context) error {
-	if err := a.resource.Close(ctx); err != nil {
-		return err
-	}
-	a.abandon()
-	return nil
-}
-
-func (a *attached) abandon() {
-	a.session.dev.mu.Lock()
-	defer a.session.dev.mu.Unlock()
-	a.abandonLocked()
-}
-
-func (a *attached) abandonLocked() { delete(a.session.objects, a) }
-
-func (a *attached) String() string { return a.name }

@@ -88,15 +88,20 @@ func (p *process) live(rnd *rand.Rand, shared uint32) {
 	}
 }
 
-// busy is a resource that something else must go before.
+// busy is an object that something else must go before.
 type busy struct {
-	mu    sync.Mutex
-	fails int
-	name  string
-	log   *[]string
+	session *Session
+	mu      sync.Mutex
+	fails   int
+	name    string
+	log     *[]string
 }
 
-func (b *busy) Close(context.Context) error {
+func (b *busy) abandonLocked() {}
+
+func (b *busy) String() string { return b.name }
+
+func (b *busy) end(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	*b.log = append(*b.log, b.name)
@@ -104,6 +109,9 @@ func (b *busy) Close(context.Context) error {
 		b.fails--
 		return ErrBusy
 	}
+	b.session.dev.mu.Lock()
+	defer b.session.dev.mu.Unlock()
+	delete(b.session.objects, b)
 	return nil
 }
 
@@ -112,13 +120,9 @@ func TestXRCREQ30NewestFirstAndAgainWhileItHelps(t *testing.T) {
 	g := newRig(t, Config{})
 	s := g.session("s")
 	var log []string
-	for _, b := range []*busy{{name: "old"}, {name: "busy", fails: 1}, {name: "detached"}, {name: "new"}} {
-		b.log = &log
-		detach, err := s.Attach(b.name, b)
-		g.ok(err)
-		if b.name == "detached" {
-			detach()
-		}
+	for _, b := range []*busy{{name: "old"}, {name: "busy", fails: 1}, {name: "new"}} {
+		b.session, b.log = s, &log
+		s.addLocked(b)
 	}
 	g.ok(s.Close(ctx))
 	want := []string{"new", "busy", "old", "busy"}
@@ -132,14 +136,13 @@ func TestXRCREQ30NewestFirstAndAgainWhileItHelps(t *testing.T) {
 	}
 	s = g.session("insistent")
 	log = nil
-	_, err := s.Attach("never", &busy{name: "never", fails: 1000, log: &log})
-	g.ok(err)
+	s.addLocked(&busy{session: s, name: "never", fails: 1000, log: &log})
 	g.want(s.Close(ctx), ErrBusy)
 	if n := g.Stats(); n.Leaks != 1 || len(log) != 1 {
 		t.Errorf("%+v, %v", n, log)
 	}
-	g.Device.counters.leaks = 0
-	_, err = s.Attach("late", &busy{log: &log})
+	g.Device.leaks = 0
+	_, err := s.AllocPD()
 	g.want(err, ErrClosed)
 }
 

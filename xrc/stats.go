@@ -2,15 +2,6 @@ package xrc
 
 import "time"
 
-// counters are gauges and counts kept as things happen. Under Device.mu.
-type counters struct {
-	targets    [states]int
-	tombstones int
-	peerGone   int
-	leaks      uint64
-	eventsLost uint64 // events lost by sessions that ended
-}
-
 // Stats is a snapshot of what a device has.
 type Stats struct {
 	Sessions, Domains, SRQs, Initiators, Services, Hosts int
@@ -48,16 +39,22 @@ func (s Stats) TotalTargets() int {
 func (d *Device) Stats() Stats {
 	d.mu.Lock()
 	defer d.unlock()
-	c := &d.counters
 	s := Stats{
 		Sessions: len(d.sessions), Domains: len(d.xrcds), SRQs: len(d.queues), Initiators: len(d.initiators),
 		Services: len(d.services), Hosts: len(d.hosts),
-		Targets: c.targets, Suspended: d.suspended.list.Len(), Tombstones: c.tombstones, PeerGone: c.peerGone,
-		EventsLost: c.eventsLost, Leaks: c.leaks,
+		Suspended: d.suspended.list.Len(), EventsLost: d.eventsLost, Leaks: d.leaks,
 	}
-	for _, l := range [...]*deadlines{&d.errored, &d.tombs} {
-		if w, ok := l.first(); ok && (s.OldestDead.IsZero() || w.since.Before(s.OldestDead)) {
-			s.OldestDead = w.since
+	for _, t := range d.targets {
+		state := t.current()
+		s.Targets[state]++
+		if t.attr == nil {
+			s.Tombstones++
+		}
+		if t.cause == ErrPeerGone || t.cause == ErrIncarnation || t.cause == ErrGrace {
+			s.PeerGone++
+		}
+		if state == StateError && (s.OldestDead.IsZero() || t.since.Before(s.OldestDead)) {
+			s.OldestDead = t.since
 		}
 	}
 	for k := range d.numbers {

@@ -14,7 +14,7 @@ func (q *qp) Suspend(now time.Time) error {
 		return ErrState
 	}
 	q.conn = nil
-	q.dev.suspended.add(q, now, now.Add(q.dev.config.Grace))
+	q.dev.suspended.add(q, now, q.dev.config.Grace)
 	return nil
 }
 
@@ -31,7 +31,7 @@ func (q *qp) Resume(now time.Time, c Connection, from Peer) error {
 	}
 	cause := error(nil)
 	switch {
-	case !q.waits.Value.(waiting).deadline.After(now):
+	case !q.deadline.After(now):
 		cause = ErrGrace
 	case from.Host != q.peer.Host, !sameQP(from.QP, q.peer.QP):
 		return ErrStale

@@ -1,6 +1,10 @@
 package xrc
 
-import "go.uber.org/zap"
+import (
+	"sync/atomic"
+
+	"go.uber.org/zap"
+)
 
 // Target is a queue pair that receives requests for all shared receive queues
 // of its domain. It belongs to the device and the domain, never to the session
@@ -10,8 +14,8 @@ import "go.uber.org/zap"
 // it by number, in calls of Session, or have a Handle.
 type Target struct {
 	qp
-	xrcd    *xrcd // constant
-	traffic traffic
+	xrcd    *xrcd         // constant
+	unknown atomic.Uint64 // requests for a queue that the domain does not have
 
 	// Under Device.mu.
 	creator     *Session // session whose limit the target counts against
@@ -64,7 +68,6 @@ func (s *Session) newTargetLocked(dom *Domain) (*Target, *Handle, error) {
 	}
 	t := &Target{qp: qp{dev: d, kind: TypeTarget, ref: ref, attr: new(Attr)}, xrcd: x, creator: s}
 	t.owner = t
-	d.counters.targets[StateReset]++
 	d.targets[ref.Number] = t
 	x.refs++
 	s.used.Targets++
@@ -98,8 +101,7 @@ func (t *Target) failLocked(k EventKind, cause error) {
 		return
 	}
 	d := t.dev
-	now := d.now()
-	d.errored.add(&t.qp, now, now.Add(d.config.Reap))
+	d.errored.add(&t.qp, d.config.Now(), d.config.Reap)
 	if _, fatal := k.affiliated(); fatal {
 		t.eventLocked(k)
 	}
@@ -157,7 +159,7 @@ func (s *Session) QueryTarget(dom *Domain, number uint32) (Info, error) {
 func (t *Target) infoLocked() Info {
 	i := t.qp.infoLocked()
 	i.Registered = len(t.holders)
-	i.Traffic = t.traffic.snapshot()
+	i.UnknownSRQ = t.unknown.Load()
 	return i
 }
 

@@ -181,10 +181,7 @@ func (ch *Channel) connect(ctx context.Context) error {
 	ch.depth = min(int(a.reads), ch.attr.Reads)
 	ch.target, ch.answer = a.target, a.queue
 	ch.target.Kind = objects.KindTarget
-	if err := raise(ch.ini, ch.p.remote, a.target.Number, int(a.mtu), ch.depth); err != nil {
-		return err
-	}
-	if err := ch.ini.Identify(ch.from(m)); err != nil {
+	if err := ch.ini.Connect(ch.from(m), initiating(int(a.mtu), ch.depth)); err != nil {
 		return err
 	}
 	if err := ch.ini.Attach(&bearer{ch}); err != nil {

@@ -2,7 +2,6 @@ package xrc
 
 import (
 	"context"
-	"net/netip"
 	"time"
 
 	"github.com/rds-go/rds/internal/lockorder"
@@ -33,6 +32,11 @@ const (
 	pathMTU   = 65535
 	pathDepth = 128 // reads and atomics of all operations
 )
+
+// initiating are the attributes of an initiator.
+func initiating(mtu, depth int) objects.Attr {
+	return objects.Attr{PathMTU: mtu, MaxRdAtomic: depth, Timeout: 14, RetryCount: 7, RNRRetry: 7}
+}
 
 // offer returns the queue pairs of the path for the hello of a connection to be, making them
 // where there are none.
@@ -143,9 +147,6 @@ func (x *path) connectLocked(l *link) error {
 	target := objects.Peer{Host: x.p.remote, Incarnation: l.incarnation, QP: l.hello.target}
 	initiator.QP.Kind, target.QP.Kind = objects.KindInitiator, objects.KindTarget
 	if x.theirs.paired() { // suspended; the peer's queue pairs are those of before, or new ones
-		if err := x.target.Rename(initiator); err != nil {
-			return err
-		}
 		if err := x.initiator.Rename(target); err != nil {
 			return err
 		}
@@ -154,15 +155,12 @@ func (x *path) connectLocked(l *link) error {
 			DestQPN: initiator.QP.Number, MaxDestRdAtomic: pathDepth, MinRNRTimer: 1}); err != nil {
 			return err
 		}
-		if err := raise(x.initiator, x.p.remote, target.QP.Number, pathMTU, pathDepth); err != nil {
+		if err := x.initiator.Connect(target, initiating(pathMTU, pathDepth)); err != nil {
 			return err
 		}
-		if err := x.target.Identify(initiator); err != nil {
-			return err
-		}
-		if err := x.initiator.Identify(target); err != nil {
-			return err
-		}
+	}
+	if err := x.target.Rename(initiator); err != nil {
+		return err
 	}
 	if err := x.target.Attach(c); err != nil {
 		return err
@@ -250,24 +248,4 @@ func (c *carriedPath) Close(cause error) {
 	if cause != objects.ErrDestroyed {
 		c.l.t.work.Go(func() { c.l.abort() })
 	}
-}
-
-// raise brings an initiator to StateRTS.
-func raise(i *objects.Initiator, remote netip.Addr, target uint32, mtu, depth int) error {
-	const (
-		toInit = objects.MaskState | objects.MaskAccess
-		toRTR  = objects.MaskState | objects.MaskAV | objects.MaskPathMTU | objects.MaskDestQPN
-		toRTS  = objects.MaskState | objects.MaskTimeout | objects.MaskRetryCount | objects.MaskRNRRetry | objects.MaskMaxRdAtomic
-	)
-	at := objects.Attr{Host: remote, PathMTU: mtu, DestQPN: target, MaxRdAtomic: depth, Timeout: 14, RetryCount: 7, RNRRetry: 7}
-	for _, step := range [...]struct {
-		to objects.State
-		m  objects.Mask
-	}{{objects.StateInit, toInit}, {objects.StateRTR, toRTR}, {objects.StateRTS, toRTS}} {
-		at.State = step.to
-		if err := i.Modify(at, step.m); err != nil {
-			return err
-		}
-	}
-	return nil
 }
