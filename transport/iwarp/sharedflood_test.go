@@ -61,7 +61,7 @@ func TestPeerThatDoesNotReadIsBounded(t *testing.T) {
 			return x.frame(write(0x1234, 0, []byte("x")))
 		},
 		"acknowledgements": func(x *extended, i int) (b []byte) {
-			var list []interface{ AppendTo([]byte) []byte }
+			var list []xctl.Record
 			for range 30 {
 				list = append(list, xctl.Credit{SRQ: 9, Delivered: 0, Limit: 100})
 			}
@@ -312,9 +312,9 @@ func TestWritesOfTheSetUpAreCounted(t *testing.T) {
 		WorkRequest{ID: 2, Op: OpWrite, Flags: Signaled, SGE: []SGE{mem.SGE(0, 8)}, RemoteKey: 5})
 	p.segment(rdmap.OpWrite)
 	p.segment(rdmap.OpWrite)
-	u := xctl.WriteError{Ordinal: 2, Cause: rdmap.CauseDDPBounds}.AppendTo(xctl.Header(1).AppendTo(nil))
+	u := xctl.AppendTo(xctl.Header(1).AppendTo(nil), xctl.WriteError{Ordinal: 2, Cause: rdmap.CauseDDPBounds})
 	p.send(u)
-	p.send(xctl.WriteAck{Ordinal: 3}.AppendTo(xctl.Header(2).AppendTo(nil)))
+	p.send(xctl.AppendTo(xctl.Header(2).AppendTo(nil), xctl.WriteAck{Ordinal: 3}))
 	e.want(1, RemoteAccess, OpWrite)
 	e.want(2, Success, OpWrite)
 	if e.qp.stream.kick != nil {

@@ -78,7 +78,7 @@ func TestQueuesThatCameAndWentLeaveLittle(t *testing.T) {
 // and anything else is wrong.
 func TestIdleQueueGoesOn(t *testing.T) {
 	t.Parallel()
-	for name, nonsense := range map[string]interface{ AppendTo([]byte) []byte }{
+	for name, nonsense := range map[string]xctl.Record{
 		"NAK":                       xctl.NAK{SRQ: 1, MSN: 4, Code: xctl.NAKUnknown},
 		"CREDIT of the future":      xctl.Credit{SRQ: 1, Delivered: 5, Limit: 9},
 		"CREDIT of another":         xctl.Credit{SRQ: 0xfffff, Delivered: 0, Limit: 9},
@@ -108,7 +108,7 @@ func TestIdleQueueGoesOn(t *testing.T) {
 			for first := xctl.SRQN(2); first < outMost+10; first += batch {
 				_ = x.conn.SetDeadline(time.Now().Add(30 * time.Second)) // for this batch
 				var list []WorkRequest
-				var credits []interface{ AppendTo([]byte) []byte }
+				var credits []xctl.Record
 				for n := first; n < first+batch; n++ {
 					list = append(list, WorkRequest{Flags: Signaled, Queue: uint32(n), Inline: []byte("x")})
 					credits = append(credits, xctl.Credit{SRQ: n, Delivered: 1, Limit: 4})

@@ -26,7 +26,7 @@ var badControl = []struct {
 	{"69 three octets", bytesOf([]byte{7, 0, 0}), rdmap.CauseOpcode},
 	{"69 PING of 8 octets", bytesOf(record(7, 8, 0, 0, 0, 0)), rdmap.CauseOpcode},
 	{"69 CREDIT of 12 octets", bytesOf(record(1, 12, 0x58, 0, 0, 1, 0, 0, 0, 0)), rdmap.CauseOpcode},
-	{"69 a bad record behind a good one", bytesOf(append(xctl.Ping{Nonce: 1}.AppendTo(nil), 9)), rdmap.CauseOpcode},
+	{"69 a bad record behind a good one", bytesOf(append(xctl.AppendTo(nil, xctl.Ping{Nonce: 1}), 9)), rdmap.CauseOpcode},
 	{"CREDIT of the control queue", bytesOf(record(1, 16, 0x58, 255, 255, 255, 0, 0, 0, 0, 0, 0, 0, 0)), rdmap.CauseOpcode},
 	{"CREDIT of queue 0", bytesOf(record(1, 16, 0x58, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)), rdmap.CauseOpcode},
 	{"RESUME of an RFC queue", bytesOf(record(3, 12, 0, 0, 0, 1, 0, 0, 0, 1)), rdmap.CauseOpcode},
@@ -92,7 +92,7 @@ func bytesOf(b []byte) func(*extended) [][]byte {
 	return func(x *extended) [][]byte { return [][]byte{x.tellBytes(b)} }
 }
 
-func records(list ...interface{ AppendTo([]byte) []byte }) func(*extended) [][]byte {
+func records(list ...xctl.Record) func(*extended) [][]byte {
 	return func(x *extended) [][]byte { return [][]byte{x.tell(list...)} }
 }
 

@@ -64,10 +64,10 @@ func openExtendedCRC(t testing.TB, e *end, initiator, crc bool, caps xctl.Caps, 
 }
 
 // tell makes a control message of records.
-func (x *extended) tell(records ...interface{ AppendTo([]byte) []byte }) []byte {
+func (x *extended) tell(records ...xctl.Record) []byte {
 	var b []byte
 	for _, r := range records {
-		b = r.AppendTo(b)
+		b = xctl.AppendTo(b, r)
 	}
 	return x.tellBytes(b)
 }

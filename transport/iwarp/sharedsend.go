@@ -119,7 +119,7 @@ func (x *shared) resume(s *stream, now time.Time, frames [][]byte) [][]byte {
 			frames = append(frames, x.controlHeader())
 			n++
 		}
-		frames[n] = q.Resume().AppendTo(frames[n])
+		frames[n] = xctl.AppendTo(frames[n], q.Resume())
 		x.stopped.remove(q)
 		x.turns.add(q)
 	}

@@ -116,7 +116,7 @@ func TestSinkToleratesStaleCredits(t *testing.T) {
 		{credit(0, 4), 0}, {credit(2, 4), 30}, {credit(2, 4), 30}, {credit(1, 3), 30}, {credit(0, 0), 30},
 		{nak(3, xctl.NAKDependency), 30}, {credit(3, 5), 60}, {credit(4, 5), 100}, {credit(4, 4), 100},
 	} {
-		x.raw.send(x.tell(c.record.(interface{ AppendTo([]byte) []byte })))
+		x.raw.send(x.tell(c.record.(xctl.Record)))
 		x.sync()
 		if n := e.qp.FramesAcked(); n != c.acked {
 			t.Errorf("after %+v: %d bytes acknowledged, not %d", c.record, n, c.acked)

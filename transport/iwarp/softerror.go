@@ -45,7 +45,7 @@ func (r *receiver) denied(cause rdmap.Cause, say func(*xctl.Backlog) bool) bool 
 // apart by their order.
 func (s *stream) readError(a *inquiry, placed uint32, cause rdmap.Cause) {
 	u := s.shared.controlHeader()
-	s.tx.batch.add(xctl.ReadError{MSN: a.msn, Cause: cause, Placed: placed}.AppendTo(u))
+	s.tx.batch.add(xctl.AppendTo(u, xctl.ReadError{MSN: a.msn, Cause: cause, Placed: placed}))
 	s.tx.served()
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // flush writes all there is in messages of at most limit octets.
-func flush(t *testing.T, b *Backlog, limit int) (messages int, list []record) {
+func flush(t *testing.T, b *Backlog, limit int) (messages int, list []Record) {
 	t.Helper()
 	for !b.Empty() {
 		m := b.AppendTo([]byte("header"), limit)[len("header"):]
@@ -44,7 +44,7 @@ func TestLatestRecordsReplaceOlder(t *testing.T) {
 		b.Home(Home{4, 9})
 	}
 	_, got := flush(t, &b, MaxMessage)
-	want := []record{Pong{106}, Ping{99}, Home{2, 8}, Home{4, 9}, SRQ{3, SRQGone}, Credit{1, 99, 115}, Credit{2, 198, 214}, WriteAck{99}}
+	want := []Record{Pong{106}, Ping{99}, Home{2, 8}, Home{4, 9}, SRQ{3, SRQGone}, Credit{1, 99, 115}, Credit{2, 198, 214}, WriteAck{99}}
 	if !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
@@ -89,10 +89,10 @@ func TestErrorsLeaveBeforeAcknowledgements(t *testing.T) {
 			b.Resume(Resume{1, i})
 		}
 		_, got := flush(t, &b, limit)
-		rank := func(r record) int {
-			return slices.Index([]Type{TypeWriteError, TypeReadError, TypeNAK, TypeRefused, TypeResume, TypeCredit, TypeWriteAck}, r.Type())
+		rank := func(r Record) int {
+			return slices.Index([]Type{TypeWriteError, TypeReadError, TypeNAK, TypeRefused, TypeResume, TypeCredit, TypeWriteAck}, typeOf(r))
 		}
-		if !slices.IsSortedFunc(got, func(a, b record) int { return rank(a) - rank(b) }) || len(got) != 5*60+7+1 {
+		if !slices.IsSortedFunc(got, func(a, b Record) int { return rank(a) - rank(b) }) || len(got) != 5*60+7+1 {
 			t.Fatalf("limit %d: %v", limit, got)
 		}
 		for i := range uint32(60) {
@@ -129,13 +129,13 @@ func TestRecordsFitExactly(t *testing.T) {
 		list, err := collect(part)
 		fits := 0
 		for sum, i := 0, 0; i < len(list); i++ {
-			sum += list[i].Type().Len()
+			sum += typeOf(list[i]).Len()
 			fits = sum
 		}
 		next := all
 		if len(list) < 9 {
 			rest, _ := collect(b.AppendTo(nil, MaxMessage))
-			next = fits + rest[0].Type().Len()
+			next = fits + typeOf(rest[0]).Len()
 		}
 		if err != nil || fits > n || next <= n && len(list) < 9 {
 			t.Errorf("%d octets: %d records, %d octets, %v", n, len(list), fits, err)
@@ -258,12 +258,12 @@ func TestRefusedInARowIsOneRecord(t *testing.T) {
 			t.Fatal(r)
 		}
 	}
-	want := []record{Refused{10, 5, RefusedPort}, Refused{16, 1, RefusedPort}, Refused{17, 1, RefusedUnknown}, Refused{18, 1<<32 - 1, RefusedUnknown}}
+	want := []Record{Refused{10, 5, RefusedPort}, Refused{16, 1, RefusedPort}, Refused{17, 1, RefusedUnknown}, Refused{18, 1<<32 - 1, RefusedUnknown}}
 	if _, got := flush(t, &b, MaxMessage); !slices.Equal(got, want) {
 		t.Errorf("%v", got)
 	}
 	b.Refused(Refused{11, 1, RefusedPort})
-	if _, got := flush(t, &b, MaxMessage); !slices.Equal(got, []record{Refused{11, 1, RefusedPort}}) {
+	if _, got := flush(t, &b, MaxMessage); !slices.Equal(got, []Record{Refused{11, 1, RefusedPort}}) {
 		t.Errorf("%v", got)
 	}
 	for i := range uint64(RefusedLimit) {

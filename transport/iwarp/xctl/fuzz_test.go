@@ -57,8 +57,8 @@ func FuzzRecords(f *testing.F) {
 		var wire []byte
 		for _, r := range list {
 			before := len(wire)
-			if wire = r.AppendTo(wire); len(wire)-before != r.Type().Len() {
-				t.Fatalf("%v is %d octets", r.Type(), len(wire)-before)
+			if wire = AppendTo(wire, r); len(wire)-before != typeOf(r).Len() {
+				t.Fatalf("%v is %d octets", typeOf(r), len(wire)-before)
 			}
 		}
 		again, err := collect(wire)

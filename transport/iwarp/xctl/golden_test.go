@@ -59,7 +59,7 @@ func everything() *Backlog {
 }
 
 // collect decodes a message into what a Backlog would hold.
-func collect(message []byte) (list []record, err error) {
+func collect(message []byte) (list []Record, err error) {
 	it := Iterate(message)
 	for it.Next() {
 		switch it.Type() {
@@ -117,9 +117,9 @@ func TestGoldenControlMessage(t *testing.T) {
 	list, err := collect(s.Payload)
 	var again []byte
 	for i, r := range list {
-		again = r.AppendTo(again)
-		if r.Type() != Type(s.Payload[len(again)-r.Type().Len()]) {
-			t.Errorf("record %d is %v", i, r.Type())
+		again = AppendTo(again, r)
+		if typeOf(r) != Type(s.Payload[len(again)-typeOf(r).Len()]) {
+			t.Errorf("record %d is %v", i, typeOf(r))
 		}
 	}
 	known := 0
@@ -131,4 +131,9 @@ func TestGoldenControlMessage(t *testing.T) {
 	if err != nil || len(list) != known || !bytes.Equal(again, s.Payload) {
 		t.Errorf("%v, %d records: %+v", err, len(list), list)
 	}
+}
+
+func typeOf(r Record) Type {
+	t, _ := r.encode()
+	return t
 }

@@ -11,7 +11,7 @@ import (
 
 func TestBadRecordsEndTheConnection(t *testing.T) {
 	t.Parallel()
-	ping := Ping{7}.AppendTo(nil)
+	ping := AppendTo(nil, Ping{7})
 	for name, bad := range map[string][]byte{
 		"length 0":                  {7, 0, 0, 0},
 		"length 2":                  {99, 0, 0, 2, 0, 0, 0, 0},
@@ -33,13 +33,13 @@ func TestBadRecordsEndTheConnection(t *testing.T) {
 
 func TestUnknownRecordsAreSkipped(t *testing.T) {
 	t.Parallel()
-	b := append([]byte{0, 0, 0, 4, 200, 0xff, 0, 12, 1, 2, 3, 4, 5, 6, 7, 8}, WriteAck{5}.AppendTo(nil)...)
+	b := append([]byte{0, 0, 0, 4, 200, 0xff, 0, 12, 1, 2, 3, 4, 5, 6, 7, 8}, AppendTo(nil, WriteAck{5})...)
 	b = append(b, 201, 0, 0, 4)
 	list, err := collect(b)
 	if err != nil || len(list) != 1 || list[0] != (WriteAck{5}) {
 		t.Errorf("%v, %v", list, err)
 	}
-	flags := Pong{9}.AppendTo(nil)
+	flags := AppendTo(nil, Pong{9})
 	flags[1] = 0xff // reserved
 	if list, err = collect(flags); err != nil || len(list) != 1 || list[0] != (Pong{9}) {
 		t.Errorf("%v, %v", list, err)

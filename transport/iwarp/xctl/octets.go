@@ -18,13 +18,8 @@ type Grant struct {
 // KeepAll asks for nothing back.
 const KeepAll = 1<<32 - 1
 
-// Type is TypeGrant.
-func (Grant) Type() Type { return TypeGrant }
-
-// AppendTo appends the record to b.
-func (g Grant) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint64(g.Type().header(b), g.Granted)
-	return binary.BigEndian.AppendUint32(b, g.Keep)
+func (g Grant) encode() (Type, body) {
+	return TypeGrant, body{uint32(g.Granted >> 32), uint32(g.Granted), g.Keep}
 }
 
 // Return gives octets back that were granted and will not be used. It answers each
@@ -38,13 +33,8 @@ type Return struct {
 	Want     uint32
 }
 
-// Type is TypeReturn.
-func (Return) Type() Type { return TypeReturn }
-
-// AppendTo appends the record to b.
-func (r Return) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint64(r.Type().header(b), r.Returned)
-	return binary.BigEndian.AppendUint32(b, r.Want)
+func (r Return) encode() (Type, body) {
+	return TypeReturn, body{uint32(r.Returned >> 32), uint32(r.Returned), r.Want}
 }
 
 // Full says that what messages of a kind are for has no room, or has room again. What a
@@ -58,19 +48,14 @@ type Full struct {
 	On  bool
 }
 
-// Type is TypeFull.
-func (Full) Type() Type { return TypeFull }
-
 func (f Full) key() uint32 { return f.Tag }
 
-// AppendTo appends the record to b.
-func (f Full) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(f.Type().header(b), f.Tag)
-	on := byte(0)
+func (f Full) encode() (Type, body) {
+	on := uint32(0)
 	if f.On {
-		on = 1
+		on = 1 << 24
 	}
-	return append(b, on, 0, 0, 0)
+	return TypeFull, body{f.Tag, on}
 }
 
 // Grant decodes a GRANT.

@@ -1,11 +1,5 @@
 package xctl
 
-// record is one of the types of records.
-type record interface {
-	Type() Type
-	AppendTo(b []byte) []byte
-}
-
 // pending holds records of one type until they are sent. appendTo is called when there
 // are some.
 type pending interface {
@@ -15,17 +9,21 @@ type pending interface {
 }
 
 // lone is a record of which the latest is enough.
-type lone[T record] struct{ v T }
+type lone[T Record] struct{ v T }
 
-func (l *lone[T]) appendTo(dst []byte, end int) ([]byte, bool) {
-	if len(dst)+l.v.Type().Len() > end {
-		return dst, false
+func (l *lone[T]) appendTo(dst []byte, end int) ([]byte, bool) { return appendBelow(dst, end, l.v) }
+
+// appendBelow appends a record, unless that would make b longer than end.
+func appendBelow[T Record](b []byte, end int, r T) ([]byte, bool) {
+	t, words := r.encode()
+	if len(b)+t.Len() > end {
+		return b, false
 	}
-	return l.v.AppendTo(dst), true
+	return words.appendTo(b, t), true
 }
 
 // fifo is a queue that keeps its memory.
-type fifo[T record] struct {
+type fifo[T Record] struct {
 	list []T
 	head int
 }
@@ -49,11 +47,10 @@ func (q *fifo[T]) pushBelow(limit int, v T) bool {
 
 func (q *fifo[T]) appendTo(dst []byte, end int) ([]byte, bool) {
 	for ; !q.empty(); q.head++ {
-		v := q.list[q.head]
-		if len(dst)+v.Type().Len() > end {
+		var ok bool
+		if dst, ok = appendBelow(dst, end, q.list[q.head]); !ok {
 			return dst, false
 		}
-		dst = v.AppendTo(dst)
 	}
 	q.list, q.head = q.list[:0], 0
 	return dst, true
@@ -61,7 +58,7 @@ func (q *fifo[T]) appendTo(dst []byte, end int) ([]byte, bool) {
 
 // perKey holds the latest record of each key, in the order in which the keys came.
 type perKey[K comparable, T interface {
-	record
+	Record
 	key() K
 }] struct {
 	list []T
@@ -118,12 +115,11 @@ func (p *perKey[K, T]) set(v T) {
 
 func (p *perKey[K, T]) appendTo(dst []byte, end int) ([]byte, bool) {
 	for ; !p.empty(); p.head++ {
-		v := p.list[p.head]
-		if len(dst)+v.Type().Len() > end {
+		var ok bool
+		if dst, ok = appendBelow(dst, end, p.list[p.head]); !ok {
 			return dst, false
 		}
-		dst = v.AppendTo(dst)
-		delete(p.at, v.key())
+		delete(p.at, p.list[p.head].key())
 	}
 	p.list, p.head = p.list[:0], 0
 	return dst, true

@@ -65,15 +65,34 @@ func (t Type) String() string {
 	return fmt.Sprintf("record type %d", uint8(t))
 }
 
-const recordHeader = 4
-
-// header appends the four octets that every record begins with:
+// Record is one of the types of records. Each begins with four octets:
 //
 //	0   1 type
 //	1   1 flags, 0
 //	2   2 length, these four included, a multiple of 4
-func (t Type) header(b []byte) []byte {
-	return append(b, byte(t), 0, 0, byte(t.Len()))
+type Record interface {
+	// encode returns the type and what follows the header.
+	encode() (Type, body)
+}
+
+// body has the words behind the header of a record, of which there are as many as its type's
+// length tells.
+type body [5]uint32
+
+const recordHeader = 4
+
+// AppendTo appends a record to b.
+func AppendTo[T Record](b []byte, r T) []byte {
+	t, words := r.encode()
+	return words.appendTo(b, t)
+}
+
+func (w *body) appendTo(b []byte, t Type) []byte {
+	b = append(b, byte(t), 0, 0, byte(t.Len()))
+	for _, x := range w[:t.Len()/4-1] {
+		b = binary.BigEndian.AppendUint32(b, x)
+	}
+	return b
 }
 
 // Credit acknowledges the messages of a queue and says how far the sender may go.
@@ -87,17 +106,9 @@ type Credit struct {
 	Limit     uint32
 }
 
-// Type is TypeCredit.
-func (Credit) Type() Type { return TypeCredit }
-
 func (c Credit) key() SRQN { return c.SRQ }
 
-// AppendTo appends the record to b.
-func (c Credit) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(c.Type().header(b), c.SRQ.QN())
-	b = binary.BigEndian.AppendUint32(b, c.Delivered)
-	return binary.BigEndian.AppendUint32(b, c.Limit)
-}
+func (c Credit) encode() (Type, body) { return TypeCredit, body{c.SRQ.QN(), c.Delivered, c.Limit} }
 
 // NAKCode is why a message was refused.
 type NAKCode uint8
@@ -143,16 +154,8 @@ type NAK struct {
 	Info    uint32 // meaning depends on Code
 }
 
-// Type is TypeNAK.
-func (NAK) Type() Type { return TypeNAK }
-
-// AppendTo appends the record to b.
-func (n NAK) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(n.Type().header(b), n.SRQ.QN())
-	b = binary.BigEndian.AppendUint32(b, n.MSN)
-	b = append(b, byte(n.Code), 0)
-	b = binary.BigEndian.AppendUint16(b, n.Backoff)
-	return binary.BigEndian.AppendUint32(b, n.Info)
+func (n NAK) encode() (Type, body) {
+	return TypeNAK, body{n.SRQ.QN(), n.MSN, uint32(n.Code)<<24 | uint32(n.Backoff), n.Info}
 }
 
 // Wait is how long the sender leaves a queue that is not ready alone.
@@ -167,14 +170,7 @@ type Resume struct {
 	MSN uint32
 }
 
-// Type is TypeResume.
-func (Resume) Type() Type { return TypeResume }
-
-// AppendTo appends the record to b.
-func (r Resume) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(r.Type().header(b), r.SRQ.QN())
-	return binary.BigEndian.AppendUint32(b, r.MSN)
-}
+func (r Resume) encode() (Type, body) { return TypeResume, body{r.SRQ.QN(), r.MSN} }
 
 // ReadError stands for the response, or what is left of it, to a Read or Atomic
 // Request that failed.
@@ -189,15 +185,8 @@ type ReadError struct {
 	Placed uint32
 }
 
-// Type is TypeReadError.
-func (ReadError) Type() Type { return TypeReadError }
-
-// AppendTo appends the record to b.
-func (e ReadError) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(e.Type().header(b), e.MSN)
-	b = binary.BigEndian.AppendUint16(b, uint16(e.Cause))
-	b = append(b, 0, 0)
-	return binary.BigEndian.AppendUint32(b, e.Placed)
+func (e ReadError) encode() (Type, body) {
+	return TypeReadError, body{e.MSN, uint32(e.Cause) << 16, e.Placed}
 }
 
 // WriteError tells of a Write that failed. Its octets were dropped.
@@ -214,16 +203,8 @@ type WriteError struct {
 	Cause   rdmap.Cause
 }
 
-// Type is TypeWriteError.
-func (WriteError) Type() Type { return TypeWriteError }
-
-// AppendTo appends the record to b.
-func (e WriteError) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(e.Type().header(b), e.Ordinal)
-	b = binary.BigEndian.AppendUint32(b, e.STag)
-	b = binary.BigEndian.AppendUint64(b, e.TO)
-	b = binary.BigEndian.AppendUint16(b, uint16(e.Cause))
-	return append(b, 0, 0)
+func (e WriteError) encode() (Type, body) {
+	return TypeWriteError, body{e.Ordinal, e.STag, uint32(e.TO >> 32), uint32(e.TO), uint32(e.Cause) << 16}
 }
 
 // WriteAck says that all Writes up to an ordinal are placed, but for those of
@@ -232,39 +213,21 @@ func (e WriteError) AppendTo(b []byte) []byte {
 //	4   4 ordinal
 type WriteAck struct{ Ordinal uint32 }
 
-// Type is TypeWriteAck.
-func (WriteAck) Type() Type { return TypeWriteAck }
-
-// AppendTo appends the record to b.
-func (a WriteAck) AppendTo(b []byte) []byte {
-	return binary.BigEndian.AppendUint32(a.Type().header(b), a.Ordinal)
-}
+func (a WriteAck) encode() (Type, body) { return TypeWriteAck, body{a.Ordinal} }
 
 // Ping asks for a Pong with the same nonce.
 //
 //	4   8 nonce
 type Ping struct{ Nonce uint64 }
 
-// Type is TypePing.
-func (Ping) Type() Type { return TypePing }
-
-// AppendTo appends the record to b.
-func (p Ping) AppendTo(b []byte) []byte {
-	return binary.BigEndian.AppendUint64(p.Type().header(b), p.Nonce)
-}
+func (p Ping) encode() (Type, body) { return TypePing, body{uint32(p.Nonce >> 32), uint32(p.Nonce)} }
 
 // Pong answers a Ping.
 //
 //	4   8 nonce
 type Pong struct{ Nonce uint64 }
 
-// Type is TypePong.
-func (Pong) Type() Type { return TypePong }
-
-// AppendTo appends the record to b.
-func (p Pong) AppendTo(b []byte) []byte {
-	return binary.BigEndian.AppendUint64(p.Type().header(b), p.Nonce)
-}
+func (p Pong) encode() (Type, body) { return TypePong, body{uint32(p.Nonce >> 32), uint32(p.Nonce)} }
 
 // SRQState is what a queue's owner tells of it.
 type SRQState uint8
@@ -287,16 +250,9 @@ type SRQ struct {
 	State SRQState
 }
 
-// Type is TypeSRQ.
-func (SRQ) Type() Type { return TypeSRQ }
-
 func (s SRQ) key() SRQN { return s.SRQ }
 
-// AppendTo appends the record to b.
-func (s SRQ) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(s.Type().header(b), s.SRQ.QN())
-	return append(b, byte(s.State), 0, 0, 0)
-}
+func (s SRQ) encode() (Type, body) { return TypeSRQ, body{s.SRQ.QN(), uint32(s.State) << 24} }
 
 // Home says which queue messages of a kind belong to. What a kind is the programs
 // have agreed on; nothing depends on it here.
@@ -308,16 +264,9 @@ type Home struct {
 	Tag uint32
 }
 
-// Type is TypeHome.
-func (Home) Type() Type { return TypeHome }
-
 func (h Home) key() uint32 { return h.Tag }
 
-// AppendTo appends the record to b.
-func (h Home) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(h.Type().header(b), h.SRQ.QN())
-	return binary.BigEndian.AppendUint32(b, h.Tag)
-}
+func (h Home) encode() (Type, body) { return TypeHome, body{h.SRQ.QN(), h.Tag} }
 
 // RefusedCode is why the program did not deliver messages.
 type RefusedCode uint8
@@ -343,12 +292,6 @@ type Refused struct {
 	Code  RefusedCode
 }
 
-// Type is TypeRefused.
-func (Refused) Type() Type { return TypeRefused }
-
-// AppendTo appends the record to b.
-func (r Refused) AppendTo(b []byte) []byte {
-	b = binary.BigEndian.AppendUint64(r.Type().header(b), r.First)
-	b = binary.BigEndian.AppendUint32(b, r.Count)
-	return append(b, byte(r.Code), 0, 0, 0)
+func (r Refused) encode() (Type, body) {
+	return TypeRefused, body{uint32(r.First >> 32), uint32(r.First), r.Count, uint32(r.Code) << 24}
 }
