@@ -20,6 +20,7 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/xrc"
 )
 
@@ -138,7 +139,7 @@ func TestOneShotConnectionsLeaveTheDaemonAtItsBaseLine(t *testing.T) {
 	d := daemonAt(t, "--listen", address, "--port", strconv.Itoa(port), "--control", ctl)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	xrc, err := xrc.New(xrc.Options{Port: port ^ 1, EventLoops: 1, Generation: 7})
+	xrc, err := xrc.New(xrc.Options{Port: port ^ 1, Config: iwarp.Config{EventLoops: 1}, Generation: 7})
 	if err != nil {
 		t.Fatal(err)
 	}

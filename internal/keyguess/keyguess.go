@@ -10,6 +10,7 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/transporttest"
 	"github.com/rds-go/rds/transport/xrc"
 )
@@ -56,7 +57,7 @@ func wake(c chan struct{}) {
 // Run tries what next returns, in a window, until ctx ends. It fails if the host ends the
 // link or answers out of turn.
 func Run(ctx context.Context, port uint16, from, to netip.Addr, next func() Guess) (r Result, err error) {
-	t, err := xrc.New(xrc.Options{Port: port, EventLoops: 1, Operations: window})
+	t, err := xrc.New(xrc.Options{Config: iwarp.Config{EventLoops: 1}, Port: port, Operations: window})
 	if err != nil {
 		return r, err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/tcp"
 	"github.com/rds-go/rds/transport/xrc"
 )
@@ -111,10 +112,12 @@ func portFields(c *config.Node) (fields []zap.Field) {
 
 func xrcOptions(c *config.Node, generation uint32, g transport.Gate, in *gnetloop.Inheritance, loops *gnetloop.Loops) xrc.Options {
 	return xrc.Options{
-		Generation: generation, Port: c.XrcPort(), CRC: xrc.CRC(c.XRC.CRC), Addresses: c.Addresses, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage, Logger: c.Logger,
-		Overrun: c.ReceiveOverrun, Gate: g, Memory: c.Memory, Inherited: in, Sharing: sharing(c),
-		SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: localSendBuffer(c), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
-		Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, Loops: loops, DrainTimeout: c.TCP.DrainTimeout,
+		Generation: generation, Port: c.XrcPort(), CRC: xrc.CRC(c.XRC.CRC), Addresses: c.Addresses, Operations: c.XRC.Operations, MaxMessage: c.MaxMessage,
+		Overrun: c.ReceiveOverrun, Config: iwarp.Config{
+			Gate: g, Memory: c.Memory, Inherited: in, Sharing: sharing(c), Logger: c.Logger,
+			SendBuffer: c.TCP.SendBuffer, LocalSendBuffer: localSendBuffer(c), ReceiveBuffer: c.TCP.ReceiveBuffer, UserTimeout: c.TCP.UserTimeout, Silence: c.TCP.Silence,
+			Congestion: c.TCP.Congestion, EventLoops: c.TCP.EventLoops, Loops: loops, CloseTimeout: c.TCP.DrainTimeout,
+		},
 	}
 }
 

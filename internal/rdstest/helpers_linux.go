@@ -18,6 +18,7 @@ import (
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/transporttest"
 	"github.com/rds-go/rds/transport/xrc"
 )
@@ -209,7 +210,7 @@ func (a *Attacker) Pose(_ context.Context, from netip.Addr) bool {
 // PoseXRC is pose on XRC, with a whole set-up.
 func (a *Attacker) PoseXRC(ctx context.Context, from netip.Addr) bool {
 	generation := rand.Uint32() | 1
-	x, err := xrc.New(xrc.Options{Port: a.To.Port() ^ 1, EventLoops: 1, Generation: generation})
+	x, err := xrc.New(xrc.Options{Port: a.To.Port() ^ 1, Config: iwarp.Config{EventLoops: 1}, Generation: generation})
 	if err != nil {
 		return false
 	}

@@ -56,7 +56,7 @@ func (x *shared) queue(n xctl.SRQN) *outQueue {
 func (x *shared) lookForIdle() {
 	for n, q := range x.out {
 		rest, ok := q.Rest()
-		if !ok || q.first < len(q.waiting) || q.due > x.turns.round {
+		if !ok || q.waiting.Len() > 0 || q.due > x.turns.round {
 			continue // a queue with a debt waits for its turn
 		}
 		if q.inTurn() {

@@ -3,6 +3,7 @@ package iwarp
 import (
 	"time"
 
+	"github.com/rds-go/rds/internal/fifo"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
@@ -12,9 +13,8 @@ import (
 // outQueue is the sending end of one of the peer's queues.
 type outQueue struct {
 	*xctl.Sender
-	waiting []uint32 // messages that have not begun, from first on, oldest first
-	first   int
-	to      uint64 // Writes that messages under way build on end here
+	waiting fifo.Queue[uint32] // messages that have not begun
+	to      uint64             // Writes that messages under way build on end here
 
 	// The queue is in shared.turns, or in one of shared.stopped and shared.held, or
 	// in none of them if a CREDIT or a new message has to come first.
@@ -26,13 +26,9 @@ type outQueue struct {
 
 // pop takes the oldest message that has not begun.
 func (q *outQueue) pop() (id uint32) {
-	id = q.waiting[q.first]
-	if q.first++; q.first == len(q.waiting) {
-		q.waiting, q.first = q.waiting[:0], 0
-		if cap(q.waiting) > waitingKept {
-			q.waiting = nil
-		}
-	}
+	id = q.waiting.All()[0]
+	q.waiting.Drop(1)
+	q.waiting.Shrink(waitingKept)
 	return id
 }
 
@@ -232,10 +228,7 @@ func (x *shared) detach(qp *QP, index uint32) (q *outQueue, builds bool) {
 		m.inline = append(m.inline[:0], qp.inlineOf(index)[:w.inline]...)
 	}
 	q = x.queue(w.queue)
-	if q.first > 0 && len(q.waiting) == cap(q.waiting) {
-		q.waiting, q.first = q.waiting[:copy(q.waiting, q.waiting[q.first:])], 0
-	}
-	q.waiting = append(q.waiting, id)
+	q.waiting.Push(id)
 	if q.later == nil {
 		x.turns.add(q)
 	}
@@ -294,8 +287,8 @@ func (s *stream) pickShared(now time.Time) bool {
 			id, msn := q.Replay()
 			x.dep, _ = x.dependency(&x.msgs[id])
 			x.current, x.id, x.msn = q, uint32(id), msn
-		case step == xctl.StepNew && q.first < len(q.waiting):
-			m := &x.msgs[q.waiting[q.first]]
+		case step == xctl.StepNew && q.waiting.Len() > 0:
+			m := &x.msgs[q.waiting.All()[0]]
 			var ok bool
 			if x.dep, ok = x.dependency(m); !ok {
 				x.hold(q, m.to)
@@ -405,7 +398,7 @@ func (x *shared) flushLocked(qp *QP, comps []Completion) []Completion {
 			last := &comps[len(comps)-1]
 			last.Serial, last.Sent = msn, sent
 		}
-		for q.first < len(q.waiting) {
+		for q.waiting.Len() > 0 {
 			comps = x.doneLocked(qp, comps, q.pop(), Flushed, 0)
 		}
 	}

@@ -186,7 +186,7 @@ func TestXRCREQ48ATransportThatClosesSaysSo(t *testing.T) {
 // and after the return nothing is, says the race detector too.
 func TestXRCREQ45CloseUnderLoadOnTheWire(t *testing.T) {
 	t.Parallel()
-	n := newNet(t, hostOptions{fabric: Options{maxULPDU: 1442}})
+	n := newNet(t, hostOptions{fabric: Options{Config: iwarp.Config{MaxULPDU: 1442}}})
 	a, b := n.host(1), n.host(2)
 	server, other := b.app("job45"), b.app("job45")
 	srq, m := server.serve(7, 8, 200_000)

@@ -197,7 +197,7 @@ func (l *link) Close(mode transport.CloseMode) {
 	abort := (mode == transport.Abort || !started) && !l.aborted
 	l.aborted = l.aborted || abort
 	if !abort && first && !l.over {
-		l.drain = time.AfterFunc(l.t.opts.DrainTimeout, l.drainTimeout)
+		l.drain = time.AfterFunc(l.t.opts.CloseTimeout, l.drainTimeout)
 	}
 	l.mu.Unlock()
 	switch {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/transporttest"
 )
 
@@ -84,7 +85,7 @@ func (x *operators) send(frames ...transport.Frame) {
 // acknowledged.
 func TestMessagesFollowTheirOperations(t *testing.T) {
 	t.Parallel()
-	for n, o := range []Options{{}, {SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10, Operations: 4}, {CRC: CRCOn, SendBuffer: 4 << 10}} {
+	for n, o := range []Options{{}, {Operations: 4, Config: iwarp.Config{SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10}}, {CRC: CRCOn, Config: iwarp.Config{SendBuffer: 4 << 10}}} {
 		rounds := 600
 		if testing.Short() {
 			rounds = 100
@@ -235,7 +236,7 @@ func TestOperationsEndWithTheLink(t *testing.T) {
 	if testing.Short() {
 		rounds = 30
 	}
-	e := newEnv(t, Options{EventLoops: 1}, Options{EventLoops: 1})
+	e := newEnv(t, Options{Config: iwarp.Config{EventLoops: 1}}, Options{Config: iwarp.Config{EventLoops: 1}})
 	a, b := e.A.(*Transport), e.B.(*Transport)
 	accepted := e.Accepted(t)
 	key := expose(t, b, make([]byte, 1<<16))

@@ -8,10 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
-	"github.com/rds-go/rds/internal/gnetloop"
 	"github.com/rds-go/rds/internal/wire"
-	"github.com/rds-go/rds/mr"
-	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
 	objects "github.com/rds-go/rds/xrc"
 )
@@ -31,34 +28,13 @@ const (
 
 // Options sets up a Transport. The zero value is ready to use.
 type Options struct {
+	// Config sets up connections and memory regions. PeerLookUps and LookUps of Memory are
+	// PeerLookUps and LookUps if they are 0. CloseTimeout is how long Close(transport.Drain)
+	// waits for the peer. Silence ends a link, too, whose peer's program has said nothing for
+	// so long when it was asked.
+	iwarp.Config
 	// Port is the TCP port listened on and dialed. 0 means 18634.
 	Port uint16
-	// Regions is the table of memory regions; nil makes one, which the transport
-	// closes.
-	Regions *mr.Device
-	// Memory sets up the table that is made without Regions. Its PeerLookUps and LookUps
-	// are PeerLookUps and LookUps if they are 0.
-	Memory mr.Config
-	// EventLoops is the number of goroutines that receive, 1 to 256. 0 means
-	// GOMAXPROCS, at most 4.
-	EventLoops int
-	// SendBuffer and ReceiveBuffer fix SO_SNDBUF and SO_RCVBUF in bytes. 0 leaves
-	// them to the kernel.
-	SendBuffer, ReceiveBuffer int
-	// LocalSendBuffer is SO_SNDBUF towards an address of this host, if SendBuffer is 0.
-	// 0 means 256 KiB.
-	LocalSendBuffer int
-	// Congestion names the TCP congestion control. Empty: the system's.
-	Congestion string
-	// UserTimeout ends a connection whose data stays unacknowledged for so long.
-	// 0 leaves that to the kernel.
-	UserTimeout time.Duration
-	// Silence ends a link whose peer has said nothing for so long: its program, when it
-	// was asked, or its TCP, when something was sent. 0 means 20 s, negative never; at
-	// least 1 s.
-	Silence time.Duration
-	// DrainTimeout is how long Close(transport.Drain) waits for the peer. 0 means 5 s.
-	DrainTimeout time.Duration
 	// CRC says which links have a CRC of every segment besides TCP's checksum. The zero
 	// value is CRCAuto: those between hosts.
 	CRC CRC
@@ -75,18 +51,9 @@ type Options struct {
 	// Generation is the incarnation of the node, which the peer of each link is told;
 	// 0 tells nothing.
 	Generation uint32
-	// Gate says whose links are accepted and who may be dialed. nil: everybody.
-	Gate transport.Gate
 	// Admit tells whether a peer may be served by this transport. The set-up of one that may
 	// not is rejected, so that it tries another transport. It must not block. nil: everybody may.
 	Admit func(remote netip.Addr) bool
-	// Inherited is what another process has passed. nil: nothing.
-	Inherited *gnetloop.Inheritance
-	// Loops are event loops that other transports use, too, instead of the transport's own.
-	// They have to be closed after it. nil: it has its own.
-	Loops *gnetloop.Loops
-	// Sharing says which addresses share a listening socket. nil: each has its own.
-	Sharing *gnetloop.Sharing
 	// XRC sets up the objects of package rds/xrc. Now is the clock of everything that is about
 	// them; nil means time.Now.
 	XRC objects.Config
@@ -106,10 +73,6 @@ type Options struct {
 	// one frame: 1 ms to 1 h. 0 means 10 s. A peer that has not answered an interval later has
 	// lost its connection.
 	Interval time.Duration
-	// Logger hears about changes of state. nil logs nothing.
-	Logger *zap.Logger
-
-	maxULPDU int // iwarp.Config.MaxULPDU, which tests set
 }
 
 // Validate tells what is wrong with o, all of it in one error.
@@ -136,7 +99,7 @@ func (o Options) Validate() error {
 	if o.Interval != 0 && (o.Interval < time.Millisecond || o.Interval > time.Hour) {
 		errs = append(errs, fmt.Errorf("xrc: Interval %v is not in 1ms..1h", o.Interval))
 	}
-	return errors.Join(append(errs, o.device().Validate())...)
+	return errors.Join(append(errs, o.Config.Validate())...)
 }
 
 func (o Options) withDefaults() Options {
@@ -145,7 +108,7 @@ func (o Options) withDefaults() Options {
 	def(&o.Operations, 64)
 	def(&o.Memory.PeerLookUps, PeerLookUps)
 	def(&o.Memory.LookUps, LookUps)
-	def(&o.DrainTimeout, 5*time.Second)
+	def(&o.CloseTimeout, 5*time.Second)
 	def(&o.MaxSend, 184)
 	def(&o.MaxInline, 128)
 	def(&o.Interval, 10*time.Second)
@@ -160,9 +123,4 @@ func def[T comparable](v *T, d T) {
 	if *v == zero {
 		*v = d
 	}
-}
-
-func (o Options) device() iwarp.Config {
-	return iwarp.Config{MaxULPDU: o.maxULPDU, Regions: o.Regions, Memory: o.Memory, EventLoops: o.EventLoops, Loops: o.Loops, SendBuffer: o.SendBuffer, LocalSendBuffer: o.LocalSendBuffer, ReceiveBuffer: o.ReceiveBuffer,
-		Congestion: o.Congestion, UserTimeout: o.UserTimeout, Silence: o.Silence, CloseTimeout: o.DrainTimeout, Gate: o.Gate, Inherited: o.Inherited, Sharing: o.Sharing, Logger: o.Logger}
 }

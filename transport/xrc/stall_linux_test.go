@@ -11,6 +11,7 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
+	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/transporttest"
 )
 
@@ -48,7 +49,7 @@ func TestNoWakeUpIsLost(t *testing.T) {
 	}
 	// Receive buffers are not small: below a segment of the loopback TCP goes on only
 	// every 200 ms, by its persist timer.
-	small := Options{SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10, Operations: 4, EventLoops: 1}
+	small := Options{Operations: 4, Config: iwarp.Config{SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10, EventLoops: 1}}
 	e := newEnv(t, small, small)
 	a, b := e.Dial(t, e.Accepted(t))
 	ends := [2]*Transport{e.A.(*Transport), e.B.(*Transport)}
@@ -124,7 +125,7 @@ func eventually(t testing.TB, what string, ok func() bool) {
 func TestSendReturnsWhateverThePeerDoes(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 16, 64, 1000, 5000, 70000} {
-		small := Options{SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10, EventLoops: 1}
+		small := Options{Config: iwarp.Config{SendBuffer: 4 << 10, ReceiveBuffer: 256 << 10, EventLoops: 1}}
 		e := newEnv(t, small, small)
 		a, b := e.Dial(t, e.Accepted(t))
 		recA, recB := transporttest.NewRecorder(t), transporttest.NewRecorder(t)

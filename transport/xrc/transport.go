@@ -74,7 +74,7 @@ func New(opts Options) (*Transport, error) {
 		return nil, err
 	}
 	opts = opts.withDefaults()
-	dev, err := iwarp.Open(opts.device())
+	dev, err := iwarp.Open(opts.Config)
 	if err != nil {
 		return nil, err
 	}

@@ -16,11 +16,11 @@ import "math/bits"
 // It is bounded by the queues of the connection, by Limit, and by the errors that
 // the [ErrorRate] of the connection lets through.
 type Backlog struct {
-	writeErrors fifo[WriteError]
-	readErrors  fifo[ReadError]
-	naks        fifo[NAK]
-	refused     fifo[Refused]
-	resumes     fifo[Resume]
+	writeErrors inOrder[WriteError]
+	readErrors  inOrder[ReadError]
+	naks        inOrder[NAK]
+	refused     inOrder[Refused]
+	resumes     inOrder[Resume]
 	srqs        perKey[SRQN, SRQ]
 	homes       perKey[uint32, Home]
 	fulls       perKey[uint32, Full]
@@ -64,7 +64,7 @@ func (b *Backlog) lists() [14]pending {
 const Limit = 8192
 
 // NAK adds a refusal. It is false at Limit.
-func (b *Backlog) NAK(n NAK) bool { b.has |= hasNAK; return b.naks.push(n) }
+func (b *Backlog) NAK(n NAK) bool { b.has |= hasNAK; return b.naks.push(Limit, n) }
 
 // RefusedLimit is how many REFUSED records wait at most: one burst that is received may
 // refuse every second of its messages.
@@ -74,25 +74,30 @@ const RefusedLimit = 8 * Limit
 // messages. It is false at RefusedLimit.
 func (b *Backlog) Refused(r Refused) bool {
 	b.has |= hasRefused
-	q := &b.refused
-	if n := len(q.list); n > q.head {
-		if last := &q.list[n-1]; last.Code == r.Code && last.First+uint64(last.Count) == r.First && last.Count+r.Count > last.Count {
+	if list := b.refused.All(); len(list) > 0 {
+		if last := &list[len(list)-1]; last.Code == r.Code && last.First+uint64(last.Count) == r.First && last.Count+r.Count > last.Count {
 			last.Count += r.Count
 			return true
 		}
 	}
-	return q.pushBelow(RefusedLimit, r)
+	return b.refused.push(RefusedLimit, r)
 }
 
 // ReadError adds a failed response. It is false at Limit.
-func (b *Backlog) ReadError(e ReadError) bool { b.has |= hasReadError; return b.readErrors.push(e) }
+func (b *Backlog) ReadError(e ReadError) bool {
+	b.has |= hasReadError
+	return b.readErrors.push(Limit, e)
+}
 
 // WriteError adds a failed Write. It is false at Limit.
-func (b *Backlog) WriteError(e WriteError) bool { b.has |= hasWriteError; return b.writeErrors.push(e) }
+func (b *Backlog) WriteError(e WriteError) bool {
+	b.has |= hasWriteError
+	return b.writeErrors.push(Limit, e)
+}
 
 // Resume adds a RESUME, which must leave before the first message that it speaks
 // of. It is false at Limit.
-func (b *Backlog) Resume(r Resume) bool { b.has |= hasResume; return b.resumes.push(r) }
+func (b *Backlog) Resume(r Resume) bool { b.has |= hasResume; return b.resumes.push(Limit, r) }
 
 // Credit sets the CREDIT of a queue.
 func (b *Backlog) Credit(c Credit) { b.has |= hasCredit; b.credits.set(c) }

@@ -154,8 +154,8 @@ func TestBusyBacklogStaysSmall(t *testing.T) {
 		b.NAK(NAK{SRQ: 1, MSN: i})
 		b.AppendTo(nil, 36)
 	}
-	if b.Empty() || cap(b.credits.list) > 256 || cap(b.naks.list) > 256 {
-		t.Errorf("empty %v, room for %d and %d", b.Empty(), cap(b.credits.list), cap(b.naks.list))
+	if b.Empty() || cap(b.credits.list) > 256 || cap(b.naks.All()) > 256 {
+		t.Errorf("empty %v, room for %d and %d", b.Empty(), cap(b.credits.list), cap(b.naks.All()))
 	}
 }
 

@@ -1,5 +1,7 @@
 package xctl
 
+import "github.com/rds-go/rds/internal/fifo"
+
 // pending holds records of one type until they are sent. appendTo is called when there
 // are some.
 type pending interface {
@@ -22,38 +24,28 @@ func appendBelow[T Record](b []byte, end int, r T) ([]byte, bool) {
 	return words.appendTo(b, t), true
 }
 
-// fifo is a queue that keeps its memory.
-type fifo[T Record] struct {
-	list []T
-	head int
-}
+// inOrder are records of which all count.
+type inOrder[T Record] struct{ fifo.Queue[T] }
 
-func (q *fifo[T]) empty() bool { return q.head == len(q.list) }
-
-// push adds a record unless there are Limit already.
-func (q *fifo[T]) push(v T) bool { return q.pushBelow(Limit, v) }
-
-func (q *fifo[T]) pushBelow(limit int, v T) bool {
-	if len(q.list)-q.head == limit {
+// push adds a record unless there are as many as may wait.
+func (q *inOrder[T]) push(most int, v T) bool {
+	if q.Len() >= most {
 		return false
 	}
-	if q.head > 0 && len(q.list) == cap(q.list) {
-		q.list = q.list[:copy(q.list, q.list[q.head:])]
-		q.head = 0
-	}
-	q.list = append(q.list, v)
+	q.Push(v)
 	return true
 }
 
-func (q *fifo[T]) appendTo(dst []byte, end int) ([]byte, bool) {
-	for ; !q.empty(); q.head++ {
-		var ok bool
-		if dst, ok = appendBelow(dst, end, q.list[q.head]); !ok {
-			return dst, false
+func (q *inOrder[T]) appendTo(dst []byte, end int) (b []byte, all bool) {
+	n := 0
+	for _, v := range q.All() {
+		if dst, all = appendBelow(dst, end, v); !all {
+			break
 		}
+		n++
 	}
-	q.list, q.head = q.list[:0], 0
-	return dst, true
+	q.Drop(n)
+	return dst, q.Len() == 0
 }
 
 // perKey holds the latest record of each key, in the order in which the keys came.

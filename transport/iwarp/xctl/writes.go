@@ -1,6 +1,9 @@
 package xctl
 
 import (
+	"sort"
+
+	"github.com/rds-go/rds/internal/fifo"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
 
@@ -33,9 +36,7 @@ type WriteSender struct {
 	last  uint32 // ordinal
 	acked uint32
 
-	// ring holds the Writes from head to tail; these two count up and wrap.
-	ring       []write
-	head, tail uint32
+	begun fifo.Queue[write] // Writes that Pop has not returned
 }
 
 type write struct {
@@ -46,17 +47,13 @@ type write struct {
 }
 
 // Outstanding is how many Writes Pop has not returned.
-func (w *WriteSender) Outstanding() int { return int(w.tail - w.head) }
+func (w *WriteSender) Outstanding() int { return w.begun.Len() }
 
 // Begin takes a Write and returns its ordinal. Writes go out in the order of
 // Begin.
 func (w *WriteSender) Begin(id uint64) (ordinal uint32) {
-	if w.tail-w.head == uint32(len(w.ring)) {
-		w.grow()
-	}
 	w.last = nextOrdinal(w.last)
-	*w.at(w.tail) = write{id: id, ordinal: w.last}
-	w.tail++
+	w.begun.Push(write{id: id, ordinal: w.last})
 	return w.last
 }
 
@@ -72,55 +69,35 @@ func (w *WriteSender) Ack(a WriteAck) error {
 // Error takes a WRERR. An error ends the connection: the Write was not begun, or
 // it was answered before.
 func (w *WriteSender) Error(e WriteError) error {
-	// A search among ascending ordinals.
-	at, end := w.head, w.tail
-	for at != end {
-		mid := at + (end-at)/2
-		if after(e.Ordinal, w.at(mid).ordinal) {
-			at = mid + 1
-		} else {
-			end = mid
-		}
-	}
-	if at == w.tail || w.at(at).ordinal != e.Ordinal || w.at(at).failed || !after(e.Ordinal, w.acked) {
+	list := w.begun.All() // in ascending order
+	at := sort.Search(len(list), func(i int) bool { return !after(e.Ordinal, list[i].ordinal) })
+	if at == len(list) || list[at].ordinal != e.Ordinal || list[at].failed || !after(e.Ordinal, w.acked) {
 		return rdmap.CauseStreamCatastrophic
 	}
-	w.at(at).failed, w.at(at).cause = true, e.Cause
+	list[at].failed, list[at].cause = true, e.Cause
 	return nil
 }
 
 // Pop returns the next Write whose fate is known, in the order of Begin.
 func (w *WriteSender) Pop() (o WriteOutcome, ok bool) {
-	if w.head == w.tail {
+	list := w.begun.All()
+	if len(list) == 0 || !list[0].failed && after(list[0].ordinal, w.acked) {
 		return WriteOutcome{}, false
 	}
-	m := w.at(w.head)
-	if !m.failed && after(m.ordinal, w.acked) {
-		return WriteOutcome{}, false
-	}
-	w.head++
+	m := list[0]
+	w.begun.Drop(1)
 	return WriteOutcome{m.id, m.cause, !m.failed}, true
 }
 
 // Lost returns, one by one, the Writes whose fate is not known when the
 // connection is gone. Pop comes first.
 func (w *WriteSender) Lost() (id uint64, ok bool) {
-	if w.head == w.tail {
+	if w.begun.Len() == 0 {
 		return 0, false
 	}
-	id = w.at(w.head).id
-	w.head++
+	id = w.begun.All()[0].id
+	w.begun.Drop(1)
 	return id, true
-}
-
-func (w *WriteSender) at(i uint32) *write { return &w.ring[i&uint32(len(w.ring)-1)] }
-
-func (w *WriteSender) grow() {
-	ring := make([]write, max(8, 2*len(w.ring)))
-	for i := w.head; i != w.tail; i++ {
-		ring[i&uint32(len(ring)-1)] = *w.at(i)
-	}
-	w.ring = ring
 }
 
 // WriteReceiver is the receiving end of the Writes of a connection. The zero
