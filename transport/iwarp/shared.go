@@ -184,17 +184,13 @@ func (s *stream) share(p *SharedParams, agreed xctl.Agreed) error {
 		}
 		return nil
 	}
-	in, err := xctl.NewInbound(xctl.InboundConfig{MaxSRQ: p.MaxQueues, Credit: p.Credit, RNR: agreed.Caps.Has(xctl.CapRNR)})
-	if err != nil {
-		return err
-	}
 	x := &shared{
 		params:  *p,
 		agreed:  agreed,
 		out:     make(map[xctl.SRQN]*outQueue),
 		stopped: later{before: soonerResumed},
 		held:    later{before: soonerKnown},
-		in:      in,
+		in:      xctl.NewInbound(xctl.InboundConfig{MaxSRQ: p.MaxQueues, Credit: p.Credit, RNR: agreed.Caps.Has(xctl.CapRNR)}),
 		rate:    p.rate(),
 		hungry:  make(map[*xctl.Receiver]*SRQ),
 		pings:   make(map[uint64]chan struct{}),

@@ -322,91 +322,82 @@ func (r *receiver) deliver(c Completion) bool {
 
 // controlMessage takes what the peer says beside messages.
 func (r *receiver) controlMessage(seg *rdmap.Segment, ulpdu []byte) {
-	x, q := r.s.shared, r.s.q
-	if err := xctl.CheckHeader(seg, &x.inbox); err != nil {
-		r.refuse(rdmap.CauseOf(err), ulpdu)
-		return
-	}
-	x.inbox.Advance(&seg.Untagged, len(seg.Payload))
-	it := xctl.Iterate(seg.Payload)
-	for it.Next() {
-		switch it.Type() {
-		case xctl.TypeCredit, xctl.TypeNAK, xctl.TypeWriteAck, xctl.TypeWriteError:
-			a := arrivedRecord{kind: it.Type()}
-			switch a.kind {
-			case xctl.TypeCredit:
-				a.credit = it.Credit()
-			case xctl.TypeNAK:
-				a.nak = it.NAK()
-			case xctl.TypeWriteAck:
-				a.writeAck = it.WriteAck()
-			case xctl.TypeWriteError:
-				a.writeErr = it.WriteError()
-			}
-			q.mu.Lock()
-			if l := x.framesTo(&a); l != nil {
-				err := x.frames.heardLocked(l, &a)
-				// What there is to say of our own does not leave because of this.
-				r.kick = r.kick || x.frames.want || q.state == StateSQD
-				q.mu.Unlock()
-				if err != nil {
-					r.refuse(rdmap.CauseOf(err), ulpdu)
-					return
-				}
-				r.acked = true
-				continue
-			}
-			tooMany := len(x.arrived) == maxArrived
-			if !tooMany {
-				x.arrived = append(x.arrived, a)
-			}
-			q.mu.Unlock()
-			if tooMany {
-				r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
-				return
-			}
-			r.kick = true
-		case xctl.TypeResume:
-			if err := x.in.Resume(it.Resume()); err != nil {
-				r.refuse(rdmap.CauseOf(err), ulpdu)
-				return
-			}
-		case xctl.TypeReadError:
-			if !r.readFailed(it.ReadError()) {
-				r.refuse(rdmap.CauseStreamCatastrophic, ulpdu)
-				return
-			}
-		case xctl.TypeGrant:
-			if err := r.granted(it.Grant()); err != nil {
-				r.refuse(rdmap.CauseOf(err), ulpdu)
-				return
-			}
-		case xctl.TypeReturn:
-			if !x.octets.on {
-				continue
-			}
-			if err := r.returned(it.Return()); err != nil {
-				r.refuse(rdmap.CauseOf(err), ulpdu)
-				return
-			}
-		case xctl.TypeFull:
-			if f := it.Full(); x.octets.on && x.params.Sink != nil {
-				x.params.Sink.Full(f.Tag, f.On)
-			}
-		case xctl.TypeHome, xctl.TypeSRQ:
-			r.queueNews(&it)
-		case xctl.TypeRefused:
-			r.refused(it.Refused())
-		case xctl.TypePing:
-			p := it.Ping()
-			r.say(func(b *xctl.Backlog) bool { b.Pong(xctl.Pong(p)); return true })
-		case xctl.TypePong:
-			x.ponged(q, it.Pong().Nonce)
+	x := r.s.shared
+	err := xctl.CheckHeader(seg, &x.inbox)
+	if err == nil {
+		x.inbox.Advance(&seg.Untagged, len(seg.Payload))
+		it := xctl.Iterate(seg.Payload)
+		for err == nil && it.Next() {
+			err = r.controlRecord(&it)
+		}
+		if err == nil {
+			err = it.Err()
 		}
 	}
-	if err := it.Err(); err != nil {
+	if err != nil {
 		r.refuse(rdmap.CauseOf(err), ulpdu)
 	}
+}
+
+// controlRecord takes one record. An error ends the connection.
+func (r *receiver) controlRecord(it *xctl.Records) error {
+	x := r.s.shared
+	switch it.Type() {
+	case xctl.TypeCredit:
+		return r.arrivedRecord(&arrivedRecord{kind: it.Type(), credit: it.Credit()})
+	case xctl.TypeNAK:
+		return r.arrivedRecord(&arrivedRecord{kind: it.Type(), nak: it.NAK()})
+	case xctl.TypeWriteAck:
+		return r.arrivedRecord(&arrivedRecord{kind: it.Type(), writeAck: it.WriteAck()})
+	case xctl.TypeWriteError:
+		return r.arrivedRecord(&arrivedRecord{kind: it.Type(), writeErr: it.WriteError()})
+	case xctl.TypeResume:
+		return x.in.Resume(it.Resume())
+	case xctl.TypeReadError:
+		if !r.readFailed(it.ReadError()) {
+			return rdmap.CauseStreamCatastrophic
+		}
+	case xctl.TypeGrant:
+		return r.granted(it.Grant())
+	case xctl.TypeReturn:
+		if x.octets.on {
+			return r.returned(it.Return())
+		}
+	case xctl.TypeFull:
+		if f := it.Full(); x.octets.on && x.params.Sink != nil {
+			x.params.Sink.Full(f.Tag, f.On)
+		}
+	case xctl.TypeHome, xctl.TypeSRQ:
+		r.queueNews(it)
+	case xctl.TypeRefused:
+		r.refused(it.Refused())
+	case xctl.TypePing:
+		p := it.Ping()
+		r.say(func(b *xctl.Backlog) bool { b.Pong(xctl.Pong(p)); return true })
+	case xctl.TypePong:
+		x.ponged(r.s.q, it.Pong().Nonce)
+	}
+	return nil
+}
+
+// arrivedRecord takes what is the transmitter's, or of a queue that frames are sent to. An
+// error ends the connection.
+func (r *receiver) arrivedRecord(a *arrivedRecord) error {
+	x, q := r.s.shared, r.s.q
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := x.framesTo(a); l != nil {
+		// What there is to say of our own does not leave because of this.
+		r.kick = r.kick || x.frames.want || q.state == StateSQD
+		r.acked = true
+		return x.frames.heardLocked(l, a)
+	}
+	if len(x.arrived) == maxArrived {
+		return rdmap.CauseStreamCatastrophic
+	}
+	x.arrived = append(x.arrived, *a)
+	r.kick = true
+	return nil
 }
 
 // endShared gives back what the connection has of shared queues.

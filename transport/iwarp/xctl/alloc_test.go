@@ -7,7 +7,7 @@ import (
 )
 
 func TestMessagesDoNotAllocate(t *testing.T) {
-	in := newInbound(t, InboundConfig{RNR: true})
+	in := NewInbound(InboundConfig{RNR: true})
 	r := in.Adopt(3, head(3, 1, 0, true))
 	s := NewSender(3, DefaultCredit, 0)
 	var w WriteSender
@@ -77,7 +77,7 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 }
 
 func TestStopsAndReplaysDoNotAllocate(t *testing.T) {
-	in := newInbound(t, InboundConfig{RNR: true})
+	in := NewInbound(InboundConfig{RNR: true})
 	in.Adopt(3, head(3, 1, 0, true))
 	r := in.Find(3)
 	s := NewSender(3, DefaultCredit, 0)

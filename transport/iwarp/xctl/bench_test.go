@@ -4,10 +4,7 @@ import "testing"
 
 // BenchmarkMessage is what one message costs both ends beside its octets.
 func BenchmarkMessage(b *testing.B) {
-	in, err := NewInbound(InboundConfig{RNR: true, Credit: 255})
-	if err != nil {
-		b.Fatal(err)
-	}
+	in := NewInbound(InboundConfig{RNR: true, Credit: 255})
 	s := NewSender(3, 255, 0)
 	in.Adopt(3, head(3, 1, 0, true))
 	h := head(3, 1, 0, true)

@@ -39,7 +39,7 @@ func ExampleSender() {
 	const queue xctl.SRQN = 7
 	now := time.Unix(0, 0)
 	sender := xctl.NewSender(queue, xctl.DefaultCredit, xctl.DefaultRetries)
-	inbound, _ := xctl.NewInbound(xctl.InboundConfig{RNR: true})
+	inbound := xctl.NewInbound(xctl.InboundConfig{RNR: true})
 
 	// arrive is what a receiver does with a message of one segment.
 	arrive := func(msn uint32, ready bool) (nak xctl.NAK) {

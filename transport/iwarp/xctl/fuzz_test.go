@@ -133,10 +133,7 @@ func FuzzReceiver(f *testing.F) {
 	f.Add([]byte{0, 0, 0, 0x81, 0x20, 0x40, 0xc0})
 	f.Add([]byte{0x10, 0x12, 0x13, 2, 0x83, 0x84})
 	f.Fuzz(func(t *testing.T, script []byte) {
-		in, err := NewInbound(InboundConfig{RNR: true, MaxSRQ: 2})
-		if err != nil {
-			t.Fatal(err)
-		}
+		in := NewInbound(InboundConfig{RNR: true, MaxSRQ: 2})
 		msn, mo := [4]uint32{1, 1, 1, 1}, [4]uint32{}
 		for _, c := range script {
 			n := SRQN(c>>4&3) + 1

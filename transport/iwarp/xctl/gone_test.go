@@ -9,7 +9,7 @@ import (
 // against it, once for each message; what it sends beyond is.
 func TestWhatWasOnItsWayIsBlameless(t *testing.T) {
 	t.Parallel()
-	in := newInbound(t, InboundConfig{RNR: true, Credit: 8, MaxSRQ: 2})
+	in := NewInbound(InboundConfig{RNR: true, Credit: 8, MaxSRQ: 2})
 	r := in.Adopt(3, head(3, 1, 0, true))
 	r.Grant(100)
 	take(t, r, 1)

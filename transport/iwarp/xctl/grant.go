@@ -10,7 +10,7 @@ const CreditDelay = 100 * time.Microsecond
 // an empty queue is offered again. Grant is called when buffers are posted and
 // when messages have come.
 func (r *Receiver) Grant(window uint32) {
-	r.window = min(window, r.cfg.Window)
+	r.window = min(window, r.cfg.window)
 	if r.window == 0 {
 		return
 	}

@@ -1,10 +1,7 @@
 package xctl
 
 import (
-	"errors"
-	"fmt"
-	"math"
-	"syscall"
+	"cmp"
 	"time"
 
 	"github.com/rds-go/rds/transport/iwarp/ddp"
@@ -17,52 +14,20 @@ type InboundConfig struct {
 	MaxSRQ uint32
 	// Credit is this side's Block.Credit; the default is DefaultCredit.
 	Credit uint8
-	// Window is the most that a Grant grants, at least Credit; the default is 1024.
-	Window uint32
 	// RNR is whether CapRNR was agreed.
 	RNR bool
-	// Backoff is how long a sender first waits for a queue that is not ready, 1 ms
-	// to MaxBackoff; the default is 1 ms. It doubles each time.
-	Backoff time.Duration
-	// MaxBackoff is the longest, at most 65535 ms; the default is 64 ms.
-	MaxBackoff time.Duration
+
+	window  uint32        // most that a Grant grants, at least Credit; 0: inboundWindow. Tests set it
+	longest time.Duration // longest wait that a NotReady asks for; 0: maxBackoff. Tests set it
 }
 
-// ErrConfig is what errors.Is finds in what NewInbound returns (EINVAL).
-var ErrConfig = fmt.Errorf("xctl: bad configuration: %w", syscall.EINVAL)
-
-func (c InboundConfig) filled() InboundConfig {
-	if c.MaxSRQ == 0 {
-		c.MaxSRQ = DefaultMaxSRQ
-	}
-	if c.Credit == 0 {
-		c.Credit = DefaultCredit
-	}
-	if c.Window == 0 {
-		c.Window = 1024
-	}
-	if c.Backoff == 0 {
-		c.Backoff = time.Millisecond
-	}
-	if c.MaxBackoff == 0 {
-		c.MaxBackoff = 64 * time.Millisecond
-	}
-	return c
-}
-
-func (c InboundConfig) validate() error {
-	var errs []error
-	if c.Window < uint32(c.Credit) || c.Window > math.MaxInt32/2 {
-		errs = append(errs, fmt.Errorf("%w: Window is %d, not %d to %d", ErrConfig, c.Window, c.Credit, math.MaxInt32/2))
-	}
-	if c.Backoff < time.Millisecond || c.Backoff > c.MaxBackoff {
-		errs = append(errs, fmt.Errorf("%w: Backoff is %v, not 1ms to %v", ErrConfig, c.Backoff, c.MaxBackoff))
-	}
-	if c.MaxBackoff > math.MaxUint16*time.Millisecond {
-		errs = append(errs, fmt.Errorf("%w: MaxBackoff is %v, not up to %v", ErrConfig, c.MaxBackoff, math.MaxUint16*time.Millisecond))
-	}
-	return errors.Join(errs...)
-}
+// A sender waits for minBackoff when a queue is not ready for the first time, and each time
+// twice as long, up to maxBackoff.
+const (
+	inboundWindow = 1024
+	minBackoff    = time.Millisecond
+	maxBackoff    = 64 * time.Millisecond
+)
 
 // Inbound is the shared receive queues that a connection has brought messages
 // for. A queue that does not exist has no entry, so a peer that makes numbers up
@@ -79,13 +44,11 @@ type Inbound struct {
 // could know.
 type span struct{ first, last uint32 }
 
-// NewInbound fails with ErrConfig, which names the fields.
-func NewInbound(cfg InboundConfig) (*Inbound, error) {
-	cfg = cfg.filled()
-	if err := cfg.validate(); err != nil {
-		return nil, err
-	}
-	return &Inbound{cfg: cfg, queues: make(map[SRQN]*Receiver), gone: make(map[SRQN]span)}, nil
+// NewInbound makes the queues of a connection.
+func NewInbound(c InboundConfig) *Inbound {
+	c.MaxSRQ, c.Credit = cmp.Or(c.MaxSRQ, DefaultMaxSRQ), cmp.Or(c.Credit, DefaultCredit)
+	c.window, c.longest = cmp.Or(c.window, inboundWindow), cmp.Or(c.longest, maxBackoff)
+	return &Inbound{cfg: c, queues: make(map[SRQN]*Receiver), gone: make(map[SRQN]span)}
 }
 
 // Find returns the entry of a queue, nil if there is none.
@@ -115,7 +78,7 @@ func (t *Inbound) Adopt(n SRQN, h *ddp.Untagged) *Receiver {
 	r.allow = r.limit
 	if t.removed {
 		// The sender may have been granted more by an entry that is gone.
-		r.allow = start + t.cfg.Window + 1
+		r.allow = start + t.cfg.window + 1
 	}
 	t.queues[n] = r
 	delete(t.gone, n)

@@ -30,7 +30,7 @@ func TestCallsOutOfTurnPanic(t *testing.T) {
 		return s
 	}
 	entry := func() (*Inbound, *Receiver) {
-		in := newInbound(t, InboundConfig{RNR: true})
+		in := NewInbound(InboundConfig{RNR: true})
 		return in, in.Adopt(3, head(3, 1, 0, true))
 	}
 	first := func() (*Inbound, *Receiver) {

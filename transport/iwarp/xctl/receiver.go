@@ -140,10 +140,10 @@ func (r *Receiver) NotReady() (NAK, error) {
 	r.fate = fateRefused
 	r.discard, r.stop, r.stopAt = true, r.queue.MSN(), r.limit
 	if r.wait == 0 {
-		r.wait = r.cfg.Backoff
+		r.wait = minBackoff
 	}
 	n := NAK{SRQ: r.srq, MSN: r.stop, Code: NAKNotReady, Backoff: uint16(r.wait / time.Millisecond), Info: r.limit}
-	r.wait = min(2*r.wait, r.cfg.MaxBackoff)
+	r.wait = min(2*r.wait, r.cfg.longest)
 	return n, nil
 }
 

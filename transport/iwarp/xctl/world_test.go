@@ -108,11 +108,7 @@ func newWorld(seed uint64, sab sabotage, queues, messages int, retries uint8) *w
 		msgs: map[uint64]*worldMsg{}, pool: 3,
 	}
 	credit := uint8(1 + w.rng.IntN(4)*w.rng.IntN(3))
-	in, err := NewInbound(InboundConfig{MaxSRQ: uint32(queues), Credit: credit, Window: 16, RNR: true, MaxBackoff: 4 * time.Millisecond})
-	if err != nil {
-		panic(err)
-	}
-	w.in = in
+	w.in = NewInbound(InboundConfig{MaxSRQ: uint32(queues), Credit: credit, window: 16, RNR: true, longest: 4 * time.Millisecond})
 	for i := range queues {
 		q := &worldQueue{srqn: SRQN(i + 1), send: NewSender(SRQN(i+1), credit, retries), up: w.rng.IntN(4) > 0, gen: 1}
 		if w.rng.IntN(4) == 0 { // near the wrap of numbers
