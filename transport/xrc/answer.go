@@ -9,7 +9,7 @@ func (p *peer) answer(m *mux, request message) message {
 	switch r := request.(type) {
 	case *resolve:
 		a, status := p.t.objects.Lookup(r.service, p.remote)
-		return &resolved{id: r.id, service: r.service, status: status, queue: a}
+		return &resolved{service: r.service, status: status, queue: a}
 	case *connect:
 		return p.connect(m, r)
 	}
@@ -18,14 +18,14 @@ func (p *peer) answer(m *mux, request message) message {
 
 func (p *peer) connect(m *mux, r *connect) *connected {
 	refused := func(s objects.Status) *connected {
-		return &connected{id: r.id, status: s, initiator: r.initiator, incarnation: p.t.objects.Incarnation()}
+		return &connected{status: s, initiator: r.initiator, incarnation: p.t.objects.Incarnation()}
 	}
 	if r.host != p.remote || r.incarnation != m.incarnation {
 		return refused(objects.StatusRejected) // the peer speaks for another host
 	}
 	from := objects.Peer{Host: p.remote, Incarnation: r.incarnation, QP: r.initiator}
 	from.QP.Kind = objects.KindInitiator
-	yes := &connected{id: r.id, initiator: r.initiator, incarnation: p.t.objects.Incarnation(), mtu: r.mtu, reads: r.reads, echo: r.echo}
+	yes := &connected{initiator: r.initiator, incarnation: p.t.objects.Incarnation(), mtu: r.mtu, reads: r.reads, echo: r.echo}
 	if r.mode == modeResume {
 		if status := p.resume(m, from, r); status != objects.StatusFound {
 			return refused(status)

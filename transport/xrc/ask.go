@@ -33,7 +33,7 @@ func (t *Transport) question(ctx context.Context, h hosts, request message) (mes
 	params := l.params(hello{})
 	params.Private = hello{generation: t.opts.Generation}.question()
 	if request != nil {
-		params.Private = appendMessage(params.Private, request)
+		params.Private = appendMessage(params.Private, 0, request)
 	}
 	_, err = t.dev.ConnectFrom(ctx, l.qp, netip.AddrPortFrom(h.local, 0), netip.AddrPortFrom(h.remote, t.opts.Port), params)
 	var rejected *iwarp.RejectedError
@@ -52,7 +52,7 @@ func (t *Transport) question(ctx context.Context, h hosts, request message) (mes
 	case request == nil:
 		return nil, nil
 	}
-	answer, _, err := decodeMessage(rest)
+	_, answer, _, err := decodeMessage(rest)
 	return answer, err
 }
 
@@ -66,13 +66,13 @@ func (t *Transport) answerQuestion(h hosts, asker uint8, question []byte) []byte
 	if len(question) <= helloSize {
 		return b
 	}
-	request, _, err := decodeMessage(question[helloSize:])
+	id, request, _, err := decodeMessage(question[helloSize:])
 	r, ok := request.(*resolve)
 	if err != nil || !ok {
 		return nil
 	}
 	a, status := t.objects.Lookup(r.service, h.remote)
-	return appendMessage(b, &resolved{id: r.id, service: r.service, status: status, queue: a})
+	return appendMessage(b, id, &resolved{service: r.service, status: status, queue: a})
 }
 
 // incarnation is that of the peer which a Request comes from, 0 if it tells none.

@@ -193,7 +193,7 @@ func TestLyingPeers(t *testing.T) {
 
 	greet := hello{generation: 1, link: 1, queue: 0x200000, initiator: anInitiator(0x400009, 1), target: anInitiator(0x800009, 1)}.bytes()
 	say := func(host netip.Addr, incarnation uint64) []byte {
-		return appendMessage(nil, &connect{mode: modeNew, host: host, incarnation: incarnation, initiator: anInitiator(0x400009, 1), mtu: 4096, service: 7})
+		return appendMessage(nil, 0, &connect{mode: modeNew, host: host, incarnation: incarnation, initiator: anInitiator(0x400009, 1), mtu: 4096, service: 7})
 	}
 	for name, private := range map[string][]byte{
 		"nothing":     nil,

@@ -54,11 +54,8 @@ type outgoing struct {
 	answer bool
 }
 
-// answer is what an answer may be: either.
-type answer struct {
-	setup  message
-	record *record
-}
+// answer is a *resolved, a *connected, or a *record.
+type answer any
 
 // queue is the control queue, which is made when it is first needed; nil if the link ends.
 func (c *control) queue() *iwarp.SRQ {
@@ -309,15 +306,15 @@ func (c *control) answer(b []byte) bool {
 // connection ends first.
 func (c *control) ask(ctx context.Context, question func(id uint32) []byte) (answer, error) {
 	if c.queue() == nil {
-		return answer{}, errLost
+		return nil, errLost
 	}
 	select {
 	case c.window <- struct{}{}:
 		defer func() { <-c.window }()
 	case <-c.m.gone:
-		return answer{}, errLost
+		return nil, errLost
 	case <-ctx.Done():
-		return answer{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 	done := make(chan answer, 1)
 	c.mu.Lock()
@@ -333,48 +330,29 @@ func (c *control) ask(ctx context.Context, question func(id uint32) []byte) (ans
 	}()
 	c.signal()
 	select {
-	case m := <-done:
-		return m, nil
+	case a := <-done:
+		return a, nil
 	case <-c.m.gone:
-		return answer{}, errLost
+		return nil, errLost
 	case <-ctx.Done():
-		return answer{}, ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
 // answered takes an answer to its question; who asked may be gone.
-func (c *control) answered(id uint32, m answer) {
+func (c *control) answered(id uint32, a answer) {
 	c.mu.Lock()
 	done := c.calls[id]
 	delete(c.calls, id)
 	c.mu.Unlock()
 	if done != nil {
-		done <- m
+		done <- a
 	}
 }
 
 // call asks for a queue or a target.
-func (m *mux) call(ctx context.Context, request message) (message, error) {
-	a, err := m.control.ask(ctx, func(id uint32) []byte { return appendMessage(nil, withID(request, id)) })
-	if err == nil && a.setup == nil {
-		err = errRecord
-	}
-	return a.setup, err
-}
-
-// withID is a request with an id of its own; callers may ask again.
-func withID(m message, id uint32) message {
-	switch m := m.(type) {
-	case *resolve:
-		r := *m
-		r.id = id
-		return &r
-	case *connect:
-		r := *m
-		r.id = id
-		return &r
-	}
-	return m
+func (m *mux) call(ctx context.Context, request message) (answer, error) {
+	return m.control.ask(ctx, func(id uint32) []byte { return appendMessage(nil, id, request) })
 }
 
 // takeGone is what to announce next.

@@ -9,19 +9,23 @@ import (
 
 // hear takes one control message. An error ends the connection.
 func (c *control) hear(b []byte) error {
+	p := c.m.p
+	x, remote := p.t.objects, p.remote
 	if !isRecord(b) {
-		m, _, err := decodeMessage(b)
-		if err != nil {
+		id, m, _, err := decodeMessage(b)
+		switch m.(type) {
+		case nil:
 			return err
+		case *resolved, *connected:
+			c.answered(id, m)
+			return nil
 		}
-		return c.hearSetup(m)
+		return c.reply(appendMessage(nil, id, p.answer(c.m, m)))
 	}
 	var r record
 	if _, err := r.decode(b); err != nil {
 		return err
 	}
-	p := c.m.p
-	x, remote := p.t.objects, p.remote
 	switch r.kind {
 	case recordGone:
 		p.noteEnded(r.refs)
@@ -42,7 +46,7 @@ func (c *control) hear(b []byte) error {
 		}
 		return c.reply(a.appendTo(nil))
 	case recordDelivered:
-		c.answered(r.id, answer{record: &r})
+		c.answered(r.id, &r)
 	case recordClosed:
 		p.queuesGone(r.numbers)
 	case recordBye:
@@ -52,18 +56,6 @@ func (c *control) hear(b []byte) error {
 		return errRecord
 	}
 	return nil
-}
-
-func (c *control) hearSetup(m message) error {
-	switch r := m.(type) {
-	case *resolved:
-		c.answered(r.id, answer{setup: r})
-		return nil
-	case *connected:
-		c.answered(r.id, answer{setup: r})
-		return nil
-	}
-	return c.reply(appendMessage(nil, c.m.p.answer(c.m, m)))
 }
 
 func (c *control) reply(b []byte) error {
@@ -175,15 +167,16 @@ func (m *mux) inquire(ctx context.Context, lost uint64, queue uint32, serials []
 		a, err := m.control.ask(ctx, func(id uint32) []byte {
 			return (&record{kind: recordInquire, id: id, link: lost, queue: queue, numbers: serials[:n]}).appendTo(nil)
 		})
+		r, ok := a.(*record)
 		switch {
 		case err != nil:
 			return nil, false, err
-		case a.record == nil:
+		case !ok:
 			return nil, false, errRecord
-		case a.record.unknown:
+		case r.unknown:
 			return nil, false, nil
 		}
-		came = append(came, a.record.numbers...)
+		came = append(came, r.numbers...)
 		serials = serials[n:]
 	}
 	return came, true, nil

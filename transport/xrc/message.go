@@ -18,8 +18,9 @@ import (
 //	0   4 magic "xrcS"
 //	4   1 version, 1
 //	5   1 type
-//	6   2 length, these eight octets included, a multiple of 4
-//	8   the fields of the type
+//	6   2 length, these octets included, a multiple of 4
+//	8   4 ID: the answer has that of the request
+//	12  the fields of the type
 //
 // All integers are big-endian. A message is longer than its fields if a later version adds
 // some; what this version does not know is skipped.
@@ -42,7 +43,7 @@ const (
 
 const (
 	messageVersion   = 1
-	messageHeaderLen = 8
+	messageHeaderLen = 12
 	messageUnit      = 4 // lengths are multiples of it
 	resolveLen       = 24
 	resolvedLen      = 40
@@ -76,36 +77,37 @@ func newMessage(t messageType) message {
 }
 
 // appendMessage appends a message, which must be valid, with its header.
-func appendMessage(b []byte, m message) []byte {
+func appendMessage(b []byte, id uint32, m message) []byte {
 	t, n := m.kind()
 	b = append(append(b, messageMagic[:]...), messageVersion, byte(t))
-	return m.append(binary.BigEndian.AppendUint16(b, uint16(n)))
+	b = binary.BigEndian.AppendUint16(b, uint16(n))
+	return m.append(binary.BigEndian.AppendUint32(b, id))
 }
 
 // decodeMessage reads the message at the beginning of b; rest is what follows. All that it
 // returns is valid, and aliases nothing.
-func decodeMessage(b []byte) (m message, rest []byte, err error) {
+func decodeMessage(b []byte) (id uint32, m message, rest []byte, err error) {
 	switch {
 	case len(b) < len(messageMagic) || [4]byte(b) != messageMagic:
-		return nil, b, errMagic
+		return 0, nil, b, errMagic
 	case len(b) < messageHeaderLen:
-		return nil, b, errLength
+		return 0, nil, b, errLength
 	case b[4] != messageVersion:
-		return nil, b, errVersion
+		return 0, nil, b, errVersion
 	}
 	if m = newMessage(messageType(b[5])); m == nil {
-		return nil, b, errType
+		return 0, nil, b, errType
 	}
 	_, least := m.kind()
 	n := int(binary.BigEndian.Uint16(b[6:]))
 	if n < least || n%messageUnit != 0 || n > len(b) {
-		return nil, b, errLength
+		return 0, nil, b, errLength
 	}
 	m.decode(b[messageHeaderLen:n])
 	if err := m.validate(); err != nil {
-		return nil, b, err
+		return 0, nil, b, err
 	}
-	return m, b[n:], nil
+	return binary.BigEndian.Uint32(b[8:]), m, b[n:], nil
 }
 
 // fieldCheck collects what is wrong with the fields of a message.
@@ -158,29 +160,21 @@ func hostValid(a netip.Addr) bool {
 // resolve asks for the shared receive queue behind a service; the peer creates and holds
 // nothing for it.
 //
-//	8   4 ID
 //	12  4 0
 //	16  8 service
-type resolve struct {
-	id      uint32 // the answer has the same
-	service uint64
-}
+type resolve struct{ service uint64 }
 
 func (*resolve) kind() (messageType, int) { return typeResolve, resolveLen }
 func (*resolve) validate() error          { return nil }
 
 func (m *resolve) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, m.id)
 	return binary.BigEndian.AppendUint64(append(b, 0, 0, 0, 0), m.service)
 }
 
-func (m *resolve) decode(b []byte) {
-	m.id, m.service = binary.BigEndian.Uint32(b), binary.BigEndian.Uint64(b[8:])
-}
+func (m *resolve) decode(b []byte) { m.service = binary.BigEndian.Uint64(b[4:]) }
 
 // resolved answers resolve.
 //
-//	8   4 ID
 //	12  1 status
 //	13  3 0
 //	16  8 service
@@ -188,7 +182,6 @@ func (m *resolve) decode(b []byte) {
 //	32  4 SRQN
 //	36  4 0
 type resolved struct {
-	id      uint32
 	status  objects.Status
 	service uint64
 	queue   objects.Answer // zero unless found
@@ -207,15 +200,14 @@ func (m *resolved) validate() error {
 }
 
 func (m *resolved) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, m.id)
 	b = append(b, byte(m.status), 0, 0, 0)
 	return appendQueue(binary.BigEndian.AppendUint64(b, m.service), m.queue)
 }
 
 func (m *resolved) decode(b []byte) {
-	m.id, m.status = binary.BigEndian.Uint32(b), objects.Status(b[4])
-	m.service = binary.BigEndian.Uint64(b[8:])
-	m.queue = decodeQueue(b[16:])
+	m.status = objects.Status(b[0])
+	m.service = binary.BigEndian.Uint64(b[4:])
+	m.queue = decodeQueue(b[12:])
 }
 
 // connectMode is what a connect is after.
@@ -237,7 +229,6 @@ const connectModes = 3
 
 // connect asks for a target for an initiator.
 //
-//	8   4 ID
 //	12  1 mode
 //	13  1 0
 //	14  2 MTU
@@ -253,7 +244,6 @@ const connectModes = 3
 //	72  1 depth of reads and atomics
 //	73  3 0
 type connect struct {
-	id   uint32 // the answer has the same
 	mode connectMode
 
 	host        netip.Addr // address of the initiator's host
@@ -285,7 +275,6 @@ func (m *connect) validate() error {
 }
 
 func (m *connect) append(b []byte) []byte {
-	b = binary.BigEndian.AppendUint32(b, m.id)
 	b = append(b, byte(m.mode), 0)
 	b = binary.BigEndian.AppendUint16(b, m.mtu)
 	h := m.host.As16()
@@ -297,21 +286,20 @@ func (m *connect) append(b []byte) []byte {
 }
 
 func (m *connect) decode(b []byte) {
-	m.id, m.mode = binary.BigEndian.Uint32(b), connectMode(b[4])
-	m.mtu = binary.BigEndian.Uint16(b[6:])
-	m.host = decodeHost(b[8:24])
-	m.incarnation = binary.BigEndian.Uint64(b[24:])
-	m.initiator = decodeRef(b[32:])
-	m.echo = binary.BigEndian.Uint32(b[40:])
-	m.service = binary.BigEndian.Uint64(b[48:])
-	m.target = decodeRef(b[56:])
-	m.reads = b[64]
+	m.mode = connectMode(b[0])
+	m.mtu = binary.BigEndian.Uint16(b[2:])
+	m.host = decodeHost(b[4:20])
+	m.incarnation = binary.BigEndian.Uint64(b[20:])
+	m.initiator = decodeRef(b[28:])
+	m.echo = binary.BigEndian.Uint32(b[36:])
+	m.service = binary.BigEndian.Uint64(b[44:])
+	m.target = decodeRef(b[52:])
+	m.reads = b[60]
 }
 
 // connected answers connect. When the status is found the target takes messages, and the
 // queue exists: the first message may find it empty, and nothing else missing.
 //
-//	8   4 ID
 //	12  1 status
 //	13  1 flags: bit 0, the target was there before
 //	14  2 MTU
@@ -327,7 +315,6 @@ func (m *connect) decode(b []byte) {
 //	56  4 SRQN
 //	60  4 0
 type connected struct {
-	id          uint32
 	status      objects.Status
 	initiator   objects.Ref // initiator of the request
 	incarnation uint64      // incarnation of the target's daemon, not 0
@@ -350,7 +337,7 @@ func (m *connected) validate() error {
 	c.that(refValid(m.initiator), "initiator is %v", m.initiator)
 	c.that(m.incarnation != 0, "incarnation is 0")
 	if m.status != objects.StatusFound {
-		rest := connected{id: m.id, status: m.status, initiator: m.initiator, incarnation: m.incarnation, target: objects.Ref{Kind: m.target.Kind}}
+		rest := connected{status: m.status, initiator: m.initiator, incarnation: m.incarnation, target: objects.Ref{Kind: m.target.Kind}}
 		c.that(*m == rest, "%v, and a target", m.status)
 		return c.err()
 	}
@@ -365,7 +352,6 @@ func (m *connected) append(b []byte) []byte {
 	if m.reused {
 		flags |= flagReused
 	}
-	b = binary.BigEndian.AppendUint32(b, m.id)
 	b = append(b, byte(m.status), flags)
 	b = binary.BigEndian.AppendUint16(b, m.mtu)
 	b = binary.BigEndian.AppendUint64(b, m.incarnation)
@@ -376,11 +362,11 @@ func (m *connected) append(b []byte) []byte {
 }
 
 func (m *connected) decode(b []byte) {
-	m.id, m.status, m.reused = binary.BigEndian.Uint32(b), objects.Status(b[4]), b[5]&flagReused != 0
-	m.mtu = binary.BigEndian.Uint16(b[6:])
-	m.incarnation = binary.BigEndian.Uint64(b[8:])
-	m.initiator, m.target = decodeRef(b[16:]), decodeRef(b[24:])
-	m.echo = binary.BigEndian.Uint32(b[32:])
-	m.reads = b[36]
-	m.queue = decodeQueue(b[40:])
+	m.status, m.reused = objects.Status(b[0]), b[1]&flagReused != 0
+	m.mtu = binary.BigEndian.Uint16(b[2:])
+	m.incarnation = binary.BigEndian.Uint64(b[4:])
+	m.initiator, m.target = decodeRef(b[12:]), decodeRef(b[20:])
+	m.echo = binary.BigEndian.Uint32(b[28:])
+	m.reads = b[32]
+	m.queue = decodeQueue(b[36:])
 }

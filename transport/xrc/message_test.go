@@ -21,33 +21,39 @@ func anInitiator(number, generation uint32) objects.Ref {
 
 func aConnect() *connect {
 	return &connect{
-		id: 9, host: netip.MustParseAddr("192.0.2.1"), incarnation: 0x0123456789abcdef,
+		host: netip.MustParseAddr("192.0.2.1"), incarnation: 0x0123456789abcdef,
 		initiator: anInitiator(0x400001, 3), mtu: 4096, reads: 16, echo: 0xabcdef, service: 0x1001,
 	}
 }
 
 func aConnected() *connected {
 	return &connected{
-		id: 9, initiator: anInitiator(0x400001, 3), incarnation: 0xfedcba9876543210, target: anInitiator(0x800002, 0x11), reused: true,
+		initiator: anInitiator(0x400001, 3), incarnation: 0xfedcba9876543210, target: anInitiator(0x800002, 0x11), reused: true,
 		mtu: 2048, reads: 8, echo: 0x123456, queue: objects.Answer{SRQN: 0x123, Tag: 0xa1a2a3a4a5a6a7a8},
 	}
 }
 
 func goldens() map[string]message {
 	join, resume := aConnect(), aConnect()
-	join.id, join.mode, join.service, join.target = 10, modeJoin, 0x1003, anInitiator(0x800002, 0x11)
-	resume.id, resume.mode, resume.target = 11, modeResume, anInitiator(0x800002, 0x11)
+	join.mode, join.service, join.target = modeJoin, 0x1003, anInitiator(0x800002, 0x11)
+	resume.mode, resume.target = modeResume, anInitiator(0x800002, 0x11)
 	resume.host, resume.echo = netip.MustParseAddr("2001:db8::1"), 0xfffffe
 	return map[string]message{
-		"resolve":             &resolve{7, 0x1001},
-		"resolved":            &resolved{7, objects.StatusFound, 0x1001, objects.Answer{SRQN: 0x123, Tag: 0xa1a2a3a4a5a6a7a8}},
-		"resolved-not-found":  &resolved{8, objects.StatusNotFound, 0x1002, objects.Answer{}},
+		"resolve":             &resolve{0x1001},
+		"resolved":            &resolved{objects.StatusFound, 0x1001, objects.Answer{SRQN: 0x123, Tag: 0xa1a2a3a4a5a6a7a8}},
+		"resolved-not-found":  &resolved{objects.StatusNotFound, 0x1002, objects.Answer{}},
 		"connect":             aConnect(),
 		"connect-join":        join,
 		"connect-resume":      resume,
 		"connected":           aConnected(),
-		"connected-not-ready": &connected{id: 10, status: objects.StatusNotReady, initiator: anInitiator(0x400001, 3), incarnation: 0xfedcba9876543210},
+		"connected-not-ready": &connected{status: objects.StatusNotReady, initiator: anInitiator(0x400001, 3), incarnation: 0xfedcba9876543210},
 	}
+}
+
+// goldenID is the ID of a message of goldens.
+func goldenID(name string) uint32 {
+	return map[string]uint32{"resolve": 7, "resolved": 7, "resolved-not-found": 8, "connect": 9, "connected": 9,
+		"connect-join": 10, "connected-not-ready": 10, "connect-resume": 11}[name]
 }
 
 // XRC-REQ-16: what the exchange carries, octet for octet.
@@ -58,12 +64,12 @@ func TestXRCREQ16GoldenMessages(t *testing.T) {
 		if err := m.validate(); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		got := appendMessage(nil, m)
+		got := appendMessage(nil, goldenID(name), m)
 		if !bytes.Equal(got, want) {
 			t.Errorf("%s is\n%x, want\n%x", name, got, want)
 		}
-		back, rest, err := decodeMessage(append(want, "application"...))
-		if err != nil || !reflect.DeepEqual(back, m) || string(rest) != "application" {
+		id, back, rest, err := decodeMessage(append(want, "application"...))
+		if err != nil || id != goldenID(name) || !reflect.DeepEqual(back, m) || string(rest) != "application" {
 			t.Errorf("%s: %+v, %q, %v", name, back, rest, err)
 		}
 		if kind, n := m.kind(); len(want) != n || kind != messageType(want[5]) || len(want) > controlLen || helloSize+resolveLen > xctl.MaxPrivate {
@@ -81,17 +87,17 @@ func TestXRCREQ17StatusesAreDistinct(t *testing.T) {
 			t.Errorf("status %d is %v", s, s)
 		}
 		seen[s.String()] = true
-		m := &resolved{id: 1, status: s}
+		m := &resolved{status: s}
 		if s == objects.StatusFound {
 			m.queue.SRQN = 1
 		}
-		back, _, err := decodeMessage(appendMessage(nil, m))
+		_, back, _, err := decodeMessage(appendMessage(nil, 1, m))
 		if err != nil || back.(*resolved).status != s {
 			t.Errorf("%v becomes %v, %v", s, back, err)
 		}
 	}
 	// A status of the future is a refusal.
-	if _, _, err := decodeMessage(appendMessage(nil, &resolved{status: 200})); err != nil {
+	if _, _, _, err := decodeMessage(appendMessage(nil, 0, &resolved{status: 200})); err != nil {
 		t.Error(err)
 	}
 }
@@ -129,7 +135,7 @@ func TestBadMessagesAreRefused(t *testing.T) {
 		"initiator of 25 bits":  {edit(func(b []byte) { b[40] = 1 }), errField},
 		"no generation":         {edit(func(b []byte) { clear(b[44:48]) }), errField},
 	} {
-		m, rest, err := decodeMessage(c.b)
+		_, m, rest, err := decodeMessage(c.b)
 		if !errors.Is(err, c.want) || m != nil || !bytes.Equal(rest, c.b) {
 			t.Errorf("%s: %+v, %v", name, m, err)
 		}
@@ -156,7 +162,7 @@ func TestLongerMessagesAreUnderstood(t *testing.T) {
 	t.Parallel()
 	b := append(hexfile.Read(t, "connected"), 1, 2, 3, 4, 5, 6, 7, 8)
 	b[7] += 8
-	m, rest, err := decodeMessage(append(b, 'x'))
+	_, m, rest, err := decodeMessage(append(b, 'x'))
 	if err != nil || !reflect.DeepEqual(m, aConnected()) || string(rest) != "x" {
 		t.Errorf("%+v, %q, %v", m, rest, err)
 	}
@@ -167,7 +173,7 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 	buf := make([]byte, 0, connectLen)
 	if n := testing.AllocsPerRun(100, func() {
 		for _, m := range all {
-			_ = appendMessage(buf, m)
+			_ = appendMessage(buf, 1, m)
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
@@ -175,7 +181,7 @@ func TestEncodingDoesNotAllocate(t *testing.T) {
 	// Foreign private data is told apart for nothing.
 	other := []byte("some other application's private data")
 	if n := testing.AllocsPerRun(100, func() {
-		if _, _, err := decodeMessage(other); err != errMagic {
+		if _, _, _, err := decodeMessage(other); err != errMagic {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -188,16 +194,16 @@ func FuzzMessage(f *testing.F) {
 		f.Add(hexfile.Read(f, name))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m, rest, err := decodeMessage(b)
+		id, m, rest, err := decodeMessage(b)
 		if err != nil {
 			return
 		}
 		if err := m.validate(); err != nil || !bytes.HasSuffix(b, rest) || len(rest) == len(b) {
 			t.Fatalf("%x: %+v, %v", b, m, err)
 		}
-		wire := appendMessage(nil, m)
-		again, rest, err := decodeMessage(wire)
-		if err != nil || len(rest) != 0 || !reflect.DeepEqual(again, m) {
+		wire := appendMessage(nil, id, m)
+		same, again, rest, err := decodeMessage(wire)
+		if err != nil || same != id || len(rest) != 0 || !reflect.DeepEqual(again, m) {
 			t.Fatalf("%+v becomes %+v, %x, %v", m, again, rest, err)
 		}
 	})

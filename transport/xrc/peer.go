@@ -141,7 +141,7 @@ func (p *peer) channel(index uint32) *Channel {
 // call asks the peer's transport, and again if the connection is lost before there is an
 // answer: a question asked twice is answered twice in the same way. The mux is the one that
 // the answer came by.
-func (p *peer) call(ctx context.Context, m message) (message, *mux, error) {
+func (p *peer) call(ctx context.Context, m message) (answer, *mux, error) {
 	p.mu.Lock()
 	p.calls++
 	p.mu.Unlock()
@@ -160,9 +160,9 @@ func (p *peer) call(ctx context.Context, m message) (message, *mux, error) {
 			return nil, nil, ErrClosed
 		}
 		if x != nil {
-			answer, err := x.call(ctx, m)
+			a, err := x.call(ctx, m)
 			if err == nil {
-				return answer, x, nil
+				return a, x, nil
 			}
 			if err != errLost {
 				return nil, nil, err
@@ -183,18 +183,18 @@ func (p *peer) resolve(ctx context.Context, service uint64) (objects.Answer, err
 	p.mu.Lock()
 	x := p.mux
 	p.mu.Unlock()
-	var answer message
+	var a answer
 	err := error(errLost)
 	if x != nil {
-		answer, err = x.call(ctx, &resolve{service: service})
+		a, err = x.call(ctx, &resolve{service: service})
 	}
 	if err == errLost {
-		answer, err = p.t.question(ctx, p.hosts, &resolve{service: service})
+		a, err = p.t.question(ctx, p.hosts, &resolve{service: service})
 	}
 	if err != nil {
 		return objects.Answer{}, err
 	}
-	r, ok := answer.(*resolved)
+	r, ok := a.(*resolved)
 	switch {
 	case !ok:
 		return objects.Answer{}, errRecord
