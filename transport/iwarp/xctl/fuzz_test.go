@@ -160,11 +160,7 @@ func FuzzReceiver(f *testing.F) {
 					case 8:
 						_, _ = r.NotReady()
 					default:
-						if r.Held() > 0 || c&8 != 0 {
-							r.Hold()
-						} else {
-							r.Take()
-						}
+						r.Take()
 					}
 				}
 				r.Advance(h, 4)
@@ -179,7 +175,7 @@ func FuzzReceiver(f *testing.F) {
 			case 2:
 				_ = in.Resume(Resume{n, msn[i] + uint32(c>>3&1)})
 			case 3:
-				if r := in.Find(n); r != nil && r.Held() == 0 {
+				if r := in.Find(n); r != nil {
 					in.Remove(n)
 				}
 			}

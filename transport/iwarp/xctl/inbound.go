@@ -103,8 +103,7 @@ func (t *Inbound) Blameless(nak NAK) bool {
 	return true
 }
 
-// Remove takes out the entry of a queue that exists no more, after a Drop of each
-// message that is held. What is on its way is refused, or is the first of a queue
+// Remove takes out the entry of a queue that exists no more. What is on its way is refused, or is the first of a queue
 // that has the same number again: either way the sender learns of each. The
 // returned CREDIT, the last of the entry, lets a sender without credit find out.
 //
@@ -116,9 +115,6 @@ func (t *Inbound) Remove(n SRQN) (last Credit, ok bool) {
 	r := t.queues[n]
 	if r == nil || r.gone {
 		return Credit{}, false
-	}
-	if r.held > 0 {
-		panic("xctl: Remove of a queue with messages held")
 	}
 	t.removed = true
 	r.raise(r.consumed() + uint32(t.cfg.Credit))
@@ -140,7 +136,7 @@ func (t *Inbound) Remove(n SRQN) (last Credit, ok bool) {
 // MaxSRQ up; a message in the middle keeps its entry.
 func (t *Inbound) Prune(exists func(SRQN) bool, last func(Credit)) {
 	for n, r := range t.queues {
-		if r.held > 0 || r.queue.Open() || exists(n) {
+		if r.queue.Open() || exists(n) {
 			continue
 		}
 		if c, ok := t.Remove(n); ok {

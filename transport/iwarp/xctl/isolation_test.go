@@ -3,7 +3,7 @@ package xctl
 import "testing"
 
 // TestStoppedApplicationHoldsUpNobody leaves one queue without buffers for good
-// while messages for it and seven others are under way, and no room to hold any.
+// while messages for it and seven others are under way.
 // All others finish first; what waits is bounded by the messages themselves, and
 // the sender's side of the stopped queue costs the connection a few octets for
 // each try.
@@ -11,7 +11,6 @@ func TestStoppedApplicationHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
 		w := newWorld(seed, honest, 8, 800, 0)
-		w.pool = 0
 		stopped := w.queues[0]
 		for _, q := range w.queues {
 			q.up, q.stale, q.gen = true, false, 1

@@ -38,12 +38,6 @@ func TestCallsOutOfTurnPanic(t *testing.T) {
 		arrive(t, r, head(3, 1, 0, true), ArrivalFirst)
 		return in, r
 	}
-	holding := func() (*Inbound, *Receiver) {
-		in, r := first()
-		r.Hold()
-		r.Advance(head(3, 1, 0, true), 1)
-		return in, r
-	}
 	for name, f := range map[string]func(){
 		"Begin while one is open":       func() { open().Begin(2) },
 		"Begin while stopped":           func() { stopped().Begin(2) },
@@ -56,13 +50,9 @@ func TestCallsOutOfTurnPanic(t *testing.T) {
 		"End of nothing":                func() { NewSender(1, 2, 0).End() },
 		"Resume without a stop":         func() { NewSender(1, 2, 0).Resume() },
 		"Take twice":                    func() { _, r := first(); r.Take(); r.Take() },
-		"Take past what is held":        func() { _, r := holding(); arrive(t, r, head(3, 2, 0, true), ArrivalFirst); r.Take() },
-		"Hold after Take":               func() { _, r := first(); r.Take(); r.Hold() },
 		"Refuse twice":                  func() { _, r := first(); r.Refuse(NAKForbidden, 0); r.Refuse(NAKForbidden, 0) },
 		"NotReady after Take":           func() { _, r := first(); r.Take(); _, _ = r.NotReady() },
 		"Advance without a decision":    func() { _, r := first(); r.Advance(head(3, 1, 0, true), 1) },
-		"Release of nothing":            func() { _, r := entry(); r.Release(1) },
-		"Remove with messages held":     func() { in, _ := holding(); in.Remove(3) },
 		"Resume amid a message":         func() { s := stopped(); s.open = true; s.Resume() },
 		"Replay beyond the limit, open": func() { s := resumed(); s.Replay(); s.Replay() },
 	} {

@@ -11,7 +11,7 @@ type Arrival uint8
 
 // The arrivals.
 const (
-	ArrivalFirst Arrival = iota // begins a message: Take, Hold, Refuse or NotReady
+	ArrivalFirst Arrival = iota // begins a message: Take, Refuse or NotReady
 	ArrivalMore                 // goes where the message's first segment went
 	ArrivalDrop                 // belongs to a refused message: goes nowhere
 )
@@ -22,7 +22,6 @@ type fate uint8
 const (
 	fateOpen    fate = iota // the fate of the message is not decided
 	fateTaken               // a receive buffer has it
-	fateHeld                // the owner's memory has the message
 	fateRefused             // the sender was told, or knows without
 )
 
@@ -30,7 +29,7 @@ const (
 // Each segment of the queue goes through
 //
 //	a, err := r.Arrive(&h)                  // what is it
-//	r.Take() or r.Hold() or r.Refuse(...)   // of a first segment: where does it go
+//	r.Take() or r.Refuse(...)               // of a first segment: where does it go
 //	done := r.Advance(&h, len(payload))     // when the payload is in its place
 //
 // and the owner delivers the message when done is true. Every message takes one
@@ -46,7 +45,6 @@ type Receiver struct {
 	cfg   *InboundConfig
 	queue ddp.Queue
 	fate  fate
-	held  int // whole messages that Release or Drop has not been called for
 
 	discard bool
 	stop    uint32 // number of the message that began discard
@@ -67,9 +65,6 @@ func (r *Receiver) SRQ() SRQN { return r.srq }
 
 // Discarding reports whether everything is dropped until a RESUME comes.
 func (r *Receiver) Discarding() bool { return r.discard }
-
-// Held is how many whole messages the owner keeps for the queue.
-func (r *Receiver) Held() int { return r.held }
 
 // Arrive checks a segment. An error is a ddp.Error and ends the connection:
 // wrong number, wrong offset, kinds mixed, or (ddp.ErrNoBuffer) a message beyond
@@ -95,22 +90,12 @@ func (r *Receiver) Arrive(h *ddp.Untagged) (Arrival, error) {
 	return ArrivalFirst, nil
 }
 
-// Take says that a receive buffer of the queue takes the message. It must not be
-// while messages are held, for it would overtake them.
+// Take says that a receive buffer of the queue takes the message.
 func (r *Receiver) Take() {
-	if r.fate != fateOpen || r.held > 0 {
+	if r.fate != fateOpen {
 		panic("xctl: Take out of turn")
 	}
 	r.fate = fateTaken
-}
-
-// Hold says that the owner keeps the message until the queue has a buffer. It is
-// not acknowledged before Release.
-func (r *Receiver) Hold() {
-	if r.fate != fateOpen {
-		panic("xctl: Hold out of turn")
-	}
-	r.fate = fateHeld
 }
 
 // Refuse says that the message is not delivered, and returns what tells the
@@ -127,7 +112,7 @@ func (r *Receiver) Refuse(code NAKCode, info uint32) NAK {
 	return NAK{SRQ: r.srq, MSN: msn, Code: code, Info: info}
 }
 
-// NotReady says that neither the queue nor the owner has room for the message.
+// NotReady says that the queue has no room for the message.
 // This one and all that follow are dropped until the sender resumes. Without
 // CapRNR a limit was granted that cannot be kept, which ends the connection.
 func (r *Receiver) NotReady() (NAK, error) {
@@ -148,7 +133,7 @@ func (r *Receiver) NotReady() (NAK, error) {
 }
 
 // Advance notes that a segment with n octets of payload has been dealt with. It
-// returns true when a message that was taken or is held is whole.
+// returns true when a message that was taken is whole.
 func (r *Receiver) Advance(h *ddp.Untagged, n int) (done bool) {
 	if r.fate == fateOpen {
 		panic("xctl: Advance without a decision")
@@ -157,33 +142,11 @@ func (r *Receiver) Advance(h *ddp.Untagged, n int) (done bool) {
 	if !h.Last {
 		return false
 	}
-	switch r.fate {
-	case fateHeld:
-		r.held++
-		fallthrough
-	case fateTaken:
+	if done = r.fate == fateTaken; done {
 		r.wait = 0
-		done = true
 	}
 	r.recount()
 	return done
-}
-
-// Release notes that the oldest held message, of this number, is delivered.
-func (r *Receiver) Release(msn uint32) {
-	if r.held == 0 {
-		panic("xctl: Release of nothing")
-	}
-	r.held--
-	r.acked = msn
-	r.recount()
-}
-
-// Drop gives up the oldest held message, of this number, because its queue is
-// gone. It returns what tells the sender.
-func (r *Receiver) Drop(msn uint32) NAK {
-	r.Release(msn)
-	return NAK{SRQ: r.srq, MSN: msn, Code: NAKUnknown}
 }
 
 // consumed is the last number that is in use, that of an open message included.
@@ -196,12 +159,8 @@ func (r *Receiver) consumed() uint32 {
 
 // recount works out how far messages are answered.
 func (r *Receiver) recount() {
-	switch {
-	case r.held > 0: // acknowledge up to the message before the oldest held one, or later
-	case r.discard:
+	if r.acked = r.queue.MSN() - 1; r.discard {
 		r.acked = r.stop - 1
-	default:
-		r.acked = r.queue.MSN() - 1
 	}
 }
 

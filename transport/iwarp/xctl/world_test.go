@@ -31,7 +31,6 @@ const (
 	deliversOn                // after NotReady the receiver takes what comes next
 	newBeforeOld              // new messages go before those to be replayed
 	lastWordMissing           // Remove says nothing
-	acksHeld                  // held messages are acknowledged
 	keepsNumber               // a message that was withdrawn costs its number
 	forgetsWithdrawn          // one that was withdrawn counts as sent
 	forgetsNumbers            // an idle sender begins anew
@@ -40,7 +39,7 @@ const (
 
 var sabotageNames = [...]string{
 	"honest", "a discarding queue is forgotten", "a refused rest is forgotten", "CREDIT overtakes NAK", "no RESUME", "dropped messages are acknowledged",
-	"NAK costs credit", "delivery goes on after NotReady", "new before old", "no last CREDIT", "held messages are acknowledged",
+	"NAK costs credit", "delivery goes on after NotReady", "new before old", "no last CREDIT",
 	"a withdrawn number is lost", "a withdrawn message counts as sent", "numbers begin anew",
 }
 
@@ -71,16 +70,9 @@ type worldQueue struct {
 	stale   bool
 	buffers int
 	dry     bool // nothing is posted for now
-	held    []worldHeld
-	holding bool // the open message is for held
 	open    uint64
 	last    uint64 // delivered last
 	popped  uint64
-}
-
-type worldHeld struct {
-	msn uint32
-	id  uint64
 }
 
 type world struct {
@@ -97,15 +89,14 @@ type world struct {
 	talks, answers  uint32   // control messages
 	hears, answered ddp.Queue
 	in              *Inbound
-	pool            int // room for held messages
 
-	rnr, replays, refused, unknowns, holds, cuts, adopts, withdrawn, rests int
+	rnr, replays, refused, unknowns, cuts, adopts, withdrawn, rests int
 }
 
 func newWorld(seed uint64, sab sabotage, queues, messages int, retries uint8) *world {
 	w := &world{
 		rng: rand.New(rand.NewPCG(seed, 5)), sabotage: sab, retries: retries, now: time.Unix(1000, 0),
-		msgs: map[uint64]*worldMsg{}, pool: 3,
+		msgs: map[uint64]*worldMsg{},
 	}
 	credit := uint8(1 + w.rng.IntN(4)*w.rng.IntN(3))
 	w.in = NewInbound(InboundConfig{MaxSRQ: uint32(queues), Credit: credit, window: 16, RNR: true, longest: 4 * time.Millisecond})

@@ -52,21 +52,15 @@ func (w *world) place(q *worldQueue, r *Receiver, s *rdmap.Segment) {
 	switch a {
 	case ArrivalFirst:
 		q.open = binary.BigEndian.Uint64(s.Payload)
-		q.holding = false
 		switch {
 		case dead:
 			w.answer.NAK(r.Refuse(NAKUnknown, 0))
 		case w.rng.IntN(40) == 0:
 			w.refused++
 			w.answer.NAK(r.Refuse(NAKForbidden, 0))
-		case r.Held() == 0 && q.buffers > 0:
+		case q.buffers > 0:
 			q.buffers--
 			r.Take()
-		case w.pool > 0:
-			w.pool--
-			w.holds++
-			q.holding = true
-			r.Hold()
 		default:
 			nak, err := r.NotReady()
 			w.must(err)
@@ -89,9 +83,7 @@ func (w *world) place(q *worldQueue, r *Receiver, s *rdmap.Segment) {
 		if code != 0 {
 			w.refused++
 			w.answer.NAK(r.Refuse(code, 7))
-			if q.holding {
-				w.pool++
-			} else if !dead {
+			if !dead {
 				q.buffers++
 			}
 		}
@@ -101,14 +93,7 @@ func (w *world) place(q *worldQueue, r *Receiver, s *rdmap.Segment) {
 		r.acked = h.MSN
 	}
 	if done {
-		if q.holding {
-			q.held = append(q.held, worldHeld{h.MSN, q.open})
-			if w.sabotage == acksHeld {
-				r.acked = h.MSN
-			}
-		} else {
-			w.deliver(q, q.open)
-		}
+		w.deliver(q, q.open)
 	}
 	if q.up && w.rng.IntN(2) == 0 {
 		r.Grant(uint32(q.buffers))
@@ -130,19 +115,12 @@ func (w *world) deliver(q *worldQueue, id uint64) {
 	q.last = id
 }
 
-// post gives a queue buffers, which held messages take first.
+// post gives a queue buffers.
 func (w *world) post(q *worldQueue, n int) {
 	q.buffers = min(q.buffers+n, 12)
 	r := w.in.Find(q.srqn)
 	if r == nil || r.gone {
 		return
-	}
-	for len(q.held) > 0 && q.buffers > 0 {
-		q.buffers--
-		w.deliver(q, q.held[0].id)
-		r.Release(q.held[0].msn)
-		q.held = q.held[1:]
-		w.pool++
 	}
 	r.Grant(uint32(q.buffers))
 }
@@ -153,14 +131,6 @@ func (w *world) remove(q *worldQueue) {
 	r := w.in.Find(q.srqn)
 	if r == nil || r.gone {
 		return
-	}
-	for _, h := range q.held {
-		w.answer.NAK(r.Drop(h.msn))
-		w.pool++
-	}
-	q.held = nil
-	if r.queue.Open() && r.fate == fateHeld {
-		w.pool++
 	}
 	c, ok := w.in.Remove(q.srqn)
 	if ok && w.sabotage != lastWordMissing {
