@@ -1,6 +1,7 @@
 package xrc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -72,16 +73,16 @@ type Config struct {
 }
 
 func (l Limits) withDefaults(d Limits) Limits {
-	def(&l.Domains, d.Domains)
-	def(&l.Initiators, d.Initiators)
-	def(&l.Targets, d.Targets)
-	def(&l.Registrations, d.Registrations)
-	def(&l.SRQs, d.SRQs)
-	def(&l.Receives, d.Receives)
-	def(&l.CQs, d.CQs)
-	def(&l.PDs, d.PDs)
-	def(&l.Services, d.Services)
-	def(&l.Events, d.Events)
+	l.Domains = cmp.Or(l.Domains, d.Domains)
+	l.Initiators = cmp.Or(l.Initiators, d.Initiators)
+	l.Targets = cmp.Or(l.Targets, d.Targets)
+	l.Registrations = cmp.Or(l.Registrations, d.Registrations)
+	l.SRQs = cmp.Or(l.SRQs, d.SRQs)
+	l.Receives = cmp.Or(l.Receives, d.Receives)
+	l.CQs = cmp.Or(l.CQs, d.CQs)
+	l.PDs = cmp.Or(l.PDs, d.PDs)
+	l.Services = cmp.Or(l.Services, d.Services)
+	l.Events = cmp.Or(l.Events, d.Events)
 	return l
 }
 
@@ -89,28 +90,21 @@ var defaultLimits = Limits{Domains: 64, Initiators: 4096, Targets: 4096, Registr
 	SRQs: 256, Receives: 1 << 18, CQs: 256, PDs: 256, Services: 64, Events: 256}
 
 func (c Config) withDefaults() Config {
-	def(&c.Sessions, 4096)
+	c.Sessions = cmp.Or(c.Sessions, 4096)
 	c.Limits = c.Limits.withDefaults(defaultLimits)
-	def(&c.Grace, 30*time.Second)
-	def(&c.Reap, time.Minute)
-	def(&c.Rest, max(time.Minute, 2*c.Grace))
-	def(&c.RestCount, 1<<16)
-	def(&c.Restarts, 8)
-	def(&c.RestartWait, 10*time.Millisecond)
-	def(&c.MTU, 65535)
-	def(&c.RdAtomic, 128)
-	def(&c.MaxWR, 1<<16)
+	c.Grace = cmp.Or(c.Grace, 30*time.Second)
+	c.Reap = cmp.Or(c.Reap, time.Minute)
+	c.Rest = cmp.Or(c.Rest, max(time.Minute, 2*c.Grace))
+	c.RestCount = cmp.Or(c.RestCount, 1<<16)
+	c.Restarts = cmp.Or(c.Restarts, 8)
+	c.RestartWait = cmp.Or(c.RestartWait, 10*time.Millisecond)
+	c.MTU = cmp.Or(c.MTU, 65535)
+	c.RdAtomic = cmp.Or(c.RdAtomic, 128)
+	c.MaxWR = cmp.Or(c.MaxWR, 1<<16)
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
 	return c
-}
-
-func def[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }
 
 // Validate returns one error that names every field out of bounds.

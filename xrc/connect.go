@@ -125,6 +125,4 @@ func (v *Service) takeLocked(t *Target, r *ConnectRequest) (*Target, Status) {
 func (v *Service) holdLocked(h *Handle) {
 	h.service = v
 	v.targets[h.target] = h
-	e := h.target.holderLocked(v.session)
-	e.byService = append(e.byService, h)
 }

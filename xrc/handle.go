@@ -11,9 +11,11 @@ type Handle struct {
 	session *Session
 	domain  *Domain
 	target  *Target
-	service *Service // service whose request by a peer made the handle, if one did
 
-	closed bool // under Device.mu
+	// Under Device.mu.
+	byNumber bool     // the handle stands for registration by number
+	service  *Service // service whose request by a peer made the handle, if one did
+	closed   bool
 }
 
 // OpenTarget opens one more handle of the target that number names in a domain, as
@@ -69,7 +71,7 @@ func (s *Session) holdLocked(dom *Domain, t *Target) *Handle {
 		t.holders = append(t.holders, holder{session: s})
 		e = &t.holders[len(t.holders)-1]
 	}
-	e.refs++
+	e.handles = append(e.handles, h)
 	return h
 }
 
@@ -85,12 +87,8 @@ func (h *Handle) abandonLocked() {
 	e := t.holderLocked(s)
 	if h.service != nil {
 		delete(h.service.targets, t)
-		e.byService = slices.DeleteFunc(e.byService, func(x *Handle) bool { return x == h })
 	}
-	if e.byNumber == h {
-		e.byNumber = nil
-	}
-	if e.refs--; e.refs > 0 {
+	if e.handles = slices.DeleteFunc(e.handles, func(x *Handle) bool { return x == h }); len(e.handles) > 0 {
 		return
 	}
 	t.holders = slices.DeleteFunc(t.holders, func(x holder) bool { return x.session == s })
@@ -106,7 +104,7 @@ func (h *Handle) end(ctx context.Context) error {
 		if h.closed {
 			return Ref{}, ErrForeign
 		}
-		if h.target.holderLocked(h.session).refs > 1 {
+		if len(h.target.holderLocked(h.session).handles) > 1 {
 			return Ref{}, nil
 		}
 		return h.target.ref, nil

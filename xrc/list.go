@@ -206,7 +206,7 @@ func (l *lister) targetLocked(number uint32) {
 		l.made++
 		h := &t.holders[i]
 		l.out.Registrations = append(l.out.Registrations, RegistrationEntry{Session: h.session.id, SessionName: h.session.name,
-			Target: t.ref, ByNumber: h.byNumber != nil, Handles: h.refs})
+			Target: t.ref, ByNumber: h.find(func(h *Handle) bool { return h.byNumber }) != nil, Handles: len(h.handles)})
 	}
 }
 

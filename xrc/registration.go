@@ -1,6 +1,9 @@
 package xrc
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // Register registers the session with a target of the domain, by number, and
 // returns what it is like, so that no session misses an error that was before.
@@ -13,14 +16,13 @@ func (s *Session) Register(dom *Domain, number uint32) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if e := t.holderLocked(s); e != nil && e.byNumber != nil {
+	if h := t.holderLocked(s).find(func(h *Handle) bool { return h.byNumber }); h != nil {
 		return t.infoLocked(), nil
 	}
 	if s.used.Registrations >= s.limits.Registrations {
 		return Info{}, ErrLimit
 	}
-	h := s.holdLocked(dom, t)
-	t.holderLocked(s).byNumber = h
+	s.holdLocked(dom, t).byNumber = true
 	return t.infoLocked(), nil
 }
 
@@ -43,11 +45,8 @@ func (s *Session) Unregister(ctx context.Context, dom *Domain, number uint32) er
 	t, err := s.targetLocked(dom, number)
 	var h *Handle
 	if err == nil {
-		if e := t.holderLocked(s); e != nil {
-			if h = e.byNumber; h == nil && len(e.byService) > 0 {
-				h = e.byService[0]
-			}
-		}
+		e := t.holderLocked(s)
+		h = cmp.Or(e.find(func(h *Handle) bool { return h.byNumber }), e.find(func(h *Handle) bool { return h.service != nil }))
 		if h == nil {
 			err = ErrNotRegistered
 		}

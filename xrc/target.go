@@ -1,6 +1,7 @@
 package xrc
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"go.uber.org/zap"
@@ -25,10 +26,8 @@ type Target struct {
 
 // holder is a session registered with a target, by whatever means.
 type holder struct {
-	session   *Session
-	refs      int       // number of the session's handles
-	byNumber  *Handle   // the handle that stands for registration by number
-	byService []*Handle // handles that peers made by a service of the session
+	session *Session
+	handles []*Handle // one at least
 }
 
 // TargetAttr describes a target to be made, which has no protection domain, no completion
@@ -51,7 +50,7 @@ func (s *Session) CreateTarget(a TargetAttr) (Ref, error) {
 	if err != nil {
 		return Ref{}, err
 	}
-	t.holders[0].byNumber = h
+	h.byNumber = true
 	t.implied = a.Implied
 	return t.ref, nil
 }
@@ -117,6 +116,16 @@ func (t *Target) holderLocked(s *Session) *holder {
 	for i := range t.holders {
 		if t.holders[i].session == s {
 			return &t.holders[i]
+		}
+	}
+	return nil
+}
+
+// find is the first of the session's handles that is so; nil if there is none.
+func (e *holder) find(so func(*Handle) bool) *Handle {
+	if e != nil {
+		if i := slices.IndexFunc(e.handles, so); i >= 0 {
+			return e.handles[i]
 		}
 	}
 	return nil

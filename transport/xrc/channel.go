@@ -1,6 +1,7 @@
 package xrc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -89,8 +90,8 @@ const (
 //
 // The channel ends with the session, or by Close.
 func (t *Transport) Connect(ctx context.Context, s *objects.Session, a ChannelAttr) (*Channel, error) {
-	def(&a.MaxSend, 128)
-	def(&a.MTU, 4096)
+	a.MaxSend = cmp.Or(a.MaxSend, 128)
+	a.MTU = cmp.Or(a.MTU, 4096)
 	switch {
 	case a.MaxSend < 1 || a.MaxSend > 1<<16, a.Reads < 0 || a.Reads > 255, a.MTU < 256 || a.MTU > 65535:
 		return nil, ErrRequest

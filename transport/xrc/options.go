@@ -1,6 +1,7 @@
 package xrc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -78,49 +79,33 @@ type Options struct {
 // Validate tells what is wrong with o, all of it in one error.
 func (o Options) Validate() error {
 	var errs []error
-	if o.MaxMessage < 0 || o.MaxMessage > 1<<30 {
-		errs = append(errs, fmt.Errorf("xrc: MaxMessage %d is not in 0..1 GiB", o.MaxMessage))
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("xrc: "+format, args...))
+		}
 	}
-	if !o.CRC.valid() {
-		errs = append(errs, fmt.Errorf("xrc: CRC %q is not on, off or empty", o.CRC))
-	}
-	if o.Overrun < 0 {
-		errs = append(errs, fmt.Errorf("xrc: Overrun %d is negative", o.Overrun))
-	}
-	if o.Operations < 0 || o.Operations > 4096 {
-		errs = append(errs, fmt.Errorf("xrc: Operations %d is not in 0..4096", o.Operations))
-	}
-	if o.MaxSend != 0 && (o.MaxSend < 32 || o.MaxSend > 1<<15) {
-		errs = append(errs, fmt.Errorf("xrc: MaxSend %d is not in 32..%d", o.MaxSend, 1<<15))
-	}
-	if o.MaxInline < 0 || o.MaxInline > 4096 {
-		errs = append(errs, fmt.Errorf("xrc: MaxInline %d is not in 0..4096", o.MaxInline))
-	}
-	if o.Interval != 0 && (o.Interval < time.Millisecond || o.Interval > time.Hour) {
-		errs = append(errs, fmt.Errorf("xrc: Interval %v is not in 1ms..1h", o.Interval))
-	}
+	check(o.MaxMessage >= 0 && o.MaxMessage <= 1<<30, "MaxMessage %d is not in 0..1 GiB", o.MaxMessage)
+	check(o.CRC.valid(), "CRC %q is not on, off or empty", o.CRC)
+	check(o.Overrun >= 0, "Overrun %d is negative", o.Overrun)
+	check(o.Operations >= 0 && o.Operations <= 4096, "Operations %d is not in 0..4096", o.Operations)
+	check(o.MaxSend == 0 || o.MaxSend >= 32 && o.MaxSend <= 1<<15, "MaxSend %d is not in 32..%d", o.MaxSend, 1<<15)
+	check(o.MaxInline >= 0 && o.MaxInline <= 4096, "MaxInline %d is not in 0..4096", o.MaxInline)
+	check(o.Interval == 0 || o.Interval >= time.Millisecond && o.Interval <= time.Hour, "Interval %v is not in 1ms..1h", o.Interval)
 	return errors.Join(append(errs, o.Config.Validate())...)
 }
 
 func (o Options) withDefaults() Options {
-	def(&o.Port, DefaultPort)
-	def(&o.MaxMessage, wire.MaxPayload)
-	def(&o.Operations, 64)
-	def(&o.Memory.PeerLookUps, PeerLookUps)
-	def(&o.Memory.LookUps, LookUps)
-	def(&o.CloseTimeout, 5*time.Second)
-	def(&o.MaxSend, 184)
-	def(&o.MaxInline, 128)
-	def(&o.Interval, 10*time.Second)
+	o.Port = cmp.Or(o.Port, DefaultPort)
+	o.MaxMessage = cmp.Or(o.MaxMessage, wire.MaxPayload)
+	o.Operations = cmp.Or(o.Operations, 64)
+	o.Memory.PeerLookUps = cmp.Or(o.Memory.PeerLookUps, PeerLookUps)
+	o.Memory.LookUps = cmp.Or(o.Memory.LookUps, LookUps)
+	o.CloseTimeout = cmp.Or(o.CloseTimeout, 5*time.Second)
+	o.MaxSend = cmp.Or(o.MaxSend, 184)
+	o.MaxInline = cmp.Or(o.MaxInline, 128)
+	o.Interval = cmp.Or(o.Interval, 10*time.Second)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
 	return o
-}
-
-func def[T comparable](v *T, d T) {
-	var zero T
-	if *v == zero {
-		*v = d
-	}
 }

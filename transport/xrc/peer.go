@@ -35,7 +35,6 @@ type peer struct {
 	calls       int                      // guarded by mu; questions that have no answer
 	channels    map[uint32]*Channel      // guarded by mu
 	lastChannel uint32                   // guarded by mu
-	suspended   int                      // guarded by mu; channels that wait for a connection
 	carriers    map[objects.Ref]*carrier // guarded by mu
 	ledgers     []pastLink               // guarded by mu; oldest first
 	gone        map[objects.Ref]struct{} // guarded by mu; queue pairs that are gone and have to be announced

@@ -71,9 +71,6 @@ func (ch *Channel) suspend(m *mux, now time.Time) {
 	ch.state, ch.mux = channelSuspended, nil
 	ch.sortLocked()
 	ch.mu.Unlock()
-	ch.p.mu.Lock()
-	ch.p.suspended++
-	ch.p.mu.Unlock()
 	if err := ch.ini.Suspend(now); err != nil {
 		ch.sweep() // the session has ended meanwhile
 	}
@@ -86,9 +83,6 @@ func (ch *Channel) activate(m *mux) {
 	ch.mu.Lock()
 	usable := ch.p.mux == m
 	if ch.state == channelConnecting || ch.state == channelSuspended {
-		if ch.state == channelSuspended {
-			ch.p.suspended--
-		}
 		ch.state, ch.mux = channelReady, m
 	}
 	ch.mu.Unlock()
@@ -119,7 +113,6 @@ func (ch *Channel) die(cause error) {
 		ch.mu.Unlock()
 		return
 	}
-	was := ch.state
 	ch.state, ch.why, ch.mux = channelDead, cause, nil
 	var list []iwarp.Completion
 	for slot := range ch.works {
@@ -139,11 +132,6 @@ func (ch *Channel) die(cause error) {
 	ch.attr.CQ.Push(list...)
 	if ch.p == nil {
 		return
-	}
-	if was == channelSuspended {
-		ch.p.mu.Lock()
-		ch.p.suspended--
-		ch.p.mu.Unlock()
 	}
 	if empty {
 		ch.remove()

@@ -32,7 +32,6 @@ func TestMessagesDoNotAllocate(t *testing.T) {
 		a, _ := wr.Ack()
 		b.WriteAck(a)
 		b.NAK(NAK{SRQ: 9, MSN: 1, Code: NAKUnknown})
-		b.ReadError(ReadError{})
 		b.Ping(Ping{})
 		b.Pong(Pong{})
 		b.SRQ(SRQ{3, SRQUp})

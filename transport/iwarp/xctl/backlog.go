@@ -6,21 +6,20 @@ import "math/bits"
 // sent. The zero Backlog is empty.
 //
 // Its order is not that of the calls. Errors go before acknowledgements, which
-// are cumulative and would otherwise cover what has failed: WRERR, RDERR, NAK and
-// REFUSED, each in the order of the calls; then RESUME, PONG, PING, HOME, SRQ and FULL;
+// are cumulative and would otherwise cover what has failed: WRERR, NAK and REFUSED,
+// each in the order of the calls; then PONG, PING, HOME, SRQ and FULL;
 // then CREDIT, RETURN, GRANT and WRACK. So a PONG that answers a PING also tells that the
 // peer has seen all of the errors that were added before the PING. Of a CREDIT or SRQ
 // record only the latest of each queue is kept, of a HOME or FULL the latest of each tag,
-// of PING, PONG, RETURN, GRANT and WRACK the latest of all.
+// of PING, PONG, RETURN, GRANT and WRACK the latest of all. RDERR and RESUME have their place
+// among responses and messages, and do not wait here.
 //
 // It is bounded by the queues of the connection, by Limit, and by the errors that
 // the [ErrorRate] of the connection lets through.
 type Backlog struct {
 	writeErrors inOrder[WriteError]
-	readErrors  inOrder[ReadError]
 	naks        inOrder[NAK]
 	refused     inOrder[Refused]
-	resumes     inOrder[Resume]
 	srqs        perKey[SRQN, SRQ]
 	homes       perKey[uint32, Home]
 	fulls       perKey[uint32, Full]
@@ -37,10 +36,8 @@ type Backlog struct {
 // Bits of Backlog.has, in the order in which the records leave: that of lists.
 const (
 	hasWriteError = 1 << iota
-	hasReadError
 	hasNAK
 	hasRefused
-	hasResume
 	hasPong
 	hasPing
 	hasHome
@@ -52,9 +49,9 @@ const (
 	hasWriteAck
 )
 
-func (b *Backlog) lists() [14]pending {
+func (b *Backlog) lists() [12]pending {
 	return [...]pending{
-		&b.writeErrors, &b.readErrors, &b.naks, &b.refused, &b.resumes, &b.pong, &b.ping, &b.homes, &b.srqs, &b.fulls,
+		&b.writeErrors, &b.naks, &b.refused, &b.pong, &b.ping, &b.homes, &b.srqs, &b.fulls,
 		&b.credits, &b.ret, &b.grant, &b.ack,
 	}
 }
@@ -83,21 +80,11 @@ func (b *Backlog) Refused(r Refused) bool {
 	return b.refused.push(RefusedLimit, r)
 }
 
-// ReadError adds a failed response. It is false at Limit.
-func (b *Backlog) ReadError(e ReadError) bool {
-	b.has |= hasReadError
-	return b.readErrors.push(Limit, e)
-}
-
 // WriteError adds a failed Write. It is false at Limit.
 func (b *Backlog) WriteError(e WriteError) bool {
 	b.has |= hasWriteError
 	return b.writeErrors.push(Limit, e)
 }
-
-// Resume adds a RESUME, which must leave before the first message that it speaks
-// of. It is false at Limit.
-func (b *Backlog) Resume(r Resume) bool { b.has |= hasResume; return b.resumes.push(Limit, r) }
 
 // Credit sets the CREDIT of a queue.
 func (b *Backlog) Credit(c Credit) { b.has |= hasCredit; b.credits.set(c) }

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
 
 // flush writes all there is in messages of at most limit octets.
@@ -84,19 +83,17 @@ func TestErrorsLeaveBeforeAcknowledgements(t *testing.T) {
 			b.WriteAck(WriteAck{i})
 			b.NAK(NAK{SRQ: SRQN(i%7 + 1), MSN: i, Code: NAKUnknown})
 			b.WriteError(WriteError{Ordinal: i})
-			b.ReadError(ReadError{MSN: i, Cause: rdmap.CauseBounds})
 			b.Refused(Refused{uint64(2 * i), 1, RefusedPort})
-			b.Resume(Resume{1, i})
 		}
 		_, got := flush(t, &b, limit)
 		rank := func(r Record) int {
-			return slices.Index([]Type{TypeWriteError, TypeReadError, TypeNAK, TypeRefused, TypeResume, TypeCredit, TypeWriteAck}, typeOf(r))
+			return slices.Index([]Type{TypeWriteError, TypeNAK, TypeRefused, TypeCredit, TypeWriteAck}, typeOf(r))
 		}
-		if !slices.IsSortedFunc(got, func(a, b Record) int { return rank(a) - rank(b) }) || len(got) != 5*60+7+1 {
+		if !slices.IsSortedFunc(got, func(a, b Record) int { return rank(a) - rank(b) }) || len(got) != 3*60+7+1 {
 			t.Fatalf("limit %d: %v", limit, got)
 		}
 		for i := range uint32(60) {
-			if got[i].(WriteError).Ordinal != i || got[60+i].(ReadError).MSN != i || got[120+i].(NAK).MSN != i || got[180+i].(Refused).First != uint64(2*i) || got[240+i].(Resume).MSN != i {
+			if got[i].(WriteError).Ordinal != i || got[60+i].(NAK).MSN != i || got[120+i].(Refused).First != uint64(2*i) {
 				t.Fatalf("limit %d: not in the order of the calls", limit)
 			}
 		}
@@ -163,14 +160,14 @@ func TestBacklogIsBounded(t *testing.T) {
 	t.Parallel()
 	var b Backlog
 	for i := range uint32(Limit) {
-		if !b.NAK(NAK{SRQ: 1, MSN: i}) || !b.Resume(Resume{1, i}) || !b.ReadError(ReadError{}) || !b.WriteError(WriteError{}) {
+		if !b.NAK(NAK{SRQ: 1, MSN: i}) || !b.WriteError(WriteError{}) {
 			t.Fatalf("refused after %d", i)
 		}
 	}
-	if b.NAK(NAK{SRQ: 1}) || b.Resume(Resume{1, 1}) || b.ReadError(ReadError{}) || b.WriteError(WriteError{}) {
+	if b.NAK(NAK{SRQ: 1}) || b.WriteError(WriteError{}) {
 		t.Error("no limit")
 	}
-	if _, list := flush(t, &b, MaxMessage); len(list) != 4*Limit {
+	if _, list := flush(t, &b, MaxMessage); len(list) != 2*Limit {
 		t.Errorf("%d records", len(list))
 	}
 	if !b.NAK(NAK{SRQ: 1}) {

@@ -85,7 +85,7 @@ type world struct {
 	open     int // without outcome
 
 	forth, back     [][]byte // ULPDUs under way
-	talk, answer    Backlog  // records of the sender, of the receiver
+	answer          Backlog  // records of the receiver
 	talks, answers  uint32   // control messages
 	hears, answered ddp.Queue
 	in              *Inbound
@@ -210,13 +210,6 @@ func (w *world) step(late bool) {
 	}
 }
 
-func (w *world) flushTalk() {
-	for !w.talk.Empty() {
-		w.talks++
-		w.forth = append(w.forth, w.talk.AppendTo(Header(w.talks).AppendTo(nil), 24+w.rng.IntN(40)))
-	}
-}
-
 func (w *world) flushAnswer() {
 	for !w.answer.Empty() {
 		w.answers++
@@ -230,7 +223,6 @@ func (w *world) flushAnswer() {
 
 // transmit does what a transmitter does for one queue in its turn.
 func (w *world) transmit(q *worldQueue) {
-	w.flushTalk()
 	if q.rest != nil {
 		if len(q.pending) == 0 {
 			return
@@ -277,8 +269,8 @@ func (w *world) transmit(q *worldQueue) {
 	case StepResume:
 		r := s.Resume()
 		if w.sabotage != noResume {
-			w.talk.Resume(r)
-			w.flushTalk()
+			w.talks++
+			w.forth = append(w.forth, AppendTo(Header(w.talks).AppendTo(nil), r))
 		}
 	}
 }
