@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"slices"
 	"testing"
-
 )
 
 // flush writes all there is in messages of at most limit octets.
