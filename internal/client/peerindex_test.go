@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -21,22 +20,21 @@ import (
 func TestSlotsOfStrangersAreUsedAgain(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
+	strangers := make([]*rdstest.RawPeer, 100)
+	for i := range strangers {
+		strangers[i] = l.Raw()
+	}
 	n, _, path := served(t, l, config.Node{}, config.Service{})
 	s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
 	known := l.bind(l.node(config.Node{}))
 	rdstest.MustSend(t, known, s.LocalAddrPort(), []byte("hello"))
 	rdstest.Expect(t, s, "hello")
-	la := n.Local(s.LocalAddrPort().Addr())
-	first := n.Index.Next
-	for range ipc.MaxPeers + 100 {
-		p := n.Accepting(la, node.PeerKey{Local: la.Addr, Remote: rdstest.NewAddr()})
-		if p == nil {
-			t.Fatal("a stranger is refused")
-		}
-		p.Release()
-	}
-	if got := n.Index.Next - first; got > 4 {
-		t.Errorf("strangers have used up %d numbers", got)
+	n.SkipTo(ipc.MaxPeers - 4)
+	for _, p := range strangers {
+		r := p.Dial(s.LocalAddrPort().Addr())
+		rdstest.Eventually(t, "the stranger", func() bool { return peersOf(n) == 2 })
+		r.Reset()
+		rdstest.Eventually(t, "the end of the stranger", func() bool { return peersOf(n) == 1 })
 	}
 	_ = nodeOf(known).Close() // its number is on the application's ring, or was
 	fresh := l.bind(l.node(config.Node{}))
@@ -51,6 +49,9 @@ func TestSlotsOfStrangersAreUsedAgain(t *testing.T) {
 		t.Errorf("from %v", m.From)
 	}
 	m.Release()
+	if !n.SkipTo(ipc.MaxPeers) {
+		t.Error("strangers were given more numbers than the table has slots")
+	}
 }
 
 // The numbers of peers that applications have looked up are given again when all others
@@ -58,9 +59,8 @@ func TestSlotsOfStrangersAreUsedAgain(t *testing.T) {
 func TestNumbersOfPeersAreGivenAgain(t *testing.T) {
 	t.Parallel()
 	n, svc, path := served(t, newLoopLab(t), config.Node{Linger: -1}, config.Service{Users: config.UserShares{Peers: ipc.MaxPeers}})
-	n.Mu.Lock()
-	n.Index.Next, n.Index.Rest = ipc.MaxPeers-4, 20*time.Millisecond
-	n.Mu.Unlock()
+	n.SkipTo(ipc.MaxPeers - 4)
+	restBriefly(n)
 	here := rdstest.NewAddr()
 	first, second := dialed(t, path), dialed(t, path)
 	a, b := bound(t, first, rdstest.AddrOf(here, 5)), bound(t, second, rdstest.AddrOf(here, 6))
@@ -89,20 +89,11 @@ func TestNumbersOfPeersAreGivenAgain(t *testing.T) {
 	rdstest.WantErr(t, "one more", c.TrySend(next(), []byte("x")), datagram.ErrTooMany)
 }
 
-// sweepByHand has a node, whose numbers below first are not used, sweep only when sweptOf
-// is called.
-func sweepByHand(n *node.Node, first uint32) {
+// restBriefly has a node give numbers again soon that applications were told of.
+func restBriefly(n *node.Node) {
 	n.Mu.Lock()
-	n.Index.Next, n.Index.Rest, n.Index.Sweeping = first, time.Nanosecond, true
+	n.Index.Rest = 20 * time.Millisecond
 	n.Mu.Unlock()
-}
-
-// sweptOf sweeps, and counts the told numbers that are still not given again.
-func sweptOf(n *node.Node) (told int) {
-	n.Sweep()
-	n.Mu.Lock()
-	defer n.Mu.Unlock()
-	return len(n.Index.Told)
 }
 
 // An application receives a message each from more addresses than the table has slots, one
@@ -118,7 +109,8 @@ func TestSlotsOfSendersAreUsedAgain(t *testing.T) {
 	if os.Getenv("RDS_LONG") != "" {
 		senders, slots = ipc.MaxPeers+100, ipc.MaxPeers
 	}
-	sweepByHand(n, ipc.MaxPeers-slots)
+	n.SkipTo(ipc.MaxPeers - slots)
+	restBriefly(n)
 	var held datagram.Message // the first sender's, kept over the use of its slot by others
 	for i := range senders {
 		far := l.bindOne(config.Node{})
@@ -141,15 +133,13 @@ func TestSlotsOfSendersAreUsedAgain(t *testing.T) {
 		if i < senders-1 {
 			rdstest.Eventually(t, "the end of the sender", func() bool { return peersOf(n) == 0 })
 			if senders <= 40 || i%1000 == 999 {
-				rdstest.Eventually(t, "its slot to be free", func() bool { return sweptOf(n) == 0 })
+				rdstest.Eventually(t, "its slot to be free", func() bool {
+					n.Mu.RLock()
+					defer n.Mu.RUnlock()
+					return len(n.Index.Told) == 0
+				})
 			}
 		}
-	}
-	n.Mu.Lock()
-	next, pages := n.Index.Next, len(*n.Index.Pages.Load())
-	n.Mu.Unlock()
-	if next > ipc.MaxPeers || pages > ipc.MaxPeers/256 {
-		t.Errorf("%d numbers, %d pages", next, pages)
 	}
 	if string(held.Data) != "from 0" {
 		t.Errorf("the message held is %q", held.Data)
@@ -158,75 +148,7 @@ func TestSlotsOfSendersAreUsedAgain(t *testing.T) {
 	rdstest.MustSend(t, s, held.From, []byte("to the first one"))
 	rdstest.Expect(t, first, "to the first one")
 	held.Release()
-}
-
-// A number is kept while a message that names it waits for a socket, or for the next owner of
-// a port, and while a successor may have been told that the number is taken.
-func TestNumberIsKeptInQueues(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	n := l.node(config.Node{})
-	sweepByHand(n, ipc.MaxPeers-2)
-	s := l.bind(n)
-	la := n.Local(s.LocalAddrPort().Addr())
-	far := l.bindOne(config.Node{})
-	rdstest.MustSend(t, far, s.LocalAddrPort(), []byte("x"))
-	rdstest.Eventually(t, "the first message", func() bool { return halfOf(s).Queue.Count.Load() == 1 })
-	// The sender's map of congested ports is older than this: it does not hold the message back.
-	la.Mu.Lock()
-	la.ExpectLocked(7)
-	la.Mu.Unlock()
-	rdstest.MustSend(t, far, rdstest.AddrOf(la.Addr, 7), []byte("x"))
-	rdstest.Eventually(t, "both messages", func() bool {
-		la.Mu.Lock()
-		k := la.Keepers[7]
-		la.Mu.Unlock()
-		return k != nil && k.Queue.Count.Load() == 1 && halfOf(s).Queue.Count.Load() == 1
-	})
-	_ = nodeOf(far).Close()
-	rdstest.Eventually(t, "the end of the peer", func() bool { return peersOf(n) == 0 })
-	kept := func(where string) {
-		t.Helper()
-		if sweptOf(n) != 1 {
-			t.Errorf("the number that %s names is free", where)
-		}
-	}
-	kept("a message of two")
-	rdstest.Expect(t, s, "x")
-	kept("a message for nobody so far")
-	next := l.bind(n, rdstest.AddrOf(la.Addr, 7))
-	rdstest.Expect(t, next, "x")
-	n.Leaving.Store(true)
-	kept("a successor's state")
-	n.Leaving.Store(false)
-	if told := sweptOf(n); told != 0 {
-		t.Errorf("%d numbers are kept", told)
-	}
-}
-
-// Numbers that are no slots of the table are given again at once, when slots are used up,
-// and a successor gives those again that nobody has.
-func TestNumbersWithoutSlots(t *testing.T) {
-	t.Parallel()
-	n := newLoopLab(t).node(config.Node{})
-	n.Mu.Lock()
-	defer n.Mu.Unlock()
-	n.Index.Next = ipc.MaxPeers
-	n.Index.FreeLocked(ipc.MaxPeers + 3)
-	n.Index.FreeLocked(7)
-	for _, want := range []uint32{7, ipc.MaxPeers + 3, ipc.MaxPeers} {
-		if got := n.NumberLocked(); got != want {
-			t.Errorf("number %d, want %d", got, want)
-		}
-	}
-	n.Index = node.PeerIndex{Next: 4}
-	n.Mu.Unlock()
-	n.InheritTold([]node.ToldPeer{{Index: 2}, {Index: 5}})
-	if n.RemoteOf(2) == nil || n.RemoteOf(3) != nil { // a message of the ended peer may wait for an application
-		t.Error("the addresses of peers that have ended are not those that were inherited")
-	}
-	n.Mu.Lock()
-	if x := &n.Index; x.Next != 6 || !slices.Equal(x.Free, []uint32{0, 1, 3, 4}) {
-		t.Errorf("next %d, free %v", x.Next, x.Free)
+	if !n.SkipTo(ipc.MaxPeers) {
+		t.Error("more numbers were given than the table has slots")
 	}
 }

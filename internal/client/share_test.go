@@ -135,10 +135,11 @@ func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 			t.Fatal(err)
 		}
 		var own int
-		switch p.(type) {
+		switch p := p.(type) {
 		case *node.Node: // all of it was sent while the host was up
-			h := halfOf(s).Share(halfOf(s).Last.Load())
-			rdstest.Eventually(t, "the host to be down", func() bool { return h.P.Down.Load() })
+			peer := p.Known(s.LocalAddrPort().Addr(), host)
+			h := halfOf(s).Share(peer)
+			rdstest.Eventually(t, "the host to be down", peer.Down.Load)
 			h.Admit(halfOf(s).Account.Limit())
 			defer h.Refund(h.Bytes(), h.Messages())
 			own = h.Bytes()

@@ -125,15 +125,29 @@ func clientHalfOf(s *socket.Socket) *client.Socket {
 }
 
 // sweepByHand has a node, whose numbers below first are not used, sweep only when sweptOf
-// is called.
+// is called: its own sweeps come when the test is over.
 func sweepByHand(n *node.Node, first uint32) {
+	n.SkipTo(first)
+	setRest(n, time.Hour)
+}
+
+// setRest has numbers that applications were told of rest so long.
+func setRest(n *node.Node, d time.Duration) {
 	n.Mu.Lock()
-	n.Index.Next, n.Index.Rest, n.Index.Sweeping = first, time.Nanosecond, true
+	n.Index.Rest = d
 	n.Mu.Unlock()
 }
 
-// sweptOf sweeps, and counts the told numbers that are still not given again.
+// sweptOf sweeps when told numbers have rested, and counts those that are still not given
+// again.
 func sweptOf(n *node.Node) (told int) {
+	setRest(n, time.Nanosecond)
+	defer setRest(n, time.Hour)
+	return sweptNow(n)
+}
+
+// sweptNow is sweptOf for numbers that may not have rested yet.
+func sweptNow(n *node.Node) (told int) {
 	n.Sweep()
 	n.Mu.Lock()
 	defer n.Mu.Unlock()

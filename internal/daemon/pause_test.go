@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -298,49 +297,5 @@ func TestReceiveStallIsChecked(t *testing.T) {
 	t.Parallel()
 	if _, err := node.New(config.Node{ReceiveStall: -1}); err == nil || !strings.Contains(err.Error(), "ReceiveStall") {
 		t.Errorf("%v", err)
-	}
-}
-
-// Links that wait for one socket are woken in the order in which they began to wait, as
-// many as it has room for.
-func TestWaitersAreServedInTurn(t *testing.T) {
-	t.Parallel()
-	s := node.NewSocket(&node.Node{Config: config.Node{ReceiveOverrun: 8000}}, new(node.Local))
-	var woken []int
-	now := time.Now()
-	rs := make([]*node.Sink, 5)
-	for i := range rs {
-		rs[i] = new(node.Sink)
-		p := &rs[i].Wait
-		p.Sock, p.Need, p.Since = s, 1000, now.Add(time.Duration(i)*time.Second)
-		p.Parked = func() int64 { return 2000 }
-		p.Wake = func() { woken = append(woken, i) }
-	}
-	for _, i := range []int{3, 0, 4, 1, 2} {
-		s.At.Waiters.Add(rs[i])
-	}
-	s.At.Waiters.Add(&node.Sink{Wait: node.RoomWait{Sock: new(node.Socket), Since: now}}) // for another one
-	s.Queue.Count.Store(8)
-	s.Queue.Bytes.Store(8000 - 900)
-	s.Spare()
-	if len(woken) != 0 {
-		t.Fatalf("%v were woken for 900 bytes of room", woken)
-	}
-	s.Queue.Bytes.Store(8000 - 3000)
-	s.Spare()
-	if !slices.Equal(woken, []int{0, 1}) {
-		t.Fatalf("%v were woken for 3000 bytes of room", woken)
-	}
-	s.At.Waiters.Add(rs[0]) // it found no room after all
-	s.Queue.Bytes.Store(8000 - 1000)
-	s.Spare()
-	if !slices.Equal(woken, []int{0, 1, 0}) {
-		t.Fatalf("%v were woken", woken)
-	}
-	s.At.Waiters.Remove(rs[2])
-	s.At.Waiters.Remove(rs[2])
-	s.At.Waiters.Ended(s)
-	if !slices.Equal(woken, []int{0, 1, 0, 3, 4}) || s.Awaited.Load() != 0 || len(s.At.Waiters.List) != 1 {
-		t.Fatalf("%v were woken, %d wait", woken, s.Awaited.Load())
 	}
 }

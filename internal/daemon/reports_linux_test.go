@@ -52,22 +52,6 @@ func TestReportGroups(t *testing.T) {
 	}
 }
 
-// A node rests after each report, whoever asks.
-func TestReportsRest(t *testing.T) {
-	t.Parallel()
-	n := newLoopLab(t).node(config.Node{})
-	r := &n.Reports
-	for i := range 10 {
-		rest := r.Rest
-		if _, err := n.Report(); err != nil {
-			t.Fatal(err)
-		}
-		if begun := r.Last.Begun; begun.Before(rest) || !r.Rest.After(begun) {
-			t.Errorf("report %d began at %v, the node rests until %v and then until %v", i, begun, rest, r.Rest)
-		}
-	}
-}
-
 // onlySession is the session of a service that has one.
 func onlySession(svc *Service) *Session {
 	svc.mu.Lock()

@@ -55,15 +55,13 @@ func TestSlotIsKeptWhileNamed(t *testing.T) {
 		if features[0] != ipc.FeatureSlots {
 			kept("that the application may remember")
 			n.Mu.Lock()
-			n.Index.Rest = time.Hour
 			n.Index.Told[0].Since = n.Now().Add(-2 * time.Hour)
 			n.Mu.Unlock()
 			e.leave()
 			rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.All()) == 0 })
-			kept("that the application may still read")
-			n.Mu.Lock()
-			n.Index.Rest = time.Nanosecond
-			n.Mu.Unlock()
+			if told := sweptNow(n); told != 1 || svc.table.Slot(int(slot)) != was {
+				t.Errorf("%v: the slot of a message that the application may still read is free", features)
+			}
 			if told := sweptOf(n); told != 0 {
 				t.Errorf("%d slots are kept for nobody", told)
 			}
@@ -169,7 +167,7 @@ func TestSlotsAreTakenOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sweepByHand(h.Node, h.Node.Index.Next)
+	setRest(h.Node, time.Hour)
 	h.Begin()
 	table := h.Service.table
 	if got := table.Slot(looked); got != generation || got != table.Slot(kept)+1 {

@@ -219,12 +219,11 @@ func TestUsersTakeAllTheyGet(t *testing.T) {
 	shares := config.UserShares{Peers: 50, Addresses: 4, Sockets: 20}
 	n, svc, path := served(t, newLoopLab(t), config.Node{Linger: -1}, config.Service{Users: shares, MaxSessionsPerUID: 8})
 	openTo(t, path)
-	n.Mu.Lock()
-	n.Index.Next, n.Index.Rest = ipc.MaxPeers-104, 20*time.Millisecond
-	n.Mu.Unlock()
+	n.SkipTo(ipc.MaxPeers - 104)
+	setRest(n, 20*time.Millisecond)
 	for range 3 {
 		takeAll(t, svc, path)
-		rdstest.Eventually(t, "the numbers to be given again", func() bool { return n.PeersInfo().SlotsTold == 0 })
+		rdstest.Eventually(t, "the numbers to be given again", func() bool { return rdstest.Report(t, n).Peers.SlotsTold == 0 })
 	}
 }
 
@@ -342,8 +341,9 @@ func TestInfoInLoops(t *testing.T) {
 	for i := range 8 {
 		loops = append(loops, asUser(t, 12001+uint32(i), userOrder{Path: path, Do: "info", At: netip.AddrFrom4([4]byte{10, 67, byte(i), 1}), N: 1 << 30}))
 	}
-	rdstest.Eventually(t, "the first reports", func() bool { return n.Reports.Count() > 1 })
-	begun, made := time.Now(), n.Reports.Count()
+	reports := func() uint64 { return rdstest.Counter(t, n, "reports_made") }
+	rdstest.Eventually(t, "the first reports", func() bool { return reports() > 1 })
+	begun, made := time.Now(), reports()
 	var took []time.Duration
 	for range 20000 {
 		start := time.Now()
@@ -355,7 +355,7 @@ func TestInfoInLoops(t *testing.T) {
 		m.Release()
 		took = append(took, time.Since(start))
 	}
-	made = n.Reports.Count() - made
+	made = reports() - made
 	all := time.Since(begun)
 	if most := uint64(all/node.ReportAge) + 2 + uint64(len(loops)); made > most { // each loop's first report may be made for it
 		t.Errorf("%d reports in %v, want at most %d", made, all, most)

@@ -133,7 +133,7 @@ func (n *Node) List() []transport.Counter {
 		{Name: "log_left_out", Value: n.LogLimit.Left()},
 		{Name: "peer_generations", Value: t.Generations},
 		{Name: "user_refused", Value: c.UserRefused.Load()},
-		{Name: "reports_made", Value: n.Reports.Count()},
+		{Name: "reports_made", Value: n.reports.count()},
 	}
 	for _, t := range n.Wires {
 		out = append(out, t.Stats()...)

@@ -23,7 +23,7 @@ func (l *Local) expectedLocked(port uint16) bool {
 	return ok
 }
 
-func (l *Local) ExpectLocked(port uint16) {
+func (l *Local) expectLocked(port uint16) {
 	if l.expect == nil {
 		l.expect = make(map[uint16]struct{})
 	}
@@ -55,7 +55,7 @@ func (l *Local) keeper(n *Node, port uint16) *Socket {
 	}
 	k := l.Keepers[port]
 	if k == nil {
-		k = NewSocket(n, l)
+		k = newSocket(n, l)
 		k.Port, k.keeps = port, true
 		if l.Keepers == nil {
 			l.Keepers = make(map[uint16]*Socket)
@@ -116,7 +116,7 @@ func (l *Local) giveUp() (ports, dropped int) {
 	for _, k := range keepers {
 		k.Closed.Store(true)
 		dropped += k.Queue.Drop()
-		l.Waiters.Ended(k)
+		l.waiters.ended(k)
 	}
 	return ports, dropped
 }

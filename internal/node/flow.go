@@ -105,7 +105,7 @@ func (p *Peer) AcceptLocked(x *FlowSet, s *Socket, m *conn.Message) {
 	}
 	f := x.of[p]
 	if (f == nil || f.empty()) && !p.gateClosed(m.Sport) {
-		err := p.EnqueueLocked(s, m)
+		err := p.enqueueLocked(s, m)
 		if err == nil {
 			return
 		}
@@ -147,7 +147,7 @@ func (p *Peer) serveLocked() (some bool) {
 				break
 			}
 			size := it.M.Size()
-			if err := p.EnqueueLocked(it.s, &it.M); err != nil {
+			if err := p.enqueueLocked(it.s, &it.M); err != nil {
 				if closed = err == conn.ErrBudget; closed {
 					break
 				}

@@ -27,7 +27,7 @@ func TestSessionsTakeTurns(t *testing.T) {
 	sessions := make([]FlowSet, 3)
 	socks := make([]*Socket, 3)
 	for i := range sessions {
-		socks[i] = NewSocket(n, la)
+		socks[i] = newSocket(n, la)
 		socks[i].Port = uint16(100 + i)
 		socks[i].Account.SetLimit(1 << 30)
 	}
@@ -99,7 +99,7 @@ func TestLooksAtFlowsAreBounded(t *testing.T) {
 	defer p.close()
 	p.Lock()
 	defer p.Unlock()
-	s, x := NewSocket(p.Node, la), new(FlowSet)
+	s, x := newSocket(p.Node, la), new(FlowSet)
 	s.Port = 100
 	s.Account.SetLimit(1 << 30)
 	const messages = 20_000

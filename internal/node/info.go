@@ -36,7 +36,7 @@ func (n *Node) Info() (info.Report, error) {
 	sort.Slice(info.Sockets, func(i, j int) bool { return info.Sockets[i].Bound.Compare(info.Sockets[j].Bound) < 0 })
 	users := n.Server().Describe(&info)
 	info.Admission = n.admission()
-	info.Peers = n.PeersInfo()
+	info.Peers = n.peersInfo()
 	n.EachPeer(func(p *Peer) { p.info(&info, users[p]) })
 	sort.Slice(info.Connections, func(i, j int) bool {
 		a, b := info.Connections[i], info.Connections[j]

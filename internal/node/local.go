@@ -25,7 +25,7 @@ type Local struct {
 	expecting atomic.Int32 // number of ports in expect
 	Leaving   atomic.Bool  // the node stops: no port takes messages
 
-	Waiters waiters // receivers that wait for a socket here
+	waiters waiters // receivers that wait for a socket here
 
 	Mu      lockorder.Mutex[Local] // guards the fields below; held for bind and unbind
 	bound   int
@@ -55,7 +55,7 @@ func (l *Local) Lookup(port uint16) *Socket {
 func (l *Local) bind(s *Socket, port uint16) (met int, err error) {
 	k := l.lockKeeper(port)
 	if k != nil {
-		defer l.Waiters.Ended(k) // links that waited for room in the keeper look the port up again and find s
+		defer l.waiters.ended(k) // links that waited for room in the keeper look the port up again and find s
 		defer k.Queue.Mu.Unlock()
 	}
 	defer l.Mu.Unlock()

@@ -54,7 +54,7 @@ type Node struct {
 	Counters   counters
 	served     atomic.Pointer[serverBox]
 	watchman   watchman
-	Index      PeerIndex
+	Index      peerIndex
 	Sequences  sequences
 	strangers  strangers
 	mapGen     atomic.Uint64 // grows with each congestion map received
@@ -62,7 +62,7 @@ type Node struct {
 	Succession succession
 	Allowed    atomic.Pointer[allowList] // addresses that the node has connections with; nil: everybody
 	rejections rejections
-	Reports    reports
+	reports    reports
 	Leaving    atomic.Bool   // the node stops: its state file belongs to a successor
 	askTimeout time.Duration // conn.Config.AskTimeout; tests set it
 
@@ -187,7 +187,7 @@ func (n *Node) BindFor(addr netip.AddrPort, prepare func(*Socket)) (*Socket, err
 	if err != nil {
 		return nil, err
 	}
-	s := NewSocket(n, la)
+	s := newSocket(n, la)
 	s.Account.Owner = s
 	s.Account.SetLimit(n.Config.SendBuffer)
 	s.Linger.Store(int64(n.Config.Linger))
@@ -390,7 +390,7 @@ func (n *Node) accept(local netip.Addr, l transport.Link, own bool) {
 		l.Close(transport.Abort)
 		return
 	}
-	p := n.Accepting(la, PeerKey{Local: la.Addr, Remote: a, Passive: la.Addr == a})
+	p := n.accepting(la, PeerKey{Local: la.Addr, Remote: a, Passive: la.Addr == a})
 	if p == nil {
 		l.Close(transport.Abort)
 		return

@@ -18,28 +18,28 @@ import (
 // has room, is closed, or config.Node.ReceiveStall is over; the kernel and the peer keep the
 // rest. All other messages of that path wait as long: for other sockets, maps, probes.
 
-// RoomWait is what a sink needs to wait for room: the first message that waits on its link
+// roomWait is what a sink needs to wait for room: the first message that waits on its link
 // does. But for what waiters guards it belongs to the goroutine that calls the sink.
-type RoomWait struct {
+type roomWait struct {
 	waiting bool      // the first parked message waits for room
-	Since   time.Time // when the wait began
-	Sock    *Socket   // the socket that has no room
-	Need    int       // payload bytes that the socket must have room for
-	listed  bool      // the sink is in Local.Waiters; guarded by waiters.mu
+	since   time.Time // when the wait began
+	sock    *Socket   // the socket that has no room
+	need    int       // payload bytes that the socket must have room for
+	listed  bool      // the sink is in Local.waiters; guarded by waiters.mu
 	timer   *time.Timer
 
-	Wake   func()       // has what waits tried again: driver.Receiver.Wake
-	Parked func() int64 // payload that waits: driver.Receiver.Parked
+	wake   func()       // has what waits tried again: driver.Receiver.Wake
+	parked func() int64 // payload that waits: driver.Receiver.Parked
 }
 
 // mustWait tells until when a message that has waited since then may keep the link from
 // being read for want of room in s: the zero time if it does not wait. For a port that is
 // expected s is its keeper.
-func (k *Sink) mustWait(s *Socket, since time.Time) (until time.Time) {
+func (k *sink) mustWait(s *Socket, since time.Time) (until time.Time) {
 	switch {
 	case !k.rx.Caps().Pauses:
 		return time.Time{}
-	case s.stuck.Load() && !k.Wait.waiting:
+	case s.stuck.Load() && !k.wait.waiting:
 		return time.Time{} // another message has already waited for ReceiveStall
 	}
 	return since.Add(k.peer.Node.Config.ReceiveStall)
@@ -47,14 +47,14 @@ func (k *Sink) mustWait(s *Socket, since time.Time) (until time.Time) {
 
 // waits tells whether the message at hand, of n bytes, waits for room in s, and has the
 // receiver woken when there may be some.
-func (k *Sink) waits(s *Socket, n int) bool {
+func (k *sink) waits(s *Socket, n int) bool {
 	k.Leave()
-	p := &k.Wait
+	p := &k.wait
 	now := k.peer.Node.Now()
 	if !p.waiting {
-		p.Since = now
+		p.since = now
 	}
-	until := k.mustWait(s, p.Since)
+	until := k.mustWait(s, p.since)
 	if !now.Before(until) {
 		if p.waiting {
 			k.giveUp(s)
@@ -62,16 +62,16 @@ func (k *Sink) waits(s *Socket, n int) bool {
 		p.waiting = false
 		return false
 	}
-	p.waiting, p.Sock, p.Need = true, s, n
-	k.peer.Local.Waiters.Add(k)
-	k.peer.paused[k.rx.Path()].Store(&pausedFor{p.Since, s})
+	p.waiting, p.sock, p.need = true, s, n
+	k.peer.Local.waiters.add(k)
+	k.peer.paused[k.rx.Path()].Store(&pausedFor{p.since, s})
 	if p.timer == nil {
-		p.timer = time.AfterFunc(until.Sub(now), p.Wake)
+		p.timer = time.AfterFunc(until.Sub(now), p.wake)
 	} else {
 		p.timer.Reset(until.Sub(now))
 	}
 	if s.Queue.IsClosed() || s.roomFor(n) {
-		p.Wake() // room came before others could see that the receiver waits
+		p.wake() // room came before others could see that the receiver waits
 	}
 	if !k.rx.Paused() {
 		k.peer.Node.Counters.recvPaused.Add(1)
@@ -80,7 +80,7 @@ func (k *Sink) waits(s *Socket, n int) bool {
 }
 
 // giveUp has messages for s dropped until s has room.
-func (k *Sink) giveUp(s *Socket) {
+func (k *sink) giveUp(s *Socket) {
 	s.stuck.Store(true)
 	if !s.dropping.Swap(true) {
 		k.peer.log.Warn("a socket takes nothing, messages for it are dropped", zap.Uint16("port", s.Port),
@@ -89,14 +89,14 @@ func (k *Sink) giveUp(s *Socket) {
 }
 
 // Retry takes the sink off the list of those that wait: what waits is tried again.
-func (k *Sink) Retry() {
-	k.peer.Local.Waiters.Remove(k)
-	k.Wait.timer.Stop()
+func (k *sink) Retry() {
+	k.peer.Local.waiters.remove(k)
+	k.wait.timer.Stop()
 }
 
 // Reading follows the end of a pause.
-func (k *Sink) Reading() {
-	k.Wait.Sock = nil
+func (k *sink) Reading() {
+	k.wait.sock = nil
 	k.peer.paused[k.rx.Path()].Store(nil)
 }
 
@@ -133,8 +133,8 @@ func (s *Socket) Spare() {
 	if s.stuck.Load() && s.roomFor(0) && s.stuck.Swap(false) {
 		s.dropping.Store(false)
 	}
-	if s.Awaited.Load() > 0 {
-		s.At.Waiters.spare(s)
+	if s.awaited.Load() > 0 {
+		s.At.waiters.spare(s)
 	}
 }
 
@@ -142,61 +142,61 @@ func (s *Socket) Spare() {
 // has waited longest first.
 type waiters struct {
 	mu   lockorder.Mutex[waiters]
-	List []*Sink
+	list []*sink
 }
 
-func (w *waiters) Add(r *Sink) {
+func (w *waiters) add(r *sink) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	i, _ := slices.BinarySearchFunc(w.List, r, func(a, b *Sink) int {
-		return cmp.Or(a.Wait.Since.Compare(b.Wait.Since), -1)
+	i, _ := slices.BinarySearchFunc(w.list, r, func(a, b *sink) int {
+		return cmp.Or(a.wait.since.Compare(b.wait.since), -1)
 	})
-	w.List = slices.Insert(w.List, i, r)
-	r.Wait.listed = true
-	r.Wait.Sock.Awaited.Add(1)
+	w.list = slices.Insert(w.list, i, r)
+	r.wait.listed = true
+	r.wait.sock.awaited.Add(1)
 }
 
-func (w *waiters) Remove(r *Sink) {
+func (w *waiters) remove(r *sink) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r.Wait.listed {
-		w.List = slices.DeleteFunc(w.List, func(q *Sink) bool { return q == r })
+	if r.wait.listed {
+		w.list = slices.DeleteFunc(w.list, func(q *sink) bool { return q == r })
 		w.unlist(r)
 	}
 }
 
-func (w *waiters) unlist(r *Sink) {
-	r.Wait.listed = false
-	r.Wait.Sock.Awaited.Add(-1)
+func (w *waiters) unlist(r *sink) {
+	r.wait.listed = false
+	r.wait.sock.awaited.Add(-1)
 }
 
 // spare wakes as many of those that wait for s as it has room for.
 func (w *waiters) spare(s *Socket) {
 	free, empty := s.room(0), s.Queue.Count.Load() == 0
-	w.wake(func(r *Sink) bool {
-		if r.Wait.Sock != s || !empty && free < max(1, int64(r.Wait.Need)) {
+	w.wake(func(r *sink) bool {
+		if r.wait.sock != s || !empty && free < max(1, int64(r.wait.need)) {
 			return false
 		}
-		free, empty = free-r.Wait.Parked(), false
+		free, empty = free-r.wait.parked(), false
 		return true
 	})
 }
 
-// Ended wakes those that wait for s, which is closed.
-func (w *waiters) Ended(s *Socket) {
-	w.wake(func(r *Sink) bool { return r.Wait.Sock == s })
+// ended wakes those that wait for s, which is closed.
+func (w *waiters) ended(s *Socket) {
+	w.wake(func(r *sink) bool { return r.wait.sock == s })
 }
 
 // wake wakes those for which fits says so, in the order in which they began to wait.
-func (w *waiters) wake(fits func(*Sink) bool) {
+func (w *waiters) wake(fits func(*sink) bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.List = slices.DeleteFunc(w.List, func(r *Sink) bool {
+	w.list = slices.DeleteFunc(w.list, func(r *sink) bool {
 		if !fits(r) {
 			return false
 		}
 		w.unlist(r)
-		r.Wait.Wake()
+		r.wait.wake()
 		return true
 	})
 }

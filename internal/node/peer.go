@@ -29,14 +29,14 @@ type Peer struct {
 	Index  uint32         // position in Node.Index
 	log    *zap.Logger
 
-	Waiters  socket.WaitQueue      // senders that wait for a congestion map or the budget
+	waiters  socket.WaitQueue      // senders that wait for a congestion map or the budget
 	Down     atomic.Bool           // no path has a link; written under the lock
 	SharesMu lockorder.Mutex[Peer] // guards shares; a leaf
-	shares   map[*Share]struct{}
+	shares   map[*share]struct{}
 	partner  atomic.Bool              // a socket of ours has had something for the peer
 	Barred   atomic.Bool              // the allow-list does not name the peer; written under the lock
 	users    atomic.Int32             // sockets, sessions and calls that hold the peer, see peerlife.go
-	Told     atomic.Bool              // sockets or sessions know the peer's number, see PeerIndex
+	Told     atomic.Bool              // sockets or sessions know the peer's number, see peerIndex
 	stranger atomic.Bool              // the peer counts as a stranger, see strangers.go
 	sequence atomic.Pointer[sequence] // what is remembered of the peer; nil: it has delivered nothing to a bound port
 	records  recordsInUse
@@ -91,8 +91,8 @@ func newPeer(n *Node, la *Local, key PeerKey, role conn.Role) *Peer {
 	return p
 }
 
-// EnqueueLocked hands a message to the core. Commit is to follow.
-func (p *Peer) EnqueueLocked(s *Socket, m *conn.Message) error {
+// enqueueLocked hands a message to the core. Commit is to follow.
+func (p *Peer) enqueueLocked(s *Socket, m *conn.Message) error {
 	if m.Extended() || m.Op != nil {
 		if err := p.carriedLocked(p.Core.PathFor(m.Sport)); err != nil {
 			return err
@@ -170,7 +170,7 @@ func (o *driven) Committed() {
 func (o *driven) Freed(a *conn.Account) {
 	s := a.Owner.(*Socket)
 	s.Owner.Settled()
-	s.Roomed()
+	s.roomed()
 }
 
 // Fate reports what has become of a message.
@@ -187,7 +187,7 @@ func (o *driven) Fate(f conn.Fate, last bool) {
 // WakeAll wakes those who wait for a map or the budget.
 func (o *driven) WakeAll() {
 	o.peer().serve()
-	o.Waiters.Wake(-1)
+	o.waiters.Wake(-1)
 }
 
 // Dial connects a path.
@@ -229,7 +229,7 @@ func (o *driven) Started(i int, l transport.Link, inbound bool) {
 	if inbound && o.Choice != nil {
 		o.Choice.Taken(l)
 	}
-	o.Waiters.Wake(-1) // senders that wait to know what the link carries
+	o.waiters.Wake(-1) // senders that wait to know what the link carries
 	o.log.Info("path up", zap.Int("path", i), zap.Stringer("from", l.LocalAddr()), zap.Stringer("to", l.RemoteAddr()))
 }
 

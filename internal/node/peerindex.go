@@ -9,21 +9,21 @@ import (
 	"github.com/rds-go/rds/internal/ipc"
 )
 
-// PeerIndex finds peers by number. It grows under Node.Mu; who looks a peer up takes no lock.
+// peerIndex finds peers by number. It grows under Node.Mu; who looks a peer up takes no lock.
 //
 // A number is given again when its peer has ended and nothing names the peer by the number
 // any more. If nobody was told of the number, that is at once: no message of the peer went to
 // a socket's queue, and no application has looked the peer up. A number that was told rests
 // first, and is given again when Node.Sweep finds nothing that names it.
-type PeerIndex struct {
-	Pages  atomic.Pointer[[]*peerPage]
-	Next   uint32        // lowest number that was never given; guarded by Node.Mu
-	Free   []uint32      // numbers to be given again; guarded by Node.Mu
+type peerIndex struct {
+	pages  atomic.Pointer[[]*peerPage]
+	next   uint32        // lowest number that was never given; guarded by Node.Mu
+	free   []uint32      // numbers to be given again; guarded by Node.Mu
 	beyond []uint32      // numbers to be given again that are no slots of the table; guarded by Node.Mu
 	Told   []ToldPeer    // peers that have ended and whose numbers were told; guarded by Node.Mu
 	Rest   time.Duration // how long a number that was told is not given again; 0: numberRest
 
-	Sweeping bool // a sweep runs, or is scheduled; guarded by Node.Mu
+	sweeping bool // a sweep runs, or is scheduled; guarded by Node.Mu
 }
 
 // ToldPeer is a peer that has ended and whose number applications may have.
@@ -45,32 +45,32 @@ const (
 )
 
 // resting is how long a number that was told is not given again.
-func (x *PeerIndex) resting() time.Duration { return cmp.Or(x.Rest, numberRest) }
+func (x *peerIndex) resting() time.Duration { return cmp.Or(x.Rest, numberRest) }
 
-// NumberLocked is the number of a new peer.
-func (n *Node) NumberLocked() uint32 {
+// numberLocked is the number of a new peer.
+func (n *Node) numberLocked() uint32 {
 	x := &n.Index
 	n.sweepSoonLocked()
-	for _, free := range [...]*[]uint32{&x.Free, &x.beyond} {
+	for _, free := range [...]*[]uint32{&x.free, &x.beyond} {
 		if i := len(*free) - 1; i >= 0 {
 			number := (*free)[i]
 			*free = (*free)[:i]
 			return number
 		}
-		if x.Next < ipc.MaxPeers {
+		if x.next < ipc.MaxPeers {
 			break
 		}
 	}
-	x.Next++
-	return x.Next - 1
+	x.next++
+	return x.next - 1
 }
 
 // peerPage is a piece of the index.
 type peerPage [256]atomic.Pointer[Peer]
 
 // place is where the peer with a number is, nil beyond the end of the index.
-func (x *PeerIndex) place(i uint32) *atomic.Pointer[Peer] {
-	if pages := x.Pages.Load(); pages != nil && i>>8 < uint32(len(*pages)) {
+func (x *peerIndex) place(i uint32) *atomic.Pointer[Peer] {
+	if pages := x.pages.Load(); pages != nil && i>>8 < uint32(len(*pages)) {
 		return &(*pages)[i>>8][i&255]
 	}
 	return nil
@@ -79,14 +79,14 @@ func (x *PeerIndex) place(i uint32) *atomic.Pointer[Peer] {
 // indexLocked numbers a peer, and shows it to applications.
 func (n *Node) indexLocked(p *Peer) {
 	x := &n.Index
-	p.Index = n.NumberLocked()
+	p.Index = n.numberLocked()
 	for x.place(p.Index) == nil {
 		var pages []*peerPage
-		if old := x.Pages.Load(); old != nil {
+		if old := x.pages.Load(); old != nil {
 			pages = *old
 		}
 		pages = append(pages[:len(pages):len(pages)], new(peerPage))
-		x.Pages.Store(&pages)
+		x.pages.Store(&pages)
 	}
 	x.place(p.Index).Store(p)
 	n.Server().Show(p)
@@ -96,10 +96,10 @@ func (n *Node) indexLocked(p *Peer) {
 func (n *Node) SkipTo(i uint32) bool {
 	n.Mu.Lock()
 	defer n.Mu.Unlock()
-	if i < n.Index.Next || i > 1<<24 {
+	if i < n.Index.next || i > 1<<24 {
 		return false
 	}
-	n.Index.Next = i
+	n.Index.next = i
 	return true
 }
 
@@ -114,19 +114,19 @@ func (n *Node) InheritTold(list []ToldPeer) {
 	for i := range list {
 		list[i].Since = n.Now()
 		taken[list[i].Index] = true
-		x.Next = max(x.Next, list[i].Index+1)
+		x.next = max(x.next, list[i].Index+1)
 	}
-	for i := range x.Next {
+	for i := range x.next {
 		if !taken[i] && n.PeerAt(i) == nil {
-			x.FreeLocked(i)
+			x.freeLocked(i)
 		}
 	}
 }
 
-// FreeLocked has a number given again.
-func (x *PeerIndex) FreeLocked(i uint32) {
+// freeLocked has a number given again.
+func (x *peerIndex) freeLocked(i uint32) {
 	if i < ipc.MaxPeers {
-		x.Free = append(x.Free, i)
+		x.free = append(x.free, i)
 	} else {
 		x.beyond = append(x.beyond, i)
 	}
@@ -142,7 +142,7 @@ func (n *Node) unindexLocked(p *Peer) {
 		return
 	}
 	n.Server().Hide(p)
-	x.FreeLocked(p.Index)
+	x.freeLocked(p.Index)
 }
 
 // RemoteOf is the remote address of a peer that may have ended, nil if the number was not told.

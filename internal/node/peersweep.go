@@ -15,11 +15,11 @@ import (
 // sweepSoonLocked schedules a sweep if few numbers are left.
 func (n *Node) sweepSoonLocked() {
 	x := &n.Index
-	left := len(x.Free) + ipc.MaxPeers - int(min(x.Next, ipc.MaxPeers))
-	if x.Sweeping || len(x.Told) == 0 || left > fewNumbers || n.closed || n.Leaving.Load() {
+	left := len(x.free) + ipc.MaxPeers - int(min(x.next, ipc.MaxPeers))
+	if x.sweeping || len(x.Told) == 0 || left > fewNumbers || n.closed || n.Leaving.Load() {
 		return
 	}
-	x.Sweeping = true
+	x.sweeping = true
 	time.AfterFunc(x.resting()/sweeps, func() {
 		n.Mu.Lock()
 		defer n.Mu.Unlock()
@@ -30,7 +30,7 @@ func (n *Node) sweepSoonLocked() {
 			n.Sweep()
 			n.Mu.Lock()
 			defer n.Mu.Unlock()
-			x.Sweeping = false
+			x.sweeping = false
 			n.sweepSoonLocked() // Some numbers have not rested yet, or are still named.
 		})
 	})
@@ -77,7 +77,7 @@ func (n *Node) Sweep() {
 			return false
 		}
 		svc.Retire(t.Index)
-		x.FreeLocked(t.Index)
+		x.freeLocked(t.Index)
 		return true
 	})
 }

@@ -89,7 +89,7 @@ func TestDroppedFateFollowsTheMemory(t *testing.T) {
 	n.WaitHeld(t, 1)
 	cutLinks(nodeOf(a))
 	ended := func() bool {
-		p, err := halfOf(a).PeerFor(b.LocalAddrPort().Addr())
+		p, err := halfOf(a).peerFor(b.LocalAddrPort().Addr())
 		if err != nil {
 			return false
 		}
@@ -277,11 +277,11 @@ func TestFirstOperationConnects(t *testing.T) {
 	_ = small.SetWriteDeadline(time.Time{})
 	waiting := make(chan error, 1)
 	go func() { waiting <- small.SendMessage(rdstest.Background(t), &o) }()
-	p, err := halfOf(small).PeerFor(o.To.Addr())
+	p, err := halfOf(small).peerFor(o.To.Addr())
 	if err != nil {
 		t.Fatal(err)
 	}
-	rdstest.Eventually(t, "a sender that waits", func() bool { return p.Waiters.N.Load() > 0 })
+	rdstest.Eventually(t, "a sender that waits", func() bool { return p.waiters.N.Load() > 0 })
 	_ = small.Close()
 	if err := <-waiting; !errors.Is(err, net.ErrClosed) {
 		t.Errorf("closed under the sender: %v", err)

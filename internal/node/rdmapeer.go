@@ -61,7 +61,7 @@ func (s *Socket) AwaitOperators(ctx context.Context, p *Peer, block bool) error 
 		return err
 	}
 	for {
-		w := p.Waiters.Add()
+		w := p.waiters.Add()
 		err := s.lookOperators(p)
 		if err == datagram.ErrWouldBlock && block {
 			if err = s.wdl.Err(); err == nil {
@@ -73,7 +73,7 @@ func (s *Socket) AwaitOperators(ctx context.Context, p *Peer, block bool) error 
 				}
 			}
 		}
-		p.Waiters.Done(w)
+		p.waiters.Done(w)
 		if err != datagram.ErrWouldBlock || !block {
 			return err
 		}

@@ -25,7 +25,7 @@ func (s *Socket) sendSpecial(ctx context.Context, o *datagram.Outgoing, to netip
 	if o.HasDest && !s.Exposed.has(mr.Key(o.Dest.Key())) {
 		return datagram.ErrInvalid
 	}
-	p, err := s.PeerFor(to.Addr())
+	p, err := s.peerFor(to.Addr())
 	if err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ func (s *Socket) sendSpecial(ctx context.Context, o *datagram.Outgoing, to netip
 
 func (s *Socket) sendAbout(ctx context.Context, o *datagram.Outgoing, p *Peer, dport uint16, about wire.Memory, block bool) error {
 	h := s.Share(p)
-	if err := s.Charge(ctx, h, dport, socket.Size(o), block); err != nil {
+	if err := s.charge(ctx, h, dport, socket.Size(o), block); err != nil {
 		return err
 	}
 	var m conn.Message

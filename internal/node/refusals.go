@@ -11,7 +11,7 @@ import (
 // undelivered tells the peer that the fate of messages is not known: they came for s in
 // this burst, and wait in the daemon alone, because the application has no room for them.
 // They count as acknowledged all the same, so that nobody else waits for them.
-func (k *Sink) undelivered(s *Socket) {
+func (k *sink) undelivered(s *Socket) {
 	if !k.rx.Caps().Refuses {
 		return
 	}

@@ -23,14 +23,14 @@ const (
 // after the one before.
 type reports struct {
 	mu   lockorder.Mutex[reports] // guards the fields below; a leaf
-	Last *Snapshot                // the last one made, or being made
-	Rest time.Time                // no snapshot is begun before
+	last *Snapshot                // the last one made, or being made
+	rest time.Time                // no snapshot is begun before
 	made uint64
 }
 
 // Snapshot is an Info that many read.
 type Snapshot struct {
-	Begun time.Time
+	begun time.Time
 	done  chan struct{} // closed when info and err are set
 	info  info.Report
 	Err   error
@@ -48,48 +48,48 @@ func (n *Node) Report(parts ...info.InfoPart) (info.Report, error) {
 
 // Snapshot is a snapshot that was begun at since or later, nil if stop is closed before.
 func (n *Node) Snapshot(since time.Time, stop <-chan struct{}) *Snapshot {
-	r := &n.Reports
+	r := &n.reports
 	for {
 		r.mu.Lock()
-		s, now := r.Last, n.Now()
-		if s != nil && (s.under() || !s.Begun.Before(since)) {
+		s, now := r.last, n.Now()
+		if s != nil && (s.under() || !s.begun.Before(since)) {
 			r.mu.Unlock()
 			select {
 			case <-s.done:
 			case <-stop:
 				return nil
 			}
-			if !s.Begun.Before(since) {
+			if !s.begun.Before(since) {
 				return s
 			}
 			continue
 		}
-		if wait := r.Rest.Sub(now); wait > 0 {
+		if wait := r.rest.Sub(now); wait > 0 {
 			r.mu.Unlock()
 			if !PauseFor(wait, stop) {
 				return nil
 			}
 			continue
 		}
-		s = &Snapshot{Begun: now, done: make(chan struct{})}
+		s = &Snapshot{begun: now, done: make(chan struct{})}
 		s.objects = sync.OnceValue(n.listObjects)
 		s.Text = sync.OnceValues(func() ([]byte, error) { return s.encode(false) })
 		s.Large = sync.OnceValues(func() ([]byte, error) { return s.encode(true) })
-		r.Last = s
+		r.last = s
 		r.made++
 		r.mu.Unlock()
 		s.info, s.Err = n.Info()
 		r.mu.Lock()
 		ended := n.Now()
-		r.Rest = ended.Add(ReportRest * ended.Sub(now))
+		r.rest = ended.Add(ReportRest * ended.Sub(now))
 		r.mu.Unlock()
 		close(s.done)
 		return s
 	}
 }
 
-// Count is how many snapshots were made.
-func (r *reports) Count() uint64 {
+// count is how many snapshots were made.
+func (r *reports) count() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.made
@@ -107,13 +107,13 @@ func (n *Node) listObjects() *xrc.Objects {
 	begun := n.Now()
 	list := n.Xrc.Objects().List(maxObjects)
 	ended := n.Now()
-	r := &n.Reports
+	r := &n.reports
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.Rest.Before(ended) {
-		r.Rest = ended
+	if r.rest.Before(ended) {
+		r.rest = ended
 	}
-	r.Rest = r.Rest.Add(ReportRest * ended.Sub(begun))
+	r.rest = r.rest.Add(ReportRest * ended.Sub(begun))
 	return &list
 }
 

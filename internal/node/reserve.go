@@ -126,7 +126,7 @@ func (l *Local) leave(r transport.Link) {
 // are sent again, beside what others are granted by then, so that only beyond twice the
 // bound a message is looked at: a peer that sends it although it has heard before it was
 // granted the octets ignores what it is told, and its link ends.
-func (k *Sink) reserved(s *Socket, n int) bool {
+func (k *sink) reserved(s *Socket, n int) bool {
 	if !k.rx.Caps().Reserves {
 		return false
 	}
@@ -150,7 +150,7 @@ func (k *Sink) reserved(s *Socket, n int) bool {
 
 // early is how many octets more a peer with several paths may have to send to a full port:
 // what its other paths wait for.
-func (k *Sink) early() int {
+func (k *sink) early() int {
 	if k.peer.Node.Config.Paths > 1 {
 		return k.peer.Node.Config.PeerBudget
 	}

@@ -35,8 +35,8 @@ func (s *Socket) check(o *datagram.Outgoing) (to netip.AddrPort, err error) {
 	return to, socket.CheckMessage(o, &s.Fates, s.Account.Limit())
 }
 
-// PeerFor is the connection to a destination.
-func (s *Socket) PeerFor(a netip.Addr) (*Peer, error) {
+// peerFor is the connection to a destination.
+func (s *Socket) peerFor(a netip.Addr) (*Peer, error) {
 	if p := s.Last.Load(); p != nil && p.Remote == a {
 		return p, nil
 	}
@@ -68,12 +68,12 @@ func (s *Socket) Send(ctx context.Context, o *datagram.Outgoing, block bool) err
 	if socket.NeedsRDMA(o) {
 		return s.sendSpecial(ctx, o, to, block)
 	}
-	p, err := s.PeerFor(to.Addr())
+	p, err := s.peerFor(to.Addr())
 	if err != nil {
 		return err
 	}
 	h := s.Share(p)
-	if err := s.Charge(ctx, h, to.Port(), socket.Size(o), block); err != nil {
+	if err := s.charge(ctx, h, to.Port(), socket.Size(o), block); err != nil {
 		return err
 	}
 	var m conn.Message
@@ -86,7 +86,7 @@ func (s *Socket) submit(ctx context.Context, p *Peer, m *conn.Message, o *datagr
 	scope := socket.WaitScope{List: &s.waits}
 	for {
 		p.Lock()
-		err := p.EnqueueLocked(s, m)
+		err := p.enqueueLocked(s, m)
 		if err == nil {
 			p.Commit()
 			break
@@ -96,9 +96,9 @@ func (s *Socket) submit(ctx context.Context, p *Peer, m *conn.Message, o *datagr
 		// sending to another one.
 		n := m.Size()
 		m.Account.Refund(n, 1)
-		s.Roomed()
+		s.roomed()
 		if err = s.pause(ctx, p, m, err, block, &scope); err == nil {
-			err = s.Charge(ctx, s.Share(p), m.Dport, n, block)
+			err = s.charge(ctx, s.Share(p), m.Dport, n, block)
 		}
 		if err != nil {
 			scope.End()
@@ -115,7 +115,7 @@ func (s *Socket) submit(ctx context.Context, p *Peer, m *conn.Message, o *datagr
 
 // prepare makes the core's message of o. Large payloads move to a counted
 // buffer outside any lock; copied says that it is a copy.
-func (s *Socket) prepare(m *conn.Message, o *datagram.Outgoing, h *Share, port uint16) (copied bool) {
+func (s *Socket) prepare(m *conn.Message, o *datagram.Outgoing, h *share, port uint16) (copied bool) {
 	*m = conn.Message{}
 	m.Sport, m.Dport, m.Account, m.Notify, m.Failure = s.Port, port, &h.Account, o.Notify, s.RecvErrOn.Load()
 	m.Deadline = o.Expires
@@ -145,17 +145,17 @@ func (s *Socket) Alloc(n int) datagram.Message {
 	return datagram.NewMessage(b.B, b)
 }
 
-// Charge takes room in the send buffer for a message of n bytes to a port of the share's
+// charge takes room in the send buffer for a message of n bytes to a port of the share's
 // peer, waiting for room if block is set. Without it a congested port counts before a full
 // buffer, as in Linux.
-func (s *Socket) Charge(ctx context.Context, h *Share, port uint16, n int, block bool) error {
+func (s *Socket) charge(ctx context.Context, h *share, port uint16, n int, block bool) error {
 	if s.Closed.Load() {
 		return net.ErrClosed
 	}
 	if h.take(n) {
 		return nil
 	}
-	if !block && s.meetsCongestion(h.P, port) {
+	if !block && s.meetsCongestion(h.p, port) {
 		return datagram.ErrCongested
 	}
 	return s.awaitRoom(ctx, h, n, block)
@@ -176,8 +176,8 @@ func (s *Socket) meetsCongestion(p *Peer, port uint16) bool {
 
 // awaitRoom is charge where there was no room. It asks for acknowledgements before it
 // waits.
-func (s *Socket) awaitRoom(ctx context.Context, h *Share, n int, block bool) error {
-	p := h.P
+func (s *Socket) awaitRoom(ctx context.Context, h *share, n int, block bool) error {
+	p := h.p
 	s.Node.Counters.SendQueueFull.Add(1)
 	p.Push()
 	p.PollAcks()
@@ -195,7 +195,7 @@ func (s *Socket) awaitRoom(ctx context.Context, h *Share, n int, block bool) err
 	defer s.Account.Watch(-1)
 	for {
 		if err := ctx.Err(); err != nil {
-			s.Roomed() // the wake-up for room may have been meant for another sender
+			s.roomed() // the wake-up for room may have been meant for another sender
 			return err
 		}
 		down := p.Down.Load()
@@ -222,7 +222,7 @@ func (s *Socket) awaitRoom(ctx context.Context, h *Share, n int, block bool) err
 		}
 		if room {
 			if s.Writers.N.Load() > 0 && s.hasRoom() {
-				s.Roomed()
+				s.roomed()
 			}
 			return nil
 		}
@@ -273,8 +273,8 @@ func (s *Socket) pause(ctx context.Context, p *Peer, m *conn.Message, cause erro
 		scope.Enter(socket.SenderWait{Cause: info.CauseBudget, Peer: p.Index})
 	}
 	p.Push()
-	w := p.Waiters.Add()
-	defer p.Waiters.Done(w)
+	w := p.waiters.Add()
+	defer p.waiters.Done(w)
 	switch {
 	case p.takes(m.Dport):
 		return nil
@@ -333,7 +333,7 @@ func (s *Socket) sendRun(out []datagram.Outgoing) (int, error) {
 	if err != nil || s.Closed.Load() {
 		return 0, errRun
 	}
-	p, err := s.PeerFor(to.Addr())
+	p, err := s.peerFor(to.Addr())
 	if err != nil {
 		return 0, errRun
 	}
@@ -358,7 +358,7 @@ func (s *Socket) sendRun(out []datagram.Outgoing) (int, error) {
 		if special {
 			s.Extend(&m, p, newOperation(s, p, o, to.Port()), wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
 		}
-		if p.EnqueueLocked(s, &m) != nil {
+		if p.enqueueLocked(s, &m) != nil {
 			m.Account.Refund(size, 1)
 			break
 		}

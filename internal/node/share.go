@@ -11,18 +11,18 @@ import (
 // is down, or for ports that hold it back, must not keep the socket from sending to
 // others. conn.HasRoomFor has the rule.
 
-// Share is what a socket has queued for one peer.
-type Share struct {
+// share is what a socket has queued for one peer.
+type share struct {
 	conn.Account
-	S     *Socket
-	P     *Peer
+	s     *Socket
+	p     *Peer
 	holds bool // the share holds the peer
 }
 
 // shares are those of a socket, and what it needs to wait for room in them.
 type shares struct {
 	mu     lockorder.Mutex[shares] // guards of and closed; locked before Peer.SharesMu only
-	of     map[*Peer]*Share
+	of     map[*Peer]*share
 	closed bool
 
 	// waitDown counts the senders among writers whose destination is down. Room
@@ -31,22 +31,22 @@ type shares struct {
 }
 
 // Share is the socket's share of a peer, made if needed.
-func (s *Socket) Share(p *Peer) *Share {
-	if h := s.lastShare.Load(); h != nil && h.P == p {
+func (s *Socket) Share(p *Peer) *share {
+	if h := s.lastShare.Load(); h != nil && h.p == p {
 		return h
 	}
 	return s.findShare(p)
 }
 
-func (s *Socket) findShare(p *Peer) *Share {
+func (s *Socket) findShare(p *Peer) *share {
 	s.shares.mu.Lock()
 	defer s.shares.mu.Unlock()
 	h := s.shares.of[p]
 	if h == nil {
-		h = &Share{S: s, P: p}
+		h = &share{s: s, p: p}
 		h.Owner, h.Whole = s, &s.Account
 		if s.shares.of == nil {
-			s.shares.of = make(map[*Peer]*Share)
+			s.shares.of = make(map[*Peer]*share)
 		}
 		s.shares.of[p] = h
 		p.partner.Store(true)
@@ -55,7 +55,7 @@ func (s *Socket) findShare(p *Peer) *Share {
 			p.Proved()
 			p.SharesMu.Lock()
 			if p.shares == nil {
-				p.shares = make(map[*Share]struct{})
+				p.shares = make(map[*share]struct{})
 			}
 			p.shares[h] = struct{}{}
 			h.SetDown(p.Down.Load())
@@ -71,7 +71,7 @@ func (s *Socket) findShare(p *Peer) *Share {
 func (p *Peer) acquainted() bool { return p.partner.Load() || p.Node.Listed(p.Remote) }
 
 // shareOf is the socket's share of a peer, nil if it has sent nothing to the peer.
-func (s *Socket) shareOf(p *Peer) *Share {
+func (s *Socket) shareOf(p *Peer) *share {
 	s.shares.mu.Lock()
 	defer s.shares.mu.Unlock()
 	return s.shares.of[p]
@@ -112,22 +112,22 @@ func (s *Socket) hasRoom() bool {
 // and a quarter limits, full ports of the peer leave its other ports half of what is not held
 // back, and any one message while none is under way to the peer. The next quarter is for
 // other peers.
-func (h *Share) take(n int) bool {
-	down := h.P.Down.Load()
+func (h *share) take(n int) bool {
+	down := h.p.Down.Load()
 	if !down && h.Charge(n) {
 		return true
 	}
 	if full, _ := h.Held(); !down && full > 0 && h.Bytes() > full {
-		limit, held := h.S.Account.Limit(), h.S.heldBytes()
-		if h.S.Account.Bytes()-held >= (limit+limit/4-held)/2 {
+		limit, held := h.s.Account.Limit(), h.s.heldBytes()
+		if h.s.Account.Bytes()-held >= (limit+limit/4-held)/2 {
 			return false
 		}
 	}
-	return h.ChargeFor(n, down, h.S.heldBytes, h.Bytes())
+	return h.ChargeFor(n, down, h.s.heldBytes, h.Bytes())
 }
 
-// Roomed wakes a sender that waits for room, or all where they wait for different room.
-func (s *Socket) Roomed() {
+// roomed wakes a sender that waits for room, or all where they wait for different room.
+func (s *Socket) roomed() {
 	if s.shares.waitDown.Load() > 0 || s.heldBytes() > 0 {
 		s.Writers.Wake(-1)
 	} else {
@@ -158,8 +158,8 @@ func (p *Peer) reshare() {
 	p.SharesMu.Lock()
 	socks := make([]*Socket, 0, len(p.shares))
 	for h := range p.shares {
-		if h.Bytes() > 0 || h.S.Writers.N.Load() > 0 {
-			socks = append(socks, h.S)
+		if h.Bytes() > 0 || h.s.Writers.N.Load() > 0 {
+			socks = append(socks, h.s)
 		}
 	}
 	p.SharesMu.Unlock()

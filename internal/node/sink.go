@@ -16,9 +16,9 @@ import (
 	"github.com/rds-go/rds/transport"
 )
 
-// Sink puts the datagrams that a link brings on their sockets' queues. It runs on the
+// sink puts the datagrams that a link brings on their sockets' queues. It runs on the
 // transport's event loop.
-type Sink struct {
+type sink struct {
 	peer *Peer
 	rx   *driver.Receiver
 
@@ -34,7 +34,7 @@ type Sink struct {
 	curCount  int     // messages of the run that were queued
 	roomBytes int     // payload bytes that fit below the hard bound of the socket at hand
 	roomCount int     // messages that fit below the hard bound of the socket at hand
-	Wait      RoomWait
+	wait      roomWait
 	touched   []*Socket // sockets that got something in this burst, woken at its end
 
 	first uint64 // lowest number of the messages that this burst has queued
@@ -43,10 +43,10 @@ type Sink struct {
 	queued, noSock uint64 // counters of this burst
 }
 
-var _ driver.Sink = (*Sink)(nil)
+var _ driver.Sink = (*sink)(nil)
 
-func newSink(p *Peer, r *driver.Receiver) *Sink {
-	k := &Sink{peer: p, rx: r, arrived: transport.FirstQueue, Wait: RoomWait{Wake: r.Wake, Parked: r.Parked}}
+func newSink(p *Peer, r *driver.Receiver) *sink {
+	k := &sink{peer: p, rx: r, arrived: transport.FirstQueue, wait: roomWait{wake: r.Wake, parked: r.Parked}}
 	if r.Caps().Reserves {
 		p.Local.join(r.Link())
 	}
@@ -54,14 +54,14 @@ func newSink(p *Peer, r *driver.Receiver) *Sink {
 }
 
 // Begin starts a burst.
-func (k *Sink) Begin() { k.first = math.MaxUint64 }
+func (k *sink) Begin() { k.first = math.MaxUint64 }
 
 // Proved has the path's record be that of the peer's generation.
-func (k *Sink) Proved() { k.use() }
+func (k *sink) Proved() { k.use() }
 
 // Stated follows the peer's statement of another generation. What has come by the link was
 // remembered as of the generation that it was taken for.
-func (k *Sink) Stated(before uint32) {
+func (k *sink) Stated(before uint32) {
 	k.use()
 	if in := k.rx.Inbound(); in.Taken() > 0 && !k.peer.own && k.peer.records[k.rx.Path()].Load() == nil {
 		k.keep(in.Next(), in.Taken())
@@ -70,7 +70,7 @@ func (k *Sink) Stated(before uint32) {
 }
 
 // use has the path's record be that of the generation at hand, if there is one.
-func (k *Sink) use() {
+func (k *sink) use() {
 	p, in := k.peer, k.rx.Inbound()
 	s := p.sequence.Load()
 	if s == nil {
@@ -83,7 +83,7 @@ func (k *Sink) use() {
 
 // restore has the record of another generation say what the path has received of that one:
 // the link, which was taken for one of that generation, has changed the record.
-func (k *Sink) restore(generation uint32) {
+func (k *sink) restore(generation uint32) {
 	p := k.peer
 	record := p.Node.Sequences.other(p.sequence.Load(), generation)
 	if record == nil {
@@ -100,7 +100,7 @@ func (k *Sink) restore(generation uint32) {
 
 // remember stores what was received, all before the message next, before applications have
 // it: neither a later peer of the address nor a successor shall take any of it twice.
-func (k *Sink) remember(next uint64) {
+func (k *sink) remember(next uint64) {
 	p, in, path := k.peer, k.rx.Inbound(), k.rx.Path()
 	record := p.records[path].Load()
 	if record == nil {
@@ -123,7 +123,7 @@ func (k *Sink) remember(next uint64) {
 
 // keep makes the record of the generation at hand, of which taken messages were received, all
 // before the message next.
-func (k *Sink) keep(next, taken uint64) {
+func (k *sink) keep(next, taken uint64) {
 	p := k.peer
 	has := conn.Received{Generation: k.rx.Inbound().Generation(), Next: next, Taken: taken}
 	s, _ := p.Node.Sequences.keep(addressPair{p.Local.Addr, p.Remote}, &p.records, k.rx.Path(), has, p.Node.Now())
@@ -132,14 +132,14 @@ func (k *Sink) keep(next, taken uint64) {
 }
 
 // Whole is for driver.Sink.
-func (k *Sink) Whole(owned *buf.Buf) {
+func (k *sink) Whole(owned *buf.Buf) {
 	if b, ok := owned.Owner().(interface{ Whole() }); ok { // memory of an owner's, which counts what has begun
 		b.Whole()
 	}
 }
 
 // Take takes a message for a socket.
-func (k *Sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdict {
+func (k *sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdict {
 	p := k.peer
 	var about wire.Memory
 	if h.Extensions[0] != wire.ExtNone && k.rx.Caps().Operations {
@@ -150,7 +150,7 @@ func (k *Sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 		k.Leave()
 		if s = k.enter(h.Dport); s == nil {
 			k.noSock++
-			k.Wait.waiting = false
+			k.wait.waiting = false
 			return driver.NoPort
 		}
 	}
@@ -170,7 +170,7 @@ func (k *Sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 		it.Buf, it.Off = b, uint32(off)
 	}
 	it.Dest = about.HasDest
-	k.Wait.waiting = false
+	k.wait.waiting = false
 	if k.hands {
 		if s.Owner.Hand(it, datagram.Cookie(about.Dest)) {
 			k.handed++
@@ -198,7 +198,7 @@ func (k *Sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 
 // memory reads what a message says about memory, and retires the region that
 // the operation before it has used, if it was for one use.
-func (k *Sink) memory(h *wire.Header) wire.Memory {
+func (k *sink) memory(h *wire.Header) wire.Memory {
 	about := wire.ParseMemory(&h.Extensions)
 	if !about.HasUsed {
 		return about
@@ -216,13 +216,13 @@ func (k *Sink) memory(h *wire.Header) wire.Memory {
 }
 
 // Acquainted is for driver.Sink.
-func (k *Sink) Acquainted() bool { return k.peer.acquainted() }
+func (k *sink) Acquainted() bool { return k.peer.acquainted() }
 
 // Place is for driver.Sink: a large payload for an attached application is
 // received straight into its memory. The parser asks only where earlier messages of the link
 // have had a sixteenth of the payload. Of strangers no more than a part of that memory
 // is taken by what they have begun.
-func (k *Sink) Place(h *wire.Header) *buf.Buf {
+func (k *sink) Place(h *wire.Header) *buf.Buf {
 	s := k.peer.Local.Lookup(h.Dport)
 	if s == nil || h.Length <= socket.SlabInline {
 		return nil
@@ -232,7 +232,7 @@ func (k *Sink) Place(h *wire.Header) *buf.Buf {
 }
 
 // enter makes the socket bound to port the one at hand, nil if there is none.
-func (k *Sink) enter(port uint16) *Socket {
+func (k *sink) enter(port uint16) *Socket {
 	s := k.peer.Local.Lookup(port)
 	if s == nil {
 		if s = k.peer.Local.keeper(k.peer.Node, port); s == nil {
@@ -262,13 +262,13 @@ func (k *Sink) enter(port uint16) *Socket {
 }
 
 // Queue is for driver.Sink.
-func (k *Sink) Queue(queue uint32) {
+func (k *sink) Queue(queue uint32) {
 	k.Leave()
 	k.arrived = queue
 }
 
 // Leave ends the run for the socket at hand.
-func (k *Sink) Leave() {
+func (k *sink) Leave() {
 	s := k.cur
 	if s == nil {
 		return
@@ -299,7 +299,7 @@ func (k *Sink) Leave() {
 }
 
 // left ends the run for the owner, who may show its application what was handed over.
-func (k *Sink) left(s *Socket) {
+func (k *sink) left(s *Socket) {
 	if !k.entered {
 		return
 	}
@@ -311,7 +311,7 @@ func (k *Sink) left(s *Socket) {
 	k.entered, k.hands = false, false
 }
 
-func (k *Sink) overrun(s *Socket) {
+func (k *sink) overrun(s *Socket) {
 	k.peer.Node.Counters.recvDropOverrun.Add(1)
 	if !s.dropping.Swap(true) {
 		k.peer.log.Warn("receive buffer overrun, dropping", zap.Uint16("port", s.Port), zap.Int64("queued", s.Queue.Bytes.Load()))
@@ -319,7 +319,7 @@ func (k *Sink) overrun(s *Socket) {
 }
 
 // End wakes every socket that received something, once.
-func (k *Sink) End() {
+func (k *sink) End() {
 	k.Leave()
 	k.remember(k.rx.Inbound().Next())
 	for i, s := range k.touched {
@@ -347,7 +347,7 @@ func (k *Sink) End() {
 }
 
 // Closed is the end of a link of which everything is taken.
-func (k *Sink) Closed() {
+func (k *sink) Closed() {
 	if k.reader != nil {
 		k.reader.Close()
 	}

@@ -36,9 +36,9 @@ type Socket struct {
 	congestedAt atomic.Int64 // when congested was last set, in Unix nanoseconds
 	dropping    atomic.Bool  // over the hard bound: one log line per episode
 	stuck       atomic.Bool  // full for longer than config.Node.ReceiveStall: nothing waits for it any more
-	Awaited     atomic.Int32 // links that wait for room in this socket
+	awaited     atomic.Int32 // links that wait for room in this socket
 
-	lastShare atomic.Pointer[Share]
+	lastShare atomic.Pointer[share]
 
 	Last   atomic.Pointer[Peer]        // peer of the last destination; nil while only names a transport
 	only   atomic.Pointer[config.Wire] // the only wire to send by; nil or WireAuto: any
@@ -51,9 +51,9 @@ type Socket struct {
 	news      atomic.Uint64 // congestion generation last polled
 }
 
-// NewSocket makes a socket of this process. Who makes it another's sets its owner before
+// newSocket makes a socket of this process. Who makes it another's sets its owner before
 // anybody else sees it.
-func NewSocket(n *Node, la *Local) *Socket {
+func newSocket(n *Node, la *Local) *Socket {
 	s := &Socket{Node: n, At: la}
 	s.Inbox.Owner, s.Owner = s, (*own)(s)
 	s.ReceiveBuffer.Store(int64(n.Config.ReceiveBuffer))
@@ -131,7 +131,7 @@ func (s *Socket) SetDeadline(read, write bool, t time.Time) {
 // wakeWriters wakes the senders of this socket wherever they wait.
 func (s *Socket) wakeWriters() {
 	s.Writers.Wake(-1)
-	s.Node.EachPeer(func(p *Peer) { p.Waiters.Wake(-1) })
+	s.Node.EachPeer(func(p *Peer) { p.waiters.Wake(-1) })
 }
 
 func (s *Socket) SetRecvErr(on bool) error {
@@ -254,7 +254,7 @@ func (s *Socket) Shut() bool {
 	s.At.unbind(s.Port, s.Node.Leaving.Load())
 	s.Node.forget(s)
 	s.Node.Counters.RecvDropDead.Add(uint64(s.Queue.Drop()))
-	s.At.Waiters.Ended(s)
+	s.At.waiters.ended(s)
 	if s.setCongested(false) {
 		s.At.Mark(s)
 	}

@@ -59,10 +59,10 @@ func (s *strangers) size() int {
 	return s.total
 }
 
-// Accepting finds or makes the peer of an inbound link, which the caller has to release. It
+// accepting finds or makes the peer of an inbound link, which the caller has to release. It
 // returns nil if the link has to be refused: there are too many strangers, or the table of
 // receive sequences has no room for another one.
-func (n *Node) Accepting(la *Local, key PeerKey) *Peer {
+func (n *Node) accepting(la *Local, key PeerKey) *Peer {
 	n.Mu.RLock()
 	p := n.Peers[key]
 	held := p != nil && p.Retain()
@@ -94,8 +94,8 @@ func (n *Node) Accepting(la *Local, key PeerKey) *Peer {
 	return p
 }
 
-// PeersInfo describes the tables of peers, for reports.
-func (n *Node) PeersInfo() *info.Peers {
+// peersInfo describes the tables of peers, for reports.
+func (n *Node) peersInfo() *info.Peers {
 	i := &info.Peers{Strangers: n.strangers.size(), MaxStrangers: maxStrangers}
 	i.Sequences, _, i.MaxSequences = n.Sequences.size()
 	n.Mu.RLock()

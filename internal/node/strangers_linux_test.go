@@ -101,7 +101,7 @@ func TestOneShotConnectionsLeaveNothing(t *testing.T) {
 		numbers := func() uint32 {
 			nd.Mu.Lock()
 			defer nd.Mu.Unlock()
-			return nd.Index.Next
+			return nd.Index.next
 		}
 		dials := numbers()
 		if dials > maxStrangers+100 {

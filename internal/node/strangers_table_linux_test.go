@@ -112,7 +112,7 @@ func TestListedNetworksAreNotBound(t *testing.T) {
 		var peers []*Peer
 		for i := range maxNetworkStrangers + more {
 			remote := netip.MustParseAddr(fmt.Sprintf("2001:db8::%x", i+1))
-			if p := n.Accepting(la, PeerKey{Local: la.Addr, Remote: remote}); p != nil {
+			if p := n.accepting(la, PeerKey{Local: la.Addr, Remote: remote}); p != nil {
 				peers = append(peers, p)
 				taken++
 			}

@@ -150,7 +150,7 @@ func (u *succession) introduce(la *Local) {
 	la.Mu.Lock()
 	defer la.Mu.Unlock()
 	for _, port := range u.ports[la.Addr] {
-		la.ExpectLocked(port)
+		la.expectLocked(port)
 	}
 }
 

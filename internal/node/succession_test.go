@@ -289,8 +289,8 @@ func TestExpectedPortIsNeverNobodys(t *testing.T) {
 	t.Parallel()
 	const port = 4000
 	n, l := new(Node), new(Local)
-	s := NewSocket(n, l)
-	l.ExpectLocked(port)
+	s := newSocket(n, l)
+	l.expectLocked(port)
 	k := l.keeper(n, port)
 	k.Queue.In = make([]socket.Item, 1<<19) // takes a while to move
 	const receivers = 4
@@ -301,7 +301,7 @@ func TestExpectedPortIsNeverNobodys(t *testing.T) {
 	for range receivers {
 		go func() {
 			begun.Done()
-			r := &Sink{peer: &Peer{Node: n, Local: l}, rx: new(driver.Receiver)}
+			r := &sink{peer: &Peer{Node: n, Local: l}, rx: new(driver.Receiver)}
 			at := r.enter(port)
 			for ; at == k; at = r.enter(port) {
 				at.Queue.Mu.Unlock()
