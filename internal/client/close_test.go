@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
@@ -107,36 +106,4 @@ func TestMessagesOverBudgetAreAccountedFor(t *testing.T) {
 		}
 	}
 	rdstest.Eventually(t, "all is settled", func() bool { return svc.Sessions()[0].SendQueued == 0 })
-}
-
-// An application that dies while its calls are answered is gone like any other: its
-// pages are given back, which are left to it only when the service ends.
-func TestPagesOfWhoDiesAmongCalls(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	_, svc, path := served(t, l, config.Node{}, config.Service{})
-	here := rdstest.NewAddr()
-	broken := 0
-	for range 20 {
-		c := dialed(t, path)
-		bound(t, c, rdstest.AddrOf(here, 0))
-		x := lastSession(svc)
-		for id := range uint64(200) {
-			if err := c.Att.conn.Send(&ipc.Request{ID: 1<<32 + id, Op: ipc.CallResolve, Local: here, Remote: here}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		_ = c.Att.conn.Close()
-		select {
-		case <-x.Done:
-		case <-rdstest.Background(t).Done():
-			t.Fatal("the session does not end")
-		}
-		if x.Seg.Spare.Load() {
-			broken++
-		}
-	}
-	if broken > 0 {
-		t.Errorf("%d of 20 keep their pages", broken)
-	}
 }

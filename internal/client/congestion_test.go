@@ -186,37 +186,6 @@ func TestRefusalCostsNoRoom(t *testing.T) {
 	}
 }
 
-// A port that is congested again while the one who has just cleared it has not come to
-// say so is watched: the application rings when it has taken what there is.
-func TestApplicationIsWatchedWhoseCongestionReturns(t *testing.T) {
-	t.Parallel()
-	l := newLoopLab(t)
-	svc, path := serving(t, l.node(config.Node{}), config.Service{})
-	a := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
-	rdstest.MustSet(t, a.SetReadBuffer(10_000))
-	x := lastSession(svc)
-	x.Mu.Lock()
-	app := x.Sockets[0]
-	x.Mu.Unlock()
-	from := l.bind(l.node(config.Node{}))
-	rdstest.MustSend(t, from, a.LocalAddrPort(), make([]byte, 1000))
-	sent := 1
-	rdstest.Eventually(t, "congestion", func() bool {
-		err := from.TrySend(a.LocalAddrPort(), make([]byte, 1000))
-		if err == nil {
-			sent++
-		}
-		return errors.Is(err, datagram.ErrCongested)
-	})
-	app.Watch() // of who has cleared it, and was late
-	app.S.At.Mark(app.S)
-	for range sent {
-		m := rdstest.MustRecv(t, a)
-		m.Release()
-	}
-	rdstest.Eventually(t, "a port that is not congested", func() bool { return !app.S.Congested.Load() })
-}
-
 // When the last link to a peer is lost its congestion map is forgotten, and applications
 // that wait for a port hear of it: where they have nothing else queued nobody would ask
 // for the link that brings the next map.

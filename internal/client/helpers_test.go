@@ -18,24 +18,29 @@ import (
 	"github.com/rds-go/rds/transport"
 )
 
-// leave has the daemon take nothing more, as one that stops does.
-func (r *restarted) leave() {
-	for _, x := range r.svc.All() {
-		x.Mu.Lock()
-		x.LeaveLocked()
-		x.Mu.Unlock()
+// newDrained is a daemon that can be drained, without waiting for anything, and started again.
+func newDrained(t testing.TB, l *lab) *restarted {
+	t.Helper()
+	n, svc, path := served(t, l, config.Node{Linger: -1}, config.Service{})
+	r := &restarted{t, n, svc, path}
+	t.Cleanup(func() { _ = r.svc.Close() })
+	return r
+}
+
+// drain has the daemon take nothing more.
+func (r *restarted) drain() {
+	r.Helper()
+	var d *datagram.DroppedError
+	if err := r.svc.Drain(); err != nil && !errors.As(err, &d) {
+		r.Fatal(err)
 	}
 }
 
-// lastSession is the one that attached last.
-func lastSession(svc *daemon.Service) *daemon.Session {
-	var last *daemon.Session
-	for _, x := range svc.All() {
-		if last == nil || x.ID > last.ID {
-			last = x
-		}
-	}
-	return last
+// restart starts a daemon that was drained and has stopped.
+func (r *restarted) restart() {
+	r.Helper()
+	daemon.Return(r.node)
+	r.start()
 }
 
 // lent is memory that the provider takes. What orders the accesses of peers, on a

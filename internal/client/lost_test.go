@@ -16,7 +16,7 @@ import (
 func endingDaemon(t *testing.T, d *restarted, s *socket.Socket, to netip.AddrPort) (tell func()) {
 	t.Helper()
 	att := clientHalfOf(s).Half.Load().T
-	d.leave()
+	d.drain()
 	rdstest.MustSend(t, s, to, []byte("left"))
 	release := rdstest.Hold(&clientHalfOf(s).unsent.mu) // holds up salvage
 	d.stop()
@@ -34,7 +34,7 @@ func endingDaemon(t *testing.T, d *restarted, s *socket.Socket, to netip.AddrPor
 func TestSendWhileADaemonEnds(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
-	d := newRestarted(t, l)
+	d := newDrained(t, l)
 	far := l.bindOne(config.Node{})
 	s := bound(t, d.client(true), rdstest.AddrOf(rdstest.NewAddr(), 100))
 	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("first"))
@@ -46,7 +46,7 @@ func TestSendWhileADaemonEnds(t *testing.T) {
 	go func() { sent <- s.Send(rdstest.Background(t), far.LocalAddrPort(), []byte("second")) }()
 	rdstest.Eventually(t, "the next send to wait", func() bool { return clientHalfOf(s).writers.N.Load() == 1 })
 	tell()
-	d.start()
+	d.restart()
 	if err := <-sent; err != nil {
 		t.Error(err)
 	}
@@ -58,7 +58,7 @@ func TestSendWhileADaemonEnds(t *testing.T) {
 func TestSendWaitsForBudgetWhileADaemonEnds(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
-	d := newRestarted(t, l)
+	d := newDrained(t, l)
 	s := bound(t, d.client(true), rdstest.AddrOf(rdstest.NewAddr(), 100))
 	to := rdstest.Nowhere()
 	rdstest.MustSend(t, s, to, []byte("x"))

@@ -301,14 +301,14 @@ func TestReconnectFindsItsAddressTaken(t *testing.T) {
 func TestReconnectToADaemonThatStops(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
-	d := newRestarted(t, l)
+	d := newDrained(t, l)
 	c, far := d.client(true), l.bindOne(config.Node{})
 	s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
 	at, err := c.Current()
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.svc.Draining.Store(true)
+	d.drain()
 	clientHalfOf(s).Half.Store(nil) // as if at had just been found
 	clientHalfOf(s).rebind(at)
 	lost := make(chan error, 1)
@@ -316,7 +316,7 @@ func TestReconnectToADaemonThatStops(t *testing.T) {
 	rdstest.Eventually(t, "it waits", func() bool { return clientHalfOf(s).Readers.N.Load() == 1 || len(lost) > 0 })
 	d.stop()
 	rdstest.WantErr(t, "Recv", <-lost, datagram.ErrDaemonLost)
-	d.start()
+	d.restart()
 	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("there"))
 	rdstest.Expect(t, far, "there")
 	rdstest.MustSend(t, far, s.LocalAddrPort(), []byte("back"))

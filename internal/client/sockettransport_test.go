@@ -3,10 +3,12 @@ package client
 import (
 	"errors"
 	"math"
+	"net/netip"
 	"syscall"
 	"testing"
 
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
@@ -90,6 +92,18 @@ func TestSetTransportThatTheDaemonLacks(t *testing.T) {
 	rdstest.Expect(t, far, "any")
 }
 
+// servedBy is the transport that a node reports for a peer.
+func servedBy(t *testing.T, n *node.Node, local, remote netip.Addr) string {
+	t.Helper()
+	for _, c := range rdstest.Report(t, n).Connections {
+		if c.Local == local && c.Remote == remote {
+			return c.Transport
+		}
+	}
+	t.Fatalf("no connection from %v to %v is reported", local, remote)
+	return ""
+}
+
 // Calls that decide are about a peer of the socket's address and a transport of the
 // daemon's; a session that makes others goes on.
 func TestDecidingCallsThatAreRefused(t *testing.T) {
@@ -117,7 +131,7 @@ func TestDecidingCallsThatAreRefused(t *testing.T) {
 			t.Errorf("%+v was taken", q)
 		}
 	}
-	if by := n.Choice.Chosen(s.LocalAddrPort().Addr(), far); by != "" {
+	if by := servedBy(t, n, s.LocalAddrPort().Addr(), far); by != "" {
 		t.Errorf("served by %q", by)
 	}
 	for range 2 {
@@ -128,8 +142,8 @@ func TestDecidingCallsThatAreRefused(t *testing.T) {
 	if _, err := h.tell(ipc.Request{Op: ipc.CallAdmit, Peer: peer, Option: "xrc"}); err == nil {
 		t.Error("a host has two transports")
 	}
-	if got := c.Att.Table.Server(int(not)); got != ipc.ServerTCP || n.Choice.Chosen(s.LocalAddrPort().Addr(), far) != "tcp" {
-		t.Errorf("the table says %d, the node %q", got, n.Choice.Chosen(s.LocalAddrPort().Addr(), far))
+	if got := c.Att.Table.Server(int(not)); got != ipc.ServerTCP || servedBy(t, n, s.LocalAddrPort().Addr(), far) != "tcp" {
+		t.Errorf("the table says %d, the node %q", got, servedBy(t, n, s.LocalAddrPort().Addr(), far))
 	}
 }
 
@@ -181,7 +195,7 @@ func TestSetTransportOutlivesTheDaemon(t *testing.T) {
 		rdstest.MustSend(t, tcp, to.LocalAddrPort(), []byte("after"))
 		rdstest.Expect(t, to, "after")
 		rdstest.WantErr(t, "by XRC", xrc.Send(rdstest.Background(t), to.LocalAddrPort(), nil), datagram.ErrNotSupported)
-		if by := r.node.Choice.Chosen(tcp.LocalAddrPort().Addr(), to.LocalAddrPort().Addr()); by != "tcp" {
+		if by := servedBy(t, r.node, tcp.LocalAddrPort().Addr(), to.LocalAddrPort().Addr()); by != "tcp" {
 			t.Errorf("served by %q", by)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/conn"
-	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -30,26 +29,6 @@ func newAttached(t *testing.T, l *lab, again bool) (d *restarted, s, far *socket
 	t.Helper()
 	d = newRestarted(t, l)
 	return d, bound(t, d.client(again), rdstest.AddrOf(rdstest.NewAddr(), 100)), l.bindOne(config.Node{})
-}
-
-// expectDespite is rdstest.ExpectNumbers of a socket that may be told of the loss of its daemon
-// meanwhile if lost is set.
-func expectDespite(t *testing.T, s *socket.Socket, n uint64, lost bool) {
-	t.Helper()
-	for i := uint64(0); i < n; {
-		m, err := s.Recv(rdstest.Background(t))
-		if errors.Is(err, datagram.ErrDaemonLost) && lost {
-			continue
-		}
-		if err != nil {
-			t.Fatalf("message %d: %v", i, err)
-		}
-		if err := rdstest.Verify(m.Data, i); err != nil {
-			t.Fatal(err)
-		}
-		m.Release()
-		i++
-	}
 }
 
 // What a daemon that stops does not take is submitted to the next one, in order and in
@@ -183,56 +162,6 @@ func TestSubmissionsAreMarkedBeforeTheyAreTaken(t *testing.T) {
 	}
 }
 
-// What the daemon has put on the ring is received although the daemon has ended before
-// anybody looked.
-func TestRingOutlivesTheDaemon(t *testing.T) {
-	t.Parallel()
-	for _, again := range []bool{true, false} {
-		d, s, far := newAttached(t, newLoopLab(t), again)
-		const messages = 100
-		release := rdstest.Hold(&clientHalfOf(s).Queue.Mu) // nobody can receive
-		for i := range messages {
-			rdstest.MustSend(t, far, s.LocalAddrPort(), rdstest.Payload(uint64(i), 8+i*100))
-		}
-		x := d.svc.All()[0]
-		x.Mu.Lock()
-		a := x.Sockets[0]
-		x.Mu.Unlock()
-		rdstest.Eventually(t, "all to be on the ring", func() bool { return a.gaveCount.Load() == messages })
-		att := clientHalfOf(s).Half.Load().T
-		d.stop()
-		<-att.Dead
-		release()
-		// A call that waits when the socket hears of the end fails for that.
-		rdstest.Eventually(t, "the socket to hear of the end", func() bool { return clientHalfOf(s).Begun() == 1 })
-		expectDespite(t, s, messages, again)
-	}
-}
-
-// Attempts to attach follow each other closely as long as a daemon may be starting.
-func TestBackOffIsShortAtFirst(t *testing.T) {
-	t.Parallel()
-	c := &client.Client{Config: config.Client{ReconnectMin: 10 * time.Millisecond, ReconnectMax: time.Second}}
-	most := time.Duration(0)
-	for wait, since := c.Config.ReconnectMin, time.Duration(0); since < client.Soon; wait = c.BackOff(wait, since) {
-		most = max(most, wait)
-		since += wait
-	}
-	if most > 50*time.Millisecond {
-		t.Errorf("waits of %v in the first %v", most, client.Soon)
-	}
-	if w := c.BackOff(50*time.Millisecond, client.Soon); w != 100*time.Millisecond {
-		t.Errorf("then %v", w)
-	}
-	if w := c.BackOff(time.Second, time.Hour); w != time.Second {
-		t.Errorf("at last %v", w)
-	}
-	c.Config.ReconnectMin = 200 * time.Millisecond
-	if w := c.BackOff(200*time.Millisecond, 0); w != 200*time.Millisecond {
-		t.Errorf("%v, shorter than was asked for", w)
-	}
-}
-
 // The sender of a message on XRC hears that it was received when it is on the
 // application's ring, and not before: the daemon may be killed in between.
 func TestSuccessMeansOnTheRing(t *testing.T) {
@@ -279,8 +208,8 @@ func TestLeftSubmissionsThatSayMore(t *testing.T) {
 	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("up"))
 	rdstest.Expect(t, far, "up")
 	rdstest.Eventually(t, "the link to carry operations", func() bool {
-		h := clientHalfOf(s).Half.Load()
-		return h != nil && h.T.Table.Carries(int(clientHalfOf(s).Last.Load().Peer)) == ipc.CarriesOperations
+		p := d.node.Known(s.LocalAddrPort().Addr(), far.LocalAddrPort().Addr())
+		return d.svc.table.Carries(int(p.Index)) == ipc.CarriesOperations
 	})
 	d.leave()
 	end := rdstest.After(500 * time.Millisecond)
@@ -371,7 +300,7 @@ func TestMessagesOfASocketWhoseBindWasNotAnswered(t *testing.T) {
 	}
 	rdstest.Eventually(t, "all to be on the ring", func() bool { return a.gaveCount.Load() == messages })
 	d.stop()
-	expectDespite(t, s, messages, true)
+	rdstest.ExpectDespite(t, s, messages, true)
 }
 
 // The end of a daemon is told between what it has brought and what the next one brings, to who

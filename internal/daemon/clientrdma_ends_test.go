@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/client"
-	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
@@ -126,59 +126,6 @@ func TestClientWithoutOperations(t *testing.T) {
 	rdstest.WantErr(t, "a peer without", a.SendMessage(rdstest.Background(t), &away), datagram.ErrNotSupported)
 }
 
-// What waits when the peer comes back without RDMA fails, and so does what was
-// just about to be submitted.
-func TestClientPeerComesBackWithoutOperations(t *testing.T) {
-	t.Parallel()
-	l, n := newOpLab(t)
-	svc, c := opService(t, l, n, config.Service{})
-	a := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
-	b := l.bind(n.node(l, config.Node{}))
-	cookie, own, local := rdstest.MustGetMR(t, b, make([]byte, 8), 0), rdstest.MustGetMR(t, a, lent(t, a, 8), 0), lent(t, a, 8)
-	o := datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: cookie, Local: [][]byte{local}, Write: true}}
-	rdstest.Operate(t, a, b, 1, o)
-	rdstest.Expect(t, b, "")
-	rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
-
-	h := clientHalfOf(a).Half.Load()
-	_, d, err := clientHalfOf(a).Check(rdstest.Background(t), h.T, &datagram.Outgoing{To: b.LocalAddrPort()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	var late []*client.Special
-	outs := []datagram.Outgoing{
-		{To: b.LocalAddrPort(), Notify: true, Token: 5, RDMA: o.RDMA},
-		{To: b.LocalAddrPort(), Notify: true, Token: 6, HasDest: true, Dest: own, Data: rdstest.Payload(6, 40_000)},
-	}
-	for i := range outs {
-		x, err := clientHalfOf(a).Special(rdstest.Background(t), h, d, b.LocalAddrPort(), &outs[i], true)
-		if err != nil {
-			t.Fatal(err)
-		}
-		late = append(late, x)
-	}
-	n.Set(func() { n.Full, n.Plain = true, true })
-	rdstest.Operate(t, a, b, 2, o)
-	cutLinks(svc.node)
-	rdstest.WantStatus(t, a, 2, datagram.StatusOtherError)
-	o.To = b.LocalAddrPort()
-	rdstest.WantErr(t, "then", a.SendMessage(rdstest.Background(t), &o), datagram.ErrNotSupported)
-	for i, x := range late {
-		if err := clientHalfOf(a).SendChecked(rdstest.Background(t), h, d, b.LocalAddrPort().Port(), &outs[i], x, true); err != nil {
-			t.Fatal(err)
-		}
-		x.Accepted(clientHalfOf(a), h, &outs[i])
-		rdstest.WantStatus(t, a, uint64(5+i), datagram.StatusOtherError)
-	}
-	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("plain"))
-	rdstest.Expect(t, b, "plain")
-	x := lastSession(svc)
-	rdstest.Eventually(t, "all memory back", func() bool {
-		h.Collect()
-		return x.Queued.Load() == 0 && x.Seg.holds.Load() == 2 && h.Account.Bytes() == 0 // the session's, and the region's
-	})
-}
-
 // The end of a daemon drops operations and ends regions. Its memory is of no use
 // to the next one.
 func TestOperationsEndWithTheDaemon(t *testing.T) {
@@ -227,7 +174,13 @@ func TestOperationsEndWithTheDaemon(t *testing.T) {
 		t.Errorf("GetMR without a daemon: %v", err)
 	}
 	d.start()
-	rdstest.Eventually(t, "the next daemon", func() bool { return clientHalfOf(a).Half.Load() != nil })
+	rdstest.Eventually(t, "the next daemon", func() bool {
+		m, err := a.AllocMemory(1)
+		if err == nil {
+			m.Release()
+		}
+		return err == nil
+	})
 	_, _ = a.TryRecv() // reports the loss, if nobody did
 	_, err = a.GetMR(old, 0)
 	rdstest.WantErr(t, "GetMR of old memory", err, syscall.EFAULT)
@@ -241,6 +194,13 @@ func TestOperationsEndWithTheDaemon(t *testing.T) {
 	o.RDMA.Local[0] = fresh
 	rdstest.Operate(t, a, b, 5, o)
 	rdstest.WantStatus(t, a, 5, datagram.StatusSuccess)
+}
+
+// givenUp tells whether no message waits in a node, written or not.
+func givenUp(t *testing.T, n *node.Node) bool {
+	t.Helper()
+	r := rdstest.Report(t, n)
+	return len(r.SendQueue)+len(r.Retransmit) == 0
 }
 
 // CancelSentTo and Close return when nothing has the memory any more.
@@ -272,13 +232,7 @@ func TestClientCancelAndCloseWaitForMemory(t *testing.T) {
 			n.WaitHeld(t, 1)
 			done := make(chan error, 1)
 			go func() { done <- end.call(a, b.LocalAddrPort()) }()
-			rdstest.Eventually(t, "the wait", func() bool {
-				x := lastSession(svc)
-				x.Mu.Lock()
-				defer x.Mu.Unlock()
-				s := x.Sockets[0]
-				return s == nil || s.S.Ops.Ended.N.Load() > 0
-			})
+			rdstest.Eventually(t, "the message to be given up", func() bool { return givenUp(t, svc.node) })
 			rdstest.MustSend(t, other, b.LocalAddrPort(), []byte("goes on"))
 			rdstest.Expect(t, b, "goes on")
 			select {
@@ -314,9 +268,6 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 	rdstest.Operate(t, a, b, 1, read)
 	rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
 	x := lastSession(svc)
-	x.Mu.Lock()
-	s := x.Sockets[0].S
-	x.Mu.Unlock()
 	n.Set(func() { n.Full = true })
 	rdstest.Operate(t, a, b, 2, read)
 	refused := func() bool {
@@ -330,12 +281,7 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 	n.Set(func() {
 		n.Tried = func() {
 			go func() { done <- a.CancelSentTo(b.LocalAddrPort()) }()
-			rdstest.Eventually(t, "the cancel", func() bool {
-				ops := s.Ops.All()
-				s.Ops.Mu.Lock()
-				defer s.Ops.Mu.Unlock()
-				return len(ops) == 1 && ops[0].Canceled
-			})
+			rdstest.Eventually(t, "the cancel", func() bool { return givenUp(t, svc.node) })
 		}
 	})
 	n.Writable()
@@ -344,18 +290,6 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 	}
 	rdstest.WantStatus(t, a, 2, datagram.StatusCanceled)
 	rdstest.Eventually(t, "the memory", func() bool { return x.operations.Load() == 0 && x.Queued.Load() == 0 })
-}
-
-// A completion for an operation that is not known changes nothing.
-func TestClientIgnoresUnknownOperations(t *testing.T) {
-	t.Parallel()
-	l, n := newOpLab(t)
-	_, c := opService(t, l, n, config.Service{})
-	a := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
-	h := clientHalfOf(a).Half.Load()
-	e := ipc.MakeEntry(ipc.OpDone, ipc.FlagTold, 0, h.ID, 0, 0, 1, 2, 99)
-	clientHalfOf(a).Operated(h.T, &e)
-	rdstest.WantNothing(t, a)
 }
 
 // A link that does not give memory back makes Close fail, and keeps the pages.

@@ -195,18 +195,19 @@ func TestApplicationsAreKilled(t *testing.T) { // not in parallel: it measures t
 	}
 	t.Logf("before %+v, afterwards %+v", base, now)
 	for _, n := range []*node.Node{n1, n2} {
-		n.Mu.RLock()
-		if k := len(n.Socks); k != 0 {
+		if k := len(n.Sockets()); k != 0 {
 			t.Errorf("%d sockets are left", k)
 		}
-		n.Mu.RUnlock()
 		n.EachPeer(func(p *node.Peer) {
 			p.Lock()
 			defer p.Unlock()
-			if k := len(p.Flows); k != 0 || p.Unacked() {
-				t.Errorf("%v: %d flows are left, or something unacknowledged", p.Remote, k)
+			if k := len(p.Flows); k != 0 {
+				t.Errorf("%v: %d flows are left", p.Remote, k)
 			}
 		})
+		if k := len(rdstest.Report(t, n).Retransmit); k != 0 {
+			t.Errorf("%d messages are not acknowledged", k)
+		}
 		if k := rdstest.Counter(t, n, "recv_drop_overrun"); k != 0 {
 			t.Errorf("%d messages were dropped", k)
 		}
@@ -224,14 +225,14 @@ func TestSessionThatEndsBetweenTwoStepsOfAClose(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
 	_, svc, path := served(t, l, config.Node{}, config.Service{})
-	s := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
+	bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 	live := func() int {
 		svc.mu.Lock()
 		defer svc.mu.Unlock()
 		return svc.live
 	}
 	x := lastSession(svc)
-	a, err := x.take(clientHalfOf(s).Half.Load().ID)
+	a, err := x.take(firstSocket(x).id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,8 +17,14 @@ import (
 	"github.com/rds-go/rds/transport"
 )
 
-// careless has a Client not keep to its budget, as hostile ones do.
-func careless(c *client.Client) { c.Att.Budget.Account.SetLimit(0) }
+// budget has the daemon take no more than n bytes from a session. Its application does not
+// know, and does not keep to that, as hostile ones do.
+func budget(x *Session, n int64) *Session {
+	x.Mu.Lock()
+	defer x.Mu.Unlock()
+	x.Budget = n
+	return x
+}
 
 // restarted is a daemon that can be ended and started again at its path.
 type restarted struct {
@@ -112,15 +118,9 @@ func congestedAt(n *node.Node, port uint16) (yes bool) {
 	return yes
 }
 
-// halfOf and clientHalfOf are what is behind a socket of a node, and of an application, nil if
-// the socket is of another kind.
+// halfOf is what is behind a socket of a node, nil if the socket is of another kind.
 func halfOf(s *socket.Socket) *node.Socket {
 	h, _ := s.Endpoint.(*node.Socket)
-	return h
-}
-
-func clientHalfOf(s *socket.Socket) *client.Socket {
-	h, _ := s.Endpoint.(*client.Socket)
 	return h
 }
 
@@ -173,6 +173,13 @@ func cutLinks(n *node.Node) {
 			}
 		}
 	})
+}
+
+// firstSocket is the socket that a session has bound first.
+func firstSocket(x *Session) *appSocket {
+	x.Mu.Lock()
+	defer x.Mu.Unlock()
+	return x.Sockets[0]
 }
 
 // sessionOf is the only session of a service.

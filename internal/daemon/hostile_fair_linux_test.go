@@ -68,14 +68,11 @@ func (l *valveLink) Send(frames []transport.Frame) (transport.Taken, error) {
 }
 
 // floodBudget sends until the daemon takes no more.
-func floodBudget(t *testing.T, svc *Service, s *socket.Socket, to netip.AddrPort, id uint64) *Session {
+func floodBudget(t *testing.T, x *Session, s *socket.Socket, to netip.AddrPort) {
 	t.Helper()
 	if err := s.SetWriteBuffer(64 << 20); err != nil {
 		t.Fatal(err)
 	}
-	svc.mu.Lock()
-	x := svc.sessions[id]
-	svc.mu.Unlock()
 	rdstest.Eventually(t, "the budget to be used up", func() bool {
 		for s.TrySend(to, make([]byte, 8<<10)) == nil {
 		}
@@ -84,7 +81,6 @@ func floodBudget(t *testing.T, svc *Service, s *socket.Socket, to netip.AddrPort
 	if n := x.Queued.Load(); n < x.Budget || n > x.Budget+16<<10 {
 		t.Errorf("%d bytes are queued, the budget is %d", n, x.Budget)
 	}
-	return x
 }
 
 // What a flooding session has queued for a link that stalls is not before the
@@ -95,20 +91,19 @@ func TestFairShareOfALink(t *testing.T) {
 	l := newLoopLab(t)
 	l.Net = network
 	v := &valve{Transport: network.Transport()}
-	_, svc, path := served(t, l, config.Node{Transport: v}, config.Service{SendBudget: 4 << 20})
+	_, svc, path := served(t, l, config.Node{Transport: v}, config.Service{})
 	to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))
-	c1, c2 := dialed(t, path), dialed(t, path)
-	careless(c1)
+	c1 := dialed(t, path)
+	flooding := budget(lastSession(svc), 6<<20)
+	c2 := dialed(t, path)
+	x := lastSession(svc)
 	here := rdstest.NewAddr()
 	big, small := bound(t, c1, rdstest.AddrOf(here, 11)), bound(t, c2, rdstest.AddrOf(here, 2))
 	rdstest.MustSend(t, big, to.LocalAddrPort(), []byte("first"))
 	rdstest.Expect(t, to, "first")
 	v.close()
-	floodBudget(t, svc, big, to.LocalAddrPort(), c1.Att.Welcome.Session)
+	floodBudget(t, flooding, big, to.LocalAddrPort())
 	rdstest.MustSend(t, small, to.LocalAddrPort(), []byte("small"))
-	svc.mu.Lock()
-	x := svc.sessions[c2.Att.Welcome.Session]
-	svc.mu.Unlock()
 	rdstest.Eventually(t, "the small message to be accepted", func() bool { return x.sentMessages.Load() == 1 })
 	v.open()
 	before := 0
@@ -131,12 +126,13 @@ func TestFairShareOfALink(t *testing.T) {
 func TestFloodOfAPeerThatIsAway(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
-	n, svc, path := served(t, l, config.Node{PeerBudget: 1 << 20}, config.Service{SendBudget: 4 << 20})
+	n, svc, path := served(t, l, config.Node{PeerBudget: 1 << 20}, config.Service{})
 	to := bound(t, l.node(config.Node{}), rdstest.AddrOf(rdstest.NewAddr(), 9))
 	here, nobody := rdstest.NewAddr(), rdstest.NewAddr()
-	c1, c2 := dialed(t, path), dialed(t, path)
-	careless(c1)
-	x := floodBudget(t, svc, bound(t, c1, rdstest.AddrOf(here, 11)), rdstest.AddrOf(nobody, 9), c1.Att.Welcome.Session)
+	c1 := dialed(t, path)
+	x := budget(lastSession(svc), 6<<20)
+	c2 := dialed(t, path)
+	floodBudget(t, x, bound(t, c1, rdstest.AddrOf(here, 11)), rdstest.AddrOf(nobody, 9))
 	if err := rdstest.Stream(rdstest.Background(t), bound(t, c2, rdstest.AddrOf(here, 2)), to, 200, rdstest.Fixed(9000)); err != nil {
 		t.Error(err)
 	}

@@ -56,28 +56,38 @@ const (
 // intrude shakes hands by hand.
 func intrude(t testing.TB, path string, features ...string) *evil {
 	t.Helper()
-	c, err := net.DialUnix(ipc.Network, nil, &net.UnixAddr{Name: path, Net: ipc.Network})
+	e, err := shakeHands(path, features...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &evil{TB: t, sock: c, conn: ipc.NewConn(c)}
+	e.TB = t
+	return e
+}
+
+// shakeHands is intrude without a test.
+func shakeHands(path string, features ...string) (*evil, error) {
+	c, err := net.DialUnix(ipc.Network, nil, &net.UnixAddr{Name: path, Net: ipc.Network})
+	if err != nil {
+		return nil, err
+	}
+	e := &evil{sock: c, conn: ipc.NewConn(c)}
 	_ = c.SetDeadline(time.Now().Add(rdstest.Patience))
 	if err := e.conn.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: append(features, ipc.FeatureRDMA)}); err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	files, err := e.conn.ReceiveFiles(&e.w, ipc.WelcomeFiles)
 	if err != nil || len(files) == 0 {
-		t.Fatalf("%+v, %v", e.w, err)
+		return nil, fmt.Errorf("%+v, %w", e.w, err)
 	}
 	if e.seg, err = ipc.OpenSegment(files[0]); err == nil {
 		e.raw, err = unix.Mmap(int(files[0].Fd()), 0, e.seg.Size(), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	}
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
 	ipc.CloseFiles(files[:2])
 	e.bell, e.ear, e.sq = files[2], files[3], e.seg.Submit()
-	return e
+	return e, nil
 }
 
 // leave gives everything back.

@@ -155,13 +155,12 @@ func TestLoopDoesNotWaitForASession(t *testing.T) {
 	l := newLoopLab(t)
 	_, svc, path := served(t, l, config.Node{}, config.Service{})
 	a, b := rdstest.NewAddr(), rdstest.NewAddr()
-	c1, c2 := dialed(t, path), dialed(t, path)
+	c1 := dialed(t, path)
+	x := lastSession(svc)
+	c2 := dialed(t, path)
 	busy, other, to := bound(t, c1, rdstest.AddrOf(a, 11)), bound(t, c2, rdstest.AddrOf(a, 12)), bound(t, l.node(config.Node{}), rdstest.AddrOf(b, 9))
 	rdstest.MustSend(t, busy, to.LocalAddrPort(), []byte("first"))
 	rdstest.Expect(t, to, "first")
-	svc.mu.Lock()
-	x := svc.sessions[c1.Att.Welcome.Session]
-	svc.mu.Unlock()
 	for range 20 {
 		release := rdstest.Hold(&x.Mu) // as a call that takes its time
 		rdstest.MustSend(t, busy, to.LocalAddrPort(), []byte("busy"))

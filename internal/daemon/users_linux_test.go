@@ -63,14 +63,35 @@ func beUser(text string) {
 	os.Exit(0)
 }
 
+// touch is an application that touches all memory that it shares with the daemon, and returns
+// when the daemon has ended its session.
+func touch(path string) error {
+	e, err := shakeHands(path)
+	if err != nil {
+		return err
+	}
+	for _, area := range [][]byte{e.seg.ReceiveArea(), e.seg.SendArea(), e.seg.MemoryArea()} {
+		for i := 0; i < len(area); i += 4096 {
+			area[i] = 1
+		}
+	}
+	fmt.Println("touched")
+	_ = e.sock.SetDeadline(time.Time{})
+	_, _ = io.Copy(io.Discard, e.sock)
+	return datagram.ErrDaemonLost
+}
+
 // obey does N things, or fewer when one fails.
 func (o *userOrder) obey(gone <-chan struct{}) (done int, err error) {
+	if o.Do == "touch" {
+		return 0, touch(o.Path)
+	}
 	c, err := client.Dial(o.Path)
 	if err != nil {
 		return 0, err
 	}
 	var s *socket.Socket
-	if o.Do != "touch" && o.Do != "sessions" {
+	if o.Do != "sessions" {
 		if s, err = c.Bind(netip.AddrPortFrom(o.At, 0)); err != nil {
 			return 0, err
 		}
@@ -89,16 +110,6 @@ func (o *userOrder) obey(gone <-chan struct{}) (done int, err error) {
 			_, err = c.Bind(netip.AddrPortFrom(next, 0))
 		case "sessions":
 			_, err = client.Dial(o.Path)
-		case "touch":
-			t, _ := c.Current()
-			for _, area := range [][]byte{t.Seg.ReceiveArea(), t.Seg.SendArea(), t.Seg.MemoryArea()} {
-				for i := 0; i < len(area); i += 4096 {
-					area[i] = 1
-				}
-			}
-			fmt.Println("touched")
-			<-t.Dead
-			err = datagram.ErrDaemonLost
 		case "info":
 			var info info.Report
 			if info, err = c.Info(); err == nil {

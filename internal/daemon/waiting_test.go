@@ -15,12 +15,12 @@ import (
 func TestWhatWaitsForAnApplicationCountsOnce(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
-	n, _, path := served(t, l, config.Node{}, config.Service{})
+	_, svc, path := served(t, l, config.Node{}, config.Service{})
 	from, to := l.bindOne(config.Node{}), bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 4000))
 	if err := to.SetReadBuffer(64 << 20); err != nil {
 		t.Fatal(err)
 	}
-	s := n.Local(to.LocalAddrPort().Addr()).Lookup(4000)
+	a := firstSocket(lastSession(svc))
 	ctx, cancel := context.WithCancel(context.Background())
 	var sender sync.WaitGroup
 	sender.Go(func() {
@@ -28,7 +28,7 @@ func TestWhatWaitsForAnApplicationCountsOnce(t *testing.T) {
 		}
 	})
 	for b, n := int64(0), int64(0); n < 400_000 && !t.Failed(); {
-		bytes, count := s.Owner.Waiting()
+		bytes, count := a.Waiting()
 		if bytes < b || count < n {
 			t.Errorf("%d messages of %d bytes wait, and before that %d of %d", count, bytes, n, b)
 		}

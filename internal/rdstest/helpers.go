@@ -412,3 +412,23 @@ func EachWire(t *testing.T, f func(t *testing.T, w config.Wire)) {
 // LostPatience is that of nodes whose peers lose XRC, which takes so long, and answer on it
 // before, which they may be slow to do.
 const LostPatience = 5 * time.Second
+
+// ExpectDespite is ExpectNumbers of a socket that may be told of the loss of its daemon
+// meanwhile if lost is set.
+func ExpectDespite(t testing.TB, s Socket, n uint64, lost bool) {
+	t.Helper()
+	for i := uint64(0); i < n; {
+		m, err := s.Recv(Background(t))
+		if errors.Is(err, datagram.ErrDaemonLost) && lost {
+			continue
+		}
+		if err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		if err := Verify(m.Data, i); err != nil {
+			t.Fatal(err)
+		}
+		m.Release()
+		i++
+	}
+}
