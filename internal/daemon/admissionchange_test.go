@@ -16,7 +16,6 @@ import (
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/rds/info"
-	"github.com/rds-go/rds/transport"
 )
 
 // onlyOf allows the addresses of some sockets.
@@ -104,7 +103,7 @@ func TestSendToAPeerThatIsNotAllowed(t *testing.T) {
 			rdstest.Expect(t, to, "again")
 		}
 		admit(t, n, config.Admission{})
-		if n.Listed(met.LocalAddrPort().Addr()) || !n.Allows(rdstest.Nowhere().Addr()) {
+		if !n.Allows(rdstest.Nowhere().Addr()) {
 			t.Error("an empty list is a list")
 		}
 	})
@@ -153,33 +152,6 @@ func TestChangeEndsConnections(t *testing.T) {
 			admit(t, n, onlyOf(friend, before, behind))
 			rdstest.Expect(t, s, "kept") // each peer has kept its message, and is taken again
 			rdstest.Expect(t, s, "kept")
-		})
-	}
-}
-
-// The node's transport turns a stranger away by the allow-list before the node hears of the
-// connection, and does not dial a stranger.
-func TestTransportTurnsStrangersAway(t *testing.T) {
-	t.Parallel()
-	for _, wire := range []config.Wire{config.WireTCP, config.WireXRC} {
-		t.Run(string(wire), func(t *testing.T) {
-			t.Parallel()
-			l := newLab(t)
-			stranger := l.bind(l.node(config.Node{Wire: wire}))
-			s := l.bind(l.node(config.Node{Wire: wire, Admission: nobody()}))
-			n := nodeOf(s)
-			rdstest.MustSend(t, stranger, s.LocalAddrPort(), []byte("x"))
-			rdstest.Eventually(t, "the stranger is turned away, and comes again", func() bool { return rdstest.Counter(t, n, "conn_not_allowed") > 1 })
-			if got := rdstest.Counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
-				t.Errorf("%d peers, and %d were refused", peersOf(n), got)
-			}
-			link, err := n.Wires[0].Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
-			if !errors.Is(err, transport.ErrNotAllowed) {
-				t.Errorf("the dial of a stranger: %v", err)
-			}
-			if err == nil {
-				link.Close(transport.Abort)
-			}
 		})
 	}
 }
@@ -349,7 +321,7 @@ func TestSetAdmissionIsValidated(t *testing.T) {
 	t.Parallel()
 	l := newLoopLab(t)
 	n := l.node(config.Node{})
-	if err := n.SetAdmission(config.Admission{Allow: []netip.Prefix{{}}}); !errors.Is(err, datagram.ErrInvalid) || n.Allowed.Load() != nil {
+	if err := n.SetAdmission(config.Admission{Allow: []netip.Prefix{{}}}); !errors.Is(err, datagram.ErrInvalid) || !n.Allows(rdstest.Nowhere().Addr()) {
 		t.Errorf("%v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
@@ -104,13 +105,13 @@ func TestProvidersRead(t *testing.T) {
 		}
 		rdstest.Operate(t, a, b, 2, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{first}, Write: true}})
 		rdstest.WantStatus(t, a, 2, datagram.StatusRemoteError)
-		pieces := make([][]byte, socket.MaxPieces)
+		pieces := make([][]byte, ipc.MaxPieces)
 		for i := range pieces {
 			pieces[i] = second[i : i+1]
 		}
 		rdstest.Operate(t, a, b, 3, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Local: pieces, Silent: true}})
 		rdstest.WantStatus(t, a, 3, datagram.StatusSuccess)
-		if !bytes.Equal(second[:socket.MaxPieces], mem[:socket.MaxPieces]) {
+		if !bytes.Equal(second[:ipc.MaxPieces], mem[:ipc.MaxPieces]) {
 			t.Error("pieces are not what is there")
 		}
 	})
@@ -299,7 +300,7 @@ func TestProvidersErrors(t *testing.T) {
 	eachProvider(t, func(t *testing.T, a, b *socket.Socket) {
 		one := lent(t, a, 1)
 		c := rdstest.MustGetMR(t, a, lent(t, a, 100), 0)
-		many := make([][]byte, socket.MaxPieces+1)
+		many := make([][]byte, ipc.MaxPieces+1)
 		for i := range many {
 			many[i] = one
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/ipc"
-	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/config"
@@ -84,7 +83,7 @@ func floodBudget(t *testing.T, x *Session, s *socket.Socket, to netip.AddrPort) 
 }
 
 // What a flooding session has queued for a link that stalls is not before the
-// messages of others: they wait for node.FlowGate and a quantum at most.
+// messages of others: they wait for 256 KiB and a quantum at most.
 func TestFairShareOfALink(t *testing.T) {
 	t.Parallel()
 	network := loop.NewNetwork()
@@ -116,7 +115,8 @@ func TestFairShareOfALink(t *testing.T) {
 		}
 		before += n
 	}
-	if limit := node.FlowGate + node.FlowQuantum + 8<<10; before > limit {
+	const gate, quantum = 256 << 10, 64 << 10 // docs/ARCHITECTURE.md, "Fair service"
+	if limit := gate + quantum + 8<<10; before > limit {
 		t.Errorf("%d bytes of the flood came first, want at most %d", before, limit)
 	}
 }

@@ -318,10 +318,7 @@ func (s *siege) counts() (sessions, lingering, sockets int) {
 	s.svc.mu.Lock()
 	sessions, lingering = s.svc.live, len(s.svc.lingering)
 	s.svc.mu.Unlock()
-	s.node.Mu.RLock()
-	sockets = len(s.node.Socks)
-	s.node.Mu.RUnlock()
-	return sessions, lingering, sockets
+	return sessions, lingering, len(s.node.Sockets())
 }
 
 // over waits until nothing is left of the attack.

@@ -46,7 +46,7 @@ const (
 const (
 	AboutSize = 112
 	PieceSize = 8
-	MaxPieces = 1024
+	MaxPieces = 1024 // most pieces of datagram.RDMA.Local (UIO_MAXIOV)
 )
 
 // Offsets in an About.

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/buf"
-	"github.com/rds-go/rds/internal/driver"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/rds/config"
@@ -28,10 +27,10 @@ func (d deafTransport) Dial(ctx context.Context, local, remote netip.Addr, path 
 type deafLink struct{ transport.Link }
 
 func (d deafLink) Start(h transport.Handler) error {
-	return d.Link.Start(deafHandler{h.(*driver.Handler)})
+	return d.Link.Start(deafHandler{h})
 }
 
-type deafHandler struct{ *driver.Handler }
+type deafHandler struct{ transport.Handler }
 
 func (deafHandler) Hold([]uint16, bool) {}
 

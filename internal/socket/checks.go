@@ -9,6 +9,7 @@ import (
 
 	"github.com/rds-go/rds/internal/address"
 	"github.com/rds-go/rds/internal/errno"
+	"github.com/rds-go/rds/internal/ipc"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 )
@@ -97,9 +98,6 @@ func CheckConnect(local, a netip.Addr) error {
 	return nil
 }
 
-// MaxPieces bounds datagram.RDMA.Local (UIO_MAXIOV).
-const MaxPieces = 1024
-
 // CheckSpecial checks what a message says about memory (net/rds/send.c,
 // rds_rm_size, and net/rds/rdma.c, rds_cmsg_rdma_args, rds_cmsg_atomic).
 func CheckSpecial(o *datagram.Outgoing) error {
@@ -111,7 +109,7 @@ func CheckSpecial(o *datagram.Outgoing) error {
 		switch {
 		case len(r.Local) == 0:
 			return datagram.ErrInvalid
-		case len(r.Local) > MaxPieces:
+		case len(r.Local) > ipc.MaxPieces:
 			return datagram.ErrMessageTooLong
 		}
 		total := 0
