@@ -19,7 +19,7 @@ func (c *Conn) claims(now time.Time, p *path, hs wire.Handshake) bool {
 		p.claim = hs
 	}
 	switch {
-	case c.Connector() || hs == c.stated:
+	case c.connector() || hs == c.stated:
 		return false
 	case p.state != Up: // the link is ending: the next one will tell
 	case !c.rivaled(p):

@@ -105,8 +105,8 @@ func New(cfg Config) *Conn {
 	return c
 }
 
-// Connector tells whether this side's links are the ones used.
-func (c *Conn) Connector() bool { return c.cfg.Role == Connector }
+// connector tells whether this side's links are the ones used.
+func (c *Conn) connector() bool { return c.cfg.Role == Connector }
 
 // Epoch grows each time the peer begins a new generation; see Inbound.Sync.
 func (c *Conn) Epoch() uint32 { return c.epoch }

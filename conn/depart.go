@@ -47,7 +47,7 @@ func (c *Conn) Retired() bool {
 // Dialing tells whether a link is being dialed on which the peer might send.
 func (c *Conn) Dialing() bool {
 	for i := range c.paths {
-		if c.paths[i].dialing && c.Connector() {
+		if c.paths[i].dialing && c.connector() {
 			return true
 		}
 	}

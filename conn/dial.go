@@ -7,7 +7,7 @@ import "time"
 // an acceptor knocks, on path 0 only. Neither disturbs a back-off under way.
 func (c *Conn) wantLink(now time.Time, p *path) {
 	c.hasten(now)
-	if c.Connector() {
+	if c.connector() {
 		if p.state == Down {
 			c.dialNext(now)
 		}
@@ -27,7 +27,7 @@ func (c *Conn) wantLink(now time.Time, p *path) {
 // before the peer has answered a probe there: a peer that has just restarted
 // does not yet know of other paths, nor of source ports.
 func (c *Conn) candidate() (*path, time.Time) {
-	if !c.Connector() || c.closed || c.retired || c.barred {
+	if !c.connector() || c.closed || c.retired || c.barred {
 		return nil, time.Time{}
 	}
 	var next *path
@@ -96,7 +96,7 @@ func (c *Conn) dial(p *path) {
 
 // scheduleKnock is for an acceptor whose links are gone while messages wait.
 func (c *Conn) scheduleKnock(now time.Time) {
-	if p := &c.paths[0]; !c.closed && !c.retired && !c.barred && !c.Connector() && p.state == Down && p.redialAt.IsZero() && c.waiting() {
+	if p := &c.paths[0]; !c.closed && !c.retired && !c.barred && !c.connector() && p.state == Down && p.redialAt.IsZero() && c.waiting() {
 		c.schedule(now, p)
 	}
 }

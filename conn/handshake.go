@@ -159,7 +159,7 @@ func (c *Conn) generation(p *path, g uint32) bool {
 	if g == 0 || g == c.theirGen {
 		return true
 	}
-	if p.born < c.genBorn && c.Connector() {
+	if p.born < c.genBorn && c.connector() {
 		return false
 	}
 	if c.theirGen != 0 {

@@ -38,7 +38,7 @@ func TestLeave(t *testing.T) {
 	if c.Fill(0, &b) {
 		t.Error("something is picked for a link that is left")
 	}
-	if a := c.TakeActions(nil); len(a) > 0 || c.Connector() && c.paths[0].dialing {
+	if a := c.TakeActions(nil); len(a) > 0 || c.connector() && c.paths[0].dialing {
 		t.Errorf("before the end: %v", a)
 	}
 	c.LinkClosed(epochTime.Add(time.Second), 1, c.paths[0].written)

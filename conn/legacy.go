@@ -40,7 +40,7 @@ func (c *Conn) Inherit(l Legacy) {
 
 // Reconnect asks for links like those that the predecessor had: a connector dials.
 func (c *Conn) Reconnect(now time.Time) {
-	if c.Connector() {
+	if c.connector() {
 		c.Connect(now)
 	}
 }

@@ -22,7 +22,7 @@ func (c *Conn) Dialed(now time.Time, i int, link LinkID) {
 		c.scheduleKnock(now)
 		return
 	}
-	if c.Connector() && (i == 0 || c.paths[0].state == Up) {
+	if c.connector() && (i == 0 || c.paths[0].state == Up) {
 		c.births++
 		c.install(now, p, heldLink{link: link, born: c.births}, true)
 		return
@@ -44,7 +44,7 @@ func (c *Conn) DialFailed(now time.Time, i int) {
 	p.must(Down)
 	c.invited = false
 	c.schedule(now, p)
-	if c.Connector() && i > 0 {
+	if c.connector() && i > 0 {
 		c.verifyPeer(now)
 	}
 	c.dialNext(now)
@@ -109,9 +109,6 @@ func (c *Conn) Proved(now time.Time, i int) {
 	}
 	c.dialNext(now)
 }
-
-// NeedsProof tells whether Proved would change something.
-func (c *Conn) NeedsProof(i int) bool { return !c.paths[i].proved }
 
 // Introduced tells whether path i has no link that is still to carry its first message, the
 // congestion map, to the peer. Before that the peer counts no acknowledgement, see Proved.
@@ -203,7 +200,7 @@ func (c *Conn) afterLoss(now time.Time, p *path) {
 		return
 	}
 	switch {
-	case c.Connector():
+	case c.connector():
 		c.schedule(now, p)
 		if p.index > 0 {
 			c.verifyPeer(now)
@@ -306,7 +303,7 @@ func (c *Conn) Deadline() time.Time {
 	if p, at := c.candidate(); p != nil {
 		soonest(at)
 	}
-	if p := &c.paths[0]; !c.Connector() && p.state == Down && !p.dialing {
+	if p := &c.paths[0]; !c.connector() && p.state == Down && !p.dialing {
 		soonest(p.redialAt) // when to knock again
 	}
 	for _, h := range c.held {
@@ -339,7 +336,7 @@ func (c *Conn) Tick(now time.Time) {
 			k++
 		}
 	}
-	if p := &c.paths[0]; !c.Connector() && p.state == Down && !p.dialing && !p.redialAt.IsZero() && !p.redialAt.After(now) {
+	if p := &c.paths[0]; !c.connector() && p.state == Down && !p.dialing && !p.redialAt.IsZero() && !p.redialAt.After(now) {
 		p.redialAt = time.Time{}
 		if c.waiting() {
 			c.dial(p)

@@ -17,7 +17,7 @@ func (c *Conn) Meets(now time.Time, i int, generation uint32) {
 	}
 	switch {
 	case c.closed:
-	case generation != 0 && generation != c.theirGen && !c.Connector() && c.rivaled(p):
+	case generation != 0 && generation != c.theirGen && !c.connector() && c.rivaled(p):
 		p.met, p.claim = true, wire.Handshake{Generation: generation}
 		c.ask(now, p)
 	default:

@@ -34,7 +34,7 @@ func (c *Conn) accepted(now time.Time, h heldLink) {
 	case c.closed || c.departed || c.barred:
 		c.refuse(h.link)
 		return
-	case c.Connector():
+	case c.connector():
 		c.knocked(now)
 		c.refuse(h.link)
 		return

@@ -154,7 +154,7 @@ func (r *runner) create(name string, a *args) error {
 		Pool: new(buf.Pool), Rand: rand.New(rand.NewPCG(1, 2)), LocalMap: func(m *wire.CongestionMap) { *m = s.ourMap },
 	})
 	r.cores[name] = s
-	r.printf("connector=%v", s.Connector())
+	r.printf("connector=%v", s.connector())
 	return a.err
 }
 

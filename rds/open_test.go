@@ -75,7 +75,7 @@ func TestOpenChooses(t *testing.T) {
 		}
 	}
 	t.Setenv(EnvProvider, "")
-	t.Setenv(ipc.EnvPath, path)
+	t.Setenv("RDS_SOCKET", path)
 	want("a daemon is there", "", ProviderDaemon)
 	want("a node by name", ProviderNode, ProviderNode)
 	t.Setenv(EnvProvider, ProviderNode)
@@ -87,7 +87,7 @@ func TestOpenChooses(t *testing.T) {
 
 	t.Setenv(EnvProvider, "")
 	empty := filepath.Join(t.TempDir(), "empty")
-	t.Setenv(ipc.EnvPath, empty)
+	t.Setenv("RDS_SOCKET", empty)
 	noDaemon := func(what, name string) {
 		t.Helper()
 		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
@@ -105,9 +105,9 @@ func TestOpenChooses(t *testing.T) {
 	}
 	noDaemon("a file that is no socket", "")
 	want("a node by name", ProviderNode, ProviderNode)
-	t.Setenv(ipc.EnvPath, "none")
+	t.Setenv("RDS_SOCKET", "none")
 	want("no daemon on this host", "", ProviderNode)
-	t.Setenv(ipc.EnvPath, path)
+	t.Setenv("RDS_SOCKET", path)
 	for range 3 {
 		dials(t, path)
 	}
@@ -143,8 +143,8 @@ func TestOpenWaitsForTheDaemon(t *testing.T) {
 	}
 	defer os.RemoveAll(dir)
 	t.Setenv(EnvProvider, "")
-	t.Setenv(ipc.EnvPath, "")
-	t.Setenv(ipc.EnvDir, dir)
+	t.Setenv("RDS_SOCKET", "")
+	t.Setenv("RDS_RUNTIME_DIR", dir)
 	path := filepath.Join(dir, "rds.sock")
 	none, err := net.ListenUnix(ipc.Network, &net.UnixAddr{Name: path, Net: ipc.Network})
 	if err != nil {

@@ -62,16 +62,16 @@ func (b *Buf) TryRetain(n int) bool {
 }
 
 // Pool is a set of free lists. The zero Pool is ready and keeps nothing beyond
-// DefaultKeep bytes in each class, and no buffer that was not needed for a while. It is
+// defaultKeep bytes in each class, and no buffer that was not needed for a while. It is
 // safe for concurrent use.
 type Pool struct {
-	Keep int // bytes kept free in each class; 0 means DefaultKeep
+	Keep int // bytes kept free in each class; 0 means defaultKeep
 	list [classes]freeList
 	trim trimmer
 }
 
-// DefaultKeep is how many free bytes a class of a Pool keeps by default.
-const DefaultKeep = 8 << 20
+// defaultKeep is how many free bytes a class of a Pool keeps by default.
+const defaultKeep = 8 << 20
 
 // scribble fills released memory when invariants are checked.
 const scribble = 0xdb
@@ -177,7 +177,7 @@ func (b *Buf) ReleaseN(n int) {
 func (p *Pool) put(b *Buf) {
 	keep := p.Keep
 	if keep == 0 {
-		keep = DefaultKeep
+		keep = defaultKeep
 	}
 	l := &p.list[class(len(b.mem))]
 	l.mu.Lock()

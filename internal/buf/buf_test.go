@@ -82,7 +82,7 @@ func TestKeepBoundsEachClass(t *testing.T) {
 		{"not quite three", 3*4096 - 1, 4096, 5, 2, 3},
 		{"less than one", 4095, 4096, 2, 0, 2},
 		{"nothing", -1, 1, 2, 0, 2},
-		{"the default", 0, MaxPooled, 6, DefaultKeep / MaxPooled, 6 - DefaultKeep/MaxPooled},
+		{"the default", 0, MaxPooled, 6, defaultKeep / MaxPooled, 6 - defaultKeep/MaxPooled},
 	} {
 		p := untrimmed(c.keep)
 		var bufs []*Buf

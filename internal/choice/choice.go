@@ -16,8 +16,8 @@ import (
 	"github.com/rds-go/rds/transport"
 )
 
-// ErrForced: the peer is served by another transport than the one asked for.
-var ErrForced = errors.New("choice: peer is served by another transport")
+// errForced: the peer is served by another transport than the one asked for.
+var errForced = errors.New("choice: peer is served by another transport")
 
 // Wire is what the policy needs of a transport.
 type Wire struct {
@@ -110,7 +110,7 @@ func (p *Policy) byName(name string) (*Wire, error) {
 }
 
 // Force has the peer served by the transport of this name from its first connection
-// on, whatever it speaks: its pairs never move, and it is never asked. ErrForced if one
+// on, whatever it speaks: its pairs never move, and it is never asked. errForced if one
 // of them is served by another transport already.
 func (p *Policy) Force(remote netip.Addr, name string) error {
 	which, err := p.byName(name)
@@ -118,7 +118,7 @@ func (p *Policy) Force(remote netip.Addr, name string) error {
 		return err
 	}
 	if !p.forces(remote, which) {
-		return ErrForced
+		return errForced
 	}
 	p.opts.Changed(remote)
 	return nil

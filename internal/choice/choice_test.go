@@ -253,7 +253,7 @@ func TestForce(t *testing.T) {
 	if err := r.Force(them, "old"); err != nil {
 		t.Errorf("again: %v", err)
 	}
-	if err := r.Force(them, "new"); !errors.Is(err, ErrForced) {
+	if err := r.Force(them, "new"); !errors.Is(err, errForced) {
 		t.Errorf("and the opposite: %v", err)
 	}
 	r.wantChosen("in the end", "old")

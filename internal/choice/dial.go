@@ -63,12 +63,12 @@ func (d *dial) within(ctx context.Context, limit time.Duration, w *Wire) (transp
 	return d.by(ctx, w)
 }
 
-// take gives a link to the caller of Dial. ErrForced: its transport may not serve the pair
+// take gives a link to the caller of Dial. errForced: its transport may not serve the pair
 // any more.
 func (d *dial) take(l transport.Link, w *Wire, reason string) (transport.Link, error) {
 	if !d.choose(d.pair, w, reason, &d.known) {
 		discard(l)
-		return nil, ErrForced
+		return nil, errForced
 	}
 	return l, nil
 }

@@ -267,7 +267,7 @@ func TestForcedNeverAsks(t *testing.T) {
 			t.Errorf("asked %d times", n)
 		}
 		r.wantDials("forced", 0, 100)
-		if err := r.Move(us, them, "new", "a test"); !errors.Is(err, ErrForced) {
+		if err := r.Move(us, them, "new", "a test"); !errors.Is(err, errForced) {
 			t.Errorf("moved: %v", err)
 		}
 		if s := r.State(us, them); !s.Forced || s.Wire != "old" {

@@ -95,7 +95,7 @@ func (p *Policy) Target(local, remote netip.Addr) string {
 
 // Move has a pair go to the transport of this name as soon as its links have been ended
 // (Options.Leave), whatever time has passed since the last move. If it cannot be dialed the
-// pair stays where it is. EINVAL where the peer decides, or ErrForced.
+// pair stays where it is. EINVAL where the peer decides, or errForced.
 func (p *Policy) Move(local, remote netip.Addr, name, reason string) error {
 	which, err := p.byName(name)
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *Policy) Move(local, remote netip.Addr, name, reason string) error {
 		defer p.mu.Unlock()
 		st.target = nil
 		if st.forced {
-			return ErrForced
+			return errForced
 		}
 		return nil
 	}

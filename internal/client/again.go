@@ -49,7 +49,7 @@ func (t *attachment) takeRest() {
 			return
 		}
 		if !some {
-			t.Seg.Spilled(l.d.spilled, l.d.take)
+			t.seg.Spilled(l.d.spilled, l.d.take)
 			l.d.finish()
 			return
 		}
@@ -63,14 +63,14 @@ const maxRest = 64
 // salvage collects what a daemon that has ended did not touch, for its sockets. A daemon
 // ends a session before the application hears of it.
 func (t *attachment) salvage(cause error) {
-	taking := t.Seg.Taking().Load()
-	if !t.c.Config.Reconnect || taking == 0 || !hungUp(cause) {
+	taking := t.seg.Taking().Load()
+	if !t.c.config.Reconnect || taking == 0 || !hungUp(cause) {
 		return
 	}
-	u := &t.Submission
-	u.Mu.Lock()
+	u := &t.submission
+	u.mu.Lock()
 	entries := u.ring.Left(taking - 1)
-	u.Mu.Unlock()
+	u.mu.Unlock()
 	left := make(map[*Socket][]unsentMessage)
 	for i := range entries {
 		e := &entries[i]
@@ -147,7 +147,7 @@ func (s *Socket) rebind(t *attachment) {
 	switch {
 	case h == nil:
 	case errors.Is(err, datagram.ErrDaemonLost):
-		<-t.Dead
+		<-t.gone
 		t.end(err)       // returns when what is on the ring has been taken
 		t.register(s, h) // what the daemon has put on the ring is the socket's
 		s.Queue.CutOff(s.losses.Load())
@@ -178,7 +178,7 @@ func (s *Socket) sendAgain(h *half) error {
 			s.fateAgain(&list[i])
 			continue
 		}
-		h.T.end(err) // what it has not touched of those before goes first
+		h.att.end(err) // what it has not touched of those before goes first
 		s.unsent.mu.Lock()
 		s.unsent.list = append(s.unsent.list, list[i:]...)
 		s.unsent.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *Socket) sendOneAgain(h *half, m *unsentMessage) error {
 		return datagram.ErrInvalid
 	}
 	ctx := context.Background() // the daemon's end ends all waits
-	t := h.T
+	t := h.att
 	peer, err := t.resolve(ctx, s.addr.Addr(), m.to.Addr())
 	if err != nil {
 		return err
@@ -208,16 +208,16 @@ func (s *Socket) sendOneAgain(h *half, m *unsentMessage) error {
 	n := len(m.data)
 	d := &destination{t, m.to.Addr(), peer}
 	o := &datagram.Outgoing{Notify: m.notify, Token: m.token, Expires: m.limit}
-	var x *Special
+	var x *special
 	if socket.Says(o) {
-		x = new(Special)
+		x = new(special)
 		if err := x.describe(h, o); err != nil {
 			return err
 		}
 		x.begin(h, m.to, o)
 	}
-	h.Account.Admit(n)
-	t.Budget.Account.Admit(cost(n))
+	h.account.Admit(n)
+	t.budget.account.Admit(cost(n))
 	for {
 		w := t.space.Add()
 		t.want.Set()

@@ -29,9 +29,9 @@ func TestRingOutlivesTheDaemon(t *testing.T) {
 			}
 			return false
 		})
-		att := c.Att
+		att := c.att
 		d.stop()
-		<-att.Dead
+		<-att.gone
 		release()
 		// A call that waits when the socket hears of the end fails for that.
 		rdstest.Eventually(t, "the socket to hear of the end", func() bool { return clientHalfOf(s).Begun() == 1 })

@@ -25,13 +25,11 @@ import (
 type attachment struct {
 	c       *Client
 	conn    *ipc.Conn
-	Seg     *ipc.Segment
-	Table   *ipc.Table
-	bell    *ipc.Bell // rings the daemon
+	table   *ipc.Table
 	ear     *ipc.Ear
-	Welcome ipc.Welcome
-	Submission
-	Budget    budget
+	welcome ipc.Welcome
+	submission
+	budget    budget
 	bars      atomic.Uint64 // Table.Bars as last heard of
 	waitDown  atomic.Int32  // senders that wait for room for a peer that is down
 	attempts  sync.Map      // peers for which a call of half.attempt is under way
@@ -43,7 +41,7 @@ type attachment struct {
 	maps      socket.WaitQueue // senders that wait for a congestion map
 
 	endOnce sync.Once
-	Dead    chan struct{}
+	gone    chan struct{}
 	cause   error // set before dead is closed
 
 	sendMu lockorder.Mutex[attachmentSendMu] // one call at a time on the socket
@@ -65,23 +63,23 @@ type attachment struct {
 
 func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves, ipc.FeatureSlots}
-	if c.Config.Reconnect {
+	if c.config.Reconnect {
 		features = append(features, ipc.FeatureAgain)
 	}
 	if err := control.Send(&ipc.Hello{Protocol: ipc.Protocol, Version: ipc.Version, Features: features}); err != nil {
 		return nil, fmt.Errorf("%w: %w", datagram.ErrNoDaemon, err)
 	}
 	t := &attachment{
-		c: c, conn: control, Dead: make(chan struct{}), calls: make(map[uint64]chan *ipc.Reply),
+		c: c, conn: control, gone: make(chan struct{}), calls: make(map[uint64]chan *ipc.Reply),
 		resolved: make(map[[2]netip.Addr]uint32), origins: make(map[uint32]origin),
 		closed: make(map[uint32]uint16), early: make(map[uint32][]socket.Item),
 		fates: make(map[uint32][]conn.Fate), coming: make(map[uint32]comingSocket),
 	}
-	files, err := control.ReceiveFiles(&t.Welcome, ipc.WelcomeFiles)
+	files, err := control.ReceiveFiles(&t.welcome, ipc.WelcomeFiles)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", datagram.ErrNoDaemon, err)
 	}
-	w := &t.Welcome
+	w := &t.welcome
 	if w.Error != "" || w.Version != ipc.Version || len(files) != ipc.WelcomeFiles {
 		ipc.CloseFiles(files)
 		if w.Error == "" {
@@ -89,27 +87,29 @@ func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 		}
 		return nil, socket.RemoteError(w.Errno, w.Error)
 	}
-	if t.Seg, err = ipc.OpenSegment(files[0]); err == nil {
-		t.Table, err = ipc.OpenTable(files[1])
+	var bell *ipc.Bell
+	seg, err := ipc.OpenSegment(files[0])
+	if err == nil {
+		t.table, err = ipc.OpenTable(files[1])
 	}
 	ipc.CloseFiles(files[:2]) // mappings outlive the descriptors
 	if err == nil {
-		t.bell, err = ipc.OpenBell(files[2])
+		bell, err = ipc.OpenBell(files[2])
 	}
 	if err == nil {
 		t.ear, err = ipc.OpenEar(files[3])
 	}
 	if err != nil {
 		ipc.CloseFiles(files[2:])
-		mappings{seg: t.Seg, table: t.Table}.close()
+		mappings{seg: seg, table: t.table}.close()
 		return nil, err
 	}
-	t.Submission.init(t.Seg, t.bell)
-	t.Budget.Account.SetLimit(w.SendBudget)
+	t.submission.init(seg, bell)
+	t.budget.account.SetLimit(w.SendBudget)
 	t.listening.init(t)
 	t.memory.init(t)
-	t.exposable.init(t.Seg)
-	runtime.AddCleanup(t, mappings.close, mappings{t.Seg, t.Table, t.memory.blocks, t.exposable.arena})
+	t.exposable.init(t.seg)
+	runtime.AddCleanup(t, mappings.close, mappings{t.seg, t.table, t.memory.blocks, t.exposable.arena})
 	t.operates = slices.Contains(w.Features, ipc.FeatureRDMA)
 	t.expires = slices.Contains(w.Features, ipc.FeatureExpires)
 	return t, nil
@@ -180,7 +180,7 @@ func (t *attachment) answer(ctx context.Context, c chan *ipc.Reply) (*ipc.Reply,
 		return r, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
-	case <-t.Dead:
+	case <-t.gone:
 		return nil, t.lossError()
 	}
 }
@@ -227,7 +227,7 @@ func (t *attachment) replies() {
 		}
 		select {
 		case c <- r:
-		case <-t.Dead:
+		case <-t.gone:
 		}
 	}
 }
@@ -235,7 +235,7 @@ func (t *attachment) replies() {
 // moved follows a change of the daemon: another process serves the session, and f is its
 // table. What was waited for in the old one is looked for again.
 func (t *attachment) moved(f *os.File) {
-	err := t.Table.Replace(f)
+	err := t.table.Replace(f)
 	_ = f.Close()
 	if err != nil {
 		t.end(err)
@@ -251,7 +251,7 @@ func (t *attachment) moved(f *os.File) {
 
 // lossError is what calls on a dead attachment fail with.
 func (t *attachment) lossError() error {
-	<-t.Dead
+	<-t.gone
 	if errors.Is(t.cause, net.ErrClosed) {
 		return net.ErrClosed
 	}
@@ -264,10 +264,10 @@ func (t *attachment) lossError() error {
 func (t *attachment) end(cause error) {
 	t.endOnce.Do(func() {
 		t.cause = cause
-		close(t.Dead)
+		close(t.gone)
 		_ = t.conn.Close()
 		_ = t.ear.Close()
-		t.Submission.end()
+		t.submission.end()
 		if !errors.Is(cause, net.ErrClosed) {
 			t.takeRest()
 			t.salvage(cause)
@@ -308,14 +308,14 @@ type origin struct {
 // origin is the remote address of a connection that an entry of a ring names. It is looked
 // up once, and again when the slot is another connection's.
 func (t *attachment) origin(i uint32) origin {
-	slot := t.Table.Slot(int(i))
+	slot := t.table.Slot(int(i))
 	t.peerMu.RLock()
 	o := t.origins[i]
 	t.peerMu.RUnlock()
 	if o.remote != nil && o.slot == slot {
 		return o
 	}
-	_, remote, ok := t.Table.Peer(int(i))
+	_, remote, ok := t.table.Peer(int(i))
 	if !ok {
 		return origin{slot, &noAddr}
 	}
@@ -328,9 +328,9 @@ func (t *attachment) origin(i uint32) origin {
 
 // boundBy finds the half that a call has bound, nil if there is none.
 func (t *attachment) boundBy(call uint64) *half {
-	for i := range t.Seg.Sockets {
-		if c := t.Seg.Cell(i); c.BoundBy.Load() == call {
-			return &half{T: t, ID: c.Number.Load(), cell: c}
+	for i := range t.seg.Sockets {
+		if c := t.seg.Cell(i); c.BoundBy.Load() == call {
+			return &half{att: t, id: c.Number.Load(), cell: c}
 		}
 	}
 	return nil
@@ -339,7 +339,7 @@ func (t *attachment) boundBy(call uint64) *half {
 // register makes a socket known to the dispatcher, and gives it what has
 // arrived before.
 func (t *attachment) register(s *Socket, h *half) {
-	id := h.ID
+	id := h.id
 	t.sockMu.Lock()
 	defer t.sockMu.Unlock()
 	delete(t.coming, id)
@@ -371,7 +371,7 @@ func (t *attachment) unregister(s *Socket, id uint32) {
 func (t *attachment) socket(id uint32) *Socket {
 	if i := id & 0xffff; i < ipc.MaxSockets {
 		if s := t.socks[i].Load(); s != nil {
-			if h := s.Half.Load(); h != nil && h.ID == id && h.T == t {
+			if h := s.half.Load(); h != nil && h.id == id && h.att == t {
 				return s
 			}
 		}
@@ -407,7 +407,7 @@ func (t *attachment) fated(id uint32, f conn.Fate) {
 	if s == nil {
 		return
 	}
-	if h := s.Half.Load(); h != nil && h.T == t { // else loseFates has told the program
+	if h := s.half.Load(); h != nil && h.att == t { // else loseFates has told the program
 		s.fateOf(h, f)
 	}
 }
@@ -417,7 +417,7 @@ func (t *attachment) fated(id uint32, f conn.Fate) {
 func (t *attachment) expect(s *Socket, h *half) {
 	t.sockMu.Lock()
 	defer t.sockMu.Unlock()
-	t.coming[h.ID] = comingSocket{s, h}
+	t.coming[h.id] = comingSocket{s, h}
 }
 
 // comingSocket is a socket that is not registered yet.
@@ -429,7 +429,7 @@ type comingSocket struct {
 // owner is whose the number of a socket is, nil if it was closed.
 func (t *attachment) owner(id uint32) (*Socket, *half) {
 	if s := t.socket(id); s != nil {
-		return s, s.Half.Load()
+		return s, s.half.Load()
 	}
 	t.sockMu.Lock()
 	defer t.sockMu.Unlock()

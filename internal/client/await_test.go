@@ -26,7 +26,7 @@ func TestBindContextWaitsForTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := netip.AddrPortFrom(rdstest.NewAddr(), 100)
-	rdstest.Eventually(t, "the loss", func() bool { _, err := c.Current(); return err != nil })
+	rdstest.Eventually(t, "the loss", func() bool { _, err := c.current(); return err != nil })
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	_, err = c.BindContext(ctx, at)
@@ -42,7 +42,7 @@ func TestBindContextWaitsForTheDaemon(t *testing.T) {
 		}
 		bound <- err
 	}()
-	rdstest.Eventually(t, "it waits", func() bool { return c.Attached.N.Load() == 1 })
+	rdstest.Eventually(t, "it waits", func() bool { return c.attached.N.Load() == 1 })
 	if svc, err = daemon.New(n, config.Service{Path: path}); err != nil {
 		t.Fatal(err)
 	}

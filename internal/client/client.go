@@ -30,16 +30,16 @@ import (
 // acknowledged by then may or may not be delivered: where its fate was asked for it ends
 // with StatusDropped.
 type Client struct {
-	Config config.Client
+	config config.Client
 
 	reattaching lockorder.Mutex[clientReattaching] // one search for a daemon at a time; locked before all other locks
 
 	Mu       lockorder.Mutex[clientMu]
-	Att      *attachment // the present attachment; nil while there is none
+	att      *attachment // the present attachment; nil while there is none
 	socks    map[*Socket]struct{}
 	closed   bool
 	stop     chan struct{}    // closed with the Client
-	Attached socket.WaitQueue // calls that wait for att
+	attached socket.WaitQueue // calls that wait for att
 	work     sync.WaitGroup
 }
 
@@ -60,12 +60,12 @@ func newClient(ctx context.Context, cfg config.Client) (*Client, error) {
 	if cfg.ReconnectMax <= 0 {
 		cfg.ReconnectMax = time.Second
 	}
-	c := &Client{Config: cfg, socks: make(map[*Socket]struct{}), stop: make(chan struct{})}
+	c := &Client{config: cfg, socks: make(map[*Socket]struct{}), stop: make(chan struct{})}
 	t, err := c.attach(ctx)
 	if err != nil {
 		return nil, &datagram.OpError{Op: "dial", Err: err}
 	}
-	c.Att = t
+	c.att = t
 	c.start(t)
 	return c, nil
 }
@@ -106,7 +106,7 @@ const attachTimeout = 5 * time.Second
 
 // attach connects and shakes hands.
 func (c *Client) attach(ctx context.Context) (*attachment, error) {
-	conn, err := ipc.Dial(c.Config.Path)
+	conn, err := ipc.Dial(c.config.Path)
 	if err != nil { // ipc.Dial's error names the socket
 		if errors.Is(err, os.ErrPermission) {
 			return nil, fmt.Errorf("%w: %w", datagram.ErrPermission, err)
@@ -125,7 +125,7 @@ func (c *Client) attach(ctx context.Context) (*attachment, error) {
 	}
 	if err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("%s: %w", c.Config.Path, err)
+		return nil, fmt.Errorf("%s: %w", c.config.Path, err)
 	}
 	_ = conn.SetDeadline(time.Time{})
 	return t, nil
@@ -137,17 +137,17 @@ func (c *Client) start(t *attachment) {
 	c.work.Go(t.replies)
 }
 
-// Current is the present attachment, or the error of not having one.
-func (c *Client) Current() (*attachment, error) {
+// current is the present attachment, or the error of not having one.
+func (c *Client) current() (*attachment, error) {
 	c.Mu.Lock()
 	defer c.Mu.Unlock()
 	switch {
 	case c.closed:
 		return nil, net.ErrClosed
-	case c.Att == nil:
+	case c.att == nil:
 		return nil, datagram.ErrDaemonLost
 	}
-	return c.Att, nil
+	return c.att, nil
 }
 
 // Bind is Client.Bind of package rds.
@@ -164,21 +164,21 @@ func (c *Client) Bind(addr netip.AddrPort) (*socket.Socket, error) {
 func (c *Client) BindContext(ctx context.Context, addr netip.AddrPort) (*socket.Socket, error) {
 	addr = address.Unmap(addr)
 	for {
-		w := c.Attached.Add()
+		w := c.attached.Add()
 		s, err := c.bind(ctx, addr)
-		if c.Config.Reconnect && errors.Is(err, datagram.ErrDaemonLost) {
-			if _, none := c.Current(); errors.Is(none, datagram.ErrDaemonLost) {
+		if c.config.Reconnect && errors.Is(err, datagram.ErrDaemonLost) {
+			if _, none := c.current(); errors.Is(none, datagram.ErrDaemonLost) {
 				err = w.Wait(ctx)
 			} else {
 				err = ctx.Err() // another daemon has taken the place of t
 			}
 			if err == nil {
-				c.Attached.Done(w)
+				c.attached.Done(w)
 				continue
 			}
-			err = fmt.Errorf("%w: no rdsd answers at %s: %w", datagram.ErrDaemonLost, c.Config.Path, err)
+			err = fmt.Errorf("%w: no rdsd answers at %s: %w", datagram.ErrDaemonLost, c.config.Path, err)
 		}
-		c.Attached.Done(w)
+		c.attached.Done(w)
 		if err != nil {
 			return nil, &datagram.OpError{Op: "bind", Local: addr, Err: err}
 		}
@@ -188,7 +188,7 @@ func (c *Client) BindContext(ctx context.Context, addr netip.AddrPort) (*socket.
 
 // bind is Bind within ctx.
 func (c *Client) bind(ctx context.Context, addr netip.AddrPort) (*socket.Socket, error) {
-	t, err := c.Current()
+	t, err := c.current()
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (c *Client) bind(ctx context.Context, addr netip.AddrPort) (*socket.Socket,
 		return nil, net.ErrClosed
 	}
 	c.socks[s] = struct{}{}
-	now := c.Att
+	now := c.att
 	c.Mu.Unlock()
 	if now != t {
 		s.lost(t)
@@ -227,7 +227,7 @@ func (c *Client) InfoWith(parts ...info.InfoPart) (info.Report, error) {
 
 // info asks the daemon for a report with a part, "" for none.
 func (c *Client) info(part info.InfoPart) (info.Report, error) {
-	t, err := c.Current()
+	t, err := c.current()
 	var report info.Report
 	if err == nil {
 		var b []byte
@@ -254,13 +254,13 @@ func (c *Client) Close() error {
 	for s := range c.socks {
 		socks = append(socks, s)
 	}
-	t := c.Att
+	t := c.att
 	c.Mu.Unlock()
 	total := socket.CloseAll(socks)
 	if t != nil {
 		t.end(net.ErrClosed)
 	}
-	c.Attached.Wake(-1)
+	c.attached.Wake(-1)
 	c.work.Wait()
 	if total.Messages > 0 {
 		return &datagram.OpError{Op: "close", Err: &total}
@@ -290,14 +290,14 @@ func (c *Client) forget(s *Socket) {
 // is looked for if that was asked for.
 func (c *Client) lost(t *attachment) {
 	c.Mu.Lock()
-	if c.Att == t {
-		c.Att = nil
+	if c.att == t {
+		c.att = nil
 	}
 	socks := make([]*Socket, 0, len(c.socks))
 	for s := range c.socks {
 		socks = append(socks, s)
 	}
-	again := c.Config.Reconnect && !c.closed
+	again := c.config.Reconnect && !c.closed
 	if again {
 		c.work.Add(1)
 	}
@@ -313,15 +313,15 @@ func (c *Client) lost(t *attachment) {
 // A daemon that ends is followed by another one soon, as a rule, and what peers send to
 // it waits for the ports of this Client.
 const (
-	Soon     = 10 * time.Second      // how long after the end of a daemon attempts are frequent
+	soon     = 10 * time.Second      // how long after the end of a daemon attempts are frequent
 	soonWait = 50 * time.Millisecond // longest wait between attempts in that time
 )
 
-// BackOff is the wait behind one of wait, so long after the end of the daemon.
-func (c *Client) BackOff(wait, since time.Duration) time.Duration {
-	most := c.Config.ReconnectMax
-	if since < Soon {
-		most = min(most, max(soonWait, c.Config.ReconnectMin))
+// backOff is the wait behind one of wait, so long after the end of the daemon.
+func (c *Client) backOff(wait, since time.Duration) time.Duration {
+	most := c.config.ReconnectMax
+	if since < soon {
+		most = min(most, max(soonWait, c.config.ReconnectMin))
 	}
 	return min(2*wait, most)
 }
@@ -335,7 +335,7 @@ func (c *Client) reattach() {
 	defer c.reattaching.Unlock()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for wait, since := c.Config.ReconnectMin, time.Now(); ; wait = c.BackOff(wait, time.Since(since)) {
+	for wait, since := c.config.ReconnectMin, time.Now(); ; wait = c.backOff(wait, time.Since(since)) {
 		select {
 		case <-c.stop:
 			return
@@ -353,7 +353,7 @@ func (c *Client) reattach() {
 			t.end(net.ErrClosed)
 			return
 		}
-		c.Att = t
+		c.att = t
 		socks := make([]*Socket, 0, len(c.socks))
 		for s := range c.socks {
 			socks = append(socks, s)
@@ -362,7 +362,7 @@ func (c *Client) reattach() {
 		for _, s := range socks {
 			s.rebind(t)
 		}
-		c.Attached.Wake(-1)
+		c.attached.Wake(-1)
 		return
 	}
 }

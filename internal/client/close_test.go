@@ -60,14 +60,14 @@ func TestLingeringSocketLeavesItsCell(t *testing.T) {
 	if err := next.CancelSentTo(rdstest.AddrOf(noAddr, 0)); err != nil {
 		t.Fatal(err)
 	}
-	h := clientHalfOf(next).Half.Load()
-	if h.hasRoom(); h.Account.Bytes() != 0 || h.Account.Messages() != 0 {
-		t.Errorf("%d messages, %d bytes in an empty buffer", h.Account.Messages(), h.Account.Bytes())
+	h := clientHalfOf(next).half.Load()
+	if h.hasRoom(); h.account.Bytes() != 0 || h.account.Messages() != 0 {
+		t.Errorf("%d messages, %d bytes in an empty buffer", h.account.Messages(), h.account.Bytes())
 	}
 }
 
 // careless has a Client not keep to its budget, as hostile ones do.
-func careless(c *Client) { c.Att.Budget.Account.SetLimit(0) }
+func careless(c *Client) { c.att.budget.account.SetLimit(0) }
 
 // What waits on the ring because its session is over its budget was accepted: a
 // close reports it, a cancel cancels it.

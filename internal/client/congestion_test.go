@@ -205,7 +205,7 @@ func TestApplicationsHearThatAMapIsForgotten(t *testing.T) {
 	})
 	sent := make(chan error, 1)
 	go func() { sent <- a.Send(rdstest.Background(t), b.LocalAddrPort(), nil) }()
-	rdstest.Eventually(t, "a sender that waits", func() bool { return clientHalfOf(a).Half.Load().T.maps.N.Load() == 1 })
+	rdstest.Eventually(t, "a sender that waits", func() bool { return clientHalfOf(a).half.Load().att.maps.N.Load() == 1 })
 	cutLinks(near)
 	if err := <-sent; err != nil {
 		t.Error(err)
@@ -222,12 +222,12 @@ func TestCongestionComesBeforeAFullSendBuffer(t *testing.T) {
 		rdstest.Flood(t, s, up, 50_000)
 		to := up.LocalAddrPort()
 		var account *conn.Account
-		full := func() uint64 { return clientHalfOf(s).Half.Load().cell.Full.Load() }
+		full := func() uint64 { return clientHalfOf(s).half.Load().cell.Full.Load() }
 		if halfOf(s) != nil {
 			account = &halfOf(s).Account
 			full = func() uint64 { return rdstest.Counter(t, nodeOf(s), "send_queue_full") }
 		} else {
-			account = &clientHalfOf(s).Half.Load().Account
+			account = &clientHalfOf(s).half.Load().account
 		}
 		account.Admit(account.Limit())
 		defer account.Refund(account.Limit(), 1)

@@ -77,7 +77,7 @@ func TestDaemonIsKilled(t *testing.T) {
 	// waiting tells how many wait for a socket, and how many for the daemon's answer.
 	waiting := func(q *socket.WaitQueue, n int32) func() bool { return func() bool { return q.N.Load() == n } }
 	asking := func(n int) func() bool {
-		t := c.Att
+		t := c.att
 		return func() bool {
 			t.callMu.Lock()
 			defer t.callMu.Unlock()

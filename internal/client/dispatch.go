@@ -14,7 +14,7 @@ func (t *attachment) turn() (some bool, err error) {
 	if n == 0 || err != nil {
 		return false, err
 	}
-	if l.d.from.slot != t.Table.Slot(int(l.d.peer)) { // The slot may be another peer's since the last turn; entries that name a slot keep it.
+	if l.d.from.slot != t.table.Slot(int(l.d.peer)) { // The slot may be another peer's since the last turn; entries that name a slot keep it.
 		l.d.from = origin{}
 	}
 	for i := range n {
@@ -24,7 +24,7 @@ func (t *attachment) turn() (some bool, err error) {
 	l.cq.Next(n)
 	l.cq.Publish()
 	l.d.finish()
-	if t.Seg.WantCompletions().Take() {
+	if t.seg.WantCompletions().Take() {
 		t.bell.Ring()
 	}
 	return true, nil
@@ -56,12 +56,12 @@ func (d *delivery) take(e *ipc.Entry) {
 		}
 		d.message(e)
 	case ipc.OpFreed:
-		d.t.Submission.freed(e.Offset())
+		d.t.submission.freed(e.Offset())
 	case ipc.OpFate:
 		d.t.fated(e.Socket(), conn.Fate{Token: e.Token(), Status: conn.Status(int32(e.Length()))})
 	case ipc.OpDone:
 		if s := d.t.socket(e.Socket()); s != nil {
-			s.Operated(d.t, e)
+			s.operated(d.t, e)
 		}
 	case ipc.OpRetired:
 		if s := d.t.socket(e.Socket()); s != nil {

@@ -50,7 +50,7 @@ func held(s *socket.Socket) int {
 	if halfOf(s) != nil {
 		return halfOf(s).Account.Bytes()
 	}
-	return clientHalfOf(s).Half.Load().Account.Bytes()
+	return clientHalfOf(s).half.Load().account.Bytes()
 }
 
 // What full ports of a host that is up hold back is bounded by the send buffer, however many
@@ -97,15 +97,15 @@ func TestApplicationHearsOfMessagesHeldBack(t *testing.T) {
 	p.Core.Hold([]uint16{port}, true)
 	p.Commit()
 	rdstest.MustSet(t, err)
-	h := clientHalfOf(s).Half.Load()
+	h := clientHalfOf(s).half.Load()
 	rdstest.Eventually(t, "the bytes held back", func() bool { return h.heldBytes() == size })
 
 	// A session whose budget and a half is held back submits nothing: the daemon would not take it.
-	b := &h.T.Budget
-	n := b.Account.Limit() + b.Account.Limit()/2
-	b.Account.Admit(n)
-	defer b.Account.Refund(n, 1)
-	h.T.Seg.Held().Store(uint64(2 * n))
+	b := &h.att.budget
+	n := b.account.Limit() + b.account.Limit()/2
+	b.account.Admit(n)
+	defer b.account.Refund(n, 1)
+	h.att.seg.Held().Store(uint64(2 * n))
 	rdstest.WantErr(t, "with the budget held back", s.TrySend(far.LocalAddrPort(), nil), datagram.ErrWouldBlock)
 	if s.Poll()&datagram.PollOut != 0 {
 		t.Error("POLLOUT with the budget held back")

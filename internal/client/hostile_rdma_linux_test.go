@@ -24,7 +24,7 @@ func TestMemoryThatChangesCostsNoConnection(t *testing.T) {
 	const size = 256 << 10
 	mem, read := lent(t, bad, size), lent(t, peer, size)
 	target, source := rdstest.MustGetMR(t, peer, lent(t, peer, size), 0), rdstest.MustGetMR(t, bad, mem, datagram.MRReadOnly)
-	body := clientHalfOf(bad).Half.Load().T.Seg.SendArea()[:size]
+	body := clientHalfOf(bad).half.Load().att.seg.SendArea()[:size]
 	var stop atomic.Bool
 	done := make(chan struct{})
 	go func() {

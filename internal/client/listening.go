@@ -54,7 +54,7 @@ func (l *listening) init(t *attachment) {
 	l.role, l.nudge = make(chan struct{}, 1), make(chan struct{}, 1)
 	l.role <- struct{}{}
 	l.longest = lookLast
-	l.cq, l.d.t = t.Seg.Completed(), t
+	l.cq, l.d.t = t.seg.Completed(), t
 }
 
 // dispatch is the dispatcher, until the daemon has gone.
@@ -63,7 +63,7 @@ func (t *attachment) dispatch() {
 	for {
 		select {
 		case <-l.role:
-		case <-t.Dead:
+		case <-t.gone:
 			return
 		}
 		l.recall.Store(false)
@@ -90,7 +90,7 @@ func (t *attachment) watch() bool {
 	idle := time.Duration(0)
 	for last := l.turns.Load(); l.others.Load() == 0 || l.held.Load(); {
 		select {
-		case <-t.Dead:
+		case <-t.gone:
 			return false
 		case <-l.nudge:
 			continue
@@ -185,7 +185,7 @@ func (t *attachment) listen(w *socket.Waiter) error {
 		}
 		return len(w.C) > 0 || l.recall.Load()
 	}
-	for sleeps := t.Seg.ApplicationSleeps(); !over(); {
+	for sleeps := t.seg.ApplicationSleeps(); !over(); {
 		some, err := t.turn()
 		if err != nil {
 			return err

@@ -24,7 +24,7 @@ type received struct {
 // application itself, at most longest long.
 func listener(t *testing.T, c *Client, s *socket.Socket, longest time.Duration) <-chan received {
 	t.Helper()
-	l := &c.Att.listening
+	l := &c.att.listening
 	rdstest.Eventually(t, "the dispatcher listens", l.held.Load)
 	l.longest = longest
 	l.offered.Store(true)
@@ -81,11 +81,11 @@ func TestReceiverListens(t *testing.T) {
 	t.Parallel()
 	c, a, b, _ := listenerLab(t)
 	for n := range uint64(50) {
-		turns := c.Att.listening.turns.Load()
+		turns := c.att.listening.turns.Load()
 		got := listener(t, c, b, forever)
 		rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(n, 64))
 		receivedWithin(t, got).good(t, n)
-		if c.Att.listening.turns.Load() == turns {
+		if c.att.listening.turns.Load() == turns {
 			t.Fatal("somebody else listened")
 		}
 		// Nobody may be listening now.
@@ -132,7 +132,7 @@ func TestListenerIsRecalled(t *testing.T) {
 	t.Parallel()
 	c, a, b, _ := listenerLab(t)
 	got := listener(t, c, b, lookLast)
-	l := &c.Att.listening
+	l := &c.att.listening
 	rdstest.Eventually(t, "the dispatcher listens again", func() bool { return l.held.Load() && l.others.Load() == 1 })
 	rdstest.MustSend(t, a, b.LocalAddrPort(), rdstest.Payload(1, 64))
 	receivedWithin(t, got).good(t, 1)

@@ -7,7 +7,7 @@ import "github.com/rds-go/rds/rds/datagram"
 
 // lost is the end of the attachment.
 func (s *Socket) lost(t *attachment) {
-	if h := s.Half.Load(); h != nil {
+	if h := s.half.Load(); h != nil {
 		s.loseOperations(h) // before anybody hears of the loss instead of the fates of operations
 		s.loseFates(h)
 	}
@@ -15,7 +15,7 @@ func (s *Socket) lost(t *attachment) {
 	if s.told.Load() == t {
 		s.report(n)
 	}
-	s.Half.Store(nil)
+	s.half.Store(nil)
 	s.Queue.CutOff(n)
 	s.Readers.Wake(-1)
 	s.writers.Wake(-1)
@@ -68,10 +68,10 @@ func (s *Socket) Missed(since uint64) error {
 
 // Trouble is the error of a socket whose daemon has gone.
 func (s *Socket) Trouble() error {
-	if s.Half.Load() != nil && !s.lossDue() {
+	if s.half.Load() != nil && !s.lossDue() {
 		return nil
 	}
-	if !s.c.Config.Reconnect || !s.report(s.losses.Load()) {
+	if !s.c.config.Reconnect || !s.report(s.losses.Load()) {
 		return datagram.ErrDaemonLost
 	}
 	if e := s.failed.Load(); e != nil { // a loss is reported before this error

@@ -15,15 +15,15 @@ import (
 // hear of the end when tell is called.
 func endingDaemon(t *testing.T, d *restarted, s *socket.Socket, to netip.AddrPort) (tell func()) {
 	t.Helper()
-	att := clientHalfOf(s).Half.Load().T
+	att := clientHalfOf(s).half.Load().att
 	d.drain()
 	rdstest.MustSend(t, s, to, []byte("left"))
 	release := rdstest.Hold(&clientHalfOf(s).unsent.mu) // holds up salvage
 	d.stop()
 	rdstest.Eventually(t, "the end", func() bool {
-		att.Submission.Mu.Lock()
-		defer att.Submission.Mu.Unlock()
-		return att.Submission.dead
+		att.submission.mu.Lock()
+		defer att.submission.mu.Unlock()
+		return att.submission.dead
 	})
 	return release
 }
@@ -63,12 +63,12 @@ func TestSendWaitsForBudgetWhileADaemonEnds(t *testing.T) {
 	to := rdstest.Nowhere()
 	rdstest.MustSend(t, s, to, []byte("x"))
 	tell := endingDaemon(t, d, s, to)
-	clientHalfOf(s).Half.Load().T.Budget.Account.SetLimit(1) // "left" uses it up
+	clientHalfOf(s).half.Load().att.budget.account.SetLimit(1) // "left" uses it up
 	ctx, cancel := context.WithCancel(rdstest.Background(t))
 	defer cancel()
 	sent := make(chan error, 1)
 	go func() { sent <- s.Send(ctx, to, []byte("x")) }()
-	space := &clientHalfOf(s).Half.Load().T.space
+	space := &clientHalfOf(s).half.Load().att.space
 	rdstest.Eventually(t, "the send to wait", func() bool { return space.N.Load() == 1 })
 	tell()
 	rdstest.WantErr(t, "Send", <-sent, datagram.ErrDaemonLost)

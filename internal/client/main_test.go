@@ -5,13 +5,11 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
-
-	"github.com/rds-go/rds/internal/ipc"
 )
 
 // gnet starts a worker pool when the program starts; only what comes later is ours.
 func TestMain(m *testing.M) {
-	os.Setenv(ipc.EnvPath, "none") // whatever this machine has
+	os.Setenv("RDS_SOCKET", "none") // whatever this machine has
 	if os.Getenv(exhaustEnv) != "" {
 		os.Exit(m.Run())
 	}

@@ -36,7 +36,7 @@ type block struct {
 }
 
 func (m *memory) init(t *attachment) {
-	m.t, m.area, m.blocks = t, t.Seg.ReceiveArea(), make(map[uint32]*block)
+	m.t, m.area, m.blocks = t, t.seg.ReceiveArea(), make(map[uint32]*block)
 }
 
 // grant counts n messages in the block at off.
@@ -73,7 +73,7 @@ func (k *block) Put(*buf.Buf) {
 		m.spare = append(m.spare, k)
 	}
 	m.mu.Unlock()
-	m.t.Submission.returned(off, n)
+	m.t.submission.returned(off, n)
 }
 
 // maxSpareRecords bounds the records kept for new blocks.

@@ -75,12 +75,12 @@ func TestEveryPathOfAnApplicationIsWritten(t *testing.T) {
 			// And one message for each path, in one turn: the doorbell is rung
 			// when all are there.
 			for range 20 {
-				u := &c.Att.Submission
-				u.Mu.Lock()
+				u := &c.att.submission
+				u.mu.Lock()
 				for i := range pairs {
-					h := clientHalfOf(froms[i]).Half.Load()
-					d := clientHalfOf(froms[i]).Last.Load()
-					if !h.Account.Charge(8) {
+					h := clientHalfOf(froms[i]).half.Load()
+					d := clientHalfOf(froms[i]).last.Load()
+					if !h.account.Charge(8) {
 						t.Error("no room")
 					}
 					o := datagram.Outgoing{Data: rdstest.Payload(7, 8)}
@@ -89,7 +89,7 @@ func TestEveryPathOfAnApplicationIsWritten(t *testing.T) {
 					}
 				}
 				u.publishLocked()
-				u.Mu.Unlock()
+				u.mu.Unlock()
 				u.wake()
 				for i := range pairs {
 					m := rdstest.MustRecv(t, tos[i])

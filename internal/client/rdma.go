@@ -78,9 +78,9 @@ func (m *arena) locate(b []byte) (ipc.Piece, error) {
 // halfMemory is what a half of a socket has exposed, and its operations under
 // way.
 type halfMemory struct {
-	Mu     lockorder.Mutex[halfMemory] // guards the fields below; a leaf
+	mu     lockorder.Mutex[halfMemory] // guards the fields below; a leaf
 	keys   map[uint32]struct{}
-	Ops    map[uint64]*operation
+	ops    map[uint64]*operation
 	lastOp uint64
 	lost   bool
 }
@@ -97,28 +97,28 @@ type operation struct {
 }
 
 func (m *halfMemory) exposes(c datagram.Cookie) bool {
-	m.Mu.Lock()
-	defer m.Mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	_, ok := m.keys[c.Key()]
 	return ok
 }
 
 func (m *halfMemory) retired(key uint32) {
-	m.Mu.Lock()
+	m.mu.Lock()
 	delete(m.keys, key)
-	m.Mu.Unlock()
+	m.mu.Unlock()
 }
 
 // begin notes an operation and numbers it.
 func (m *halfMemory) begin(op *operation) {
-	m.Mu.Lock()
-	defer m.Mu.Unlock()
-	if m.Ops == nil {
-		m.Ops = make(map[uint64]*operation)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ops == nil {
+		m.ops = make(map[uint64]*operation)
 	}
 	m.lastOp++
 	op.id = m.lastOp
-	m.Ops[op.id] = op
+	m.ops[op.id] = op
 }
 
 func (s *Socket) AllocMemory(n int) (*datagram.Memory, error) {
@@ -126,10 +126,10 @@ func (s *Socket) AllocMemory(n int) (*datagram.Memory, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case !h.T.operates:
+	case !h.att.operates:
 		return nil, datagram.ErrNotSupported
 	}
-	return h.T.exposable.alloc(n)
+	return h.att.exposable.alloc(n)
 }
 
 func (s *Socket) GetMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (datagram.Cookie, error) {
@@ -137,7 +137,7 @@ func (s *Socket) GetMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (dat
 	switch {
 	case err != nil:
 		return 0, err
-	case !h.T.operates:
+	case !h.att.operates:
 		return 0, datagram.ErrNotSupported
 	}
 	return h.getMR(mem, dest, flags)
@@ -152,7 +152,7 @@ func (h *half) getMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (datag
 	case len(mem) > config.MaxMessage:
 		return 0, datagram.ErrMessageTooLong
 	}
-	at, err := h.T.exposable.locate(mem)
+	at, err := h.att.exposable.locate(mem)
 	if err != nil {
 		return 0, err
 	}
@@ -160,9 +160,9 @@ func (h *half) getMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (datag
 	if err != nil {
 		return 0, err
 	}
-	c, m := datagram.Cookie(r.Cookie), &h.Memory
-	m.Mu.Lock()
-	defer m.Mu.Unlock()
+	c, m := datagram.Cookie(r.Cookie), &h.memory
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.keys == nil {
 		m.keys = make(map[uint32]struct{})
 	}
@@ -175,26 +175,26 @@ func (s *Socket) FreeMR(c datagram.Cookie, flags datagram.MRFlags) error {
 	switch {
 	case err != nil:
 		return err
-	case !h.T.operates || flags&^socket.MrFlags != 0:
+	case !h.att.operates || flags&^socket.MrFlags != 0:
 		return datagram.ErrInvalid
 	}
 	return h.freeMR(c, flags)
 }
 
 func (h *half) freeMR(c datagram.Cookie, flags datagram.MRFlags) error {
-	h.Memory.retired(c.Key())
+	h.memory.retired(c.Key())
 	_, err := h.tell(ipc.Request{Op: ipc.CallConceal, Cookie: uint64(c), Flags: uint32(flags)})
 	return err
 }
 
 func (s *Socket) retired(t *attachment, key uint32) {
-	if h := s.Half.Load(); h != nil && h.T == t {
-		h.Memory.retired(key)
+	if h := s.half.Load(); h != nil && h.att == t {
+		h.memory.retired(key)
 	}
 }
 
-// Special is what a message says besides its payload, on its way to the ring.
-type Special struct {
+// special is what a message says besides its payload, on its way to the ring.
+type special struct {
 	a      ipc.About
 	about  []byte // a in the form that goes to the ring
 	op     *operation
@@ -204,19 +204,19 @@ type Special struct {
 }
 
 // said are the bytes that go before the payload.
-func (x *Special) said() []byte {
+func (x *special) said() []byte {
 	if x == nil {
 		return nil
 	}
 	return x.about
 }
 
-// Special prepares what a message says besides its payload.
-func (s *Socket) Special(ctx context.Context, h *half, d *destination, to netip.AddrPort, o *datagram.Outgoing, block bool) (*Special, error) {
-	if socket.NeedsRDMA(o) && !h.T.operates {
+// special prepares what a message says besides its payload.
+func (s *Socket) special(ctx context.Context, h *half, d *destination, to netip.AddrPort, o *datagram.Outgoing, block bool) (*special, error) {
+	if socket.NeedsRDMA(o) && !h.att.operates {
 		return nil, datagram.ErrNotSupported
 	}
-	x := new(Special)
+	x := new(special)
 	if err := x.describe(h, o); err != nil {
 		return nil, err
 	}
@@ -237,17 +237,17 @@ func (s *Socket) Special(ctx context.Context, h *half, d *destination, to netip.
 }
 
 // describe checks a message and notes what it says, but for what it maps.
-func (x *Special) describe(h *half, o *datagram.Outgoing) error {
+func (x *special) describe(h *half, o *datagram.Outgoing) error {
 	if err := socket.CheckSpecial(o); err != nil {
 		return err
 	}
-	if o.HasDest && !h.Memory.exposes(o.Dest) {
+	if o.HasDest && !h.memory.exposes(o.Dest) {
 		return datagram.ErrInvalid
 	}
-	*x = Special{}
+	*x = special{}
 	a := &x.a
 	if !o.Expires.IsZero() {
-		if !h.T.expires {
+		if !h.att.expires {
 			return datagram.ErrNotSupported
 		}
 		a.Flags, a.Expires = ipc.AboutExpires, ipc.TellLimit(o.Expires)
@@ -257,7 +257,7 @@ func (x *Special) describe(h *half, o *datagram.Outgoing) error {
 		a.Flags |= ipc.AboutRDMA | when(r.Write, ipc.AboutWrite) | when(r.Fence, ipc.AboutFence) | when(r.Silent, ipc.AboutSilent)
 		a.Cookie, a.Offset = uint64(r.Cookie), r.Offset
 		for _, b := range r.Local {
-			at, err := h.T.exposable.locate(b)
+			at, err := h.att.exposable.locate(b)
 			if err != nil {
 				return err
 			}
@@ -278,7 +278,7 @@ func (x *Special) describe(h *half, o *datagram.Outgoing) error {
 
 // begin notes the operation that was described, if there is one, and makes the
 // bytes for the ring.
-func (x *Special) begin(h *half, to netip.AddrPort, o *datagram.Outgoing) {
+func (x *special) begin(h *half, to netip.AddrPort, o *datagram.Outgoing) {
 	if x.a.Flags&(ipc.AboutRDMA|ipc.AboutAtomic) != 0 {
 		x.op = &operation{to: to, notify: o.Notify}
 		if o.Notify {
@@ -287,7 +287,7 @@ func (x *Special) begin(h *half, to netip.AddrPort, o *datagram.Outgoing) {
 		if t := o.Atomic; t != nil {
 			x.op.result = t.Result
 		}
-		h.Memory.begin(x.op)
+		h.memory.begin(x.op)
 		x.a.ID = x.op.id
 	}
 	x.about = x.a.AppendTo(x.room[:0])
@@ -304,12 +304,12 @@ func when(b bool, flag uint32) uint32 {
 // made it connect if that is not known.
 func (s *Socket) reach(ctx context.Context, h *half, d *destination, block bool) error {
 	for {
-		switch h.T.Table.Carries(int(d.Peer)) {
+		switch h.att.table.Carries(int(d.peer)) {
 		case ipc.CarriesOperations:
 			return nil
 		case ipc.CarriesMessages:
 			e := &socket.UnservedError{Peer: d.addr, Wire: string(config.WireTCP)}
-			if name := h.T.Table.Server(int(d.Peer)).Transport(); name != "" {
+			if name := h.att.table.Server(int(d.peer)).Transport(); name != "" {
 				e.Wire = name
 			}
 			return e
@@ -321,15 +321,15 @@ func (s *Socket) reach(ctx context.Context, h *half, d *destination, block bool)
 		} else {
 			ctx = context.Background() // The context bounds waiting, and TrySend does not wait.
 		}
-		_, err := h.T.call(ctx, ipc.Request{Op: ipc.CallReach, Socket: h.ID, Peer: d.Peer, Wait: block})
+		_, err := h.att.call(ctx, ipc.Request{Op: ipc.CallReach, Socket: h.id, Peer: d.peer, Wait: block})
 		if err == nil || !block || !errors.Is(err, datagram.ErrWouldBlock) {
 			return err
 		}
 	}
 }
 
-// Accepted follows the submission of a message.
-func (x *Special) Accepted(s *Socket, h *half, o *datagram.Outgoing) {
+// accepted follows the submission of a message.
+func (x *special) accepted(s *Socket, h *half, o *datagram.Outgoing) {
 	if o.Map != nil {
 		o.Map.Cookie = x.mapped
 	}
@@ -340,48 +340,48 @@ func (x *Special) Accepted(s *Socket, h *half, o *datagram.Outgoing) {
 
 // submitted follows the submission of an operation.
 func (s *Socket) submitted(h *half, op *operation) {
-	m := &h.Memory
-	m.Mu.Lock()
+	m := &h.memory
+	m.mu.Lock()
 	op.submitted = true
-	_, pending := m.Ops[op.id]
+	_, pending := m.ops[op.id]
 	lost := m.lost && pending
 	if lost {
-		delete(m.Ops, op.id)
+		delete(m.ops, op.id)
 	}
-	m.Mu.Unlock()
+	m.mu.Unlock()
 	if lost {
 		s.dropped(op)
 	}
 }
 
 // undo follows the failure of a send.
-func (x *Special) undo(h *half) {
+func (x *special) undo(h *half) {
 	if x.op != nil {
-		m := &h.Memory
-		m.Mu.Lock()
-		delete(m.Ops, x.op.id)
-		m.Mu.Unlock()
+		m := &h.memory
+		m.mu.Lock()
+		delete(m.ops, x.op.id)
+		m.mu.Unlock()
 	}
 	if x.mapped != 0 {
 		_ = h.freeMR(x.mapped, 0) // no peer has heard of the key
 	}
 }
 
-// Operated is the end of an operation, of which e tells.
-func (s *Socket) Operated(t *attachment, e *ipc.Entry) {
-	h := s.Half.Load()
-	if h == nil || h.T != t {
+// operated is the end of an operation, of which e tells.
+func (s *Socket) operated(t *attachment, e *ipc.Entry) {
+	h := s.half.Load()
+	if h == nil || h.att != t {
 		return
 	}
 	status := datagram.Status(int32(e.Length()))
-	m := &h.Memory
-	m.Mu.Lock()
-	op := m.Ops[e.Token()]
-	delete(m.Ops, e.Token())
+	m := &h.memory
+	m.mu.Lock()
+	op := m.ops[e.Token()]
+	delete(m.ops, e.Token())
 	if op != nil && op.result != nil && status == datagram.StatusSuccess {
 		*op.result = e.Result()
 	}
-	m.Mu.Unlock()
+	m.mu.Unlock()
 	if op != nil && e.Flags()&ipc.FlagTold != 0 {
 		s.Fate(conn.Fate{Token: op.token, Status: status})
 	}
@@ -389,17 +389,17 @@ func (s *Socket) Operated(t *attachment, e *ipc.Entry) {
 
 // loseOperations ends the operations under way with the daemon.
 func (s *Socket) loseOperations(h *half) {
-	m := &h.Memory
+	m := &h.memory
 	var lost []*operation
-	m.Mu.Lock()
+	m.mu.Lock()
 	m.lost = true
-	for id, op := range m.Ops {
+	for id, op := range m.ops {
 		if op.submitted {
-			delete(m.Ops, id)
+			delete(m.ops, id)
 			lost = append(lost, op)
 		}
 	}
-	m.Mu.Unlock()
+	m.mu.Unlock()
 	for _, op := range lost {
 		s.dropped(op)
 	}
@@ -415,9 +415,9 @@ func (s *Socket) dropped(op *operation) {
 // keepOff sees to it that no result is written any more of the operations to a
 // destination, or to any if it is not valid.
 func (m *halfMemory) keepOff(to netip.AddrPort) {
-	m.Mu.Lock()
-	defer m.Mu.Unlock()
-	for _, op := range m.Ops {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, op := range m.ops {
 		if !to.IsValid() || op.to == to {
 			op.result = nil
 		}

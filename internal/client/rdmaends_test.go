@@ -34,18 +34,18 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 	rdstest.Expect(t, b, "")
 	rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)
 
-	h := clientHalfOf(a).Half.Load()
-	_, d, err := clientHalfOf(a).Check(rdstest.Background(t), h.T, &datagram.Outgoing{To: b.LocalAddrPort()})
+	h := clientHalfOf(a).half.Load()
+	_, d, err := clientHalfOf(a).check(rdstest.Background(t), h.att, &datagram.Outgoing{To: b.LocalAddrPort()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var late []*Special
+	var late []*special
 	outs := []datagram.Outgoing{
 		{To: b.LocalAddrPort(), Notify: true, Token: 5, RDMA: o.RDMA},
 		{To: b.LocalAddrPort(), Notify: true, Token: 6, HasDest: true, Dest: own, Data: rdstest.Payload(6, 40_000)},
 	}
 	for i := range outs {
-		x, err := clientHalfOf(a).Special(rdstest.Background(t), h, d, b.LocalAddrPort(), &outs[i], true)
+		x, err := clientHalfOf(a).special(rdstest.Background(t), h, d, b.LocalAddrPort(), &outs[i], true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -58,19 +58,19 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 	o.To = b.LocalAddrPort()
 	rdstest.WantErr(t, "then", a.SendMessage(rdstest.Background(t), &o), datagram.ErrNotSupported)
 	for i, x := range late {
-		if err := clientHalfOf(a).SendChecked(rdstest.Background(t), h, d, b.LocalAddrPort().Port(), &outs[i], x, true); err != nil {
+		if err := clientHalfOf(a).sendChecked(rdstest.Background(t), h, d, b.LocalAddrPort().Port(), &outs[i], x, true); err != nil {
 			t.Fatal(err)
 		}
-		x.Accepted(clientHalfOf(a), h, &outs[i])
+		x.accepted(clientHalfOf(a), h, &outs[i])
 		rdstest.WantStatus(t, a, uint64(5+i), datagram.StatusOtherError)
 	}
 	rdstest.MustSend(t, a, b.LocalAddrPort(), []byte("plain"))
 	rdstest.Expect(t, b, "plain")
 	rdstest.Eventually(t, "all memory back", func() bool {
-		h.Collect()
-		h.Memory.Mu.Lock()
-		defer h.Memory.Mu.Unlock()
-		return svc.Sessions()[0].SendQueued == 0 && len(h.Memory.Ops) == 0 && h.Account.Bytes() == 0
+		h.collect()
+		h.memory.mu.Lock()
+		defer h.memory.mu.Unlock()
+		return svc.Sessions()[0].SendQueued == 0 && len(h.memory.ops) == 0 && h.account.Bytes() == 0
 	})
 }
 
@@ -79,8 +79,8 @@ func TestClientIgnoresUnknownOperations(t *testing.T) {
 	t.Parallel()
 	_, _, _, _, c := opLab(t)
 	a := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
-	h := clientHalfOf(a).Half.Load()
-	e := ipc.MakeEntry(ipc.OpDone, ipc.FlagTold, 0, h.ID, 0, 0, 1, 2, 99)
-	clientHalfOf(a).Operated(h.T, &e)
+	h := clientHalfOf(a).half.Load()
+	e := ipc.MakeEntry(ipc.OpDone, ipc.FlagTold, 0, h.id, 0, 0, 1, 2, 99)
+	clientHalfOf(a).operated(h.att, &e)
 	rdstest.WantNothing(t, a)
 }

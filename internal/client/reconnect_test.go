@@ -93,9 +93,9 @@ func newBlocked(t testing.TB, c *Client, congested *socket.Socket) *blocked {
 	run("Send", func() error { return b.full.Send(ctx, rdstest.Nowhere(), nil) })
 	run("second Send", func() error { return b.full.Send(ctx, rdstest.Nowhere(), nil) })
 	run("congested Send", func() error { return b.congested.Send(ctx, congested.LocalAddrPort(), nil) })
-	h := clientHalfOf(b.congested).Half.Load()
+	h := clientHalfOf(b.congested).half.Load()
 	rdstest.Eventually(t, "all wait", func() bool {
-		return clientHalfOf(b.recv).Readers.N.Load() == 2 && clientHalfOf(b.full).Readers.N.Load() == 1 && clientHalfOf(b.full).writers.N.Load() == 2 && h.T.maps.N.Load() == 1
+		return clientHalfOf(b.recv).Readers.N.Load() == 2 && clientHalfOf(b.full).Readers.N.Load() == 1 && clientHalfOf(b.full).writers.N.Load() == 2 && h.att.maps.N.Load() == 1
 	})
 	return b
 }
@@ -304,12 +304,12 @@ func TestReconnectToADaemonThatStops(t *testing.T) {
 	d := newDrained(t, l)
 	c, far := d.client(true), l.bindOne(config.Node{})
 	s := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
-	at, err := c.Current()
+	at, err := c.current()
 	if err != nil {
 		t.Fatal(err)
 	}
 	d.drain()
-	clientHalfOf(s).Half.Store(nil) // as if at had just been found
+	clientHalfOf(s).half.Store(nil) // as if at had just been found
 	clientHalfOf(s).rebind(at)
 	lost := make(chan error, 1)
 	go func() { _, err := s.Recv(rdstest.Background(t)); lost <- err }()

@@ -16,15 +16,15 @@ import (
 // hasRoom tells whether the send buffer has room, counting what the daemon has
 // settled.
 func (h *half) hasRoom() bool {
-	if h.Account.HasRoom() {
+	if h.account.HasRoom() {
 		return true
 	}
-	h.Collect()
+	h.collect()
 	return h.roomForOthers()
 }
 
-// Collect takes back what the daemon has settled.
-func (h *half) Collect() {
+// collect takes back what the daemon has settled.
+func (h *half) collect() {
 	h.freedMu.Lock()
 	defer h.freedMu.Unlock()
 	b, m := h.cell.FreedBytes.Load(), h.cell.FreedMessages.Load()
@@ -32,13 +32,13 @@ func (h *half) Collect() {
 		return
 	}
 	bytes, messages := int(b-h.freed[0]), int(m-h.freed[1])
-	h.Account.Refund(bytes, messages)
-	h.T.Budget.Account.Refund(bytes+messages*socket.ItemCost, messages)
+	h.account.Refund(bytes, messages)
+	h.att.budget.account.Refund(bytes+messages*socket.ItemCost, messages)
 	h.freed = [2]uint64{b, m}
 }
 
-// Check checks a message and finds its destination.
-func (s *Socket) Check(ctx context.Context, t *attachment, o *datagram.Outgoing) (to netip.AddrPort, d *destination, err error) {
+// check checks a message and finds its destination.
+func (s *Socket) check(ctx context.Context, t *attachment, o *datagram.Outgoing) (to netip.AddrPort, d *destination, err error) {
 	to = o.To
 	if !to.IsValid() {
 		if to, err = socket.DefaultDestination(to, s.toPort.Load()); err != nil {
@@ -49,7 +49,7 @@ func (s *Socket) Check(ctx context.Context, t *attachment, o *datagram.Outgoing)
 		to = netip.AddrPortFrom(a.Unmap(), to.Port())
 	}
 	a := to.Addr()
-	if d = s.Last.Load(); d == nil || d.addr != a || d.t != t {
+	if d = s.last.Load(); d == nil || d.addr != a || d.t != t {
 		d = nil
 		if err = socket.CheckDestination(s.addr.Addr(), a); err != nil {
 			return to, nil, err
@@ -69,7 +69,7 @@ func (s *Socket) Check(ctx context.Context, t *attachment, o *datagram.Outgoing)
 		return to, nil, err
 	}
 	d = &destination{t, a, peer}
-	s.Last.Store(d)
+	s.last.Store(d)
 	return to, d, d.allowed()
 }
 
@@ -78,7 +78,7 @@ func (s *Socket) Send(ctx context.Context, o *datagram.Outgoing, block bool) err
 	if err != nil {
 		return err
 	}
-	to, d, err := s.Check(ctx, h.T, o)
+	to, d, err := s.check(ctx, h.att, o)
 	if err == nil {
 		err = s.admits(ctx, h, d)
 	}
@@ -86,24 +86,24 @@ func (s *Socket) Send(ctx context.Context, o *datagram.Outgoing, block bool) err
 		return err
 	}
 	if !socket.Says(o) {
-		return s.SendChecked(ctx, h, d, to.Port(), o, nil, block)
+		return s.sendChecked(ctx, h, d, to.Port(), o, nil, block)
 	}
 	n := socket.Size(o)
-	x, err := s.Special(ctx, h, d, to, o, block)
+	x, err := s.special(ctx, h, d, to, o, block)
 	if err != nil {
 		return err
 	}
-	if err = s.SendChecked(ctx, h, d, to.Port(), o, x, block); err != nil {
+	if err = s.sendChecked(ctx, h, d, to.Port(), o, x, block); err != nil {
 		x.undo(h)
 		return err
 	}
-	x.Accepted(s, h, o)
-	h.expires(d.Peer, n, o.Expires)
+	x.accepted(s, h, o)
+	h.expires(d.peer, n, o.Expires)
 	return nil
 }
 
-// SendChecked charges and submits a message. x is what it says besides its payload.
-func (s *Socket) SendChecked(ctx context.Context, h *half, d *destination, port uint16, o *datagram.Outgoing, x *Special, block bool) error {
+// sendChecked charges and submits a message. x is what it says besides its payload.
+func (s *Socket) sendChecked(ctx context.Context, h *half, d *destination, port uint16, o *datagram.Outgoing, x *special, block bool) error {
 	n := socket.Size(o)
 	if err := s.charge(ctx, h, d, port, n, block); err != nil {
 		return err
@@ -119,12 +119,12 @@ func (s *Socket) SendChecked(ctx context.Context, h *half, d *destination, port 
 			switch {
 			case !block:
 				h.cell.Congested.Add(1)
-			case scope.Enter(socket.SenderWait{Cause: info.CauseCongested, Peer: d.Peer, Port: port}):
+			case scope.Enter(socket.SenderWait{Cause: info.CauseCongested, Peer: d.peer, Port: port}):
 				h.cell.Blocked.Add(1)
 			}
 			// Meanwhile others have the room: a congested port keeps nobody from
 			// sending to another one.
-			h.untake(d.Peer, n)
+			h.untake(d.peer, n)
 			s.roomed()
 			if err = s.awaitMap(ctx, h, d, port, block); err == nil {
 				err = d.allowed()
@@ -147,17 +147,17 @@ func (s *Socket) SendChecked(ctx context.Context, h *half, d *destination, port 
 				scope.End()
 				return nil
 			}
-		case err == errFull && h.T.catchUp(): // memory may have come back that nobody has waited for
+		case err == errFull && h.att.catchUp(): // memory may have come back that nobody has waited for
 			continue
 		case err == errFull:
 			h.cell.Full.Add(1)
 			err = datagram.ErrWouldBlock
 		default:
-			err = s.lossOf(h.T)
+			err = s.lossOf(h.att)
 		}
 		if err != nil {
 			scope.End()
-			h.untake(d.Peer, n)
+			h.untake(d.peer, n)
 			s.roomed()
 			return err
 		}
@@ -165,7 +165,7 @@ func (s *Socket) SendChecked(ctx context.Context, h *half, d *destination, port 
 }
 
 // entry is the submission of a message.
-func (h *half) entry(op ipc.Op, d *destination, port uint16, o *datagram.Outgoing, n int, x *Special) ipc.Entry {
+func (h *half) entry(op ipc.Op, d *destination, port uint16, o *datagram.Outgoing, n int, x *special) ipc.Entry {
 	var (
 		flags uint8
 		token uint64
@@ -176,16 +176,16 @@ func (h *half) entry(op ipc.Op, d *destination, port uint16, o *datagram.Outgoin
 	if x != nil {
 		flags |= ipc.FlagAbout
 	}
-	return ipc.MakeEntry(op, flags, port, h.ID, d.Peer, uint32(n), 0, 0, token)
+	return ipc.MakeEntry(op, flags, port, h.id, d.peer, uint32(n), 0, 0, token)
 }
 
 // submit puts a message that has been charged on the ring.
-func (s *Socket) submit(h *half, d *destination, port uint16, o *datagram.Outgoing, x *Special) error {
-	t := h.T
+func (s *Socket) submit(h *half, d *destination, port uint16, o *datagram.Outgoing, x *special) error {
+	t := h.att
 	switch {
-	case t.Table.Barred(int(d.Peer)):
+	case t.table.Barred(int(d.peer)):
 		return conn.ErrBarred
-	case t.Table.Congested(int(d.Peer), port):
+	case t.table.Congested(int(d.peer), port):
 		return conn.ErrCongested
 	}
 	if !s.sent.Load() {
@@ -194,7 +194,7 @@ func (s *Socket) submit(h *half, d *destination, port uint16, o *datagram.Outgoi
 	data := o.Data
 	if b := o.Buffer; b != nil {
 		if own, ok := inArena(b, t); ok {
-			if !t.lends(d.Peer) {
+			if !t.lends(d.peer) {
 				return t.noRoom()
 			}
 			if err := t.putBuffer(&h.asked, h.entry(ipc.OpSendBlock, d, port, o, len(b.Data), x), own, x.said()); err != nil {
@@ -205,7 +205,7 @@ func (s *Socket) submit(h *half, d *destination, port uint16, o *datagram.Outgoi
 		}
 		data = b.Data
 	}
-	if len(data) > conn.InlineMax && !t.lends(d.Peer) {
+	if len(data) > conn.InlineMax && !t.lends(d.peer) {
 		return t.noRoom()
 	}
 	if err := h.putCopy(d, port, o, data, x); err != nil {
@@ -216,8 +216,8 @@ func (s *Socket) submit(h *half, d *destination, port uint16, o *datagram.Outgoi
 }
 
 // putCopy puts a message with a copy of data on the ring.
-func (h *half) putCopy(d *destination, port uint16, o *datagram.Outgoing, data []byte, x *Special) error {
-	t, n := h.T, len(data)
+func (h *half) putCopy(d *destination, port uint16, o *datagram.Outgoing, data []byte, x *special) error {
+	t, n := h.att, len(data)
 	if n <= conn.InlineMax {
 		return t.put(&h.asked, h.entry(ipc.OpSend, d, port, o, n, x), x.said(), data)
 	}
@@ -236,23 +236,23 @@ func (h *half) putCopy(d *destination, port uint16, o *datagram.Outgoing, data [
 // charge takes room in the send buffer and in the session's budget, waiting for it if
 // block is set. Without it a congested port counts before a lack of room, as in Linux.
 func (s *Socket) charge(ctx context.Context, h *half, d *destination, port uint16, n int, block bool) error {
-	why := h.take(d.Peer, n)
+	why := h.take(d.peer, n)
 	if why == taken {
 		return nil
 	}
-	h.Collect()
+	h.collect()
 	if why == fullBudget {
-		h.T.collectAll()
+		h.att.collectAll()
 	}
-	if why = h.take(d.Peer, n); why == taken {
+	if why = h.take(d.peer, n); why == taken {
 		return nil
 	}
-	if !block && h.T.Table.Congested(int(d.Peer), port) {
+	if !block && h.att.table.Congested(int(d.peer), port) {
 		h.cell.Congested.Add(1)
 		return s.awaitMap(ctx, h, d, port, false)
 	}
 	h.cell.Full.Add(1)
-	h.attempt(s.addr.Addr(), d.addr, d.Peer)
+	h.attempt(s.addr.Addr(), d.addr, d.peer)
 	if !block {
 		return datagram.ErrWouldBlock
 	}
@@ -261,7 +261,7 @@ func (s *Socket) charge(ctx context.Context, h *half, d *destination, port uint1
 	for {
 		w := socket.SenderWait{Cause: info.CauseSendBuffer, Any: true}
 		if why == fullBudget {
-			w = socket.SenderWait{Cause: info.CauseBudget, Peer: d.Peer}
+			w = socket.SenderWait{Cause: info.CauseBudget, Peer: d.peer}
 		}
 		scope.Enter(w)
 		if err := ctx.Err(); err != nil {
@@ -293,31 +293,31 @@ func (s *Socket) charge(ctx context.Context, h *half, d *destination, port uint1
 func (s *Socket) awaitRoom(ctx context.Context, h *half, d *destination, n int, why shortage) (shortage, error) {
 	q := &s.writers
 	if why == fullBudget {
-		q = &h.T.space
+		q = &h.att.space
 	}
-	if h.T.Table.Down(int(d.Peer)) {
+	if h.att.table.Down(int(d.peer)) {
 		s.waitDown.Add(1)
 		defer s.waitDown.Add(-1)
-		defer h.T.waitDown.Add(-1)
-		h.T.waitDown.Add(1)
-		h.T.Seg.WantMaps().Set() // WantMaps also asks for news of peers
+		defer h.att.waitDown.Add(-1)
+		h.att.waitDown.Add(1)
+		h.att.seg.WantMaps().Set() // WantMaps also asks for news of peers
 	}
 	w := q.Add()
 	defer q.Done(w)
 	if why == fullBudget {
-		h.T.want.Set()
-		h.T.collectAll()
+		h.att.want.Set()
+		h.att.collectAll()
 	} else {
 		h.cell.WantRoom.Set()
-		h.Collect()
+		h.collect()
 	}
 	if err := s.stop(ctx, h); err != nil {
 		return why, err
 	}
-	if now := h.take(d.Peer, n); now != why {
+	if now := h.take(d.peer, n); now != why {
 		return now, nil // taken, or there is another shortage to wait for
 	}
-	return why, h.T.wait(ctx, w, false)
+	return why, h.att.wait(ctx, w, false)
 }
 
 // roomed wakes a sender that waits for room, or all where they wait for different room.
@@ -332,12 +332,12 @@ func (s *Socket) roomed() {
 // awaitMap waits until the destination port may be free again. It returns nil
 // to try again.
 func (s *Socket) awaitMap(ctx context.Context, h *half, d *destination, port uint16, block bool) error {
-	t := h.T
+	t := h.att
 	if !block {
 		s.Refused(port)
 		if s.Monitor.Load() != nil {
-			t.Seg.WantMaps().Set()
-			if !t.Table.Congested(int(d.Peer), port) {
+			t.seg.WantMaps().Set()
+			if !t.table.Congested(int(d.peer), port) {
 				s.CongestionNews()
 			}
 		}
@@ -345,8 +345,8 @@ func (s *Socket) awaitMap(ctx context.Context, h *half, d *destination, port uin
 	}
 	w := t.maps.Add()
 	defer t.maps.Done(w)
-	t.Seg.WantMaps().Set()
-	if !t.Table.Congested(int(d.Peer), port) {
+	t.seg.WantMaps().Set()
+	if !t.table.Congested(int(d.peer), port) {
 		return nil
 	}
 	return s.sleep(ctx, h, w)
@@ -354,8 +354,8 @@ func (s *Socket) awaitMap(ctx context.Context, h *half, d *destination, port uin
 
 // awaitSpace waits for room on the ring or in the area that the payload needs.
 // It returns nil to try again, and done if it has tried with success.
-func (s *Socket) awaitSpace(ctx context.Context, h *half, d *destination, port uint16, o *datagram.Outgoing, x *Special) (done bool, err error) {
-	t := h.T
+func (s *Socket) awaitSpace(ctx context.Context, h *half, d *destination, port uint16, o *datagram.Outgoing, x *special) (done bool, err error) {
+	t := h.att
 	w := t.space.Add()
 	defer t.space.Done(w)
 	t.want.Set()
@@ -374,7 +374,7 @@ func (s *Socket) sleep(ctx context.Context, h *half, w *socket.Waiter) error {
 	if err := s.stop(ctx, h); err != nil {
 		return err
 	}
-	if err := h.T.wait(ctx, w, false); err != nil {
+	if err := h.att.wait(ctx, w, false); err != nil {
 		return err
 	}
 	return s.stop(ctx, h)
@@ -385,8 +385,8 @@ func (s *Socket) stop(ctx context.Context, h *half) error {
 	switch {
 	case s.Closed.Load():
 		return net.ErrClosed
-	case s.Half.Load() != h:
-		return s.lossOf(h.T)
+	case s.half.Load() != h:
+		return s.lossOf(h.att)
 	}
 	if err := s.wdl.Err(); err != nil {
 		return err
@@ -416,15 +416,15 @@ func (s *Socket) sendRun(ctx context.Context, out []datagram.Outgoing) int {
 	if err != nil {
 		return 0
 	}
-	t := h.T
-	to, d, err := s.Check(ctx, t, &out[0])
+	t := h.att
+	to, d, err := s.check(ctx, t, &out[0])
 	if err != nil || s.admits(ctx, h, d) != nil {
 		return 0
 	}
-	u := &t.Submission
+	u := &t.submission
 	n := 0
 	var begun *operation // operations submitted, linked by run
-	u.Mu.Lock()
+	u.mu.Lock()
 	for ; n < len(out); n++ {
 		o := &out[n]
 		if n > 0 {
@@ -432,7 +432,7 @@ func (s *Socket) sendRun(ctx context.Context, out []datagram.Outgoing) int {
 			if o.To.Addr() != d.addr && o.To.IsValid() {
 				break
 			}
-			if to, e, err = s.Check(ctx, t, o); err != nil || e != d {
+			if to, e, err = s.check(ctx, t, o); err != nil || e != d {
 				break
 			}
 		}
@@ -443,39 +443,39 @@ func (s *Socket) sendRun(ctx context.Context, out []datagram.Outgoing) int {
 			}
 			data = o.Buffer.Data
 		}
-		x := (*Special)(nil)
+		x := (*special)(nil)
 		if socket.Says(o) {
-			if x = &u.about; o.Map != nil || socket.NeedsRDMA(o) && (!t.operates || t.Table.Carries(int(d.Peer)) != ipc.CarriesOperations) || x.describe(h, o) != nil {
+			if x = &u.about; o.Map != nil || socket.NeedsRDMA(o) && (!t.operates || t.table.Carries(int(d.peer)) != ipc.CarriesOperations) || x.describe(h, o) != nil {
 				break
 			}
 		}
-		if len(data) > conn.InlineMax || t.Table.Congested(int(d.Peer), to.Port()) || h.take(d.Peer, len(data)) != taken {
+		if len(data) > conn.InlineMax || t.table.Congested(int(d.peer), to.Port()) || h.take(d.peer, len(data)) != taken {
 			break
 		}
 		if x != nil {
 			x.begin(h, to, o)
 		}
 		if u.putLocked(&h.asked, h.entry(ipc.OpSend, d, to.Port(), o, len(data), x), x.said(), data) != nil {
-			h.untake(d.Peer, len(data))
+			h.untake(d.peer, len(data))
 			if x != nil {
 				x.undo(h)
 			}
 			break
 		}
-		h.expires(d.Peer, len(data), o.Expires)
+		h.expires(d.peer, len(data), o.Expires)
 		if x != nil && x.op != nil {
 			x.op.run, begun = begun, x.op
 		}
 		if o.Buffer != nil {
-			u.Mu.Unlock() // releasing may give memory back, on the same ring
+			u.mu.Unlock() // releasing may give memory back, on the same ring
 			socket.Accepted(o, false)
-			u.Mu.Lock()
+			u.mu.Lock()
 		}
 	}
 	if n > 0 {
 		u.publishLocked()
 	}
-	u.Mu.Unlock()
+	u.mu.Unlock()
 	if n > 0 {
 		if !s.sent.Load() {
 			s.sent.Store(true)

@@ -238,7 +238,7 @@ func TestSendThatEndsBehindACloseGivesBackOnce(t *testing.T) {
 	l := newLoopLab(t)
 	_, path := serving(t, l.node(config.Node{}), config.Service{})
 	s := clientHalfOf(bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)))
-	h := s.Half.Load()
+	h := s.half.Load()
 	const size = 3000
 	for range 2 { // the second send begins behind the close
 		if why := h.take(ipc.MaxPeers-1, size); why != taken {
@@ -246,7 +246,7 @@ func TestSendThatEndsBehindACloseGivesBackOnce(t *testing.T) {
 		}
 		h.retire()
 		h.untake(ipc.MaxPeers-1, size)
-		for _, a := range []*conn.Account{&h.Account, &h.T.Budget.Account} {
+		for _, a := range []*conn.Account{&h.account, &h.att.budget.account} {
 			if a.Bytes() != 0 || a.Messages() != 0 {
 				t.Fatalf("%d bytes of %d messages", a.Bytes(), a.Messages())
 			}
@@ -254,7 +254,7 @@ func TestSendThatEndsBehindACloseGivesBackOnce(t *testing.T) {
 	}
 	_ = h.take(ipc.MaxPeers-1, size)
 	h.untake(ipc.MaxPeers-1, size)
-	if n := h.T.Budget.Account.Messages(); n != 0 {
+	if n := h.att.budget.account.Messages(); n != 0 {
 		t.Errorf("%d messages", n)
 	}
 }

@@ -122,7 +122,7 @@ func (d *downBytes) canceled(peer uint32, all bool, n int) {
 
 // budget is what a session may have submitted that is not settled.
 type budget struct {
-	Account conn.Account // memory of the session's messages; limit 0: the daemon states no budget
+	account conn.Account // memory of the session's messages; limit 0: the daemon states no budget
 	downs   downBytes
 }
 
@@ -140,54 +140,54 @@ const (
 
 // take takes room for a message of n bytes.
 func (h *half) take(peer uint32, n int) shortage {
-	t := h.T
-	down := t.Table.Down(int(peer))
+	t := h.att
+	down := t.table.Down(int(peer))
 	if !down {
 		h.downs.up(peer)
-		t.Budget.downs.up(peer)
+		t.budget.downs.up(peer)
 	}
-	if !t.Budget.charge(t, peer, n, down) {
+	if !t.budget.charge(t, peer, n, down) {
 		return fullBudget
 	}
 	own := 0
 	if down {
-		own = h.downs.own(peer, h.Account.Bytes())
+		own = h.downs.own(peer, h.account.Bytes())
 	}
-	if !h.Account.ChargeFor(n, down, h.heldBytes, own) {
-		t.Budget.Account.Refund(cost(n), 1)
+	if !h.account.ChargeFor(n, down, h.heldBytes, own) {
+		t.budget.account.Refund(cost(n), 1)
 		return fullSocket
 	}
 	if down {
 		h.downs.add(peer, n)
-		t.Budget.downs.add(peer, cost(n))
+		t.budget.downs.add(peer, cost(n))
 	}
 	return taken
 }
 
 func (b *budget) charge(t *attachment, peer uint32, n int, down bool) bool {
-	if b.Account.Limit() == 0 {
-		b.Account.Admit(cost(n))
+	if b.account.Limit() == 0 {
+		b.account.Admit(cost(n))
 		return true
 	}
 	own := 0
 	if down {
-		own = b.downs.own(peer, b.Account.Bytes())
+		own = b.downs.own(peer, b.account.Bytes())
 	}
-	return b.Account.ChargeFor(cost(n), down, func() int { return b.held(t) }, own)
+	return b.account.ChargeFor(cost(n), down, func() int { return b.held(t) }, own)
 }
 
 // held is what of the budget waits for peers that are down or hold it back, less than one
 // and a half budgets: beyond that the daemon takes nothing, even if all is held back.
 func (b *budget) held(t *attachment) int {
-	limit := b.Account.Limit()
-	return min(int(t.Seg.Held().Load()), limit+limit/2-1)
+	limit := b.account.Limit()
+	return min(int(t.seg.Held().Load()), limit+limit/2-1)
 }
 
 // hasRoom tells whether a message to a peer that is up is taken.
 func (b *budget) hasRoom(t *attachment) bool {
 	room := func() bool {
-		limit := int64(b.Account.Limit())
-		return limit == 0 || conn.HasRoomFor(limit, int64(b.Account.Bytes()), int64(b.held(t)), 0, false)
+		limit := int64(b.account.Limit())
+		return limit == 0 || conn.HasRoomFor(limit, int64(b.account.Bytes()), int64(b.held(t)), 0, false)
 	}
 	if room() {
 		return true
@@ -201,34 +201,34 @@ func (h *half) untake(peer uint32, n int) {
 	h.freedMu.Lock()
 	b, m := n, 1
 	if h.retired {
-		b, m = min(n, h.Account.Bytes()), min(1, h.Account.Messages())
+		b, m = min(n, h.account.Bytes()), min(1, h.account.Messages())
 	}
-	h.Account.Refund(b, m)
-	h.T.Budget.Account.Refund(b+m*socket.ItemCost, m)
+	h.account.Refund(b, m)
+	h.att.budget.account.Refund(b+m*socket.ItemCost, m)
 	h.freedMu.Unlock()
-	if h.T.Table.Down(int(peer)) {
+	if h.att.table.Down(int(peer)) {
 		h.downs.add(peer, -n)
-		h.T.Budget.downs.add(peer, -cost(n))
+		h.att.budget.downs.add(peer, -cost(n))
 	}
 }
 
 // expires follows the submission of a message: if its peer is down its time limit frees what
 // it was charged for.
 func (h *half) expires(peer uint32, n int, limit time.Time) {
-	if !limit.IsZero() && h.T.Table.Down(int(peer)) {
+	if !limit.IsZero() && h.att.table.Down(int(peer)) {
 		h.downs.until(peer, n, limit)
-		h.T.Budget.downs.until(peer, cost(n), limit)
+		h.att.budget.downs.until(peer, cost(n), limit)
 	}
 }
 
 // canceled follows a cancel of what was sent to remote, or of all, which has freed so much.
 func (h *half) canceled(local, remote netip.Addr, bytes, messages int) {
-	h.T.peerMu.RLock()
-	peer, ok := h.T.resolved[[2]netip.Addr{local, remote.Unmap()}]
-	h.T.peerMu.RUnlock()
+	h.att.peerMu.RLock()
+	peer, ok := h.att.resolved[[2]netip.Addr{local, remote.Unmap()}]
+	h.att.peerMu.RUnlock()
 	if all := !remote.IsValid(); all || ok && bytes > 0 {
 		h.downs.canceled(peer, all, bytes)
-		h.T.Budget.downs.canceled(peer, all, bytes+messages*socket.ItemCost)
+		h.att.budget.downs.canceled(peer, all, bytes+messages*socket.ItemCost)
 	}
 }
 
@@ -238,14 +238,14 @@ func (h *half) heldBytes() int { return int(h.cell.Held.Load()) }
 // roomForOthers tells whether a message to a peer that is up is taken, counting what the
 // daemon has settled so far as it was collected.
 func (h *half) roomForOthers() bool {
-	return h.Account.HasRoom() || conn.HasRoomFor(int64(h.Account.Limit()), int64(h.Account.Bytes()), int64(h.heldBytes()), 0, false)
+	return h.account.HasRoom() || conn.HasRoomFor(int64(h.account.Limit()), int64(h.account.Bytes()), int64(h.heldBytes()), 0, false)
 }
 
 // collectAll takes back what the daemon has settled of all sockets.
 func (t *attachment) collectAll() {
 	for _, s := range t.c.sockets() {
-		if h := s.Half.Load(); h != nil && h.T == t {
-			h.Collect()
+		if h := s.half.Load(); h != nil && h.att == t {
+			h.collect()
 		}
 	}
 }
@@ -255,16 +255,16 @@ func (h *half) retire() {
 	h.freedMu.Lock()
 	defer h.freedMu.Unlock()
 	h.retired = true
-	b, m := h.Account.Bytes(), h.Account.Messages()
-	h.Account.Refund(b, m)
-	h.T.Budget.Account.Refund(b+m*socket.ItemCost, m)
-	h.T.space.Wake(-1)
+	b, m := h.account.Bytes(), h.account.Messages()
+	h.account.Refund(b, m)
+	h.att.budget.account.Refund(b+m*socket.ItemCost, m)
+	h.att.space.Wake(-1)
 }
 
 // attempt has the daemon connect to a peer that is down, of whose messages none was taken.
 func (h *half) attempt(local, remote netip.Addr, peer uint32) {
-	t := h.T
-	if !t.Table.Down(int(peer)) || h.downs.own(peer, h.Account.Bytes()) != 0 {
+	t := h.att
+	if !t.table.Down(int(peer)) || h.downs.own(peer, h.account.Bytes()) != 0 {
 		return
 	}
 	if _, busy := t.attempts.LoadOrStore(peer, struct{}{}); !busy {
@@ -275,7 +275,7 @@ func (h *half) attempt(local, remote netip.Addr, peer uint32) {
 	}
 }
 
-// arenaShares is how much of the send arena is lent for each peer, guarded by Submission.Mu.
+// arenaShares is how much of the send arena is lent for each peer, guarded by submission.mu.
 type arenaShares struct {
 	blocks []arenaBlock   // indexed by offset in units of ipc.MinBlock
 	used   int            // bytes of all blocks handed out
@@ -326,10 +326,10 @@ func (a *arenaShares) free(off int) {
 
 // lends tells whether a peer may have another block.
 func (t *attachment) lends(peer uint32) bool {
-	down := t.Table.Down(int(peer))
-	u := &t.Submission
-	u.Mu.Lock()
-	defer u.Mu.Unlock()
+	down := t.table.Down(int(peer))
+	u := &t.submission
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	return u.lent.hasRoom(len(u.bodies), peer, down)
 }
 
@@ -337,7 +337,7 @@ func (t *attachment) lends(peer uint32) bool {
 // come up or is down.
 func (t *attachment) peerNews() {
 	t.maps.Wake(-1)
-	bars := t.Table.Bars()
+	bars := t.table.Bars()
 	barred := t.bars.Swap(bars) != bars // Every sender looks whether its peer is still allowed.
 	if t.waitDown.Load() == 0 && !barred {
 		return

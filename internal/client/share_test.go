@@ -39,10 +39,10 @@ func stuffed(t *testing.T, s *socket.Socket, to netip.AddrPort, size int) (n int
 	for {
 		err := s.TrySend(to, data)
 		if errors.Is(err, datagram.ErrWouldBlock) {
-			if clientHalfOf(s) == nil || allTaken(clientHalfOf(s).Half.Load().T) {
+			if clientHalfOf(s) == nil || allTaken(clientHalfOf(s).half.Load().att) {
 				return n
 			}
-			rdstest.Eventually(t, "the daemon to take what was submitted", func() bool { return allTaken(clientHalfOf(s).Half.Load().T) })
+			rdstest.Eventually(t, "the daemon to take what was submitted", func() bool { return allTaken(clientHalfOf(s).half.Load().att) })
 			continue
 		}
 		if err != nil {
@@ -54,9 +54,9 @@ func stuffed(t *testing.T, s *socket.Socket, to netip.AddrPort, size int) (n int
 
 // allTaken tells whether the daemon has taken all that an application has submitted.
 func allTaken(t *attachment) bool {
-	u := &t.Submission
-	u.Mu.Lock()
-	defer u.Mu.Unlock()
+	u := &t.submission
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	n, _ := u.ring.Free(len(u.ends))
 	return n == len(u.ends)
 }
@@ -144,7 +144,7 @@ func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 			defer h.Refund(h.Bytes(), h.Messages())
 			own = h.Bytes()
 		case *Client:
-			own = clientHalfOf(s).Half.Load().Account.Limit()
+			own = clientHalfOf(s).half.Load().account.Limit()
 			filledWhileUp(t, s, dying.LocalAddrPort())
 		}
 		if own == 0 {
@@ -161,20 +161,20 @@ func TestAHostThatDiesWithAFullBuffer(t *testing.T) {
 // up, as what it was sent before the host went down would.
 func filledWhileUp(t *testing.T, s *socket.Socket, to netip.AddrPort) {
 	t.Helper()
-	h := clientHalfOf(s).Half.Load()
-	rdstest.Eventually(t, "the host to be down", func() bool { return h.T.Table.Down(int(clientHalfOf(s).Last.Load().Peer)) })
-	d := clientHalfOf(s).Last.Load()
+	h := clientHalfOf(s).half.Load()
+	rdstest.Eventually(t, "the host to be down", func() bool { return h.att.table.Down(int(clientHalfOf(s).last.Load().peer)) })
+	d := clientHalfOf(s).last.Load()
 	const size = 100_000
-	for h.Account.Bytes() < h.Account.Limit() {
-		if !h.Account.Charge(size) {
+	for h.account.Bytes() < h.account.Limit() {
+		if !h.account.Charge(size) {
 			break
 		}
-		h.T.Budget.Account.Admit(cost(size))
+		h.att.budget.account.Admit(cost(size))
 		if err := clientHalfOf(s).submit(h, d, to.Port(), &datagram.Outgoing{To: to, Data: make([]byte, size)}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	rdstest.Eventually(t, "the daemon to have it", func() bool { return h.heldBytes() >= h.Account.Limit() })
+	rdstest.Eventually(t, "the daemon to have it", func() bool { return h.heldBytes() >= h.account.Limit() })
 }
 
 // What waits for a dead host is delivered in order when it comes up, all of it; senders
@@ -241,7 +241,7 @@ func waitsToSend(s *socket.Socket) bool {
 	if halfOf(s) != nil {
 		return halfOf(s).Writers.N.Load() > 0
 	}
-	return clientHalfOf(s).writers.N.Load()+clientHalfOf(s).Half.Load().T.space.N.Load() > 0
+	return clientHalfOf(s).writers.N.Load()+clientHalfOf(s).half.Load().att.space.N.Load() > 0
 }
 
 // Eight sockets with 4 MiB each for a host that is down use up an application's budget:
@@ -285,7 +285,7 @@ func TestADeadHostLeavesHalfOfTheBudget(t *testing.T) {
 			if q, most := svc.Sessions()[0].SendQueued, config.DefaultSendBudget*3/2; q > most {
 				t.Errorf("%d bytes queued of %d", q, most)
 			}
-			rdstest.Eventually(t, "all submissions to be taken", func() bool { return allTaken(c.Att) })
+			rdstest.Eventually(t, "all submissions to be taken", func() bool { return allTaken(c.att) })
 		})
 	}
 }

@@ -24,14 +24,14 @@ type Socket struct {
 	c    *Client
 	addr netip.AddrPort
 
-	Half atomic.Pointer[half] // nil while there is no daemon
+	half atomic.Pointer[half] // nil while there is no daemon
 
 	sndbuf   atomic.Int64
 	writers  socket.WaitQueue // senders that wait for room in the half's account, or for a half
 	waitDown atomic.Int32     // senders among writers whose peer is down: room for others is not for them
 	wdl      socket.Deadline
 
-	Last   atomic.Pointer[destination]
+	last   atomic.Pointer[destination]
 	only   atomic.Pointer[config.Wire] // the only wire to send by; nil or WireAuto: any
 	toPort atomic.Pointer[netip.AddrPort]
 	linger atomic.Int64
@@ -51,13 +51,13 @@ type Socket struct {
 // half is the daemon's half of a socket. The send buffer belongs to it: what was
 // charged for one daemon is never given back to the account of another.
 type half struct {
-	T       *attachment
-	ID      uint32
+	att     *attachment
+	id      uint32
 	cell    ipc.Cell
-	Account conn.Account
+	account conn.Account
 
 	waits   socket.WaitList // what senders wait for, and since when; the cell shows the oldest wait
-	Memory  halfMemory
+	memory  halfMemory
 	downs   downBytes
 	asked   askedFates
 	freedMu lockorder.Mutex[half]
@@ -69,13 +69,13 @@ type half struct {
 type destination struct {
 	t    *attachment
 	addr netip.Addr
-	Peer uint32
+	peer uint32
 }
 
 // allowed is the error of what is sent to a peer that is not on the daemon's allow-list,
 // nil for others.
 func (d *destination) allowed() error {
-	if d.t.Table.Barred(int(d.Peer)) {
+	if d.t.table.Barred(int(d.peer)) {
 		return &socket.NotAllowedError{Peer: d.addr}
 	}
 	return nil
@@ -84,10 +84,10 @@ func (d *destination) allowed() error {
 func newSocket(c *Client, t *attachment) *Socket {
 	s := &Socket{c: c}
 	s.Inbox.Owner = s
-	s.sndbuf.Store(int64(t.Welcome.SendBuffer))
-	s.ReceiveBuffer.Store(int64(t.Welcome.ReceiveBuffer))
-	s.linger.Store(int64(t.Welcome.Linger))
-	s.news.Store(t.Table.Maps())
+	s.sndbuf.Store(int64(t.welcome.SendBuffer))
+	s.ReceiveBuffer.Store(int64(t.welcome.ReceiveBuffer))
+	s.linger.Store(int64(t.welcome.Linger))
+	s.news.Store(t.table.Maps())
 	return s
 }
 
@@ -120,8 +120,8 @@ func (s *Socket) ask(ctx context.Context, t *attachment, addr netip.AddrPort) (*
 	if err != nil {
 		return nil, err
 	}
-	h := &half{T: t, ID: r.Socket, cell: t.Seg.Cell(int(r.Socket & 0xffff))}
-	h.Account.SetLimit(int(s.sndbuf.Load()))
+	h := &half{att: t, id: r.Socket, cell: t.seg.Cell(int(r.Socket & 0xffff))}
+	h.account.SetLimit(int(s.sndbuf.Load()))
 	h.waits.Show = h.showWaits
 	if !s.addr.IsValid() { // Otherwise the socket is bound again, to the same address.
 		s.addr = r.Addr
@@ -134,8 +134,8 @@ func (s *Socket) use(h *half) {
 	s.Queue.TakeMu.Lock()
 	s.Queue.Gone = &h.cell
 	s.Queue.TakeMu.Unlock()
-	s.Half.Store(h)
-	h.T.register(s, h)
+	s.half.Store(h)
+	h.att.register(s, h)
 }
 
 // bindWithin is bind of a new socket. The daemon's half of one that is bound after
@@ -155,14 +155,14 @@ func (s *Socket) bindWithin(ctx context.Context, t *attachment, addr netip.AddrP
 				_ = s.Close()
 			}
 		}()
-		return fmt.Errorf("rdsd at %s does not answer: %w", s.c.Config.Path, ctx.Err())
+		return fmt.Errorf("rdsd at %s does not answer: %w", s.c.config.Path, ctx.Err())
 	}
 }
 
 // Drained and Cause are for the inbox.
 func (s *Socket) Drained(int) {
-	if h := s.Half.Load(); h != nil && h.cell.Tell.Take() {
-		h.T.bell.Ring()
+	if h := s.half.Load(); h != nil && h.cell.Tell.Take() {
+		h.att.bell.Ring()
 	}
 }
 
@@ -170,15 +170,15 @@ func (s *Socket) Cause() error { return net.ErrClosed }
 
 // Wait waits for something to receive, and look looks for it.
 func (s *Socket) Wait(ctx context.Context, w *socket.Waiter) error {
-	if h := s.Half.Load(); h != nil {
-		return h.T.wait(ctx, w, true)
+	if h := s.half.Load(); h != nil {
+		return h.att.wait(ctx, w, true)
 	}
 	return w.Wait(ctx)
 }
 
 func (s *Socket) Look() bool {
-	h := s.Half.Load()
-	return h != nil && h.T.catchUp()
+	h := s.half.Load()
+	return h != nil && h.att.catchUp()
 }
 
 // session is the half to send on, waiting for one if block is set.
@@ -214,8 +214,8 @@ func (s *Socket) session(ctx context.Context, block bool) (*half, error) {
 // living is the half to send on, nil between the first call that has failed because the
 // daemon ended and the next daemon.
 func (s *Socket) living() *half {
-	h := s.Half.Load()
-	if h != nil && s.told.Load() == h.T {
+	h := s.half.Load()
+	if h != nil && s.told.Load() == h.att {
 		return nil
 	}
 	return h
@@ -236,8 +236,8 @@ func (h *half) tell(q ipc.Request) (*ipc.Reply, error) {
 }
 
 func (h *half) tellWithin(ctx context.Context, q ipc.Request) (*ipc.Reply, error) {
-	q.Socket = h.ID
-	return h.T.call(ctx, q)
+	q.Socket = h.id
+	return h.att.call(ctx, q)
 }
 
 // set makes a call about this socket on the present attachment.
@@ -272,12 +272,12 @@ func (s *Socket) Cancel(to netip.AddrPort) error {
 	}
 	h, err := s.session(context.Background(), false)
 	if err == nil {
-		h.Collect()
-		bytes, messages := h.Account.Bytes(), h.Account.Messages()
+		h.collect()
+		bytes, messages := h.account.Bytes(), h.account.Messages()
 		if _, err = h.tell(ipc.Request{Op: ipc.CallCancel, Addr: to}); err == nil {
-			h.Memory.keepOff(to)
-			h.Collect()
-			h.canceled(s.addr.Addr(), to.Addr(), bytes-h.Account.Bytes(), messages-h.Account.Messages())
+			h.memory.keepOff(to)
+			h.collect()
+			h.canceled(s.addr.Addr(), to.Addr(), bytes-h.account.Bytes(), messages-h.account.Messages())
 			s.writers.Wake(-1)
 		}
 	}
@@ -294,8 +294,8 @@ func (s *Socket) SetBuffers(send, receive int) error {
 			return err
 		}
 		s.sndbuf.Store(int64(send))
-		if h := s.Half.Load(); h != nil {
-			h.Account.SetLimit(send)
+		if h := s.half.Load(); h != nil {
+			h.account.SetLimit(send)
 		}
 		s.writers.Wake(-1)
 	}
@@ -320,9 +320,9 @@ func (s *Socket) SetDeadline(read, write bool, t time.Time) {
 // wakeWriters wakes the senders of this socket wherever they wait.
 func (s *Socket) wakeWriters() {
 	s.writers.Wake(-1)
-	if h := s.Half.Load(); h != nil {
-		h.T.maps.Wake(-1)
-		h.T.space.Wake(-1)
+	if h := s.half.Load(); h != nil {
+		h.att.maps.Wake(-1)
+		h.att.space.Wake(-1)
 	}
 }
 
@@ -369,12 +369,12 @@ func (s *Socket) Poll() datagram.Events {
 		return datagram.PollHup
 	}
 	s.Look()
-	h := s.Half.Load()
+	h := s.half.Load()
 	var ev datagram.Events
 	switch {
-	case h != nil && h.hasRoom() && h.T.Budget.hasRoom(h.T):
+	case h != nil && h.hasRoom() && h.att.budget.hasRoom(h.att):
 		ev |= datagram.PollOut
-	case h == nil && (!s.c.Config.Reconnect || s.failed.Load() != nil):
+	case h == nil && (!s.c.config.Reconnect || s.failed.Load() != nil):
 		ev |= datagram.PollIn | datagram.PollOut // no call would wait: all calls fail
 	}
 	if s.Fates.N.Load() > 0 || s.Queue.Count.Load() > int64(s.Queue.Unpublished()) || s.lossDue() {
@@ -387,7 +387,7 @@ func (s *Socket) Poll() datagram.Events {
 		}
 		m.Mu.Unlock()
 	} else if h != nil {
-		if gen := h.T.Table.Maps(); s.news.Swap(gen) != gen {
+		if gen := h.att.table.Maps(); s.news.Swap(gen) != gen {
 			ev |= datagram.PollIn | datagram.PollWrBand
 		}
 	}
@@ -397,10 +397,10 @@ func (s *Socket) Poll() datagram.Events {
 // Alloc returns memory of the send arena, or ordinary memory if that is used
 // up, which is copied when it is sent.
 func (s *Socket) Alloc(n int) datagram.Message {
-	if h := s.Half.Load(); h != nil && n > 0 {
-		b := h.T.alloc(n)
-		if b == nil && h.T.catchUp() {
-			b = h.T.alloc(n)
+	if h := s.half.Load(); h != nil && n > 0 {
+		b := h.att.alloc(n)
+		if b == nil && h.att.catchUp() {
+			b = h.att.alloc(n)
 		}
 		if b != nil {
 			return datagram.Message{Data: b.B, Buf: &b.Buf}
@@ -419,15 +419,15 @@ func (s *Socket) Close() error {
 	s.wakeWriters()
 	s.SetDeadline(true, true, time.Time{})
 	s.Queue.Drop() // before the call: after the call the cell may belong to another socket
-	h := s.Half.Load()
+	h := s.half.Load()
 	if h == nil {
 		return nil
 	}
 	h.waits.Hide()
 	r, err := h.tell(ipc.Request{Op: ipc.CallClose, Linger: time.Duration(s.linger.Load())})
-	h.T.unregister(s, h.ID)
+	h.att.unregister(s, h.id)
 	h.retire()
-	h.Memory.keepOff(netip.AddrPort{})
+	h.memory.keepOff(netip.AddrPort{})
 	switch {
 	case err != nil:
 		return err

@@ -82,7 +82,7 @@ func TestSetTransportThatTheDaemonLacks(t *testing.T) {
 	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("TCP"))
 	rdstest.Expect(t, far, "TCP")
 
-	c.Att.Welcome.Features = []string{ipc.FeatureRDMA}
+	c.att.welcome.Features = []string{ipc.FeatureRDMA}
 	rdstest.WantErr(t, "an older daemon", s.SetTransport(config.WireTCP), datagram.ErrNotSupported, syscall.EOPNOTSUPP)
 	rdstest.WantErr(t, "a daemon that has become older", s.Send(rdstest.Background(t), far.LocalAddrPort(), nil), datagram.ErrNotSupported)
 	if err := s.SetTransport(config.WireAuto); err != nil {
@@ -114,14 +114,14 @@ func TestDecidingCallsThatAreRefused(t *testing.T) {
 	s, far := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100)), rdstest.NewAddr()
 	elsewhere := bound(t, c, rdstest.AddrOf(rdstest.NewAddr(), 100))
 	at := func(s *socket.Socket) uint32 {
-		r, err := c.Att.call(rdstest.Background(t), ipc.Request{Op: ipc.CallResolve, Local: s.LocalAddrPort().Addr(), Remote: far})
+		r, err := c.att.call(rdstest.Background(t), ipc.Request{Op: ipc.CallResolve, Local: s.LocalAddrPort().Addr(), Remote: far})
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r.Peer
 	}
 	peer, not := at(s), at(elsewhere)
-	h := s.Endpoint.(*Socket).Half.Load()
+	h := s.Endpoint.(*Socket).half.Load()
 	for _, q := range []ipc.Request{
 		{Peer: peer}, {Peer: peer, Option: "ib"}, {Peer: peer, Option: "xrc+tcp"},
 		{Peer: not, Option: "xrc"}, {Peer: 4000, Option: "xrc"}, {Peer: math.MaxUint32, Option: "tcp"},
@@ -142,7 +142,7 @@ func TestDecidingCallsThatAreRefused(t *testing.T) {
 	if _, err := h.tell(ipc.Request{Op: ipc.CallAdmit, Peer: peer, Option: "xrc"}); err == nil {
 		t.Error("a host has two transports")
 	}
-	if got := c.Att.Table.Server(int(not)); got != ipc.ServerTCP || servedBy(t, n, s.LocalAddrPort().Addr(), far) != "tcp" {
+	if got := c.att.table.Server(int(not)); got != ipc.ServerTCP || servedBy(t, n, s.LocalAddrPort().Addr(), far) != "tcp" {
 		t.Errorf("the table says %d, the node %q", got, servedBy(t, n, s.LocalAddrPort().Addr(), far))
 	}
 }
@@ -181,13 +181,13 @@ func TestSetTransportOutlivesTheDaemon(t *testing.T) {
 	}
 	rdstest.MustSend(t, tcp, known.LocalAddrPort(), []byte("before"))
 	rdstest.Expect(t, known, "before")
-	old := tcp.Endpoint.(*Socket).Half.Load()
+	old := tcp.Endpoint.(*Socket).half.Load()
 	r.stop()
 	r.start()
 	for _, s := range []*socket.Socket{tcp, xrc} {
 		rdstest.Eventually(t, "a new daemon", func() bool {
-			h := s.Endpoint.(*Socket).Half.Load()
-			return h != nil && h.T != old.T
+			h := s.Endpoint.(*Socket).half.Load()
+			return h != nil && h.att != old.att
 		})
 		rdstest.WantErr(t, "the news of it", s.Send(rdstest.Background(t), known.LocalAddrPort(), nil), datagram.ErrDaemonLost)
 	}

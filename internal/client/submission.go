@@ -10,16 +10,16 @@ import (
 	"github.com/rds-go/rds/rds/datagram"
 )
 
-// Submission is the application's end of the submission ring, with the two
+// submission is the application's end of the submission ring, with the two
 // areas of payloads to send.
-type Submission struct {
+type submission struct {
 	seg    *ipc.Segment
 	bell   *ipc.Bell
 	sleeps ipc.Flag // the daemon sleeps
 	want   ipc.Flag // WantSpace
 	space  socket.WaitQueue
 
-	Mu      lockorder.Mutex[Submission] // guards the fields below
+	mu      lockorder.Mutex[submission] // guards the fields below
 	ring    ipc.Producer
 	data    []byte
 	tail    uint64   // bytes of data ever used, gaps at its end included
@@ -28,12 +28,12 @@ type Submission struct {
 	bodies  []byte
 	arena   *ipc.Arena
 	lent    arenaShares // blocks of arena, by peer
-	Returns []ipc.Entry // returns that found the ring full
+	returns []ipc.Entry // returns that found the ring full
 	quiet   int         // returns since the daemon was last woken
 	dead    bool
 	spare   []*sendBuffer
 	touched int     // end of what was ever allocated of arena
-	about   Special // what the message at hand says besides its payload, in a run
+	about   special // what the message at hand says besides its payload, in a run
 }
 
 // errFull: the ring, or the area a payload needs, has no room.
@@ -42,7 +42,7 @@ var errFull = errors.New("rds: no room for a submission")
 // quietReturns is how many returns the daemon need not hear of at once.
 const quietReturns = 16
 
-func (u *Submission) init(seg *ipc.Segment, bell *ipc.Bell) {
+func (u *submission) init(seg *ipc.Segment, bell *ipc.Bell) {
 	u.seg, u.bell = seg, bell
 	u.sleeps, u.want = seg.DaemonSleeps(), seg.WantSpace()
 	u.ring = seg.Submit()
@@ -52,18 +52,18 @@ func (u *Submission) init(seg *ipc.Segment, bell *ipc.Bell) {
 }
 
 // end makes all further submissions fail.
-func (u *Submission) end() {
-	u.Mu.Lock()
+func (u *submission) end() {
+	u.mu.Lock()
 	u.dead = true
-	u.Mu.Unlock()
+	u.mu.Unlock()
 	u.space.Wake(-1)
 }
 
 // noRoom is the error of a message that found no room in the send arena: errFull, or
 // ErrDaemonLost if there will be no room.
-func (u *Submission) noRoom() error {
-	u.Mu.Lock()
-	defer u.Mu.Unlock()
+func (u *submission) noRoom() error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if u.dead {
 		return datagram.ErrDaemonLost
 	}
@@ -72,8 +72,8 @@ func (u *Submission) noRoom() error {
 
 // putLocked appends a message whose payload is small, copying it and about,
 // what the message says besides its payload. asked are the fates that its socket has asked for.
-func (u *Submission) putLocked(asked *askedFates, e ipc.Entry, about, payload []byte) error {
-	if err := u.roomLocked(len(u.ends) / ReturnShare); err != nil {
+func (u *submission) putLocked(asked *askedFates, e ipc.Entry, about, payload []byte) error {
+	if err := u.roomLocked(len(u.ends) / returnShare); err != nil {
 		return err
 	}
 	off, ok := u.placeLocked(len(about) + len(payload))
@@ -89,16 +89,16 @@ func (u *Submission) putLocked(asked *askedFates, e ipc.Entry, about, payload []
 }
 
 // roomLocked checks that an entry fits and keep entries are left.
-func (u *Submission) roomLocked(keep int) error {
+func (u *submission) roomLocked(keep int) error {
 	if u.dead {
 		return datagram.ErrDaemonLost
 	}
-	for len(u.Returns) > 0 {
+	for len(u.returns) > 0 {
 		if n, _ := u.ring.Free(1); n == 0 {
 			return errFull
 		}
-		u.appendLocked(u.Returns[0])
-		u.Returns = u.Returns[1:]
+		u.appendLocked(u.returns[0])
+		u.returns = u.returns[1:]
 	}
 	if n, _ := u.ring.Free(keep + 1); n <= keep {
 		return errFull
@@ -106,12 +106,12 @@ func (u *Submission) roomLocked(keep int) error {
 	return nil
 }
 
-// ReturnShare is the part of the ring that messages leave to returns: when the
+// returnShare is the part of the ring that messages leave to returns: when the
 // daemon does not take what is sent, it still takes what is returned.
-const ReturnShare = 8
+const returnShare = 8
 
 // placeLocked finds n bytes in one piece of the data ring.
-func (u *Submission) placeLocked(n int) (off int, ok bool) {
+func (u *submission) placeLocked(n int) (off int, ok bool) {
 	size := uint64(len(u.data))
 	for range 2 {
 		start := u.tail
@@ -134,32 +134,32 @@ func (u *Submission) placeLocked(n int) (off int, ok bool) {
 	return 0, false
 }
 
-func (u *Submission) appendLocked(e ipc.Entry) {
+func (u *submission) appendLocked(e ipc.Entry) {
 	u.ends[u.ring.Tail()&uint64(len(u.ends)-1)] = u.tail
 	u.ring.Put(e)
 }
 
 // publishLocked shows the daemon what was appended.
-func (u *Submission) publishLocked() {
+func (u *submission) publishLocked() {
 	u.ring.Publish()
 	u.quiet = 0
 }
 
 // wake follows publishLocked, with mu released.
-func (u *Submission) wake() {
+func (u *submission) wake() {
 	if u.sleeps.Take() {
 		u.bell.Ring()
 	}
 }
 
 // put submits one small message.
-func (u *Submission) put(asked *askedFates, e ipc.Entry, about, payload []byte) error {
-	u.Mu.Lock()
+func (u *submission) put(asked *askedFates, e ipc.Entry, about, payload []byte) error {
+	u.mu.Lock()
 	err := u.putLocked(asked, e, about, payload)
 	if err == nil {
 		u.publishLocked()
 	}
-	u.Mu.Unlock()
+	u.mu.Unlock()
 	if err == nil {
 		u.wake()
 	}
@@ -168,9 +168,9 @@ func (u *Submission) put(asked *askedFates, e ipc.Entry, about, payload []byte) 
 
 // putBuffer submits a message whose payload is the first n bytes of b, which
 // becomes the daemon's. asked and about are as of putLocked.
-func (u *Submission) putBuffer(asked *askedFates, e ipc.Entry, b *sendBuffer, about []byte) error {
-	u.Mu.Lock()
-	err := u.roomLocked(len(u.ends) / ReturnShare)
+func (u *submission) putBuffer(asked *askedFates, e ipc.Entry, b *sendBuffer, about []byte) error {
+	u.mu.Lock()
+	err := u.roomLocked(len(u.ends) / returnShare)
 	off := 0
 	if err == nil && len(about) > 0 {
 		var ok bool
@@ -187,7 +187,7 @@ func (u *Submission) putBuffer(asked *askedFates, e ipc.Entry, b *sendBuffer, ab
 		u.publishLocked()
 		u.keepLocked(b)
 	}
-	u.Mu.Unlock()
+	u.mu.Unlock()
 	if err == nil {
 		u.wake()
 	}
@@ -196,15 +196,15 @@ func (u *Submission) putBuffer(asked *askedFates, e ipc.Entry, b *sendBuffer, ab
 
 // returned gives received memory back. The daemon hears of it when it needs
 // memory, or some time.
-func (u *Submission) returned(block uint32, n uint64) {
+func (u *submission) returned(block uint32, n uint64) {
 	e := ipc.MakeEntry(ipc.OpReturn, 0, 0, 0, 0, 0, block, 0, n)
-	u.Mu.Lock()
+	u.mu.Lock()
 	if u.dead {
-		u.Mu.Unlock()
+		u.mu.Unlock()
 		return
 	}
 	if err := u.roomLocked(0); err != nil {
-		u.Returns = append(u.Returns, e)
+		u.returns = append(u.returns, e)
 		u.giveBackLocked()
 	} else {
 		u.appendLocked(e)
@@ -215,7 +215,7 @@ func (u *Submission) returned(block uint32, n uint64) {
 	if late {
 		u.quiet = 0
 	}
-	u.Mu.Unlock()
+	u.mu.Unlock()
 	if u.seg.WantReturns().Take() {
 		u.bell.Ring()
 	} else if late {
@@ -226,9 +226,9 @@ func (u *Submission) returned(block uint32, n uint64) {
 // giveBackLocked puts the returns on the ring that found it full. If it still is the
 // daemon is to tell of room: all that the application does meanwhile may be to wait for
 // messages, which the daemon has no memory for.
-func (u *Submission) giveBackLocked() {
+func (u *submission) giveBackLocked() {
 	for range 2 {
-		if _ = u.roomLocked(0); len(u.Returns) == 0 || u.dead {
+		if _ = u.roomLocked(0); len(u.returns) == 0 || u.dead {
 			break
 		}
 		u.want.Set() // then look again: the daemon may have made room before it saw the flag
@@ -237,13 +237,13 @@ func (u *Submission) giveBackLocked() {
 }
 
 // spaced follows the daemon's word that there is room.
-func (u *Submission) spaced() {
-	u.Mu.Lock()
-	more := len(u.Returns) > 0 && !u.dead
+func (u *submission) spaced() {
+	u.mu.Lock()
+	more := len(u.returns) > 0 && !u.dead
 	if more {
 		u.giveBackLocked()
 	}
-	u.Mu.Unlock()
+	u.mu.Unlock()
 	if more && (u.seg.WantReturns().Take() || u.sleeps.Take()) {
 		u.bell.Ring()
 	}
@@ -253,7 +253,7 @@ func (u *Submission) spaced() {
 // sendBuffer is a block of the send arena.
 type sendBuffer struct {
 	buf.Buf
-	u   *Submission
+	u   *submission
 	t   *attachment // keeps the memory mapped
 	off uint32
 }
@@ -263,9 +263,9 @@ const maxSpareBuffers = 64
 
 // alloc returns a buffer of n bytes of the send arena, nil if there is none.
 func (t *attachment) alloc(n int) *sendBuffer {
-	u := &t.Submission
-	u.Mu.Lock()
-	defer u.Mu.Unlock()
+	u := &t.submission
+	u.mu.Lock()
+	defer u.mu.Unlock()
 	if u.dead {
 		return nil
 	}
@@ -294,30 +294,30 @@ func (t *attachment) alloc(n int) *sendBuffer {
 // Put takes a buffer back that was not sent.
 func (b *sendBuffer) Put(*buf.Buf) {
 	u := b.u
-	u.Mu.Lock()
+	u.mu.Lock()
 	u.arena.Release(int(b.off))
 	u.lent.free(int(b.off))
 	u.keepLocked(b)
-	u.Mu.Unlock()
+	u.mu.Unlock()
 	u.space.Wake(-1)
 }
 
 // keepLocked keeps the record of a buffer that is gone.
-func (u *Submission) keepLocked(b *sendBuffer) {
+func (u *submission) keepLocked(b *sendBuffer) {
 	if len(u.spare) < maxSpareBuffers {
 		u.spare = append(u.spare, b)
 	}
 }
 
 // freed takes back a buffer that was sent.
-func (u *Submission) freed(off uint32) {
-	u.Mu.Lock()
+func (u *submission) freed(off uint32) {
+	u.mu.Lock()
 	u.arena.Release(int(off))
 	u.lent.free(int(off))
 	if u.seg.Short().IsSet() && u.arena.Empty(int(off)) {
 		u.seg.Trim(u.arena, u.bodies, &u.touched)
 	}
-	u.Mu.Unlock()
+	u.mu.Unlock()
 	u.space.Wake(-1)
 }
 

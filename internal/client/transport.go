@@ -19,7 +19,7 @@ func (s *Socket) SetTransport(w config.Wire) error {
 	if w != config.WireAuto {
 		h, err := s.session(context.Background(), false)
 		if err == nil {
-			err = h.T.has(w)
+			err = h.att.has(w)
 		}
 		if err != nil {
 			return err
@@ -32,9 +32,9 @@ func (s *Socket) SetTransport(w config.Wire) error {
 // has tells whether the daemon has a transport, and lets applications choose it.
 func (t *attachment) has(w config.Wire) error {
 	switch {
-	case !slices.Contains(t.Welcome.Features, ipc.FeatureChoice):
+	case !slices.Contains(t.welcome.Features, ipc.FeatureChoice):
 		return datagram.ErrNotSupported
-	case !slices.Contains(t.Welcome.Features, string(w)):
+	case !slices.Contains(t.welcome.Features, string(w)):
 		return datagram.ErrNoTransport
 	}
 	return nil
@@ -46,17 +46,17 @@ func (s *Socket) admits(ctx context.Context, h *half, d *destination) error {
 	if only == nil || *only == config.WireAuto {
 		return nil
 	}
-	if err := h.T.has(*only); err != nil {
+	if err := h.att.has(*only); err != nil {
 		return err
 	}
-	switch h.T.Table.Server(int(d.Peer)) {
+	switch h.att.table.Server(int(d.peer)) {
 	case ipc.ServerOf(string(*only)), ipc.ServerAny:
 		return nil
 	case ipc.ServerUnknown:
 		if ctx.Err() != nil { // ctx bounds waiting for room
 			ctx = context.Background()
 		}
-		_, err := h.tellWithin(ctx, ipc.Request{Op: ipc.CallAdmit, Peer: d.Peer, Option: string(*only)})
+		_, err := h.tellWithin(ctx, ipc.Request{Op: ipc.CallAdmit, Peer: d.peer, Option: string(*only)})
 		return err
 	}
 	return datagram.ErrNotSupported

@@ -14,7 +14,7 @@ func TestSenderThatGivesUpLeavesTheRoomToOthers(t *testing.T) {
 	t.Parallel()
 	_, path := serving(t, newLoopLab(t).node(config.Node{}), config.Service{})
 	s := clientHalfOf(bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100)))
-	h := s.Half.Load()
-	d := &destination{h.T, s.addr.Addr(), ipc.MaxPeers - 1} // up, as far as the table says
-	rdstest.GivingUp(t, &s.writers, &h.Account, func(ctx context.Context) error { return s.charge(ctx, h, d, 1, 1000, true) })
+	h := s.half.Load()
+	d := &destination{h.att, s.addr.Addr(), ipc.MaxPeers - 1} // up, as far as the table says
+	rdstest.GivingUp(t, &s.writers, &h.account, func(ctx context.Context) error { return s.charge(ctx, h, d, 1, 1000, true) })
 }

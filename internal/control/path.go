@@ -2,14 +2,14 @@ package control
 
 import "github.com/rds-go/rds/internal/sockpath"
 
-// EnvPath is the environment variable that names the socket file of commands
+// envPath is the environment variable that names the socket file of commands
 // which are not told one.
-const EnvPath = "RDS_CONTROL"
+const envPath = "RDS_CONTROL"
 
 // systemPath is where the daemon of the host answers.
 const systemPath = "/run/rdsd.sock"
 
-var controlPath = sockpath.Name{Env: EnvPath, System: systemPath, User: "rdsd.sock"}
+var controlPath = sockpath.Name{Env: envPath, System: systemPath, User: "rdsd.sock"}
 
 // FindPath returns the path to Fetch from by default: $RDS_CONTROL, else
 // /run/rdsd.sock if it exists, else rdsd.sock in $XDG_RUNTIME_DIR if that is

@@ -121,11 +121,11 @@ func TestCloseLeavesForeignSocket(t *testing.T) {
 }
 
 func TestDefaultPaths(t *testing.T) {
-	t.Setenv(EnvPath, "/elsewhere/c.sock")
+	t.Setenv(envPath, "/elsewhere/c.sock")
 	if f, s := FindPath(), ServePath(); f != "/elsewhere/c.sock" || s != f {
-		t.Errorf("with %s: %s and %s", EnvPath, f, s)
+		t.Errorf("with %s: %s and %s", envPath, f, s)
 	}
-	t.Setenv(EnvPath, "")
+	t.Setenv(envPath, "")
 	t.Setenv("XDG_RUNTIME_DIR", "/run/user/7")
 	if _, err := os.Lstat(systemPath); err != nil {
 		if f := FindPath(); f != "/run/user/7/rdsd.sock" {

@@ -72,7 +72,7 @@ func (a *appSocket) Received(bytes, count int64) {
 func (a *appSocket) forgetBacklog() { a.sess.queue.add(a.sess, -a.backlog.Swap(0)) }
 
 // add changes the backlog by n and sees to it that peers hear if they must.
-func (q *appQueue) add(x *Session, n int64) {
+func (q *appQueue) add(x *session, n int64) {
 	after := q.backlog.Add(n)
 	if q.number != 0 && q.turns(after) {
 		x.poke()
@@ -91,7 +91,7 @@ func (q *appQueue) turns(n int64) bool {
 func (q *appQueue) turned() bool { return q.number != 0 && q.turns(q.backlog.Load()) }
 
 // misplaced notes that messages for port came by another queue on a link.
-func (q *appQueue) misplaced(x *Session, l transport.Link, port uint16) {
+func (q *appQueue) misplaced(x *session, l transport.Link, port uint16) {
 	h := homing{l, port}
 	q.mu.Lock()
 	_, noted := q.homes[h]

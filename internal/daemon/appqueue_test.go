@@ -268,7 +268,7 @@ func TestQueueIsReadyWhenTheBacklogGoesMeanwhile(t *testing.T) {
 	}
 	defer ear.Close()
 	defer self.Close()
-	x := &Session{self: self, queue: appQueue{number: 2, limit: 100}}
+	x := &session{self: self, queue: appQueue{number: 2, limit: 100}}
 	q, peers := &x.queue, new(toldQueue)
 	q.queue = peers
 	l := &hurried{drain: func() {}}

@@ -23,8 +23,8 @@ import (
 // as queued until the application says, in the cell, that it has taken it. The queue of the
 // node's socket has what finds no room there (hand.go).
 type appSocket struct {
-	sess *Session
-	S    *node.Socket
+	sess *session
+	s    *node.Socket
 	id   uint32
 	cell ipc.Cell
 
@@ -92,8 +92,8 @@ func (a *appSocket) PlacedLocked(b *buf.Buf) {
 	if b == nil || b.Owner() != nil {
 		return
 	}
-	if a.heap.Add(1) == 1 && a.S.Queue.Slab != nil && a.S.Queue.Slab.Owner() != nil {
-		a.S.Queue.RetireLocked()
+	if a.heap.Add(1) == 1 && a.s.Queue.Slab != nil && a.s.Queue.Slab.Owner() != nil {
+		a.s.Queue.RetireLocked()
 	}
 }
 
@@ -113,7 +113,7 @@ func (a *appSocket) Outstanding() (bytes, count int64) {
 // Waiting is what has come and the application has not taken. The lock of the
 // queue is held while messages go from the queue to the application: they count once.
 func (a *appSocket) Waiting() (bytes, count int64) {
-	q := &a.S.Queue
+	q := &a.s.Queue
 	q.TakeMu.Lock()
 	defer q.TakeMu.Unlock()
 	bytes, count = a.Outstanding()
@@ -171,12 +171,12 @@ func (a *appSocket) deliverLocked() (all bool) {
 func (a *appSocket) fatesLocked() bool {
 	c := &a.sess.out
 	var f conn.Fate
-	for a.S.Fates.N.Load() > 0 {
+	for a.s.Fates.N.Load() > 0 {
 		if !c.has() {
 			return false
 		}
 		switch {
-		case !a.S.Fates.Take(&f, false):
+		case !a.s.Fates.Take(&f, false):
 		case f.Op != nil:
 			if op := f.Op.Work.(*node.Operation); hushed(op) {
 				c.hush(completion(op, a.id, f.Status))
@@ -195,7 +195,7 @@ func (a *appSocket) dataLocked() (all bool) {
 	if c.closed || a.gone.Load() {
 		return false
 	}
-	q := &a.S.Queue
+	q := &a.s.Queue
 	q.TakeMu.Lock()
 	defer q.TakeMu.Unlock()
 	for {
@@ -231,7 +231,7 @@ func (a *appSocket) dataLocked() (all bool) {
 	a.Received(-a.run.bytes, -a.run.count)
 	a.gaveLocked()
 	q.Publish()
-	a.S.Spare()
+	a.s.Spare()
 	return all
 }
 
@@ -287,7 +287,7 @@ func (a *appSocket) Watch() {
 	x := a.sess
 	x.congestedMu.Lock()
 	defer x.congestedMu.Unlock()
-	on := a.S.Congested.Load()
+	on := a.s.Congested.Load()
 	if on && !a.gone.Load() { // otherwise finish has removed a from congested
 		x.congested[a] = struct{}{}
 	} else {
@@ -319,7 +319,7 @@ func (a *appSocket) leave() {
 	if !a.sess.leaving.Load() { // while the session leaves, the application goes on receiving what is on the ring
 		a.sess.node.Counters.RecvDropDead.Add(uint64(left))
 	}
-	a.S.Shut()
+	a.s.Shut()
 	a.forgetBacklog()
 }
 
@@ -327,14 +327,14 @@ func (a *appSocket) leave() {
 // ErrBusy, or nil.
 func (a *appSocket) finish() (d *datagram.DroppedError, err error) {
 	x := a.sess
-	a.await(time.Duration(a.S.Linger.Swap(0)))
-	if err = a.S.Finish(); err != nil {
+	a.await(time.Duration(a.s.Linger.Swap(0)))
+	if err = a.s.Finish(); err != nil {
 		errors.As(err, &d)
 		switch {
 		case !errors.Is(err, datagram.ErrBusy):
 			err = nil
 		case x.leaving.Load():
-			err = a.S.Cut()
+			err = a.s.Cut()
 		}
 	}
 	a.showHeld()
@@ -355,7 +355,7 @@ func (a *appSocket) await(d time.Duration) {
 	if d <= 0 {
 		return
 	}
-	s, svc, ended := a.S, a.sess.svc, a.sess.Done
+	s, svc, ended := a.s, a.sess.svc, a.sess.done
 	until := time.Now().Add(d)
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -386,7 +386,7 @@ func (a *appSocket) await(d time.Duration) {
 // Settled tells the application what has become of its messages.
 func (a *appSocket) Settled() {
 	a.mu.Lock()
-	b, m := a.S.Account.Settled()
+	b, m := a.s.Account.Settled()
 	b, m = b+a.before[0], m+a.before[1]
 	db, dm := b-a.bytes, m-a.messages
 	a.bytes, a.messages = b, m
@@ -412,14 +412,14 @@ func (a *appSocket) Settled() {
 func (a *appSocket) showHeld() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	bytes, messages := a.S.Account.Held()
+	bytes, messages := a.s.Account.Held()
 	memory := int64(bytes) + int64(messages)*socket.ItemCost
 	total := a.sess.held.Add(memory - a.held)
 	a.held = memory
 	if !a.gone.Load() {
 		a.cell.Held.Store(uint64(bytes))
 	}
-	a.sess.Seg.Held().Store(uint64(max(0, total)))
+	a.sess.seg.Held().Store(uint64(max(0, total)))
 	runtime.KeepAlive(a)
 }
 

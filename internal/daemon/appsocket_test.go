@@ -33,5 +33,5 @@ func TestApplicationIsWatchedWhoseCongestionReturns(t *testing.T) {
 		m := rdstest.MustRecv(t, a)
 		m.Release()
 	}
-	rdstest.Eventually(t, "a port that is not congested", func() bool { return !app.S.Congested.Load() })
+	rdstest.Eventually(t, "a port that is not congested", func() bool { return !app.s.Congested.Load() })
 }

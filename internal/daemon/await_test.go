@@ -17,9 +17,9 @@ func TestBindContextEndsInItsTime(t *testing.T) {
 	l := newLoopLab(t)
 	_, svc, path := served(t, l, config.Node{}, config.Service{})
 	c := dialed(t, path)
-	x := svc.All()[0]
+	x := svc.all()[0]
 	at := netip.AddrPortFrom(rdstest.NewAddr(), 100)
-	release := rdstest.Hold(&x.Mu) // as a session that is busy
+	release := rdstest.Hold(&x.mu) // as a session that is busy
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	_, err := c.BindContext(ctx, at)

@@ -102,7 +102,7 @@ func legacyOfPeer(p *node.Peer) (legacyPeer, error) {
 			return
 		}
 		q := legacyQueued{
-			Session: a.sess.ID, Socket: a.id, Path: m.Path, Sequence: m.Sequence, Written: m.Written, Sport: m.Sport, Dport: m.Dport,
+			Session: a.sess.id, Socket: a.id, Path: m.Path, Sequence: m.Sequence, Written: m.Written, Sport: m.Sport, Dport: m.Dport,
 			Token: m.Token, Notify: m.Notify, Failure: m.Failure, Deadline: m.Deadline, Data: slices.Clone(m.Payload),
 		}
 		if m.Extended() {
@@ -154,8 +154,8 @@ func (s *Service) legacy(l *Legacy) (*legacyService, error) {
 		}
 		st.Openings = append(st.Openings, l.add(f))
 	}
-	all := s.All()
-	slices.SortFunc(all, func(a, b *Session) int { return int(int64(a.ID) - int64(b.ID)) })
+	all := s.all()
+	slices.SortFunc(all, func(a, b *session) int { return int(int64(a.id) - int64(b.id)) })
 	for _, x := range all {
 		if !x.moves { // such an application attaches to the successor when this process has ended
 			continue
@@ -170,16 +170,16 @@ func (s *Service) legacy(l *Legacy) (*legacyService, error) {
 }
 
 // legacy describes the session, for which nobody works.
-func (x *Session) legacy(l *Legacy) (st legacySession, err error) {
+func (x *session) legacy(l *Legacy) (st legacySession, err error) {
 	x.node.Tally()
-	x.Mu.Lock()
-	defer x.Mu.Unlock()
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if err := x.overLocked(); err != nil {
 		return st, err
 	}
 	st = legacySession{
-		ID: x.ID, Cred: x.cred, Command: x.command, Since: x.since, Again: x.again, Spills: x.spills, Slots: x.slots, Promised: x.promised,
-		Backlog: x.queue.limit, Soft: x.mem.soft, Layout: x.Seg.Layout, Submitted: x.Sq.At(), Ahead: x.ahead, Gens: x.gens,
+		ID: x.id, Cred: x.cred, Command: x.command, Since: x.since, Again: x.again, Spills: x.spills, Slots: x.slots, Promised: x.promised,
+		Backlog: x.queue.limit, Soft: x.mem.soft, Layout: x.seg.Layout, Submitted: x.sq.At(), Ahead: x.ahead, Gens: x.gens,
 		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(), RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(),
 		Stalls: x.flows.Stalls.Load(), Blocked: x.congBlocked.Load(), Congested: x.congErrors.Load(), RunFull: x.queueFull.Load(),
 	}
@@ -211,7 +211,7 @@ func (x *Session) legacy(l *Legacy) (st legacySession, err error) {
 	st.Completed, st.Spill = c.ring.At(), c.spill.State()
 	st.Frees, st.Events, st.Left = slices.Clone(c.frees), slices.Clone(c.events), slices.Clone(c.left)
 	c.mu.Unlock()
-	for _, a := range x.Sockets {
+	for _, a := range x.sockets {
 		if a == nil {
 			continue
 		}
@@ -233,7 +233,7 @@ func (x *Session) legacy(l *Legacy) (st legacySession, err error) {
 
 // legacy describes the socket, and adds its fates to those of the session.
 func (a *appSocket) legacy(x *legacySession) (st legacySocket, err error) {
-	s := a.S
+	s := a.s
 	send, receive := s.Buffers()
 	st = legacySocket{
 		ID: a.id, Bound: s.Local(), Connected: s.Remote(), SendBuffer: send, ReceiveSize: receive, Linger: time.Duration(s.Linger.Load()),
@@ -272,7 +272,7 @@ func (a *appSocket) legacy(x *legacySession) (st legacySocket, err error) {
 
 // legacyRegions describes the socket's regions.
 func (a *appSocket) legacyRegions(st *legacySocket) error {
-	t := &a.S.Exposed
+	t := &a.s.Exposed
 	t.Mu.Lock()
 	defer t.Mu.Unlock()
 	for k, flags := range t.Keys {

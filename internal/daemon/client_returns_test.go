@@ -66,7 +66,7 @@ func TestReturnsThatFoundTheRingFull(t *testing.T) {
 	}
 	rdstest.MustSend(t, a, b.LocalAddrPort(), nil) // which finds the connection
 	x := lastSession(svc)
-	release := rdstest.Hold(&x.Mu) // takes nothing
+	release := rdstest.Hold(&x.mu) // takes nothing
 	for err := error(nil); err == nil; {
 		if err = a.TrySend(b.LocalAddrPort(), nil); err != nil {
 			rdstest.WantErr(t, "full", err, datagram.ErrWouldBlock)
@@ -75,7 +75,7 @@ func TestReturnsThatFoundTheRingFull(t *testing.T) {
 	for i := range got {
 		got[i].Release()
 	}
-	if n, err := x.Sq.Refresh(); n < ringEntries || err != nil {
+	if n, err := x.sq.Refresh(); n < ringEntries || err != nil {
 		t.Errorf("all returns found room: %d entries, %v", n, err)
 	}
 	release()

@@ -16,10 +16,10 @@ import (
 
 // leave has the daemon take nothing more, as one that stops does.
 func (r *restarted) leave() {
-	for _, x := range r.svc.All() {
-		x.Mu.Lock()
-		x.LeaveLocked()
-		x.Mu.Unlock()
+	for _, x := range r.svc.all() {
+		x.mu.Lock()
+		x.leaveLocked()
+		x.mu.Unlock()
 	}
 }
 
@@ -82,17 +82,17 @@ func TestKilledDaemonsSubmissions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		x := d.svc.All()[0]
-		x.Mu.Lock()
+		x := d.svc.all()[0]
+		x.mu.Lock()
 		x.left = true // It takes nothing more.
-		x.Mu.Unlock()
+		x.mu.Unlock()
 		for i, size := range []int{10, 100_000, 10, 100_000, 10} {
 			send(uint64(i%3), size) // tokens need not differ
 		}
-		x.Mu.Lock()
+		x.mu.Lock()
 		x.ended = true                            // the session ends as that of a killed daemon does
-		x.Seg.Taking().Store(x.Sq.Head() + 1 + 2) // while it sends the first two
-		x.Mu.Unlock()
+		x.seg.Taking().Store(x.sq.Head() + 1 + 2) // while it sends the first two
+		x.mu.Unlock()
 		d.stop()
 		told := map[uint64]int{}
 		tell := func(n int, want datagram.Status) {
@@ -138,26 +138,26 @@ func TestSubmissionsAreMarkedBeforeTheyAreTaken(t *testing.T) {
 			p = q
 		}
 	})
-	x := d.svc.All()[0]
-	x.Mu.Lock()
-	head := x.Sq.Head()
-	x.Mu.Unlock()
+	x := d.svc.all()[0]
+	x.mu.Lock()
+	head := x.sq.Head()
+	x.mu.Unlock()
 	release := rdstest.Hold(p) // nothing can be sent
 	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("second"))
-	marked := rdstest.Holds(rdstest.Patience, func() bool { return x.Seg.Taking().Load() == head+1+1 })
+	marked := rdstest.Holds(rdstest.Patience, func() bool { return x.seg.Taking().Load() == head+1+1 })
 	release()
 	if !marked {
 		t.Fatal("a submission is taken that was not marked before")
 	}
 	rdstest.Expect(t, far, "second")
-	x.Mu.Lock()
+	x.mu.Lock()
 	x.left = true
-	x.Mu.Unlock()
+	x.mu.Unlock()
 	rdstest.MustSend(t, s, far.LocalAddrPort(), []byte("third"))
 	rdstest.Eventually(t, "the submission to be left", func() bool { return x.overBudget.Load() })
-	x.Mu.Lock()
-	defer x.Mu.Unlock()
-	if at := x.Seg.Taking().Load(); at != head+1+1 {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if at := x.seg.Taking().Load(); at != head+1+1 {
 		t.Errorf("%d is marked, and %d were taken", at, head+1)
 	}
 }
@@ -180,7 +180,7 @@ func TestSuccessMeansOnTheRing(t *testing.T) {
 	send(1)
 	rdstest.WantStatus(t, far, 1, datagram.StatusSuccess)
 	rdstest.Expect(t, s, "x")
-	x := svc.All()[0]
+	x := svc.all()[0]
 	release := rdstest.Hold(&x.out.mu) // nothing can be put on the ring
 	send(2)
 	if rdstest.Holds(100*time.Millisecond, func() bool { return halfOf(far).Fates.N.Load() > 0 }) {
@@ -281,16 +281,16 @@ func TestMessagesOfASocketWhoseBindWasNotAnswered(t *testing.T) {
 
 	release := rdstest.Hold(&c.Mu) // the application attaches, and binds nothing yet
 	d.start()
-	rdstest.Eventually(t, "the application", func() bool { return len(d.svc.All()) == 1 })
-	x := d.svc.All()[0]
+	rdstest.Eventually(t, "the application", func() bool { return len(d.svc.all()) == 1 })
+	x := d.svc.all()[0]
 	x.leaving.Store(true) // the daemon answers no call
 	release()
 	var a *appSocket
 	rdstest.Eventually(t, "the socket", func() bool {
-		x.Mu.Lock()
-		defer x.Mu.Unlock()
-		if len(x.Sockets) > 0 {
-			a = x.Sockets[0]
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if len(x.sockets) > 0 {
+			a = x.sockets[0]
 		}
 		return a != nil
 	})
@@ -301,109 +301,4 @@ func TestMessagesOfASocketWhoseBindWasNotAnswered(t *testing.T) {
 	rdstest.Eventually(t, "all to be on the ring", func() bool { return a.gaveCount.Load() == messages })
 	d.stop()
 	rdstest.ExpectDespite(t, s, messages, true)
-}
-
-// The end of a daemon is told between what it has brought and what the next one brings, to who
-// receives one by one and to who receives many, and what earlier daemons have brought is no
-// concern of the next one, whenever it is taken.
-func TestLossIsToldInItsPlace(t *testing.T) {
-	t.Parallel()
-	for _, many := range []bool{false, true} {
-		d, s, far := newAttached(t, newLoopLab(t), true)
-		const each = 3
-		bring := func(daemon int) {
-			t.Helper()
-			for i := range each {
-				rdstest.MustSend(t, far, s.LocalAddrPort(), rdstest.Payload(uint64(daemon*each+i), 1000))
-			}
-			rdstest.Eventually(t, "the messages", func() bool { return clientHalfOf(s).Queue.Count.Load() == int64((daemon+1)*each) })
-		}
-		bring(0)
-		for daemon := 1; daemon <= 2; daemon++ {
-			d.stop()
-			rdstest.Eventually(t, "the loss", func() bool { return clientHalfOf(s).Begun() == uint64(daemon) })
-			startBound(t, d, s)
-			bring(daemon)
-		}
-		take := func(next uint64) (n int, err error) {
-			ms := make([]datagram.Message, 10)
-			if many {
-				n, err = s.TryRecvBatch(ms)
-			} else if ms[0], err = s.TryRecv(); err == nil {
-				n = 1
-			}
-			for i := range n {
-				if err := rdstest.Verify(ms[i].Data, next+uint64(i)); err != nil {
-					t.Fatal(err)
-				}
-				ms[i].Release()
-			}
-			return n, err
-		}
-		losses := 0
-		for next := 0; next < 3*each; {
-			n, err := take(uint64(next))
-			if errors.Is(err, datagram.ErrDaemonLost) {
-				if losses++; next != losses*each {
-					t.Errorf("many %v: loss %d is told after %d messages", many, losses, next)
-				}
-				err = nil
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			next += n
-		}
-		_, err := take(0)
-		rdstest.WantErr(t, "TryRecv", err, datagram.ErrWouldBlock)
-		if losses != 2 {
-			t.Errorf("%d losses are told of 2", losses)
-		}
-		x := d.svc.All()[0]
-		x.Mu.Lock()
-		a := x.Sockets[0]
-		x.Mu.Unlock()
-		if bytes, count := a.Outstanding(); bytes != 0 || count != 0 {
-			t.Errorf("%d octets of %d messages are not taken", bytes, count)
-		}
-	}
-}
-
-// What an application takes after the end of a daemon and before it has another one is no
-// concern of that: its receive buffer is empty.
-func TestNextDaemonKnowsNothingOfWhatWasTakenBefore(t *testing.T) {
-	t.Parallel()
-	d, s, far := newAttached(t, newLoopLab(t), true)
-	for i := range 5 {
-		rdstest.MustSend(t, far, s.LocalAddrPort(), rdstest.Payload(uint64(i), 1000))
-	}
-	rdstest.Eventually(t, "the messages", func() bool { return clientHalfOf(s).Queue.Count.Load() == 5 })
-	d.stop()
-	rdstest.Eventually(t, "the loss", func() bool { return clientHalfOf(s).Begun() == 1 })
-	for i := range 5 {
-		rdstest.ExpectNumber(t, s, uint64(i))
-	}
-	_, err := s.TryRecv()
-	rdstest.WantErr(t, "TryRecv", err, datagram.ErrDaemonLost)
-	startBound(t, d, s)
-	for i := range 5 {
-		rdstest.MustSend(t, far, s.LocalAddrPort(), rdstest.Payload(uint64(i), 1000))
-		rdstest.ExpectNumber(t, s, uint64(i))
-	}
-	_, err = s.TryRecv()
-	rdstest.WantErr(t, "TryRecv", err, datagram.ErrWouldBlock)
-	x := d.svc.All()[0]
-	x.Mu.Lock()
-	a := x.Sockets[0]
-	x.Mu.Unlock()
-	if bytes, count := a.Outstanding(); bytes != 0 || count != 0 {
-		t.Errorf("%d octets of %d messages are not taken", bytes, count)
-	}
-}
-
-// startBound starts a daemon, to which a socket is bound then.
-func startBound(t *testing.T, d *restarted, s *socket.Socket) {
-	t.Helper()
-	d.start()
-	rdstest.Eventually(t, "the socket to be bound", func() bool { return clientHalfOf(s).Half.Load() != nil })
 }

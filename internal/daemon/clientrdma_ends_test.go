@@ -26,10 +26,10 @@ func opService(t testing.TB, l *lab, n *opNet, scfg config.Service) (*Service, *
 }
 
 // lastSession is the one that attached last.
-func lastSession(svc *Service) *Session {
-	var last *Session
-	for _, x := range svc.All() {
-		if last == nil || x.ID > last.ID {
+func lastSession(svc *Service) *session {
+	var last *session
+	for _, x := range svc.all() {
+		if last == nil || x.id > last.id {
 			last = x
 		}
 	}
@@ -151,7 +151,7 @@ func TestOperationsEndWithTheDaemon(t *testing.T) {
 		defer close(stopped)
 		d.stop()
 	}()
-	rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.All()) == 0 })
+	rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.all()) == 0 })
 	n.Release()
 	var told, losses uint64
 	for range 3 { // in any order: what is told of two things may be read in between
@@ -289,7 +289,7 @@ func TestClientCancelsWhatALinkDoesNotTake(t *testing.T) {
 		t.Error(err)
 	}
 	rdstest.WantStatus(t, a, 2, datagram.StatusCanceled)
-	rdstest.Eventually(t, "the memory", func() bool { return x.operations.Load() == 0 && x.Queued.Load() == 0 })
+	rdstest.Eventually(t, "the memory", func() bool { return x.operations.Load() == 0 && x.queued.Load() == 0 })
 }
 
 // A link that does not give memory back makes Close fail, and keeps the pages.
@@ -304,12 +304,12 @@ func TestClientCloseWithMemoryThatIsStuck(t *testing.T) {
 	n.Set(func() { n.Hold = true })
 	rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: remote, Local: [][]byte{local}, Silent: true}})
 	n.WaitHeld(t, 1)
-	seg := lastSession(svc).Seg
+	seg := lastSession(svc).seg
 	rdstest.WantErr(t, "Close", a.Close(), datagram.ErrBusy)
 	if err := c.Close(); err != nil {
 		t.Error(err)
 	}
-	rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.All()) == 0 })
+	rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.all()) == 0 })
 	n.Release()
 	rdstest.Eventually(t, "the pages to be given back", func() bool {
 		return seg.holds.Load() == 0 && rdstest.Verify(seg.MemoryArea()[:100], 1) != nil

@@ -44,7 +44,7 @@ func newStopping(t *testing.T) *stopping {
 		copy(p.local, bytes.Repeat([]byte{0x22}, len(p.local)))
 	}()
 	go func() { p.over <- svc.Close() }()
-	<-x.Done
+	<-x.done
 	return p
 }
 

@@ -13,7 +13,7 @@ import (
 // the ring full stays where it is, and the ring's consumer is asked to ring. Messages are
 // spilled: the application has them whatever becomes of the daemon.
 type completions struct {
-	sess   *Session
+	sess   *session
 	bell   *ipc.Bell
 	sleeps ipc.Flag
 	want   ipc.Flag // WantCompletions
@@ -37,8 +37,8 @@ type completions struct {
 	self *ipc.Bell // has the session's event loop look, which ends the session when broken is set
 }
 
-func (c *completions) init(x *Session, bell *ipc.Bell) {
-	seg := x.Seg
+func (c *completions) init(x *session, bell *ipc.Bell) {
+	seg := x.seg
 	c.sess, c.bell, c.self, c.ring, c.spill = x, bell, x.self, seg.Complete(), seg.Spill()
 	c.sleeps, c.want = seg.ApplicationSleeps(), seg.WantCompletions()
 	c.limit = seg.Send / ipc.MinBlock

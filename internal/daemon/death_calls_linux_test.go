@@ -27,11 +27,11 @@ func TestPagesOfWhoDiesAmongCalls(t *testing.T) {
 		}
 		e.leave()
 		select {
-		case <-x.Done:
+		case <-x.done:
 		case <-rdstest.Background(t).Done():
 			t.Fatal("the session does not end")
 		}
-		if x.Seg.Spare.Load() {
+		if x.seg.spare.Load() {
 			broken++
 		}
 	}

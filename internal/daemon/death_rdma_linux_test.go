@@ -56,7 +56,7 @@ func killExposed(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 		before := rdstest.Counter(t, nodeOf(peer), "conn_reset")
 		app := expose(t, path, rdstest.AddrOf(stays.LocalAddrPort().Addr(), 501).String(), peer.LocalAddrPort().String(), fmt.Sprintf("%#x", uint64(blocks)))
 		x := lastSession(svc)
-		seg := x.Seg // keeps the memory mapped
+		seg := x.seg // keeps the memory mapped
 		var stop atomic.Bool
 		fates := make(map[datagram.Status]int)
 		done, written, refused := make(chan struct{}), make(chan struct{}), make(chan struct{})

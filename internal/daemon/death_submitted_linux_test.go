@@ -49,14 +49,14 @@ func TestSubmittedBeforeAKillIsDelivered(t *testing.T) {
 	}
 	hears("ready")
 	rdstest.Expect(t, receiver, "first")
-	x := svc.All()[0]
-	x.Mu.Lock() // the daemon takes nothing, as one that is not given the processor
+	x := svc.all()[0]
+	x.mu.Lock() // the daemon takes nothing, as one that is not given the processor
 	if _, err = in.Write([]byte("go\n")); err == nil {
 		hears("submitted")
 		err = d.Process.Kill()
 	}
 	_ = d.Wait()
-	time.AfterFunc(20*time.Millisecond, x.Mu.Unlock) // as a rule the session's end waits for it by then, and is judged, not its goroutine
+	time.AfterFunc(20*time.Millisecond, x.mu.Unlock) // as a rule the session's end waits for it by then, and is judged, not its goroutine
 	if err != nil {
 		t.Fatal(err)
 	}

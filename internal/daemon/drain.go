@@ -9,19 +9,19 @@ import (
 
 // Drain is Service.Drain of package rds.
 func (s *Service) Drain() error {
-	s.Draining.Store(true)
+	s.draining.Store(true)
 	until := time.Now().Add(max(0, s.node.Config.Linger))
 	s.node.BeginLeaving()
 	socks := make(map[*appSocket]struct{})
-	for _, x := range s.All() {
-		x.Mu.Lock()
-		x.LeaveLocked()
-		for _, a := range x.Sockets {
+	for _, x := range s.all() {
+		x.mu.Lock()
+		x.leaveLocked()
+		for _, a := range x.sockets {
 			if a != nil {
 				socks[a] = struct{}{}
 			}
 		}
-		x.Mu.Unlock()
+		x.mu.Unlock()
 	}
 	s.mu.Lock()
 	for a := range s.lingering {
@@ -34,12 +34,12 @@ func (s *Service) Drain() error {
 		left datagram.DroppedError
 	)
 	for a := range socks {
-		if a.S.Account.Messages() == 0 {
+		if a.s.Account.Messages() == 0 {
 			continue
 		}
 		wg.Go(func() {
 			a.await(s.node.Config.Linger * 3 / 4) // the last quarter is for the steps that follow
-			messages, bytes := a.S.Abandon()
+			messages, bytes := a.s.Abandon()
 			mu.Lock()
 			left.Messages += messages
 			left.Bytes += bytes
@@ -77,7 +77,7 @@ func (s *Service) handOver(until time.Time) {
 
 // waiting tells whether something waits for room in an application's memory.
 func (s *Service) waiting() bool {
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		x.out.mu.Lock()
 		n := len(x.out.waiting)
 		x.out.mu.Unlock()

@@ -64,7 +64,7 @@ func (a *appSocket) message(it *socket.Item, k *block, dest datagram.Cookie) ipc
 // Enter is for node.Owner: it locks completions.mu until Left if messages can be handed over.
 func (a *appSocket) Enter() bool {
 	c := &a.sess.out
-	if a.S.Queue.Count.Load() > 0 {
+	if a.s.Queue.Count.Load() > 0 {
 		return false
 	}
 	c.mu.Lock()

@@ -43,9 +43,9 @@ func TestMessagesGoStraightToTheRing(t *testing.T) {
 			if w := rdstest.Counter(t, n, "recv_waited"); w != 0 {
 				t.Errorf("%d messages have waited in the daemon", w)
 			}
-			first := svc.All()[0]
+			first := svc.all()[0]
 			slow := bound(t, dialed(t, path), rdstest.AddrOf(to.LocalAddrPort().Addr(), 101))
-			for _, x := range svc.All() {
+			for _, x := range svc.all() {
 				if x != first {
 					shrink(x, 4<<20)
 				}

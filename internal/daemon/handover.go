@@ -86,14 +86,14 @@ func (s *Service) rest() {
 	}
 	s.mu.Unlock()
 	s.entering.Wait()
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		_ = x.conn.SetReadDeadline(time.Unix(1, 0))
-		x.Mu.Lock()
-		if slices.ContainsFunc(x.Sockets, func(a *appSocket) bool { return a != nil && a.closing }) {
+		x.mu.Lock()
+		if slices.ContainsFunc(x.sockets, func(a *appSocket) bool { return a != nil && a.closing }) {
 			_ = x.catchUp() // what was submitted before a call of Close is sent first
 		}
 		x.left = true
-		x.Mu.Unlock()
+		x.mu.Unlock()
 	}
 }
 
@@ -119,12 +119,12 @@ func (s *Service) keeps(o *opening, err error) bool {
 
 // wake undoes rest and freeze.
 func (s *Service) wake() {
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		_ = x.conn.SetReadDeadline(time.Time{})
-		x.Mu.Lock()
+		x.mu.Lock()
 		x.left = false
 		x.overBudget.Store(false)
-		x.Mu.Unlock()
+		x.mu.Unlock()
 	}
 	if h := s.moving.Swap(nil); h != nil {
 		close(h.resume)
@@ -132,7 +132,7 @@ func (s *Service) wake() {
 	_ = s.listener.SetDeadline(time.Time{})
 	s.begin()
 	s.admitKept()
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		x.hear()
 		x.poke()
 	}
@@ -176,7 +176,7 @@ func settle(ctx context.Context, n *node.Node, svc *Service) error {
 			svc.mu.Lock()
 			lingering = len(svc.lingering)
 			for a := range svc.lingering {
-				messages += a.S.Account.Messages()
+				messages += a.s.Account.Messages()
 			}
 			svc.mu.Unlock()
 		}
@@ -237,7 +237,7 @@ func depart(ctx context.Context, n *node.Node) error {
 func (s *Service) freeze(ctx context.Context) error {
 	tick := time.NewTicker(100 * time.Microsecond)
 	defer tick.Stop()
-	all := s.All()
+	all := s.all()
 	for _, x := range all {
 		x.deafen(false)
 	}

@@ -108,7 +108,7 @@ func (s *Service) entered(o *opening) {
 var errSilent = errors.New("rds: no Hello")
 
 // open shakes hands with an application.
-func (s *Service) open(o *opening, cred ipc.Credentials) (*Session, error) {
+func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	c := o.c
 	_ = c.SetDeadline(time.Now().Add(openTimeout))
 	c.Bound()
@@ -122,7 +122,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*Session, error) {
 		}
 		return nil, fmt.Errorf("%w: %w", errSilent, err)
 	}
-	refuse := func(err error) (*Session, error) {
+	refuse := func(err error) (*session, error) {
 		r := failed(0, err)
 		_ = c.Send(&ipc.Welcome{Version: ipc.Version, Error: r.Error, Errno: r.Errno})
 		return nil, err
@@ -131,9 +131,9 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*Session, error) {
 		return refuse(fmt.Errorf("version %d of %q, want %d: %w", hello.Version, hello.Protocol, ipc.Version, datagram.ErrNotSupported))
 	}
 	cfg := s.config()
-	x := &Session{
+	x := &session{
 		svc: s, node: s.node, cred: cred, gids: append(cred.Groups, cred.GID), command: command(cred.PID), since: time.Now(), conn: c,
-		promised: cfg.SendBudget, Budget: int64(cfg.SendBudget) * 3 / 2, congested: make(map[*appSocket]struct{}), Done: make(chan struct{}),
+		promised: cfg.SendBudget, budget: int64(cfg.SendBudget) * 3 / 2, congested: make(map[*appSocket]struct{}), done: make(chan struct{}),
 		again: slices.Contains(hello.Features, ipc.FeatureAgain), spills: slices.Contains(hello.Features, ipc.FeatureSpill),
 		moves: slices.Contains(hello.Features, ipc.FeatureMoves), slots: slices.Contains(hello.Features, ipc.FeatureSlots),
 	}
@@ -150,7 +150,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*Session, error) {
 		s.release(x)
 		return refuse(err)
 	}
-	x.log = s.log.With(zap.Uint64("session", x.ID), zap.Int("pid", cred.PID), zap.Uint32("uid", cred.UID), zap.String("command", x.command))
+	x.log = s.log.With(zap.Uint64("session", x.id), zap.Int("pid", cred.PID), zap.Uint32("uid", cred.UID), zap.String("command", x.command))
 	if err := s.enlist(x); err != nil { // before the application hears of success: its next call may depend on the session being listed
 		ipc.CloseFiles(files[3:])
 		x.end(err)
@@ -163,7 +163,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*Session, error) {
 	}
 	features = slices.DeleteFunc(features, func(f string) bool { return !slices.Contains(hello.Features, f) })
 	err = c.Send(&ipc.Welcome{
-		Version: ipc.Version, Features: features, Session: x.ID, SendBuffer: s.node.Config.SendBuffer, ReceiveBuffer: s.node.Config.ReceiveBuffer, Linger: s.node.Config.Linger,
+		Version: ipc.Version, Features: features, Session: x.id, SendBuffer: s.node.Config.SendBuffer, ReceiveBuffer: s.node.Config.ReceiveBuffer, Linger: s.node.Config.Linger,
 		SendBudget: x.promised,
 	}, files...)
 	ipc.CloseFiles(files[3:])
@@ -179,7 +179,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*Session, error) {
 // share makes the session's memory, of which receive bytes are for what it has received,
 // as a rule, and doorbells. The files are those of a
 // Welcome.
-func (x *Session) share(l ipc.Layout, receive int) ([]*os.File, error) {
+func (x *session) share(l ipc.Layout, receive int) ([]*os.File, error) {
 	seg, f, err := ipc.NewSegment(l)
 	if err != nil {
 		return nil, err
@@ -204,26 +204,26 @@ func (x *Session) share(l ipc.Layout, receive int) ([]*os.File, error) {
 }
 
 // equip gives the session its memory and doorbells, which belong to it from then on.
-func (x *Session) equip(seg *ipc.Segment, f *os.File, receive int, self *ipc.Bell, ear *ipc.WatchedEar, bell *ipc.Bell) {
-	x.Seg, x.segFile = newSharedSegment(seg), f
-	x.Seg.gone = func() { x.svc.unweigh(x.user, x.Seg) }
-	x.Seg.file, _ = ipc.Duplicate(f) // without it the segment counts as untouched
+func (x *session) equip(seg *ipc.Segment, f *os.File, receive int, self *ipc.Bell, ear *ipc.WatchedEar, bell *ipc.Bell) {
+	x.seg, x.segFile = newSharedSegment(seg), f
+	x.seg.gone = func() { x.svc.unweigh(x.user, x.seg) }
+	x.seg.file, _ = ipc.Duplicate(f) // without it the segment counts as untouched
 	x.mem = newReceiveMemory(x, receive)
 	x.listen(self, ear)
 	x.sleeps, x.space, x.maps = seg.DaemonSleeps(), seg.WantSpace(), seg.WantMaps()
 	x.out.init(x, bell)
-	x.Sq, x.data, x.bodies = seg.Submitted(), seg.DataArea(), seg.SendArea()
+	x.sq, x.data, x.bodies = seg.Submitted(), seg.DataArea(), seg.SendArea()
 	x.memory, x.aside = seg.MemoryArea(), make(chan struct{}, maxBeside)
 }
 
 // reserve counts a session in, if the limits allow it. Nobody sees it before
 // enlist.
-func (s *Service) reserve(x *Session) error {
+func (s *Service) reserve(x *session) error {
 	cfg := s.config()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch uid := x.cred.UID; {
-	case s.closed || s.Draining.Load():
+	case s.closed || s.draining.Load():
 		return net.ErrClosed
 	case s.live >= cfg.MaxSessions:
 		return fmt.Errorf("%d sessions are the limit: %w", cfg.MaxSessions, datagram.ErrTooMany)
@@ -236,40 +236,40 @@ func (s *Service) reserve(x *Session) error {
 		}
 	}
 	s.next++
-	x.ID = s.next
+	x.id = s.next
 	s.live++
 	x.user = s.userLocked(x.cred.UID)
 	x.user.sessions++
 	x.holds = 1
 	x.queue.limit = int64(cfg.ReceiveBacklog)
-	x.queue.open(s.node.Xrc, fmt.Sprintf("application %d", x.ID))
+	x.queue.open(s.node.Xrc, fmt.Sprintf("application %d", x.id))
 	return nil
 }
 
 // enlist shows a session that is complete.
-func (s *Service) enlist(x *Session) error {
+func (s *Service) enlist(x *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return net.ErrClosed
 	}
-	s.sessions[x.ID] = x
+	s.sessions[x.id] = x
 	x.user.weighLocked(x)
 	x.changed.Store(time.Now().UnixNano())
 	return nil
 }
 
 // release is reserve's other half.
-func (s *Service) release(x *Session) {
+func (s *Service) release(x *session) {
 	x.queue.end()
 	s.node.RestTold(&x.heard) // before sweep misses the session
 	s.mu.Lock()
-	delete(s.sessions, x.ID)
+	delete(s.sessions, x.id)
 	s.releaseLocked(x)
 	s.mu.Unlock()
 }
 
-func (s *Service) releaseLocked(x *Session) {
+func (s *Service) releaseLocked(x *session) {
 	if x.holds--; x.holds > 0 {
 		return
 	}
@@ -295,7 +295,7 @@ func (s *Service) lingered(a *appSocket, d *datagram.DroppedError) {
 		s.left.Messages += d.Messages
 		s.left.Bytes += d.Bytes
 	}
-	a.sess.user.vacateLocked(a.S.At.Addr)
+	a.sess.user.vacateLocked(a.s.At.Addr)
 	s.releaseLocked(a.sess)
 	s.mu.Unlock()
 }

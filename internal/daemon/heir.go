@@ -198,12 +198,12 @@ func (s *Service) inherit(in *estate) error {
 
 // resume makes a session of the predecessor. Nobody works for the session yet.
 func (s *Service) resume(st *legacySession, in *estate) (err error) {
-	x := &Session{
-		svc: s, node: s.node, ID: st.ID, cred: st.Cred, gids: append(st.Cred.Groups, st.Cred.GID), command: st.Command, since: st.Since,
-		promised: st.Promised, Budget: int64(st.Promised) * 3 / 2, congested: make(map[*appSocket]struct{}),
-		Done: make(chan struct{}), again: st.Again, spills: st.Spills, slots: st.Slots, moves: true, holds: 1, ahead: st.Ahead, gens: st.Gens,
+	x := &session{
+		svc: s, node: s.node, id: st.ID, cred: st.Cred, gids: append(st.Cred.Groups, st.Cred.GID), command: st.Command, since: st.Since,
+		promised: st.Promised, budget: int64(st.Promised) * 3 / 2, congested: make(map[*appSocket]struct{}),
+		done: make(chan struct{}), again: st.Again, spills: st.Spills, slots: st.Slots, moves: true, holds: 1, ahead: st.Ahead, gens: st.Gens,
 	}
-	x.log = s.log.With(zap.Uint64("session", x.ID), zap.Int("pid", x.cred.PID), zap.Uint32("uid", x.cred.UID), zap.String("command", x.command))
+	x.log = s.log.With(zap.Uint64("session", x.id), zap.Int("pid", x.cred.PID), zap.Uint32("uid", x.cred.UID), zap.String("command", x.command))
 	if x.conn, err = ipc.OpenConn(in.take(st.Conn)); err != nil {
 		return err
 	}
@@ -237,10 +237,10 @@ func (s *Service) resume(st *legacySession, in *estate) (err error) {
 			x.user.useLocked(x, p)
 		}
 	}
-	x.queue.open(s.node.Xrc, fmt.Sprintf("application %d", x.ID))
+	x.queue.open(s.node.Xrc, fmt.Sprintf("application %d", x.id))
 	s.mu.Unlock()
 	x.equip(seg, file, st.Soft, self, ear, bell)
-	x.Sq.Seek(st.Submitted)
+	x.sq.Seek(st.Submitted)
 	x.out.ring.Seek(st.Completed)
 	x.out.left, x.out.frees, x.out.events = st.Left, st.Frees, st.Events
 	for _, e := range st.Events {
@@ -265,13 +265,13 @@ func (s *Service) resume(st *legacySession, in *estate) (err error) {
 
 // resumeMemory makes the session's sockets, and takes over what of the receive arena is in
 // use.
-func (x *Session) resumeMemory(st *legacySession) error {
+func (x *session) resumeMemory(st *legacySession) error {
 	for i := range st.Sockets {
 		if err := x.resumeSocket(&st.Sockets[i]); err != nil {
 			return fmt.Errorf("socket %v: %w", st.Sockets[i].Bound, err)
 		}
 	}
-	closed := &appSocket{sess: x, S: new(node.Socket)} // owner of blocks whose socket was closed
+	closed := &appSocket{sess: x, s: new(node.Socket)} // owner of blocks whose socket was closed
 	closed.gone.Store(true)
 	r := x.mem
 	r.mu.Lock()
@@ -316,21 +316,21 @@ func (r *receiveMemory) resume(a *appSocket, b legacyBlock) bool {
 }
 
 // resumeSocket makes a socket of the session.
-func (x *Session) resumeSocket(st *legacySocket) error {
+func (x *session) resumeSocket(st *legacySocket) error {
 	i := int(st.ID & 0xffff)
-	if i >= x.Seg.Sockets || i >= len(x.gens) {
+	if i >= x.seg.Sockets || i >= len(x.gens) {
 		return datagram.ErrInvalid
 	}
-	for len(x.Sockets) <= i {
-		x.Sockets = append(x.Sockets, nil)
+	for len(x.sockets) <= i {
+		x.sockets = append(x.sockets, nil)
 	}
-	a := &appSocket{sess: x, id: st.ID, cell: x.Seg.Cell(i), bytes: st.Settled[0], messages: st.Settled[1], before: st.Settled}
+	a := &appSocket{sess: x, id: st.ID, cell: x.seg.Cell(i), bytes: st.Settled[0], messages: st.Settled[1], before: st.Settled}
 	c := &st.Counted
 	a.counted = tallies{takenBytes: c[0], takenMessages: c[1], blocked: c[2], congested: c[3], full: c[4]}
 	a.gaveBytes.Store(st.GaveBytes)
 	a.gaveCount.Store(st.GaveCount)
 	s, err := x.node.BindFor(st.Bound, func(s *node.Socket) {
-		s.Owner, a.S = a, s
+		s.Owner, a.s = a, s
 		s.Queue.Source = a
 		s.Account.Every = true
 	})
@@ -340,7 +340,7 @@ func (x *Session) resumeSocket(st *legacySocket) error {
 	x.svc.mu.Lock()
 	x.user.occupyLocked(st.Bound.Addr())
 	x.svc.mu.Unlock()
-	x.Sockets[i] = a
+	x.sockets[i] = a
 	x.bound.Add(1)
 	s.Account.SetLimit(st.SendBuffer)
 	s.ReceiveBuffer.Store(int64(st.ReceiveSize))
@@ -366,8 +366,8 @@ func (a *appSocket) resumeRegion(r legacyRegion) error {
 	if r.Offset < 0 || r.Len <= 0 || mem == nil {
 		return datagram.ErrInvalid
 	}
-	t := &a.S.Exposed
-	owner, domain, err := a.S.OpenRegions()
+	t := &a.s.Exposed
+	owner, domain, err := a.s.OpenRegions()
 	if err != nil {
 		return err
 	}
@@ -384,10 +384,10 @@ func (a *appSocket) resumeRegion(r legacyRegion) error {
 
 // resumeMessages queues what had found no room in the application's memory.
 func (a *appSocket) resumeMessages(list []legacyMessage) error {
-	q, bytes := &a.S.Queue, int64(0)
+	q, bytes := &a.s.Queue, int64(0)
 	from := make([]*netip.Addr, len(list))
 	for i := range list {
-		from[i] = a.S.Node.RemoteOf(list[i].Peer)
+		from[i] = a.s.Node.RemoteOf(list[i].Peer)
 	}
 	q.Mu.Lock()
 	defer q.Mu.Unlock()
@@ -397,7 +397,7 @@ func (a *appSocket) resumeMessages(list []legacyMessage) error {
 		}
 		it := socket.Item{From: from[i], Peer: m.Peer, Seq: m.Sequence, Length: uint32(len(m.Data)), Sport: m.Sport, Path: m.Path, Dest: m.HasDest}
 		if len(m.Data) > 0 {
-			it.Buf = a.S.Node.Pool.Get(len(m.Data))
+			it.Buf = a.s.Node.Pool.Get(len(m.Data))
 			copy(it.Buf.B, m.Data)
 		}
 		if m.HasDest {
@@ -416,17 +416,17 @@ func (a *appSocket) resumeMessages(list []legacyMessage) error {
 
 // takeUp begins the work for sessions that were taken over, and accepts applications.
 func (s *Service) takeUp() {
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		_ = x.conn.SetWriteDeadline(time.Now().Add(callTimeout))
 		if err := x.conn.Send(&ipc.Reply{}, s.tableFD); err != nil {
 			x.log.Info("application has gone", zap.Error(err)) // calls hears of its end
 		}
-		x.Mu.Lock()
-		socks := slices.Clone(x.Sockets)
-		x.Mu.Unlock()
+		x.mu.Lock()
+		socks := slices.Clone(x.sockets)
+		x.mu.Unlock()
 		for _, a := range socks {
 			if a != nil {
-				a.S.Congest()
+				a.s.Congest()
 				a.Deliver()
 			}
 		}

@@ -17,11 +17,11 @@ func (s *Service) requeue(p *node.Peer, list []legacyQueued) error {
 			return datagram.ErrInvalid
 		}
 		a, _ := x.socket(q.Socket)
-		if a == nil || a.S.At != p.Local || len(q.Data) > config.MaxMessage {
+		if a == nil || a.s.At != p.Local || len(q.Data) > config.MaxMessage {
 			return datagram.ErrInvalid
 		}
 		m := conn.QueuedMessage{Path: q.Path, Sequence: q.Sequence, Written: q.Written, Message: conn.Message{
-			Sport: q.Sport, Dport: q.Dport, Account: &a.S.Share(p).Account, Token: q.Token, Notify: q.Notify, Failure: q.Failure,
+			Sport: q.Sport, Dport: q.Dport, Account: &a.s.Share(p).Account, Token: q.Token, Notify: q.Notify, Failure: q.Failure,
 			Admitted: true, Deadline: q.Deadline,
 		}}
 		copy(m.Extensions[:], q.Extensions)
@@ -42,11 +42,11 @@ func (s *Service) requeue(p *node.Peer, list []legacyQueued) error {
 			m.Op = &op.Core
 		}
 		m.Account.Admit(len(q.Data))
-		x.Queued.Add(int64(len(q.Data) + socket.ItemCost))
+		x.queued.Add(int64(len(q.Data) + socket.ItemCost))
 		p.Lock()
 		err := p.Core.Requeue(s.node.Now(), &m)
 		if err == conn.ErrBudget {
-			p.AcceptLocked(&x.flows, a.S, &m.Message)
+			p.AcceptLocked(&x.flows, a.s, &m.Message)
 			err = nil
 		}
 		p.Arm()

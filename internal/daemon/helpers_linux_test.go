@@ -186,17 +186,17 @@ var operationAttacks = []attack{
 		defer func() { e.ask(ipc.Request{Op: ipc.CallClose, Socket: x.Socket()}) }()
 		s.many(e, x, ringEntries)
 		sess := s.session(e)
-		rdstest.Eventually(s, "the budget to be used up", func() bool { return sess.Queued.Load() >= sess.Budget })
-		if q, most := sess.Queued.Load(), sess.Budget+2*(opCost+1024*pieceCost); q > most {
-			s.Errorf("%d bytes are queued, the budget is %d", q, sess.Budget)
+		rdstest.Eventually(s, "the budget to be used up", func() bool { return sess.queued.Load() >= sess.budget })
+		if q, most := sess.queued.Load(), sess.budget+2*(opCost+1024*pieceCost); q > most {
+			s.Errorf("%d bytes are queued, the budget is %d", q, sess.budget)
 		}
 	}},
 	{"operations whose end nobody reads", false, func(s *siege, e *evil) {
 		s.many(e, e.say(s, &ipc.About{Flags: ipc.AboutRDMA | ipc.AboutWrite | ipc.AboutSilent, Cookie: 99, Pieces: manyPieces(1, 1)}), 2*socket.MaxFates)
 		x := s.session(e)
-		x.Mu.Lock()
-		n := x.Sockets[0].S.Fates.N.Load()
-		x.Mu.Unlock()
+		x.mu.Lock()
+		n := x.sockets[0].s.Fates.N.Load()
+		x.mu.Unlock()
 		if n > 2*socket.MaxFates {
 			s.Errorf("%d fates wait", n)
 		}

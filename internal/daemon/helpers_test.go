@@ -19,10 +19,10 @@ import (
 
 // budget has the daemon take no more than n bytes from a session. Its application does not
 // know, and does not keep to that, as hostile ones do.
-func budget(x *Session, n int64) *Session {
-	x.Mu.Lock()
-	defer x.Mu.Unlock()
-	x.Budget = n
+func budget(x *session, n int64) *session {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.budget = n
 	return x
 }
 
@@ -176,10 +176,10 @@ func cutLinks(n *node.Node) {
 }
 
 // firstSocket is the socket that a session has bound first.
-func firstSocket(x *Session) *appSocket {
-	x.Mu.Lock()
-	defer x.Mu.Unlock()
-	return x.Sockets[0]
+func firstSocket(x *session) *appSocket {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.sockets[0]
 }
 
 // sessionOf is the only session of a service.

@@ -242,9 +242,9 @@ var attacks = []attack{
 		good := e.good(s)
 		s.many(e, ipc.MakeEntry(ipc.OpSend, ipc.FlagNotify, good.Port(), good.Socket(), good.Peer(), 0, 0, 0, 7), 3*socket.MaxFates)
 		x := s.session(e)
-		x.Mu.Lock()
-		fates := &x.Sockets[0].S.Fates.N
-		x.Mu.Unlock()
+		x.mu.Lock()
+		fates := &x.sockets[0].s.Fates.N
+		x.mu.Unlock()
 		rdstest.Eventually(s, "fates", func() bool { return fates.Load() >= socket.MaxFates/2 })
 		if n := fates.Load(); n > 2*socket.MaxFates {
 			s.Errorf("%d fates wait", n)
@@ -408,9 +408,9 @@ var attacks = []attack{
 			e.ask(ipc.Request{Op: ipc.CallOption, Socket: x.Socket(), Option: ipc.OptionReceiveBuffer, Value: v})
 			e.ask(ipc.Request{Op: ipc.CallOption, Socket: x.Socket(), Option: ipc.OptionSendBuffer, Value: v})
 			sess := s.session(e)
-			sess.Mu.Lock()
-			_, got := sess.Sockets[0].S.Buffers()
-			sess.Mu.Unlock()
+			sess.mu.Lock()
+			_, got := sess.sockets[0].s.Buffers()
+			sess.mu.Unlock()
 			if got <= 0 || got > 1<<20 {
 				s.Errorf("a receive buffer of %d for %d", got, v)
 			}

@@ -67,7 +67,7 @@ func (l *valveLink) Send(frames []transport.Frame) (transport.Taken, error) {
 }
 
 // floodBudget sends until the daemon takes no more.
-func floodBudget(t *testing.T, x *Session, s *socket.Socket, to netip.AddrPort) {
+func floodBudget(t *testing.T, x *session, s *socket.Socket, to netip.AddrPort) {
 	t.Helper()
 	if err := s.SetWriteBuffer(64 << 20); err != nil {
 		t.Fatal(err)
@@ -77,8 +77,8 @@ func floodBudget(t *testing.T, x *Session, s *socket.Socket, to netip.AddrPort) 
 		}
 		return x.overBudget.Load()
 	})
-	if n := x.Queued.Load(); n < x.Budget || n > x.Budget+16<<10 {
-		t.Errorf("%d bytes are queued, the budget is %d", n, x.Budget)
+	if n := x.queued.Load(); n < x.budget || n > x.budget+16<<10 {
+		t.Errorf("%d bytes are queued, the budget is %d", n, x.budget)
 	}
 }
 
@@ -146,8 +146,8 @@ func TestFloodOfAPeerThatIsAway(t *testing.T) {
 		t.Errorf("%d flows wait", flows())
 	}
 	go c1.Close()
-	<-x.Done
-	rdstest.Eventually(t, "nothing to be left", func() bool { return flows() == 0 && x.Queued.Load() == 0 })
+	<-x.done
+	rdstest.Eventually(t, "nothing to be left", func() bool { return flows() == 0 && x.queued.Load() == 0 })
 }
 
 // A cell belongs to the socket that has it now: what becomes of messages of its

@@ -173,7 +173,7 @@ func (e *evil) resolve(local, remote netip.Addr) uint32 {
 // thrownOut waits for the daemon to end the session.
 func (e *evil) thrownOut() bool {
 	_ = e.sock.SetReadDeadline(time.Now().Add(rdstest.Patience))
-	b := make([]byte, ipc.MaxFrame)
+	b := make([]byte, 4096)
 	for {
 		n, err := e.sock.Read(b)
 		if ne, ok := err.(net.Error); ok && ne.Timeout() {
@@ -393,7 +393,7 @@ func knock(t testing.TB, path string) (*net.UnixConn, *ipc.Conn) {
 }
 
 // session is the daemon's side of an intruder.
-func (s *siege) session(e *evil) *Session {
+func (s *siege) session(e *evil) *session {
 	s.Helper()
 	s.svc.mu.Lock()
 	defer s.svc.mu.Unlock()
@@ -407,7 +407,7 @@ func (e *evil) drain(s *siege) {
 	rdstest.Eventually(e, "submissions to be settled", func() bool {
 		f, _ := e.sq.Free(ringEntries)
 		e.word(rawCQHead).Store(e.word(rawCQTail).Load())
-		return f == ringEntries && x.Queued.Load() == 0
+		return f == ringEntries && x.queued.Load() == 0
 	})
 }
 

@@ -58,9 +58,9 @@ func legacyOf(core *conn.Operation, epoch uint32) *legacyOperation {
 }
 
 // resumeOperation makes the operation of a message that the predecessor had queued.
-func (x *Session) resumeOperation(a *appSocket, p *node.Peer, q *legacyQueued) (*node.Operation, error) {
+func (x *session) resumeOperation(a *appSocket, p *node.Peer, q *legacyQueued) (*node.Operation, error) {
 	in := q.Op
-	op := &node.Operation{S: a.S, Peer: p, Dport: q.Dport}
+	op := &node.Operation{S: a.s, Peer: p, Dport: q.Dport}
 	op.Lent = &lentOperation{sess: x, id: in.ID, notify: in.Notify, failure: in.Failure, cost: in.Cost}
 	op.Core = conn.Operation{Work: op, List: op.Room[:0], Cost: node.OperationCost, Fence: in.Fence, Silent: in.Silent, Epoch: p.Epoch()}
 	if in.Stale {
@@ -91,8 +91,8 @@ func (x *Session) resumeOperation(a *appSocket, p *node.Peer, q *legacyQueued) (
 		}
 	}
 	op.Left.Store(int32(len(op.Core.List)))
-	x.Queued.Add(in.Cost)
+	x.queued.Add(in.Cost)
 	x.operations.Add(1)
-	x.Seg.hold()
+	x.seg.hold()
 	return op, nil
 }

@@ -18,7 +18,7 @@ import (
 
 // shrink leaves a session, which has received nothing, n bytes for what it receives:
 // nothing for what peers may have under way.
-func shrink(x *Session, n int) {
+func shrink(x *session, n int) {
 	x.mem.mu.Lock()
 	defer x.mem.mu.Unlock()
 	x.mem.arena = ipc.NewArena(n)
@@ -34,9 +34,9 @@ func TestNoRoomIsNeverSuccess(t *testing.T) {
 	n, svc, path := served(t, l, config.Node{Wire: config.WireXRC, ReceiveBuffer: 64 << 20}, config.Service{ReceiveBacklog: 1 << 30})
 	to := bound(t, dialed(t, path), rdstest.AddrOf(rdstest.NewAddr(), 100))
 	other := bound(t, dialed(t, path), rdstest.AddrOf(to.LocalAddrPort().Addr(), 101))
-	x := svc.All()[0]
-	for _, y := range svc.All() {
-		if y.ID < x.ID {
+	x := svc.all()[0]
+	for _, y := range svc.all() {
+		if y.id < x.id {
 			x = y
 		}
 	}
@@ -82,9 +82,9 @@ func TestNoRoomIsNeverSuccess(t *testing.T) {
 	if err := rdstest.Converse(rdstest.Background(t), from, other, 20); err != nil {
 		t.Errorf("another application: %v", err)
 	}
-	x.Mu.Lock()
-	had := x.Sockets[0].gaveCount.Load() // are in the application's memory
-	x.Mu.Unlock()
+	x.mu.Lock()
+	had := x.sockets[0].gaveCount.Load() // are in the application's memory
+	x.mu.Unlock()
 	for i := range uint64(messages) {
 		m := rdstest.MustRecv(t, to)
 		if got := binary.BigEndian.Uint64(m.Data); got != i {
@@ -121,9 +121,9 @@ func TestReceiveArenaShrinks(t *testing.T) {
 	}
 	x := lastSession(svc)
 	all := func() bool {
-		x.Mu.Lock()
-		defer x.Mu.Unlock()
-		return x.Sockets[0].gaveCount.Load() == messages
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		return x.sockets[0].gaveCount.Load() == messages
 	}
 	rdstest.Eventually(t, "the application to have all", all)
 	last := func() (sum int) {

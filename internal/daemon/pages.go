@@ -28,11 +28,11 @@ const (
 var errHog = errors.New("rds: the user has touched more memory than the share")
 
 // weighLocked counts a session's segment among those of its user.
-func (u *user) weighLocked(x *Session) {
-	u.segments[x.Seg] = x
-	u.reserved += int64(x.Seg.Size())
+func (u *user) weighLocked(x *session) {
+	u.segments[x.seg] = x
+	u.reserved += int64(x.seg.Size())
 	if u.over.Load() {
-		x.Seg.Short().Set()
+		x.seg.Short().Set()
 	}
 }
 
@@ -100,7 +100,7 @@ func (s *Service) look(u *user) bool {
 	all := s.segmentsOf(u)
 	var (
 		sum, live, most int64 // bytes in all, of sessions that have not ended, and of hog
-		hog             *Session
+		hog             *session
 	)
 	for g, x := range all {
 		n := ipc.Touched(g.file)
@@ -146,7 +146,7 @@ func (s *Service) look(u *user) bool {
 }
 
 // segmentsOf are the segments of a user.
-func (s *Service) segmentsOf(u *user) map[*sharedSegment]*Session {
+func (s *Service) segmentsOf(u *user) map[*sharedSegment]*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(u.segments)
@@ -154,16 +154,16 @@ func (s *Service) segmentsOf(u *user) map[*sharedSegment]*Session {
 
 // turnShort tells the application that its user's share is used up, or that it is not, and
 // gives back what is free of the receive arena.
-func (x *Session) turnShort(short bool) {
+func (x *session) turnShort(short bool) {
 	if x.ending.Load() {
 		return
 	}
 	if short {
-		x.Seg.Short().Set()
+		x.seg.Short().Set()
 		x.mem.trim()
 		return
 	}
-	x.Seg.Short().Clear()
+	x.seg.Short().Clear()
 	x.out.event(ipc.OpSpace, 0) // senders may wait for memory
 	x.poke()                    // messages may
 }

@@ -85,9 +85,9 @@ func TestEndsOfWritesAreHushed(t *testing.T) {
 		}
 		x := lastSession(svc)
 		pending := func() int { // writes whose ends the application has not taken, in the order in which they go on
-			x.Mu.Lock()
-			submitted, _ := x.Sq.Refresh()
-			x.Mu.Unlock()
+			x.mu.Lock()
+			submitted, _ := x.sq.Refresh()
+			x.mu.Unlock()
 			begun := int(x.operations.Load())
 			x.out.mu.Lock()
 			defer x.out.mu.Unlock()

@@ -16,7 +16,7 @@ func TestReportFollowsCalls(t *testing.T) {
 	x := onlySession(svc)
 	addr := rdstest.AddrOf(rdstest.NewAddr(), 5)
 	done := make(chan error, 1)
-	release := rdstest.Hold(&x.Mu)
+	release := rdstest.Hold(&x.mu)
 	go func() {
 		_, err := c.Bind(addr)
 		done <- err
@@ -53,7 +53,7 @@ func TestReportGroups(t *testing.T) {
 }
 
 // onlySession is the session of a service that has one.
-func onlySession(svc *Service) *Session {
+func onlySession(svc *Service) *session {
 	svc.mu.Lock()
 	defer svc.mu.Unlock()
 	for _, x := range svc.sessions {

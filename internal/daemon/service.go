@@ -34,7 +34,7 @@ type Service struct {
 	table    *ipc.Table
 	tableFD  *os.File
 	limits   atomic.Pointer[config.Service]
-	Draining atomic.Bool
+	draining atomic.Bool
 	moving   atomic.Pointer[halt]             // not nil: calls and connections wait, since another process is to take the service's place
 	loops    *gnetloop.Loops                  // where submissions are taken
 	ownLoops bool                             // loops are not the node's
@@ -44,7 +44,7 @@ type Service struct {
 	mu        lockorder.Mutex[serviceMu] // guards the fields below; a leaf
 	closed    bool
 	opening   []*opening // handshakes that wait for a Hello, oldest first
-	sessions  map[uint64]*Session
+	sessions  map[uint64]*session
 	live      int // sessions, and former ones with sockets that linger
 	users     map[uint32]*user
 	lingering map[*appSocket]struct{}
@@ -56,7 +56,7 @@ type Service struct {
 	entering  sync.WaitGroup                  // handshakes
 	quit      chan struct{}                   // closed when Close begins
 	watching  sync.Once                       // starts watchPages
-	looking   lockorder.Mutex[serviceLooking] // one look at a time at the memory that users have touched; locked before Session.Mu
+	looking   lockorder.Mutex[serviceLooking] // one look at a time at the memory that users have touched; locked before session.mu
 }
 
 // Sizes of a session's rings. The data ring holds a message of conn.InlineMax
@@ -83,7 +83,7 @@ func newHeir(n *node.Node, cfg config.Service, in *estate) (*Service, error) {
 	cfg.Logger = n.LogLimit.Logger(cfg.Logger)
 	s := &Service{
 		node: n, log: cfg.Logger, listener: cfg.Listener, cut: make(chan struct{}), quit: make(chan struct{}),
-		sessions: make(map[uint64]*Session), users: make(map[uint32]*user),
+		sessions: make(map[uint64]*session), users: make(map[uint32]*user),
 		lingering: make(map[*appSocket]struct{}),
 	}
 	s.limits.Store(&cfg)
@@ -150,17 +150,17 @@ func (s *Service) Reload(cfg config.Service) error {
 func (s *Service) Sessions() []info.Session {
 	s.node.Tally()
 	var out []info.Session
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		out = append(out, x.info())
 	}
 	slices.SortFunc(out, func(a, b info.Session) int { return int(int64(a.ID) - int64(b.ID)) })
 	return out
 }
 
-func (s *Service) All() []*Session {
+func (s *Service) all() []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	out := make([]*Session, 0, len(s.sessions))
+	out := make([]*session, 0, len(s.sessions))
 	for _, x := range s.sessions {
 		out = append(out, x)
 	}
@@ -176,7 +176,7 @@ func (s *Service) Close() error {
 	}
 	s.closed = true
 	close(s.quit)
-	if s.Draining.Swap(true) {
+	if s.draining.Swap(true) {
 		close(s.cut)
 	}
 	for _, o := range s.opening {
@@ -184,7 +184,7 @@ func (s *Service) Close() error {
 	}
 	s.mu.Unlock()
 	s.unlisten()
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		x.end(net.ErrClosed)
 	}
 	s.work.Wait()
@@ -217,7 +217,7 @@ func (s *Service) unlisten() {
 
 // MapNews tells the applications that wait for it that a map has arrived.
 func (s *Service) MapNews() {
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		x.mapNews()
 	}
 }
@@ -226,7 +226,7 @@ func (s *Service) MapNews() {
 // whether a peer is allowed.
 func (s *Service) AdmissionNews() {
 	s.table.CountBar()
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		x.maps.Take()
 		x.out.event(ipc.OpMaps, 0)
 	}

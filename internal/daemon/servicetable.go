@@ -75,7 +75,7 @@ func (s *Service) Retire(slot uint32) { s.table.RetirePeer(int(slot)) }
 
 // Forget has sessions forget slots whose peers have ended.
 func (s *Service) Forget(ended *node.SlotSet) {
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		x.forget(ended)
 	}
 }

@@ -18,22 +18,22 @@ import (
 	"github.com/rds-go/rds/rds/config"
 )
 
-// Session is one attached application.
+// session is one attached application.
 //
 // An event loop listens to its doorbell and takes submissions (Serve); calls come on the Unix
 // socket to a goroutine. Both work under mu. What arrives for its sockets is put on the
 // completion ring by the event loop that received it.
-type Session struct {
+type session struct {
 	svc     *Service
 	node    *node.Node
-	ID      uint64
+	id      uint64
 	cred    ipc.Credentials
 	gids    []uint32
 	command string
 	since   time.Time
 	log     *zap.Logger
 	conn    *ipc.Conn
-	Seg     *sharedSegment
+	seg     *sharedSegment
 	segFile *os.File // the segment, for the process that takes the daemon's place
 	mem     *receiveMemory
 	ear     *ipc.WatchedEar // rung by the application, and by self
@@ -45,9 +45,9 @@ type Session struct {
 	out     completions
 	queue   appQueue
 
-	Queued     atomic.Int64 // bytes of memory accepted and not settled
+	queued     atomic.Int64 // bytes of memory accepted and not settled
 	promised   int          // budget that the application was told and keeps to, but for half of it that may wait for peers that are down
-	Budget     int64        // most memory that is taken: promised and that half
+	budget     int64        // most memory that is taken: promised and that half
 	held       atomic.Int64 // bytes of memory of queued for peers that are down or hold it back
 	overBudget atomic.Bool  // submissions wait for queued to fall, or for fates to be read
 	stalledAt  atomic.Int64 // when submissions began to wait, in Unix nanoseconds
@@ -59,7 +59,7 @@ type Session struct {
 
 	congBlocked, congErrors, queueFull atomic.Uint64 // counts of sends, as of the last tally
 
-	congestedMu lockorder.Mutex[Session] // guards congested; a leaf
+	congestedMu lockorder.Mutex[session] // guards congested; a leaf
 	congested   map[*appSocket]struct{}
 
 	regions    sessionRegions
@@ -76,14 +76,14 @@ type Session struct {
 	holds     int                     // what keeps the session counted against the limits on sessions; guarded by Service.mu
 	lingering atomic.Int32            // sockets that were closed and wait for what they have sent
 
-	Mu      turnLock // guards the fields below; locked before all locks of the node
-	Sq      ipc.Consumer
+	mu      turnLock // guards the fields below; locked before all locks of the node
+	sq      ipc.Consumer
 	data    []byte
 	bodies  []byte
 	memory  []byte
 	about   ipc.About    // what the submission at hand says besides its payload
 	local   [][]byte     // local memory of the submission at hand
-	Sockets []*appSocket // sockets by index; nil: the index is free
+	sockets []*appSocket // sockets by index; nil: the index is free
 	gens    []uint16     // generations of the indexes
 	bound   atomic.Int32
 	flows   node.FlowSet
@@ -100,7 +100,7 @@ type Session struct {
 	left    bool       // nothing more is taken, and the application knows
 	ended   bool
 	endOnce sync.Once
-	Done    chan struct{}
+	done    chan struct{}
 
 	working atomic.Int32 // goroutines that work for the session: not those that are parked
 }
@@ -108,7 +108,7 @@ type Session struct {
 // tell follows a turn: it answers what the application, or memory it has
 // returned, has made possible. It tells whether there was
 // anything the application may have rung for.
-func (x *Session) tell() (some bool) {
+func (x *session) tell() (some bool) {
 	some = x.out.flush()
 	x.congestedMu.Lock()
 	socks := make([]*appSocket, 0, 8)
@@ -117,7 +117,7 @@ func (x *Session) tell() (some bool) {
 	}
 	x.congestedMu.Unlock()
 	for _, a := range socks {
-		a.S.Uncongest()
+		a.s.Uncongest()
 	}
 	return some || len(socks) > 0
 }
@@ -125,13 +125,13 @@ func (x *Session) tell() (some bool) {
 // pump takes up to limit submissions, and tells whether more of those that were there may be taken. The
 // caller holds mu. What it returns as an error it returns again: the event loop
 // has the session end.
-func (x *Session) pump(limit int) (taken int, more bool, err error) {
+func (x *session) pump(limit int) (taken int, more bool, err error) {
 	if err := x.overLocked(); err != nil {
 		return 0, false, err
 	}
 	defer func() { x.bad = err }()
 	x.took = 0
-	ready, err := x.Sq.Ready()
+	ready, err := x.sq.Ready()
 	if err != nil {
 		return 0, false, err
 	}
@@ -149,14 +149,14 @@ func (x *Session) pump(limit int) (taken int, more bool, err error) {
 		}
 	}
 	limit = min(limit, ready)
-	x.Seg.Taking().Store(x.Sq.Head() + uint64(limit) + 1) // before anything is sent
+	x.seg.Taking().Store(x.sq.Head() + uint64(limit) + 1) // before anything is sent
 	for n < limit && bytes < pumpBytes {
-		e := x.Sq.Peek(n) // a copy, because the application may go on writing
+		e := x.sq.Peek(n) // a copy, because the application may go on writing
 		switch e.Op() {
 		case ipc.OpSend, ipc.OpSendBlock:
 		case ipc.OpReturn:
 			n++
-			if x.Sq.Head()+uint64(n) <= x.ahead {
+			if x.sq.Head()+uint64(n) <= x.ahead {
 				continue
 			}
 			unlock() // Release may run code of ours that locks
@@ -169,7 +169,7 @@ func (x *Session) pump(limit int) (taken int, more bool, err error) {
 			unlock()
 			return n, false, errViolation
 		}
-		if x.left || !x.last && (x.Queued.Load() >= x.Budget && x.stallLocked() || x.fatesUnread(&e)) {
+		if x.left || !x.last && (x.queued.Load() >= x.budget && x.stallLocked() || x.fatesUnread(&e)) {
 			unlock()
 			if x.left {
 				x.overBudget.Store(true) // for good: an application that submits need not ring
@@ -198,16 +198,16 @@ func (x *Session) pump(limit int) (taken int, more bool, err error) {
 			p.Lock()
 		}
 		size := m.Size()
-		p.AcceptLocked(&x.flows, a.S, &m)
+		p.AcceptLocked(&x.flows, a.s, &m)
 		bytes += size
 		sent++
 		amount += uint64(size)
 	}
 	unlock()
-	x.Sq.Next(n)
-	x.Sq.Publish()
+	x.sq.Next(n)
+	x.sq.Publish()
 	if n < limit {
-		x.Seg.Taking().Store(x.Sq.Head() + 1)
+		x.seg.Taking().Store(x.sq.Head() + 1)
 	}
 	if n > 0 && x.space.Take() {
 		x.out.event(ipc.OpSpace, 0)
@@ -218,30 +218,30 @@ func (x *Session) pump(limit int) (taken int, more bool, err error) {
 	return n, n < ready && !x.overBudget.Load(), nil
 }
 
-// LeaveLocked takes what was submitted, as far as the budget goes, and leaves all that
+// leaveLocked takes what was submitted, as far as the budget goes, and leaves all that
 // comes later to the next daemon if the application can go there.
-func (x *Session) LeaveLocked() {
+func (x *session) leaveLocked() {
 	_ = x.catchUp()
 	if x.again && !x.ended && x.bad == nil {
 		x.left = true
-		x.Seg.Left().Set()
+		x.seg.Left().Set()
 	}
 }
 
 // takeReturns takes back the memory that is returned behind the n-th entry,
 // which has to wait: what the application sends to one peer shall not keep it
 // from receiving from others.
-func (x *Session) takeReturns(n int) error {
-	ready, err := x.Sq.Refresh()
+func (x *session) takeReturns(n int) error {
+	ready, err := x.sq.Refresh()
 	if err != nil {
 		return err
 	}
-	head := x.Sq.Head()
+	head := x.sq.Head()
 	if done := int(x.ahead - min(x.ahead, head)); done > n {
 		n = done
 	}
 	for ; n < ready; n++ {
-		e := x.Sq.Peek(n)
+		e := x.sq.Peek(n)
 		if e.Op() != ipc.OpReturn {
 			continue
 		}
@@ -255,7 +255,7 @@ func (x *Session) takeReturns(n int) error {
 }
 
 // overLocked is why nothing is taken any more, nil if it is.
-func (x *Session) overLocked() error {
+func (x *session) overLocked() error {
 	if x.ended {
 		return net.ErrClosed
 	}
@@ -263,16 +263,16 @@ func (x *Session) overLocked() error {
 }
 
 // stallLocked leaves the submissions where they are until enough is settled.
-func (x *Session) stallLocked() bool {
+func (x *session) stallLocked() bool {
 	x.halt(false)
-	if x.Queued.Load() < x.Budget && x.overBudget.Swap(false) { // enough was settled in between
+	if x.queued.Load() < x.budget && x.overBudget.Swap(false) { // enough was settled in between
 		return false
 	}
 	return true
 }
 
 // halt notes that submissions wait, and whether it is for fates to be read.
-func (x *Session) halt(fates bool) {
+func (x *session) halt(fates bool) {
 	if !x.overBudget.Load() || x.fatesFull.Load() != fates {
 		x.stalledAt.Store(time.Now().UnixNano())
 	}
@@ -283,12 +283,12 @@ func (x *Session) halt(fates bool) {
 // fatesUnread tells whether a submission asks for a fate while the application
 // has left too many unread: the ring is full of them, and more wait behind it.
 // Then submissions stay where they are. The caller holds mu.
-func (x *Session) fatesUnread(e *ipc.Entry) bool {
+func (x *session) fatesUnread(e *ipc.Entry) bool {
 	if e.Flags()&(ipc.FlagNotify|ipc.FlagAbout) == 0 {
 		return false
 	}
 	a, _ := x.socket(e.Socket())
-	if a == nil || !a.S.Fates.Full() {
+	if a == nil || !a.s.Fates.Full() {
 		return false
 	}
 	x.unread = a
@@ -297,16 +297,16 @@ func (x *Session) fatesUnread(e *ipc.Entry) bool {
 }
 
 // credit follows the settling of messages worth n bytes of memory.
-func (x *Session) credit(n int64) {
-	left := x.Queued.Add(-n)
+func (x *session) credit(n int64) {
+	left := x.queued.Add(-n)
 	x.spaceNews()
-	if left < x.Budget-x.Budget/4 && x.overBudget.Load() && x.overBudget.Swap(false) {
+	if left < x.budget-x.budget/4 && x.overBudget.Load() && x.overBudget.Swap(false) {
 		x.poke()
 	}
 }
 
 // admit makes the core's message of a submission, and charges it.
-func (x *Session) admit(e *ipc.Entry, m *conn.Message) (*appSocket, *node.Peer, error) {
+func (x *session) admit(e *ipc.Entry, m *conn.Message) (*appSocket, *node.Peer, error) {
 	a, ok := x.socket(e.Socket())
 	if !ok {
 		return nil, nil, errViolation
@@ -329,12 +329,12 @@ func (x *Session) admit(e *ipc.Entry, m *conn.Message) (*appSocket, *node.Peer, 
 		}
 		return nil, nil, nil
 	}
-	if p.Local != a.S.At {
+	if p.Local != a.s.At {
 		return nil, nil, errViolation
 	}
 	*m = conn.Message{
-		Sport: a.S.Port, Dport: e.Port(), Account: &a.S.Share(p).Account, Token: e.Token(),
-		Notify: e.Flags()&ipc.FlagNotify != 0, Failure: a.S.RecvErrOn.Load(), Admitted: true,
+		Sport: a.s.Port, Dport: e.Port(), Account: &a.s.Share(p).Account, Token: e.Token(),
+		Notify: e.Flags()&ipc.FlagNotify != 0, Failure: a.s.RecvErrOn.Load(), Admitted: true,
 	}
 	off := int(e.Offset())
 	if e.Op() == ipc.OpSend {
@@ -342,7 +342,7 @@ func (x *Session) admit(e *ipc.Entry, m *conn.Message) (*appSocket, *node.Peer, 
 	} else {
 		b := sendBodies.Get().(*sendBody)
 		b.sess, b.off = x, e.Offset()
-		x.Seg.hold()
+		x.seg.hold()
 		b.Lend(x.bodies[off:off+n:off+n], b)
 		m.Body = &b.Buf
 	}
@@ -358,26 +358,26 @@ func (x *Session) admit(e *ipc.Entry, m *conn.Message) (*appSocket, *node.Peer, 
 	if p.Down.Load() {
 		a.showHeld()
 	}
-	x.Queued.Add(int64(n + socket.ItemCost))
+	x.queued.Add(int64(n + socket.ItemCost))
 	return a, p, nil
 }
 
 // socket finds a socket by its number: an index and, above it, how many had
 // the index before. It is nil if that socket was closed; ok is false if there
 // never was one.
-func (x *Session) socket(id uint32) (a *appSocket, ok bool) {
+func (x *session) socket(id uint32) (a *appSocket, ok bool) {
 	i := int(id & 0xffff)
-	if i >= len(x.Sockets) {
+	if i >= len(x.sockets) {
 		return nil, false
 	}
-	if a := x.Sockets[i]; a != nil && a.id == id {
+	if a := x.sockets[i]; a != nil && a.id == id {
 		return a, true
 	}
 	return nil, true
 }
 
 // spaceNews tells the application that waits for space or for its budget to look again.
-func (x *Session) spaceNews() {
+func (x *session) spaceNews() {
 	if x.space.Take() {
 		x.out.event(ipc.OpSpace, 0)
 	}
@@ -385,7 +385,7 @@ func (x *Session) spaceNews() {
 }
 
 // mapNews tells the application that a congestion map has arrived.
-func (x *Session) mapNews() {
+func (x *session) mapNews() {
 	if x.maps.Take() {
 		x.out.event(ipc.OpMaps, 0)
 	}
@@ -395,16 +395,16 @@ func (x *Session) mapNews() {
 // takeAll takes what the application had submitted when it was called, the way
 // its limits allow. More may come all the time: that is for the next turn. The
 // caller holds mu.
-func (x *Session) takeAll() error {
+func (x *session) takeAll() error {
 	if err := x.overLocked(); err != nil {
 		return err
 	}
-	ready, err := x.Sq.Refresh()
+	ready, err := x.sq.Refresh()
 	if err != nil {
 		x.bad = err
 	}
 	for n, more := 0, true; ready > 0 && more && err == nil; ready -= n {
-		if x.last && x.Queued.Load() >= x.most() {
+		if x.last && x.queued.Load() >= x.most() {
 			break
 		}
 		n, more, err = x.pump(min(ready, pumpEntries))
@@ -415,6 +415,6 @@ func (x *Session) takeAll() error {
 
 // most is what an application can have queued that lends each byte of its
 // memory once: what a session may pass its budget by at its end.
-func (x *Session) most() int64 {
-	return x.Budget + int64(x.Seg.Send+x.Seg.Data*pieceCost/ipc.PieceSize+x.Seg.Submissions*(socket.ItemCost+opCost))
+func (x *session) most() int64 {
+	return x.budget + int64(x.seg.Send+x.seg.Data*pieceCost/ipc.PieceSize+x.seg.Submissions*(socket.ItemCost+opCost))
 }

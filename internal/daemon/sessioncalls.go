@@ -27,7 +27,7 @@ import (
 const callTimeout = 5 * time.Second
 
 // calls answers the application's calls until it has gone.
-func (x *Session) calls() {
+func (x *session) calls() {
 	var (
 		mu     sync.Mutex // one answer at a time
 		broken error      // guarded by mu: error of the first answer that failed
@@ -72,9 +72,9 @@ func (x *Session) calls() {
 				reply(failed(q.ID, err))
 				continue
 			}
-			a.S.Linger.Store(int64(q.Linger))
+			a.s.Linger.Store(int64(q.Linger))
 			if a.closing {
-				a.S.Shut()
+				a.s.Shut()
 			} else {
 				a.leave()
 			}
@@ -122,9 +122,9 @@ func failed(id uint64, err error) *ipc.Reply {
 }
 
 // call does what a call asks for, after all that was submitted before it.
-func (x *Session) call(q *ipc.Request) (*ipc.Reply, error) {
-	x.Mu.Lock()
-	defer x.Mu.Unlock()
+func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if err := x.catchUp(); err != nil {
 		return nil, err
 	}
@@ -141,7 +141,7 @@ func (x *Session) call(q *ipc.Request) (*ipc.Reply, error) {
 	r := new(ipc.Reply)
 	switch q.Op {
 	case ipc.CallConnect:
-		return r, a.S.Connect(q.Addr)
+		return r, a.s.Connect(q.Addr)
 	case ipc.CallOption:
 		return r, a.option(q.Option, q.Value)
 	case ipc.CallExpose:
@@ -153,7 +153,7 @@ func (x *Session) call(q *ipc.Request) (*ipc.Reply, error) {
 }
 
 // catchUp takes the submissions that came before a call.
-func (x *Session) catchUp() error {
+func (x *session) catchUp() error {
 	err := x.takeAll()
 	if err != nil {
 		x.poke() // the event loop finds the same error and has the session end
@@ -164,14 +164,14 @@ func (x *Session) catchUp() error {
 func (a *appSocket) option(name string, v int64) error {
 	switch name {
 	case ipc.OptionSendBuffer:
-		return a.S.SetBuffers(int(v), 0)
+		return a.s.SetBuffers(int(v), 0)
 	case ipc.OptionReceiveBuffer:
 		// More would be the daemon's memory, not the application's.
-		return a.S.SetBuffers(0, int(min(v, int64(max(a.sess.mem.soft, a.S.Node.Config.ReceiveBuffer)))))
+		return a.s.SetBuffers(0, int(min(v, int64(max(a.sess.mem.soft, a.s.Node.Config.ReceiveBuffer)))))
 	case ipc.OptionRecvErr:
-		return a.S.SetRecvErr(v != 0)
+		return a.s.SetRecvErr(v != 0)
 	case ipc.OptionTOS:
-		return a.S.SetTOS(uint8(v))
+		return a.s.SetTOS(uint8(v))
 	case ipc.OptionMonitor:
 		return nil // the application's library does it
 	}
@@ -179,7 +179,7 @@ func (a *appSocket) option(name string, v int64) error {
 }
 
 // bind makes a socket. The caller holds mu.
-func (x *Session) bind(q *ipc.Request) (*ipc.Reply, error) {
+func (x *session) bind(q *ipc.Request) (*ipc.Reply, error) {
 	addr := q.Addr
 	if !addr.Addr().IsValid() {
 		if q.Value < 0 || q.Value > math.MaxUint16 {
@@ -190,18 +190,18 @@ func (x *Session) bind(q *ipc.Request) (*ipc.Reply, error) {
 	addr, invalid := x.node.Bindable(addr)
 	cfg := x.svc.config()
 	i := 0
-	for i < len(x.Sockets) && x.Sockets[i] != nil {
+	for i < len(x.sockets) && x.sockets[i] != nil {
 		i++
 	}
 	switch {
-	case x.ended || x.svc.Draining.Load():
+	case x.ended || x.svc.draining.Load():
 		return nil, net.ErrClosed
 	case invalid != nil:
 		return nil, invalid
 	case !x.node.Serves(addr.Addr()):
 		return nil, address.Foreign("rdsd", x.node.OwnAddresses())
-	case i >= x.Seg.Sockets || int(x.bound.Load()+x.lingering.Load()) >= cfg.MaxSockets:
-		return nil, fmt.Errorf("%d sockets are this session's limit: %w", min(cfg.MaxSockets, x.Seg.Sockets), datagram.ErrTooMany)
+	case i >= x.seg.Sockets || int(x.bound.Load()+x.lingering.Load()) >= cfg.MaxSockets:
+		return nil, fmt.Errorf("%d sockets are this session's limit: %w", min(cfg.MaxSockets, x.seg.Sockets), datagram.ErrTooMany)
 	case x.node.Local(addr.Addr()) == nil && x.node.Addresses() >= config.MaxAddresses:
 		return nil, fmt.Errorf("%d addresses are the limit: %w", config.MaxAddresses, datagram.ErrTooMany)
 	case addr.Port() != 0 && !permits(cfg.Ports, addr.Port(), x.cred.UID, x.gids):
@@ -213,17 +213,17 @@ func (x *Session) bind(q *ipc.Request) (*ipc.Reply, error) {
 	if err := x.svc.occupy(x, addr.Addr(), len(x.node.Config.Addresses) > 0); err != nil {
 		return nil, err
 	}
-	if i == len(x.Sockets) {
-		x.Sockets = append(x.Sockets, nil)
+	if i == len(x.sockets) {
+		x.sockets = append(x.sockets, nil)
 		x.gens = append(x.gens, 0)
 	}
 	x.gens[i]++
-	a := &appSocket{sess: x, id: uint32(x.gens[i])<<16 | uint32(i), cell: x.Seg.Cell(i)}
+	a := &appSocket{sess: x, id: uint32(x.gens[i])<<16 | uint32(i), cell: x.seg.Cell(i)}
 	a.cell.Reset()
 	a.cell.Number.Store(a.id)
 	a.cell.BoundBy.Store(q.ID) // before messages come
 	s, err := x.choose(addr, cfg.Ports, func(s *node.Socket) {
-		s.Owner, a.S = a, s
+		s.Owner, a.s = a, s
 		s.Queue.Source = a
 		s.Account.Every = true
 	})
@@ -231,7 +231,7 @@ func (x *Session) bind(q *ipc.Request) (*ipc.Reply, error) {
 		x.svc.vacate(x, addr.Addr())
 		return nil, err
 	}
-	x.Sockets[i] = a
+	x.sockets[i] = a
 	x.bound.Add(1)
 	a.Deliver() // delivers messages that came before the port was bound again
 	return &ipc.Reply{Socket: a.id, Addr: s.Local()}, nil
@@ -239,7 +239,7 @@ func (x *Session) bind(q *ipc.Request) (*ipc.Reply, error) {
 
 // choose binds a socket. For port 0 it takes none that is reserved for others,
 // not for a moment either.
-func (x *Session) choose(addr netip.AddrPort, rules []config.PortRule, prepare func(*node.Socket)) (*node.Socket, error) {
+func (x *session) choose(addr netip.AddrPort, rules []config.PortRule, prepare func(*node.Socket)) (*node.Socket, error) {
 	if addr.Port() != 0 || len(rules) == 0 {
 		return x.node.BindFor(addr, prepare)
 	}
@@ -259,9 +259,9 @@ func (x *Session) choose(addr netip.AddrPort, rules []config.PortRule, prepare f
 
 // take begins the end of a socket: what was submitted before is still sent. The
 // socket is closing if some of that is on the ring yet.
-func (x *Session) take(id uint32) (*appSocket, error) {
-	x.Mu.Lock()
-	defer x.Mu.Unlock()
+func (x *session) take(id uint32) (*appSocket, error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	if err := x.catchUp(); err != nil {
 		return nil, err
 	}
@@ -279,28 +279,28 @@ func (x *Session) take(id uint32) (*appSocket, error) {
 
 // removeLocked frees a socket's index. The socket lingers from now on: it holds the
 // session, which may end before the socket has left.
-func (x *Session) removeLocked(a *appSocket) {
-	x.Sockets[a.id&0xffff] = nil
+func (x *session) removeLocked(a *appSocket) {
+	x.sockets[a.id&0xffff] = nil
 	x.svc.linger(a)
 	x.bound.Add(-1)
 }
 
 // finish lingers for a socket that was taken, and counts what was dropped. Its
 // error is that of appSocket.finish.
-func (x *Session) finish(a *appSocket) (messages, bytes int, err error) {
+func (x *session) finish(a *appSocket) (messages, bytes int, err error) {
 	if a.closing {
-		linger, start := time.Duration(a.S.Linger.Load()), time.Now()
+		linger, start := time.Duration(a.s.Linger.Load()), time.Now()
 		messages, bytes = x.awaitTaken(a, linger)
-		x.Mu.Lock()
+		x.mu.Lock()
 		ended := x.ended
 		if !ended {
 			x.removeLocked(a)
 		}
-		x.Mu.Unlock()
+		x.mu.Unlock()
 		if ended { // whoever ended the session ends its sockets
 			return messages, bytes, nil
 		}
-		a.S.Linger.Store(int64(linger - time.Since(start)))
+		a.s.Linger.Store(int64(linger - time.Since(start)))
 		a.leave()
 	}
 	d, err := a.finish()
@@ -314,10 +314,10 @@ func (x *Session) finish(a *appSocket) (messages, bytes int, err error) {
 // awaitTaken waits until what a socket has submitted was taken: submissions stay
 // on the ring while the session is over its budget. What is there still after
 // the linger time is lost, and counted.
-func (x *Session) awaitTaken(a *appSocket, linger time.Duration) (messages, bytes int) {
-	x.Mu.Lock()
+func (x *session) awaitTaken(a *appSocket, linger time.Duration) (messages, bytes int) {
+	x.mu.Lock()
 	messages, bytes = x.pending(a)
-	x.Mu.Unlock()
+	x.mu.Unlock()
 	if messages == 0 || linger <= 0 {
 		return messages, bytes
 	}
@@ -332,25 +332,25 @@ func (x *Session) awaitTaken(a *appSocket, linger time.Duration) (messages, byte
 			over = true
 		case <-x.svc.cut:
 			over = true
-		case <-x.Done:
+		case <-x.done:
 			over = true
 		}
-		x.Mu.Lock()
+		x.mu.Lock()
 		messages, bytes = x.pending(a)
-		x.Mu.Unlock()
+		x.mu.Unlock()
 	}
 	return messages, bytes
 }
 
 // pending counts what a socket has submitted and nobody has taken. The caller
 // holds mu.
-func (x *Session) pending(a *appSocket) (messages, bytes int) {
-	ready, err := x.Sq.Ready()
+func (x *session) pending(a *appSocket) (messages, bytes int) {
+	ready, err := x.sq.Ready()
 	if err != nil || x.ended {
 		return 0, 0
 	}
 	for i := range ready {
-		e := x.Sq.Peek(i)
+		e := x.sq.Peek(i)
 		if op := e.Op(); e.Socket() == a.id && (op == ipc.OpSend || op == ipc.OpSendBlock) {
 			messages++
 			bytes += int(e.Length())
@@ -362,10 +362,10 @@ func (x *Session) pending(a *appSocket) (messages, bytes int) {
 // cancel is RDS_CANCEL_SENT_TO. What waits on the ring for the session's budget
 // was sent too: it is canceled as soon as the cancel makes room for it. The
 // caller holds mu.
-func (x *Session) cancel(a *appSocket, to netip.AddrPort) error {
+func (x *session) cancel(a *appSocket, to netip.AddrPort) error {
 	for {
 		before, _ := x.pending(a)
-		if err := a.S.Unsend(to); err != nil || before == 0 {
+		if err := a.s.Unsend(to); err != nil || before == 0 {
 			return err
 		}
 		if err := x.catchUp(); err != nil {
@@ -378,7 +378,7 @@ func (x *Session) cancel(a *appSocket, to netip.AddrPort) error {
 }
 
 // resolve finds or makes the connection between two addresses.
-func (x *Session) resolve(local, remote netip.Addr, connect bool) (*ipc.Reply, error) {
+func (x *session) resolve(local, remote netip.Addr, connect bool) (*ipc.Reply, error) {
 	la := x.node.Local(local)
 	if la == nil {
 		return nil, datagram.ErrInvalid
@@ -408,7 +408,7 @@ func (x *Session) resolve(local, remote netip.Addr, connect bool) (*ipc.Reply, e
 	return &ipc.Reply{Peer: p.Index}, nil
 }
 
-func (x *Session) logEnd(cause error) {
+func (x *session) logEnd(cause error) {
 	fields := []zap.Field{zap.Uint64("sent", x.sentMessages.Load()), zap.Uint64("received", x.recvMessages.Load())}
 	switch {
 	case errors.Is(cause, errViolation), errors.Is(cause, errHog), errors.Is(cause, ipc.ErrCorrupt), errors.Is(cause, ipc.ErrFrame):
@@ -420,15 +420,15 @@ func (x *Session) logEnd(cause error) {
 
 // decide tells whether a socket may send to a peer by a transport, which is decided
 // if it was not. The caller holds mu.
-func (x *Session) decide(a *appSocket, peer uint32, w config.Wire) error {
+func (x *session) decide(a *appSocket, peer uint32, w config.Wire) error {
 	p := x.node.PeerAt(peer)
-	if p == nil || p.Local != a.S.At || ipc.ServerOf(string(w)) == ipc.ServerUnknown {
+	if p == nil || p.Local != a.s.At || ipc.ServerOf(string(w)) == ipc.ServerUnknown {
 		return datagram.ErrInvalid
 	}
-	if err := a.S.Has(w); err != nil {
+	if err := a.s.Has(w); err != nil {
 		return err
 	}
-	return a.S.Admits(p.Remote, w)
+	return a.s.Admits(p.Remote, w)
 }
 
 // permits tells whether a user in groups may bind port.

@@ -17,29 +17,29 @@ import (
 // The end of the connection tells the application that its operations were lost, and
 // so that their memory is its own again. If it goes on, because only the service ends,
 // it hears that no sooner than it is true.
-func (x *Session) end(cause error) {
+func (x *session) end(cause error) {
 	x.endOnce.Do(func() {
 		goesOn := errors.Is(cause, net.ErrClosed)
 		x.ending.Store(true)
 		x.leaving.Store(goesOn)
-		x.Mu.Lock()
+		x.mu.Lock()
 		x.last = true
 		x.overBudget.Store(false)
 		if !errors.Is(cause, errViolation) && !errors.Is(cause, ipc.ErrCorrupt) && !x.left {
 			_ = x.takeAll()
 		}
 		if goesOn && x.again && x.bad == nil {
-			x.Seg.Left().Set()
+			x.seg.Left().Set()
 		}
 		x.ended = true
-		socks := x.Sockets
-		x.Sockets = nil
+		socks := x.sockets
+		x.sockets = nil
 		for _, a := range socks {
 			if a != nil {
 				x.svc.linger(a)
 			}
 		}
-		x.Mu.Unlock()
+		x.mu.Unlock()
 		x.out.end()
 		if !goesOn { // only now: what is on the ring from now on is the application's
 			x.hangUp()
@@ -57,17 +57,17 @@ func (x *Session) end(cause error) {
 				x.svc.work.Go(func() { _, _ = a.finish() })
 			}
 		}
-		x.Seg.Spare.Store(goesOn)
+		x.seg.spare.Store(goesOn)
 		x.mem.end()
 		x.svc.release(x)
-		x.Seg.drop()
+		x.seg.drop()
 		x.logEnd(cause)
-		close(x.Done)
+		close(x.done)
 	})
 }
 
 // hangUp has the application hear of the session's end.
-func (x *Session) hangUp() {
+func (x *session) hangUp() {
 	_ = x.conn.Close()
 	x.deafen(true)
 	_ = x.ear.Close() // only now: another descriptor may have the ear's number from here on
@@ -78,7 +78,7 @@ func (x *Session) hangUp() {
 
 // awaitOperations returns when all operations of the session, whose sockets are being
 // finished, have ended. Nothing touches their memory any more then.
-func (x *Session) awaitOperations() {
+func (x *session) awaitOperations() {
 	ctx, cancel := context.WithTimeout(context.Background(), max(0, x.node.Config.Linger)+3*node.MemoryWait)
 	defer cancel()
 	for x.operations.Load() > 0 {
@@ -96,9 +96,9 @@ func (x *Session) awaitOperations() {
 }
 
 // endOperation follows the end of an operation, whose memory nothing has any more.
-func (x *Session) endOperation(l *lentOperation) {
+func (x *session) endOperation(l *lentOperation) {
 	x.credit(l.cost)
-	x.Seg.drop()
+	x.seg.drop()
 	if x.operations.Add(-1) == 0 {
 		x.quiet.Wake(-1)
 	}

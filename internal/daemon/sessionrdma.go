@@ -31,7 +31,7 @@ const (
 // many as it leaves free, however many sockets it has, and its user has, and they end
 // together.
 type sessionRegions struct {
-	sess *Session
+	sess *session
 
 	mu    lockorder.Mutex[sessionRegions] // guards owner and over; locked before the locks of mr only
 	owner *mr.Owner
@@ -44,7 +44,7 @@ func (r *sessionRegions) open(d *mr.Device) *mr.Owner {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.owner == nil && !r.over {
-		r.owner = d.NewOwner(mr.OwnerConfig{Name: fmt.Sprintf("session %d", r.sess.ID), Within: user})
+		r.owner = d.NewOwner(mr.OwnerConfig{Name: fmt.Sprintf("session %d", r.sess.id), Within: user})
 	}
 	if r.over {
 		return nil
@@ -75,7 +75,7 @@ const (
 
 // beside makes a call that takes its time. Others that come meanwhile are
 // answered, unless there are too many.
-func (x *Session) beside(call func()) {
+func (x *session) beside(call func()) {
 	select {
 	case x.aside <- struct{}{}:
 		x.beginWork(func() {
@@ -89,8 +89,8 @@ func (x *Session) beside(call func()) {
 
 // long does what a call asks for that takes its time, after all that was
 // submitted before it.
-func (x *Session) long(q *ipc.Request) (*ipc.Reply, error) {
-	x.Mu.Lock()
+func (x *session) long(q *ipc.Request) (*ipc.Reply, error) {
+	x.mu.Lock()
 	err := x.catchUp()
 	a, ok := x.socket(q.Socket)
 	if err == nil && (!ok || a == nil || a.closing) {
@@ -99,29 +99,29 @@ func (x *Session) long(q *ipc.Request) (*ipc.Reply, error) {
 	if err == nil && q.Op == ipc.CallCancel {
 		err = x.cancel(a, q.Addr)
 	}
-	x.Mu.Unlock()
+	x.mu.Unlock()
 	switch {
 	case err != nil:
 		return nil, err
 	case q.Op == ipc.CallCancel:
-		return new(ipc.Reply), a.S.AwaitMemory(q.Addr)
+		return new(ipc.Reply), a.s.AwaitMemory(q.Addr)
 	case q.Op == ipc.CallConceal:
-		return new(ipc.Reply), a.S.FreeMR(datagram.Cookie(q.Cookie), datagram.MRFlags(q.Flags))
+		return new(ipc.Reply), a.s.FreeMR(datagram.Cookie(q.Cookie), datagram.MRFlags(q.Flags))
 	}
 	p := x.node.PeerAt(q.Peer)
-	if p == nil || p.Local != a.S.At {
+	if p == nil || p.Local != a.s.At {
 		return nil, datagram.ErrInvalid
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), reachWait)
 	defer cancel()
-	if err = a.S.AwaitOperators(ctx, p, q.Wait); errors.Is(err, context.DeadlineExceeded) {
+	if err = a.s.AwaitOperators(ctx, p, q.Wait); errors.Is(err, context.DeadlineExceeded) {
 		err = datagram.ErrWouldBlock
 	}
 	return new(ipc.Reply), err
 }
 
 // expose makes a region of the session's memory. The caller holds mu.
-func (x *Session) expose(a *appSocket, q *ipc.Request, r *ipc.Reply) error {
+func (x *session) expose(a *appSocket, q *ipc.Request, r *ipc.Reply) error {
 	mem := x.piece(q.Offset, q.Length)
 	switch {
 	case mem == nil:
@@ -132,13 +132,13 @@ func (x *Session) expose(a *appSocket, q *ipc.Request, r *ipc.Reply) error {
 	if err := x.svc.hasMemory(x.user); err != nil {
 		return err
 	}
-	c, err := a.S.GetMR(mem, q.Remote.Unmap(), datagram.MRFlags(q.Flags))
+	c, err := a.s.GetMR(mem, q.Remote.Unmap(), datagram.MRFlags(q.Flags))
 	r.Cookie = uint64(c)
 	return err
 }
 
 // piece is n bytes at off of the session's memory, nil if they are not in it.
-func (x *Session) piece(off, n uint32) []byte {
+func (x *session) piece(off, n uint32) []byte {
 	if uint64(off)+uint64(n) > uint64(len(x.memory)) {
 		return nil
 	}
@@ -147,7 +147,7 @@ func (x *Session) piece(off, n uint32) []byte {
 
 // special gives a message what its submission says besides the payload. The caller
 // holds mu.
-func (x *Session) special(e *ipc.Entry, a *appSocket, p *node.Peer, m *conn.Message) error {
+func (x *session) special(e *ipc.Entry, a *appSocket, p *node.Peer, m *conn.Message) error {
 	q := &x.about
 	if !q.Load(x.data, e.Block()) {
 		return errViolation
@@ -194,21 +194,21 @@ func (x *Session) special(e *ipc.Entry, a *appSocket, p *node.Peer, m *conn.Mess
 		})
 		both.lent = lentOperation{sess: x, id: q.ID, notify: m.Notify, failure: m.Failure, cost: int64(opCost + pieceCost*len(q.Pieces))}
 		op = &both.op
-		op.Init(a.S, p, &o, m.Dport)
+		op.Init(a.s, p, &o, m.Dport)
 		op.Lent = &both.lent
 		m.Notify = true // the end of the operation has to be known
-		x.Queued.Add(both.lent.cost)
+		x.queued.Add(both.lent.cost)
 		x.operations.Add(1)
-		x.Seg.hold()
+		x.seg.hold()
 	}
-	a.S.Extend(m, p, op, wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
+	a.s.Extend(m, p, op, wire.Memory{HasDest: o.HasDest, Dest: uint64(o.Dest)})
 	return nil
 }
 
 // lentOperation is what an operation of an attached application has besides one
 // of this process.
 type lentOperation struct {
-	sess    *Session
+	sess    *session
 	id      uint64 // the operation's id, given by the application
 	notify  bool   // the application wants to be told of the operation's end
 	failure bool   // the application wants to be told of the operation's end unless that is success
@@ -239,7 +239,7 @@ func hushed(op *node.Operation) bool {
 
 // Ended is for node.Owner.
 func (a *appSocket) Ended(f conn.Fate) {
-	a.S.Fate(f)
+	a.s.Fate(f)
 	if f.Op != nil {
 		a.sess.endOperation(lentOf(f.Op))
 	}
@@ -253,8 +253,8 @@ func (a *appSocket) CloseRegions(o *mr.Owner) error { return o.Barrier(context.B
 
 // Lend is for node.Owner.
 func (a *appSocket) Lend() (released func()) {
-	a.sess.Seg.hold()
-	return a.sess.Seg.drop
+	a.sess.seg.hold()
+	return a.sess.seg.drop
 }
 
 // Retired tells the application that a region for one use has ended.

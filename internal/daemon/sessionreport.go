@@ -26,15 +26,15 @@ func newReportTurns() reportTurns {
 
 // describe gives the session's part of a recent report to send. A user's applications rest
 // after each answer: its cost is the daemon's too.
-func (x *Session) describe(objects bool, send func([]byte)) error {
+func (x *session) describe(objects bool, send func([]byte)) error {
 	t := &x.user.turns
 	select {
 	case <-t.token:
-	case <-x.Done:
+	case <-x.done:
 		return errSilent
 	}
 	defer func() { t.token <- struct{}{} }()
-	if wait := time.Until(t.rest); wait > 0 && !node.PauseFor(wait, x.Done) {
+	if wait := time.Until(t.rest); wait > 0 && !node.PauseFor(wait, x.done) {
 		return errSilent
 	}
 	begun := time.Now()
@@ -45,7 +45,7 @@ func (x *Session) describe(objects bool, send func([]byte)) error {
 	if changed := time.Unix(0, x.changed.Load()); changed.After(since) { // a session finds in a report what it has done before
 		since = changed
 	}
-	s := x.node.Snapshot(since, x.Done)
+	s := x.node.Snapshot(since, x.done)
 	switch {
 	case s == nil:
 		return errSilent
@@ -61,7 +61,7 @@ func (x *Session) describe(objects bool, send func([]byte)) error {
 }
 
 // text is what the session may see of a snapshot. It has the turn.
-func (x *Session) text(s *node.Snapshot, objects bool) (b []byte, err error) {
+func (x *session) text(s *node.Snapshot, objects bool) (b []byte, err error) {
 	switch {
 	case x.svc.sees(x) && objects:
 		return s.Large()
@@ -82,7 +82,7 @@ func (x *Session) text(s *node.Snapshot, objects bool) (b []byte, err error) {
 }
 
 // report answers CallInfo, in parts.
-func (x *Session) report(q *ipc.Request, send func(*ipc.Reply)) {
+func (x *session) report(q *ipc.Request, send func(*ipc.Reply)) {
 	id := q.ID
 	err := x.describe(info.InfoPart(q.Option) == info.InfoObjects, func(b []byte) {
 		for len(b) > ipc.DataPart {
@@ -97,10 +97,10 @@ func (x *Session) report(q *ipc.Request, send func(*ipc.Reply)) {
 }
 
 // info describes the session.
-func (x *Session) info() info.Session {
+func (x *session) info() info.Session {
 	i := info.Session{
-		ID: x.ID, PID: x.cred.PID, UID: x.cred.UID, GID: x.cred.GID, Command: x.command, Since: x.since,
-		Sockets: int(x.bound.Load()), SendQueued: int(x.Queued.Load()), SendBudget: x.promised,
+		ID: x.id, PID: x.cred.PID, UID: x.cred.UID, GID: x.cred.GID, Command: x.command, Since: x.since,
+		Sockets: int(x.bound.Load()), SendQueued: int(x.queued.Load()), SendBudget: x.promised,
 		ReceiveArena: x.mem.soft, ReceiveLent: x.mem.used(),
 		SentMessages: x.sentMessages.Load(), SentBytes: x.sentBytes.Load(),
 		RecvMessages: x.recvMessages.Load(), RecvBytes: x.recvBytes.Load(), Stalled: x.flows.Stalls.Load(),
@@ -110,18 +110,18 @@ func (x *Session) info() info.Session {
 	x.out.mu.Lock()
 	i.Waiting = x.out.spill.Len()
 	for _, a := range x.out.waiting {
-		i.Waiting += int(a.S.Queue.Count.Load())
+		i.Waiting += int(a.s.Queue.Count.Load())
 	}
 	x.out.mu.Unlock()
 	return i
 }
 
 // waits lists what the application as a whole waits for.
-func (x *Session) waits(y *node.WaitReport) {
+func (x *session) waits(y *node.WaitReport) {
 	mine := info.Whose{App: true, UID: x.cred.UID}
 	w := info.Wait{PID: x.cred.PID, Command: x.command, Whose: mine}
 	if x.overBudget.Load() {
-		w.Cause, w.Since, w.Bytes, w.Detail = info.CauseBudget, time.Unix(0, x.stalledAt.Load()), int(x.Queued.Load()), "the send budget of the application"
+		w.Cause, w.Since, w.Bytes, w.Detail = info.CauseBudget, time.Unix(0, x.stalledAt.Load()), int(x.queued.Load()), "the send budget of the application"
 		if x.fatesFull.Load() {
 			w.Cause, w.Detail = info.CauseFates, "fates that the application has not received"
 		}
@@ -141,7 +141,7 @@ func (s *Service) Describe(info *info.Report) (users map[*node.Peer][]uint32) {
 
 // Waits is for node.Server.
 func (s *Service) Waits(y *node.WaitReport) {
-	for _, x := range s.All() {
+	for _, x := range s.all() {
 		x.waits(y)
 	}
 }

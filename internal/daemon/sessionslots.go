@@ -10,7 +10,7 @@ import (
 // ended. Slots that the application has looked up are not in ended, because the session
 // holds their peers. Other slots the application knows from messages only, and reads their
 // addresses before it takes the messages off the ring.
-func (x *Session) forget(ended *node.SlotSet) {
+func (x *session) forget(ended *node.SlotSet) {
 	c := &x.out
 	c.mu.Lock()
 	defer c.mu.Unlock()

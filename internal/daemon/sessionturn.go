@@ -72,7 +72,7 @@ type hearing struct {
 }
 
 // hear has an event loop listen to the ear and take submissions.
-func (x *Session) hear() {
+func (x *session) hear() {
 	h := &x.hearing
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -84,7 +84,7 @@ func (x *Session) hear() {
 
 // deafen ends that, for good if over. When it returns no turn is under way. It is not called on
 // an event loop.
-func (x *Session) deafen(over bool) {
+func (x *session) deafen(over bool) {
 	h := &x.hearing
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -96,7 +96,7 @@ func (x *Session) deafen(over bool) {
 }
 
 // fall ends the session beside the event loop.
-func (x *Session) fall(err error) (gnetloop.Next, time.Duration) {
+func (x *session) fall(err error) (gnetloop.Next, time.Duration) {
 	if !x.hearing.fell {
 		x.hearing.fell = true
 		x.beginWork(func() { x.end(err) })
@@ -106,7 +106,7 @@ func (x *Session) fall(err error) (gnetloop.Next, time.Duration) {
 
 // Serve is a turn of the session on its event loop: it takes what was submitted, and does what
 // others have poked the session for.
-func (x *Session) Serve(rung bool) (gnetloop.Next, time.Duration) {
+func (x *session) Serve(rung bool) (gnetloop.Next, time.Duration) {
 	h := &x.hearing
 	if rung { // before the looks at what was rung for
 		if err := x.ear.Take(); err != nil {
@@ -114,16 +114,16 @@ func (x *Session) Serve(rung bool) (gnetloop.Next, time.Duration) {
 		}
 	}
 	if x.mem.late.Load() { // before the look at returned memory
-		x.Seg.WantReturns().Set()
+		x.seg.WantReturns().Set()
 	}
-	if !x.Mu.tryLock() {
+	if !x.mu.tryLock() {
 		return gnetloop.Rest, 0
 	}
 	n, more, err := x.pump(pumpEntries)
 	more = more || err == nil && x.goesOnLocked()
 	burst := n > burstEntries || x.took >= burstBytes
 	near := x.toward
-	x.Mu.Unlock()
+	x.mu.Unlock()
 	if err != nil {
 		return x.fall(err)
 	}
@@ -151,11 +151,11 @@ func (x *Session) Serve(rung bool) (gnetloop.Next, time.Duration) {
 	}
 	if !x.overBudget.Load() { // over budget: credit wakes the session, and a bell would be for nothing
 		x.sleeps.Set()
-		if !x.Mu.tryLock() {
+		if !x.mu.tryLock() {
 			return gnetloop.Rest, 0
 		}
-		ready, err := x.Sq.Refresh()
-		x.Mu.Unlock()
+		ready, err := x.sq.Refresh()
+		x.mu.Unlock()
 		if err != nil {
 			return x.fall(err)
 		}
@@ -177,11 +177,11 @@ func (x *Session) Serve(rung bool) (gnetloop.Next, time.Duration) {
 }
 
 // poke has the session's event loop serve it.
-func (x *Session) poke() { x.self.Ring() }
+func (x *session) poke() { x.self.Ring() }
 
 // goesOnLocked tells whether the fates that submissions waited for have been read.
-func (x *Session) goesOnLocked() bool {
-	if x.unread == nil || x.unread.S.Fates.Full() && !x.unread.S.Closed.Load() {
+func (x *session) goesOnLocked() bool {
+	if x.unread == nil || x.unread.s.Fates.Full() && !x.unread.s.Closed.Load() {
 		return false
 	}
 	x.unread = nil
@@ -190,7 +190,7 @@ func (x *Session) goesOnLocked() bool {
 }
 
 // listen gives the session its ear, with the bell by which the daemon's own goroutines ring.
-func (x *Session) listen(self *ipc.Bell, ear *ipc.WatchedEar) {
+func (x *session) listen(self *ipc.Bell, ear *ipc.WatchedEar) {
 	x.self, x.ear = self, ear
-	x.Mu.poke = x.poke
+	x.mu.poke = x.poke
 }

@@ -51,7 +51,7 @@ func TestIdleSessionsSleepInTheEventLoop(t *testing.T) { // not in parallel: it 
 	for range n {
 		dialed(t, path)
 	}
-	sessions := svc.All()
+	sessions := svc.all()
 	for _, x := range sessions {
 		rdstest.Eventually(t, "the ear in an event loop", func() bool { return pollersOf(t, x.ear.FD()) > 0 })
 		if k := pollersOf(t, x.ear.FD()); k != 1 {
@@ -62,7 +62,7 @@ func TestIdleSessionsSleepInTheEventLoop(t *testing.T) { // not in parallel: it 
 	rdstest.Eventually(t, "one goroutine for each session", func() bool {
 		k := 0
 		for g := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "daemon.(*Session).") {
+			if strings.Contains(g, "daemon.(*session).") {
 				k++
 			}
 		}
@@ -80,7 +80,7 @@ func TestRingsForNothingMuteTheEar(t *testing.T) {
 	here := rdstest.NewAddr()
 	id, port := e.bind(rdstest.AddrOf(here, 9))
 	at := e.resolve(here, here)
-	x := svc.All()[0]
+	x := svc.all()[0]
 	rdstest.Eventually(t, "a session that listens", func() bool { return x.hearing.source.Load() != nil })
 	x.deafen(false) // the test is the event loop from here on
 	x.hearing.idle = 0
@@ -99,7 +99,7 @@ func TestRingsForNothingMuteTheEar(t *testing.T) {
 	want("a ring after work", gnetloop.Rest, 0)
 	x.hearing.idle = maxIdleRings
 	want("the last ring", gnetloop.Mute, 0)
-	<-x.Done
+	<-x.done
 }
 
 // What a turn takes, and writes, is bounded, however much is on the ring.
@@ -111,7 +111,7 @@ func TestATurnIsBounded(t *testing.T) {
 	here := rdstest.NewAddr()
 	id, port := e.bind(rdstest.AddrOf(here, 9))
 	at := e.resolve(here, here)
-	x := svc.All()[0]
+	x := svc.all()[0]
 	rdstest.Eventually(t, "a session that listens", func() bool { return x.hearing.source.Load() != nil })
 	x.deafen(false)
 	submit := func(op ipc.Op, size uint32) {
@@ -162,9 +162,9 @@ func TestLoopDoesNotWaitForASession(t *testing.T) {
 	rdstest.MustSend(t, busy, to.LocalAddrPort(), []byte("first"))
 	rdstest.Expect(t, to, "first")
 	for range 20 {
-		release := rdstest.Hold(&x.Mu) // as a call that takes its time
+		release := rdstest.Hold(&x.mu) // as a call that takes its time
 		rdstest.MustSend(t, busy, to.LocalAddrPort(), []byte("busy"))
-		rdstest.Eventually(t, "the event loop at the session", x.Mu.due.Load)
+		rdstest.Eventually(t, "the event loop at the session", x.mu.due.Load)
 		rdstest.MustSend(t, other, to.LocalAddrPort(), []byte("other"))
 		rdstest.Expect(t, to, "other")
 		release()
@@ -284,7 +284,7 @@ func TestRoguesDoNotStarveOthers(t *testing.T) {
 		m.Release()
 	}
 	rdstest.Eventually(t, "the penalty", func() bool {
-		for _, x := range svc.All() {
+		for _, x := range svc.all() {
 			if x.sentMessages.Load() == 0 && pollersOf(t, x.ear.FD()) == 0 {
 				return true
 			}
@@ -331,7 +331,7 @@ func TestSessionsEndWhileTheyAreRung(t *testing.T) { // not in parallel: it coun
 			})
 		}
 		wg.Wait()
-		rdstest.Eventually(t, "the end of the sessions", func() bool { return len(svc.All()) == 0 })
+		rdstest.Eventually(t, "the end of the sessions", func() bool { return len(svc.all()) == 0 })
 	}
 	round(false)
 	base := fds(t)

@@ -4,13 +4,13 @@ package daemon
 type halt struct{ resume chan struct{} }
 
 // serve begins to work for the session.
-func (x *Session) serve() {
+func (x *session) serve() {
 	x.hear()
 	x.beginWork(x.calls)
 }
 
 // beginWork runs f in a goroutine for which Bequeath waits.
-func (x *Session) beginWork(f func()) {
+func (x *session) beginWork(f func()) {
 	x.working.Add(1)
 	x.svc.work.Go(func() {
 		defer x.working.Add(-1)
@@ -19,7 +19,7 @@ func (x *Session) beginWork(f func()) {
 }
 
 // park has a goroutine of the session rest.
-func (x *Session) park(h *halt) {
+func (x *session) park(h *halt) {
 	x.working.Add(-1)
 	<-h.resume
 	x.working.Add(1)

@@ -21,9 +21,9 @@ import (
 type sharedSegment struct {
 	*ipc.Segment
 	holds atomic.Int64
-	// Spare leaves the pages to the application: the service ends, not the
+	// spare leaves the pages to the application: the service ends, not the
 	// application, which may go on reading what it was given.
-	Spare atomic.Bool
+	spare atomic.Bool
 	file  *os.File // the segment's, for ipc.Touched
 	gone  func()   // called when the pages have been given back
 }
@@ -39,7 +39,7 @@ func (g *sharedSegment) hold() { g.holds.Add(1) }
 
 func (g *sharedSegment) drop() {
 	if g.holds.Add(-1) == 0 {
-		if !g.Spare.Load() {
+		if !g.spare.Load() {
 			g.Discard()
 		}
 		g.gone()
@@ -52,7 +52,7 @@ func (g *sharedSegment) drop() {
 // have under way, beyond soft bytes, which are what the application may have without
 // peers being told to keep what they have for it.
 type receiveMemory struct {
-	sess *Session
+	sess *session
 	seg  *sharedSegment
 	area []byte
 	soft int
@@ -83,8 +83,8 @@ type block struct {
 	begun bool
 }
 
-func newReceiveMemory(x *Session, soft int) *receiveMemory {
-	return &receiveMemory{sess: x, seg: x.Seg, area: x.Seg.ReceiveArea(), soft: soft, arena: ipc.NewArena(x.Seg.Receive), blocks: make(map[uint32]*block)}
+func newReceiveMemory(x *session, soft int) *receiveMemory {
+	return &receiveMemory{sess: x, seg: x.seg, area: x.seg.ReceiveArea(), soft: soft, arena: ipc.NewArena(x.seg.Receive), blocks: make(map[uint32]*block)}
 }
 
 // receiveArea is the size of a receive arena that has room for soft bytes, the backlog of
@@ -241,7 +241,7 @@ func (k *block) Put(*buf.Buf) {
 
 // memoryFor is receiveMemory.get that has the application ring when it returns
 // memory, if there is none.
-func (x *Session) memoryFor(a *appSocket, n int) *block {
+func (x *session) memoryFor(a *appSocket, n int) *block {
 	k := x.mem.get(a, n, false)
 	if k == nil {
 		x.awaitReturns()
@@ -251,8 +251,8 @@ func (x *Session) memoryFor(a *appSocket, n int) *block {
 }
 
 // awaitReturns has the application ring when it returns memory.
-func (x *Session) awaitReturns() {
-	x.Seg.WantReturns().Set() // set even if it was set: a ring may have come before the return that it was for
+func (x *session) awaitReturns() {
+	x.seg.WantReturns().Set() // set even if it was set: a ring may have come before the return that it was for
 	if !x.starving.Swap(true) {
 		x.poke() // returns from before the flag was set have not been seen
 	}
@@ -276,7 +276,7 @@ func (r *receiveMemory) returned(off uint32, n uint64) error {
 	r.mu.Unlock()
 	k.ReleaseN(int(n))
 	if late { // the session's backlog is to fall with what is returned
-		a.S.Queue.Retire(&k.Buf)
+		a.s.Queue.Retire(&k.Buf)
 	}
 	return nil
 }
@@ -307,7 +307,7 @@ func (r *receiveMemory) used() int {
 // sendBody is a payload that is sent from the application's arena.
 type sendBody struct {
 	buf.Buf
-	sess *Session
+	sess *session
 	off  uint32
 }
 
@@ -315,7 +315,7 @@ type sendBody struct {
 func (b *sendBody) Put(*buf.Buf) {
 	x := b.sess
 	x.out.freed(b.off)
-	x.Seg.drop()
+	x.seg.drop()
 	b.sess = nil
 	sendBodies.Put(b)
 }

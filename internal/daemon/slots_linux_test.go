@@ -22,11 +22,11 @@ func TestSlotIsKeptWhileNamed(t *testing.T) {
 		sweepByHand(n, ipc.MaxPeers-2)
 		e := intrude(t, path, features...)
 		id, port := e.bind(rdstest.AddrOf(rdstest.NewAddr(), 0))
-		x := svc.All()[0]
+		x := svc.all()[0]
 		stays, ends := l.bindOne(config.Node{}), l.bindOne(config.Node{})
-		x.Mu.Lock()
-		to := x.Sockets[id&0xffff].S.Local()
-		x.Mu.Unlock()
+		x.mu.Lock()
+		to := x.sockets[id&0xffff].s.Local()
+		x.mu.Unlock()
 		if to.Port() != port {
 			t.Fatal(to, port)
 		}
@@ -58,7 +58,7 @@ func TestSlotIsKeptWhileNamed(t *testing.T) {
 			n.Index.Told[0].Since = n.Now().Add(-2 * time.Hour)
 			n.Mu.Unlock()
 			e.leave()
-			rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.All()) == 0 })
+			rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.all()) == 0 })
 			if told := sweptNow(n); told != 1 || svc.table.Slot(int(slot)) != was {
 				t.Errorf("%v: the slot of a message that the application may still read is free", features)
 			}
@@ -110,7 +110,7 @@ func TestLiarKeepsNoSlotsOfOthers(t *testing.T) {
 	}
 	rdstest.MustSend(t, stays, rdstest.AddrOf(here, port), []byte("z"))
 	rdstest.Eventually(t, "another message to be on the ring", func() bool { return e.word(rawCQTail).Load() == 2 })
-	entry := (*ipc.Entry)(unsafe.Pointer(&e.raw[rawCQ+ipc.EntrySize]))
+	entry := (*ipc.Entry)(unsafe.Pointer(&e.raw[rawCQ+32]))
 	if entry.Op() != ipc.OpMessage || entry.Peer() == slot {
 		t.Fatalf("%v, peer %d", entry.Op(), entry.Peer())
 	}
@@ -187,12 +187,12 @@ func TestSlotsAreTakenOver(t *testing.T) {
 		t.Errorf("%d slots are kept, generations %d and %d: one for the application without the feature is wanted", n, table.Slot(looked), table.Slot(kept))
 	}
 	old.leave()
-	rdstest.Eventually(t, "the end of the session", func() bool { return len(h.Service.All()) == 1 })
+	rdstest.Eventually(t, "the end of the session", func() bool { return len(h.Service.all()) == 1 })
 	if n := sweptOf(h.Node); n != 0 {
 		t.Errorf("%d slots are kept for nobody", n)
 	}
 	looks.leave()
-	rdstest.Eventually(t, "the end of the sessions", func() bool { return len(h.Service.All()) == 0 })
+	rdstest.Eventually(t, "the end of the sessions", func() bool { return len(h.Service.all()) == 0 })
 	_ = h.Service.Close()
 	_ = h.Node.Close()
 	Return(n)

@@ -88,7 +88,7 @@ func TestStrangersThatBeginMessages(t *testing.T) {
 					m.Write(link, stop, wire.HeaderSize+1<<20, message(4, 1<<20, 100_000))
 				})
 			}
-			x := svc.All()[0]
+			x := svc.all()[0]
 			begun := func() int {
 				x.mem.mu.Lock()
 				defer x.mem.mu.Unlock()

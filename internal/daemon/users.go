@@ -34,7 +34,7 @@ type user struct {
 	addrs    map[netip.Addr]int          // sockets by address
 	peers    map[*node.Peer]int          // sessions that use a connection
 	meeting  int                         // connections that are being made
-	segments map[*sharedSegment]*Session // memory of sessions, which may have ended
+	segments map[*sharedSegment]*session // memory of sessions, which may have ended
 	reserved int64                       // bytes of segments, touched or not
 }
 
@@ -42,7 +42,7 @@ type user struct {
 func (s *Service) userLocked(uid uint32) *user {
 	u := s.users[uid]
 	if u == nil {
-		u = &user{uid: uid, turns: newReportTurns(), addrs: make(map[netip.Addr]int), peers: make(map[*node.Peer]int), segments: make(map[*sharedSegment]*Session)}
+		u = &user{uid: uid, turns: newReportTurns(), addrs: make(map[netip.Addr]int), peers: make(map[*node.Peer]int), segments: make(map[*sharedSegment]*session)}
 		s.users[uid] = u
 	}
 	return u
@@ -57,7 +57,7 @@ func (s *Service) sessionsOfLocked(uid uint32) int {
 }
 
 // endLocked gives back what a session had.
-func (s *Service) endLocked(x *Session) {
+func (s *Service) endLocked(x *session) {
 	u := x.user
 	for p := range x.met {
 		u.leaveLocked(p)
@@ -88,7 +88,7 @@ func (u *user) leaveLocked(p *node.Peer) {
 
 // meet finds or makes the connection from la to a remote address for a session, and counts
 // it as used by the session's user.
-func (s *Service) meet(x *Session, la *node.Local, remote netip.Addr) (*node.Peer, error) {
+func (s *Service) meet(x *session, la *node.Local, remote netip.Addr) (*node.Peer, error) {
 	u := x.user
 	known := x.node.Known(la.Addr, remote)
 	shares := &s.config().Users
@@ -119,7 +119,7 @@ func (s *Service) meet(x *Session, la *node.Local, remote netip.Addr) (*node.Pee
 
 // useLocked notes that a session uses a connection, which it holds until it ends:
 // submissions name the connection. The caller, or another session of the user, holds it.
-func (u *user) useLocked(x *Session, p *node.Peer) {
+func (u *user) useLocked(x *session, p *node.Peer) {
 	if _, ok := x.met[p]; ok {
 		return
 	}
@@ -149,7 +149,7 @@ func (s *Service) usersOfPeers() map[*node.Peer][]uint32 {
 
 // occupy counts a socket of a session at an address, if the shares allow it. own is whether
 // the address is of the node's list.
-func (s *Service) occupy(x *Session, addr netip.Addr, own bool) error {
+func (s *Service) occupy(x *session, addr netip.Addr, own bool) error {
 	u := x.user
 	shares := &s.config().Users
 	s.mu.Lock()
@@ -178,7 +178,7 @@ func (s *Service) beyond(u *user, share int, what string) error {
 }
 
 // vacate gives back what occupy counted.
-func (s *Service) vacate(x *Session, addr netip.Addr) {
+func (s *Service) vacate(x *session, addr netip.Addr) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.user.vacateLocked(addr)
@@ -228,7 +228,7 @@ func (s *Service) Users() []info.User {
 
 // sees tells whether a session is shown what others have, too: root, the daemon's own user,
 // and those who may ask at the control socket.
-func (s *Service) sees(x *Session) bool {
+func (s *Service) sees(x *session) bool {
 	c := s.config()
 	return x.cred.UID == 0 || int(x.cred.UID) == os.Geteuid() ||
 		slices.ContainsFunc(c.ReportGroups, func(g uint32) bool { return slices.Contains(x.gids, g) })

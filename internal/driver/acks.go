@@ -114,7 +114,7 @@ func (d *Driver) lookForAcks() {
 	w := &d.acks
 	w.eager = false
 	switch {
-	case !d.Unacked(): // asked under the lock that a writer holds when it looks at on
+	case !d.unacked(): // asked under the lock that a writer holds when it looks at on
 		w.on = false
 		if d.idleLocked() {
 			d.Core.Trim()
@@ -131,8 +131,8 @@ func (d *Driver) lookForAcks() {
 	d.mu.Unlock()
 }
 
-// Unacked tells whether messages wait for acknowledgement, with the lock.
-func (d *Driver) Unacked() bool {
+// unacked tells whether messages wait for acknowledgement, with the lock.
+func (d *Driver) unacked() bool {
 	for i := range d.path {
 		if d.Core.Unacked(i) > 0 {
 			return true

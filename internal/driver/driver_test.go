@@ -184,7 +184,7 @@ func TestTheSinkLeavesBeforeARefusalIsFollowed(t *testing.T) {
 	t.Parallel()
 	d, _, _ := newDriver(t, 1)
 	k := &keeping{locked: true}
-	h := &Handler{newReceiver(d, 0, 0, links(t, 1)[0])}
+	h := &handler{newReceiver(d, 0, 0, links(t, 1)[0])}
 	h.sink, h.caps.Queues = k, true
 	h.Refused(1, 1, transport.RefusedPort)
 	if k.locked {
@@ -197,7 +197,7 @@ func TestTheSinkLeavesWithItsLink(t *testing.T) {
 	t.Parallel()
 	d, _, _ := newDriver(t, 1)
 	k := &keeping{locked: true}
-	h := &Handler{newReceiver(d, 0, 9, links(t, 1)[0])}
+	h := &handler{newReceiver(d, 0, 9, links(t, 1)[0])}
 	h.sink = k
 	h.Closed(nil, 0)
 	if k.locked {

@@ -134,7 +134,7 @@ func (d *Driver) start(i int, id conn.LinkID) {
 	}
 	d.owner.Started(i, l, inbound)
 	r := newReceiver(d, i, id, l)
-	if err := l.Start(&Handler{r}); err != nil {
+	if err := l.Start(&handler{r}); err != nil {
 		r.sink.Closed()
 		l.Close(transport.Abort)
 		d.linkEnded(i, id, err, 0)

@@ -32,10 +32,10 @@ type Receiver struct {
 	Doubted      uint64 // messages that had to wait for the peer's generation
 }
 
-var _ transport.Handler = (*Handler)(nil)
+var _ transport.Handler = (*handler)(nil)
 
-// Handler is a Receiver as its link sees it.
-type Handler struct{ *Receiver }
+// handler is a Receiver as its link sees it.
+type handler struct{ *Receiver }
 
 func newReceiver(d *Driver, i int, id conn.LinkID, l transport.Link) *Receiver {
 	r := &Receiver{d: d, path: i, id: id, p: &d.path[i], link: l, caps: l.Caps()}
@@ -269,34 +269,34 @@ func (r *Receiver) closed(cause error, acked uint64) {
 }
 
 // Begin is for transport.Handler, as are the other methods.
-func (h *Handler) Begin() { h.begin() }
+func (h *handler) Begin() { h.begin() }
 
 // Message takes one message.
-func (h *Handler) Message(head *wire.Header, payload []byte, owned *buf.Buf) {
+func (h *handler) Message(head *wire.Header, payload []byte, owned *buf.Buf) {
 	h.arrived(head, payload, owned)
 }
 
 // End ends a burst.
-func (h *Handler) End() { h.end() }
+func (h *handler) End() { h.end() }
 
 // Place asks the sink for memory.
-func (h *Handler) Place(head *wire.Header) *buf.Buf { return h.sink.Place(head) }
+func (h *handler) Place(head *wire.Header) *buf.Buf { return h.sink.Place(head) }
 
 // Acquainted asks the sink.
-func (h *Handler) Acquainted() bool { return h.sink.Acquainted() }
+func (h *handler) Acquainted() bool { return h.sink.Acquainted() }
 
 // Queue tells the sink by which queue messages come.
-func (h *Handler) Queue(queue uint32) { h.sink.Queue(queue) }
+func (h *handler) Queue(queue uint32) { h.sink.Queue(queue) }
 
 // Hold takes which ports of the peer take no messages now.
-func (h *Handler) Hold(ports []uint16, on bool) {
+func (h *handler) Hold(ports []uint16, on bool) {
 	h.sink.Leave()
 	h.d.hold(h.path, h.id, ports, on)
 }
 
 // Refused takes what the peer has not delivered. On a link in memory the caller is the
 // peer's goroutine, to which the sink does not belong.
-func (h *Handler) Refused(first uint64, count uint32, why transport.Refusal) {
+func (h *handler) Refused(first uint64, count uint32, why transport.Refusal) {
 	if h.caps.Queues {
 		h.sink.Leave()
 	}
@@ -304,19 +304,19 @@ func (h *Handler) Refused(first uint64, count uint32, why transport.Refusal) {
 }
 
 // RefusalsHeard takes what the peer knows of that was refused.
-func (h *Handler) RefusalsHeard(n uint64) { h.p.refused.heard(n) }
+func (h *handler) RefusalsHeard(n uint64) { h.p.refused.heard(n) }
 
 // Acked settles what the peer has acknowledged.
-func (h *Handler) Acked() { h.d.acked(h.path, h.id) }
+func (h *handler) Acked() { h.d.acked(h.path, h.id) }
 
 // Writable continues a write that found the link full.
-func (h *Handler) Writable() { h.d.writable(h.path, h.id) }
+func (h *handler) Writable() { h.d.writable(h.path, h.id) }
 
 // Resumed takes what waited for room.
-func (h *Handler) Resumed() bool { return h.resumed() }
+func (h *handler) Resumed() bool { return h.resumed() }
 
 // Closed is the link's end.
-func (h *Handler) Closed(cause error, acked uint64) {
+func (h *handler) Closed(cause error, acked uint64) {
 	if len(h.doubts.list) > 0 {
 		h.begin()
 		h.unstated()

@@ -15,6 +15,6 @@
 // piece. One that arrives in parts is collected in a counted buffer of the
 // parser's pool, which goes to the sink with the message. The buffer grows
 // with what has arrived: a header that lies about its length costs at most
-// StageMin bytes, or StageFactor times the bytes of payload that the stream has
+// stageMin bytes, or stageFactor times the bytes of payload that the stream has
 // brought so far.
 package frame

@@ -86,7 +86,7 @@ func cut(t testing.TB, p *Parser, b []byte, r *rand.Rand, most int) error {
 		if p.inBody {
 			here = p.got
 		}
-		if p.body != nil && cap(p.body.B) > max(StageMin, StageFactor*(int(p.seen)+here+1)) {
+		if p.body != nil && cap(p.body.B) > max(stageMin, stageFactor*(int(p.seen)+here+1)) {
 			t.Fatalf("%d bytes kept for %d that arrived, and %d before", cap(p.body.B), here, p.seen)
 		}
 		if r.IntN(3) == 0 {
@@ -186,7 +186,7 @@ func TestStalledMessageCostsLittle(t *testing.T) {
 		if err := p.Feed(append(h.AppendTo(nil), make([]byte, here)...)); err != nil {
 			t.Fatal(err)
 		}
-		if dst, last := p.Space(); len(dst) != StageMin-here || last || cap(p.body.B) != StageMin {
+		if dst, last := p.Space(); len(dst) != stageMin-here || last || cap(p.body.B) != stageMin {
 			t.Errorf("%d bytes arrived: room for %d, %v, in %d", here, len(dst), last, cap(p.body.B))
 		}
 		p.Reset()
@@ -196,7 +196,7 @@ func TestStalledMessageCostsLittle(t *testing.T) {
 // A stream that has brought a sixteenth of it is trusted with the longest payload:
 // in steps, a message that began in the midst of a read was copied up to twice.
 func TestStreamEarnsWholeBuffers(t *testing.T) {
-	const enough = wire.MaxPayload / StageFactor
+	const enough = wire.MaxPayload / stageFactor
 	h := wire.Header{Length: wire.MaxPayload}
 	for _, c := range []struct {
 		before []int
@@ -219,7 +219,7 @@ func TestStreamEarnsWholeBuffers(t *testing.T) {
 		if err := p.Feed(h.AppendTo(nil)); err != nil {
 			t.Fatal(err)
 		}
-		if dst, _ := p.Space(); len(dst) != StageMin {
+		if dst, _ := p.Space(); len(dst) != stageMin {
 			t.Errorf("a new stream: room for %d", len(dst))
 		}
 		p.Reset()

@@ -7,25 +7,25 @@ import (
 )
 
 const (
-	// StageMin is how many bytes a partial payload may always take.
-	StageMin = 64 << 10
-	// StageFactor bounds what a longer one takes: so many times the bytes of
+	// stageMin is how many bytes a partial payload may always take.
+	stageMin = 64 << 10
+	// stageFactor bounds what a longer one takes: so many times the bytes of
 	// payload that the stream has brought, ever. There is one partial payload at
 	// a time, so whoever has us hold memory has sent a sixteenth of it. Only the
 	// first large messages of a stream are collected in steps, each of which
 	// copies what has come.
-	StageFactor = 16
-	// DirectMin is the smallest remainder worth reading straight to its place:
+	stageFactor = 16
+	// directMin is the smallest remainder worth reading straight to its place:
 	// below it the extra system call costs more than the copy it saves.
-	DirectMin = 16 << 10
+	directMin = 16 << 10
 )
 
 // Space returns where the next bytes of a partial payload belong, for a reader
 // that can put them there itself and then calls Filled. last tells that
 // nothing of this message remains behind it. It returns nil when less than
-// DirectMin bytes are missing.
+// directMin bytes are missing.
 func (p *Parser) Space() (dst []byte, last bool) {
-	if !p.inBody || p.err != nil || p.need-p.got < DirectMin {
+	if !p.inBody || p.err != nil || p.need-p.got < directMin {
 		return nil, false
 	}
 	p.reserve(1)
@@ -64,12 +64,12 @@ func (p *Parser) reserve(n int) {
 
 // mayPlace tells whether the message at hand may have its place before all of it has come:
 // the sink's memory for a whole message is not for a peer that has sent nothing yet.
-func (p *Parser) mayPlace() bool { return uint64(p.need) <= max(StageMin, StageFactor*p.seen) }
+func (p *Parser) mayPlace() bool { return uint64(p.need) <= max(stageMin, stageFactor*p.seen) }
 
 // stage sizes the buffer of a payload of need bytes when the stream has brought
 // seen, those of it included. Pools round up to a power of two, and that counts too.
 func stage(need int, seen uint64) int {
-	allowed := max(StageMin, StageFactor*seen)
+	allowed := max(stageMin, stageFactor*seen)
 	if cost := uint64(need); need <= buf.MaxPooled {
 		if cost = 1 << bits.Len64(cost-1); cost <= allowed {
 			return need

@@ -8,9 +8,9 @@ import (
 	"github.com/rds-go/rds/internal/lockorder"
 )
 
-// ErrCrowded ends an accepted connection that was not settled when another one came and
+// errCrowded ends an accepted connection that was not settled when another one came and
 // there were as many as Options.HalfOpen or Options.HalfOpenEach allows.
-var ErrCrowded error = crowded{}
+var errCrowded error = crowded{}
 
 type crowded struct{}
 

@@ -107,7 +107,7 @@ func TestHalfOpenIsBounded(t *testing.T) {
 		c, _, _ := dial(greedy) // the last of them may stay, if two of the addresses below have a network in common
 		others = append(others, c)
 	}
-	if cause := receive(t, first.closed); cause != ErrCrowded || !errors.Is(cause, unix.ECONNRESET) {
+	if cause := receive(t, first.closed); cause != errCrowded || !errors.Is(cause, unix.ECONNRESET) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	for range 10 {

@@ -43,6 +43,6 @@ type Stats struct {
 	Writables    uint64 // calls of Handler.Writable
 	Full         uint64 // calls of Conn.Writev that took less than all
 	AcceptErrors uint64 // connections that could not be accepted
-	Crowded      uint64 // accepted connections that ended with ErrCrowded
+	Crowded      uint64 // accepted connections that ended with errCrowded
 	HalfOpen     int    // accepted connections that are not settled now
 }

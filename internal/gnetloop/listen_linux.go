@@ -244,7 +244,7 @@ func (e *Engine) crowd(c *Conn) (loser *Conn) {
 	}
 	if loser = e.half.add(c); loser != nil {
 		e.crowded.Add(1)
-		loser.Fail(ErrCrowded)
+		loser.Fail(errCrowded)
 	}
 	return loser
 }

@@ -33,7 +33,7 @@ type Options struct {
 	// UserTimeout ends a connection whose data stays unacknowledged for so
 	// long, in whole milliseconds. 0 leaves that to the kernel.
 	UserTimeout time.Duration
-	// Silence ends a connection, with ErrSilent, on which something was sent and
+	// Silence ends a connection, with errSilent, on which something was sent and
 	// whose peer's TCP has answered nothing for so long, to within an eighth. A peer
 	// that does not read answers: its TCP says that its window is closed, if
 	// not more often than every half second. 0 means 20 s, negative never, and anything

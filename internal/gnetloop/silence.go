@@ -8,9 +8,9 @@ import (
 	"github.com/rds-go/rds/transport"
 )
 
-// ErrSilent ends a connection whose peer has answered nothing for Options.Silence
+// errSilent ends a connection whose peer has answered nothing for Options.Silence
 // although something was sent to it. It is syscall.ETIMEDOUT.
-var ErrSilent = fmt.Errorf("peer has not answered for too long: %w", syscall.ETIMEDOUT)
+var errSilent = fmt.Errorf("peer has not answered for too long: %w", syscall.ETIMEDOUT)
 
 const (
 	defaultSilence = 20 * time.Second

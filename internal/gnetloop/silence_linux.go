@@ -68,7 +68,7 @@ func (c *Conn) lookForSilence() {
 	}
 	owed, limit := c.e.opts.owes(kept > 0, unread > 0, &info)
 	if c.silence.look(time.Now(), owed, info.LastAckRecv, limit) {
-		c.giveUp(ErrSilent)
+		c.giveUp(errSilent)
 	}
 }
 

@@ -78,7 +78,7 @@ func TestUnansweredDataEndsTheConnection(t *testing.T) {
 	if d := time.Since(began); d < limit {
 		t.Errorf("after %v already", d)
 	}
-	if !errors.Is(cause, ErrSilent) || !errors.Is(cause, syscall.ETIMEDOUT) {
+	if !errors.Is(cause, errSilent) || !errors.Is(cause, syscall.ETIMEDOUT) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	r.waitStream(t, pattern(1000))
@@ -106,7 +106,7 @@ func TestPausedReaderIsNotSilent(t *testing.T) {
 		t.Fatal(<-r.closed)
 	}
 	deafen(t, peer)
-	if cause := receive(t, r.closed); !errors.Is(cause, ErrSilent) {
+	if cause := receive(t, r.closed); !errors.Is(cause, errSilent) {
 		t.Errorf("Closed(%v)", cause)
 	}
 }
@@ -119,7 +119,7 @@ func TestIdlePeerThatIsGoneIsSilent(t *testing.T) {
 	eventually(t, "a probe is answered", func() bool { i, ok := c.TCPInfo(); return ok && i.LastAckRecv < time.Second/2 })
 	deafen(t, peer)
 	began := time.Now()
-	if cause := receive(t, r.closed); !errors.Is(cause, ErrSilent) {
+	if cause := receive(t, r.closed); !errors.Is(cause, errSilent) {
 		t.Errorf("Closed(%v)", cause)
 	}
 	if d := time.Since(began); d < time.Second {
@@ -163,7 +163,7 @@ func TestWhoDoesNotReadDoesNotJudge(t *testing.T) {
 		t.Error("the connection has ended")
 	}
 	close(goOn)
-	if cause := receive(t, r.closed); !errors.Is(cause, ErrSilent) {
+	if cause := receive(t, r.closed); !errors.Is(cause, errSilent) {
 		t.Errorf("Closed(%v)", cause)
 	}
 }

@@ -110,11 +110,11 @@ type Reply struct {
 	More     bool           `json:"more,omitempty"` // another Reply with this ID follows
 }
 
-// MaxCall is the largest message that an application sends, in bytes, MaxFrame
+// maxCall is the largest message that an application sends, in bytes, maxFrame
 // the largest that the daemon sends; DataPart is how much of
 // Reply.Data goes into one.
 const (
-	MaxCall  = 4 << 10
-	MaxFrame = 64 << 10
+	maxCall  = 4 << 10
+	maxFrame = 64 << 10
 	DataPart = 32 << 10
 )

@@ -27,7 +27,7 @@ var (
 type Conn struct {
 	c   *net.UnixConn
 	in  []byte // memory of Receive
-	max int    // most bytes that Receive takes; 0: MaxFrame
+	max int    // most bytes that Receive takes; 0: maxFrame
 }
 
 // NewConn makes a Conn of c and owns it.
@@ -56,7 +56,7 @@ func (c *Conn) Send(v any, files ...*os.File) error {
 	if err != nil {
 		return err
 	}
-	if len(b) > MaxFrame {
+	if len(b) > maxFrame {
 		return ErrFrame
 	}
 	var oob []byte
@@ -94,7 +94,7 @@ func (c *Conn) Receive(v any) error {
 func (c *Conn) buffer() []byte {
 	if c.in == nil {
 		if c.max == 0 {
-			c.max = MaxFrame
+			c.max = maxFrame
 		}
 		c.in = make([]byte, c.max+1)
 	}
@@ -103,7 +103,7 @@ func (c *Conn) buffer() []byte {
 
 // Bound makes Receive refuse what is longer than a call, before its first call:
 // a daemon has a buffer for each of its applications.
-func (c *Conn) Bound() { c.max = MaxCall }
+func (c *Conn) Bound() { c.max = maxCall }
 
 func decode(b []byte, max int, v any) error {
 	if len(b) == 0 {

@@ -59,7 +59,7 @@ func TestCallsCross(t *testing.T) {
 	if b, _ := json.Marshal(Request{ID: 1, Op: CallInfo}); string(b) != `{"id":1,"op":"info"}` {
 		t.Errorf("what is not set is sent: %s", b)
 	}
-	if b, _ := json.Marshal(Reply{Data: make([]byte, DataPart), Error: strings.Repeat("x", 1000)}); len(b) > MaxFrame {
+	if b, _ := json.Marshal(Reply{Data: make([]byte, DataPart), Error: strings.Repeat("x", 1000)}); len(b) > maxFrame {
 		t.Errorf("a part of a report makes a message of %d bytes", len(b))
 	}
 }
@@ -67,7 +67,7 @@ func TestCallsCross(t *testing.T) {
 func TestMessagesOfAnySizeUpToTheLimitCross(t *testing.T) {
 	t.Parallel()
 	app, daemon, _ := connect(t)
-	for _, n := range []int{0, 1, MaxFrame - 2} { // two quotes
+	for _, n := range []int{0, 1, maxFrame - 2} { // two quotes
 		if err := app.Send(strings.Repeat("x", n)); err != nil {
 			t.Fatal(err)
 		}
@@ -76,15 +76,15 @@ func TestMessagesOfAnySizeUpToTheLimitCross(t *testing.T) {
 			t.Errorf("%d of %d: %v", len(s), n, err)
 		}
 	}
-	if err := app.Send(strings.Repeat("x", MaxFrame-1)); err != ErrFrame {
-		t.Errorf("a message of %d bytes was sent: %v", MaxFrame+1, err)
+	if err := app.Send(strings.Repeat("x", maxFrame-1)); err != ErrFrame {
+		t.Errorf("a message of %d bytes was sent: %v", maxFrame+1, err)
 	}
 }
 
 func TestMalformedMessagesAreErrors(t *testing.T) {
 	t.Parallel()
 	app, daemon, raw := connect(t)
-	if err := raw.SetWriteBuffer(4 * MaxFrame); err != nil {
+	if err := raw.SetWriteBuffer(4 * maxFrame); err != nil {
 		t.Fatal(err)
 	}
 	for _, c := range []struct {
@@ -99,9 +99,9 @@ func TestMalformedMessagesAreErrors(t *testing.T) {
 		{"a socket beyond 32 bits", `{"socket":4294967296}`, ErrFrame},
 		{"no address", `{"addr":"example.com:1"}`, ErrFrame},
 		{"an array", `[]`, ErrFrame},
-		{"deep", strings.Repeat("[", MaxFrame), ErrFrame},
-		{"one byte too long", `"` + strings.Repeat("x", MaxFrame-1) + `"`, ErrFrame},
-		{"much too long", `"` + strings.Repeat("x", 2*MaxFrame) + `"`, ErrFrame},
+		{"deep", strings.Repeat("[", maxFrame), ErrFrame},
+		{"one byte too long", `"` + strings.Repeat("x", maxFrame-1) + `"`, ErrFrame},
+		{"much too long", `"` + strings.Repeat("x", 2*maxFrame) + `"`, ErrFrame},
 		{"unknown fields", `{"id":1,"later":{"x":[1]}}`, nil},
 		{"empty", "", io.EOF},
 	} {
@@ -176,7 +176,7 @@ func TestNoDescriptorOfABadMessageStaysOpen(t *testing.T) {
 		{"many too many", `{}`, 16, 4, -1},
 		{"none wanted", `{}`, 2, 0, -1},
 		{"no JSON", `x`, 4, 4, -1},
-		{"too long", strings.Repeat(" ", MaxFrame+1), 4, 4, -1},
+		{"too long", strings.Repeat(" ", maxFrame+1), 4, 4, -1},
 		{"empty", ``, 4, 4, -1},
 		{"empty, and too many", ``, 9, 4, -1},
 	} {
@@ -273,7 +273,7 @@ func TestBoundRefusesLongCalls(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		want error
-	}{{MaxCall - 2, nil}, {MaxCall - 1, ErrFrame}} { // two quotes
+	}{{maxCall - 2, nil}, {maxCall - 1, ErrFrame}} { // two quotes
 		if err := app.Send(strings.Repeat("x", c.n)); err != nil {
 			t.Fatal(err)
 		}

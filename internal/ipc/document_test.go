@@ -102,8 +102,8 @@ func TestOffsetsAreThoseOfTheDocument(t *testing.T) {
 			{offFreedBytes, 8, "bytes settled", ""}, {offFreedMsgs, 8, "messages settled", ""}, {offCellHeld, 8, "bytes submitted that wait", ""}, {offBoundBy, 8, "ID of the call", ""}, {offNumber, 4, "number of the socket", ""}, {offTell, 4, "flag: wants the bell", ""},
 			{offTakenBytes, 8, "bytes taken", ""}, {offTakenMsgs, 8, "messages taken", ""},
 			{offBlocked, 8, "sends that waited", ""}, {offCongested, 8, "sends refused", ""}, {offFull, 8, "sends that met", ""},
-			{offWantRoom, 4, "flag: wants OpRoom", ""}, {offWaits, 16 * CellWaits, "waits", ""},
-		}, CellSize},
+			{offWantRoom, 4, "flag: wants OpRoom", ""}, {offWaits, 16 * cellWaits, "waits", ""},
+		}, cellSize},
 		{"## The table", []place{
 			{0, 8, fmt.Sprintf("magic: %#x", uint64(tableMagic)), ""}, {offTableMaps, 8, "congestion maps received", ""}, {offTableGen, 8, "the daemon's generation", ""}, {offTableBars, 8, "changes of which peers are barred", ""},
 			{offTablePeers, tablePeer * MaxPeers, "peers", ""}, {offTableBits, wire.CongestionMapSize * MaxPeers, "congestion maps, in", ""},
@@ -168,7 +168,7 @@ func TestFieldsOfDifferentWritersAreApart(t *testing.T) {
 			t.Errorf("%s: one writer only", after)
 		}
 	}
-	if CellSize%block != 0 || pageSize%block != 0 {
+	if cellSize%block != 0 || pageSize%block != 0 {
 		t.Error("cells are not aligned")
 	}
 }
@@ -204,7 +204,7 @@ func TestAreasLieAsDocumented(t *testing.T) {
 func TestLimitsAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	want := map[string]int{
-		"message to the daemon": MaxCall, "message to the application": MaxFrame, "part of a report": DataPart, "entry": EntrySize, "cell": CellSize, "page": pageSize,
+		"message to the daemon": maxCall, "message to the application": maxFrame, "part of a report": DataPart, "entry": entrySize, "cell": cellSize, "page": pageSize,
 		"smallest block of an arena": MinBlock, "largest block of an arena": ChunkSize, "peers in the table": MaxPeers,
 		"zone": zoneMax, "descriptors with a Welcome": WelcomeFiles, "table": tableSize, "About": AboutSize, "piece": PieceSize, "pieces": MaxPieces,
 	}
@@ -215,7 +215,7 @@ func TestLimitsAreThoseOfTheDocument(t *testing.T) {
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, the code has %v", got, want)
 	}
-	if n := reflect.TypeFor[Entry]().Size(); n != EntrySize {
+	if n := reflect.TypeFor[Entry]().Size(); n != entrySize {
 		t.Errorf("an entry has %d bytes", n)
 	}
 }
@@ -303,7 +303,7 @@ func TestFieldsOfCallsAreThoseOfTheDocument(t *testing.T) {
 		t.Errorf("calls %q, the code has %q", calls, want)
 	}
 	doc, _ := os.ReadFile("../../docs/IPC.md")
-	for _, o := range []string{OptionSendBuffer, OptionReceiveBuffer, OptionRecvErr, OptionTOS, OptionMonitor, EnvPath, Protocol, FeatureRDMA, FeatureChoice, FeatureXRC, FeatureTCP, FeatureAgain, FeatureSpill, "Version " + strconv.Itoa(Version)} {
+	for _, o := range []string{OptionSendBuffer, OptionReceiveBuffer, OptionRecvErr, OptionTOS, OptionMonitor, envPath, Protocol, FeatureRDMA, FeatureChoice, FeatureXRC, FeatureTCP, FeatureAgain, FeatureSpill, "Version " + strconv.Itoa(Version)} {
 		if !strings.Contains(string(doc), o) {
 			t.Errorf("docs/IPC.md does not name %s", o)
 		}

@@ -23,17 +23,17 @@ func fuzzMessage[T any](f *testing.F, seeds ...any) {
 	f.Add([]byte(`null`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		var v, again T
-		if err := decode(b, MaxFrame, &v); err != nil {
+		if err := decode(b, maxFrame, &v); err != nil {
 			return
 		}
 		out, err := json.Marshal(v)
 		if err != nil {
 			t.Fatalf("%q became %+v: %v", b, v, err)
 		}
-		if len(out) > MaxFrame {
+		if len(out) > maxFrame {
 			return // escapes
 		}
-		if err := decode(out, MaxFrame, &again); err != nil {
+		if err := decode(out, maxFrame, &again); err != nil {
 			t.Fatalf("%q became %q: %v", b, out, err)
 		}
 		if third, err := json.Marshal(again); err != nil || !bytes.Equal(out, third) {
@@ -136,7 +136,7 @@ func FuzzFirstPage(f *testing.F) {
 			}
 			return
 		}
-		if big.Validate() != nil || big.Size() != size {
+		if big.validate() != nil || big.Size() != size {
 			t.Fatalf("%+v passes for %d bytes", big.Layout, size)
 		}
 		for _, area := range [][]byte{big.DataArea(), big.SendArea(), big.ReceiveArea(), big.MemoryArea()} {

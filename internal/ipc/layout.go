@@ -40,11 +40,11 @@ const (
 
 // Sizes of entries and cells.
 const (
-	EntrySize = 32
-	CellSize  = 256
+	entrySize = 32
+	cellSize  = 256
 
-	// CellWaits is how many waits of senders a cell has room for.
-	CellWaits = 3
+	// cellWaits is how many waits of senders a cell has room for.
+	cellWaits = 3
 )
 
 // Offsets in a socket's cell.
@@ -61,7 +61,7 @@ const (
 	offCongested  = 0x98 // application: sends refused for congestion
 	offFull       = 0xa0 // application: sends that met a full send buffer, ring or arena
 	offWantRoom   = 0xc0 // application sets, daemon clears: wants OpRoom when messages were settled
-	offWaits      = 0xd0 // application: what senders wait for, CellWaits times 16 bytes
+	offWaits      = 0xd0 // application: what senders wait for, cellWaits times 16 bytes
 )
 
 // Layout is where things are in a segment: counts, and areas in bytes.
@@ -79,8 +79,8 @@ var errLayout = errors.New("ipc: bad segment layout")
 
 func powerOfTwo(n int) bool { return n > 0 && n&(n-1) == 0 }
 
-// Validate checks the bounds that the arithmetic of offsets relies on.
-func (l *Layout) Validate() error {
+// validate checks the bounds that the arithmetic of offsets relies on.
+func (l *Layout) validate() error {
 	switch {
 	case !powerOfTwo(l.Submissions) || l.Submissions > 1<<20,
 		!powerOfTwo(l.Completions) || l.Completions > 1<<20,
@@ -99,9 +99,9 @@ func (l *Layout) Validate() error {
 func pages(n int) int { return (n + pageSize - 1) &^ (pageSize - 1) }
 
 func (l *Layout) sqOff() int      { return pageSize }
-func (l *Layout) cqOff() int      { return l.sqOff() + pages(l.Submissions*EntrySize) }
-func (l *Layout) cellsOff() int   { return l.cqOff() + pages(l.Completions*EntrySize) }
-func (l *Layout) dataOff() int    { return l.cellsOff() + pages(l.Sockets*CellSize) }
+func (l *Layout) cqOff() int      { return l.sqOff() + pages(l.Submissions*entrySize) }
+func (l *Layout) cellsOff() int   { return l.cqOff() + pages(l.Completions*entrySize) }
+func (l *Layout) dataOff() int    { return l.cellsOff() + pages(l.Sockets*cellSize) }
 func (l *Layout) sendOff() int    { return l.dataOff() + l.Data }
 func (l *Layout) receiveOff() int { return l.sendOff() + l.Send }
 
@@ -116,7 +116,7 @@ func (l *Layout) total() int64 {
 }
 
 // maxSegment is the size of the largest segment Validate lets pass.
-const maxSegment = pageSize + 2*(1<<20*EntrySize) + 1<<20*CellSize + 4<<30
+const maxSegment = pageSize + 2*(1<<20*entrySize) + 1<<20*cellSize + 4<<30
 
 func (l *Layout) fields() []*int {
 	return []*int{&l.Submissions, &l.Completions, &l.Sockets, &l.Data, &l.Send, &l.Receive, &l.Memory}

@@ -31,7 +31,7 @@ func (c *Consumer) Seek(r Ring) { c.head, c.tail = r.Own, r.Other }
 // AdoptSegment maps a segment that another daemon has made with this layout. What its
 // first page says is not read: the application can write there.
 func AdoptSegment(l Layout, f *os.File) (*Segment, error) {
-	if err := l.Validate(); err != nil {
+	if err := l.validate(); err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
@@ -90,7 +90,7 @@ func (p *Spill) Restore(s SpillState) bool {
 	if len(s.Blocks) == 0 && s.Taken == s.Put {
 		s.First = s.Put // Freed has left First behind the last block, which was not full.
 	}
-	if s.Taken > s.Put || s.First > s.Taken || s.Put-s.First > uint64(len(s.Blocks))*SpillEntries {
+	if s.Taken > s.Put || s.First > s.Taken || s.Put-s.First > uint64(len(s.Blocks))*spillEntries {
 		return false
 	}
 	for _, off := range s.Blocks {

@@ -2,17 +2,17 @@ package ipc
 
 import "github.com/rds-go/rds/internal/sockpath"
 
-// EnvPath is the environment variable that names the socket to attach to; none
+// envPath is the environment variable that names the socket to attach to; none
 // means that there is no daemon.
-const EnvPath = "RDS_SOCKET"
+const envPath = "RDS_SOCKET"
 
-// EnvDir is the environment variable that names the runtime directory in place
+// envDir is the environment variable that names the runtime directory in place
 // of /run/rds.
-const EnvDir = "RDS_RUNTIME_DIR"
+const envDir = "RDS_RUNTIME_DIR"
 
 // attachPath: the runtime directory says that the host has an rdsd. It stays
 // when rdsd stops.
-var attachPath = sockpath.Name{Env: EnvPath, EnvDir: EnvDir, System: "/run/rds/rds.sock", User: "rds/rds.sock", Own: true}
+var attachPath = sockpath.Name{Env: envPath, EnvDir: envDir, System: "/run/rds/rds.sock", User: "rds/rds.sock", Own: true}
 
 // FindPath returns the socket to attach to by default, and whether this host
 // has an rdsd, running or not. The socket is $RDS_SOCKET, else rds.sock in the

@@ -20,14 +20,14 @@ func paths(t *testing.T, find string, has bool, serve string) {
 func TestThePathComesFromTheEnvironmentFirst(t *testing.T) {
 	user, dir := t.TempDir(), t.TempDir()
 	t.Setenv("XDG_RUNTIME_DIR", user)
-	t.Setenv(EnvDir, dir)
-	t.Setenv(EnvPath, "/tmp/mine")
+	t.Setenv(envDir, dir)
+	t.Setenv(envPath, "/tmp/mine")
 	paths(t, "/tmp/mine", true, "/tmp/mine")
-	t.Setenv(EnvPath, "none")
+	t.Setenv(envPath, "none")
 	paths(t, "none", false, "none")
-	t.Setenv(EnvPath, "")
+	t.Setenv(envPath, "")
 	paths(t, dir+"/rds.sock", true, dir+"/rds.sock")
-	t.Setenv(EnvDir, dir+"/rds")
+	t.Setenv(envDir, dir+"/rds")
 	paths(t, dir+"/rds/rds.sock", false, dir+"/rds/rds.sock")
 }
 
@@ -37,8 +37,8 @@ func TestTheDirectorySaysThatThereIsADaemon(t *testing.T) {
 	dir, user := t.TempDir(), t.TempDir()
 	n.System = filepath.Join(dir, "rds", "rds.sock")
 	mine := filepath.Join(user, "rds", "rds.sock")
-	t.Setenv(EnvPath, "")
-	t.Setenv(EnvDir, "")
+	t.Setenv(envPath, "")
+	t.Setenv(envDir, "")
 	find := func(what, want string, has bool) {
 		t.Helper()
 		if p, h := n.Find(); p != want || h != has {

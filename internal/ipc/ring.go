@@ -122,5 +122,5 @@ func atomic64(b []byte) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(
 func atomic32(b []byte) *atomic.Uint32 { return (*atomic.Uint32)(unsafe.Pointer(&b[:4][0])) }
 
 func entries(b []byte) []Entry {
-	return unsafe.Slice((*Entry)(unsafe.Pointer(&b[0])), len(b)/EntrySize)
+	return unsafe.Slice((*Entry)(unsafe.Pointer(&b[0])), len(b)/entrySize)
 }

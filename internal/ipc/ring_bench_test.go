@@ -41,7 +41,7 @@ func BenchmarkRing(b *testing.B) {
 			p := r.producer()
 			unpublished := 0
 			b.ReportAllocs()
-			b.SetBytes(EntrySize)
+			b.SetBytes(entrySize)
 			for b.Loop() {
 				for {
 					if n, _ := p.Free(1); n > 0 {

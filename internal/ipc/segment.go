@@ -17,7 +17,7 @@ type Segment struct {
 // NewSegment makes a segment and the file to hand to the application. Its size
 // is sealed: nobody can make an access to it fail by shrinking the file.
 func NewSegment(l Layout) (*Segment, *os.File, error) {
-	if err := l.Validate(); err != nil {
+	if err := l.validate(); err != nil {
 		return nil, nil, err
 	}
 	f, err := memfd("rds-session", l.Size())
@@ -78,7 +78,7 @@ func (s *Segment) parse() error {
 		}
 		*v = int(w)
 	}
-	if err := s.Validate(); err != nil {
+	if err := s.validate(); err != nil {
 		return err
 	}
 	if s.Size() != len(s.mem) {
@@ -101,11 +101,11 @@ func (s *Segment) word(off int) *atomic.Uint64 { return atomic64(s.mem[off:]) }
 func (s *Segment) flag(off int) Flag           { return Flag{atomic32(s.mem[off:])} }
 
 func (s *Segment) sq() []Entry {
-	return entries(s.mem[s.sqOff() : s.sqOff()+s.Submissions*EntrySize])
+	return entries(s.mem[s.sqOff() : s.sqOff()+s.Submissions*entrySize])
 }
 
 func (s *Segment) cq() []Entry {
-	return entries(s.mem[s.cqOff() : s.cqOff()+s.Completions*EntrySize])
+	return entries(s.mem[s.cqOff() : s.cqOff()+s.Completions*entrySize])
 }
 
 // Submit and Submitted are the ends of the submission ring.
@@ -192,7 +192,7 @@ type Cell struct {
 	// were refused for it, and met a full send buffer, ring or arena.
 	Blocked, Congested, Full *atomic.Uint64
 	// Waits are what senders of the socket wait for, the oldest first.
-	Waits [CellWaits]CellWait
+	Waits [cellWaits]CellWait
 }
 
 // CellWait is what senders of a socket wait for, for reports.
@@ -231,7 +231,7 @@ func (w CellWait) Get() (cause WaitCause, senders int, peer uint32, port uint16,
 
 // Cell returns the cell of a socket, an index below Sockets.
 func (s *Segment) Cell(socket int) Cell {
-	b := s.area(s.cellsOff(), s.Sockets*CellSize)[socket*CellSize:][:CellSize] // slicing panics for a socket outside the cells
+	b := s.area(s.cellsOff(), s.Sockets*cellSize)[socket*cellSize:][:cellSize] // slicing panics for a socket outside the cells
 	c := Cell{
 		Blocked: atomic64(b[offBlocked:]), Congested: atomic64(b[offCongested:]), Full: atomic64(b[offFull:]),
 		FreedBytes: atomic64(b[offFreedBytes:]), FreedMessages: atomic64(b[offFreedMsgs:]), Held: atomic64(b[offCellHeld:]), BoundBy: atomic64(b[offBoundBy:]), Number: atomic32(b[offNumber:]), Tell: Flag{atomic32(b[offTell:])},
@@ -260,8 +260,8 @@ func (s *Segment) DiscardChunk(off int) {
 	discard(s.ReceiveArea()[off/ChunkSize*ChunkSize:][:ChunkSize])
 }
 
-// DiscardPart gives the pages of a part of an area back.
-func (s *Segment) DiscardPart(part []byte) { discard(part) }
+// discardPart gives the pages of a part of an area back.
+func (s *Segment) discardPart(part []byte) { discard(part) }
 
 // Discard gives the memory back to the system. The segment stays mapped and
 // reads as zeros.

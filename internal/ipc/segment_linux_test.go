@@ -158,7 +158,7 @@ func TestAClosedSegmentCanBeClosedAgain(t *testing.T) {
 
 func TestImpossibleLayoutsAreRefused(t *testing.T) {
 	t.Parallel()
-	if err := smallLayout.Validate(); err != nil {
+	if err := smallLayout.validate(); err != nil {
 		t.Fatal(err)
 	}
 	beyond := 1 << 30
@@ -183,7 +183,7 @@ func TestImpossibleLayoutsAreRefused(t *testing.T) {
 	} {
 		l := smallLayout
 		c.change(&l)
-		if err := l.Validate(); !errors.Is(err, errLayout) {
+		if err := l.validate(); !errors.Is(err, errLayout) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 		if _, _, err := NewSegment(l); !errors.Is(err, errLayout) {
@@ -195,7 +195,7 @@ func TestImpossibleLayoutsAreRefused(t *testing.T) {
 func TestTheLargestSegmentIsWithinBounds(t *testing.T) {
 	t.Parallel()
 	l := Layout{Submissions: 1 << 20, Completions: 1 << 20, Sockets: 1 << 20, Data: 1 << 30, Send: 1 << 30, Receive: 1 << 30, Memory: 1 << 30}
-	err := l.Validate()
+	err := l.validate()
 	if maxSegment > int64(math.MaxInt) { // int has 32 bits
 		if !errors.Is(err, errLayout) {
 			t.Errorf("%v, want %v", err, errLayout)

@@ -10,7 +10,7 @@ import "sync/atomic"
 // Sizes and offsets of a block of spilled completions.
 const (
 	SpillBlock   = 64 << 10 // bytes of a block
-	SpillEntries = (SpillBlock - spillHead) / EntrySize
+	spillEntries = (SpillBlock - spillHead) / entrySize
 
 	spillNext  = 0x00 // offset of the next block in the receive arena, and 1; 0: there is none
 	spillFirst = 0x08 // index of the block's first entry among all that were ever spilled
@@ -37,7 +37,7 @@ func (p *Spill) Len() int { return int(p.put - p.taken) }
 
 // Full tells whether the next entry needs another block.
 func (p *Spill) Full() bool {
-	return len(p.blocks) == 0 || p.put-p.first == uint64(len(p.blocks))*SpillEntries
+	return len(p.blocks) == 0 || p.put-p.first == uint64(len(p.blocks))*spillEntries
 }
 
 // Grow adds a block of SpillBlock bytes at off of the receive arena.
@@ -57,7 +57,7 @@ func (p *Spill) Grow(off uint32) {
 
 // Put appends an entry, for which there is room. The application can see it.
 func (p *Spill) Put(e Entry) {
-	i := (p.put - p.first) % SpillEntries
+	i := (p.put - p.first) % spillEntries
 	b := p.area[p.blocks[len(p.blocks)-1]:]
 	entries(b[spillHead:SpillBlock])[i] = e
 	p.put++
@@ -67,17 +67,17 @@ func (p *Spill) Put(e Entry) {
 // Take takes the oldest entry out.
 func (p *Spill) Take() Entry {
 	i := p.taken - p.first
-	b := p.area[p.blocks[i/SpillEntries]:]
+	b := p.area[p.blocks[i/spillEntries]:]
 	p.taken++
-	return entries(b[spillHead:SpillBlock])[i%SpillEntries]
+	return entries(b[spillHead:SpillBlock])[i%spillEntries]
 }
 
 // Each shows f the entries that wait, as the application has left them.
 func (p *Spill) Each(f func(*Entry)) {
 	for k := p.taken; k < p.put; k++ {
 		i := k - p.first
-		b := p.area[p.blocks[i/SpillEntries]:]
-		e := entries(b[spillHead:SpillBlock])[i%SpillEntries]
+		b := p.area[p.blocks[i/spillEntries]:]
+		e := entries(b[spillHead:SpillBlock])[i%spillEntries]
 		f(&e)
 	}
 }
@@ -85,12 +85,12 @@ func (p *Spill) Each(f func(*Entry)) {
 // Freed returns a block all of whose entries were taken, and are visible to the
 // application on the ring; false: there is none.
 func (p *Spill) Freed() (off uint32, ok bool) {
-	if len(p.blocks) == 0 || p.taken != p.put && p.taken-p.first < SpillEntries {
+	if len(p.blocks) == 0 || p.taken != p.put && p.taken-p.first < spillEntries {
 		return 0, false
 	}
 	off = p.blocks[0]
 	p.blocks = p.blocks[1:]
-	p.first += SpillEntries
+	p.first += spillEntries
 	if len(p.blocks) == 0 {
 		p.blocks = nil
 		p.oldest.Store(0)
@@ -110,7 +110,7 @@ func (s *Segment) Spilled(taken uint64, f func(*Entry)) {
 			return
 		}
 		b := area[next-1:][:SpillBlock]
-		first, n := atomic64(b[spillFirst:]).Load(), min(atomic64(b[spillCount:]).Load(), SpillEntries)
+		first, n := atomic64(b[spillFirst:]).Load(), min(atomic64(b[spillCount:]).Load(), spillEntries)
 		all := entries(b[spillHead:])
 		for i := range n {
 			if first+i >= taken {

@@ -46,7 +46,7 @@ func TestSpilledIsFound(t *testing.T) {
 			}
 		}
 		for range 20 {
-			for range rng.IntN(2 * SpillEntries) {
+			for range rng.IntN(2 * spillEntries) {
 				if p.Full() {
 					off, _, ok := arena.Alloc(SpillBlock)
 					if !ok {
@@ -77,7 +77,7 @@ func TestSpilledIsFound(t *testing.T) {
 			t.Errorf("seed %d: blocks are left", seed)
 		}
 	}
-	if most < 3*SpillEntries {
+	if most < 3*spillEntries {
 		t.Errorf("%d entries at most", most)
 	}
 }
@@ -98,7 +98,7 @@ func TestBrokenSpill(t *testing.T) {
 		}
 		n := 0
 		seg.Spilled(rng.Uint64N(2), func(*Entry) { n++ })
-		if n > smallLayout.Receive/SpillBlock*SpillEntries {
+		if n > smallLayout.Receive/SpillBlock*spillEntries {
 			t.Fatalf("%d entries", n)
 		}
 	}

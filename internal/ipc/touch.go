@@ -20,7 +20,7 @@ func (s *Segment) Trim(arena *Arena, area []byte, touched *int) {
 	end := 0
 	for off := 0; off < *touched; off += ChunkSize {
 		if arena.Empty(off) {
-			s.DiscardPart(area[off:][:ChunkSize])
+			s.discardPart(area[off:][:ChunkSize])
 		} else {
 			end = off + ChunkSize
 		}

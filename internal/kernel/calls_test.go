@@ -5,8 +5,12 @@ import (
 	"errors"
 	"net"
 	"os"
+	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/rds/datagram"
 )
 
 // Calls whose contexts end all end, however many wait for the same descriptor, and
@@ -69,5 +73,14 @@ func TestKernelCallsEndWithTheirContexts(t *testing.T) {
 	cancel()
 	if err := read(ctx); !errors.Is(err, context.Canceled) {
 		t.Fatalf("after the end of the context: %v", err)
+	}
+}
+
+// The kernel has no time limits of messages.
+func TestTimeLimitsAreNotSupported(t *testing.T) {
+	o := datagram.Outgoing{Expires: time.Now().Add(time.Hour)}
+	err := socket.New(new(Socket)).TrySendMessage(&o)
+	if !errors.Is(err, datagram.ErrNotSupported) || !errors.Is(err, syscall.EOPNOTSUPP) {
+		t.Errorf("%v", err)
 	}
 }

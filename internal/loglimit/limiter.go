@@ -15,11 +15,11 @@ import (
 
 // Bounds. A window begins with a line, and with the first one after it.
 const (
-	PerPeer = 20  // lines of a kind about one peer in a window
-	PerKind = 250 // lines of a kind in a window, but for those about trusted peers
+	perPeer = 20  // lines of a kind about one peer in a window
+	perKind = 250 // lines of a kind in a window, but for those about trusted peers
 
-	WindowMin = time.Minute      // length of the first window
-	WindowMax = 16 * time.Minute // a window is twice as long as the last one if that has left something out
+	windowMin = time.Minute      // length of the first window
+	windowMax = 16 * time.Minute // a window is twice as long as the last one if that has left something out
 
 	maxKinds = 512  // kinds that are told apart
 	maxPeers = 1024 // peers that are told apart of a kind
@@ -29,7 +29,7 @@ const (
 // Limiter counts lines.
 type Limiter struct {
 	now     func() time.Time
-	trusted func(netip.Addr) bool // peers that PerKind does not bind, but PerPeer does; may be nil
+	trusted func(netip.Addr) bool // peers that perKind does not bind, but perPeer does; may be nil
 
 	mu    sync.Mutex       // guards the fields below; a leaf
 	kinds map[string]*kind // key: the message of the log line
@@ -75,22 +75,22 @@ func (l *Limiter) passes(level zapcore.Level, message string, who subject) bool 
 			l.left++
 			return false
 		}
-		k = &kind{level: level, start: now, length: WindowMin, peers: make(map[string]*count)}
+		k = &kind{level: level, start: now, length: windowMin, peers: make(map[string]*count)}
 		l.kinds[message] = k
 	}
 	if k.left == 0 && now.Sub(k.start) >= k.length { // Tell is for windows that have left something out.
-		k.begin(now, WindowMin)
+		k.begin(now, windowMin)
 	}
 	trusted := l.trusted != nil && who.addr.IsValid() && l.trusted(who.addr)
 	p := k.peers[who.name]
-	ok := trusted || k.written < PerKind
+	ok := trusted || k.written < perKind
 	if p == nil && ok {
 		if ok = len(k.peers) < maxPeers; ok {
 			p = new(count)
 			k.peers[who.name] = p
 		}
 	}
-	if p != nil && p.written >= PerPeer {
+	if p != nil && p.written >= perPeer {
 		ok = false
 	}
 	if !ok {
@@ -140,7 +140,7 @@ func (l *Limiter) tell(log *zap.Logger, all bool) {
 			delete(l.kinds, message)
 		default:
 			sums = append(sums, sum{message, k.level, k.left, k.start, k.most()})
-			k.begin(now, min(2*k.length, WindowMax))
+			k.begin(now, min(2*k.length, windowMax))
 		}
 	}
 	l.mu.Unlock()

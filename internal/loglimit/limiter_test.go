@@ -77,26 +77,26 @@ func TestLinesOfOnePeerAreBounded(t *testing.T) {
 		r.log.Info("path down", zap.Stringer("peer", netip.AddrPortFrom(peer(1), uint16(r.logs.Len()))))
 	}
 	r.log.Info("path up", zap.Stringer("peer", peer(2)))
-	if a, b := r.count("path up"), r.count("path down"); a != PerPeer+1 || b != PerPeer {
+	if a, b := r.count("path up"), r.count("path down"); a != perPeer+1 || b != perPeer {
 		t.Errorf("%d and %d lines", a, b)
 	}
-	if r.Left() != 2000-2*PerPeer || len(r.sums()) != 0 {
+	if r.Left() != 2000-2*perPeer || len(r.sums()) != 0 {
 		t.Errorf("%d left out, sums %v", r.Left(), r.sums())
 	}
-	r.pass(WindowMin)
+	r.pass(windowMin)
 	sums := r.sums()
-	if len(sums) != 2 || sums[1]["line"] != "path up" || sums[1]["lines"] != uint64(1000-PerPeer) || sums[1]["most"] != fmt.Sprintf("127.0.0.1: %d", 1000-PerPeer) {
+	if len(sums) != 2 || sums[1]["line"] != "path up" || sums[1]["lines"] != uint64(1000-perPeer) || sums[1]["most"] != fmt.Sprintf("127.0.0.1: %d", 1000-perPeer) {
 		t.Errorf("sums %v", sums)
 	}
 	noisy.Info("path up")
-	if n := r.count("path up"); n != PerPeer+2 {
+	if n := r.count("path up"); n != perPeer+2 {
 		t.Errorf("%d lines, and a new window has begun", n)
 	}
-	r.pass(2 * WindowMin)
+	r.pass(2 * windowMin)
 	if len(r.sums()) != 2 {
 		t.Errorf("a window that has left out nothing has a sum: %v", r.sums())
 	}
-	for range PerPeer + 5 {
+	for range perPeer + 5 {
 		noisy.Info("path up")
 	}
 	if r.End(r.out); len(r.sums()) != 3 || r.sums()[2]["lines"] != uint64(5) {
@@ -112,14 +112,14 @@ func TestLinesOfAllPeersAreBounded(t *testing.T) {
 	for i := range strangers {
 		r.log.Info("path up", zap.Stringer("peer", peer(i)))
 	}
-	if n := r.count("path up"); n != PerKind {
+	if n := r.count("path up"); n != perKind {
 		t.Errorf("%d lines of strangers", n)
 	}
 	friend := netip.MustParseAddr("10.1.2.3")
-	for range 2 * PerPeer {
+	for range 2 * perPeer {
 		r.log.Info("path up", zap.Stringer("peer", friend))
 	}
-	if n := r.count("path up"); n != PerKind+PerPeer {
+	if n := r.count("path up"); n != perKind+perPeer {
 		t.Errorf("%d lines with those of a trusted peer", n)
 	}
 	r.log.Info("another kind", zap.Stringer("peer", peer(1)))
@@ -144,16 +144,16 @@ func TestLastingFloodIsSmall(t *testing.T) {
 		lines += len(r.logs.TakeAll())
 	}
 	const windows = 24*60/16 + 5
-	if lines > windows*(PerKind+1) {
-		t.Errorf("%d lines in a day, want at most %d", lines, windows*(PerKind+1))
+	if lines > windows*(perKind+1) {
+		t.Errorf("%d lines in a day, want at most %d", lines, windows*(perKind+1))
 	}
-	r.pass(WindowMax)
-	r.pass(WindowMax)
+	r.pass(windowMax)
+	r.pass(windowMax)
 	r.logs.TakeAll()
 	for range 3 { // the first windows are short again
 		r.log.Info("path up", zap.Stringer("peer", peer(1)))
 	}
-	if k := r.kinds["path up"]; k.length != WindowMin || r.logs.Len() != 3 {
+	if k := r.kinds["path up"]; k.length != windowMin || r.logs.Len() != 3 {
 		t.Errorf("after the flood a window is of %v, %d lines", k.length, r.logs.Len())
 	}
 }
@@ -174,8 +174,8 @@ func TestTablesAreBounded(t *testing.T) {
 	if n := len(r.kinds["kind 0"].peers); n != maxPeers {
 		t.Errorf("%d peers", n)
 	}
-	r.pass(WindowMin)
-	r.pass(2 * WindowMin)
+	r.pass(windowMin)
+	r.pass(2 * windowMin)
 	if len(r.kinds) != 0 {
 		t.Errorf("%d kinds of lines that nobody writes", len(r.kinds))
 	}

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Room is how many bytes a Sink keeps.
-const Room = 256 << 10
+// room is how many bytes a Sink keeps.
+const room = 256 << 10
 
 // maxWrite bounds one write to the file.
 const maxWrite = 64 << 10
@@ -41,7 +41,7 @@ func New(file io.Writer, lost func(lines uint64) []byte) *Sink {
 func (s *Sink) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing || len(s.kept)+s.under+len(b) > Room {
+	if s.closing || len(s.kept)+s.under+len(b) > room {
 		s.loseLocked(b)
 		return len(b), nil
 	}

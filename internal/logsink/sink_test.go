@@ -99,7 +99,7 @@ func TestStalledFileHoldsUpNobody(t *testing.T) {
 	for i := range count {
 		line(s, "%06d %s", i, text)
 	}
-	kept := Room / 88
+	kept := room / 88
 	if d := s.Dropped(); d < count-uint64(kept)-1 || d > count-uint64(kept)+1 {
 		t.Errorf("%d lines lost, want about %d", d, count-kept)
 	}

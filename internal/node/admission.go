@@ -62,16 +62,16 @@ func (l *allowList) has(a netip.Addr) bool {
 	return false
 }
 
-// Listed tells whether the allow-list names an address. Without a list it is false.
-func (n *Node) Listed(a netip.Addr) bool {
-	l := n.Allowed.Load()
+// listed tells whether the allow-list names an address. Without a list it is false.
+func (n *Node) listed(a netip.Addr) bool {
+	l := n.allowed.Load()
 	return l != nil && l.has(a)
 }
 
 // Allows tells whether there may be a connection with an address: there is no
 // allow-list, or it names the address, or the address is the node's own.
 func (n *Node) Allows(a netip.Addr) bool {
-	l := n.Allowed.Load()
+	l := n.allowed.Load()
 	return l == nil || l.has(a) || n.Local(a.Unmap()) != nil
 }
 
@@ -82,7 +82,7 @@ func (n *Node) SetAdmission(a config.Admission) error {
 	}
 	n.admissionMu.Lock()
 	defer n.admissionMu.Unlock()
-	n.Allowed.Store(newAllowList(&a))
+	n.allowed.Store(newAllowList(&a))
 	ended := n.enforce()
 	awaitReset(ended)
 	n.Log.Info("allow-list changed", zap.Int("prefixes", len(a.Allow)), zap.Int("connections_ended", len(ended)))
@@ -171,7 +171,7 @@ func (p *Peer) bar(on bool) (changed, reset bool) {
 func (n *Node) admission() *info.Admission {
 	i := new(info.Admission)
 	n.rejections.info(i)
-	if l := n.Allowed.Load(); l != nil {
+	if l := n.allowed.Load(); l != nil {
 		i.Allow = slices.SortedFunc(maps.Keys(l.prefixes), func(a, b netip.Prefix) int {
 			return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 		})
@@ -188,10 +188,10 @@ func (n *Node) dial(ctx context.Context, local, remote netip.Addr, path int) (tr
 		return nil, transport.ErrNotAllowed
 	case n.Local(remote) != nil:
 		return n.self.Dial(ctx, local, remote, path)
-	case n.Choice != nil:
-		return n.Choice.Dial(ctx, local, remote, path)
+	case n.choice != nil:
+		return n.choice.Dial(ctx, local, remote, path)
 	}
-	return n.Wires[0].Dial(ctx, local, remote, path)
+	return n.wires[0].Dial(ctx, local, remote, path)
 }
 
 // gate is the node as its transport's transport.Gate.
@@ -209,7 +209,7 @@ func (g gate) Admits(remote netip.Addr) bool {
 }
 
 // Listed is for bounds on strangers.
-func (g gate) Listed(remote netip.Addr) bool { return g.n.Listed(remote) }
+func (g gate) Listed(remote netip.Addr) bool { return g.n.listed(remote) }
 
 // Allows is for connections that go out.
 func (g gate) Allows(remote netip.Addr) bool { return g.n.Allows(remote) }

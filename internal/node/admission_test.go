@@ -69,13 +69,13 @@ func TestOnlyListedPeersAreLinked(t *testing.T) {
 				t.Fatal(err)
 			}
 			rdstest.Expect(t, s, "yes")
-			if a := stranger.LocalAddrPort().Addr(); n.Allows(a) || n.Listed(a) {
+			if a := stranger.LocalAddrPort().Addr(); n.Allows(a) || n.listed(a) {
 				t.Error("the stranger is allowed")
 			}
-			if a := friend.LocalAddrPort().Addr(); !n.Allows(a) || !n.Listed(a) {
+			if a := friend.LocalAddrPort().Addr(); !n.Allows(a) || !n.listed(a) {
 				t.Error("the friend is not")
 			}
-			if a := s.LocalAddrPort().Addr(); !n.Allows(a) || n.Listed(a) {
+			if a := s.LocalAddrPort().Addr(); !n.Allows(a) || n.listed(a) {
 				t.Error("the own address is allowed, and not listed")
 			}
 			n.EachPeer(func(p *Peer) {
@@ -103,7 +103,7 @@ func TestTransportTurnsStrangersAway(t *testing.T) {
 			if got := rdstest.Counter(t, n, "send_not_allowed"); got != 0 || peersOf(n) != 0 {
 				t.Errorf("%d peers, and %d were refused", peersOf(n), got)
 			}
-			link, err := n.Wires[0].Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
+			link, err := n.wires[0].Dial(rdstest.Background(t), s.LocalAddrPort().Addr(), stranger.LocalAddrPort().Addr(), 0)
 			if !errors.Is(err, transport.ErrNotAllowed) {
 				t.Errorf("the dial of a stranger: %v", err)
 			}

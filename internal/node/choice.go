@@ -14,13 +14,13 @@ import (
 func (n *Node) choose(times choice.Times) error {
 	wire := func(t transport.Transport) choice.Wire { return choice.Wire{Name: t.Name(), Dial: t.Dial} }
 	times.Patience = n.Config.XRC.Patience
-	n.Choice = choice.New(choice.Options{
-		Preferred: wire(n.Wires[0]), Other: wire(n.Wires[1]), Ask: n.Xrc.Ask, Absent: xrc.Absent, Hung: xrc.Hung,
+	n.choice = choice.New(choice.Options{
+		Preferred: wire(n.wires[0]), Other: wire(n.wires[1]), Ask: n.Xrc.Ask, Absent: xrc.Absent, Hung: xrc.Hung,
 		Changed: n.chosen, Leave: n.leaveWire, Times: times, Logger: n.Log,
 	})
-	n.Sequences.gone = func(local, remote netip.Addr) { n.Choice.Ended(local, remote, false) }
+	n.Sequences.gone = func(local, remote netip.Addr) { n.choice.Ended(local, remote, false) }
 	for a, w := range n.Config.PeerWires {
-		if err := n.Choice.Force(a.Unmap(), string(w)); err != nil {
+		if err := n.choice.Force(a.Unmap(), string(w)); err != nil {
 			return errors.Join(err, n.closeWires())
 		}
 	}
@@ -33,7 +33,7 @@ func (n *Node) Choosing(remote netip.Addr) *choice.Policy {
 	if n.Local(remote) != nil {
 		return nil
 	}
-	return n.Choice
+	return n.choice
 }
 
 // servedBy is the name of the transport that serves the peer, "" while it is not known, and
@@ -43,7 +43,7 @@ func (p *Peer) servedBy() (wire, why string) {
 	case p.own:
 		return p.Node.self.Name(), ""
 	case p.Choice == nil:
-		return p.Node.Wires[0].Name(), ""
+		return p.Node.wires[0].Name(), ""
 	}
 	st := p.Choice.State(p.Local.Addr, p.Remote)
 	return st.Wire, st.Reason

@@ -135,7 +135,7 @@ func (n *Node) List() []transport.Counter {
 		{Name: "user_refused", Value: c.UserRefused.Load()},
 		{Name: "reports_made", Value: n.reports.count()},
 	}
-	for _, t := range n.Wires {
+	for _, t := range n.wires {
 		out = append(out, t.Stats()...)
 	}
 	return out
@@ -150,7 +150,7 @@ func (n *Node) mapNews() {
 	if !n.monitored.Load() {
 		return
 	}
-	for s := range n.Socks {
+	for s := range n.socks {
 		s.CongestionNews()
 	}
 }

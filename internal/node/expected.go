@@ -46,12 +46,12 @@ func (l *Local) meetLocked(port uint16) int {
 // expected.
 func (l *Local) keeper(n *Node, port uint16) *Socket {
 	if l.expecting.Load() == 0 {
-		return l.Lookup(port) // the port may have been bound a moment ago
+		return l.lookup(port) // the port may have been bound a moment ago
 	}
 	l.Mu.Lock()
 	defer l.Mu.Unlock()
 	if !l.expectedLocked(port) {
-		return l.Lookup(port)
+		return l.lookup(port)
 	}
 	k := l.Keepers[port]
 	if k == nil {

@@ -26,7 +26,7 @@ func relayed(t testing.TB, patience time.Duration) (*mover, *rdstest.Relay, *obs
 	r := newRelay(l)
 	core, log := observer.New(zap.InfoLevel)
 	m := &mover{lab: l, near: r.Near, there: r.There, here: r.Here, far: r.Far, a: l.quick(zap.New(core), patience), b: l.quick(zap.NewNop(), patience)}
-	m.pair = m.a.Choice
+	m.pair = m.a.choice
 	return m, r, log
 }
 

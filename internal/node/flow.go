@@ -16,11 +16,11 @@ import (
 // in the connection's log to be written, their messages go straight there; when
 // more does, each session's messages wait in a flow of its own, and the
 // transmitter takes from the flows in turn, a quantum of bytes from each. What
-// a session finds before its own messages is bounded by FlowGate, what the TCP
+// a session finds before its own messages is bounded by flowGate, what the TCP
 // sockets hold, and one quantum for each other session, whatever those send.
 const (
-	FlowGate    = 256 << 10 // bytes unwritten in a path's log above which messages wait in flows
-	FlowQuantum = 64 << 10
+	flowGate    = 256 << 10 // bytes unwritten in a path's log above which messages wait in flows
+	flowQuantum = 64 << 10
 )
 
 // FlowSet is the flows of one session. Its map is guarded by the lock of the session, as the
@@ -95,7 +95,7 @@ func (f *flow) pop() {
 // closes the gate has something to write, and opens it again.
 func (p *Peer) gateClosed(port uint16) bool {
 	i := p.Core.PathFor(port)
-	return p.Link(i) != nil && p.Core.Unsent(i)-p.Core.HeldBytes(i) >= FlowGate
+	return p.Link(i) != nil && p.Core.Unsent(i)-p.Core.HeldBytes(i) >= flowGate
 }
 
 // AcceptLocked takes a session's message: into the log, or into its flow.
@@ -139,7 +139,7 @@ func (p *Peer) serveLocked() (some bool) {
 	for shut := 0; len(p.Flows) > shut; { // as long as some flow may go on
 		f := p.Flows[0]
 		p.Flows = p.Flows[1:]
-		f.deficit = min(f.deficit+FlowQuantum, FlowQuantum) // a turn that the flow could not use is not saved up
+		f.deficit = min(f.deficit+flowQuantum, flowQuantum) // a turn that the flow could not use is not saved up
 		moved, closed := false, false
 		for !f.empty() && f.deficit > 0 {
 			it := &f.Queue.All()[0]

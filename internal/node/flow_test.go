@@ -57,8 +57,8 @@ func TestSessionsTakeTurns(t *testing.T) {
 	for range 6 { // and another flood
 		send(2, size)
 	}
-	direct := FlowGate / (size + 48)
-	if direct*(size+48) < FlowGate {
+	direct := flowGate / (size + 48)
+	if direct*(size+48) < flowGate {
 		direct++
 	}
 	if got := queued(); len(got) != direct {
@@ -72,11 +72,11 @@ func TestSessionsTakeTurns(t *testing.T) {
 		if !p.serveLocked() {
 			t.Fatal("nobody was served with an open gate")
 		}
-		if unsent := p.Core.Unsent(0); unsent > FlowGate+size+48 {
+		if unsent := p.Core.Unsent(0); unsent > flowGate+size+48 {
 			t.Fatalf("%d unwritten bytes were let through", unsent)
 		}
 		got := queued()
-		if i := slices.Index(got, 101); len(p.Flows) == 3 && i < 0 || i > FlowQuantum/size+1 {
+		if i := slices.Index(got, 101); len(p.Flows) == 3 && i < 0 || i > flowQuantum/size+1 {
 			t.Errorf("the small messages are number %d, behind more than a quantum of the flood: %v", i, got)
 		}
 		for _, s := range socks {

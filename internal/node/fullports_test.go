@@ -23,7 +23,7 @@ func heldBack(t *testing.T, buffer, n int) (s *socket.Socket, h *share, far, up 
 	far, up = l.bindOne(config.Node{}), l.bindOne(config.Node{})
 	rdstest.Promptly(t, s, up, nil)
 	rdstest.Promptly(t, s, far, nil)
-	p := halfOf(s).Last.Load()
+	p := halfOf(s).last.Load()
 	h = halfOf(s).Share(p)
 	rdstest.Eventually(t, "acknowledgements", func() bool { return halfOf(s).Account.Messages() == 0 })
 	p.Lock()
@@ -83,7 +83,7 @@ func TestFullPortsLeaveOtherPortsAShare(t *testing.T) {
 	if err := try(up); err != nil {
 		t.Errorf("to another host: %v", err)
 	}
-	other := h.s.Share(h.s.Last.Load())
+	other := h.s.Share(h.s.last.Load())
 	other.Admit(limit/2 - limit/8)
 	rdstest.WantErr(t, "to another host, with all of one and a half limits taken", try(up), datagram.ErrWouldBlock)
 	first := sending(t, s, far, 1)

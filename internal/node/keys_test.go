@@ -32,7 +32,7 @@ func TestExpectedTimeToAHit(t *testing.T) {
 	} {
 		rate := min(c.peers*xrc.PeerLookUps, xrc.LookUps)
 		keys := float64(^mr.Key(0)) - c.known              // 0 is none
-		places := float64(^uint32(0)&^PageMask) + PageMask // addresses that a region may begin at
+		places := float64(^uint32(0)&^pageMask) + pageMask // addresses that a region may begin at
 		tries := keys / c.regions * places / c.size
 		years := tries / rate / year
 		t.Logf("%-45s %10.2f years", c.name, years)

@@ -37,7 +37,7 @@ func (n *Node) BeginLeaving() {
 // Leave ends all links. It returns when they have ended, at the latest at the time
 // given, or when cut is closed.
 func (n *Node) Leave(until time.Time, cut <-chan struct{}) {
-	for _, t := range slices.Backward(n.Wires) { // the preferred one last, as it listens first
+	for _, t := range slices.Backward(n.wires) { // the preferred one last, as it listens first
 		t.Unlisten()
 	}
 	n.self.Unlisten()
@@ -140,10 +140,10 @@ func (n *Node) LogUndelivered() {
 // can do without these links longer than the node, which ends as well. Its error is
 // ErrBusy if they go on nevertheless.
 func (s *Socket) Cut() error {
-	for _, op := range s.Ops.All() {
+	for _, op := range s.ops.all() {
 		op.Peer.cut(op)
 	}
-	return s.Ops.wait(func(*Operation) bool { return true })
+	return s.ops.wait(func(*Operation) bool { return true })
 }
 
 // cut ends the link that has an operation.

@@ -40,7 +40,7 @@ type Local struct {
 
 type portPage [256]atomic.Pointer[Socket]
 
-func (l *Local) Lookup(port uint16) *Socket {
+func (l *Local) lookup(port uint16) *Socket {
 	pg := l.pages[port>>8].Load()
 	if pg == nil {
 		return nil
@@ -63,12 +63,12 @@ func (l *Local) bind(s *Socket, port uint16) (met int, err error) {
 	case port == wire.PortProbe:
 		return 0, datagram.ErrInvalid
 	case port != 0:
-		if l.Lookup(port) != nil {
+		if l.lookup(port) != nil {
 			return 0, datagram.ErrAddressInUse
 		}
 	default:
 		start := uint16(2 + rand.IntN(65534))
-		for port = start; port < 2 || l.Lookup(port) != nil || l.expectedLocked(port); {
+		for port = start; port < 2 || l.lookup(port) != nil || l.expectedLocked(port); {
 			if port++; port == start {
 				return 0, datagram.ErrAddressInUse
 			}
@@ -106,15 +106,15 @@ func (l *Local) unbind(port uint16, keep bool) {
 	l.Mu.Unlock()
 }
 
-// Mark brings the congestion bit of a socket's port in line with
+// mark brings the congestion bit of a socket's port in line with
 // s.congested and tells every peer if the map has changed (net/rds/cong.c,
 // rds_cong_queue_updates). It looks at the flag under the lock: of two
 // changes at once the later one counts, in whatever order they get here. The
 // bit is that of the socket which has the port now: s may have been closed.
-func (l *Local) Mark(s *Socket) {
+func (l *Local) mark(s *Socket) {
 	l.Mu.Lock()
 	var changed bool
-	if now := l.Lookup(s.Port); now != nil && now.Congested.Load() {
+	if now := l.lookup(s.Port); now != nil && now.Congested.Load() {
 		if l.cong == nil {
 			l.cong = new(wire.CongestionMap)
 		}

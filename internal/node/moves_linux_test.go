@@ -37,7 +37,7 @@ func newMover(l *lab, cfg config.Node) *mover {
 	m := &mover{lab: l, near: rdstest.NewAddr(), there: rdstest.NewAddr()}
 	m.here, m.far = m.near, m.there
 	m.a, m.b = l.node(cfg), l.node(cfg)
-	m.pair = m.a.Choice
+	m.pair = m.a.choice
 	return m
 }
 

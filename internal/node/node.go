@@ -39,8 +39,8 @@ type Node struct {
 	Log        *zap.Logger  // keeps to LogLimit
 	plainLog   *zap.Logger  // config.Node.Logger
 	LogLimit   *loglimit.Limiter
-	Wires      []transport.Transport // carry messages to other hosts; of two, the first one is preferred
-	Choice     *choice.Policy        // which of two wires serves a peer; nil: there is only one
+	wires      []transport.Transport // carry messages to other hosts; of two, the first one is preferred
+	choice     *choice.Policy        // which of two wires serves a peer; nil: there is only one
 	Listeners  []gnetloop.Sockets    // of the wires that have some, which another process can take over
 	Xrc        *xrc.Transport        // wire that speaks XRC, nil if there is none
 	domain     *mr.Domain            // of the regions that peers reach; nil: no wire carries operations
@@ -60,7 +60,7 @@ type Node struct {
 	mapGen     atomic.Uint64 // grows with each congestion map received
 	monitored  atomic.Bool   // some socket has had a congestion monitor
 	Succession succession
-	Allowed    atomic.Pointer[allowList] // addresses that the node has connections with; nil: everybody
+	allowed    atomic.Pointer[allowList] // addresses that the node has connections with; nil: everybody
 	rejections rejections
 	reports    reports
 	Leaving    atomic.Bool   // the node stops: its state file belongs to a successor
@@ -74,7 +74,7 @@ type Node struct {
 	endedCounters conn.Counters // sum over the peers that have ended
 	locals        map[netip.Addr]*Local
 	Peers         map[PeerKey]*Peer
-	Socks         map[*Socket]struct{}
+	socks         map[*Socket]struct{}
 	opened        lockorder.Mutex[nodeOpened] // serialises listening on new addresses
 	halfOpen      map[netip.Addr]int          // guarded by opened; how many transports listen on an address after an error
 
@@ -114,13 +114,13 @@ func newNode(cfg config.Node, in *Inheritance, times choice.Times) (*Node, error
 	cfg.SetDefaults()
 	n := &Node{
 		inherited: in, plainLog: cfg.Logger, Pool: new(buf.Pool), pages: newPageSource(), suspicion: suspicionRatesOf(cfg.Memory.PeerLookUps),
-		locals: make(map[netip.Addr]*Local), Peers: make(map[PeerKey]*Peer), Socks: make(map[*Socket]struct{}),
+		locals: make(map[netip.Addr]*Local), Peers: make(map[PeerKey]*Peer), socks: make(map[*Socket]struct{}),
 		halfOpen: make(map[netip.Addr]int),
 	}
-	n.LogLimit = loglimit.New(time.Now, n.Listed)
+	n.LogLimit = loglimit.New(time.Now, n.listed)
 	cfg.Logger = n.LogLimit.Logger(cfg.Logger)
 	n.Config, n.Log = cfg, cfg.Logger
-	n.Allowed.Store(newAllowList(&cfg.Admission))
+	n.allowed.Store(newAllowList(&cfg.Admission))
 	var sockets *gnetloop.Inheritance
 	if in != nil {
 		n.Generation, sockets = in.Generation, in.Sockets
@@ -202,7 +202,7 @@ func (n *Node) BindFor(addr netip.AddrPort, prepare func(*Socket)) (*Socket, err
 	}
 	met, err := la.bind(s, addr.Port())
 	if err == nil {
-		n.Socks[s] = struct{}{}
+		n.socks[s] = struct{}{}
 	}
 	n.Mu.Unlock()
 	if err != nil {
@@ -219,7 +219,7 @@ func (n *Node) BindFor(addr netip.AddrPort, prepare func(*Socket)) (*Socket, err
 
 func (n *Node) forget(s *Socket) {
 	n.Mu.Lock()
-	delete(n.Socks, s)
+	delete(n.socks, s)
 	n.Mu.Unlock()
 }
 
@@ -319,7 +319,7 @@ func (n *Node) findOrMake(la *Local, key PeerKey, stranger bool) (p *Peer, made 
 	if p.own {
 		p.Retain() // a peer of the node's own addresses never ends
 	}
-	if l := n.Allowed.Load(); l != nil && n.locals[key.Remote] == nil && !l.has(key.Remote) { // The list has just changed.
+	if l := n.allowed.Load(); l != nil && n.locals[key.Remote] == nil && !l.has(key.Remote) { // The list has just changed.
 		p.Barred.Store(true)
 		p.Core.Bar()
 	}
@@ -347,7 +347,7 @@ func (n *Node) EachPeer(f func(*Peer)) {
 func (n *Node) Sockets() []*Socket {
 	n.Mu.RLock()
 	defer n.Mu.RUnlock()
-	return slices.Collect(maps.Keys(n.Socks))
+	return slices.Collect(maps.Keys(n.socks))
 }
 
 // AllLocals are the node's addresses.
@@ -386,7 +386,7 @@ func (n *Node) accept(local netip.Addr, l transport.Link, own bool) {
 		return
 	case n.Succession.gated(func() { n.accept(local, l, own) }, func() { l.Close(transport.Abort) }):
 		return
-	case n.Choice != nil && !own && !n.Choice.Accepts(l):
+	case n.choice != nil && !own && !n.choice.Accepts(l):
 		l.Close(transport.Abort)
 		return
 	}
@@ -408,8 +408,8 @@ func (n *Node) Close() error {
 	}
 	n.ending = true
 	n.Leaving.Store(n.Succession.File != nil)
-	socks := make([]*Socket, 0, len(n.Socks))
-	for s := range n.Socks {
+	socks := make([]*Socket, 0, len(n.socks))
+	for s := range n.socks {
 		socks = append(socks, s)
 	}
 	n.Mu.Unlock()

@@ -118,7 +118,7 @@ func (o *oldPeer) end() {
 }
 
 func chosenFor(n *Node, local, remote netip.Addr) string {
-	return n.Choice.Chosen(local, remote)
+	return n.choice.Chosen(local, remote)
 }
 
 // A peer of an earlier version is served over TCP at once, with one warning, however often it is

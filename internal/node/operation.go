@@ -32,10 +32,10 @@ type Operation struct {
 	worst  atomic.Uint32           // worst transport.OpStatus of the operations that are done
 	paid   bool                    // the operation is of a suspected socket; guarded by the lock of the peer
 
-	// Guarded by socketOps.Mu.
+	// Guarded by socketOps.mu.
 	prev, next *Operation // in socketOps
 	pending    bool       // the operation is in socketOps
-	Canceled   bool       // the message was canceled meanwhile, with the fate late
+	canceled   bool       // the message was canceled meanwhile, with the fate late
 	late       conn.Fate
 
 	Lent any // what the owner of the socket keeps with the operation
@@ -132,7 +132,7 @@ func operationDone(t *transport.Operation, status transport.OpStatus) {
 	if op.Left.Add(-1) > 0 {
 		return
 	}
-	late, canceled := op.S.Ops.remove(op)
+	late, canceled := op.S.ops.remove(op)
 	op.Peer.operated(op)
 	if canceled {
 		op.S.endedLate(late)
@@ -162,26 +162,26 @@ func (op *Operation) status() datagram.Status {
 // memory of the application.
 type socketOps struct {
 	n          atomic.Int64
-	Ended      socket.WaitQueue
+	ended      socket.WaitQueue
 	suspicions suspicions
-	Mu         lockorder.Mutex[socketOps]
+	mu         lockorder.Mutex[socketOps]
 	head       *Operation // guarded by mu
 }
 
 func (q *socketOps) add(op *Operation) {
-	q.Mu.Lock()
+	q.mu.Lock()
 	if q.head != nil {
 		q.head.prev = op
 	}
 	op.next, op.pending, q.head = q.head, true, op
 	q.n.Add(1)
-	q.Mu.Unlock()
+	q.mu.Unlock()
 }
 
 // remove forgets an operation and returns the fate that has waited for it, if one
 // has.
 func (q *socketOps) remove(op *Operation) (late conn.Fate, canceled bool) {
-	q.Mu.Lock()
+	q.mu.Lock()
 	if op.prev != nil {
 		op.prev.next = op.next
 	} else {
@@ -192,10 +192,10 @@ func (q *socketOps) remove(op *Operation) (late conn.Fate, canceled bool) {
 	}
 	op.prev, op.next, op.pending = nil, nil, false
 	q.n.Add(-1)
-	late, canceled = op.late, op.Canceled
-	op.late, op.Canceled = conn.Fate{}, false
-	q.Mu.Unlock()
-	q.Ended.Wake(-1)
+	late, canceled = op.late, op.canceled
+	op.late, op.canceled = conn.Fate{}, false
+	q.mu.Unlock()
+	q.ended.Wake(-1)
 	return late, canceled
 }
 
@@ -203,10 +203,10 @@ func (q *socketOps) remove(op *Operation) (late conn.Fate, canceled bool) {
 // link has given back its memory, and tells whether it is.
 func (q *socketOps) defers(f conn.Fate) bool {
 	op := f.Op.Work.(*Operation)
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	if op.pending {
-		op.late, op.Canceled = f, true
+		op.late, op.canceled = f, true
 	}
 	return op.pending
 }
@@ -221,17 +221,17 @@ func (q *socketOps) wait(concerned func(*Operation) bool) error {
 	if q.n.Load() == 0 {
 		return nil
 	}
-	ops := slices.DeleteFunc(q.All(), func(op *Operation) bool { return !concerned(op) })
+	ops := slices.DeleteFunc(q.all(), func(op *Operation) bool { return !concerned(op) })
 	ctx, cancel := context.WithTimeout(context.Background(), MemoryWait)
 	defer cancel()
 	for {
-		w := q.Ended.Add()
+		w := q.ended.Add()
 		var err error
 		ended := q.gone(ops)
 		if !ended {
 			err = w.Wait(ctx)
 		}
-		q.Ended.Done(w)
+		q.ended.Done(w)
 		switch {
 		case ended:
 			return nil
@@ -241,10 +241,10 @@ func (q *socketOps) wait(concerned func(*Operation) bool) error {
 	}
 }
 
-// All returns the operations under way.
-func (q *socketOps) All() []*Operation {
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
+// all returns the operations under way.
+func (q *socketOps) all() []*Operation {
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	var ops []*Operation
 	for op := q.head; op != nil; op = op.next {
 		ops = append(ops, op)
@@ -254,8 +254,8 @@ func (q *socketOps) All() []*Operation {
 
 // gone tells whether none of ops is under way.
 func (q *socketOps) gone(ops []*Operation) bool {
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for _, op := range ops {
 		if op.pending {
 			return false

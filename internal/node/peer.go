@@ -25,7 +25,7 @@ type Peer struct {
 	Remote netip.Addr
 	key    PeerKey
 	own    bool           // the peer is one of the node's own addresses, and does not end
-	Choice *choice.Policy // Node.Choice; nil: there is nothing to choose, or the peer is an own address
+	Choice *choice.Policy // Node.choice; nil: there is nothing to choose, or the peer is an own address
 	Index  uint32         // position in Node.Index
 	log    *zap.Logger
 
@@ -67,7 +67,7 @@ func newPeer(n *Node, la *Local, key PeerKey, role conn.Role) *Peer {
 	}
 	s, refused := p.findSequence()
 	if !p.own {
-		p.Choice = n.Choice
+		p.Choice = n.choice
 	}
 	var legacy conn.Legacy
 	if s != nil {
@@ -176,7 +176,7 @@ func (o *driven) Freed(a *conn.Account) {
 // Fate reports what has become of a message.
 func (o *driven) Fate(f conn.Fate, last bool) {
 	s := f.Account.Owner.(*Socket)
-	if f.Op == nil || !s.Ops.defers(f) {
+	if f.Op == nil || !s.ops.defers(f) {
 		s.Owner.Ended(f)
 	}
 	if last {

@@ -50,7 +50,7 @@ func TestPeerEndsWithItsLink(t *testing.T) {
 			_ = stranger.Close()
 			_ = nodeOf(a).Close()
 			rdstest.Eventually(t, "the stranger to be forgotten", func() bool { return peersOf(n) == 1 })
-			if p := halfOf(b).Last.Load(); p == nil || p.Gone() {
+			if p := halfOf(b).last.Load(); p == nil || p.Gone() {
 				t.Error("the peer that a socket has sent to has ended")
 			}
 			if n.Sequences.records == 0 {
@@ -86,7 +86,7 @@ func TestWireOfAPeerThatHasEnded(t *testing.T) {
 		_ = stranger.Close()
 		_ = peer.Close()
 		rdstest.Eventually(t, "the peers to be forgotten", func() bool { return peersOf(n) == 0 })
-		wires := n.Choice
+		wires := n.choice
 		if by := wires.Chosen(here, there); by != "tcp" {
 			t.Errorf("smaller %v: the peer is served by %q", smaller, by)
 		}

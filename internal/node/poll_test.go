@@ -198,7 +198,7 @@ func TestCongestionNewsBeforeTheRefusalIsNoted(t *testing.T) {
 	rdstest.Eventually(t, "the peer's map", func() bool { return nodeOf(s).mapGen.Load() == 1 })
 	rdstest.MustSet(t, s.SetCongestionMonitor(true))
 	port := far.LocalAddrPort().Port()
-	if err := halfOf(s).pause(rdstest.Background(t), halfOf(s).Last.Load(), &conn.Message{Dport: port}, conn.ErrCongested, false, nil); err != datagram.ErrCongested {
+	if err := halfOf(s).pause(rdstest.Background(t), halfOf(s).last.Load(), &conn.Message{Dport: port}, conn.ErrCongested, false, nil); err != datagram.ErrCongested {
 		t.Error(err)
 	}
 	m, err := s.TryRecv()

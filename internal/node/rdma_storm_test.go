@@ -179,7 +179,7 @@ func TestOperationsCanceledUnderLosses(t *testing.T) {
 		}
 		rdstest.WantNothing(t, a)
 		rdstest.Eventually(t, "an empty send buffer", func() bool {
-			return halfOf(a).Account.Messages() == 0 && halfOf(a).Account.Bytes() == 0 && halfOf(a).Ops.n.Load() == 0
+			return halfOf(a).Account.Messages() == 0 && halfOf(a).Account.Bytes() == 0 && halfOf(a).ops.n.Load() == 0
 		})
 		rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: rdstest.Write(c, 1), Data: []byte("still well")})
 		rdstest.WantStatus(t, a, 1, datagram.StatusSuccess)

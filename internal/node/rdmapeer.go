@@ -112,7 +112,7 @@ func (o *driven) Begins(i int, c *conn.Operation) bool {
 		return false
 	}
 	op.path = i
-	op.S.Ops.add(op)
+	op.S.ops.add(op)
 	return true
 }
 
@@ -122,7 +122,7 @@ func (o *driven) Begun(c *conn.Operation) { o.Node.Counters.operated(c.Work.(*Op
 // NotBegun takes an operation back that the link has not begun.
 func (o *driven) NotBegun(c *conn.Operation) {
 	op := c.Work.(*Operation)
-	if late, canceled := op.S.Ops.remove(op); canceled {
+	if late, canceled := op.S.ops.remove(op); canceled {
 		op.S.endedLate(late)
 	}
 }

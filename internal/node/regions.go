@@ -75,8 +75,8 @@ func (s *Socket) AllocMemory(n int) (*datagram.Memory, error) {
 	return datagram.NewMemory(make([]byte, (n+7)&^7)[:n:n], nil), nil // made of whole words, so that words in it are aligned
 }
 
-// PageMask makes a region's offset of an address, as Linux does. The bits above are drawn.
-const PageMask = 4095
+// pageMask makes a region's offset of an address, as Linux does. The bits above are drawn.
+const pageMask = 4095
 
 // pageSource draws the pages in which regions begin, so that nobody can guess them.
 type pageSource struct {
@@ -108,7 +108,7 @@ func (s *Socket) GetMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (dat
 	if err := socket.CheckMRFlags(flags); err != nil {
 		return 0, err
 	}
-	offset := uint32(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))&PageMask | s.Node.pages.draw()&^PageMask
+	offset := uint32(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))&pageMask | s.Node.pages.draw()&^pageMask
 	opt := mr.Options{Domain: domain, Rights: mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic, Base: uint64(offset), Peer: dest, Once: flags&datagram.MRUseOnce != 0}
 	if flags&datagram.MRReadOnly != 0 {
 		opt.Rights = mr.RemoteRead

@@ -46,7 +46,7 @@ func (s *Socket) setCongested(on bool) (changed bool) {
 
 // isFull tells whether the socket of a port has no room, or is yet to come.
 func (l *Local) isFull(port uint16) bool {
-	if s := l.Lookup(port); s != nil {
+	if s := l.lookup(port); s != nil {
 		return s.Congested.Load()
 	}
 	return l.expected(port)

@@ -27,7 +27,7 @@ func (s *Socket) check(o *datagram.Outgoing) (to netip.AddrPort, err error) {
 	if a := to.Addr(); a.Is4In6() {
 		to = netip.AddrPortFrom(a.Unmap(), to.Port())
 	}
-	if p := s.Last.Load(); p == nil || p.Remote != to.Addr() { // the last destination has been checked before
+	if p := s.last.Load(); p == nil || p.Remote != to.Addr() { // the last destination has been checked before
 		if err := socket.CheckDestination(s.At.Addr, to.Addr()); err != nil {
 			return to, err
 		}
@@ -37,7 +37,7 @@ func (s *Socket) check(o *datagram.Outgoing) (to netip.AddrPort, err error) {
 
 // peerFor is the connection to a destination.
 func (s *Socket) peerFor(a netip.Addr) (*Peer, error) {
-	if p := s.Last.Load(); p != nil && p.Remote == a {
+	if p := s.last.Load(); p != nil && p.Remote == a {
 		return p, nil
 	}
 	p, err := s.Node.Peer(s.At, a)
@@ -53,9 +53,9 @@ func (s *Socket) peerFor(a netip.Addr) (*Peer, error) {
 		return p, nil
 	}
 	s.Share(p) // holds the peer
-	s.Last.Store(p)
+	s.last.Store(p)
 	if s.wanted() != config.WireAuto {
-		s.Last.Store(nil) // a wish for a wire came in between: it counts from the next message on
+		s.last.Store(nil) // a wish for a wire came in between: it counts from the next message on
 	}
 	return p, nil
 }
@@ -405,7 +405,7 @@ func (s *Socket) Unsend(to netip.AddrPort) error {
 // application is its own again.
 func (s *Socket) AwaitMemory(to netip.AddrPort) error {
 	all := !to.Addr().IsValid()
-	return s.Ops.wait(func(op *Operation) bool {
+	return s.ops.wait(func(op *Operation) bool {
 		return all || op.Peer.Remote == to.Addr() && op.Dport == to.Port()
 	})
 }

@@ -68,7 +68,7 @@ func (s *Socket) findShare(p *Peer) *share {
 
 // acquainted tells whether somebody of ours has wanted something of the peer: a socket of ours
 // has had something for it, or the allow-list names it.
-func (p *Peer) acquainted() bool { return p.partner.Load() || p.Node.Listed(p.Remote) }
+func (p *Peer) acquainted() bool { return p.partner.Load() || p.Node.listed(p.Remote) }
 
 // shareOf is the socket's share of a peer, nil if it has sent nothing to the peer.
 func (s *Socket) shareOf(p *Peer) *share {

@@ -49,7 +49,7 @@ func TestHeldIsWhatAFullCountFinds(t *testing.T) {
 	n := l.node(config.Node{Addresses: []netip.Addr{host}})
 	up := l.bind(n, netip.AddrPortFrom(host, 4000))
 	rdstest.Promptly(t, sock, up, nil)
-	p := s.Last.Load()
+	p := s.last.Load()
 	hold := func(on bool) {
 		p.Lock()
 		p.Core.Hold([]uint16{5000}, on)

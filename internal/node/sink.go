@@ -203,7 +203,7 @@ func (k *sink) memory(h *wire.Header) wire.Memory {
 	if !about.HasUsed {
 		return about
 	}
-	s := k.peer.Local.Lookup(h.Dport)
+	s := k.peer.Local.lookup(h.Dport)
 	if s == nil || !s.once(mr.Key(about.Used)) {
 		return about
 	}
@@ -223,7 +223,7 @@ func (k *sink) Acquainted() bool { return k.peer.acquainted() }
 // have had a sixteenth of the payload. Of strangers no more than a part of that memory
 // is taken by what they have begun.
 func (k *sink) Place(h *wire.Header) *buf.Buf {
-	s := k.peer.Local.Lookup(h.Dport)
+	s := k.peer.Local.lookup(h.Dport)
 	if s == nil || h.Length <= socket.SlabInline {
 		return nil
 	}
@@ -233,7 +233,7 @@ func (k *sink) Place(h *wire.Header) *buf.Buf {
 
 // enter makes the socket bound to port the one at hand, nil if there is none.
 func (k *sink) enter(port uint16) *Socket {
-	s := k.peer.Local.Lookup(port)
+	s := k.peer.Local.lookup(port)
 	if s == nil {
 		if s = k.peer.Local.keeper(k.peer.Node, port); s == nil {
 			return nil

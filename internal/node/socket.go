@@ -30,7 +30,7 @@ type Socket struct {
 	shares  shares           // the parts of account by peer
 	wdl     socket.Deadline
 	Exposed socketRegions
-	Ops     socketOps
+	ops     socketOps
 
 	Congested   atomic.Bool  // our bit is set in la.cong
 	congestedAt atomic.Int64 // when congested was last set, in Unix nanoseconds
@@ -40,7 +40,7 @@ type Socket struct {
 
 	lastShare atomic.Pointer[share]
 
-	Last   atomic.Pointer[Peer]        // peer of the last destination; nil while only names a transport
+	last   atomic.Pointer[Peer]        // peer of the last destination; nil while only names a transport
 	only   atomic.Pointer[config.Wire] // the only wire to send by; nil or WireAuto: any
 	ToPort atomic.Pointer[netip.AddrPort]
 	Linger atomic.Int64 // nanoseconds; 0 or less: none
@@ -168,7 +168,7 @@ func (s *Socket) SetMonitor(on bool) error {
 		return nil
 	}
 	if s.Monitor.Swap(nil) != nil && s.setCongested(false) {
-		s.At.Mark(s) // Linux marks and clears the bit, too
+		s.At.mark(s) // Linux marks and clears the bit, too
 	}
 	return nil
 }
@@ -207,7 +207,7 @@ func (s *Socket) over(n int64) bool {
 // (net/rds/recv.c, rds_recv_rcvbuf_delta). It runs on the event loop.
 func (s *Socket) Congest() {
 	if s.over(s.ReceiveBuffer.Load()) && s.setCongested(true) {
-		s.At.Mark(s)
+		s.At.mark(s)
 		s.Owner.Watch()
 		s.Uncongest() // a receiver may have emptied the queue in between
 	}
@@ -224,7 +224,7 @@ func (s *Socket) Uncongest() {
 	if s.setCongested(false) {
 		s.Owner.Watch()
 		s.dropping.Store(false)
-		s.At.Mark(s)
+		s.At.mark(s)
 	}
 }
 
@@ -256,7 +256,7 @@ func (s *Socket) Shut() bool {
 	s.Node.Counters.RecvDropDead.Add(uint64(s.Queue.Drop()))
 	s.At.waiters.ended(s)
 	if s.setCongested(false) {
-		s.At.Mark(s)
+		s.At.mark(s)
 	}
 	s.Readers.Wake(-1)
 	s.wakeWriters()
@@ -281,7 +281,7 @@ func (s *Socket) Finish() error {
 		})
 	}
 	s.forgetShares()
-	err := s.Ops.wait(func(*Operation) bool { return true })
+	err := s.ops.wait(func(*Operation) bool { return true })
 	if e := s.unexpose(); e != nil {
 		err = e
 	}

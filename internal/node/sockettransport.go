@@ -20,7 +20,7 @@ func (s *Socket) SetTransport(w config.Wire) error {
 		return err
 	}
 	s.only.Store(&w)
-	s.Last.Store(nil) // makes the next send look the peer up again
+	s.last.Store(nil) // makes the next send look the peer up again
 	return nil
 }
 
@@ -54,7 +54,7 @@ func (s *Socket) Admits(remote netip.Addr, w config.Wire) error {
 
 // speaks tells whether the node has a transport.
 func (n *Node) speaks(w config.Wire) bool {
-	return slices.ContainsFunc(n.Wires, func(t transport.Transport) bool { return t.Name() == string(w) })
+	return slices.ContainsFunc(n.wires, func(t transport.Transport) bool { return t.Name() == string(w) })
 }
 
 // Transports are the features of the daemon's transports.

@@ -71,7 +71,7 @@ func (n *Node) accepting(la *Local, key PeerKey) *Peer {
 	if held {
 		return p
 	}
-	stranger := !own && !n.Listed(key.Remote) && !n.Sequences.has(addressPair{key.Local, key.Remote})
+	stranger := !own && !n.listed(key.Remote) && !n.Sequences.has(addressPair{key.Local, key.Remote})
 	if stranger {
 		if !n.strangers.enter(key.Remote) {
 			n.Counters.strangersRefused.Add(1)

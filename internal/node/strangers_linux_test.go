@@ -82,7 +82,7 @@ func TestOneShotConnectionsLeaveNothing(t *testing.T) {
 		}
 		_ = other.Close()
 		rdstest.Eventually(t, "the strangers to be forgotten", quiet)
-		if c := nd.Choice; c != nil {
+		if c := nd.choice; c != nil {
 			rdstest.Eventually(t, "the choices of wires to be forgotten", func() bool { return c.Pairs() <= 3 })
 		}
 		rdstest.Eventually(t, "descriptors to be closed", func() bool { return descriptors(t) <= files+8 })

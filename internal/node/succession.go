@@ -82,7 +82,7 @@ func (n *Node) forgetPorts() {
 	for a, ports := range u.ports {
 		la, bits := n.Local(a), u.File.Address(a)
 		for _, port := range ports {
-			if la == nil || la.Lookup(port) == nil {
+			if la == nil || la.lookup(port) == nil {
 				bits.Clear(port)
 			}
 		}

@@ -104,7 +104,7 @@ func (k *peerKeys) as(d *mr.Device, remote netip.Addr) mr.Peer {
 // of its socket that is one at a time, and where it has refused many, none for the moment.
 // An operation that may be refused pays in advance.
 func (p *Peer) trustsLocked(op *Operation) bool {
-	q, rates := &op.S.Ops, &p.Node.suspicion
+	q, rates := &op.S.ops, &p.Node.suspicion
 	e := q.suspicions.about(p.Remote)
 	if rates.suspects == 0 || op.paid || e == nil && (q.suspicions.proved.Load() || p.strangers.full.IsZero()) {
 		return true
@@ -127,7 +127,7 @@ func (p *Peer) trustsLocked(op *Operation) bool {
 
 // learnLocked takes the end of an operation.
 func (p *Peer) learnLocked(op *Operation) {
-	d, rates := &op.S.Ops.suspicions, &p.Node.suspicion
+	d, rates := &op.S.ops.suspicions, &p.Node.suspicion
 	if rates.suspects == 0 {
 		return
 	}
@@ -166,8 +166,8 @@ func (p *Peer) learnLocked(op *Operation) {
 
 // towards tells whether an operation of the socket towards a peer is under way.
 func (q *socketOps) towards(p *Peer) bool {
-	q.Mu.Lock()
-	defer q.Mu.Unlock()
+	q.mu.Lock()
+	defer q.mu.Unlock()
 	for op := q.head; op != nil; op = op.next {
 		if op.Peer == p {
 			return true

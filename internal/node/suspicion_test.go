@@ -74,14 +74,14 @@ func TestSuspectOperatesOneAtATime(t *testing.T) {
 	p := &Peer{Node: &Node{suspicion: suspicionRatesOf(0)}, Remote: netip.MustParseAddr("10.0.0.1")}
 	g := guesser{new(Socket), p}
 	first := &Operation{S: g.s, Peer: p}
-	g.s.Ops.add(first)
+	g.s.ops.add(first)
 	if !g.operate(transport.OpRefused) {
 		t.Error("a socket without a refusal has one operation at a time")
 	}
 	if g.operate(transport.OpRefused) {
 		t.Error("a second operation begins while the first one is under way")
 	}
-	g.s.Ops.remove(first)
+	g.s.ops.remove(first)
 	if !g.operate(transport.OpRefused) {
 		t.Error("the next operation does not begin")
 	}

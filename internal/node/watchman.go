@@ -206,7 +206,7 @@ func (n *Node) suspects() bool {
 	})
 	n.Mu.RLock()
 	defer n.Mu.RUnlock()
-	for s := range n.Socks {
+	for s := range n.socks {
 		some = some || s.Congested.Load()
 	}
 	return some

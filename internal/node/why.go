@@ -82,7 +82,7 @@ func (y *WaitReport) finish(w *info.Wait) {
 	if la == nil {
 		return
 	}
-	if s := la.Lookup(w.Remote.Port()); s != nil {
+	if s := la.lookup(w.Remote.Port()); s != nil {
 		who := s.Owner.Who()
 		w.Owner, w.OwnerPID, w.Holder = who.Command, who.PID, who.Whose
 	}

@@ -21,17 +21,17 @@ import (
 func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times) (err error) {
 	c := &n.Config
 	if c.Transport != nil {
-		n.Wires, n.domain = []transport.Transport{c.Transport}, c.Domain
+		n.wires, n.domain = []transport.Transport{c.Transport}, c.Domain
 		return nil
 	}
 	if c.Wire != config.WireTCP {
 		o := xrcOptions(c, n.Generation, gate{n}, in, n.Loops)
 		o.Want = n.wanted
-		o.Admit = func(remote netip.Addr) bool { return n.Choice == nil || n.Choice.Admits(remote, xrc.Name) }
+		o.Admit = func(remote netip.Addr) bool { return n.choice == nil || n.choice.Admits(remote, xrc.Name) }
 		if n.Xrc, err = xrc.New(o); err != nil {
 			return err
 		}
-		n.Wires, n.Listeners = append(n.Wires, n.Xrc), append(n.Listeners, n.Xrc.Sockets())
+		n.wires, n.Listeners = append(n.wires, n.Xrc), append(n.Listeners, n.Xrc.Sockets())
 		n.domain = n.Xrc.Domain()
 	}
 	if c.Wire != config.WireXRC {
@@ -39,9 +39,9 @@ func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times) (err erro
 		if err != nil {
 			return errors.Join(err, n.closeWires())
 		}
-		n.Wires, n.Listeners = append(n.Wires, t), append(n.Listeners, t.Sockets())
+		n.wires, n.Listeners = append(n.wires, t), append(n.Listeners, t.Sockets())
 	}
-	if len(n.Wires) == 2 {
+	if len(n.wires) == 2 {
 		err = n.choose(times)
 	}
 	return err
@@ -51,9 +51,9 @@ func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times) (err erro
 // through by the other one could have had the preferred one. After an error it may be called
 // again, and goes on where it has ended. The caller holds Node.opened.
 func (n *Node) listen(a netip.Addr) error {
-	all := append(slices.Clone(n.Wires), n.self)
+	all := append(slices.Clone(n.wires), n.self)
 	for i := n.halfOpen[a]; i < len(all); i++ {
-		if err := all[i].Listen(a, func(l transport.Link) { n.accept(a, l, i == len(n.Wires)) }); err != nil {
+		if err := all[i].Listen(a, func(l transport.Link) { n.accept(a, l, i == len(n.wires)) }); err != nil {
 			n.halfOpen[a] = i
 			return err
 		}
@@ -64,10 +64,10 @@ func (n *Node) listen(a netip.Addr) error {
 
 // closeWires closes the transports to other hosts, the preferred one last, as it listens first.
 func (n *Node) closeWires() (err error) {
-	if n.Choice != nil {
-		n.Choice.Close()
+	if n.choice != nil {
+		n.choice.Close()
 	}
-	for _, t := range slices.Backward(n.Wires) {
+	for _, t := range slices.Backward(n.wires) {
 		err = errors.Join(err, t.Close())
 	}
 	return err

@@ -6,5 +6,5 @@
 // which the system's resolver gives them. A host to send to is the first one. An
 // address to listen on or to bind is the first one that this host or its daemon has.
 //
-// A look-up ends after Timeout. There is no state and no cache.
+// A look-up ends after timeout. There is no state and no cache.
 package resolve

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// Timeout bounds one look-up.
-const Timeout = 5 * time.Second
+// timeout bounds one look-up.
+const timeout = 5 * time.Second
 
-// ErrName is the error of a name that cannot be one of a host.
-var ErrName = errors.New("neither an IP address nor a host name")
+// errName is the error of a name that cannot be one of a host.
+var errName = errors.New("neither an IP address nor a host name")
 
 // Addrs returns the addresses of host, an IP address or a name, in the order of
 // preference: at least one if there is no error. Addresses that no host has, such
@@ -57,9 +57,9 @@ func addrs(ctx context.Context, host string, lookUp func(ctx context.Context, ne
 		return []netip.Addr{a.Unmap()}, nil
 	}
 	if !IsName(host) {
-		return nil, fmt.Errorf("%q: %w", host, ErrName)
+		return nil, fmt.Errorf("%q: %w", host, errName)
 	}
-	ctx, cancel := context.WithTimeout(ctx, Timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	all, err := lookUp(ctx, "ip", host)
 	if err != nil {

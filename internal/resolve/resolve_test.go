@@ -71,7 +71,7 @@ func TestErrorsNameTheHost(t *testing.T) {
 		t.Error(err)
 	}
 	for _, host := range []string{"", "10.0.0.256", "10.0.0", "5000", "a b", "node7:5000", "fd00::1::2", "a..b", ".a", "10.0.0.1/24", strings.Repeat("a", 64), strings.Repeat("a.", 127) + "a"} {
-		if _, err := addrs(t.Context(), host, nil); !errors.Is(err, ErrName) {
+		if _, err := addrs(t.Context(), host, nil); !errors.Is(err, errName) {
 			t.Errorf("%q: %v", host, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestErrorsNameTheHost(t *testing.T) {
 	}
 }
 
-// A resolver that does not answer costs Timeout, or what the caller has left.
+// A resolver that does not answer costs timeout, or what the caller has left.
 func TestLookUpEnds(t *testing.T) {
 	t.Parallel()
 	silent := func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
@@ -95,7 +95,7 @@ func TestLookUpEnds(t *testing.T) {
 			begin := time.Now()
 			_, err := addrs(ctx, "node7", silent)
 			cancel()
-			if took, want := time.Since(begin), min(limit, Timeout); took != want || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "node7") {
+			if took, want := time.Since(begin), min(limit, timeout); took != want || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "node7") {
 				t.Errorf("limit %v: %v after %v, want %v", limit, err, took, want)
 			}
 		}

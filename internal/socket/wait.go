@@ -27,7 +27,7 @@ const maxSpares = 8
 type Waiter struct {
 	C          chan struct{}           // cap 1: has a token when the waiter was woken
 	Ear        atomic.Pointer[ipc.Ear] // where the owner waits instead of at c; nil: at c
-	prev, Next *Waiter
+	prev, next *Waiter
 	queued     bool
 }
 
@@ -35,16 +35,16 @@ func (q *WaitQueue) Add() *Waiter {
 	q.Mu.Lock()
 	w := q.spare
 	if w != nil {
-		q.spare = w.Next
+		q.spare = w.next
 		q.spares--
 	} else {
 		w = &Waiter{C: make(chan struct{}, 1)}
 	}
-	w.queued, w.prev, w.Next = true, q.tail, nil
+	w.queued, w.prev, w.next = true, q.tail, nil
 	if q.tail == nil {
 		q.Head = w
 	} else {
-		q.tail.Next = w
+		q.tail.next = w
 	}
 	q.tail = w
 	q.N.Add(1) // under mu: who is woken takes one away, which would be another's
@@ -54,16 +54,16 @@ func (q *WaitQueue) Add() *Waiter {
 
 func (q *WaitQueue) unlinkLocked(w *Waiter) {
 	if w.prev == nil {
-		q.Head = w.Next
+		q.Head = w.next
 	} else {
-		w.prev.Next = w.Next
+		w.prev.next = w.next
 	}
-	if w.Next == nil {
+	if w.next == nil {
 		q.tail = w.prev
 	} else {
-		w.Next.prev = w.prev
+		w.next.prev = w.prev
 	}
-	w.queued, w.prev, w.Next = false, nil, nil
+	w.queued, w.prev, w.next = false, nil, nil
 	q.N.Add(-1)
 }
 
@@ -85,7 +85,7 @@ func (q *WaitQueue) Done(w *Waiter) {
 	}
 	q.Mu.Lock()
 	if q.spares < maxSpares {
-		w.Next, q.spare = q.spare, w
+		w.next, q.spare = q.spare, w
 		q.spares++
 	}
 	q.Mu.Unlock()

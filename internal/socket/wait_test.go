@@ -26,7 +26,7 @@ func TestWaitersAreCountedAsTheyAreListed(t *testing.T) {
 	for range 500_000 {
 		q.Mu.Lock()
 		listed := int32(0)
-		for w := q.Head; w != nil; w = w.Next {
+		for w := q.Head; w != nil; w = w.next {
 			listed++
 		}
 		counted := q.N.Load()

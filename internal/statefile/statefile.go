@@ -12,8 +12,8 @@ import (
 	"github.com/rds-go/rds/internal/lockorder"
 )
 
-// ErrInUse: another process has the file.
-var ErrInUse = errors.New("statefile: another process has it")
+// errInUse: another process has the file.
+var errInUse = errors.New("statefile: another process has it")
 
 // Paths is the number of sequence numbers of a peer.
 const Paths = 8

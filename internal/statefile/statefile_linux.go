@@ -26,7 +26,7 @@ func open(path string) (*os.File, []byte, error) {
 func lock(f *os.File) ([]byte, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, ErrInUse
+			return nil, errInUse
 		}
 		return nil, os.NewSyscallError("flock", err)
 	}

@@ -40,7 +40,7 @@ func TestSuccessorFindsWhatWasStored(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "state")
 	f := opened(t, path)
-	if _, err := Open(path); !errors.Is(err, ErrInUse) {
+	if _, err := Open(path); !errors.Is(err, errInUse) {
 		t.Errorf("a second process: %v", err)
 	}
 	for _, port := range []uint16{2, 63, 64, 4000, 65535} {

@@ -27,8 +27,8 @@ const (
 	FlagRetransmitted = 0x04 // the message was at least partly written on an earlier link of the path
 )
 
-// ErrShortHeader is returned for fewer than HeaderSize bytes.
-var ErrShortHeader = errors.New("wire: short header")
+// errShortHeader is returned for fewer than HeaderSize bytes.
+var errShortHeader = errors.New("wire: short header")
 
 // Header is one RDS header.
 //
@@ -97,7 +97,7 @@ func PutData(b []byte, sequence uint64, length uint32, sport, dport uint16) {
 // here; what a value means on a link is the caller's to judge.
 func (h *Header) Decode(b []byte) error {
 	if len(b) < HeaderSize {
-		return ErrShortHeader
+		return errShortHeader
 	}
 	h.Sequence = binary.BigEndian.Uint64(b)
 	h.Ack = binary.BigEndian.Uint64(b[8:])

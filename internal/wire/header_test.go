@@ -12,7 +12,7 @@ func TestDecodeRefusesShortHeader(t *testing.T) {
 	t.Parallel()
 	for n := range HeaderSize {
 		h := Header{Sequence: 7}
-		if err := h.Decode(make([]byte, n)); !errors.Is(err, ErrShortHeader) {
+		if err := h.Decode(make([]byte, n)); !errors.Is(err, errShortHeader) {
 			t.Errorf("%d bytes: %v", n, err)
 		}
 		if h != (Header{Sequence: 7}) {
