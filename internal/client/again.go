@@ -127,7 +127,7 @@ func (s *Socket) rebind(t *attachment) {
 		t.expect(s, h)
 	}
 	options := map[string]int64{ipc.OptionSendBuffer: s.sndbuf.Load(), ipc.OptionReceiveBuffer: s.ReceiveBuffer.Load()}
-	if s.recvErrOn.Load() {
+	if s.RecvErrOn.Load() {
 		options[ipc.OptionRecvErr] = 1
 	}
 	for name, v := range options {
@@ -135,7 +135,7 @@ func (s *Socket) rebind(t *attachment) {
 			_, err = h.tell(ipc.Request{Op: ipc.CallOption, Option: name, Value: v})
 		}
 	}
-	if to := s.toPort.Load(); to != nil && err == nil {
+	if to := s.ToPort.Load(); to != nil && err == nil {
 		_, err = h.tell(ipc.Request{Op: ipc.CallConnect, Addr: *to})
 	}
 	if err == nil {
@@ -190,7 +190,7 @@ func (s *Socket) sendAgain(h *half) error {
 // fateAgain reports that a message cannot be sent again: the new daemon does not reach its
 // destination, or knows no time limits, or the region that it offers has ended.
 func (s *Socket) fateAgain(m *unsentMessage) {
-	if m.notify || s.recvErrOn.Load() {
+	if m.notify || s.RecvErrOn.Load() {
 		s.Fate(conn.Fate{Token: m.token, Status: conn.Dropped})
 	}
 }

@@ -161,9 +161,7 @@ func (d *delivery) finish() {
 	d.settle()
 	d.block = nil
 	for i, s := range d.touched {
-		if n := s.Readers.N.Load(); n > 0 {
-			s.Readers.Wake(int(min(int64(n), max(1, s.Queue.Count.Load()))))
-		}
+		s.WakeReaders()
 		d.touched[i] = nil
 	}
 	d.touched = d.touched[:0]

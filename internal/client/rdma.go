@@ -407,7 +407,7 @@ func (s *Socket) loseOperations(h *half) {
 
 // dropped tells of an operation that was lost with the daemon.
 func (s *Socket) dropped(op *operation) {
-	if op.notify || s.recvErrOn.Load() {
+	if op.notify || s.RecvErrOn.Load() {
 		s.Fate(conn.Fate{Token: op.token, Status: datagram.StatusDropped})
 	}
 }

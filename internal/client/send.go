@@ -41,7 +41,7 @@ func (h *half) collect() {
 func (s *Socket) check(ctx context.Context, t *attachment, o *datagram.Outgoing) (to netip.AddrPort, d *destination, err error) {
 	to = o.To
 	if !to.IsValid() {
-		if to, err = socket.DefaultDestination(to, s.toPort.Load()); err != nil {
+		if to, err = socket.DefaultDestination(to, s.ToPort.Load()); err != nil {
 			return to, nil, err
 		}
 	}
@@ -188,8 +188,8 @@ func (s *Socket) submit(h *half, d *destination, port uint16, o *datagram.Outgoi
 	case t.table.Congested(int(d.peer), port):
 		return conn.ErrCongested
 	}
-	if !s.sent.Load() {
-		s.sent.Store(true)
+	if !s.Sent.Load() {
+		s.Sent.Store(true)
 	}
 	data := o.Data
 	if b := o.Buffer; b != nil {
@@ -388,7 +388,7 @@ func (s *Socket) stop(ctx context.Context, h *half) error {
 	case s.half.Load() != h:
 		return s.lossOf(h.att)
 	}
-	if err := s.wdl.Err(); err != nil {
+	if err := s.WriteDeadline.Err(); err != nil {
 		return err
 	}
 	return ctx.Err()
@@ -477,8 +477,8 @@ func (s *Socket) sendRun(ctx context.Context, out []datagram.Outgoing) int {
 	}
 	u.mu.Unlock()
 	if n > 0 {
-		if !s.sent.Load() {
-			s.sent.Store(true)
+		if !s.Sent.Load() {
+			s.Sent.Store(true)
 		}
 		u.wake()
 	}

@@ -29,17 +29,9 @@ type Socket struct {
 	sndbuf   atomic.Int64
 	writers  socket.WaitQueue // senders that wait for room in the half's account, or for a half
 	waitDown atomic.Int32     // senders among writers whose peer is down: room for others is not for them
-	wdl      socket.Deadline
 
-	last   atomic.Pointer[destination]
-	only   atomic.Pointer[config.Wire] // the only wire to send by; nil or WireAuto: any
-	toPort atomic.Pointer[netip.AddrPort]
-	linger atomic.Int64
-
-	recvErrOn atomic.Bool
-	tosValue  atomic.Uint32 // value + 1<<8 once set
-	sent      atomic.Bool
-	news      atomic.Uint64 // Table.Maps as last polled
+	last atomic.Pointer[destination]
+	only atomic.Pointer[config.Wire] // the only wire to send by; nil or WireAuto: any
 
 	losses   atomic.Uint64              // number of daemons lost
 	reported atomic.Uint64              // number of them that calls have reported
@@ -86,8 +78,8 @@ func newSocket(c *Client, t *attachment) *Socket {
 	s.Inbox.Owner = s
 	s.sndbuf.Store(int64(t.welcome.SendBuffer))
 	s.ReceiveBuffer.Store(int64(t.welcome.ReceiveBuffer))
-	s.linger.Store(int64(t.welcome.Linger))
-	s.news.Store(t.table.Maps())
+	s.Linger.Store(int64(t.welcome.Linger))
+	s.Maps.Store(t.table.Maps())
 	return s
 }
 
@@ -159,14 +151,13 @@ func (s *Socket) bindWithin(ctx context.Context, t *attachment, addr netip.AddrP
 	}
 }
 
-// Drained and Cause are for the inbox.
+// Drained is for the inbox.
 func (s *Socket) Drained(int) {
 	if h := s.half.Load(); h != nil && h.cell.Tell.Take() {
 		h.att.bell.Ring()
 	}
 }
 
-func (s *Socket) Cause() error { return net.ErrClosed }
 
 // Wait waits for something to receive, and look looks for it.
 func (s *Socket) Wait(ctx context.Context, w *socket.Waiter) error {
@@ -200,7 +191,7 @@ func (s *Socket) session(ctx context.Context, block bool) (*half, error) {
 			return nil, datagram.ErrWouldBlock
 		}
 		w := s.writers.Add()
-		err := s.wdl.Err()
+		err := s.WriteDeadline.Err()
 		if err == nil && s.living() == nil && !s.Closed.Load() && s.failed.Load() == nil {
 			err = w.Wait(ctx)
 		}
@@ -222,13 +213,6 @@ func (s *Socket) living() *half {
 }
 
 func (s *Socket) Local() netip.AddrPort { return s.addr }
-
-func (s *Socket) Remote() netip.AddrPort {
-	if to := s.toPort.Load(); to != nil {
-		return *to
-	}
-	return netip.AddrPort{}
-}
 
 // tell makes a call about this socket.
 func (h *half) tell(q ipc.Request) (*ipc.Reply, error) {
@@ -259,7 +243,7 @@ func (s *Socket) Connect(to netip.AddrPort) error {
 	if err := s.set(ipc.Request{Op: ipc.CallConnect, Addr: to}); err != nil {
 		return err
 	}
-	s.toPort.Store(&to)
+	s.ToPort.Store(&to)
 	return nil
 }
 
@@ -308,17 +292,8 @@ func (s *Socket) SetBuffers(send, receive int) error {
 	return nil
 }
 
-func (s *Socket) SetDeadline(read, write bool, t time.Time) {
-	if read {
-		s.ReadDeadline.Set(t, func() { s.Readers.Wake(-1) })
-	}
-	if write {
-		s.wdl.Set(t, s.wakeWriters)
-	}
-}
-
-// wakeWriters wakes the senders of this socket wherever they wait.
-func (s *Socket) wakeWriters() {
+// WakeWriters wakes the senders of this socket wherever they wait.
+func (s *Socket) WakeWriters() {
 	s.writers.Wake(-1)
 	if h := s.half.Load(); h != nil {
 		h.att.maps.Wake(-1)
@@ -346,21 +321,7 @@ func (s *Socket) SetRecvErr(on bool) error {
 	if err := s.set(ipc.Request{Op: ipc.CallOption, Option: ipc.OptionRecvErr, Value: v}); err != nil {
 		return err
 	}
-	s.recvErrOn.Store(on)
-	return nil
-}
-
-func (s *Socket) RecvErr() bool             { return s.recvErrOn.Load() }
-func (s *Socket) SetLinger(d time.Duration) { s.linger.Store(int64(d)) }
-func (s *Socket) TOS() uint8                { return uint8(s.tosValue.Load()) }
-
-func (s *Socket) SetTOS(tos uint8) error {
-	if s.Closed.Load() {
-		return net.ErrClosed
-	}
-	if s.sent.Load() || !s.tosValue.CompareAndSwap(0, uint32(tos)|1<<8) {
-		return datagram.ErrInvalid
-	}
+	s.RecvErrOn.Store(on)
 	return nil
 }
 
@@ -377,21 +338,14 @@ func (s *Socket) Poll() datagram.Events {
 	case h == nil && (!s.c.config.Reconnect || s.failed.Load() != nil):
 		ev |= datagram.PollIn | datagram.PollOut // no call would wait: all calls fail
 	}
-	if s.Fates.N.Load() > 0 || s.Queue.Count.Load() > int64(s.Queue.Unpublished()) || s.lossDue() {
+	if s.lossDue() {
 		ev |= datagram.PollIn
 	}
-	if m := s.Monitor.Load(); m != nil {
-		m.Mu.Lock()
-		if m.Notify != 0 {
-			ev |= datagram.PollIn
-		}
-		m.Mu.Unlock()
-	} else if h != nil {
-		if gen := h.att.table.Maps(); s.news.Swap(gen) != gen {
-			ev |= datagram.PollIn | datagram.PollWrBand
-		}
+	maps := s.Maps.Load()
+	if h != nil {
+		maps = h.att.table.Maps()
 	}
-	return ev
+	return ev | s.PollIn(maps)
 }
 
 // Alloc returns memory of the send arena, or ordinary memory if that is used
@@ -416,7 +370,7 @@ func (s *Socket) Close() error {
 	}
 	s.c.forget(s)
 	s.Readers.Wake(-1)
-	s.wakeWriters()
+	s.WakeWriters()
 	s.SetDeadline(true, true, time.Time{})
 	s.Queue.Drop() // before the call: after the call the cell may belong to another socket
 	h := s.half.Load()
@@ -424,7 +378,7 @@ func (s *Socket) Close() error {
 		return nil
 	}
 	h.waits.Hide()
-	r, err := h.tell(ipc.Request{Op: ipc.CallClose, Linger: time.Duration(s.linger.Load())})
+	r, err := h.tell(ipc.Request{Op: ipc.CallClose, Linger: time.Duration(s.Linger.Load())})
 	h.att.unregister(s, h.id)
 	h.retire()
 	h.memory.keepOff(netip.AddrPort{})

@@ -38,7 +38,7 @@ func (s *Service) accept() {
 		}
 		if err != nil { // an error such as EMFILE: connections wait in the listen queue
 			s.log.Warn("cannot accept applications", zap.Error(err))
-			s.pause()
+			time.Sleep(50 * time.Millisecond)
 			continue
 		}
 		s.welcome(&opening{c: ipc.NewConn(c)})
@@ -68,9 +68,6 @@ func (s *Service) welcome(o *opening) {
 		s.entering.Done()
 	})
 }
-
-// pause waits before accept tries again.
-func (s *Service) pause() { time.Sleep(50 * time.Millisecond) }
 
 // enter lists a connection that has to say Hello. It is false when the service
 // is closed.

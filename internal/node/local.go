@@ -28,12 +28,11 @@ type Local struct {
 	waiters waiters // receivers that wait for a socket here
 
 	Mu      lockorder.Mutex[Local] // guards the fields below; held for bind and unbind
-	bound   int
-	bits    *statefile.Address  // the entry of file for this address; nil: no port was bound, or file has no room
-	cong    *wire.CongestionMap // nil: no bit was ever set; a node may have thousands of addresses
-	peers   []*Peer             // connections of this address, for map updates
-	expect  map[uint16]struct{} // ports of the predecessor that nobody has bound yet
-	Keepers map[uint16]*Socket  // sockets that stand in for expected ports once a message has come for them
+	bits    *statefile.Address     // the entry of file for this address; nil: no port was bound, or file has no room
+	cong    *wire.CongestionMap    // nil: no bit was ever set; a node may have thousands of addresses
+	peers   []*Peer                // connections of this address, for map updates
+	expect  map[uint16]struct{}    // ports of the predecessor that nobody has bound yet
+	Keepers map[uint16]*Socket     // sockets that stand in for expected ports once a message has come for them
 
 	full fullPorts
 }
@@ -85,7 +84,6 @@ func (l *Local) bind(s *Socket, port uint16) (met int, err error) {
 	s.Port = port // before receivers can find s
 	pg[port&255].Store(s)
 	met = l.meetLocked(port) // after s can be found: until then receivers look for a keeper
-	l.bound++
 	if l.bits == nil && l.file != nil {
 		l.bits = l.file.Address(l.Addr)
 	}
@@ -99,7 +97,6 @@ func (l *Local) bind(s *Socket, port uint16) (met int, err error) {
 func (l *Local) unbind(port uint16, keep bool) {
 	l.Mu.Lock()
 	l.pages[port>>8].Load()[port&255].Store(nil)
-	l.bound--
 	if l.bits != nil && !keep {
 		l.bits.Clear(port)
 	}

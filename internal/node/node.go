@@ -191,7 +191,7 @@ func (n *Node) BindFor(addr netip.AddrPort, prepare func(*Socket)) (*Socket, err
 	s.Account.Owner = s
 	s.Account.SetLimit(n.Config.SendBuffer)
 	s.Linger.Store(int64(n.Config.Linger))
-	s.news.Store(n.mapGen.Load())
+	s.Maps.Store(n.mapGen.Load())
 	if prepare != nil {
 		prepare(s)
 	}

@@ -64,7 +64,7 @@ func (s *Socket) AwaitOperators(ctx context.Context, p *Peer, block bool) error 
 		w := p.waiters.Add()
 		err := s.lookOperators(p)
 		if err == datagram.ErrWouldBlock && block {
-			if err = s.wdl.Err(); err == nil {
+			if err = s.WriteDeadline.Err(); err == nil {
 				err = ctx.Err()
 			}
 			if err == nil {

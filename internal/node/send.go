@@ -203,7 +203,7 @@ func (s *Socket) awaitRoom(ctx context.Context, h *share, n int, block bool) err
 			s.shares.waitDown.Add(1)
 		}
 		w := s.Writers.Add()
-		err := s.wdl.Err()
+		err := s.WriteDeadline.Err()
 		room := false
 		switch {
 		case s.Closed.Load():
@@ -281,7 +281,7 @@ func (s *Socket) pause(ctx context.Context, p *Peer, m *conn.Message, cause erro
 	case s.Closed.Load() || p.Gone():
 		return net.ErrClosed
 	}
-	if err := s.wdl.Err(); err != nil {
+	if err := s.WriteDeadline.Err(); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
@@ -294,7 +294,7 @@ func (s *Socket) pause(ctx context.Context, p *Peer, m *conn.Message, cause erro
 	if s.Closed.Load() {
 		return net.ErrClosed
 	}
-	return s.wdl.Err()
+	return s.WriteDeadline.Err()
 }
 
 // takes tells whether a port of the peer takes messages.

@@ -327,9 +327,7 @@ func (k *sink) End() {
 			k.undelivered(s)
 		}
 		s.Congest()
-		if n := s.Readers.N.Load(); n > 0 {
-			s.Readers.Wake(int(min(int64(n), max(1, s.Queue.Count.Load()))))
-		}
+		s.WakeReaders()
 		k.touched[i] = nil
 	}
 	k.touched = k.touched[:0]

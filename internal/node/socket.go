@@ -28,7 +28,6 @@ type Socket struct {
 	Writers socket.WaitQueue // senders that wait for room in account
 	waits   socket.WaitList  // what senders wait for, and since when
 	shares  shares           // the parts of account by peer
-	wdl     socket.Deadline
 	Exposed socketRegions
 	ops     socketOps
 
@@ -40,15 +39,8 @@ type Socket struct {
 
 	lastShare atomic.Pointer[share]
 
-	last   atomic.Pointer[Peer]        // peer of the last destination; nil while only names a transport
-	only   atomic.Pointer[config.Wire] // the only wire to send by; nil or WireAuto: any
-	ToPort atomic.Pointer[netip.AddrPort]
-	Linger atomic.Int64 // nanoseconds; 0 or less: none
-
-	RecvErrOn atomic.Bool
-	TosValue  atomic.Uint32 // value + 1<<8 once set
-	Sent      atomic.Bool   // a send has fixed the TOS
-	news      atomic.Uint64 // congestion generation last polled
+	last atomic.Pointer[Peer]        // peer of the last destination; nil while only names a transport
+	only atomic.Pointer[config.Wire] // the only wire to send by; nil or WireAuto: any
 }
 
 // newSocket makes a socket of this process. Who makes it another's sets its owner before
@@ -60,7 +52,7 @@ func newSocket(n *Node, la *Local) *Socket {
 	return s
 }
 
-// Drained and cause are for the inbox.
+// Drained is for the inbox.
 func (s *Socket) Drained(n int) {
 	s.Uncongest()
 	s.Spare()
@@ -69,7 +61,6 @@ func (s *Socket) Drained(n int) {
 	}
 }
 
-func (s *Socket) Cause() error      { return net.ErrClosed }
 func (s *Socket) Trouble() error    { return nil }
 func (s *Socket) Lost(uint64) error { return nil }
 
@@ -80,13 +71,6 @@ func (s *Socket) Begun() uint64       { return 0 }
 func (s *Socket) Missed(uint64) error { return nil }
 
 func (s *Socket) Local() netip.AddrPort { return netip.AddrPortFrom(s.At.Addr, s.Port) }
-
-func (s *Socket) Remote() netip.AddrPort {
-	if to := s.ToPort.Load(); to != nil {
-		return *to
-	}
-	return netip.AddrPort{}
-}
 
 func (s *Socket) Connect(to netip.AddrPort) error {
 	if s.Closed.Load() {
@@ -119,17 +103,8 @@ func (s *Socket) SetBuffers(send, receive int) error {
 	return nil
 }
 
-func (s *Socket) SetDeadline(read, write bool, t time.Time) {
-	if read {
-		s.ReadDeadline.Set(t, func() { s.Readers.Wake(-1) })
-	}
-	if write {
-		s.wdl.Set(t, s.wakeWriters)
-	}
-}
-
-// wakeWriters wakes the senders of this socket wherever they wait.
-func (s *Socket) wakeWriters() {
+// WakeWriters wakes the senders of this socket wherever they wait.
+func (s *Socket) WakeWriters() {
 	s.Writers.Wake(-1)
 	s.Node.EachPeer(func(p *Peer) { p.waiters.Wake(-1) })
 }
@@ -139,22 +114,6 @@ func (s *Socket) SetRecvErr(on bool) error {
 		return net.ErrClosed
 	}
 	s.RecvErrOn.Store(on)
-	return nil
-}
-
-func (s *Socket) RecvErr() bool             { return s.RecvErrOn.Load() }
-func (s *Socket) SetLinger(d time.Duration) { s.Linger.Store(int64(d)) }
-func (s *Socket) TOS() uint8                { return uint8(s.TosValue.Load()) }
-
-// SetTOS accepts what Linux accepts: once, before anything was sent. TCP maps
-// every value to 0 (net/rds/tcp.c, rds_tcp_get_tos_map).
-func (s *Socket) SetTOS(tos uint8) error {
-	if s.Closed.Load() {
-		return net.ErrClosed
-	}
-	if s.Sent.Load() || !s.TosValue.CompareAndSwap(0, uint32(tos)|1<<8) {
-		return datagram.ErrInvalid
-	}
 	return nil
 }
 
@@ -181,19 +140,7 @@ func (s *Socket) Poll() datagram.Events {
 	if s.hasRoom() {
 		ev |= datagram.PollOut
 	}
-	if s.Fates.N.Load() > 0 || s.Queue.Count.Load() > int64(s.Queue.Unpublished()) {
-		ev |= datagram.PollIn
-	}
-	if m := s.Monitor.Load(); m != nil {
-		m.Mu.Lock()
-		if m.Notify != 0 {
-			ev |= datagram.PollIn
-		}
-		m.Mu.Unlock()
-	} else if gen := s.Node.mapGen.Load(); s.news.Swap(gen) != gen {
-		ev |= datagram.PollIn | datagram.PollWrBand
-	}
-	return ev
+	return ev | s.PollIn(s.Node.mapGen.Load())
 }
 
 // over tells whether what is queued passes a bound of n bytes. Besides the
@@ -259,7 +206,7 @@ func (s *Socket) Shut() bool {
 		s.At.mark(s)
 	}
 	s.Readers.Wake(-1)
-	s.wakeWriters()
+	s.WakeWriters()
 	s.SetDeadline(true, true, time.Time{})
 	return true
 }

@@ -1,5 +1,5 @@
 // Package socket is what sockets of all providers have in common: Socket, the methods of the
-// API on any Endpoint; the checks of arguments; and the Inbox, in which a node's sockets and
+// API on any Endpoint; the checks of arguments; the Settings of a socket; and the Inbox, in which a node's sockets and
 // those of rdsd's applications keep what they have received.
 //
 // All methods of a Socket and an Inbox may be called from any goroutine. Of a Queue the taking

@@ -2,20 +2,21 @@ package socket
 
 import (
 	"context"
+	"net"
 	"sync/atomic"
+	"time"
 
 	"github.com/rds-go/rds/rds/datagram"
 )
 
 // Inbox is the receiving half of a socket: what has come for it, and who waits.
 type Inbox struct {
-	Closed        atomic.Bool
+	Settings
 	Queue         Queue
 	Fates         Fates
 	Readers       WaitQueue
-	ReadDeadline  Deadline
 	ReceiveBuffer atomic.Int64
-	Monitor       atomic.Pointer[Monitor]
+	Maps          atomic.Uint64 // congestion maps received, as Poll has seen last
 	Owner         Owner
 }
 
@@ -23,8 +24,6 @@ type Inbox struct {
 type Owner interface {
 	// Drained follows each attempt to take data, of which n messages came.
 	Drained(n int)
-	// Cause is the error of a closed socket.
-	Cause() error
 	// Trouble is asked when there is nothing to receive: an error ends the
 	// call that would wait.
 	Trouble() error
@@ -38,10 +37,46 @@ type Owner interface {
 	// Wait is w.wait, and look tells whether more is there than was known.
 	Wait(ctx context.Context, w *Waiter) error
 	Look() bool
+	// WakeWriters wakes the senders wherever they wait.
+	WakeWriters()
 }
 
 func (s *Inbox) drained(n int) { s.Owner.Drained(n) }
-func (s *Inbox) cause() error  { return s.Owner.Cause() }
+
+// SetDeadline moves the deadlines of calls that receive, of those that send, or both.
+func (s *Inbox) SetDeadline(read, write bool, t time.Time) {
+	if read {
+		s.ReadDeadline.Set(t, func() { s.Readers.Wake(-1) })
+	}
+	if write {
+		s.WriteDeadline.Set(t, s.Owner.WakeWriters)
+	}
+}
+
+// PollIn is the part of Poll about what can be received. maps is the count of congestion maps
+// received.
+func (s *Inbox) PollIn(maps uint64) (ev datagram.Events) {
+	if s.Fates.N.Load() > 0 || s.Queue.Count.Load() > int64(s.Queue.Unpublished()) {
+		ev |= datagram.PollIn
+	}
+	if m := s.Monitor.Load(); m != nil {
+		m.Mu.Lock()
+		if m.Notify != 0 {
+			ev |= datagram.PollIn
+		}
+		m.Mu.Unlock()
+	} else if s.Maps.Swap(maps) != maps {
+		ev |= datagram.PollIn | datagram.PollWrBand
+	}
+	return ev
+}
+
+// WakeReaders wakes as many receivers as there are messages.
+func (s *Inbox) WakeReaders() {
+	if n := s.Readers.N.Load(); n > 0 {
+		s.Readers.Wake(int(min(int64(n), max(1, s.Queue.Count.Load()))))
+	}
+}
 
 // Recv takes the next message: fates first, then congestion news, then data
 // (net/rds/recv.c, rds_recvmsg).
@@ -109,7 +144,7 @@ func (s *Inbox) awaitRecv(ctx context.Context, block bool, try func() (bool, err
 
 func (s *Inbox) tryRecv(m *datagram.Message, peek bool) (bool, error) {
 	if s.Closed.Load() {
-		return false, s.cause()
+		return false, net.ErrClosed
 	}
 	if s.Fates.next(m, peek) {
 		return true, nil
@@ -149,7 +184,7 @@ func (s *Inbox) tryRecv(m *datagram.Message, peek bool) (bool, error) {
 
 func (s *Inbox) tryRecvBatch(ms []datagram.Message) (int, error) {
 	if s.Closed.Load() {
-		return 0, s.cause()
+		return 0, net.ErrClosed
 	}
 	n := 0
 	for n < len(ms) && s.Fates.next(&ms[n], false) {
