@@ -68,9 +68,10 @@ func TestClientPeerComesBackWithoutOperations(t *testing.T) {
 	rdstest.Expect(t, b, "plain")
 	rdstest.Eventually(t, "all memory back", func() bool {
 		h.collect()
+		queued := svc.Sessions()[0].SendQueued
 		h.memory.mu.Lock()
 		defer h.memory.mu.Unlock()
-		return svc.Sessions()[0].SendQueued == 0 && len(h.memory.ops) == 0 && h.account.Bytes() == 0
+		return queued == 0 && len(h.memory.ops) == 0 && h.account.Bytes() == 0
 	})
 }
 
