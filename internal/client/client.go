@@ -215,18 +215,14 @@ func (c *Client) bind(ctx context.Context, addr netip.AddrPort) (*socket.Socket,
 }
 
 // Info is Client.Info of package rds.
-func (c *Client) Info() (info.Report, error) { return c.info("") }
+func (c *Client) Info() (info.Report, error) { return c.InfoWith() }
 
 // InfoWith is Client.InfoWith of package rds.
 func (c *Client) InfoWith(parts ...info.InfoPart) (info.Report, error) {
+	var part info.InfoPart
 	if slices.Contains(parts, info.InfoObjects) {
-		return c.info(info.InfoObjects)
+		part = info.InfoObjects
 	}
-	return c.info("")
-}
-
-// info asks the daemon for a report with a part, "" for none.
-func (c *Client) info(part info.InfoPart) (info.Report, error) {
 	t, err := c.current()
 	var report info.Report
 	if err == nil {
