@@ -158,7 +158,6 @@ func (s *Socket) Drained(int) {
 	}
 }
 
-
 // Wait waits for something to receive, and look looks for it.
 func (s *Socket) Wait(ctx context.Context, w *socket.Waiter) error {
 	if h := s.half.Load(); h != nil {

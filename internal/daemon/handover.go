@@ -60,7 +60,7 @@ func Return(n *node.Node) {
 	}
 	n.EachPeer(func(p *node.Peer) {
 		p.Lock()
-		p.Core.Return(p.Node.Now())
+		p.Core.Return(time.Now())
 		p.Arm()
 		p.Commit()
 	})

@@ -79,7 +79,7 @@ func (h *Heir) Begin() {
 	for _, st := range h.in.state.Peers {
 		if p := n.PeerAt(st.Index); p != nil && st.Core.Linked {
 			p.Lock()
-			p.Core.Reconnect(n.Now())
+			p.Core.Reconnect(time.Now())
 			p.Arm()
 			p.Commit()
 		}
@@ -132,7 +132,7 @@ func (in *estate) restore(n *node.Node) error {
 			return fmt.Errorf("listen on %v: %w", a, err)
 		}
 	}
-	n.Sequences.Adopt(in.state.Sequences, n.Now())
+	n.Sequences.Adopt(in.state.Sequences, time.Now())
 	for _, st := range in.state.Peers {
 		la := n.Local(st.Local)
 		if la == nil || !n.SkipTo(st.Index) {

@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"time"
+
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/socket"
@@ -44,7 +46,7 @@ func (s *Service) requeue(p *node.Peer, list []legacyQueued) error {
 		m.Account.Admit(len(q.Data))
 		x.queued.Add(int64(len(q.Data) + socket.ItemCost))
 		p.Lock()
-		err := p.Core.Requeue(s.node.Now(), &m)
+		err := p.Core.Requeue(time.Now(), &m)
 		if err == conn.ErrBudget {
 			p.AcceptLocked(&x.flows, a.s, &m.Message)
 			err = nil

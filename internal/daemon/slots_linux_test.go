@@ -55,7 +55,7 @@ func TestSlotIsKeptWhileNamed(t *testing.T) {
 		if features[0] != ipc.FeatureSlots {
 			kept("that the application may remember")
 			n.Mu.Lock()
-			n.Index.Told[0].Since = n.Now().Add(-2 * time.Hour)
+			n.Index.Told[0].Since = time.Now().Add(-2 * time.Hour)
 			n.Mu.Unlock()
 			e.leave()
 			rdstest.Eventually(t, "the end of the session", func() bool { return len(svc.all()) == 0 })

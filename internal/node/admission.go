@@ -156,7 +156,7 @@ func (p *Peer) bar(on bool) (changed, reset bool) {
 			}
 		}
 	} else {
-		p.Core.Unbar(p.Node.Now())
+		p.Core.Unbar(time.Now())
 	}
 	p.turned = true // sockets and applications are to hear of it
 	p.Arm()
@@ -204,7 +204,7 @@ func (g gate) Admits(remote netip.Addr) bool {
 	if g.n.Allows(remote) {
 		return true
 	}
-	g.n.rejections.count(remote, g.n.Now())
+	g.n.rejections.count(remote, time.Now())
 	return false
 }
 

@@ -128,7 +128,7 @@ func (p *Peer) AcceptLocked(x *FlowSet, s *Socket, m *conn.Message) {
 	}
 	x.Stalls.Add(1)
 	if !f.active {
-		f.active, f.since = true, p.Node.Now()
+		f.active, f.since = true, time.Now()
 		p.Flows = append(p.Flows, f)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sort"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/control"
@@ -21,7 +22,7 @@ const infoMessages = 1024
 
 // Info is Node.Info of package rds.
 func (n *Node) Info() (info.Report, error) {
-	now := n.Now()
+	now := time.Now()
 	info := info.Report{Provider: info.ProviderNode, Counters: n.List(), Waits: n.why(now), Memory: n.memoryInfo(), Time: now}
 	n.Mu.RLock()
 	for a := range n.locals {

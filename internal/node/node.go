@@ -142,7 +142,7 @@ func newNode(cfg config.Node, in *Inheritance, times choice.Times) (*Node, error
 	own.Expose(n.domain)
 	n.self = own
 	n.succeed()
-	n.Sequences.open(n.Succession.File, n.Now())
+	n.Sequences.open(n.Succession.File, time.Now())
 	n.watch()
 	for _, a := range cfg.Addresses {
 		if _, err := n.Listen(a.Unmap()); err != nil {
@@ -448,9 +448,6 @@ func (n *Node) Close() error {
 	}
 	return nil
 }
-
-// Now is the node's clock.
-func (n *Node) Now() time.Time { return time.Now() }
 
 // Known is the connection from a local to a remote address, nil if there is none.
 func (n *Node) Known(local, remote netip.Addr) *Peer {

@@ -50,7 +50,7 @@ func (k *sink) mustWait(s *Socket, since time.Time) (until time.Time) {
 func (k *sink) waits(s *Socket, n int) bool {
 	k.Leave()
 	p := &k.wait
-	now := k.peer.Node.Now()
+	now := time.Now()
 	if !p.waiting {
 		p.since = now
 	}

@@ -80,7 +80,7 @@ func newPeer(n *Node, la *Local, key PeerKey, role conn.Role) *Peer {
 		Owner: (*driven)(p), Runtime: driver.System{Work: &n.work}, Pool: n.Pool, Burst: n.Config.TCP.Burst,
 		Core: conn.Config{
 			Local: la.Addr, Remote: remote, Role: role, Paths: n.Config.Paths, OneOperation: p.own, Generation: n.Generation, PeerGeneration: legacy.Generation,
-			FirstSequence: uint64(n.Now().UnixNano()), IgnorePings: n.Config.DisablePing,
+			FirstSequence: uint64(time.Now().UnixNano()), IgnorePings: n.Config.DisablePing,
 			ReconnectMin: n.Config.ReconnectMin, ReconnectMax: n.Config.ReconnectMax, AskTimeout: n.askTimeout, Budget: n.Config.PeerBudget,
 			Pool: n.Pool, Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), LocalMap: la.copyMap, OnRefused: p.refusedLocked,
 		},
@@ -138,7 +138,7 @@ func (o *driven) Serve() {
 		o.peer().serveLocked()
 	}
 	if o.channels > 0 && o.Link(0) == nil {
-		o.Core.Connect(o.Node.Now())
+		o.Core.Connect(time.Now())
 	}
 }
 
@@ -146,7 +146,7 @@ func (o *driven) Serve() {
 func (o *driven) Committing() bool {
 	if v := o.Core.MapVersion(); v != o.mapsSeen {
 		o.mapsSeen, o.turned = v, true
-		o.marks.update(o.Node.Now(), o.Core.RefusedPorts())
+		o.marks.update(time.Now(), o.Core.RefusedPorts())
 		o.Node.Server().ShowMap(o.peer())
 	}
 	return o.turned || len(o.ending) > 0

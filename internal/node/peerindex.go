@@ -112,7 +112,7 @@ func (n *Node) InheritTold(list []ToldPeer) {
 	x.Told = list
 	taken := make(map[uint32]bool)
 	for i := range list {
-		list[i].Since = n.Now()
+		list[i].Since = time.Now()
 		taken[list[i].Index] = true
 		x.next = max(x.next, list[i].Index+1)
 	}
@@ -137,7 +137,7 @@ func (n *Node) unindexLocked(p *Peer) {
 	x := &n.Index
 	x.place(p.Index).Store(nil)
 	if p.Told.Load() && p.Index < ipc.MaxPeers {
-		x.Told = append(x.Told, ToldPeer{p.Index, p.Local.Addr, p.Remote, n.Now()})
+		x.Told = append(x.Told, ToldPeer{p.Index, p.Local.Addr, p.Remote, time.Now()})
 		n.sweepSoonLocked()
 		return
 	}

@@ -2,6 +2,7 @@ package node
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/driver"
@@ -76,7 +77,7 @@ func (n *Node) endIdle(p *Peer) {
 	p.Local.Mu.Lock()
 	p.Local.peers = slices.DeleteFunc(slices.Clone(p.Local.peers), func(q *Peer) bool { return q == p }) // cloned, because mark reads peers without the lock
 	p.Local.Mu.Unlock()
-	n.Sequences.end(p.sequence.Load(), legacy, loose, refused, n.Now()) // before another peer of the address begins
+	n.Sequences.end(p.sequence.Load(), legacy, loose, refused, time.Now()) // before another peer of the address begins
 	// What serves the peer is kept with its sequence, for when the peer comes back.
 	if p.Choice != nil {
 		p.Choice.Ended(p.Local.Addr, p.Remote, p.sequence.Load() != nil)

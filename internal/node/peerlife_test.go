@@ -277,7 +277,7 @@ func TestWhatCameWithoutAGenerationOutlivesThePeer(t *testing.T) {
 	in.Begin()
 	in.State(100)
 	in.Begin()
-	s, record := n.Sequences.keep(addressPair{at, from}, &p.records, path, conn.Received{Generation: in.Generation()}, n.Now())
+	s, record := n.Sequences.keep(addressPair{at, from}, &p.records, path, conn.Received{Generation: in.Generation()}, time.Now())
 	p.sequence.Store(s)
 	if !in.Accept(&h) {
 		t.Error("the first message is not taken")

@@ -44,7 +44,7 @@ func (n *Node) sweepSoonLocked() {
 // message. No new messages name the numbers: their peers have ended.
 func (n *Node) Sweep() {
 	x := &n.Index
-	rests := func(t ToldPeer) bool { return n.Now().Sub(t.Since) < x.resting() }
+	rests := func(t ToldPeer) bool { return time.Since(t.Since) < x.resting() }
 	unnamed, named := new(SlotSet), new(SlotSet)
 	n.Mu.Lock()
 	for _, t := range x.Told {
@@ -89,7 +89,7 @@ func (n *Node) RestTold(known *SlotSet) {
 	defer n.Mu.Unlock()
 	for i := range n.Index.Told {
 		if t := &n.Index.Told[i]; known.Has(t.Index) {
-			t.Since = n.Now()
+			t.Since = time.Now()
 		}
 	}
 }

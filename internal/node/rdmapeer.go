@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/socket"
@@ -97,7 +98,7 @@ func (s *Socket) lookOperators(p *Peer) error {
 		p.Unlock()
 		return p.unserved()
 	}
-	p.Core.Connect(p.Node.Now())
+	p.Core.Connect(time.Now())
 	p.Arm()
 	p.Commit()
 	return datagram.ErrWouldBlock

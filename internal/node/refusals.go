@@ -52,7 +52,7 @@ type unboundPort struct {
 
 // refusedLocked is conn.Config.OnRefused.
 func (p *Peer) refusedLocked(sport, dport uint16) {
-	now := p.Node.Now()
+	now := time.Now()
 	u := unboundPort{dport: dport, first: now}
 	if i := slices.IndexFunc(p.unbound, func(e unboundPort) bool { return e.dport == dport }); i >= 0 {
 		if e := p.unbound[i]; now.Sub(e.last) < unboundLast {

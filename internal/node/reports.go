@@ -42,7 +42,7 @@ type Snapshot struct {
 
 // Report is Node.Report of package rds.
 func (n *Node) Report(parts ...info.InfoPart) (info.Report, error) {
-	s := n.Snapshot(n.Now(), nil)
+	s := n.Snapshot(time.Now(), nil)
 	return s.With(slices.Contains(parts, info.InfoObjects)), s.Err
 }
 
@@ -51,7 +51,7 @@ func (n *Node) Snapshot(since time.Time, stop <-chan struct{}) *Snapshot {
 	r := &n.reports
 	for {
 		r.mu.Lock()
-		s, now := r.last, n.Now()
+		s, now := r.last, time.Now()
 		if s != nil && (s.under() || !s.begun.Before(since)) {
 			r.mu.Unlock()
 			select {
@@ -80,7 +80,7 @@ func (n *Node) Snapshot(since time.Time, stop <-chan struct{}) *Snapshot {
 		r.mu.Unlock()
 		s.info, s.Err = n.Info()
 		r.mu.Lock()
-		ended := n.Now()
+		ended := time.Now()
 		r.rest = ended.Add(ReportRest * ended.Sub(now))
 		r.mu.Unlock()
 		close(s.done)
@@ -104,9 +104,9 @@ func (n *Node) listObjects() *xrc.Objects {
 	if n.Xrc == nil {
 		return nil
 	}
-	begun := n.Now()
+	begun := time.Now()
 	list := n.Xrc.Objects().List(maxObjects)
-	ended := n.Now()
+	ended := time.Now()
 	r := &n.reports
 	r.mu.Lock()
 	defer r.mu.Unlock()

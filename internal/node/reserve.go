@@ -2,6 +2,7 @@ package node
 
 import (
 	"maps"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -35,7 +36,7 @@ func (s *Socket) setCongested(on bool) (changed bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if on && !s.Congested.Load() {
-		s.congestedAt.Store(s.Node.Now().UnixNano()) // before reports see congested
+		s.congestedAt.Store(time.Now().UnixNano()) // before reports see congested
 	}
 	if s.Congested.Swap(on) == on {
 		return false

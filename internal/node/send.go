@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/address"
@@ -239,7 +240,7 @@ func (p *Peer) Attempt() {
 	}
 	p.Lock()
 	if !p.Gone() {
-		p.Core.Connect(p.Node.Now())
+		p.Core.Connect(time.Now())
 		p.Arm()
 	}
 	p.Commit()

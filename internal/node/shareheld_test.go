@@ -3,6 +3,7 @@ package node
 import (
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -60,7 +61,7 @@ func TestHeldIsWhatAFullCountFinds(t *testing.T) {
 		m := conn.Message{Sport: s.Port, Dport: 5000, Account: &s.Share(p).Account, Payload: make([]byte, size), Admitted: true}
 		m.Account.Admit(size)
 		p.Lock()
-		_, err := p.Core.Enqueue(p.Node.Now(), p.Core.PathFor(s.Port), &m)
+		_, err := p.Core.Enqueue(time.Now(), p.Core.PathFor(s.Port), &m)
 		p.Commit()
 		if err != nil {
 			t.Fatal(err)

@@ -3,6 +3,7 @@ package node
 import (
 	"math"
 	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -76,7 +77,7 @@ func (k *sink) use() {
 	if s == nil {
 		return
 	}
-	if record := p.Node.Sequences.use(s, &p.records, k.rx.Path(), in.Generation(), p.Node.Now()); record != nil {
+	if record := p.Node.Sequences.use(s, &p.records, k.rx.Path(), in.Generation(), time.Now()); record != nil {
 		record.Next[k.rx.Path()].Store(in.Next())
 	}
 }
@@ -126,7 +127,7 @@ func (k *sink) remember(next uint64) {
 func (k *sink) keep(next, taken uint64) {
 	p := k.peer
 	has := conn.Received{Generation: k.rx.Inbound().Generation(), Next: next, Taken: taken}
-	s, _ := p.Node.Sequences.keep(addressPair{p.Local.Addr, p.Remote}, &p.records, k.rx.Path(), has, p.Node.Now())
+	s, _ := p.Node.Sequences.keep(addressPair{p.Local.Addr, p.Remote}, &p.records, k.rx.Path(), has, time.Now())
 	p.sequence.Store(s)
 	p.Proved()
 }

@@ -2,6 +2,7 @@ package node
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/rds/info"
@@ -77,7 +78,7 @@ func (n *Node) accepting(la *Local, key PeerKey) *Peer {
 			n.Counters.strangersRefused.Add(1)
 			return nil
 		}
-		if !n.Sequences.reserve(n.Now()) {
+		if !n.Sequences.reserve(time.Now()) {
 			n.strangers.leave(key.Remote)
 			n.Counters.sequencesFull.Add(1)
 			return nil

@@ -82,7 +82,7 @@ func (n *Node) lookAgain() {
 	if w.stopped {
 		return
 	}
-	n.lookLocked(n.Now())
+	n.lookLocked(time.Now())
 	w.timer.Reset(watchEvery)
 }
 

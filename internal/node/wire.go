@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -87,7 +88,7 @@ func (n *Node) wanted(local, remote netip.Addr) (release func()) {
 	p.Lock()
 	p.channels++
 	p.Core.Need(true)
-	p.Core.Connect(n.Now())
+	p.Core.Connect(time.Now())
 	p.Arm()
 	p.Commit()
 	return func() {
