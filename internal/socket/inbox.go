@@ -56,7 +56,7 @@ func (s *Inbox) SetDeadline(read, write bool, t time.Time) {
 // PollIn is the part of Poll about what can be received. maps is the count of congestion maps
 // received.
 func (s *Inbox) PollIn(maps uint64) (ev datagram.Events) {
-	if s.Fates.N.Load() > 0 || s.Queue.Count.Load() > int64(s.Queue.Unpublished()) {
+	if s.Fates.N.Load() > 0 || s.Queue.Count.Load() > int64(s.Queue.unpublished()) {
 		ev |= datagram.PollIn
 	}
 	if m := s.Monitor.Load(); m != nil {

@@ -206,8 +206,8 @@ func (q *Queue) CutOff(loss uint64) {
 	q.cuts, q.Gone = append(q.cuts, cut{q.keep[1], loss}), nil
 }
 
-// Unpublished is the number of messages taken that count still includes.
-func (q *Queue) Unpublished() int {
+// unpublished is the number of messages taken that count still includes.
+func (q *Queue) unpublished() int {
 	q.TakeMu.Lock()
 	defer q.TakeMu.Unlock()
 	return q.TakenN
