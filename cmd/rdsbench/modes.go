@@ -137,7 +137,8 @@ others take their places, and applications attach again. What is verified then:
   also where it arrives at the receiver's successor.
 - A message is missing only if its sender was told DROPPED, which without an operation
   may be only when the receiver's host has ended, or was killed itself, or if its
-  receiver's life ended behind it.
+  receiver's life ended behind it. Replies, of which nobody asks for the fate, are
+  missing only if their sender's daemon ended.
 - Operations on a region whose life has ended are refused or dropped; memory is not
   written after the end of its region, whether its key is old, wrong or another's.
 - Each word holds as many additions as succeeded, and at most those more whose fate

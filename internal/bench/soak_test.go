@@ -2,6 +2,7 @@ package bench
 
 import (
 	"encoding/binary"
+	"errors"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
@@ -285,6 +286,47 @@ func TestSoakExcuses(t *testing.T) {
 		l.local.B[0] = 1
 		if s.end(l) == nil {
 			t.Errorf("another result of kind %d is taken", turn)
+		}
+	}
+}
+
+// Replies are missing, which may be when their sender's daemon has ended, and come in order.
+func TestSoakGapsInReplies(t *testing.T) {
+	process, host := soakPeer{Life: 5, Host: 2}, soakPeer{Life: 5, Host: 3}
+	for _, c := range []struct {
+		name     string
+		attached bool
+		numbers  []uint64
+		news     *soakPeer
+		ok       bool
+	}{
+		{"all come", true, []uint64{0, 1, 2}, nil, true},
+		{"a gap", true, []uint64{0, 2}, nil, false},
+		{"a gap, and the process ended", true, []uint64{0, 2}, &process, false},
+		{"a gap, and the daemon ended", true, []uint64{0, 2}, &host, true},
+		{"a gap of a node's", false, []uint64{0, 2}, &host, false},
+		{"one comes again", true, []uint64{0, 1, 1}, &host, false},
+	} {
+		for _, first := range []bool{false, true} { // the news come before or after
+			s := idleSoak()
+			s.p.attached = c.attached
+			if c.news != nil && first {
+				s.learn(*c.news)
+			}
+			var err error
+			for i, n := range c.numbers {
+				exchange := uint64(100 + i)
+				s.late[exchange] = true
+				m := soakMessage{Kind: kindAnswer, ToLife: s.life, FromLife: 4, Number: n, Exchange: exchange}
+				data := make([]byte, soakHeader)
+				err = errors.Join(err, m.fill(data), s.take(&rds.Message{From: s.peers[0].Addr, Data: data}))
+			}
+			if c.news != nil && !first {
+				s.learn(*c.news)
+			}
+			if ok := err == nil && len(s.excuses) == 0; ok != c.ok {
+				t.Errorf("%s: taken %t: %v", c.name, ok, err)
+			}
 		}
 	}
 }

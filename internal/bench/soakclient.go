@@ -24,6 +24,7 @@ type soakClient struct {
 	peers   []soakPeer         // peers as the lanes know them
 	sent    []uint64           // messages sent to each peer, in this life
 	answers map[flowKey]uint64 // next number of each life of each peer
+	ended   map[flowKey]uint64 // host generation of each life of each peer that is over
 	orphans map[uint64]bool    // exchanges of earlier lives whose fate may come
 	late    map[uint64]bool    // exchanges that are over, to which a reply may come
 	adds    map[flowKey]record
@@ -88,7 +89,7 @@ func newSoakClient(p *soakProcess, s *rds.Socket, socket int, j *journal) *soakC
 	w := p.spec.Work
 	n := len(p.spec.Peers)
 	t := &soakClient{p: p, s: s, w: w, j: j, socket: socket, rng: rand.New(rand.NewPCG(p.spec.Process<<32|uint64(socket), w.Seed)),
-		lanes: make([]soakLane, w.Depth), peers: slices.Clone(p.spec.Peers), sent: make([]uint64, n), orphans: map[uint64]bool{},
+		lanes: make([]soakLane, w.Depth), peers: slices.Clone(p.spec.Peers), sent: make([]uint64, n), orphans: map[uint64]bool{}, ended: map[flowKey]uint64{},
 		acct: *j.account(), buf: make([]byte, w.maxSize())}
 	for i := range t.lanes {
 		t.lanes[i].number = uint64(i)<<laneShift | 1
@@ -207,6 +208,9 @@ func (t *soakClient) hear() error {
 // before need not be answered.
 func (t *soakClient) learn(p soakPeer) {
 	if known := &t.peers[p.Socket]; p.Life > known.Life || p.Host > known.Host {
+		if p.Life > known.Life {
+			t.ended[flowKey{uint32(p.Socket), known.Life}] = known.Host
+		}
 		known.Life, known.Host = max(p.Life, known.Life), max(p.Host, known.Host)
 	}
 	now := t.peers[p.Socket]
@@ -267,9 +271,13 @@ func (t *soakClient) take(m *rds.Message) error {
 	}
 	from := flowKey{a.From, a.FromLife}
 	if next := t.answers[from]; a.Number != next {
-		return fmt.Errorf("verify: reply %d of socket %d, life %#x, and %d was due", a.Number, a.From, a.FromLife, next)
+		err := fmt.Errorf("verify: reply %d of socket %d, life %#x, and %d was due", a.Number, a.From, a.FromLife, next)
+		if !t.p.attached || a.Number < next {
+			return err
+		}
+		t.gap(&a, err)
 	}
-	t.answers[from]++
+	t.answers[from] = a.Number + 1
 	if t.late[a.Exchange] {
 		delete(t.late, a.Exchange)
 		t.acct.Late++
@@ -287,6 +295,19 @@ func (t *soakClient) take(m *rds.Message) error {
 		t.welcome(l, &a)
 	}
 	return nil
+}
+
+// gap is that replies are missing: their sender's daemon may have been killed when it had begun
+// to take them, and the next one has taken what was submitted behind them before the sender
+// heard of the loss.
+func (t *soakClient) gap(a *soakMessage, what error) {
+	now := t.peers[a.From]
+	host := now.Host
+	if now.Life > a.FromLife {
+		host = t.ended[flowKey{a.From, a.FromLife}]
+	}
+	t.excuses = append(t.excuses, excuse{int(a.From), a.FromLife, host, what})
+	t.learn(now)
 }
 
 // welcome takes the region that a lane has got.
