@@ -148,18 +148,35 @@ func (s *Socket) rebind(t *attachment) {
 	case h == nil:
 	case errors.Is(err, datagram.ErrDaemonLost):
 		<-t.gone
-		t.end(err)       // returns when what is on the ring has been taken
-		t.register(s, h) // what the daemon has put on the ring is the socket's
-		s.Queue.CutOff(s.losses.Load())
-		s.loseFates(h)
+		t.end(err) // returns when what is on the ring has been taken
+		s.inherit(h)
 	default:
 		s.use(h)
+		select {
+		case <-t.gone:
+			// It has ended meanwhile. If the sockets were told before this one had its half, that
+			// has ended without being told.
+			t.end(err) // returns when they were told
+			if s.half.CompareAndSwap(h, nil) {
+				s.inherit(h)
+			}
+		default:
+		}
 	}
 	if err != nil && !errors.Is(err, datagram.ErrDaemonLost) {
 		s.failed.Store(&err)
 	}
 	s.Readers.Wake(-1)
 	s.writers.Wake(-1)
+}
+
+// inherit gives the socket what a daemon has put on the ring for a half that has ended before the
+// socket had it. The loss is told behind that, once more if it was told before.
+func (s *Socket) inherit(h *half) {
+	h.att.register(s, h)
+	s.Queue.CutOff(s.losses.Add(1))
+	s.loseOperations(h)
+	s.loseFates(h)
 }
 
 // sendAgain submits what earlier daemons have left. Its error is ErrDaemonLost, or that

@@ -58,20 +58,21 @@ func (s *Socket) Lost(n uint64) error {
 // the first to notice.
 func (s *Socket) Begun() uint64 { return s.losses.Load() }
 
-func (s *Socket) Missed(since uint64) error {
-	if s.losses.Load() == since {
+func (s *Socket) Missed(since, seen uint64) error {
+	if seen == since {
 		return nil
 	}
-	s.report(s.losses.Load())
+	s.report(seen)
 	return datagram.ErrDaemonLost
 }
 
-// Trouble is the error of a socket whose daemon has gone.
-func (s *Socket) Trouble() error {
-	if s.half.Load() != nil && !s.lossDue() {
+// Trouble is the error of a socket whose daemon has gone. One that is lost after seen was read
+// may have brought messages that the caller has not found.
+func (s *Socket) Trouble(seen uint64) error {
+	if s.losses.Load() != seen || s.half.Load() != nil && s.reported.Load() >= seen {
 		return nil
 	}
-	if !s.c.config.Reconnect || !s.report(s.losses.Load()) {
+	if !s.c.config.Reconnect || !s.report(seen) {
 		return datagram.ErrDaemonLost
 	}
 	if e := s.failed.Load(); e != nil { // a loss is reported before this error

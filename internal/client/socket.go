@@ -180,7 +180,7 @@ func (s *Socket) session(ctx context.Context, block bool) (*half, error) {
 		if h := s.living(); h != nil && !s.lossDue() {
 			return h, nil
 		}
-		if err := s.Trouble(); err != nil {
+		if err := s.Trouble(s.losses.Load()); err != nil {
 			return nil, err
 		}
 		if h := s.living(); h != nil {

@@ -61,14 +61,14 @@ func (s *Socket) Drained(n int) {
 	}
 }
 
-func (s *Socket) Trouble() error    { return nil }
-func (s *Socket) Lost(uint64) error { return nil }
+func (s *Socket) Trouble(uint64) error { return nil }
+func (s *Socket) Lost(uint64) error    { return nil }
 
 func (s *Socket) Wait(ctx context.Context, w *socket.Waiter) error { return w.Wait(ctx) }
 func (s *Socket) Look() bool                                       { return false }
 
-func (s *Socket) Begun() uint64       { return 0 }
-func (s *Socket) Missed(uint64) error { return nil }
+func (s *Socket) Begun() uint64            { return 0 }
+func (s *Socket) Missed(_, _ uint64) error { return nil }
 
 func (s *Socket) Local() netip.AddrPort { return netip.AddrPortFrom(s.At.Addr, s.Port) }
 

@@ -24,16 +24,16 @@ type Inbox struct {
 type Owner interface {
 	// Drained follows each attempt to take data, of which n messages came.
 	Drained(n int)
-	// Trouble is asked when there is nothing to receive: an error ends the
-	// call that would wait.
-	Trouble() error
+	// Trouble is asked when a look has found nothing to receive, with what Begun has said
+	// before the look: an error ends the call that would wait.
+	Trouble(seen uint64) error
 	// Lost is asked when what follows comes from another daemon than number loss, which
 	// has brought what was taken last, and has ended: an error ends the call.
 	Lost(loss uint64) error
-	// Begun is asked when a call begins to wait, and missed each time it was
-	// woken for nothing, with that answer: an error ends the call.
+	// Begun is asked when a call begins to wait, and before each look, and Missed when a look
+	// was in vain, with both answers: an error ends the call.
 	Begun() uint64
-	Missed(since uint64) error
+	Missed(since, seen uint64) error
 	// Wait is w.wait, and look tells whether more is there than was known.
 	Wait(ctx context.Context, w *Waiter) error
 	Look() bool
@@ -122,6 +122,7 @@ func (s *Inbox) awaitRecv(ctx context.Context, block bool, try func() (bool, err
 			return err
 		}
 		w := s.Readers.Add()
+		seen := s.Owner.Begun()
 		ok, err := try()
 		switch {
 		case ok || err != nil:
@@ -129,6 +130,7 @@ func (s *Inbox) awaitRecv(ctx context.Context, block bool, try func() (bool, err
 			err = s.ReadDeadline.Err()
 		default:
 			if err = s.Owner.Wait(ctx, w); err == nil {
+				seen = s.Owner.Begun()
 				ok, err = try()
 			}
 		}
@@ -136,7 +138,7 @@ func (s *Inbox) awaitRecv(ctx context.Context, block bool, try func() (bool, err
 		if ok || err != nil {
 			return err
 		}
-		if err := s.Owner.Missed(since); err != nil {
+		if err := s.Owner.Missed(since, seen); err != nil {
 			return err
 		}
 	}
@@ -155,7 +157,7 @@ func (s *Inbox) tryRecv(m *datagram.Message, peek bool) (bool, error) {
 			return true, nil
 		}
 	}
-	q := &s.Queue
+	q, seen := &s.Queue, s.Owner.Begun()
 	q.TakeMu.Lock()
 	if err := s.lost(); err != nil {
 		q.TakeMu.Unlock()
@@ -165,7 +167,7 @@ func (s *Inbox) tryRecv(m *datagram.Message, peek bool) (bool, error) {
 	if it == nil {
 		q.TakeMu.Unlock()
 		s.drained(0)
-		return false, s.Owner.Trouble()
+		return false, s.Owner.Trouble(seen)
 	}
 	q.fill(m, it)
 	if peek {
@@ -200,7 +202,7 @@ func (s *Inbox) tryRecvBatch(ms []datagram.Message) (int, error) {
 		}
 	}
 	q := &s.Queue
-	first := n
+	first, seen := n, s.Owner.Begun()
 	q.TakeMu.Lock()
 	var err error
 	for n < len(ms) {
@@ -223,7 +225,7 @@ func (s *Inbox) tryRecvBatch(ms []datagram.Message) (int, error) {
 	q.TakeMu.Unlock()
 	s.drained(n - first)
 	if n == 0 && err == nil {
-		err = s.Owner.Trouble()
+		err = s.Owner.Trouble(seen)
 	}
 	return n, err
 }
