@@ -208,7 +208,7 @@ func (c *cell) crowd() (res Result, err error) {
 	if err != nil {
 		return res, err
 	}
-	conns = max(conns, c.conns()) // it may have begun to count late
+	conns = max(conns, c.conns()) // a session may have begun to count late
 	h := newHist()
 	for i := range all { // each sender has its own time, for they begin and stop one after the other
 		s := all[i].Sent

@@ -21,10 +21,7 @@ import (
 // newDrained is a daemon that can be drained, without waiting for anything, and started again.
 func newDrained(t testing.TB, l *lab) *restarted {
 	t.Helper()
-	n, svc, path := served(t, l, config.Node{Linger: -1}, config.Service{})
-	r := &restarted{t, n, svc, path}
-	t.Cleanup(func() { _ = r.svc.Close() })
-	return r
+	return newRestartedWith(t, l, config.Node{Linger: -1})
 }
 
 // drain has the daemon take nothing more.

@@ -26,7 +26,12 @@ type restarted struct {
 
 func newRestarted(t testing.TB, l *lab) *restarted {
 	t.Helper()
-	n, svc, path := served(t, l, config.Node{}, config.Service{})
+	return newRestartedWith(t, l, config.Node{})
+}
+
+func newRestartedWith(t testing.TB, l *lab, cfg config.Node) *restarted {
+	t.Helper()
+	n, svc, path := served(t, l, cfg, config.Service{})
 	r := &restarted{t, n, svc, path}
 	t.Cleanup(func() { _ = r.svc.Close() })
 	return r

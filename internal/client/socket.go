@@ -34,7 +34,7 @@ type Socket struct {
 	only atomic.Pointer[config.Wire] // the only wire to send by; nil or WireAuto: any
 
 	losses   atomic.Uint64              // number of daemons lost
-	reported atomic.Uint64              // number of them that calls have reported
+	reported atomic.Uint64              // number of lost daemons that calls have reported
 	told     atomic.Pointer[attachment] // the attachment whose loss a call has reported
 	unsent   unsent                     // messages that earlier daemons have not taken
 	failed   atomic.Pointer[error]      // why the socket could not be bound at the new daemon

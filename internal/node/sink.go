@@ -176,7 +176,7 @@ func (k *sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 		if s.Owner.Hand(it, datagram.Cookie(about.Dest)) {
 			k.handed++
 			k.next = k.rx.Inbound().Next()
-			if owned != nil { // it pays for a run of its own: the next one may be read for long
+			if owned != nil { // a message with its own buffer is a run of its own: the next one may be read for long
 				k.Leave()
 			}
 			return driver.Taken
