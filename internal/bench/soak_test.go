@@ -174,7 +174,7 @@ func idleSoak() *soakClient {
 	l := &c.lanes[0]
 	l.local = &rds.Memory{B: make([]byte, size)}
 	l.at[0] = soakRegion{life: 4, known: make([]byte, size)}
-	l.life, l.host, l.in, l.off, l.n = 4, 2, 4, 64, 100
+	l.life, l.in, l.off, l.n = 4, 4, 64, 100
 	return c
 }
 
@@ -246,7 +246,7 @@ func TestSoakExcuses(t *testing.T) {
 	}{
 		{"dropped with an operation", turnWrite, rds.StatusDropped, nil, true},
 		{"dropped without", turnPlain, rds.StatusDropped, nil, false},
-		{"dropped without, and the process ended", turnPlain, rds.StatusDropped, &process, false},
+		{"dropped without, and the process ended", turnPlain, rds.StatusDropped, &process, true},
 		{"dropped without, and the host ended", turnPlain, rds.StatusDropped, &host, true},
 		{"refused", turnRead, rds.StatusRemoteError, nil, false},
 		{"refused, and the life ended", turnRead, rds.StatusRemoteError, &process, true},

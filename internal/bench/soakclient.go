@@ -54,7 +54,6 @@ type soakLane struct {
 	message uint64 // number of the message
 	off, n  int
 	life    uint64 // life of the peer, as the client knew it
-	host    uint64
 	in      uint64 // life that the lane's region at the peer is of
 	fated   bool
 	status  rds.Status

@@ -25,7 +25,7 @@ func (t *soakClient) choose(l *soakLane) {
 	if r.life == 0 || r.unsure {
 		l.turn = turnHello
 	}
-	l.life, l.host, l.in = p.Life, p.Host, r.life
+	l.life, l.in = p.Life, r.life
 	l.fated, l.reply, l.void = false, false, false
 	l.silent = l.turn != turnPlain && l.turn != turnHello && t.rng.IntN(3) == 0
 	size := t.w.soakPlace()
@@ -179,7 +179,7 @@ func (t *soakClient) end(l *soakLane) error {
 			t.acct.UnsureAdd++
 		}
 		if plain || !t.w.Faults {
-			t.excuse(l, excuse{host: l.host, what: bad("dropped, and the peer's host goes on")})
+			t.excuse(l, excuse{life: l.life, what: bad("dropped, and the peer's process goes on")})
 		}
 		r.unsure = r.unsure || !plain
 	case l.turn == turnBad && l.status == rds.StatusRemoteError:
