@@ -152,6 +152,9 @@ func (s *Socket) rebind(t *attachment) {
 		s.inherit(h)
 	default:
 		s.use(h)
+		if s.Closed.Load() { // and Close may not have found this half
+			_ = s.leave(h)
+		}
 		select {
 		case <-t.gone:
 			// It has ended meanwhile. If the sockets were told before this one had its half, that

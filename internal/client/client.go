@@ -196,22 +196,26 @@ func (c *Client) bind(ctx context.Context, addr netip.AddrPort) (*socket.Socket,
 	if err := s.bindWithin(ctx, t, addr); err != nil {
 		return nil, err
 	}
-	c.Mu.Lock()
-	if c.closed {
-		c.Mu.Unlock()
+	if err := c.remember(s, t); err != nil {
 		_ = s.Close()
-		return nil, net.ErrClosed
-	}
-	c.socks[s] = struct{}{}
-	now := c.att
-	c.Mu.Unlock()
-	if now != t {
-		s.lost(t)
-		if now != nil { // reattach did not know this socket yet
-			s.rebind(now)
-		}
+		return nil, err
 	}
 	return socket.New(s), nil
+}
+
+// remember makes a socket that was bound at t one of the Client's, which hear of t's end. If
+// t has ended it was too early, and the socket is nobody's.
+func (c *Client) remember(s *Socket, t *attachment) error {
+	c.Mu.Lock()
+	defer c.Mu.Unlock()
+	switch {
+	case c.closed:
+		return net.ErrClosed
+	case c.att != t:
+		return datagram.ErrDaemonLost
+	}
+	c.socks[s] = struct{}{}
+	return nil
 }
 
 // Info is Client.Info of package rds.

@@ -7,7 +7,8 @@ import "github.com/rds-go/rds/rds/datagram"
 
 // lost is the end of the attachment.
 func (s *Socket) lost(t *attachment) {
-	if h := s.half.Load(); h != nil {
+	h := s.half.Load()
+	if h != nil {
 		s.loseOperations(h) // before anybody hears of the loss instead of the fates of operations
 		s.loseFates(h)
 	}
@@ -15,18 +16,20 @@ func (s *Socket) lost(t *attachment) {
 	if s.told.Load() == t {
 		s.report(n)
 	}
-	s.half.Store(nil)
+	if h != nil {
+		s.half.CompareAndSwap(h, nil) // rebind sees to one that it has put there meanwhile
+	}
 	s.Queue.CutOff(n)
 	s.Readers.Wake(-1)
 	s.writers.Wake(-1)
 }
 
-// lossOf is the error of a call that was under way on an attachment that has
-// ended. The next call need not hear of it.
-func (s *Socket) lossOf(t *attachment) error {
-	err := t.lossError()
-	s.told.Store(t) // before losses is read: lost counts and then reads told
-	s.report(s.losses.Load())
+// lossOf is the error of a call that was under way on a half whose attachment has
+// ended. The next call need not hear of it, but of losses since.
+func (s *Socket) lossOf(h *half) error {
+	err := h.att.lossError()
+	s.told.Store(h.att) // before losses is read: lost counts and then reads told
+	s.report(min(s.losses.Load(), h.before+1))
 	return err
 }
 

@@ -153,7 +153,7 @@ func (s *Socket) sendChecked(ctx context.Context, h *half, d *destination, port 
 			h.cell.Full.Add(1)
 			err = datagram.ErrWouldBlock
 		default:
-			err = s.lossOf(h.att)
+			err = s.lossOf(h)
 		}
 		if err != nil {
 			scope.End()
@@ -386,7 +386,7 @@ func (s *Socket) stop(ctx context.Context, h *half) error {
 	case s.Closed.Load():
 		return net.ErrClosed
 	case s.half.Load() != h:
-		return s.lossOf(h.att)
+		return s.lossOf(h)
 	}
 	if err := s.WriteDeadline.Err(); err != nil {
 		return err

@@ -45,9 +45,11 @@ type Socket struct {
 type half struct {
 	att     *attachment
 	id      uint32
+	before  uint64 // number of daemons that the socket had lost before it had this one
 	cell    ipc.Cell
 	account conn.Account
 
+	left    atomic.Bool     // the daemon's half is closed, or is about to be
 	waits   socket.WaitList // what senders wait for, and since when; the cell shows the oldest wait
 	memory  halfMemory
 	downs   downBytes
@@ -112,7 +114,7 @@ func (s *Socket) ask(ctx context.Context, t *attachment, addr netip.AddrPort) (*
 	if err != nil {
 		return nil, err
 	}
-	h := &half{att: t, id: r.Socket, cell: t.seg.Cell(int(r.Socket & 0xffff))}
+	h := &half{att: t, id: r.Socket, before: s.losses.Load(), cell: t.seg.Cell(int(r.Socket & 0xffff))}
 	h.account.SetLimit(int(s.sndbuf.Load()))
 	h.waits.Show = h.showWaits
 	if !s.addr.IsValid() { // Otherwise the socket is bound again, to the same address.
@@ -371,9 +373,18 @@ func (s *Socket) Close() error {
 	s.Readers.Wake(-1)
 	s.WakeWriters()
 	s.SetDeadline(true, true, time.Time{})
-	s.Queue.Drop() // before the call: after the call the cell may belong to another socket
 	h := s.half.Load()
 	if h == nil {
+		s.Queue.Drop()
+		return nil
+	}
+	return s.leave(h)
+}
+
+// leave has the daemon close its half of a socket that is closed, once.
+func (s *Socket) leave(h *half) error {
+	s.Queue.Drop() // before the call: after the call the cell may belong to another socket
+	if h.left.Swap(true) {
 		return nil
 	}
 	h.waits.Hide()
