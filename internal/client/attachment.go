@@ -36,6 +36,7 @@ type attachment struct {
 	listening listening
 	memory    memory
 	exposable arena
+	objects   objectsOf
 	operates  bool             // the daemon has a transport that carries operations
 	expires   bool             // the daemon takes messages with a time limit
 	maps      socket.WaitQueue // senders that wait for a congestion map
@@ -62,7 +63,7 @@ type attachment struct {
 }
 
 func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
-	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves, ipc.FeatureSlots}
+	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves, ipc.FeatureSlots, ipc.FeatureObjects}
 	if c.config.Reconnect {
 		features = append(features, ipc.FeatureAgain)
 	}
@@ -147,7 +148,7 @@ func (t *attachment) call(ctx context.Context, q ipc.Request) (*ipc.Reply, error
 	return t.answer(ctx, c)
 }
 
-func (t *attachment) ask(q *ipc.Request) (chan *ipc.Reply, uint64, error) {
+func (t *attachment) ask(q *ipc.Request, files ...*os.File) (chan *ipc.Reply, uint64, error) {
 	c := make(chan *ipc.Reply, 1)
 	t.callMu.Lock()
 	t.lastID++
@@ -155,7 +156,7 @@ func (t *attachment) ask(q *ipc.Request) (chan *ipc.Reply, uint64, error) {
 	t.calls[q.ID] = c
 	t.callMu.Unlock()
 	t.sendMu.Lock()
-	err := t.conn.Send(q)
+	err := t.conn.Send(q, files...)
 	t.sendMu.Unlock()
 	if err != nil {
 		t.forgetCall(q.ID)
@@ -241,6 +242,7 @@ func (t *attachment) moved(f *os.File) {
 		t.end(err)
 		return
 	}
+	t.objects.end()
 	t.maps.Wake(-1)
 	t.space.Wake(-1)
 	for _, s := range t.c.sockets() {
@@ -272,6 +274,7 @@ func (t *attachment) end(cause error) {
 			t.takeRest()
 			t.salvage(cause)
 		}
+		t.objects.end()
 		t.c.lost(t)
 		t.maps.Wake(-1) // after the sockets know: a sender that is woken before would wait again
 		t.space.Wake(-1)

@@ -71,6 +71,8 @@ func (d *delivery) take(e *ipc.Entry) {
 		if s := d.t.socket(e.Socket()); s != nil {
 			s.roomed()
 		}
+	case ipc.OpWork:
+		d.t.objects.worked(e.Socket())
 	case ipc.OpSpace:
 		d.space = true
 	case ipc.OpMaps:

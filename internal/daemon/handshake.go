@@ -155,6 +155,9 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 	}
 	features := x.node.Transports()
 	features = append(features, ipc.FeatureAgain, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves, ipc.FeatureSlots)
+	if x.node.Xrc != nil {
+		features = append(features, ipc.FeatureObjects)
+	}
 	if x.node.Operates() {
 		features = append(features, ipc.FeatureRDMA)
 	}

@@ -2,6 +2,7 @@ package daemon
 
 // The locks of structs that have several, for lockorder.
 type (
+	xrcSessionTurns *xrcSession
 	appQueueMu      *appQueue
 	appQueueTell    *appQueue
 	serviceServerMu *Service

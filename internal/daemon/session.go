@@ -63,10 +63,11 @@ type session struct {
 	congested   map[*appSocket]struct{}
 
 	regions    sessionRegions
-	operations atomic.Int64     // operations taken and not ended: links may touch their memory
-	quiet      socket.WaitQueue // calls that wait for operations to be 0
-	aside      chan struct{}    // one token for each call that takes its time
-	leaving    atomic.Bool      // the service ends: the application hears when nothing has its memory
+	xrc        atomic.Pointer[xrcSession] // nil until the application wants objects of XRC
+	operations atomic.Int64               // operations taken and not ended: links may touch their memory
+	quiet      socket.WaitQueue           // calls that wait for operations to be 0
+	aside      chan struct{}              // one token for each call that takes its time
+	leaving    atomic.Bool                // the service ends: the application hears when nothing has its memory
 
 	user      *user                   // constant once reserve was called
 	changed   atomic.Int64            // when the service listed the session, or its last call that a report shows took effect, in Unix nanoseconds

@@ -50,7 +50,8 @@ func (x *session) calls() {
 	}
 	for {
 		var q ipc.Request
-		if err := x.conn.Receive(&q); err != nil {
+		files, err := x.conn.ReceiveFiles(&q, 1)
+		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) { // Service.rest has set the deadline
 				if h := x.svc.moving.Load(); h != nil {
 					x.park(h)
@@ -65,6 +66,23 @@ func (x *session) calls() {
 			x.end(err)
 			return
 		}
+		if q.Op == ipc.CallXRC {
+			x.beside(func() {
+				defer ipc.CloseFiles(files)
+				var file *os.File
+				if len(files) > 0 {
+					file = files[0]
+				}
+				r := &ipc.Reply{ID: q.ID}
+				var err error
+				if r.XRC, err = x.xrcCall(q.XRC, file); err != nil {
+					r = failed(q.ID, err)
+				}
+				reply(r)
+			})
+			continue
+		}
+		ipc.CloseFiles(files)
 		switch q.Op {
 		case ipc.CallClose: // lingers
 			a, err := x.take(q.Socket)

@@ -45,6 +45,9 @@ func (x *session) end(cause error) {
 			x.hangUp()
 		}
 		x.svc.work.Go(func() {
+			if xs := x.xrc.Load(); xs != nil {
+				xs.end()
+			}
 			x.regions.end(x.log)
 			if goesOn {
 				x.awaitOperations()

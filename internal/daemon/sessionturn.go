@@ -130,6 +130,14 @@ func (x *session) Serve(rung bool) (gnetloop.Next, time.Duration) {
 	useful := n > 0
 	useful = x.tell() || useful
 	useful = x.queue.announce() || useful
+	if xs := x.xrc.Load(); xs != nil {
+		k, left, err := xs.turn(pumpEntries)
+		if err != nil {
+			return x.fall(err)
+		}
+		useful = xs.tell() || useful
+		useful, more, burst = useful || k > 0, more || left, burst || k > burstEntries
+	}
 	if x.out.broken.Load() {
 		return x.fall(errViolation)
 	}
@@ -158,6 +166,17 @@ func (x *session) Serve(rung bool) (gnetloop.Next, time.Duration) {
 		x.mu.Unlock()
 		if err != nil {
 			return x.fall(err)
+		}
+		if ready == 0 && err == nil {
+			if xs := x.xrc.Load(); xs != nil {
+				var idle bool
+				if idle, err = xs.idle(); err != nil {
+					return x.fall(err)
+				}
+				if !idle {
+					ready = 1
+				}
+			}
 		}
 		if ready > 0 {
 			x.sleeps.Clear()

@@ -25,6 +25,7 @@ const (
 	FeatureSpill   = "spill"   // completions that find the ring full are spilled
 	FeatureMoves   = "moves"   // the session goes on in the next daemon: a Reply with ID 0 brings its table
 	FeatureExpires = "expires" // messages may have a time limit: AboutExpires
+	FeatureObjects = "objects" // CallXRC: the application may have objects of XRC
 	FeatureSlots   = "slots"   // the application reads a sender's slot before it gives the entry back, and compares Table.Slot with what it remembers
 )
 
@@ -64,6 +65,7 @@ const (
 	CallReach   = "reach"   // Socket, Peer, Wait: whether the connection carries operations
 	CallExpose  = "expose"  // Socket, Offset, Length, Flags, Remote: a region; Reply.Cookie
 	CallConceal = "conceal" // Socket, Cookie, Flags: ends a region
+	CallXRC     = "xrc"     // XRC: something about objects of XRC; Reply.XRC
 	CallAdmit   = "admit"   // Socket, Peer, Option: whether a transport serves the peer, which the call decides if it is not known
 )
 
@@ -93,6 +95,7 @@ type Request struct {
 	Flags  uint32         `json:"flags,omitempty"`
 	Cookie uint64         `json:"cookie,omitempty"`
 	Wait   bool           `json:"wait,omitempty"`
+	XRC    *XRCCall       `json:"xrc,omitempty"`
 }
 
 // Reply answers a Request. Errno 0 with an Error is an error without number.
@@ -108,6 +111,7 @@ type Reply struct {
 	Bytes    int            `json:"bytes,omitempty"`
 	Data     []byte         `json:"data,omitempty"`
 	More     bool           `json:"more,omitempty"` // another Reply with this ID follows
+	XRC      *XRCReply      `json:"xrc,omitempty"`
 }
 
 // maxCall is the largest message that an application sends, in bytes, maxFrame

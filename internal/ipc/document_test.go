@@ -299,11 +299,11 @@ func TestFieldsOfCallsAreThoseOfTheDocument(t *testing.T) {
 	for _, r := range docTable(t, "## Calls") {
 		calls = append(calls, r[0])
 	}
-	if want := []string{CallBind, CallClose, CallConnect, CallOption, CallCancel, CallResolve, CallInfo, CallReach, CallExpose, CallConceal, CallAdmit}; !slices.Equal(calls, want) {
+	if want := []string{CallBind, CallClose, CallConnect, CallOption, CallCancel, CallResolve, CallInfo, CallReach, CallExpose, CallConceal, CallXRC, CallAdmit}; !slices.Equal(calls, want) {
 		t.Errorf("calls %q, the code has %q", calls, want)
 	}
 	doc, _ := os.ReadFile("../../docs/IPC.md")
-	for _, o := range []string{OptionSendBuffer, OptionReceiveBuffer, OptionRecvErr, OptionTOS, OptionMonitor, envPath, Protocol, FeatureRDMA, FeatureChoice, FeatureXRC, FeatureTCP, FeatureAgain, FeatureSpill, "Version " + strconv.Itoa(Version)} {
+	for _, o := range []string{OptionSendBuffer, OptionReceiveBuffer, OptionRecvErr, OptionTOS, OptionMonitor, envPath, Protocol, FeatureRDMA, FeatureChoice, FeatureXRC, FeatureTCP, FeatureAgain, FeatureSpill, FeatureObjects, "OpWork", "Version " + strconv.Itoa(Version)} {
 		if !strings.Contains(string(doc), o) {
 			t.Errorf("docs/IPC.md does not name %s", o)
 		}

@@ -54,6 +54,10 @@ const (
 	OpRetired
 )
 
+// OpWork: the completion queue socket, an object of XRC, has completions, and the application
+// wanted to know.
+const OpWork Op = 80
+
 // FlagNotify on a submission asks for its OpFate.
 const FlagNotify = 1
 

@@ -27,15 +27,16 @@ type CQ struct {
 
 	mu      lockorder.Mutex[CQ]
 	size    int
-	ring    []Completion     // guarded by mu; nil before the first
-	head, n int              // guarded by mu
-	waiting [2]int           // guarded by mu; goroutines in wait: for anything, for solicited completions
-	overrun bool             // guarded by mu
-	told    bool             // guarded by mu: the event of the overrun was reported
-	closed  bool             // guarded by mu
-	users   map[*QP]struct{} // guarded by mu; once for each queue pair
-	srqs    int              // guarded by mu; shared receive queues
-	lost    func()           // guarded by mu; see OnOverrun
+	ring    []Completion            // guarded by mu; nil before the first
+	head, n int                     // guarded by mu
+	waiting [2]int                  // guarded by mu; goroutines in wait: for anything, for solicited completions
+	overrun bool                    // guarded by mu
+	told    bool                    // guarded by mu: the event of the overrun was reported
+	closed  bool                    // guarded by mu
+	users   map[*QP]struct{}        // guarded by mu; once for each queue pair
+	srqs    int                     // guarded by mu; shared receive queues
+	lost    func()                  // guarded by mu; see OnOverrun
+	divert  func([]Completion) bool // guarded by mu; see Divert
 
 	wake chan struct{} // cap 1: has waiting goroutines look again
 	held atomic.Int32  // queue pairs that hold requests back, see streak
@@ -130,6 +131,15 @@ func (c *CQ) OnOverrun(f func()) {
 	c.mu.Unlock()
 }
 
+// Divert has f take the completions, in their order and one call at a time, in place of Poll, for a
+// program whose completions somebody else reads. That f is false, because it has no room, is an overrun. It must not block, and
+// calls no method of the queue. It is called before anything completes here.
+func (c *CQ) Divert(f func([]Completion) bool) {
+	c.mu.Lock()
+	c.divert = f
+	c.mu.Unlock()
+}
+
 // Push adds completions of requests that no queue pair has any more: those of an XRC initiator
 // outlive the connections that they were posted on. What does not fit is an overrun. The
 // caller holds no lock that OnOverrun's function takes.
@@ -146,6 +156,11 @@ func (c *CQ) push(list []Completion) bool {
 		return true
 	}
 	c.mu.Lock()
+	if c.divert != nil {
+		defer c.mu.Unlock()
+		c.overrun = c.overrun || !c.divert(list)
+		return !c.overrun
+	}
 	if c.ring == nil {
 		c.ring = make([]Completion, c.size)
 	}

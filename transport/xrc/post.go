@@ -103,7 +103,7 @@ func (ch *Channel) checkGroup(list []iwarp.WorkRequest) (n int, err error) {
 			n = i + 1
 			break
 		}
-		if w.Op != iwarp.OpWrite || i >= maxGroup {
+		if w.Op != iwarp.OpWrite || i >= MaxGroup {
 			break
 		}
 	}
@@ -118,8 +118,8 @@ func (ch *Channel) checkGroup(list []iwarp.WorkRequest) (n int, err error) {
 	return n, nil
 }
 
-// maxGroup is how many Writes one message builds on at most.
-const maxGroup = 16
+// MaxGroup is how many Writes one message builds on at most.
+const MaxGroup = 16
 
 // requestError is an ErrRequest that names the field which is wrong.
 func requestError(field string, value any) error {

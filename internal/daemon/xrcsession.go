@@ -1,0 +1,347 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
+	"github.com/rds-go/rds/internal/work"
+	"github.com/rds-go/rds/transport/iwarp"
+	"github.com/rds-go/rds/transport/xrc"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// xrcSession is what an application has of XRC: a session of the node's device, and a table of its
+// objects. Work requests and receives are on queues in the session's memory, and are taken
+// by the event loop that takes its submissions; completions go to queues there from the loop that
+// has them.
+type xrcSession struct {
+	sess  *session
+	t     *xrc.Transport
+	s     *objects.Session
+	stop  context.CancelFunc // ends calls under way
+	ctx   context.Context
+	over  atomic.Bool
+	hears atomic.Bool // a call waits for an event
+
+	turns lockorder.Mutex[xrcSessionTurns] // held in a turn
+	posts *ipc.Queue                       // of queues with new records; for the event loop
+	due   []worker                         // queues of which something is left; for the event loop
+
+	mu     lockorder.Mutex[xrcSession] // guards the fields below; a leaf
+	sends  int                         // requests that all initiators may have outstanding
+	last   uint32
+	table  map[uint32]any
+	queues []*xrcCQ                 // those in table
+	unread map[uint64]objects.Event // events that the application has and has not acknowledged, by serial
+	serial uint64
+}
+
+// worker is a queue of which the event loop takes records: no more than limit of them. It
+// tells how many it has taken, and whether there are more.
+type worker interface {
+	takeRecords(limit int) (n int, more bool, err error)
+}
+
+// Bounds of one application. Requests and receives take memory of the daemon.
+var xrcLimits = objects.Limits{
+	Domains: 64, Initiators: 1024, Targets: 4096, Registrations: 16384, SRQs: 64, Receives: 1 << 16, CQs: 128, PDs: 64, Services: 64, Events: 256,
+}
+
+// maxXRCSends bounds the requests that all initiators of an application may have outstanding.
+const maxXRCSends = 1 << 16
+
+// How long calls take at most.
+const (
+	connectWait = 10 * time.Second
+	destroyWait = 5 * time.Second
+)
+
+var (
+	errNoObject = fmt.Errorf("no such object: %w", syscall.EINVAL)
+	errNoPlace  = fmt.Errorf("no room for the queue there: %w", syscall.EFAULT)
+	errNoXRC    = fmt.Errorf("the daemon has no XRC: %w", syscall.EOPNOTSUPP)
+)
+
+// openXRC begins it. Its first call says where the queue of posts is.
+func (x *session) openXRC(c *ipc.XRCCall) (*xrcSession, error) {
+	if x.node.Xrc == nil {
+		return nil, errNoXRC
+	}
+	posts, err := x.workQueue(c, work.PostSize, false)
+	if err != nil {
+		return nil, err
+	}
+	xs := &xrcSession{sess: x, t: x.node.Xrc, posts: posts, table: make(map[uint32]any), unread: make(map[uint64]objects.Event)}
+	if xs.s, err = xs.t.Objects().NewSession(objects.SessionConfig{Name: fmt.Sprintf("application %d", x.id), Limits: xrcLimits}); err != nil {
+		return nil, err
+	}
+	xs.ctx, xs.stop = context.WithCancel(context.Background())
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.ended || !x.xrc.CompareAndSwap(nil, xs) {
+		xs.stop()
+		_ = xs.s.Close(xs.ctx)
+		return nil, fmt.Errorf("objects of XRC were begun before: %w", syscall.EEXIST)
+	}
+	x.seg.hold()
+	return xs, nil
+}
+
+// workQueue is the daemon's end of the queue that a call tells of.
+func (x *session) workQueue(c *ipc.XRCCall, record int, produces bool) (*ipc.Queue, error) {
+	if c.Entries < 1 || c.Entries > ipc.MaxQueue {
+		return nil, errNoPlace
+	}
+	mem := x.piece(c.Offset, uint32(ipc.QueueSize(record, c.Entries)))
+	if mem == nil {
+		return nil, errNoPlace
+	}
+	q, ok := ipc.NewQueue(mem, record, c.Entries, produces)
+	if !ok {
+		return nil, errNoPlace
+	}
+	return q, nil
+}
+
+// end destroys all objects. It returns when nothing of the session's memory is touched any more
+// for them.
+func (xs *xrcSession) end() {
+	if xs.over.Swap(true) {
+		return
+	}
+	xs.stop()
+	xs.turns.Lock() // the turn under way is the last one
+	xs.turns.Unlock()
+	_ = xs.s.Close(context.Background()) // what it leaves is in the log
+	xs.mu.Lock()
+	queues := xs.queues
+	xs.queues = nil
+	clear(xs.table)
+	xs.mu.Unlock()
+	for _, cq := range queues {
+		cq.close()
+	}
+	xs.sess.seg.drop()
+}
+
+// add gives an object its number in the session.
+func (xs *xrcSession) add(o any) uint32 {
+	xs.mu.Lock()
+	defer xs.mu.Unlock()
+	xs.last++
+	xs.table[xs.last] = o
+	if cq, ok := o.(*xrcCQ); ok {
+		cq.id = xs.last
+		xs.queues = append(xs.queues, cq)
+	}
+	return xs.last
+}
+
+func (xs *xrcSession) remove(n uint32) {
+	xs.mu.Lock()
+	cq, ok := xs.table[n].(*xrcCQ)
+	delete(xs.table, n)
+	if ok {
+		xs.queues = slices.DeleteFunc(xs.queues, func(c *xrcCQ) bool { return c == cq })
+	}
+	xs.mu.Unlock()
+}
+
+// get is the object of a number, which must be of the kind wanted.
+func get[T any](xs *xrcSession, n uint32) (T, error) {
+	xs.mu.Lock()
+	defer xs.mu.Unlock()
+	o, ok := xs.table[n].(T)
+	if !ok {
+		return o, errNoObject
+	}
+	return o, nil
+}
+
+// turn takes up to limit records of the queues that the application has posted to. It is for the
+// event loop.
+func (xs *xrcSession) turn(limit int) (n int, more bool, err error) {
+	xs.turns.Lock()
+	defer xs.turns.Unlock()
+	if xs.over.Load() {
+		return 0, false, nil
+	}
+	ready, err := xs.posts.Ready(1)
+	if err != nil {
+		return 0, false, err
+	}
+	for range ready {
+		q, err := get[worker](xs, work.LoadPost(xs.posts.Record(0)))
+		xs.posts.Advance(1)
+		if err == nil { // otherwise the object has ended meanwhile
+			xs.due = append(xs.due, q)
+		}
+	}
+	for len(xs.due) > 0 && n < limit {
+		k, left, err := xs.due[0].takeRecords(limit - n)
+		if err != nil {
+			return n, false, err
+		}
+		n += k
+		if left { // the others first
+			xs.due = append(xs.due, xs.due[0])
+		}
+		xs.due = xs.due[1:]
+	}
+	if len(xs.due) == 0 {
+		xs.due = nil
+	}
+	return n + ready, len(xs.due) > 0, nil
+}
+
+// tell tells the application of the completions that it waits for. It is for the event loop.
+func (xs *xrcSession) tell() (some bool) {
+	xs.mu.Lock()
+	var list []uint32
+	for _, cq := range xs.queues {
+		if cq.wants.Load() && cq.wants.Swap(false) {
+			list = append(list, cq.id)
+		}
+	}
+	xs.mu.Unlock()
+	for _, id := range list {
+		xs.sess.out.event(ipc.OpWork, id)
+	}
+	return len(list) > 0
+}
+
+// idle tells whether nothing was posted, after the flag was set that has the application ring.
+func (xs *xrcSession) idle() (bool, error) {
+	xs.turns.Lock()
+	defer xs.turns.Unlock()
+	if xs.over.Load() {
+		return true, nil
+	}
+	n, err := xs.posts.Ready(1)
+	return n == 0, err
+}
+
+// xrcCQ is a completion queue of an application. It has promised room for each request that may
+// be outstanding, and for each receive that was taken: a receive for which there is no room is
+// left on its queue, so that the shared receive queue runs dry instead of this one over.
+type xrcCQ struct {
+	*objects.CQ
+	sess *session
+	id   uint32
+
+	wants atomic.Bool // the application is to hear that there are completions
+
+	mu     sync.Mutex // guards the fields below; nothing is locked under it
+	ring   *ipc.Queue
+	over   bool
+	sends  int // promised to requests
+	taken  int // promised to receives
+	queues map[uint32]*xrcSRQ
+}
+
+// deliver is for iwarp.CQ.
+func (c *xrcCQ) deliver(list []iwarp.Completion) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over { // the memory is the application's again
+		return true
+	}
+	if free, err := c.ring.Ready(len(list)); err != nil || free < len(list) {
+		return false
+	}
+	for i := range list {
+		work.PutCompletion(c.ring.Record(i), &list[i])
+		if list[i].Initiator == 0 {
+			if q := c.queues[list[i].Queue]; q != nil {
+				q.taken--
+				c.taken--
+			}
+		}
+	}
+	c.ring.Advance(len(list))
+	if c.ring.Asked.Take() { // the caller has locks that come behind those of the completion ring
+		c.wants.Store(true)
+		c.sess.poke()
+	}
+	return true
+}
+
+// close has nothing more delivered.
+func (c *xrcCQ) close() {
+	c.mu.Lock()
+	c.over = true
+	c.mu.Unlock()
+}
+
+// promise promises room for up to n completions to receives of q. If that is not all, the application is
+// to tell when it has taken some.
+func (c *xrcCQ) promise(q *xrcSRQ, n int) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	room, err := c.roomLocked(n)
+	if room < n && err == nil {
+		c.ring.Wanted.Set()
+		room, err = c.roomLocked(n)
+	}
+	room = max(min(n, room), 0)
+	c.taken += room
+	q.taken += room
+	return room, err
+}
+
+func (c *xrcCQ) roomLocked(want int) (int, error) {
+	free, err := c.ring.Ready(want + c.sends + c.taken)
+	return free - c.sends - c.taken, err
+}
+
+// unpromise takes back what q has not used.
+func (c *xrcCQ) unpromise(q *xrcSRQ, n int) {
+	c.mu.Lock()
+	q.taken -= n
+	c.taken -= n
+	c.mu.Unlock()
+}
+
+// reserve promises room to n requests of an initiator, or takes the promise back.
+func (c *xrcCQ) reserve(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sends+n > c.ring.Len() {
+		return false
+	}
+	c.sends += n
+	return true
+}
+
+// takeRecords is for a post that tells of completions taken: there may be room for receives.
+func (c *xrcCQ) takeRecords(limit int) (n int, more bool, err error) {
+	c.mu.Lock()
+	list := make([]*xrcSRQ, 0, len(c.queues))
+	for _, q := range c.queues {
+		list = append(list, q)
+	}
+	c.mu.Unlock()
+	for _, q := range list {
+		k, left, err := q.takeRecords(limit - n)
+		n, more = n+k, more || left
+		if err != nil {
+			return n, false, err
+		}
+	}
+	return n, more, nil
+}
+
+// forget is for a shared receive queue that has ended: its receives complete no more.
+func (c *xrcCQ) forget(q *xrcSRQ) {
+	c.mu.Lock()
+	delete(c.queues, q.Num())
+	c.taken -= q.taken
+	c.mu.Unlock()
+}

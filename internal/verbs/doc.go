@@ -1,0 +1,39 @@
+// Package verbs has the objects of XRC for programs that are attached to a daemon: the daemon
+// plays the kernel and the card, and the objects outlive the process, or do not, as XRC has it.
+//
+//	s, err := client.XRC()                              // a session: one at a time for each Client
+//	dom, err := s.OpenDomain(file, os.O_CREATE)          // processes that open the same file share it
+//	pd, err := s.AllocPD()
+//	cq, err := s.CreateCQ(256)
+//	mem, err := pd.Alloc(1<<16, mr.LocalWrite)           // registered memory
+//	srq, err := s.CreateSRQ(verbs.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 128})
+//	_, err = s.Advertise(verbs.ServiceAttr{ID: 7, Domain: dom, SRQ: srq})
+//	ini, err := s.Connect(ctx, verbs.InitiatorAttr{PD: pd, CQ: cq, Remote: host, Service: 7})
+//	_, err = ini.PostSend(iwarp.WorkRequest{Queue: ini.Queue().SRQN, SGE: ...})
+//
+// Work requests, receives and completions are those of package iwarp. They go by queues in memory
+// that the process shares with its daemon, one system call at most for each list that is posted,
+// and none while the daemon is at work.
+//
+// # Memory
+//
+// All memory is of PD.Alloc: the daemon's connections read and write it in place. An address is
+// an offset in the session's memory. What a work request names belongs to the daemon until its
+// completion was polled.
+//
+// # Who waits for whom
+//
+// A request keeps its place in the send queue until Poll has taken its completion, which it shows of
+// signaled requests and of those that failed. A receive is taken when there is room for its completion: a process
+// that does not poll has its shared receive queue run dry, which its peers find not ready, and
+// nobody else waits for it.
+//
+// # The end
+//
+// Closing the session destroys its objects, and so does the death of the process. When the daemon
+// ends, or another process takes its place, they are gone: each of them has one
+// EventDeviceFatal, calls fail with ErrDaemonLost, and completions that were there can still be
+// polled. A new session can be begun with the same Client when that is attached again.
+//
+// All methods may be called concurrently.
+package verbs
