@@ -68,6 +68,9 @@ func (r *receiver) acknowledge() {
 			asked = sinkTime
 		}
 		c, ok := rcv.Credit(asked)
+		if !ok && !sunk && rcv.Unsaid() >= ackMessages { // a sender that may have few outstanding waits for it
+			c, ok = rcv.Credit(now.Add(xctl.CreditDelay))
+		}
 		if !ok && sunk {
 			// It goes as if it had waited: at once, or with the program's answer, if
 			// one comes soon.
@@ -120,6 +123,9 @@ const (
 	ackBytes = 512 << 10
 	ackCost  = ackBytes / 64
 )
+
+// ackMessages messages to a queue without a sink are acknowledged without delay.
+const ackMessages = 32
 
 // sayDelay is how long what there is to say about queues with a sink waits for company.
 const sayDelay = 4 * xctl.CreditDelay

@@ -364,7 +364,7 @@ const opsIndex = 1<<32 - 2
 func (l *link) complete(ctx context.Context) {
 	defer close(l.pumping.done)
 	var (
-		list  [32]iwarp.Completion
+		list  [128]iwarp.Completion
 		ended []*running
 	)
 	for over := false; ; {

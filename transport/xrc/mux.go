@@ -101,6 +101,12 @@ func (m *mux) starveLocked(ch *Channel) {
 	}
 }
 
+func (m *mux) starve(ch *Channel) {
+	m.mu.Lock()
+	m.starveLocked(ch)
+	m.mu.Unlock()
+}
+
 // starves is starveLocked for a channel that found the send queue full. It is false if the
 // channel did not wait before, and has to look again.
 func (m *mux) starves(ch *Channel) bool {

@@ -31,12 +31,12 @@ func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
 	default:
 		list = ch.finishLocked(list, slot, c.Status, c.Vendor)
 	}
-	run := ch.state == channelReady && ch.mux == m && ch.waiting.Len() > 0 && !again && ch.kickLocked()
+	hungry := ch.state == channelReady && ch.mux == m && ch.waiting.Len() > 0 && !again
 	empty := ch.state == channelDead && ch.started == 0
 	ch.mu.Unlock()
 	ch.attr.CQ.Push(list...)
-	if run {
-		ch.run()
+	if hungry {
+		m.starve(ch) // feed follows when the completions that have come with this one are through
 	}
 	if empty {
 		ch.remove()

@@ -46,6 +46,9 @@ func (r *Receiver) Credit(now time.Time) (c Credit, due bool) {
 	return c, true
 }
 
+// Unsaid is how many messages the sender has not heard of that are delivered.
+func (r *Receiver) Unsaid() uint32 { return r.acked - r.told.Delivered }
+
 // Deadline is when a CREDIT is due that is not yet.
 func (r *Receiver) Deadline() (at time.Time, ok bool) {
 	return r.since.Add(CreditDelay), !r.since.IsZero()
