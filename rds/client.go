@@ -5,6 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/rds-go/rds/internal/client"
+	"github.com/rds-go/rds/xrc/verbs"
 )
 
 // Client is the provider whose sockets are those of a running rdsd: the
@@ -75,6 +76,22 @@ func (c *Client) Info() (Info, error) { return c.c.Info() }
 
 // InfoWith is Info with the parts named. A daemon that does not know a part leaves it out.
 func (c *Client) InfoWith(parts ...InfoPart) (Info, error) { return c.c.InfoWith(parts...) }
+
+// XRC begins objects of XRC that the daemon has for this process: domains that processes share by a file,
+// shared receive queues, registrations with targets. There is one such session at a time. It
+// ends with the attachment, also if another process takes the daemon's place. ErrNotSupported: the
+// daemon has no XRC.
+func (c *Client) XRC(ctx context.Context) (*verbs.Session, error) {
+	o, err := c.c.Objects()
+	if err != nil {
+		return nil, &OpError{Op: "xrc", Err: err}
+	}
+	s, err := verbs.Open(ctx, o)
+	if err != nil {
+		return nil, &OpError{Op: "xrc", Err: err}
+	}
+	return s, nil
+}
 
 // over tells whether Close was called.
 func (c *Client) over() bool { return c.c.Over() }
