@@ -57,6 +57,10 @@ func (q *objectsOf) end() {
 		close(q.now.gone)
 		q.now = nil
 	}
+	q.queue.Range(func(_, w any) bool {
+		w.(*socket.WaitQueue).Wake(-1)
+		return true
+	})
 }
 
 // Close ends their use: Objects can be begun again.

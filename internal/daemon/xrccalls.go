@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
 	"syscall"
@@ -206,8 +207,12 @@ func (xs *xrcSession) connect(c *ipc.XRCCall, r *ipc.XRCReply) error {
 	if err != nil {
 		return err
 	}
-	if !xs.mayConnect(c.Entries) || !cq.reserve(c.Entries) {
+	if !xs.mayConnect(c.Entries) {
 		return objects.ErrLimit
+	}
+	if !cq.reserve(c.Entries) {
+		xs.mayConnect(-c.Entries)
+		return fmt.Errorf("the completion queue has no room for %d requests more: %w", c.Entries, syscall.ENOMEM)
 	}
 	ctx, cancel := context.WithTimeout(xs.ctx, connectWait)
 	defer cancel()

@@ -136,12 +136,10 @@ func (c *CQ) look() (some bool, err error) {
 		}
 		c.ring.Asked.Set()
 	}
-	select {
-	case <-c.s.host.Gone():
+	if c.s.gone() {
 		return false, c.s.host.Err()
-	default:
-		return false, nil
 	}
+	return false, nil
 }
 
 // Close destroys the queue: EBUSY while something completes there.
@@ -215,6 +213,9 @@ func (q *SRQ) PostReceive(list ...iwarp.ReceiveRequest) (n int, err error) {
 	defer q.mu.Unlock()
 	if q.over {
 		return 0, net.ErrClosed
+	}
+	if q.s.gone() {
+		return 0, q.s.host.Err()
 	}
 	room, err := q.ring.Ready(len(list))
 	for err == nil && n < len(list) {
@@ -361,6 +362,9 @@ func (i *Initiator) PostSend(list ...iwarp.WorkRequest) (n int, err error) {
 	defer i.mu.Unlock()
 	if i.over {
 		return 0, net.ErrClosed
+	}
+	if i.s.gone() {
+		return 0, i.s.host.Err()
 	}
 	room, err := i.ring.Ready(len(list))
 	room = min(room, len(i.free))

@@ -68,6 +68,16 @@ func Open(ctx context.Context, h Host) (*Session, error) {
 	return s, nil
 }
 
+// gone tells whether the daemon has none of the objects any more.
+func (s *Session) gone() bool {
+	select {
+	case <-s.host.Gone():
+		return true
+	default:
+		return false
+	}
+}
+
 // queue makes this side's end of a queue.
 func (s *Session) queue(record, n int, produces bool) (*ipc.Queue, *datagram.Memory, uint32, error) {
 	mem, at, err := s.host.Alloc(ipc.QueueSize(record, n))
@@ -162,9 +172,7 @@ func (s *Session) NextEvent(ctx context.Context) (Event, error) {
 		e := Event{serial: r.Serial}
 		return e, json.Unmarshal(r.Event, &e.Event)
 	}
-	select {
-	case <-s.host.Gone():
-	default:
+	if !s.gone() {
 		return Event{}, err
 	}
 	s.mu.Lock()
@@ -204,10 +212,8 @@ func (s *Session) Resolve(ctx context.Context, local, remote netip.Addr, service
 // Close destroys all objects of the session, newest first as far as one is used by another.
 func (s *Session) Close() error {
 	_, err := s.call(context.Background(), &ipc.XRCCall{Op: ipc.XRCClose})
-	select {
-	case <-s.host.Gone():
+	if s.gone() {
 		err = nil
-	default:
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		return err

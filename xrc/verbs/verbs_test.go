@@ -29,9 +29,19 @@ func newHost(t testing.TB, l *rdstest.Lab) *host {
 	t.Helper()
 	h := &host{addr: rdstest.NewAddr()}
 	h.node = rdstest.Start(l, node.New, config.Node{Wire: config.WireXRC, Serves: true, Addresses: []netip.Addr{h.addr}})
-	n := h.node
-	h.svc, h.path = rdstest.Serve(t, daemon.New, n, config.Service{})
+	h.svc, h.path = rdstest.Serve(t, daemon.New, h.node, config.Service{})
 	return h
+}
+
+// serve has another daemon take the place of one that was closed.
+func (h *host) serve(t testing.TB) {
+	t.Helper()
+	svc, err := daemon.New(h.node, config.Service{Path: h.path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.svc = svc
+	t.Cleanup(func() { _ = svc.Close() })
 }
 
 // open begins a session as a process would.
@@ -64,7 +74,13 @@ const slot = 256
 // newProcess makes a session with receives receives posted, in the domain of f.
 func newProcess(t testing.TB, h *host, f *os.File, receives, completions int) *process {
 	t.Helper()
-	p := &process{Session: h.open(t)}
+	return equip(t, h.open(t), f, receives, completions)
+}
+
+// equip makes a process of a session.
+func equip(t testing.TB, s *Session, f *os.File, receives, completions int) *process {
+	t.Helper()
+	p := &process{Session: s}
 	var err error
 	check := func() {
 		t.Helper()
