@@ -89,10 +89,17 @@ func (o *Objects) Call(ctx context.Context, c *ipc.XRCCall, files ...*os.File) (
 		return nil, err
 	}
 	defer o.t.forgetCall(id)
-	r, err := o.t.answer(ctx, answers)
+	var r *ipc.Reply
+	select {
+	case r = <-answers:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-o.gone:
+		return nil, datagram.ErrDaemonLost
+	}
 	switch {
-	case err != nil:
-		return nil, err
+	case r.Error != "":
+		return nil, socket.RemoteError(r.Errno, r.Error)
 	case r.XRC == nil:
 		return new(ipc.XRCReply), nil
 	}

@@ -67,7 +67,11 @@ func (x *session) calls() {
 			return
 		}
 		if q.Op == ipc.CallXRC {
-			x.beside(func() {
+			beside := x.beside
+			if q.XRC != nil && q.XRC.Op == ipc.XRCEvent { // nobody who takes the daemon's place waits for that
+				beside = func(call func()) { go call() }
+			}
+			beside(func() {
 				defer ipc.CloseFiles(files)
 				var file *os.File
 				if len(files) > 0 {

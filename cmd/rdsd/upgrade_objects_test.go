@@ -1,0 +1,80 @@
+package main
+
+import (
+	"os"
+	"testing"
+
+	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/verbs"
+)
+
+// Objects of XRC do not go on in the process that takes a daemon's place: each of them has one event, calls and posts
+// fail, and new ones can be made there with the same client, whose sockets go on.
+func TestUpgradeEndsObjects(t *testing.T) {
+	t.Parallel()
+	u := upgradesOf(t, "xrc")
+	c := u.ends[0].client
+	equip := func() (*verbs.Session, *verbs.CQ, *verbs.SRQ) {
+		t.Helper()
+		s, err := c.XRC(u.ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dom, err := s.OpenDomain(nil, os.O_CREATE)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pd, err := s.AllocPD()
+		if err != nil {
+			t.Fatal(err)
+		}
+		cq, err := s.CreateCQ(16)
+		if err != nil {
+			t.Fatal(err)
+		}
+		srq, err := s.CreateSRQ(verbs.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 8})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s, cq, srq
+	}
+	for range 2 {
+		s, cq, srq := equip()
+		type heard struct {
+			e   verbs.Event
+			err error
+		}
+		events := make(chan heard, 3)
+		go func() {
+			for range cap(events) {
+				e, err := s.NextEvent(u.ctx)
+				events <- heard{e, err}
+			}
+		}()
+		was := u.sides[0].daemon
+		u.startWith(u.sides[0], "--takeover")
+		if status := was.Wait(); status != 0 {
+			t.Fatalf("status %d: %s", status, was.Stderr)
+		}
+		want := map[xrc.Ref]bool{cq.Ref(): true, srq.Ref(): true}
+		for len(want) > 0 {
+			h := <-events
+			if h.err != nil || h.e.Kind != xrc.EventDeviceFatal || !want[h.e.Object] {
+				t.Fatalf("event %v of %v, %v", h.e.Kind, h.e.Object, h.err)
+			}
+			delete(want, h.e.Object)
+		}
+		if h := <-events; h.err == nil {
+			t.Errorf("one more event: %v", h.e.Kind)
+		}
+		if _, err := s.AllocPD(); err == nil {
+			t.Error("a protection domain of a daemon that has gone")
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Info(); err != nil {
+		t.Error(err)
+	}
+}
