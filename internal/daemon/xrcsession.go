@@ -256,7 +256,9 @@ func (c *xrcCQ) deliver(list []iwarp.Completion) bool {
 	if free, err := c.ring.Ready(len(list)); err != nil || free < len(list) {
 		return false
 	}
+	news := false
 	for i := range list {
+		news = news || work.News(&list[i])
 		work.PutCompletion(c.ring.Record(i), &list[i])
 		if list[i].Initiator == 0 {
 			if q := c.queues[list[i].Queue]; q != nil {
@@ -266,7 +268,7 @@ func (c *xrcCQ) deliver(list []iwarp.Completion) bool {
 		}
 	}
 	c.ring.Advance(len(list))
-	if c.ring.Asked.Take() { // the caller has locks that come behind those of the completion ring
+	if news && c.ring.Asked.Take() { // the caller has locks that come behind those of the completion ring
 		c.wants.Store(true)
 		c.sess.poke()
 	}

@@ -14,6 +14,14 @@ const (
 	PostSize       = 8
 )
 
+// Quiet in the ID of a request says that its success is no news: nobody is woken for it.
+const Quiet = 1 << 63
+
+// News tells whether somebody who waits is to hear of a completion.
+func News(c *iwarp.Completion) bool {
+	return c.Initiator == 0 || c.ID&Quiet == 0 || c.Status != iwarp.Success
+}
+
 // MaxInline is the most bytes that a request carries itself.
 const MaxInline = 64
 

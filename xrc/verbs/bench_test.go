@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"context"
 	"testing"
 
 	"github.com/rds-go/rds/internal/rdstest"
@@ -64,4 +65,75 @@ func BenchmarkSend64(b *testing.B) {
 		b.Fatal(err)
 	}
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "M/s")
+}
+
+// One message there and one back, from application to application through two daemons.
+func BenchmarkPingPong64(b *testing.B) {
+	l := rdstest.NewLab(b)
+	near, far := newHost(b, &l), newHost(b, &l)
+	a, p := newProcess(b, far, nil, 16, 128), newProcess(b, near, nil, 16, 128)
+	a.advertise(b, 7)
+	p.advertise(b, 8)
+	there, back := p.connect(b, far.addr, 7), a.connect(b, near.addr, 8)
+	send := func(i *Initiator, queue uint32) {
+		if _, err := i.PostSend(iwarp.WorkRequest{Queue: queue, Inline: make([]byte, 64)}); err != nil {
+			b.Error(err)
+		}
+	}
+	take := func(p *process) bool {
+		var got [8]iwarp.Completion
+		for {
+			if n := p.cq.Poll(got[:]); n > 0 {
+				p.receive(b, got[0].ID)
+				return true
+			}
+			if p.cq.Wait(context.Background()) != nil {
+				return false
+			}
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range b.N {
+			if !take(a) {
+				return
+			}
+			send(back, p.srq.Num())
+		}
+	}()
+	b.ResetTimer()
+	for range b.N {
+		send(there, a.srq.Num())
+		take(p)
+	}
+	<-done
+}
+
+// A target, with its registration.
+func BenchmarkCreateTarget(b *testing.B) {
+	l := rdstest.NewLab(b)
+	p := newProcess(b, newHost(b, &l), nil, 1, 8)
+	for b.Loop() {
+		n, err := p.CreateTarget(p.dom)
+		if err == nil {
+			err = p.Unregister(b.Context(), p.dom, n)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// An initiator that is connected in-band, and closed.
+func BenchmarkConnect(b *testing.B) {
+	l := rdstest.NewLab(b)
+	near, far := newHost(b, &l), newHost(b, &l)
+	a, p := newProcess(b, far, nil, 1, 8), newProcess(b, near, nil, 1, 128)
+	a.advertise(b, 7)
+	for b.Loop() {
+		if err := p.connect(b, far.addr, 7).Close(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

@@ -24,7 +24,7 @@
 // # Who waits for whom
 //
 // A request keeps its place in the send queue until Poll has taken its completion, which it shows of
-// signaled requests and of those that failed. A receive is taken when there is room for its completion: a process
+// signaled requests and of those that failed. Wait is woken for these and not for others. A receive is taken when there is room for its completion: a process
 // that does not poll has its shared receive queue run dry, which its peers find not ready, and
 // nobody else waits for it.
 //

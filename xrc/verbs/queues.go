@@ -375,7 +375,9 @@ func (i *Initiator) PostSend(list ...iwarp.WorkRequest) (n int, err error) {
 		}
 		w, slot := list[n], i.free[len(i.free)-1]
 		i.requests[slot] = request{w.ID, w.Flags&iwarp.Signaled == 0}
-		w.ID = uint64(slot)
+		if w.ID = uint64(slot); i.requests[slot].quiet {
+			w.ID |= work.Quiet
+		}
 		w.Flags |= iwarp.Signaled
 		if !work.PutRequest(i.ring.Record(n), &w) {
 			err = ErrRequest
@@ -399,7 +401,7 @@ func (i *Initiator) completed(c *iwarp.Completion) bool {
 	if i.over {
 		return false
 	}
-	slot := uint32(c.ID)
+	slot := uint32(c.ID) // without work.Quiet
 	r := i.requests[slot]
 	i.free = append(i.free, slot)
 	c.ID = r.id

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -48,6 +49,9 @@ func beWorker(args []string) error {
 		return err
 	}
 	id, _ := strconv.ParseUint(args[1], 10, 64)
+	if len(args) > 2 {
+		return beClient(s, netip.MustParseAddr(args[2]), id)
+	}
 	const receives = 64
 	dom, err := s.OpenDomain(os.NewFile(3, "domain"), os.O_CREATE)
 	if err != nil {
