@@ -15,7 +15,7 @@ import (
 
 // When the daemon ends each object has one event, whoever waits hears of it, and nothing is posted to what is
 // gone. The Client begins new objects when another daemon is there.
-func TestObjectsEndWithTheDaemon(t *testing.T) {
+func TestXRCREQ48ObjectsEndWithTheDaemon(t *testing.T) {
 	t.Parallel()
 	l := rdstest.NewLab(t)
 	near, far := newHost(t, &l), newHost(t, &l)

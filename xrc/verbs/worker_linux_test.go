@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rds-go/rds/internal/client"
@@ -89,7 +91,7 @@ func beWorker(args []string) error {
 	go obey(s, dom)
 	var list [receives]iwarp.Completion
 	next := uint64(0)
-	for {
+	for !deaf.Load() {
 		if err := cq.Wait(context.Background()); err != nil {
 			return err
 		}
@@ -106,7 +108,11 @@ func beWorker(args []string) error {
 			}
 		}
 	}
+	select {}
 }
+
+// deaf has the process take no more messages than the next ones.
+var deaf atomic.Bool
 
 // obey does what the standard input says, and says how it went.
 func obey(s *Session, dom *Domain) {
@@ -128,8 +134,8 @@ func obey(s *Session, dom *Domain) {
 				fmt.Println("event", e.Kind, e.Object.Number)
 				err = s.Ack(e)
 			}
-		case "end":
-			os.Exit(0)
+		case "stop":
+			deaf.Store(true)
 		}
 		fmt.Println("did", f[0], err)
 	}
@@ -227,69 +233,151 @@ func (m *stream) send() error {
 	return err
 }
 
-// Two processes share a target, each with a queue in one domain. One is killed in the middle of traffic: what is
-// sent to it fails at once, the other's traffic goes on without loss or reordering, and the target lives, because the other is
-// registered with it. When that one leaves, the target is destroyed before its call returns, and the sender hears of it.
-func TestKilledProcessLeavesTheTargetToOthers(t *testing.T) {
-	t.Parallel()
+// sharedTarget is two processes, each with a queue in one domain, a target that both are registered with, and
+// who sends to both through it.
+type sharedTarget struct {
+	testing.TB
+	far  *host
+	a, b *worker
+	p    *process
+	i    *Initiator
+	toA  stream
+	toB  stream
+}
+
+func newSharedTarget(t testing.TB) *sharedTarget {
+	t.Helper()
 	l := rdstest.NewLab(t)
 	near, far := newHost(t, &l), newHost(t, &l)
 	f := domainFile(t)
-	a, b := startWorker(t, far, f, 7), startWorker(t, far, f, 8)
-	p := newProcess(t, near, nil, 1, 1024)
-	i := p.connect(t, far.addr, 7)
-	b.do("register", i.Target())
-	targets := func() int { return far.node.Xrc.Objects().Stats().TotalTargets() }
-	before := targets()
-	toA, toB := stream{p: p, i: i, queue: a.srq}, stream{p: p, i: i, queue: b.srq}
-	sent, failed := map[uint32]uint64{}, 0
-	pump := func(m *stream) {
-		t.Helper()
-		if err := m.send(); err != nil {
-			t.Fatal(err)
-		}
-		c := p.poll(t)
-		if c.Status == iwarp.Success {
-			sent[m.queue]++
-			return
-		}
-		if m.queue == b.srq || c.Status != iwarp.RemoteInvalidRD {
-			t.Fatalf("a message to queue %d: %+v", m.queue, c)
-		}
-		failed++
+	h := &sharedTarget{TB: t, far: far, a: startWorker(t, far, f, 7), b: startWorker(t, far, f, 8), p: newProcess(t, near, nil, 1, 1024)}
+	h.i = h.p.connect(t, far.addr, 7)
+	h.b.do("register", h.i.Target())
+	h.toA, h.toB = stream{p: h.p, i: h.i, queue: h.a.srq}, stream{p: h.p, i: h.i, queue: h.b.srq}
+	return h
+}
+
+// send sends the next message of a stream, and returns how it went.
+func (h *sharedTarget) send(m *stream) iwarp.Status {
+	h.Helper()
+	if err := m.send(); err != nil {
+		h.Fatal(err)
 	}
-	const rounds = 2000
-	for k := range rounds {
-		if k == rounds/2 {
-			a.kill()
+	return h.p.poll(h).Status
+}
+
+// targets is how many targets there are where the processes are.
+func (h *sharedTarget) targets() int { return h.far.node.Xrc.Objects().Stats().TotalTargets() }
+
+// The process for whose service a target was made is killed, and the target lives, because another process is registered
+// with it.
+func TestXRCREQ1TargetOutlivesAProcess(t *testing.T) {
+	t.Parallel()
+	h := newSharedTarget(t)
+	before := h.targets()
+	h.a.kill()
+	for range 100 {
+		if s := h.send(&h.toB); s != iwarp.Success {
+			t.Fatal(s)
 		}
-		pump(&toA)
-		pump(&toB)
 	}
-	if failed == 0 || sent[b.srq] != rounds || sent[a.srq] < rounds/2 {
-		t.Errorf("%d messages to the process that was killed, %d failed, %d to the other", sent[a.srq], failed, sent[b.srq])
-	}
-	if n := targets(); n != before {
+	if n := h.targets(); n != before {
 		t.Errorf("%d targets, %d before", n, before)
 	}
-	b.do("unregister", i.Target())
-	if n := targets(); n != before-1 {
+}
+
+// When the last process leaves, the target is destroyed before its call returns, and the sender hears of it.
+func TestXRCREQ6LastProcessDestroysTheTarget(t *testing.T) {
+	t.Parallel()
+	h := newSharedTarget(t)
+	before := h.targets()
+	h.a.kill()
+	if s := h.send(&h.toB); s != iwarp.Success { // and the death of the other process is known
+		t.Fatal(s)
+	}
+	rdstest.Eventually(t, "the other process to be gone", func() bool { return h.send(&h.toA) == iwarp.RemoteInvalidRD })
+	h.b.do("unregister", h.i.Target())
+	if n := h.targets(); n != before-1 {
 		t.Errorf("%d targets when the last process has left, %d before", n, before)
 	}
-	e, err := p.NextEvent(rdstest.Background(t))
-	if err != nil || e.Object.Number != i.Number() {
+	e, err := h.p.NextEvent(rdstest.Background(t))
+	if err != nil || e.Object.Number != h.i.Number() {
 		t.Errorf("the sender hears %v of %v, %v", e.Kind, e.Object, err)
 	}
-	if err := p.Ack(e); err != nil {
+	if err := h.p.Ack(e); err != nil {
 		t.Error(err)
 	}
-	if err := i.Close(rdstest.Background(t)); err != nil {
+	if err := h.i.Close(rdstest.Background(t)); err != nil {
 		t.Error(err)
 	}
 }
 
+// One of two processes is killed in the middle of traffic: the other one's messages go on, without loss and in order,
+// and what is sent to the first is answered.
+func TestXRCREQ31DeathOfAProcessDisturbsNobody(t *testing.T) {
+	t.Parallel()
+	h := newSharedTarget(t)
+	const rounds = 2000
+	failed := 0
+	for k := range rounds {
+		if k == rounds/2 {
+			h.a.kill()
+		}
+		switch s := h.send(&h.toA); {
+		case s == iwarp.Success && failed == 0:
+		case s == iwarp.RemoteInvalidRD && k >= rounds/2:
+			failed++
+		default:
+			t.Fatalf("message %d to the process that is killed: %v after %d that failed", k, s, failed)
+		}
+		if s := h.send(&h.toB); s != iwarp.Success {
+			t.Fatalf("message %d to the other process: %v", k, s)
+		}
+	}
+	if failed == 0 {
+		t.Error("nothing was sent to the process that was killed")
+	}
+}
+
+// What is under way to a process that is killed, and waits there for receives, is answered when it is, and so is
+// what comes later.
+func TestXRCREQ32QueueOfAKilledProcessAnswers(t *testing.T) {
+	t.Parallel()
+	h := newSharedTarget(t)
+	h.a.do("stop") // it posts no receives when it has taken the next messages
+	sent := 0
+	for range 200 { // more than it has receives for
+		if err := h.toA.send(); errors.Is(err, ErrFull) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		sent++
+	}
+	for range 50 { // those that have found a receive have completed
+		if c := h.p.poll(t); c.Status != iwarp.Success {
+			t.Fatalf("%+v", c)
+		}
+		sent--
+	}
+	h.a.kill()
+	refused := 0
+	for range sent {
+		switch c := h.p.poll(t); c.Status {
+		case iwarp.Success:
+		case iwarp.RemoteInvalidRD:
+			refused++
+		default:
+			t.Fatalf("%+v", c)
+		}
+	}
+	if s := h.send(&h.toA); s != iwarp.RemoteInvalidRD {
+		t.Errorf("one more ends with %v", s)
+	}
+}
+
 // A process that only registers keeps the target alive, and hears of it as the others do.
-func TestRegistrationKeepsTheTarget(t *testing.T) {
+func TestXRCREQ24ProcessThatOnlyRegistersHears(t *testing.T) {
 	t.Parallel()
 	l := rdstest.NewLab(t)
 	near, far := newHost(t, &l), newHost(t, &l)
