@@ -182,7 +182,7 @@ func (c *Conn) pick(p *path, b *Batch, end uint64, claimed, fresh int) {
 		}
 		picked += size
 		pos++
-		if op != nil && !b.operate(op) {
+		if op != nil && !b.operate(op, e.dport) {
 			if op.Fence && !op.Silent || len(b.Ops) >= most {
 				break // with Fence the message waits for the end of the operation
 			}
@@ -218,16 +218,16 @@ func (b *Batch) show(e *entry) *transport.Frame {
 	return f
 }
 
-// operate notes an operation that is to begin. It is false if its frame, which is then in
-// the batch, is without the message.
-func (b *Batch) operate(op *Operation) (message bool) {
+// operate notes an operation that is to begin, for a port. It is false if its frame, which is
+// then in the batch, is without the message.
+func (b *Batch) operate(op *Operation, port uint16) (message bool) {
 	if op.begun {
 		return true
 	}
 	b.Ops = append(b.Ops, BatchOp{op, len(b.Frames)})
 	b.Cost += op.Cost
 	if op.Silent || op.Fence {
-		b.Frames = append(b.Frames, transport.Frame{Ops: op.List})
+		b.Frames = append(b.Frames, transport.Frame{Ops: op.List, Port: port})
 		return false
 	}
 	return true

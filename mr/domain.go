@@ -2,10 +2,11 @@ package mr
 
 import "sync/atomic"
 
-// Domain is a protection domain: a key is good only in the domain of its
-// region. Its methods may be called concurrently.
+// Domain is a protection domain: a key is good in the domain of its region, and
+// in those that this domain is inside of. Its methods may be called concurrently.
 type Domain struct {
-	dev *Device
+	dev    *Device
+	around *Domain // domain that this one is inside of, nil: none
 	// refs is the number of live regions, or closedDomain.
 	refs atomic.Int64
 }
@@ -14,6 +15,18 @@ const closedDomain = -1
 
 // NewDomain makes a protection domain.
 func (d *Device) NewDomain() *Domain { return &Domain{dev: d} }
+
+// NewDomain makes a protection domain inside p: requests in p reach its regions, and
+// requests in it do not reach those of p.
+func (p *Domain) NewDomain() *Domain { return &Domain{dev: p.dev, around: p} }
+
+// holds tells whether d is p or inside of it.
+func (p *Domain) holds(d *Domain) bool {
+	for d != nil && d != p {
+		d = d.around
+	}
+	return d != nil
+}
 
 // Device is the table of regions that the domain is of.
 func (p *Domain) Device() *Device { return p.dev }

@@ -9,7 +9,8 @@ import (
 
 // Request is one access to check.
 type Request struct {
-	Key    Key
+	Key Key
+	// Domain is where the request reaches regions; nil: nowhere.
 	Domain *Domain
 	// From is the peer that asks; the zero address for local use.
 	From netip.Addr
@@ -195,7 +196,7 @@ func (m *mapping) acquainted(peer netip.Addr, id Peer) bool {
 }
 
 func (m *mapping) check(req *Request) Fault {
-	if m.domain != req.Domain {
+	if m.domain != req.Domain && !req.Domain.holds(m.domain) {
 		return WrongDomain
 	}
 	if m.elsewhere(req.From) {

@@ -8,7 +8,7 @@ import (
 )
 
 // Revoke ends a region on behalf of a peer (Send with Invalidate, RFC 5040
-// section 5.3). The region must be of the domain, open to that peer and have a
+// section 5.3). The region must be of the domain or inside of it, open to that peer and have a
 // remote right. At return of None the key is dead and its grace period over,
 // so the caller may deliver the message; Held means that the key is dead but a
 // reader stuck, so that the message must not say that the memory is free. The
@@ -66,7 +66,7 @@ func (d *Device) revoke(req *Request) Fault {
 	switch {
 	case m == nil || m.key != req.Key:
 		f = d.table.absent(req.Key)
-	case m.domain != req.Domain:
+	case !req.Domain.holds(m.domain):
 		f = WrongDomain
 	case m.elsewhere(req.From):
 		f = WrongPeer

@@ -8,7 +8,7 @@ type Frame struct {
 	Head []byte       // header of the message, and its payload if that lies behind; nil: operations alone
 	Body []byte       // payload that lies elsewhere
 	Ops  []*Operation // done before the message is delivered; nil: none
-	Port uint16       // destination port of the message
+	Port uint16       // destination port of the message; operations are on memory of the program that has it
 }
 
 // Size is the number of octets of the message.

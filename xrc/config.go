@@ -29,7 +29,7 @@ type Limits struct {
 // Config describes a Device. Now and Base are required, all else has a default.
 type Config struct {
 	// Base is the protection domain of the queue pairs that messages come by: what sessions
-	// make is of its device, and their protection domains share its domain.
+	// make is of its device, and their protection domains are inside of it.
 	Base *iwarp.PD
 	// Now is the clock. It is asked in control calls only.
 	Now func() time.Time

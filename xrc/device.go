@@ -74,7 +74,7 @@ func New(c Config) (*Device, error) {
 		d.incarnation = d.rand.Uint64() | 1
 	}
 	d.numbers[KindSRQ].init(firstSRQ, firstSink, &c)
-	d.sinks.init(firstSink, firstInitiator, &c)
+	d.sinks.init(firstSink, firstPort, &c)
 	d.numbers[KindInitiator].init(firstInitiator, firstTarget, &c)
 	d.numbers[KindTarget].init(firstTarget, maxNumber, &c)
 	d.numbers[KindCQ].init(1, maxNumber, &c)

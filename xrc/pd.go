@@ -7,8 +7,8 @@ import (
 )
 
 // PD is a protection domain of a session: its channels and shared receive queues use regions
-// of it and of no other. Towards peers that is not so: what a region's rights let them do
-// needs its key only, for a Write or read names no queue that would tell whose it is.
+// of it and of no other. So does what a peer writes and reads: each Write, read and atomic
+// names a shared receive queue, and reaches the regions of that queue's protection domain.
 type PD struct {
 	*iwarp.PD
 	session *Session
@@ -29,7 +29,7 @@ func (s *Session) AllocPD() (*PD, error) {
 	case s.used.PDs >= s.limits.PDs:
 		return nil, ErrLimit
 	}
-	shared, err := d.config.Base.Share()
+	shared, err := s.base.Share()
 	if err != nil {
 		return nil, err
 	}

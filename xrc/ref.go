@@ -45,7 +45,9 @@ var kindNames = [...]string{"none", "device", "initiator", "target", "srq", "cq"
 //
 //	000001..0000FF  reserved
 //	000100..1FFFFF  shared receive queues (SRQN)
-//	200000..3FFFFF  those with a sink
+//	200000..3EFFFF  those with a sink
+//	3F0000..3FFFFF  by the port, 3F0000 + port: the one with a sink that the port's messages
+//	                belong to, in Writes, reads and atomics
 //	400000..7FFFFF  initiators
 //	800000..FFFFFE  targets, FFFFFF is the control queue of the wire
 //
@@ -54,6 +56,7 @@ const (
 	maxNumber      = 0xFFFFFF
 	firstSRQ       = 0x000100
 	firstSink      = 0x200000
+	firstPort      = 0x3F0000
 	firstInitiator = 0x400000
 	firstTarget    = 0x800000
 )
@@ -61,6 +64,15 @@ const (
 // HasSink tells whether a number is one of shared receive queues with a sink, which only the
 // program that has them sends to.
 func HasSink(number uint32) bool { return number >= firstSink && number < firstInitiator }
+
+// PortQueue stands for the queue of the program that has a port of RDS. The other side finds
+// out which one that is.
+func PortQueue(port uint16) uint32 { return firstPort + uint32(port) }
+
+// PortOf is the port that a number stands for, if it is one of PortQueue.
+func PortOf(number uint32) (port uint16, ok bool) {
+	return uint16(number), number >= firstPort && number < firstInitiator
+}
 
 // KindOf is the kind of object that a queue pair or shared receive queue number
 // could name.

@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
 // Session is a process, or whoever else owns objects: the daemon has one, too,
@@ -16,6 +18,7 @@ type Session struct {
 	id     uint64 // tells the session from all others that the device ever had
 	name   string
 	limits Limits
+	base   *iwarp.PD // PDs of the session are inside of it
 	events eventQueue
 
 	// Under Device.mu.
@@ -38,6 +41,8 @@ type object interface {
 type SessionConfig struct {
 	Name   string // name in the log
 	Limits Limits // fields of zero are those of Config.Limits
+	// Base is a protection domain that those of the session are inside of; nil: Config.Base.
+	Base *iwarp.PD
 }
 
 // NewSession makes a session without objects. ErrSessions if there are too many.
@@ -46,7 +51,7 @@ func (d *Device) NewSession(c SessionConfig) (*Session, error) {
 	if err := errors.Join(c.Limits.validate()...); err != nil {
 		return nil, err
 	}
-	s := &Session{dev: d, name: c.Name, limits: c.Limits, objects: make(map[object]uint64)}
+	s := &Session{dev: d, name: c.Name, limits: c.Limits, base: cmp.Or(c.Base, d.config.Base), objects: make(map[object]uint64)}
 	s.events.limit = c.Limits.Events
 	d.mu.Lock()
 	defer d.unlock()

@@ -59,7 +59,7 @@ func TestStrangerGuessesKeysOfAnApplication(t *testing.T) {
 	over := make(chan error, 1)
 	go func() {
 		var err error
-		result, err = keyguess.Run(attack, 17261, netip.MustParseAddr("127.22.60.1"), netip.MustParseAddr("127.22.60.9"), func() keyguess.Guess {
+		result, err = keyguess.Run(attack, 17261, netip.MustParseAddr("127.22.60.1"), app.LocalAddrPort(), func() keyguess.Guess {
 			key++
 			return keyguess.Guess{Key: key, Addr: uint64(cookies[0].Offset())}
 		})

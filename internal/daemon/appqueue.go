@@ -7,6 +7,7 @@ import (
 
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/xrc"
 )
@@ -21,6 +22,7 @@ import (
 type appQueue struct {
 	queue   announcing   // nil: the application has no queue of its own
 	number  uint32       // number of queue, 0 if there is none
+	domain  *mr.Domain   // protection domain of the application's regions; nil: the node's own
 	backlog atomic.Int64 // memory of messages that were received and not handed over
 	limit   int64        // above this backlog the queue is not ready
 	full    atomic.Bool  // peers were told that the queue is not ready
@@ -47,6 +49,9 @@ type homing struct {
 
 // ReceiveQueue is for node.Owner.
 func (a *appSocket) ReceiveQueue() uint32 { return cmp.Or(a.sess.queue.number, transport.FirstQueue) }
+
+// Protection is for node.Owner.
+func (a *appSocket) Protection() *mr.Domain { return a.sess.queue.domain }
 
 // Home is for node.Owner. The session's goroutine tells the peer.
 func (a *appSocket) Home(l transport.Link, port uint16) {
@@ -149,6 +154,6 @@ func (q *appQueue) open(t *xrc.Transport, name string) {
 		return
 	}
 	if own, err := t.NewQueue(name); err == nil { // without one the application shares the node's
-		q.queue, q.number = own, own.Number()
+		q.queue, q.number, q.domain = own, own.Number(), own.Domain()
 	}
 }

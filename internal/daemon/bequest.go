@@ -26,7 +26,7 @@ func legacyOfNode(n *node.Node, svc *Service) (_ *Legacy, err error) {
 		}
 	}()
 	st := &legacyState{Version: LegacyVersion, Generation: n.Generation, StateFile: -1}
-	if d, _, err := n.Regions(); err == nil {
+	if d := n.Regions(); d != nil {
 		st.Secret = d.Secret()
 	}
 	for _, la := range n.AllLocals() {

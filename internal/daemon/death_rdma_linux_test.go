@@ -54,7 +54,8 @@ func killExposed(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 
 	for round := range 10 {
 		before := rdstest.Counter(t, nodeOf(peer), "conn_reset")
-		app := expose(t, path, rdstest.AddrOf(stays.LocalAddrPort().Addr(), 501).String(), peer.LocalAddrPort().String(), fmt.Sprintf("%#x", uint64(blocks)))
+		at := rdstest.AddrOf(stays.LocalAddrPort().Addr(), 501)
+		app := expose(t, path, at.String(), peer.LocalAddrPort().String(), fmt.Sprintf("%#x", uint64(blocks)))
 		x := lastSession(svc)
 		seg := x.seg // keeps the memory mapped
 		var stop atomic.Bool
@@ -64,7 +65,7 @@ func killExposed(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 			defer close(done)
 			data := bytes.Repeat([]byte{0xee}, size)
 			for token := uint64(1); !stop.Load(); token++ {
-				rdstest.Operate(t, peer, stays, token, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: app.cookie, Local: [][]byte{data}, Write: true, Silent: true}})
+				rdstest.OperateAt(t, peer, at, token, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: app.cookie, Local: [][]byte{data}, Write: true, Silent: true}})
 				m := rdstest.MustRecv(t, peer)
 				fates[m.Status]++
 				switch {
@@ -127,11 +128,7 @@ func killExposed(t *testing.T, other func(*lab, *node.Node) *node.Node) {
 	if err := errors.Join(stays.FreeMR(kept, datagram.MRInvalidate), peer.FreeMR(blocks, datagram.MRInvalidate)); err != nil {
 		t.Error(err)
 	}
-	d, _, err := n.Regions()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s := d.Stats(); s.Large.Live+s.Large.Dirty != 0 {
+	if s := n.Regions().Stats(); s.Large.Live+s.Large.Dirty != 0 {
 		t.Errorf("regions are left: %+v", s.Large)
 	}
 }

@@ -113,7 +113,7 @@ func TestGuessesOverTheWire(t *testing.T) {
 			honest.Add(1)
 		}
 	})
-	to, port := b.LocalAddrPort().Addr(), n.Config.XrcPort()
+	to, port := b.LocalAddrPort(), n.Config.XrcPort()
 	for name, next := range guesses(cookies[0]) {
 		before := memoryCounts(n)
 		good := honest.Load()
@@ -148,10 +148,9 @@ func TestGuessesOverTheWire(t *testing.T) {
 }
 
 func memoryCounts(n *node.Node) map[mr.Fault]uint64 {
-	d, _, _ := n.Regions()
 	m := make(map[mr.Fault]uint64)
 	for _, f := range mr.Faults() {
-		m[f] = d.Stats().BadKeys[f]
+		m[f] = n.Regions().Stats().BadKeys[f]
 	}
 	return m
 }
@@ -176,7 +175,7 @@ func TestManyGuessersShareTheHostsLookUps(t *testing.T) {
 	for _, from := range from {
 		rnd := rand.New(rand.NewPCG(uint64(c), uint64(binary.BigEndian.Uint32(from.AsSlice()))))
 		wg.Go(func() {
-			r, err := keyguess.Run(ctx, n.Config.XrcPort(), from, b.LocalAddrPort().Addr(), func() keyguess.Guess {
+			r, err := keyguess.Run(ctx, n.Config.XrcPort(), from, b.LocalAddrPort(), func() keyguess.Guess {
 				return keyguess.Guess{Key: c.Key() + rnd.Uint32N(64) - 32, Addr: uint64(rnd.Uint32())}
 			})
 			if err != nil && ctx.Err() == nil {

@@ -54,15 +54,16 @@ func wake(c chan struct{}) {
 	}
 }
 
-// Run tries what next returns, in a window, until ctx ends. It fails if the host ends the
+// Run tries what next returns on memory of the program that has a port, in a window, until
+// ctx ends. It fails if the host ends the
 // link or answers out of turn.
-func Run(ctx context.Context, port uint16, from, to netip.Addr, next func() Guess) (r Result, err error) {
+func Run(ctx context.Context, port uint16, from netip.Addr, to netip.AddrPort, next func() Guess) (r Result, err error) {
 	t, err := xrc.New(xrc.Options{Config: iwarp.Config{EventLoops: 1}, Port: port, Operations: window})
 	if err != nil {
 		return r, err
 	}
 	defer t.Close()
-	l, err := t.Dial(ctx, from, to, 0)
+	l, err := t.Dial(ctx, from, to.Addr(), 0)
 	if err != nil {
 		return r, err
 	}
@@ -87,7 +88,7 @@ func Run(ctx context.Context, port uint16, from, to netip.Addr, next func() Gues
 	}
 	numbers := make([]uint64, len(ops))
 	list := make([]*transport.Operation, 1)
-	frame := []transport.Frame{{Ops: list}}
+	frame := []transport.Frame{{Ops: list, Port: to.Port()}}
 	began := time.Now()
 	for n := uint64(0); ctx.Err() == nil; {
 		if n-answered.Load() < window {

@@ -7,8 +7,8 @@ import (
 
 // memoryInfo describes the node's regions; nil if no transport has any.
 func (n *Node) memoryInfo() *info.Memory {
-	d, _, err := n.Regions()
-	if err != nil {
+	d := n.Regions()
+	if d == nil {
 		return nil
 	}
 	s := d.Stats()

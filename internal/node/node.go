@@ -43,7 +43,7 @@ type Node struct {
 	choice     *choice.Policy        // which of two wires serves a peer; nil: there is only one
 	Listeners  []gnetloop.Sockets    // of the wires that have some, which another process can take over
 	Xrc        *xrc.Transport        // wire that speaks XRC, nil if there is none
-	domain     *mr.Domain            // of the regions that peers reach; nil: no wire carries operations
+	domain     *mr.Domain            // protection domain of this process's sockets; nil: no wire carries operations
 	self       transport.Transport   // carries messages between the node's own addresses
 	Loops      *gnetloop.Loops       // event loops of the wires and of the service; nil: each has its own
 	Pool       *buf.Pool
@@ -139,7 +139,9 @@ func newNode(cfg config.Node, in *Inheritance, times choice.Times) (*Node, error
 		return fail(err)
 	}
 	own := loop.NewNetwork().Transport()
-	own.Expose(n.domain)
+	if n.domain != nil {
+		own.Expose(n.protection)
+	}
 	n.self = own
 	n.succeed()
 	n.Sequences.open(n.Succession.File, time.Now())

@@ -61,8 +61,10 @@ type Owner interface {
 	// Senders is what senders wait for.
 	Senders() []socket.SenderWait
 
+	// Protection is the protection domain of the owner's regions, nil: that of this process.
 	// Regions is who the socket's regions belong to, nil if there shall be none any more.
 	// CloseRegions returns when nothing touches their memory after they were revoked.
+	Protection() *mr.Domain
 	Regions(d *mr.Device) *mr.Owner
 	CloseRegions(o *mr.Owner) error
 	// Lend notes that a region is exposed; released, if not nil, has to be called when
@@ -108,6 +110,7 @@ func (*own) Reshared()                       {}
 func (*own) Flows() *FlowSet                 { return nil }
 func (*own) Lend() func()                    { return nil }
 func (*own) Retired(mr.Key)                  {}
+func (*own) Protection() *mr.Domain          { return nil }
 func (*own) Who() (none Application)         { return none }
 func (*own) Tally()                          {}
 func (o *own) Senders() []socket.SenderWait  { return o.waits.All() }

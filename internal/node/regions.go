@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -16,15 +17,27 @@ import (
 	"github.com/rds-go/rds/rds/datagram"
 )
 
-// Regions returns the table of all regions of a node, and the domain that all
-// its sockets expose theirs in: every connection of the host serves all of them.
-// They are the transport's; ErrNotSupported if it carries no operations.
-func (n *Node) Regions() (*mr.Device, *mr.Domain, error) {
+// Regions is the table of all regions of a node, nil if no transport carries operations.
+func (n *Node) Regions() *mr.Device {
 	if n.domain == nil {
-		return nil, nil, datagram.ErrNotSupported
+		return nil
 	}
-	return n.domain.Device(), n.domain, nil
+	return n.domain.Device()
 }
+
+// protection is the protection domain of the program that has a port, nil if nobody does:
+// operations that come for the port reach its regions and no others.
+func (n *Node) protection(local netip.Addr, port uint16) *mr.Domain {
+	if la := n.Local(local); la != nil {
+		if s := la.lookup(port); s != nil {
+			return s.protection()
+		}
+	}
+	return nil
+}
+
+// protection is the protection domain of the socket's regions.
+func (s *Socket) protection() *mr.Domain { return cmp.Or(s.Owner.Protection(), s.Node.domain) }
 
 // Operates tells whether the node has a transport that carries operations.
 func (n *Node) Operates() bool {
@@ -49,11 +62,11 @@ func (s *Socket) OpenRegions() (*mr.Owner, *mr.Domain, error) {
 		return nil, nil, net.ErrClosed
 	}
 	if t.Owner == nil {
-		d, domain, err := s.Node.Regions()
-		if err != nil {
-			return nil, nil, err
+		domain := s.protection()
+		if domain == nil {
+			return nil, nil, datagram.ErrNotSupported
 		}
-		owner := s.Owner.Regions(d)
+		owner := s.Owner.Regions(domain.Device())
 		if owner == nil {
 			return nil, nil, net.ErrClosed
 		}

@@ -333,7 +333,13 @@ func MustGetMRFor(t testing.TB, s, dest Socket, mem []byte, flags datagram.MRFla
 // Operate sends a message with Notify and token, whatever else o says.
 func Operate(t testing.TB, s Socket, to Socket, token uint64, o datagram.Outgoing) {
 	t.Helper()
-	o.To, o.Notify, o.Token = to.LocalAddrPort(), true, token
+	OperateAt(t, s, to.LocalAddrPort(), token, o)
+}
+
+// OperateAt is Operate for who has an address.
+func OperateAt(t testing.TB, s Socket, to netip.AddrPort, token uint64, o datagram.Outgoing) {
+	t.Helper()
+	o.To, o.Notify, o.Token = to, true, token
 	if err := s.SendMessage(Background(t), &o); err != nil {
 		t.Fatal(err)
 	}

@@ -64,11 +64,12 @@ type batch struct {
 // piece is a run of bytes: registered memory, or if key is 0 of the staging
 // buffer, or if own is set one of batch.own.
 type piece struct {
-	key  mr.Key
-	peer bool // the peer has asked for the memory, so the peer's rights count
-	own  bool
-	n    int
-	addr uint64 // address in the region; or offset in the staging buffer; or index in own
+	key    mr.Key
+	peer   bool // the peer has asked for the memory, so the peer's rights count, in domain
+	own    bool
+	n      int
+	domain *mr.Domain
+	addr   uint64 // address in the region; or offset in the staging buffer; or index in own
 }
 
 // mark is the end of an FPDU.

@@ -106,7 +106,7 @@ type PD struct {
 	dev    *Device
 	domain *mr.Domain
 	owner  *mr.Owner
-	base   *PD          // has the domain, see Share; nil: the PD has one of its own
+	base   *PD          // has the domain that domain is inside of, see Share; nil: none
 	users  atomic.Int32 // queue pairs, regions, shared receive queues, and what Share has made
 	once   sync.Once
 }
@@ -114,9 +114,10 @@ type PD struct {
 // AllocPD makes a protection domain.
 func (d *Device) AllocPD() (*PD, error) { return d.addPD(&PD{dev: d}) }
 
-// Share makes a protection domain for one of several programs whose messages come by queue
-// pairs of p. Peers reach its regions by these queue pairs, as if they were p's; a receive
-// posted in it, and a request for which Owns was asked, reaches its own regions only.
+// Share makes a protection domain inside p, for one of several programs that use queue pairs
+// of p. A peer's Write, read or atomic reaches regions of the one protection domain that
+// SharedParams.Protection finds; a receive posted in it, and a request for which Owns was
+// asked, reaches its own regions only.
 func (p *PD) Share() (*PD, error) { return p.dev.addPD(&PD{dev: p.dev, base: p}) }
 
 func (d *Device) addPD(p *PD) (*PD, error) {
@@ -129,7 +130,7 @@ func (d *Device) addPD(p *PD) (*PD, error) {
 	if p.base == nil {
 		p.domain = d.regions.NewDomain()
 	} else {
-		p.domain = p.base.domain
+		p.domain = p.base.domain.NewDomain()
 		p.base.users.Add(1)
 	}
 	d.pds[p] = struct{}{}
@@ -175,9 +176,8 @@ func (p *PD) end() {
 func (p *PD) release() {
 	p.once.Do(func() {
 		_ = p.owner.Close(context.Background())
-		if p.base == nil {
-			_ = p.domain.Close()
-		} else {
+		_ = p.domain.Close()
+		if p.base != nil {
 			p.base.users.Add(-1)
 		}
 	})

@@ -267,7 +267,7 @@ func (s *stream) payload(p piece, copies bool) mr.Fault {
 func (s *stream) lookup(p *piece) mr.Request {
 	req := mr.Request{Key: p.key, Domain: s.q.pd.domain, Addr: p.addr, Len: uint64(p.n)}
 	if p.peer {
-		req.Rights, req.From, req.Claim = mr.RemoteRead, s.peer, s.claim
+		req.Domain, req.Rights, req.From, req.Claim = p.domain, mr.RemoteRead, s.peer, s.claim
 	}
 	return req
 }
@@ -333,7 +333,7 @@ func (s *stream) responseSegment() {
 	h := ddp.Tagged{Last: last, ULP: rdmap.OpReadResponse.Control(), STag: a.read.SinkSTag, TO: a.read.SinkTO + uint64(t.offset)}
 	b.stage.B = h.AppendTo(b.stage.B)
 	if n > 0 {
-		p := piece{key: mr.Key(a.read.SourceSTag), peer: true, n: int(n), addr: a.read.SourceTO + uint64(t.offset)}
+		p := piece{key: mr.Key(a.read.SourceSTag), peer: true, domain: a.domain, n: int(n), addr: a.addr + uint64(t.offset)}
 		t.enter()
 		// On a connection that many share a region that goes away must not leave
 		// half a segment behind.

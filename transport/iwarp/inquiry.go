@@ -14,6 +14,8 @@ type inquiry struct {
 	cause  rdmap.Cause // why the request is refused; the connection goes on
 	msn    uint32
 	read   rdmap.ReadRequest
+	domain *mr.Domain            // protection domain of what is read
+	addr   uint64                // address of what is read
 	header [ddp.UntaggedLen]byte // header of the request, for a Terminate
 }
 
@@ -60,9 +62,10 @@ func (r *receiver) readRequest(payload, ulpdu []byte) {
 	if a == nil {
 		return
 	}
+	a.domain, a.addr = r.s.named(q.SourceTO)
 	r.reader.Enter()
-	_, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.SourceSTag), Domain: r.s.q.pd.domain, From: r.s.peer, Claim: r.s.claim,
-		Rights: mr.RemoteRead, Addr: q.SourceTO, Len: uint64(q.Size)})
+	_, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.SourceSTag), Domain: a.domain, From: r.s.peer, Claim: r.s.claim,
+		Rights: mr.RemoteRead, Addr: a.addr, Len: uint64(q.Size)})
 	r.reader.Leave()
 	if fault != mr.None && !r.refuseInquiry(a, fault, ulpdu) {
 		return
@@ -84,9 +87,10 @@ func (r *receiver) atomicRequest(payload, ulpdu []byte) {
 	if a == nil {
 		return
 	}
+	domain, addr := r.s.named(q.TO)
 	r.reader.Enter()
-	word, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.STag), Domain: r.s.q.pd.domain, From: r.s.peer, Claim: r.s.claim,
-		Rights: mr.RemoteAtomic, Addr: q.TO, Len: 8})
+	word, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.STag), Domain: domain, From: r.s.peer, Claim: r.s.claim,
+		Rights: mr.RemoteAtomic, Addr: addr, Len: 8})
 	if fault == mr.None {
 		if q.Op == rdmap.FetchAdd {
 			a.value = mr.FetchAdd(word, q.Add, q.AddMask)

@@ -342,7 +342,7 @@ func TestWorkRequestNamesTheField(t *testing.T) {
 		"Inline: set beside": {Inline: []byte{1}, SGE: sge[:1]},
 		"Inline: 129 bytes":  {Inline: make([]byte, 129)},
 		"Writes: 1":          {Writes: 1},
-		"Queue: set for":     {Op: OpWrite, Queue: 1},
+		"RemoteAddr: 0xff":   {Op: OpWrite, Queue: 1, Inline: []byte{1, 2}, RemoteAddr: MaxNamed - 1},
 		"Queue: 0xffffff is": {Queue: 0xFFFFFF},
 		"Queue: 0x9 is sent": {Queue: sinkNum},
 	} {

@@ -20,6 +20,7 @@ type sink struct {
 	n      int    // payload of the whole segment
 	offset uint64 // offset of the next byte, in the posted memory or from addr
 	key    mr.Key // region of a Write or a Read Response
+	domain *mr.Domain
 	addr   uint64
 	drop   bool // nobody gets the bytes: they answer an empty read, or are of a refused message
 
@@ -106,7 +107,8 @@ func (r *receiver) beginWrite() bool {
 		r.refuseSink(rdmap.CauseOf(err))
 		return false
 	}
-	k.key, k.addr = mr.Key(k.tagged.STag), k.tagged.TO
+	k.key = mr.Key(k.tagged.STag)
+	k.domain, k.addr = r.s.named(k.tagged.TO)
 	k.drop = r.s.shared != nil && r.s.shared.badWrite
 	return true
 }
@@ -179,7 +181,7 @@ func (r *receiver) beginResponse() bool {
 		r.badResponse(rdmap.CauseDDPBounds, *index)
 		return false
 	}
-	k.key, k.addr = sink.Key, h.TO
+	k.key, k.domain, k.addr = sink.Key, r.s.q.pd.domain, h.TO
 	return true
 }
 
@@ -199,7 +201,7 @@ func (r *receiver) reserve() bool {
 		return true // memory of ours is checked piece by piece
 	}
 	r.reader.Enter()
-	_, fault := r.reader.Check(&mr.Request{Key: k.key, Domain: r.s.q.pd.domain, From: r.from(), Claim: r.s.claim, Rights: r.rights(), Addr: k.addr, Len: uint64(k.n)})
+	_, fault := r.reader.Check(&mr.Request{Key: k.key, Domain: k.domain, From: r.from(), Claim: r.s.claim, Rights: r.rights(), Addr: k.addr, Len: uint64(k.n)})
 	r.reader.Leave()
 	return fault == mr.None || r.fault(fault)
 }
@@ -293,7 +295,7 @@ func (r *receiver) find(n int) ([]byte, mr.Fault) {
 			off -= uint64(g.Len)
 		}
 	} else {
-		req.Key, req.Addr, req.Len = k.key, k.addr+k.offset, uint64(n)
+		req.Key, req.Domain, req.Addr, req.Len = k.key, k.domain, k.addr+k.offset, uint64(n)
 		req.Rights, req.From, req.Claim = r.rights(), r.from(), r.s.claim
 	}
 	return r.reader.Check(&req)

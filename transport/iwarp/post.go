@@ -152,8 +152,13 @@ func (q *QP) postLocked(w *WorkRequest) error {
 	}
 	at := q.tail & uint32(len(q.slots)-1)
 	s := &q.slots[at]
-	s.id, s.op, s.flags, s.queue, s.deps, s.status = w.ID, w.Op, w.Flags, xctl.SRQN(w.Queue), w.Writes, Success
-	s.remoteKey, s.remoteAddr, s.invalidate, s.length = w.RemoteKey, w.RemoteAddr, w.Invalidate, total
+	s.id, s.op, s.flags, s.queue, s.deps, s.status = w.ID, w.Op, w.Flags, 0, w.Writes, Success
+	s.remoteKey, s.invalidate, s.length = w.RemoteKey, w.Invalidate, total
+	if w.Op.Tagged() {
+		s.remoteAddr = q.stream.remoteOffset(w)
+	} else {
+		s.queue = xctl.SRQN(w.Queue)
+	}
 	copy(s.sge[:], w.SGE)
 	s.inline, s.local = 0, w.Local
 	switch w.Op {
@@ -220,10 +225,11 @@ func (q *QP) checkRequest(w *WorkRequest) (uint32, error) {
 	case w.Writes > 0 && (w.Queue == 0 || w.Op != OpSend):
 		return bad("Writes", "%d for %v, and not for a Send with Queue", w.Writes, w.Op)
 	case w.Queue == 0:
-	case w.Op != OpSend && w.Op != OpSendInvalidate && w.Op != OpImmediate:
-		return bad("Queue", "set for %v", w.Op)
 	case !xctl.SRQN(w.Queue).Valid():
 		return bad("Queue", "%#x is not in 1..%#x", w.Queue, xctl.MaxSRQN)
+	case w.Op.Tagged() && w.RemoteAddr > xctl.MaxTagged-total:
+		return bad("RemoteAddr", "%#x is beyond the addresses that can be named with a queue", w.RemoteAddr)
+	case w.Op.Tagged():
 	case q.stream == nil || q.stream.shared == nil || !q.stream.shared.agreed.Caps.Has(xctl.CapInitiator):
 		return bad("Queue", "set on a connection that does not send to shared receive queues")
 	case q.stream.shared.frames.queues[xctl.SRQN(w.Queue)] != nil:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/lockorder"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/ddp"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
@@ -21,6 +22,13 @@ type SharedParams struct {
 	// Sink takes the messages for queues with SRQConfig.Sink, and hears of what SendFrames
 	// sends. nil: such queues take nothing on this connection, and it sends no frames.
 	Sink Sink
+	// Protection finds the protection domain for a Write, read or atomic of the peer, by the
+	// number of the queue that it names (WorkRequest.Queue); nil: it reaches nothing, and is
+	// refused. It is called on the event loop for each segment, and must not block. Unnamed is
+	// for a peer that names no queue, for it lacks the capability. Without Protection there
+	// is one domain, that of the queue pair.
+	Protection func(number uint32) *mr.Domain
+	Unnamed    *mr.Domain
 	// Delivered hears, on the event loop, of each message that was put into a shared receive
 	// queue of ours, by its Completion.Serial. nil: nobody does.
 	Delivered func(queue, serial uint32)
@@ -68,6 +76,9 @@ func (p *SharedParams) block() xctl.Block {
 	}
 	if p.Send || p.Sink != nil {
 		b.Caps |= xctl.CapInitiator
+	}
+	if p.Protection != nil {
+		b.Caps |= xctl.CapProtection
 	}
 	if p.Reservation != nil {
 		b.Caps |= xctl.CapOctets

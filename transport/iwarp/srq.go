@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"github.com/rds-go/rds/internal/lockorder"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
 
@@ -100,6 +101,9 @@ func (c *SRQConfig) check(dev *Device) error {
 func badField(field, format string, args ...any) error {
 	return fmt.Errorf("iwarp: %s: %w", fmt.Sprintf(field+": "+format, args...), syscall.EINVAL)
 }
+
+// Domain is the queue's protection domain.
+func (s *SRQ) Domain() *mr.Domain { return s.pd.domain }
 
 // Num is the queue's number.
 func (s *SRQ) Num() uint32 { return uint32(s.num) }

@@ -70,6 +70,10 @@ type WorkRequest struct {
 	// must have SharedParams on both sides. Such a message completes when it is
 	// delivered, independently of those to other queues; if it is refused only
 	// this request fails.
+	//
+	// For Write, Read and atomics, where the peer has SharedParams.Protection, it is the queue
+	// whose protection domain the key is of; addresses then have 40 bits. Other peers are
+	// not told.
 	Queue uint32
 	// Writes, for a Send with Queue, says that the message builds on so many Writes
 	// posted right before it: it is refused (RemoteAccess) if one of them failed, at

@@ -14,14 +14,14 @@ const chunk = 64 << 10
 
 // operator does a link's operations. All but far is the writer's.
 type operator struct {
-	far     *mr.Domain // of the memory that the other end's transport exposes
+	far     Protection // memory that the other end's transport exposes
 	claim   uint64     // the host's, of regions for one use
 	reader  *mr.Reader // nil before it is needed
 	refused bool       // a write of the last operations was: their message is not delivered
 }
 
 // operateOn makes l carry operations on the memory of the transport it leads to.
-func (l *link) operateOn(far *mr.Domain) {
+func (l *link) operateOn(far Protection) {
 	if far == nil {
 		return
 	}
@@ -30,8 +30,9 @@ func (l *link) operateOn(far *mr.Domain) {
 	l.ops = &operator{far: far, claim: max(1, claim)}
 }
 
-// operate does ops, if all that was sent before is delivered. An error is about ops.
-func (l *link) operate(ops []*transport.Operation) (done bool, err error) {
+// operate does ops on memory of the program that has a port of the other end's, if all that
+// was sent before is delivered. An error is about ops.
+func (l *link) operate(ops []*transport.Operation, port uint16) (done bool, err error) {
 	o := l.ops
 	if o == nil {
 		return false, &transport.FrameError{Err: syscall.EOPNOTSUPP}
@@ -44,13 +45,14 @@ func (l *link) operate(ops []*transport.Operation) (done bool, err error) {
 	if !l.send.idle() {
 		return false, nil
 	}
-	if o.reader == nil {
-		o.reader = o.far.Device().NewReader("link from " + l.local.String())
+	domain := o.far(l.remote.Addr(), port)
+	if o.reader == nil && domain != nil {
+		o.reader = domain.Device().NewReader("link from " + l.local.String())
 	}
 	o.refused = false
 	for _, op := range ops {
 		status := transport.OpSuccess
-		if o.execute(op, l.local.Addr()) != mr.None {
+		if domain == nil || o.execute(op, domain, l.local.Addr()) != mr.None {
 			status = transport.OpRefused
 			o.refused = o.refused || op.Kind == transport.OpWrite
 		}
@@ -59,10 +61,10 @@ func (l *link) operate(ops []*transport.Operation) (done bool, err error) {
 	return true, nil
 }
 
-// execute does one operation of the host from. What is wrong with any part of it is
+// execute does one operation of the host from, on memory of a domain. What is wrong with any part of it is
 // found before a byte is copied, unless the region ends in the midst.
-func (o *operator) execute(op *transport.Operation, from netip.Addr) mr.Fault {
-	req := mr.Request{Key: mr.Key(op.Key), Domain: o.far, From: from, Claim: o.claim, Addr: op.Addr, Len: op.Size()}
+func (o *operator) execute(op *transport.Operation, domain *mr.Domain, from netip.Addr) mr.Fault {
+	req := mr.Request{Key: mr.Key(op.Key), Domain: domain, From: from, Claim: o.claim, Addr: op.Addr, Len: op.Size()}
 	switch op.Kind {
 	case transport.OpWrite:
 		req.Rights = mr.RemoteWrite

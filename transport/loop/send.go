@@ -21,7 +21,7 @@ func (l *link) Send(frames []transport.Frame) (t transport.Taken, err error) {
 	for t.Frames < len(frames) {
 		left := frames[t.Frames:]
 		if f := &left[0]; len(f.Ops) > 0 && !o.begun {
-			if done, err := l.operate(f.Ops); !done || err != nil {
+			if done, err := l.operate(f.Ops, f.Port); !done || err != nil {
 				return t, err
 			}
 			if f.Size() == 0 {

@@ -183,7 +183,7 @@ func TestMessagesWithWritesAreNotSentAgain(t *testing.T) {
 	}
 	delivered := 0
 	for i := range 300 {
-		client.send(ch, iwarp.WorkRequest{ID: 1, Op: iwarp.OpWrite, RemoteKey: memory.Key(), Inline: []byte("xyz")},
+		client.send(ch, iwarp.WorkRequest{ID: 1, Op: iwarp.OpWrite, Queue: ch.Queue().SRQN, RemoteKey: memory.Key(), Inline: []byte("xyz")},
 			iwarp.WorkRequest{ID: 2, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, Writes: 1})
 		if i%30 == 5 {
 			a.cut()

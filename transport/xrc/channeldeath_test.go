@@ -241,8 +241,8 @@ func TestXRCREQ38FaultsCostTheirRequestOnTheWire(t *testing.T) {
 		long := iwarp.WorkRequest{ID: 1, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, SGE: []iwarp.SGE{src.SGE(0, 65)}}
 		stray := aMessage(ch, 2)
 		stray.Queue += 1000
-		key := iwarp.WorkRequest{ID: 3, Op: iwarp.OpWrite, Flags: iwarp.Signaled, RemoteKey: 0x4711, Inline: []byte("x")}
-		read := iwarp.WorkRequest{ID: 4, Op: iwarp.OpRead, Flags: iwarp.Signaled, RemoteKey: 0x4711, SGE: []iwarp.SGE{src.SGE(0, 8)}}
+		key := iwarp.WorkRequest{ID: 3, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, RemoteKey: 0x4711, Inline: []byte("x")}
+		read := iwarp.WorkRequest{ID: 4, Op: iwarp.OpRead, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, RemoteKey: 0x4711, SGE: []iwarp.SGE{src.SGE(0, 8)}}
 		client.send(ch, long, stray, key, read, aMessage(ch, 5))
 		got := map[uint64]iwarp.Status{}
 		for range 5 {

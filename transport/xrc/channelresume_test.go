@@ -124,7 +124,7 @@ func TestWritesAreNeverRepeated(t *testing.T) {
 	client := a.app("")
 	ch := client.connect(2, 7)
 	result := client.region(8, mr.LocalWrite)
-	add := iwarp.WorkRequest{Op: iwarp.OpFetchAdd, Flags: iwarp.Signaled, SGE: []iwarp.SGE{result.SGE(0, 8)}, RemoteKey: word.Key(), Add: 1}
+	add := iwarp.WorkRequest{Op: iwarp.OpFetchAdd, Flags: iwarp.Signaled, SGE: []iwarp.SGE{result.SGE(0, 8)}, Queue: ch.Queue().SRQN, RemoteKey: word.Key(), Add: 1}
 	succeeded, lost := 0, 0
 	for i := range 200 {
 		client.send(ch, add)

@@ -30,12 +30,12 @@ func TestXRCREQ13DepthOfReadsOnTheWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read := iwarp.WorkRequest{ID: 1, Op: iwarp.OpRead, Flags: iwarp.Signaled, SGE: []iwarp.SGE{local.SGE(0, 64)}, RemoteKey: open.Key()}
+	read := iwarp.WorkRequest{ID: 1, Op: iwarp.OpRead, Flags: iwarp.Signaled, SGE: []iwarp.SGE{local.SGE(0, 64)}, Queue: none.Queue().SRQN, RemoteKey: open.Key()}
 	client.send(none, read)
 	client.want(1, iwarp.RemoteInvalid, iwarp.OpRead)
-	client.send(none, iwarp.WorkRequest{ID: 2, Op: iwarp.OpFetchAdd, SGE: []iwarp.SGE{local.SGE(0, 8)}, RemoteKey: open.Key(), Add: 1})
+	client.send(none, iwarp.WorkRequest{ID: 2, Op: iwarp.OpFetchAdd, SGE: []iwarp.SGE{local.SGE(0, 8)}, Queue: none.Queue().SRQN, RemoteKey: open.Key(), Add: 1})
 	client.want(2, iwarp.RemoteInvalid, iwarp.OpFetchAdd)
-	client.send(none, iwarp.WorkRequest{ID: 3, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Inline: []byte("written"), RemoteKey: open.Key()}, aMessage(none, 4))
+	client.send(none, iwarp.WorkRequest{ID: 3, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Inline: []byte("written"), Queue: none.Queue().SRQN, RemoteKey: open.Key()}, aMessage(none, 4))
 	client.want(3, iwarp.Success, iwarp.OpWrite)
 	client.want(4, iwarp.Success, iwarp.OpSend)
 

@@ -63,9 +63,9 @@ func (o *operations) putLocked(runs []*running) {
 	o.free = append(o.free, runs...)
 }
 
-// operate begins ops, all or none; a message follows them or does not. An error is about
-// the operations.
-func (l *link) operate(ops []*transport.Operation, message bool) (bool, error) {
+// operate begins ops on memory of the program that has a port of the peer's, all or none; a
+// message follows them or does not. An error is about the operations.
+func (l *link) operate(ops []*transport.Operation, port uint16, message bool) (bool, error) {
 	o := &l.ops
 	reqs, runs := l.reqs[:0], o.take(l.runs[:0], len(ops))
 	defer func() {
@@ -88,7 +88,7 @@ func (l *link) operate(ops []*transport.Operation, message bool) (bool, error) {
 		r.op = op
 		before := len(reqs)
 		var err error
-		if reqs, err = l.requests(r, reqs); err != nil {
+		if reqs, err = l.requests(r, port, reqs); err != nil {
 			return fail(err)
 		}
 		r.left = len(reqs) - before
@@ -156,13 +156,14 @@ func (l *link) withdraw(first uint64) bool {
 // at is the place of a work request.
 func (o *operations) at(id uint64) **running { return &o.running[id&uint64(len(o.running)-1)] }
 
-// requests makes the work requests of an operation.
-func (l *link) requests(r *running, list []iwarp.WorkRequest) ([]iwarp.WorkRequest, error) {
+// requests makes the work requests of an operation on memory of the program that has a port.
+func (l *link) requests(r *running, port uint16, list []iwarp.WorkRequest) ([]iwarp.WorkRequest, error) {
 	op := r.op
 	if err := op.Validate(); err != nil {
 		return list, err
 	}
-	w := iwarp.WorkRequest{RemoteKey: mr.Key(op.Key), RemoteAddr: op.Addr}
+	w := iwarp.WorkRequest{RemoteKey: mr.Key(op.Key)}
+	reaches(&w, port, op.Addr)
 	switch op.Kind {
 	case transport.OpWrite:
 		w.Op = iwarp.OpWrite

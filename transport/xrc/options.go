@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/wire"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 	objects "github.com/rds-go/rds/xrc"
 )
@@ -55,6 +56,10 @@ type Options struct {
 	// Admit tells whether a peer may be served by this transport. The set-up of one that may
 	// not is rejected, so that it tries another transport. It must not block. nil: everybody may.
 	Admit func(remote netip.Addr) bool
+	// Protection finds the protection domain of the program that has a port of RDS at a local
+	// address, nil if nobody does: what operations of peers that name the port reach. It must
+	// not block. nil: Transport.Domain, whatever the port.
+	Protection func(local netip.Addr, port uint16) *mr.Domain
 	// XRC sets up the objects of package rds/xrc. Now is the clock of everything that is about
 	// them; nil means time.Now.
 	XRC objects.Config

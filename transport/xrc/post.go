@@ -12,6 +12,7 @@ import (
 // again after a connection was lost; the memory is the caller's all that time.
 type work struct {
 	wr     iwarp.WorkRequest
+	queue  uint32 // queue that a message goes to, 0 for what is no message
 	sge    [iwarp.MaxSGE]iwarp.SGE
 	inline []byte
 	order  uint64 // position in the order of posting
@@ -28,8 +29,9 @@ type work struct {
 const startAtOnce = 64
 
 // PostSend posts requests in order and returns how many it took; the error is
-// about the first that it did not take. Sends name the peer's queue
-// (WorkRequest.Queue). A message that builds on Writes is posted in one call with
+// about the first that it did not take. All name the peer's queue (WorkRequest.Queue): the
+// one that a message goes to, or whose protection domain the key of a Write, read or atomic
+// is of. A message that builds on Writes is posted in one call with
 // them, and right behind them.
 //
 // While the connection is lost requests are kept. Of those that were under way
@@ -80,7 +82,10 @@ func (ch *Channel) keep(wr *iwarp.WorkRequest) uint32 {
 	slot := ch.free[len(ch.free)-1]
 	ch.free = ch.free[:len(ch.free)-1]
 	w := &ch.works[slot]
-	w.wr = *wr
+	w.wr, w.queue = *wr, 0
+	if !wr.Op.Tagged() {
+		w.queue = wr.Queue
+	}
 	w.wr.SGE = append(w.sge[:0], wr.SGE...)
 	w.inline = append(w.inline[:0], wr.Inline...)
 	w.wr.Inline = w.inline
@@ -127,7 +132,6 @@ func requestError(field string, value any) error {
 }
 
 func (ch *Channel) check(w *iwarp.WorkRequest) error {
-	message := w.Op == iwarp.OpSend || w.Op == iwarp.OpSendInvalidate || w.Op == iwarp.OpImmediate
 	var total uint64
 	for i := range w.SGE {
 		total += uint64(w.SGE[i].Len)
@@ -139,14 +143,14 @@ func (ch *Channel) check(w *iwarp.WorkRequest) error {
 	switch {
 	case w.Op > iwarp.OpImmediate:
 		return requestError("Op", w.Op)
-	case message != (w.Queue != 0), w.Queue == controlQueue, objects.HasSink(w.Queue), w.Queue > maxSRQN: // only the queue tells where a message goes, and RDS alone sends to its own
+	case w.Queue == 0, w.Queue == controlQueue, objects.HasSink(w.Queue), w.Queue > maxSRQN: // RDS alone sends to its own
 		return requestError("Queue", w.Queue)
 	case len(w.SGE) > iwarp.MaxSGE, w.Op == iwarp.OpRead && len(w.SGE) > 1, w.Op == iwarp.OpImmediate && len(w.SGE) > 0,
 		atomic && (len(w.SGE) != 1 || total != 8), total >= 1<<32:
 		return requestError("SGE", w.SGE)
 	case inline && (len(w.SGE) > 0 || w.Op > iwarp.OpWrite || len(w.Inline) > ch.t.opts.MaxInline):
 		return requestError("Inline", len(w.Inline))
-	case atomic && w.RemoteAddr%8 != 0:
+	case atomic && w.RemoteAddr%8 != 0, w.Op.Tagged() && w.RemoteAddr > iwarp.MaxNamed-max(total, uint64(len(w.Inline))):
 		return requestError("RemoteAddr", w.RemoteAddr)
 	case w.Writes > 0 && w.Op != iwarp.OpSend:
 		return requestError("Writes", w.Writes)
@@ -234,7 +238,7 @@ func (ch *Channel) pickLocked(m *mux) (refused []iwarp.Completion) {
 	for i < len(all) && len(ch.batch) < startAtOnce {
 		w := &ch.works[all[i]]
 		n := max(w.group, 1)
-		queue := ch.works[all[i+n-1]].wr.Queue
+		queue := ch.works[all[i+n-1]].queue
 		reads := answered(w.wr.Op)
 		switch {
 		case reads && ch.depth == 0:
@@ -296,7 +300,7 @@ func (ch *Channel) batchLocked(slot uint32) {
 // is not because it ends, or is full, the first one is at fault.
 func (ch *Channel) putBackLocked(m *mux, slots []uint32, good bool) (list []iwarp.Completion) {
 	for i, slot := range slots {
-		m.give(ch.works[slot].wr.Queue, false)
+		m.give(ch.works[slot].queue, false)
 		ch.started--
 		if answered(ch.works[slot].wr.Op) {
 			ch.reads--

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/rds-go/rds/internal/lockorder"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 	objects "github.com/rds-go/rds/xrc"
 )
@@ -31,7 +32,7 @@ type Queue struct {
 
 // NewQueue makes the queue of an application. The name is for logs and reports.
 func (t *Transport) NewQueue(name string) (*Queue, error) {
-	s, err := t.objects.NewSession(objects.SessionConfig{Name: name, Limits: objects.Limits{Registrations: maxRegistrations, Events: 2}})
+	s, err := t.objects.NewSession(objects.SessionConfig{Name: name, Limits: objects.Limits{Registrations: maxRegistrations, Events: 2}, Base: t.rds.all})
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +63,9 @@ func (q *Queue) make() (err error) {
 
 // Number is what peers name the queue by.
 func (q *Queue) Number() uint32 { return q.number }
+
+// Domain is the protection domain of the application's regions.
+func (q *Queue) Domain() *mr.Domain { return q.pd.Domain() }
 
 // SetReady says whether the application takes messages. While it does not, peers keep what
 // they have for its ports, and send everything else. It does not block.

@@ -16,12 +16,12 @@ func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
 	list := one[:0]
 	ch.mu.Lock()
 	w := &ch.works[slot]
-	m.give(w.wr.Queue, c.Status == iwarp.Flushed)
+	m.give(w.queue, c.Status == iwarp.Flushed)
 	ch.started--
 	if answered(w.wr.Op) {
 		ch.reads--
 	}
-	again := c.Status == iwarp.Flushed && ch.state != channelDead && w.wr.Queue != 0 && w.wr.Writes == 0
+	again := c.Status == iwarp.Flushed && ch.state != channelDead && w.queue != 0 && w.wr.Writes == 0
 	doubtful := c.Status == iwarp.Flushed && c.Sent && ch.state != channelDead
 	switch {
 	case doubtful:
@@ -47,7 +47,7 @@ func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
 func (ch *Channel) finishLocked(list []iwarp.Completion, slot uint32, status iwarp.Status, vendor uint32) []iwarp.Completion {
 	w := &ch.works[slot]
 	if !ch.destroyed && (status != iwarp.Success || w.wr.Flags&iwarp.Signaled != 0) {
-		c := iwarp.Completion{ID: w.wr.ID, Initiator: ch.ref.Number, Op: w.wr.Op, Status: status, Vendor: vendor, Queue: w.wr.Queue}
+		c := iwarp.Completion{ID: w.wr.ID, Initiator: ch.ref.Number, Op: w.wr.Op, Status: status, Vendor: vendor, Queue: w.queue}
 		list = append(list, c)
 	}
 	w.doubtful = false
@@ -220,7 +220,7 @@ func (m *mux) settle(ctx context.Context, list []*Channel) error {
 		ch.mu.Lock()
 		for i := range ch.works {
 			if w := &ch.works[i]; w.doubtful {
-				d := doubt{w.lost, w.wr.Queue}
+				d := doubt{w.lost, w.queue}
 				doubts[d] = append(doubts[d], w.serial)
 			}
 		}
@@ -250,7 +250,7 @@ func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
 	ch.mu.Lock()
 	for i := range ch.works {
 		w := &ch.works[i]
-		if !w.doubtful || w.lost != d.lost || w.wr.Queue != d.queue {
+		if !w.doubtful || w.lost != d.lost || w.queue != d.queue {
 			continue
 		}
 		switch {

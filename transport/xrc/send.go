@@ -20,7 +20,7 @@ func (l *link) Send(frames []transport.Frame) (t transport.Taken, err error) {
 				corked = true
 			}
 			var begun bool
-			if begun, err = l.operate(f.Ops, f.Size() > 0); err != nil {
+			if begun, err = l.operate(f.Ops, f.Port, f.Size() > 0); err != nil {
 				err = &transport.FrameError{Err: err}
 			}
 			if !begun {

@@ -20,7 +20,7 @@ func TestMessagesBehindALongRead(t *testing.T) {
 	const size = 64 << 20
 	far, near := server.region(size, mr.RemoteRead), client.region(size, mr.LocalWrite)
 	ch := client.connect(2, 1)
-	client.send(ch, iwarp.WorkRequest{ID: 1 << 32, Op: iwarp.OpRead, Flags: iwarp.Signaled, RemoteKey: far.Key(), RemoteAddr: 0, SGE: []iwarp.SGE{near.SGE(0, size)}})
+	client.send(ch, iwarp.WorkRequest{ID: 1 << 32, Op: iwarp.OpRead, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, RemoteKey: far.Key(), RemoteAddr: 0, SGE: []iwarp.SGE{near.SGE(0, size)}})
 	sent, done := 0, 0
 	for read := false; !read; {
 		for range 64 {
@@ -50,14 +50,14 @@ func TestOperationsBehindALongRead(t *testing.T) {
 	server.serve(1, 1024, 64)
 	const size = 64 << 20
 	far, near := server.region(size, mr.RemoteRead), client.region(size, mr.LocalWrite)
-	counter, err := b.dev.Regions().NewOwner(mr.OwnerConfig{Name: "counter"}).Register(make([]byte, 8), mr.Options{Domain: b.domain, Rights: mr.LocalWrite | mr.RemoteAtomic})
+	counter, err := b.dev.Regions().NewOwner(mr.OwnerConfig{Name: "counter"}).Register(make([]byte, 8), mr.Options{Domain: b.Domain(), Rights: mr.LocalWrite | mr.RemoteAtomic})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ch := client.connect(2, 1)
 	l := a.theLink(0)
 	ends := make(chan transport.OpStatus, 1000)
-	client.send(ch, iwarp.WorkRequest{ID: 1 << 32, Op: iwarp.OpRead, Flags: iwarp.Signaled, RemoteKey: far.Key(), SGE: []iwarp.SGE{near.SGE(0, size)}})
+	client.send(ch, iwarp.WorkRequest{ID: 1 << 32, Op: iwarp.OpRead, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, RemoteKey: far.Key(), SGE: []iwarp.SGE{near.SGE(0, size)}})
 	want := uint64(0)
 	word := make([]byte, 8)
 	sent, begun, over := 0, 0, false

@@ -60,7 +60,8 @@ type Transport struct {
 // rdsObjects are the objects that all of RDS shares.
 type rdsObjects struct {
 	domain *objects.Domain
-	pd     *objects.PD
+	all    *iwarp.PD   // protection domain that those of all applications are inside of
+	pd     *objects.PD // that of the node's own queue
 	cq     *objects.CQ // stays empty: each link completes its operations itself
 	number uint32      // SRQN of the node's own queue
 	sink   *iwarp.SRQ  // that queue
@@ -122,7 +123,10 @@ func (t *Transport) makeObjects() (err error) {
 	}
 	t.opts.XRC = c
 	limits := objects.Limits{Initiators: maxRegistrations, Targets: maxRegistrations, Registrations: maxRegistrations, Events: 2}
-	if t.session, err = t.objects.NewSession(objects.SessionConfig{Name: "rds", Limits: limits}); err != nil {
+	if t.rds.all, err = t.pd.Share(); err != nil {
+		return err
+	}
+	if t.session, err = t.objects.NewSession(objects.SessionConfig{Name: "rds", Limits: limits, Base: t.rds.all}); err != nil {
 		return err
 	}
 	if t.rds.domain, err = t.session.OpenDomain(-1, os.O_CREATE); err != nil {
@@ -133,6 +137,9 @@ func (t *Transport) makeObjects() (err error) {
 	}
 	if t.rds.cq, err = t.session.CreateCQ(1); err != nil {
 		return err
+	}
+	if t.opts.Protection == nil {
+		t.opts.Protection = func(netip.Addr, uint16) *mr.Domain { return t.Domain() }
 	}
 	srq, err := t.session.CreateSRQ(objects.SRQAttr{Domain: t.rds.domain, PD: t.rds.pd, Sink: true})
 	if err == nil {
@@ -152,8 +159,8 @@ func (t *Transport) Name() string { return Name }
 // Regions is the table of memory regions.
 func (t *Transport) Regions() *mr.Device { return t.dev.Regions() }
 
-// Domain is the protection domain of regions that peers reach by links.
-func (t *Transport) Domain() *mr.Domain { return t.domain }
+// Domain is the protection domain of the node's own queue.
+func (t *Transport) Domain() *mr.Domain { return t.rds.pd.Domain() }
 
 // Listen accepts links on local and Options.Port.
 func (t *Transport) Listen(local netip.Addr, accept func(transport.Link)) error {
@@ -350,6 +357,7 @@ func (t *Transport) Close() error {
 	errs = append(errs, t.objects.Close())
 	_ = t.session.Close(context.Background())
 	errs = append(errs, t.owner.Close(context.Background()))
+	_ = t.rds.all.Close()
 	_ = t.pd.Close() // if sessions still have regions the device closes it
 	return errors.Join(append(errs, t.dev.Close())...)
 }

@@ -24,12 +24,13 @@ const (
 	CapAtomics                     // atomic operations, RFC 7306 section 5
 	CapOctets                      // messages to queues with a sink within GRANTs
 	CapRefused                     // REFUSED records
+	CapProtection                  // tagged offsets name a queue, see TaggedOffset
 
 	capRoles = CapTarget | CapInitiator
-	capAll   = CapRefused<<1 - 1
+	capAll   = CapProtection<<1 - 1
 )
 
-var capNames = [...]string{"target", "initiator", "credit", "RNR", "soft reads", "soft writes", "ping", "interleave", "big FPDUs", "immediate", "atomics", "octets", "refused"}
+var capNames = [...]string{"target", "initiator", "credit", "RNR", "soft reads", "soft writes", "ping", "interleave", "big FPDUs", "immediate", "atomics", "octets", "refused", "protection"}
 
 // Has reports whether all of want are in the set.
 func (c Caps) Has(want Caps) bool { return c&want == want }

@@ -1,0 +1,40 @@
+package xrc
+
+import (
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// What a peer may reach by a key is for the queue to say that its Write, read or atomic
+// names. RDS names it by the port that the message behind the operation is for: so a cookie is
+// good for the sockets of the application that exposes the memory, by whatever link, and the
+// sender need not know which queue that application has.
+//
+// A peer that lacks the capability names none. It reaches the regions of all applications of
+// RDS, by their keys, and nothing of channels.
+
+// Protection finds the protection domain of the queue that number names for this peer; nil:
+// there is none.
+func (x *finder) Protection(number uint32) *mr.Domain {
+	if port, ok := objects.PortOf(number); ok {
+		return x.t.opts.Protection(x.p.local, port)
+	}
+	if number == controlQueue {
+		return nil // messages alone go by it
+	}
+	if q := x.Find(number); q != nil {
+		return q.Domain()
+	}
+	return nil
+}
+
+// farthest is the address that stands for all from there on. There is no region of RDS, whose
+// bounds have 33 bits, and an operation from there on ends within the addresses that can be
+// named.
+const farthest = 1 << 39
+
+// reaches makes a work request name an address of the memory of the program that has a port.
+func reaches(w *iwarp.WorkRequest, port uint16, addr uint64) {
+	w.Queue, w.RemoteAddr = objects.PortQueue(port), min(addr, farthest)
+}
