@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -312,4 +313,40 @@ func TestMRREQ30OtherProcessesCannotFreeOrUseARegion(t *testing.T) {
 	g.wantFault(r, &Request{Key: k, Domain: g.dom, Rights: LocalWrite, Len: 64}, None)
 	g.ok(g.own.Free(k))
 	g.want(g.own.Free(k), ErrKey)
+}
+
+// A request reaches the regions of its domain and of those inside: not of others, not of the
+// domain around it, and nothing without a domain.
+func TestRequestsReachTheirDomainAndThoseInside(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	r := g.reader("r")
+	outer := g.NewDomain()
+	middle := outer.NewDomain()
+	inner, sibling := middle.NewDomain(), middle.NewDomain()
+	all := []*Domain{outer, middle, inner, sibling, g.dom, nil}
+	for of, from := range map[*Domain][]*Domain{outer: {outer}, middle: {outer, middle}, inner: {outer, middle, inner}, sibling: {outer, middle, sibling}, g.dom: {g.dom}} {
+		revoked := false
+		for _, d := range all {
+			k := g.mapped(g.own, make([]byte, 8), Options{Domain: of, Rights: RemoteRead})
+			want := WrongDomain
+			if slices.Contains(from, d) {
+				want, revoked = None, true
+			}
+			g.wantFault(r, &Request{Key: k, Domain: d, Len: 8}, want)
+			if f := r.Revoke(k, d, netip.Addr{}); f != want {
+				t.Errorf("revoke: %v, want %v", f, want)
+			}
+			if want != None {
+				g.ok(g.own.Free(k))
+			}
+		}
+		if !revoked {
+			t.Error("reached from nowhere")
+		}
+	}
+	g.ok(g.own.Barrier(t.Context()))
+	for _, d := range []*Domain{inner, sibling, middle, outer} {
+		g.ok(d.Close())
+	}
 }

@@ -392,3 +392,26 @@ func TestRegionsUnderFire(t *testing.T) {
 		t.Error("memory in use at the end")
 	}
 }
+
+// The wire has 40 bits for an address. An offset beyond them is out of bounds as any other, and
+// is not that of a region again when its upper bits are cut off.
+func TestOffsetsBeyondTheAddressesOfTheWire(t *testing.T) {
+	t.Parallel()
+	eachRDMA(t, func(t *testing.T, l *lab, node func() *Node) {
+		b := l.bind(node())
+		mem := make([]byte, 64)
+		c := rdstest.MustGetMR(t, b, mem, 0)
+		n := node()
+		for _, bit := range []int{39, 40, 41, 62, 63} {
+			a := l.bind(n) // a socket with refusals is held back
+			rdstest.Operate(t, a, b, 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: c, Offset: 1 << bit, Local: [][]byte{[]byte("x"), []byte("y")}, Write: true, Silent: true}})
+			rdstest.WantStatus(t, a, 1, datagram.StatusRemoteError)
+		}
+		if err := b.FreeMR(c, datagram.MRInvalidate); err != nil {
+			t.Fatal(err)
+		}
+		if mem[0] != 0 {
+			t.Errorf("% x", mem[:8])
+		}
+	})
+}

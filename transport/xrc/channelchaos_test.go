@@ -235,6 +235,8 @@ func TestChannelLimits(t *testing.T) {
 		"foreign memory": {Queue: 0x100, SGE: []iwarp.SGE{foreign.SGE(0, 8)}},
 		"long inline":    {Queue: 0x100, Inline: make([]byte, 129)},
 		"unknown":        {Op: iwarp.OpReceive},
+		"no queue named": {Op: iwarp.OpWrite, Inline: []byte("x")},
+		"far address":    {Op: iwarp.OpWrite, Queue: 0x100, Inline: []byte("xy"), RemoteAddr: iwarp.MaxNamed - 1},
 	} {
 		if _, err := ch.PostSend(w); err == nil || errors.Is(err, ErrFull) {
 			t.Errorf("%s: %v", name, err)

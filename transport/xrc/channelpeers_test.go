@@ -155,6 +155,13 @@ func TestSilentPeersLoseTheirConnection(t *testing.T) {
 // rawPeer connects a peer that knows iWARP and says what a test wants.
 func rawPeer(t *testing.T, n *hostNet, i byte, to *host, private []byte) (*iwarp.QP, *iwarp.Established, error) {
 	t.Helper()
+	qp, _, est, err := rawLink(t, n, i, to, private, &iwarp.SharedParams{Send: true, Queues: noQueues{}, Incarnation: 5})
+	return qp, est, err
+}
+
+// rawLink connects as address i, and says what shared says.
+func rawLink(t *testing.T, n *hostNet, i byte, to *host, private []byte, shared *iwarp.SharedParams) (*iwarp.QP, *iwarp.CQ, *iwarp.Established, error) {
+	t.Helper()
 	dev, err := iwarp.Open(iwarp.Config{EventLoops: 1})
 	if err != nil {
 		t.Fatal(err)
@@ -173,8 +180,8 @@ func rawPeer(t *testing.T, n *hostNet, i byte, to *host, private []byte) (*iwarp
 		t.Fatal(err)
 	}
 	est, err := dev.ConnectFrom(within(t), qp, netip.AddrPortFrom(n.addr(i), 0), netip.AddrPortFrom(to.addr, channelPort),
-		iwarp.ConnParams{Rev: 2, Guard: -1, PeerToPeer: true, Seal: true, Private: private, Shared: &iwarp.SharedParams{Send: true, Queues: noQueues{}, Incarnation: 5}})
-	return qp, est, err
+		iwarp.ConnParams{Rev: 2, Guard: -1, PeerToPeer: true, Seal: true, Private: private, Shared: shared})
+	return qp, cq, est, err
 }
 
 type noQueues struct{}

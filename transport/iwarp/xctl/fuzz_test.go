@@ -185,3 +185,16 @@ func FuzzReceiver(f *testing.F) {
 		}
 	})
 }
+
+// FuzzTagged takes tagged offsets apart and puts them together again.
+func FuzzTagged(f *testing.F) {
+	f.Add(uint64(0))
+	f.Add(uint64(1<<63 | 1<<40 | 1<<39 | 1))
+	f.Add(^uint64(0))
+	f.Fuzz(func(t *testing.T, offset uint64) {
+		n, addr := SplitTagged(offset)
+		if TaggedOffset(n, addr) != offset || addr >= MaxTagged || n > MaxSRQN+1 || uint64(n) != offset>>40 {
+			t.Fatalf("%#x is queue %#x, address %#x", offset, n, addr)
+		}
+	})
+}
