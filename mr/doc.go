@@ -17,9 +17,9 @@
 // On the outside a Key is a cipher of both, with a secret of the device, so that
 // one key tells nothing of another.
 //
-// What isolates is the domain. Where all peers share one, as sockets of RDS do, a
-// key is all that keeps peers out who were not given it: Config.PeerLookUps then
-// bounds how many keys they can try. Requests of peers that have a key are not
+// What isolates is the domain; domains may be inside others, which reach them. Where all peers
+// may ask for one, as for that of each application of RDS, a key is all that keeps peers
+// out who were not given it: Config.PeerLookUps then bounds how many keys they can try. Requests of peers that have a key are not
 // affected: Give says who has one.
 //
 // # Sections

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -37,6 +38,25 @@ func TestXRCREQ47CookiesOfOneApplicationAreNoOthers(t *testing.T) {
 	})
 }
 
+// Another process can neither free a region, nor offer it to a peer as its own, by the cookie
+// or by guesses of it.
+func TestMRREQ30AnotherProcessFreesNoRegion(t *testing.T) {
+	l := newLab(t)
+	_, path := serving(t, l.node(config.Node{Wire: config.WireXRC}), config.Service{})
+	host := rdstest.NewAddr()
+	peer := l.bind(l.node(config.Node{Wire: config.WireXRC}))
+	x := startIsolated(t, path, host, 500)
+	y := startIsolated(t, path, host, 600, fmt.Sprintf("%#x", uint64(x.cookie)))
+	if got := y.noticed(t); got != "nothing" {
+		t.Errorf("the thief: %s", got)
+	}
+	rdstest.OperateAt(t, peer, x.at[0], 1, datagram.Outgoing{RDMA: &datagram.RDMA{Cookie: x.cookie, Local: [][]byte{[]byte("alive")}, Write: true, Silent: true}})
+	rdstest.WantStatus(t, peer, 1, datagram.StatusSuccess)
+	if got := x.noticed(t); got != "memory" {
+		t.Error(got)
+	}
+}
+
 // isolated is one of the processes.
 type isolated struct {
 	cmd    *exec.Cmd
@@ -46,10 +66,10 @@ type isolated struct {
 	cookie datagram.Cookie // of memory of 64 bytes
 }
 
-func startIsolated(t *testing.T, path string, at netip.Addr, port uint16) *isolated {
+func startIsolated(t *testing.T, path string, at netip.Addr, port uint16, args ...string) *isolated {
 	t.Helper()
 	p := &isolated{at: [2]netip.AddrPort{rdstest.AddrOf(at, port), rdstest.AddrOf(at, port+1)}}
-	p.cmd = process("TestXRCREQ47CookiesOfOneApplicationAreNoOthers", "exposes", path, p.at[0].String(), p.at[1].String())
+	p.cmd = process("TestXRCREQ47CookiesOfOneApplicationAreNoOthers", "exposes", append([]string{path, p.at[0].String(), p.at[1].String()}, args...)...)
 	p.cmd.Stderr = os.Stderr
 	in, err := p.cmd.StdinPipe()
 	out, err2 := p.cmd.StdoutPipe()
@@ -165,8 +185,9 @@ func afterCut(t *testing.T, peer rdstest.Socket, c datagram.Cookie, to netip.Add
 	}
 }
 
-// beIsolated is the process: path address address. It exposes memory, prints the cookie, and
-// at the end of its input what it has noticed.
+// beIsolated is the process: path address address, and perhaps the cookie of another process,
+// which it tries to free and to offer. It exposes memory, prints the cookie, and at the end of
+// its input what it has noticed.
 func beIsolated(args []string) {
 	err := func() error {
 		c, err := client.Dial(args[0])
@@ -189,9 +210,23 @@ func beIsolated(args []string) {
 		if err != nil {
 			return err
 		}
+		var noticed []string
+		if len(args) > 3 {
+			var foreign datagram.Cookie
+			if _, err := fmt.Sscan(args[3], &foreign); err != nil {
+				return err
+			}
+			if err := s.SendMessage(context.Background(), &datagram.Outgoing{To: second.LocalAddrPort(), HasDest: true, Dest: foreign}); !errors.Is(err, datagram.ErrInvalid) {
+				noticed = append(noticed, fmt.Sprint("offered: ", err))
+			}
+			for guess := range uint32(1000) {
+				if err := s.FreeMR(datagram.MakeCookie(foreign.Key()+guess, foreign.Offset()), datagram.MRInvalidate); !errors.Is(err, datagram.ErrInvalid) {
+					noticed = append(noticed, fmt.Sprint("freed: ", err))
+				}
+			}
+		}
 		fmt.Printf("%#x\n", uint64(cookie))
 		_, _ = io.Copy(io.Discard, os.Stdin)
-		var noticed []string
 		for _, s := range []rdstest.Socket{s, second} {
 			if m, err := s.TryRecv(); !errors.Is(err, datagram.ErrWouldBlock) {
 				noticed = append(noticed, fmt.Sprint(&m, err))

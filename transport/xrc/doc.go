@@ -32,8 +32,8 @@
 // wire it names its queue and not its target. So what ends with a target is that its
 // initiator is told and stops.
 //
-// Writes, reads and atomics name neither: what they may do is for the rights of the region to
-// say, and the access rights of a service bind the attributes of package rds/xrc only.
+// Writes, reads and atomics name a queue, too, and reach the regions of its protection domain
+// (protection.go); the access rights of a service bind the attributes of package rds/xrc only.
 //
 // A message completes when it is in the receiver's memory, its completion in the queue, or
 // when it is refused; then it alone fails.
