@@ -140,7 +140,7 @@ func newNode(cfg config.Node, in *Inheritance, times choice.Times) (*Node, error
 	}
 	own := loop.NewNetwork().Transport()
 	if n.domain != nil {
-		own.Expose(n.protection)
+		own.Expose(n.memoryAt)
 	}
 	n.self = own
 	n.succeed()

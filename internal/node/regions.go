@@ -25,13 +25,20 @@ func (n *Node) Regions() *mr.Device {
 	return n.domain.Device()
 }
 
+// memoryAt finds protection domains by the ports of a local address; nil: the node does not have
+// the address.
+func (n *Node) memoryAt(local netip.Addr) func(port uint16) *mr.Domain {
+	if la := n.Local(local); la != nil {
+		return la.protection
+	}
+	return nil
+}
+
 // protection is the protection domain of the program that has a port, nil if nobody does:
 // operations that come for the port reach its regions and no others.
-func (n *Node) protection(local netip.Addr, port uint16) *mr.Domain {
-	if la := n.Local(local); la != nil {
-		if s := la.lookup(port); s != nil {
-			return s.protection()
-		}
+func (l *Local) protection(port uint16) *mr.Domain {
+	if s := l.lookup(port); s != nil {
+		return s.protection()
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func (n *Node) openWires(in *gnetloop.Inheritance, times choice.Times) (err erro
 	}
 	if c.Wire != config.WireTCP {
 		o := xrcOptions(c, n.Generation, gate{n}, in, n.Loops)
-		o.Want, o.Protection = n.wanted, n.protection
+		o.Want, o.Protection = n.wanted, n.memoryAt
 		o.Admit = func(remote netip.Addr) bool { return n.choice == nil || n.choice.Admits(remote, xrc.Name) }
 		if n.Xrc, err = xrc.New(o); err != nil {
 			return err

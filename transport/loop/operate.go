@@ -14,14 +14,18 @@ const chunk = 64 << 10
 
 // operator does a link's operations. All but far is the writer's.
 type operator struct {
-	far     Protection // memory that the other end's transport exposes
-	claim   uint64     // the host's, of regions for one use
-	reader  *mr.Reader // nil before it is needed
-	refused bool       // a write of the last operations was: their message is not delivered
+	far     func(port uint16) *mr.Domain // protection domains at the other end
+	claim   uint64                       // the host's, of regions for one use
+	reader  *mr.Reader                   // nil before it is needed
+	refused bool                         // a write of the last operations was: their message is not delivered
 }
 
 // operateOn makes l carry operations on the memory of the transport it leads to.
-func (l *link) operateOn(far Protection) {
+func (l *link) operateOn(memory func(local netip.Addr) func(port uint16) *mr.Domain) {
+	if memory == nil {
+		return
+	}
+	far := memory(l.remote.Addr())
 	if far == nil {
 		return
 	}
@@ -45,7 +49,7 @@ func (l *link) operate(ops []*transport.Operation, port uint16) (done bool, err 
 	if !l.send.idle() {
 		return false, nil
 	}
-	domain := o.far(l.remote.Addr(), port)
+	domain := o.far(port)
 	if o.reader == nil && domain != nil {
 		o.reader = domain.Device().NewReader("link from " + l.local.String())
 	}

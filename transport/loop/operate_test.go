@@ -36,7 +36,7 @@ func newOperators(t testing.TB, region int) *operators {
 	}
 	e := newEnv()
 	x := &operators{t: t, ha: transporttest.NewHearer(16), hb: transporttest.NewHearer(16), owner: dev.NewOwner(mr.OwnerConfig{}), domain: dev.NewDomain()}
-	e.B.(*Transport).Expose(func(netip.Addr, uint16) *mr.Domain { return x.domain })
+	e.B.(*Transport).Expose(func(netip.Addr) func(uint16) *mr.Domain { return func(uint16) *mr.Domain { return x.domain } })
 	t.Cleanup(func() {
 		if err := errors.Join(e.A.Close(), e.B.Close(), dev.Close()); err != nil {
 			t.Error(err)

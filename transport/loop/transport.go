@@ -15,7 +15,7 @@ import (
 // ends it.
 type Transport struct {
 	net    *Network
-	memory Protection // what is exposed; nil: nothing is
+	memory func(local netip.Addr) func(port uint16) *mr.Domain // what is exposed; nil: nothing is
 	pool   buf.Pool
 	wg     sync.WaitGroup // links until they are finished, and what runs for them
 	once   sync.Once
@@ -30,14 +30,14 @@ type Transport struct {
 
 var _ transport.Transport = (*Transport)(nil)
 
-// Protection finds the protection domain of the program that has a port at a local address,
-// nil if nobody does.
-type Protection func(local netip.Addr, port uint16) *mr.Domain
-
 // Expose has links that lead to t carry operations on the regions of whoever has the port that
-// an operation is for: they have Caps.Operations. It is called before the first link is made,
-// and the device of the domains, which is one, outlives t.
-func (t *Transport) Expose(memory Protection) { t.memory = memory }
+// an operation is for: they have Caps.Operations. What memory returns for the address that a
+// link leads to finds the protection domain of the program that has a port, nil if nobody does.
+// Expose is called before the first link is made, and the device of the domains, which is one,
+// outlives t.
+func (t *Transport) Expose(memory func(local netip.Addr) func(port uint16) *mr.Domain) {
+	t.memory = memory
+}
 
 // Name returns "loop".
 func (t *Transport) Name() string { return "loop" }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/lockorder"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
 )
@@ -36,10 +37,11 @@ type link struct {
 	incarnation   uint64 // the peer's
 	crc           bool   // segments have a CRC
 	in            input
-	queueOf       func(port uint16) uint32 // routes.queue
-	routes        routes                   // which of the peer's queues messages go to
-	targetNumber  atomic.Uint32            // number of the path's target, 0 while the link carries none
-	told          sync.Map                 // queues of applications that the peer has been told of: *Queue by number
+	queueOf       func(port uint16) uint32     // routes.queue
+	routes        routes                       // which of the peer's queues messages go to
+	targetNumber  atomic.Uint32                // number of the path's target, 0 while the link carries none
+	told          sync.Map                     // queues of applications that the peer has been told of: *Queue by number
+	memory        func(port uint16) *mr.Domain // protection domain of the program that has a port of ours
 
 	// The writer's.
 	out  sender
@@ -69,7 +71,11 @@ func (t *Transport) newLink(h hosts, index int, id uint64) (*link, error) {
 	if index >= maxPaths {
 		return nil, errHello
 	}
-	l := &link{t: t, index: index, id: id}
+	memory := t.opts.Protection(h.local)
+	if memory == nil {
+		return nil, ErrClosed // nobody has the address any more
+	}
+	l := &link{t: t, index: index, id: id, memory: memory}
 	sends := t.opts.Operations
 	if index == 0 {
 		sends += t.opts.MaxSend + controlSends

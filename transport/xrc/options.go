@@ -56,10 +56,11 @@ type Options struct {
 	// Admit tells whether a peer may be served by this transport. The set-up of one that may
 	// not is rejected, so that it tries another transport. It must not block. nil: everybody may.
 	Admit func(remote netip.Addr) bool
-	// Protection finds the protection domain of the program that has a port of RDS at a local
-	// address, nil if nobody does: what operations of peers that name the port reach. It must
-	// not block. nil: Transport.Domain, whatever the port.
-	Protection func(local netip.Addr, port uint16) *mr.Domain
+	// Protection is asked once for each link, by its local address. What it returns finds the
+	// protection domain of the program that has a port of RDS at the address, nil if nobody does:
+	// what operations of peers that name the port reach. It must not block. If
+	// it returns nil there is no link. Without Protection it is Transport.Domain, whatever the port.
+	Protection func(local netip.Addr) func(port uint16) *mr.Domain
 	// XRC sets up the objects of package rds/xrc. Now is the clock of everything that is about
 	// them; nil means time.Now.
 	XRC objects.Config

@@ -18,7 +18,7 @@ import (
 // there is none.
 func (x *finder) Protection(number uint32) *mr.Domain {
 	if port, ok := objects.PortOf(number); ok {
-		return x.t.opts.Protection(x.p.local, port)
+		return x.memory(port)
 	}
 	if number == controlQueue {
 		return nil // messages alone go by it

@@ -139,7 +139,9 @@ func (t *Transport) makeObjects() (err error) {
 		return err
 	}
 	if t.opts.Protection == nil {
-		t.opts.Protection = func(netip.Addr, uint16) *mr.Domain { return t.Domain() }
+		t.opts.Protection = func(netip.Addr) func(uint16) *mr.Domain {
+			return func(uint16) *mr.Domain { return t.Domain() }
+		}
 	}
 	srq, err := t.session.CreateSRQ(objects.SRQAttr{Domain: t.rds.domain, PD: t.rds.pd, Sink: true})
 	if err == nil {
