@@ -18,7 +18,8 @@
 // # Memory
 //
 // All memory is of PD.Alloc: the daemon's connections read and write it in place. An address is
-// an offset in the session's memory. What a work request names belongs to the daemon until its
+// an offset in the session's memory. Writes, reads and atomics name, as messages do, a shared receive
+// queue: they reach the memory of its protection domain. What a work request names belongs to the daemon until its
 // completion was polled.
 //
 // # Who waits for whom

@@ -379,7 +379,7 @@ func (i *Initiator) PostSend(list ...iwarp.WorkRequest) (n int, err error) {
 			w.ID |= work.Quiet
 		}
 		w.Flags |= iwarp.Signaled
-		if !work.PutRequest(i.ring.Record(n), &w) {
+		if w.Queue == 0 || !work.PutRequest(i.ring.Record(n), &w) {
 			err = ErrRequest
 			break
 		}

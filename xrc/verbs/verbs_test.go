@@ -192,13 +192,19 @@ func TestWorkThroughTwoDaemons(t *testing.T) {
 		{Op: iwarp.OpFetchAdd, SGE: []iwarp.SGE{p.mem.SGE(64, 8)}, Add: 1},
 		{Op: iwarp.OpRead, SGE: []iwarp.SGE{p.mem.SGE(128, 8)}},
 	} {
-		w.ID, w.Flags, w.RemoteKey, w.RemoteAddr = uint64(k), iwarp.Signaled, a.mem.Key(), remote
+		w.ID, w.Flags, w.Queue, w.RemoteKey, w.RemoteAddr = uint64(k), iwarp.Signaled, a.srq.Num(), a.mem.Key(), remote
 		if _, err := i.PostSend(w); err != nil {
 			t.Fatal(err)
 		}
 		if c := p.poll(t); c.ID != uint64(k) || c.Status != iwarp.Success {
 			t.Fatalf("operation %d: %+v", k, c)
 		}
+	}
+	if _, err := i.PostSend(iwarp.WorkRequest{ID: 9, Op: iwarp.OpWrite, Queue: b.srq.Num(), SGE: []iwarp.SGE{p.mem.SGE(0, 8)}, RemoteKey: a.mem.Key(), RemoteAddr: remote}); err != nil {
+		t.Fatal(err)
+	}
+	if c := p.poll(t); c.ID != 9 || c.Status != iwarp.RemoteAccess {
+		t.Errorf("the memory of one process by the queue of another: %+v", c)
 	}
 	if got := string(p.mem.Bytes()[64:72]); got != "from mem" {
 		t.Errorf("the word was %q", got)
