@@ -188,3 +188,20 @@ func TestRecycledMappingIsMetUnderInvariants(t *testing.T) {
 	r.Enter()
 	r.Check(g.read(k, 1))
 }
+
+// The bounds of a region are those of the slice that was mapped, whatever capacity it has: what
+// lies behind belongs to others.
+func TestBoundsAreTheLengthNotTheCapacity(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	r := g.reader("r")
+	for _, mem := range [][]byte{make([]byte, 64, 128), make([]byte, SmallSize, 2*SmallSize), make([]byte, 1, LargeSize)} {
+		k := g.mapped(g.own, mem, g.options(RemoteRead|RemoteWrite|LocalWrite))
+		n := uint64(len(mem))
+		g.wantFault(r, &Request{Key: k, Domain: g.dom, Rights: RemoteWrite, Len: n}, None)
+		for _, q := range []Request{{Len: n + 1}, {Addr: n, Len: 1}, {Addr: n - 1, Len: 2}, {Len: uint64(cap(mem))}} {
+			q.Key, q.Domain, q.Rights = k, g.dom, RemoteWrite
+			g.wantFault(r, &q, OutOfBounds)
+		}
+	}
+}
