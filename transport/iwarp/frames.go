@@ -149,7 +149,7 @@ func (s *stream) mayStart(w *sendSlot) bool {
 func (s *stream) messageSegment(w *sendSlot) {
 	t, b := &s.tx, &s.tx.batch
 	tagged := w.op == OpWrite
-	n := min(w.length-t.offset, t.most(tagged))
+	n := min(w.length-t.offset, w.most(t, tagged))
 	last := t.offset+n == w.length
 	counted := tagged && t.offset == 0 && s.softWrites()
 	if counted && !last && w.local == nil && !s.whole(w) {

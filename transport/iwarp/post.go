@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+	"time"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
@@ -29,6 +30,10 @@ type sendSlot struct {
 	invalidate mr.Key
 	remoteAddr uint64
 	args       [4]uint64 // Immediate; or Add, AddMask; or Compare, CompareMask, Swap, SwapMask
+
+	offers  uint8 // WorkRequest.Offers, and the others
+	again   time.Duration
+	segment uint32
 
 	index  uint64 // reads and atomics: how many were sent before; Writes: how many Writes
 	status Status // status of a request that the peer has refused by itself
@@ -159,6 +164,7 @@ func (q *QP) postLocked(w *WorkRequest) error {
 	} else {
 		s.queue = xctl.SRQN(w.Queue)
 	}
+	s.offers, s.again, s.segment = w.Offers, w.Again, w.Segment
 	copy(s.sge[:], w.SGE)
 	s.inline, s.local = 0, w.Local
 	switch w.Op {

@@ -149,8 +149,9 @@ type shared struct {
 
 	// Guarded by QP.mu.
 	backlog  xctl.Backlog
-	arrived  []arrivedRecord // records that wait for the transmitter
-	written  uint64          // Writes whose fate is known
+	given    []func(id uint64) bool // see QP.Abandon
+	arrived  []arrivedRecord        // records that wait for the transmitter
+	written  uint64                 // Writes whose fate is known
 	pings    map[uint64]chan struct{}
 	nonce    uint64
 	timer    *time.Timer

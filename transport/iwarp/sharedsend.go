@@ -49,7 +49,9 @@ func soonerKnown(a, b *outQueue) bool { return a.needs < b.needs }
 type outMessage struct {
 	slot     sendSlot
 	inline   []byte
-	from, to uint64 // range of Writes that the message builds on, counted as in shared.begun; slot.deps is the ordinal of the first
+	refused  uint8     // refusals for want of a receive that count
+	counts   time.Time // when the next one counts
+	from, to uint64    // range of Writes that the message builds on, counted as in shared.begun; slot.deps is the ordinal of the first
 }
 
 // stepLocked takes what the peer has said, completes what is decided, and makes
@@ -76,6 +78,9 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 			err = q.Credit(r.credit)
 		} else {
 			err = q.NAK(r.nak, now)
+			if err == nil && r.nak.Code == xctl.NAKNotReady {
+				x.dryLocked(s.q, q, now)
+			}
 		}
 		if err != nil {
 			s.brokenLocked(err)
@@ -85,6 +90,7 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 		x.list(q, now)
 	}
 	x.arrived = x.arrived[:0]
+	x.abandonLocked(s)
 	x.letGo()
 	x.lent = 0
 	frames = x.resume(s, now, x.step[:0])
@@ -214,7 +220,7 @@ func (x *shared) detach(qp *QP, index uint32) (q *outQueue, builds bool) {
 		x.msgs = append(x.msgs, outMessage{})
 	}
 	m := &x.msgs[id]
-	m.slot = *w
+	m.slot, m.refused, m.counts = *w, 0, time.Time{}
 	m.to = x.begun
 	m.from = m.to - min(m.to, uint64(w.deps))
 	if x.spoiled(w.deps) {
@@ -316,7 +322,7 @@ func (s *stream) sharedSegment() {
 	x, t, b := s.shared, &s.tx, &s.tx.batch
 	m, q := &x.msgs[x.id], x.current
 	w := &m.slot
-	n := min(w.length-t.offset, t.most(false))
+	n := min(w.length-t.offset, w.most(t, false))
 	last := t.offset+n == w.length
 	if t.offset == 0 && (w.status != Success || !last && !s.whole(w)) {
 		s.withdraw(q)

@@ -77,6 +77,14 @@ func (t *transmitter) most(tagged bool) uint32 {
 	return uint32(t.ulpdu - ddp.UntaggedLen)
 }
 
+// most is the longest payload of a segment of the request.
+func (w *sendSlot) most(t *transmitter, tagged bool) uint32 {
+	if n := t.most(tagged); w.segment == 0 || w.segment > n {
+		return n
+	}
+	return w.segment
+}
+
 // kickLocked asks for work to be sent. If it returns true the caller has become
 // the transmitter and calls transmit when it has unlocked.
 func (s *stream) kickLocked() bool {

@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/rds-go/rds/mr"
 )
@@ -75,6 +76,14 @@ type WorkRequest struct {
 	// whose protection domain the key is of; addresses then have 40 bits. Other peers are
 	// not told.
 	Queue uint32
+	// Offers, for a message with Queue, is how often the message is offered to a queue that has no
+	// receive posted, before it fails (ReceiverNotReady): 0 is without end. A refusal of any
+	// message to the queue counts for each that waits behind it. Again is how long the queue is
+	// left alone after a refusal, and at least passes between two refusals that count.
+	Offers uint8
+	Again  time.Duration
+	// Segment bounds the payload of the segments of a Send or Write; 0: only the connection does.
+	Segment uint32
 	// Writes, for a Send with Queue, says that the message builds on so many Writes
 	// posted right before it: it is refused (RemoteAccess) if one of them failed, at
 	// the peer or here.
@@ -114,6 +123,7 @@ const (
 	RemoteInvalid    Status = 9  // the peer does not do that, or the message was too long for it
 	RemoteAccess     Status = 10 // a remote key, its domain, bounds or rights
 	RemoteOperation  Status = 11 // the peer could not finish it
+	RetryExceeded    Status = 12 // the peer's queue pair is gone, or does not answer; XRC initiators only
 	ReceiverNotReady Status = 13 // the peer had no receive request
 	RemoteInvalidRD  Status = 15 // the peer has no such shared receive queue
 	GeneralError     Status = 21
@@ -124,7 +134,7 @@ var statusNames = [maxStatus]string{
 	Success: "success", LocalLengthError: "local length error", LocalQPError: "local QP operation error",
 	LocalProtection: "local protection error", Flushed: "work request flushed", BadResponse: "bad response",
 	RemoteInvalid: "remote invalid request", RemoteAccess: "remote access error",
-	RemoteOperation: "remote operation error", ReceiverNotReady: "receiver not ready", RemoteInvalidRD: "no such receive queue", GeneralError: "general error",
+	RemoteOperation: "remote operation error", RetryExceeded: "retry count exceeded", ReceiverNotReady: "receiver not ready", RemoteInvalidRD: "no such receive queue", GeneralError: "general error",
 }
 
 func (s Status) String() string {

@@ -187,6 +187,40 @@ func (s *Sender) pass() {
 	}
 }
 
+// Refused is the oldest of the messages to be sent again.
+func (s *Sender) Refused() (id uint64, ok bool) {
+	if s.sent == s.tail {
+		return 0, false
+	}
+	return s.at(s.sent).id, true
+}
+
+// Delay has a stop last until a time, if it does not last longer. A CREDIT that tells of new
+// buffers ends it all the same.
+func (s *Sender) Delay(until time.Time) {
+	if s.stopped && !s.until.IsZero() && s.until.Before(until) {
+		s.until = until
+	}
+}
+
+// Drop takes back those of the messages to be sent again that gone tells of, also if they were
+// withdrawn: Pop does not return them. gone is not asked about one of which the peer is being sent the rest.
+func (s *Sender) Drop(gone func(id uint64) bool) {
+	kept, open := s.sent, s.openAt
+	for i := s.sent; i != s.tail; i++ {
+		m := *s.at(i)
+		switch {
+		case s.open && i == open:
+			s.openAt = kept
+		case gone(m.id):
+			continue
+		}
+		*s.at(kept) = m
+		kept++
+	}
+	s.tail = kept
+}
+
 // Resume ends a stop, after StepResume. The record must leave before the next
 // message of this queue. One message may follow it whatever the limit is, to
 // find out whether the queue is ready.
