@@ -46,6 +46,9 @@ var (
 	ErrPeerGone    error = &sentinel{"xrc: the peer's queue pair is gone", syscall.ECONNRESET}
 	ErrIncarnation error = &sentinel{"xrc: the peer's daemon was restarted", syscall.ECONNRESET}
 	ErrGrace       error = &sentinel{"xrc: the connection was lost and not resumed in time", syscall.ETIMEDOUT}
+	ErrForbidden   error = &sentinel{"xrc: a request that the target does not allow", syscall.EPROTO}
+	ErrRetry       error = &sentinel{"xrc: the peer does not answer", syscall.ETIMEDOUT}
+	ErrDry         error = &sentinel{"xrc: a receive queue of the peer stayed empty", syscall.ETIMEDOUT}
 	ErrOverrun     error = &sentinel{"xrc: completion queue overrun", syscall.EOVERFLOW}
 )
 

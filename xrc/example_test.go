@@ -15,6 +15,8 @@ import (
 // connection stands for what the transport carries a queue pair on.
 type connection struct{}
 
+func (connection) Changed() {}
+
 func (connection) Close(cause error) { fmt.Println("connection closed:", cause) }
 
 // A process advertises a queue; a peer connects and sends to it; the process

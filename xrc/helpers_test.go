@@ -201,6 +201,8 @@ type conn struct {
 	cause error
 }
 
+func (c *conn) Changed() {}
+
 func (c *conn) Close(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,6 +12,9 @@ import (
 // lock held, and must not wait for the device.
 type Connection interface {
 	Close(cause error)
+	// Changed follows a change of attributes, or of the state to one in which the queue pair works;
+	// as Close it must not wait for the device.
+	Changed()
 }
 
 // Peer names the queue pair at the other end.
@@ -91,6 +94,9 @@ func (q *qp) modifyLocked(a *Attr, m Mask) (from State, err error) {
 	}
 	if to != from && to != StateError {
 		q.setLocked(to)
+	}
+	if c := q.conn; c != nil && to != StateError {
+		q.dev.later(c.Changed)
 	}
 	return from, nil
 }

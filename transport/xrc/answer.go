@@ -31,6 +31,7 @@ func (p *peer) connect(m *mux, r *connect) *connected {
 			return refused(status)
 		}
 		yes.target, yes.reused = r.target, true
+		p.tell(yes, r.hears)
 		return yes
 	}
 	request := objects.ConnectRequest{From: from, Service: r.service, MTU: int(r.mtu), RdAtomic: int(r.reads)}
@@ -47,5 +48,24 @@ func (p *peer) connect(m *mux, r *connect) *connected {
 	}
 	yes.target, yes.mtu, yes.reads, yes.reused = reply.Target, uint16(reply.MTU), uint8(reply.RdAtomic), reply.Reused
 	yes.queue = reply.Answer
+	p.tell(yes, r.hears)
 	return yes
+}
+
+// tell adds to an answer what the target allows, and notes whether the initiator's daemon takes
+// recordLimits: from then on it is told of changes.
+func (p *peer) tell(yes *connected, hears bool) {
+	ref := yes.target
+	ref.Kind = objects.KindTarget
+	p.mu.Lock()
+	c := p.carriers[ref]
+	if c != nil {
+		c.hears = hears
+	}
+	p.mu.Unlock()
+	if c != nil {
+		if a := c.target.Info().Attr; a.State != objects.StateError {
+			yes.limits, yes.reads = limitsOf(&a), uint8(a.MaxDestRdAtomic)
+		}
+	}
 }

@@ -27,12 +27,30 @@ type ChannelAttr struct {
 	// Reads is how many reads and atomics may be under way at the target, to 255;
 	// the peer may allow fewer. 0 forbids them.
 	Reads int
-	// MTU in octets, 256 to 65535. Default 4096. It says nothing about messages.
+	// MTU bounds the payload of the segments that messages and writes are sent in, in octets: 256
+	// to 65535, which is the default. The peer may want shorter ones.
 	MTU int
+	// Retry says when requests that nobody answers fail; nil: DefaultRetry.
+	Retry *Retry
 	// OnQueueGone hears of shared receive queues of the remote host that are no
 	// more, whatever their domain. It must not block. nil: nobody does.
 	OnQueueGone func(srqn uint32)
 }
+
+// Retry are the attributes of an initiator that bound its patience, with the codes of verbs.
+type Retry struct {
+	// Timeout is 4.096 µs << Timeout, 0 for ever. An initiator ends (iwarp.RetryExceeded) when the
+	// peer has been silent for Count + 1 of them while one of its requests is under way. While the
+	// connection is lost that does not count: objects.Config.Grace does.
+	Timeout, Count uint8
+	// NotReady is how often a message is offered again to a queue that has no receive posted
+	// before the initiator ends (iwarp.ReceiverNotReady); 7 is for ever. Between two offers passes
+	// the RNR timer of the target.
+	NotReady uint8
+}
+
+// DefaultRetry is 8 times 2.1 s of silence, and any time of an empty queue.
+var DefaultRetry = Retry{Timeout: 19, Count: 7, NotReady: forEver}
 
 // Channel is an initiator that is connected, or about to be connected again. All
 // methods may be called concurrently.
@@ -49,10 +67,17 @@ type Channel struct {
 	ref    objects.Ref
 	target objects.Ref
 	answer objects.Answer
-	depth  int
 
 	mu        lockorder.Mutex[Channel]
 	state     channelState       // guarded by mu
+	held      bool               // guarded by mu: the initiator is in StateSQD, nothing is started
+	asks      bool               // guarded by mu: verify runs
+	watched   bool               // guarded by mu: patience watches the channel
+	attrs     objects.Attr       // guarded by mu; the initiator's
+	limits    limits             // guarded by mu; the target's
+	depth     int                // guarded by mu; reads and atomics that may be under way
+	signs     uint64             // guarded by mu; signs of life of the peer
+	reason    iwarp.Status       // guarded by mu; status of the first request that is flushed, if not iwarp.Success
 	destroyed bool               // guarded by mu: completions are for nobody
 	mux       *mux               // guarded by mu; nil but in channelReady
 	why       error              // guarded by mu; of channelDead
@@ -91,7 +116,8 @@ const (
 // The channel ends with the session, or by Close.
 func (t *Transport) Connect(ctx context.Context, s *objects.Session, a ChannelAttr) (*Channel, error) {
 	a.MaxSend = cmp.Or(a.MaxSend, 128)
-	a.MTU = cmp.Or(a.MTU, 4096)
+	a.MTU = cmp.Or(a.MTU, 65535)
+	a.Retry = cmp.Or(a.Retry, &DefaultRetry)
 	switch {
 	case a.MaxSend < 1 || a.MaxSend > 1<<16, a.Reads < 0 || a.Reads > 255, a.MTU < 256 || a.MTU > 65535:
 		return nil, ErrRequest
@@ -167,7 +193,7 @@ func (e *StatusError) Is(err error) bool {
 // connect makes one attempt.
 func (ch *Channel) connect(ctx context.Context) error {
 	c := connect{mode: modeNew, host: ch.p.local, incarnation: ch.t.objects.Incarnation(), initiator: ch.ref,
-		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), service: ch.attr.Service}
+		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), hears: true, service: ch.attr.Service}
 	answer, m, err := ch.p.call(ctx, &c)
 	if err != nil {
 		return err
@@ -179,17 +205,23 @@ func (ch *Channel) connect(ctx context.Context) error {
 	case a.status != objects.StatusFound:
 		return &StatusError{a.status}
 	}
-	ch.depth = min(int(a.reads), ch.attr.Reads)
 	ch.target, ch.answer = a.target, a.queue
 	ch.target.Kind = objects.KindTarget
-	if err := ch.ini.Connect(ch.from(m), initiating(int(a.mtu), ch.depth)); err != nil {
+	ch.limit(a.limits, a.reads)
+	retry := ch.attr.Retry
+	if err := ch.ini.Connect(ch.from(m), objects.Attr{PathMTU: int(a.mtu), MaxRdAtomic: min(int(a.reads), ch.attr.Reads),
+		Timeout: retry.Timeout, RetryCount: retry.Count, RNRRetry: retry.NotReady}); err != nil {
 		return err
 	}
 	if err := ch.ini.Attach(&bearer{ch}); err != nil {
 		return err
 	}
 	ch.activate(m)
-	if ch.p.hasEnded(ch.target) {
+	ended, news := ch.p.newsOf(ch.target)
+	if news != nil {
+		ch.limit(news.limits, news.reads)
+	}
+	if ended {
 		ch.t.objects.PeerGone(ch.p.remote, ch.target)
 	}
 	return nil
@@ -214,7 +246,11 @@ func (ch *Channel) Target() objects.Ref { return ch.target }
 func (ch *Channel) Queue() objects.Answer { return ch.answer }
 
 // Reads is how many reads and atomics may be under way.
-func (ch *Channel) Reads() int { return ch.depth }
+func (ch *Channel) Reads() int {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.depth
+}
 
 // Initiator is the object of package xrc.
 func (ch *Channel) Initiator() *objects.Initiator { return ch.ini }
@@ -289,3 +325,6 @@ func (b *bearer) Close(cause error) {
 	}
 	b.ch.die(cause)
 }
+
+// Changed follows a change of the initiator's attributes, or of its state.
+func (b *bearer) Changed() { b.ch.sync() }

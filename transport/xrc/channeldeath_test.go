@@ -104,8 +104,9 @@ func TestXRCREQ33TheEndIsAnnouncedOnTheWire(t *testing.T) {
 	if !errors.Is(ch.Err(), objects.ErrPeerGone) {
 		t.Error(ch.Err())
 	}
-	client.send(ch, aMessage(ch, 9))
-	client.want(9, iwarp.Flushed, iwarp.OpSend)
+	client.send(ch, aMessage(ch, 9), aMessage(ch, 10))
+	client.want(9, iwarp.RetryExceeded, iwarp.OpSend)
+	client.want(10, iwarp.Flushed, iwarp.OpSend)
 }
 
 // The host of the initiators dies: without a word its queue pairs end when the

@@ -4,7 +4,9 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
+	"github.com/rds-go/rds/transport/transporttest"
 )
 
 // A channel that has more for each of many dry queues than the connection may carry
@@ -35,4 +37,32 @@ func TestManyDryQueuesHoldUpNobodyElse(t *testing.T) {
 		client.send(ch, iwarp.WorkRequest{ID: id, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
 		client.want(id, iwarp.Success, iwarp.OpSend)
 	}
+}
+
+// Queues of applications that are dry, with as much for them as the connection takes, do not
+// hold up RDS, whose messages go by the same connection.
+func TestDryQueuesDoNotHoldUpRDS(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{fabric: Options{MaxSend: 64}})
+	a, b := n.host(1), n.host(2)
+	server, client := b.app("dry-rds"), a.app("")
+	var queues []uint32
+	for i := range 8 {
+		srq, _ := server.serve(uint64(100+i), 0, 8)
+		queues = append(queues, srq.Num())
+	}
+	ch := client.connect(2, 100)
+	for _, q := range queues {
+		client.send(ch, slices.Repeat([]iwarp.WorkRequest{{ID: 1, Flags: iwarp.Signaled, Queue: q}}, 60)...)
+	}
+	l, from := a.theLink(0), new(transporttest.Sender)
+	for sent := uint64(0); sent < 1000*8240; { // octets of messages with their headers
+		taken, err := l.Send([]transport.Frame{from.Next(8192)})
+		if err != nil || taken.Frames != 1 {
+			n.until("RDS has room", func() bool { return l.Acked() == sent })
+			continue
+		}
+		sent += 8240
+	}
+	n.until("RDS's messages have come", func() bool { return l.Acked() == 1000*8240 })
 }

@@ -160,7 +160,7 @@ func TestXRCREQ37WhatEndsASuspendedQueuePairOnTheWire(t *testing.T) {
 	ch := client.connect(2, 7)
 	b.kill() // as a host that has lost its power
 	client.send(ch, iwarp.WorkRequest{ID: 5, Queue: ch.Queue().SRQN, Inline: []byte("into the dark")})
-	client.want(5, iwarp.Flushed, 0)
+	client.want(5, iwarp.RetryExceeded, 0)
 	if e := client.event(); e.Kind != objects.EventQPFatal || e.Object != ch.Ref() {
 		t.Errorf("%+v", e)
 	}

@@ -54,7 +54,7 @@ func TestXRCREQ37UnknownFatesAreNotRepeatedOnTheWire(t *testing.T) {
 	ch.mu.Lock()
 	slot := ch.waiting.All()[0]
 	ch.waiting.Drop(1)
-	ch.works[slot].doubtful, ch.works[slot].lost, ch.works[slot].serial = true, 4711, 1
+	ch.works[slot].state, ch.works[slot].lost, ch.works[slot].serial = workDoubtful, 4711, 1
 	ch.mu.Unlock()
 	client.send(ch, iwarp.WorkRequest{ID: 2, Flags: iwarp.Signaled, Queue: ch.Queue().SRQN})
 	again()
@@ -87,7 +87,7 @@ func TestEndsWithoutAConnectionAreFoundOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	again()
-	client.want(1, iwarp.Flushed, iwarp.OpSend)
+	client.want(1, iwarp.RetryExceeded, iwarp.OpSend)
 	if e := client.event(); e.Kind != objects.EventQPFatal || e.Object != orphan.Ref() {
 		t.Errorf("%+v", e)
 	}

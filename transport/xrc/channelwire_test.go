@@ -26,18 +26,22 @@ func TestXRCREQ13DepthOfReadsOnTheWire(t *testing.T) {
 	open := server.region(4096, mr.RemoteRead|mr.RemoteWrite|mr.RemoteAtomic|mr.LocalWrite)
 	client := a.app("")
 	local := client.region(4096, mr.LocalWrite)
-	none, err := a.Connect(within(t), client.Session, ChannelAttr{PD: client.pd, CQ: client.cq, Remote: b.addr, Service: 7})
-	if err != nil {
-		t.Fatal(err)
+	read := iwarp.WorkRequest{ID: 1, Op: iwarp.OpRead, Flags: iwarp.Signaled, SGE: []iwarp.SGE{local.SGE(0, 64)}, RemoteKey: open.Key()}
+	add := iwarp.WorkRequest{ID: 2, Op: iwarp.OpFetchAdd, SGE: []iwarp.SGE{local.SGE(0, 8)}, RemoteKey: open.Key(), Add: 1}
+	for _, forbidden := range []iwarp.WorkRequest{read, add} {
+		none, err := a.Connect(within(t), client.Session, ChannelAttr{PD: client.pd, CQ: client.cq, Remote: b.addr, Service: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		forbidden.Queue = none.Queue().SRQN
+		client.send(none, iwarp.WorkRequest{ID: 3, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Inline: []byte("written"), Queue: forbidden.Queue, RemoteKey: open.Key()}, aMessage(none, 4),
+			forbidden, aMessage(none, 5))
+		client.want(3, iwarp.Success, iwarp.OpWrite)
+		client.want(4, iwarp.Success, iwarp.OpSend)
+		client.want(forbidden.ID, iwarp.RemoteInvalid, forbidden.Op)
+		client.want(5, iwarp.Flushed, iwarp.OpSend)
+		server.ends(none, objects.EventQPRequest)
 	}
-	read := iwarp.WorkRequest{ID: 1, Op: iwarp.OpRead, Flags: iwarp.Signaled, SGE: []iwarp.SGE{local.SGE(0, 64)}, Queue: none.Queue().SRQN, RemoteKey: open.Key()}
-	client.send(none, read)
-	client.want(1, iwarp.RemoteInvalid, iwarp.OpRead)
-	client.send(none, iwarp.WorkRequest{ID: 2, Op: iwarp.OpFetchAdd, SGE: []iwarp.SGE{local.SGE(0, 8)}, Queue: none.Queue().SRQN, RemoteKey: open.Key(), Add: 1})
-	client.want(2, iwarp.RemoteInvalid, iwarp.OpFetchAdd)
-	client.send(none, iwarp.WorkRequest{ID: 3, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Inline: []byte("written"), Queue: none.Queue().SRQN, RemoteKey: open.Key()}, aMessage(none, 4))
-	client.want(3, iwarp.Success, iwarp.OpWrite)
-	client.want(4, iwarp.Success, iwarp.OpSend)
 
 	some := client.connect(2, 7)
 	if some.Reads() != 4 {
@@ -172,7 +176,7 @@ func TestXRCREQ20OneTargetForEachInitiatorOnTheWire(t *testing.T) {
 			mu.Unlock()
 			// The same once more, as after an answer that was lost.
 			m, _, err := ch.p.call(within(t), &connect{mode: modeNew, host: h.addr, incarnation: h.objects.Incarnation(), initiator: ch.ref,
-				mtu: 4096, echo: 5, service: 7})
+				mtu: uint16(ch.attr.MTU), echo: 5, service: 7})
 			if c, ok := m.(*connected); err != nil || !ok || !c.reused || c.target != ch.target || c.echo != 5 {
 				t.Errorf("%+v, %v", m, err)
 			}

@@ -238,6 +238,9 @@ func (c *control) next() []byte {
 	if gone := c.m.p.takeGone(); len(gone) > 0 {
 		return (&record{kind: recordGone, refs: gone}).appendTo(nil)
 	}
+	if altered := c.m.p.takeAltered(); len(altered) > 0 {
+		return (&record{kind: recordLimits, limits: altered}).appendTo(nil)
+	}
 	if n := min(len(c.closed), maxItems); n > 0 {
 		b := (&record{kind: recordClosed, numbers: c.closed[:n]}).appendTo(nil)
 		c.closed = append(c.closed[:0], c.closed[n:]...)

@@ -35,9 +35,12 @@ func (c *control) hear(b []byte) error {
 		return c.reply((&record{kind: recordMissing, id: r.id, refs: missing}).appendTo(nil))
 	case recordMissing:
 		c.mu.Lock()
-		c.asked = time.Time{}
+		if r.id == 0 {
+			c.asked = time.Time{}
+		}
 		c.mu.Unlock()
 		x.PeerGone(remote, r.refs...)
+		c.answered(r.id, &r)
 	case recordInquire:
 		a := record{kind: recordDelivered, id: r.id, queue: r.queue, link: r.link}
 		known := false
@@ -49,6 +52,10 @@ func (c *control) hear(b []byte) error {
 		c.answered(r.id, &r)
 	case recordClosed:
 		p.queuesGone(r.numbers)
+	case recordLimits:
+		p.hearLimits(r.limits)
+	case recordRefused:
+		p.hearRefused(r.refs)
 	case recordBye:
 		x.HostDown(remote)
 		return errShutdown
@@ -76,12 +83,15 @@ func (p *peer) noteEnded(refs []objects.Ref) {
 	}
 }
 
-// hasEnded tells whether a target has ended before its channel knew of it.
-func (p *peer) hasEnded(target objects.Ref) bool {
+// newsOf tells what was heard of a target before its channel knew of it: its end, and new limits.
+func (p *peer) newsOf(target objects.Ref) (ended bool, limits *targetLimits) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_, ended := p.ended[target]
-	return ended
+	_, ended = p.ended[target]
+	if l, ok := p.limits[target]; ok {
+		limits = &l
+	}
+	return ended, limits
 }
 
 // connects counts the channels that connect.
@@ -90,6 +100,7 @@ func (p *peer) connects(n int) {
 	defer p.mu.Unlock()
 	if p.connecting += n; p.connecting == 0 {
 		clear(p.ended)
+		clear(p.limits)
 	}
 }
 

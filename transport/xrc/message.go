@@ -242,7 +242,8 @@ const connectModes = 3
 //	64  4 number of the target
 //	68  4 generation of the target
 //	72  1 depth of reads and atomics
-//	73  3 0
+//	73  1 0x80: the initiator's daemon takes recordLimits
+//	74  2 0
 type connect struct {
 	mode connectMode
 
@@ -251,6 +252,7 @@ type connect struct {
 	initiator   objects.Ref
 	mtu         uint16 // octets, 256 at least
 	reads       uint8  // reads and atomics that the initiator would like to have under way
+	hears       bool   // the initiator's daemon takes recordLimits
 	echo        uint32 // the answer has the same: earlier versions compare, as packet sequence numbers, what is 0 here
 
 	service uint64
@@ -282,7 +284,11 @@ func (m *connect) append(b []byte) []byte {
 	b = appendRef(b, m.initiator)
 	b = append(binary.BigEndian.AppendUint32(b, m.echo), 0, 0, 0, 0)
 	b = appendRef(binary.BigEndian.AppendUint64(b, m.service), m.target)
-	return append(b, m.reads, 0, 0, 0)
+	var flags byte
+	if m.hears {
+		flags = limitsSaid
+	}
+	return append(b, m.reads, flags, 0, 0)
 }
 
 func (m *connect) decode(b []byte) {
@@ -294,7 +300,7 @@ func (m *connect) decode(b []byte) {
 	m.echo = binary.BigEndian.Uint32(b[36:])
 	m.service = binary.BigEndian.Uint64(b[44:])
 	m.target = decodeRef(b[52:])
-	m.reads = b[60]
+	m.reads, m.hears = b[60], b[61]&limitsSaid != 0
 }
 
 // connected answers connect. When the status is found the target takes messages, and the
@@ -310,7 +316,8 @@ func (m *connect) decode(b []byte) {
 //	36  4 generation of the target
 //	40  4 echo
 //	44  1 depth of reads and atomics
-//	45  3 0
+//	45  2 limits
+//	47  1 0
 //	48  8 tag of the domain
 //	56  4 SRQN
 //	60  4 0
@@ -324,6 +331,7 @@ type connected struct {
 	reused bool   // the target was there before
 	mtu    uint16 // octets
 	reads  uint8
+	limits limits         // of the target
 	echo   uint32         // that of the request
 	queue  objects.Answer // zero if the service has no queue
 }
@@ -357,7 +365,7 @@ func (m *connected) append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, m.incarnation)
 	b = appendRef(appendRef(b, m.initiator), m.target)
 	b = binary.BigEndian.AppendUint32(b, m.echo)
-	b = append(b, m.reads, 0, 0, 0)
+	b = append(m.limits.appendTo(append(b, m.reads)), 0)
 	return appendQueue(b, m.queue)
 }
 
@@ -367,6 +375,6 @@ func (m *connected) decode(b []byte) {
 	m.incarnation = binary.BigEndian.Uint64(b[4:])
 	m.initiator, m.target = decodeRef(b[12:]), decodeRef(b[20:])
 	m.echo = binary.BigEndian.Uint32(b[28:])
-	m.reads = b[32]
+	m.reads, m.limits = b[32], decodeLimits(b[33:])
 	m.queue = decodeQueue(b[36:])
 }

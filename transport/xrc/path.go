@@ -240,6 +240,9 @@ func (x *path) awaitedLocked() {
 	}
 }
 
+// Changed follows a change of attributes, of which RDS's queue pairs have none that matter.
+func (c *carriedPath) Changed() {}
+
 // carriedPath is how a connection carries queue pairs of RDS, as objects.Connection: they end
 // with it, and it with them.
 type carriedPath struct{ l *link }

@@ -28,19 +28,21 @@ type peer struct {
 	scopes atomic.Pointer[[]scope]
 
 	mu          lockorder.Mutex[peerMu]
-	mux         *mux                     // guarded by mu; nil if there is none
-	next        *mux                     // guarded by mu; follows mux, whose end is about to be heard; nil: nothing does
-	incarnation uint64                   // guarded by mu; the peer's incarnation on the last connection
-	changed     chan struct{}            // guarded by mu; closed, and made anew, when mux changes
-	calls       int                      // guarded by mu; questions that have no answer
-	channels    map[uint32]*Channel      // guarded by mu
-	lastChannel uint32                   // guarded by mu
-	carriers    map[objects.Ref]*carrier // guarded by mu
-	ledgers     []pastLink               // guarded by mu; oldest first
-	gone        map[objects.Ref]struct{} // guarded by mu; queue pairs that are gone and have to be announced
-	ended       map[objects.Ref]struct{} // guarded by mu; targets of the peer that ended while channels are connecting
-	connecting  int                      // guarded by mu; number of channels that are connecting
-	hurry       bool                     // guarded by mu; maintain is to look soon
+	mux         *mux                            // guarded by mu; nil if there is none
+	next        *mux                            // guarded by mu; follows mux, whose end is about to be heard; nil: nothing does
+	incarnation uint64                          // guarded by mu; the peer's incarnation on the last connection
+	changed     chan struct{}                   // guarded by mu; closed, and made anew, when mux changes
+	calls       int                             // guarded by mu; questions that have no answer
+	channels    map[uint32]*Channel             // guarded by mu
+	lastChannel uint32                          // guarded by mu
+	carriers    map[objects.Ref]*carrier        // guarded by mu
+	ledgers     []pastLink                      // guarded by mu; oldest first
+	gone        map[objects.Ref]struct{}        // guarded by mu; queue pairs that are gone and have to be announced
+	ended       map[objects.Ref]struct{}        // guarded by mu; targets of the peer that ended while channels are connecting
+	limits      map[objects.Ref]targetLimits    // guarded by mu; of targets of the peer, that changed while channels are connecting
+	altered     map[objects.Ref]*objects.Target // guarded by mu; targets here whose limits the peer has to be told
+	connecting  int                             // guarded by mu; number of channels that are connecting
+	hurry       bool                            // guarded by mu; maintain is to look soon
 
 	wanting lockorder.Mutex[peerWanting] // taken before mu
 	release func()                       // guarded by wanting; ends what Options.Want has begun; nil: nobody wants a connection
@@ -74,7 +76,8 @@ func (p *peer) rememberLocked(m *mux) {
 
 func newPeer(t *Transport, h hosts) *peer {
 	return &peer{hosts: h, t: t, changed: make(chan struct{}), channels: make(map[uint32]*Channel), carriers: make(map[objects.Ref]*carrier),
-		gone: make(map[objects.Ref]struct{}), ended: make(map[objects.Ref]struct{})}
+		gone: make(map[objects.Ref]struct{}), ended: make(map[objects.Ref]struct{}),
+		limits: make(map[objects.Ref]targetLimits), altered: make(map[objects.Ref]*objects.Target)}
 }
 
 // pathLocked is a path of the pair, with Transport.mu.

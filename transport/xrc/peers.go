@@ -139,6 +139,9 @@ func (t *Transport) maintain() {
 		}
 		now := t.now()
 		next := t.objects.Expire(now)
+		if at := t.watchAll(now); !at.IsZero() && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
 		ask := !now.Before(round)
 		if ask {
 			round = now.Add(t.opts.Interval)

@@ -18,12 +18,22 @@ type work struct {
 	order  uint64 // position in the order of posting
 	group  int    // in the first Write that a message builds on: the number of such Writes and the message
 
-	// doubtful: it was with a connection that was lost, and the peer knows whether
-	// it has come.
-	doubtful bool
-	lost     uint64 // number of the lost connection
-	serial   uint32 // serial number of the message on the lost connection
+	state  workState
+	vendor uint32 // workAsked: more about the refusal
+	lost   uint64 // workDoubtful: number of the lost connection
+	serial uint32 // workDoubtful: serial number of the message on the lost connection
 }
+
+// workState is where a request is.
+type workState uint8
+
+const (
+	workWaits    workState = iota // in Channel.waiting, or nowhere
+	workStarted                   // with the connection
+	workDoubtful                  // was with a connection that was lost, and the peer knows whether it has come
+	workAsked                     // refused for want of its queue, and the peer is asked whether the target is there: see verify
+	workReported                  // with the connection, and completed: the channel is dead
+)
 
 // startAtOnce is how many requests go to the connection in one call.
 const startAtOnce = 64
@@ -39,12 +49,14 @@ const startAtOnce = 64
 // reads, atomics and messages that build on Writes complete as Flushed: they may
 // have happened, in part, or not at all. When the channel is dead all do.
 func (ch *Channel) PostSend(list ...iwarp.WorkRequest) (n int, err error) {
+	if err := ch.ini.CheckPost(); err != nil {
+		return 0, err
+	}
 	ch.mu.Lock()
-	if ch.state == channelConnecting || ch.destroyed {
+	if ch.destroyed {
 		ch.mu.Unlock()
 		return 0, ErrClosed
 	}
-	var flushed []iwarp.Completion
 	for n < len(list) {
 		var whole int // a group is taken as one
 		whole, err = ch.checkGroup(list[n:])
@@ -56,18 +68,14 @@ func (ch *Channel) PostSend(list ...iwarp.WorkRequest) (n int, err error) {
 			break
 		}
 		for i := range whole {
-			w := &list[n+i]
-			if ch.state == channelDead {
-				flushed = append(flushed, iwarp.Completion{ID: w.ID, Op: w.Op, Status: iwarp.Flushed, Initiator: ch.ref.Number})
-				continue
-			}
-			slot := ch.keep(w)
+			slot := ch.keep(&list[n+i])
 			if i == 0 {
 				ch.works[slot].group = whole
 			}
 		}
 		n += whole
 	}
+	flushed := ch.endLocked(nil)
 	run := ch.state == channelReady && ch.kickLocked()
 	ch.mu.Unlock()
 	ch.attr.CQ.Push(flushed...)
@@ -90,7 +98,7 @@ func (ch *Channel) keep(wr *iwarp.WorkRequest) uint32 {
 	w.inline = append(w.inline[:0], wr.Inline...)
 	w.wr.Inline = w.inline
 	ch.posted++
-	w.order, w.group, w.doubtful = ch.posted, 1, false
+	w.order, w.group, w.state = ch.posted, 1, workWaits
 	ch.waiting.Push(slot)
 	return slot
 }
@@ -184,17 +192,28 @@ func (ch *Channel) start() {
 func (ch *Channel) run() {
 	for {
 		var refused []iwarp.Completion
+		var forbidden, watch bool
 		ch.mu.Lock()
 		ch.again = false
 		m := ch.mux
 		ch.batch, ch.slots = ch.batch[:0], ch.slots[:0]
-		if ch.state == channelReady {
-			refused = ch.pickLocked(m)
+		if ch.state == channelReady && !ch.held {
+			refused, forbidden = ch.pickLocked(m)
+		}
+		if len(ch.batch) > 0 && !ch.watched && ch.attrs.Timeout > 0 {
+			ch.watched, watch = true, true
 		}
 		stop := len(ch.batch) == 0 && !ch.again
 		ch.starting = !stop
 		ch.mu.Unlock()
 		ch.attr.CQ.Push(refused...)
+		if watch {
+			ch.t.watch(ch)
+		}
+		if forbidden {
+			m.control.accuse(ch.target)
+			ch.ini.Fail(objects.EventLastWQE, objects.ErrForbidden)
+		}
 		if stop {
 			return
 		}
@@ -224,13 +243,14 @@ func (ch *Channel) run() {
 }
 
 // pickLocked makes a batch of the requests that may start now. Those to a queue that
-// has its share of the connection wait, and let those to others pass. Reads that the
-// target does not allow are refused as the target would.
-func (ch *Channel) pickLocked(m *mux) (refused []iwarp.Completion) {
+// has its share of the connection wait, and let those to others pass. A request that the
+// target does not allow is refused as the target would, when all before it have
+// completed: it is the end of both queue pairs.
+func (ch *Channel) pickLocked(m *mux) (refused []iwarp.Completion, forbidden bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.over {
-		return nil
+		return nil, false
 	}
 	all := ch.waiting.All()
 	kept, i := 0, 0
@@ -240,11 +260,14 @@ func (ch *Channel) pickLocked(m *mux) (refused []iwarp.Completion) {
 		n := max(w.group, 1)
 		queue := ch.works[all[i+n-1]].queue
 		reads := answered(w.wr.Op)
+		if !ch.limits.allow(w.wr.Op, ch.depth) {
+			if forbidden = ch.started+kept == 0; forbidden {
+				refused = ch.finishLocked(refused, all[i], iwarp.RemoteInvalid, 0)
+				i++
+			}
+			break
+		}
 		switch {
-		case reads && ch.depth == 0:
-			refused = ch.finishLocked(refused, all[i], iwarp.RemoteInvalid, 0)
-			i++
-			continue
 		case reads && ch.reads == ch.depth, n > m.room:
 			// What comes behind has to wait, too.
 		case queue != 0 && !m.mayTakeLocked(queue, n): // a request behind this one for the same queue has no more room
@@ -276,7 +299,7 @@ func (ch *Channel) pickLocked(m *mux) (refused []iwarp.Completion) {
 	if len(ch.batch) > 0 {
 		m.posting.Add(1)
 	}
-	return refused
+	return refused, forbidden
 }
 
 // answered tells whether an operation has an answer.
@@ -291,10 +314,19 @@ func (ch *Channel) batchLocked(slot uint32) {
 		ch.reads++
 	}
 	ch.started++
+	w.state = workStarted
 	wr := w.wr
+	wr.Again = ch.limits.wait()
+	if tries := ch.attrs.RNRRetry; tries < forEver {
+		wr.Offers = tries + 1
+	}
+	wr.Segment = uint32(ch.attrs.PathMTU)
 	wr.ID = uint64(ch.index)<<32 | uint64(slot)
 	ch.batch, ch.slots = append(ch.batch, wr), append(ch.slots, slot)
 }
+
+// forEver is an RNR retry count without end.
+const forEver = 7
 
 // putBackLocked has requests wait again that the connection did not take. If that
 // is not because it ends, or is full, the first one is at fault.
@@ -308,12 +340,11 @@ func (ch *Channel) putBackLocked(m *mux, slots []uint32, good bool) (list []iwar
 		switch {
 		case i == 0 && !good:
 			list = ch.finishLocked(list, slot, iwarp.LocalQPError, 0)
-		case ch.state == channelDead:
-			list = ch.finishLocked(list, slot, iwarp.Flushed, 0)
 		default:
+			ch.works[slot].state = workWaits
 			ch.waiting.Push(slot)
 		}
 	}
 	ch.sortLocked()
-	return list
+	return ch.endLocked(list)
 }

@@ -11,7 +11,7 @@ import (
 	objects "github.com/rds-go/rds/xrc"
 )
 
-const remoteRights = mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic
+const everyRight = mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic
 
 // unpaced has every key looked up: what is refused is refused for what the key is.
 var unpaced = hostOptions{fabric: Options{Config: iwarp.Config{Memory: mr.Config{PeerLookUps: -1, LookUps: -1}}}}
@@ -53,7 +53,7 @@ func TestXRCREQ47AKeyWithAnotherProcesssQueueOnTheWire(t *testing.T) {
 	x, y := b.app("job47"), b.app("job47")
 	qx, _ := x.serve(1, 4, 64)
 	qy, _ := y.serve(2, 4, 64)
-	mx, my, open := x.region(64, remoteRights), y.region(64, remoteRights), x.region(64, remoteRights)
+	mx, my, open := x.region(64, everyRight), y.region(64, everyRight), x.region(64, everyRight)
 	client := a.app("")
 	local := client.region(64, mr.LocalWrite)
 	ch := client.connect(2, 1)
@@ -91,7 +91,7 @@ func TestXRCREQ47ScanOfNumbersWithAKeyOnTheWire(t *testing.T) {
 	x, y := b.app("x47"), b.app("y47")
 	qx, _ := x.serve(1, 4, 64)
 	qy, _ := y.serve(2, 4, 64)
-	mx, my := x.region(64, remoteRights), y.region(64, remoteRights)
+	mx, my := x.region(64, everyRight), y.region(64, everyRight)
 	client := a.app("")
 	ch := client.connect(2, 1)
 
@@ -173,7 +173,7 @@ func TestPeersThatNameNoQueueReachNoChannels(t *testing.T) {
 	b := n.host(2)
 	x := b.app("")
 	x.serve(1, 4, 64)
-	mx := x.region(64, remoteRights)
+	mx := x.region(64, everyRight)
 	q, err := b.NewQueue("application")
 	if err != nil {
 		t.Fatal(err)
@@ -202,7 +202,7 @@ func TestPeersThatNameNoQueueReachNoChannels(t *testing.T) {
 	}
 	write(mx.Key(), iwarp.RemoteAccess)
 	for _, d := range []*mr.Domain{b.Domain(), q.Domain()} {
-		key, err := owner.Map(make([]byte, 8), mr.Options{Domain: d, Rights: remoteRights})
+		key, err := owner.Map(make([]byte, 8), mr.Options{Domain: d, Rights: everyRight})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -31,22 +31,25 @@ type record struct {
 	id      uint32         // ask, missing, inquire, delivered: the answer has that of the question
 	queue   uint32         // inquire, delivered
 	link    uint64         // inquire, delivered: the connection that was lost
-	refs    []objects.Ref  // gone, missing
+	refs    []objects.Ref  // gone, missing, refused
 	pairs   []objects.Pair // ask
+	limits  []targetLimits // limits
 	numbers []uint32       // inquire, delivered: of messages; closed: SRQNs
 }
 
 type recordKind uint8
 
 const (
-	recordGone      recordKind = 2 // queue pairs of the sender that are no more
-	recordAsk       recordKind = 3 // asks whether these queue pairs of the receiver are connected so
-	recordMissing   recordKind = 4 // answers recordAsk: these pairs are not connected
-	recordInquire   recordKind = 5 // asks which of these messages have come by a connection that was lost
-	recordDelivered recordKind = 6 // answers recordInquire: these messages have come
-	recordClosed    recordKind = 7 // shared receive queues of the sender that are no more
-	recordBye       recordKind = 8 // the sender's incarnation ends
-	recordKinds                = 9
+	recordGone      recordKind = 2  // queue pairs of the sender that are no more
+	recordAsk       recordKind = 3  // asks whether these queue pairs of the receiver are connected so
+	recordMissing   recordKind = 4  // answers recordAsk: these pairs are not connected
+	recordInquire   recordKind = 5  // asks which of these messages have come by a connection that was lost
+	recordDelivered recordKind = 6  // answers recordInquire: these messages have come
+	recordClosed    recordKind = 7  // shared receive queues of the sender that are no more
+	recordBye       recordKind = 8  // the sender's incarnation ends
+	recordLimits    recordKind = 9  // limits of targets of the sender that have changed; to those who said that they take this kind
+	recordRefused   recordKind = 10 // targets of the receiver that the sender has refused requests for, which they do not allow; to those who said limits
+	recordKinds                = 11
 )
 
 const (
@@ -64,8 +67,10 @@ var errRecord = fmt.Errorf("xrc: malformed record: %w", syscall.EPROTO)
 // itemLen is what one item of a kind takes.
 func (k recordKind) itemLen() int {
 	switch k {
-	case recordGone, recordMissing:
+	case recordGone, recordMissing, recordRefused:
 		return 8
+	case recordLimits:
+		return 12
 	case recordAsk:
 		return 16
 	case recordInquire, recordDelivered, recordClosed:
@@ -75,7 +80,7 @@ func (k recordKind) itemLen() int {
 }
 
 func (r *record) appendTo(b []byte) []byte {
-	items := len(r.refs) + len(r.pairs) + len(r.numbers)
+	items := len(r.refs) + len(r.pairs) + len(r.limits) + len(r.numbers)
 	b = append(b, recordMagic[:]...)
 	b = append(b, recordVersion, byte(r.kind))
 	b = binary.BigEndian.AppendUint16(b, uint16(recordLen+items*r.kind.itemLen()))
@@ -94,6 +99,9 @@ func (r *record) appendTo(b []byte) []byte {
 	}
 	for _, p := range r.pairs {
 		b = appendRef(appendRef(b, p.Ours), p.Theirs)
+	}
+	for _, l := range r.limits {
+		b = append(l.limits.appendTo(appendRef(b, l.target)), l.reads, 0)
 	}
 	for _, n := range r.numbers {
 		b = binary.BigEndian.AppendUint32(b, n)
@@ -129,10 +137,15 @@ func (r *record) decode(b []byte) (rest []byte, err error) {
 	body := b[recordLen:n]
 	for range items {
 		switch k {
-		case recordGone, recordMissing:
+		case recordGone, recordMissing, recordRefused:
 			r.refs = append(r.refs, decodeRef(body))
 		case recordAsk:
 			r.pairs = append(r.pairs, objects.Pair{Ours: decodeRef(body), Theirs: decodeRef(body[8:])})
+		case recordLimits:
+			if body[8]&^(limitsSaid|byte(remoteRights)) != 0 || body[8]&limitsSaid == 0 || body[9] > 31 || body[11] != 0 {
+				return b, errRecord
+			}
+			r.limits = append(r.limits, targetLimits{decodeRef(body), decodeLimits(body[8:]), body[10]})
 		default:
 			r.numbers = append(r.numbers, binary.BigEndian.Uint32(body))
 		}

@@ -10,51 +10,6 @@ import (
 	objects "github.com/rds-go/rds/xrc"
 )
 
-// complete takes the end of a request from the connection l.
-func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
-	var one [1]iwarp.Completion
-	list := one[:0]
-	ch.mu.Lock()
-	w := &ch.works[slot]
-	m.give(w.queue, c.Status == iwarp.Flushed)
-	ch.started--
-	if answered(w.wr.Op) {
-		ch.reads--
-	}
-	again := c.Status == iwarp.Flushed && ch.state != channelDead && w.queue != 0 && w.wr.Writes == 0
-	doubtful := c.Status == iwarp.Flushed && c.Sent && ch.state != channelDead
-	switch {
-	case doubtful:
-		w.doubtful, w.lost, w.serial = true, m.id, c.Serial
-	case again:
-		ch.waiting.Push(slot) // suspend brings it to its place
-	default:
-		list = ch.finishLocked(list, slot, c.Status, c.Vendor)
-	}
-	hungry := ch.state == channelReady && ch.mux == m && ch.waiting.Len() > 0 && !again
-	empty := ch.state == channelDead && ch.started == 0
-	ch.mu.Unlock()
-	ch.attr.CQ.Push(list...)
-	if hungry {
-		m.starve(ch) // feed follows when the completions that have come with this one are through
-	}
-	if empty {
-		ch.remove()
-	}
-}
-
-// finishLocked frees a request and adds its completion to list, if it has one.
-func (ch *Channel) finishLocked(list []iwarp.Completion, slot uint32, status iwarp.Status, vendor uint32) []iwarp.Completion {
-	w := &ch.works[slot]
-	if !ch.destroyed && (status != iwarp.Success || w.wr.Flags&iwarp.Signaled != 0) {
-		c := iwarp.Completion{ID: w.wr.ID, Initiator: ch.ref.Number, Op: w.wr.Op, Status: status, Vendor: vendor, Queue: w.queue}
-		list = append(list, c)
-	}
-	w.doubtful = false
-	ch.free = append(ch.free, slot)
-	return list
-}
-
 // sortLocked brings what waits into the order of posting.
 func (ch *Channel) sortLocked() {
 	slices.SortFunc(ch.waiting.All(), func(a, b uint32) int { return cmp.Compare(ch.works[a].order, ch.works[b].order) })
@@ -102,62 +57,7 @@ func (ch *Channel) activate(m *mux) {
 		}
 		return
 	}
-	ch.start()
-}
-
-// die is the end of the channel. What waits is flushed; what is under way by a
-// connection completes when that is done with it.
-func (ch *Channel) die(cause error) {
-	ch.mu.Lock()
-	if ch.state == channelDead {
-		ch.mu.Unlock()
-		return
-	}
-	ch.state, ch.why, ch.mux = channelDead, cause, nil
-	var list []iwarp.Completion
-	for slot := range ch.works {
-		if ch.works[slot].doubtful {
-			ch.waiting.Push(uint32(slot))
-		}
-	}
-	ch.sortLocked()
-	for _, slot := range ch.waiting.All() {
-		list = ch.finishLocked(list, slot, iwarp.Flushed, 0)
-	}
-	ch.waiting.Keep(0)
-	empty := ch.started == 0
-	close(ch.dead)
-	ch.stop()
-	ch.mu.Unlock()
-	ch.attr.CQ.Push(list...)
-	if ch.p == nil {
-		return
-	}
-	if empty {
-		ch.remove()
-	}
-}
-
-// remove forgets a dead channel that nothing is under way of.
-func (ch *Channel) remove() {
-	ch.p.mu.Lock()
-	if ch.p.channels[ch.index] == ch {
-		delete(ch.p.channels, ch.index)
-	}
-	ch.p.mu.Unlock()
-	ch.p.want()
-}
-
-// destroy is the end of the initiator: nobody wants completions any more.
-func (ch *Channel) destroy() {
-	ch.mu.Lock()
-	ch.destroyed = true
-	ref := ch.ref
-	ch.mu.Unlock()
-	ch.die(objects.ErrDestroyed)
-	if ch.p != nil {
-		ch.p.announce(ref) // announced also if the channel was never connected, or is suspended
-	}
+	ch.sync() // starts what waits
 }
 
 // sweep ends a channel whose initiator has ended without a connection.
@@ -219,7 +119,7 @@ func (m *mux) settle(ctx context.Context, list []*Channel) error {
 	for _, ch := range list {
 		ch.mu.Lock()
 		for i := range ch.works {
-			if w := &ch.works[i]; w.doubtful {
+			if w := &ch.works[i]; w.state == workDoubtful {
 				d := doubt{w.lost, w.queue}
 				doubts[d] = append(doubts[d], w.serial)
 			}
@@ -250,7 +150,7 @@ func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
 	ch.mu.Lock()
 	for i := range ch.works {
 		w := &ch.works[i]
-		if !w.doubtful || w.lost != d.lost || w.queue != d.queue {
+		if w.state != workDoubtful || w.lost != d.lost || w.queue != d.queue {
 			continue
 		}
 		switch {
@@ -259,7 +159,7 @@ func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
 		case !known || w.wr.Writes > 0:
 			list = ch.finishLocked(list, uint32(i), iwarp.Flushed, 0)
 		default:
-			w.doubtful = false
+			w.state = workWaits
 			ch.waiting.Push(uint32(i))
 			ch.t.stats.repeated.Add(1)
 		}
@@ -272,7 +172,7 @@ func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
 // resume finds the channel's target again.
 func (ch *Channel) resume(ctx context.Context, m *mux) {
 	answer, err := m.call(ctx, &connect{mode: modeResume, host: ch.p.local, incarnation: ch.t.objects.Incarnation(), initiator: ch.Ref(),
-		mtu: uint16(ch.attr.MTU), reads: uint8(ch.depth), service: ch.attr.Service, target: ch.target})
+		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), hears: true, service: ch.attr.Service, target: ch.target})
 	if err != nil {
 		return // the connection ends; the next one is asked
 	}
@@ -287,5 +187,6 @@ func (ch *Channel) resume(ctx context.Context, m *mux) {
 		return
 	}
 	ch.t.stats.resumed.Add(1)
+	ch.limit(a.limits, a.reads)
 	ch.activate(m)
 }

@@ -15,7 +15,8 @@ type carrier struct {
 	ref    objects.Ref
 	tag    uint64 // tag of the domain, 0 if not known
 
-	mux *mux // guarded by peer.mu; nil while suspended
+	mux   *mux // guarded by peer.mu; nil while suspended
+	hears bool // guarded by peer.mu: the initiator's daemon takes recordLimits
 }
 
 // Close is the end of the target: the initiator hears of it.
@@ -24,6 +25,7 @@ func (c *carrier) Close(cause error) {
 	p.mu.Lock()
 	if p.carriers[c.ref] == c {
 		delete(p.carriers, c.ref)
+		delete(p.altered, c.ref)
 		p.rescopeLocked()
 	}
 	p.mu.Unlock()

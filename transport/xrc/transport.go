@@ -49,6 +49,8 @@ type Transport struct {
 	peers  map[hosts]*peer    // guarded by mu
 	queues map[uint32]*Queue  // guarded by mu; queues of applications, by their numbers
 
+	watches []*patience // guarded by mu; channels with requests under way
+
 	lifetimes map[netip.Addr]*lifetime // guarded by mu; incarnations of remote hosts that have links in use
 	waiting   map[netip.Addr][]*link   // guarded by mu; links in use of other incarnations
 

@@ -1,0 +1,204 @@
+package xrc
+
+import (
+	"context"
+
+	"github.com/rds-go/rds/transport/iwarp"
+	objects "github.com/rds-go/rds/xrc"
+)
+
+// complete takes the end of a request from the connection m.
+func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
+	var one [1]iwarp.Completion
+	list := one[:0]
+	var verify bool
+	var failed error
+	ch.mu.Lock()
+	w := &ch.works[slot]
+	m.give(w.queue, c.Status == iwarp.Flushed)
+	ch.started--
+	if answered(w.wr.Op) {
+		ch.reads--
+	}
+	if c.Status != iwarp.Flushed {
+		ch.signs++
+	}
+	dead := ch.state == channelDead
+	again := c.Status == iwarp.Flushed && !dead && w.queue != 0 && w.wr.Writes == 0
+	switch {
+	case w.state == workReported:
+		w.state = workWaits
+		ch.free = append(ch.free, slot)
+	case dead && c.Status != iwarp.Success: // endLocked reports all in the order of posting
+		w.state = workWaits
+		ch.waiting.Push(slot)
+	case c.Status == iwarp.Flushed && c.Sent:
+		w.state, w.lost, w.serial = workDoubtful, m.id, c.Serial
+	case again:
+		w.state = workWaits
+		ch.waiting.Push(slot) // suspend brings it to its place
+	case c.Status == iwarp.RemoteInvalidRD && !dead:
+		w.state, w.vendor = workAsked, c.Vendor
+		verify, ch.asks = !ch.asks, true
+	default:
+		list = ch.finishLocked(list, slot, c.Status, c.Vendor)
+		if c.Status == iwarp.ReceiverNotReady && !dead {
+			failed = objects.ErrDry
+		}
+	}
+	list = ch.endLocked(list)
+	hungry := ch.state == channelReady && ch.mux == m && ch.waiting.Len() > 0 && !again
+	empty, drained := dead && ch.started == 0, ch.held && ch.started == 0
+	ch.mu.Unlock()
+	ch.attr.CQ.Push(list...)
+	if failed != nil {
+		ch.ini.Fail(objects.EventLastWQE, failed)
+	}
+	if verify {
+		ch.t.work.Go(func() { ch.verify(m) })
+	}
+	if drained {
+		ch.ini.Drained()
+	}
+	if hungry {
+		m.starve(ch) // feed follows when the completions that have come with this one are through
+	}
+	if empty {
+		ch.remove()
+	}
+}
+
+// finishLocked frees a request and adds its completion to list, if it has one.
+func (ch *Channel) finishLocked(list []iwarp.Completion, slot uint32, status iwarp.Status, vendor uint32) []iwarp.Completion {
+	list = ch.reportLocked(list, slot, status, vendor)
+	ch.works[slot].state = workWaits
+	ch.free = append(ch.free, slot)
+	return list
+}
+
+func (ch *Channel) reportLocked(list []iwarp.Completion, slot uint32, status iwarp.Status, vendor uint32) []iwarp.Completion {
+	w := &ch.works[slot]
+	if status == iwarp.Flushed && ch.reason != iwarp.Success {
+		status, ch.reason = ch.reason, iwarp.Success
+	}
+	if !ch.destroyed && (status != iwarp.Success || w.wr.Flags&iwarp.Signaled != 0) {
+		list = append(list, iwarp.Completion{ID: w.wr.ID, Initiator: ch.ref.Number, Op: w.wr.Op, Status: status, Vendor: vendor, Queue: w.queue})
+	}
+	return list
+}
+
+// die is the end of the channel. What waits is flushed when the connection is done with what it
+// has: the first of all with the reason, if the peer is one. From a peer that does not answer
+// nothing is waited for but the memory of reads and atomics, to which an answer may yet come.
+func (ch *Channel) die(cause error) {
+	ch.mu.Lock()
+	if ch.state == channelDead {
+		ch.mu.Unlock()
+		return
+	}
+	m := ch.mux
+	ch.state, ch.why, ch.mux, ch.held = channelDead, cause, nil, false
+	switch cause {
+	case objects.ErrPeerGone, objects.ErrIncarnation, objects.ErrGrace, objects.ErrRetry:
+		ch.reason = iwarp.RetryExceeded
+	case objects.ErrReset: // discards what is posted without a completion
+		ch.destroyed = true
+	}
+	for slot := range ch.works {
+		switch w := &ch.works[slot]; {
+		case w.state == workDoubtful, w.state == workAsked:
+			w.state = workWaits
+			ch.waiting.Push(uint32(slot))
+		case w.state == workStarted && cause == objects.ErrRetry && !answered(w.wr.Op):
+			w.state = workReported
+			ch.waiting.Push(uint32(slot))
+		}
+	}
+	list := ch.endLocked(nil)
+	index, empty := uint64(ch.index), ch.started == 0
+	close(ch.dead)
+	ch.stop()
+	ch.mu.Unlock()
+	ch.attr.CQ.Push(list...)
+	if ch.p == nil {
+		return
+	}
+	if empty {
+		ch.remove()
+	} else if m != nil {
+		m.l.qp.Abandon(func(id uint64) bool { return id>>32 == index })
+	}
+}
+
+// endLocked adds to list the completions of all that waits, if the channel is dead and the
+// connection is done with the rest.
+func (ch *Channel) endLocked(list []iwarp.Completion) []iwarp.Completion {
+	if ch.state != channelDead || ch.started > 0 && ch.why != objects.ErrRetry {
+		return list
+	}
+	ch.sortLocked()
+	for _, slot := range ch.waiting.All() {
+		if ch.works[slot].state == workReported {
+			list = ch.reportLocked(list, slot, iwarp.Flushed, 0)
+		} else {
+			list = ch.finishLocked(list, slot, iwarp.Flushed, 0)
+		}
+	}
+	ch.waiting.Keep(0)
+	return list
+}
+
+// remove forgets a dead channel that nothing is under way of.
+func (ch *Channel) remove() {
+	ch.p.mu.Lock()
+	if ch.p.channels[ch.index] == ch {
+		delete(ch.p.channels, ch.index)
+	}
+	ch.p.mu.Unlock()
+	ch.p.want()
+}
+
+// destroy is the end of the initiator: nobody wants completions any more.
+func (ch *Channel) destroy() {
+	ch.mu.Lock()
+	ch.destroyed = true
+	ref := ch.ref
+	ch.mu.Unlock()
+	ch.die(objects.ErrDestroyed)
+	if ch.p != nil {
+		ch.p.announce(ref) // announced also if the channel was never connected, or is suspended
+	}
+}
+
+// verify finds out why the peer has refused messages for want of their queue: if it has no
+// target for the channel any more that is the end of the channel, else the messages fail. The
+// peer's word that the target is gone may be behind the refusal.
+func (ch *Channel) verify(m *mux) {
+	for {
+		var slots []uint32
+		ch.mu.Lock()
+		for slot := range ch.works {
+			if ch.works[slot].state == workAsked {
+				slots = append(slots, uint32(slot))
+			}
+		}
+		ch.asks = len(slots) > 0
+		pair := objects.Pair{Ours: ch.ref, Theirs: ch.target}
+		ch.mu.Unlock()
+		if len(slots) == 0 {
+			return
+		}
+		_, _ = m.control.ask(context.Background(), func(id uint32) []byte { // which the end of the connection ends
+			return (&record{kind: recordAsk, id: id, pairs: []objects.Pair{pair}}).appendTo(nil)
+		})
+		var list []iwarp.Completion
+		ch.mu.Lock()
+		for _, slot := range slots {
+			if w := &ch.works[slot]; w.state == workAsked { // else the channel has ended
+				list = ch.finishLocked(list, slot, iwarp.RemoteInvalidRD, w.vendor)
+			}
+		}
+		ch.mu.Unlock()
+		ch.attr.CQ.Push(list...)
+	}
+}
