@@ -1,6 +1,7 @@
 package xrc
 
 import (
+	"container/list"
 	"context"
 	"slices"
 )
@@ -16,6 +17,7 @@ type Handle struct {
 	byNumber bool     // the handle stands for registration by number
 	service  *Service // service whose request by a peer made the handle, if one did
 	closed   bool
+	grave    *list.Element // place in Session.dead, while the target is in StateError
 }
 
 // OpenTarget opens one more handle of the target that number names in a domain, as
@@ -72,7 +74,26 @@ func (s *Session) holdLocked(dom *Domain, t *Target) *Handle {
 		e = &t.holders[len(t.holders)-1]
 	}
 	e.handles = append(e.handles, h)
+	if t.current() == StateError {
+		h.mournLocked()
+	}
 	return h
+}
+
+// mournLocked is for a registration with a target in StateError, which does not count. Of these
+// a session has as many as its limit is; the oldest goes for one more.
+func (h *Handle) mournLocked() {
+	s := h.session
+	s.used.Registrations--
+	h.grave = s.dead.PushBack(h)
+	if s.dead.Len() > s.limits.Registrations {
+		s.dead.Front().Value.(*Handle).abandonLocked()
+	}
+}
+
+func (h *Handle) unmournLocked() {
+	h.session.dead.Remove(h.grave)
+	h.grave = nil
 }
 
 func (h *Handle) String() string { return "registration with " + h.target.ref.String() }
@@ -82,7 +103,11 @@ func (h *Handle) abandonLocked() {
 	s, t := h.session, h.target
 	h.closed = true
 	h.domain.refs--
-	s.used.Registrations--
+	if h.grave != nil {
+		h.unmournLocked()
+	} else {
+		s.used.Registrations--
+	}
 	delete(s.objects, h)
 	e := t.holderLocked(s)
 	if h.service != nil {

@@ -11,7 +11,7 @@ import (
 // List tells of each object what it is and who has it, by number, and forgets what has ended.
 func TestListTellsOfAllObjects(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, Config{Incarnation: 77})
+	g := newRig(t, Config{Incarnation: 77, Reap: time.Second})
 	shared := g.file("shared")
 	a, b := g.process("a", shared), g.session("b")
 	dom, err := b.OpenDomain(-1, os.O_CREATE)
@@ -42,14 +42,14 @@ func TestListTellsOfAllObjects(t *testing.T) {
 	failed := g.clk.now()
 	g.ok(dead.Raise(EventQPFatal, ErrPeerGone))
 	g.clk.advance(time.Second)
-	g.ok(g.Reap(dead.ref))
+	g.Expire(g.clk.now())
 
 	got := g.List(100)
 	key := a.dom.xrcd.key
 	want := Objects{
 		Incarnation: 77,
 		Sessions: []SessionEntry{
-			{ID: 1, Name: "a", Domains: 1, PDs: 1, CQs: 1, SRQs: 1, Initiators: 1, Targets: 3, Registrations: 3},
+			{ID: 1, Name: "a", Domains: 1, PDs: 1, CQs: 1, SRQs: 1, Initiators: 1, Targets: 2, Registrations: 2},
 			{ID: 2, Name: "b", Domains: 1, PDs: 1, SRQs: 1},
 			{ID: 3, Name: "c", Domains: 1, PDs: 1, CQs: 1, Registrations: 2},
 		},

@@ -137,7 +137,10 @@ func (q *qp) disconnectLocked(cause error) {
 func (q *qp) goneLocked(cause error) {
 	q.dev.forgetLocked(q)
 	q.disconnectLocked(cause)
-	q.dead, q.cause, q.attr = true, cause, nil
+	q.dead, q.attr = true, nil
+	if q.cause == nil {
+		q.cause = cause // else it is why the queue pair was in StateError already
+	}
 	q.setLocked(StateError)
 	q.dev.freeLocked(q.ref)
 }

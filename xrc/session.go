@@ -2,6 +2,7 @@ package xrc
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"errors"
 	"slices"
@@ -25,6 +26,7 @@ type Session struct {
 	ending  bool
 	used    Limits            // objects counted against limits
 	objects map[object]uint64 // order in which each object was made
+	dead    list.List         // registrations with targets in StateError: *Handle, oldest first
 	serial  uint64
 }
 

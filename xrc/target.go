@@ -19,7 +19,8 @@ type Target struct {
 	unknown atomic.Uint64 // requests for a queue that the domain does not have
 
 	// Under Device.mu.
-	creator     *Session // session whose limit the target counts against
+	creator     *Session // session whose limit the target counts against while it is counted
+	counted     bool
 	holders     []holder
 	established bool // EventCommEstablished was raised
 }
@@ -65,7 +66,7 @@ func (s *Session) newTargetLocked(dom *Domain) (*Target, *Handle, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	t := &Target{qp: qp{dev: d, kind: TypeTarget, ref: ref, attr: new(Attr)}, xrcd: x, creator: s}
+	t := &Target{qp: qp{dev: d, kind: TypeTarget, ref: ref, attr: new(Attr)}, xrcd: x, creator: s, counted: true}
 	t.owner = t
 	d.targets[ref.Number] = t
 	x.refs++
@@ -81,7 +82,7 @@ func (t *Target) destroyLocked(cause error) {
 	}
 	t.goneLocked(cause)
 	delete(t.dev.targets, t.ref.Number)
-	t.creator.used.Targets--
+	t.uncountLocked()
 	t.creator = nil
 	t.xrcd.dropLocked()
 }
@@ -90,6 +91,44 @@ func (t *Target) destroyLocked(cause error) {
 func (t *Target) eventLocked(k EventKind) {
 	for i := range t.holders {
 		t.holders[i].session.events.push(Event{Kind: k, Object: t.ref})
+	}
+}
+
+// uncountLocked ends the count of the target against its creator's limit.
+func (t *Target) uncountLocked() {
+	if t.counted {
+		t.counted = false
+		t.creator.used.Targets--
+	}
+}
+
+// letGoLocked follows the end of a target that sessions are registered with. The registrations
+// that services made by themselves end, for nobody asked for them: with the last of all the
+// target goes. The others stay, so that who made them can look, and count no more.
+func (t *Target) letGoLocked() {
+	t.uncountLocked()
+	var all []*Handle
+	for i := range t.holders {
+		all = append(all, t.holders[i].handles...)
+	}
+	for _, h := range all {
+		if h.service != nil {
+			h.abandonLocked()
+		} else {
+			h.mournLocked()
+		}
+	}
+}
+
+// reviveLocked is the way back, by a reset.
+func (t *Target) reviveLocked() {
+	t.counted = true
+	t.creator.used.Targets++
+	for i := range t.holders {
+		for _, h := range t.holders[i].handles {
+			h.unmournLocked()
+			h.session.used.Registrations++
+		}
 	}
 }
 
@@ -105,6 +144,7 @@ func (t *Target) failLocked(k EventKind, cause error) {
 		t.eventLocked(k)
 	}
 	t.eventLocked(EventLastWQE)
+	t.letGoLocked()
 	ref, host := t.ref, t.peer.Host
 	d.later(func() {
 		d.log.Info("target in error", zap.Stringer("target", ref), zap.Stringer("peer", host), zap.Error(cause))
@@ -186,6 +226,9 @@ func (s *Session) ModifyTarget(dom *Domain, number uint32, a Attr, m Mask) error
 }
 
 func (t *Target) modifyByLocked(s *Session, a *Attr, m Mask) error {
+	if c := t.creator; m&MaskState != 0 && a.State == StateReset && !t.counted && t.attr != nil && c.used.Targets >= c.limits.Targets {
+		return ErrLimit
+	}
 	from, err := t.modifyLocked(a, m)
 	if err != nil || m&MaskState == 0 {
 		return err
@@ -195,6 +238,9 @@ func (t *Target) modifyByLocked(s *Session, a *Attr, m Mask) error {
 		t.failLocked(EventLastWQE, ErrModified)
 	case StateReset:
 		t.established = false
+		if from == StateError {
+			t.reviveLocked()
+		}
 	}
 	ref, to := t.ref, a.State
 	t.dev.later(func() {

@@ -113,6 +113,53 @@ func TestXRCREQ37EveryMessageOnceAcrossLostConnectionsOnTheWire(t *testing.T) {
 	}
 }
 
+// A connection that is lost for four fifths of the grace, with traffic pending,
+// is no end: the same queue pairs go on, each message comes once and in
+// order, and no session hears of it.
+func TestXRCREQ37FourFifthsOfTheGraceOnTheWire(t *testing.T) {
+	t.Parallel()
+	const grace = 30 * time.Second
+	clk := new(clock)
+	n := newNet(t, hostOptions{xrc: objects.Config{Now: clk.now, Grace: grace}, fabric: Options{Interval: time.Hour}})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	srq, m := server.serve(7, 64, 128)
+	client := a.app("")
+	ch := client.connect(2, 7)
+	ref, target := ch.Ref(), ch.Target()
+	const messages, cuts = 4000, 4
+	done := make(chan error, 1)
+	go func() { done <- server.drain(srq, m, 128, messages) }()
+	client.stream(ch, 1, messages, func(i int) {
+		if i%(messages/cuts) != messages/cuts/2 {
+			return
+		}
+		again := apart(a, b) // with messages under way
+		n.until("both sides are suspended", func() bool { return ch.suspendedNow() && b.objects.Stats().Suspended > 0 })
+		clk.past.Add(int64(grace) * 4 / 5)
+		a.wake()
+		b.wake()
+		again()
+	})
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if ch.Err() != nil || ch.Ref() != ref || ch.Target() != target {
+		t.Errorf("%v, %v, %v", ch.Err(), ch.Ref(), ch.Target())
+	}
+	if s := a.ChannelStats(); s.Resumed != cuts {
+		t.Errorf("%+v", s)
+	}
+	if info, err := server.QueryTarget(server.dom, target.Number); err != nil || info.Ref != target || info.Attr.State != objects.StateRTR || !info.Connected {
+		t.Errorf("%+v, %v", info, err)
+	}
+	for _, x := range []*app{client, server} {
+		if e, ok := x.PollEvent(); ok {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
 // What is no message is not repeated: it completes as lost with the connection.
 func TestWritesAreNeverRepeated(t *testing.T) {
 	t.Parallel()

@@ -39,6 +39,7 @@ func (ch *Channel) activate(m *mux) {
 	usable := ch.p.mux == m
 	if ch.state == channelConnecting || ch.state == channelSuspended {
 		ch.state, ch.mux = channelReady, m
+		ch.signs++ // the peer has answered: time without a connection is no silence
 	}
 	ch.mu.Unlock()
 	ch.p.mu.Unlock()
