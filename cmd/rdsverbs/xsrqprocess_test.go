@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/netip"
 	"os"
@@ -82,6 +83,40 @@ func TestXsrqClientIsKilled(t *testing.T) {
 	}
 	server.Signal(os.Interrupt)
 	if status := server.Wait(); status != 0 {
+		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
+	}
+}
+
+// Clients come one after the other, as processes, and every second one is killed, at any moment:
+// each is served at once, though nobody reads events of the server, which in the end has no
+// targets but those of the last client, whose connection may come back within the grace. Beyond 32
+// clients the server once refused all.
+func TestXsrqManyClientsInARow(t *testing.T) {
+	t.Parallel()
+	clients := 1000
+	if os.Getenv("RDS_LONG") != "" {
+		clients = 10_000
+	}
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	server, at := startXsrq(t)
+	for i := range clients {
+		if i%2 == 0 {
+			client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-n", "1", "-C", "1g"}, at...)...)
+			if rnd.IntN(2) == 0 {
+				client.Line(client.Stdout, "connected")
+			}
+			client.Signal(os.Kill)
+			client.Wait()
+			continue
+		}
+		if status, stdout, stderr := verbs(t, at, "xsrq", "ping", "-n", "1", "-C", "1"); status != 0 {
+			t.Fatalf("client %d: status %d\n%s%s", i, status, stdout, stderr)
+		}
+	}
+	server.Signal(os.Interrupt)
+	if status := server.Wait(); status != 0 || !strings.Contains(server.Stdout.String(), "\n5 targets, 0 of them dead;") {
 		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
 	}
 }

@@ -139,5 +139,19 @@ func (s *xsrqServer) run(ctx context.Context) error {
 	for _, q := range s.queues {
 		s.out.print(q.line())
 	}
+	stats := s.h.Objects().Stats()
+	s.out.print(targetsLine{Type: "targets", Targets: stats.TotalTargets(), Dead: stats.Targets[objects.StateError], EventsLost: stats.EventsLost})
 	return errors.Join(errs...)
+}
+
+// targetsLine tells of the targets that a server has in the end. Nobody reads its events.
+type targetsLine struct {
+	Type       string `json:"type"` // targets
+	Targets    int    `json:"targets"`
+	Dead       int    `json:"dead"` // those in error
+	EventsLost uint64 `json:"events_lost"`
+}
+
+func (l targetsLine) String() string {
+	return fmt.Sprintf("%d targets, %d of them dead; %d events that nobody has read", l.Targets, l.Dead, l.EventsLost)
 }
