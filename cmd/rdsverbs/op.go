@@ -86,7 +86,7 @@ func opCommand() *cobra.Command {
 	f := cmd.Flags()
 	o.terms.flags(f, "", 16, 10*time.Second)
 	f.BoolVar(&o.peerToPeer, "peer-to-peer", false, "set up so that the server may send first; only with --not-siw")
-	f.Var(&o.rtr, "rtr", "the first message then (default: read or write)")
+	f.Var(&o.rtr, "rtr", "the first message then (default: read, write or send)")
 	f.BoolVar(&o.notSIW, "not-siw", false, "the peer is not Linux's siw, or its kernel may crash")
 	f.StringVar(&o.private, "private", "", "private data of the connection request, up to 252 bytes")
 	return cmd

@@ -38,8 +38,10 @@ type ConnParams struct {
 	// for Connect; not meant for Linux's siw, which a reset at the wrong moment
 	// brings down.
 	PeerToPeer bool
-	// RTR are the kinds of first message that may be used then, and Prefer the
-	// one to use if the peer takes it. 0: an empty Read, or else an empty Write.
+	// RTR are the kinds of first message that may be used then, 0 is all, and Prefer the
+	// one to use if the peer takes it: 0 is an empty Read, or else an empty Write, or else an
+	// empty Send. None takes a receive request, a place in a send queue or a completion of the
+	// program's, on either side.
 	RTR, Prefer mpa.RTR
 	// Rev is the MPA revision to begin with, 2 or 1. 0 means 2, and 1 if the
 	// peer seems not to know that.

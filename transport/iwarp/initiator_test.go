@@ -2,6 +2,7 @@ package iwarp
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"os"
 	"syscall"
@@ -217,10 +218,10 @@ func TestInitiatorSendsTheRTR(t *testing.T) {
 		"read":             {taken: all, op: rdmap.OpReadRequest, ird: 4},
 		"read without IRD": {taken: all, op: rdmap.OpWrite},
 		"write":            {taken: mpa.RTRWrite | mpa.RTRSend, op: rdmap.OpWrite, ird: 4},
-		"send":             {offered: all, taken: mpa.RTRSend, op: rdmap.OpSend, ird: 4},
-		"send, preferred":  {offered: all, taken: all, prefer: mpa.RTRSend, op: rdmap.OpSend, ird: 4},
+		"send":             {taken: mpa.RTRSend, op: rdmap.OpSend, ird: 4},
+		"send, preferred":  {taken: all, prefer: mpa.RTRSend, op: rdmap.OpSend, ird: 4},
 		"write, preferred": {taken: all, prefer: mpa.RTRWrite, op: rdmap.OpWrite, ird: 4},
-		"none in common":   {taken: mpa.RTRSend, err: mpa.ErrRTR, ird: 4},
+		"none in common":   {offered: mpa.RTRRead | mpa.RTRWrite, taken: mpa.RTRSend, err: mpa.ErrRTR, ird: 4},
 		"none at all":      {err: mpa.ErrRTR, ird: 4},
 	}
 	for name, test := range tests {
@@ -231,7 +232,7 @@ func TestInitiatorSendsTheRTR(t *testing.T) {
 			done := connecting(t, e, l.addr(), ConnParams{PeerToPeer: true, RTR: test.offered, Prefer: test.prefer})
 			p := l.accept()
 			req := p.setup()
-			if pre, err := mpa.DecodePrefix(req.Private); err != nil || !pre.PeerToPeer || pre.RTR != max(test.offered, mpa.RTRRead|mpa.RTRWrite) {
+			if pre, err := mpa.DecodePrefix(req.Private); err != nil || !pre.PeerToPeer || pre.RTR != cmp.Or(test.offered, all) {
 				t.Fatalf("Request %+v, %v", pre, err)
 			}
 			f := reply(true)

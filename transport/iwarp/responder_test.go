@@ -136,11 +136,11 @@ func TestReplyFitsTheRequest(t *testing.T) {
 		{name: "14 R and reserved bits", frame: mpa.Frame{Rev: 2, Enhanced: true, Private: prefix(plain)}, flags: 0x2f,
 			want: mpa.Frame{Rev: 2, Enhanced: true, CRC: true, Private: prefix(plain)}},
 		{name: "15 peer to peer without an RTR", frame: mpa.Frame{Rev: 2, Enhanced: true, Private: prefix(peer(0))},
-			want: mpa.Frame{Rev: 2, Enhanced: true, CRC: true, Private: prefix(peer(mpa.RTRRead | mpa.RTRWrite))}},
-		{name: "peer to peer, one RTR in common", frame: mpa.Frame{Rev: 2, Enhanced: true, Private: prefix(peer(mpa.RTRSend | mpa.RTRWrite))},
-			want: mpa.Frame{Rev: 2, Enhanced: true, CRC: true, Private: prefix(peer(mpa.RTRWrite))}},
-		{name: "peer to peer, no RTR in common", frame: mpa.Frame{Rev: 2, Enhanced: true, Private: prefix(peer(mpa.RTRSend))},
-			want: mpa.Frame{Rev: 2, Enhanced: true, CRC: true, Private: prefix(peer(mpa.RTRRead | mpa.RTRWrite))}},
+			want: mpa.Frame{Rev: 2, Enhanced: true, CRC: true, Private: prefix(peer(mpa.RTRRead | mpa.RTRWrite | mpa.RTRSend))}},
+		{name: "peer to peer, some RTRs in common", frame: mpa.Frame{Rev: 2, Enhanced: true, Private: prefix(peer(mpa.RTRSend | mpa.RTRWrite))},
+			want: mpa.Frame{Rev: 2, Enhanced: true, CRC: true, Private: prefix(peer(mpa.RTRSend | mpa.RTRWrite))}},
+		{name: "peer to peer by a Send", frame: mpa.Frame{Rev: 2, Enhanced: true, Private: prefix(peer(mpa.RTRSend))},
+			want: mpa.Frame{Rev: 2, Enhanced: true, CRC: true, Private: prefix(peer(mpa.RTRSend))}},
 		{name: "16 control flags without A", frame: mpa.Frame{Rev: 2, Enhanced: true, Private: prefix(mpa.Prefix{IRD: 16, ORD: 16, RTR: mpa.RTRWrite | mpa.RTRSend})},
 			want: mpa.Frame{Rev: 2, Enhanced: true, CRC: true, Private: prefix(plain)}},
 		{name: "17 nothing negotiated", frame: mpa.Frame{Rev: 2, Enhanced: true, Private: prefix(mpa.Prefix{IRD: mpa.NotNegotiated, ORD: mpa.NotNegotiated})},
@@ -271,7 +271,7 @@ func TestRTROpensTheResponder(t *testing.T) {
 			e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{})
 			m := e.reg(64, allRights)
 			e.post(1, m.SGE(0, 64))
-			to, done := accepting(t, e, ConnParams{RTR: prefix.RTR})
+			to, done := accepting(t, e, ConnParams{})
 			p := dialRaw(t, to)
 			p.write(f.AppendTo(nil))
 			p.opened(p.setup(), f)

@@ -37,8 +37,8 @@ func TestRequest(t *testing.T) {
 		{"nothing", hexRequest + "10 02 0004 0000 0000", Params{}},
 		{"CRC, markers, private data", hexRequest + "d0 02 0006 0002 0003 6869", Params{IRD: 2, ORD: 3, CRC: true, Markers: true, Private: []byte("hi")}},
 		{"kinds of RTR need peer-to-peer", hexRequest + "10 02 0004 0000 0000", Params{RTR: 7}},
-		{"peer-to-peer", hexRequest + "10 02 0004 8010 c010", Params{IRD: 16, ORD: 16, PeerToPeer: true}},
-		{"all kinds", hexRequest + "10 02 0004 c010 c010", Params{IRD: 16, ORD: 16, PeerToPeer: true, RTR: 7}},
+		{"peer-to-peer", hexRequest + "10 02 0004 c010 c010", Params{IRD: 16, ORD: 16, PeerToPeer: true}},
+		{"two kinds", hexRequest + "10 02 0004 8010 c010", Params{IRD: 16, ORD: 16, PeerToPeer: true, RTR: RTRRead | RTRWrite}},
 		{"an RTR by Read leaves ORD 0 to the responder", hexRequest + "10 02 0004 8000 4000", Params{PeerToPeer: true, RTR: RTRRead}},
 		{"revision 1", hexRequest + "40 01 0002 6869", Params{Rev: 1, IRD: 1, ORD: 1, CRC: true, PeerToPeer: true, Private: []byte("hi")}},
 	} {

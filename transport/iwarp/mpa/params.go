@@ -35,7 +35,7 @@ type Params struct {
 	// brings down.
 	PeerToPeer bool
 	// RTR is the set of kinds that an initiator can send, or a responder
-	// takes; zero is RTRRead and RTRWrite. With RTRRead a responder raises its
+	// takes; zero is all. With RTRRead a responder raises its
 	// IRD to 1 if it may, and the initiator that sends it its ORD.
 	RTR RTR
 	// Prefer is the kind that an initiator sends if the responder takes it;
@@ -83,7 +83,7 @@ func (p *Params) filled() Params {
 		q.MaxIRD = q.IRD
 	}
 	if q.RTR == 0 {
-		q.RTR = RTRRead | RTRWrite
+		q.RTR = RTRRead | RTRWrite | RTRSend
 	}
 	if q.MaxPrivate == 0 {
 		q.MaxPrivate = MaxPrivate

@@ -11,7 +11,7 @@ type RTR uint8
 
 // The kinds.
 const (
-	RTRSend  RTR = 1 << iota // control flag B; takes a receive buffer of the responder
+	RTRSend  RTR = 1 << iota // control flag B; the stack of the responder has to take it from no receive queue
 	RTRWrite                 // control flag C
 	RTRRead                  // control flag D; the responder answers it, and needs an IRD of 1
 )
