@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// TestSIWPeerToPeer sets up peer-to-peer connections to siw, with the first message of each kind.
-// It is by itself, in a guest of its own, because siw may take its kernel down if such a set-up
-// ends between the Reply and the first message. siw always wants a Write: from an initiator that offers
-// all kinds it gets one, from one that offers no Write it gets a Terminate.
+// TestSIWPeerToPeer sets up peer-to-peer connections to siw. siw always wants a Write as the first
+// message: an initiator that offers all kinds, as ours does, sends one. It has a guest of its own,
+// because siw may take its kernel down if such a set-up ends between the Reply and the first message. So an
+// initiator that offers the Send alone is not tried: it ends the set-up by a Terminate (docs/IWARP.md).
 func TestSIWPeerToPeer(t *testing.T) {
 	l, guests := newSIWLab(t, guestAddr)
 	ours, siw := l.ourVerbs(t, netip.MustParseAddr("10.77.1.1")), l.siwVerbs(guests[0])
 	s := siw.serve(t, 2, regionSpec{"r", 64})
-	for _, kind := range []string{"", "write", "send", "read", ""} {
+	for _, kind := range []string{"", "write"} {
 		t.Run("rtr="+kind, func(t *testing.T) {
 			argv := []string{ours.rdsverbs, "op", "-a", s.at.Addr().String(), "-p", s.port(), "--not-siw", "--peer-to-peer"}
 			if kind != "" {
@@ -26,17 +26,9 @@ func TestSIWPeerToPeer(t *testing.T) {
 			argv = append(argv, s.regions[0].on("read", 0, 8).word(true), operation{op: "send", length: 4, count: 2}.word(true))
 			p := ours.exec(t, argv...)
 			r := p.wait(t)
-			t.Logf("status %d\n%s", r.Status, r.Output)
-			switch kind {
-			case "", "write":
-				o := outcome{done: parseCompletions(r.Output)}
-				if r.Status != 0 || o.of("read").status != statusSuccess || o.of("send").status != statusSuccess || !strings.Contains(r.Output, `"peer_to_peer":true`) {
-					t.Error("not connected so")
-				}
-			default:
-				if r.Status == 0 {
-					t.Error("siw has taken another kind than it once did: note it in docs/IWARP.md")
-				}
+			o := outcome{done: parseCompletions(r.Output)}
+			if r.Status != 0 || o.of("read").status != statusSuccess || o.of("send").status != statusSuccess || !strings.Contains(r.Output, `"peer_to_peer":true`) {
+				t.Errorf("status %d\n%s", r.Status, r.Output)
 			}
 		})
 	}
