@@ -63,13 +63,13 @@ func TestAccessFlagsOfATargetBindItsInitiator(t *testing.T) {
 		}
 		for right, w := range requests {
 			if right != missing {
-				w.ID, w.Flags, w.RemoteKey = 1, iwarp.Signaled, memory.Key()
+				w.ID, w.Flags, w.Queue, w.RemoteKey = 1, iwarp.Signaled, srq.Num(), memory.Key()
 				client.send(ch, w)
 				client.want(1, iwarp.Success, w.Op)
 			}
 		}
 		w := requests[missing]
-		w.ID, w.RemoteKey = 3, memory.Key()
+		w.ID, w.Queue, w.RemoteKey = 3, srq.Num(), memory.Key()
 		client.send(ch, aMessage(ch, 2), w, aMessage(ch, 4))
 		client.want(2, iwarp.Success, iwarp.OpSend)
 		client.want(3, iwarp.RemoteInvalid, w.Op)
@@ -95,7 +95,7 @@ func TestAccessFlagsOfATargetAreChanged(t *testing.T) {
 	memory := server.region(64, mr.RemoteWrite|mr.LocalWrite)
 	client := a.app("")
 	ch := client.connect(2, 7)
-	write := iwarp.WorkRequest{ID: 1, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Inline: []byte("x"), RemoteKey: memory.Key()}
+	write := iwarp.WorkRequest{ID: 1, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Inline: []byte("x"), Queue: ch.Queue().SRQN, RemoteKey: memory.Key()}
 	client.send(ch, write)
 	client.want(1, iwarp.Success, iwarp.OpWrite)
 	rts := objects.Attr{State: objects.StateRTS, Access: mr.RemoteRead}

@@ -48,7 +48,7 @@ func TestXRCREQ13DepthOfReadsOnTheWire(t *testing.T) {
 		t.Fatal(some.Reads())
 	}
 	for i := range 100 {
-		read.ID = uint64(i)
+		read.ID, read.Queue = uint64(i), some.Queue().SRQN
 		client.send(some, read)
 		some.mu.Lock()
 		if some.reads > 4 {

@@ -157,8 +157,9 @@ func TestXRCREQ47ScanOfNumbersWithAKeyOnTheWire(t *testing.T) {
 	// Job Y's queue by job X's target, too: as a queue that there is not (dossier, test 39).
 	w := aMessage(ch, 6)
 	w.Queue = qy.Num()
-	client.send(ch, w, aMessage(ch, 7))
+	client.send(ch, w)
 	client.want(6, iwarp.RemoteInvalidRD, iwarp.OpSend)
+	client.send(ch, aMessage(ch, 7))
 	client.want(7, iwarp.Success, iwarp.OpSend)
 	if qy.Query().Posted != 4 {
 		t.Errorf("%+v", qy.Query())
