@@ -29,7 +29,7 @@ func judge(g *rig, req *Request, k Key, mem int, opt *Options) Fault {
 		{end.Cmp(new(big.Int).Lsh(big.NewInt(1), 64)) > 0, Wrap},
 		{begin.Cmp(base) < 0 || end.Cmp(limit) > 0, OutOfBounds},
 		{req.Rights&RemoteAtomic != 0 && (req.Len != 8 || req.Addr%8 != 0), Misaligned},
-		{opt.Once && remoteUse && req.Claim == 0, Spent},
+		{opt.Once && remoteUse && req.Use == nil, Spent},
 	} {
 		if c.bad {
 			return c.f
@@ -40,14 +40,14 @@ func judge(g *rig, req *Request, k Key, mem int, opt *Options) Fault {
 
 // FuzzCheck compares Check with judge for one region and one request.
 func FuzzCheck(f *testing.F) {
-	f.Add(uint64(1<<32), uint16(64), uint8(7), uint8(0), uint32(0), uint64(0), uint64(64), uint8(4), uint64(1))
-	f.Add(uint64(0), uint16(64), uint8(15), uint8(3), uint32(0), uint64(8), uint64(8), uint8(8), uint64(1))
-	f.Add(^uint64(0)-63, uint16(64), uint8(7), uint8(5), uint32(0), uint64(1), uint64(64), uint8(2), uint64(0))
-	f.Add(uint64(100), uint16(64), uint8(7), uint8(9), uint32(1), ^uint64(0), ^uint64(0), uint8(4), uint64(0))
-	f.Add(uint64(100), uint16(1), uint8(1), uint8(16), uint32(1<<8), uint64(0), uint64(1)<<63, uint8(200), uint64(0))
+	f.Add(uint64(1<<32), uint16(64), uint8(7), uint8(0), uint32(0), uint64(0), uint64(64), uint8(4), true)
+	f.Add(uint64(0), uint16(64), uint8(15), uint8(3), uint32(0), uint64(8), uint64(8), uint8(8), true)
+	f.Add(^uint64(0)-63, uint16(64), uint8(7), uint8(5), uint32(0), uint64(1), uint64(64), uint8(2), false)
+	f.Add(uint64(100), uint16(64), uint8(7), uint8(9), uint32(1), ^uint64(0), ^uint64(0), uint8(4), false)
+	f.Add(uint64(100), uint16(1), uint8(1), uint8(16), uint32(1<<8), uint64(0), uint64(1)<<63, uint8(200), false)
 	words := new([8192]uint64)
 	all := unsafe.Slice((*byte)(unsafe.Pointer(words)), 8*len(words))
-	f.Fuzz(func(t *testing.T, base uint64, size uint16, rights, flags uint8, key uint32, addr, n uint64, need uint8, claim uint64) {
+	f.Fuzz(func(t *testing.T, base uint64, size uint16, rights, flags uint8, key uint32, addr, n uint64, need uint8, use bool) {
 		g := newRig(t, Config{})
 		opt := Options{Domain: g.dom, Rights: Rights(rights), Base: base, Once: flags&1 != 0}
 		if flags&2 != 0 {
@@ -61,7 +61,10 @@ func FuzzCheck(f *testing.F) {
 			}
 			return
 		}
-		req := &Request{Key: k ^ Key(key), Domain: g.dom, From: peerA, Rights: Rights(need), Addr: base + addr, Len: n, Claim: claim}
+		req := &Request{Key: k ^ Key(key), Domain: g.dom, From: peerA, Rights: Rights(need), Addr: base + addr, Len: n}
+		if use {
+			req.Use = new(Use)
+		}
 		switch {
 		case flags&4 != 0:
 			req.From = peerB
@@ -94,6 +97,7 @@ func TestDataPathAllocatesNothing(t *testing.T) {
 	good, bad := g.read(k, 8), g.read(k+1, 8)
 	fault(r, bad) // the offender's entry
 	word := alignedWord(0)
+	use := new(Use)
 	var o *Owner = g.own
 	opt := g.options(readWrite)
 	for name, f := range map[string]func(){
@@ -112,21 +116,18 @@ func TestDataPathAllocatesNothing(t *testing.T) {
 				t.Error(err)
 			}
 		},
-		"remap": func() {
-			next, err := o.Remap(k, mem, opt)
-			if err != nil || o.Barrier(t.Context()) != nil {
-				t.Error(err)
-			}
-			k = next
-		},
 		"use once": func() {
 			once := opt
 			once.Once = true
 			k, err := o.Map(mem, once)
 			req := *good
-			req.Key, req.Claim = k, 1
-			if err != nil || fault(r, &req) != None || !g.Spend(k, 1) || o.Barrier(t.Context()) != nil {
+			req.Key, req.Use = k, use
+			if err != nil || fault(r, &req) != None {
 				t.Error(err)
+			}
+			g.Finish(use, true)
+			if o.Barrier(t.Context()) != nil || o.Free(k) != ErrKey {
+				t.Error("the region goes on")
 			}
 		},
 	} {

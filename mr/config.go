@@ -53,7 +53,7 @@ type Config struct {
 	// Stuck is how long an invalidation waits for a reader before it gives up:
 	// 1 ms to 10 min, default 5 s.
 	Stuck time.Duration
-	// MapWait is how long Map, Register and Remap wait for freed regions when a
+	// MapWait is how long Map and Register wait for freed regions when a
 	// limit is reached: default 10 ms, at most Stuck; negative: not at all.
 	MapWait time.Duration
 	// LogInterval is the least time between two log lines about bad keys from

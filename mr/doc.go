@@ -42,7 +42,7 @@
 //
 // # Invalidation
 //
-// Dropping a region (Free, Remap, Revoke, Spend) clears its slot: sections
+// Dropping a region (Free, Revoke, Finish, Retire) clears its slot: sections
 // that begin later find the key dead. Memory is released after a grace period:
 // when all sections that were open have ended.
 //

@@ -88,32 +88,8 @@ func ExampleOwner_Barrier() {
 	// 1000 regions returned by 1 grace period
 }
 
-// The next version of a base names other memory; the old key is dead.
-func ExampleOwner_Remap() {
-	dev, _ := mr.New(mr.Config{Seed: 1})
-	defer dev.Close()
-	opt := mr.Options{Domain: dev.NewDomain(), Rights: mr.RemoteRead}
-	app := dev.NewOwner(mr.OwnerConfig{})
-	old, _ := app.Map([]byte("Monday"), opt)
-	key, _ := app.Remap(old, []byte("Tuesday"), opt)
-	fmt.Println("another key:", key != old)
-
-	r := dev.NewReader("loop")
-	defer r.Close()
-	for _, k := range []mr.Key{old, key} {
-		r.Enter()
-		b, fault := r.Check(&mr.Request{Key: k, Domain: opt.Domain, Rights: mr.RemoteRead, Len: 3})
-		fmt.Printf("%q %v\n", b, fault.Err())
-		r.Leave()
-	}
-	// Output:
-	// another key: true
-	// "" mr: stale key
-	// "Tue" <nil>
-}
-
 // Of the operations that reach a use-once region one succeeds.
-func ExampleDevice_Spend() {
+func ExampleDevice_Finish() {
 	dev, _ := mr.New(mr.Config{Seed: 1})
 	defer dev.Close()
 	domain := dev.NewDomain()
@@ -122,27 +98,27 @@ func ExampleDevice_Spend() {
 
 	r := dev.NewReader("loop")
 	defer r.Close()
-	read := func(operation uint64) {
+	var uses [2]mr.Use
+	read := func(operation int) {
 		r.Enter()
 		_, fault := r.Check(&mr.Request{
 			Key: key, Domain: domain, From: netip.MustParseAddr("192.0.2.7"),
-			Rights: mr.RemoteRead, Len: 64, Claim: operation,
+			Rights: mr.RemoteRead, Len: 64, Use: &uses[operation],
 		})
 		r.Leave()
 		fmt.Printf("operation %d: %v\n", operation, fault.Err())
 	}
+	read(0)
 	read(1)
-	read(2)
-	dev.Unclaim(key, 1) // operation 1 failed after all
-	read(2)
-	fmt.Println("spent:", dev.Spend(key, 2))
-	read(2)
+	dev.Finish(&uses[0], false) // operation 0 failed after all
+	read(1)
+	dev.Finish(&uses[1], true)
+	read(0)
 	// Output:
+	// operation 0: <nil>
+	// operation 1: mr: region was used once
 	// operation 1: <nil>
-	// operation 2: mr: region was used once
-	// operation 2: <nil>
-	// spent: true
-	// operation 2: mr: key was revoked
+	// operation 0: mr: key was revoked
 }
 
 // The errors are errnos, too.

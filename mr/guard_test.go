@@ -111,42 +111,32 @@ func TestKnownKeysAreAlwaysLookedUp(t *testing.T) {
 // new secret, for each reader, and the guard is not passed by keys that are dead.
 func TestKnowledgeEndsWithTheRegion(t *testing.T) {
 	t.Parallel()
-	for _, remap := range []bool{false, true} {
-		c := guarded
-		c.Small.Items = 1
-		inBubble(t, c, func(g *rig) {
-			r := g.reader("r")
-			opt := g.options(RemoteRead)
-			k := g.mapped(g.own, make([]byte, 8), opt)
-			index := g.index(k)
-			for i := range 100 {
-				g.Give(k, g.Peer(guesser(i)))
-			}
-			g.Give(k, g.Peer(peerA))
-			g.wantFault(r, g.from(peerA, k, 0), None)
-			for range 64 {
-				g.wantFault(r, g.from(peerA, 1, 0), Denied)
-			}
-			if remap {
-				next, err := g.own.Remap(k, make([]byte, 8), opt)
-				if err != nil {
-					g.Skip(err)
-				}
-				k = next
-			} else {
-				g.ok(g.own.FreeInvalidate(g.Context(), k))
-				k = g.mapped(g.own, make([]byte, 8), opt)
-			}
-			if g.index(k) != index {
-				g.Fatal("another base")
-			}
-			g.wantFault(r, g.from(peerA, k, 0), Denied)
-			g.ok(g.own.Barrier(g.Context()))
-			if s := g.Stats(); s.BadKeys[Unseen] != 1 || s.Acquaintances != 0 || g.own.acquaintances.Load() != 0 {
-				g.Errorf("%d refused unseen, %d acquaintances of no region", s.BadKeys[Unseen], s.Acquaintances)
-			}
-		})
-	}
+	c := guarded
+	c.Small.Items = 1
+	inBubble(t, c, func(g *rig) {
+		r := g.reader("r")
+		opt := g.options(RemoteRead)
+		k := g.mapped(g.own, make([]byte, 8), opt)
+		index := g.index(k)
+		for i := range 100 {
+			g.Give(k, g.Peer(guesser(i)))
+		}
+		g.Give(k, g.Peer(peerA))
+		g.wantFault(r, g.from(peerA, k, 0), None)
+		for range 64 {
+			g.wantFault(r, g.from(peerA, 1, 0), Denied)
+		}
+		g.ok(g.own.FreeInvalidate(g.Context(), k))
+		k = g.mapped(g.own, make([]byte, 8), opt)
+		if g.index(k) != index {
+			g.Fatal("another base")
+		}
+		g.wantFault(r, g.from(peerA, k, 0), Denied)
+		g.ok(g.own.Barrier(g.Context()))
+		if s := g.Stats(); s.BadKeys[Unseen] != 1 || s.Acquaintances != 0 || g.own.acquaintances.Load() != 0 {
+			g.Errorf("%d refused unseen, %d acquaintances of no region", s.BadKeys[Unseen], s.Acquaintances)
+		}
+	})
 }
 
 // TestGuessesLookTheSame: whatever is wrong with a key that a peer was not given, it and

@@ -31,7 +31,7 @@ type Options struct {
 
 // mapping is what a key stands for. The first group of fields does not change
 // from publication in a slot until the grace period after it was taken out;
-// readers use only that and claim.
+// readers use only that and use.
 type mapping struct {
 	key    Key
 	index  uint32 // index of the base
@@ -44,8 +44,8 @@ type mapping struct {
 	peer   netip.Addr
 	serial uint64 // tells this use of the base from those before and after it, never 0
 
-	// claim is the operation that has a use-once region, 0 while nobody has.
-	claim atomic.Uint64
+	// use is the operation that has a use-once region, nil while none has.
+	use atomic.Pointer[Use]
 
 	known acquaintances // peers that have the key
 
@@ -53,7 +53,6 @@ type mapping struct {
 	share      *share
 	prev, next *mapping // neighbours in share.live, in a list of dropped mappings, or in the free list
 	released   func()
-	replaced   bool // the next version of the base has taken the place of this mapping, and keeps the base in use
 	scribbled  bool // recycled; readers look at it under invariants
 }
 
@@ -62,10 +61,10 @@ func (m *mapping) fill(mem []byte, opt *Options) {
 	m.mem, m.base, m.domain = mem, opt.Base, opt.Domain
 	m.peer = opt.Peer.Unmap()
 	m.bound = opt.Peer.IsValid()
-	m.claim.Store(0)
+	m.use.Store(nil)
 	m.known.reset()
 	m.released = opt.Released
-	m.replaced, m.scribbled = false, false
+	m.scribbled = false
 }
 
 // scribble forgets the caller's memory. Under invariants it leaves what a late

@@ -6,45 +6,49 @@ import (
 	"testing"
 )
 
-// once maps a use-once region and a request of operation claim for it.
-func (g *rig) once(claim uint64) (Key, *Request) {
+// once maps a use-once region and a request of an operation of its own for it.
+func (g *rig) once() (Key, *Request) {
 	opt := g.options(readWrite)
 	opt.Once = true
 	k := g.mapped(g.own, make([]byte, 64), opt)
 	req := g.read(k, 32)
-	req.Claim = claim
+	req.Use = new(Use)
 	return k, req
+}
+
+// another is the request of another operation.
+func (r *Request) another() *Request {
+	a := *r
+	a.Use = new(Use)
+	return &a
 }
 
 func TestMRREQ31FirstSuccessRetiresAUseOnceKey(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
 	r := g.reader("r")
-	k, req := g.once(1)
-	bad := *req
-	bad.Len = 65
-	g.wantFault(r, &bad, OutOfBounds) // does not consume it
-	if g.Spend(k, 1) {
-		t.Error("an operation that failed its check spent the key")
-	}
+	k, req := g.once()
+	req.Len = 65
+	g.wantFault(r, req, OutOfBounds)
+	g.Finish(req.Use, true) // has no region
+	req.Len = 32
 	g.wantFault(r, req, None)
 	req.Addr = 32
 	g.wantFault(r, req, None) // the next chunk of the same operation
-	second := *req
-	second.Claim = 2
-	g.wantFault(r, &second, Spent)
-	if !g.Spend(k, 1) {
-		t.Error("Spend did not retire the key")
-	}
-	g.wantFault(r, &second, Revoked)
+	second := req.another()
+	g.wantFault(r, second, Spent)
+	g.Finish(second.Use, true) // was refused
+	g.wantFault(r, req, None)
+	g.Finish(req.Use, true)
+	g.wantFault(r, second, Revoked)
 	g.wantFault(r, req, Revoked)
-	if g.Spend(k, 1) || g.Unclaim(k, 1) {
-		t.Error("the key was retired twice")
+	if req.Use.Holds() || second.Use.Holds() {
+		t.Error("an operation holds a dead region")
 	}
 	g.want(g.own.Free(k), ErrKey)
 	g.ok(g.own.Barrier(t.Context()))
 	if n := g.own.Pinned(); n != 0 {
-		t.Errorf("%d bytes pinned by a spent region", n)
+		t.Errorf("%d bytes pinned by a used region", n)
 	}
 }
 
@@ -52,37 +56,61 @@ func TestMRREQ31FailedOperationGivesTheRegionBack(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
 	r := g.reader("r")
-	k, req := g.once(1)
+	_, req := g.once()
+	second := req.another()
 	g.wantFault(r, req, None)
-	if g.Unclaim(k, 2) || g.Unclaim(k, 0) || g.Unclaim(k+1, 1) {
-		t.Error("somebody else gave the region back")
-	}
-	if !g.Unclaim(k, 1) {
-		t.Error("Unclaim")
-	}
-	second := *req
-	second.Claim = 2
-	g.wantFault(r, &second, None)
+	g.Finish(req.Use, false)
+	g.wantFault(r, second, None)
 	g.wantFault(r, req, Spent)
-	if g.Spend(k, 1) || !g.Spend(k, 2) {
-		t.Error("the wrong operation spent the key")
+	g.Finish(req.Use, true)
+	g.wantFault(r, second, None)
+	g.Finish(second.Use, true)
+	g.wantFault(r, req, Revoked)
+}
+
+// A Use goes on with the next operation, whatever has become of the region before.
+func TestUseServesOneOperationAfterAnother(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{Small: PoolConfig{Items: 1}})
+	r := g.reader("r")
+	use := new(Use)
+	for i := range 20 {
+		k, req := g.once()
+		req.Use = use
+		g.wantFault(r, req, None)
+		if i%2 == 0 { // the owner frees it in the midst, and the base gets its next region
+			g.ok(g.own.FreeInvalidate(t.Context(), k))
+			next, other := g.once()
+			g.wantFault(r, other, None)
+			g.Finish(use, true)
+			g.wantFault(r, other, None)
+			g.Finish(other.Use, false)
+			g.ok(g.own.FreeInvalidate(t.Context(), next))
+			continue
+		}
+		g.Finish(use, true)
+		g.wantFault(r, req, Revoked)
+		g.ok(g.own.Barrier(t.Context()))
 	}
 }
 
-func TestUseOnceNeedsAClaimFromPeersOnly(t *testing.T) {
+func TestUseOnceNeedsAUseFromPeersOnly(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
 	r := g.reader("r")
-	k, req := g.once(0)
+	k, req := g.once()
+	req.Use = nil
 	g.wantFault(r, req, Spent)
 	g.wantFault(r, &Request{Key: k, Domain: g.dom, Rights: LocalWrite, Len: 64}, None)
-	if g.Spend(k, 0) {
-		t.Error("no claim spent the key")
-	}
 	plain, _ := g.region(8, 0, RemoteRead)
-	if g.Spend(plain, 1) || g.Spend(0, 1) || g.Unclaim(plain, 1) || g.Unclaim(0, 1) {
-		t.Error("Spend or Unclaim of no use-once region")
+	req = g.read(plain, 8)
+	req.Use = new(Use)
+	g.wantFault(r, req, None)
+	if req.Use.Holds() {
+		t.Error("an operation holds a region for many")
 	}
+	g.Finish(req.Use, true)
+	g.wantFault(r, req, None)
 }
 
 func TestMRREQ32OneOfTwoConcurrentFirstUsesWins(t *testing.T) {
@@ -94,19 +122,16 @@ func TestMRREQ32OneOfTwoConcurrentFirstUsesWins(t *testing.T) {
 		readers[i] = g.reader("r")
 	}
 	for range 500 {
-		k, req := g.once(0)
-		var passed, spent atomic.Int32
+		_, req := g.once()
+		var passed atomic.Int32
 		var wg sync.WaitGroup
-		for i, r := range readers {
-			req := *req
-			req.Claim = uint64(i + 1)
+		for _, r := range readers {
+			req := req.another()
 			wg.Go(func() {
-				switch f := fault(r, &req); f {
+				switch f := fault(r, req); f {
 				case None:
 					passed.Add(1)
-					if g.Spend(k, req.Claim) {
-						spent.Add(1)
-					}
+					g.Finish(req.Use, true)
 				case Spent, Revoked:
 				default:
 					t.Error(f)
@@ -114,55 +139,51 @@ func TestMRREQ32OneOfTwoConcurrentFirstUsesWins(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if passed.Load() != 1 || spent.Load() != 1 {
-			t.Fatalf("%d operations passed, %d spent the key", passed.Load(), spent.Load())
+		if passed.Load() != 1 {
+			t.Fatalf("%d operations passed", passed.Load())
 		}
 	}
 }
 
-// TestMRREQ33SpentKeyIsDeadBeforeTheMessageIsReadable: whoever delivers calls
-// Spend first, and needs no worker nor a later step for the key to be dead.
-func TestMRREQ33SpentKeyIsDeadBeforeTheMessageIsReadable(t *testing.T) {
+// TestMRREQ33UsedKeyIsDeadBeforeTheMessageIsReadable: the message that follows an operation
+// finds the key dead. An operation that is under way is ended by it, one of another peer is
+// not.
+func TestMRREQ33UsedKeyIsDeadBeforeTheMessageIsReadable(t *testing.T) {
 	t.Parallel()
-	g := newRig(t, Config{Linger: -1})
-	r := g.reader("r")
-	k, req := g.once(1)
-	g.wantFault(r, req, None)
-	message := make(chan Key, 1)
-	if g.Spend(k, 1) {
-		message <- k
-	}
-	g.wantFault(r, req, Revoked)
-	if <-message != k {
-		t.Error("no message")
-	}
-	// Send with Invalidate is the other way to deliver and invalidate at once.
-	k2, _ := g.region(8, 0, RemoteRead)
-	if f := r.Revoke(k2, g.dom, peerA); f != None {
-		t.Fatal(f)
-	}
-	g.wantFault(r, g.read(k2, 1), Revoked)
-}
-
-// TestMRREQ34LinkLostBeforeTheMessageLeavesTheRegion: an operation whose data was placed but
-// whose message never came is not a success and spends nothing.
-func TestMRREQ34LinkLostBeforeTheMessageLeavesTheRegion(t *testing.T) {
-	t.Parallel()
-	g := newRig(t, Config{})
-	r := g.reader("r")
-	k, req := g.once(1)
-	g.wantFault(r, req, None) // placed
-	if !g.Unclaim(k, 1) {     // the link is lost
-		t.Fatal("Unclaim")
-	}
-	if g.Spend(k, 1) {
-		t.Error("a message after the loss succeeded")
-	}
-	req.Claim = 2 // sent again, as another operation
-	g.wantFault(r, req, None)
-	if !g.Spend(k, 2) {
-		t.Error("the repeated operation failed")
-	}
+	inBubble(t, Config{Linger: -1}, func(g *rig) {
+		r := g.reader("r")
+		k, req := g.once()
+		if g.Retire(k, peerA) || g.Retire(0, peerA) {
+			g.Error("a region was ended that nobody uses")
+		}
+		r.Enter()
+		if _, f := r.Check(req); f != None {
+			g.Fatal(f)
+		}
+		if g.Retire(k, peerB) {
+			g.Error("a region was ended that another peer uses")
+		}
+		ended := later(func() error {
+			if !g.Retire(k, peerA) {
+				g.Error("an operation goes on behind its message")
+			}
+			return nil
+		})
+		g.blocked(ended, "Retire with the operation's section open")
+		r.Leave()
+		g.ok(<-ended)
+		g.wantFault(r, req, Revoked)
+		g.Finish(req.Use, true)
+		if g.Retire(k, peerA) {
+			g.Error("a region was ended twice")
+		}
+		// Send with Invalidate is the other way to deliver and invalidate at once.
+		k2, _ := g.region(8, 0, RemoteRead)
+		if f := r.Revoke(k2, g.dom, peerA); f != None {
+			g.Fatal(f)
+		}
+		g.wantFault(r, g.read(k2, 1), Revoked)
+	})
 }
 
 func TestRevokeChecksWhoAsks(t *testing.T) {

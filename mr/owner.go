@@ -149,50 +149,6 @@ func (d *Device) validate(mem []byte, opt *Options) error {
 	return opt.Rights.Validate()
 }
 
-// Remap gives the base of a region other memory under its next version, which
-// retires the old key in the same instant: nobody ever reaches the new memory
-// by the old key. The old memory is released as after a lazy Free. The pool
-// stays the same, so memory longer than its regions is ErrTooLong. A base that
-// has used up its versions is left to rest; the new key then has another index.
-func (o *Owner) Remap(k Key, mem []byte, opt Options) (Key, error) {
-	d := o.dev
-	if err := d.validate(mem, &opt); err != nil {
-		return 0, err
-	}
-	at := d.table.known(k)
-	if at == nil {
-		return 0, ErrKey
-	}
-	c := at.class()
-	p := d.pools[c]
-	if p.size > 0 && len(mem) > p.size {
-		return 0, ErrTooLong
-	}
-	next, err := o.replace(p, at, k, mem, &opt)
-	if (err == ErrExhausted || err == ErrPinned) && d.relieve() {
-		next, err = o.replace(p, at, k, mem, &opt)
-	}
-	if c == registered && (err == ErrExhausted || err == ErrPinned) {
-		err = ErrMemory
-	}
-	return next, err
-}
-
-func (o *Owner) replace(p *pool, at *slot, k Key, mem []byte, opt *Options) (next Key, err error) {
-	p.mu.Lock()
-	old := o.ownLocked(at, k)
-	if old == nil {
-		p.mu.Unlock()
-		return 0, ErrKey
-	}
-	next, flush, err := p.replaceLocked(&o.shares[p.class], at, old, mem, opt)
-	p.mu.Unlock()
-	if err == nil {
-		o.dev.dropped(flush)
-	}
-	return next, err
-}
-
 // ownLocked is the live mapping that k names, if it is the owner's.
 func (o *Owner) ownLocked(at *slot, k Key) *mapping {
 	if m := at.live.Load(); m != nil && m.key == k && m.share.owner == o {

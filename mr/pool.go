@@ -159,15 +159,10 @@ func (p *pool) publishLocked(s *share, index uint32, at *slot, mem []byte, opt *
 	return m.key
 }
 
-// dropLocked makes the key of a mapping dead.
+// dropLocked makes the key of a mapping dead, and says whether what is dropped has reached
+// a watermark.
 func (p *pool) dropLocked(at *slot, m *mapping) (flush bool) {
 	at.live.Store(nil)
-	return p.retireLocked(m)
-}
-
-// retireLocked takes a mapping that no slot names any more to the dropped ones
-// and says whether that has reached a watermark.
-func (p *pool) retireLocked(m *mapping) (flush bool) {
 	m.prev.next, m.next.prev = m.next, m.prev
 	m.prev = nil
 	m.domain.drop()
@@ -176,32 +171,6 @@ func (p *pool) retireLocked(m *mapping) (flush bool) {
 	p.dirty.push(m)
 	return p.dirty.n == p.config.FlushItems ||
 		before < p.config.FlushPinned && p.dirty.bytes >= p.config.FlushPinned
-}
-
-// replaceLocked steps a base to its next version with other memory.
-func (p *pool) replaceLocked(s *share, at *slot, old *mapping, mem []byte, opt *Options) (k Key, flush bool, err error) {
-	if err := p.admitLocked(s, int64(len(mem))); err != nil {
-		return 0, false, err
-	}
-	index, next := old.index, at
-	if at.uses() == maxUses {
-		if index, next = p.baseLocked(); next == nil {
-			p.full++
-			return 0, false, ErrExhausted
-		}
-	}
-	if !opt.Domain.hold() {
-		if next != at {
-			p.pushLocked(&p.clean, index, next)
-		}
-		return 0, false, ErrDomain
-	}
-	k = p.publishLocked(s, index, next, mem, opt)
-	if next != at {
-		return k, p.dropLocked(at, old), nil
-	}
-	old.replaced = true
-	return k, p.retireLocked(old), nil
 }
 
 // reclaim returns what mappings count for, their grace period being over.
@@ -230,9 +199,6 @@ func (p *pool) reclaimLocked(m *mapping, now time.Time) {
 	}
 	if invariants.Enabled && (p.used < p.live || p.pinned < 0 || m.share.used < 0 || m.share.bytes < 0 || m.scribbled) {
 		panic("mr: region reclaimed twice")
-	}
-	if m.replaced {
-		return
 	}
 	index := m.index
 	at := p.table.slot(index)

@@ -19,10 +19,9 @@ type Request struct {
 	// Addr is where the access begins, in the region's addresses, Len its length
 	// in bytes.
 	Addr, Len uint64
-	// Claim names the operation that the access is part of. A use-once region
-	// serves the first operation that reaches it and no other until Unclaim. An
-	// operation from a peer without a claim cannot use such a region.
-	Claim uint64
+	// Use is the operation of a peer that the access is part of. Without one a peer
+	// cannot use a use-once region.
+	Use *Use
 }
 
 // Reader makes reader sections: between Enter and Leave, memory that Check
@@ -215,7 +214,7 @@ func (m *mapping) check(req *Request) Fault {
 	if req.Rights&RemoteAtomic != 0 && (req.Len != 8 || req.Addr%8 != 0) {
 		return Misaligned
 	}
-	if m.once && req.From.IsValid() && !m.taken(req.Claim) {
+	if m.once && req.From.IsValid() && !m.taken(req) {
 		return Spent
 	}
 	return None

@@ -1,7 +1,6 @@
 package mr
 
 import (
-	"context"
 	"net/netip"
 
 	"github.com/rds-go/rds/internal/invariants"
@@ -35,10 +34,7 @@ func (r *Reader) Revoke(k Key, dom *Domain, from netip.Addr) Fault {
 		r.left()
 		return f
 	}
-	if r.grace.quick(*r.dev.readers.Load()) {
-		return None
-	}
-	if r.dev.flush(context.Background(), r.dev.config.Stuck) != nil {
+	if r.dev.settle() != nil {
 		return Held
 	}
 	return None

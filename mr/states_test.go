@@ -39,14 +39,7 @@ func (s proto) steps(early bool) (next []proto) {
 		add(mapNext)
 	}
 	if s.live != 0 {
-		add(drop) // Free, Revoke, Spend
-		if s.fresh <= lastMemory {
-			add(func(n *proto) { // Remap: one store makes the new key good and the old one dead
-				old := n.live
-				mapNext(n)
-				n.dropped[old] = true
-			})
-		}
+		add(drop) // Free, Revoke, Finish, Retire
 	}
 	collect := func(n *proto) { n.batch, n.dropped = n.dropped, [4]bool{} }
 	snapshot := func(n *proto) {
@@ -156,13 +149,12 @@ func TestMRREQ6TransitionsOfARegion(t *testing.T) {
 		opMap = iota
 		opMapOnce
 		opFree
-		opRemap
 		opRevoke
-		opSpend
+		opUse
 		opBarrier
 		ops
 	)
-	names := [ops]string{"map", "map once", "free", "remap", "revoke", "spend", "barrier"}
+	names := [ops]string{"map", "map once", "free", "revoke", "use", "barrier"}
 	// next gives the outcome and the following state; the pool has room for two.
 	next := func(s state, op int) (state, bool) {
 		room := s.dirty+btoi(s.mapped) < 2
@@ -177,12 +169,7 @@ func TestMRREQ6TransitionsOfARegion(t *testing.T) {
 				return s, false
 			}
 			return state{false, s.dirty + 1, false}, true
-		case opRemap:
-			if !s.mapped || !room {
-				return s, false
-			}
-			return state{true, s.dirty + 1, false}, true
-		case opSpend:
+		case opUse:
 			if !s.once {
 				return s, false
 			}
@@ -208,6 +195,7 @@ func TestMRREQ6TransitionsOfARegion(t *testing.T) {
 			was := s
 			s, ok = next(s, op)
 			opt := Options{Domain: dom, Rights: RemoteRead, Once: op == opMapOnce}
+			req := &Request{Key: k, Domain: dom, From: peerA, Rights: RemoteRead, Len: 1, Use: new(Use)}
 			var err error
 			switch op {
 			case opMap, opMapOnce:
@@ -219,18 +207,14 @@ func TestMRREQ6TransitionsOfARegion(t *testing.T) {
 				}
 			case opFree:
 				err = o.Free(k)
-			case opRemap:
-				var n Key
-				if n, err = o.Remap(k, make([]byte, 8), opt); err == nil {
-					k = n
-				}
 			case opRevoke:
 				err = r.Revoke(k, dom, peerA).Err()
-			case opSpend:
-				fault(r, &Request{Key: k, Domain: dom, From: peerA, Rights: RemoteRead, Len: 1, Claim: 9})
-				if !d.Spend(k, 9) {
+			case opUse:
+				fault(r, req)
+				if !req.Use.Holds() {
 					err = ErrKey
 				}
+				d.Finish(req.Use, true)
 			case opBarrier:
 				err = o.Barrier(t.Context())
 			}
@@ -238,13 +222,12 @@ func TestMRREQ6TransitionsOfARegion(t *testing.T) {
 			if (err == nil) != ok || p.Live != btoi(s.mapped) || p.Dirty != s.dirty {
 				t.Fatalf("%v: after step %d: error %v, %+v; want success %v, %+v", spell(names[:], path[:]), i+1, err, p, ok, s)
 			}
-			f := fault(r, &Request{Key: k, Domain: dom, From: peerA, Rights: RemoteRead, Len: 1, Claim: 9})
+			req.Key = k
+			f := fault(r, req)
 			if (f == None) != s.mapped {
 				t.Fatalf("%v: after step %d: key gives %v, mapped %v", spell(names[:], path[:]), i+1, f, s.mapped)
 			}
-			if s.mapped && s.once {
-				d.Unclaim(k, 9)
-			}
+			d.Finish(req.Use, false)
 		}
 		r.Close()
 		if err := d.Close(); err != nil {

@@ -217,7 +217,7 @@ func (c *completions) report(e ipc.Entry) {
 		return
 	}
 	if len(c.events) > 0 || !c.has() {
-		if !c.closed && !slices.Contains(c.events, e) { // an application can raise a flag again meanwhile
+		if !c.closed && (e.Op() == ipc.OpRetired || !slices.Contains(c.events, e)) { // an application can raise a flag again meanwhile
 			c.events = append(c.events, e)
 			if e.Op() == ipc.OpRetired {
 				c.retired++

@@ -371,9 +371,13 @@ func (a *appSocket) resumeRegion(r legacyRegion) error {
 	if err != nil {
 		return err
 	}
-	released := a.Lend()
+	lent := a.Lend()
+	released := lent
+	if r.Kept.Once {
+		released = (&node.OnceRegion{Socket: a.s, Lent: lent, Key: r.Kept.Key}).Released
+	}
 	if err := owner.Restore(mem, r.Kept, mr.Options{Domain: domain, Released: released}); err != nil {
-		released()
+		lent()
 		return err
 	}
 	t.Mu.Lock()

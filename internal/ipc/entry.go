@@ -50,7 +50,7 @@ const (
 	// in length. Its memory is the application's, and the result, what the word of
 	// an atomic operation was, in block and offset.
 	OpDone
-	// OpRetired: a message has ended socket's region with the key in offset.
+	// OpRetired: socket's use-once region with the key in offset has ended.
 	OpRetired
 )
 

@@ -76,6 +76,32 @@ func TestMRREQ25LostOperationsAreDroppedRegionsStay(t *testing.T) {
 	}
 }
 
+// TestMRREQ34LinkCutBetweenOperationAndMessage: a link that has begun an operation on a
+// use-once region is cut before the message leaves. Neither is a success, the message does not
+// come, and the region is there for the next operation.
+func TestMRREQ34LinkCutBetweenOperationAndMessage(t *testing.T) {
+	t.Parallel()
+	l, n := newOpLab(t)
+	a, b := n.pair(l)
+	mem := make([]byte, 10)
+	for round := range byte(10) {
+		c := rdstest.MustGetMR(t, b, mem, datagram.MRUseOnce)
+		n.Set(func() { n.Hold = true })
+		rdstest.Operate(t, a, b, 1, datagram.Outgoing{Data: []byte("lost"), RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{make([]byte, 1)}, Fence: true}})
+		n.WaitHeld(t, 1)
+		n.Set(func() { n.Hold = false })
+		cutLinks(nodeOf(a))
+		rdstest.WantStatus(t, a, 1, datagram.StatusDropped)
+		rdstest.Operate(t, a, b, 2, datagram.Outgoing{Data: []byte("next"), RDMA: rdstest.Write(c, round+1)})
+		rdstest.Expect(t, b, "next")
+		rdstest.WantStatus(t, a, 2, datagram.StatusSuccess)
+		if mem[0] != round+1 {
+			t.Errorf("round %d: the region holds %d", round, mem[0])
+		}
+		rdstest.WantErr(t, "used", b.FreeMR(c, 0), datagram.ErrInvalid)
+	}
+}
+
 // The fate of an operation that is lost comes when its memory is free, however
 // late the link gives that back; meanwhile the connection waits.
 func TestDroppedFateFollowsTheMemory(t *testing.T) {

@@ -133,23 +133,59 @@ func (s *Socket) GetMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (dat
 	if flags&datagram.MRReadOnly != 0 {
 		opt.Rights = mr.RemoteRead
 	}
-	opt.Released = s.Owner.Lend()
+	once, lent := (*OnceRegion)(nil), s.Owner.Lend()
+	if opt.Released = lent; opt.Once {
+		once = &OnceRegion{Socket: s, Lent: lent}
+		opt.Released = once.Released
+	}
 	k, err := owner.Map(mem, opt)
 	if err != nil {
-		if opt.Released != nil {
-			opt.Released()
+		if lent != nil {
+			lent()
 		}
 		return 0, regionError(err)
 	}
 	t.Mu.Lock()
 	if !t.closed {
-		t.Keys[k] = flags
+		if once == nil || once.nameLocked(k) {
+			t.Keys[k] = flags
+		}
 		t.Mu.Unlock()
 		return datagram.MakeCookie(uint32(k), offset), nil
 	}
 	t.Mu.Unlock()
 	_ = owner.FreeInvalidate(context.Background(), k) // fails if the owner has ended, and then the region has too
 	return 0, net.ErrClosed
+}
+
+// OnceRegion is a use-once region of a socket. The socket forgets the key when the memory
+// is released: the operation that uses the region may have no message to tell of it.
+type OnceRegion struct {
+	Socket *Socket
+	Lent   func() // what the socket's owner has with the region; may be nil
+
+	// Guarded by the lock of Socket.Exposed.
+	Key   mr.Key // 0: not known yet
+	ended bool   // the memory is released
+}
+
+// nameLocked tells the key, and whether the region goes on.
+func (o *OnceRegion) nameLocked(k mr.Key) bool {
+	o.Key = k
+	return !o.ended
+}
+
+// Released is for mr.Options.
+func (o *OnceRegion) Released() {
+	if o.Lent != nil {
+		o.Lent()
+	}
+	t := &o.Socket.Exposed
+	t.Mu.Lock()
+	o.ended = true
+	k := o.Key
+	t.Mu.Unlock()
+	o.Socket.forget(k)
 }
 
 func (s *Socket) FreeMR(c datagram.Cookie, flags datagram.MRFlags) error {
@@ -212,29 +248,29 @@ func (s *Socket) once(k mr.Key) bool {
 	return t.Keys[k]&datagram.MRUseOnce != 0
 }
 
-// reader makes a reader for retire. The socket has regions.
-func (s *Socket) reader(name string) *mr.Reader {
+// retire follows a message from a peer that says to have used a use-once region. The key is
+// dead at return if an operation of the peer has used the region, or is under way.
+func (s *Socket) retire(k mr.Key, from netip.Addr) {
 	t := &s.Exposed
 	t.Mu.Lock()
-	defer t.Mu.Unlock()
-	return t.domain.Device().NewReader(name)
+	owner, domain := t.Owner, t.domain
+	t.Mu.Unlock()
+	domain.Device().Retire(k, from)
+	if !owner.Owns(k) {
+		s.forget(k)
+	}
 }
 
-// retire ends a region for one use, which a message from a peer says to have
-// used (net/rds/rdma.c, rds_rdma_unuse). It returns when nothing touches the
-// memory any more.
-func (s *Socket) retire(r *mr.Reader, k mr.Key, from netip.Addr) {
+// forget notes that a use-once region has ended.
+func (s *Socket) forget(k mr.Key) {
 	t := &s.Exposed
 	t.Mu.Lock()
-	domain := t.domain
-	t.Mu.Unlock()
-	if f := r.Revoke(k, domain, from); f != mr.None && f != mr.Held {
-		return // the key is not of a region for this peer, or was just freed
-	}
-	t.Mu.Lock()
+	_, had := t.Keys[k]
 	delete(t.Keys, k)
 	t.Mu.Unlock()
-	s.Owner.Retired(k)
+	if had {
+		s.Owner.Retired(k)
+	}
 }
 
 // revoke ends all regions of the socket, for good: no operation that comes from now

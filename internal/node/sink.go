@@ -23,8 +23,7 @@ type sink struct {
 	peer *Peer
 	rx   *driver.Receiver
 
-	arrived uint32     // number of the queue that messages come by
-	reader  *mr.Reader // reader of the regions to be retired; nil before there are any
+	arrived uint32 // number of the queue that messages come by
 
 	cur       *Socket // destination of the run of messages at hand; its q.mu is held
 	entered   bool    // the socket's owner is to hear of the run's end (Owner.Left)
@@ -197,8 +196,8 @@ func (k *sink) Take(h *wire.Header, payload []byte, owned *buf.Buf) driver.Verdi
 	return driver.Taken
 }
 
-// memory reads what a message says about memory, and retires the region that
-// the operation before it has used, if it was for one use.
+// memory reads what a message says about memory. If the operation before it is on a
+// use-once region then that has ended when memory returns.
 func (k *sink) memory(h *wire.Header) wire.Memory {
 	about := wire.ParseMemory(&h.Extensions)
 	if !about.HasUsed {
@@ -209,10 +208,7 @@ func (k *sink) memory(h *wire.Header) wire.Memory {
 		return about
 	}
 	k.Leave() // nobody may wait for an invalidation while holding a queue's lock
-	if k.reader == nil {
-		k.reader = s.reader("receiver of " + k.peer.Remote.String())
-	}
-	s.retire(k.reader, mr.Key(about.Used), k.peer.Remote)
+	s.retire(mr.Key(about.Used), k.peer.Remote)
 	return about
 }
 
@@ -347,9 +343,6 @@ func (k *sink) End() {
 
 // Closed is the end of a link of which everything is taken.
 func (k *sink) Closed() {
-	if k.reader != nil {
-		k.reader.Close()
-	}
 	if k.rx.Caps().Reserves {
 		k.peer.Local.leave(k.rx.Link())
 	}

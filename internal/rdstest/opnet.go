@@ -285,7 +285,7 @@ func (l *opLink) do(op *transport.Operation) transport.OpStatus {
 	host := at.(*opTransport)
 	r := host.dev.NewReader("test")
 	defer r.Close()
-	req := mr.Request{Key: mr.Key(op.Key), Domain: host.domain, From: l.LocalAddr().Addr(), Claim: uint64(l.LocalAddr().Addr().As4()[3]) + 1, Addr: op.Addr}
+	req := mr.Request{Key: mr.Key(op.Key), Domain: host.domain, From: l.LocalAddr().Addr(), Use: new(mr.Use), Addr: op.Addr}
 	for _, b := range op.Local {
 		req.Len += uint64(len(b))
 	}
@@ -294,7 +294,10 @@ func (l *opLink) do(op *transport.Operation) transport.OpStatus {
 		transport.OpFetchAdd: mr.RemoteAtomic, transport.OpCompareSwap: mr.RemoteAtomic,
 	}[op.Kind]
 	r.Enter()
-	defer r.Leave()
+	defer func() {
+		r.Leave()
+		host.dev.Finish(req.Use, true)
+	}()
 	mem, fault := r.Check(&req)
 	if fault != mr.None {
 		return transport.OpRefused

@@ -32,9 +32,9 @@ const (
 	// MRInvalidate makes FreeMR return only when nothing can touch the memory
 	// any more. Given to GetMR, it counts for the region's FreeMR.
 	MRInvalidate MRFlags = 0x04
-	// MRUseOnce ends the region when a message arrives on its socket behind an
-	// operation that used it. The key is dead, and nothing touches the memory any
-	// more, before that message can be received.
+	// MRUseOnce ends the region with the first operation that succeeds; others are refused,
+	// also while that one is under way. The key is dead, and nothing touches the memory any
+	// more, before the operation's message, if it has one, can be received.
 	MRUseOnce MRFlags = 0x08
 	// MRReadOnly lets peers read only. Linux has no such regions.
 	MRReadOnly MRFlags = 1 << 16

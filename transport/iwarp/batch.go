@@ -65,9 +65,9 @@ type batch struct {
 // buffer, or if own is set one of batch.own.
 type piece struct {
 	key    mr.Key
-	peer   bool // the peer has asked for the memory, so the peer's rights count, in domain
 	own    bool
 	n      int
+	use    *mr.Use // read of the peer that the memory is for, so the peer's rights count, in domain; nil: the memory is the program's own
 	domain *mr.Domain
 	addr   uint64 // address in the region; or offset in the staging buffer; or index in own
 }

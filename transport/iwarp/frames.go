@@ -266,8 +266,8 @@ func (s *stream) payload(p piece, copies bool) mr.Fault {
 // the peer reads.
 func (s *stream) lookup(p *piece) mr.Request {
 	req := mr.Request{Key: p.key, Domain: s.q.pd.domain, Addr: p.addr, Len: uint64(p.n)}
-	if p.peer {
-		req.Domain, req.Rights, req.From, req.Claim = p.domain, mr.RemoteRead, s.peer, s.claim
+	if p.use != nil {
+		req.Domain, req.Rights, req.From, req.Use = p.domain, mr.RemoteRead, s.peer, p.use
 	}
 	return req
 }
@@ -324,7 +324,7 @@ func (s *stream) responseSegment() {
 		h := ddp.Untagged{Last: true, ULP: rdmap.OpAtomicResponse.Control(), QN: rdmap.QueueAtomicResponse, MSN: t.atomics}
 		b.stage.B = rdmap.AtomicResponse{ID: a.id, Value: a.value}.AppendTo(h.AppendTo(b.stage.B))
 		b.end(mark{})
-		t.served()
+		s.served(true)
 		return
 	}
 	n := min(a.read.Size-t.offset, t.most(true))
@@ -333,11 +333,11 @@ func (s *stream) responseSegment() {
 	h := ddp.Tagged{Last: last, ULP: rdmap.OpReadResponse.Control(), STag: a.read.SinkSTag, TO: a.read.SinkTO + uint64(t.offset)}
 	b.stage.B = h.AppendTo(b.stage.B)
 	if n > 0 {
-		p := piece{key: mr.Key(a.read.SourceSTag), peer: true, domain: a.domain, n: int(n), addr: a.addr + uint64(t.offset)}
+		p := piece{key: mr.Key(a.read.SourceSTag), use: &a.use, domain: a.domain, n: int(n), addr: a.addr + uint64(t.offset)}
 		t.enter()
 		// On a connection that many share a region that goes away must not leave
-		// half a segment behind.
-		fault := s.payload(p, s.shared != nil || b.copies(int(n), false))
+		// half a segment behind, and a use-once region ends with its last segment.
+		fault := s.payload(p, s.shared != nil || a.use.Holds() || b.copies(int(n), false))
 		t.leave()
 		switch {
 		case fault != mr.None && s.softReads():
@@ -352,14 +352,16 @@ func (s *stream) responseSegment() {
 	b.end(mark{})
 	t.offset += n
 	if last {
-		t.served()
+		s.served(true)
 	}
 }
 
 // served ends the response that is built whole, before a byte of its end is
 // written: as soon as the peer has it all it may ask for more, and that may come
 // before the system call returns.
-func (t *transmitter) served() {
+func (s *stream) served(success bool) {
+	t := &s.tx
+	s.dev.regions.Finish(&s.rx.irq[t.serving%uint64(len(s.rx.irq))].use, success)
 	t.serving++
 	t.replied.Store(t.serving)
 	t.open = false

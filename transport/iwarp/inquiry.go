@@ -12,6 +12,7 @@ type inquiry struct {
 	id     uint32      // request id of an atomic
 	value  uint64      // value that an atomic found
 	cause  rdmap.Cause // why the request is refused; the connection goes on
+	use    mr.Use      // the request, as use-once regions see it
 	msn    uint32
 	read   rdmap.ReadRequest
 	domain *mr.Domain            // protection domain of what is read
@@ -64,7 +65,7 @@ func (r *receiver) readRequest(payload, ulpdu []byte) {
 	}
 	a.domain, a.addr = r.s.named(q.SourceTO)
 	r.reader.Enter()
-	_, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.SourceSTag), Domain: a.domain, From: r.s.peer, Claim: r.s.claim,
+	_, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.SourceSTag), Domain: a.domain, From: r.s.peer, Use: &a.use,
 		Rights: mr.RemoteRead, Addr: a.addr, Len: uint64(q.Size)})
 	r.reader.Leave()
 	if fault != mr.None && !r.refuseInquiry(a, fault, ulpdu) {
@@ -89,7 +90,7 @@ func (r *receiver) atomicRequest(payload, ulpdu []byte) {
 	}
 	domain, addr := r.s.named(q.TO)
 	r.reader.Enter()
-	word, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.STag), Domain: domain, From: r.s.peer, Claim: r.s.claim,
+	word, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.STag), Domain: domain, From: r.s.peer, Use: &a.use,
 		Rights: mr.RemoteAtomic, Addr: addr, Len: 8})
 	if fault == mr.None {
 		if q.Op == rdmap.FetchAdd {
@@ -99,11 +100,20 @@ func (r *receiver) atomicRequest(payload, ulpdu []byte) {
 		}
 	}
 	r.reader.Leave()
+	r.s.dev.regions.Finish(&a.use, true)
 	if fault != mr.None && !r.refuseInquiry(a, fault, ulpdu) {
 		return
 	}
 	a.atomic, a.id = true, q.ID
 	r.admit(len(payload))
+}
+
+// endUses follows the end of the stream: what the peer has not finished has failed.
+func (r *receiver) endUses() {
+	r.s.dev.regions.Finish(&r.write, false)
+	for i := range r.irq {
+		r.s.dev.regions.Finish(&r.irq[i].use, false)
+	}
 }
 
 // refuseRead is the failure of a read whose region went away while it was being

@@ -201,7 +201,7 @@ func (r *receiver) reserve() bool {
 		return true // memory of ours is checked piece by piece
 	}
 	r.reader.Enter()
-	_, fault := r.reader.Check(&mr.Request{Key: k.key, Domain: k.domain, From: r.from(), Claim: r.s.claim, Rights: r.rights(), Addr: k.addr, Len: uint64(k.n)})
+	_, fault := r.reader.Check(&mr.Request{Key: k.key, Domain: k.domain, From: r.from(), Use: &r.write, Rights: r.rights(), Addr: k.addr, Len: uint64(k.n)})
 	r.reader.Leave()
 	return fault == mr.None || r.fault(fault)
 }
@@ -296,7 +296,7 @@ func (r *receiver) find(n int) ([]byte, mr.Fault) {
 		}
 	} else {
 		req.Key, req.Domain, req.Addr, req.Len = k.key, k.domain, k.addr+k.offset, uint64(n)
-		req.Rights, req.From, req.Claim = r.rights(), r.from(), r.s.claim
+		req.Rights, req.From, req.Use = r.rights(), r.from(), &r.write
 	}
 	return r.reader.Check(&req)
 }
@@ -309,8 +309,8 @@ func (r *receiver) finish() {
 		r.finishShared()
 	case k.op == rdmap.OpWrite:
 		r.writes.Advance(&k.tagged, k.n)
-		if k.last && r.s.softWrites() {
-			r.s.shared.endWrite()
+		if k.last {
+			r.wrote()
 		}
 	case k.op == rdmap.OpReadResponse:
 		r.responses.Advance(&k.tagged, k.n)
@@ -322,6 +322,15 @@ func (r *receiver) finish() {
 		if k.last {
 			r.received(uint32(k.untagged.MO) + uint32(k.n))
 		}
+	}
+}
+
+// wrote ends a Write: its last segment is placed, or dropped because the Write is refused.
+func (r *receiver) wrote() {
+	x := r.s.shared
+	r.s.dev.regions.Finish(&r.write, x == nil || !x.badWrite)
+	if r.s.softWrites() {
+		x.endWrite()
 	}
 }
 

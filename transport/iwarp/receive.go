@@ -45,6 +45,7 @@ type receiver struct {
 
 	sends, requests, terminates, atomics ddp.Queue
 	writes, responses                    ddp.Run
+	write                                mr.Use      // the Write that writes has begun
 	recv                                 receiveSlot // receive request of the open message
 	filling                              bool        // recv is in use
 	rtr                                  bool        // an empty Send would be the peer's RTR message

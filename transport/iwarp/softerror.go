@@ -46,7 +46,7 @@ func (r *receiver) denied(cause rdmap.Cause, say func(*xctl.Backlog) bool) bool 
 func (s *stream) readError(a *inquiry, placed uint32, cause rdmap.Cause) {
 	u := s.shared.controlHeader()
 	s.tx.batch.add(xctl.AppendTo(u, xctl.ReadError{MSN: a.msn, Cause: cause, Placed: placed}))
-	s.tx.served()
+	s.served(false)
 }
 
 // readFailed takes the answer to a Read or Atomic of ours that was refused.

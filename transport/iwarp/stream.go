@@ -1,7 +1,6 @@
 package iwarp
 
 import (
-	"encoding/binary"
 	"errors"
 	"io"
 	"net/netip"
@@ -36,9 +35,6 @@ type stream struct {
 	dev  *Device
 	conn *gnetloop.Conn
 	peer netip.Addr
-	// claim is who uses a region for one use: the peer host, however often it
-	// connects. The program retires the region.
-	claim uint64
 
 	phase atomic.Uint32
 	q     *QP // constant from before phaseOpen
@@ -88,8 +84,6 @@ type established struct {
 
 func (d *Device) newStream(conn *gnetloop.Conn) *stream {
 	s := &stream{dev: d, conn: conn, peer: conn.RemoteAddr().Addr(), up: make(chan established, 1)}
-	a := s.peer.As16()
-	s.claim = max(1, binary.BigEndian.Uint64(a[:])^binary.BigEndian.Uint64(a[8:]))
 	return s
 }
 
@@ -405,6 +399,7 @@ func (q *QP) flushLocked() {
 	var first []Completion
 	if s := q.stream; s != nil {
 		first = s.rx.flushed(q.failed)
+		s.rx.endUses()
 		s.rx.reader.Close()
 		s.tx.reader.Close()
 	}

@@ -138,7 +138,7 @@ func (s *stream) transmitFrames(run *frameRun) {
 		case err != nil:
 			if errors.Is(err, errLocalMemory) {
 				f := failure{err: err, status: Flushed, abort: true}
-				if p := s.tx.batch.next(); !p.peer {
+				if p := s.tx.batch.next(); p.use == nil {
 					// All before it is written whole.
 					f.status, f.vendor, f.slot, f.culprit = LocalProtection, uint32(mr.Revoked), q.sent, true
 				}

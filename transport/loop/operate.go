@@ -15,7 +15,7 @@ const chunk = 64 << 10
 // operator does a link's operations. All but far is the writer's.
 type operator struct {
 	far     func(port uint16) *mr.Domain // protection domains at the other end
-	claim   uint64                       // the host's, of regions for one use
+	use     mr.Use                       // operation that is being done
 	reader  *mr.Reader                   // nil before it is needed
 	refused bool                         // a write of the last operations was: their message is not delivered
 }
@@ -29,9 +29,7 @@ func (l *link) operateOn(memory func(local netip.Addr) func(port uint16) *mr.Dom
 	if far == nil {
 		return
 	}
-	a := l.local.Addr().As16()
-	claim := binary.BigEndian.Uint64(a[:]) ^ binary.BigEndian.Uint64(a[8:])
-	l.ops = &operator{far: far, claim: max(1, claim)}
+	l.ops = &operator{far: far}
 }
 
 // operate does ops on memory of the program that has a port of the other end's, if all that
@@ -56,7 +54,12 @@ func (l *link) operate(ops []*transport.Operation, port uint16) (done bool, err 
 	o.refused = false
 	for _, op := range ops {
 		status := transport.OpSuccess
-		if domain == nil || o.execute(op, domain, l.local.Addr()) != mr.None {
+		fault := mr.WrongDomain
+		if domain != nil {
+			fault = o.execute(op, domain, l.local.Addr())
+			domain.Device().Finish(&o.use, fault == mr.None)
+		}
+		if fault != mr.None {
 			status = transport.OpRefused
 			o.refused = o.refused || op.Kind == transport.OpWrite
 		}
@@ -68,7 +71,7 @@ func (l *link) operate(ops []*transport.Operation, port uint16) (done bool, err 
 // execute does one operation of the host from, on memory of a domain. What is wrong with any part of it is
 // found before a byte is copied, unless the region ends in the midst.
 func (o *operator) execute(op *transport.Operation, domain *mr.Domain, from netip.Addr) mr.Fault {
-	req := mr.Request{Key: mr.Key(op.Key), Domain: domain, From: from, Claim: o.claim, Addr: op.Addr, Len: op.Size()}
+	req := mr.Request{Key: mr.Key(op.Key), Domain: domain, From: from, Use: &o.use, Addr: op.Addr, Len: op.Size()}
 	switch op.Kind {
 	case transport.OpWrite:
 		req.Rights = mr.RemoteWrite

@@ -1,9 +1,9 @@
 package xrc
 
 import (
-	"encoding/binary"
 	"errors"
 	"math/bits"
+	"slices"
 
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/mr"
@@ -28,15 +28,9 @@ type operations struct {
 type running struct {
 	op     *transport.Operation
 	status transport.OpStatus
-	left   int       // work requests that have not completed
-	keys   []mr.Key  // keys of the local memory
-	bounce [1][]byte // memory instead of Local, where Local has many pieces
-	word   []byte    // memory for the value that an atomic has found
+	key    mr.Key // key of the local memory that the peer's answer names, 0: none
+	found  []byte // takes the peer's answer instead of Local: the word of an atomic, or a read into several pieces
 }
-
-// pieces is how many pieces of local memory an operation is done with; where there
-// are more they are gathered, or scattered, by a copy.
-const pieces = 16
 
 var errTooMuch = errors.New("xrc: operations of one message exceed the queue")
 
@@ -58,7 +52,7 @@ func (o *operations) take(runs []*running, n int) []*running {
 // putLocked takes them back.
 func (o *operations) putLocked(runs []*running) {
 	for _, r := range runs {
-		*r = running{keys: r.keys[:0]}
+		*r = running{}
 	}
 	o.free = append(o.free, runs...)
 }
@@ -86,12 +80,11 @@ func (l *link) operate(ops []*transport.Operation, port uint16, message bool) (b
 	for i, op := range ops {
 		r := runs[i]
 		r.op = op
-		before := len(reqs)
-		var err error
-		if reqs, err = l.requests(r, port, reqs); err != nil {
+		w, err := l.request(r, port)
+		if err != nil {
 			return fail(err)
 		}
-		r.left = len(reqs) - before
+		reqs = append(reqs, w)
 	}
 	if len(reqs) > l.t.opts.Operations {
 		return fail(errTooMuch)
@@ -105,14 +98,11 @@ func (l *link) operate(ops []*transport.Operation, port uint16, message bool) (b
 	if o.running == nil {
 		o.running = make([]*running, 1<<bits.Len(uint(l.t.opts.Operations-1)))
 	}
-	i, first := 0, o.next
-	for _, r := range runs {
-		for range r.left {
-			reqs[i].ID = opsIndex<<32 | o.next&(1<<32-1)
-			*o.at(o.next) = r
-			o.next++
-			i++
-		}
+	first := o.next
+	for i, r := range runs {
+		reqs[i].ID = opsIndex<<32 | o.next&(1<<32-1)
+		*o.at(o.next) = r
+		o.next++
 	}
 	o.posted += len(reqs)
 	o.mu.Unlock()
@@ -156,63 +146,37 @@ func (l *link) withdraw(first uint64) bool {
 // at is the place of a work request.
 func (o *operations) at(id uint64) **running { return &o.running[id&uint64(len(o.running)-1)] }
 
-// requests makes the work requests of an operation on memory of the program that has a port.
-func (l *link) requests(r *running, port uint16, list []iwarp.WorkRequest) ([]iwarp.WorkRequest, error) {
+// request makes the work request of an operation on memory of the program that has a port. It is
+// one, because each is a use of a use-once region: local memory that one cannot name is gathered or scattered by a copy.
+func (l *link) request(r *running, port uint16) (iwarp.WorkRequest, error) {
 	op := r.op
+	w := iwarp.WorkRequest{Op: iwarp.OpWrite, RemoteKey: mr.Key(op.Key)}
 	if err := op.Validate(); err != nil {
-		return list, err
+		return w, err
 	}
-	w := iwarp.WorkRequest{RemoteKey: mr.Key(op.Key)}
 	reaches(&w, port, op.Addr)
+	total := op.Size()
 	switch op.Kind {
 	case transport.OpWrite:
-		w.Op = iwarp.OpWrite
+		if w.Local = op.Local; len(w.Local) > iwarp.MaxSGE {
+			w.Local = [][]byte{slices.Concat(op.Local...)}
+		}
+		return w, nil
 	case transport.OpRead:
 		w.Op = iwarp.OpRead
-	default:
+		switch {
+		case total == 0:
+			return w, nil
+		case len(op.Local) == 1:
+			return w, l.lend(r, op.Local[0], &w)
+		}
+	case transport.OpFetchAdd:
 		w.Op, w.Add, w.AddMask = iwarp.OpFetchAdd, op.Add, op.AddMask
-		if op.Kind == transport.OpCompareSwap {
-			w.Op, w.Compare, w.CompareMask, w.Swap, w.SwapMask = iwarp.OpCompareSwap, op.Compare, op.CompareMask, op.Swap, op.SwapMask
-		}
-		r.word = make([]byte, 8)
-		err := l.lend(r, r.word, &w)
-		return append(list, w), err
+	default:
+		w.Op, w.Compare, w.CompareMask, w.Swap, w.SwapMask = iwarp.OpCompareSwap, op.Compare, op.CompareMask, op.Swap, op.SwapMask
 	}
-	local := op.Local
-	if len(local) > pieces {
-		total := op.Size()
-		bounce := make([]byte, 0, total)
-		if op.Kind == transport.OpWrite {
-			for _, p := range local {
-				bounce = append(bounce, p...)
-			}
-		}
-		r.bounce[0] = bounce[:total]
-		local = r.bounce[:]
-	}
-	for begun := len(list); len(local) > 0 || len(list) == begun; {
-		w.Local, w.SGE = nil, nil
-		n := uint64(0)
-		if op.Kind == transport.OpWrite {
-			k := min(iwarp.MaxSGE, len(local))
-			w.Local, local = local[:k], local[k:]
-			for _, p := range w.Local {
-				n += uint64(len(p))
-			}
-		}
-		for len(local) > 0 && op.Kind == transport.OpRead && w.SGE == nil {
-			if p := local[0]; len(p) > 0 {
-				if err := l.lend(r, p, &w); err != nil {
-					return list, err
-				}
-				n = uint64(len(p))
-			}
-			local = local[1:]
-		}
-		list = append(list, w)
-		w.RemoteAddr += n
-	}
-	return list, nil
+	r.found = make([]byte, total)
+	return w, l.lend(r, r.found, &w)
 }
 
 // lend gives local memory, which the peer's answer names, a key for the time of an
@@ -222,7 +186,7 @@ func (l *link) lend(r *running, p []byte, w *iwarp.WorkRequest) error {
 	if err != nil {
 		return err
 	}
-	r.keys = append(r.keys, key)
+	r.key = key
 	o := &l.ops
 	o.sges = append(o.sges, iwarp.SGE{Key: key, Len: uint32(len(p))})
 	w.SGE = o.sges[len(o.sges)-1:]
@@ -230,10 +194,10 @@ func (l *link) lend(r *running, p []byte, w *iwarp.WorkRequest) error {
 }
 
 func (l *link) unmap(r *running) {
-	for _, k := range r.keys {
-		_ = l.t.owner.Free(k)
+	if r.key != 0 {
+		_ = l.t.owner.Free(r.key)
+		r.key = 0
 	}
-	r.keys = r.keys[:0]
 }
 
 // outstanding is the number of work requests that have not completed.
@@ -256,10 +220,8 @@ func (l *link) endOperations() {
 		if r == nil {
 			continue
 		}
-		if r.left--; r.left == 0 {
-			l.unmap(r)
-			r.op.Done(r.op, transport.OpLost)
-		}
+		l.unmap(r)
+		r.op.Done(r.op, transport.OpLost)
 	}
 }
 
@@ -274,12 +236,8 @@ func (l *link) completed(list []iwarp.Completion, ended []*running) []*running {
 		if *at = nil; r == nil {
 			continue
 		}
-		if s := opStatus(c.Status); s != transport.OpSuccess && (r.status == transport.OpSuccess || s == transport.OpRefused) {
-			r.status = s
-		}
-		if r.left--; r.left == 0 {
-			ended = append(ended, r)
-		}
+		r.status = opStatus(c.Status)
+		ended = append(ended, r)
 	}
 	o.posted -= len(list)
 	o.mu.Unlock()
@@ -313,14 +271,9 @@ func (r *running) deliver() {
 	if r.status != transport.OpSuccess {
 		return
 	}
-	switch {
-	case r.word != nil:
-		binary.NativeEndian.PutUint64(r.op.Local[0], binary.NativeEndian.Uint64(r.word))
-	case r.bounce[0] != nil && r.op.Kind == transport.OpRead:
-		b := r.bounce[0]
-		for _, p := range r.op.Local {
-			b = b[copy(p, b):]
-		}
+	b := r.found
+	for _, p := range r.op.Local {
+		b = b[copy(p, b):]
 	}
 }
 

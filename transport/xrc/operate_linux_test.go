@@ -165,7 +165,7 @@ func TestOperationsOnPieces(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 0))
 	for round := range 60 {
 		var local [][]byte
-		for range r.IntN(2*pieces + 8) {
+		for range r.IntN(24) {
 			p := make([]byte, r.IntN([]int{1, 10, 30_000}[r.IntN(3)])+r.IntN(2))
 			for i := range p {
 				p[i] = byte(r.Uint32())

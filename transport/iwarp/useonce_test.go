@@ -1,0 +1,60 @@
+package iwarp
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/transport/iwarp/rdmap"
+)
+
+// TestMRREQ31LostUseLeavesTheRegion has a connection end in the middle of a Write to a use-once
+// region, which leaves the region to the next connection. The first whole Write ends the region.
+func TestMRREQ31LostUseLeavesTheRegion(t *testing.T) {
+	t.Parallel()
+	for _, s := range streams {
+		v := newVictim(t, Config{EventLoops: 1})
+		owner := v.dev.regions.NewOwner(mr.OwnerConfig{})
+		mem := make([]byte, 40_000)
+		key, err := owner.Register(mem, mr.Options{Domain: v.pd.domain, Rights: mr.LocalWrite | mr.RemoteWrite | mr.RemoteRead, Once: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		watch := v.dev.regions.NewReader("test")
+		t.Cleanup(watch.Close)
+		free := func() bool {
+			use := new(mr.Use)
+			watch.Enter()
+			_, fault := watch.Check(&mr.Request{Key: key, Domain: v.pd.domain, From: v.qp.stream.peer, Rights: mr.RemoteRead, Len: 1, Use: use})
+			watch.Leave()
+			v.dev.regions.Finish(use, false)
+			if fault != mr.None && fault != mr.Spent {
+				t.Fatalf("the region is gone: %v", fault)
+			}
+			return fault == mr.None
+		}
+		p := openStream(t, v.end, s)
+		if !free() {
+			t.Fatal("nobody uses the region")
+		}
+		p.send(tagged(rdmap.OpWrite, uint32(key), 0, false, make([]byte, 20_000))) // more segments are to follow
+		if !eventually(10*time.Second, func() bool { return !free() }) {
+			t.Fatal("a Write has begun, and the region is free")
+		}
+		p.abort()
+		_ = v.ended()
+		if !eventually(10*time.Second, free) {
+			t.Fatal("the region is in use without a connection")
+		}
+
+		if v.qp, err = v.pd.CreateQP(QPConfig{SendCQ: v.cq, RecvCQ: v.cq}); err != nil {
+			t.Fatal(err)
+		}
+		p = openStream(t, v.end, s)
+		p.send(write(uint32(key), 0, make([]byte, 20_000)), write(uint32(key), 20_000, make([]byte, 20_000)))
+		_ = v.ended() // by the second Write, which finds the key dead
+		if err := owner.Free(key); err != mr.ErrKey {
+			t.Errorf("the region is there after its use: %v", err)
+		}
+	}
+}
