@@ -22,6 +22,9 @@ type Options struct {
 	Peer netip.Addr
 	// Once retires the key after the first remote operation that succeeds.
 	Once bool
+	// NoWait has Map and Register fail at once where a limit is reached that an
+	// invalidation may lift, which then begins.
+	NoWait bool
 	// Released, unless nil, is called once, when the memory is the caller's
 	// again: the key is dead, the grace period over, the memory no longer
 	// counted. It is called without a lock held, from whatever goroutine ends

@@ -85,7 +85,7 @@ func (o *Owner) revokeAll() {
 // Map gives memory a key: up to SmallSize from the small pool, up to LargeSize
 // from the large one, ErrTooLong beyond. It needs no peer and no connection. It
 // does not wait, unless a limit is reached that an invalidation may lift
-// (Config.MapWait); then ErrExhausted or ErrPinned.
+// (Config.MapWait, Options.NoWait); then ErrExhausted or ErrPinned.
 //
 // The memory belongs to peers as far as the rights go, and must stay where it
 // is, until Options.Released is called or FreeInvalidate or Barrier returns.
@@ -117,7 +117,7 @@ func (o *Owner) add(c class, mem []byte, opt *Options) (k Key, err error) {
 	}
 	s := &o.shares[c]
 	k, err = s.pool.add(s, mem, opt)
-	if (err == ErrExhausted || err == ErrPinned) && o.dev.relieve() {
+	if (err == ErrExhausted || err == ErrPinned) && o.dev.relieve(opt.NoWait) {
 		k, err = s.pool.add(s, mem, opt)
 	}
 	return k, err
@@ -125,8 +125,8 @@ func (o *Owner) add(c class, mem []byte, opt *Options) (k Key, err error) {
 
 // relieve invalidates what is dropped, for a limit that was reached, and says
 // whether to try again: part of a batch may be reclaimed before it is done.
-func (d *Device) relieve() bool {
-	if d.config.MapWait < 0 {
+func (d *Device) relieve(noWait bool) bool {
+	if noWait || d.config.MapWait < 0 {
 		d.background()
 		return false
 	}

@@ -27,12 +27,26 @@ func (s *Socket) GetMRForDest(dest netip.AddrPort, mem []byte, flags MRFlags) (C
 	return s.s.GetMRForDest(dest, mem, flags)
 }
 
-// FreeMR ends a region (RDS_FREE_MR): its key is dead when the call returns.
+// GetMRBatch is GetMR for several pieces of memory: mem[i] is exposed as cookies[i], of which
+// there must be as many. It returns how many were exposed, and an error if that is not all. On
+// a Client it is for programs that expose much: a batch costs little more than one GetMR.
+func (s *Socket) GetMRBatch(cookies []Cookie, mem [][]byte, flags MRFlags) (int, error) {
+	return s.s.GetMRBatch(cookies, mem, flags)
+}
+
+// FreeMR ends a region (RDS_FREE_MR): its key is dead when the call returns, or on a Client
+// about a millisecond later.
 // Without MRInvalidate, then or at GetMR, an operation that had begun may touch
 // the memory for a moment longer. With it the memory of this region and of all
-// that were ended before is out of use at return; ErrBusy means that this could
+// that were ended before, on this host, is out of use at return; ErrBusy means that this could
 // not be had in time. A region that is not this socket's, or has ended, is
 // ErrInvalid.
 //
 // The cookie 0 ends nothing and waits as MRInvalidate does.
 func (s *Socket) FreeMR(c Cookie, flags MRFlags) error { return s.s.FreeMR(c, flags) }
+
+// FreeMRBatch is FreeMR for several regions, of which it returns how many have ended; with
+// MRInvalidate it waits once, for all.
+func (s *Socket) FreeMRBatch(cookies []Cookie, flags MRFlags) (int, error) {
+	return s.s.FreeMRBatch(cookies, flags)
+}

@@ -37,7 +37,9 @@ type attachment struct {
 	memory    memory
 	exposable arena
 	objects   objectsOf
+	exposures exposures
 	operates  bool             // the daemon has a transport that carries operations
+	regions   bool             // the daemon makes and ends regions by the ring
 	expires   bool             // the daemon takes messages with a time limit
 	maps      socket.WaitQueue // senders that wait for a congestion map
 
@@ -63,7 +65,7 @@ type attachment struct {
 }
 
 func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
-	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves, ipc.FeatureSlots, ipc.FeatureObjects}
+	features := []string{ipc.FeatureRDMA, ipc.FeatureChoice, ipc.FeatureXRC, ipc.FeatureTCP, ipc.FeatureExpires, ipc.FeatureSpill, ipc.FeatureMoves, ipc.FeatureSlots, ipc.FeatureObjects, ipc.FeatureRegions}
 	if c.config.Reconnect {
 		features = append(features, ipc.FeatureAgain)
 	}
@@ -113,6 +115,8 @@ func newAttachment(c *Client, control *ipc.Conn) (*attachment, error) {
 	runtime.AddCleanup(t, mappings.close, mappings{t.seg, t.table, t.memory.blocks, t.exposable.arena})
 	t.operates = slices.Contains(w.Features, ipc.FeatureRDMA)
 	t.expires = slices.Contains(w.Features, ipc.FeatureExpires)
+	t.regions = slices.Contains(w.Features, ipc.FeatureRegions)
+	t.exposures.turn = make(chan struct{}, 1)
 	return t, nil
 }
 
@@ -278,6 +282,7 @@ func (t *attachment) end(cause error) {
 		t.c.lost(t)
 		t.maps.Wake(-1) // after the sockets know: a sender that is woken before would wait again
 		t.space.Wake(-1)
+		t.exposures.answered.Wake(-1)
 	})
 }
 

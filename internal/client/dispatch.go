@@ -67,6 +67,8 @@ func (d *delivery) take(e *ipc.Entry) {
 		if s := d.t.socket(e.Socket()); s != nil {
 			s.retired(d.t, e.Offset())
 		}
+	case ipc.OpExposed:
+		d.t.exposed(e)
 	case ipc.OpRoom:
 		if s := d.t.socket(e.Socket()); s != nil {
 			s.roomed()

@@ -79,7 +79,7 @@ func (m *arena) locate(b []byte) (ipc.Piece, error) {
 // way.
 type halfMemory struct {
 	mu     lockorder.Mutex[halfMemory] // guards the fields below; a leaf
-	keys   map[uint32]struct{}
+	keys   map[uint32]datagram.MRFlags // flags of the regions, by key
 	ops    map[uint64]*operation
 	lastOp uint64
 	lost   bool
@@ -94,19 +94,6 @@ type operation struct {
 	submitted bool
 	id        uint64
 	run       *operation // the operation submitted before this one in the same run
-}
-
-func (m *halfMemory) exposes(c datagram.Cookie) bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	_, ok := m.keys[c.Key()]
-	return ok
-}
-
-func (m *halfMemory) retired(key uint32) {
-	m.mu.Lock()
-	delete(m.keys, key)
-	m.mu.Unlock()
 }
 
 // begin notes an operation and numbers it.
@@ -130,67 +117,6 @@ func (s *Socket) AllocMemory(n int) (*datagram.Memory, error) {
 		return nil, datagram.ErrNotSupported
 	}
 	return h.att.exposable.alloc(n)
-}
-
-func (s *Socket) GetMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (datagram.Cookie, error) {
-	h, err := s.session(context.Background(), false)
-	switch {
-	case err != nil:
-		return 0, err
-	case !h.att.operates:
-		return 0, datagram.ErrNotSupported
-	}
-	return h.getMR(mem, dest, flags)
-}
-
-func (h *half) getMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (datagram.Cookie, error) {
-	switch err := socket.CheckMRFlags(flags); {
-	case err != nil:
-		return 0, err
-	case len(mem) == 0:
-		return 0, datagram.ErrInvalid
-	case len(mem) > config.MaxMessage:
-		return 0, datagram.ErrMessageTooLong
-	}
-	at, err := h.att.exposable.locate(mem)
-	if err != nil {
-		return 0, err
-	}
-	r, err := h.tell(ipc.Request{Op: ipc.CallExpose, Offset: at.Offset, Length: at.Length, Flags: uint32(flags), Remote: dest})
-	if err != nil {
-		return 0, err
-	}
-	c, m := datagram.Cookie(r.Cookie), &h.memory
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.keys == nil {
-		m.keys = make(map[uint32]struct{})
-	}
-	m.keys[c.Key()] = struct{}{}
-	return c, nil
-}
-
-func (s *Socket) FreeMR(c datagram.Cookie, flags datagram.MRFlags) error {
-	h, err := s.session(context.Background(), false)
-	switch {
-	case err != nil:
-		return err
-	case !h.att.operates || flags&^socket.MrFlags != 0:
-		return datagram.ErrInvalid
-	}
-	return h.freeMR(c, flags)
-}
-
-func (h *half) freeMR(c datagram.Cookie, flags datagram.MRFlags) error {
-	h.memory.retired(c.Key())
-	_, err := h.tell(ipc.Request{Op: ipc.CallConceal, Cookie: uint64(c), Flags: uint32(flags)})
-	return err
-}
-
-func (s *Socket) retired(t *attachment, key uint32) {
-	if h := s.half.Load(); h != nil && h.att == t {
-		h.memory.retired(key)
-	}
 }
 
 // special is what a message says besides its payload, on its way to the ring.

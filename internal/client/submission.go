@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"time"
 
 	"github.com/rds-go/rds/internal/buf"
 	"github.com/rds-go/rds/internal/ipc"
@@ -19,21 +20,23 @@ type submission struct {
 	want   ipc.Flag // WantSpace
 	space  socket.WaitQueue
 
-	mu      lockorder.Mutex[submission] // guards the fields below
-	ring    ipc.Producer
-	data    []byte
-	tail    uint64   // bytes of data ever used, gaps at its end included
-	head    uint64   // bytes of data ever used that are free again
-	ends    []uint64 // by slot of the ring: tail behind the payload of the submission there
-	bodies  []byte
-	arena   *ipc.Arena
-	lent    arenaShares // blocks of arena, by peer
-	returns []ipc.Entry // returns that found the ring full
-	quiet   int         // returns since the daemon was last woken
-	dead    bool
-	spare   []*sendBuffer
-	touched int     // end of what was ever allocated of arena
-	about   special // what the message at hand says besides its payload, in a run
+	mu        lockorder.Mutex[submission] // guards the fields below
+	ring      ipc.Producer
+	data      []byte
+	tail      uint64   // bytes of data ever used, gaps at its end included
+	head      uint64   // bytes of data ever used that are free again
+	ends      []uint64 // by slot of the ring: tail behind the payload of the submission there
+	bodies    []byte
+	arena     *ipc.Arena
+	lent      arenaShares // blocks of arena, by peer
+	returns   []ipc.Entry // returns that found the ring full
+	quiet     int         // returns since the daemon was last woken
+	dead      bool
+	later     *time.Timer // has the daemon woken for ends of regions; nil: there were none
+	concealed bool        // later runs
+	spare     []*sendBuffer
+	touched   int     // end of what was ever allocated of arena
+	about     special // what the message at hand says besides its payload, in a run
 }
 
 // errFull: the ring, or the area a payload needs, has no room.

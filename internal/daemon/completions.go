@@ -26,8 +26,9 @@ type completions struct {
 	room    int          // entries known to be free
 	left    []ipc.Entry  // fates that an earlier daemon has left; they go before anything else
 	frees   []uint32     // offsets of the send arena to give back
-	events  []ipc.Entry  // retired, and one-shot flags: at most one event of each kind and socket
+	events  []ipc.Entry  // retired, exposed, and one-shot flags: at most one event of each kind and socket
 	retired int          // number of OpRetired in events: beyond maxRetired nothing is exposed
+	exposed int          // number of OpExposed in events, at most ipc.MaxExposing
 	waiting []*appSocket // sockets with messages or fates, in the order of their turns
 	spill   ipc.Spill    // messages that found the ring full; they go there before other messages
 	limit   int          // longest frees may get: the number of blocks of the send arena
@@ -229,6 +230,29 @@ func (c *completions) report(e ipc.Entry) {
 	c.publish()
 }
 
+// answer tells of a region that was asked for. The application hears of it with show.
+func (c *completions) answer(e ipc.Entry) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+	case len(c.events) == 0 && c.has():
+		c.add(e)
+	case c.exposed == ipc.MaxExposing: // the application asks for more than it may before it reads the answers
+		c.violated()
+	default:
+		c.events = append(c.events, e)
+		c.exposed++
+	}
+}
+
+// show publishes answers.
+func (c *completions) show() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.publish()
+}
+
 // maxRetired bounds the keys whose end the application has not been told of.
 const maxRetired = 4096
 
@@ -256,8 +280,11 @@ func (c *completions) flush() (some bool) {
 		c.frees = c.frees[1:]
 	}
 	for len(c.events) > 0 && c.has() {
-		if c.events[0].Op() == ipc.OpRetired {
+		switch c.events[0].Op() {
+		case ipc.OpRetired:
 			c.retired--
+		case ipc.OpExposed:
+			c.exposed--
 		}
 		c.add(c.events[0])
 		c.events = c.events[1:]

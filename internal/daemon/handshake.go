@@ -159,7 +159,7 @@ func (s *Service) open(o *opening, cred ipc.Credentials) (*session, error) {
 		features = append(features, ipc.FeatureObjects)
 	}
 	if x.node.Operates() {
-		features = append(features, ipc.FeatureRDMA)
+		features = append(features, ipc.FeatureRDMA, ipc.FeatureRegions)
 	}
 	features = slices.DeleteFunc(features, func(f string) bool { return !slices.Contains(hello.Features, f) })
 	err = c.Send(&ipc.Welcome{

@@ -226,6 +226,7 @@ func (s *Service) resume(st *legacySession, in *estate) (err error) {
 		return err
 	}
 	x.regions.sess = x
+	x.exposes.Store(true)
 	x.queue.limit = st.Backlog
 	x.heard.Inherit(st.Heard)
 	s.mu.Lock()
@@ -244,8 +245,11 @@ func (s *Service) resume(st *legacySession, in *estate) (err error) {
 	x.out.ring.Seek(st.Completed)
 	x.out.left, x.out.frees, x.out.events = st.Left, st.Frees, st.Events
 	for _, e := range st.Events {
-		if e.Op() == ipc.OpRetired {
+		switch e.Op() {
+		case ipc.OpRetired:
 			x.out.retired++
+		case ipc.OpExposed:
+			x.out.exposed++
 		}
 	}
 	for _, v := range []struct {

@@ -99,7 +99,7 @@ var attacks = []attack{
 
 	// Submissions.
 	entry("op 0", withOp(0)),
-	entry("op 4", withOp(4)),
+	entry("op 6", withOp(6)),
 	entry("a completion", withOp(ipc.OpMessage)),
 	entry("op 255", withOp(255)),
 	entry("socket never bound", with(0, 32, 60, 32)),

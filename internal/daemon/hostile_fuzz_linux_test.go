@@ -33,6 +33,7 @@ func FuzzSession(f *testing.F) {
 	f.Add([]byte{7, 1, 7, 2, 7, 3, 7, 4, 7, 5, 7, 0, 8, '{', '}', 0, 4})
 	op := ipc.About{Flags: ipc.AboutRDMA | ipc.AboutWrite, Pieces: []ipc.Piece{{Offset: 0, Length: 8}}}
 	f.Add(append(append([]byte{9, 120}, op.AppendTo(nil)...), 10, 0, 8, 0, 5, 7, 6, 7, 7, 6))
+	f.Add([]byte{11, 0, 0, 8, 5, 11, 1, 0, 0, 5, 11, 4, 1, 200, 11, 12, 255, 255, 11, 1, 1, 1, 11, 64, 0, 8, 5})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		l, ops := newOpLab(t)
 		n, far := ops.node(l, config.Node{}), l.bind(ops.node(l, config.Node{}))
@@ -81,7 +82,7 @@ func fuzzSteps(e *evil, in []byte, peer, operator uint32) {
 	}
 	word := func() uint64 { return binary.LittleEndian.Uint64(take(8)) }
 	for steps := 0; len(in) > 0 && steps < 200; steps++ {
-		switch take(1)[0] % 11 {
+		switch take(1)[0] % 12 {
 		case 0: // a submission that is not far from possible: socket and peer exist
 			x := ipc.Entry{word(), word(), word(), word()}
 			if x[3]&1 == 0 {
@@ -117,6 +118,13 @@ func fuzzSteps(e *evil, in []byte, peer, operator uint32) {
 		case 10: // and such a message
 			b := take(3)
 			x := ipc.MakeEntry(ipc.OpSend+ipc.Op(b[0]&1), ipc.FlagAbout|b[0]>>1&1, 9, 1<<16, operator, uint32(b[1]), uint32(b[2]), 0, 1)
+			e.submit(x)
+		case 11: // a region, or its end
+			b := take(3)
+			x := exposing(1<<16+uint32(b[0]>>6), uint32(b[1])<<13, uint32(b[2])<<4, uint32(b[0]&12), uint64(b[1]))
+			if b[0]&1 != 0 {
+				x = concealing(x.Socket(), e.word(rawCQ+32*int(b[1])+16).Load()) // of a region, if a completion there was its answer
+			}
 			e.submit(x)
 		}
 	}

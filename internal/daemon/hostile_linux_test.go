@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -45,6 +46,7 @@ type evil struct {
 // Offsets in the first page, as in docs/IPC.md.
 const (
 	rawSQTail   = 0x100
+	rawSQHead   = 0x180
 	rawCQTail   = 0x280
 	rawCQHead   = 0x300
 	rawWantSQ   = 0x400
@@ -351,7 +353,7 @@ func TestHostileApplications(t *testing.T) { // not in parallel: it counts descr
 	warm.leave()
 	rdstest.Eventually(t, "the end of the first session", func() bool { n, _, k := s.counts(); return n == 1 && k == 1 })
 	s.fds, s.goroutines = fds(t), runtime.NumGoroutine()+flushers
-	for _, a := range append(attacks, operationAttacks...) {
+	for _, a := range slices.Concat(attacks, operationAttacks, regionAttacks) {
 		t.Run(a.name, func(t *testing.T) {
 			outer := s.T
 			s.T = t

@@ -64,6 +64,7 @@ type session struct {
 
 	regions    sessionRegions
 	xrc        atomic.Pointer[xrcSession] // nil until the application wants objects of XRC
+	exposes    atomic.Bool                // the application has had regions, whose ends may be on the ring
 	operations atomic.Int64               // operations taken and not ended: links may touch their memory
 	quiet      socket.WaitQueue           // calls that wait for operations to be 0
 	aside      chan struct{}              // one token for each call that takes its time
@@ -88,7 +89,7 @@ type session struct {
 	gens    []uint16     // generations of the indexes
 	bound   atomic.Int32
 	flows   node.FlowSet
-	ahead   uint64     // the returns below this index have been taken
+	ahead   uint64     // what is no message has been taken below this index
 	took    int        // payload bytes of the submissions that pump took last
 	toward  *node.Peer // the peer of the last submission that was taken
 	unread  *appSocket // the socket whose fates must be read before more is taken
@@ -155,16 +156,15 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 		e := x.sq.Peek(n) // a copy, because the application may go on writing
 		switch e.Op() {
 		case ipc.OpSend, ipc.OpSendBlock:
-		case ipc.OpReturn:
+		case ipc.OpReturn, ipc.OpExpose, ipc.OpConceal:
 			n++
 			if x.sq.Head()+uint64(n) <= x.ahead {
 				continue
 			}
-			unlock() // Release may run code of ours that locks
-			if err = x.mem.returned(e.Offset(), e.Token()); err != nil {
+			unlock() // it takes locks that come before a peer's
+			if err = x.takePrompt(&e); err != nil {
 				return n, false, err
 			}
-			x.starving.Store(false)
 			continue
 		default:
 			unlock()
@@ -175,7 +175,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 			if x.left {
 				x.overBudget.Store(true) // for good: an application that submits need not ring
 			}
-			if err = x.takeReturns(n); err != nil {
+			if err = x.takePrompts(n); err != nil {
 				return n, false, err
 			}
 			break
@@ -205,6 +205,7 @@ func (x *session) pump(limit int) (taken int, more bool, err error) {
 		amount += uint64(size)
 	}
 	unlock()
+	x.out.show()
 	x.sq.Next(n)
 	x.sq.Publish()
 	if n < limit {
@@ -227,32 +228,6 @@ func (x *session) leaveLocked() {
 		x.left = true
 		x.seg.Left().Set()
 	}
-}
-
-// takeReturns takes back the memory that is returned behind the n-th entry,
-// which has to wait: what the application sends to one peer shall not keep it
-// from receiving from others.
-func (x *session) takeReturns(n int) error {
-	ready, err := x.sq.Refresh()
-	if err != nil {
-		return err
-	}
-	head := x.sq.Head()
-	if done := int(x.ahead - min(x.ahead, head)); done > n {
-		n = done
-	}
-	for ; n < ready; n++ {
-		e := x.sq.Peek(n)
-		if e.Op() != ipc.OpReturn {
-			continue
-		}
-		if err := x.mem.returned(e.Offset(), e.Token()); err != nil {
-			return err
-		}
-		x.starving.Store(false)
-	}
-	x.ahead = max(x.ahead, head+uint64(ready))
-	return nil
 }
 
 // overLocked is why nothing is taken any more, nil if it is.

@@ -132,15 +132,19 @@ func (x *session) calls() {
 
 // failed is the reply that carries an error.
 func failed(id uint64, err error) *ipc.Reply {
-	r := &ipc.Reply{ID: id, Error: err.Error(), Errno: int(syscall.EIO)}
+	return &ipc.Reply{ID: id, Error: err.Error(), Errno: errnoOf(err)}
+}
+
+// errnoOf is what an application is told of an error.
+func errnoOf(err error) int {
 	var errno syscall.Errno
 	switch {
 	case errors.As(err, &errno):
-		r.Errno = int(errno)
+		return int(errno)
 	case errors.Is(err, net.ErrClosed):
-		r.Errno = int(syscall.EBADF)
+		return int(syscall.EBADF)
 	}
-	return r
+	return int(syscall.EIO)
 }
 
 // call does what a call asks for, after all that was submitted before it.
@@ -167,7 +171,9 @@ func (x *session) call(q *ipc.Request) (*ipc.Reply, error) {
 	case ipc.CallOption:
 		return r, a.option(q.Option, q.Value)
 	case ipc.CallExpose:
-		return r, x.expose(a, q, r)
+		c, err := x.expose(a, q.Offset, q.Length, q.Remote.Unmap(), datagram.MRFlags(q.Flags), true)
+		r.Cookie = uint64(c)
+		return r, err
 	case ipc.CallAdmit:
 		return r, x.decide(a, q.Peer, config.Wire(q.Option))
 	}

@@ -120,23 +120,6 @@ func (x *session) long(q *ipc.Request) (*ipc.Reply, error) {
 	return new(ipc.Reply), err
 }
 
-// expose makes a region of the session's memory. The caller holds mu.
-func (x *session) expose(a *appSocket, q *ipc.Request, r *ipc.Reply) error {
-	mem := x.piece(q.Offset, q.Length)
-	switch {
-	case mem == nil:
-		return socket.ErrFault
-	case x.out.crowded():
-		return datagram.ErrWouldBlock
-	}
-	if err := x.svc.hasMemory(x.user); err != nil {
-		return err
-	}
-	c, err := a.s.GetMR(mem, q.Remote.Unmap(), datagram.MRFlags(q.Flags))
-	r.Cookie = uint64(c)
-	return err
-}
-
 // piece is n bytes at off of the session's memory, nil if they are not in it.
 func (x *session) piece(off, n uint32) []byte {
 	if uint64(off)+uint64(n) > uint64(len(x.memory)) {

@@ -113,12 +113,13 @@ func (x *session) workQueue(c *ipc.XRCCall, record int, produces bool) (*ipc.Que
 // end destroys all objects. It returns when nothing of the session's memory is touched any more
 // for them.
 func (xs *xrcSession) end() {
-	if xs.over.Swap(true) {
+	xs.turns.Lock() // the turn under way is the last one
+	again := xs.over.Swap(true)
+	xs.turns.Unlock()
+	if again {
 		return
 	}
 	xs.stop()
-	xs.turns.Lock() // the turn under way is the last one
-	xs.turns.Unlock()
 	_ = xs.s.Close(context.Background()) // what it leaves is in the log
 	xs.mu.Lock()
 	queues := xs.queues

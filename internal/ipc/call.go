@@ -26,6 +26,7 @@ const (
 	FeatureMoves   = "moves"   // the session goes on in the next daemon: a Reply with ID 0 brings its table
 	FeatureExpires = "expires" // messages may have a time limit: AboutExpires
 	FeatureObjects = "objects" // CallXRC: the application may have objects of XRC
+	FeatureRegions = "regions" // with FeatureRDMA: OpExpose and OpConceal
 	FeatureSlots   = "slots"   // the application reads a sender's slot before it gives the entry back, and compares Table.Slot with what it remembers
 )
 

@@ -206,7 +206,7 @@ func TestLimitsAreThoseOfTheDocument(t *testing.T) {
 	want := map[string]int{
 		"message to the daemon": maxCall, "message to the application": maxFrame, "part of a report": DataPart, "entry": entrySize, "cell": cellSize, "page": pageSize,
 		"smallest block of an arena": MinBlock, "largest block of an arena": ChunkSize, "peers in the table": MaxPeers,
-		"zone": zoneMax, "descriptors with a Welcome": WelcomeFiles, "table": tableSize, "About": AboutSize, "piece": PieceSize, "pieces": MaxPieces,
+		"zone": zoneMax, "descriptors with a Welcome": WelcomeFiles, "table": tableSize, "About": AboutSize, "piece": PieceSize, "pieces": MaxPieces, "OpExpose not answered": MaxExposing,
 	}
 	got := map[string]int{}
 	for _, r := range docTable(t, "## Limits") {
@@ -223,8 +223,8 @@ func TestLimitsAreThoseOfTheDocument(t *testing.T) {
 func TestOpsAreThoseOfTheDocument(t *testing.T) {
 	t.Parallel()
 	for after, want := range map[string]map[string]Op{
-		"Submissions, from": {"OpSend": OpSend, "OpSendBlock": OpSendBlock, "OpReturn": OpReturn},
-		"Completions, from": {"OpMessage": OpMessage, "OpFreed": OpFreed, "OpFate": OpFate, "OpRoom": OpRoom, "OpSpace": OpSpace, "OpMaps": OpMaps, "OpDone": OpDone, "OpRetired": OpRetired},
+		"Submissions, from": {"OpSend": OpSend, "OpSendBlock": OpSendBlock, "OpReturn": OpReturn, "OpExpose": OpExpose, "OpConceal": OpConceal},
+		"Completions, from": {"OpMessage": OpMessage, "OpFreed": OpFreed, "OpFate": OpFate, "OpRoom": OpRoom, "OpSpace": OpSpace, "OpMaps": OpMaps, "OpDone": OpDone, "OpRetired": OpRetired, "OpExposed": OpExposed},
 	} {
 		got := map[string]Op{}
 		for _, r := range docTable(t, after) {

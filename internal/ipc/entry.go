@@ -29,6 +29,11 @@ const (
 	// OpReturn: token messages in the receive arena's block at offset are not
 	// used any more.
 	OpReturn
+	// OpExpose: make a region of socket, of length bytes at offset of the memory, with the
+	// flags in block. The answer is OpExposed with the same token.
+	OpExpose
+	// OpConceal: end socket's region with the cookie in token. There is no answer.
+	OpConceal
 )
 
 // Completions.
@@ -52,11 +57,17 @@ const (
 	OpDone
 	// OpRetired: socket's use-once region with the key in offset has ended.
 	OpRetired
+	// OpExposed answers an OpExpose of socket: the errno is in length, and if that is 0 the
+	// region's cookie in block and offset.
+	OpExposed
 )
 
 // OpWork: the completion queue socket, an object of XRC, has completions, and the application
 // wanted to know.
 const OpWork Op = 80
+
+// MaxExposing is how many OpExpose an application may have that are not answered.
+const MaxExposing = 1024
 
 // FlagNotify on a submission asks for its OpFate.
 const FlagNotify = 1
@@ -98,4 +109,4 @@ func (e *Entry) Length() uint32 { return uint32(e[1] >> 32) }
 func (e *Entry) Offset() uint32 { return uint32(e[2]) }
 func (e *Entry) Block() uint32  { return uint32(e[2] >> 32) }
 func (e *Entry) Token() uint64  { return e[3] }
-func (e *Entry) Result() uint64 { return e[2] } // OpDone: offset and block in one word
+func (e *Entry) Result() uint64 { return e[2] } // OpDone and OpExposed: offset and block in one word

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/datagram"
 )
 
@@ -52,6 +53,9 @@ func TestMRREQ32OneOfTwoHostsUsesARegionOnce(t *testing.T) {
 			if silent {
 				if err := target.FreeMR(0, 0); err != nil { // for the race detector: the write comes before it
 					t.Fatal(err)
+				}
+				if halfOf(target).Exposed.has(mr.Key(c.Key())) {
+					t.Fatalf("use %d: the socket remembers a region that has ended", i)
 				}
 			} else {
 				rdstest.Expect(t, target, "mine")

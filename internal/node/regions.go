@@ -117,6 +117,21 @@ func (p *pageSource) draw() uint32 {
 }
 
 func (s *Socket) GetMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (datagram.Cookie, error) {
+	return s.Expose(mem, dest, flags, true)
+}
+
+func (s *Socket) GetMRBatch(cookies []datagram.Cookie, mem [][]byte, flags datagram.MRFlags) (n int, err error) {
+	for n < len(mem) && err == nil {
+		if cookies[n], err = s.Expose(mem[n], netip.Addr{}, flags, true); err == nil {
+			n++
+		}
+	}
+	return n, err
+}
+
+// Expose is GetMR. Unless it waits, it fails at once where ended regions are in the way of
+// another one.
+func (s *Socket) Expose(mem []byte, dest netip.Addr, flags datagram.MRFlags, waits bool) (datagram.Cookie, error) {
 	if s.Closed.Load() {
 		return 0, net.ErrClosed
 	}
@@ -129,7 +144,7 @@ func (s *Socket) GetMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (dat
 		return 0, err
 	}
 	offset := uint32(uintptr(unsafe.Pointer(unsafe.SliceData(mem))))&pageMask | s.Node.pages.draw()&^pageMask
-	opt := mr.Options{Domain: domain, Rights: mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic, Base: uint64(offset), Peer: dest, Once: flags&datagram.MRUseOnce != 0}
+	opt := mr.Options{Domain: domain, Rights: mr.LocalWrite | mr.RemoteRead | mr.RemoteWrite | mr.RemoteAtomic, Base: uint64(offset), Peer: dest, Once: flags&datagram.MRUseOnce != 0, NoWait: !waits}
 	if flags&datagram.MRReadOnly != 0 {
 		opt.Rights = mr.RemoteRead
 	}
@@ -189,35 +204,74 @@ func (o *OnceRegion) Released() {
 }
 
 func (s *Socket) FreeMR(c datagram.Cookie, flags datagram.MRFlags) error {
+	if err := s.mayFree(flags); err != nil {
+		return err
+	}
+	if c != 0 {
+		had, err := s.Conceal(c)
+		if err != nil {
+			return err
+		}
+		flags |= had
+	}
+	if c == 0 || flags&datagram.MRInvalidate != 0 {
+		return s.freed()
+	}
+	return nil
+}
+
+func (s *Socket) FreeMRBatch(cookies []datagram.Cookie, flags datagram.MRFlags) (n int, err error) {
+	if err := s.mayFree(flags); err != nil {
+		return 0, err
+	}
+	for ; n < len(cookies); n++ {
+		had, err := s.Conceal(cookies[n])
+		if err != nil {
+			return n, err
+		}
+		flags |= had
+	}
+	if flags&datagram.MRInvalidate != 0 {
+		err = s.freed()
+	}
+	return n, err
+}
+
+// mayFree checks a call that ends regions.
+func (s *Socket) mayFree(flags datagram.MRFlags) error {
 	switch {
 	case s.Closed.Load():
 		return net.ErrClosed
 	case !s.Node.Operates() || flags&^socket.MrFlags != 0:
 		return datagram.ErrInvalid
 	}
+	_, _, err := s.OpenRegions()
+	return err
+}
+
+// Conceal ends a region without waiting, and returns the flags that GetMR was given.
+func (s *Socket) Conceal(c datagram.Cookie) (datagram.MRFlags, error) {
+	k, t := mr.Key(c.Key()), &s.Exposed
+	t.Mu.Lock()
+	owner := t.Owner
+	had, ok := t.Keys[k]
+	delete(t.Keys, k)
+	t.Mu.Unlock()
+	if !ok {
+		return 0, datagram.ErrInvalid
+	}
+	return had, regionError(owner.Free(k))
+}
+
+// freed waits until nothing touches the memory of regions that were ended before, also by
+// applications.
+func (s *Socket) freed() error {
 	t := &s.Exposed
-	owner, _, err := s.OpenRegions()
-	if err != nil {
-		return err
-	}
-	if c != 0 {
-		k := mr.Key(c.Key())
-		t.Mu.Lock()
-		had, ok := t.Keys[k]
-		delete(t.Keys, k)
-		t.Mu.Unlock()
-		if !ok {
-			return datagram.ErrInvalid
-		}
-		flags |= had
-		if err = owner.Free(k); err != nil {
-			return regionError(err)
-		}
-	}
-	if c == 0 || flags&datagram.MRInvalidate != 0 {
-		err = owner.Barrier(context.Background())
-	}
-	return regionError(err)
+	t.Mu.Lock()
+	owner := t.Owner
+	t.Mu.Unlock()
+	s.Node.Server().TakeFrees()
+	return regionError(owner.Barrier(context.Background()))
 }
 
 // has tells whether a key is that of a region of the socket.

@@ -21,6 +21,8 @@ type Server interface {
 	// has changed.
 	MapNews()
 	AdmissionNews()
+	// TakeFrees ends the regions that applications have submitted the end of.
+	TakeFrees()
 	// Forget has sessions forget the numbers in ended, and takes those out that they still
 	// know.
 	Forget(ended *SlotSet)
@@ -45,6 +47,7 @@ func (noServer) ShowCarriage(*Peer)                              {}
 func (noServer) ShowServer(*Peer)                                {}
 func (noServer) MapNews()                                        {}
 func (noServer) AdmissionNews()                                  {}
+func (noServer) TakeFrees()                                      {}
 func (noServer) Forget(*SlotSet)                                 {}
 func (noServer) Describe(*info.Report) (none map[*Peer][]uint32) { return none }
 func (noServer) Waits(*WaitReport)                               {}

@@ -37,6 +37,21 @@ func (s *Socket) FreeMR(c datagram.Cookie, flags datagram.MRFlags) error {
 	return s.fail("unmap", netip.AddrPort{}, s.Endpoint.FreeMR(c, flags))
 }
 
+// GetMRBatch is Socket.GetMRBatch of package rds.
+func (s *Socket) GetMRBatch(cookies []datagram.Cookie, mem [][]byte, flags datagram.MRFlags) (int, error) {
+	if len(cookies) < len(mem) {
+		return 0, s.fail("map", netip.AddrPort{}, datagram.ErrInvalid)
+	}
+	n, err := s.Endpoint.GetMRBatch(cookies[:len(mem)], mem, flags)
+	return n, s.fail("map", netip.AddrPort{}, err)
+}
+
+// FreeMRBatch is Socket.FreeMRBatch of package rds.
+func (s *Socket) FreeMRBatch(cookies []datagram.Cookie, flags datagram.MRFlags) (int, error) {
+	n, err := s.Endpoint.FreeMRBatch(cookies, flags)
+	return n, s.fail("unmap", netip.AddrPort{}, err)
+}
+
 // NoRDMA is the part of an endpoint that carries no operations.
 type NoRDMA struct{}
 
@@ -47,3 +62,11 @@ func (NoRDMA) GetMR([]byte, netip.Addr, datagram.MRFlags) (datagram.Cookie, erro
 }
 
 func (NoRDMA) FreeMR(datagram.Cookie, datagram.MRFlags) error { return datagram.ErrNotSupported }
+
+func (NoRDMA) GetMRBatch([]datagram.Cookie, [][]byte, datagram.MRFlags) (int, error) {
+	return 0, datagram.ErrNotSupported
+}
+
+func (NoRDMA) FreeMRBatch([]datagram.Cookie, datagram.MRFlags) (int, error) {
+	return 0, datagram.ErrNotSupported
+}

@@ -39,6 +39,9 @@ type Endpoint interface {
 	AllocMemory(n int) (*datagram.Memory, error)
 	GetMR(mem []byte, dest netip.Addr, flags datagram.MRFlags) (datagram.Cookie, error)
 	FreeMR(c datagram.Cookie, flags datagram.MRFlags) error
+	// GetMRBatch exposes mem[i] as cookies[i], of which there are as many.
+	GetMRBatch(cookies []datagram.Cookie, mem [][]byte, flags datagram.MRFlags) (int, error)
+	FreeMRBatch(cookies []datagram.Cookie, flags datagram.MRFlags) (int, error)
 	Connect(to netip.AddrPort) error
 	Remote() netip.AddrPort
 	SetLinger(d time.Duration)
