@@ -2,6 +2,7 @@ package xrc
 
 import (
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -31,6 +32,19 @@ func (a *app) connectAs(i byte, attr ChannelAttr) *Channel {
 		t.Fatal(err)
 	}
 	return ch
+}
+
+// hold has another goroutine hold a lock.
+func hold(lock sync.Locker) (release func()) {
+	held, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		lock.Lock()
+		defer lock.Unlock()
+		close(held)
+		<-done
+	}()
+	<-held
+	return func() { close(done) }
 }
 
 // A request that the target's access flags do not allow ends both queue pairs, as its rights
@@ -124,8 +138,9 @@ func TestXRCREQ6ATargetThatIsGoneExceedsRetries(t *testing.T) {
 	for i := range 50 {
 		ch := client.connect(2, 7)
 		word := &b.allPeers()[0].talking().control.mu
+		var release func()
 		if i == 0 {
-			word.Lock() // the word of the end comes late
+			release = hold(word) // the word of the end comes late
 		}
 		if err := server.Unregister(within(t), server.dom, ch.Target().Number); err != nil {
 			t.Fatal(err)
@@ -137,7 +152,7 @@ func TestXRCREQ6ATargetThatIsGoneExceedsRetries(t *testing.T) {
 				defer ch.mu.Unlock()
 				return ch.started == 0
 			})
-			word.Unlock()
+			release()
 		}
 		client.want(1, iwarp.RetryExceeded, iwarp.OpSend)
 		client.want(2, iwarp.Flushed, iwarp.OpSend)
@@ -194,9 +209,8 @@ func TestASilentPeerExceedsRetries(t *testing.T) {
 		}
 	}
 	// The peer hangs: its event loop waits for a lock that the next message needs.
-	hung := &b.allPeers()[0].talking().ledger.mu
-	hung.Lock()
-	defer hung.Unlock()
+	release := hold(&b.allPeers()[0].talking().ledger.mu)
+	defer release()
 	other.send(wet, aMessage(wet, 1))
 	clk.past.Add(3*timeout - 1)
 	a.wake()
@@ -341,5 +355,28 @@ func TestAMarkerComesBehindAllOthers(t *testing.T) {
 	var c [1]iwarp.Completion
 	if client.cq.Poll(c[:]) != 0 {
 		t.Errorf("%+v", c)
+	}
+}
+
+// The path MTU that both sides have agreed on bounds the segments of what the initiator sends.
+func TestThePathMTUBindsSegments(t *testing.T) {
+	t.Parallel()
+	n := newNet(t, hostOptions{})
+	a, b := n.host(1), n.host(2)
+	server := b.app("")
+	server.serve(7, 2, 100)
+	client := a.app("")
+	for want, mtu := range map[uint32]int{1024: 1024, 65535: 0} {
+		ch := client.connectAs(2, ChannelAttr{Service: 7, MTU: mtu})
+		client.send(ch, aMessage(ch, 1))
+		client.want(1, iwarp.Success, iwarp.OpSend)
+		ch.mu.Lock()
+		if got := ch.batch[:1][0].Segment; got != want || ch.attrs.PathMTU != int(want) {
+			t.Errorf("segments of up to %d, MTU %d, want %d", got, ch.attrs.PathMTU, want)
+		}
+		ch.mu.Unlock()
+		if info, err := server.QueryTarget(server.dom, ch.Target().Number); err != nil || info.Attr.PathMTU != int(want) {
+			t.Errorf("%+v, %v", info.Attr, err)
+		}
 	}
 }
