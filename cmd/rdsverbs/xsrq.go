@@ -14,13 +14,15 @@ const xsrqLong = `xsrq does what ibv_xsrq_pingpong does, without a card that can
 receive by shared receive queues of their own, and all share the one connection
 between two hosts.
 
-serve has sessions, each with a queue that it advertises under a service id. It
+serve starts a process for each queue, which advertises it under a service id and
 answers each message to the queue that the sender names in the message. ping
-resolves the services, and each of its senders plays ping-pong with all queues at
-once. Its last lines say how many connections that took, and how many it takes
-with queue pairs for each two processes (RC) and with cards that can XRC.
+starts a process for each sender, which plays ping-pong with all queues at once.
+Its last lines say how many connections that took, and how many it takes with
+queue pairs for each two processes (RC) and with cards that can XRC. A process that
+is killed costs the others nothing.
 
-Each side is a host of its own and listens, too: on one machine they need two
+The processes of each side are attached to a daemon: the rdsd of --socket, or one
+within the command. Each side is a host of its own: on one machine they need two
 addresses, such as 127.0.0.1 and 127.0.0.2.`
 
 // defaultXsrqPort leaves the port of RDS on XRC to an rdsd on the same addresses.
@@ -34,6 +36,7 @@ const (
 
 // xsrqOptions are the flags that both sides have.
 type xsrqOptions struct {
+	socket  string
 	port    uint16
 	queues  int
 	service uint64
@@ -45,7 +48,8 @@ type xsrqOptions struct {
 
 func (o *xsrqOptions) flags(f *pflag.FlagSet, size string, sizeDefault int) {
 	o.crc, o.timeout, o.size = true, cli.Interval(10*time.Second), cli.Number(sizeDefault)
-	f.Uint16VarP(&o.port, "port", "p", defaultXsrqPort, "TCP port, the same on both sides")
+	f.StringVar(&o.socket, "socket", "", "`path` of the rdsd to use; else the command has a daemon of its own")
+	f.Uint16VarP(&o.port, "port", "p", defaultXsrqPort, "TCP port of a daemon of its own, the same on both sides")
 	f.IntVarP(&o.queues, "queues", "n", 4, "shared receive queues")
 	f.Uint64Var(&o.service, "service", 1, "id of the first queue's service; the others follow")
 	f.VarP(&o.size, "size", "S", size)
@@ -72,6 +76,6 @@ func (o *xsrqOptions) check() error {
 
 func xsrqCommand() *cobra.Command {
 	cmd := group(&cobra.Command{Use: "xsrq", Short: "Ping-pong with shared receive queues over one connection", Long: xsrqLong})
-	cmd.AddCommand(xsrqServeCommand(), xsrqPingCommand())
+	cmd.AddCommand(xsrqServeCommand(), xsrqPingCommand(), xsrqProcessCommand())
 	return cmd
 }

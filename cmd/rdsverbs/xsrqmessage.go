@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/binary"
+	"net/netip"
 )
 
 // xsrqHeader begins every message of xsrq, big-endian:
@@ -13,6 +14,7 @@ import (
 //	16  4 number of that queue
 //	20  4 which queue of the server, from 0
 //	24  8 which message of the sender to that queue
+//	32  16 address of the sender's host
 //
 // The answer is the same message with another kind.
 type xsrqHeader struct {
@@ -21,10 +23,11 @@ type xsrqHeader struct {
 	answer  uint32
 	queue   uint32
 	number  uint64
+	host    netip.Addr
 }
 
 const (
-	xsrqHeaderLen = 32
+	xsrqHeaderLen = 48
 	xsrqMark      = "XSRQ"
 
 	// answerServices is where the ids of services for answers begin.
@@ -36,7 +39,7 @@ type xsrqKind uint32
 
 const (
 	xsrqPing   xsrqKind = 1
-	xsrqStop   xsrqKind = 2 // a ping, after which the queue posts no more receives as long as the sender lives
+	xsrqStop   xsrqKind = 2 // a ping, after which the queue posts no more receives as long as the sender's host has its service
 	xsrqAnswer xsrqKind = 3
 )
 
@@ -48,6 +51,8 @@ func (h xsrqHeader) put(b []byte) {
 	binary.BigEndian.PutUint32(b[16:], h.answer)
 	binary.BigEndian.PutUint32(b[20:], h.queue)
 	binary.BigEndian.PutUint64(b[24:], h.number)
+	host := h.host.As16()
+	copy(b[32:], host[:])
 }
 
 // parseXsrq reads the header of a message, false if it has none.
@@ -61,6 +66,7 @@ func parseXsrq(b []byte) (h xsrqHeader, ok bool) {
 		answer:  binary.BigEndian.Uint32(b[16:]),
 		queue:   binary.BigEndian.Uint32(b[20:]),
 		number:  binary.BigEndian.Uint64(b[24:]),
+		host:    netip.AddrFrom16([16]byte(b[32:])).Unmap(),
 	}, true
 }
 

@@ -3,15 +3,18 @@ package main
 import (
 	"bytes"
 	"encoding/hex"
+	"net/netip"
 	"testing"
 )
 
 func TestXsrqHeaderGolden(t *testing.T) {
 	t.Parallel()
-	h := xsrqHeader{kind: xsrqStop, service: 0x0102030405060708, answer: 0x100, queue: 3, number: 0x1122334455667788}
+	h := xsrqHeader{kind: xsrqStop, service: 0x0102030405060708, answer: 0x100, queue: 3, number: 0x1122334455667788,
+		host: netip.MustParseAddr("10.0.0.1")}
 	b := make([]byte, xsrqHeaderLen)
 	h.put(b)
-	const want = "58535251" + "00000002" + "0102030405060708" + "00000100" + "00000003" + "1122334455667788"
+	const want = "58535251" + "00000002" + "0102030405060708" + "00000100" + "00000003" + "1122334455667788" +
+		"00000000000000000000ffff0a000001"
 	if got := hex.EncodeToString(b); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -33,7 +36,7 @@ func TestXsrqAnswerIsTheWholeMessage(t *testing.T) {
 	t.Parallel()
 	sent := make([]byte, xsrqHeaderLen+20)
 	pattern(sent, 5)
-	xsrqHeader{kind: xsrqPing, service: 1, answer: 2, queue: 3, number: 4}.put(sent)
+	xsrqHeader{kind: xsrqPing, service: 1, answer: 2, queue: 3, number: 4, host: netip.MustParseAddr("fe80::1")}.put(sent)
 	if answers(sent, sent) {
 		t.Error("a ping is its own answer")
 	}

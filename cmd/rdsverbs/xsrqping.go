@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/netip"
 	"os"
 	"sync"
@@ -11,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/cli"
+	"github.com/rds-go/rds/rds"
 	objects "github.com/rds-go/rds/xrc"
+	xrcverbs "github.com/rds-go/rds/xrc/verbs"
 )
 
 // xsrqPingOptions are the flags of the side that pings.
@@ -90,56 +94,74 @@ func runXsrqPing(ctx context.Context, o *xsrqPingOptions, out *printer) error {
 	if err != nil {
 		return err
 	}
-	h, err := newXsrqHost(local, &o.xsrqOptions)
+	d, err := newXsrqDaemon(local, &o.xsrqOptions, 2*o.queues*int(o.size))
 	if err != nil {
 		return err
 	}
-	defer h.close()
-	// Answers to an earlier life of this host must not come here.
-	c := &xsrqClient{h: h, o: o, service: answerServices | h.Objects().Incarnation(), remote: remote, out: out}
+	defer d.close()
+	c := &xsrqClient{d: d, o: o, remote: remote, out: out}
+	defer func() {
+		for _, s := range c.senders {
+			_ = s.end()
+		}
+	}()
 	if err := c.begin(ctx); err != nil {
 		return err
 	}
 	return c.run(ctx)
 }
 
-// xsrqClient is a host with senders.
+// xsrqClient is a daemon with a process for each sender.
 type xsrqClient struct {
-	h       *xsrqHost
+	d       *xsrqDaemon
 	o       *xsrqPingOptions
 	remote  netip.Addr
 	out     *printer
+	client  *rds.Client
+	session *xrcverbs.Session
 	queues  []objects.Answer // the server's queues
-	senders []*sender
-	opened  int    // number of initiators opened
-	service uint64 // service id for answers
+	senders []*child
+	opened  int // number of initiators opened
 }
 
 // begin starts the senders, resolves the services and connects.
-func (c *xsrqClient) begin(ctx context.Context) error {
+func (c *xsrqClient) begin(ctx context.Context) (err error) {
+	if c.client, err = rds.Dial(c.d.socket); err != nil {
+		return cli.WithStatus(cli.StatusUsage, err)
+	}
+	if c.session, err = c.client.XRC(ctx); err != nil {
+		return err
+	}
 	f, err := domainFile()
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	for i := range c.o.senders {
-		s, err := newSender(c, i, int(f.Fd()))
-		if err != nil {
-			return fmt.Errorf("sender %d: %w", i, err)
-		}
-		c.senders = append(c.senders, s)
-	}
-	first := c.senders[0]
-	if _, err := first.Advertise(objects.ServiceAttr{ID: c.service, Domain: first.dom, SRQ: first.srq}); err != nil {
+	dom, err := c.session.OpenDomain(f, os.O_CREATE)
+	if err != nil {
 		return err
 	}
-	// This makes the connection, which then has the other questions, too.
-	if err := first.connect(ctx, 0); err != nil {
+	// The service for answers ends with this process. Answers to another client must not come here.
+	answers := answerServices | rand.Uint64()
+	if _, err := c.session.Advertise(xrcverbs.ServiceAttr{ID: answers, Domain: dom}); err != nil {
+		return err
+	}
+	for i := range c.o.senders {
+		s, err := startChild(xsrqJob{Socket: c.d.socket, Index: i, Sends: c.o.queues, Service: c.o.service, Receives: c.o.queues, Size: int(c.o.size),
+			Local: c.d.addr, Remote: c.remote, Answers: answers, Timeout: time.Duration(c.o.timeout)}, f)
+		if err != nil {
+			return err
+		}
+		c.senders = append(c.senders, s)
+		context.AfterFunc(ctx, func() { _ = s.in.Close() })
+	}
+	// The first of these makes the connection, which then has the other questions, too.
+	if _, err := all(ctx, c.senders); err != nil {
 		return err
 	}
 	for i := range c.o.queues {
 		step, cancel := c.step(ctx)
-		a, err := c.h.Resolve(step, c.h.addr, c.remote, c.o.service+uint64(i))
+		a, err := c.session.Resolve(step, c.d.addr, c.remote, c.o.service+uint64(i))
 		cancel()
 		if err != nil {
 			return fmt.Errorf("service %d: %w", c.o.service+uint64(i), reason(step, err))
@@ -147,15 +169,44 @@ func (c *xsrqClient) begin(ctx context.Context) error {
 		c.queues = append(c.queues, a)
 	}
 	for _, s := range c.senders {
-		for i := range c.queues {
-			if err := s.route(ctx, i); err != nil {
-				return err
-			}
-		}
-		c.opened += len(s.channels)
+		s.tell(xsrqOrder{Queues: c.queues})
 	}
-	c.out.print(hostsLine{Type: "connected", Local: c.h.addr, Remote: netip.AddrPortFrom(c.remote, c.o.port), Queues: len(c.queues), Initiators: c.opened})
+	reports, err := all(ctx, c.senders)
+	if err != nil {
+		return err
+	}
+	for _, r := range reports {
+		c.opened += r.Initiators
+	}
+	c.out.print(hostsLine{Type: "connected", Local: c.d.addr, Remote: netip.AddrPortFrom(c.remote, c.o.port), Queues: len(c.queues), Initiators: c.opened})
 	return nil
+}
+
+// all returns what the senders say next. The error is the first.
+func all(ctx context.Context, senders []*child) ([]xsrqReport, error) {
+	reports, errs := make([]xsrqReport, len(senders)), make([]error, len(senders))
+	var wg sync.WaitGroup
+	for i, s := range senders {
+		wg.Go(func() {
+			r, err := s.hear()
+			if err == nil && r.Error != "" {
+				err = errors.New(r.Error)
+			}
+			if reports[i] = r; err != nil {
+				errs[i] = fmt.Errorf("sender %d: %w", i, err)
+			}
+		})
+	}
+	wg.Wait()
+	if ctx.Err() != nil {
+		return reports, errInterrupted
+	}
+	for _, err := range errs {
+		if err != nil {
+			return reports, err
+		}
+	}
+	return reports, nil
 }
 
 // hostsLine is the first line of the side that pings.
@@ -180,44 +231,20 @@ func (c *xsrqClient) step(ctx context.Context) (context.Context, context.CancelF
 func (c *xsrqClient) run(ctx context.Context) error {
 	queues, stop, count := c.o.queues, c.o.stop, uint64(c.o.count)
 	if stop == 0 {
-		only := newRound(xsrqPing, 0, queues, count)
+		only := &xsrqRound{Kind: xsrqPing, Last: queues, Count: count}
 		err := c.play(ctx, only, c.senders)
 		c.report(only, nil, err)
 		return err
 	}
-	before, after := newRound(xsrqPing, 0, queues, count/2), newRound(xsrqPing, stop, queues, count-count/2)
-	after.endless = true
+	before, after := &xsrqRound{Kind: xsrqPing, Last: queues, Count: count / 2},
+		&xsrqRound{Kind: xsrqPing, First: stop, Last: queues, Count: count - count/2, Endless: true}
 	err := c.play(ctx, before, c.senders)
 	if err == nil {
-		err = c.play(ctx, newRound(xsrqStop, 0, stop, 1), c.senders[:1])
+		err = c.play(ctx, &xsrqRound{Kind: xsrqStop, Last: stop, Count: 1}, c.senders[:1])
 	}
 	if err == nil {
 		err = c.play(ctx, after, c.senders)
 	}
 	c.report(before, after, err)
 	return err
-}
-
-// play has senders play a round, all at once. The first error ends it.
-func (c *xsrqClient) play(ctx context.Context, r *round, senders []*sender) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	begin := time.Now()
-	var wg sync.WaitGroup
-	for _, s := range senders {
-		wg.Go(func() {
-			if err := s.play(ctx, r); err != nil {
-				cancel(fmt.Errorf("sender %d: %w", s.index, err))
-			}
-		})
-	}
-	wg.Wait()
-	r.took = time.Since(begin)
-	if ctx.Err() == nil {
-		return nil
-	}
-	if err := context.Cause(ctx); err != context.Canceled {
-		return err
-	}
-	return errInterrupted
 }

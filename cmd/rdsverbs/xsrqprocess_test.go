@@ -16,8 +16,7 @@ import (
 func startXsrq(t *testing.T, args ...string) (server *clitest.Process, at []string) {
 	t.Helper()
 	here, from := xsrqAddresses(t)
-	o := testXsrq(1)
-	common := []string{"-a", here.String(), "-p", fmt.Sprint(o.port)}
+	common := []string{"-a", here.String(), "-p", fmt.Sprint(xsrqPort())}
 	server = clitest.Start(t, bin.Path("rdsverbs"), append(append([]string{"xsrq", "serve"}, args...), common...)...)
 	server.Line(server.Stdout, "listening")
 	return server, append(common, "-I", from.String())
@@ -139,7 +138,7 @@ func TestXsrqFailures(t *testing.T) {
 		{"ping", nil, 2, "whose --connect address?"},
 		{"ping -a 127.0.0.1 -n 257", nil, 2, "257 queues are not in 1..256"},
 		{"ping -a 127.0.0.1 -m 0", nil, 2, "0 senders are not in 1..128"},
-		{"ping -a 127.0.0.1 -S 31", nil, 2, "size 31 is not in 32..65536"},
+		{"ping -a 127.0.0.1 -S 31", nil, 2, "size 31 is not in 48..65536"},
 		{"ping -a 127.0.0.1 -n 4 --stop 4", nil, 2, "--stop 4 leaves none of 4 queues"},
 		{"ping -a 127.0.0.1 --stop 1 -C 1", nil, 2, "--count 1 is too few"},
 		{"ping -a 127.0.0.1 -m 128 -n 256 -S 64k", nil, 2, "are more than"},

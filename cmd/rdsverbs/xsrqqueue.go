@@ -2,29 +2,36 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/netip"
 	"sync"
 
 	"github.com/rds-go/rds/transport/iwarp"
+	xrcverbs "github.com/rds-go/rds/xrc/verbs"
 )
 
-// servedQueue is a shared receive queue and the process that answers what comes
-// there.
+const (
+	maxRepliers = 8 // repliers of one queue
+	// maxAnswers may be under way to one host. Each of its senders waits for one, but
+	// goes on when it has it, which may be before we have heard so: hence the factor.
+	maxAnswers = 4 * maxXsrqSenders
+	// answersAdded is how many answers a replier gets memory for when it needs some.
+	answersAdded = 16
+)
+
+// servedQueue is a shared receive queue whose process answers what comes there.
 type servedQueue struct {
 	*process
-	s     *xsrqServer
-	index int
-	wg    sync.WaitGroup // repliers
+	out *json.Encoder
 
-	mu        sync.Mutex
-	repliers  map[replierKey]*replier // guarded by mu
-	connected map[uint32]*replier     // guarded by mu; by number of the initiator
-	stopper   *replier                // guarded by mu; who has told us to post no more, nil: nobody
-	held      []uint64                // guarded by mu; slots not posted because of that
-	messages  uint64                  // guarded by mu; that came
-	answered  uint64                  // guarded by mu; messages received that were answered
-	dropped   uint64                  // guarded by mu; that were none, or could not be answered
+	mu        sync.Mutex              // guards the fields below
+	repliers  map[replierKey]*replier // by whom answers go to
+	connected map[uint32]*replier     // by number of the initiator
+	early     map[uint32]bool         // initiators that were lost before they were in connected
+	stopper   *replier                // who has told us to post no more, nil: nobody
+	held      []uint64                // slots not posted because of that
+	line      servedLine
 }
 
 // replierKey is whom answers go to.
@@ -33,54 +40,102 @@ type replierKey struct {
 	service uint64
 }
 
-func newServedQueue(s *xsrqServer, index int, p *process) *servedQueue {
-	return &servedQueue{process: p, s: s, index: index, repliers: make(map[replierKey]*replier), connected: make(map[uint32]*replier)}
+// replier is how the queue answers to a domain of another host: an initiator, which reaches all queues
+// there. It is closed when its target is gone: with the service, that is with the client.
+//
+// Answers are copied, so that a host that does not take them keeps no receive of
+// ours; those of a host that has as many under way as it may are dropped.
+type replier struct {
+	key     replierKey
+	mem     slots
+	free    []int // slots of mem
+	ini     *xrcverbs.Initiator
+	waiting []outgoing // answers that wait for ini
 }
 
-// run serves until ctx ends.
-func (q *servedQueue) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer q.wg.Wait()
-	defer cancel()
+// outgoing is an answer in a slot of a replier.
+type outgoing struct {
+	slot, len int
+	queue     uint32
+}
+
+// servedLine is the end of a queue.
+type servedLine struct {
+	Type     string `json:"type"` // served
+	Index    int    `json:"index"`
+	Messages uint64 `json:"messages"` // that came
+	Answered uint64 `json:"answered"`
+	Dropped  uint64 `json:"dropped"` // that were none, or could not be answered
+}
+
+func (l servedLine) String() string {
+	return fmt.Sprintf("queue %d: %d messages, %d answers, %d dropped", l.Index, l.Messages, l.Answered, l.Dropped)
+}
+
+// runQueue is the process of a queue.
+func runQueue(ctx context.Context, job *xsrqJob, out *json.Encoder) error {
+	p, err := newProcess(ctx, job, maxRepliers*maxAnswers)
+	if err != nil {
+		return err
+	}
+	q := &servedQueue{process: p, out: out, repliers: make(map[replierKey]*replier), connected: make(map[uint32]*replier),
+		early: make(map[uint32]bool), line: servedLine{Type: "served", Index: job.Index}}
+	if _, err := p.Advertise(xrcverbs.ServiceAttr{ID: job.Service, Domain: p.dom, SRQ: p.srq}); err != nil {
+		return err
+	}
+	_ = out.Encode(xsrqReport{Number: p.srq.Num()})
+	go p.lost(ctx, func(initiator uint32) {
+		q.mu.Lock()
+		r := q.connected[initiator]
+		if r == nil { // connect has not returned
+			q.early[initiator] = true
+		}
+		q.mu.Unlock()
+		if r != nil {
+			q.leave(ctx, r)
+		}
+	})
 	var list [64]iwarp.Completion
 	for {
-		n := q.cq.Poll(list[:])
-		for i := range list[:n] {
-			if err := q.completed(ctx, &list[i]); err != nil {
-				return fmt.Errorf("queue %d: %w", q.index, err)
+		if err := q.cq.Wait(ctx); ctx.Err() != nil {
+			break
+		} else if err != nil {
+			return err
+		}
+		q.mu.Lock()
+		for _, c := range list[:q.cq.Poll(list[:])] {
+			err = q.completedLocked(ctx, &c)
+			if err != nil {
+				break
 			}
 		}
-		if n > 0 {
-			continue
-		}
-		if err := q.cq.Wait(ctx); err != nil {
-			if ctx.Err() != nil {
-				return nil
-			}
-			return fmt.Errorf("queue %d: %w", q.index, err)
+		q.mu.Unlock()
+		if err != nil {
+			return err
 		}
 	}
-}
-
-// completed takes the completion of an answer or of a receive. Receives are posted
-// again unless the queue is stopped.
-func (q *servedQueue) completed(ctx context.Context, c *iwarp.Completion) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	return out.Encode(xsrqReport{Served: &q.line})
+}
+
+// completedLocked takes the completion of an answer or of a receive. Receives are posted again unless the queue is
+// stopped.
+func (q *servedQueue) completedLocked(ctx context.Context, c *iwarp.Completion) error {
 	if c.Initiator != 0 {
 		if c.Status == iwarp.Success {
-			q.answered++
+			q.line.Answered++
 		} else {
-			q.dropped++
+			q.line.Dropped++
 		}
 		if r := q.connected[c.Initiator]; r != nil {
 			r.free = append(r.free, int(c.ID))
 		}
 		return nil
 	}
-	q.messages++
-	if c.Status != iwarp.Success || !q.answerLocked(ctx, c.QP.Peer(), q.received(c)) {
-		q.dropped++
+	q.line.Messages++
+	if c.Status != iwarp.Success || !q.answerLocked(ctx, q.received(c)) {
+		q.line.Dropped++
 	}
 	if q.stopper != nil {
 		q.held = append(q.held, c.ID)
@@ -89,66 +144,109 @@ func (q *servedQueue) completed(ctx context.Context, c *iwarp.Completion) error 
 	return q.post(c.ID)
 }
 
-// answerLocked answers a message, at once or when there is somebody to. It is false
-// if it cannot.
-func (q *servedQueue) answerLocked(ctx context.Context, from netip.Addr, b []byte) bool {
+// answerLocked answers a message, at once or when there is an initiator. It is false if it cannot.
+func (q *servedQueue) answerLocked(ctx context.Context, b []byte) bool {
 	h, ok := parseXsrq(b)
 	if !ok || h.kind != xsrqPing && h.kind != xsrqStop {
 		return false
 	}
-	key := replierKey{from, h.service}
+	key := replierKey{h.host, h.service}
 	r := q.repliers[key]
 	if r == nil {
-		if len(q.repliers) == maxRepliers || ctx.Err() != nil {
+		if len(q.repliers) == maxRepliers {
 			return false
 		}
-		var err error
-		if r, err = newReplier(q, key); err != nil {
-			return false
-		}
+		r = &replier{key: key, mem: slots{pd: q.pd, size: q.Size, each: answersAdded}}
 		q.repliers[key] = r
-		q.wg.Go(func() { r.run(ctx) })
+		go q.connect(ctx, r)
 	}
 	if h.kind == xsrqStop && q.stopper == nil {
 		q.stopper = r
 	}
-	return r.answerLocked(h.answer, b)
-}
-
-// leaveLocked forgets a replier. If it had stopped the queue, the queue goes on.
-func (q *servedQueue) leaveLocked(r *replier) error {
-	delete(q.repliers, r.key)
-	if r.ch != nil {
-		delete(q.connected, r.ch.Ref().Number)
-	}
-	if q.stopper != r {
-		return nil
-	}
-	q.stopper = nil
-	for _, slot := range q.held {
-		if err := q.post(slot); err != nil {
-			return err
+	if n := len(r.mem.regions) * answersAdded; len(r.free) == 0 && n < maxAnswers {
+		if err := r.mem.add(); err != nil {
+			return false
+		}
+		for i := range answersAdded {
+			r.free = append(r.free, n+i)
 		}
 	}
-	q.held = q.held[:0]
-	return nil
+	if len(r.free) == 0 {
+		return false
+	}
+	a := outgoing{r.free[len(r.free)-1], len(b), h.answer}
+	r.free = r.free[:len(r.free)-1]
+	copy(r.mem.at(a.slot), b)
+	makeAnswer(r.mem.at(a.slot))
+	if r.ini == nil {
+		r.waiting = append(r.waiting, a)
+		return true
+	}
+	return r.send(a)
 }
 
-// servedLine is the end of a queue.
-type servedLine struct {
-	Type     string `json:"type"` // served
-	Index    int    `json:"index"`
-	Messages uint64 `json:"messages"`
-	Answered uint64 `json:"answered"`
-	Dropped  uint64 `json:"dropped"`
+func (r *replier) send(a outgoing) bool {
+	_, err := r.ini.PostSend(iwarp.WorkRequest{ID: uint64(a.slot), Flags: iwarp.Signaled, Queue: a.queue, SGE: []iwarp.SGE{r.mem.sge(a.slot, a.len)}})
+	if err != nil {
+		r.free = append(r.free, a.slot)
+	}
+	return err == nil
 }
 
-func (l servedLine) String() string {
-	return fmt.Sprintf("queue %d: %d messages, %d answers, %d dropped", l.Index, l.Messages, l.Answered, l.Dropped)
+// connect connects a replier.
+func (q *servedQueue) connect(ctx context.Context, r *replier) {
+	step, cancel := context.WithTimeout(ctx, q.Timeout)
+	defer cancel()
+	ini, err := q.Connect(step, xrcverbs.InitiatorAttr{PD: q.pd, CQ: q.cq, Local: q.Local, Remote: r.key.host, Service: r.key.service, MaxSend: maxAnswers})
+	if err != nil {
+		q.problem("answers to %v: %v", r.key.host, err)
+		q.leave(ctx, r)
+		return
+	}
+	q.mu.Lock()
+	r.ini = ini
+	q.connected[ini.Number()] = r
+	for _, a := range r.waiting {
+		if !r.send(a) {
+			q.line.Dropped++
+		}
+	}
+	r.waiting = nil
+	early := q.early[ini.Number()]
+	delete(q.early, ini.Number())
+	q.mu.Unlock()
+	if early {
+		q.leave(ctx, r)
+	}
 }
 
-func (q *servedQueue) line() servedLine {
+// leave closes a replier. If it had stopped the queue, the queue goes on.
+func (q *servedQueue) leave(ctx context.Context, r *replier) {
+	q.mu.Lock()
+	q.line.Dropped += uint64(len(r.waiting))
+	delete(q.repliers, r.key)
+	if r.ini != nil {
+		delete(q.connected, r.ini.Number())
+	}
+	if q.stopper == r {
+		q.stopper = nil
+		for _, slot := range q.held {
+			_ = q.post(slot) // there was room for it before
+		}
+		q.held = nil
+	}
+	q.mu.Unlock()
+	if r.ini != nil {
+		if err := r.ini.Close(ctx); err != nil && ctx.Err() == nil {
+			q.problem("answers to %v: %v", r.key.host, err)
+		}
+	}
+	r.mem.close()
+}
+
+// problem has the command print an error.
+func (q *servedQueue) problem(format string, args ...any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return servedLine{Type: "served", Index: q.index, Messages: q.messages, Answered: q.answered, Dropped: q.dropped}
+	_ = q.out.Encode(xsrqReport{Error: fmt.Sprintf(format, args...)})
 }

@@ -1,32 +1,27 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// round is a part of what senders do, and what came of it.
-type round struct {
-	kind        xsrqKind
-	first, last int    // the queues of the round: from first up to but not including last
-	count       uint64 // pings that each sender has with each of the queues
-	// endless: it plays with those before first, too, as long as the round takes.
-	endless bool
+// xsrqRound is a part of what senders do, and what came of it.
+type xsrqRound struct {
+	Kind        xsrqKind
+	First, Last int    // the queues of the round: from First up to but not including Last
+	Count       uint64 // pings that each sender has with each of the queues
+	// Endless: it plays with those before First, too, as long as the round takes.
+	Endless bool
 
-	tallies []tally // one for each queue below last
-	took    time.Duration
-}
-
-func newRound(kind xsrqKind, first, last int, count uint64) *round {
-	r := &round{kind: kind, first: first, last: last, count: count, tallies: make([]tally, last)}
-	for i := range r.tallies {
-		r.tallies[i].times = newTimes()
-	}
-	return r
+	times      []*hdrhistogram.Histogram // one for each queue below Last
+	unanswered []int                     // number of senders that wait, for each queue below Last
+	errs       map[int]string            // by queues that failed
+	took       time.Duration
 }
 
 // newTimes is for round trips of up to a minute, in nanoseconds.
@@ -34,16 +29,35 @@ func newTimes() *hdrhistogram.Histogram {
 	return hdrhistogram.New(1, time.Minute.Nanoseconds(), 2)
 }
 
-// tally is of the pings of all senders to one queue.
-type tally struct {
-	mu    sync.Mutex
-	times *hdrhistogram.Histogram // guarded by mu
+func newTimesOf(queues int) []*hdrhistogram.Histogram {
+	list := make([]*hdrhistogram.Histogram, queues)
+	for i := range list {
+		list[i] = newTimes()
+	}
+	return list
 }
 
-func (t *tally) add(d time.Duration) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	_ = t.times.RecordValue(min(max(d.Nanoseconds(), 1), time.Minute.Nanoseconds()))
+// play has senders play a round, all at once. What fails does not end it for the others.
+func (c *xsrqClient) play(ctx context.Context, r *xsrqRound, senders []*child) error {
+	begin := time.Now()
+	for _, s := range senders {
+		s.tell(xsrqOrder{Round: r})
+	}
+	reports, err := all(ctx, senders)
+	r.took = time.Since(begin)
+	r.times, r.unanswered, r.errs = newTimesOf(r.Last), make([]int, r.Last), make(map[int]string)
+	for _, p := range reports {
+		for i, b := range p.Times {
+			if h, err := hdrhistogram.Decode(b); err == nil {
+				r.times[i].Merge(h)
+			}
+		}
+		for _, i := range p.Unanswered {
+			r.unanswered[i]++
+		}
+		maps.Copy(r.errs, p.Errors)
+	}
+	return err
 }
 
 // figures are those of a queue, or of all, in one round or in both.
@@ -75,6 +89,7 @@ type playedLine struct {
 	After      *figures `json:"after,omitempty"`
 	Stopped    bool     `json:"stopped,omitzero"`
 	Unanswered int      `json:"unanswered,omitzero"`
+	Error      string   `json:"error,omitzero"`
 }
 
 func (l playedLine) String() string {
@@ -84,6 +99,9 @@ func (l playedLine) String() string {
 	}
 	if l.Stopped {
 		s += fmt.Sprintf("; stopped, %d unanswered", l.Unanswered)
+	}
+	if l.Error != "" {
+		s += ", then " + l.Error
 	}
 	return s
 }
@@ -119,31 +137,33 @@ func (e playedEnd) String() string {
 }
 
 // report prints what came of one round, or of two with queues stopped between.
-func (c *xsrqClient) report(before, after *round, err error) {
-	stats := c.h.ChannelStats()
-	end := playedEnd{Type: "end", Queues: c.o.queues, Senders: c.o.senders, Size: int(c.o.size), TCP: stats.Links, Dials: stats.Connected,
+func (c *xsrqClient) report(before, after *xsrqRound, err error) {
+	links, dials := c.d.connections(c.client, c.remote)
+	end := playedEnd{Type: "end", Queues: c.o.queues, Senders: c.o.senders, Size: int(c.o.size), TCP: links, Dials: dials,
 		RC: c.o.senders * c.o.queues,
 		// Theirs go one way: one for each sender and domain, one back for each queue.
 		XRC: c.opened + c.o.queues}
+	stopped := after != nil && after.times != nil
 	all, others := newTimes(), newTimes()
 	for i, q := range c.queues {
-		t := before.tallies[i].times
-		all.Merge(t)
-		l := playedLine{Type: "played", Index: i, Service: c.o.service + uint64(i), Number: q.SRQN, figures: figuresOf(t, before.took)}
-		if after != nil {
-			t = after.tallies[i].times
-			f := figuresOf(t, after.took)
+		all.Merge(before.times[i])
+		l := playedLine{Type: "played", Index: i, Service: c.o.service + uint64(i), Number: q.SRQN, figures: figuresOf(before.times[i], before.took), Error: before.errs[i]}
+		if stopped {
+			f := figuresOf(after.times[i], after.took)
 			l.After = &f
-			if l.Stopped = i < after.first; l.Stopped {
-				l.Unanswered = c.unanswered(i)
+			if l.Error == "" {
+				l.Error = after.errs[i]
+			}
+			if l.Stopped = i < after.First; l.Stopped {
+				l.Unanswered = after.unanswered[i]
 			} else {
-				others.Merge(t)
+				others.Merge(after.times[i])
 			}
 		}
 		c.out.print(l)
 	}
 	end.figures = figuresOf(all, before.took)
-	if after != nil {
+	if stopped {
 		f := figuresOf(others, after.took)
 		end.After = &f
 	}
@@ -151,15 +171,4 @@ func (c *xsrqClient) report(before, after *round, err error) {
 		end.Error = err.Error()
 	}
 	c.out.print(end)
-}
-
-// unanswered is how many senders wait for a queue.
-func (c *xsrqClient) unanswered(queue int) int {
-	n := 0
-	for _, s := range c.senders {
-		if s.games[queue].unanswered {
-			n++
-		}
-	}
-	return n
 }

@@ -7,11 +7,11 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/cli"
-	objects "github.com/rds-go/rds/xrc"
 )
 
 // xsrqServeOptions are the flags of the side that answers.
@@ -56,18 +56,17 @@ func runXsrqServe(ctx context.Context, o *xsrqServeOptions) error {
 	}
 	s, err := newXsrqServer(addr, o, &printer{w: os.Stdout, json: o.json})
 	if err != nil {
-		return cli.WithStatus(cli.StatusUsage, err)
+		return err
 	}
-	defer s.h.close()
 	return s.run(ctx)
 }
 
-// xsrqServer is a host with queues, each served by a goroutine.
+// xsrqServer is a daemon with a process for each queue.
 type xsrqServer struct {
-	h      *xsrqHost
+	d      *xsrqDaemon
 	o      *xsrqServeOptions
 	out    *printer
-	queues []*servedQueue
+	queues []*child
 }
 
 // queueLine tells of a queue of a server.
@@ -76,68 +75,107 @@ type queueLine struct {
 	Index   int    `json:"index"`
 	Service uint64 `json:"service"`
 	Number  uint32 `json:"number"`
+	PID     int    `json:"pid"`
 }
 
 func (l queueLine) String() string {
-	return fmt.Sprintf("queue %d: service %d, number %#x", l.Index, l.Service, l.Number)
+	return fmt.Sprintf("queue %d: service %d, number %#x, process %d", l.Index, l.Service, l.Number, l.PID)
 }
 
+// queueProblem is what went wrong with a queue.
+type queueProblem struct {
+	Type  string `json:"type"` // error
+	Index int    `json:"index"`
+	Error string `json:"error"`
+}
+
+func (p queueProblem) String() string { return fmt.Sprintf("queue %d: %s", p.Index, p.Error) }
+
 func newXsrqServer(addr netip.Addr, o *xsrqServeOptions, out *printer) (*xsrqServer, error) {
-	h, err := newXsrqHost(addr, &o.xsrqOptions)
+	d, err := newXsrqDaemon(addr, &o.xsrqOptions, (o.receives+8*maxAnswers)*int(o.size))
 	if err != nil {
 		return nil, err
 	}
-	s := &xsrqServer{h: h, o: o, out: out}
+	s := &xsrqServer{d: d, o: o, out: out}
 	if err := s.begin(); err != nil {
-		h.close()
-		return nil, err
+		s.close()
+		return nil, cli.WithStatus(cli.StatusUsage, err)
 	}
 	out.print(listening{Type: "listening", Address: netip.AddrPortFrom(addr, o.port)})
 	return s, nil
 }
 
-// begin makes the queues and advertises them.
+func (s *xsrqServer) close() {
+	for _, c := range s.queues {
+		_ = c.end()
+	}
+	s.d.close()
+}
+
+// begin starts the processes, which make the queues and advertise them.
 func (s *xsrqServer) begin() error {
-	domain := -1
+	var domain *os.File
 	if !s.o.ownDomains {
 		f, err := domainFile()
 		if err != nil {
 			return err
 		}
 		defer f.Close()
-		domain = int(f.Fd())
+		domain = f
 	}
 	for i := range s.o.queues {
-		p, err := s.h.newProcess(processAttr{name: fmt.Sprint("queue ", i), domain: domain,
-			receives: s.o.receives, size: int(s.o.size), sends: maxRepliers * maxAnswers})
+		c, err := startChild(xsrqJob{Socket: s.d.socket, Index: i, Service: s.o.service + uint64(i), Receives: s.o.receives, Size: int(s.o.size),
+			Local: s.d.addr, Timeout: time.Duration(s.o.timeout)}, domain)
 		if err != nil {
 			return err
 		}
-		service := s.o.service + uint64(i)
-		if _, err := p.Advertise(objects.ServiceAttr{ID: service, Domain: p.dom, SRQ: p.srq}); err != nil {
-			return err
+		s.queues = append(s.queues, c)
+	}
+	for i, c := range s.queues {
+		r, err := c.hear()
+		if err != nil {
+			return fmt.Errorf("queue %d: %w", i, err)
 		}
-		s.queues = append(s.queues, newServedQueue(s, i, p))
-		s.out.print(queueLine{Type: "queue", Index: i, Service: service, Number: p.number})
+		s.out.print(queueLine{Type: "queue", Index: i, Service: s.o.service + uint64(i), Number: r.Number, PID: c.cmd.Process.Pid})
 	}
 	return nil
 }
 
-// run serves until ctx ends, or a queue fails.
+// run serves until ctx ends, or no process is left.
 func (s *xsrqServer) run(ctx context.Context) error {
-	inner, cancel := context.WithCancel(ctx)
-	defer cancel()
+	defer s.d.close()
+	stop := context.AfterFunc(ctx, func() {
+		for _, c := range s.queues {
+			_ = c.in.Close()
+		}
+	})
+	defer stop()
 	errs := make([]error, len(s.queues))
+	served := make([]*servedLine, len(s.queues))
 	var wg sync.WaitGroup
-	for i, q := range s.queues {
+	for i, c := range s.queues {
 		wg.Go(func() {
-			defer cancel()
-			errs[i] = q.run(inner)
+			for served[i] == nil {
+				r, err := c.hear()
+				if err != nil {
+					errs[i] = fmt.Errorf("queue %d: %w", i, err)
+					r.Error = err.Error()
+				}
+				if r.Error != "" {
+					s.out.print(queueProblem{Type: "error", Index: i, Error: r.Error})
+				}
+				if served[i] = r.Served; err != nil {
+					return
+				}
+			}
+			_ = c.end()
 		})
 	}
 	wg.Wait()
-	for _, q := range s.queues {
-		s.out.print(q.line())
+	for _, l := range served {
+		if l != nil {
+			s.out.print(l)
+		}
 	}
 	stats := s.h.Objects().Stats()
 	s.out.print(targetsLine{Type: "targets", Targets: stats.TotalTargets(), Dead: stats.Targets[objects.StateError], EventsLost: stats.EventsLost})
