@@ -67,7 +67,8 @@ func (d *xsrqDaemon) close() {
 	}
 }
 
-// connections is how many there are to a host, and how often this side has connected: an rdsd does not tell the latter.
+// connections is how many there are to a host, and how often this side has connected. An
+// rdsd does not tell the latter, and of the former only those that RDS has.
 func (d *xsrqDaemon) connections(c *rds.Client, to netip.Addr) (links int, dials uint64) {
 	if d.node != nil {
 		stats := d.node.XRC().ChannelStats()
