@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -114,9 +115,10 @@ func runQueue(ctx context.Context, job *xsrqJob, out *json.Encoder) error {
 			return err
 		}
 	}
+	err = q.Close() // peers are told before the daemon ends
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return out.Encode(xsrqReport{Served: &q.line})
+	return errors.Join(out.Encode(xsrqReport{Served: &q.line}), err)
 }
 
 // completedLocked takes the completion of an answer or of a receive. Receives are posted again unless the queue is
