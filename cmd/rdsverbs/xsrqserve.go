@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/cli"
+	"github.com/rds-go/rds/xrc"
 )
 
 // xsrqServeOptions are the flags of the side that answers.
@@ -177,8 +178,10 @@ func (s *xsrqServer) run(ctx context.Context) error {
 			s.out.print(l)
 		}
 	}
-	stats := s.h.Objects().Stats()
-	s.out.print(targetsLine{Type: "targets", Targets: stats.TotalTargets(), Dead: stats.Targets[objects.StateError], EventsLost: stats.EventsLost})
+	if s.d.node != nil { // rdsinfo -x tells it of an rdsd
+		stats := s.d.node.XRC().Objects().Stats()
+		s.out.print(targetsLine{Type: "targets", Targets: stats.TotalTargets(), Dead: stats.Targets[xrc.StateError], EventsLost: stats.EventsLost})
+	}
 	return errors.Join(errs...)
 }
 
