@@ -50,7 +50,7 @@ func (x *session) calls() {
 	}
 	for {
 		var q ipc.Request
-		files, err := x.conn.ReceiveFiles(&q, 1)
+		file, err := x.conn.ReceiveFile(&q)
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) { // Service.rest has set the deadline
 				if h := x.svc.moving.Load(); h != nil {
@@ -72,10 +72,8 @@ func (x *session) calls() {
 				beside = func(call func()) { go call() }
 			}
 			beside(func() {
-				defer ipc.CloseFiles(files)
-				var file *os.File
-				if len(files) > 0 {
-					file = files[0]
+				if file != nil {
+					defer file.Close()
 				}
 				r := &ipc.Reply{ID: q.ID}
 				var err error
@@ -86,7 +84,9 @@ func (x *session) calls() {
 			})
 			continue
 		}
-		ipc.CloseFiles(files)
+		if file != nil {
+			_ = file.Close()
+		}
 		switch q.Op {
 		case ipc.CallClose: // lingers
 			a, err := x.take(q.Socket)

@@ -142,6 +142,30 @@ func (c *Conn) ReceiveFiles(v any, want int) ([]*os.File, error) {
 	return files, nil
 }
 
+// ReceiveFile reads a message into v, with the first file that comes with it; nil: none does. Others
+// are closed, by the kernel as far as there is no room for them. The caller owns the file.
+func (c *Conn) ReceiveFile(v any) (*os.File, error) {
+	b := c.buffer()
+	oob := make([]byte, syscall.CmsgSpace(4))
+	n, oobn, _, _, err := c.c.ReadMsgUnix(b, oob)
+	files := openRights(oob[:oobn])
+	if errors.Is(err, io.EOF) { // package net wraps it here, and does not in Read
+		err = io.EOF
+	}
+	if err == nil {
+		err = decode(b[:n], c.max, v)
+	}
+	switch {
+	case err != nil:
+		CloseFiles(files)
+		return nil, err
+	case len(files) == 0:
+		return nil, nil
+	}
+	CloseFiles(files[1:])
+	return files[0], nil
+}
+
 // openRights makes files of all descriptors in a control message. Package net
 // has received them close-on-exec.
 func openRights(oob []byte) []*os.File {

@@ -37,6 +37,7 @@ type CQ struct {
 	srqs    int                     // guarded by mu; shared receive queues
 	lost    func()                  // guarded by mu; see OnOverrun
 	divert  func([]Completion) bool // guarded by mu; see Divert
+	moved   []Completion            // guarded by mu; scratch of divert
 
 	wake chan struct{} // cap 1: has waiting goroutines look again
 	held atomic.Int32  // queue pairs that hold requests back, see streak
@@ -158,7 +159,8 @@ func (c *CQ) push(list []Completion) bool {
 	c.mu.Lock()
 	if c.divert != nil {
 		defer c.mu.Unlock()
-		c.overrun = c.overrun || !c.divert(list)
+		c.moved = append(c.moved[:0], list...) // a copy, because what is handed to a func is on the heap
+		c.overrun = c.overrun || !c.divert(c.moved)
 		return !c.overrun
 	}
 	if c.ring == nil {

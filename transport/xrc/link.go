@@ -72,8 +72,13 @@ func (t *Transport) newLink(h hosts, index int, id uint64) (*link, error) {
 		return nil, errHello
 	}
 	memory := t.opts.Protection(h.local)
-	if memory == nil {
-		return nil, ErrClosed // nobody has the address any more
+	if memory == nil { // the node does not have the address yet, and ends the link unless it has it by then
+		memory = func(port uint16) *mr.Domain {
+			if m := t.opts.Protection(h.local); m != nil {
+				return m(port)
+			}
+			return nil
+		}
 	}
 	l := &link{t: t, index: index, id: id, memory: memory}
 	sends := t.opts.Operations

@@ -59,7 +59,7 @@ type Options struct {
 	// Protection is asked once for each link, by its local address. What it returns finds the
 	// protection domain of the program that has a port of RDS at the address, nil if nobody does:
 	// what operations of peers that name the port reach. It must not block. If
-	// it returns nil there is no link. Without Protection it is Transport.Domain, whatever the port.
+	// it returns nil it is asked again when an operation comes. Without Protection it is Transport.Domain, whatever the port.
 	Protection func(local netip.Addr) func(port uint16) *mr.Domain
 	// XRC sets up the objects of package rds/xrc. Now is the clock of everything that is about
 	// them; nil means time.Now.
