@@ -23,12 +23,17 @@ type xrcSRQ struct {
 	mu   lockorder.Mutex[xrcSRQ] // held while receives are taken; guards the fields below
 	ring *ipc.Queue
 	over bool
-	req  [workBatch]work.Request
-	list [workBatch]iwarp.ReceiveRequest
+}
+
+// batch is what a turn copies records to.
+type batch struct {
+	req      [workBatch]work.Request
+	receives [workBatch]iwarp.ReceiveRequest
+	requests [workBatch]iwarp.WorkRequest
 }
 
 // takeRecords posts receives.
-func (q *xrcSRQ) takeRecords(limit int) (n int, more bool, err error) {
+func (q *xrcSRQ) takeRecords(b *batch, limit int) (n int, more bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.over {
@@ -48,19 +53,19 @@ func (q *xrcSRQ) takeRecords(limit int) (n int, more bool, err error) {
 			return n, false, err
 		}
 		for i := range k {
-			r := &q.req[i]
+			r := &b.req[i]
 			if !r.Load(q.ring.Record(i)) || r.Op != iwarp.OpReceive {
 				return n, false, errViolation
 			}
-			q.list[i] = iwarp.ReceiveRequest{ID: r.ID, SGE: r.SGE}
+			b.receives[i] = iwarp.ReceiveRequest{ID: r.ID, SGE: r.SGE}
 		}
-		done, err := q.PostReceive(q.list[:k]...)
+		done, err := q.PostReceive(b.receives[:k]...)
 		q.cq.unpromise(q, k-done)
 		switch {
 		case errors.Is(err, iwarp.ErrClosed):
 			return n, false, nil
 		case errors.Is(err, iwarp.ErrForeign): // the memory is no region of the queue's domain
-			q.cq.deliver([]iwarp.Completion{{ID: q.list[done].ID, Op: iwarp.OpReceive, Status: iwarp.LocalProtection, Initiator: noInitiator}})
+			q.cq.deliver([]iwarp.Completion{{ID: b.receives[done].ID, Op: iwarp.OpReceive, Status: iwarp.LocalProtection, Initiator: noInitiator}})
 			done++
 		case err != nil: // more than the queue has room for
 			return n, false, errViolation
@@ -89,12 +94,10 @@ type xrcChannel struct {
 	mu   lockorder.Mutex[xrcChannel] // held while requests are taken; guards the fields below
 	ring *ipc.Queue
 	over bool
-	req  [workBatch]work.Request
-	list [workBatch]iwarp.WorkRequest
 }
 
 // takeRecords posts requests. A group, a message and the Writes that it builds on, was put in one go.
-func (ch *xrcChannel) takeRecords(limit int) (n int, more bool, err error) {
+func (ch *xrcChannel) takeRecords(b *batch, limit int) (n int, more bool, err error) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	if ch.over {
@@ -111,16 +114,16 @@ func (ch *xrcChannel) takeRecords(limit int) (n int, more bool, err error) {
 		}
 		k := min(ready, workBatch)
 		for i := range k {
-			r := &ch.req[i]
+			r := &b.req[i]
 			if !r.Load(ch.ring.Record(i)) || r.Op == iwarp.OpReceive {
 				return n, false, errViolation
 			}
-			ch.list[i] = r.WorkRequest
+			b.requests[i] = r.WorkRequest
 		}
 		if k < ready {
-			k -= unfinished(ch.list[:k])
+			k -= unfinished(b.requests[:k])
 		}
-		done, err := ch.PostSend(ch.list[:k]...)
+		done, err := ch.PostSend(b.requests[:k]...)
 		switch {
 		case err == nil:
 		case errors.Is(err, xrc.ErrFull): // more than it may have outstanding
@@ -128,7 +131,7 @@ func (ch *xrcChannel) takeRecords(limit int) (n int, more bool, err error) {
 		case errors.Is(err, xrc.ErrClosed):
 			return n, false, nil
 		default: // a request that no channel does, which the application has checked, or memory that is no region any more
-			bad := &ch.list[done]
+			bad := &b.requests[done]
 			status := iwarp.LocalQPError
 			if errors.Is(err, iwarp.ErrForeign) {
 				status = iwarp.LocalProtection

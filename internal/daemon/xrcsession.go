@@ -33,6 +33,7 @@ type xrcSession struct {
 	turns lockorder.Mutex[xrcSessionTurns] // held in a turn
 	posts *ipc.Queue                       // of queues with new records; for the event loop
 	due   []worker                         // queues of which something is left; for the event loop
+	batch *batch                           // for the event loop
 
 	mu     lockorder.Mutex[xrcSession] // guards the fields below; a leaf
 	sends  int                         // requests that all initiators may have outstanding
@@ -46,7 +47,7 @@ type xrcSession struct {
 // worker is a queue of which the event loop takes records: no more than limit of them. It
 // tells how many it has taken, and whether there are more.
 type worker interface {
-	takeRecords(limit int) (n int, more bool, err error)
+	takeRecords(b *batch, limit int) (n int, more bool, err error)
 }
 
 // Bounds of one application. Requests and receives take memory of the daemon.
@@ -78,7 +79,7 @@ func (x *session) openXRC(c *ipc.XRCCall) (*xrcSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	xs := &xrcSession{sess: x, t: x.node.Xrc, posts: posts, table: make(map[uint32]any), unread: make(map[uint64]objects.Event)}
+	xs := &xrcSession{sess: x, t: x.node.Xrc, posts: posts, batch: new(batch), table: make(map[uint32]any), unread: make(map[uint64]objects.Event)}
 	if xs.s, err = xs.t.Objects().NewSession(objects.SessionConfig{Name: fmt.Sprintf("application %d", x.id), Limits: xrcLimits}); err != nil {
 		return nil, err
 	}
@@ -186,7 +187,7 @@ func (xs *xrcSession) turn(limit int) (n int, more bool, err error) {
 		}
 	}
 	for len(xs.due) > 0 && n < limit {
-		k, left, err := xs.due[0].takeRecords(limit - n)
+		k, left, err := xs.due[0].takeRecords(xs.batch, limit-n)
 		if err != nil {
 			return n, false, err
 		}
@@ -324,7 +325,7 @@ func (c *xrcCQ) reserve(n int) bool {
 }
 
 // takeRecords is for a post that tells of completions taken: there may be room for receives.
-func (c *xrcCQ) takeRecords(limit int) (n int, more bool, err error) {
+func (c *xrcCQ) takeRecords(b *batch, limit int) (n int, more bool, err error) {
 	c.mu.Lock()
 	list := make([]*xrcSRQ, 0, len(c.queues))
 	for _, q := range c.queues {
@@ -332,7 +333,7 @@ func (c *xrcCQ) takeRecords(limit int) (n int, more bool, err error) {
 	}
 	c.mu.Unlock()
 	for _, q := range list {
-		k, left, err := q.takeRecords(limit - n)
+		k, left, err := q.takeRecords(b, limit-n)
 		n, more = n+k, more || left
 		if err != nil {
 			return n, false, err
