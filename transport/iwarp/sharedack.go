@@ -43,6 +43,13 @@ func (r *receiver) acknowledge() {
 	atOnce := x.sink.unsaid >= ackBytes
 	for _, rcv := range x.touched {
 		srq := x.find(rcv.SRQ())
+		if srq == nil && !rcv.Open() { // a sender without credit would wait for a queue that has gone
+			delete(x.hungry, rcv)
+			if c, ok := x.in.Remove(rcv.SRQ()); ok {
+				due = append(due, c)
+			}
+			continue
+		}
 		sunk := srq != nil && srq.sink
 		if sunk && !x.sink.taking {
 			later = append(later, rcv) // SinkReady wakes us: nobody has taken anything yet

@@ -63,6 +63,9 @@ type Receiver struct {
 // SRQ is the queue.
 func (r *Receiver) SRQ() SRQN { return r.srq }
 
+// Open reports whether the rest of a message is due.
+func (r *Receiver) Open() bool { return r.queue.Open() }
+
 // Discarding reports whether everything is dropped until a RESUME comes.
 func (r *Receiver) Discarding() bool { return r.discard }
 
