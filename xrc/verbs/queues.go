@@ -320,7 +320,12 @@ func (s *Session) Connect(ctx context.Context, a InitiatorAttr) (*Initiator, err
 	r, err := s.call(ctx, &ipc.XRCCall{Op: ipc.XRCConnect, PD: a.PD.n, CQ: a.CQ.n, Local: a.Local, Remote: a.Remote, Service: a.Service,
 		Offset: at, Entries: n, Reads: a.Reads, MTU: a.MTU})
 	if err != nil {
-		return nil, err // the daemon may be at it yet: the memory is the session's until that ends
+		if ctx.Err() == nil {
+			mem.Release()
+		} else {
+			s.keep(mem) // the daemon may be at it yet
+		}
+		return nil, err
 	}
 	i := &Initiator{object: object{s, r.Object, objects.Ref{Kind: objects.KindInitiator, Number: r.Number, Generation: r.Generation}}, cq: a.CQ,
 		target: r.Target, answer: objects.Answer{SRQN: r.SRQ, Tag: r.Tag}, reads: r.Reads, ring: ring, mem: mem, requests: make([]request, n)}

@@ -43,6 +43,7 @@ type Session struct {
 	ended  bool                     // guarded by mu: fatal was made
 	all    map[uint32]ender         // guarded by mu: objects by number
 	closed bool                     // guarded by mu
+	kept   []*datagram.Memory       // guarded by mu: memory that is in use until the session ends
 }
 
 // ender is an object that the end of the session ends.
@@ -111,7 +112,7 @@ func (s *Session) call(ctx context.Context, c *ipc.XRCCall, files ...*os.File) (
 	return s.host.Call(ctx, c, files...)
 }
 
-// make makes an object and adds it.
+// add adds an object.
 func (s *Session) add(n uint32, o ender, ref objects.Ref) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,6 +120,13 @@ func (s *Session) add(n uint32, o ender, ref objects.Ref) {
 	if ref.Kind != objects.KindNone {
 		s.live[ref] = struct{}{}
 	}
+}
+
+// keep keeps memory until the session ends.
+func (s *Session) keep(m *datagram.Memory) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = append(s.kept, m)
 }
 
 // destroy has the daemon end an object.
@@ -231,6 +239,12 @@ func (s *Session) Close() error {
 	for _, o := range all {
 		o.abandon()
 	}
-	s.posts.mem.Release()
+	s.mu.Lock()
+	kept := append(s.kept, s.posts.mem)
+	s.kept = nil
+	s.mu.Unlock()
+	for _, m := range kept {
+		m.Release()
+	}
 	return nil
 }
