@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/rds/datagram"
 )
@@ -20,9 +21,9 @@ type Objects struct {
 
 // objectsOf are the Objects of an attachment that are in use.
 type objectsOf struct {
-	mu    sync.Mutex
-	now   *Objects // guarded by mu; nil: there are none
-	queue sync.Map // WaitQueues of completion queues, by number of the object
+	mu    lockorder.Mutex[objectsOf] // a leaf
+	now   *Objects                   // guarded by mu; nil: there are none
+	queue sync.Map                   // WaitQueues of completion queues, by number of the object
 }
 
 // Objects begins objects of XRC: one at a time for a Client. They end with the attachment, and
@@ -52,11 +53,11 @@ func (c *Client) Objects() (*Objects, error) {
 // end tells those who have objects that they have ended.
 func (q *objectsOf) end() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	if q.now != nil {
 		close(q.now.gone)
 		q.now = nil
 	}
+	q.mu.Unlock()
 	q.queue.Range(func(_, w any) bool {
 		w.(*socket.WaitQueue).Wake(-1)
 		return true

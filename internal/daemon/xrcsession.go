@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -240,7 +239,7 @@ type xrcCQ struct {
 
 	wants atomic.Bool // the application is to hear that there are completions
 
-	mu     sync.Mutex // guards the fields below; nothing is locked under it
+	mu     lockorder.Mutex[xrcCQ] // guards the fields below; a leaf
 	ring   *ipc.Queue
 	over   bool
 	sends  int // promised to requests
