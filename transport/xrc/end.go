@@ -15,7 +15,7 @@ func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
 	var failed error
 	ch.mu.Lock()
 	w := &ch.works[slot]
-	m.give(w.queue, c.Status == iwarp.Flushed)
+	m.give(w.queue, c.Status == iwarp.Flushed && ch.state != channelDead) // of a dead channel it need not be the connection that ended
 	ch.started--
 	if answered(w.wr.Op) {
 		ch.reads--
