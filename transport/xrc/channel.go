@@ -320,6 +320,14 @@ type bearer struct{ ch *Channel }
 
 // Close is the end of the initiator: the target hears of it.
 func (b *bearer) Close(cause error) {
+	if cause == objects.ErrForbidden { // before the end is announced, and when no answer to this can come first
+		b.ch.mu.Lock()
+		m := b.ch.mux
+		b.ch.mu.Unlock()
+		if m != nil {
+			m.control.accuse(b.ch.target)
+		}
+	}
 	if tellPeer(cause) {
 		b.ch.p.announce(b.ch.Ref())
 	}

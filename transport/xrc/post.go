@@ -211,8 +211,7 @@ func (ch *Channel) run() {
 			ch.t.watch(ch)
 		}
 		if forbidden {
-			m.control.accuse(ch.target)
-			ch.ini.Fail(objects.EventLastWQE, objects.ErrForbidden)
+			ch.ini.Fail(objects.EventLastWQE, objects.ErrForbidden) // and bearer.Close accuses it
 		}
 		if stop {
 			return
