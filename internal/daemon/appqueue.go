@@ -141,11 +141,12 @@ func (q *appQueue) announce() bool {
 // end tells peers that the application is gone.
 func (q *appQueue) end() {
 	q.tell.Lock()
-	defer q.tell.Unlock()
-	if !q.ended && q.queue != nil {
-		q.queue.Close()
+	again := q.ended
+	q.ended = true // announce tells nothing more
+	q.tell.Unlock()
+	if !again && q.queue != nil {
+		q.queue.Close() // waits for an invalidation, which calls back
 	}
-	q.ended = true
 }
 
 // open gives the application a queue of its own, where peers are spoken to on XRC.
