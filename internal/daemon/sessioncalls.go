@@ -69,7 +69,7 @@ func (x *session) calls() {
 		if q.Op == ipc.CallXRC {
 			beside := x.beside
 			if q.XRC != nil && q.XRC.Op == ipc.XRCEvent { // nobody who takes the daemon's place waits for that
-				beside = func(call func()) { go call() }
+				beside = func(call func()) { x.svc.work.Go(call) }
 			}
 			beside(func() {
 				if file != nil {
