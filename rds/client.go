@@ -5,7 +5,7 @@ import (
 	"net/netip"
 
 	"github.com/rds-go/rds/internal/client"
-	"github.com/rds-go/rds/xrc/verbs"
+	"github.com/rds-go/rds/xrc"
 )
 
 // Client is the provider whose sockets are those of a running rdsd: the
@@ -81,12 +81,12 @@ func (c *Client) InfoWith(parts ...InfoPart) (Info, error) { return c.c.InfoWith
 // shared receive queues, registrations with targets. There is one such session at a time. It
 // ends with the attachment, also if another process takes the daemon's place. ErrNotSupported: the
 // daemon has no XRC.
-func (c *Client) XRC(ctx context.Context) (*verbs.Session, error) {
+func (c *Client) XRC(ctx context.Context) (*xrc.Session, error) {
 	o, err := c.c.Objects()
 	if err != nil {
 		return nil, &OpError{Op: "xrc", Err: err}
 	}
-	s, err := verbs.Open(ctx, o)
+	s, err := xrc.Open(ctx, o)
 	if err != nil {
 		return nil, &OpError{Op: "xrc", Err: err}
 	}

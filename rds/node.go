@@ -72,7 +72,7 @@ func (n *Node) Bequeath(ctx context.Context) (*Legacy, error) {
 // new links.
 func (n *Node) Return() { daemon.Return(n.n) }
 
-// XRC is what the node has of XRC: for the objects of package rds/xrc, and channels to those of
+// XRC is what the node has of XRC: for the objects of package rds/xrc/objects, and channels to those of
 // other nodes, on the connections that RDS has. nil without WireXRC or WireAuto.
 func (n *Node) XRC() *xrc.Transport { return n.n.Xrc }
 

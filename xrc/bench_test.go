@@ -1,36 +1,138 @@
 package xrc
 
 import (
+	"context"
 	"testing"
+
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/transport/iwarp"
 )
 
-func BenchmarkResolve(b *testing.B) {
-	g := newRig(b, Config{})
-	p := g.process("p", g.file("job"))
-	tgt, _ := p.up(peer(1))
-	n := p.srq(4).Num()
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			if _, err := g.Resolve(n, tgt); err != nil {
+// Messages of 64 bytes in lists of 32, from one application through two daemons to another.
+func BenchmarkSend64(b *testing.B) {
+	l := rdstest.NewLab(b)
+	near, far := newHost(b, &l), newHost(b, &l)
+	const window, list, depth = 512, 32, 1024
+	a := newProcess(b, far, nil, depth, 2*depth)
+	a.advertise(b, 7)
+	p := newProcess(b, near, nil, 1, 2*depth)
+	i, err := p.Connect(rdstest.Background(b), InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: far.addr, Service: 7, MaxSend: window})
+	if err != nil {
+		b.Fatal(err)
+	}
+	done := make(chan error, 1)
+	b.ResetTimer()
+	go func() {
+		var got [64]iwarp.Completion
+		for n := 0; n < b.N; {
+			if err := a.cq.Wait(b.Context()); err != nil {
+				done <- err
+				return
+			}
+			k := a.cq.Poll(got[:])
+			var again [64]iwarp.ReceiveRequest
+			var sge [64][1]iwarp.SGE
+			for j := range k {
+				sge[j][0] = a.mem.SGE(int(got[j].ID)*slot, slot)
+				again[j] = iwarp.ReceiveRequest{ID: got[j].ID, SGE: sge[j][:]}
+			}
+			if _, err := a.srq.PostReceive(again[:k]...); err != nil {
+				done <- err
+				return
+			}
+			n += k
+		}
+		done <- nil
+	}()
+	payload := make([]byte, 64)
+	var reqs [list]iwarp.WorkRequest
+	for k := range reqs {
+		reqs[k] = iwarp.WorkRequest{Queue: a.srq.Num(), Inline: payload}
+	}
+	reqs[list-1].Flags = iwarp.Signaled
+	var got [64]iwarp.Completion
+	for n := 0; n < b.N; {
+		k, err := i.PostSend(reqs[:min(list, b.N-n)]...)
+		n += k
+		if k < list && err != nil {
+			if err := p.cq.Wait(b.Context()); err != nil {
 				b.Fatal(err)
 			}
+			p.cq.Poll(got[:])
 		}
-	})
+	}
+	if err := <-done; err != nil {
+		b.Fatal(err)
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds()/1e6, "M/s")
 }
 
-// BenchmarkConnect is the life of a target that a peer asks for.
-func BenchmarkConnect(b *testing.B) {
-	g := newRig(b, Config{})
-	p, _, _ := g.advertised("app", g.file("job"), serviceID)
-	r := request(peer(1), serviceID)
-	b.ReportAllocs()
-	for b.Loop() {
-		reply, st := g.Connect(r)
-		if st != StatusFound {
-			b.Fatal(st)
+// One message there and one back, from application to application through two daemons.
+func BenchmarkPingPong64(b *testing.B) {
+	l := rdstest.NewLab(b)
+	near, far := newHost(b, &l), newHost(b, &l)
+	a, p := newProcess(b, far, nil, 16, 128), newProcess(b, near, nil, 16, 128)
+	a.advertise(b, 7)
+	p.advertise(b, 8)
+	there, back := p.connect(b, far.addr, 7), a.connect(b, near.addr, 8)
+	send := func(i *Initiator, queue uint32) {
+		if _, err := i.PostSend(iwarp.WorkRequest{Queue: queue, Inline: make([]byte, 64)}); err != nil {
+			b.Error(err)
 		}
-		if err := p.Unregister(ctx, p.dom, reply.Target.Number); err != nil {
+	}
+	take := func(p *process) bool {
+		var got [8]iwarp.Completion
+		for {
+			if n := p.cq.Poll(got[:]); n > 0 {
+				p.receive(b, got[0].ID)
+				return true
+			}
+			if p.cq.Wait(context.Background()) != nil {
+				return false
+			}
+		}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range b.N {
+			if !take(a) {
+				return
+			}
+			send(back, p.srq.Num())
+		}
+	}()
+	b.ResetTimer()
+	for range b.N {
+		send(there, a.srq.Num())
+		take(p)
+	}
+	<-done
+}
+
+// A target, with its registration.
+func BenchmarkCreateTarget(b *testing.B) {
+	l := rdstest.NewLab(b)
+	p := newProcess(b, newHost(b, &l), nil, 1, 8)
+	for b.Loop() {
+		n, err := p.CreateTarget(p.dom)
+		if err == nil {
+			err = p.Unregister(b.Context(), p.dom, n)
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// An initiator that is connected in-band, and closed.
+func BenchmarkConnect(b *testing.B) {
+	l := rdstest.NewLab(b)
+	near, far := newHost(b, &l), newHost(b, &l)
+	a, p := newProcess(b, far, nil, 1, 8), newProcess(b, near, nil, 1, 128)
+	a.advertise(b, 7)
+	for b.Loop() {
+		if err := p.connect(b, far.addr, 7).Close(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -1,64 +1,40 @@
-// Package xrc has the objects of XRC transport and their lifetimes: what a
-// kernel and a card do for processes that share connections. It moves no data
-// and reads no wire. A PD, CQ or SRQ is that of package iwarp and the session that
-// has it; work requests, completions and regions are iwarp's. A transport carries
-// queue pairs, asks Device.Resolve for each message, and reports what happens to
-// connections.
+// Package xrc has the objects of XRC for programs that are attached to a daemon: the daemon
+// plays the kernel and the card, and the objects outlive the process, or do not, as XRC has it.
 //
-//	Device ── one life of a daemon: numbers, peers, limits
-//	 ├ Session ── a process: owns what it made, has a queue of events
-//	 │   ├ Domain      handle of an XRC domain, which goes by a file's inode
-//	 │   ├ PD, CQ      what keys are checked against, where work completes
-//	 │   ├ SRQ         receives of one process; peers name it by number
-//	 │   ├ Initiator   a queue pair that sends
-//	 │   ├ Handle      hold of a target; another one is registration by number
-//	 │   └ Service     an id by which peers find a domain and a queue
-//	 ├ domain ── shared; lives while a handle, a queue or a target is in it
-//	 │   └ Target ── a queue pair that receives for all queues of its domain
-//	 └ host ── a peer's daemon, the queue pairs connected to it
+//	s, err := client.XRC()                              // a session: one at a time for each Client
+//	dom, err := s.OpenDomain(file, os.O_CREATE)          // processes that open the same file share it
+//	pd, err := s.AllocPD()
+//	cq, err := s.CreateCQ(256)
+//	mem, err := pd.Alloc(1<<16, mr.LocalWrite)           // registered memory
+//	srq, err := s.CreateSRQ(xrc.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 128})
+//	_, err = s.Advertise(xrc.ServiceAttr{ID: 7, Domain: dom, SRQ: srq})
+//	ini, err := s.Connect(ctx, xrc.InitiatorAttr{PD: pd, CQ: cq, Remote: host, Service: 7})
+//	_, err = ini.PostSend(iwarp.WorkRequest{Queue: ini.Queue().SRQN, SGE: ...})
 //
-// # Lifetimes
+// Work requests, receives and completions are those of package iwarp. They go by queues in memory
+// that the process shares with its daemon, one system call at most for each list that is posted,
+// and none while the daemon is at work.
 //
-// A target belongs to the device and its domain. Whoever made it is registered
-// from the beginning, others register by number or open handles; the last to
-// leave destroys it, before the call returns. The end of a session, clean or by
-// a signal, destroys what it owns, newest first, and disturbs no one else.
-// Registration is about lifetime, not delivery: requests reach a queue through
-// any target of its domain.
+// # Memory
 //
-// In the right order: initiators, targets, shared receive queues, domains, then
-// completion queues and protection domains. What is still used is ErrBusy, with
-// nothing changed; only shared receive queues do not wait for the targets they
-// are behind.
+// All memory is of PD.Alloc: the daemon's connections read and write it in place. An address is
+// an offset in the session's memory. Writes, reads and atomics name, as messages do, a shared receive
+// queue: they reach the memory of its protection domain. What a work request names belongs to the daemon until its
+// completion was polled.
 //
-// A queue pair whose connection is lost is suspended and resumed where it was
-// (suspend.go), unless its peer is known to be gone, has another incarnation, or
-// Config.Grace is over. A target in StateError has no more than its table entry;
-// after Config.Reap that is a tombstone. Device.Expire does both when it is told
-// the time.
+// # Who waits for whom
 //
-// Numbers rest before they are given out again, and every object has a
-// generation that no other ever has: what was decided about one is not done to
-// its successor.
+// A request keeps its place in the send queue until Poll has taken its completion, which it shows of
+// signaled requests and of those that failed. Wait is woken for these and not for others. A receive is taken when there is room for its completion: a process
+// that does not poll has its shared receive queue run dry, which its peers find not ready, and
+// nobody else waits for it.
 //
-// # Events
+// # The end
 //
-// Each affiliated event of a target goes once to every session registered. A
-// session that does not read finds EventsLost instead of what it missed, and
-// costs nobody anything. What was read is acknowledged (Session.Ack) before the
-// object can be destroyed by that session.
+// Closing the session destroys its objects, and so does the death of the process. When the daemon
+// ends, or another process takes its place, they are gone: each of them has one
+// EventDeviceFatal, calls fail with ErrDaemonLost, and completions that were there can still be
+// polled. A new session can be begun with the same Client when that is attached again.
 //
-// # Concurrency
-//
-// All methods may be called concurrently. Device.mu guards everything but the
-// data path; eventQueue.mu is a leaf below it. Connections, files and the
-// log are touched with no lock held, before the call that caused it returns, and so are
-// queues and domains of iwarp when they are closed. The clock is asked, and queues and
-// domains of iwarp are made, resized and counted, under Device.mu. Resolve and the State
-// methods take no lock of the device.
-//
-// # Buffers
-//
-// The package never touches the memory that receives name. SRQ.Close returns when
-// package iwarp does not touch it any more either.
+// All methods may be called concurrently.
 package xrc

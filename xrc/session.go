@@ -1,156 +1,250 @@
 package xrc
 
 import (
-	"cmp"
-	"container/list"
 	"context"
+	"encoding/json"
 	"errors"
-	"slices"
+	"net"
+	"net/netip"
+	"os"
+	"sync"
 
-	"go.uber.org/zap"
-
-	"github.com/rds-go/rds/transport/iwarp"
+	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/socket"
+	"github.com/rds-go/rds/internal/work"
+	"github.com/rds-go/rds/rds/datagram"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
-// Session is a process, or whoever else owns objects: the daemon has one, too,
-// for what it does in its own name. Its methods may be called concurrently.
+// Host is the attachment to a daemon.
+type Host interface {
+	Call(ctx context.Context, c *ipc.XRCCall, files ...*os.File) (*ipc.XRCReply, error)
+	Alloc(n int) (*datagram.Memory, uint32, error)
+	Wake()
+	Watch(object uint32, q *socket.WaitQueue)
+	Wait(ctx context.Context, w *socket.Waiter) error
+	Gone() <-chan struct{}
+	Err() error
+	Close()
+}
+
+// Session is what a process has of XRC.
 type Session struct {
-	dev    *Device
-	id     uint64 // tells the session from all others that the device ever had
-	name   string
-	limits Limits
-	base   *iwarp.PD // PDs of the session are inside of it
-	events eventQueue
+	host  Host
+	posts struct {
+		mu   sync.Mutex
+		ring *ipc.Queue // guarded by mu
+		mem  *datagram.Memory
+	}
 
-	// Under Device.mu.
-	ending  bool
-	used    Limits            // objects counted against limits
-	objects map[object]uint64 // order in which each object was made
-	dead    list.List         // registrations with targets in StateError: *Handle, oldest first
-	serial  uint64
+	mu     sync.Mutex
+	live   map[objects.Ref]struct{} // guarded by mu: objects that hear of the daemon's end
+	fatal  []objects.Event          // guarded by mu: their events that nobody has read
+	ended  bool                     // guarded by mu: fatal was made
+	all    map[uint32]ender         // guarded by mu: objects by number
+	closed bool                     // guarded by mu
+	kept   []*datagram.Memory       // guarded by mu: memory that is in use until the session ends
 }
 
-// object is what a session owns and its end destroys.
-type object interface {
-	// end destroys it as its owner would.
-	end(ctx context.Context) error
-	// abandonLocked forgets it though something still uses it.
-	abandonLocked()
-	String() string
-}
+// ender is an object that the end of the session ends.
+type ender interface{ abandon() }
 
-// SessionConfig describes a session. The zero value is usable.
-type SessionConfig struct {
-	Name   string // name in the log
-	Limits Limits // fields of zero are those of Config.Limits
-	// Base is a protection domain that those of the session are inside of; nil: Config.Base.
-	Base *iwarp.PD
-}
+// maxPosts is how many queues may have been posted to that the daemon has not looked at.
+const maxPosts = 1 << 12
 
-// NewSession makes a session without objects. ErrSessions if there are too many.
-func (d *Device) NewSession(c SessionConfig) (*Session, error) {
-	c.Limits = c.Limits.withDefaults(d.config.Limits)
-	if err := errors.Join(c.Limits.validate()...); err != nil {
+// Open begins a session.
+func Open(ctx context.Context, h Host) (*Session, error) {
+	s := &Session{host: h, live: make(map[objects.Ref]struct{}), all: make(map[uint32]ender)}
+	ring, mem, at, err := s.queue(work.PostSize, maxPosts, true)
+	if err != nil {
+		h.Close()
 		return nil, err
 	}
-	s := &Session{dev: d, name: c.Name, limits: c.Limits, base: cmp.Or(c.Base, d.config.Base), objects: make(map[object]uint64)}
-	s.events.limit = c.Limits.Events
-	d.mu.Lock()
-	defer d.unlock()
-	switch {
-	case d.closed:
-		return nil, ErrClosed
-	case len(d.sessions) >= d.config.Sessions:
-		return nil, ErrSessions
+	s.posts.ring, s.posts.mem = ring, mem
+	if _, err := s.call(ctx, &ipc.XRCCall{Op: ipc.XRCPosts, Offset: at, Entries: maxPosts}); err != nil {
+		mem.Release()
+		h.Close()
+		return nil, err
 	}
-	d.sessionID++
-	s.id = d.sessionID
-	d.sessions[s] = struct{}{}
 	return s, nil
 }
 
-// Close is the end of the session, by its own will or by the death of its
-// process: what it has is destroyed, newest first, as often as that makes
-// progress, and events it has not acknowledged are discarded. Targets that
-// other sessions are registered with live on.
-//
-// Memory of the session that is being read or written is waited for as long as ctx
-// lets; then the error is mr's, and that memory stays in use until that is done.
-// Whatever else could not be destroyed is forgotten, logged as a leak, and
-// reported. Further calls return ErrClosed.
-func (s *Session) Close(ctx context.Context) error {
-	d := s.dev
-	d.mu.Lock()
-	if s.ending {
-		d.unlock()
-		return ErrClosed
+// gone tells whether the daemon has none of the objects any more.
+func (s *Session) gone() bool {
+	select {
+	case <-s.host.Gone():
+		return true
+	default:
+		return false
 	}
-	s.ending = true
-	d.unlock()
-	s.events.close()
-
-	var left []object
-	var errs []error
-	for progress := true; progress; {
-		progress = false
-		left, errs = nil, nil
-		for _, o := range s.newestFirst() {
-			if err := o.end(ctx); err != nil {
-				left, errs = append(left, o), append(errs, err)
-			} else {
-				progress = true
-			}
-		}
-		progress = progress && len(left) > 0
-	}
-	d.mu.Lock()
-	defer d.unlock()
-	var leaks []error
-	for i, o := range left {
-		if _, ok := s.objects[o]; !ok {
-			continue // another call has destroyed the object meanwhile
-		}
-		o.abandonLocked()
-		delete(s.objects, o)
-		leaks = append(leaks, errs[i])
-		d.leaks++
-		name, err := o.String(), errs[i]
-		d.later(func() {
-			d.log.Error("object of an ended session left behind", zap.String("session", s.name), zap.String("object", name), zap.Error(err))
-		})
-	}
-	d.eventsLost += s.events.lostCount()
-	delete(d.sessions, s)
-	return errors.Join(leaks...)
 }
 
-func (s *Session) newestFirst() []object {
-	s.dev.mu.Lock()
-	defer s.dev.mu.Unlock()
-	list := make([]object, 0, len(s.objects))
-	for o := range s.objects {
-		list = append(list, o)
+// queue makes this side's end of a queue.
+func (s *Session) queue(record, n int, produces bool) (*ipc.Queue, *datagram.Memory, uint32, error) {
+	mem, at, err := s.host.Alloc(ipc.QueueSize(record, n))
+	if err != nil {
+		return nil, nil, 0, err
 	}
-	slices.SortFunc(list, func(a, b object) int { return cmp.Compare(s.objects[b], s.objects[a]) })
-	return list
+	q, ok := ipc.NewQueue(mem.B, record, n, produces)
+	if !ok {
+		mem.Release()
+		return nil, nil, 0, datagram.ErrInvalid
+	}
+	return q, mem, at, nil
 }
 
-// liveLocked tells whether the session may make something.
-func (s *Session) liveLocked() error {
-	if s.ending || s.dev.closed {
-		return ErrClosed
+// entries is the size of a queue for n records.
+func entries(n int) int {
+	size := 1
+	for size < n {
+		size *= 2
 	}
+	return size
+}
+
+func (s *Session) call(ctx context.Context, c *ipc.XRCCall, files ...*os.File) (*ipc.XRCReply, error) {
+	s.mu.Lock()
+	closed := s.closed
+	s.mu.Unlock()
+	if closed {
+		return nil, net.ErrClosed
+	}
+	return s.host.Call(ctx, c, files...)
+}
+
+// add adds an object.
+func (s *Session) add(n uint32, o ender, ref objects.Ref) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all[n] = o
+	if ref.Kind != objects.KindNone {
+		s.live[ref] = struct{}{}
+	}
+}
+
+// keep keeps memory until the session ends.
+func (s *Session) keep(m *datagram.Memory) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = append(s.kept, m)
+}
+
+// destroy has the daemon end an object.
+func (s *Session) destroy(ctx context.Context, n uint32, ref objects.Ref) error {
+	s.mu.Lock()
+	_, known := s.all[n]
+	s.mu.Unlock()
+	if !known {
+		return net.ErrClosed
+	}
+	if _, err := s.call(ctx, &ipc.XRCCall{Op: ipc.XRCDestroy, Object: n}); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	delete(s.all, n)
+	delete(s.live, ref)
+	s.mu.Unlock()
 	return nil
 }
 
-func (s *Session) addLocked(o object) {
-	s.serial++
-	s.objects[o] = s.serial
+// post tells the daemon that there is something new in a queue, once until it looks.
+func (s *Session) post(object uint32, asked ipc.Flag) {
+	if asked.IsSet() {
+		return
+	}
+	asked.Set()
+	p := &s.posts
+	p.mu.Lock()
+	if n, err := p.ring.Ready(1); err == nil && n > 0 {
+		work.PutPost(p.ring.Record(0), object)
+		p.ring.Advance(1)
+	} else {
+		asked.Clear() // the next one tells
+	}
+	p.mu.Unlock()
+	s.host.Wake()
 }
 
-// Used tells how much of its limits the session holds. Events is not counted here.
-func (s *Session) Used() Limits {
-	s.dev.mu.Lock()
-	defer s.dev.mu.Unlock()
-	return s.used
+// Event is what has happened to an object, until it is acknowledged.
+type Event struct {
+	objects.Event
+	serial uint64
+	fatal  bool
+}
+
+// NextEvent waits for an event. Until it is acknowledged with Ack the object that it is about
+// cannot be destroyed.
+func (s *Session) NextEvent(ctx context.Context) (Event, error) {
+	r, err := s.call(ctx, &ipc.XRCCall{Op: ipc.XRCEvent})
+	if err == nil {
+		e := Event{serial: r.Serial}
+		return e, json.Unmarshal(r.Event, &e.Event)
+	}
+	if !s.gone() {
+		return Event{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		s.ended = true
+		for ref := range s.live {
+			s.fatal = append(s.fatal, objects.Event{Kind: objects.EventDeviceFatal, Object: ref})
+		}
+	}
+	if len(s.fatal) == 0 {
+		return Event{}, s.host.Err()
+	}
+	e := s.fatal[0]
+	s.fatal = s.fatal[1:]
+	return Event{Event: e, fatal: true}, nil
+}
+
+// Ack acknowledges an event. EventsLost and EventDeviceFatal need none.
+func (s *Session) Ack(e Event) error {
+	if e.fatal || e.serial == 0 {
+		return nil
+	}
+	_, err := s.call(context.Background(), &ipc.XRCCall{Op: ipc.XRCAck, Serial: e.serial})
+	return err
+}
+
+// Resolve asks a remote host for the queue behind a service. It makes no connection.
+func (s *Session) Resolve(ctx context.Context, local, remote netip.Addr, service uint64) (objects.Answer, error) {
+	r, err := s.call(ctx, &ipc.XRCCall{Op: ipc.XRCResolve, Local: local, Remote: remote, Service: service})
+	if err != nil {
+		return objects.Answer{}, err
+	}
+	return objects.Answer{SRQN: r.SRQ, Tag: r.Tag}, nil
+}
+
+// Close destroys all objects of the session, newest first as far as one is used by another.
+func (s *Session) Close() error {
+	_, err := s.call(context.Background(), &ipc.XRCCall{Op: ipc.XRCClose})
+	if s.gone() {
+		err = nil
+	}
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	s.mu.Lock()
+	again := s.closed
+	s.closed = true
+	all := s.all
+	s.all = nil
+	s.mu.Unlock()
+	if again {
+		return net.ErrClosed
+	}
+	s.host.Close()
+	for _, o := range all {
+		o.abandon()
+	}
+	s.mu.Lock()
+	kept := append(s.kept, s.posts.mem)
+	s.kept = nil
+	s.mu.Unlock()
+	for _, m := range kept {
+		m.Release()
+	}
+	return nil
 }

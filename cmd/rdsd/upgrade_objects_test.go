@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/xrc"
-	"github.com/rds-go/rds/xrc/verbs"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Objects of XRC do not go on in the process that takes a daemon's place: each of them has one event, calls and posts
@@ -14,7 +14,7 @@ func TestUpgradeEndsObjects(t *testing.T) {
 	t.Parallel()
 	u := upgradesOf(t, "xrc")
 	c := u.ends[0].client
-	equip := func() (*verbs.Session, *verbs.CQ, *verbs.SRQ) {
+	equip := func() (*xrc.Session, *xrc.CQ, *xrc.SRQ) {
 		t.Helper()
 		s, err := c.XRC(u.ctx)
 		if err != nil {
@@ -32,7 +32,7 @@ func TestUpgradeEndsObjects(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		srq, err := s.CreateSRQ(verbs.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 8})
+		srq, err := s.CreateSRQ(xrc.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 8})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestUpgradeEndsObjects(t *testing.T) {
 	for range 2 {
 		s, cq, srq := equip()
 		type heard struct {
-			e   verbs.Event
+			e   xrc.Event
 			err error
 		}
 		events := make(chan heard, 3)
@@ -56,10 +56,10 @@ func TestUpgradeEndsObjects(t *testing.T) {
 		if status := was.Wait(); status != 0 {
 			t.Fatalf("status %d: %s", status, was.Stderr)
 		}
-		want := map[xrc.Ref]bool{cq.Ref(): true, srq.Ref(): true}
+		want := map[objects.Ref]bool{cq.Ref(): true, srq.Ref(): true}
 		for len(want) > 0 {
 			h := <-events
-			if h.err != nil || h.e.Kind != xrc.EventDeviceFatal || !want[h.e.Object] {
+			if h.err != nil || h.e.Kind != objects.EventDeviceFatal || !want[h.e.Object] {
 				t.Fatalf("event %v of %v, %v", h.e.Kind, h.e.Object, h.err)
 			}
 			delete(want, h.e.Object)

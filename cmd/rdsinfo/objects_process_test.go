@@ -16,7 +16,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/rds"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // echoEnv has this binary be an application: it holds the path of a daemon's socket and the
@@ -53,7 +53,7 @@ func echo(where string) {
 // told is what rdsinfo -ax says.
 type told struct {
 	Sessions []rds.SessionInfo `json:"sessions"`
-	Objects  *xrc.Objects      `json:"xrc_objects"`
+	Objects  *objects.Objects  `json:"xrc_objects"`
 }
 
 // awaitObjects asks rdsinfo -ax until ok.
@@ -77,12 +77,12 @@ func awaitObjects(t *testing.T, ctl, what string, ok func(*told) bool) *told {
 }
 
 // sessionOf is the XRC session of the application with this queue, nil if there is none.
-func (o *told) sessionOf(queue uint32) *xrc.SessionEntry {
-	q := slices.IndexFunc(o.Objects.SRQs, func(q xrc.SRQEntry) bool { return queue != 0 && q.Ref.Number == queue })
+func (o *told) sessionOf(queue uint32) *objects.SessionEntry {
+	q := slices.IndexFunc(o.Objects.SRQs, func(q objects.SRQEntry) bool { return queue != 0 && q.Ref.Number == queue })
 	if q < 0 {
 		return nil
 	}
-	s := slices.IndexFunc(o.Objects.Sessions, func(s xrc.SessionEntry) bool { return s.ID == o.Objects.SRQs[q].Session })
+	s := slices.IndexFunc(o.Objects.Sessions, func(s objects.SessionEntry) bool { return s.ID == o.Objects.SRQs[q].Session })
 	if s < 0 {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (o *told) sessionOf(queue uint32) *xrc.SessionEntry {
 }
 
 // registered are the targets that a session is registered with.
-func (o *told) registered(session uint64) (with []xrc.Ref) {
+func (o *told) registered(session uint64) (with []objects.Ref) {
 	for _, r := range o.Objects.Registrations {
 		if r.Session == session {
 			with = append(with, r.Target)
@@ -156,11 +156,11 @@ func TestObjectsOfTwoDaemons(t *testing.T) {
 		t.Fatalf("%d queue pairs of a path: %+v", n, got.Objects)
 	}
 	target, initiator := got.Objects.Targets[0], got.Objects.Initiators[0]
-	if target.Ref != got.registered(x.ID)[0] || target.Registered != 2 || !target.Connected || target.Suspended || target.State != xrc.StateRTR ||
+	if target.Ref != got.registered(x.ID)[0] || target.Registered != 2 || !target.Connected || target.Suspended || target.State != objects.StateRTR ||
 		target.Peer.Host.String() != far || target.Peer.QP != theirs.Objects.Initiators[0].Ref || target.Peer.Incarnation != theirs.Objects.Incarnation {
 		t.Errorf("target %+v\nis not connected to %+v", target, theirs.Objects.Initiators[0])
 	}
-	if !initiator.Connected || initiator.Suspended || initiator.State != xrc.StateRTS || initiator.SessionName != "rds" || initiator.Peer.QP != theirs.Objects.Targets[0].Ref {
+	if !initiator.Connected || initiator.Suspended || initiator.State != objects.StateRTS || initiator.SessionName != "rds" || initiator.Peer.QP != theirs.Objects.Targets[0].Ref {
 		t.Errorf("initiator %+v\nis not connected to %+v", initiator, theirs.Objects.Targets[0])
 	}
 
@@ -178,7 +178,7 @@ func TestObjectsOfTwoDaemons(t *testing.T) {
 	got = awaitObjects(t, path("near.ctl"), "suspended", func(o *told) bool {
 		return len(o.Objects.Targets) == 1 && o.Objects.Targets[0].Suspended && o.Objects.Initiators[0].Suspended
 	})
-	for _, q := range []xrc.QPEntry{got.Objects.Targets[0].QPEntry, got.Objects.Initiators[0].QPEntry} {
+	for _, q := range []objects.QPEntry{got.Objects.Targets[0].QPEntry, got.Objects.Initiators[0].QPEntry} {
 		if q.Connected || q.Ref != target.Ref && q.Ref != initiator.Ref || q.Since.Before(killed) || !q.Deadline.After(q.Since) {
 			t.Errorf("%+v", q)
 		}

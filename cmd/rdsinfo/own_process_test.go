@@ -13,7 +13,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/rds"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Whoever may not ask at the control socket is told by the socket of applications what is
@@ -59,8 +59,8 @@ func TestReportsOfTheirOwn(t *testing.T) {
 			Sockets  []rds.SocketInfo
 			Sessions []rds.SessionInfo
 			Counters []any
-			LeftOut  string       `json:"left_out"`
-			Objects  *xrc.Objects `json:"xrc_objects"`
+			LeftOut  string           `json:"left_out"`
+			Objects  *objects.Objects `json:"xrc_objects"`
 		}
 		if err := json.Unmarshal([]byte(p.Stdout.String()), &got); status != 0 || err != nil {
 			t.Fatalf("status %d, %v: %s%s", status, err, p.Stdout, p.Stderr)

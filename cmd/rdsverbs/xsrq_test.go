@@ -16,8 +16,8 @@ import (
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
-	xrcverbs "github.com/rds-go/rds/xrc/verbs"
+	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // xsrqNet gives each test a network of its own, 127.p.n.x, and the program a port.
@@ -80,10 +80,10 @@ func TestXsrqWrongMessagesAreDropped(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := p.Advertise(xrcverbs.ServiceAttr{ID: 9, Domain: p.dom, SRQ: p.srq}); err != nil {
+	if _, err := p.Advertise(xrc.ServiceAttr{ID: 9, Domain: p.dom, SRQ: p.srq}); err != nil {
 		t.Fatal(err)
 	}
-	ch, err := p.Connect(within(t), xrcverbs.InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: remote, Service: 1, MaxSend: 64})
+	ch, err := p.Connect(within(t), xrc.InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: remote, Service: 1, MaxSend: 64})
 	if err != nil {
 		t.Fatal(err)
 	}

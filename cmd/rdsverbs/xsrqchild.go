@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/cli"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // xsrqJob is what a process is to do. It is the first value on its standard input, and the domain's file is its

@@ -7,8 +7,8 @@ import (
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
-	xrcverbs "github.com/rds-go/rds/xrc/verbs"
+	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // maxRegion is the longest region of a PD, in octets.
@@ -16,12 +16,12 @@ const maxRegion = 1 << 20
 
 // process is what a process has of XRC to send and to receive. All ends with the process.
 type process struct {
-	*xrcverbs.Session
+	*xrc.Session
 	*xsrqJob
-	pd    *xrcverbs.PD
-	cq    *xrcverbs.CQ
-	dom   *xrcverbs.Domain
-	srq   *xrcverbs.SRQ
+	pd    *xrc.PD
+	cq    *xrc.CQ
+	dom   *xrc.Domain
+	srq   *xrc.SRQ
 	slots slots // for received messages
 }
 
@@ -48,7 +48,7 @@ func newProcess(ctx context.Context, job *xsrqJob, sends int) (*process, error) 
 	if p.cq, err = p.CreateCQ(job.Receives + sends); err != nil {
 		return nil, err
 	}
-	if p.srq, err = p.CreateSRQ(xrcverbs.SRQAttr{Domain: p.dom, PD: p.pd, CQ: p.cq, MaxWR: job.Receives}); err != nil {
+	if p.srq, err = p.CreateSRQ(xrc.SRQAttr{Domain: p.dom, PD: p.pd, CQ: p.cq, MaxWR: job.Receives}); err != nil {
 		return nil, err
 	}
 	p.slots = slots{pd: p.pd, rights: mr.LocalWrite, size: job.Size, each: min(job.Receives, maxRegion/job.Size)}
@@ -93,10 +93,10 @@ func (p *process) lost(ctx context.Context, f func(initiator uint32)) {
 
 // slots is registered memory for messages, in regions of each slots.
 type slots struct {
-	pd         *xrcverbs.PD
+	pd         *xrc.PD
 	rights     mr.Rights
 	size, each int
-	regions    []*xrcverbs.Region
+	regions    []*xrc.Region
 }
 
 // add adds a region.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/rds-go/rds/internal/cli"
 	"github.com/rds-go/rds/rds"
-	objects "github.com/rds-go/rds/xrc"
-	xrcverbs "github.com/rds-go/rds/xrc/verbs"
+	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // xsrqPingOptions are the flags of the side that pings.
@@ -118,7 +118,7 @@ type xsrqClient struct {
 	remote  netip.Addr
 	out     *printer
 	client  *rds.Client
-	session *xrcverbs.Session
+	session *xrc.Session
 	queues  []objects.Answer // the server's queues
 	senders []*child
 	opened  int // number of initiators opened
@@ -143,7 +143,7 @@ func (c *xsrqClient) begin(ctx context.Context) (err error) {
 	}
 	// The service for answers ends with this process. Answers to another client must not come here.
 	answers := answerServices | rand.Uint64()
-	if _, err := c.session.Advertise(xrcverbs.ServiceAttr{ID: answers, Domain: dom}); err != nil {
+	if _, err := c.session.Advertise(xrc.ServiceAttr{ID: answers, Domain: dom}); err != nil {
 		return err
 	}
 	for i := range c.o.senders {

@@ -9,7 +9,7 @@ import (
 	"sync"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	xrcverbs "github.com/rds-go/rds/xrc/verbs"
+	"github.com/rds-go/rds/xrc"
 )
 
 const (
@@ -50,7 +50,7 @@ type replier struct {
 	key     replierKey
 	mem     slots
 	free    []int // slots of mem
-	ini     *xrcverbs.Initiator
+	ini     *xrc.Initiator
 	waiting []outgoing // answers that wait for ini
 }
 
@@ -81,7 +81,7 @@ func runQueue(ctx context.Context, job *xsrqJob, out *json.Encoder) error {
 	}
 	q := &servedQueue{process: p, out: out, repliers: make(map[replierKey]*replier), connected: make(map[uint32]*replier),
 		early: make(map[uint32]bool), line: servedLine{Type: "served", Index: job.Index}}
-	if _, err := p.Advertise(xrcverbs.ServiceAttr{ID: job.Service, Domain: p.dom, SRQ: p.srq}); err != nil {
+	if _, err := p.Advertise(xrc.ServiceAttr{ID: job.Service, Domain: p.dom, SRQ: p.srq}); err != nil {
 		return err
 	}
 	_ = out.Encode(xsrqReport{Number: p.srq.Num()})
@@ -199,7 +199,7 @@ func (r *replier) send(a outgoing) bool {
 func (q *servedQueue) connect(ctx context.Context, r *replier) {
 	step, cancel := context.WithTimeout(ctx, q.Timeout)
 	defer cancel()
-	ini, err := q.Connect(step, xrcverbs.InitiatorAttr{PD: q.pd, CQ: q.cq, Local: q.Local, Remote: r.key.host, Service: r.key.service, MaxSend: maxAnswers})
+	ini, err := q.Connect(step, xrc.InitiatorAttr{PD: q.pd, CQ: q.cq, Local: q.Local, Remote: r.key.host, Service: r.key.service, MaxSend: maxAnswers})
 	if err != nil {
 		q.problem("answers to %v: %v", r.key.host, err)
 		q.leave(ctx, r)

@@ -11,8 +11,8 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
-	xrcverbs "github.com/rds-go/rds/xrc/verbs"
+	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 var (
@@ -25,9 +25,9 @@ var (
 // sender plays ping-pong with all queues of the server.
 type sender struct {
 	*process
-	mem        slots                          // a ping for each queue
-	initiators map[uint64]*xrcverbs.Initiator // by the tag of the server's domain
-	games      []game                         // one for each queue
+	mem        slots                     // a ping for each queue
+	initiators map[uint64]*xrc.Initiator // by the tag of the server's domain
+	games      []game                    // one for each queue
 
 	mu     sync.Mutex         // guards the fields below
 	gone   map[uint32]bool    // initiators that have ended
@@ -37,7 +37,7 @@ type sender struct {
 
 // game is ping-pong with one queue.
 type game struct {
-	ini        *xrcverbs.Initiator
+	ini        *xrc.Initiator
 	queue      uint32 // number of the queue
 	number     uint64 // number of pings so far
 	left       uint64 // pings of this round that have no answer yet
@@ -54,7 +54,7 @@ func runSender(ctx context.Context, job *xsrqJob, orders <-chan xsrqOrder, out *
 	if err != nil {
 		return err
 	}
-	s := &sender{process: p, initiators: make(map[uint64]*xrcverbs.Initiator), games: make([]game, job.Sends), gone: make(map[uint32]bool), notice: func() {}}
+	s := &sender{process: p, initiators: make(map[uint64]*xrc.Initiator), games: make([]game, job.Sends), gone: make(map[uint32]bool), notice: func() {}}
 	s.mem = slots{pd: p.pd, size: job.Size, each: min(job.Sends, maxRegion/job.Size)}
 	for len(s.mem.regions)*s.mem.each < job.Sends {
 		if err := s.mem.add(); err != nil {
@@ -93,11 +93,11 @@ func (s *sender) say(out *json.Encoder, r xsrqReport, err error) {
 }
 
 // connect makes an initiator for the domain of a queue.
-func (s *sender) connect(ctx context.Context, queue, sends int) (*xrcverbs.Initiator, error) {
+func (s *sender) connect(ctx context.Context, queue, sends int) (*xrc.Initiator, error) {
 	step, cancel := s.step(ctx)
 	defer cancel()
 	service := s.Service + uint64(queue)
-	i, err := s.Connect(step, xrcverbs.InitiatorAttr{PD: s.pd, CQ: s.cq, Local: s.Local, Remote: s.Remote, Service: service, MaxSend: sends})
+	i, err := s.Connect(step, xrc.InitiatorAttr{PD: s.pd, CQ: s.cq, Local: s.Local, Remote: s.Remote, Service: service, MaxSend: sends})
 	if err != nil {
 		return nil, fmt.Errorf("service %d: %w", service, reason(step, err))
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rds-go/rds/internal/cli"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // xsrqServeOptions are the flags of the side that answers.
@@ -180,7 +180,7 @@ func (s *xsrqServer) run(ctx context.Context) error {
 	}
 	if s.d.node != nil { // rdsinfo -x tells it of an rdsd
 		stats := s.d.node.XRC().Objects().Stats()
-		s.out.print(targetsLine{Type: "targets", Targets: stats.TotalTargets(), Dead: stats.Targets[xrc.StateError], EventsLost: stats.EventsLost})
+		s.out.print(targetsLine{Type: "targets", Targets: stats.TotalTargets(), Dead: stats.Targets[objects.StateError], EventsLost: stats.EventsLost})
 	}
 	return errors.Join(errs...)
 }

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport/iwarp"
-	"github.com/rds-go/rds/xrc/verbs"
+	"github.com/rds-go/rds/xrc"
 )
 
 const service = 0x5348 // of worker 0; that of worker 1 follows
@@ -54,7 +54,7 @@ func talk(socket, workers string, remote netip.Addr) {
 	}
 	s := must(must(rds.Dial(socket)).XRC(ctx))
 	cq := must(s.CreateCQ(256))
-	ini := must(s.Connect(ctx, verbs.InitiatorAttr{PD: must(s.AllocPD()), CQ: cq, Remote: remote, Service: service}))
+	ini := must(s.Connect(ctx, xrc.InitiatorAttr{PD: must(s.AllocPD()), CQ: cq, Remote: remote, Service: service}))
 	other := must(ini.Join(ctx, service+1)) // keeps the same target
 	send := func(to int, queue uint32) iwarp.Status {
 		must(ini.PostSend(iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: queue, Inline: []byte("hello")}))
@@ -78,7 +78,7 @@ func talk(socket, workers string, remote netip.Addr) {
 }
 
 // next waits for a completion.
-func next(cq *verbs.CQ) iwarp.Completion {
+func next(cq *xrc.CQ) iwarp.Completion {
 	var list [1]iwarp.Completion
 	for cq.Poll(list[:]) == 0 {
 		if err := cq.Wait(ctx); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport/iwarp"
-	"github.com/rds-go/rds/xrc/verbs"
+	"github.com/rds-go/rds/xrc"
 )
 
 const (
@@ -22,7 +22,7 @@ func work(socket, index string) {
 	s := must(must(rds.Dial(socket)).XRC(ctx))
 	pd, cq := must(s.AllocPD()), must(s.CreateCQ(receives))
 	dom := must(s.OpenDomain(os.NewFile(3, "domain"), os.O_CREATE))
-	srq := must(s.CreateSRQ(verbs.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: receives}))
+	srq := must(s.CreateSRQ(xrc.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: receives}))
 	mem := must(pd.Alloc(receives*size, mr.LocalWrite))
 	post := func(slot uint64) {
 		must(srq.PostReceive(iwarp.ReceiveRequest{ID: slot, SGE: []iwarp.SGE{mem.SGE(int(slot)*size, size)}}))
@@ -30,7 +30,7 @@ func work(socket, index string) {
 	for i := range uint64(receives) {
 		post(i)
 	}
-	must(s.Advertise(verbs.ServiceAttr{ID: service + must(strconv.ParseUint(index, 10, 8)), Domain: dom, SRQ: srq}))
+	must(s.Advertise(xrc.ServiceAttr{ID: service + must(strconv.ParseUint(index, 10, 8)), Domain: dom, SRQ: srq}))
 	fmt.Println("ready")
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin)

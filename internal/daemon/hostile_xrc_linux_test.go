@@ -15,7 +15,7 @@ import (
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/transport/iwarp"
-	"github.com/rds-go/rds/xrc/verbs"
+	"github.com/rds-go/rds/xrc"
 )
 
 // schemer is a hostile application with objects of XRC. Its memory area has, from the start:
@@ -249,21 +249,21 @@ func TestHostileXRC(t *testing.T) {
 // neighbor is a well-behaved application.
 type neighbor struct {
 	service uint64
-	send    *verbs.Initiator
-	sent    *verbs.CQ
+	send    *xrc.Initiator
+	sent    *xrc.CQ
 	queue   uint32
-	got     *verbs.CQ
-	srq     *verbs.SRQ
-	mem     *verbs.Region
+	got     *xrc.CQ
+	srq     *xrc.SRQ
+	mem     *xrc.Region
 }
 
-func verbsSession(t testing.TB, h *xrcHost) (*verbs.Session, *verbs.PD, *verbs.CQ) {
+func verbsSession(t testing.TB, h *xrcHost) (*xrc.Session, *xrc.PD, *xrc.CQ) {
 	t.Helper()
 	o, err := rdstest.Attach(t, client.Dial, h.path).Objects()
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := verbs.Open(t.Context(), o)
+	s, err := xrc.Open(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -286,18 +286,18 @@ func verbsPair(t testing.TB, near, far *xrcHost) *neighbor {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n.srq, err = s.CreateSRQ(verbs.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 1}); err != nil {
+	if n.srq, err = s.CreateSRQ(xrc.SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 1}); err != nil {
 		t.Fatal(err)
 	}
 	if n.mem, err = pd.Alloc(64, mr.LocalWrite); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Advertise(verbs.ServiceAttr{ID: n.service, Domain: dom, SRQ: n.srq}); err != nil {
+	if _, err := s.Advertise(xrc.ServiceAttr{ID: n.service, Domain: dom, SRQ: n.srq}); err != nil {
 		t.Fatal(err)
 	}
 	n.got, n.queue = cq, n.srq.Num()
 	p, ppd, pcq := verbsSession(t, near)
-	if n.send, err = p.Connect(rdstest.Background(t), verbs.InitiatorAttr{PD: ppd, CQ: pcq, Remote: far.here, Service: n.service}); err != nil {
+	if n.send, err = p.Connect(rdstest.Background(t), xrc.InitiatorAttr{PD: ppd, CQ: pcq, Remote: far.here, Service: n.service}); err != nil {
 		t.Fatal(err)
 	}
 	n.sent = pcq
@@ -307,7 +307,7 @@ func verbsPair(t testing.TB, near, far *xrcHost) *neighbor {
 // exchange sends a message, which comes though others may send to the same queue.
 func (n *neighbor) exchange(t testing.TB) {
 	t.Helper()
-	poll := func(cq *verbs.CQ) (c [1]iwarp.Completion) {
+	poll := func(cq *xrc.CQ) (c [1]iwarp.Completion) {
 		t.Helper()
 		for cq.Poll(c[:]) == 0 {
 			if err := cq.Wait(rdstest.Background(t)); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/xrc"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // xrcCall does what a call about objects of XRC asks for. The file, if one came, stays the caller's.

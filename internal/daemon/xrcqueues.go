@@ -8,7 +8,7 @@ import (
 	"github.com/rds-go/rds/internal/work"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/xrc"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // workBatch is how many records go to an object in one call.

@@ -13,7 +13,7 @@ import (
 	"github.com/rds-go/rds/internal/work"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/xrc"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // xrcSession is what an application has of XRC: a session of the node's device, and a table of its

@@ -29,7 +29,7 @@ type XRCCall struct {
 	Remote  netip.Addr      `json:"remote,omitzero"`
 	Hosts   []netip.Prefix  `json:"hosts,omitempty"`
 	Mask    uint32          `json:"mask,omitempty"` // fields of Attr that count
-	Attr    json.RawMessage `json:"attr,omitempty"` // xrc.Attr
+	Attr    json.RawMessage `json:"attr,omitempty"` // objects.Attr
 	Serial  uint64          `json:"serial,omitempty"`
 }
 
@@ -73,6 +73,6 @@ type XRCReply struct {
 	Limit      int             `json:"limit,omitempty"`
 	Reads      int             `json:"reads,omitempty"`
 	Info       json.RawMessage `json:"info,omitempty"`  // xrc.Info
-	Event      json.RawMessage `json:"event,omitempty"` // xrc.Event
+	Event      json.RawMessage `json:"event,omitempty"` // objects.Event
 	Serial     uint64          `json:"serial,omitempty"`
 }

@@ -94,7 +94,7 @@ func TestRulesCatchViolations(t *testing.T) {
 		{"the event loop knows the wire", "internal/gnetloop/x.go", imports("gnetloop", module+"/internal/wire"), "internal/gnetloop imports /internal/wire: moving bytes"},
 		{"mr imports conn", "mr/x.go", imports("mr", module+"/conn"), "mr imports /conn: memory regions"},
 		{"mr reaches transport through xrc", "mr/x.go", imports("mr", module+"/xrc"), "mr imports /xrc"},
-		{"xrc imports rds", "xrc/x.go", imports("xrc", module+"/rds"), "xrc imports /rds: XRC does not know RDS"},
+		{"the objects import rds", "xrc/objects/x.go", imports("objects", module+"/rds"), "xrc/objects imports /rds: XRC does not know RDS"},
 		{"the node imports rds", "internal/node/x.go", imports("node", module+"/rds"), "internal/node imports /rds: the node knows"},
 		{"the node imports the daemon", "internal/node/x.go", imports("node", module+"/internal/daemon"), "internal/node imports /internal/daemon: the node knows"},
 		{"a report knows the node", "rds/info/x.go", imports("info", module+"/internal/node"), "rds/info imports /internal/node: settings and reports"},

@@ -17,7 +17,7 @@ import (
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
 	"github.com/rds-go/rds/rds/info"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -213,39 +213,39 @@ func TestObjectsAreAskedFor(t *testing.T) {
 // RDS's queue pairs of connections that these use.
 func TestObjectsOfOneUser(t *testing.T) {
 	t.Parallel()
-	ref := func(k xrc.Kind, n uint32) xrc.Ref { return xrc.Ref{Kind: k, Number: n, Generation: 1} }
+	ref := func(k objects.Kind, n uint32) objects.Ref { return objects.Ref{Kind: k, Number: n, Generation: 1} }
 	used, registered, strange := rdstest.NewAddr(), rdstest.NewAddr(), rdstest.NewAddr()
 	all := info.Report{
 		Sessions:    []info.Session{{ID: 1, UID: 7, Queue: 100}, {ID: 2, UID: 8, Queue: 101}, {ID: 3, UID: 9}},
 		Connections: []info.Connection{{Remote: used, Users: []uint32{7}}, {Remote: strange, Users: []uint32{8}}},
-		Objects: &xrc.Objects{
-			Sessions: []xrc.SessionEntry{{ID: 1, Name: "rds"}, {ID: 2, Name: "mine"}, {ID: 3, Name: "other"}},
-			Domains:  []xrc.DomainEntry{{Tag: 1, Refs: 9}, {Tag: 2, Refs: 9}},
-			SRQs: []xrc.SRQEntry{{Ref: ref(xrc.KindSRQ, 99), Session: 1, Domain: 1}, {Ref: ref(xrc.KindSRQ, 100), Session: 2, Domain: 1},
-				{Ref: ref(xrc.KindSRQ, 101), Session: 3, Domain: 2}},
-			Registrations: []xrc.RegistrationEntry{{Session: 1, Target: ref(xrc.KindTarget, 1)}, {Session: 1, Target: ref(xrc.KindTarget, 2)},
-				{Session: 2, Target: ref(xrc.KindTarget, 2)}, {Session: 1, Target: ref(xrc.KindTarget, 3)}, {Session: 3, Target: ref(xrc.KindTarget, 3)}},
+		Objects: &objects.Objects{
+			Sessions: []objects.SessionEntry{{ID: 1, Name: "rds"}, {ID: 2, Name: "mine"}, {ID: 3, Name: "other"}},
+			Domains:  []objects.DomainEntry{{Tag: 1, Refs: 9}, {Tag: 2, Refs: 9}},
+			SRQs: []objects.SRQEntry{{Ref: ref(objects.KindSRQ, 99), Session: 1, Domain: 1}, {Ref: ref(objects.KindSRQ, 100), Session: 2, Domain: 1},
+				{Ref: ref(objects.KindSRQ, 101), Session: 3, Domain: 2}},
+			Registrations: []objects.RegistrationEntry{{Session: 1, Target: ref(objects.KindTarget, 1)}, {Session: 1, Target: ref(objects.KindTarget, 2)},
+				{Session: 2, Target: ref(objects.KindTarget, 2)}, {Session: 1, Target: ref(objects.KindTarget, 3)}, {Session: 3, Target: ref(objects.KindTarget, 3)}},
 		},
 	}
 	for i, host := range []netip.Addr{used, registered, strange} {
 		n := uint32(i) + 1
-		qp := xrc.QPEntry{Implied: true, Peer: xrc.Peer{Host: host}}
-		qp.Ref = ref(xrc.KindTarget, n)
-		all.Objects.Targets = append(all.Objects.Targets, xrc.TargetEntry{QPEntry: qp, Domain: 1, Registered: 2})
-		qp.Ref = ref(xrc.KindInitiator, n)
-		all.Objects.Initiators = append(all.Objects.Initiators, xrc.InitiatorEntry{QPEntry: qp, Session: 1})
+		qp := objects.QPEntry{Implied: true, Peer: objects.Peer{Host: host}}
+		qp.Ref = ref(objects.KindTarget, n)
+		all.Objects.Targets = append(all.Objects.Targets, objects.TargetEntry{QPEntry: qp, Domain: 1, Registered: 2})
+		qp.Ref = ref(objects.KindInitiator, n)
+		all.Objects.Initiators = append(all.Objects.Initiators, objects.InitiatorEntry{QPEntry: qp, Session: 1})
 	}
 	o := all.Objects
 	mine := o.Targets[1]
 	mine.Registered = 1
 	theirs := o.Targets[0]
 	theirs.Registered = 0
-	want := &xrc.Objects{Sessions: o.Sessions[1:2], Domains: []xrc.DomainEntry{{Tag: 1, Refs: 3}}, SRQs: o.SRQs[1:2], Registrations: o.Registrations[2:3],
-		Targets: []xrc.TargetEntry{theirs, mine}, Initiators: o.Initiators[:1]}
+	want := &objects.Objects{Sessions: o.Sessions[1:2], Domains: []objects.DomainEntry{{Tag: 1, Refs: 3}}, SRQs: o.SRQs[1:2], Registrations: o.Registrations[2:3],
+		Targets: []objects.TargetEntry{theirs, mine}, Initiators: o.Initiators[:1]}
 	if got := all.Of(7).Objects; !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
-	if got := all.Of(9).Objects; !reflect.DeepEqual(got, &xrc.Objects{}) {
+	if got := all.Of(9).Objects; !reflect.DeepEqual(got, &objects.Objects{}) {
 		t.Errorf("a user without a queue is told of %+v", got)
 	}
 	all.Objects = nil

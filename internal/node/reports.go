@@ -8,7 +8,7 @@ import (
 
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/rds/info"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Bounds of what reports cost the node.
@@ -35,9 +35,9 @@ type Snapshot struct {
 	info  info.Report
 	Err   error
 
-	objects func() *xrc.Objects    // objects of XRC, listed once, when somebody asks for them
-	Text    func() ([]byte, error) // info as JSON, made once
-	Large   func() ([]byte, error) // info with the objects as JSON, made once
+	objects func() *objects.Objects // objects of XRC, listed once, when somebody asks for them
+	Text    func() ([]byte, error)  // info as JSON, made once
+	Large   func() ([]byte, error)  // info with the objects as JSON, made once
 }
 
 // Report is Node.Report of package rds.
@@ -100,7 +100,7 @@ const maxObjects = 1 << 17
 
 // listObjects lists the objects of XRC, nil if there is no XRC. The node rests as after a
 // report.
-func (n *Node) listObjects() *xrc.Objects {
+func (n *Node) listObjects() *objects.Objects {
 	if n.Xrc == nil {
 		return nil
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Report is a snapshot of a node, what rds-info shows of a kernel.
@@ -29,7 +29,7 @@ type Report struct {
 	LeftOut     string              `json:"left_out,omitempty"`    // what this report leaves out; empty: nothing
 	Waits       []Wait              `json:"waits,omitempty"`       // messages that wait, for what and since when
 	Time        time.Time           `json:"time,omitzero"`         // when the snapshot was made
-	Objects     *xrc.Objects        `json:"xrc_objects,omitempty"` // objects of XRC, if InfoObjects was asked for; nil: the node does not speak XRC
+	Objects     *objects.Objects    `json:"xrc_objects,omitempty"` // objects of XRC, if InfoObjects was asked for; nil: the node does not speak XRC
 }
 
 // InfoPart names a part of Info that only reports have that are asked for it, because the part

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Whose is who has something in a report: the applications of a user, or the node.
@@ -87,8 +87,8 @@ func (i *Report) Of(uid uint32) Report {
 
 // objectsOf is what sessions with shared receive queues of these numbers have, and RDS's queue
 // pairs that are connected to these hosts.
-func objectsOf(all *xrc.Objects, queues map[uint32]bool, remotes map[netip.Addr]bool) *xrc.Objects {
-	out := &xrc.Objects{Incarnation: all.Incarnation, NotListed: all.NotListed}
+func objectsOf(all *objects.Objects, queues map[uint32]bool, remotes map[netip.Addr]bool) *objects.Objects {
+	out := &objects.Objects{Incarnation: all.Incarnation, NotListed: all.NotListed}
 	mine := make(map[uint64]bool) // IDs of sessions
 	domains := make(map[uint64]int)
 	for _, q := range all.SRQs {
@@ -107,7 +107,7 @@ func objectsOf(all *xrc.Objects, queues map[uint32]bool, remotes map[netip.Addr]
 			domains[q.Domain]++
 		}
 	}
-	registered := make(map[xrc.Ref]int)
+	registered := make(map[objects.Ref]int)
 	for _, r := range all.Registrations {
 		if mine[r.Session] {
 			out.Registrations = append(out.Registrations, r)

@@ -1,7 +1,7 @@
 package xrc
 
 import (
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // answer does what the peer asks for in a request, which came by m; nil: by a question.

@@ -1,6 +1,6 @@
 package xrc
 
-import objects "github.com/rds-go/rds/xrc"
+import "github.com/rds-go/rds/xrc/objects"
 
 // sync takes over the state and the attributes of the initiator. In StateSQD nothing is
 // started, and the session hears when what was started is done.

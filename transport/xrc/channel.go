@@ -11,7 +11,7 @@ import (
 	"github.com/rds-go/rds/internal/fifo"
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // ChannelAttr describes a channel to be made.
@@ -252,7 +252,7 @@ func (ch *Channel) Reads() int {
 	return ch.depth
 }
 
-// Initiator is the object of package xrc.
+// Initiator is the object of package xrc/objects.
 func (ch *Channel) Initiator() *objects.Initiator { return ch.ini }
 
 // Join asks for one more service behind the same target, which must be of its

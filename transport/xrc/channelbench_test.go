@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // bench is a stream of messages of one size from one process to another.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Senders come, send and die, and connections are lost at any moment: when all are

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Both sides connect at once, again and again: there is one connection in the end,

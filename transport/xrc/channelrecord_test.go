@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"testing"
 
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 var (

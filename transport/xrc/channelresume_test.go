@@ -8,7 +8,7 @@ import (
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 var errCut = errors.New("cut by the test")

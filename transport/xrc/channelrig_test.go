@@ -19,7 +19,7 @@ import (
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/transporttest"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // within bounds a whole test.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // apart keeps two hosts from connecting until the function returned is called.

@@ -9,11 +9,11 @@ import (
 
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 const (
-	controlQueue    = 1    // number of the queue, one of those that package xrc reserves
+	controlQueue    = 1    // number of the queue, one of those that package xrc/objects reserves
 	controlLen      = 4096 // octets of a message
 	controlSends    = 8    // messages under way
 	controlReceives = 32

@@ -1,5 +1,5 @@
 // Package xrc carries RDS, and the XRC traffic of applications, between hosts: the objects of
-// package rds/xrc on the connections of package iwarp.
+// package rds/xrc/objects on the connections of package iwarp.
 //
 //	t, err := xrc.New(xrc.Options{})
 //	err = t.Listen(addr, accept)                 // RDS: a transport.Transport
@@ -33,7 +33,7 @@
 // initiator is told and stops.
 //
 // Writes, reads and atomics name a queue, too, and reach the regions of its protection domain
-// (protection.go); the access rights of a service bind the attributes of package rds/xrc only.
+// (protection.go); the access rights of a service bind the attributes of package rds/xrc/objects only.
 //
 // A message completes when it is in the receiver's memory, its completion in the queue, or
 // when it is refused; then it alone fails.
@@ -41,7 +41,7 @@
 // # Lost connections
 //
 // When a connection is lost both sides suspend its queue pairs for the grace of package
-// rds/xrc. The next connection of the path says in its set-up which queue pairs it is for, and
+// rds/xrc/objects. The next connection of the path says in its set-up which queue pairs it is for, and
 // they go on. Channels ask first which messages came by the old connection: each message has a
 // number in its queue, and the receiving side keeps the numbers of those that it has
 // delivered. What has come completes, what has not is sent again, so that all messages arrive
@@ -64,7 +64,7 @@
 // # Concurrency
 //
 // All methods may be called concurrently. Locks are taken in the order path.mu, Transport.mu,
-// control.mu, peer.mu, Channel.mu, mux.mu; Queue.mu and ledger.mu are leaves. No method of rds/xrc or iwarp that may call back or send is called with
+// control.mu, peer.mu, Channel.mu, mux.mu; Queue.mu and ledger.mu are leaves. No method of rds/xrc/objects or iwarp that may call back or send is called with
 // one of them held, but with path.mu, which no call back takes.
 //
 // # Memory

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // complete takes the end of a request from the connection m.

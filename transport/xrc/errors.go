@@ -6,7 +6,7 @@ import (
 	"net"
 	"syscall"
 
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Errors that callers tell apart.

@@ -11,7 +11,7 @@ import (
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/xrc"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // port is the same on all hosts; this one's is its own.

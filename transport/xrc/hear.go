@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // hear takes one control message. An error ends the connection.

@@ -5,7 +5,7 @@ import (
 	"errors"
 
 	"github.com/rds-go/rds/transport/iwarp/mpa"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // hello is the private data of both sides' set-up frames, behind the block of shared

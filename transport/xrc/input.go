@@ -10,7 +10,7 @@ import (
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/transport/iwarp/mpa"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // input is a link as its queue pair sees it: what arrives goes into a parser, and

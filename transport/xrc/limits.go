@@ -5,7 +5,7 @@ import (
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // limits are the attributes of a target that its initiator keeps to. A segment names no target,

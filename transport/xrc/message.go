@@ -7,7 +7,7 @@ import (
 	"net/netip"
 	"syscall"
 
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Set-up messages find the shared receive queue behind a service of a peer, and get an

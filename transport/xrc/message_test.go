@@ -13,7 +13,7 @@ import (
 	"github.com/rds-go/rds/internal/hexfile"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 func anInitiator(number, generation uint32) objects.Ref {

@@ -12,7 +12,7 @@ import (
 	"github.com/rds-go/rds/internal/wire"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Name is the transport's name.
@@ -61,7 +61,7 @@ type Options struct {
 	// what operations of peers that name the port reach. It must not block. If
 	// it returns nil it is asked again when an operation comes. Without Protection it is Transport.Domain, whatever the port.
 	Protection func(local netip.Addr) func(port uint16) *mr.Domain
-	// XRC sets up the objects of package rds/xrc. Now is the clock of everything that is about
+	// XRC sets up the objects of package rds/xrc/objects. Now is the clock of everything that is about
 	// them; nil means time.Now.
 	XRC objects.Config
 	// Want is called when channels to a peer, or questions, need a connection, and what it

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/lockorder"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // path is one path of a pair of hosts: an initiator, by which this side's RDS sends, and a
 // target, by which it receives. They belong to the transport's session, and outlive
 // connections: one that is lost suspends them, the next one resumes them, and the grace of
-// package rds/xrc ends them. RDS sends again by itself what was lost.
+// package rds/xrc/objects ends them. RDS sends again by itself what was lost.
 type path struct {
 	p     *peer
 	index uint8

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/transport"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // pair is path 0 of a pair of hosts, seen from one of them.

@@ -3,7 +3,7 @@ package xrc
 import (
 	"time"
 
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // patience watches a channel that has requests under way, for as long as it has. TCP gives

@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/rds-go/rds/internal/lockorder"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // hosts are the two ends of a connection.

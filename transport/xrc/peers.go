@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"time"
 
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // peerLocked finds or makes what is known of a pair of hosts, for a user. leaveLocked ends
@@ -47,7 +47,7 @@ func (t *Transport) leave(p *peer) {
 }
 
 // forget drops a peer that nothing is left of, and with the last of its addresses here what
-// package rds/xrc knows of the host.
+// package rds/xrc/objects knows of the host.
 func (t *Transport) forget(p *peer) {
 	t.mu.Lock()
 	if p.users > 0 || t.peers[p.hosts] != p || !p.idle() {

@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // work is a request from PostSend to its completion. It keeps what has to be sent

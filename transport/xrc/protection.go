@@ -3,7 +3,7 @@ package xrc
 import (
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // What a peer may reach by a key is for the queue to say that its Write, read or atomic

@@ -7,7 +7,7 @@ import (
 	"github.com/rds-go/rds/internal/lockorder"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Queue is the shared receive queue of an application of RDS: that of a session, in RDS's

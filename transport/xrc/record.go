@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"syscall"
 
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Two transports talk about channels by messages to the control queue. Each is one set-up

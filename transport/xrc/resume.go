@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // sortLocked brings what waits into the order of posting.

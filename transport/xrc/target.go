@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // carrier is how a mux carries a target, as objects.Connection.

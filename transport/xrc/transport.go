@@ -19,7 +19,7 @@ import (
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport"
 	"github.com/rds-go/rds/transport/iwarp"
-	objects "github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // Transport carries RDS, and channels of applications, on XRC over software iWARP.
@@ -107,7 +107,7 @@ const (
 	maxSessions      = 1 << 16
 )
 
-// makeObjects makes the device of package rds/xrc, and what RDS has there.
+// makeObjects makes the device of package rds/xrc/objects, and what RDS has there.
 func (t *Transport) makeObjects() (err error) {
 	c := t.opts.XRC
 	if c.Now == nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // chosen is an rds.Info of which some reports are left out. A report that was
@@ -29,7 +29,7 @@ type chosen struct {
 	LeftOut     string               `json:"left_out,omitempty"`
 	Memory      *rds.MemoryInfo      `json:"memory,omitempty"`
 	Admission   *rds.AdmissionInfo   `json:"admission,omitempty"`
-	Objects     *xrc.Objects         `json:"xrc_objects,omitempty"`
+	Objects     *objects.Objects     `json:"xrc_objects,omitempty"`
 }
 
 // WriteJSON writes the reports in kinds as one JSON object on one line, with

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/rds"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 // objects are those of XRC; none where the report has none.
-func (v *View) objects() xrc.Objects {
+func (v *View) objects() objects.Objects {
 	if v.Info.Objects == nil {
-		return xrc.Objects{}
+		return objects.Objects{}
 	}
 	return *v.Info.Objects
 }
@@ -65,7 +65,7 @@ func domains(v *View) table {
 var qpColumns = []column{{"State", 5}, {"Link", 9}, {"Since", 9}, {"PeerHost", 15}, {"PeerQP", 17}}
 
 // qpCells are the cells of qpColumns.
-func (v *View) qpCells(q *xrc.QPEntry, tombstone bool) []any {
+func (v *View) qpCells(q *objects.QPEntry, tombstone bool) []any {
 	link := "-"
 	switch {
 	case tombstone:
@@ -90,7 +90,7 @@ func (v *View) qpCells(q *xrc.QPEntry, tombstone bool) []any {
 }
 
 // number is the name of an object as the log has it, without its kind.
-func number(r xrc.Ref) string {
+func number(r objects.Ref) string {
 	digits := strconv.FormatUint(uint64(r.Number), 16)
 	return "000000"[:max(0, 6-len(digits))] + digits + "." + strconv.FormatUint(uint64(r.Generation), 10)
 }

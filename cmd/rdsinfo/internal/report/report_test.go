@@ -15,7 +15,7 @@ import (
 	"github.com/rds-go/rds/conn"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/transport"
-	"github.com/rds-go/rds/xrc"
+	"github.com/rds-go/rds/xrc/objects"
 )
 
 var update = flag.Bool("update", false, "rewrite testdata")
@@ -62,43 +62,43 @@ func busy() *rds.Info {
 }
 
 // someObjects is what the XRC device of a node with an application have.
-func someObjects() *xrc.Objects {
-	ref := func(k xrc.Kind, number, generation uint32) xrc.Ref {
-		return xrc.Ref{Kind: k, Number: number, Generation: generation}
+func someObjects() *objects.Objects {
+	ref := func(k objects.Kind, number, generation uint32) objects.Ref {
+		return objects.Ref{Kind: k, Number: number, Generation: generation}
 	}
 	host, now := netip.MustParseAddr("10.9.0.3"), busy().Time
-	first, dead, tomb := ref(xrc.KindTarget, 0x800000, 1849948411), ref(xrc.KindTarget, 0x800001, 7), ref(xrc.KindTarget, 0x800002, 8)
-	qp := func(r xrc.Ref, state xrc.State, peer xrc.Ref) xrc.QPEntry {
-		return xrc.QPEntry{Ref: r, State: state, Peer: xrc.Peer{Host: host, Incarnation: 5, QP: peer}}
+	first, dead, tomb := ref(objects.KindTarget, 0x800000, 1849948411), ref(objects.KindTarget, 0x800001, 7), ref(objects.KindTarget, 0x800002, 8)
+	qp := func(r objects.Ref, state objects.State, peer objects.Ref) objects.QPEntry {
+		return objects.QPEntry{Ref: r, State: state, Peer: objects.Peer{Host: host, Incarnation: 5, QP: peer}}
 	}
-	o := &xrc.Objects{
+	o := &objects.Objects{
 		Incarnation: 1 << 63,
-		Sessions: []xrc.SessionEntry{{ID: 1, Name: "rds", Domains: 1, PDs: 1, CQs: 1, SRQs: 1, Initiators: 2, Targets: 3, Registrations: 3},
+		Sessions: []objects.SessionEntry{{ID: 1, Name: "rds", Domains: 1, PDs: 1, CQs: 1, SRQs: 1, Initiators: 2, Targets: 3, Registrations: 3},
 			{ID: 2, Name: "application 1", Domains: 1, PDs: 1, SRQs: 1, Registrations: 1}, {ID: 3, Name: "a\nb", Services: 2}},
-		Domains: []xrc.DomainEntry{{Tag: 1, Private: true, Refs: 5}, {Tag: 2, Device: 0xfe00, Inode: 10111187, Refs: 2}},
-		Targets: []xrc.TargetEntry{
-			{QPEntry: qp(first, xrc.StateRTR, ref(xrc.KindInitiator, 0x400000, 9)), Domain: 1, Registered: 2},
-			{QPEntry: qp(dead, xrc.StateError, ref(xrc.KindInitiator, 0x400001, 9)), Domain: 1, Registered: 1},
-			{QPEntry: qp(tomb, xrc.StateError, ref(xrc.KindInitiator, 0x400002, 9)), Domain: 1, Registered: 1, Tombstone: true},
+		Domains: []objects.DomainEntry{{Tag: 1, Private: true, Refs: 5}, {Tag: 2, Device: 0xfe00, Inode: 10111187, Refs: 2}},
+		Targets: []objects.TargetEntry{
+			{QPEntry: qp(first, objects.StateRTR, ref(objects.KindInitiator, 0x400000, 9)), Domain: 1, Registered: 2},
+			{QPEntry: qp(dead, objects.StateError, ref(objects.KindInitiator, 0x400001, 9)), Domain: 1, Registered: 1},
+			{QPEntry: qp(tomb, objects.StateError, ref(objects.KindInitiator, 0x400002, 9)), Domain: 1, Registered: 1, Tombstone: true},
 		},
-		Initiators: []xrc.InitiatorEntry{
-			{QPEntry: qp(ref(xrc.KindInitiator, 0x400000, 3), xrc.StateRTS, ref(xrc.KindTarget, 0x800000, 4)), Session: 1, SessionName: "rds"},
-			{QPEntry: xrc.QPEntry{Ref: ref(xrc.KindInitiator, 0x400001, 4)}, Session: 1, SessionName: "rds"},
+		Initiators: []objects.InitiatorEntry{
+			{QPEntry: qp(ref(objects.KindInitiator, 0x400000, 3), objects.StateRTS, ref(objects.KindTarget, 0x800000, 4)), Session: 1, SessionName: "rds"},
+			{QPEntry: objects.QPEntry{Ref: ref(objects.KindInitiator, 0x400001, 4)}, Session: 1, SessionName: "rds"},
 		},
-		SRQs: []xrc.SRQEntry{
-			{Ref: ref(xrc.KindSRQ, 0x100, 5), Session: 3, SessionName: "a\nb", Domain: 2, MaxWR: 64, Posted: 12, Limit: 8},
-			{Ref: ref(xrc.KindSRQ, 0x101, 5), Session: 3, SessionName: "a\nb", Domain: 2, MaxWR: 64, Failed: true},
-			{Ref: ref(xrc.KindSRQ, 4096, 5), Session: 2, SessionName: "application 1", Domain: 1, Sink: true},
+		SRQs: []objects.SRQEntry{
+			{Ref: ref(objects.KindSRQ, 0x100, 5), Session: 3, SessionName: "a\nb", Domain: 2, MaxWR: 64, Posted: 12, Limit: 8},
+			{Ref: ref(objects.KindSRQ, 0x101, 5), Session: 3, SessionName: "a\nb", Domain: 2, MaxWR: 64, Failed: true},
+			{Ref: ref(objects.KindSRQ, 4096, 5), Session: 2, SessionName: "application 1", Domain: 1, Sink: true},
 		},
-		Registrations: []xrc.RegistrationEntry{
+		Registrations: []objects.RegistrationEntry{
 			{Session: 1, SessionName: "rds", Target: first, ByNumber: true, Handles: 1}, {Session: 2, SessionName: "application 1", Target: first, ByNumber: true, Handles: 1},
 			{Session: 1, SessionName: "rds", Target: dead, ByNumber: true, Handles: 2}, {Session: 1, SessionName: "rds", Target: tomb, Handles: 1},
 		},
 		NotListed: 17,
 	}
 	o.Targets[0].Connected = true
-	o.Targets[1].Since, o.Targets[1].Cause = now.Add(-90*time.Second), xrc.ErrPeerGone.Error()
-	o.Targets[2].Since, o.Targets[2].Cause = now.Add(-26*time.Hour), xrc.ErrGrace.Error()
+	o.Targets[1].Since, o.Targets[1].Cause = now.Add(-90*time.Second), objects.ErrPeerGone.Error()
+	o.Targets[2].Since, o.Targets[2].Cause = now.Add(-26*time.Hour), objects.ErrGrace.Error()
 	o.Initiators[0].Suspended, o.Initiators[0].Since, o.Initiators[0].Deadline = true, now.Add(-1234*time.Millisecond), now.Add(28*time.Second)
 	return o
 }

@@ -1,0 +1,94 @@
+package xrc
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/rds-go/rds/internal/client"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/rds/datagram"
+	"github.com/rds-go/rds/transport/iwarp"
+	"github.com/rds-go/rds/xrc/objects"
+)
+
+// When the daemon ends each object has one event, whoever waits hears of it, and nothing is posted to what is
+// gone. The Client begins new objects when another daemon is there.
+func TestXRCREQ48ObjectsEndWithTheDaemon(t *testing.T) {
+	t.Parallel()
+	l := rdstest.NewLab(t)
+	near, far := newHost(t, &l), newHost(t, &l)
+	a := newProcess(t, far, nil, 1, 8)
+	a.advertise(t, 7)
+	c, err := client.New(config.Client{Path: near.path, Reconnect: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	open := func() (*Session, error) {
+		o, err := c.Objects()
+		if err != nil {
+			return nil, err
+		}
+		return Open(context.Background(), o)
+	}
+	s, err := open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := equip(t, s, nil, 4, 128)
+	i := p.connect(t, far.addr, 7)
+	waited := make(chan error, 1)
+	go func() { waited <- p.cq.Wait(rdstest.Background(t)) }()
+	if err := near.svc.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; !isLost(err) {
+		t.Errorf("Wait: %v", err)
+	}
+	want := map[objects.Ref]bool{p.cq.Ref(): true, p.srq.Ref(): true, i.Ref(): true}
+	for len(want) > 0 {
+		e, err := p.NextEvent(rdstest.Background(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind != objects.EventDeviceFatal || !want[e.Object] {
+			t.Fatalf("event %v of %v", e.Kind, e.Object)
+		}
+		delete(want, e.Object)
+		if err := p.Ack(e); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := p.NextEvent(rdstest.Background(t)); !isLost(err) {
+		t.Errorf("one more event, %v", err)
+	}
+	if _, err := i.PostSend(iwarp.WorkRequest{Queue: a.srq.Num(), Inline: []byte("x")}); !isLost(err) {
+		t.Errorf("PostSend: %v", err)
+	}
+	if _, err := p.srq.PostReceive(iwarp.ReceiveRequest{}); !isLost(err) {
+		t.Errorf("PostReceive: %v", err)
+	}
+	if _, err := p.AllocPD(); !isLost(err) {
+		t.Errorf("AllocPD: %v", err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	near.serve(t)
+	rdstest.Eventually(t, "objects of the next daemon", func() bool {
+		s, err = open()
+		return err == nil
+	})
+	q := equip(t, s, nil, 4, 128)
+	j := q.connect(t, far.addr, 7)
+	if _, err := j.PostSend(iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: a.srq.Num(), Inline: []byte("x")}); err != nil {
+		t.Fatal(err)
+	}
+	if c := q.poll(t); c.Status != iwarp.Success {
+		t.Errorf("%+v", c)
+	}
+}
+
+func isLost(err error) bool { return errors.Is(err, datagram.ErrDaemonLost) }

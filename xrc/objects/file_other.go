@@ -1,0 +1,8 @@
+//go:build !unix
+
+package objects
+
+import "os"
+
+// pin needs inodes.
+func pin(int) (*os.File, inode, error) { return nil, inode{}, ErrUnsupported }

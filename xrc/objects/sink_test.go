@@ -1,0 +1,123 @@
+package objects
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// A shared receive queue with a sink takes no receives, completes nowhere, and has a number of
+// its own kind. Targets of its domain find it like any other, until its session ends.
+func TestQueueWithASink(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	p := g.process("p", g.file("job"))
+	for field, a := range map[string]SRQAttr{
+		"Sink":   {Domain: p.dom, PD: p.pd, Sink: true, CQ: p.cq},
+		"Sink\n": {Domain: p.dom, PD: p.pd, Sink: true, MaxWR: 1},
+		"Domain": {PD: p.pd, Sink: true},
+		"MaxWR":  {Domain: p.dom, PD: p.pd, CQ: p.cq},
+		"CQ":     {Domain: p.dom, PD: p.pd, MaxWR: 1},
+	} {
+		_, err := p.CreateSRQ(a)
+		g.want(err, ErrAttribute)
+		if want := "SRQAttr." + strings.TrimSpace(field) + ":"; err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, which is about %s", err, want)
+		}
+	}
+	q, err := p.CreateSRQ(SRQAttr{Domain: p.dom, PD: p.pd, Sink: true})
+	g.ok(err)
+	n := q.Num()
+	if !HasSink(n) || KindOf(n) != KindSRQ || HasSink(p.srq(1).Num()) {
+		t.Errorf("number %#x", n)
+	}
+	if _, err := q.PostReceive(iwarp.ReceiveRequest{}); err == nil {
+		t.Error("a receive was posted")
+	}
+	tgt, _ := p.up(peer(1))
+	if got, err := g.Resolve(n, tgt); got != q || err != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	g.want(g.send(tgt, n), errEmpty)
+	g.ok(q.Close(ctx))
+	_, err = g.Resolve(n, tgt)
+	g.want(err, ErrUnknownSRQ)
+	if again, err := p.CreateSRQ(SRQAttr{Domain: p.dom, PD: p.pd, Sink: true}); err != nil || again.Num() == n {
+		t.Errorf("the number %#x is given again at once, %v", n, err)
+	}
+}
+
+// A session that shares a domain has a handle of its own: the domain lives as long as either,
+// and targets that the one makes are registered with by the other.
+func TestSharedDomain(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	p := g.process("p", g.file("job"))
+	s := g.session("other")
+	dom, err := s.ShareDomain(p.dom)
+	g.ok(err)
+	if dom.Tag() != p.dom.Tag() {
+		t.Error("another domain")
+	}
+	r := p.target()
+	_, err = s.Register(dom, r.Number)
+	g.ok(err)
+	g.ok(p.Session.Close(ctx))
+	if n := g.Stats().TotalTargets(); n != 1 {
+		t.Errorf("%d targets: the other session is registered", n)
+	}
+	_, err = s.ShareDomain(p.dom)
+	g.want(err, ErrForeign)
+	g.ok(s.Unregister(ctx, dom, r.Number))
+	g.ok(dom.Close())
+	if n := g.Stats().Domains; n != 0 {
+		t.Errorf("%d domains", n)
+	}
+}
+
+// Queue pairs of which each set-up tells are not asked for; others are.
+func TestImpliedQueuePairsAreNotAskedFor(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	p := g.process("p", g.file("job"))
+	r, err := p.CreateTarget(TargetAttr{Domain: p.dom, Implied: true})
+	g.ok(err)
+	p.connect(r, peer(1))
+	tgt, _ := p.up(peer(2))
+	if list := g.Pairs(hostA); len(list) != 1 || list[0].Ours != tgt.ref {
+		t.Errorf("%v", list)
+	}
+}
+
+// A queue pair whose peer has another one now goes on with that, under its own name; one that
+// is connected does not.
+func TestRename(t *testing.T) {
+	t.Parallel()
+	g := newRig(t, Config{})
+	p := g.process("p", g.file("job"))
+	tgt, c := p.up(peer(1))
+	was := tgt.Info().Ref
+	g.want(tgt.Rename(peer(2)), ErrState)
+	g.ok(tgt.Suspend(g.clk.now()))
+	g.ok(tgt.Rename(peer(2)))
+	if i := tgt.Info(); i.Ref != was || i.Peer.QP != peer(2).QP || i.Attr.DestQPN != peer(2).QP.Number || i.Suspended {
+		t.Errorf("%+v", i)
+	}
+	g.clk.advance(g.config.Grace)
+	g.Expire(g.clk.now())
+	if n := g.PeerGone(hostA, peer(1).QP); n != 0 || tgt.State() != StateRTR {
+		t.Errorf("the end of the old queue pair ended %d, %v", n, tgt.State())
+	}
+	g.alive(c)
+	next := &conn{}
+	g.ok(tgt.Attach(next))
+	if n := g.PeerGone(hostA, peer(2).QP); n != 1 {
+		t.Errorf("the end of the new one ended %d", n)
+	}
+	g.ended(next, ErrPeerGone)
+	g.events(p.Session, EventQPFatal, EventLastWQE)
+	g.ok(p.Unregister(context.Background(), p.dom, was.Number))
+	g.want(tgt.Rename(peer(1)), ErrState)
+}
