@@ -12,7 +12,7 @@ import (
 func BenchmarkSend64(b *testing.B) {
 	l := rdstest.NewLab(b)
 	near, far := newHost(b, &l), newHost(b, &l)
-	const window, list, depth = 512, 32, 1024
+	const window, list, depth = 2048, 32, 4096
 	a := newProcess(b, far, nil, depth, 2*depth)
 	a.advertise(b, 7)
 	p := newProcess(b, near, nil, 1, 2*depth)

@@ -27,7 +27,7 @@ type CQ struct {
 
 	mu      lockorder.Mutex[CQ]
 	size    int
-	ring    []Completion            // guarded by mu; nil before the first
+	ring    []Completion            // guarded by mu; grows to size
 	head, n int                     // guarded by mu
 	waiting [2]int                  // guarded by mu; goroutines in wait: for anything, for solicited completions
 	overrun bool                    // guarded by mu
@@ -163,15 +163,13 @@ func (c *CQ) push(list []Completion) bool {
 		c.overrun = c.overrun || !c.divert(c.moved)
 		return !c.overrun
 	}
-	if c.ring == nil {
-		c.ring = make([]Completion, c.size)
-	}
-	if c.overrun || len(list) > len(c.ring)-c.n {
+	if c.overrun || len(list) > c.size-c.n {
 		c.overrun = true
 		c.mu.Unlock()
 		c.signal()
 		return false
 	}
+	c.growLocked(len(list))
 	wake := c.waiting[forAny] > 0
 	at := (c.head + c.n) % len(c.ring)
 	for i := range list {
@@ -188,6 +186,22 @@ func (c *CQ) push(list []Completion) bool {
 	}
 	return true
 }
+
+// growLocked makes room in the ring for n completions more, of which there are no more than size.
+func (c *CQ) growLocked(n int) {
+	if n <= len(c.ring)-c.n {
+		return
+	}
+	ring := make([]Completion, min(max(2*len(c.ring), c.n+n, firstEntries), c.size))
+	if c.n > 0 {
+		k := copy(ring[:c.n], c.ring[c.head:])
+		copy(ring[k:c.n], c.ring)
+	}
+	c.ring, c.head = ring, 0
+}
+
+// firstEntries is how long the ring of a completion queue is at first, unless the queue is smaller.
+const firstEntries = 32
 
 // fail moves all queue pairs of an overrun queue to error. The first call also
 // raises the event; there are more as long as shared receive queues complete here.

@@ -285,3 +285,49 @@ func TestPostLimits(t *testing.T) {
 		t.Errorf("posted after Disconnect: %d, %v", n, err)
 	}
 }
+
+// A completion queue makes its memory when it is used, and keeps the order.
+func TestCompletionQueueGrows(t *testing.T) {
+	t.Parallel()
+	const size = 3 * firstEntries
+	c, err := openDevice(t, Config{EventLoops: 1}).CreateCQ(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pushed, polled uint64
+	push := func(n int) {
+		list := make([]Completion, n)
+		for i := range list {
+			list[i].ID = pushed
+			pushed++
+		}
+		c.Push(list...)
+	}
+	poll := func(n int) {
+		list := make([]Completion, n)
+		if got := c.Poll(list); got != n {
+			t.Fatalf("%d completions of %d", got, n)
+		}
+		for i := range list {
+			if list[i].ID != polled {
+				t.Fatalf("completion %d in place of %d", list[i].ID, polled)
+			}
+			polled++
+		}
+	}
+	push(firstEntries - 2)
+	poll(firstEntries - 4)
+	push(firstEntries - 2) // goes round the end of the ring
+	if n := len(c.ring); n != firstEntries {
+		t.Fatalf("the ring has %d entries for %d completions", n, firstEntries)
+	}
+	push(size - firstEntries)
+	if n := len(c.ring); n != size {
+		t.Fatalf("the ring has %d entries of %d", n, size)
+	}
+	poll(size)
+	push(size + 1)
+	if err := c.Wait(within(t)); err != ErrOverrun {
+		t.Fatalf("more completions than the queue has entries: %v", err)
+	}
+}

@@ -86,6 +86,9 @@ func (q *QP) placesLocked() int {
 	if q.slots == nil {
 		all = q.cfg.MaxSend
 	}
+	if most := q.cfg.MaxMessages; most > 0 {
+		return min(all-n, most-q.stream.detached())
+	}
 	return min(all-n, q.cfg.MaxSend-n-q.stream.detached())
 }
 
@@ -148,7 +151,8 @@ func (q *QP) postLocked(w *WorkRequest) error {
 	if q.slots == nil { // made late, because many queue pairs never send, or only frames
 		q.slots = make([]sendSlot, 1<<bits.Len(uint(q.cfg.MaxSend-1)))
 	}
-	if n := int(q.tail - q.head); n == len(q.slots) || n+q.stream.detached() >= len(q.slots) {
+	n, gone := int(q.tail-q.head), q.stream.detached()
+	if most := q.cfg.MaxMessages; n == len(q.slots) || most > 0 && gone >= most || most == 0 && n+gone >= len(q.slots) {
 		return ErrQueueFull
 	}
 	total, err := q.checkRequest(w)

@@ -84,6 +84,7 @@ type Channel struct {
 	works     []work             // guarded by mu, but for those that start uses
 	free      []uint32           // guarded by mu
 	waiting   fifo.Queue[uint32] // guarded by mu; in the order of posting
+	sole      uint32             // guarded by mu; the queue that all requests in waiting are messages to, 0: several, or not known
 	started   int                // guarded by mu; requests that are with the connection
 	reads     int                // guarded by mu; reads among started
 	posted    uint64             // guarded by mu; requests ever

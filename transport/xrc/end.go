@@ -31,12 +31,12 @@ func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
 		ch.free = append(ch.free, slot)
 	case dead && c.Status != iwarp.Success: // endLocked reports all in the order of posting
 		w.state = workWaits
-		ch.waiting.Push(slot)
+		ch.waitLocked(slot)
 	case c.Status == iwarp.Flushed && c.Sent:
 		w.state, w.lost, w.serial = workDoubtful, m.id, c.Serial
 	case again:
 		w.state = workWaits
-		ch.waiting.Push(slot) // suspend brings it to its place
+		ch.waitLocked(slot) // suspend brings it to its place
 	case c.Status == iwarp.RemoteInvalidRD && !dead:
 		w.state, w.vendor = workAsked, c.Vendor
 		verify, ch.asks = !ch.asks, true
@@ -108,10 +108,10 @@ func (ch *Channel) die(cause error) {
 		switch w := &ch.works[slot]; {
 		case w.state == workDoubtful, w.state == workAsked:
 			w.state = workWaits
-			ch.waiting.Push(uint32(slot))
+			ch.waitLocked(uint32(slot))
 		case w.state == workStarted && cause == objects.ErrRetry && !answered(w.wr.Op):
 			w.state = workReported
-			ch.waiting.Push(uint32(slot))
+			ch.waitLocked(uint32(slot))
 		}
 	}
 	list := ch.endLocked(nil)

@@ -99,8 +99,19 @@ func (ch *Channel) keep(wr *iwarp.WorkRequest) uint32 {
 	w.wr.Inline = w.inline
 	ch.posted++
 	w.order, w.group, w.state = ch.posted, 1, workWaits
-	ch.waiting.Push(slot)
+	ch.waitLocked(slot)
 	return slot
+}
+
+// waitLocked adds a request to waiting.
+func (ch *Channel) waitLocked(slot uint32) {
+	switch queue := ch.works[slot].queue; {
+	case ch.waiting.Len() == 0:
+		ch.sole = queue
+	case ch.sole != queue:
+		ch.sole = 0
+	}
+	ch.waiting.Push(slot)
 }
 
 // checkGroup refuses what no channel could do. It returns how many requests at the
@@ -269,6 +280,8 @@ func (ch *Channel) pickLocked(m *mux) (refused []iwarp.Completion, forbidden boo
 		switch {
 		case reads && ch.reads == ch.depth, n > m.room:
 			// What comes behind has to wait, too.
+		case ch.sole != 0 && queue == ch.sole && !m.mayTakeLocked(queue, n):
+			passed = true // what comes behind is for the same queue
 		case queue != 0 && !m.mayTakeLocked(queue, n): // a request behind this one for the same queue has no more room
 			passed = true
 			kept += copy(all[kept:], all[i:i+n])
@@ -341,7 +354,7 @@ func (ch *Channel) putBackLocked(m *mux, slots []uint32, good bool) (list []iwar
 			list = ch.finishLocked(list, slot, iwarp.LocalQPError, 0)
 		default:
 			ch.works[slot].state = workWaits
-			ch.waiting.Push(slot)
+			ch.waitLocked(slot)
 		}
 	}
 	ch.sortLocked()

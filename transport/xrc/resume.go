@@ -161,7 +161,7 @@ func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
 			list = ch.finishLocked(list, uint32(i), iwarp.Flushed, 0)
 		default:
 			w.state = workWaits
-			ch.waiting.Push(uint32(i))
+			ch.waitLocked(uint32(i))
 			ch.t.stats.repeated.Add(1)
 		}
 	}
