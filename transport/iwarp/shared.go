@@ -140,6 +140,7 @@ type shared struct {
 	rate     xctl.ErrorRate
 	touched  []*xctl.Receiver        // receivers of messages since the last flush
 	due      []xctl.Credit           // scratch of acknowledge
+	lazy     []xctl.Credit           // scratch of acknowledge: CREDITs that wait in the backlog
 	hungry   map[*xctl.Receiver]*SRQ // receivers whose queue has no buffer posted
 	open     *SRQ                    // queue whose message is being received
 	recv     receiveSlot             // receive request that the message goes into

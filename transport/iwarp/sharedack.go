@@ -38,9 +38,8 @@ func (r *receiver) acknowledge() {
 		x.wrote = false
 		a, wrote = x.placed.Ack()
 	}
-	var now, patience, wake time.Time
-	later, due, lazy := x.touched[:0], x.due[:0], x.sink.credits[:0]
-	atOnce := x.sink.unsaid >= ackBytes
+	later, due, lazy := x.touched[:0], x.due[:0], x.lazy[:0]
+	atOnce, wait := x.sink.unsaid >= ackBytes, sayDelay
 	for _, rcv := range x.touched {
 		srq := x.find(rcv.SRQ())
 		if srq == nil && !rcv.Open() { // a sender without credit would wait for a queue that has gone
@@ -55,12 +54,6 @@ func (r *receiver) acknowledge() {
 			later = append(later, rcv) // SinkReady wakes us: nobody has taken anything yet
 			continue
 		}
-		if now.IsZero() && !sunk { // queues with a sink do without the time
-			now = time.Now()
-			if patience = now; wrote {
-				patience = now.Add(xctl.CreditDelay) // other CREDITs are waiting, too
-			}
-		}
 		delete(x.hungry, rcv)
 		if srq != nil {
 			n := srq.stock(r.s)
@@ -70,19 +63,15 @@ func (r *receiver) acknowledge() {
 				rcv.Grant(uint32(n))
 			}
 		}
-		asked := patience
-		if sunk {
-			asked = sinkTime
-		}
-		c, ok := rcv.Credit(asked)
-		if !ok && !sunk && rcv.Unsaid() >= ackMessages { // a sender that may have few outstanding waits for it
-			c, ok = rcv.Credit(now.Add(xctl.CreditDelay))
-		}
-		if !ok && sunk {
-			// It goes as if it had waited: at once, or with the program's answer, if
-			// one comes soon.
-			if c, ok = rcv.Credit(sinkTime.Add(xctl.CreditDelay)); ok && !atOnce {
+		many := sunk && atOnce || !sunk && rcv.Unsaid() >= ackMessages
+		c, ok := rcv.Credit(anyTime)
+		if !ok {
+			// It goes as if it had waited: at once, or with what is sent next, if that is soon.
+			if c, ok = rcv.Credit(anyTime.Add(xctl.CreditDelay)); ok && !many {
 				lazy = append(lazy, c)
+				if !sunk {
+					wait = messageDelay
+				}
 				continue
 			}
 		}
@@ -91,14 +80,9 @@ func (r *receiver) acknowledge() {
 				x.sink.unsaid = 0
 			}
 			due = append(due, c)
-		} else if at, ok := rcv.Deadline(); ok {
-			later = append(later, rcv)
-			if wake.IsZero() || at.Before(wake) {
-				wake = at
-			}
 		}
 	}
-	x.touched, x.due, x.sink.credits = later, due, lazy
+	x.touched, x.due, x.lazy = later, due, lazy
 	q := r.s.q
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -113,16 +97,14 @@ func (r *receiver) acknowledge() {
 		for _, c := range lazy {
 			x.backlog.Credit(c)
 		}
-		x.sayLaterLocked(r.s)
-	}
-	if !wake.IsZero() {
-		x.wakeAtLocked(r.s, now, wake)
+		if !x.says {
+			x.sayInLocked(r.s, wait)
+		}
 	}
 }
 
-// sinkTime is what receivers of queues with a sink are told of the time: their CREDITs wait
-// for the program's answer and not for a time.
-var sinkTime = time.Unix(0, 0)
+// anyTime is what receivers are told of the time: CREDITs wait in the backlog.
+var anyTime = time.Unix(0, 0)
 
 // Of messages to queues with a sink this many bytes are acknowledged without delay, where
 // each message counts as ackCost more.
@@ -134,8 +116,13 @@ const (
 // ackMessages messages to a queue without a sink are acknowledged without delay.
 const ackMessages = 32
 
-// sayDelay is how long what there is to say about queues with a sink waits for company.
-const sayDelay = 4 * xctl.CreditDelay
+// CREDITs that are not due leave with the next thing that is sent, such as the program's answer, or
+// after sayDelay, and those of queues without a sink after messageDelay: a program may wait
+// for the completions of its messages.
+const (
+	sayDelay     = 4 * xctl.CreditDelay
+	messageDelay = 2 * xctl.CreditDelay
+)
 
 // sayLaterLocked has what there is to say said after a while, if nothing that is sent
 // takes it along before.

@@ -66,12 +66,11 @@ type sinkState struct {
 	ready atomic.Bool // the program has called SinkReady
 
 	// The event loop's.
-	taking  bool          // the sink has been given all that came before SinkReady
-	fed     bool          // the sink has been given bytes since its last Flush
-	unsaid  uint32        // bytes of messages taken since the last CREDIT
-	queue   xctl.SRQN     // queue of the last message that was taken; 0: none was
-	open    xctl.SRQN     // queue of the message that has come in part; 0: none has
-	credits []xctl.Credit // scratch of acknowledge: CREDITs that may wait
+	taking bool      // the sink has been given all that came before SinkReady
+	fed    bool      // the sink has been given bytes since its last Flush
+	unsaid uint32    // bytes of messages taken since the last CREDIT
+	queue  xctl.SRQN // queue of the last message that was taken; 0: none was
+	open   xctl.SRQN // queue of the message that has come in part; 0: none has
 }
 
 // SinkReady says that the sink takes all messages. Sink.Flush follows on the event loop.

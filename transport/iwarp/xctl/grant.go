@@ -23,7 +23,7 @@ func (r *Receiver) Grant(window uint32) {
 // Credit returns the CREDIT that is due, if one is: the sender has used half of
 // its window, half a window of messages is to be acknowledged, a stopped sender
 // has to hear of buffers, or CreditDelay has passed since there was something to
-// say. It is called after each burst of segments and at Deadline.
+// say. It is called after each burst of segments.
 func (r *Receiver) Credit(now time.Time) (c Credit, due bool) {
 	c = Credit{r.srq, r.acked, r.limit}
 	if c == r.told {
@@ -48,8 +48,3 @@ func (r *Receiver) Credit(now time.Time) (c Credit, due bool) {
 
 // Unsaid is how many messages the sender has not heard of that are delivered.
 func (r *Receiver) Unsaid() uint32 { return r.acked - r.told.Delivered }
-
-// Deadline is when a CREDIT is due that is not yet.
-func (r *Receiver) Deadline() (at time.Time, ok bool) {
-	return r.since.Add(CreditDelay), !r.since.IsZero()
-}
