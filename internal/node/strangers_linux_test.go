@@ -75,7 +75,7 @@ func TestOneShotConnectionsLeaveNothing(t *testing.T) {
 		rdstest.MustSend(t, other, after.LocalAddrPort(), []byte("answer"))
 		rdstest.Expect(t, after, "answer")
 		from := l.bind(l.node(config.Node{Wire: w, ReconnectMin: time.Millisecond, ReconnectMax: 5 * time.Millisecond}))
-		oneWay(t, from, victim, 20)
+		oneWay(t, from, victim, 20, func() bool { return true })
 		<-attack
 		for _, s := range []*socket.Socket{before, after, from} {
 			_ = nodeOf(s).Close()
