@@ -238,7 +238,7 @@ func (b *Batch) operate(op *Operation, port uint16) (message bool) {
 func (c *Conn) passBy(p *path, pos, end uint64, status Status) (uint64, uint64) {
 	tail := p.q.tail
 	c.remove(p, pos, status)
-	if p.q.tail == tail { // those behind have kept their places
+	if p.q.tail == tail { // messages behind have kept their places
 		return pos + 1, end
 	}
 	return pos, end - 1

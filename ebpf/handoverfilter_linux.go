@@ -109,7 +109,7 @@ func eachLookup(but *ebpf.Program, f func(*ebpf.Program) error) error {
 			continue
 		}
 		p, err := ebpf.NewProgramFromID(a.ID)
-		if errors.Is(err, os.ErrNotExist) { // it was unloaded meanwhile
+		if errors.Is(err, os.ErrNotExist) { // the program was unloaded meanwhile
 			continue
 		}
 		if err != nil {

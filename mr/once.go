@@ -49,7 +49,7 @@ func (d *Device) Finish(u *Use, success bool) {
 	p := d.pools[s.class()]
 	p.mu.Lock()
 	m := s.live.Load()
-	held := m != nil && m.key == k && m.use.Load() == u // else the owner, or a peer, has ended the region meanwhile
+	held := m != nil && m.key == k && m.use.Load() == u // false: the owner, or a peer, has ended the region meanwhile
 	if held && !success {
 		m.use.Store(nil)
 	}

@@ -292,7 +292,7 @@ type Initiator struct {
 	ring     *ipc.Queue
 	mem      *datagram.Memory
 	over     bool
-	requests []request // those outstanding, by their ID in the record
+	requests []request // outstanding requests, by their ID in the record
 	free     []uint32  // IDs
 }
 

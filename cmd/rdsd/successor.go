@@ -54,7 +54,7 @@ func takeFrom(path string, at place) (*predecessor, error) {
 	if answer.Error != "" {
 		return fail(errors.New("the running daemon goes on: " + answer.Error))
 	}
-	if cred.PID != 0 { // else the daemon is in another PID namespace, where it has another number
+	if cred.PID != 0 { // a daemon in another PID namespace has PID 0 here
 		p.pid = answer.PID
 	}
 	var files []*os.File

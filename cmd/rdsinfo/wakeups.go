@@ -87,7 +87,7 @@ func processesNamed(name string) (pids []int) {
 	files, _ := filepath.Glob("/proc/[0-9]*/comm") // the pattern is right
 	for _, file := range files {
 		if b, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(b)) == name {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file))) // it is a number
+			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file))) // the directory's name is a number
 			pids = append(pids, pid)
 		}
 	}

@@ -66,7 +66,7 @@ type Options struct {
 // Policy chooses between two transports.
 type Policy struct {
 	opts             Options
-	preferred, other *Wire           // those of opts
+	preferred, other *Wire           // the two wires of opts
 	ctx              context.Context // ends with the policy
 	cancel           context.CancelFunc
 	slots            chan struct{}  // one token for each question under way

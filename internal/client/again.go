@@ -152,7 +152,7 @@ func (s *Socket) rebind(t *attachment) {
 		s.inherit(h)
 	default:
 		s.use(h)
-		if s.Closed.Load() { // and Close may not have found this half
+		if s.Closed.Load() { // Close may not have found this half
 			_ = s.leave(h)
 		}
 		select {

@@ -415,7 +415,7 @@ func (t *attachment) fated(id uint32, f conn.Fate) {
 	if s == nil {
 		return
 	}
-	if h := s.half.Load(); h != nil && h.att == t { // else loseFates has told the program
+	if h := s.half.Load(); h != nil && h.att == t { // without a half, loseFates has told the program
 		s.fateOf(h, f)
 	}
 }

@@ -38,7 +38,7 @@ type xrcSession struct {
 	sends  int                         // requests that all initiators may have outstanding
 	last   uint32
 	table  map[uint32]any
-	queues []*xrcCQ                 // those in table
+	queues []*xrcCQ                 // completion queues in table
 	unread map[uint64]objects.Event // events that the application has and has not acknowledged, by serial
 	serial uint64
 }

@@ -214,7 +214,7 @@ func (l *loop) ready(ev *unix.EpollEvent) {
 		l.rung()
 		return
 	}
-	if m := l.members[id]; m != nil { // else an event before this one has ended the member
+	if m := l.members[id]; m != nil { // an earlier event may have ended the member
 		m.ready(l, ev.Events)
 	}
 }

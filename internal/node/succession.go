@@ -66,7 +66,7 @@ func (n *Node) succeed() {
 	if u.missing == 0 || n.Config.Grace < 0 {
 		u.over = true
 		u.openUnlessHeld()
-		if !u.held { // else sockets are bound again before anybody looks
+		if !u.held { // with held sockets, all ports are bound again before anybody looks
 			n.forgetPorts()
 		}
 		return
@@ -201,7 +201,7 @@ func (n *Node) endSuccession() {
 		u.grace.Stop()
 	}
 	u.Open()
-	if in := n.inherited; u.File != nil && (in == nil || isClosed(in.Begin)) { // else the lock is the predecessor's
+	if in := n.inherited; u.File != nil && (in == nil || isClosed(in.Begin)) { // the predecessor has the lock until Begin
 		u.File.Close()
 	}
 }

@@ -111,7 +111,7 @@ func (t *tap) Message(h *wire.Header, payload []byte, owned *buf.Buf) {
 			return
 		}
 	}
-	if h.IsCongestion() { // it may have to wait behind other messages: see PortsChanged
+	if h.IsCongestion() { // a map may have to wait behind other messages: see PortsChanged
 		e.maps = append(e.maps, wire.CongestionMap(payload))
 	}
 	if s.cfg.Sabotage == DeliverOld && !p.Core.IsControl(h) && h.Sequence < p.Inbound(e.path).Next() {

@@ -109,7 +109,7 @@ func HostMemory(root fs.FS) int64 {
 		}
 		for dir := path.Clean("/" + f[2]); ; dir = path.Dir(dir) { // limits of the groups around it count, too
 			if b, err := fs.ReadFile(root, path.Join(base, dir, file)); err == nil {
-				if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 { // else it is "max"
+				if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil && n > 0 { // the file may say "max"
 					most = min(most, n)
 				}
 			}

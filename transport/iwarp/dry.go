@@ -51,7 +51,7 @@ func (x *shared) abandonLocked(s *stream) {
 				w.status = Flushed
 			}
 		}
-		for i := s.tx.next; i != s.q.tail; i++ { // those that have not had their turn in the send queue
+		for i := s.tx.next; i != s.q.tail; i++ { // requests that have not had their turn in the send queue
 			if w := &s.q.slots[i&uint32(len(s.q.slots)-1)]; w.queue != 0 && gone(w.id) {
 				w.status = Flushed
 			}

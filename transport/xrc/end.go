@@ -194,7 +194,7 @@ func (ch *Channel) verify(m *mux) {
 		var list []iwarp.Completion
 		ch.mu.Lock()
 		for _, slot := range slots {
-			if w := &ch.works[slot]; w.state == workAsked { // else the channel has ended
+			if w := &ch.works[slot]; w.state == workAsked { // in another state the channel has ended
 				list = ch.finishLocked(list, slot, iwarp.RemoteInvalidRD, w.vendor)
 			}
 		}
