@@ -6,7 +6,7 @@ import (
 
 	"github.com/rds-go/rds/internal/daemon"
 	"github.com/rds-go/rds/internal/node"
-	"github.com/rds-go/rds/transport/xrc"
+	"github.com/rds-go/rds/xrc"
 )
 
 // Node is a whole RDS stack inside this process: its addresses, its sockets,
@@ -56,7 +56,8 @@ func (n *Node) SetAdmission(a Admission) error { return n.n.SetAdmission(a) }
 
 // Bequeath prepares the node, and its service if it has one, for a process that takes
 // their place: it ends all links so that nothing is lost, as Service.Drain does, and
-// stops the work of all applications, which notice nothing but the pause. What connects
+// stops the work of all applications, which notice nothing but the pause. Sessions of
+// XRC in this process end. What connects
 // meanwhile, peer or application, waits in the kernel. ctx, and the linger time, bound
 // what it may take.
 //
@@ -72,9 +73,20 @@ func (n *Node) Bequeath(ctx context.Context) (*Legacy, error) {
 // new links.
 func (n *Node) Return() { daemon.Return(n.n) }
 
-// XRC is what the node has of XRC: for the objects of package rds/xrc/objects, and channels to those of
-// other nodes, on the connections that RDS has. nil without WireXRC or WireAuto.
-func (n *Node) XRC() *xrc.Transport { return n.n.Xrc }
+// XRC begins objects of XRC in this process: package xrc as Client.XRC has it, without a daemon. A node
+// has any number of such sessions, which end with it: their objects hear EventDeviceFatal, and calls fail
+// with net.ErrClosed. ErrNotSupported: the node has no XRC.
+func (n *Node) XRC(ctx context.Context) (*xrc.Session, error) {
+	o, err := daemon.NewOwnObjects(n.n)
+	if err != nil {
+		return nil, &OpError{Op: "xrc", Err: err}
+	}
+	s, err := xrc.Open(ctx, o)
+	if err != nil {
+		return nil, &OpError{Op: "xrc", Err: err}
+	}
+	return s, nil
+}
 
 // over tells whether Close was called.
 func (n *Node) over() bool { return n.n.Over() }

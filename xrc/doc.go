@@ -1,7 +1,8 @@
-// Package xrc has the objects of XRC for programs that are attached to a daemon: the daemon
-// plays the kernel and the card, and the objects outlive the process, or do not, as XRC has it.
+// Package xrc has the objects of XRC for programs. A daemon plays the kernel and the card, and the
+// objects outlive the process, or do not, as XRC has it; or a node in the process does, for that process.
 //
-//	s, err := client.XRC()                              // a session: one at a time for each Client
+//	s, err := client.XRC(ctx)                           // a session of rdsd: one at a time for each rds.Client
+//	s, err := node.XRC(ctx)                             // or one of an rds.Node, which has any number
 //	dom, err := s.OpenDomain(file, os.O_CREATE)          // processes that open the same file share it
 //	pd, err := s.AllocPD()
 //	cq, err := s.CreateCQ(256)
@@ -13,7 +14,7 @@
 //
 // Work requests, receives and completions are those of package iwarp. They go by queues in memory
 // that the process shares with its daemon, one system call at most for each list that is posted,
-// and none while the daemon is at work.
+// and none while the daemon is at work. With a node in the process they are in ordinary memory.
 //
 // # Memory
 //
@@ -34,7 +35,8 @@
 // Closing the session destroys its objects, and so does the death of the process. When the daemon
 // ends, or another process takes its place, they are gone: each of them has one
 // EventDeviceFatal, calls fail with ErrDaemonLost, and completions that were there can still be
-// polled. A new session can be begun with the same Client when that is attached again.
+// polled. A new session can be begun with the same Client when that is attached again. A node that is
+// closed ends its sessions in the same way; calls fail with net.ErrClosed then.
 //
 // All methods may be called concurrently.
 package xrc

@@ -10,38 +10,39 @@ import (
 // A process ends while its messages wait for receives of a queue. Those of another process of its host, by the same
 // connection, are delivered.
 func TestEndWithMessagesThatWaitStopsNobody(t *testing.T) {
-	t.Parallel()
-	l := rdstest.NewLab(t)
-	near, far := newHost(t, &l), newHost(t, &l)
-	a := newProcess(t, far, nil, 1, 8)
-	a.advertise(t, 7)
-	p := newProcess(t, near, nil, 1, 128)
-	i := p.connect(t, far.addr, 7)
-	send := func(i *Initiator) {
-		t.Helper()
-		if _, err := i.PostSend(iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: a.srq.Num(), Inline: []byte("x")}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	send(i)
-	a.poll(t)
-	p.poll(t) // the queue is empty now
-	for range 5 {
-		q := newProcess(t, near, nil, 1, 128)
-		j := q.connect(t, far.addr, 7)
-		send(j)
-		rdstest.Eventually(t, "the message to be taken", func() bool { n, err := j.ring.Ready(j.ring.Len()); return err == nil && n == j.ring.Len() })
-		if err := q.Close(); err != nil {
-			t.Fatal(err)
-		}
-		send(i)
-		for c := (iwarp.Completion{}); c.Initiator == 0; { // the other's message may have come before it was taken back
-			a.receive(t, 0)
-			a.poll(t)
-			c = p.poll(t)
-			if c.Status != iwarp.Success {
-				t.Fatalf("%+v", c)
+	eachProvider(t, func(t *testing.T, newHost func(testing.TB, *rdstest.Lab) *host) {
+		l := rdstest.NewLab(t)
+		near, far := newHost(t, &l), newHost(t, &l)
+		a := newProcess(t, far, nil, 1, 8)
+		a.advertise(t, 7)
+		p := newProcess(t, near, nil, 1, 128)
+		i := p.connect(t, far.addr, 7)
+		send := func(i *Initiator) {
+			t.Helper()
+			if _, err := i.PostSend(iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: a.srq.Num(), Inline: []byte("x")}); err != nil {
+				t.Fatal(err)
 			}
 		}
-	}
+		send(i)
+		a.poll(t)
+		p.poll(t) // the queue is empty now
+		for range 5 {
+			q := newProcess(t, near, nil, 1, 128)
+			j := q.connect(t, far.addr, 7)
+			send(j)
+			rdstest.Eventually(t, "the message to be taken", func() bool { n, err := j.ring.Ready(j.ring.Len()); return err == nil && n == j.ring.Len() })
+			if err := q.Close(); err != nil {
+				t.Fatal(err)
+			}
+			send(i)
+			for c := (iwarp.Completion{}); c.Initiator == 0; { // the other's message may have come before it was taken back
+				a.receive(t, 0)
+				a.poll(t)
+				c = p.poll(t)
+				if c.Status != iwarp.Success {
+					t.Fatalf("%+v", c)
+				}
+			}
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/rds-go/rds/internal/client"
+	"github.com/rds-go/rds/internal/daemon"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/rds/datagram"
@@ -39,12 +40,32 @@ func TestXRCREQ48ObjectsEndWithTheDaemon(t *testing.T) {
 	}
 	p := equip(t, s, nil, 4, 128)
 	i := p.connect(t, far.addr, 7)
-	waited := make(chan error, 1)
-	go func() { waited <- p.cq.Wait(rdstest.Background(t)) }()
-	if err := near.svc.Close(); err != nil {
+	endObjects(t, p, i, near.svc.Close, isLost)
+	near.serve(t)
+	rdstest.Eventually(t, "objects of the next daemon", func() bool {
+		s, err = open()
+		return err == nil
+	})
+	q := equip(t, s, nil, 4, 128)
+	j := q.connect(t, far.addr, 7)
+	if _, err := j.PostSend(iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: a.srq.Num(), Inline: []byte("x")}); err != nil {
 		t.Fatal(err)
 	}
-	if err := <-waited; !isLost(err) {
+	if c := q.poll(t); c.Status != iwarp.Success {
+		t.Errorf("%+v", c)
+	}
+}
+
+// endObjects ends the host of p, which has the initiator i, and tells by the errors of what is called then
+// whether the host has ended.
+func endObjects(t *testing.T, p *process, i *Initiator, end func() error, ended func(error) bool) {
+	t.Helper()
+	waited := make(chan error, 1)
+	go func() { waited <- p.cq.Wait(rdstest.Background(t)) }()
+	if err := end(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-waited; !ended(err) {
 		t.Errorf("Wait: %v", err)
 	}
 	want := map[objects.Ref]bool{p.cq.Ref(): true, p.srq.Ref(): true, i.Ref(): true}
@@ -61,33 +82,33 @@ func TestXRCREQ48ObjectsEndWithTheDaemon(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := p.NextEvent(rdstest.Background(t)); !isLost(err) {
+	if _, err := p.NextEvent(rdstest.Background(t)); !ended(err) {
 		t.Errorf("one more event, %v", err)
 	}
-	if _, err := i.PostSend(iwarp.WorkRequest{Queue: a.srq.Num(), Inline: []byte("x")}); !isLost(err) {
+	if _, err := i.PostSend(iwarp.WorkRequest{Queue: i.Queue().SRQN, Inline: []byte("x")}); !ended(err) {
 		t.Errorf("PostSend: %v", err)
 	}
-	if _, err := p.srq.PostReceive(iwarp.ReceiveRequest{}); !isLost(err) {
+	if _, err := p.srq.PostReceive(iwarp.ReceiveRequest{}); !ended(err) {
 		t.Errorf("PostReceive: %v", err)
 	}
-	if _, err := p.AllocPD(); !isLost(err) {
+	if _, err := p.AllocPD(); !ended(err) {
 		t.Errorf("AllocPD: %v", err)
 	}
 	if err := p.Close(); err != nil {
 		t.Error(err)
 	}
-	near.serve(t)
-	rdstest.Eventually(t, "objects of the next daemon", func() bool {
-		s, err = open()
-		return err == nil
-	})
-	q := equip(t, s, nil, 4, 128)
-	j := q.connect(t, far.addr, 7)
-	if _, err := j.PostSend(iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: a.srq.Num(), Inline: []byte("x")}); err != nil {
-		t.Fatal(err)
-	}
-	if c := q.poll(t); c.Status != iwarp.Success {
-		t.Errorf("%+v", c)
+}
+
+// A node in the process ends its sessions as a daemon does that ends. No session can be begun then.
+func TestObjectsEndWithTheNode(t *testing.T) {
+	t.Parallel()
+	l := rdstest.NewLab(t)
+	near, far := newNodeHost(t, &l), newNodeHost(t, &l)
+	a, p := newProcess(t, far, nil, 1, 8), newProcess(t, near, nil, 4, 128)
+	a.advertise(t, 7)
+	endObjects(t, p, p.connect(t, far.addr, 7), near.node.Close, rdstest.Closed)
+	if _, err := daemon.NewOwnObjects(near.node); !rdstest.Closed(err) {
+		t.Errorf("a session of the closed node: %v", err)
 	}
 }
 

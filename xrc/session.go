@@ -16,7 +16,7 @@ import (
 	"github.com/rds-go/rds/xrc/objects"
 )
 
-// Host is the attachment to a daemon.
+// Host is where the objects are: a daemon that the process is attached to, or a node in the process.
 type Host interface {
 	Call(ctx context.Context, c *ipc.XRCCall, files ...*os.File) (*ipc.XRCReply, error)
 	Alloc(n int) (*datagram.Memory, uint32, error)
@@ -185,6 +185,9 @@ func (s *Session) NextEvent(ctx context.Context) (Event, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return Event{}, net.ErrClosed
+	}
 	if !s.ended {
 		s.ended = true
 		for ref := range s.live {

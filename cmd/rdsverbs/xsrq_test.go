@@ -201,7 +201,7 @@ func TestXsrqStoppedQueuesStopNobodyElse(t *testing.T) {
 	if _, end := played(t, stdout); end.Pings != queues*senders*count {
 		t.Errorf("%+v", end)
 	}
-	if stats := d.node.XRC().ChannelStats(); stats.Peers != 1 {
+	if stats := d.node.Xrc.ChannelStats(); stats.Peers != 1 {
 		t.Errorf("%+v for all that was played", stats)
 	}
 	server.Signal(os.Interrupt)
@@ -231,7 +231,7 @@ func TestXsrqClientsLeaveNothing(t *testing.T) {
 		}
 	}
 	rdstest.Eventually(t, "nothing to be left", func() bool {
-		now := d.node.XRC().Objects().Stats()
+		now := d.node.Xrc.Objects().Stats()
 		live := now.TotalTargets() - now.Targets[objects.StateError] // those in error are reaped
 		return now.Initiators == 1 && live == 1                      // of the path between the two daemons
 	})

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/rds-go/rds/internal/cli"
+	"github.com/rds-go/rds/internal/daemon"
+	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -15,9 +17,9 @@ import (
 type xsrqDaemon struct {
 	socket string
 	addr   netip.Addr
-	dir    string       // directory of a daemon's socket; empty: socket is an rdsd's
-	node   *rds.Node    // nil: socket is an rdsd's
-	svc    *rds.Service // nil: socket is an rdsd's
+	dir    string          // directory of a daemon's socket; empty: socket is an rdsd's
+	node   *node.Node      // nil: socket is an rdsd's
+	svc    *daemon.Service // nil: socket is an rdsd's
 }
 
 // newXsrqDaemon finds the rdsd, or starts a daemon at an address. That it cannot is StatusUsage. A process needs
@@ -37,7 +39,7 @@ func newXsrqDaemon(addr netip.Addr, o *xsrqOptions, memory int) (d *xsrqDaemon, 
 	if o.crc {
 		crc = rds.CRCOn
 	}
-	d.node, err = rds.NewNode(rds.Config{Addresses: []netip.Addr{addr}, Wire: rds.WireXRC, Serves: true,
+	d.node, err = node.New(rds.Config{Addresses: []netip.Addr{addr}, Wire: rds.WireXRC, Serves: true,
 		TCP: rds.TCPConfig{EventLoops: 1}, XRC: rds.XRCConfig{Port: o.port, CRC: crc}})
 	if err != nil {
 		return d, err
@@ -50,7 +52,7 @@ func newXsrqDaemon(addr netip.Addr, o *xsrqOptions, memory int) (d *xsrqDaemon, 
 	for arena < 4*memory && arena < maxMemory {
 		arena *= 2
 	}
-	d.svc, err = rds.NewService(d.node, rds.ServiceConfig{Path: d.socket, Mode: 0o600, MemoryArena: arena})
+	d.svc, err = daemon.New(d.node, rds.ServiceConfig{Path: d.socket, Mode: 0o600, MemoryArena: arena})
 	return d, err
 }
 
@@ -71,7 +73,7 @@ func (d *xsrqDaemon) close() {
 // rdsd does not tell the latter, and of the former only those that RDS has.
 func (d *xsrqDaemon) connections(c *rds.Client, to netip.Addr) (links int, dials uint64) {
 	if d.node != nil {
-		stats := d.node.XRC().ChannelStats()
+		stats := d.node.Xrc.ChannelStats()
 		return stats.Links, stats.Connected
 	}
 	info, _ := c.Info()

@@ -179,7 +179,7 @@ func (s *xsrqServer) run(ctx context.Context) error {
 		}
 	}
 	if s.d.node != nil { // rdsinfo -x tells it of an rdsd
-		stats := s.d.node.XRC().Objects().Stats()
+		stats := s.d.node.Xrc.Objects().Stats()
 		s.out.print(targetsLine{Type: "targets", Targets: stats.TotalTargets(), Dead: stats.Targets[objects.StateError], EventsLost: stats.EventsLost})
 	}
 	return errors.Join(errs...)

@@ -31,6 +31,7 @@ func Bequeath(ctx context.Context, n *node.Node) (*Legacy, error) {
 	}
 	err := settle(ctx, n, svc)
 	if err == nil {
+		n.EndSessions()                                  // they do not move
 		for _, t := range slices.Backward(n.Listeners) { // the preferred one last, as it listens first
 			t.Pause()
 		}

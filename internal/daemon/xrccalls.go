@@ -28,27 +28,31 @@ func (x *session) xrcCall(c *ipc.XRCCall, file *os.File) (*ipc.XRCReply, error) 
 			return nil, err
 		}
 	}
+	r := new(ipc.XRCReply)
 	if c.Op == ipc.XRCPosts {
-		_, err := x.openXRC(c)
-		return new(ipc.XRCReply), err
+		return r, x.openXRC(c)
 	}
 	xs := x.xrc.Load()
 	if xs == nil {
 		return nil, errNoObject
 	}
-	r := new(ipc.XRCReply)
-	var err error
-	if call := xrcCalls[c.Op]; call != nil {
-		err = call(xs, c, r)
-	} else if c.Op == ipc.XRCOpenDomain {
-		err = xs.openDomain(c, file, r)
-	} else if c.Op == ipc.XRCClose {
+	if c.Op == ipc.XRCClose {
 		x.xrc.CompareAndSwap(xs, nil)
 		xs.end()
-	} else {
-		err = errNoObject
+		return r, nil
 	}
-	return r, err
+	return r, xs.call(c, file, r)
+}
+
+// call does what a call asks for, but for the first and the last one.
+func (xs *xrcSession) call(c *ipc.XRCCall, file *os.File, r *ipc.XRCReply) error {
+	if c.Op == ipc.XRCOpenDomain {
+		return xs.openDomain(c, file, r)
+	}
+	if call := xrcCalls[c.Op]; call != nil {
+		return call(xs, c, r)
+	}
+	return errNoObject
 }
 
 // xrcMakes are the calls that take memory.
@@ -73,13 +77,13 @@ func (xs *xrcSession) allocPD(_ *ipc.XRCCall, r *ipc.XRCReply) error {
 	return err
 }
 
-// register makes a region of the session's memory, where its first byte has its offset as address.
+// register makes a region of the owner's memory, where its first byte has its offset as address.
 func (xs *xrcSession) register(c *ipc.XRCCall, r *ipc.XRCReply) error {
 	pd, err := get[*objects.PD](xs, c.PD)
 	if err != nil {
 		return err
 	}
-	mem := xs.sess.piece(c.Offset, c.Length)
+	mem := xs.owner.piece(c.Offset, c.Length)
 	if len(mem) == 0 || c.Access > 0xff {
 		return errNoPlace
 	}
@@ -91,7 +95,7 @@ func (xs *xrcSession) register(c *ipc.XRCCall, r *ipc.XRCReply) error {
 }
 
 func (xs *xrcSession) createCQ(c *ipc.XRCCall, r *ipc.XRCReply) error {
-	ring, err := xs.sess.workQueue(c, work.CompletionSize, true)
+	ring, err := workQueue(xs.owner, c, work.CompletionSize, true)
 	if err != nil {
 		return err
 	}
@@ -99,7 +103,7 @@ func (xs *xrcSession) createCQ(c *ipc.XRCCall, r *ipc.XRCReply) error {
 	if err != nil {
 		return err
 	}
-	o := &xrcCQ{CQ: cq, sess: xs.sess, ring: ring, queues: make(map[uint32]*xrcSRQ)}
+	o := &xrcCQ{CQ: cq, owner: xs.owner, ring: ring, queues: make(map[uint32]*xrcSRQ)}
 	cq.Divert(o.deliver)
 	xs.add(o)
 	r.Object, r.Number, r.Generation = o.id, cq.Ref().Number, cq.Ref().Generation
@@ -141,7 +145,7 @@ func (xs *xrcSession) createSRQ(c *ipc.XRCCall, r *ipc.XRCReply) error {
 	if err != nil {
 		return err
 	}
-	ring, err := xs.sess.workQueue(c, work.RequestSize, false)
+	ring, err := workQueue(xs.owner, c, work.RequestSize, false)
 	if err != nil {
 		return err
 	}
@@ -203,7 +207,7 @@ func (xs *xrcSession) connect(c *ipc.XRCCall, r *ipc.XRCReply) error {
 	if err != nil {
 		return err
 	}
-	ring, err := xs.sess.workQueue(c, work.RequestSize, false)
+	ring, err := workQueue(xs.owner, c, work.RequestSize, false)
 	if err != nil {
 		return err
 	}

@@ -16,12 +16,12 @@ import (
 	"github.com/rds-go/rds/xrc/objects"
 )
 
-// xrcSession is what an application has of XRC: a session of the node's device, and a table of its
-// objects. Work requests and receives are on queues in the session's memory, and are taken
-// by the event loop that takes its submissions; completions go to queues there from the loop that
-// has them.
+// xrcSession is what an application, or the process of the node itself, has of XRC: a session of the
+// node's device, and a table of its objects. Work requests and receives are on queues in the owner's
+// memory, and are taken by the event loop that takes an application's submissions; completions go to
+// queues there from the loop that has them.
 type xrcSession struct {
-	sess  *session
+	owner xrcOwner
 	t     *xrc.Transport
 	s     *objects.Session
 	stop  context.CancelFunc // ends calls under way
@@ -41,6 +41,15 @@ type xrcSession struct {
 	queues []*xrcCQ                 // completion queues in table
 	unread map[uint64]objects.Event // events that the application has and has not acknowledged, by serial
 	serial uint64
+}
+
+// xrcOwner is who has an xrcSession: an attached application (session), or the node's own process
+// (OwnObjects).
+type xrcOwner interface {
+	piece(off, n uint32) []byte // n bytes of the owner's memory, nil if there are none
+	poke()                      // has turn and tell called soon
+	tellWork(cq uint32)         // tells of completions that the owner waits for
+	drop()                      // nothing of the owner's memory is touched any more for the session
 }
 
 // worker is a queue of which the event loop takes records: no more than limit of them. It
@@ -69,37 +78,52 @@ var (
 	errNoXRC    = fmt.Errorf("the daemon has no XRC: %w", syscall.EOPNOTSUPP)
 )
 
-// openXRC begins it. Its first call says where the queue of posts is.
-func (x *session) openXRC(c *ipc.XRCCall) (*xrcSession, error) {
-	if x.node.Xrc == nil {
+// newXRCSession begins objects of XRC. The first call, c, says where the queue of posts is.
+func newXRCSession(o xrcOwner, t *xrc.Transport, name string, c *ipc.XRCCall) (*xrcSession, error) {
+	if t == nil {
 		return nil, errNoXRC
 	}
-	posts, err := x.workQueue(c, work.PostSize, false)
+	posts, err := workQueue(o, c, work.PostSize, false)
 	if err != nil {
 		return nil, err
 	}
-	xs := &xrcSession{sess: x, t: x.node.Xrc, posts: posts, batch: new(batch), table: make(map[uint32]any), unread: make(map[uint64]objects.Event)}
-	if xs.s, err = xs.t.Objects().NewSession(objects.SessionConfig{Name: fmt.Sprintf("application %d", x.id), Limits: xrcLimits}); err != nil {
+	xs := &xrcSession{owner: o, t: t, posts: posts, batch: new(batch), table: make(map[uint32]any), unread: make(map[uint64]objects.Event)}
+	if xs.s, err = t.Objects().NewSession(objects.SessionConfig{Name: name, Limits: xrcLimits}); err != nil {
 		return nil, err
 	}
 	xs.ctx, xs.stop = context.WithCancel(context.Background())
+	return xs, nil
+}
+
+// openXRC begins an application's objects of XRC.
+func (x *session) openXRC(c *ipc.XRCCall) error {
+	xs, err := newXRCSession(x, x.node.Xrc, fmt.Sprintf("application %d", x.id), c)
+	if err != nil {
+		return err
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ended || !x.xrc.CompareAndSwap(nil, xs) {
 		xs.stop()
 		_ = xs.s.Close(xs.ctx)
-		return nil, fmt.Errorf("objects of XRC were begun before: %w", syscall.EEXIST)
+		return fmt.Errorf("objects of XRC were begun before: %w", syscall.EEXIST)
 	}
 	x.seg.hold()
-	return xs, nil
+	return nil
 }
 
+// tellWork is for xrcOwner.
+func (x *session) tellWork(cq uint32) { x.out.event(ipc.OpWork, cq) }
+
+// drop is for xrcOwner.
+func (x *session) drop() { x.seg.drop() }
+
 // workQueue is the daemon's end of the queue that a call tells of.
-func (x *session) workQueue(c *ipc.XRCCall, record int, produces bool) (*ipc.Queue, error) {
+func workQueue(o xrcOwner, c *ipc.XRCCall, record int, produces bool) (*ipc.Queue, error) {
 	if c.Entries < 1 || c.Entries > ipc.MaxQueue {
 		return nil, errNoPlace
 	}
-	mem := x.piece(c.Offset, uint32(ipc.QueueSize(record, c.Entries)))
+	mem := o.piece(c.Offset, uint32(ipc.QueueSize(record, c.Entries)))
 	if mem == nil {
 		return nil, errNoPlace
 	}
@@ -110,7 +134,7 @@ func (x *session) workQueue(c *ipc.XRCCall, record int, produces bool) (*ipc.Que
 	return q, nil
 }
 
-// end destroys all objects. It returns when nothing of the session's memory is touched any more
+// end destroys all objects. It returns when nothing of the owner's memory is touched any more
 // for them.
 func (xs *xrcSession) end() {
 	xs.turns.Lock() // the turn under way is the last one
@@ -129,7 +153,7 @@ func (xs *xrcSession) end() {
 	for _, cq := range queues {
 		cq.close()
 	}
-	xs.sess.seg.drop()
+	xs.owner.drop()
 }
 
 // add gives an object its number in the session.
@@ -213,7 +237,7 @@ func (xs *xrcSession) tell() (some bool) {
 	}
 	xs.mu.Unlock()
 	for _, id := range list {
-		xs.sess.out.event(ipc.OpWork, id)
+		xs.owner.tellWork(id)
 	}
 	return len(list) > 0
 }
@@ -234,8 +258,8 @@ func (xs *xrcSession) idle() (bool, error) {
 // left on its queue, so that the shared receive queue runs dry instead of this one over.
 type xrcCQ struct {
 	*objects.CQ
-	sess *session
-	id   uint32
+	owner xrcOwner
+	id    uint32
 
 	wants atomic.Bool // the application is to hear that there are completions
 
@@ -271,7 +295,7 @@ func (c *xrcCQ) deliver(list []iwarp.Completion) bool {
 	c.ring.Advance(len(list))
 	if news && c.ring.Asked.Take() { // the caller has locks that come behind those of the completion ring
 		c.wants.Store(true)
-		c.sess.poke()
+		c.owner.poke()
 	}
 	return true
 }

@@ -75,6 +75,7 @@ type Node struct {
 	locals        map[netip.Addr]*Local
 	Peers         map[PeerKey]*Peer
 	socks         map[*Socket]struct{}
+	sessions      map[OwnSession]struct{}
 	opened        lockorder.Mutex[nodeOpened] // serialises listening on new addresses
 	halfOpen      map[netip.Addr]int          // guarded by opened; how many transports listen on an address after an error
 
@@ -115,6 +116,7 @@ func newNode(cfg config.Node, in *Inheritance, times choice.Times) (*Node, error
 	n := &Node{
 		inherited: in, plainLog: cfg.Logger, Pool: new(buf.Pool), pages: newPageSource(), suspicion: suspicionRatesOf(cfg.Memory.PeerLookUps),
 		locals: make(map[netip.Addr]*Local), Peers: make(map[PeerKey]*Peer), socks: make(map[*Socket]struct{}),
+		sessions: make(map[OwnSession]struct{}),
 		halfOpen: make(map[netip.Addr]int),
 	}
 	n.LogLimit = loglimit.New(time.Now, n.listed)
@@ -416,6 +418,7 @@ func (n *Node) Close() error {
 	}
 	n.Mu.Unlock()
 	n.unwatch()
+	n.EndSessions()
 
 	var linger []*Socket // sockets that have sent something; others have nothing to wait for
 	for _, s := range socks {
