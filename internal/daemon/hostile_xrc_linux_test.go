@@ -257,9 +257,9 @@ type neighbor struct {
 	mem     *xrc.Region
 }
 
-func verbsSession(t testing.TB, h *xrcHost) (*xrc.Session, *xrc.PD, *xrc.CQ) {
+func verbsSession(t testing.TB, c *client.Client) (*xrc.Session, *xrc.PD, *xrc.CQ) {
 	t.Helper()
-	o, err := rdstest.Attach(t, client.Dial, h.path).Objects()
+	o, err := c.Objects()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,8 +280,14 @@ func verbsSession(t testing.TB, h *xrcHost) (*xrc.Session, *xrc.PD, *xrc.CQ) {
 
 func verbsPair(t testing.TB, near, far *xrcHost) *neighbor {
 	t.Helper()
+	return verbsPairOf(t, dialed(t, near.path), far)
+}
+
+// verbsPairOf is verbsPair for a sender that is attached already.
+func verbsPairOf(t testing.TB, near *client.Client, far *xrcHost) *neighbor {
+	t.Helper()
 	n := &neighbor{service: 1 << 40}
-	s, pd, cq := verbsSession(t, far)
+	s, pd, cq := verbsSession(t, dialed(t, far.path))
 	dom, err := s.OpenDomain(nil, os.O_CREATE)
 	if err != nil {
 		t.Fatal(err)

@@ -157,28 +157,26 @@ func (x *session) Serve(rung bool) (gnetloop.Next, time.Duration) {
 	case burst: // the application is at work, and more may be there soon
 		return gnetloop.Yield, 0
 	}
-	if !x.overBudget.Load() { // over budget: credit wakes the session, and a bell would be for nothing
+	over, xs := x.overBudget.Load(), x.xrc.Load()
+	if !over || xs != nil { // over budget: credit wakes the session, and a bell would be for nothing but for posts
 		x.sleeps.Set()
-		if !x.mu.tryLock() {
-			return gnetloop.Rest, 0
+		ready := 0
+		var err error
+		if !over {
+			if !x.mu.tryLock() {
+				return gnetloop.Rest, 0
+			}
+			ready, err = x.sq.Refresh()
+			x.mu.Unlock()
 		}
-		ready, err := x.sq.Refresh()
-		x.mu.Unlock()
+		idle := true
+		if ready == 0 && err == nil && xs != nil {
+			idle, err = xs.idle()
+		}
 		if err != nil {
 			return x.fall(err)
 		}
-		if ready == 0 && err == nil {
-			if xs := x.xrc.Load(); xs != nil {
-				var idle bool
-				if idle, err = xs.idle(); err != nil {
-					return x.fall(err)
-				}
-				if !idle {
-					ready = 1
-				}
-			}
-		}
-		if ready > 0 {
+		if ready > 0 || !idle {
 			x.sleeps.Clear()
 			return gnetloop.Again, 0
 		}
