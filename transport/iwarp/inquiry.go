@@ -63,7 +63,7 @@ func (r *receiver) readRequest(payload, ulpdu []byte) {
 	if a == nil {
 		return
 	}
-	a.domain, a.addr = r.s.named(q.SourceTO)
+	a.domain, a.addr = r.s.named(q.SourceTO, mr.RemoteRead)
 	r.reader.Enter()
 	_, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.SourceSTag), Domain: a.domain, From: r.s.peer, Use: &a.use,
 		Rights: mr.RemoteRead, Addr: a.addr, Len: uint64(q.Size)})
@@ -88,7 +88,7 @@ func (r *receiver) atomicRequest(payload, ulpdu []byte) {
 	if a == nil {
 		return
 	}
-	domain, addr := r.s.named(q.TO)
+	domain, addr := r.s.named(q.TO, mr.RemoteAtomic)
 	r.reader.Enter()
 	word, fault := r.reader.Check(&mr.Request{Key: mr.Key(q.STag), Domain: domain, From: r.s.peer, Use: &a.use,
 		Rights: mr.RemoteAtomic, Addr: addr, Len: 8})

@@ -108,7 +108,7 @@ func (r *receiver) beginWrite() bool {
 		return false
 	}
 	k.key = mr.Key(k.tagged.STag)
-	k.domain, k.addr = r.s.named(k.tagged.TO)
+	k.domain, k.addr = r.s.named(k.tagged.TO, mr.RemoteWrite)
 	k.drop = r.s.shared != nil && r.s.shared.badWrite
 	return true
 }

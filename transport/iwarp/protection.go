@@ -10,9 +10,9 @@ import (
 // receive queue is part of the address (xctl.TaggedOffset), as it is of every XRC request, and
 // the protection domain is that of the queue.
 
-// named is the protection domain of what the peer asks for at a tagged offset, nil if there is
-// none, and the address in it.
-func (s *stream) named(offset uint64) (*mr.Domain, uint64) {
+// named is the protection domain of what the peer asks for at a tagged offset, with a right that
+// the request needs, nil if there is none, and the address in it.
+func (s *stream) named(offset uint64, needs mr.Rights) (*mr.Domain, uint64) {
 	x := s.shared
 	switch {
 	case x == nil || x.params.Protection == nil:
@@ -24,7 +24,7 @@ func (s *stream) named(offset uint64) (*mr.Domain, uint64) {
 	if !n.Valid() {
 		return nil, addr
 	}
-	return x.params.Protection(uint32(n)), addr
+	return x.params.Protection(uint32(n), needs), addr
 }
 
 // remoteOffset is the tagged offset that a Write, read or atomic of ours names.

@@ -52,8 +52,8 @@ func TestXRCREQ47TheNamedQueueDecidesWhatIsReached(t *testing.T) {
 			rx, ry := reached(ofX), reached(ofY)
 			domains := map[uint32]*mr.Domain{x: ofX.Domain(), y: ofY.Domain()}
 			m.sp.IRD = 0
-			m.cp.Shared = &SharedParams{Send: true, Require: true, Protection: func(uint32) *mr.Domain { return nil }}
-			m.sp.Shared = &SharedParams{Errors: -1, Queues: &queueMap{}, Protection: func(n uint32) *mr.Domain { return domains[n] }}
+			m.cp.Shared = &SharedParams{Send: true, Require: true, Protection: func(uint32, mr.Rights) *mr.Domain { return nil }}
+			m.sp.Shared = &SharedParams{Errors: -1, Queues: &queueMap{}, Protection: func(n uint32, _ mr.Rights) *mr.Domain { return domains[n] }}
 			connectEnds(t, client, server, m.cp, m.sp)
 			ask := func(op Op, queue uint32, m *MR, want Status) {
 				t.Helper()
@@ -106,7 +106,7 @@ func TestPeersThatNameNoQueue(t *testing.T) {
 	t.Parallel()
 	var params SharedParams
 	params.Queues = &queueMap{}
-	params.Protection = func(uint32) *mr.Domain { panic("asked for a queue that was not named") }
+	params.Protection = func(uint32, mr.Rights) *mr.Domain { panic("asked for a queue that was not named") }
 	client, server := newEnd(t, openDevice(t, Config{}), QPConfig{}), newEnd(t, openDevice(t, Config{}), QPConfig{})
 	all, _ := inside(t, server.pd, 8, 0)
 	params.Unnamed = all.Domain()

@@ -23,11 +23,11 @@ type SharedParams struct {
 	// sends. nil: such queues take nothing on this connection, and it sends no frames.
 	Sink Sink
 	// Protection finds the protection domain for a Write, read or atomic of the peer, by the
-	// number of the queue that it names (WorkRequest.Queue); nil: it reaches nothing, and is
-	// refused. It is called on the event loop for each segment, and must not block. Unnamed is
+	// number of the queue that it names (WorkRequest.Queue) and the right that it needs; nil: it
+	// reaches nothing, and is refused. It is called on the event loop for each segment, and must not block. Unnamed is
 	// for a peer that names no queue, for it lacks the capability. Without Protection there
 	// is one domain, that of the queue pair.
-	Protection func(number uint32) *mr.Domain
+	Protection func(number uint32, needs mr.Rights) *mr.Domain
 	Unnamed    *mr.Domain
 	// Delivered hears, on the event loop, of each message that was put into a shared receive
 	// queue of ours, by its Completion.Serial. nil: nobody does.

@@ -25,7 +25,7 @@ func (p *peer) connect(m *mux, r *connect) *connected {
 	}
 	from := objects.Peer{Host: p.remote, Incarnation: r.incarnation, QP: r.initiator}
 	from.QP.Kind = objects.KindInitiator
-	yes := &connected{initiator: r.initiator, incarnation: p.t.objects.Incarnation(), mtu: r.mtu, reads: r.reads, echo: r.echo}
+	yes := &connected{initiator: r.initiator, incarnation: p.t.objects.Incarnation(), lists: true, mtu: r.mtu, reads: r.reads, echo: r.echo}
 	if r.mode == modeResume {
 		if status := p.resume(m, from, r); status != objects.StatusFound {
 			return refused(status)
@@ -43,7 +43,7 @@ func (p *peer) connect(m *mux, r *connect) *connected {
 	if status != objects.StatusFound {
 		return refused(status)
 	}
-	if err := p.carry(m, reply.Target, reply.Answer.Tag); err != nil {
+	if err := p.carry(m, reply.Target); err != nil {
 		return refused(objects.StatusNotReady)
 	}
 	yes.target, yes.mtu, yes.reads, yes.reused = reply.Target, uint16(reply.MTU), uint8(reply.RdAtomic), reply.Reused

@@ -40,6 +40,7 @@ func (ch *Channel) limit(l limits, reads uint8) {
 func (c *carrier) Changed() {
 	p := c.p
 	p.mu.Lock()
+	p.rescopeLocked() // Target.Accepts may be another one
 	if c.hears {
 		p.altered[c.ref] = c.target
 	}

@@ -67,6 +67,7 @@ type Channel struct {
 	ref    objects.Ref
 	target objects.Ref
 	answer objects.Answer
+	lists  bool // the peer tells which queues the target's domain has
 
 	mu        lockorder.Mutex[Channel]
 	state     channelState       // guarded by mu
@@ -90,6 +91,12 @@ type Channel struct {
 	posted    uint64             // guarded by mu; requests ever
 	starting  bool               // guarded by mu; somebody is in run
 	again     bool               // guarded by mu; whoever is in run has to look once more
+
+	// Queues that the target's domain has; see reachesLocked.
+	reaches map[uint32]struct{} // guarded by mu; queues that the peer has said so of, on this connection
+	reached uint32              // guarded by mu; the last queue of reaches that was looked for, or 0
+	asked   map[uint32]struct{} // guarded by mu; queues that the peer is being asked about; nil: it is not
+	unsure  bool                // guarded by mu; a request waits for the peer to be asked
 
 	starvedBy *mux // the link that has the channel in starved; guarded by the link's mu
 
@@ -206,7 +213,7 @@ func (ch *Channel) connect(ctx context.Context) error {
 	case a.status != objects.StatusFound:
 		return &StatusError{a.status}
 	}
-	ch.target, ch.answer = a.target, a.queue
+	ch.target, ch.answer, ch.lists = a.target, a.queue, a.lists
 	ch.target.Kind = objects.KindTarget
 	ch.limit(a.limits, a.reads)
 	retry := ch.attr.Retry
@@ -308,6 +315,9 @@ func (t *Transport) queueGone(number uint32) {
 // queuesGone tells channels of the peer's queues that are no more.
 func (p *peer) queuesGone(list []uint32) {
 	for _, ch := range p.allChannels() {
+		ch.mu.Lock()
+		ch.forgetLocked(list...)
+		ch.mu.Unlock()
 		if hear := ch.attr.OnQueueGone; hear != nil {
 			for _, n := range slices.Compact(list) {
 				hear(n)

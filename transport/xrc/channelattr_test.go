@@ -180,6 +180,8 @@ func TestASilentPeerExceedsRetries(t *testing.T) {
 	server.serve(8, 4, 100)
 	other := a.app("")
 	wet := other.connectAs(2, ChannelAttr{Service: 8, Retry: &Retry{NotReady: forEver}}) // without a time-out
+	other.send(wet, aMessage(wet, 0))                                                    // the peer says that its domain has the queue
+	other.want(0, iwarp.Success, iwarp.OpSend)
 	ch := client.connectAs(2, ChannelAttr{Service: 7, Retry: &Retry{Timeout: 14, Count: 2, NotReady: forEver}})
 	const timeout = 4096 << 14
 	client.send(ch, aMessage(ch, 1), aMessage(ch, 2))

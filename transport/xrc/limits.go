@@ -10,7 +10,8 @@ import (
 
 // limits are the attributes of a target that its initiator keeps to. A segment names no target,
 // so the side of the initiator enforces them: it refuses what the target does not allow, as the
-// target would, and tells (recordRefused).
+// target would, and tells (recordRefused). The side of the target refuses what no target of the
+// peer in the domain allows (finder.Protection).
 //
 //	1 octet  0x80: they are said, else the peer is of an earlier version; 2 writes, 4 reads, 8 atomics are allowed
 //	1 octet  code of the RNR timer

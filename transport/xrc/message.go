@@ -307,7 +307,7 @@ func (m *connect) decode(b []byte) {
 // queue exists: the first message may find it empty, and nothing else missing.
 //
 //	12  1 status
-//	13  1 flags: bit 0, the target was there before
+//	13  1 flags: bit 0, the target was there before; bit 1, the target's daemon takes queues in recordAsk
 //	14  2 MTU
 //	16  8 incarnation
 //	24  4 number of the initiator
@@ -329,6 +329,7 @@ type connected struct {
 	// The rest is zero unless found.
 	target objects.Ref
 	reused bool   // the target was there before
+	lists  bool   // the target's daemon takes queues in recordAsk
 	mtu    uint16 // octets
 	reads  uint8
 	limits limits         // of the target
@@ -336,7 +337,10 @@ type connected struct {
 	queue  objects.Answer // zero if the service has no queue
 }
 
-const flagReused = 1
+const (
+	flagReused = 1 << 0
+	flagLists  = 1 << 1
+)
 
 func (*connected) kind() (messageType, int) { return typeConnected, connectedLen }
 
@@ -360,6 +364,9 @@ func (m *connected) append(b []byte) []byte {
 	if m.reused {
 		flags |= flagReused
 	}
+	if m.lists {
+		flags |= flagLists
+	}
 	b = append(b, byte(m.status), flags)
 	b = binary.BigEndian.AppendUint16(b, m.mtu)
 	b = binary.BigEndian.AppendUint64(b, m.incarnation)
@@ -370,7 +377,7 @@ func (m *connected) append(b []byte) []byte {
 }
 
 func (m *connected) decode(b []byte) {
-	m.status, m.reused = objects.Status(b[0]), b[1]&flagReused != 0
+	m.status, m.reused, m.lists = objects.Status(b[0]), b[1]&flagReused != 0, b[1]&flagLists != 0
 	m.mtu = binary.BigEndian.Uint16(b[2:])
 	m.incarnation = binary.BigEndian.Uint64(b[4:])
 	m.initiator, m.target = decodeRef(b[12:]), decodeRef(b[20:])

@@ -203,13 +203,14 @@ func (ch *Channel) start() {
 func (ch *Channel) run() {
 	for {
 		var refused []iwarp.Completion
-		var forbidden, watch bool
+		var forbidden, watch, ask bool
 		ch.mu.Lock()
 		ch.again = false
 		m := ch.mux
 		ch.batch, ch.slots = ch.batch[:0], ch.slots[:0]
 		if ch.state == channelReady && !ch.held {
 			refused, forbidden = ch.pickLocked(m)
+			ask = ch.askLocked()
 		}
 		if len(ch.batch) > 0 && !ch.watched && ch.attrs.Timeout > 0 {
 			ch.watched, watch = true, true
@@ -220,6 +221,9 @@ func (ch *Channel) run() {
 		ch.attr.CQ.Push(refused...)
 		if watch {
 			ch.t.watch(ch)
+		}
+		if ask {
+			ch.t.work.Go(func() { ch.ask(m) })
 		}
 		if forbidden {
 			ch.ini.Fail(objects.EventLastWQE, objects.ErrForbidden) // and bearer.Close accuses it
@@ -278,7 +282,7 @@ func (ch *Channel) pickLocked(m *mux) (refused []iwarp.Completion, forbidden boo
 			break
 		}
 		switch {
-		case reads && ch.reads == ch.depth, n > m.room:
+		case reads && ch.reads == ch.depth, !ch.reachesLocked(all[i : i+n]), n > m.room:
 			// What comes behind has to wait, too.
 		case ch.sole != 0 && queue == ch.sole && !m.mayTakeLocked(queue, n):
 			passed = true // what comes behind is for the same queue

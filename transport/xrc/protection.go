@@ -15,15 +15,13 @@ import (
 // RDS, by their keys, and nothing of channels.
 
 // Protection finds the protection domain of the queue that number names for this peer; nil:
-// there is none.
-func (x *finder) Protection(number uint32) *mr.Domain {
+// there is none, or no target that the peer has in the queue's domain accepts the right. An honest
+// peer has kept to the limits of the one target that it means (Channel.pickLocked).
+func (x *finder) Protection(number uint32, needs mr.Rights) *mr.Domain {
 	if port, ok := objects.PortOf(number); ok {
 		return x.memory(port)
 	}
-	if number == controlQueue {
-		return nil // messages alone go by it
-	}
-	if q := x.Find(number); q != nil {
+	if q, accepts := x.find(number); accepts&needs == needs {
 		return q.Domain()
 	}
 	return nil

@@ -99,7 +99,7 @@ func TestXRCREQ47ScanOfNumbersWithAKeyOnTheWire(t *testing.T) {
 	// a channel refuses the numbers that are not for channels.
 	greet := hello{generation: 1, link: 1, queue: 0x200000, initiator: anInitiator(0x400009, 1), target: anInitiator(0x800009, 1)}.bytes()
 	qp, cq, _, err := rawLink(t, n, 1, b, greet, &iwarp.SharedParams{Send: true, Queues: noQueues{}, Incarnation: 5,
-		Protection: func(uint32) *mr.Domain { return nil }})
+		Protection: func(uint32, mr.Rights) *mr.Domain { return nil }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,8 +41,8 @@ type recordKind uint8
 
 const (
 	recordGone      recordKind = 2  // queue pairs of the sender that are no more
-	recordAsk       recordKind = 3  // asks whether these queue pairs of the receiver are connected so
-	recordMissing   recordKind = 4  // answers recordAsk: these pairs are not connected
+	recordAsk       recordKind = 3  // asks whether these queue pairs of the receiver are connected so, and whether the domain of a queue pair's peer has these queues of the receiver
+	recordMissing   recordKind = 4  // answers recordAsk: these queue pairs are not connected, or queues not there
 	recordInquire   recordKind = 5  // asks which of these messages have come by a connection that was lost
 	recordDelivered recordKind = 6  // answers recordInquire: these messages have come
 	recordClosed    recordKind = 7  // shared receive queues of the sender that are no more

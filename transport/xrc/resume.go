@@ -24,6 +24,7 @@ func (ch *Channel) suspend(m *mux, now time.Time) {
 		return
 	}
 	ch.state, ch.mux = channelSuspended, nil
+	ch.forgetLocked()
 	ch.sortLocked()
 	ch.mu.Unlock()
 	if err := ch.ini.Suspend(now); err != nil {

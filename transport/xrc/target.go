@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc/objects"
 )
@@ -13,7 +14,6 @@ type carrier struct {
 	p      *peer
 	target *objects.Target
 	ref    objects.Ref
-	tag    uint64 // tag of the domain, 0 if not known
 
 	mux   *mux // guarded by peer.mu; nil while suspended
 	hears bool // guarded by peer.mu: the initiator's daemon takes recordLimits
@@ -40,7 +40,7 @@ func tellPeer(cause error) bool {
 }
 
 // carry makes m carry a target that was connected just now, or was before.
-func (p *peer) carry(m *mux, ref objects.Ref, tag uint64) error {
+func (p *peer) carry(m *mux, ref objects.Ref) error {
 	t, err := p.t.objects.Target(ref)
 	if err != nil {
 		return err
@@ -51,9 +51,6 @@ func (p *peer) carry(m *mux, ref objects.Ref, tag uint64) error {
 	if c == nil {
 		c = &carrier{p: p, target: t, ref: ref}
 		p.carriers[ref] = c
-	}
-	if tag != 0 {
-		c.tag = tag
 	}
 	c.mux = m
 	p.rescopeLocked()
@@ -101,17 +98,20 @@ func (p *peer) resume(m *mux, from objects.Peer, r *connect) objects.Status {
 type scope struct {
 	tag     uint64
 	targets []*objects.Target
+	accepts mr.Rights // rights that one of targets at least accepts: a Write, read or atomic names none of them
 }
 
 func (p *peer) rescopeLocked() {
 	var list []scope
 	for _, c := range p.carriers {
-		i := slices.IndexFunc(list, func(s scope) bool { return s.tag == c.tag && c.tag != 0 })
+		tag := c.target.DomainTag()
+		i := slices.IndexFunc(list, func(s scope) bool { return s.tag == tag })
 		if i < 0 {
 			i = len(list)
-			list = append(list, scope{tag: c.tag})
+			list = append(list, scope{tag: tag})
 		}
 		list[i].targets = append(list[i].targets, c.target)
+		list[i].accepts |= c.target.Accepts()
 	}
 	p.scopes.Store(&list)
 }
@@ -123,38 +123,45 @@ type finder link
 // its peer has a live target in, and no others. A queue of RDS that the peer has been told of
 // and that is gone is the node's own now, by which ports are looked up all the same.
 func (x *finder) Find(number uint32) *iwarp.SRQ {
+	q, _ := x.find(number)
+	return q
+}
+
+// find returns also which rights a Write, read or atomic that names the queue may use.
+func (x *finder) find(number uint32) (*iwarp.SRQ, mr.Rights) {
 	t := x.t
 	switch {
 	case number == t.rds.number:
-		return t.rds.sink
-	case number == controlQueue:
+		return t.rds.sink, remoteRights
+	case number == controlQueue: // messages alone go by it
 		if x.mux == nil {
-			return nil
+			return nil, 0
 		}
-		return x.mux.control.queue()
+		return x.mux.control.queue(), 0
 	}
 	if told, ok := x.told.Load(number); ok {
 		if q := told.(*Queue); !q.gone.Load() {
-			return q.sink
+			return q.sink, remoteRights
 		}
-		return t.rds.sink
+		return t.rds.sink, remoteRights
 	}
 	scopes := x.p.scopes.Load()
 	if scopes == nil {
-		return nil
+		return nil, 0
 	}
 	for i := range *scopes {
-		for _, target := range (*scopes)[i].targets {
+		s := &(*scopes)[i]
+		for _, target := range s.targets {
 			q, err := t.objects.Resolve(number, target)
 			if err == nil {
-				return q.SRQ
+				return q.SRQ, s.accepts
 			}
 			if err == objects.ErrUnknownSRQ {
 				break // the other targets of this domain do not find the queue either
 			}
 		}
 	}
-	return nil
+	return nil, 0
 }
 
 func sortPairs(list []objects.Pair) {

@@ -77,6 +77,16 @@ func (a *Attr) check(m Mask, c *Config) error {
 	return nil
 }
 
+// accepts are the rights that requests of the peer may use: the access flags, and to read and for
+// atomics a depth.
+func (a *Attr) accepts() mr.Rights {
+	r := a.Access & (mr.RemoteWrite | mr.RemoteRead | mr.RemoteAtomic)
+	if a.MaxDestRdAtomic == 0 {
+		r &= mr.RemoteWrite
+	}
+	return r
+}
+
 const accessRights = mr.LocalWrite | mr.RemoteWrite | mr.RemoteRead | mr.RemoteAtomic
 
 // set takes over what m names, the number cut to 24 bits.

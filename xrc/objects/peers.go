@@ -1,6 +1,9 @@
 package objects
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+)
 
 // host is a peer's daemon.
 type host struct {
@@ -134,7 +137,8 @@ func (d *Device) Pairs(a netip.Addr) []Pair {
 
 // Missing answers such a frame of host a: of the pairs, which are as that host
 // has them, it returns what it calls Theirs and we do not have, or not connected
-// so. Answering changes nothing.
+// so. Where that is a shared receive queue it is connected so if a target of the queue's domain
+// is connected to Ours. Answering changes nothing.
 func (d *Device) Missing(a netip.Addr, pairs []Pair) []Ref {
 	d.mu.Lock()
 	defer d.unlock()
@@ -154,6 +158,9 @@ func (d *Device) pairedLocked(a netip.Addr, p Pair) bool {
 		if t := d.targets[p.Theirs.Number]; t != nil {
 			q = &t.qp
 		}
+	case KindSRQ:
+		x := d.srqs.find(p.Theirs.Number)
+		return x != nil && d.reachesLocked(a, p.Ours, x.xrcd)
 	case KindInitiator:
 		if i := d.initiators[p.Theirs.Number]; i != nil {
 			q = &i.qp
@@ -165,6 +172,14 @@ func (d *Device) pairedLocked(a netip.Addr, p Pair) bool {
 	_, linked := d.hosts[q.peer.Host]
 	return linked && q.current() != StateError && q.peer.Host == a &&
 		sameQP(q.ref, p.Theirs) && sameQP(q.peer.QP, p.Ours)
+}
+
+// reachesLocked tells whether an initiator of a host has a target in a domain.
+func (d *Device) reachesLocked(a netip.Addr, initiator Ref, x *xrcd) bool {
+	h := d.hosts[a]
+	return h != nil && slices.ContainsFunc(h.targets[initiator.Number], func(t *Target) bool {
+		return t.xrcd == x && t.current() != StateError && sameQP(t.peer.QP, initiator)
+	})
 }
 
 // sameQP compares names; a generation of 0 is one that was never told.

@@ -33,6 +33,7 @@ type qp struct {
 
 	implied bool          // see InitiatorAttr.Implied; constant
 	state   atomic.Uint32 // a State; written under Device.mu, read by the data path
+	accepts atomic.Uint32 // Attr.accepts of attr; written under Device.mu, read by the data path
 
 	// Under Device.mu.
 	ref      Ref
@@ -89,6 +90,7 @@ func (q *qp) modifyLocked(a *Attr, m Mask) (from State, err error) {
 		return from, nil
 	}
 	q.attr.set(m, a)
+	q.accepts.Store(uint32(q.attr.accepts()))
 	if from == StateInit && to == StateRTR {
 		q.meetLocked(Peer{Host: q.attr.Host, QP: Ref{Number: q.attr.DestQPN}})
 	}

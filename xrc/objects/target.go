@@ -5,6 +5,8 @@ import (
 	"sync/atomic"
 
 	"go.uber.org/zap"
+
+	"github.com/rds-go/rds/mr"
 )
 
 // Target is a queue pair that receives requests for all shared receive queues
@@ -311,6 +313,13 @@ func (d *Device) Target(r Ref) (*Target, error) {
 	}
 	return t, nil
 }
+
+// Accepts are the rights that requests of the peer may use, without a lock: access flags of the
+// target, those of reads and atomics only with a depth.
+func (t *Target) Accepts() mr.Rights { return mr.Rights(t.accepts.Load()) }
+
+// DomainTag is Domain.Tag of the target's domain.
+func (t *Target) DomainTag() uint64 { return t.xrcd.tag }
 
 // State returns the state, without a lock.
 func (t *Target) State() State { return t.current() }
