@@ -23,6 +23,8 @@ type Stats struct {
 	// microseconds: element i those of at least 1<<(i-1) and less than 1<<i, the
 	// last also what is beyond.
 	BatchSize, GraceTime [24]uint64
+	// GraceTotal is the duration of all grace periods together.
+	GraceTotal time.Duration
 
 	// Acquaintances is how many entries there are of peers that have keys beside the
 	// first of each region, Forgotten how many were given up for others.
@@ -47,7 +49,7 @@ type PoolStats struct {
 }
 
 type counters struct {
-	stale                                                   atomic.Int64
+	stale, waited                                           atomic.Int64
 	invalidations, batches, most, stuck, refused, forgotten atomic.Uint64
 	size, grace                                             [24]atomic.Uint64
 }
@@ -62,6 +64,7 @@ func (c *counters) invalidated(b *batch, took time.Duration) {
 	}
 	c.size[bucket(n)].Add(1)
 	c.grace[bucket(uint64(took.Microseconds()))].Add(1)
+	c.waited.Add(int64(took))
 }
 
 func bucket(n uint64) int { return min(bits.Len64(n), 23) }
@@ -74,7 +77,7 @@ func (d *Device) Stats() Stats {
 		Stale: c.stale.Load(), Invalidations: c.invalidations.Load(), Batches: c.batches.Load(),
 		LargestBatch: c.most.Load(), StuckReaders: c.stuck.Load(), Refused: c.refused.Load(),
 		Acquaintances: d.acquaintances.used.Load(), Forgotten: c.forgotten.Load(),
-		Offenders: d.offenders.snapshot(),
+		Offenders: d.offenders.snapshot(), GraceTotal: time.Duration(c.waited.Load()),
 	}
 	for i := range c.size {
 		s.BatchSize[i], s.GraceTime[i] = c.size[i].Load(), c.grace[i].Load()

@@ -15,11 +15,13 @@ var (
 	staleDesc        = prometheus.NewDesc("rds_memory_stale", "Regions whose invalidation is held up by a stuck reader.", nil, nil)
 	invalidatedDesc  = prometheus.NewDesc("rds_memory_invalidations_total", "Memory regions invalidated.", nil, nil)
 	batchesDesc      = prometheus.NewDesc("rds_memory_batches_total", "Grace periods that covered them.", nil, nil)
+	batchSizeDesc    = prometheus.NewDesc("rds_memory_batch_regions", "Memory regions invalidated by one grace period.", nil, nil)
+	graceTimeDesc    = prometheus.NewDesc("rds_memory_grace_seconds", "Duration of a grace period.", nil, nil)
 	stuckReadersDesc = prometheus.NewDesc("rds_memory_stuck_readers_total", "Invalidations that waited too long for a reader.", nil, nil)
 	overPinnedDesc   = prometheus.NewDesc("rds_memory_refused_total", "Requests for a region over a limit of pinned bytes of an application or a user.", nil, nil)
 )
 
-var memoryDescs = []*prometheus.Desc{regionsDesc, pinnedDesc, poolFullDesc, badKeysDesc, staleDesc, invalidatedDesc, batchesDesc, stuckReadersDesc, overPinnedDesc}
+var memoryDescs = []*prometheus.Desc{regionsDesc, pinnedDesc, poolFullDesc, badKeysDesc, staleDesc, invalidatedDesc, batchesDesc, batchSizeDesc, graceTimeDesc, stuckReadersDesc, overPinnedDesc}
 
 // collectMemory shows the memory regions of a node that has some.
 func collectMemory(out chan<- prometheus.Metric, m *rds.MemoryInfo) {
@@ -46,6 +48,22 @@ func collectMemory(out chan<- prometheus.Metric, m *rds.MemoryInfo) {
 	gauge(staleDesc, float64(m.Stale))
 	counter(invalidatedDesc, m.Invalidations)
 	counter(batchesDesc, m.Batches)
+	count, sizes := cumulate(m.BatchSize, func(bound uint64) float64 { return float64(bound - 1) })
+	out <- prometheus.MustNewConstHistogram(batchSizeDesc, count, float64(m.Invalidations), sizes)
+	count, times := cumulate(m.GraceTime, func(bound uint64) float64 { return float64(bound) / 1e6 })
+	out <- prometheus.MustNewConstHistogram(graceTimeDesc, count, float64(m.GraceTotal)/1e9, times)
 	counter(stuckReadersDesc, m.StuckReaders)
 	counter(overPinnedDesc, m.Refused)
+}
+
+// cumulate makes Prometheus' cumulative buckets of counts whose element i counts what is below 1<<i,
+// the last one also what is beyond. upper returns the label of a bound.
+func cumulate(counts []uint64, upper func(bound uint64) float64) (all uint64, buckets map[float64]uint64) {
+	buckets = make(map[float64]uint64, len(counts))
+	for i, n := range counts {
+		if all += n; i < len(counts)-1 {
+			buckets[upper(1<<i)] = all
+		}
+	}
+	return all, buckets
 }

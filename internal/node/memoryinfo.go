@@ -14,7 +14,7 @@ func (n *Node) memoryInfo() *info.Memory {
 	s := d.Stats()
 	report := &info.Memory{
 		Stale: s.Stale, Invalidations: s.Invalidations, Batches: s.Batches, LargestBatch: s.LargestBatch,
-		StuckReaders: s.StuckReaders, Refused: s.Refused, Offenders: s.Offenders, BatchSize: s.BatchSize[:], GraceTime: s.GraceTime[:],
+		StuckReaders: s.StuckReaders, Refused: s.Refused, Offenders: s.Offenders, BatchSize: s.BatchSize[:], GraceTime: s.GraceTime[:], GraceTotal: uint64(s.GraceTotal),
 	}
 	for _, p := range []struct {
 		name string

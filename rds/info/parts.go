@@ -20,16 +20,17 @@ type User struct {
 // transport that carries RDMA.
 type Memory struct {
 	Pools         []MemoryPool          `json:"pools"`
-	Stale         int64                 `json:"stale"`           // regions whose invalidation is held up by a stuck reader
-	Invalidations uint64                `json:"invalidations"`   // regions invalidated
-	Batches       uint64                `json:"batches"`         // grace periods that covered them
-	LargestBatch  uint64                `json:"largest_batch"`   // regions in one batch
-	StuckReaders  uint64                `json:"stuck_readers"`   // invalidations that waited too long for a reader
-	Refused       uint64                `json:"refused"`         // requests over a limit of pinned bytes of an application or a user
-	BadKeys       []BadKeys             `json:"bad_keys"`        // requests of peers that were refused, by reason
-	Offenders     map[netip.Addr]uint64 `json:"offenders"`       // refused requests by peer; peers beyond the table's room have no address and count together
-	BatchSize     []uint64              `json:"batch_size"`      // batches by size: element i those of at least 1<<(i-1) and less than 1<<i regions
-	GraceTime     []uint64              `json:"grace_time_usec"` // batches by duration in microseconds, with the same bounds as BatchSize
+	Stale         int64                 `json:"stale"`            // regions whose invalidation is held up by a stuck reader
+	Invalidations uint64                `json:"invalidations"`    // regions invalidated
+	Batches       uint64                `json:"batches"`          // grace periods that covered them
+	LargestBatch  uint64                `json:"largest_batch"`    // regions in one batch
+	StuckReaders  uint64                `json:"stuck_readers"`    // invalidations that waited too long for a reader
+	Refused       uint64                `json:"refused"`          // requests over a limit of pinned bytes of an application or a user
+	BadKeys       []BadKeys             `json:"bad_keys"`         // requests of peers that were refused, by reason
+	Offenders     map[netip.Addr]uint64 `json:"offenders"`        // refused requests by peer; peers beyond the table's room have no address and count together
+	BatchSize     []uint64              `json:"batch_size"`       // batches by size: element i those of at least 1<<(i-1) and less than 1<<i regions
+	GraceTime     []uint64              `json:"grace_time_usec"`  // batches by duration in microseconds, with the same bounds as BatchSize
+	GraceTotal    uint64                `json:"grace_total_nsec"` // duration of all batches together
 }
 
 // MemoryPool is one class of regions.
