@@ -25,7 +25,7 @@ import (
 // The peer's operations fail one by one, another application's go on over the
 // same connection, and nothing touches the pages of the dead any more once they
 // are given back.
-func TestApplicationsWithRegionsAreKilled(t *testing.T) { // not in parallel: it measures the process
+func TestMRREQ29ApplicationsWithRegionsAreKilled(t *testing.T) { // not in parallel: it measures the process
 	if os.Getenv(rdstest.RoleEnv) == "exposes" {
 		beExposed(strings.Fields(os.Getenv(rdstest.ArgEnv)), exposedSize)
 	}
@@ -146,7 +146,7 @@ type exposed struct {
 
 func expose(t testing.TB, args ...string) *exposed {
 	t.Helper()
-	e := &exposed{cmd: process("TestApplicationsWithRegionsAreKilled", "exposes", args...)}
+	e := &exposed{cmd: process("TestMRREQ29ApplicationsWithRegionsAreKilled", "exposes", args...)}
 	e.cmd.Stderr = os.Stderr
 	out, err := e.cmd.StdoutPipe()
 	if err == nil {
