@@ -1,0 +1,239 @@
+package xrc
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/rds-go/rds/internal/client"
+	"github.com/rds-go/rds/internal/invariants"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/xrc/objects"
+)
+
+// Two processes are registered with 10,000 targets whose initiators end. Each target is then in error, and all that the
+// daemon keeps of it is a table entry of less than 2 KiB. The processes hear of it, look, and unregister:
+// the targets live while one process is registered, and the last one to unregister destroys them.
+func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not in parallel: it measures the heap
+	if os.Getenv(rdstest.RoleEnv) == "registers" {
+		beRegistrant(strings.Fields(os.Getenv(rdstest.ArgEnv)))
+	}
+	const most, round, callers = 2 << 10, 250, 8
+	targets := 10_000
+	if invariants.Enabled { // the detector of races takes ten times as long
+		targets = 500
+	}
+	l := rdstest.NewLab(t)
+	near, far := newHost(t, &l), newHost(t, &l)
+	f := domainFile(t)
+	both := [2]*registrant{startRegistrant(t, far, f, 7), startRegistrant(t, far, f, 0)}
+	p := newProcess(t, near, nil, 1, 1024)
+	ours := func() int { return far.node.Xrc.Objects().Stats().TotalTargets() }
+	everybody := func(what string, numbers []uint32) {
+		t.Helper()
+		var calls sync.WaitGroup
+		for _, r := range both {
+			calls.Go(func() { r.do(what, numbers) })
+		}
+		calls.Wait()
+	}
+	var all []uint32
+	fail := func() []uint32 { // a round of targets whose initiators have ended
+		numbers, initiators := make([]uint32, round), make([]*Initiator, round)
+		each := func(f func(k int) error) {
+			var crowd sync.WaitGroup
+			for c := range callers {
+				crowd.Go(func() {
+					for k := c; k < round; k += callers {
+						if err := f(k); err != nil {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			crowd.Wait()
+			if t.Failed() {
+				t.FailNow()
+			}
+		}
+		ctx := rdstest.Background(t)
+		each(func(k int) (err error) {
+			initiators[k], err = p.Connect(ctx, InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: far.addr, Service: 7, MaxSend: 1})
+			if err == nil {
+				numbers[k] = initiators[k].Target()
+			}
+			return err
+		})
+		everybody("register", numbers)
+		each(func(k int) error { return initiators[k].Close(ctx) })
+		return numbers
+	}
+	first := fail() // what the daemons make once, and the queues of events, are there from here on
+	rdstest.Eventually(t, "the first targets to be in error", func() bool {
+		return far.node.Xrc.Objects().Stats().Targets[objects.StateError] == round
+	})
+	others, before := ours()-round, rdstest.Heap()
+	for len(all) < targets {
+		all = append(all, fail()...)
+	}
+	inError := func() bool { return far.node.Xrc.Objects().Stats().Targets[objects.StateError] == round+targets }
+	rdstest.Eventually(t, "all targets to be in error", inError)
+	each := (rdstest.Heap() - before) / int64(targets)
+	t.Logf("%d bytes for each target in error", each)
+	if each > most {
+		t.Errorf("%d bytes for each target in error, %d are allowed", each, most)
+	}
+	all = append(all, first...)
+	both[0].do("handle", all)
+	if n := far.node.Xrc.Objects().Stats().Targets[objects.StateError]; n != len(all) {
+		t.Errorf("%d targets when one of two processes has unregistered, want %d", n, len(all))
+	}
+	both[1].do("handle", all)
+	if n := ours(); n != others {
+		t.Errorf("%d targets when both processes have unregistered, %d before", n, others)
+	}
+}
+
+// registrant is a process that registers with targets.
+type registrant struct {
+	testing.TB
+	in  *os.File
+	out *bufio.Reader
+}
+
+// startRegistrant starts a process, which advertises a service unless that is 0.
+func startRegistrant(t *testing.T, h *host, domain *os.File, service uint64) *registrant {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", rdstest.RoleEnv+"=registers", fmt.Sprintf("%s=%s %d", rdstest.ArgEnv, h.path, service))
+	cmd.ExtraFiles = []*os.File{domain}
+	cmd.Stderr = os.Stderr
+	in, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdin = in
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Close()
+	t.Cleanup(func() {
+		w.Close()
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	r := &registrant{t, w, bufio.NewReader(out)}
+	r.hear("ready")
+	return r
+}
+
+func (r *registrant) hear(want string) {
+	r.Helper()
+	if line, err := r.out.ReadString('\n'); err != nil || line != want+"\n" {
+		r.Errorf("the process says %q, %v, want %q", line, err, want)
+	}
+}
+
+// do has the process do something with targets.
+func (r *registrant) do(what string, numbers []uint32) {
+	r.Helper()
+	fmt.Fprintln(r.in, what, strings.Trim(fmt.Sprint(numbers), "[]"))
+	r.hear("did " + what)
+}
+
+// beRegistrant is the process: path service.
+func beRegistrant(args []string) {
+	err := func() error {
+		c, err := client.Dial(args[0])
+		if err != nil {
+			return err
+		}
+		o, err := c.Objects()
+		if err != nil {
+			return err
+		}
+		s, err := Open(context.Background(), o)
+		if err != nil {
+			return err
+		}
+		dom, err := s.OpenDomain(os.NewFile(3, "domain"), os.O_CREATE)
+		if err != nil {
+			return err
+		}
+		if service, _ := strconv.ParseUint(args[1], 10, 64); service != 0 {
+			if _, err := s.Advertise(ServiceAttr{ID: service, Domain: dom}); err != nil {
+				return err
+			}
+		}
+		fmt.Println("ready")
+		in := bufio.NewReader(os.Stdin)
+		for {
+			line, err := in.ReadString('\n')
+			if err != nil {
+				return err
+			}
+			f := strings.Fields(line)
+			if f[0] == "handle" {
+				if err := hearErrors(s); err != nil {
+					return err
+				}
+			}
+			for _, number := range f[1:] {
+				n, _ := strconv.ParseUint(number, 10, 32)
+				if f[0] == "register" {
+					_, err = s.Register(dom, uint32(n))
+				} else {
+					err = leave(s, dom, uint32(n))
+				}
+				if err != nil {
+					return fmt.Errorf("target %d: %w", n, err)
+				}
+			}
+			fmt.Println("did", f[0])
+		}
+	}()
+	fmt.Println(err)
+	os.Exit(1)
+}
+
+// hearErrors takes events until the marker that stands for those beyond the length of the queue.
+func hearErrors(s *Session) error {
+	for {
+		e, err := s.NextEvent(context.Background())
+		if err != nil {
+			return err
+		}
+		if err := s.Ack(e); err != nil {
+			return err
+		}
+		switch {
+		case e.Kind == objects.EventsLost:
+			return nil
+		case e.Kind != objects.EventQPFatal:
+			return fmt.Errorf("event %v of %v", e.Kind, e.Object)
+		}
+	}
+}
+
+// leave finds a target in error, and unregisters.
+func leave(s *Session, dom *Domain, n uint32) error {
+	info, err := s.QueryTarget(dom, n)
+	if err != nil {
+		return err
+	}
+	if info.Attr.State != objects.StateError {
+		return fmt.Errorf("state %v", info.Attr.State)
+	}
+	return s.Unregister(context.Background(), dom, n)
+}
