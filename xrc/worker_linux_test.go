@@ -38,6 +38,9 @@ func TestMain(m *testing.M) {
 // a service id. Messages are numbered; it verifies that none of a sender is missing. What it is told on its
 // standard input it does.
 func beWorker(args []string) error {
+	if args[0] == hostRole {
+		return beHost(args[1:])
+	}
 	c, err := client.Dial(args[0])
 	if err != nil {
 		return err
@@ -152,9 +155,23 @@ type worker struct {
 
 func startWorker(t testing.TB, h *host, domain *os.File, service uint64) *worker {
 	t.Helper()
-	cmd := exec.Command(os.Args[0], h.path, strconv.FormatUint(service, 10))
+	w := startProcess(t, domain, h.path, strconv.FormatUint(service, 10))
+	n, err := strconv.ParseUint(w.hear("ready"), 10, 32)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.srq = uint32(n)
+	return w
+}
+
+// startProcess starts this test's program with arguments of beWorker. It is killed when the test ends.
+func startProcess(t testing.TB, domain *os.File, args ...string) *worker {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), workerEnv+"=1")
-	cmd.ExtraFiles = []*os.File{domain}
+	if domain != nil {
+		cmd.ExtraFiles = []*os.File{domain}
+	}
 	cmd.Stderr = os.Stderr
 	r, in, err := os.Pipe()
 	if err != nil {
@@ -175,11 +192,6 @@ func startWorker(t testing.TB, h *host, domain *os.File, service uint64) *worker
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 	})
-	n, err := strconv.ParseUint(w.hear("ready"), 10, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.srq = uint32(n)
 	return w
 }
 
@@ -213,6 +225,7 @@ func (w *worker) kill() {
 		w.Fatal(err)
 	}
 	_ = w.cmd.Wait()
+	w.in.Close()
 }
 
 // stream sends numbered messages to one queue through an initiator, up to some at a time.
@@ -221,12 +234,13 @@ type stream struct {
 	i     *Initiator
 	queue uint32
 	next  uint64
+	tag   uint64 // bits of the ids of work requests, beside the number of the message
 }
 
 func (m *stream) send() error {
 	b := make([]byte, 64)
 	binary.NativeEndian.PutUint64(b, m.next)
-	_, err := m.i.PostSend(iwarp.WorkRequest{ID: m.next, Flags: iwarp.Signaled, Queue: m.queue, Inline: b})
+	_, err := m.i.PostSend(iwarp.WorkRequest{ID: m.tag | m.next, Flags: iwarp.Signaled, Queue: m.queue, Inline: b})
 	if err == nil {
 		m.next++
 	}
