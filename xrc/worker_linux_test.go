@@ -38,8 +38,11 @@ func TestMain(m *testing.M) {
 // a service id. Messages are numbered; it verifies that none of a sender is missing. What it is told on its
 // standard input it does.
 func beWorker(args []string) error {
-	if args[0] == hostRole {
+	switch args[0] {
+	case hostRole:
 		return beHost(args[1:])
+	case talkerRole:
+		return beTalker(args[1:])
 	}
 	c, err := client.Dial(args[0])
 	if err != nil {

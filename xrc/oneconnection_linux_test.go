@@ -1,0 +1,161 @@
+package xrc
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rds-go/rds/internal/client"
+	"github.com/rds-go/rds/internal/daemon"
+	"github.com/rds-go/rds/internal/node"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/rds/config"
+)
+
+// talkers is how many processes of each host talk to as many of another host.
+const talkers = 16
+
+// talkerRole is the first argument of a process that is one of them.
+const talkerRole = "talker"
+
+// beTalker is a process with a socket. Once its standard input says so it sends a message to each socket of the talkers of
+// another host, receives one of each, and sends one to service 7 of that host if that has one. Args are the daemon's
+// socket, its own address and port, the other host, and whether there is the service.
+func beTalker(args []string) error {
+	c, err := client.Dial(args[0])
+	if err != nil {
+		return err
+	}
+	s, err := c.Bind(netip.MustParseAddrPort(args[1]))
+	if err != nil {
+		return err
+	}
+	to := netip.MustParseAddr(args[2])
+	fmt.Println("ready", args[1])
+	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+		err := func() error {
+			for k := range uint16(talkers) {
+				if err := s.Send(context.Background(), netip.AddrPortFrom(to, 4000+k), []byte(args[1])); err != nil {
+					return err
+				}
+			}
+			heard := make(map[string]bool)
+			for len(heard) < talkers {
+				m, err := s.Recv(context.Background())
+				if err != nil {
+					return err
+				}
+				if from := m.From.String(); from != string(m.Data) || m.From.Addr() != to || heard[from] {
+					return fmt.Errorf("%q of %v", m.Data, m.From)
+				}
+				heard[string(m.Data)] = true
+				m.Release()
+			}
+			if args[3] != "true" {
+				return nil
+			}
+			o, err := c.Objects()
+			if err != nil {
+				return err
+			}
+			x, err := Open(context.Background(), o)
+			if err != nil {
+				return err
+			}
+			_, send, err := senderTo(x, to, 7)
+			if err != nil {
+				return err
+			}
+			return send()
+		}()
+		fmt.Println("did talk", err)
+	}
+	return nil
+}
+
+// connections is how many TCP connections the kernel has between two addresses of this machine.
+func connections(t testing.TB, a, b netip.Addr) int {
+	t.Helper()
+	list, err := os.ReadFile("/proc/self/net/tcp")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hex := func(a netip.Addr) string {
+		b := a.As4()
+		return fmt.Sprintf("%08X:", binary.NativeEndian.Uint32(b[:]))
+	}
+	n := 0
+	for line := range strings.Lines(string(list)) {
+		const established = "01"
+		if f := strings.Fields(line); strings.HasPrefix(f[1], hex(a)) && strings.HasPrefix(f[2], hex(b)) && f[3] == established {
+			n++
+		}
+	}
+	return n
+}
+
+// Sixteen processes on each of two hosts talk to all of the other host's, by sockets and, where the wire is XRC, by initiators
+// of their own. The daemons have one connection for all of them, or as many as there are to be.
+func TestProcessesOfAPairOfHostsShareAConnection(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		wire  config.Wire
+		paths int
+	}{{config.WireTCP, 1}, {config.WireTCP, 8}, {config.WireXRC, 1}} {
+		t.Run(fmt.Sprintf("%v, %d", c.wire, c.paths), func(t *testing.T) {
+			t.Parallel()
+			l := rdstest.NewLab(t)
+			var hosts [2]host
+			for k := range hosts {
+				h := &hosts[k]
+				h.addr = rdstest.NewAddr()
+				h.node = rdstest.Start(&l, node.New, config.Node{Wire: c.wire, Paths: c.paths, Serves: true, Addresses: []netip.Addr{h.addr}})
+				h.svc, h.path = rdstest.Serve(t, daemon.New, h.node, config.Service{})
+				if c.wire == config.WireXRC {
+					newProcess(t, h, nil, talkers, 2*talkers).advertise(t, 7)
+				}
+			}
+			var all []*worker
+			for k := range talkers {
+				for i, h := range hosts {
+					w := startProcess(t, nil, talkerRole, h.path, netip.AddrPortFrom(h.addr, uint16(4000+k)).String(), hosts[1-i].addr.String(), strconv.FormatBool(c.wire == config.WireXRC))
+					all = append(all, w)
+				}
+			}
+			for _, w := range all {
+				w.hear("ready")
+			}
+			for _, w := range all {
+				fmt.Fprintln(w.in, "talk")
+			}
+			for _, w := range all {
+				if err := w.hear("did talk"); err != "<nil>" {
+					t.Error(err)
+				}
+			}
+			for k, h := range hosts {
+				other := hosts[1-k].addr
+				if n := connections(t, h.addr, other); n != c.paths {
+					t.Errorf("the kernel has %d connections from %v to %v, want %d", n, h.addr, other, c.paths)
+				}
+				info, err := h.node.Info()
+				if err != nil {
+					t.Fatal(err)
+				}
+				sessions, wires := talkers, len(info.TCP)
+				if c.wire == config.WireXRC {
+					sessions, wires = talkers+1, len(info.XRC)
+				}
+				if n := len(info.Connections); n != 1 || info.Connections[0].Remote != other || info.Connections[0].Paths != c.paths || wires != c.paths || len(info.Sessions) != sessions {
+					t.Errorf("%d sessions have %d connections by %d of %v: %+v", len(info.Sessions), n, wires, c.wire, info.Connections)
+				}
+			}
+		})
+	}
+}
