@@ -3,10 +3,14 @@ package xrc
 import (
 	"context"
 	"net"
+	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/rds-go/rds/internal/daemon"
+	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc/objects"
 )
@@ -178,7 +182,8 @@ func TestNodeAndDaemonShareADomain(t *testing.T) {
 func TestBequeathEndsTheSessionsOfTheNode(t *testing.T) {
 	t.Parallel()
 	l := rdstest.NewLab(t)
-	near, far := newNodeHost(t, &l), newHost(t, &l)
+	near, far := &host{addr: rdstest.NewAddr()}, newHost(t, &l)
+	near.node = rdstest.Start(&l, node.New, config.Node{Wire: config.WireXRC, Addresses: []netip.Addr{near.addr}, Linger: time.Minute}) // which bounds Bequeath
 	a := newProcess(t, far, nil, 8, 64)
 	a.advertise(t, 7)
 	p := newProcess(t, near, nil, 1, 128)
