@@ -126,8 +126,8 @@ await rping grep -q listening "$tmp/rping.log" || failures+=("rping server")
 check "RDMA" show bin/rdsverbs rping client -a 127.0.0.2 -C 3 -v -V
 
 step "shared receive queues: one stops, and the others go on"
-background xsrq bin/rdsverbs xsrq serve -a 127.0.0.2 -n 4
+background xsrq bin/rdsverbs xsrq serve --socket "$tmp/there.sock" -n 4
 await xsrq grep -q listening "$tmp/xsrq.log" || failures+=("xsrq server")
-check "shared queues" show bin/rdsverbs xsrq ping -a 127.0.0.2 -n 4 -m 4 --stop 1
+check "shared queues" show bin/rdsverbs xsrq ping --socket "$tmp/here.sock" -a 127.0.0.2 -n 4 -m 4 --stop 1
 
 verdict

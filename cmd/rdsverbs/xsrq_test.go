@@ -8,40 +8,57 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/daemon"
+	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
-	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/rds/config"
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc"
-	"github.com/rds-go/rds/xrc/objects"
 )
 
-// xsrqNet gives each test a network of its own, 127.p.n.x, and the program a port.
-var xsrqNet atomic.Uint32
-
-func xsrqAddresses(t *testing.T) (server, client netip.Addr) {
-	t.Helper()
-	clitest.NeedLoopback(t)
-	p, n := byte(1+os.Getpid()%250), byte(100+xsrqNet.Add(1))
-	return netip.AddrFrom4([4]byte{127, p, n, 2}), netip.AddrFrom4([4]byte{127, p, n, 1})
+// xsrqHosts are two hosts, each with a daemon, in the test.
+type xsrqHosts struct {
+	here, from         netip.Addr // the server's and the client's
+	server, client     *node.Node
+	hereSock, fromSock string
 }
 
-// xsrqPort is the program's.
-func xsrqPort() uint16 { return uint16(20000 + os.Getpid()%10000) }
-
-// xsrqDaemonAt starts a daemon in the test, for --socket.
-func xsrqDaemonAt(t *testing.T, addr netip.Addr) *xsrqDaemon {
+func newXsrqHosts(t *testing.T) *xsrqHosts {
 	t.Helper()
-	d, err := newXsrqDaemon(addr, &xsrqOptions{port: xsrqPort(), crc: true}, 1<<20)
-	if err != nil {
-		t.Fatal(err)
+	l := rdstest.NewLab(t)
+	h := &xsrqHosts{here: rdstest.NewAddr(), from: rdstest.NewAddr()}
+	start := func(a netip.Addr) (*node.Node, string) {
+		n := rdstest.Start(&l, node.New, config.Node{Wire: config.WireXRC, Serves: true, Addresses: []netip.Addr{a}})
+		_, path := rdstest.Serve(t, daemon.New, n, config.Service{})
+		return n, path
 	}
-	t.Cleanup(d.close)
-	return d
+	h.server, h.hereSock = start(h.here)
+	h.client, h.fromSock = start(h.from)
+	return h
+}
+
+// serve runs a server until it listens.
+func (h *xsrqHosts) serve(t *testing.T, args ...string) *clitest.Process {
+	t.Helper()
+	server := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "serve", "--socket", h.hereSock}, args...)...)
+	server.Line(server.Stdout, "listening")
+	return server
+}
+
+// at are the flags of ping that say where the server is.
+func (h *xsrqHosts) at() []string {
+	return []string{"-a", h.here.String(), "-I", h.from.String(), "--socket", h.fromSock}
+}
+
+// startXsrq runs a server, and returns the flags that say where it is.
+func startXsrq(t *testing.T, args ...string) (server *clitest.Process, at []string) {
+	t.Helper()
+	h := newXsrqHosts(t)
+	return h.serve(t, args...), h.at()
 }
 
 // pingXsrq runs ping to its end, with the flags that say where the server is.
@@ -50,8 +67,19 @@ func pingXsrq(t *testing.T, at []string, args ...string) (status int, stdout, st
 	return clitest.Run(t, bin.Path("rdsverbs"), append(append([]string{"xsrq", "ping"}, args...), at...)...)
 }
 
+// playedLine is a line of ping --json of type played or end.
+type playedLine struct {
+	Type       string `json:"type"`
+	Index      int    `json:"index"`
+	Pings      int    `json:"pings"`
+	Stopped    bool   `json:"stopped"`
+	Unanswered int    `json:"unanswered"`
+	Error      string `json:"error"`
+	TCP        int    `json:"tcp_connections"`
+}
+
 // played are the lines of ping --json that are of queues, and the last one.
-func played(t *testing.T, text string) (queues []playedLine, end playedEnd) {
+func played(t *testing.T, text string) (queues []playedLine, end playedLine) {
 	t.Helper()
 	for line := range bytes.Lines([]byte(text)) {
 		var l playedLine
@@ -62,9 +90,7 @@ func played(t *testing.T, text string) (queues []playedLine, end playedEnd) {
 		case "played":
 			queues = append(queues, l)
 		case "end":
-			if err := json.Unmarshal(line, &end); err != nil {
-				t.Fatal(err)
-			}
+			end = l
 		}
 	}
 	return queues, end
@@ -73,37 +99,36 @@ func played(t *testing.T, text string) (queues []playedLine, end playedEnd) {
 // What is no message, or cannot be answered, costs the queue nothing.
 func TestXsrqWrongMessagesAreDropped(t *testing.T) {
 	t.Parallel()
-	server, at := startXsrq(t, "-n", "1", "--receives", "4", "-S", "256", "--json")
-	remote, from := netip.MustParseAddr(at[1]), netip.MustParseAddr(at[5])
-	d := xsrqDaemonAt(t, from)
-	p, err := newProcess(within(t), &xsrqJob{Socket: d.socket, Receives: 64, Size: 1024}, 64)
+	h := newXsrqHosts(t)
+	server := h.serve(t, "-n", "1", "--receives", "4", "-S", "256", "--json")
+	p, err := newProcess(within(t), &xsrqJob{Socket: h.fromSock, Receives: 64, Size: 1024}, nil, 65, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := p.Advertise(xrc.ServiceAttr{ID: 9, Domain: p.dom, SRQ: p.srq}); err != nil {
 		t.Fatal(err)
 	}
-	ch, err := p.Connect(within(t), xrc.InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: remote, Service: 1, MaxSend: 64})
+	ch, err := p.Connect(within(t), xrc.InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: h.here, Service: 1, MaxSend: 64})
 	if err != nil {
 		t.Fatal(err)
 	}
-	mem, err := p.pd.Alloc(1024, mr.LocalWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
-	next := func() iwarp.Completion {
-		var c [1]iwarp.Completion
-		for p.cq.Poll(c[:]) == 0 {
-			if err := p.cq.Wait(within(t)); err != nil {
-				t.Fatal(err)
+	var left []iwarp.Completion
+	next := func() (c iwarp.Completion) {
+		for len(left) == 0 {
+			select {
+			case left = <-p.done:
+			case <-within(t).Done():
+				t.Fatal("nothing completes")
 			}
 		}
-		return c[0]
+		c, left = left[0], left[1:]
+		return c
 	}
-	send := func(n int, h xsrqHeader) {
-		h.host = from
-		h.put(mem.Bytes())
-		if _, err := ch.PostSend(iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, SGE: []iwarp.SGE{mem.SGE(0, n)}}); err != nil {
+	const mine = 64 // the slot behind the receives
+	send := func(n int, m xsrqHeader) {
+		m.Host = h.from.As16()
+		m.put(p.slot(mine))
+		if _, err := ch.PostSend(iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: ch.Queue().SRQN, SGE: p.sge(mine, n)}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,18 +137,18 @@ func TestXsrqWrongMessagesAreDropped(t *testing.T) {
 			t.Errorf("%+v, want %v", c, want)
 		}
 	}
-	good := xsrqHeader{kind: xsrqPing, service: 9, answer: p.srq.Num()}
+	good := xsrqHeader{Kind: kindPing, Service: 9, Answer: p.srq.Num()}
 	const rounds = 3 // more than the queue has receives
 	for range rounds {
 		send(0, good)
 		sent(iwarp.Success)
 		send(xsrqHeaderLen-1, good)
 		sent(iwarp.Success)
-		send(xsrqHeaderLen, xsrqHeader{kind: xsrqAnswer, service: 9, answer: p.srq.Num()})
+		send(xsrqHeaderLen, xsrqHeader{Kind: kindAnswer, Service: 9, Answer: p.srq.Num()})
 		sent(iwarp.Success)
-		send(xsrqHeaderLen, xsrqHeader{kind: xsrqPing, service: 9}) // no queue
+		send(xsrqHeaderLen, xsrqHeader{Kind: kindPing, Service: 9}) // no queue
 		sent(iwarp.Success)
-		send(xsrqHeaderLen, xsrqHeader{kind: xsrqPing, service: 10, answer: p.srq.Num()}) // no service
+		send(xsrqHeaderLen, xsrqHeader{Kind: kindPing, Service: 10, Answer: p.srq.Num()}) // no service
 		sent(iwarp.Success)
 		send(257, good) // longer than its receives: it takes none
 		if c := next(); c.Initiator != ch.Number() || c.Status == iwarp.Success {
@@ -132,12 +157,12 @@ func TestXsrqWrongMessagesAreDropped(t *testing.T) {
 	}
 	send(xsrqHeaderLen, good)
 	for range 2 { // the ping and its answer, in either order
-		if c := next(); c.Status != iwarp.Success || c.Initiator == 0 && !answers(p.received(&c), mem.Bytes()[:xsrqHeaderLen]) {
+		if c := next(); c.Status != iwarp.Success || c.Initiator == 0 && !answers(p.slot(int(c.ID))[:c.Len], p.slot(mine)[:xsrqHeaderLen]) {
 			t.Errorf("%+v", c)
 		}
 	}
 	server.Signal(os.Interrupt)
-	var r servedLine
+	var r messageCounts
 	if err := json.Unmarshal([]byte(server.Line(server.Stdout, `"served"`)), &r); err != nil || r.Messages != 5*rounds+1 || r.Dropped != 5*rounds {
 		t.Errorf("%+v, %v", r, err)
 	}
@@ -148,7 +173,8 @@ func TestXsrqWrongMessagesAreDropped(t *testing.T) {
 // the next one.
 func TestXsrqServerEnds(t *testing.T) {
 	t.Parallel()
-	server, at := startXsrq(t, "-n", "2")
+	h := newXsrqHosts(t)
+	server, at := h.serve(t, "-n", "2"), h.at()
 	client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-n", "2", "-m", "2", "-C", "1g", "-W", "30", "--json"}, at...)...)
 	client.Line(client.Stdout, "connected")
 	server.Signal(os.Interrupt)
@@ -161,8 +187,7 @@ func TestXsrqServerEnds(t *testing.T) {
 	if _, end := played(t, client.Stdout.String()); end.Error == "" {
 		t.Errorf("%+v", end)
 	}
-	server = clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "serve", "-n", "2"}, at[:4]...)...)
-	server.Line(server.Stdout, "listening")
+	h.serve(t, "-n", "2")
 	status, stdout, stderr := pingXsrq(t, at, "-n", "2", "-m", "2", "-C", "10", "--json")
 	if _, end := played(t, stdout); status != 0 || end.Error != "" || end.Pings != 40 {
 		t.Errorf("status %d, %+v, %s", status, end, stderr)
@@ -170,15 +195,12 @@ func TestXsrqServerEnds(t *testing.T) {
 }
 
 // Queues that nobody posts to any more cost the others nothing, and go on when the
-// one who stopped them has left. The server's processes are attached to a daemon that runs already.
+// one who stopped them has left.
 func TestXsrqStoppedQueuesStopNobodyElse(t *testing.T) {
 	t.Parallel()
 	const queues, senders, count, stopped, receives = 12, 3, 40, 10, 4
-	here, from := xsrqAddresses(t)
-	d := xsrqDaemonAt(t, here)
-	server := clitest.Start(t, bin.Path("rdsverbs"), "xsrq", "serve", "-a", here.String(), "--socket", d.socket, "-n", fmt.Sprint(queues), "--receives", fmt.Sprint(receives))
-	server.Line(server.Stdout, "listening")
-	at := []string{"-a", here.String(), "-p", fmt.Sprint(xsrqPort()), "-I", from.String()}
+	h := newXsrqHosts(t)
+	server, at := h.serve(t, "-n", fmt.Sprint(queues), "--receives", fmt.Sprint(receives)), h.at()
 	flags := []string{"-n", fmt.Sprint(queues), "-m", fmt.Sprint(senders), "-C", fmt.Sprint(count), "--json"}
 	status, stdout, stderr := pingXsrq(t, at, append(flags, "--stop", fmt.Sprint(stopped))...)
 	lines, end := played(t, stdout)
@@ -187,12 +209,10 @@ func TestXsrqStoppedQueuesStopNobodyElse(t *testing.T) {
 	}
 	for i, l := range lines {
 		switch {
-		case l.Pings != senders*count/2 || l.After == nil:
+		case l.Index >= stopped && (l.Stopped || l.Pings != senders*count):
 			t.Errorf("line %d: %+v", i, l)
-		case l.Index >= stopped && (l.Stopped || l.After.Pings != senders*count/2):
-			t.Errorf("line %d: %+v", i, l)
-		case l.Index < stopped && (!l.Stopped || l.After.Pings >= receives):
-			t.Errorf("line %d: %+v", i, l) // the message that stopped it took one
+		case l.Index < stopped && (!l.Stopped || l.Unanswered == 0 || l.Pings < count/2 || l.Pings >= senders*count):
+			t.Errorf("line %d: %+v", i, l) // one sender stops the queue halfway
 		}
 	}
 	if status, stdout, stderr = pingXsrq(t, at, flags...); status != 0 {
@@ -201,7 +221,7 @@ func TestXsrqStoppedQueuesStopNobodyElse(t *testing.T) {
 	if _, end := played(t, stdout); end.Pings != queues*senders*count {
 		t.Errorf("%+v", end)
 	}
-	if stats := d.node.Xrc.ChannelStats(); stats.Peers != 1 {
+	if stats := h.server.Xrc.ChannelStats(); stats.Peers != 1 {
 		t.Errorf("%+v for all that was played", stats)
 	}
 	server.Signal(os.Interrupt)
@@ -210,68 +230,35 @@ func TestXsrqStoppedQueuesStopNobodyElse(t *testing.T) {
 	}
 }
 
-// More clients than a queue has repliers, some of them killed, leave neither initiators nor targets that live.
-func TestXsrqClientsLeaveNothing(t *testing.T) {
-	t.Parallel()
-	here, from := xsrqAddresses(t)
-	d, far := xsrqDaemonAt(t, here), xsrqDaemonAt(t, from)
-	server := clitest.Start(t, bin.Path("rdsverbs"), "xsrq", "serve", "-a", here.String(), "--socket", d.socket, "-n", "2")
-	server.Line(server.Stdout, "listening")
-	at := []string{"-a", here.String(), "-I", from.String(), "--socket", far.socket}
-	for i := range 5 * maxRepliers {
-		if i%4 == 0 {
-			client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-n", "2", "-m", "2", "-C", "1g"}, at...)...)
-			client.Line(client.Stdout, "connected")
-			client.Signal(os.Kill)
-			client.Wait()
-			continue
-		}
-		if status, stdout, stderr := pingXsrq(t, at, "-n", "2", "-m", "1", "-C", "5", "-W", "20"); status != 0 {
-			t.Fatalf("client %d: status %d\n%s%s", i, status, stdout, stderr)
-		}
-	}
-	rdstest.Eventually(t, "nothing to be left", func() bool {
-		now := d.node.Xrc.Objects().Stats()
-		live := now.TotalTargets() - now.Targets[objects.StateError] // those in error are reaped
-		return now.Initiators == 1 && live == 1                      // of the path between the two daemons
-	})
-	server.Signal(os.Interrupt)
-	if status := server.Wait(); status != 0 {
-		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
-	}
-}
-
 // The process of a queue is killed in the middle: pings to it fail, those to the others all come back.
 func TestXsrqQueueIsKilled(t *testing.T) {
 	t.Parallel()
-	for _, domains := range []string{"--own-domains=false", "--own-domains"} {
-		const killed, count = 0, 3000
-		server, at := startXsrq(t, "-n", "3", "--json", domains)
-		var q queueLine
-		if err := json.Unmarshal(bytes.Split([]byte(server.Stdout.String()), []byte("\n"))[killed], &q); err != nil || q.Index != killed {
-			t.Fatalf("%v\n%s", err, server.Stdout)
+	const killed, count = 0, 3000
+	server, at := startXsrq(t, "-n", "3", "--json")
+	var q struct{ Index, PID int }
+	if err := json.Unmarshal(bytes.Split([]byte(server.Stdout.String()), []byte("\n"))[killed], &q); err != nil || q.Index != killed {
+		t.Fatalf("%v\n%s", err, server.Stdout)
+	}
+	client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-n", "3", "-m", "2", "-C", fmt.Sprint(count), "-W", "3", "--json"}, at...)...)
+	client.Line(client.Stdout, "connected")
+	if err := syscall.Kill(q.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if status := client.Wait(); status != 1 {
+		t.Errorf("status %d: %s", status, client.Stderr)
+	}
+	lines, _ := played(t, client.Stdout.String())
+	for i, l := range lines {
+		if whole := l.Pings == 2*count && l.Error == ""; whole == (i == killed) {
+			t.Errorf("queue %d: %+v", i, l)
 		}
-		client := clitest.Start(t, bin.Path("rdsverbs"), append([]string{"xsrq", "ping", "-n", "3", "-m", "2", "-C", fmt.Sprint(count), "-W", "3", "--json"}, at...)...)
-		client.Line(client.Stdout, "connected")
-		if err := syscall.Kill(q.PID, syscall.SIGKILL); err != nil {
-			t.Fatal(err)
-		}
-		if status := client.Wait(); status != 1 {
-			t.Errorf("status %d: %s", status, client.Stderr)
-		}
-		lines, _ := played(t, client.Stdout.String())
-		for i, l := range lines {
-			if whole := l.Pings == 2*count && l.Error == ""; whole == (i == killed) {
-				t.Errorf("%s: queue %d: %+v", domains, i, l)
-			}
-		}
-		if len(lines) != 3 {
-			t.Errorf("%s", client.Stdout)
-		}
-		server.Signal(os.Interrupt)
-		if status := server.Wait(); status != 1 || !strings.Contains(server.Stderr.String(), "queue 0: its process has ended: signal: killed") {
-			t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
-		}
+	}
+	if len(lines) != 3 {
+		t.Errorf("%s", client.Stdout)
+	}
+	server.Signal(os.Interrupt)
+	if status := server.Wait(); status != 1 || !strings.Contains(server.Stderr.String(), "queue 0: its process has ended: signal: killed") {
+		t.Errorf("server: status %d\n%s%s", status, server.Stdout, server.Stderr)
 	}
 }
 

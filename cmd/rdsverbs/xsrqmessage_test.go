@@ -9,8 +9,8 @@ import (
 
 func TestXsrqHeaderGolden(t *testing.T) {
 	t.Parallel()
-	h := xsrqHeader{kind: xsrqStop, service: 0x0102030405060708, answer: 0x100, queue: 3, number: 0x1122334455667788,
-		host: netip.MustParseAddr("10.0.0.1")}
+	h := xsrqHeader{Mark: xsrqMark, Kind: kindStop, Service: 0x0102030405060708, Answer: 0x100, Queue: 3, Number: 0x1122334455667788,
+		Host: netip.MustParseAddr("10.0.0.1").As16()}
 	b := make([]byte, xsrqHeaderLen)
 	h.put(b)
 	const want = "58535251" + "00000002" + "0102030405060708" + "00000100" + "00000003" + "1122334455667788" +
@@ -36,7 +36,7 @@ func TestXsrqAnswerIsTheWholeMessage(t *testing.T) {
 	t.Parallel()
 	sent := make([]byte, xsrqHeaderLen+20)
 	pattern(sent, 5)
-	xsrqHeader{kind: xsrqPing, service: 1, answer: 2, queue: 3, number: 4, host: netip.MustParseAddr("fe80::1")}.put(sent)
+	xsrqHeader{Kind: kindPing, Service: 1, Answer: 2, Queue: 3, Number: 4, Host: netip.MustParseAddr("fe80::1").As16()}.put(sent)
 	if answers(sent, sent) {
 		t.Error("a ping is its own answer")
 	}

@@ -6,33 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"sync"
+	"os"
 
 	"github.com/rds-go/rds/transport/iwarp"
 	"github.com/rds-go/rds/xrc"
 )
 
-const (
-	maxRepliers = 8 // repliers of one queue
-	// maxAnswers may be under way to one host. Each of its senders waits for one, but
-	// goes on when it has it, which may be before we have heard so: hence the factor.
-	maxAnswers = 4 * maxXsrqSenders
-	// answersAdded is how many answers a replier gets memory for when it needs some.
-	answersAdded = 16
-)
+// maxRepliers is how many repliers a queue has.
+const maxRepliers = 8
 
-// servedQueue is a shared receive queue whose process answers what comes there.
+// servedQueue is a shared receive queue whose process answers what comes there. A message is answered from the
+// memory that it was received to, whose receive is posted again when the answer is done.
 type servedQueue struct {
 	*process
 	out *json.Encoder
 
-	mu        sync.Mutex              // guards the fields below
-	repliers  map[replierKey]*replier // by whom answers go to
-	connected map[uint32]*replier     // by number of the initiator
-	early     map[uint32]bool         // initiators that were lost before they were in connected
-	stopper   *replier                // who has told us to post no more, nil: nobody
-	held      []uint64                // slots not posted because of that
-	line      servedLine
+	repliers map[replierKey]*replier // those that have not been left
+	numbers  map[uint32]*replier     // repliers that are connected, by number of the initiator
+	answers  map[int]*replier        // by slot with an answer under way: who sends it
+	news     chan *replier           // repliers that have connected, or could not
+	stopper  *replier                // who has told us to post no more, nil: nobody
+	held     []int                   // slots not posted because of that
+	counts   messageCounts
 }
 
 // replierKey is whom answers go to.
@@ -42,193 +37,157 @@ type replierKey struct {
 }
 
 // replier is how the queue answers to a domain of another host: an initiator, which reaches all queues
-// there. It is closed when its target is gone: with the service, that is with the client.
-//
-// Answers are copied, so that a host that does not take them keeps no receive of
-// ours; those of a host that has as many under way as it may are dropped.
+// there. It is left when its target is gone: with the service, that is with the client.
 type replier struct {
-	key     replierKey
-	mem     slots
-	free    []int // slots of mem
-	ini     *xrc.Initiator
-	waiting []outgoing // answers that wait for ini
+	replierKey
+	ini     *xrc.Initiator      // nil until news
+	err     error               // why there is none
+	waiting []iwarp.WorkRequest // answers that wait for ini
 }
 
-// outgoing is an answer in a slot of a replier.
-type outgoing struct {
-	slot, len int
-	queue     uint32
-}
-
-// servedLine is the end of a queue.
-type servedLine struct {
-	Type     string `json:"type"` // served
-	Index    int    `json:"index"`
-	Messages uint64 `json:"messages"` // that came
-	Answered uint64 `json:"answered"`
-	Dropped  uint64 `json:"dropped"` // that were none, or could not be answered
-}
-
-func (l servedLine) String() string {
-	return fmt.Sprintf("queue %d: %d messages, %d answers, %d dropped", l.Index, l.Messages, l.Answered, l.Dropped)
-}
+// messageCounts counts the messages that came, those that were answered, and those that were none or could not be.
+type messageCounts struct{ Messages, Answered, Dropped uint64 }
 
 // runQueue is the process of a queue.
-func runQueue(ctx context.Context, job *xsrqJob, out *json.Encoder) error {
-	p, err := newProcess(ctx, job, maxRepliers*maxAnswers)
+func runQueue(ctx context.Context, job *xsrqJob, domain *os.File, out *json.Encoder) error {
+	p, err := newProcess(ctx, job, domain, job.Receives, maxRepliers*2*job.Receives) // of requests an initiator has a power of two
 	if err != nil {
 		return err
 	}
-	q := &servedQueue{process: p, out: out, repliers: make(map[replierKey]*replier), connected: make(map[uint32]*replier),
-		early: make(map[uint32]bool), line: servedLine{Type: "served", Index: job.Index}}
+	q := &servedQueue{process: p, out: out, repliers: make(map[replierKey]*replier), numbers: make(map[uint32]*replier),
+		answers: make(map[int]*replier), news: make(chan *replier)}
 	if _, err := p.Advertise(xrc.ServiceAttr{ID: job.Service, Domain: p.dom, SRQ: p.srq}); err != nil {
 		return err
 	}
-	_ = out.Encode(xsrqReport{Number: p.srq.Num()})
-	go p.lost(ctx, func(initiator uint32) {
-		q.mu.Lock()
-		r := q.connected[initiator]
-		if r == nil { // connect has not returned
-			q.early[initiator] = true
-		}
-		q.mu.Unlock()
-		if r != nil {
-			q.leave(ctx, r)
-		}
-	})
-	var list [64]iwarp.Completion
-	for {
-		if err := q.cq.Wait(ctx); ctx.Err() != nil {
-			break
-		} else if err != nil {
-			return err
-		}
-		q.mu.Lock()
-		for _, c := range list[:q.cq.Poll(list[:])] {
-			err = q.completedLocked(ctx, &c)
-			if err != nil {
-				break
+	_ = out.Encode(xsrqReport{Queues: []uint32{p.srq.Num()}})
+	for ctx.Err() == nil {
+		select {
+		case list, ok := <-p.done:
+			for i := range list {
+				if err := q.completed(ctx, &list[i]); err != nil {
+					return err
+				}
 			}
-		}
-		q.mu.Unlock()
-		if err != nil {
-			return err
+			if !ok && ctx.Err() == nil {
+				return errors.New("the daemon has ended")
+			}
+		case number := <-p.ended:
+			q.leave(ctx, q.numbers[number])
+		case r := <-q.news:
+			q.changed(ctx, r)
+		case <-ctx.Done():
 		}
 	}
-	err = q.Close() // peers are told before the daemon ends
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return errors.Join(out.Encode(xsrqReport{Served: &q.line}), err)
+	return errors.Join(q.Close(), out.Encode(xsrqReport{Served: &q.counts}))
 }
 
-// completedLocked takes the completion of an answer or of a receive. Receives are posted again unless the queue is
-// stopped.
-func (q *servedQueue) completedLocked(ctx context.Context, c *iwarp.Completion) error {
-	if c.Initiator != 0 {
-		if c.Status == iwarp.Success {
-			q.line.Answered++
-		} else {
-			q.line.Dropped++
+// completed takes the completion of an answer or of a receive.
+func (q *servedQueue) completed(ctx context.Context, c *iwarp.Completion) error {
+	slot := int(c.ID)
+	if c.Initiator == 0 {
+		q.counts.Messages++
+		if c.Status == iwarp.Success && q.answer(ctx, slot, int(c.Len)) {
+			return nil
 		}
-		if r := q.connected[c.Initiator]; r != nil {
-			r.free = append(r.free, int(c.ID))
-		}
+		return q.again(slot, false)
+	}
+	r := q.answers[slot]
+	if r == nil { // the replier has been closed
 		return nil
 	}
-	q.line.Messages++
-	if c.Status != iwarp.Success || !q.answerLocked(ctx, q.received(c)) {
-		q.line.Dropped++
+	delete(q.answers, slot)
+	if c.Status != iwarp.Success && c.Status != iwarp.RemoteInvalidRD { // the latter is of one queue there
+		q.leave(ctx, r)
+	}
+	return q.again(slot, c.Status == iwarp.Success)
+}
+
+// again posts a receive again unless the queue is stopped, and counts what has become of its message.
+func (q *servedQueue) again(slot int, answered bool) error {
+	if answered {
+		q.counts.Answered++
+	} else {
+		q.counts.Dropped++
 	}
 	if q.stopper != nil {
-		q.held = append(q.held, c.ID)
+		q.held = append(q.held, slot)
 		return nil
 	}
-	return q.post(c.ID)
+	return q.post(slot)
 }
 
-// answerLocked answers a message, at once or when there is an initiator. It is false if it cannot.
-func (q *servedQueue) answerLocked(ctx context.Context, b []byte) bool {
+// answer answers a message, at once or when there is an initiator. It is false if it cannot.
+func (q *servedQueue) answer(ctx context.Context, slot, n int) bool {
+	b := q.slot(slot)[:n]
 	h, ok := parseXsrq(b)
-	if !ok || h.kind != xsrqPing && h.kind != xsrqStop {
+	if !ok || h.Kind != kindPing && h.Kind != kindStop || h.Answer == 0 {
 		return false
 	}
-	key := replierKey{h.host, h.service}
+	key := replierKey{netip.AddrFrom16(h.Host).Unmap(), h.Service}
 	r := q.repliers[key]
 	if r == nil {
 		if len(q.repliers) == maxRepliers {
 			return false
 		}
-		r = &replier{key: key, mem: slots{pd: q.pd, size: q.Size, each: answersAdded}}
+		r = &replier{replierKey: key}
 		q.repliers[key] = r
-		go q.connect(ctx, r)
+		go q.connect(ctx, key)
 	}
-	if h.kind == xsrqStop && q.stopper == nil {
+	if h.Kind == kindStop && q.stopper == nil {
 		q.stopper = r
 	}
-	if n := len(r.mem.regions) * answersAdded; len(r.free) == 0 && n < maxAnswers {
-		if err := r.mem.add(); err != nil {
-			return false
-		}
-		for i := range answersAdded {
-			r.free = append(r.free, n+i)
-		}
-	}
-	if len(r.free) == 0 {
+	makeAnswer(b)
+	w := iwarp.WorkRequest{ID: uint64(slot), Flags: iwarp.Signaled, Queue: h.Answer, SGE: q.sge(slot, n)}
+	q.answers[slot] = r
+	if r.ini == nil {
+		r.waiting = append(r.waiting, w)
+	} else if _, err := r.ini.PostSend(w); err != nil {
+		delete(q.answers, slot)
 		return false
 	}
-	a := outgoing{r.free[len(r.free)-1], len(b), h.answer}
-	r.free = r.free[:len(r.free)-1]
-	copy(r.mem.at(a.slot), b)
-	makeAnswer(r.mem.at(a.slot))
-	if r.ini == nil {
-		r.waiting = append(r.waiting, a)
-		return true
-	}
-	return r.send(a)
-}
-
-func (r *replier) send(a outgoing) bool {
-	_, err := r.ini.PostSend(iwarp.WorkRequest{ID: uint64(a.slot), Flags: iwarp.Signaled, Queue: a.queue, SGE: []iwarp.SGE{r.mem.sge(a.slot, a.len)}})
-	if err != nil {
-		r.free = append(r.free, a.slot)
-	}
-	return err == nil
+	return true
 }
 
 // connect connects a replier.
-func (q *servedQueue) connect(ctx context.Context, r *replier) {
-	step, cancel := context.WithTimeout(ctx, q.Timeout)
+func (q *servedQueue) connect(ctx context.Context, key replierKey) {
+	step, cancel := q.step(ctx)
 	defer cancel()
-	ini, err := q.Connect(step, xrc.InitiatorAttr{PD: q.pd, CQ: q.cq, Local: q.Local, Remote: r.key.host, Service: r.key.service, MaxSend: maxAnswers})
-	if err != nil {
-		q.problem("answers to %v: %v", r.key.host, err)
-		q.leave(ctx, r)
-		return
-	}
-	q.mu.Lock()
-	r.ini = ini
-	q.connected[ini.Number()] = r
-	for _, a := range r.waiting {
-		if !r.send(a) {
-			q.line.Dropped++
-		}
-	}
-	r.waiting = nil
-	early := q.early[ini.Number()]
-	delete(q.early, ini.Number())
-	q.mu.Unlock()
-	if early {
-		q.leave(ctx, r)
+	n := replier{replierKey: key}
+	n.ini, n.err = q.Connect(step, xrc.InitiatorAttr{PD: q.pd, CQ: q.cq, Remote: key.host, Service: key.service, MaxSend: q.Receives})
+	select {
+	case q.news <- &n:
+	case <-ctx.Done():
 	}
 }
 
-// leave closes a replier. If it had stopped the queue, the queue goes on.
+// changed follows the news of a replier.
+func (q *servedQueue) changed(ctx context.Context, n *replier) {
+	r := q.repliers[n.replierKey]
+	if n.err != nil {
+		_ = q.out.Encode(xsrqReport{Error: fmt.Sprintf("answers to %v: %v", n.host, n.err), Goes: true})
+		q.leave(ctx, r)
+		return
+	}
+	r.ini = n.ini
+	q.numbers[r.ini.Number()] = r
+	for _, w := range r.waiting {
+		if _, err := r.ini.PostSend(w); err != nil {
+			delete(q.answers, int(w.ID))
+			_ = q.again(int(w.ID), false)
+		}
+	}
+	r.waiting = nil
+}
+
+// leave closes a replier that is not connected, or whose target has gone. If it had stopped the queue, the queue goes on.
 func (q *servedQueue) leave(ctx context.Context, r *replier) {
-	q.mu.Lock()
-	q.line.Dropped += uint64(len(r.waiting))
-	delete(q.repliers, r.key)
+	if r == nil || q.repliers[r.replierKey] != r {
+		return
+	}
+	delete(q.repliers, r.replierKey)
 	if r.ini != nil {
-		delete(q.connected, r.ini.Number())
+		delete(q.numbers, r.ini.Number())
+		_ = r.ini.Close(ctx)
 	}
 	if q.stopper == r {
 		q.stopper = nil
@@ -237,18 +196,10 @@ func (q *servedQueue) leave(ctx context.Context, r *replier) {
 		}
 		q.held = nil
 	}
-	q.mu.Unlock()
-	if r.ini != nil {
-		if err := r.ini.Close(ctx); err != nil && ctx.Err() == nil {
-			q.problem("answers to %v: %v", r.key.host, err)
+	for slot, of := range q.answers {
+		if of == r {
+			delete(q.answers, slot)
+			_ = q.again(slot, false)
 		}
 	}
-	r.mem.close()
-}
-
-// problem has the command print an error.
-func (q *servedQueue) problem(format string, args ...any) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	_ = q.out.Encode(xsrqReport{Error: fmt.Sprintf(format, args...)})
 }
