@@ -142,6 +142,7 @@ const (
 	offVendor      = 0x18
 	offInvalidated = 0x1c
 	offGot         = 0x20 // immediate data
+	offTarget      = 0x28 // receive: the target that the message came by
 )
 
 // PutCompletion makes a record of a completion.
@@ -158,6 +159,7 @@ func PutCompletion(to []byte, c *iwarp.Completion) {
 	native.PutUint32(to[offVendor:], c.Vendor)
 	native.PutUint32(to[offInvalidated:], uint32(c.Invalidated))
 	native.PutUint64(to[offGot:], c.Immediate)
+	native.PutUint32(to[offTarget:], c.Target)
 }
 
 // LoadCompletion reads a completion.
@@ -165,7 +167,7 @@ func LoadCompletion(b []byte) iwarp.Completion {
 	return iwarp.Completion{
 		ID: native.Uint64(b[offID:]), Op: iwarp.Op(b[offDone]), Status: iwarp.Status(b[offStatus]), Solicited: b[offSolicited] != 0,
 		Len: native.Uint32(b[offLen:]), Queue: native.Uint32(b[offFrom:]), Initiator: native.Uint32(b[offInitiator:]),
-		Vendor: native.Uint32(b[offVendor:]), Invalidated: mr.Key(native.Uint32(b[offInvalidated:])), Immediate: native.Uint64(b[offGot:]),
+		Vendor: native.Uint32(b[offVendor:]), Invalidated: mr.Key(native.Uint32(b[offInvalidated:])), Immediate: native.Uint64(b[offGot:]), Target: native.Uint32(b[offTarget:]),
 	}
 }
 

@@ -22,6 +22,7 @@ type sendSlot struct {
 	flags      Flags
 	queue      xctl.SRQN
 	deps       uint32 // number of Writes that a message builds on; later the ordinal of the first of them
+	qp         uint32 // WorkRequest.QP
 	inline     int16  // bytes in the slot's part of QP.inline, 0: SGE
 	sge        [MaxSGE]SGE
 	local      [][]byte // memory instead of sge, if there is any
@@ -168,6 +169,7 @@ func (q *QP) postLocked(w *WorkRequest) error {
 	} else {
 		s.queue = xctl.SRQN(w.Queue)
 	}
+	s.qp = w.QP
 	s.offers, s.again, s.segment = w.Offers, w.Again, w.Segment
 	copy(s.sge[:], w.SGE)
 	s.inline, s.local = 0, w.Local
@@ -192,6 +194,8 @@ func (q *QP) postLocked(w *WorkRequest) error {
 func (q *QP) inlineOf(slot uint32) []byte {
 	return q.inline[int(slot)*q.cfg.MaxInline:][:q.cfg.MaxInline]
 }
+
+const maxQP = 1<<24 - 1 // highest WorkRequest.QP
 
 // checkRequest refuses what no connection could do and returns the length.
 func (q *QP) checkRequest(w *WorkRequest) (uint32, error) {
@@ -234,6 +238,10 @@ func (q *QP) checkRequest(w *WorkRequest) (uint32, error) {
 		return bad("SGE", "%d bytes, at most %d", total, uint32(maxMessage))
 	case w.Writes > 0 && (w.Queue == 0 || w.Op != OpSend):
 		return bad("Writes", "%d for %v, and not for a Send with Queue", w.Writes, w.Op)
+	case w.Writes > xctl.MostBuilds && q.stream != nil && q.stream.shared != nil && q.stream.shared.agreed.Caps.Has(xctl.CapQP):
+		return bad("Writes", "%d, at most %d", w.Writes, xctl.MostBuilds)
+	case w.QP > maxQP:
+		return bad("QP", "%#x is not in 0..%#x", w.QP, maxQP)
 	case w.Queue == 0:
 	case !xctl.SRQN(w.Queue).Valid():
 		return bad("Queue", "%#x is not in 1..%#x", w.Queue, xctl.MaxSRQN)

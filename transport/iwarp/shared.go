@@ -29,6 +29,10 @@ type SharedParams struct {
 	// is one domain, that of the queue pair.
 	Protection func(number uint32, needs mr.Rights) *mr.Domain
 	Unnamed    *mr.Domain
+	// Target finds, as Queues, the queue for a message that names a queue pair of this side
+	// (WorkRequest.QP), which is 0 if the message names none. Messages name queue pairs if both sides
+	// have Target. It is not called for queues with a sink.
+	Target func(queue, qp uint32) *SRQ
 	// Delivered hears, on the event loop, of each message that was put into a shared receive
 	// queue of ours, by its Completion.Serial. nil: nobody does.
 	Delivered func(queue, serial uint32)
@@ -80,6 +84,9 @@ func (p *SharedParams) block() xctl.Block {
 	if p.Protection != nil {
 		b.Caps |= xctl.CapProtection
 	}
+	if p.Target != nil {
+		b.Caps |= xctl.CapQP
+	}
 	if p.Reservation != nil {
 		b.Caps |= xctl.CapOctets
 	}
@@ -128,6 +135,7 @@ type shared struct {
 	writes    xctl.WriteSender
 	begun     uint64      // Writes begun
 	lastWrite uint32      // ordinal of the last Write
+	named     bool        // the message being sent has named its queue pair
 	dep       uint32      // ordinal that the message being sent depends on
 	failed    []uint64    // refused Writes that messages may build on
 	taken     uint64      // Writes that have had their turn, also those that failed here
@@ -143,6 +151,7 @@ type shared struct {
 	lazy     []xctl.Credit           // scratch of acknowledge: CREDITs that wait in the backlog
 	hungry   map[*xctl.Receiver]*SRQ // receivers whose queue has no buffer posted
 	open     *SRQ                    // queue whose message is being received
+	qp       uint32                  // queue pair that this message was for, 0 if it names none
 	recv     receiveSlot             // receive request that the message goes into
 	placed   xctl.WriteReceiver
 	badWrite bool // segments of the present Write are dropped until its last one

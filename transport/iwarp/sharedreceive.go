@@ -118,10 +118,20 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 		if k.sunk {
 			x.sink.open = n
 		}
+		dep, whole := h.ULPData, true
+		if x.qp = 0; srq != nil && !k.sunk && x.agreed.Caps.Has(xctl.CapQP) {
+			x.qp, dep, whole = x.placed.QPData(dep)
+			srq = x.params.Target(uint32(n), x.qp)
+		} else if k.op.Invalidates() {
+			dep = 0
+		}
 		if srq == nil {
 			return r.refuseMessage(xctl.NAKUnknown, 0)
 		}
-		if dep := h.ULPData; dep != 0 && !k.op.Invalidates() {
+		if !whole {
+			return r.refuseMessage(xctl.NAKDependency, 0)
+		}
+		if dep != 0 {
 			ok, err := x.placed.Check(dep)
 			if err != nil {
 				r.refuseSink(rdmap.CauseOf(err))
@@ -208,7 +218,7 @@ func (r *receiver) faultShared(fault mr.Fault) bool {
 	x, srq := r.s.shared, r.sink.srq
 	x.open, r.sink.srq = nil, nil
 	srq.rq.settle()
-	c := Completion{ID: x.recv.id, QP: r.s.q, Op: OpReceive, Status: LocalProtection, Vendor: uint32(fault), Queue: uint32(srq.num)}
+	c := Completion{ID: x.recv.id, QP: r.s.q, Op: OpReceive, Status: LocalProtection, Vendor: uint32(fault), Queue: uint32(srq.num), Target: x.qp}
 	if !srq.cq.push([]Completion{c}) {
 		r.s.dev.wg.Go(srq.cq.fail)
 	}
@@ -268,7 +278,7 @@ func (r *receiver) finishShared() {
 	if k.to == nil {
 		return // the message is for a queue that does not exist
 	}
-	c := Completion{ID: x.recv.id, Op: OpReceive, Len: k.untagged.MO + uint32(k.n), Solicited: k.op.Solicited(), QP: r.s.q, Serial: k.untagged.MSN}
+	c := Completion{ID: x.recv.id, Op: OpReceive, Len: k.untagged.MO + uint32(k.n), Solicited: k.op.Solicited(), QP: r.s.q, Serial: k.untagged.MSN, Target: x.qp}
 	if k.op.Immediate() {
 		c.Op, c.Immediate = OpImmediate, k.immediate
 	}

@@ -312,6 +312,7 @@ func (s *stream) pickShared(now time.Time) bool {
 			x.turns.remove(q) // a CREDIT or a new message brings it back
 			continue
 		}
+		x.named = false
 		return true
 	}
 	return false
@@ -324,7 +325,7 @@ func (s *stream) sharedSegment() {
 	w := &m.slot
 	n := min(w.length-t.offset, w.most(t, false))
 	last := t.offset+n == w.length
-	if t.offset == 0 && (w.status != Success || !last && !s.whole(w)) {
+	if t.offset == 0 && !x.named && (w.status != Success || !last && !s.whole(w)) {
 		s.withdraw(q)
 		return
 	}
@@ -332,8 +333,16 @@ func (s *stream) sharedSegment() {
 		n, last = 0, true // the peer drops a message that is cut short
 	}
 	h := ddp.Untagged{Last: last, ULP: w.opcode().Control(), QN: w.queue.QN(), MSN: x.msn, MO: t.offset}
-	if h.ULPData = x.dep; w.op == OpSendInvalidate {
+	switch {
+	case !x.named && x.agreed.Caps.Has(xctl.CapQP):
+		h.ULPData, x.named = x.writes.QPData(w.qp, x.dep), true
+		if w.op == OpSendInvalidate {
+			h.Last, last = false, false
+		}
+	case w.op == OpSendInvalidate:
 		h.ULPData = uint32(w.invalidate)
+	default:
+		h.ULPData = x.dep
 	}
 	switch {
 	case w.op == OpImmediate:

@@ -84,6 +84,10 @@ type WorkRequest struct {
 	Again  time.Duration
 	// Segment bounds the payload of the segments of a Send or Write; 0: only the connection does.
 	Segment uint32
+	// QP, for a message with Queue, is the number of the peer's queue pair that the message is for,
+	// where both sides have SharedParams.Target: Completion.Target at the peer. Such a message
+	// builds on 254 Writes at most. Other peers are not told.
+	QP uint32
 	// Writes, for a Send with Queue, says that the message builds on so many Writes
 	// posted right before it: it is refused (RemoteAccess) if one of them failed, at
 	// the peer or here.
@@ -161,6 +165,7 @@ type Completion struct {
 	// peer may have got the message: under this number, if at all.
 	Serial    uint32
 	Sent      bool
+	Target    uint32 // receive: queue pair of this side that the message was for (WorkRequest.QP), 0 if the peer names none
 	Initiator uint32 // number of the XRC initiator that sent, across connections; 0: QP did, or a message was received
 	Immediate uint64
 }

@@ -374,6 +374,28 @@ func (a *app) send(ch *Channel, list ...iwarp.WorkRequest) {
 	}
 }
 
+// NextEvent is that of the session without the event of a target's first message.
+func (a *app) NextEvent(ctx context.Context) (objects.Event, error) {
+	for {
+		e, err := a.Session.NextEvent(ctx)
+		if err != nil || e.Kind != objects.EventCommEstablished {
+			return e, err
+		}
+		_ = a.Ack(e)
+	}
+}
+
+// PollEvent is as NextEvent.
+func (a *app) PollEvent() (objects.Event, bool) {
+	for {
+		e, ok := a.Session.PollEvent()
+		if !ok || e.Kind != objects.EventCommEstablished {
+			return e, ok
+		}
+		_ = a.Ack(e)
+	}
+}
+
 // event waits for an event of the session and acknowledges it.
 func (a *app) event() objects.Event {
 	t := a.h.n

@@ -24,8 +24,7 @@ type peer struct {
 	users int             // guarded by Transport.mu: links, and calls that are about to change something
 	paths [maxPaths]*path // guarded by Transport.mu; nil: nothing is known of a path
 
-	// scopes are the domains that the peer has targets of channels in, for Find.
-	scopes atomic.Pointer[[]scope]
+	reach atomic.Pointer[reachable] // what the peer's requests find; nil: there were no carriers yet
 
 	mu          lockorder.Mutex[peerMu]
 	mux         *mux                            // guarded by mu; nil if there is none

@@ -336,6 +336,7 @@ func (ch *Channel) batchLocked(slot uint32) {
 	if tries := ch.attrs.RNRRetry; tries < forEver {
 		wr.Offers = tries + 1
 	}
+	wr.QP = ch.target.Number
 	wr.Segment = uint32(ch.attrs.PathMTU)
 	wr.ID = uint64(ch.index)<<32 | uint64(slot)
 	ch.batch, ch.slots = append(ch.batch, wr), append(ch.slots, slot)

@@ -3,6 +3,7 @@ package xrc
 import (
 	"cmp"
 	"slices"
+	"sync/atomic"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
@@ -14,6 +15,8 @@ type carrier struct {
 	p      *peer
 	target *objects.Target
 	ref    objects.Ref
+
+	heard atomic.Bool // a message has come for the target
 
 	mux   *mux // guarded by peer.mu; nil while suspended
 	hears bool // guarded by peer.mu: the initiator's daemon takes recordLimits
@@ -101,9 +104,17 @@ type scope struct {
 	accepts mr.Rights // rights that one of targets at least accepts: a Write, read or atomic names none of them
 }
 
+// reachable is what the requests of a peer's channels find.
+type reachable struct {
+	scopes  []scope
+	targets map[uint32]*carrier // by their numbers
+}
+
 func (p *peer) rescopeLocked() {
 	var list []scope
+	targets := make(map[uint32]*carrier, len(p.carriers))
 	for _, c := range p.carriers {
+		targets[c.ref.Number] = c
 		tag := c.target.DomainTag()
 		i := slices.IndexFunc(list, func(s scope) bool { return s.tag == tag })
 		if i < 0 {
@@ -113,7 +124,7 @@ func (p *peer) rescopeLocked() {
 		list[i].targets = append(list[i].targets, c.target)
 		list[i].accepts |= c.target.Accepts()
 	}
-	p.scopes.Store(&list)
+	p.reach.Store(&reachable{list, targets})
 }
 
 // finder is a link in its role of iwarp.Queues.
@@ -145,12 +156,12 @@ func (x *finder) find(number uint32) (*iwarp.SRQ, mr.Rights) {
 		}
 		return t.rds.sink, remoteRights
 	}
-	scopes := x.p.scopes.Load()
-	if scopes == nil {
+	r := x.p.reach.Load()
+	if r == nil {
 		return nil, 0
 	}
-	for i := range *scopes {
-		s := &(*scopes)[i]
+	for i := range r.scopes {
+		s := &r.scopes[i]
 		for _, target := range s.targets {
 			q, err := t.objects.Resolve(number, target)
 			if err == nil {
@@ -162,6 +173,28 @@ func (x *finder) find(number uint32) (*iwarp.SRQ, mr.Rights) {
 		}
 	}
 	return nil, 0
+}
+
+// Target finds the queue for a message that names a target: it must be one of the peer's, and the
+// queue of its domain. The first message to a target in StateRTR is an event of all who are
+// registered.
+func (x *finder) Target(queue, target uint32) *iwarp.SRQ {
+	if queue == controlQueue {
+		return x.Find(queue)
+	}
+	r := x.p.reach.Load()
+	if r == nil || r.targets[target] == nil {
+		return nil
+	}
+	c := r.targets[target]
+	q, err := x.t.objects.Resolve(queue, c.target)
+	if err != nil {
+		return nil
+	}
+	if !c.heard.Load() && !c.heard.Swap(true) {
+		x.t.work.Go(func() { _ = c.target.Raise(objects.EventCommEstablished, nil) }) // fails if the target has ended
+	}
+	return q.SRQ
 }
 
 func sortPairs(list []objects.Pair) {

@@ -25,12 +25,13 @@ const (
 	CapOctets                      // messages to queues with a sink within GRANTs
 	CapRefused                     // REFUSED records
 	CapProtection                  // tagged offsets name a queue, see TaggedOffset
+	CapQP                          // messages to queues without a sink name a queue pair of the receiver's, see QPData
 
 	capRoles = CapTarget | CapInitiator
-	capAll   = CapProtection<<1 - 1
+	capAll   = CapQP<<1 - 1
 )
 
-var capNames = [...]string{"target", "initiator", "credit", "RNR", "soft reads", "soft writes", "ping", "interleave", "big FPDUs", "immediate", "atomics", "octets", "refused", "protection"}
+var capNames = [...]string{"target", "initiator", "credit", "RNR", "soft reads", "soft writes", "ping", "interleave", "big FPDUs", "immediate", "atomics", "octets", "refused", "protection", "QP numbers"}
 
 // Has reports whether all of want are in the set.
 func (c Caps) Has(want Caps) bool { return c&want == want }

@@ -96,7 +96,7 @@ func TestLaterVersionsAreAnsweredWithOurs(t *testing.T) {
 	offer := mustOffer(t, aBlock(), "")
 	offer[4], offer[5] = 9, 10
 	offer = append(offer, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 'h', 'i')
-	offer[6] |= 0xc0 // capabilities of the future
+	offer[6] |= 0x80 // capabilities of the future
 	ans, upper, err := own.Negotiate(offer)
 	if err != nil || !ans.Extended || ans.Caps != own.Caps || ans.Peer.Caps != own.Caps || string(upper) != "hi" {
 		t.Errorf("%+v, %q, %v", ans, upper, err)
