@@ -418,8 +418,10 @@ func TestXRCREQ24ProcessThatOnlyRegistersHears(t *testing.T) {
 	if err := i.Close(rdstest.Background(t)); err != nil {
 		t.Fatal(err)
 	}
-	fmt.Fprintln(keeper.in, "event")
-	if got, want := keeper.hear("event"), fmt.Sprintf("qp-fatal %d", i.Target()); got != want {
-		t.Errorf("the process that only registered hears %q, want %q", got, want)
+	for _, kind := range []string{"communication-established", "qp-fatal"} {
+		fmt.Fprintln(keeper.in, "event")
+		if got, want := keeper.hear("event"), fmt.Sprintf("%s %d", kind, i.Target()); got != want {
+			t.Errorf("the process that only registered hears %q, want %q", got, want)
+		}
 	}
 }

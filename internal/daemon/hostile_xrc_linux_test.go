@@ -333,6 +333,9 @@ func (n *neighbor) exchange(t testing.TB) {
 			t.Fatal(err)
 		}
 		c := poll(n.got)
+		if c[0].Target == 0 {
+			t.Errorf("%+v names no target", c[0])
+		}
 		came = string(n.mem.Bytes()[:c[0].Len])
 	}
 	poll(n.sent)
