@@ -90,7 +90,7 @@ func beWorker(args []string) error {
 			return err
 		}
 	}
-	if _, err := s.Advertise(ServiceAttr{ID: id, Domain: dom, SRQ: srq}); err != nil {
+	if _, err := s.Advertise(ServiceAttr{ID: id, Domain: dom, SRQ: srq, Access: mr.RemoteWrite | mr.RemoteRead}); err != nil {
 		return err
 	}
 	fmt.Println("ready", srq.Num())
