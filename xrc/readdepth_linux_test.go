@@ -1,0 +1,281 @@
+package xrc
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/rds-go/rds/internal/client"
+	"github.com/rds-go/rds/internal/daemon"
+	"github.com/rds-go/rds/internal/node"
+	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/mr"
+	"github.com/rds-go/rds/rds/config"
+	"github.com/rds-go/rds/transport/iwarp"
+)
+
+// Two processes have a queue and memory each, behind one target of a daemon, which is a process, too. With a
+// depth of 0 the target refuses reads and atomics, and sends and writes to both pass. A depth of 4 is that of both
+// queues together: while the daemon is stopped by SIGSTOP four reads are on the wire, and never more.
+func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
+	switch args := strings.Fields(os.Getenv(rdstest.ArgEnv)); os.Getenv(rdstest.RoleEnv) {
+	case "host":
+		end(beHost(args))
+	case "serves":
+		end(beServer(args))
+	}
+	l := rdstest.NewLab(t)
+	var wire readCount
+	// The relay is between the hosts under their own addresses: each knows the other's ports as the own ones.
+	r := &rdstest.Relay{TB: t, Through: wire.through, Near: rdstest.NewAddr(), Far: rdstest.NewAddr(), Conns: make(map[*net.TCPConn]int)}
+	farPort := l.Port ^ 2
+	for x := range uint16(2) {
+		between := func(from, to netip.Addr, seen, real uint16) *rdstest.RelayPort {
+			return &rdstest.RelayPort{At: netip.AddrPortFrom(to, seen^x), From: rdstest.AddrOf(from, 0), To: netip.AddrPortFrom(to, real^x), Xrc: int(x)}
+		}
+		r.Ports = append(r.Ports, between(r.Near, r.Far, l.Port, farPort), between(r.Far, r.Near, farPort, l.Port))
+		r.Forward(int(x))
+	}
+	t.Cleanup(r.End)
+	near := &host{addr: r.Near}
+	near.node = rdstest.Start(&l, node.New, config.Node{Wire: config.WireXRC, Serves: true, Addresses: []netip.Addr{r.Near}})
+	near.svc, near.path = rdstest.Serve(t, daemon.New, near.node, config.Service{})
+	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path, f := filepath.Join(dir, "s"), domainFile(t)
+	far, line := startRole(t, f, "host", strconv.Itoa(int(farPort)), r.Far.String(), path)
+	var servers [2]struct {
+		queue, key uint32
+		addr       uint64
+	}
+	for k := range servers {
+		_, line = startRole(t, f, "serves", path, strconv.Itoa(7+k))
+		if _, err := fmt.Sscan(line, &servers[k].queue, &servers[k].key, &servers[k].addr); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+	}
+	a, b := servers[0], servers[1]
+
+	p := newProcess(t, near, nil, 1, 1024)
+	ctx := rdstest.Background(t)
+	connect := func(reads int) *Initiator {
+		i, err := p.Connect(ctx, InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: r.Far, Service: 7, MaxSend: 128, Reads: reads})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if i.Reads() != reads {
+			t.Fatalf("depth %d, want %d", i.Reads(), reads)
+		}
+		return i
+	}
+	post := func(i *Initiator, list ...iwarp.WorkRequest) {
+		t.Helper()
+		if n, err := i.PostSend(list...); err != nil {
+			t.Fatalf("%d of %d posted: %v", n, len(list), err)
+		}
+	}
+	sink := p.mem.SGE(0, 64)
+	read := iwarp.WorkRequest{Op: iwarp.OpRead, Flags: iwarp.Signaled, SGE: []iwarp.SGE{sink}, Queue: a.queue, RemoteKey: mr.Key(a.key), RemoteAddr: a.addr}
+	add := iwarp.WorkRequest{Op: iwarp.OpFetchAdd, Flags: iwarp.Signaled, SGE: []iwarp.SGE{p.mem.SGE(0, 8)}, Queue: b.queue, RemoteKey: mr.Key(b.key), RemoteAddr: b.addr, Add: 1}
+	for _, forbidden := range []iwarp.WorkRequest{read, add} {
+		i := connect(0)
+		for _, s := range servers {
+			post(i, iwarp.WorkRequest{Flags: iwarp.Signaled, Queue: s.queue, Inline: []byte("sent")},
+				iwarp.WorkRequest{Op: iwarp.OpWrite, Flags: iwarp.Signaled, Inline: []byte("written"), Queue: s.queue, RemoteKey: mr.Key(s.key), RemoteAddr: s.addr})
+		}
+		post(i, forbidden)
+		for range 2 * len(servers) {
+			if c := p.poll(t); c.Status != iwarp.Success || c.Op != iwarp.OpSend && c.Op != iwarp.OpWrite {
+				t.Fatalf("beside a depth of 0: %+v", c)
+			}
+		}
+		if c := p.poll(t); c.Status != iwarp.RemoteInvalid || c.Op != forbidden.Op {
+			t.Fatalf("with a depth of 0: %+v", c)
+		}
+	}
+
+	const depth, reads = 4, 100
+	i := connect(depth)
+	if _, err := i.Join(ctx, 8); err != nil {
+		t.Fatal(err)
+	}
+	if err := far.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for k := range reads {
+		w := read
+		if k%2 != 0 {
+			w.Queue, w.RemoteKey, w.RemoteAddr = b.queue, mr.Key(b.key), b.addr
+		}
+		post(i, w)
+	}
+	rdstest.Eventually(t, "reads to fill the depth", func() bool { n, _ := wire.get(); return n >= depth })
+	if err := far.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	for range reads {
+		if c := p.poll(t); c.Status != iwarp.Success || c.Op != iwarp.OpRead {
+			t.Fatalf("%+v", c)
+		}
+	}
+	if n, most := wire.get(); n != 0 || most != depth {
+		t.Errorf("%d reads were on the wire at a time, the depth is %d; %d are left", most, depth, n)
+	}
+}
+
+// readCount counts the reads on the wire, that is Read Requests (RFC 5040) without the last segment of a Read Response.
+type readCount struct {
+	mu       sync.Mutex
+	now, max int
+}
+
+func (c *readCount) get() (now, most int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now, c.max
+}
+
+// through counts what a direction of a connection carries.
+func (c *readCount) through(in io.Reader) io.Reader {
+	r, w := io.Pipe()
+	go func() { w.CloseWithError(c.copy(w, bufio.NewReader(in))) }()
+	return r
+}
+
+// copy passes on the MPA frame of the set-up, then FPDUs.
+func (c *readCount) copy(to io.Writer, in *bufio.Reader) error {
+	pass := func(head, more int) error {
+		if _, err := io.CopyN(to, in, int64(head+more)); err != nil {
+			return err
+		}
+		return nil
+	}
+	head, err := in.Peek(20)
+	if err != nil {
+		return err
+	}
+	if err := pass(20, int(binary.BigEndian.Uint16(head[18:]))); err != nil {
+		return err
+	}
+	for {
+		head, err := in.Peek(4)
+		if err != nil {
+			return err
+		}
+		const last, opcode, readRequest, readResponse = 0x40, 0x0f, 1, 2
+		n := 2 + int(binary.BigEndian.Uint16(head))
+		c.mu.Lock()
+		switch {
+		case head[3]&opcode == readRequest:
+			c.now++
+			c.max = max(c.max, c.now)
+		case head[3]&opcode == readResponse && head[2]&last != 0:
+			c.now--
+		}
+		c.mu.Unlock()
+		if err := pass(n+(-n&3), 4); err != nil {
+			return err
+		}
+	}
+}
+
+// startRole starts this program in a role of the test, with the file of the domain, and returns its first line.
+func startRole(t *testing.T, domain *os.File, role string, args ...string) (*os.Process, string) {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
+	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", rdstest.RoleEnv+"="+role, rdstest.ArgEnv+"="+strings.Join(args, " "))
+	cmd.ExtraFiles = []*os.File{domain}
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatalf("%s: %q, %v", role, line, err)
+	}
+	return cmd.Process, line
+}
+
+func end(err error) {
+	fmt.Fprintln(os.Stderr, err)
+	os.Exit(1)
+}
+
+// beHost is a daemon: port address path.
+func beHost(args []string) error {
+	port, _ := strconv.ParseUint(args[0], 10, 16)
+	cfg := config.Node{Port: uint16(port), Wire: config.WireXRC, Serves: true, Linger: -1, Addresses: []netip.Addr{netip.MustParseAddr(args[1])}}
+	cfg.XRC.Patience = rdstest.Patience
+	n, err := node.New(cfg)
+	if err != nil {
+		return err
+	}
+	if _, err := daemon.New(n, config.Service{Path: args[2]}); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	select {}
+}
+
+// beServer is a process with a queue and memory: path service.
+func beServer(args []string) error {
+	c, err := client.Dial(args[0])
+	if err != nil {
+		return err
+	}
+	o, err := c.Objects()
+	if err != nil {
+		return err
+	}
+	s, err := Open(context.Background(), o)
+	if err != nil {
+		return err
+	}
+	const rights = mr.LocalWrite | mr.RemoteWrite | mr.RemoteRead | mr.RemoteAtomic
+	dom, err := s.OpenDomain(os.NewFile(3, "domain"), os.O_CREATE)
+	pd, err2 := s.AllocPD()
+	cq, err3 := s.CreateCQ(64)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return err
+	}
+	srq, err := s.CreateSRQ(SRQAttr{Domain: dom, PD: pd, CQ: cq, MaxWR: 16})
+	mem, err2 := pd.Alloc(4096, rights)
+	if err := errors.Join(err, err2); err != nil {
+		return err
+	}
+	for range 16 {
+		if _, err := srq.PostReceive(iwarp.ReceiveRequest{SGE: []iwarp.SGE{mem.SGE(1024, 64)}}); err != nil {
+			return err
+		}
+	}
+	id, _ := strconv.ParseUint(args[1], 10, 64)
+	if _, err := s.Advertise(ServiceAttr{ID: id, Domain: dom, SRQ: srq, Access: rights}); err != nil {
+		return err
+	}
+	fmt.Println(srq.Num(), uint32(mem.Key()), mem.Addr())
+	select {}
+}
