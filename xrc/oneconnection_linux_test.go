@@ -153,7 +153,7 @@ func TestProcessesOfAPairOfHostsShareAConnection(t *testing.T) {
 					sessions, wires = talkers+1, len(info.XRC)
 				}
 				if n := len(info.Connections); n != 1 || info.Connections[0].Remote != other || info.Connections[0].Paths != c.paths || wires != c.paths || len(info.Sessions) != sessions {
-					t.Errorf("%d sessions have %d connections by %d of %v: %+v", len(info.Sessions), n, wires, c.wire, info.Connections)
+					t.Errorf("%d sessions have %d connections, of %d paths, by %d of %v", len(info.Sessions), n, info.Connections[0].Paths, wires, c.wire)
 				}
 			}
 		})

@@ -439,6 +439,9 @@ func (n *Node) Close() error {
 	for _, la := range n.AllLocals() {
 		la.giveUp() // otherwise a link that waits for room in a port would go on waiting
 	}
+	if n.Xrc != nil {
+		n.Xrc.Farewell() // links end next, by which peers would be told
+	}
 	n.endLinks()
 	n.Succession.Open()                                // inbound links that wait are refused
 	err := errors.Join(n.self.Close(), n.closeWires()) // self before wires: the memory regions end with a wire

@@ -47,6 +47,7 @@ type control struct {
 	asked   time.Time              // guarded by mu: since when the peer owes a recordMissing; zero if it does not
 	leaving bool                   // guarded by mu: say bye
 	byeSlot uint32                 // guarded by mu: slot of the bye plus 1
+	heard   chan struct{}          // guarded by mu: closed when the peer has all there is to say; nil: nobody waits for that
 }
 
 type outgoing struct {
@@ -168,8 +169,10 @@ func (c *control) listen() {
 // talk sends what there is to say.
 func (c *control) talk() {
 	for {
+		heard := c.awaited() // before next: what whoever waits has to say is there
 		b := c.next()
 		if b == nil {
+			c.allHeard(heard)
 			select {
 			case <-c.wake:
 				continue
@@ -218,8 +221,51 @@ func (c *control) sent(slot uint32) {
 		c.byeSlot = 0
 		close(c.said)
 	}
-	c.mu.Unlock()
 	c.slots <- slot
+	awaited := c.heard != nil
+	c.mu.Unlock()
+	if awaited {
+		c.signal()
+	}
+}
+
+// awaited is what is closed when the peer has heard all; nil: nobody waits for that.
+func (c *control) awaited() chan struct{} {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.heard
+}
+
+// allHeard follows when there is nothing to say: whoever waits for the peer to have heard all goes on, if it has.
+func (c *control) allHeard(heard chan struct{}) {
+	if heard == nil || len(c.slots) < controlSends {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.heard == heard {
+		close(heard)
+		c.heard = nil
+	}
+}
+
+// flush returns when the peer has all there is to say, when the connection has ended, or at the end of ctx.
+func (c *control) flush(ctx context.Context) {
+	if c.srq.Load() == nil { // nothing was ever said
+		return
+	}
+	c.mu.Lock()
+	if c.heard == nil {
+		c.heard = make(chan struct{})
+	}
+	heard := c.heard
+	c.mu.Unlock()
+	c.signal()
+	select {
+	case <-heard:
+	case <-c.m.l.qp.Done():
+	case <-ctx.Done():
+	}
 }
 
 // next is the message to send next, nil if there is none. Questions and answers go

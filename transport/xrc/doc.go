@@ -49,7 +49,8 @@
 //
 // A connection that is lost because a daemon ended is not resumed: the next one has another
 // incarnation, which ends all queue pairs of the old one when its links have ended (lifetime.go).
-// A daemon that ends by Close says so.
+// A daemon that ends announces the end of its queue pairs while it has its connections
+// (Transport.Farewell), and ends by Close, which says that the incarnation ends.
 //
 // # Who hears of what
 //

@@ -3,9 +3,11 @@ package xrc
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -364,6 +366,29 @@ func (t *Transport) Close() error {
 	_ = t.rds.all.Close()
 	_ = t.pd.Close() // if sessions still have regions the device closes it
 	return errors.Join(append(errs, t.dev.Close())...)
+}
+
+// Farewell tells peers that queue pairs here end, those that live and those that have just ended, and returns when they have
+// heard it, or after a second. Connections go on: RDS ends them in its own way, and only then is Close called.
+func (t *Transport) Farewell() {
+	ctx, cancel := context.WithTimeout(context.Background(), byeTime)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, p := range t.allPeers() {
+		for _, ch := range p.allChannels() {
+			p.announce(ch.Ref())
+		}
+		p.mu.Lock()
+		m, targets := p.mux, slices.Collect(maps.Keys(p.carriers))
+		p.mu.Unlock()
+		for _, ref := range targets {
+			p.announce(ref)
+		}
+		if m != nil {
+			wg.Go(func() { m.control.flush(ctx) })
+		}
+	}
+	wg.Wait()
 }
 
 // farewell tells peers of channels that this incarnation ends.
