@@ -41,6 +41,8 @@ func beWorker(args []string) error {
 	switch args[0] {
 	case hostRole:
 		return beHost(args[1:])
+	case idlerRole:
+		return beIdler(args[1:])
 	case talkerRole:
 		return beTalker(args[1:])
 	}

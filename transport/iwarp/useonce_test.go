@@ -59,3 +59,31 @@ func TestMRREQ31LostUseLeavesTheRegion(t *testing.T) {
 		}
 	}
 }
+
+// TestMRREQ31AtomicIsTheUse has a peer that does not read ask for more than TCP holds, then for an atomic of a
+// use-once region, and end before it can have the answer. The atomic has been done, and so the region has ended.
+func TestMRREQ31AtomicIsTheUse(t *testing.T) {
+	t.Parallel()
+	for _, s := range streams {
+		v := newVictim(t, Config{EventLoops: 1})
+		long := v.reg(64<<20, mr.RemoteRead)
+		owner := v.dev.regions.NewOwner(mr.OwnerConfig{})
+		mem := make([]byte, 8)
+		key, err := owner.Register(mem, mr.Options{Domain: v.pd.domain, Rights: mr.LocalWrite | mr.RemoteAtomic, Once: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := openStream(t, v.end, s)
+		add := rdmap.AtomicRequest{Op: rdmap.FetchAdd, ID: 1, STag: uint32(key), Add: 1, CompareMask: ^uint64(0)}
+		p.send(p.read(rdmap.ReadRequest{SinkSTag: 1, Size: 64 << 20, SourceSTag: uint32(long.Key()), SourceTO: long.Base()}),
+			untagged(rdmap.OpAtomicRequest, rdmap.QueueRequest, p.nextMSN(rdmap.QueueRequest), 0, true, add.AppendTo(nil)))
+		if !eventually(10*time.Second, func() bool { return mr.FetchAdd(mem, 0, 0) == 1 }) {
+			t.Fatal("the atomic is not done")
+		}
+		p.abort()
+		_ = v.ended()
+		if err := owner.Free(key); err != mr.ErrKey {
+			t.Errorf("%s: the region is there after its use: %v", s.name, err)
+		}
+	}
+}
