@@ -14,10 +14,10 @@ type Handle struct {
 	target  *Target
 
 	// Under Device.mu.
-	byNumber bool     // the handle stands for registration by number
-	service  *Service // service whose request by a peer made the handle, if one did
-	closed   bool
+	service  *Service      // service whose request by a peer made the handle, if one did
 	grave    *list.Element // place in Session.dead, while the target is in StateError
+	byNumber bool          // the handle stands for registration by number
+	closed   bool
 }
 
 // OpenTarget opens one more handle of the target that number names in a domain, as
@@ -68,12 +68,11 @@ func (s *Session) holdLocked(dom *Domain, t *Target) *Handle {
 	dom.refs++
 	s.used.Registrations++
 	s.addLocked(h)
-	e := t.holderLocked(s)
-	if e == nil {
-		t.holders = append(t.holders, holder{session: s})
-		e = &t.holders[len(t.holders)-1]
+	at := len(t.handles)
+	if i := slices.IndexFunc(t.handles, func(x *Handle) bool { return x.session == s }); i >= 0 {
+		at = i + len(t.handlesLocked(s))
 	}
-	e.handles = append(e.handles, h)
+	t.handles = slices.Insert(t.handles, at, h)
 	if t.current() == StateError {
 		h.mournLocked()
 	}
@@ -109,15 +108,10 @@ func (h *Handle) abandonLocked() {
 		s.used.Registrations--
 	}
 	delete(s.objects, h)
-	e := t.holderLocked(s)
 	if h.service != nil {
 		delete(h.service.targets, t)
 	}
-	if e.handles = slices.DeleteFunc(e.handles, func(x *Handle) bool { return x == h }); len(e.handles) > 0 {
-		return
-	}
-	t.holders = slices.DeleteFunc(t.holders, func(x holder) bool { return x.session == s })
-	if len(t.holders) == 0 {
+	if t.handles = slices.DeleteFunc(t.handles, func(x *Handle) bool { return x == h }); len(t.handles) == 0 {
 		t.destroyLocked(ErrDestroyed)
 	}
 }
@@ -129,7 +123,7 @@ func (h *Handle) end(ctx context.Context) error {
 		if h.closed {
 			return Ref{}, ErrForeign
 		}
-		if len(h.target.holderLocked(h.session).handles) > 1 {
+		if len(h.target.handlesLocked(h.session)) > 1 {
 			return Ref{}, nil
 		}
 		return h.target.ref, nil

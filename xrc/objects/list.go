@@ -196,17 +196,17 @@ func (l *lister) targetLocked(number uint32) {
 	if t == nil {
 		return
 	}
-	e := TargetEntry{QPEntry: t.entryLocked(), Domain: t.xrcd.tag, Tombstone: t.attr == nil, Registered: len(t.holders)}
+	e := TargetEntry{QPEntry: t.entryLocked(), Domain: t.xrcd.tag, Tombstone: t.attr == nil, Registered: t.registeredLocked()}
 	l.out.Targets = append(l.out.Targets, e)
-	for i := range t.holders {
+	for list := range t.sessionsLocked() {
 		if len(l.out.Registrations) >= l.limit {
-			l.out.NotListed += len(t.holders) - i
-			break
+			l.out.NotListed++
+			continue
 		}
 		l.made++
-		h := &t.holders[i]
-		l.out.Registrations = append(l.out.Registrations, RegistrationEntry{Session: h.session.id, SessionName: h.session.name,
-			Target: t.ref, ByNumber: h.find(func(h *Handle) bool { return h.byNumber }) != nil, Handles: len(h.handles)})
+		s := list[0].session
+		l.out.Registrations = append(l.out.Registrations, RegistrationEntry{Session: s.id, SessionName: s.name,
+			Target: t.ref, ByNumber: findHandle(list, func(h *Handle) bool { return h.byNumber }) != nil, Handles: len(list)})
 	}
 }
 

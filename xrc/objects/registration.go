@@ -16,7 +16,7 @@ func (s *Session) Register(dom *Domain, number uint32) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if h := t.holderLocked(s).find(func(h *Handle) bool { return h.byNumber }); h != nil {
+	if h := findHandle(t.handlesLocked(s), func(h *Handle) bool { return h.byNumber }); h != nil {
 		return t.infoLocked(), nil
 	}
 	if s.used.Registrations >= s.limits.Registrations {
@@ -45,8 +45,8 @@ func (s *Session) Unregister(ctx context.Context, dom *Domain, number uint32) er
 	t, err := s.targetLocked(dom, number)
 	var h *Handle
 	if err == nil {
-		e := t.holderLocked(s)
-		h = cmp.Or(e.find(func(h *Handle) bool { return h.byNumber }), e.find(func(h *Handle) bool { return h.service != nil }))
+		list := t.handlesLocked(s)
+		h = cmp.Or(findHandle(list, func(h *Handle) bool { return h.byNumber }), findHandle(list, func(h *Handle) bool { return h.service != nil }))
 		if h == nil {
 			err = ErrNotRegistered
 		}

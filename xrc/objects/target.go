@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"iter"
 	"slices"
 	"sync/atomic"
 
@@ -23,14 +24,8 @@ type Target struct {
 	// Under Device.mu.
 	creator     *Session // session whose limit the target counts against while it is counted
 	counted     bool
-	holders     []holder
-	established bool // EventCommEstablished was raised
-}
-
-// holder is a session registered with a target, by whatever means.
-type holder struct {
-	session *Session
-	handles []*Handle // one at least
+	handles     []*Handle // registrations; those of a session are next to each other
+	established bool      // EventCommEstablished was raised
 }
 
 // TargetAttr describes a target to be made, which has no protection domain, no completion
@@ -91,8 +86,8 @@ func (t *Target) destroyLocked(cause error) {
 
 // eventLocked tells every session registered, however it is, once.
 func (t *Target) eventLocked(k EventKind) {
-	for i := range t.holders {
-		t.holders[i].session.events.push(Event{Kind: k, Object: t.ref})
+	for list := range t.sessionsLocked() {
+		list[0].session.events.push(Event{Kind: k, Object: t.ref})
 	}
 }
 
@@ -109,11 +104,7 @@ func (t *Target) uncountLocked() {
 // target goes. The others stay, so that who made them can look, and count no more.
 func (t *Target) letGoLocked() {
 	t.uncountLocked()
-	var all []*Handle
-	for i := range t.holders {
-		all = append(all, t.holders[i].handles...)
-	}
-	for _, h := range all {
+	for _, h := range slices.Clone(t.handles) {
 		if h.service != nil {
 			h.abandonLocked()
 		} else {
@@ -126,11 +117,9 @@ func (t *Target) letGoLocked() {
 func (t *Target) reviveLocked() {
 	t.counted = true
 	t.creator.used.Targets++
-	for i := range t.holders {
-		for _, h := range t.holders[i].handles {
-			h.unmournLocked()
-			h.session.used.Registrations++
-		}
+	for _, h := range t.handles {
+		h.unmournLocked()
+		h.session.used.Registrations++
 	}
 }
 
@@ -153,22 +142,41 @@ func (t *Target) failLocked(k EventKind, cause error) {
 	})
 }
 
-// holderLocked is the session's entry, nil if it is not registered.
-func (t *Target) holderLocked(s *Session) *holder {
-	for i := range t.holders {
-		if t.holders[i].session == s {
-			return &t.holders[i]
+// sessionsLocked goes over the sessions that are registered, each with its handles, of which there is one at least.
+func (t *Target) sessionsLocked() iter.Seq[[]*Handle] {
+	return func(yield func([]*Handle) bool) {
+		for rest, n := t.handles, 0; len(rest) > 0; rest = rest[n:] {
+			for n = 1; n < len(rest) && rest[n].session == rest[0].session; n++ {
+			}
+			if !yield(rest[:n:n]) {
+				return
+			}
+		}
+	}
+}
+
+// handlesLocked are the session's handles; none if the session is not registered.
+func (t *Target) handlesLocked(s *Session) []*Handle {
+	for list := range t.sessionsLocked() {
+		if list[0].session == s {
+			return list
 		}
 	}
 	return nil
 }
 
-// find is the first of the session's handles that is so; nil if there is none.
-func (e *holder) find(so func(*Handle) bool) *Handle {
-	if e != nil {
-		if i := slices.IndexFunc(e.handles, so); i >= 0 {
-			return e.handles[i]
-		}
+// registeredLocked is how many sessions are registered.
+func (t *Target) registeredLocked() (n int) {
+	for range t.sessionsLocked() {
+		n++
+	}
+	return n
+}
+
+// findHandle is the first handle that is so; nil if there is none.
+func findHandle(list []*Handle, so func(*Handle) bool) *Handle {
+	if i := slices.IndexFunc(list, so); i >= 0 {
+		return list[i]
 	}
 	return nil
 }
@@ -189,7 +197,7 @@ func (s *Session) targetLocked(dom *Domain, number uint32) (*Target, error) {
 // memberLocked is targetLocked for sessions that are registered.
 func (s *Session) memberLocked(dom *Domain, number uint32) (*Target, error) {
 	t, err := s.targetLocked(dom, number)
-	if err == nil && t.holderLocked(s) == nil {
+	if err == nil && t.handlesLocked(s) == nil {
 		return nil, ErrNotRegistered
 	}
 	return t, err
@@ -209,7 +217,7 @@ func (s *Session) QueryTarget(dom *Domain, number uint32) (Info, error) {
 
 func (t *Target) infoLocked() Info {
 	i := t.qp.infoLocked()
-	i.Registered = len(t.holders)
+	i.Registered = t.registeredLocked()
 	i.UnknownSRQ = t.unknown.Load()
 	return i
 }
