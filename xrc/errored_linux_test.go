@@ -5,13 +5,11 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/invariants"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/xrc/objects"
@@ -21,9 +19,7 @@ import (
 // daemon keeps of it is a table entry of less than 2 KiB. The processes hear of it, look, and unregister:
 // the targets live while one process is registered, and the last one to unregister destroys them.
 func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not in parallel: it measures the heap
-	if os.Getenv(rdstest.RoleEnv) == "registers" {
-		beRegistrant(strings.Fields(os.Getenv(rdstest.ArgEnv)))
-	}
+	playRole("registers", beRegistrant)
 	const most, round, callers = 2 << 10, 250, 8
 	targets := 10_000
 	if invariants.Enabled { // the detector of races takes ten times as long
@@ -32,7 +28,10 @@ func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not 
 	l := rdstest.NewLab(t)
 	near, far := newHost(t, &l), newHost(t, &l)
 	f := domainFile(t)
-	both := [2]*registrant{startRegistrant(t, far, f, 7), startRegistrant(t, far, f, 0)}
+	both := [2]*role{startRole(t, f, "registers", far.path, 7), startRole(t, f, "registers", far.path, 0)}
+	for _, r := range both {
+		r.hear("ready")
+	}
 	p := newProcess(t, near, nil, 1, 1024)
 	ours := func() int { return far.node.Xrc.Objects().Stats().TotalTargets() }
 	everybody := func(what string, numbers []uint32) {
@@ -101,110 +100,62 @@ func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not 
 	}
 }
 
-// registrant is a process that registers with targets.
-type registrant struct {
-	testing.TB
-	in  *os.File
-	out *bufio.Reader
-}
-
-// startRegistrant starts a process, which advertises a service unless that is 0.
-func startRegistrant(t *testing.T, h *host, domain *os.File, service uint64) *registrant {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", rdstest.RoleEnv+"=registers", fmt.Sprintf("%s=%s %d", rdstest.ArgEnv, h.path, service))
-	cmd.ExtraFiles = []*os.File{domain}
-	cmd.Stderr = os.Stderr
-	in, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd.Stdin = in
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	in.Close()
-	t.Cleanup(func() {
-		w.Close()
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	r := &registrant{t, w, bufio.NewReader(out)}
-	r.hear("ready")
-	return r
-}
-
-func (r *registrant) hear(want string) {
+// hear has the process say something.
+func (r *role) hear(want string) {
 	r.Helper()
-	if line, err := r.out.ReadString('\n'); err != nil || line != want+"\n" {
-		r.Errorf("the process says %q, %v, want %q", line, err, want)
+	if line := r.line(); line != want {
+		r.Errorf("the process says %q, want %q", line, want)
 	}
 }
 
 // do has the process do something with targets.
-func (r *registrant) do(what string, numbers []uint32) {
+func (r *role) do(what string, numbers []uint32) {
 	r.Helper()
 	fmt.Fprintln(r.in, what, strings.Trim(fmt.Sprint(numbers), "[]"))
 	r.hear("did " + what)
 }
 
 // beRegistrant is the process: path service.
-func beRegistrant(args []string) {
-	err := func() error {
-		c, err := client.Dial(args[0])
+func beRegistrant(args []string) error {
+	s, err := openAt(args[0])
+	if err != nil {
+		return err
+	}
+	dom, err := s.OpenDomain(os.NewFile(3, "domain"), os.O_CREATE)
+	if err != nil {
+		return err
+	}
+	if service, _ := strconv.ParseUint(args[1], 10, 64); service != 0 {
+		if _, err := s.Advertise(ServiceAttr{ID: service, Domain: dom}); err != nil {
+			return err
+		}
+	}
+	fmt.Println("ready")
+	in := bufio.NewReader(os.Stdin)
+	for {
+		line, err := in.ReadString('\n')
 		if err != nil {
 			return err
 		}
-		o, err := c.Objects()
-		if err != nil {
-			return err
-		}
-		s, err := Open(context.Background(), o)
-		if err != nil {
-			return err
-		}
-		dom, err := s.OpenDomain(os.NewFile(3, "domain"), os.O_CREATE)
-		if err != nil {
-			return err
-		}
-		if service, _ := strconv.ParseUint(args[1], 10, 64); service != 0 {
-			if _, err := s.Advertise(ServiceAttr{ID: service, Domain: dom}); err != nil {
+		f := strings.Fields(line)
+		if f[0] == "handle" {
+			if err := hearErrors(s); err != nil {
 				return err
 			}
 		}
-		fmt.Println("ready")
-		in := bufio.NewReader(os.Stdin)
-		for {
-			line, err := in.ReadString('\n')
+		for k, number := range f[1:] {
+			n, _ := strconv.ParseUint(number, 10, 32)
+			if f[0] == "register" {
+				_, err = s.Register(dom, uint32(n))
+			} else {
+				err = leave(s, dom, uint32(n), k%64 == 0)
+			}
 			if err != nil {
-				return err
+				return fmt.Errorf("target %d: %w", n, err)
 			}
-			f := strings.Fields(line)
-			if f[0] == "handle" {
-				if err := hearErrors(s); err != nil {
-					return err
-				}
-			}
-			for _, number := range f[1:] {
-				n, _ := strconv.ParseUint(number, 10, 32)
-				if f[0] == "register" {
-					_, err = s.Register(dom, uint32(n))
-				} else {
-					err = leave(s, dom, uint32(n))
-				}
-				if err != nil {
-					return fmt.Errorf("target %d: %w", n, err)
-				}
-			}
-			fmt.Println("did", f[0])
 		}
-	}()
-	fmt.Println(err)
-	os.Exit(1)
+		fmt.Println("did", f[0])
+	}
 }
 
 // hearErrors takes events until the marker that stands for those beyond the length of the queue.
@@ -226,14 +177,16 @@ func hearErrors(s *Session) error {
 	}
 }
 
-// leave finds a target in error, and unregisters.
-func leave(s *Session, dom *Domain, n uint32) error {
-	info, err := s.QueryTarget(dom, n)
-	if err != nil {
-		return err
-	}
-	if info.Attr.State != objects.StateError {
-		return fmt.Errorf("state %v", info.Attr.State)
+// leave unregisters from a target, which it may query first.
+func leave(s *Session, dom *Domain, n uint32, query bool) error {
+	if query {
+		info, err := s.QueryTarget(dom, n)
+		if err != nil {
+			return err
+		}
+		if info.Attr.State != objects.StateError {
+			return fmt.Errorf("state %v", info.Attr.State)
+		}
 	}
 	return s.Unregister(context.Background(), dom, n)
 }

@@ -1,7 +1,6 @@
 package xrc
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,14 +8,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
-	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp"
@@ -27,9 +24,7 @@ import (
 // at a random point of the script, 200 times. The tables of both daemons are then as they were, the
 // target that the processes had registered with lives, and messages to another process go on.
 func TestXRCREQ30ProcessKilledAtAnyPointLeavesNothing(t *testing.T) {
-	if os.Getenv(rdstest.RoleEnv) == "script" {
-		beScript(strings.Fields(os.Getenv(rdstest.ArgEnv)))
-	}
+	playRole("script", beScript)
 	const kills, steps = 200, 60
 	l := rdstest.NewLab(t)
 	near, far := newHost(t, &l), newHost(t, &l)
@@ -45,27 +40,14 @@ func TestXRCREQ30ProcessKilledAtAnyPointLeavesNothing(t *testing.T) {
 		drain(ctx, server, 64)
 	}()
 	kill := func(seed, after int) {
-		cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
-		cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", rdstest.RoleEnv+"=script",
-			fmt.Sprintf("%s=%s %v %d %d", rdstest.ArgEnv, near.path, far.addr, from.Target(), seed))
-		cmd.ExtraFiles = []*os.File{f}
-		cmd.Stderr = os.Stderr
-		out, err := cmd.StdoutPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		lines := bufio.NewScanner(out)
-		for n := 0; n < after && lines.Scan(); n++ {
-			if strings.HasPrefix(lines.Text(), "failed") {
-				t.Errorf("seed %d, step %d: %s", seed, n, lines.Text())
+		victim := startRole(t, f, "script", near.path, far.addr, from.Target(), seed)
+		for n := range after {
+			if line := victim.line(); !strings.HasPrefix(line, "step") {
+				t.Errorf("seed %d, step %d: %s", seed, n, line)
 			}
 		}
-		_ = cmd.Process.Kill()
-		if err := cmd.Wait(); cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+		_ = victim.Process.Kill()
+		if err := victim.Wait(); victim.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
@@ -154,32 +136,20 @@ type script struct {
 }
 
 // beScript is the process: path remote target seed. It says each step that it has made.
-func beScript(args []string) {
-	err := func() error {
-		c, err := client.Dial(args[0])
-		if err != nil {
-			return err
+func beScript(args []string) error {
+	s, err := openAt(args[0])
+	if err != nil {
+		return err
+	}
+	target, _ := strconv.ParseUint(args[2], 10, 32)
+	seed, _ := strconv.ParseUint(args[3], 10, 64)
+	x := &script{s: s, rnd: rand.New(rand.NewPCG(seed, 1)), remote: netip.MustParseAddr(args[1]), target: uint32(target), file: os.NewFile(3, "domain")}
+	for step := 0; ; step++ {
+		if err := x.step(step); err != nil {
+			return fmt.Errorf("step %d: %w", step, err)
 		}
-		o, err := c.Objects()
-		if err != nil {
-			return err
-		}
-		s, err := Open(context.Background(), o)
-		if err != nil {
-			return err
-		}
-		target, _ := strconv.ParseUint(args[2], 10, 32)
-		seed, _ := strconv.ParseUint(args[3], 10, 64)
-		x := &script{s: s, rnd: rand.New(rand.NewPCG(seed, 1)), remote: netip.MustParseAddr(args[1]), target: uint32(target), file: os.NewFile(3, "domain")}
-		for step := 0; ; step++ {
-			if err := x.step(step); err != nil {
-				return fmt.Errorf("step %d: %w", step, err)
-			}
-			fmt.Println("step", step)
-		}
-	}()
-	fmt.Println("failed", err)
-	os.Exit(1)
+		fmt.Println("step", step)
+	}
 }
 
 // step makes, uses or closes an object. The first steps make one of each kind.

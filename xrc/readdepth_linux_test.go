@@ -2,7 +2,6 @@ package xrc
 
 import (
 	"bufio"
-	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -10,15 +9,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
-	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/daemon"
 	"github.com/rds-go/rds/internal/node"
 	"github.com/rds-go/rds/internal/rdstest"
@@ -31,12 +27,8 @@ import (
 // depth of 0 the target refuses reads and atomics, and sends and writes to both pass. A depth of 4 is that of both
 // queues together: while the daemon is stopped by SIGSTOP four reads are on the wire, and never more.
 func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
-	switch args := strings.Fields(os.Getenv(rdstest.ArgEnv)); os.Getenv(rdstest.RoleEnv) {
-	case "host":
-		end(beHost(args))
-	case "serves":
-		end(beServer(args))
-	}
+	playRole("host", beHost)
+	playRole("serves", beServer)
 	l := rdstest.NewLab(t)
 	var wire readCount
 	// The relay is between the hosts under their own addresses: each knows the other's ports as the own ones.
@@ -59,13 +51,14 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path, f := filepath.Join(dir, "s"), domainFile(t)
-	far, line := startRole(t, f, "host", strconv.Itoa(int(farPort)), r.Far.String(), path)
+	far := startRole(t, f, "host", farPort, r.Far, path)
+	far.line()
 	var servers [2]struct {
 		queue, key uint32
 		addr       uint64
 	}
 	for k := range servers {
-		_, line = startRole(t, f, "serves", path, strconv.Itoa(7+k))
+		line := startRole(t, f, "serves", path, 7+k).line()
 		if _, err := fmt.Sscan(line, &servers[k].queue, &servers[k].key, &servers[k].addr); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
@@ -115,7 +108,7 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 	if _, err := i.Join(ctx, 8); err != nil {
 		t.Fatal(err)
 	}
-	if err := far.Signal(syscall.SIGSTOP); err != nil {
+	if err := far.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	for k := range reads {
@@ -126,7 +119,7 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 		post(i, w)
 	}
 	rdstest.Eventually(t, "reads to fill the depth", func() bool { n, _ := wire.get(); return n >= depth })
-	if err := far.Signal(syscall.SIGCONT); err != nil {
+	if err := far.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	for range reads {
@@ -195,36 +188,6 @@ func (c *readCount) copy(to io.Writer, in *bufio.Reader) error {
 	}
 }
 
-// startRole starts this program in a role of the test, with the file of the domain, and returns its first line.
-func startRole(t *testing.T, domain *os.File, role string, args ...string) (*os.Process, string) {
-	t.Helper()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$", "-test.count=1")
-	cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0", rdstest.RoleEnv+"="+role, rdstest.ArgEnv+"="+strings.Join(args, " "))
-	cmd.ExtraFiles = []*os.File{domain}
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		t.Fatalf("%s: %q, %v", role, line, err)
-	}
-	return cmd.Process, line
-}
-
-func end(err error) {
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
-}
-
 // beHost is a daemon: port address path.
 func beHost(args []string) error {
 	port, _ := strconv.ParseUint(args[0], 10, 16)
@@ -243,15 +206,7 @@ func beHost(args []string) error {
 
 // beServer is a process with a queue and memory: path service.
 func beServer(args []string) error {
-	c, err := client.Dial(args[0])
-	if err != nil {
-		return err
-	}
-	o, err := c.Objects()
-	if err != nil {
-		return err
-	}
-	s, err := Open(context.Background(), o)
+	s, err := openAt(args[0])
 	if err != nil {
 		return err
 	}
