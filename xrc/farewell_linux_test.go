@@ -14,7 +14,7 @@ func TestEndOfADaemonBehindItsProcessesIsTold(t *testing.T) {
 	t.Parallel()
 	l := rdstest.NewLab(t)
 	near := newHost(t, &l)
-	for k := range 40 {
+	for k := range 20 {
 		far := newHost(t, &l)
 		f := domainFile(t)
 		a, b := startWorker(t, far, f, 7), startWorker(t, far, f, 8)

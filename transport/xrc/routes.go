@@ -41,37 +41,42 @@ const (
 	maxNews = 64
 )
 
-// portSet is a set of ports. The zero value is empty.
-type portSet struct{ words *[1 << 10]uint64 }
+// portSet is a set of ports, in pages of 4,096. The zero value is empty.
+type portSet [16]*[64]uint64
 
 func (s *portSet) has(port uint16) bool {
-	return s.words != nil && s.words[port>>6]&(1<<(port&63)) != 0
+	page := s[port>>12]
+	return page != nil && page[port>>6&63]&(1<<(port&63)) != 0
 }
 
 func (s *portSet) put(port uint16, in bool) {
-	switch {
-	case s.words == nil && !in:
-		return
-	case s.words == nil:
-		s.words = new([1 << 10]uint64)
+	page := s[port>>12]
+	if page == nil {
+		if !in {
+			return
+		}
+		page = new([64]uint64)
+		s[port>>12] = page
 	}
 	if in {
-		s.words[port>>6] |= 1 << (port & 63)
+		page[port>>6&63] |= 1 << (port & 63)
 	} else {
-		s.words[port>>6] &^= 1 << (port & 63)
+		page[port>>6&63] &^= 1 << (port & 63)
 	}
 }
 
 // take empties the set, and calls f for each port that was in it, in their order.
 func (s *portSet) take(f func(port uint16)) {
-	if s.words == nil {
-		return
-	}
-	for i := range s.words {
-		for w := s.words[i]; w != 0; w &= w - 1 {
-			f(uint16(i<<6 | bits.TrailingZeros64(w)))
+	for k, page := range s {
+		if page == nil {
+			continue
 		}
-		s.words[i] = 0
+		for i := range page {
+			for w := page[i]; w != 0; w &= w - 1 {
+				f(uint16(k<<12 | i<<6 | bits.TrailingZeros64(w)))
+			}
+			page[i] = 0
+		}
 	}
 }
 
