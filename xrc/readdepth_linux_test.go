@@ -27,7 +27,7 @@ import (
 // depth of 0 the target refuses reads and atomics, and sends and writes to both pass. A depth of 4 is that of both
 // queues together: while the daemon is stopped by SIGSTOP four reads are on the wire, and never more.
 func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
-	playRole("host", beHost)
+	playRole("host", beDaemon)
 	playRole("serves", beServer)
 	l := rdstest.NewLab(t)
 	var wire readCount
@@ -188,8 +188,8 @@ func (c *readCount) copy(to io.Writer, in *bufio.Reader) error {
 	}
 }
 
-// beHost is a daemon: port address path.
-func beHost(args []string) error {
+// beDaemon is a daemon: port address path.
+func beDaemon(args []string) error {
 	port, _ := strconv.ParseUint(args[0], 10, 16)
 	cfg := config.Node{Port: uint16(port), Wire: config.WireXRC, Serves: true, Linger: -1, Addresses: []netip.Addr{netip.MustParseAddr(args[1])}}
 	cfg.XRC.Patience = rdstest.Patience
