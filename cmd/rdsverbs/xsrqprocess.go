@@ -189,7 +189,8 @@ func (p *process) hear(ctx context.Context) {
 			return
 		}
 		_ = p.Ack(e)
-		if e.Object.Kind != objects.KindInitiator {
+		fatal := e.Kind == objects.EventQPFatal || e.Kind == objects.EventQPRequest || e.Kind == objects.EventQPAccess || e.Kind == objects.EventDeviceFatal
+		if e.Object.Kind != objects.KindInitiator || !fatal {
 			continue
 		}
 		select {
