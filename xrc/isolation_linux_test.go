@@ -58,12 +58,11 @@ func TestXRCREQ47AnApplicationDoesNotReachItsNeighboursJob(t *testing.T) {
 		numbers = append(numbers, k)
 	}
 	hits := 0
-	for at, k := range numbers {
-		tagged := iwarp.WorkRequest{ID: 2, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Queue: k, RemoteKey: open.Key(), RemoteAddr: open.Addr(), Inline: []byte("intruder")}
-		if at%2 == 0 {
-			tagged.Op, tagged.Inline, tagged.SGE = iwarp.OpRead, nil, []iwarp.SGE{intruder.mem.SGE(0, 8)}
-		}
-		list := []iwarp.WorkRequest{{ID: 1, Flags: iwarp.Signaled, Queue: k, Inline: make([]byte, 8)}, tagged}
+	for _, k := range numbers {
+		write := iwarp.WorkRequest{ID: 2, Op: iwarp.OpWrite, Flags: iwarp.Signaled, Queue: k, RemoteKey: open.Key(), RemoteAddr: open.Addr(), Inline: []byte("intruder")}
+		read := write
+		read.Op, read.Inline, read.SGE = iwarp.OpRead, nil, []iwarp.SGE{intruder.mem.SGE(0, 8)}
+		list := []iwarp.WorkRequest{{ID: 1, Flags: iwarp.Signaled, Queue: k, Inline: make([]byte, 8)}, write, read}
 		if k == own.srq {
 			list = list[:1] // it takes messages whose number is 0 first, and has no regions
 		}

@@ -101,15 +101,17 @@ func TestMessagesNameTheirOwnTargets(t *testing.T) {
 	client, foreign := a.app(""), other.app("")
 	ch, theirs := client.connect(2, 7), foreign.connect(2, 7)
 	mine := ch.Target()
-	for _, number := range []uint32{theirs.Target().Number, 0, 0xFFFFFF} {
+	name := func(number uint32) {
+		ch.mu.Lock()
+		defer ch.mu.Unlock()
 		ch.target.Number = number
-		_, err := ch.PostSend(aMessage(ch, 1))
-		if err != nil {
-			t.Fatal(err)
-		}
+	}
+	for _, number := range []uint32{theirs.Target().Number, 0, 0xFFFFFF} {
+		name(number)
+		client.send(ch, aMessage(ch, 1))
 		client.want(1, iwarp.RemoteInvalidRD, iwarp.OpSend)
 	}
-	ch.target = mine
+	name(mine.Number)
 	client.send(ch, aMessage(ch, 2))
 	client.want(2, iwarp.Success, iwarp.OpSend)
 	if srq.Query().Posted != 15 {
