@@ -54,7 +54,7 @@ func TestXRCREQ47AnApplicationDoesNotReachItsNeighboursJob(t *testing.T) {
 	intruder := newProcess(t, near, nil, 1, 1024)
 	i := intruder.connect(t, far.addr, 7)
 	numbers := []uint32{victim.srq.Num()}
-	for k := uint32(2); k < 1200; k++ {
+	for k := uint32(2); k < 600; k++ {
 		numbers = append(numbers, k)
 	}
 	hits := 0
