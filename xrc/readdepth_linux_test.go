@@ -108,17 +108,25 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 	if _, err := i.Join(ctx, 8); err != nil {
 		t.Fatal(err)
 	}
+	either := [2]iwarp.WorkRequest{read, read}
+	either[1].Queue, either[1].RemoteKey, either[1].RemoteAddr = b.queue, mr.Key(b.key), b.addr
+	for _, w := range either { // the connection is in use before the daemon stops
+		post(i, w)
+		if c := p.poll(t); c.Status != iwarp.Success || c.Op != iwarp.OpRead {
+			t.Fatalf("%+v", c)
+		}
+	}
 	if err := far.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	for k := range reads {
-		w := read
-		if k%2 != 0 {
-			w.Queue, w.RemoteKey, w.RemoteAddr = b.queue, mr.Key(b.key), b.addr
-		}
-		post(i, w)
+		post(i, either[k%2])
 	}
-	rdstest.Eventually(t, "reads to fill the depth", func() bool { n, _ := wire.get(); return n >= depth })
+	if !rdstest.Holds(rdstest.Patience, func() bool { n, _ := wire.get(); return n >= depth }) {
+		var early [1]iwarp.Completion
+		n, _ := wire.get()
+		t.Fatalf("%d reads are on the wire, and %d have ended: %+v", n, p.cq.Poll(early[:]), early)
+	}
 	if err := far.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
