@@ -23,7 +23,7 @@ func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not 
 	const most, round, callers = 2 << 10, 250, 8
 	targets := 10_000
 	if invariants.Enabled { // the detector of races takes ten times as long
-		targets = 500
+		targets = 1000
 	}
 	l := rdstest.NewLab(t)
 	near, far := newHost(t, &l), newHost(t, &l)
@@ -84,11 +84,15 @@ func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not 
 	}
 	inError := func() bool { return far.node.Xrc.Objects().Stats().Targets[objects.StateError] == round+targets }
 	rdstest.Eventually(t, "all targets to be in error", inError)
-	each := (rdstest.Heap() - before) / int64(targets)
-	t.Logf("%d bytes for each target in error", each)
-	if each > most {
+	var each int64
+	small := func() bool {
+		each = (rdstest.Heap() - before) / int64(targets)
+		return each <= most
+	}
+	if !rdstest.Holds(rdstest.Patience, small) { // what the initiators' ends leave for a moment goes
 		t.Errorf("%d bytes for each target in error, %d are allowed", each, most)
 	}
+	t.Logf("%d bytes for each target in error", each)
 	all = append(all, first...)
 	both[0].do("handle", all)
 	if n := far.node.Xrc.Objects().Stats().Targets[objects.StateError]; n != len(all) {
