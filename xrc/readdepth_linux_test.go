@@ -209,7 +209,7 @@ func beDaemon(args []string) error {
 		return err
 	}
 	fmt.Println("ready")
-	select {}
+	return parentEnds()
 }
 
 // beServer is a process with a queue and memory: path service.
@@ -240,5 +240,5 @@ func beServer(args []string) error {
 		return err
 	}
 	fmt.Println(srq.Num(), uint32(mem.Key()), mem.Addr())
-	select {}
+	return parentEnds()
 }

@@ -65,6 +65,12 @@ func playRole(name string, play func(args []string) error) {
 	}
 }
 
+// parentEnds returns when the test's process has ended, and with it its end of the standard input.
+func parentEnds() error {
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
 // openAt begins a session with the daemon at a path.
 func openAt(path string) (*Session, error) {
 	c, err := client.Dial(path)

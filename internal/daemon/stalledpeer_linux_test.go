@@ -262,7 +262,7 @@ func beStalled(args []string) {
 		}
 		if err == nil {
 			fmt.Println(refused, foreign)
-			select {}
+			_, err = io.Copy(io.Discard, os.Stdin) // until the test's process ends
 		}
 		return err
 	}()
