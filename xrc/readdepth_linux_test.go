@@ -110,15 +110,13 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 	}
 	either := [2]iwarp.WorkRequest{read, read}
 	either[1].Queue, either[1].RemoteKey, either[1].RemoteAddr = b.queue, mr.Key(b.key), b.addr
-	for _, w := range either { // the connection is in use before the daemon stops
+	for _, w := range either {
 		post(i, w)
 		if c := p.poll(t); c.Status != iwarp.Success || c.Op != iwarp.OpRead {
 			t.Fatalf("%+v", c)
 		}
 	}
-	if err := far.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	far.stop()
 	for k := range reads {
 		post(i, either[k%2])
 	}

@@ -3,11 +3,13 @@ package xrc
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/rds-go/rds/internal/client"
@@ -55,6 +57,22 @@ func (r *role) line() string {
 		r.Errorf("the process says %q, %v", line, err)
 	}
 	return strings.TrimSpace(line)
+}
+
+// stop stops the process by SIGSTOP, and returns when it is stopped.
+func (r *role) stop() {
+	r.Helper()
+	if err := r.Process.Signal(syscall.SIGSTOP); err != nil {
+		r.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(r.Process.Pid, &status, syscall.WUNTRACED, nil)
+	for errors.Is(err, syscall.EINTR) {
+		_, err = syscall.Wait4(r.Process.Pid, &status, syscall.WUNTRACED, nil)
+	}
+	if err != nil || !status.Stopped() {
+		r.Fatalf("the process is not stopped: %#x, %v", status, err)
+	}
 }
 
 // playRole does what the process of a role does, and ends it. In the test's own process it returns.
