@@ -18,7 +18,7 @@ func (s *stream) named(offset uint64, needs mr.Rights) (*mr.Domain, uint64) {
 	case x == nil || x.params.Protection == nil:
 		return s.q.pd.domain, offset
 	case !x.agreed.Caps.Has(xctl.CapProtection):
-		return x.params.Unnamed, offset
+		return nil, offset // the peer names no queue
 	}
 	n, addr := xctl.SplitTagged(offset)
 	if !n.Valid() {

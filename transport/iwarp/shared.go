@@ -24,11 +24,10 @@ type SharedParams struct {
 	Sink Sink
 	// Protection finds the protection domain for a Write, read or atomic of the peer, by the
 	// number of the queue that it names (WorkRequest.Queue) and the right that it needs; nil: it
-	// reaches nothing, and is refused. It is called on the event loop for each segment, and must not block. Unnamed is
-	// for a peer that names no queue, for it lacks the capability. Without Protection there
-	// is one domain, that of the queue pair.
+	// reaches nothing, and is refused. It is called on the event loop for each segment, and must not block. A
+	// peer without Protection names no queue, and reaches nothing. Without Protection here there is
+	// one domain, that of the queue pair.
 	Protection func(number uint32, needs mr.Rights) *mr.Domain
-	Unnamed    *mr.Domain
 	// Target finds, as Queues, the queue for a message that names a queue pair of this side
 	// (WorkRequest.QP), which is 0 if the message names none. Messages name queue pairs if both sides
 	// have Target. It is not called for queues with a sink.

@@ -25,13 +25,13 @@ func (p *peer) connect(m *mux, r *connect) *connected {
 	}
 	from := objects.Peer{Host: p.remote, Incarnation: r.incarnation, QP: r.initiator}
 	from.QP.Kind = objects.KindInitiator
-	yes := &connected{initiator: r.initiator, incarnation: p.t.objects.Incarnation(), lists: true, mtu: r.mtu, reads: r.reads, echo: r.echo}
+	yes := &connected{initiator: r.initiator, incarnation: p.t.objects.Incarnation(), mtu: r.mtu, reads: r.reads, echo: r.echo}
 	if r.mode == modeResume {
 		if status := p.resume(m, from, r); status != objects.StatusFound {
 			return refused(status)
 		}
 		yes.target, yes.reused = r.target, true
-		p.tell(yes, r.hears)
+		p.tell(yes)
 		return yes
 	}
 	request := objects.ConnectRequest{From: from, Service: r.service, MTU: int(r.mtu), RdAtomic: int(r.reads)}
@@ -48,20 +48,16 @@ func (p *peer) connect(m *mux, r *connect) *connected {
 	}
 	yes.target, yes.mtu, yes.reads, yes.reused = reply.Target, uint16(reply.MTU), uint8(reply.RdAtomic), reply.Reused
 	yes.queue = reply.Answer
-	p.tell(yes, r.hears)
+	p.tell(yes)
 	return yes
 }
 
-// tell adds to an answer what the target allows, and notes whether the initiator's daemon takes
-// recordLimits: from then on it is told of changes.
-func (p *peer) tell(yes *connected, hears bool) {
+// tell adds to an answer what the target allows.
+func (p *peer) tell(yes *connected) {
 	ref := yes.target
 	ref.Kind = objects.KindTarget
 	p.mu.Lock()
 	c := p.carriers[ref]
-	if c != nil {
-		c.hears = hears
-	}
 	p.mu.Unlock()
 	if c != nil {
 		if a := c.target.Info().Attr; a.State != objects.StateError {

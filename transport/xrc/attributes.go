@@ -41,9 +41,7 @@ func (c *carrier) Changed() {
 	p := c.p
 	p.mu.Lock()
 	p.rescopeLocked() // Target.Accepts may be another one
-	if c.hears {
-		p.altered[c.ref] = c.target
-	}
+	p.altered[c.ref] = c.target
 	m := p.mux
 	p.mu.Unlock()
 	if m != nil {

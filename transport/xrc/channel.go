@@ -67,7 +67,6 @@ type Channel struct {
 	ref    objects.Ref
 	target objects.Ref
 	answer objects.Answer
-	lists  bool // the peer tells which queues the target's domain has
 
 	mu        lockorder.Mutex[Channel]
 	state     channelState       // guarded by mu
@@ -201,7 +200,7 @@ func (e *StatusError) Is(err error) bool {
 // connect makes one attempt.
 func (ch *Channel) connect(ctx context.Context) error {
 	c := connect{mode: modeNew, host: ch.p.local, incarnation: ch.t.objects.Incarnation(), initiator: ch.ref,
-		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), hears: true, service: ch.attr.Service}
+		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), service: ch.attr.Service}
 	answer, m, err := ch.p.call(ctx, &c)
 	if err != nil {
 		return err
@@ -213,7 +212,7 @@ func (ch *Channel) connect(ctx context.Context) error {
 	case a.status != objects.StatusFound:
 		return &StatusError{a.status}
 	}
-	ch.target, ch.answer, ch.lists = a.target, a.queue, a.lists
+	ch.target, ch.answer = a.target, a.queue
 	ch.target.Kind = objects.KindTarget
 	ch.limit(a.limits, a.reads)
 	retry := ch.attr.Retry

@@ -23,7 +23,7 @@ var records = []record{
 	{kind: recordInquire, id: 4, queue: 0x100, link: 9, numbers: []uint32{1, 2, 0xFFFFFFFF}},
 	{kind: recordDelivered, id: 4, queue: 0x100, link: 9, numbers: []uint32{1}, unknown: true},
 	{kind: recordClosed, numbers: []uint32{0x100, 0x101}},
-	{kind: recordLimits, limits: []targetLimits{{target, limits{true, 6, 31}, 200}, {target, limits{said: true}, 0}}},
+	{kind: recordLimits, limits: []targetLimits{{target, limits{6, 31}, 200}, {target, limits{}, 0}}},
 	{kind: recordRefused, refs: []objects.Ref{target}},
 	{kind: recordBye},
 }

@@ -12,7 +12,7 @@ import (
 // receive queues, and before the seal (mpa.Params.Seal):
 //
 //	0   4 magic "RDSx"
-//	4   1 version, 3
+//	4   1 version, 4
 //	5   1 path
 //	6   1 question: version of the asker; else 0
 //	7   1 0
@@ -41,13 +41,14 @@ type hello struct {
 // without one means no. A set-up message resolve may follow the question's hello, and
 // resolved the answer's.
 //
-// Versions 1 and 2 had other queues, and no queue pairs: between such a peer and us there is
+// Versions 1 and 2 had other queues, and no queue pairs, and operations of version 3 did not have to
+// name a queue, whose protection domain bounds them: between such a peer and us there is
 // no link, but RDS over TCP until it is upgraded. Version 2 takes an answer of any version for
-// a yes, so that it is answered only if it is of version 3 itself.
+// a yes, so that nobody is answered who asks in an earlier version than ours.
 const (
 	helloMagic   = 0x52445378 // "RDSx"
 	helloAsks    = 0
-	helloVersion = 3
+	helloVersion = 4
 	helloLeast   = 8 // octets that hellos of all versions have
 	helloSize    = 40
 )

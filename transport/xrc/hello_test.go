@@ -16,7 +16,7 @@ func TestHello(t *testing.T) {
 	t.Parallel()
 	h := aHello()
 	b := h.bytes()
-	want := []byte("RDSx\x03\x03\x00\x00\x01\x02\x03\x04\x11\x12\x13\x14\x15\x16\x17\x18\x00\x00\x01\x00\x00\x40\x00\x01\x00\x00\x00\x05\x00\x80\x00\x02\x00\x00\x00\x06")
+	want := []byte("RDSx\x04\x03\x00\x00\x01\x02\x03\x04\x11\x12\x13\x14\x15\x16\x17\x18\x00\x00\x01\x00\x00\x40\x00\x01\x00\x00\x00\x05\x00\x80\x00\x02\x00\x00\x00\x06")
 	if !bytes.Equal(b, want) {
 		t.Errorf("% x, want % x", b, want)
 	}
@@ -29,8 +29,9 @@ func TestHello(t *testing.T) {
 	}{
 		{"ours", b, h, "", nil},
 		{"longer", append(bytes.Clone(b), "more"...), h, "more", nil},
-		{"of a later version", append([]byte("RDSx\x04"), b[5:]...), h, "", nil},
+		{"of a later version", append([]byte("RDSx\x05"), b[5:]...), h, "", nil},
 		{"of version 1", []byte("RDSx\x01\x03\x00\x00"), hello{}, "", errOldVersion},
+		{"of version 3", append([]byte("RDSx\x03"), b[5:]...), hello{}, "", errOldVersion},
 		{"of version 2", []byte("RDSx\x02\x03\x00\x00\x01\x02\x03\x04"), hello{}, "", errOldVersion},
 		{"cut off", b[:helloSize-1], hello{}, "", errHello},
 		{"too short", b[:7], hello{}, "", errHello},

@@ -13,34 +13,20 @@ import (
 // target would, and tells (recordRefused). The side of the target refuses what no target of the
 // peer in the domain allows (finder.Protection).
 //
-//	1 octet  0x80: they are said, else the peer is of an earlier version; 2 writes, 4 reads, 8 atomics are allowed
+//	1 octet  2: writes, 4: reads, 8: atomics are allowed
 //	1 octet  code of the RNR timer
 type limits struct {
-	said   bool
 	access mr.Rights // of RemoteWrite, RemoteRead and RemoteAtomic
 	rnr    uint8     // Attr.MinRNRTimer
 }
 
-const (
-	limitsSaid   = 0x80
-	remoteRights = mr.RemoteWrite | mr.RemoteRead | mr.RemoteAtomic
-)
+const remoteRights = mr.RemoteWrite | mr.RemoteRead | mr.RemoteAtomic
 
-func limitsOf(a *objects.Attr) limits { return limits{true, a.Access & remoteRights, a.MinRNRTimer} }
+func limitsOf(a *objects.Attr) limits { return limits{a.Access & remoteRights, a.MinRNRTimer} }
 
-func (l *limits) appendTo(b []byte) []byte {
-	if !l.said {
-		return append(b, 0, 0)
-	}
-	return append(b, limitsSaid|byte(l.access), l.rnr)
-}
+func (l *limits) appendTo(b []byte) []byte { return append(b, byte(l.access), l.rnr) }
 
-func decodeLimits(b []byte) (l limits) {
-	if b[0]&limitsSaid != 0 {
-		l = limits{true, mr.Rights(b[0]) & remoteRights, b[1] & 31}
-	}
-	return l
-}
+func decodeLimits(b []byte) limits { return limits{mr.Rights(b[0]) & remoteRights, b[1] & 31} }
 
 // allow tells whether the target takes such a request; depth is how many reads and atomics it
 // takes at a time.
@@ -54,7 +40,7 @@ func (l *limits) allow(op iwarp.Op, depth int) bool {
 	case iwarp.OpFetchAdd, iwarp.OpCompareSwap:
 		needs = mr.RemoteAtomic
 	}
-	return (!l.said || l.access&needs == needs) && (!answered(op) || depth > 0)
+	return l.access&needs == needs && (!answered(op) || depth > 0)
 }
 
 // targetLimits are new limits of a target.

@@ -126,7 +126,7 @@ func (l *link) params(ours hello) iwarp.ConnParams {
 		Private: ours.bytes(),
 		Shared: &iwarp.SharedParams{
 			Silence: l.t.opts.Silence, Queues: (*finder)(l), Send: true, Incarnation: l.t.objects.Incarnation(),
-			Sink: &l.in, Reservation: l.t.reservation, Protection: (*finder)(l).Protection, Target: (*finder)(l).Target, Unnamed: l.t.rds.all.Domain(),
+			Sink: &l.in, Reservation: l.t.reservation, Protection: (*finder)(l).Protection, Target: (*finder)(l).Target,
 			// Any number of requests may be refused: one process that tries wrong queues must
 			// not cost all others of its host their connection, and a refusal costs us no
 			// more than a message.

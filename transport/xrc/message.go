@@ -242,8 +242,7 @@ const connectModes = 3
 //	64  4 number of the target
 //	68  4 generation of the target
 //	72  1 depth of reads and atomics
-//	73  1 0x80: the initiator's daemon takes recordLimits
-//	74  2 0
+//	73  3 0
 type connect struct {
 	mode connectMode
 
@@ -252,7 +251,6 @@ type connect struct {
 	initiator   objects.Ref
 	mtu         uint16 // octets, 256 at least
 	reads       uint8  // reads and atomics that the initiator would like to have under way
-	hears       bool   // the initiator's daemon takes recordLimits
 	echo        uint32 // the answer has the same: earlier versions compare, as packet sequence numbers, what is 0 here
 
 	service uint64
@@ -284,11 +282,7 @@ func (m *connect) append(b []byte) []byte {
 	b = appendRef(b, m.initiator)
 	b = append(binary.BigEndian.AppendUint32(b, m.echo), 0, 0, 0, 0)
 	b = appendRef(binary.BigEndian.AppendUint64(b, m.service), m.target)
-	var flags byte
-	if m.hears {
-		flags = limitsSaid
-	}
-	return append(b, m.reads, flags, 0, 0)
+	return append(b, m.reads, 0, 0, 0)
 }
 
 func (m *connect) decode(b []byte) {
@@ -300,14 +294,14 @@ func (m *connect) decode(b []byte) {
 	m.echo = binary.BigEndian.Uint32(b[36:])
 	m.service = binary.BigEndian.Uint64(b[44:])
 	m.target = decodeRef(b[52:])
-	m.reads, m.hears = b[60], b[61]&limitsSaid != 0
+	m.reads = b[60]
 }
 
 // connected answers connect. When the status is found the target takes messages, and the
 // queue exists: the first message may find it empty, and nothing else missing.
 //
 //	12  1 status
-//	13  1 flags: bit 0, the target was there before; bit 1, the target's daemon takes queues in recordAsk
+//	13  1 1: the target was there before
 //	14  2 MTU
 //	16  8 incarnation
 //	24  4 number of the initiator
@@ -329,7 +323,6 @@ type connected struct {
 	// The rest is zero unless found.
 	target objects.Ref
 	reused bool   // the target was there before
-	lists  bool   // the target's daemon takes queues in recordAsk
 	mtu    uint16 // octets
 	reads  uint8
 	limits limits         // of the target
@@ -337,10 +330,7 @@ type connected struct {
 	queue  objects.Answer // zero if the service has no queue
 }
 
-const (
-	flagReused = 1 << 0
-	flagLists  = 1 << 1
-)
+const flagReused = 1
 
 func (*connected) kind() (messageType, int) { return typeConnected, connectedLen }
 
@@ -364,9 +354,6 @@ func (m *connected) append(b []byte) []byte {
 	if m.reused {
 		flags |= flagReused
 	}
-	if m.lists {
-		flags |= flagLists
-	}
 	b = append(b, byte(m.status), flags)
 	b = binary.BigEndian.AppendUint16(b, m.mtu)
 	b = binary.BigEndian.AppendUint64(b, m.incarnation)
@@ -377,7 +364,7 @@ func (m *connected) append(b []byte) []byte {
 }
 
 func (m *connected) decode(b []byte) {
-	m.status, m.reused, m.lists = objects.Status(b[0]), b[1]&flagReused != 0, b[1]&flagLists != 0
+	m.status, m.reused = objects.Status(b[0]), b[1]&flagReused != 0
 	m.mtu = binary.BigEndian.Uint16(b[2:])
 	m.incarnation = binary.BigEndian.Uint64(b[4:])
 	m.initiator, m.target = decodeRef(b[12:]), decodeRef(b[20:])

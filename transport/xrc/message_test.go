@@ -23,14 +23,14 @@ func anInitiator(number, generation uint32) objects.Ref {
 func aConnect() *connect {
 	return &connect{
 		host: netip.MustParseAddr("192.0.2.1"), incarnation: 0x0123456789abcdef,
-		initiator: anInitiator(0x400001, 3), mtu: 4096, reads: 16, hears: true, echo: 0xabcdef, service: 0x1001,
+		initiator: anInitiator(0x400001, 3), mtu: 4096, reads: 16, echo: 0xabcdef, service: 0x1001,
 	}
 }
 
 func aConnected() *connected {
 	return &connected{
 		initiator: anInitiator(0x400001, 3), incarnation: 0xfedcba9876543210, target: anInitiator(0x800002, 0x11), reused: true,
-		mtu: 2048, reads: 8, limits: limits{true, mr.RemoteRead | mr.RemoteWrite, 10}, echo: 0x123456, queue: objects.Answer{SRQN: 0x123, Tag: 0xa1a2a3a4a5a6a7a8},
+		mtu: 2048, reads: 8, limits: limits{mr.RemoteRead | mr.RemoteWrite, 10}, echo: 0x123456, queue: objects.Answer{SRQN: 0x123, Tag: 0xa1a2a3a4a5a6a7a8},
 	}
 }
 

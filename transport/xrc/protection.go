@@ -11,8 +11,7 @@ import (
 // good for the sockets of the application that exposes the memory, by whatever link, and the
 // sender need not know which queue that application has.
 //
-// A peer that lacks the capability names none. It reaches the regions of all applications of
-// RDS, by their keys, and nothing of channels.
+// A peer that lacks the capability names none, and reaches nothing.
 
 // Protection finds the protection domain of the queue that number names for this peer; nil:
 // there is none, or no target that the peer has in the queue's domain accepts the right. An honest

@@ -32,7 +32,7 @@ type Queue struct {
 
 // NewQueue makes the queue of an application. The name is for logs and reports.
 func (t *Transport) NewQueue(name string) (*Queue, error) {
-	s, err := t.objects.NewSession(objects.SessionConfig{Name: name, Limits: objects.Limits{Registrations: maxRegistrations, Events: 2}, Base: t.rds.all})
+	s, err := t.objects.NewSession(objects.SessionConfig{Name: name, Limits: objects.Limits{Registrations: maxRegistrations, Events: 2}})
 	if err != nil {
 		return nil, err
 	}

@@ -14,9 +14,6 @@ import (
 // reachesLocked tells whether the peer has said of each queue that requests name that the target's
 // domain has it. If not, run asks.
 func (ch *Channel) reachesLocked(slots []uint32) bool {
-	if !ch.lists {
-		return true
-	}
 	for _, slot := range slots {
 		if n := ch.works[slot].wr.Queue; n != ch.reached {
 			if _, ok := ch.reaches[n]; !ok {

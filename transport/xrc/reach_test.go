@@ -116,25 +116,6 @@ func TestXRCREQ47AQueueNumberThatIsUsedAgain(t *testing.T) {
 	}
 }
 
-// A peer of an earlier version does not tell which queues the target's domain has, and is not asked.
-func TestPeersThatListNoQueuesAreNotAsked(t *testing.T) {
-	t.Parallel()
-	n := newNet(t, hostOptions{})
-	a, b := n.host(1), n.host(2)
-	server := b.app("")
-	server.serve(1, 4, 64)
-	client := a.app("")
-	ch := client.connect(2, 1)
-	ch.mu.Lock()
-	ch.lists = false
-	ch.mu.Unlock()
-	client.send(ch, aMessage(ch, 1))
-	client.want(1, iwarp.Success, iwarp.OpSend)
-	if len(ch.reaches) != 0 {
-		t.Error("the peer was asked")
-	}
-}
-
 // A peer that does not keep to the limits of its targets is bound by what they allow together: what
 // none of its targets in the domain allows is refused, for the request alone.
 func TestAHostThatLiesIsBoundByItsTargets(t *testing.T) {
@@ -211,5 +192,5 @@ func TestAHostThatLiesIsBoundByItsTargets(t *testing.T) {
 func lie(ch *Channel) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.limits.said, ch.depth = false, 4
+	ch.limits.access, ch.depth = remoteRights, 4
 }

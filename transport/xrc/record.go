@@ -142,7 +142,7 @@ func (r *record) decode(b []byte) (rest []byte, err error) {
 		case recordAsk:
 			r.pairs = append(r.pairs, objects.Pair{Ours: decodeRef(body), Theirs: decodeRef(body[8:])})
 		case recordLimits:
-			if body[8]&^(limitsSaid|byte(remoteRights)) != 0 || body[8]&limitsSaid == 0 || body[9] > 31 || body[11] != 0 {
+			if body[8]&^byte(remoteRights) != 0 || body[9] > 31 || body[11] != 0 {
 				return b, errRecord
 			}
 			r.limits = append(r.limits, targetLimits{decodeRef(body), decodeLimits(body[8:]), body[10]})

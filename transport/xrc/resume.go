@@ -174,7 +174,7 @@ func (ch *Channel) settle(d doubt, came map[uint32]bool, known bool) {
 // resume finds the channel's target again.
 func (ch *Channel) resume(ctx context.Context, m *mux) {
 	answer, err := m.call(ctx, &connect{mode: modeResume, host: ch.p.local, incarnation: ch.t.objects.Incarnation(), initiator: ch.Ref(),
-		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), hears: true, service: ch.attr.Service, target: ch.target})
+		mtu: uint16(ch.attr.MTU), reads: uint8(ch.attr.Reads), service: ch.attr.Service, target: ch.target})
 	if err != nil {
 		return // the connection ends; the next one is asked
 	}

@@ -18,8 +18,7 @@ type carrier struct {
 
 	heard atomic.Bool // a message has come for the target
 
-	mux   *mux // guarded by peer.mu; nil while suspended
-	hears bool // guarded by peer.mu: the initiator's daemon takes recordLimits
+	mux *mux // guarded by peer.mu; nil while suspended
 }
 
 // Close is the end of the target: the initiator hears of it.

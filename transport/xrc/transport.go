@@ -64,7 +64,6 @@ type Transport struct {
 // rdsObjects are the objects that all of RDS shares.
 type rdsObjects struct {
 	domain *objects.Domain
-	all    *iwarp.PD   // protection domain that those of all applications are inside of
 	pd     *objects.PD // that of the node's own queue
 	cq     *objects.CQ // stays empty: each link completes its operations itself
 	number uint32      // SRQN of the node's own queue
@@ -127,10 +126,7 @@ func (t *Transport) makeObjects() (err error) {
 	}
 	t.opts.XRC = c
 	limits := objects.Limits{Initiators: maxRegistrations, Targets: maxRegistrations, Registrations: maxRegistrations, Events: 2}
-	if t.rds.all, err = t.pd.Share(); err != nil {
-		return err
-	}
-	if t.session, err = t.objects.NewSession(objects.SessionConfig{Name: "rds", Limits: limits, Base: t.rds.all}); err != nil {
+	if t.session, err = t.objects.NewSession(objects.SessionConfig{Name: "rds", Limits: limits}); err != nil {
 		return err
 	}
 	if t.rds.domain, err = t.session.OpenDomain(-1, os.O_CREATE); err != nil {
@@ -363,7 +359,6 @@ func (t *Transport) Close() error {
 	errs = append(errs, t.objects.Close())
 	_ = t.session.Close(context.Background())
 	errs = append(errs, t.owner.Close(context.Background()))
-	_ = t.rds.all.Close()
 	_ = t.pd.Close() // if sessions still have regions the device closes it
 	return errors.Join(append(errs, t.dev.Close())...)
 }

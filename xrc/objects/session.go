@@ -43,8 +43,6 @@ type object interface {
 type SessionConfig struct {
 	Name   string // name in the log
 	Limits Limits // fields of zero are those of Config.Limits
-	// Base is a protection domain that those of the session are inside of; nil: Config.Base.
-	Base *iwarp.PD
 }
 
 // NewSession makes a session without objects. ErrSessions if there are too many.
@@ -53,7 +51,7 @@ func (d *Device) NewSession(c SessionConfig) (*Session, error) {
 	if err := errors.Join(c.Limits.validate()...); err != nil {
 		return nil, err
 	}
-	s := &Session{dev: d, name: c.Name, limits: c.Limits, base: cmp.Or(c.Base, d.config.Base), objects: make(map[object]uint64)}
+	s := &Session{dev: d, name: c.Name, limits: c.Limits, base: d.config.Base, objects: make(map[object]uint64)}
 	s.events.limit = c.Limits.Events
 	d.mu.Lock()
 	defer d.unlock()

@@ -43,16 +43,16 @@ const (
 	hasHome
 	hasSRQ
 	hasFull
+	hasWriteAck // before hasCredit: a message completes behind the Writes that it builds on
 	hasCredit
 	hasReturn
 	hasGrant
-	hasWriteAck
 )
 
 func (b *Backlog) lists() [12]pending {
 	return [...]pending{
 		&b.writeErrors, &b.naks, &b.refused, &b.pong, &b.ping, &b.homes, &b.srqs, &b.fulls,
-		&b.credits, &b.ret, &b.grant, &b.ack,
+		&b.ack, &b.credits, &b.ret, &b.grant,
 	}
 }
 
