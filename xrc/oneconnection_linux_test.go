@@ -141,7 +141,10 @@ func TestProcessesOfAPairOfHostsShareAConnection(t *testing.T) {
 			}
 			for k, h := range hosts {
 				other := hosts[1-k].addr
-				if n := connections(t, h.addr, other); n != c.paths {
+				// The kernel's list may leave a socket out while others come and go, and never has one twice.
+				n := 0
+				rdstest.Eventually(t, "the kernel to list all connections", func() bool { n = connections(t, h.addr, other); return n >= c.paths })
+				if n != c.paths {
 					t.Errorf("the kernel has %d connections from %v to %v, want %d", n, h.addr, other, c.paths)
 				}
 				info, err := h.node.Info()
