@@ -1,5 +1,7 @@
 package fifo
 
+import "slices"
+
 // Queue is a queue of values. The zero Queue is empty.
 type Queue[T any] struct {
 	list []T
@@ -8,6 +10,16 @@ type Queue[T any] struct {
 
 // Push appends values.
 func (q *Queue[T]) Push(v ...T) { q.list = append(q.list, v...) }
+
+// PushFront puts values before the oldest, in their order.
+func (q *Queue[T]) PushFront(v ...T) {
+	if n := q.head - len(v); n >= 0 { // the places of values that have left
+		copy(q.list[n:], v)
+		q.head = n
+		return
+	}
+	q.list = slices.Insert(q.list, q.head, v...)
+}
 
 // All is what is in the queue, oldest first, until the next change.
 func (q *Queue[T]) All() []T { return q.list[q.head:] }

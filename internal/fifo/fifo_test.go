@@ -63,3 +63,23 @@ func TestQueueThatIsNeverEmpty(t *testing.T) {
 		t.Errorf("room for %d in an empty queue", cap(q.list))
 	}
 }
+
+// Values put back come before the oldest, whether there are places of values that have left or not.
+func TestPushFront(t *testing.T) {
+	t.Parallel()
+	for dropped := range 4 {
+		var q Queue[int]
+		for i := range 10 {
+			q.Push(i)
+		}
+		q.Drop(dropped)
+		q.PushFront(20, 21)
+		want := []int{20, 21}
+		for i := dropped; i < 10; i++ {
+			want = append(want, i)
+		}
+		if !slices.Equal(q.All(), want) || q.Len() != len(want) {
+			t.Errorf("%d left before: %v", dropped, q.All())
+		}
+	}
+}

@@ -103,15 +103,34 @@ func (ch *Channel) keep(wr *iwarp.WorkRequest) uint32 {
 	return slot
 }
 
-// waitLocked adds a request to waiting.
+// waitLocked adds a request to waiting, behind all others.
 func (ch *Channel) waitLocked(slot uint32) {
-	switch queue := ch.works[slot].queue; {
-	case ch.waiting.Len() == 0:
-		ch.sole = queue
-	case ch.sole != queue:
-		ch.sole = 0
-	}
+	ch.soleLocked(slot)
 	ch.waiting.Push(slot)
+}
+
+// waitFirstLocked puts requests back in waiting that were taken from its beginning.
+func (ch *Channel) waitFirstLocked(slots []uint32) {
+	if len(slots) == 0 {
+		return
+	}
+	ch.soleLocked(slots...)
+	ch.waiting.PushFront(slots...)
+	if all := ch.waiting.All(); len(all) > len(slots) && ch.works[all[len(slots)-1]].order > ch.works[all[len(slots)]].order {
+		ch.sortLocked() // the first of those that stayed had been passed over
+	}
+}
+
+// soleLocked notes requests that are to wait in sole.
+func (ch *Channel) soleLocked(slots ...uint32) {
+	for i, slot := range slots {
+		switch queue := ch.works[slot].queue; {
+		case i == 0 && ch.waiting.Len() == 0:
+			ch.sole = queue
+		case ch.sole != queue:
+			ch.sole = 0
+		}
+	}
 }
 
 // checkGroup refuses what no channel could do. It returns how many requests at the
@@ -348,20 +367,18 @@ const forEver = 7
 // putBackLocked has requests wait again that the connection did not take. If that
 // is not because it ends, or is full, the first one is at fault.
 func (ch *Channel) putBackLocked(m *mux, slots []uint32, good bool) (list []iwarp.Completion) {
-	for i, slot := range slots {
+	for _, slot := range slots {
 		m.give(ch.works[slot].queue, false)
 		ch.started--
 		if answered(ch.works[slot].wr.Op) {
 			ch.reads--
 		}
-		switch {
-		case i == 0 && !good:
-			list = ch.finishLocked(list, slot, iwarp.LocalQPError, 0)
-		default:
-			ch.works[slot].state = workWaits
-			ch.waitLocked(slot)
-		}
+		ch.works[slot].state = workWaits
 	}
-	ch.sortLocked()
+	if !good {
+		list = ch.finishLocked(list, slots[0], iwarp.LocalQPError, 0)
+		slots = slots[1:]
+	}
+	ch.waitFirstLocked(slots)
 	return ch.endLocked(list)
 }
