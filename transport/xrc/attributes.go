@@ -40,7 +40,7 @@ func (ch *Channel) limit(l limits, reads uint8) {
 func (c *carrier) Changed() {
 	p := c.p
 	p.mu.Lock()
-	p.rescopeLocked() // Target.Accepts may be another one
+	p.reach.changedLocked(c)
 	p.altered[c.ref] = c.target
 	m := p.mux
 	p.mu.Unlock()

@@ -3,7 +3,6 @@ package xrc
 import (
 	"context"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -24,7 +23,7 @@ type peer struct {
 	users int             // guarded by Transport.mu: links, and calls that are about to change something
 	paths [maxPaths]*path // guarded by Transport.mu; nil: nothing is known of a path
 
-	reach atomic.Pointer[reachable] // what the peer's requests find; nil: there were no carriers yet
+	reach reachable // what the peer's requests find
 
 	mu          lockorder.Mutex[peerMu]
 	mux         *mux                            // guarded by mu; nil if there is none
@@ -318,15 +317,11 @@ func (p *peer) sweep() {
 		ch.sweep()
 	}
 	p.mu.Lock()
-	changed := false
 	for ref, c := range p.carriers {
 		if c.mux == nil && c.target.State() == objects.StateError {
 			delete(p.carriers, ref)
-			changed = true
+			p.reach.removeLocked(c)
 		}
-	}
-	if changed {
-		p.rescopeLocked()
 	}
 	p.mu.Unlock()
 }

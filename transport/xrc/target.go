@@ -28,7 +28,7 @@ func (c *carrier) Close(cause error) {
 	if p.carriers[c.ref] == c {
 		delete(p.carriers, c.ref)
 		delete(p.altered, c.ref)
-		p.rescopeLocked()
+		p.reach.removeLocked(c)
 	}
 	p.mu.Unlock()
 	if tellPeer(cause) {
@@ -55,7 +55,7 @@ func (p *peer) carry(m *mux, ref objects.Ref) error {
 		p.carriers[ref] = c
 	}
 	c.mux = m
-	p.rescopeLocked()
+	p.reach.addLocked(c)
 	p.mu.Unlock()
 	switch {
 	case info.Connected:
@@ -96,36 +96,6 @@ func (p *peer) resume(m *mux, from objects.Peer, r *connect) objects.Status {
 	return objects.StatusFound
 }
 
-// scope is a domain that a peer has targets in.
-type scope struct {
-	tag     uint64
-	targets []*objects.Target
-	accepts mr.Rights // rights that one of targets at least accepts: a Write, read or atomic names none of them
-}
-
-// reachable is what the requests of a peer's channels find.
-type reachable struct {
-	scopes  []scope
-	targets map[uint32]*carrier // by their numbers
-}
-
-func (p *peer) rescopeLocked() {
-	var list []scope
-	targets := make(map[uint32]*carrier, len(p.carriers))
-	for _, c := range p.carriers {
-		targets[c.ref.Number] = c
-		tag := c.target.DomainTag()
-		i := slices.IndexFunc(list, func(s scope) bool { return s.tag == tag })
-		if i < 0 {
-			i = len(list)
-			list = append(list, scope{tag: tag})
-		}
-		list[i].targets = append(list[i].targets, c.target)
-		list[i].accepts |= c.target.Accepts()
-	}
-	p.reach.Store(&reachable{list, targets})
-}
-
 // finder is a link in its role of iwarp.Queues.
 type finder link
 
@@ -155,21 +125,8 @@ func (x *finder) find(number uint32) (*iwarp.SRQ, mr.Rights) {
 		}
 		return t.rds.sink, remoteRights
 	}
-	r := x.p.reach.Load()
-	if r == nil {
-		return nil, 0
-	}
-	for i := range r.scopes {
-		s := &r.scopes[i]
-		for _, target := range s.targets {
-			q, err := t.objects.Resolve(number, target)
-			if err == nil {
-				return q.SRQ, s.accepts
-			}
-			if err == objects.ErrUnknownSRQ {
-				break // the other targets of this domain do not find the queue either
-			}
-		}
+	if q, accepts := x.p.reach.find(t.objects, number); q != nil {
+		return q.SRQ, accepts
 	}
 	return nil, 0
 }
@@ -181,11 +138,11 @@ func (x *finder) Target(queue, target uint32) *iwarp.SRQ {
 	if queue == controlQueue {
 		return x.Find(queue)
 	}
-	r := x.p.reach.Load()
-	if r == nil || r.targets[target] == nil {
+	named, ok := x.p.reach.targets.Load(target)
+	if !ok {
 		return nil
 	}
-	c := r.targets[target]
+	c := named.(*carrier)
 	q, err := x.t.objects.Resolve(queue, c.target)
 	if err != nil {
 		return nil
