@@ -19,7 +19,6 @@ import (
 // daemon keeps of it is a table entry of less than 2 KiB. The processes hear of it, look, and unregister:
 // the targets live while one process is registered, and the last one to unregister destroys them.
 func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not in parallel: it measures the heap
-	playRole("registers", beRegistrant)
 	const most, round, callers = 2 << 10, 250, 8
 	targets := 10_000
 	if invariants.Enabled { // the detector of races takes ten times as long
@@ -28,7 +27,7 @@ func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not 
 	l := rdstest.NewLab(t)
 	near, far := newHost(t, &l), newHost(t, &l)
 	f := domainFile(t)
-	both := [2]*role{startRole(t, f, "registers", far.path, 7), startRole(t, f, "registers", far.path, 0)}
+	both := [2]*worker{startProcess(t, f, registrantRole, far.path, "7"), startProcess(t, f, registrantRole, far.path, "0")}
 	for _, r := range both {
 		r.hear("ready")
 	}
@@ -38,7 +37,7 @@ func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not 
 		t.Helper()
 		var calls sync.WaitGroup
 		for _, r := range both {
-			calls.Go(func() { r.do(what, numbers) })
+			calls.Go(func() { r.do(what, list(numbers)) })
 		}
 		calls.Wait()
 	}
@@ -94,30 +93,20 @@ func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not 
 	}
 	t.Logf("%d bytes for each target in error", each)
 	all = append(all, first...)
-	both[0].do("handle", all)
+	both[0].do("handle", list(all))
 	if n := far.node.Xrc.Objects().Stats().Targets[objects.StateError]; n != len(all) {
 		t.Errorf("%d targets when one of two processes has unregistered, want %d", n, len(all))
 	}
-	both[1].do("handle", all)
+	both[1].do("handle", list(all))
 	if n := ours(); n != others {
 		t.Errorf("%d targets when both processes have unregistered, %d before", n, others)
 	}
 }
 
-// hear has the process say something.
-func (r *role) hear(want string) {
-	r.Helper()
-	if line := r.line(); line != want {
-		r.Errorf("the process says %q, want %q", line, want)
-	}
-}
+// list is how a registrant is told of targets.
+func list(numbers []uint32) string { return strings.Trim(fmt.Sprint(numbers), "[]") }
 
-// do has the process do something with targets.
-func (r *role) do(what string, numbers []uint32) {
-	r.Helper()
-	fmt.Fprintln(r.in, what, strings.Trim(fmt.Sprint(numbers), "[]"))
-	r.hear("did " + what)
-}
+const registrantRole = "registrant"
 
 // beRegistrant is the process: path service.
 func beRegistrant(args []string) error {
@@ -134,7 +123,7 @@ func beRegistrant(args []string) error {
 			return err
 		}
 	}
-	fmt.Println("ready")
+	fmt.Println("ready", args[1])
 	in := bufio.NewReader(os.Stdin)
 	for {
 		line, err := in.ReadString('\n')
@@ -158,7 +147,7 @@ func beRegistrant(args []string) error {
 				return fmt.Errorf("target %d: %w", n, err)
 			}
 		}
-		fmt.Println("did", f[0])
+		fmt.Println("did", f[0], nil)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/xrc/objects"
 )
@@ -30,15 +29,7 @@ func beIdler(args []string) error {
 	var sessions []*Session
 	make := map[string]func() error{
 		"session": func() error {
-			c, err := client.Dial(args[0])
-			if err != nil {
-				return err
-			}
-			o, err := c.Objects()
-			if err != nil {
-				return err
-			}
-			s, err := Open(context.Background(), o)
+			s, err := openAt(args[0])
 			sessions = append(sessions, s)
 			return err
 		},

@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -24,7 +23,6 @@ import (
 // at a random point of the script, 200 times. The tables of both daemons are then as they were, the
 // target that the processes had registered with lives, and messages to another process go on.
 func TestXRCREQ30ProcessKilledAtAnyPointLeavesNothing(t *testing.T) {
-	playRole("script", beScript)
 	const kills, steps = 200, 60
 	l := rdstest.NewLab(t)
 	near, far := newHost(t, &l), newHost(t, &l)
@@ -40,15 +38,12 @@ func TestXRCREQ30ProcessKilledAtAnyPointLeavesNothing(t *testing.T) {
 		drain(ctx, server, 64)
 	}()
 	kill := func(seed, after int) {
-		victim := startRole(t, f, "script", near.path, far.addr, from.Target(), seed)
-		for n := range after {
-			if line := victim.line(); !strings.HasPrefix(line, "step") {
-				t.Errorf("seed %d, step %d: %s", seed, n, line)
-			}
+		victim := startProcess(t, f, scriptRole, near.path, far.addr.String(), fmt.Sprint(from.Target()), fmt.Sprint(seed))
+		for range after {
+			victim.hear("step")
 		}
-		_ = victim.Process.Kill()
-		if err := victim.Wait(); victim.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
-			t.Errorf("seed %d: %v", seed, err)
+		if victim.kill(); victim.cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Errorf("seed %d: %v", seed, victim.cmd.ProcessState)
 		}
 	}
 	type tables struct {
@@ -134,6 +129,8 @@ type script struct {
 	closers    []func(context.Context) error // of all objects made
 	targets    []uint32
 }
+
+const scriptRole = "script"
 
 // beScript is the process: path remote target seed. It says each step that it has made.
 func beScript(args []string) error {

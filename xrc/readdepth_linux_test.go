@@ -27,8 +27,6 @@ import (
 // depth of 0 the target refuses reads and atomics, and sends and writes to both pass. A depth of 4 is that of both
 // queues together: while the daemon is stopped by SIGSTOP four reads are on the wire, and never more.
 func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
-	playRole("host", beDaemon)
-	playRole("serves", beServer)
 	l := rdstest.NewLab(t)
 	var wire readCount
 	// The relay is between the hosts under their own addresses: each knows the other's ports as the own ones.
@@ -51,14 +49,14 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path, f := filepath.Join(dir, "s"), domainFile(t)
-	far := startRole(t, f, "host", farPort, r.Far, path)
-	far.line()
+	far := startProcess(t, nil, hostRole, path, r.Far.String(), strconv.Itoa(int(farPort)))
+	far.hear("ready")
 	var servers [2]struct {
 		queue, key uint32
 		addr       uint64
 	}
 	for k := range servers {
-		line := startRole(t, f, "serves", path, 7+k).line()
+		line := startProcess(t, f, serverRole, path, strconv.Itoa(7+k)).hear("ready")
 		if _, err := fmt.Sscan(line, &servers[k].queue, &servers[k].key, &servers[k].addr); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
@@ -125,7 +123,7 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 		n, _ := wire.get()
 		t.Fatalf("%d reads are on the wire, and %d have ended: %+v", n, p.cq.Poll(early[:]), early)
 	}
-	if err := far.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := far.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	for range reads {
@@ -194,21 +192,7 @@ func (c *readCount) copy(to io.Writer, in *bufio.Reader) error {
 	}
 }
 
-// beDaemon is a daemon: port address path.
-func beDaemon(args []string) error {
-	port, _ := strconv.ParseUint(args[0], 10, 16)
-	cfg := config.Node{Port: uint16(port), Wire: config.WireXRC, Serves: true, Linger: -1, Addresses: []netip.Addr{netip.MustParseAddr(args[1])}}
-	cfg.XRC.Patience = rdstest.Patience
-	n, err := node.New(cfg)
-	if err != nil {
-		return err
-	}
-	if _, err := daemon.New(n, config.Service{Path: args[2]}); err != nil {
-		return err
-	}
-	fmt.Println("ready")
-	return parentEnds()
-}
+const serverRole = "server"
 
 // beServer is a process with a queue and memory: path service.
 func beServer(args []string) error {
@@ -237,6 +221,6 @@ func beServer(args []string) error {
 	if _, err := s.Advertise(ServiceAttr{ID: id, Domain: dom, SRQ: srq, Access: rights}); err != nil {
 		return err
 	}
-	fmt.Println(srq.Num(), uint32(mem.Key()), mem.Addr())
-	return parentEnds()
+	fmt.Println("ready", srq.Num(), uint32(mem.Key()), mem.Addr())
+	return testEnds()
 }

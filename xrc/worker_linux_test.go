@@ -6,12 +6,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/rds-go/rds/internal/client"
@@ -38,23 +40,12 @@ func TestMain(m *testing.M) {
 // a service id. Messages are numbered; it verifies that none of a sender is missing. What it is told on its
 // standard input it does.
 func beWorker(args []string) error {
-	switch args[0] {
-	case hostRole:
-		return beHost(args[1:])
-	case idlerRole:
-		return beIdler(args[1:])
-	case talkerRole:
-		return beTalker(args[1:])
+	for role, be := range map[string]func(args []string) error{hostRole: beHost, idlerRole: beIdler, talkerRole: beTalker, registrantRole: beRegistrant, scriptRole: beScript, serverRole: beServer} {
+		if args[0] == role {
+			return be(args[1:])
+		}
 	}
-	c, err := client.Dial(args[0])
-	if err != nil {
-		return err
-	}
-	o, err := c.Objects()
-	if err != nil {
-		return err
-	}
-	s, err := Open(context.Background(), o)
+	s, err := openAt(args[0])
 	if err != nil {
 		return err
 	}
@@ -221,6 +212,23 @@ func (w *worker) do(what string, args ...any) {
 	fmt.Fprintln(w.in, append([]any{what}, args...)...)
 	if got := w.hear("did " + what); got != "<nil>" {
 		w.Fatalf("%s: %s", what, got)
+	}
+}
+
+// stop stops the process by SIGSTOP, and returns when it is stopped.
+func (w *worker) stop() {
+	w.Helper()
+	pid := w.cmd.Process.Pid
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		w.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
+	for errors.Is(err, syscall.EINTR) {
+		_, err = syscall.Wait4(pid, &status, syscall.WUNTRACED, nil)
+	}
+	if err != nil || !status.Stopped() {
+		w.Fatalf("the process is not stopped: %#x, %v", status, err)
 	}
 }
 
@@ -426,4 +434,23 @@ func TestXRCREQ24ProcessThatOnlyRegistersHears(t *testing.T) {
 			t.Errorf("the process that only registered hears %q, want %q", got, want)
 		}
 	}
+}
+
+// testEnds returns when the test's process has ended, and with it its end of the standard input.
+func testEnds() error {
+	_, err := io.Copy(io.Discard, os.Stdin)
+	return err
+}
+
+// openAt begins a session with the daemon at a path.
+func openAt(path string) (*Session, error) {
+	c, err := client.Dial(path)
+	if err != nil {
+		return nil, err
+	}
+	o, err := c.Objects()
+	if err != nil {
+		return nil, err
+	}
+	return Open(context.Background(), o)
 }
