@@ -1,27 +1,26 @@
 package xrc
 
 import (
+	"cmp"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/xrc/objects"
 )
 
-// reachable is what the requests of a peer's channels find: the targets that the peer has here, and
-// the domains of these targets. Event loops read it for each message without a lock; changes are made under
-// peer.mu, and cost no more than the targets of one domain.
+// reachable is what the requests of a peer's channels find: the domains in which the peer has targets
+// here, and these targets. Event loops read it for each message without a lock; changes are made under peer.mu,
+// and cost no more than the targets of one domain.
 type reachable struct {
-	targets sync.Map                 // *carrier by the number of its target
-	scopes  atomic.Pointer[[]*scope] // nil: there were no targets yet
+	scopes atomic.Pointer[[]*scope] // nil: there were no targets yet
 }
 
 // scope is a domain that a peer has targets in.
 type scope struct {
 	tag      uint64
-	carriers atomic.Pointer[[]*carrier]
-	accepts  atomic.Uint32 // mr.Rights that one of the targets at least accepts: a Write, read or atomic names none of them
+	carriers atomic.Pointer[[]*carrier] // by the numbers of their targets
+	accepts  atomic.Uint32              // mr.Rights that one of the targets at least accepts: a Write, read or atomic names none of them
 }
 
 // all are the domains.
@@ -42,13 +41,25 @@ func (r *reachable) scopeOf(c *carrier) *scope {
 	return nil
 }
 
+// search is where a target is, or would be, among those of the domain.
+func (s *scope) search(number uint32) (list []*carrier, at int, ok bool) {
+	list = *s.carriers.Load()
+	at, ok = slices.BinarySearchFunc(list, number, func(c *carrier, n uint32) int { return cmp.Compare(c.ref.Number, n) })
+	return list, at, ok
+}
+
+// target is the target of a number, nil if the peer has none.
+func (r *reachable) target(number uint32) *carrier {
+	for _, s := range r.all() {
+		if list, at, ok := s.search(number); ok {
+			return list[at]
+		}
+	}
+	return nil
+}
+
 // addLocked adds a target that may be there already.
 func (r *reachable) addLocked(c *carrier) {
-	if r.targets.CompareAndSwap(c.ref.Number, c, c) {
-		r.changedLocked(c)
-		return
-	}
-	r.targets.Store(c.ref.Number, c)
 	s := r.scopeOf(c)
 	if s == nil {
 		s = &scope{tag: c.target.DomainTag()}
@@ -57,17 +68,29 @@ func (r *reachable) addLocked(c *carrier) {
 		r.scopes.Store(&scopes)
 		return
 	}
-	s.set(append(*s.carriers.Load(), c)) // readers of the list before do not look behind its end
+	switch list, at, ok := s.search(c.ref.Number); {
+	case ok:
+		list = slices.Clone(list)
+		list[at] = c
+		s.set(list)
+	case at == len(list):
+		s.set(append(list, c)) // readers of the list before do not look behind its end
+	default:
+		s.set(slices.Insert(slices.Clone(list), at, c))
+	}
 }
 
 func (r *reachable) removeLocked(c *carrier) {
-	if !r.targets.CompareAndDelete(c.ref.Number, c) {
+	s := r.scopeOf(c)
+	if s == nil {
 		return
 	}
-	s := r.scopeOf(c)
-	left := slices.DeleteFunc(slices.Clone(*s.carriers.Load()), func(o *carrier) bool { return o == c })
-	s.set(left)
-	if len(left) == 0 {
+	list, at, ok := s.search(c.ref.Number)
+	if !ok || list[at] != c {
+		return
+	}
+	s.set(slices.Delete(slices.Clone(list), at, at+1))
+	if len(list) == 1 {
 		scopes := slices.DeleteFunc(slices.Clone(r.all()), func(o *scope) bool { return o == s })
 		r.scopes.Store(&scopes)
 	}

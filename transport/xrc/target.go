@@ -138,11 +138,10 @@ func (x *finder) Target(queue, target uint32) *iwarp.SRQ {
 	if queue == controlQueue {
 		return x.Find(queue)
 	}
-	named, ok := x.p.reach.targets.Load(target)
-	if !ok {
+	c := x.p.reach.target(target)
+	if c == nil {
 		return nil
 	}
-	c := named.(*carrier)
 	q, err := x.t.objects.Resolve(queue, c.target)
 	if err != nil {
 		return nil
