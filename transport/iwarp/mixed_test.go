@@ -296,6 +296,20 @@ func TestMessageComesRightBehindItsWrites(t *testing.T) {
 	}
 }
 
+// A message that builds on Writes is posted with them, or all of them have to wait for places.
+func TestPostLeavingTakesGroupsWhole(t *testing.T) {
+	t.Parallel()
+	e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{MaxSend: 8})
+	openExtended(t, e, true, allCaps, SharedParams{})
+	write := WorkRequest{Op: OpWrite, Inline: []byte("x"), RemoteKey: 5}
+	list := []WorkRequest{{Queue: 5, Inline: []byte("x")}, write, write, {Queue: 5, Inline: []byte("x"), Writes: 2}, write}
+	for _, c := range []struct{ leave, want int }{{6, 1}, {4, 1}, {2, 4}} { // there are 8, 7 and 6 places
+		if n, err := e.qp.PostLeaving(c.leave, list...); n != c.want || err != ErrQueueFull {
+			t.Errorf("%d requests are posted, %v, with %d places left; want %d", n, err, c.leave, c.want)
+		}
+	}
+}
+
 // Work requests that a message follows are posted all or none.
 func TestPostFirstTakesAllOrNone(t *testing.T) {
 	t.Parallel()

@@ -60,13 +60,20 @@ func (q *QP) PostSend(reqs ...WorkRequest) (n int, err error) {
 	return n, err
 }
 
-// PostLeaving is PostSend that leaves so many places of the send queue to others. Messages
+// PostLeaving is PostSend that leaves so many places of the send queue to others, and takes no
+// Write without the message that builds on it. Messages
 // to shared queues keep their places when they have completed, as long as a read or a write
 // is before them that has not.
 func (q *QP) PostLeaving(places int, reqs ...WorkRequest) (n int, err error) {
 	q.mu.Lock()
-	room := max(q.placesLocked()-places, 0)
-	n, run, err := q.postAllLocked(reqs[:min(len(reqs), room)])
+	room := min(max(q.placesLocked()-places, 0), len(reqs))
+	for i := room; i < len(reqs); i++ {
+		if w := int(reqs[i].Writes); w > 0 { // the first message behind the cut that builds on Writes
+			room = min(room, max(i-w, 0))
+			break
+		}
+	}
+	n, run, err := q.postAllLocked(reqs[:room])
 	if err == nil && n < len(reqs) {
 		err = ErrQueueFull
 	}
@@ -86,9 +93,6 @@ func (q *QP) placesLocked() int {
 	n, all := int(q.tail-q.head), len(q.slots)
 	if q.slots == nil {
 		all = q.cfg.MaxSend
-	}
-	if most := q.cfg.MaxMessages; most > 0 {
-		return min(all-n, most-q.stream.detached())
 	}
 	return min(all-n, q.cfg.MaxSend-n-q.stream.detached())
 }
@@ -152,8 +156,7 @@ func (q *QP) postLocked(w *WorkRequest) error {
 	if q.slots == nil { // made late, because many queue pairs never send, or only frames
 		q.slots = make([]sendSlot, 1<<bits.Len(uint(q.cfg.MaxSend-1)))
 	}
-	n, gone := int(q.tail-q.head), q.stream.detached()
-	if most := q.cfg.MaxMessages; n == len(q.slots) || most > 0 && gone >= most || most == 0 && n+gone >= len(q.slots) {
+	if n := int(q.tail - q.head); n == len(q.slots) || n+q.stream.detached() >= len(q.slots) {
 		return ErrQueueFull
 	}
 	total, err := q.checkRequest(w)

@@ -47,12 +47,9 @@ var stateTable = map[State][]State{
 type QPConfig struct {
 	SendCQ, RecvCQ *CQ // required; may be the same
 	MaxSend        int // outstanding work requests, rounded up to a power of two. 0 means 128
-	// MaxMessages is how many messages to shared receive queues may be outstanding beside those in
-	// the send queue, which a message leaves when it is sent. 0: MaxSend counts them, too.
-	MaxMessages int
-	MaxReceive  int // posted receive requests. 0 means 128
-	MaxInline   int // largest WorkRequest.Inline, to 4096. 0 means 128
-	SignalAll   bool
+	MaxReceive     int // posted receive requests. 0 means 128
+	MaxInline      int // largest WorkRequest.Inline, to 4096. 0 means 128
+	SignalAll      bool
 }
 
 // QP is a queue pair: a send queue, a receive queue, and in its life one
@@ -113,8 +110,8 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if cfg.SendCQ == nil || cfg.RecvCQ == nil || cfg.SendCQ.dev != p.dev || cfg.RecvCQ.dev != p.dev {
 		return nil, fmt.Errorf("iwarp: completion queues missing or of another device: %w", syscall.EINVAL)
 	}
-	if cfg.MaxSend < 1 || cfg.MaxSend > maxQueue || cfg.MaxReceive < 1 || cfg.MaxReceive > maxQueue || cfg.MaxMessages < 0 || cfg.MaxMessages > maxQueue || cfg.MaxInline < 0 || cfg.MaxInline > maxInline {
-		return nil, fmt.Errorf("iwarp: queue sizes %d, %d, %d, inline %d: %w", cfg.MaxSend, cfg.MaxMessages, cfg.MaxReceive, cfg.MaxInline, syscall.EINVAL)
+	if cfg.MaxSend < 1 || cfg.MaxSend > maxQueue || cfg.MaxReceive < 1 || cfg.MaxReceive > maxQueue || cfg.MaxInline < 0 || cfg.MaxInline > maxInline {
+		return nil, fmt.Errorf("iwarp: queue sizes %d, %d, inline %d: %w", cfg.MaxSend, cfg.MaxReceive, cfg.MaxInline, syscall.EINVAL)
 	}
 	q := &QP{
 		dev:   p.dev,

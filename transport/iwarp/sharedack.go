@@ -79,6 +79,7 @@ func (r *receiver) acknowledge() {
 			if sunk {
 				x.sink.unsaid = 0
 			}
+			rcv.Said()
 			due = append(due, c)
 		}
 	}

@@ -361,42 +361,6 @@ func TestMaxSendCountsMessagesInQueues(t *testing.T) {
 	}
 }
 
-// With MaxMessages, messages that have left the send queue leave their places in it to others.
-func TestMaxMessagesBoundsWhatHasLeftTheSendQueue(t *testing.T) {
-	t.Parallel()
-	const messages = 20
-	e := newEnd(t, openDevice(t, Config{EventLoops: 1}), QPConfig{MaxSend: 4, MaxMessages: messages})
-	x := openExtended(t, e, true, allCaps, SharedParams{})
-	msg := WorkRequest{ID: 1, Queue: 5, Flags: Signaled, Inline: []byte("x")}
-	posted := 0
-	if !eventually(10*time.Second, func() bool { // the transmitter takes messages out of the send queue
-		n, err := e.qp.PostSend(msg)
-		if err != nil && err != ErrQueueFull {
-			t.Fatal(err)
-		}
-		posted += n
-		return posted == messages
-	}) {
-		t.Fatalf("%d messages are outstanding with MaxMessages %d", posted, messages)
-	}
-	for range 4 { // as far as the credit goes
-		x.incoming(rdmap.OpSend)
-	}
-	if _, err := e.qp.PostSend(msg); err != ErrQueueFull {
-		t.Fatalf("message %d: %v", posted+1, err)
-	}
-	x.raw.send(x.tell(xctl.Credit{SRQ: 5, Delivered: 4, Limit: messages}))
-	for range messages - 4 {
-		x.incoming(rdmap.OpSend)
-	}
-	x.raw.send(x.tell(xctl.Credit{SRQ: 5, Delivered: messages, Limit: messages + 4}))
-	for range messages {
-		e.want(1, Success, OpSend)
-	}
-	e.send(msg)
-	x.incoming(rdmap.OpSend)
-}
-
 // Who asks to be woken later does not put off a time that has come, and that the clock
 // is late with.
 func TestLaterWakeKeepsTheOverdueOne(t *testing.T) {

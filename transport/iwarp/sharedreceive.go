@@ -119,7 +119,10 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 			x.sink.open = n
 		}
 		dep, whole := h.ULPData, true
-		if x.qp = 0; srq != nil && !k.sunk && x.agreed.Caps.Has(xctl.CapQP) {
+		if !k.sunk {
+			x.qp = 0
+		}
+		if srq != nil && !k.sunk && x.agreed.Caps.Has(xctl.CapQP) {
 			x.qp, dep, whole = x.placed.QPData(dep)
 			srq = x.params.Target(uint32(n), x.qp)
 		} else if k.op.Invalidates() {

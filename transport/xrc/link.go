@@ -66,10 +66,6 @@ type link struct {
 // maxPaths is how many paths a pair of hosts may have.
 const maxPaths = 8
 
-// unsent is how many work requests of channels a connection has in its send queue at most: with
-// the default of Options.Operations, the queue has 256 places.
-const unsent = 184
-
 // newLink makes a connection to be, of a path or for a question.
 func (t *Transport) newLink(h hosts, index int, id uint64) (*link, error) {
 	if index >= maxPaths {
@@ -85,16 +81,15 @@ func (t *Transport) newLink(h hosts, index int, id uint64) (*link, error) {
 		}
 	}
 	l := &link{t: t, index: index, id: id, memory: memory}
-	sends, messages := t.opts.Operations, 0
+	sends := t.opts.Operations
 	if index == 0 {
-		sends += min(t.opts.MaxSend, unsent) + controlSends
-		messages = t.opts.MaxSend + t.opts.Operations + controlSends // PostLeaving leaves as many places as there may be operations
+		sends += t.opts.MaxSend + controlSends
 	}
 	var err error
-	if l.cq, err = t.dev.CreateCQ(sends + messages); err != nil {
+	if l.cq, err = t.dev.CreateCQ(sends); err != nil {
 		return nil, err
 	}
-	if l.qp, err = t.pd.CreateQP(iwarp.QPConfig{SendCQ: l.cq, RecvCQ: l.cq, MaxSend: sends, MaxMessages: messages, MaxReceive: 1, MaxInline: max(t.opts.MaxInline, 1), SignalAll: true}); err != nil {
+	if l.qp, err = t.pd.CreateQP(iwarp.QPConfig{SendCQ: l.cq, RecvCQ: l.cq, MaxSend: sends, MaxReceive: 1, MaxInline: max(t.opts.MaxInline, 1), SignalAll: true}); err != nil {
 		return nil, errors.Join(err, l.cq.Close())
 	}
 	l.in.link, l.queueOf = l, l.routes.queue

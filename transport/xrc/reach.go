@@ -59,7 +59,7 @@ func (ch *Channel) ask(m *mux) {
 	var list []iwarp.Completion
 	ch.mu.Lock()
 	asked := ch.asked
-	ch.asked = nil
+	ch.asked, ch.unsure = nil, false // a request that still waits for an answer says so when it is looked at
 	current := ch.state == channelReady && ch.mux == m
 	if ok && current {
 		missing := make(map[uint32]bool)

@@ -179,10 +179,16 @@ func TestAHostThatLiesIsBoundByItsTargets(t *testing.T) {
 		return len(p.carriers) == 1
 	})
 	check(first, mr.RemoteAtomic)
-	a.cut()
+	again := apart(a, b)
+	n.until("suspended", func() bool { return first.suspendedNow() && b.objects.Stats().Suspended >= 1 })
+	rts.Access = mr.RemoteWrite // while nothing carries the target
+	if err := server.ModifyTarget(server.dom, first.Target().Number, rts, objects.MaskAccess); err != nil {
+		t.Fatal(err)
+	}
+	again()
 	n.until("resumed", func() bool { return a.ChannelStats().Resumed == 1 })
 	lie(first)
-	check(first, mr.RemoteAtomic)
+	check(first, mr.RemoteWrite)
 	if first.Err() != nil || a.dials.Load() != 2 {
 		t.Errorf("%v, %d connections", first.Err(), a.dials.Load())
 	}

@@ -66,8 +66,17 @@ func (p *peer) carry(m *mux, ref objects.Ref) error {
 	}
 	if err != nil {
 		c.Close(objects.ErrPeerGone)
+		return err
 	}
-	return err
+	p.accept(c)
+	return nil
+}
+
+// accept looks again at what a target accepts, which may have changed while nothing carried the target.
+func (p *peer) accept(c *carrier) {
+	p.mu.Lock()
+	p.reach.changedLocked(c)
+	p.mu.Unlock()
 }
 
 // resume makes m carry a target again that was suspended.
@@ -93,6 +102,7 @@ func (p *peer) resume(m *mux, from objects.Peer, r *connect) objects.Status {
 		p.mu.Unlock()
 		return objects.StatusNotReady
 	}
+	p.accept(c)
 	return objects.StatusFound
 }
 

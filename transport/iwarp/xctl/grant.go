@@ -33,18 +33,24 @@ func (r *Receiver) Credit(now time.Time) (c Credit, due bool) {
 		r.since = now
 	}
 	half := r.window / 2
-	more := c.Limit != r.told.Limit
 	switch {
-	case r.discard && more && after(c.Limit, r.stopAt):
-	case more && !after(r.told.Limit, r.consumed()+half):
-	case c.Delivered-r.told.Delivered > half:
+	case r.discard && c.Limit != r.told.Limit && after(c.Limit, r.stopAt):
+	case c.Limit != r.said.Limit && !after(r.said.Limit, r.consumed()+half):
+	case c.Delivered-r.said.Delivered > half:
 	case now.Sub(r.since) >= CreditDelay:
+		r.told, r.since = c, time.Time{}
+		return c, true
 	default:
 		return c, false
 	}
 	r.told, r.since = c, time.Time{}
+	r.Said()
 	return c, true
 }
 
-// Unsaid is how many messages the sender has not heard of that are delivered.
-func (r *Receiver) Unsaid() uint32 { return r.acked - r.told.Delivered }
+// Said notes that the last CREDIT leaves at once. One that is due for its time alone may wait for
+// company, so that it does not count as heard before.
+func (r *Receiver) Said() { r.said = r.told }
+
+// Unsaid is how many messages are delivered that the sender may not have heard of.
+func (r *Receiver) Unsaid() uint32 { return r.acked - r.said.Delivered }

@@ -75,6 +75,7 @@ func (t *Inbound) Adopt(n SRQN, h *ddp.Untagged) *Receiver {
 		acked: start, limit: start + uint32(t.cfg.Credit), window: uint32(t.cfg.Credit),
 	}
 	r.told = Credit{n, r.acked, r.limit}
+	r.Said()
 	r.allow = r.limit
 	if t.removed {
 		// The sender may have been granted more by an entry that is gone.

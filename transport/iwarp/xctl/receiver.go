@@ -56,6 +56,7 @@ type Receiver struct {
 	allow  uint32 // a sender that knows no RNR must not go beyond this number
 	window uint32 // window of the last Grant
 	told   Credit // the last Credit that was told
+	said   Credit // the last one of them that left at once
 	since  time.Time
 	wait   time.Duration // backoff of the next NotReady
 }
