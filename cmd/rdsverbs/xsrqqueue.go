@@ -21,7 +21,7 @@ type servedQueue struct {
 	*process
 	out *json.Encoder
 
-	repliers map[replierKey]*replier // those that have not been left
+	repliers map[replierKey]*replier // repliers that have not been left
 	numbers  map[uint32]*replier     // repliers that are connected, by number of the initiator
 	answers  map[int]*replier        // by slot with an answer under way: who sends it
 	news     chan *replier           // repliers that have connected, or could not

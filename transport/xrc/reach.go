@@ -77,7 +77,7 @@ func (ch *Channel) ask(m *mux) {
 	}
 	ch.mu.Unlock()
 	ch.attr.CQ.Push(list...)
-	if ok || !current { // else the connection ends, and its successor starts what waits
+	if ok || !current { // without an answer the connection ends, and its successor starts what waits
 		ch.start()
 	}
 }
