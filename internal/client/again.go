@@ -176,7 +176,7 @@ func (s *Socket) rebind(t *attachment) {
 // inherit gives the socket what a daemon has put on the ring for a half that has ended before the
 // socket had it. The loss is told behind that, once more if it was told before.
 func (s *Socket) inherit(h *half) {
-	h.att.register(s, h)
+	h.att.register(s, h, false)
 	s.Queue.CutOff(s.losses.Add(1))
 	s.loseOperations(h)
 	s.loseFates(h)

@@ -344,12 +344,15 @@ func (t *attachment) boundBy(call uint64) *half {
 	return nil
 }
 
-// register makes a socket known to the dispatcher, and gives it what has
-// arrived before.
-func (t *attachment) register(s *Socket, h *half) {
+// register makes a socket known to the dispatcher, and gives it what has arrived before. With
+// use, h is the socket's half from then on.
+func (t *attachment) register(s *Socket, h *half, use bool) {
 	id := h.id
 	t.sockMu.Lock()
 	defer t.sockMu.Unlock()
+	if use {
+		s.half.Store(h)
+	}
 	delete(t.coming, id)
 	early := t.early[id]
 	delete(t.early, id)

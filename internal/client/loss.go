@@ -7,7 +7,9 @@ import "github.com/rds-go/rds/rds/datagram"
 
 // lost is the end of the attachment.
 func (s *Socket) lost(t *attachment) {
+	t.sockMu.Lock() // a socket that has its half has what came before: the loss is told behind that
 	h := s.half.Load()
+	t.sockMu.Unlock()
 	if h != nil {
 		s.loseOperations(h) // before anybody hears of the loss instead of the fates of operations
 		s.loseFates(h)

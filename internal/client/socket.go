@@ -128,8 +128,7 @@ func (s *Socket) use(h *half) {
 	s.Queue.TakeMu.Lock()
 	s.Queue.Gone = &h.cell
 	s.Queue.TakeMu.Unlock()
-	s.half.Store(h)
-	h.att.register(s, h)
+	h.att.register(s, h, true)
 }
 
 // bindWithin is bind of a new socket. The daemon's half of one that is bound after
