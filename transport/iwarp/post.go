@@ -323,7 +323,21 @@ func (q *QP) flushSendLocked() {
 }
 
 func (q *QP) pushSends(comps []Completion) {
+	if len(comps) == 0 {
+		return
+	}
 	if !q.cfg.SendCQ.push(comps) {
 		q.dev.wg.Go(q.cfg.SendCQ.fail)
+	}
+	if q.cfg.Completed != nil && q.stream != nil {
+		q.stream.completed()
+	}
+}
+
+// completed has QPConfig.Completed called at the end of the burst at hand, or soon.
+func (s *stream) completed() {
+	s.news.Store(true)
+	if !s.burst.Load() {
+		s.conn.Wake()
 	}
 }

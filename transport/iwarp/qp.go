@@ -50,6 +50,10 @@ type QPConfig struct {
 	MaxReceive     int // posted receive requests. 0 means 128
 	MaxInline      int // largest WorkRequest.Inline, to 4096. 0 means 128
 	SignalAll      bool
+	// Completed is called on the event loop of the connection, at the end of a burst, when requests have
+	// completed in SendCQ: it polls that. What completes with the end of the queue pair, before Done
+	// is closed, it may not be told of. nil: nobody is told.
+	Completed func()
 }
 
 // QP is a queue pair: a send queue, a receive queue, and in its life one

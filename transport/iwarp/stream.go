@@ -58,6 +58,8 @@ type stream struct {
 	first []byte      // the RTR, constant from before phaseOpen
 	ready atomic.Bool // our set-up frame has left: the peer may send FPDUs
 	heard atomic.Bool // an FPDU has come
+	burst atomic.Bool // the event loop is between Feed, or Wake, and the end of Flush
+	news  atomic.Bool // QPConfig.Completed is due
 	spoke atomic.Bool // an FPDU has left
 
 	// What follows is guarded by q.mu.
@@ -226,6 +228,7 @@ func (s *stream) Feed(b []byte) error {
 		s.ready.Store(true)
 		s.mu.Unlock()
 	}
+	s.burst.Store(true)
 	s.rx.feed(b)
 	return nil
 }
@@ -249,6 +252,7 @@ func (s *stream) Wake() error {
 	if q == nil {
 		return nil
 	}
+	s.burst.Store(true)
 	q.mu.Lock()
 	ended := q.state == StateError && !s.rxEnded
 	run := s.resume && s.kickLocked()
@@ -268,8 +272,16 @@ func (s *stream) Wake() error {
 
 // Flush ends a burst of input.
 func (s *stream) Flush() {
-	if s.phase.Load() == phaseOpen {
-		s.rx.flush()
+	q := s.attached()
+	if q == nil {
+		return
+	}
+	s.rx.flush()
+	for s.news.Load() && s.news.Swap(false) {
+		q.cfg.Completed()
+	}
+	if s.burst.Store(false); s.news.Load() { // it has come since, and relied on this burst
+		s.conn.Wake()
 	}
 }
 

@@ -183,7 +183,6 @@ func (c *control) talk() {
 		select {
 		case i := <-c.slots:
 			c.noteBye(b, i)
-			c.m.l.pump()
 			off := (controlReceives + int(i)) * controlLen
 			copy(c.memory.Bytes()[off:off+controlLen], b)
 			if err := c.post(iwarp.WorkRequest{ID: controlIndex<<32 | uint64(i), Queue: controlQueue, SGE: []iwarp.SGE{c.memory.SGE(off, len(b))}}); err != nil {

@@ -64,7 +64,7 @@ func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
 		m.starve(ch) // feed follows when the completions that have come with this one are through
 	}
 	if empty {
-		ch.remove()
+		ch.t.work.Go(ch.remove) // which may ask the node, and no event loop waits for that
 	}
 }
 

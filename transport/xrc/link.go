@@ -1,7 +1,6 @@
 package xrc
 
 import (
-	"context"
 	"errors"
 	"io"
 	"net/netip"
@@ -49,7 +48,7 @@ type link struct {
 	runs []*running          // scratch of operate
 	ops  operations
 
-	pumping pump
+	taking chan struct{} // token (cap 1): its holder takes completions; not given back by the last one
 
 	mu      lockorder.Mutex[link]
 	h       transport.Handler // guarded by mu; nil before Start
@@ -80,7 +79,8 @@ func (t *Transport) newLink(h hosts, index int, id uint64) (*link, error) {
 			return nil
 		}
 	}
-	l := &link{t: t, index: index, id: id, memory: memory}
+	l := &link{t: t, index: index, id: id, memory: memory, taking: make(chan struct{}, 1)}
+	l.taking <- struct{}{}
 	sends := t.opts.Operations
 	if index == 0 {
 		sends += t.opts.MaxSend + controlSends
@@ -89,7 +89,7 @@ func (t *Transport) newLink(h hosts, index int, id uint64) (*link, error) {
 	if l.cq, err = t.dev.CreateCQ(sends); err != nil {
 		return nil, err
 	}
-	if l.qp, err = t.pd.CreateQP(iwarp.QPConfig{SendCQ: l.cq, RecvCQ: l.cq, MaxSend: sends, MaxReceive: 1, MaxInline: max(t.opts.MaxInline, 1), SignalAll: true}); err != nil {
+	if l.qp, err = t.pd.CreateQP(iwarp.QPConfig{SendCQ: l.cq, RecvCQ: l.cq, MaxSend: sends, MaxReceive: 1, MaxInline: max(t.opts.MaxInline, 1), SignalAll: true, Completed: l.completedSome}); err != nil {
 		return nil, errors.Join(err, l.cq.Close())
 	}
 	l.in.link, l.queueOf = l, l.routes.queue
@@ -304,7 +304,8 @@ func (l *link) finish() {
 		if l.mux != nil {
 			l.mux.stop()
 		}
-		l.pumping.stop()
+		<-l.taking
+		l.takeCompletions()
 		l.endOperations()
 		if l.mux != nil {
 			l.mux.finish()
@@ -333,76 +334,44 @@ func (l *link) finish() {
 	})
 }
 
-// pump takes completions of a queue pair to whoever posted the work requests.
-type pump struct {
-	mu     lockorder.Mutex[pump]
-	cancel context.CancelFunc // guarded by mu: ends the goroutine, nil if there is none
-	ended  bool               // guarded by mu
-	done   chan struct{}      // closed by the goroutine
-}
-
-// start begins to take completions, because something is about to be posted.
-func (l *link) pump() {
-	u := &l.pumping
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.cancel != nil || u.ended {
-		return
-	}
-	var ctx context.Context
-	ctx, u.cancel = context.WithCancel(context.Background())
-	u.done = make(chan struct{})
-	go l.complete(ctx)
-}
-
-// stop ends the goroutine when it has taken all completions that there are.
-func (u *pump) stop() {
-	u.mu.Lock()
-	u.ended = true
-	cancel := u.cancel
-	u.mu.Unlock()
-	if cancel != nil {
-		cancel()
-		<-u.done
-	}
-}
-
 // opsIndex stands for operations of RDS in ids of work requests, in the place of a channel's
 // index; the lower half of the id is the operation's number.
 const opsIndex = 1<<32 - 2
 
-// complete takes completions until ctx ends, and then what is there.
-func (l *link) complete(ctx context.Context) {
-	defer close(l.pumping.done)
-	var (
-		list  [128]iwarp.Completion
-		ended []*running
-	)
-	for over := false; ; {
+// completedSome is for iwarp.QPConfig.
+func (l *link) completedSome() {
+	select {
+	case <-l.taking:
+		l.takeCompletions()
+		l.taking <- struct{}{}
+	default: // the end of the link takes the rest
+	}
+}
+
+// takeCompletions takes the completions that there are to whoever posted the work requests.
+func (l *link) takeCompletions() {
+	var list [64]iwarp.Completion
+	for {
 		n := l.cq.Poll(list[:])
-		switch {
-		case n > 0:
-			ops := list[:0] // completions of operations, which come together as a rule
-			for i := range list[:n] {
-				if c := &list[i]; c.ID>>32 == opsIndex {
-					ops = append(ops, *c)
-				} else {
-					l.mux.complete(c)
-				}
-			}
-			if len(ops) > 0 {
-				ended = l.completed(ops, ended[:0])
-			}
-			if len(ops) < n {
-				l.roomForOperations()
-			}
-			if l.mux != nil {
-				l.mux.feed()
-			}
-		case over:
+		if n == 0 {
 			return
-		default:
-			over = l.cq.Wait(ctx) != nil // completions may have come with the end of the wait
+		}
+		ops := list[:0] // completions of operations, which come together as a rule
+		for i := range list[:n] {
+			if c := &list[i]; c.ID>>32 == opsIndex {
+				ops = append(ops, *c)
+			} else {
+				l.mux.complete(c)
+			}
+		}
+		if len(ops) > 0 {
+			l.completed(ops)
+		}
+		if len(ops) < n {
+			l.roomForOperations()
+		}
+		if l.mux != nil {
+			l.mux.feed()
 		}
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 // operations are those under way on a link.
 type operations struct {
-	sges []iwarp.SGE // scratch of operate, for its caller
+	sges  []iwarp.SGE // scratch of operate, for its caller
+	ended []*running  // scratch of completed, for who has link.taking
 
 	mu      lockorder.Mutex[operations]
 	running []*running // guarded by mu; a ring, by the ID of each work request; as they are posted so they complete
@@ -106,7 +107,6 @@ func (l *link) operate(ops []*transport.Operation, port uint16, message bool) (b
 	}
 	o.posted += len(reqs)
 	o.mu.Unlock()
-	l.pump()
 	// All are good, and a queue pair in error takes them too. There is room for all but behind
 	// a long read of a channel, where messages of channels keep their places.
 	post := l.qp.PostAll
@@ -225,9 +225,10 @@ func (l *link) endOperations() {
 	}
 }
 
-// completed takes the ends of work requests. ended is scratch, and returned.
-func (l *link) completed(list []iwarp.Completion, ended []*running) []*running {
+// completed takes the ends of work requests.
+func (l *link) completed(list []iwarp.Completion) {
 	o := &l.ops
+	ended := o.ended[:0]
 	o.mu.Lock()
 	for i := range list {
 		c := &list[i]
@@ -251,7 +252,7 @@ func (l *link) completed(list []iwarp.Completion, ended []*running) []*running {
 	o.putLocked(ended)
 	o.mu.Unlock()
 	clear(ended)
-	return ended
+	o.ended = ended
 }
 
 // roomForOperations tells who waits for room that work requests have completed.

@@ -253,7 +253,6 @@ func (ch *Channel) run() {
 		if len(ch.batch) == 0 {
 			continue
 		}
-		m.l.pump()
 		done, err := m.l.qp.PostLeaving(m.t.opts.Operations-m.l.ops.outstanding()+controlSends, ch.batch...)
 		m.posted()
 		if done == len(ch.batch) {
