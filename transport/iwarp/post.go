@@ -3,7 +3,6 @@ package iwarp
 import (
 	"fmt"
 	"math"
-	"math/bits"
 	"time"
 
 	"github.com/rds-go/rds/mr"
@@ -76,6 +75,8 @@ func (q *QP) PostLeaving(places int, reqs ...WorkRequest) (n int, err error) {
 	n, run, err := q.postAllLocked(reqs[:room])
 	if err == nil && n < len(reqs) {
 		err = ErrQueueFull
+		q.letGoLocked() // what is held back holds the places
+		run = run || !q.over && !q.corked && q.stream.kickLocked()
 	}
 	s := q.stream
 	q.mu.Unlock()
@@ -90,11 +91,8 @@ func (q *QP) PostAll(reqs ...WorkRequest) error { return q.postWhole(reqs, false
 
 // placesLocked is how many work requests there is room for.
 func (q *QP) placesLocked() int {
-	n, all := int(q.tail-q.head), len(q.slots)
-	if q.slots == nil {
-		all = q.cfg.MaxSend
-	}
-	return min(all-n, q.cfg.MaxSend-n-q.stream.detached())
+	n := int(q.tail - q.head)
+	return min(q.cfg.MaxSend, q.cfg.MaxUnderWay-q.stream.detached()) - n
 }
 
 // PostFirst is PostSend for work requests that the message of a frame follows: the first
@@ -154,9 +152,9 @@ func (q *QP) postAllLocked(reqs []WorkRequest) (n int, run bool, err error) {
 
 func (q *QP) postLocked(w *WorkRequest) error {
 	if q.slots == nil { // made late, because many queue pairs never send, or only frames
-		q.slots = make([]sendSlot, 1<<bits.Len(uint(q.cfg.MaxSend-1)))
+		q.slots = make([]sendSlot, q.cfg.MaxSend)
 	}
-	if n := int(q.tail - q.head); n == len(q.slots) || n+q.stream.detached() >= len(q.slots) {
+	if q.placesLocked() <= 0 {
 		return ErrQueueFull
 	}
 	total, err := q.checkRequest(w)

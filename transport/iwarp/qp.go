@@ -3,6 +3,7 @@ package iwarp
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"net/netip"
 	"sync"
 	"syscall"
@@ -47,9 +48,12 @@ var stateTable = map[State][]State{
 type QPConfig struct {
 	SendCQ, RecvCQ *CQ // required; may be the same
 	MaxSend        int // outstanding work requests, rounded up to a power of two. 0 means 128
-	MaxReceive     int // posted receive requests. 0 means 128
-	MaxInline      int // largest WorkRequest.Inline, to 4096. 0 means 128
-	SignalAll      bool
+	// MaxUnderWay is how many work requests may be outstanding if that is more than MaxSend: a message
+	// to a shared queue leaves its place when it has had its turn. 0: MaxSend.
+	MaxUnderWay int
+	MaxReceive  int // posted receive requests. 0 means 128
+	MaxInline   int // largest WorkRequest.Inline, to 4096. 0 means 128
+	SignalAll   bool
 	// Completed is called on the event loop of the connection, at the end of a burst, when requests have
 	// completed in SendCQ: it polls that. What completes with the end of the queue pair, before Done
 	// is closed, it may not be told of. nil: nobody is told.
@@ -117,6 +121,8 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if cfg.MaxSend < 1 || cfg.MaxSend > maxQueue || cfg.MaxReceive < 1 || cfg.MaxReceive > maxQueue || cfg.MaxInline < 0 || cfg.MaxInline > maxInline {
 		return nil, fmt.Errorf("iwarp: queue sizes %d, %d, inline %d: %w", cfg.MaxSend, cfg.MaxReceive, cfg.MaxInline, syscall.EINVAL)
 	}
+	cfg.MaxSend = 1 << bits.Len(uint(cfg.MaxSend-1))
+	cfg.MaxUnderWay = max(cfg.MaxUnderWay, cfg.MaxSend)
 	q := &QP{
 		dev:   p.dev,
 		pd:    p,

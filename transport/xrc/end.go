@@ -7,43 +7,47 @@ import (
 	"github.com/rds-go/rds/xrc/objects"
 )
 
-// complete takes the end of a request from the connection m.
-func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
-	var one [1]iwarp.Completion
-	list := one[:0]
-	var verify bool
+// complete takes the ends of requests from the connection m.
+func (ch *Channel) complete(m *mux, ends []iwarp.Completion) {
+	var some [completeBatch]iwarp.Completion
+	list := some[:0]
+	var verify, again bool
 	var failed error
 	ch.mu.Lock()
-	w := &ch.works[slot]
-	m.give(w.queue, c.Status == iwarp.Flushed && ch.state != channelDead) // of a dead channel it need not be the connection that ended
-	ch.started--
-	if answered(w.wr.Op) {
-		ch.reads--
-	}
-	if c.Status != iwarp.Flushed {
-		ch.signs++
-	}
+	ch.giveLocked(m, ends)
 	dead := ch.state == channelDead
-	again := c.Status == iwarp.Flushed && !dead && w.queue != 0 && w.wr.Writes == 0
-	switch {
-	case w.state == workReported:
-		w.state = workWaits
-		ch.free = append(ch.free, slot)
-	case dead && c.Status != iwarp.Success: // endLocked reports all in the order of posting
-		w.state = workWaits
-		ch.waitLocked(slot)
-	case c.Status == iwarp.Flushed && c.Sent:
-		w.state, w.lost, w.serial = workDoubtful, m.id, c.Serial
-	case again:
-		w.state = workWaits
-		ch.waitLocked(slot) // suspend brings it to its place
-	case c.Status == iwarp.RemoteInvalidRD && !dead:
-		w.state, w.vendor = workAsked, c.Vendor
-		verify, ch.asks = !ch.asks, true
-	default:
-		list = ch.finishLocked(list, slot, c.Status, c.Vendor)
-		if c.Status == iwarp.ReceiverNotReady && !dead {
-			failed = objects.ErrDry
+	for i := range ends {
+		c, slot := &ends[i], uint32(ends[i].ID)
+		w := &ch.works[slot]
+		ch.started--
+		if answered(w.wr.Op) {
+			ch.reads--
+		}
+		flushed := c.Status == iwarp.Flushed
+		if !flushed {
+			ch.signs++
+		}
+		switch {
+		case w.state == workReported:
+			w.state = workWaits
+			ch.free = append(ch.free, slot)
+		case dead && c.Status != iwarp.Success: // endLocked reports all in the order of posting
+			w.state = workWaits
+			ch.waitLocked(slot)
+		case flushed && c.Sent:
+			w.state, w.lost, w.serial = workDoubtful, m.id, c.Serial
+		case flushed && !dead && w.queue != 0 && w.wr.Writes == 0:
+			again = true
+			w.state = workWaits
+			ch.waitLocked(slot) // suspend brings it to its place
+		case c.Status == iwarp.RemoteInvalidRD && !dead:
+			w.state, w.vendor = workAsked, c.Vendor
+			verify, ch.asks = verify || !ch.asks, true
+		default:
+			list = ch.finishLocked(list, slot, c.Status, c.Vendor)
+			if c.Status == iwarp.ReceiverNotReady && !dead {
+				failed = objects.ErrDry
+			}
 		}
 	}
 	list = ch.endLocked(list)
@@ -61,10 +65,29 @@ func (ch *Channel) complete(m *mux, slot uint32, c *iwarp.Completion) {
 		ch.ini.Drained()
 	}
 	if hungry {
-		m.starve(ch) // feed follows when the completions that have come with this one are through
+		m.starve(ch) // feed follows when the completions that have come with these are through
 	}
 	if empty {
 		ch.t.work.Go(ch.remove) // which may ask the node, and no event loop waits for that
+	}
+}
+
+// completeBatch is how many completions of a link are taken at a time.
+const completeBatch = 64
+
+// giveLocked gives back the places that requests had on the connection m.
+func (ch *Channel) giveLocked(m *mux, ends []iwarp.Completion) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i := 0; i < len(ends); {
+		queue, n := ch.works[uint32(ends[i].ID)].queue, 0
+		for ; i < len(ends) && ch.works[uint32(ends[i].ID)].queue == queue; i++ {
+			n++
+			if ends[i].Status == iwarp.Flushed && ch.state != channelDead { // of a dead channel it need not be the connection that ended
+				m.over = true // what was flushed is not posted here again
+			}
+		}
+		m.giveLocked(queue, n)
 	}
 }
 

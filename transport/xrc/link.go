@@ -65,6 +65,10 @@ type link struct {
 // maxPaths is how many paths a pair of hosts may have.
 const maxPaths = 8
 
+// channelPlaces is how many places of a send queue are for channels; with the default Operations the
+// queue has 512.
+const channelPlaces = 440
+
 // newLink makes a connection to be, of a path or for a question.
 func (t *Transport) newLink(h hosts, index int, id uint64) (*link, error) {
 	if index >= maxPaths {
@@ -81,15 +85,15 @@ func (t *Transport) newLink(h hosts, index int, id uint64) (*link, error) {
 	}
 	l := &link{t: t, index: index, id: id, memory: memory, taking: make(chan struct{}, 1)}
 	l.taking <- struct{}{}
-	sends := t.opts.Operations
+	sends, most := t.opts.Operations, t.opts.Operations
 	if index == 0 {
-		sends += t.opts.MaxSend + controlSends
+		sends, most = sends+min(t.opts.MaxSend, channelPlaces)+controlSends, most+t.opts.MaxSend+controlSends
 	}
 	var err error
-	if l.cq, err = t.dev.CreateCQ(sends); err != nil {
+	if l.cq, err = t.dev.CreateCQ(most); err != nil {
 		return nil, err
 	}
-	if l.qp, err = t.pd.CreateQP(iwarp.QPConfig{SendCQ: l.cq, RecvCQ: l.cq, MaxSend: sends, MaxReceive: 1, MaxInline: max(t.opts.MaxInline, 1), SignalAll: true, Completed: l.completedSome}); err != nil {
+	if l.qp, err = t.pd.CreateQP(iwarp.QPConfig{SendCQ: l.cq, RecvCQ: l.cq, MaxSend: sends, MaxUnderWay: most, MaxReceive: 1, MaxInline: max(t.opts.MaxInline, 1), SignalAll: true, Completed: l.completedSome}); err != nil {
 		return nil, errors.Join(err, l.cq.Close())
 	}
 	l.in.link, l.queueOf = l, l.routes.queue
@@ -350,25 +354,24 @@ func (l *link) completedSome() {
 
 // takeCompletions takes the completions that there are to whoever posted the work requests.
 func (l *link) takeCompletions() {
-	var list [64]iwarp.Completion
+	var list [completeBatch]iwarp.Completion
 	for {
 		n := l.cq.Poll(list[:])
 		if n == 0 {
 			return
 		}
-		ops := list[:0] // completions of operations, which come together as a rule
-		for i := range list[:n] {
-			if c := &list[i]; c.ID>>32 == opsIndex {
-				ops = append(ops, *c)
-			} else {
-				l.mux.complete(c)
+		for rest := list[:n]; len(rest) > 0; {
+			index, k := rest[0].ID>>32, 1
+			for k < len(rest) && rest[k].ID>>32 == index {
+				k++
 			}
-		}
-		if len(ops) > 0 {
-			l.completed(ops)
-		}
-		if len(ops) < n {
-			l.roomForOperations()
+			if index == opsIndex {
+				l.completed(rest[:k])
+			} else {
+				l.mux.complete(uint32(index), rest[:k])
+				l.roomForOperations()
+			}
+			rest = rest[k:]
 		}
 		if l.mux != nil {
 			l.mux.feed()

@@ -60,15 +60,14 @@ func (m *mux) finish() {
 	m.control.release()
 }
 
-// complete is the end of a work request.
-func (m *mux) complete(c *iwarp.Completion) {
-	index, slot := uint32(c.ID>>32), uint32(c.ID)
+// complete takes the ends of work requests of a channel, or of control messages.
+func (m *mux) complete(index uint32, ends []iwarp.Completion) {
 	if index == controlIndex {
-		m.control.sent(slot)
-		return
-	}
-	if ch := m.p.channel(index); ch != nil {
-		ch.complete(m, slot, c)
+		for i := range ends {
+			m.control.sent(uint32(ends[i].ID))
+		}
+	} else if ch := m.p.channel(index); ch != nil {
+		ch.complete(m, ends)
 	}
 }
 
@@ -119,15 +118,12 @@ func (m *mux) starves(ch *Channel) bool {
 
 func (m *mux) posted() { m.posting.Done() }
 
-// give gives the place of a work request back; feed, which follows with no lock held,
-// tells those who wait. What was flushed must not be posted here again.
-func (m *mux) give(queue uint32, flushed bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.room++
-	m.over = m.over || flushed
+// giveLocked gives back places of n work requests that were messages to queue, or no messages; feed,
+// which follows with no lock held, tells those who wait.
+func (m *mux) giveLocked(queue uint32, n int) {
+	m.room += n
 	if queue != 0 {
-		if m.queued[queue]--; m.queued[queue] == 0 {
+		if m.queued[queue] -= n; m.queued[queue] == 0 {
 			delete(m.queued, queue)
 		}
 	}

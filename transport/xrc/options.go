@@ -72,7 +72,7 @@ type Options struct {
 	// the first one that fits.
 	Addresses []netip.Addr
 	// MaxSend is how many work requests of channels a connection carries at once: 32 to
-	// 1<<15. 0 means 440; with the default Operations a queue pair then has 512.
+	// 1<<15. 0 means 2048.
 	MaxSend int
 	// MaxInline bounds WorkRequest.Inline of channels: to 4096 bytes. 0 means 128.
 	MaxInline int
@@ -107,7 +107,7 @@ func (o Options) withDefaults() Options {
 	o.Memory.PeerLookUps = cmp.Or(o.Memory.PeerLookUps, PeerLookUps)
 	o.Memory.LookUps = cmp.Or(o.Memory.LookUps, LookUps)
 	o.CloseTimeout = cmp.Or(o.CloseTimeout, 5*time.Second)
-	o.MaxSend = cmp.Or(o.MaxSend, 440)
+	o.MaxSend = cmp.Or(o.MaxSend, 2048)
 	o.MaxInline = cmp.Or(o.MaxInline, 128)
 	o.Interval = cmp.Or(o.Interval, 10*time.Second)
 	if o.Logger == nil {

@@ -366,8 +366,12 @@ const forEver = 7
 // putBackLocked has requests wait again that the connection did not take. If that
 // is not because it ends, or is full, the first one is at fault.
 func (ch *Channel) putBackLocked(m *mux, slots []uint32, good bool) (list []iwarp.Completion) {
+	m.mu.Lock()
 	for _, slot := range slots {
-		m.give(ch.works[slot].queue, false)
+		m.giveLocked(ch.works[slot].queue, 1)
+	}
+	m.mu.Unlock()
+	for _, slot := range slots {
 		ch.started--
 		if answered(ch.works[slot].wr.Op) {
 			ch.reads--
