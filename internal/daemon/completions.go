@@ -18,7 +18,7 @@ type completions struct {
 	sleeps ipc.Flag
 	want   ipc.Flag // WantCompletions
 
-	mu      lockorder.Mutex[completions] // guards the fields below, but for broken and self; locked before socket.Queue.TakeMu
+	mu      lockorder.Mutex[completions] // guards the fields below, but for broken; locked before socket.Queue.TakeMu
 	ring    ipc.Producer
 	put     int          // entries since the last publish
 	hushed  int          // entries of put that the application need not hear of at once
@@ -34,23 +34,21 @@ type completions struct {
 	limit   int          // longest frees may get: the number of blocks of the send arena
 	closed  bool
 	broken  atomic.Bool // the application does what no correct one does
-
-	self *ipc.Bell // has the session's event loop look, which ends the session when broken is set
 }
 
 func (c *completions) init(x *session, bell *ipc.Bell) {
 	seg := x.seg
-	c.sess, c.bell, c.self, c.ring, c.spill = x, bell, x.self, seg.Complete(), seg.Spill()
+	c.sess, c.bell, c.ring, c.spill = x, bell, seg.Complete(), seg.Spill()
 	c.sleeps, c.want = seg.ApplicationSleeps(), seg.WantCompletions()
 	c.limit = seg.Send / ipc.MinBlock
 }
 
-// violated ends the session. The caller holds mu.
+// violated ends the session: its event loop finds broken. The caller holds mu.
 func (c *completions) violated() {
 	c.broken.Store(true)
 	c.closed, c.room = true, 0
 	c.left, c.frees, c.events, c.waiting = nil, nil, nil, nil
-	c.self.Ring()
+	c.sess.poke()
 }
 
 // has tells whether an entry fits.

@@ -36,8 +36,8 @@ type session struct {
 	seg     *sharedSegment
 	segFile *os.File // the segment, for the process that takes the daemon's place
 	mem     *receiveMemory
-	ear     *ipc.WatchedEar // rung by the application, and by self
-	self    *ipc.Bell       // rings ear for the daemon's own goroutines
+	ear     *ipc.WatchedEar // rung by the application
+	self    *ipc.Bell       // the application's end of ear, which a daemon that takes over is given too
 	sleeps  ipc.Flag        // the event loop takes nothing before a ring
 	space   ipc.Flag        // the application wants OpSpace
 	maps    ipc.Flag        // the application wants OpMaps

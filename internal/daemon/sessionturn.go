@@ -79,6 +79,7 @@ func (x *session) hear() {
 	if !h.over && h.source.Load() == nil {
 		x.svc.work.Add(1)
 		h.source.Store(x.svc.loops.Watch(x.ear.FD(), x))
+		x.poke() // the first turn may have been before a poke that has found no source
 	}
 }
 
@@ -194,7 +195,11 @@ func (x *session) Serve(rung bool) (gnetloop.Next, time.Duration) {
 }
 
 // poke has the session's event loop serve it.
-func (x *session) poke() { x.self.Ring() }
+func (x *session) poke() {
+	if s := x.hearing.source.Load(); s != nil {
+		s.Poke()
+	}
+}
 
 // goesOnLocked tells whether the fates that submissions waited for have been read.
 func (x *session) goesOnLocked() bool {
@@ -206,7 +211,7 @@ func (x *session) goesOnLocked() bool {
 	return true
 }
 
-// listen gives the session its ear, with the bell by which the daemon's own goroutines ring.
+// listen gives the session its ear, and the application's end of that.
 func (x *session) listen(self *ipc.Bell, ear *ipc.WatchedEar) {
 	x.self, x.ear = self, ear
 	x.mu.poke = x.poke

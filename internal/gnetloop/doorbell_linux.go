@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync/atomic"
 
 	"github.com/panjf2000/gnet/v2"
 	"golang.org/x/sys/unix"
@@ -21,6 +22,11 @@ type doorbell struct {
 	byte [1]byte        // the byte that is written; its value does not matter
 	loop gnet.EventLoop // set by OnOpen, before hang returns
 	ep   int            // the loop's epoll instance, set together with loop
+
+	// A loop of our own looks at what was asked for before it sleeps, and is struck only then. gnet's
+	// never say that they are awake.
+	awake   atomic.Bool
+	pending atomic.Bool // something was asked for since the loop has looked
 
 	mu      lockorder.Mutex[doorbell]
 	waiting []*Conn // guarded by mu; connections that have asked for Wake since the last answer
@@ -76,8 +82,13 @@ func (b *doorbell) ring(c *Conn) {
 	}
 }
 
-// strike wakes the event loop. It does not wait: there is room, because few bytes are unread.
-func (b *doorbell) strike() { _, _ = unix.Write(b.fd, b.byte[:]) }
+// strike wakes the event loop, if it sleeps. It does not wait: there is room, because few bytes are unread.
+func (b *doorbell) strike() {
+	b.pending.Store(true)
+	if !b.awake.Load() {
+		_, _ = unix.Write(b.fd, b.byte[:])
+	}
+}
 
 // answer wakes on the event loop whoever is waiting. Who rings before the list
 // is taken is in it; who rings later rings anew.

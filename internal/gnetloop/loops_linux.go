@@ -52,11 +52,11 @@ type loop struct {
 	peers  int       // number of homes; guarded by Loops.mu
 	served int       // number of sources; guarded by Loops.mu
 
-	mu    lockorder.Mutex[loop] // a leaf
-	tasks []func()              // guarded by mu; what other goroutines want done on the loop
-	over  bool                  // guarded by mu; the loop takes no more tasks
-	spare []func()              // used by the loop only: memory for the next tasks
-	rings [64]byte              // used by the loop only: what was read of the bell; on the stack it would escape under -race
+	mu    sync.Mutex // taken under any lock, and nothing under it
+	tasks []func()   // guarded by mu; what other goroutines want done on the loop
+	over  bool       // guarded by mu; the loop takes no more tasks
+	spare []func()   // used by the loop only: memory for the next tasks
+	rings [64]byte   // used by the loop only: what was read of the bell; on the stack it would escape under -race
 
 	members map[uint64]member // used by the loop only: what is in the epoll instance, by the number that events name
 	last    uint64            // number of the member that was added last
@@ -180,12 +180,20 @@ func (l *loop) run() {
 		case !fresh:
 			timeout = int(yieldEvery / time.Millisecond)
 		}
+		l.bell.awake.Store(false)
+		if l.bell.pending.Load() { // by somebody who has found the loop awake
+			timeout = 0
+		}
 		n, err := unix.EpollWait(l.ep, events[:], timeout)
+		l.bell.awake.Store(true)
 		if err != nil && err != unix.EINTR {
 			panic("gnetloop: epoll_wait on our own descriptor: " + err.Error())
 		}
 		for i := range max(n, 0) {
 			l.ready(&events[i])
+		}
+		if l.bell.pending.Load() && l.bell.pending.Swap(false) {
+			l.rung()
 		}
 		now := time.Now()
 		l.serve(now)
@@ -211,7 +219,7 @@ func (l *loop) run() {
 func (l *loop) ready(ev *unix.EpollEvent) {
 	id := uint64(uint32(ev.Fd)) | uint64(uint32(ev.Pad))<<32
 	if id == 0 {
-		l.rung()
+		_, _ = unix.Read(l.ear, l.rings[:]) // before the looks, which follow
 		return
 	}
 	if m := l.members[id]; m != nil { // an earlier event may have ended the member
@@ -221,7 +229,6 @@ func (l *loop) ready(ev *unix.EpollEvent) {
 
 // rung does what other goroutines want of the loop.
 func (l *loop) rung() {
-	_, _ = unix.Read(l.ear, l.rings[:]) // before the looks
 	l.mu.Lock()
 	tasks := l.tasks
 	l.tasks = l.spare[:0]

@@ -25,5 +25,8 @@ type Source struct{}
 // Stop does nothing.
 func (*Source) Stop() {}
 
+// Poke does nothing.
+func (*Source) Poke() {}
+
 // Near does nothing.
 func (*Source) Near(netip.Addr) {}

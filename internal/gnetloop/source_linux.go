@@ -16,6 +16,7 @@ type Source struct {
 	fd     int
 	server Server
 	at     atomic.Pointer[berth] // where the source is; changed by the loop there
+	poked  atomic.Bool           // Poke was called, and the turn has not begun
 
 	// For the loop that has the source:
 	id      uint64 // number among the loop's members; 0: the descriptor is not watched
@@ -26,7 +27,31 @@ type Source struct {
 }
 
 // berth is a stay of a source at a loop. A source that comes back to a loop has another one.
-type berth struct{ l *loop }
+type berth struct {
+	l    *loop
+	turn func() // gives the source a turn, on the loop
+}
+
+func (s *Source) berth(l *loop) *berth {
+	b := &berth{l: l}
+	b.turn = func() {
+		s.poked.Store(false)
+		if s.at.Load() != b { // the source has moved meanwhile
+			s.Poke()
+			return
+		}
+		s.queue(l)
+	}
+	return b
+}
+
+// Poke has the source take a turn soon, though nobody has written to its descriptor.
+func (s *Source) Poke() {
+	if !s.poked.Swap(true) {
+		b := s.at.Load()
+		b.l.post(b.turn)
+	}
+}
 
 // Watch serves a descriptor on one of the loops, which begins with a turn.
 func (ls *Loops) Watch(fd int, server Server) *Source {
@@ -35,7 +60,7 @@ func (ls *Loops) Watch(fd int, server Server) *Source {
 	l := slices.MinFunc(ls.all, func(a, b *loop) int { return a.served - b.served })
 	l.served++
 	ls.mu.Unlock()
-	s.at.Store(&berth{l})
+	s.at.Store(s.berth(l))
 	l.post(func() { s.add(l) })
 	return s
 }
@@ -94,7 +119,7 @@ func (s *Source) Near(peer netip.Addr) {
 		// In this order: whatever is posted for the new berth comes behind the task that adds
 		// the source there.
 		to.post(func() { s.add(to) })
-		s.at.Store(&berth{to})
+		s.at.Store(s.berth(to))
 	})
 }
 
