@@ -2,9 +2,12 @@ package xrc
 
 import (
 	"context"
+	"net/netip"
 	"testing"
 
+	"github.com/rds-go/rds/internal/client"
 	"github.com/rds-go/rds/internal/rdstest"
+	"github.com/rds-go/rds/internal/socket"
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
@@ -133,6 +136,37 @@ func BenchmarkConnect(b *testing.B) {
 	a.advertise(b, 7)
 	for b.Loop() {
 		if err := p.connect(b, far.addr, 7).Close(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// The same with datagrams of RDS, for a comparison in the same run.
+func BenchmarkDatagramPingPong64(b *testing.B) {
+	l := rdstest.NewLab(b)
+	near, far := newHost(b, &l), newHost(b, &l)
+	bind := func(h *host) *socket.Socket {
+		return rdstest.Bind(b, rdstest.Attach(b, client.Dial, h.path), netip.AddrPortFrom(h.addr, 100))
+	}
+	x, y := bind(near), bind(far)
+	go func() {
+		buf := make([]byte, 64)
+		for {
+			n, from, err := y.ReadFromAddrPort(buf)
+			if err != nil {
+				return
+			}
+			if _, err := y.WriteToAddrPort(buf[:n], from); err != nil {
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 64)
+	for b.Loop() {
+		if _, err := x.WriteToAddrPort(buf, y.LocalAddrPort()); err != nil {
+			b.Fatal(err)
+		}
+		if _, _, err := x.ReadFromAddrPort(buf); err != nil {
 			b.Fatal(err)
 		}
 	}
