@@ -117,7 +117,7 @@ func (s *scope) set(list []*carrier) {
 func (r *reachable) find(d *objects.Device, number uint32) (*objects.SRQ, mr.Rights) {
 	for _, s := range r.all() {
 		for _, c := range *s.carriers.Load() {
-			q, err := d.Resolve(number, c.target)
+			q, err := d.Find(number, c.target)
 			if err == nil {
 				return q, mr.Rights(s.accepts.Load())
 			}

@@ -8,12 +8,20 @@ package objects
 // ErrNotReady if the target takes no requests, ErrUnknownSRQ if there is no such
 // queue. The queue may be destroyed at any time; messages that it has no more are refused.
 func (d *Device) Resolve(number uint32, target *Target) (*SRQ, error) {
+	q, err := d.Find(number, target)
+	if err == ErrUnknownSRQ {
+		target.unknown.Add(1)
+	}
+	return q, err
+}
+
+// Find is Resolve for a request that may be for another target, and is not counted as one of target's.
+func (d *Device) Find(number uint32, target *Target) (*SRQ, error) {
 	if s := target.current(); s < StateRTR || s > StateSQD {
 		return nil, ErrNotReady
 	}
 	q := d.srqs.find(number)
 	if q == nil || q.xrcd != target.xrcd {
-		target.unknown.Add(1)
 		return nil, ErrUnknownSRQ
 	}
 	return q, nil
