@@ -151,6 +151,7 @@ type shared struct {
 	hungry   map[*xctl.Receiver]*SRQ // receivers whose queue has no buffer posted
 	open     *SRQ                    // queue whose message is being received
 	qp       uint32                  // queue pair that this message was for, 0 if it names none
+	passed   xctl.SRQN               // queue of a message in the middle of which there was no such queue when it began; 0: none
 	recv     receiveSlot             // receive request that the message goes into
 	placed   xctl.WriteReceiver
 	badWrite bool // segments of the present Write are dropped until its last one

@@ -67,7 +67,7 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 	rcv := x.in.Find(n)
 	var srq *SRQ
 	k.sunk = n == x.sink.open
-	begins := h.MO == 0 && !k.sunk && (x.open == nil || x.open.num != n)
+	begins := h.MO == 0 && !k.sunk && x.passed != n && (x.open == nil || x.open.num != n)
 	if begins {
 		srq = x.find(n)
 		k.sunk = srq != nil && srq.sink
@@ -89,7 +89,9 @@ func (r *receiver) beginShared(n xctl.SRQN) bool {
 		return false
 	}
 	if rcv == nil {
+		x.passed = n
 		if nak, last := xctl.Unknown(n, h); last {
+			x.passed = 0
 			return r.refuseUnknown(nak)
 		}
 		return true
