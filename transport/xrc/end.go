@@ -9,6 +9,13 @@ import (
 
 // complete takes the ends of requests from the connection m.
 func (ch *Channel) complete(m *mux, ends []iwarp.Completion) {
+	for i := range ends {
+		if ends[i].Status == iwarp.ReceiverNotReady && i < len(ends)-1 { // the channel is dead before the next end is taken
+			ch.complete(m, ends[:i+1])
+			ch.complete(m, ends[i+1:])
+			return
+		}
+	}
 	var some [completeBatch]iwarp.Completion
 	list := some[:0]
 	var verify, again bool
