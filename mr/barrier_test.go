@@ -45,7 +45,7 @@ func TestMRREQ9InvalidationNeedsNoConnection(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
 	k, _ := g.region(100, 0, RemoteRead)
-	r := g.NewReader("connection")
+	r := g.NewReader("connection", nil)
 	g.wantFault(r, g.read(k, 1), None)
 	r.Close()
 	g.ok(g.own.FreeInvalidate(t.Context(), k))

@@ -51,7 +51,7 @@ func BenchmarkCheck(b *testing.B) {
 			var wg sync.WaitGroup
 			for i := range readers {
 				wg.Go(func() {
-					r := d.NewReader(fmt.Sprint(i))
+					r := d.NewReader(fmt.Sprint(i), nil)
 					defer r.Close()
 					req := Request{Domain: dom, From: peerA, Rights: RemoteRead, Addr: 4096, Len: 1024}
 					for i := range b.N {
@@ -112,7 +112,7 @@ func copiers(tb testing.TB, d *Device, dom *Domain, o *Owner, readers, n int, yi
 	var over atomic.Bool
 	for i := range readers {
 		wg.Go(func() {
-			r := d.NewReader(fmt.Sprint(i))
+			r := d.NewReader(fmt.Sprint(i), nil)
 			defer r.Close()
 			dst := make([]byte, n)
 			req := Request{Key: k, Domain: dom, Rights: RemoteRead, Len: uint64(n)}

@@ -161,7 +161,7 @@ func TestMisuseOfReadersPanicsUnderInvariants(t *testing.T) {
 					t.Errorf("%s: no panic", name)
 				}
 			}()
-			f(g.NewReader(name))
+			f(g.NewReader(name, nil))
 		}()
 	}
 	g.readers.Store(new([]*Reader)) // they are stuck for ever

@@ -77,10 +77,6 @@ type Config struct {
 	Acquaintances int
 	// Logger takes stuck readers and bad keys; nil discards them.
 	Logger *zap.Logger
-	// OnStuck is told the name of each reader that holds up an invalidation
-	// longer than Stuck, once for each invalidation, from the goroutine that
-	// waits. It must not wait for the reader. May be nil.
-	OnStuck func(reader string)
 }
 
 // Defaults are the values that fields of zero take.

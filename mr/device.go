@@ -93,9 +93,11 @@ func (d *Device) Close() error {
 	return err
 }
 
-// NewReader makes a reader of sections; name tells which one is stuck when one is.
-func (d *Device) NewReader(name string) *Reader {
-	r := &Reader{table: &d.table, grace: &d.grace, dev: d, name: name, guarded: !d.guard.off()}
+// NewReader makes a reader of sections; name tells which one is stuck when one is: stuck is called then, by a
+// goroutine of its own, once for each invalidation that a section holds up longer than Config.Stuck. It ends what the
+// section is part of. nil: nobody is told.
+func (d *Device) NewReader(name string, stuck func()) *Reader {
+	r := &Reader{table: &d.table, grace: &d.grace, dev: d, name: name, stuck: stuck, guarded: !d.guard.off()}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	all := append(slices.Clone(*d.readers.Load()), r)

@@ -74,7 +74,7 @@
 //
 // All methods may be called concurrently, except those of a Reader, which
 // belong to one goroutine at a time. Locks are taken in the order Device.mu,
-// flusher.mu, pool.mu, table.mu; linger.mu, guard.mu and offenders.mu are leaves. Released, OnStuck
+// flusher.mu, pool.mu, table.mu; linger.mu, guard.mu and offenders.mu are leaves. Released
 // and the logger are called without any. guard.mu alone is taken in sections. Barriers, FreeInvalidate, Close and Revoke must
 // not be called inside a section or from Released: they would wait for their caller.
 //

@@ -32,7 +32,7 @@ func Example() {
 	}
 
 	// An event loop that has received a write of the peer.
-	loop := dev.NewReader("loop 1")
+	loop := dev.NewReader("loop 1", nil)
 	defer loop.Close()
 	place := func(addr uint64, data string) {
 		loop.Enter()
@@ -96,7 +96,7 @@ func ExampleDevice_Finish() {
 	app := dev.NewOwner(mr.OwnerConfig{})
 	key, _ := app.Map(make([]byte, 64), mr.Options{Domain: domain, Rights: mr.RemoteRead, Once: true})
 
-	r := dev.NewReader("loop")
+	r := dev.NewReader("loop", nil)
 	defer r.Close()
 	var uses [2]mr.Use
 	read := func(operation int) {

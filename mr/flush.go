@@ -246,11 +246,11 @@ func (d *Device) stuck(b *batch) {
 	d.grace.waiting.Store(patient)
 	d.counters.stale.Add(int64(b.n))
 	d.counters.stuck.Add(1)
-	for _, name := range d.grace.held() {
+	for _, r := range d.grace.held() {
 		d.config.Logger.Error("reader stuck, memory stays pinned",
-			zap.String("reader", name), zap.Int("regions", b.n), zap.Duration("after", d.config.Stuck))
-		if d.config.OnStuck != nil {
-			d.config.OnStuck(name)
+			zap.String("reader", r.name), zap.Int("regions", b.n), zap.Duration("after", d.config.Stuck))
+		if r.stuck != nil {
+			go r.stuck()
 		}
 	}
 }

@@ -149,11 +149,11 @@ func (g *grace) wait(stop <-chan struct{}, expired <-chan time.Time) (over, late
 }
 
 // held are the names of the readers still awaited.
-func (g *grace) held() (names []string) {
+func (g *grace) held() (readers []*Reader) {
 	for _, p := range g.pending {
 		if !p.passed() {
-			names = append(names, p.name)
+			readers = append(readers, p.Reader)
 		}
 	}
-	return names
+	return readers
 }

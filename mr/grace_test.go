@@ -129,14 +129,18 @@ func TestMRREQ22StuckReaderIsNeverReportedAsInvalidated(t *testing.T) {
 	var mu sync.Mutex
 	core, logs := observer.New(zap.ErrorLevel)
 	c := Config{Stuck: 5 * time.Second, Linger: -1, Logger: zap.New(core)}
-	c.OnStuck = func(name string) {
-		mu.Lock()
-		defer mu.Unlock()
-		names = append(names, name)
+	reader := func(g *rig, name string) *Reader {
+		r := g.NewReader(name, func() {
+			mu.Lock()
+			defer mu.Unlock()
+			names = append(names, name)
+		})
+		g.Cleanup(r.Close)
+		return r
 	}
 	inBubble(t, c, func(g *rig) {
-		g.reader("fine")
-		bad := g.reader("bad")
+		reader(g, "fine")
+		bad := reader(g, "bad")
 		released := false
 		opt := g.options(RemoteRead)
 		opt.Released = func() { released = true }
@@ -159,7 +163,7 @@ func TestMRREQ22StuckReaderIsNeverReportedAsInvalidated(t *testing.T) {
 		}
 		mu.Lock()
 		if want := []string{"bad"}; !slices.Equal(names, want) {
-			g.Errorf("OnStuck was told of %q, want %q", names, want)
+			g.Errorf("told that %q are stuck, want %q", names, want)
 		}
 		mu.Unlock()
 		s := g.Stats()
@@ -183,7 +187,7 @@ func TestMRREQ22DeviceClosesBesideAStuckReader(t *testing.T) {
 	inBubble(t, Config{}, func(g *rig) {
 		d, err := New(Config{Seed: 1})
 		g.ok(err)
-		r := d.NewReader("bad")
+		r := d.NewReader("bad", nil)
 		o := d.NewOwner(OwnerConfig{})
 		_, err = o.Map(make([]byte, 8), Options{Domain: d.NewDomain(), Released: func() { g.Error("released") }})
 		g.ok(err)
@@ -272,7 +276,7 @@ func TestMRREQ24NothingIsPlacedAfterTheReturn(t *testing.T) {
 func TestReaderThatClosesIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
-	r := g.NewReader("r")
+	r := g.NewReader("r", nil)
 	r.Enter()
 	r.Leave()
 	r.Close()

@@ -51,7 +51,7 @@ func inBubble(t *testing.T, c Config, f func(*rig)) {
 }
 
 func (g *rig) reader(name string) *Reader {
-	r := g.NewReader(name)
+	r := g.NewReader(name, nil)
 	g.Cleanup(r.Close)
 	return r
 }

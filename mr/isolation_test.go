@@ -22,7 +22,7 @@ func TestMRREQ25ConnectionsComeAndGoKeysStay(t *testing.T) {
 	g := newRig(t, Config{})
 	k, _ := g.region(64, 3, RemoteRead)
 	for range 100 {
-		r := g.NewReader("connection")
+		r := g.NewReader("connection", nil)
 		g.wantFault(r, g.read(k, 64), None)
 		r.Close()
 	}
@@ -147,7 +147,7 @@ func TestMRREQ27RegionsSurviveTheFaultOfAConnection(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{})
 	k, _ := g.region(64, 0, RemoteRead)
-	r := g.NewReader("QP that fails")
+	r := g.NewReader("QP that fails", nil)
 	g.wantFault(r, &Request{Key: k, Domain: g.dom, From: peerA, Rights: RemoteWrite, Len: 1}, NoRight)
 	r.Close()
 	g.wantFault(g.reader("another QP"), g.read(k, 64), None)

@@ -67,7 +67,7 @@ func TestRestoredRegionKeepsItsKey(t *testing.T) {
 			t.Errorf("%+v, want %+v: %v", again, kept, err)
 		}
 	}
-	r := next.NewReader("test")
+	r := next.NewReader("test", nil)
 	defer r.Close()
 	given := make(map[Key]bool)
 	for range 100 {

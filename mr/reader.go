@@ -43,6 +43,7 @@ type Reader struct {
 	counts  [faults]atomic.Uint64
 	dev     *Device
 	name    string
+	stuck   func() // may be nil
 
 	recent  [64]recentKey // keys that were looked for last; a key is at the index that its lowest bits are
 	guarded bool          // look-ups of peers are paced

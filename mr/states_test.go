@@ -187,7 +187,7 @@ func TestMRREQ6TransitionsOfARegion(t *testing.T) {
 		// A keeper started by the refusal of a map would invalidate by itself.
 		d.flusher.closed = true
 		dom, o := d.NewDomain(), d.NewOwner(OwnerConfig{Items: 2})
-		r := d.NewReader("r")
+		r := d.NewReader("r", nil)
 		var k Key
 		var s state
 		for i, op := range path {

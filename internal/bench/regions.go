@@ -154,7 +154,7 @@ func (b *regionsRun) checks(d time.Duration) uint64 {
 			b.fail(err)
 		}
 	}
-	r := b.dev.NewReader("check")
+	r := b.dev.NewReader("check", nil)
 	defer r.Close()
 	req := mr.Request{Domain: b.domain, Rights: mr.RemoteRead, Addr: 4096, Len: 1024}
 	return b.repeat(d, checkBurst, func(i uint64) error {
@@ -190,7 +190,7 @@ func (b *regionsRun) copiers(n, size int) (end func()) {
 			b.fail(err)
 			break
 		}
-		r := b.dev.NewReader(fmt.Sprint("copier ", i))
+		r := b.dev.NewReader(fmt.Sprint("copier ", i), nil)
 		b.wg.Go(func() {
 			defer r.Close()
 			own := make([]byte, size)

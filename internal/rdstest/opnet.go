@@ -283,7 +283,7 @@ func (l *opLink) operate(ops []*transport.Operation) bool {
 func (l *opLink) do(op *transport.Operation) transport.OpStatus {
 	at, _ := l.net.hosts.Load(l.RemoteAddr().Addr())
 	host := at.(*opTransport)
-	r := host.dev.NewReader("test")
+	r := host.dev.NewReader("test", nil)
 	defer r.Close()
 	req := mr.Request{Key: mr.Key(op.Key), Domain: host.domain, From: l.LocalAddr().Addr(), Use: new(mr.Use), Addr: op.Addr}
 	for _, b := range op.Local {

@@ -18,7 +18,7 @@ func TestDeregWaitsForSections(t *testing.T) {
 			t.Parallel()
 			e := newEnd(t, openDevice(t, Config{}), QPConfig{})
 			m := e.reg(64, mr.LocalWrite|mr.RemoteWrite)
-			section := e.dev.regions.NewReader("test")
+			section := e.dev.regions.NewReader("test", nil)
 			t.Cleanup(section.Close)
 			section.Enter()
 			if _, fault := section.Check(&mr.Request{Key: m.Key(), Domain: e.pd.domain, Rights: mr.RemoteWrite, Addr: m.Base(), Len: 1}); fault != mr.None {

@@ -61,7 +61,7 @@ type receiver struct {
 
 func (r *receiver) init(s *stream, set *mpa.Settled) {
 	r.s = s
-	r.reader = s.dev.regions.NewReader("iwarp receive")
+	r.reader = s.dev.regions.NewReader("iwarp receive", s.stuck)
 	r.crc = set.CRC
 	r.ops = rdmap.OpsRFC5040
 	if !s.dev.cfg.NoExtensions {

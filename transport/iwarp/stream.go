@@ -401,6 +401,15 @@ func (q *QP) fail(f failure) {
 	}
 }
 
+// errStuck: a section of one half lasts so long that a bug has to be behind it.
+var errStuck = errors.New("iwarp: stuck in memory that is being invalidated")
+
+// stuck is for readers: the connection ends, and the peer hears, whatever the half that is stuck does.
+func (s *stream) stuck() {
+	s.q.fail(failure{err: errStuck, status: Flushed, abort: true})
+	s.conn.Close(transport.Abort)
+}
+
 // flushLocked completes whatever is left: neither half touches anything now.
 func (q *QP) flushLocked() {
 	if q.over {

@@ -414,7 +414,7 @@ func (s *stream) flushRestLocked() {
 
 // init readies the sending half. Nothing leaves before release.
 func (t *transmitter) init(s *stream, set *mpa.Settled, p *ConnParams) {
-	t.reader = s.dev.regions.NewReader("iwarp send")
+	t.reader = s.dev.regions.NewReader("iwarp send", s.stuck)
 	t.ulpdu = p.MaxULPDU
 	if t.ulpdu == 0 {
 		t.ulpdu = s.dev.cfg.MaxULPDU

@@ -20,7 +20,7 @@ func TestMRREQ31LostUseLeavesTheRegion(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		watch := v.dev.regions.NewReader("test")
+		watch := v.dev.regions.NewReader("test", nil)
 		t.Cleanup(watch.Close)
 		free := func() bool {
 			use := new(mr.Use)

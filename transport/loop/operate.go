@@ -49,7 +49,7 @@ func (l *link) operate(ops []*transport.Operation, port uint16) (done bool, err 
 	}
 	domain := o.far(port)
 	if o.reader == nil && domain != nil {
-		o.reader = domain.Device().NewReader("link from " + l.local.String())
+		o.reader = domain.Device().NewReader("link from "+l.local.String(), func() { l.Close(transport.Abort) })
 	}
 	o.refused = false
 	for _, op := range ops {
