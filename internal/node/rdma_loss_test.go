@@ -147,6 +147,8 @@ func TestRecvErrOfOperations(t *testing.T) {
 		}
 	}
 	rdstest.WantStatus(t, a, 0, datagram.StatusRemoteError)
+	// Behind a refused operation a socket has one operation under way at a time, another one ends with StatusAgain.
+	rdstest.Eventually(t, "the end of the Write that is not refused", func() bool { return halfOf(a).ops.n.Load() == 0 })
 	n.Set(func() { n.Hold = true })
 	if err := a.SendMessage(rdstest.Background(t), &datagram.Outgoing{To: to, RDMA: &datagram.RDMA{Cookie: c, Local: [][]byte{{1}}, Silent: true}}); err != nil {
 		t.Fatal(err)
