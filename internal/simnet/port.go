@@ -37,6 +37,7 @@ type port struct {
 	closing bool       // guarded by mu; draining
 	half    bool       // guarded by mu; our direction was ended by a fault
 	dead    bool       // guarded by mu; the socket is gone
+	severed bool       // guarded by mu; bytes under way to this end were thrown away: nothing arrives behind them
 	written uint64     // guarded by mu
 	starved bool       // guarded by mu
 	room    int        // guarded by mu; bytes the peer will take
@@ -150,12 +151,12 @@ func (p *port) writev(bufs [][]byte) (int, error) {
 // arrive puts a segment on its way to p.
 func (p *port) arrive(s segment) {
 	p.mu.Lock()
-	if !p.dead {
+	gone := p.dead || p.severed
+	if !gone {
 		p.inbox = append(p.inbox, s)
 	}
-	dead := p.dead
 	p.mu.Unlock()
-	if dead {
+	if gone {
 		p.peer.unacked()
 		p.peer.fail(syscall.ECONNRESET, p.latency)
 	}
@@ -178,6 +179,7 @@ func (p *port) cut() {
 				break
 			}
 		}
+		e.severed = true
 		e.unackedLocked()
 		e.failLocked(syscall.ECONNRESET, d)
 		e.mu.Unlock()

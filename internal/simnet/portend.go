@@ -46,7 +46,7 @@ func (p *port) Close(mode transport.CloseMode) {
 		p.t.remove(p)
 		return
 	case mode == transport.Abort:
-		p.err, p.errAt, p.inbox = transport.ErrClosed, time.Now(), nil
+		p.err, p.errAt, p.inbox, p.severed = transport.ErrClosed, time.Now(), nil, true
 		p.mu.Unlock()
 		p.peer.fail(syscall.ECONNRESET, p.latency)
 		p.poke()
