@@ -109,6 +109,9 @@ func (x *session) fall(err error) (gnetloop.Next, time.Duration) {
 // others have poked the session for.
 func (x *session) Serve(rung bool) (gnetloop.Next, time.Duration) {
 	h := &x.hearing
+	if h.fell { // somebody has poked
+		return gnetloop.Mute, 0
+	}
 	if rung { // before the looks at what was rung for
 		if err := x.ear.Take(); err != nil {
 			return x.fall(err)

@@ -74,7 +74,7 @@ func (q *QP) PostLeaving(places int, reqs ...WorkRequest) (n int, err error) {
 	}
 	n, run, err := q.postAllLocked(reqs[:room])
 	if err == nil && n < len(reqs) {
-		err = ErrQueueFull
+		err, q.wants = ErrQueueFull, true
 		q.letGoLocked() // what is held back holds the places
 		run = run || !q.over && !q.corked && q.stream.kickLocked()
 	}
@@ -104,6 +104,7 @@ func (q *QP) PostFirst(reqs ...WorkRequest) error { return q.postWhole(reqs, tru
 func (q *QP) postWhole(reqs []WorkRequest, first bool) error {
 	q.mu.Lock()
 	if len(reqs) > q.placesLocked() {
+		q.wants = true
 		q.mu.Unlock()
 		return ErrQueueFull
 	}
@@ -267,7 +268,7 @@ func (q *QP) completeLocked() {
 	}
 	comps := q.comps[:0]
 	var answered, written uint64
-	soft := false
+	soft, first := false, q.head
 	if q.stream != nil {
 		answered = q.stream.rx.answered.Load()
 		if x := q.stream.shared; x != nil && x.agreed.Caps.Has(xctl.CapSoftWrite) {
@@ -292,6 +293,10 @@ func (q *QP) completeLocked() {
 	}
 	q.comps = comps
 	q.pushSends(comps)
+	if q.wants && q.head != first {
+		q.wants = false
+		q.toldLocked()
+	}
 }
 
 // flushSendLocked completes everything in the send queue: what is at fault with
@@ -327,13 +332,15 @@ func (q *QP) pushSends(comps []Completion) {
 	if !q.cfg.SendCQ.push(comps) {
 		q.dev.wg.Go(q.cfg.SendCQ.fail)
 	}
-	if q.cfg.Completed != nil && q.stream != nil {
-		q.stream.completed()
-	}
+	q.toldLocked()
 }
 
-// completed has QPConfig.Completed called at the end of the burst at hand, or soon.
-func (s *stream) completed() {
+// toldLocked has QPConfig.Completed called at the end of the burst at hand, or soon.
+func (q *QP) toldLocked() {
+	s := q.stream
+	if q.cfg.Completed == nil || s == nil {
+		return
+	}
 	s.news.Store(true)
 	if !s.burst.Load() {
 		s.conn.Wake()

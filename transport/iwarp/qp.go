@@ -55,9 +55,10 @@ type QPConfig struct {
 	MaxInline   int // largest WorkRequest.Inline, to 4096. 0 means 128
 	SignalAll   bool
 	// Completed is called on the event loop of the connection, at the end of a burst, when requests have
-	// completed in SendCQ: it polls that. What completes with the end of the queue pair, before Done
-	// is closed, it may not be told of. nil: nobody is told.
-	Completed func()
+	// completed in SendCQ, which it polls, or when there is room again for requests after a post was refused
+	// with ErrQueueFull. If it returns true it is called again, when others have had their turn. What completes
+	// with the end of the queue pair, before Done is closed, it may not be told of. nil: nobody is told.
+	Completed func() (more bool)
 }
 
 // QP is a queue pair: a send queue, a receive queue, and in its life one
@@ -83,6 +84,7 @@ type QP struct {
 	comps  []Completion // guarded by mu; scratch of completeLocked
 	streak streak
 	corked bool // guarded by mu: Uncork sends what is posted
+	wants  bool // guarded by mu: Completed is due when places come free
 
 	done   chan struct{} // closed when over
 	closed sync.Once

@@ -166,6 +166,8 @@ type shared struct {
 	nonce    uint64
 	timer    *time.Timer
 	says     bool        // sayTimer runs
+	rides    bool        // what sayTimer would have sent has left with messages, the last time, or shortly before them
+	alone    time.Time   // when sayTimer has sent it
 	sayTimer *time.Timer // sends what there is to say and was put off
 	wakeAt   time.Time   // when the timer goes off, or went off
 	watch    watch

@@ -39,7 +39,7 @@ func (r *receiver) acknowledge() {
 		a, wrote = x.placed.Ack()
 	}
 	later, due, lazy := x.touched[:0], x.due[:0], x.lazy[:0]
-	atOnce, wait := x.sink.unsaid >= ackBytes, sayDelay
+	atOnce, messages := x.sink.unsaid >= ackBytes, false
 	for _, rcv := range x.touched {
 		srq := x.find(rcv.SRQ())
 		if srq == nil && !rcv.Open() { // a sender without credit would wait for a queue that has gone
@@ -69,9 +69,7 @@ func (r *receiver) acknowledge() {
 			// It goes as if it had waited: at once, or with what is sent next, if that is soon.
 			if c, ok = rcv.Credit(anyTime.Add(xctl.CreditDelay)); ok && !many {
 				lazy = append(lazy, c)
-				if !sunk {
-					wait = messageDelay
-				}
+				messages = messages || !sunk
 				continue
 			}
 		}
@@ -96,7 +94,11 @@ func (r *receiver) acknowledge() {
 	r.kick = r.kick || wrote || len(due) > 0
 	if len(lazy) > 0 {
 		for _, c := range lazy {
-			x.backlog.Credit(c)
+			x.backlog.CreditLater(c)
+		}
+		wait := sayDelay
+		if messages && !x.rides {
+			wait = messageDelay
 		}
 		if !x.says {
 			x.sayInLocked(r.s, wait)
@@ -118,8 +120,8 @@ const (
 const ackMessages = 32
 
 // CREDITs that are not due leave with the next thing that is sent, such as the program's answer, or
-// after sayDelay, and those of queues without a sink after messageDelay: a program may wait
-// for the completions of its messages.
+// after sayDelay. Those of queues without a sink wait so long only where that thing has come as soon before, else
+// for messageDelay: a program may wait for the completions of its messages.
 const (
 	sayDelay     = 4 * xctl.CreditDelay
 	messageDelay = 2 * xctl.CreditDelay
@@ -142,6 +144,7 @@ func (x *shared) sayInLocked(s *stream, wait time.Duration) {
 	x.sayTimer = time.AfterFunc(wait, func() {
 		s.q.mu.Lock()
 		x.says = false
+		x.rides, x.alone = false, time.Now()
 		run := !x.backlog.Empty() && !s.q.over && s.kickLocked()
 		s.q.mu.Unlock()
 		if run {

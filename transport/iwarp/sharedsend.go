@@ -55,8 +55,8 @@ type outMessage struct {
 }
 
 // stepLocked takes what the peer has said, completes what is decided, and makes
-// the control messages that go out next. The caller is the transmitter.
-func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
+// the control messages that go out next, but for what waits. The caller is the transmitter.
+func (x *shared) stepLocked(s *stream, now time.Time, waits bool) (frames [][]byte) {
 	for _, r := range x.arrived {
 		if r.kind == xctl.TypeWriteAck || r.kind == xctl.TypeWriteError {
 			if err := x.wroteLocked(s, &r); err != nil {
@@ -99,7 +99,7 @@ func (x *shared) stepLocked(s *stream, now time.Time) (frames [][]byte) {
 		x.wakeAtLocked(s, now, at)
 	}
 	pings := x.backlog.Pings()
-	for n := 0; n < maxControl && !x.backlog.Empty(); n++ {
+	for n := 0; n < maxControl && !x.backlog.Empty() && !waits; n++ {
 		frames = append(frames, x.backlog.AppendTo(x.controlHeader(), s.tx.ulpdu-ddp.UntaggedLen))
 	}
 	x.watch.out = pings && !x.backlog.Pings()

@@ -277,10 +277,10 @@ func (s *stream) Flush() {
 		return
 	}
 	s.rx.flush()
-	for s.news.Load() && s.news.Swap(false) {
-		q.cfg.Completed()
+	if s.news.Load() && s.news.Swap(false) && q.cfg.Completed() {
+		s.news.Store(true)
 	}
-	if s.burst.Store(false); s.news.Load() { // it has come since, and relied on this burst
+	if s.burst.Store(false); s.news.Load() { // some are left, or have come since and relied on this burst
 		s.conn.Wake()
 	}
 }

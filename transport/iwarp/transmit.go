@@ -187,11 +187,23 @@ func (s *stream) windowLocked(run *frameRun) window {
 		}
 		x.frames.writing = len(w.short) > 0 || w.run != nil // CREDITs may come before builtLocked
 	}
-	w.frames = s.framesLocked(w.now)
+	// What may wait for company does so, for as long as the timer runs, if nothing else is to be sent.
+	alone := false
+	if x := s.shared; x != nil {
+		nothing := w.run == nil && s.nothingLocked(&w)
+		alone = nothing && x.says && x.backlog.MayWait()
+		x.rides = x.rides || !nothing && (x.says || w.now.Sub(x.alone) < sayDelay)
+	}
+	w.frames = s.framesLocked(w.now, alone)
 	// There may be more to say than fits a batch. What there is to say from now on waits
 	// for company, unless somebody kicks.
-	s.again = s.shared != nil && !s.hold && !s.shared.backlog.Empty()
+	s.again = s.shared != nil && !s.hold && !s.shared.backlog.Empty() && !alone
 	return w
+}
+
+// nothingLocked tells whether no message is to be sent, as far as is known before a batch is built.
+func (s *stream) nothingLocked(w *window) bool {
+	return s.tx.next == w.tail && !s.tx.open && len(w.short) == 0 && s.shared.turns.n == 0
 }
 
 // idleLocked tells whether nothing is left to be sent behind the batch that is written.
@@ -216,14 +228,14 @@ func (s *stream) restLocked() {
 }
 
 // framesLocked takes the ULPDUs that go before all messages, and makes those with what
-// there is to say.
-func (s *stream) framesLocked(now time.Time) [][]byte {
+// there is to say, unless that waits for company.
+func (s *stream) framesLocked(now time.Time, waits bool) [][]byte {
 	frames := s.frames
 	s.frames = nil
 	if s.shared == nil || s.hold {
 		return frames
 	}
-	step := s.shared.stepLocked(s, now)
+	step := s.shared.stepLocked(s, now, waits)
 	if frames == nil {
 		return step
 	}

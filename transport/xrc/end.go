@@ -75,7 +75,7 @@ func (ch *Channel) complete(m *mux, ends []iwarp.Completion) {
 		m.starve(ch) // feed follows when the completions that have come with these are through
 	}
 	if empty {
-		ch.t.work.Go(ch.remove) // which may ask the node, and no event loop waits for that
+		ch.remove()
 	}
 }
 
@@ -185,7 +185,7 @@ func (ch *Channel) remove() {
 		delete(ch.p.channels, ch.index)
 	}
 	ch.p.mu.Unlock()
-	ch.p.want()
+	ch.t.beside(ch.p.want) // which may ask the node: the caller may be an event loop, or have locks
 }
 
 // destroy is the end of the initiator: nobody wants completions any more.

@@ -309,7 +309,8 @@ func (l *link) finish() {
 			l.mux.stop()
 		}
 		<-l.taking
-		l.takeCompletions()
+		for l.takeCompletions(completeBatches) {
+		}
 		l.endOperations()
 		if l.mux != nil {
 			l.mux.finish()
@@ -343,23 +344,26 @@ func (l *link) finish() {
 const opsIndex = 1<<32 - 2
 
 // completedSome is for iwarp.QPConfig.
-func (l *link) completedSome() {
+func (l *link) completedSome() (more bool) {
 	select {
 	case <-l.taking:
-		l.takeCompletions()
+		more = l.takeCompletions(completeBatches)
 		l.taking <- struct{}{}
 	default: // the end of the link takes the rest
 	}
+	return more
 }
 
-// takeCompletions takes the completions that there are to whoever posted the work requests.
-func (l *link) takeCompletions() {
+// completeBatches bounds the completions that are taken before others on the event loop have a turn.
+const completeBatches = 8
+
+// takeCompletions takes so many batches of the completions that there are to whoever posted the work requests,
+// and tells those who wait for room. It tells whether there may be more.
+func (l *link) takeCompletions(batches int) (more bool) {
 	var list [completeBatch]iwarp.Completion
-	for {
+	for more = true; more && batches > 0; batches-- {
 		n := l.cq.Poll(list[:])
-		if n == 0 {
-			return
-		}
+		more = n == len(list)
 		for rest := list[:n]; len(rest) > 0; {
 			index, k := rest[0].ID>>32, 1
 			for k < len(rest) && rest[k].ID>>32 == index {
@@ -369,12 +373,13 @@ func (l *link) takeCompletions() {
 				l.completed(rest[:k])
 			} else {
 				l.mux.complete(uint32(index), rest[:k])
-				l.roomForOperations()
 			}
 			rest = rest[k:]
 		}
+		l.roomForOperations()
 		if l.mux != nil {
 			l.mux.feed()
 		}
 	}
+	return more
 }

@@ -247,7 +247,6 @@ func (l *link) completed(list []iwarp.Completion) {
 		r.deliver()
 		r.op.Done(r.op, r.status)
 	}
-	l.roomForOperations()
 	o.mu.Lock()
 	o.putLocked(ended)
 	o.mu.Unlock()

@@ -265,7 +265,7 @@ func (ch *Channel) run() {
 		ch.starting = !stop
 		ch.mu.Unlock()
 		ch.attr.CQ.Push(list...)
-		if !full { // with a full queue the places given back are no room for others, who hear of the next completion
+		if !full { // with a full queue the places given back are no room for others, who hear when there are places
 			m.feed()
 		}
 		if stop {

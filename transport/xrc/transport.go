@@ -363,6 +363,24 @@ func (t *Transport) Close() error {
 	return errors.Join(append(errs, t.dev.Close())...)
 }
 
+// beside has f called by another goroutine, or at once when the transport closes.
+func (t *Transport) beside(f func()) {
+	t.mu.Lock()
+	closed := t.closed
+	if !closed {
+		t.work.Add(1)
+	}
+	t.mu.Unlock()
+	if closed {
+		f()
+		return
+	}
+	go func() {
+		defer t.work.Done()
+		f()
+	}()
+}
+
 // Farewell tells peers that queue pairs here end, those that live and those that have just ended, and returns when they have
 // heard it, or after a second. Connections go on: RDS ends them in its own way, and only then is Close called.
 func (t *Transport) Farewell() {

@@ -30,7 +30,8 @@ type Backlog struct {
 	pong        lone[Pong]
 	ack         lone[WriteAck]
 
-	has uint16 // bit i: there are records in the i-th of lists()
+	has  uint16 // bit i: there are records in the i-th of lists()
+	lazy bool   // no CREDIT is urgent
 }
 
 // Bits of Backlog.has, in the order in which the records leave: that of lists.
@@ -87,7 +88,17 @@ func (b *Backlog) WriteError(e WriteError) bool {
 }
 
 // Credit sets the CREDIT of a queue.
-func (b *Backlog) Credit(c Credit) { b.has |= hasCredit; b.credits.set(c) }
+func (b *Backlog) Credit(c Credit) { b.has |= hasCredit; b.lazy = false; b.credits.set(c) }
+
+// CreditLater is Credit for one that may wait for company.
+func (b *Backlog) CreditLater(c Credit) {
+	b.lazy = b.lazy || b.has&hasCredit == 0
+	b.has |= hasCredit
+	b.credits.set(c)
+}
+
+// MayWait reports whether there is nothing to say that may not wait for company.
+func (b *Backlog) MayWait() bool { return b.has == 0 || b.has == hasCredit && b.lazy }
 
 // SRQ sets the announced state of a queue.
 func (b *Backlog) SRQ(s SRQ) { b.has |= hasSRQ; b.srqs.set(s) }
@@ -140,7 +151,9 @@ func (b *Backlog) AppendTo(dst []byte, limit int) []byte {
 		if dst, all = lists[i].appendTo(dst, end); !all {
 			break
 		}
-		b.has &^= 1 << i
+		if b.has &^= 1 << i; b.has == 0 {
+			b.lazy = false
+		}
 	}
 	return dst
 }
