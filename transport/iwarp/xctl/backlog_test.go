@@ -272,3 +272,29 @@ func TestRefusedInARowIsOneRecord(t *testing.T) {
 		t.Error("no limit, or one for what takes no room")
 	}
 }
+
+// A CREDIT that may wait for company does, until there is something to say that may not.
+func TestCreditsThatMayWait(t *testing.T) {
+	t.Parallel()
+	later, now := Credit{SRQ: 1, Delivered: 1, Limit: 9}, Credit{SRQ: 2, Delivered: 1, Limit: 9}
+	for name, tt := range map[string]struct {
+		add  func(b *Backlog)
+		wait bool
+	}{
+		"nothing":                   {func(*Backlog) {}, true},
+		"later":                     {func(b *Backlog) { b.CreditLater(later) }, true},
+		"later twice":               {func(b *Backlog) { b.CreditLater(later); b.CreditLater(now) }, true},
+		"now":                       {func(b *Backlog) { b.Credit(now) }, false},
+		"later, then now":           {func(b *Backlog) { b.CreditLater(later); b.Credit(now) }, false},
+		"now, then later":           {func(b *Backlog) { b.Credit(now); b.CreditLater(later) }, false},
+		"later beside a PING":       {func(b *Backlog) { b.CreditLater(later); b.Ping(Ping{}) }, false},
+		"later beside a WRACK":      {func(b *Backlog) { b.WriteAck(WriteAck{}); b.CreditLater(later) }, false},
+		"later, after all has left": {func(b *Backlog) { b.Credit(now); b.AppendTo(nil, MaxMessage); b.CreditLater(later) }, true},
+		"now, after later has left": {func(b *Backlog) { b.CreditLater(later); b.AppendTo(nil, MaxMessage); b.Credit(now) }, false},
+	} {
+		var b Backlog
+		if tt.add(&b); b.MayWait() != tt.wait {
+			t.Errorf("%s: waits %v, want %v", name, !tt.wait, tt.wait)
+		}
+	}
+}
