@@ -52,11 +52,11 @@ type loop struct {
 	peers  int       // number of homes; guarded by Loops.mu
 	served int       // number of sources; guarded by Loops.mu
 
-	mu    sync.Mutex // taken under any lock, and nothing under it
-	tasks []func()   // guarded by mu; what other goroutines want done on the loop
-	over  bool       // guarded by mu; the loop takes no more tasks
-	spare []func()   // used by the loop only: memory for the next tasks
-	rings [64]byte   // used by the loop only: what was read of the bell; on the stack it would escape under -race
+	mu    lockorder.Mutex[loop] // taken under any lock, and nothing under it
+	tasks []func()              // guarded by mu; what other goroutines want done on the loop
+	over  bool                  // guarded by mu; the loop takes no more tasks
+	spare []func()              // used by the loop only: memory for the next tasks
+	rings [64]byte              // used by the loop only: what was read of the bell; on the stack it would escape under -race
 
 	members map[uint64]member // used by the loop only: what is in the epoll instance, by the number that events name
 	last    uint64            // number of the member that was added last

@@ -12,8 +12,11 @@ import (
 	"github.com/rds-go/rds/docs"
 )
 
-// leaf is the rank of locks behind which no other is taken.
-const leaf = math.MaxInt
+// leaf is the rank of locks behind which no other is taken but one that is last, which is taken under any other.
+const (
+	leaf = math.MaxInt - 1
+	last = math.MaxInt
+)
 
 // ranks are those of docs/LOCKING.md, by the name of the lock.
 var ranks = func() map[string]int {
@@ -25,7 +28,7 @@ var ranks = func() map[string]int {
 }()
 
 var (
-	row  = regexp.MustCompile(`^\| *(\d+|leaf) *\|([^|]*)\|`)
+	row  = regexp.MustCompile(`^\| *(\d+|leaf|last) *\|([^|]*)\|`)
 	name = regexp.MustCompile("`([^`]*)`")
 )
 
@@ -38,7 +41,11 @@ func parse(page string) (map[string]int, error) {
 			continue
 		}
 		rank := leaf
-		if m[1] != "leaf" {
+		switch m[1] {
+		case "leaf":
+		case "last":
+			rank = last
+		default:
 			rank, _ = strconv.Atoi(m[1])
 		}
 		for _, n := range name.FindAllStringSubmatch(m[2], -1) {

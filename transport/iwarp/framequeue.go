@@ -91,8 +91,8 @@ func (d *frameSender) writtenLocked(s *stream) {
 	d.ahead = d.ahead[:0]
 	if d.acked != was {
 		d.late.Store(true)
-		s.conn.Wake()
 	}
+	s.conn.Wake() // also for tellCompleted
 }
 
 // framesTo is the queue that frames are sent to and that a CREDIT or NAK is of, else nil.

@@ -277,12 +277,34 @@ func (s *stream) Flush() {
 		return
 	}
 	s.rx.flush()
-	if s.news.Load() && s.news.Swap(false) && q.cfg.Completed() {
-		s.news.Store(true)
-	}
-	if s.burst.Store(false); s.news.Load() { // some are left, or have come since and relied on this burst
+	told := s.tellCompleted(q)
+	if s.burst.Store(false); told && s.news.Load() { // some are left, or have come since and relied on this burst
 		s.conn.Wake()
 	}
+}
+
+// tellCompleted tells of what has completed, behind the acknowledgements of frames that came with it: of a
+// message and an operation behind it the program hears in this order. It is false if some of those wait for the
+// transmitter, which wakes the event loop.
+func (s *stream) tellCompleted(q *QP) bool {
+	if !s.news.Load() {
+		return true
+	}
+	if x := s.shared; x != nil && x.params.Sink != nil {
+		q.mu.Lock()
+		ahead := len(x.frames.ahead) > 0
+		q.mu.Unlock()
+		if ahead {
+			return false
+		}
+		if x.frames.late.Swap(false) {
+			x.params.Sink.Acked()
+		}
+	}
+	if s.news.Swap(false) && q.cfg.Completed() {
+		s.news.Store(true)
+	}
+	return true
 }
 
 // Begun is for gnetloop.Beginner: what the peer has begun of messages to the sink.

@@ -191,7 +191,7 @@ func (s *stream) windowLocked(run *frameRun) window {
 	alone := false
 	if x := s.shared; x != nil {
 		nothing := w.run == nil && s.nothingLocked(&w)
-		alone = nothing && x.says && x.backlog.MayWait()
+		alone = nothing && x.says && x.backlog.MayWait() && s.q.state == StateRTS // at the end all is said at once
 		x.rides = x.rides || !nothing && (x.says || w.now.Sub(x.alone) < sayDelay)
 	}
 	w.frames = s.framesLocked(w.now, alone)
@@ -201,9 +201,9 @@ func (s *stream) windowLocked(run *frameRun) window {
 	return w
 }
 
-// nothingLocked tells whether no message is to be sent, as far as is known before a batch is built.
+// nothingLocked tells whether no message and no response is to be sent, as far as is known before a batch is built.
 func (s *stream) nothingLocked(w *window) bool {
-	return s.tx.next == w.tail && !s.tx.open && len(w.short) == 0 && s.shared.turns.n == 0
+	return s.tx.next == w.tail && !s.tx.open && len(w.short) == 0 && s.shared.turns.n == 0 && s.tx.serving == s.rx.asked.Load()
 }
 
 // idleLocked tells whether nothing is left to be sent behind the batch that is written.
