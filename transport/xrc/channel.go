@@ -79,6 +79,7 @@ type Channel struct {
 	signs     uint64             // guarded by mu; signs of life of the peer
 	reason    iwarp.Status       // guarded by mu; status of the first request that is flushed, if not iwarp.Success
 	destroyed bool               // guarded by mu: completions are for nobody
+	onLoop    bool               // guarded by mu: an event loop has found why the channel ends
 	mux       *mux               // guarded by mu; nil but in channelReady
 	why       error              // guarded by mu; of channelDead
 	works     []work             // guarded by mu, but for those that start uses

@@ -53,7 +53,7 @@ func (ch *Channel) complete(m *mux, ends []iwarp.Completion) {
 		default:
 			list = ch.finishLocked(list, slot, c.Status, c.Vendor)
 			if c.Status == iwarp.ReceiverNotReady && !dead {
-				failed = objects.ErrDry
+				failed, ch.onLoop = objects.ErrDry, true
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func (ch *Channel) complete(m *mux, ends []iwarp.Completion) {
 		m.starve(ch) // feed follows when the completions that have come with these are through
 	}
 	if empty {
-		ch.remove()
+		ch.t.beside(ch.remove) // which may ask the node, and no event loop waits for that
 	}
 }
 
@@ -145,7 +145,7 @@ func (ch *Channel) die(cause error) {
 		}
 	}
 	list := ch.endLocked(nil)
-	index, empty := uint64(ch.index), ch.started == 0
+	index, empty, onLoop := uint64(ch.index), ch.started == 0, ch.onLoop
 	close(ch.dead)
 	ch.stop()
 	ch.mu.Unlock()
@@ -153,7 +153,9 @@ func (ch *Channel) die(cause error) {
 	if ch.p == nil {
 		return
 	}
-	if empty {
+	if empty && onLoop {
+		ch.t.beside(ch.remove)
+	} else if empty {
 		ch.remove()
 	} else if m != nil {
 		m.l.qp.Abandon(func(id uint64) bool { return id>>32 == index })
@@ -185,7 +187,7 @@ func (ch *Channel) remove() {
 		delete(ch.p.channels, ch.index)
 	}
 	ch.p.mu.Unlock()
-	ch.t.beside(ch.p.want) // which may ask the node: the caller may be an event loop, or have locks
+	ch.p.want()
 }
 
 // destroy is the end of the initiator: nobody wants completions any more.
