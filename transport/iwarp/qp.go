@@ -120,8 +120,8 @@ func (p *PD) CreateQP(cfg QPConfig) (*QP, error) {
 	if cfg.SendCQ == nil || cfg.RecvCQ == nil || cfg.SendCQ.dev != p.dev || cfg.RecvCQ.dev != p.dev {
 		return nil, fmt.Errorf("iwarp: completion queues missing or of another device: %w", syscall.EINVAL)
 	}
-	if cfg.MaxSend < 1 || cfg.MaxSend > maxQueue || cfg.MaxReceive < 1 || cfg.MaxReceive > maxQueue || cfg.MaxInline < 0 || cfg.MaxInline > maxInline {
-		return nil, fmt.Errorf("iwarp: queue sizes %d, %d, inline %d: %w", cfg.MaxSend, cfg.MaxReceive, cfg.MaxInline, syscall.EINVAL)
+	if cfg.MaxSend < 1 || cfg.MaxSend > maxQueue || cfg.MaxReceive < 1 || cfg.MaxReceive > maxQueue || cfg.MaxUnderWay < 0 || cfg.MaxUnderWay > maxQueue || cfg.MaxInline < 0 || cfg.MaxInline > maxInline {
+		return nil, fmt.Errorf("iwarp: queue sizes %d, %d, %d, inline %d: %w", cfg.MaxSend, cfg.MaxUnderWay, cfg.MaxReceive, cfg.MaxInline, syscall.EINVAL)
 	}
 	cfg.MaxSend = 1 << bits.Len(uint(cfg.MaxSend-1))
 	cfg.MaxUnderWay = max(cfg.MaxUnderWay, cfg.MaxSend)
