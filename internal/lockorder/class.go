@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // class is what the locks of one field of a struct have in common.
@@ -16,6 +17,22 @@ type class struct {
 }
 
 var classes sync.Map // *class by the type of the lock
+
+// classIn is classOf for a lock that keeps its class.
+//
+//go:norace
+func classIn[T, L any](kept *atomic.Pointer[class]) *class {
+	raceDisable()
+	c := kept.Load()
+	raceEnable()
+	if c == nil {
+		c = classOf[T, L]()
+		raceDisable()
+		kept.Store(c)
+		raceEnable()
+	}
+	return c
+}
 
 // classOf returns the class of locks of type L, which is Mutex[T] or RWMutex[T].
 func classOf[T, L any]() *class {

@@ -5,8 +5,8 @@
 // page does not allow behind one of those panics at once, with both names and both stacks; so
 // does a lock that is not on the page.
 //
-// The race detector alone does not switch the checks on, unlike those of internal/invariants:
-// their own synchronisation would put goroutines in an order, and so hide data races from it.
+// The race detector alone does not switch the checks on, unlike those of internal/invariants. With
+// both, the detector does not see how the checks synchronise, so they hide no race from it.
 //
 // The type argument names the lock:
 //

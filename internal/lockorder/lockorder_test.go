@@ -36,7 +36,7 @@ func init() {
 // complaint is what f panics with. Locks that f has not given back are forgotten.
 func complaint(f func()) (said string) {
 	defer func() {
-		current().held = nil
+		current().forget()
 		if v := recover(); v != nil {
 			said = fmt.Sprint(v)
 		}

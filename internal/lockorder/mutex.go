@@ -2,7 +2,10 @@
 
 package lockorder
 
-import "sync"
+import (
+	"sync"
+	"sync/atomic"
+)
 
 // Recording is true when locks are recorded, which allocates.
 const Recording = true
@@ -11,11 +14,12 @@ const Recording = true
 type Mutex[T any] struct {
 	mu     sync.Mutex
 	holder *goroutine // guarded by mu
+	class  atomic.Pointer[class]
 }
 
 // Lock panics if docs/LOCKING.md does not allow the lock here.
 func (m *Mutex[T]) Lock() {
-	g, c := current(), classOf[T, Mutex[T]]()
+	g, c := current(), classIn[T, Mutex[T]](&m.class)
 	g.check(c)
 	m.mu.Lock()
 	m.holder = g
@@ -28,7 +32,7 @@ func (m *Mutex[T]) TryLock() bool {
 		return false
 	}
 	m.holder = current()
-	m.holder.took(m, classOf[T, Mutex[T]]())
+	m.holder.took(m, classIn[T, Mutex[T]](&m.class))
 	return true
 }
 
@@ -45,11 +49,12 @@ func (m *Mutex[T]) Unlock() {
 type RWMutex[T any] struct {
 	mu     sync.RWMutex
 	holder *goroutine // guarded by mu; who has it for writing
+	class  atomic.Pointer[class]
 }
 
 // Lock panics if docs/LOCKING.md does not allow the lock here.
 func (m *RWMutex[T]) Lock() {
-	g, c := current(), classOf[T, RWMutex[T]]()
+	g, c := current(), classIn[T, RWMutex[T]](&m.class)
 	g.check(c)
 	m.mu.Lock()
 	m.holder = g
@@ -67,7 +72,7 @@ func (m *RWMutex[T]) Unlock() {
 
 // RLock panics if docs/LOCKING.md does not allow the lock here.
 func (m *RWMutex[T]) RLock() {
-	g, c := current(), classOf[T, RWMutex[T]]()
+	g, c := current(), classIn[T, RWMutex[T]](&m.class)
 	g.check(c)
 	m.mu.RLock()
 	g.took(m, c)
