@@ -222,7 +222,7 @@ func TestStackClose(t *testing.T) {
 		s := r.open(gnetloop.Options{})
 		var hs []*recorder
 		var wg sync.WaitGroup
-		for range 20 {
+		for range 5 {
 			a, err := s.Dial(t.Context(), netip.AddrPort{}, r.addr)
 			if err != nil {
 				t.Fatal(err)

@@ -48,9 +48,11 @@ func TestEndAtAnyMoment(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
 			for run := range 15 {
-				terms := ConnParams{NoCRC: run%2 == 0, Guard: -1, PeerToPeer: run%3 == 0}
-				client, server := pair(t, Config{EventLoops: 1}, terms, terms)
-				endAtAnyMoment(t, r, client, server)
+				bubble(t, func(t *testing.T) {
+					terms := ConnParams{NoCRC: run%2 == 0, Guard: -1, PeerToPeer: run%3 == 0}
+					client, server := pair(t, Config{EventLoops: 1}, terms, terms)
+					endAtAnyMoment(t, r, client, server)
+				})
 			}
 		})
 	}
@@ -164,6 +166,10 @@ func (e *end) open() bool {
 // can be used again, or, in the last moment, in error; and nothing is left.
 func TestConnectCancelledAtAnyMoment(t *testing.T) {
 	t.Parallel()
+	bubble(t, testConnectCancelledAtAnyMoment)
+}
+
+func testConnectCancelledAtAnyMoment(t *testing.T) {
 	d, sd := openDevice(t, Config{EventLoops: 1}), openDevice(t, Config{EventLoops: 1})
 	server := newEnd(t, sd, QPConfig{})
 	ln, err := sd.Listen(netip.AddrPortFrom(loopback, 0))
