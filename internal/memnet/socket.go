@@ -81,7 +81,7 @@ func (s *socket) arrive(g *segment) {
 			s.reset() // nobody will read that
 			return
 		}
-		s.in.put(g.data)
+		s.in.add(g.data)
 		s.received += uint64(len(g.data))
 		s.acknowledge()
 		s.tellReadable()
@@ -129,10 +129,8 @@ func (s *socket) acknowledge() {
 // transmit sends what the window allows, and the end of the stream behind all bytes.
 func (s *socket) transmit() {
 	for s.unsent.len() > 0 && s.sent < s.most {
-		n := min(s.unsent.len(), int(s.most-s.sent), maxSegment)
-		b := make([]byte, n)
-		s.unsent.get(b)
-		s.sent += uint64(n)
+		b := s.unsent.cut(min(int(s.most-s.sent), maxSegment))
+		s.sent += uint64(len(b))
 		s.out.send(segment{kind: data, data: b})
 	}
 	if s.ending && !s.ended && s.unsent.len() == 0 {
@@ -149,7 +147,9 @@ func (s *socket) write(b []byte) (n int) {
 		if k == 0 {
 			break
 		}
-		s.unsent.put(b[n : n+k])
+		chunk := make([]byte, k)
+		move(chunk, b[n:])
+		s.unsent.add(chunk)
 		s.written += uint64(k)
 		n += k
 		s.transmit()
@@ -212,26 +212,4 @@ func (s *socket) gone() {
 		s.dialed = false
 		delete(s.n.dialed, s.local)
 	}
-}
-
-// fifo keeps bytes in order.
-type fifo struct {
-	b   []byte
-	off int
-}
-
-func (f *fifo) len() int { return len(f.b) - f.off }
-
-func (f *fifo) put(b []byte) {
-	if f.off > 0 && f.off >= len(f.b)-f.off {
-		f.b = f.b[:copy(f.b, f.b[f.off:])]
-		f.off = 0
-	}
-	f.b = append(f.b, b...)
-}
-
-func (f *fifo) get(b []byte) int {
-	n := copy(b, f.b[f.off:])
-	f.off += n
-	return n
 }

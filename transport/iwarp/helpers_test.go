@@ -37,10 +37,19 @@ var networks sync.Map
 
 // bubble runs a test in a bubble of testing/synctest: time is virtual, and the devices of the
 // test are on a network in memory.
+//
+// Whatever does not wait for a timer takes no time there. So a test that interrupts something at
+// a random time has a network with a latency (bubbleOn).
 func bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
+	bubbleOn(t, memnet.Options{}, f)
+}
+
+// bubbleOn is bubble with a network that is set up by o.
+func bubbleOn(t *testing.T, o memnet.Options, f func(t *testing.T)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		networks.Store(t, memnet.New(memnet.Options{}))
+		networks.Store(t, memnet.New(o))
 		defer networks.Delete(t)
 		f(t)
 	})

@@ -13,6 +13,7 @@ import (
 	"time"
 	"weak"
 
+	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/mr"
 )
 
@@ -48,7 +49,7 @@ func TestEndAtAnyMoment(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 0))
 			for run := range 15 {
-				bubble(t, func(t *testing.T) {
+				bubbleOn(t, memnet.Options{Latency: 50 * time.Microsecond}, func(t *testing.T) {
 					terms := ConnParams{NoCRC: run%2 == 0, Guard: -1, PeerToPeer: run%3 == 0}
 					client, server := pair(t, Config{EventLoops: 1}, terms, terms)
 					endAtAnyMoment(t, r, client, server)
@@ -166,7 +167,7 @@ func (e *end) open() bool {
 // can be used again, or, in the last moment, in error; and nothing is left.
 func TestConnectCancelledAtAnyMoment(t *testing.T) {
 	t.Parallel()
-	bubble(t, testConnectCancelledAtAnyMoment)
+	bubbleOn(t, memnet.Options{Latency: 50 * time.Microsecond}, testConnectCancelledAtAnyMoment)
 }
 
 func testConnectCancelledAtAnyMoment(t *testing.T) {
