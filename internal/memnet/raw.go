@@ -194,31 +194,36 @@ type deadline struct {
 
 func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
-// limit sets deadlines. Whoever waits looks at the new ones.
 func (c *Conn) limit(t time.Time, all ...*deadline) error {
-	c.s.n.mu.Lock()
-	defer c.s.n.mu.Unlock()
+	return c.s.n.limit(t, &c.news, all...)
+}
+
+// limit sets deadlines of those who wait for news. They look at the new ones.
+func (n *Network) limit(t time.Time, news *signal, all ...*deadline) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, d := range all {
 		if d.timer != nil {
 			d.timer.Stop()
 		}
 		*d = deadline{at: t}
 		if !t.IsZero() && !d.passed() {
-			d.timer = time.AfterFunc(time.Until(t), c.look)
+			d.timer = time.AfterFunc(time.Until(t), func() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				news.set()
+			})
 		}
 	}
-	c.news.set()
+	news.set()
 	return nil
 }
 
-func (c *Conn) look() {
-	c.s.n.mu.Lock()
-	c.news.set()
-	c.s.n.mu.Unlock()
-}
-
 // Listener is a listening socket of a test that speaks the wire by hand, as net.TCPListener is.
-type Listener struct{ l *listener }
+type Listener struct {
+	l     *listener
+	limit deadline // of Accept
+}
 
 var _ net.Listener = (*Listener)(nil)
 
@@ -228,7 +233,7 @@ func (n *Network) Listen(local netip.AddrPort) (*Listener, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{l}, nil
+	return &Listener{l: l}, nil
 }
 
 // Accept is AcceptConn.
@@ -250,8 +255,12 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 			s.owner = c
 			return c, nil
 		}
-		if l.l.closed {
-			return nil, &net.OpError{Op: "accept", Net: networkOf(l.l.addr), Addr: l.Addr(), Err: net.ErrClosed}
+		if l.l.closed || l.limit.passed() {
+			err := net.ErrClosed
+			if !l.l.closed {
+				err = os.ErrDeadlineExceeded
+			}
+			return nil, &net.OpError{Op: "accept", Net: networkOf(l.l.addr), Addr: l.Addr(), Err: err}
 		}
 		news := l.l.news.wait()
 		l.l.n.mu.Unlock()
@@ -259,6 +268,9 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 		l.l.n.mu.Lock()
 	}
 }
+
+// SetDeadline sets when Accept fails with os.ErrDeadlineExceeded.
+func (l *Listener) SetDeadline(t time.Time) error { return l.l.n.limit(t, &l.l.news, &l.limit) }
 
 // Close ends listening.
 func (l *Listener) Close() error {
