@@ -21,6 +21,10 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
+// rawSizes are those of Linux for a socket that nobody has tuned: its window does not grow
+// while nobody reads.
+var rawSizes = sizes{receive: firstWindow}
+
 // Dial connects local to remote. The network chooses a local address that is not valid, and a
 // local port that is 0.
 func (n *Network) Dial(local, remote netip.AddrPort) (*Conn, error) {
@@ -29,7 +33,7 @@ func (n *Network) Dial(local, remote netip.AddrPort) (*Conn, error) {
 
 // DialContext is Dial until ctx ends.
 func (n *Network) DialContext(ctx context.Context, local, remote netip.AddrPort) (*Conn, error) {
-	s, err := n.dial(ctx, local, remote, sizes{})
+	s, err := n.dial(ctx, local, remote, rawSizes)
 	if err != nil {
 		return nil, err
 	}
@@ -229,7 +233,7 @@ var _ net.Listener = (*Listener)(nil)
 
 // Listen accepts connections on an address; the network chooses a port that is 0.
 func (n *Network) Listen(local netip.AddrPort) (*Listener, error) {
-	l, err := n.listen(local, sizes{})
+	l, err := n.listen(local, rawSizes)
 	if err != nil {
 		return nil, err
 	}
