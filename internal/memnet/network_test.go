@@ -275,6 +275,11 @@ func TestConn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		_ = ln.SetDeadline(time.Now().Add(time.Second))
+		if _, err := ln.Accept(); !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("Accept: %v", err)
+		}
+		_ = ln.SetDeadline(time.Time{})
 		accepted := make(chan *Conn, 1)
 		go func() {
 			for {

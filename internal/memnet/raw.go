@@ -21,6 +21,10 @@ type Conn struct {
 
 var _ net.Conn = (*Conn)(nil)
 
+// rawSizes are those of Linux for a socket that nobody has tuned: its window does not grow
+// while nobody reads.
+var rawSizes = sizes{receive: firstWindow}
+
 // Dial connects local to remote. The network chooses a local address that is not valid, and a
 // local port that is 0.
 func (n *Network) Dial(local, remote netip.AddrPort) (*Conn, error) {
@@ -29,7 +33,7 @@ func (n *Network) Dial(local, remote netip.AddrPort) (*Conn, error) {
 
 // DialContext is Dial until ctx ends.
 func (n *Network) DialContext(ctx context.Context, local, remote netip.AddrPort) (*Conn, error) {
-	s, err := n.dial(ctx, local, remote, sizes{})
+	s, err := n.dial(ctx, local, remote, rawSizes)
 	if err != nil {
 		return nil, err
 	}
@@ -194,41 +198,46 @@ type deadline struct {
 
 func (d *deadline) passed() bool { return !d.at.IsZero() && !time.Now().Before(d.at) }
 
-// limit sets deadlines. Whoever waits looks at the new ones.
 func (c *Conn) limit(t time.Time, all ...*deadline) error {
-	c.s.n.mu.Lock()
-	defer c.s.n.mu.Unlock()
+	return c.s.n.limit(t, &c.news, all...)
+}
+
+// limit sets deadlines of those who wait for news. They look at the new ones.
+func (n *Network) limit(t time.Time, news *signal, all ...*deadline) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, d := range all {
 		if d.timer != nil {
 			d.timer.Stop()
 		}
 		*d = deadline{at: t}
 		if !t.IsZero() && !d.passed() {
-			d.timer = time.AfterFunc(time.Until(t), c.look)
+			d.timer = time.AfterFunc(time.Until(t), func() {
+				n.mu.Lock()
+				defer n.mu.Unlock()
+				news.set()
+			})
 		}
 	}
-	c.news.set()
+	news.set()
 	return nil
 }
 
-func (c *Conn) look() {
-	c.s.n.mu.Lock()
-	c.news.set()
-	c.s.n.mu.Unlock()
-}
-
 // Listener is a listening socket of a test that speaks the wire by hand, as net.TCPListener is.
-type Listener struct{ l *listener }
+type Listener struct {
+	l     *listener
+	limit deadline // of Accept
+}
 
 var _ net.Listener = (*Listener)(nil)
 
 // Listen accepts connections on an address; the network chooses a port that is 0.
 func (n *Network) Listen(local netip.AddrPort) (*Listener, error) {
-	l, err := n.listen(local, sizes{})
+	l, err := n.listen(local, rawSizes)
 	if err != nil {
 		return nil, err
 	}
-	return &Listener{l}, nil
+	return &Listener{l: l}, nil
 }
 
 // Accept is AcceptConn.
@@ -250,8 +259,12 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 			s.owner = c
 			return c, nil
 		}
-		if l.l.closed {
-			return nil, &net.OpError{Op: "accept", Net: networkOf(l.l.addr), Addr: l.Addr(), Err: net.ErrClosed}
+		if l.l.closed || l.limit.passed() {
+			err := net.ErrClosed
+			if !l.l.closed {
+				err = os.ErrDeadlineExceeded
+			}
+			return nil, &net.OpError{Op: "accept", Net: networkOf(l.l.addr), Addr: l.Addr(), Err: err}
 		}
 		news := l.l.news.wait()
 		l.l.n.mu.Unlock()
@@ -259,6 +272,9 @@ func (l *Listener) AcceptConn() (*Conn, error) {
 		l.l.n.mu.Lock()
 	}
 }
+
+// SetDeadline sets when Accept fails with os.ErrDeadlineExceeded.
+func (l *Listener) SetDeadline(t time.Time) error { return l.l.n.limit(t, &l.l.news, &l.limit) }
 
 // Close ends listening.
 func (l *Listener) Close() error {
