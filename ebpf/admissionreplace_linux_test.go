@@ -28,22 +28,18 @@ func longList(n int, network byte, others ...netip.Prefix) []netip.Prefix {
 	return append(list, others...)
 }
 
-// Two lists of 10,000 take turns. A peer is on both, a stranger on neither.
-func TestListReplacedUnderLoadGivesNoWrongVerdict(t *testing.T) {
-	t.Parallel()
-	const n, replacements = 10000, 10
-	s := newSite(t)
-	lists := [][]netip.Prefix{longList(n, 20, append(peers, s.peers()...)...), longList(n, 30, append(peers, s.peers()...)...)}
+// judge is an allow-list with a program that can be tested, and that judges connections of
+// the site, too.
+func judge(t *testing.T, s *site, list []netip.Prefix) (*Admission, *ebpf.Program) {
+	t.Helper()
 	a, program, err := newAdmission(admissionConfig{Ether: true}, hookTCX, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer program.Close()
-	defer a.Close()
-	if err := a.Set(lists[0]); err != nil {
+	t.Cleanup(func() { a.Close(); program.Close() })
+	if err := a.Set(list); err != nil {
 		t.Fatal(err)
 	}
-	// The same lists judge real connections of the site.
 	h := hook{place: place{Kind: hookTCX, Index: 2, Name: "eth0"}}
 	if h.Index, err = s.interfaceIndex("eth0"); err != nil {
 		t.Fatal(err)
@@ -52,7 +48,17 @@ func TestListReplacedUnderLoadGivesNoWrongVerdict(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { l.Close() })
+	return a, program
+}
+
+// Two lists of 10,000 take turns. A peer is on both, a stranger on neither.
+func TestListReplacedUnderLoadGivesNoWrongVerdict(t *testing.T) {
+	t.Parallel()
+	const n, replacements = 10000, 10
+	s := newSite(t)
+	lists := [][]netip.Prefix{longList(n, 20, append(peers, s.peers()...)...), longList(n, 30, append(peers, s.peers()...)...)}
+	a, program := judge(t, s, lists[0])
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	var workers sync.WaitGroup

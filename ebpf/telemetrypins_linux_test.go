@@ -92,6 +92,31 @@ func TestTelemetryPartsAreMissingOneByOne(t *testing.T) {
 	}
 }
 
+// spoils tries what nobody may do with pins, and returns how many links it tried.
+func spoils(t *testing.T, dir string, uid, gid int) (links int) {
+	t.Helper()
+	for _, part := range telemetryParts {
+		for _, name := range part.programs {
+			path := filepath.Join(dir, name)
+			if l, err := link.LoadPinnedLink(path, nil); err == nil {
+				l.Close()
+				t.Errorf("uid %d, gid %d opens the link %s", uid, gid, name)
+			} else if !errors.Is(err, os.ErrNotExist) {
+				links++
+			}
+			if err := os.Chmod(path, 0o666); err == nil {
+				t.Errorf("uid %d, gid %d changes the mode of %s", uid, gid, name)
+			}
+		}
+	}
+	if uid != 0 { // root's directory: the unit mounts it read-only
+		if err := UnloadTelemetry(dir); !errors.Is(err, ErrPermission) {
+			t.Errorf("uid %d removes the pins: %v", uid, err)
+		}
+	}
+	return links
+}
+
 func TestPinnedTelemetryIsReadByItsGroupAndRemovedByNobody(t *testing.T) {
 	t.Parallel()
 	a, b := netlab.Pair(t)
@@ -141,27 +166,7 @@ func TestPinnedTelemetryIsReadByItsGroupAndRemovedByNobody(t *testing.T) {
 			}
 		}
 		a.As(who.uid, who.gid, read)
-		a.As(who.uid, who.gid, func() {
-			for _, part := range telemetryParts {
-				for _, name := range part.programs {
-					path := filepath.Join(dir, name)
-					if l, err := link.LoadPinnedLink(path, nil); err == nil {
-						l.Close()
-						t.Errorf("uid %d, gid %d opens the link %s", who.uid, who.gid, name)
-					} else if !errors.Is(err, os.ErrNotExist) {
-						links++
-					}
-					if err := os.Chmod(path, 0o666); err == nil {
-						t.Errorf("uid %d, gid %d changes the mode of %s", who.uid, who.gid, name)
-					}
-				}
-			}
-			if who.uid != 0 { // root's directory: the unit mounts it read-only
-				if err := UnloadTelemetry(dir); !errors.Is(err, ErrPermission) {
-					t.Errorf("uid %d removes the pins: %v", who.uid, err)
-				}
-			}
-		})
+		a.As(who.uid, who.gid, func() { links += spoils(t, dir, who.uid, who.gid) })
 	}
 	if links != 3*5 {
 		t.Errorf("%d links tried, want 5 by each", links)

@@ -136,118 +136,125 @@ func TestMRREQ6ModelNeverReleasesMemoryInUse(t *testing.T) {
 	}
 }
 
+// regionState is a model of a region and its pool.
+type regionState struct {
+	mapped bool
+	dirty  int // dropped mappings
+	once   bool
+}
+
+const (
+	opMap = iota
+	opMapOnce
+	opFree
+	opRevoke
+	opUse
+	opBarrier
+	regionOps
+)
+
+var regionOpNames = [regionOps]string{"map", "map once", "free", "revoke", "use", "barrier"}
+
+// next gives the outcome and the following state; the pool has room for two.
+func (s regionState) next(op int) (regionState, bool) {
+	room := s.dirty+btoi(s.mapped) < 2
+	switch op {
+	case opMap, opMapOnce:
+		if s.mapped || !room {
+			return s, s.mapped // the walk maps once only: no operation
+		}
+		return regionState{true, s.dirty, op == opMapOnce}, true
+	case opFree, opRevoke:
+		if !s.mapped {
+			return s, false
+		}
+		return regionState{false, s.dirty + 1, false}, true
+	case opUse:
+		if !s.once {
+			return s, false
+		}
+		return regionState{false, s.dirty + 1, false}, true
+	}
+	return regionState{s.mapped, 0, s.once}, true
+}
+
+// runTransitions does operations on a device of its own and compares it with the model.
+func runTransitions(t *testing.T, path []int) {
+	t.Helper()
+	d, err := New(Config{Seed: 1, Small: PoolConfig{Items: 2, FlushItems: 99}, Bases: 8, Linger: -1, MapWait: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// A keeper started by the refusal of a map would invalidate by itself.
+	d.flusher.closed = true
+	dom, o := d.NewDomain(), d.NewOwner(OwnerConfig{Items: 2})
+	r := d.NewReader("r", nil)
+	var k Key
+	var s regionState
+	for i, op := range path {
+		var ok bool
+		was := s
+		s, ok = s.next(op)
+		opt := Options{Domain: dom, Rights: RemoteRead, Once: op == opMapOnce}
+		req := &Request{Key: k, Domain: dom, From: peerA, Rights: RemoteRead, Len: 1, Use: new(Use)}
+		var err error
+		switch op {
+		case opMap, opMapOnce:
+			if !was.mapped {
+				var n Key
+				if n, err = o.Map(make([]byte, 8), opt); err == nil {
+					k = n
+				}
+			}
+		case opFree:
+			err = o.Free(k)
+		case opRevoke:
+			err = r.Revoke(k, dom, peerA).Err()
+		case opUse:
+			fault(r, req)
+			if !req.Use.Holds() {
+				err = ErrKey
+			}
+			d.Finish(req.Use, true)
+		case opBarrier:
+			err = o.Barrier(t.Context())
+		}
+		p := d.Stats().Small
+		if (err == nil) != ok || p.Live != btoi(s.mapped) || p.Dirty != s.dirty {
+			t.Fatalf("%v: after step %d: error %v, %+v; want success %v, %+v", spell(regionOpNames[:], path), i+1, err, p, ok, s)
+		}
+		req.Key = k
+		f := fault(r, req)
+		if (f == None) != s.mapped {
+			t.Fatalf("%v: after step %d: key gives %v, mapped %v", spell(regionOpNames[:], path), i+1, f, s.mapped)
+		}
+		d.Finish(req.Use, false)
+	}
+	r.Close()
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestMRREQ6TransitionsOfARegion tries every sequence of five operations on a
 // device with one base and compares it with the table of states.
 func TestMRREQ6TransitionsOfARegion(t *testing.T) {
 	t.Parallel()
-	type state struct {
-		mapped bool
-		dirty  int // dropped mappings
-		once   bool
-	}
-	const (
-		opMap = iota
-		opMapOnce
-		opFree
-		opRevoke
-		opUse
-		opBarrier
-		ops
-	)
-	names := [ops]string{"map", "map once", "free", "revoke", "use", "barrier"}
-	// next gives the outcome and the following state; the pool has room for two.
-	next := func(s state, op int) (state, bool) {
-		room := s.dirty+btoi(s.mapped) < 2
-		switch op {
-		case opMap, opMapOnce:
-			if s.mapped || !room {
-				return s, s.mapped // the walk maps once only: no operation
-			}
-			return state{true, s.dirty, op == opMapOnce}, true
-		case opFree, opRevoke:
-			if !s.mapped {
-				return s, false
-			}
-			return state{false, s.dirty + 1, false}, true
-		case opUse:
-			if !s.once {
-				return s, false
-			}
-			return state{false, s.dirty + 1, false}, true
-		}
-		return state{s.mapped, 0, s.once}, true
-	}
 	var path [5]int
 	var walk func(depth int)
-	run := func() {
-		d, err := New(Config{Seed: 1, Small: PoolConfig{Items: 2, FlushItems: 99}, Bases: 8, Linger: -1, MapWait: -1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		// A keeper started by the refusal of a map would invalidate by itself.
-		d.flusher.closed = true
-		dom, o := d.NewDomain(), d.NewOwner(OwnerConfig{Items: 2})
-		r := d.NewReader("r", nil)
-		var k Key
-		var s state
-		for i, op := range path {
-			var ok bool
-			was := s
-			s, ok = next(s, op)
-			opt := Options{Domain: dom, Rights: RemoteRead, Once: op == opMapOnce}
-			req := &Request{Key: k, Domain: dom, From: peerA, Rights: RemoteRead, Len: 1, Use: new(Use)}
-			var err error
-			switch op {
-			case opMap, opMapOnce:
-				if !was.mapped {
-					var n Key
-					if n, err = o.Map(make([]byte, 8), opt); err == nil {
-						k = n
-					}
-				}
-			case opFree:
-				err = o.Free(k)
-			case opRevoke:
-				err = r.Revoke(k, dom, peerA).Err()
-			case opUse:
-				fault(r, req)
-				if !req.Use.Holds() {
-					err = ErrKey
-				}
-				d.Finish(req.Use, true)
-			case opBarrier:
-				err = o.Barrier(t.Context())
-			}
-			p := d.Stats().Small
-			if (err == nil) != ok || p.Live != btoi(s.mapped) || p.Dirty != s.dirty {
-				t.Fatalf("%v: after step %d: error %v, %+v; want success %v, %+v", spell(names[:], path[:]), i+1, err, p, ok, s)
-			}
-			req.Key = k
-			f := fault(r, req)
-			if (f == None) != s.mapped {
-				t.Fatalf("%v: after step %d: key gives %v, mapped %v", spell(names[:], path[:]), i+1, f, s.mapped)
-			}
-			d.Finish(req.Use, false)
-		}
-		r.Close()
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
 	walk = func(depth int) {
 		if depth == len(path) {
-			run()
+			runTransitions(t, path[:])
 			return
 		}
-		for op := range ops {
+		for op := range regionOps {
 			path[depth] = op
 			walk(depth + 1)
 		}
 	}
-	path[0] = opMap
-	walk(1)
-	path[0] = opMapOnce
-	walk(1)
+	for _, path[0] = range [...]int{opMap, opMapOnce} {
+		walk(1)
+	}
 }
 
 func btoi(b bool) int {

@@ -15,11 +15,32 @@ import (
 	"github.com/rds-go/rds/xrc/objects"
 )
 
+// together does something for each number below n, for 8 at a time.
+func together(t *testing.T, n int, f func(k int) error) {
+	t.Helper()
+	const callers = 8
+	var crowd sync.WaitGroup
+	for c := range callers {
+		crowd.Go(func() {
+			for k := c; k < n; k += callers {
+				if err := f(k); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	crowd.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
 // Two processes are registered with 10,000 targets whose initiators end. Each target is then in error, and all that the
 // daemon keeps of it is a table entry of less than 2 KiB. The processes hear of it, look, and unregister:
 // the targets live while one process is registered, and the last one to unregister destroys them.
 func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not in parallel: it measures the heap
-	const most, round, callers = 2 << 10, 250, 8
+	const most, round = 2 << 10, 250
 	targets := 10_000
 	if invariants.Enabled { // the detector of races takes ten times as long
 		targets = 1000
@@ -44,25 +65,8 @@ func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not 
 	var all []uint32
 	fail := func() []uint32 { // a round of targets whose initiators have ended
 		numbers, initiators := make([]uint32, round), make([]*Initiator, round)
-		each := func(f func(k int) error) {
-			var crowd sync.WaitGroup
-			for c := range callers {
-				crowd.Go(func() {
-					for k := c; k < round; k += callers {
-						if err := f(k); err != nil {
-							t.Error(err)
-							return
-						}
-					}
-				})
-			}
-			crowd.Wait()
-			if t.Failed() {
-				t.FailNow()
-			}
-		}
 		ctx := rdstest.Background(t)
-		each(func(k int) (err error) {
+		together(t, round, func(k int) (err error) {
 			initiators[k], err = p.Connect(ctx, InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: far.addr, Service: 7, MaxSend: 1})
 			if err == nil {
 				numbers[k] = initiators[k].Target()
@@ -70,7 +74,7 @@ func TestXRCREQ28TargetsInErrorOfTwoProcessesHoldNothing(t *testing.T) { // not 
 			return err
 		})
 		everybody("register", numbers)
-		each(func(k int) error { return initiators[k].Close(ctx) })
+		together(t, round, func(k int) error { return initiators[k].Close(ctx) })
 		return numbers
 	}
 	first := fail() // what the daemons make once, and the queues of events, are there from here on

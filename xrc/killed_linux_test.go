@@ -148,6 +148,53 @@ func resources(t testing.TB) (heap, resident int64, files int) {
 	return heap, resident * int64(os.Getpagesize()), len(list)
 }
 
+// takes takes what comes to the queue, until ctx ends.
+func (a *process) takes(ctx context.Context) {
+	var list [64]iwarp.Completion
+	for a.cq.Wait(ctx) == nil {
+		for _, c := range list[:a.cq.Poll(list[:])] {
+			if _, err := a.srq.PostReceive(iwarp.ReceiveRequest{ID: c.ID, SGE: []iwarp.SGE{a.mem.SGE(int(c.ID)*slot, slot)}}); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// crowd has clients of a host live for a moment, some together.
+func (h *hostProcess) crowd(ctx context.Context, t *testing.T, far netip.Addr, n, together int) {
+	places := make(chan struct{}, together)
+	var crowd sync.WaitGroup
+	for k := range n {
+		places <- struct{}{}
+		crowd.Go(func() {
+			defer func() { <-places }()
+			most := 60 * time.Millisecond
+			client := exec.Command(os.Args[0], h.path, "7", far.String())
+			client.Env = append(os.Environ(), workerEnv+"=1")
+			out, err := client.StdoutPipe()
+			if err == nil {
+				err = client.Start()
+			}
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if k%2 == 0 { // every other one has used its target
+				most = 10 * time.Millisecond
+				if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "served ") {
+					t.Errorf("a client says %q, %v", line, err)
+				}
+			}
+			at, stop := context.WithTimeout(ctx, rand.N(most)) // the random point
+			defer stop()
+			<-at.Done()
+			_ = client.Process.Kill()
+			_ = client.Wait()
+		})
+	}
+	crowd.Wait()
+}
+
 // Clients connect, use a target, and are killed at random points; every 50, or 200 with RDS_LONG, the daemon of their
 // host is killed with those that are left, and started again. The process that serves them reads no events and cleans nothing
 // up: nothing is left of them, and the next one is served at once. It is 10,000 of them with RDS_LONG. Not parallel: it
@@ -164,50 +211,9 @@ func TestXRCREQ34KilledClientsLeaveNothing(t *testing.T) {
 	a.advertise(t, 7)
 	ctx, cancel := context.WithCancel(context.Background())
 	var work sync.WaitGroup
-	work.Go(func() { // takes what comes
-		var list [64]iwarp.Completion
-		for a.cq.Wait(ctx) == nil {
-			for _, c := range list[:a.cq.Poll(list[:])] {
-				if _, err := a.srq.PostReceive(iwarp.ReceiveRequest{ID: c.ID, SGE: []iwarp.SGE{a.mem.SGE(int(c.ID)*slot, slot)}}); err != nil {
-					return
-				}
-			}
-		}
-	})
+	work.Go(func() { a.takes(ctx) })
 	const together = 4
-	crowd := func(n int) {
-		places := make(chan struct{}, together)
-		var crowd sync.WaitGroup
-		for k := range n {
-			places <- struct{}{}
-			crowd.Go(func() {
-				defer func() { <-places }()
-				most := 60 * time.Millisecond
-				client := exec.Command(os.Args[0], near.path, "7", far.addr.String())
-				client.Env = append(os.Environ(), workerEnv+"=1")
-				out, err := client.StdoutPipe()
-				if err == nil {
-					err = client.Start()
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if k%2 == 0 { // every other one has used its target
-					most = 10 * time.Millisecond
-					if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || !strings.HasPrefix(line, "served ") {
-						t.Errorf("a client says %q, %v", line, err)
-					}
-				}
-				at, stop := context.WithTimeout(ctx, rand.N(most)) // the random point
-				defer stop()
-				<-at.Done()
-				_ = client.Process.Kill()
-				_ = client.Wait()
-			})
-		}
-		crowd.Wait()
-	}
+	crowd := func(n int) { near.crowd(ctx, t, far.addr, n, together) }
 	near.start(&l)
 	// Clients and a daemon before, so that the path and its queues are there.
 	disaster := func() {

@@ -23,14 +23,19 @@ import (
 	"github.com/rds-go/rds/transport/iwarp"
 )
 
-// Two processes have a queue and memory each, behind one target of a daemon, which is a process, too. With a
-// depth of 0 the target refuses reads and atomics, and sends and writes to both pass. A depth of 4 is that of both
-// queues together: while the daemon is stopped by SIGSTOP four reads are on the wire, and never more.
-func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
+// remoteMemory is a server's queue, and memory.
+type remoteMemory struct {
+	queue, key uint32
+	addr       uint64
+}
+
+// relayedHosts are a host here and one that is a process with two servers. What they send each other goes
+// through a relay.
+func relayedHosts(t *testing.T, through func(io.Reader) io.Reader) (near *host, far *worker, at netip.Addr, servers [2]remoteMemory) {
+	t.Helper()
 	l := rdstest.NewLab(t)
-	var wire readCount
 	// The relay is between the hosts under their own addresses: each knows the other's ports as the own ones.
-	r := &rdstest.Relay{TB: t, Through: wire.through, Near: rdstest.NewAddr(), Far: rdstest.NewAddr(), Conns: make(map[*net.TCPConn]int)}
+	r := &rdstest.Relay{TB: t, Through: through, Near: rdstest.NewAddr(), Far: rdstest.NewAddr(), Conns: make(map[*net.TCPConn]int)}
 	farPort := l.Port ^ 2
 	for x := range uint16(2) {
 		between := func(from, to netip.Addr, seen, real uint16) *rdstest.RelayPort {
@@ -40,7 +45,7 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 		r.Forward(int(x))
 	}
 	t.Cleanup(r.End)
-	near := &host{addr: r.Near}
+	near = &host{addr: r.Near}
 	near.node = rdstest.Start(&l, node.New, config.Node{Wire: config.WireXRC, Serves: true, Addresses: []netip.Addr{r.Near}})
 	near.svc, near.path = rdstest.Serve(t, daemon.New, near.node, config.Service{})
 	dir, err := os.MkdirTemp("", "rds") // short enough for a socket's name
@@ -49,24 +54,29 @@ func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	path, f := filepath.Join(dir, "s"), domainFile(t)
-	far := startProcess(t, nil, hostRole, path, r.Far.String(), strconv.Itoa(int(farPort)))
+	far = startProcess(t, nil, hostRole, path, r.Far.String(), strconv.Itoa(int(farPort)))
 	far.hear("ready")
-	var servers [2]struct {
-		queue, key uint32
-		addr       uint64
-	}
 	for k := range servers {
 		line := startProcess(t, f, serverRole, path, strconv.Itoa(7+k)).hear("ready")
 		if _, err := fmt.Sscan(line, &servers[k].queue, &servers[k].key, &servers[k].addr); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
 	}
+	return near, far, r.Far, servers
+}
+
+// Two processes have a queue and memory each, behind one target of a daemon, which is a process, too. With a
+// depth of 0 the target refuses reads and atomics, and sends and writes to both pass. A depth of 4 is that of both
+// queues together: while the daemon is stopped by SIGSTOP four reads are on the wire, and never more.
+func TestXRCREQ13DepthOfReadsIsThatOfAllQueuesTogether(t *testing.T) {
+	var wire readCount
+	near, far, at, servers := relayedHosts(t, wire.through)
 	a, b := servers[0], servers[1]
 
 	p := newProcess(t, near, nil, 1, 1024)
 	ctx := rdstest.Background(t)
 	connect := func(reads int) *Initiator {
-		i, err := p.Connect(ctx, InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: r.Far, Service: 7, MaxSend: 128, Reads: reads})
+		i, err := p.Connect(ctx, InitiatorAttr{PD: p.pd, CQ: p.cq, Remote: at, Service: 7, MaxSend: 128, Reads: reads})
 		if err != nil {
 			t.Fatal(err)
 		}

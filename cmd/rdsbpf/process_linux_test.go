@@ -31,21 +31,16 @@ func TestFilterWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	server, stranger := netlab.Pair(t)
 	pins := filepath.Join(netlab.BPFFS(t), "rds")
-	does := func(want string, args ...string) string {
+	says := func(failed int, want string, args ...string) string {
 		t.Helper()
 		status, stdout, stderr := command(t, server, append(args, "--dir", pins)...)
-		if status != 0 || !strings.Contains(stdout, want) {
+		if said := [...]string{stdout, stderr}[failed]; status != failed || !strings.Contains(said, want) || failed > 0 && strings.Count(stderr, "\n") != 1 {
 			t.Errorf("%q: status %d, %s%s; want %q", args, status, stdout, stderr, want)
 		}
 		return stdout
 	}
-	fails := func(want string, args ...string) {
-		t.Helper()
-		status, stdout, stderr := command(t, server, append(args, "--dir", pins)...)
-		if status != 1 || !strings.Contains(stderr, want) || strings.Count(stderr, "\n") != 1 {
-			t.Errorf("%q: status %d, %s%s; want %q", args, status, stdout, stderr, want)
-		}
-	}
+	does := func(want string, args ...string) string { t.Helper(); return says(0, want, args...) }
+	fails := func(want string, args ...string) { t.Helper(); says(1, want, args...) }
 	fails("no filter is loaded in "+pins, "allow", "10.0.0.1")
 	fails("nothing is loaded in "+pins, "unload")
 	does("not loaded in "+pins, "status")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -115,16 +116,12 @@ func TestStrangersAreTurnedAway(t *testing.T) {
 		_ = c.Close()
 	}
 	var info rds.Info
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); {
+	rdstest.Holds(rdstest.Patience, func() bool {
 		var err error
-		if info, err = rds.FetchInfo(context.Background(), ctl); err != nil {
-			t.Fatal(err)
-		}
-		if info.Admission.Rejected == count {
-			break
-		}
-		<-time.After(10 * time.Millisecond)
-	}
+		info, err = rds.FetchInfo(context.Background(), ctl)
+		must(t, err)
+		return info.Admission.Rejected == count
+	})
 	if a := info.Admission; a.Rejected != count || len(a.Prefixes) > 1024 || len(info.Connections) != 0 {
 		t.Errorf("%d of %d were rejected, %d prefixes, %d connections", a.Rejected, count, len(a.Prefixes), len(info.Connections))
 	}

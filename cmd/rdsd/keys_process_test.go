@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -20,6 +18,15 @@ import (
 	"github.com/rds-go/rds/transport/xrc"
 )
 
+// refusedKeys are the lines of a log about keys that were refused, and their sum.
+func refusedKeys(log string) (lines int, sum uint64) {
+	for _, m := range regexp.MustCompile(`bad keys.*"refused": (\d+)`).FindAllStringSubmatch(log, -1) {
+		n, _ := strconv.ParseUint(m[1], 10, 64)
+		lines, sum = lines+1, sum+n
+	}
+	return lines, sum
+}
+
 // A stranger tries keys at a daemon whose application has 1,000 regions: 64 a second are
 // looked up, none hits, a peer that was sent the cookies uses them meanwhile, and the log,
 // rdsinfo and the metrics say in sum what was tried.
@@ -31,24 +38,18 @@ func TestStrangerGuessesKeysOfAnApplication(t *testing.T) {
 	d := daemonAt(t, "--listen", "127.22.60.9", "--port", "17260", "--wire", "xrc", "--socket", attach, "--control", ctl, "--metrics", "127.22.60.9:17262")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	fail := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
 	app := bind(t, clientOf(t, attach), "127.22.60.9:4000")
 	peer := bind(t, nodeOf(t, rds.Config{Port: 17260, Wire: rds.WireXRC}), "127.22.60.8:4000")
 	const regions, size = 1000, 8 << 10
 	cookies := make([]rds.Cookie, regions)
 	for i := range cookies {
 		m, err := app.AllocMemory(size)
-		fail(err)
+		must(t, err)
 		cookies[i], err = app.GetMR(m.B, 0)
-		fail(err)
-		fail(app.SendMessage(ctx, &rds.Outgoing{To: peer.LocalAddrPort(), HasDest: true, Dest: cookies[i]}))
+		must(t, err)
+		must(t, app.SendMessage(ctx, &rds.Outgoing{To: peer.LocalAddrPort(), HasDest: true, Dest: cookies[i]}))
 		got, err := peer.Recv(ctx)
-		if fail(err); !got.HasDest || got.Dest != cookies[i] {
+		if must(t, err); !got.HasDest || got.Dest != cookies[i] {
 			t.Fatalf("%v", &got)
 		}
 	}
@@ -67,14 +68,14 @@ func TestStrangerGuessesKeysOfAnApplication(t *testing.T) {
 	}()
 	local, used := make([]byte, 8), 0
 	for running := true; running; used++ {
-		fail(peer.SendMessage(ctx, &rds.Outgoing{To: app.LocalAddrPort(), Notify: true, RDMA: &rds.RDMA{Cookie: cookies[used%regions], Local: [][]byte{local}, Write: true, Silent: true}}))
+		must(t, peer.SendMessage(ctx, &rds.Outgoing{To: app.LocalAddrPort(), Notify: true, RDMA: &rds.RDMA{Cookie: cookies[used%regions], Local: [][]byte{local}, Write: true, Silent: true}}))
 		m, err := peer.Recv(ctx)
-		if fail(err); m.Status != rds.StatusSuccess {
+		if must(t, err); m.Status != rds.StatusSuccess {
 			t.Fatalf("operation %d of a peer that was sent the key: %v", used, &m)
 		}
 		select {
 		case err := <-over:
-			fail(err)
+			must(t, err)
 			running = false
 		default:
 		}
@@ -96,27 +97,15 @@ func TestStrangerGuessesKeysOfAnApplication(t *testing.T) {
 	if used < 10 {
 		t.Errorf("%d operations with known keys beside the guesses", used)
 	}
-	answer, err := http.Get("http://127.22.60.9:17262/metrics")
-	fail(err)
-	defer answer.Body.Close()
-	metrics, err := io.ReadAll(answer.Body)
-	fail(err)
+	metrics := metricsAt(t, "127.22.60.9:17262")
 	for _, want := range []string{fmt.Sprintf("rds_xrc_keys_denied_total %.0f", denied), fmt.Sprintf("rds_xrc_keys_unseen_total %g", unseen), `rds_memory_bad_keys_total{reason="mr: access denied"}`} {
-		if !strings.Contains(string(metrics), want) {
+		if !strings.Contains(metrics, want) {
 			t.Errorf("no %q in the metrics", want)
 		}
 	}
 	d.Signal(os.Interrupt)
 	d.Wait()
-	lines, sum := 0, uint64(0)
-	for _, line := range strings.Split(d.Stderr.String(), "\n") {
-		m := regexp.MustCompile(`bad keys.*"refused": (\d+)`).FindStringSubmatch(line)
-		if m == nil {
-			continue
-		}
-		n, _ := strconv.ParseUint(m[1], 10, 64)
-		lines, sum = lines+1, sum+n
-	}
+	lines, sum := refusedKeys(d.Stderr.String())
 	if lines == 0 || lines > 2 || sum < result.Tried {
 		t.Errorf("%d lines of the log sum up %d of %d guesses:\n%s", lines, sum, result.Tried, d.Stderr.String())
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/internal/wire"
 )
 
@@ -184,14 +185,10 @@ func TestStalledReaderOfStandardError(t *testing.T) {
 		if err := os.WriteFile(file, []byte(mistakes()), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		for deadline := time.Now().Add(time.Minute); counterOf(t, ctl, "log_dropped") == 0; {
-			if time.Now().After(deadline) {
-				t.Fatal("nothing is dropped")
-			}
-			if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
-				t.Fatal(err)
-			}
-		}
+		rdstest.Eventually(t, "a line is dropped", func() bool {
+			must(t, cmd.Process.Signal(syscall.SIGHUP))
+			return counterOf(t, ctl, "log_dropped") > 0
+		})
 		strangers(host+":"+port, 100, func() []byte { return probes(10) })
 		from := host[:len(host)-1] + "4"
 		if !answers(t, port, from, host) {

@@ -124,6 +124,25 @@ func (o *oneShots) from(ctx context.Context, first, n int) {
 	all.Wait()
 }
 
+// quiet returns when a daemon knows of nobody, and how long that took.
+func quiet(ctx context.Context, t *testing.T, ctl string) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for {
+		info, err := rds.FetchInfo(ctx, ctl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Peers.Peers == 0 && info.Peers.Strangers == 0 && len(info.Connections) == 0 {
+			return time.Since(start)
+		}
+		if time.Since(start) > 10*time.Second {
+			t.Fatalf("%+v and %d connections 10 s later", info.Peers, len(info.Connections))
+		}
+		<-time.After(10 * time.Millisecond)
+	}
+}
+
 // 5,000 one-shot connections from as many addresses, on both ports of a daemon, leave its
 // memory, descriptors and CPU at the base line, and no connections. Peers that are new have
 // their answers meanwhile. RDS_LONG=1 has 20,000 of them.
@@ -145,25 +164,8 @@ func TestOneShotConnectionsLeaveTheDaemonAtItsBaseLine(t *testing.T) {
 	}
 	defer xrc.Close()
 	attack := oneShots{at: netip.MustParseAddr(address), port: port, xrc: xrc}
-	quiet := func() time.Duration {
-		t.Helper()
-		start := time.Now()
-		for {
-			info, err := rds.FetchInfo(ctx, ctl)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if info.Peers.Peers == 0 && info.Peers.Strangers == 0 && len(info.Connections) == 0 {
-				return time.Since(start)
-			}
-			if time.Since(start) > 10*time.Second {
-				t.Fatalf("%+v and %d connections 10 s later", info.Peers, len(info.Connections))
-			}
-			<-time.After(10 * time.Millisecond)
-		}
-	}
 	attack.from(ctx, 0, 400) // what is made once is there
-	quiet()
+	quiet(ctx, t, ctl)
 	base, idle := used(t, d.PID()), second(t, d.PID())
 
 	done := make(chan struct{})
@@ -186,7 +188,7 @@ func TestOneShotConnectionsLeaveTheDaemonAtItsBaseLine(t *testing.T) {
 		}
 	}
 	took := time.Since(start)
-	wait := quiet()
+	wait := quiet(ctx, t, ctl)
 	var after footprint
 	for deadline := time.Now().Add(10*time.Second - wait); ; <-time.After(100 * time.Millisecond) {
 		after = used(t, d.PID())

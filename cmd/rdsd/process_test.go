@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -27,6 +29,24 @@ func dir(t *testing.T) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(d) })
 	return d
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// metricsAt are the metrics of the daemon that shows them at an "IP:port".
+func metricsAt(t *testing.T, address string) string {
+	t.Helper()
+	answer, err := http.Get("http://" + address + metricsPath)
+	must(t, err)
+	defer answer.Body.Close()
+	b, err := io.ReadAll(answer.Body)
+	must(t, err)
+	return string(b)
 }
 
 // daemonAt starts a daemon that is alone on this host unless args say more:

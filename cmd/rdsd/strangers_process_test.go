@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -46,6 +47,24 @@ func (h *halfOpens) close() {
 	for _, c := range h.conns {
 		_ = c.Close()
 	}
+}
+
+// honestPeer is a new application of a daemon and a new peer, which have an exchange.
+func honestPeer(ctx context.Context, t *testing.T, attach string, at netip.AddrPort, host byte) {
+	t.Helper()
+	c, err := rds.NewClient(rds.ClientConfig{Path: attach})
+	if err != nil {
+		t.Fatalf("an application cannot attach: %v", err)
+	}
+	defer c.Close()
+	s, err := c.Bind(netip.AddrPortFrom(at.Addr(), 0))
+	must(t, err)
+	peer, err := rds.NewNode(rds.Config{Port: at.Port(), Linger: -1, XRC: rds.XRCConfig{Patience: 20 * time.Second}})
+	must(t, err)
+	defer peer.Close()
+	p, err := peer.Bind(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 22, 32, host}), 4000))
+	must(t, err)
+	must(t, rdstest.Converse(ctx, p, s, 1))
 }
 
 // 5,000 set-ups that are begun and not finished, from many addresses and then 5,000 from one,
@@ -81,42 +100,7 @@ func TestHalfOpenSetUpsStarveNobody(t *testing.T) {
 		}
 		h.add(from, to, says)
 	}
-	honest := func(round int) {
-		t.Helper()
-		c, err := rds.NewClient(rds.ClientConfig{Path: attach})
-		if err != nil {
-			t.Fatalf("an application cannot attach: %v", err)
-		}
-		defer c.Close()
-		s, err := c.Bind(netip.AddrPortFrom(at, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
-		peer, err := rds.NewNode(rds.Config{Port: port, Linger: -1, XRC: rds.XRCConfig{Patience: 20 * time.Second}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer peer.Close()
-		p, err := peer.Bind(netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 22, 32, byte(round + 1)}), 4000))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Send(ctx, s.LocalAddrPort(), []byte("there")); err != nil {
-			t.Fatal(err)
-		}
-		m, err := s.Recv(ctx)
-		if err != nil || string(m.Data) != "there" {
-			t.Fatalf("a new peer's message: %v, %v", &m, err)
-		}
-		m.Release()
-		if err := s.Send(ctx, p.LocalAddrPort(), []byte("and back")); err != nil {
-			t.Fatal(err)
-		}
-		if m, err = p.Recv(ctx); err != nil || string(m.Data) != "and back" {
-			t.Fatalf("the answer: %v, %v", &m, err)
-		}
-		m.Release()
-	}
+	honest := func(round int) { honestPeer(ctx, t, attach, netip.AddrPortFrom(at, port), byte(round+1)) }
 	for kind, from := range []func(i int) netip.Addr{
 		func(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 100 + byte(i%97), byte(i / 97), 7}) },
 		func(int) netip.Addr { return netip.AddrFrom4([4]byte{127, 99, 0, 1}) },

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -275,18 +276,10 @@ func TestUpgradeBySignal(t *testing.T) {
 		t.Error(err)
 	}
 	defer func() { _ = syscall.Kill(pid, syscall.SIGKILL) }()
-	late := time.After(20 * time.Second)
-	for {
+	rdstest.Eventually(t, "the application at the last daemon", func() bool {
 		info, err := rds.FetchInfo(t.Context(), filepath.Join(tmp, "c.sock"))
-		if err == nil && len(info.Sessions) == 1 && info.Sessions[0].PID == os.Getpid() {
-			break
-		}
-		select {
-		case <-late:
-			t.Fatalf("%v: %+v", err, info.Sessions)
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
+		return err == nil && len(info.Sessions) == 1 && info.Sessions[0].PID == os.Getpid()
+	})
 	scrape, err := net.Dial("tcp", "127.22.62.5:17269")
 	if err != nil {
 		t.Fatal(err)
@@ -296,15 +289,6 @@ func TestUpgradeBySignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"a.sock", "c.sock", "a.takeover"} {
-		for {
-			if _, err := os.Lstat(filepath.Join(tmp, name)); err != nil {
-				break
-			}
-			select {
-			case <-late:
-				t.Fatalf("%s is still there", name)
-			case <-time.After(10 * time.Millisecond):
-			}
-		}
+		rdstest.Eventually(t, name+" is removed", func() bool { _, err := os.Lstat(filepath.Join(tmp, name)); return err != nil })
 	}
 }

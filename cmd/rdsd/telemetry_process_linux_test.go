@@ -36,6 +36,13 @@ func scrape(t *testing.T, h *netlab.Host, address string) string {
 	return string(answer)
 }
 
+func loadTelemetry(t *testing.T, pins string) {
+	t.Helper()
+	tel, err := ebpf.LoadTelemetry(ebpf.TelemetryOptions{Dir: pins})
+	must(t, err)
+	must(t, tel.Close())
+}
+
 // rdsd as the shipped unit runs it, root with no capability but CAP_CHOWN and a read-only /sys,
 // reads what rdsbpf has pinned.
 func TestMetricsHaveTheKernelsTelemetry(t *testing.T) {
@@ -47,16 +54,7 @@ func TestMetricsHaveTheKernelsTelemetry(t *testing.T) {
 	const metrics = "127.0.0.1:9110"
 	var sockets [2]*rds.Socket
 	var daemons [2]*clitest.Process
-	load := func() {
-		tel, err := ebpf.LoadTelemetry(ebpf.TelemetryOptions{Dir: pins})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := tel.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	load()
+	loadTelemetry(t, pins)
 	for i, h := range hosts {
 		d := dir(t)
 		attach, file := filepath.Join(d, "a.sock"), filepath.Join(d, "rdsd.toml")
@@ -118,6 +116,6 @@ func TestMetricsHaveTheKernelsTelemetry(t *testing.T) {
 	if got := scrape(t, hosts[0], metrics); strings.Contains(got, "rds_kernel_") || !strings.Contains(got, "rds_peers") {
 		t.Errorf("telemetry is unloaded:\n%s", got)
 	}
-	load()
+	loadTelemetry(t, pins)
 	check()
 }

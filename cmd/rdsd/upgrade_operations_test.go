@@ -9,8 +9,35 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
+
+// fateful is an application that sends to a host, and takes the fates in order.
+type fateful struct {
+	*testing.T
+	ctx        context.Context
+	from       *rds.Socket
+	to         netip.AddrPort
+	sent, told uint64
+}
+
+func (f *fateful) send(o rds.Outgoing) {
+	f.Helper()
+	o.To, o.Notify, o.Token = f.to, true, f.sent
+	must(f.T, f.from.SendMessage(f.ctx, &o))
+	f.sent++
+}
+
+// fate takes the next fate, which has to be Success.
+func (f *fateful) fate() {
+	f.Helper()
+	m, err := f.from.Recv(f.ctx)
+	if err != nil || m.Kind != rds.KindStatus || m.Token != f.told || m.Status != rds.StatusSuccess {
+		f.Fatalf("fate %d: %v of %d, %v", f.told, m.Status, m.Token, err)
+	}
+	f.told++
+}
 
 // Operations that wait for a host that is away wait in the successor. When the host is back
 // each is done once, in order and with its message, and ends with Success.
@@ -20,83 +47,37 @@ func TestUpgradeWithWaitingOperations(t *testing.T) {
 	host := u.sides[0].addr.Addr().As4()
 	host[3] = 77
 	to := netip.AddrPortFrom(netip.AddrFrom4(host), 4000)
-	node, err := rds.NewNode(rds.Config{Port: uint16(u.port), Wire: rds.WireXRC})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = node.Close() })
+	node := nodeOf(t, rds.Config{Port: uint16(u.port), Wire: rds.WireXRC})
 	sock, err := node.Bind(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const n, block = 40, 64
 	there, err := sock.AllocMemory(8 + n*block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cookie, err := sock.GetMR(there.B, rds.MRReadWrite)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := context.WithTimeout(u.ctx, 40*time.Second)
 	defer cancel()
-	from := u.ends[0].operator
-	memory, err := from.AllocMemory(2 * n * block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	app := &fateful{T: t, ctx: ctx, from: u.ends[0].operator, to: to}
+	memory, err := app.from.AllocMemory(2 * n * block)
+	must(t, err)
 	out, in := memory.B[:n*block], memory.B[n*block:]
 	for i := range out {
 		out[i] = byte(i%251 + 1)
 	}
-	piece := func(b []byte, i int) []byte { return b[i*block : (i+1)*block] }
-	token := uint64(0)
-	send := func(o rds.Outgoing) {
-		t.Helper()
-		o.To, o.Notify, o.Token = to, true, token
-		if err := from.SendMessage(ctx, &o); err != nil {
-			t.Fatal(err)
-		}
-		token++
-	}
-	told := uint64(0)
-	fate := func() {
-		t.Helper()
-		f, err := from.Recv(ctx)
-		if err != nil || f.Kind != rds.KindStatus || f.Token != told || f.Status != rds.StatusSuccess {
-			t.Fatalf("fate %d: %v of %d, %v\n%s", told, f.Status, f.Token, err, u.sides[0].daemon.Stderr)
-		}
-		told++
-	}
-	send(rds.Outgoing{Atomic: &rds.Atomic{Cookie: cookie, Kind: rds.FetchAdd, Add: 1000, Silent: true}})
-	fate() // the daemon knows that the host takes operations
+	app.send(rds.Outgoing{Atomic: &rds.Atomic{Cookie: cookie, Kind: rds.FetchAdd, Add: 1000, Silent: true}})
+	app.fate() // the daemon knows that the host takes operations
 
 	left, err := node.Bequeath(ctx) // ends the links, and takes none
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	left.Close()
 	found := make([]uint64, n)
 	for i := range n {
-		off := uint64(8 + i*block)
-		send(rds.Outgoing{RDMA: &rds.RDMA{Cookie: cookie, Offset: off, Local: [][]byte{piece(out, i)[:block/2], piece(out, i)[block/2:]}, Write: true, Silent: true}})
-		send(rds.Outgoing{Data: binary.BigEndian.AppendUint64(nil, uint64(i)), RDMA: &rds.RDMA{Cookie: cookie, Offset: off, Local: [][]byte{piece(in, i)}, Fence: true}})
-		send(rds.Outgoing{Atomic: &rds.Atomic{Cookie: cookie, Kind: rds.FetchAdd, Add: 1, Result: &found[i], Silent: true}})
+		off, piece, half := uint64(8+i*block), out[i*block:(i+1)*block], block/2
+		app.send(rds.Outgoing{RDMA: &rds.RDMA{Cookie: cookie, Offset: off, Local: [][]byte{piece[:half], piece[half:]}, Write: true, Silent: true}})
+		app.send(rds.Outgoing{Data: binary.BigEndian.AppendUint64(nil, uint64(i)), RDMA: &rds.RDMA{Cookie: cookie, Offset: off, Local: [][]byte{in[i*block : (i+1)*block]}, Fence: true}})
+		app.send(rds.Outgoing{Atomic: &rds.Atomic{Cookie: cookie, Kind: rds.FetchAdd, Add: 1, Result: &found[i], Silent: true}})
 	}
-	for {
-		info, err := u.ends[0].client.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(info.SendQueue) == 3*n {
-			break
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-ctx.Done():
-			t.Fatalf("%d messages wait in the daemon", len(info.SendQueue))
-		}
-	}
+	rdstest.Eventually(t, "all messages in the daemon", func() bool { return len(rdstest.Report(t, u.ends[0].client).SendQueue) == 3*n })
 	for range 3 {
 		was := u.sides[0].daemon
 		u.startWith(u.sides[0], "--takeover")
@@ -113,12 +94,10 @@ func TestUpgradeWithWaitingOperations(t *testing.T) {
 		m.Release()
 	}
 	for range 3 * n {
-		fate()
+		app.fate()
 	}
-	send(rds.Outgoing{Data: []byte("done")}) // before it comes, the host's own reads of there are not ordered behind the operations
-	if m, err := sock.Recv(ctx); err != nil || string(m.Data) != "done" {
-		t.Fatalf("%q, %v", m.Data, err)
-	}
+	app.send(rds.Outgoing{Data: []byte("done")}) // before it comes, the host's own reads of there are not ordered behind the operations
+	rdstest.Expect(t, sock, "done")
 	for i, was := range found {
 		if was != uint64(1000+i) {
 			t.Errorf("addition %d found %d", i, was)

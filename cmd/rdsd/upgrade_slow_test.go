@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -25,48 +26,40 @@ func TestUpgradeUnderSlowApplications(t *testing.T) {
 	}
 }
 
+// slowPayload is message i, which may be too long for a slot.
+func slowPayload(i int) []byte {
+	size := 600
+	if i%1000 == 999 {
+		size = 30_000
+	}
+	b := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, size/2)
+	binary.BigEndian.PutUint64(b, uint64(i))
+	return b
+}
+
 // upgradeUnderSlowApplications is the test with a receive buffer: what exceeds that waits
 // at the sender, in its daemon or its program.
 func upgradeUnderSlowApplications(t *testing.T, buffer int) {
 	u := upgradesOf(t, "xrc")
 	from, to := u.ends[0], u.ends[1]
 	const n = 6000 // more than a ring holds
-	payload := func(i int) []byte {
-		size := 600
-		if i%1000 == 999 {
-			size = 30_000
-		}
-		b := bytes.Repeat([]byte{byte(i), byte(i >> 8)}, size/2)
-		binary.BigEndian.PutUint64(b, uint64(i))
-		return b
-	}
 	gone, err := to.client.Bind(netip.AddrPortFrom(to.messages.LocalAddrPort().Addr(), 4009))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := to.messages.SetReadBuffer(buffer); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, to.messages.SetReadBuffer(buffer))
 	var kept []rds.Message
 	for i := range 20 {
 		for _, s := range []*rds.Socket{gone, to.messages} {
-			if err := from.messages.Send(u.ctx, s.LocalAddrPort(), payload(i)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, from.messages.Send(u.ctx, s.LocalAddrPort(), slowPayload(i)))
 			m, err := s.Recv(u.ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			kept = append(kept, m)
 		}
 	}
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gone.Close())
 	var sent atomic.Int64
 	u.work.Go(func() {
 		for i := range n {
-			if err := from.messages.SendMessage(u.ctx, &rds.Outgoing{To: from.to, Data: payload(i), Notify: true, Token: uint64(i)}); err != nil {
+			if err := from.messages.SendMessage(u.ctx, &rds.Outgoing{To: from.to, Data: slowPayload(i), Notify: true, Token: uint64(i)}); err != nil {
 				t.Errorf("send %d: %v", i, err)
 				return
 			}
@@ -87,10 +80,8 @@ func upgradeUnderSlowApplications(t *testing.T, buffer int) {
 	}
 	for i := range n {
 		m, err := to.messages.Recv(u.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if want := payload(i); m.Kind != rds.KindData || !bytes.Equal(m.Data, want) {
+		must(t, err)
+		if want := slowPayload(i); m.Kind != rds.KindData || !bytes.Equal(m.Data, want) {
 			t.Fatalf("message %d: %d bytes, number %d", i, len(m.Data), binary.BigEndian.Uint64(m.Data))
 		}
 		m.Release()
@@ -101,33 +92,14 @@ func upgradeUnderSlowApplications(t *testing.T, buffer int) {
 	}
 	u.work.Wait()
 	for i := range kept {
-		if !bytes.Equal(kept[i].Data, payload(i/2)) {
+		if !bytes.Equal(kept[i].Data, slowPayload(i/2)) {
 			t.Errorf("a message that was kept has changed: %d", i)
 		}
 		kept[i].Release()
 	}
-	for late := time.After(20 * time.Second); ; {
+	rdstest.Eventually(t, "the return of what was lent, but for slabs in use", func() bool {
 		// What is released is announced with what is sent, or when it is needed.
-		if err := to.messages.Send(u.ctx, from.messages.LocalAddrPort(), []byte("?")); err != nil {
-			t.Fatal(err)
-		}
-		m, err := from.messages.Recv(u.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		m.Release()
-		info, err := to.client.Info()
-		if err != nil {
-			t.Fatal(err)
-		}
-		lent := info.Sessions[0].ReceiveLent
-		if lent <= 256<<10 { // slabs in use
-			break
-		}
-		select {
-		case <-time.After(10 * time.Millisecond):
-		case <-late:
-			t.Fatalf("%d bytes are still lent", lent)
-		}
-	}
+		must(t, rdstest.Converse(u.ctx, to.messages, from.messages, 1))
+		return rdstest.Report(t, to.client).Sessions[0].ReceiveLent <= 256<<10
+	})
 }

@@ -11,10 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
 	"github.com/rds-go/rds/internal/ipc"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -113,14 +113,7 @@ func TestGreedyUsers(t *testing.T) {
 		p.Signal(syscall.SIGKILL)
 		p.Wait()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	for len(usersOf(t, ctl)) > 0 {
-		if ctx.Err() != nil {
-			t.Fatalf("users have %+v", usersOf(t, ctl))
-		}
-		<-time.After(time.Millisecond)
-	}
+	rdstest.Eventually(t, "users to have nothing", func() bool { return len(usersOf(t, ctl)) == 0 })
 	c := clientOf(t, attach) // root is exempt
 	for range 9 {
 		bind(t, c, "127.22.61.5:0")

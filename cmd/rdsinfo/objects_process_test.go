@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 	"github.com/rds-go/rds/xrc/objects"
 )
@@ -116,17 +117,16 @@ func TestObjectsOfTwoDaemons(t *testing.T) {
 		p.Line(p.Stderr, "ready")
 		return p
 	}
+	kill := func(p *clitest.Process) {
+		p.Signal(syscall.SIGKILL)
+		p.Wait()
+	}
 	const near, far = "127.21.41.5", "127.21.41.6"
 	daemon("near", near)
 	peer := daemon("far", far)
 	app := clitest.StartEnv(t, []string{echoEnv + "=" + path("near.sock") + " " + near + ":4000"}, "/proc/self/exe")
 	app.Line(app.Stdout, "bound")
-	c, err := rds.Dial(path("far.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	s := bind(t, c, far+":4000")
+	s := bind(t, attach(t, path("far.sock")), far+":4000")
 	s.SetLinger(0)
 
 	got := awaitObjects(t, path("near.ctl"), "attached", func(o *told) bool { return len(o.Sessions) == 1 })
@@ -144,12 +144,8 @@ func TestObjectsOfTwoDaemons(t *testing.T) {
 		}
 	}
 
-	if err := s.Send(context.Background(), netip.MustParseAddrPort(near+":4000"), []byte("hello")); err != nil {
-		t.Fatal(err)
-	}
-	if m, err := s.Recv(context.Background()); err != nil || string(m.Data) != "hello" {
-		t.Fatalf("%v, %v", m, err)
-	}
+	rdstest.MustSend(t, s, netip.MustParseAddrPort(near+":4000"), []byte("hello"))
+	rdstest.Expect(t, s, "hello")
 	got = awaitObjects(t, path("near.ctl"), "registered", func(o *told) bool { return len(o.registered(x.ID)) == 1 })
 	theirs := awaitObjects(t, path("far.ctl"), "connected", func(o *told) bool { return len(o.Objects.Initiators) == 1 && o.Objects.Initiators[0].Connected })
 	if n := len(got.Objects.Targets) + len(got.Objects.Initiators); n != 2 {
@@ -164,8 +160,7 @@ func TestObjectsOfTwoDaemons(t *testing.T) {
 		t.Errorf("initiator %+v\nis not connected to %+v", initiator, theirs.Objects.Targets[0])
 	}
 
-	app.Signal(syscall.SIGKILL)
-	app.Wait()
+	kill(app)
 	got = awaitObjects(t, path("near.ctl"), "without the application", func(o *told) bool { return len(o.Objects.Sessions) == 1 })
 	if got.sessionOf(queue) != nil || len(got.Objects.SRQs) != 1 || len(got.registered(x.ID)) != 0 || len(got.Objects.Registrations) != 1 ||
 		got.Objects.Targets[0].Ref != target.Ref || !got.Objects.Targets[0].Connected || got.Objects.Targets[0].Registered != 1 {
@@ -173,8 +168,7 @@ func TestObjectsOfTwoDaemons(t *testing.T) {
 	}
 
 	killed := time.Now()
-	peer.Signal(syscall.SIGKILL)
-	peer.Wait()
+	kill(peer)
 	got = awaitObjects(t, path("near.ctl"), "suspended", func(o *told) bool {
 		return len(o.Objects.Targets) == 1 && o.Objects.Targets[0].Suspended && o.Objects.Initiators[0].Suspended
 	})

@@ -3,14 +3,14 @@ package main
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	"github.com/rds-go/rds/internal/cli/clitest"
+	"github.com/rds-go/rds/internal/rdstest"
 	"github.com/rds-go/rds/rds"
 )
 
@@ -18,43 +18,41 @@ var bin clitest.Bin
 
 func TestMain(m *testing.M) { os.Exit(clitest.Main(m, &bin, "./examples/blockfetch", "./cmd/rdsd")) }
 
-// host is a node with a socket on an address of its own.
-func host(t *testing.T, ip string, port uint16) *rds.Socket {
-	t.Helper()
-	p, err := rds.Open(rds.ProviderNode, rds.Config{Port: port, Wire: rds.WireXRC})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
-	s, err := p.Bind(netip.AddrPortFrom(netip.MustParseAddr(ip), 0))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return s
+// lab has hosts in memory, in a bubble of testing/synctest.
+func lab(t *testing.T, test func(t *testing.T, host func() *rds.Socket)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, net := rdstest.NewLoopLab(t), rdstest.NewOpNet()
+		test(t, func() *rds.Socket {
+			return rdstest.Bind(t, rdstest.Start(&l, rds.NewNode, net.With(t, rds.Config{})))
+		})
+	})
 }
 
-// Both in one process. There each buffer is used once: the race detector sees no
-// order between processes' memory in that of requests and replies.
-func TestFetch(t *testing.T) {
-	t.Parallel()
-	clitest.NeedLoopback(t)
-	for _, hosts := range [][]string{
-		{"127.23.3.5", "127.23.3.1", "127.23.3.6"}, {"127.23.3.3", "127.23.3.4", "127.23.3.2"}, // clients on either side
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-		server := host(t, hosts[0], 17306)
-		served := make(chan error, 1)
-		go func() { served <- serve(ctx, server) }()
-		for i, outstanding := range []int{1, 128} {
-			if err := fetch(ctx, host(t, hosts[1+i], 17306), server.LocalAddrPort(), outstanding, outstanding); err != nil {
-				t.Errorf("%d outstanding: %v", outstanding, err)
-			}
-		}
+// serving is a server, and a function that ends it.
+func serving(t *testing.T, s *rds.Socket) (end func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	served := make(chan error, 1)
+	go func() { served <- serve(ctx, s) }()
+	return func() {
 		cancel()
 		if err := <-served; !errors.Is(err, context.Canceled) {
 			t.Error(err)
 		}
 	}
+}
+
+// Requests one at a time, and more at a time than the server handles.
+func TestFetch(t *testing.T) {
+	lab(t, func(t *testing.T, host func() *rds.Socket) {
+		server := host()
+		defer serving(t, server)()
+		for _, outstanding := range []int{1, 128} {
+			if err := fetch(context.Background(), host(), server.LocalAddrPort(), outstanding, outstanding); err != nil {
+				t.Errorf("%d outstanding: %v", outstanding, err)
+			}
+		}
+	})
 }
 
 // Two processes, and buffers used again and again.
@@ -106,43 +104,32 @@ func TestThroughDaemon(t *testing.T) {
 
 // A wrong block is noticed: here that of another store.
 func TestFetchVerifies(t *testing.T) {
-	t.Parallel()
-	clitest.NeedLoopback(t)
-	s, client := host(t, "127.23.4.2", 17308), host(t, "127.23.4.1", 17308)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	served := make(chan error, 1)
-	go func() {
-		v := &server{s: s, store: make([]byte, storeBlocks*blockSize)}
-		served <- v.turn(ctx)
-	}()
-	if err := fetch(ctx, client, s.LocalAddrPort(), 1, 1); err == nil || !strings.Contains(err.Error(), "block 0 is not") {
-		t.Errorf("%v", err)
-	}
-	if err := <-served; err != nil {
-		t.Error(err)
-	}
+	lab(t, func(t *testing.T, host func() *rds.Socket) {
+		s := host()
+		served := make(chan error, 1)
+		go func() {
+			v := &server{s: s, store: make([]byte, storeBlocks*blockSize)}
+			served <- v.turn(context.Background())
+		}()
+		if err := fetch(context.Background(), host(), s.LocalAddrPort(), 1, 1); err == nil || !strings.Contains(err.Error(), "block 0 is not") {
+			t.Errorf("%v", err)
+		}
+		if err := <-served; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What is no request costs nothing, and a request without memory gets no answer.
 func TestServerIgnoresOthers(t *testing.T) {
-	t.Parallel()
-	clitest.NeedLoopback(t)
-	server, client := host(t, "127.23.5.2", 17310), host(t, "127.23.5.1", 17310)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	served := make(chan error, 1)
-	go func() { served <- serve(ctx, server) }()
-	for _, data := range []string{"", "8 octets", "something longer"} {
-		if err := client.Send(ctx, server.LocalAddrPort(), []byte(data)); err != nil {
-			t.Fatal(err)
+	lab(t, func(t *testing.T, host func() *rds.Socket) {
+		server, client := host(), host()
+		defer serving(t, server)()
+		for _, data := range []string{"", "8 octets", "something longer"} {
+			rdstest.MustSend(t, client, server.LocalAddrPort(), []byte(data))
 		}
-	}
-	if err := fetch(ctx, client, server.LocalAddrPort(), 2, 2); err != nil {
-		t.Error(err)
-	}
-	cancel()
-	if err := <-served; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+		if err := fetch(context.Background(), client, server.LocalAddrPort(), 2, 2); err != nil {
+			t.Error(err)
+		}
+	})
 }

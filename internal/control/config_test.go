@@ -1,7 +1,6 @@
 package control
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,21 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
-
-// client speaks HTTP to the server on path.
-func client(path string) *http.Client {
-	return &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", path)
-		},
-	}}
-}
 
 func TestModeAndGroup(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o600, 0o666, 0} {
@@ -110,131 +100,77 @@ func TestGivenListener(t *testing.T) {
 	}
 }
 
-func get(t *testing.T, path, target string) (int, string) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(limit(t), http.MethodGet, "http://rds"+target, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	res, err := client(path).Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return res.StatusCode, strings.TrimSpace(string(body))
-}
-
 func TestExtraHandlers(t *testing.T) {
-	path := socket(t)
 	extra := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "extra "+r.URL.Path) })
-	s, err := Config{Path: path, Extra: map[string]http.Handler{"/debug/": extra}}.Serve(constant)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	for target, want := range map[string]string{
-		"/debug/x": "extra /debug/x",
-		"/v1/info": `{"name":"node","count":7}`,
-		"/debug":   `{"error":"no such report; there is /v1/info"}`,
-	} {
-		if _, got := get(t, path, target); got != want {
-			t.Errorf("%s: %s, want %s", target, got, want)
+	inMemory(t, Config{Extra: map[string]http.Handler{"/debug/": extra}}, constant, func(m *memory) {
+		for target, want := range map[string]string{
+			"/debug/x": "extra /debug/x",
+			"/v1/info": `{"name":"node","count":7}`,
+			"/debug":   `{"error":"no such report; there is /v1/info"}`,
+		} {
+			if got := m.get(target); got != want {
+				m.Errorf("%s: %s, want %s", target, got, want)
+			}
 		}
-	}
-}
-
-// deadlined is a listener that keeps the latest deadlines of its connections.
-type deadlined struct {
-	net.Listener
-	mu          sync.Mutex // guards the fields below
-	read, write time.Time
-}
-
-type deadlinedConn struct {
-	net.Conn
-	l *deadlined
-}
-
-func (l *deadlined) Accept() (net.Conn, error) {
-	c, err := l.Listener.Accept()
-	if err != nil {
-		return nil, err
-	}
-	return &deadlinedConn{c, l}, nil
-}
-
-func (c *deadlinedConn) SetReadDeadline(t time.Time) error {
-	c.l.mu.Lock()
-	c.l.read = t
-	c.l.mu.Unlock()
-	return c.Conn.SetReadDeadline(t)
-}
-
-func (c *deadlinedConn) SetWriteDeadline(t time.Time) error {
-	c.l.mu.Lock()
-	c.l.write = t
-	c.l.mu.Unlock()
-	return c.Conn.SetWriteDeadline(t)
-}
-
-// A profile of a minute was cut to 5 s: when the deadline for reading the
-// request passed, net/http ended its context.
-func TestExtraHandlerMayTakeLong(t *testing.T) {
-	path := socket(t)
-	unixListener, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l := &deadlined{Listener: unixListener}
-	var read, write time.Duration
-	extra := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		read, write = time.Until(l.read), time.Until(l.write)
 	})
-	s, err := Config{Listener: l, Extra: map[string]http.Handler{"/slow": extra}}.Serve(constant)
-	if err != nil {
-		t.Fatal(err)
+}
+
+// A handler may run as long as extraTimeout, in which net/http neither ends its context,
+// as it does when the time for reading a request is over, nor its answer.
+func TestExtraHandlerMayTakeLong(t *testing.T) {
+	extra := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(extraTimeout - time.Second): // the time of the bubble
+			io.WriteString(w, "done")
+		case <-r.Context().Done():
+		}
+	})
+	inMemory(t, Config{Extra: map[string]http.Handler{"/slow": extra}}, constant, func(m *memory) {
+		if got := m.get("/slow"); got != "done" {
+			m.Errorf("answer %q", got)
+		}
+	})
+}
+
+// closesAfter closes a server while it answers a request. The client is cut off at once, and
+// Close returns when what makes the answer has ended.
+func (m *memory) closesAfter(running *atomic.Bool, target string) {
+	m.Helper()
+	answered, closed := make(chan error), make(chan error)
+	go func() { _, _, err := m.do(http.MethodGet, target); answered <- err }()
+	synctest.Wait()
+	if !running.Load() {
+		m.Fatal("nothing makes an answer")
 	}
-	t.Cleanup(func() { s.Close() })
-	get(t, path, "/slow")
-	if read < extraTimeout/2 || write < extraTimeout/2 {
-		t.Errorf("a handler may read for %v and write for %v, want about %v", read, write, extraTimeout)
+	begun := time.Now()
+	go func() { closed <- m.Close() }()
+	if err := <-answered; err == nil || time.Since(begun) != 0 {
+		m.Errorf("Close left a client its connection for %v: %v", time.Since(begun), err)
+	}
+	if err := <-closed; err != nil || running.Load() {
+		m.Errorf("Close returned %v, while an answer is made: %v", err, running.Load())
 	}
 }
 
 // Close ends the context of a handler and waits for it.
 func TestCloseEndsExtraHandler(t *testing.T) {
-	path := socket(t)
-	entered, left := make(chan struct{}), make(chan struct{})
+	var running atomic.Bool
 	extra := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		close(entered)
+		running.Store(true)
 		<-r.Context().Done()
-		close(left)
+		<-time.After(time.Minute) // the time of the bubble
+		running.Store(false)
 	})
-	s, err := Config{Path: path, Extra: map[string]http.Handler{"/": extra}}.Serve(constant)
-	if err != nil {
-		t.Fatal(err)
+	inMemory(t, Config{Extra: map[string]http.Handler{"/": extra}}, constant, func(m *memory) { m.closesAfter(&running, "/") })
+}
+
+func TestCloseWaitsForSnapshot(t *testing.T) {
+	var running atomic.Bool
+	snapshot := func() (any, error) {
+		running.Store(true)
+		<-time.After(time.Minute) // the time of the bubble
+		running.Store(false)
+		return report{}, nil
 	}
-	answered := make(chan struct{})
-	go func() {
-		defer close(answered)
-		if res, err := client(path).Get("http://rds/"); err == nil {
-			res.Body.Close()
-		}
-	}()
-	<-entered
-	if err := s.Close(); err != nil {
-		t.Error(err)
-	}
-	select {
-	case <-left:
-	default:
-		t.Error("Close returned while a handler was running")
-	}
-	<-answered
+	inMemory(t, Config{}, snapshot, func(m *memory) { m.closesAfter(&running, infoPath) })
 }

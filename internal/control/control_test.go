@@ -156,132 +156,98 @@ func TestFetchEndsWithContext(t *testing.T) {
 }
 
 func TestRefusesOtherRequests(t *testing.T) {
-	path := socket(t)
-	serve(t, path, constant)
-	client := client(path)
-	for _, c := range []struct {
-		method, target string
-		status         int
-		body           string
-	}{
-		{"GET", "/v1/info", 200, `{"name":"node","count":7}`},
-		{"POST", "/v1/info", 405, `{"error":"only GET is allowed"}`},
-		{"HEAD", "/v1/info", 405, ``},
-		{"DELETE", "/v1/info", 405, `{"error":"only GET is allowed"}`},
-		{"GET", "/", 404, `{"error":"no such report; there is /v1/info"}`},
-		{"GET", "/v1/info/", 404, `{"error":"no such report; there is /v1/info"}`},
-		{"GET", "/v2/info", 404, `{"error":"no such report; there is /v1/info"}`},
-		{"POST", "/v1/../v1/info", 404, `{"error":"no such report; there is /v1/info"}`},
-	} {
-		req, err := http.NewRequestWithContext(limit(t), c.method, "http://rds"+c.target, strings.NewReader("x"))
-		if err != nil {
-			t.Fatal(err)
+	inMemory(t, Config{}, constant, func(m *memory) {
+		for _, c := range []struct {
+			method, target string
+			status         int
+			body           string
+		}{
+			{"GET", "/v1/info", 200, `{"name":"node","count":7}`},
+			{"POST", "/v1/info", 405, `{"error":"only GET is allowed"}`},
+			{"HEAD", "/v1/info", 405, ``},
+			{"DELETE", "/v1/info", 405, `{"error":"only GET is allowed"}`},
+			{"GET", "/", 404, `{"error":"no such report; there is /v1/info"}`},
+			{"GET", "/v1/info/", 404, `{"error":"no such report; there is /v1/info"}`},
+			{"GET", "/v2/info", 404, `{"error":"no such report; there is /v1/info"}`},
+			{"POST", "/v1/../v1/info", 404, `{"error":"no such report; there is /v1/info"}`},
+		} {
+			res, body, err := m.do(c.method, c.target)
+			if err != nil || res.StatusCode != c.status || body != c.body || res.Header.Get("Content-Type") != "application/json" {
+				m.Errorf("%s %s: %+v %s, %v, want %d %s", c.method, c.target, res, body, err, c.status, c.body)
+			}
 		}
-		res, err := client.Do(req)
-		if err != nil {
-			t.Fatalf("%s %s: %v", c.method, c.target, err)
-		}
-		body, _ := io.ReadAll(res.Body)
-		res.Body.Close()
-		if got := strings.TrimSpace(string(body)); res.StatusCode != c.status || got != c.body {
-			t.Errorf("%s %s: %d %s, want %d %s", c.method, c.target, res.StatusCode, got, c.status, c.body)
-		}
-		if ct := res.Header.Get("Content-Type"); ct != "application/json" {
-			t.Errorf("%s %s: content type %q", c.method, c.target, ct)
-		}
-	}
+	})
 }
 
-// Garbage and oversized requests cost their sender the connection and nobody
-// else anything.
+// Garbage, oversized requests and those that do not end cost their sender the connection and
+// nobody else anything.
 func TestGarbageClients(t *testing.T) {
-	path := socket(t)
-	serve(t, path, constant)
-	for _, in := range []string{
-		"\x00\x01\x02 garbage\r\n\r\n",
-		"GET\r\n\r\n",
-		"GET /v1/info HTTP/1.1\r\n\r\n", // no Host
-		"GET /v1/info HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("a", 64<<10) + "\r\n\r\n",
-	} {
-		c, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
+	inMemory(t, Config{}, constant, func(m *memory) {
+		for _, in := range []string{
+			"\x00\x01\x02 garbage\r\n\r\n",
+			"GET\r\n\r\n",
+			"GET /v1/info HTTP/1.1\r\n\r\n", // no Host
+			"GET /v1/info HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("a", 64<<10) + "\r\n\r\n",
+			"GET /v1/info HTTP/1.1\r\nHost: x\r\n",
+		} {
+			c := m.dial()
+			begun := time.Now()
+			go func() { _, _ = io.WriteString(c, in) }() // may fail once the server has had enough
+			if answer, err := io.ReadAll(c); err != nil || strings.Contains(string(answer), " 200 ") || time.Since(begun) > readTimeout+time.Second {
+				m.Errorf("%.20q: answered %q, %v, after %v", in, answer, err, time.Since(begun))
+			}
+			c.Close()
 		}
-		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
-		_, _ = io.WriteString(c, in) // may fail once the server has had enough
-		answer, err := io.ReadAll(c)
-		c.Close()
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("%.20q: connection stays open", in)
-		}
-		if strings.Contains(string(answer), " 200 ") {
-			t.Errorf("%.20q: answered %q", in, answer)
-		}
-	}
-	if err := Fetch(limit(t), path, new(report)); err != nil {
-		t.Errorf("after garbage: %v", err)
-	}
+		m.get(infoPath)
+	})
 }
 
 // More clients than the server serves at a time all get their answer.
 func TestManyClients(t *testing.T) {
-	path := socket(t)
-	serve(t, path, constant)
-	ctx := limit(t)
-	var wg sync.WaitGroup
-	for range 4 * maxClients {
-		wg.Go(func() {
-			var got report
-			if err := Fetch(ctx, path, &got); err != nil || got.Count != 7 {
-				t.Errorf("got %+v, %v", got, err)
-			}
-		})
+	most, now := 0, 0
+	var mu sync.Mutex // guards most and now
+	snapshot := func() (any, error) {
+		mu.Lock()
+		now++
+		most = max(most, now)
+		mu.Unlock()
+		<-time.After(time.Second) // the time of the bubble
+		mu.Lock()
+		now--
+		mu.Unlock()
+		return constant()
 	}
-	wg.Wait()
+	inMemory(t, Config{}, snapshot, func(m *memory) {
+		var wg sync.WaitGroup
+		for range 4 * maxClients {
+			wg.Go(func() {
+				if _, body, err := m.do(http.MethodGet, infoPath); err != nil || body != `{"name":"node","count":7}` {
+					m.Errorf("got %s, %v", body, err)
+				}
+			})
+		}
+		wg.Wait()
+		if most != maxOfUser {
+			m.Errorf("%d requests of a user were served at a time, want %d", most, maxOfUser)
+		}
+	})
 }
 
-// Clients that hold every slot and say nothing are cut off by Close, which
-// also wakes an accept that waits for a slot.
+// Clients that say nothing are cut off by Close.
 func TestCloseCutsClientsOff(t *testing.T) {
-	path := socket(t)
-	s := serve(t, path, constant)
-	var clients []net.Conn
-	for range maxClients + 1 {
-		c, err := net.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
+	inMemory(t, Config{}, constant, func(m *memory) {
+		var clients []net.Conn
+		for range maxClients + 1 {
+			clients = append(clients, m.dial())
 		}
-		defer c.Close()
-		clients = append(clients, c)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range clients {
-		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
-		if _, err := c.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Fatalf("read after Close: %v, want the end", err)
+		if err := m.Close(); err != nil {
+			m.Fatal(err)
 		}
-	}
-}
-
-func TestCloseWaitsForSnapshot(t *testing.T) {
-	path := socket(t)
-	entered, leave := make(chan struct{}), make(chan struct{})
-	s := serve(t, path, func() (any, error) { close(entered); <-leave; return report{}, nil })
-	fetched := make(chan error, 1)
-	go func() { fetched <- Fetch(limit(t), path, new(report)) }()
-	<-entered
-	closed := make(chan struct{})
-	go func() { s.Close(); close(closed) }()
-	if err := <-fetched; err == nil {
-		t.Error("a client survived Close")
-	}
-	select {
-	case <-closed:
-		t.Error("Close returned while a snapshot was running")
-	default:
-	}
-	close(leave)
-	<-closed
+		begun := time.Now()
+		for _, c := range clients {
+			if _, err := c.Read(make([]byte, 1)); err == nil || time.Since(begun) != 0 {
+				m.Fatalf("read after Close: %v after %v, want the end at once", err, time.Since(begun))
+			}
+		}
+	})
 }

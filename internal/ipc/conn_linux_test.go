@@ -147,6 +147,21 @@ func descriptors(t *testing.T) []string {
 	return out
 }
 
+// sameFiles checks files that came with a message.
+func sameFiles(t *testing.T, name string, got, want []*os.File) {
+	t.Helper()
+	for i, f := range got {
+		a, _ := f.Stat()
+		b, _ := want[i].Stat()
+		if !os.SameFile(a, b) {
+			t.Errorf("%s: file %d is another one", name, i)
+		}
+		if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
+			t.Errorf("%s: file %d is inherited", name, i)
+		}
+	}
+}
+
 // Not parallel: it counts the descriptors of the process.
 func TestNoDescriptorOfABadMessageStaysOpen(t *testing.T) {
 	app, daemon, raw := connect(t)
@@ -197,16 +212,7 @@ func TestNoDescriptorOfABadMessageStaysOpen(t *testing.T) {
 				if (err != nil) != (c.got < 0) || err == nil && len(got) != c.got {
 					t.Errorf("%s: %d files, %v, want %d", c.name, len(got), err, c.got)
 				}
-				for i, f := range got {
-					a, _ := f.Stat()
-					b, _ := files[i].Stat()
-					if !os.SameFile(a, b) {
-						t.Errorf("%s: file %d is another one", c.name, i)
-					}
-					if flags, err := unix.FcntlInt(f.Fd(), unix.F_GETFD, 0); err != nil || flags&unix.FD_CLOEXEC == 0 {
-						t.Errorf("%s: file %d is inherited", c.name, i)
-					}
-				}
+				sameFiles(t, c.name, got, files)
 				CloseFiles(got)
 			} else {
 				_ = app.Receive(&v)

@@ -60,6 +60,59 @@ func (s *sleeper) wait(again func() (int, error)) error {
 	}
 }
 
+// produce puts numbers into a ring, some at a time, and counts them.
+func (s *sleeper) produce(p Producer, n uint64, produced *atomic.Uint64) error {
+	rng := rand.New(rand.NewPCG(1, 1))
+	for seq := uint64(0); seq < n; {
+		free, err := p.Free(1)
+		if err == nil && free == 0 {
+			err = s.wait(func() (int, error) { return p.Free(1) })
+			free, _ = p.Free(1)
+		}
+		if err != nil {
+			return fmt.Errorf("producer: %w", err)
+		}
+		for range min(uint64(rng.IntN(free)+1), n-seq) {
+			p.Put(Entry{3: mix(seq)})
+			seq++
+		}
+		p.Publish()
+		produced.Store(seq)
+		s.published()
+		if rng.IntN(64) == 0 {
+			runtime.Gosched()
+		}
+	}
+	return nil
+}
+
+// consume takes the numbers that produce puts, some at a time, and counts them.
+func (s *sleeper) consume(c Consumer, n uint64, consumed *atomic.Uint64) error {
+	rng := rand.New(rand.NewPCG(2, 2))
+	for seq := uint64(0); seq < n; {
+		ready, err := c.Ready()
+		if err == nil && ready == 0 {
+			err = s.wait(c.Refresh)
+			ready, _ = c.Ready()
+		}
+		if err != nil {
+			return fmt.Errorf("consumer: %w", err)
+		}
+		ready = rng.IntN(ready) + 1
+		for i := range ready {
+			if e := c.Peek(i); e.Token() != mix(seq) {
+				return fmt.Errorf("entry %d is %#x", seq, e)
+			}
+			seq++
+		}
+		c.Next(ready)
+		c.Publish()
+		consumed.Store(seq)
+		s.published()
+	}
+	return nil
+}
+
 // TestTwoSidesSleepAndWake runs a real ring with real bells. The ring is so
 // small, and the sides so uneven, that both sleep all the time; when a wake-up
 // is lost, they stand still until the watchdog closes their ears.
@@ -69,81 +122,33 @@ func TestTwoSidesSleepAndWake(t *testing.T) {
 	if testing.Short() {
 		n = 200_000
 	}
-	const size = 64
-	r := newHeapRing(size)
+	r := newHeapRing(64)
 	toConsumer, consumerEar := newBell(t)
 	toProducer, producerEar := newBell(t)
 	flags := [2]Flag{{new(atomic.Uint32)}, {new(atomic.Uint32)}}
+	prod := sleeper{mine: flags[0], theirs: flags[1], ear: producerEar, bell: toConsumer}
+	cons := sleeper{mine: flags[1], theirs: flags[0], ear: consumerEar, bell: toProducer}
 	var produced, consumed atomic.Uint64
-	var lost atomic.Bool
-	watchdog := time.AfterFunc(time.Minute, func() {
-		lost.Store(true)
+	end := func() { // of both sides
 		_ = consumerEar.Close()
 		_ = producerEar.Close()
+	}
+	watchdog := time.AfterFunc(time.Minute, func() {
+		t.Errorf("stood still after %d entries put and %d taken", produced.Load(), consumed.Load())
+		end()
 	})
 	defer watchdog.Stop()
 	var wg sync.WaitGroup
-	defer func() {
-		wg.Wait()
-		if lost.Load() {
-			t.Errorf("stood still after %d entries put and %d taken", produced.Load(), consumed.Load())
-		}
-	}()
-
-	prod := sleeper{mine: flags[0], theirs: flags[1], ear: producerEar, bell: toConsumer}
-	wg.Go(func() {
-		p := r.producer()
-		rng := rand.New(rand.NewPCG(1, 1))
-		for seq := uint64(0); seq < n; {
-			free, err := p.Free(1)
-			if err == nil && free == 0 {
-				err = prod.wait(func() (int, error) { return p.Free(1) })
-				free, _ = p.Free(1)
+	for _, side := range []func() error{
+		func() error { return prod.produce(r.producer(), n, &produced) },
+		func() error { return cons.consume(r.consumer(), n, &consumed) },
+	} {
+		wg.Go(func() {
+			if err := side(); err != nil {
+				t.Error(err)
+				end()
 			}
-			if err != nil {
-				t.Error("producer:", err)
-				_ = consumerEar.Close()
-				return
-			}
-			for range min(uint64(rng.IntN(free)+1), n-seq) {
-				p.Put(Entry{3: mix(seq)})
-				seq++
-			}
-			p.Publish()
-			produced.Store(seq)
-			prod.published()
-			if rng.IntN(64) == 0 {
-				runtime.Gosched()
-			}
-		}
-	})
-	cons := sleeper{mine: flags[1], theirs: flags[0], ear: consumerEar, bell: toProducer}
-	c := r.consumer()
-	rng := rand.New(rand.NewPCG(2, 2))
-	for seq := uint64(0); seq < n; {
-		ready, err := c.Ready()
-		if err == nil && ready == 0 {
-			err = cons.wait(c.Refresh)
-			ready, _ = c.Ready()
-		}
-		if err != nil {
-			t.Error("consumer:", err)
-			_ = producerEar.Close()
-			return
-		}
-		ready = rng.IntN(ready) + 1
-		for i := range ready {
-			if e := c.Peek(i); e.Token() != mix(seq) {
-				t.Errorf("entry %d is %#x", seq, e)
-				_ = producerEar.Close()
-				return
-			}
-			seq++
-		}
-		c.Next(ready)
-		c.Publish()
-		consumed.Store(seq)
-		cons.published()
+		})
 	}
 	wg.Wait()
 	t.Logf("%d entries, the producer slept %d times, the consumer %d times", n, prod.sleeps, cons.sleeps)

@@ -120,6 +120,40 @@ func TestTableIsReplaced(t *testing.T) {
 	}
 }
 
+// spillIsRestored checks what a segment that was adopted has of a spill with completions 1 to
+// 4, in one block.
+func spillIsRestored(t *testing.T, g *Segment, spill Spill) {
+	t.Helper()
+	left := g.Spill()
+	if !left.Restore(spill.State()) || left.Len() != 4 {
+		t.Fatalf("%d spilled", left.Len())
+	}
+	if e := left.Take(); e.Port() != 1 {
+		t.Errorf("completion %d", e.Port())
+	}
+	for left.Len() > 0 {
+		left.Take()
+	}
+	if _, ok := left.Freed(); !ok {
+		t.Error("the block is kept")
+	}
+	empty := g.Spill() // the block that was emptied had not been full
+	if !empty.Restore(left.State()) || empty.Len() != 0 || !empty.Full() {
+		t.Fatalf("not restored from %+v", left.State())
+	}
+	empty.Grow(0)
+	empty.Put(MakeEntry(OpMessage, 0, 7, 0, 0, 0, 0, 0, 0))
+	if e := empty.Take(); e.Port() != 7 || empty.Len() != 0 {
+		t.Errorf("completion %d, %d more", e.Port(), empty.Len())
+	}
+	for _, bad := range []SpillState{{Taken: 2, Put: 1}, {Put: 1}, {Blocks: []uint32{1 << 20}, Put: 1}, {Blocks: []uint32{5}, Put: 1}, {First: 1, Put: 1}} {
+		p := g.Spill()
+		if p.Restore(bad) {
+			t.Errorf("restored from %+v", bad)
+		}
+	}
+}
+
 // Rings and spilled completions go on in a segment that another process has made, whatever
 // the application has written to its first page.
 func TestSegmentIsAdopted(t *testing.T) {
@@ -173,34 +207,7 @@ func TestSegmentIsAdopted(t *testing.T) {
 	if n, err := done.Free(64); n != 63 || err != nil {
 		t.Errorf("room for %d, %v", n, err)
 	}
-	left := g.Spill()
-	if !left.Restore(spill.State()) || left.Len() != 4 {
-		t.Fatalf("%d spilled", left.Len())
-	}
-	if e := left.Take(); e.Port() != 1 {
-		t.Errorf("completion %d", e.Port())
-	}
-	for left.Len() > 0 {
-		left.Take()
-	}
-	if _, ok := left.Freed(); !ok {
-		t.Error("the block is kept")
-	}
-	empty := g.Spill() // the block that was emptied had not been full
-	if !empty.Restore(left.State()) || empty.Len() != 0 || !empty.Full() {
-		t.Fatalf("not restored from %+v", left.State())
-	}
-	empty.Grow(0)
-	empty.Put(MakeEntry(OpMessage, 0, 7, 0, 0, 0, 0, 0, 0))
-	if e := empty.Take(); e.Port() != 7 || empty.Len() != 0 {
-		t.Errorf("completion %d, %d more", e.Port(), empty.Len())
-	}
-	for _, bad := range []SpillState{{Taken: 2, Put: 1}, {Put: 1}, {Blocks: []uint32{1 << 20}, Put: 1}, {Blocks: []uint32{5}, Put: 1}, {First: 1, Put: 1}} {
-		p := g.Spill()
-		if p.Restore(bad) {
-			t.Errorf("restored from %+v", bad)
-		}
-	}
+	spillIsRestored(t, g, spill)
 	l.Send *= 2
 	if _, err := AdoptSegment(l, f); err == nil {
 		t.Error("adopted with another layout")

@@ -131,6 +131,15 @@ func (v *variant) next(s modelState, i int) []modelState {
 			return at(pcUnset)
 		}
 		return at(pcLook)
+	}
+	return v.sleep(s, i)
+}
+
+// sleep is next on the way into sleep and out of it.
+func (v *variant) sleep(s modelState, i int) []modelState {
+	o := 1 - i
+	at := func(pc modelPC) []modelState { s.pc[i] = pc; return []modelState{s} }
+	switch s.pc[i] {
 	case pcUnset:
 		s.flag[o] = false
 		return at(pcLook)

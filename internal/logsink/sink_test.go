@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -14,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 30 * time.Second
+const patience = 30 * time.Second // of a bubble
 
 func lost(n uint64) []byte { return fmt.Appendf(nil, "%d lines lost\n", n) }
 
@@ -24,14 +25,11 @@ type file struct {
 	text  bytes.Buffer
 	gone  bool
 	stall chan struct{} // writes wait until it is closed
-	began chan struct{} // closed when the first write has begun
-	once  sync.Once
 }
 
-func newFile() *file { return &file{stall: make(chan struct{}), began: make(chan struct{})} }
+func newFile() *file { return &file{stall: make(chan struct{})} }
 
 func (f *file) Write(b []byte) (int, error) {
-	f.once.Do(func() { close(f.began) })
 	<-f.stall
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -57,124 +55,126 @@ func line(s *Sink, format string, args ...any) {
 	_, _ = s.Write(fmt.Appendf(nil, format+"\n", args...))
 }
 
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); <-time.After(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not seen: %s", what)
-		}
-	}
-}
-
 func TestLinesAreWrittenInOrder(t *testing.T) {
 	t.Parallel()
-	f := newFile()
-	close(f.stall)
-	s := New(f, lost)
-	want := ""
-	for i := range 20_000 {
-		line(s, "line %d", i)
-		want += fmt.Sprintf("line %d\n", i)
-	}
-	s.Close(patience)
-	if got := f.String(); got != want || s.Dropped() != 0 {
-		t.Errorf("%d bytes written, want %d; %d lines lost", len(got), len(want), s.Dropped())
-	}
-	line(s, "too late")
-	if s.Dropped() != 1 {
-		t.Errorf("%d lines lost after the end", s.Dropped())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFile()
+		close(f.stall)
+		s := New(f, lost)
+		var want strings.Builder
+		for i := range 20_000 {
+			line(s, "line %d", i)
+			fmt.Fprintf(&want, "line %d\n", i)
+		}
+		s.Close(patience)
+		if got := f.String(); got != want.String() || s.Dropped() != 0 {
+			t.Errorf("%d bytes written, want %d; %d lines lost", len(got), want.Len(), s.Dropped())
+		}
+		line(s, "too late")
+		if s.Dropped() != 1 {
+			t.Errorf("%d lines lost after the end", s.Dropped())
+		}
+	})
 }
 
 // Who logs does not wait for a file that takes nothing. The first lines are kept, the
 // others counted, and the log says so when the file takes lines again.
 func TestStalledFileHoldsUpNobody(t *testing.T) {
 	t.Parallel()
-	f := newFile()
-	s := New(f, lost)
-	const count = 100_000
-	text := strings.Repeat("x", 80)
-	line(s, "first")
-	<-f.began
-	for i := range count {
-		line(s, "%06d %s", i, text)
-	}
-	kept := room / 88
-	if d := s.Dropped(); d < count-uint64(kept)-1 || d > count-uint64(kept)+1 {
-		t.Errorf("%d lines lost, want about %d", d, count-kept)
-	}
-	dropped := s.Dropped()
-	close(f.stall)
-	said := fmt.Sprintf("%d lines lost\n", dropped)
-	eventually(t, "the line about lost lines", func() bool { return strings.HasSuffix(f.String(), said) })
-	line(s, "and on")
-	s.Close(patience)
-	got := f.String()
-	if !strings.HasPrefix(got, "first\n000000 x") || !strings.HasSuffix(got, said+"and on\n") || strings.Count(got, "lost") != 1 {
-		t.Errorf("%.100q ... %q", got, got[len(got)-100:])
-	}
-	if n := strings.Count(got, "\n"); n != count-int(dropped)+3 {
-		t.Errorf("%d lines, want %d", n, count-int(dropped)+3)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFile()
+		s := New(f, lost)
+		const count = 100_000
+		text := strings.Repeat("x", 80)
+		line(s, "first")
+		synctest.Wait() // writes it
+		for i := range count {
+			line(s, "%06d %s", i, text)
+		}
+		kept := room / 88
+		if d := s.Dropped(); d < count-uint64(kept)-1 || d > count-uint64(kept)+1 {
+			t.Errorf("%d lines lost, want about %d", d, count-kept)
+		}
+		dropped := s.Dropped()
+		close(f.stall)
+		said := fmt.Sprintf("%d lines lost\n", dropped)
+		synctest.Wait()
+		if !strings.HasSuffix(f.String(), said) {
+			t.Errorf("the file takes lines again, and does not say %q", said)
+		}
+		line(s, "and on")
+		s.Close(patience)
+		got := f.String()
+		if !strings.HasPrefix(got, "first\n000000 x") || !strings.HasSuffix(got, said+"and on\n") || strings.Count(got, "lost") != 1 {
+			t.Errorf("%.100q ... %q", got, got[len(got)-100:])
+		}
+		if n := strings.Count(got, "\n"); n != count-int(dropped)+3 {
+			t.Errorf("%d lines, want %d", n, count-int(dropped)+3)
+		}
+	})
 }
 
 // The end does not wait for a file that takes nothing longer than it is told to.
 func TestStalledFileDoesNotHoldUpTheEnd(t *testing.T) {
 	t.Parallel()
-	f := newFile()
-	s := New(f, lost)
-	line(s, "stuck")
-	<-f.began
-	ended := make(chan struct{})
-	go func() {
-		s.Close(10 * time.Millisecond)
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(patience):
-		t.Error("Close waits for the file")
-	}
-	close(f.stall)
-	<-s.done
+	synctest.Test(t, func(t *testing.T) {
+		f := newFile()
+		s := New(f, lost)
+		line(s, "stuck")
+		synctest.Wait() // writes it
+		begun := time.Now()
+		s.Close(patience)
+		if d := time.Since(begun); d != patience {
+			t.Errorf("Close takes %v, want %v", d, patience)
+		}
+		close(f.stall)
+		<-s.done
+	})
 }
 
 // Lines that a file refuses are counted, without a busy loop, and told when it takes lines
 // again.
 func TestRefusedLinesAreCounted(t *testing.T) {
 	t.Parallel()
-	f := newFile()
-	f.set(true)
-	close(f.stall)
-	s := New(f, lost)
-	for i := range uint64(3) {
-		line(s, "refused")
-		eventually(t, "a lost line", func() bool { return s.Dropped() == i+1 })
-	}
-	f.set(false)
-	line(s, "taken")
-	s.Close(patience)
-	if got := f.String(); got != "taken\n3 lines lost\n" || s.Dropped() != 3 {
-		t.Errorf("%q, %d lost", got, s.Dropped())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFile()
+		f.set(true)
+		close(f.stall)
+		s := New(f, lost)
+		for i := range uint64(3) {
+			line(s, "refused")
+			synctest.Wait()
+			if n := s.Dropped(); n != i+1 {
+				t.Errorf("%d lines lost, want %d", n, i+1)
+			}
+		}
+		f.set(false)
+		line(s, "taken")
+		s.Close(patience)
+		if got := f.String(); got != "taken\n3 lines lost\n" || s.Dropped() != 3 {
+			t.Errorf("%q, %d lost", got, s.Dropped())
+		}
+	})
 }
 
 func TestManyLog(t *testing.T) {
 	t.Parallel()
-	f := newFile()
-	close(f.stall)
-	s := New(f, lost)
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for j := range 1000 {
-				line(s, "%d %d", i, j)
-			}
-		})
-	}
-	wg.Wait()
-	s.Close(patience)
-	if n := strings.Count(f.String(), "\n"); n != 8000 {
-		t.Errorf("%d lines, %d lost", n, s.Dropped())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		f := newFile()
+		close(f.stall)
+		s := New(f, lost)
+		var wg sync.WaitGroup
+		for i := range 8 {
+			wg.Go(func() {
+				for j := range 1000 {
+					line(s, "%d %d", i, j)
+				}
+			})
+		}
+		wg.Wait()
+		s.Close(patience)
+		if n := strings.Count(f.String(), "\n"); n != 8000 {
+			t.Errorf("%d lines, %d lost", n, s.Dropped())
+		}
+	})
 }

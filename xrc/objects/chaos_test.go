@@ -70,6 +70,41 @@ func TestManyProcessesAtOnce(t *testing.T) {
 	}
 }
 
+// allowed fails on what must never be: processes run at once, and the world may do anything
+// in between.
+func (g *rig) allowed(err error) {
+	for _, ok := range []error{ErrClosed, ErrNumber, ErrNotRegistered, ErrState, ErrAttribute, ErrStale, errEmpty, ErrUnknownSRQ,
+		ErrNotReady, ErrForeign, ErrGrace, ErrIncarnation, iwarp.ErrQueueFull, iwarp.ErrClosed, context.Canceled} {
+		if err == nil || errors.Is(err, ok) {
+			return
+		}
+	}
+	g.Error(err)
+}
+
+// visit has a peer connect to a service, send to a queue, lose the connection and come back.
+// It returns the connection, nil if there is none.
+func (g *rig) visit(from Peer, service uint64, queue uint32, carried *atomic.Int64) *conn {
+	reply, st := g.Connect(request(from, service))
+	if st != StatusFound {
+		return nil
+	}
+	t, err := g.Target(reply.Target)
+	g.allowed(err)
+	c := &conn{}
+	if err != nil || t.Attach(c) != nil {
+		return nil
+	}
+	err = g.send(t, queue)
+	g.allowed(err)
+	if err == nil {
+		carried.Add(1)
+	}
+	g.allowed(t.Suspend(g.clk.now()))
+	g.allowed(t.Resume(g.clk.now(), c, from))
+	return c
+}
+
 // lifetime is one process, which may be killed in the middle of a call.
 func (g *rig) lifetime(rnd *rand.Rand, keeper *process, id uint64, carried *atomic.Int64) {
 	p := g.process("p", keeper.dom.xrcd.file)
@@ -78,17 +113,6 @@ func (g *rig) lifetime(rnd *rand.Rand, keeper *process, id uint64, carried *atom
 	_, err := p.Advertise(ServiceAttr{ID: id, Domain: p.dom, SRQ: q})
 	g.ok(err)
 	shared := keeper.target()
-	// Two of these run at once, and the world may do anything in between: only
-	// what must never be is an error.
-	allowed := func(err error) {
-		for _, ok := range []error{nil, ErrClosed, ErrNumber, ErrNotRegistered, ErrState, ErrAttribute, ErrStale, errEmpty, ErrUnknownSRQ,
-			ErrNotReady, ErrForeign, ErrGrace, ErrIncarnation, iwarp.ErrQueueFull, iwarp.ErrClosed, context.Canceled} {
-			if err == nil || ok != nil && errors.Is(err, ok) {
-				return
-			}
-		}
-		g.Error(err)
-	}
 	var conns []*conn
 	var threads sync.WaitGroup
 	seeds := [2]uint64{rnd.Uint64(), rnd.Uint64()}
@@ -103,40 +127,26 @@ func (g *rig) lifetime(rnd *rand.Rand, keeper *process, id uint64, carried *atom
 				case 0:
 					from := peer(rnd.Uint32N(8))
 					from.Incarnation += rnd.Uint64N(2)
-					reply, st := g.Connect(request(from, id))
-					if st != StatusFound {
-						continue
-					}
-					t, err := g.Target(reply.Target)
-					allowed(err)
-					c := &conn{}
-					if err == nil && t.Attach(c) == nil {
+					if c := g.visit(from, id, n, carried); c != nil {
 						mu.Lock()
 						conns = append(conns, c)
 						mu.Unlock()
-						err := g.send(t, n)
-						allowed(err)
-						if err == nil {
-							carried.Add(1)
-						}
-						allowed(t.Suspend(g.clk.now()))
-						allowed(t.Resume(g.clk.now(), c, from))
 					}
 				case 1:
 					_, err := p.Register(p.dom, shared.Number)
-					allowed(err)
+					g.allowed(err)
 				case 2:
 					if err := p.Unregister(soon, p.dom, shared.Number); !errors.Is(err, ErrUnacked) {
-						allowed(err)
+						g.allowed(err)
 					}
 				case 3:
 					_, err := p.EnsureConnected(p.dom, shared.Number, upAttr(peer(9)))
-					allowed(err)
+					g.allowed(err)
 				case 4:
-					allowed(p.ModifyTarget(p.dom, shared.Number, Attr{State: []State{StateReset, StateError}[rnd.IntN(2)]}, MaskState))
+					g.allowed(p.ModifyTarget(p.dom, shared.Number, Attr{State: []State{StateReset, StateError}[rnd.IntN(2)]}, MaskState))
 				case 5:
 					_, err := q.PostReceive(iwarp.ReceiveRequest{}, iwarp.ReceiveRequest{})
-					allowed(err)
+					g.allowed(err)
 				case 6:
 					p.PollEvent()
 				case 7:

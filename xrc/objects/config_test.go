@@ -11,7 +11,7 @@ import (
 
 func TestConfigNamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	now := time.Now
+	now := new(clock).now
 	if err := (Config{Now: now, Base: base}).Validate(); err != nil {
 		t.Error(err)
 	}

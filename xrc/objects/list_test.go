@@ -9,6 +9,26 @@ import (
 )
 
 // List tells of each object what it is and who has it, by number, and forgets what has ended.
+// readsBack checks that a list is the same after it was JSON, which has instants, not their
+// time zone.
+func (g *rig) readsBack(want Objects, zone *time.Location) {
+	g.Helper()
+	text, err := json.Marshal(want)
+	g.ok(err)
+	var read Objects
+	g.ok(json.Unmarshal(text, &read))
+	for i := range read.Targets {
+		for _, at := range []*time.Time{&read.Targets[i].Since, &read.Targets[i].Deadline} {
+			if !at.IsZero() {
+				*at = at.In(zone)
+			}
+		}
+	}
+	if !reflect.DeepEqual(read, want) {
+		g.Errorf("JSON reads back as\n%+v\nwant\n%+v", read, want)
+	}
+}
+
 func TestListTellsOfAllObjects(t *testing.T) {
 	t.Parallel()
 	g := newRig(t, Config{Incarnation: 77, Reap: time.Second})
@@ -77,21 +97,7 @@ func TestListTellsOfAllObjects(t *testing.T) {
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("listed\n%+v\nwant\n%+v", got, want)
 	}
-	text, err := json.Marshal(got)
-	g.ok(err)
-	var read Objects
-	g.ok(json.Unmarshal(text, &read))
-	for i := range read.Targets { // JSON has the instants, not the time zone
-		for _, at := range []*time.Time{&read.Targets[i].Since, &read.Targets[i].Deadline} {
-			if !at.IsZero() {
-				*at = at.In(lost.Location())
-			}
-		}
-	}
-	if !reflect.DeepEqual(read, want) {
-		t.Errorf("JSON reads back as\n%+v\nwant\n%+v", read, want)
-	}
-
+	g.readsBack(want, lost.Location())
 	g.ok(h.Destroy(ctx))
 	g.ok(a.Close(ctx))
 	got = g.List(100)

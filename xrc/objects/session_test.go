@@ -245,10 +245,7 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 		times int // how often it works, from here on
 		call  func() error
 	}{
-		{"domains", 1, func() error {
-			_, err := s.OpenDomain(-1, os.O_CREATE)
-			return err
-		}},
+		{"domains", 1, func() error { _, err := s.OpenDomain(-1, os.O_CREATE); return err }},
 		{"completion queues", 1, func() error { _, err := s.CreateCQ(cqEntries); return err }},
 		{"protection domains", 1, func() error { _, err := s.AllocPD(); return err }},
 		{"initiators", 2, func() error {
@@ -259,15 +256,8 @@ func TestXRCREQ46LimitsOfASession(t *testing.T) {
 		{"receives", 0, func() error { _, err := s.CreateSRQ(big); return err }},
 		{"queues again", 1, func() error { _, err := s.CreateSRQ(srq); return err }},
 		{"targets", 2, func() error { _, err := s.CreateTarget(TargetAttr{Domain: p.dom}); return err }},
-		{"registrations", 1, func() error {
-			_, err := s.Register(p.dom, targets[id].Number)
-			id++
-			return err
-		}},
-		{"handles", 0, func() error {
-			_, err := s.OpenTarget(p.dom, targets[0].Number)
-			return err
-		}},
+		{"registrations", 1, func() error { id++; _, err := s.Register(p.dom, targets[id-1].Number); return err }},
+		{"handles", 0, func() error { _, err := s.OpenTarget(p.dom, targets[0].Number); return err }},
 		{"services", 2, func() error { id++; _, err := s.Advertise(ServiceAttr{ID: id, Domain: p.dom}); return err }},
 	} {
 		for i := range c.times {

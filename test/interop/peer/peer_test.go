@@ -8,6 +8,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -156,26 +157,28 @@ func TestErrnoCrossesTheWire(t *testing.T) {
 }
 
 func TestCommandsEndEarly(t *testing.T) {
-	c := start(t)
-	a := bind(t, c, addrA)
-	recv, err := c.Start(OpRecv, RecvArgs{Socket: a, From: addrB, Stream: Stream{Count: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if p, err := recv.Progress(t.Context()); !p.Running || p.Messages != 0 || err != nil {
-		t.Errorf("progress: %+v, %v", p, err)
-	}
-	if err := recv.Cancel(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if err := recv.Wait(t.Context(), nil); err == nil {
-		t.Error("canceled: no error")
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	if err := c.Call(ctx, OpRecv, RecvArgs{Socket: a, Stream: Stream{Count: 1}}, nil); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("after its time: %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		c := start(t)
+		a := bind(t, c, addrA)
+		recv, err := c.Start(OpRecv, RecvArgs{Socket: a, From: addrB, Stream: Stream{Count: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p, err := recv.Progress(t.Context()); !p.Running || p.Messages != 0 || err != nil {
+			t.Errorf("progress: %+v, %v", p, err)
+		}
+		if err := recv.Cancel(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := recv.Wait(t.Context(), nil); err == nil {
+			t.Error("canceled: no error")
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if err := c.Call(ctx, OpRecv, RecvArgs{Socket: a, Stream: Stream{Count: 1}}, nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after its time: %v", err)
+		}
+	})
 }
 
 func TestCommandsEndWithTheOtherEnd(t *testing.T) {

@@ -52,109 +52,117 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+// Terms of most tests.
+var (
+	plain = Params{IRD: 4, MaxIRD: 8, ORD: 4}
+	byRTR = Params{IRD: 4, MaxIRD: 8, ORD: 4, PeerToPeer: true, RTR: 7}
+	rev1  = with(plain, func(p *Params) { p.Rev = 1 })
+)
+
+func with(p Params, f func(*Params)) Params { f(&p); return p }
+
+// settled is what plain terms of both sides settle, but for what f changes.
+func settled(f func(*Settled)) *Settled {
+	s := &Settled{Rev: 2, IRD: 4, ORD: 4, Enhanced: true, Peer: Prefix{IRD: 4, ORD: 4}, PeerPrivate: []byte{}}
+	f(s)
+	return s
+}
+
 // Every row of the decisions about a Reply, RFC 5044 section 7.1, RFC 6581
 // sections 6 and 9. Time and the end of the connection are the caller's.
+var replies = []struct {
+	name, reply string
+	p           Params
+	want        *Settled
+	err         error
+	retry       bool
+}{
+	{name: "accepted", reply: hexReply + "10 02 0004 0004 0004", p: plain, want: settled(func(*Settled) {})},
+	{name: "reserved bits", reply: hexReply + "1f 02 0004 0004 0004", p: plain, want: settled(func(*Settled) {})},
+	{name: "private data", reply: hexReply + "10 02 0006 0004 0004 6869", p: plain, want: settled(func(s *Settled) { s.PeerPrivate = []byte("hi") })},
+
+	{name: "wrong key", reply: "4d50412049442052657020467261 6d66 10 02 0004 0004 0004", p: plain, err: ErrKey},
+	{name: "some other protocol", reply: "53", p: plain, err: ErrKey},
+	{name: "a Request: both sides are initiators", reply: hexRequest + "10 02 0004 0004 0004", p: plain, err: ErrRole},
+	{name: "revision 3", reply: hexReply + "10 03 0004 0004 0004", p: plain, err: ErrRevision},
+	{name: "revision 0", reply: hexReply + "00 00 0000", p: rev1, err: ErrRevision},
+	{name: "too much private data", reply: hexReply + "10 02 0201", p: plain, err: ErrPrivate},
+	{name: "too much private data for us", reply: hexReply + "10 02 0101", p: with(plain, func(p *Params) { p.MaxPrivate = 256 }), err: ErrPrivate},
+
+	{name: "rejected", reply: hexReply + "30 02 0006 0010 0011 6e6f", p: plain,
+		err: &RejectedError{Rev: 2, Enhanced: true, Peer: Prefix{IRD: 16, ORD: 17}, Private: []byte("no")}},
+	{name: "rejected, S missing: nothing is stripped", reply: hexReply + "20 01 0006 0010 0011 6e6f", p: plain,
+		err: &RejectedError{Rev: 1, Private: []byte{0, 16, 0, 17, 'n', 'o'}}},
+	{name: "rejected, prefix cut short", reply: hexReply + "30 02 0002 0010", p: plain, err: &RejectedError{Rev: 2}},
+	{name: "rejected, markers asked for", reply: hexReply + "b0 02 0004 0000 0000", p: with(plain, func(p *Params) { p.NoMarkers = true }),
+		err: &RejectedError{Rev: 2, Enhanced: true, Private: []byte{}}},
+
+	{name: "markers", reply: hexReply + "90 02 0004 0004 0004", p: plain, want: settled(func(s *Settled) { s.SendMarkers = true })},
+	{name: "markers refused", reply: hexReply + "90 02 0004 0004 0004", p: with(plain, func(p *Params) { p.NoMarkers = true }), err: ErrMarkers},
+	{name: "markers asked for by us", reply: hexReply + "10 02 0004 0004 0004", p: with(plain, func(p *Params) { p.Markers = true }),
+		want: settled(func(s *Settled) { s.ReceiveMarkers = true })},
+	{name: "CRC by the peer", reply: hexReply + "50 02 0004 0004 0004", p: plain, want: settled(func(s *Settled) { s.CRC = true })},
+	{name: "CRC by us", reply: hexReply + "10 02 0004 0004 0004", p: with(plain, func(p *Params) { p.CRC = true }), want: settled(func(s *Settled) { s.CRC = true })},
+
+	{name: "S missing", reply: hexReply + "00 02 0004 0004 0004", p: plain, err: ErrEnhanced},
+	{name: "revision 1", reply: hexReply + "00 01 0000", p: plain, err: ErrEnhanced, retry: true},
+	{name: "revision 1 with S", reply: hexReply + "10 01 0004 0004 0004", p: plain, err: ErrEnhanced, retry: true},
+	{name: "S though we had none", reply: hexReply + "10 02 0004 0004 0004", p: rev1, err: ErrEnhanced},
+	{name: "no prefix", reply: hexReply + "10 02 0000", p: plain, err: ErrPrefix},
+	{name: "half a prefix", reply: hexReply + "10 02 0002 0004", p: plain, err: ErrPrefix},
+	{name: "our revision 1", reply: hexReply + "00 01 0002 6869", p: rev1,
+		want: &Settled{Rev: 1, IRD: 4, ORD: 4, PeerPrivate: []byte("hi")}},
+	{name: "our revision 1, S is a reserved bit", reply: hexReply + "10 01 0004 0004 0004", p: rev1,
+		want: &Settled{Rev: 1, IRD: 4, ORD: 4, PeerPrivate: []byte{0, 4, 0, 4}}},
+
+	{name: "its ORD above our IRD", reply: hexReply + "10 02 0004 0004 0008", p: plain,
+		want: settled(func(s *Settled) { s.IRD = 8; s.Peer.ORD = 8 })},
+	{name: "its ORD above our limit", reply: hexReply + "50 02 0004 0004 0009", p: plain, err: ErrIRD,
+		want: settled(func(s *Settled) { s.CRC = true; s.IRD = 9; s.Peer.ORD = 9 })},
+	{name: "its ORD below our IRD", reply: hexReply + "10 02 0004 0004 0001", p: plain, want: settled(func(s *Settled) { s.Peer.ORD = 1 })},
+	{name: "its IRD below our ORD", reply: hexReply + "10 02 0004 0003 0004", p: plain,
+		want: settled(func(s *Settled) { s.ORD = 3; s.Peer.IRD = 3 })},
+	{name: "its IRD is 0", reply: hexReply + "10 02 0004 0000 0004", p: plain, want: settled(func(s *Settled) { s.ORD = 0; s.Peer.IRD = 0 })},
+	{name: "its IRD above our ORD", reply: hexReply + "10 02 0004 0080 0004", p: plain, want: settled(func(s *Settled) { s.Peer.IRD = 128 })},
+	{name: "neither is negotiated", reply: hexReply + "10 02 0004 3fff 3fff", p: plain,
+		want: settled(func(s *Settled) { s.Peer = Prefix{IRD: NotNegotiated, ORD: NotNegotiated} })},
+
+	{name: "peer-to-peer though we did not ask", reply: hexReply + "10 02 0004 8004 c004", p: plain,
+		want: settled(func(s *Settled) { s.Peer.PeerToPeer = true; s.Peer.RTR = RTRWrite | RTRRead })},
+	{name: "B, C, D without A and not asked for", reply: hexReply + "10 02 0004 4004 c004", p: plain,
+		want: settled(func(s *Settled) { s.Peer.RTR = 7 })},
+	{name: "all kinds of RTR", reply: hexReply + "10 02 0004 c004 c004", p: byRTR,
+		want: settled(func(s *Settled) { s.PeerToPeer, s.RTR = true, RTRRead; s.Peer.PeerToPeer, s.Peer.RTR = true, 7 })},
+	{name: "our preference", reply: hexReply + "10 02 0004 c004 c004", p: with(byRTR, func(p *Params) { p.Prefer = RTRSend }),
+		want: settled(func(s *Settled) { s.PeerToPeer, s.RTR = true, RTRSend; s.Peer.PeerToPeer, s.Peer.RTR = true, 7 })},
+	{name: "one in common", reply: hexReply + "10 02 0004 8004 8004", p: byRTR,
+		want: settled(func(s *Settled) {
+			s.PeerToPeer, s.RTR = true, RTRWrite
+			s.Peer.PeerToPeer, s.Peer.RTR = true, RTRWrite
+		})},
+	{name: "a Read RTR and no place for it", reply: hexReply + "10 02 0004 8000 c004", p: byRTR,
+		want: settled(func(s *Settled) {
+			s.PeerToPeer, s.RTR, s.ORD = true, RTRWrite, 0
+			s.Peer = Prefix{ORD: 4, PeerToPeer: true, RTR: RTRWrite | RTRRead}
+		})},
+	{name: "a Read RTR and a place for it alone", reply: hexReply + "10 02 0004 8001 c000", p: with(byRTR, func(p *Params) { p.ORD = 0 }),
+		want: settled(func(s *Settled) {
+			s.PeerToPeer, s.RTR, s.ORD = true, RTRRead, 1
+			s.Peer = Prefix{IRD: 1, PeerToPeer: true, RTR: RTRWrite | RTRRead}
+		})},
+	{name: "only a Read RTR and no place for it", reply: hexReply + "10 02 0004 8000 4004", p: byRTR, err: ErrRTR,
+		want: settled(func(s *Settled) { s.ORD = 0; s.Peer = Prefix{ORD: 4, PeerToPeer: true, RTR: RTRRead} })},
+	{name: "none in common", reply: hexReply + "50 02 0004 c004 0004", p: with(byRTR, func(p *Params) { p.RTR = RTRRead | RTRWrite }), err: ErrRTR,
+		want: settled(func(s *Settled) { s.CRC = true; s.Peer.PeerToPeer, s.Peer.RTR = true, RTRSend })},
+	{name: "none offered", reply: hexReply + "10 02 0004 8004 0004", p: byRTR, err: ErrRTR,
+		want: settled(func(s *Settled) { s.Peer.PeerToPeer = true })},
+	{name: "A missing", reply: hexReply + "10 02 0004 4004 c004", p: byRTR, err: ErrRTR,
+		want: settled(func(s *Settled) { s.Peer.RTR = 7 })},
+}
+
 func TestInitiatorDecides(t *testing.T) {
 	t.Parallel()
-	plain := Params{IRD: 4, MaxIRD: 8, ORD: 4}
-	p2p := Params{IRD: 4, MaxIRD: 8, ORD: 4, PeerToPeer: true, RTR: 7}
-	with := func(p Params, f func(*Params)) Params { f(&p); return p }
-	rev1 := with(plain, func(p *Params) { p.Rev = 1 })
-	// Settled with the reply's usual parts.
-	ok := func(f func(*Settled)) *Settled {
-		s := &Settled{Rev: 2, IRD: 4, ORD: 4, Enhanced: true, Peer: Prefix{IRD: 4, ORD: 4}, PeerPrivate: []byte{}}
-		f(s)
-		return s
-	}
-	for _, c := range []struct {
-		name, reply string
-		p           Params
-		want        *Settled
-		err         error
-		retry       bool
-	}{
-		{name: "accepted", reply: hexReply + "10 02 0004 0004 0004", p: plain, want: ok(func(*Settled) {})},
-		{name: "reserved bits", reply: hexReply + "1f 02 0004 0004 0004", p: plain, want: ok(func(*Settled) {})},
-		{name: "private data", reply: hexReply + "10 02 0006 0004 0004 6869", p: plain, want: ok(func(s *Settled) { s.PeerPrivate = []byte("hi") })},
-
-		{name: "wrong key", reply: "4d50412049442052657020467261 6d66 10 02 0004 0004 0004", p: plain, err: ErrKey},
-		{name: "some other protocol", reply: "53", p: plain, err: ErrKey},
-		{name: "a Request: both sides are initiators", reply: hexRequest + "10 02 0004 0004 0004", p: plain, err: ErrRole},
-		{name: "revision 3", reply: hexReply + "10 03 0004 0004 0004", p: plain, err: ErrRevision},
-		{name: "revision 0", reply: hexReply + "00 00 0000", p: rev1, err: ErrRevision},
-		{name: "too much private data", reply: hexReply + "10 02 0201", p: plain, err: ErrPrivate},
-		{name: "too much private data for us", reply: hexReply + "10 02 0101", p: with(plain, func(p *Params) { p.MaxPrivate = 256 }), err: ErrPrivate},
-
-		{name: "rejected", reply: hexReply + "30 02 0006 0010 0011 6e6f", p: plain,
-			err: &RejectedError{Rev: 2, Enhanced: true, Peer: Prefix{IRD: 16, ORD: 17}, Private: []byte("no")}},
-		{name: "rejected, S missing: nothing is stripped", reply: hexReply + "20 01 0006 0010 0011 6e6f", p: plain,
-			err: &RejectedError{Rev: 1, Private: []byte{0, 16, 0, 17, 'n', 'o'}}},
-		{name: "rejected, prefix cut short", reply: hexReply + "30 02 0002 0010", p: plain, err: &RejectedError{Rev: 2}},
-		{name: "rejected, markers asked for", reply: hexReply + "b0 02 0004 0000 0000", p: with(plain, func(p *Params) { p.NoMarkers = true }),
-			err: &RejectedError{Rev: 2, Enhanced: true, Private: []byte{}}},
-
-		{name: "markers", reply: hexReply + "90 02 0004 0004 0004", p: plain, want: ok(func(s *Settled) { s.SendMarkers = true })},
-		{name: "markers refused", reply: hexReply + "90 02 0004 0004 0004", p: with(plain, func(p *Params) { p.NoMarkers = true }), err: ErrMarkers},
-		{name: "markers asked for by us", reply: hexReply + "10 02 0004 0004 0004", p: with(plain, func(p *Params) { p.Markers = true }),
-			want: ok(func(s *Settled) { s.ReceiveMarkers = true })},
-		{name: "CRC by the peer", reply: hexReply + "50 02 0004 0004 0004", p: plain, want: ok(func(s *Settled) { s.CRC = true })},
-		{name: "CRC by us", reply: hexReply + "10 02 0004 0004 0004", p: with(plain, func(p *Params) { p.CRC = true }), want: ok(func(s *Settled) { s.CRC = true })},
-
-		{name: "S missing", reply: hexReply + "00 02 0004 0004 0004", p: plain, err: ErrEnhanced},
-		{name: "revision 1", reply: hexReply + "00 01 0000", p: plain, err: ErrEnhanced, retry: true},
-		{name: "revision 1 with S", reply: hexReply + "10 01 0004 0004 0004", p: plain, err: ErrEnhanced, retry: true},
-		{name: "S though we had none", reply: hexReply + "10 02 0004 0004 0004", p: rev1, err: ErrEnhanced},
-		{name: "no prefix", reply: hexReply + "10 02 0000", p: plain, err: ErrPrefix},
-		{name: "half a prefix", reply: hexReply + "10 02 0002 0004", p: plain, err: ErrPrefix},
-		{name: "our revision 1", reply: hexReply + "00 01 0002 6869", p: rev1,
-			want: &Settled{Rev: 1, IRD: 4, ORD: 4, PeerPrivate: []byte("hi")}},
-		{name: "our revision 1, S is a reserved bit", reply: hexReply + "10 01 0004 0004 0004", p: rev1,
-			want: &Settled{Rev: 1, IRD: 4, ORD: 4, PeerPrivate: []byte{0, 4, 0, 4}}},
-
-		{name: "its ORD above our IRD", reply: hexReply + "10 02 0004 0004 0008", p: plain,
-			want: ok(func(s *Settled) { s.IRD = 8; s.Peer.ORD = 8 })},
-		{name: "its ORD above our limit", reply: hexReply + "50 02 0004 0004 0009", p: plain, err: ErrIRD,
-			want: ok(func(s *Settled) { s.CRC = true; s.IRD = 9; s.Peer.ORD = 9 })},
-		{name: "its ORD below our IRD", reply: hexReply + "10 02 0004 0004 0001", p: plain, want: ok(func(s *Settled) { s.Peer.ORD = 1 })},
-		{name: "its IRD below our ORD", reply: hexReply + "10 02 0004 0003 0004", p: plain,
-			want: ok(func(s *Settled) { s.ORD = 3; s.Peer.IRD = 3 })},
-		{name: "its IRD is 0", reply: hexReply + "10 02 0004 0000 0004", p: plain, want: ok(func(s *Settled) { s.ORD = 0; s.Peer.IRD = 0 })},
-		{name: "its IRD above our ORD", reply: hexReply + "10 02 0004 0080 0004", p: plain, want: ok(func(s *Settled) { s.Peer.IRD = 128 })},
-		{name: "neither is negotiated", reply: hexReply + "10 02 0004 3fff 3fff", p: plain,
-			want: ok(func(s *Settled) { s.Peer = Prefix{IRD: NotNegotiated, ORD: NotNegotiated} })},
-
-		{name: "peer-to-peer though we did not ask", reply: hexReply + "10 02 0004 8004 c004", p: plain,
-			want: ok(func(s *Settled) { s.Peer.PeerToPeer = true; s.Peer.RTR = RTRWrite | RTRRead })},
-		{name: "B, C, D without A and not asked for", reply: hexReply + "10 02 0004 4004 c004", p: plain,
-			want: ok(func(s *Settled) { s.Peer.RTR = 7 })},
-		{name: "all kinds of RTR", reply: hexReply + "10 02 0004 c004 c004", p: p2p,
-			want: ok(func(s *Settled) { s.PeerToPeer, s.RTR = true, RTRRead; s.Peer.PeerToPeer, s.Peer.RTR = true, 7 })},
-		{name: "our preference", reply: hexReply + "10 02 0004 c004 c004", p: with(p2p, func(p *Params) { p.Prefer = RTRSend }),
-			want: ok(func(s *Settled) { s.PeerToPeer, s.RTR = true, RTRSend; s.Peer.PeerToPeer, s.Peer.RTR = true, 7 })},
-		{name: "one in common", reply: hexReply + "10 02 0004 8004 8004", p: p2p,
-			want: ok(func(s *Settled) {
-				s.PeerToPeer, s.RTR = true, RTRWrite
-				s.Peer.PeerToPeer, s.Peer.RTR = true, RTRWrite
-			})},
-		{name: "a Read RTR and no place for it", reply: hexReply + "10 02 0004 8000 c004", p: p2p,
-			want: ok(func(s *Settled) {
-				s.PeerToPeer, s.RTR, s.ORD = true, RTRWrite, 0
-				s.Peer = Prefix{ORD: 4, PeerToPeer: true, RTR: RTRWrite | RTRRead}
-			})},
-		{name: "a Read RTR and a place for it alone", reply: hexReply + "10 02 0004 8001 c000", p: with(p2p, func(p *Params) { p.ORD = 0 }),
-			want: ok(func(s *Settled) {
-				s.PeerToPeer, s.RTR, s.ORD = true, RTRRead, 1
-				s.Peer = Prefix{IRD: 1, PeerToPeer: true, RTR: RTRWrite | RTRRead}
-			})},
-		{name: "only a Read RTR and no place for it", reply: hexReply + "10 02 0004 8000 4004", p: p2p, err: ErrRTR,
-			want: ok(func(s *Settled) { s.ORD = 0; s.Peer = Prefix{ORD: 4, PeerToPeer: true, RTR: RTRRead} })},
-		{name: "none in common", reply: hexReply + "50 02 0004 c004 0004", p: with(p2p, func(p *Params) { p.RTR = RTRRead | RTRWrite }), err: ErrRTR,
-			want: ok(func(s *Settled) { s.CRC = true; s.Peer.PeerToPeer, s.Peer.RTR = true, RTRSend })},
-		{name: "none offered", reply: hexReply + "10 02 0004 8004 0004", p: p2p, err: ErrRTR,
-			want: ok(func(s *Settled) { s.Peer.PeerToPeer = true })},
-		{name: "A missing", reply: hexReply + "10 02 0004 4004 c004", p: p2p, err: ErrRTR,
-			want: ok(func(s *Settled) { s.Peer.RTR = 7 })},
-	} {
+	for _, c := range replies {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, step := range []int{1, 7, 1 << 10} {

@@ -32,94 +32,91 @@ func respond(t testing.TB, p Params, octets []byte, step int) (reply []byte, s *
 	return r.Reply(), s, err
 }
 
+// settledByRTR is settled of terms with these kinds of RTR.
+func settledByRTR(rtr, theirs RTR) *Settled {
+	return settled(func(s *Settled) { s.PeerToPeer, s.RTR, s.Peer.PeerToPeer, s.Peer.RTR = true, rtr, true, theirs })
+}
+
 // Every row of the decisions about a Request, RFC 5044 section 7.1, RFC 6581
 // sections 6 and 9. Time and the end of the connection are the caller's.
+var requests = []struct {
+	name, request, reply string
+	p                    Params
+	want                 *Settled
+	err                  error
+}{
+	{name: "accepted", request: "10 02 0004 0004 0004", reply: "10 02 0004 0004 0004", p: plain, want: settled(func(*Settled) {})},
+	{name: "private data", request: "10 02 0006 0004 0004 6869", reply: "10 02 0005 0004 0004 21", p: with(plain, func(p *Params) { p.Private = []byte("!") }),
+		want: settled(func(s *Settled) { s.PeerPrivate = []byte("hi") })},
+	{name: "row 14, R and reserved bits are not echoed", request: "3f 02 0004 0004 0004", reply: "10 02 0004 0004 0004", p: plain, want: settled(func(*Settled) {})},
+
+	{name: "row 6, revision 0", request: "00 00 0000", p: plain, err: ErrRevision},
+	{name: "row 5, revision 3", request: "10 03 0004", p: plain, err: ErrRevision},
+	{name: "revision 2 where only 1 is spoken", request: "10 02 0004", p: with(plain, func(p *Params) { p.Rev = 1 }), err: ErrRevision},
+	{name: "row 10, 513 octets of private data", request: "10 02 0201", p: plain, err: ErrPrivate},
+	{name: "257 where 256 is the limit", request: "10 02 0101", p: with(plain, func(p *Params) { p.MaxPrivate = 256 }), err: ErrPrivate},
+	{name: "512 octets of private data", request: "00 01 0200" + strings.Repeat("55", 512), reply: "00 01 0000", p: plain,
+		want: &Settled{Rev: 1, IRD: 4, ORD: 4, PeerPrivate: bytes.Repeat([]byte{0x55}, 512)}},
+
+	{name: "row 7, revision 1", request: "00 01 0002 6869", reply: "00 01 0000", p: plain,
+		want: &Settled{Rev: 1, IRD: 4, ORD: 4, PeerPrivate: []byte("hi")}},
+	{name: "row 8, revision 1 with S", request: "10 01 0002 6869", reply: "00 01 0000", p: plain,
+		want: &Settled{Rev: 1, IRD: 4, ORD: 4, PeerPrivate: []byte("hi")}},
+	{name: "revision 2 without S", request: "00 02 0004 0001 0001", reply: "00 02 0000", p: plain,
+		want: &Settled{Rev: 2, IRD: 4, ORD: 4, PeerPrivate: []byte{0, 1, 0, 1}}},
+	{name: "row 9, no prefix", request: "10 02 0000", reply: "30 02 0004 0008 0004", p: plain, err: ErrPrefix},
+	{name: "row 9, half a prefix", request: "10 02 0002 0004", reply: "30 02 0004 0008 0004", p: plain, err: ErrPrefix},
+
+	{name: "markers", request: "90 02 0004 0004 0004", reply: "10 02 0004 0004 0004", p: plain, want: settled(func(s *Settled) { s.SendMarkers = true })},
+	{name: "row 13, markers refused", request: "90 02 0004 0004 0004", reply: "30 02 0004 0008 0004",
+		p: with(plain, func(p *Params) { p.NoMarkers = true }), err: ErrMarkers},
+	{name: "markers refused in revision 1", request: "80 01 0000", reply: "20 01 0000", p: with(plain, func(p *Params) { p.NoMarkers = true }), err: ErrMarkers},
+	{name: "markers asked for by us", request: "10 02 0004 0004 0004", reply: "90 02 0004 0004 0004", p: with(plain, func(p *Params) { p.Markers = true }),
+		want: settled(func(s *Settled) { s.ReceiveMarkers = true })},
+	{name: "CRC", request: "50 02 0004 0004 0004", reply: "50 02 0004 0004 0004", p: plain, want: settled(func(s *Settled) { s.CRC = true })},
+	{name: "row 16, CRC and the control flag C are two things", request: "50 02 0004 0004 8004", reply: "50 02 0004 0004 0004", p: plain,
+		want: settled(func(s *Settled) { s.CRC = true; s.Peer.RTR = RTRWrite })},
+	{name: "CRC by us", request: "10 02 0004 0004 0004", reply: "50 02 0004 0004 0004", p: with(plain, func(p *Params) { p.CRC = true }),
+		want: settled(func(s *Settled) { s.CRC = true })},
+
+	{name: "its ORD above our IRD", request: "10 02 0004 0004 0008", reply: "10 02 0004 0008 0004", p: plain,
+		want: settled(func(s *Settled) { s.IRD, s.Peer.ORD = 8, 8 })},
+	{name: "its ORD above our limit", request: "10 02 0004 0004 0009", reply: "30 02 0004 0008 0004", p: plain, err: ErrDepth},
+	{name: "its ORD below our IRD", request: "10 02 0004 0004 0001", reply: "10 02 0004 0004 0004", p: plain, want: settled(func(s *Settled) { s.Peer.ORD = 1 })},
+	{name: "its IRD below our ORD", request: "10 02 0004 0003 0004", reply: "10 02 0004 0004 0003", p: plain,
+		want: settled(func(s *Settled) { s.ORD, s.Peer.IRD = 3, 3 })},
+	{name: "its IRD above our ORD", request: "10 02 0004 0080 0004", reply: "10 02 0004 0004 0004", p: plain, want: settled(func(s *Settled) { s.Peer.IRD = 128 })},
+	{name: "row 17, neither is negotiated", request: "10 02 0004 3fff 3fff", reply: "10 02 0004 3fff 3fff", p: plain,
+		want: settled(func(s *Settled) { s.Peer = Prefix{IRD: NotNegotiated, ORD: NotNegotiated} })},
+	{name: "row 17, its IRD is not negotiated", request: "10 02 0004 3fff 0005", reply: "10 02 0004 0005 3fff", p: plain,
+		want: settled(func(s *Settled) { s.IRD, s.Peer = 5, Prefix{IRD: NotNegotiated, ORD: 5} })},
+	{name: "row 17, its ORD is not negotiated", request: "10 02 0004 0002 3fff", reply: "10 02 0004 3fff 0002", p: plain,
+		want: settled(func(s *Settled) { s.ORD, s.Peer = 2, Prefix{IRD: 2, ORD: NotNegotiated} })},
+
+	{name: "peer-to-peer", request: "10 02 0004 8004 c004", reply: "10 02 0004 8004 c004", p: plain, want: settledByRTR(RTRWrite|RTRRead, RTRWrite|RTRRead)},
+	{name: "peer-to-peer, what is common", request: "10 02 0004 c004 4004", reply: "10 02 0004 c004 4004", p: plain, want: settledByRTR(RTRSend|RTRRead, RTRSend|RTRRead)},
+	{name: "peer-to-peer, all kinds taken", request: "10 02 0004 c004 c004", reply: "10 02 0004 c004 c004", p: with(plain, func(p *Params) { p.RTR = 7 }), want: settledByRTR(7, 7)},
+	{name: "peer-to-peer by a Send", request: "10 02 0004 c004 0004", reply: "10 02 0004 c004 0004", p: plain, want: settledByRTR(RTRSend, RTRSend)},
+	{name: "peer-to-peer, nothing common", request: "10 02 0004 c004 0004", reply: "10 02 0004 8004 c004", p: with(plain, func(p *Params) { p.RTR = RTRWrite | RTRRead }), want: settledByRTR(RTRWrite|RTRRead, RTRSend)},
+	{name: "row 15, peer-to-peer without a kind", request: "10 02 0004 8004 0004", reply: "10 02 0004 c004 c004", p: plain, want: settledByRTR(7, 0)},
+	{name: "B, C, D without A", request: "10 02 0004 4004 c004", reply: "10 02 0004 0004 0004", p: plain, want: settled(func(s *Settled) { s.Peer.RTR = 7 })},
+	{name: "a Read RTR raises our IRD", request: "10 02 0004 8004 4000", reply: "10 02 0004 8001 4000", p: Params{MaxIRD: 1},
+		want: &Settled{Rev: 2, IRD: 1, Enhanced: true, PeerPrivate: []byte{}, PeerToPeer: true, RTR: RTRRead,
+			Peer: Prefix{IRD: 4, PeerToPeer: true, RTR: RTRRead}}},
+	{name: "a Read RTR raises our IRD unsaid", request: "10 02 0004 8004 7fff", reply: "10 02 0004 bfff 4000", p: Params{MaxIRD: 1},
+		want: &Settled{Rev: 2, IRD: 1, Enhanced: true, PeerPrivate: []byte{}, PeerToPeer: true, RTR: RTRRead,
+			Peer: Prefix{IRD: 4, ORD: NotNegotiated, PeerToPeer: true, RTR: RTRRead}}},
+	{name: "no Read RTR without an IRD", request: "10 02 0004 8004 c000", reply: "10 02 0004 8000 8000", p: Params{},
+		want: &Settled{Rev: 2, Enhanced: true, PeerPrivate: []byte{}, PeerToPeer: true, RTR: RTRWrite,
+			Peer: Prefix{IRD: 4, PeerToPeer: true, RTR: RTRWrite | RTRRead}}},
+	{name: "a Write where only Reads are taken and none can be", request: "10 02 0004 8004 4000", reply: "10 02 0004 8000 8000", p: Params{RTR: RTRRead},
+		want: &Settled{Rev: 2, Enhanced: true, PeerPrivate: []byte{}, PeerToPeer: true, RTR: RTRWrite,
+			Peer: Prefix{IRD: 4, PeerToPeer: true, RTR: RTRRead}}},
+}
+
 func TestResponderDecides(t *testing.T) {
 	t.Parallel()
-	plain := Params{IRD: 4, MaxIRD: 8, ORD: 4}
-	with := func(f func(*Params)) Params { p := plain; f(&p); return p }
-	ok := func(f func(*Settled)) *Settled {
-		s := &Settled{Rev: 2, IRD: 4, ORD: 4, Enhanced: true, Peer: Prefix{IRD: 4, ORD: 4}, PeerPrivate: []byte{}}
-		f(s)
-		return s
-	}
-	p2p := func(rtr, theirs RTR) *Settled {
-		return ok(func(s *Settled) { s.PeerToPeer, s.RTR, s.Peer.PeerToPeer, s.Peer.RTR = true, rtr, true, theirs })
-	}
-	for _, c := range []struct {
-		name, request, reply string
-		p                    Params
-		want                 *Settled
-		err                  error
-	}{
-		{name: "accepted", request: "10 02 0004 0004 0004", reply: "10 02 0004 0004 0004", p: plain, want: ok(func(*Settled) {})},
-		{name: "private data", request: "10 02 0006 0004 0004 6869", reply: "10 02 0005 0004 0004 21", p: with(func(p *Params) { p.Private = []byte("!") }),
-			want: ok(func(s *Settled) { s.PeerPrivate = []byte("hi") })},
-		{name: "row 14, R and reserved bits are not echoed", request: "3f 02 0004 0004 0004", reply: "10 02 0004 0004 0004", p: plain, want: ok(func(*Settled) {})},
-
-		{name: "row 6, revision 0", request: "00 00 0000", p: plain, err: ErrRevision},
-		{name: "row 5, revision 3", request: "10 03 0004", p: plain, err: ErrRevision},
-		{name: "revision 2 where only 1 is spoken", request: "10 02 0004", p: with(func(p *Params) { p.Rev = 1 }), err: ErrRevision},
-		{name: "row 10, 513 octets of private data", request: "10 02 0201", p: plain, err: ErrPrivate},
-		{name: "257 where 256 is the limit", request: "10 02 0101", p: with(func(p *Params) { p.MaxPrivate = 256 }), err: ErrPrivate},
-		{name: "512 octets of private data", request: "00 01 0200" + strings.Repeat("55", 512), reply: "00 01 0000", p: plain,
-			want: &Settled{Rev: 1, IRD: 4, ORD: 4, PeerPrivate: bytes.Repeat([]byte{0x55}, 512)}},
-
-		{name: "row 7, revision 1", request: "00 01 0002 6869", reply: "00 01 0000", p: plain,
-			want: &Settled{Rev: 1, IRD: 4, ORD: 4, PeerPrivate: []byte("hi")}},
-		{name: "row 8, revision 1 with S", request: "10 01 0002 6869", reply: "00 01 0000", p: plain,
-			want: &Settled{Rev: 1, IRD: 4, ORD: 4, PeerPrivate: []byte("hi")}},
-		{name: "revision 2 without S", request: "00 02 0004 0001 0001", reply: "00 02 0000", p: plain,
-			want: &Settled{Rev: 2, IRD: 4, ORD: 4, PeerPrivate: []byte{0, 1, 0, 1}}},
-		{name: "row 9, no prefix", request: "10 02 0000", reply: "30 02 0004 0008 0004", p: plain, err: ErrPrefix},
-		{name: "row 9, half a prefix", request: "10 02 0002 0004", reply: "30 02 0004 0008 0004", p: plain, err: ErrPrefix},
-
-		{name: "markers", request: "90 02 0004 0004 0004", reply: "10 02 0004 0004 0004", p: plain, want: ok(func(s *Settled) { s.SendMarkers = true })},
-		{name: "row 13, markers refused", request: "90 02 0004 0004 0004", reply: "30 02 0004 0008 0004",
-			p: with(func(p *Params) { p.NoMarkers = true }), err: ErrMarkers},
-		{name: "markers refused in revision 1", request: "80 01 0000", reply: "20 01 0000", p: with(func(p *Params) { p.NoMarkers = true }), err: ErrMarkers},
-		{name: "markers asked for by us", request: "10 02 0004 0004 0004", reply: "90 02 0004 0004 0004", p: with(func(p *Params) { p.Markers = true }),
-			want: ok(func(s *Settled) { s.ReceiveMarkers = true })},
-		{name: "CRC", request: "50 02 0004 0004 0004", reply: "50 02 0004 0004 0004", p: plain, want: ok(func(s *Settled) { s.CRC = true })},
-		{name: "row 16, CRC and the control flag C are two things", request: "50 02 0004 0004 8004", reply: "50 02 0004 0004 0004", p: plain,
-			want: ok(func(s *Settled) { s.CRC = true; s.Peer.RTR = RTRWrite })},
-		{name: "CRC by us", request: "10 02 0004 0004 0004", reply: "50 02 0004 0004 0004", p: with(func(p *Params) { p.CRC = true }),
-			want: ok(func(s *Settled) { s.CRC = true })},
-
-		{name: "its ORD above our IRD", request: "10 02 0004 0004 0008", reply: "10 02 0004 0008 0004", p: plain,
-			want: ok(func(s *Settled) { s.IRD, s.Peer.ORD = 8, 8 })},
-		{name: "its ORD above our limit", request: "10 02 0004 0004 0009", reply: "30 02 0004 0008 0004", p: plain, err: ErrDepth},
-		{name: "its ORD below our IRD", request: "10 02 0004 0004 0001", reply: "10 02 0004 0004 0004", p: plain, want: ok(func(s *Settled) { s.Peer.ORD = 1 })},
-		{name: "its IRD below our ORD", request: "10 02 0004 0003 0004", reply: "10 02 0004 0004 0003", p: plain,
-			want: ok(func(s *Settled) { s.ORD, s.Peer.IRD = 3, 3 })},
-		{name: "its IRD above our ORD", request: "10 02 0004 0080 0004", reply: "10 02 0004 0004 0004", p: plain, want: ok(func(s *Settled) { s.Peer.IRD = 128 })},
-		{name: "row 17, neither is negotiated", request: "10 02 0004 3fff 3fff", reply: "10 02 0004 3fff 3fff", p: plain,
-			want: ok(func(s *Settled) { s.Peer = Prefix{IRD: NotNegotiated, ORD: NotNegotiated} })},
-		{name: "row 17, its IRD is not negotiated", request: "10 02 0004 3fff 0005", reply: "10 02 0004 0005 3fff", p: plain,
-			want: ok(func(s *Settled) { s.IRD, s.Peer = 5, Prefix{IRD: NotNegotiated, ORD: 5} })},
-		{name: "row 17, its ORD is not negotiated", request: "10 02 0004 0002 3fff", reply: "10 02 0004 3fff 0002", p: plain,
-			want: ok(func(s *Settled) { s.ORD, s.Peer = 2, Prefix{IRD: 2, ORD: NotNegotiated} })},
-
-		{name: "peer-to-peer", request: "10 02 0004 8004 c004", reply: "10 02 0004 8004 c004", p: plain, want: p2p(RTRWrite|RTRRead, RTRWrite|RTRRead)},
-		{name: "peer-to-peer, what is common", request: "10 02 0004 c004 4004", reply: "10 02 0004 c004 4004", p: plain, want: p2p(RTRSend|RTRRead, RTRSend|RTRRead)},
-		{name: "peer-to-peer, all kinds taken", request: "10 02 0004 c004 c004", reply: "10 02 0004 c004 c004", p: with(func(p *Params) { p.RTR = 7 }), want: p2p(7, 7)},
-		{name: "peer-to-peer by a Send", request: "10 02 0004 c004 0004", reply: "10 02 0004 c004 0004", p: plain, want: p2p(RTRSend, RTRSend)},
-		{name: "peer-to-peer, nothing common", request: "10 02 0004 c004 0004", reply: "10 02 0004 8004 c004", p: with(func(p *Params) { p.RTR = RTRWrite | RTRRead }), want: p2p(RTRWrite|RTRRead, RTRSend)},
-		{name: "row 15, peer-to-peer without a kind", request: "10 02 0004 8004 0004", reply: "10 02 0004 c004 c004", p: plain, want: p2p(7, 0)},
-		{name: "B, C, D without A", request: "10 02 0004 4004 c004", reply: "10 02 0004 0004 0004", p: plain, want: ok(func(s *Settled) { s.Peer.RTR = 7 })},
-		{name: "a Read RTR raises our IRD", request: "10 02 0004 8004 4000", reply: "10 02 0004 8001 4000", p: Params{MaxIRD: 1},
-			want: &Settled{Rev: 2, IRD: 1, Enhanced: true, PeerPrivate: []byte{}, PeerToPeer: true, RTR: RTRRead,
-				Peer: Prefix{IRD: 4, PeerToPeer: true, RTR: RTRRead}}},
-		{name: "a Read RTR raises our IRD unsaid", request: "10 02 0004 8004 7fff", reply: "10 02 0004 bfff 4000", p: Params{MaxIRD: 1},
-			want: &Settled{Rev: 2, IRD: 1, Enhanced: true, PeerPrivate: []byte{}, PeerToPeer: true, RTR: RTRRead,
-				Peer: Prefix{IRD: 4, ORD: NotNegotiated, PeerToPeer: true, RTR: RTRRead}}},
-		{name: "no Read RTR without an IRD", request: "10 02 0004 8004 c000", reply: "10 02 0004 8000 8000", p: Params{},
-			want: &Settled{Rev: 2, Enhanced: true, PeerPrivate: []byte{}, PeerToPeer: true, RTR: RTRWrite,
-				Peer: Prefix{IRD: 4, PeerToPeer: true, RTR: RTRWrite | RTRRead}}},
-		{name: "a Write where only Reads are taken and none can be", request: "10 02 0004 8004 4000", reply: "10 02 0004 8000 8000", p: Params{RTR: RTRRead},
-			want: &Settled{Rev: 2, Enhanced: true, PeerPrivate: []byte{}, PeerToPeer: true, RTR: RTRWrite,
-				Peer: Prefix{IRD: 4, PeerToPeer: true, RTR: RTRRead}}},
-	} {
+	for _, c := range requests {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			var want []byte

@@ -18,13 +18,15 @@ type visit struct {
 	action action
 }
 
+// edge is a step between two states.
+type edge struct{ from, to int32 }
+
 // walk visits every state that can be reached, nearest first. It stops at the
 // first one that is wrong.
 func (m *model) walk() (r result) {
 	var list []state
 	var visits []visit
 	index := map[state]int32{}
-	type edge struct{ from, to int32 }
 	var orderly []edge
 
 	visitState := func(s state, v visit) (int32, bool) {
@@ -61,8 +63,26 @@ func (m *model) walk() (r result) {
 	}
 	r.states = len(list)
 
-	// From everywhere orderly steps must lead to nothing. Go back from there,
-	// over the steps sorted by where they lead.
+	good := m.leave(list, orderly) // from everywhere they must
+	for at := range list {
+		if !good[at] {
+			r.wrong, r.story = "what is left here stays for ever", story(int32(at))
+			break
+		}
+	}
+	return r
+}
+
+func (r result) String() string {
+	if r.wrong == "" {
+		return fmt.Sprintf("%d states, %d steps", r.states, r.steps)
+	}
+	return fmt.Sprintf("%s, after %d states:\n\t%s", r.wrong, r.states, strings.Join(r.story, "\n\t"))
+}
+
+// leave tells from which states orderly steps lead to nothing. It goes back from there, over
+// the steps sorted by where they lead.
+func (m *model) leave(list []state, orderly []edge) (good []bool) {
 	start := make([]int32, len(list)+1)
 	for _, e := range orderly {
 		start[e.to+1]++
@@ -76,7 +96,7 @@ func (m *model) walk() (r result) {
 		back[fill[e.to]] = e.from
 		fill[e.to]++
 	}
-	good := make([]bool, len(list))
+	good = make([]bool, len(list))
 	var next []int32
 	mark := func(at int32) {
 		if !good[at] {
@@ -96,18 +116,5 @@ func (m *model) walk() (r result) {
 			mark(from)
 		}
 	}
-	for at := range list {
-		if !good[at] {
-			r.wrong, r.story = "what is left here stays for ever", story(int32(at))
-			break
-		}
-	}
-	return r
-}
-
-func (r result) String() string {
-	if r.wrong == "" {
-		return fmt.Sprintf("%d states, %d steps", r.states, r.steps)
-	}
-	return fmt.Sprintf("%s, after %d states:\n\t%s", r.wrong, r.states, strings.Join(r.story, "\n\t"))
+	return good
 }
