@@ -147,7 +147,7 @@ const (
 )
 
 // bubbles are the calls whose arguments run in virtual time.
-var bubbles = []string{"synctest.Test", "bubble", "bubbleOn", "rdstest.Bubble"}
+var bubbles = []string{"synctest.Test", "bubble", "bubbleOn", "rdstest.Bubble", "eachMode", "bothRoles"}
 
 // worlds are what tests of the pure stage do not use: the world outside of the test's process at
 // all, and the clock outside of bubbles. Names are patterns of path.Match.
@@ -158,7 +158,7 @@ var worlds = []struct {
 }{
 	{"time", clock, true},
 	{"context", []string{"WithTimeout*", "WithDeadline*"}, true},
-	{"net", []string{"Listen*", "Dial*", "File*"}, false},
+	{"net", []string{"Listen", "Listen[A-Z]*", "Dial*", "File[A-Z]*"}, false},
 	{"net/http", []string{"Get", "Post", "ListenAndServe*", "Serve*", "DefaultClient"}, false},
 	{"net/http/httptest", []string{"NewServer", "NewUnstartedServer", "NewTLSServer"}, false},
 	{"os/exec", []string{"*"}, false},

@@ -1,3 +1,5 @@
+//go:build !live
+
 package iwarp
 
 import (
@@ -16,24 +18,6 @@ func benchPair(b testing.TB, crc bool, depth int) (client, server *end) {
 	client, server = newEnd(b, openDevice(b, Config{}), q), newEnd(b, openDevice(b, Config{}), q)
 	connectEnds(b, client, server, p, p)
 	return client, server
-}
-
-// drain waits for n completions, all good.
-func (e *end) drain(ctx context.Context, comps []Completion, n int) int {
-	for got := 0; ; {
-		k := e.cq.Poll(comps)
-		for i := range comps[:k] {
-			if c := &comps[i]; c.Status != Success {
-				e.t.Fatalf("%v: %v (queue pair: %v)", c.Op, c.Status, e.qp.Err())
-			}
-		}
-		if got += k; got >= n {
-			return got
-		}
-		if err := e.cq.Wait(ctx); err != nil {
-			e.t.Fatal(err)
-		}
-	}
 }
 
 // BenchmarkOneSided keeps 32 Writes or Reads outstanding, a list of 8 at a time.

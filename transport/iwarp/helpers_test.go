@@ -1,12 +1,19 @@
 package iwarp
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net/netip"
+	"os"
+	"runtime"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/rds-go/rds/transport/iwarp/xctl"
 
 	"github.com/rds-go/rds/internal/memnet"
 	"github.com/rds-go/rds/mr"
@@ -182,3 +189,260 @@ func (e *end) want(id uint64, status Status, op Op) Completion {
 }
 
 func addrOf(port uint16) netip.AddrPort { return netip.AddrPortFrom(loopback, port) }
+
+// drain waits for n completions, all good.
+func (e *end) drain(ctx context.Context, comps []Completion, n int) int {
+	for got := 0; ; {
+		k := e.cq.Poll(comps)
+		for i := range comps[:k] {
+			if c := &comps[i]; c.Status != Success {
+				e.t.Fatalf("%v: %v (queue pair: %v)", c.Op, c.Status, e.qp.Err())
+			}
+		}
+		if got += k; got >= n {
+			return got
+		}
+		if err := e.cq.Wait(ctx); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+}
+
+// flood posts n sends of the whole region.
+func (e *end) flood(m *MR, n int) {
+	e.t.Helper()
+	for i := range n {
+		e.send(WorkRequest{ID: uint64(i), Flags: Signaled, SGE: []SGE{m.SGE(0, len(m.Bytes()))}})
+	}
+}
+
+// open tells whether the device is.
+func (e *end) open() bool {
+	_, err := e.dev.AllocPD()
+	return err == nil
+}
+
+// eventually looks again until f holds, for at most d.
+func eventually(d time.Duration, f func() bool) bool {
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(d); !f(); <-tick.C {
+		if time.Now().After(end) {
+			return false
+		}
+	}
+	return true
+}
+
+// silent expects that nothing comes for a while.
+func (p *raw) silent(d time.Duration) {
+	p.t.Helper()
+	_ = p.conn.SetReadDeadline(time.Now().Add(d))
+	if u, err := p.next(); !errors.Is(err, os.ErrDeadlineExceeded) {
+		p.t.Fatalf("% x came (%v)", u, err)
+	}
+	_ = p.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+}
+
+// victim is what the bad segments of a test are sent to: memory with all sorts
+// of rights, receive requests, and reads under way.
+type victim struct {
+	*end
+	open, readOnly, writeOnly, foreign *MR
+	sink                               *MR // memory that reads go to
+	recv                               *MR // memory of receive requests
+	watched                            []*MR
+}
+
+// Bytes that must stay as they are have this value.
+const untouched = 0xa5
+
+// pristine is a region of them. It is only read.
+var pristine = bytes.Repeat([]byte{untouched}, 1<<20)
+
+func newVictim(t testing.TB, cfg Config) *victim {
+	v := &victim{end: newEnd(t, openDevice(t, cfg), QPConfig{})}
+	other, err := v.dev.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	region := func(pd *PD, n int, rights mr.Rights) *MR {
+		m, err := pd.RegMR(bytes.Clone(pristine[:n]), rights, 0x10000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.watched = append(v.watched, m)
+		return m
+	}
+	v.open = region(v.pd, 1<<20, allRights)
+	v.readOnly = region(v.pd, 8192, mr.RemoteRead)
+	v.writeOnly = region(v.pd, 8192, mr.LocalWrite|mr.RemoteWrite)
+	v.foreign = region(other, 8192, allRights)
+	v.sink = region(v.pd, 8192, mr.LocalWrite)
+	v.recv = region(v.pd, 8192, mr.LocalWrite)
+	return v
+}
+
+func (d *sinkRecorder) Refused(first uint64, count uint32, why Refusal) {
+	d.enter("Refused")
+	d.news = append(d.news, fmt.Sprintf("%d from %d refused: %d", count, first, why))
+	d.mu.Unlock()
+}
+
+func (d *sinkRecorder) Heard(n uint64) {
+	d.enter("Heard")
+	d.news = append(d.news, fmt.Sprintf("%d refusals heard", n))
+	d.mu.Unlock()
+}
+
+// refusing has the sink refuse what it is given: each octet is the number of a message.
+func (e *end) refusing(d *sinkRecorder) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.fed = func(b []byte) {
+		for _, n := range b {
+			if ok, err := e.qp.Refuse(uint64(n), RefusedPort); !ok || err != nil {
+				d.t.Errorf("message %d cannot be refused: %v", n, err)
+			}
+		}
+	}
+}
+
+// of is the same end for another test.
+func (e *end) of(t testing.TB) *end {
+	h := *e
+	h.t = t
+	return &h
+}
+
+// with makes one more queue pair in the domain of e.
+func (e *end) with(cfg QPConfig) *end {
+	e.t.Helper()
+	cq, err := e.dev.CreateCQ(4096)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	cfg.SendCQ, cfg.RecvCQ = cq, cq
+	q, err := e.pd.CreateQP(cfg)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return &end{t: e.t, dev: e.dev, pd: e.pd, cq: cq, qp: q}
+}
+
+// reads gives what a peer finds by a key.
+func (e *end) reads(sink *MR, key mr.Key, addr uint64, n int) ([]byte, Status) {
+	e.t.Helper()
+	e.send(WorkRequest{ID: 77, Op: OpRead, Flags: Signaled, SGE: []SGE{sink.SGE(0, n)}, RemoteKey: key, RemoteAddr: addr})
+	c := e.next()
+	return sink.Bytes()[:n], c.Status
+}
+
+// accepting has e accept whatever comes to a listener.
+func accepting(t testing.TB, e *end, sp ConnParams) (netip.AddrPort, <-chan error) {
+	t.Helper()
+	ln, err := e.dev.Listen(netip.AddrPortFrom(loopback, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ln.Close() })
+	ctx := within(t)
+	done := make(chan error, 1)
+	go func() {
+		in, err := ln.Accept(ctx)
+		if err == nil {
+			e.est, err = in.Accept(ctx, e.qp, sp)
+		}
+		done <- err
+	}()
+	return ln.Addr(), done
+}
+
+// queueMap is the Queues of a test.
+type queueMap struct {
+	mu sync.Mutex
+	m  map[uint32]*SRQ // guarded by mu
+}
+
+func (q *queueMap) Find(n uint32) *SRQ {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.m[n]
+}
+
+func (q *queueMap) remove(n uint32) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.m, n)
+}
+
+// srq makes a shared receive queue with a completion queue of its own.
+func (q *queueMap) srq(e *end, n uint32, cfg SRQConfig) *SRQ {
+	e.t.Helper()
+	if cfg.CQ == nil && !cfg.Sink {
+		cfg.CQ = e.cq
+	}
+	cfg.Number = n
+	s, err := e.pd.CreateSRQ(cfg)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	q.mu.Lock()
+	if q.m == nil {
+		q.m = make(map[uint32]*SRQ)
+	}
+	q.m[n] = s
+	q.mu.Unlock()
+	return s
+}
+
+func (e *end) give(s *SRQ, id uint64, sge ...SGE) {
+	e.t.Helper()
+	if _, err := s.PostReceive(ReceiveRequest{ID: id, SGE: sge}); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// sharedPair connects a client to a server whose shared queues it may name.
+func sharedPair(t testing.TB, cfg Config, cp, sp ConnParams) (client, server *end, queues *queueMap) {
+	t.Helper()
+	queues = &queueMap{}
+	if cp.Shared == nil {
+		cp.Shared = &SharedParams{Send: true}
+	}
+	cp.Shared.Require = true
+	sp.Shared = &SharedParams{Queues: queues}
+	client, server = pair(t, cfg, cp, sp)
+	if !client.est.Shared || !server.est.Shared {
+		t.Fatal("the two sides did not agree")
+	}
+	return client, server, queues
+}
+
+// flood sends until the connection ends, and tells how much memory that took.
+func (x *extended) flood(ulpdus func(i int) []byte) {
+	x.t.Helper()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	for i := 0; ; i++ {
+		select {
+		case <-x.e.qp.Done():
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			if after.HeapAlloc > before.HeapAlloc+64<<20 {
+				x.t.Errorf("%d MiB more", (after.HeapAlloc-before.HeapAlloc)>>20)
+			}
+			return
+		default:
+		}
+		if i > 1_000_000 {
+			x.t.Fatal("no end")
+		}
+		x.write(ulpdus(i))
+	}
+}
+
+func records(list ...xctl.Record) func(*extended) [][]byte {
+	return func(x *extended) [][]byte { return [][]byte{x.tell(list...)} }
+}

@@ -1,3 +1,5 @@
+//go:build !live
+
 package iwarp
 
 import (
@@ -155,12 +157,6 @@ func endAtAnyMoment(t *testing.T, r *rand.Rand, client, server *end) {
 		}
 		_ = e.dev.Close()
 	}
-}
-
-// open tells whether the device is.
-func (e *end) open() bool {
-	_, err := e.dev.AllocPD()
-	return err == nil
 }
 
 // Connect may be given up at any moment. Then the queue pair is as before and
@@ -332,16 +328,4 @@ func TestConnectionsLeaveNothingBehind(t *testing.T) {
 		_ = ln.Close()
 		wg.Wait()
 	})
-}
-
-// eventually looks again until f holds, for at most d.
-func eventually(d time.Duration, f func() bool) bool {
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(d); !f(); <-tick.C {
-		if time.Now().After(end) {
-			return false
-		}
-	}
-	return true
 }

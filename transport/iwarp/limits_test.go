@@ -1,9 +1,10 @@
+//go:build !live
+
 package iwarp
 
 import (
 	"errors"
 	"fmt"
-	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -11,16 +12,6 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/mpa"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
-
-// silent expects that nothing comes for a while.
-func (p *raw) silent(d time.Duration) {
-	p.t.Helper()
-	_ = p.conn.SetReadDeadline(time.Now().Add(d))
-	if u, err := p.next(); !errors.Is(err, os.ErrDeadlineExceeded) {
-		p.t.Fatalf("% x came (%v)", u, err)
-	}
-	_ = p.conn.SetReadDeadline(time.Now().Add(30 * time.Second))
-}
 
 // No more reads and atomics are under way than the peer can hold (RFC 5040
 // section 6.5), and what comes behind the first that must wait waits as well.

@@ -1,3 +1,5 @@
+//go:build !live
+
 package iwarp
 
 import (
@@ -7,48 +9,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/rds-go/rds/mr"
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 )
-
-// victim is what the bad segments of a test are sent to: memory with all sorts
-// of rights, receive requests, and reads under way.
-type victim struct {
-	*end
-	open, readOnly, writeOnly, foreign *MR
-	sink                               *MR // memory that reads go to
-	recv                               *MR // memory of receive requests
-	watched                            []*MR
-}
-
-// Bytes that must stay as they are have this value.
-const untouched = 0xa5
-
-// pristine is a region of them. It is only read.
-var pristine = bytes.Repeat([]byte{untouched}, 1<<20)
-
-func newVictim(t testing.TB, cfg Config) *victim {
-	v := &victim{end: newEnd(t, openDevice(t, cfg), QPConfig{})}
-	other, err := v.dev.AllocPD()
-	if err != nil {
-		t.Fatal(err)
-	}
-	region := func(pd *PD, n int, rights mr.Rights) *MR {
-		m, err := pd.RegMR(bytes.Clone(pristine[:n]), rights, 0x10000)
-		if err != nil {
-			t.Fatal(err)
-		}
-		v.watched = append(v.watched, m)
-		return m
-	}
-	v.open = region(v.pd, 1<<20, allRights)
-	v.readOnly = region(v.pd, 8192, mr.RemoteRead)
-	v.writeOnly = region(v.pd, 8192, mr.LocalWrite|mr.RemoteWrite)
-	v.foreign = region(other, 8192, allRights)
-	v.sink = region(v.pd, 8192, mr.LocalWrite)
-	v.recv = region(v.pd, 8192, mr.LocalWrite)
-	return v
-}
 
 // badSegment is a mistake of a peer on an open stream. Numbers in the names are
 // those of the negative list in docs/REQUIREMENTS.md.

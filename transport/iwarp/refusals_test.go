@@ -1,7 +1,8 @@
+//go:build !live
+
 package iwarp
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -9,31 +10,6 @@ import (
 	"github.com/rds-go/rds/transport/iwarp/rdmap"
 	"github.com/rds-go/rds/transport/iwarp/xctl"
 )
-
-func (d *sinkRecorder) Refused(first uint64, count uint32, why Refusal) {
-	d.enter("Refused")
-	d.news = append(d.news, fmt.Sprintf("%d from %d refused: %d", count, first, why))
-	d.mu.Unlock()
-}
-
-func (d *sinkRecorder) Heard(n uint64) {
-	d.enter("Heard")
-	d.news = append(d.news, fmt.Sprintf("%d refusals heard", n))
-	d.mu.Unlock()
-}
-
-// refusing has the sink refuse what it is given: each octet is the number of a message.
-func (e *end) refusing(d *sinkRecorder) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.fed = func(b []byte) {
-		for _, n := range b {
-			if ok, err := e.qp.Refuse(uint64(n), RefusedPort); !ok || err != nil {
-				d.t.Errorf("message %d cannot be refused: %v", n, err)
-			}
-		}
-	}
-}
 
 // until reads up to a record of a type, and returns what came, that one included.
 func until[T any](x *extended) (all []any) {

@@ -1,3 +1,5 @@
+//go:build !live
+
 package iwarp
 
 import (
@@ -11,67 +13,6 @@ import (
 
 	"github.com/rds-go/rds/mr"
 )
-
-// queueMap is the Queues of a test.
-type queueMap struct {
-	mu sync.Mutex
-	m  map[uint32]*SRQ // guarded by mu
-}
-
-func (q *queueMap) Find(n uint32) *SRQ {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.m[n]
-}
-
-func (q *queueMap) remove(n uint32) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	delete(q.m, n)
-}
-
-// srq makes a shared receive queue with a completion queue of its own.
-func (q *queueMap) srq(e *end, n uint32, cfg SRQConfig) *SRQ {
-	e.t.Helper()
-	if cfg.CQ == nil && !cfg.Sink {
-		cfg.CQ = e.cq
-	}
-	cfg.Number = n
-	s, err := e.pd.CreateSRQ(cfg)
-	if err != nil {
-		e.t.Fatal(err)
-	}
-	q.mu.Lock()
-	if q.m == nil {
-		q.m = make(map[uint32]*SRQ)
-	}
-	q.m[n] = s
-	q.mu.Unlock()
-	return s
-}
-
-func (e *end) give(s *SRQ, id uint64, sge ...SGE) {
-	e.t.Helper()
-	if _, err := s.PostReceive(ReceiveRequest{ID: id, SGE: sge}); err != nil {
-		e.t.Fatal(err)
-	}
-}
-
-// sharedPair connects a client to a server whose shared queues it may name.
-func sharedPair(t testing.TB, cfg Config, cp, sp ConnParams) (client, server *end, queues *queueMap) {
-	t.Helper()
-	queues = &queueMap{}
-	if cp.Shared == nil {
-		cp.Shared = &SharedParams{Send: true}
-	}
-	cp.Shared.Require = true
-	sp.Shared = &SharedParams{Queues: queues}
-	client, server = pair(t, cfg, cp, sp)
-	if !client.est.Shared || !server.est.Shared {
-		t.Fatal("the two sides did not agree")
-	}
-	return client, server, queues
-}
 
 func TestSharedQueuesAreNamedByNumber(t *testing.T) {
 	t.Parallel()

@@ -1,3 +1,5 @@
+//go:build !live
+
 package iwarp
 
 import (
@@ -19,30 +21,6 @@ func stuffed(t *testing.T, own SharedParams) (*extended, *end) {
 	big := e.reg(32<<20, mr.RemoteRead)
 	x.raw.send(x.read(rdmap.ReadRequest{SinkSTag: 1, Size: 32 << 20, SourceSTag: uint32(big.Key()), SourceTO: big.Base()}))
 	return x, e
-}
-
-// flood sends until the connection ends, and tells how much memory that took.
-func (x *extended) flood(ulpdus func(i int) []byte) {
-	x.t.Helper()
-	var before, after runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&before)
-	for i := 0; ; i++ {
-		select {
-		case <-x.e.qp.Done():
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			if after.HeapAlloc > before.HeapAlloc+64<<20 {
-				x.t.Errorf("%d MiB more", (after.HeapAlloc-before.HeapAlloc)>>20)
-			}
-			return
-		default:
-		}
-		if i > 1_000_000 {
-			x.t.Fatal("no end")
-		}
-		x.write(ulpdus(i))
-	}
 }
 
 // A peer that provokes more than it reads loses the connection: refusals of

@@ -1,3 +1,5 @@
+//go:build !live
+
 package iwarp
 
 import (
@@ -90,10 +92,6 @@ var badControl = []struct {
 
 func bytesOf(b []byte) func(*extended) [][]byte {
 	return func(x *extended) [][]byte { return [][]byte{x.tellBytes(b)} }
-}
-
-func records(list ...xctl.Record) func(*extended) [][]byte {
-	return func(x *extended) [][]byte { return [][]byte{x.tell(list...)} }
 }
 
 func segmentOf(op rdmap.Op, qn, msn, mo uint32, last bool) func(*extended) [][]byte {

@@ -1,3 +1,5 @@
+//go:build !live
+
 package iwarp
 
 import (
@@ -63,33 +65,6 @@ func TestSilentPeerIsGivenUp(t *testing.T) {
 			})
 		}
 	})
-}
-
-// look is what the timer of the watch calls, which is an hour away: no look comes
-// earlier than a test wants, however slow the machine is.
-func (e *end) look() { e.qp.stream.listen(time.Hour) }
-
-// unheard is how many looks have heard nothing.
-func (e *end) unheard() int {
-	e.qp.mu.Lock()
-	defer e.qp.mu.Unlock()
-	return e.qp.stream.shared.watch.quiet
-}
-
-// heard waits until something has come since the last look.
-func (e *end) heard() {
-	e.t.Helper()
-	if !eventually(30*time.Second, e.qp.stream.shared.watch.heard.Load) {
-		e.t.Fatal("nothing has come: ", e.qp.Err())
-	}
-}
-
-// progress tells whether the peer's TCP has taken something since the last look.
-func (e *end) progress() bool {
-	acked := e.qp.stream.conn.Acked()
-	e.qp.mu.Lock()
-	defer e.qp.mu.Unlock()
-	return acked != e.qp.stream.shared.watch.acked
 }
 
 // A connection whose peer answers, be it at the last moment, lives, however long
@@ -240,23 +215,6 @@ func TestFrameThatDoesNotEndIsSilence(t *testing.T) {
 	}
 }
 
-// chatter writes something that takes nothing of the peer's queues, and waits until the
-// peer's TCP has it.
-func (e *end) chatter() {
-	e.t.Helper()
-	q, s := e.qp, e.qp.stream
-	q.mu.Lock()
-	s.frames = append(s.frames, emptyWrite())
-	run := s.kickLocked()
-	q.mu.Unlock()
-	if run {
-		s.transmit()
-	}
-	if !eventually(30*time.Second, func() bool { n := s.conn.Written(); return s.conn.Acked() == n && e.progress() }) {
-		e.t.Fatal("nothing is acknowledged: ", q.Err())
-	}
-}
-
 // The decision at the default's 20 s. At each look a function of the time says when
 // the peer was heard last and how much its TCP has acknowledged; the PING is written at
 // once behind all that had been written, and ends at its place in the stream.
@@ -315,34 +273,5 @@ func TestSilenceByDefault(t *testing.T) {
 		if at -= every; silent != (tt.to > 0) || silent && (at < tt.from || at > tt.to) {
 			t.Errorf("%s: silent %v, after %v; expected %v to %v", tt.name, silent, at, tt.from, tt.to)
 		}
-	}
-}
-
-// The watch can be turned off, and there is none where the peer knows no PING.
-func TestNoWatch(t *testing.T) {
-	t.Parallel()
-	for name, f := range map[string]func(t *testing.T) *extended{
-		"off": func(t *testing.T) *extended {
-			e, _ := sharedHost(t)
-			return openExtended(t, e, true, allCaps, SharedParams{Silence: -1})
-		},
-		"a peer without PING": func(t *testing.T) *extended {
-			e, _ := sharedHost(t)
-			return openExtended(t, e, true, allCaps&^xctl.CapPing, SharedParams{Silence: time.Millisecond})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				x := f(t)
-				_ = x.conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
-				for err := error(nil); err == nil; {
-					_, _, err = x.take()
-				}
-				if l := has[xctl.Ping](x); len(l) != 0 || x.e.qp.State() != StateRTS {
-					t.Fatalf("%d PINGs, or %v", len(l), x.e.qp.Err())
-				}
-			})
-		})
 	}
 }

@@ -1,58 +1,15 @@
+//go:build !live
+
 package iwarp
 
 import (
 	"bytes"
 	"encoding/binary"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"syscall"
 	"testing"
 
 	"github.com/rds-go/rds/mr"
 )
-
-// modes are the ways in which a stream can be framed.
-var modes = map[string]struct {
-	cfg    Config
-	cp, sp ConnParams
-}{
-	"crc":           {},
-	"no crc":        {cp: ConnParams{NoCRC: true}, sp: ConnParams{NoCRC: true}},
-	"small crc":     {cfg: Config{MaxULPDU: 1442}},
-	"small":         {cfg: Config{MaxULPDU: 1442}, cp: ConnParams{NoCRC: true}, sp: ConnParams{NoCRC: true}},
-	"middle":        {cfg: Config{MaxULPDU: 9000}, cp: ConnParams{NoCRC: true}, sp: ConnParams{NoCRC: true}},
-	"markers":       {cp: ConnParams{Markers: true}, sp: ConnParams{Markers: true}},
-	"small markers": {cfg: Config{MaxULPDU: 700}, cp: ConnParams{NoCRC: true, Markers: true}, sp: ConnParams{NoCRC: true, Markers: true}},
-	"half markers":  {cfg: Config{MaxULPDU: 5000}, cp: ConnParams{Markers: true}},
-	"read buffer":   {cfg: Config{ReadBuffer: 4 << 10}, cp: ConnParams{NoCRC: true}, sp: ConnParams{NoCRC: true}},
-	"peer to peer":  {cp: ConnParams{PeerToPeer: true}},
-	"no guard":      {cp: ConnParams{Guard: -1}},
-}
-
-func eachMode(t *testing.T, f func(t *testing.T, client, server *end)) {
-	for name, m := range modes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			bubble(t, func(t *testing.T) {
-				client, server := pair(t, m.cfg, m.cp, m.sp)
-				f(t, client, server)
-			})
-		})
-	}
-}
-
-func fill(b []byte, seed uint64) {
-	r := rand.New(rand.NewPCG(seed, 0))
-	for i := 0; i+8 <= len(b); i += 8 {
-		binary.LittleEndian.PutUint64(b[i:], r.Uint64())
-	}
-	for i := len(b) &^ 7; i < len(b); i++ {
-		b[i] = byte(r.Uint32())
-	}
-}
-
-var sizes = []int{0, 1, 7, 64, 1000, 4095, 8192, 65536, 100_001, 1 << 20}
 
 // Sends of all sizes arrive whole, in order, each in the memory posted for it.
 func TestSendArrivesInPostedMemory(t *testing.T) {
@@ -221,54 +178,4 @@ func TestDisconnectDeliversWhatWasPosted(t *testing.T) {
 			t.Fatal(s)
 		}
 	})
-}
-
-// Writes of memory that is not registered move the bytes of its pieces, also where
-// the socket takes only part of them at a time. With the completion the memory is
-// the program's again.
-func TestWriteOfUnregisteredMemory(t *testing.T) {
-	t.Parallel()
-	test := func(t *testing.T, client, server *end) {
-		const room = 1 << 20
-		back, remote := client.reg(room, mr.LocalWrite), server.reg(room, allRights)
-		want, src := make([]byte, room), make([]byte, room)
-		fill(want, 3)
-		for _, n := range sizes {
-			copy(src, want)
-			write := WorkRequest{ID: 1, Op: OpWrite, Flags: Signaled, RemoteKey: remote.Key(), RemoteAddr: remote.Base(),
-				Local: [][]byte{src[:n/3], nil, src[n/3 : n/2], src[n/2 : n]}}
-			client.send(write)
-			client.want(1, Success, OpWrite)
-			clear(src)
-			clear(back.Bytes())
-			client.send(WorkRequest{ID: 2, Op: OpRead, Flags: Signaled, RemoteKey: remote.Key(), RemoteAddr: remote.Base(), SGE: []SGE{back.SGE(0, n)}})
-			client.want(2, Success, OpRead)
-			if !bytes.Equal(back.Bytes()[:n], want[:n]) {
-				t.Fatalf("%d bytes written and read back differ", n)
-			}
-			write.Op = OpSend
-			if _, err := client.qp.PostSend(write); !errors.Is(err, syscall.EINVAL) {
-				t.Fatalf("a send of it: %v", err)
-			}
-			for i := range client.qp.slots {
-				if client.qp.slots[i].local != nil {
-					t.Fatal("memory of requests that have completed is kept")
-				}
-			}
-		}
-	}
-	eachMode(t, test)
-	for name, m := range modes {
-		if m.cp.Markers || m.sp.Markers || m.cfg.MaxULPDU == 700 {
-			continue
-		}
-		t.Run("shared, "+name, func(t *testing.T) {
-			t.Parallel()
-			m.cfg.SendBuffer = 16 << 10
-			bubble(t, func(t *testing.T) {
-				client, server, _ := sharedPair(t, m.cfg, m.cp, m.sp)
-				test(t, client, server)
-			})
-		})
-	}
 }

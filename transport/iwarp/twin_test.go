@@ -1,3 +1,5 @@
+//go:build !live
+
 package iwarp
 
 import (
@@ -115,22 +117,6 @@ func randomStream(r *rand.Rand, p *raw, key mr.Key, base uint64) (list [][]byte)
 		}
 	}
 	return list
-}
-
-// writeSplit writes b in pieces of random lengths.
-func (p *raw) writeSplit(r *rand.Rand, b []byte) {
-	for i := 0; len(b) > 0; i++ {
-		n := len(b)
-		switch {
-		case i > 400: // enough
-		case r.IntN(3) == 0:
-			n = r.IntN(min(n, 24)) + 1
-		default:
-			n = r.IntN(min(n, 8000)) + 1
-		}
-		p.write(b[:n])
-		b = b[n:]
-	}
 }
 
 // twinHost is what streams are compared on: its device reads in small pieces.
