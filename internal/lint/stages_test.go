@@ -61,7 +61,8 @@ func (f *file) runs() (list []*ast.FuncDecl) {
 }
 
 // deed is a function, or a variable, of test code, and what it does and uses. Names are those in its
-// package; ".name" is any method of that name.
+// package; ".name" is the method of that name, if no other method or field has it: without types
+// nothing tells which is meant.
 type deed struct {
 	at         string
 	clock      string          // what of the machine's clock it uses, outside of a bubble
@@ -69,12 +70,30 @@ type deed struct {
 	uses, safe map[string]bool // names used outside of a bubble, and inside
 }
 
-// deeds are those of the files, with names that begin with prefix.
-func (t *tree) deeds(files []*file, prefix string) map[string]*deed {
+// deeds are those of the files, with names that begin with prefix. all are all files of the package.
+func (t *tree) deeds(files, all []*file, prefix string) map[string]*deed {
 	out := map[string]*deed{}
+	methods := map[string]int{} // methods, and fields, by name
+	for _, f := range all {
+		ast.Inspect(f.ast, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Recv != nil {
+					methods[n.Name.Name]++
+				}
+			case *ast.StructType:
+				for _, field := range n.Fields.List {
+					for _, name := range field.Names {
+						methods[name.Name]++
+					}
+				}
+			}
+			return true
+		})
+	}
 	add := func(f *file, name string, n ast.Node) {
 		d := out[prefix+name]
-		if d == nil { // methods of one name are one
+		if d == nil {
 			d = &deed{at: t.at(n), uses: map[string]bool{}, safe: map[string]bool{}}
 			out[prefix+name] = d
 		}
@@ -86,6 +105,9 @@ func (t *tree) deeds(files []*file, prefix string) map[string]*deed {
 			case *ast.FuncDecl:
 				name := decl.Name.Name
 				if decl.Recv != nil {
+					if methods[name] > 1 {
+						continue
+					}
 					name = "." + name
 				}
 				add(f, name, decl)
@@ -131,7 +153,6 @@ func (d *deed) look(f *file, n ast.Node, bubble bool, prefix string) {
 				return false
 			}
 			note(prefix + "." + n.Sel.Name)
-			note(common + "." + n.Sel.Name)
 		case *ast.Ident:
 			note(prefix + n.Name)
 		}
@@ -182,7 +203,7 @@ func (f *file) importOf(x *ast.Ident) string {
 // checkStages finds files of no clear stage, and tests of the pure stage that reach for the clock or
 // the world.
 func checkStages(t *tree) (out []string) {
-	shared := t.deeds(t.pkgs[helpers], common)
+	shared := t.deeds(t.pkgs[helpers], t.pkgs[helpers], common)
 	for _, pkg := range t.names() {
 		var pure []*file // of the pure stage, and helpers
 		hasLive := false
@@ -192,7 +213,7 @@ func checkStages(t *tree) (out []string) {
 			}
 			hasLive = hasLive || f.test && f.builds(true) && !f.builds(false)
 		}
-		deeds := t.deeds(pure, "")
+		deeds := t.deeds(pure, t.pkgs[pkg], "")
 		maps.Copy(deeds, shared)
 		for _, f := range pure {
 			if hasLive && f.builds(true) && len(f.runs()) > 0 {
